@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# cartonfs: `make help` lists the targets.
+
+VERSION := 0.1.0
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(PREFIX)/share/man
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+BUILD ?= build
+
+CC ?= cc
+CFLAGS ?= -O2 -g
+# what a variant adds (see asan, tsan)
+VARIANT ?=
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
+HARDENING := -fstack-protector-strong -D_FORTIFY_SOURCE=2
+ifneq ($(VARIANT),)
+HARDENING :=
+endif
+BASE := -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DCARTON_VERSION='"$(VERSION)"' -pthread -fPIE \
+	$(WARNINGS) $(HARDENING) $(VARIANT)
+
+# each layer asks for its own libraries: core never sees FUSE
+CORE_PKGS := libarchive libzstd libcurl libcrypto zlib yajl
+FS_PKGS := fuse3
+CORE_CFLAGS = $(shell pkg-config --cflags $(CORE_PKGS))
+CORE_LIBS = $(shell pkg-config --libs $(CORE_PKGS))
+FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
+FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
+
+CORE_SRC := $(wildcard core/*.c)
+CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
+LIB := $(BUILD)/libcarton.a
+FS_COMMON := $(BUILD)/fs/progress.o
+CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops session mountpoint notify) $(FS_COMMON)
+CARTONCTL_OBJ := $(BUILD)/fs/cartonctl.o $(FS_COMMON)
+UNIT_SRC := $(wildcard tests/unit/test_*.c)
+UNIT := $(UNIT_SRC:%.c=$(BUILD)/%)
+TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*.c))
+
+ifeq ($(V),1)
+Q :=
+say := @:
+else
+Q := @
+say = @printf '  %-5s %s\n'
+endif
+
+.PHONY: all tests demo check asan tsan fuzz lint format man bench install uninstall deps test-deps clean help FORCE
+.DELETE_ON_ERROR:
+
+all: $(BUILD)/cartonfs $(BUILD)/cartonctl
+
+# ---- build ----
+
+# its content is the command line, so that other flags build everything anew
+FLAGS_NOW := $(CC) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) $(BASE)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(FLAGS_NOW))' > $@
+FORCE:
+
+$(BUILD)/core/%.o: core/%.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) -fvisibility=hidden $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# all that fs/ can see of core/
+PUBLIC := $(BUILD)/include/carton.h $(BUILD)/include/log.h
+$(BUILD)/include/%.h: core/%.h
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+$(BUILD)/fs/%.o: fs/%.c $(BUILD)/flags $(PUBLIC)
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) -I$(BUILD)/include $(FS_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# one object with all but the public symbols made local: what carton.h and log.h declare is all there is
+$(LIB): $(CORE_OBJ)
+	$(say) AR $@
+	$(Q)$(LD) -r -o $(BUILD)/libcarton.o $(CORE_OBJ)
+	$(Q)objcopy --localize-hidden $(BUILD)/libcarton.o
+	$(Q)rm -f $@ && $(AR) rcs $@ $(BUILD)/libcarton.o
+
+$(BUILD)/cartonfs: $(CARTONFS_OBJ) $(LIB)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONFS_OBJ) $(LIB) $(FS_LIBS) $(CORE_LIBS)
+
+$(BUILD)/cartonctl: $(CARTONCTL_OBJ) $(LIB)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONCTL_OBJ) $(LIB) $(CORE_LIBS)
+
+# ---- tests ----
+
+# unit tests and tools look inside: they link the objects, not the library
+$(BUILD)/tests/unit/test_%: tests/unit/test_%.c $(CORE_OBJ)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< \
+		$(CORE_OBJ) $(CORE_LIBS) $(shell pkg-config --cflags --libs cmocka)
+
+$(BUILD)/tests/%: tests/%.c $(CORE_OBJ)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE) $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(CORE_OBJ) $(CORE_LIBS)
+
+tests: all $(UNIT) $(TOOLS)
+
+check: test-deps
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=5
+	@$(MAKE) --no-print-directory tests
+	@tests/run $(BUILD)
+
+# the whole suite under address and undefined behaviour sanitizers, and what has threads under the
+# thread sanitizer; each in a build directory of its own
+SANITIZE := CFLAGS='-O1 -g -fno-omit-frame-pointer'
+asan:
+	@$(MAKE) --no-print-directory BUILD=build-asan $(SANITIZE) VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all' tests
+	@TEST_SLOWDOWN=4 ASAN_OPTIONS=detect_leaks=1 tests/run build-asan
+
+tsan:
+	@$(MAKE) --no-print-directory BUILD=build-tsan $(SANITIZE) VARIANT=-fsanitize=thread tests
+	@TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp' tests/run build-tsan
+
+# each target for a while, from its seeds, in a build of clang's
+FUZZ_SECONDS ?= 60
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=build-fuzz/fuzz_%)
+FUZZ_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+
+build-fuzz/core/%.o: core/%.c
+	$(say) FUZZ $<
+	@mkdir -p $(@D)
+	$(Q)clang $(BASE) $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c -o $@ $<
+
+build-fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(CORE_SRC:%.c=build-fuzz/%.o)
+	$(say) FUZZ $@
+	$(Q)clang $(BASE) $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(CORE_LIBS)
+
+# what it finds stays in build-fuzz: the corpus in tests/fuzz is the seeds
+fuzz: $(FUZZ)
+	$(Q)for f in $(FUZZ); do \
+		name=$${f##*/fuzz_}; mkdir -p build-fuzz/found/$$name; \
+		echo "== $$f, $(FUZZ_SECONDS) s"; \
+		$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4096 -max_len=65536 -verbosity=0 \
+			-print_final_stats=1 -artifact_prefix=build-fuzz/found/ build-fuzz/found/$$name \
+			$$(ls -d tests/fuzz/corpus/$$name 2>/dev/null) 2>&1 | \
+			grep -v '^INFO\|^stat::\(new\|slow\|peak\)' > build-fuzz/log || true; \
+		tail -n 40 build-fuzz/log; \
+		grep -q number_of_executed_units build-fuzz/log || exit 1; \
+		! grep -q 'ERROR: \|SUMMARY: ' build-fuzz/log || exit 1; \
+	done
+
+lint:
+	clang-format --dry-run --Werror $(wildcard core/*.[ch] fs/*.[ch] tests/*.[ch] tests/*/*.[ch])
+	cppcheck --quiet --error-exitcode=1 --std=c17 --inline-suppr --suppressions-list=tests/cppcheck.supp \
+		--enable=warning,performance,portability -D_GNU_SOURCE core fs
+	clang-tidy --quiet $(CORE_SRC) -- $(BASE) $(CORE_CFLAGS)
+
+format:
+	clang-format -i $(wildcard core/*.[ch] fs/*.[ch] tests/*.[ch] tests/*/*.[ch])
+
+bench: all
+	tests/bench/run $(BUILD)
+
+# ---- users ----
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@tests/demo $(BUILD)
+
+man: fs/cartonfs.1 fs/cartonctl.1
+	mandoc -T lint -W warning $^
+
+install: all
+	install -D -m 755 -t $(DESTDIR)$(BINDIR) $(BUILD)/cartonfs $(BUILD)/cartonctl
+	install -D -m 644 -t $(DESTDIR)$(MANDIR)/man1 fs/cartonfs.1 fs/cartonctl.1
+	@mkdir -p $(DESTDIR)$(UNITDIR)
+	sed 's|@BINDIR@|$(BINDIR)|g' systemd/cartonfs@.service > $(DESTDIR)$(UNITDIR)/cartonfs@.service
+	chmod 644 $(DESTDIR)$(UNITDIR)/cartonfs@.service
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/cartonfs $(DESTDIR)$(BINDIR)/cartonctl \
+		$(DESTDIR)$(MANDIR)/man1/cartonfs.1 $(DESTDIR)$(MANDIR)/man1/cartonctl.1 \
+		$(DESTDIR)$(UNITDIR)/cartonfs@.service
+
+deps:
+	@tests/deps build
+
+test-deps:
+	@tests/deps build test
+
+clean:
+	rm -rf build build-asan build-tsan build-fuzz
+
+help:
+	@echo 'make              build cartonfs and cartonctl into build/ (V=1 shows commands)'
+	@echo 'make demo         install what is missing, build, show a mount'
+	@echo 'make check        install what is missing, build, run every test'
+	@echo 'make asan tsan    the tests under sanitizers'
+	@echo 'make fuzz         fuzz the parsers (FUZZ_SECONDS=60 each)'
+	@echo 'make bench        measure, against the files beneath and against other tools'
+	@echo 'make lint format  check, and set, the style'
+	@echo 'make man          check the man pages'
+	@echo 'make install      PREFIX=/usr/local, DESTDIR=; and uninstall'
+	@echo 'make deps         install what building needs; test-deps: what the tests need'
+	@echo 'make clean'
+
+-include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)
+-include $(wildcard build-fuzz/core/*.d)

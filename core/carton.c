@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "carton_priv.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "decode.h"
+#include "dir.h"
+#include "load.h"
+#include "request.h"
+#include "zip.h"
+
+/* ---- opening ---- */
+
+static int open_container(const char *path, struct container **ret)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
+	struct source *source;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		r = -errno;
+		carton_log(CARTON_LOG_ERROR, path, "cannot open: %s", strerror(-r));
+		fd_close(fd);
+		return r;
+	}
+	if (S_ISDIR(st.st_mode))
+		return dir_open(fd, ret);
+	if (!S_ISREG(st.st_mode)) {
+		carton_log(CARTON_LOG_ERROR, path, "is neither a carton file nor a directory");
+		fd_close(fd);
+		return -EBADMSG;
+	}
+	r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	r = zip_open(source, st.st_mtime, ret);
+	source_unref(source);
+	return r;
+}
+
+int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret)
+{
+	struct node *n = tree_find(c->tree, path);
+	ssize_t got;
+	int r;
+
+	if (!n || n->kind != NODE_FILE)
+		return -ENOENT;
+	if (n->file.size > max) {
+		carton_log(CARTON_LOG_ERROR, path, "is %" PRIu64 " bytes; at most %zu are read",
+			   n->file.size, max);
+		return -EFBIG;
+	}
+	ret->max = max;
+	r = buf_reserve(ret, (size_t)n->file.size);
+	if (r == 0)
+		r = carton_pin_wait(c, from_node(n));
+	if (r < 0)
+		return r;
+	got = request_read(n, ret->data, (size_t)n->file.size, 0, false);
+	request_unpin(n);
+	if (got < 0)
+		return (int)got;
+	ret->len = (size_t)got;
+	ret->data[ret->len] = '\0';
+	return 0;
+}
+
+/* carton.toml says which version of the format this is: without it nothing else makes sense. */
+static int open_meta(struct carton *c)
+{
+	struct buf text = { 0 };
+	int r = carton_slurp(c, "carton.toml", MAX_CARTON_TOML, &text);
+
+	if (r == -ENOENT) {
+		carton_log(CARTON_LOG_ERROR, "carton.toml",
+			   "is not listed in MANIFEST as a regular file, so this is not a carton");
+		r = -EBADMSG;
+	}
+	if (r == 0)
+		r = meta_parse(text.data, text.len, &c->meta);
+	buf_free(&text);
+	if (r < 0)
+		return r;
+	if (!c->meta->has_spec_version) {
+		carton_log(CARTON_LOG_ERROR, "carton.toml", "has no spec_version; it must be 1");
+		return -EBADMSG;
+	}
+	if (c->meta->spec_version != 1) {
+		carton_log(CARTON_LOG_ERROR, "carton.toml",
+			   "spec_version is %" PRId64 "; this program reads version 1",
+			   c->meta->spec_version);
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static int open_store(struct carton *c, const struct carton_options *options)
+{
+	struct object_options o = { .container = c->container, .verify = c->verify };
+	int r;
+
+	r = cache_open(options->cache_dir, options->cache_size, &c->cache);
+	if (r < 0 && options->cache_dir) {
+		carton_log(CARTON_LOG_ERROR, options->cache_dir, "cannot be used as a cache: %s",
+			   strerror(-r));
+		return r;
+	}
+	if (r < 0)
+		carton_log(CARTON_LOG_INFO, NULL,
+			   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp",
+			   strerror(-r));
+	r = workers_new(&c->workers);
+	o.workers = c->workers;
+	o.cache = c->cache;
+	return r < 0 ? r : object_store_new(&o, &c->store);
+}
+
+int carton_open(const char *source, const struct carton_options *options, struct carton **ret)
+{
+	struct carton *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->verify = options->verify == CARTON_VERIFY_OPEN;
+	if (!c->verify)
+		carton_log(CARTON_LOG_WARNING, source,
+			   "verify=off: nothing that is read is checked against MANIFEST");
+	r = open_container(source, &c->container);
+	if (r == 0)
+		r = load_manifest(c->container, options->manifest_sha256, &c->manifest);
+	if (r == 0)
+		r = open_store(c, options);
+	if (r == 0)
+		r = load_tree(c->container, c->manifest, c->store, options->keep_going, &c->tree,
+			      &c->faults);
+	if (r == 0)
+		r = open_meta(c);
+	if (r < 0 && options->keep_going && c->tree) {
+		c->faults++;
+		r = 0;
+	}
+	if (r < 0) {
+		carton_close(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+void carton_stop(struct carton *c)
+{
+	if (c->store)
+		object_store_stop(c->store);
+}
+
+void carton_close(struct carton *c)
+{
+	if (!c)
+		return;
+	carton_stop(c);
+	workers_free(c->workers);
+	meta_free(c->meta);
+	tree_free(c->tree);
+	object_store_free(c->store);
+	cache_free(c->cache);
+	manifest_free(c->manifest);
+	container_free(c->container);
+	free(c);
+}
+
+/* ---- the tree ---- */
+
+struct carton_node *carton_root(const struct carton *c)
+{
+	return from_node(c->tree->root);
+}
+
+int carton_lookup(const struct carton_node *dir, const char *name, struct carton_node **ret)
+{
+	struct node *n = to_node(dir);
+
+	if (n->kind != NODE_DIR)
+		return -ENOTDIR;
+	n = tree_child(n, name);
+	if (!n)
+		return -ENOENT;
+	*ret = from_node(n);
+	return 0;
+}
+
+int carton_find(const struct carton *c, const char *path, struct carton_node **ret)
+{
+	struct node *n = tree_find(c->tree, path);
+
+	if (!n)
+		return -ENOENT;
+	*ret = from_node(n);
+	return 0;
+}
+
+int carton_resolve(const struct carton *c, const char *path, struct carton_node **ret)
+{
+	struct node *n = tree_resolve(tree_find(c->tree, path));
+
+	if (!n)
+		return -ENOENT;
+	*ret = from_node(n);
+	return 0;
+}
+
+struct carton_node *carton_child(const struct carton_node *dir, size_t index)
+{
+	const struct node *n = to_node(dir);
+
+	return n->kind == NODE_DIR && index < n->dir.n ? from_node(n->dir.children[index]) : NULL;
+}
+
+struct carton_node *carton_parent(const struct carton_node *node)
+{
+	return from_node(to_node(node)->parent);
+}
+
+struct carton_node *carton_next(const struct carton *c, struct carton_node *node)
+{
+	return from_node(tree_next(c->tree->root, to_node(node)));
+}
+
+const char *carton_name(const struct carton_node *node)
+{
+	return to_node(node)->name;
+}
+
+void carton_path(const struct carton_node *node, char ret_path[4096])
+{
+	tree_path(to_node(node), ret_path);
+}
+
+void carton_stat(const struct carton_node *node, struct carton_stat *ret)
+{
+	const struct node *n = to_node(node);
+
+	*ret = (struct carton_stat){
+		.executable = n->executable,
+		.ino = n->ino,
+		.nlink = 1,
+		.mtime = n->mtime,
+	};
+	switch (n->kind) {
+	case NODE_DIR:
+		ret->kind = CARTON_DIR;
+		ret->nlink = 2 + (uint32_t)n->dir.n_dirs;
+		break;
+	case NODE_FILE:
+		ret->kind = CARTON_FILE;
+		ret->size = n->file.size;
+		break;
+	case NODE_SYMLINK:
+		ret->kind = CARTON_SYMLINK;
+		ret->size = strlen(n->link.target);
+		break;
+	}
+}
+
+const char *carton_target(const struct carton_node *symlink)
+{
+	const struct node *n = to_node(symlink);
+
+	return n->kind == NODE_SYMLINK ? n->link.target : NULL;
+}
+
+void carton_totals(const struct carton *c, struct carton_totals *ret)
+{
+	*ret = (struct carton_totals){ c->tree->n_files, c->tree->n_nodes, c->tree->bytes };
+}
+
+void carton_model_hash(const struct carton *c, char ret_hex[65])
+{
+	hex_encode(c->manifest->model_hash, SHA256_SIZE, ret_hex);
+}
+
+/* ---- properties ---- */
+
+static ssize_t property_sha256(struct object *o, char *ret, size_t n)
+{
+	char hex[2 * SHA256_SIZE + 1];
+
+	hex_encode(object_sha256(o), SHA256_SIZE, hex);
+	return snprintf(ret, n, "%s", hex);
+}
+
+static ssize_t property_state(struct object *o, char *ret, size_t n)
+{
+	static const char *const names[] = { "unverified", "verified", "corrupt" };
+
+	return snprintf(ret, n, "%s", names[object_state(o)]);
+}
+
+static ssize_t property_storage(struct object *o, char *ret, size_t n)
+{
+	const struct entry *e = object_entry(o);
+
+	return snprintf(ret, n, "%s %" PRIu64, decode_name(e->method), e->stored);
+}
+
+static const struct {
+	const char *name;
+	ssize_t (*get)(struct object *o, char *ret, size_t n);
+} properties[] = {
+	{ "user.carton.sha256", property_sha256 },
+	{ "user.carton.state", property_state },
+	{ "user.carton.storage", property_storage },
+};
+
+/* The object that a file shows as a whole, or NULL. */
+static struct object *whole_object(const struct carton_node *node)
+{
+	const struct node *n = to_node(node);
+
+	return n->kind == NODE_FILE && n->file.n == 1 ? n->file.extents[0].object : NULL;
+}
+
+const char *carton_property_name(const struct carton_node *node, size_t index)
+{
+	return whole_object(node) && index < ARRAY_SIZE(properties) ? properties[index].name : NULL;
+}
+
+ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n)
+{
+	struct object *o = whole_object(node);
+
+	for (size_t i = 0; o && i < ARRAY_SIZE(properties); i++)
+		if (strcmp(name, properties[i].name) == 0)
+			return properties[i].get(o, ret, n);
+	return -ENODATA;
+}
+
+/* ---- reading ---- */
+
+int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,
+	       struct carton_request **ret_request)
+{
+	(void)c;
+	return request_pin(to_node(file), done, ctx, ret_request);
+}
+
+void carton_unpin(struct carton_node *file)
+{
+	request_unpin(to_node(file));
+}
+
+struct waiter {
+	pthread_mutex_t lock;
+	pthread_cond_t over;
+	bool done;
+	int result;
+};
+
+static void wake(void *ctx, int result)
+{
+	struct waiter *w = ctx;
+
+	pthread_mutex_lock(&w->lock);
+	w->done = true;
+	w->result = result;
+	pthread_cond_signal(&w->over);
+	pthread_mutex_unlock(&w->lock);
+}
+
+int carton_pin_wait(struct carton *c, struct carton_node *file)
+{
+	struct waiter w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0 };
+	struct carton_request *request = NULL;
+	int r = carton_pin(c, file, wake, &w, &request);
+
+	if (r == -EINPROGRESS) {
+		pthread_mutex_lock(&w.lock);
+		while (!w.done)
+			pthread_cond_wait(&w.over, &w.lock);
+		r = w.result;
+		pthread_mutex_unlock(&w.lock);
+		carton_request_free(request);
+	}
+	return r;
+}
+
+ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
+{
+	return request_read(to_node(file), ret_buf, n, off, nowait);
+}
+
+int carton_read_later(struct carton *c, struct carton_node *file, size_t n, uint64_t off,
+		      carton_done_fn *done, void *ctx, struct carton_request **ret_request)
+{
+	return request_read_later(c->workers, to_node(file), n, off, done, ctx, ret_request);
+}

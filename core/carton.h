@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one face of the library: a carton, its tree and the verified bytes of its files.
+ *
+ *	carton_open -> carton_root, carton_lookup, carton_child …	look around, never waits
+ *		    -> carton_pin -> carton_read -> carton_unpin	read a file
+ *	carton_stop -> (all requests have ended) -> carton_close
+ *
+ * Every function returns 0 or more on success and -errno on failure; ret_ parameters are then
+ * untouched. What went wrong is logged (log.h). Once open, a carton may be used by any number of
+ * threads. Nodes live as long as the carton.
+ */
+#ifndef CARTON_H
+#define CARTON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "log.h"
+
+#pragma GCC visibility push(default)
+
+struct carton;
+struct carton_node;
+struct carton_request;
+
+enum carton_verify_mode {
+	CARTON_VERIFY_OPEN,	/* a file's hash is checked when it is first pinned */
+	CARTON_VERIFY_OFF,	/* nothing is checked but sizes */
+};
+
+/* All zero is the default for everything. Strings need to live during carton_open() only. */
+struct carton_options {
+	enum carton_verify_mode verify;
+	const char *manifest_sha256;	/* the model hash it must have, 64 hex digits; NULL: any */
+	const char *cache_dir;		/* NULL: $XDG_CACHE_HOME/cartonfs */
+	uint64_t cache_size;		/* bytes the cache may take; 0: a tenth of its disk */
+	bool keep_going;		/* faults of single files are logged, not fatal (for verify) */
+};
+
+/*
+ * Opens the carton at `source`: a zip file or an unpacked directory (carton format v1).
+ * MANIFEST must be there and well-formed, every path in it must have bytes somewhere, carton.toml
+ * must have its hash and spec_version 1, symlinks must lead to what MANIFEST says of them.
+ *
+ * Starts threads: call it after any fork. Returns 0, or, logged with what to do about it:
+ *  -EBADMSG	damaged, ambiguous or not a carton; or not the model hash that was asked for
+ *  -EOPNOTSUPP	a carton that uses what this program does not read
+ *  -EFBIG	over a limit
+ *  -EINVAL	an option makes no sense
+ *  -ENOENT, -EACCES, -ENOMEM, … as the system says
+ */
+int carton_open(const char *source, const struct carton_options *options, struct carton **ret);
+
+/* Ends every request: all that wait get -ENOTCONN, and so does every later one. */
+void carton_stop(struct carton *c);
+
+/* Stops it if that was not done, waits for its threads, frees it. Nothing is pinned. NULL-safe. */
+void carton_close(struct carton *c);
+
+/* ---- the tree ---- */
+
+enum carton_kind {
+	CARTON_DIR,
+	CARTON_FILE,
+	CARTON_SYMLINK,
+};
+
+struct carton_stat {
+	enum carton_kind kind;
+	bool executable;
+	uint64_t ino;		/* never 0; the root's is 1 */
+	uint64_t size;		/* bytes; of a symlink: of its target */
+	uint32_t nlink;
+	int64_t mtime;		/* seconds since 1970 */
+};
+
+struct carton_totals {
+	uint64_t files;
+	uint64_t nodes;
+	uint64_t bytes;
+};
+
+struct carton_node *carton_root(const struct carton *c);
+
+/* The child of that name: 0, -ENOENT, -ENOTDIR. */
+int carton_lookup(const struct carton_node *dir, const char *name, struct carton_node **ret);
+
+/* The node at a path from the root, not following symlinks: 0, -ENOENT. */
+int carton_find(const struct carton *c, const char *path, struct carton_node **ret);
+
+/* The same, but a symlink at the path is followed to its file. */
+int carton_resolve(const struct carton *c, const char *path, struct carton_node **ret);
+
+/* The children of a directory in order: the one at `index`, or NULL behind the last. */
+struct carton_node *carton_child(const struct carton_node *dir, size_t index);
+
+struct carton_node *carton_parent(const struct carton_node *node);
+
+/* The next node of the whole tree in depth-first order, from the root on; NULL behind the last. */
+struct carton_node *carton_next(const struct carton *c, struct carton_node *node);
+
+const char *carton_name(const struct carton_node *node);
+void carton_path(const struct carton_node *node, char ret_path[4096]);
+void carton_stat(const struct carton_node *node, struct carton_stat *ret);
+const char *carton_target(const struct carton_node *symlink);
+void carton_totals(const struct carton *c, struct carton_totals *ret);
+
+/* The model hash: sha256 of MANIFEST, as 64 hex digits and a NUL. */
+void carton_model_hash(const struct carton *c, char ret_hex[65]);
+
+/*
+ * Properties of a file, as extended attributes show them: the index'th name (NULL behind the last),
+ * and the value of one. `user.carton.sha256`, `user.carton.state` (unverified, verified, corrupt),
+ * `user.carton.storage` (how and in how many bytes the container holds it). Returns the value's
+ * length, without its NUL, as if `n` were enough, or -ENODATA.
+ */
+const char *carton_property_name(const struct carton_node *node, size_t index);
+ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n);
+
+/* ---- reading ---- */
+
+/*
+ * Called when a request has ended, on a thread of the carton's that must not be kept waiting;
+ * perhaps before the call that began the request has returned.
+ */
+typedef void carton_done_fn(void *ctx, int result);
+
+/*
+ * Pins a file, so that it can be read until carton_unpin(): this is where it is verified.
+ *  0		pinned
+ *  -EINPROGRESS	`done` will be called, with 0 when it is pinned; *ret_request is a handle
+ *		to be given back with carton_request_free() at any time
+ *  -EAGAIN	it has to wait, and `done` is NULL
+ *  -EBADMSG	some of its bytes are not what MANIFEST says
+ *  -EISDIR, -ELOOP	not a file
+ *  -ENOSPC, -EIO, -ENOMEM, -ENOTCONN … this attempt failed; the next may not
+ */
+int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,
+	       struct carton_request **ret_request);
+void carton_unpin(struct carton_node *file);
+
+/* Pins it and waits as long as that takes: as carton_pin(), but never -EINPROGRESS or -EAGAIN. */
+int carton_pin_wait(struct carton *c, struct carton_node *file);
+
+/*
+ * Reads up to `n` bytes at `off` of a pinned file: how many, 0 at its end. -EBADMSG when they are
+ * no longer what was verified; -EIO, -ENOMEM. With `nowait`, -EAGAIN when they are not in memory.
+ */
+ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait);
+
+/*
+ * Reads as carton_read() does, but on a thread of the carton's, into a buffer of the request's
+ * that carton_request_data() shows once `done` was called with the number of bytes. The request
+ * pins what it reads by itself. -EINPROGRESS or -ENOMEM.
+ */
+int carton_read_later(struct carton *c, struct carton_node *file, size_t n, uint64_t off,
+		      carton_done_fn *done, void *ctx, struct carton_request **ret_request);
+
+/* The bytes that a read request got. */
+const void *carton_request_data(const struct carton_request *request);
+
+/* True: `done` was not and will not be called. Work that others wait for goes on. */
+bool carton_request_cancel(struct carton_request *request);
+void carton_request_free(struct carton_request *request);	/* NULL-safe */
+
+/* ---- the carton as a whole ---- */
+
+/* Bytes hashed so far, and in all. Called often, from one thread at a time. */
+typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);
+
+/*
+ * Checks all there is to check: every file in parallel, carton.toml, the tensor index, MANIFEST's
+ * form, entries that are not listed. Every problem is logged as an error or a warning. Returns the
+ * number of problems, or -errno when it could not go on. `progress` may be NULL.
+ */
+ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx);
+
+/*
+ * Verifies every file as carton_pin() does, so that later pins need not wait. Failures are logged.
+ * Returns how many files failed, or -errno. `progress` may be NULL.
+ */
+ssize_t carton_materialize(struct carton *c, carton_progress_fn *progress, void *ctx);
+
+/* What carton.toml says of the model, as text for people or as JSON: 0 and a malloc'ed string. */
+int carton_info(struct carton *c, bool json, char **ret_text);
+
+#pragma GCC visibility pop
+
+#endif

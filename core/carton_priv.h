@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an open carton is made of, for the files that implement carton.h.
+ */
+#ifndef CARTON_PRIV_H
+#define CARTON_PRIV_H
+
+#include "carton.h"
+#include "container.h"
+#include "manifest.h"
+#include "meta.h"
+#include "object.h"
+#include "tree.h"
+#include "workers.h"
+
+struct carton {
+	struct container *container;
+	struct manifest *manifest;
+	struct workers *workers;
+	struct cache *cache;		/* NULL: there is none */
+	struct object_store *store;
+	struct tree *tree;
+	struct meta *meta;		/* NULL: could not be read (keep_going only) */
+	size_t faults;			/* found while opening (keep_going only) */
+	bool verify;
+};
+
+/* The outside's nodes are the tree's. */
+static inline struct node *to_node(const struct carton_node *n)
+{
+	return (struct node *)n;
+}
+
+static inline struct carton_node *from_node(const struct node *n)
+{
+	return (struct carton_node *)n;
+}
+
+/*
+ * All bytes of a regular file of the tree, verified, at most `max`, into an empty buf. 0, -ENOENT,
+ * -EFBIG, or as carton_pin_wait() and carton_read().
+ */
+int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret);
+
+#endif

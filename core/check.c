@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "request.h"
+#include "strings.h"
+#include "tensors.h"
+#include "util.h"
+
+struct check {
+	struct carton *c;
+	struct tensors *tensors;	/* NULL: none that can be read */
+	size_t problems;
+};
+
+static void tell(struct check *k, const char *subject, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void tell(struct check *k, const char *subject, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	carton_log(CARTON_LOG_WARNING, subject, "%s", text);
+	k->problems++;
+}
+
+/* ---- tensor_data ---- */
+
+static int size_of(void *ctx, const char *path, uint64_t *ret_size)
+{
+	const struct check *k = ctx;
+	const struct node *n = tree_find(k->c->tree, path);
+
+	if (!n)
+		return -ENOENT;
+	if (n->kind != NODE_FILE)
+		return -EISDIR;
+	*ret_size = n->file.size;
+	return 0;
+}
+
+/* A file of the tree, read in order by a TOML parser. */
+struct node_reader {
+	struct node *node;
+	uint64_t off;
+};
+
+static ssize_t read_node(void *ctx, void *ret_buf, size_t n)
+{
+	struct node_reader *r = ctx;
+	ssize_t got = carton_read(from_node(r->node), ret_buf, n, r->off, false);
+
+	if (got > 0)
+		r->off += (uint64_t)got;
+	return got;
+}
+
+static int check_strings(struct check *k, struct tensor *t)
+{
+	char path[MAX_PATH_LEN + 32];
+	struct node_reader reader = { 0 };
+	struct strings_error error = { 0 };
+	struct strings_size size;
+	int r;
+
+	snprintf(path, sizeof(path), "tensor_data/%s", t->file);
+	reader.node = tree_find(k->c->tree, path);
+	if (!reader.node)
+		return 0;
+	r = carton_pin_wait(k->c, from_node(reader.node));
+	if (r < 0)
+		return 0;	/* the file itself is what is wrong, and is told as that */
+	r = strings_measure(read_node, &reader, t->info.count, &size, &error);
+	request_unpin(reader.node);
+	if (r == -EBADMSG || r == -EFBIG)
+		return tensor_fault(t, "%s: %s", t->file, error.message);
+	return r == -ENOMEM ? r : 0;
+}
+
+static int check_tensors(struct check *k)
+{
+	static const char index_path[] = "tensor_data/index.toml";
+	const struct node *dir = tree_find(k->c->tree, "tensor_data");
+	struct buf text = { 0 };
+	struct toml_error error = { 0 };
+	int r;
+
+	if (!dir)
+		return 0;
+	r = carton_slurp(k->c, index_path, MAX_INDEX_TOML, &text);
+	if (r == 0)
+		r = tensors_parse_mem(text.data, text.len, &k->tensors, &error);
+	buf_free(&text);
+	if (r == -ENOENT)
+		tell(k, "tensor_data", "has files, but no index.toml");
+	else if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
+		tell(k, index_path, "line %zu: %s", error.line, error.message);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	r = tensors_check(k->tensors, size_of, k);
+	for (size_t i = 0; i < k->tensors->n && r == 0; i++)
+		if (!k->tensors->list[i].problem && k->tensors->list[i].info.dtype == dtype_string)
+			r = check_strings(k, &k->tensors->list[i]);
+	if (r == 0)
+		r = tensors_settle(k->tensors);
+	if (r < 0)
+		return r;
+	if (k->tensors->problem)
+		tell(k, index_path, "line %zu: %s", k->tensors->problem_line, k->tensors->problem);
+	for (size_t i = 0; i < k->tensors->n; i++) {
+		const struct tensor *t = &k->tensors->list[i];
+
+		if (t->problem)
+			tell(k, index_path, "line %zu: tensor \"%s\": %s", t->line,
+			     t->named ? t->info.name : "", t->problem);
+	}
+	return 0;
+}
+
+/* ---- carton.toml ---- */
+
+static void check_io(struct check *k, const char *what, const struct meta_tensor *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct meta_tensor *t = &list[i];
+		const struct dtype *dtype = t->dtype ? dtype_by_name(t->dtype, strlen(t->dtype)) : NULL;
+
+		if (!t->name) {
+			tell(k, "carton.toml", "%s %zu has no name", what, i);
+			continue;
+		}
+		if (!t->dtype)
+			tell(k, "carton.toml", "%s \"%s\" has no dtype", what, t->name);
+		else if (!dtype || !dtype->name || dtype == dtype_nested)
+			tell(k, "carton.toml", "%s \"%s\" has unknown dtype \"%s\"", what, t->name,
+			     t->dtype);
+		if (!t->shape)
+			tell(k, "carton.toml", "%s \"%s\" has no shape", what, t->name);
+		for (size_t j = 0; j < i && n <= MAX_CHECKED_IO; j++)
+			if (list[j].name && strcmp(list[j].name, t->name) == 0) {
+				tell(k, "carton.toml", "two %ss are named \"%s\"", what, t->name);
+				break;
+			}
+	}
+}
+
+static bool declared(const struct meta_tensor *list, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i].name && strcmp(list[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* Why a reference leads nowhere; NULL when it is good. */
+static const char *reference_fault(const struct check *k, const char *reference, bool tensors_only)
+{
+	static const char tensor_prefix[] = "@tensor_data/", misc_prefix[] = "@misc/";
+	const struct node *n;
+
+	if (strncmp(reference, tensor_prefix, strlen(tensor_prefix)) == 0) {
+		const char *name = reference + strlen(tensor_prefix);
+
+		/* an index that cannot be read was told already */
+		if (k->tensors && !tensors_find(k->tensors, name, strlen(name)))
+			return "which is no tensor of tensor_data/index.toml";
+		if (!k->tensors && !tree_find(k->c->tree, "tensor_data"))
+			return "but there is no tensor_data";
+		return NULL;
+	}
+	if (tensors_only || strncmp(reference, misc_prefix, strlen(misc_prefix)) != 0)
+		return tensors_only ? "which is not @tensor_data/NAME" :
+				      "which is neither @tensor_data/NAME nor @misc/FILE";
+	n = tree_find(k->c->tree, reference + 1);
+	return n && n->kind != NODE_DIR ? NULL : "which is no file of misc";
+}
+
+static void check_values(struct check *k, const char *where, const struct meta_value *values,
+			 size_t n, const struct meta_tensor *list, size_t n_list, bool tensors_only)
+{
+	for (size_t i = 0; i < n; i++) {
+		const char *why = reference_fault(k, values[i].reference, tensors_only);
+
+		if (why)
+			tell(k, "carton.toml", "%s: \"%s\" is \"%s\", %s", where, values[i].name,
+			     values[i].reference, why);
+		if (n_list && n_list <= MAX_CHECKED_IO && !declared(list, n_list, values[i].name))
+			tell(k, "carton.toml", "%s: \"%s\" is not declared", where, values[i].name);
+	}
+}
+
+static void check_cases(struct check *k, const char *what, const struct meta_case *cases, size_t n,
+			bool tensors_only)
+{
+	const struct meta *m = k->c->meta;
+	char where[64];
+
+	if (n && m->n_inputs == 0 && m->n_outputs == 0)
+		tell(k, "carton.toml", "has a [[%s]], but declares no [[input]] or [[output]]", what);
+	for (size_t i = 0; i < n; i++) {
+		snprintf(where, sizeof(where), "line %zu: [[%s]] %zu", cases[i].line, what, i);
+		if (!cases[i].has_inputs)
+			tell(k, "carton.toml", "%s has no inputs", where);
+		if (!tensors_only && !cases[i].has_outputs)
+			tell(k, "carton.toml", "%s has no sample_out", where);
+		check_values(k, where, cases[i].inputs, cases[i].n_inputs, m->inputs, m->n_inputs,
+			     tensors_only);
+		check_values(k, where, cases[i].outputs, cases[i].n_outputs, m->outputs,
+			     m->n_outputs, tensors_only);
+	}
+}
+
+static void check_meta(struct check *k)
+{
+	const struct meta *m = k->c->meta;
+	const struct node *model = tree_find(k->c->tree, "model");
+
+	if (!model || model->kind != NODE_DIR)
+		tell(k, "model", "is missing; a carton has a folder of that name");
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n_problems; i++)
+		tell(k, "carton.toml", "%s", m->problems[i]);
+	if (!m->has_runner)
+		tell(k, "carton.toml", "has no [runner]");
+	else if (!m->runner_name || !m->framework_version)
+		tell(k, "carton.toml", "[runner] has no %s",
+		     m->runner_name ? "required_framework_version" : "runner_name");
+	check_io(k, "input", m->inputs, m->n_inputs);
+	check_io(k, "output", m->outputs, m->n_outputs);
+	check_cases(k, "self_test", m->self_tests, m->n_self_tests, true);
+	check_cases(k, "example", m->examples, m->n_examples, false);
+}
+
+ssize_t check_contents(struct carton *c)
+{
+	struct check k = { .c = c };
+	int r = check_tensors(&k);
+
+	if (r == 0)
+		check_meta(&k);
+	tensors_free(k.tensors);
+	return r < 0 ? r : (ssize_t)k.problems;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * carton_info(): what a carton says of its model, for people and for scripts.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "carton_priv.h"
+#include "util.h"
+
+#define MAX_INFO (256 * MIB)
+
+/* All of it is text in one buffer; the first failure sticks, so that each line need not ask. */
+struct out {
+	struct buf text;
+	int error;
+};
+
+#define OUT(o, call)                                    \
+	do {                                            \
+		if ((o)->error == 0)                    \
+			(o)->error = (call);            \
+	} while (0)
+
+static void put(struct out *o, const char *s)
+{
+	OUT(o, buf_adds(&o->text, s));
+}
+
+static void put_json(struct out *o, const char *s)
+{
+	if (s)
+		OUT(o, buf_add_json(&o->text, s, strlen(s)));
+	else
+		put(o, "null");
+}
+
+/* Text from the carton, for a terminal: newlines stay, other control characters do not. */
+static void put_text(struct out *o, const char *s, const char *indent)
+{
+	for (; *s; s++) {
+		if (*s == '\n') {
+			put(o, "\n");
+			put(o, indent);
+		} else if (((unsigned char)*s < 0x20 && *s != '\t') || *s == 0x7f) {
+			OUT(o, buf_addf(&o->text, "\\x%02x", (unsigned char)*s));
+		} else {
+			OUT(o, buf_addc(&o->text, *s));
+		}
+	}
+}
+
+/* ---- JSON ---- */
+
+static void json_member(struct out *o, const char *key, const char *value)
+{
+	put_json(o, key);
+	put(o, ":");
+	put_json(o, value);
+	put(o, ",");
+}
+
+/* Ends a list or object, over the comma behind its last member. */
+static void json_end(struct out *o, const char *end)
+{
+	if (o->error == 0 && o->text.len && o->text.data[o->text.len - 1] == ',')
+		o->text.len--;
+	put(o, end);
+}
+
+static void json_tensors(struct out *o, const char *key, const struct meta_tensor *list, size_t n)
+{
+	put_json(o, key);
+	put(o, ":[");
+	for (size_t i = 0; i < n; i++) {
+		put(o, "{");
+		json_member(o, "name", list[i].name);
+		json_member(o, "dtype", list[i].dtype);
+		put(o, "\"shape\":");
+		put(o, list[i].shape ? list[i].shape : "null");
+		put(o, ",");
+		json_member(o, "description", list[i].description);
+		json_member(o, "internal_name", list[i].internal_name);
+		json_end(o, "},");
+	}
+	json_end(o, "],");
+}
+
+static void json_values(struct out *o, const char *key, const struct meta_value *list, size_t n)
+{
+	put_json(o, key);
+	put(o, ":{");
+	for (size_t i = 0; i < n; i++)
+		json_member(o, list[i].name, list[i].reference);
+	json_end(o, "},");
+}
+
+static void json_cases(struct out *o, const char *key, const char *outputs,
+		       const struct meta_case *list, size_t n)
+{
+	put_json(o, key);
+	put(o, ":[");
+	for (size_t i = 0; i < n; i++) {
+		put(o, "{");
+		json_member(o, "name", list[i].name);
+		json_member(o, "description", list[i].description);
+		json_values(o, "inputs", list[i].inputs, list[i].n_inputs);
+		json_values(o, outputs, list[i].outputs, list[i].n_outputs);
+		json_end(o, "},");
+	}
+	json_end(o, "],");
+}
+
+static void json_info(struct out *o, const struct carton *c, const char *hash)
+{
+	const struct meta *m = c->meta;
+
+	put(o, "{");
+	json_member(o, "model_hash", hash);
+	OUT(o, buf_addf(&o->text, "\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",", c->tree->n_files,
+			c->tree->bytes));
+	OUT(o, buf_addf(&o->text, "\"spec_version\":%" PRId64 ",", m->spec_version));
+	json_member(o, "model_name", m->model_name);
+	json_member(o, "short_description", m->short_description);
+	json_member(o, "model_description", m->model_description);
+	json_member(o, "license", m->license);
+	json_member(o, "repository", m->repository);
+	json_member(o, "homepage", m->homepage);
+	put(o, "\"required_platforms\":[");
+	for (size_t i = 0; i < m->n_platforms; i++) {
+		put_json(o, m->platforms[i]);
+		put(o, ",");
+	}
+	json_end(o, "],");
+	json_tensors(o, "inputs", m->inputs, m->n_inputs);
+	json_tensors(o, "outputs", m->outputs, m->n_outputs);
+	json_cases(o, "self_tests", "expected_out", m->self_tests, m->n_self_tests);
+	json_cases(o, "examples", "sample_out", m->examples, m->n_examples);
+	put(o, "\"runner\":{");
+	json_member(o, "runner_name", m->runner_name);
+	json_member(o, "required_framework_version", m->framework_version);
+	if (m->has_compat_version)
+		OUT(o, buf_addf(&o->text, "\"runner_compat_version\":%" PRId64 ",",
+				m->compat_version));
+	put(o, "\"opts\":{");
+	for (size_t i = 0; i < m->n_options; i++) {
+		put_json(o, m->options[i].name);
+		put(o, ":");
+		put(o, m->options[i].value);
+		put(o, ",");
+	}
+	json_end(o, "}");
+	json_end(o, "}");
+	json_end(o, "}\n");
+}
+
+/* ---- text ---- */
+
+static void text_member(struct out *o, const char *key, const char *value)
+{
+	if (!value || !*value)
+		return;
+	OUT(o, buf_addf(&o->text, "%-13s", key));
+	put_text(o, value, "             ");
+	put(o, "\n");
+}
+
+static void text_tensors(struct out *o, const char *key, const struct meta_tensor *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		OUT(o, buf_addf(&o->text, "%-13s", i == 0 ? key : ""));
+		put_text(o, list[i].name ? list[i].name : "?", "");
+		put(o, "  ");
+		put_text(o, list[i].dtype ? list[i].dtype : "?", "");
+		put(o, " ");
+		put_text(o, list[i].shape ? list[i].shape : "?", "");
+		if (list[i].description) {
+			put(o, "  ");
+			put_text(o, list[i].description, "             ");
+		}
+		put(o, "\n");
+	}
+}
+
+static void text_info(struct out *o, const struct carton *c, const char *hash)
+{
+	const struct meta *m = c->meta;
+	char size[32];
+
+	text_member(o, "model", m->model_name ? m->model_name : "(no name)");
+	text_member(o, "", m->short_description);
+	text_member(o, "hash", hash);
+	OUT(o, buf_addf(&o->text, "%-13s%" PRIu64 ", %s\n", "files", c->tree->n_files,
+			size_format(c->tree->bytes, size, sizeof(size))));
+	text_member(o, "license", m->license);
+	text_member(o, "repository", m->repository);
+	text_member(o, "homepage", m->homepage);
+	for (size_t i = 0; i < m->n_platforms; i++)
+		text_member(o, i == 0 ? "platforms" : "", m->platforms[i]);
+	text_member(o, "runner", m->runner_name);
+	text_member(o, "framework", m->framework_version);
+	if (m->has_compat_version)
+		OUT(o, buf_addf(&o->text, "%-13s%" PRId64 "\n", "compat", m->compat_version));
+	for (size_t i = 0; i < m->n_options; i++) {
+		OUT(o, buf_addf(&o->text, "%-13s", i == 0 ? "options" : ""));
+		put_text(o, m->options[i].name, "");
+		put(o, " = ");
+		put_text(o, m->options[i].value, "");
+		put(o, "\n");
+	}
+	text_tensors(o, "inputs", m->inputs, m->n_inputs);
+	text_tensors(o, "outputs", m->outputs, m->n_outputs);
+	OUT(o, buf_addf(&o->text, "%-13s%zu self tests, %zu examples\n", "tests", m->n_self_tests,
+			m->n_examples));
+	if (m->model_description && *m->model_description) {
+		put(o, "\n");
+		put_text(o, m->model_description, "");
+		put(o, "\n");
+	}
+}
+
+int carton_info(struct carton *c, bool json, char **ret_text)
+{
+	struct out o = { .text = buf_init(MAX_INFO) };
+	char hash[65];
+
+	if (!c->meta)
+		return -EBADMSG;
+	carton_model_hash(c, hash);
+	if (json)
+		json_info(&o, c, hash);
+	else
+		text_info(&o, c, hash);
+	if (o.error < 0) {
+		buf_free(&o.text);
+		return o.error;
+	}
+	*ret_text = o.text.data;
+	return 0;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+int load_manifest(struct container *c, const char *pin, struct manifest **ret)
+{
+	const struct entry *e = container_find(c, "MANIFEST");
+	uint8_t wanted[SHA256_SIZE];
+	struct buf text = { 0 };
+	struct manifest *m;
+	char hex[2 * SHA256_SIZE + 1];
+	int r;
+
+	if (pin && (strlen(pin) != 2 * SHA256_SIZE || !hex_decode(pin, SHA256_SIZE, wanted))) {
+		carton_log(CARTON_LOG_ERROR, NULL,
+			   "manifest_sha256 must be 64 lower-case hex digits, not \"%s\"", pin);
+		return -EINVAL;
+	}
+	if (!e || e->kind != ENTRY_FILE) {
+		carton_log(CARTON_LOG_ERROR, "MANIFEST", "%s, so this is not a carton",
+			   e ? "is not a regular file" : "is missing");
+		return -EBADMSG;
+	}
+	r = container_read(c, e, MAX_MANIFEST, &text);
+	if (r < 0) {
+		buf_free(&text);
+		return r;
+	}
+	r = manifest_parse(text.data, text.len, &m);
+	if (r < 0)
+		return r;
+	if (pin && memcmp(m->model_hash, wanted, SHA256_SIZE) != 0) {
+		hex_encode(m->model_hash, SHA256_SIZE, hex);
+		carton_log(CARTON_LOG_ERROR, "MANIFEST",
+			   "this is not the model asked for: its hash is %s, not %s", hex, pin);
+		manifest_free(m);
+		return -EBADMSG;
+	}
+	*ret = m;
+	return 0;
+}
+
+/* ---- nodes ---- */
+
+struct loader {
+	struct container *c;
+	const struct manifest *m;
+	struct object_store *store;
+	struct tree *tree;
+	size_t faults;
+};
+
+static void fault(struct loader *l, const char *path, const char *what)
+{
+	if (l->faults < MAX_REPORTED)
+		carton_log(CARTON_LOG_ERROR, path, "%s", what);
+	l->faults++;
+}
+
+static int add_symlink(struct loader *l, const struct manifest_line *line, const struct entry *e,
+		       struct node **ret)
+{
+	struct buf target = { 0 };
+	int r = container_readlink(l->c, e, &target);
+
+	if (r == -EBADMSG || r == -EFBIG) {
+		fault(l, line->path, "its target cannot be read");
+		r = 0;
+		goto out;
+	}
+	if (r < 0)
+		goto out;
+	if (target.len == 0 || memchr(target.data, '\0', target.len) ||
+	    !utf8_valid(target.data, target.len)) {
+		fault(l, line->path, "is a symlink whose target is not a path");
+		goto out;
+	}
+	r = tree_add_path(l->tree, line->path, NODE_SYMLINK, ret);
+	if (r < 0)
+		goto out;
+	(*ret)->link.target = target.data;
+	memcpy((*ret)->link.sha256, line->sha256, SHA256_SIZE);
+	return 0;
+out:
+	buf_free(&target);
+	return r;
+}
+
+static int add_file(struct loader *l, const struct manifest_line *line, const struct entry *e,
+		    struct node **ret)
+{
+	struct object *o;
+	int r;
+
+	r = tree_add_path(l->tree, line->path, NODE_FILE, ret);
+	if (r == 0)
+		r = object_add(l->store, line->sha256, e, &o);
+	if (r == 0)
+		tree_set_object(l->tree, *ret, o);
+	return r;
+}
+
+static int add_line(struct loader *l, const struct manifest_line *line)
+{
+	const struct entry *e = container_find(l->c, line->path);
+	struct node *n = NULL;
+	int r;
+
+	if (!e) {
+		fault(l, line->path, "is listed in MANIFEST, but the carton has no bytes for it");
+		return 0;
+	}
+	if (e->kind == ENTRY_DIR) {
+		fault(l, line->path, "is listed in MANIFEST, but it is a directory");
+		return 0;
+	}
+	r = e->kind == ENTRY_SYMLINK ? add_symlink(l, line, e, &n) : add_file(l, line, e, &n);
+	if (r < 0 || !n)
+		return r;
+	n->executable = e->executable;
+	n->mtime = e->mtime == NO_TIME ? l->c->mtime : e->mtime;
+	return 0;
+}
+
+static void report_unlisted(const struct loader *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->c->n_entries; i++) {
+		const struct entry *e = &l->c->entries[i];
+
+		if (e->kind == ENTRY_DIR || manifest_find(l->m, e->name) ||
+		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0)
+			continue;
+		if (n++ < MAX_REPORTED)
+			carton_log(CARTON_LOG_WARNING, e->name, "is not listed in MANIFEST: not shown");
+	}
+	if (n > MAX_REPORTED)
+		carton_log(CARTON_LOG_WARNING, NULL, "%zu more entries are not listed in MANIFEST",
+			   n - MAX_REPORTED);
+}
+
+/* ---- symlinks ---- */
+
+static const char *check_link(struct node *link)
+{
+	const struct node *at = tree_resolve(link);
+
+	if (!at || at->kind != NODE_FILE || !at->file.one.object)
+		return "is a symlink that does not lead to a file that MANIFEST lists, by a relative "
+		       "path inside the carton and without a loop";
+	if (memcmp(object_sha256(at->file.one.object), link->link.sha256, SHA256_SIZE) != 0)
+		return "is a symlink to a file whose hash is not the one that MANIFEST gives the link";
+	return NULL;
+}
+
+static void check_links(struct loader *l)
+{
+	char path[MAX_PATH_LEN + 1];
+
+	for (struct node *n = l->tree->root; n; n = tree_next(l->tree->root, n)) {
+		const char *what = n->kind == NODE_SYMLINK ? check_link(n) : NULL;
+
+		if (what)
+			fault(l, tree_path(n, path), what);
+	}
+}
+
+int load_tree(struct container *c, const struct manifest *m, struct object_store *store,
+	      bool keep_going, struct tree **ret, size_t *ret_faults)
+{
+	struct loader l = { .c = c, .m = m, .store = store };
+	struct node *manifest;
+	int r;
+
+	r = tree_new(c->mtime, &l.tree);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < m->n && r == 0; i++)
+		r = add_line(&l, &m->lines[i]);
+	if (r == 0)
+		r = tree_add(l.tree, l.tree->root, "MANIFEST", 8, NODE_FILE, &manifest);
+	if (r == 0) {
+		const struct entry *e = container_find(c, "MANIFEST");
+
+		tree_set_literal(l.tree, manifest, m->text, m->size);
+		manifest->mtime = e->mtime == NO_TIME ? c->mtime : e->mtime;
+		tree_sort(l.tree->root);
+		check_links(&l);
+		report_unlisted(&l);
+		if (l.faults > MAX_REPORTED)
+			carton_log(CARTON_LOG_ERROR, NULL, "%zu more faults like these",
+				   l.faults - MAX_REPORTED);
+		if (l.faults && !keep_going)
+			r = -EBADMSG;
+	}
+	if (r < 0) {
+		tree_free(l.tree);
+		return r;
+	}
+	*ret = l.tree;
+	*ret_faults = l.faults;
+	return 0;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "meta.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "toml.h"
+#include "util.h"
+
+/* Everything a meta points to, freed as one. */
+struct meta_block {
+	struct meta_block *next;
+	char data[];
+};
+
+/* What a document is read with: the meta, and what is half read. */
+struct reader {
+	struct meta *m;
+	struct buf shape;	/* JSON of the shape being read */
+	char **shape_to;
+};
+
+static void *meta_alloc(struct meta *m, size_t n)
+{
+	struct meta_block *b = calloc(1, sizeof(*b) + n);
+
+	if (!b)
+		return NULL;
+	b->next = m->blocks;
+	m->blocks = b;
+	return b->data;
+}
+
+static int meta_strdup(struct meta *m, const char *s, size_t n, char **ret)
+{
+	char *copy = meta_alloc(m, n + 1);
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, s, n);
+	*ret = copy;
+	return 0;
+}
+
+/* Room for one more in an array that grows by doubling; outgrown arrays stay in their block. */
+static void *meta_grow(struct meta *m, void *array, size_t n, size_t size)
+{
+	void *grown;
+
+	if (n == 0 || (n >= 4 && (n & (n - 1)) == 0) || !array) {
+		grown = meta_alloc(m, size * MAX((size_t)4, 2 * n));
+		if (grown && n)
+			memcpy(grown, array, n * size);
+		return grown;
+	}
+	return array;
+}
+
+static int problem(struct meta *m, size_t line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int problem(struct meta *m, size_t line, const char *fmt, ...)
+{
+	char text[512];
+	char **problems;
+	va_list ap;
+	int n;
+
+	if (m->n_problems >= MAX_REPORTED)
+		return 0;
+	n = line ? snprintf(text, sizeof(text), "line %zu: ", line) : 0;
+	va_start(ap, fmt);
+	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+	va_end(ap);
+	problems = meta_grow(m, m->problems, m->n_problems, sizeof(*problems));
+	if (!problems)
+		return -ENOMEM;
+	m->problems = problems;
+	return meta_strdup(m, text, strlen(text), &m->problems[m->n_problems++]);
+}
+
+/* ---- top-level and runner values ---- */
+
+static const struct {
+	const char *path;
+	size_t field;
+} strings[] = {
+	{ "model_name", offsetof(struct meta, model_name) },
+	{ "short_description", offsetof(struct meta, short_description) },
+	{ "model_description", offsetof(struct meta, model_description) },
+	{ "license", offsetof(struct meta, license) },
+	{ "repository", offsetof(struct meta, repository) },
+	{ "homepage", offsetof(struct meta, homepage) },
+	{ "runner.runner_name", offsetof(struct meta, runner_name) },
+	{ "runner.required_framework_version", offsetof(struct meta, framework_version) },
+}, tensor_strings[] = {
+	{ "name", offsetof(struct meta_tensor, name) },
+	{ "dtype", offsetof(struct meta_tensor, dtype) },
+	{ "description", offsetof(struct meta_tensor, description) },
+	{ "internal_name", offsetof(struct meta_tensor, internal_name) },
+};
+
+static int take_string(struct meta *m, const char *what, const struct toml_value *v, char **ret)
+{
+	if (v->type != TOML_STRING)
+		return problem(m, v->line, "%s is not a string", what);
+	if (memchr(v->str, '\0', v->len))
+		return problem(m, v->line, "%s holds a NUL character", what);
+	return meta_strdup(m, v->str, v->len, ret);
+}
+
+static int add_value_json(struct buf *b, const struct toml_value *v)
+{
+	switch (v->type) {
+	case TOML_INTEGER:
+		return buf_addf(b, "%" PRId64, v->integer);
+	case TOML_FLOAT:
+		/* JSON has no nan and no inf */
+		if (v->real != v->real || v->real - v->real != 0)
+			return buf_adds(b, "null");
+		return buf_addf(b, "%.17g", v->real);
+	case TOML_BOOL:
+		return buf_adds(b, v->boolean ? "true" : "false");
+	default:
+		return buf_add_json(b, v->str, v->len);
+	}
+}
+
+static int take_option(struct meta *m, const struct toml_path *path, const struct toml_value *v)
+{
+	struct buf name = buf_init(TOML_MAX_KEY), value = buf_init(TOML_MAX_STRING);
+	struct meta_option *options;
+	int r = 0;
+
+	for (size_t i = 2; i < path->n && r == 0; i++) {
+		const struct toml_step *step = &path->steps[i];
+
+		if (!step->key)
+			r = buf_addf(&name, "[%zu]", step->index);
+		else if (i > 2)
+			r = buf_addc(&name, '.');
+		if (r == 0 && step->key)
+			r = buf_add(&name, step->key, step->len);
+	}
+	if (r == 0)
+		r = add_value_json(&value, v);
+	options = r == 0 ? meta_grow(m, m->options, m->n_options, sizeof(*options)) : NULL;
+	if (r == 0 && !options)
+		r = -ENOMEM;
+	if (r == 0) {
+		m->options = options;
+		r = meta_strdup(m, name.data, name.len, &options[m->n_options].name);
+	}
+	if (r == 0)
+		r = meta_strdup(m, value.data, value.len, &options[m->n_options].value);
+	m->n_options += r == 0;
+	buf_free(&name);
+	buf_free(&value);
+	return r == -EFBIG ? problem(m, v->line, "a runner option is too long") : r;
+}
+
+static int take_top(struct meta *m, const struct toml_path *path, const struct toml_value *v)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
+		if (toml_path_is(path, strings[i].path))
+			return take_string(m, strings[i].path, v,
+					   (char **)((char *)m + strings[i].field));
+	if (toml_path_is(path, "spec_version")) {
+		if (v->type != TOML_INTEGER)
+			return problem(m, v->line, "spec_version is not an integer");
+		m->spec_version = v->integer;
+		m->has_spec_version = true;
+	} else if (toml_path_is(path, "runner.runner_compat_version")) {
+		if (v->type != TOML_INTEGER || v->integer < 0)
+			return problem(m, v->line, "runner.runner_compat_version is not a version number");
+		m->compat_version = v->integer;
+		m->has_compat_version = true;
+	} else if (toml_path_is(path, "required_platforms[]")) {
+		char **platforms = meta_grow(m, m->platforms, m->n_platforms, sizeof(char *));
+
+		if (!platforms)
+			return -ENOMEM;
+		m->platforms = platforms;
+		platforms[m->n_platforms] = NULL;
+		int r = take_string(m, "an item of required_platforms", v, &platforms[m->n_platforms]);
+
+		m->n_platforms += platforms[m->n_platforms] != NULL;
+		return r;
+	} else if (path->n > 2 && path->steps[0].key && strcmp(path->steps[0].key, "runner") == 0 &&
+		   path->steps[1].key && strcmp(path->steps[1].key, "opts") == 0) {
+		return take_option(m, path, v);
+	}
+	return 0;
+}
+
+/* ---- [[input]] and [[output]] ---- */
+
+static int take_dimension(struct reader *rd, const struct toml_value *v)
+{
+	if (v->type != TOML_STRING && (v->type != TOML_INTEGER || v->integer < 0))
+		return problem(rd->m, v->line, "a dimension of a shape is neither a size nor a symbol");
+	if (rd->shape.len > 1 && buf_addc(&rd->shape, ',') < 0)
+		return -ENOMEM;
+	return add_value_json(&rd->shape, v);
+}
+
+static int finish_shape(struct reader *rd)
+{
+	int r = meta_strdup(rd->m, rd->shape.data, rd->shape.len, rd->shape_to);
+
+	rd->shape.len = 0;
+	rd->shape_to = NULL;
+	return r;
+}
+
+static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct toml_path *path,
+		       const struct toml_value *v)
+{
+	const struct toml_step *key = &path->steps[2];
+
+	if (strcmp(key->key, "shape") == 0) {
+		if (path->n == 4 && rd->shape_to)
+			return take_dimension(rd, v);
+		if (path->n != 3 || v->type != TOML_STRING)
+			return problem(rd->m, v->line, "shape is neither a list nor a symbol");
+		rd->shape_to = &t->shape;
+		int r = add_value_json(&rd->shape, v);
+
+		return r < 0 ? r : finish_shape(rd);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(tensor_strings) && path->n == 3; i++)
+		if (strcmp(key->key, tensor_strings[i].path) == 0)
+			return take_string(rd->m, key->key, v,
+					   (char **)((char *)t + tensor_strings[i].field));
+	return 0;
+}
+
+/* ---- [[self_test]] and [[example]] ---- */
+
+static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
+			  const struct toml_step *key, const struct toml_value *v)
+{
+	struct meta_value *grown = meta_grow(m, *values, *n, sizeof(**values));
+	int r;
+
+	if (!grown)
+		return -ENOMEM;
+	*values = grown;
+	grown[*n] = (struct meta_value){ NULL, NULL };
+	if (memchr(key->key, '\0', key->len))
+		return problem(m, v->line, "a tensor name holds a NUL character");
+	r = meta_strdup(m, key->key, key->len, &grown[*n].name);
+	if (r == 0)
+		r = take_string(m, "a reference to a tensor", v, &grown[*n].reference);
+	*n += grown[*n].reference != NULL;
+	return r;
+}
+
+static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
+		     const struct toml_path *path, const struct toml_value *v)
+{
+	const char *key = path->steps[2].key;
+
+	if (path->n == 4 && path->steps[3].key && strcmp(key, "inputs") == 0) {
+		c->has_inputs = true;
+		return take_reference(m, &c->inputs, &c->n_inputs, &path->steps[3], v);
+	}
+	if (path->n == 4 && path->steps[3].key && strcmp(key, outputs) == 0) {
+		c->has_outputs = true;
+		return take_reference(m, &c->outputs, &c->n_outputs, &path->steps[3], v);
+	}
+	if (path->n == 3 && strcmp(key, "name") == 0)
+		return take_string(m, "name", v, &c->name);
+	if (path->n == 3 && strcmp(key, "description") == 0)
+		return take_string(m, "description", v, &c->description);
+	return 0;
+}
+
+/* ---- events ---- */
+
+/* The arrays of tables, each with its place in the meta. */
+static const struct table {
+	const char *name;
+	size_t array, n, size;
+	const char *outputs;	/* of a case */
+} tables[] = {
+	{ "input", offsetof(struct meta, inputs), offsetof(struct meta, n_inputs),
+	  sizeof(struct meta_tensor), NULL },
+	{ "output", offsetof(struct meta, outputs), offsetof(struct meta, n_outputs),
+	  sizeof(struct meta_tensor), NULL },
+	{ "self_test", offsetof(struct meta, self_tests), offsetof(struct meta, n_self_tests),
+	  sizeof(struct meta_case), "expected_out" },
+	{ "example", offsetof(struct meta, examples), offsetof(struct meta, n_examples),
+	  sizeof(struct meta_case), "sample_out" },
+};
+
+static const struct table *find_table(const struct toml_path *path)
+{
+	if (path->n < 2 || !path->steps[0].key || path->steps[1].key)
+		return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		if (strcmp(path->steps[0].key, tables[i].name) == 0)
+			return &tables[i];
+	return NULL;
+}
+
+/* The index'th element of a table's array, which grows as needed; NULL: no memory. */
+static void *table_element(struct meta *m, const struct table *t, size_t index)
+{
+	void **array = (void **)((char *)m + t->array);
+	size_t *n = (size_t *)((char *)m + t->n);
+
+	while (*n <= index) {
+		void *grown = meta_grow(m, *array, *n, t->size);
+
+		if (!grown)
+			return NULL;
+		*array = grown;
+		memset((char *)grown + *n * t->size, 0, t->size);
+		++*n;
+	}
+	return (char *)*array + index * t->size;
+}
+
+static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type, size_t line)
+{
+	struct reader *rd = ctx;
+	const struct table *t = find_table(path);
+	void *element;
+
+	if (toml_path_is(path, "runner"))
+		rd->m->has_runner = true;
+	if (!t)
+		return 0;
+	element = table_element(rd->m, t, path->steps[1].index);
+	if (!element)
+		return -ENOMEM;
+	if (t->outputs) {
+		struct meta_case *c = element;
+
+		if (path->n == 2)
+			c->line = line;
+		else if (path->n == 3 && path->steps[2].key && type == TOML_TABLE) {
+			c->has_inputs |= strcmp(path->steps[2].key, "inputs") == 0;
+			c->has_outputs |= strcmp(path->steps[2].key, t->outputs) == 0;
+		}
+	} else if (path->n == 3 && path->steps[2].key && type == TOML_ARRAY &&
+		   strcmp(path->steps[2].key, "shape") == 0) {
+		rd->shape.len = 0;
+		rd->shape_to = &((struct meta_tensor *)element)->shape;
+		return buf_addc(&rd->shape, '[');
+	}
+	return 0;
+}
+
+static int on_end(void *ctx, const struct toml_path *path, enum toml_type type)
+{
+	struct reader *rd = ctx;
+
+	if (type != TOML_ARRAY || !rd->shape_to || path->n != 3)
+		return 0;
+	return buf_addc(&rd->shape, ']') < 0 ? -ENOMEM : finish_shape(rd);
+}
+
+static int on_value(void *ctx, const struct toml_path *path, const struct toml_value *v)
+{
+	struct reader *rd = ctx;
+	const struct table *t = find_table(path);
+	void *element;
+
+	if (!t)
+		return take_top(rd->m, path, v);
+	if (path->n < 3 || !path->steps[2].key)
+		return problem(rd->m, v->line, "%s is not a table", t->name);
+	element = table_element(rd->m, t, path->steps[1].index);
+	if (!element)
+		return -ENOMEM;
+	return t->outputs ? take_case(rd->m, element, t->outputs, path, v) :
+			    take_tensor(rd, element, path, v);
+}
+
+int meta_parse(const char *text, size_t n, struct meta **ret)
+{
+	static const struct toml_events events = { on_begin, on_end, on_value };
+	struct reader rd = { .m = calloc(1, sizeof(*rd.m)), .shape = buf_init(MAX_CARTON_TOML) };
+	struct toml_error error = { 0 };
+	int r;
+
+	if (!rd.m)
+		return -ENOMEM;
+	r = toml_parse_mem(text, n, &events, &rd, &error);
+	buf_free(&rd.shape);
+	if (r < 0) {
+		if (r == -EBADMSG || r == -EFBIG)
+			carton_log(CARTON_LOG_ERROR, "carton.toml", "line %zu: %s", error.line,
+				   error.message);
+		meta_free(rd.m);
+		return r;
+	}
+	*ret = rd.m;
+	return 0;
+}
+
+void meta_free(struct meta *m)
+{
+	if (!m)
+		return;
+	while (m->blocks) {
+		struct meta_block *b = m->blocks;
+
+		m->blocks = b->next;
+		free(b);
+	}
+	free(m);
+}

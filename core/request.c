@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "util.h"
+
+/* One extent of a file that is being pinned. */
+struct pin {
+	struct object_wait wait;
+	struct carton_request *request;
+	struct object *object;		/* NULL: literal bytes need no pin */
+	enum { PIN_NONE, PIN_WAITING, PIN_DONE } state;
+};
+
+struct carton_request {
+	atomic_uint refs;		/* the caller's handle, and who will call `done` */
+	carton_done_fn *done;
+	void *ctx;
+	pthread_mutex_t lock;		/* guards what follows */
+	bool cancelled, finished;
+	int result;
+	size_t pending;			/* pins being waited for */
+
+	/* a late read */
+	struct job job;
+	struct node *file;
+	uint64_t off;
+	size_t n;
+	char *data;
+
+	size_t n_pins;			/* when pinning: one for each extent */
+	struct pin pins[];
+};
+
+static struct carton_request *request_new(size_t n_pins, carton_done_fn *done, void *ctx)
+{
+	struct carton_request *q = calloc(1, sizeof(*q) + n_pins * sizeof(struct pin));
+
+	if (!q)
+		return NULL;
+	pthread_mutex_init(&q->lock, NULL);
+	q->refs = 2;
+	q->done = done;
+	q->ctx = ctx;
+	q->n_pins = n_pins;
+	return q;
+}
+
+static void request_unref(struct carton_request *q)
+{
+	if (atomic_fetch_sub(&q->refs, 1) != 1)
+		return;
+	pthread_mutex_destroy(&q->lock);
+	free(q->data);
+	free(q);
+}
+
+/* ---- pinning ---- */
+
+static void put_pins(struct carton_request *q)
+{
+	for (size_t i = 0; i < q->n_pins; i++)
+		if (q->pins[i].state == PIN_DONE) {
+			q->pins[i].state = PIN_NONE;
+			object_put(q->pins[i].object);
+		}
+}
+
+/* Stops waiting where that is still possible. Lock held. */
+static void cancel_waits(struct carton_request *q)
+{
+	for (size_t i = 0; i < q->n_pins; i++)
+		if (q->pins[i].state == PIN_WAITING && object_wait_cancel(&q->pins[i].wait)) {
+			q->pins[i].state = PIN_NONE;
+			q->pending--;
+		}
+}
+
+static void pin_done(struct object_wait *wait, int result)
+{
+	struct pin *pin = container_of(wait, struct pin, wait);
+	struct carton_request *q = pin->request;
+	bool last, tell;
+
+	pthread_mutex_lock(&q->lock);
+	pin->state = result == 0 ? PIN_DONE : PIN_NONE;
+	q->pending--;
+	if (result < 0 && q->result == 0) {
+		q->result = result;
+		cancel_waits(q);
+	}
+	last = q->pending == 0;
+	tell = last && !q->cancelled;
+	result = q->result;
+	q->finished = q->finished || tell;
+	pthread_mutex_unlock(&q->lock);
+	if (!last)
+		return;
+	if (result < 0 || !tell)
+		put_pins(q);
+	if (tell)
+		q->done(q->ctx, result);
+	request_unref(q);
+}
+
+static int start_pins(struct carton_request *q, struct node *file)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&q->lock);
+	for (size_t i = 0; i < q->n_pins && r == 0; i++) {
+		struct pin *pin = &q->pins[i];
+
+		pin->object = file->file.extents[i].object;
+		if (!pin->object)
+			continue;
+		pin->request = q;
+		pin->wait.done = pin_done;
+		r = object_get(pin->object, &pin->wait);
+		if (r == 0) {
+			pin->state = PIN_DONE;
+		} else if (r == -EINPROGRESS) {
+			pin->state = PIN_WAITING;
+			q->pending++;
+			r = 0;
+		}
+	}
+	if (r < 0) {
+		q->cancelled = true;
+		q->result = r;
+		cancel_waits(q);
+	}
+	/* those whose `done` is on its way already will put the pins when it comes */
+	if (q->pending > 0)
+		r = r < 0 ? r : -EINPROGRESS;
+	else if (r < 0)
+		put_pins(q);
+	if (q->pending == 0)
+		request_unref(q);
+	pthread_mutex_unlock(&q->lock);
+	return r;
+}
+
+/* Pins what is ready; on failure nothing. */
+static int try_pins(struct node *file)
+{
+	for (size_t i = 0; i < file->file.n; i++) {
+		struct object *o = file->file.extents[i].object;
+		int r = o ? object_get(o, NULL) : 0;
+
+		if (r == 0)
+			continue;
+		while (i-- > 0)
+			if (file->file.extents[i].object)
+				object_put(file->file.extents[i].object);
+		return r;
+	}
+	return 0;
+}
+
+int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
+{
+	struct carton_request *q;
+	int r;
+
+	if (file->kind != NODE_FILE)
+		return file->kind == NODE_DIR ? -EISDIR : -ELOOP;
+	r = try_pins(file);
+	if (r != -EAGAIN || !done)
+		return r;
+	q = request_new(file->file.n, done, ctx);
+	if (!q)
+		return -ENOMEM;
+	r = start_pins(q, file);
+	if (r == -EINPROGRESS)
+		*ret = q;
+	else
+		request_unref(q);
+	return r;
+}
+
+void request_unpin(struct node *file)
+{
+	for (size_t i = 0; i < file->file.n; i++)
+		if (file->file.extents[i].object)
+			object_put(file->file.extents[i].object);
+}
+
+/* ---- reading ---- */
+
+/* The extent that holds byte `off`, which lies within the file. */
+static size_t find_extent(const struct node *file, uint64_t off)
+{
+	size_t low = 0, high = file->file.n - 1;
+
+	while (low < high) {
+		size_t mid = low + (high - low + 1) / 2;
+
+		if (file->file.extents[mid].start <= off)
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return low;
+}
+
+ssize_t request_read(struct node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
+{
+	char *out = ret_buf;
+	size_t done = 0;
+
+	if (off >= file->file.size)
+		return 0;
+	n = (size_t)MIN(n, file->file.size - off);
+	for (size_t i = find_extent(file, off); done < n; i++) {
+		const struct extent *x = &file->file.extents[i];
+		uint64_t from = off + done - x->start;
+		size_t step = (size_t)MIN(n - done, x->len - from);
+		int r = 0;
+
+		if (x->literal)
+			memcpy(out + done, (const char *)x->literal + from, step);
+		else if (step > 0)
+			r = object_read(x->object, out + done, step, x->off + from, nowait);
+		if (r < 0)
+			return r;
+		done += step;
+	}
+	return (ssize_t)n;
+}
+
+static void run_read(struct job *job)
+{
+	struct carton_request *q = container_of(job, struct carton_request, job);
+	ssize_t got = request_read(q->file, q->data, q->n, q->off, false);
+	bool tell;
+
+	put_pins(q);
+	pthread_mutex_lock(&q->lock);
+	tell = !q->cancelled;
+	q->finished = true;
+	pthread_mutex_unlock(&q->lock);
+	if (tell)
+		q->done(q->ctx, (int)got);
+	request_unref(q);
+}
+
+int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t off,
+		       carton_done_fn *done, void *ctx, struct carton_request **ret)
+{
+	size_t first = off < file->file.size ? find_extent(file, off) : 0;
+	size_t last = off < file->file.size ?
+			      find_extent(file, MIN(off + n, file->file.size) - 1) : 0;
+	struct carton_request *q = request_new(last - first + 1, done, ctx);
+
+	if (!q)
+		return -ENOMEM;
+	q->data = malloc(n ? n : 1);
+	if (!q->data) {
+		q->refs = 1;
+		request_unref(q);
+		return -ENOMEM;
+	}
+	q->file = file;
+	q->off = off;
+	q->n = n;
+	/* pinned once more, since the reader may be gone before the disk answers */
+	for (size_t i = first; i <= last && i < file->file.n; i++) {
+		struct pin *pin = &q->pins[i - first];
+
+		pin->object = file->file.extents[i].object;
+		if (pin->object && object_get(pin->object, NULL) == 0)
+			pin->state = PIN_DONE;
+	}
+	*ret = q;
+	q->job.run = run_read;
+	workers_submit(w, &q->job, LANE_QUICK);
+	return -EINPROGRESS;
+}
+
+const void *carton_request_data(const struct carton_request *request)
+{
+	return request->data;
+}
+
+bool carton_request_cancel(struct carton_request *q)
+{
+	bool cancelled, over;
+
+	pthread_mutex_lock(&q->lock);
+	cancelled = !q->finished && !q->cancelled;
+	if (cancelled) {
+		q->cancelled = true;
+		cancel_waits(q);
+	}
+	/* a late read, and a pin whose `done` is on its way, clean up themselves */
+	over = cancelled && q->pending == 0 && !q->data;
+	pthread_mutex_unlock(&q->lock);
+	if (over) {
+		put_pins(q);
+		request_unref(q);
+	}
+	return cancelled;
+}
+
+void carton_request_free(struct carton_request *request)
+{
+	if (request)
+		request_unref(request);
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tree.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+static void node_free(struct node *n)
+{
+	if (n->kind == NODE_DIR)
+		free(n->dir.children);
+	else if (n->kind == NODE_SYMLINK)
+		free(n->link.target);
+	else if (n->file.extents != &n->file.one)
+		free(n->file.extents);
+	free(n->name);
+	free(n);
+}
+
+static struct node *node_new(struct tree *t, const char *name, size_t len, enum node_kind kind)
+{
+	struct node *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return NULL;
+	n->kind = kind;
+	if (kind == NODE_FILE)
+		n->file.extents = &n->file.one;
+	n->name = strndup(name, len);
+	if (!n->name) {
+		free(n);
+		return NULL;
+	}
+	n->ino = ++t->n_nodes;
+	t->n_files += kind == NODE_FILE;
+	return n;
+}
+
+int tree_new(int64_t mtime, struct tree **ret)
+{
+	struct tree *t = calloc(1, sizeof(*t));
+
+	if (t)
+		t->root = node_new(t, "", 0, NODE_DIR);
+	if (!t || !t->root) {
+		free(t);
+		return -ENOMEM;
+	}
+	t->root->parent = t->root;
+	t->root->mtime = mtime;
+	*ret = t;
+	return 0;
+}
+
+void tree_free(struct tree *t)
+{
+	struct node *n;
+
+	if (!t)
+		return;
+	/* always the last child of the last child…: no recursion, no second list */
+	for (n = t->root; n;) {
+		if (n->kind == NODE_DIR && n->dir.n > 0) {
+			n = n->dir.children[--n->dir.n];
+			continue;
+		}
+		struct node *parent = n == t->root ? NULL : n->parent;
+
+		node_free(n);
+		n = parent;
+	}
+	free(t);
+}
+
+int tree_add(struct tree *t, struct node *parent, const char *name, size_t len,
+	     enum node_kind kind, struct node **ret)
+{
+	struct node *n;
+
+	if (t->n_nodes >= MAX_NODES) {
+		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
+		return -EFBIG;
+	}
+	if (parent->dir.n == parent->dir.cap) {
+		size_t cap = parent->dir.cap ? 2 * parent->dir.cap : 4;
+		void *children = reallocarray(parent->dir.children, cap, sizeof(struct node *));
+
+		if (!children)
+			return -ENOMEM;
+		parent->dir.children = children;
+		parent->dir.cap = cap;
+	}
+	n = node_new(t, name, len, kind);
+	if (!n)
+		return -ENOMEM;
+	n->parent = parent;
+	n->mtime = parent->mtime;
+	parent->dir.children[parent->dir.n++] = n;
+	parent->dir.n_dirs += kind == NODE_DIR;
+	*ret = n;
+	return 0;
+}
+
+int tree_add_path(struct tree *t, const char *path, enum node_kind kind, struct node **ret)
+{
+	struct node *at = t->root;
+	const char *slash;
+	int r;
+
+	for (; (slash = strchr(path, '/')); path = slash + 1) {
+		size_t len = (size_t)(slash - path);
+		/* in order, a directory that exists already is the last child */
+		struct node *last = at->dir.n ? at->dir.children[at->dir.n - 1] : NULL;
+
+		if (last && last->kind == NODE_DIR && strlen(last->name) == len &&
+		    memcmp(last->name, path, len) == 0) {
+			at = last;
+			continue;
+		}
+		r = tree_add(t, at, path, len, NODE_DIR, &at);
+		if (r < 0)
+			return r;
+	}
+	return tree_add(t, at, path, strlen(path), kind, ret);
+}
+
+static int compare_nodes(const void *a, const void *b)
+{
+	return strcmp((*(struct node *const *)a)->name, (*(struct node *const *)b)->name);
+}
+
+void tree_sort(struct node *dir)
+{
+	for (struct node *n = dir; n; n = tree_next(dir, n))
+		if (n->kind == NODE_DIR && n->dir.n > 1)
+			qsort(n->dir.children, n->dir.n, sizeof(struct node *), compare_nodes);
+}
+
+void tree_set_object(struct tree *t, struct node *file, struct object *object)
+{
+	file->file.one = (struct extent){ .object = object, .len = object_size(object) };
+	file->file.n = 1;
+	file->file.size = file->file.one.len;
+	t->bytes += file->file.size;
+}
+
+void tree_set_literal(struct tree *t, struct node *file, const void *data, uint64_t size)
+{
+	file->file.one = (struct extent){ .literal = data, .len = size };
+	file->file.n = 1;
+	file->file.size = size;
+	t->bytes += size;
+}
+
+static int compare_child(const void *key, const void *child)
+{
+	return strcmp(key, (*(struct node *const *)child)->name);
+}
+
+struct node *tree_child(const struct node *dir, const char *name)
+{
+	struct node **found;
+
+	if (dir->kind != NODE_DIR || dir->dir.n == 0)
+		return NULL;
+	found = bsearch(name, dir->dir.children, dir->dir.n, sizeof(struct node *), compare_child);
+	return found ? *found : NULL;
+}
+
+struct node *tree_find(const struct tree *t, const char *path)
+{
+	struct node *at = t->root;
+	char name[MAX_COMPONENT + 1];
+
+	while (at && *path) {
+		size_t len = strcspn(path, "/");
+
+		if (len == 0 || len > MAX_COMPONENT)
+			return NULL;
+		memcpy(name, path, len);
+		name[len] = '\0';
+		at = tree_child(at, name);
+		path += len + (path[len] == '/');
+	}
+	return at;
+}
+
+struct node *tree_next(const struct node *top, struct node *node)
+{
+	struct node **sibling, *parent;
+
+	if (node->kind == NODE_DIR && node->dir.n > 0)
+		return node->dir.children[0];
+	for (; node != top; node = parent) {
+		parent = node->parent;
+		sibling = bsearch(node->name, parent->dir.children, parent->dir.n,
+				  sizeof(struct node *), compare_child);
+		if (sibling && sibling + 1 < parent->dir.children + parent->dir.n)
+			return sibling[1];
+	}
+	return NULL;
+}
+
+char *tree_path(const struct node *node, char *ret)
+{
+	size_t at = MAX_PATH_LEN;
+
+	ret[at] = '\0';
+	for (; node->parent != node; node = node->parent) {
+		size_t len = strlen(node->name);
+
+		if (len + 1 > at)
+			break;
+		at -= len;
+		memcpy(ret + at, node->name, len);
+		if (node->parent->parent != node->parent)
+			ret[--at] = '/';
+	}
+	return memmove(ret, ret + at, MAX_PATH_LEN + 1 - at);
+}
+
+/* Where a relative target leads from `link`, as the kernel would walk it; NULL: nowhere. */
+static struct node *walk(struct node *link)
+{
+	struct node *at = link->parent;
+	const char *p = link->link.target;
+	char name[MAX_COMPONENT + 1];
+
+	if (*p == '/')
+		return NULL;
+	while (*p) {
+		size_t len = strcspn(p, "/");
+
+		if (!at || at->kind != NODE_DIR || len > MAX_COMPONENT)
+			return NULL;
+		memcpy(name, p, len);
+		name[len] = '\0';
+		if (strcmp(name, "..") == 0) {
+			if (at->parent == at)
+				return NULL;
+			at = at->parent;
+		} else if (len > 0 && strcmp(name, ".") != 0) {
+			at = tree_child(at, name);
+		}
+		p += len;
+		/* a slash behind the name of a file is an error, for the kernel too */
+		if (*p == '/' && (!at || at->kind != NODE_DIR))
+			return NULL;
+		p += *p == '/';
+	}
+	return at;
+}
+
+struct node *tree_resolve(struct node *node)
+{
+	for (size_t hops = 0; node && node->kind == NODE_SYMLINK; hops++)
+		node = hops < MAX_SYMLINK_HOPS ? walk(node) : NULL;
+	return node;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tree that a mount shows: nodes by path, and every file as a list of extents.
+ *
+ * An extent is literal bytes or a range of an object. A plain file is one extent over one object;
+ * what is put together from several (a view) is many. So one way of reading serves all files, and
+ * nothing that is shown is copied to be shown.
+ *
+ * Built by one thread, then immutable: no lock.
+ */
+#ifndef CARTON_TREE_H
+#define CARTON_TREE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "object.h"
+
+struct extent {
+	const void *literal;	/* bytes that live as long as the tree; NULL: of the object */
+	struct object *object;
+	uint64_t off;		/* in the object */
+	uint64_t len;
+	uint64_t start;		/* in the file: extents follow each other from 0 */
+};
+
+enum node_kind {
+	NODE_DIR,
+	NODE_FILE,
+	NODE_SYMLINK,
+};
+
+struct node {
+	char *name;		/* one component; "" for the root */
+	struct node *parent;	/* the root's is itself */
+	uint64_t ino;		/* the root's is 1 */
+	int64_t mtime;		/* seconds since 1970 */
+	enum node_kind kind;
+	bool executable;
+	union {
+		struct {
+			struct node **children;	/* sorted by strcmp once tree_sort() was called */
+			size_t n, cap;
+			size_t n_dirs;
+		} dir;
+		struct {
+			struct extent one;	/* most files have one extent */
+			struct extent *extents;	/* &one, or an array of its own */
+			size_t n;
+			uint64_t size;
+		} file;
+		struct {
+			char *target;
+			uint8_t sha256[SHA256_SIZE];
+		} link;
+	};
+};
+
+struct tree {
+	struct node *root;
+	uint64_t n_nodes;
+	uint64_t n_files;
+	uint64_t bytes;		/* of all files */
+};
+
+int tree_new(int64_t mtime, struct tree **ret);		/* a root with nothing in it: 0 or -ENOMEM */
+void tree_free(struct tree *t);				/* NULL-safe */
+
+/*
+ * A new node below `parent`, a directory. The name is copied; it must be new there. A file has no
+ * extents and size 0 yet. 0, -ENOMEM, or -EFBIG over MAX_NODES.
+ */
+int tree_add(struct tree *t, struct node *parent, const char *name, size_t len,
+	     enum node_kind kind, struct node **ret);
+
+/*
+ * A new node at `path`, with the directories above it where they are missing. Paths must come in the
+ * order of path_compare(). As tree_add().
+ */
+int tree_add_path(struct tree *t, const char *path, enum node_kind kind, struct node **ret);
+
+/* Sorts a directory and all below it, so that they can be searched. */
+void tree_sort(struct node *dir);
+
+/* Gives a file its one extent. */
+void tree_set_object(struct tree *t, struct node *file, struct object *object);
+void tree_set_literal(struct tree *t, struct node *file, const void *data, uint64_t size);
+
+/* The child of that name, or NULL. `dir` must be sorted. */
+struct node *tree_child(const struct node *dir, const char *name);
+
+/* The node at a path from the root ("" is the root), or NULL. Does not follow symlinks. */
+struct node *tree_find(const struct tree *t, const char *path);
+
+/*
+ * What a node leads to, following symlinks as the kernel would, but never out of the tree: NULL for
+ * nothing, a loop, more than MAX_SYMLINK_HOPS, or a NULL node.
+ */
+struct node *tree_resolve(struct node *node);
+
+/* The next node in depth-first order below `top`, or NULL: tree_next(top, top) is the first. */
+struct node *tree_next(const struct node *top, struct node *node);
+
+/* The node's path from the root, into `ret` (MAX_PATH_LEN + 1 bytes): returns `ret`. */
+char *tree_path(const struct node *node, char *ret);
+
+#endif

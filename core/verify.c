@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two ways to check a whole carton, on all cores.
+ *
+ * carton_verify() hashes what each entry holds, where a mount is content with one good origin of an
+ * object, and tells everything else that can be wrong. carton_materialize() does for all files what
+ * opening them would do.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "carton_priv.h"
+#include "check.h"
+#include "ingest.h"
+#include "util.h"
+
+#define PROGRESS_MS 100
+
+struct verify {
+	struct carton *c;
+	_Atomic uint64_t bytes;
+	atomic_size_t problems;
+	pthread_mutex_t lock;
+	pthread_cond_t over;
+	size_t left;		/* checks not ended, guarded by lock */
+};
+
+struct file_check {
+	struct job job;
+	struct verify *v;
+	const struct manifest_line *line;
+	const struct entry *entry;
+};
+
+/* A stream that computes the crc of what passes. */
+struct crc_stream {
+	struct stream stream;
+	struct stream *in;
+	uint32_t crc;
+};
+
+static ssize_t crc_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct crc_stream *c = container_of(s, struct crc_stream, stream);
+	ssize_t got = stream_read(c->in, ret_buf, n);
+
+	if (got > 0)
+		c->crc = crc32_update(c->crc, ret_buf, (size_t)got);
+	return got;
+}
+
+static void crc_close(struct stream *s)
+{
+	stream_close(container_of(s, struct crc_stream, stream)->in);
+}
+
+static const struct stream_ops crc_ops = { crc_read, crc_close };
+
+static void count_bytes(void *ctx, uint64_t n)
+{
+	struct verify *v = ctx;
+
+	atomic_fetch_add(&v->bytes, n);
+}
+
+static int check_hash(const struct file_check *f, const uint8_t found[SHA256_SIZE])
+{
+	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
+
+	if (memcmp(found, f->line->sha256, SHA256_SIZE) == 0)
+		return 0;
+	hex_encode(f->line->sha256, SHA256_SIZE, want_hex);
+	hex_encode(found, SHA256_SIZE, found_hex);
+	carton_log(CARTON_LOG_ERROR, f->line->path,
+		   "sha256 mismatch: MANIFEST says %s, the bytes have %s", want_hex, found_hex);
+	return -EBADMSG;
+}
+
+static int check_file(struct file_check *f)
+{
+	struct crc_stream crc = { .stream.ops = &crc_ops };
+	struct ingest job = {
+		.in = &crc.stream, .size = f->entry->size, .hash = true, .fd = -1,
+		.progress = count_bytes, .ctx = f->v,
+	};
+	struct ingested found = { 0 };
+	int r = container_stream(f->v->c->container, f->entry, &crc.in);
+
+	if (r < 0)
+		return r;
+	r = ingest_run(&job, &found);
+	stream_close(&crc.stream);
+	if (r < 0)
+		return r;
+	r = check_hash(f, found.sha256);
+	if (f->entry->has_crc && crc.crc != f->entry->crc) {
+		carton_log(CARTON_LOG_ERROR, f->line->path,
+			   "crc mismatch: the zip says %08x, the bytes have %08x", f->entry->crc,
+			   crc.crc);
+		r = -EBADMSG;
+	}
+	return r;
+}
+
+static void check_over(struct verify *v)
+{
+	pthread_mutex_lock(&v->lock);
+	v->left--;
+	pthread_cond_signal(&v->over);
+	pthread_mutex_unlock(&v->lock);
+}
+
+static void run_check(struct job *job)
+{
+	struct file_check *f = container_of(job, struct file_check, job);
+	struct verify *v = f->v;
+	int r = check_file(f);
+
+	if (r < 0)
+		atomic_fetch_add(&v->problems, 1);
+	if (r < 0 && r != -EBADMSG)
+		carton_log(CARTON_LOG_ERROR, f->line->path, "cannot be checked: %s", strerror(-r));
+	check_over(v);
+}
+
+/* Waits until all checks have ended, telling how far they are. */
+static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void *ctx,
+			    uint64_t total)
+{
+	pthread_mutex_lock(&v->lock);
+	while (v->left > 0) {
+		struct timespec until;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += PROGRESS_MS * 1000000L;
+		until.tv_sec += until.tv_nsec / 1000000000L;
+		until.tv_nsec %= 1000000000L;
+		if (pthread_cond_timedwait(&v->over, &v->lock, &until) == ETIMEDOUT && progress) {
+			pthread_mutex_unlock(&v->lock);
+			progress(ctx, atomic_load(&v->bytes), total);
+			pthread_mutex_lock(&v->lock);
+		}
+	}
+	pthread_mutex_unlock(&v->lock);
+	if (progress)
+		progress(ctx, atomic_load(&v->bytes), total);
+}
+
+static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx)
+{
+	const struct manifest *m = v->c->manifest;
+	struct file_check *checks = calloc(m->n ? m->n : 1, sizeof(*checks));
+	uint64_t total = 0;
+	size_t n = 0;
+
+	if (!checks)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n; i++) {
+		const struct entry *e = container_find(v->c->container, m->lines[i].path);
+
+		/* what is missing was told by carton_open(), and so was a symlink's fault */
+		if (!e || e->kind != ENTRY_FILE)
+			continue;
+		checks[n++] = (struct file_check){ { .run = run_check }, v, &m->lines[i], e };
+		total += e->size;
+	}
+	v->left = n;
+	for (size_t i = 0; i < n; i++)
+		workers_submit(v->c->workers, &checks[i].job,
+			       checks[i].entry->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
+	wait_for_checks(v, progress, ctx, total);
+	free(checks);
+	return 0;
+}
+
+static size_t check_form(const struct manifest *m)
+{
+	if (m->unsorted_line)
+		carton_log(CARTON_LOG_WARNING, "MANIFEST", "line %zu is not in alphabetical order",
+			   m->unsorted_line);
+	if (m->no_final_newline)
+		carton_log(CARTON_LOG_WARNING, "MANIFEST", "does not end with a newline");
+	return (size_t)(m->unsorted_line != 0) + (size_t)m->no_final_newline;
+}
+
+ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
+{
+	struct verify v = {
+		.c = c,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.over = PTHREAD_COND_INITIALIZER,
+	};
+	ssize_t more;
+	int r = check_files(&v, progress, ctx);
+
+	if (r < 0)
+		return r;
+	more = check_contents(c);
+	if (more < 0)
+		return more;
+	return (ssize_t)(c->faults + check_form(c->manifest) + atomic_load(&v.problems)) + more;
+}
+
+/* ---- carton_materialize ---- */
+
+struct object_check {
+	struct object_wait wait;
+	struct verify *v;
+	struct object *object;
+};
+
+static void object_over(struct object_check *k, int result)
+{
+	if (result == 0)
+		object_put(k->object);
+	else
+		atomic_fetch_add(&k->v->problems, 1);
+	count_bytes(k->v, object_size(k->object));
+	check_over(k->v);
+}
+
+static void object_done(struct object_wait *wait, int result)
+{
+	object_over(container_of(wait, struct object_check, wait), result);
+}
+
+ssize_t carton_materialize(struct carton *c, carton_progress_fn *progress, void *ctx)
+{
+	struct verify v = {
+		.c = c,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.over = PTHREAD_COND_INITIALIZER,
+	};
+	struct object_check *checks = calloc(c->tree->n_files + 1, sizeof(*checks));
+	uint64_t total = 0;
+	size_t n = 0;
+
+	if (!checks)
+		return -ENOMEM;
+	for (struct node *f = c->tree->root; f; f = tree_next(c->tree->root, f)) {
+		if (f->kind != NODE_FILE || !f->file.one.object)
+			continue;
+		checks[n++] = (struct object_check){ { .done = object_done }, &v, f->file.one.object };
+		total += f->file.size;
+	}
+	v.left = n;
+	for (size_t i = 0; i < n; i++) {
+		int r = object_get(checks[i].object, &checks[i].wait);
+
+		if (r != -EINPROGRESS)
+			object_over(&checks[i], r);
+	}
+	wait_for_checks(&v, progress, ctx, total);
+	free(checks);
+	return (ssize_t)atomic_load(&v.problems);
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cartonctl: looks at a carton without mounting it.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "carton.h"
+#include "progress.h"
+
+#define BLOCK ((size_t)1 << 20)
+
+enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_WRONG_USAGE = 2 };
+
+static const char help[] =
+	"usage: cartonctl COMMAND [OPTION…] SOURCE [PATH…]\n"
+	"\n"
+	"Looks at the carton SOURCE, a file or an unpacked directory, without mounting it.\n"
+	"\n"
+	"  info SOURCE           what the model is, takes, gives and needs\n"
+	"  ls SOURCE             every file: size, storage, sha256, path\n"
+	"  cat SOURCE PATH…      the bytes of files, once they are verified\n"
+	"  hash SOURCE           the model hash (sha256 of MANIFEST)\n"
+	"  verify SOURCE         check everything, list every problem\n"
+	"\n"
+	"  -j, --json            info, ls, verify: for scripts\n"
+	"      --cache-dir=DIR   where large files are unpacked ($XDG_CACHE_HOME/cartonfs)\n"
+	"  -h, --help            this text\n"
+	"  -V, --version         version\n"
+	"\n"
+	"exit status: 0 good, 1 it failed or there are problems, 2 usage\n"
+	"See also cartonfs(1), which mounts it.\n";
+
+struct args {
+	struct carton_options carton;
+	const char *source;
+	char **paths;
+	int n_paths;
+	bool json;
+};
+
+/* ---- output ---- */
+
+/* The log of a command: to stderr, or counted and shown as the problems that verify finds. */
+struct log {
+	pthread_mutex_t lock;
+	size_t problems;
+	bool collect, json;
+};
+
+static void print_json_string(const char *s)
+{
+	putchar('"');
+	for (; *s; s++) {
+		if (*s == '"' || *s == '\\')
+			printf("\\%c", *s);
+		else if ((unsigned char)*s < 0x20)
+			printf("\\u%04x", (unsigned char)*s);
+		else
+			putchar(*s);
+	}
+	putchar('"');
+}
+
+static void print_problem(struct log *log, enum carton_log_level level, const char *subject,
+			  const char *message)
+{
+	if (log->json) {
+		printf("%s{\"level\":\"%s\",\"subject\":", log->problems ? "," : "",
+		       level == CARTON_LOG_ERROR ? "error" : "warning");
+		if (subject)
+			print_json_string(subject);
+		else
+			fputs("null", stdout);
+		fputs(",\"message\":", stdout);
+		print_json_string(message);
+		putchar('}');
+	} else {
+		printf("%s%s%s\n", subject ? subject : "", subject ? ": " : "", message);
+	}
+}
+
+static void on_log(void *ctx, enum carton_log_level level, const char *subject,
+		   const char *message)
+{
+	struct log *log = ctx;
+
+	if (level > CARTON_LOG_WARNING)
+		return;
+	pthread_mutex_lock(&log->lock);
+	progress_clear();
+	if (log->collect)
+		print_problem(log, level, subject, message);
+	else
+		fprintf(stderr, "cartonctl: %s%s%s\n", subject ? subject : "", subject ? ": " : "",
+			message);
+	log->problems++;
+	pthread_mutex_unlock(&log->lock);
+}
+
+/* A write error is found at the end, as stdio does; a closed pipe ends the program by itself. */
+static int finish_output(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	fprintf(stderr, "cartonctl: cannot write: %s\n", strerror(errno));
+	return EXIT_BAD;
+}
+
+/* ---- commands ---- */
+
+static int run_info(struct carton *c, const struct args *a)
+{
+	char *text;
+	int r = carton_info(c, a->json, &text);
+
+	if (r < 0) {
+		fprintf(stderr, "cartonctl: %s\n", strerror(-r));
+		return EXIT_BAD;
+	}
+	fputs(text, stdout);
+	free(text);
+	return EXIT_GOOD;
+}
+
+static int run_hash(struct carton *c, const struct args *a)
+{
+	char hex[65];
+
+	(void)a;
+	carton_model_hash(c, hex);
+	puts(hex);
+	return EXIT_GOOD;
+}
+
+/* One property of a file, or "-". */
+static const char *property(const struct carton_node *node, const char *name, char *buf, size_t n)
+{
+	return carton_property(node, name, buf, n) < 0 ? "-" : buf;
+}
+
+static void print_node(const struct carton_node *node, const char *path, bool json, bool first)
+{
+	char hash[128], storage[128];
+	struct carton_stat st;
+	const char *target = carton_target(node);
+
+	carton_stat(node, &st);
+	property(node, "user.carton.sha256", hash, sizeof(hash));
+	if (json) {
+		printf("%s\n{\"path\":", first ? "" : ",");
+		print_json_string(path);
+		printf(",\"size\":%" PRIu64, st.size);
+		if (carton_property(node, "user.carton.sha256", hash, sizeof(hash)) > 0)
+			printf(",\"sha256\":\"%s\"", hash);
+		if (carton_property(node, "user.carton.storage", storage, sizeof(storage)) > 0)
+			printf(",\"storage\":\"%s\"", storage);
+		if (target) {
+			fputs(",\"target\":", stdout);
+			print_json_string(target);
+		}
+		putchar('}');
+		return;
+	}
+	printf("%12" PRIu64 "  %-20s  %-64s  %s%s%s\n", st.size,
+	       target ? "symlink" :
+			property(node, "user.carton.storage", storage, sizeof(storage)),
+	       property(node, "user.carton.sha256", hash, sizeof(hash)), path,
+	       target ? " -> " : "", target ? target : "");
+}
+
+static int run_ls(struct carton *c, const struct args *a)
+{
+	struct carton_node *node = carton_root(c);
+	char path[4096];
+	bool first = true;
+
+	if (a->json)
+		putchar('[');
+	for (; node; node = carton_next(c, node)) {
+		struct carton_stat st;
+
+		carton_stat(node, &st);
+		if (st.kind == CARTON_DIR)
+			continue;
+		carton_path(node, path);
+		print_node(node, path, a->json, first);
+		first = false;
+	}
+	if (a->json)
+		puts("\n]");
+	return EXIT_GOOD;
+}
+
+/* Copies a pinned file to stdout. */
+static int copy_out(struct carton_node *node, char *buf)
+{
+	uint64_t off = 0;
+	ssize_t n;
+
+	while ((n = carton_read(node, buf, BLOCK, off, false)) > 0) {
+		if (fwrite(buf, 1, (size_t)n, stdout) != (size_t)n)
+			return -errno;
+		off += (uint64_t)n;
+	}
+	return (int)n;
+}
+
+static int cat_one(struct carton *c, const char *path, char *buf)
+{
+	struct carton_node *node;
+	int r = carton_resolve(c, path, &node);
+
+	if (r == 0)
+		r = carton_pin_wait(c, node);
+	if (r == 0) {
+		r = copy_out(node, buf);
+		carton_unpin(node);
+	}
+	if (r < 0)
+		fprintf(stderr, "cartonctl: %s: %s\n", path, strerror(r == -EBADMSG ? EIO : -r));
+	return r;
+}
+
+static int run_cat(struct carton *c, const struct args *a)
+{
+	char *buf = malloc(BLOCK);
+	int status = EXIT_GOOD;
+
+	if (!buf)
+		return EXIT_BAD;
+	for (int i = 0; i < a->n_paths; i++)
+		if (cat_one(c, a->paths[i], buf) < 0)
+			status = EXIT_BAD;
+	free(buf);
+	return status;
+}
+
+static int run_verify(struct carton *c, const struct args *a)
+{
+	ssize_t n = carton_verify(c, progress_show, "verify");
+
+	(void)a;
+	progress_clear();
+	if (n < 0)
+		fprintf(stderr, "cartonctl: %s\n", strerror((int)-n));
+	return n == 0 ? EXIT_GOOD : EXIT_BAD;
+}
+
+static const struct command {
+	const char *name;
+	int (*run)(struct carton *c, const struct args *a);
+	int min_paths, max_paths;
+	bool json;
+} commands[] = {
+	{ "info", run_info, 0, 0, true },
+	{ "ls", run_ls, 0, 0, true },
+	{ "cat", run_cat, 1, -1, false },
+	{ "hash", run_hash, 0, 0, false },
+	{ "verify", run_verify, 0, 0, true },
+};
+
+/* The end of what verify prints: a line for people, the rest of the object for scripts. */
+static int verdict(const struct carton *c, const struct log *log, int status)
+{
+	struct carton_totals totals = { 0 };
+	char hex[65] = "";
+
+	if (log->problems)
+		status = EXIT_BAD;
+	if (c) {
+		carton_totals(c, &totals);
+		carton_model_hash(c, hex);
+	}
+	if (log->json)
+		printf("],\"ok\":%s,\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"model_hash\":\"%s\"}\n",
+		       status ? "false" : "true", totals.files, totals.bytes, hex);
+	else if (status)
+		printf("%zu problems\n", log->problems);
+	else
+		printf("ok: %" PRIu64 " files, %" PRIu64 " bytes, model %s\n", totals.files,
+		       totals.bytes, hex);
+	return status;
+}
+
+static int run(const struct command *command, struct args *a)
+{
+	bool verify = command->run == run_verify;
+	struct log log = { PTHREAD_MUTEX_INITIALIZER, 0, verify, verify && a->json };
+	struct carton *c = NULL;
+	int r, status = EXIT_BAD;
+
+	carton_log_set(on_log, &log);
+	a->carton.keep_going = verify;
+	if (log.json)
+		fputs("{\"problems\":[", stdout);
+	r = carton_open(a->source, &a->carton, &c);
+	if (r == 0)
+		status = command->run(c, a);
+	else if (!log.problems)
+		fprintf(stderr, "cartonctl: %s: %s\n", a->source, strerror(-r));
+	if (verify)
+		status = verdict(c, &log, status);
+	carton_close(c);
+	return finish_output(status);
+}
+
+static int usage(const char *what, const char *value)
+{
+	fprintf(stderr, "cartonctl: %s%s%s; see cartonctl --help\n", what, value ? " " : "",
+		value ? value : "");
+	return EXIT_WRONG_USAGE;
+}
+
+static int parse_options(int argc, char **argv, struct args *a)
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "cache-dir", required_argument, NULL, 'C' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "jhV", options, NULL)) >= 0) {
+		switch (option) {
+		case 'j':
+			a->json = true;
+			break;
+		case 'C':
+			a->carton.cache_dir = optarg;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			exit(finish_output(EXIT_GOOD));
+		case 'V':
+			printf("cartonctl %s\n", CARTON_VERSION);
+			exit(finish_output(EXIT_GOOD));
+		default:
+			return usage("there is no such option", NULL);
+		}
+	}
+	return EXIT_GOOD;
+}
+
+int main(int argc, char **argv)
+{
+	const struct command *command = NULL;
+	struct args a = { 0 };
+	int status = parse_options(argc, argv, &a), n = argc - optind;
+
+	if (status)
+		return status;
+	if (n == 0)
+		return usage("a command is missing", NULL);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (strcmp(argv[optind], commands[i].name) == 0)
+			command = &commands[i];
+	if (!command)
+		return usage("there is no command", argv[optind]);
+	if (n == 1)
+		return usage("SOURCE is missing for", command->name);
+	a.source = argv[optind + 1];
+	a.paths = argv + optind + 2;
+	a.n_paths = n - 2;
+	if (a.n_paths < command->min_paths)
+		return usage("PATH is missing for", command->name);
+	if (command->max_paths >= 0 && a.n_paths > command->max_paths)
+		return usage("too many arguments for", command->name);
+	if (a.json && !command->json)
+		return usage("--json is not for", command->name);
+	return run(command, &a);
+}

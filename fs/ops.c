@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+/* Nothing ever changes, so the kernel may remember all of it. */
+#define TIMEOUT (365.0 * 24 * 3600)
+#define BLOCK 4096
+
+static struct mount *mount_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* A node's number is its address: nodes live as long as the mount. */
+static struct carton_node *to_node(const struct mount *m, fuse_ino_t ino)
+{
+	return ino == FUSE_ROOT_ID ? carton_root(m->carton) : (struct carton_node *)(uintptr_t)ino;
+}
+
+static fuse_ino_t to_ino(const struct mount *m, const struct carton_node *node)
+{
+	return node == carton_root(m->carton) ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
+}
+
+/* Bytes that are not what MANIFEST says are an I/O error: the one place that says so. */
+static int to_errno(int r)
+{
+	return r == -EBADMSG ? EIO : -r;
+}
+
+static void fill_stat(const struct mount *m, const struct carton_node *node, struct stat *st)
+{
+	struct carton_stat cs;
+
+	carton_stat(node, &cs);
+	memset(st, 0, sizeof(*st));
+	st->st_ino = cs.ino;
+	st->st_nlink = cs.nlink;
+	st->st_uid = m->uid;
+	st->st_gid = m->gid;
+	st->st_size = (off_t)cs.size;
+	st->st_blocks = (blkcnt_t)((cs.size + 511) / 512);
+	st->st_blksize = BLOCK;
+	st->st_mtime = st->st_ctime = st->st_atime = cs.mtime;
+	switch (cs.kind) {
+	case CARTON_DIR:
+		st->st_mode = S_IFDIR | (0555 & ~m->umask);
+		break;
+	case CARTON_FILE:
+		st->st_mode = S_IFREG | ((cs.executable ? 0555 : 0444) & ~m->umask);
+		break;
+	case CARTON_SYMLINK:
+		st->st_mode = S_IFLNK | 0777;
+		break;
+	}
+}
+
+/* ---- names and attributes: answered at once ---- */
+
+static void fill_entry(const struct mount *m, const struct carton_node *node,
+		       struct fuse_entry_param *e)
+{
+	memset(e, 0, sizeof(*e));
+	e->ino = to_ino(m, node);
+	e->attr_timeout = TIMEOUT;
+	e->entry_timeout = TIMEOUT;
+	fill_stat(m, node, &e->attr);
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct mount *m = userdata;
+
+	/* replies are written from memory: nothing to splice */
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+				  FUSE_CAP_SPLICE_MOVE);
+	conn->want |= conn->capable & (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_READDIRPLUS |
+				       FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS);
+	/* every listing with attributes: they cost nothing here, and a lookup each there */
+	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
+	conn->max_background = 64;
+	conn->congestion_threshold = 48;
+	m->ready(m->ctx);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *node;
+	struct fuse_entry_param e;
+	int r = carton_lookup(to_node(m, parent), name, &node);
+
+	if (r == -ENOENT) {
+		/* inode 0: remember that there is none */
+		memset(&e, 0, sizeof(e));
+		e.entry_timeout = TIMEOUT;
+		fuse_reply_entry(req, &e);
+		return;
+	}
+	if (r < 0) {
+		fuse_reply_err(req, to_errno(r));
+		return;
+	}
+	fill_entry(m, node, &e);
+	fuse_reply_entry(req, &e);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	const struct mount *m = mount_of(req);
+	struct stat st;
+
+	(void)fi;
+	fill_stat(m, to_node(m, ino), &st);
+	fuse_reply_attr(req, &st, TIMEOUT);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	const char *target = carton_target(to_node(mount_of(req), ino));
+
+	if (target)
+		fuse_reply_readlink(req, target);
+	else
+		fuse_reply_err(req, EINVAL);
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	(void)ino;
+	(void)n;
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	(void)count;
+	(void)forgets;
+	fuse_reply_none(req);
+}
+
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	fi->keep_cache = 1;
+	fi->cache_readdir = 1;
+	fuse_reply_open(req, fi);
+}
+
+/* Offsets count entries: 1 is behind ".", 2 behind "..", then children from index 0. */
+static struct carton_node *entry_at(struct carton_node *dir, off_t off, const char **ret_name)
+{
+	struct carton_node *node;
+
+	if (off < 2) {
+		*ret_name = off == 0 ? "." : "..";
+		return off == 0 ? dir : carton_parent(dir);
+	}
+	node = carton_child(dir, (size_t)off - 2);
+	if (node)
+		*ret_name = carton_name(node);
+	return node;
+}
+
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *dir = to_node(m, ino), *node;
+	char *buf = malloc(size);
+	const char *name;
+	size_t used = 0;
+
+	if (!buf || off < 0) {
+		fuse_reply_err(req, buf ? EINVAL : ENOMEM);
+		free(buf);
+		return;
+	}
+	for (; (node = entry_at(dir, off, &name)); off++) {
+		struct fuse_entry_param e;
+		size_t need;
+
+		fill_entry(m, node, &e);
+		if (off < 2)
+			e.ino = 0;	/* "." and ".." are not looked up */
+		if (plus)
+			need = fuse_add_direntry_plus(req, buf + used, size - used, name, &e, off + 1);
+		else
+			need = fuse_add_direntry(req, buf + used, size - used, name, &e.attr, off + 1);
+		if (need > size - used)
+			break;
+		used += need;
+	}
+	fuse_reply_buf(req, buf, used);
+	free(buf);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	(void)fi;
+	list(req, ino, size, off, false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			   struct fuse_file_info *fi)
+{
+	(void)fi;
+	list(req, ino, size, off, true);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct carton_totals totals;
+	struct statvfs st = { .f_bsize = BLOCK, .f_frsize = BLOCK, .f_namemax = 255 };
+
+	(void)ino;
+	carton_totals(mount_of(req)->carton, &totals);
+	st.f_blocks = (totals.bytes + BLOCK - 1) / BLOCK;
+	st.f_files = totals.nodes;
+	fuse_reply_statfs(req, &st);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	char value[256];
+	ssize_t n = carton_property(to_node(mount_of(req), ino), name, value, sizeof(value));
+
+	if (n < 0)
+		fuse_reply_err(req, to_errno((int)n));
+	else if (size == 0)
+		fuse_reply_xattr(req, (size_t)n);
+	else if ((size_t)n > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, value, (size_t)n);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	const struct carton_node *node = to_node(mount_of(req), ino);
+	char names[1024];
+	const char *name;
+	size_t n = 0;
+
+	for (size_t i = 0; (name = carton_property_name(node, i)); i++) {
+		size_t len = strlen(name) + 1;
+
+		if (len > sizeof(names) - n)
+			break;
+		memcpy(names + n, name, len);
+		n += len;
+	}
+	if (size == 0)
+		fuse_reply_xattr(req, n);
+	else if (n > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, names, n);
+}
+
+/* ---- parked requests ---- */
+
+/*
+ * One request that waits. Two may end it, the carton (on_done) and an interrupt (on_interrupt):
+ * carton_request_cancel() decides which. Two hold it: the operation that parks it, and the one
+ * that ends it.
+ */
+struct parked {
+	fuse_req_t req;
+	void (*finish)(struct parked *p, int result);	/* answers */
+	struct carton_node *node;
+	struct fuse_file_info fi;
+	size_t size;
+	pthread_mutex_t lock;		/* guards what follows */
+	struct carton_request *request;	/* NULL: not parked yet */
+	bool interrupted;
+	unsigned refs;
+};
+
+static void parked_unref(struct parked *p)
+{
+	bool last;
+
+	pthread_mutex_lock(&p->lock);
+	last = --p->refs == 0;
+	pthread_mutex_unlock(&p->lock);
+	if (!last)
+		return;
+	carton_request_free(p->request);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+/* Called by libfuse with the request locked, so it must not be made to wait for itself. */
+static void on_interrupt(fuse_req_t req, void *data)
+{
+	struct parked *p = data;
+	bool ours = false;
+
+	pthread_mutex_lock(&p->lock);
+	p->interrupted = true;
+	if (p->request)
+		ours = carton_request_cancel(p->request);
+	pthread_mutex_unlock(&p->lock);
+	if (!ours)
+		return;
+	fuse_reply_err(req, EINTR);
+	parked_unref(p);
+}
+
+static void on_done(void *ctx, int result)
+{
+	struct parked *p = ctx;
+
+	/* waits for an interrupt that is being handled: it finds that it came too late */
+	fuse_req_interrupt_func(p->req, NULL, NULL);
+	/* and for the operation to have let go of it */
+	pthread_mutex_lock(&p->lock);
+	pthread_mutex_unlock(&p->lock);
+	p->finish(p, result);
+	parked_unref(p);
+}
+
+static struct parked *parked_new(fuse_req_t req, struct carton_node *node,
+				 void (*finish)(struct parked *p, int result))
+{
+	struct parked *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	pthread_mutex_init(&p->lock, NULL);
+	p->req = req;
+	p->node = node;
+	p->finish = finish;
+	p->refs = 2;
+	return p;
+}
+
+/*
+ * Parks: `start` begins the carton's request. Whatever it returns, the request is answered, now or
+ * later.
+ */
+static void park(struct parked *p, int (*start)(struct parked *p, off_t off), off_t off)
+{
+	fuse_req_t req = p->req;
+	bool ours = false;
+	int r;
+
+	fuse_req_interrupt_func(req, on_interrupt, p);
+	pthread_mutex_lock(&p->lock);
+	r = start(p, off);
+	/* an interrupt that came before there was anything to cancel */
+	if (r == -EINPROGRESS && p->interrupted)
+		ours = carton_request_cancel(p->request);
+	pthread_mutex_unlock(&p->lock);
+	if (r != -EINPROGRESS || ours) {
+		fuse_req_interrupt_func(req, NULL, NULL);
+		if (ours)
+			fuse_reply_err(req, EINTR);
+		else
+			p->finish(p, r);
+		parked_unref(p);
+	}
+	parked_unref(p);
+}
+
+/* ---- files ---- */
+
+static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_file_info *fi, int r)
+{
+	if (r < 0) {
+		fuse_reply_err(req, to_errno(r));
+		return;
+	}
+	fi->keep_cache = 1;
+	fi->noflush = 1;
+	/* the opener is gone: there will be no release */
+	if (fuse_reply_open(req, fi) == -ENOENT)
+		carton_unpin(node);
+}
+
+static void finish_open(struct parked *p, int result)
+{
+	answer_open(p->req, p->node, &p->fi, result);
+}
+
+static int start_open(struct parked *p, off_t off)
+{
+	(void)off;
+	return carton_pin(mount_of(p->req)->carton, p->node, on_done, p, &p->request);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *node = to_node(m, ino);
+	struct parked *p;
+	int r;
+
+	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
+		fuse_reply_err(req, EROFS);
+		return;
+	}
+	r = carton_pin(m->carton, node, NULL, NULL, NULL);
+	if (r != -EAGAIN) {
+		answer_open(req, node, fi, r);
+		return;
+	}
+	p = parked_new(req, node, finish_open);
+	if (!p) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	p->fi = *fi;
+	park(p, start_open, 0);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)fi;
+	carton_unpin(to_node(mount_of(req), ino));
+	fuse_reply_err(req, 0);
+}
+
+static void finish_read(struct parked *p, int result)
+{
+	if (result < 0)
+		fuse_reply_err(p->req, to_errno(result));
+	else
+		fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
+}
+
+static int start_read(struct parked *p, off_t off)
+{
+	return carton_read_later(mount_of(p->req)->carton, p->node, p->size, (uint64_t)off, on_done,
+				 p, &p->request);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	struct carton_node *node = to_node(mount_of(req), ino);
+	char *buf = malloc(size);
+	struct parked *p;
+	ssize_t n = buf ? carton_read(node, buf, size, (uint64_t)off, true) : -ENOMEM;
+
+	(void)fi;
+	if (n >= 0)
+		fuse_reply_buf(req, buf, (size_t)n);
+	free(buf);
+	if (n >= 0)
+		return;
+	p = n == -EAGAIN ? parked_new(req, node, finish_read) : NULL;
+	if (!p) {
+		fuse_reply_err(req, n == -EAGAIN ? ENOMEM : to_errno((int)n));
+		return;
+	}
+	p->size = size;
+	park(p, start_read, off);
+}
+
+const struct fuse_lowlevel_ops mount_ops = {
+	.init = op_init,
+	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
+	.getattr = op_getattr,
+	.readlink = op_readlink,
+	.open = op_open,
+	.read = op_read,
+	.release = op_release,
+	.opendir = op_opendir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.statfs = op_statfs,
+	.getxattr = op_getxattr,
+	.listxattr = op_listxattr,
+};

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * FUSE requests, answered from a carton.
+ *
+ * A loop thread only translates. What has to wait (a file that is not verified yet, a read from a
+ * slow disk) is parked: the thread goes on, a worker of the carton answers, and an interrupt
+ * answers EINTR at once.
+ */
+#ifndef FS_OPS_H
+#define FS_OPS_H
+
+#include <sys/types.h>
+
+#include "carton.h"
+#include "fuse.h"
+
+struct mount {
+	struct carton *carton;
+	uid_t uid;
+	gid_t gid;
+	mode_t umask;
+	void (*ready)(void *ctx);	/* called once the kernel has begun to talk to us */
+	void *ctx;
+};
+
+/* The user data of the session is a struct mount. */
+extern const struct fuse_lowlevel_ops mount_ops;
+
+#endif

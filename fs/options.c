@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char options_help[] =
+	"usage: cartonfs [-f] [-d] [-o OPTION,…] SOURCE MOUNTPOINT\n"
+	"\n"
+	"Mounts the carton SOURCE, a file or an unpacked directory, read-only at MOUNTPOINT, and\n"
+	"returns when its tree is there. Every file is checked against MANIFEST when it is first\n"
+	"opened: one that does not match gives \"Input/output error\", never wrong bytes.\n"
+	"Unmount with `umount MOUNTPOINT` or `fusermount3 -u MOUNTPOINT`.\n"
+	"\n"
+	"  -f                    stay in the foreground, log to the terminal\n"
+	"  -d                    the same, and show every FUSE request\n"
+	"  -h, --help            this text\n"
+	"  -V, --version         versions\n"
+	"\n"
+	"  -o verify=open        check each file when it is first opened (the default)\n"
+	"  -o verify=mount       check all files before the mount appears\n"
+	"  -o verify=off         check nothing\n"
+	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
+	"  -o cache_dir=DIR      where large files are unpacked ($XDG_CACHE_HOME/cartonfs)\n"
+	"  -o cache_size=SIZE    what that may take, e.g. 20G (a tenth of the disk)\n"
+	"  -o allow_other        let other users read the mount too\n"
+	"  -o auto_unmount       unmount also if cartonfs is killed\n"
+	"  -o uid=N,gid=N        who owns the files (you)\n"
+	"  -o umask=OCTAL        permissions to take away\n"
+	"  and every option of mount(8) and fuse(8)\n"
+	"\n"
+	"exit status: 0 mounted, 1 usage, 2 system error, 32 the carton cannot be mounted\n"
+	"See also cartonctl(1), for a carton without mounting it.\n";
+
+/* What fuse_opt fills by offset; checked and moved to struct options afterwards. */
+struct raw {
+	char *verify, *manifest_sha256, *cache_dir, *cache_size;
+	char *uid, *gid, *umask, *fsname;
+	int foreground, debug, help, version, allow_other;
+	char *paths[2];
+	int n_paths;
+	bool failed;
+};
+
+#define KEY_IGNORE 1
+
+#define RAW(text, field) { text, offsetof(struct raw, field), 1 }
+
+static const struct fuse_opt specs[] = {
+	RAW("-f", foreground),
+	RAW("-d", debug),
+	RAW("debug", debug),
+	RAW("-h", help),
+	RAW("--help", help),
+	RAW("-V", version),
+	RAW("--version", version),
+	RAW("verify=%s", verify),
+	RAW("manifest_sha256=%s", manifest_sha256),
+	RAW("cache_dir=%s", cache_dir),
+	RAW("cache_size=%s", cache_size),
+	RAW("uid=%s", uid),
+	RAW("gid=%s", gid),
+	RAW("umask=%s", umask),
+	RAW("fsname=%s", fsname),
+	RAW("allow_other", allow_other),
+	FUSE_OPT_KEY("allow_other", FUSE_OPT_KEY_KEEP),
+	/* the mount is read-only and without devices and setuid bits, whatever mount(8) adds */
+	FUSE_OPT_KEY("rw", KEY_IGNORE),
+	FUSE_OPT_KEY("dev", KEY_IGNORE),
+	FUSE_OPT_KEY("suid", KEY_IGNORE),
+	/* what fstab lines hold for others to read */
+	FUSE_OPT_KEY("defaults", KEY_IGNORE),
+	FUSE_OPT_KEY("auto", KEY_IGNORE),
+	FUSE_OPT_KEY("noauto", KEY_IGNORE),
+	FUSE_OPT_KEY("nofail", KEY_IGNORE),
+	FUSE_OPT_KEY("user", KEY_IGNORE),
+	FUSE_OPT_KEY("user=", KEY_IGNORE),
+	FUSE_OPT_KEY("nouser", KEY_IGNORE),
+	FUSE_OPT_KEY("users", KEY_IGNORE),
+	FUSE_OPT_KEY("owner", KEY_IGNORE),
+	FUSE_OPT_KEY("group", KEY_IGNORE),
+	FUSE_OPT_KEY("_netdev", KEY_IGNORE),
+	FUSE_OPT_KEY("comment=", KEY_IGNORE),
+	FUSE_OPT_END,
+};
+
+static void complain(const char *what, const char *value)
+{
+	fprintf(stderr, "cartonfs: %s%s%s%s; see cartonfs --help\n", what, value ? ": \"" : "",
+		value ? value : "", value ? "\"" : "");
+}
+
+static int on_option(void *data, const char *arg, int key, struct fuse_args *outargs)
+{
+	struct raw *raw = data;
+
+	(void)outargs;
+	if (key == KEY_IGNORE)
+		return 0;
+	if (key == FUSE_OPT_KEY_OPT && (strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0))
+		return 0;
+	if (key != FUSE_OPT_KEY_NONOPT)
+		return 1;	/* libfuse and mount(2) know the rest, or refuse it */
+	if (raw->n_paths == 2) {
+		complain("one argument too many", arg);
+		raw->failed = true;
+		return -1;
+	}
+	raw->paths[raw->n_paths++] = strdup(arg);
+	return 0;
+}
+
+static bool read_number(const char *text, int base, unsigned long max, unsigned long *ret)
+{
+	char *end;
+	unsigned long n;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	n = strtoul(text, &end, base);
+	if (errno || *end || n > max)
+		return false;
+	*ret = n;
+	return true;
+}
+
+/* "500M", "20G": bytes with an optional binary unit */
+static bool read_size(const char *text, uint64_t *ret)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	unsigned long long n;
+	const char *unit;
+	unsigned shift = 0;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	unit = *end ? strchr(units, *end) : NULL;
+	if (unit) {
+		shift = 10 * (unsigned)(unit - units + 1);
+		end++;
+	}
+	if (errno || *end || n == 0 || n > (UINT64_MAX >> 1) >> shift)
+		return false;
+	*ret = (uint64_t)n << shift;
+	return true;
+}
+
+static int check_numbers(const struct raw *raw, struct options *o)
+{
+	unsigned long n;
+
+	if (raw->uid) {
+		if (!read_number(raw->uid, 10, UINT_MAX - 1, &n))
+			return complain("uid is not a number", raw->uid), -EINVAL;
+		o->uid = (uid_t)n;
+	}
+	if (raw->gid) {
+		if (!read_number(raw->gid, 10, UINT_MAX - 1, &n))
+			return complain("gid is not a number", raw->gid), -EINVAL;
+		o->gid = (gid_t)n;
+	}
+	if (raw->umask) {
+		if (!read_number(raw->umask, 8, 0777, &n))
+			return complain("umask is not an octal number", raw->umask), -EINVAL;
+		o->umask = (mode_t)n;
+	}
+	if (raw->cache_size && !read_size(raw->cache_size, &o->carton.cache_size))
+		return complain("cache_size is not a size like 500M or 20G", raw->cache_size), -EINVAL;
+	return 0;
+}
+
+static int check_verify(const char *verify, struct options *o)
+{
+	if (!verify || strcmp(verify, "open") == 0)
+		return 0;
+	if (strcmp(verify, "mount") == 0)
+		o->verify_at_mount = true;
+	else if (strcmp(verify, "off") == 0)
+		o->carton.verify = CARTON_VERIFY_OFF;
+	else
+		return complain("verify is neither open, mount nor off", verify), -EINVAL;
+	return 0;
+}
+
+/* The daemon leaves its working directory, so paths must not depend on it. */
+static int check_paths(const struct raw *raw, struct options *o)
+{
+	if (raw->n_paths < 2) {
+		complain(raw->n_paths ? "MOUNTPOINT is missing" : "SOURCE and MOUNTPOINT are missing",
+			 NULL);
+		return -EINVAL;
+	}
+	/* what does not exist is reported by who needs it, with more to say */
+	o->source = realpath(raw->paths[0], NULL);
+	if (!o->source)
+		o->source = strdup(raw->paths[0]);
+	o->mountpoint = realpath(raw->paths[1], NULL);
+	if (!o->mountpoint)
+		o->mountpoint = strdup(raw->paths[1]);
+	return o->source && o->mountpoint ? 0 : -ENOMEM;
+}
+
+/* What mount(2) is told, besides what the user said. */
+static int add_mount_options(const struct raw *raw, struct options *o)
+{
+	char *text = NULL, *fsname = NULL;
+	int r = 0;
+
+	if (fuse_opt_add_opt(&text, "ro,nosuid,nodev,default_permissions,subtype=cartonfs") < 0)
+		return -ENOMEM;
+	if (asprintf(&fsname, "fsname=%s", raw->fsname ? raw->fsname : o->source) < 0)
+		fsname = NULL;
+	if (!fsname || fuse_opt_add_opt_escaped(&text, fsname) < 0 ||
+	    fuse_opt_add_arg(&o->fuse, "-o") < 0 || fuse_opt_add_arg(&o->fuse, text) < 0)
+		r = -ENOMEM;
+	if (r == 0 && o->debug && fuse_opt_add_arg(&o->fuse, "-d") < 0)
+		r = -ENOMEM;
+	free(fsname);
+	free(text);
+	return r;
+}
+
+int options_parse(int argc, char **argv, struct options *ret)
+{
+	struct raw raw = { 0 };
+	struct options o = { .uid = getuid(), .gid = getgid() };
+	int r = -EINVAL;
+
+	o.fuse = (struct fuse_args)FUSE_ARGS_INIT(argc, argv);
+	if (fuse_opt_parse(&o.fuse, &raw, specs, on_option) < 0 || raw.failed)
+		goto out;
+	o.foreground = raw.foreground || raw.debug;
+	o.debug = raw.debug;
+	o.help = raw.help;
+	o.version = raw.version;
+	o.allow_other = raw.allow_other;
+	o.carton.manifest_sha256 = raw.manifest_sha256;
+	o.carton.cache_dir = raw.cache_dir;
+	raw.manifest_sha256 = raw.cache_dir = NULL;
+	r = o.help || o.version ? 0 : check_paths(&raw, &o);
+	if (r == 0)
+		r = check_numbers(&raw, &o);
+	if (r == 0)
+		r = check_verify(raw.verify, &o);
+	if (r == 0 && o.source)
+		r = add_mount_options(&raw, &o);
+out:
+	free(raw.verify);
+	free(raw.manifest_sha256);
+	free(raw.cache_dir);
+	free(raw.cache_size);
+	free(raw.uid);
+	free(raw.gid);
+	free(raw.umask);
+	free(raw.fsname);
+	free(raw.paths[0]);
+	free(raw.paths[1]);
+	*ret = o;
+	return r;
+}
+
+void options_free(struct options *o)
+{
+	fuse_opt_free_args(&o->fuse);
+	free((char *)o->carton.manifest_sha256);
+	free((char *)o->carton.cache_dir);
+	free(o->source);
+	free(o->mountpoint);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "progress.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BAR_MAX 40
+
+/* There is one terminal, and any thread may have something to say on it. */
+static struct {
+	pthread_mutex_t lock;	/* guards the rest */
+	double started;
+	bool shown;
+} bar = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static int bar_width(void)
+{
+	struct winsize size;
+	int width;
+
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		return BAR_MAX;
+	width = size.ws_col - 48;
+	return width > BAR_MAX ? BAR_MAX : width < 0 ? 0 : width;
+}
+
+static void draw(const char *word, uint64_t done, uint64_t total)
+{
+	double seconds, part = total ? (double)done / (double)total : 1;
+	int width, full;
+
+	if (bar.started == 0)
+		bar.started = now();
+	seconds = now() - bar.started;
+	if (seconds < 1)
+		return;
+	width = bar_width();
+	full = (int)(part * width);
+	fprintf(stderr, "\r\033[K%s [%.*s%*s] %3d%%  %.1f/%.1f GB  %.0f MB/s", word, full,
+		"########################################", width - full, "", (int)(part * 100),
+		(double)done / 1e9, (double)total / 1e9, (double)done / 1e6 / seconds);
+	fflush(stderr);
+	bar.shown = true;
+}
+
+void progress_show(void *ctx, uint64_t done, uint64_t total)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	pthread_mutex_lock(&bar.lock);
+	draw(ctx, done, total);
+	pthread_mutex_unlock(&bar.lock);
+}
+
+void progress_clear(void)
+{
+	pthread_mutex_lock(&bar.lock);
+	if (bar.shown)
+		fputs("\r\033[K", stderr);
+	bar.shown = false;
+	pthread_mutex_unlock(&bar.lock);
+}

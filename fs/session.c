@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "mountpoint.h"
+#include "notify.h"
+#include "ops.h"
+#include "progress.h"
+
+struct session {
+	struct options *options;
+	struct mount mount;
+	int status_fd;		/* to tell the parent that it may go; -1: there is none */
+	bool detached;		/* stderr is gone: log to syslog */
+};
+
+/* ---- log ---- */
+
+static void on_log(void *ctx, enum carton_log_level level, const char *subject,
+		   const char *message)
+{
+	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+	static const char *const prefixes[] = { "", "warning: ", "", "" };
+	const struct session *s = ctx;
+
+	if (level == CARTON_LOG_DEBUG && !s->options->debug)
+		return;
+	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
+		syslog(priorities[level], "%s: %s%s%s", s->options->source,
+		       subject ? subject : "", subject ? ": " : "", message);
+		return;
+	}
+	progress_clear();
+	fprintf(stderr, "cartonfs: %s%s%s%s\n", prefixes[level], subject ? subject : "",
+		subject ? ": " : "", message);
+}
+
+/* libfuse's own words, by the same way. */
+static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	char text[512];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	text[strcspn(text, "\n")] = '\0';
+	carton_log(level <= FUSE_LOG_ERR	? CARTON_LOG_ERROR :
+		   level <= FUSE_LOG_WARNING ? CARTON_LOG_WARNING :
+		   level <= FUSE_LOG_INFO	? CARTON_LOG_INFO :
+						  CARTON_LOG_DEBUG,
+		   NULL, "%s", text);
+}
+
+/* ---- the daemon ---- */
+
+/* The tree is there: the parent may return, and this process needs no terminal any more. */
+static void on_ready(void *ctx)
+{
+	struct session *s = ctx;
+	char ok = 1;
+	int null;
+
+	notify_systemd("READY=1");
+	if (s->status_fd < 0)
+		return;
+	openlog("cartonfs", LOG_PID, LOG_DAEMON);
+	__atomic_store_n(&s->detached, true, __ATOMIC_RELEASE);
+	setsid();
+	null = open("/dev/null", O_RDWR);
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		if (null > STDERR_FILENO)
+			close(null);
+	}
+	if (write(s->status_fd, &ok, 1) != 1)
+		syslog(LOG_WARNING, "nobody waits for this mount");
+	close(s->status_fd);
+	s->status_fd = -1;
+}
+
+/* What the child says, or how it ended when it says nothing. */
+static int wait_for_child(pid_t child, int fd)
+{
+	char ok;
+	ssize_t n;
+	int status;
+
+	do
+		n = read(fd, &ok, 1);
+	while (n < 0 && errno == EINTR);
+	if (n == 1)
+		return EXIT_OK;
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return EXIT_SYSTEM;
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	fprintf(stderr, "cartonfs: ended by signal %d before the mount was there\n",
+		WTERMSIG(status));
+	return EXIT_SYSTEM;
+}
+
+/* ---- serving ---- */
+
+/* Each large file that was unpacked takes a descriptor. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int loop(struct session *s, struct fuse_session *se)
+{
+	struct fuse_loop_config *config = fuse_loop_cfg_create();
+	int r;
+
+	if (!config)
+		return EXIT_SYSTEM;
+	fuse_loop_cfg_set_clone_fd(config, 0);
+	r = fuse_session_loop_mt(se, config);
+	fuse_loop_cfg_destroy(config);
+	notify_systemd("STOPPING=1");
+	/* whoever still waits is told before the connection goes */
+	carton_stop(s->mount.carton);
+	/* a signal (r > 0) ends it as well as an unmount does */
+	return r < 0 ? EXIT_SYSTEM : EXIT_OK;
+}
+
+static int serve(struct session *s)
+{
+	struct options *o = s->options;
+	struct fuse_session *se;
+	int status = EXIT_MOUNT;
+
+	se = fuse_session_new(&o->fuse, &mount_ops, sizeof(mount_ops), &s->mount);
+	if (!se)
+		return EXIT_USAGE;
+	if (fuse_set_signal_handlers(se) == 0) {
+		if (fuse_session_mount(se, o->mountpoint) == 0) {
+			status = loop(s, se);
+			fuse_session_unmount(se);
+		}
+		fuse_remove_signal_handlers(se);
+	}
+	/* the carton's threads may be answering requests until they have ended */
+	carton_close(s->mount.carton);
+	s->mount.carton = NULL;
+	fuse_session_destroy(se);
+	return status;
+}
+
+static int open_and_serve(struct session *s)
+{
+	struct options *o = s->options;
+	int r, status = EXIT_MOUNT;
+
+	raise_file_limit();
+	r = carton_open(o->source, &o->carton, &s->mount.carton);
+	if (r < 0) {
+		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", o->source,
+			r == -EBADMSG ? "not a good carton" : strerror(-r));
+		return r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
+	}
+	if (o->verify_at_mount) {
+		ssize_t bad = carton_materialize(s->mount.carton, progress_show, "verify");
+
+		progress_clear();
+		if (bad != 0) {
+			fprintf(stderr, "cartonfs: %s: not mounted: %zd files failed\n", o->source,
+				bad);
+			carton_close(s->mount.carton);
+			return EXIT_MOUNT;
+		}
+	}
+	status = serve(s);
+	carton_close(s->mount.carton);
+	return status;
+}
+
+int session_run(struct options *o)
+{
+	struct session s = {
+		.options = o,
+		.mount = { .uid = o->uid, .gid = o->gid, .umask = o->umask, .ready = on_ready },
+		.status_fd = -1,
+	};
+	int fds[2], status;
+	pid_t child;
+
+	s.mount.ctx = &s;
+	carton_log_set(on_log, &s);
+	fuse_set_log_func(on_fuse_log);
+	if (mountpoint_prepare(o->mountpoint) < 0)
+		return EXIT_MOUNT;
+	if (o->foreground)
+		return open_and_serve(&s);
+
+	/* fork before any thread is started; the child keeps the terminal until it is ready */
+	if (pipe2(fds, O_CLOEXEC) < 0 || (child = fork()) < 0) {
+		perror("cartonfs");
+		return EXIT_SYSTEM;
+	}
+	if (child > 0) {
+		close(fds[1]);
+		return wait_for_child(child, fds[0]);
+	}
+	close(fds[0]);
+	s.status_fd = fds[1];
+	if (chdir("/") < 0)
+		perror("cartonfs: /");
+	status = open_and_serve(&s);
+	options_free(o);
+	exit(status);
+}

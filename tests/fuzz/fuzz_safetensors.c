@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any bytes as a safetensors header: the first two are the size of the data behind it, the rest
+ * is the JSON. What is accepted must cover the data exactly, and be accepted again when it is
+ * written anew.
+ */
+#include <stdlib.h>
+
+#include "../../core/safetensors.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+#define CHECK(what) do { if (!(what)) abort(); } while (0)
+
+struct file {
+	uint8_t length[8];
+	const uint8_t *json;
+	size_t n;
+};
+
+static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	const struct file *f = ctx;
+
+	CHECK(off == 0 ? n == 8 : off >= 8 && off - 8 + n <= f->n);
+	memcpy(ret_buf, off ? f->json + off - 8 : f->length, n);
+	return 0;
+}
+
+static int parse(const void *json, size_t n, uint64_t data, struct safetensors **ret)
+{
+	struct file f = { .json = json, .n = n };
+	struct safetensors_error error = { "" };
+	int r;
+
+	put_le64(f.length, n);
+	r = safetensors_parse(read_file, &f, 8 + n + data, ret, &error);
+	CHECK(!r == !*error.message);
+	CHECK(r == 0 || r == -EBADMSG || r == -EOPNOTSUPP || r == -EFBIG);
+	return r;
+}
+
+/* What holds for all that is accepted; returns the bytes of all tensors. */
+static uint64_t check(const struct safetensors *s)
+{
+	uint64_t sum = 0, bytes;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct tensor_info *t = &s->list[i].info;
+
+		CHECK(t->dtype && utf8_valid(t->name, t->name_len) && !t->name[t->name_len]);
+		CHECK(!dtype_bytes(t->dtype, t->shape, t->rank, &bytes) && bytes == t->bytes);
+		CHECK(s->list[i].end - s->list[i].begin == bytes);
+		sum += bytes;
+	}
+	for (size_t i = 0; i < s->n_metadata; i++)
+		CHECK(s->metadata[i].value && utf8_valid(s->metadata[i].value,
+							 s->metadata[i].value_len));
+	return sum;
+}
+
+static void write_again(const struct safetensors *s, uint64_t data)
+{
+	struct safetensors_item *items = calloc(s->n + 1, sizeof(*items));
+	struct buf b = buf_init(MAX_SAFETENSORS_HEADER + 8);
+	struct safetensors *again = NULL;
+
+	CHECK(items);
+	for (size_t i = 0; i < s->n; i++)
+		items[i].info = &s->list[i].info;
+	CHECK(!safetensors_header(items, s->n, &b));
+	CHECK(!parse(b.data + 8, b.len - 8, data, &again));
+	CHECK(again->n == s->n && check(again) == data);
+	for (size_t i = 0; i < s->n; i++)
+		CHECK(again->list[i].begin == items[i].offset);
+	safetensors_free(again);
+	buf_free(&b);
+	free(items);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	struct safetensors *s = NULL;
+	uint64_t size;
+
+	if (n < 2)
+		return 0;
+	size = get_le16(data);
+	if (parse(data + 2, n - 2, size, &s))
+		return 0;
+	CHECK(check(s) == size);
+	write_again(s, size);
+	safetensors_free(s);
+	return 0;
+}

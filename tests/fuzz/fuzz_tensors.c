@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any text as tensor_data/index.toml, and as the file of a string tensor. A tensor without a
+ * problem must be usable: named once, with a size, a file inside tensor_data or inner tensors
+ * that are as good.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../core/names.h"
+#include "../../core/npy.h"
+#include "../../core/strings.h"
+#include "../../core/tensors.h"
+#include "../../core/util.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+#define CHECK(what) do { if (!(what)) abort(); } while (0)
+
+/* Sizes that are right, wrong, unknown or missing, by the file's name. */
+static int size_of(void *ctx, const char *path, uint64_t *ret)
+{
+	size_t n = strlen(path);
+
+	(void)ctx;
+	CHECK(n <= MAX_PATH_LEN && !path_fault(path, n) && !strncmp(path, "tensor_data/", 12));
+	*ret = n;
+	return n % 8 == 1 ? -ENOENT : n % 8 == 2 ? -EISDIR : n % 8 < 5 ? -EAGAIN : 0;
+}
+
+static void check_good(const struct tensors *t, const struct tensor *good)
+{
+	const struct tensor_info *i = &good->info;
+	char name[TENSOR_FILE_NAME_SIZE];
+	struct buf b = buf_init(NPY_HEADER_MAX);
+	uint64_t bytes;
+
+	CHECK(good->named && i->dtype && tensors_find(t, i->name, i->name_len) == good);
+	CHECK(!tensor_file_name(i->name, i->name_len, i->dtype == dtype_nested, name));
+	CHECK(!path_fault(name, strlen(name)) && !strchr(name, '/'));
+	if (i->dtype == dtype_nested) {
+		for (size_t k = 0; k < good->n_inner; k++)
+			CHECK(good->inner[k].tensor && !good->inner[k].tensor->problem);
+		return;
+	}
+	CHECK(good->file && !good->n_inner);
+	if (!i->dtype->bits)
+		return;
+	CHECK(!dtype_bytes(i->dtype, i->shape, i->rank, &bytes) && bytes == i->bytes);
+	CHECK(!npy_header(i->dtype->npy, i->shape, i->rank, &b) && b.len % 64 == 0);
+	buf_free(&b);
+}
+
+static void as_index(const char *text, size_t n)
+{
+	struct tensors *t = NULL;
+	int r = tensors_parse_mem(text, n, &t, NULL);
+
+	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
+	if (r)
+		return;
+	CHECK(!tensors_check(t, size_of, NULL));
+	for (size_t i = 0; i < t->n; i++) {
+		if (!t->list[i].problem)
+			check_good(t, &t->list[i]);
+	}
+	tensors_free(t);
+}
+
+/* ---- strings ---- */
+
+struct text {
+	const char *s;
+	size_t n;
+};
+
+static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
+{
+	struct text *t = ctx;
+
+	n = MIN(n, t->n);
+	memcpy(ret_buf, t->s, n);
+	t->s += n;
+	t->n -= n;
+	return (ssize_t)n;
+}
+
+static int count(void *ctx, const void *data, size_t n)
+{
+	CHECK(data && n);
+	*(uint64_t *)ctx += n;
+	return 0;
+}
+
+static void as_strings(const char *text, size_t n)
+{
+	for (uint64_t elements = 0; elements < 4; elements++) {
+		struct strings_error error = { "" };
+		struct strings_size size;
+		struct text t = { text, n };
+		uint64_t bytes = 0, ucs4 = 0;
+
+		if (strings_measure(read_text, &t, elements, &size, &error)) {
+			CHECK(*error.message);
+			continue;
+		}
+		CHECK(size.count == elements);
+		t = (struct text){ text, n };
+		CHECK(!strings_emit(read_text, &t, elements, STRINGS_BYTES, 0, count, &bytes,
+				    NULL));
+		t = (struct text){ text, n };
+		CHECK(!strings_emit(read_text, &t, elements, STRINGS_UCS4, size.width, count,
+				    &ucs4, NULL));
+		CHECK(bytes == size.bytes && ucs4 == 4 * elements * size.width);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	as_index((const char *)data, n);
+	as_strings((const char *)data, n);
+	return 0;
+}

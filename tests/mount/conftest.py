@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Fixtures of the mount tests. BUILD_DIR (default build) names the binaries; nothing is ever skipped
+for a missing /dev/fuse. As root, tests with `who` run twice: as root and as an ordinary user.
+"""
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(__file__))
+
+import harness  # noqa: E402
+import zipwriter  # noqa: E402
+
+
+def pytest_configure(config):
+    config.addinivalue_line('markers', 'big: reads gigabytes; some seconds')
+
+
+def pytest_sessionstart(session):
+    os.umask(0o022)
+    harness.adopt_orphans()
+
+
+@pytest.fixture(scope='session')
+def dev_fuse():
+    """Binaries and /dev/fuse must be there; an ordinary user may open it while the tests run."""
+    for path in (harness.CARTONFS, harness.CARTONCTL):
+        assert os.access(path, os.X_OK), f'{path} is not there: build first, or set BUILD_DIR'
+    assert os.path.exists('/dev/fuse'), 'these tests need FUSE: modprobe fuse'
+    mode = os.stat('/dev/fuse').st_mode & 0o7777
+    if harness.IS_ROOT and mode & 0o006 != 0o006:
+        os.chmod('/dev/fuse', 0o666)
+        yield
+        os.chmod('/dev/fuse', mode)
+    else:
+        yield
+
+
+@pytest.fixture(scope='session')
+def session_dir(dev_fuse):
+    """A directory for what many tests share; anyone may read it."""
+    path = Path(tempfile.mkdtemp(prefix='cartonfs-test-'))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def work(session_dir):
+    """An empty directory of this test."""
+    path = Path(tempfile.mkdtemp(dir=session_dir))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+USERS = [pytest.param(None, id='root'), pytest.param(harness.NOBODY, id='user')]
+
+
+@pytest.fixture(params=USERS if harness.IS_ROOT else [pytest.param(None, id='user')])
+def who(request):
+    """The uid that mounts and reads; None: whoever runs the tests."""
+    return request.param
+
+
+@pytest.fixture
+def point(work):
+    """point(uid=None): a new empty mountpoint that the user owns."""
+    def make(uid=None):
+        path = tempfile.mkdtemp(prefix='mnt', dir=work)
+        os.chmod(path, 0o755)
+        if uid is not None:
+            os.chown(path, uid, uid)
+        return path
+    return make
+
+
+@pytest.fixture
+def mount(point):
+    """with mount(source, '-o', 'uid=5', uid=None) as m: …  a harness.Mount."""
+    @contextlib.contextmanager
+    def make(source, *options, uid=None, **kw):
+        where = point(uid)
+        with harness.mounted(source, where, *options, uid=uid, **kw) as m:
+            yield m
+        os.rmdir(where)
+    return make
+
+
+@pytest.fixture
+def mount_fg(point):
+    """The same in the foreground; the Mount has log() and process."""
+    @contextlib.contextmanager
+    def make(source, *options, uid=None, **kw):
+        with harness.foreground(source, point(uid), *options, uid=uid, **kw) as m:
+            yield m
+    return make
+
+
+@pytest.fixture(scope='session')
+def sample_carton(session_dir):
+    """(path, Carton) of the sample; not to be changed."""
+    carton = zipwriter.sample()
+    return carton.write(session_dir / 'sample.carton'), carton
+
+
+BIG = (4 << 30) + (1 << 20) + 12345     # a Stored entry beyond 4 GiB
+
+
+@pytest.fixture(scope='session')
+def big_carton(session_dir):
+    """(path, Carton): model/big is sparse and longer than 4 GiB, misc/after lies behind it."""
+    pieces = {0: b'first', (1 << 32) - 3: b'across', BIG - 4: b'last'}
+    carton = zipwriter.Carton(method='stored')
+    carton.add('model/big', zipwriter.Sparse(BIG, pieces))
+    carton.add('misc/after', b'behind 4 GiB\n')
+    return carton.write(session_dir / 'big.carton'), carton

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Runs the program under test: mounts, unmounts, waits for daemons, reads as another user.
+
+Nothing here sleeps to let something happen; `eventually` polls a condition with a deadline.
+"""
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import pickle
+import select
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = (ROOT / os.environ.get('BUILD_DIR', 'build')).resolve()
+CARTONFS = str(BUILD / 'cartonfs')
+CARTONCTL = str(BUILD / 'cartonctl')
+REFERENCE = ROOT.parent / 'shared/data/reference-packer.carton'
+NOBODY = 65534
+IS_ROOT = os.geteuid() == 0
+EXIT_S = 10                             # what a daemon may take to end
+# What a slow build (sanitizers) multiplies every deadline by.
+SLOW = float(os.environ.get('TEST_SLOWDOWN', '1'))
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans():
+    """Daemons become our children, so that their exit status can be seen."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def eventually(what, condition, seconds=EXIT_S):
+    end = time.monotonic() + seconds * SLOW
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f'not within {seconds} s: {what}')
+        time.sleep(0.005)
+    return value
+
+
+# ---- processes ----
+
+def environment(**more):
+    keep = {k: v for k, v in os.environ.items()
+            if k in ('HOME', 'TMPDIR', 'LD_LIBRARY_PATH') or k.endswith('SAN_OPTIONS')}
+    path = os.environ.get('PATH', '') + ':/usr/sbin:/usr/bin:/sbin:/bin'
+    return keep | dict(PATH=path, LC_ALL='C.UTF-8', TZ='UTC') | more
+
+
+def identity(uid):
+    """Popen arguments that run a command as `uid`; None: as we are."""
+    return {} if uid is None else dict(user=uid, group=uid, extra_groups=[])
+
+
+def run(*cmd, uid=None, timeout=60, env=None, text=True, **kw):
+    kw.setdefault('stdin', subprocess.DEVNULL)
+    return subprocess.run([str(c) for c in cmd], capture_output=True, text=text,
+                          errors='surrogateescape' if text else None,
+                          timeout=timeout * SLOW, env=environment(**(env or {})),
+                          **identity(uid), **kw)
+
+
+def ctl(*args, **kw):
+    return run(CARTONCTL, *args, **kw)
+
+
+def as_user(uid, fn, *args):
+    """fn(*args) in a child that is `uid`; its value, or the exception it raised."""
+    if uid is None:
+        return fn(*args)
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(r)
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            answer = True, fn(*args)
+        except BaseException as e:      # noqa: B902: it is raised again in the parent
+            answer = False, e
+        with os.fdopen(w, 'wb') as f:
+            f.write(pickle.dumps(answer))
+        os._exit(0)
+    os.close(w)
+    with os.fdopen(r, 'rb') as f:
+        data = f.read()
+    os.waitpid(pid, 0)
+    ok, value = pickle.loads(data)
+    if not ok:
+        raise value
+    return value
+
+
+def daemons(mountpoint):
+    """The pids of cartonfs processes that name this mountpoint."""
+    found, want = [], os.fsencode(str(mountpoint))
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError):
+            words = Path(f'/proc/{pid}/cmdline').read_bytes().split(b'\0')
+            if want in words and os.path.realpath(f'/proc/{pid}/exe') == CARTONFS:
+                found.append(int(pid))
+    return found
+
+
+def wait_exit(pid, seconds=EXIT_S):
+    """The exit status of a daemon (negative: its signal; None: not our child)."""
+    with contextlib.suppress(ProcessLookupError):
+        fd = os.pidfd_open(pid)
+        try:
+            if not select.select([fd], [], [], seconds * SLOW)[0]:
+                raise AssertionError(f'process {pid} still runs after {seconds} s')
+        finally:
+            os.close(fd)
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return None
+
+
+# ---- mounts ----
+
+def mountinfo(path):
+    """The mountinfo line of what is mounted on `path`, as fields; None when nothing is."""
+    want = str(path).replace(' ', '\\040')
+    last = None
+    for line in Path('/proc/self/mountinfo').read_text().splitlines():
+        if line.split(' ')[4] == want:
+            last = line.split(' ')
+    return last
+
+
+def unmount(path, uid=None, lazy=False):
+    if uid is not None or not IS_ROOT:
+        cmd = ['fusermount3', '-u'] + (['-z'] if lazy else [])
+    else:
+        cmd = ['umount'] + (['-l'] if lazy else [])
+    return run(*cmd, path, uid=uid)
+
+
+class Mount(os.PathLike):
+    """A live mount. `do` and the readers act as the user who mounted it."""
+
+    def __init__(self, path, uid, pids):
+        self.path, self.uid, self.pids, self.ended = str(path), uid, pids, False
+        self.stderr = ''
+
+    def __fspath__(self):
+        return self.path
+
+    def __truediv__(self, name):
+        return os.path.join(self.path, name)
+
+    def do(self, fn, *args):
+        return as_user(self.uid, fn, *args)
+
+    def read(self, name):
+        return self.do(read_file, self / name)
+
+    def sha(self, name):
+        return self.do(sha_file, self / name)
+
+    def state(self, name):
+        return self.do(os.getxattr, self / name, 'user.carton.state').decode()
+
+    def error(self, name):
+        """The errno name that opening and reading `name` gives; '' when it can be read."""
+        try:
+            self.sha(name)
+        except OSError as e:
+            return errno.errorcode[e.errno]
+        return ''
+
+    def gone(self):
+        return mountinfo(self.path) is None
+
+    def wait_end(self, status=0):
+        """The daemon ends, and its mount with it."""
+        got = [wait_exit(p) for p in self.pids]
+        eventually(f'{self.path} is no longer mounted', self.gone)
+        self.ended = True
+        assert all(s in (status, None) for s in got), f'exit status of the daemon: {got}'
+
+
+@contextlib.contextmanager
+def mounted(source, mountpoint, *options, uid=None, env=None, cwd=None, name=None):
+    """Runs `cartonfs SOURCE MOUNTPOINT`; on leaving unmounts and insists on a clean end."""
+    p = run(CARTONFS, *options, source, name or mountpoint, uid=uid, env=env, cwd=cwd)
+    assert p.returncode == 0, f'exit {p.returncode}: {p.stderr}'
+    assert mountinfo(mountpoint), f'exit 0 but nothing is mounted: {p.stderr}'
+    pids = daemons(name or mountpoint)
+    m = Mount(mountpoint, uid, pids)
+    m.stderr = p.stderr
+    try:
+        assert len(pids) == 1, f'{len(pids)} daemons'
+        yield m
+        if not m.ended:
+            r = unmount(mountpoint, uid)
+            assert r.returncode == 0, r.stderr
+            m.wait_end()
+    finally:
+        abandon(mountpoint, pids)
+
+
+@contextlib.contextmanager
+def foreground(source, mountpoint, *options, uid=None, env=None):
+    """`cartonfs -f`: the Mount has log(), all of stderr so far, and process."""
+    with tempfile.TemporaryFile() as err:
+        cmd = [CARTONFS, '-f', *options, str(source), str(mountpoint)]
+        p = subprocess.Popen(cmd, stderr=err, stdin=subprocess.DEVNULL,
+                             env=environment(**(env or {})), **identity(uid))
+        m = Mount(mountpoint, uid, [p.pid])
+        m.process = p
+        m.log = lambda: os.pread(err.fileno(), 1 << 22, 0).decode(errors='replace')
+        try:
+            eventually('a mount or an end',
+                       lambda: mountinfo(mountpoint) or p.poll() is not None, 30)
+            assert p.poll() is None, f'exit {p.returncode}: {m.log()}'
+            yield m
+            if not m.ended:
+                r = unmount(mountpoint, uid)
+                assert r.returncode == 0, r.stderr
+                assert p.wait(EXIT_S * SLOW) == 0, m.log()
+                assert m.gone()
+        finally:
+            if p.poll() is None:
+                p.kill()
+                p.wait()
+            abandon(mountpoint, [])
+
+
+def abandon(mountpoint, pids):
+    """After a failure: leave no process of ours and no mount."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.path.realpath(f'/proc/{pid}/exe') == CARTONFS:
+                os.kill(pid, signal.SIGKILL)
+    while mountinfo(mountpoint):
+        if run('umount' if IS_ROOT else 'fusermount3', '-l' if IS_ROOT else '-uz',
+               mountpoint).returncode:
+            break
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError, AssertionError):
+            wait_exit(pid)
+
+
+# ---- reading ----
+
+def read_file(path):
+    with open(path, 'rb') as f:
+        return f.read()
+
+
+def sha_file(path):
+    sha = hashlib.sha256()
+    with open(path, 'rb', buffering=0) as f:
+        while block := f.read(1 << 20):
+            sha.update(block)
+    return sha.hexdigest()
+
+
+def scan(root):
+    """{path: ('dir',) | ('link', target) | ('file', size, sha256)} of a tree, root left out."""
+    out, todo = {}, ['']
+    while todo:
+        rel = todo.pop()
+        for e in os.scandir(os.path.join(root, rel)):
+            name = os.path.join(rel, e.name)
+            st = e.stat(follow_symlinks=False)
+            if stat.S_ISDIR(st.st_mode):
+                out[name] = ('dir',)
+                todo.append(name)
+            elif stat.S_ISLNK(st.st_mode):
+                out[name] = ('link', os.readlink(os.path.join(root, name)))
+            else:
+                assert stat.S_ISREG(st.st_mode), name
+                out[name] = ('file', st.st_size, sha_file(os.path.join(root, name)))
+    return out
+
+
+def expected(files, links=None):
+    """What scan() must give for {path: data or (size, sha256)} and {path: target}."""
+    out = {}
+    for path, data in files.items():
+        parts = path.split('/')
+        for i in range(1, len(parts)):
+            out['/'.join(parts[:i])] = ('dir',)
+        if links and path in links:
+            out[path] = ('link', links[path])
+        elif isinstance(data, tuple):
+            out[path] = ('file', *data)
+        else:
+            out[path] = ('file', len(data), hashlib.sha256(data).hexdigest())
+    return out
+
+
+def manifest(text):
+    """{path: hex} of a MANIFEST."""
+    return dict(line.rsplit('=', 1) for line in text.decode().splitlines())

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cartonctl info, ls, cat, hash, verify: what scripts may rely on, and exit codes."""
+import hashlib
+import json
+import os
+import random
+import subprocess
+
+import pytest
+
+from harness import CARTONCTL, REFERENCE, ctl, environment, read_file
+from zipwriter import TOML, Carton, read_zip, sample
+
+
+@pytest.fixture(params=['carton', 'directory'])
+def source(request, work):
+    c = sample()
+    path = c.write(work / 'm.carton') if request.param == 'carton' else c.unpack(work / 'dir')
+    return path, c
+
+
+def test_hash(source):
+    path, c = source
+    p = ctl('hash', path)
+    assert (p.returncode, p.stderr) == (0, '')
+    assert p.stdout.split()[0] == c.model_hash()
+    assert len(p.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize('source_', [REFERENCE] if REFERENCE.exists() else [])
+def test_reference(source_):
+    print(f'used the carton of the reference packer: {source_}')
+    seen = read_zip(source_)
+    assert ctl('hash', source_).stdout.split()[0] == hashlib.sha256(seen['MANIFEST']).hexdigest()
+    for path, data in seen.items():
+        assert ctl('cat', source_, path, text=False).stdout == data
+    p = ctl('info', source_)
+    assert p.returncode == 0 and 'Test Model' in p.stdout
+    assert '🥳' in ctl('info', '--json', source_).stdout
+
+
+def test_cat(source):
+    path, c = source
+    for name, data in c.files().items():
+        p = ctl('cat', path, name, text=False)
+        assert (p.returncode, p.stdout, p.stderr) == (0, data, b''), name
+
+
+def test_cat_large(work):
+    c = Carton().add('model/m', random.Random(1).randbytes(24 << 20), level=1)
+    p = ctl('cat', c.write(work / 'm.carton'), 'model/m', text=False)
+    assert p.returncode == 0 and p.stdout == c.files()['model/m']
+
+
+@pytest.mark.parametrize('name', ['model/none', 'model', '', '/etc/passwd', '../m.carton', 'LINKS',
+                                  'model/../carton.toml', 'misc/secret'])
+def test_cat_of_what_is_not_there(work, name):
+    c = sample().add('LINKS', b'version = 1\n[urls]\n').add('misc/secret', b'x', listed=False)
+    p = ctl('cat', c.write(work / 'm.carton'), name)
+    assert p.returncode != 0 and p.stdout == '' and p.stderr
+
+
+@pytest.mark.parametrize('method', ['stored', 'deflate', 'zstd'])
+@pytest.mark.parametrize('size', [100, 24 << 20])
+def test_cat_prints_nothing_of_a_bad_file(work, method, size):
+    c = Carton(method=method).add('model/m', bytes(range(100)) * (size // 100), sha='1' * 64)
+    p = ctl('cat', c.write(work / 'm.carton'), 'model/m', text=False)
+    assert p.returncode != 0 and p.stdout == b'' and b'model/m' in p.stderr
+
+
+def test_cat_to_a_closed_pipe(work):
+    """`cartonctl cat … | head -c1`: ends by itself, without a crash."""
+    c = Carton().add('model/m', bytes(8 << 20))
+    p = subprocess.Popen([CARTONCTL, 'cat', c.write(work / 'm.carton'), 'model/m'],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    p.stdout.read(1)
+    p.stdout.close()
+    err = p.stderr.read()
+    assert p.wait(30) in (-13, 1, 2), err
+
+
+def test_cat_to_a_full_disk(source):
+    path, c = source
+    with open('/dev/full', 'wb') as full:
+        p = subprocess.run([CARTONCTL, 'cat', path, 'model/weights.bin'], stdout=full,
+                           stderr=subprocess.PIPE, env=environment())
+    assert p.returncode != 0 and p.stderr
+
+
+def test_ls(source):
+    path, c = source
+    p = ctl('ls', path)
+    assert p.returncode == 0
+    lines = p.stdout.splitlines()
+    for name, digest in c.hashes().items():
+        line, = [ln for ln in lines if digest in ln and name in ln]
+        if name not in c.links():
+            assert str(len(c.files()[name])) in line
+            if os.path.isfile(path):
+                assert c.entries[name].method in line
+
+
+def test_ls_storage_and_size(work):
+    c = Carton()
+    for method in ('stored', 'deflate', 'zstd'):
+        c.add(f'model/{method}', bytes(54321), method=method)
+    out = ctl('ls', c.write(work / 'm.carton')).stdout.splitlines()
+    for method in ('stored', 'deflate', 'zstd'):
+        line, = [ln for ln in out if f'model/{method}' in ln]
+        assert '54321' in line and method in line.replace('model/' + method, '')
+
+
+def test_info(source):
+    path, c = source
+    p = ctl('info', path)
+    assert p.returncode == 0 and p.stderr == ''
+    for text in ('Sample model', 'A sample', 'Apache-2.0', 'python', '=3.11', 'float32', 'batch',
+                 c.model_hash()):
+        assert text in p.stdout, text
+
+
+def test_info_json(source):
+    path, c = source
+    p = ctl('info', '--json', path)
+    assert p.returncode == 0
+    data = json.loads(p.stdout)
+    assert isinstance(data, dict)
+
+    def values(x):
+        if isinstance(x, (dict, list)):
+            for y in x.values() if isinstance(x, dict) else x:
+                yield from values(y)
+        else:
+            yield x
+    have = list(values(data))
+    for v in ('Sample model', 'A sample', 'Apache-2.0', 'python', '=3.11', 'float32', 'batch', 3,
+              c.model_hash()):
+        assert v in have, v
+
+
+def test_info_escapes_hostile_text(work):
+    """Text of a carton is no terminal command, and JSON stays JSON."""
+    toml = TOML.replace(b"'Sample model'", b'"a\\u001b[31m\\nb\\"\\\\\\u0000\\u009b"')
+    path = Carton(toml).write(work / 'm.carton')
+    p = ctl('info', path)
+    assert p.returncode == 0 and '\x1b' not in p.stdout and '\x9b' not in p.stdout
+    assert json.loads(ctl('info', '--json', path).stdout)
+
+
+def test_verify_good(source):
+    path, c = source
+    p = ctl('verify', path)
+    assert p.returncode == 0, p.stdout + p.stderr
+    assert '\r' not in p.stdout + p.stderr and '\x1b' not in p.stdout + p.stderr    # no terminal
+
+
+@pytest.mark.parametrize('kind', ['carton', 'directory'])
+def test_verify_lists_every_problem(work, kind):
+    c = sample().add('LINKS', b'version = 1\n[urls]\n')
+    bad = ['model/main.py', 'model/weights.bin', 'misc/a=b c.txt']
+    for path in bad:
+        c.change(path, sha='2' * 64)
+    c.change('carton.toml', data=TOML[:TOML.index(b'[runner]')] + b"""
+[[self_test]]
+inputs = { x = '@tensor_data/gone' }
+""")
+    lines = c.manifest_bytes().splitlines(True)
+    c.manifest = b''.join(lines[::-1])
+    source = c.write(work / 'm.carton') if kind == 'carton' else c.unpack(work / 'dir')
+    p = ctl('verify', source)
+    out = p.stdout + p.stderr
+    assert p.returncode == 1
+    for text in [*bad, 'gone', 'runner']:
+        assert text in out, f'{text} not in {out}'
+    for path in ('model/run.sh', 'misc/picture.png'):
+        assert path not in out
+
+
+def test_verify_many_bad_files(work):
+    """None is lost among many: all are listed, or the rest is counted."""
+    c = Carton()
+    for i in range(200):
+        c.add(f'model/{i:03}', b'%d' % i, sha=f'{i:064x}')
+    p = ctl('verify', c.write(work / 'm.carton'))
+    out = p.stdout + p.stderr
+    assert p.returncode == 1
+    assert all(f'model/{i:03}' in out for i in range(200)) or '200' in out or '180' in out
+
+
+def test_usage():
+    for args in ((), ('nonsense',), ('cat',), ('cat', 'x', 'y', 'z', 'w'), ('hash',),
+                 ('info', '--bogus', 'x')):
+        p = ctl(*args)
+        assert p.returncode == 1 and 'sage' in p.stderr and p.stdout == '', args
+    for args in (('--help',), ('-h',)):
+        p = ctl(*args)
+        assert p.returncode == 0 and 'verify' in p.stdout
+    p = ctl('--version')
+    assert p.returncode == 0 and any(ch.isdigit() for ch in p.stdout)
+
+
+def test_missing_source(work):
+    for args in (('hash', work / 'none.carton'), ('cat', work / 'none.carton', 'x'),
+                 ('info', work / 'none.carton'), ('ls', work / 'none.carton'),
+                 ('verify', work / 'none.carton')):
+        p = ctl(*args)
+        assert p.returncode in (1, 2, 32) and 'none.carton' in p.stderr, args
+        assert 'No such file' in p.stderr
+
+
+def test_cat_agrees_with_a_mount(mount, sample_carton):
+    path, c = sample_carton
+    with mount(path) as m:
+        for name in c.files():
+            assert read_file(m / name) == ctl('cat', path, name, text=False).stdout

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The format modules against independent makers and readers: numpy for .npy, json and struct for
+safetensors and Triton. Nothing is mounted: format-tool prints what the modules make.
+"""
+import io
+import itertools
+import json
+import math
+import os
+import random
+import struct
+import subprocess
+import time
+import urllib.parse
+import warnings
+
+import numpy as np
+import pytest
+from numpy.lib import format as npy_format
+
+import harness
+
+TOOL = str(harness.BUILD / 'format-tool')
+
+CARTON = {  # carton dtype: numpy, safetensors, Triton
+    'float32': ('<f4', 'F32', 'FP32'), 'float64': ('<f8', 'F64', 'FP64'),
+    'int8': ('|i1', 'I8', 'INT8'), 'int16': ('<i2', 'I16', 'INT16'),
+    'int32': ('<i4', 'I32', 'INT32'), 'int64': ('<i8', 'I64', 'INT64'),
+    'uint8': ('|u1', 'U8', 'UINT8'), 'uint16': ('<u2', 'U16', 'UINT16'),
+    'uint32': ('<u4', 'U32', 'UINT32'), 'uint64': ('<u8', 'U64', 'UINT64'),
+}
+# What the reference serializer puts first, of the dtypes a carton has.
+ORDER = 'U64 I64 F64 F32 U32 I32 U16 I16 I8 U8'.split()
+BITS = {'BOOL': 8, 'F4': 4, 'F6_E2M3': 6, 'F6_E3M2': 6, 'U8': 8, 'I8': 8, 'F8_E5M2': 8,
+        'F8_E4M3': 8, 'F8_E8M0': 8, 'F8_E4M3FNUZ': 8, 'F8_E5M2FNUZ': 8, 'I16': 16, 'U16': 16,
+        'F16': 16, 'BF16': 16, 'I32': 32, 'U32': 32, 'F32': 32, 'C64': 64, 'F64': 64, 'I64': 64,
+        'U64': 64}
+
+
+def run(*args, data=b'', ok=True):
+    """stdout of format-tool as bytes; with ok=False it must fail, and stderr is given."""
+    p = subprocess.run([TOOL, *map(str, args)], input=data, capture_output=True, check=False)
+    assert p.returncode == (0 if ok else 1), p.stderr
+    return p.stdout if ok else p.stderr.decode(errors='replace')
+
+
+def random_name(rng):
+    alphabet = ['a', 'B', '/', '%', '.', '..', '\0', '\n', '\x7f', '\x85', ' ', '"', '\\', '🥳',
+                'é', '.bin', '.npy', '.json', 'index', '2', 'F', '~', 'x' * 60]
+    return ''.join(rng.choice(alphabet) for _ in range(rng.randrange(8)))
+
+
+def toml_string(s):
+    out = ''
+    for c in s:
+        plain = c >= ' ' and c not in '"\\' and c != '\x7f'
+        out += c if plain else f'\\u{ord(c):04x}'
+    return f'"{out}"'
+
+
+# ---- .npy ----
+
+def headers(cases):
+    lines = '\n'.join(' '.join([d, *map(str, s)]) for d, s in cases) + '\n'
+    return run('npy', data=lines.encode())
+
+
+def numpy_header(descr, shape):
+    f = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')     # it warns of format 2.0
+        npy_format._write_array_header(
+            f, {'descr': descr, 'fortran_order': False, 'shape': tuple(shape)})
+    return f.getvalue()
+
+
+def test_npy_is_what_numpy_saves():
+    """Every dtype, rank 0 to 5, with dimensions of 0 at every place."""
+    descrs = [v[0] for v in CARTON.values()] + ['|b1', '<f2', '<c8', '<U1', '<U7']
+    cases = [(d, s) for d in descrs for rank in range(6)
+             for s in itertools.product((0, 1, 3), repeat=rank)]
+    want = io.BytesIO()
+    for descr, shape in cases:
+        array = np.zeros(shape, np.dtype(descr))
+        f = io.BytesIO()
+        np.save(f, array)
+        want.write(f.getvalue()[:len(f.getvalue()) - array.nbytes])
+    assert headers(cases) == want.getvalue()
+
+
+def test_npy_random_and_wide():
+    rng = random.Random(1)
+    cases = [('<f4', [rng.randrange(2 ** rng.randrange(1, 64)) for _ in range(rng.randrange(33))])
+             for _ in range(10000)]
+    cases += [('<U%d' % rng.randrange(1, 2 ** 29), [rng.randrange(9)]) for _ in range(200)]
+    # Every length around the places where padding and the version change.
+    cases += [('<i8', [1] * n) for n in range(1, 120)]
+    edge = [n for n in range(21700, 21900)
+            if numpy_header('<i8', [1] * n)[6] != numpy_header('<i8', [1] * (n + 1))[6]]
+    assert len(edge) == 1
+    cases += [('<i8', [1] * n) for n in range(edge[0] - 70, edge[0] + 70)]
+    assert headers(cases) == b''.join(numpy_header(*c) for c in cases)
+
+
+def test_npy_is_loaded(tmp_path):
+    data = np.arange(24, dtype='<f4').reshape(2, 3, 4)
+    path = tmp_path / 'x.npy'
+    path.write_bytes(headers([('<f4', data.shape)]) + data.tobytes())
+    for mode in (None, 'r'):
+        got = np.load(path, mmap_mode=mode)
+        assert got.dtype == data.dtype and (got == data).all()
+
+
+# ---- names ----
+
+def file_names(names):
+    data = b''.join(struct.pack('<I', len(n.encode())) + n.encode() for n in names)
+    out = run('names', data=data).decode().split('\n')
+    return list(zip(out[0:-1:2], out[1:-1:2]))
+
+
+def test_names_never_collide():
+    rng = random.Random(2)
+    names = {random_name(rng) for _ in range(20000)}
+    names |= {'', '.', '..', '...', 'index', 'index.json', 'A', 'A.bin', 'A.npy', 'A.npy.bin', '%',
+              '%~empty', '%2E', 'A%2Ebin', 'x' * 251, 'x' * 252, 'x' * 5000, 'x' * 5001,
+              'é' * 125, 'é' * 126, '/' * 83, '/' * 84, '0', '0.bin'}
+    names = sorted(names)
+    seen = {'index.json': None}
+    for name, (plain, nested) in zip(names, file_names(names)):
+        for entry in (plain + '.bin', plain + '.npy', nested):
+            assert entry not in seen, (name, seen[entry])
+            seen[entry] = name
+            assert 0 < len(entry.encode()) <= 255 and not entry.startswith('.')
+            assert '/' not in entry and not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in entry)
+        if '%~' not in plain:
+            assert urllib.parse.unquote(plain, errors='strict') == name
+            assert urllib.parse.unquote(nested, errors='strict') == name
+
+
+def test_names_as_they_are():
+    want = {'weight': 'weight', 'a/b%c': 'a%2Fb%25c', '..hid.den': '%2E%2Ehid.den', '': '%~empty',
+            'A.npy': 'A.npy', 'tab\t\0': 'tab%09%00', 'émoji 🥳': 'émoji 🥳'}
+    assert [p for p, _ in file_names(want)] == list(want.values())
+    assert file_names(['A.npy', 'A.json', '.bin']) == [
+        ('A.npy', 'A%2Enpy'), ('A.json', 'A%2Ejson'), ('%2Ebin', '%2Ebin')]
+    (long, _), = file_names(['x' * 252])
+    assert long.startswith('x' * 100 + '%~') and len(long) == 100 + 2 + 64
+
+
+# ---- index.toml, safetensors and Triton out of it ----
+
+def write_carton(path, tensors):
+    """tensors: (name, dtype, shape) with data of zeros."""
+    data = path / 'tensor_data'
+    data.mkdir(parents=True)
+    text = ''
+    for i, (name, dtype, shape) in enumerate(tensors):
+        text += (f'[[tensor]]\nname = {toml_string(name)}\ndtype = "{dtype}"\n'
+                 f'shape = {list(shape)}\nfile = "t{i}.bin"\ninner = []\n')
+        with open(data / f't{i}.bin', 'wb') as f:
+            f.truncate(math.prod(shape) * np.dtype(CARTON[dtype][0]).itemsize)
+    (data / 'index.toml').write_text(text, newline='')
+
+
+def random_tensors(seed, n):
+    rng = random.Random(seed)
+    names = {random_name(rng) for _ in range(n)} - {'__metadata__'}
+    return [(name, rng.choice(list(CARTON)), [rng.randrange(5) for _ in range(rng.randrange(6))])
+            for name in sorted(names, key=lambda _: rng.random())]
+
+
+def reference_header(tensors):
+    """An independent writer of what the reference serializer gives."""
+    offset, out = 0, {}
+    for name, dtype, shape in sorted(
+            tensors, key=lambda t: (ORDER.index(CARTON[t[1]][1]), t[0].encode())):
+        size = math.prod(shape) * np.dtype(CARTON[dtype][0]).itemsize
+        out[name] = {'dtype': CARTON[dtype][1], 'shape': shape,
+                     'data_offsets': [offset, offset + size]}
+        offset += size
+    # json escapes DEL as it is and controls as serde_json does, but for \b and \f being alike.
+    text = json.dumps(out, ensure_ascii=False, separators=(',', ':')).encode()
+    text += b' ' * (-len(text) % 8)
+    return struct.pack('<Q', len(text)) + text, offset
+
+
+@pytest.mark.parametrize('seed', range(20))
+def test_safetensors_written(tmp_path, seed):
+    tensors = random_tensors(seed, 500)
+    write_carton(tmp_path, tensors)
+    got = run('write', tmp_path)
+    want, size = reference_header(tensors)
+    assert got == want
+    path = tmp_path / 'x.safetensors'
+    path.write_bytes(got)
+    os.truncate(path, len(got) + size)
+    listed = json.loads(run('read', path))
+    assert {t['name']: t['shape'] for t in listed['tensors']} == {t[0]: t[2] for t in tensors}
+    index = json.loads(run('tensors', tmp_path))
+    assert index['problems'] == []
+    assert [(t['name'], t['dtype'], t['shape']) for t in index['tensors']] == tensors
+
+
+def test_triton_request(tmp_path):
+    tensors = random_tensors(99, 300)
+    write_carton(tmp_path, tensors)
+    text = run('triton', tmp_path)
+    request = json.loads(text)
+    assert list(request) == ['inputs', 'parameters']
+    assert request['parameters'] == {'binary_data_output': True}
+    assert request['inputs'] == [
+        {'name': n, 'shape': s, 'datatype': CARTON[d][2],
+         'parameters': {'binary_data_size': math.prod(s) * np.dtype(CARTON[d][0]).itemsize}}
+        for n, d, s in sorted(tensors, key=lambda t: t[0].encode())]
+    assert text == json.dumps(request, ensure_ascii=False, separators=(',', ':')).encode()
+
+
+# ---- safetensors read ----
+
+def st_file(path, header, data=b'', pad=True):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    if pad:
+        text += b' ' * (-len(text) % 8)
+    path.write_bytes(struct.pack('<Q', len(text)) + text + data)
+    return path
+
+
+def t(dtype='U8', shape=(1,), begin=0, end=1):
+    return {'dtype': dtype, 'shape': list(shape), 'data_offsets': [begin, end]}
+
+
+def test_safetensors_every_dtype(tmp_path):
+    header, at = {'__metadata__': {'format': 'pt', '': 'é"\n\u0001'}}, 0
+    for dtype, bits in BITS.items():
+        for shape in ((), (0,), (8,), (2, 4), (8, 0, 3), (4, 2, 1)):
+            n = math.prod(shape)
+            if n * bits % 8:
+                continue
+            header[f'{dtype}{shape}'] = t(dtype, shape, at, at + n * bits // 8)
+            at += n * bits // 8
+    names = list(header)
+    random.Random(3).shuffle(names)
+    path = st_file(tmp_path / 'a', {n: header[n] for n in names}, bytes(at))
+    got = json.loads(run('read', path))
+    assert got['metadata'] == header.pop('__metadata__')
+    assert [x['name'] for x in got['tensors']] == [n for n in names if n in header]
+    for x in got['tensors']:
+        want = header[x['name']]
+        assert (x['dtype'], x['shape']) == (want['dtype'], want['shape'])
+        assert x['bytes'] == want['data_offsets'][1] - want['data_offsets'][0]
+
+
+RAW = '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}%s}'
+BAD = {  # name: header, data, what the message must say
+    'empty header': (b'', b'', 'empty'),
+    'not an object': (b'[1]', b'', "begin with '{'"),
+    'space before': (b' {}', b'', "begin with '{'"),
+    'bom': (b'\xef\xbb\xbf{}', b'', "begin with '{'"),
+    'newline behind': (b'{}\n', b'', 'spaces'),
+    'nul behind': (b'{}\0', b'', 'spaces'),
+    'second object': (b'{}{}', b'', 'spaces'),
+    'unfinished': (b'{"a":', b'', 'not valid JSON'),
+    'trailing comma': (RAW % ',', b'x', 'not valid JSON'),
+    'comment': (RAW % '/**/', b'x', 'not valid JSON'),
+    'vertical tab': (RAW % '\v', b'x', 'control character'),
+    'nan': (b'{"a":NaN}', b'', 'not valid JSON'),
+    'duplicate tensor': (RAW % ',"a":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}', b'x',
+                         'twice'),
+    'duplicate by escape': (RAW % ',"\\u0061":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}',
+                            b'x', 'twice'),
+    'duplicate dtype': (b'{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b'',
+                        'twice'),
+    'duplicate metadata': (b'{"__metadata__":{},"__metadata__":{}}', b'', 'twice'),
+    'duplicate metadata key': (b'{"__metadata__":{"k":"1","k":"2"}}', b'', 'twice'),
+    'duplicate unknown key': (b'{"a":{"x":{"k":1,"k":2},"dtype":"U8","shape":[0],'
+                              b'"data_offsets":[0,0]}}', b'', 'twice'),
+    'metadata number': ({'__metadata__': {'k': 1}}, b'', 'object of strings'),
+    'metadata null': ({'__metadata__': None}, b'', 'object of strings'),
+    'metadata nested': ({'__metadata__': {'k': {}}}, b'', 'object of strings'),
+    'tensor is a list': ({'a': []}, b'', 'not an object'),
+    'no dtype': ({'a': {'shape': [], 'data_offsets': [0, 0]}}, b'', 'no dtype'),
+    'no shape': ({'a': {'dtype': 'U8', 'data_offsets': [0, 0]}}, b'', 'no shape'),
+    'no offsets': ({'a': {'dtype': 'U8', 'shape': [0]}}, b'', 'no data_offsets'),
+    'dtype number': ({'a': t(dtype=8)}, b'x', 'dtype that is not a string'),
+    'dtype unknown': ({'a': t('F9')}, b'x', "unknown dtype 'F9'"),
+    'dtype lower case': ({'a': t('u8')}, b'x', 'unknown dtype'),
+    'shape string': ({'a': {**t(), 'shape': '1'}}, b'x', 'not a list of integers'),
+    'shape float': ({'a': t(shape=(1.0,))}, b'x', 'not a list of integers'),
+    'shape exponent': (b'{"a":{"dtype":"U8","shape":[1e0],"data_offsets":[0,1]}}', b'x',
+                       'not a list of integers'),
+    'shape negative': ({'a': t(shape=(-1, -1))}, b'x', 'not a list of integers'),
+    'shape minus zero': (b'{"a":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}}', b'',
+                         'not a list of integers'),
+    'shape nested': ({'a': t(shape=([1],))}, b'x', 'not a list of integers'),
+    'shape beyond 64 bits': ({'a': t(shape=(2 ** 64,))}, b'x', 'not a list of integers'),
+    'leading zero': (b'{"a":{"dtype":"U8","shape":[01],"data_offsets":[0,1]}}', b'x',
+                     'not valid JSON'),
+    'shape overflow': ({'a': t('U64', (2 ** 32, 2 ** 32), 0, 0)}, b'', 'does not fit 64 bits'),
+    'bytes overflow': ({'a': t('U64', (2 ** 61,), 0, 0)}, b'', 'does not fit 64 bits'),
+    'rank': ({'a': t(shape=[1] * 65)}, b'x', 'more than 64 dimensions'),
+    'size': ({'a': t('U16')}, b'x', '1 bytes by its data_offsets, but 2'),
+    'half a byte': ({'a': t('F4', (3,), 0, 1)}, b'x', 'whole number of bytes'),
+    'one offset': ({'a': {**t(), 'data_offsets': [0]}}, b'x', 'not two integers'),
+    'three offsets': ({'a': {**t(), 'data_offsets': [0, 1, 1]}}, b'x', 'not two integers'),
+    'offset float': ({'a': {**t(), 'data_offsets': [0, 1.0]}}, b'x', 'not two integers'),
+    'offsets reversed': ({'a': t(begin=1, end=0)}, b'x', 'before it begins'),
+    'hole at the start': ({'a': t(begin=1, end=2)}, b'xx', 'hole'),
+    'hole': ({'a': t(), 'b': t(begin=2, end=3)}, b'xxx', 'hole'),
+    'overlap': ({'a': t(shape=(2,), end=2), 'b': t(begin=1, end=2)}, b'xx', 'overlapping'),
+    'same bytes': ({'a': t(), 'b': t()}, b'x', 'overlapping'),
+    'trailing byte': ({'a': t()}, b'xy', '2 bytes of data'),
+    'missing byte': ({'a': t()}, b'', '0 bytes of data'),
+    'data without tensors': ({}, b'x', '1 bytes of data'),
+    'bad utf-8': (b'{"\xff":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b'', ''),
+    'overlong utf-8': (b'{"\xc0\xaf":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b'', ''),
+    'raw surrogate': (b'{"\xed\xa0\x80":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b'',
+                      'UTF-8'),
+    'lone high': (b'{"__metadata__":{"k":"\\ud800"}}', b'', 'surrogate'),
+    'lone low': (b'{"__metadata__":{"k":"\\udc00"}}', b'', 'surrogate'),
+    'high then escaped backslash': (b'{"__metadata__":{"k":"\\ud800\\\\u0"}}', b'', 'surrogate'),
+    'two high': (b'{"__metadata__":{"k":"\\ud800\\ud800"}}', b'', 'surrogate'),
+    'short escape': (b'{"__metadata__":{"k":"\\u12"}}', b'', 'hex digits'),
+    'bad escape': (b'{"__metadata__":{"k":"\\x"}}', b'', 'not valid JSON'),
+    'control in a string': (b'{"__metadata__":{"k":"\n"}}', b'', 'control character'),
+    'long name': ({'n' * 65537: t()}, b'x', '65537 bytes'),
+    'depth': (b'{"a":{"x":' + b'[' * 63 + b']' * 63 + b',"dtype":"U8","shape":[0],'
+              b'"data_offsets":[0,0]}}', b'', 'nested too deeply'),
+}
+
+
+@pytest.mark.parametrize('case', BAD)
+def test_safetensors_refused(tmp_path, case):
+    header, data, says = BAD[case]
+    if isinstance(header, str):
+        header = header.encode()
+    message = run('read', st_file(tmp_path / 'x', header, data, pad=False), ok=False)
+    assert says in message and message.count('\n') == 1
+
+
+@pytest.mark.parametrize('header', [
+    b'{}', b'{}   ', b'{"__metadata__":{}}',
+    b'{ \t\r\n"a" :\n{"shape":[0],"data_offsets":[0,0],"dtype":"F32"} }',
+    b'{"a":{"x":[{"k":null},true,-1.5e3,"s"],"dtype":"U8","shape":[0],"data_offsets":[0,0]}}',
+    b'{"\\ud83e\\udd73\\u0000":{"dtype":"U8","shape":[0,18446744073709551615],'
+    b'"data_offsets":[0,0]}}',
+    b'{"a":{"x":' + b'[' * 62 + b']' * 62 + b',"dtype":"U8","shape":[0],"data_offsets":[0,0]}}',
+])
+def test_safetensors_accepted(tmp_path, header):
+    want = json.loads(header)
+    metadata = want.pop('__metadata__', {})
+    got = json.loads(run('read', st_file(tmp_path / 'x', header, pad=False)))
+    assert [x['name'] for x in got['tensors']] == list(want)
+    assert got.get('metadata', {}) == metadata
+
+
+def test_safetensors_lengths(tmp_path):
+    path = tmp_path / 'x'
+    for data, says in ((b'', 'too few'), (b'\2\0\0\0\0\0\0', 'too few'),
+                       (struct.pack('<Q', 3) + b'{}', 'more than the file'),
+                       (struct.pack('<Q', 2 ** 64 - 1) + b'{}', 'more than 100000000'),
+                       (struct.pack('<Q', 100000001) + b'{}', 'more than 100000000')):
+        path.write_bytes(data)
+        assert says in run('read', path, ok=False)
+    path.write_bytes(struct.pack('<Q', 100000000) + b'{}' + b' ' * 99999998)
+    assert json.loads(run('read', path))['tensors'] == []
+
+
+def test_safetensors_many(tmp_path):
+    """100,000 tensors are read within a second, whatever the order of their offsets."""
+    header = {f'model.layers.{i}.mlp.weight': t('F32', (4, 4), 64 * i, 64 * i + 64)
+              for i in range(100000)}
+    names = list(header)
+    random.Random(4).shuffle(names)
+    path = st_file(tmp_path / 'x', {n: header[n] for n in names})
+    os.truncate(path, path.stat().st_size + 64 * 100000)
+    began = time.monotonic()
+    out = run('read', path)
+    took = time.monotonic() - began
+    assert [x['name'] for x in json.loads(out)['tensors']] == names
+    assert took < 1 * harness.SLOW
+
+
+# ---- string tensors ----
+
+STRINGS = [[], [''], ['', ''], ['a', 'é', '🥳', '', '\0', 'x\0y', 'tail\0', 'q"\\\n'],
+           ['🥳' * 100000], ['x' * (1 << 20), 'y'], ['p' * 65532, 'q' * 65535, 'r' * 65536],
+           [str(i) for i in range(20000)]]
+
+
+@pytest.mark.parametrize('strings', STRINGS, ids=range(len(STRINGS)))
+def test_strings(strings):
+    text = ('data = [' + ', '.join(map(toml_string, strings)) + ']\n').encode()
+    want = b''.join(struct.pack('<I', len(s.encode())) + s.encode() for s in strings)
+    width = max(map(len, strings), default=0)
+    assert run('measure', len(strings), data=text).decode() == f'{len(want)} {width}\n'
+    assert run('bytes', len(strings), data=text) == want
+    array = np.array(strings, dtype=f'<U{max(1, width)}')
+    assert run('ucs4', len(strings), max(1, width), data=text) == array.tobytes()
+
+
+@pytest.mark.parametrize('text, says', [
+    ('', 'no data'), ('other = 1', 'another key'), ('data = ["a", "b"]\nx = 1', 'another key'),
+    ('data = "a"', 'not an array'), ('data = ["a", 1]', 'not a string'),
+    ('data = [["a", "b"]]', 'not a string'), ('data = [{a = "b"}, "c"]', 'not a string'),
+    ('data.x = "a"', 'not an array'), ('[data]\nx = "a"', 'not an array'),
+    ('[[data]]\nx = "a"', ''), ('data = ["a"]', '1 elements, but its shape 2'),
+    ('data = ["a", "b", "c"]', 'more than the 2'), ('data = ["a", "b"', 'line 1'),
+    ('data = ["a", "b"]\ndata = []', 'line 2'),
+])
+def test_strings_refused(text, says):
+    for what in ('measure', 'bytes'):
+        assert says in run(what, 2, data=text.encode(), ok=False)
+
+
+def test_strings_memory_is_flat():
+    """Ten times the elements in hardly more memory."""
+    def peak(n):
+        text = b'data = [' + b'"0123456789",' * n + b']'
+        p = subprocess.Popen([TOOL, 'measure', str(n)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+        p.stdin.write(text)
+        p.stdin.close()
+        out = p.stdout.read()
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = status
+        assert status == 0 and out == b'%d 10\n' % (14 * n)
+        return usage.ru_maxrss
+    assert peak(2000000) < peak(200000) + 2048

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting and stopping: every way to end a mount, idle and under load, and what is left then."""
+import contextlib
+import errno
+import os
+import random
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+import harness
+from harness import (CARTONFS, EXIT_S, IS_ROOT, NOBODY, SLOW, environment, eventually, mountinfo,
+                     read_file, run, sha_file, unmount, wait_exit)
+from zipwriter import Carton
+
+NAMES = [f'model/{i:02}' for i in range(40)]
+needs_root = pytest.mark.skipif(not IS_ROOT, reason='mount(8) and a second user need root')
+
+
+@pytest.fixture(scope='module')
+def load_carton(session_dir):
+    """Forty files, large enough that a reader is nearly always inside a request."""
+    c = Carton()
+    for i, name in enumerate(NAMES):
+        c.add(name, random.Random(i).randbytes(700_000), level=1,
+              method=('stored', 'deflate', 'zstd')[i % 3])
+    return c.write(session_dir / 'load.carton'), c
+
+
+class Readers:
+    """Processes that open and read files of a mount over and over until that gives an error."""
+
+    def __init__(self, m, carton, count=6):
+        self.hashes = carton.hashes()
+        self.read_end, write_end = os.pipe()
+        self.pids = []
+        for i in range(count):
+            pid = os.fork()
+            if pid == 0:
+                code = 70
+                with contextlib.suppress(BaseException):
+                    os.close(self.read_end)
+                    if m.uid is not None:
+                        os.setgroups([])
+                        os.setresgid(m.uid, m.uid, m.uid)
+                        os.setresuid(m.uid, m.uid, m.uid)
+                    code = self.loop(m, write_end, random.Random(i))
+                os._exit(code)
+            self.pids.append(pid)
+        os.close(write_end)
+        for _ in range(count):          # each has read a whole file
+            assert os.read(self.read_end, 1) == b'.'
+
+    def loop(self, m, write_end, rng):
+        """0: ended by an error of the mount's end; 1: wrong bytes; 2: some other error."""
+        said = False
+        while True:
+            name = rng.choice(NAMES)
+            try:
+                if sha_file(m / name) != self.hashes[name]:
+                    return 1
+            except OSError as e:
+                ended = (errno.ENOTCONN, errno.ENOENT, errno.ECONNABORTED, errno.ENODEV, errno.EIO)
+                return 0 if e.errno in ended else 2
+            if not said:
+                os.write(write_end, b'.')
+                said = True
+
+    def finish(self):
+        codes = [wait_exit(p) for p in self.pids]
+        os.close(self.read_end)
+        assert codes == [0] * len(codes), codes
+
+    def kill(self):
+        for pid in self.pids:
+            os.kill(pid, signal.SIGKILL)
+            wait_exit(pid)
+        os.close(self.read_end)
+
+
+def stop(m, way):
+    if way in ('SIGTERM', 'SIGINT', 'SIGHUP'):
+        os.kill(m.pids[0], getattr(signal, way))
+    else:
+        cmd = {'umount': ['umount'], 'umount -l': ['umount', '-l'],
+               'fusermount3 -u': ['fusermount3', '-u'],
+               'fusermount3 -uz': ['fusermount3', '-uz']}[way]
+        p = run(*cmd, m.path, uid=m.uid)
+        assert p.returncode == 0, p.stderr
+
+
+WAYS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'umount', 'umount -l', 'fusermount3 -u', 'fusermount3 -uz']
+
+
+def skip_umount_for_user(way, uid):
+    """umount(8) of a FUSE mount that is in no fstab is root's; users have fusermount3."""
+    return way.startswith('umount') and (uid is not None or not IS_ROOT)
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_end_idle(mount, load_carton, who, way):
+    if skip_umount_for_user(way, who):
+        way = 'fusermount3 -u'
+    with mount(load_carton[0], uid=who) as m:
+        m.sha(NAMES[0])
+        stop(m, way)
+        m.wait_end()
+
+
+@pytest.mark.parametrize('way', ['SIGTERM', 'SIGINT', 'umount -l', 'fusermount3 -uz'])
+def test_end_under_load(mount, load_carton, who, way):
+    if skip_umount_for_user(way, who):
+        way = 'fusermount3 -uz'
+    path, c = load_carton
+    with mount(path, uid=who) as m:
+        readers = Readers(m, c)
+        stop(m, way)
+        m.wait_end()
+        readers.finish()
+
+
+@pytest.mark.parametrize('way', ['umount', 'fusermount3 -u'])
+def test_busy_unmount_is_refused(mount, load_carton, who, way):
+    if skip_umount_for_user(way, who):
+        way = 'fusermount3 -u'
+    path, c = load_carton
+    with mount(path, uid=who) as m:
+        code = "import sys; f = open(sys.argv[1]); print('.', flush=True); sys.stdin.read()"
+        holder = subprocess.Popen(['/usr/bin/python3', '-c', code, m / NAMES[1]],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(),
+                                  **harness.identity(who))
+        assert holder.stdout.readline() == b'.\n'
+        p = run(*way.split(), m.path, uid=who)
+        assert p.returncode != 0 and 'busy' in p.stderr.lower(), p.stderr
+        assert m.sha(NAMES[2]) == c.hashes()[NAMES[2]]
+        holder.communicate()
+
+
+def test_busy_under_load(mount, load_carton):
+    path, c = load_carton
+    with mount(path) as m:
+        fd = os.open(m / NAMES[0], os.O_RDONLY)
+        readers = Readers(m, c)
+        assert unmount(m.path).returncode != 0
+        readers.kill()
+        assert m.sha(NAMES[3]) == c.hashes()[NAMES[3]]
+        os.close(fd)
+
+
+def test_open_file_outlives_lazy_unmount(mount, load_carton):
+    path, c = load_carton
+    with mount(path) as m:
+        with open(m / NAMES[4], 'rb', buffering=0) as f:
+            assert unmount(m.path, lazy=True).returncode == 0
+            assert m.gone() and os.listdir(m.path) == []
+            assert f.readall() == c.files()[NAMES[4]]
+            assert os.path.exists(f'/proc/{m.pids[0]}')
+        m.wait_end()
+
+
+def test_kill_9_then_mount_again(load_carton, point, who):
+    path, c = load_carton
+    where = point(who)
+    with harness.mounted(path, where, uid=who) as m:
+        m.sha(NAMES[0])
+        os.kill(m.pids[0], signal.SIGKILL)
+        m.pids = [p for p in m.pids if wait_exit(p) is None]
+        with pytest.raises(OSError) as e:
+            m.do(os.listdir, where)
+        assert e.value.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+        # On the dead mount: it works, or says what to do. It never hangs.
+        p = run(CARTONFS, path, where, uid=who, timeout=20)
+        assert p.returncode in (0, 32)
+        if p.returncode:
+            assert where in p.stderr and 'umount' in p.stderr, p.stderr
+        while mountinfo(where):
+            assert unmount(where, who).returncode == 0
+        m.ended = True
+        for pid in harness.daemons(where):
+            wait_exit(pid)
+    with harness.mounted(path, where, uid=who) as m:
+        assert m.sha(NAMES[0]) == c.hashes()[NAMES[0]]
+
+
+def fusermount_version():
+    words = run('fusermount3', '-V').stdout.split()
+    return tuple(int(n) for n in words[-1].split('.')[:2])
+
+
+def test_auto_unmount(mount, load_carton, who):
+    path, c = load_carton
+    with mount(path, '-o', 'auto_unmount', uid=who) as m:
+        assert m.sha(NAMES[0]) == c.hashes()[NAMES[0]]
+        os.kill(m.pids[0], signal.SIGKILL)
+        wait_exit(m.pids[0])
+        if who is None or fusermount_version() >= (3, 15):
+            eventually('auto_unmount takes the mount away', m.gone)
+        else:
+            # before 3.15 fusermount3 asks as root, who may not look into a user's mount
+            assert unmount(m.path, who).returncode == 0
+        m.ended = True
+
+
+def test_auto_unmount_ends_normally(mount, load_carton, who):
+    with mount(load_carton[0], '-o', 'auto_unmount', uid=who) as m:
+        m.sha(NAMES[0])
+
+
+def test_foreground_signal(mount_fg, load_carton, who):
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        with mount_fg(load_carton[0], uid=who) as m:
+            m.sha(NAMES[0])
+            m.process.send_signal(sig)
+            assert m.process.wait(EXIT_S * SLOW) == 0, m.log()
+            eventually('unmounted', m.gone)
+            m.ended = True
+
+
+def test_signal_during_a_long_open(mount, big_carton):
+    """SIGTERM while gigabytes are being hashed for someone: the end does not wait for that."""
+    with mount(big_carton[0]) as m:
+        reader = subprocess.Popen(['cat', m / 'model/big'], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
+        in_open(reader.pid)
+        os.kill(m.pids[0], signal.SIGTERM)
+        m.wait_end()
+        reader.wait(EXIT_S * SLOW)
+
+
+# ---- readers that go away ----
+
+
+def in_open(pid):
+    """Waits until a process sits in openat(2) or open(2) of a file in a FUSE mount."""
+    def blocked():
+        with contextlib.suppress(OSError, ValueError):
+            number = read_file(f'/proc/{pid}/syscall').split()[0]
+            wchan = read_file(f'/proc/{pid}/wchan')
+            return number in (b'257', b'56', b'2') and (b'fuse' in wchan or b'request' in wchan
+                                                       or wchan == b'0')
+    eventually('the reader is inside open', blocked)
+
+
+@pytest.mark.big
+@pytest.mark.parametrize('sig', [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_reader(mount, big_carton, who, sig):
+    path, c = big_carton
+    with mount(path, uid=who) as m:
+        reader = subprocess.Popen(['cat', m / 'model/big'], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL, **harness.identity(who))
+        in_open(reader.pid)
+        assert m.state('model/big') == 'unverified'
+        start = time.monotonic()
+        reader.send_signal(sig)
+        assert reader.wait(EXIT_S) == -sig
+        assert time.monotonic() - start < 1.0 * SLOW
+        assert m.read('misc/after') == c.files()['misc/after']
+
+
+@pytest.mark.big
+def test_other_readers_wait_on(mount, big_carton):
+    """Of three readers of one cold file the first is killed: the others get it."""
+    with mount(big_carton[0]) as m:
+        head = ['head', '-c', '5', m / 'model/big']
+        readers = [subprocess.Popen(head, stdout=subprocess.PIPE) for _ in range(3)]
+        for r in readers:
+            in_open(r.pid)
+        readers[0].kill()
+        assert [r.communicate(timeout=60 * SLOW)[0] for r in readers[1:]] == [b'first'] * 2
+        readers[0].communicate()
+
+
+def test_interrupted_python_open(mount, big_carton):
+    """A signal with a handler: open(2) gives EINTR, which the handler's exception shows."""
+    code = """
+import signal, sys
+class Stop(Exception): pass
+def handler(*a): raise Stop
+signal.signal(signal.SIGUSR1, handler)
+try:
+    open(sys.argv[1], 'rb')
+except Stop:
+    print('stopped')
+"""
+    with mount(big_carton[0]) as m:
+        p = subprocess.Popen(['/usr/bin/python3', '-c', code, m / 'model/big'],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        in_open(p.pid)
+        p.send_signal(signal.SIGUSR1)
+        assert p.communicate(timeout=1.5 * SLOW) == (b'stopped\n', b'')
+
+
+CROWD = 1000
+
+
+@pytest.fixture(scope='module')
+def crowd_carton(session_dir):
+    c = Carton()
+    for i in range(CROWD):
+        c.add(f'model/{i:04}', random.Random(i).randbytes(2000) * 100, level=1,
+              method=('stored', 'deflate', 'zstd')[i % 3])
+    return c.write(session_dir / 'crowd.carton'), c
+
+
+@pytest.mark.parametrize('files', [CROWD, 1])
+def test_a_thousand_readers_a_hundred_killed(mount, crowd_carton, files):
+    """Each opens a cold file at once (or all the same one); nobody hangs, nobody reads wrong."""
+    path, c = crowd_carton
+    hashes = c.hashes()
+    with mount(path) as m:
+        gate_r, gate_w = os.pipe()
+        pids = []
+        for i in range(CROWD):
+            pid = os.fork()
+            if pid == 0:
+                code = 3
+                with contextlib.suppress(BaseException):
+                    os.close(gate_w)
+                    os.read(gate_r, 1)          # ends when the parent closes its end
+                    name = f'model/{i % files:04}'
+                    code = 0 if sha_file(m / name) == hashes[name] else 1
+                os._exit(code)
+            pids.append(pid)
+        os.close(gate_r)
+        os.close(gate_w)
+        killed = random.Random(9).sample(pids, 100)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        codes = {}
+        for pid in pids:
+            codes[pid] = wait_exit(pid, 60)
+        assert all(codes[p] == 0 for p in pids if p not in killed), sorted(codes.values())
+        assert all(codes[p] in (0, -signal.SIGKILL) for p in killed)
+        assert m.read('model/0000') == c.files()['model/0000']
+
+
+def test_a_thousand_threads(mount, crowd_carton):
+    """The same from one process: a thousand opens are outstanding at once."""
+    import threading
+    path, c = crowd_carton
+    hashes = c.hashes()
+    with mount(path) as m:
+        wrong, start = [], threading.Barrier(CROWD)
+
+        def reader(name):
+            start.wait()
+            try:
+                if sha_file(m / name) != hashes[name]:
+                    wrong.append(name)
+            except OSError as e:
+                wrong.append((name, e))
+        threads = [threading.Thread(target=reader, args=(f'model/{i:04}',)) for i in range(CROWD)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60 * SLOW)
+        assert not wrong and not any(t.is_alive() for t in threads)
+
+
+def test_idle_daemon_is_idle(mount, load_carton):
+    """No thread polls: an idle mount uses no processor time."""
+    def ticks(pid):
+        fields = read_file(f'/proc/{pid}/stat').rsplit(b')', 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+    with mount(load_carton[0]) as m:
+        m.sha(NAMES[0])
+        before = ticks(m.pids[0])
+        select.select([], [], [], 1.0)          # the measurement, not a wait for something
+        assert ticks(m.pids[0]) - before <= 1
+
+
+def test_no_descriptor_and_no_memory_is_left_behind(mount, load_carton):
+    """Reading everything again and again: descriptors return, memory stays bounded."""
+    def usage(pid):
+        status = read_file(f'/proc/{pid}/status').decode()
+        rss = int(status.split('VmRSS:')[1].split()[0])
+        return len(os.listdir(f'/proc/{pid}/fd')), rss
+    path, c = load_carton
+    with mount(path) as m:
+        for name in NAMES:
+            m.sha(name)
+        fds, rss = usage(m.pids[0])
+        for _ in range(5):
+            for name in NAMES:
+                fd = os.open(m / name, os.O_RDONLY)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.pread(fd, 100000, 0)
+                os.close(fd)
+        after_fds, after_rss = usage(m.pids[0])
+        assert after_fds <= fds + 2 and after_rss <= rss + 32 * 1024
+
+
+@needs_root
+def test_two_users_mount_the_same(load_carton, point):
+    path, c = load_carton
+    with harness.mounted(path, point(NOBODY), uid=NOBODY) as a, harness.mounted(path, point()) as b:
+        assert a.sha(NAMES[0]) == b.sha(NAMES[0]) == c.hashes()[NAMES[0]]

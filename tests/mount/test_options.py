@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: exit codes, options, mount(8) and fstab, cache_dir, mountpoints, paths."""
+import contextlib
+import os
+import re
+import shutil
+
+import pytest
+
+import harness
+from harness import CARTONFS, IS_ROOT, expected, mountinfo, run, scan
+from zipwriter import Carton, sample
+
+needs_root = pytest.mark.skipif(not IS_ROOT, reason='mount(8) needs root')
+LARGE = 40 << 20
+
+
+def fails(code, *args, says='', **kw):
+    p = run(CARTONFS, *args, **kw)
+    assert p.returncode == code, f'exit {p.returncode}: {p.stderr}'
+    assert re.search(says, p.stderr, re.I), p.stderr
+    return p
+
+
+# ---- usage and exit codes ----
+
+
+@pytest.mark.parametrize('args', [(), ('one',), ('one', 'two', 'three'), ('--bogus', 'a', 'b'),
+                                  ('-o',), ('-Z', 'a', 'b')])
+def test_usage(args):
+    p = fails(1, *args)
+    assert p.stderr and p.stdout == ''
+
+
+def test_help_and_version():
+    p = run(CARTONFS, '--help')
+    assert p.returncode == 0
+    for word in ('SOURCE', 'MOUNTPOINT', 'verify=', 'manifest_sha256=', 'cache_dir=', 'umask='):
+        assert word in p.stdout, word
+    assert run(CARTONFS, '-h').stdout == p.stdout
+    for flag in ('--version', '-V'):
+        p = run(CARTONFS, flag)
+        assert p.returncode == 0 and re.search(r'cartonfs.* \d', p.stdout)
+
+
+@pytest.mark.parametrize('option', ['verify=sometimes', 'verify=', 'nosuchoption', 'uid=-1x',
+                                    'umask=9', 'manifest_sha256=abc', 'manifest_sha256=' + 'g' * 64,
+                                    'cache_dir='])
+def test_bad_option(sample_carton, point, option):
+    where = point()
+    fails(1, '-o', option, sample_carton[0], where, says=re.escape(option.split('=')[0]))
+    assert mountinfo(where) is None
+
+
+def test_missing_source(work, point):
+    fails(32, work / 'none.carton', point(), says='none.carton.*no such file')
+
+
+def test_unreadable_source(sample_carton, work, point):
+    path = shutil.copy(sample_carton[0], work / 'private.carton')
+    os.chmod(path, 0)
+    if IS_ROOT:
+        uid = harness.NOBODY
+        fails(32, path, point(uid), says='private.carton.*permission', uid=uid)
+    else:
+        fails(32, path, point(), says='private.carton.*permission')
+
+
+@pytest.mark.parametrize('kind', ['/dev/null', 'fifo'])
+def test_source_of_another_kind(work, point, kind):
+    if kind == 'fifo':
+        kind = work / 'fifo'
+        os.mkfifo(kind)
+    fails(32, kind, point(), timeout=10)
+
+
+@pytest.mark.parametrize('kind', ['missing', 'file', 'not mine'])
+def test_bad_mountpoint(sample_carton, work, kind):
+    where, kw = work / 'where', {}
+    if kind == 'file':
+        where.write_text('x')
+    if kind == 'not mine':
+        where.mkdir(mode=0o755)
+        if not IS_ROOT:
+            pytest.skip('needs a directory of another user')
+        kw = dict(uid=harness.NOBODY)
+    p = fails(32, sample_carton[0], where, says=re.escape(str(where)), **kw)
+    assert len(p.stderr.splitlines()) <= 3 and mountinfo(where) is None
+
+
+def test_mountpoint_not_empty(sample_carton, work):
+    """As every FUSE 3 file system: it may be mounted over; what is below comes back."""
+    where, (path, c) = work / 'where', sample_carton
+    where.mkdir()
+    (where / 'below').write_text('x')
+    p = run(CARTONFS, path, where)
+    assert p.returncode in (0, 32)
+    if p.returncode == 0:
+        pids = harness.daemons(where)
+        assert scan(where) == expected(c.files(), c.links())
+        assert harness.unmount(where).returncode == 0
+        assert [harness.wait_exit(pid) for pid in pids] == [0]
+    assert (where / 'below').read_text() == 'x'
+
+
+def test_relative_paths(sample_carton, work, point):
+    """Source, mountpoint and cache_dir count from where the command runs, not from /."""
+    shutil.copy(sample_carton[0], work / 'm.carton')
+    (work / 'mnt').mkdir()
+    (work / 'cache').mkdir()
+    options = ('-o', 'cache_dir=cache')
+    with harness.mounted('m.carton', work / 'mnt', *options, cwd=work, name='mnt') as m:
+        assert scan(m.path) == expected(sample_carton[1].files(), sample_carton[1].links())
+
+
+def test_odd_paths(sample_carton, work):
+    for name in ('with space', 'with,comma', 'ünï🥳', 'back\\slash', '-o'):
+        (work / name).mkdir()
+        source = shutil.copy(sample_carton[0], work / name / 'm, a=b.carton')
+        (work / name / 'mnt').mkdir()
+        where = work / name / 'mnt'
+        p = run(CARTONFS, source, where)
+        assert p.returncode == 0, (name, p.stderr)
+        pids = harness.daemons(where)
+        try:
+            assert (where / 'misc/empty').read_bytes() == b''
+        finally:
+            assert run('umount' if IS_ROOT else 'fusermount3', *([] if IS_ROOT else ['-u']),
+                       where).returncode == 0
+        assert [harness.wait_exit(pid) for pid in pids] == [0]
+
+
+def test_two_mounts_of_one_carton(sample_carton, mount):
+    path, c = sample_carton
+    with mount(path) as a:
+        with mount(path) as b:
+            assert scan(a.path) == scan(b.path) == expected(c.files(), c.links())
+        assert scan(a.path) == expected(c.files(), c.links())
+
+
+def test_source_inside_another_mount(sample_carton, mount, work):
+    """A carton that lies in a carton."""
+    outer = Carton().add('model/inner.carton', sample_carton[0].read_bytes(), method='stored')
+    with mount(outer.write(work / 'outer.carton')) as a:
+        with mount(a / 'model/inner.carton') as b:
+            assert scan(b.path) == expected(sample_carton[1].files(), sample_carton[1].links())
+
+
+# ---- verify=, manifest_sha256= ----
+
+
+def damaged(method='stored'):
+    c = sample(method)
+    return c.change('model/weights.bin', sha='3' * 64)
+
+
+@pytest.mark.parametrize('method', ['stored', 'deflate', 'zstd'])
+def test_verify_mount(mount, point, work, method):
+    good = sample(method)
+    with mount(good.write(work / 'good.carton'), '-o', 'verify=mount') as m:
+        for path in good.hashes():
+            if path not in good.links():
+                assert m.state(path) == 'verified', path
+        assert scan(m.path) == expected(good.files(), good.links())
+    where = point()
+    fails(32, '-o', 'verify=mount', damaged(method).write(work / 'bad.carton'), where,
+          says='model/weights.bin')
+    assert mountinfo(where) is None
+
+
+def test_verify_open_is_the_default(mount, work):
+    source = damaged().write(work / 'm.carton')
+    for options in ((), ('-o', 'verify=open')):
+        with mount(source, *options) as m:
+            assert m.error('model/weights.bin') == 'EIO' and m.error('model/main.py') == ''
+
+
+@pytest.mark.parametrize('method', ['stored', 'deflate', 'zstd'])
+def test_verify_off(mount, work, method):
+    c = damaged(method)
+    with mount(c.write(work / 'm.carton'), '-o', 'verify=off') as m:
+        assert re.search('verify=off|not verified|unverified|without', m.stderr, re.I), m.stderr
+        assert m.read('model/weights.bin') == c.files()['model/weights.bin']
+        assert m.state('model/weights.bin') != 'verified'
+
+
+def test_manifest_sha256(mount, point, sample_carton):
+    path, c = sample_carton
+    with mount(path, '-o', 'manifest_sha256=' + c.model_hash()) as m:
+        assert scan(m.path) == expected(c.files(), c.links())
+    p = fails(32, '-o', 'manifest_sha256=' + '4' * 64, path, point(), says='4' * 64)
+    assert c.model_hash() in p.stderr
+
+
+def test_manifest_sha256_pins_a_directory(mount, point, work):
+    c = sample()
+    root = c.unpack(work / 'dir')
+    with mount(root, '-o', 'manifest_sha256=' + c.model_hash()) as m:
+        assert m.error('model/main.py') == ''
+    with open(root / 'MANIFEST', 'rb+') as f:
+        f.truncate(len(c.manifest_bytes()) - 1)
+    fails(32, '-o', 'manifest_sha256=' + c.model_hash(), root, point(), says='MANIFEST|sha256')
+
+
+# ---- cache_dir ----
+
+
+@contextlib.contextmanager
+def tmpfs(where, size):
+    where.mkdir()
+    run('mount', '-t', 'tmpfs', '-o', f'size={size},mode=1777', 'tmpfs', where).check_returncode()
+    try:
+        yield where
+    finally:
+        run('umount', where).check_returncode()
+
+
+@needs_root
+@pytest.mark.parametrize('method', ['deflate', 'zstd'])
+def test_disk_full(mount, work, method):
+    c = sample().add('model/large', bytes(range(250)) * (LARGE // 250), method=method, level=1)
+    source = c.write(work / 'm.carton')
+    want = c.files()
+    with tmpfs(work / 'cache', '60m') as cache:
+        (cache / 'filler').write_bytes(bytes(50 << 20))
+        with mount(source, '-o', f'cache_dir={cache}') as m:
+            assert m.error('model/large') == 'ENOSPC'
+            assert m.read('model/main.py') == want['model/main.py']
+            assert m.state('model/large') == 'unverified'
+            assert m.error('model/large') == 'ENOSPC'
+            (cache / 'filler').unlink()
+            assert m.read('model/large') == want['model/large']
+            assert m.state('model/large') == 'verified'
+        assert [f for f in os.listdir(cache) if os.path.isfile(cache / f)] == []
+
+
+@needs_root
+def test_cache_dir_is_used_and_emptied(mount, work):
+    """Decoded bytes lie there while mounted and take no room afterwards."""
+    c = Carton().add('model/large', bytes(range(250)) * (LARGE // 250), method='zstd')
+    source = c.write(work / 'm.carton')
+
+    def used():
+        s = os.statvfs(work / 'cache')
+        return (s.f_blocks - s.f_bfree) * s.f_frsize
+    with tmpfs(work / 'cache', '100m') as cache:
+        with mount(source, '-o', f'cache_dir={cache}') as m:
+            assert m.error('model/large') == ''
+            assert used() >= LARGE
+        assert used() < 1 << 20
+
+
+@pytest.mark.parametrize('kind', ['missing', 'file'])
+def test_bad_cache_dir(sample_carton, point, work, kind):
+    where = work / 'cache'
+    if kind == 'file':
+        where.write_text('x')
+    p = run(CARTONFS, '-o', f'cache_dir={where}', sample_carton[0], mnt := point())
+    if kind == 'missing' and p.returncode == 0:     # made on demand is fine as well
+        pids = harness.daemons(mnt)
+        assert harness.unmount(mnt).returncode == 0
+        assert [harness.wait_exit(pid) for pid in pids] == [0]
+        return
+    assert p.returncode in (1, 2, 32) and str(where) in p.stderr, p.stderr
+
+
+# ---- usual mount options, mount(8), fstab ----
+
+
+@pytest.mark.parametrize('options', ['ro', 'noatime', 'nodev,nosuid', 'noexec', 'fsname=other',
+                                     'subtype=x', 'max_read=131072', 'default_permissions'])
+def test_usual_options(mount, sample_carton, who, options):
+    path, c = sample_carton
+    with mount(path, '-o', options, uid=who) as m:
+        assert m.do(scan, m.path) == expected(c.files(), c.links())
+        have = mountinfo(m.path)[5].split(',')
+        assert 'ro' in have
+        if options == 'noexec':
+            assert 'noexec' in have
+
+
+def test_rw_is_not_honoured(mount, sample_carton, point):
+    """`-o rw` is refused or ignored; a mount is never writable."""
+    where = point()
+    p = run(CARTONFS, '-o', 'rw', sample_carton[0], where)
+    assert p.returncode in (0, 1, 32)
+    if p.returncode == 0:
+        pids = harness.daemons(where)
+        with pytest.raises(OSError):
+            open(f'{where}/new', 'w')
+        assert harness.unmount(where).returncode == 0
+        assert [harness.wait_exit(pid) for pid in pids] == [0]
+
+
+@pytest.fixture
+def installed():
+    """mount(8) finds `cartonfs` by name: a link in /usr/bin unless one is installed there."""
+    link = '/usr/bin/cartonfs'
+    made = not os.path.lexists(link)
+    if made:
+        os.symlink(CARTONFS, link)
+    assert os.path.realpath(link) == CARTONFS, f'{link} is another build: these tests would use it'
+    yield
+    if made:
+        os.unlink(link)
+
+
+@needs_root
+def test_mount_8(installed, sample_carton, point):
+    path, c = sample_carton
+    where = point()
+    p = run('mount', '-t', 'fuse.cartonfs', '-o', 'uid=1000,verify=mount', path, where)
+    assert p.returncode == 0, p.stderr
+    try:
+        info = mountinfo(where)
+        assert info[info.index('-') + 1] == 'fuse.cartonfs'
+        assert scan(where) == expected(c.files(), c.links())
+        assert os.stat(f'{where}/MANIFEST').st_uid == 1000
+    finally:
+        assert run('umount', where).returncode == 0
+    bad = run('mount', '-t', 'fuse.cartonfs', '/nonexistent/x.carton', where)
+    assert bad.returncode == 32 and '/nonexistent/x.carton' in bad.stderr
+    harness.eventually('every daemon ended', lambda: not harness.daemons(where))
+
+
+@needs_root
+def test_fstab(installed, sample_carton, point, work):
+    path, c = sample_carton
+    where = point()
+    table = work / 'fstab'
+    table.write_text(f'{path} {where} fuse.cartonfs noauto,nofail,x-systemd.automount,ro,noatime,'
+                     f'allow_other,_netdev,umask=0022,verify=open 0 0\n')
+    p = run('mount', '-T', table, where)
+    assert p.returncode == 0, p.stderr
+    try:
+        assert scan(where) == expected(c.files(), c.links())
+        assert harness.as_user(harness.NOBODY, os.listdir, where)
+    finally:
+        assert run('umount', where).returncode == 0
+    harness.eventually('the daemon ended', lambda: not harness.daemons(where))
+
+
+def test_daemon_lets_go(sample_carton, mount, work):
+    """A daemon holds no terminal, no working directory, no descriptor of its caller."""
+    with open(work / 'inherited', 'w') as f:
+        os.set_inheritable(f.fileno(), True)
+        with mount(sample_carton[0], cwd=work) as m:
+            pid = m.pids[0]
+            assert os.readlink(f'/proc/{pid}/cwd') == '/'
+            for n in (0, 1, 2):
+                assert os.readlink(f'/proc/{pid}/fd/{n}') == '/dev/null'
+            assert os.getsid(pid) != os.getsid(0)

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cache seen from one process: its directory, filling and resuming, dropping, listing. Space and
+ * leftovers are in test_cache_space.c, what processes do to each other in cache_crash.c.
+ */
+#include "cache_help.h"
+
+static char last_log[1024];
+
+static void keep_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
+{
+	(void)ctx;
+	(void)level;
+	snprintf(last_log, sizeof(last_log), "%s: %s", subject ? subject : "", message);
+}
+
+static unsigned mode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+/* ---- the directory ---- */
+
+static void test_layout(void **state)
+{
+	static const char *const dirs[] = { "", "/v1", "/v1/objects", "/v1/partial", "/v1/locks",
+					    "/v1/tmp" };
+	struct env *e = *state;
+	struct cache *c;
+	char path[256], tag[44] = "";
+	int fd;
+
+	/* Missing parents are made too; a slash at the end changes nothing. */
+	snprintf(e->cache, sizeof(e->cache), "%s/a/b", e->dir);
+	snprintf(path, sizeof(path), "%s//", e->cache);
+	assert_int_equal(cache_open(path, 0, &c), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		snprintf(path, sizeof(path), "%s%s", e->cache, dirs[i]);
+		assert_int_equal(mode_of(path), 0700);
+	}
+	snprintf(path, sizeof(path), "%s/v1/CACHEDIR.TAG", e->cache);
+	fd = open(path, O_RDONLY);
+	assert_int_equal(pread_full(fd, tag, 43, 0), 0);
+	assert_string_equal(tag, "Signature: 8a477f597d28d172789f06886806bc55");
+	close(fd);
+	cache_free(c);
+	cache_free(NULL);
+	/* A second time, over what is there. */
+	c = open_cache(e, 0);
+	assert_int_equal(entries(e, "tmp"), 0);
+	cache_free(c);
+}
+
+static void test_default_dir(void **state)
+{
+	struct env *e = *state;
+	struct cache *c;
+	char path[256];
+
+	setenv("XDG_CACHE_HOME", e->dir, 1);
+	assert_int_equal(cache_open(NULL, 0, &c), 0);
+	cache_free(c);
+	snprintf(path, sizeof(path), "%s/cartonfs/v1", e->dir);
+	assert_int_equal(mode_of(path), 0700);
+
+	/* A relative one does not count. */
+	setenv("XDG_CACHE_HOME", "relative", 1);
+	setenv("HOME", e->dir, 1);
+	assert_int_equal(cache_open(NULL, 0, &c), 0);
+	cache_free(c);
+	snprintf(path, sizeof(path), "%s/.cache/cartonfs/v1", e->dir);
+	assert_int_equal(mode_of(path), 0700);
+	unsetenv("XDG_CACHE_HOME");
+}
+
+static void assert_refused(const char *dir, int err, const char *why)
+{
+	struct cache *c = (void *)1;
+
+	last_log[0] = '\0';
+	assert_int_equal(cache_open(dir, 0, &c), -err);
+	assert_ptr_equal(c, (void *)1);
+	if (!strstr(last_log, why))
+		fail_msg("«%s» is not in the log: %s", why, last_log);
+}
+
+static void test_unsafe_dirs(void **state)
+{
+	struct env *e = *state;
+	char path[256];
+
+	assert_int_equal(mkdir(e->cache, 0700), 0);
+	chmod(e->cache, 0770);
+	assert_refused(e->cache, EPERM, "mode 0770");
+	chmod(e->cache, 0702);
+	assert_refused(e->cache, EPERM, "mode 0702");
+	chmod(e->cache, 0755);		/* readable by others is the owner's choice */
+	cache_free(open_cache(e, 0));
+
+	snprintf(path, sizeof(path), "%s/v1/objects", e->cache);
+	chmod(path, 0720);
+	assert_refused(e->cache, EPERM, "objects has mode 0720");
+	chmod(path, 0700);
+
+	/* Root owns /usr; for root, a directory of someone else. */
+	if (geteuid() == 0) {
+		assert_int_equal(chown(path, 4711, 0), 0);
+		assert_refused(e->cache, EPERM, "objects belongs to uid 4711");
+		assert_int_equal(chown(e->cache, 4711, 0), 0);
+		assert_refused(e->cache, EPERM, "belongs to uid 4711");
+	} else {
+		assert_refused("/usr", EPERM, "belongs to uid 0");
+	}
+
+	snprintf(path, sizeof(path), "%s/link", e->dir);
+	assert_int_equal(symlink("c", path), 0);
+	assert_refused(path, ENOTDIR, "not a link");
+	snprintf(path, sizeof(path), "%s/link/", e->dir);
+	assert_refused(path, ENOTDIR, "not a link");
+	snprintf(path, sizeof(path), "%s/file", e->dir);
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+	assert_refused(path, ENOTDIR, "has to be a directory");
+	assert_refused("", ENOENT, "");
+}
+
+static void test_no_symlink_inside(void **state)
+{
+	struct env *e = *state;
+	struct key k = key_of(1);
+	char away[128], path[PATH_MAX];
+	struct cache *c = open_cache(e, 0);
+	int fd;
+
+	/* An object that is a symlink is none, and publishing replaces it. */
+	assert_int_equal(publish(c, k, 100), 0);
+	assert_int_equal(cache_path(c, k.sha256, path, sizeof(path)), 0);
+	snprintf(away, sizeof(away), "%s/moved", e->dir);
+	assert_int_equal(rename(path, away), 0);
+	assert_int_equal(symlink(away, path), 0);
+	assert_int_equal(cache_lookup(c, k.sha256, &fd, NULL), -ENOENT);
+	assert_false(has(c, k));
+	assert_int_equal(publish(c, k, 100), 0);
+	assert_int_equal(cache_lookup(c, k.sha256, &fd, NULL), 0);
+	close(fd);
+	cache_free(c);
+
+	snprintf(path, sizeof(path), "%s/v1/locks", e->cache);
+	snprintf(away, sizeof(away), "%s/locks", e->dir);
+	assert_int_equal(rename(path, away), 0);
+	assert_int_equal(symlink(away, path), 0);
+	assert_refused(e->cache, ENOTDIR, "cannot open locks");
+}
+
+/* ---- filling ---- */
+
+static void test_publish_and_lookup(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(2);
+	struct cache_fill *f, *g = NULL;
+	char path[PATH_MAX], validator[8];
+	uint64_t size = 99, len = 99;
+	int fd = 77;
+
+	assert_int_equal(cache_lookup(c, k.sha256, &fd, &size), -ENOENT);
+	assert_int_equal(fd, 77);
+	assert_int_equal(size, 99);
+	assert_int_equal(cache_path(c, k.sha256, path, sizeof(path)), -ENOENT);
+
+	assert_int_equal(cache_begin(c, k.sha256, &f), 0);
+	assert_int_equal(cache_begin(c, k.sha256, &g), -EAGAIN);
+	assert_null(g);
+	assert_int_equal(cache_fill_partial(f, &len, validator, sizeof(validator)), 0);
+	assert_int_equal(len, 0);
+	assert_string_equal(validator, "");
+	assert_int_equal(put_bytes(cache_fill_fd(f), k, 0, 12345 + 11), 0);
+	assert_int_equal(cache_lookup(c, k.sha256, &fd, &size), -ENOENT);
+	/* Shorter than said is refused and leaves the fill; longer is cut. */
+	assert_int_equal(cache_fill_publish(f, 12345 + 12, &fd), -EINVAL);
+	assert_int_equal(fd, 77);
+	assert_int_equal(cache_fill_publish(f, 12345, &fd), 0);
+	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	assert_true(bytes_are_right(fd, k, 12345));
+	close(fd);
+
+	assert_int_equal(cache_begin(c, k.sha256, &g), -EEXIST);
+	assert_int_equal(cache_lookup(c, k.sha256, &fd, &size), 0);
+	assert_int_equal(size, 12345);
+	assert_true(bytes_are_right(fd, k, 12345));
+	close(fd);
+	assert_int_equal(cache_path(c, k.sha256, path, sizeof(path)), 0);
+	assert_int_equal(mode_of(path), 0400);
+	assert_int_equal(cache_path(c, k.sha256, path, strlen(path)), -ENAMETOOLONG);
+	assert_int_equal(entries(e, "partial") + entries(e, "locks") + entries(e, "tmp"), 0);
+
+	/* Empty is an object too. */
+	k = key_of(3);
+	assert_int_equal(publish(c, k, 0), 0);
+	assert_int_equal(cache_lookup(c, k.sha256, &fd, &size), 0);
+	assert_int_equal(size, 0);
+	close(fd);
+	cache_free(c);
+}
+
+/* Begins a fill and says what is there of an earlier one. */
+static struct cache_fill *resume(struct cache *c, struct key k, uint64_t *ret_len, char *ret_validator)
+{
+	struct cache_fill *f = NULL;
+	struct stat st;
+
+	assert_int_equal(cache_begin(c, k.sha256, &f), 0);
+	assert_int_equal(cache_fill_partial(f, ret_len, ret_validator, MAX_CACHE_VALIDATOR + 1), 0);
+	assert_int_equal(fstat(cache_fill_fd(f), &st), 0);
+	assert_int_equal(st.st_size, *ret_len);
+	assert_true(bytes_are_right(cache_fill_fd(f), k, *ret_len));
+	return f;
+}
+
+static void test_resume(void **state)
+{
+	static char validator[MAX_CACHE_VALIDATOR + 1], longest[MAX_CACHE_VALIDATOR + 2];
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(4);
+	struct cache_fill *f;
+	char small[4], path[PATH_MAX];
+	struct stat st;
+	uint64_t len;
+	int fd;
+
+	leave_partial(c, k, "\"etag\" http://x/");
+	assert_int_equal(entries(e, "locks"), 0);
+	assert_int_equal(stat(inside(e, "partial", k, "", path), &st), 0);
+	assert_true(st.st_blocks * 512 < 100000);	/* what was reserved is given back */
+	f = resume(c, k, &len, validator);
+	assert_int_equal(len, 5000);
+	assert_string_equal(validator, "\"etag\" http://x/");
+	assert_int_equal(cache_fill_partial(f, &len, small, sizeof(small)), -ERANGE);
+	assert_int_equal(put_bytes(cache_fill_fd(f), k, len, 4000), 0);
+	assert_int_equal(cache_fill_publish(f, 9000, &fd), 0);
+	assert_true(bytes_are_right(fd, k, 9000));
+	close(fd);
+	assert_int_equal(entries(e, "partial"), 0);
+
+	/* A validator that changed: restart forgets both bytes and validator. */
+	k = key_of(5);
+	leave_partial(c, k, "old");
+	f = resume(c, k, &len, validator);
+	assert_int_equal(cache_fill_restart(f, "new"), 0);
+	assert_int_equal(cache_fill_partial(f, &len, validator, sizeof(validator)), 0);
+	assert_int_equal(len, 0);
+	assert_int_equal(put_bytes(cache_fill_fd(f), k, 0, 10), 0);
+	cache_fill_abort(f, true);	/* without progress nothing counts */
+	f = resume(c, k, &len, validator);
+	assert_int_equal(len, 0);
+	cache_fill_abort(f, false);
+
+	/* The longest validator, and one byte more, which changes nothing. */
+	memset(longest, 'v', MAX_CACHE_VALIDATOR);
+	leave_partial(c, k, longest);
+	longest[MAX_CACHE_VALIDATOR] = 'v';
+	f = resume(c, k, &len, validator);
+	assert_int_equal(strlen(validator), MAX_CACHE_VALIDATOR);
+	assert_int_equal(cache_fill_restart(f, longest), -EFBIG);
+	assert_int_equal(cache_fill_partial(f, &len, validator, sizeof(validator)), 0);
+	assert_int_equal(len, 5000);
+	cache_fill_abort(f, false);
+	assert_int_equal(entries(e, "partial"), 0);
+
+	/* Without a validator nobody can tell what it is a part of. */
+	leave_partial(c, k, NULL);
+	assert_int_equal(entries(e, "partial"), 0);
+	cache_fill_abort(NULL, true);
+	cache_free(c);
+}
+
+/* A sidecar cut at each length, or damaged: the partial counts for nothing, and never for more. */
+static void test_bad_sidecar(void **state)
+{
+	static char validator[MAX_CACHE_VALIDATOR + 1];
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(6);
+	struct cache_fill *f;
+	char path[PATH_MAX];
+	uint64_t len;
+	int fd;
+
+	for (int cut = 0; cut <= 28; cut++) {
+		leave_partial(c, k, "12345678");
+		assert_int_equal(truncate(inside(e, "partial", k, ".v", path), cut), 0);
+		f = resume(c, k, &len, validator);
+		assert_int_equal(len, cut == 28 ? 5000 : 0);
+		cache_fill_abort(f, false);
+	}
+	for (int at = 0; at < 28; at++) {
+		leave_partial(c, k, "12345678");
+		fd = open(inside(e, "partial", k, ".v", path), O_RDWR);
+		assert_int_equal(pwrite_full(fd, "\377", 1, (uint64_t)at), 0);
+		close(fd);
+		f = resume(c, k, &len, validator);
+		/* Magic, or a wrong length of the validator; a wrong length ends at the file's. */
+		if (at < 8 || (at >= 16 && at < 20))
+			assert_int_equal(len, 0);
+		else
+			assert_int_equal(len, 5000);
+		cache_fill_abort(f, false);
+	}
+	assert_int_equal(unlink(inside(e, "partial", k, ".v", path)), -1);
+	leave_partial(c, k, "x");
+	assert_int_equal(unlink(inside(e, "partial", k, ".v", path)), 0);
+	f = resume(c, k, &len, validator);
+	assert_int_equal(len, 0);
+	cache_fill_abort(f, false);
+	cache_free(c);
+}
+
+static void test_tmpfile(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	char link[64], to[PATH_MAX];
+	int fd;
+
+	assert_int_equal(cache_tmpfile(c, &fd), 0);
+	assert_int_equal(put_bytes(fd, key_of(0), 0, 1000), 0);
+	assert_true(bytes_are_right(fd, key_of(0), 1000));
+	assert_int_equal(entries(e, "."), 1);	/* the tag */
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	snprintf(to, sizeof(to), "%s/out", e->dir);
+	assert_int_equal(linkat(AT_FDCWD, link, AT_FDCWD, to, AT_SYMLINK_FOLLOW), -1);
+	close(fd);
+	cache_free(c);
+}
+
+/* ---- damaged objects ---- */
+
+static void test_drop(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0), *other = open_cache(e, 0);
+	struct key k = key_of(7);
+	struct cache_fill *f;
+	char away[128], path[PATH_MAX];
+	int bad, again, fd;
+
+	assert_int_equal(publish(c, k, 500), 0);
+	assert_int_equal(cache_lookup(c, k.sha256, &bad, NULL), 0);
+	assert_int_equal(cache_lookup(other, k.sha256, &again, NULL), 0);
+	assert_int_equal(cache_drop(c, k.sha256, bad), 0);
+	assert_non_null(strstr(last_log, "damaged"));
+	assert_false(has(c, k));
+	assert_int_equal(cache_lookup(other, k.sha256, &fd, NULL), -ENOENT);
+
+	/* A newer one stays, whoever comes late with the old one. */
+	assert_int_equal(publish(c, k, 600), 0);
+	last_log[0] = '\0';
+	assert_int_equal(cache_drop(other, k.sha256, again), 0);
+	assert_string_equal(last_log, "");
+	assert_int_equal(cache_lookup(c, k.sha256, &fd, NULL), 0);
+	assert_true(bytes_are_right(again, k, 500));
+
+	/* While another one holds the object's lock it is marked, and found by nobody. */
+	assert_int_equal(cache_path(c, k.sha256, path, sizeof(path)), 0);
+	snprintf(away, sizeof(away), "%s/away", e->dir);
+	assert_int_equal(rename(path, away), 0);
+	assert_int_equal(cache_begin(c, k.sha256, &f), 0);
+	assert_int_equal(rename(away, path), 0);
+	assert_int_equal(cache_drop(other, k.sha256, fd), 0);
+	assert_int_equal(mode_of(path), 0);
+	assert_false(has(other, k));
+	close(bad);
+	assert_int_equal(cache_lookup(other, k.sha256, &bad, NULL), -ENOENT);
+	cache_fill_abort(f, false);
+	assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0);	/* clears it away, although open */
+	assert_int_equal(entries(e, "objects"), 0);
+	close(fd);
+	close(again);
+	cache_free(other);
+	cache_free(c);
+}
+
+/* ---- listing ---- */
+
+static int count_sizes(void *ctx, const struct cache_object *o)
+{
+	uint64_t *sum = ctx;
+
+	*sum += o->size;
+	return o->used == 4242 ? 42 : 0;
+}
+
+static int put_file(const char *path, const char *text)
+{
+	int fd = open(path, O_CREAT | O_WRONLY, 0600);
+	int r = fd < 0 ? -errno : pwrite_full(fd, text, strlen(text), 0);
+
+	fd_close(fd);
+	return r;
+}
+
+static void test_list(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	uint64_t sum = 0;
+	char path[PATH_MAX];
+	int fd;
+
+	for (unsigned i = 0; i < 300; i++)
+		assert_int_equal(publish(c, key_of(i), i), 0);
+	/* What is not ours is no object: another name, another bucket. */
+	assert_int_equal(cache_path(c, key_of(1).sha256, path, sizeof(path) - 1), 0);
+	strcat(path, "x");
+	assert_int_equal(put_file(path, "12"), 0);
+	snprintf(path, sizeof(path), "%s/v1/objects/00/README", e->cache);
+	assert_int_equal(put_file(path, "123"), 0);
+	snprintf(path, sizeof(path), "%s/v1/objects/README", e->cache);
+	assert_int_equal(put_file(path, "1234"), 0);
+	assert_int_equal(cache_list(c, count_sizes, &sum), 0);
+	assert_int_equal(sum, 300 * 299 / 2);
+	assert_int_equal(cache_lookup(c, key_of(299).sha256, &fd, NULL), 0);
+	assert_int_equal(cache_drop(c, key_of(299).sha256, fd), 0);
+	close(fd);
+	sum = 0;
+	assert_int_equal(cache_list(c, count_sizes, &sum), 0);
+	assert_int_equal(sum, 299 * 298 / 2);
+	used_at(c, key_of(298), 4242);
+	assert_int_equal(cache_list(c, count_sizes, &sum), 42);
+	cache_free(c);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_layout),
+		TEST(test_default_dir),
+		TEST(test_unsafe_dirs),
+		TEST(test_no_symlink_inside),
+		TEST(test_publish_and_lookup),
+		TEST(test_resume),
+		TEST(test_bad_sidecar),
+		TEST(test_tmpfile),
+		TEST(test_drop),
+		TEST(test_list),
+	};
+
+	carton_log_set(keep_log, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

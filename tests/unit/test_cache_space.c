@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The space of the cache: what goes first, what never goes, a full disk, and leftovers. */
+#include "cache_help.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+/* ---- space ---- */
+
+static void test_lru(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	uint64_t freed = 0;
+	int fd;
+
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(publish(c, key_of(i), 65536), 0);
+		used_at(c, key_of(i), 1000 + 100 * (i ^ 1));	/* oldest: 1, 0, 3, 2, 5, 4 */
+	}
+	assert_int_equal(cache_lookup(c, key_of(1).sha256, &fd, NULL), 0);	/* now the newest */
+	close(fd);
+	assert_int_equal(cache_lookup(c, key_of(3).sha256, &fd, NULL), 0);
+	used_at(c, key_of(3), 1);	/* the oldest, but open */
+	assert_int_equal(cache_gc(c, 3 * 65536, &freed), 0);
+	assert_int_equal(freed, 2 * 65536);
+	assert_false(has(c, key_of(0)) || has(c, key_of(2)));
+	assert_true(has(c, key_of(1)) && has(c, key_of(3)) && has(c, key_of(4)));
+
+	assert_int_equal(cache_gc(c, 0, &freed), 0);
+	assert_int_equal(freed, 2 * 65536);
+	assert_true(has(c, key_of(3)));
+	close(fd);
+	assert_int_equal(cache_gc(c, 0, &freed), 0);
+	assert_int_equal(freed, 65536);
+	assert_int_equal(entries(e, "objects"), 0);
+	cache_free(c);
+}
+
+static int count_sizes(void *ctx, const struct cache_object *o)
+{
+	uint64_t *sum = ctx;
+
+	*sum += o->size;
+	return o->used == 4242 ? 42 : 0;
+}
+
+static void test_limit(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, MIB);
+	struct cache_fill *f;
+	uint64_t sum = 0;
+	int fd, fds[4];
+
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(publish(c, key_of(i), 256 * KIB), 0);
+		used_at(c, key_of(i), 1000 + i);
+	}
+	/* More than the limit cannot be had, and costs nothing. */
+	assert_int_equal(cache_reserve(c, MIB + 1), -ENOSPC);
+	assert_int_equal(cache_reserve(c, UINT64_MAX), -ENOSPC);
+	assert_true(has(c, key_of(0)));
+	assert_int_equal(cache_reserve(c, 1), 0);
+	assert_false(has(c, key_of(0)));
+	assert_true(has(c, key_of(1)));
+	assert_int_equal(publish(c, key_of(4), 512 * KIB), 0);
+	used_at(c, key_of(4), 2000);
+	assert_false(has(c, key_of(1)));
+	assert_true(has(c, key_of(3)) && has(c, key_of(4)));
+
+	/* Unreserved bytes are counted when they are published. */
+	assert_int_equal(cache_begin(c, key_of(5).sha256, &f), 0);
+	assert_int_equal(put_bytes(cache_fill_fd(f), key_of(5), 0, 300 * KIB), 0);
+	assert_int_equal(cache_fill_publish(f, 300 * KIB, &fd), 0);
+	assert_int_equal(cache_list(c, count_sizes, &sum), 0);
+	assert_true(sum <= MIB);
+	assert_true(has(c, key_of(5)));
+
+	/* All of it in use: no room, and nothing that is not in use is removed in vain. */
+	assert_int_equal(cache_gc(c, 0, NULL), 0);
+	close(fd);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(publish(c, key_of(10 + i), 200 * KIB), 0);
+		assert_int_equal(cache_lookup(c, key_of(10 + i).sha256, &fds[i], NULL), 0);
+	}
+	close(fds[0]);
+	assert_int_equal(cache_reserve(c, 900 * KIB), -ENOSPC);
+	assert_true(has(c, key_of(10)));
+	assert_int_equal(cache_reserve(c, 400 * KIB), 0);
+	assert_false(has(c, key_of(10)));
+	for (unsigned i = 1; i < 4; i++) {
+		assert_true(has(c, key_of(10 + i)));
+		close(fds[i]);
+	}
+	cache_free(c);
+}
+
+/* A partial counts and goes like an object, but not one that is being filled. */
+static void test_partials_are_evicted(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, MIB);
+	struct key old = key_of(1), live = key_of(2);
+	struct cache_fill *f;
+	char path[PATH_MAX];
+	uint64_t freed = 1;
+	int fd;
+
+	assert_int_equal(cache_begin(c, old.sha256, &f), 0);
+	assert_int_equal(cache_fill_restart(f, "v"), 0);
+	assert_int_equal(put_bytes(cache_fill_fd(f), old, 0, 400 * KIB), 0);
+	assert_int_equal(cache_fill_progress(f, 400 * KIB), 0);
+	cache_fill_abort(f, true);
+	assert_int_equal(cache_begin(c, live.sha256, &f), 0);
+	assert_int_equal(cache_fill_reserve(f, 400 * KIB), 0);
+	assert_int_equal(cache_fill_reserve(f, 600 * KIB), 0);	/* grows within the limit */
+	assert_int_equal(access(inside(e, "partial", old, "", path), F_OK), 0);
+	assert_int_equal(cache_gc(c, MIB, &freed), 0);
+	assert_int_equal(freed, 0);
+	assert_int_equal(cache_fill_reserve(f, 900 * KIB), 0);
+	assert_int_equal(access(inside(e, "partial", old, "", path), F_OK), -1);
+	assert_int_equal(access(inside(e, "partial", old, ".v", path), F_OK), -1);
+	assert_int_equal(cache_fill_reserve(f, MIB + 4096), -ENOSPC);
+	assert_int_equal(cache_fill_reserve(f, UINT64_MAX), -ENOSPC);
+	assert_int_equal(put_bytes(cache_fill_fd(f), live, 0, 900 * KIB), 0);
+	assert_int_equal(cache_fill_publish(f, 900 * KIB, &fd), 0);
+	close(fd);
+	cache_free(c);
+}
+
+static void put_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* Mounts of our own, for root or where user namespaces are allowed. */
+static bool may_mount(void)
+{
+	unsigned uid = geteuid(), gid = getegid();
+	char map[64];
+
+	if (unshare(uid ? CLONE_NEWUSER | CLONE_NEWNS : CLONE_NEWNS) < 0)
+		return false;
+	if (uid) {
+		snprintf(map, sizeof(map), "%u %u 1", uid, uid);
+		put_text("/proc/self/uid_map", map);
+		put_text("/proc/self/setgroups", "deny");
+		snprintf(map, sizeof(map), "%u %u 1", gid, gid);
+		put_text("/proc/self/gid_map", map);
+	}
+	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
+/* A real, small disk: its end shows before the first byte, and a gc makes room. */
+static void test_small_disk(void **state)
+{
+	struct env *e = *state;
+	struct cache_fill *f;
+	struct statvfs vfs;
+	struct cache *c;
+	char *block;
+	int fd, big;
+
+	if (!may_mount())
+		skip();
+	assert_int_equal(mkdir(e->cache, 0700), 0);
+	assert_int_equal(mount("tmpfs", e->cache, "tmpfs", 0, "size=8m,mode=0700"), 0);
+	c = open_cache(e, 0);	/* a tenth: 819 KiB */
+	assert_int_equal(cache_reserve(c, 800 * KIB), 0);
+	assert_int_equal(cache_reserve(c, 900 * KIB), -ENOSPC);
+	cache_free(c);
+
+	c = open_cache(e, GIB);
+	for (unsigned i = 0; i < 7; i++) {
+		assert_int_equal(publish(c, key_of(i), MIB), 0);
+		used_at(c, key_of(i), 1000 + i);
+	}
+	/* 5 % of 8 MiB stay free: two more do not fit, so the two oldest go. */
+	assert_int_equal(publish(c, key_of(8), 2 * MIB), 0);
+	assert_false(has(c, key_of(0)) || has(c, key_of(1)));
+	assert_true(has(c, key_of(2)) && has(c, key_of(6)));
+	assert_int_equal(statvfs(e->cache, &vfs), 0);
+	assert_true(vfs.f_bavail >= vfs.f_blocks / 20);
+
+	assert_int_equal(cache_begin(c, key_of(9).sha256, &f), 0);
+	assert_int_equal(cache_fill_reserve(f, 8 * MIB), -ENOSPC);	/* never, so nothing goes */
+	assert_true(has(c, key_of(2)));
+	assert_int_equal(cache_fill_reserve(f, 5 * MIB), 0);
+	assert_false(has(c, key_of(5)));
+	cache_fill_abort(f, false);
+
+	/* Full to the last byte by someone else: what is there can be read, gc and names work. */
+	assert_int_equal(cache_tmpfile(c, &big), 0);
+	block = calloc(1, 65536);
+	for (uint64_t at = 0; pwrite(big, block, 65536, (off_t)at) > 0; at += 65536)
+		;
+	free(block);
+	assert_int_equal(statvfs(e->cache, &vfs), 0);
+	assert_int_equal(vfs.f_bavail, 0);
+	cache_free(c);
+	c = open_cache(e, GIB);
+	assert_int_equal(cache_lookup(c, key_of(8).sha256, &fd, NULL), 0);
+	assert_true(bytes_are_right(fd, key_of(8), 2 * MIB));
+	assert_int_equal(cache_begin(c, key_of(9).sha256, &f), 0);
+	assert_int_equal(cache_fill_reserve(f, 3 * MIB), -ENOSPC);
+	cache_fill_abort(f, false);
+	close(fd);
+	assert_int_equal(publish(c, key_of(9), 64 * KIB), 0);
+	assert_false(has(c, key_of(8)));
+	close(big);
+	cache_free(c);
+	assert_int_equal(umount(e->cache), 0);
+}
+
+/* ---- leftovers ---- */
+
+static void make_file(const char *path, int64_t age_s)
+{
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+	set_mtime(path, time(NULL) - age_s);
+}
+
+static void test_sweep(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct cache_fill *f;
+	char path[PATH_MAX], tmp[256];
+
+	snprintf(tmp, sizeof(tmp), "%s/v1/tmp/old", e->cache);
+	make_file(tmp, CACHE_TMP_MAX_AGE_S + 10);
+	snprintf(tmp, sizeof(tmp), "%s/v1/tmp/young", e->cache);
+	make_file(tmp, CACHE_TMP_MAX_AGE_S - 100);
+	make_file(inside(e, "locks", key_of(1), "", path), 0);		/* of a dead process */
+	make_file(inside(e, "partial", key_of(2), "", path), 0);	/* without a sidecar */
+	make_file(inside(e, "partial", key_of(3), ".v", path), 0);	/* without a partial */
+	leave_partial(c, key_of(4), "v");
+	leave_partial(c, key_of(5), "v");
+	set_mtime(inside(e, "partial", key_of(5), "", path), time(NULL) - CACHE_PARTIAL_MAX_AGE_S - 10);
+	/* The same, but alive: as old as that, and without a sidecar. */
+	assert_int_equal(cache_begin(c, key_of(6).sha256, &f), 0);
+	set_mtime(inside(e, "partial", key_of(6), "", path), 1000);
+	assert_int_equal(entries(e, "partial"), 7);
+
+	cache_free(open_cache(e, 0));
+	assert_int_equal(entries(e, "tmp"), 1);
+	assert_int_equal(entries(e, "locks"), 1);
+	assert_int_equal(entries(e, "partial"), 3);
+	assert_int_equal(access(inside(e, "partial", key_of(4), "", path), F_OK), 0);
+	assert_int_equal(access(inside(e, "partial", key_of(4), ".v", path), F_OK), 0);
+	assert_int_equal(access(inside(e, "partial", key_of(6), "", path), F_OK), 0);
+	cache_fill_abort(f, false);
+
+	set_mtime(tmp, 1000);
+	assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0);
+	assert_int_equal(entries(e, "tmp"), 0);
+	assert_int_equal(entries(e, "partial"), 2);
+	cache_free(c);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_lru),
+		TEST(test_limit),
+		TEST(test_partials_are_evicted),
+		TEST(test_small_disk),
+		TEST(test_sweep),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
