@@ -213,19 +213,27 @@ static int keep_file(int fd, struct ingested *in, struct bytes *ret)
 	return 0;
 }
 
-/* A copy in an unnamed file, where there is no cache. */
-static int into_temporary(struct object *o, struct stream *in, const char *name, struct bytes *ret)
+static int open_temporary(struct cache *cache)
 {
 	const char *dir = getenv("TMPDIR");
-	struct ingested done = { 0 };
 	int fd, r;
 
-	fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd < 0) {
-		r = -errno;
-		carton_log(CARTON_LOG_ERROR, name, "no room to unpack it: %s", strerror(errno));
-		return r;
+	if (cache) {
+		r = cache_tmpfile(cache, &fd);
+		return r < 0 ? r : fd;
 	}
+	fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+/* A copy in an unnamed file: where there is no cache, or it may not grow so large. */
+static int into_temporary(struct object *o, struct stream *in, const char *name, struct bytes *ret)
+{
+	struct ingested done = { 0 };
+	int fd = open_temporary(o->store->options.cache), r;
+
+	if (fd < 0)
+		return fd;
 	r = hash_stream(o, in, fd, &done);
 	if (r == 0)
 		r = check_hash(o, done.sha256, name);
@@ -243,11 +251,7 @@ static int into_cache(struct object *o, struct cache_fill *fill, struct stream *
 	struct ingested done = { 0 };
 	int fd, r;
 
-	r = cache_fill_restart(fill, NULL);
-	if (r == 0)
-		r = cache_fill_reserve(fill, o->size);
-	if (r == 0)
-		r = hash_stream(o, in, cache_fill_fd(fill), &done);
+	r = hash_stream(o, in, cache_fill_fd(fill), &done);
 	if (r == 0)
 		r = check_hash(o, done.sha256, name);
 	if (r == 0)
@@ -296,27 +300,20 @@ static int from_cache(struct object *o, struct bytes *ret)
 	return 0;
 }
 
-/* A large object that is compressed or comes over a network: once into the cache, for everyone. */
-static int copy_object(struct object *o, const struct entry *e, struct bytes *ret)
+/*
+ * Becomes the one who fills the object's place in the cache (0 and *ret_fill), or finds it filled (0
+ * and *ret). -ENOSPC when the cache has no room for it.
+ */
+static int claim_cache(struct object *o, struct cache_fill **ret_fill, struct bytes *ret)
 {
 	struct cache *cache = o->store->options.cache;
-	struct cache_fill *fill;
-	struct stream *in;
 	int r;
 
-	if (!cache || !o->store->options.verify) {
-		r = container_stream(o->store->options.container, e, &in);
-		if (r < 0)
-			return r;
-		r = into_temporary(o, in, e->name, ret);
-		stream_close(in);
-		return r;
-	}
 	for (;;) {
 		r = from_cache(o, ret);
 		if (r != -ENOENT)
 			return r;
-		r = cache_begin(cache, o->sha256, &fill);
+		r = cache_begin(cache, o->sha256, ret_fill);
 		if (r == 0)
 			break;
 		if (r == -EAGAIN)
@@ -324,12 +321,34 @@ static int copy_object(struct object *o, const struct entry *e, struct bytes *re
 		if (r < 0 && r != -EEXIST)
 			return r;
 	}
-	r = container_stream(o->store->options.container, e, &in);
+	r = cache_fill_restart(*ret_fill, NULL);
+	if (r == 0)
+		r = cache_fill_reserve(*ret_fill, o->size);
+	if (r < 0) {
+		cache_fill_abort(*ret_fill, false);
+		*ret_fill = NULL;
+	}
+	return r;
+}
+
+/* A large object that is compressed or comes over a network: once into the cache, for everyone. */
+static int copy_object(struct object *o, const struct entry *e, struct bytes *ret)
+{
+	struct object_store *s = o->store;
+	struct cache_fill *fill = NULL;
+	struct stream *in;
+	int r = -ENOSPC;
+
+	if (s->options.cache && s->options.verify)
+		r = claim_cache(o, &fill, ret);
+	if ((r < 0 && r != -ENOSPC) || (r == 0 && !fill))
+		return r;
+	r = container_stream(s->options.container, e, &in);
 	if (r < 0) {
 		cache_fill_abort(fill, false);
 		return r;
 	}
-	r = into_cache(o, fill, in, e->name, ret);
+	r = fill ? into_cache(o, fill, in, e->name, ret) : into_temporary(o, in, e->name, ret);
 	stream_close(in);
 	return r;
 }

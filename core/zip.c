@@ -399,7 +399,7 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 		fault = check_unicode_path(&x, name, len);
 	if (!fault)
 		fault = apply_zip64(&x, fields, ARRAY_SIZE(fields));
-	if (!fault && get_le16(h + 34) != 0 && get_le16(h + 34) != UINT16_MAX)
+	if (!fault && get_le16(h + 34) != 0 && !(get_le16(h + 34) == UINT16_MAX && x.zip64))
 		fault = "lies on another disk; multi-disk archives are not supported";
 	if (!fault)
 		fault = find_kind(e, h, slash);

@@ -85,6 +85,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 				       FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS);
 	/* every listing with attributes: they cost nothing here, and a lookup each there */
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
+	conn->max_read = m->max_read;
 	conn->max_background = 64;
 	conn->congestion_threshold = 48;
 	m->ready(m->ctx);

@@ -40,7 +40,7 @@ const char options_help[] =
 /* What fuse_opt fills by offset; checked and moved to struct options afterwards. */
 struct raw {
 	char *verify, *manifest_sha256, *cache_dir, *cache_size;
-	char *uid, *gid, *umask, *fsname;
+	char *uid, *gid, *umask, *fsname, *max_read;
 	int foreground, debug, help, version, allow_other;
 	char *paths[2];
 	int n_paths;
@@ -67,6 +67,8 @@ static const struct fuse_opt specs[] = {
 	RAW("gid=%s", gid),
 	RAW("umask=%s", umask),
 	RAW("fsname=%s", fsname),
+	RAW("max_read=%s", max_read),
+	FUSE_OPT_KEY("max_read=", FUSE_OPT_KEY_KEEP),
 	RAW("allow_other", allow_other),
 	FUSE_OPT_KEY("allow_other", FUSE_OPT_KEY_KEEP),
 	/* the mount is read-only and without devices and setuid bits, whatever mount(8) adds */
@@ -104,6 +106,11 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 		return 0;
 	if (key == FUSE_OPT_KEY_OPT && (strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0))
 		return 0;
+	if (key == FUSE_OPT_KEY_OPT && arg[0] == '-') {
+		complain("there is no option", arg);
+		raw->failed = true;
+		return -1;
+	}
 	if (key != FUSE_OPT_KEY_NONOPT)
 		return 1;	/* libfuse and mount(2) know the rest, or refuse it */
 	if (raw->n_paths == 2) {
@@ -173,6 +180,13 @@ static int check_numbers(const struct raw *raw, struct options *o)
 			return complain("umask is not an octal number", raw->umask), -EINVAL;
 		o->umask = (mode_t)n;
 	}
+	if (raw->max_read) {
+		if (!read_number(raw->max_read, 10, UINT_MAX, &n))
+			return complain("max_read is not a number", raw->max_read), -EINVAL;
+		o->max_read = (unsigned)n;
+	}
+	if (raw->cache_dir && !*raw->cache_dir)
+		return complain("cache_dir is empty", NULL), -EINVAL;
 	if (raw->cache_size && !read_size(raw->cache_size, &o->carton.cache_size))
 		return complain("cache_size is not a size like 500M or 20G", raw->cache_size), -EINVAL;
 	return 0;
@@ -243,12 +257,12 @@ int options_parse(int argc, char **argv, struct options *ret)
 	o.help = raw.help;
 	o.version = raw.version;
 	o.allow_other = raw.allow_other;
-	o.carton.manifest_sha256 = raw.manifest_sha256;
-	o.carton.cache_dir = raw.cache_dir;
-	raw.manifest_sha256 = raw.cache_dir = NULL;
 	r = o.help || o.version ? 0 : check_paths(&raw, &o);
 	if (r == 0)
 		r = check_numbers(&raw, &o);
+	o.carton.manifest_sha256 = raw.manifest_sha256;
+	o.carton.cache_dir = raw.cache_dir;
+	raw.manifest_sha256 = raw.cache_dir = NULL;
 	if (r == 0)
 		r = check_verify(raw.verify, &o);
 	if (r == 0 && o.source)
@@ -262,6 +276,7 @@ out:
 	free(raw.gid);
 	free(raw.umask);
 	free(raw.fsname);
+	free(raw.max_read);
 	free(raw.paths[0]);
 	free(raw.paths[1]);
 	*ret = o;

@@ -21,6 +21,7 @@ struct options {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
+	unsigned max_read;		/* bytes; 0: as large as the kernel makes them */
 	struct fuse_args fuse;		/* what is left for libfuse */
 };
 

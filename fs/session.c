@@ -50,15 +50,23 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject,
 /* libfuse's own words, by the same way. */
 static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
 {
-	char text[512];
+	static _Thread_local char text[512];
+	size_t used = strlen(text);
+	char *newline;
 
-	vsnprintf(text, sizeof(text), fmt, ap);
-	text[strcspn(text, "\n")] = '\0';
+	/* a line comes in pieces */
+	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
+	newline = strchr(text, '\n');
+	if (!newline && strlen(text) < sizeof(text) - 1)
+		return;
+	if (newline)
+		*newline = '\0';
 	carton_log(level <= FUSE_LOG_ERR	? CARTON_LOG_ERROR :
 		   level <= FUSE_LOG_WARNING ? CARTON_LOG_WARNING :
 		   level <= FUSE_LOG_INFO	? CARTON_LOG_INFO :
 						  CARTON_LOG_DEBUG,
 		   NULL, "%s", text);
+	text[0] = '\0';
 }
 
 /* ---- the daemon ---- */
@@ -175,7 +183,7 @@ static int open_and_serve(struct session *s)
 	if (r < 0) {
 		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", o->source,
 			r == -EBADMSG ? "not a good carton" : strerror(-r));
-		return r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
+		return r == -EINVAL ? EXIT_USAGE : r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
 	}
 	if (o->verify_at_mount) {
 		ssize_t bad = carton_materialize(s->mount.carton, progress_show, "verify");
@@ -197,7 +205,8 @@ int session_run(struct options *o)
 {
 	struct session s = {
 		.options = o,
-		.mount = { .uid = o->uid, .gid = o->gid, .umask = o->umask, .ready = on_ready },
+		.mount = { .uid = o->uid, .gid = o->gid, 
+			   .umask = o->umask, .max_read = o->max_read, .ready = on_ready },
 		.status_fd = -1,
 	};
 	int fds[2], status;

@@ -48,9 +48,21 @@ def eventually(what, condition, seconds=EXIT_S):
 
 # ---- processes ----
 
-def environment(**more):
+# uid: the directory that is HOME there, so that no test touches anybody's real cache
+HOMES = {}
+
+
+def make_home(uid, path):
+    os.mkdir(path, 0o700)
+    if uid is not None:
+        os.chown(path, uid, uid)
+    HOMES[uid] = str(path)
+
+
+def environment(uid=None, **more):
     keep = {k: v for k, v in os.environ.items()
-            if k in ('HOME', 'TMPDIR', 'LD_LIBRARY_PATH') or k.endswith('SAN_OPTIONS')}
+            if k in ('TMPDIR', 'LD_LIBRARY_PATH') or k.endswith('SAN_OPTIONS')}
+    keep['HOME'] = HOMES.get(uid, '/nonexistent')
     path = os.environ.get('PATH', '') + ':/usr/sbin:/usr/bin:/sbin:/bin'
     return keep | dict(PATH=path, LC_ALL='C.UTF-8', TZ='UTC') | more
 
@@ -64,7 +76,7 @@ def run(*cmd, uid=None, timeout=60, env=None, text=True, **kw):
     kw.setdefault('stdin', subprocess.DEVNULL)
     return subprocess.run([str(c) for c in cmd], capture_output=True, text=text,
                           errors='surrogateescape' if text else None,
-                          timeout=timeout * SLOW, env=environment(**(env or {})),
+                          timeout=timeout * SLOW, env=environment(uid, **(env or {})),
                           **identity(uid), **kw)
 
 
@@ -216,7 +228,7 @@ def foreground(source, mountpoint, *options, uid=None, env=None):
     with tempfile.TemporaryFile() as err:
         cmd = [CARTONFS, '-f', *options, str(source), str(mountpoint)]
         p = subprocess.Popen(cmd, stderr=err, stdin=subprocess.DEVNULL,
-                             env=environment(**(env or {})), **identity(uid))
+                             env=environment(uid, **(env or {})), **identity(uid))
         m = Mount(mountpoint, uid, [p.pid])
         m.process = p
         m.log = lambda: os.pread(err.fileno(), 1 << 22, 0).decode(errors='replace')

@@ -14,7 +14,7 @@ from harness import CARTONCTL, SLOW, ctl, environment
 from zipwriter import Carton
 
 MASKS = (0x01, 0x80, 0xff)
-TOML = b"spec_version = 1\n[runner]\nrunner_name = 'x'\nrequired_framework_version = '=1'\n"
+TOML = b"spec_version = 1\n"           # short: each byte is tried
 WORKERS = 2
 BUDGET_S = 50                   # of one test; past it, it fails: nothing is left out in silence
 
@@ -86,7 +86,7 @@ def judge(good, jobs, work):
     return right
 
 
-@pytest.mark.parametrize('kind', ['plain', 'descriptors', 'zip64'])
+@pytest.mark.parametrize('kind', ['descriptors', 'zip64'])
 def test_flips(work, kind):
     c = small(kind)
     source = c.write(work / 'm.carton')

@@ -19,7 +19,7 @@
 
 /* What children share: counters in a shared mapping. */
 struct shared {
-	int fills, inside, worst, rounds;
+	int fills, inside, worst;
 };
 
 static struct shared *shared_new(void)
@@ -187,23 +187,21 @@ static void test_lock_is_exclusive(void **state)
 		pids[i] = fork_at(gate);
 		if (pids[i])
 			continue;
-		for (int n = 0; n < 1500; n++) {
+		for (int n = 0; n < 100; n++) {
 			struct cache_fill *f;
 			int r;
 
 			if (i == 0) {		/* the sweeper */
 				if (cache_gc(c, UINT64_MAX, NULL) < 0)
 					_exit(1);
-				n += 9;
 				continue;
 			}
-			r = cache_begin(c, k.sha256, &f);
-			if (r == -EAGAIN)
-				continue;
+			do
+				r = cache_begin(c, k.sha256, &f);
+			while (r == -EAGAIN);
 			if (r < 0)
 				_exit(2);
 			go_in(s);
-			__atomic_add_fetch(&s->rounds, 1, __ATOMIC_SEQ_CST);
 			if (put_bytes(cache_fill_fd(f), k, 0, 100) < 0)
 				_exit(3);
 			go_out(s);
@@ -216,7 +214,6 @@ static void test_lock_is_exclusive(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(pids); i++)
 		assert_int_equal(wait_child(pids[i]), 0);
 	assert_int_equal(s->worst, 0);
-	assert_true(s->rounds > 100);
 	cache_free(c);
 	munmap(s, sizeof(*s));
 }
