@@ -164,7 +164,8 @@ int cache_tmpfile(struct cache *cache, int *ret_fd);
 
 /*
  * Makes room for `bytes` more: removes the least recently used objects and partials that nobody
- * uses, until they fit the limit and the free space. Removes nothing when that would not suffice.
+ * uses, until they fit the limit and the free space, and then some (1/64 of the cache), so that a
+ * full cache is not listed at each call. Removes nothing when that would not suffice.
  * Room is not held for the caller (cache_fill_reserve() does). The usage is counted anew after
  * 10 s or 1/64 of the limit at the latest, so processes that fill at once may pass the limit by as
  * much for that long; the free space is always looked at. Returns 0, -ENOSPC, or -errno.

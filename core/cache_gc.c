@@ -288,7 +288,7 @@ static int has_room(struct cache *c, uint64_t bytes, bool *ret_room)
 /* Removes what makes `bytes` fit, and at least `least` bytes; nothing when that cannot be had. */
 static int make_room(struct cache *c, uint64_t bytes, uint64_t least)
 {
-	uint64_t missing, total, freed = 0;
+	uint64_t missing, more, total, freed = 0;
 	struct count count;
 	int r;
 
@@ -300,8 +300,10 @@ static int make_room(struct cache *c, uint64_t bytes, uint64_t least)
 		total = sat_add(count.total, bytes);
 		missing = MAX(missing, total > c->limit ? total - c->limit : 0);
 		missing = MAX(missing, least);
-		if (probe_items(c, &count, missing) >= missing)
-			freed = remove_items(c, &count, missing);
+		/* A little more than is missing, or a full cache would be listed each time. */
+		more = missing ? sat_add(missing, count.total / COUNT_SHARE) : 0;
+		if (probe_items(c, &count, more) >= missing)
+			freed = remove_items(c, &count, more);
 		counted(c, count.total - MIN(freed, count.total));
 		r = freed < missing ? -ENOSPC : 0;
 	}
@@ -363,7 +365,8 @@ static void sweep_locks(struct cache *c)
 	if (cache_opendir(c->locks, ".", &dir) < 0)
 		return;
 	while ((de = readdir(dir)))
-		if (cache_name_decode(de->d_name, 32, sha256) && cache_lock_try(c, sha256, &lock) == 0)
+		if (cache_name_decode(de->d_name, 32, sha256) &&
+		    cache_lock_try(c, sha256, &lock) == 0)
 			cache_lock_release(c, &lock);	/* removes its file */
 	closedir(dir);
 }
@@ -404,7 +407,8 @@ static void sweep_partials(struct cache *c)
 		if (strlen(de->d_name) == SIDECAR_NAME_SIZE - 1 &&
 		    strcmp(de->d_name + 64, SIDECAR_SUFFIX) == 0)
 			de->d_name[64] = '\0';
-		if (!cache_name_decode(de->d_name, 32, sha256) || cache_lock_try(c, sha256, &lock) < 0)
+		if (!cache_name_decode(de->d_name, 32, sha256) ||
+		    cache_lock_try(c, sha256, &lock) < 0)
 			continue;
 		if (partial_is_leftover(c, sha256))
 			remove_partial(c, sha256);

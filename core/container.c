@@ -132,6 +132,11 @@ int container_readlink(struct container *c, const struct entry *e, struct buf *r
 	return c->ops->readlink(c, e, ret);
 }
 
+int container_prefetch(struct container *c, const struct entry **list, size_t n)
+{
+	return c->ops->prefetch && n ? c->ops->prefetch(c, list, n) : 0;
+}
+
 void container_free(struct container *c)
 {
 	if (c)

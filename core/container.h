@@ -43,12 +43,14 @@ struct container {
 	struct entry *entries;	/* sorted by path_compare */
 	size_t n_entries;
 	int64_t mtime;		/* of the file or directory itself */
+	bool remote;		/* reading costs requests */
 };
 
 struct container_ops {
 	int (*locate)(struct container *c, const struct entry *e, struct source **ret_source,
 		      uint64_t *ret_off);
 	int (*readlink)(struct container *c, const struct entry *e, struct buf *ret);
+	int (*prefetch)(struct container *c, const struct entry **list, size_t n);	/* or NULL */
 	void (*free)(struct container *c);
 };
 
@@ -81,6 +83,12 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 
 /* The target of a symlink, at most MAX_PATH_LEN bytes, as container_read does. */
 int container_readlink(struct container *c, const struct entry *e, struct buf *ret);
+
+/*
+ * Says that these entries will be read next: where each would cost a request, those that stand
+ * together cost one. Reorders `list`. 0, or what the request gives.
+ */
+int container_prefetch(struct container *c, const struct entry **list, size_t n);
 
 /*
  * For those who build one: sorts the entries and checks them against each other. Logs what is

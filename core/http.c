@@ -33,7 +33,8 @@ static void log_codings(void)
 		carton_log(CARTON_LOG_WARNING, NULL,
 			   "libcurl %s was built without the content codings%s%s%s: "
 			   "they are not asked for, and refused when a server sends them",
-			   v->version, z ? "" : " gzip deflate", br ? "" : " br", zstd ? "" : " zstd");
+			   v->version, z ? "" : " gzip deflate", br ? "" : " br",
+			   zstd ? "" : " zstd");
 }
 
 static int set_origin(struct http *http, const char *url)
@@ -411,7 +412,8 @@ ssize_t http_read(struct http_stream *s, void *ret_buf, size_t n)
 					 s->error;
 	pthread_mutex_unlock(&s->lock);
 	if (report && r != -ECANCELED)
-		http_log(CARTON_LOG_WARNING, s->start_url, "the body did not end before the deadline");
+		http_log(CARTON_LOG_WARNING, s->start_url,
+			 "the body did not end before the deadline");
 	return r;
 }
 

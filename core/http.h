@@ -20,7 +20,8 @@
  *  - Credentials (userinfo of origin_url, .netrc, the header file) go to the origin (scheme, host
  *    and port) of origin_url and nowhere else. Userinfo of any other URL is dropped with a warning.
  *  - TLS certificates are always verified.
- *  - At most one content coding is decoded; headers are bounded; bodies are not (the caller counts).
+ *  - At most one content coding is decoded; headers are bounded; bodies are not: the caller
+ *    counts.
  *
  * URLs are logged without userinfo, query and fragment. Every failure but -ECANCELED and
  * -ESHUTDOWN is logged here, once.
@@ -101,8 +102,8 @@ struct http_request {
 	enum http_trust trust;
 	bool has_range;			/* ask for bytes first..last, last included */
 	uint64_t first, last;
-	uint64_t suffix;		/* not 0: ask for the last so many bytes; not with has_range */
-	const char *if_match;		/* each may be NULL: sent as it is in the header of its name */
+	uint64_t suffix;		/* not 0: the last so many bytes; not with has_range */
+	const char *if_match;		/* each may be NULL; sent in the header of its name */
 	const char *if_range;
 	const char *if_unmodified_since;
 	bool identity;			/* ask for no content coding; implied by a range */
@@ -115,7 +116,7 @@ struct http_response {
 	int status;
 	bool accept_ranges;		/* Accept-Ranges: bytes */
 	bool strong_etag;		/* there is an ETag and it is not weak */
-	int64_t length;			/* bytes that http_read will give; HEAD: of the identity body */
+	int64_t length;			/* bytes that http_read will give; HEAD: of a GET */
 	int64_t range_first;		/* Content-Range of a 206, */
 	int64_t range_last;
 	int64_t range_total;		/* of a 206 or a 416 */

@@ -67,7 +67,7 @@ static int check_body(struct http_stream *s, const char **ret_why)
 {
 	const struct http_head *head = &s->response_head;
 	const struct http_response *response = &head->response;
-	int64_t first = response->range_first;
+	int64_t part = response->range_last - response->range_first + 1;
 
 	if (response->status < 200 || response->status > 299)
 		return 0;
@@ -83,7 +83,7 @@ static int check_body(struct http_stream *s, const char **ret_why)
 	if (head->codings && response->status == 206)
 		return -EOPNOTSUPP;
 	*ret_why = "Content-Length and Content-Range contradict each other";
-	if (first >= 0 && response->length >= 0 && response->length - 1 != response->range_last - first)
+	if (response->range_first >= 0 && response->length >= 0 && response->length != part)
 		return -EPROTO;
 	return 0;
 }
@@ -295,7 +295,8 @@ static int set_request(struct http_stream *s)
 	r |= (int)curl_easy_setopt(e, CURLOPT_USERAGENT, "cartonfs");
 	r |= (int)curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, s->identity ? "identity" : "");
 	/* One read of coded bytes must not expand beyond what libcurl holds while paused. */
-	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)(s->identity ? 256 * KIB : 32 * KIB));
+	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
+				   (long)(s->identity ? 256 * KIB : 32 * KIB));
 	if (s->sent)
 		r |= (int)curl_easy_setopt(e, CURLOPT_HTTPHEADER, s->sent);
 	return r;

@@ -93,7 +93,8 @@ static void hop_start(struct http_stream *s)
 static int redirect(struct http_stream *s, const char **ret_why)
 {
 	struct http_target next;
-	int r = http_target_parse(&s->target, http_head_redirect(&s->response_head), &next, ret_why);
+	const char *to = http_head_redirect(&s->response_head);
+	int r = http_target_parse(&s->target, to, &next, ret_why);
 
 	if (r < 0)
 		return r == -EINVAL ? -EPROTO : r;
@@ -153,6 +154,9 @@ static int curl_errno(struct http_stream *s, CURLcode code, const char **ret_why
 	case CURLE_WRITE_ERROR:		/* ours all set a fault, so it is a decoder's */
 		*ret_why = "the coded body is broken";
 		return -EBADMSG;
+#if LIBCURL_VERSION_NUM >= 0x080600
+	case CURLE_TOO_LARGE:
+#endif
 	case CURLE_OUT_OF_MEMORY:
 		/* What it says, too, when a header line or what it holds for us grows too large. */
 		if (!s->held && (!s->connected || s->head_done))

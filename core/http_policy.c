@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <curl/curl.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -8,8 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "http_policy.h"
-#include "util.h"
+#include "http_priv.h"
 
 /* ---- URLs ---- */
 
@@ -89,8 +87,10 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 		r = url_get_optional(u, CURLUPART_PASSWORD, &ret->password);
 	if (r < 0)
 		return r;
-	if (curl_url_set(u, CURLUPART_USER, NULL, 0) || curl_url_set(u, CURLUPART_PASSWORD, NULL, 0) ||
-	    curl_url_set(u, CURLUPART_OPTIONS, NULL, 0) || curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0))
+	if (curl_url_set(u, CURLUPART_USER, NULL, 0) ||
+	    curl_url_set(u, CURLUPART_PASSWORD, NULL, 0) ||
+	    curl_url_set(u, CURLUPART_OPTIONS, NULL, 0) ||
+	    curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0))
 		return -ENOMEM;
 	return url_get(u, CURLUPART_URL, 0, &ret->url);
 }
@@ -105,7 +105,7 @@ static int target_read(CURLU *u, const struct http_target *base, const char *tex
 		*ret_why = "the URL is too long";
 		return -EINVAL;
 	}
-	if (!base && strncasecmp(text, "http://", 7) != 0 && strncasecmp(text, "https://", 8) != 0) {
+	if (!base && strncasecmp(text, "http://", 7) && strncasecmp(text, "https://", 8)) {
 		*ret_why = strstr(text, "://") ? "only http and https are allowed" :
 						 "not an absolute http or https URL";
 		return strstr(text, "://") ? -EACCES : -EINVAL;
@@ -314,7 +314,8 @@ bool http_header_value_ok(const char *value)
 static const char *header_fault(const char *line)
 {
 	static const char *const ours[] = {
-		"host", "range", "accept-encoding", "connection", "te", "trailer", "upgrade", "expect",
+		"host", "range", "accept-encoding", "connection", "te", "trailer", "upgrade",
+		"expect",
 		"content-length", "transfer-encoding", "if-match", "if-none-match", "if-range",
 		"if-modified-since", "if-unmodified-since", "proxy-connection", "keep-alive",
 	};

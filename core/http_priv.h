@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the two halves of HTTP share: http.c is called by the readers' threads; http_multi.c, with
- * http_hop.c, is the one thread that drives libcurl. They meet in a stream's lock (its bytes and its outcome) and in
- * http's lock (the queue of things the thread shall do).
+ * http_hop.c, is the one thread that drives libcurl. They meet in a stream's lock (its bytes and
+ * its outcome) and in http's lock (the queue of things the thread shall do). The one place that
+ * includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_PRIV_H
 #define CARTON_HTTP_PRIV_H
@@ -65,7 +66,7 @@ struct http_stream {
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	/* guarded by lock; bytes between tail and head belong to the reader, the rest to the thread */
+	/* guarded by lock; what is between tail and head is the reader's, the rest the thread's */
 	char *ring;
 	uint64_t head, tail;
 	bool ready;			/* response is there */

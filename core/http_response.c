@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <curl/curl.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <time.h>
 
-#include "http_response.h"
-#include "util.h"
+#include "http_priv.h"
 
 /* What one block of headers says; 1xx blocks are forgotten this way. */
 static void head_reset(struct http_head *head)
@@ -83,7 +81,7 @@ static int head_range(struct http_head *head, const char *value)
 		value++;
 	else if (!parse_number(&value, &total))
 		return 0;
-	if (*value || (total >= 0 && last >= total))
+	if (*value || last == INT64_MAX || (total >= 0 && last >= total))
 		return 0;
 	if (head->response.range_first >= 0 && (head->response.range_first != first ||
 	    head->response.range_last != last || head->response.range_total != total))
@@ -101,10 +99,9 @@ static void head_codings(struct http_head *head, const char *value, bool transfe
 		size_t n = strcspn(value, ", \t;");
 		char name[sizeof(head->response.coding)];
 
-		for (size_t i = 0; i < sizeof(name); i++)
-			name[i] = i < MIN(n, sizeof(name) - 1) ?
-					  (char)(value[i] | (value[i] >= 'A' && value[i] <= 'Z' ? 32 : 0)) :
-					  '\0';
+		memset(name, 0, sizeof(name));
+		for (size_t i = 0; i < MIN(n, sizeof(name) - 1); i++)
+			name[i] = (char)(value[i] | (value[i] >= 'A' && value[i] <= 'Z' ? 32 : 0));
 		value += strcspn(value, ",");
 		if (!strcmp(name, "identity") || (transfer && !strcmp(name, "chunked"))) {
 			head->chunked |= transfer && *name == 'c';
@@ -152,6 +149,12 @@ static void head_retry_after(struct http_response *response, const char *value)
 	response->retry_after_s = (long)MIN(v, HTTP_MAX_RETRY_AFTER);
 }
 
+static void head_modified(struct http_response *response, const char *value)
+{
+	if (strlen(value) < sizeof(response->last_modified))
+		strcpy(response->last_modified, value);
+}
+
 static int copy_once(char **to, const char *value)
 {
 	/* Two different places to go to: neither can be trusted. */
@@ -183,8 +186,8 @@ static int head_field(struct http_head *head, const char *name, const char *valu
 		response->accept_ranges = !strcasecmp(value, "bytes");
 	else if (!strcasecmp(name, "etag"))
 		head_etag(response, value);
-	else if (!strcasecmp(name, "last-modified") && strlen(value) < sizeof(response->last_modified))
-		strcpy(response->last_modified, value);
+	else if (!strcasecmp(name, "last-modified"))
+		head_modified(response, value);
 	else if (!strcasecmp(name, "retry-after"))
 		head_retry_after(response, value);
 	return 0;

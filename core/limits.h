@@ -38,6 +38,11 @@
 #define MAX_OBJECT_FILES 256
 #define BULK_OBJECT (8 * MIB)	/* larger ones do not hold up smaller ones */
 
+/* LINKS, and what comes over a network: tries without a byte, and what is held ahead of use. */
+#define MAX_LINK_URLS 1000000
+#define MAX_REMOTE_ATTEMPTS 5
+#define MAX_HELD_BYTES (32 * MIB)
+
 /* TOML. */
 #define TOML_MAX_DEPTH 64		/* nested arrays and inline tables */
 #define TOML_MAX_KEY_PARTS 64		/* parts of a path, header and dotted key together */

@@ -25,7 +25,7 @@ static void escape(const char *s, char *out, size_t n)
 	size_t used = 0;
 
 	while (*s) {
-		size_t step = utf8_step(s, strlen(s));
+		size_t step = utf8_step(s, strnlen(s, 4));
 		bool plain = step > 0 && (unsigned char)*s >= 0x20 && *s != 0x7f &&
 			     !((unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0);
 

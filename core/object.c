@@ -1,57 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "object.h"
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <unistd.h>
 
-#include "bytes.h"
-#include "decode.h"
-#include "ingest.h"
-
-/* One more entry that should hold the object's bytes. */
-struct origin {
-	const struct entry *entry;
-	struct origin *next;
-};
-
-struct object {
-	struct object_store *store;
-	struct object *next_hash;
-	uint8_t sha256[SHA256_SIZE];
-	uint64_t size;
-	struct origin first;
-	struct job job;
-	atomic_uint n_waiting;
-	atomic_bool read_failed;		/* a bad read was logged */
-
-	/* guarded by store->lock; `bytes` is constant while pinned */
-	enum object_state state;
-	bool busy;				/* its job is queued or runs */
-	unsigned pins;
-	struct object_wait *waits;
-	struct bytes bytes;
-	struct object *older, *newer;		/* in the list of what may be dropped */
-	bool idle;				/* in that list */
-};
-
-struct object_store {
-	struct object_options options;
-	struct tagger *tagger;			/* NULL when nothing is verified */
-	struct object **buckets;
-	size_t n_buckets, n_objects;
-	uint64_t bucket_keys[5];		/* random and odd */
-	atomic_bool stopping;
-
-	pthread_mutex_t lock;			/* guards what objects say it guards, and: */
-	struct object *oldest, *newest;		/* kept copies nobody has pinned, by last use */
-	uint64_t memory_used;
-	unsigned files_used;
-};
+#include "object_priv.h"
 
 /* ---- copies that nobody uses: dropped, oldest first, when there are too many ---- */
 
@@ -83,7 +36,7 @@ static struct bytes detach_bytes(struct object_store *s, struct object *o)
 		s->memory_used -= o->size;
 	else if (bytes.kind == BYTES_FILE)
 		s->files_used--;
-	o->bytes.kind = BYTES_NONE;
+	o->bytes = (struct bytes){ .kind = BYTES_NONE };
 	return bytes;
 }
 
@@ -105,256 +58,14 @@ static void drop_idle(struct object_store *s, bool all)
 	}
 }
 
-/* ---- materializing: on a worker ---- */
-
-static bool must_stop(void *ctx)
+void object_drop_idle(struct object_store *s)
 {
-	struct object *o = ctx;
-
-	return atomic_load(&o->store->stopping) || atomic_load(&o->n_waiting) == 0;
+	pthread_mutex_lock(&s->lock);
+	drop_idle(s, true);
+	pthread_mutex_unlock(&s->lock);
 }
 
-static const char *object_name(const struct object *o)
-{
-	return o->first.entry->name;
-}
-
-static int check_hash(const struct object *o, const uint8_t found[SHA256_SIZE], const char *name)
-{
-	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
-
-	if (!o->store->options.verify || memcmp(o->sha256, found, SHA256_SIZE) == 0)
-		return 0;
-	hex_encode(o->sha256, SHA256_SIZE, want_hex);
-	hex_encode(found, SHA256_SIZE, found_hex);
-	carton_log(CARTON_LOG_ERROR, name,
-		   "sha256 mismatch: MANIFEST says %s, the bytes have %s; get the carton again",
-		   want_hex, found_hex);
-	return -EBADMSG;
-}
-
-static int hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
-{
-	struct object_store *s = o->store;
-	struct ingest job = {
-		.in = in,
-		.size = o->size,
-		.tagger = s->tagger,
-		.hash = s->options.verify,
-		.fd = fd,
-		.stop = must_stop,
-		.ctx = o,
-	};
-
-	return ingest_run(&job, ret);
-}
-
-static int into_memory(struct object *o, struct stream *in, const char *name, struct bytes *ret)
-{
-	struct bytes bytes = { .kind = BYTES_MEMORY, .memory = malloc((size_t)o->size + 1) };
-	uint8_t found[SHA256_SIZE] = { 0 };
-	ssize_t got;
-	int r;
-
-	if (!bytes.memory)
-		return -ENOMEM;
-	/* one byte more, so that the stream gets to check its end */
-	got = stream_read_full(in, bytes.memory, (size_t)o->size + 1);
-	r = got < 0 ? (int)got : (uint64_t)got != o->size ? -EBADMSG : 0;
-	if (r == 0 && o->store->options.verify)
-		r = sha256_mem(bytes.memory, (size_t)o->size, found);
-	if (r == 0)
-		r = check_hash(o, found, name);
-	if (r < 0) {
-		bytes_free(&bytes);
-		return r;
-	}
-	*ret = bytes;
-	return 0;
-}
-
-static int in_place(struct object *o, struct source *source, uint64_t off, const char *name,
-		    struct bytes *ret)
-{
-	struct ingested in = { 0 };
-	struct stream *stream;
-	int r;
-
-	r = source_stream(source, off, o->size, &stream);
-	if (r < 0)
-		return r;
-	r = hash_stream(o, stream, -1, &in);
-	stream_close(stream);
-	if (r == -EIO && source->fd >= 0 && lseek(source->fd, 0, SEEK_END) < (off_t)(off + o->size)) {
-		carton_log(CARTON_LOG_ERROR, name, "the carton file has been cut off since it was mounted");
-		r = -EBADMSG;
-	}
-	if (r == 0)
-		r = check_hash(o, in.sha256, name);
-	if (r < 0) {
-		free(in.tags);
-		return r;
-	}
-	*ret = (struct bytes){ BYTES_PLACE, NULL, source_ref(source), off, in.tags };
-	return 0;
-}
-
-/* The verified file `fd` (taken over) becomes the object's bytes, with their tags. */
-static int keep_file(int fd, struct ingested *in, struct bytes *ret)
-{
-	struct source *source;
-	int r = source_from_fd(fd, &source);
-
-	if (r < 0) {
-		free(in->tags);
-		return r;
-	}
-	*ret = (struct bytes){ BYTES_FILE, NULL, source, 0, in->tags };
-	return 0;
-}
-
-static int open_temporary(struct cache *cache)
-{
-	const char *dir = getenv("TMPDIR");
-	int fd, r;
-
-	if (cache) {
-		r = cache_tmpfile(cache, &fd);
-		return r < 0 ? r : fd;
-	}
-	fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	return fd < 0 ? -errno : fd;
-}
-
-/* A copy in an unnamed file: where there is no cache, or it may not grow so large. */
-static int into_temporary(struct object *o, struct stream *in, const char *name, struct bytes *ret)
-{
-	struct ingested done = { 0 };
-	int fd = open_temporary(o->store->options.cache), r;
-
-	if (fd < 0)
-		return fd;
-	r = hash_stream(o, in, fd, &done);
-	if (r == 0)
-		r = check_hash(o, done.sha256, name);
-	if (r < 0) {
-		free(done.tags);
-		fd_close(fd);
-		return r;
-	}
-	return keep_file(fd, &done, ret);
-}
-
-static int into_cache(struct object *o, struct cache_fill *fill, struct stream *in,
-		      const char *name, struct bytes *ret)
-{
-	struct ingested done = { 0 };
-	int fd, r;
-
-	r = hash_stream(o, in, cache_fill_fd(fill), &done);
-	if (r == 0)
-		r = check_hash(o, done.sha256, name);
-	if (r == 0)
-		r = cache_fill_publish(fill, done.size, &fd);
-	if (r < 0) {
-		free(done.tags);
-		cache_fill_abort(fill, false);
-		return r;
-	}
-	return keep_file(fd, &done, ret);
-}
-
-/* What the cache has under that name, if it is what it says. -ENOENT: nothing (any more). */
-static int from_cache(struct object *o, struct bytes *ret)
-{
-	struct cache *cache = o->store->options.cache;
-	struct ingested in = { 0 };
-	struct source *source;
-	struct stream *stream;
-	int fd, r;
-
-	r = cache_lookup(cache, o->sha256, &fd, NULL);
-	if (r < 0)
-		return r;
-	r = source_from_fd(fd, &source);
-	if (r < 0)
-		return r;
-	r = source_stream(source, 0, source->size, &stream);
-	if (r == 0) {
-		r = hash_stream(o, stream, -1, &in);
-		stream_close(stream);
-	}
-	if (r == 0 && memcmp(in.sha256, o->sha256, SHA256_SIZE) != 0)
-		r = -EBADMSG;
-	if (r == -EBADMSG) {
-		/* no trust in old files: a damaged one goes, and is made anew */
-		r = cache_drop(cache, o->sha256, fd);
-		r = r < 0 ? r : -ENOENT;
-	}
-	if (r < 0) {
-		free(in.tags);
-		source_unref(source);
-		return r;
-	}
-	*ret = (struct bytes){ BYTES_FILE, NULL, source, 0, in.tags };
-	return 0;
-}
-
-/*
- * Becomes the one who fills the object's place in the cache (0 and *ret_fill), or finds it filled (0
- * and *ret). -ENOSPC when the cache has no room for it.
- */
-static int claim_cache(struct object *o, struct cache_fill **ret_fill, struct bytes *ret)
-{
-	struct cache *cache = o->store->options.cache;
-	int r;
-
-	for (;;) {
-		r = from_cache(o, ret);
-		if (r != -ENOENT)
-			return r;
-		r = cache_begin(cache, o->sha256, ret_fill);
-		if (r == 0)
-			break;
-		if (r == -EAGAIN)
-			r = cache_wait(cache, o->sha256, -1, must_stop, o);
-		if (r < 0 && r != -EEXIST)
-			return r;
-	}
-	r = cache_fill_restart(*ret_fill, NULL);
-	if (r == 0)
-		r = cache_fill_reserve(*ret_fill, o->size);
-	if (r < 0) {
-		cache_fill_abort(*ret_fill, false);
-		*ret_fill = NULL;
-	}
-	return r;
-}
-
-/* A large object that is compressed or comes over a network: once into the cache, for everyone. */
-static int copy_object(struct object *o, const struct entry *e, struct bytes *ret)
-{
-	struct object_store *s = o->store;
-	struct cache_fill *fill = NULL;
-	struct stream *in;
-	int r = -ENOSPC;
-
-	if (s->options.cache && s->options.verify)
-		r = claim_cache(o, &fill, ret);
-	if ((r < 0 && r != -ENOSPC) || (r == 0 && !fill))
-		return r;
-	r = container_stream(s->options.container, e, &in);
-	if (r < 0) {
-		cache_fill_abort(fill, false);
-		return r;
-	}
-	r = fill ? into_cache(o, fill, in, e->name, ret) : into_temporary(o, in, e->name, ret);
-	stream_close(in);
-	return r;
-}
-
-/* Room for a small one in memory, perhaps after dropping others; else it goes to a file. */
-static bool claim_memory(struct object_store *s, uint64_t size)
+bool object_claim_memory(struct object_store *s, uint64_t size)
 {
 	bool fits;
 
@@ -370,73 +81,24 @@ static bool claim_memory(struct object_store *s, uint64_t size)
 	return fits;
 }
 
-static void unclaim_memory(struct object_store *s, uint64_t size)
+void object_unclaim_memory(struct object_store *s, uint64_t size)
 {
 	pthread_mutex_lock(&s->lock);
 	s->memory_used -= size;
 	pthread_mutex_unlock(&s->lock);
 }
 
-static int from_entry(struct object *o, const struct entry *e, struct bytes *ret)
+/* ---- tasks and those who wait for them ---- */
+
+bool object_must_stop(const struct object *o, const struct object_task *task)
 {
-	struct object_store *s = o->store;
-	struct source *source;
-	struct stream *in;
-	uint64_t off;
-	int r;
-
-	if (e->method == METHOD_STORED && o->size > CHUNK_SIZE) {
-		r = container_locate(s->options.container, e, &source, &off);
-		if (r < 0)
-			return r;
-		if (source_is_local(source)) {
-			r = in_place(o, source, off, e->name, ret);
-			source_unref(source);
-			return r;
-		}
-		source_unref(source);
-	}
-	if (!claim_memory(s, o->size))
-		return copy_object(o, e, ret);
-	r = container_stream(s->options.container, e, &in);
-	if (r == 0) {
-		r = into_memory(o, in, e->name, ret);
-		stream_close(in);
-	}
-	if (r < 0)
-		unclaim_memory(s, o->size);
-	return r;
+	return atomic_load(&o->store->stopping) || atomic_load(&task->n_waiting) == 0;
 }
-
-/* Any origin with the right hash will do. One that failed for a passing reason may do later. */
-static int materialize(struct object *o, struct bytes *ret)
-{
-	int r = -EBADMSG;
-
-	for (const struct origin *origin = &o->first; origin; origin = origin->next) {
-		int attempt = from_entry(o, origin->entry, ret);
-
-		if (attempt == -ENOSPC) {
-			/* what nobody reads now is worth less than what somebody waits for */
-			pthread_mutex_lock(&o->store->lock);
-			drop_idle(o->store, true);
-			pthread_mutex_unlock(&o->store->lock);
-			attempt = from_entry(o, origin->entry, ret);
-		}
-		if (attempt == 0)
-			return 0;
-		if (attempt == -ECANCELED)
-			return attempt;
-		if (attempt != -EBADMSG)
-			r = attempt;
-	}
-	return r;
-}
-
-/* ---- the job and those who wait for it ---- */
 
 static enum lane object_lane(const struct object *o)
 {
+	if (!o->origins || o->store->options.container->remote)
+		return LANE_NET;
 	return o->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK;
 }
 
@@ -446,82 +108,123 @@ static void unlink_wait(struct object_wait *w)
 	if (w->next)
 		w->next->link = w->link;
 	w->link = NULL;
-	atomic_fetch_sub(&w->object->n_waiting, 1);
+	atomic_fetch_sub(&w->task->n_waiting, 1);
 }
 
-static void link_wait(struct object *o, struct object_wait *w)
+/* Queues a wait; true: the task has to be started. Lock held. */
+static bool link_wait(struct object *o, struct object_task *task, struct object_wait *w)
 {
+	bool start = !task->busy;
+
 	w->object = o;
-	w->next = o->waits;
-	w->link = &o->waits;
+	w->task = task;
+	w->next = task->waits;
+	w->link = &task->waits;
 	if (w->next)
 		w->next->link = &w->next;
-	o->waits = w;
-	atomic_fetch_add(&o->n_waiting, 1);
+	task->waits = w;
+	atomic_fetch_add(&task->n_waiting, 1);
+	if (start) {
+		task->busy = true;
+		task->since_ms = now_ms();
+	}
+	return start;
 }
 
-/* Takes all waits off the object; on success each is given its pin. Lock held. */
-static struct object_wait *take_waits(struct object *o, int result)
+/* Takes all waits off a task, as a list. Lock held. */
+static struct object_wait *take_waits(struct object_task *task, size_t *ret_n)
 {
 	struct object_wait *list = NULL, *w;
 
-	while ((w = o->waits)) {
+	for (*ret_n = 0; (w = task->waits); ++*ret_n) {
 		unlink_wait(w);
 		w->next = list;
 		list = w;
-		if (result == 0)
-			o->pins++;
 	}
+	task->busy = false;
 	return list;
 }
 
-static void settle(struct object *o, int result, const struct bytes *bytes)
+static void tell_waits(struct object_wait *list, int result)
 {
-	struct object_store *s = o->store;
+	while (list) {
+		struct object_wait *w = list;
 
-	o->busy = false;
-	if (result == 0) {
-		o->bytes = *bytes;
-		if (s->options.verify)
-			o->state = OBJECT_VERIFIED;
-		if (bytes->kind == BYTES_FILE)
-			s->files_used++;
-	} else if (result == -EBADMSG) {
-		o->state = OBJECT_CORRUPT;
+		list = w->next;
+		w->done(w, result);
 	}
 }
 
-static void run_object(struct job *job)
+/* Given up for want of anyone who waits, and now there is one again: once more. Lock held. */
+static bool wanted_again(struct object *o, struct object_task *task, int result)
 {
-	struct object *o = container_of(job, struct object, job);
+	if (result != -ECANCELED || !task->waits || atomic_load(&o->store->stopping))
+		return false;
+	task->since_ms = now_ms();
+	return true;
+}
+
+static void run_content(struct job *job)
+{
+	struct object *o = container_of(job, struct object, content.job);
 	struct object_store *s = o->store;
 	struct bytes bytes = { .kind = BYTES_NONE };
 	struct object_wait *waits;
-	int r = must_stop(o) ? -ECANCELED : materialize(o, &bytes);
+	uint64_t size = 0;
+	size_t n;
+	int r = object_must_stop(o, &o->content) ? -ECANCELED : object_materialize(o, &bytes, &size);
 
 	if (r < 0 && r != -EBADMSG && r != -ECANCELED)
 		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s", strerror(-r));
 	pthread_mutex_lock(&s->lock);
-	if (r == -ECANCELED && o->waits && !atomic_load(&s->stopping)) {
-		/* given up for want of readers, and now there is one again */
+	if (wanted_again(o, &o->content, r)) {
 		pthread_mutex_unlock(&s->lock);
-		workers_submit(s->options.workers, &o->job, object_lane(o));
+		workers_submit(s->options.workers, &o->content.job, object_lane(o));
 		return;
 	}
 	if (r == -ECANCELED)
 		r = -ENOTCONN;
-	settle(o, r, &bytes);
-	waits = take_waits(o, r);
-	if (r == 0 && o->pins == 0 && bytes.kind != BYTES_PLACE)
-		idle_add(s, o);
+	waits = take_waits(&o->content, &n);
+	if (r == 0) {
+		o->bytes = bytes;
+		o->size = size;
+		/* an unverified carton stays one; what was fetched is always verified */
+		if (s->options.verify || !o->origins)
+			o->state = OBJECT_VERIFIED;
+		s->files_used += bytes.kind == BYTES_FILE;
+		o->pins += (unsigned)n;
+		if (o->pins == 0 && bytes.kind != BYTES_PLACE)
+			idle_add(s, o);
+	} else if (r == -EBADMSG) {
+		o->state = OBJECT_CORRUPT;
+	}
 	drop_idle(s, false);
 	pthread_mutex_unlock(&s->lock);
-	while (waits) {
-		struct object_wait *w = waits;
+	tell_waits(waits, r);
+}
 
-		waits = w->next;
-		w->done(w, r);
+static void run_length(struct job *job)
+{
+	struct object *o = container_of(job, struct object, length.job);
+	struct object_store *s = o->store;
+	struct object_wait *waits;
+	uint64_t size = OBJECT_NO_SIZE;
+	size_t n;
+	int r = object_must_stop(o, &o->length) ? -ECANCELED : object_ask_size(o, &size);
+
+	pthread_mutex_lock(&s->lock);
+	if (wanted_again(o, &o->length, r)) {
+		pthread_mutex_unlock(&s->lock);
+		workers_submit(s->options.workers, &o->length.job, LANE_NET);
+		return;
 	}
+	if (r == -ECANCELED)
+		r = -ENOTCONN;
+	if (r == 0)
+		o->said_size = size;
+	waits = take_waits(&o->length, &n);
+	pthread_mutex_unlock(&s->lock);
+	tell_waits(waits, r);
 }
 
 int object_get(struct object *o, struct object_wait *wait)
@@ -534,7 +237,8 @@ int object_get(struct object *o, struct object_wait *wait)
 	if (o->bytes.kind != BYTES_NONE) {
 		idle_remove(s, o);
 		o->pins++;
-	} else if (o->state == OBJECT_CORRUPT) {
+	} else if (o->state == OBJECT_CORRUPT && o->origins) {
+		/* what is fetched may be mended where it comes from, a carton is not */
 		r = -EBADMSG;
 	} else if (atomic_load(&s->stopping)) {
 		r = -ENOTCONN;
@@ -542,13 +246,36 @@ int object_get(struct object *o, struct object_wait *wait)
 		r = -EAGAIN;
 	} else {
 		r = -EINPROGRESS;
-		link_wait(o, wait);
-		start = !o->busy;
-		o->busy = true;
+		start = link_wait(o, &o->content, wait);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (start)
-		workers_submit(s->options.workers, &o->job, object_lane(o));
+		workers_submit(s->options.workers, &o->content.job, object_lane(o));
+	return r;
+}
+
+int object_get_size(struct object *o, struct object_wait *wait)
+{
+	struct object_store *s = o->store;
+	bool start = false;
+	int r = 0;
+
+	if (object_size(o) != OBJECT_NO_SIZE)
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	if (object_size(o) != OBJECT_NO_SIZE) {
+		r = 0;
+	} else if (atomic_load(&s->stopping)) {
+		r = -ENOTCONN;
+	} else if (!wait) {
+		r = -EAGAIN;
+	} else {
+		r = -EINPROGRESS;
+		start = link_wait(o, &o->length, wait);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (start)
+		workers_submit(s->options.workers, &o->length.job, LANE_NET);
 	return r;
 }
 
@@ -597,12 +324,24 @@ const uint8_t *object_sha256(const struct object *o)
 
 const struct entry *object_entry(const struct object *o)
 {
-	return o->first.entry;
+	return o->origins ? o->origins->entry : NULL;
+}
+
+const char *object_name(const struct object *o)
+{
+	return o->name;
 }
 
 uint64_t object_size(const struct object *o)
 {
-	return o->size;
+	uint64_t size = atomic_load(&o->size);
+
+	return size != OBJECT_NO_SIZE ? size : atomic_load(&o->said_size);
+}
+
+bool object_size_is_certain(const struct object *o)
+{
+	return atomic_load(&o->size) != OBJECT_NO_SIZE;
 }
 
 enum object_state object_state(struct object *o)
@@ -615,11 +354,10 @@ enum object_state object_state(struct object *o)
 	return state;
 }
 
-/* Hashes and sizes are what an attacker chooses; under random keys no choice makes a long chain. */
-static size_t bucket_of(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],
-			uint64_t size)
+/* Hashes are what an attacker chooses; under random keys no choice makes a long chain. */
+static size_t bucket_of(const struct object_store *s, const uint8_t sha256[SHA256_SIZE])
 {
-	uint64_t sum = s->bucket_keys[4] * size;
+	uint64_t sum = 0;
 
 	for (size_t i = 0; i < 4; i++)
 		sum += s->bucket_keys[i] * (get_le64(sha256 + 8 * i) ^ (get_le64(sha256 + 8 * i) >> 32));
@@ -637,7 +375,7 @@ static int grow_buckets(struct object_store *s)
 	s->n_buckets = 2 * old_n + 1;
 	for (size_t i = 0; i < old_n; i++)
 		while (old[i]) {
-			struct object *o = old[i], **to = &buckets[bucket_of(s, o->sha256, o->size)];
+			struct object *o = old[i], **to = &buckets[bucket_of(s, o->sha256)];
 
 			old[i] = o->next_hash;
 			o->next_hash = *to;
@@ -647,41 +385,79 @@ static int grow_buckets(struct object_store *s)
 	return 0;
 }
 
-static int add_origin(struct object *o, const struct entry *entry)
+/* One of that hash, and of that size unless that is OBJECT_NO_SIZE; or NULL. */
+static struct object *find_object(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],
+				  uint64_t size)
 {
-	struct origin *origin = malloc(sizeof(*origin));
+	struct object *o = s->n_buckets ? s->buckets[bucket_of(s, sha256)] : NULL;
 
-	if (!origin)
+	while (o && (memcmp(o->sha256, sha256, SHA256_SIZE) != 0 ||
+		     (size != OBJECT_NO_SIZE && o->size != size)))
+		o = o->next_hash;
+	return o;
+}
+
+static int new_object(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
+		      uint64_t size, struct object **ret)
+{
+	struct object *o, **bucket;
+
+	if (s->n_objects >= s->n_buckets && grow_buckets(s) < 0)
 		return -ENOMEM;
-	*origin = (struct origin){ entry, o->first.next };
-	o->first.next = origin;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	o->store = s;
+	memcpy(o->sha256, sha256, SHA256_SIZE);
+	o->name = name;
+	o->size = size;
+	o->said_size = OBJECT_NO_SIZE;
+	o->content.job.run = run_content;
+	o->length.job.run = run_length;
+	bucket = &s->buckets[bucket_of(s, sha256)];
+	o->next_hash = *bucket;
+	*bucket = o;
+	s->n_objects++;
+	*ret = o;
 	return 0;
 }
 
 int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE],
 	       const struct entry *entry, struct object **ret)
 {
-	struct object *o, **bucket;
+	struct origin *origin = calloc(1, sizeof(*origin)), **last;
+	struct object *o = find_object(s, sha256, entry->size);
+	int r = origin ? 0 : -ENOMEM;
 
-	if (s->n_objects >= s->n_buckets && grow_buckets(s) < 0)
-		return -ENOMEM;
-	bucket = &s->buckets[bucket_of(s, sha256, entry->size)];
-	for (o = *bucket; o; o = o->next_hash)
-		if (memcmp(o->sha256, sha256, SHA256_SIZE) == 0 && o->size == entry->size) {
-			*ret = o;
-			return add_origin(o, entry);
-		}
-	o = calloc(1, sizeof(*o));
+	if (r == 0 && !o)
+		r = new_object(s, sha256, entry->name, entry->size, &o);
+	if (r < 0) {
+		free(origin);
+		return r;
+	}
+	origin->entry = entry;
+	/* the first stays the first; the order of the others does not matter */
+	last = o->origins ? &o->origins->next : &o->origins;
+	origin->next = *last;
+	*last = origin;
+	*ret = o;
+	return 0;
+}
+
+int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
+		    struct link *link, struct object **ret)
+{
+	struct object *o = find_object(s, sha256, OBJECT_NO_SIZE);
+	int r = 0;
+
+	if (!o && !link)
+		return -ENOENT;
 	if (!o)
-		return -ENOMEM;
-	o->store = s;
-	memcpy(o->sha256, sha256, SHA256_SIZE);
-	o->size = entry->size;
-	o->first.entry = entry;
-	o->job.run = run_object;
-	o->next_hash = *bucket;
-	*bucket = o;
-	s->n_objects++;
+		r = new_object(s, sha256, name, OBJECT_NO_SIZE, &o);
+	if (r < 0)
+		return r;
+	if (!o->origins)
+		o->link = link;
 	*ret = o;
 	return 0;
 }
@@ -719,10 +495,10 @@ void object_store_stop(struct object_store *s)
 static void object_free(struct object *o)
 {
 	bytes_free(&o->bytes);
-	while (o->first.next) {
-		struct origin *origin = o->first.next;
+	while (o->origins) {
+		struct origin *origin = o->origins;
 
-		o->first.next = origin->next;
+		o->origins = origin->next;
 		free(origin);
 	}
 	free(o);

@@ -28,13 +28,17 @@
 #include "digest.h"
 #include "workers.h"
 
+struct link;
 struct object;
 struct object_store;
+struct object_task;
+struct remote_options;
 
 struct object_options {
 	struct container *container;	/* where entries are; outlives the store */
 	struct workers *workers;	/* likewise */
 	struct cache *cache;		/* likewise; NULL: large copies go to unnamed temporary files */
+	const struct remote_options *remote;	/* likewise; NULL: nothing is fetched (offline) */
 	bool verify;			/* false: nothing is hashed, nothing checked (-o verify=off) */
 };
 
@@ -58,6 +62,13 @@ void object_store_free(struct object_store *s);
 int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE],
 	       const struct entry *entry, struct object **ret);
 
+/*
+ * The object of that hash whatever its size, or a new one that is fetched as `link` says (which
+ * outlives the store, as `name` does). -ENOENT: there is none, and `link` is NULL. As object_add().
+ */
+int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
+		    struct link *link, struct object **ret);
+
 enum object_state {
 	OBJECT_UNVERIFIED,
 	OBJECT_VERIFIED,
@@ -65,8 +76,16 @@ enum object_state {
 };
 
 const uint8_t *object_sha256(const struct object *o);
-const struct entry *object_entry(const struct object *o);
+const struct entry *object_entry(const struct object *o);	/* NULL: it is fetched */
+
+/*
+ * In bytes. OBJECT_NO_SIZE: not known yet (see object_get_size). It is certain when the container
+ * says it, or once the object was verified; before that it is what a server says.
+ */
 uint64_t object_size(const struct object *o);
+bool object_size_is_certain(const struct object *o);
+#define OBJECT_NO_SIZE UINT64_MAX
+
 enum object_state object_state(struct object *o);
 
 /* One who waits. Belongs to the caller, who sets `done`; the rest is private. */
@@ -74,6 +93,7 @@ struct object_wait {
 	/* the object is pinned (0), or why not; called once, on a worker's thread */
 	void (*done)(struct object_wait *wait, int result);
 	struct object *object;
+	struct object_task *task;
 	struct object_wait *next, **link;	/* guarded by the store's lock; link NULL: not queued */
 };
 
@@ -87,6 +107,12 @@ struct object_wait {
  * `done` gets 0 or -EBADMSG, -ENOSPC, -EIO, -ENOMEM, -ENOTCONN, … as that attempt ended.
  */
 int object_get(struct object *o, struct object_wait *wait);
+
+/*
+ * Finds out object_size(), where only a server can tell. Returns as object_get(), but pins nothing;
+ * -ENODATA (by `done`): nobody says how long it is.
+ */
+int object_get_size(struct object *o, struct object_wait *wait);
 
 /* True: `done` has not been and will not be called. What others wait for goes on. */
 bool object_wait_cancel(struct object_wait *wait);

@@ -59,6 +59,19 @@ static void part_close(struct stream *s)
 
 static const struct stream_ops part_ops = { part_read, part_close };
 
+int source_part(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
+{
+	struct part_stream *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	*p = (struct part_stream){
+		.stream.ops = &part_ops, .source = source_ref(s), .off = off, .left = n,
+	};
+	*ret = &p->stream;
+	return 0;
+}
+
 /* ---- a local file ---- */
 
 static int file_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
@@ -68,16 +81,8 @@ static int file_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
 
 static int file_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 {
-	struct part_stream *p = calloc(1, sizeof(*p));
-
-	if (!p)
-		return -ENOMEM;
 	posix_fadvise(s->fd, (off_t)off, (off_t)n, POSIX_FADV_SEQUENTIAL);
-	*p = (struct part_stream){
-		.stream.ops = &part_ops, .source = source_ref(s), .off = off, .left = n,
-	};
-	*ret = &p->stream;
-	return 0;
+	return source_part(s, off, n, ret);
 }
 
 static void file_free(struct source *s)
@@ -86,7 +91,7 @@ static void file_free(struct source *s)
 	free(s);
 }
 
-static const struct source_ops file_ops = { file_pread, file_stream, file_free };
+static const struct source_ops file_ops = { file_pread, file_stream, file_free, NULL };
 
 int source_from_fd(int fd, struct source **ret)
 {

@@ -52,12 +52,15 @@ struct source {
 	atomic_uint refs;
 	uint64_t size;		/* when it was opened */
 	int fd;			/* of a local file, else -1 */
+	const char *version;	/* names these very bytes for who resumes; NULL: nothing does */
 };
 
 struct source_ops {
 	int (*pread)(struct source *s, void *ret_buf, size_t n, uint64_t off);
 	int (*stream)(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
 	void (*free)(struct source *s);
+	/* NULL: nothing to gain */
+	int (*prefetch)(struct source *s, uint64_t off, uint64_t n, uint64_t before);
 };
 
 /* A local file; `fd` is taken over, also on failure. 0, -ENOMEM or what fstat says. */
@@ -77,6 +80,19 @@ int source_pread(struct source *s, void *ret_buf, size_t n, uint64_t off);
 
 /* The same for a local source, but -EAGAIN when the bytes are not in memory and it would wait. */
 int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off);
+
+/*
+ * Says that [off, off+n) will be read soon and piece by piece: where that costs a request each, one
+ * request fetches all of it, if it is not too much, and as it goes up to `before` bytes that stand
+ * before it. 0, or what that request gives.
+ */
+static inline int source_prefetch(struct source *s, uint64_t off, uint64_t n, uint64_t before)
+{
+	return s->ops->prefetch ? s->ops->prefetch(s, off, n, before) : 0;
+}
+
+/* A stream that reads [off, off+n) by source_pread(): for those who implement sources. */
+int source_part(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
 
 /* Bytes [off, off+n) in order. Holds a reference of its own. 0, -ENOMEM, or as its kind says. */
 int source_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret);

@@ -12,7 +12,7 @@ int buf_reserve(struct buf *b, size_t more)
 	size_t need, cap;
 	char *data;
 
-	if (__builtin_add_overflow(b->len, more, &need) || need > b->max)
+	if (__builtin_add_overflow(b->len, more, &need) || need > b->max || need == SIZE_MAX)
 		return -EFBIG;
 	if (b->data && need < b->cap)
 		return 0;

@@ -32,6 +32,10 @@
 /* what an entry may say: deflate's level (1, 2), a data descriptor (3), UTF-8 names (11) */
 #define FLAGS_KNOWN (1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | 1 << 11)
 
+/* of a remote zip, what one request should fetch at most, and leave out */
+#define PREFETCH_MAX (8 * MIB)
+#define PREFETCH_GAP (128 * KIB)
+
 #define MADE_BY_UNIX 3
 #define MADE_BY_MACOS 19
 #define DOS_DIRECTORY 0x10
@@ -281,7 +285,8 @@ static const char *apply_zip64(const struct extra *x, uint64_t *const fields[], 
 		return wanted ? "announces a zip64 extra field, but there is none" : NULL;
 	if (x->zip64_len < 8 * wanted)
 		return "has a short zip64 extra field";
-	all = x->zip64_len != 8 * wanted;
+	/* only what is announced, perhaps with the number of the disk; or all of them */
+	all = x->zip64_len != 8 * wanted && x->zip64_len != 8 * wanted + 4;
 	for (size_t i = 0; i < n; i++) {
 		bool sentinel = *fields[i] == UINT32_MAX;
 		uint64_t value;
@@ -621,9 +626,12 @@ static int zip_locate(struct container *c, const struct entry *e, struct source 
 	uint8_t head[512], *rest = NULL;
 	size_t have = (size_t)MIN(e->end - e->header, sizeof(head)), more;
 	const char *fault;
-	int r;
+	int r = 0;
 
-	r = source_pread(z->source, head, have, e->header);
+	if (e->end - e->header <= PREFETCH_MAX)
+		r = source_prefetch(z->source, e->header, e->end - e->header, 0);
+	if (r == 0)
+		r = source_pread(z->source, head, have, e->header);
 	if (r < 0)
 		return r;
 	if (get_le32(head) != LOCAL_SIG)
@@ -658,6 +666,24 @@ static int zip_readlink(struct container *c, const struct entry *e, struct buf *
 	return container_read(c, e, MAX_PATH_LEN, ret);
 }
 
+/* One request for entries that stand close together. */
+static int zip_prefetch(struct container *c, const struct entry **list, size_t n)
+{
+	struct zip *z = container_of(c, struct zip, container);
+	int r = 0;
+
+	qsort(list, n, sizeof(*list), compare_offsets);
+	for (size_t i = 0; i < n && r == 0;) {
+		uint64_t from = list[i]->header, to = list[i]->end;
+
+		while (++i < n && list[i]->header - to <= PREFETCH_GAP &&
+		       list[i]->end - from <= PREFETCH_MAX)
+			to = list[i]->end;
+		r = source_prefetch(z->source, from, to - from, 0);
+	}
+	return r;
+}
+
 static void zip_free(struct container *c)
 {
 	struct zip *z = container_of(c, struct zip, container);
@@ -668,7 +694,7 @@ static void zip_free(struct container *c)
 	free(z);
 }
 
-static const struct container_ops zip_ops = { zip_locate, zip_readlink, zip_free };
+static const struct container_ops zip_ops = { zip_locate, zip_readlink, zip_prefetch, zip_free };
 
 static int read_directory(struct zip *z)
 {
@@ -678,7 +704,11 @@ static int read_directory(struct zip *z)
 	/* every name fits in the directory it stands in, with its NUL in place of its header */
 	z->names = malloc(z->directory_size ? z->directory_size : 1);
 	z->container.entries = calloc(z->n_entries ? z->n_entries : 1, sizeof(struct entry));
+	/* MANIFEST mostly stands right before the directory, and is about as long */
 	if (dir && z->names && z->container.entries)
+		r = source_prefetch(z->source, z->directory_at, z->directory_size,
+				    z->directory_size + z->directory_size / 2 + 64 * KIB);
+	if (r == 0)
 		r = source_pread(z->source, dir, z->directory_size, z->directory_at);
 	if (r == 0)
 		r = parse_directory(z, dir);
@@ -695,6 +725,7 @@ int zip_open(struct source *source, int64_t mtime, struct container **ret)
 		return -ENOMEM;
 	z->container.ops = &zip_ops;
 	z->container.mtime = mtime;
+	z->container.remote = !source_is_local(source);
 	z->source = source_ref(source);
 	z->mtime_last = NO_TIME;
 	r = read_end(z);

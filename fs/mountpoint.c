@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,10 +50,12 @@ static int detach(const char *path)
 
 int mountpoint_prepare(const char *path)
 {
+	struct statfs fs;
 	struct stat st;
 	int r;
 
-	if (stat(path, &st) == 0) {
+	/* a dead mount may still answer stat(2) from what the kernel remembers, but not this */
+	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
 		if (S_ISDIR(st.st_mode))
 			return 0;
 		fprintf(stderr, "cartonfs: %s: not a directory; mount on one\n", path);

@@ -30,7 +30,7 @@ def pytest_sessionstart(session):
 
 @pytest.fixture(scope='session')
 def dev_fuse():
-    """Binaries and /dev/fuse must be there, and an ordinary user may open it, as udev sets it up."""
+    """Binaries and /dev/fuse must be there; any user may open it, as udev sets it up."""
     for path in (harness.CARTONFS, harness.CARTONCTL):
         assert os.access(path, os.X_OK), f'{path} is not there: build first, or set BUILD_DIR'
     assert os.path.exists('/dev/fuse'), 'these tests need FUSE: modprobe fuse'

@@ -154,7 +154,8 @@ def _(c):
 
 for delta in (1, -1):
     way = 'more' if delta > 0 else 'less'
-    whole(f'count-{way}', 'count|entries|director|entry', end={'here': 6 + delta, 'total': 6 + delta})
+    whole(f'count-{way}', 'count|entries|director|entry',
+          end={'here': 6 + delta, 'total': 6 + delta})
     whole(f'zip64-count-{way}', 'count|entries|director|entry', zip64_end=True,
           end64={'here': 6 + delta, 'total': 6 + delta})
 whole('count-differs-by-disk', 'disk|count|entries', end={'here': 5})

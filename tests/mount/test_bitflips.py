@@ -16,7 +16,7 @@ from zipwriter import Carton
 MASKS = (0x01, 0x80, 0xff)
 TOML = b"spec_version = 1\n"           # short: each byte is tried
 WORKERS = 2
-BUDGET_S = 50                   # of one test; past it, it fails: nothing is left out in silence
+BUDGET_S = 120                  # of one test, on a busy machine; nothing is left out in silence
 
 
 def small(kind):

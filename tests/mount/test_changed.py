@@ -151,3 +151,19 @@ def test_mtime_changes_nothing(mount, work):
         os.chmod(source, 0o600)
         os.link(source, work / 'again')
         assert m.read('model/1') == c.files()['model/1']
+
+
+def test_evicted_and_read_again(mount, work):
+    """More small decoded files than any memory budget keeps: each reads right a second time."""
+    c = Carton(method='zstd')
+    for i in range(320):
+        c.add(f'model/{i:03}', b'%03d ' % i * (250 << 10), level=1)
+    with mount(c.write(work / 'm.carton')) as m:
+        hashes = c.hashes()
+        for _ in range(2):
+            for path in hashes:
+                if path.startswith('model/'):
+                    fd = os.open(m / path, os.O_RDONLY)
+                    want = path[-3:].encode() + b' '
+                    assert reread(fd, 4096, 500_000 // 4096 * 4096) == want * 1024
+                    os.close(fd)

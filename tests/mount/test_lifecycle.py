@@ -130,7 +130,8 @@ def test_busy_unmount_is_refused(mount, load_carton, who, way):
     with mount(path, uid=who) as m:
         code = "import sys; f = open(sys.argv[1]); print('.', flush=True); sys.stdin.read()"
         holder = subprocess.Popen(['/usr/bin/python3', '-c', code, m / NAMES[1]],
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(who),
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  env=environment(who),
                                   **harness.identity(who))
         assert holder.stdout.readline() == b'.\n'
         p = run(*way.split(), m.path, uid=who)

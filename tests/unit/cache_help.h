@@ -116,7 +116,17 @@ struct env {
 	char cache[80];		/* dir/c, where the cache goes; not there yet */
 	struct cache *c;	/* for a child that is to inherit them */
 	int fd;
+	int fds;		/* open when the test began: as many as when it ends */
 };
+
+static inline int open_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
 
 static inline int env_setup(void **state)
 {
@@ -128,6 +138,7 @@ static inline int env_setup(void **state)
 	if (!mkdtemp(e->dir))
 		return -1;
 	e->pid = getpid();
+	e->fds = open_fds();
 	snprintf(e->cache, sizeof(e->cache), "%s/c", e->dir);
 	*state = e;
 	return 0;
@@ -162,6 +173,10 @@ static inline int env_teardown(void **state)
 	if (e->pid != getpid())		/* a child that failed: the parent reports it */
 		_exit(99);
 	r = walk(e->dir, true);
+	if (open_fds() != e->fds) {
+		print_error("%d descriptors leaked\n", open_fds() - e->fds);
+		r = -1;
+	}
 	free(e);
 	return r;
 }

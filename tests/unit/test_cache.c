@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cache seen from one process: its directory, filling and resuming, dropping, listing. Space and
- * leftovers are in test_cache_space.c, what processes do to each other in cache_crash.c.
+ * The cache seen from one process: its directory, filling and resuming, dropping, listing. Space
+ * and leftovers are in test_cache_space.c; what processes do to each other is in cache_crash.c and
+ * cache_race.c.
  */
 #include "cache_help.h"
 
 static char last_log[1024];
 
-static void keep_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
+static void keep_log(void *ctx, enum carton_log_level level, const char *subject,
+		     const char *message)
 {
 	(void)ctx;
 	(void)level;
@@ -207,7 +209,8 @@ static void test_publish_and_lookup(void **state)
 }
 
 /* Begins a fill and says what is there of an earlier one. */
-static struct cache_fill *resume(struct cache *c, struct key k, uint64_t *ret_len, char *ret_validator)
+static struct cache_fill *resume(struct cache *c, struct key k, uint64_t *ret_len,
+				 char *ret_validator)
 {
 	struct cache_fill *f = NULL;
 	struct stat st;

@@ -242,7 +242,8 @@ static void test_sweep(void **state)
 	make_file(inside(e, "partial", key_of(3), ".v", path), 0);	/* without a partial */
 	leave_partial(c, key_of(4), "v");
 	leave_partial(c, key_of(5), "v");
-	set_mtime(inside(e, "partial", key_of(5), "", path), time(NULL) - CACHE_PARTIAL_MAX_AGE_S - 10);
+	set_mtime(inside(e, "partial", key_of(5), "", path),
+		  time(NULL) - CACHE_PARTIAL_MAX_AGE_S - 10);
 	/* The same, but alive: as old as that, and without a sidecar. */
 	assert_int_equal(cache_begin(c, key_of(6).sha256, &f), 0);
 	set_mtime(inside(e, "partial", key_of(6), "", path), 1000);

@@ -76,34 +76,20 @@ static const struct {
 	const char *first;
 	enum http_address_class class;
 } ipv4_map[] = {
-	{ "0.0.0.0", HTTP_ADDRESS_UNSPECIFIED },
-	{ "1.0.0.0", HTTP_ADDRESS_PUBLIC },
-	{ "10.0.0.0", HTTP_ADDRESS_PRIVATE },
-	{ "11.0.0.0", HTTP_ADDRESS_PUBLIC },
-	{ "100.64.0.0", HTTP_ADDRESS_PRIVATE },
-	{ "100.128.0.0", HTTP_ADDRESS_PUBLIC },
-	{ "127.0.0.0", HTTP_ADDRESS_LOOPBACK },
-	{ "128.0.0.0", HTTP_ADDRESS_PUBLIC },
-	{ "169.254.0.0", HTTP_ADDRESS_LINK_LOCAL },
-	{ "169.255.0.0", HTTP_ADDRESS_PUBLIC },
-	{ "172.16.0.0", HTTP_ADDRESS_PRIVATE },
-	{ "172.32.0.0", HTTP_ADDRESS_PUBLIC },
-	{ "192.0.0.0", HTTP_ADDRESS_RESERVED },
-	{ "192.0.1.0", HTTP_ADDRESS_PUBLIC },
-	{ "192.0.2.0", HTTP_ADDRESS_RESERVED },
-	{ "192.0.3.0", HTTP_ADDRESS_PUBLIC },
-	{ "192.88.99.0", HTTP_ADDRESS_RESERVED },
-	{ "192.88.100.0", HTTP_ADDRESS_PUBLIC },
-	{ "192.168.0.0", HTTP_ADDRESS_PRIVATE },
-	{ "192.169.0.0", HTTP_ADDRESS_PUBLIC },
-	{ "198.18.0.0", HTTP_ADDRESS_PRIVATE },
-	{ "198.20.0.0", HTTP_ADDRESS_PUBLIC },
-	{ "198.51.100.0", HTTP_ADDRESS_RESERVED },
-	{ "198.51.101.0", HTTP_ADDRESS_PUBLIC },
-	{ "203.0.113.0", HTTP_ADDRESS_RESERVED },
-	{ "203.0.114.0", HTTP_ADDRESS_PUBLIC },
-	{ "224.0.0.0", HTTP_ADDRESS_MULTICAST },
-	{ "240.0.0.0", HTTP_ADDRESS_RESERVED },
+	{ "0.0.0.0", HTTP_ADDRESS_UNSPECIFIED },    { "1.0.0.0", HTTP_ADDRESS_PUBLIC },
+	{ "10.0.0.0", HTTP_ADDRESS_PRIVATE },	    { "11.0.0.0", HTTP_ADDRESS_PUBLIC },
+	{ "100.64.0.0", HTTP_ADDRESS_PRIVATE },	    { "100.128.0.0", HTTP_ADDRESS_PUBLIC },
+	{ "127.0.0.0", HTTP_ADDRESS_LOOPBACK },	    { "128.0.0.0", HTTP_ADDRESS_PUBLIC },
+	{ "169.254.0.0", HTTP_ADDRESS_LINK_LOCAL }, { "169.255.0.0", HTTP_ADDRESS_PUBLIC },
+	{ "172.16.0.0", HTTP_ADDRESS_PRIVATE },	    { "172.32.0.0", HTTP_ADDRESS_PUBLIC },
+	{ "192.0.0.0", HTTP_ADDRESS_RESERVED },	    { "192.0.1.0", HTTP_ADDRESS_PUBLIC },
+	{ "192.0.2.0", HTTP_ADDRESS_RESERVED },	    { "192.0.3.0", HTTP_ADDRESS_PUBLIC },
+	{ "192.88.99.0", HTTP_ADDRESS_RESERVED },   { "192.88.100.0", HTTP_ADDRESS_PUBLIC },
+	{ "192.168.0.0", HTTP_ADDRESS_PRIVATE },    { "192.169.0.0", HTTP_ADDRESS_PUBLIC },
+	{ "198.18.0.0", HTTP_ADDRESS_PRIVATE },	    { "198.20.0.0", HTTP_ADDRESS_PUBLIC },
+	{ "198.51.100.0", HTTP_ADDRESS_RESERVED },  { "198.51.101.0", HTTP_ADDRESS_PUBLIC },
+	{ "203.0.113.0", HTTP_ADDRESS_RESERVED },   { "203.0.114.0", HTTP_ADDRESS_PUBLIC },
+	{ "224.0.0.0", HTTP_ADDRESS_MULTICAST },    { "240.0.0.0", HTTP_ADDRESS_RESERVED },
 };
 
 static void test_address_ipv4(void **state)
@@ -170,7 +156,7 @@ static void test_address_ipv6(void **state)
 	} cases[] = {
 		{ "::", HTTP_ADDRESS_UNSPECIFIED },
 		{ "::1", HTTP_ADDRESS_LOOPBACK },
-		{ "::2", HTTP_ADDRESS_UNSPECIFIED },	/* 0.0.0.2, compatible form */
+		{ "::2", HTTP_ADDRESS_UNSPECIFIED }, /* 0.0.0.2, compatible form */
 		{ "::7f00:1", HTTP_ADDRESS_LOOPBACK },
 		{ "::fffe:1.2.3.4", HTTP_ADDRESS_RESERVED },
 		{ "64:ff9b:1::1.2.3.4", HTTP_ADDRESS_PRIVATE },
@@ -233,8 +219,19 @@ static void test_host_class(void **state)
 static void test_url_fault(void **state)
 {
 	static const char *const bad[] = {
-		"", "x", "/x", "host/x", "ftp://h/", "file:///etc/passwd", "http://", "http://h:99999/",
-		"http://h:p/", "http://a b/", "http://h/\x01", "javascript:alert(1)", "http:/\n/h",
+		"",
+		"x",
+		"/x",
+		"host/x",
+		"ftp://h/",
+		"file:///etc/passwd",
+		"http://",
+		"http://h:99999/",
+		"http://h:p/",
+		"http://a b/",
+		"http://h/\x01",
+		"javascript:alert(1)",
+		"http:/\n/h",
 	};
 	char *url = malloc(HTTP_MAX_URL + 2);
 
@@ -261,8 +258,8 @@ static void test_url_parse(void **state)
 	const char *why = NULL;
 
 	(void)state;
-	assert_int_equal(http_target_parse(NULL, "http://u%40:p%3a@EXAMPLE.com/x/../y?q=1#f", &a,
-					   &why), 0);
+	assert_int_equal(
+		http_target_parse(NULL, "http://u%40:p%3a@EXAMPLE.com/x/../y?q=1#f", &a, &why), 0);
 	assert_string_equal(a.user, "u@");
 	assert_string_equal(a.password, "p:");
 	assert_int_equal(a.port, 80);
@@ -284,8 +281,10 @@ static void test_url_parse(void **state)
 	assert_int_equal(http_target_parse(&a, "gopherx://example.com/", &b, &why), -EACCES);
 	http_target_free(&a);
 	/* Every spelling of 127.0.0.1 is seen as what it is. */
-	for (const char *const *p = (const char *const[]){ "0x7f000001", "2130706433", "017700000001",
-	     "127.1", "0x7f.0.1", NULL }; *p; p++) {
+	for (const char *const *p =
+		     (const char *const[]){ "0x7f000001", "2130706433", "017700000001", "127.1",
+					    "0x7f.0.1", NULL };
+	     *p; p++) {
 		char url[64];
 
 		snprintf(url, sizeof(url), "http://%s/", *p);
@@ -322,9 +321,9 @@ static void test_url_redact(void **state)
 
 static void test_proxies(void **state)
 {
-	static char *const no[] = {
-		"example.com", ".example.com", " x.y ,example.com.", "*", "a,10.0.0.0/8", "[", NULL
-	};
+	static char *const no[] = { "example.com", ".example.com", " x.y ,example.com.",
+				    "*",	   "a,10.0.0.0/8", "[",
+				    NULL };
 	static const struct {
 		const char *host;
 		bool direct[6];
@@ -377,8 +376,17 @@ static int load_headers(const char *text, size_t n, char ***ret)
 static void test_header_file(void **state)
 {
 	static const char *const bad[] = {
-		"X: a\rb\n", "X\n", ": x\n", "X :y\n", "X:\n", "X: \x01\n", "Host: h\n", "range: bytes=0-\n",
-		"A: b\nTransfer-Encoding: chunked\n", "X: a\x7f\n", " X: folded\n",
+		"X: a\rb\n",
+		"X\n",
+		": x\n",
+		"X :y\n",
+		"X:\n",
+		"X: \x01\n",
+		"Host: h\n",
+		"range: bytes=0-\n",
+		"A: b\nTransfer-Encoding: chunked\n",
+		"X: a\x7f\n",
+		" X: folded\n",
 	};
 	static const char good[] = "# c\n\nA: b\r\nAuthorization: Bearer x y";
 	char **h = NULL, *large = malloc(HTTP_MAX_HEADER_FILE + 1);
@@ -439,11 +447,14 @@ static void test_head_good(void **state)
 	struct http_head h;
 
 	(void)state;
-	assert_int_equal(feed(&h, "HTTP/1.1 103 Hints\r\nLocation: /x\r\nContent-Length: 7\r\n\r\n"
-				  "HTTP/1.1 206 Partial\r\nContent-Length: 10\r\ncontent-length:10 \r\n"
-				  "Content-Range: bytes 5-14/100\r\nETag: \"a b\"\r\nACCEPT-RANGES: bytes\r\n"
-				  "Last-Modified: Tue, 15 Nov 1994 12:45:26 GMT\r\n"
-				  "Content-Encoding: identity, GZIP\r\n\r\n"), 0);
+	assert_int_equal(
+		feed(&h,
+		     "HTTP/1.1 103 Hints\r\nLocation: /x\r\nContent-Length: 7\r\n\r\n"
+		     "HTTP/1.1 206 Partial\r\nContent-Length: 10\r\ncontent-length:10 \r\n"
+		     "Content-Range: bytes 5-14/100\r\nETag: \"a b\"\r\nACCEPT-RANGES: bytes\r\n"
+		     "Last-Modified: Tue, 15 Nov 1994 12:45:26 GMT\r\n"
+		     "Content-Encoding: identity, GZIP\r\n\r\n"),
+		0);
 	assert_int_equal(h.response.status, 206);
 	assert_null(h.location);
 	assert_int_equal(h.response.length, 10);
@@ -457,7 +468,8 @@ static void test_head_good(void **state)
 	assert_string_equal(h.response.coding, "gzip");
 	assert_int_equal(h.response.retry_after_s, -1);
 	http_head_free(&h);
-	assert_int_equal(feed(&h, "HTTP/2 416\r\nContent-Range: bytes */77\r\nETag: W/\"x\"\r\n\r\n"), 0);
+	assert_int_equal(
+		feed(&h, "HTTP/2 416\r\nContent-Range: bytes */77\r\nETag: W/\"x\"\r\n\r\n"), 0);
 	assert_int_equal(h.response.range_total, 77);
 	assert_int_equal(h.response.range_first, -1);
 	assert_string_equal(h.response.etag, "W/\"x\"");
@@ -476,16 +488,26 @@ static void test_head_good(void **state)
 static void test_head_absent(void **state)
 {
 	static const char *const ranges[] = {
-		"bytes 5-4/9", "bytes 0-9/9", "bytes 0-/9", "items 0-1/2", "bytes 0-1", "bytes 0-1/2x",
-		"bytes -1-1/3", "bytes 0-99999999999999999999/x", "",
+		"bytes 5-4/9",
+		"bytes 0-9/9",
+		"bytes 0-/9",
+		"items 0-1/2",
+		"bytes 0-1",
+		"bytes 0-1/2x",
+		"bytes -1-1/3",
+		"bytes 0-99999999999999999999/x",
+		"bytes 0-9223372036854775807/*",
+		"",
 	};
-	static const char *const etags[] = { "x", "\"", "\"a", "a\"", "\"a\"b\"", "w/\"x\"", "W/", "" };
+	static const char *const etags[] = { "x",	 "\"",	    "\"a", "a\"",
+					     "\"a\"b\"", "w/\"x\"", "W/",  "" };
 	char text[1024], tag[300];
 	struct http_head h;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
-		snprintf(text, sizeof(text), "HTTP/1.1 206 x\r\nContent-Range: %s\r\n\r\n", ranges[i]);
+		snprintf(text, sizeof(text), "HTTP/1.1 206 x\r\nContent-Range: %s\r\n\r\n",
+			 ranges[i]);
 		assert_int_equal(feed(&h, text), 0);
 		assert_int_equal(h.response.range_first, -1);
 		assert_int_equal(h.response.range_total, -1);
@@ -523,7 +545,8 @@ static void test_head_bad(void **state)
 		"HTTP/1.1 200x\r\n\r\n",
 		"HTTP/1.1\r\n\r\n",
 		"HTTP/1.1 302 x\r\nLocation: /a\r\nLocation: /b\r\n\r\n",
-		"HTTP/1.1 206 x\r\nContent-Range: bytes 0-1/2\r\nContent-Range: bytes 0-1/3\r\n\r\n",
+		("HTTP/1.1 206 x\r\nContent-Range: bytes 0-1/2\r\n"
+		 "Content-Range: bytes 0-1/3\r\n\r\n"),
 	};
 	struct http_head h;
 
@@ -541,15 +564,17 @@ static void test_head_codings(void **state)
 
 	(void)state;
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: gzip\r\n"
-				  "Content-Encoding: br\r\n\r\n"), 0);
+				  "Content-Encoding: br\r\n\r\n"),
+			 0);
 	assert_int_equal(h.codings, 2);
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: gzip,,gzip\r\n\r\n"), 0);
 	assert_int_equal(h.codings, 2);
-	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: a-name-longer-than-that\r\n\r\n"),
-			 0);
+	assert_int_equal(
+		feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: a-name-longer-than-that\r\n\r\n"), 0);
 	assert_string_equal(h.response.coding, "a-name-longer-t");
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nTransfer-Encoding: Chunked\r\n"
-				  "Content-Length: 5\r\n\r\n"), 0);
+				  "Content-Length: 5\r\n\r\n"),
+			 0);
 	assert_true(h.chunked && !h.transfer_coded && h.response.length == -1);
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"), 0);
 	assert_true(h.transfer_coded);
@@ -606,7 +631,8 @@ static void test_head_limits(void **state)
 	/* 1xx answers do not start the count again. */
 	http_head_init(&h);
 	for (unsigned i = 0; (r = http_head_line(&h, i % 2 ? "\r\n" : "HTTP/1.1 100 x\r\n",
-						 i % 2 ? 2 : 16, &end)) == 0; i++)
+						 i % 2 ? 2 : 16, &end)) == 0;
+	     i++)
 		assert_true(i < HTTP_MAX_HEADERS && !end);
 	assert_int_equal(r, -EFBIG);
 }
@@ -633,22 +659,14 @@ static void test_status(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_ipv4),
-		cmocka_unit_test(test_address_embedded),
-		cmocka_unit_test(test_address_ipv6),
-		cmocka_unit_test(test_host_class),
-		cmocka_unit_test(test_url_fault),
-		cmocka_unit_test(test_url_parse),
-		cmocka_unit_test(test_url_redact),
-		cmocka_unit_test(test_proxies),
-		cmocka_unit_test(test_header_file),
-		cmocka_unit_test(test_head_good),
-		cmocka_unit_test(test_head_absent),
-		cmocka_unit_test(test_head_bad),
-		cmocka_unit_test(test_head_codings),
-		cmocka_unit_test(test_head_retry_after),
-		cmocka_unit_test(test_head_limits),
-		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_address_ipv4), cmocka_unit_test(test_address_embedded),
+		cmocka_unit_test(test_address_ipv6), cmocka_unit_test(test_host_class),
+		cmocka_unit_test(test_url_fault),    cmocka_unit_test(test_url_parse),
+		cmocka_unit_test(test_url_redact),   cmocka_unit_test(test_proxies),
+		cmocka_unit_test(test_header_file),  cmocka_unit_test(test_head_good),
+		cmocka_unit_test(test_head_absent),  cmocka_unit_test(test_head_bad),
+		cmocka_unit_test(test_head_codings), cmocka_unit_test(test_head_retry_after),
+		cmocka_unit_test(test_head_limits),  cmocka_unit_test(test_status),
 	};
 
 	carton_log_set(log_keep, NULL);

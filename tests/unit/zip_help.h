@@ -80,7 +80,9 @@ static inline void mem_stream_close(struct stream *s)
 
 static inline int mem_stream_open(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 {
-	static const struct stream_ops ops = { mem_stream_read, mem_stream_close };
+	static const struct stream_ops ops = {
+		.read = mem_stream_read, .close = mem_stream_close,
+	};
 	struct mem_stream *m = calloc(1, sizeof(*m));
 
 	if (!m)
@@ -98,7 +100,9 @@ static inline void mem_free(struct source *s)
 /* The bytes stay the caller's, and must outlive it. */
 static inline struct mem_source *mem_source(const void *data, size_t n)
 {
-	static const struct source_ops ops = { mem_pread, mem_stream_open, mem_free };
+	static const struct source_ops ops = {
+		.pread = mem_pread, .stream = mem_stream_open, .free = mem_free,
+	};
 	struct mem_source *m = calloc(1, sizeof(*m));
 
 	assert_non_null(m);
@@ -140,6 +144,16 @@ static inline void log_note(void *ctx, enum carton_log_level level, const char *
 	seen->n++;
 	snprintf(seen->subject, sizeof(seen->subject), "%s", subject ? subject : "");
 	snprintf(seen->message, sizeof(seen->message), "%s", message);
+}
+
+/* Begins to watch the log, in one place that outlives a failing test. */
+static inline struct log_seen *log_watch(void)
+{
+	static struct log_seen seen;
+
+	seen = (struct log_seen){ 0 };
+	carton_log_set(log_note, &seen);
+	return &seen;
 }
 
 static inline void assert_says(const struct log_seen *seen, const char *text)

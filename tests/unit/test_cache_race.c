@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two processes at one object, in every order that matters: a child makes one call of the cache and is
- * stopped at each of its system calls in turn, the parent does the opposite meanwhile, and then
+ * Two processes at one object, in every order that matters: a child makes one call of the cache and
+ * is stopped at each of its system calls in turn, the parent does the opposite meanwhile, and then
  * the child goes on. No luck with timing is needed to meet a race here.
  */
 #include "cache_help.h"
@@ -9,6 +9,7 @@
 #define OBJECT 1
 #define OTHER 2
 #define SIZE 4096
+#define LONG_MS 10000	/* far more than anything here takes */
 
 /* What a child says of its call, as an exit status. Anything else is a failure. */
 enum { DONE = 10, REFUSED = 11 };
@@ -246,6 +247,73 @@ static void test_publish_against_gc(void **state)
 	assert_int_equal(entries(e, "partial") + entries(e, "locks") + entries(e, "tmp"), 0);
 }
 
+/* ---- waiting ---- */
+
+static bool stop_now(void *ctx)
+{
+	return ++*(int *)ctx > 3;
+}
+
+static void test_wait(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = e->c;
+	struct key k = key_of(1);
+	struct cache_fill *f;
+	int ready[2], asked = 0;
+	int64_t start;
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(cache_wait(c, k.sha256, 0, NULL, NULL), 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (cache_begin(c, k.sha256, &f) == 0 && write(ready[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_int_equal(cache_begin(c, k.sha256, &f), -EAGAIN);
+	start = now_ms();
+	assert_int_equal(cache_wait(c, k.sha256, 30, NULL, NULL), -ETIMEDOUT);
+	assert_true(now_ms() - start >= 30);
+	assert_int_equal(cache_wait(c, k.sha256, -1, stop_now, &asked), -ECANCELED);
+	assert_int_equal(asked, 4);
+
+	/* It dies, and its lock with it. */
+	kill(pid, SIGKILL);
+	assert_int_equal(cache_wait(c, k.sha256, LONG_MS, NULL, NULL), 0);
+	assert_int_equal(wait_child(pid), 128 + SIGKILL);
+	assert_int_equal(cache_begin(c, k.sha256, &f), 0);
+	cache_fill_abort(f, false);
+	close(ready[0]);
+}
+
+/* A child that was forked during a fill does not hold the lock on. */
+static void test_fork_during_fill(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = e->c;
+	struct cache_fill *f;
+	pid_t pid;
+
+	assert_int_equal(cache_begin(c, key_of(1).sha256, &f), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		pause();
+		_exit(1);
+	}
+	cache_fill_abort(f, false);
+	assert_int_equal(cache_begin(c, key_of(1).sha256, &f), 0);
+	cache_fill_abort(f, false);
+	kill(pid, SIGKILL);
+	assert_int_equal(wait_child(pid), 128 + SIGKILL);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_setup, close_teardown)
 
 int main(void)
@@ -256,6 +324,8 @@ int main(void)
 		TEST(test_gc_against_use),
 		TEST(test_drop_against_replace),
 		TEST(test_publish_against_gc),
+		TEST(test_wait),
+		TEST(test_fork_during_fill),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fetch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "partial.h"
+#include "util.h"
+
+/* An object larger than this is worth several connections, where the mirror has ranges. */
+#define PARALLEL (8 * MIB)
+
+/* One mirror, in one fetch. */
+struct mirror {
+	const char *url;
+	bool out;		/* not to be asked again */
+	bool wrong;		/* has given wrong bytes once: ask past caches */
+	bool whole;		/* do not resume, do not split: that went wrong */
+	int error;		/* of the last try */
+	long retry_after_s;
+};
+
+/* The body of one answer, or of several. */
+struct body {
+	struct stream stream;
+	struct fetch *f;
+	struct http_stream *http;	/* a whole answer, or the rest of one; or */
+	struct stream *ranges;		/* several connections' */
+	struct remote remote;		/* what `ranges` reads */
+};
+
+static ssize_t body_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct body *b = container_of(s, struct body, stream);
+	ssize_t got = b->ranges ? stream_read(b->ranges, ret_buf, n) : http_read(b->http, ret_buf, n);
+
+	if (got > 0) {
+		b->f->deadline_ms = now_ms() + b->f->remote->timeout_ms;
+		if (b->http)
+			http_set_deadline(b->http, b->f->deadline_ms);
+	}
+	return got;
+}
+
+static void body_close(struct stream *s)
+{
+	struct body *b = container_of(s, struct body, stream);
+
+	stream_close(b->ranges);
+	http_close(b->http);
+	free(b->remote.url);
+	free(b);
+}
+
+static const struct stream_ops body_ops = { body_read, body_close };
+
+/* ---- one attempt ---- */
+
+/* What names one version of the bytes at a URL, for who resumes: "" when nothing does. */
+static void make_validator(const struct mirror *m, const struct http_response *answer, char *ret,
+			   size_t n)
+{
+	ret[0] = '\0';
+	if (answer->strong_etag && !answer->coding[0] &&
+	    (size_t)snprintf(ret, n, "%s %s", answer->etag, m->url) >= n)
+		ret[0] = '\0';
+}
+
+/* The ETag of a partial that came from this mirror; false: there is none to go on from. */
+static bool find_partial(struct fetch *f, const struct mirror *m, uint64_t *ret_len, char *ret_etag,
+			 size_t n)
+{
+	char *validator, *space;
+	bool found = false;
+
+	if (!f->fill || m->whole)
+		return false;
+	validator = malloc(MAX_CACHE_VALIDATOR + 1);
+	if (validator && cache_fill_partial(f->fill, ret_len, validator, MAX_CACHE_VALIDATOR + 1) == 0 &&
+	    *ret_len > 0 && (space = strrchr(validator, ' ')) && strcmp(space + 1, m->url) == 0 &&
+	    (size_t)(space - validator) < n) {
+		*space = '\0';
+		strcpy(ret_etag, validator);
+		found = true;
+	}
+	free(validator);
+	return found;
+}
+
+/* Begins anew: the file holds nothing of use. */
+static int start_over(struct fetch *f, const struct mirror *m, const struct http_response *answer)
+{
+	char *validator;
+	int r;
+
+	if (!f->fill)
+		return 0;
+	validator = malloc(MAX_CACHE_VALIDATOR + 1);
+	if (!validator)
+		return -ENOMEM;
+	make_validator(m, answer, validator, MAX_CACHE_VALIDATOR + 1);
+	r = cache_fill_restart(f->fill, validator);
+	free(validator);
+	if (r == 0 && answer->length > 0 && !answer->coding[0])
+		r = cache_fill_reserve(f->fill, (uint64_t)answer->length);
+	return r;
+}
+
+/* What is left of an answer from `from` on is large, and the mirror has ranges: several connections. */
+static int split(struct fetch *f, const struct mirror *m, const struct http_response *answer,
+		 uint64_t from, struct body *b)
+{
+	if (m->whole || f->remote->connections < 2 ||
+	    (answer->status != 206 && !answer->accept_ranges) ||
+	    !remote_identify(answer, &b->remote) || !b->remote.etag[0] ||
+	    b->remote.size < from || b->remote.size - from <= PARALLEL)
+		return 0;
+	b->remote.options = f->remote;
+	b->remote.trust = HTTP_LINKS;
+	b->remote.url = strdup(m->url);
+	if (!b->remote.url)
+		return -ENOMEM;
+	http_close(b->http);
+	b->http = NULL;
+	return remote_stream(&b->remote, from, b->remote.size - from, &b->ranges);
+}
+
+static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
+{
+	struct body *b = calloc(1, sizeof(*b));
+	struct http_response *answer = malloc(sizeof(*answer));
+	uint64_t len = 0;
+	char etag[256];
+	struct http_request request = {
+		.url = m->url, .trust = HTTP_LINKS, .no_cache = m->wrong, .identity = m->wrong && m->whole,
+		.deadline_ms = f->deadline_ms,
+	};
+	int r = -ENOMEM;
+
+	if (!b || !answer)
+		goto out;
+	b->stream.ops = &body_ops;
+	b->f = f;
+	if (find_partial(f, m, &len, etag, sizeof(etag))) {
+		request.has_range = true;
+		request.first = len;
+		request.last = len + MAX_FILE_SIZE;
+		request.if_range = etag;
+	}
+	r = http_open(f->remote->http, &request, NULL, &b->http, answer);
+	if (r < 0)
+		goto out;
+	m->retry_after_s = answer->retry_after_s;
+	r = http_status_errno(answer->status);
+	if (r == -ERANGE) {
+		m->whole = true;	/* the partial is not a part of what is there */
+		r = -EAGAIN;
+	}
+	if (r < 0)
+		goto out;
+	if (answer->status == 206 && (len == 0 || answer->range_first != (int64_t)len))
+		r = -EPROTO;
+	if (answer->status != 206) {
+		len = 0;
+		r = start_over(f, m, answer);
+	}
+	if (r == 0)
+		r = split(f, m, answer, len, b);
+out:
+	free(answer);
+	if (r < 0 && b)
+		body_close(&b->stream);
+	return r < 0 ? r : partial_stream(f->fill, len, &b->stream, ret);
+}
+
+static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
+{
+	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
+	struct ingested in = { 0 };
+	struct ingest job = {
+		.size = UINT64_MAX, .max = MAX_FILE_SIZE, .tagger = f->tagger, .hash = true,
+		.fd = f->fill ? cache_fill_fd(f->fill) : f->fd, .stop = f->stop, .ctx = f->ctx,
+	};
+	int r = open_body(f, m, &job.in);
+
+	if (r < 0)
+		return r;
+	r = ingest_run(&job, &in);
+	stream_close(job.in);
+	if (r == 0 && memcmp(in.sha256, f->link->sha256, SHA256_SIZE) != 0) {
+		hex_encode(f->link->sha256, SHA256_SIZE, want);
+		hex_encode(in.sha256, SHA256_SIZE, found);
+		carton_log(CARTON_LOG_ERROR, http_url_redact(m->url, shown, sizeof(shown)),
+			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found, want);
+		/* what was kept of it is no use to anyone */
+		if (f->fill)
+			cache_fill_restart(f->fill, NULL);
+		r = -EBADMSG;
+	}
+	if (r < 0) {
+		free(in.tags);
+		return r;
+	}
+	*ret = in;
+	return 0;
+}
+
+/* ---- all mirrors ---- */
+
+/* Decides what a failed try means for the mirror; true: it may be asked again at once. */
+static bool judge(struct mirror *m, int error)
+{
+	m->error = error;
+	if (error == -EBADMSG || error == -EFBIG) {
+		bool again = !m->wrong;
+
+		m->out = m->wrong;
+		m->wrong = m->whole = true;
+		return again;
+	}
+	if (error == -ESTALE) {
+		m->out = m->whole;
+		m->whole = true;
+		return !m->out;
+	}
+	m->out = !remote_passes(error);
+	return false;
+}
+
+static void tell(const struct mirror *m)
+{
+	char shown[256];
+
+	/* http.c has logged what failed below a status, and try_mirror() a wrong hash */
+	if (m->error == -ENOENT || m->error == -EACCES || m->error == -EAGAIN || m->error == -EPROTO)
+		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
+			   "cannot be fetched from there: %s",
+			   m->error == -EAGAIN ? "the server asks to come back later" :
+						 strerror(-m->error));
+}
+
+/*
+ * The one error to give for all: one that may pass is better than one that says the bytes are wrong
+ * everywhere, which must be true of all of them.
+ */
+static int sum_up(const struct mirror *mirrors, size_t n)
+{
+	int sum = mirrors[0].error == -ENODATA ? -ENODATA : -EBADMSG;
+
+	for (size_t i = 0; i < n; i++) {
+		int e = mirrors[i].error;
+
+		if (e == -EBADMSG || e == -EFBIG || e == -ENODATA)
+			continue;
+		if (e != -EACCES && e != -ETIMEDOUT && e != -ECONNREFUSED && e != -EHOSTUNREACH &&
+		    e != -ENETUNREACH && e != -ECONNRESET)
+			e = -EIO;
+		if (sum == -EBADMSG || sum == -ENODATA || sum == -EIO)
+			sum = e;
+	}
+	return sum;
+}
+
+static bool ends_all(int error)
+{
+	return error == -ECANCELED || error == -ESHUTDOWN || error == -ENOSPC || error == -ENOMEM ||
+	       error == -EDQUOT;
+}
+
+typedef int try_fn(struct fetch *f, struct mirror *m, void *ret);
+
+/* Tries all that are left, once: 0, or what ends it; 1 when all have failed for now. */
+static int go_round(struct fetch *f, struct mirror *mirrors, size_t n, try_fn *try, void *ret)
+{
+	size_t first = atomic_load(&f->link->first) % n;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t at = (first + i) % n;
+		struct mirror *m = &mirrors[at];
+		bool again = !m->out;
+
+		while (again) {
+			int r = f->stop && f->stop(f->ctx) ? -ECANCELED : try(f, m, ret);
+
+			if (r == 0)
+				atomic_store(&f->link->first, at);
+			if (r == 0 || ends_all(r))
+				return r;
+			again = judge(m, r);
+			tell(m);
+		}
+	}
+	return 1;
+}
+
+/* How long to wait at least before any mirror can be asked again, in s; -1: none is left. */
+static long soonest(const struct mirror *mirrors, size_t n)
+{
+	long soonest = -1;
+
+	for (size_t i = 0; i < n; i++) {
+		long wait = MAX(mirrors[i].retry_after_s, 0);
+
+		if (!mirrors[i].out && (soonest < 0 || wait < soonest))
+			soonest = wait;
+	}
+	return soonest;
+}
+
+static int try_all(struct fetch *f, try_fn *try, void *ret)
+{
+	size_t n = f->link->n_urls;
+	struct mirror *mirrors = calloc(n, sizeof(*mirrors));
+	int r = 1;
+
+	if (!mirrors)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		mirrors[i].url = f->link->urls[i];
+	for (unsigned round = 1; r == 1; round++) {
+		long wait;
+
+		r = go_round(f, mirrors, n, try, ret);
+		if (r != 1)
+			break;
+		wait = soonest(mirrors, n);
+		r = wait < 0 || round == MAX_REMOTE_ATTEMPTS ?
+			    -ETIMEDOUT :
+			    remote_backoff(round, wait, f->deadline_ms, f->stop, f->ctx);
+		if (r == -ETIMEDOUT)
+			r = sum_up(mirrors, n);
+		else if (r == 0)
+			r = 1;
+	}
+	free(mirrors);
+	return r;
+}
+
+static int try_object(struct fetch *f, struct mirror *m, void *ret)
+{
+	return try_mirror(f, m, ret);
+}
+
+int fetch_object(struct fetch *f, struct ingested *ret)
+{
+	return try_all(f, try_object, ret);
+}
+
+/* ---- sizes ---- */
+
+/* One question: a HEAD, or a GET of the first byte. *ret_size stays where the answer does not say. */
+static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_size)
+{
+	struct http_request request = {
+		.url = m->url, .trust = HTTP_LINKS, .method = head ? HTTP_HEAD : HTTP_GET,
+		.identity = true, .has_range = !head, .first = 0, .last = 0,
+		.deadline_ms = f->deadline_ms,
+	};
+	struct http_response *answer = malloc(sizeof(*answer));
+	struct http_stream *stream;
+	struct remote found;
+	int r;
+
+	if (!answer)
+		return -ENOMEM;
+	r = http_open(f->remote->http, &request, NULL, &stream, answer);
+	if (r == 0) {
+		m->retry_after_s = answer->retry_after_s;
+		r = http_status_errno(answer->status);
+		/* the one byte of an empty file is out of its range */
+		if (r == -ERANGE && answer->range_total == 0) {
+			*ret_size = 0;
+			r = 0;
+		} else if (r == 0) {
+			r = remote_identify(answer, &found) ? 0 : -ENODATA;
+			if (r == 0)
+				*ret_size = found.size;
+		}
+		http_close(stream);
+	}
+	free(answer);
+	return r;
+}
+
+static int try_size(struct fetch *f, struct mirror *m, void *ret)
+{
+	int r = ask_size(f, m, true, ret);
+
+	/* not every server knows HEAD */
+	return r == -ENODATA || r == -EPROTO ? ask_size(f, m, false, ret) : r;
+}
+
+int fetch_size(struct fetch *f, uint64_t *ret_size)
+{
+	return try_all(f, try_size, ret_size);
+}

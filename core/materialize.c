@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How an object's bytes are found and verified: in place, in the cache, in the container, behind
+ * LINKS. Runs on workers; what comes out belongs to object.c.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "decode.h"
+#include "fetch.h"
+#include "ingest.h"
+#include "object_priv.h"
+#include "partial.h"
+
+static bool must_stop(void *ctx)
+{
+	const struct object *o = ctx;
+
+	return object_must_stop(o, &o->content);
+}
+
+/* ---- verifying ---- */
+
+static int check_hash(const struct object *o, const uint8_t found[SHA256_SIZE])
+{
+	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
+
+	if (!o->store->options.verify || memcmp(o->sha256, found, SHA256_SIZE) == 0)
+		return 0;
+	hex_encode(o->sha256, SHA256_SIZE, want_hex);
+	hex_encode(found, SHA256_SIZE, found_hex);
+	carton_log(CARTON_LOG_ERROR, object_name(o),
+		   "sha256 mismatch: MANIFEST says %s, the bytes have %s; get the carton again",
+		   want_hex, found_hex);
+	return -EBADMSG;
+}
+
+static int hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
+{
+	struct object_store *s = o->store;
+	struct ingest job = {
+		.in = in,
+		.size = o->size,
+		.max = MAX_FILE_SIZE,
+		.tagger = s->tagger,
+		.hash = s->options.verify,
+		.fd = fd,
+		.stop = must_stop,
+		.ctx = o,
+	};
+
+	return ingest_run(&job, ret);
+}
+
+/* Runs a stream (closed) to `fd`, or nowhere when that is -1, and checks its hash. */
+static int take_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
+{
+	struct ingested done = { 0 };
+	int r = hash_stream(o, in, fd, &done);
+
+	stream_close(in);
+	if (r == 0)
+		r = check_hash(o, done.sha256);
+	if (r < 0) {
+		free(done.tags);
+		return r;
+	}
+	*ret = done;
+	return 0;
+}
+
+/* The verified file `fd` (taken over) becomes the object's bytes, with their tags. */
+static int keep_file(int fd, struct ingested *in, struct bytes *ret)
+{
+	struct source *source;
+	int r = source_from_fd(fd, &source);
+
+	if (r < 0) {
+		free(in->tags);
+		return r;
+	}
+	*ret = (struct bytes){ BYTES_FILE, NULL, source, 0, in->tags };
+	return 0;
+}
+
+/* ---- in place and in memory ---- */
+
+static int in_place(struct object *o, struct source *source, uint64_t off, struct bytes *ret)
+{
+	struct ingested in = { 0 };
+	struct stream *stream;
+	int r;
+
+	r = source_stream(source, off, o->size, &stream);
+	if (r == 0)
+		r = take_stream(o, stream, -1, &in);
+	if (r == -EIO && lseek(source->fd, 0, SEEK_END) < (off_t)(off + o->size)) {
+		carton_log(CARTON_LOG_ERROR, object_name(o),
+			   "the carton has been cut off since it was opened");
+		r = -EBADMSG;
+	}
+	if (r == 0)
+		*ret = (struct bytes){ BYTES_PLACE, NULL, source_ref(source), off, in.tags };
+	return r;
+}
+
+static int into_memory(struct object *o, struct stream *in, struct bytes *ret)
+{
+	struct bytes bytes = { .kind = BYTES_MEMORY, .memory = malloc((size_t)o->size + 1) };
+	uint8_t found[SHA256_SIZE] = { 0 };
+	ssize_t got;
+	int r;
+
+	if (!bytes.memory)
+		return -ENOMEM;
+	/* one byte more, so that the stream gets to check its end */
+	got = stream_read_full(in, bytes.memory, (size_t)o->size + 1);
+	r = got < 0 ? (int)got : (uint64_t)got != o->size ? -EBADMSG : 0;
+	if (r == 0 && o->store->options.verify)
+		r = sha256_mem(bytes.memory, (size_t)o->size, found);
+	if (r == 0)
+		r = check_hash(o, found);
+	if (r < 0) {
+		bytes_free(&bytes);
+		return r;
+	}
+	*ret = bytes;
+	return 0;
+}
+
+/* ---- copies: from an entry, or from where LINKS says ---- */
+
+/* Where a copy goes: into the cache, or a file that only this process has. */
+struct target {
+	struct cache_fill *fill;	/* NULL: the file */
+	int fd;
+};
+
+/* What an earlier fill has left of a Stored entry of this very version of a remote carton. */
+static uint64_t find_partial(const struct target *t, const struct source *source)
+{
+	char *validator;
+	uint64_t len = 0;
+
+	if (!t->fill || !source->version || !(validator = malloc(MAX_CACHE_VALIDATOR + 1)))
+		return 0;
+	if (cache_fill_partial(t->fill, &len, validator, MAX_CACHE_VALIDATOR + 1) < 0 ||
+	    strcmp(validator, source->version) != 0)
+		len = 0;
+	free(validator);
+	return len;
+}
+
+/* The bytes of a remote Stored entry, with what is there already for a start. */
+static int resume_entry(struct object *o, const struct target *t, struct source *source,
+			uint64_t off, struct stream **ret)
+{
+	uint64_t have = find_partial(t, source);
+	struct stream *rest;
+	int r;
+
+	if (have == 0 || have > o->size) {
+		r = t->fill ? cache_fill_restart(t->fill, source->version) : 0;
+		have = 0;
+	} else {
+		r = 0;
+	}
+	if (r == 0 && t->fill)
+		r = cache_fill_reserve(t->fill, o->size);
+	if (r == 0)
+		r = source_stream(source, off + have, o->size - have, &rest);
+	if (r < 0)
+		return r;
+	return partial_stream(t->fill, have, rest, ret);
+}
+
+static int copy_entry(struct object *o, const struct entry *e, const struct target *t,
+		      struct ingested *ret)
+{
+	struct container *c = o->store->options.container;
+	struct source *source;
+	struct stream *in;
+	uint64_t off;
+	int r;
+
+	if (c->remote && e->method == METHOD_STORED) {
+		r = container_locate(c, e, &source, &off);
+		if (r == 0) {
+			r = resume_entry(o, t, source, off, &in);
+			source_unref(source);
+		}
+	} else {
+		r = t->fill ? cache_fill_restart(t->fill, NULL) : 0;
+		if (r == 0 && t->fill)
+			r = cache_fill_reserve(t->fill, o->size);
+		if (r == 0)
+			r = container_stream(c, e, &in);
+	}
+	return r < 0 ? r : take_stream(o, in, t->fill ? cache_fill_fd(t->fill) : t->fd, ret);
+}
+
+static int64_t deadline(const struct object *o, const struct object_task *task)
+{
+	return task->since_ms + o->store->options.remote->timeout_ms;
+}
+
+static int offline(const struct object *o)
+{
+	carton_log(CARTON_LOG_ERROR, object_name(o),
+		   "is not in the cache, and with -o offline nothing is fetched; "
+		   "run cartonctl fetch first");
+	return -ENETUNREACH;
+}
+
+static int copy_link(struct object *o, const struct target *t, struct ingested *ret)
+{
+	struct fetch f = {
+		.remote = o->store->options.remote,
+		.tagger = o->store->tagger,
+		.link = o->link,
+		.fill = t->fill,
+		.fd = t->fd,
+		.stop = must_stop,
+		.ctx = o,
+	};
+
+	if (!f.remote)
+		return offline(o);
+	f.deadline_ms = deadline(o, &o->content);
+	return fetch_object(&f, ret);
+}
+
+static int copy_to(struct object *o, const struct entry *e, const struct target *t,
+		   struct bytes *ret)
+{
+	struct ingested in = { 0 };
+	int fd = t->fd, r;
+
+	r = e ? copy_entry(o, e, t, &in) : copy_link(o, t, &in);
+	if (r == 0 && t->fill) {
+		r = cache_fill_publish(t->fill, in.size, &fd);
+		if (r < 0)
+			free(in.tags);
+	}
+	if (r < 0) {
+		cache_fill_abort(t->fill, r != -EBADMSG);
+		fd_close(t->fd);
+		return r;
+	}
+	return keep_file(fd, &in, ret);
+}
+
+/* What the cache has under that name, if it is what it says. -ENOENT: nothing (any more). */
+static int from_cache(struct object *o, struct bytes *ret)
+{
+	struct cache *cache = o->store->options.cache;
+	struct ingested in = { 0 };
+	struct source *source;
+	struct stream *stream;
+	int fd, r;
+
+	r = cache_lookup(cache, o->sha256, &fd, NULL);
+	if (r < 0)
+		return r;
+	r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	r = source_stream(source, 0, source->size, &stream);
+	if (r == 0) {
+		r = hash_stream(o, stream, -1, &in);
+		stream_close(stream);
+	}
+	if (r == 0 && memcmp(in.sha256, o->sha256, SHA256_SIZE) != 0)
+		r = -EBADMSG;
+	if (r == -EBADMSG) {
+		/* no trust in old files: a damaged one goes, and is made anew */
+		r = cache_drop(cache, o->sha256, fd);
+		r = r < 0 ? r : -ENOENT;
+	}
+	if (r < 0) {
+		free(in.tags);
+		source_unref(source);
+		return r;
+	}
+	*ret = (struct bytes){ BYTES_FILE, NULL, source, 0, in.tags };
+	return 0;
+}
+
+/* From the cache, or into it, by whoever of all processes comes first. */
+static int through_cache(struct object *o, const struct entry *e, struct bytes *ret)
+{
+	struct cache *cache = o->store->options.cache;
+	struct target t = { NULL, -1 };
+
+	for (;;) {
+		int r = from_cache(o, ret);
+
+		if (r != -ENOENT)
+			return r;
+		r = cache_begin(cache, o->sha256, &t.fill);
+		if (r == 0)
+			return copy_to(o, e, &t, ret);
+		if (r == -EAGAIN)
+			r = cache_wait(cache, o->sha256, -1, must_stop, o);
+		if (r < 0 && r != -EEXIST)
+			return r;
+	}
+}
+
+static int open_temporary(struct cache *cache)
+{
+	const char *dir = getenv("TMPDIR");
+	int fd, r;
+
+	if (cache) {
+		r = cache_tmpfile(cache, &fd);
+		return r < 0 ? r : fd;
+	}
+	fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+/*
+ * A copy of what cannot be read in place: in the cache, for everyone; else, where there is no cache
+ * or it has no room, in an unnamed file; else, when the disk is full, a small one in memory.
+ */
+static int copy_object(struct object *o, const struct entry *e, struct bytes *ret)
+{
+	const struct object_options *options = &o->store->options;
+	struct target t = { NULL, -1 };
+	int r = -ENOSPC;
+
+	/* what the cache holds is verified: unverified bytes have no place in it */
+	if (options->cache && (options->verify || !e))
+		r = through_cache(o, e, ret);
+	if (r == -ENOSPC) {
+		t.fd = open_temporary(options->cache);
+		r = t.fd < 0 ? t.fd : copy_to(o, e, &t, ret);
+	}
+	if (r == -ENOSPC && o->size <= MAX_MEMORY_OBJECT) {
+		t.fd = memfd_create("carton object", MFD_CLOEXEC);
+		r = t.fd < 0 ? -errno : copy_to(o, e, &t, ret);
+	}
+	return r;
+}
+
+/* ---- all ways ---- */
+
+static int from_entry(struct object *o, const struct entry *e, struct bytes *ret)
+{
+	struct object_store *s = o->store;
+	struct container *c = s->options.container;
+	struct source *source;
+	struct stream *in;
+	uint64_t off;
+	int r;
+
+	if (c->remote)
+		return copy_object(o, e, ret);
+	if (e->method == METHOD_STORED && o->size > CHUNK_SIZE) {
+		r = container_locate(c, e, &source, &off);
+		if (r < 0)
+			return r;
+		r = in_place(o, source, off, ret);
+		source_unref(source);
+		return r;
+	}
+	if (!object_claim_memory(s, o->size))
+		return copy_object(o, e, ret);
+	r = container_stream(c, e, &in);
+	if (r == 0) {
+		r = into_memory(o, in, ret);
+		stream_close(in);
+	}
+	if (r < 0)
+		object_unclaim_memory(s, o->size);
+	return r;
+}
+
+static int from_anywhere(struct object *o, const struct entry *e, struct bytes *ret)
+{
+	int r = e ? from_entry(o, e, ret) : copy_object(o, NULL, ret);
+
+	if (r != -ENOSPC)
+		return r;
+	/* what nobody reads now is worth less than what somebody waits for */
+	object_drop_idle(o->store);
+	return e ? from_entry(o, e, ret) : copy_object(o, NULL, ret);
+}
+
+int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
+{
+	const struct origin *origin = o->origins;
+	int r = -EBADMSG;
+
+	/* any origin with the right hash will do; one that failed for a passing reason may do later */
+	do {
+		int attempt = from_anywhere(o, origin ? origin->entry : NULL, ret);
+
+		if (attempt == 0) {
+			*ret_size = ret->kind == BYTES_FILE ? ret->source->size : o->size;
+			return 0;
+		}
+		if (attempt == -ECANCELED || attempt == -ESHUTDOWN)
+			return -ECANCELED;
+		if (attempt != -EBADMSG)
+			r = attempt;
+		origin = origin ? origin->next : NULL;
+	} while (origin);
+	return r;
+}
+
+static bool must_stop_asking(void *ctx)
+{
+	const struct object *o = ctx;
+
+	return object_must_stop(o, &o->length);
+}
+
+int object_ask_size(struct object *o, uint64_t *ret_size)
+{
+	const struct object_options *options = &o->store->options;
+	struct fetch f = {
+		.remote = options->remote, .link = o->link, .stop = must_stop_asking, .ctx = o,
+	};
+	int fd, r = -ENOENT;
+
+	if (options->cache)
+		r = cache_lookup(options->cache, o->sha256, &fd, ret_size);
+	if (r == 0) {
+		fd_close(fd);
+		return 0;
+	}
+	if (!f.remote)
+		return offline(o);
+	f.deadline_ms = deadline(o, &o->length);
+	r = fetch_size(&f, ret_size);
+	return r == -ESHUTDOWN ? -ECANCELED : r;
+}

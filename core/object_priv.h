@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What object.c (who waits, what is kept) and materialize.c (how bytes are found) share.
+ */
+#ifndef CARTON_OBJECT_PRIV_H
+#define CARTON_OBJECT_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "bytes.h"
+#include "object.h"
+
+/* An entry that should hold the object's bytes. */
+struct origin {
+	const struct entry *entry;
+	struct origin *next;
+};
+
+/* Something to find out about an object, on a worker, for all who wait for it. */
+struct object_task {
+	struct job job;
+	int64_t since_ms;			/* when it was queued */
+	atomic_uint n_waiting;
+	bool busy;				/* its job is queued or runs; guarded by store->lock */
+	struct object_wait *waits;		/* likewise */
+};
+
+struct object {
+	struct object_store *store;
+	struct object *next_hash;
+	uint8_t sha256[SHA256_SIZE];
+	const char *name;			/* of one path that has it, for the log */
+	struct origin *origins;			/* where to look first; or */
+	struct link *link;			/* where to fetch it; one of both is there */
+	_Atomic uint64_t size;			/* OBJECT_NO_SIZE until it is certain */
+	_Atomic uint64_t said_size;		/* what a server says; OBJECT_NO_SIZE: nothing yet */
+	struct object_task content, length;
+	atomic_bool read_failed;		/* a bad read was logged */
+
+	/* guarded by store->lock; `bytes` is constant while pinned */
+	enum object_state state;
+	unsigned pins;
+	struct bytes bytes;
+	struct object *older, *newer;		/* in the list of what may be dropped */
+	bool idle;				/* in that list */
+};
+
+struct object_store {
+	struct object_options options;
+	struct tagger *tagger;			/* NULL when nothing is verified */
+	struct object **buckets;
+	size_t n_buckets, n_objects;
+	uint64_t bucket_keys[4];		/* random and odd */
+	atomic_bool stopping;
+
+	pthread_mutex_t lock;			/* guards what objects say it guards, and: */
+	struct object *oldest, *newest;		/* kept copies nobody has pinned, by last use */
+	uint64_t memory_used;
+	unsigned files_used;
+};
+
+/* Should what is done for these waiters be given up? */
+bool object_must_stop(const struct object *o, const struct object_task *task);
+
+/* Counts `size` bytes of memory as used, after dropping others if need be; false: no room. */
+bool object_claim_memory(struct object_store *s, uint64_t size);
+void object_unclaim_memory(struct object_store *s, uint64_t size);
+
+/* Drops all copies that nobody has pinned. */
+void object_drop_idle(struct object_store *s);
+
+/* What to call the object in the log. */
+const char *object_name(const struct object *o);
+
+/*
+ * Finds the object's bytes and verifies them, on a worker. 0 with the bytes (memory is claimed) and
+ * their number; -EBADMSG, -ECANCELED, or why not now. Logged.
+ */
+int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size);
+
+/* Asks how long the object is, on a worker: 0, -ENODATA: nobody says, or why not now. */
+int object_ask_size(struct object *o, uint64_t *ret_size);
+
+#endif

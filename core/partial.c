@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "partial.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "util.h"
+
+/* How many bytes may be lost when this process dies. */
+#define STEP (4 * MIB)
+
+struct partial {
+	struct stream stream;
+	struct cache_fill *fill;
+	struct stream *prefix;		/* NULL once read */
+	struct stream *rest;
+	uint64_t given, noted;
+};
+
+static ssize_t partial_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct partial *p = container_of(s, struct partial, stream);
+	ssize_t got = 0;
+
+	/* a failure to note costs time only, later */
+	if (p->given > p->noted && p->given - p->noted >= STEP &&
+	    cache_fill_progress(p->fill, p->given) == 0)
+		p->noted = p->given;
+	if (p->prefix) {
+		got = stream_read(p->prefix, ret_buf, n);
+		if (got == 0) {
+			stream_close(p->prefix);
+			p->prefix = NULL;
+		}
+	}
+	if (got == 0)
+		got = stream_read(p->rest, ret_buf, n);
+	if (got > 0)
+		p->given += (uint64_t)got;
+	return got;
+}
+
+static void partial_close(struct stream *s)
+{
+	struct partial *p = container_of(s, struct partial, stream);
+
+	stream_close(p->prefix);
+	stream_close(p->rest);
+	free(p);
+}
+
+static const struct stream_ops partial_ops = { partial_read, partial_close };
+
+static int open_prefix(struct cache_fill *fill, uint64_t have, struct stream **ret)
+{
+	struct source *source;
+	int fd = fcntl(cache_fill_fd(fill), F_DUPFD_CLOEXEC, 0), r;
+
+	if (fd < 0)
+		return -errno;
+	r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	r = source_stream(source, 0, have, ret);
+	source_unref(source);
+	return r;
+}
+
+int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest,
+		   struct stream **ret)
+{
+	struct partial *p;
+	int r = 0;
+
+	if (!fill) {
+		*ret = rest;
+		return 0;
+	}
+	p = calloc(1, sizeof(*p));
+	if (p && have > 0)
+		r = open_prefix(fill, have, &p->prefix);
+	if (!p || r < 0) {
+		free(p);
+		stream_close(rest);
+		return p ? r : -ENOMEM;
+	}
+	p->stream.ops = &partial_ops;
+	p->fill = fill;
+	p->rest = rest;
+	p->noted = have;
+	*ret = &p->stream;
+	return 0;
+}

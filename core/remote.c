@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "util.h"
+
+#define BACKOFF_FIRST_MS 100
+#define BACKOFF_MAX_MS 5000
+#define STOP_CHECK_MS 20
+
+bool remote_identify(const struct http_response *response, struct remote *ret)
+{
+	int64_t size = response->status == 206 ? response->range_total : response->length;
+
+	if (size < 0 || response->coding[0])
+		return false;
+	ret->size = (uint64_t)size;
+	ret->etag[0] = ret->last_modified[0] = '\0';
+	if (response->strong_etag)
+		strcpy(ret->etag, response->etag);
+	else
+		strcpy(ret->last_modified, response->last_modified);
+	return true;
+}
+
+int remote_backoff(unsigned attempt, long retry_after_s, int64_t deadline_ms, bool (*stop)(void *),
+		   void *ctx)
+{
+	int64_t pause = BACKOFF_FIRST_MS, until;
+	uint32_t random = 0;
+
+	for (unsigned i = 1; i < attempt && pause < BACKOFF_MAX_MS; i++)
+		pause *= 2;
+	(void)!getrandom(&random, sizeof(random), 0);
+	/* half of it to all of it, so that many who failed together do not come back together */
+	pause = pause / 2 + random % (pause / 2 + 1);
+	pause = MAX(pause, (int64_t)retry_after_s * 1000);
+	until = now_ms() + pause;
+	if (deadline_ms && until >= deadline_ms)
+		return -ETIMEDOUT;
+	for (int64_t left; (left = until - now_ms()) > 0;) {
+		if (stop && stop(ctx))
+			return -ECANCELED;
+		poll(NULL, 0, (int)MIN(left, STOP_CHECK_MS));
+	}
+	return 0;
+}
+
+static int check_answer(const struct remote *r, const struct http_response *a, uint64_t off,
+			size_t n)
+{
+	char shown[256];
+	int status = http_status_errno(a->status);
+
+	if (a->status == 206 && a->range_first == (int64_t)off &&
+	    a->range_last == (int64_t)(off + n - 1) && a->range_total == (int64_t)r->size &&
+	    (!r->etag[0] || !a->etag[0] || strcmp(r->etag, a->etag) == 0))
+		return 0;
+	if (a->status != 206 && status < 0 && status != -ESTALE && status != -ERANGE)
+		return status;
+	carton_log(CARTON_LOG_ERROR, http_url_redact(r->url, shown, sizeof(shown)),
+		   "changed on its server, or the server no longer answers Range requests (status %d); "
+		   "open it again", a->status);
+	return -ESTALE;
+}
+
+/* One request for [off, off+n); *ret_got counts what came, also on failure. */
+static int attempt(const struct remote *r, char *buf, size_t n, uint64_t off, int64_t deadline_ms,
+		   struct http_cancel *cancel, size_t *ret_got, long *ret_retry_after)
+{
+	struct http_request request = {
+		.url = r->url,
+		.trust = r->trust,
+		.has_range = true,
+		.first = off,
+		.last = off + n - 1,
+		.if_match = r->etag[0] ? r->etag : NULL,
+		.if_unmodified_since = !r->etag[0] && r->last_modified[0] ? r->last_modified : NULL,
+		.deadline_ms = deadline_ms,
+	};
+	struct http_response *answer = malloc(sizeof(*answer));
+	struct http_stream *stream;
+	ssize_t got = 0;
+	int result;
+
+	if (!answer)
+		return -ENOMEM;
+	result = http_open(r->options->http, &request, cancel, &stream, answer);
+	if (result < 0)
+		goto out;
+	*ret_retry_after = answer->retry_after_s;
+	result = check_answer(r, answer, off, n);
+	while (result == 0 && *ret_got < n) {
+		got = http_read(stream, buf + *ret_got, n - *ret_got);
+		if (got <= 0)
+			break;
+		*ret_got += (size_t)got;
+		http_set_deadline(stream, now_ms() + r->options->timeout_ms);
+	}
+	if (got < 0)
+		result = (int)got;
+	else if (result == 0 && *ret_got < n)
+		result = -ECONNRESET;
+	http_close(stream);
+out:
+	free(answer);
+	return result;
+}
+
+bool remote_passes(int error)
+{
+	return error == -EAGAIN || error == -ECONNRESET || error == -ETIMEDOUT ||
+	       error == -ECONNREFUSED || error == -EHOSTUNREACH || error == -ENETUNREACH;
+}
+
+struct waiting {
+	const struct remote *remote;
+	struct http_cancel *cancel;
+};
+
+static bool must_stop(void *ctx)
+{
+	const struct waiting *w = ctx;
+
+	return atomic_load(w->remote->options->stopping) ||
+	       (w->cancel && atomic_load(&w->cancel->fired));
+}
+
+int remote_pread(const struct remote *r, void *ret_buf, size_t n, uint64_t off,
+		 struct http_cancel *cancel)
+{
+	struct waiting waiting = { r, cancel };
+	int64_t deadline = now_ms() + r->options->timeout_ms;
+	char *buf = ret_buf;
+	unsigned failures = 0;
+
+	while (n > 0) {
+		size_t got = 0;
+		long retry_after = 0;
+		int result, pause;
+
+		result = attempt(r, buf, n, off, deadline, cancel, &got, &retry_after);
+		buf += got;
+		off += got;
+		n -= got;
+		if (result == 0)
+			continue;
+		if (got > 0) {
+			failures = 0;
+			deadline = now_ms() + r->options->timeout_ms;
+		}
+		if (!remote_passes(result))
+			return result;
+		if (++failures > MAX_REMOTE_ATTEMPTS)
+			return result == -EAGAIN ? -EIO : result;
+		pause = remote_backoff(failures, retry_after, deadline, must_stop, &waiting);
+		if (pause < 0)
+			return pause == -ETIMEDOUT && result != -EAGAIN ? result : pause;
+	}
+	return 0;
+}

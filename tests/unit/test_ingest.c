@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hashing a stream, and reading back what was hashed, chunk by chunk, so that it stays verified. */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "../../core/bytes.h"
+#include "../../core/ingest.h"
+#include "zip_help.h"
+
+#define BLOCK (4 * CHUNK_SIZE)
+
+struct steps {
+	unsigned asked, stop_at;
+	uint64_t bytes;
+};
+
+static bool stop_then(void *ctx)
+{
+	struct steps *s = ctx;
+
+	return ++s->asked == s->stop_at;
+}
+
+static void count_bytes(void *ctx, uint64_t bytes)
+{
+	struct steps *s = ctx;
+
+	s->bytes += bytes;
+}
+
+/* Runs `job` over bytes in memory. */
+static int run(struct ingest job, const char *data, size_t n, struct ingested *ret)
+{
+	int r;
+
+	job.in = mem_stream(data, n, 100001);
+	r = ingest_run(&job, ret);
+	stream_close(job.in);
+	return r;
+}
+
+static void test_sizes(void **state)
+{
+	static const size_t sizes[] = {
+		0, 1, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, BLOCK - 1, BLOCK, BLOCK + 1,
+		8 * BLOCK, 8 * BLOCK + 1, 13 * BLOCK, 20 * BLOCK + 12345,
+	};
+	char *data = make_bytes(21 * BLOCK, 1), *got = malloc(21 * BLOCK);
+	struct tagger *tagger;
+
+	(void)state;
+	assert_int_equal(tagger_new(&tagger), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		size_t n = sizes[i];
+		int fd = memfd_create("test", MFD_CLOEXEC);
+		struct steps steps = { 0 };
+		struct ingested out, same;
+		uint8_t want[SHA256_SIZE], tag[TAG_SIZE];
+
+		assert_int_equal(run((struct ingest){ .size = n, .tagger = tagger, .hash = true,
+						      .fd = fd, .stop = stop_then, .ctx = &steps,
+						      .progress = count_bytes }, data, n, &out), 0);
+		assert_int_equal(out.size, n);
+		assert_int_equal(steps.bytes, n);
+		assert_true(steps.asked >= n / BLOCK);
+		sha256_of(data, n, want);
+		assert_memory_equal(out.sha256, want, SHA256_SIZE);
+		assert_int_equal(lseek(fd, 0, SEEK_END), n);
+		assert_int_equal(pread_full(fd, got, n, 0), 0);
+		assert_memory_equal(got, data, n);
+		for (size_t at = 0; at < n; at += CHUNK_SIZE) {
+			assert_int_equal(tagger_tag(tagger, data + at, MIN(CHUNK_SIZE, n - at), tag), 0);
+			assert_memory_equal(out.tags[at / CHUNK_SIZE], tag, TAG_SIZE);
+		}
+		/* the same without knowing the size */
+		assert_int_equal(run((struct ingest){ .size = UINT64_MAX, .max = n, .tagger = tagger,
+						      .hash = true, .fd = -1 }, data, n, &same), 0);
+		assert_int_equal(same.size, n);
+		assert_memory_equal(same.sha256, want, SHA256_SIZE);
+		if (n)
+			assert_memory_equal(same.tags, out.tags,
+					    (n + CHUNK_SIZE - 1) / CHUNK_SIZE * TAG_SIZE);
+		free(out.tags);
+		free(same.tags);
+		close(fd);
+	}
+	tagger_free(tagger);
+	free(data);
+	free(got);
+}
+
+static void test_wrong_sizes(void **state)
+{
+	static const size_t sizes[] = { 1, BLOCK, 10 * BLOCK, 10 * BLOCK + 77 };
+	char *data = make_bytes(11 * BLOCK, 1);
+	struct ingested out = { .size = 4242 };
+	struct tagger *tagger;
+
+	(void)state;
+	assert_int_equal(tagger_new(&tagger), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct ingest job = { .tagger = tagger, .hash = true, .fd = -1 };
+
+		job.size = sizes[i] - 1;
+		assert_int_equal(run(job, data, sizes[i], &out), -EBADMSG);
+		job.size = sizes[i] + 1;
+		assert_int_equal(run(job, data, sizes[i], &out), -EBADMSG);
+		job.size = UINT64_MAX;
+		job.max = sizes[i] - 1;
+		assert_int_equal(run(job, data, sizes[i], &out), -EFBIG);
+	}
+	assert_int_equal(out.size, 4242);
+	tagger_free(tagger);
+	free(data);
+}
+
+static void test_stops(void **state)
+{
+	char *data = make_bytes(20 * BLOCK, 1);
+	struct ingested out;
+
+	(void)state;
+	/* before the first block, before and after the second thread starts */
+	for (unsigned at = 1; at <= 20; at += 3) {
+		struct steps steps = { .stop_at = at };
+
+		assert_int_equal(run((struct ingest){ .size = 20 * BLOCK, .hash = true, .fd = -1,
+						      .stop = stop_then, .ctx = &steps,
+						      .progress = count_bytes }, data, 20 * BLOCK, &out),
+				 -ECANCELED);
+		assert_int_equal(steps.asked, at);
+		assert_int_equal(steps.bytes, (at - 1) * BLOCK);
+	}
+	free(data);
+}
+
+static void test_no_hash(void **state)
+{
+	static const uint8_t zero[SHA256_SIZE];
+	char *data = make_bytes(10 * BLOCK, 1);
+	struct ingested out;
+
+	(void)state;
+	assert_int_equal(run((struct ingest){ .size = 10 * BLOCK, .fd = -1 }, data, 10 * BLOCK, &out), 0);
+	assert_memory_equal(out.sha256, zero, SHA256_SIZE);
+	assert_null(out.tags);
+	free(data);
+}
+
+static void test_cannot_write(void **state)
+{
+	char *data = make_bytes(10 * BLOCK, 1);
+	struct ingested out;
+	int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(run((struct ingest){ .size = 10 * BLOCK, .hash = true, .fd = fd }, data,
+			     10 * BLOCK, &out), -ENOSPC);
+	close(fd);
+	fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(run((struct ingest){ .size = 10, .hash = true, .fd = fd }, data, 10, &out),
+			 -EBADF);
+	close(fd);
+	free(data);
+}
+
+/* ---- bytes ---- */
+
+#define HELD (5 * CHUNK_SIZE + 1000)
+#define BEFORE 777
+
+struct held {
+	struct tagger *tagger;
+	char *data;
+	struct bytes bytes;
+	int fd;			/* the same file, to change it */
+};
+
+/* Bytes at an odd offset of a file, as in a container. */
+static int hold(void **state)
+{
+	struct held *h = calloc(1, sizeof(*h));
+	struct ingested in;
+
+	h->data = make_bytes(BEFORE + HELD + 100, 5);
+	h->fd = memfd_create("test", MFD_CLOEXEC);
+	assert_int_equal(pwrite_full(h->fd, h->data, BEFORE + HELD + 100, 0), 0);
+	assert_int_equal(tagger_new(&h->tagger), 0);
+	assert_int_equal(run((struct ingest){ .size = HELD, .tagger = h->tagger, .hash = true, .fd = -1 },
+			     h->data + BEFORE, HELD, &in), 0);
+	h->bytes.kind = BYTES_PLACE;
+	h->bytes.off = BEFORE;
+	h->bytes.tags = in.tags;
+	assert_int_equal(source_from_fd(dup(h->fd), &h->bytes.source), 0);
+	*state = h;
+	return 0;
+}
+
+static int let_go(void **state)
+{
+	struct held *h = *state;
+
+	bytes_free(&h->bytes);
+	bytes_free(&h->bytes);
+	tagger_free(h->tagger);
+	close(h->fd);
+	free(h->data);
+	free(h);
+	return 0;
+}
+
+static int read_at(struct held *h, char *out, size_t n, uint64_t off, bool nowait)
+{
+	return bytes_read(&h->bytes, h->tagger, HELD, out, n, off, nowait);
+}
+
+static void test_ranges(void **state)
+{
+	static const size_t edges[] = {
+		0, 1, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, 2 * CHUNK_SIZE, 4 * CHUNK_SIZE + 5,
+		5 * CHUNK_SIZE - 1, 5 * CHUNK_SIZE, 5 * CHUNK_SIZE + 1, HELD - 1, HELD,
+	};
+	struct held *h = *state;
+	char *out = malloc(HELD + 1);
+
+	for (size_t i = 0; i < ARRAY_SIZE(edges); i++)
+		for (size_t j = i; j < ARRAY_SIZE(edges); j++) {
+			size_t n = edges[j] - edges[i];
+
+			memset(out, 0xee, n + 1);
+			assert_int_equal(read_at(h, out, n, edges[i], false), 0);
+			assert_memory_equal(out, h->data + BEFORE + edges[i], n);
+			assert_int_equal((unsigned char)out[n], 0xee);
+		}
+	free(out);
+}
+
+/* A changed byte fails the reads of its chunk, and of no other. */
+static void test_overwritten(void **state)
+{
+	struct held *h = *state;
+	char *out = malloc(HELD);
+
+	for (size_t chunk = 0; chunk < 6; chunk++) {
+		size_t at = chunk * CHUNK_SIZE + 321;
+		char other = (char)(h->data[BEFORE + at] ^ 1);
+
+		assert_int_equal(pwrite_full(h->fd, &other, 1, BEFORE + at), 0);
+		assert_int_equal(read_at(h, out, HELD, 0, false), -EBADMSG);
+		for (size_t i = 0; i < 6; i++) {
+			size_t n = MIN(CHUNK_SIZE, HELD - i * CHUNK_SIZE);
+			int want = i == chunk ? -EBADMSG : 0;
+
+			assert_int_equal(read_at(h, out, n, i * CHUNK_SIZE, false), want);
+			assert_int_equal(read_at(h, out, 1, i * CHUNK_SIZE + 7, false), want);
+		}
+		assert_int_equal(pwrite_full(h->fd, &h->data[BEFORE + at], 1, BEFORE + at), 0);
+		assert_int_equal(read_at(h, out, HELD, 0, false), 0);
+		assert_memory_equal(out, h->data + BEFORE, HELD);
+	}
+	/* what belongs to others may change */
+	assert_int_equal(pwrite_full(h->fd, "x", 1, BEFORE - 1), 0);
+	assert_int_equal(pwrite_full(h->fd, "x", 1, BEFORE + HELD), 0);
+	assert_int_equal(read_at(h, out, HELD, 0, false), 0);
+	free(out);
+}
+
+/* Chunks that change places are not what they were either. */
+static void test_swapped(void **state)
+{
+	struct held *h = *state;
+	char *out = malloc(HELD);
+
+	assert_int_equal(pwrite_full(h->fd, h->data + BEFORE, CHUNK_SIZE, BEFORE + CHUNK_SIZE), 0);
+	assert_int_equal(pwrite_full(h->fd, h->data + BEFORE + CHUNK_SIZE, CHUNK_SIZE, BEFORE), 0);
+	assert_int_equal(read_at(h, out, 100, 0, false), -EBADMSG);
+	assert_int_equal(read_at(h, out, CHUNK_SIZE, CHUNK_SIZE, false), -EBADMSG);
+	assert_int_equal(read_at(h, out, CHUNK_SIZE, 2 * CHUNK_SIZE, false), 0);
+	free(out);
+}
+
+static void test_cut_off(void **state)
+{
+	struct held *h = *state;
+	char *out = malloc(HELD);
+
+	assert_int_equal(ftruncate(h->fd, BEFORE + 3 * (off_t)CHUNK_SIZE + 5), 0);
+	assert_int_equal(read_at(h, out, 3 * CHUNK_SIZE, 0, false), 0);
+	assert_memory_equal(out, h->data + BEFORE, 3 * CHUNK_SIZE);
+	assert_int_equal(read_at(h, out, 1, 3 * CHUNK_SIZE, false), -EBADMSG);
+	assert_int_equal(read_at(h, out, HELD, 0, false), -EBADMSG);
+	/* it only waits to find out */
+	assert_int_equal(read_at(h, out, 1, 3 * CHUNK_SIZE, true), -EAGAIN);
+	/* zeros in place of what was there are no better */
+	assert_int_equal(ftruncate(h->fd, BEFORE + HELD), 0);
+	assert_int_equal(read_at(h, out, 1, 4 * CHUNK_SIZE, false), -EBADMSG);
+	free(out);
+}
+
+static void test_memory(void **state)
+{
+	struct bytes b = { .kind = BYTES_MEMORY, .memory = make_bytes(1000, 6) };
+	char *want = make_bytes(1000, 6), out[1000];
+
+	(void)state;
+	assert_int_equal(bytes_read(&b, NULL, 1000, out, 1000, 0, true), 0);
+	assert_memory_equal(out, want, 1000);
+	assert_int_equal(bytes_read(&b, NULL, 1000, out, 3, 997, true), 0);
+	assert_memory_equal(out, want + 997, 3);
+	assert_int_equal(bytes_read(&b, NULL, 1000, out, 0, 1000, true), 0);
+	bytes_free(&b);
+	assert_int_equal(b.kind, BYTES_NONE);
+	assert_null(b.memory);
+	free(want);
+}
+
+static void test_unchecked(void **state)
+{
+	struct held *h = *state;
+	char out[100];
+
+	free(h->bytes.tags);
+	h->bytes.tags = NULL;
+	assert_int_equal(bytes_read(&h->bytes, NULL, HELD, out, 100, 50, false), 0);
+	assert_memory_equal(out, h->data + BEFORE + 50, 100);
+	assert_int_equal(bytes_read(&h->bytes, NULL, HELD, out, 0, 0, false), 0);
+	assert_int_equal(ftruncate(h->fd, BEFORE), 0);
+	assert_int_equal(bytes_read(&h->bytes, NULL, HELD, out, 1, 0, false), -EBADMSG);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_wrong_sizes),
+		cmocka_unit_test(test_stops),
+		cmocka_unit_test(test_no_hash),
+		cmocka_unit_test(test_cannot_write),
+		cmocka_unit_test_setup_teardown(test_ranges, hold, let_go),
+		cmocka_unit_test_setup_teardown(test_overwritten, hold, let_go),
+		cmocka_unit_test_setup_teardown(test_swapped, hold, let_go),
+		cmocka_unit_test_setup_teardown(test_cut_off, hold, let_go),
+		cmocka_unit_test(test_memory),
+		cmocka_unit_test_setup_teardown(test_unchecked, hold, let_go),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

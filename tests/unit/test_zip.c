@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Zips that must be read: every method and form that is accepted, and its limits. */
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "../../core/zip.h"
+#include "zip_help.h"
+
+static struct container *open_zip(const struct buf *out)
+{
+	struct mem_source *m = mem_source(out->data, out->len);
+	struct container *c = NULL;
+	int r = zip_open(&m->source, 1234, &c);
+
+	source_unref(&m->source);
+	assert_int_equal(r, 0);
+	assert_int_equal(c->mtime, 1234);
+	return c;
+}
+
+static void expect_content(struct container *c, const struct zip_file *f)
+{
+	const struct entry *e = container_find(c, f->name);
+	struct buf got = { 0 };
+
+	assert_non_null(e);
+	assert_int_equal(e->size, f->n);
+	assert_int_equal(e->method, f->method);
+	assert_int_equal(container_read(c, e, f->n, &got), 0);
+	assert_int_equal(got.len, f->n);
+	assert_memory_equal(got.data, f->data ? f->data : "", f->n);
+	assert_int_equal(got.data[got.len], 0);
+	buf_free(&got);
+}
+
+static void test_methods_and_forms(void **state)
+{
+	static const unsigned methods[] = { METHOD_STORED, METHOD_DEFLATE, METHOD_ZSTD },
+			      descriptors[] = { 0, 12, 16, 20, 24 };
+	struct zip_file files[32];
+	char names[32][16], *data = make_bytes(70000, 1);
+	size_t n = 0;
+
+	(void)state;
+	for (size_t m = 0; m < 3; m++)
+		for (size_t d = 0; d < 5; d++)
+			for (size_t wide = 0; wide < 2; wide++, n++) {
+				snprintf(names[n], sizeof(names[n]), "d/%zu", n);
+				files[n] = (struct zip_file){
+					.name = names[n], .data = data, .n = n * 2000 + 1,
+					.method = methods[m], .descriptor = descriptors[d],
+					.zip64 = wide,
+				};
+			}
+	for (size_t form = 0; form < 4; form++) {
+		struct zip_made z = zip_make(files, n, (struct zip_end){
+			.zip64 = form & 1, .comment = form & 2 ? "a comment, PK" : NULL });
+		struct container *c = open_zip(&z.out);
+
+		assert_int_equal(c->n_entries, n);
+		for (size_t i = 0; i < n; i++)
+			expect_content(c, &files[i]);
+		assert_null(container_find(c, "d"));
+		assert_null(container_find(c, "d/99"));
+		container_free(c);
+		buf_free(&z.out);
+	}
+	free(data);
+}
+
+static void test_empty(void **state)
+{
+	struct zip_made z = zip_make(NULL, 0, (struct zip_end){ 0 });
+	struct container *c = open_zip(&z.out);
+
+	(void)state;
+	assert_int_equal(c->n_entries, 0);
+	assert_null(container_find(c, ""));
+	container_free(c);
+	container_free(NULL);
+	buf_free(&z.out);
+}
+
+static void test_kinds(void **state)
+{
+	static const struct zip_file files[] = {
+		{ .name = "plain", .data = "x", .n = 1, .mode = S_IFREG | 0644 },
+		{ .name = "run", .data = "x", .n = 1, .mode = S_IFREG | 06711 },
+		{ .name = "link", .data = "plain", .n = 5, .mode = S_IFLNK | 0777 },
+		{ .name = "packed-link", .data = "../run", .n = 6, .mode = S_IFLNK | 0777,
+		  .method = METHOD_ZSTD },
+		{ .name = "dir/", .mode = S_IFDIR | 0755 },
+		{ .name = "dos/" },
+		{ .name = "packed-dir/", .method = METHOD_DEFLATE },
+		{ .name = "no-mode", .mode = 0644 },
+	};
+	static const enum entry_kind kinds[] = {
+		ENTRY_FILE, ENTRY_FILE, ENTRY_SYMLINK, ENTRY_SYMLINK, ENTRY_DIR, ENTRY_DIR, ENTRY_DIR,
+		ENTRY_FILE,
+	};
+	struct zip_made z = zip_make(files, ARRAY_SIZE(files), (struct zip_end){ 0 });
+	struct container *c = open_zip(&z.out);
+	struct buf target = { 0 };
+	char name[32];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		const struct entry *e;
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(files[i].name, "/"), files[i].name);
+		e = container_find(c, name);
+		assert_non_null(e);
+		assert_int_equal(e->kind, kinds[i]);
+		assert_int_equal(e->name_len, strlen(name));
+		if (e->kind == ENTRY_FILE)
+			assert_int_equal(e->executable, strcmp(name, "run") == 0);
+	}
+	assert_int_equal(container_readlink(c, container_find(c, "packed-link"), &target), 0);
+	assert_string_equal(target.data, "../run");
+	buf_free(&target);
+	container_free(c);
+	buf_free(&z.out);
+}
+
+/* The order in the directory, and of the data, may be any. */
+static void test_order(void **state)
+{
+	static const struct zip_file files[] = {
+		{ .name = "b", .data = "bb", .n = 2 }, { .name = "a/c", .data = "c", .n = 1 },
+		{ .name = "a b", .data = "space", .n = 5 }, { .name = "a" "/" }, { .name = "a=b" },
+	};
+	static const char *const sorted[] = { "a", "a/c", "a b", "a=b", "b" };
+	struct zip_made z = zip_make(files, 5, (struct zip_end){ 0 });
+	struct container *c;
+	size_t first = z.central[1] - z.central[0], rest = z.eocd - z.central[1];
+	char *copy = malloc(z.eocd - z.directory);
+
+	(void)state;
+	/* the first one of the directory becomes the last one */
+	memcpy(copy, z.out.data + z.central[1], rest);
+	memcpy(copy + rest, z.out.data + z.central[0], first);
+	memcpy(z.out.data + z.directory, copy, rest + first);
+	c = open_zip(&z.out);
+	for (size_t i = 0; i < 5; i++) {
+		assert_string_equal(c->entries[i].name, sorted[i]);
+		assert_ptr_equal(container_find(c, sorted[i]), &c->entries[i]);
+	}
+	for (size_t i = 0; i < 3; i++)
+		expect_content(c, &files[i]);
+	container_free(c);
+	free(copy);
+	buf_free(&z.out);
+}
+
+static void test_times(void **state)
+{
+	/* 2001-09-09 01:46:40 UTC as an extended timestamp, with and without its flag */
+	static const char told[] = "UT\x05\0\x01\0\xca\x9a\x3b", not_told[] = "UT\x05\0\x02\0\xca\x9a\x3b";
+	static const struct zip_file files[] = {
+		{ .name = "a", .extra = told, .extra_len = 9 },
+		{ .name = "b", .extra = not_told, .extra_len = 9 },
+		{ .name = "c" }, { .name = "d" },
+	};
+	struct zip_made z = zip_make(files, 4, (struct zip_end){ 0 });
+	struct container *c;
+
+	(void)state;
+	setenv("TZ", "UTC", 1);
+	tzset();
+	/* 1999-12-31 23:59:58 */
+	put_le32(z.out.data + z.central[3] + 12, 19U << 25 | 12 << 21 | 31 << 16 | 23 << 11 | 59 << 5 | 29);
+	c = open_zip(&z.out);
+	assert_int_equal(container_find(c, "a")->mtime, 1000000000);
+	assert_true(container_find(c, "b")->mtime == NO_TIME);
+	assert_true(container_find(c, "c")->mtime == NO_TIME);
+	assert_int_equal(container_find(c, "d")->mtime, 946684798);
+	container_free(c);
+	buf_free(&z.out);
+}
+
+/* An extra field that fills its 16 bits, in a header that no small read holds. */
+static void test_long_header(void **state)
+{
+	char *extra = calloc(1, 65535);
+	struct zip_file files[] = {
+		{ .name = "a", .data = "x", .n = 1, .extra = extra, .extra_len = 65535 },
+		{ .name = "b", .data = "y", .n = 1 },
+	};
+	struct zip_made z;
+	struct container *c;
+
+	(void)state;
+	put_le16(extra, 0x9999);
+	put_le16(extra + 2, 65531);
+	z = zip_make(files, 2, (struct zip_end){ 0 });
+	c = open_zip(&z.out);
+	expect_content(c, &files[0]);
+	expect_content(c, &files[1]);
+	container_free(c);
+	buf_free(&z.out);
+	free(extra);
+}
+
+/* A comment may be as long as its field can say; what it holds does not matter. */
+static void test_long_comment(void **state)
+{
+	struct zip_file file = { .name = "a", .data = "x", .n = 1 };
+	char *comment = malloc(65536);
+	struct zip_made z;
+	struct container *c;
+
+	(void)state;
+	memset(comment, 'P', 65535);
+	comment[65535] = '\0';
+	for (size_t wide = 0; wide < 2; wide++) {
+		z = zip_make(&file, 1, (struct zip_end){ .comment = comment, .zip64 = wide });
+		c = open_zip(&z.out);
+		expect_content(c, &file);
+		container_free(c);
+		buf_free(&z.out);
+	}
+	free(comment);
+}
+
+/* Only the end and the directory are read, and one entry's header when it is wanted. */
+static void test_reads(void **state)
+{
+	struct zip_file files[ZIP_FILES];
+	char names[ZIP_FILES][8];
+	struct mem_source *m;
+	struct container *c;
+	struct zip_made z;
+
+	(void)state;
+	for (size_t i = 0; i < ZIP_FILES; i++) {
+		snprintf(names[i], sizeof(names[i]), "%zu", i);
+		files[i] = (struct zip_file){ .name = names[i], .data = "x", .n = 1 };
+	}
+	z = zip_make(files, ZIP_FILES, (struct zip_end){ 0 });
+	m = mem_source(z.out.data, z.out.len);
+	assert_int_equal(zip_open(&m->source, 0, &c), 0);
+	assert_int_equal(m->n_reads, 2);
+	expect_content(c, &files[7]);
+	assert_int_equal(m->n_reads, 4);
+	container_free(c);
+	source_unref(&m->source);
+	buf_free(&z.out);
+}
+
+/* An entry and an archive of more than 4 GiB, of which only the ends are there. */
+static void test_large(void **state)
+{
+	const uint64_t hole = 5 * GIB;
+	struct zip_file files[] = { { .name = "big", .zip64 = true }, { .name = "b", .zip64 = true } };
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	struct zip_made z = zip_make(files, 2, (struct zip_end){ .zip64 = true });
+	struct container *c;
+	struct source *s;
+	uint64_t off;
+
+	(void)state;
+	put_le64(z.out.data + z.data[0] - 16, hole);
+	put_le64(z.out.data + z.data[0] - 8, hole);
+	put_le64(z.out.data + z.central[0] + 46 + 3 + 4, hole);
+	put_le64(z.out.data + z.central[0] + 46 + 3 + 12, hole);
+	put_le64(z.out.data + z.central[1] + 46 + 1 + 20, z.local[1] + hole);
+	put_le64(z.out.data + z.record + 48, z.directory + hole);
+	put_le64(z.out.data + z.locator + 8, z.record + hole);
+	assert_int_equal(pwrite_full(fd, z.out.data, z.data[0], 0), 0);
+	assert_int_equal(pwrite_full(fd, z.out.data + z.data[0], z.out.len - z.data[0],
+				     z.data[0] + hole), 0);
+	assert_int_equal(source_from_fd(fd, &s), 0);
+	assert_int_equal(zip_open(s, 0, &c), 0);
+	source_unref(s);
+	assert_true(container_find(c, "big")->size == hole);
+	assert_int_equal(container_locate(c, container_find(c, "b"), &s, &off), 0);
+	assert_true(off == z.data[1] + hole);
+	source_unref(s);
+	container_free(c);
+	buf_free(&z.out);
+}
+
+/* What the source gives passes through. */
+static void test_source_fails(void **state)
+{
+	struct zip_file file = { .name = "a", .data = "x", .n = 1 };
+	struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
+	struct mem_source *m = mem_source(z.out.data, z.out.len);
+	struct container *c = NULL;
+	struct buf got = { 0 };
+
+	(void)state;
+	m->fail = -ETIMEDOUT;
+	assert_int_equal(zip_open(&m->source, 0, &c), -ETIMEDOUT);
+	assert_null(c);
+	m->fail = 0;
+	assert_int_equal(zip_open(&m->source, 0, &c), 0);
+	m->fail = -ECONNRESET;
+	assert_int_equal(container_read(c, container_find(c, "a"), 1, &got), -ECONNRESET);
+	m->fail = 0;
+	buf_free(&got);
+	assert_int_equal(container_read(c, container_find(c, "a"), 1, &got), 0);
+	buf_free(&got);
+	container_free(c);
+	source_unref(&m->source);
+	buf_free(&z.out);
+}
+
+/* ---- limits ---- */
+
+/* An archive that says it has so many entries, and a directory of so many bytes, all zero. */
+static int open_huge(uint64_t entries, uint64_t size)
+{
+	struct zip_made z = zip_make(NULL, 0, (struct zip_end){ .zip64 = true });
+	struct container *c;
+	size_t n = z.out.len;
+	int fd = memfd_create("test", MFD_CLOEXEC), r;
+	struct source *s;
+
+	put_le64(z.out.data + z.record + 24, entries);
+	put_le64(z.out.data + z.record + 32, entries);
+	put_le64(z.out.data + z.record + 40, size);
+	put_le64(z.out.data + z.locator + 8, size);
+	assert_int_equal(pwrite_full(fd, z.out.data, n, size), 0);
+	assert_int_equal(source_from_fd(fd, &s), 0);
+	r = zip_open(s, 0, &c);
+	source_unref(s);
+	buf_free(&z.out);
+	return r;
+}
+
+static void test_limits(void **state)
+{
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	/* at the bound it fails for what it holds: nothing */
+	assert_int_equal(open_huge(MAX_ENTRIES, MAX_ENTRIES * 46ULL), -EBADMSG);
+	assert_says(seen, "has no central header");
+	assert_int_equal(open_huge(MAX_ENTRIES + 1, (MAX_ENTRIES + 1) * 46ULL), -EFBIG);
+	assert_says(seen, "over the limit");
+	assert_int_equal(open_huge(1, MAX_CENTRAL_DIRECTORY + 1), -EFBIG);
+	assert_int_equal(open_huge(UINT64_MAX, 1000), -EFBIG);
+	/* a count that cannot be true costs nothing */
+	assert_int_equal(open_huge(2, 91), -EBADMSG);
+	assert_says(seen, "does not fit");
+	carton_log_set(NULL, NULL);
+}
+
+static void test_file_size(void **state)
+{
+	struct zip_file file = { .name = "a", .zip64 = true, .method = METHOD_ZSTD };
+	struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
+	struct mem_source *m = mem_source(z.out.data, z.out.len);
+	struct log_seen *seen = log_watch();
+	struct container *c;
+
+	(void)state;
+	put_le64(z.out.data + z.central[0] + 46 + 1 + 4, MAX_FILE_SIZE);
+	assert_int_equal(zip_open(&m->source, 0, &c), 0);
+	assert_true(c->entries[0].size == MAX_FILE_SIZE);
+	container_free(c);
+	put_le64(z.out.data + z.central[0] + 46 + 1 + 4, MAX_FILE_SIZE + 1);
+	assert_int_equal(zip_open(&m->source, 0, &c), -EBADMSG);
+	assert_says(seen, "larger than any file");
+	carton_log_set(NULL, NULL);
+	source_unref(&m->source);
+	buf_free(&z.out);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_methods_and_forms),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_times),
+		cmocka_unit_test(test_long_header),
+		cmocka_unit_test(test_long_comment),
+		cmocka_unit_test(test_reads),
+		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_source_fails),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_file_size),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

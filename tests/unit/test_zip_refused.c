@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Zips that must be refused: one field of a good one is overwritten, or bytes are added. */
+#include <sys/stat.h>
+
+#include "../../core/zip.h"
+#include "zip_help.h"
+
+/* Opens the archive and reads all its entries: the first thing that fails. */
+static int read_all(const char *data, size_t n)
+{
+	struct mem_source *m = mem_source(data, n);
+	struct container *c = NULL;
+	int r = zip_open(&m->source, 0, &c);
+
+	source_unref(&m->source);
+	for (size_t i = 0; r == 0 && i < c->n_entries; i++) {
+		struct buf got = { 0 };
+
+		if (c->entries[i].kind != ENTRY_DIR)
+			r = container_read(c, &c->entries[i], 100000, &got);
+		buf_free(&got);
+	}
+	container_free(c);
+	return r;
+}
+
+static const struct zip_file good_files[] = {
+	{ .name = "first", .data = "some bytes", .n = 10 },
+	{ .name = "packed", .data = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", .n = 32, .method = METHOD_ZSTD },
+	{ .name = "late", .data = "1234567", .n = 7, .descriptor = 16 },
+	{ .name = "wide", .data = "1234567", .n = 7, .zip64 = true, .descriptor = 24 },
+	{ .name = "link", .data = "first", .n = 5, .mode = S_IFLNK | 0777 },
+	{ .name = "dir/", .mode = S_IFDIR | 0755 },
+};
+
+enum place { LOCAL, DATA, CENTRAL, EOCD, RECORD, LOCATOR };
+
+/* `width` bytes of `value` at `at` behind the beginning of the entry's part. */
+static const struct change {
+	enum place place;
+	size_t entry, at, width;
+	uint64_t value;
+	const char *says;
+} changes[] = {
+	{ CENTRAL, 0, 0, 4, 0x02014b51, "entry 1 of 6 has no central header" },
+	{ CENTRAL, 1, 0, 4, 0, "entry 2 of 6 has no central header" },
+	{ CENTRAL, 0, 8, 2, 1, "is encrypted" },
+	{ CENTRAL, 0, 8, 2, 1 << 6, "is encrypted" },
+	{ CENTRAL, 0, 8, 2, 1 << 13, "is encrypted" },
+	{ CENTRAL, 0, 8, 2, 1 << 5, "patch data" },
+	{ CENTRAL, 0, 8, 2, 1 << 4, "reserved flag" },
+	{ CENTRAL, 0, 8, 2, 1 << 15, "reserved flag" },
+	{ CENTRAL, 0, 10, 2, 12, "unsupported compression method" },
+	{ CENTRAL, 0, 10, 2, 9, "unsupported compression method" },
+	{ CENTRAL, 0, 20, 4, 9, "is Stored, but its two sizes differ" },
+	{ CENTRAL, 0, 24, 4, 11, "is Stored, but its two sizes differ" },
+	{ CENTRAL, 0, 24, 4, UINT32_MAX, "announces a zip64 extra field, but there is none" },
+	{ CENTRAL, 0, 42, 4, UINT32_MAX, "announces a zip64 extra field, but there is none" },
+	{ CENTRAL, 0, 42, 4, 1, "data before the first entry" },
+	{ CENTRAL, 0, 34, 2, 1, "lies on another disk" },
+	{ CENTRAL, 0, 28, 2, 60000, "is cut off" },
+	{ CENTRAL, 0, 30, 2, 60000, "is cut off" },
+	{ CENTRAL, 5, 32, 2, 1, "is cut off" },
+	{ CENTRAL, 0, 46, 1, '/', "is absolute" },
+	{ CENTRAL, 0, 46, 1, '\\', "has a backslash" },
+	{ CENTRAL, 0, 46, 1, 0, "has a control character" },
+	{ CENTRAL, 0, 46, 2, 0x2e2e | 0x2f0000, "has another name" },
+	{ CENTRAL, 0, 46, 3, 0x2f2e2e, "has a \"..\" component" },
+	{ CENTRAL, 0, 46, 1, 0xff, "is not UTF-8" },
+	{ CENTRAL, 0, 50, 1, '/', "is a directory that has data" },
+	{ CENTRAL, 4, 38, 4, (uint32_t)(S_IFIFO | 0644) << 16, "is a fifo, device or socket" },
+	{ CENTRAL, 4, 38, 4, (uint32_t)(S_IFCHR | 0644) << 16, "is a fifo, device or socket" },
+	{ CENTRAL, 4, 38, 4, (uint32_t)(S_IFBLK | 0644) << 16, "is a fifo, device or socket" },
+	{ CENTRAL, 4, 38, 4, (uint32_t)(S_IFSOCK | 0644) << 16, "is a fifo, device or socket" },
+	{ CENTRAL, 4, 38, 4, (uint32_t)(S_IFDIR | 0755) << 16, "does not end in a slash" },
+	{ CENTRAL, 0, 38, 4, 0x10, "does not end in a slash" },
+	{ CENTRAL, 5, 38, 4, (uint32_t)(S_IFREG | 0644) << 16, "its name ends in a slash" },
+	{ CENTRAL, 5, 38, 4, (uint32_t)(S_IFLNK | 0777) << 16, "its name ends in a slash" },
+	{ CENTRAL, 5, 20, 8, 1ULL << 32 | 1, "is a directory that has data" },
+	{ CENTRAL, 3, 50 + 2, 2, 23, "has a" },
+	{ CENTRAL, 3, 50 + 2, 2, 25, "has an extra field longer than its room" },
+	{ CENTRAL, 3, 50 + 4, 8, 8, "its two sizes differ" },
+	{ CENTRAL, 3, 50 + 20, 8, UINT64_MAX, "lies outside" },
+	{ CENTRAL, 3, 50 + 12, 8, UINT64_MAX, "its two sizes differ" },
+	{ CENTRAL, 1, 42, 4, 0, "overlaps what follows" },
+	{ LOCAL, 0, 0, 4, 0, "has no local header" },
+	{ LOCAL, 0, 6, 2, 2, "has other flags" },
+	{ LOCAL, 0, 8, 2, 8, "has another compression method" },
+	{ LOCAL, 0, 14, 4, 1, "has another crc" },
+	{ LOCAL, 0, 14, 4, 0, "has another crc" },
+	{ LOCAL, 0, 18, 4, 9, "has other sizes" },
+	{ LOCAL, 0, 22, 4, 9, "has other sizes" },
+	{ LOCAL, 0, 22, 4, UINT32_MAX, "announces a zip64 extra field" },
+	{ LOCAL, 0, 26, 2, 4, "has another name" },
+	{ LOCAL, 0, 26, 2, 60000, "overlaps what follows" },
+	{ LOCAL, 0, 28, 2, 1, "has a cut-off extra field" },
+	{ LOCAL, 0, 30, 1, 'F', "has another name" },
+	{ LOCAL, 2, 14, 4, 1, "has another crc" },
+	{ LOCAL, 2, 18, 4, 6, "has other sizes" },
+	{ LOCAL, 3, 34 + 4, 8, 6, "has other sizes" },
+	{ DATA, 0, 0, 1, 'S', "crc mismatch" },
+	{ DATA, 4, 0, 1, 'S', "crc mismatch" },
+	{ DATA, 1, 0, 4, 0, "bad zstd data" },
+	{ DATA, 2, 7, 4, 0x08074b51, "data descriptor that disagrees" },
+	{ DATA, 2, 7 + 4, 4, 1, "data descriptor that disagrees" },
+	{ DATA, 2, 7 + 8, 4, 8, "data descriptor that disagrees" },
+	{ DATA, 2, 7 + 12, 4, 8, "data descriptor that disagrees" },
+	{ DATA, 3, 7 + 16, 8, 1ULL << 32 | 7, "data descriptor that disagrees" },
+	{ EOCD, 0, 0, 4, 0, "no end of central directory" },
+	{ EOCD, 0, 4, 2, 1, "multi-disk" },
+	{ EOCD, 0, 6, 2, 1, "multi-disk" },
+	{ EOCD, 0, 4, 2, UINT16_MAX, "announces a zip64 record" },
+	{ EOCD, 0, 8, 2, 5, "two entry counts differ" },
+	{ EOCD, 0, 8, 4, 5 << 16 | 5, "belong to no entry" },
+	{ EOCD, 0, 8, 4, 7 << 16 | 7, "entry 7 of 7 has no central header" },
+	{ EOCD, 0, 8, 4, UINT32_MAX, "does not fit in the central directory" },
+	{ EOCD, 0, 12, 4, UINT32_MAX, "announces a zip64 record" },
+	{ EOCD, 0, 16, 4, UINT32_MAX, "announces a zip64 record" },
+	{ EOCD, 0, 12, 4, 1, "does not end where its end record begins" },
+	{ EOCD, 0, 16, 4, 1, "does not end where its end record begins" },
+	{ EOCD, 0, 20, 2, 1, "comment length is wrong" },
+}, changes64[] = {
+	{ RECORD, 0, 0, 4, 0, "does not point to a zip64 end record" },
+	{ RECORD, 0, 4, 8, 45, "record's size is wrong" },
+	{ RECORD, 0, 4, 8, UINT64_MAX, "record's size is wrong" },
+	{ RECORD, 0, 16, 4, 1, "multi-disk" },
+	{ RECORD, 0, 20, 4, 1, "multi-disk" },
+	{ RECORD, 0, 24, 8, 5, "two entry counts differ" },
+	{ RECORD, 0, 32, 8, 7, "two entry counts differ" },
+	{ RECORD, 0, 40, 8, 1, "does not end where" },
+	{ RECORD, 0, 48, 8, UINT64_MAX, "does not end where" },
+	{ LOCATOR, 0, 0, 4, 0, "announces a zip64 record" },
+	{ LOCATOR, 0, 4, 4, 1, "multi-disk" },
+	{ LOCATOR, 0, 16, 4, 2, "multi-disk" },
+	{ LOCATOR, 0, 8, 8, UINT64_MAX, "points outside" },
+	{ LOCATOR, 0, 8, 8, 0, "does not point to a zip64 end record" },
+	{ EOCD, 0, 8, 4, 5 << 16 | 5, "disagrees with the end record" },
+	{ EOCD, 0, 12, 4, 1, "disagrees with the end record" },
+	{ EOCD, 0, 16, 4, 1, "disagrees with the end record" },
+};
+
+static void try_changes(struct zip_end end, const struct change *list, size_t n)
+{
+	struct zip_made z = zip_make(good_files, ARRAY_SIZE(good_files), end);
+	struct log_seen *seen = log_watch();
+	uint8_t saved[8], le[8];
+
+	assert_int_equal(read_all(z.out.data, z.out.len), 0);
+	assert_int_equal(seen->n, 0);
+	for (size_t i = 0; i < n; i++) {
+		const struct change *ch = &list[i];
+		const size_t begins[] = {
+			[LOCAL] = z.local[ch->entry], [DATA] = z.data[ch->entry],
+			[CENTRAL] = z.central[ch->entry], [EOCD] = z.eocd,
+			[RECORD] = z.record, [LOCATOR] = z.locator,
+		};
+		char *at = z.out.data + begins[ch->place] + ch->at;
+
+		put_le64(le, ch->value);
+		memcpy(saved, at, ch->width);
+		memcpy(at, le, ch->width);
+		seen->n = 0;
+		if (read_all(z.out.data, z.out.len) != -EBADMSG)
+			fail_msg("change %zu (\"%s\") passed", i, ch->says);
+		if (seen->n == 0 || (seen->n == 1 && !strstr(seen->message, ch->says)))
+			fail_msg("change %zu: \"%s\", not \"%s\"", i, seen->message, ch->says);
+		memcpy(at, saved, ch->width);
+	}
+	assert_int_equal(read_all(z.out.data, z.out.len), 0);
+	carton_log_set(NULL, NULL);
+	buf_free(&z.out);
+}
+
+static void test_changes(void **state)
+{
+	(void)state;
+	try_changes((struct zip_end){ 0 }, changes, ARRAY_SIZE(changes));
+	try_changes((struct zip_end){ .zip64 = true }, changes64, ARRAY_SIZE(changes64));
+}
+
+/* ---- bytes too many, or too few ---- */
+
+static void test_cut_off(void **state)
+{
+	for (int wide = 0; wide < 2; wide++) {
+		struct zip_made z = zip_make(good_files, ARRAY_SIZE(good_files),
+					     (struct zip_end){ .zip64 = wide, .comment = "end" });
+
+		(void)state;
+		for (size_t n = 0; n < z.out.len; n++) {
+			assert_int_equal(read_all(z.out.data, n), -EBADMSG);
+			if (n)
+				assert_int_equal(read_all(z.out.data + n, z.out.len - n), -EBADMSG);
+		}
+		buf_free(&z.out);
+	}
+}
+
+/* One byte more, wherever it stands: in each structure and between them. */
+static void test_inserted(void **state)
+{
+	for (int wide = 0; wide < 2; wide++) {
+		struct zip_made z = zip_make(good_files, ARRAY_SIZE(good_files),
+					     (struct zip_end){ .zip64 = wide });
+		char *more = malloc(z.out.len + 1);
+
+		(void)state;
+		for (size_t at = 0; at <= z.out.len; at++)
+			for (int byte = 0; byte < 256; byte += 'P') {
+				memcpy(more, z.out.data, at);
+				more[at] = (char)byte;
+				memcpy(more + at + 1, z.out.data + at, z.out.len - at);
+				assert_int_equal(read_all(more, z.out.len + 1), -EBADMSG);
+			}
+		free(more);
+		buf_free(&z.out);
+	}
+}
+
+/* Each bit of the archive is either without meaning, or its change is noticed. */
+static void test_bit_flips(void **state)
+{
+	for (int wide = 0; wide < 2; wide++) {
+		struct zip_made z = zip_make(good_files, ARRAY_SIZE(good_files),
+					     (struct zip_end){ .zip64 = wide });
+		size_t passed = 0;
+
+		(void)state;
+		for (size_t bit = 0; bit < 8 * z.out.len; bit++) {
+			int r;
+
+			z.out.data[bit / 8] ^= (char)(1 << bit % 8);
+			r = read_all(z.out.data, z.out.len);
+			assert_true(r == 0 || r == -EBADMSG || r == -EFBIG || r == -EOPNOTSUPP);
+			passed += r == 0;
+			z.out.data[bit / 8] ^= (char)(1 << bit % 8);
+		}
+		/* versions, times, attributes, directory crc: about 30 bytes for each entry */
+		assert_in_range(passed, 1, ARRAY_SIZE(good_files) * 8 * 40);
+		buf_free(&z.out);
+	}
+}
+
+static void test_second_end(void **state)
+{
+	struct zip_file file = { .name = "a", .data = "x", .n = 1 };
+	struct log_seen *seen = log_watch();
+	struct zip_made z;
+
+	(void)state;
+	/* a whole record inside of the comment, that ends where the file does or not */
+	z = zip_make(&file, 1, (struct zip_end){ .comment = "PK\x05\x06" "444444444444444444" "c" });
+	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
+	assert_says(seen, "second end record");
+	put_le16(z.out.data + z.eocd + 22 + 20, 1);
+	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
+	assert_says(seen, "two end records");
+	buf_free(&z.out);
+	/* and one that has no room for itself */
+	z = zip_make(&file, 1, (struct zip_end){ .comment = "c PK\x05\x06" });
+	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
+	assert_says(seen, "second end record");
+	buf_free(&z.out);
+	carton_log_set(NULL, NULL);
+}
+
+static void test_names_clash(void **state)
+{
+	static const struct {
+		const char *a, *b, *says;
+	} clashes[] = {
+		{ "a", "a", "duplicate entry" }, { "a", "a/b", "lies below" }, { "a/b/c", "a/b", "lies below" },
+		{ "a/", "a/", "duplicate entry" }, { "a", "a/", "duplicate entry" },
+	};
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(clashes); i++) {
+		struct zip_file files[] = { { .name = clashes[i].a }, { .name = "x" },
+					    { .name = clashes[i].b } };
+		struct zip_made z = zip_make(files, 3, (struct zip_end){ 0 });
+
+		assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
+		assert_says(seen, clashes[i].says);
+		buf_free(&z.out);
+	}
+	carton_log_set(NULL, NULL);
+}
+
+static void test_extra_fields(void **state)
+{
+	static const struct {
+		const char *extra;
+		size_t len;
+		const char *says;	/* NULL: it is good */
+	} list[] = {
+		{ "\x99\x99\0\0", 4, NULL },
+		{ "\x99\x99\0\0\x99\x99\x02\0zz", 10, NULL },
+		{ "\x99\x99\0", 3, "has a cut-off extra field" },
+		{ "\x99\x99\x01\0", 4, "has an extra field longer than its room" },
+		{ "UT\x01\0\0UT\x01\0\0", 10, "duplicate timestamp" },
+		{ "\x01\0\0\0", 4, NULL },
+		{ "\x01\0\x04\0\0\0\0\0", 8, NULL },
+		{ "\x01\0\x04\0\1\0\0\0", 8, "zip64 extra field of a wrong length" },
+		{ "\x01\0\0\0\x01\0\0\0", 8, "duplicate zip64" },
+		{ "\x01\0\x05\0\0\0\0\0\0", 9, "has a short zip64" },
+		{ "\x01\0\x08\0\1\0\0\0\0\0\0\0", 12, NULL },
+		{ "\x01\0\x08\0\2\0\0\0\0\0\0\0", 12, "disagrees with its header" },
+		{ "up\x06\0\x01\0\0\0\0a", 10, NULL },
+		{ "up\x06\0\x01\0\0\0\0b", 10, "names something else" },
+		{ "up\x06\0\x02\0\0\0\0a", 10, "names something else" },
+		{ "up\x05\0\x01\0\0\0\0", 9, "names something else" },
+		{ "up\x04\0\x01\0\0\0", 8, "has a short Unicode path" },
+		{ "up\x06\0\x01\0\0\0\0aup\x06\0\x01\0\0\0\0a", 20, "duplicate Unicode path" },
+	};
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		struct zip_file file = { .name = "a", .data = "x", .n = 1, .extra = list[i].extra,
+					 .extra_len = list[i].len };
+		struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
+		int r = read_all(z.out.data, z.out.len);
+
+		if (r != (list[i].says ? -EBADMSG : 0))
+			fail_msg("extra field %zu: %d, \"%s\"", i, r, seen->message);
+		if (list[i].says)
+			assert_says(seen, list[i].says);
+		buf_free(&z.out);
+	}
+	carton_log_set(NULL, NULL);
+}
+
+/* Of many faults the first MAX_REPORTED are told. */
+static void test_reported(void **state)
+{
+	struct zip_file files[ZIP_FILES];
+	struct log_seen *seen = log_watch();
+	struct zip_made z;
+
+	(void)state;
+	for (size_t i = 0; i < ZIP_FILES; i++)
+		files[i] = (struct zip_file){ .name = "a/../b" };
+	z = zip_make(files, ZIP_FILES, (struct zip_end){ 0 });
+	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
+	assert_int_equal(seen->n, MAX_REPORTED);
+	buf_free(&z.out);
+	for (size_t i = 0; i < ZIP_FILES; i++)
+		files[i] = (struct zip_file){ .name = "a" };
+	z = zip_make(files, ZIP_FILES, (struct zip_end){ 0 });
+	seen->n = 0;
+	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
+	assert_int_equal(seen->n, MAX_REPORTED);
+	buf_free(&z.out);
+	carton_log_set(NULL, NULL);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_inserted),
+		cmocka_unit_test(test_bit_flips),
+		cmocka_unit_test(test_second_end),
+		cmocka_unit_test(test_names_clash),
+		cmocka_unit_test(test_extra_fields),
+		cmocka_unit_test(test_reported),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
