@@ -32,7 +32,7 @@ FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
 CORE_SRC := $(wildcard core/*.c)
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
-FS_COMMON := $(BUILD)/fs/progress.o
+FS_COMMON := $(BUILD)/fs/progress.o $(BUILD)/fs/numbers.o
 CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops session mountpoint notify) $(FS_COMMON)
 CARTONCTL_OBJ := $(BUILD)/fs/cartonctl.o $(FS_COMMON)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)

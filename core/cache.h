@@ -8,6 +8,7 @@
  *	DIR/v1/partial/<hex>		bytes of an object that is being filled, or was
  *	DIR/v1/partial/<hex>.v		how many of them count, and what they are a part of
  *	DIR/v1/locks/<hex>		who fills it now (an open file description lock)
+ *	DIR/v1/notes/<hex>		small texts
  *	DIR/v1/tmp/			names that live for microseconds, and unnamed files
  *
  * Trust. The cache promises names, not bytes: whoever opens an object hashes it before use, and
@@ -149,6 +150,13 @@ int cache_fill_progress(struct cache_fill *fill, uint64_t len);
 int cache_fill_publish(struct cache_fill *fill, uint64_t size, int *ret_fd);
 
 /*
+ * The same under another name than the fill was begun with: for bytes whose hash shows only when they
+ * are all there, which are filled under a name made up from where they come from.
+ */
+int cache_fill_publish_as(struct cache_fill *fill, const uint8_t sha256[32], uint64_t size,
+			  int *ret_fd);
+
+/*
  * Gives the fill up and frees it. With `keep_partial` the bytes of the last cache_fill_progress()
  * stay for the next one, if they have a validator. NULL-safe.
  */
@@ -179,6 +187,16 @@ int cache_reserve(struct cache *cache, uint64_t bytes);
  * asked is no error: the rest is in use. Returns 0 or -errno.
  */
 int cache_gc(struct cache *cache, uint64_t target, uint64_t *ret_freed);
+
+/* ---- notes: small texts under a name, for what has no sha256 of its own ---- */
+
+/*
+ * Remembers `text` (at most MAX_CACHE_VALIDATOR bytes) under `key`, in place of what was there; or
+ * gives it back with a NUL into `ret_text`, which holds `n` bytes. Nothing vouches for a note: it is
+ * a hint. Returns 0; -ENOENT: there is none; -ERANGE; -EFBIG; -errno of the system.
+ */
+int cache_note_put(struct cache *cache, const uint8_t key[32], const char *text);
+int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);
 
 struct cache_object {
 	uint8_t sha256[32];

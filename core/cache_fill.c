@@ -422,6 +422,12 @@ static int open_locked(struct cache_fill *f, int *ret_fd)
 
 int cache_fill_publish(struct cache_fill *f, uint64_t size, int *ret_fd)
 {
+	return cache_fill_publish_as(f, f->sha256, size, ret_fd);
+}
+
+int cache_fill_publish_as(struct cache_fill *f, const uint8_t sha256[32], uint64_t size,
+			  int *ret_fd)
+{
 	char object[OBJECT_NAME_SIZE];
 	struct cache *c = f->cache;
 	struct stat st;
@@ -437,7 +443,7 @@ int cache_fill_publish(struct cache_fill *f, uint64_t size, int *ret_fd)
 	r = open_locked(f, &fd);
 	if (r < 0)
 		return r;
-	cache_object_name(f->sha256, object);
+	cache_object_name(sha256, object);
 	if (fchmod(f->fd, 0400) < 0 || renameat(c->partial, f->lock.name, c->objects, object) < 0) {
 		r = -errno;
 		fchmod(f->fd, 0600);

@@ -192,6 +192,8 @@ static int open_layout(struct cache *c, int top)
 	if (r == 0)
 		r = open_subdir(v1, "locks", dir, &c->locks);
 	if (r == 0)
+		r = open_subdir(v1, "notes", dir, &c->notes);
+	if (r == 0)
 		r = open_subdir(v1, "tmp", dir, &c->tmp);
 	if (r == 0)
 		r = check_locks(c);
@@ -237,7 +239,7 @@ int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
 		free(path);
 		return -ENOMEM;
 	}
-	c->objects = c->partial = c->locks = c->tmp = -1;
+	c->objects = c->partial = c->locks = c->notes = c->tmp = -1;
 	pthread_mutex_init(&c->space_lock, NULL);
 	r = open_top(path, &top);
 	if (r == 0) {
@@ -264,6 +266,7 @@ void cache_free(struct cache *c)
 	fd_close(c->objects);
 	fd_close(c->partial);
 	fd_close(c->locks);
+	fd_close(c->notes);
 	fd_close(c->tmp);
 	pthread_mutex_destroy(&c->space_lock);
 	free(c->path);

@@ -23,7 +23,7 @@
 
 struct cache {
 	/* Set by cache_open(), then constant. */
-	int objects, partial, locks, tmp;	/* the directories of v1/ */
+	int objects, partial, locks, notes, tmp;	/* the directories of v1/ */
 	char *path;				/* of v1/objects, absolute */
 	uint64_t limit;
 

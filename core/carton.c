@@ -7,16 +7,80 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "decode.h"
 #include "dir.h"
+#include "download.h"
 #include "load.h"
 #include "request.h"
 #include "zip.h"
 
 /* ---- opening ---- */
 
-static int open_container(const char *path, struct container **ret)
+static bool is_url(const char *source)
+{
+	return strncmp(source, "http://", 7) == 0 || strncmp(source, "https://", 8) == 0;
+}
+
+/* Starts what fetching needs, unless nothing may be fetched. */
+static int open_network(struct carton *c, const char *source, const struct carton_options *options)
+{
+	struct http_options http = {
+		.private_links = options->private_links,
+		.cacert = options->cacert,
+		.header_file = options->header_file,
+		.origin_url = is_url(source) ? source : NULL,
+	};
+
+	if (options->offline || c->remote.http)
+		return 0;
+	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
+	c->remote.connections = options->connections ? options->connections : 8;
+	c->remote.stopping = &c->stopping;
+	return http_start(&http, &c->remote.http);
+}
+
+static int open_cache(struct carton *c, const struct carton_options *options)
+{
+	int r = cache_open(options->cache_dir, options->cache_size, &c->cache);
+
+	if (r < 0 && options->cache_dir) {
+		carton_log(CARTON_LOG_ERROR, options->cache_dir, "cannot be used as a cache: %s",
+			   strerror(-r));
+		return r;
+	}
+	if (r < 0)
+		carton_log(CARTON_LOG_INFO, NULL,
+			   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp",
+			   strerror(-r));
+	return 0;
+}
+
+static int open_url(struct carton *c, const char *url, struct container **ret)
+{
+	struct source *source;
+	int64_t mtime;
+	int r;
+
+	if (!c->remote.http) {
+		carton_log(CARTON_LOG_ERROR, NULL, "a carton behind a URL cannot be opened offline");
+		return -ENETUNREACH;
+	}
+	r = remote_source_open(&c->remote, url, &source);
+	if (r == 0)
+		mtime = remote_source_mtime(source);
+	else if (r == -ENOTSUP)
+		r = download_carton(&c->remote, c->cache, url, &source, &mtime);
+	if (r < 0)
+		return r;
+	/* where the server does not say, now is as good as any time */
+	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, ret);
+	source_unref(source);
+	return r;
+}
+
+static int open_path(const char *path, struct container **ret)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
 	struct source *source;
@@ -51,18 +115,15 @@ int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret
 
 	if (!n || n->kind != NODE_FILE)
 		return -ENOENT;
-	if (n->file.size > max) {
-		carton_log(CARTON_LOG_ERROR, path, "is %" PRIu64 " bytes; at most %zu are read",
-			   n->file.size, max);
-		return -EFBIG;
-	}
-	ret->max = max;
-	r = buf_reserve(ret, (size_t)n->file.size);
-	if (r == 0)
-		r = carton_pin_wait(c, from_node(n));
+	r = carton_pin_wait(c, from_node(n));
 	if (r < 0)
 		return r;
-	got = request_read(n, ret->data, (size_t)n->file.size, 0, false);
+	ret->max = max;
+	r = buf_reserve(ret, (size_t)MIN(node_size(n), SIZE_MAX));
+	if (r == -EFBIG)
+		carton_log(CARTON_LOG_ERROR, path, "is %" PRIu64 " bytes; at most %zu are read",
+			   node_size(n), max);
+	got = r == 0 ? request_read(n, ret->data, (size_t)node_size(n), 0, false) : r;
 	request_unpin(n);
 	if (got < 0)
 		return (int)got;
@@ -100,25 +161,44 @@ static int open_meta(struct carton *c)
 	return 0;
 }
 
-static int open_store(struct carton *c, const struct carton_options *options)
+static int open_store(struct carton *c)
 {
-	struct object_options o = { .container = c->container, .verify = c->verify };
-	int r;
+	struct object_options o = {
+		.container = c->container,
+		.cache = c->cache,
+		.remote = c->remote.http ? &c->remote : NULL,
+		.verify = c->verify,
+	};
+	int r = workers_new(&c->workers);
 
-	r = cache_open(options->cache_dir, options->cache_size, &c->cache);
-	if (r < 0 && options->cache_dir) {
-		carton_log(CARTON_LOG_ERROR, options->cache_dir, "cannot be used as a cache: %s",
-			   strerror(-r));
-		return r;
-	}
-	if (r < 0)
-		carton_log(CARTON_LOG_INFO, NULL,
-			   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp",
-			   strerror(-r));
-	r = workers_new(&c->workers);
 	o.workers = c->workers;
-	o.cache = c->cache;
 	return r < 0 ? r : object_store_new(&o, &c->store);
+}
+
+/* What the carton is made of, up to its tree. */
+static int open_parts(struct carton *c, const char *source, const struct carton_options *options)
+{
+	int r = open_cache(c, options);
+
+	if (r == 0 && is_url(source))
+		r = open_network(c, source, options);
+	if (r == 0)
+		r = is_url(source) ? open_url(c, source, &c->container) :
+				     open_path(source, &c->container);
+	if (r == 0)
+		r = load_ahead(c->container);
+	if (r == 0)
+		r = load_manifest(c->container, options->manifest_sha256, &c->manifest);
+	if (r == 0)
+		r = load_links(c->container, &c->links);
+	if (r == 0 && c->links)
+		r = open_network(c, source, options);
+	if (r == 0)
+		r = open_store(c);
+	if (r == 0)
+		r = load_tree(c->container, c->manifest, c->links, c->store, options->keep_going,
+			      &c->tree, &c->faults);
+	return r;
 }
 
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret)
@@ -132,14 +212,7 @@ int carton_open(const char *source, const struct carton_options *options, struct
 	if (!c->verify)
 		carton_log(CARTON_LOG_WARNING, source,
 			   "verify=off: nothing that is read is checked against MANIFEST");
-	r = open_container(source, &c->container);
-	if (r == 0)
-		r = load_manifest(c->container, options->manifest_sha256, &c->manifest);
-	if (r == 0)
-		r = open_store(c, options);
-	if (r == 0)
-		r = load_tree(c->container, c->manifest, c->store, options->keep_going, &c->tree,
-			      &c->faults);
+	r = open_parts(c, source, options);
 	if (r == 0)
 		r = open_meta(c);
 	if (r < 0 && options->keep_going && c->tree) {
@@ -156,8 +229,11 @@ int carton_open(const char *source, const struct carton_options *options, struct
 
 void carton_stop(struct carton *c)
 {
+	atomic_store(&c->stopping, true);
 	if (c->store)
 		object_store_stop(c->store);
+	if (c->remote.http)
+		http_stop(c->remote.http);
 }
 
 void carton_close(struct carton *c)
@@ -169,10 +245,20 @@ void carton_close(struct carton *c)
 	meta_free(c->meta);
 	tree_free(c->tree);
 	object_store_free(c->store);
-	cache_free(c->cache);
 	manifest_free(c->manifest);
+	links_free(c->links);
 	container_free(c->container);
+	http_free(c->remote.http);
+	cache_free(c->cache);
 	free(c);
+}
+
+char *carton_source_label(const char *source, char *ret, size_t n)
+{
+	if (is_url(source))
+		return http_url_redact(source, ret, n);
+	snprintf(ret, n, "%s", source);
+	return ret;
 }
 
 /* ---- the tree ---- */
@@ -251,7 +337,11 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 		.ino = n->ino,
 		.nlink = 1,
 		.mtime = n->mtime,
+		.size_known = true,
+		.size_certain = true,
 	};
+	struct object *o = node_object(n);
+
 	switch (n->kind) {
 	case NODE_DIR:
 		ret->kind = CARTON_DIR;
@@ -259,7 +349,11 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 		break;
 	case NODE_FILE:
 		ret->kind = CARTON_FILE;
-		ret->size = n->file.size;
+		ret->size = node_size(n);
+		ret->size_known = ret->size != OBJECT_NO_SIZE;
+		ret->size_certain = !o || object_size_is_certain(o);
+		if (!ret->size_known)
+			ret->size = 0;
 		break;
 	case NODE_SYMLINK:
 		ret->kind = CARTON_SYMLINK;
@@ -306,6 +400,8 @@ static ssize_t property_storage(struct object *o, char *ret, size_t n)
 {
 	const struct entry *e = object_entry(o);
 
+	if (!e)
+		return snprintf(ret, n, "links");
 	return snprintf(ret, n, "%s %" PRIu64, decode_name(e->method), e->stored);
 }
 
@@ -318,22 +414,14 @@ static const struct {
 	{ "user.carton.storage", property_storage },
 };
 
-/* The object that a file shows as a whole, or NULL. */
-static struct object *whole_object(const struct carton_node *node)
-{
-	const struct node *n = to_node(node);
-
-	return n->kind == NODE_FILE && n->file.n == 1 ? n->file.extents[0].object : NULL;
-}
-
 const char *carton_property_name(const struct carton_node *node, size_t index)
 {
-	return whole_object(node) && index < ARRAY_SIZE(properties) ? properties[index].name : NULL;
+	return node_object(to_node(node)) && index < ARRAY_SIZE(properties) ? properties[index].name : NULL;
 }
 
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n)
 {
-	struct object *o = whole_object(node);
+	struct object *o = node_object(to_node(node));
 
 	for (size_t i = 0; o && i < ARRAY_SIZE(properties); i++)
 		if (strcmp(name, properties[i].name) == 0)
@@ -353,6 +441,13 @@ int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done,
 void carton_unpin(struct carton_node *file)
 {
 	request_unpin(to_node(file));
+}
+
+int carton_size(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,
+		struct carton_request **ret_request)
+{
+	(void)c;
+	return request_size(to_node(file), done, ctx, ret_request);
 }
 
 struct waiter {

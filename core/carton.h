@@ -37,11 +37,18 @@ struct carton_options {
 	const char *manifest_sha256;	/* the model hash it must have, 64 hex digits; NULL: any */
 	const char *cache_dir;		/* NULL: $XDG_CACHE_HOME/cartonfs */
 	uint64_t cache_size;		/* bytes the cache may take; 0: a tenth of its disk */
+	bool offline;			/* fetch nothing */
+	unsigned connections;		/* at once for one large file; 0: 8 */
+	unsigned timeout_s;		/* without a byte, before a fetch fails; 0: 60 */
+	bool private_links;		/* LINKS may lead to private addresses */
+	const char *cacert;		/* PEM file of authorities to trust instead of the system's */
+	const char *header_file;	/* `Name: value` lines for the origin of the source's URL only */
 	bool keep_going;		/* faults of single files are logged, not fatal (for verify) */
 };
 
 /*
- * Opens the carton at `source`: a zip file or an unpacked directory (carton format v1).
+ * Opens the carton at `source`: a zip file, an unpacked directory (carton format v1), or the http
+ * or https URL of a zip file.
  * MANIFEST must be there and well-formed, every path in it must have bytes somewhere, carton.toml
  * must have its hash and spec_version 1, symlinks must lead to what MANIFEST says of them.
  *
@@ -72,7 +79,9 @@ struct carton_stat {
 	enum carton_kind kind;
 	bool executable;
 	uint64_t ino;		/* never 0; the root's is 1 */
-	uint64_t size;		/* bytes; of a symlink: of its target */
+	uint64_t size;		/* bytes; of a symlink: of its target; 0 while it is not known */
+	bool size_known;	/* false: carton_size() finds out */
+	bool size_certain;	/* false: what a server says, until the file is pinned */
 	uint32_t nlink;
 	int64_t mtime;		/* seconds since 1970 */
 };
@@ -142,6 +151,13 @@ int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done,
 	       struct carton_request **ret_request);
 void carton_unpin(struct carton_node *file);
 
+/*
+ * Finds out the size of a file, where only a server can tell. 0: it is known; -EINPROGRESS: `done`
+ * will be called, as carton_pin(); -EAGAIN: it has to wait, and `done` is NULL; or the failure.
+ */
+int carton_size(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,
+		struct carton_request **ret_request);
+
 /* Pins it and waits as long as that takes: as carton_pin(), but never -EINPROGRESS or -EAGAIN. */
 int carton_pin_wait(struct carton *c, struct carton_node *file);
 
@@ -179,13 +195,48 @@ typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);
 ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx);
 
 /*
- * Verifies every file as carton_pin() does, so that later pins need not wait. Failures are logged.
- * Returns how many files failed, or -errno. `progress` may be NULL.
+ * Verifies files as carton_pin() does, fetching what has to be fetched, so that later pins need not
+ * wait: the `n` that are given, or all of them when `files` is NULL. Failures are logged. Returns how
+ * many failed, or -errno. `progress` may be NULL.
  */
-ssize_t carton_materialize(struct carton *c, carton_progress_fn *progress, void *ctx);
+ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
+			   carton_progress_fn *progress, void *ctx);
 
 /* What carton.toml says of the model, as text for people or as JSON: 0 and a malloc'ed string. */
 int carton_info(struct carton *c, bool json, char **ret_text);
+
+/* `source` as it may be shown: a URL without credentials, query and fragment. Returns `ret`. */
+char *carton_source_label(const char *source, char *ret, size_t n);
+
+/* ---- the cache, without a carton ---- */
+
+/* Where it is (NULL: $XDG_CACHE_HOME/cartonfs) and how large it may be (0: a tenth of its disk). */
+struct carton_cache_options {
+	const char *dir;
+	uint64_t size;
+};
+
+struct carton_cache_object {
+	char sha256[65];
+	uint64_t size;
+	int64_t used;		/* when it was last used, seconds since 1970 */
+};
+
+/* Calls `fn` for each object; what it returns, when that is not 0, ends the list. */
+int carton_cache_list(const struct carton_cache_options *options,
+		      int (*fn)(void *ctx, const struct carton_cache_object *object), void *ctx);
+
+/* Removes what was used longest ago until at most `target` bytes are left. Never what is open. */
+int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
+		    uint64_t *ret_freed);
+
+/* Hashes all objects and drops, with a log line, those that are damaged: how many, or -errno. */
+ssize_t carton_cache_verify(const struct carton_cache_options *options,
+			    carton_progress_fn *progress, void *ctx);
+
+/* The file of an object (64 hex digits), unverified: 0, -ENOENT, -EINVAL, -ENAMETOOLONG. */
+int carton_cache_path(const struct carton_cache_options *options, const char *sha256,
+		      char *ret_path, size_t n);
 
 #pragma GCC visibility pop
 

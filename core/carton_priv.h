@@ -7,17 +7,22 @@
 
 #include "carton.h"
 #include "container.h"
+#include "links.h"
 #include "manifest.h"
 #include "meta.h"
 #include "object.h"
+#include "remote.h"
 #include "tree.h"
 #include "workers.h"
 
 struct carton {
 	struct container *container;
 	struct manifest *manifest;
+	struct links *links;		/* NULL: there are none */
 	struct workers *workers;
 	struct cache *cache;		/* NULL: there is none */
+	struct remote_options remote;	/* its http is NULL while nothing can be fetched */
+	atomic_bool stopping;
 	struct object_store *store;
 	struct tree *tree;
 	struct meta *meta;		/* NULL: could not be read (keep_going only) */

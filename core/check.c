@@ -41,8 +41,8 @@ static int size_of(void *ctx, const char *path, uint64_t *ret_size)
 		return -ENOENT;
 	if (n->kind != NODE_FILE)
 		return -EISDIR;
-	*ret_size = n->file.size;
-	return 0;
+	*ret_size = node_size(n);
+	return *ret_size == OBJECT_NO_SIZE ? -EAGAIN : 0;
 }
 
 /* A file of the tree, read in order by a TOML parser. */

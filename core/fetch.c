@@ -180,6 +180,7 @@ static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
 	struct ingest job = {
 		.size = UINT64_MAX, .max = MAX_FILE_SIZE, .tagger = f->tagger, .hash = true,
 		.fd = f->fill ? cache_fill_fd(f->fill) : f->fd, .stop = f->stop, .ctx = f->ctx,
+		.progress = f->progress,
 	};
 	int r = open_body(f, m, &job.in);
 

@@ -24,6 +24,7 @@ struct fetch {
 	int fd;				/* this file, when fill is NULL */
 	int64_t deadline_ms;		/* as now_ms(); moved on while bytes arrive */
 	bool (*stop)(void *ctx);	/* asked often; true ends it with -ECANCELED */
+	void (*progress)(void *ctx, uint64_t bytes);	/* as in struct ingest; NULL: not told */
 	void *ctx;
 };
 

@@ -43,11 +43,58 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 	return 0;
 }
 
+int load_links(struct container *c, struct links **ret)
+{
+	const struct entry *e = container_find(c, "LINKS");
+	struct buf text = { 0 };
+	int r;
+
+	*ret = NULL;
+	if (!e)
+		return 0;
+	if (e->kind != ENTRY_FILE) {
+		carton_log(CARTON_LOG_ERROR, "LINKS", "is not a regular file");
+		return -EBADMSG;
+	}
+	r = container_read(c, e, MAX_LINKS_FILE, &text);
+	if (r == 0)
+		r = links_parse(text.data, text.len, ret);
+	buf_free(&text);
+	return r;
+}
+
+int load_ahead(struct container *c)
+{
+	static const char *const names[] = { "MANIFEST", "LINKS", "carton.toml" };
+	const struct entry **list;
+	size_t n = 0;
+	int r;
+
+	if (!c->remote)
+		return 0;
+	list = malloc((c->n_entries + 1) * sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const struct entry *e = container_find(c, names[i]);
+
+		if (e && e->kind == ENTRY_FILE)
+			list[n++] = e;
+	}
+	for (size_t i = 0; i < c->n_entries; i++)
+		if (c->entries[i].kind == ENTRY_SYMLINK)
+			list[n++] = &c->entries[i];
+	r = container_prefetch(c, list, n);
+	free(list);
+	return r;
+}
+
 /* ---- nodes ---- */
 
 struct loader {
 	struct container *c;
 	const struct manifest *m;
+	const struct links *links;
 	struct object_store *store;
 	struct tree *tree;
 	size_t faults;
@@ -89,40 +136,74 @@ out:
 	return r;
 }
 
-static int add_file(struct loader *l, const struct manifest_line *line, const struct entry *e,
-		    struct node **ret)
+/* A path that the container does not have: the same bytes under another name, or LINKS. */
+static int add_missing(struct loader *l, const struct manifest_line *line)
 {
+	struct link *link = links_find(l->links, line->sha256);
 	struct object *o;
-	int r;
+	struct node *n;
+	int r = object_add_link(l->store, line->sha256, line->path, link, &o);
 
-	r = tree_add_path(l->tree, line->path, NODE_FILE, ret);
-	if (r == 0)
-		r = object_add(l->store, line->sha256, e, &o);
-	if (r == 0)
-		tree_set_object(l->tree, *ret, o);
-	return r;
+	if (r == -ENOENT) {
+		fault(l, line->path, "is listed in MANIFEST, but neither the carton nor LINKS has it");
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	if (!object_entry(o) && (l->links->fault || link->fault)) {
+		carton_log(CARTON_LOG_ERROR, "LINKS", "%s; \"%s\" needs it",
+			   l->links->fault ? l->links->fault : link->fault, line->path);
+		l->faults++;
+		return 0;
+	}
+	r = tree_add_path(l->tree, line->path, NODE_FILE, &n);
+	if (r < 0)
+		return r;
+	tree_set_object(l->tree, n, o);
+	n->mtime = l->c->mtime;
+	return 0;
 }
 
-static int add_line(struct loader *l, const struct manifest_line *line)
+/* Adds the node of one line; `o` is the object of its entry, where that is a file. */
+static int add_line(struct loader *l, const struct manifest_line *line, struct object *o)
 {
 	const struct entry *e = container_find(l->c, line->path);
 	struct node *n = NULL;
 	int r;
 
-	if (!e) {
-		fault(l, line->path, "is listed in MANIFEST, but the carton has no bytes for it");
-		return 0;
-	}
+	if (!e)
+		return add_missing(l, line);
 	if (e->kind == ENTRY_DIR) {
 		fault(l, line->path, "is listed in MANIFEST, but it is a directory");
 		return 0;
 	}
-	r = e->kind == ENTRY_SYMLINK ? add_symlink(l, line, e, &n) : add_file(l, line, e, &n);
+	r = o ? tree_add_path(l->tree, line->path, NODE_FILE, &n) : add_symlink(l, line, e, &n);
 	if (r < 0 || !n)
 		return r;
+	if (o)
+		tree_set_object(l->tree, n, o);
 	n->executable = e->executable;
 	n->mtime = e->mtime == NO_TIME ? l->c->mtime : e->mtime;
 	return 0;
+}
+
+/* All entries first: they may have what another path lacks. Then the nodes, in order. */
+static int add_lines(struct loader *l)
+{
+	const struct manifest *m = l->m;
+	struct object **objects = calloc(m->n + 1, sizeof(*objects));
+	int r = objects ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < m->n && r == 0; i++) {
+		const struct entry *e = container_find(l->c, m->lines[i].path);
+
+		if (e && e->kind == ENTRY_FILE)
+			r = object_add(l->store, m->lines[i].sha256, e, &objects[i]);
+	}
+	for (size_t i = 0; i < m->n && r == 0; i++)
+		r = add_line(l, &m->lines[i], objects[i]);
+	free(objects);
+	return r;
 }
 
 static void report_unlisted(const struct loader *l)
@@ -169,18 +250,17 @@ static void check_links(struct loader *l)
 	}
 }
 
-int load_tree(struct container *c, const struct manifest *m, struct object_store *store,
-	      bool keep_going, struct tree **ret, size_t *ret_faults)
+int load_tree(struct container *c, const struct manifest *m, const struct links *links,
+	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults)
 {
-	struct loader l = { .c = c, .m = m, .store = store };
+	struct loader l = { .c = c, .m = m, .links = links, .store = store };
 	struct node *manifest;
 	int r;
 
 	r = tree_new(c->mtime, &l.tree);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < m->n && r == 0; i++)
-		r = add_line(&l, &m->lines[i]);
+	r = add_lines(&l);
 	if (r == 0)
 		r = tree_add(l.tree, l.tree->root, "MANIFEST", 8, NODE_FILE, &manifest);
 	if (r == 0) {

@@ -6,6 +6,7 @@
 #define CARTON_LOAD_H
 
 #include "container.h"
+#include "links.h"
 #include "manifest.h"
 #include "object.h"
 #include "tree.h"
@@ -18,12 +19,21 @@
 int load_manifest(struct container *c, const char *pin, struct manifest **ret);
 
 /*
- * Builds the tree: exactly what MANIFEST lists, plus MANIFEST. A path without bytes, a directory
+ * Reads LINKS, NULL when there is none. 0; -EBADMSG: it is damaged (logged); errors of
+ * container_read() and links_parse(). Faults in what it says are kept for those who need it.
+ */
+int load_links(struct container *c, struct links **ret);
+
+/* Has what opening reads fetched with as few requests as can be, where the container is remote. */
+int load_ahead(struct container *c);
+
+/*
+ * Builds the tree: exactly what MANIFEST lists, plus MANIFEST. A path that neither the container nor LINKS has, a directory
  * that is listed, and a symlink that does not lead, inside the tree, to a file of the hash that
  * MANIFEST gives the link are faults: logged, and -EBADMSG, or with `keep_going` left out of the
  * tree and counted in *ret_faults. What the container has beyond MANIFEST is logged and left out.
  */
-int load_tree(struct container *c, const struct manifest *m, struct object_store *store,
-	      bool keep_going, struct tree **ret, size_t *ret_faults);
+int load_tree(struct container *c, const struct manifest *m, const struct links *links,
+	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults);
 
 #endif

@@ -16,9 +16,14 @@
 
 static bool must_stop(void *ctx)
 {
+	return object_must_stop(ctx);
+}
+
+static void count(void *ctx, uint64_t bytes)
+{
 	const struct object *o = ctx;
 
-	return object_must_stop(o, &o->content);
+	atomic_fetch_add(&o->store->ingested, bytes);
 }
 
 /* ---- verifying ---- */
@@ -48,6 +53,7 @@ static int hash_stream(struct object *o, struct stream *in, int fd, struct inges
 		.hash = s->options.verify,
 		.fd = fd,
 		.stop = must_stop,
+		.progress = count,
 		.ctx = o,
 	};
 
@@ -122,6 +128,7 @@ static int into_memory(struct object *o, struct stream *in, struct bytes *ret)
 		r = sha256_mem(bytes.memory, (size_t)o->size, found);
 	if (r == 0)
 		r = check_hash(o, found);
+	count(o, o->size);
 	if (r < 0) {
 		bytes_free(&bytes);
 		return r;
@@ -223,6 +230,7 @@ static int copy_link(struct object *o, const struct target *t, struct ingested *
 		.fill = t->fill,
 		.fd = t->fd,
 		.stop = must_stop,
+		.progress = count,
 		.ctx = o,
 	};
 
@@ -412,19 +420,13 @@ int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
 	return r;
 }
 
-static bool must_stop_asking(void *ctx)
-{
-	const struct object *o = ctx;
-
-	return object_must_stop(o, &o->length);
-}
-
-int object_ask_size(struct object *o, uint64_t *ret_size)
+int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 {
 	const struct object_options *options = &o->store->options;
 	struct fetch f = {
-		.remote = options->remote, .link = o->link, .stop = must_stop_asking, .ctx = o,
+		.remote = options->remote, .link = o->link, .stop = must_stop, .ctx = o,
 	};
+	struct bytes bytes;
 	int fd, r = -ENOENT;
 
 	if (options->cache)
@@ -437,5 +439,12 @@ int object_ask_size(struct object *o, uint64_t *ret_size)
 		return offline(o);
 	f.deadline_ms = deadline(o, &o->length);
 	r = fetch_size(&f, ret_size);
+	if (r == -ENODATA) {
+		/* no server says: then only all of it tells, and the cache has it for the open to come */
+		r = object_materialize(o, &bytes, ret_size);
+		*ret_certain = r == 0;
+		if (r == 0)
+			bytes_free(&bytes);
+	}
 	return r == -ESHUTDOWN ? -ECANCELED : r;
 }

@@ -178,16 +178,16 @@ static int take_top(struct meta *m, const struct toml_path *path, const struct t
 		m->compat_version = v->integer;
 		m->has_compat_version = true;
 	} else if (toml_path_is(path, "required_platforms[]")) {
-		char **platforms = meta_grow(m, m->platforms, m->n_platforms, sizeof(char *));
+		char **platforms, *item = NULL;
+		int r = take_string(m, "an item of required_platforms", v, &item);
 
+		if (r < 0 || !item)
+			return r;
+		platforms = meta_grow(m, m->platforms, m->n_platforms, sizeof(char *));
 		if (!platforms)
 			return -ENOMEM;
 		m->platforms = platforms;
-		platforms[m->n_platforms] = NULL;
-		int r = take_string(m, "an item of required_platforms", v, &platforms[m->n_platforms]);
-
-		m->n_platforms += platforms[m->n_platforms] != NULL;
-		return r;
+		platforms[m->n_platforms++] = item;
 	} else if (path->n > 2 && path->steps[0].key && strcmp(path->steps[0].key, "runner") == 0 &&
 		   path->steps[1].key && strcmp(path->steps[1].key, "opts") == 0) {
 		return take_option(m, path, v);
@@ -242,20 +242,24 @@ static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct to
 static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 			  const struct toml_step *key, const struct toml_value *v)
 {
-	struct meta_value *grown = meta_grow(m, *values, *n, sizeof(**values));
+	struct meta_value value = { NULL, NULL }, *grown;
 	int r;
 
+	if (memchr(key->key, '\0', key->len))
+		return problem(m, v->line, "a tensor name holds a NUL character");
+	r = take_string(m, "a reference to a tensor", v, &value.reference);
+	if (r < 0 || !value.reference)
+		return r;
+	r = meta_strdup(m, key->key, key->len, &value.name);
+	if (r < 0)
+		return r;
+	/* only now: an array grows for what is kept, not for each fault */
+	grown = meta_grow(m, *values, *n, sizeof(**values));
 	if (!grown)
 		return -ENOMEM;
 	*values = grown;
-	grown[*n] = (struct meta_value){ NULL, NULL };
-	if (memchr(key->key, '\0', key->len))
-		return problem(m, v->line, "a tensor name holds a NUL character");
-	r = meta_strdup(m, key->key, key->len, &grown[*n].name);
-	if (r == 0)
-		r = take_string(m, "a reference to a tensor", v, &grown[*n].reference);
-	*n += grown[*n].reference != NULL;
-	return r;
+	grown[(*n)++] = value;
+	return 0;
 }
 
 static int take_case(struct meta *m, struct meta_case *c, const char *outputs,

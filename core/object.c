@@ -90,9 +90,10 @@ void object_unclaim_memory(struct object_store *s, uint64_t size)
 
 /* ---- tasks and those who wait for them ---- */
 
-bool object_must_stop(const struct object *o, const struct object_task *task)
+bool object_must_stop(const struct object *o)
 {
-	return atomic_load(&o->store->stopping) || atomic_load(&task->n_waiting) == 0;
+	return atomic_load(&o->store->stopping) ||
+	       (atomic_load(&o->content.n_waiting) == 0 && atomic_load(&o->length.n_waiting) == 0);
 }
 
 static enum lane object_lane(const struct object *o)
@@ -172,7 +173,7 @@ static void run_content(struct job *job)
 	struct object_wait *waits;
 	uint64_t size = 0;
 	size_t n;
-	int r = object_must_stop(o, &o->content) ? -ECANCELED : object_materialize(o, &bytes, &size);
+	int r = object_must_stop(o) ? -ECANCELED : object_materialize(o, &bytes, &size);
 
 	if (r < 0 && r != -EBADMSG && r != -ECANCELED)
 		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s", strerror(-r));
@@ -210,7 +211,8 @@ static void run_length(struct job *job)
 	struct object_wait *waits;
 	uint64_t size = OBJECT_NO_SIZE;
 	size_t n;
-	int r = object_must_stop(o, &o->length) ? -ECANCELED : object_ask_size(o, &size);
+	bool certain = false;
+	int r = object_must_stop(o) ? -ECANCELED : object_ask_size(o, &size, &certain);
 
 	pthread_mutex_lock(&s->lock);
 	if (wanted_again(o, &o->length, r)) {
@@ -221,7 +223,7 @@ static void run_length(struct job *job)
 	if (r == -ECANCELED)
 		r = -ENOTCONN;
 	if (r == 0)
-		o->said_size = size;
+		atomic_store(certain ? &o->size : &o->said_size, size);
 	waits = take_waits(&o->length, &n);
 	pthread_mutex_unlock(&s->lock);
 	tell_waits(waits, r);
@@ -485,6 +487,11 @@ int object_store_new(const struct object_options *options, struct object_store *
 	}
 	*ret = s;
 	return 0;
+}
+
+uint64_t object_store_ingested(const struct object_store *s)
+{
+	return atomic_load(&s->ingested);
 }
 
 void object_store_stop(struct object_store *s)

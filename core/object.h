@@ -44,6 +44,9 @@ struct object_options {
 
 int object_store_new(const struct object_options *options, struct object_store **ret);
 
+/* Bytes that were read to be verified so far: how far all jobs together are. */
+uint64_t object_store_ingested(const struct object_store *s);
+
 /*
  * Ends all waits: they, and every later one, get -ENOTCONN. Jobs under way end soon; they are over
  * when the workers are.
@@ -110,7 +113,7 @@ int object_get(struct object *o, struct object_wait *wait);
 
 /*
  * Finds out object_size(), where only a server can tell. Returns as object_get(), but pins nothing;
- * -ENODATA (by `done`): nobody says how long it is.
+ * when no server says, it is fetched.
  */
 int object_get_size(struct object *o, struct object_wait *wait);
 

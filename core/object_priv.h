@@ -53,6 +53,7 @@ struct object_store {
 	size_t n_buckets, n_objects;
 	uint64_t bucket_keys[4];		/* random and odd */
 	atomic_bool stopping;
+	_Atomic uint64_t ingested;		/* bytes read to be verified */
 
 	pthread_mutex_t lock;			/* guards what objects say it guards, and: */
 	struct object *oldest, *newest;		/* kept copies nobody has pinned, by last use */
@@ -60,8 +61,8 @@ struct object_store {
 	unsigned files_used;
 };
 
-/* Should what is done for these waiters be given up? */
-bool object_must_stop(const struct object *o, const struct object_task *task);
+/* Should what is done for the object be given up, since nobody waits for it any more? */
+bool object_must_stop(const struct object *o);
 
 /* Counts `size` bytes of memory as used, after dropping others if need be; false: no room. */
 bool object_claim_memory(struct object_store *s, uint64_t size);
@@ -79,7 +80,7 @@ const char *object_name(const struct object *o);
  */
 int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size);
 
-/* Asks how long the object is, on a worker: 0, -ENODATA: nobody says, or why not now. */
-int object_ask_size(struct object *o, uint64_t *ret_size);
+/* Asks how long the object is, on a worker: 0 (and whether that is certain), or why not now. */
+int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain);
 
 #endif

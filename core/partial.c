@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "partial.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 
 #include "util.h"
@@ -54,10 +53,10 @@ static const struct stream_ops partial_ops = { partial_read, partial_close };
 static int open_prefix(struct cache_fill *fill, uint64_t have, struct stream **ret)
 {
 	struct source *source;
-	int fd = fcntl(cache_fill_fd(fill), F_DUPFD_CLOEXEC, 0), r;
+	int fd = fd_dup(cache_fill_fd(fill)), r;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;

@@ -62,6 +62,9 @@ bool remote_passes(int error);
  */
 int remote_source_open(const struct remote_options *options, const char *url, struct source **ret);
 
+/* An HTTP date in seconds since 1970; INT64_MIN when it is none. */
+int64_t remote_parse_date(const char *date);
+
 /* The time of its last modification, seconds since 1970; INT64_MIN: not known. */
 int64_t remote_source_mtime(const struct source *s);
 

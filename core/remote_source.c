@@ -172,7 +172,7 @@ static int keep_tail(struct remote_source *s, struct http_stream *body,
 	return 0;
 }
 
-static int64_t parse_date(const char *date)
+int64_t remote_parse_date(const char *date)
 {
 	struct tm tm = { 0 };
 	const char *end = strptime(date, "%a, %d %b %Y %H:%M:%S GMT", &tm);
@@ -251,7 +251,7 @@ int remote_source_open(const struct remote_options *options, const char *url, st
 			s->source.version = version;
 	}
 	s->source.size = s->remote.size;
-	s->mtime = parse_date(answer->last_modified);
+	s->mtime = remote_parse_date(answer->last_modified);
 	free(answer);
 	if (r < 0) {
 		source_free(&s->source);

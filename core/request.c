@@ -23,6 +23,7 @@ struct carton_request {
 	bool cancelled, finished;
 	int result;
 	size_t pending;			/* pins being waited for */
+	bool holds;			/* what is waited for is a pin, to be put when all fails */
 
 	/* a late read */
 	struct job job;
@@ -46,6 +47,7 @@ static struct carton_request *request_new(size_t n_pins, carton_done_fn *done, v
 	q->done = done;
 	q->ctx = ctx;
 	q->n_pins = n_pins;
+	q->holds = true;
 	return q;
 }
 
@@ -62,7 +64,7 @@ static void request_unref(struct carton_request *q)
 
 static void put_pins(struct carton_request *q)
 {
-	for (size_t i = 0; i < q->n_pins; i++)
+	for (size_t i = 0; i < q->n_pins && q->holds; i++)
 		if (q->pins[i].state == PIN_DONE) {
 			q->pins[i].state = PIN_NONE;
 			object_put(q->pins[i].object);
@@ -106,7 +108,9 @@ static void pin_done(struct object_wait *wait, int result)
 	request_unref(q);
 }
 
-static int start_pins(struct carton_request *q, struct node *file)
+typedef int get_fn(struct object *o, struct object_wait *wait);
+
+static int start_pins(struct carton_request *q, struct node *file, get_fn *get)
 {
 	int r = 0;
 
@@ -119,7 +123,7 @@ static int start_pins(struct carton_request *q, struct node *file)
 			continue;
 		pin->request = q;
 		pin->wait.done = pin_done;
-		r = object_get(pin->object, &pin->wait);
+		r = get(pin->object, &pin->wait);
 		if (r == 0) {
 			pin->state = PIN_DONE;
 		} else if (r == -EINPROGRESS) {
@@ -174,7 +178,28 @@ int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carto
 	q = request_new(file->file.n, done, ctx);
 	if (!q)
 		return -ENOMEM;
-	r = start_pins(q, file);
+	r = start_pins(q, file, object_get);
+	if (r == -EINPROGRESS)
+		*ret = q;
+	else
+		request_unref(q);
+	return r;
+}
+
+int request_size(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
+{
+	struct carton_request *q;
+	int r;
+
+	if (file->kind != NODE_FILE || node_size(file) != OBJECT_NO_SIZE)
+		return 0;
+	if (!done)
+		return -EAGAIN;
+	q = request_new(1, done, ctx);
+	if (!q)
+		return -ENOMEM;
+	q->holds = false;
+	r = start_pins(q, file, object_get_size);
 	if (r == -EINPROGRESS)
 		*ret = q;
 	else
@@ -210,11 +235,12 @@ static size_t find_extent(const struct node *file, uint64_t off)
 ssize_t request_read(struct node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
 	char *out = ret_buf;
+	uint64_t size = node_size(file);
 	size_t done = 0;
 
-	if (off >= file->file.size)
+	if (off >= size)
 		return 0;
-	n = (size_t)MIN(n, file->file.size - off);
+	n = (size_t)MIN(n, size - off);
 	for (size_t i = find_extent(file, off); done < n; i++) {
 		const struct extent *x = &file->file.extents[i];
 		uint64_t from = off + done - x->start;
@@ -251,9 +277,9 @@ static void run_read(struct job *job)
 int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t off,
 		       carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
-	size_t first = off < file->file.size ? find_extent(file, off) : 0;
-	size_t last = off < file->file.size ?
-			      find_extent(file, MIN(off + n, file->file.size) - 1) : 0;
+	uint64_t size = node_size(file);
+	size_t first = off < size ? find_extent(file, off) : 0;
+	size_t last = off < size ? find_extent(file, MIN(off + n, size) - 1) : 0;
 	struct carton_request *q = request_new(last - first + 1, done, ctx);
 
 	if (!q)

@@ -138,10 +138,12 @@ void tree_sort(struct node *dir)
 
 void tree_set_object(struct tree *t, struct node *file, struct object *object)
 {
-	file->file.one = (struct extent){ .object = object, .len = object_size(object) };
+	uint64_t size = object_size(object);
+
+	file->file.one = (struct extent){ .object = object, .len = size };
 	file->file.n = 1;
-	file->file.size = file->file.one.len;
-	t->bytes += file->file.size;
+	file->file.size = size;
+	t->bytes += size == OBJECT_NO_SIZE ? 0 : size;
 }
 
 void tree_set_literal(struct tree *t, struct node *file, const void *data, uint64_t size)
@@ -150,6 +152,17 @@ void tree_set_literal(struct tree *t, struct node *file, const void *data, uint6
 	file->file.n = 1;
 	file->file.size = size;
 	t->bytes += size;
+}
+
+struct object *node_object(const struct node *n)
+{
+	return n->kind == NODE_FILE && n->file.n == 1 ? n->file.extents[0].object : NULL;
+}
+
+uint64_t node_size(const struct node *file)
+{
+	return file->file.size == OBJECT_NO_SIZE ? object_size(file->file.one.object) :
+						   file->file.size;
 }
 
 static int compare_child(const void *key, const void *child)

@@ -47,7 +47,7 @@ struct node {
 			struct extent one;	/* most files have one extent */
 			struct extent *extents;	/* &one, or an array of its own */
 			size_t n;
-			uint64_t size;
+			uint64_t size;		/* see node_size() */
 		} file;
 		struct {
 			char *target;
@@ -60,7 +60,7 @@ struct tree {
 	struct node *root;
 	uint64_t n_nodes;
 	uint64_t n_files;
-	uint64_t bytes;		/* of all files */
+	uint64_t bytes;		/* of all files whose size is known */
 };
 
 int tree_new(int64_t mtime, struct tree **ret);		/* a root with nothing in it: 0 or -ENOMEM */
@@ -85,6 +85,12 @@ void tree_sort(struct node *dir);
 /* Gives a file its one extent. */
 void tree_set_object(struct tree *t, struct node *file, struct object *object);
 void tree_set_literal(struct tree *t, struct node *file, const void *data, uint64_t size);
+
+/* Bytes of a file: OBJECT_NO_SIZE while only a server could tell (object_get_size()). */
+uint64_t node_size(const struct node *file);
+
+/* The object that a file shows as a whole; NULL: it is put together, or literal. */
+struct object *node_object(const struct node *n);
 
 /* The child of that name, or NULL. `dir` must be sorted. */
 struct node *tree_child(const struct node *dir, const char *name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,6 +289,13 @@ int pwrite_full(int fd, const void *data, size_t n, uint64_t off)
 		off += (uint64_t)put;
 	}
 	return 0;
+}
+
+int fd_dup(int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	return copy < 0 ? -errno : copy;
 }
 
 void fd_close(int fd)

@@ -125,6 +125,9 @@ int pread_full(int fd, void *ret_buf, size_t n, uint64_t off);
 /* Writes all n bytes at `off`: 0 or -errno. */
 int pwrite_full(int fd, const void *data, size_t n, uint64_t off);
 
+/* A duplicate of `fd`, closed on exec: 0 or more, or -errno. */
+int fd_dup(int fd);
+
 /* close(2) that keeps errno and ignores -1. */
 void fd_close(int fd);
 

@@ -20,7 +20,8 @@
 
 struct verify {
 	struct carton *c;
-	_Atomic uint64_t bytes;
+	uint64_t total;		/* bytes to be read, as far as that is known */
+	_Atomic uint64_t bytes;	/* of them read by checks of entries; objects count their own */
 	atomic_size_t problems;
 	pthread_mutex_t lock;
 	pthread_cond_t over;
@@ -125,9 +126,15 @@ static void run_check(struct job *job)
 	check_over(v);
 }
 
+static void tell_progress(const struct verify *v, carton_progress_fn *progress, void *ctx)
+{
+	uint64_t done = atomic_load(&v->bytes) + object_store_ingested(v->c->store);
+
+	progress(ctx, done, MAX(v->total, done));
+}
+
 /* Waits until all checks have ended, telling how far they are. */
-static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void *ctx,
-			    uint64_t total)
+static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	pthread_mutex_lock(&v->lock);
 	while (v->left > 0) {
@@ -139,20 +146,19 @@ static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void
 		until.tv_nsec %= 1000000000L;
 		if (pthread_cond_timedwait(&v->over, &v->lock, &until) == ETIMEDOUT && progress) {
 			pthread_mutex_unlock(&v->lock);
-			progress(ctx, atomic_load(&v->bytes), total);
+			tell_progress(v, progress, ctx);
 			pthread_mutex_lock(&v->lock);
 		}
 	}
 	pthread_mutex_unlock(&v->lock);
 	if (progress)
-		progress(ctx, atomic_load(&v->bytes), total);
+		tell_progress(v, progress, ctx);
 }
 
 static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	const struct manifest *m = v->c->manifest;
 	struct file_check *checks = calloc(m->n ? m->n : 1, sizeof(*checks));
-	uint64_t total = 0;
 	size_t n = 0;
 
 	if (!checks)
@@ -164,13 +170,13 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 		if (!e || e->kind != ENTRY_FILE)
 			continue;
 		checks[n++] = (struct file_check){ { .run = run_check }, v, &m->lines[i], e };
-		total += e->size;
+		v->total += e->size;
 	}
 	v->left = n;
 	for (size_t i = 0; i < n; i++)
 		workers_submit(v->c->workers, &checks[i].job,
 			       checks[i].entry->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
-	wait_for_checks(v, progress, ctx, total);
+	wait_for_checks(v, progress, ctx);
 	free(checks);
 	return 0;
 }
@@ -217,7 +223,6 @@ static void object_over(struct object_check *k, int result)
 		object_put(k->object);
 	else
 		atomic_fetch_add(&k->v->problems, 1);
-	count_bytes(k->v, object_size(k->object));
 	check_over(k->v);
 }
 
@@ -226,33 +231,42 @@ static void object_done(struct object_wait *wait, int result)
 	object_over(container_of(wait, struct object_check, wait), result);
 }
 
-ssize_t carton_materialize(struct carton *c, carton_progress_fn *progress, void *ctx)
+static void add_check(struct verify *v, struct object_check *checks, const struct node *file)
+{
+	struct object *o = node_object(file);
+
+	if (!o)
+		return;
+	checks[v->left++] = (struct object_check){ { .done = object_done }, v, o };
+	if (object_size(o) != OBJECT_NO_SIZE)
+		v->total += object_size(o);
+}
+
+ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
+			   carton_progress_fn *progress, void *ctx)
 {
 	struct verify v = {
 		.c = c,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.over = PTHREAD_COND_INITIALIZER,
 	};
-	struct object_check *checks = calloc(c->tree->n_files + 1, sizeof(*checks));
-	uint64_t total = 0;
-	size_t n = 0;
+	size_t n_checks = files ? n : (size_t)c->tree->n_files;
+	struct object_check *checks = calloc(n_checks + 1, sizeof(*checks));
 
 	if (!checks)
 		return -ENOMEM;
-	for (struct node *f = c->tree->root; f; f = tree_next(c->tree->root, f)) {
-		if (f->kind != NODE_FILE || !f->file.one.object)
-			continue;
-		checks[n++] = (struct object_check){ { .done = object_done }, &v, f->file.one.object };
-		total += f->file.size;
-	}
-	v.left = n;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; files && i < n; i++)
+		add_check(&v, checks, to_node(files[i]));
+	for (struct node *f = c->tree->root; f && !files; f = tree_next(c->tree->root, f))
+		add_check(&v, checks, f);
+	n_checks = v.left;
+	for (size_t i = 0; i < n_checks; i++) {
 		int r = object_get(checks[i].object, &checks[i].wait);
 
 		if (r != -EINPROGRESS)
 			object_over(&checks[i], r);
 	}
-	wait_for_checks(&v, progress, ctx, total);
+	wait_for_checks(&v, progress, ctx);
 	free(checks);
 	return (ssize_t)atomic_load(&v.problems);
 }

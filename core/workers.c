@@ -26,8 +26,16 @@ struct queue {
 struct workers {
 	pthread_mutex_t lock;	/* guards all of it */
 	bool ending;
+	unsigned unfinished;	/* jobs queued or running: each may still queue others */
 	struct queue queues[LANES];
 };
+
+/* Lets all threads see that the end has come. Lock held. */
+static void wake_all(struct workers *w)
+{
+	for (size_t i = 0; i < LANES; i++)
+		pthread_cond_broadcast(&w->queues[i].ready);
+}
 
 static void *work(void *arg)
 {
@@ -38,7 +46,7 @@ static void *work(void *arg)
 	for (;;) {
 		struct job *job = q->head;
 
-		if (!job && w->ending)
+		if (!job && w->ending && w->unfinished == 0)
 			break;
 		if (!job) {
 			q->idle++;
@@ -53,6 +61,8 @@ static void *work(void *arg)
 		pthread_mutex_unlock(&w->lock);
 		job->run(job);
 		pthread_mutex_lock(&w->lock);
+		if (--w->unfinished == 0 && w->ending)
+			wake_all(w);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -112,7 +122,8 @@ void workers_submit(struct workers *w, struct job *job, enum lane lane)
 	*q->tail = job;
 	q->tail = &job->next;
 	q->waiting++;
-	if (q->waiting > q->idle && q->n_threads < q->max_threads)
+	w->unfinished++;
+	if (q->waiting > q->idle && q->n_threads < q->max_threads && !w->ending)
 		start_thread(q);	/* if it cannot, the others get there */
 	pthread_cond_signal(&q->ready);
 	pthread_mutex_unlock(&w->lock);
@@ -124,8 +135,7 @@ void workers_free(struct workers *w)
 		return;
 	pthread_mutex_lock(&w->lock);
 	w->ending = true;
-	for (size_t i = 0; i < LANES; i++)
-		pthread_cond_broadcast(&w->queues[i].ready);
+	wake_all(w);
 	pthread_mutex_unlock(&w->lock);
 	for (size_t i = 0; i < LANES; i++) {
 		for (unsigned t = 0; t < w->queues[i].n_threads; t++)

@@ -28,7 +28,7 @@ int workers_new(struct workers **ret);
 /* Queues a job; jobs of one lane start in order. `job` must live until it runs. Never fails. */
 void workers_submit(struct workers *w, struct job *job, enum lane lane);
 
-/* Runs what is still queued, then ends all threads. NULL-safe. */
+/* Runs what is still queued, and what that queues, then ends all threads. NULL-safe. */
 void workers_free(struct workers *w);
 
 #endif

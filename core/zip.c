@@ -62,6 +62,8 @@ struct end {
 
 /* ---- the end of the archive ---- */
 
+static int refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 static int refuse(const char *fmt, ...)
 {
 	char text[256];

@@ -9,28 +9,51 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "carton.h"
+#include "numbers.h"
 #include "progress.h"
 
 #define BLOCK ((size_t)1 << 20)
 
 enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_WRONG_USAGE = 2 };
 
+/* options that have no letter */
+enum {
+	OPT_CACHE_DIR = 256,
+	OPT_CACHE_SIZE,
+	OPT_MANIFEST,
+	OPT_OFFLINE,
+	OPT_CONNECTIONS,
+	OPT_TIMEOUT,
+	OPT_PRIVATE_LINKS,
+	OPT_CACERT,
+	OPT_HEADER_FILE,
+};
+
 static const char help[] =
 	"usage: cartonctl COMMAND [OPTION…] SOURCE [PATH…]\n"
 	"\n"
-	"Looks at the carton SOURCE, a file or an unpacked directory, without mounting it.\n"
+	"Looks at the carton SOURCE, a file, a directory or an http(s) URL, without mounting it.\n"
 	"\n"
 	"  info SOURCE           what the model is, takes, gives and needs\n"
 	"  ls SOURCE             every file: size, storage, sha256, path\n"
 	"  cat SOURCE PATH…      the bytes of files, once they are verified\n"
 	"  hash SOURCE           the model hash (sha256 of MANIFEST)\n"
 	"  verify SOURCE         check everything, list every problem\n"
+	"  fetch SOURCE [PATH…]  fetch files, or all, into the cache; goes on where it was stopped\n"
+	"  cache list            what the cache holds: sha256, bytes, last use\n"
+	"  cache gc [SIZE]       keep at most SIZE (0: nothing) of it, the last used\n"
+	"  cache verify          check what it holds, drop what is damaged\n"
+	"  cache path SHA256     the file of one object\n"
 	"\n"
 	"  -j, --json            info, ls, verify: for scripts\n"
-	"      --cache-dir=DIR   where large files are unpacked ($XDG_CACHE_HOME/cartonfs)\n"
+	"      --cache-dir=DIR   where unpacked and fetched files are kept ($XDG_CACHE_HOME/cartonfs)\n"
+	"      --cache-size=SIZE what they may take, e.g. 20G (a tenth of the disk)\n"
+	"      --manifest-sha256=H  open only the model whose MANIFEST has this sha256\n"
+	"      --offline  --connections=N  --timeout=S  --private-links  --cacert=FILE\n"
+	"      --header-file=FILE   as in cartonfs(1)\n"
 	"  -h, --help            this text\n"
 	"  -V, --version         version\n"
 	"\n"
@@ -111,6 +134,13 @@ static int finish_output(int status)
 		return status;
 	fprintf(stderr, "cartonctl: cannot write: %s\n", strerror(errno));
 	return EXIT_BAD;
+}
+
+static int usage(const char *what, const char *value)
+{
+	fprintf(stderr, "cartonctl: %s%s%s; see cartonctl --help\n", what, value ? " " : "",
+		value ? value : "");
+	return EXIT_WRONG_USAGE;
 }
 
 /* ---- commands ---- */
@@ -242,6 +272,45 @@ static int run_cat(struct carton *c, const struct args *a)
 	return status;
 }
 
+/* The files at the paths given, following symlinks. */
+static int find_files(struct carton *c, const struct args *a, struct carton_node **ret)
+{
+	int status = EXIT_GOOD;
+
+	for (int i = 0; i < a->n_paths; i++) {
+		int r = carton_resolve(c, a->paths[i], &ret[i]);
+		struct carton_stat st;
+
+		if (r == 0) {
+			carton_stat(ret[i], &st);
+			r = st.kind == CARTON_DIR ? -EISDIR : 0;
+		}
+		if (r < 0) {
+			fprintf(stderr, "cartonctl: %s: %s\n", a->paths[i], strerror(-r));
+			status = EXIT_BAD;
+		}
+	}
+	return status;
+}
+
+static int run_fetch(struct carton *c, const struct args *a)
+{
+	struct carton_node **files = calloc((size_t)a->n_paths + 1, sizeof(*files));
+	ssize_t bad = 0;
+	int status = files ? find_files(c, a, files) : EXIT_BAD;
+
+	if (status == EXIT_GOOD)
+		bad = carton_materialize(c, a->n_paths ? files : NULL, (size_t)a->n_paths,
+					 progress_show, "fetch");
+	progress_clear();
+	free(files);
+	if (bad < 0)
+		fprintf(stderr, "cartonctl: %s\n", strerror((int)-bad));
+	else if (bad > 0)
+		fprintf(stderr, "cartonctl: %zd files could not be fetched\n", bad);
+	return bad ? EXIT_BAD : status;
+}
+
 static int run_verify(struct carton *c, const struct args *a)
 {
 	ssize_t n = carton_verify(c, progress_show, "verify");
@@ -251,6 +320,70 @@ static int run_verify(struct carton *c, const struct args *a)
 	if (n < 0)
 		fprintf(stderr, "cartonctl: %s\n", strerror((int)-n));
 	return n == 0 ? EXIT_GOOD : EXIT_BAD;
+}
+
+/* ---- the cache ---- */
+
+static int print_object(void *ctx, const struct carton_cache_object *object)
+{
+	char date[32] = "?";
+	time_t used = (time_t)object->used;
+	struct tm tm;
+
+	(void)ctx;
+	if (localtime_r(&used, &tm))
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
+	return printf("%s  %14" PRIu64 "  %s\n", object->sha256, object->size, date) < 0 ? -EIO : 0;
+}
+
+static int cache_command(char **words, int n, const struct carton_cache_options *options)
+{
+	uint64_t target = options->size ? options->size : UINT64_MAX, freed = 0;
+	char path[4096];
+	int r;
+
+	if (strcmp(words[0], "list") == 0 && n == 1)
+		return carton_cache_list(options, print_object, NULL);
+	if (strcmp(words[0], "gc") == 0 && n <= 2) {
+		if (n == 2 && !parse_size(words[1], &target))
+			return -EINVAL;
+		r = carton_cache_gc(options, target, &freed);
+		if (r == 0)
+			printf("freed %" PRIu64 " bytes\n", freed);
+		return r;
+	}
+	if (strcmp(words[0], "verify") == 0 && n == 1) {
+		ssize_t bad = carton_cache_verify(options, progress_show, "verify");
+
+		progress_clear();
+		if (bad >= 0)
+			printf("%zd damaged objects dropped\n", bad);
+		return bad > 0 ? -EBADMSG : (int)bad;
+	}
+	if (strcmp(words[0], "path") == 0 && n == 2) {
+		r = carton_cache_path(options, words[1], path, sizeof(path));
+		if (r == 0)
+			puts(path);
+		return r;
+	}
+	return -EINVAL;
+}
+
+static int run_cache(char **words, int n, const struct args *a)
+{
+	const struct carton_cache_options options = { a->carton.cache_dir, a->carton.cache_size };
+	struct log log = { PTHREAD_MUTEX_INITIALIZER, 0, false, false };
+	int r;
+
+	if (n == 0)
+		return usage("cache needs one of list, gc, verify, path", NULL);
+	carton_log_set(on_log, &log);
+	r = cache_command(words, n, &options);
+	if (r == -EINVAL)
+		return usage("this is not how to use", "cache");
+	if (r < 0 && r != -EBADMSG)
+		fprintf(stderr, "cartonctl: %s\n", strerror(-r));
+	return finish_output(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }
 
 static const struct command {
@@ -264,6 +397,7 @@ static const struct command {
 	{ "cat", run_cat, 1, -1, false },
 	{ "hash", run_hash, 0, 0, false },
 	{ "verify", run_verify, 0, 0, true },
+	{ "fetch", run_fetch, 0, -1, false },
 };
 
 /* The end of what verify prints: a line for people, the rest of the object for scripts. */
@@ -311,31 +445,66 @@ static int run(const struct command *command, struct args *a)
 	return finish_output(status);
 }
 
-static int usage(const char *what, const char *value)
+static int parse_long(int option, struct args *a)
 {
-	fprintf(stderr, "cartonctl: %s%s%s; see cartonctl --help\n", what, value ? " " : "",
-		value ? value : "");
-	return EXIT_WRONG_USAGE;
+	struct carton_options *o = &a->carton;
+
+	switch (option) {
+	case OPT_CACHE_DIR:
+		o->cache_dir = optarg;
+		return *optarg ? EXIT_GOOD : usage("--cache-dir is empty", NULL);
+	case OPT_CACHE_SIZE:
+		return parse_size(optarg, &o->cache_size) && o->cache_size ?
+			       EXIT_GOOD : usage("not a size like 500M or 20G:", optarg);
+	case OPT_MANIFEST:
+		o->manifest_sha256 = optarg;
+		return EXIT_GOOD;
+	case OPT_OFFLINE:
+		o->offline = true;
+		return EXIT_GOOD;
+	case OPT_CONNECTIONS:
+		return parse_count(optarg, 32, &o->connections) ?
+			       EXIT_GOOD : usage("not a number from 1 to 32:", optarg);
+	case OPT_TIMEOUT:
+		return parse_count(optarg, 86400, &o->timeout_s) ?
+			       EXIT_GOOD : usage("not a number of seconds:", optarg);
+	case OPT_PRIVATE_LINKS:
+		o->private_links = true;
+		return EXIT_GOOD;
+	case OPT_CACERT:
+		o->cacert = optarg;
+		return EXIT_GOOD;
+	case OPT_HEADER_FILE:
+		o->header_file = optarg;
+		return EXIT_GOOD;
+	default:
+		return usage("there is no such option", NULL);
+	}
 }
 
 static int parse_options(int argc, char **argv, struct args *a)
 {
 	static const struct option options[] = {
 		{ "json", no_argument, NULL, 'j' },
-		{ "cache-dir", required_argument, NULL, 'C' },
+		{ "cache-dir", required_argument, NULL, OPT_CACHE_DIR },
+		{ "cache-size", required_argument, NULL, OPT_CACHE_SIZE },
+		{ "manifest-sha256", required_argument, NULL, OPT_MANIFEST },
+		{ "offline", no_argument, NULL, OPT_OFFLINE },
+		{ "connections", required_argument, NULL, OPT_CONNECTIONS },
+		{ "timeout", required_argument, NULL, OPT_TIMEOUT },
+		{ "private-links", no_argument, NULL, OPT_PRIVATE_LINKS },
+		{ "cacert", required_argument, NULL, OPT_CACERT },
+		{ "header-file", required_argument, NULL, OPT_HEADER_FILE },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int option;
+	int option, status;
 
 	while ((option = getopt_long(argc, argv, "jhV", options, NULL)) >= 0) {
 		switch (option) {
 		case 'j':
 			a->json = true;
-			break;
-		case 'C':
-			a->carton.cache_dir = optarg;
 			break;
 		case 'h':
 			fputs(help, stdout);
@@ -344,7 +513,9 @@ static int parse_options(int argc, char **argv, struct args *a)
 			printf("cartonctl %s\n", CARTON_VERSION);
 			exit(finish_output(EXIT_GOOD));
 		default:
-			return usage("there is no such option", NULL);
+			status = parse_long(option, a);
+			if (status)
+				return status;
 		}
 	}
 	return EXIT_GOOD;
@@ -360,6 +531,8 @@ int main(int argc, char **argv)
 		return status;
 	if (n == 0)
 		return usage("a command is missing", NULL);
+	if (strcmp(argv[optind], "cache") == 0)
+		return run_cache(argv + optind + 1, n - 1, &a);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (strcmp(argv[optind], commands[i].name) == 0)
 			command = &commands[i];

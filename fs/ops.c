@@ -35,7 +35,8 @@ static int to_errno(int r)
 	return r == -EBADMSG ? EIO : -r;
 }
 
-static void fill_stat(const struct mount *m, const struct carton_node *node, struct stat *st)
+/* Fills `st`, and returns how long the kernel may trust it: a size that is only said, not at all. */
+static double fill_stat(const struct mount *m, const struct carton_node *node, struct stat *st)
 {
 	struct carton_stat cs;
 
@@ -60,18 +61,18 @@ static void fill_stat(const struct mount *m, const struct carton_node *node, str
 		st->st_mode = S_IFLNK | 0777;
 		break;
 	}
+	return cs.size_certain ? TIMEOUT : 0;
 }
 
-/* ---- names and attributes: answered at once ---- */
+/* ---- names: answered at once ---- */
 
 static void fill_entry(const struct mount *m, const struct carton_node *node,
 		       struct fuse_entry_param *e)
 {
 	memset(e, 0, sizeof(*e));
 	e->ino = to_ino(m, node);
-	e->attr_timeout = TIMEOUT;
 	e->entry_timeout = TIMEOUT;
-	fill_stat(m, node, &e->attr);
+	e->attr_timeout = fill_stat(m, node, &e->attr);
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -111,16 +112,6 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 	fill_entry(m, node, &e);
 	fuse_reply_entry(req, &e);
-}
-
-static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	const struct mount *m = mount_of(req);
-	struct stat st;
-
-	(void)fi;
-	fill_stat(m, to_node(m, ino), &st);
-	fuse_reply_attr(req, &st, TIMEOUT);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -370,6 +361,48 @@ static void park(struct parked *p, int (*start)(struct parked *p, off_t off), of
 		parked_unref(p);
 	}
 	parked_unref(p);
+}
+
+/* ---- attributes, which may have to be asked for ---- */
+
+static void finish_getattr(struct parked *p, int result)
+{
+	struct stat st;
+	double timeout;
+
+	if (result < 0) {
+		fuse_reply_err(p->req, to_errno(result));
+		return;
+	}
+	timeout = fill_stat(mount_of(p->req), p->node, &st);
+	fuse_reply_attr(p->req, &st, timeout);
+}
+
+static int start_getattr(struct parked *p, off_t off)
+{
+	(void)off;
+	return carton_size(mount_of(p->req)->carton, p->node, on_done, p, &p->request);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *node = to_node(m, ino);
+	struct parked *p;
+	struct stat st;
+	double timeout;
+
+	(void)fi;
+	if (carton_size(m->carton, node, NULL, NULL, NULL) == 0) {
+		timeout = fill_stat(m, node, &st);
+		fuse_reply_attr(req, &st, timeout);
+		return;
+	}
+	p = parked_new(req, node, finish_getattr);
+	if (p)
+		park(p, start_getattr, 0);
+	else
+		fuse_reply_err(req, ENOMEM);
 }
 
 /* ---- files ---- */

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "numbers.h"
+
 const char options_help[] =
 	"usage: cartonfs [-f] [-d] [-o OPTION,…] SOURCE MOUNTPOINT\n"
 	"\n"
-	"Mounts the carton SOURCE, a file or an unpacked directory, read-only at MOUNTPOINT, and\n"
-	"returns when its tree is there. Every file is checked against MANIFEST when it is first\n"
+	"Mounts the carton SOURCE, a file, a directory or an http(s) URL, read-only at MOUNTPOINT,\n"
+	"and returns when its tree is there. Every file is checked against MANIFEST when it is first\n"
 	"opened: one that does not match gives \"Input/output error\", never wrong bytes.\n"
 	"Unmount with `umount MOUNTPOINT` or `fusermount3 -u MOUNTPOINT`.\n"
 	"\n"
@@ -26,8 +28,14 @@ const char options_help[] =
 	"  -o verify=mount       check all files before the mount appears\n"
 	"  -o verify=off         check nothing\n"
 	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
-	"  -o cache_dir=DIR      where large files are unpacked ($XDG_CACHE_HOME/cartonfs)\n"
-	"  -o cache_size=SIZE    what that may take, e.g. 20G (a tenth of the disk)\n"
+	"  -o cache_dir=DIR      where unpacked and fetched files are kept ($XDG_CACHE_HOME/cartonfs)\n"
+	"  -o cache_size=SIZE    what they may take, e.g. 20G (a tenth of the disk)\n"
+	"  -o offline            fetch nothing: only what the cache has\n"
+	"  -o connections=N      at once for one large file (8)\n"
+	"  -o timeout=S          seconds without a byte before a fetch fails (60)\n"
+	"  -o private_links      let LINKS lead to private addresses\n"
+	"  -o cacert=FILE        PEM file of the authorities to trust\n"
+	"  -o header_file=FILE   `Name: value` lines, sent to the origin of SOURCE only\n"
 	"  -o allow_other        let other users read the mount too\n"
 	"  -o auto_unmount       unmount also if cartonfs is killed\n"
 	"  -o uid=N,gid=N        who owns the files (you)\n"
@@ -40,6 +48,8 @@ const char options_help[] =
 /* What fuse_opt fills by offset; checked and moved to struct options afterwards. */
 struct raw {
 	char *verify, *manifest_sha256, *cache_dir, *cache_size;
+	char *cacert, *header_file, *connections, *timeout;
+	int offline, private_links;
 	char *uid, *gid, *umask, *fsname, *max_read;
 	int foreground, debug, help, version, allow_other;
 	char *paths[2];
@@ -63,6 +73,12 @@ static const struct fuse_opt specs[] = {
 	RAW("manifest_sha256=%s", manifest_sha256),
 	RAW("cache_dir=%s", cache_dir),
 	RAW("cache_size=%s", cache_size),
+	RAW("offline", offline),
+	RAW("connections=%s", connections),
+	RAW("timeout=%s", timeout),
+	RAW("private_links", private_links),
+	RAW("cacert=%s", cacert),
+	RAW("header_file=%s", header_file),
 	RAW("uid=%s", uid),
 	RAW("gid=%s", gid),
 	RAW("umask=%s", umask),
@@ -122,72 +138,41 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 	return 0;
 }
 
-static bool read_number(const char *text, int base, unsigned long max, unsigned long *ret)
-{
-	char *end;
-	unsigned long n;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	n = strtoul(text, &end, base);
-	if (errno || *end || n > max)
-		return false;
-	*ret = n;
-	return true;
-}
-
-/* "500M", "20G": bytes with an optional binary unit */
-static bool read_size(const char *text, uint64_t *ret)
-{
-	static const char units[] = "KMGT";
-	char *end;
-	unsigned long long n;
-	const char *unit;
-	unsigned shift = 0;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	unit = *end ? strchr(units, *end) : NULL;
-	if (unit) {
-		shift = 10 * (unsigned)(unit - units + 1);
-		end++;
-	}
-	if (errno || *end || n == 0 || n > (UINT64_MAX >> 1) >> shift)
-		return false;
-	*ret = (uint64_t)n << shift;
-	return true;
-}
-
 static int check_numbers(const struct raw *raw, struct options *o)
 {
 	unsigned long n;
 
 	if (raw->uid) {
-		if (!read_number(raw->uid, 10, UINT_MAX - 1, &n))
+		if (!parse_number(raw->uid, 10, UINT_MAX - 1, &n))
 			return complain("uid is not a number", raw->uid), -EINVAL;
 		o->uid = (uid_t)n;
 	}
 	if (raw->gid) {
-		if (!read_number(raw->gid, 10, UINT_MAX - 1, &n))
+		if (!parse_number(raw->gid, 10, UINT_MAX - 1, &n))
 			return complain("gid is not a number", raw->gid), -EINVAL;
 		o->gid = (gid_t)n;
 	}
 	if (raw->umask) {
-		if (!read_number(raw->umask, 8, 0777, &n))
+		if (!parse_number(raw->umask, 8, 0777, &n))
 			return complain("umask is not an octal number", raw->umask), -EINVAL;
 		o->umask = (mode_t)n;
 	}
+	if (raw->connections) {
+		if (!parse_count(raw->connections, 32, &o->carton.connections))
+			return complain("connections is not a number from 1 to 32", raw->connections), -EINVAL;
+	}
+	if (raw->timeout) {
+		if (!parse_count(raw->timeout, 86400, &o->carton.timeout_s))
+			return complain("timeout is not a number of seconds", raw->timeout), -EINVAL;
+	}
 	if (raw->max_read) {
-		if (!read_number(raw->max_read, 10, UINT_MAX, &n))
+		if (!parse_number(raw->max_read, 10, UINT_MAX, &n))
 			return complain("max_read is not a number", raw->max_read), -EINVAL;
 		o->max_read = (unsigned)n;
 	}
 	if (raw->cache_dir && !*raw->cache_dir)
 		return complain("cache_dir is empty", NULL), -EINVAL;
-	if (raw->cache_size && !read_size(raw->cache_size, &o->carton.cache_size))
+	if (raw->cache_size && (!parse_size(raw->cache_size, &o->carton.cache_size) || !o->carton.cache_size))
 		return complain("cache_size is not a size like 500M or 20G", raw->cache_size), -EINVAL;
 	return 0;
 }
@@ -205,6 +190,14 @@ static int check_verify(const char *verify, struct options *o)
 	return 0;
 }
 
+/* What does not exist is reported by who needs it, with more to say; a URL is no path. */
+static char *absolute(const char *path)
+{
+	char *found = realpath(path, NULL);
+
+	return found ? found : strdup(path);
+}
+
 /* The daemon leaves its working directory, so paths must not depend on it. */
 static int check_paths(const struct raw *raw, struct options *o)
 {
@@ -213,25 +206,21 @@ static int check_paths(const struct raw *raw, struct options *o)
 			 NULL);
 		return -EINVAL;
 	}
-	/* what does not exist is reported by who needs it, with more to say */
-	o->source = realpath(raw->paths[0], NULL);
-	if (!o->source)
-		o->source = strdup(raw->paths[0]);
-	o->mountpoint = realpath(raw->paths[1], NULL);
-	if (!o->mountpoint)
-		o->mountpoint = strdup(raw->paths[1]);
+	o->source = absolute(raw->paths[0]);
+	o->mountpoint = absolute(raw->paths[1]);
 	return o->source && o->mountpoint ? 0 : -ENOMEM;
 }
 
 /* What mount(2) is told, besides what the user said. */
 static int add_mount_options(const struct raw *raw, struct options *o)
 {
-	char *text = NULL, *fsname = NULL;
+	char *text = NULL, *fsname = NULL, label[4096];
 	int r = 0;
 
 	if (fuse_opt_add_opt(&text, "ro,nosuid,nodev,default_permissions,subtype=cartonfs") < 0)
 		return -ENOMEM;
-	if (asprintf(&fsname, "fsname=%s", raw->fsname ? raw->fsname : o->source) < 0)
+	if (asprintf(&fsname, "fsname=%s", raw->fsname ? raw->fsname :
+		     carton_source_label(o->source, label, sizeof(label))) < 0)
 		fsname = NULL;
 	if (!fsname || fuse_opt_add_opt_escaped(&text, fsname) < 0 ||
 	    fuse_opt_add_arg(&o->fuse, "-o") < 0 || fuse_opt_add_arg(&o->fuse, text) < 0)
@@ -262,7 +251,11 @@ int options_parse(int argc, char **argv, struct options *ret)
 		r = check_numbers(&raw, &o);
 	o.carton.manifest_sha256 = raw.manifest_sha256;
 	o.carton.cache_dir = raw.cache_dir;
-	raw.manifest_sha256 = raw.cache_dir = NULL;
+	o.carton.cacert = raw.cacert;
+	o.carton.header_file = raw.header_file;
+	raw.manifest_sha256 = raw.cache_dir = raw.cacert = raw.header_file = NULL;
+	o.carton.offline = raw.offline;
+	o.carton.private_links = raw.private_links;
 	if (r == 0)
 		r = check_verify(raw.verify, &o);
 	if (r == 0 && o.source)
@@ -272,6 +265,10 @@ out:
 	free(raw.manifest_sha256);
 	free(raw.cache_dir);
 	free(raw.cache_size);
+	free(raw.cacert);
+	free(raw.header_file);
+	free(raw.connections);
+	free(raw.timeout);
 	free(raw.uid);
 	free(raw.gid);
 	free(raw.umask);
@@ -288,6 +285,8 @@ void options_free(struct options *o)
 	fuse_opt_free_args(&o->fuse);
 	free((char *)o->carton.manifest_sha256);
 	free((char *)o->carton.cache_dir);
+	free((char *)o->carton.cacert);
+	free((char *)o->carton.header_file);
 	free(o->source);
 	free(o->mountpoint);
 }

@@ -186,7 +186,8 @@ static int open_and_serve(struct session *s)
 		return r == -EINVAL ? EXIT_USAGE : r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
 	}
 	if (o->verify_at_mount) {
-		ssize_t bad = carton_materialize(s->mount.carton, progress_show, "verify");
+		ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show,
+						 "verify");
 
 		progress_clear();
 		if (bad != 0) {

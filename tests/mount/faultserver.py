@@ -27,7 +27,6 @@ How it is sent
   close             neither: the end of the connection ends the body
   trailers=N        with chunked: N trailer lines
   rate=B            B bytes a second on each connection
-  bandwidth=B       B bytes a second for the whole server
   delay=MS          wait before the answer
   slowhead=MS       wait between any two header lines
 What goes wrong
@@ -64,8 +63,8 @@ What goes wrong
   info=N            N 103 answers first
 
 /_log is {"connections": N, "requests": [{n, conn, method, path, query, headers, status, sent,
-done}]} (these paths are not in it); /_clear empties it; /_codings lists what enc can do; /_bandwidth=B
-sets the whole server's limit.
+done}]} (these paths are not in it); /_clear empties it; /_codings lists what enc can do;
+/_bandwidth=B sets the whole server's limit.
 """
 
 import argparse

@@ -313,6 +313,14 @@ static void test_proxy(void **state)
 	assert_int_equal(ask(http, &q, NULL, &r), -EHOSTUNREACH);
 	log_clear();
 	http_free(http);
+	/* The variables count as they were at the start; libcurl does not look for itself. */
+	http = start_default();
+	setenv("http_proxy", proxy, 1);
+	q.url = "http://somewhere.invalid/size=10/x";
+	assert_int_equal(ask(http, &q, NULL, &r), -EHOSTUNREACH);
+	unsetenv("http_proxy");
+	log_clear();
+	http_free(http);
 }
 
 /* ---- TLS ---- */

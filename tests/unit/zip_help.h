@@ -29,8 +29,8 @@ struct mem_source {
 	struct source source;
 	const char *data;	/* the test's */
 	size_t n;		/* of data; the source may say that it is larger: zeros follow */
-	unsigned n_reads;
-	int fail;		/* what each read gives; 0: the bytes */
+	atomic_uint n_reads;
+	atomic_int fail;	/* what each read gives; 0: the bytes */
 };
 
 struct mem_stream {

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The part of carton.h that looks after the cache without a carton.
+ */
+#include <stdlib.h>
+
+#include "cache.h"
+#include "carton.h"
+#include "ingest.h"
+#include "util.h"
+
+static int open_cache(const struct carton_cache_options *options, struct cache **ret)
+{
+	int r = cache_open(options->dir, options->size, ret);
+
+	if (r < 0)
+		carton_log(CARTON_LOG_ERROR, options->dir, "cannot open the cache: %s", strerror(-r));
+	return r;
+}
+
+struct listing {
+	int (*fn)(void *ctx, const struct carton_cache_object *object);
+	void *ctx;
+};
+
+static int list_one(void *ctx, const struct cache_object *object)
+{
+	const struct listing *l = ctx;
+	struct carton_cache_object shown = { .size = object->size, .used = object->used };
+
+	hex_encode(object->sha256, SHA256_SIZE, shown.sha256);
+	return l->fn(l->ctx, &shown);
+}
+
+int carton_cache_list(const struct carton_cache_options *options,
+		      int (*fn)(void *ctx, const struct carton_cache_object *object), void *ctx)
+{
+	struct listing l = { fn, ctx };
+	struct cache *cache;
+	int r = open_cache(options, &cache);
+
+	if (r < 0)
+		return r;
+	r = cache_list(cache, list_one, &l);
+	cache_free(cache);
+	return r;
+}
+
+int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
+		    uint64_t *ret_freed)
+{
+	struct cache *cache;
+	int r = open_cache(options, &cache);
+
+	if (r < 0)
+		return r;
+	r = cache_gc(cache, target, ret_freed);
+	cache_free(cache);
+	return r;
+}
+
+int carton_cache_path(const struct carton_cache_options *options, const char *sha256,
+		      char *ret_path, size_t n)
+{
+	uint8_t hash[SHA256_SIZE];
+	struct cache *cache;
+	int r;
+
+	if (strlen(sha256) != 2 * SHA256_SIZE || !hex_decode(sha256, SHA256_SIZE, hash))
+		return -EINVAL;
+	r = open_cache(options, &cache);
+	if (r < 0)
+		return r;
+	r = cache_path(cache, hash, ret_path, n);
+	cache_free(cache);
+	return r;
+}
+
+/* ---- verify ---- */
+
+struct verify {
+	struct cache *cache;
+	carton_progress_fn *progress;
+	void *ctx;
+	uint64_t done, total;
+	ssize_t dropped;
+};
+
+static int add_size(void *ctx, const struct cache_object *object)
+{
+	struct verify *v = ctx;
+
+	v->total += object->size;
+	return 0;
+}
+
+static void count(void *ctx, uint64_t bytes)
+{
+	struct verify *v = ctx;
+
+	v->done += bytes;
+	if (v->progress)
+		v->progress(v->ctx, v->done, MAX(v->total, v->done));
+}
+
+static int hash_file(struct verify *v, int fd, uint8_t ret_hash[SHA256_SIZE])
+{
+	struct ingest job = { .hash = true, .fd = -1, .progress = count, .ctx = v };
+	struct ingested found = { 0 };
+	struct source *source;
+	int own = fd_dup(fd), r;
+
+	if (own < 0)
+		return own;
+	r = source_from_fd(own, &source);
+	if (r < 0)
+		return r;
+	job.size = source->size;
+	r = source_stream(source, 0, source->size, &job.in);
+	source_unref(source);
+	if (r < 0)
+		return r;
+	r = ingest_run(&job, &found);
+	stream_close(job.in);
+	memcpy(ret_hash, found.sha256, SHA256_SIZE);
+	return r;
+}
+
+static int verify_one(void *ctx, const struct cache_object *object)
+{
+	struct verify *v = ctx;
+	uint8_t found[SHA256_SIZE] = { 0 };
+	int fd, r;
+
+	r = cache_lookup(v->cache, object->sha256, &fd, NULL);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = hash_file(v, fd, found);
+	if (r == 0 && memcmp(found, object->sha256, SHA256_SIZE) != 0) {
+		/* cache_drop() says so */
+		r = cache_drop(v->cache, object->sha256, fd);
+		v->dropped++;
+	}
+	fd_close(fd);
+	return r;
+}
+
+ssize_t carton_cache_verify(const struct carton_cache_options *options,
+			    carton_progress_fn *progress, void *ctx)
+{
+	struct verify v = { .progress = progress, .ctx = ctx };
+	int r = open_cache(options, &v.cache);
+
+	if (r < 0)
+		return r;
+	r = cache_list(v.cache, add_size, &v);
+	if (r == 0)
+		r = cache_list(v.cache, verify_one, &v);
+	cache_free(v.cache);
+	return r < 0 ? r : v.dropped;
+}

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is claimed of the sources and the Makefile: layers, symbols, rebuilds, install, unit, man pages."""
+import configparser
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness import BUILD, CARTONCTL, CARTONFS, ROOT, run
+
+CORE, FS = ROOT / 'core', ROOT / 'fs'
+MAN = ('cartonfs.1', 'cartonctl.1')
+UNIT = 'cartonfs@.service'
+# What fs/ may see of core/, and so no module of core/ is too low to know.
+PUBLIC = ('carton.h', 'log.h')
+
+
+def make(*args, cwd=ROOT, status=0):
+    p = run('make', '--no-print-directory', *args, cwd=cwd)
+    assert p.returncode == status, p.stdout + p.stderr
+    return p.stdout
+
+
+def includes(path, form):
+    return re.findall(r'^\s*#\s*include\s*' + form, path.read_text(), re.M)
+
+
+def sources(directory):
+    files = sorted(directory.glob('*.[ch]'))
+    assert len(files) > 5
+    return files
+
+
+# ---- layers ----
+
+def layers():
+    """The modules of core/, highest first, as README.md's table of the source has them."""
+    block = re.search(r'```text\ncore/.*\n((?: {8,}.*\n)+)fs/', (ROOT / 'README.md').read_text())
+    assert block, 'README.md has no table of core/'
+    lines = [re.split(r'\s{2,}', line.strip())[0] for line in block[1].splitlines()]
+    return [name.strip() for line in lines for name in line.split(',')]
+
+
+def rank(file, order):
+    """The place of a file's module; `x*` stands for x, x_… of its own."""
+    stem = file.rsplit('.', 1)[0]
+    stem = stem.removesuffix('_priv').removesuffix('_parts')
+    for i, name in enumerate(order):
+        if stem == name:
+            return i
+    places = [i for i, name in enumerate(order)
+              if name.endswith('*') and (stem + '_').startswith(name[:-1] + '_')]
+    assert places, f'core/{file} is in no line of the table of README.md'
+    return places[0]
+
+
+def test_core_includes_downwards():
+    order = layers()
+    assert len(set(order)) == len(order)
+    for path in sources(CORE):
+        mine = rank(path.name, order)
+        for target in includes(path, '"([^"]*)"'):
+            assert (CORE / target).exists(), f'{path.name} includes {target}'
+            if target in PUBLIC:
+                continue
+            assert rank(target, order) >= mine, f'{path.name} includes {target}, of a higher layer'
+
+
+def test_readme_names_no_module_that_is_gone():
+    stems = {path.stem for path in sources(CORE)}
+    for name in layers():
+        assert name.removesuffix('*') in stems, f'README.md names {name}'
+
+
+def test_fs_sees_only_the_public_headers():
+    own = {path.name for path in sources(FS)}
+    for path in sources(FS):
+        for target in includes(path, '"([^"]*)"'):
+            assert target in own or target in PUBLIC, f'fs/{path.name} includes {target}'
+            assert not (target in own and target in PUBLIC)
+    # nor could it by accident: the others are in none of the directories it is compiled with
+    assert sorted(os.listdir(BUILD / 'include')) == sorted(PUBLIC)
+    for command in compile_commands('fs'):
+        words = command.split()
+        paths = [w for w in words if w.startswith('-I')]
+        assert 'core' not in ' '.join(paths) and any(p.endswith('/include') for p in paths)
+
+
+def compile_commands(layer):
+    """How make would compile each object of a layer."""
+    out = make('-n', '-B', 'V=1', 'BUILD=/nonexistent/b', 'all')
+    lines = [ln for ln in out.splitlines() if f' -o /nonexistent/b/{layer}/' in ln and ' -c ' in ln]
+    assert len(lines) > 5, out
+    return lines
+
+
+def test_core_is_without_fuse():
+    assert {re.search(r'core/\w+\.c', c)[0] for c in compile_commands('core')} == {
+        f'core/{path.name}' for path in CORE.glob('*.c')}
+    for command in compile_commands('core'):
+        assert 'fuse' not in command.lower(), command
+    for path in sources(CORE):
+        assert not [i for i in includes(path, '[<"]([^>"]*)[>"]') if 'fuse' in i], path.name
+    for name in ('cartonctl', 'cartonfs'):
+        p = run('readelf', '-d', BUILD / name)
+        assert p.returncode == 0 and ('libfuse' in p.stdout) == (name == 'cartonfs'), name
+
+
+# Each foreign library is behind one module; http is in several files.
+@pytest.mark.parametrize('header, where', [
+    (r'archive(?:_entry)?\.h', r'decode\.c'), (r'zstd\w*\.h', r'decode\.c'),
+    (r'openssl/.*', r'digest\.c'), (r'curl/.*', r'http\w*\.[ch]')])
+def test_one_place_for_each_library(header, where):
+    users = {path.name for d in (CORE, FS) for path in sources(d)
+             if includes(path, f'[<"]({header})[>"]')}
+    assert users, 'nothing uses it'
+    assert all(re.fullmatch(where, name) for name in users), users
+    if not where.startswith('http'):
+        assert len(users) == 1
+
+
+def test_exported_symbols_have_one_prefix():
+    p = run('nm', '-g', '--defined-only', BUILD / 'libcarton.a')
+    names = re.findall(r'^[0-9a-f]+ [A-Z] (\S+)$', p.stdout, re.M)
+    names = [n for n in names if not re.match(r'_*(asan|tsan|ubsan|odr_asan)', n.lstrip('_.'))]
+    assert len(names) > 20 and 'carton_open' in names
+    assert [n for n in names if not n.startswith('carton_')] == []
+    # all that is declared public is there, and nothing else
+    declared = set()
+    for header in PUBLIC:
+        text = re.sub(r'/\*.*?\*/', '', (CORE / header).read_text(), flags=re.S)
+        declared |= set(re.findall(r'\b(carton_\w+)\((?!\*)', text))
+    assert {n for n in names} == {n for n in declared if not n.endswith('_fn')}
+
+
+# ---- make ----
+
+@pytest.fixture
+def tree(work):
+    """A copy of the sources; one object of core/ is enough to see what make does."""
+    where = work / 'tree'
+    shutil.copytree(ROOT, where, symlinks=True,
+                    ignore=shutil.ignore_patterns('build*', '.git', '__pycache__'))
+    return where
+
+
+OBJECT = 'b/core/log.o'
+
+
+def compiles(tree, *args):
+    out = make('BUILD=b', OBJECT, *args, cwd=tree)
+    return re.findall(r'^  CC +(\S+)$', out, re.M)
+
+
+def test_rebuilds(tree):
+    def touch(name):
+        at = os.stat(tree / OBJECT).st_mtime_ns + 10**9
+        os.utime(tree / name, ns=(at, at))
+
+    log = ['core/log.c']
+    assert compiles(tree) == log
+    assert compiles(tree) == []
+    assert compiles(tree, 'CFLAGS=-O0') == log
+    assert compiles(tree, 'CFLAGS=-O0') == []
+    assert compiles(tree, 'CPPFLAGS=-DX', 'CFLAGS=-O0') == log
+    assert compiles(tree) == log
+    assert 'log.h' in includes(tree / 'core/log.c', '"([^"]*)"')
+    touch('core/zip.h')
+    assert compiles(tree) == []
+    touch('core/log.h')
+    assert compiles(tree) == log
+
+
+def test_build_is_quiet_unless_asked(tree):
+    assert make('BUILD=b', OBJECT, cwd=tree) == '  CC    core/log.c\n'
+    out = make('BUILD=b', 'V=1', 'CFLAGS=-O0', OBJECT, cwd=tree)
+    assert ' -O0 ' in out and ' -c -o b/core/log.o core/log.c' in out
+
+
+def test_help_names_every_target():
+    out = make('help')
+    for target in ('demo', 'check', 'asan', 'tsan', 'fuzz', 'lint', 'format', 'man', 'install',
+                   'uninstall', 'deps', 'clean', 'V=1', 'DESTDIR', 'PREFIX'):
+        assert target in out, target
+
+
+def installed(work, *args):
+    """`make install` of what is built, and what it has put where."""
+    dest = work / 'dest'
+    make('-o', 'all', 'install', f'BUILD={BUILD}', f'DESTDIR={dest}', *args)
+    return dest, {str(p.relative_to(dest)): p for p in dest.rglob('*') if not p.is_dir()}
+
+
+@pytest.mark.parametrize('prefix', ['/usr/local', '/usr', '/opt/carton'])
+def test_install_and_uninstall(work, prefix):
+    args = [] if prefix == '/usr/local' else [f'PREFIX={prefix}']
+    dest, files = installed(work, *args)
+    base = prefix.lstrip('/')
+    assert set(files) == {f'{base}/bin/cartonfs', f'{base}/bin/cartonctl',
+                          f'{base}/lib/systemd/system/{UNIT}',
+                          *(f'{base}/share/man/man1/{m}' for m in MAN)}
+    for name, path in files.items():
+        assert path.stat().st_mode & 0o777 == (0o755 if '/bin/' in name else 0o644), name
+    unit = files[f'{base}/lib/systemd/system/{UNIT}'].read_text()
+    assert '@' not in unit.replace('cartonfs@', '').replace('@system-service', '').replace(
+        '@mount', '') and f'ExecStart={prefix}/bin/cartonfs ' in unit
+    p = run(files[f'{base}/bin/cartonctl'], '--version')
+    assert p.returncode == 0
+    make('uninstall', f'DESTDIR={dest}', *args)
+    assert [p for p in dest.rglob('*') if not p.is_dir()] == []
+
+
+# ---- man pages ----
+
+def test_man_pages_lint():
+    assert shutil.which('mandoc'), 'needs mandoc; make test-deps'
+    p = run('make', 'man', cwd=ROOT)
+    assert p.returncode == 0 and 'WARNING' not in p.stdout + p.stderr, p.stdout + p.stderr
+
+
+@pytest.mark.parametrize('program, page', [(CARTONFS, MAN[0]), (CARTONCTL, MAN[1])])
+def test_man_pages_have_every_option(program, page):
+    """What --help has, the page has."""
+    text = run('mandoc', '-T', 'utf8', FS / page).stdout
+    text = re.sub(r'.\x08', '', text)
+    text = re.sub(r'\s+', ' ', text)
+    shown = run(program, '--help').stdout
+    options = re.findall(r'^ {2,6}(?:(-\w), +)?(--?[\w-]+)', shown, re.M)
+    options = [o for pair in options for o in pair if o and o != '-o']
+    options += re.findall(r'(?:-o |,)(\w+(?:=(?:open|mount|off)\b)?)', shown)
+    options += re.findall(r'^  (\w+) SOURCE', shown, re.M)
+    assert len(options) > 8
+    for option in options:
+        assert option in text, f'{page} does not have {option}'
+    for heading in ('EXIT STATUS', 'ENVIRONMENT', 'FILES', 'EXAMPLES', 'SECURITY'):
+        assert heading in text
+    for variable in ('XDG_CACHE_HOME', 'TMPDIR'):
+        assert variable in text
+
+
+# ---- systemd ----
+
+# Each makes a mount namespace for the service, in which a mount is seen by nobody else.
+HIDING = {'BindPaths', 'BindReadOnlyPaths', 'DynamicUser', 'ExecPaths', 'InaccessiblePaths',
+          'LogNamespace', 'MountAPIVFS', 'MountFlags', 'MountImages', 'NoExecPaths', 'PrivateDevices',
+          'PrivateIPC', 'PrivateMounts', 'PrivateNetwork', 'PrivatePIDs', 'PrivateTmp', 'PrivateUsers',
+          'ProcSubset', 'ProtectControlGroups', 'ProtectHome', 'ProtectHostname',
+          'ProtectKernelLogs', 'ProtectKernelModules', 'ProtectKernelTunables', 'ProtectProc',
+          'ProtectSystem', 'ReadOnlyPaths', 'ReadWritePaths', 'RootDirectory', 'RootImage',
+          'TemporaryFileSystem', 'ExtensionImages', 'ExtensionDirectories'}
+
+
+def test_unit_does_not_hide_the_mount():
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read(ROOT / 'systemd' / UNIT)
+    service = unit['Service']
+    assert not HIDING & set(service)
+    assert service['Type'] == 'notify'
+    assert service['EnvironmentFile'] == '/etc/cartonfs/%i.conf'
+    # what it needs in spite of the hardening
+    assert 'CAP_SYS_ADMIN' in service['CapabilityBoundingSet']
+    assert '/dev/fuse rw' in service['DeviceAllow'] and '@mount' in service['SystemCallFilter']
+
+
+def test_unit_verifies(work):
+    """systemd-analyze, where there is one: it finds wrong directives, and a binary that is not there."""
+    if not shutil.which('systemd-analyze'):
+        return
+    dest, files = installed(work)
+    text = files[f'usr/local/lib/systemd/system/{UNIT}'].read_text()
+    unit = work / 'cartonfs@x.service'
+    unit.write_text(text.replace('ExecStart=/usr/local', f'ExecStart={dest}/usr/local'))
+    p = run('systemd-analyze', 'verify', unit, env={'MANPATH': f'{dest}/usr/local/share/man'})
+    assert (p.returncode, p.stdout, p.stderr) == (0, '', '')
+    unit.write_text(unit.read_text() + '\n[Service]\nNoSuchDirective=1\n')
+    p = run('systemd-analyze', 'verify', unit, env={'MANPATH': f'{dest}/usr/local/share/man'})
+    assert 'NoSuchDirective' in p.stderr

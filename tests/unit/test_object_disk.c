@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects and what is beneath them: budgets of memory and files, full disks, files that change. */
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "object_help.h"
+
+/* ---- budgets ---- */
+
+#define PINNED (MAX_OBJECT_MEMORY / MAX_MEMORY_OBJECT)
+
+/* A box whose first PINNED objects fill the memory budget to its last byte. */
+static struct box *full_box(size_t more)
+{
+	struct box *b = box_new();
+
+	for (size_t i = 0; i < PINNED; i++) {
+		char *data = calloc(1, MAX_MEMORY_OBJECT);
+
+		assert_non_null(data);
+		data[0] = (char)i;
+		box_add(b, data, MAX_MEMORY_OBJECT, METHOD_ZSTD);
+	}
+	for (size_t i = 0; i < more; i++)
+		box_add_made(b, 100, i + 1, METHOD_STORED);
+	box_start(b, NULL, true);
+	for (size_t i = 0; i < PINNED; i++)
+		assert_int_equal(get(b->items[i].object), 0);
+	return b;
+}
+
+static void test_memory_budget(void **state)
+{
+	struct box *b = full_box(2);
+	struct box_item *one = &b->items[PINNED], *two = one + 1;
+	size_t fds = count_fds();
+
+	(void)state;
+	/* all of it pinned: the next one, however small, goes to a file */
+	assert_int_equal(get(one->object), 0);
+	assert_int_equal(count_fds(), fds + 1);
+	assert_true(reads_right(one, 100, 0, false));
+	/* with the oldest idle, it goes in its place */
+	object_put(b->items[7].object);
+	assert_int_equal(object_get(b->items[7].object, NULL), 0);
+	object_put(b->items[7].object);
+	assert_int_equal(get(two->object), 0);
+	assert_int_equal(count_fds(), fds + 1);
+	assert_true(reads_right(two, 100, 0, true));
+	assert_int_equal(object_get(b->items[7].object, NULL), -EAGAIN);
+	assert_int_equal(object_state(b->items[7].object), OBJECT_VERIFIED);
+	/* what was dropped comes back, verified again, now to a file */
+	assert_int_equal(get(b->items[7].object), 0);
+	assert_true(reads_right(&b->items[7], MAX_MEMORY_OBJECT, 0, false));
+	assert_int_equal(count_fds(), fds + 2);
+	for (size_t i = 0; i < b->n; i++)
+		object_put(b->items[i].object);
+	box_free(b);
+}
+
+/* Idle copies go by their last use, not by their first. */
+static void test_lru(void **state)
+{
+	struct box *b = full_box(1);
+
+	(void)state;
+	for (size_t i = 0; i < PINNED; i++)
+		object_put(b->items[i].object);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(object_get(b->items[i].object, NULL), 0);
+		object_put(b->items[i].object);
+	}
+	assert_int_equal(get(b->items[PINNED].object), 0);
+	for (size_t i = 0; i < PINNED; i++) {
+		int r = object_get(b->items[i].object, NULL);
+
+		assert_int_equal(r, i == 3 ? -EAGAIN : 0);
+		if (r == 0)
+			object_put(b->items[i].object);
+	}
+	object_put(b->items[PINNED].object);
+	box_free(b);
+}
+
+static void test_file_budget(void **state)
+{
+	struct box *b = full_box(MAX_OBJECT_FILES + 2);
+	size_t fds = count_fds();
+
+	(void)state;
+	/* pinned ones may be more */
+	for (size_t i = 0; i < MAX_OBJECT_FILES + 2; i++)
+		assert_int_equal(get(b->items[PINNED + i].object), 0);
+	assert_int_equal(count_fds(), fds + MAX_OBJECT_FILES + 2);
+	for (size_t i = 0; i < MAX_OBJECT_FILES + 2; i++)
+		object_put(b->items[PINNED + i].object);
+	assert_int_equal(count_fds(), fds + MAX_OBJECT_FILES);
+	assert_int_equal(object_get(b->items[PINNED].object, NULL), -EAGAIN);
+	assert_int_equal(object_get(b->items[PINNED + 1].object, NULL), -EAGAIN);
+	assert_int_equal(object_get(b->items[PINNED + 2].object, NULL), 0);
+	object_put(b->items[PINNED + 2].object);
+	for (size_t i = 0; i < PINNED; i++)
+		object_put(b->items[i].object);
+	box_free(b);
+}
+
+/* ---- the carton's file changes ---- */
+
+static void test_overwritten(void **state)
+{
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, 5 * CHUNK_SIZE + 99, 1, METHOD_STORED);
+	uint64_t at = item->entry.header + 2 * CHUNK_SIZE + 50;
+	struct log_seen *seen = log_watch();
+	char out[100];
+
+	(void)state;
+	box_start(b, NULL, true);
+	assert_int_equal(get(item->object), 0);
+	assert_int_equal(pwrite_full(b->fd, "changed!", 8, at), 0);
+	assert_int_equal(object_read(item->object, out, 100, 2 * CHUNK_SIZE, false), -EBADMSG);
+	assert_int_equal(object_read(item->object, out, 1, 3 * CHUNK_SIZE - 1, false), -EBADMSG);
+	assert_true(object_read(item->object, out, 1, 3 * CHUNK_SIZE - 1, true) < 0);
+	assert_true(reads_right(item, 2 * CHUNK_SIZE, 0, false));
+	assert_true(reads_right(item, 2 * CHUNK_SIZE + 99, 3 * CHUNK_SIZE, false));
+	assert_int_equal(seen->n, 1);
+	assert_says(seen, "changed on disk");
+	/* the old bytes again are the right bytes again */
+	assert_int_equal(pwrite_full(b->fd, item->data + 2 * CHUNK_SIZE + 50, 8, at), 0);
+	assert_true(reads_right(item, item->entry.size, 0, false));
+	object_put(item->object);
+	carton_log_set(NULL, NULL);
+	box_free(b);
+}
+
+static void test_cut_off(void **state)
+{
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, 5 * CHUNK_SIZE, 1, METHOD_STORED),
+			*later = box_add_made(b, 5 * CHUNK_SIZE, 2, METHOD_STORED);
+	char out[100];
+
+	(void)state;
+	box_start(b, NULL, true);
+	assert_int_equal(get(item->object), 0);
+	assert_int_equal(ftruncate(b->fd, (off_t)(item->entry.header + 3 * CHUNK_SIZE)), 0);
+	assert_true(reads_right(item, 3 * CHUNK_SIZE, 0, false));
+	assert_int_equal(object_read(item->object, out, 100, 3 * CHUNK_SIZE, false), -EBADMSG);
+	assert_int_equal(object_read(item->object, out, 100, 3 * CHUNK_SIZE - 50, false), -EBADMSG);
+	object_put(item->object);
+	/* one that was not verified before that */
+	assert_int_equal(get(later->object), -EBADMSG);
+	assert_int_equal(object_state(later->object), OBJECT_CORRUPT);
+	box_free(b);
+}
+
+/* Overwritten again and again while it is hashed and read: never other bytes. */
+static void *scribble(void *arg)
+{
+	struct box *b = arg;
+	char other[64];
+
+	memset(other, 'x', sizeof(other));
+	for (unsigned i = 0; i < 300; i++) {
+		uint64_t at = 1 + i * 7919 % (8 * CHUNK_SIZE - 64);
+
+		pwrite_full(b->fd, other, sizeof(other), at);
+		pwrite_full(b->fd, b->blob.data + at, sizeof(other), at);
+	}
+	return NULL;
+}
+
+static void test_scribbled(void **state)
+{
+	unsigned right = 0, refused = 0;
+
+	(void)state;
+	for (unsigned round = 0; round < 5; round++) {
+		struct box *b = box_new();
+		struct box_item *item = box_add_made(b, 8 * CHUNK_SIZE, round, METHOD_STORED);
+		char *out = malloc(8 * CHUNK_SIZE);
+		pthread_t thread;
+
+		box_start(b, NULL, true);
+		assert_int_equal(pthread_create(&thread, NULL, scribble, b), 0);
+		if (get(item->object) == 0) {
+			for (unsigned i = 0; i < 100; i++) {
+				int r = object_read(item->object, out, 8 * CHUNK_SIZE, 0, i % 2);
+
+				assert_true(r == 0 || r == -EBADMSG || (i % 2 && r == -EAGAIN));
+				if (r == 0)
+					assert_memory_equal(out, item->data, 8 * CHUNK_SIZE);
+				right += r == 0;
+				refused += r != 0;
+			}
+			object_put(item->object);
+		} else {
+			refused++;
+		}
+		pthread_join(thread, NULL);
+		free(out);
+		box_free(b);
+	}
+	assert_true(right + refused >= 5);
+}
+
+/* ---- the cache ---- */
+
+struct cached {
+	char dir[64];
+	struct cache *cache;
+};
+
+static int cached_setup(void **state)
+{
+	struct cached *e = calloc(1, sizeof(*e));
+
+	snprintf(e->dir, sizeof(e->dir), "/tmp/object-test-XXXXXX");
+	if (!mkdtemp(e->dir))
+		return -1;
+	*state = e;
+	return cache_open(e->dir, 0, &e->cache);
+}
+
+static int cached_teardown(void **state)
+{
+	struct cached *e = *state;
+	char command[100];
+	int r;
+
+	cache_free(e->cache);
+	snprintf(command, sizeof(command), "rm -rf '%s'", e->dir);
+	r = system(command);
+	free(e);
+	return r;
+}
+
+static void test_cached(void **state)
+{
+	struct cached *e = *state;
+	char path[300];
+
+	for (int round = 0; round < 3; round++) {
+		struct box *b = box_new();
+		struct box_item *item = box_add_made(b, 5 * MIB, 1, METHOD_ZSTD);
+		struct log_seen *seen = log_watch();
+		char was[2];
+		int fd;
+
+		box_start(b, e->cache, true);
+		assert_int_equal(get(item->object), 0);
+		/* made in the first round, found in the second, damaged and made anew in the third */
+		assert_int_equal(box_located(b), round != 1);
+		assert_int_equal(seen->n > 0, round == 2);
+		assert_true(reads_right(item, 5 * MIB, 0, false));
+		assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), 0);
+		if (round == 1) {
+			assert_int_equal(chmod(path, 0600), 0);
+			fd = open(path, O_RDWR | O_CLOEXEC);
+			assert_true(fd >= 0);
+			assert_int_equal(pread_full(fd, was, 1, 3 * MIB), 0);
+			was[0] ^= 1;
+			assert_int_equal(pwrite_full(fd, was, 1, 3 * MIB), 0);
+			/* the one that has it open notices too */
+			assert_int_equal(object_read(item->object, was, 1, 3 * MIB, false), -EBADMSG);
+			close(fd);
+			assert_int_equal(chmod(path, 0400), 0);
+		}
+		object_put(item->object);
+		carton_log_set(NULL, NULL);
+		box_free(b);
+	}
+}
+
+/* What is corrupt never gets into the cache. */
+static void test_corrupt_not_cached(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, 5 * MIB, 1, METHOD_ZSTD);
+	char path[300];
+
+	item->sha256[0] ^= 1;
+	box_start(b, e->cache, true);
+	assert_int_equal(get(item->object), -EBADMSG);
+	assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), -ENOENT);
+	box_free(b);
+}
+
+/*
+ * No room for one large object: that attempt fails, others work, and with room the next one works.
+ * A small tmpfs where we may mount one, else a limit on the size of files. In a child.
+ */
+static int full_disk(const char *dir)
+{
+	bool mounted = unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+		       mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=700") == 0;
+	struct rlimit limit = { 6 * MIB, RLIM_INFINITY }, none;
+	struct box *b = box_new();
+	struct box_item *large = box_add_made(b, 20 * MIB, 1, METHOD_ZSTD),
+			*small = box_add_made(b, 1000, 2, METHOD_ZSTD);
+	struct cache *cache;
+	int r, status = 0;
+
+	signal(SIGXFSZ, SIG_IGN);
+	setenv("TMPDIR", dir, 1);
+	if (cache_open(dir, 0, &cache) < 0)
+		return 10;
+	box_start(b, cache, true);
+	getrlimit(RLIMIT_FSIZE, &none);
+	limit.rlim_max = none.rlim_max;
+	if (!mounted)
+		setrlimit(RLIMIT_FSIZE, &limit);
+	for (int i = 0; i < 3 && !status; i++) {
+		r = get(large->object);
+		if (r != (mounted ? -ENOSPC : -EFBIG))
+			status = 11;
+		if (object_state(large->object) != OBJECT_UNVERIFIED)
+			status = 12;
+		if (get(small->object) != 0 || !reads_right(small, 1000, 0, false))
+			status = 13;
+		else
+			object_put(small->object);
+	}
+	if (mounted && mount("none", dir, NULL, MS_REMOUNT, "size=100m") < 0)
+		status = 14;
+	if (!mounted)
+		setrlimit(RLIMIT_FSIZE, &none);
+	if (!status && (get(large->object) != 0 || !reads_right(large, 20 * MIB, 0, false)))
+		status = 15;
+	if (!status)
+		object_put(large->object);
+	box_free(b);
+	cache_free(cache);
+	return status;
+}
+
+static void test_full_disk(void **state)
+{
+	struct cached *e = *state;
+	char dir[80];
+	int status;
+	pid_t pid;
+
+	snprintf(dir, sizeof(dir), "%s/full", e->dir);
+	assert_int_equal(mkdir(dir, 0700), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(full_disk(dir));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_memory_budget),
+		cmocka_unit_test(test_lru),
+		cmocka_unit_test(test_file_budget),
+		cmocka_unit_test(test_overwritten),
+		cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_scribbled),
+		cmocka_unit_test_setup_teardown(test_cached, cached_setup, cached_teardown),
+		cmocka_unit_test_setup_teardown(test_corrupt_not_cached, cached_setup, cached_teardown),
+		cmocka_unit_test_setup_teardown(test_full_disk, cached_setup, cached_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool: every job once, lanes apart, order within a lane, and an end that leaves none behind. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "../../core/workers.h"
+#include "zip_help.h"
+
+struct note {
+	struct job job;
+	struct pool *pool;
+	unsigned number;
+	atomic_uint runs;
+	struct note *then;	/* submits this one when it runs */
+	enum lane then_lane;
+};
+
+struct pool {
+	struct workers *w;
+	pthread_mutex_t lock;	/* guards the rest */
+	pthread_cond_t changed;
+	bool shut;
+	unsigned inside;
+	unsigned order[1000], n;
+};
+
+static void pool_init(struct pool *p)
+{
+	memset(p, 0, sizeof(*p));
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->changed, NULL);
+	assert_int_equal(workers_new(&p->w), 0);
+}
+
+static void open_gate(struct pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->shut = false;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void run_note(struct job *job)
+{
+	struct note *n = container_of(job, struct note, job);
+	struct pool *p = n->pool;
+
+	pthread_mutex_lock(&p->lock);
+	p->inside++;
+	pthread_cond_broadcast(&p->changed);
+	while (p->shut)
+		pthread_cond_wait(&p->changed, &p->lock);
+	p->inside--;
+	if (p->n < ARRAY_SIZE(p->order))
+		p->order[p->n++] = n->number;
+	pthread_mutex_unlock(&p->lock);
+	atomic_fetch_add(&n->runs, 1);
+	if (n->then)
+		workers_submit(p->w, &n->then->job, n->then_lane);
+}
+
+static void submit(struct pool *p, struct note *n, unsigned number, enum lane lane)
+{
+	n->job.run = run_note;
+	n->pool = p;
+	n->number = number;
+	workers_submit(p->w, &n->job, lane);
+}
+
+static void test_all_run(void **state)
+{
+	struct note *notes = calloc(900, sizeof(*notes));
+	struct pool p;
+
+	(void)state;
+	pool_init(&p);
+	for (unsigned i = 0; i < 900; i++)
+		submit(&p, &notes[i], i, i % LANES);
+	workers_free(p.w);	/* runs what is queued */
+	for (unsigned i = 0; i < 900; i++)
+		assert_int_equal(notes[i].runs, 1);
+	free(notes);
+	workers_free(NULL);
+}
+
+/* A lane full of jobs that wait holds up no other. */
+static void test_lanes(void **state)
+{
+	struct note *stuck = calloc(200, sizeof(*stuck)), quick = { 0 };
+	struct pool p, q;
+
+	(void)state;
+	pool_init(&p);
+	pool_init(&q);
+	p.shut = true;
+	for (unsigned i = 0; i < 200; i++) {
+		stuck[i].job.run = run_note;
+		stuck[i].pool = &p;
+		workers_submit(q.w, &stuck[i].job, i % 2 ? LANE_NET : LANE_BULK);
+	}
+	q.shut = true;
+	submit(&q, &quick, 7, LANE_QUICK);
+	pthread_mutex_lock(&q.lock);
+	while (!q.inside)
+		pthread_cond_wait(&q.changed, &q.lock);
+	pthread_mutex_unlock(&q.lock);
+	/* however many are queued, the threads are bounded */
+	pthread_mutex_lock(&p.lock);
+	assert_true(p.inside <= 64);
+	pthread_mutex_unlock(&p.lock);
+	open_gate(&q);
+	open_gate(&p);
+	workers_free(q.w);
+	workers_free(p.w);
+	for (unsigned i = 0; i < 200; i++)
+		assert_int_equal(stuck[i].runs, 1);
+	assert_int_equal(quick.runs, 1);
+	free(stuck);
+}
+
+/* As many as a lane has threads start at once, without waiting for each other. */
+static void test_at_once(void **state)
+{
+	static const unsigned at_least[LANES] = { 4, 2, 16 };
+	struct note notes[16];
+	struct pool p;
+
+	(void)state;
+	for (unsigned lane = 0; lane < LANES; lane++) {
+		memset(notes, 0, sizeof(notes));
+		pool_init(&p);
+		p.shut = true;
+		for (unsigned i = 0; i < at_least[lane]; i++)
+			submit(&p, &notes[i], i, lane);
+		pthread_mutex_lock(&p.lock);
+		while (p.inside < at_least[lane])
+			pthread_cond_wait(&p.changed, &p.lock);
+		pthread_mutex_unlock(&p.lock);
+		open_gate(&p);
+		workers_free(p.w);
+	}
+}
+
+/* Jobs that make jobs, in their own lane and in others, also while the pool ends. */
+static void test_chains(void **state)
+{
+	(void)state;
+	for (unsigned round = 0; round < 30; round++) {
+		struct note notes[40] = { 0 };
+		struct pool p;
+
+		pool_init(&p);
+		for (unsigned i = 0; i < 40; i++) {
+			notes[i].job.run = run_note;
+			notes[i].pool = &p;
+			notes[i].then = i % 10 < 9 ? &notes[i + 1] : NULL;
+			notes[i].then_lane = i < 20 ? LANE_QUICK : i % LANES;
+		}
+		for (unsigned i = 0; i < 40; i += 10)
+			workers_submit(p.w, &notes[i].job, LANE_QUICK);
+		workers_free(p.w);
+		for (unsigned i = 0; i < 40; i++)
+			assert_int_equal(notes[i].runs, 1);
+	}
+}
+
+struct submitter {
+	struct pool *p;
+	struct note notes[100];
+};
+
+static void *submit_all(void *arg)
+{
+	struct submitter *s = arg;
+
+	for (unsigned i = 0; i < 100; i++)
+		submit(s->p, &s->notes[i], i, i % LANES);
+	return NULL;
+}
+
+static void test_many_submitters(void **state)
+{
+	struct submitter *s = calloc(8, sizeof(*s));
+	pthread_t threads[8];
+	struct pool p;
+
+	(void)state;
+	pool_init(&p);
+	for (unsigned i = 0; i < 8; i++) {
+		s[i].p = &p;
+		assert_int_equal(pthread_create(&threads[i], NULL, submit_all, &s[i]), 0);
+	}
+	for (unsigned i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+	workers_free(p.w);
+	for (unsigned i = 0; i < 800; i++)
+		assert_int_equal(s[i / 100].notes[i % 100].runs, 1);
+	free(s);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all_run),
+		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_at_once),
+		cmocka_unit_test(test_chains),
+		cmocka_unit_test(test_many_submitters),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
