@@ -47,7 +47,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests demo check asan tsan fuzz lint format man bench install uninstall deps test-deps clean help FORCE
+.PHONY: all tests demo check asan tsan fuzz lint format man bench install uninstall deps test-deps chroot clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl
@@ -192,6 +192,11 @@ deps:
 test-deps:
 	@tests/deps build test
 
+# demo and check on a fresh machine: bookworm, trixie or noble
+RELEASE ?= bookworm
+chroot:
+	tests/chroot $(RELEASE)
+
 clean:
 	rm -rf build build-asan build-tsan build-fuzz
 
@@ -206,6 +211,7 @@ help:
 	@echo 'make man          check the man pages'
 	@echo 'make install      PREFIX=/usr/local, DESTDIR=; and uninstall'
 	@echo 'make deps         install what building needs; test-deps: what the tests need'
+	@echo 'make chroot       demo and check in a new RELEASE=bookworm, trixie or noble (as root)'
 	@echo 'make clean'
 
 -include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)

@@ -246,7 +246,7 @@ static int partial_adopt(struct cache_fill *f)
 	return ftruncate(f->fd, (off_t)f->len) < 0 ? -errno : 0;
 }
 
-/* The directory is made here, so that publish needs no more than a rename. */
+/* Made at the start, so that publishing under that name needs no more than a rename. */
 static int make_bucket(struct cache *c, const uint8_t sha256[32])
 {
 	char name[3];
@@ -440,7 +440,9 @@ int cache_fill_publish_as(struct cache_fill *f, const uint8_t sha256[32], uint64
 	/* Also gives back what was reserved behind the end. */
 	if (ftruncate(f->fd, (off_t)size) < 0)
 		return -errno;
-	r = open_locked(f, &fd);
+	r = make_bucket(c, sha256);
+	if (r == 0)
+		r = open_locked(f, &fd);
 	if (r < 0)
 		return r;
 	cache_object_name(sha256, object);

@@ -201,9 +201,9 @@ static int take_dimension(struct reader *rd, const struct toml_value *v)
 {
 	if (v->type != TOML_STRING && (v->type != TOML_INTEGER || v->integer < 0))
 		return problem(rd->m, v->line, "a dimension of a shape is neither a size nor a symbol");
-	if (rd->shape.len > 1 && buf_addc(&rd->shape, ',') < 0)
-		return -ENOMEM;
-	return add_value_json(&rd->shape, v);
+	int r = rd->shape.len > 1 ? buf_addc(&rd->shape, ',') : 0;
+
+	return r < 0 ? r : add_value_json(&rd->shape, v);
 }
 
 static int finish_shape(struct reader *rd)
@@ -338,6 +338,8 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 		rd->m->has_runner = true;
 	if (!t)
 		return 0;
+	if (path->steps[1].index >= MAX_META_TABLES)
+		return -EFBIG;
 	element = table_element(rd->m, t, path->steps[1].index);
 	if (!element)
 		return -ENOMEM;
@@ -365,7 +367,9 @@ static int on_end(void *ctx, const struct toml_path *path, enum toml_type type)
 
 	if (type != TOML_ARRAY || !rd->shape_to || path->n != 3)
 		return 0;
-	return buf_addc(&rd->shape, ']') < 0 ? -ENOMEM : finish_shape(rd);
+	int r = buf_addc(&rd->shape, ']');
+
+	return r < 0 ? r : finish_shape(rd);
 }
 
 static int on_value(void *ctx, const struct toml_path *path, const struct toml_value *v)
@@ -397,7 +401,11 @@ int meta_parse(const char *text, size_t n, struct meta **ret)
 	r = toml_parse_mem(text, n, &events, &rd, &error);
 	buf_free(&rd.shape);
 	if (r < 0) {
-		if (r == -EBADMSG || r == -EFBIG)
+		if (r == -EFBIG && !*error.message)
+			carton_log(CARTON_LOG_ERROR, "carton.toml",
+				   "has more than %d tables of one kind, or a shape that is too long",
+				   MAX_META_TABLES);
+		else if (r == -EBADMSG || r == -EFBIG)
 			carton_log(CARTON_LOG_ERROR, "carton.toml", "line %zu: %s", error.line,
 				   error.message);
 		meta_free(rd.m);

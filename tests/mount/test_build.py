@@ -139,43 +139,42 @@ def test_exported_symbols_have_one_prefix():
 
 @pytest.fixture
 def tree(work):
-    """A copy of the sources; one object of core/ is enough to see what make does."""
+    """A copy of the sources; an object of each layer is enough to see what make does."""
     where = work / 'tree'
     shutil.copytree(ROOT, where, symlinks=True,
                     ignore=shutil.ignore_patterns('build*', '.git', '__pycache__'))
     return where
 
 
-OBJECT = 'b/core/log.o'
+OBJECTS = 'b/core/log.o', 'b/fs/options.o'
 
 
 def compiles(tree, *args):
-    out = make('BUILD=b', OBJECT, *args, cwd=tree)
+    out = make('BUILD=b', *OBJECTS, *args, cwd=tree)
     return re.findall(r'^  CC +(\S+)$', out, re.M)
 
 
 def test_rebuilds(tree):
     def touch(name):
-        at = os.stat(tree / OBJECT).st_mtime_ns + 10**9
+        at = max(os.stat(tree / o).st_mtime_ns for o in OBJECTS) + 10**9
         os.utime(tree / name, ns=(at, at))
 
-    log = ['core/log.c']
-    assert compiles(tree) == log
+    both = ['core/log.c', 'fs/options.c']
+    assert compiles(tree) == both
     assert compiles(tree) == []
-    assert compiles(tree, 'CFLAGS=-O0') == log
+    assert compiles(tree, 'CFLAGS=-O0') == both
     assert compiles(tree, 'CFLAGS=-O0') == []
-    assert compiles(tree, 'CPPFLAGS=-DX', 'CFLAGS=-O0') == log
-    assert compiles(tree) == log
-    assert 'log.h' in includes(tree / 'core/log.c', '"([^"]*)"')
-    touch('core/zip.h')
-    assert compiles(tree) == []
-    touch('core/log.h')
-    assert compiles(tree) == log
+    assert compiles(tree, 'CPPFLAGS=-DX', 'CFLAGS=-O0') == both
+    assert compiles(tree) == both
+    for name, built in (('core/zip.h', []), ('fs/options.h', both[1:]), ('core/util.h', both[:1]),
+                        ('core/log.h', both)):
+        touch(name)
+        assert compiles(tree) == built, name
 
 
 def test_build_is_quiet_unless_asked(tree):
-    assert make('BUILD=b', OBJECT, cwd=tree) == '  CC    core/log.c\n'
-    out = make('BUILD=b', 'V=1', 'CFLAGS=-O0', OBJECT, cwd=tree)
+    assert make('BUILD=b', OBJECTS[0], cwd=tree) == '  CC    core/log.c\n'
+    out = make('BUILD=b', 'V=1', 'CFLAGS=-O0', OBJECTS[0], cwd=tree)
     assert ' -O0 ' in out and ' -c -o b/core/log.o core/log.c' in out
 
 
@@ -230,7 +229,8 @@ def test_man_pages_have_every_option(program, page):
     options = re.findall(r'^ {2,6}(?:(-\w), +)?(--?[\w-]+)', shown, re.M)
     options = [o for pair in options for o in pair if o and o != '-o']
     options += re.findall(r'(?:-o |,)(\w+(?:=(?:open|mount|off)\b)?)', shown)
-    options += re.findall(r'^  (\w+) SOURCE', shown, re.M)
+    options += re.findall(r'^  (\w+) SOURCE|^  (cache \w+)', shown, re.M)
+    options = [o for pair in options for o in ([pair] if isinstance(pair, str) else pair) if o]
     assert len(options) > 8
     for option in options:
         assert option in text, f'{page} does not have {option}'
