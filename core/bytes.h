@@ -14,7 +14,7 @@ struct bytes {
 	enum {
 		BYTES_NONE,
 		BYTES_MEMORY,	/* a copy in memory */
-		BYTES_FILE,	/* a copy in a file of our own */
+		BYTES_FILE,	/* a file of its own: a copy, or one of an unpacked carton */
 		BYTES_PLACE,	/* a part of the container's own file */
 	} kind;
 	char *memory;

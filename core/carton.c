@@ -12,6 +12,7 @@
 #include "decode.h"
 #include "dir.h"
 #include "download.h"
+#include "dtype.h"
 #include "load.h"
 #include "request.h"
 #include "zip.h"
@@ -201,6 +202,24 @@ static int open_parts(struct carton *c, const char *source, const struct carton_
 	return r;
 }
 
+static int open_views(struct carton *c, const struct carton_options *options)
+{
+	struct views_options v = {
+		.tree = c->tree, .store = c->store, .meta = c->meta, .cache = c->cache,
+		.name = options->views, .hidden = options->views_hidden,
+	};
+
+	c->totals = (struct carton_totals){ c->tree->n_files, c->tree->n_nodes, c->tree->bytes };
+	if (!options->views)
+		return 0;
+	if (path_fault(options->views, strlen(options->views)) || strchr(options->views, '/')) {
+		carton_log(CARTON_LOG_ERROR, NULL, "views=%s is not the name of a directory",
+			   options->views);
+		return -EINVAL;
+	}
+	return views_new(&v, &c->views);
+}
+
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret)
 {
 	struct carton *c = calloc(1, sizeof(*c));
@@ -219,6 +238,8 @@ int carton_open(const char *source, const struct carton_options *options, struct
 		c->faults++;
 		r = 0;
 	}
+	if (r == 0)
+		r = open_views(c, options);
 	if (r < 0) {
 		carton_close(c);
 		return r;
@@ -244,6 +265,7 @@ void carton_close(struct carton *c)
 	workers_free(c->workers);
 	meta_free(c->meta);
 	tree_free(c->tree);
+	views_free(c->views);
 	object_store_free(c->store);
 	manifest_free(c->manifest);
 	links_free(c->links);
@@ -291,13 +313,37 @@ int carton_find(const struct carton *c, const char *path, struct carton_node **r
 	return 0;
 }
 
+/* The next component of a path from `at`; waits for what is generated. */
+static int step(struct node **at, const char *name)
+{
+	int r = (*at)->kind == NODE_DIR && (*at)->dir.gate ? object_get_wait((*at)->dir.gate) : 0;
+
+	*at = r < 0 ? *at : tree_child(*at, name);
+	return r < 0 ? r : *at ? 0 : -ENOENT;
+}
+
 int carton_resolve(const struct carton *c, const char *path, struct carton_node **ret)
 {
-	struct node *n = tree_resolve(tree_find(c->tree, path));
+	struct node *at = c->tree->root;
+	char name[MAX_COMPONENT + 1];
 
-	if (!n)
+	while (*path) {
+		size_t len = strcspn(path, "/");
+		int r;
+
+		if (len == 0 || len > MAX_COMPONENT)
+			return -ENOENT;
+		memcpy(name, path, len);
+		name[len] = '\0';
+		r = step(&at, name);
+		if (r < 0)
+			return r;
+		path += len + (path[len] == '/');
+	}
+	at = tree_resolve(at);
+	if (!at)
 		return -ENOENT;
-	*ret = from_node(n);
+	*ret = from_node(at);
 	return 0;
 }
 
@@ -337,6 +383,7 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 		.ino = n->ino,
 		.nlink = 1,
 		.mtime = n->mtime,
+		.hidden = n->hidden,
 		.size_known = true,
 		.size_certain = true,
 	};
@@ -371,7 +418,7 @@ const char *carton_target(const struct carton_node *symlink)
 
 void carton_totals(const struct carton *c, struct carton_totals *ret)
 {
-	*ret = (struct carton_totals){ c->tree->n_files, c->tree->n_nodes, c->tree->bytes };
+	*ret = c->totals;
 }
 
 void carton_model_hash(const struct carton *c, char ret_hex[65])
@@ -405,6 +452,21 @@ static ssize_t property_storage(struct object *o, char *ret, size_t n)
 	return snprintf(ret, n, "%s %" PRIu64, decode_name(e->method), e->stored);
 }
 
+static ssize_t property_dtype(const struct tensor_info *t, char *ret, size_t n)
+{
+	return snprintf(ret, n, "%s", dtype_label(t->dtype));
+}
+
+static ssize_t property_shape(const struct tensor_info *t, char *ret, size_t n)
+{
+	size_t used = (size_t)snprintf(ret, n, "[");
+
+	for (unsigned i = 0; i < t->rank; i++)
+		used += (size_t)snprintf(used < n ? ret + used : NULL, used < n ? n - used : 0,
+					 "%s%" PRIu64, i ? "," : "", t->shape[i]);
+	return (ssize_t)used + snprintf(used < n ? ret + used : NULL, used < n ? n - used : 0, "]");
+}
+
 static const struct {
 	const char *name;
 	ssize_t (*get)(struct object *o, char *ret, size_t n);
@@ -414,18 +476,33 @@ static const struct {
 	{ "user.carton.storage", property_storage },
 };
 
+static const struct {
+	const char *name;
+	ssize_t (*get)(const struct tensor_info *t, char *ret, size_t n);
+} view_properties[] = {
+	{ "user.carton.dtype", property_dtype },
+	{ "user.carton.shape", property_shape },
+};
+
 const char *carton_property_name(const struct carton_node *node, size_t index)
 {
-	return node_object(to_node(node)) && index < ARRAY_SIZE(properties) ? properties[index].name : NULL;
+	const struct node *n = to_node(node);
+
+	if (n->tensor)
+		return index < ARRAY_SIZE(view_properties) ? view_properties[index].name : NULL;
+	return node_object(n) && index < ARRAY_SIZE(properties) ? properties[index].name : NULL;
 }
 
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n)
 {
-	struct object *o = node_object(to_node(node));
+	const struct node *at = to_node(node);
 
-	for (size_t i = 0; o && i < ARRAY_SIZE(properties); i++)
+	for (size_t i = 0; at->tensor && i < ARRAY_SIZE(view_properties); i++)
+		if (strcmp(name, view_properties[i].name) == 0)
+			return view_properties[i].get(at->tensor, ret, n);
+	for (size_t i = 0; !at->tensor && node_object(at) && i < ARRAY_SIZE(properties); i++)
 		if (strcmp(name, properties[i].name) == 0)
-			return properties[i].get(o, ret, n);
+			return properties[i].get(node_object(at), ret, n);
 	return -ENODATA;
 }
 
@@ -441,6 +518,13 @@ int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done,
 void carton_unpin(struct carton_node *file)
 {
 	request_unpin(to_node(file));
+}
+
+int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done, void *ctx,
+		struct carton_request **ret_request)
+{
+	(void)c;
+	return request_list(to_node(dir), done, ctx, ret_request);
 }
 
 int carton_size(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,

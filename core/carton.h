@@ -43,6 +43,8 @@ struct carton_options {
 	bool private_links;		/* LINKS may lead to private addresses */
 	const char *cacert;		/* PEM file of authorities to trust instead of the system's */
 	const char *header_file;	/* `Name: value` lines for the origin of the source's URL only */
+	const char *views;		/* the name of the directory of generated views; NULL: none */
+	bool views_hidden;		/* it is found by name, but not listed */
 	bool keep_going;		/* faults of single files are logged, not fatal (for verify) */
 };
 
@@ -67,6 +69,12 @@ void carton_stop(struct carton *c);
 /* Stops it if that was not done, waits for its threads, frees it. Nothing is pinned. NULL-safe. */
 void carton_close(struct carton *c);
 
+/*
+ * Called when a request has ended, on a thread of the carton's that must not be kept waiting;
+ * perhaps before the call that began the request has returned.
+ */
+typedef void carton_done_fn(void *ctx, int result);
+
 /* ---- the tree ---- */
 
 enum carton_kind {
@@ -83,6 +91,7 @@ struct carton_stat {
 	bool size_known;	/* false: carton_size() finds out */
 	bool size_certain;	/* false: what a server says, until the file is pinned */
 	uint32_t nlink;
+	bool hidden;		/* found by name, not to be listed */
 	int64_t mtime;		/* seconds since 1970 */
 };
 
@@ -94,13 +103,21 @@ struct carton_totals {
 
 struct carton_node *carton_root(const struct carton *c);
 
+/*
+ * Makes sure that a directory's children are there: some are generated when they are first asked for.
+ * 0; -EINPROGRESS: `done` will be called, as carton_pin(); -EAGAIN: it has to wait, and `done` is
+ * NULL; or why not now. The functions below need it, where it is not said otherwise.
+ */
+int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done, void *ctx,
+		struct carton_request **ret_request);
+
 /* The child of that name: 0, -ENOENT, -ENOTDIR. */
 int carton_lookup(const struct carton_node *dir, const char *name, struct carton_node **ret);
 
-/* The node at a path from the root, not following symlinks: 0, -ENOENT. */
+/* The node at a path from the root, not following symlinks, of what is not generated: 0, -ENOENT. */
 int carton_find(const struct carton *c, const char *path, struct carton_node **ret);
 
-/* The same, but a symlink at the path is followed to its file. */
+/* The same, but a symlink at the path is followed to its file, and generated directories are waited for. */
 int carton_resolve(const struct carton *c, const char *path, struct carton_node **ret);
 
 /* The children of a directory in order: the one at `index`, or NULL behind the last. */
@@ -108,7 +125,7 @@ struct carton_node *carton_child(const struct carton_node *dir, size_t index);
 
 struct carton_node *carton_parent(const struct carton_node *node);
 
-/* The next node of the whole tree in depth-first order, from the root on; NULL behind the last. */
+/* The next node of all that is not generated, depth-first, from the root on; NULL behind the last. */
 struct carton_node *carton_next(const struct carton *c, struct carton_node *node);
 
 const char *carton_name(const struct carton_node *node);
@@ -123,19 +140,13 @@ void carton_model_hash(const struct carton *c, char ret_hex[65]);
 /*
  * Properties of a file, as extended attributes show them: the index'th name (NULL behind the last),
  * and the value of one. `user.carton.sha256`, `user.carton.state` (unverified, verified, corrupt),
- * `user.carton.storage` (how and in how many bytes the container holds it). Returns the value's
- * length, without its NUL, as if `n` were enough, or -ENODATA.
+ * `user.carton.storage` (how and in how many bytes the container holds it); of a view
+ * `user.carton.dtype` and `user.carton.shape`. Returns the value's length, without its NUL, as if `n` were enough, or -ENODATA.
  */
 const char *carton_property_name(const struct carton_node *node, size_t index);
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n);
 
 /* ---- reading ---- */
-
-/*
- * Called when a request has ended, on a thread of the carton's that must not be kept waiting;
- * perhaps before the call that began the request has returned.
- */
-typedef void carton_done_fn(void *ctx, int result);
 
 /*
  * Pins a file, so that it can be read until carton_unpin(): this is where it is verified.

@@ -13,6 +13,7 @@
 #include "object.h"
 #include "remote.h"
 #include "tree.h"
+#include "views.h"
 #include "workers.h"
 
 struct carton {
@@ -25,6 +26,8 @@ struct carton {
 	atomic_bool stopping;
 	struct object_store *store;
 	struct tree *tree;
+	struct carton_totals totals;	/* of what is not generated */
+	struct views *views;		/* NULL: there are none */
 	struct meta *meta;		/* NULL: could not be read (keep_going only) */
 	size_t faults;			/* found while opening (keep_going only) */
 	bool verify;

@@ -4,14 +4,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "request.h"
-#include "strings.h"
-#include "tensors.h"
+#include "index.h"
 #include "util.h"
 
 struct check {
 	struct carton *c;
-	struct tensors *tensors;	/* NULL: none that can be read */
+	struct index index;
 	size_t problems;
 };
 
@@ -32,93 +30,41 @@ static void tell(struct check *k, const char *subject, const char *fmt, ...)
 
 /* ---- tensor_data ---- */
 
-static int size_of(void *ctx, const char *path, uint64_t *ret_size)
-{
-	const struct check *k = ctx;
-	const struct node *n = tree_find(k->c->tree, path);
-
-	if (!n)
-		return -ENOENT;
-	if (n->kind != NODE_FILE)
-		return -EISDIR;
-	*ret_size = node_size(n);
-	return *ret_size == OBJECT_NO_SIZE ? -EAGAIN : 0;
-}
-
-/* A file of the tree, read in order by a TOML parser. */
-struct node_reader {
-	struct node *node;
-	uint64_t off;
-};
-
-static ssize_t read_node(void *ctx, void *ret_buf, size_t n)
-{
-	struct node_reader *r = ctx;
-	ssize_t got = carton_read(from_node(r->node), ret_buf, n, r->off, false);
-
-	if (got > 0)
-		r->off += (uint64_t)got;
-	return got;
-}
-
-static int check_strings(struct check *k, struct tensor *t)
-{
-	char path[MAX_PATH_LEN + 32];
-	struct node_reader reader = { 0 };
-	struct strings_error error = { 0 };
-	struct strings_size size;
-	int r;
-
-	snprintf(path, sizeof(path), "tensor_data/%s", t->file);
-	reader.node = tree_find(k->c->tree, path);
-	if (!reader.node)
-		return 0;
-	r = carton_pin_wait(k->c, from_node(reader.node));
-	if (r < 0)
-		return 0;	/* the file itself is what is wrong, and is told as that */
-	r = strings_measure(read_node, &reader, t->info.count, &size, &error);
-	request_unpin(reader.node);
-	if (r == -EBADMSG || r == -EFBIG)
-		return tensor_fault(t, "%s: %s", t->file, error.message);
-	return r == -ENOMEM ? r : 0;
-}
-
 static int check_tensors(struct check *k)
 {
 	static const char index_path[] = "tensor_data/index.toml";
-	const struct node *dir = tree_find(k->c->tree, "tensor_data");
-	struct buf text = { 0 };
-	struct toml_error error = { 0 };
-	int r;
+	const struct tree *t = k->c->tree;
+	struct tensors *tensors;
+	int r = index_load(t, &k->index);
 
-	if (!dir)
-		return 0;
-	r = carton_slurp(k->c, index_path, MAX_INDEX_TOML, &text);
-	if (r == 0)
-		r = tensors_parse_mem(text.data, text.len, &k->tensors, &error);
-	buf_free(&text);
-	if (r == -ENOENT)
-		tell(k, "tensor_data", "has files, but no index.toml");
-	else if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
-		tell(k, index_path, "line %zu: %s", error.line, error.message);
+	if (r == -ENOMEM)
+		return r;
 	if (r < 0)
-		return r == -ENOMEM ? r : 0;
-	r = tensors_check(k->tensors, size_of, k);
-	for (size_t i = 0; i < k->tensors->n && r == 0; i++)
-		if (!k->tensors->list[i].problem && k->tensors->list[i].info.dtype == dtype_string)
-			r = check_strings(k, &k->tensors->list[i]);
-	if (r == 0)
-		r = tensors_settle(k->tensors);
+		tell(k, index_path, "cannot be read: %s", strerror(-r));
+	if (k->index.problem)
+		tell(k, index_path, "line %zu: %s", k->index.problem_line, k->index.problem);
+	tensors = k->index.tensors;
+	if (!tensors)
+		return 0;
+	for (size_t i = 0; i < tensors->n; i++) {
+		struct strings_size size;
+
+		/* a file that cannot be read is told by itself */
+		if (!tensors->list[i].problem && tensors->list[i].info.dtype == dtype_string &&
+		    index_measure(t, &tensors->list[i], &size) == -ENOMEM)
+			return -ENOMEM;
+	}
+	r = tensors_settle(tensors);
 	if (r < 0)
 		return r;
-	if (k->tensors->problem)
-		tell(k, index_path, "line %zu: %s", k->tensors->problem_line, k->tensors->problem);
-	for (size_t i = 0; i < k->tensors->n; i++) {
-		const struct tensor *t = &k->tensors->list[i];
+	if (tensors->problem)
+		tell(k, index_path, "line %zu: %s", tensors->problem_line, tensors->problem);
+	for (size_t i = 0; i < tensors->n; i++) {
+		const struct tensor *tensor = &tensors->list[i];
 
-		if (t->problem)
-			tell(k, index_path, "line %zu: tensor \"%s\": %s", t->line,
-			     t->named ? t->info.name : "", t->problem);
+		if (tensor->problem)
+			tell(k, index_path, "line %zu: tensor \"%s\": %s", tensor->line,
+			     tensor->named ? tensor->info.name : "", tensor->problem);
 	}
 	return 0;
 }
@@ -168,9 +114,9 @@ static const char *reference_fault(const struct check *k, const char *reference,
 		const char *name = reference + strlen(tensor_prefix);
 
 		/* an index that cannot be read was told already */
-		if (k->tensors && !tensors_find(k->tensors, name, strlen(name)))
+		if (k->index.tensors && !tensors_find(k->index.tensors, name, strlen(name)))
 			return "which is no tensor of tensor_data/index.toml";
-		if (!k->tensors && !tree_find(k->c->tree, "tensor_data"))
+		if (!k->index.tensors && !tree_find(k->c->tree, "tensor_data"))
 			return "but there is no tensor_data";
 		return NULL;
 	}
@@ -245,6 +191,6 @@ ssize_t check_contents(struct carton *c)
 
 	if (r == 0)
 		check_meta(&k);
-	tensors_free(k.tensors);
+	index_free(&k.index);
 	return r < 0 ? r : (ssize_t)k.problems;
 }

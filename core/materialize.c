@@ -107,9 +107,14 @@ static int in_place(struct object *o, struct source *source, uint64_t off, struc
 			   "the carton has been cut off since it was opened");
 		r = -EBADMSG;
 	}
-	if (r == 0)
-		*ret = (struct bytes){ BYTES_PLACE, NULL, source_ref(source), off, in.tags };
-	return r;
+	if (r < 0)
+		return r;
+	/* one that nobody else has open (of an unpacked carton) is closed when it is idle */
+	*ret = (struct bytes){
+		.kind = atomic_load(&source->refs) > 1 ? BYTES_PLACE : BYTES_FILE,
+		.source = source_ref(source), .off = off, .tags = in.tags,
+	};
+	return 0;
 }
 
 static int into_memory(struct object *o, struct stream *in, struct bytes *ret)
@@ -317,7 +322,7 @@ static int through_cache(struct object *o, const struct entry *e, struct bytes *
 	}
 }
 
-static int open_temporary(struct cache *cache)
+int object_temporary(struct cache *cache)
 {
 	const char *dir = getenv("TMPDIR");
 	int fd, r;
@@ -344,7 +349,7 @@ static int copy_object(struct object *o, const struct entry *e, struct bytes *re
 	if (options->cache && (options->verify || !e))
 		r = through_cache(o, e, ret);
 	if (r == -ENOSPC) {
-		t.fd = open_temporary(options->cache);
+		t.fd = object_temporary(options->cache);
 		r = t.fd < 0 ? t.fd : copy_to(o, e, &t, ret);
 	}
 	if (r == -ENOSPC && o->size <= MAX_MEMORY_OBJECT) {
@@ -402,6 +407,9 @@ int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
 {
 	const struct origin *origin = o->origins;
 	int r = -EBADMSG;
+
+	if (o->derive)
+		return o->derive(o->derive_ctx, o, ret, ret_size);
 
 	/* any origin with the right hash will do; one that failed for a passing reason may do later */
 	do {

@@ -197,10 +197,17 @@ static int take_top(struct meta *m, const struct toml_path *path, const struct t
 
 /* ---- [[input]] and [[output]] ---- */
 
-static int take_dimension(struct reader *rd, const struct toml_value *v)
+static int take_dimension(struct reader *rd, struct meta_tensor *t, const struct toml_value *v)
 {
+	int64_t *dims;
+
 	if (v->type != TOML_STRING && (v->type != TOML_INTEGER || v->integer < 0))
 		return problem(rd->m, v->line, "a dimension of a shape is neither a size nor a symbol");
+	dims = meta_grow(rd->m, t->dims, t->rank, sizeof(*dims));
+	if (!dims)
+		return -ENOMEM;
+	t->dims = dims;
+	dims[t->rank++] = v->type == TOML_INTEGER ? v->integer : -1;
 	int r = rd->shape.len > 1 ? buf_addc(&rd->shape, ',') : 0;
 
 	return r < 0 ? r : add_value_json(&rd->shape, v);
@@ -222,7 +229,7 @@ static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct to
 
 	if (strcmp(key->key, "shape") == 0) {
 		if (path->n == 4 && rd->shape_to)
-			return take_dimension(rd, v);
+			return take_dimension(rd, t, v);
 		if (path->n != 3 || v->type != TOML_STRING)
 			return problem(rd->m, v->line, "shape is neither a list nor a symbol");
 		rd->shape_to = &t->shape;
@@ -356,6 +363,7 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 		   strcmp(path->steps[2].key, "shape") == 0) {
 		rd->shape.len = 0;
 		rd->shape_to = &((struct meta_tensor *)element)->shape;
+		((struct meta_tensor *)element)->has_dims = true;
 		return buf_addc(&rd->shape, '[');
 	}
 	return 0;

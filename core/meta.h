@@ -17,6 +17,9 @@ struct meta_tensor {
 	char *name;
 	char *dtype;
 	char *shape;		/* as JSON: "\"*\"", "[]", "[\"batch\",3]" */
+	int64_t *dims;		/* when the shape is a list: its sizes, -1 for a symbol */
+	size_t rank;
+	bool has_dims;
 	char *description;
 	char *internal_name;
 };

@@ -98,6 +98,8 @@ bool object_must_stop(const struct object *o)
 
 static enum lane object_lane(const struct object *o)
 {
+	if (o->derive)
+		return LANE_VIEWS;
 	if (!o->origins || o->store->options.container->remote)
 		return LANE_NET;
 	return o->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK;
@@ -190,7 +192,7 @@ static void run_content(struct job *job)
 		o->bytes = bytes;
 		o->size = size;
 		/* an unverified carton stays one; what was fetched is always verified */
-		if (s->options.verify || !o->origins)
+		if (s->options.verify || o->link)
 			o->state = OBJECT_VERIFIED;
 		s->files_used += bytes.kind == BYTES_FILE;
 		o->pins += (unsigned)n;
@@ -281,6 +283,44 @@ int object_get_size(struct object *o, struct object_wait *wait)
 	return r;
 }
 
+struct sleeper {
+	struct object_wait wait;
+	pthread_mutex_t lock;
+	pthread_cond_t over;
+	bool done;
+	int result;
+};
+
+static void wake_sleeper(struct object_wait *wait, int result)
+{
+	struct sleeper *sl = container_of(wait, struct sleeper, wait);
+
+	pthread_mutex_lock(&sl->lock);
+	sl->done = true;
+	sl->result = result;
+	pthread_cond_signal(&sl->over);
+	pthread_mutex_unlock(&sl->lock);
+}
+
+int object_get_wait(struct object *o)
+{
+	struct sleeper sl = {
+		.wait.done = wake_sleeper,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.over = PTHREAD_COND_INITIALIZER,
+	};
+	int r = object_get(o, &sl.wait);
+
+	if (r != -EINPROGRESS)
+		return r;
+	pthread_mutex_lock(&sl.lock);
+	while (!sl.done)
+		pthread_cond_wait(&sl.over, &sl.lock);
+	r = sl.result;
+	pthread_mutex_unlock(&sl.lock);
+	return r;
+}
+
 bool object_wait_cancel(struct object_wait *wait)
 {
 	struct object_store *s = wait->object->store;
@@ -339,6 +379,11 @@ uint64_t object_size(const struct object *o)
 	uint64_t size = atomic_load(&o->size);
 
 	return size != OBJECT_NO_SIZE ? size : atomic_load(&o->said_size);
+}
+
+bool object_is_content(const struct object *o)
+{
+	return !o->derive;
 }
 
 bool object_size_is_certain(const struct object *o)
@@ -446,6 +491,29 @@ int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE],
 	return 0;
 }
 
+int object_add_derived(struct object_store *s, const char *name, uint64_t size,
+		       object_derive_fn *derive, void *ctx, struct object **ret)
+{
+	struct object *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	o->store = s;
+	o->name = name;
+	o->size = size;
+	o->said_size = OBJECT_NO_SIZE;
+	o->content.job.run = run_content;
+	o->length.job.run = run_length;
+	o->derive = derive;
+	o->derive_ctx = ctx;
+	pthread_mutex_lock(&s->lock);
+	o->next_hash = s->derived;
+	s->derived = o;
+	pthread_mutex_unlock(&s->lock);
+	*ret = o;
+	return 0;
+}
+
 int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
 		    struct link *link, struct object **ret)
 {
@@ -522,6 +590,12 @@ void object_store_free(struct object_store *s)
 			s->buckets[i] = o->next_hash;
 			object_free(o);
 		}
+	while (s->derived) {
+		struct object *o = s->derived;
+
+		s->derived = o->next_hash;
+		object_free(o);
+	}
 	free(s->buckets);
 	tagger_free(s->tagger);
 	pthread_mutex_destroy(&s->lock);

@@ -72,6 +72,19 @@ int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE],
 int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
 		    struct link *link, struct object **ret);
 
+/*
+ * An object that is made from others: `derive`, called on a worker, may wait for those (in
+ * object_get_wait()), and gives bytes as object_materialize() does. It has no hash. Owned by the
+ * store; may be added at any time, by any thread. 0 or -ENOMEM.
+ */
+struct bytes;
+typedef int object_derive_fn(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size);
+int object_add_derived(struct object_store *s, const char *name, uint64_t size,
+		       object_derive_fn *derive, void *ctx, struct object **ret);
+
+/* Is it content with a hash of its own, rather than derived? */
+bool object_is_content(const struct object *o);
+
 enum object_state {
 	OBJECT_UNVERIFIED,
 	OBJECT_VERIFIED,
@@ -119,6 +132,9 @@ int object_get_size(struct object *o, struct object_wait *wait);
 
 /* True: `done` has not been and will not be called. What others wait for goes on. */
 bool object_wait_cancel(struct object_wait *wait);
+
+/* As object_get(), but waits for as long as it takes. Not on a lane that the object may need. */
+int object_get_wait(struct object *o);
 
 /* Unpins. */
 void object_put(struct object *o);

@@ -32,7 +32,9 @@ struct object {
 	uint8_t sha256[SHA256_SIZE];
 	const char *name;			/* of one path that has it, for the log */
 	struct origin *origins;			/* where to look first; or */
-	struct link *link;			/* where to fetch it; one of both is there */
+	struct link *link;			/* where to fetch it; or */
+	object_derive_fn *derive;		/* how to make it; one of the three is there */
+	void *derive_ctx;
 	_Atomic uint64_t size;			/* OBJECT_NO_SIZE until it is certain */
 	_Atomic uint64_t said_size;		/* what a server says; OBJECT_NO_SIZE: nothing yet */
 	struct object_task content, length;
@@ -50,6 +52,7 @@ struct object_store {
 	struct object_options options;
 	struct tagger *tagger;			/* NULL when nothing is verified */
 	struct object **buckets;
+	struct object *derived;			/* guarded by lock; linked by next_hash */
 	size_t n_buckets, n_objects;
 	uint64_t bucket_keys[4];		/* random and odd */
 	atomic_bool stopping;
@@ -70,6 +73,9 @@ void object_unclaim_memory(struct object_store *s, uint64_t size);
 
 /* Drops all copies that nobody has pinned. */
 void object_drop_idle(struct object_store *s);
+
+/* An unnamed file for a copy, next to the cache if there is one: its descriptor, or -errno. */
+int object_temporary(struct cache *cache);
 
 /* What to call the object in the log. */
 const char *object_name(const struct object *o);

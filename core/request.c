@@ -25,9 +25,10 @@ struct carton_request {
 	size_t pending;			/* pins being waited for */
 	bool holds;			/* what is waited for is a pin, to be put when all fails */
 
+	struct node *file;		/* NULL: not about one */
+
 	/* a late read */
 	struct job job;
-	struct node *file;
 	uint64_t off;
 	size_t n;
 	char *data;
@@ -71,6 +72,29 @@ static void put_pins(struct carton_request *q)
 		}
 }
 
+/*
+ * What is fetched has the right hash, but may still have another size than a view over it was made
+ * for. Checked once all is pinned.
+ */
+static int check_extents(const struct node *file)
+{
+	for (size_t i = 0; i < file->file.n; i++) {
+		const struct extent *x = &file->file.extents[i];
+		uint64_t size = x->object ? object_size(x->object) : 0;
+
+		if (!x->object || file->file.size == OBJECT_NO_SIZE)
+			continue;
+		if (x->off > size || x->len > size - x->off || (x->whole && x->len != size)) {
+			carton_log(CARTON_LOG_ERROR, file->name,
+				   "needs %llu bytes at %llu of a file that has %llu",
+				   (unsigned long long)x->len, (unsigned long long)x->off,
+				   (unsigned long long)size);
+			return -EBADMSG;
+		}
+	}
+	return 0;
+}
+
 /* Stops waiting where that is still possible. Lock held. */
 static void cancel_waits(struct carton_request *q)
 {
@@ -95,6 +119,8 @@ static void pin_done(struct object_wait *wait, int result)
 		cancel_waits(q);
 	}
 	last = q->pending == 0;
+	if (last && q->holds && q->result == 0 && q->file)
+		q->result = check_extents(q->file);
 	tell = last && !q->cancelled;
 	result = q->result;
 	q->finished = q->finished || tell;
@@ -110,7 +136,7 @@ static void pin_done(struct object_wait *wait, int result)
 
 typedef int get_fn(struct object *o, struct object_wait *wait);
 
-static int start_pins(struct carton_request *q, struct node *file, get_fn *get)
+static int start_pins(struct carton_request *q, const struct extent *extents, get_fn *get)
 {
 	int r = 0;
 
@@ -118,7 +144,7 @@ static int start_pins(struct carton_request *q, struct node *file, get_fn *get)
 	for (size_t i = 0; i < q->n_pins && r == 0; i++) {
 		struct pin *pin = &q->pins[i];
 
-		pin->object = file->file.extents[i].object;
+		pin->object = extents[i].object;
 		if (!pin->object)
 			continue;
 		pin->request = q;
@@ -137,6 +163,8 @@ static int start_pins(struct carton_request *q, struct node *file, get_fn *get)
 		q->result = r;
 		cancel_waits(q);
 	}
+	else if (q->pending == 0 && q->holds && q->file)
+		r = check_extents(q->file);
 	/* those whose `done` is on its way already will put the pins when it comes */
 	if (q->pending > 0)
 		r = r < 0 ? r : -EINPROGRESS;
@@ -151,9 +179,12 @@ static int start_pins(struct carton_request *q, struct node *file, get_fn *get)
 /* Pins what is ready; on failure nothing. */
 static int try_pins(struct node *file)
 {
+	int r = 0;
+
 	for (size_t i = 0; i < file->file.n; i++) {
 		struct object *o = file->file.extents[i].object;
-		int r = o ? object_get(o, NULL) : 0;
+
+		r = o ? object_get(o, NULL) : 0;
 
 		if (r == 0)
 			continue;
@@ -162,7 +193,10 @@ static int try_pins(struct node *file)
 				object_put(file->file.extents[i].object);
 		return r;
 	}
-	return 0;
+	r = check_extents(file);
+	if (r < 0)
+		request_unpin(file);
+	return r;
 }
 
 int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
@@ -178,7 +212,8 @@ int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carto
 	q = request_new(file->file.n, done, ctx);
 	if (!q)
 		return -ENOMEM;
-	r = start_pins(q, file, object_get);
+	q->file = file;
+	r = start_pins(q, file->file.extents, object_get);
 	if (r == -EINPROGRESS)
 		*ret = q;
 	else
@@ -199,7 +234,32 @@ int request_size(struct node *file, carton_done_fn *done, void *ctx, struct cart
 	if (!q)
 		return -ENOMEM;
 	q->holds = false;
-	r = start_pins(q, file, object_get_size);
+	r = start_pins(q, file->file.extents, object_get_size);
+	if (r == -EINPROGRESS)
+		*ret = q;
+	else
+		request_unref(q);
+	return r;
+}
+
+int request_list(struct node *dir, carton_done_fn *done, void *ctx, struct carton_request **ret)
+{
+	struct extent gate = { 0 };
+	struct carton_request *q;
+	int r;
+
+	if (dir->kind != NODE_DIR || !dir->dir.gate)
+		return 0;
+	/* a gate that is open stays open, so its pins need not be counted */
+	r = object_get(dir->dir.gate, NULL);
+	if (r != -EAGAIN || !done)
+		return r;
+	q = request_new(1, done, ctx);
+	if (!q)
+		return -ENOMEM;
+	q->holds = false;
+	gate.object = dir->dir.gate;
+	r = start_pins(q, &gate, object_get);
 	if (r == -EINPROGRESS)
 		*ret = q;
 	else
@@ -264,11 +324,12 @@ static void run_read(struct job *job)
 	ssize_t got = request_read(q->file, q->data, q->n, q->off, false);
 	bool tell;
 
-	put_pins(q);
 	pthread_mutex_lock(&q->lock);
 	tell = !q->cancelled;
 	q->finished = true;
 	pthread_mutex_unlock(&q->lock);
+	/* a cancel that comes now leaves the pins alone */
+	put_pins(q);
 	if (tell)
 		q->done(q->ctx, (int)got);
 	request_unref(q);
@@ -279,7 +340,8 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 {
 	uint64_t size = node_size(file);
 	size_t first = off < size ? find_extent(file, off) : 0;
-	size_t last = off < size ? find_extent(file, MIN(off + n, size) - 1) : 0;
+	/* the last byte wanted, or where it would be: reading nothing ends before it begins */
+	size_t last = off < size ? find_extent(file, MIN(MAX(n, (size_t)1), size - off) + off - 1) : 0;
 	struct carton_request *q = request_new(last - first + 1, done, ctx);
 
 	if (!q)

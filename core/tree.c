@@ -11,7 +11,9 @@ static void node_free(struct node *n)
 		free(n->dir.children);
 	else if (n->kind == NODE_SYMLINK)
 		free(n->link.target);
-	else if (n->file.extents != &n->file.one)
+	if (n->kind == NODE_FILE && n->file.owns_literal)
+		free((void *)n->file.extents[0].literal);
+	if (n->kind == NODE_FILE && n->file.extents != &n->file.one)
 		free(n->file.extents);
 	free(n->name);
 	free(n);
@@ -52,23 +54,30 @@ int tree_new(int64_t mtime, struct tree **ret)
 	return 0;
 }
 
-void tree_free(struct tree *t)
+void tree_clear(struct node *dir)
 {
-	struct node *n;
-
-	if (!t)
-		return;
 	/* always the last child of the last child…: no recursion, no second list */
-	for (n = t->root; n;) {
+	for (struct node *n = dir;;) {
+		struct node *parent = n->parent;
+
 		if (n->kind == NODE_DIR && n->dir.n > 0) {
 			n = n->dir.children[--n->dir.n];
 			continue;
 		}
-		struct node *parent = n == t->root ? NULL : n->parent;
-
+		if (n == dir)
+			break;
 		node_free(n);
 		n = parent;
 	}
+	dir->dir.n_dirs = 0;
+}
+
+void tree_free(struct tree *t)
+{
+	if (!t)
+		return;
+	tree_clear(t->root);
+	node_free(t->root);
 	free(t);
 }
 
@@ -136,6 +145,24 @@ void tree_sort(struct node *dir)
 			qsort(n->dir.children, n->dir.n, sizeof(struct node *), compare_nodes);
 }
 
+int tree_set_extents(struct tree *t, struct node *file, const struct extent *extents, size_t n)
+{
+	struct extent *copy = n > 1 ? calloc(n, sizeof(*copy)) : &file->file.one;
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, extents, n * sizeof(*copy));
+	file->file.extents = copy;
+	file->file.n = n;
+	file->file.size = 0;
+	for (size_t i = 0; i < n; i++) {
+		copy[i].start = file->file.size;
+		file->file.size += copy[i].len;
+	}
+	t->bytes += file->file.size;
+	return 0;
+}
+
 void tree_set_object(struct tree *t, struct node *file, struct object *object)
 {
 	uint64_t size = object_size(object);
@@ -188,7 +215,7 @@ struct node *tree_find(const struct tree *t, const char *path)
 	while (at && *path) {
 		size_t len = strcspn(path, "/");
 
-		if (len == 0 || len > MAX_COMPONENT)
+		if (len == 0 || len > MAX_COMPONENT || (at->kind == NODE_DIR && at->dir.gate))
 			return NULL;
 		memcpy(name, path, len);
 		name[len] = '\0';
@@ -202,7 +229,7 @@ struct node *tree_next(const struct node *top, struct node *node)
 {
 	struct node **sibling, *parent;
 
-	if (node->kind == NODE_DIR && node->dir.n > 0)
+	if (node->kind == NODE_DIR && (!node->dir.gate || node == top) && node->dir.n > 0)
 		return node->dir.children[0];
 	for (; node != top; node = parent) {
 		parent = node->parent;
@@ -221,12 +248,13 @@ char *tree_path(const struct node *node, char *ret)
 	ret[at] = '\0';
 	for (; node->parent != node; node = node->parent) {
 		size_t len = strlen(node->name);
+		bool below = node->parent->parent != node->parent;
 
-		if (len + 1 > at)
+		if (len + below > at)
 			break;
 		at -= len;
 		memcpy(ret + at, node->name, len);
-		if (node->parent->parent != node->parent)
+		if (below)
 			ret[--at] = '/';
 	}
 	return memmove(ret, ret + at, MAX_PATH_LEN + 1 - at);

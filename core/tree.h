@@ -6,7 +6,8 @@
  * what is put together from several (a view) is many. So one way of reading serves all files, and
  * nothing that is shown is copied to be shown.
  *
- * Built by one thread, then immutable: no lock.
+ * Built by one thread, then immutable: no lock. What is below a directory with a gate is built later,
+ * by the one job of that gate, and touched by nobody else before the gate is open.
  */
 #ifndef CARTON_TREE_H
 #define CARTON_TREE_H
@@ -22,6 +23,7 @@ struct extent {
 	uint64_t off;		/* in the object */
 	uint64_t len;
 	uint64_t start;		/* in the file: extents follow each other from 0 */
+	bool whole;		/* must be all of the object: a server may have another size of it */
 };
 
 enum node_kind {
@@ -37,17 +39,22 @@ struct node {
 	int64_t mtime;		/* seconds since 1970 */
 	enum node_kind kind;
 	bool executable;
+	bool hidden;		/* found by name, not listed */
+	const struct tensor_info *tensor;	/* what a view shows; NULL: no view of a tensor */
 	union {
 		struct {
 			struct node **children;	/* sorted by strcmp once tree_sort() was called */
 			size_t n, cap;
 			size_t n_dirs;
+			struct object *gate;	/* its children are there once this is verified;
+						 * NULL: they always are */
 		} dir;
 		struct {
 			struct extent one;	/* most files have one extent */
 			struct extent *extents;	/* &one, or an array of its own */
 			size_t n;
 			uint64_t size;		/* see node_size() */
+			bool owns_literal;	/* the first extent's bytes are freed with it */
 		} file;
 		struct {
 			char *target;
@@ -56,11 +63,13 @@ struct node {
 	};
 };
 
+struct tensor_info;
+
 struct tree {
 	struct node *root;
-	uint64_t n_nodes;
-	uint64_t n_files;
-	uint64_t bytes;		/* of all files whose size is known */
+	_Atomic uint64_t n_nodes;
+	_Atomic uint64_t n_files;
+	_Atomic uint64_t bytes;		/* of all files whose size is known */
 };
 
 int tree_new(int64_t mtime, struct tree **ret);		/* a root with nothing in it: 0 or -ENOMEM */
@@ -79,8 +88,17 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len,
  */
 int tree_add_path(struct tree *t, const char *path, enum node_kind kind, struct node **ret);
 
+/* Frees all that is below a directory. */
+void tree_clear(struct node *dir);
+
 /* Sorts a directory and all below it, so that they can be searched. */
 void tree_sort(struct node *dir);
+
+/*
+ * Gives a file its extents, in order: their literal and object, offset and length count; `start` is
+ * set here. Copied. 0 or -ENOMEM.
+ */
+int tree_set_extents(struct tree *t, struct node *file, const struct extent *extents, size_t n);
 
 /* Gives a file its one extent. */
 void tree_set_object(struct tree *t, struct node *file, struct object *object);
@@ -95,7 +113,7 @@ struct object *node_object(const struct node *n);
 /* The child of that name, or NULL. `dir` must be sorted. */
 struct node *tree_child(const struct node *dir, const char *name);
 
-/* The node at a path from the root ("" is the root), or NULL. Does not follow symlinks. */
+/* The node at a path from the root ("" is the root), or NULL. Follows no symlink, passes no gate. */
 struct node *tree_find(const struct tree *t, const char *path);
 
 /*
@@ -104,7 +122,10 @@ struct node *tree_find(const struct tree *t, const char *path);
  */
 struct node *tree_resolve(struct node *node);
 
-/* The next node in depth-first order below `top`, or NULL: tree_next(top, top) is the first. */
+/*
+ * The next node in depth-first order below `top`, or NULL: tree_next(top, top) is the first. Goes
+ * through no gate but that of `top`.
+ */
 struct node *tree_next(const struct node *top, struct node *node);
 
 /* The node's path from the root, into `ret` (MAX_PATH_LEN + 1 bytes): returns `ret`. */

@@ -12,6 +12,7 @@ enum lane {
 	LANE_QUICK,	/* done in milliseconds: small objects, reads from a slow disk */
 	LANE_BULK,	/* takes a core for long: large objects */
 	LANE_NET,	/* waits for others */
+	LANE_VIEWS,	/* waits for what the other lanes do, so none of them may wait for it */
 	LANES,
 };
 

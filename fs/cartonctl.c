@@ -432,6 +432,8 @@ static int run(const struct command *command, struct args *a)
 
 	carton_log_set(on_log, &log);
 	a->carton.keep_going = verify;
+	if (command->run == run_cat)
+		a->carton.views = "views";
 	if (log.json)
 		fputs("{\"problems\":[", stdout);
 	r = carton_open(a->source, &a->carton, &c);

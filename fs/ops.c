@@ -92,28 +92,6 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	m->ready(m->ctx);
 }
 
-static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
-{
-	const struct mount *m = mount_of(req);
-	struct carton_node *node;
-	struct fuse_entry_param e;
-	int r = carton_lookup(to_node(m, parent), name, &node);
-
-	if (r == -ENOENT) {
-		/* inode 0: remember that there is none */
-		memset(&e, 0, sizeof(e));
-		e.entry_timeout = TIMEOUT;
-		fuse_reply_entry(req, &e);
-		return;
-	}
-	if (r < 0) {
-		fuse_reply_err(req, to_errno(r));
-		return;
-	}
-	fill_entry(m, node, &e);
-	fuse_reply_entry(req, &e);
-}
-
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	const char *target = carton_target(to_node(mount_of(req), ino));
@@ -144,67 +122,6 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	fi->keep_cache = 1;
 	fi->cache_readdir = 1;
 	fuse_reply_open(req, fi);
-}
-
-/* Offsets count entries: 1 is behind ".", 2 behind "..", then children from index 0. */
-static struct carton_node *entry_at(struct carton_node *dir, off_t off, const char **ret_name)
-{
-	struct carton_node *node;
-
-	if (off < 2) {
-		*ret_name = off == 0 ? "." : "..";
-		return off == 0 ? dir : carton_parent(dir);
-	}
-	node = carton_child(dir, (size_t)off - 2);
-	if (node)
-		*ret_name = carton_name(node);
-	return node;
-}
-
-static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
-{
-	const struct mount *m = mount_of(req);
-	struct carton_node *dir = to_node(m, ino), *node;
-	char *buf = malloc(size);
-	const char *name;
-	size_t used = 0;
-
-	if (!buf || off < 0) {
-		fuse_reply_err(req, buf ? EINVAL : ENOMEM);
-		free(buf);
-		return;
-	}
-	for (; (node = entry_at(dir, off, &name)); off++) {
-		struct fuse_entry_param e;
-		size_t need;
-
-		fill_entry(m, node, &e);
-		if (off < 2)
-			e.ino = 0;	/* "." and ".." are not looked up */
-		if (plus)
-			need = fuse_add_direntry_plus(req, buf + used, size - used, name, &e, off + 1);
-		else
-			need = fuse_add_direntry(req, buf + used, size - used, name, &e.attr, off + 1);
-		if (need > size - used)
-			break;
-		used += need;
-	}
-	fuse_reply_buf(req, buf, used);
-	free(buf);
-}
-
-static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-		       struct fuse_file_info *fi)
-{
-	(void)fi;
-	list(req, ino, size, off, false);
-}
-
-static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-			   struct fuse_file_info *fi)
-{
-	(void)fi;
-	list(req, ino, size, off, true);
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -270,6 +187,9 @@ struct parked {
 	struct carton_node *node;
 	struct fuse_file_info fi;
 	size_t size;
+	off_t off;
+	bool plus;
+	char name[256];
 	pthread_mutex_t lock;		/* guards what follows */
 	struct carton_request *request;	/* NULL: not parked yet */
 	bool interrupted;
@@ -339,7 +259,7 @@ static struct parked *parked_new(fuse_req_t req, struct carton_node *node,
  * Parks: `start` begins the carton's request. Whatever it returns, the request is answered, now or
  * later.
  */
-static void park(struct parked *p, int (*start)(struct parked *p, off_t off), off_t off)
+static void park(struct parked *p, int (*start)(struct parked *p))
 {
 	fuse_req_t req = p->req;
 	bool ours = false;
@@ -347,7 +267,7 @@ static void park(struct parked *p, int (*start)(struct parked *p, off_t off), of
 
 	fuse_req_interrupt_func(req, on_interrupt, p);
 	pthread_mutex_lock(&p->lock);
-	r = start(p, off);
+	r = start(p);
 	/* an interrupt that came before there was anything to cancel */
 	if (r == -EINPROGRESS && p->interrupted)
 		ours = carton_request_cancel(p->request);
@@ -361,6 +281,164 @@ static void park(struct parked *p, int (*start)(struct parked *p, off_t off), of
 		parked_unref(p);
 	}
 	parked_unref(p);
+}
+
+/* ---- directories, which may have to be generated ---- */
+
+static int start_list(struct parked *p)
+{
+	return carton_list(mount_of(p->req)->carton, p->node, on_done, p, &p->request);
+}
+
+static void answer_lookup(fuse_req_t req, struct carton_node *dir, const char *name, int r)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *node;
+	struct fuse_entry_param e;
+
+	if (r == 0)
+		r = carton_lookup(dir, name, &node);
+	if (r == -ENOENT) {
+		/* inode 0: remember that there is none */
+		memset(&e, 0, sizeof(e));
+		e.entry_timeout = TIMEOUT;
+		fuse_reply_entry(req, &e);
+	} else if (r < 0) {
+		fuse_reply_err(req, to_errno(r));
+	} else {
+		fill_entry(m, node, &e);
+		fuse_reply_entry(req, &e);
+	}
+}
+
+static void finish_lookup(struct parked *p, int result)
+{
+	answer_lookup(p->req, p->node, p->name, result);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *dir = to_node(m, parent);
+	int r = carton_list(m->carton, dir, NULL, NULL, NULL);
+	struct parked *p;
+
+	if (strlen(name) >= sizeof(p->name)) {
+		fuse_reply_err(req, ENAMETOOLONG);
+		return;
+	}
+	if (r != -EAGAIN) {
+		answer_lookup(req, dir, name, r);
+		return;
+	}
+	p = parked_new(req, dir, finish_lookup);
+	if (!p) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	strcpy(p->name, name);
+	park(p, start_list);
+}
+
+/* Offsets count entries: 1 is behind ".", 2 behind "..", then children from index 0. */
+static struct carton_node *entry_at(struct carton_node *dir, off_t off, const char **ret_name)
+{
+	struct carton_node *node;
+
+	if (off < 2) {
+		*ret_name = off == 0 ? "." : "..";
+		return off == 0 ? dir : carton_parent(dir);
+	}
+	node = carton_child(dir, (size_t)off - 2);
+	if (node)
+		*ret_name = carton_name(node);
+	return node;
+}
+
+static bool is_hidden(const struct carton_node *node)
+{
+	struct carton_stat st;
+
+	carton_stat(node, &st);
+	return st.hidden;
+}
+
+static void answer_list(fuse_req_t req, struct carton_node *dir, size_t size, off_t off, bool plus)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *node;
+	char *buf = malloc(size);
+	const char *name;
+	size_t used = 0;
+
+	if (!buf || off < 0) {
+		fuse_reply_err(req, buf ? EINVAL : ENOMEM);
+		free(buf);
+		return;
+	}
+	for (; (node = entry_at(dir, off, &name)); off++) {
+		struct fuse_entry_param e;
+		size_t need;
+
+		if (off >= 2 && is_hidden(node))
+			continue;
+		fill_entry(m, node, &e);
+		if (off < 2)
+			e.ino = 0;	/* "." and ".." are not looked up */
+		if (plus)
+			need = fuse_add_direntry_plus(req, buf + used, size - used, name, &e, off + 1);
+		else
+			need = fuse_add_direntry(req, buf + used, size - used, name, &e.attr, off + 1);
+		if (need > size - used)
+			break;
+		used += need;
+	}
+	fuse_reply_buf(req, buf, used);
+	free(buf);
+}
+
+static void finish_list(struct parked *p, int result)
+{
+	if (result < 0)
+		fuse_reply_err(p->req, to_errno(result));
+	else
+		answer_list(p->req, p->node, p->size, p->off, p->plus);
+}
+
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *dir = to_node(m, ino);
+	int r = carton_list(m->carton, dir, NULL, NULL, NULL);
+	struct parked *p;
+
+	if (r == 0) {
+		answer_list(req, dir, size, off, plus);
+		return;
+	}
+	p = r == -EAGAIN ? parked_new(req, dir, finish_list) : NULL;
+	if (!p) {
+		fuse_reply_err(req, r == -EAGAIN ? ENOMEM : to_errno(r));
+		return;
+	}
+	p->size = size;
+	p->off = off;
+	p->plus = plus;
+	park(p, start_list);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	(void)fi;
+	list(req, ino, size, off, false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			   struct fuse_file_info *fi)
+{
+	(void)fi;
+	list(req, ino, size, off, true);
 }
 
 /* ---- attributes, which may have to be asked for ---- */
@@ -378,9 +456,8 @@ static void finish_getattr(struct parked *p, int result)
 	fuse_reply_attr(p->req, &st, timeout);
 }
 
-static int start_getattr(struct parked *p, off_t off)
+static int start_getattr(struct parked *p)
 {
-	(void)off;
 	return carton_size(mount_of(p->req)->carton, p->node, on_done, p, &p->request);
 }
 
@@ -400,7 +477,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	}
 	p = parked_new(req, node, finish_getattr);
 	if (p)
-		park(p, start_getattr, 0);
+		park(p, start_getattr);
 	else
 		fuse_reply_err(req, ENOMEM);
 }
@@ -425,9 +502,8 @@ static void finish_open(struct parked *p, int result)
 	answer_open(p->req, p->node, &p->fi, result);
 }
 
-static int start_open(struct parked *p, off_t off)
+static int start_open(struct parked *p)
 {
-	(void)off;
 	return carton_pin(mount_of(p->req)->carton, p->node, on_done, p, &p->request);
 }
 
@@ -453,7 +529,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	p->fi = *fi;
-	park(p, start_open, 0);
+	park(p, start_open);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -471,10 +547,10 @@ static void finish_read(struct parked *p, int result)
 		fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
 }
 
-static int start_read(struct parked *p, off_t off)
+static int start_read(struct parked *p)
 {
-	return carton_read_later(mount_of(p->req)->carton, p->node, p->size, (uint64_t)off, on_done,
-				 p, &p->request);
+	return carton_read_later(mount_of(p->req)->carton, p->node, p->size, (uint64_t)p->off,
+				 on_done, p, &p->request);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -497,7 +573,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		return;
 	}
 	p->size = size;
-	park(p, start_read, off);
+	p->off = off;
+	park(p, start_read);
 }
 
 const struct fuse_lowlevel_ops mount_ops = {

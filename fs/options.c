@@ -36,6 +36,8 @@ const char options_help[] =
 	"  -o private_links      let LINKS lead to private addresses\n"
 	"  -o cacert=FILE        PEM file of the authorities to trust\n"
 	"  -o header_file=FILE   `Name: value` lines, sent to the origin of SOURCE only\n"
+	"  -o noviews            no views/ with tensors as .bin, .npy, safetensors, Triton requests\n"
+	"  -o views=NAME         call it NAME; views=hidden: found by name, but not listed\n"
 	"  -o allow_other        let other users read the mount too\n"
 	"  -o auto_unmount       unmount also if cartonfs is killed\n"
 	"  -o uid=N,gid=N        who owns the files (you)\n"
@@ -49,7 +51,8 @@ const char options_help[] =
 struct raw {
 	char *verify, *manifest_sha256, *cache_dir, *cache_size;
 	char *cacert, *header_file, *connections, *timeout;
-	int offline, private_links;
+	char *views;
+	int offline, private_links, noviews;
 	char *uid, *gid, *umask, *fsname, *max_read;
 	int foreground, debug, help, version, allow_other;
 	char *paths[2];
@@ -73,6 +76,8 @@ static const struct fuse_opt specs[] = {
 	RAW("manifest_sha256=%s", manifest_sha256),
 	RAW("cache_dir=%s", cache_dir),
 	RAW("cache_size=%s", cache_size),
+	RAW("noviews", noviews),
+	RAW("views=%s", views),
 	RAW("offline", offline),
 	RAW("connections=%s", connections),
 	RAW("timeout=%s", timeout),
@@ -254,6 +259,13 @@ int options_parse(int argc, char **argv, struct options *ret)
 	o.carton.cacert = raw.cacert;
 	o.carton.header_file = raw.header_file;
 	raw.manifest_sha256 = raw.cache_dir = raw.cacert = raw.header_file = NULL;
+	/* "hidden" is a way to show them, any other word is their name */
+	o.carton.views_hidden = raw.views && strcmp(raw.views, "hidden") == 0;
+	if (!raw.noviews) {
+		o.carton.views = raw.views && !o.carton.views_hidden ? raw.views : strdup("views");
+		if (o.carton.views == raw.views)
+			raw.views = NULL;
+	}
 	o.carton.offline = raw.offline;
 	o.carton.private_links = raw.private_links;
 	if (r == 0)
@@ -266,6 +278,7 @@ out:
 	free(raw.cache_dir);
 	free(raw.cache_size);
 	free(raw.cacert);
+	free(raw.views);
 	free(raw.header_file);
 	free(raw.connections);
 	free(raw.timeout);
@@ -286,6 +299,7 @@ void options_free(struct options *o)
 	free((char *)o->carton.manifest_sha256);
 	free((char *)o->carton.cache_dir);
 	free((char *)o->carton.cacert);
+	free((char *)o->carton.views);
 	free((char *)o->carton.header_file);
 	free(o->source);
 	free(o->mountpoint);

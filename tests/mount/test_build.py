@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is claimed of the sources and the Makefile: layers, symbols, rebuilds, install, unit, man pages."""
+"""Claims about sources and Makefile: layers, symbols, rebuilds, install, man pages, the unit."""
 import configparser
 import os
 import re
@@ -156,7 +156,7 @@ def compiles(tree, *args):
 
 def test_rebuilds(tree):
     def touch(name):
-        at = max(os.stat(tree / o).st_mtime_ns for o in OBJECTS) + 10**9
+        at = max(os.stat(tree / o).st_mtime_ns for o in OBJECTS) + 1
         os.utime(tree / name, ns=(at, at))
 
     both = ['core/log.c', 'fs/options.c']
@@ -243,13 +243,15 @@ def test_man_pages_have_every_option(program, page):
 # ---- systemd ----
 
 # Each makes a mount namespace for the service, in which a mount is seen by nobody else.
-HIDING = {'BindPaths', 'BindReadOnlyPaths', 'DynamicUser', 'ExecPaths', 'InaccessiblePaths',
-          'LogNamespace', 'MountAPIVFS', 'MountFlags', 'MountImages', 'NoExecPaths', 'PrivateDevices',
-          'PrivateIPC', 'PrivateMounts', 'PrivateNetwork', 'PrivatePIDs', 'PrivateTmp', 'PrivateUsers',
-          'ProcSubset', 'ProtectControlGroups', 'ProtectHome', 'ProtectHostname',
-          'ProtectKernelLogs', 'ProtectKernelModules', 'ProtectKernelTunables', 'ProtectProc',
-          'ProtectSystem', 'ReadOnlyPaths', 'ReadWritePaths', 'RootDirectory', 'RootImage',
-          'TemporaryFileSystem', 'ExtensionImages', 'ExtensionDirectories'}
+HIDING = {
+    'BindPaths', 'BindReadOnlyPaths', 'DynamicUser', 'ExecPaths', 'ExtensionDirectories',
+    'ExtensionImages', 'InaccessiblePaths', 'LogNamespace', 'MountAPIVFS', 'MountFlags',
+    'MountImages', 'NoExecPaths', 'PrivateDevices', 'PrivateIPC', 'PrivateMounts',
+    'PrivateNetwork', 'PrivatePIDs', 'PrivateTmp', 'PrivateUsers', 'ProcSubset',
+    'ProtectControlGroups', 'ProtectHome', 'ProtectHostname', 'ProtectKernelLogs',
+    'ProtectKernelModules', 'ProtectKernelTunables', 'ProtectProc', 'ProtectSystem',
+    'ReadOnlyPaths', 'ReadWritePaths', 'RootDirectory', 'RootImage', 'TemporaryFileSystem',
+}
 
 
 def test_unit_does_not_hide_the_mount():
@@ -266,7 +268,7 @@ def test_unit_does_not_hide_the_mount():
 
 
 def test_unit_verifies(work):
-    """systemd-analyze, where there is one: it finds wrong directives, and a binary that is not there."""
+    """systemd-analyze, where there is one: it finds wrong directives and missing programs."""
     if not shutil.which('systemd-analyze'):
         return
     dest, files = installed(work)

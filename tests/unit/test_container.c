@@ -66,7 +66,7 @@ static void test_path_compare(void **state)
 
 static void test_index(void **state)
 {
-	static char *const names[] = { "b", "a b", "a/x", "a/", "a/y/z", "a.b", "a/y" "/" };
+	static char *const names[] = { "b", "a b", "a/x", "a/", "a/y/z", "a.b", "a/y/" };
 	static const char *const sorted[] = { "a", "a/x", "a/y", "a/y/z", "a b", "a.b", "b" };
 	struct container c = { 0 };
 	struct entry entries[7];

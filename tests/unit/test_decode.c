@@ -5,8 +5,8 @@
 static const unsigned methods[] = { METHOD_STORED, METHOD_DEFLATE, METHOD_ZSTD };
 
 /* Decodes `in` to its end in steps of `step`; how many bytes, or what failed. */
-static ssize_t decode(const struct buf *in, unsigned method, uint64_t size, size_t most, size_t step,
-		      char *out)
+static ssize_t decode(const struct buf *in, unsigned method, uint64_t size, size_t most,
+		      size_t step, char *out)
 {
 	struct stream *s;
 	ssize_t got;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "../../core/dir.h"
 #include "object_help.h"
 
 /* ---- budgets ---- */
@@ -208,6 +209,60 @@ static void test_scribbled(void **state)
 	assert_true(right + refused >= 5);
 }
 
+/* ---- an unpacked directory ---- */
+
+/* Files too large for memory are read in place, each by its own descriptor: not all stay open. */
+static void test_directory(void **state)
+{
+	const unsigned n = MAX_OBJECT_FILES + 20;
+	char dir[] = "/tmp/object-test-XXXXXX", name[32], command[100], *data;
+	struct container *c;
+	struct object_options options = { .verify = true };
+	struct object_store *store;
+	struct object *o;
+	uint8_t sha256[SHA256_SIZE];
+	size_t fds;
+	int root;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	data = make_bytes(CHUNK_SIZE + 1, 1);
+	for (unsigned i = 0; i < n; i++) {
+		int fd;
+
+		snprintf(name, sizeof(name), "%u", i);
+		fd = openat(root, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		put_le32(data, i);
+		assert_int_equal(pwrite_full(fd, data, CHUNK_SIZE + 1, 0), 0);
+		close(fd);
+	}
+	assert_int_equal(dir_open(root, &c), 0);
+	assert_int_equal(workers_new(&options.workers), 0);
+	options.container = c;
+	assert_int_equal(object_store_new(&options, &store), 0);
+	fds = count_fds();
+	for (unsigned i = 0; i < n; i++) {
+		char out[4];
+
+		snprintf(name, sizeof(name), "%u", i);
+		put_le32(data, i);
+		sha256_of(data, CHUNK_SIZE + 1, sha256);
+		assert_int_equal(object_add(store, sha256, container_find(c, name), &o), 0);
+		assert_int_equal(get(o), 0);
+		assert_int_equal(object_read(o, out, 4, 0, false), 0);
+		assert_memory_equal(out, data, 4);
+		object_put(o);
+	}
+	assert_true(count_fds() <= fds + MAX_OBJECT_FILES);
+	workers_free(options.workers);
+	object_store_free(store);
+	container_free(c);
+	free(data);
+	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+	assert_int_equal(system(command), 0);
+}
+
 /* ---- the cache ---- */
 
 struct cached {
@@ -297,7 +352,8 @@ static void test_corrupt_not_cached(void **state)
  */
 static int full_disk(const char *dir)
 {
-	bool mounted = unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	bool mounted = unshare(CLONE_NEWNS) == 0 &&
+		       mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
 		       mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=700") == 0;
 	struct rlimit limit = { 6 * MIB, RLIM_INFINITY }, none;
 	struct box *b = box_new();
@@ -366,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_overwritten),
 		cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_directory),
 		cmocka_unit_test_setup_teardown(test_cached, cached_setup, cached_teardown),
 		cmocka_unit_test_setup_teardown(test_corrupt_not_cached, cached_setup, cached_teardown),
 		cmocka_unit_test_setup_teardown(test_full_disk, cached_setup, cached_teardown),

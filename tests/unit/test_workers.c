@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool: every job once, lanes apart, order within a lane, and an end that leaves none behind. */
+/* The pool: each job once, lanes apart, and an end that leaves none behind. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -9,7 +9,6 @@
 struct note {
 	struct job job;
 	struct pool *pool;
-	unsigned number;
 	atomic_uint runs;
 	struct note *then;	/* submits this one when it runs */
 	enum lane then_lane;
@@ -21,7 +20,6 @@ struct pool {
 	pthread_cond_t changed;
 	bool shut;
 	unsigned inside;
-	unsigned order[1000], n;
 };
 
 static void pool_init(struct pool *p)
@@ -51,19 +49,16 @@ static void run_note(struct job *job)
 	while (p->shut)
 		pthread_cond_wait(&p->changed, &p->lock);
 	p->inside--;
-	if (p->n < ARRAY_SIZE(p->order))
-		p->order[p->n++] = n->number;
 	pthread_mutex_unlock(&p->lock);
 	atomic_fetch_add(&n->runs, 1);
 	if (n->then)
 		workers_submit(p->w, &n->then->job, n->then_lane);
 }
 
-static void submit(struct pool *p, struct note *n, unsigned number, enum lane lane)
+static void submit(struct pool *p, struct note *n, enum lane lane)
 {
 	n->job.run = run_note;
 	n->pool = p;
-	n->number = number;
 	workers_submit(p->w, &n->job, lane);
 }
 
@@ -75,7 +70,7 @@ static void test_all_run(void **state)
 	(void)state;
 	pool_init(&p);
 	for (unsigned i = 0; i < 900; i++)
-		submit(&p, &notes[i], i, i % LANES);
+		submit(&p, &notes[i], i % LANES);
 	workers_free(p.w);	/* runs what is queued */
 	for (unsigned i = 0; i < 900; i++)
 		assert_int_equal(notes[i].runs, 1);
@@ -99,7 +94,7 @@ static void test_lanes(void **state)
 		workers_submit(q.w, &stuck[i].job, i % 2 ? LANE_NET : LANE_BULK);
 	}
 	q.shut = true;
-	submit(&q, &quick, 7, LANE_QUICK);
+	submit(&q, &quick, LANE_QUICK);
 	pthread_mutex_lock(&q.lock);
 	while (!q.inside)
 		pthread_cond_wait(&q.changed, &q.lock);
@@ -131,7 +126,7 @@ static void test_at_once(void **state)
 		pool_init(&p);
 		p.shut = true;
 		for (unsigned i = 0; i < at_least[lane]; i++)
-			submit(&p, &notes[i], i, lane);
+			submit(&p, &notes[i], lane);
 		pthread_mutex_lock(&p.lock);
 		while (p.inside < at_least[lane])
 			pthread_cond_wait(&p.changed, &p.lock);
@@ -174,7 +169,7 @@ static void *submit_all(void *arg)
 	struct submitter *s = arg;
 
 	for (unsigned i = 0; i < 100; i++)
-		submit(s->p, &s->notes[i], i, i % LANES);
+		submit(s->p, &s->notes[i], i % LANES);
 	return NULL;
 }
 

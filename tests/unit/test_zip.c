@@ -128,7 +128,7 @@ static void test_order(void **state)
 {
 	static const struct zip_file files[] = {
 		{ .name = "b", .data = "bb", .n = 2 }, { .name = "a/c", .data = "c", .n = 1 },
-		{ .name = "a b", .data = "space", .n = 5 }, { .name = "a" "/" }, { .name = "a=b" },
+		{ .name = "a b", .data = "space", .n = 5 }, { .name = "a/" }, { .name = "a=b" },
 	};
 	static const char *const sorted[] = { "a", "a/c", "a b", "a=b", "b" };
 	struct zip_made z = zip_make(files, 5, (struct zip_end){ 0 });
@@ -169,7 +169,8 @@ static void test_times(void **state)
 	setenv("TZ", "UTC", 1);
 	tzset();
 	/* 1999-12-31 23:59:58 */
-	put_le32(z.out.data + z.central[3] + 12, 19U << 25 | 12 << 21 | 31 << 16 | 23 << 11 | 59 << 5 | 29);
+	put_le32(z.out.data + z.central[3] + 12,
+		 19U << 25 | 12 << 21 | 31 << 16 | 23 << 11 | 59 << 5 | 29);
 	c = open_zip(&z.out);
 	assert_int_equal(container_find(c, "a")->mtime, 1000000000);
 	assert_true(container_find(c, "b")->mtime == NO_TIME);

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * views/PATH/OF/w.safetensors/: the tensors of a safetensors file in the carton.
+ */
+#include <stdio.h>
+
+#include "safetensors.h"
+#include "views_priv.h"
+
+static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	return object_read(ctx, ret_buf, n, off, false);
+}
+
+static void free_safetensors(void *p)
+{
+	safetensors_free(p);
+}
+
+static int add_tensor(struct views *v, struct node *dir, struct object *file,
+		      const struct safetensors *s, const struct safetensor *t, struct view_json *j)
+{
+	struct view_tensor vt = {
+		.info = &t->info,
+		.data = { .object = file, .off = s->data_start + t->begin, .len = t->end - t->begin },
+		.descr = t->info.dtype->npy,
+	};
+	char stem[TENSOR_FILE_NAME_SIZE], bin[MAX_COMPONENT + 1], npy[MAX_COMPONENT + 1];
+	struct view_json_text files[2];
+	struct view_json_tensor shown = {
+		.info = &t->info, .dtype = t->info.dtype->safetensors, .bytes = t->info.bytes,
+		.files = files, .n_files = 1,
+	};
+	size_t before = dir->dir.n;
+	int r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
+
+	vt.npy_data = vt.data;
+	if (r == 0)
+		r = view_add_tensor(v, dir, stem, &vt);
+	if (r < 0)
+		return r;
+	snprintf(bin, sizeof(bin), "%s.bin", stem);
+	snprintf(npy, sizeof(npy), "%s.npy", stem);
+	files[0] = (struct view_json_text){ bin, strlen(bin) };
+	files[1] = (struct view_json_text){ npy, strlen(npy) };
+	shown.n_files = dir->dir.n - before;
+	return view_json_tensor(j, &shown);
+}
+
+static int add_tensors(struct views *v, struct node *dir, struct object *file,
+		       const struct safetensors *s, struct view_json *j)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < s->n && r == 0; i++)
+		r = add_tensor(v, dir, file, s, &s->list[i], j);
+	for (size_t i = 0; i < s->n_metadata && r == 0; i++) {
+		const struct safetensors_pair *p = &s->metadata[i];
+
+		r = view_json_pair(j, (struct view_json_text){ p->key, p->key_len },
+				   (struct view_json_text){ p->value, p->value_len });
+	}
+	return r;
+}
+
+/* Fills the directory from the pinned file, or says in index.json why it cannot. */
+static int add_all(struct views *v, struct node *dir, struct object *file, struct view_json *j)
+{
+	struct safetensors_error error = { 0 };
+	struct safetensors *s = NULL;
+	int r = safetensors_parse(read_file, file, object_size(file), &s, &error);
+
+	if (r < 0 && error.message[0]) {
+		carton_log(CARTON_LOG_WARNING, dir->name, "has no views: %s", error.message);
+		return view_json_problem(j, (struct view_json_text){ 0 }, 0, error.message);
+	}
+	if (r == 0)
+		r = view_keep(v, s, free_safetensors);
+	return r < 0 ? r : add_tensors(v, dir, file, s, j);
+}
+
+int view_make_safetensors(struct views *v, struct node *dir, void *ctx)
+{
+	struct object *file = ctx;
+	struct buf text = buf_init(MAX_VIEW_JSON);
+	struct view_json j;
+	int r = object_get_wait(file), made;
+
+	if (r < 0 && r != -EBADMSG)
+		return r;
+	made = view_json_begin(&j, &text);
+	if (r == -EBADMSG && made == 0)
+		made = view_json_problem(&j, (struct view_json_text){ 0 }, 0,
+					 "the file is damaged: it is not what MANIFEST says");
+	else if (made == 0)
+		made = add_all(v, dir, file, &j);
+	if (r == 0)
+		object_put(file);
+	if (made == 0)
+		made = view_json_end(&j);
+	if (made == 0)
+		return view_add_text(v, dir, "index.json", &text);
+	buf_free(&text);
+	return made;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * views/tensor_data/ and views/tensor_data.safetensors: the tensors of tensor_data/index.toml.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "npy.h"
+#include "safetensors.h"
+#include "views_priv.h"
+
+/* ---- one tensor ---- */
+
+/* numpy's form of a string tensor, as long as it stays within bounds and keeps every character. */
+static int string_npy(struct views *v, struct tensor *t, const struct strings_size *size,
+		      char descr[16], struct view_tensor *vt)
+{
+	uint64_t width = MAX(size->width, (uint64_t)1), bytes;
+	struct object *o;
+	int r;
+
+	if (size->trailing_nul || __builtin_mul_overflow(width, t->info.count, &bytes) ||
+	    __builtin_mul_overflow(bytes, (uint64_t)4, &bytes) || bytes > MAX_STRING_NPY ||
+	    npy_string_descr(width, descr) < 0)
+		return 0;
+	r = view_add_strings(v, t, STRINGS_UCS4, width, bytes, &o);
+	if (r < 0)
+		return r;
+	vt->descr = descr;
+	vt->npy_data = (struct extent){ .object = o, .len = bytes };
+	return 0;
+}
+
+static int add_plain(struct views *v, struct node *dir, struct tensor *t)
+{
+	struct view_tensor vt = { .info = &t->info };
+	char stem[TENSOR_FILE_NAME_SIZE], descr[16];
+	const struct strings_size *size;
+	int r = view_data(v, t, &vt.data);
+
+	if (r == -EBADMSG)
+		return 0;
+	if (r == 0 && t->info.dtype == dtype_string) {
+		r = view_measure(v, t, &size);
+		if (r == 0)
+			r = string_npy(v, t, size, descr, &vt);
+	} else if (r == 0) {
+		vt.descr = t->info.dtype->npy;
+		vt.npy_data = vt.data;
+	}
+	if (r == 0)
+		r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
+	return r < 0 ? r : view_add_tensor(v, dir, stem, &vt);
+}
+
+static int add_nested(struct views *v, struct node *parent, struct tensor *t)
+{
+	char name[TENSOR_FILE_NAME_SIZE];
+	struct node *dir;
+	int r = tensor_file_name(t->info.name, t->info.name_len, true, name);
+
+	if (r == 0)
+		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
+	if (r < 0)
+		return r;
+	dir->tensor = &t->info;
+	for (size_t i = 0; i < t->n_inner && r == 0; i++) {
+		struct tensor *inner = t->inner[i].tensor;
+		struct extent data;
+		char file[32];
+
+		r = view_data(v, inner, &data);
+		snprintf(file, sizeof(file), "%zu.bin", i);
+		if (r == 0)
+			r = view_add_file(v, dir, file, &data, 1, &inner->info);
+	}
+	return r;
+}
+
+/* ---- index.json ---- */
+
+static int list_plain(struct view_json *j, const struct node *dir, const struct tensor *t,
+		      uint64_t bytes)
+{
+	char stem[TENSOR_FILE_NAME_SIZE], bin[MAX_COMPONENT + 1], npy[MAX_COMPONENT + 1];
+	struct view_json_text files[2];
+	struct view_json_tensor shown = {
+		.info = &t->info, .dtype = t->info.dtype->name, .bytes = bytes, .files = files,
+		.n_files = 1,
+	};
+	int r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
+
+	if (r < 0)
+		return r;
+	snprintf(bin, sizeof(bin), "%s.bin", stem);
+	snprintf(npy, sizeof(npy), "%s.npy", stem);
+	files[0] = (struct view_json_text){ bin, strlen(bin) };
+	files[1] = (struct view_json_text){ npy, strlen(npy) };
+	shown.n_files += tree_child(dir, npy) != NULL;
+	return view_json_tensor(j, &shown);
+}
+
+static int list_nested(struct views *v, struct view_json *j, const struct tensor *t)
+{
+	struct view_json_text *files = calloc(2 * t->n_inner + 1, sizeof(*files));
+	struct view_json_text *inner = files + t->n_inner;
+	struct view_json_tensor shown = {
+		.info = &t->info, .dtype = t->info.dtype->name, .files = files, .inner = inner,
+	};
+	char dir[TENSOR_FILE_NAME_SIZE];
+	int r = files ? tensor_file_name(t->info.name, t->info.name_len, true, dir) : -ENOMEM;
+
+	for (size_t i = 0; i < t->n_inner && r == 0; i++) {
+		struct extent data;
+		char *path = NULL;
+
+		r = view_data(v, t->inner[i].tensor, &data);
+		if (r == 0 && asprintf(&path, "%s/%zu.bin", dir, i) < 0)
+			r = -ENOMEM;
+		if (r < 0)
+			break;
+		files[shown.n_files++] = (struct view_json_text){ path, strlen(path) };
+		inner[shown.n_inner++] = (struct view_json_text){ t->inner[i].name, t->inner[i].len };
+		shown.bytes += data.len;
+	}
+	if (r == 0)
+		r = view_json_tensor(j, &shown);
+	for (size_t i = 0; i < shown.n_files; i++)
+		free((char *)files[i].s);
+	free(files);
+	return r;
+}
+
+static int list_problems(struct views *v, struct view_json *j)
+{
+	const struct tensors *tensors = v->index.tensors;
+	int r = 0;
+
+	if (v->index.problem)
+		r = view_json_problem(j, (struct view_json_text){ 0 }, v->index.problem_line,
+				      v->index.problem);
+	if (r == 0 && tensors && tensors->problem)
+		r = view_json_problem(j, (struct view_json_text){ 0 }, tensors->problem_line,
+				      tensors->problem);
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
+		const struct tensor *t = &tensors->list[i];
+		struct view_json_text name = { 0 };
+
+		if (!t->problem)
+			continue;
+		if (t->named)
+			name = (struct view_json_text){ t->info.name, t->info.name_len };
+		r = view_json_problem(j, name, t->line, t->problem);
+		carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml",
+			   "line %zu: tensor \"%s\" has no view: %s", t->line,
+			   t->named ? t->info.name : "", t->problem);
+	}
+	return r;
+}
+
+static int add_index(struct views *v, struct node *dir)
+{
+	struct tensors *tensors = v->index.tensors;
+	struct buf text = buf_init(MAX_VIEW_JSON);
+	struct view_json j;
+	int r = view_json_begin(&j, &text);
+
+	tree_sort(dir);
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
+		struct tensor *t = &tensors->list[i];
+		struct extent data;
+
+		if (t->problem)
+			continue;
+		if (t->info.dtype == dtype_nested) {
+			r = list_nested(v, &j, t);
+			continue;
+		}
+		r = view_data(v, t, &data);
+		if (r == 0)
+			r = list_plain(&j, dir, t, data.len);
+		else if (r == -EBADMSG)
+			r = 0;
+	}
+	if (r == 0)
+		r = list_problems(v, &j);
+	if (r == 0)
+		r = view_json_end(&j);
+	if (r == 0)
+		return view_add_text(v, dir, "index.json", &text);
+	buf_free(&text);
+	return r;
+}
+
+int view_make_tensors(struct views *v, struct node *dir, void *ctx)
+{
+	struct tensors *tensors = v->index.tensors;
+	const struct strings_size *size;
+	int r = 0;
+
+	(void)ctx;
+	/* strings first: a file that is not what it should be is a problem of all that use it */
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
+		struct tensor *t = &tensors->list[i];
+
+		if (!t->problem && t->info.dtype == dtype_string) {
+			r = view_measure(v, t, &size);
+			r = r == -EBADMSG ? 0 : r;
+		}
+	}
+	if (r == 0 && tensors)
+		r = tensors_settle(tensors);
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
+		struct tensor *t = &tensors->list[i];
+
+		if (!t->problem)
+			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) : add_plain(v, dir, t);
+	}
+	return r < 0 ? r : add_index(v, dir);
+}
+
+/* ---- tensor_data.safetensors ---- */
+
+/* In the order of their data, as safetensors_header() has left them. */
+static int add_collected(struct views *v, struct node *dir, struct safetensors_item *items,
+			 size_t n, struct buf *header)
+{
+	struct extent *extents = calloc(n, sizeof(*extents));
+	int r = extents ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = view_data(v, items[i].user, &extents[i]);
+	if (r == 0)
+		r = view_add_body(v, dir, "tensor_data.safetensors", header, extents, n, NULL);
+	free(extents);
+	return r;
+}
+
+int view_add_collection(struct views *v, struct node *dir)
+{
+	struct tensors *tensors = v->index.tensors;
+	struct safetensors_item *items = calloc(tensors->n + 1, sizeof(*items));
+	struct buf header = buf_init(MAX_SAFETENSORS_HEADER + 8);
+	size_t n = 0;
+	int r = items ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < tensors->n && r == 0; i++) {
+		struct tensor *t = &tensors->list[i];
+
+		if (!t->problem && safetensors_can_hold(&t->info))
+			items[n++] = (struct safetensors_item){ .info = &t->info, .user = t };
+	}
+	if (r == 0 && n > 0) {
+		r = safetensors_header(items, n, &header);
+		if (r == 0)
+			r = add_collected(v, dir, items, n, &header);
+		else if (r == -EFBIG)
+			r = 0;	/* more than the format can hold: there is no such file */
+	}
+	buf_free(&header);
+	free(items);
+	return r;
+}

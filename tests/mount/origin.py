@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Origins on loopback for the tests of LINKS, remote cartons and the cache, and what the tests share.
+
+  Nginx          a real server (package nginx-light or nginx): ranges, codings, limits, a log
+  Fault          faultserver.py, for what a real server cannot do; its docstring is the manual
+  LinkedCarton   a Carton with files that only LINKS leads to
+  Cache          a cache directory of a test's own, which must hold nothing wrong at its end
+
+A test file has the fixtures with `from origin import cache, fault, nginx, …`.
+"""
+import contextlib
+import ctypes
+import hashlib
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import urllib.parse
+import zlib
+from pathlib import Path
+
+import pytest
+import zstandard
+
+import harness
+from faultserver import BLOCK, BROTLI, pattern
+from harness import IS_ROOT, eventually
+from zipwriter import Carton, sha256
+
+PRIVATE = ('-o', 'private_links')       # all origins here are on loopback
+MIB = 1 << 20
+BROTLI_MODULES = ['/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so',
+                  '/usr/lib/nginx/modules/ngx_http_brotli_static_module.so']
+
+
+def reserved_port(family=socket.AF_INET):
+    """(port, socket): bound but not listening, so whoever connects is refused."""
+    s = socket.socket(family, socket.SOCK_STREAM)
+    s.bind(('127.0.0.1', 0))
+    return s.getsockname()[1], s
+
+
+def free_port():
+    port, s = reserved_port()
+    s.close()
+    return port
+
+
+# ---- nginx ----
+
+# One process, so that a request is in the log before a later one is answered.
+CONF = """
+{modules}
+daemon off;
+master_process off;
+pid {dir}/pid;
+error_log {dir}/error.log warn;
+events {{ worker_connections 512; }}
+http {{
+    client_body_temp_path {dir}/body;
+    proxy_temp_path {dir}/proxy;
+    fastcgi_temp_path {dir}/fastcgi;
+    uwsgi_temp_path {dir}/uwsgi;
+    scgi_temp_path {dir}/scgi;
+    log_format test escape=json
+        '{{"method":"$request_method","path":"$uri","query":"$args","range":"$http_range",'
+        '"if_range":"$http_if_range","if_match":"$http_if_match","accept":"$http_accept_encoding",'
+        '"cache_control":"$http_cache_control","authorization":"$http_authorization",'
+        '"x_token":"$http_x_token","status":$status,"sent":$body_bytes_sent,"conn":$connection,'
+        '"protocol":"$server_protocol","coding":"$sent_http_content_encoding"}}';
+    access_log {dir}/access.log test;
+    default_type application/octet-stream;
+    open_file_cache off;
+    sendfile on;
+    root {root};
+    server {{
+        listen 127.0.0.1:{port};
+        {tls}
+        location / {{ }}
+        location /norange/ {{ alias {root}/; max_ranges 0; }}
+        location /slow/ {{ alias {root}/; limit_rate {rate}; }}
+        location /secret/ {{ alias {root}/; if ($http_x_token != "open sesame") {{ return 401; }} }}
+        location /netrc/ {{ alias {root}/; if ($http_authorization = "") {{ return 401; }} }}
+        location /gone/ {{ return 404; }}
+        location /denied/ {{ return 403; }}
+        location /gzip/ {{ alias {root}/; gzip on; gzip_comp_level 1; gzip_min_length 0;
+                           gzip_types *; etag on; }}
+        {brotli}
+        {coded}
+        {more}
+    }}
+}}
+"""
+CODED = """
+        location /as-{name}/ {{ alias {root}/as-{name}/; add_header Content-Encoding {name}; }}
+"""
+
+
+class Nginx:
+    """A running nginx; `root` is what it serves."""
+
+    def __init__(self, where, rate=4 * MIB, more='', tls=None):
+        self.dir, self.root = Path(where), Path(where) / 'root'
+        self.root.mkdir(parents=True)
+        self.rate, self.more, self.tls, self.process = rate, more, tls, None
+        self.seen = 0
+
+    def start(self):
+        exe = harness.run('sh', '-c', 'command -v nginx').stdout.strip()
+        assert exe, 'these tests need nginx: apt-get install nginx-light'
+        brotli = all(map(os.path.exists, BROTLI_MODULES[:1]))
+        for _ in range(5):
+            self.port = free_port()
+            (self.dir / 'conf').write_text(CONF.format(
+                dir=self.dir, root=self.root, port=self.port, rate=self.rate, more=self.more,
+                modules=f'load_module {BROTLI_MODULES[0]};' if brotli else '',
+                tls='' if not self.tls else 'listen 127.0.0.1:%d ssl http2; ssl_certificate %s; '
+                'ssl_certificate_key %s;' % self.tls_words(),
+                coded=''.join(CODED.format(name=n, root=self.root) for n in COMPRESS),
+                brotli='location /br/ { alias %s/; brotli on; brotli_types *; brotli_min_length 0; '
+                       'brotli_comp_level 1; }' % self.root if brotli else ''))
+            # what its library warns of before it reads error_log is of no use
+            self.process = subprocess.Popen(
+                [exe, '-p', str(self.dir), '-c', str(self.dir / 'conf'), '-e',
+                 str(self.dir / 'error.log')], stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, env=harness.environment())
+            if eventually('nginx answers or ends', self.state) == 'up':
+                self.clear()
+                return self
+        raise AssertionError((self.dir / 'error.log').read_text())
+
+    def tls_words(self):
+        self.tls_port = free_port()
+        return self.tls_port, *self.tls
+
+    def state(self):
+        if self.process.poll() is not None:
+            return 'ended'
+        with contextlib.suppress(OSError):
+            self.ask('/_up')
+            return 'up'
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(10)
+
+    def ask(self, path):
+        c = http.client.HTTPConnection('127.0.0.1', self.port, timeout=10)
+        c.request('GET', path)
+        c.getresponse().read()
+        c.close()
+
+    def url(self, path):
+        return f'http://127.0.0.1:{self.port}/' + urllib.parse.quote(str(path))
+
+    def put(self, name, data):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return self.url(name)
+
+    # -- the log --
+
+    def clear(self):
+        self.ask('/_mark')
+        self.seen = (self.dir / 'access.log').stat().st_size
+
+    def requests(self, path=None):
+        """What was asked since clear(), oldest first; of one path if that is given."""
+        self.ask('/_mark')
+        with open(self.dir / 'access.log', 'rb') as f:
+            f.seek(self.seen)
+            lines = [json.loads(line) for line in f.read().splitlines()]
+        lines = [x for x in lines if not x['path'].startswith('/_')]
+        if path is not None:
+            lines = [x for x in lines if x['path'].endswith('/' + str(path))]
+        return lines
+
+
+@contextlib.contextmanager
+def nginx_at(where, **kw):
+    n = Nginx(where, **kw)
+    try:
+        yield n.start()
+    finally:
+        n.stop()
+
+
+# ---- the fault server ----
+
+class Fault:
+    """faultserver.py in a process of its own."""
+
+    def __init__(self, host='127.0.0.1', port=0, root=None, tls=None, prefix=()):
+        script = Path(__file__).with_name('faultserver.py')
+        cmd = [*prefix, sys.executable, str(script), '--host', host, '--port', str(port), '--stdin']
+        cmd += ['--root', str(root)] if root else []
+        cmd += ['--tls', *map(str, tls)] if tls else []
+        self.host, self.root, self.scheme = host, root, 'https' if tls else 'http'
+        self.process = subprocess.Popen(cmd, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=harness.environment(PYTHONDONTWRITEBYTECODE='1'))
+        self.port = int(self.process.stdout.readline())
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.kill()             # connections may be in the middle of a silence
+        self.process.wait()
+        self.process.stdout.close()
+
+    def url(self, path, **kw):
+        """`path` as faultserver.py's docstring has it; further options by name."""
+        parts = [f'{k}={urllib.parse.quote(str(v), safe="")}' for k, v in kw.items()]
+        host = f'[{self.host}]' if ':' in self.host else self.host
+        return f'{self.scheme}://{host}:{self.port}/' + '/'.join(parts + [path])
+
+    def ask(self, path):
+        c = http.client.HTTPConnection(self.host, self.port, timeout=10)
+        c.request('GET', path)
+        answer = json.loads(c.getresponse().read())
+        c.close()
+        return answer
+
+    def clear(self):
+        self.ask('/_clear')
+
+    def requests(self, name=None):
+        """All since clear(), or those whose path ends in /name."""
+        all_of_them = self.ask('/_log')['requests']
+        for r in all_of_them:
+            r['h'] = {k.lower(): v for k, v in r['headers']}
+        return [r for r in all_of_them if name is None or r['path'].endswith('/' + name)]
+
+    def connections(self):
+        return self.ask('/_log')['connections']
+
+
+def fault_bytes(size, seed=0, zeros=False):
+    """What the fault server has under size=, seed= or zeros."""
+    block = bytes(BLOCK) if zeros else pattern(seed)
+    return (block * (size // BLOCK + 1))[:size]
+
+
+# ---- cartons ----
+
+class LinkedCarton(Carton):
+    """Paths added with link() are in MANIFEST and LINKS, but not in the container."""
+
+    def __init__(self, **kw):
+        super().__init__(**kw)
+        self.linked, self.urls, self.links_text = {}, {}, None
+
+    def link(self, path, data, *urls, sha=None):
+        """`data`: bytes, Sparse, or (size, sha256); `sha`: a wrong one."""
+        self.linked[path] = data
+        self.urls.setdefault(sha or self.sum(data), []).extend(urls)
+        return self
+
+    @staticmethod
+    def sum(data):
+        return data[1] if isinstance(data, tuple) else sha256(data)
+
+    def hashes(self):
+        return super().hashes() | {p: self.sum(d) for p, d in self.linked.items()}
+
+    def files(self):
+        out = {p: self.linked[p] if p in self.linked else self.resolve(p).data
+               for p in self.hashes()}
+        return {p: d if isinstance(d, (bytes, tuple)) else (len(d), sha256(d))
+                for p, d in out.items()} | {'MANIFEST': self.manifest_bytes()}
+
+    def toml(self):
+        lines = ['version = 1', '[urls]']
+        lines += [f'{h} = [{", ".join(json.dumps(u) for u in urls)}]'
+                  for h, urls in self.urls.items()]
+        return '\n'.join(lines) + '\n'
+
+    def write(self, path):
+        text = self.links_text if self.links_text is not None else self.toml()
+        self.add('LINKS', text.encode() if isinstance(text, str) else text, method='stored')
+        return super().write(path)
+
+
+# ---- codings ----
+
+def deflated(data):
+    return zlib.compress(data, 1)
+
+
+def gzipped(data):
+    c = zlib.compressobj(1, zlib.DEFLATED, 31)
+    return c.compress(data) + c.flush()
+
+
+def brotlied(data):
+    """libbrotlienc at its fastest."""
+    b = BROTLI
+    b.BrotliEncoderMaxCompressedSize.restype = ctypes.c_size_t
+    b.BrotliEncoderMaxCompressedSize.argtypes = [ctypes.c_size_t]
+    b.BrotliEncoderCompress.argtypes = [ctypes.c_int] * 3 + [
+        ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t), ctypes.c_char_p]
+    out = ctypes.create_string_buffer(b.BrotliEncoderMaxCompressedSize(len(data)) + 1024)
+    n = ctypes.c_size_t(len(out))
+    assert b.BrotliEncoderCompress(0, 18, 0, len(data), data, ctypes.byref(n), out)
+    return out.raw[:n.value]
+
+
+COMPRESS = {'gzip': gzipped, 'deflate': deflated, 'br': brotlied,
+            'zstd': zstandard.ZstdCompressor(level=1).compress}
+
+
+# ---- the cache ----
+
+class Cache:
+    """A cache directory; `options` are for cartonfs, `flag` for cartonctl."""
+
+    def __init__(self, path, uid=None):
+        self.path, self.uid = Path(path), uid
+        self.options = ('-o', f'cache_dir={path}')
+        self.flag = f'--cache-dir={path}'
+
+    def objects(self):
+        """{sha256: path} of what is published."""
+        return {p.name: p for p in self.path.glob('v1/objects/*/*')}
+
+    def partials(self):
+        """{name: noted length} of what has been begun, with a validator."""
+        out = {}
+        for p in self.path.glob('v1/partial/*.v'):
+            with contextlib.suppress(OSError):
+                out[p.stem] = struct.unpack('<Q', p.read_bytes()[8:16])[0]
+        return out
+
+    def used(self):
+        return sum(p.lstat().st_blocks * 512 for p in self.path.rglob('*')
+                   if not p.is_dir())
+
+    def wrong(self):
+        """Names of objects whose bytes are others, found without the program under test."""
+        return [name for name, p in self.objects().items()
+                if harness.sha_file(p) != name or p.stat().st_mode & 0o7777 != 0o400]
+
+    def check(self):
+        """Nothing wrong in it, as we see it and as `cartonctl cache verify` does."""
+        if not self.path.exists():
+            return
+        assert self.wrong() == []
+        p = harness.ctl('cache', 'verify', self.flag, uid=self.uid)
+        assert p.returncode == 0 and p.stdout == '0 damaged objects dropped\n', p.stdout + p.stderr
+
+    def list(self):
+        p = harness.ctl('cache', 'list', self.flag, uid=self.uid)
+        assert p.returncode == 0, p.stderr
+        return {line.split()[0]: int(line.split()[1]) for line in p.stdout.splitlines()}
+
+
+# ---- fixtures ----
+
+@pytest.fixture(scope='session')
+def nginx(session_dir):
+    with nginx_at(session_dir / 'nginx') as n:
+        yield n
+
+
+@pytest.fixture(scope='session')
+def fault(session_dir):
+    f = Fault(root=session_dir)
+    yield f
+    f.stop()
+
+
+@pytest.fixture(scope='session')
+def refusing():
+    """The URL of a port that nobody listens on."""
+    port, s = reserved_port()
+    yield f'http://127.0.0.1:{port}/nobody'
+    s.close()
+
+
+@pytest.fixture(autouse=True)
+def fresh_logs(request):
+    for name in ('nginx', 'fault'):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).clear()
+
+
+@pytest.fixture
+def cache(work):
+    """A Cache of this test alone; what it holds is checked at the end."""
+    c = Cache(work / 'cache')
+    yield c
+    c.check()
+
+
+@pytest.fixture(scope='session')
+def certificate(session_dir):
+    """(certificate, key) for 127.0.0.1 and localhost, signed by itself."""
+    cert, key = session_dir / 'cert.pem', session_dir / 'key.pem'
+    p = harness.run('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2',
+                    '-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1,DNS:localhost',
+                    '-keyout', key, '-out', cert)
+    assert p.returncode == 0, p.stderr
+    return cert, key
+
+
+# ---- words ----
+
+def lines_of(text, word):
+    return [line for line in text.splitlines() if re.search(word, line)]
+
+
+def errno_of(fn, *args):
+    """The errno that fn(*args) fails with; 0 when it does not."""
+    try:
+        fn(*args)
+    except OSError as e:
+        return e.errno
+    return 0
+
+
+def as_expected(mount, carton):
+    """All that a carton has, read through the mount."""
+    assert harness.scan(mount.path) == harness.expected(carton.files(), carton.links())
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+needs_root = pytest.mark.skipif(not IS_ROOT, reason='needs root')

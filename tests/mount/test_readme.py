@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+README.md is true: every command of its sh blocks is run, in order, as a newcomer would.
+
+Two stand-ins: where we are root, `sudo` is nothing; and `make install` gets a DESTDIR, so that nothing
+is installed on this machine. What would run this test again is only looked at.
+"""
+import os
+import re
+
+import pytest
+
+from harness import BUILD, IS_ROOT, ROOT, mountinfo, run
+from test_options import installed  # noqa: F401: a fixture
+from zipwriter import sample
+
+TEXT = (ROOT / 'README.md').read_text()
+BLOCKS = re.findall(r'^```sh\n(.*?)^```$', TEXT, re.M | re.S)
+
+
+def commands(block):
+    lines = [re.sub(r'\s+#.*', '', line).strip() for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+ALL = [c for block in BLOCKS for c in commands(block)]
+MAKE = [c for c in ALL if re.match(r'(sudo )?make\b', c)]
+OTHERS = [c for c in ALL if c not in MAKE]
+
+
+def make(*args):
+    p = run('make', '--no-print-directory', *args, cwd=ROOT, timeout=300)
+    assert p.returncode == 0, p.stdout + p.stderr
+    return p.stdout
+
+
+def test_readme_begins_with_the_two_commands():
+    assert commands(BLOCKS[0]) == ['make demo', 'make check']
+    assert len(ALL) > 15 and len(MAKE) > 3
+
+
+@pytest.mark.parametrize('command', MAKE)
+def test_make_targets_exist(command):
+    assert make('-n', *command.removeprefix('sudo ').split()[1:])
+
+
+def test_targets_in_the_text_exist():
+    """Also what is named outside of sh blocks."""
+    named = set(re.findall(r'(?:`|^)make ([a-z-]+)', TEXT, re.M))
+    assert {'demo', 'check', 'asan', 'tsan', 'fuzz', 'uninstall'} <= named
+    for target in named:
+        make('-n', target)
+
+
+def test_make_demo():
+    """For real, with what is built; a build with other flags must not be built anew here."""
+    assert 'tests/demo' in make('-n', 'demo')
+    if '-fsanitize' in (BUILD / 'flags').read_text():
+        p = run('tests/demo', BUILD, cwd=ROOT)
+        assert p.returncode == 0, p.stdout + p.stderr
+        out = p.stdout
+    else:
+        out = make('demo', f'BUILD={BUILD}')
+    for text in ('$ cartonfs ', '$ ls ', '$ cat ', 'sha256sum -c', 'model/weights.bin: OK',
+                 '$ getfattr ', 'user.carton.state="verified"', 'Input/output error',
+                 'misc/zero.png: OK'):
+        assert text in out, text
+    assert out.count('$ umount ' if IS_ROOT else '$ fusermount3 -u ') == 2
+
+
+def test_make_install(work):
+    """Both words of README.md, into a directory; the build is not touched."""
+    for target in ('install', 'uninstall'):
+        assert f'make {target}' in TEXT
+        make('-o', 'all', target, f'BUILD={BUILD}', f'DESTDIR={work}/dest')
+        there = (work / 'dest/usr/local/bin/cartonfs').exists()
+        assert there == (target == 'install')
+
+
+@pytest.fixture
+def newcomer(work):
+    """A directory with m.carton, and a shell that finds the programs as if they were installed."""
+    carton = sample()
+    carton.write(work / 'm.carton')
+    (work / 'bin').mkdir()
+    sudo = work / 'bin/sudo'
+    sudo.write_text('#!/bin/sh\nexec "$@"\n')
+    sudo.chmod(0o755)
+    path = f'{work}/bin:{BUILD}:{os.environ.get("PATH", "")}:/usr/sbin:/usr/bin:/sbin:/bin'
+    yield work, carton, path
+    if mountinfo(work / 'mnt'):
+        run('umount' if IS_ROOT else 'fusermount3', '-l' if IS_ROOT else '-uz', work / 'mnt')
+
+
+def test_commands(newcomer, request):
+    work, carton, path = newcomer
+    if IS_ROOT:
+        request.getfixturevalue('installed')    # mount(8) has a PATH of its own
+    assert any(c.startswith('cartonfs ') for c in OTHERS)
+    assert any(c.startswith('cartonctl verify') for c in OTHERS)
+    seen = {}
+    for command in OTHERS:
+        if command.startswith('sudo ') and not IS_ROOT:
+            assert command.split()[1] in ('mount', 'umount')    # which only root may
+            continue
+        p = run('sh', '-ec', command, cwd=work, env={'PATH': path})
+        assert p.returncode == 0, f'{command}: {p.stderr}'
+        seen[command] = p.stdout
+    assert mountinfo(work / 'mnt') is None, 'README.md leaves a mount behind'
+    assert seen['cat mnt/carton.toml'] == carton.entries['carton.toml'].data.decode()
+    assert 'user.carton.state="' in seen['getfattr -d mnt/carton.toml']
+    assert seen['sha256sum mnt/MANIFEST'].split()[0] == carton.model_hash()
+    assert set(seen['ls mnt'].split()) >= {'MANIFEST', 'carton.toml', 'model', 'misc'}
+    assert carton.model_hash() in seen['cartonctl hash m.carton']
+
+
+
+def test_options_of_the_table_exist():
+    """Each mount option in the table is in --help."""
+    rows = re.findall(r'^\| (`.*?) \|', TEXT, re.M)
+    shown = run(BUILD / 'cartonfs', '--help').stdout
+    names = {n for row in rows for n in re.findall(r'`(\w+)', row)}
+    assert len(names) > 5
+    for name in names:
+        assert re.search(rf'\b{name}\b', shown), name
+
+
+def test_files_that_the_text_names_exist():
+    for name in set(re.findall(r'\btests/\w[\w./]*\w', TEXT)):
+        if not name.startswith('tests/unit'):
+            assert (ROOT / name).exists(), name
+    for name in re.findall(r'build/(tests/\w+/\w+)', TEXT):
+        assert (ROOT / f'{name}.c').exists(), name
