@@ -392,7 +392,8 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 	switch (n->kind) {
 	case NODE_DIR:
 		ret->kind = CARTON_DIR;
-		ret->nlink = 2 + (uint32_t)n->dir.n_dirs;
+		/* 1 says that it does not tell how many directories are in it */
+		ret->nlink = n->dir.gate ? 1 : 2 + (uint32_t)n->dir.n_dirs;
 		break;
 	case NODE_FILE:
 		ret->kind = CARTON_FILE;

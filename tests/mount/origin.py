@@ -7,7 +7,7 @@ Origins on loopback for the tests of LINKS, remote cartons and the cache, and wh
   LinkedCarton   a Carton with files that only LINKS leads to
   Cache          a cache directory of a test's own, which must hold nothing wrong at its end
 
-A test file has the fixtures with `from origin import cache, fault, nginx, …`.
+A test file imports the fixtures it uses, and fresh_logs; each file has servers of its own.
 """
 import contextlib
 import ctypes
@@ -20,6 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import urllib.parse
 import zlib
 from pathlib import Path
@@ -274,14 +275,14 @@ class LinkedCarton(Carton):
         return {p: d if isinstance(d, (bytes, tuple)) else (len(d), sha256(d))
                 for p, d in out.items()} | {'MANIFEST': self.manifest_bytes()}
 
-    def toml(self):
+    def links_toml(self):
         lines = ['version = 1', '[urls]']
         lines += [f'{h} = [{", ".join(json.dumps(u) for u in urls)}]'
                   for h, urls in self.urls.items()]
         return '\n'.join(lines) + '\n'
 
     def write(self, path):
-        text = self.links_text if self.links_text is not None else self.toml()
+        text = self.links_text if self.links_text is not None else self.links_toml()
         self.add('LINKS', text.encode() if isinstance(text, str) else text, method='stored')
         return super().write(path)
 
@@ -361,20 +362,21 @@ class Cache:
 
 # ---- fixtures ----
 
-@pytest.fixture(scope='session')
+@pytest.fixture(scope='module')
 def nginx(session_dir):
-    with nginx_at(session_dir / 'nginx') as n:
+    with nginx_at(tempfile.mkdtemp(prefix='nginx', dir=session_dir)) as n:
         yield n
 
 
-@pytest.fixture(scope='session')
+@pytest.fixture(scope='module')
 def fault(session_dir):
-    f = Fault(root=session_dir)
+    """What it serves by file= is in its `root`."""
+    f = Fault(root=tempfile.mkdtemp(prefix='fault', dir=session_dir))
     yield f
     f.stop()
 
 
-@pytest.fixture(scope='session')
+@pytest.fixture(scope='module')
 def refusing():
     """The URL of a port that nobody listens on."""
     port, s = reserved_port()
@@ -397,10 +399,11 @@ def cache(work):
     c.check()
 
 
-@pytest.fixture(scope='session')
+@pytest.fixture(scope='module')
 def certificate(session_dir):
     """(certificate, key) for 127.0.0.1 and localhost, signed by itself."""
-    cert, key = session_dir / 'cert.pem', session_dir / 'key.pem'
+    where = Path(tempfile.mkdtemp(prefix='tls', dir=session_dir))
+    cert, key = where / 'cert.pem', where / 'key.pem'
     p = harness.run('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2',
                     '-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1,DNS:localhost',
                     '-keyout', key, '-out', cert)
