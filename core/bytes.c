@@ -14,7 +14,7 @@ static int fetch(const struct bytes *b, void *ret_buf, size_t n, uint64_t off, b
 		return source_pread_nowait(b->source, ret_buf, n, b->off + off);
 	r = source_pread(b->source, ret_buf, n, b->off + off);
 	/* a file that ends too early was cut off since */
-	return r == -EIO ? -EBADMSG : r;
+	return r == -ENODATA ? -EBADMSG : r;
 }
 
 static int check(const struct bytes *b, const struct tagger *tagger, const void *data, size_t n,

@@ -246,17 +246,20 @@ static void tell(const struct mirror *m)
  */
 static int sum_up(const struct mirror *mirrors, size_t n)
 {
-	int sum = mirrors[0].error == -ENODATA ? -ENODATA : -EBADMSG;
+	int sum = -EBADMSG;
 
 	for (size_t i = 0; i < n; i++) {
 		int e = mirrors[i].error;
 
-		if (e == -EBADMSG || e == -EFBIG || e == -ENODATA)
+		/* a size: one that does not say it still has the file */
+		if (e == -ENODATA)
+			return e;
+		if (e == -EBADMSG || e == -EFBIG)
 			continue;
 		if (e != -EACCES && e != -ETIMEDOUT && e != -ECONNREFUSED && e != -EHOSTUNREACH &&
 		    e != -ENETUNREACH && e != -ECONNRESET)
 			e = -EIO;
-		if (sum == -EBADMSG || sum == -ENODATA || sum == -EIO)
+		if (sum == -EBADMSG || sum == -EIO)
 			sum = e;
 	}
 	return sum;
@@ -294,7 +297,7 @@ static int go_round(struct fetch *f, struct mirror *mirrors, size_t n, try_fn *t
 	return 1;
 }
 
-/* How long to wait at least before any mirror can be asked again, in s; -1: none is left. */
+/* How long to wait at least before any mirror can be asked again, in s; -1: there is no use. */
 static long soonest(const struct mirror *mirrors, size_t n)
 {
 	long soonest = -1;
@@ -302,6 +305,8 @@ static long soonest(const struct mirror *mirrors, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		long wait = MAX(mirrors[i].retry_after_s, 0);
 
+		if (mirrors[i].error == -ENODATA)
+			return -1;
 		if (!mirrors[i].out && (soonest < 0 || wait < soonest))
 			soonest = wait;
 	}
@@ -349,8 +354,12 @@ int fetch_object(struct fetch *f, struct ingested *ret)
 
 /* ---- sizes ---- */
 
-/* One question: a HEAD, or a GET of the first byte. *ret_size stays where the answer does not say. */
-static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_size)
+/*
+ * One question: a HEAD, or a GET of the first byte. *ret_size stays where the answer does not say,
+ * *ret_status where there is none.
+ */
+static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_size,
+		    int *ret_status)
 {
 	struct http_request request = {
 		.url = m->url, .trust = HTTP_LINKS, .method = head ? HTTP_HEAD : HTTP_GET,
@@ -365,9 +374,13 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 	if (!answer)
 		return -ENOMEM;
 	r = http_open(f->remote->http, &request, NULL, &stream, answer);
+	/* a part of a coded body, which says nothing of what it is decoded */
+	if (r == -EOPNOTSUPP)
+		r = -ENODATA;
 	if (r == 0) {
 		m->retry_after_s = answer->retry_after_s;
 		r = http_status_errno(answer->status);
+		*ret_status = answer->status;
 		/* the one byte of an empty file is out of its range */
 		if (r == -ERANGE && answer->range_total == 0) {
 			*ret_size = 0;
@@ -385,10 +398,12 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 
 static int try_size(struct fetch *f, struct mirror *m, void *ret)
 {
-	int r = ask_size(f, m, true, ret);
+	int status = 0, r = ask_size(f, m, true, ret, &status);
 
-	/* not every server knows HEAD */
-	return r == -ENODATA || r == -EPROTO ? ask_size(f, m, false, ret) : r;
+	/* not every server knows HEAD, and a URL may be signed for GET only */
+	if (r == -ENODATA || r == -EPROTO || (status >= 400 && status < 500 && r != -EAGAIN))
+		r = ask_size(f, m, false, ret, &status);
+	return r;
 }
 
 int fetch_size(struct fetch *f, uint64_t *ret_size)

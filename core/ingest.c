@@ -109,16 +109,14 @@ static int tag_block(struct run *run, const struct block *b)
 	int r = 0;
 
 	if (first + n > run->tag_cap) {
-		size_t cap = MAX(first + n, run->tag_cap * 2);
-		void *tags;
+		/* as the bytes come, not as somebody says how many there will be */
+		size_t cap = MAX(first + n, MAX(run->tag_cap * 2, (size_t)64));
+		void *tags = reallocarray(run->tags, cap, TAG_SIZE);
 
-		if (run->job->size != UINT64_MAX && run->tag_cap == 0)
-			cap = (size_t)((run->job->size + CHUNK_SIZE - 1) / CHUNK_SIZE);
-		tags = reallocarray(run->tags, MAX(cap, first + n), TAG_SIZE);
 		if (!tags)
 			return -ENOMEM;
 		run->tags = tags;
-		run->tag_cap = MAX(cap, first + n);
+		run->tag_cap = cap;
 	}
 	for (size_t i = 0; i < n && r == 0; i++)
 		r = tagger_tag(run->job->tagger, b->data + i * CHUNK_SIZE,

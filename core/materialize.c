@@ -99,14 +99,10 @@ static int in_place(struct object *o, struct source *source, uint64_t off, struc
 	struct stream *stream;
 	int r;
 
-	r = source_stream(source, off, o->size, &stream);
-	if (r == 0)
+	/* what is not verified need not be read before somebody reads it */
+	r = o->store->options.verify ? source_stream(source, off, o->size, &stream) : 0;
+	if (r == 0 && o->store->options.verify)
 		r = take_stream(o, stream, -1, &in);
-	if (r == -EIO && lseek(source->fd, 0, SEEK_END) < (off_t)(off + o->size)) {
-		carton_log(CARTON_LOG_ERROR, object_name(o),
-			   "the carton has been cut off since it was opened");
-		r = -EBADMSG;
-	}
 	if (r < 0)
 		return r;
 	/* one that nobody else has open (of an unpacked carton) is closed when it is idle */
@@ -213,9 +209,10 @@ static int copy_entry(struct object *o, const struct entry *e, const struct targ
 	return r < 0 ? r : take_stream(o, in, t->fill ? cache_fill_fd(t->fill) : t->fd, ret);
 }
 
-static int64_t deadline(const struct object *o, const struct object_task *task)
+/* From when the fetch begins: waiting for another process that then dies takes nothing from it. */
+static int64_t deadline(const struct object *o)
 {
-	return task->since_ms + o->store->options.remote->timeout_ms;
+	return now_ms() + o->store->options.remote->timeout_ms;
 }
 
 static int offline(const struct object *o)
@@ -241,7 +238,7 @@ static int copy_link(struct object *o, const struct target *t, struct ingested *
 
 	if (!f.remote)
 		return offline(o);
-	f.deadline_ms = deadline(o, &o->content);
+	f.deadline_ms = deadline(o);
 	return fetch_object(&f, ret);
 }
 
@@ -421,6 +418,11 @@ int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
 		}
 		if (attempt == -ECANCELED || attempt == -ESHUTDOWN)
 			return -ECANCELED;
+		if (attempt == -ENODATA) {
+			carton_log(CARTON_LOG_ERROR, object_name(o),
+				   "the carton has been cut off since it was opened");
+			attempt = -EBADMSG;
+		}
 		if (attempt != -EBADMSG)
 			r = attempt;
 		origin = origin ? origin->next : NULL;
@@ -445,7 +447,7 @@ int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 	}
 	if (!f.remote)
 		return offline(o);
-	f.deadline_ms = deadline(o, &o->length);
+	f.deadline_ms = deadline(o);
 	r = fetch_size(&f, ret_size);
 	if (r == -ENODATA) {
 		/* no server says: then only all of it tells, and the cache has it for the open to come */

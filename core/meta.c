@@ -81,6 +81,12 @@ static int problem(struct meta *m, size_t line, const char *fmt, ...)
 	return meta_strdup(m, text, strlen(text), &m->problems[m->n_problems++]);
 }
 
+/* Keys may hold a NUL, so a comparison up to there is not enough. */
+static bool is_key(const struct toml_step *step, const char *key)
+{
+	return step->key && step->len == strlen(key) && memcmp(step->key, key, step->len) == 0;
+}
+
 /* ---- top-level and runner values ---- */
 
 static const struct {
@@ -188,8 +194,8 @@ static int take_top(struct meta *m, const struct toml_path *path, const struct t
 			return -ENOMEM;
 		m->platforms = platforms;
 		platforms[m->n_platforms++] = item;
-	} else if (path->n > 2 && path->steps[0].key && strcmp(path->steps[0].key, "runner") == 0 &&
-		   path->steps[1].key && strcmp(path->steps[1].key, "opts") == 0) {
+	} else if (path->n > 2 && is_key(&path->steps[0], "runner") &&
+		   is_key(&path->steps[1], "opts")) {
 		return take_option(m, path, v);
 	}
 	return 0;
@@ -227,7 +233,7 @@ static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct to
 {
 	const struct toml_step *key = &path->steps[2];
 
-	if (strcmp(key->key, "shape") == 0) {
+	if (is_key(key, "shape")) {
 		if (path->n == 4 && rd->shape_to)
 			return take_dimension(rd, t, v);
 		if (path->n != 3 || v->type != TOML_STRING)
@@ -238,7 +244,7 @@ static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct to
 		return r < 0 ? r : finish_shape(rd);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(tensor_strings) && path->n == 3; i++)
-		if (strcmp(key->key, tensor_strings[i].path) == 0)
+		if (is_key(key, tensor_strings[i].path))
 			return take_string(rd->m, key->key, v,
 					   (char **)((char *)t + tensor_strings[i].field));
 	return 0;
@@ -272,19 +278,19 @@ static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 		     const struct toml_path *path, const struct toml_value *v)
 {
-	const char *key = path->steps[2].key;
+	const struct toml_step *key = &path->steps[2];
 
-	if (path->n == 4 && path->steps[3].key && strcmp(key, "inputs") == 0) {
+	if (path->n == 4 && path->steps[3].key && is_key(key, "inputs")) {
 		c->has_inputs = true;
 		return take_reference(m, &c->inputs, &c->n_inputs, &path->steps[3], v);
 	}
-	if (path->n == 4 && path->steps[3].key && strcmp(key, outputs) == 0) {
+	if (path->n == 4 && path->steps[3].key && is_key(key, outputs)) {
 		c->has_outputs = true;
 		return take_reference(m, &c->outputs, &c->n_outputs, &path->steps[3], v);
 	}
-	if (path->n == 3 && strcmp(key, "name") == 0)
+	if (path->n == 3 && is_key(key, "name"))
 		return take_string(m, "name", v, &c->name);
-	if (path->n == 3 && strcmp(key, "description") == 0)
+	if (path->n == 3 && is_key(key, "description"))
 		return take_string(m, "description", v, &c->description);
 	return 0;
 }
@@ -312,7 +318,7 @@ static const struct table *find_table(const struct toml_path *path)
 	if (path->n < 2 || !path->steps[0].key || path->steps[1].key)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		if (strcmp(path->steps[0].key, tables[i].name) == 0)
+		if (is_key(&path->steps[0], tables[i].name))
 			return &tables[i];
 	return NULL;
 }
@@ -356,11 +362,11 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 		if (path->n == 2)
 			c->line = line;
 		else if (path->n == 3 && path->steps[2].key && type == TOML_TABLE) {
-			c->has_inputs |= strcmp(path->steps[2].key, "inputs") == 0;
-			c->has_outputs |= strcmp(path->steps[2].key, t->outputs) == 0;
+			c->has_inputs |= is_key(&path->steps[2], "inputs");
+			c->has_outputs |= is_key(&path->steps[2], t->outputs);
 		}
 	} else if (path->n == 3 && path->steps[2].key && type == TOML_ARRAY &&
-		   strcmp(path->steps[2].key, "shape") == 0) {
+		   is_key(&path->steps[2], "shape")) {
 		rd->shape.len = 0;
 		rd->shape_to = &((struct meta_tensor *)element)->shape;
 		((struct meta_tensor *)element)->has_dims = true;

@@ -84,7 +84,7 @@ static int source_read(struct source *base, void *ret_buf, size_t n, uint64_t of
 	bool found;
 
 	if (off > base->size || n > base->size - off)
-		return -EIO;
+		return -ENODATA;
 	pthread_mutex_lock(&s->lock);
 	found = copy_held(s, ret_buf, n, off);
 	pthread_mutex_unlock(&s->lock);
@@ -128,7 +128,7 @@ static int open_stream(struct source *base, uint64_t off, uint64_t n, struct str
 	bool found;
 
 	if (off > base->size || n > base->size - off)
-		return -EIO;
+		return -ENODATA;
 	pthread_mutex_lock(&s->lock);
 	found = n <= MAX_HELD_BYTES && copy_held(s, NULL, (size_t)n, off);
 	pthread_mutex_unlock(&s->lock);

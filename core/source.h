@@ -75,7 +75,7 @@ static inline bool source_is_local(const struct source *s)
 	return s->fd >= 0;
 }
 
-/* Exactly `n` bytes at `off`. Waits. -EIO when the source ends before, else as its kind says. */
+/* Exactly `n` bytes at `off`. Waits. -ENODATA when the source ends before, else as its kind says. */
 int source_pread(struct source *s, void *ret_buf, size_t n, uint64_t off);
 
 /* The same for a local source, but -EAGAIN when the bytes are not in memory and it would wait. */

@@ -265,7 +265,7 @@ int pread_full(int fd, void *ret_buf, size_t n, uint64_t off)
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
-			return got < 0 ? -errno : -EIO;
+			return got < 0 ? -errno : -ENODATA;
 		p += got;
 		n -= (size_t)got;
 		off += (uint64_t)got;

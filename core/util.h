@@ -119,7 +119,7 @@ int64_t now_ms(void);
 
 /* ---- exact I/O ---- */
 
-/* Reads exactly n bytes at `off`: 0, -EIO when the file ends before, else the read's -errno. */
+/* Reads exactly n bytes at `off`: 0, -ENODATA when the file ends before, else the read's -errno. */
 int pread_full(int fd, void *ret_buf, size_t n, uint64_t off);
 
 /* Writes all n bytes at `off`: 0 or -errno. */

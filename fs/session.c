@@ -162,13 +162,13 @@ static int serve(struct session *s)
 	if (fuse_set_signal_handlers(se) == 0) {
 		if (fuse_session_mount(se, o->mountpoint) == 0) {
 			status = loop(s, se);
+			/* its threads answer requests until they have ended: on a connection that is open */
+			carton_close(s->mount.carton);
+			s->mount.carton = NULL;
 			fuse_session_unmount(se);
 		}
 		fuse_remove_signal_handlers(se);
 	}
-	/* the carton's threads may be answering requests until they have ended */
-	carton_close(s->mount.carton);
-	s->mount.carton = NULL;
 	fuse_session_destroy(se);
 	return status;
 }

@@ -279,13 +279,18 @@ def sha_file(path):
     return sha.hexdigest()
 
 
-def scan(root):
-    """{path: ('dir',) | ('link', target) | ('file', size, sha256)} of a tree, root left out."""
+def scan(root, views=False):
+    """
+    {path: ('dir',) | ('link', target) | ('file', size, sha256)} of a tree, root left out, and what
+    is generated in views/ too unless `views`.
+    """
     out, todo = {}, ['']
     while todo:
         rel = todo.pop()
         for e in os.scandir(os.path.join(root, rel)):
             name = os.path.join(rel, e.name)
+            if name == 'views' and not views:
+                continue
             st = e.stat(follow_symlinks=False)
             if stat.S_ISDIR(st.st_mode):
                 out[name] = ('dir',)

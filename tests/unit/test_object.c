@@ -169,11 +169,11 @@ static void test_bad_and_unknown(void **state)
 	(void)state;
 	b->blob.data[one->entry.header + 20] ^= 4;
 	box_start(b, NULL, true);
-	/* beyond the end of the source */
-	two->entry.header += b->blob.len;
-	assert_int_equal(get(one->object), -EIO);
+	/* at an offset that no file has: reading fails, which says nothing of the bytes */
+	two->entry.header += 1ULL << 63;
+	assert_int_equal(get(one->object), -EINVAL);
 	assert_int_equal(object_state(one->object), OBJECT_UNVERIFIED);
-	two->entry.header -= b->blob.len;
+	two->entry.header -= 1ULL << 63;
 	assert_int_equal(get(one->object), 0);
 	assert_true(reads_right(two, 1000, 0, false));
 	object_put(one->object);

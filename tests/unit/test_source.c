@@ -145,7 +145,7 @@ static void test_file(void **state)
 	assert_int_equal(source_pread(s, got, 4, 3), 0);
 	assert_memory_equal(got, "3456", 4);
 	assert_int_equal(source_pread(s, got, 0, 99), 0);
-	assert_int_equal(source_pread(s, got, 2, 9), -EIO);
+	assert_int_equal(source_pread(s, got, 2, 9), -ENODATA);
 	assert_int_equal(source_pread(s, got, 1, UINT64_MAX), -EINVAL);
 	assert_int_equal(source_stream(s, 2, 6, &a), 0);
 	assert_int_equal(source_stream(s, 10, 0, &b), 0);
@@ -172,7 +172,7 @@ static void test_file_cut_off(void **state)
 	assert_int_equal(source_stream(s, 0, 10, &stream), 0);
 	assert_int_equal(stream_read(stream, got, 4), 4);
 	assert_int_equal(ftruncate(s->fd, 6), 0);
-	assert_int_equal(stream_read_full(stream, got, 10), -EIO);
+	assert_int_equal(stream_read_full(stream, got, 10), -ENODATA);
 	assert_int_equal(s->size, 10);
 	assert_int_equal(source_pread_nowait(s, got, 10, 0), -EAGAIN);
 	stream_close(stream);

@@ -181,7 +181,7 @@ static void test_io(void **state)
 	assert_memory_equal(got, "hello", 5);
 	assert_int_equal(pread_full(fd, got, 8, 0), 0);
 	assert_memory_equal(got, "\0\0\0hello", 8);
-	assert_int_equal(pread_full(fd, more, 8, 1), -EIO);
+	assert_int_equal(pread_full(fd, more, 8, 1), -ENODATA);
 	assert_int_equal(pread_full(fd, more, 0, 100), 0);
 	assert_int_equal(pread_full(-1, more, 1, 0), -EBADF);
 	assert_int_equal(pwrite_full(-1, more, 1, 0), -EBADF);

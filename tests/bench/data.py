@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The cartons that are measured, written with the standard library only (and `zstd`, where it is there).
+"""
+import hashlib
+import os
+import struct
+import subprocess
+import zlib
+
+STORED, DEFLATE, ZSTD = 0, 8, 93
+BLOCK = 8 << 20
+MAX16, MAX32 = 0xffff, 0xffffffff
+SMALL = 1024                            # bytes of a small file
+PER_DIR = 1000
+
+TOML = b"""spec_version = 1
+model_name = 'bench'
+
+[[input]]
+name = 'x'
+dtype = 'float32'
+shape = ['n']
+
+[[output]]
+name = 'y'
+dtype = 'float32'
+shape = ['n']
+
+[runner]
+runner_name = 'python'
+required_framework_version = '=3.11'
+runner_compat_version = 1
+"""
+
+
+class Writer:
+    """A zip, written in order; MANIFEST comes last. Offsets of 4 GiB and more it does not do."""
+
+    def __init__(self, path):
+        self.f = open(path, 'wb', buffering=1 << 20)
+        self.central, self.count, self.lines = [], 0, []
+
+    def add(self, name, size, crc, sha, chunks, stored=None, method=STORED):
+        """`chunks` yields the `stored` bytes; `size`, `crc` and `sha` are of what they decode to."""
+        raw, at = name.encode(), self.f.tell()
+        stored = size if stored is None else stored
+        common = struct.pack('<HHHHHIIIHH', 20, 0, method, 0, 0x21, crc, stored, size, len(raw), 0)
+        self.f.write(b'PK\3\4' + common + raw)
+        for c in chunks:
+            self.f.write(c)
+        self.central.append(b'PK\1\2' + struct.pack('<H', 0x314) + common +
+                            struct.pack('<HHHII', 0, 0, 0, 0o100644 << 16, at) + raw)
+        self.count += 1
+        if sha:
+            self.lines.append(f'{name}={sha}\n')
+
+    def bytes(self, name, data, method=STORED, listed=True):
+        c = zlib.compressobj(6, zlib.DEFLATED, -15)
+        body = c.compress(data) + c.flush() if method == DEFLATE else data
+        self.add(name, len(data), zlib.crc32(data), listed and hashlib.sha256(data).hexdigest(),
+                 [body], len(body), method)
+
+    def close(self):
+        self.bytes('MANIFEST', ''.join(sorted(self.lines)).encode(), listed=False)
+        start, records = self.f.tell(), b''.join(self.central)
+        self.f.write(records)
+        n, size, end = self.count, len(records), self.f.tell()
+        if n > MAX16:
+            self.f.write(struct.pack('<IQHHIIQQQQ', 0x06064b50, 44, 45, 45, 0, 0, n, n, size, start))
+            self.f.write(struct.pack('<IIQI', 0x07064b50, 0, end, 1))
+        n = min(n, MAX16)
+        self.f.write(struct.pack('<IHHHHIIH', 0x06054b50, 0, 0, n, n, size, start, 0))
+        self.f.close()
+
+
+def floats(seed=0):
+    """8 MiB that look like float32 weights to a compressor: few exponents, random mantissas."""
+    rng, out = __import__('random').Random(seed), bytearray(BLOCK)
+    for i in range(3):
+        out[i::4] = rng.randbytes(BLOCK // 4)
+    signs = bytes((0x3b, 0x3c, 0x3c, 0x3d, 0xbb, 0xbc, 0xbc, 0xbd)[i & 7] for i in range(256))
+    out[3::4] = rng.randbytes(BLOCK // 4).translate(signs)
+    return bytes(out)
+
+
+def write_plain(path, size):
+    """`size` bytes (whole blocks): each block another turn of the same floats. (size, crc, sha)"""
+    crc, sha, block = 0, hashlib.sha256(), floats()
+    with open(path, 'wb', buffering=0) as f:
+        for i in range(size // BLOCK):
+            turn = (i * 4096) % BLOCK
+            data = block[turn:] + block[:turn]
+            f.write(data)
+            crc = zlib.crc32(data, crc)
+            sha.update(data)
+    return size, crc, sha.hexdigest()
+
+
+def chunks_of(path):
+    with open(path, 'rb') as f:
+        while data := f.read(1 << 20):
+            yield data
+
+
+def deflated(path, out):
+    """The file as one raw deflate stream."""
+    c = zlib.compressobj(1, zlib.DEFLATED, -15)
+    with open(out, 'wb') as f:
+        for data in chunks_of(path):
+            f.write(c.compress(data))
+        f.write(c.flush())
+
+
+def zstandard(path, out):
+    subprocess.run(['zstd', '-q', '-f', '-1', path, '-o', out], check=True)
+
+
+def write_large(carton, name, plain, what, packed=None, method=STORED):
+    """A carton with one large file; `what` is what write_plain() gave."""
+    w = Writer(carton)
+    w.bytes('carton.toml', TOML, DEFLATE)
+    body = packed or plain
+    w.add(name, *what, chunks_of(body), os.path.getsize(body), method)
+    w.close()
+
+
+def write_small(carton, count):
+    """`count` small files in directories of 1000: all different, some compressible."""
+    w, rng = Writer(carton), __import__('random').Random(1)
+    w.bytes('carton.toml', TOML, DEFLATE)
+    for i in range(count):
+        data = rng.randbytes(SMALL // 4).hex().encode() + b'x' * (SMALL // 2)
+        w.bytes(f'model/d{i // PER_DIR:03}/file{i % PER_DIR:04}', data, DEFLATE)
+    w.close()
+
+
+def write_tensors(carton, big, what, count):
+    """One large float32 tensor, and `count` small ones."""
+    w, rng = Writer(carton), __import__('random').Random(2)
+    w.bytes('carton.toml', TOML, DEFLATE)
+    w.add('tensor_data/tensor_big.bin', *what, chunks_of(big))
+    index = ["[[tensor]]\nname = 'big'\ndtype = 'float32'\n"
+             f"shape = [{what[0] // 4096}, 1024]\nfile = 'tensor_big.bin'\n"]
+    for i in range(count):
+        w.bytes(f'tensor_data/tensor_{i}.bin', rng.randbytes(256))
+        index.append(f"[[tensor]]\nname = 't{i}'\ndtype = 'float32'\nshape = [8, 8]\n"
+                     f"file = 'tensor_{i}.bin'\n")
+    w.bytes('tensor_data/index.toml', ''.join(index).encode(), DEFLATE)
+    w.close()

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Mounts, timed readers, and the table.
+
+A section has contestants that take turns, each round in another order. Only ratios of times of the
+same round are reported, as their median: a machine that is slow for a while is slow for all.
+"""
+import contextlib
+import hashlib
+import mmap
+import os
+import select
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+IS_ROOT = os.geteuid() == 0
+BUF = 1 << 20
+
+
+class Skip(Exception):
+    """Why something is not measured."""
+
+
+# ---- the table ----
+
+class Section:
+    def __init__(self, bench, title):
+        self.bench, self.title, self.times, self.rows, self.skipped = bench, title, {}, [], []
+
+    def run(self, *contestants):
+        """Each is called once a round with note(name, seconds). One that raises Skip is out."""
+        live = list(contestants)
+        for i in range(self.bench.rounds):
+            turn = i % max(len(live), 1)
+            for c in live[turn:] + live[:turn]:
+                self.bench.say(f'{self.title}: round {i + 1} of {self.bench.rounds}')
+                try:
+                    c(lambda name, s, i=i: self.times.setdefault(name, {}).setdefault(i, s))
+                except Skip as e:
+                    live.remove(c)
+                    self.skipped.append(str(e))
+        return self
+
+    def row(self, name, reference, remark=''):
+        """One line of the table: how many times as long as the reference `name` took."""
+        a, b = self.times.get(name, {}), self.times.get(reference, {})
+        ratios = sorted(a[i] / b[i] for i in a if i in b)
+        if ratios:
+            self.rows.append(dict(what=name, against=reference, remark=remark, rounds=len(ratios),
+                                  ratio=statistics.median(ratios), low=ratios[0], high=ratios[-1],
+                                  seconds=statistics.median(a.values()),
+                                  reference_seconds=statistics.median(b.values())))
+        return self
+
+    def print(self):
+        self.bench.say('')
+        print(f'\n{self.title}')
+        for r in self.rows:
+            print(f'  {r["what"]:<44} {number(r["ratio"]):>7}  ({number(r["low"])}-'
+                  f'{number(r["high"])})'.ljust(72) + f'x  {r["against"]}' +
+                  (f'; {r["remark"]}' if r['remark'] else ''))
+        for s in self.skipped:
+            print(f'  not measured: {s}')
+
+    def json(self):
+        return dict(title=self.title, rows=self.rows, skipped=self.skipped)
+
+
+def number(x):
+    return f'{x:.0f}' if x >= 100 else f'{x:.3g}'
+
+
+# ---- mounts ----
+
+# programs that mount a zip, and how; each returns when the mount is there
+PEERS = {
+    'mount-zip': ['mount-zip'],
+    'fuse-zip': ['fuse-zip', '-r'],
+    'fuse-archive': ['fuse-archive'],
+    'archivemount': ['archivemount', '-o', 'readonly'],
+    'ratarmount': ['ratarmount'],
+}
+
+
+def unmount(path):
+    for cmd in [['umount', path]] if IS_ROOT else [['fusermount3', '-u', path], ['fusermount', '-u', path]]:
+        if shutil.which(cmd[0]) and subprocess.run(cmd, capture_output=True).returncode == 0:
+            return
+    raise RuntimeError(f'cannot unmount {path}')
+
+
+@contextlib.contextmanager
+def mounted(command, source, where, note=None, timeout=120, env=None):
+    """Runs `command source mountpoint`; note(seconds) of that. Afterwards waits for the daemon."""
+    os.makedirs(where, exist_ok=True)
+    r, w = os.pipe()                    # open as long as the daemon lives
+    start = time.perf_counter()
+    try:
+        p = subprocess.run([*command, source, where], pass_fds=[w], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout,
+                           env=os.environ | (env or {}))
+    except subprocess.TimeoutExpired:
+        if os.path.ismount(where):
+            unmount(where)
+        raise Skip(f'{command[0]}: no mount within {timeout} s') from None
+    finally:
+        os.close(w)
+    seconds = time.perf_counter() - start
+    try:
+        if p.returncode or not os.path.ismount(where):
+            raise Skip(f'{os.path.basename(command[0])}: does not mount it: '
+                       f'{p.stderr.decode(errors="replace").strip()}')
+        if note:
+            note(seconds)
+        yield where
+    finally:
+        if os.path.ismount(where):
+            unmount(where)
+        select.select([r], [], [], 20)
+        os.close(r)
+
+
+# ---- what is timed ----
+
+def timed(fn, *args):
+    start = time.perf_counter()
+    fn(*args)
+    return time.perf_counter() - start
+
+
+def drain(fd):
+    """Reads all of it, as cat does."""
+    buf = bytearray(BUF)
+    os.lseek(fd, 0, os.SEEK_SET)
+    while os.readv(fd, [buf]):
+        pass
+
+
+def read_file(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        drain(fd)
+    finally:
+        os.close(fd)
+
+
+def open_and_read(path):
+    """(seconds of open, seconds of reading)"""
+    start = time.perf_counter()
+    fd = os.open(path, os.O_RDONLY)
+    opened = time.perf_counter()
+    try:
+        drain(fd)
+    finally:
+        os.close(fd)
+    return opened - start, time.perf_counter() - opened
+
+
+def hash_file(path):
+    """sha256 in this thread, by the library that `openssl dgst` uses."""
+    sha, buf = hashlib.sha256(), bytearray(BUF)
+    with open(path, 'rb', buffering=0) as f:
+        while n := f.readinto(buf):
+            sha.update(memoryview(buf)[:n])
+
+
+def shell(command, *args):
+    """Runs a shell command with $1 $2 …; its exit status is that of the last of a pipe."""
+    p = subprocess.run(['sh', '-c', command, 'sh', *args], stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if p.returncode:
+        raise RuntimeError(f'{command}: {p.stderr.decode(errors="replace").strip()}')
+
+
+def pread_all(path, offsets, n):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        for off in offsets:
+            os.pread(fd, n, off)
+    finally:
+        os.close(fd)
+
+
+def touch_all(path, offsets):
+    with open(path, 'rb') as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as m:
+        for off in offsets:
+            m[off]
+
+
+def walk(top):
+    """Lists and stats everything below, as `ls -lR` does."""
+    todo = [top]
+    while todo:
+        with os.scandir(todo.pop()) as it:
+            for e in it:
+                e.stat(follow_symlinks=False)
+                if e.is_dir(follow_symlinks=False):
+                    todo.append(e.path)
+
+
+def drop_caches():
+    subprocess.run(['sync'], check=True)
+    with open('/proc/sys/vm/drop_caches', 'w') as f:
+        f.write('3\n')
+
+
+@contextlib.contextmanager
+def scratch(where):
+    """A new directory that is removed afterwards; never through a mount that was left in it."""
+    path = os.path.realpath(tempfile.mkdtemp(prefix='cartonfs-bench-', dir=where))
+    try:
+        yield path
+    finally:
+        with open('/proc/self/mountinfo') as f:
+            points = [line.split()[4] for line in f]
+        for m in reversed([m for m in points if m.startswith(path + '/')]):
+            with contextlib.suppress(RuntimeError):
+                unmount(m)
+        if not any(os.path.ismount(os.path.join(path, d)) for d in os.listdir(path)):
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,599 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LINKS: every coding and size from any mirror, what fails over and how, sizes, and what is refused."""
+import errno
+import mmap
+import os
+import time
+
+import pytest
+
+import harness
+from faultserver import BLOCK
+from harness import ctl, eventually, expected, scan
+from origin import (COMPRESS, MIB, PRIVATE, LinkedCarton, as_expected, cache, certificate,  # noqa
+                    digest, errno_of, fault, fault_bytes, fresh_logs, lines_of, needs_root, nginx,
+                    nginx_at, refusing)
+from zipwriter import Sparse
+
+CODINGS = ['identity', 'gzip', 'deflate', 'rawdeflate', 'br', 'zstd']
+BIG = 300 * MIB
+N = 100000                              # bytes of a file where any number will do
+
+
+def gets(fault, name):  # noqa: F811
+    """The requests for a file's bytes: not those that ask for its size."""
+    return [r for r in fault.requests(name) if r['method'] == 'GET' and
+            r['h'].get('range') != 'bytes=0-0']
+
+
+def carton_of(work, name='m.carton', **files):
+    """A carton whose model/NAME are linked: {name: (data, url, …)}."""
+    c = LinkedCarton()
+    for path, (data, *urls) in files.items():
+        c.link('model/' + path, data, *urls)
+    c.add('misc/local', b'in the carton\n')
+    c.write(work / name)
+    return c
+
+
+@pytest.fixture
+def linked(work, mount_fg, cache):  # noqa: F811
+    """linked(*options, **files) -> (mount, carton) of carton_of(), with private_links and a cache."""
+    stack = []
+
+    def make(*options, **files):
+        c = carton_of(work, **files)
+        context = mount_fg(work / 'm.carton', *PRIVATE, *cache.options, *options)
+        stack.append(context)
+        return context.__enter__(), c
+    yield make
+    for context in reversed(stack):
+        context.__exit__(None, None, None)
+
+
+# ---- the matrix ----
+
+
+@pytest.mark.parametrize('mirror', ['first', 'second'])
+@pytest.mark.parametrize('size', [0, 1, MIB])
+@pytest.mark.parametrize('coding', CODINGS)
+def test_codings(linked, fault, refusing, coding, size, mirror):  # noqa: F811
+    data = fault_bytes(size, seed=size + 1)
+    kw = {} if coding == 'identity' else dict(enc=coding)
+    urls = [fault.url('x', size=size, seed=size + 1, **kw)]
+    if mirror == 'second':
+        urls.insert(0, refusing)
+    m, c = linked(x=(data, *urls))
+    assert m.read('model/x') == data
+    assert [r['status'] for r in gets(fault, 'x')] == [200]
+    as_expected(m, c)
+    assert m.state('model/x') == 'verified'
+
+
+@pytest.fixture(scope='module')
+def big_body(nginx):  # noqa: F811
+    """sha256 of 300 MiB, mostly zeros, at /big and coded at /as-CODING/big."""
+    piece = fault_bytes(4096, seed=7) + bytes(252 << 10)
+    data = b''.join(i.to_bytes(8, 'little') + piece[8:] for i in range(BIG // len(piece)))
+    with open(nginx.root / 'big', 'wb') as f:
+        f.write(data)
+    for name, compress in COMPRESS.items():
+        nginx.put(f'as-{name}/big', compress(data))
+    return digest(data)
+
+
+@pytest.mark.big
+@pytest.mark.parametrize('coding', ['identity', *COMPRESS])
+def test_big_codings(linked, nginx, refusing, big_body, coding):  # noqa: F811
+    path = 'big' if coding == 'identity' else f'as-{coding}/big'
+    urls = [refusing, nginx.url(path)]
+    m, _ = linked(big=((BIG, big_body), *urls))
+    assert m.sha('model/big') == big_body
+    assert os.stat(m / 'model/big').st_size == BIG
+    asked = nginx.requests('big')
+    if coding == 'identity':
+        ranges = [r for r in asked if r['status'] == 206]
+        assert len({r['conn'] for r in ranges}) > 1, 'several connections at once'
+        assert sum(r['sent'] for r in ranges) == BIG, 'each byte once'
+    else:
+        assert [r['coding'] for r in asked if r['status'] == 200 and r['sent'] > 0] == [coding]
+
+
+def test_real_server_codings(linked, nginx):  # noqa: F811
+    """What nginx codes as it goes, because we said that we can read it."""
+    data = b'a line of text that is worth compressing\n' * 5000
+    nginx.put('text', data)
+    c = {p: (data + p.encode(), nginx.put(f'{p}-text', data + p.encode()).replace(
+        f'/{p}-text', f'/{p}/{p}-text')) for p in ('gzip', 'br')}
+    brotli = os.path.exists('/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so')
+    if not brotli:
+        c.pop('br')
+    m, carton = linked(**c)
+    for p in c:
+        assert m.read('model/' + p) == data + p.encode()
+        got = [r for r in nginx.requests(f'{p}-text') if r['method'] == 'GET']
+        assert [r['coding'] for r in got] == [p] and got[0]['sent'] < 20000
+        assert 'gzip' in got[0]['accept'] and 'zstd' in got[0]['accept']
+    as_expected(m, carton)
+
+
+# ---- failover ----
+
+# what goes wrong at the first mirror; a stall takes ten seconds: test_stuck.py has those
+FAILURES = {
+    'refuse': dict(refuse=1), 'eof': dict(eof=1), 'garbage': dict(garbage=1),
+    'reset': dict(reset=5000), 'truncate': dict(truncate=5000), 'extra': dict(long=5),
+    'shorter': dict(length=N // 2, truncate=N // 2), '404': dict(status=404),
+    '403': dict(status=403), '500': dict(status=500), '503': dict(status=503), '429': dict(status=429),
+    '400': dict(status=400), 'flip': dict(flip=77), 'flip in gzip': dict(enc='gzip', flip=77),
+    'broken gzip': dict(enc='gzip', flipwire=2000), 'cut gzip': dict(enc='gzip', truncate=3000),
+    'double': dict(enc='gzip,gzip'), 'unknown coding': {'as': 'compress'},
+    'not coded': {'as': 'gzip'}, 'loop': dict(loop=1), 'hops': dict(hops=6),
+    'partial': dict(status=206), 'too many headers': dict(headers=300),
+    'large header': dict(headersize=70000),
+}
+
+
+@pytest.mark.parametrize('kind', FAILURES)
+def test_failover(linked, fault, kind):  # noqa: F811
+    """One bad mirror costs time, nothing else; the good one is asked first from then on."""
+    data, other = fault_bytes(N), fault_bytes(N, seed=1)
+    bad = fault.url('bad', size=N, **FAILURES[kind])
+    m, c = linked(x=(data, bad, fault.url('good', size=N)),
+                  y=(other, fault.url('good', size=N, seed=1)))
+    before = time.monotonic()
+    assert m.read('model/x') == data
+    assert time.monotonic() - before < 3 * harness.SLOW
+    assert fault.requests('bad') and len(gets(fault, 'good')) == 1
+    assert lines_of(m.log(), 'bad'), 'the failure is logged'
+    as_expected(m, c)
+
+
+def test_good_mirror_comes_first(linked, fault, cache):  # noqa: F811
+    """The one that worked last is asked first, and the others not at all."""
+    data = fault_bytes(N)
+    m, _ = linked(x=(data, fault.url('bad', size=N, status=500), fault.url('good', size=N)))
+    assert m.read('model/x') == data
+    fault.clear()
+    # gone from the cache, and from memory once it is unmounted: here only the order is left
+    for path in cache.objects().values():
+        path.unlink()
+    with open(m / 'model/x', 'rb') as f:
+        assert f.read() == data
+    assert fault.requests('bad') == []
+
+
+def test_three_bad_mirrors_then_a_good_one(linked, fault, refusing):  # noqa: F811
+    data = fault_bytes(N)
+    urls = [refusing, fault.url('a', size=N, flip=3), fault.url('b', size=N, truncate=10),
+            fault.url('good', size=N)]
+    m, c = linked(x=(data, *urls))
+    as_expected(m, c)
+    assert gets(fault, 'a') and gets(fault, 'b') and len(gets(fault, 'good')) == 1
+
+
+def test_500_three_times_then_right(linked, fault):  # noqa: F811
+    data = fault_bytes(N)
+    m, _ = linked(x=(data, fault.url('x', size=N, fail='3:500')))
+    assert m.read('model/x') == data
+    assert [r['status'] for r in fault.requests('x')][:4] == [500, 500, 500, 200]
+
+
+def test_retry_after(linked, fault):  # noqa: F811
+    """Not before the server said."""
+    data = fault_bytes(N)
+    m, _ = linked(x=(data, fault.url('x', size=N, fail='1:429', retryafter=2)))
+    before = time.monotonic()
+    assert m.read('model/x') == data
+    assert 2 <= time.monotonic() - before < 6 * harness.SLOW
+    assert [r['status'] for r in fault.requests('x')][:2] == [429, 200]
+
+
+def test_retry_after_too_long(linked, fault):  # noqa: F811
+    """Who is told to come back in an hour does not wait for the deadline of this open."""
+    m, _ = linked('-o', 'timeout=20', x=(fault_bytes(N), fault.url('x', fail='9:503', retryafter=3600)))
+    before = time.monotonic()
+    assert errno_of(m.read, 'model/x') in (errno.EIO, errno.ETIMEDOUT)
+    assert time.monotonic() - before < 10 * harness.SLOW and len(fault.requests('x')) <= 2
+
+
+# ---- wrong bytes ----
+
+
+def test_wrong_bytes_one_more_try_past_caches(linked, fault):  # noqa: F811
+    """Once with no-cache, then the next mirror."""
+    data = fault_bytes(N)
+    m, _ = linked(x=(data, fault.url('bad', size=N, flip=9), fault.url('good', size=N)))
+    assert m.read('model/x') == data
+    asked = gets(fault, 'bad')
+    assert ['no-cache' in r['h'].get('cache-control', '') for r in asked] == [False, True]
+    assert lines_of(m.log(), 'bad.*' + digest(data))
+
+
+def test_wrong_everywhere(linked, fault, cache):  # noqa: F811
+    bad = [fault.url(f'bad{i}', size=N, flip=i) for i in range(3)]
+    m, _ = linked(x=(fault_bytes(N), *bad))
+    for _ in range(2):
+        assert errno_of(m.read, 'model/x') == errno.EIO
+    assert m.state('model/x') == 'corrupt'
+    assert [len(gets(fault, f'bad{i}')) for i in range(3)] == [4, 4, 4]
+    assert m.read('misc/local') == b'in the carton\n'
+    assert digest(fault_bytes(N)) not in cache.objects() and cache.partials() == {}
+
+
+def test_mended_at_its_origin(linked, fault):  # noqa: F811
+    """Each open asks again: a failure is that open's only."""
+    data = fault_bytes(3000)
+    path = os.path.join(fault.root, 'mended')
+    with open(path, 'wb') as f:
+        f.write(bytes(3000))
+    m, _ = linked(x=(data, fault.url('x', file='mended')))
+    assert errno_of(m.read, 'model/x') == errno.EIO
+    with open(path, 'wb') as f:
+        f.write(data)
+    assert m.read('model/x') == data and m.state('model/x') == 'verified'
+
+
+@pytest.mark.parametrize('kind, want', [
+    ({'status': 401}, errno.EACCES), ({'status': 403}, errno.EACCES), (None, errno.ECONNREFUSED),
+    ({'silent': 1}, errno.ETIMEDOUT), ({'status': 404}, errno.EIO), ({'enc': 'gzip,gzip'}, errno.EIO),
+    ({'status': 500}, errno.EIO)], ids=str)
+def test_errors_as_they_are(linked, fault, refusing, kind, want):  # noqa: F811
+    """Of open and of stat; the directory lists; the next open asks again, and other files read."""
+    url = fault.url('x', size=5, **kind) if kind else refusing
+    m, c = linked('-o', 'timeout=2', x=(fault_bytes(5), url + '?secret=1'))
+    assert errno_of(m.read, 'model/x') == want
+    first = len(fault.requests('x'))
+    assert errno_of(m.read, 'model/x') == want
+    assert not kind or len(fault.requests('x')) > first
+    assert os.listdir(m / 'model') == ['x']
+    if kind != {'enc': 'gzip,gzip'}:
+        assert errno_of(os.stat, m / 'model/x') == want
+    assert m.read('misc/local') == b'in the carton\n'
+    log = m.log()
+    assert lines_of(log, url.rpartition('/')[2]) and 'secret' not in log
+
+
+# ---- sizes ----
+
+
+def test_listing_asks_nothing(linked, fault, nginx):  # noqa: F811
+    files = {f'f{i}': (fault_bytes(i), fault.url(f'f{i}', size=i)) for i in range(1, 50)}
+    m, _ = linked(**files)
+    assert sorted(os.listdir(m / 'model')) == sorted(files)
+    with os.scandir(m / 'model') as entries:
+        assert all(e.is_file() and not e.is_symlink() for e in entries)
+    assert {r[2][0] for r in os.walk(m.path) if r[2]} and fault.requests() == []
+    for i in (7, 7, 8):
+        assert os.stat(m / f'model/f{i}').st_size == i
+    assert [(r['method'], r['path'].split('/')[-1]) for r in fault.requests()] == [
+        ('HEAD', 'f7'), ('HEAD', 'f8')]
+    assert all(r['h']['accept-encoding'] == 'identity' for r in fault.requests())
+    assert m.state('model/f7') == 'unverified'
+
+
+def test_many_stats_ask_once(linked, fault):  # noqa: F811
+    """Those who ask while the question is under way wait for the same answer."""
+    import subprocess
+    m, _ = linked(x=(fault_bytes(N), fault.url('x', size=N, delay=300)))
+    them = [subprocess.Popen(['stat', '-c', '%s', m / 'model/x'], stdout=subprocess.PIPE)
+            for _ in range(8)]
+    assert [p.communicate()[0] for p in them] == [b'%d\n' % N] * 8
+    assert len(fault.requests('x')) == 1
+
+
+@pytest.mark.parametrize('kind', [dict(nohead=1), dict(nohead=1, norange=1), dict(enc='gzip', honour=1),
+                                  dict(noetag=1, noaccept=1)], ids=str)
+def test_size_from_one_byte(linked, fault, kind):  # noqa: F811
+    """Where HEAD does not help, one byte does; nothing is fetched for it."""
+    m, _ = linked(x=(fault_bytes(5 * MIB), fault.url('x', size=5 * MIB, **kind)))
+    assert os.stat(m / 'model/x').st_size == 5 * MIB
+    assert m.state('model/x') == 'unverified'
+    methods = [r['method'] for r in fault.requests('x')]
+    assert methods == (['HEAD', 'GET'] if 'nohead' in kind else ['HEAD'])
+    assert fault.requests('x')[-1]['h'].get('range', 'bytes=0-0') == 'bytes=0-0'
+
+
+@pytest.mark.parametrize('kind', [dict(chunked=1, norange=1), dict(enc='gzip', norange=1),
+                                  dict(enc='gzip'), dict(enc='zstd', chunked=1), dict(close=1, norange=1)],
+                         ids=str)
+def test_size_by_fetching(linked, fault, kind):  # noqa: F811
+    """Nobody says how long it is: it is fetched, once, and the open finds it there."""
+    data = fault_bytes(N)
+    m, _ = linked(x=(data, fault.url('x', size=N, **kind)))
+    assert os.stat(m / 'model/x').st_size == N
+    whole = [r for r in fault.requests('x') if r['status'] == 200 and r['sent'] > 1000]
+    before = len(fault.requests('x'))
+    assert m.read('model/x') == data
+    assert whole and len(fault.requests('x')) == before
+
+
+def test_size_where_only_one_mirror_answers(linked, fault, refusing):  # noqa: F811
+    """One that does not say and one that is dead: the file can be had, so it has a size."""
+    data = fault_bytes(N)
+    m, _ = linked(x=(data, fault.url('x', size=N, chunked=1, norange=1), refusing))
+    assert os.stat(m / 'model/x').st_size == N and m.read('model/x') == data
+
+
+def test_head_is_forbidden(linked, fault):  # noqa: F811
+    """As a URL that is signed for GET only: HEAD gets 403."""
+    data = fault_bytes(N)
+    with open(os.path.join(fault.root, 'signed'), 'wb') as f:
+        f.write(data)
+    with nginx_at(os.path.join(fault.root, 'signed-nginx'), more='''
+            location /signed/ { alias %s/; if ($request_method = HEAD) { return 403; } }
+            ''' % fault.root) as n:
+        m, _ = linked(x=(data, n.url('signed/signed')))
+        assert os.stat(m / 'model/x').st_size == N
+        assert m.read('model/x') == data
+        assert [r['method'] for r in n.requests('signed')][:2] == ['HEAD', 'GET']
+
+
+@pytest.mark.parametrize('lie', [0, 1, N - 1, N + 1, 100 * N])
+def test_lying_head(linked, fault, lie):  # noqa: F811
+    """Whatever HEAD says, every way of reading gives the file as it is."""
+    data = fault_bytes(N)
+    m, _ = linked(**{n: (data + n.encode(), fault.url(n, file=f'lie-{n}', headlen=lie))
+                     for n in 'abcdef'})
+    for n in 'abcdef':
+        with open(os.path.join(fault.root, f'lie-{n}'), 'wb') as f:
+            f.write(data + n.encode())
+        assert os.stat(m / f'model/{n}').st_size == lie
+    assert harness.run('cat', m / 'model/a', text=False).stdout == data + b'a'
+    assert harness.run('tail', '-c', '5', m / 'model/b', text=False).stdout == data[-4:] + b'b'
+    assert harness.run('cp', m / 'model/c', fault.root).returncode == 0
+    assert harness.read_file(os.path.join(fault.root, 'c')) == data + b'c'
+    fd = os.open(m / 'model/d', os.O_RDONLY)
+    try:
+        with mmap.mmap(fd, N + 1, prot=mmap.PROT_READ) as mapped:
+            assert mapped[:] == data + b'd'
+    finally:
+        os.close(fd)
+    fd = os.open(m / 'model/e', os.O_RDONLY)
+    try:
+        assert os.lseek(fd, 0, os.SEEK_END) == N + 1
+        assert os.pread(fd, 10, N - 3) == data[-3:] + b'e' and os.pread(fd, 10, N + 1) == b''
+        assert os.fstat(fd).st_size == N + 1
+    finally:
+        os.close(fd)
+    assert os.stat(m / 'model/e').st_size == N + 1
+    r, w = os.pipe()
+    fd = os.open(m / 'model/f', os.O_RDONLY)
+    try:
+        assert os.sendfile(w, fd, N - 5, 60) == 6 and os.read(r, 60) == data[-5:] + b'f'
+    finally:
+        for f in (r, w, fd):
+            os.close(f)
+
+
+def test_no_size_still_lists(linked, fault):  # noqa: F811
+    m, _ = linked('-o', 'timeout=2', x=(b'?', fault.url('x', silent=1)), y=(b'yy', fault.url('y', text='yy')))
+    before = time.monotonic()
+    assert errno_of(os.stat, m / 'model/x') == errno.ETIMEDOUT
+    assert 1.5 < time.monotonic() - before < 5 * harness.SLOW
+    assert sorted(os.listdir(m / 'model')) == ['x', 'y']
+    assert os.stat(m / 'model/y').st_size == 2
+    assert os.statvfs(m.path).f_blocks * 4096 < 1 << 40, 'what is not known is not counted'
+
+
+# ---- LINKS itself ----
+
+
+def fails_to_mount(work, point, *says, options=PRIVATE):
+    where = point()
+    p = harness.run(harness.CARTONFS, *options, '-o', f'cache_dir={work}/other', work / 'm.carton', where)
+    assert p.returncode == 32 and harness.mountinfo(where) is None
+    for word in says:
+        assert lines_of(p.stderr, word), p.stderr
+    return p
+
+
+HASH = digest(b'x')
+
+
+@pytest.mark.parametrize('text, says', [
+    (f"version = 2\n[urls]\n{HASH} = ['http://h/x']\n", 'LINKS: line 1: version is not 1'),
+    (f"version = '1'\n[urls]\n{HASH} = ['http://h/x']\n", 'LINKS: line 1: version'),
+    (f"[urls]\n{HASH} = ['http://h/x']\n", 'LINKS: .*version'),
+    (f"version = 1\n[urls]\n{HASH} = ['http://h/x'\n", 'LINKS: line [34]: '),
+    ("version = 1\n[urls]\nabc = ['http://h/x']\n", 'LINKS: line 3: .*abc|neither the carton nor LINKS'),
+    (f"version = 1\n[urls]\n{HASH.upper()} = ['http://h/x']\n", 'LINKS: line 3|neither'),
+    (f"version = 1\n[urls]\n{HASH} = []\n", 'LINKS: line 3: no URL'),
+    (f"version = 1\n[urls]\n{HASH} = 'http://h/x'\n", 'LINKS: line 3'),
+    (f"version = 1\n[urls]\n{HASH} = [1]\n", 'LINKS: line 3'),
+    (f"version = 1\n[urls]\n{HASH} = ['ftp://h/x']\n", 'LINKS: line 3: .*http'),
+    (f"version = 1\n[urls]\n{HASH} = ['file:///etc/passwd']\n", 'LINKS: line 3: .*http'),
+    (f"version = 1\n[urls]\n{HASH} = ['nothing']\n", 'LINKS: line 3: .*URL'),
+    (f"version = 1\n[urls]\n{HASH} = ['http://h/x', 'http://']\n", 'LINKS: line 3'),
+    ("version = 1\n[urls]\n", 'model/x.*neither the carton nor LINKS'),
+    (b'\xff\xfe', 'LINKS: line 1'), ('', 'LINKS: .*version'),
+])
+def test_bad_links(work, point, mount, text, says):
+    """Refused, with line and reason, where a file needs it; of no interest where none does."""
+    c = LinkedCarton().link('model/x', b'x')
+    c.links_text = text
+    c.write(work / 'm.carton')
+    p = fails_to_mount(work, point, says)
+    assert '\ufffd' not in p.stderr and lines_of(p.stderr, 'model/x'), p.stderr
+    c = LinkedCarton().add('model/x', b'x')
+    c.links_text = text
+    c.write(work / 'n.carton')
+    with mount(work / 'n.carton') as m:
+        as_expected(m, c)
+
+
+def test_bad_url_of_another_file(linked, fault, work):  # noqa: F811
+    """A fault in a line that no file needs is no fault of the carton."""
+    data = fault_bytes(N)
+    c = LinkedCarton().link('model/x', data, fault.url('x', size=N))
+    c.links_text = c.links_toml() + f"{HASH} = ['gopher://h/x']\n"
+    c.write(work / 'm.carton')
+    assert ctl('cat', '--private-links', f'--cache-dir={work}/cache', work / 'm.carton', 'model/x',
+               text=False).stdout == data
+
+
+def test_no_links_and_no_entry(work, point):
+    c = LinkedCarton().link('model/x', b'x')
+    super(LinkedCarton, c).write(work / 'm.carton')
+    fails_to_mount(work, point, 'model/x.*neither')
+
+
+def test_links_are_not_shown_and_not_hashed(work, mount, fault, cache):  # noqa: F811
+    """The model hash is that of the same files without LINKS; the mount looks the same."""
+    data = fault_bytes(N)
+    one, other = LinkedCarton(), LinkedCarton()
+    one.add('model/x', data)
+    other.link('model/x', data, fault.url('x', size=N))
+    super(LinkedCarton, one).write(work / 'one.carton')
+    other.write(work / 'other.carton')
+    assert ctl('hash', work / 'one.carton').stdout == ctl('hash', work / 'other.carton').stdout
+    assert other.model_hash() == ctl('hash', work / 'other.carton').stdout.strip()
+    with mount(work / 'one.carton') as a, mount(work / 'other.carton', *PRIVATE, *cache.options) as b:
+        assert scan(a.path) == scan(b.path) == expected(other.files())
+        assert not os.path.exists(b / 'LINKS') and os.listdir(a.path) == os.listdir(b.path)
+    assert b'LINKS' not in other.manifest_bytes()
+
+
+def test_same_bytes_in_the_carton(work, mount, fault):  # noqa: F811
+    """A missing path whose hash another entry has is that entry: LINKS is not needed, nor asked."""
+    c = LinkedCarton().add('model/a', b'the same').link('model/b', b'the same')
+    super(LinkedCarton, c).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        as_expected(m, c)
+    c.link('model/b', b'the same', fault.url('b', text='the same'))
+    c.write(work / 'n.carton')
+    with mount(work / 'n.carton', *PRIVATE) as m:
+        as_expected(m, c)
+    assert fault.requests() == []
+
+
+def test_links_in_a_directory(work, mount, fault, cache):  # noqa: F811
+    """An unpacked carton has LINKS too."""
+    data = fault_bytes(N)
+    c = LinkedCarton().link('model/x', data, fault.url('x', size=N)).add('misc/y', b'y')
+    c.add('LINKS', c.links_toml().encode())
+    with mount(c.unpack(work / 'unpacked'), *PRIVATE, *cache.options) as m:
+        assert m.read('model/x') == data and not os.path.exists(m / 'LINKS')
+
+
+def test_symlink_to_a_linked_file(work, mount, fault, cache):  # noqa: F811
+    data = fault_bytes(N)
+    c = LinkedCarton().link('model/x', data, fault.url('x', size=N))
+    c.symlink('model/latest', 'x', sha=digest(data))
+    c.write(work / 'm.carton')
+    with mount(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        assert os.readlink(m / 'model/latest') == 'x' and m.read('model/latest') == data
+    assert len(gets(fault, 'x')) == 1
+
+
+def test_metadata_by_links(work, mount, fault, cache):  # noqa: F811
+    """Even carton.toml may be elsewhere: then the mount fetches it."""
+    from zipwriter import TOML
+    c = LinkedCarton(toml=None).link('carton.toml', TOML, fault.url('t', text=TOML.decode()))
+    c.write(work / 'm.carton')
+    with mount(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        as_expected(m, c)
+        assert m.state('carton.toml') == 'verified'
+    assert len(gets(fault, 't')) == 1
+
+
+def test_two_paths_one_fetch(linked, fault):  # noqa: F811
+    data = fault_bytes(N)
+    m, c = linked(a=(data, fault.url('x', size=N)), b=(data,))
+    as_expected(m, c)
+    assert len(gets(fault, 'x')) == 1
+
+
+def test_verify_at_mount(work, point, mount, fault, cache):  # noqa: F811
+    carton_of(work, x=(fault_bytes(N), fault.url('x', size=N)))
+    with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'verify=mount') as m:
+        fault.clear()
+        assert m.read('model/x') == fault_bytes(N) and fault.requests() == []
+    carton_of(work, x=(fault_bytes(N), fault.url('x', size=N, flip=1)))
+    fails_to_mount(work, point, 'sha256', options=PRIVATE + ('-o', 'verify=mount'))
+
+
+# ---- bombs and redirects ----
+
+
+@pytest.mark.parametrize('coding', ['gzip', 'br', 'zstd'])
+@needs_root
+def test_bomb(linked, fault, work, coding):  # noqa: F811
+    """A small answer that becomes 2 GiB: an error, with a bound on disk and memory."""
+    disk = work / 'cache'
+    disk.mkdir(mode=0o700)
+    assert harness.run('mount', '-t', 'tmpfs', '-o', 'size=96m,mode=0700', 'none', disk).returncode == 0
+    try:
+        good = fault_bytes(N)
+        m, _ = linked(x=(b'something else', fault.url('x', size=2 << 30, zeros=1, enc=coding)),
+                      y=(good, fault.url('y', size=N)))
+        before = resident(m.process.pid)
+        assert errno_of(m.read, 'model/x') in (errno.EIO, errno.ENOSPC)
+        assert resident(m.process.pid) - before < 200 * MIB * harness.SLOW
+        assert m.read('model/y') == good
+        used = os.statvfs(disk)
+        assert (used.f_blocks - used.f_bfree) * used.f_frsize < 8 * MIB, 'nothing is left of it'
+        assert harness.unmount(m.path).returncode == 0
+        m.process.wait(10)
+        m.ended = True
+    finally:
+        harness.run('umount', '-l', disk)
+
+
+def resident(pid):
+    """Most memory a process has ever had."""
+    with open(f'/proc/{pid}/status') as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith('VmHWM'))
+
+
+def test_redirects(linked, fault, nginx):  # noqa: F811
+    """Up to five; LINKS may lead to another host."""
+    data = fault_bytes(N)
+    nginx.put('at-last', data)
+    m, c = linked(
+        a=(data, fault.url('a', redirect=302, to=nginx.url('at-last'))),
+        b=(data + b'b', fault.url('b', file='b', hops=5)),
+        d=(data + b'd', fault.url('d', redirect=302, to='ftp://127.0.0.1/x')))
+    with open(os.path.join(fault.root, 'b'), 'wb') as f:
+        f.write(data + b'b')
+    assert m.read('model/a') == data and m.read('model/b') == data + b'b'
+    assert [r['status'] for r in gets(fault, 'b')] == [302] * 5 + [200]
+    assert errno_of(m.read, 'model/d') == errno.EACCES
+
+
+def test_https(work, mount_fg, nginx, certificate, cache):  # noqa: F811
+    """Never down to http, never without a certificate that holds."""
+    from origin import Fault
+    data = fault_bytes(N)
+    plain = nginx.put('plain', data)
+    tls = Fault(tls=certificate)
+    try:
+        carton_of(work, good=(data, tls.url('good', size=N)),
+                  down=(data + b'd', tls.url('down', redirect=302, to=plain)))
+        options = [*PRIVATE, *cache.options]
+        with mount_fg(work / 'm.carton', *options) as m:
+            assert errno_of(m.read, 'model/good') == errno.EACCES
+            assert lines_of(m.log(), 'certificate')
+        with mount_fg(work / 'm.carton', *options, '-o', f'cacert={certificate[0]}') as m:
+            assert errno_of(m.read, 'model/down') == errno.EACCES
+            assert lines_of(m.log(), 'https to http') and nginx.requests('plain') == []
+            assert m.read('model/good') == data
+    finally:
+        tls.stop()
+
+
+def test_no_credentials_in_links(linked, fault, nginx):  # noqa: F811
+    """User and password in a URL of LINKS are not sent, and not logged."""
+    data = fault_bytes(N)
+    url = nginx.put('open', data).replace('//', '//user:hunter2@')
+    m, _ = linked(x=(data, url))
+    assert m.read('model/x') == data
+    assert {r['authorization'] for r in nginx.requests('open')} == {''}
+    assert 'hunter2' not in m.log()
+
+
+def test_each_failure_is_logged_once(linked, fault, refusing):  # noqa: F811
+    m, _ = linked('-o', 'timeout=5', x=(fault_bytes(N), refusing + '?token=hunter2'))
+    assert errno_of(m.read, 'model/x') == errno.ECONNREFUSED
+    assert len(lines_of(m.log(), 'nobody')) == 1, m.log()
+    assert 'hunter2' not in m.log()
