@@ -16,6 +16,7 @@ struct mirror {
 	bool out;		/* not to be asked again */
 	bool wrong;		/* has given wrong bytes once: ask past caches */
 	bool whole;		/* do not resume, do not split: that went wrong */
+	bool again;		/* it has failed, which was told */
 	int error;		/* of the last try */
 	long retry_after_s;
 };
@@ -133,7 +134,7 @@ static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 	char etag[256];
 	struct http_request request = {
 		.url = m->url, .trust = HTTP_LINKS, .no_cache = m->wrong, .identity = m->wrong && m->whole,
-		.deadline_ms = f->deadline_ms,
+		.again = m->again, .deadline_ms = f->deadline_ms,
 	};
 	int r = -ENOMEM;
 
@@ -191,7 +192,8 @@ static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
 	if (r == 0 && memcmp(in.sha256, f->link->sha256, SHA256_SIZE) != 0) {
 		hex_encode(f->link->sha256, SHA256_SIZE, want);
 		hex_encode(in.sha256, SHA256_SIZE, found);
-		carton_log(CARTON_LOG_ERROR, http_url_redact(m->url, shown, sizeof(shown)),
+		carton_log(m->wrong ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR,
+			   http_url_redact(m->url, shown, sizeof(shown)),
 			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found, want);
 		/* what was kept of it is no use to anyone */
 		if (f->fill)
@@ -228,11 +230,14 @@ static bool judge(struct mirror *m, int error)
 	return false;
 }
 
-static void tell(const struct mirror *m)
+/* Once for each mirror: http.c logs what fails below a status, try_mirror() a wrong hash. */
+static void tell(struct mirror *m)
 {
 	char shown[256];
 
-	/* http.c has logged what failed below a status, and try_mirror() a wrong hash */
+	if (m->again)
+		return;
+	m->again = true;
 	if (m->error == -ENOENT || m->error == -EACCES || m->error == -EAGAIN || m->error == -EPROTO)
 		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
 			   "cannot be fetched from there: %s",
@@ -363,7 +368,7 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 {
 	struct http_request request = {
 		.url = m->url, .trust = HTTP_LINKS, .method = head ? HTTP_HEAD : HTTP_GET,
-		.identity = true, .has_range = !head, .first = 0, .last = 0,
+		.identity = true, .has_range = !head, .first = 0, .last = 0, .again = m->again,
 		.deadline_ms = f->deadline_ms,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));

@@ -338,7 +338,7 @@ static int wait_for_response(struct http_stream *s, struct http_response *ret)
 		*ret = s->response;
 	pthread_mutex_unlock(&s->lock);
 	if (report)
-		http_log(CARTON_LOG_WARNING, s->start_url, "no answer before the deadline");
+		http_log(s->level, s->start_url, "no answer before the deadline");
 	return r;
 }
 
@@ -351,6 +351,7 @@ int http_open(struct http *http, const struct http_request *request, struct http
 
 	if (!s)
 		return -ENOMEM;
+	s->level = request->again ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING;
 	r = set_request(s, request);
 	if (r == 0)
 		r = http_target_parse(NULL, request->url, &s->target, &why);
@@ -358,7 +359,7 @@ int http_open(struct http *http, const struct http_request *request, struct http
 		r = (s->start_url = strdup(s->target.url)) ? 0 : -ENOMEM;
 	if (r < 0) {
 		if (r != -ENOMEM)
-			http_log(CARTON_LOG_WARNING, request->url, "%s", why);
+			http_log(s->level, request->url, "%s", why);
 		http_stream_unref(s);
 		return r;
 	}
@@ -412,7 +413,7 @@ ssize_t http_read(struct http_stream *s, void *ret_buf, size_t n)
 					 s->error;
 	pthread_mutex_unlock(&s->lock);
 	if (report && r != -ECANCELED)
-		http_log(CARTON_LOG_WARNING, s->start_url,
+		http_log(s->level, s->start_url,
 			 "the body did not end before the deadline");
 	return r;
 }

@@ -218,7 +218,7 @@ static int set_secrets(struct http_stream *s)
 
 	if (s->strayed || !http_same_origin(&s->target, &http->origin)) {
 		if (s->target.user || s->target.password)
-			http_log(CARTON_LOG_WARNING, s->target.url,
+			http_log(s->level, s->target.url,
 				 "the user name and password in this URL are not sent");
 		return 0;
 	}

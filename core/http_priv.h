@@ -59,6 +59,7 @@ struct http_stream {
 
 	/* the request, constant after http_open */
 	bool head_only, identity;
+	enum carton_log_level level;		/* of failures */
 	enum http_trust trust;
 	char range[48];
 	char *start_url;

@@ -69,7 +69,7 @@ static int check_answer(const struct remote *r, const struct http_response *a, u
 
 /* One request for [off, off+n); *ret_got counts what came, also on failure. */
 static int attempt(const struct remote *r, char *buf, size_t n, uint64_t off, int64_t deadline_ms,
-		   struct http_cancel *cancel, size_t *ret_got, long *ret_retry_after)
+		   bool again, struct http_cancel *cancel, size_t *ret_got, long *ret_retry_after)
 {
 	struct http_request request = {
 		.url = r->url,
@@ -79,6 +79,7 @@ static int attempt(const struct remote *r, char *buf, size_t n, uint64_t off, in
 		.last = off + n - 1,
 		.if_match = r->etag[0] ? r->etag : NULL,
 		.if_unmodified_since = !r->etag[0] && r->last_modified[0] ? r->last_modified : NULL,
+		.again = again,
 		.deadline_ms = deadline_ms,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));
@@ -142,7 +143,8 @@ int remote_pread(const struct remote *r, void *ret_buf, size_t n, uint64_t off,
 		long retry_after = 0;
 		int result, pause;
 
-		result = attempt(r, buf, n, off, deadline, cancel, &got, &retry_after);
+		result = attempt(r, buf, n, off, deadline, failures > 0, cancel, &got,
+				 &retry_after);
 		buf += got;
 		off += got;
 		n -= got;

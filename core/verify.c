@@ -166,7 +166,7 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 	for (size_t i = 0; i < m->n; i++) {
 		const struct entry *e = container_find(v->c->container, m->lines[i].path);
 
-		/* what is missing was told by carton_open(), and so was a symlink's fault */
+		/* what is missing is fetched later, and faults of symlinks were told already */
 		if (!e || e->kind != ENTRY_FILE)
 			continue;
 		checks[n++] = (struct file_check){ { .run = run_check }, v, &m->lines[i], e };
@@ -191,25 +191,7 @@ static size_t check_form(const struct manifest *m)
 	return (size_t)(m->unsorted_line != 0) + (size_t)m->no_final_newline;
 }
 
-ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
-{
-	struct verify v = {
-		.c = c,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.over = PTHREAD_COND_INITIALIZER,
-	};
-	ssize_t more;
-	int r = check_files(&v, progress, ctx);
-
-	if (r < 0)
-		return r;
-	more = check_contents(c);
-	if (more < 0)
-		return more;
-	return (ssize_t)(c->faults + check_form(c->manifest) + atomic_load(&v.problems)) + more;
-}
-
-/* ---- carton_materialize ---- */
+/* ---- objects: as opening their files would ---- */
 
 struct object_check {
 	struct object_wait wait;
@@ -231,15 +213,65 @@ static void object_done(struct object_wait *wait, int result)
 	object_over(container_of(wait, struct object_check, wait), result);
 }
 
-static void add_check(struct verify *v, struct object_check *checks, const struct node *file)
+/* `fetched`: only those that no entry of the container holds. */
+static void add_check(struct verify *v, struct object_check *checks, const struct node *file,
+		      bool fetched)
 {
 	struct object *o = node_object(file);
 
-	if (!o)
+	if (!o || (fetched && object_entry(o)))
 		return;
 	checks[v->left++] = (struct object_check){ { .done = object_done }, v, o };
 	if (object_size(o) != OBJECT_NO_SIZE)
 		v->total += object_size(o);
+}
+
+/* Has objects verified: of the `n` files, or of all of the tree when `files` is NULL. */
+static int get_objects(struct verify *v, struct carton_node *const *files, size_t n, bool fetched,
+		       carton_progress_fn *progress, void *ctx)
+{
+	const struct tree *t = v->c->tree;
+	size_t n_checks = files ? n : (size_t)t->n_files;
+	struct object_check *checks = calloc(n_checks + 1, sizeof(*checks));
+
+	if (!checks)
+		return -ENOMEM;
+	for (size_t i = 0; files && i < n; i++)
+		add_check(v, checks, to_node(files[i]), fetched);
+	for (struct node *f = t->root; f && !files; f = tree_next(t->root, f))
+		add_check(v, checks, f, fetched);
+	n_checks = v->left;
+	for (size_t i = 0; i < n_checks; i++) {
+		int r = object_get(checks[i].object, &checks[i].wait);
+
+		if (r != -EINPROGRESS)
+			object_over(&checks[i], r);
+	}
+	wait_for_checks(v, progress, ctx);
+	free(checks);
+	return 0;
+}
+
+/* ---- the public calls ---- */
+
+ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
+{
+	struct verify v = {
+		.c = c,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.over = PTHREAD_COND_INITIALIZER,
+	};
+	ssize_t more;
+	int r = check_files(&v, progress, ctx);
+
+	if (r == 0)
+		r = get_objects(&v, NULL, 0, true, progress, ctx);
+	if (r < 0)
+		return r;
+	more = check_contents(c);
+	if (more < 0)
+		return more;
+	return (ssize_t)(c->faults + check_form(c->manifest) + atomic_load(&v.problems)) + more;
 }
 
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
@@ -250,23 +282,7 @@ ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, s
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.over = PTHREAD_COND_INITIALIZER,
 	};
-	size_t n_checks = files ? n : (size_t)c->tree->n_files;
-	struct object_check *checks = calloc(n_checks + 1, sizeof(*checks));
+	int r = get_objects(&v, files, n, false, progress, ctx);
 
-	if (!checks)
-		return -ENOMEM;
-	for (size_t i = 0; files && i < n; i++)
-		add_check(&v, checks, to_node(files[i]));
-	for (struct node *f = c->tree->root; f && !files; f = tree_next(c->tree->root, f))
-		add_check(&v, checks, f);
-	n_checks = v.left;
-	for (size_t i = 0; i < n_checks; i++) {
-		int r = object_get(checks[i].object, &checks[i].wait);
-
-		if (r != -EINPROGRESS)
-			object_over(&checks[i], r);
-	}
-	wait_for_checks(&v, progress, ctx);
-	free(checks);
-	return (ssize_t)atomic_load(&v.problems);
+	return r < 0 ? r : (ssize_t)atomic_load(&v.problems);
 }

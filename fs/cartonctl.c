@@ -177,7 +177,7 @@ static const char *property(const struct carton_node *node, const char *name, ch
 
 static void print_node(const struct carton_node *node, const char *path, bool json, bool first)
 {
-	char hash[128], storage[128];
+	char hash[128], storage[128], size[32];
 	struct carton_stat st;
 	const char *target = carton_target(node);
 
@@ -186,7 +186,8 @@ static void print_node(const struct carton_node *node, const char *path, bool js
 	if (json) {
 		printf("%s\n{\"path\":", first ? "" : ",");
 		print_json_string(path);
-		printf(",\"size\":%" PRIu64, st.size);
+		if (st.size_known)
+			printf(",\"size\":%" PRIu64, st.size);
 		if (carton_property(node, "user.carton.sha256", hash, sizeof(hash)) > 0)
 			printf(",\"sha256\":\"%s\"", hash);
 		if (carton_property(node, "user.carton.storage", storage, sizeof(storage)) > 0)
@@ -198,8 +199,8 @@ static void print_node(const struct carton_node *node, const char *path, bool js
 		putchar('}');
 		return;
 	}
-	printf("%12" PRIu64 "  %-20s  %-64s  %s%s%s\n", st.size,
-	       target ? "symlink" :
+	snprintf(size, sizeof(size), st.size_known ? "%" PRIu64 : "-", st.size);
+	printf("%12s  %-20s  %-64s  %s%s%s\n", size, target ? "symlink" :
 			property(node, "user.carton.storage", storage, sizeof(storage)),
 	       property(node, "user.carton.sha256", hash, sizeof(hash)), path,
 	       target ? " -> " : "", target ? target : "");

@@ -6,36 +6,21 @@ safetensors and Triton. Nothing is mounted: format-tool prints what the modules 
 import io
 import itertools
 import json
-import math
 import os
 import random
 import struct
 import subprocess
 import time
-import urllib.parse
-import warnings
 
 import numpy as np
 import pytest
-from numpy.lib import format as npy_format
 
 import harness
+from tensorfiles import (BAD, CARTON, bytes_form, decoded, every_safetensors_dtype, numpy_header,
+                         random_name, random_tensors, reference_header, size_of, st, st_file,
+                         strings_toml, toml_string)
 
-TOOL = str(harness.BUILD / 'format-tool')
-
-CARTON = {  # carton dtype: numpy, safetensors, Triton
-    'float32': ('<f4', 'F32', 'FP32'), 'float64': ('<f8', 'F64', 'FP64'),
-    'int8': ('|i1', 'I8', 'INT8'), 'int16': ('<i2', 'I16', 'INT16'),
-    'int32': ('<i4', 'I32', 'INT32'), 'int64': ('<i8', 'I64', 'INT64'),
-    'uint8': ('|u1', 'U8', 'UINT8'), 'uint16': ('<u2', 'U16', 'UINT16'),
-    'uint32': ('<u4', 'U32', 'UINT32'), 'uint64': ('<u8', 'U64', 'UINT64'),
-}
-# What the reference serializer puts first, of the dtypes a carton has.
-ORDER = 'U64 I64 F64 F32 U32 I32 U16 I16 I8 U8'.split()
-BITS = {'BOOL': 8, 'F4': 4, 'F6_E2M3': 6, 'F6_E3M2': 6, 'U8': 8, 'I8': 8, 'F8_E5M2': 8,
-        'F8_E4M3': 8, 'F8_E8M0': 8, 'F8_E4M3FNUZ': 8, 'F8_E5M2FNUZ': 8, 'I16': 16, 'U16': 16,
-        'F16': 16, 'BF16': 16, 'I32': 32, 'U32': 32, 'F32': 32, 'C64': 64, 'F64': 64, 'I64': 64,
-        'U64': 64}
+TOOL = str(harness.BUILD / 'tests/format-tool')
 
 
 def run(*args, data=b'', ok=True):
@@ -45,34 +30,11 @@ def run(*args, data=b'', ok=True):
     return p.stdout if ok else p.stderr.decode(errors='replace')
 
 
-def random_name(rng):
-    alphabet = ['a', 'B', '/', '%', '.', '..', '\0', '\n', '\x7f', '\x85', ' ', '"', '\\', '🥳',
-                'é', '.bin', '.npy', '.json', 'index', '2', 'F', '~', 'x' * 60]
-    return ''.join(rng.choice(alphabet) for _ in range(rng.randrange(8)))
-
-
-def toml_string(s):
-    out = ''
-    for c in s:
-        plain = c >= ' ' and c not in '"\\' and c != '\x7f'
-        out += c if plain else f'\\u{ord(c):04x}'
-    return f'"{out}"'
-
-
 # ---- .npy ----
 
 def headers(cases):
     lines = '\n'.join(' '.join([d, *map(str, s)]) for d, s in cases) + '\n'
     return run('npy', data=lines.encode())
-
-
-def numpy_header(descr, shape):
-    f = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')     # it warns of format 2.0
-        npy_format._write_array_header(
-            f, {'descr': descr, 'fortran_order': False, 'shape': tuple(shape)})
-    return f.getvalue()
 
 
 def test_npy_is_what_numpy_saves():
@@ -135,8 +97,8 @@ def test_names_never_collide():
             assert 0 < len(entry.encode()) <= 255 and not entry.startswith('.')
             assert '/' not in entry and not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in entry)
         if '%~' not in plain:
-            assert urllib.parse.unquote(plain, errors='strict') == name
-            assert urllib.parse.unquote(nested, errors='strict') == name
+            assert decoded(plain) == name
+            assert decoded(nested) == name
 
 
 def test_names_as_they_are():
@@ -160,30 +122,8 @@ def write_carton(path, tensors):
         text += (f'[[tensor]]\nname = {toml_string(name)}\ndtype = "{dtype}"\n'
                  f'shape = {list(shape)}\nfile = "t{i}.bin"\ninner = []\n')
         with open(data / f't{i}.bin', 'wb') as f:
-            f.truncate(math.prod(shape) * np.dtype(CARTON[dtype][0]).itemsize)
+            f.truncate(size_of(dtype, shape))
     (data / 'index.toml').write_text(text, newline='')
-
-
-def random_tensors(seed, n):
-    rng = random.Random(seed)
-    names = {random_name(rng) for _ in range(n)} - {'__metadata__'}
-    return [(name, rng.choice(list(CARTON)), [rng.randrange(5) for _ in range(rng.randrange(6))])
-            for name in sorted(names, key=lambda _: rng.random())]
-
-
-def reference_header(tensors):
-    """An independent writer of what the reference serializer gives."""
-    offset, out = 0, {}
-    for name, dtype, shape in sorted(
-            tensors, key=lambda t: (ORDER.index(CARTON[t[1]][1]), t[0].encode())):
-        size = math.prod(shape) * np.dtype(CARTON[dtype][0]).itemsize
-        out[name] = {'dtype': CARTON[dtype][1], 'shape': shape,
-                     'data_offsets': [offset, offset + size]}
-        offset += size
-    # json escapes DEL as it is and controls as serde_json does, but for \b and \f being alike.
-    text = json.dumps(out, ensure_ascii=False, separators=(',', ':')).encode()
-    text += b' ' * (-len(text) % 8)
-    return struct.pack('<Q', len(text)) + text, offset
 
 
 @pytest.mark.parametrize('seed', range(20))
@@ -212,37 +152,17 @@ def test_triton_request(tmp_path):
     assert request['parameters'] == {'binary_data_output': True}
     assert request['inputs'] == [
         {'name': n, 'shape': s, 'datatype': CARTON[d][2],
-         'parameters': {'binary_data_size': math.prod(s) * np.dtype(CARTON[d][0]).itemsize}}
+         'parameters': {'binary_data_size': size_of(d, s)}}
         for n, d, s in sorted(tensors, key=lambda t: t[0].encode())]
     assert text == json.dumps(request, ensure_ascii=False, separators=(',', ':')).encode()
 
 
 # ---- safetensors read ----
 
-def st_file(path, header, data=b'', pad=True):
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    if pad:
-        text += b' ' * (-len(text) % 8)
-    path.write_bytes(struct.pack('<Q', len(text)) + text + data)
-    return path
-
-
-def t(dtype='U8', shape=(1,), begin=0, end=1):
-    return {'dtype': dtype, 'shape': list(shape), 'data_offsets': [begin, end]}
-
-
 def test_safetensors_every_dtype(tmp_path):
-    header, at = {'__metadata__': {'format': 'pt', '': 'é"\n\u0001'}}, 0
-    for dtype, bits in BITS.items():
-        for shape in ((), (0,), (8,), (2, 4), (8, 0, 3), (4, 2, 1)):
-            n = math.prod(shape)
-            if n * bits % 8:
-                continue
-            header[f'{dtype}{shape}'] = t(dtype, shape, at, at + n * bits // 8)
-            at += n * bits // 8
+    header, data = every_safetensors_dtype()
     names = list(header)
-    random.Random(3).shuffle(names)
-    path = st_file(tmp_path / 'a', {n: header[n] for n in names}, bytes(at))
+    path = st_file(tmp_path / 'a', header, data)
     got = json.loads(run('read', path))
     assert got['metadata'] == header.pop('__metadata__')
     assert [x['name'] for x in got['tensors']] == [n for n in names if n in header]
@@ -250,84 +170,6 @@ def test_safetensors_every_dtype(tmp_path):
         want = header[x['name']]
         assert (x['dtype'], x['shape']) == (want['dtype'], want['shape'])
         assert x['bytes'] == want['data_offsets'][1] - want['data_offsets'][0]
-
-
-RAW = '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}%s}'
-BAD = {  # name: header, data, what the message must say
-    'empty header': (b'', b'', 'empty'),
-    'not an object': (b'[1]', b'', "begin with '{'"),
-    'space before': (b' {}', b'', "begin with '{'"),
-    'bom': (b'\xef\xbb\xbf{}', b'', "begin with '{'"),
-    'newline behind': (b'{}\n', b'', 'spaces'),
-    'nul behind': (b'{}\0', b'', 'spaces'),
-    'second object': (b'{}{}', b'', 'spaces'),
-    'unfinished': (b'{"a":', b'', 'not valid JSON'),
-    'trailing comma': (RAW % ',', b'x', 'not valid JSON'),
-    'comment': (RAW % '/**/', b'x', 'not valid JSON'),
-    'vertical tab': (RAW % '\v', b'x', 'control character'),
-    'nan': (b'{"a":NaN}', b'', 'not valid JSON'),
-    'duplicate tensor': (RAW % ',"a":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}', b'x',
-                         'twice'),
-    'duplicate by escape': (RAW % ',"\\u0061":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}',
-                            b'x', 'twice'),
-    'duplicate dtype': (b'{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b'',
-                        'twice'),
-    'duplicate metadata': (b'{"__metadata__":{},"__metadata__":{}}', b'', 'twice'),
-    'duplicate metadata key': (b'{"__metadata__":{"k":"1","k":"2"}}', b'', 'twice'),
-    'duplicate unknown key': (b'{"a":{"x":{"k":1,"k":2},"dtype":"U8","shape":[0],'
-                              b'"data_offsets":[0,0]}}', b'', 'twice'),
-    'metadata number': ({'__metadata__': {'k': 1}}, b'', 'object of strings'),
-    'metadata null': ({'__metadata__': None}, b'', 'object of strings'),
-    'metadata nested': ({'__metadata__': {'k': {}}}, b'', 'object of strings'),
-    'tensor is a list': ({'a': []}, b'', 'not an object'),
-    'no dtype': ({'a': {'shape': [], 'data_offsets': [0, 0]}}, b'', 'no dtype'),
-    'no shape': ({'a': {'dtype': 'U8', 'data_offsets': [0, 0]}}, b'', 'no shape'),
-    'no offsets': ({'a': {'dtype': 'U8', 'shape': [0]}}, b'', 'no data_offsets'),
-    'dtype number': ({'a': t(dtype=8)}, b'x', 'dtype that is not a string'),
-    'dtype unknown': ({'a': t('F9')}, b'x', "unknown dtype 'F9'"),
-    'dtype lower case': ({'a': t('u8')}, b'x', 'unknown dtype'),
-    'shape string': ({'a': {**t(), 'shape': '1'}}, b'x', 'not a list of integers'),
-    'shape float': ({'a': t(shape=(1.0,))}, b'x', 'not a list of integers'),
-    'shape exponent': (b'{"a":{"dtype":"U8","shape":[1e0],"data_offsets":[0,1]}}', b'x',
-                       'not a list of integers'),
-    'shape negative': ({'a': t(shape=(-1, -1))}, b'x', 'not a list of integers'),
-    'shape minus zero': (b'{"a":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}}', b'',
-                         'not a list of integers'),
-    'shape nested': ({'a': t(shape=([1],))}, b'x', 'not a list of integers'),
-    'shape beyond 64 bits': ({'a': t(shape=(2 ** 64,))}, b'x', 'not a list of integers'),
-    'leading zero': (b'{"a":{"dtype":"U8","shape":[01],"data_offsets":[0,1]}}', b'x',
-                     'not valid JSON'),
-    'shape overflow': ({'a': t('U64', (2 ** 32, 2 ** 32), 0, 0)}, b'', 'does not fit 64 bits'),
-    'bytes overflow': ({'a': t('U64', (2 ** 61,), 0, 0)}, b'', 'does not fit 64 bits'),
-    'rank': ({'a': t(shape=[1] * 65)}, b'x', 'more than 64 dimensions'),
-    'size': ({'a': t('U16')}, b'x', '1 bytes by its data_offsets, but 2'),
-    'half a byte': ({'a': t('F4', (3,), 0, 1)}, b'x', 'whole number of bytes'),
-    'one offset': ({'a': {**t(), 'data_offsets': [0]}}, b'x', 'not two integers'),
-    'three offsets': ({'a': {**t(), 'data_offsets': [0, 1, 1]}}, b'x', 'not two integers'),
-    'offset float': ({'a': {**t(), 'data_offsets': [0, 1.0]}}, b'x', 'not two integers'),
-    'offsets reversed': ({'a': t(begin=1, end=0)}, b'x', 'before it begins'),
-    'hole at the start': ({'a': t(begin=1, end=2)}, b'xx', 'hole'),
-    'hole': ({'a': t(), 'b': t(begin=2, end=3)}, b'xxx', 'hole'),
-    'overlap': ({'a': t(shape=(2,), end=2), 'b': t(begin=1, end=2)}, b'xx', 'overlapping'),
-    'same bytes': ({'a': t(), 'b': t()}, b'x', 'overlapping'),
-    'trailing byte': ({'a': t()}, b'xy', '2 bytes of data'),
-    'missing byte': ({'a': t()}, b'', '0 bytes of data'),
-    'data without tensors': ({}, b'x', '1 bytes of data'),
-    'bad utf-8': (b'{"\xff":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b'', ''),
-    'overlong utf-8': (b'{"\xc0\xaf":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b'', ''),
-    'raw surrogate': (b'{"\xed\xa0\x80":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b'',
-                      'UTF-8'),
-    'lone high': (b'{"__metadata__":{"k":"\\ud800"}}', b'', 'surrogate'),
-    'lone low': (b'{"__metadata__":{"k":"\\udc00"}}', b'', 'surrogate'),
-    'high then escaped backslash': (b'{"__metadata__":{"k":"\\ud800\\\\u0"}}', b'', 'surrogate'),
-    'two high': (b'{"__metadata__":{"k":"\\ud800\\ud800"}}', b'', 'surrogate'),
-    'short escape': (b'{"__metadata__":{"k":"\\u12"}}', b'', 'hex digits'),
-    'bad escape': (b'{"__metadata__":{"k":"\\x"}}', b'', 'not valid JSON'),
-    'control in a string': (b'{"__metadata__":{"k":"\n"}}', b'', 'control character'),
-    'long name': ({'n' * 65537: t()}, b'x', '65537 bytes'),
-    'depth': (b'{"a":{"x":' + b'[' * 63 + b']' * 63 + b',"dtype":"U8","shape":[0],'
-              b'"data_offsets":[0,0]}}', b'', 'nested too deeply'),
-}
 
 
 @pytest.mark.parametrize('case', BAD)
@@ -369,7 +211,7 @@ def test_safetensors_lengths(tmp_path):
 
 def test_safetensors_many(tmp_path):
     """100,000 tensors are read within a second, whatever the order of their offsets."""
-    header = {f'model.layers.{i}.mlp.weight': t('F32', (4, 4), 64 * i, 64 * i + 64)
+    header = {f'model.layers.{i}.mlp.weight': st('F32', (4, 4), 64 * i, 64 * i + 64)
               for i in range(100000)}
     names = list(header)
     random.Random(4).shuffle(names)
@@ -391,8 +233,7 @@ STRINGS = [[], [''], ['', ''], ['a', 'é', '🥳', '', '\0', 'x\0y', 'tail\0', '
 
 @pytest.mark.parametrize('strings', STRINGS, ids=range(len(STRINGS)))
 def test_strings(strings):
-    text = ('data = [' + ', '.join(map(toml_string, strings)) + ']\n').encode()
-    want = b''.join(struct.pack('<I', len(s.encode())) + s.encode() for s in strings)
+    text, want = strings_toml(strings), bytes_form(strings)
     width = max(map(len, strings), default=0)
     assert run('measure', len(strings), data=text).decode() == f'{len(want)} {width}\n'
     assert run('bytes', len(strings), data=text) == want
