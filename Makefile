@@ -47,7 +47,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests demo check asan tsan fuzz lint format man bench install uninstall deps test-deps chroot clean help FORCE
+.PHONY: all tests demo demo-remote check asan tsan fuzz lint format man bench install uninstall deps test-deps chroot clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl
@@ -68,7 +68,7 @@ $(BUILD)/core/%.o: core/%.c $(BUILD)/flags
 
 # all that fs/ can see of core/
 PUBLIC := $(BUILD)/include/carton.h $(BUILD)/include/log.h
-$(BUILD)/include/%.h: core/%.h
+$(PUBLIC): $(BUILD)/include/%.h: core/%.h
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 
@@ -171,6 +171,10 @@ demo: deps
 	@$(MAKE) --no-print-directory all
 	@tests/demo $(BUILD)
 
+demo-remote: test-deps
+	@$(MAKE) --no-print-directory all
+	@tests/demo-remote $(BUILD)
+
 man: fs/cartonfs.1 fs/cartonctl.1
 	mandoc -T lint -W warning $^
 
@@ -203,6 +207,7 @@ clean:
 help:
 	@echo 'make              build cartonfs and cartonctl into build/ (V=1 shows commands)'
 	@echo 'make demo         install what is missing, build, show a mount'
+	@echo 'make demo-remote  the same over http, from a local nginx'
 	@echo 'make check        install what is missing, build, run every test'
 	@echo 'make asan tsan    the tests under sanitizers'
 	@echo 'make fuzz         fuzz the parsers (FUZZ_SECONDS=60 each)'

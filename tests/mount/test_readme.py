@@ -5,14 +5,19 @@ README.md is true: every command of its sh blocks is run, in order, as a newcome
 Two stand-ins: where we are root, `sudo` is nothing; and `make install` gets a DESTDIR, so that nothing
 is installed on this machine. What would run this test again is only looked at.
 """
+import http.server
+import json
 import os
 import re
+import subprocess
+import sys
+import threading
 
 import pytest
 
 from harness import BUILD, IS_ROOT, ROOT, mountinfo, run
 from test_options import installed  # noqa: F401: a fixture
-from zipwriter import sample
+from zipwriter import TOML, sample
 
 TEXT = (ROOT / 'README.md').read_text()
 BLOCKS = re.findall(r'^```sh\n(.*?)^```$', TEXT, re.M | re.S)
@@ -77,10 +82,47 @@ def test_make_install(work):
         assert there == (target == 'install')
 
 
+SELF_TEST = b"""
+[[self_test]]
+inputs = { x = '@tensor_data/numeric' }
+"""
+
+
+class Triton(http.server.BaseHTTPRequestHandler):
+    """Takes what curl sends; test_view_triton.py is the strict one."""
+
+    def do_POST(self):
+        assert self.path == '/v2/models/m/infer'
+        body = self.rfile.read(int(self.headers['Content-Length']))
+        json.loads(body[:int(self.headers['Inference-Header-Content-Length'])])
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'understood')
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def servers(work):
+    """{URL in the text: URL here}: one server has m.carton, one is a model's."""
+    origin = subprocess.Popen([sys.executable, ROOT / 'tests/mount/faultserver.py', '--root', work],
+                              stdout=subprocess.PIPE, text=True)
+    port = origin.stdout.readline().strip()
+    triton = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Triton)
+    threading.Thread(target=triton.serve_forever, daemon=True).start()
+    yield {'https://example.com/': f'http://127.0.0.1:{port}/file=m.carton/',
+           'http://localhost:8000/': f'http://127.0.0.1:{triton.server_port}/'}
+    triton.shutdown()
+    origin.kill()
+    origin.wait()
+    origin.stdout.close()
+
+
 @pytest.fixture
 def newcomer(work):
     """A directory with m.carton, and a shell that finds the programs as if they were installed."""
-    carton = sample()
+    carton = sample(toml=TOML + SELF_TEST)
     carton.write(work / 'm.carton')
     (work / 'bin').mkdir()
     sudo = work / 'bin/sudo'
@@ -92,7 +134,7 @@ def newcomer(work):
         run('umount' if IS_ROOT else 'fusermount3', '-l' if IS_ROOT else '-uz', work / 'mnt')
 
 
-def test_commands(newcomer, request):
+def test_commands(newcomer, servers, request):
     work, carton, path = newcomer
     if IS_ROOT:
         request.getfixturevalue('installed')    # mount(8) has a PATH of its own
@@ -103,7 +145,10 @@ def test_commands(newcomer, request):
         if command.startswith('sudo ') and not IS_ROOT:
             assert command.split()[1] in ('mount', 'umount')    # which only root may
             continue
-        p = run('sh', '-ec', command, cwd=work, env={'PATH': path})
+        here = command
+        for there, url in servers.items():
+            here = here.replace(there, url)
+        p = run('sh', '-ec', here, cwd=work, env={'PATH': path})
         assert p.returncode == 0, f'{command}: {p.stderr}'
         seen[command] = p.stdout
     assert mountinfo(work / 'mnt') is None, 'README.md leaves a mount behind'
@@ -112,6 +157,10 @@ def test_commands(newcomer, request):
     assert seen['sha256sum mnt/MANIFEST'].split()[0] == carton.model_hash()
     assert set(seen['ls mnt'].split()) >= {'MANIFEST', 'carton.toml', 'model', 'misc'}
     assert carton.model_hash() in seen['cartonctl hash m.carton']
+    assert 'numeric.npy' in seen['ls mnt/views/tensor_data'].split()
+    assert len(seen['cartonctl cache list'].splitlines()) > 5
+    curl, = [out for command, out in seen.items() if command.startswith('curl ')]
+    assert curl == 'understood'
 
 
 

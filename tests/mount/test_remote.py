@@ -1,0 +1,484 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cartons behind a URL: what a mount and a file cost, one version or none, servers of all kinds."""
+import errno
+import os
+import random
+import shutil
+import time
+
+import pytest
+
+import harness
+from harness import ctl, run
+from origin import (MIB, PRIVATE, Fault, LinkedCarton, as_expected, cache, certificate,  # noqa: F401
+                    errno_of, fault, fault_bytes, fresh_logs, lines_of, nginx, nginx_at, refusing)
+from zipwriter import Carton, Sparse, sample
+
+RATE = 2 * MIB                          # what each connection to /slow/ gives in a second
+
+
+@pytest.fixture(scope='module')
+def slow(session_dir):
+    """An nginx that limits each connection to RATE."""
+    with nginx_at(session_dir / 'slow-nginx', rate=RATE) as n:
+        yield n
+
+
+def rng_bytes(n, seed=0):
+    return random.Random(seed).randbytes(n)
+
+
+def refused(source, point, *options, says='', code=32, env=None):
+    """The mount fails at once, with one line of reason and the one that says it is not mounted."""
+    where = point()
+    before = time.monotonic()
+    p = run(harness.CARTONFS, *options, source, where, env=env)
+    assert p.returncode == code and harness.mountinfo(where) is None, p.stderr
+    assert time.monotonic() - before < 20 * harness.SLOW
+    assert lines_of(p.stderr, says) and 'not mounted' in p.stderr.splitlines()[-1], p.stderr
+    return p.stderr
+
+
+# ---- what it costs ----
+
+
+def test_everything_is_there(nginx, mount, cache):  # noqa: F811
+    c = sample()
+    c.write(nginx.root / 'sample.carton')
+    nginx.clear()
+    with mount(nginx.url('sample.carton'), *cache.options) as m:
+        assert len(nginx.requests()) <= 3
+        as_expected(m, c)
+        assert m.state('model/weights.bin') == 'verified'
+    assert all(r['status'] == 206 for r in nginx.requests())
+
+
+def test_ten_thousand_entries(nginx, mount, cache):  # noqa: F811
+    """At most three requests for a mount, one for a small file, none for what was read before."""
+    c = Carton(method='deflate')
+    for i in range(9997):
+        c.add(f'model/{i % 100:02}/{i:05}-of-a-shard-with-a-long-name.bin', b'%d' % i * 50)
+    c.write(nginx.root / 'many.carton')
+    nginx.clear()
+    with mount(nginx.url('many.carton'), *cache.options) as m:
+        cost = nginx.requests()
+        assert len(cost) <= 3, cost
+        assert sum(r['sent'] for r in cost) < 4 * MIB < os.path.getsize(nginx.root / 'many.carton')
+        assert len(os.listdir(m / 'model/07')) == 100
+        assert sum(len(f) for _, _, f in os.walk(m / 'model')) == 9997
+        assert os.stat(m / 'model/03/05003-of-a-shard-with-a-long-name.bin').st_size == 200
+        nginx.clear()
+        for i in (4711, 17, 9000):
+            name = f'model/{i % 100:02}/{i:05}-of-a-shard-with-a-long-name.bin'
+            assert m.read(name) == m.read(name) == b'%d' % i * 50
+        asked = nginx.requests()
+        assert [r['status'] for r in asked] == [206] * 3
+        assert all(r['sent'] < 2000 and r['if_match'] for r in asked)
+
+
+def test_large_file_over_many_connections(nginx, mount, cache):  # noqa: F811
+    """Its ranges are asked for at once, each byte once, and the hash of all is right."""
+    data = rng_bytes(60 * MIB + 12345)
+    c = Carton().add('model/w', data, method='stored').add('misc/x', data[:9 * MIB], method='deflate')
+    c.write(nginx.root / 'large.carton')
+    with mount(nginx.url('large.carton'), *cache.options, '-o', 'connections=6') as m:
+        nginx.clear()
+        as_expected(m, c)
+        parts = [r for r in nginx.requests() if r['sent'] > MIB]
+        assert 3 <= len({r['conn'] for r in parts}) and len(parts) >= 15
+        assert sum(r['sent'] for r in nginx.requests()) < len(data) + 9.2 * MIB
+        assert all(r['status'] == 206 and r['if_match'] for r in parts)
+
+
+def test_connections_beat_a_limit(slow, mount, cache):  # noqa: F811
+    """A server that gives each connection RATE is read at nearly eight times that by eight."""
+    data = rng_bytes(48 * MIB)
+    c = Carton().add('model/a', data[:8 * MIB], method='stored')
+    c.add('model/b', data[8 * MIB:] + b'.' * 8 * MIB, method='stored')
+    c.write(slow.root / 'm.carton')
+    speed = {}
+    for n, name in ((1, 'a'), (8, 'b')):
+        with mount(slow.url('slow/m.carton'), *cache.options, '-o', f'connections={n}') as m:
+            size = os.stat(m / f'model/{name}').st_size
+            before = time.monotonic()
+            m.sha(f'model/{name}')
+            speed[n] = size / (time.monotonic() - before)
+    assert speed[1] < 1.6 * RATE, 'the limit is there'
+    assert speed[8] / speed[1] > 5, speed
+
+
+@pytest.mark.big
+def test_two_gibibytes(nginx, mount, cache):  # noqa: F811
+    """A Stored entry beyond 2 GiB."""
+    size = (2 << 30) + 4321
+    c = Carton(method='stored').add('misc/before', b'b')
+    c.add('model/big', Sparse(size, {0: b'first', (2 << 30) - 2: b'across', size - 4: b'last'}))
+    c.add('misc/after', b'after')
+    c.write(nginx.root / 'huge.carton')
+    with mount(nginx.url('huge.carton'), *cache.options) as m:
+        assert m.sha('model/big') == c.files()['model/big'].sums()[1]
+        with open(m / 'model/big', 'rb') as f:
+            f.seek((2 << 30) - 2)
+            assert f.read(6) == b'across'
+        assert m.read('misc/after') == b'after'
+    os.unlink(nginx.root / 'huge.carton')
+
+
+@pytest.mark.parametrize('method', ['stored', 'deflate', 'zstd'])
+def test_methods(nginx, mount, cache, method):  # noqa: F811
+    """Entries of each method, in memory and larger than what is kept there."""
+    c = sample(method)
+    c.add('model/large', rng_bytes(5 * MIB) + bytes(8 * MIB))
+    c.add('model/middle', rng_bytes(300000))
+    c.write(nginx.root / f'{method}.carton')
+    for _ in range(2):
+        with mount(nginx.url(f'{method}.carton'), *cache.options) as m:
+            as_expected(m, c)
+
+
+def test_corrupt_entry(nginx, mount_fg, cache):  # noqa: F811
+    """A flipped byte behind a URL is an error as in a local carton."""
+    c = Carton(method='stored').add('model/x', rng_bytes(100000)).add('model/y', b'good')
+    c.write(nginx.root / 'flip.carton')
+    with open(nginx.root / 'flip.carton', 'r+b') as f:
+        f.seek(c.placed['model/x'].data + 5000)
+        byte = f.read(1)
+        f.seek(-1, os.SEEK_CUR)
+        f.write(bytes([byte[0] ^ 1]))
+    with mount_fg(nginx.url('flip.carton'), *cache.options) as m:
+        assert errno_of(m.read, 'model/x') == errno.EIO and m.read('model/y') == b'good'
+        assert m.state('model/x') == 'corrupt' and lines_of(m.log(), 'model/x.*sha256')
+
+
+def test_as_a_user(nginx, mount, work, who):  # noqa: F811
+    """An ordinary user's cache in his home; everything readable, and nothing of it for others."""
+    c = sample()
+    c.write(nginx.root / 'user.carton')
+    with mount(nginx.url('user.carton'), uid=who) as m:
+        assert m.do(harness.scan, m.path) == harness.expected(c.files(), c.links())
+    home = os.path.join(harness.HOMES[who], '.cache/cartonfs')
+    assert os.stat(home).st_mode & 0o777 == 0o700 and os.stat(home).st_uid == (who or os.geteuid())
+    p = ctl('cache', 'verify', uid=who)
+    assert p.returncode == 0 and p.stdout == '0 damaged objects dropped\n'
+
+
+# ---- one version ----
+
+
+def remote(fault, name, **kw):  # noqa: F811
+    return fault.url(name, file=name, **kw)
+
+
+def put_large(fault, name='v.carton', seed=0, size=20 * MIB):  # noqa: F811
+    """A carton with two files beyond what a mount fetches."""
+    c = Carton(method='stored')
+    for n in 'ab':
+        c.add(f'model/{n}', rng_bytes(size, seed), method='stored')
+    c.add('model/small', rng_bytes(2000, seed))
+    c.add('misc/tail', rng_bytes(300000, seed))
+    c.write(os.path.join(fault.root, name))
+    return c
+
+
+def test_replaced_while_mounted(fault, mount_fg, cache):  # noqa: F811
+    """Another version behind the URL: ESTALE with a clear log, not other bytes."""
+    c = put_large(fault)
+    with mount_fg(remote(fault, 'v.carton'), *cache.options) as m:
+        assert m.read('model/a') == c.entries['model/a'].data
+        put_large(fault, seed=1)
+        for name in ('model/small', 'misc/tail'):
+            assert errno_of(m.read, name) == errno.ESTALE
+        assert lines_of(m.log(), 'v.carton: .*changed')
+        assert m.read('model/a') == c.entries['model/a'].data, 'what was verified stays'
+    assert [r['status'] for r in fault.requests('v.carton')][-1] == 412
+
+
+@pytest.mark.parametrize('kind', [dict(newetag=1), dict(norange=1), dict(badrange=1), dict(badtotal=1),
+                                  dict(newetag=1, noetag=1, lastmod='Tue, 01 Jan 2030 00:00:00 GMT')],
+                         ids=str)
+def test_server_that_changes_its_ways(fault, mount_fg, cache, nginx, kind):  # noqa: F811
+    """Right at mount, wrong later: a new ETag, 200 for a Range, another Content-Range or date."""
+    c = put_large(fault, 'w.carton', size=9 * MIB)
+    first = dict(noetag=1, lastmod='Tue, 01 Jan 2019 00:00:00 GMT') if 'noetag' in kind else {}
+    with open(os.path.join(fault.root, 'target'), 'w') as f:
+        f.write(remote(fault, 'w.carton', etag='same', **first))
+    with switching(fault, nginx.dir) as n:
+        with mount_fg(n.url('m.carton'), *cache.options) as m:
+            n.switch(remote(fault, 'w.carton', **({'etag': 'same'} | kind)))
+            for name in ('model/a', 'model/small'):
+                assert errno_of(m.read, name) == errno.ESTALE, name
+            assert lines_of(m.log(), 'm.carton: .*(changed|no longer)')
+            n.switch(remote(fault, 'w.carton', etag='same', **first))
+            assert m.read('model/small') == c.entries['model/small'].data
+    assert not set(cache.objects()) & {c.hashes()['model/a']}
+
+
+class switching:
+    """A server that redirects to wherever switch() last said."""
+
+    def __init__(self, fault, where):  # noqa: F811
+        self.to = None
+        self.first = open(os.path.join(fault.root, 'target')).read()
+
+    def __enter__(self):
+        import http.server
+        import threading
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+
+            def do_GET(self):
+                self.send_response(302)
+                self.send_header('Location', outer.to)
+                self.send_header('Content-Length', '0')
+                self.end_headers()
+
+            do_HEAD = do_GET
+
+            def log_message(self, *a):
+                pass
+        self.to = self.first
+        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *a):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def url(self, name):
+        return f'http://127.0.0.1:{self.server.server_address[1]}/{name}'
+
+    def switch(self, url):
+        self.to = url
+
+
+def test_changes_in_the_middle_of_a_file(fault, mount_fg, cache):  # noqa: F811
+    """While the ranges of one large file arrive."""
+    c = put_large(fault, 'x.carton', size=24 * MIB)
+    with mount_fg(remote(fault, 'x.carton', rate=2 * MIB), *cache.options, '-o', 'connections=2') as m:
+        reader = Reader(m / 'model/b')
+        harness.eventually('it has begun', lambda: cache.partials() and
+                           max(cache.partials().values()) > 0, 20)
+        put_large(fault, 'x.carton', seed=1, size=24 * MIB)
+        assert reader.result() == errno.ESTALE
+        assert lines_of(m.log(), 'x.carton: .*changed')
+    assert c.hashes()['model/b'] not in cache.objects()
+
+
+class Reader:
+    """Reads a file in a thread: result() is its sha256 or an errno."""
+
+    def __init__(self, path):
+        import threading
+        self.value = None
+        self.thread = threading.Thread(target=self.read, args=(path,), daemon=True)
+        self.thread.start()
+
+    def read(self, path):
+        try:
+            self.value = harness.sha_file(path)
+        except OSError as e:
+            self.value = e.errno
+
+    def result(self):
+        self.thread.join(60 * harness.SLOW)
+        assert not self.thread.is_alive()
+        return self.value
+
+
+@pytest.mark.parametrize('kind', [dict(fail='2:500'), dict(fail='1:429', retryafter=1), dict(noaccept=1),
+                                  dict(weak=1, lastmod='Tue, 01 Jan 2019 00:00:00 GMT'), dict(noetag=1)],
+                         ids=str)
+def test_servers_that_are_good_enough(fault, mount, cache, kind):  # noqa: F811
+    c = sample('stored').add('model/large', rng_bytes(9 * MIB))
+    c.write(os.path.join(fault.root, 'good.carton'))
+    with mount(remote(fault, 'good.carton', **kind), *cache.options) as m:
+        as_expected(m, c)
+    assert all(r['status'] in (206, 500, 429) for r in fault.requests('good.carton'))
+
+
+def test_connections_that_break(fault, mount, cache):  # noqa: F811
+    """Every answer is reset after 3 MiB: it goes on from there."""
+    c = put_large(fault, 'y.carton', size=20 * MIB)
+    with mount(remote(fault, 'y.carton', reset=3 * MIB), *cache.options) as m:
+        as_expected(m, c)
+    asked = fault.requests('y.carton')
+    assert sum(r['sent'] for r in asked) < 1.5 * os.path.getsize(os.path.join(fault.root, 'y.carton'))
+
+
+# ---- without ranges ----
+
+
+@pytest.mark.parametrize('path', ['norange', 'fault'])
+def test_no_ranges(nginx, fault, mount, cache, path):  # noqa: F811
+    """Downloaded once; a later mount of the same version takes what is there."""
+    c = put_large(fault, 'nr.carton', size=9 * MIB)
+    full = os.path.join(fault.root, 'nr.carton')
+    shutil.copy(full, nginx.root / 'nr.carton')
+    server, url = (nginx, nginx.url('norange/nr.carton')) if path == 'norange' else (
+        fault, remote(fault, 'nr.carton', norange=1))
+    for expected_bytes in (os.path.getsize(full), 4 * MIB):
+        server.clear()
+        with mount(url, *cache.options) as m:
+            as_expected(m, c)
+        sent = sum(r['sent'] for r in server.requests('nr.carton'))
+        assert sent < expected_bytes + 4 * MIB, 'once, and what was on its way when we knew'
+    assert harness.sha_file(full) in cache.objects()
+    with open(full, 'ab') as f:
+        f.write(b'')
+    put_large(fault, 'nr.carton', seed=5, size=9 * MIB)
+    shutil.copy(full, nginx.root / 'nr.carton')
+    with mount(url, *cache.options) as m:
+        assert m.read('model/small') == rng_bytes(2000, 5), 'another version is fetched anew'
+
+
+def test_no_ranges_and_a_broken_download(fault, mount, cache):  # noqa: F811
+    """The first two answers fail; the third is it."""
+    c = put_large(fault, 'nb.carton', size=4 * MIB)
+    with mount(remote(fault, 'nb.carton', norange=1, fail='2:503'), *cache.options) as m:
+        as_expected(m, c)
+
+
+# ---- which URL, and who may ----
+
+
+def test_download_url_header(fault, nginx, mount, cache):  # noqa: F811
+    """x-carton-dl-url leads to the bytes, as a redirect does."""
+    c = sample()
+    c.write(nginx.root / 'dl.carton')
+    url = fault.url('dl', text='<html>', dl=nginx.url('dl.carton'))
+    with mount(url, *cache.options) as m:
+        as_expected(m, c)
+    assert {r['status'] for r in nginx.requests('dl.carton')} == {206}
+    assert fault.requests('dl')
+
+
+def test_redirect(fault, nginx, mount, cache, point):  # noqa: F811
+    c = sample()
+    c.write(nginx.root / 'r.carton')
+    with mount(fault.url('r', redirect=302, to=nginx.url('r.carton')), *cache.options) as m:
+        as_expected(m, c)
+    refused(fault.url('loop', loop=1), point, says='circle|redirect')
+    refused(fault.url('hops', hops=6, text='x'), point, says='redirect')
+
+
+def test_pinned(nginx, mount, cache, point):  # noqa: F811
+    c = sample()
+    c.write(nginx.root / 'pin.carton')
+    pin = f'manifest_sha256={c.model_hash()}'
+    with mount(nginx.url('pin.carton'), *cache.options, '-o', pin) as m:
+        as_expected(m, c)
+    refused(nginx.url('pin.carton'), point, '-o', 'manifest_sha256=' + 'a' * 64, says=c.model_hash())
+    assert ctl('hash', nginx.url('pin.carton')).stdout.strip() == c.model_hash()
+
+
+def test_header_file(nginx, fault, mount, cache, work, point):  # noqa: F811
+    """Sent to the origin of the URL, not where a redirect or LINKS lead."""
+    data = rng_bytes(100000)
+    c = LinkedCarton().link('model/x', data, nginx.put('elsewhere', data))
+    c.write(os.path.join(fault.root, 'h.carton'))
+    headers = work / 'headers'
+    headers.write_text('X-Token: open sesame\nAuthorization: Bearer 12345\n')
+    options = [*PRIVATE, *cache.options, '-o', f'header_file={headers}']
+    url = remote(fault, 'h.carton', need='X-Token:open sesame')
+    with mount(url, *options) as m:
+        assert m.read('model/x') == data
+    asked = nginx.requests('elsewhere')
+    assert asked and all(r['x_token'] == r['authorization'] == '' for r in asked)
+    assert all(r['h']['authorization'] == 'Bearer 12345' for r in fault.requests('h.carton'))
+    c.write(nginx.root / 'secret.carton')
+    nginx.clear()
+    refused(fault.url('away', redirect=302, to=nginx.url('secret/secret.carton')), point, *options,
+            says='40[13]|permission')
+    assert {r['x_token'] for r in nginx.requests('secret.carton')} == {''}
+    refused(nginx.url('secret/secret.carton'), point, says='401')
+
+
+def test_netrc(nginx, fault, mount, work, cache, point):  # noqa: F811
+    """~/.netrc for the host of the URL; LINKS on the same host but another port get nothing."""
+    data = rng_bytes(1000)
+    c = LinkedCarton().link('model/x', data, fault.url('linked', size=1000)).add('model/y', data)
+    c.urls.clear()
+    c.link('model/x', fault_bytes(1000), fault.url('linked', size=1000))
+    c.write(nginx.root / 'n.carton')
+    home = work / 'home'
+    home.mkdir()
+    (home / '.netrc').write_text('machine 127.0.0.1 login me password hunter2\n')
+    os.chmod(home / '.netrc', 0o600)
+    env = dict(HOME=str(home))
+    refused(nginx.url('netrc/n.carton'), point, says='401')
+    with mount(nginx.url('netrc/n.carton'), *PRIVATE, *cache.options, env=env) as m:
+        as_expected(m, c)
+    assert all('authorization' not in r['h'] for r in fault.requests('linked'))
+    assert {r['authorization'] for r in nginx.requests('n.carton') if r['status'] == 206} == {
+        'Basic bWU6aHVudGVyMg=='}
+
+
+def test_user_and_password_in_the_url(fault, mount_fg, cache):  # noqa: F811
+    """Of the URL that the user typed: used, and shown nowhere."""
+    c = sample()
+    c.write(os.path.join(fault.root, 'auth.carton'))
+    url = remote(fault, 'auth.carton', auth='me:hunter2').replace('//', '//me:hunter2@')
+    with mount_fg(url, *cache.options) as m:
+        as_expected(m, c)
+        assert 'hunter2' not in harness.mountinfo(m.path)[-2] and 'hunter2' not in m.log()
+
+
+def test_https_and_http2(session_dir, certificate, mount, cache, point):  # noqa: F811
+    c = sample('stored').add('model/large', rng_bytes(20 * MIB))
+    with nginx_at(session_dir / 'tls-nginx', tls=certificate) as n:
+        c.write(n.root / 'm.carton')
+        url = f'https://127.0.0.1:{n.tls_port}/m.carton'
+        refused(url, point, says='certificate')
+        n.clear()
+        with mount(url, *cache.options, '-o', f'cacert={certificate[0]}') as m:
+            as_expected(m, c)
+        asked = n.requests('m.carton')
+        assert {r['protocol'] for r in asked} == {'HTTP/2.0'}
+        assert len({r['conn'] for r in asked}) < len(asked), 'connections are used again'
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize('kind, says', [
+    ('404', '404|No such file'), ('403', '403|[Pp]ermission'), ('refused', 'refused|connect'),
+    ('not a carton', 'zip|carton'), ('empty', 'zip|carton|empty'), ('garbage', 'HTTP|http'),
+    ('bad URL', 'URL'), ('no host', 'URL|host|resolve'), ('500', '500')])
+def test_no_mount(nginx, fault, refusing, point, work, kind, says):  # noqa: F811
+    nginx.put('empty', b'')
+    url = {'404': nginx.url('gone/m.carton'), '403': nginx.url('denied/m.carton'), 'refused': refusing,
+           'not a carton': nginx.put('text', b'no zip at all' * 1000), 'empty': nginx.url('empty'),
+           'garbage': fault.url('g', garbage=1), 'bad URL': 'http://[::1/m.carton',
+           'no host': 'http:///m.carton', '500': fault.url('s', status=500, size=5)}[kind]
+    err = refused(url, point, '-o', f'cache_dir={work}/cache,timeout=3', says=says,
+                  code=1 if kind in ('bad URL', 'no host') else 32)
+    assert len(set(err.splitlines())) <= 3, err
+
+
+def test_silent_server(fault, point, work):  # noqa: F811
+    """-o timeout= is how long a mount waits."""
+    before = time.monotonic()
+    refused(fault.url('s', silent=1), point, '-o', 'timeout=2', says='answer|timed out')
+    assert time.monotonic() - before < 8 * harness.SLOW
+
+
+def test_cut_off(nginx, point, work):  # noqa: F811
+    """Half a carton is refused as half a local one is."""
+    sample().write(nginx.root / 'whole.carton')
+    data = (nginx.root / 'whole.carton').read_bytes()
+    refused(nginx.put('half.carton', data[:len(data) // 2]), point, says='zip|end|directory')
+
+
+def test_ctl(nginx, cache):  # noqa: F811
+    """cartonctl takes a URL wherever it takes a file."""
+    c = sample()
+    c.write(nginx.root / 'ctl.carton')
+    url = nginx.url('ctl.carton')
+    for cmd in ('info', 'ls', 'hash', 'verify'):
+        local, far = (ctl(cmd, cache.flag, s) for s in (nginx.root / 'ctl.carton', url))
+        assert far.returncode == 0 and far.stdout == local.stdout, far.stderr
+    got = ctl('cat', cache.flag, url, 'model/weights.bin', text=False)
+    assert got.stdout == c.entries['model/weights.bin'].data
