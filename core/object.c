@@ -231,6 +231,18 @@ static void run_length(struct job *job)
 	tell_waits(waits, r);
 }
 
+/* What is not there has to be waited for. *ret_start: the task has to be started. Lock held. */
+static int begin_wait(struct object *o, struct object_task *task, struct object_wait *wait,
+		      bool *ret_start)
+{
+	if (atomic_load(&o->store->stopping))
+		return -ENOTCONN;
+	if (!wait)
+		return -EAGAIN;
+	*ret_start = link_wait(o, task, wait);
+	return -EINPROGRESS;
+}
+
 int object_get(struct object *o, struct object_wait *wait)
 {
 	struct object_store *s = o->store;
@@ -244,13 +256,8 @@ int object_get(struct object *o, struct object_wait *wait)
 	} else if (o->state == OBJECT_CORRUPT && o->origins) {
 		/* what is fetched may be mended where it comes from, a carton is not */
 		r = -EBADMSG;
-	} else if (atomic_load(&s->stopping)) {
-		r = -ENOTCONN;
-	} else if (!wait) {
-		r = -EAGAIN;
 	} else {
-		r = -EINPROGRESS;
-		start = link_wait(o, &o->content, wait);
+		r = begin_wait(o, &o->content, wait, &start);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (start)
@@ -267,16 +274,8 @@ int object_get_size(struct object *o, struct object_wait *wait)
 	if (object_size(o) != OBJECT_NO_SIZE)
 		return 0;
 	pthread_mutex_lock(&s->lock);
-	if (object_size(o) != OBJECT_NO_SIZE) {
-		r = 0;
-	} else if (atomic_load(&s->stopping)) {
-		r = -ENOTCONN;
-	} else if (!wait) {
-		r = -EAGAIN;
-	} else {
-		r = -EINPROGRESS;
-		start = link_wait(o, &o->length, wait);
-	}
+	if (object_size(o) == OBJECT_NO_SIZE)
+		r = begin_wait(o, &o->length, wait, &start);
 	pthread_mutex_unlock(&s->lock);
 	if (start)
 		workers_submit(s->options.workers, &o->length.job, LANE_NET);

@@ -2,8 +2,6 @@
 /*
  * views/PATH/OF/w.safetensors/: the tensors of a safetensors file in the carton.
  */
-#include <stdio.h>
-
 #include "safetensors.h"
 #include "views_priv.h"
 
@@ -25,12 +23,7 @@ static int add_tensor(struct views *v, struct node *dir, struct object *file,
 		.data = { .object = file, .off = s->data_start + t->begin, .len = t->end - t->begin },
 		.descr = t->info.dtype->npy,
 	};
-	char stem[TENSOR_FILE_NAME_SIZE], bin[MAX_COMPONENT + 1], npy[MAX_COMPONENT + 1];
-	struct view_json_text files[2];
-	struct view_json_tensor shown = {
-		.info = &t->info, .dtype = t->info.dtype->safetensors, .bytes = t->info.bytes,
-		.files = files, .n_files = 1,
-	};
+	char stem[TENSOR_FILE_NAME_SIZE];
 	size_t before = dir->dir.n;
 	int r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
 
@@ -39,12 +32,8 @@ static int add_tensor(struct views *v, struct node *dir, struct object *file,
 		r = view_add_tensor(v, dir, stem, &vt);
 	if (r < 0)
 		return r;
-	snprintf(bin, sizeof(bin), "%s.bin", stem);
-	snprintf(npy, sizeof(npy), "%s.npy", stem);
-	files[0] = (struct view_json_text){ bin, strlen(bin) };
-	files[1] = (struct view_json_text){ npy, strlen(npy) };
-	shown.n_files = dir->dir.n - before;
-	return view_json_tensor(j, &shown);
+	return view_list_tensor(j, &t->info, t->info.dtype->safetensors, t->info.bytes, stem,
+				dir->dir.n - before > 1);
 }
 
 static int add_tensors(struct views *v, struct node *dir, struct object *file,

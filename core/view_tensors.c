@@ -82,22 +82,14 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 static int list_plain(struct view_json *j, const struct node *dir, const struct tensor *t,
 		      uint64_t bytes)
 {
-	char stem[TENSOR_FILE_NAME_SIZE], bin[MAX_COMPONENT + 1], npy[MAX_COMPONENT + 1];
-	struct view_json_text files[2];
-	struct view_json_tensor shown = {
-		.info = &t->info, .dtype = t->info.dtype->name, .bytes = bytes, .files = files,
-		.n_files = 1,
-	};
+	char stem[TENSOR_FILE_NAME_SIZE], npy[MAX_COMPONENT + 1];
 	int r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
 
 	if (r < 0)
 		return r;
-	snprintf(bin, sizeof(bin), "%s.bin", stem);
 	snprintf(npy, sizeof(npy), "%s.npy", stem);
-	files[0] = (struct view_json_text){ bin, strlen(bin) };
-	files[1] = (struct view_json_text){ npy, strlen(npy) };
-	shown.n_files += tree_child(dir, npy) != NULL;
-	return view_json_tensor(j, &shown);
+	return view_list_tensor(j, &t->info, t->info.dtype->name, bytes, stem,
+				tree_child(dir, npy) != NULL);
 }
 
 static int list_nested(struct views *v, struct view_json *j, const struct tensor *t)

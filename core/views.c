@@ -32,8 +32,10 @@ int view_keep(struct views *v, void *p, void (*free_fn)(void *))
 		free_fn(p);
 		return -ENOMEM;
 	}
+	pthread_mutex_lock(&v->kept_lock);
 	*k = (struct view_kept){ v->kept, p, free_fn };
 	v->kept = k;
+	pthread_mutex_unlock(&v->kept_lock);
 	return 0;
 }
 
@@ -42,16 +44,20 @@ int view_keep(struct views *v, void *p, void (*free_fn)(void *))
 static int open_gate(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size)
 {
 	struct gate *g = ctx;
+	/* a file of the carton has nothing to do with the index, which may have to be waited for */
+	bool indexed = g->make != view_make_safetensors;
 	int r;
 
 	(void)o;
-	pthread_mutex_lock(&g->v->lock);
+	if (indexed)
+		pthread_mutex_lock(&g->v->lock);
 	r = g->make(g->v, g->dir, g->ctx);
 	if (r == 0)
 		tree_sort(g->dir);
 	else
 		tree_clear(g->dir);	/* the next attempt begins anew */
-	pthread_mutex_unlock(&g->v->lock);
+	if (indexed)
+		pthread_mutex_unlock(&g->v->lock);
 	if (r < 0)
 		return r;
 	*ret = (struct bytes){ .kind = BYTES_PLACE };
@@ -143,6 +149,22 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 	buf_free(&header);
 	/* a shape that numpy cannot hold has no .npy */
 	return r == -EFBIG ? 0 : r;
+}
+
+int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,
+		     uint64_t bytes, const char *stem, bool npy)
+{
+	char names[2][MAX_COMPONENT + 1];
+	struct view_json_text files[2];
+	struct view_json_tensor shown = {
+		.info = info, .dtype = dtype, .bytes = bytes, .files = files, .n_files = 1 + (size_t)npy,
+	};
+
+	snprintf(names[0], sizeof(names[0]), "%s.bin", stem);
+	snprintf(names[1], sizeof(names[1]), "%s.npy", stem);
+	for (size_t i = 0; i < shown.n_files; i++)
+		files[i] = (struct view_json_text){ names[i], strlen(names[i]) };
+	return view_json_tensor(j, &shown);
 }
 
 /* ---- tensors of the index ---- */
@@ -321,6 +343,7 @@ int views_new(const struct views_options *options, struct views **ret)
 		return -ENOMEM;
 	v->options = *options;
 	pthread_mutex_init(&v->lock, NULL);
+	pthread_mutex_init(&v->kept_lock, NULL);
 	r = find_safetensors(v);
 	if (r == 0)
 		r = view_add_dir(v, t->root, options->name, make_top, NULL, &dir);
@@ -349,5 +372,6 @@ void views_free(struct views *v)
 	free(v->strings);
 	free(v->safetensors);
 	pthread_mutex_destroy(&v->lock);
+	pthread_mutex_destroy(&v->kept_lock);
 	free(v);
 }

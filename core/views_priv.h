@@ -20,16 +20,20 @@ struct view_strings {
 
 struct views {
 	struct views_options options;
-	pthread_mutex_t lock;		/* held while a view is made: guards all of it */
+	pthread_mutex_t lock;		/* held while a view of the index is made: guards these three */
 	bool loaded;
 	struct index index;
 	struct view_strings *strings;	/* one for each tensor of the index */
 	struct node **safetensors;	/* files of the carton; constant */
 	size_t n_safetensors;
-	struct view_kept *kept;		/* what nodes point to, freed at the end */
+	pthread_mutex_t kept_lock;
+	struct view_kept *kept;		/* what nodes point to, freed at the end; by kept_lock */
 };
 
-/* Makes what is in a directory. Runs on a worker, with the lock held. 0, or why not now. */
+/*
+ * Makes what is in a directory. Runs on a worker; with the lock held, but for view_make_safetensors.
+ * 0, or why not now.
+ */
 typedef int view_make_fn(struct views *v, struct node *dir, void *ctx);
 
 /* A directory whose contents `make` makes when somebody looks. 0 or -errno. */
@@ -58,6 +62,10 @@ struct view_tensor {
 
 int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 		    const struct view_tensor *t);
+
+/* Its line in index.json, with the dtype as its source spells it. */
+int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,
+		     uint64_t bytes, const char *stem, bool npy);
 
 /* Frees `p` by `free_fn` when the views are freed; at once when it cannot be kept (-ENOMEM). */
 int view_keep(struct views *v, void *p, void (*free_fn)(void *));
