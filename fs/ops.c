@@ -3,11 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+
+#include "park.h"
 
 /* Nothing ever changes, so the kernel may remember all of it. */
 #define TIMEOUT (365.0 * 24 * 3600)
@@ -174,120 +175,11 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		fuse_reply_buf(req, names, n);
 }
 
-/* ---- parked requests ---- */
-
-/*
- * One request that waits. Two may end it, the carton (on_done) and an interrupt (on_interrupt):
- * carton_request_cancel() decides which. Two hold it: the operation that parks it, and the one
- * that ends it.
- */
-struct parked {
-	fuse_req_t req;
-	void (*finish)(struct parked *p, int result);	/* answers */
-	struct carton_node *node;
-	struct fuse_file_info fi;
-	size_t size;
-	off_t off;
-	bool plus;
-	char name[256];
-	pthread_mutex_t lock;		/* guards what follows */
-	struct carton_request *request;	/* NULL: not parked yet */
-	bool interrupted;
-	unsigned refs;
-};
-
-static void parked_unref(struct parked *p)
-{
-	bool last;
-
-	pthread_mutex_lock(&p->lock);
-	last = --p->refs == 0;
-	pthread_mutex_unlock(&p->lock);
-	if (!last)
-		return;
-	carton_request_free(p->request);
-	pthread_mutex_destroy(&p->lock);
-	free(p);
-}
-
-/* Called by libfuse with the request locked, so it must not be made to wait for itself. */
-static void on_interrupt(fuse_req_t req, void *data)
-{
-	struct parked *p = data;
-	bool ours = false;
-
-	pthread_mutex_lock(&p->lock);
-	p->interrupted = true;
-	if (p->request)
-		ours = carton_request_cancel(p->request);
-	pthread_mutex_unlock(&p->lock);
-	if (!ours)
-		return;
-	fuse_reply_err(req, EINTR);
-	parked_unref(p);
-}
-
-static void on_done(void *ctx, int result)
-{
-	struct parked *p = ctx;
-
-	/* waits for an interrupt that is being handled: it finds that it came too late */
-	fuse_req_interrupt_func(p->req, NULL, NULL);
-	/* and for the operation to have let go of it */
-	pthread_mutex_lock(&p->lock);
-	pthread_mutex_unlock(&p->lock);
-	p->finish(p, result);
-	parked_unref(p);
-}
-
-static struct parked *parked_new(fuse_req_t req, struct carton_node *node,
-				 void (*finish)(struct parked *p, int result))
-{
-	struct parked *p = calloc(1, sizeof(*p));
-
-	if (!p)
-		return NULL;
-	pthread_mutex_init(&p->lock, NULL);
-	p->req = req;
-	p->node = node;
-	p->finish = finish;
-	p->refs = 2;
-	return p;
-}
-
-/*
- * Parks: `start` begins the carton's request. Whatever it returns, the request is answered, now or
- * later.
- */
-static void park(struct parked *p, int (*start)(struct parked *p))
-{
-	fuse_req_t req = p->req;
-	bool ours = false;
-	int r;
-
-	fuse_req_interrupt_func(req, on_interrupt, p);
-	pthread_mutex_lock(&p->lock);
-	r = start(p);
-	/* an interrupt that came before there was anything to cancel */
-	if (r == -EINPROGRESS && p->interrupted)
-		ours = carton_request_cancel(p->request);
-	pthread_mutex_unlock(&p->lock);
-	if (r != -EINPROGRESS || ours) {
-		fuse_req_interrupt_func(req, NULL, NULL);
-		if (ours)
-			fuse_reply_err(req, EINTR);
-		else
-			p->finish(p, r);
-		parked_unref(p);
-	}
-	parked_unref(p);
-}
-
 /* ---- directories, which may have to be generated ---- */
 
 static int start_list(struct parked *p)
 {
-	return carton_list(mount_of(p->req)->carton, p->node, on_done, p, &p->request);
+	return carton_list(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
 }
 
 static void answer_lookup(fuse_req_t req, struct carton_node *dir, const char *name, int r)
@@ -458,7 +350,7 @@ static void finish_getattr(struct parked *p, int result)
 
 static int start_getattr(struct parked *p)
 {
-	return carton_size(mount_of(p->req)->carton, p->node, on_done, p, &p->request);
+	return carton_size(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -504,7 +396,7 @@ static void finish_open(struct parked *p, int result)
 
 static int start_open(struct parked *p)
 {
-	return carton_pin(mount_of(p->req)->carton, p->node, on_done, p, &p->request);
+	return carton_pin(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -550,7 +442,7 @@ static void finish_read(struct parked *p, int result)
 static int start_read(struct parked *p)
 {
 	return carton_read_later(mount_of(p->req)->carton, p->node, p->size, (uint64_t)p->off,
-				 on_done, p, &p->request);
+				 parked_done, p, &p->request);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
