@@ -34,7 +34,7 @@ CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
 FS_COMMON := $(BUILD)/fs/progress.o $(BUILD)/fs/numbers.o
 CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session mountpoint notify) $(FS_COMMON)
-CARTONCTL_OBJ := $(BUILD)/fs/cartonctl.o $(FS_COMMON)
+CARTONCTL_OBJ := $(patsubst %,$(BUILD)/fs/%.o,cartonctl ctl_output ctl_cache) $(FS_COMMON)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_SRC:%.c=$(BUILD)/%)
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*.c))

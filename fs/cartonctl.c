@@ -9,15 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "carton.h"
+#include "ctl.h"
 #include "numbers.h"
 #include "progress.h"
 
 #define BLOCK ((size_t)1 << 20)
-
-enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_WRONG_USAGE = 2 };
 
 /* options that have no letter */
 enum {
@@ -59,89 +56,6 @@ static const char help[] =
 	"\n"
 	"exit status: 0 good, 1 it failed or there are problems, 2 usage\n"
 	"See also cartonfs(1), which mounts it.\n";
-
-struct args {
-	struct carton_options carton;
-	const char *source;
-	char **paths;
-	int n_paths;
-	bool json;
-};
-
-/* ---- output ---- */
-
-/* The log of a command: to stderr, or counted and shown as the problems that verify finds. */
-struct log {
-	pthread_mutex_t lock;
-	size_t problems;
-	bool collect, json;
-};
-
-static void print_json_string(const char *s)
-{
-	putchar('"');
-	for (; *s; s++) {
-		if (*s == '"' || *s == '\\')
-			printf("\\%c", *s);
-		else if ((unsigned char)*s < 0x20)
-			printf("\\u%04x", (unsigned char)*s);
-		else
-			putchar(*s);
-	}
-	putchar('"');
-}
-
-static void print_problem(struct log *log, enum carton_log_level level, const char *subject,
-			  const char *message)
-{
-	if (log->json) {
-		printf("%s{\"level\":\"%s\",\"subject\":", log->problems ? "," : "",
-		       level == CARTON_LOG_ERROR ? "error" : "warning");
-		if (subject)
-			print_json_string(subject);
-		else
-			fputs("null", stdout);
-		fputs(",\"message\":", stdout);
-		print_json_string(message);
-		putchar('}');
-	} else {
-		printf("%s%s%s\n", subject ? subject : "", subject ? ": " : "", message);
-	}
-}
-
-static void on_log(void *ctx, enum carton_log_level level, const char *subject,
-		   const char *message)
-{
-	struct log *log = ctx;
-
-	if (level > CARTON_LOG_WARNING)
-		return;
-	pthread_mutex_lock(&log->lock);
-	progress_clear();
-	if (log->collect)
-		print_problem(log, level, subject, message);
-	else
-		fprintf(stderr, "cartonctl: %s%s%s\n", subject ? subject : "", subject ? ": " : "",
-			message);
-	log->problems++;
-	pthread_mutex_unlock(&log->lock);
-}
-
-/* A write error is found at the end, as stdio does; a closed pipe ends the program by itself. */
-static int finish_output(int status)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	fprintf(stderr, "cartonctl: cannot write: %s\n", strerror(errno));
-	return EXIT_BAD;
-}
-
-static int usage(const char *what, const char *value)
-{
-	fprintf(stderr, "cartonctl: %s%s%s; see cartonctl --help\n", what, value ? " " : "",
-		value ? value : "");
-	return EXIT_WRONG_USAGE;
-}
 
 /* ---- commands ---- */
 
@@ -185,7 +99,7 @@ static void print_node(const struct carton_node *node, const char *path, bool js
 	property(node, "user.carton.sha256", hash, sizeof(hash));
 	if (json) {
 		printf("%s\n{\"path\":", first ? "" : ",");
-		print_json_string(path);
+		ctl_print_json(path);
 		if (st.size_known)
 			printf(",\"size\":%" PRIu64, st.size);
 		if (carton_property(node, "user.carton.sha256", hash, sizeof(hash)) > 0)
@@ -194,7 +108,7 @@ static void print_node(const struct carton_node *node, const char *path, bool js
 			printf(",\"storage\":\"%s\"", storage);
 		if (target) {
 			fputs(",\"target\":", stdout);
-			print_json_string(target);
+			ctl_print_json(target);
 		}
 		putchar('}');
 		return;
@@ -323,70 +237,6 @@ static int run_verify(struct carton *c, const struct args *a)
 	return n == 0 ? EXIT_GOOD : EXIT_BAD;
 }
 
-/* ---- the cache ---- */
-
-static int print_object(void *ctx, const struct carton_cache_object *object)
-{
-	char date[32] = "?";
-	time_t used = (time_t)object->used;
-	struct tm tm;
-
-	(void)ctx;
-	if (localtime_r(&used, &tm))
-		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
-	return printf("%s  %14" PRIu64 "  %s\n", object->sha256, object->size, date) < 0 ? -EIO : 0;
-}
-
-static int cache_command(char **words, int n, const struct carton_cache_options *options)
-{
-	uint64_t target = options->size ? options->size : UINT64_MAX, freed = 0;
-	char path[4096];
-	int r;
-
-	if (strcmp(words[0], "list") == 0 && n == 1)
-		return carton_cache_list(options, print_object, NULL);
-	if (strcmp(words[0], "gc") == 0 && n <= 2) {
-		if (n == 2 && !parse_size(words[1], &target))
-			return -EINVAL;
-		r = carton_cache_gc(options, target, &freed);
-		if (r == 0)
-			printf("freed %" PRIu64 " bytes\n", freed);
-		return r;
-	}
-	if (strcmp(words[0], "verify") == 0 && n == 1) {
-		ssize_t bad = carton_cache_verify(options, progress_show, "verify");
-
-		progress_clear();
-		if (bad >= 0)
-			printf("%zd damaged objects dropped\n", bad);
-		return bad > 0 ? -EBADMSG : (int)bad;
-	}
-	if (strcmp(words[0], "path") == 0 && n == 2) {
-		r = carton_cache_path(options, words[1], path, sizeof(path));
-		if (r == 0)
-			puts(path);
-		return r;
-	}
-	return -EINVAL;
-}
-
-static int run_cache(char **words, int n, const struct args *a)
-{
-	const struct carton_cache_options options = { a->carton.cache_dir, a->carton.cache_size };
-	struct log log = { PTHREAD_MUTEX_INITIALIZER, 0, false, false };
-	int r;
-
-	if (n == 0)
-		return usage("cache needs one of list, gc, verify, path", NULL);
-	carton_log_set(on_log, &log);
-	r = cache_command(words, n, &options);
-	if (r == -EINVAL)
-		return usage("this is not how to use", "cache");
-	if (r < 0 && r != -EBADMSG)
-		fprintf(stderr, "cartonctl: %s\n", strerror(-r));
-	return finish_output(r < 0 ? EXIT_BAD : EXIT_GOOD);
-}
-
 static const struct command {
 	const char *name;
 	int (*run)(struct carton *c, const struct args *a);
@@ -402,7 +252,7 @@ static const struct command {
 };
 
 /* The end of what verify prints: a line for people, the rest of the object for scripts. */
-static int verdict(const struct carton *c, const struct log *log, int status)
+static int verdict(const struct carton *c, const struct ctl_log *log, int status)
 {
 	struct carton_totals totals = { 0 };
 	char hex[65] = "";
@@ -427,11 +277,11 @@ static int verdict(const struct carton *c, const struct log *log, int status)
 static int run(const struct command *command, struct args *a)
 {
 	bool verify = command->run == run_verify;
-	struct log log = { PTHREAD_MUTEX_INITIALIZER, 0, verify, verify && a->json };
+	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, verify, verify && a->json };
 	struct carton *c = NULL;
 	int r, status = EXIT_BAD;
 
-	carton_log_set(on_log, &log);
+	carton_log_set(ctl_on_log, &log);
 	a->carton.keep_going = verify;
 	if (command->run == run_cat)
 		a->carton.views = "views";
@@ -445,7 +295,7 @@ static int run(const struct command *command, struct args *a)
 	if (verify)
 		status = verdict(c, &log, status);
 	carton_close(c);
-	return finish_output(status);
+	return ctl_finish(status);
 }
 
 static int parse_long(int option, struct args *a)
@@ -455,10 +305,10 @@ static int parse_long(int option, struct args *a)
 	switch (option) {
 	case OPT_CACHE_DIR:
 		o->cache_dir = optarg;
-		return *optarg ? EXIT_GOOD : usage("--cache-dir is empty", NULL);
+		return *optarg ? EXIT_GOOD : ctl_usage("--cache-dir is empty", NULL);
 	case OPT_CACHE_SIZE:
 		return parse_size(optarg, &o->cache_size) && o->cache_size ?
-			       EXIT_GOOD : usage("not a size like 500M or 20G:", optarg);
+			       EXIT_GOOD : ctl_usage("not a size like 500M or 20G:", optarg);
 	case OPT_MANIFEST:
 		o->manifest_sha256 = optarg;
 		return EXIT_GOOD;
@@ -467,10 +317,10 @@ static int parse_long(int option, struct args *a)
 		return EXIT_GOOD;
 	case OPT_CONNECTIONS:
 		return parse_count(optarg, 32, &o->connections) ?
-			       EXIT_GOOD : usage("not a number from 1 to 32:", optarg);
+			       EXIT_GOOD : ctl_usage("not a number from 1 to 32:", optarg);
 	case OPT_TIMEOUT:
 		return parse_count(optarg, 86400, &o->timeout_s) ?
-			       EXIT_GOOD : usage("not a number of seconds:", optarg);
+			       EXIT_GOOD : ctl_usage("not a number of seconds:", optarg);
 	case OPT_PRIVATE_LINKS:
 		o->private_links = true;
 		return EXIT_GOOD;
@@ -481,7 +331,7 @@ static int parse_long(int option, struct args *a)
 		o->header_file = optarg;
 		return EXIT_GOOD;
 	default:
-		return usage("there is no such option", NULL);
+		return ctl_usage("there is no such option", NULL);
 	}
 }
 
@@ -511,10 +361,10 @@ static int parse_options(int argc, char **argv, struct args *a)
 			break;
 		case 'h':
 			fputs(help, stdout);
-			exit(finish_output(EXIT_GOOD));
+			exit(ctl_finish(EXIT_GOOD));
 		case 'V':
 			printf("cartonctl %s\n", CARTON_VERSION);
-			exit(finish_output(EXIT_GOOD));
+			exit(ctl_finish(EXIT_GOOD));
 		default:
 			status = parse_long(option, a);
 			if (status)
@@ -533,24 +383,24 @@ int main(int argc, char **argv)
 	if (status)
 		return status;
 	if (n == 0)
-		return usage("a command is missing", NULL);
+		return ctl_usage("a command is missing", NULL);
 	if (strcmp(argv[optind], "cache") == 0)
-		return run_cache(argv + optind + 1, n - 1, &a);
+		return ctl_cache(argv + optind + 1, n - 1, &a);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (strcmp(argv[optind], commands[i].name) == 0)
 			command = &commands[i];
 	if (!command)
-		return usage("there is no command", argv[optind]);
+		return ctl_usage("there is no command", argv[optind]);
 	if (n == 1)
-		return usage("SOURCE is missing for", command->name);
+		return ctl_usage("SOURCE is missing for", command->name);
 	a.source = argv[optind + 1];
 	a.paths = argv + optind + 2;
 	a.n_paths = n - 2;
 	if (a.n_paths < command->min_paths)
-		return usage("PATH is missing for", command->name);
+		return ctl_usage("PATH is missing for", command->name);
 	if (command->max_paths >= 0 && a.n_paths > command->max_paths)
-		return usage("too many arguments for", command->name);
+		return ctl_usage("too many arguments for", command->name);
 	if (a.json && !command->json)
-		return usage("--json is not for", command->name);
+		return ctl_usage("--json is not for", command->name);
 	return run(command, &a);
 }

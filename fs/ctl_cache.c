@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "numbers.h"
+#include "progress.h"
+
+static int print_object(void *ctx, const struct carton_cache_object *object)
+{
+	char date[32] = "?";
+	time_t used = (time_t)object->used;
+	struct tm tm;
+
+	(void)ctx;
+	if (localtime_r(&used, &tm))
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
+	return printf("%s  %14" PRIu64 "  %s\n", object->sha256, object->size, date) < 0 ? -EIO : 0;
+}
+
+static int cache_command(char **words, int n, const struct carton_cache_options *options)
+{
+	uint64_t target = options->size ? options->size : UINT64_MAX, freed = 0;
+	char path[4096];
+	int r;
+
+	if (strcmp(words[0], "list") == 0 && n == 1)
+		return carton_cache_list(options, print_object, NULL);
+	if (strcmp(words[0], "gc") == 0 && n <= 2) {
+		if (n == 2 && !parse_size(words[1], &target))
+			return -EINVAL;
+		r = carton_cache_gc(options, target, &freed);
+		if (r == 0)
+			printf("freed %" PRIu64 " bytes\n", freed);
+		return r;
+	}
+	if (strcmp(words[0], "verify") == 0 && n == 1) {
+		ssize_t bad = carton_cache_verify(options, progress_show, "verify");
+
+		progress_clear();
+		if (bad >= 0)
+			printf("%zd damaged objects dropped\n", bad);
+		return bad > 0 ? -EBADMSG : (int)bad;
+	}
+	if (strcmp(words[0], "path") == 0 && n == 2) {
+		r = carton_cache_path(options, words[1], path, sizeof(path));
+		if (r == 0)
+			puts(path);
+		return r;
+	}
+	return -EINVAL;
+}
+
+int ctl_cache(char **words, int n, const struct args *a)
+{
+	const struct carton_cache_options options = { a->carton.cache_dir, a->carton.cache_size };
+	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, false, false };
+	int r;
+
+	if (n == 0)
+		return ctl_usage("cache needs one of list, gc, verify, path", NULL);
+	carton_log_set(ctl_on_log, &log);
+	r = cache_command(words, n, &options);
+	if (r == -EINVAL)
+		return ctl_usage("this is not how to use", "cache");
+	if (r < 0 && r != -EBADMSG)
+		fprintf(stderr, "cartonctl: %s\n", strerror(-r));
+	return ctl_finish(r < 0 ? EXIT_BAD : EXIT_GOOD);
+}

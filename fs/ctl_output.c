@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "progress.h"
+
+void ctl_print_json(const char *s)
+{
+	putchar('"');
+	for (; *s; s++) {
+		if (*s == '"' || *s == '\\')
+			printf("\\%c", *s);
+		else if ((unsigned char)*s < 0x20)
+			printf("\\u%04x", (unsigned char)*s);
+		else
+			putchar(*s);
+	}
+	putchar('"');
+}
+
+static void print_problem(struct ctl_log *log, enum carton_log_level level, const char *subject,
+			  const char *message)
+{
+	if (log->json) {
+		printf("%s{\"level\":\"%s\",\"subject\":", log->problems ? "," : "",
+		       level == CARTON_LOG_ERROR ? "error" : "warning");
+		if (subject)
+			ctl_print_json(subject);
+		else
+			fputs("null", stdout);
+		fputs(",\"message\":", stdout);
+		ctl_print_json(message);
+		putchar('}');
+	} else {
+		printf("%s%s%s\n", subject ? subject : "", subject ? ": " : "", message);
+	}
+}
+
+void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject,
+		   const char *message)
+{
+	struct ctl_log *log = ctx;
+
+	if (level > CARTON_LOG_WARNING)
+		return;
+	pthread_mutex_lock(&log->lock);
+	progress_clear();
+	if (log->collect)
+		print_problem(log, level, subject, message);
+	else
+		fprintf(stderr, "cartonctl: %s%s%s\n", subject ? subject : "", subject ? ": " : "",
+			message);
+	log->problems++;
+	pthread_mutex_unlock(&log->lock);
+}
+
+/* A write error is found at the end, as stdio does; a closed pipe ends the program by itself. */
+int ctl_finish(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	fprintf(stderr, "cartonctl: cannot write: %s\n", strerror(errno));
+	return EXIT_BAD;
+}
+
+int ctl_usage(const char *what, const char *value)
+{
+	fprintf(stderr, "cartonctl: %s%s%s; see cartonctl --help\n", what, value ? " " : "",
+		value ? value : "");
+	return EXIT_WRONG_USAGE;
+}
