@@ -44,6 +44,7 @@ struct container {
 	size_t n_entries;
 	int64_t mtime;		/* of the file or directory itself */
 	bool remote;		/* reading costs requests */
+	bool one_file;		/* all entries lie in one source, which is open anyway */
 };
 
 struct container_ops {

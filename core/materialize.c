@@ -105,9 +105,9 @@ static int in_place(struct object *o, struct source *source, uint64_t off, struc
 		r = take_stream(o, stream, -1, &in);
 	if (r < 0)
 		return r;
-	/* one that nobody else has open (of an unpacked carton) is closed when it is idle */
+	/* a file of an unpacked carton is closed when it is idle */
 	*ret = (struct bytes){
-		.kind = atomic_load(&source->refs) > 1 ? BYTES_PLACE : BYTES_FILE,
+		.kind = o->store->options.container->one_file ? BYTES_PLACE : BYTES_FILE,
 		.source = source_ref(source), .off = off, .tags = in.tags,
 	};
 	return 0;

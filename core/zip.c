@@ -728,6 +728,7 @@ int zip_open(struct source *source, int64_t mtime, struct container **ret)
 	z->container.ops = &zip_ops;
 	z->container.mtime = mtime;
 	z->container.remote = !source_is_local(source);
+	z->container.one_file = true;
 	z->source = source_ref(source);
 	z->mtime_last = NO_TIME;
 	r = read_end(z);

@@ -71,6 +71,7 @@ static inline struct box *box_new(void)
 
 	assert_non_null(b);
 	b->container.ops = &ops;
+	b->container.one_file = true;
 	b->blob = buf_init(SIZE_MAX / 2);
 	b->fd = -1;
 	pthread_mutex_init(&b->lock, NULL);
