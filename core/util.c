@@ -171,22 +171,20 @@ void hex_encode(const uint8_t *data, size_t n, char *ret_hex)
 	ret_hex[2 * n] = '\0';
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return -1;
-}
+/* A digit's value + 1; 0: no digit. A table, since a MANIFEST has 64 of them a line. */
+static const uint8_t hex_digits[256] = {
+	['0'] = 1, ['1'] = 2, ['2'] = 3, ['3'] = 4, ['4'] = 5, ['5'] = 6, ['6'] = 7, ['7'] = 8,
+	['8'] = 9, ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+};
 
 bool hex_decode(const char *hex, size_t n, uint8_t *ret_data)
 {
 	for (size_t i = 0; i < 2 * n; i++)
-		if (hex_digit(hex[i]) < 0)
+		if (!hex_digits[(uint8_t)hex[i]])
 			return false;
 	for (size_t i = 0; i < n; i++)
-		ret_data[i] = (uint8_t)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+		ret_data[i] = (uint8_t)((hex_digits[(uint8_t)hex[2 * i]] - 1) << 4 |
+					(hex_digits[(uint8_t)hex[2 * i + 1]] - 1));
 	return true;
 }
 
