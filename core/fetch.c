@@ -19,6 +19,7 @@ struct mirror {
 	bool again;		/* it has failed, which was told */
 	int error;		/* of the last try */
 	long retry_after_s;
+	int64_t deadline_ms;	/* for its answer to begin */
 };
 
 /* The body of one answer, or of several. */
@@ -134,7 +135,7 @@ static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 	char etag[256];
 	struct http_request request = {
 		.url = m->url, .trust = HTTP_LINKS, .no_cache = m->wrong, .identity = m->wrong && m->whole,
-		.again = m->again, .deadline_ms = f->deadline_ms,
+		.again = m->again, .deadline_ms = m->deadline_ms,
 	};
 	int r = -ENOMEM;
 
@@ -278,6 +279,18 @@ static bool ends_all(int error)
 
 typedef int try_fn(struct fetch *f, struct mirror *m, void *ret);
 
+/* A mirror that does not answer leaves as much time for each of those behind it. */
+static int64_t share_of_time(const struct fetch *f, const struct mirror *mirrors, size_t n,
+			     size_t at, size_t n_left)
+{
+	int64_t now = now_ms(), left = MAX(f->deadline_ms - now, 0);
+	size_t sharers = 0;
+
+	for (size_t i = 0; i < n_left; i++)
+		sharers += !mirrors[(at + i) % n].out;
+	return now + left / (int64_t)MAX(sharers, 1);
+}
+
 /* Tries all that are left, once: 0, or what ends it; 1 when all have failed for now. */
 static int go_round(struct fetch *f, struct mirror *mirrors, size_t n, try_fn *try, void *ret)
 {
@@ -289,7 +302,10 @@ static int go_round(struct fetch *f, struct mirror *mirrors, size_t n, try_fn *t
 		bool again = !m->out;
 
 		while (again) {
-			int r = f->stop && f->stop(f->ctx) ? -ECANCELED : try(f, m, ret);
+			int r;
+
+			m->deadline_ms = share_of_time(f, mirrors, n, at, n - i);
+			r = f->stop && f->stop(f->ctx) ? -ECANCELED : try(f, m, ret);
 
 			if (r == 0)
 				atomic_store(&f->link->first, at);
@@ -369,7 +385,7 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 	struct http_request request = {
 		.url = m->url, .trust = HTTP_LINKS, .method = head ? HTTP_HEAD : HTTP_GET,
 		.identity = true, .has_range = !head, .first = 0, .last = 0, .again = m->again,
-		.deadline_ms = f->deadline_ms,
+		.deadline_ms = m->deadline_ms,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));
 	struct http_stream *stream;

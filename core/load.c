@@ -144,6 +144,12 @@ static int add_missing(struct loader *l, const struct manifest_line *line)
 	struct node *n;
 	int r = object_add_link(l->store, line->sha256, line->path, link, &o);
 
+	if (r == -ENOENT && l->links && l->links->fault) {
+		carton_log(CARTON_LOG_ERROR, "LINKS", "%s; \"%s\" may need it", l->links->fault,
+			   line->path);
+		l->faults++;
+		return 0;
+	}
 	if (r == -ENOENT) {
 		fault(l, line->path, "is listed in MANIFEST, but neither the carton nor LINKS has it");
 		return 0;

@@ -2,6 +2,7 @@
 #include "partial.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "util.h"
 
@@ -14,7 +15,27 @@ struct partial {
 	struct stream *prefix;		/* NULL once read */
 	struct stream *rest;
 	uint64_t given, noted;
+	uint64_t room;		/* bytes that the file may have */
 };
+
+/*
+ * Space for `n` more bytes, in steps: how many there will be is not always known, and what they
+ * take must be within what the cache may hold. 0 or -errno.
+ */
+static int make_room(struct partial *p, size_t n)
+{
+	int r = 0;
+
+	if (p->given + n <= p->room)
+		return 0;
+	p->room = p->given + n + MIN(p->given, STEP);
+	r = cache_fill_reserve(p->fill, p->room);
+	if (r == -ENOSPC) {
+		p->room = p->given + n;
+		r = cache_fill_reserve(p->fill, p->room);
+	}
+	return r;
+}
 
 static ssize_t partial_read(struct stream *s, void *ret_buf, size_t n)
 {
@@ -34,8 +55,14 @@ static ssize_t partial_read(struct stream *s, void *ret_buf, size_t n)
 	}
 	if (got == 0)
 		got = stream_read(p->rest, ret_buf, n);
-	if (got > 0)
+	if (got > 0) {
+		/* before they are written */
+		int r = make_room(p, (size_t)got);
+
+		if (r < 0)
+			return r;
 		p->given += (uint64_t)got;
+	}
 	return got;
 }
 
@@ -69,6 +96,7 @@ int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest,
 		   struct stream **ret)
 {
 	struct partial *p;
+	struct stat st;
 	int r = 0;
 
 	if (!fill) {
@@ -87,6 +115,9 @@ int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest,
 	p->fill = fill;
 	p->rest = rest;
 	p->noted = have;
+	/* what was reserved for a length that is known */
+	if (fstat(cache_fill_fd(fill), &st) == 0)
+		p->room = (uint64_t)st.st_blocks * 512;
 	*ret = &p->stream;
 	return 0;
 }

@@ -389,8 +389,34 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 		carton_unpin(node);
 }
 
+/*
+ * The kernel has looked up the file before its size was certain, and not all ways of reading ask again.
+ * Storing its last bytes in the page cache tells it how long the file is.
+ */
+static void tell_size(const struct mount *m, struct carton_node *node)
+{
+	struct fuse_bufvec bytes = FUSE_BUFVEC_INIT(0);
+	struct carton_stat st;
+	char last[BLOCK];
+	uint64_t off;
+	ssize_t n;
+
+	carton_stat(node, &st);
+	if (st.size == 0)
+		return;
+	off = (st.size - 1) / BLOCK * BLOCK;
+	n = carton_read(node, last, sizeof(last), off, false);
+	if (n <= 0)
+		return;
+	bytes.buf[0].mem = last;
+	bytes.buf[0].size = (size_t)n;
+	fuse_lowlevel_notify_store(m->session, to_ino(m, node), (off_t)off, &bytes, 0);
+}
+
 static void finish_open(struct parked *p, int result)
 {
+	if (result == 0 && p->size_open)
+		tell_size(mount_of(p->req), p->node);
 	answer_open(p->req, p->node, &p->fi, result);
 }
 
@@ -403,6 +429,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);
 	struct carton_node *node = to_node(m, ino);
+	struct carton_stat st;
 	struct parked *p;
 	int r;
 
@@ -421,6 +448,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	p->fi = *fi;
+	carton_stat(node, &st);
+	p->size_open = !st.size_certain;
 	park(p, start_open);
 }
 

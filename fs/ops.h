@@ -15,6 +15,7 @@
 #include "fuse.h"
 
 struct mount {
+	struct fuse_session *session;
 	struct carton *carton;
 	uid_t uid;
 	gid_t gid;

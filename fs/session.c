@@ -159,6 +159,7 @@ static int serve(struct session *s)
 	se = fuse_session_new(&o->fuse, &mount_ops, sizeof(mount_ops), &s->mount);
 	if (!se)
 		return EXIT_USAGE;
+	s->mount.session = se;
 	if (fuse_set_signal_handlers(se) == 0) {
 		if (fuse_session_mount(se, o->mountpoint) == 0) {
 			status = loop(s, se);
