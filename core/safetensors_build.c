@@ -67,6 +67,7 @@ static bool grow(void *array, size_t n, size_t *cap, size_t size)
 		return false;
 	memcpy(array, &grown, sizeof(grown));
 	*cap = more;
+	/* cppcheck-suppress memleak; the array has it now */
 	return true;
 }
 
