@@ -117,14 +117,6 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 	fuse_reply_none(req);
 }
 
-static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	(void)ino;
-	fi->keep_cache = 1;
-	fi->cache_readdir = 1;
-	fuse_reply_open(req, fi);
-}
-
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct carton_totals totals;
@@ -180,6 +172,46 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 static int start_list(struct parked *p)
 {
 	return carton_list(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
+}
+
+static void answer_opendir(fuse_req_t req, struct fuse_file_info *fi, int r)
+{
+	if (r < 0) {
+		fuse_reply_err(req, to_errno(r));
+		return;
+	}
+	fi->keep_cache = 1;
+	fi->cache_readdir = 1;
+	fuse_reply_open(req, fi);
+}
+
+static void finish_opendir(struct parked *p, int result)
+{
+	answer_opendir(p->req, &p->fi, result);
+}
+
+/*
+ * The place to wait for what is generated: with a libfuse before 3.17 the kernel holds a lock on the
+ * directory, which nothing can interrupt, for as long as a listing or a lookup takes.
+ */
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *dir = to_node(m, ino);
+	int r = carton_list(m->carton, dir, NULL, NULL, NULL);
+	struct parked *p;
+
+	if (r != -EAGAIN) {
+		answer_opendir(req, fi, r);
+		return;
+	}
+	p = parked_new(req, dir, finish_opendir);
+	if (!p) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	p->fi = *fi;
+	park(p, start_list);
 }
 
 static void answer_lookup(fuse_req_t req, struct carton_node *dir, const char *name, int r)
@@ -255,10 +287,11 @@ static bool is_hidden(const struct carton_node *node)
 	return st.hidden;
 }
 
-static void answer_list(fuse_req_t req, struct carton_node *dir, size_t size, off_t off, bool plus)
+/* Its opendir has waited for whatever had to be generated. */
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
 	const struct mount *m = mount_of(req);
-	struct carton_node *node;
+	struct carton_node *dir = to_node(m, ino), *node;
 	char *buf = malloc(size);
 	const char *name;
 	size_t used = 0;
@@ -287,36 +320,6 @@ static void answer_list(fuse_req_t req, struct carton_node *dir, size_t size, of
 	}
 	fuse_reply_buf(req, buf, used);
 	free(buf);
-}
-
-static void finish_list(struct parked *p, int result)
-{
-	if (result < 0)
-		fuse_reply_err(p->req, to_errno(result));
-	else
-		answer_list(p->req, p->node, p->size, p->off, p->plus);
-}
-
-static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
-{
-	const struct mount *m = mount_of(req);
-	struct carton_node *dir = to_node(m, ino);
-	int r = carton_list(m->carton, dir, NULL, NULL, NULL);
-	struct parked *p;
-
-	if (r == 0) {
-		answer_list(req, dir, size, off, plus);
-		return;
-	}
-	p = r == -EAGAIN ? parked_new(req, dir, finish_list) : NULL;
-	if (!p) {
-		fuse_reply_err(req, r == -EAGAIN ? ENOMEM : to_errno(r));
-		return;
-	}
-	p->size = size;
-	p->off = off;
-	p->plus = plus;
-	park(p, start_list);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

@@ -26,7 +26,6 @@ struct parked {
 	bool size_open;			/* the file's size was not certain before */
 	size_t size;
 	off_t off;
-	bool plus;
 	char name[256];
 
 	pthread_mutex_t lock;		/* guards what follows */

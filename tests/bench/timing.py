@@ -11,6 +11,7 @@ import mmap
 import os
 import select
 import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -86,14 +87,19 @@ PEERS = {
 
 
 def unmount(path):
-    for cmd in [['umount', path]] if IS_ROOT else [['fusermount3', '-u', path], ['fusermount', '-u', path]]:
+    """Also when it is busy: a reader that was given up may still be in there."""
+    if IS_ROOT:
+        commands = [['umount', path], ['umount', '-l', path]]
+    else:
+        commands = [[c, f, path] for f in ('-u', '-uz') for c in ('fusermount3', 'fusermount')]
+    for cmd in commands:
         if shutil.which(cmd[0]) and subprocess.run(cmd, capture_output=True).returncode == 0:
             return
     raise RuntimeError(f'cannot unmount {path}')
 
 
 @contextlib.contextmanager
-def mounted(command, source, where, note=None, timeout=120, env=None):
+def mounted(command, source, where, note=None, timeout=60, env=None):
     """Runs `command source mountpoint`; note(seconds) of that. Afterwards waits for the daemon."""
     os.makedirs(where, exist_ok=True)
     r, w = os.pipe()                    # open as long as the daemon lives
@@ -125,9 +131,30 @@ def mounted(command, source, where, note=None, timeout=120, env=None):
 
 # ---- what is timed ----
 
-def timed(fn, *args):
+ends = None                             # when the reader of the moment is given up
+
+
+@contextlib.contextmanager
+def patience(name, seconds):
+    """Within it, readers of this process that take longer raise Skip."""
+    global ends
+    ends = time.monotonic() + seconds
+    try:
+        yield
+    except TimeoutError:
+        raise Skip(f'{name}: given up after {seconds} s') from None
+    finally:
+        ends = None
+
+
+def check_patience():
+    if ends and time.monotonic() > ends:
+        raise TimeoutError
+
+
+def timed(fn, *args, **kw):
     start = time.perf_counter()
-    fn(*args)
+    fn(*args, **kw)
     return time.perf_counter() - start
 
 
@@ -136,7 +163,7 @@ def drain(fd):
     buf = bytearray(BUF)
     os.lseek(fd, 0, os.SEEK_SET)
     while os.readv(fd, [buf]):
-        pass
+        check_patience()
 
 
 def read_file(path):
@@ -167,12 +194,18 @@ def hash_file(path):
             sha.update(memoryview(buf)[:n])
 
 
-def shell(command, *args):
+def shell(command, *args, timeout=600):
     """Runs a shell command with $1 $2 …; its exit status is that of the last of a pipe."""
-    p = subprocess.run(['sh', '-c', command, 'sh', *args], stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    p = subprocess.Popen(['sh', '-c', command, 'sh', *args], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        err = p.communicate(timeout=timeout)[1]
+    except subprocess.TimeoutExpired:
+        os.killpg(p.pid, signal.SIGKILL)
+        p.communicate()
+        raise Skip(f'takes longer than {timeout} s') from None
     if p.returncode:
-        raise RuntimeError(f'{command}: {p.stderr.decode(errors="replace").strip()}')
+        raise RuntimeError(f'{command}: {err.decode(errors="replace").strip()}')
 
 
 def pread_all(path, offsets, n):
@@ -180,6 +213,7 @@ def pread_all(path, offsets, n):
     try:
         for off in offsets:
             os.pread(fd, n, off)
+            check_patience()
     finally:
         os.close(fd)
 
@@ -188,6 +222,7 @@ def touch_all(path, offsets):
     with open(path, 'rb') as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as m:
         for off in offsets:
             m[off]
+            check_patience()
 
 
 def walk(top):

@@ -17,6 +17,7 @@ import json
 import os
 import re
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -31,7 +32,7 @@ import zstandard
 import harness
 from faultserver import BLOCK, BROTLI, pattern
 from harness import IS_ROOT, eventually
-from zipwriter import Carton, sha256
+from zipwriter import Carton, Entry, sha256
 
 PRIVATE = ('-o', 'private_links')       # all origins here are on loopback
 MIB = 1 << 20
@@ -262,6 +263,13 @@ class LinkedCarton(Carton):
         self.urls.setdefault(sha or self.sum(data), []).extend(urls)
         return self
 
+    def resolve(self, path):
+        """As in Carton; a symlink may lead to a linked file."""
+        while path not in self.linked and stat.S_ISLNK(self.entries[path].mode):
+            target = self.entries[path].data.decode()
+            path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+        return Entry(path, self.linked[path]) if path in self.linked else self.entries[path]
+
     @staticmethod
     def sum(data):
         return data[1] if isinstance(data, tuple) else sha256(data)
@@ -405,8 +413,8 @@ def certificate(session_dir):
     where = Path(tempfile.mkdtemp(prefix='tls', dir=session_dir))
     cert, key = where / 'cert.pem', where / 'key.pem'
     p = harness.run('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2',
-                    '-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1,DNS:localhost',
-                    '-keyout', key, '-out', cert)
+                    '-subj', '/CN=127.0.0.1', '-addext',
+                    'subjectAltName=IP:127.0.0.1,DNS:localhost', '-keyout', key, '-out', cert)
     assert p.returncode == 0, p.stderr
     return cert, key
 

@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cache: shared, resumed, never trusted, bounded; offline; cartonctl fetch and cache."""
+import errno
+import os
+import pty
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+import harness
+from harness import CARTONCTL, NOBODY, ctl, eventually, run
+from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, cache, digest, errno_of,
+                    fault, fault_bytes, fresh_logs, lines_of, needs_root, nginx)
+from zipwriter import Carton, sample
+
+N = 200000
+
+
+def rng_bytes(n, seed=0):
+    return random.Random(seed).randbytes(n)
+
+
+def carton_of(work, name='m.carton', **files):
+    """A carton whose model/NAME are linked: {name: (data, url, …)}."""
+    c = LinkedCarton().add('misc/local', b'in the carton\n')
+    for path, (data, *urls) in files.items():
+        c.link('model/' + path, data, *urls)
+    c.write(work / name)
+    return c
+
+
+def bodies(fault, name):
+    return [r for r in fault.requests(name) if r['method'] == 'GET']
+
+
+def fetch(source, *args, **kw):
+    return ctl('fetch', '--private-links', source, *args, **kw)
+
+
+# ---- shared ----
+
+
+def test_two_mounts_one_fetch(work, mount, fault, cache):
+    """Two processes that want one object at the same time fetch it once; cartons share it."""
+    data = fault_bytes(2 * MIB)
+    for name in 'ab':
+        url = fault.url('x', size=2 * MIB, rate=MIB)
+        c = carton_of(work, f'{name}.carton', **{name: (data, url)})
+    options = [*PRIVATE, *cache.options]
+    with mount(work / 'a.carton', *options) as a, mount(work / 'b.carton', *options) as b:
+        them = [subprocess.Popen(['sha256sum', p], stdout=subprocess.PIPE)
+                for p in (a / 'model/a', b / 'model/b', a / 'model/a', b / 'model/b')]
+        assert {p.communicate()[0].split()[0].decode() for p in them} == {digest(data)}
+    assert len(bodies(fault, 'x')) == 1
+    fault.clear()
+    with mount(work / 'b.carton', *options, '-o', 'offline') as m:
+        assert m.read('model/b') == data and os.stat(m / 'model/b').st_size == len(data)
+    assert fault.requests() == [] and set(cache.objects()) == {digest(data)}
+    assert c.hashes()['model/b'] in cache.list()
+
+
+def test_linked_and_packed_share(work, mount, fault, cache):
+    """What one carton unpacked, another need not fetch."""
+    data = rng_bytes(5 * MIB)
+    Carton().add('model/y', data, method='deflate').write(work / 'packed.carton')
+    carton_of(work, x=(data, fault.url('never', size=1)))
+    with mount(work / 'packed.carton', *cache.options) as m:
+        assert m.read('model/y') == data
+    with mount(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        assert m.read('model/x') == data
+    assert fault.requests() == []
+
+
+@pytest.mark.parametrize('kind', ['flip', 'cut', 'longer', 'empty', 'other'])
+def test_damaged_object(work, mount_fg, fault, cache, kind):
+    """No trust in old files: dropped, with a log line, and fetched again."""
+    data, options = fault_bytes(N), [*PRIVATE, *cache.options]
+    carton_of(work, x=(data, fault.url('x', size=N)))
+    with mount_fg(work / 'm.carton', *options) as m:
+        assert m.read('model/x') == data
+    path = cache.objects()[digest(data)]
+    path.chmod(0o600)
+    path.write_bytes({'flip': data[:777] + bytes([data[777] ^ 4]) + data[778:], 'cut': data[:-1],
+                      'longer': data + b'x', 'empty': b'', 'other': rng_bytes(N)}[kind])
+    path.chmod(0o400)
+    fault.clear()
+    with mount_fg(work / 'm.carton', *options) as m:
+        assert m.read('model/x') == data and os.stat(m / 'model/x').st_size == N
+        assert lines_of(m.log(), digest(data)), m.log()
+    assert len(bodies(fault, 'x')) == 1
+
+
+def test_damaged_while_open(work, mount_fg, fault, cache):
+    """Bytes that change under a mount are an error, never other bytes."""
+    data = fault_bytes(4 * MIB)
+    carton_of(work, x=(data, fault.url('x', size=4 * MIB)))
+    with mount_fg(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        fd = os.open(m / 'model/x', os.O_RDONLY)
+        try:
+            path = cache.objects()[digest(data)]
+            path.chmod(0o600)
+            with open(path, 'r+b') as f:
+                f.seek(3 * MIB)
+                f.write(b'!' * 10)
+            path.chmod(0o400)
+            assert errno_of(os.pread, fd, 100, 3 * MIB) == errno.EIO
+            assert os.pread(fd, 100, 100) == data[100:200]
+        finally:
+            os.close(fd)
+    assert ctl('cache', 'verify', cache.flag).returncode == 1
+    assert digest(data) not in cache.objects()
+
+
+# ---- killed and resumed ----
+
+
+SIZE = 40 * MIB
+
+
+@pytest.fixture(params=['linked', 'linked, one connection', 'remote'])
+def download(request, work, nginx, fault, cache):
+    """(source, path in it, sha256, options, requests): a slow download of SIZE."""
+    data = fault_bytes(SIZE, seed=3)
+    if request.param == 'remote':
+        c = Carton(method='stored').add('model/x', data)
+        c.write(os.path.join(fault.root, 'slow.carton'))
+        source, name = fault.url('slow.carton', file='slow.carton', rate=3 * MIB), 'slow.carton'
+    else:
+        carton_of(work, x=(data, fault.url('x', size=SIZE, seed=3, rate=16 * MIB)))
+        source, name = work / 'm.carton', 'x'
+    n = 1 if request.param.endswith('one connection') else 4
+    return source, digest(data), ['--private-links', f'--connections={n}', cache.flag], name
+
+
+@pytest.mark.parametrize('after', [4, 12, 28])
+def test_killed_and_resumed(download, fault, cache, after):
+    """kill -9 in the middle: nothing wrong is left, and the next one goes on from there."""
+    source, sha, options, name = download
+    p = subprocess.Popen([CARTONCTL, 'fetch', *options, source], stderr=subprocess.DEVNULL,
+                         env=harness.environment())
+    noted = eventually('so much of it is there', lambda: max(
+        [n for n in cache.partials().values() if n >= after * MIB], default=0), 30)
+    p.kill()
+    assert p.wait() == -signal.SIGKILL and noted
+    noted = max(cache.partials().values())
+    cache.check()
+    assert sha not in cache.objects() and list(cache.path.glob('v1/tmp/*')) == []
+    fault.clear()
+    assert ctl('fetch', *options, source).returncode == 0
+    asked = [r for r in fault.requests(name) if r['sent']]
+    if name == 'x':
+        first = next(r for r in fault.requests(name) if 'if-range' in r['h'])
+        assert first['h']['range'].startswith(f'bytes={noted}-') and first['status'] == 206
+    assert SIZE - noted <= sum(r['sent'] for r in asked) < SIZE - noted + 4.5 * MIB
+    assert sha in cache.objects() and cache.partials() == {}
+
+
+@pytest.mark.parametrize('kind', ['etag', 'prefix', 'longer', 'no ranges'])
+def test_resumed_against_the_odds(work, fault, cache, kind):
+    """What was kept is of another version, or damaged: the object is right all the same."""
+    data = fault_bytes(12 * MIB)
+    path = os.path.join(fault.root, 'odd')
+    with open(path, 'wb') as f:
+        f.write(data)
+    url = fault.url('x', file='odd', rate=6 * MIB)
+    carton_of(work, x=(data, url))
+    command = [CARTONCTL, 'fetch', '--private-links', '--connections=1', cache.flag,
+               work / 'm.carton']
+    p = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=harness.environment())
+    eventually('a part is noted', lambda: max(cache.partials().values(), default=0) >= 4 * MIB, 30)
+    p.kill()
+    p.wait()
+    part, = [p for p in cache.path.glob('v1/partial/*') if p.suffix != '.v']
+    if kind == 'etag':
+        os.utime(path, (1, 1))
+    elif kind == 'no ranges':
+        side, = cache.path.glob('v1/partial/*.v')
+        side.write_bytes(side.read_bytes()[:8] + (99 * MIB).to_bytes(8, 'little') +
+                         side.read_bytes()[16:])
+    else:
+        with open(part, 'r+b') as f:
+            f.seek(1000 if kind == 'prefix' else 4 * MIB)
+            f.write(b'damaged')
+    got = run(*command)
+    assert got.returncode == 0, got.stderr
+    assert harness.sha_file(cache.objects()[digest(data)]) == digest(data)
+
+
+def test_dead_holder_is_followed(work, mount, fault, cache):
+    """One who waits for another process's download takes over when that is killed."""
+    data = fault_bytes(12 * MIB)
+    carton_of(work, x=(data, fault.url('x', size=12 * MIB, rate=4 * MIB)))
+    p = subprocess.Popen([CARTONCTL, 'fetch', '--private-links', '--connections=1', '--timeout=60',
+                          cache.flag, work / 'm.carton'], stderr=subprocess.DEVNULL,
+                         env=harness.environment())
+    eventually('it downloads', lambda: max(cache.partials().values(), default=0) > 0, 20)
+    with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'timeout=2') as m:
+        reader = subprocess.Popen(['sha256sum', m / 'model/x'], stdout=subprocess.PIPE)
+        eventually('the reader has asked for the size', lambda: any(
+            r['method'] == 'HEAD' for r in fault.requests('x')))
+        assert len(bodies(fault, 'x')) == 1, 'it waits'
+        p.kill()
+        p.wait()
+        assert reader.communicate(timeout=60)[0].split()[0].decode() == digest(data)
+    assert bodies(fault, 'x')[1]['h']['range'].startswith('bytes=')
+
+
+def test_killed_mount(work, point, fault, cache):
+    """A daemon killed while it publishes many small ones: all that is there is right."""
+    files = {f'f{i}': (fault_bytes(1000 + i), fault.url(f'f{i}', size=1000 + i)) for i in range(60)}
+    carton_of(work, **files)
+    command = [CARTONCTL, 'fetch', '--private-links', cache.flag, work / 'm.carton']
+    for n in (1, 10, 30):
+        p = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=harness.environment())
+        eventually('some are there', lambda: len(cache.objects()) >= n or p.poll() is not None)
+        p.kill()
+        p.wait()
+        assert cache.wrong() == []
+    assert run(*command).returncode == 0
+    assert len(set(cache.objects()) & {digest(d) for d, _ in files.values()}) == 60
+    ctl('cache', 'gc', cache.flag)
+    assert list(cache.path.glob('v1/tmp/*')) == [] and cache.partials() == {}
+
+
+# ---- offline, fetch ----
+
+
+def test_offline(work, mount_fg, fault, cache):
+    """What is cached reads; all else fails at once, and says why."""
+    c = carton_of(work, x=(fault_bytes(N), fault.url('x', size=N)),
+                  y=(fault_bytes(N, 1), fault.url('y', size=N, seed=1)))
+    assert fetch(work / 'm.carton', 'model/x', cache.flag).returncode == 0
+    fault.clear()
+    with mount_fg(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'offline') as m:
+        assert m.read('model/x') == fault_bytes(N)
+        before = time.monotonic()
+        for _ in range(2):
+            assert errno_of(m.read, 'model/y') == errno.ENETUNREACH
+            assert errno_of(os.stat, m / 'model/y') == errno.ENETUNREACH
+        assert time.monotonic() - before < 1 * harness.SLOW
+        assert sorted(os.listdir(m / 'model')) == ['x', 'y']
+        assert lines_of(m.log(), 'model/y.*offline')
+    assert fault.requests() == []
+    assert c.hashes()['model/y'] not in cache.objects()
+
+
+def test_fetch(work, fault, nginx, cache, mount):
+    """All, or the paths given; a second time costs nothing; plain when nobody looks on."""
+    files = {n: (fault_bytes(N, i), fault.url(n, size=N, seed=i)) for i, n in enumerate('abc')}
+    c = carton_of(work, **files)
+    c.symlink('model/l', 'b').write(work / 'm.carton')
+    p = fetch(work / 'm.carton', 'model/a', 'model/l', cache.flag)
+    assert p.returncode == 0 and p.stdout == '' and '\r' not in p.stderr and '\x1b' not in p.stderr
+    assert {r['path'].split('/')[-1] for r in fault.requests()} == {'a', 'b'}
+    p = fetch(work / 'm.carton', cache.flag)
+    assert p.returncode == 0 and len(bodies(fault, 'c')) == 1 and len(bodies(fault, 'a')) == 1
+    fault.clear()
+    assert fetch(work / 'm.carton', cache.flag).returncode == 0 and fault.requests() == []
+    with mount(work / 'm.carton', *cache.options, '-o', 'offline') as m:
+        as_expected(m, c)
+    for h in (c.hashes()[f'model/{n}'] for n in 'abc'):
+        p = ctl('cache', 'path', h, cache.flag)
+        assert p.returncode == 0 and digest(open(p.stdout.rstrip('\n'), 'rb').read()) == h
+
+
+def test_fetch_failures(work, fault, cache):
+    """Exit 1 when any fails; the others are fetched."""
+    carton_of(work, good=(fault_bytes(N), fault.url('good', size=N)),
+              bad=(fault_bytes(N, 1), fault.url('bad', size=N, status=404)))
+    p = fetch(work / 'm.carton', cache.flag)
+    assert p.returncode == 1 and lines_of(p.stderr, 'bad') and lines_of(p.stderr, '1 file')
+    assert set(cache.objects()) >= {digest(fault_bytes(N))}
+    for args, code in ((['model/none'], 1), (['model'], 1), (['--bogus'], 2)):
+        assert fetch(work / 'm.carton', cache.flag, *args).returncode == code
+    assert fetch(work / 'none.carton', cache.flag).returncode == 1
+    assert fetch(work / 'm.carton', cache.flag, '--offline', 'model/bad').returncode == 1
+
+
+def test_fetch_shows_a_bar(work, fault, cache):
+    """On a terminal there is a bar that is gone at the end."""
+    carton_of(work, x=(fault_bytes(6 * MIB), fault.url('x', size=6 * MIB, rate=3 * MIB)))
+    master, slave = pty.openpty()
+    p = subprocess.Popen([CARTONCTL, 'fetch', '--private-links', '--connections=1', cache.flag,
+                          work / 'm.carton'], stdout=slave, stderr=slave, env=harness.environment())
+    os.close(slave)
+    shown = b''
+    while True:
+        try:
+            block = os.read(master, 4096)
+        except OSError:
+            break
+        shown += block
+    os.close(master)
+    assert p.wait() == 0 and b'fetch [' in shown and shown.endswith(b'\r\x1b[K')
+
+
+def test_fetch_remote(nginx, mount, cache):
+    """A whole remote carton; a mount after it asks for no file."""
+    c = sample('stored').add('model/large', rng_bytes(10 * MIB))
+    c.write(nginx.root / 'f.carton')
+    assert fetch(nginx.url('f.carton'), cache.flag).returncode == 0
+    with mount(nginx.url('f.carton'), *cache.options) as m:
+        nginx.clear()
+        as_expected(m, c)
+        assert nginx.requests() == []
+
+
+# ---- cartonctl cache ----
+
+
+def test_cache_commands(work, fault, cache):
+    files = {n: (fault_bytes(N, i), fault.url(n, size=N, seed=i)) for i, n in enumerate('abc')}
+    c = carton_of(work, **files)
+    assert cache.list() == {}
+    assert fetch(work / 'm.carton', cache.flag).returncode == 0
+    hashes = {n: c.hashes()[f'model/{n}'] for n in 'abc'}
+    assert cache.list() == {h: N for h in hashes.values()}
+    path = cache.objects()[hashes['a']]
+    path.chmod(0o600)
+    path.write_bytes(b'damaged')
+    p = ctl('cache', 'verify', cache.flag)
+    assert p.returncode == 1 and '1 damaged' in p.stdout and lines_of(p.stderr, hashes['a'])
+    assert hashes['a'] not in cache.list()
+    assert ctl('cache', 'path', hashes['a'], cache.flag).returncode == 1
+    assert ctl('cache', 'path', 'abc', cache.flag).returncode == 2
+    os.utime(cache.objects()[hashes['b']], (10 ** 9, 10 ** 9))
+    p = ctl('cache', 'gc', str(N + 50000), cache.flag)
+    assert p.returncode == 0 and set(cache.list()) == {hashes['c']}, 'what was used last stays'
+    assert ctl('cache', 'gc', '0', cache.flag).returncode == 0 and cache.list() == {}
+    for words in (['cache'], ['cache', 'bogus'], ['cache', 'gc', '-1'], ['cache', 'list', 'x']):
+        assert ctl(*words, cache.flag).returncode == 2
+
+
+def test_gc_leaves_what_is_open(work, mount, fault, cache):
+    data = fault_bytes(N)
+    carton_of(work, x=(data, fault.url('x', size=N)))
+    with mount(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        with open(m / 'model/x', 'rb') as f:
+            assert ctl('cache', 'gc', '0', cache.flag).returncode == 0
+            assert set(cache.list()) == {digest(data)} and f.read() == data
+
+
+# ---- bounds ----
+
+
+def test_cache_size(work, mount, fault, cache):
+    """The limit is kept, by what was used longest ago."""
+    files = {f'f{i}': (fault_bytes(MIB, i), fault.url(f'f{i}', size=MIB, seed=i))
+             for i in range(12)}
+    carton_of(work, **files)
+    for i in range(12):
+        p = fetch(work / 'm.carton', f'model/f{i}', cache.flag, '--cache-size=5M')
+        assert p.returncode == 0, p.stderr
+        for path in cache.objects().values():       # an hour has passed
+            st = path.stat()
+            os.utime(path, (st.st_atime - 3600, st.st_mtime - 3600))
+        assert cache.used() < 6 * MIB
+    left = set(cache.list())
+    assert digest(files['f11'][0]) in left and digest(files['f10'][0]) in left
+    assert digest(files['f0'][0]) not in left and 2 <= len(left) <= 5
+    with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'cache_size=5M') as m:
+        for name, (data, _) in files.items():
+            assert m.read('model/' + name) == data
+        assert cache.used() < 14 * MIB, 'what is open or was just read may stay'
+
+
+@pytest.mark.parametrize('kind', [{}, dict(enc='gzip'), dict(chunked=1)], ids=str)
+def test_larger_than_the_cache(work, mount, fault, cache, kind):
+    """What is larger than all of the cache reads, and does not stay, be its length known or not."""
+    data = fault_bytes(12 * MIB)
+    carton_of(work, x=(data, fault.url('x', size=12 * MIB, **kind)))
+    with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'cache_size=4M') as m:
+        assert m.read('model/x') == data
+    assert digest(data) not in cache.objects() and cache.used() < 4.5 * MIB
+
+
+@needs_root
+def test_full_disk(work, mount, fault, nginx):
+    """No room in the cache: small files still read, large ones are ENOSPC, all recovers."""
+    disk = work / 'disk'
+    disk.mkdir()
+    assert run('mount', '-t', 'tmpfs', '-o', 'size=16m', 'none', disk).returncode == 0
+    full = Cache(disk / 'cache')
+    try:
+        small, large = fault_bytes(N), fault_bytes(8 * MIB)
+        carton_of(work, s=(small, fault.url('s', size=N)),
+                  l=(large, fault.url('l', size=8 * MIB)))
+        c = Carton(method='stored').add('model/r', small)
+        c.write(nginx.root / 'full.carton')
+        os.mkdir(full.path, 0o700)
+        with mount(work / 'm.carton', *PRIVATE, *full.options) as m, \
+                mount(nginx.url('full.carton'), *full.options) as r:
+            with open(disk / 'filler', 'wb') as f:
+                with pytest.raises(OSError):
+                    while True:
+                        os.write(f.fileno(), bytes(4096))
+            assert errno_of(m.read, 'model/l') == errno.ENOSPC
+            assert r.read('model/r') == small, 'it is small, and its size is known'
+            os.unlink(disk / 'filler')
+            assert m.read('model/l') == large and m.read('model/s') == small
+        full.check()
+    finally:
+        run('umount', '-l', disk)
+
+
+@needs_root
+def test_unprivileged_user(work, mount, fault, point):
+    """His own cache, mode 0700; a cache of somebody else, or open to others, is not used."""
+    data = fault_bytes(N)
+    carton_of(work, x=(data, fault.url('x', size=N)))
+    mine = work / 'mine'
+    mine.mkdir()
+    os.chown(mine, NOBODY, NOBODY)
+    c = Cache(mine / 'cache', NOBODY)
+    with mount(work / 'm.carton', *PRIVATE, *c.options, uid=NOBODY) as m:
+        assert m.read('model/x') == data
+    assert os.stat(c.path).st_mode & 0o777 == 0o700 and os.stat(c.path).st_uid == NOBODY
+    assert all(p.lstat().st_uid == NOBODY and not p.lstat().st_mode & 0o077
+               for p in c.path.rglob('*') if p.name != 'CACHEDIR.TAG')
+    c.check()
+    other = work / 'other'
+    other.mkdir(mode=0o777)
+    os.chmod(other, 0o777)
+    p = run(harness.CARTONFS, *PRIVATE, '-o', f'cache_dir={other}', work / 'm.carton',
+            point(NOBODY), uid=NOBODY)
+    assert p.returncode == 32 and lines_of(p.stderr, str(other)), p.stderr

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Never stuck: Ctrl-C, umount and SIGTERM under dead servers, and what goes on meanwhile."""
+import contextlib
+import errno
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness import eventually
+from origin import (MIB, PRIVATE, Fault, LinkedCarton, cache, digest, errno_of, fault,
+                    fault_bytes, fresh_logs)
+from zipwriter import Carton
+
+DEAD = {'silent': dict(silent=1), 'stall': dict(stall=300000), 'head only': dict(stall=0),
+        'slow head': dict(slowhead=60000), 'trickle': dict(rate=100)}
+SIZE = 3 * MIB
+
+
+@pytest.fixture
+def mounts(work, mount_fg, cache):
+    """mounts(*options, **files) -> a Mount of a carton whose model/NAME are linked."""
+    with contextlib.ExitStack() as stack:
+        def make(*options, source=None, **files):
+            c = LinkedCarton().add('misc/local', b'in the carton\n')
+            c.add('misc/large', bytes(9 * MIB), method='deflate')
+            for path, (data, *urls) in files.items():
+                c.link('model/' + path, data, *urls)
+            c.write(work / 'm.carton')
+            return stack.enter_context(mount_fg(source or work / 'm.carton', *PRIVATE,
+                                                *cache.options, *options))
+        yield make
+
+
+@pytest.fixture
+def readers():
+    """readers(path, …) -> cat processes; none is left at the end."""
+    them = []
+
+    def start(*paths):
+        new = [subprocess.Popen(['cat', p], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+               for p in paths]
+        them.extend(new)
+        return new
+    yield start
+    for p in them:
+        p.kill()
+        p.communicate()
+
+
+def state(pid):
+    return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
+
+
+def none_in_d_state(pids):
+    """No thread sleeps where no signal reaches it."""
+    def stuck():
+        found = []
+        for stat in (p for pid in pids for p in Path(f'/proc/{pid}/task').glob('*/stat')):
+            with contextlib.suppress(OSError):
+                if stat.read_text().rpartition(')')[2].split()[0] == 'D':
+                    found.append(stat)
+        return found
+    eventually('no one in D state', lambda: not stuck(), 2)     # a moment of it is a disk's
+
+
+def asked(fault, name, n=1):
+    eventually(f'{name} was asked for', lambda: len(fault.requests(name)) >= n)
+
+
+def alive(m):
+    """The mount answers, and fast."""
+    before = time.monotonic()
+    assert m.read('misc/local') == b'in the carton\n'
+    assert {'model', 'misc', 'MANIFEST'} <= set(os.listdir(m.path)) and os.listdir(m / 'model')
+    assert os.stat(m / 'misc/large').st_size == 9 * MIB
+    assert time.monotonic() - before < 1 * harness.SLOW
+
+
+# ---- Ctrl-C ----
+
+
+@pytest.mark.parametrize('kind', DEAD)
+def test_interrupted(mounts, readers, fault, kind):
+    """A cat over a dead server ends as soon as it is told to, and the mount goes on."""
+    m = mounts(x=(fault_bytes(SIZE), fault.url('x', size=SIZE, **DEAD[kind])))
+    for _ in range(3):
+        n = len(fault.requests('x'))
+        cat, = readers(m / 'model/x')
+        eventually('it waits', lambda: state(cat.pid) == 'S' and
+                   len(fault.requests('x')) >= max(n, 1))
+        alive(m)
+        none_in_d_state([cat.pid, m.process.pid])
+        before = time.monotonic()
+        cat.send_signal(signal.SIGINT)
+        cat.wait()
+        assert time.monotonic() - before < 0.1 * harness.SLOW
+        assert cat.returncode == -signal.SIGINT and cat.stdout.read() == b''
+    alive(m)
+
+
+def test_interrupted_while_it_connects(mounts, readers, work):
+    """A server whose queue is full: no connection comes to be."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(('127.0.0.1', 0))
+        listener.listen(0)
+        for _ in range(4):
+            s = stack.enter_context(socket.socket())
+            s.setblocking(False)
+            s.connect_ex(listener.getsockname())
+        m = mounts(x=(b'x', 'http://127.0.0.1:%d/x' % listener.getsockname()[1]))
+        cat, = readers(m / 'model/x')
+        eventually('it waits', lambda: state(cat.pid) == 'S')
+        alive(m)
+        before = time.monotonic()
+        cat.send_signal(signal.SIGINT)
+        cat.wait()
+        assert time.monotonic() - before < 0.1 * harness.SLOW
+
+
+def test_interrupted_stat(mounts, fault):
+    m = mounts(x=(fault_bytes(SIZE), fault.url('x', silent=1)))
+    p = subprocess.Popen(['stat', m / 'model/x'], stdout=subprocess.PIPE)
+    asked(fault, 'x')
+    before = time.monotonic()
+    p.send_signal(signal.SIGINT)
+    assert p.communicate()[0] == b'' and p.returncode == -signal.SIGINT
+    assert time.monotonic() - before < 0.1 * harness.SLOW
+    alive(m)
+
+
+def test_interrupted_remote(mounts, readers, work):
+    """The same for a file of a remote carton whose server hangs after the mount."""
+    c = Carton(method='stored').add('model/x', fault_bytes(20 * MIB))
+    c.add('misc/local', b'in the carton\n').add('misc/large', bytes(9 * MIB), method='deflate')
+    c.write(work / 'r.carton')
+    server = Fault(root=work)
+    try:
+        m = mounts(source=server.url('r.carton', file='r.carton'))
+        assert m.read('misc/local')
+        server.process.send_signal(signal.SIGSTOP)
+        cat, = readers(m / 'model/x')
+        eventually('it waits', lambda: state(cat.pid) == 'S')
+        alive(m)
+        before = time.monotonic()
+        cat.send_signal(signal.SIGINT)
+        cat.wait()
+        assert time.monotonic() - before < 0.1 * harness.SLOW
+        alive(m)
+        server.process.send_signal(signal.SIGCONT)
+        assert m.sha('model/x') == digest(fault_bytes(20 * MIB)), 'as soon as it is back'
+    finally:
+        server.stop()
+
+
+# ---- others ----
+
+
+def test_killed_reader_harms_nobody(mounts, readers, fault):
+    """Two read what is on its way; one is killed; the other gets all of it, by one request."""
+    data = fault_bytes(SIZE)
+    m = mounts(x=(data, fault.url('x', size=SIZE, rate=2 * MIB)))
+    one, other = readers(m / 'model/x', m / 'model/x')
+    eventually('it downloads', lambda: any(r['method'] == 'GET' and r['sent']
+                                           for r in fault.requests('x')))
+    one.kill()
+    one.wait()
+    assert other.communicate()[0] == data
+    assert len([r for r in fault.requests('x') if r['method'] == 'GET']) == 1
+
+
+def test_last_reader_killed_then_another(mounts, readers, fault):
+    """Nobody waits any more, then somebody does: he is served."""
+    data = fault_bytes(SIZE)
+    m = mounts(x=(data, fault.url('x', size=SIZE, rate=2 * MIB)))
+    one, = readers(m / 'model/x')
+    eventually('it downloads', lambda: any(r['method'] == 'GET' and r['sent']
+                                           for r in fault.requests('x')))
+    one.kill()
+    one.wait()
+    assert m.read('model/x') == data
+
+
+def hundred(mounts, readers, fault, **more):
+    dead = {f'd{i}': (b'%d' % i, fault.url(f'd{i}', silent=1)) for i in range(100)}
+    m = mounts(**dead, **more)
+    cats = readers(*[m / f'model/d{i}' for i in range(100)])
+    eventually('many wait', lambda: len(fault.requests()) >= 10)
+    eventually('all wait', lambda: all(state(c.pid) == 'S' for c in cats))
+    return m, cats
+
+
+def test_hundred_parked_readers(mounts, readers, fault):
+    """They are in nobody's way, and all can be interrupted."""
+    m, cats = hundred(mounts, readers, fault)
+    for _ in range(5):
+        alive(m)
+    assert m.sha('misc/large') == digest(bytes(9 * MIB))
+    none_in_d_state([c.pid for c in cats] + [m.process.pid])
+    before = time.monotonic()
+    for c in cats:
+        c.send_signal(signal.SIGINT)
+    assert {c.wait() for c in cats} == {-signal.SIGINT}
+    assert time.monotonic() - before < 2 * harness.SLOW
+    alive(m)
+
+
+def test_hundred_parked_readers_and_a_good_server(mounts, readers, fault):
+    """Nor in the way of what another server has, while they wait and when they have gone."""
+    data = [fault_bytes(SIZE, i) for i in range(2)]
+    good = {f'g{i}': (data[i], fault.url(f'g{i}', size=SIZE, seed=i)) for i in range(2)}
+    m, cats = hundred(mounts, readers, fault, **good)
+    before = time.monotonic()
+    got = subprocess.run(['timeout', '5', 'cat', m / 'model/g0'], stdout=subprocess.PIPE)
+    for c in cats:
+        c.kill()
+    between = time.monotonic()
+    again = subprocess.run(['timeout', '5', 'cat', m / 'model/g1'], stdout=subprocess.PIPE)
+    assert again.stdout == data[1] and time.monotonic() - between < 3 * harness.SLOW, 'when gone'
+    assert got.stdout == data[0] and between - before < 3 * harness.SLOW, 'while they wait'
+
+
+# ---- the end ----
+
+
+@pytest.mark.parametrize('how', ['SIGTERM', 'SIGINT', 'umount'])
+@pytest.mark.parametrize('kind', ['silent', 'stall', 'backoff', 'running'])
+def test_end(mounts, readers, fault, kind, how):
+    """With opens parked, pauses between retries and downloads running: over within seconds."""
+    options = {'backoff': dict(fail='99:503', retryafter=20), 'running': dict(rate=100000)}.get(
+        kind) or DEAD[kind]
+    m = mounts(**{n: (fault_bytes(SIZE, i), fault.url(n, size=SIZE, seed=i, **options))
+                  for i, n in enumerate('abcd')})
+    cats = readers(*[m / f'model/{n}' for n in 'abcd'])
+    for n in 'abcd':
+        asked(fault, n)
+    before = time.monotonic()
+    if how == 'umount':
+        # a mount with a call under way is busy for everyone; the downloads go on without them
+        for c in cats:
+            c.kill()
+            c.wait()
+        p = harness.unmount(m.path)
+        assert p.returncode == 0, p.stderr
+    else:
+        m.process.send_signal(getattr(signal, how))
+    m.wait_end()
+    assert time.monotonic() - before < 3 * harness.SLOW
+    if how != 'umount':
+        for c in cats:
+            assert c.communicate()[0] == b'' and c.returncode == 1
+
+
+def test_lazy_umount(mounts, readers, fault):
+    """umount -l under a parked open: gone at once, over when the last reader is."""
+    m = mounts(x=(fault_bytes(SIZE), fault.url('x', silent=1)))
+    cat, = readers(m / 'model/x')
+    asked(fault, 'x')
+    assert harness.unmount(m.path, lazy=True).returncode == 0 and m.gone()
+    cat.send_signal(signal.SIGINT)
+    cat.wait()
+    m.wait_end()
+
+
+# ---- time ----
+
+
+def test_stalls_fail_over(mounts, readers, fault):
+    """Less than 1 KiB/s for 10 s, in whatever way, and the next mirror has its turn."""
+    data = {n: fault_bytes(SIZE, i) for i, n in enumerate(DEAD)}
+    files = {n.replace(' ', '_'): (d, fault.url('dead', size=SIZE, seed=i, **DEAD[n]),
+                                   fault.url('good', size=SIZE, seed=i))
+             for i, (n, d) in enumerate(data.items())}
+    m = mounts(**files)
+    before = time.monotonic()
+    cats = readers(*[m / f'model/{n}' for n in files])
+    for c, d in zip(cats, data.values()):
+        assert c.communicate()[0] == d
+    # a HEAD that is not answered costs its ten seconds too
+    assert 9 < time.monotonic() - before < 25 * harness.SLOW
+    assert len([r for r in fault.requests('good') if r['method'] == 'GET']) == len(DEAD)
+
+
+def test_silent_mirrors_leave_time_for_others(mounts, fault):
+    """However short the deadline: each mirror has its share of it."""
+    data = fault_bytes(SIZE)
+    dead = [fault.url(f'dead{i}', silent=1) for i in range(2)]
+    m = mounts('-o', 'timeout=3', x=(data, *dead, fault.url('good', size=SIZE)))
+    assert m.read('model/x') == data
+    assert fault.requests('dead0') and fault.requests('dead1') and fault.requests('good')
+
+
+def test_deadline_grows_while_bytes_arrive(mounts, fault):
+    """-o timeout= is for silence: a download may take longer."""
+    data = fault_bytes(SIZE)
+    m = mounts('-o', 'timeout=1', x=(data, fault.url('x', size=SIZE, rate=MIB)))
+    before = time.monotonic()
+    assert m.read('model/x') == data
+    assert time.monotonic() - before > 2
+
+
+def test_failed_open_is_retried_by_the_next(mounts, fault):
+    data = fault_bytes(50)
+    m = mounts('-o', 'timeout=1', x=(data, fault.url('x', size=50, fail='4:503', retryafter=30)))
+    seen = []
+    for _ in range(6):
+        seen.append(errno_of(m.read, 'model/x'))
+        if not seen[-1]:
+            break
+    assert seen[0] in (errno.EIO, errno.ETIMEDOUT) and seen[-1] == 0
+    assert m.read('model/x') == data and re.search('model/x|/x', m.log())
