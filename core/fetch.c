@@ -149,7 +149,7 @@ static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 		request.last = len + MAX_FILE_SIZE;
 		request.if_range = etag;
 	}
-	r = http_open(f->remote->http, &request, NULL, &b->http, answer);
+	r = http_open(f->remote->http, &request, f->cancel, &b->http, answer);
 	if (r < 0)
 		goto out;
 	m->retry_after_s = answer->retry_after_s;
@@ -394,7 +394,7 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 
 	if (!answer)
 		return -ENOMEM;
-	r = http_open(f->remote->http, &request, NULL, &stream, answer);
+	r = http_open(f->remote->http, &request, f->cancel, &stream, answer);
 	/* a part of a coded body, which says nothing of what it is decoded */
 	if (r == -EOPNOTSUPP)
 		r = -ENODATA;

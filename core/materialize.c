@@ -223,6 +223,34 @@ static int offline(const struct object *o)
 	return -ENETUNREACH;
 }
 
+static int fetch_into(struct fetch *f, void *ret)
+{
+	return fetch_object(f, ret);
+}
+
+static int fetch_length(struct fetch *f, void *ret)
+{
+	return fetch_size(f, ret);
+}
+
+/* Runs a fetch that ends when nobody waits for the object. */
+static int fetch(struct object *o, struct fetch *f, int (*run)(struct fetch *f, void *ret), void *ret)
+{
+	struct object_fetch guard;
+	int r;
+
+	if (!f->remote)
+		return offline(o);
+	r = object_fetch_begin(o, &guard);
+	if (r < 0)
+		return r;
+	f->cancel = &guard.cancel;
+	f->deadline_ms = deadline(o);
+	r = run(f, ret);
+	object_fetch_end(o, &guard);
+	return r;
+}
+
 static int copy_link(struct object *o, const struct target *t, struct ingested *ret)
 {
 	struct fetch f = {
@@ -236,10 +264,7 @@ static int copy_link(struct object *o, const struct target *t, struct ingested *
 		.ctx = o,
 	};
 
-	if (!f.remote)
-		return offline(o);
-	f.deadline_ms = deadline(o);
-	return fetch_object(&f, ret);
+	return fetch(o, &f, fetch_into, ret);
 }
 
 static int copy_to(struct object *o, const struct entry *e, const struct target *t,
@@ -445,10 +470,7 @@ int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 		fd_close(fd);
 		return 0;
 	}
-	if (!f.remote)
-		return offline(o);
-	f.deadline_ms = deadline(o);
-	r = fetch_size(&f, ret_size);
+	r = fetch(o, &f, fetch_length, ret_size);
 	if (r == -ENODATA) {
 		/* no server says: then only all of it tells, and the cache has it for the open to come */
 		r = object_materialize(o, &bytes, ret_size);

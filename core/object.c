@@ -96,6 +96,40 @@ bool object_must_stop(const struct object *o)
 	       (atomic_load(&o->content.n_waiting) == 0 && atomic_load(&o->length.n_waiting) == 0);
 }
 
+/* Nobody may want the object any more: then whoever waits for a server need not. Lock held. */
+static void give_up(struct object *o)
+{
+	for (struct object_fetch *f = o->fetches; f && object_must_stop(o); f = f->next)
+		http_cancel_fire(&f->cancel);
+}
+
+int object_fetch_begin(struct object *o, struct object_fetch *fetch)
+{
+	int r = http_cancel_init(&fetch->cancel);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&o->store->lock);
+	fetch->next = o->fetches;
+	o->fetches = fetch;
+	/* the last who waited may have gone before there was anything to fire */
+	give_up(o);
+	pthread_mutex_unlock(&o->store->lock);
+	return 0;
+}
+
+void object_fetch_end(struct object *o, struct object_fetch *fetch)
+{
+	struct object_fetch **at = &o->fetches;
+
+	pthread_mutex_lock(&o->store->lock);
+	while (*at != fetch)
+		at = &(*at)->next;
+	*at = fetch->next;
+	pthread_mutex_unlock(&o->store->lock);
+	http_cancel_destroy(&fetch->cancel);
+}
+
 static enum lane object_lane(const struct object *o)
 {
 	if (o->derive)
@@ -327,8 +361,10 @@ bool object_wait_cancel(struct object_wait *wait)
 
 	pthread_mutex_lock(&s->lock);
 	queued = wait->link != NULL;
-	if (queued)
+	if (queued) {
 		unlink_wait(wait);
+		give_up(wait->object);
+	}
 	pthread_mutex_unlock(&s->lock);
 	return queued;
 }

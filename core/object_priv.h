@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "bytes.h"
+#include "http.h"
 #include "object.h"
 
 /* An entry that should hold the object's bytes. */
@@ -24,6 +25,12 @@ struct object_task {
 	atomic_uint n_waiting;
 	bool busy;				/* its job is queued or runs; guarded by store->lock */
 	struct object_wait *waits;		/* likewise */
+};
+
+/* A fetch, and how to end it. */
+struct object_fetch {
+	struct http_cancel cancel;
+	struct object_fetch *next;
 };
 
 struct object {
@@ -43,6 +50,7 @@ struct object {
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;
 	unsigned pins;
+	struct object_fetch *fetches;		/* under way, ended when nobody waits any more */
 	struct bytes bytes;
 	struct object *older, *newer;		/* in the list of what may be dropped */
 	bool idle;				/* in that list */
@@ -63,6 +71,10 @@ struct object_store {
 	uint64_t memory_used;
 	unsigned files_used;
 };
+
+/* Stands around a fetch, so that it ends when nobody waits for the object any more. 0 or -errno. */
+int object_fetch_begin(struct object *o, struct object_fetch *fetch);
+void object_fetch_end(struct object *o, struct object_fetch *fetch);
 
 /* Should what is done for the object be given up, since nobody waits for it any more? */
 bool object_must_stop(const struct object *o);

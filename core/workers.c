@@ -10,7 +10,7 @@
 
 #include "util.h"
 
-#define MAX_THREADS 32	/* of one lane */
+#define MAX_THREADS 128	/* of one lane */
 
 struct queue {
 	struct workers *pool;
@@ -86,7 +86,7 @@ static int start_thread(struct queue *q)
 int workers_new(struct workers **ret)
 {
 	static const unsigned per_cpu[LANES] = { 2, 1, 4, 2 };
-	static const unsigned at_least[LANES] = { 4, 2, 16, 8 };
+	static const unsigned at_least[LANES] = { 4, 2, 128, 16 };
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	struct workers *w = calloc(1, sizeof(*w));
 	int r = 0;
@@ -126,8 +126,9 @@ void workers_submit(struct workers *w, struct job *job, enum lane lane)
 	w->unfinished++;
 	if (q->waiting > q->idle && q->n_threads < q->max_threads && !w->ending)
 		start_thread(q);	/* if it cannot, the others get there */
-	pthread_cond_signal(&q->ready);
 	pthread_mutex_unlock(&w->lock);
+	/* not before: the thread that wakes up takes the lock */
+	pthread_cond_signal(&q->ready);
 }
 
 void workers_free(struct workers *w)

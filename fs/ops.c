@@ -134,7 +134,10 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	char value[256];
 	ssize_t n = carton_property(to_node(mount_of(req), ino), name, value, sizeof(value));
 
-	if (n < 0)
+	/* not ENODATA: ls -l asks for an ACL and a label, and of this it learns to ask only once */
+	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
+		fuse_reply_err(req, EOPNOTSUPP);
+	else if (n < 0)
 		fuse_reply_err(req, to_errno((int)n));
 	else if (size == 0)
 		fuse_reply_xattr(req, (size_t)n);

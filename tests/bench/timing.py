@@ -226,7 +226,7 @@ def touch_all(path, offsets):
 
 
 def walk(top):
-    """Lists and stats everything below, as `ls -lR` does."""
+    """Lists and stats everything below."""
     todo = [top]
     while todo:
         with os.scandir(todo.pop()) as it:
