@@ -13,14 +13,14 @@
 struct bytes {
 	enum {
 		BYTES_NONE,
-		BYTES_MEMORY,	/* a copy in memory */
-		BYTES_FILE,	/* a file of its own: a copy, or one of an unpacked carton */
-		BYTES_PLACE,	/* a part of the container's own file */
+		BYTES_MEMORY, /* a copy in memory */
+		BYTES_FILE,   /* a file of its own: a copy, or one of an unpacked carton */
+		BYTES_PLACE,  /* a part of the container's own file */
 	} kind;
 	char *memory;
-	struct source *source;		/* a local one, and a reference to it */
-	uint64_t off;			/* where they begin in it */
-	uint8_t (*tags)[TAG_SIZE];	/* one for each CHUNK_SIZE; NULL: unchecked (-o verify=off) */
+	struct source *source;	   /* a local one, and a reference to it */
+	uint64_t off;		   /* where they begin in it */
+	uint8_t (*tags)[TAG_SIZE]; /* one for each CHUNK_SIZE; NULL: unchecked (-o verify=off) */
 };
 
 /*

@@ -7,7 +7,7 @@
 
 #include "cache_priv.h"
 
-#define LOOKUP_TRIES 8		/* an object may be replaced between its open and its lock */
+#define LOOKUP_TRIES 8 /* an object may be replaced between its open and its lock */
 
 /* ---- names ---- */
 
@@ -120,7 +120,7 @@ int cache_lookup(struct cache *c, const uint8_t sha256[32], int *ret_fd, uint64_
 	for (int i = 0; i < LOOKUP_TRIES && r == -ESTALE; i++)
 		r = lookup_once(c, sha256, ret_fd, ret_size);
 	if (r == 0)
-		futimens(*ret_fd, used);	/* best effort: only the order of gc */
+		futimens(*ret_fd, used); /* best effort: only the order of gc */
 	return r == -ESTALE ? -ENOENT : r;
 }
 
@@ -146,8 +146,8 @@ int cache_drop(struct cache *c, const uint8_t sha256[32], int fd)
 	r = cache_lock_try(c, sha256, &lock);
 	if (r < 0)
 		return r == -EAGAIN || r == -ENOSPC ? 0 : r;
-	if (fstatat(c->objects, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    now.st_ino == bad.st_ino && unlinkat(c->objects, name, 0) < 0)
+	if (fstatat(c->objects, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == bad.st_ino &&
+	    unlinkat(c->objects, name, 0) < 0)
 		r = -errno;
 	cache_lock_release(c, &lock);
 	return r;

@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CACHE_PARTIAL_MAX_AGE_S (7 * 24 * 3600)	/* an abandoned download is kept so long */
+#define CACHE_PARTIAL_MAX_AGE_S (7 * 24 * 3600) /* an abandoned download is kept so long */
 #define CACHE_TMP_MAX_AGE_S 3600		/* a leftover in tmp/ */
 #define CACHE_WAIT_STEP_MS 50			/* cache_wait() looks at least so often */
 
@@ -200,8 +200,8 @@ int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, s
 
 struct cache_object {
 	uint8_t sha256[32];
-	uint64_t size;		/* bytes of the object */
-	int64_t used;		/* last use, seconds since the epoch */
+	uint64_t size; /* bytes of the object */
+	int64_t used;  /* last use, seconds since the epoch */
 };
 
 /* `object` is good during the call only. Other calls on the cache are fine; not 0 ends the list. */

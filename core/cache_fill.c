@@ -17,18 +17,18 @@
 #define SIDECAR_MAGIC "cfspart1"
 #define SIDECAR_LEN_AT 8
 #define SIDECAR_HEADER 20
-#define SMALL_ROOM (64 * KIB)	/* for a few names, when the disk is full */
-#define LOCK_TRIES 100		/* its file may be removed between open and lock */
+#define SMALL_ROOM (64 * KIB) /* for a few names, when the disk is full */
+#define LOCK_TRIES 100	      /* its file may be removed between open and lock */
 
 struct cache_fill {
 	struct cache *cache;
 	struct cache_lock lock;
 	uint8_t sha256[32];
-	int fd;			/* the partial, O_RDWR */
-	int sidecar;		/* -1: the partial is not resumable */
-	uint64_t len;		/* what counts of the partial */
-	uint64_t counted;	/* bytes that the cache's count of its space knows of */
-	char *validator;	/* of an adopted partial; NULL after a restart */
+	int fd;		  /* the partial, O_RDWR */
+	int sidecar;	  /* -1: the partial is not resumable */
+	uint64_t len;	  /* what counts of the partial */
+	uint64_t counted; /* bytes that the cache's count of its space knows of */
+	char *validator;  /* of an adopted partial; NULL after a restart */
 };
 
 /* ---- the lock of an object ---- */
@@ -366,7 +366,7 @@ int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 	/* Others were faster, or a quota is smaller than the disk. */
 	if (r == -ENOSPC && cache_evict(f->cache, size - have) == 0)
 		r = allocate(f->fd, size);
-	if (r < 0 && ftruncate(f->fd, st.st_size) < 0)	/* gives back what it got */
+	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back what it got */
 		return -errno;
 	if (r == 0)
 		f->counted = MAX(f->counted, size);

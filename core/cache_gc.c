@@ -11,21 +11,21 @@
 
 #include "cache_priv.h"
 
-#define KEEP_FREE 20		/* a twentieth of the file system */
-#define COUNT_AGE_MS 10000	/* count anew after so long, */
-#define COUNT_SHARE 64		/* or after so small a share of the limit was reserved */
+#define KEEP_FREE 20	   /* a twentieth of the file system */
+#define COUNT_AGE_MS 10000 /* count anew after so long, */
+#define COUNT_SHARE 64	   /* or after so small a share of the limit was reserved */
 
 struct item {
 	uint8_t sha256[32];
-	int64_t used_ns;	/* last use, since the epoch */
-	uint64_t bytes;		/* of disk */
+	int64_t used_ns; /* last use, since the epoch */
+	uint64_t bytes;	 /* of disk */
 	bool partial;
 	bool damaged;
-	bool removable;		/* when last looked at */
+	bool removable; /* when last looked at */
 };
 
 struct count {
-	struct item *items;	/* only with `keep` */
+	struct item *items; /* only with `keep` */
 	size_t n, cap;
 	uint64_t total;
 	bool keep;
@@ -154,7 +154,7 @@ static void remove_partial(struct cache *c, const uint8_t sha256[32])
 	char name[SIDECAR_NAME_SIZE];
 
 	cache_sidecar_name(sha256, name);
-	unlinkat(c->partial, name, 0);	/* first: without it the rest counts for nothing */
+	unlinkat(c->partial, name, 0); /* first: without it the rest counts for nothing */
 	name[64] = '\0';
 	unlinkat(c->partial, name, 0);
 }
@@ -367,7 +367,7 @@ static void sweep_locks(struct cache *c)
 	while ((de = readdir(dir)))
 		if (cache_name_decode(de->d_name, 32, sha256) &&
 		    cache_lock_try(c, sha256, &lock) == 0)
-			cache_lock_release(c, &lock);	/* removes its file */
+			cache_lock_release(c, &lock); /* removes its file */
 	closedir(dir);
 }
 

@@ -9,11 +9,10 @@
 
 #include "cache_priv.h"
 
-#define DEFAULT_SHARE 10	/* a tenth of the file system */
+#define DEFAULT_SHARE 10 /* a tenth of the file system */
 
-static const char TAG[] =
-	"Signature: 8a477f597d28d172789f06886806bc55\n"
-	"# This directory holds copies of what cartonfs can fetch again.\n";
+static const char TAG[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
+			  "# This directory holds copies of what cartonfs can fetch again.\n";
 
 /* The user's own cache directory, allocated; NULL with errno set. */
 static char *default_dir(void)
@@ -64,15 +63,15 @@ static int check_dir(int fd, const char *shown, const char *name)
 	if (st.st_uid != geteuid()) {
 		carton_log(CARTON_LOG_ERROR, shown,
 			   "cache directory %s belongs to uid %u, not to %u who runs this: "
-			   "name another one with cache_dir=", name, (unsigned)st.st_uid,
-			   (unsigned)geteuid());
+			   "name another one with cache_dir=",
+			   name, (unsigned)st.st_uid, (unsigned)geteuid());
 		return -EPERM;
 	}
 	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
 		carton_log(CARTON_LOG_ERROR, shown,
 			   "cache directory %s has mode %04o, so others may write to it: "
-			   "chmod go-w it, or name another one with cache_dir=", name,
-			   (unsigned)(st.st_mode & 07777));
+			   "chmod go-w it, or name another one with cache_dir=",
+			   name, (unsigned)(st.st_mode & 07777));
 		return -EPERM;
 	}
 	return 0;
@@ -123,8 +122,10 @@ static int open_top(char *path, int *ret_fd)
 	if (fd < 0) {
 		r = -errno;
 		carton_log(CARTON_LOG_ERROR, path, "cannot open the cache directory: %s%s",
-			   strerror(-r), r == -ELOOP || r == -ENOTDIR ?
-			   " (it has to be a directory, not a link to one)" : "");
+			   strerror(-r),
+			   r == -ELOOP || r == -ENOTDIR ?
+				   " (it has to be a directory, not a link to one)" :
+				   "");
 		return r;
 	}
 	r = check_dir(fd, path, ".");
@@ -145,12 +146,13 @@ static int check_locks(struct cache *c)
 
 	r = cache_tmp_create(c, name, &fd);
 	if (r < 0)
-		return r == -ENOSPC ? 0 : r;	/* a full cache opens, to be used and gc'ed */
+		return r == -ENOSPC ? 0 : r; /* a full cache opens, to be used and gc'ed */
 	flock(fd, LOCK_UN);
 	ro = openat(c->tmp, name, O_RDONLY | OPEN_FLAGS);
 	if (ro < 0 || flock(ro, LOCK_EX | LOCK_NB) < 0 || fcntl(fd, F_OFD_SETLK, &lock) < 0) {
 		r = -EOPNOTSUPP;
-		carton_log(CARTON_LOG_ERROR, c->path, "the cache's file system has no file locks "
+		carton_log(CARTON_LOG_ERROR, c->path,
+			   "the cache's file system has no file locks "
 			   "(%s): name a directory on a local disk with cache_dir=",
 			   strerror(errno));
 	}

@@ -14,24 +14,24 @@
 #include "cache.h"
 #include "util.h"
 
-#define HEX_SIZE 65		/* a sha256 in hex with its NUL */
-#define OBJECT_NAME_SIZE 68	/* "ab/<hex>" */
-#define SIDECAR_NAME_SIZE 67	/* "<hex>.v" */
+#define HEX_SIZE 65	     /* a sha256 in hex with its NUL */
+#define OBJECT_NAME_SIZE 68  /* "ab/<hex>" */
+#define SIDECAR_NAME_SIZE 67 /* "<hex>.v" */
 #define SIDECAR_SUFFIX ".v"
 
 #define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW)
 
 struct cache {
 	/* Set by cache_open(), then constant. */
-	int objects, partial, locks, notes, tmp;	/* the directories of v1/ */
-	char *path;				/* of v1/objects, absolute */
+	int objects, partial, locks, notes, tmp; /* the directories of v1/ */
+	char *path;				 /* of v1/objects, absolute */
 	uint64_t limit;
 
-	pthread_mutex_t space_lock;		/* guards the rest; one thread counts at a time */
+	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */
 	bool counted;
-	int64_t counted_ms;			/* when `used` was last counted */
-	uint64_t used;				/* bytes then, and what was reserved since */
-	uint64_t reserved;			/* of these, since then */
+	int64_t counted_ms; /* when `used` was last counted */
+	uint64_t used;	    /* bytes then, and what was reserved since */
+	uint64_t reserved;  /* of these, since then */
 };
 
 /* Held by one open file description of one process; its file is gone when it is released. */

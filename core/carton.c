@@ -65,7 +65,8 @@ static int open_url(struct carton *c, const char *url, struct container **ret)
 	int r;
 
 	if (!c->remote.http) {
-		carton_log(CARTON_LOG_ERROR, NULL, "a carton behind a URL cannot be opened offline");
+		carton_log(CARTON_LOG_ERROR, NULL,
+			   "a carton behind a URL cannot be opened offline");
 		return -ENETUNREACH;
 	}
 	r = remote_source_open(&c->remote, url, &source);
@@ -205,8 +206,12 @@ static int open_parts(struct carton *c, const char *source, const struct carton_
 static int open_views(struct carton *c, const struct carton_options *options)
 {
 	struct views_options v = {
-		.tree = c->tree, .store = c->store, .meta = c->meta, .cache = c->cache,
-		.name = options->views, .hidden = options->views_hidden,
+		.tree = c->tree,
+		.store = c->store,
+		.meta = c->meta,
+		.cache = c->cache,
+		.name = options->views,
+		.hidden = options->views_hidden,
 	};
 
 	c->totals = (struct carton_totals){ c->tree->n_files, c->tree->n_nodes, c->tree->bytes };

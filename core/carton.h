@@ -27,25 +27,25 @@ struct carton_node;
 struct carton_request;
 
 enum carton_verify_mode {
-	CARTON_VERIFY_OPEN,	/* a file's hash is checked when it is first pinned */
-	CARTON_VERIFY_OFF,	/* nothing is checked but sizes */
+	CARTON_VERIFY_OPEN, /* a file's hash is checked when it is first pinned */
+	CARTON_VERIFY_OFF,  /* nothing is checked but sizes */
 };
 
 /* All zero is the default for everything. Strings need to live during carton_open() only. */
 struct carton_options {
 	enum carton_verify_mode verify;
-	const char *manifest_sha256;	/* the model hash it must have, 64 hex digits; NULL: any */
-	const char *cache_dir;		/* NULL: $XDG_CACHE_HOME/cartonfs */
-	uint64_t cache_size;		/* bytes the cache may take; 0: a tenth of its disk */
-	bool offline;			/* fetch nothing */
-	unsigned connections;		/* at once for one large file; 0: 8 */
-	unsigned timeout_s;		/* without a byte, before a fetch fails; 0: 60 */
-	bool private_links;		/* LINKS may lead to private addresses */
-	const char *cacert;		/* PEM file of authorities to trust instead of the system's */
-	const char *header_file;	/* `Name: value` lines for the origin of the source's URL only */
-	const char *views;		/* the name of the directory of generated views; NULL: none */
-	bool views_hidden;		/* it is found by name, but not listed */
-	bool keep_going;		/* faults of single files are logged, not fatal (for verify) */
+	const char *manifest_sha256; /* the model hash it must have, 64 hex digits; NULL: any */
+	const char *cache_dir;	     /* NULL: $XDG_CACHE_HOME/cartonfs */
+	uint64_t cache_size;	     /* bytes the cache may take; 0: a tenth of its disk */
+	bool offline;		     /* fetch nothing */
+	unsigned connections;	     /* at once for one large file; 0: 8 */
+	unsigned timeout_s;	     /* without a byte, before a fetch fails; 0: 60 */
+	bool private_links;	     /* LINKS may lead to private addresses */
+	const char *cacert;	     /* PEM file of authorities to trust instead of the system's */
+	const char *header_file; /* `Name: value` lines for the origin of the source's URL only */
+	const char *views;	 /* the name of the directory of generated views; NULL: none */
+	bool views_hidden;	 /* it is found by name, but not listed */
+	bool keep_going;	 /* faults of single files are logged, not fatal (for verify) */
 };
 
 /*
@@ -86,13 +86,13 @@ enum carton_kind {
 struct carton_stat {
 	enum carton_kind kind;
 	bool executable;
-	uint64_t ino;		/* never 0; the root's is 1 */
-	uint64_t size;		/* bytes; of a symlink: of its target; 0 while it is not known */
-	bool size_known;	/* false: carton_size() finds out */
-	bool size_certain;	/* false: what a server says, until the file is pinned */
+	uint64_t ino;	   /* never 0; the root's is 1 */
+	uint64_t size;	   /* bytes; of a symlink: of its target; 0 while it is not known */
+	bool size_known;   /* false: carton_size() finds out */
+	bool size_certain; /* false: what a server says, until the file is pinned */
 	uint32_t nlink;
-	bool hidden;		/* found by name, not to be listed */
-	int64_t mtime;		/* seconds since 1970 */
+	bool hidden;   /* found by name, not to be listed */
+	int64_t mtime; /* seconds since 1970 */
 };
 
 struct carton_totals {
@@ -191,7 +191,7 @@ const void *carton_request_data(const struct carton_request *request);
 
 /* True: `done` was not and will not be called. Work that others wait for goes on. */
 bool carton_request_cancel(struct carton_request *request);
-void carton_request_free(struct carton_request *request);	/* NULL-safe */
+void carton_request_free(struct carton_request *request); /* NULL-safe */
 
 /* ---- the carton as a whole ---- */
 
@@ -230,7 +230,7 @@ struct carton_cache_options {
 struct carton_cache_object {
 	char sha256[65];
 	uint64_t size;
-	int64_t used;		/* when it was last used, seconds since 1970 */
+	int64_t used; /* when it was last used, seconds since 1970 */
 };
 
 /* Calls `fn` for each object; what it returns, when that is not 0, ends the list. */

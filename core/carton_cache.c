@@ -14,7 +14,8 @@ static int open_cache(const struct carton_cache_options *options, struct cache *
 	int r = cache_open(options->dir, options->size, ret);
 
 	if (r < 0)
-		carton_log(CARTON_LOG_ERROR, options->dir, "cannot open the cache: %s", strerror(-r));
+		carton_log(CARTON_LOG_ERROR, options->dir, "cannot open the cache: %s",
+			   strerror(-r));
 	return r;
 }
 

@@ -19,17 +19,17 @@
 struct carton {
 	struct container *container;
 	struct manifest *manifest;
-	struct links *links;		/* NULL: there are none */
+	struct links *links; /* NULL: there are none */
 	struct workers *workers;
-	struct cache *cache;		/* NULL: there is none */
-	struct remote_options remote;	/* its http is NULL while nothing can be fetched */
+	struct cache *cache;	      /* NULL: there is none */
+	struct remote_options remote; /* its http is NULL while nothing can be fetched */
 	atomic_bool stopping;
 	struct object_store *store;
 	struct tree *tree;
-	struct carton_totals totals;	/* of what is not generated */
-	struct views *views;		/* NULL: there are none */
-	struct meta *meta;		/* NULL: could not be read (keep_going only) */
-	size_t faults;			/* found while opening (keep_going only) */
+	struct carton_totals totals; /* of what is not generated */
+	struct views *views;	     /* NULL: there are none */
+	struct meta *meta;	     /* NULL: could not be read (keep_going only) */
+	size_t faults;		     /* found while opening (keep_going only) */
 	bool verify;
 };
 

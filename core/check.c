@@ -75,7 +75,8 @@ static void check_io(struct check *k, const char *what, const struct meta_tensor
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct meta_tensor *t = &list[i];
-		const struct dtype *dtype = t->dtype ? dtype_by_name(t->dtype, strlen(t->dtype)) : NULL;
+		const struct dtype *dtype = t->dtype ? dtype_by_name(t->dtype, strlen(t->dtype)) :
+						       NULL;
 
 		if (!t->name) {
 			tell(k, "carton.toml", "%s %zu has no name", what, i);
@@ -148,7 +149,8 @@ static void check_cases(struct check *k, const char *what, const struct meta_cas
 	char where[64];
 
 	if (n && m->n_inputs == 0 && m->n_outputs == 0)
-		tell(k, "carton.toml", "has a [[%s]], but declares no [[input]] or [[output]]", what);
+		tell(k, "carton.toml", "has a [[%s]], but declares no [[input]] or [[output]]",
+		     what);
 	for (size_t i = 0; i < n; i++) {
 		snprintf(where, sizeof(where), "line %zu: [[%s]] %zu", cases[i].line, what, i);
 		if (!cases[i].has_inputs)

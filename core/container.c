@@ -61,11 +61,13 @@ int container_index(struct container *c)
 		const struct entry *last = &c->entries[i - 1], *e = &c->entries[i];
 
 		if (strcmp(last->name, e->name) == 0) {
-			carton_log(CARTON_LOG_ERROR, e->name, "duplicate entry: the name stands twice");
+			carton_log(CARTON_LOG_ERROR, e->name,
+				   "duplicate entry: the name stands twice");
 			faults++;
 		} else if (last->kind != ENTRY_DIR && is_below(e, last)) {
 			carton_log(CARTON_LOG_ERROR, e->name,
-				   "lies below \"%s\", which is a file, not a directory", last->name);
+				   "lies below \"%s\", which is a file, not a directory",
+				   last->name);
 			faults++;
 		}
 	}

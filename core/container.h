@@ -21,15 +21,15 @@ enum entry_kind {
 };
 
 struct entry {
-	char *name;		/* NUL-terminated, no trailing slash */
-	uint64_t size;		/* bytes of its content; of a symlink: of its target */
-	uint64_t stored;	/* bytes it takes in the container */
-	uint64_t header;	/* zip: offset of its local header */
-	uint64_t end;		/* zip: where the next entry or the central directory begins */
-	int64_t mtime;		/* seconds since 1970; NO_TIME: not said */
-	uint32_t crc;		/* zip */
-	uint16_t method;	/* enum decode_method */
-	uint16_t flags;		/* zip: general purpose bits */
+	char *name;	 /* NUL-terminated, no trailing slash */
+	uint64_t size;	 /* bytes of its content; of a symlink: of its target */
+	uint64_t stored; /* bytes it takes in the container */
+	uint64_t header; /* zip: offset of its local header */
+	uint64_t end;	 /* zip: where the next entry or the central directory begins */
+	int64_t mtime;	 /* seconds since 1970; NO_TIME: not said */
+	uint32_t crc;	 /* zip */
+	uint16_t method; /* enum decode_method */
+	uint16_t flags;	 /* zip: general purpose bits */
 	uint16_t name_len;
 	bool has_crc;
 	bool executable;
@@ -40,18 +40,18 @@ struct entry {
 
 struct container {
 	const struct container_ops *ops;
-	struct entry *entries;	/* sorted by path_compare */
+	struct entry *entries; /* sorted by path_compare */
 	size_t n_entries;
-	int64_t mtime;		/* of the file or directory itself */
-	bool remote;		/* reading costs requests */
-	bool one_file;		/* all entries lie in one source, which is open anyway */
+	int64_t mtime; /* of the file or directory itself */
+	bool remote;   /* reading costs requests */
+	bool one_file; /* all entries lie in one source, which is open anyway */
 };
 
 struct container_ops {
 	int (*locate)(struct container *c, const struct entry *e, struct source **ret_source,
 		      uint64_t *ret_off);
 	int (*readlink)(struct container *c, const struct entry *e, struct buf *ret);
-	int (*prefetch)(struct container *c, const struct entry **list, size_t n);	/* or NULL */
+	int (*prefetch)(struct container *c, const struct entry **list, size_t n); /* or NULL */
 	void (*free)(struct container *c);
 };
 

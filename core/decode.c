@@ -16,15 +16,15 @@ struct decoder {
 	struct stream stream;
 	struct stream *in;
 	const char *name;
-	uint64_t stored;	/* bytes of `in` in all */
-	uint64_t fed;		/* of them read so far */
-	uint64_t size;		/* bytes it must decode to */
-	uint64_t made;		/* of them given so far */
-	int in_error;		/* what `in` gave, behind a library that only says "failed" */
+	uint64_t stored; /* bytes of `in` in all */
+	uint64_t fed;	 /* of them read so far */
+	uint64_t size;	 /* bytes it must decode to */
+	uint64_t made;	 /* of them given so far */
+	int in_error;	 /* what `in` gave, behind a library that only says "failed" */
 
 	ZSTD_DStream *zstd;
 	ZSTD_inBuffer block;
-	bool frame_open;	/* inside a zstd frame */
+	bool frame_open; /* inside a zstd frame */
 
 	struct archive *archive;
 	bool header_given;
@@ -169,8 +169,8 @@ static ssize_t zstd_read(struct stream *s, void *ret_buf, size_t n)
 static int zstd_open(struct decoder *d)
 {
 	d->zstd = ZSTD_createDStream();
-	if (!d->zstd || ZSTD_isError(ZSTD_DCtx_setParameter(d->zstd, ZSTD_d_windowLogMax,
-							    MAX_ZSTD_WINDOW_LOG)))
+	if (!d->zstd ||
+	    ZSTD_isError(ZSTD_DCtx_setParameter(d->zstd, ZSTD_d_windowLogMax, MAX_ZSTD_WINDOW_LOG)))
 		return -ENOMEM;
 	return 0;
 }

@@ -52,7 +52,7 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 }
 
 struct tagger {
-	EVP_MAC_CTX *keyed;	/* never updated itself: each tag works on a copy */
+	EVP_MAC_CTX *keyed; /* never updated itself: each tag works on a copy */
 };
 
 int tagger_new(struct tagger **ret)

@@ -19,9 +19,9 @@
 /* A sha256 under way. */
 struct sha256;
 
-int sha256_new(struct sha256 **ret);				/* 0 or -ENOMEM */
-int sha256_update(struct sha256 *s, const void *data, size_t n);	/* 0 or -EIO */
-int sha256_final(struct sha256 *s, uint8_t ret_hash[SHA256_SIZE]);	/* 0 or -EIO */
+int sha256_new(struct sha256 **ret);				   /* 0 or -ENOMEM */
+int sha256_update(struct sha256 *s, const void *data, size_t n);   /* 0 or -EIO */
+int sha256_final(struct sha256 *s, uint8_t ret_hash[SHA256_SIZE]); /* 0 or -EIO */
 void sha256_free(struct sha256 *s);
 
 /* The sha256 of bytes in memory: 0, -ENOMEM or -EIO. */
@@ -30,7 +30,7 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE]);
 /* Makes tags under one key. Any number of threads may use one tagger at once. */
 struct tagger;
 
-int tagger_new(struct tagger **ret);	/* a fresh random key: 0, -ENOMEM or -EIO */
+int tagger_new(struct tagger **ret); /* a fresh random key: 0, -ENOMEM or -EIO */
 void tagger_free(struct tagger *t);
 
 /*

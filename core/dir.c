@@ -14,7 +14,7 @@
 struct dir {
 	struct container container;
 	int root;
-	size_t cap;		/* room in container.entries */
+	size_t cap; /* room in container.entries */
 };
 
 /* glibc has no wrapper */
@@ -26,12 +26,11 @@ static int open_beneath(int root, const char *path, int flags)
 	};
 	int fd;
 
-	do	/* EAGAIN: something was renamed meanwhile */
+	do /* EAGAIN: something was renamed meanwhile */
 		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
 	return fd < 0 ? -errno : fd;
 }
-
 
 /* ---- reading ---- */
 
@@ -141,7 +140,8 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 		e->kind = ENTRY_FILE;
 	} else {
 		carton_log(CARTON_LOG_ERROR, e->name,
-			   "is a fifo, device or socket; a carton has files, directories and symlinks");
+			   "is a fifo, device or socket; a carton has files, directories and "
+			   "symlinks");
 		return -EBADMSG;
 	}
 	return 0;

@@ -13,7 +13,7 @@ struct download {
 	const struct remote_options *options;
 	struct cache *cache;
 	const char *url;
-	uint8_t key[SHA256_SIZE];	/* what the URL is called in the cache */
+	uint8_t key[SHA256_SIZE]; /* what the URL is called in the cache */
 	int64_t deadline_ms;
 	struct http_stream *body;
 	struct stream stream;
@@ -52,8 +52,13 @@ static const char *version_of(const struct http_response *answer)
 static int hash_to(struct download *d, struct stream *in, int fd, struct ingested *ret)
 {
 	struct ingest job = {
-		.in = in, .size = UINT64_MAX, .max = MAX_FILE_SIZE, .hash = true, .fd = fd,
-		.stop = stopping, .ctx = d,
+		.in = in,
+		.size = UINT64_MAX,
+		.max = MAX_FILE_SIZE,
+		.hash = true,
+		.fd = fd,
+		.stop = stopping,
+		.ctx = d,
 	};
 
 	return ingest_run(&job, ret);
@@ -162,7 +167,10 @@ static int into_temporary(struct download *d, int *ret_fd)
 static int attempt(struct download *d, struct http_response *answer, int *ret_fd)
 {
 	struct http_request request = {
-		.url = d->url, .trust = HTTP_USER, .identity = true, .deadline_ms = d->deadline_ms,
+		.url = d->url,
+		.trust = HTTP_USER,
+		.identity = true,
+		.deadline_ms = d->deadline_ms,
 	};
 	int r = http_open(d->options->http, &request, NULL, &d->body, answer);
 
@@ -185,7 +193,10 @@ int download_carton(const struct remote_options *options, struct cache *cache, c
 {
 	struct http_response *answer = calloc(1, sizeof(*answer));
 	struct download d = {
-		.options = options, .cache = cache, .url = url, .stream.ops = &body_ops,
+		.options = options,
+		.cache = cache,
+		.url = url,
+		.stream.ops = &body_ops,
 		.deadline_ms = now_ms() + options->timeout_ms,
 	};
 	char shown[256];

@@ -12,12 +12,12 @@
 #include <string.h>
 
 struct dtype {
-	const char *name;		/* in carton.toml and index.toml; NULL: not carton's */
-	const char *safetensors;	/* in a safetensors header; NULL: cannot be in one */
-	const char *npy;		/* numpy's descr; NULL: none, or it depends on the data */
-	const char *triton;		/* datatype of the v2 protocol; NULL: none */
-	unsigned bits;			/* of one element; 0: not of fixed size (string, nested) */
-	unsigned order;			/* in a safetensors file: the highest first */
+	const char *name;	 /* in carton.toml and index.toml; NULL: not carton's */
+	const char *safetensors; /* in a safetensors header; NULL: cannot be in one */
+	const char *npy;	 /* numpy's descr; NULL: none, or it depends on the data */
+	const char *triton;	 /* datatype of the v2 protocol; NULL: none */
+	unsigned bits;		 /* of one element; 0: not of fixed size (string, nested) */
+	unsigned order;		 /* in a safetensors file: the highest first */
 };
 
 /* The two carton dtypes without fixed element size, by address. */
@@ -36,13 +36,13 @@ const char *dtype_label(const struct dtype *dtype);
 
 /* What is known of a tensor before its data: what every view of it is made from. Owns nothing. */
 struct tensor_info {
-	const char *name;		/* UTF-8, may hold NUL; NUL-terminated beyond name_len */
+	const char *name; /* UTF-8, may hold NUL; NUL-terminated beyond name_len */
 	size_t name_len;
 	const struct dtype *dtype;
-	unsigned rank;			/* 0: a scalar */
-	const uint64_t *shape;		/* rank dimensions, outermost first; NULL when rank is 0 */
-	uint64_t count;			/* elements: the product of the shape, 1 for a scalar */
-	uint64_t bytes;			/* of a numeric tensor's data; 0 for string and nested */
+	unsigned rank;	       /* 0: a scalar */
+	const uint64_t *shape; /* rank dimensions, outermost first; NULL when rank is 0 */
+	uint64_t count;	       /* elements: the product of the shape, 1 for a scalar */
+	uint64_t bytes;	       /* of a numeric tensor's data; 0 for string and nested */
 };
 
 /*

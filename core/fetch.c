@@ -13,28 +13,29 @@
 /* One mirror, in one fetch. */
 struct mirror {
 	const char *url;
-	bool out;		/* not to be asked again */
-	bool wrong;		/* has given wrong bytes once: ask past caches */
-	bool whole;		/* do not resume, do not split: that went wrong */
-	bool again;		/* it has failed, which was told */
-	int error;		/* of the last try */
+	bool out;   /* not to be asked again */
+	bool wrong; /* has given wrong bytes once: ask past caches */
+	bool whole; /* do not resume, do not split: that went wrong */
+	bool again; /* it has failed, which was told */
+	int error;  /* of the last try */
 	long retry_after_s;
-	int64_t deadline_ms;	/* for its answer to begin */
+	int64_t deadline_ms; /* for its answer to begin */
 };
 
 /* The body of one answer, or of several. */
 struct body {
 	struct stream stream;
 	struct fetch *f;
-	struct http_stream *http;	/* a whole answer, or the rest of one; or */
-	struct stream *ranges;		/* several connections' */
-	struct remote remote;		/* what `ranges` reads */
+	struct http_stream *http; /* a whole answer, or the rest of one; or */
+	struct stream *ranges;	  /* several connections' */
+	struct remote remote;	  /* what `ranges` reads */
 };
 
 static ssize_t body_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct body *b = container_of(s, struct body, stream);
-	ssize_t got = b->ranges ? stream_read(b->ranges, ret_buf, n) : http_read(b->http, ret_buf, n);
+	ssize_t got = b->ranges ? stream_read(b->ranges, ret_buf, n) :
+				  http_read(b->http, ret_buf, n);
 
 	if (got > 0) {
 		b->f->deadline_ms = now_ms() + b->f->remote->timeout_ms;
@@ -78,7 +79,8 @@ static bool find_partial(struct fetch *f, const struct mirror *m, uint64_t *ret_
 	if (!f->fill || m->whole)
 		return false;
 	validator = malloc(MAX_CACHE_VALIDATOR + 1);
-	if (validator && cache_fill_partial(f->fill, ret_len, validator, MAX_CACHE_VALIDATOR + 1) == 0 &&
+	if (validator &&
+	    cache_fill_partial(f->fill, ret_len, validator, MAX_CACHE_VALIDATOR + 1) == 0 &&
 	    *ret_len > 0 && (space = strrchr(validator, ' ')) && strcmp(space + 1, m->url) == 0 &&
 	    (size_t)(space - validator) < n) {
 		*space = '\0';
@@ -114,8 +116,8 @@ static int split(struct fetch *f, const struct mirror *m, const struct http_resp
 {
 	if (m->whole || f->remote->connections < 2 ||
 	    (answer->status != 206 && !answer->accept_ranges) ||
-	    !remote_identify(answer, &b->remote) || !b->remote.etag[0] ||
-	    b->remote.size < from || b->remote.size - from <= PARALLEL)
+	    !remote_identify(answer, &b->remote) || !b->remote.etag[0] || b->remote.size < from ||
+	    b->remote.size - from <= PARALLEL)
 		return 0;
 	b->remote.options = f->remote;
 	b->remote.trust = HTTP_LINKS;
@@ -134,8 +136,12 @@ static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 	uint64_t len = 0;
 	char etag[256];
 	struct http_request request = {
-		.url = m->url, .trust = HTTP_LINKS, .no_cache = m->wrong, .identity = m->wrong && m->whole,
-		.again = m->again, .deadline_ms = m->deadline_ms,
+		.url = m->url,
+		.trust = HTTP_LINKS,
+		.no_cache = m->wrong,
+		.identity = m->wrong && m->whole,
+		.again = m->again,
+		.deadline_ms = m->deadline_ms,
 	};
 	int r = -ENOMEM;
 
@@ -155,7 +161,7 @@ static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 	m->retry_after_s = answer->retry_after_s;
 	r = http_status_errno(answer->status);
 	if (r == -ERANGE) {
-		m->whole = true;	/* the partial is not a part of what is there */
+		m->whole = true; /* the partial is not a part of what is there */
 		r = -EAGAIN;
 	}
 	if (r < 0)
@@ -180,8 +186,13 @@ static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
 	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
 	struct ingested in = { 0 };
 	struct ingest job = {
-		.size = UINT64_MAX, .max = MAX_FILE_SIZE, .tagger = f->tagger, .hash = true,
-		.fd = f->fill ? cache_fill_fd(f->fill) : f->fd, .stop = f->stop, .ctx = f->ctx,
+		.size = UINT64_MAX,
+		.max = MAX_FILE_SIZE,
+		.tagger = f->tagger,
+		.hash = true,
+		.fd = f->fill ? cache_fill_fd(f->fill) : f->fd,
+		.stop = f->stop,
+		.ctx = f->ctx,
 		.progress = f->progress,
 	};
 	int r = open_body(f, m, &job.in);
@@ -195,7 +206,8 @@ static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
 		hex_encode(in.sha256, SHA256_SIZE, found);
 		carton_log(m->wrong ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR,
 			   http_url_redact(m->url, shown, sizeof(shown)),
-			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found, want);
+			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found,
+			   want);
 		/* what was kept of it is no use to anyone */
 		if (f->fill)
 			cache_fill_restart(f->fill, NULL);
@@ -239,7 +251,8 @@ static void tell(struct mirror *m)
 	if (m->again)
 		return;
 	m->again = true;
-	if (m->error == -ENOENT || m->error == -EACCES || m->error == -EAGAIN || m->error == -EPROTO)
+	if (m->error == -ENOENT || m->error == -EACCES || m->error == -EAGAIN ||
+	    m->error == -EPROTO)
 		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
 			   "cannot be fetched from there: %s",
 			   m->error == -EAGAIN ? "the server asks to come back later" :
@@ -383,8 +396,14 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 		    int *ret_status)
 {
 	struct http_request request = {
-		.url = m->url, .trust = HTTP_LINKS, .method = head ? HTTP_HEAD : HTTP_GET,
-		.identity = true, .has_range = !head, .first = 0, .last = 0, .again = m->again,
+		.url = m->url,
+		.trust = HTTP_LINKS,
+		.method = head ? HTTP_HEAD : HTTP_GET,
+		.identity = true,
+		.has_range = !head,
+		.first = 0,
+		.last = 0,
+		.again = m->again,
 		.deadline_ms = m->deadline_ms,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));

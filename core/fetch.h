@@ -18,14 +18,14 @@
 
 struct fetch {
 	const struct remote_options *remote;
-	const struct tagger *tagger;	/* NULL: no tags */
+	const struct tagger *tagger; /* NULL: no tags */
 	struct link *link;
-	struct cache_fill *fill;	/* where the bytes go, and where an earlier part may be; or */
-	int fd;				/* this file, when fill is NULL */
-	int64_t deadline_ms;		/* as now_ms(); moved on while bytes arrive */
-	struct http_cancel *cancel;	/* fired when nothing is wanted any more; NULL: never */
-	bool (*stop)(void *ctx);	/* asked often; true ends it with -ECANCELED */
-	void (*progress)(void *ctx, uint64_t bytes);	/* as in struct ingest; NULL: not told */
+	struct cache_fill *fill;    /* where the bytes go, and where an earlier part may be; or */
+	int fd;			    /* this file, when fill is NULL */
+	int64_t deadline_ms;	    /* as now_ms(); moved on while bytes arrive */
+	struct http_cancel *cancel; /* fired when nothing is wanted any more; NULL: never */
+	bool (*stop)(void *ctx);    /* asked often; true ends it with -ECANCELED */
+	void (*progress)(void *ctx, uint64_t bytes); /* as in struct ingest; NULL: not told */
 	void *ctx;
 };
 

@@ -413,8 +413,7 @@ ssize_t http_read(struct http_stream *s, void *ret_buf, size_t n)
 					 s->error;
 	pthread_mutex_unlock(&s->lock);
 	if (report && r != -ECANCELED)
-		http_log(s->level, s->start_url,
-			 "the body did not end before the deadline");
+		http_log(s->level, s->start_url, "the body did not end before the deadline");
 	return r;
 }
 

@@ -44,14 +44,14 @@ struct sockaddr;
 
 /* All strings are copied. Zero and NULL are the defaults. */
 struct http_options {
-	long connect_timeout_ms;	/* name, connection and TLS together; default 10,000 */
-	long stall_ms;			/* a transfer slower than stall_rate for this long fails */
-	long stall_rate;		/* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
-	bool private_links;		/* let LINKS and redirects reach private addresses */
-	const char *cacert;		/* PEM file of the authorities to trust instead */
-	const char *header_file;	/* lines `Name: value`, for the origin of origin_url only */
-	const char *origin_url;		/* what the user typed; NULL: nothing gets credentials */
-	long max_host_connections;	/* to one host at once; default: no limit */
+	long connect_timeout_ms;   /* name, connection and TLS together; default 10,000 */
+	long stall_ms;		   /* a transfer slower than stall_rate for this long fails */
+	long stall_rate;	   /* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
+	bool private_links;	   /* let LINKS and redirects reach private addresses */
+	const char *cacert;	   /* PEM file of the authorities to trust instead */
+	const char *header_file;   /* lines `Name: value`, for the origin of origin_url only */
+	const char *origin_url;	   /* what the user typed; NULL: nothing gets credentials */
+	long max_host_connections; /* to one host at once; default: no limit */
 };
 
 /*
@@ -79,7 +79,7 @@ void http_free(struct http *http);
 struct http_cancel {
 	pthread_mutex_t lock;
 	atomic_bool fired;
-	struct http_stream *streams;	/* guarded by lock */
+	struct http_stream *streams; /* guarded by lock */
 };
 
 int http_cancel_init(struct http_cancel *cancel);
@@ -92,40 +92,40 @@ enum http_method {
 };
 
 enum http_trust {
-	HTTP_USER,	/* the user typed this URL */
-	HTTP_LINKS,	/* the carton says so */
+	HTTP_USER,  /* the user typed this URL */
+	HTTP_LINKS, /* the carton says so */
 };
 
 struct http_request {
 	const char *url;
 	enum http_method method;
 	enum http_trust trust;
-	bool has_range;			/* ask for bytes first..last, last included */
+	bool has_range; /* ask for bytes first..last, last included */
 	uint64_t first, last;
-	uint64_t suffix;		/* not 0: the last so many bytes; not with has_range */
-	const char *if_match;		/* each may be NULL; sent in the header of its name */
+	uint64_t suffix;      /* not 0: the last so many bytes; not with has_range */
+	const char *if_match; /* each may be NULL; sent in the header of its name */
 	const char *if_range;
 	const char *if_unmodified_since;
-	bool identity;			/* ask for no content coding; implied by a range */
-	bool no_cache;			/* ask caches on the way to look again */
-	bool again;			/* a repetition: its failures were told, and go to the debug log */
-	int64_t deadline_ms;		/* as now_ms(); 0: none. http_set_deadline moves it */
+	bool identity;	     /* ask for no content coding; implied by a range */
+	bool no_cache;	     /* ask caches on the way to look again */
+	bool again;	     /* a repetition: its failures were told, and go to the debug log */
+	int64_t deadline_ms; /* as now_ms(); 0: none. http_set_deadline moves it */
 };
 
 /* Numbers are -1 and strings empty where the response does not say. */
 struct http_response {
 	int status;
-	bool accept_ranges;		/* Accept-Ranges: bytes */
-	bool strong_etag;		/* there is an ETag and it is not weak */
-	int64_t length;			/* bytes that http_read will give; HEAD: of a GET */
-	int64_t range_first;		/* Content-Range of a 206, */
+	bool accept_ranges;  /* Accept-Ranges: bytes */
+	bool strong_etag;    /* there is an ETag and it is not weak */
+	int64_t length;	     /* bytes that http_read will give; HEAD: of a GET */
+	int64_t range_first; /* Content-Range of a 206, */
 	int64_t range_last;
-	int64_t range_total;		/* of a 206 or a 416 */
-	long retry_after_s;		/* at most HTTP_MAX_RETRY_AFTER; a date is made relative */
-	char etag[256];			/* with its quotes and W/ */
+	int64_t range_total; /* of a 206 or a 416 */
+	long retry_after_s;  /* at most HTTP_MAX_RETRY_AFTER; a date is made relative */
+	char etag[256];	     /* with its quotes and W/ */
 	char last_modified[64];
-	char coding[16];		/* the one content coding, "" when identity */
-	char final_url[HTTP_MAX_URL + 1];	/* after redirects; may hold secrets in its query */
+	char coding[16];		  /* the one content coding, "" when identity */
+	char final_url[HTTP_MAX_URL + 1]; /* after redirects; may hold secrets in its query */
 };
 
 /*
@@ -184,10 +184,10 @@ enum http_address_class {
 	HTTP_ADDRESS_PUBLIC,
 	HTTP_ADDRESS_LOOPBACK,
 	HTTP_ADDRESS_LINK_LOCAL,
-	HTTP_ADDRESS_PRIVATE,		/* RFC 1918, 100.64/10, 198.18/15, fc00::/7, fec0::/10 … */
+	HTTP_ADDRESS_PRIVATE, /* RFC 1918, 100.64/10, 198.18/15, fc00::/7, fec0::/10 … */
 	HTTP_ADDRESS_MULTICAST,
-	HTTP_ADDRESS_UNSPECIFIED,	/* 0/8 and :: */
-	HTTP_ADDRESS_RESERVED,		/* broadcast, 240/4, documentation, not global unicast */
+	HTTP_ADDRESS_UNSPECIFIED, /* 0/8 and :: */
+	HTTP_ADDRESS_RESERVED,	  /* broadcast, 240/4, documentation, not global unicast */
 };
 
 enum http_address_class http_address_class(const struct sockaddr *address);

@@ -17,19 +17,19 @@ struct ipv4_net {
 static const struct ipv4_net ipv4_special[] = {
 	{ 0x00000000, 8, HTTP_ADDRESS_UNSPECIFIED },
 	{ 0x0a000000, 8, HTTP_ADDRESS_PRIVATE },
-	{ 0x64400000, 10, HTTP_ADDRESS_PRIVATE },	/* 100.64, carrier NAT */
+	{ 0x64400000, 10, HTTP_ADDRESS_PRIVATE }, /* 100.64, carrier NAT */
 	{ 0x7f000000, 8, HTTP_ADDRESS_LOOPBACK },
 	{ 0xa9fe0000, 16, HTTP_ADDRESS_LINK_LOCAL },
 	{ 0xac100000, 12, HTTP_ADDRESS_PRIVATE },
-	{ 0xc0000000, 24, HTTP_ADDRESS_RESERVED },	/* 192.0.0, protocol assignments */
-	{ 0xc0000200, 24, HTTP_ADDRESS_RESERVED },	/* documentation, three of them */
+	{ 0xc0000000, 24, HTTP_ADDRESS_RESERVED }, /* 192.0.0, protocol assignments */
+	{ 0xc0000200, 24, HTTP_ADDRESS_RESERVED }, /* documentation, three of them */
 	{ 0xc6336400, 24, HTTP_ADDRESS_RESERVED },
 	{ 0xcb007100, 24, HTTP_ADDRESS_RESERVED },
-	{ 0xc0586300, 24, HTTP_ADDRESS_RESERVED },	/* 192.88.99, old 6to4 relays */
+	{ 0xc0586300, 24, HTTP_ADDRESS_RESERVED }, /* 192.88.99, old 6to4 relays */
 	{ 0xc0a80000, 16, HTTP_ADDRESS_PRIVATE },
-	{ 0xc6120000, 15, HTTP_ADDRESS_PRIVATE },	/* 198.18, benchmarks */
+	{ 0xc6120000, 15, HTTP_ADDRESS_PRIVATE }, /* 198.18, benchmarks */
 	{ 0xe0000000, 4, HTTP_ADDRESS_MULTICAST },
-	{ 0xf0000000, 4, HTTP_ADDRESS_RESERVED },	/* and broadcast */
+	{ 0xf0000000, 4, HTTP_ADDRESS_RESERVED }, /* and broadcast */
 };
 
 static enum http_address_class ipv4_class(uint32_t addr)
@@ -62,7 +62,7 @@ static enum http_address_class ipv6_class(const uint8_t *a)
 	}
 	if ((!memcmp(a, zero, 10) && a[10] == 0xff && a[11] == 0xff) || !memcmp(a, nat64, 12))
 		return v4;
-	if (be32(a) == 0x0064ff9b && a[4] == 0 && a[5] == 1)	/* a NAT64 of the site's own */
+	if (be32(a) == 0x0064ff9b && a[4] == 0 && a[5] == 1) /* a NAT64 of the site's own */
 		return HTTP_ADDRESS_PRIVATE;
 	if (a[0] == 0xff)
 		return HTTP_ADDRESS_MULTICAST;
@@ -70,14 +70,14 @@ static enum http_address_class ipv6_class(const uint8_t *a)
 		return HTTP_ADDRESS_PRIVATE;
 	if (a[0] == 0xfe && a[1] >= 0x80)
 		return HTTP_ADDRESS_LINK_LOCAL;
-	if ((a[0] & 0xe0) != 0x20)				/* only 2000::/3 is in use */
+	if ((a[0] & 0xe0) != 0x20) /* only 2000::/3 is in use */
 		return HTTP_ADDRESS_RESERVED;
-	if (be32(a) >> 9 == 0x20010000 >> 9 ||			/* 2001::/23: Teredo, ORCHID … */
+	if (be32(a) >> 9 == 0x20010000 >> 9 || /* 2001::/23: Teredo, ORCHID … */
 	    be32(a) == 0x20010db8 || be32(a) >> 12 == 0x3fff0000 >> 12)
 		return HTTP_ADDRESS_RESERVED;
-	if (a[0] == 0x20 && a[1] == 0x02)			/* 6to4 */
+	if (a[0] == 0x20 && a[1] == 0x02) /* 6to4 */
 		return ipv4_class(be32(a + 2));
-	if ((be32(a + 8) & 0xfdffffff) == 0x00005efe)		/* ISATAP */
+	if ((be32(a + 8) & 0xfdffffff) == 0x00005efe) /* ISATAP */
 		return v4;
 	return HTTP_ADDRESS_PUBLIC;
 }

@@ -100,7 +100,7 @@ static void publish(struct http_stream *s)
 	s->expected = s->head_only ? -1 : response->length;
 	pthread_mutex_lock(&s->lock);
 	s->response = *response;
-	strcpy(s->response.final_url, s->target.url);	/* http_target_parse has bounded it */
+	strcpy(s->response.final_url, s->target.url); /* http_target_parse has bounded it */
 	s->ready = true;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
@@ -145,7 +145,8 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 		r = http_head_line(head, line, n, &end);
 	}
 	if (r < 0)
-		return callback_fail(s, r, r == -EFBIG ? "the answer's headers are too large" :
+		return callback_fail(s, r,
+				     r == -EFBIG  ? "the answer's headers are too large" :
 				     r == -EPROTO ? "the answer's headers are malformed" :
 						    "out of memory");
 	return end ? on_head_end(s, n) : n;
@@ -163,7 +164,7 @@ static bool put(struct http_stream *s, const char *data, size_t n)
 	pthread_mutex_unlock(&s->lock);
 	if (!room)
 		return false;
-	at = s->head % HTTP_STREAM_BUFFER;	/* head is written here only */
+	at = s->head % HTTP_STREAM_BUFFER; /* head is written here only */
 	part = MIN(n, HTTP_STREAM_BUFFER - at);
 	memcpy(s->ring + at, data, part);
 	memcpy(s->ring, data + part, n - part);

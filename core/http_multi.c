@@ -44,7 +44,6 @@ static struct http_stream *queue_take(struct http *http, unsigned *ret_actions)
 
 /* ---- the end of a transfer ---- */
 
-
 /* The last thing that happens to a stream here; its reader sees `error` after its bytes. */
 static void stream_finish(struct http_stream *s, int error)
 {
@@ -151,7 +150,7 @@ static int curl_errno(struct http_stream *s, CURLcode code, const char **ret_why
 	case CURLE_SSL_CACERT_BADFILE:
 		return -EACCES;
 	case CURLE_BAD_CONTENT_ENCODING:
-	case CURLE_WRITE_ERROR:		/* ours all set a fault, so it is a decoder's */
+	case CURLE_WRITE_ERROR: /* ours all set a fault, so it is a decoder's */
 		*ret_why = "the coded body is broken";
 		return -EBADMSG;
 #if LIBCURL_VERSION_NUM >= 0x080600
@@ -223,8 +222,8 @@ static bool stalled(struct http_stream *s, int64_t now)
 		memmove(s->samples, s->samples + 1, --s->n_samples * sizeof(*s->samples));
 	s->samples[s->n_samples++] = sample;
 	now -= s->samples[0].when_ms;
-	return now >= http->stall_ms && sample.bytes - s->samples[0].bytes <
-					       (int64_t)http->stall_rate * now / 1000;
+	return now >= http->stall_ms &&
+	       sample.bytes - s->samples[0].bytes < (int64_t)http->stall_rate * now / 1000;
 }
 
 static void check_stalls(struct http *http)
@@ -235,8 +234,9 @@ static void check_stalls(struct http *http)
 	for (struct http_stream *s = http->live; s; s = next) {
 		next = s->live_next;
 		if (stalled(s, now))
-			stream_fail(s, -ETIMEDOUT, s->head_done ? "the server has stopped sending" :
-								  "the server does not answer");
+			stream_fail(s, -ETIMEDOUT,
+				    s->head_done ? "the server has stopped sending" :
+						   "the server does not answer");
 	}
 }
 
@@ -259,7 +259,8 @@ static void start(struct http_stream *s)
 	adopt(s);
 	s->expected = -1;
 	s->allowed = s->trust == HTTP_USER || s->http->private_links ?
-			     HTTP_ALLOW_ALL : HTTP_ALLOW(HTTP_ADDRESS_PUBLIC);
+			     HTTP_ALLOW_ALL :
+			     HTTP_ALLOW(HTTP_ADDRESS_PUBLIC);
 	hop_start(s);
 }
 
@@ -316,7 +317,7 @@ static void end_all(struct http *http)
 	/* http_post takes nothing more: what is here is all there will be. */
 	while ((s = queue_take(http, &actions))) {
 		if (!s->live_link)
-			adopt(s);	/* so that it ends like the others */
+			adopt(s); /* so that it ends like the others */
 		http_stream_unref(s);
 	}
 	while (http->live)

@@ -314,10 +314,23 @@ bool http_header_value_ok(const char *value)
 static const char *header_fault(const char *line)
 {
 	static const char *const ours[] = {
-		"host", "range", "accept-encoding", "connection", "te", "trailer", "upgrade",
+		"host",
+		"range",
+		"accept-encoding",
+		"connection",
+		"te",
+		"trailer",
+		"upgrade",
 		"expect",
-		"content-length", "transfer-encoding", "if-match", "if-none-match", "if-range",
-		"if-modified-since", "if-unmodified-since", "proxy-connection", "keep-alive",
+		"content-length",
+		"transfer-encoding",
+		"if-match",
+		"if-none-match",
+		"if-range",
+		"if-modified-since",
+		"if-unmodified-since",
+		"proxy-connection",
+		"keep-alive",
 	};
 	size_t n = strspn(line, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
 				"ABCDEFGHIJKLMNOPQRSTUVWXYZ");
@@ -409,7 +422,7 @@ int http_headers_load(const char *path, char ***ret)
 void http_headers_free(char **headers)
 {
 	for (char **h = headers; h && *h; h++) {
-		explicit_bzero(*h, strlen(*h));	/* they are secrets more often than not */
+		explicit_bzero(*h, strlen(*h)); /* they are secrets more often than not */
 		free(*h);
 	}
 	free(headers);

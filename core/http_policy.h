@@ -12,9 +12,9 @@ struct sockaddr_storage;
 
 /* A parsed URL. All strings are owned; a zeroed one is empty. */
 struct http_target {
-	char *url;		/* normalized, without userinfo and fragment */
-	char *host;		/* no brackets; numeric IPv4 in dotted form; zone after % */
-	char *user, *password;	/* percent-decoded userinfo; NULL: none */
+	char *url;	       /* normalized, without userinfo and fragment */
+	char *host;	       /* no brackets; numeric IPv4 in dotted form; zone after % */
+	char *user, *password; /* percent-decoded userinfo; NULL: none */
 	unsigned port;
 	bool https;
 };

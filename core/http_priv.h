@@ -25,7 +25,7 @@ enum http_action {
 	HTTP_ACT_CLOSE = 4,
 };
 
-#define HTTP_STALL_SAMPLES 11		/* ten intervals */
+#define HTTP_STALL_SAMPLES 11 /* ten intervals */
 
 struct http_sample {
 	int64_t when_ms;
@@ -42,24 +42,24 @@ struct http {
 	struct http_proxies proxies;
 	CURLM *multi;
 	pthread_t thread;
-	bool running;			/* the thread is there; of http_start and http_stop */
+	bool running; /* the thread is there; of http_start and http_stop */
 
 	pthread_mutex_t lock;
-	bool stopping;			/* guarded by lock, as is multi's wakeup */
-	struct http_stream *queue, **queue_end;	/* guarded by lock; holds a reference to each */
+	bool stopping;				/* guarded by lock, as is multi's wakeup */
+	struct http_stream *queue, **queue_end; /* guarded by lock; holds a reference to each */
 
-	struct http_stream *live;	/* the thread's; holds a reference to each */
+	struct http_stream *live; /* the thread's; holds a reference to each */
 };
 
 struct http_stream {
 	struct http *http;
 	atomic_uint refs;
 	struct http_cancel *cancel;
-	struct http_stream *cancel_next;	/* guarded by cancel->lock */
+	struct http_stream *cancel_next; /* guarded by cancel->lock */
 
 	/* the request, constant after http_open */
 	bool head_only, identity;
-	enum carton_log_level level;		/* of failures */
+	enum carton_log_level level; /* of failures */
 	enum http_trust trust;
 	char range[48];
 	char *start_url;
@@ -70,12 +70,12 @@ struct http_stream {
 	/* guarded by lock; what is between tail and head is the reader's, the rest the thread's */
 	char *ring;
 	uint64_t head, tail;
-	bool ready;			/* response is there */
-	bool done;			/* nothing more comes */
-	bool paused;			/* the thread waits for room */
-	int64_t deadline_ms;		/* 0: none */
-	bool overdue;			/* the deadline has been reported */
-	int error;			/* with done: 0 or -errno */
+	bool ready;	     /* response is there */
+	bool done;	     /* nothing more comes */
+	bool paused;	     /* the thread waits for room */
+	int64_t deadline_ms; /* 0: none */
+	bool overdue;	     /* the deadline has been reported */
+	int error;	     /* with done: 0 or -errno */
 	struct http_response response;
 
 	/* guarded by http->lock */
@@ -89,14 +89,14 @@ struct http_stream {
 	struct http_target target;
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
-	bool strayed;			/* has left the origin: no credentials any more */
+	bool strayed; /* has left the origin: no credentials any more */
 	bool proxied, connected, held, head_done, redirected, refused, finished;
-	unsigned allowed;		/* address classes, HTTP_ALLOW */
+	unsigned allowed; /* address classes, HTTP_ALLOW */
 	enum http_address_class class, refused_class;
 	struct http_head response_head;
 	uint64_t received, discarded;
-	int64_t expected;		/* bytes that must be received; -1: unknown */
-	int fault;			/* why a callback ended the transfer */
+	int64_t expected; /* bytes that must be received; -1: unknown */
+	int fault;	  /* why a callback ended the transfer */
 	const char *fault_why;
 	struct http_sample samples[HTTP_STALL_SAMPLES];
 	unsigned n_samples;

@@ -11,8 +11,11 @@ static void head_reset(struct http_head *head)
 	free(head->location);
 	free(head->dl_url);
 	*head = (struct http_head){
-		.response = { .length = -1, .range_first = -1, .range_last = -1,
-			      .range_total = -1, .retry_after_s = -1 },
+		.response = { .length = -1,
+			      .range_first = -1,
+			      .range_last = -1,
+			      .range_total = -1,
+			      .retry_after_s = -1 },
 		.lines = head->lines,
 		.bytes = head->bytes,
 	};
@@ -72,8 +75,8 @@ static int head_range(struct http_head *head, const char *value)
 	star = *value == '*';
 	if (star)
 		value++;
-	else if (!parse_number(&value, &first) || *value++ != '-' ||
-		 !parse_number(&value, &last) || last < first)
+	else if (!parse_number(&value, &first) || *value++ != '-' || !parse_number(&value, &last) ||
+		 last < first)
 		return 0;
 	if (*value++ != '/')
 		return 0;
@@ -83,8 +86,9 @@ static int head_range(struct http_head *head, const char *value)
 		return 0;
 	if (*value || last == INT64_MAX || (total >= 0 && last >= total))
 		return 0;
-	if (head->response.range_first >= 0 && (head->response.range_first != first ||
-	    head->response.range_last != last || head->response.range_total != total))
+	if (head->response.range_first >= 0 &&
+	    (head->response.range_first != first || head->response.range_last != last ||
+	     head->response.range_total != total))
 		return -EPROTO;
 	head->response.range_first = first;
 	head->response.range_last = last;
@@ -138,7 +142,7 @@ static void head_retry_after(struct http_response *response, const char *value)
 		response->retry_after_s = (long)MIN(v, HTTP_MAX_RETRY_AFTER);
 		return;
 	}
-	if (value[strspn(value, "0123456789")] == '\0') {	/* seconds beyond any number */
+	if (value[strspn(value, "0123456789")] == '\0') { /* seconds beyond any number */
 		response->retry_after_s = HTTP_MAX_RETRY_AFTER;
 		return;
 	}

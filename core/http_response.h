@@ -9,13 +9,13 @@
 #include "http.h"
 
 struct http_head {
-	struct http_response response;	/* all but final_url; length is Content-Length as sent */
-	char *location;			/* owned; NULL: none */
-	char *dl_url;			/* x-carton-dl-url, owned; NULL: none */
-	unsigned codings;		/* content codings but identity, over all header lines */
-	bool transfer_coded;		/* a Transfer-Encoding other than chunked */
+	struct http_response response; /* all but final_url; length is Content-Length as sent */
+	char *location;		       /* owned; NULL: none */
+	char *dl_url;		       /* x-carton-dl-url, owned; NULL: none */
+	unsigned codings;	       /* content codings but identity, over all header lines */
+	bool transfer_coded;	       /* a Transfer-Encoding other than chunked */
 	bool chunked;
-	unsigned lines;			/* of all blocks so far */
+	unsigned lines; /* of all blocks so far */
 	size_t bytes;
 };
 

@@ -10,9 +10,9 @@
 #include "tree.h"
 
 struct index {
-	struct tensors *tensors;	/* NULL: there are none, or `problem` */
-	char *problem;			/* why the index cannot be read; NULL: it can, or is not there */
-	size_t problem_line;		/* 0: not about a line */
+	struct tensors *tensors; /* NULL: there are none, or `problem` */
+	char *problem;		 /* why the index cannot be read; NULL: it can, or is not there */
+	size_t problem_line;	 /* 0: not about a line */
 };
 
 /*

@@ -16,10 +16,10 @@ struct out {
 	int error;
 };
 
-#define OUT(o, call)                                    \
-	do {                                            \
-		if ((o)->error == 0)                    \
-			(o)->error = (call);            \
+#define OUT(o, call)                         \
+	do {                                 \
+		if ((o)->error == 0)         \
+			(o)->error = (call); \
 	} while (0)
 
 static void put(struct out *o, const char *s)

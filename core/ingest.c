@@ -21,17 +21,17 @@ struct run {
 	const struct ingest *job;
 	struct sha256 *sha256;
 	struct block blocks[BLOCKS];
-	uint64_t done;			/* bytes read */
-	uint64_t n_read;		/* blocks read */
+	uint64_t done;	 /* bytes read */
+	uint64_t n_read; /* blocks read */
 	uint8_t (*tags)[TAG_SIZE];
 	size_t tag_cap;
 	pthread_t hasher;
 	bool threaded;
-	pthread_mutex_t lock;		/* guards what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t moved;
-	uint64_t n_given;		/* blocks given to the hasher */
-	uint64_t n_hashed;		/* blocks it is through with */
-	bool over;			/* no more will be given */
+	uint64_t n_given;  /* blocks given to the hasher */
+	uint64_t n_hashed; /* blocks it is through with */
+	bool over;	   /* no more will be given */
 	int hash_error;
 };
 

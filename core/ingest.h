@@ -17,21 +17,21 @@
 #define CHUNK_SIZE ((size_t)128 * 1024)
 
 struct ingest {
-	struct stream *in;		/* read to its end */
-	uint64_t size;			/* bytes it must give; UINT64_MAX: not known */
-	uint64_t max;			/* bytes it may give at most, when that is not known */
-	const struct tagger *tagger;	/* makes tags; NULL: none */
-	bool hash;			/* false: the sha256 stays all zero */
-	int fd;				/* writes them to this file from offset 0; -1: does not */
-	bool (*stop)(void *ctx);	/* asked often; true ends it with -ECANCELED */
+	struct stream *in;	     /* read to its end */
+	uint64_t size;		     /* bytes it must give; UINT64_MAX: not known */
+	uint64_t max;		     /* bytes it may give at most, when that is not known */
+	const struct tagger *tagger; /* makes tags; NULL: none */
+	bool hash;		     /* false: the sha256 stays all zero */
+	int fd;			     /* writes them to this file from offset 0; -1: does not */
+	bool (*stop)(void *ctx);     /* asked often; true ends it with -ECANCELED */
 	void *ctx;
-	void (*progress)(void *ctx, uint64_t bytes);	/* called with each block's size; or NULL */
+	void (*progress)(void *ctx, uint64_t bytes); /* called with each block's size; or NULL */
 };
 
 struct ingested {
 	uint8_t sha256[SHA256_SIZE];
 	uint64_t size;
-	uint8_t (*tags)[TAG_SIZE];	/* one for each CHUNK_SIZE bytes; the caller frees them */
+	uint8_t (*tags)[TAG_SIZE]; /* one for each CHUNK_SIZE bytes; the caller frees them */
 };
 
 /*

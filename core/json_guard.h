@@ -14,12 +14,12 @@
 
 struct json_guard {
 	unsigned depth, max_depth;
-	bool ended;		/* the outermost object is complete */
-	bool string;		/* inside a string */
-	bool escape;		/* after its backslash */
-	unsigned hex_left;	/* digits of a \u escape still to come */
-	unsigned code;		/* what the digits say so far */
-	bool want_low;		/* a high surrogate was read: \u of a low one must follow */
+	bool ended;	   /* the outermost object is complete */
+	bool string;	   /* inside a string */
+	bool escape;	   /* after its backslash */
+	unsigned hex_left; /* digits of a \u escape still to come */
+	unsigned code;	   /* what the digits say so far */
+	bool want_low;	   /* a high surrogate was read: \u of a low one must follow */
 };
 
 /* Starts at the first byte of the object. */

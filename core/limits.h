@@ -19,9 +19,9 @@
 #define MAX_MANIFEST (256 * MIB)
 #define MAX_LINKS_FILE (64 * MIB)
 #define MAX_CARTON_TOML (16 * MIB)
-#define MAX_META_TABLES 100000	/* of each kind: inputs, outputs, tests, examples */
-#define MAX_CHECKED_IO 1000	/* inputs or outputs whose names are compared with each other */
-#define MAX_NODES 8000000	/* files and the directories above them */
+#define MAX_META_TABLES 100000 /* of each kind: inputs, outputs, tests, examples */
+#define MAX_CHECKED_IO 1000    /* inputs or outputs whose names are compared with each other */
+#define MAX_NODES 8000000      /* files and the directories above them */
 
 /* Problems of one layer that are reported before the rest is only counted. */
 #define MAX_REPORTED 20
@@ -37,7 +37,7 @@
 #define MAX_MEMORY_OBJECT (4 * MIB)
 #define MAX_OBJECT_MEMORY (256 * MIB)
 #define MAX_OBJECT_FILES 256
-#define BULK_OBJECT (8 * MIB)	/* larger ones do not hold up smaller ones */
+#define BULK_OBJECT (8 * MIB) /* larger ones do not hold up smaller ones */
 
 /* LINKS, and what comes over a network: tries without a byte, and what is held ahead of use. */
 #define MAX_LINK_URLS 1000000
@@ -45,26 +45,26 @@
 #define MAX_HELD_BYTES (32 * MIB)
 
 /* TOML. */
-#define TOML_MAX_DEPTH 64		/* nested arrays and inline tables */
-#define TOML_MAX_KEY_PARTS 64		/* parts of a path, header and dotted key together */
-#define TOML_MAX_KEY 4096		/* bytes of one key part */
-#define TOML_MAX_KEYS 1000000		/* keys of one document that are remembered at once */
-#define TOML_MAX_KEY_BYTES (256 * MIB)	/* bytes of these keys */
-#define TOML_MAX_STRING (64 * MIB)	/* bytes of one string */
-#define TOML_MAX_NUMBER 1024		/* bytes of one number or date */
+#define TOML_MAX_DEPTH 64	       /* nested arrays and inline tables */
+#define TOML_MAX_KEY_PARTS 64	       /* parts of a path, header and dotted key together */
+#define TOML_MAX_KEY 4096	       /* bytes of one key part */
+#define TOML_MAX_KEYS 1000000	       /* keys of one document that are remembered at once */
+#define TOML_MAX_KEY_BYTES (256 * MIB) /* bytes of these keys */
+#define TOML_MAX_STRING (64 * MIB)     /* bytes of one string */
+#define TOML_MAX_NUMBER 1024	       /* bytes of one number or date */
 
 /* Tensors: of one index.toml or one safetensors header, and of each its name and dimensions. */
 #define MAX_TENSORS 1000000
 #define MAX_TENSOR_NAME (64 * KIB)
 #define MAX_TENSOR_RANK 64
-#define MAX_TENSOR_INNER 1000000	/* inner names of all nested tensors together */
+#define MAX_TENSOR_INNER 1000000 /* inner names of all nested tensors together */
 #define MAX_INDEX_TOML (256 * MIB)
 
 /* Safetensors: the header (a rule of the format), and metadata and unknown keys in it. */
 #define MAX_SAFETENSORS_HEADER 100000000
 #define MAX_SAFETENSORS_KEYS 1000000
 #define MAX_SAFETENSORS_DEPTH 64
-#define MAX_SAFETENSORS_DIMS 8000000	/* dimensions of all tensors together */
+#define MAX_SAFETENSORS_DIMS 8000000 /* dimensions of all tensors together */
 
 /* Generated views: index.json, and the largest <U array of a string tensor. */
 #define MAX_VIEW_JSON (1 * GIB)
@@ -78,14 +78,14 @@
 #define MAX_CACHE_VALIDATOR 16384
 
 /* HTTP: what one URL, one response's headers and one stream may take. */
-#define HTTP_MAX_URL 8192		/* bytes of a URL */
+#define HTTP_MAX_URL 8192 /* bytes of a URL */
 #define HTTP_MAX_REDIRECTS 5
-#define HTTP_MAX_HEADERS 256		/* header lines of one response, 1xx and trailers included */
-#define HTTP_MAX_HEADER_BYTES (64 * KIB)	/* and their total text */
-#define HTTP_MAX_REDIRECT_BODY (16 * KIB)	/* read to keep a connection; more: it is closed */
-#define HTTP_STREAM_BUFFER (1 * MIB)	/* decoded bytes waiting for their reader */
-#define HTTP_MAX_RETRY_AFTER 86400	/* seconds; more is cut to it */
-#define HTTP_MAX_HEADER_FILE (64 * KIB)	/* the user's header file */
-#define HTTP_MAX_FILE_HEADERS 64	/* its lines */
+#define HTTP_MAX_HEADERS 256 /* header lines of one response, 1xx and trailers included */
+#define HTTP_MAX_HEADER_BYTES (64 * KIB)  /* and their total text */
+#define HTTP_MAX_REDIRECT_BODY (16 * KIB) /* read to keep a connection; more: it is closed */
+#define HTTP_STREAM_BUFFER (1 * MIB)	  /* decoded bytes waiting for their reader */
+#define HTTP_MAX_RETRY_AFTER 86400	  /* seconds; more is cut to it */
+#define HTTP_MAX_HEADER_FILE (64 * KIB)	  /* the user's header file */
+#define HTTP_MAX_FILE_HEADERS 64	  /* its lines */
 
 #endif

@@ -11,8 +11,8 @@
 
 struct reader {
 	struct links *l;
-	size_t cap;		/* room in l->list */
-	size_t total;		/* URLs in all */
+	size_t cap;   /* room in l->list */
+	size_t total; /* URLs in all */
 	bool has_version;
 };
 
@@ -43,7 +43,8 @@ static int add_link(struct reader *rd, const struct toml_step *key, size_t line)
 	uint8_t sha256[SHA256_SIZE];
 
 	if (key->len != 2 * SHA256_SIZE || !hex_decode(key->key, SHA256_SIZE, sha256))
-		return set_fault(&l->fault, line, "\"%.80s\" is not 64 lower-case hex digits", key->key);
+		return set_fault(&l->fault, line, "\"%.80s\" is not 64 lower-case hex digits",
+				 key->key);
 	if (l->n == rd->cap) {
 		size_t cap = rd->cap ? 2 * rd->cap : 16;
 		struct link *list = reallocarray(l->list, cap, sizeof(*list));
@@ -62,7 +63,7 @@ static int add_link(struct reader *rd, const struct toml_step *key, size_t line)
 
 static int add_url(struct reader *rd, struct link *link, const struct toml_value *v)
 {
-	const char *why = v->type != TOML_STRING ? "a URL that is not a string" :
+	const char *why = v->type != TOML_STRING       ? "a URL that is not a string" :
 			  memchr(v->str, '\0', v->len) ? "a URL with a NUL character" :
 							 http_url_fault(v->str);
 	char **urls;
@@ -114,7 +115,8 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	if (!in_urls(path))
 		return 0;
 	if (path->n != 3 || path->steps[2].key)
-		return set_fault(&l->fault, v->line, "[urls] holds something else than lists of URLs");
+		return set_fault(&l->fault, v->line,
+				 "[urls] holds something else than lists of URLs");
 	/* its list began last; one whose key is no hash has been told already */
 	if (path->steps[1].len == 2 * SHA256_SIZE && l->n > 0) {
 		uint8_t sha256[SHA256_SIZE];
@@ -128,7 +130,8 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 
 static int compare_links(const void *a, const void *b)
 {
-	return memcmp(((const struct link *)a)->sha256, ((const struct link *)b)->sha256, SHA256_SIZE);
+	return memcmp(((const struct link *)a)->sha256, ((const struct link *)b)->sha256,
+		      SHA256_SIZE);
 }
 
 int links_parse(const char *text, size_t n, struct links **ret)

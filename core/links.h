@@ -21,17 +21,17 @@
 
 struct link {
 	uint8_t sha256[SHA256_SIZE];
-	char **urls;		/* mirrors, in their order */
+	char **urls; /* mirrors, in their order */
 	size_t n_urls;
 	size_t line;
-	char *fault;		/* why it cannot be used; NULL: it can */
-	atomic_size_t first;	/* the mirror that worked last */
+	char *fault;	     /* why it cannot be used; NULL: it can */
+	atomic_size_t first; /* the mirror that worked last */
 };
 
 struct links {
-	struct link *list;	/* sorted by sha256 */
+	struct link *list; /* sorted by sha256 */
 	size_t n;
-	char *fault;		/* of LINKS as a whole, or of a line that names no hash; NULL: none */
+	char *fault; /* of LINKS as a whole, or of a line that names no hash; NULL: none */
 };
 
 /*

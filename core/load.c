@@ -151,7 +151,8 @@ static int add_missing(struct loader *l, const struct manifest_line *line)
 		return 0;
 	}
 	if (r == -ENOENT) {
-		fault(l, line->path, "is listed in MANIFEST, but neither the carton nor LINKS has it");
+		fault(l, line->path,
+		      "is listed in MANIFEST, but neither the carton nor LINKS has it");
 		return 0;
 	}
 	if (r < 0)
@@ -223,7 +224,8 @@ static void report_unlisted(const struct loader *l)
 		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0)
 			continue;
 		if (n++ < MAX_REPORTED)
-			carton_log(CARTON_LOG_WARNING, e->name, "is not listed in MANIFEST: not shown");
+			carton_log(CARTON_LOG_WARNING, e->name,
+				   "is not listed in MANIFEST: not shown");
 	}
 	if (n > MAX_REPORTED)
 		carton_log(CARTON_LOG_WARNING, NULL, "%zu more entries are not listed in MANIFEST",
@@ -237,10 +239,12 @@ static const char *check_link(struct node *link)
 	const struct node *at = tree_resolve(link);
 
 	if (!at || at->kind != NODE_FILE || !at->file.one.object)
-		return "is a symlink that does not lead to a file that MANIFEST lists, by a relative "
+		return "is a symlink that does not lead to a file that MANIFEST lists, by a "
+		       "relative "
 		       "path inside the carton and without a loop";
 	if (memcmp(object_sha256(at->file.one.object), link->link.sha256, SHA256_SIZE) != 0)
-		return "is a symlink to a file whose hash is not the one that MANIFEST gives the link";
+		return "is a symlink to a file whose hash is not the one that MANIFEST gives the "
+		       "link";
 	return NULL;
 }
 

@@ -35,7 +35,8 @@ static void escape(const char *s, char *out, size_t n)
 			memcpy(out + used, s, step);
 			used += step;
 		} else {
-			used += (size_t)snprintf(out + used, n - used, "\\x%02x", (unsigned char)*s);
+			used += (size_t)snprintf(out + used, n - used, "\\x%02x",
+						 (unsigned char)*s);
 			step = 1;
 		}
 		s += step;

@@ -14,8 +14,8 @@
 #pragma GCC visibility push(default)
 
 enum carton_log_level {
-	CARTON_LOG_ERROR,	/* something a user asked for does not work */
-	CARTON_LOG_WARNING,	/* it works, but not as the carton says */
+	CARTON_LOG_ERROR,   /* something a user asked for does not work */
+	CARTON_LOG_WARNING, /* it works, but not as the carton says */
 	CARTON_LOG_INFO,
 	CARTON_LOG_DEBUG,
 };

@@ -16,18 +16,18 @@
 
 struct manifest_line {
 	const char *path;
-	size_t number;		/* from 1 */
+	size_t number; /* from 1 */
 	uint8_t sha256[SHA256_SIZE];
 };
 
 struct manifest {
-	struct manifest_line *lines;	/* sorted by path_compare */
+	struct manifest_line *lines; /* sorted by path_compare */
 	size_t n;
-	char *text;			/* the file as it is */
+	char *text; /* the file as it is */
 	size_t size;
-	char *paths;			/* where lines[].path point to */
+	char *paths; /* where lines[].path point to */
 	uint8_t model_hash[SHA256_SIZE];
-	size_t unsorted_line;		/* the first that is out of order; 0: none */
+	size_t unsorted_line; /* the first that is out of order; 0: none */
 	bool no_final_newline;
 };
 

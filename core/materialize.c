@@ -108,7 +108,9 @@ static int in_place(struct object *o, struct source *source, uint64_t off, struc
 	/* a file of an unpacked carton is closed when it is idle */
 	*ret = (struct bytes){
 		.kind = o->store->options.container->one_file ? BYTES_PLACE : BYTES_FILE,
-		.source = source_ref(source), .off = off, .tags = in.tags,
+		.source = source_ref(source),
+		.off = off,
+		.tags = in.tags,
 	};
 	return 0;
 }
@@ -142,7 +144,7 @@ static int into_memory(struct object *o, struct stream *in, struct bytes *ret)
 
 /* Where a copy goes: into the cache, or a file that only this process has. */
 struct target {
-	struct cache_fill *fill;	/* NULL: the file */
+	struct cache_fill *fill; /* NULL: the file */
 	int fd;
 };
 
@@ -234,7 +236,8 @@ static int fetch_length(struct fetch *f, void *ret)
 }
 
 /* Runs a fetch that ends when nobody waits for the object. */
-static int fetch(struct object *o, struct fetch *f, int (*run)(struct fetch *f, void *ret), void *ret)
+static int fetch(struct object *o, struct fetch *f, int (*run)(struct fetch *f, void *ret),
+		 void *ret)
 {
 	struct object_fetch guard;
 	int r;
@@ -459,7 +462,10 @@ int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 {
 	const struct object_options *options = &o->store->options;
 	struct fetch f = {
-		.remote = options->remote, .link = o->link, .stop = must_stop, .ctx = o,
+		.remote = options->remote,
+		.link = o->link,
+		.stop = must_stop,
+		.ctx = o,
 	};
 	struct bytes bytes;
 	int fd, r = -ENOENT;

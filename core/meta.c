@@ -18,7 +18,7 @@ struct meta_block {
 /* What a document is read with: the meta, and what is half read. */
 struct reader {
 	struct meta *m;
-	struct buf shape;	/* JSON of the shape being read */
+	struct buf shape; /* JSON of the shape being read */
 	char **shape_to;
 };
 
@@ -180,7 +180,8 @@ static int take_top(struct meta *m, const struct toml_path *path, const struct t
 		m->has_spec_version = true;
 	} else if (toml_path_is(path, "runner.runner_compat_version")) {
 		if (v->type != TOML_INTEGER || v->integer < 0)
-			return problem(m, v->line, "runner.runner_compat_version is not a version number");
+			return problem(m, v->line,
+				       "runner.runner_compat_version is not a version number");
 		m->compat_version = v->integer;
 		m->has_compat_version = true;
 	} else if (toml_path_is(path, "required_platforms[]")) {
@@ -208,7 +209,8 @@ static int take_dimension(struct reader *rd, struct meta_tensor *t, const struct
 	int64_t *dims;
 
 	if (v->type != TOML_STRING && (v->type != TOML_INTEGER || v->integer < 0))
-		return problem(rd->m, v->line, "a dimension of a shape is neither a size nor a symbol");
+		return problem(rd->m, v->line,
+			       "a dimension of a shape is neither a size nor a symbol");
 	dims = meta_grow(rd->m, t->dims, t->rank, sizeof(*dims));
 	if (!dims)
 		return -ENOMEM;
@@ -301,7 +303,7 @@ static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 static const struct table {
 	const char *name;
 	size_t array, n, size;
-	const char *outputs;	/* of a case */
+	const char *outputs; /* of a case */
 } tables[] = {
 	{ "input", offsetof(struct meta, inputs), offsetof(struct meta, n_inputs),
 	  sizeof(struct meta_tensor), NULL },
@@ -416,9 +418,10 @@ int meta_parse(const char *text, size_t n, struct meta **ret)
 	buf_free(&rd.shape);
 	if (r < 0) {
 		if (r == -EFBIG && !*error.message)
-			carton_log(CARTON_LOG_ERROR, "carton.toml",
-				   "has more than %d tables of one kind, or a shape that is too long",
-				   MAX_META_TABLES);
+			carton_log(
+				CARTON_LOG_ERROR, "carton.toml",
+				"has more than %d tables of one kind, or a shape that is too long",
+				MAX_META_TABLES);
 		else if (r == -EBADMSG || r == -EFBIG)
 			carton_log(CARTON_LOG_ERROR, "carton.toml", "line %zu: %s", error.line,
 				   error.message);

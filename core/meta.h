@@ -16,8 +16,8 @@
 struct meta_tensor {
 	char *name;
 	char *dtype;
-	char *shape;		/* as JSON: "\"*\"", "[]", "[\"batch\",3]" */
-	int64_t *dims;		/* when the shape is a list: its sizes, -1 for a symbol */
+	char *shape;   /* as JSON: "\"*\"", "[]", "[\"batch\",3]" */
+	int64_t *dims; /* when the shape is a list: its sizes, -1 for a symbol */
 	size_t rank;
 	bool has_dims;
 	char *description;
@@ -41,8 +41,8 @@ struct meta_case {
 };
 
 struct meta_option {
-	char *name;		/* of runner.opts, dotted where nested */
-	char *value;		/* as JSON */
+	char *name;  /* of runner.opts, dotted where nested */
+	char *value; /* as JSON */
 };
 
 struct meta {
@@ -60,9 +60,9 @@ struct meta {
 	int64_t compat_version;
 	struct meta_option *options;
 	size_t n_options;
-	char **problems;	/* each one sentence, may hold hostile text */
+	char **problems; /* each one sentence, may hold hostile text */
 	size_t n_problems;
-	struct meta_block *blocks;	/* what all of it lies in */
+	struct meta_block *blocks; /* what all of it lies in */
 };
 
 /*

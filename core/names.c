@@ -10,7 +10,7 @@
 struct encoder {
 	char out[TENSOR_FILE_NAME_SIZE];
 	size_t n;
-	size_t start;		/* what is kept of `out` when it is cut: whole characters */
+	size_t start; /* what is kept of `out` when it is cut: whole characters */
 	bool full;
 };
 
@@ -67,8 +67,9 @@ static void encode(struct encoder *e, const char *name, size_t n, bool nested)
 	for (size_t i = 0, step; i < n && !e->full; i += step ? step : 1) {
 		step = utf8_step(name + i, n - i);
 		leading = leading && name[i] == '.';
-		add(e, name + i, step ? step : 1, leading || i == dot || name[i] == '%' ||
-		    name[i] == '/' || is_control(name + i, step));
+		add(e, name + i, step ? step : 1,
+		    leading || i == dot || name[i] == '%' || name[i] == '/' ||
+			    is_control(name + i, step));
 	}
 }
 

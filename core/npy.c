@@ -49,7 +49,7 @@ static int add_dict(struct buf *b, const char *descr, const uint64_t *shape, uns
 /* The whole length field's value for a dictionary of `n` bytes, after `prefix` bytes. */
 static uint64_t padded(uint64_t n, unsigned prefix)
 {
-	n++;	/* the newline; numpy then pads by 1 to 64 bytes, never by 0 */
+	n++; /* the newline; numpy then pads by 1 to 64 bytes, never by 0 */
 	return n + ALIGN - (prefix + n) % ALIGN;
 }
 

@@ -212,7 +212,8 @@ static void run_content(struct job *job)
 	int r = object_must_stop(o) ? -ECANCELED : object_materialize(o, &bytes, &size);
 
 	if (r < 0 && r != -EBADMSG && r != -ECANCELED)
-		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s", strerror(-r));
+		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s",
+			   strerror(-r));
 	pthread_mutex_lock(&s->lock);
 	if (wanted_again(o, &o->content, r)) {
 		pthread_mutex_unlock(&s->lock);
@@ -442,7 +443,8 @@ static size_t bucket_of(const struct object_store *s, const uint8_t sha256[SHA25
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < 4; i++)
-		sum += s->bucket_keys[i] * (get_le64(sha256 + 8 * i) ^ (get_le64(sha256 + 8 * i) >> 32));
+		sum += s->bucket_keys[i] *
+		       (get_le64(sha256 + 8 * i) ^ (get_le64(sha256 + 8 * i) >> 32));
 	return (size_t)((sum >> 32) % s->n_buckets);
 }
 
@@ -504,8 +506,8 @@ static int new_object(struct object_store *s, const uint8_t sha256[SHA256_SIZE],
 	return 0;
 }
 
-int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE],
-	       const struct entry *entry, struct object **ret)
+int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
+	       struct object **ret)
 {
 	struct origin *origin = calloc(1, sizeof(*origin)), **last;
 	struct object *o = find_object(s, sha256, entry->size);

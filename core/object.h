@@ -35,11 +35,11 @@ struct object_task;
 struct remote_options;
 
 struct object_options {
-	struct container *container;	/* where entries are; outlives the store */
-	struct workers *workers;	/* likewise */
-	struct cache *cache;		/* likewise; NULL: large copies go to unnamed temporary files */
-	const struct remote_options *remote;	/* likewise; NULL: nothing is fetched (offline) */
-	bool verify;			/* false: nothing is hashed, nothing checked (-o verify=off) */
+	struct container *container; /* where entries are; outlives the store */
+	struct workers *workers;     /* likewise */
+	struct cache *cache; /* likewise; NULL: large copies go to unnamed temporary files */
+	const struct remote_options *remote; /* likewise; NULL: nothing is fetched (offline) */
+	bool verify; /* false: nothing is hashed, nothing checked (-o verify=off) */
 };
 
 int object_store_new(const struct object_options *options, struct object_store **ret);
@@ -62,8 +62,8 @@ void object_store_free(struct object_store *s);
  * of them must be bad, so they are two objects. Owned by the store. For the thread that builds the
  * tree only, before anyone calls object_get(). 0 or -ENOMEM.
  */
-int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE],
-	       const struct entry *entry, struct object **ret);
+int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
+	       struct object **ret);
 
 /*
  * The object of that hash whatever its size, or a new one that is fetched as `link` says (which
@@ -92,7 +92,7 @@ enum object_state {
 };
 
 const uint8_t *object_sha256(const struct object *o);
-const struct entry *object_entry(const struct object *o);	/* NULL: it is fetched */
+const struct entry *object_entry(const struct object *o); /* NULL: it is fetched */
 
 /*
  * In bytes. OBJECT_NO_SIZE: not known yet (see object_get_size). It is certain when the container
@@ -110,7 +110,7 @@ struct object_wait {
 	void (*done)(struct object_wait *wait, int result);
 	struct object *object;
 	struct object_task *task;
-	struct object_wait *next, **link;	/* guarded by the store's lock; link NULL: not queued */
+	struct object_wait *next, **link; /* guarded by the store's lock; link NULL: not queued */
 };
 
 /*

@@ -21,10 +21,10 @@ struct origin {
 /* Something to find out about an object, on a worker, for all who wait for it. */
 struct object_task {
 	struct job job;
-	int64_t since_ms;			/* when it was queued */
+	int64_t since_ms; /* when it was queued */
 	atomic_uint n_waiting;
-	bool busy;				/* its job is queued or runs; guarded by store->lock */
-	struct object_wait *waits;		/* likewise */
+	bool busy;		   /* its job is queued or runs; guarded by store->lock */
+	struct object_wait *waits; /* likewise */
 };
 
 /* A fetch, and how to end it. */
@@ -37,37 +37,37 @@ struct object {
 	struct object_store *store;
 	struct object *next_hash;
 	uint8_t sha256[SHA256_SIZE];
-	const char *name;			/* of one path that has it, for the log */
-	struct origin *origins;			/* where to look first; or */
-	struct link *link;			/* where to fetch it; or */
-	object_derive_fn *derive;		/* how to make it; one of the three is there */
+	const char *name;	  /* of one path that has it, for the log */
+	struct origin *origins;	  /* where to look first; or */
+	struct link *link;	  /* where to fetch it; or */
+	object_derive_fn *derive; /* how to make it; one of the three is there */
 	void *derive_ctx;
-	_Atomic uint64_t size;			/* OBJECT_NO_SIZE until it is certain */
-	_Atomic uint64_t said_size;		/* what a server says; OBJECT_NO_SIZE: nothing yet */
+	_Atomic uint64_t size;	    /* OBJECT_NO_SIZE until it is certain */
+	_Atomic uint64_t said_size; /* what a server says; OBJECT_NO_SIZE: nothing yet */
 	struct object_task content, length;
-	atomic_bool read_failed;		/* a bad read was logged */
+	atomic_bool read_failed; /* a bad read was logged */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;
 	unsigned pins;
-	struct object_fetch *fetches;		/* under way, ended when nobody waits any more */
+	struct object_fetch *fetches; /* under way, ended when nobody waits any more */
 	struct bytes bytes;
-	struct object *older, *newer;		/* in the list of what may be dropped */
-	bool idle;				/* in that list */
+	struct object *older, *newer; /* in the list of what may be dropped */
+	bool idle;		      /* in that list */
 };
 
 struct object_store {
 	struct object_options options;
-	struct tagger *tagger;			/* NULL when nothing is verified */
+	struct tagger *tagger; /* NULL when nothing is verified */
 	struct object **buckets;
-	struct object *derived;			/* guarded by lock; linked by next_hash */
+	struct object *derived; /* guarded by lock; linked by next_hash */
 	size_t n_buckets, n_objects;
-	uint64_t bucket_keys[4];		/* random and odd */
+	uint64_t bucket_keys[4]; /* random and odd */
 	atomic_bool stopping;
-	_Atomic uint64_t ingested;		/* bytes read to be verified */
+	_Atomic uint64_t ingested; /* bytes read to be verified */
 
-	pthread_mutex_t lock;			/* guards what objects say it guards, and: */
-	struct object *oldest, *newest;		/* kept copies nobody has pinned, by last use */
+	pthread_mutex_t lock;		/* guards what objects say it guards, and: */
+	struct object *oldest, *newest; /* kept copies nobody has pinned, by last use */
 	uint64_t memory_used;
 	unsigned files_used;
 };

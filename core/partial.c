@@ -12,10 +12,10 @@
 struct partial {
 	struct stream stream;
 	struct cache_fill *fill;
-	struct stream *prefix;		/* NULL once read */
+	struct stream *prefix; /* NULL once read */
 	struct stream *rest;
 	uint64_t given, noted;
-	uint64_t room;		/* bytes that the file may have */
+	uint64_t room; /* bytes that the file may have */
 };
 
 /*
@@ -92,8 +92,7 @@ static int open_prefix(struct cache_fill *fill, uint64_t have, struct stream **r
 	return r;
 }
 
-int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest,
-		   struct stream **ret)
+int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest, struct stream **ret)
 {
 	struct partial *p;
 	struct stat st;

@@ -29,19 +29,19 @@ struct slot {
 struct ranges {
 	struct stream stream;
 	const struct remote *remote;
-	uint64_t off, n;		/* the stretch */
-	size_t segment;			/* bytes of each but the last */
+	uint64_t off, n; /* the stretch */
+	size_t segment;	 /* bytes of each but the last */
 	uint64_t n_segments;
 	size_t n_slots, n_threads;
 	struct slot slots[MAX_CONNECTIONS + AHEAD];
 	pthread_t threads[MAX_CONNECTIONS];
 	struct http_cancel cancel;
-	size_t taken;			/* bytes of the reader's segment that it has; the reader's own */
-	pthread_mutex_t lock;		/* guards what follows, and slots */
+	size_t taken;	      /* bytes of the reader's segment that it has; the reader's own */
+	pthread_mutex_t lock; /* guards what follows, and slots */
 	pthread_cond_t moved;
-	uint64_t next;			/* the segment to begin next */
-	uint64_t reading;		/* the segment being read */
-	int error;			/* the first failure ends all */
+	uint64_t next;	  /* the segment to begin next */
+	uint64_t reading; /* the segment being read */
+	int error;	  /* the first failure ends all */
 	bool closing;
 };
 
@@ -71,7 +71,8 @@ static int fetch_segment(struct ranges *g, uint64_t segment)
 		slot->data = malloc(g->segment);
 	if (!slot->data)
 		return -ENOMEM;
-	return remote_pread(g->remote, slot->data, slot->n, g->off + segment * g->segment, &g->cancel);
+	return remote_pread(g->remote, slot->data, slot->n, g->off + segment * g->segment,
+			    &g->cancel);
 }
 
 static void *fetch_segments(void *arg)

@@ -62,8 +62,10 @@ static int check_answer(const struct remote *r, const struct http_response *a, u
 	if (a->status != 206 && status < 0 && status != -ESTALE && status != -ERANGE)
 		return status;
 	carton_log(CARTON_LOG_ERROR, http_url_redact(r->url, shown, sizeof(shown)),
-		   "changed on its server, or the server no longer answers Range requests (status %d); "
-		   "open it again", a->status);
+		   "changed on its server, or the server no longer answers Range requests (status "
+		   "%d); "
+		   "open it again",
+		   a->status);
 	return -ESTALE;
 }
 

@@ -19,8 +19,8 @@
 struct remote_options {
 	struct http *http;
 	int64_t timeout_ms;
-	unsigned connections;		/* Range requests at once for one large stretch */
-	const atomic_bool *stopping;	/* true once nothing is wanted any more */
+	unsigned connections;	     /* Range requests at once for one large stretch */
+	const atomic_bool *stopping; /* true once nothing is wanted any more */
 };
 
 struct remote {
@@ -28,8 +28,8 @@ struct remote {
 	char *url;
 	enum http_trust trust;
 	uint64_t size;
-	char etag[256];			/* strong, or "" */
-	char last_modified[64];		/* used when there is no such ETag; or "" */
+	char etag[256];		/* strong, or "" */
+	char last_modified[64]; /* used when there is no such ETag; or "" */
 };
 
 /*

@@ -14,20 +14,20 @@
 #include "util.h"
 
 #define TAIL (256 * KIB)
-#define MAX_HELD 32		/* stretches */
+#define MAX_HELD 32 /* stretches */
 
 struct held {
 	char *data;
 	uint64_t off;
 	size_t n;
-	uint64_t used;		/* when, in calls */
+	uint64_t used; /* when, in calls */
 };
 
 struct remote_source {
 	struct source source;
 	struct remote remote;
 	int64_t mtime;
-	pthread_mutex_t lock;		/* guards what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	struct held held[MAX_HELD];
 	size_t bytes;
 	uint64_t calls;

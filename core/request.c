@@ -11,21 +11,21 @@
 struct pin {
 	struct object_wait wait;
 	struct carton_request *request;
-	struct object *object;		/* NULL: literal bytes need no pin */
+	struct object *object; /* NULL: literal bytes need no pin */
 	enum { PIN_NONE, PIN_WAITING, PIN_DONE } state;
 };
 
 struct carton_request {
-	atomic_uint refs;		/* the caller's handle, and who will call `done` */
+	atomic_uint refs; /* the caller's handle, and who will call `done` */
 	carton_done_fn *done;
 	void *ctx;
-	pthread_mutex_t lock;		/* guards what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	bool cancelled, finished;
 	int result;
-	size_t pending;			/* pins being waited for */
-	bool holds;			/* what is waited for is a pin, to be put when all fails */
+	size_t pending; /* pins being waited for */
+	bool holds;	/* what is waited for is a pin, to be put when all fails */
 
-	struct node *file;		/* NULL: not about one */
+	struct node *file; /* NULL: not about one */
 
 	/* a late read */
 	struct job job;
@@ -33,7 +33,7 @@ struct carton_request {
 	size_t n;
 	char *data;
 
-	size_t n_pins;			/* when pinning: one for each extent */
+	size_t n_pins; /* when pinning: one for each extent */
 	struct pin pins[];
 };
 
@@ -162,8 +162,7 @@ static int start_pins(struct carton_request *q, const struct extent *extents, ge
 		q->cancelled = true;
 		q->result = r;
 		cancel_waits(q);
-	}
-	else if (q->pending == 0 && q->holds && q->file)
+	} else if (q->pending == 0 && q->holds && q->file)
 		r = check_extents(q->file);
 	/* those whose `done` is on its way already will put the pins when it comes */
 	if (q->pending > 0)
@@ -341,7 +340,8 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 	uint64_t size = node_size(file);
 	size_t first = off < size ? find_extent(file, off) : 0;
 	/* the last byte wanted, or where it would be: reading nothing ends before it begins */
-	size_t last = off < size ? find_extent(file, MIN(MAX(n, (size_t)1), size - off) + off - 1) : 0;
+	size_t last = off < size ? find_extent(file, MIN(MAX(n, (size_t)1), size - off) + off - 1) :
+				   0;
 	struct carton_request *q = request_new(last - first + 1, done, ctx);
 
 	if (!q)

@@ -72,7 +72,7 @@ static int on_start_map(void *ctx)
 		p->state = p->state == METADATA ? METADATA_KEY : TENSOR_KEY;
 		p->object = ++p->objects;
 	} else if (p->state == UNKNOWN) {
-		p->nested[p->depth++] = ++p->objects;	/* the guard bounds the depth */
+		p->nested[p->depth++] = ++p->objects; /* the guard bounds the depth */
 	} else {
 		return st_unexpected(p);
 	}
@@ -238,8 +238,9 @@ static int read_length(struct st_parse *p, safetensors_read_fn *read, void *ctx,
 		st_stop(p, -EFBIG, "the header has %" PRIu64 " bytes, more than %d", n,
 			MAX_SAFETENSORS_HEADER);
 	else if (n > size - sizeof(length))
-		st_stop(p, -EBADMSG, "the header has %" PRIu64
-			" bytes, more than the file of %" PRIu64, n, size);
+		st_stop(p, -EBADMSG,
+			"the header has %" PRIu64 " bytes, more than the file of %" PRIu64, n,
+			size);
 	else if (!n)
 		st_stop(p, -EBADMSG, "the header is empty");
 	else
@@ -247,8 +248,8 @@ static int read_length(struct st_parse *p, safetensors_read_fn *read, void *ctx,
 	return p->r;
 }
 
-int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size,
-		      struct safetensors **ret, struct safetensors_error *ret_error)
+int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
+		      struct safetensors_error *ret_error)
 {
 	struct safetensors_error error = { "" };
 	struct st_parse p = { .error = &error };

@@ -15,27 +15,27 @@
 
 struct safetensor {
 	struct tensor_info info;
-	uint64_t begin, end;		/* in the data buffer: end - begin == info.bytes */
+	uint64_t begin, end; /* in the data buffer: end - begin == info.bytes */
 };
 
 struct safetensors_pair {
-	const char *key, *value;	/* NUL-terminated beyond their lengths; may hold NUL */
+	const char *key, *value; /* NUL-terminated beyond their lengths; may hold NUL */
 	size_t key_len, value_len;
 };
 
 /* A header that has passed every check. Immutable; owns all its text. */
 struct safetensors {
-	struct safetensor *list;	/* in the order of the header */
+	struct safetensor *list; /* in the order of the header */
 	size_t n;
-	struct safetensors_pair *metadata;	/* in the order of the header */
+	struct safetensors_pair *metadata; /* in the order of the header */
 	size_t n_metadata;
-	uint64_t data_start;		/* of the data buffer in the file: 8 + N */
-	uint64_t *dims;			/* what the shapes point into */
-	struct buf text;		/* what the names point into */
+	uint64_t data_start; /* of the data buffer in the file: 8 + N */
+	uint64_t *dims;	     /* what the shapes point into */
+	struct buf text;     /* what the names point into */
 };
 
 struct safetensors_error {
-	char message[256];		/* one sentence; may quote hostile text */
+	char message[256]; /* one sentence; may quote hostile text */
 };
 
 /* Reads exactly `n` bytes of the file at `off` (never beyond its size): 0 or -errno. */
@@ -51,15 +51,15 @@ typedef int safetensors_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off
  * Returns 0; -EBADMSG for a broken rule, -EOPNOTSUPP for a dtype we do not know, -EFBIG for
  * a limit, each with ret_error set; -ENOMEM; or what `read` gave.
  */
-int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size,
-		      struct safetensors **ret, struct safetensors_error *ret_error);
+int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
+		      struct safetensors_error *ret_error);
 
 void safetensors_free(struct safetensors *s);
 
 /* ---- writing ---- */
 
 struct safetensors_item {
-	const struct tensor_info *info;	/* in */
+	const struct tensor_info *info; /* in */
 	void *user;			/* in: comes along when the items are sorted */
 	uint64_t offset;		/* out: of its data from the start of the data buffer */
 };

@@ -254,22 +254,27 @@ int st_end_tensor(struct st_parse *p)
 	p->state = ROOT;
 	if (p->has != HAS_ALL || p->n_offsets != 2)
 		return st_stop(p, -EBADMSG, "tensor " NAME_FMT " has no %s", NAME_ARG(i),
-			       !(p->has & HAS_DTYPE) ? "dtype" : !(p->has & HAS_SHAPE) ? "shape" :
-			       !(p->has & HAS_OFFSETS) ? "data_offsets" : "two data_offsets");
+			       !(p->has & HAS_DTYPE)   ? "dtype" :
+			       !(p->has & HAS_SHAPE)   ? "shape" :
+			       !(p->has & HAS_OFFSETS) ? "data_offsets" :
+							 "two data_offsets");
 	t->begin = p->offsets[0];
 	t->end = p->offsets[1];
 	if (t->end < t->begin)
-		return st_stop(p, -EBADMSG, "tensor " NAME_FMT " ends at %" PRIu64
-			       ", before it begins at %" PRIu64, NAME_ARG(i), t->end, t->begin);
+		return st_stop(p, -EBADMSG,
+			       "tensor " NAME_FMT " ends at %" PRIu64
+			       ", before it begins at %" PRIu64,
+			       NAME_ARG(i), t->end, t->begin);
 	r = shape_count(shape, i->rank, &i->count);
 	if (!r)
 		r = dtype_bytes(i->dtype, shape, i->rank, &i->bytes);
 	if (r)
-		return st_stop(p, -EBADMSG, "tensor " NAME_FMT " has a shape whose size %s",
-			       NAME_ARG(i), r == -EBADMSG ? "is not a whole number of bytes" :
-			       "does not fit 64 bits");
+		return st_stop(
+			p, -EBADMSG, "tensor " NAME_FMT " has a shape whose size %s", NAME_ARG(i),
+			r == -EBADMSG ? "is not a whole number of bytes" : "does not fit 64 bits");
 	if (i->bytes != t->end - t->begin)
-		return st_stop(p, -EBADMSG, "tensor " NAME_FMT " has %" PRIu64
+		return st_stop(p, -EBADMSG,
+			       "tensor " NAME_FMT " has %" PRIu64
 			       " bytes by its data_offsets, but %" PRIu64 " by its shape and dtype",
 			       NAME_ARG(i), t->end - t->begin, i->bytes);
 	return 1;
@@ -320,15 +325,18 @@ static int check_offsets(struct st_parse *p, struct safetensor **sorted, uint64_
 		const struct safetensor *t = sorted[i];
 
 		if (t->begin != at)
-			return st_stop(p, -EBADMSG, "tensor " NAME_FMT " begins at %" PRIu64
+			return st_stop(p, -EBADMSG,
+				       "tensor " NAME_FMT " begins at %" PRIu64
 				       ", %s the data before it, which ends at %" PRIu64,
 				       NAME_ARG(&t->info), t->begin,
 				       t->begin < at ? "overlapping" : "leaving a hole after", at);
 		at = t->end;
 	}
 	if (at != data)
-		return st_stop(p, -EBADMSG, "the tensors end at %" PRIu64
-			       ", but the file has %" PRIu64 " bytes of data", at, data);
+		return st_stop(p, -EBADMSG,
+			       "the tensors end at %" PRIu64 ", but the file has %" PRIu64
+			       " bytes of data",
+			       at, data);
 	return 1;
 }
 

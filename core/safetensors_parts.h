@@ -15,17 +15,19 @@
 
 /* What the parser waits for. */
 enum st_state {
-	START,			/* the object itself */
-	ROOT,			/* a name, or the end */
-	METADATA,		/* the object of __metadata__ */
-	METADATA_KEY,		/* a key in it, or its end */
+	START,	      /* the object itself */
+	ROOT,	      /* a name, or the end */
+	METADATA,     /* the object of __metadata__ */
+	METADATA_KEY, /* a key in it, or its end */
 	METADATA_VALUE,
-	TENSOR,			/* the object of a tensor */
-	TENSOR_KEY,		/* a key in it, or its end */
+	TENSOR,	    /* the object of a tensor */
+	TENSOR_KEY, /* a key in it, or its end */
 	DTYPE,
-	SHAPE, SHAPE_ITEM,	/* the array; a dimension, or its end */
-	OFFSETS, OFFSETS_ITEM,	/* likewise */
-	UNKNOWN,		/* the value of a key we do not know */
+	SHAPE,
+	SHAPE_ITEM, /* the array; a dimension, or its end */
+	OFFSETS,
+	OFFSETS_ITEM, /* likewise */
+	UNKNOWN,      /* the value of a key we do not know */
 	DONE,
 };
 
@@ -41,17 +43,17 @@ struct st_key {
 struct st_parse {
 	struct safetensors *s;
 	struct safetensors_error *error;
-	int r;				/* why a callback stopped the parse */
+	int r; /* why a callback stopped the parse */
 	enum st_state state;
 	size_t cap, cap_dims, cap_metadata;
 	size_t n_dims;
 	struct st_key *keys;
 	size_t n_keys, cap_keys, n_other_keys;
-	size_t objects;			/* so far; each has its number from 1, the root is 0 */
-	size_t object;			/* of the tensor or metadata we are in */
-	size_t nested[MAX_SAFETENSORS_DEPTH + 1];	/* objects and arrays inside UNKNOWN */
-	unsigned depth;			/* of `nested` */
-	unsigned has;			/* of the last tensor, as is all below */
+	size_t objects; /* so far; each has its number from 1, the root is 0 */
+	size_t object;	/* of the tensor or metadata we are in */
+	size_t nested[MAX_SAFETENSORS_DEPTH + 1]; /* objects and arrays inside UNKNOWN */
+	unsigned depth;				  /* of `nested` */
+	unsigned has;				  /* of the last tensor, as is all below */
 	uint64_t offsets[2];
 	unsigned n_offsets;
 };
@@ -62,8 +64,7 @@ struct st_parse {
  */
 
 /* Stops with an errno and a message. */
-int st_stop(struct st_parse *p, int r, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+int st_stop(struct st_parse *p, int r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Stops because another kind of value stands here than `state` wants. */
 int st_unexpected(struct st_parse *p);

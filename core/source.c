@@ -66,7 +66,10 @@ int source_part(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 	if (!p)
 		return -ENOMEM;
 	*p = (struct part_stream){
-		.stream.ops = &part_ops, .source = source_ref(s), .off = off, .left = n,
+		.stream.ops = &part_ops,
+		.source = source_ref(s),
+		.off = off,
+		.left = n,
 	};
 	*ret = &p->stream;
 	return 0;

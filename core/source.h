@@ -50,9 +50,9 @@ ssize_t stream_read_full(struct stream *s, void *ret_buf, size_t n);
 struct source {
 	const struct source_ops *ops;
 	atomic_uint refs;
-	uint64_t size;		/* when it was opened */
-	int fd;			/* of a local file, else -1 */
-	const char *version;	/* names these very bytes for who resumes; NULL: nothing does */
+	uint64_t size;	     /* when it was opened */
+	int fd;		     /* of a local file, else -1 */
+	const char *version; /* names these very bytes for who resumes; NULL: nothing does */
 };
 
 struct source_ops {
@@ -67,7 +67,7 @@ struct source_ops {
 int source_from_fd(int fd, struct source **ret);
 
 struct source *source_ref(struct source *s);
-void source_unref(struct source *s);	/* NULL-safe */
+void source_unref(struct source *s); /* NULL-safe */
 
 /* Its bytes can be read in place at any time, without a network. */
 static inline bool source_is_local(const struct source *s)

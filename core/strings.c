@@ -15,17 +15,16 @@ struct pass {
 	struct strings_size size;
 	struct strings_error *error;
 	uint64_t expected;
-	bool data;			/* the key was there */
+	bool data; /* the key was there */
 	enum strings_form form;
 	uint64_t width;
-	strings_write_fn *write;	/* NULL: measure only */
+	strings_write_fn *write; /* NULL: measure only */
 	void *write_ctx;
-	uint8_t *out;			/* CHUNK bytes */
+	uint8_t *out; /* CHUNK bytes */
 	size_t n_out;
 };
 
-__attribute__((format(printf, 2, 3)))
-static int fault(struct pass *p, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static int fault(struct pass *p, const char *fmt, ...)
 {
 	va_list args;
 
@@ -86,8 +85,9 @@ static int emit_ucs4(struct pass *p, const char *s, size_t n, uint64_t points)
 	int r = 0;
 
 	if (points > p->width)
-		return fault(p, "element %" PRIu64 " has %" PRIu64 " code points, more than %"
-			     PRIu64, p->size.count, points, p->width);
+		return fault(p,
+			     "element %" PRIu64 " has %" PRIu64 " code points, more than %" PRIu64,
+			     p->size.count, points, p->width);
 	for (size_t i = 0, step; i < n && !r; i += step) {
 		step = utf8_step(s + i, n - i);
 		if (!step)
@@ -128,8 +128,9 @@ static int element(struct pass *p, const struct toml_value *v)
 	if (v->type != TOML_STRING)
 		return fault(p, "line %zu: an element of data is not a string", v->line);
 	if (p->size.count == p->expected)
-		return fault(p, "line %zu: data has more than the %" PRIu64
-			     " elements of its shape", v->line, p->expected);
+		return fault(p,
+			     "line %zu: data has more than the %" PRIu64 " elements of its shape",
+			     v->line, p->expected);
 	if (v->len > UINT32_MAX ||
 	    __builtin_add_overflow(p->size.bytes, 4 + v->len, &p->size.bytes))
 		return fault(p, "line %zu: an element is too long", v->line);
@@ -216,8 +217,12 @@ int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum string
 {
 	struct strings_error error = { "" };
 	struct pass p = {
-		.expected = count, .error = &error, .form = form,
-		.width = width, .write = write, .write_ctx = write_ctx,
+		.expected = count,
+		.error = &error,
+		.form = form,
+		.width = width,
+		.write = write,
+		.write_ctx = write_ctx,
 	};
 	int r;
 

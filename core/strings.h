@@ -14,15 +14,15 @@
 #include "toml.h"
 
 struct strings_size {
-	uint64_t count;		/* elements */
-	uint64_t bytes;		/* of the BYTES form */
-	uint64_t width;		/* code points of the longest element */
-	bool trailing_nul;	/* some element ends with U+0000, which numpy drops in reading */
+	uint64_t count;	   /* elements */
+	uint64_t bytes;	   /* of the BYTES form */
+	uint64_t width;	   /* code points of the longest element */
+	bool trailing_nul; /* some element ends with U+0000, which numpy drops in reading */
 };
 
 /* A file that is not what its tensor says. */
 struct strings_error {
-	char message[200];	/* one sentence */
+	char message[200]; /* one sentence */
 };
 
 /*
@@ -35,8 +35,8 @@ int strings_measure(toml_read_fn *read, void *ctx, uint64_t count, struct string
 		    struct strings_error *ret_error);
 
 enum strings_form {
-	STRINGS_BYTES,	/* Triton's: for each its length, u32 little-endian, and its UTF-8 */
-	STRINGS_UCS4,	/* numpy's "<U{width}": code points, u32 little-endian, padded with zeros */
+	STRINGS_BYTES, /* Triton's: for each its length, u32 little-endian, and its UTF-8 */
+	STRINGS_UCS4,  /* numpy's "<U{width}": code points, u32 little-endian, padded with zeros */
 };
 
 /* Takes the next bytes of the output: 0, or non-zero to stop, which strings_emit() then returns. */

@@ -11,10 +11,10 @@
 
 struct parse {
 	struct tensors *t;
-	size_t cap;		/* of t->list */
-	size_t n_inner;		/* of all tensors */
-	unsigned seen;		/* bits of enum field, of the last tensor */
-	uint64_t shape[MAX_TENSOR_RANK];	/* of the last tensor */
+	size_t cap;			 /* of t->list */
+	size_t n_inner;			 /* of all tensors */
+	unsigned seen;			 /* bits of enum field, of the last tensor */
+	uint64_t shape[MAX_TENSOR_RANK]; /* of the last tensor */
 };
 
 /* The keys of a tensor that mean something, in the order of `fields`. */
@@ -24,8 +24,8 @@ static const char *const fields[] = { "name", "dtype", "shape", "file", "inner" 
 
 /* ---- problems ---- */
 
-__attribute__((format(printf, 2, 0)))
-static int set_problem(char **problem, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static int set_problem(char **problem, const char *fmt,
+							     va_list args)
 {
 	char text[MAX_PATH_LEN + 256];
 
@@ -47,8 +47,8 @@ int tensor_fault(struct tensor *tensor, const char *fmt, ...)
 	return r;
 }
 
-__attribute__((format(printf, 3, 4)))
-static int index_fault(struct tensors *t, size_t line, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int index_fault(struct tensors *t, size_t line,
+							     const char *fmt, ...)
 {
 	va_list args;
 	int r;
@@ -204,7 +204,7 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 	if (path->n == 2)
 		return index_fault(p->t, line, "an element of tensor is not a table");
 	if (!p->t->n || path->steps[1].index + 1 != p->t->n)
-		return 0;	/* inside an element that is no table */
+		return 0; /* inside an element that is no table */
 	f = field_of(path);
 	if (f == OTHER)
 		return 0;
@@ -214,9 +214,10 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 		return 0;
 	}
 	return tensor_fault(t, f == SHAPE ? "its shape is not a list of integers" :
-			    f == INNER ? "its inner is not a list of names" :
-			    f == NAME ? "its name is not a string" :
-			    f == DTYPE ? "its dtype is not a string" : "its file is not a string");
+			       f == INNER ? "its inner is not a list of names" :
+			       f == NAME  ? "its name is not a string" :
+			       f == DTYPE ? "its dtype is not a string" :
+					    "its file is not a string");
 }
 
 static int add_dimension(struct parse *p, struct tensor *t, const struct toml_value *v)
@@ -240,7 +241,7 @@ static int add_inner(struct parse *p, struct tensor *t, const struct toml_value 
 		return tensor_fault(t, "its inner is not a list of names");
 	if (p->n_inner == MAX_TENSOR_INNER)
 		return -EFBIG;
-	if (!(n & (n - 1))) {	/* room for a power of two, doubled when it is full */
+	if (!(n & (n - 1))) { /* room for a power of two, doubled when it is full */
 		struct tensor_ref *inner = reallocarray(t->inner, n ? 2 * n : 1, sizeof(*inner));
 
 		if (!inner)
@@ -347,8 +348,7 @@ static int finish(struct parse *p, int r, struct tensors **ret)
 	return r;
 }
 
-int tensors_parse(toml_read_fn *read, void *ctx, struct tensors **ret,
-		  struct toml_error *ret_error)
+int tensors_parse(toml_read_fn *read, void *ctx, struct tensors **ret, struct toml_error *ret_error)
 {
 	struct parse p = { .t = calloc(1, sizeof(*p.t)) };
 

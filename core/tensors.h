@@ -19,28 +19,28 @@ struct tensor;
 
 /* One name of `inner`. */
 struct tensor_ref {
-	char *name;			/* NUL-terminated beyond len */
+	char *name; /* NUL-terminated beyond len */
 	size_t len;
-	struct tensor *tensor;		/* NULL when there is no such tensor, or more than one */
+	struct tensor *tensor; /* NULL when there is no such tensor, or more than one */
 };
 
 struct tensor {
-	struct tensor_info info;	/* all of it is meaningful only without a problem */
-	bool named;			/* false: no usable name; then `line` is all there is */
-	char *file;			/* relative to tensor_data/, NUL-terminated; NULL: none */
-	struct tensor_ref *inner;	/* of a nested tensor, in order */
+	struct tensor_info info;  /* all of it is meaningful only without a problem */
+	bool named;		  /* false: no usable name; then `line` is all there is */
+	char *file;		  /* relative to tensor_data/, NUL-terminated; NULL: none */
+	struct tensor_ref *inner; /* of a nested tensor, in order */
 	size_t n_inner;
-	size_t line;			/* of index.toml, where it begins */
-	char *problem;			/* NULL: none found. One sentence, may hold hostile text */
+	size_t line;   /* of index.toml, where it begins */
+	char *problem; /* NULL: none found. One sentence, may hold hostile text */
 };
 
 /* Immutable once parsed and checked. Owns all that its tensors point to. */
 struct tensors {
-	struct tensor *list;		/* in the order of the file */
+	struct tensor *list; /* in the order of the file */
 	size_t n;
-	struct tensor **by_name;	/* the named ones, sorted bytewise */
+	struct tensor **by_name; /* the named ones, sorted bytewise */
 	size_t n_by_name;
-	char *problem;			/* of the index as a whole, e.g. `tensor` is no array */
+	char *problem; /* of the index as a whole, e.g. `tensor` is no array */
 	size_t problem_line;
 };
 
@@ -75,8 +75,7 @@ typedef int tensor_size_fn(void *ctx, const char *path, uint64_t *ret_size);
 int tensors_check(struct tensors *t, tensor_size_fn *size, void *ctx);
 
 /* Records a problem unless there is one already. Returns 0 or -ENOMEM. */
-int tensor_fault(struct tensor *tensor, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+int tensor_fault(struct tensor *tensor, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Gives nested tensors the problems of their inner ones, after tensor_fault(). 0 or -ENOMEM. */
 int tensors_settle(struct tensors *t);

@@ -157,8 +157,9 @@ static int check_one(struct tensor *t, tensor_size_fn *size, void *ctx)
 		return tensor_fault(t, "its file '%s' is not a regular file", path);
 	if (r || t->info.dtype == dtype_string || bytes == t->info.bytes)
 		return r;
-	return tensor_fault(t, "its file '%s' has %" PRIu64 " bytes, but the shape and dtype need %"
-			    PRIu64, path, bytes, t->info.bytes);
+	return tensor_fault(
+		t, "its file '%s' has %" PRIu64 " bytes, but the shape and dtype need %" PRIu64,
+		path, bytes, t->info.bytes);
 }
 
 int tensors_check(struct tensors *t, tensor_size_fn *size, void *ctx)

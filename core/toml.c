@@ -8,26 +8,26 @@
 /* How far the path goes. */
 struct place {
 	size_t steps;
-	size_t keys;			/* of these steps, those that are keys */
+	size_t keys; /* of these steps, those that are keys */
 };
 
 /* An open […] or {…}. */
 struct frame {
 	bool table;
-	struct toml_node *node;		/* whose keys a {…} here has: that of the key before it */
-	struct place place;		/* of what is open */
+	struct toml_node *node; /* whose keys a {…} here has: that of the key before it */
+	struct place place;	/* of what is open */
 };
 
 struct toml {
 	struct toml_lexer lex;
 	struct toml_keys keys;
-	struct buf key;			/* a part of a key */
+	struct buf key; /* a part of a key */
 	char scalar[TOML_MAX_NUMBER + 1];
 	locale_t c_locale;
 	const struct toml_events *events;
 	void *ctx;
 
-	struct toml_node *table;	/* of the last header */
+	struct toml_node *table; /* of the last header */
 	struct place table_place;
 	struct place place;
 	struct toml_step steps[MAX_STEPS];
@@ -203,15 +203,15 @@ static int header(struct toml *t)
 	if (c != ']')
 		return c < 0 ? c : toml_unexpected(&t->lex, c, "']]'");
 	t->lex.in.p += kind == TOML_KIND_TABLES;
-	if (!new && kind == TOML_KIND_TABLES && node->kind == kind) {
+	if (!new &&kind == TOML_KIND_TABLES && node->kind == kind) {
 		toml_keys_empty(&t->keys, node);
 		node->index++;
-	} else if (!new && kind == TOML_KIND_HEADER && node->kind == TOML_KIND_IMPLICIT) {
+	} else if (!new &&kind == TOML_KIND_HEADER && node->kind == TOML_KIND_IMPLICIT) {
 		node->kind = kind;
 	} else if (!new) {
 		return redefined(t, node, "is defined twice");
 	}
-	if (new && kind == TOML_KIND_TABLES)
+	if (new &&kind == TOML_KIND_TABLES)
 		r = begin(t, TOML_ARRAY);
 	if (kind == TOML_KIND_TABLES)
 		add_index(t, node->index);
@@ -259,7 +259,7 @@ static int scalar(struct toml *t)
 	int c = scalar_bytes(t, &n);
 
 	if (c == ' ' && n == 10 && t->scalar[4] == '-' && t->scalar[7] == '-') {
-		t->lex.in.p++;	/* a date: a time may follow, and else the blank is nothing */
+		t->lex.in.p++; /* a date: a time may follow, and else the blank is nothing */
 		c = toml_peek(&t->lex);
 		if (c >= '0' && c <= '9') {
 			t->scalar[n++] = ' ';
@@ -305,7 +305,7 @@ static int close_frame(struct toml *t)
 
 	t->lex.in.p++;
 	t->place = frame->place;
-	if (frame->table)	/* closed for good: nothing will ask for its keys */
+	if (frame->table) /* closed for good: nothing will ask for its keys */
 		toml_keys_empty(&t->keys, frame->node);
 	return end(t, frame->table ? TOML_TABLE : TOML_ARRAY);
 }
@@ -375,13 +375,13 @@ static int value(struct toml *t, struct toml_node *node)
 			r = c == '"' || c == '\'' ? text(t) : scalar(t);
 		if (r)
 			return r;
-		do {	/* out of all that ends here, to the next value in what does not */
+		do { /* out of all that ends here, to the next value in what does not */
 			if (!t->depth)
 				return 0;
 			frame = &t->frames[t->depth - 1];
 			node = frame->node;
-			r = frame->table ? next_pair(t, frame, first, &closed, &node)
-					 : next_element(t, frame, first, &closed);
+			r = frame->table ? next_pair(t, frame, first, &closed, &node) :
+					   next_element(t, frame, first, &closed);
 			if (r)
 				return r;
 			first = false;

@@ -18,9 +18,9 @@
 
 /* Where a value stands: from the root, keys and array indices, outermost first. */
 struct toml_step {
-	const char *key;	/* NUL-terminated (keys may hold NUL: use len); NULL: an array element */
-	size_t len;		/* bytes of key */
-	size_t index;		/* of the array element, from 0 */
+	const char *key; /* NUL-terminated (keys may hold NUL: use len); NULL: an array element */
+	size_t len;	 /* bytes of key */
+	size_t index;	 /* of the array element, from 0 */
 };
 
 struct toml_path {
@@ -37,18 +37,18 @@ enum toml_type {
 	TOML_LOCAL_DATETIME,
 	TOML_LOCAL_DATE,
 	TOML_LOCAL_TIME,
-	TOML_TABLE,		/* begin and end only */
-	TOML_ARRAY,		/* begin and end only */
+	TOML_TABLE, /* begin and end only */
+	TOML_ARRAY, /* begin and end only */
 };
 
 struct toml_value {
 	enum toml_type type;
-	size_t line;		/* from 1 */
-	const char *str;	/* STRING: unescaped UTF-8, may hold NUL; dates: normalized, see below */
-	size_t len;		/* bytes of str, which is NUL-terminated beyond them */
-	int64_t integer;	/* INTEGER */
-	double real;		/* FLOAT */
-	bool boolean;		/* BOOL */
+	size_t line;	 /* from 1 */
+	const char *str; /* STRING: unescaped UTF-8, may hold NUL; dates: normalized, see below */
+	size_t len;	 /* bytes of str, which is NUL-terminated beyond them */
+	int64_t integer; /* INTEGER */
+	double real;	 /* FLOAT */
+	bool boolean;	 /* BOOL */
 };
 
 /*
@@ -76,8 +76,8 @@ struct toml_events {
 typedef ssize_t toml_read_fn(void *ctx, void *ret_buf, size_t n);
 
 struct toml_error {
-	size_t line;		/* from 1; 0: not about a line */
-	char message[160];	/* what is wrong there, printable ASCII; "": nothing to say */
+	size_t line;	   /* from 1; 0: not about a line */
+	char message[160]; /* what is wrong there, printable ASCII; "": nothing to say */
 };
 
 /*

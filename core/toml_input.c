@@ -52,13 +52,13 @@ static int sequence(const unsigned char *s, const unsigned char *end)
 	else
 		return -1;
 	if (*s == 0xe0)
-		low = 0xa0;	/* overlong below */
+		low = 0xa0; /* overlong below */
 	else if (*s == 0xed)
-		high = 0x9f;	/* surrogates above */
+		high = 0x9f; /* surrogates above */
 	else if (*s == 0xf0)
 		low = 0x90;
 	else if (*s == 0xf4)
-		high = 0x8f;	/* past U+10FFFF above */
+		high = 0x8f; /* past U+10FFFF above */
 	if (end - s > 1 && (s[1] < low || s[1] > high))
 		return -1;
 	for (i = 2; i < n && s + i < end; i++)
@@ -138,8 +138,8 @@ int toml_input_fill(struct toml_input *in)
 		if (in->ended) {
 			if (!in->n_tail)
 				return 0;
-			in->fault = in->tail[0] == '\r' ? "a carriage return without a newline"
-							: "UTF-8 that is cut off";
+			in->fault = in->tail[0] == '\r' ? "a carriage return without a newline" :
+							  "UTF-8 that is cut off";
 			continue;
 		}
 		memcpy(in->buf, in->tail, in->n_tail);

@@ -30,8 +30,10 @@ static uint64_t key_hash(const struct toml_keys *keys, const struct toml_node *p
 			 const char *name, size_t len)
 {
 	uint64_t v[4] = {
-		keys->seed[0] ^ 0x736f6d6570736575ULL, keys->seed[1] ^ 0x646f72616e646f6dULL,
-		keys->seed[0] ^ 0x6c7967656e657261ULL, keys->seed[1] ^ 0x7465646279746573ULL,
+		keys->seed[0] ^ 0x736f6d6570736575ULL,
+		keys->seed[1] ^ 0x646f72616e646f6dULL,
+		keys->seed[0] ^ 0x6c7967656e657261ULL,
+		keys->seed[1] ^ 0x7465646279746573ULL,
 	};
 	uint64_t word = parent->hash;
 	size_t left = len;
@@ -73,7 +75,7 @@ int toml_keys_init(struct toml_keys *keys)
 	}
 	keys->root->kind = TOML_KIND_HEADER;
 	if (getrandom(keys->seed, sizeof(keys->seed), GRND_NONBLOCK) != sizeof(keys->seed))
-		keys->seed[0] = (uintptr_t)keys->buckets;	/* early at boot: better than none */
+		keys->seed[0] = (uintptr_t)keys->buckets; /* early at boot: better than none */
 	return 0;
 }
 
@@ -133,8 +135,12 @@ int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *
 	if (!node)
 		return -ENOMEM;
 	*node = (struct toml_node){
-		.parent = parent, .sibling = parent->child, .chain = *bucket(keys, hash),
-		.hash = hash, .kind = kind, .len = (uint32_t)len,
+		.parent = parent,
+		.sibling = parent->child,
+		.chain = *bucket(keys, hash),
+		.hash = hash,
+		.kind = kind,
+		.len = (uint32_t)len,
 	};
 	memcpy(node->name, name, len);
 	node->name[len] = '\0';
@@ -166,7 +172,7 @@ void toml_keys_empty(struct toml_keys *keys, struct toml_node *top)
 	top->child = NULL;
 	while (node) {
 		next = node->child;
-		if (next) {		/* what is below goes first; then we come back to node */
+		if (next) { /* what is below goes first; then we come back to node */
 			node->child = NULL;
 			node = next;
 			continue;

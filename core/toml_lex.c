@@ -27,7 +27,8 @@ int toml_unexpected(struct toml_lexer *lex, int c, const char *wanted)
 	if (c == '\n')
 		return toml_fail(lex, -EBADMSG, "expected %s, found the end of the line", wanted);
 	if (c < 0x20 || c > 0x7e)
-		return toml_fail(lex, -EBADMSG, "expected %s, found byte 0x%02x", wanted, (unsigned)c);
+		return toml_fail(lex, -EBADMSG, "expected %s, found byte 0x%02x", wanted,
+				 (unsigned)c);
 	return toml_fail(lex, -EBADMSG, "expected %s, found '%c'", wanted, c);
 }
 
@@ -103,8 +104,11 @@ int toml_end_of_line(struct toml_lexer *lex)
 #define STOP_LITERAL 2
 
 static const uint8_t stops[256] = {
-	['\0'] = STOP_BASIC | STOP_LITERAL, ['\n'] = STOP_BASIC | STOP_LITERAL,
-	['"'] = STOP_BASIC, ['\\'] = STOP_BASIC, ['\''] = STOP_LITERAL,
+	['\0'] = STOP_BASIC | STOP_LITERAL,
+	['\n'] = STOP_BASIC | STOP_LITERAL,
+	['"'] = STOP_BASIC,
+	['\\'] = STOP_BASIC,
+	['\''] = STOP_LITERAL,
 };
 
 static inline char *find_stop(char *p, uint8_t mask)
@@ -219,7 +223,7 @@ static int line_string(struct toml_lexer *lex, int quote, char **ret_s, size_t *
 		start = lex->in.p;
 	}
 	lex->in.p++;
-	*ret_s = start;		/* where it stands, with the quote as its NUL */
+	*ret_s = start; /* where it stands, with the quote as its NUL */
 	*ret_n = (size_t)(p - start);
 	*p = '\0';
 	if (lex->text.len) {

@@ -24,12 +24,12 @@
 struct toml_input {
 	toml_read_fn *read;
 	void *read_ctx;
-	char *p;		/* the next byte; NUL: call toml_input_fill */
-	size_t line;		/* of p, from 1; kept by the one that moves p */
-	const char *fault;	/* why the text ends at the end of the window, or NULL */
-	bool started;		/* a byte-order mark is behind */
-	bool ended;		/* read has returned 0 */
-	unsigned n_tail;	/* an incomplete sequence or CR that was read after the window */
+	char *p;	   /* the next byte; NUL: call toml_input_fill */
+	size_t line;	   /* of p, from 1; kept by the one that moves p */
+	const char *fault; /* why the text ends at the end of the window, or NULL */
+	bool started;	   /* a byte-order mark is behind */
+	bool ended;	   /* read has returned 0 */
+	unsigned n_tail;   /* an incomplete sequence or CR that was read after the window */
 	char tail[4];
 	char buf[TOML_BUFFER + 1];
 };
@@ -46,8 +46,8 @@ int toml_input_fill(struct toml_input *in);
 
 struct toml_lexer {
 	struct toml_input in;
-	struct buf text;		/* a string that is not in the window as it is */
-	struct toml_error error;	/* of the call that failed */
+	struct buf text;	 /* a string that is not in the window as it is */
+	struct toml_error error; /* of the call that failed */
 };
 
 /* Each sets the error, at the line we are in, and returns the errno. */
@@ -85,31 +85,31 @@ int toml_string(struct toml_lexer *lex, bool may_be_multi, char **ret_s, size_t 
 /* ---- the names ---- */
 
 enum toml_kind {
-	TOML_KIND_VALUE,	/* a scalar, […] or {…}: closed */
-	TOML_KIND_IMPLICIT,	/* a table known only from a longer header */
-	TOML_KIND_HEADER,	/* a table with a header of its own */
-	TOML_KIND_DOTTED,	/* a table made by a dotted key */
-	TOML_KIND_TABLES,	/* an array of [[headers]]; below it: the keys of its last element */
+	TOML_KIND_VALUE,    /* a scalar, […] or {…}: closed */
+	TOML_KIND_IMPLICIT, /* a table known only from a longer header */
+	TOML_KIND_HEADER,   /* a table with a header of its own */
+	TOML_KIND_DOTTED,   /* a table made by a dotted key */
+	TOML_KIND_TABLES,   /* an array of [[headers]]; below it: the keys of its last element */
 };
 
 struct toml_node {
 	struct toml_node *parent;
-	struct toml_node *child;	/* the newest one */
-	struct toml_node *sibling;	/* the next older one */
-	struct toml_node *chain;	/* in its bucket */
+	struct toml_node *child;   /* the newest one */
+	struct toml_node *sibling; /* the next older one */
+	struct toml_node *chain;   /* in its bucket */
 	uint64_t hash;
-	size_t index;			/* TABLES: of the last element */
+	size_t index; /* TABLES: of the last element */
 	enum toml_kind kind;
 	uint32_t len;
-	char name[];			/* len bytes and a NUL */
+	char name[]; /* len bytes and a NUL */
 };
 
 struct toml_keys {
 	struct toml_node *root;
 	struct toml_node **buckets;
-	size_t n_buckets;		/* a power of two */
-	size_t n;			/* keys known now */
-	size_t bytes;			/* of their names */
+	size_t n_buckets; /* a power of two */
+	size_t n;	  /* keys known now */
+	size_t bytes;	  /* of their names */
 	uint64_t seed[2];
 };
 

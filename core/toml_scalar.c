@@ -3,7 +3,7 @@
 
 #include "toml_parts.h"
 
-#define FRACTION_DIGITS 9	/* nanoseconds; TOML: what is finer is cut off, not rounded */
+#define FRACTION_DIGITS 9 /* nanoseconds; TOML: what is finer is cut off, not rounded */
 
 static bool is_digit(char c)
 {
@@ -137,7 +137,7 @@ static bool integer(const char *s, int base, bool negative, int64_t *ret)
 	int64_t v = 0;
 	int d;
 
-	for (; *s; s++) {	/* downwards: there is one more negative number */
+	for (; *s; s++) { /* downwards: there is one more negative number */
 		d = digit_value(*s);
 		if (__builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v))
 			return false;

@@ -81,8 +81,8 @@ void tree_free(struct tree *t)
 	free(t);
 }
 
-int tree_add(struct tree *t, struct node *parent, const char *name, size_t len,
-	     enum node_kind kind, struct node **ret)
+int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
+	     struct node **ret)
 {
 	struct node *n;
 

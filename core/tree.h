@@ -18,12 +18,12 @@
 #include "object.h"
 
 struct extent {
-	const void *literal;	/* bytes that live as long as the tree; NULL: of the object */
+	const void *literal; /* bytes that live as long as the tree; NULL: of the object */
 	struct object *object;
-	uint64_t off;		/* in the object */
+	uint64_t off; /* in the object */
 	uint64_t len;
-	uint64_t start;		/* in the file: extents follow each other from 0 */
-	bool whole;		/* must be all of the object: a server may have another size of it */
+	uint64_t start; /* in the file: extents follow each other from 0 */
+	bool whole;	/* must be all of the object: a server may have another size of it */
 };
 
 enum node_kind {
@@ -33,28 +33,28 @@ enum node_kind {
 };
 
 struct node {
-	char *name;		/* one component; "" for the root */
-	struct node *parent;	/* the root's is itself */
-	uint64_t ino;		/* the root's is 1 */
-	int64_t mtime;		/* seconds since 1970 */
+	char *name;	     /* one component; "" for the root */
+	struct node *parent; /* the root's is itself */
+	uint64_t ino;	     /* the root's is 1 */
+	int64_t mtime;	     /* seconds since 1970 */
 	enum node_kind kind;
 	bool executable;
-	bool hidden;		/* found by name, not listed */
-	const struct tensor_info *tensor;	/* what a view shows; NULL: no view of a tensor */
+	bool hidden;			  /* found by name, not listed */
+	const struct tensor_info *tensor; /* what a view shows; NULL: no view of a tensor */
 	union {
 		struct {
-			struct node **children;	/* sorted by strcmp once tree_sort() was called */
+			struct node **children; /* sorted by strcmp once tree_sort() was called */
 			size_t n, cap;
 			size_t n_dirs;
-			struct object *gate;	/* its children are there once this is verified;
+			struct object *gate; /* its children are there once this is verified;
 						 * NULL: they always are */
 		} dir;
 		struct {
 			struct extent one;	/* most files have one extent */
-			struct extent *extents;	/* &one, or an array of its own */
+			struct extent *extents; /* &one, or an array of its own */
 			size_t n;
-			uint64_t size;		/* see node_size() */
-			bool owns_literal;	/* the first extent's bytes are freed with it */
+			uint64_t size;	   /* see node_size() */
+			bool owns_literal; /* the first extent's bytes are freed with it */
 		} file;
 		struct {
 			char *target;
@@ -69,18 +69,18 @@ struct tree {
 	struct node *root;
 	_Atomic uint64_t n_nodes;
 	_Atomic uint64_t n_files;
-	_Atomic uint64_t bytes;		/* of all files whose size is known */
+	_Atomic uint64_t bytes; /* of all files whose size is known */
 };
 
-int tree_new(int64_t mtime, struct tree **ret);		/* a root with nothing in it: 0 or -ENOMEM */
-void tree_free(struct tree *t);				/* NULL-safe */
+int tree_new(int64_t mtime, struct tree **ret); /* a root with nothing in it: 0 or -ENOMEM */
+void tree_free(struct tree *t);			/* NULL-safe */
 
 /*
  * A new node below `parent`, a directory. The name is copied; it must be new there. A file has no
  * extents and size 0 yet. 0, -ENOMEM, or -EFBIG over MAX_NODES.
  */
-int tree_add(struct tree *t, struct node *parent, const char *name, size_t len,
-	     enum node_kind kind, struct node **ret);
+int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
+	     struct node **ret);
 
 /*
  * A new node at `path`, with the directories above it where they are missing. Paths must come in the

@@ -73,8 +73,7 @@ static int add_tensors(struct buf *b, const struct triton_tensor *tensors, size_
 	return r;
 }
 
-static int body_length(uint64_t json, const struct triton_tensor *tensors, size_t n,
-		       uint64_t *ret)
+static int body_length(uint64_t json, const struct triton_tensor *tensors, size_t n, uint64_t *ret)
 {
 	uint64_t sum;
 
@@ -84,8 +83,7 @@ static int body_length(uint64_t json, const struct triton_tensor *tensors, size_
 	return 0;
 }
 
-int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b,
-		   uint64_t *ret_body)
+int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b, uint64_t *ret_body)
 {
 	size_t before = b->len;
 	int r = buf_adds(b, "{\"inputs\":[");
@@ -121,8 +119,10 @@ int triton_response(const char *model_name, const struct triton_tensor *outputs,
 
 int triton_headers(uint64_t json_length, struct buf *b)
 {
-	return buf_addf(b, "Content-Type: application/octet-stream\n"
-			"Inference-Header-Content-Length: %" PRIu64 "\n", json_length);
+	return buf_addf(b,
+			"Content-Type: application/octet-stream\n"
+			"Inference-Header-Content-Length: %" PRIu64 "\n",
+			json_length);
 }
 
 bool triton_raw_applies(const struct triton_declared *declared, const struct tensor_info *input)

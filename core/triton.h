@@ -18,8 +18,8 @@
  */
 struct triton_tensor {
 	struct tensor_info info;
-	size_t position;	/* in [[input]] or [[output]]; SIZE_MAX: not declared there */
-	void *user;		/* comes along when they are sorted */
+	size_t position; /* in [[input]] or [[output]]; SIZE_MAX: not declared there */
+	void *user;	 /* comes along when they are sorted */
 };
 
 /* Puts tensors into the order of a body: as declared, then the others by name, bytewise. */
@@ -36,8 +36,7 @@ const char *triton_obstacle(const struct triton_tensor *tensors, size_t n);
  * whole body, JSON and blocks (what is in `b` before is not counted). Returns 0; -EINVAL for a
  * tensor that has no datatype here; -EFBIG for a body over MAX_TRITON_BODY; -ENOMEM.
  */
-int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b,
-		   uint64_t *ret_body);
+int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b, uint64_t *ret_body);
 
 /* The same for the response that a server would give. `model_name` may be NULL: left out. */
 int triton_response(const char *model_name, const struct triton_tensor *outputs, size_t n,
@@ -51,10 +50,10 @@ int triton_headers(uint64_t json_length, struct buf *b);
 
 /* What carton.toml declares of the model's inputs. */
 struct triton_declared {
-	size_t n_inputs;	/* of the model */
-	bool any_shape;		/* the shape is one symbol or "*": not even the rank is known */
+	size_t n_inputs; /* of the model */
+	bool any_shape;	 /* the shape is one symbol or "*": not even the rank is known */
 	unsigned rank;
-	const int64_t *dims;	/* rank of them; -1: a symbol or "*" */
+	const int64_t *dims; /* rank of them; -1: a symbol or "*" */
 };
 
 /*

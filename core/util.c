@@ -173,8 +173,9 @@ void hex_encode(const uint8_t *data, size_t n, char *ret_hex)
 
 /* A digit's value + 1; 0: no digit. A table, since a MANIFEST has 64 of them a line. */
 static const uint8_t hex_digits[256] = {
-	['0'] = 1, ['1'] = 2, ['2'] = 3, ['3'] = 4, ['4'] = 5, ['5'] = 6, ['6'] = 7, ['7'] = 8,
-	['8'] = 9, ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+	['0'] = 1,  ['1'] = 2,	['2'] = 3,  ['3'] = 4,	['4'] = 5,  ['5'] = 6,
+	['6'] = 7,  ['7'] = 8,	['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
+	['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
 };
 
 bool hex_decode(const char *hex, size_t n, uint8_t *ret_data)

@@ -19,7 +19,7 @@
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* ---- little-endian integers, at any alignment ---- */
 
@@ -63,10 +63,10 @@ static inline void put_le64(void *p, uint64_t v)
 /* ---- a byte buffer that grows up to a bound ---- */
 
 struct buf {
-	char *data;		/* always followed by a NUL that is not counted; NULL while empty */
+	char *data; /* always followed by a NUL that is not counted; NULL while empty */
 	size_t len;
 	size_t cap;
-	size_t max;		/* bytes it may hold; more is -EFBIG */
+	size_t max; /* bytes it may hold; more is -EFBIG */
 };
 
 /* An empty buffer that may hold `max` bytes. Owns nothing yet. */

@@ -21,11 +21,11 @@
 struct verify {
 	struct carton *c;
 	uint64_t total;		/* bytes to be read, as far as that is known */
-	_Atomic uint64_t bytes;	/* of them read by checks of entries; objects count their own */
+	_Atomic uint64_t bytes; /* of them read by checks of entries; objects count their own */
 	atomic_size_t problems;
 	pthread_mutex_t lock;
 	pthread_cond_t over;
-	size_t left;		/* checks not ended, guarded by lock */
+	size_t left; /* checks not ended, guarded by lock */
 };
 
 struct file_check {
@@ -83,8 +83,12 @@ static int check_file(struct file_check *f)
 {
 	struct crc_stream crc = { .stream.ops = &crc_ops };
 	struct ingest job = {
-		.in = &crc.stream, .size = f->entry->size, .hash = true, .fd = -1,
-		.progress = count_bytes, .ctx = f->v,
+		.in = &crc.stream,
+		.size = f->entry->size,
+		.hash = true,
+		.fd = -1,
+		.progress = count_bytes,
+		.ctx = f->v,
 	};
 	struct ingested found = { 0 };
 	int r = container_stream(f->v->c->container, f->entry, &crc.in);

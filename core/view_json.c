@@ -87,11 +87,12 @@ int view_json_tensor(struct view_json *j, const struct view_json_tensor *t)
 	if (!r)
 		r = buf_addf(j->b, ", \"dtype\": \"%s\"", t->dtype);
 	if (!r)
-		r = info->dtype == dtype_nested ?
-		    add_texts(j->b, "inner", t->inner, t->n_inner) : add_shape(j->b, info);
+		r = info->dtype == dtype_nested ? add_texts(j->b, "inner", t->inner, t->n_inner) :
+						  add_shape(j->b, info);
 	if (!r)
-		r = t->bytes == VIEW_JSON_UNKNOWN ? buf_adds(j->b, ", \"bytes\": null") :
-		    buf_addf(j->b, ", \"bytes\": %" PRIu64, t->bytes);
+		r = t->bytes == VIEW_JSON_UNKNOWN ?
+			    buf_adds(j->b, ", \"bytes\": null") :
+			    buf_addf(j->b, ", \"bytes\": %" PRIu64, t->bytes);
 	if (!r)
 		r = add_texts(j->b, "files", t->files, t->n_files);
 	return r ? r : buf_addc(j->b, '}');

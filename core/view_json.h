@@ -27,11 +27,11 @@ enum view_json_part { VIEW_JSON_NONE, VIEW_JSON_TENSORS, VIEW_JSON_METADATA, VIE
 
 struct view_json {
 	struct buf *b;
-	enum view_json_part part;	/* the last that was begun */
-	bool any;			/* something stands in it already */
+	enum view_json_part part; /* the last that was begun */
+	bool any;		  /* something stands in it already */
 };
 
-#define VIEW_JSON_UNKNOWN UINT64_MAX	/* a size that is not known */
+#define VIEW_JSON_UNKNOWN UINT64_MAX /* a size that is not known */
 
 /* A text with its length; may hold NUL. */
 struct view_json_text {
@@ -41,11 +41,11 @@ struct view_json_text {
 
 struct view_json_tensor {
 	const struct tensor_info *info;
-	const char *dtype;			/* as its source spells it */
-	uint64_t bytes;				/* of its .bin files, or VIEW_JSON_UNKNOWN */
-	const struct view_json_text *files;	/* paths from the directory of index.json */
+	const char *dtype;		    /* as its source spells it */
+	uint64_t bytes;			    /* of its .bin files, or VIEW_JSON_UNKNOWN */
+	const struct view_json_text *files; /* paths from the directory of index.json */
 	size_t n_files;
-	const struct view_json_text *inner;	/* names, of a nested tensor */
+	const struct view_json_text *inner; /* names, of a nested tensor */
 	size_t n_inner;
 };
 

@@ -20,7 +20,9 @@ static int add_tensor(struct views *v, struct node *dir, struct object *file,
 {
 	struct view_tensor vt = {
 		.info = &t->info,
-		.data = { .object = file, .off = s->data_start + t->begin, .len = t->end - t->begin },
+		.data = { .object = file,
+			  .off = s->data_start + t->begin,
+			  .len = t->end - t->begin },
 		.descr = t->info.dtype->npy,
 	};
 	char stem[TENSOR_FILE_NAME_SIZE];

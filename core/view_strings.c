@@ -20,7 +20,7 @@ struct strings_view {
 
 /* Where the text goes, and how far it is. */
 struct sink {
-	char *memory;		/* NULL: to the file */
+	char *memory; /* NULL: to the file */
 	int fd;
 	uint64_t done, size;
 };
@@ -48,7 +48,8 @@ static int emit(const struct strings_view *sv, struct sink *sink)
 
 	if (r < 0)
 		return r;
-	r = strings_emit(index_read, &reader, sv->count, sv->form, sv->width, sink_write, sink, &error);
+	r = strings_emit(index_read, &reader, sv->count, sv->form, sv->width, sink_write, sink,
+			 &error);
 	object_put(sv->file);
 	if (error.message[0])
 		carton_log(CARTON_LOG_ERROR, object_name(sv->file), "%s", error.message);
@@ -130,5 +131,6 @@ int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, 
 		node_object(file), v->options.cache, t->info.count, width, size, form,
 	};
 	r = view_keep(v, sv, free);
-	return r < 0 ? r : object_add_derived(v->options.store, t->info.name, size, derive, sv, ret);
+	return r < 0 ? r :
+		       object_add_derived(v->options.store, t->info.name, size, derive, sv, ret);
 }

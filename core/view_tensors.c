@@ -97,7 +97,10 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 	struct view_json_text *files = calloc(2 * t->n_inner + 1, sizeof(*files));
 	struct view_json_text *inner = files + t->n_inner;
 	struct view_json_tensor shown = {
-		.info = &t->info, .dtype = t->info.dtype->name, .files = files, .inner = inner,
+		.info = &t->info,
+		.dtype = t->info.dtype->name,
+		.files = files,
+		.inner = inner,
 	};
 	char dir[TENSOR_FILE_NAME_SIZE];
 	int r = files ? tensor_file_name(t->info.name, t->info.name_len, true, dir) : -ENOMEM;
@@ -112,7 +115,8 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 		if (r < 0)
 			break;
 		files[shown.n_files++] = (struct view_json_text){ path, strlen(path) };
-		inner[shown.n_inner++] = (struct view_json_text){ t->inner[i].name, t->inner[i].len };
+		inner[shown.n_inner++] = (struct view_json_text){ t->inner[i].name,
+								  t->inner[i].len };
 		shown.bytes += data.len;
 	}
 	if (r == 0)
@@ -206,7 +210,8 @@ int view_make_tensors(struct views *v, struct node *dir, void *ctx)
 		struct tensor *t = &tensors->list[i];
 
 		if (!t->problem)
-			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) : add_plain(v, dir, t);
+			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
+							    add_plain(v, dir, t);
 	}
 	return r < 0 ? r : add_index(v, dir);
 }
@@ -247,7 +252,7 @@ int view_add_collection(struct views *v, struct node *dir)
 		if (r == 0)
 			r = add_collected(v, dir, items, n, &header);
 		else if (r == -EFBIG)
-			r = 0;	/* more than the format can hold: there is no such file */
+			r = 0; /* more than the format can hold: there is no such file */
 	}
 	buf_free(&header);
 	free(items);

@@ -11,9 +11,9 @@
 
 /* The values of one side of a case, as tensors in the order of a body. */
 struct side {
-	struct triton_tensor *tensors;	/* user: the struct tensor */
+	struct triton_tensor *tensors; /* user: the struct tensor */
 	size_t n;
-	char *problem;			/* why there can be no body; NULL: there can */
+	char *problem; /* why there can be no body; NULL: there can */
 };
 
 static void side_free(struct side *s)
@@ -92,7 +92,8 @@ static int side_load(struct views *v, const struct meta_value *values, size_t n,
 	int r = s.tensors ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < n && r == 0; i++)
-		r = take_value(v, &s, &values[i], declared_at(declared, n_declared, values[i].name));
+		r = take_value(v, &s, &values[i],
+			       declared_at(declared, n_declared, values[i].name));
 	if (r == 0 && !s.problem) {
 		obstacle = triton_obstacle(s.tensors, s.n);
 		if (obstacle && !(s.problem = strdup(obstacle)))
@@ -120,7 +121,8 @@ static int add_body(struct views *v, struct node *dir, const char *name, struct 
 
 	if (extents)
 		r = request ? triton_request(s->tensors, s->n, &json, &body) :
-			      triton_response(v->options.meta->model_name, s->tensors, s->n, &json, &body);
+			      triton_response(v->options.meta->model_name, s->tensors, s->n, &json,
+					      &body);
 	for (size_t i = 0; i < s->n && r == 0; i++)
 		extents[i] = *(struct extent *)s->tensors[i].user;
 	*ret_json = json.len;

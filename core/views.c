@@ -55,7 +55,7 @@ static int open_gate(void *ctx, struct object *o, struct bytes *ret, uint64_t *r
 	if (r == 0)
 		tree_sort(g->dir);
 	else
-		tree_clear(g->dir);	/* the next attempt begins anew */
+		tree_clear(g->dir); /* the next attempt begins anew */
 	if (indexed)
 		pthread_mutex_unlock(&g->v->lock);
 	if (r < 0)
@@ -157,7 +157,11 @@ int view_list_tensor(struct view_json *j, const struct tensor_info *info, const 
 	char names[2][MAX_COMPONENT + 1];
 	struct view_json_text files[2];
 	struct view_json_tensor shown = {
-		.info = info, .dtype = dtype, .bytes = bytes, .files = files, .n_files = 1 + (size_t)npy,
+		.info = info,
+		.dtype = dtype,
+		.bytes = bytes,
+		.files = files,
+		.n_files = 1 + (size_t)npy,
 	};
 
 	snprintf(names[0], sizeof(names[0]), "%s.bin", stem);
@@ -219,7 +223,9 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret)
 		if (!file)
 			return -EBADMSG;
 		*ret = (struct extent){
-			.object = node_object(file), .len = t->info.bytes, .whole = true,
+			.object = node_object(file),
+			.len = t->info.bytes,
+			.whole = true,
 		};
 		return 0;
 	}
@@ -335,7 +341,8 @@ int views_new(const struct views_options *options, struct views **ret)
 	*ret = NULL;
 	if (tree_child(t->root, options->name)) {
 		carton_log(CARTON_LOG_WARNING, options->name,
-			   "is in the carton itself: no generated views; -o views=NAME gives them another name");
+			   "is in the carton itself: no generated views; -o views=NAME gives them "
+			   "another name");
 		return 0;
 	}
 	v = calloc(1, sizeof(*v));

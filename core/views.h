@@ -24,9 +24,9 @@ struct views_options {
 	struct tree *tree;
 	struct object_store *store;
 	const struct meta *meta;
-	struct cache *cache;		/* for large converted strings; may be NULL */
-	const char *name;		/* of the directory in the root */
-	bool hidden;			/* found by name, not listed */
+	struct cache *cache; /* for large converted strings; may be NULL */
+	const char *name;    /* of the directory in the root */
+	bool hidden;	     /* found by name, not listed */
 };
 
 /*

@@ -15,19 +15,19 @@
 struct view_strings {
 	struct strings_size size;
 	bool measured;
-	struct object *bytes;		/* the BYTES form; NULL: not asked for yet */
+	struct object *bytes; /* the BYTES form; NULL: not asked for yet */
 };
 
 struct views {
 	struct views_options options;
-	pthread_mutex_t lock;		/* held while a view of the index is made: guards these three */
+	pthread_mutex_t lock; /* held while a view of the index is made: guards these three */
 	bool loaded;
 	struct index index;
-	struct view_strings *strings;	/* one for each tensor of the index */
-	struct node **safetensors;	/* files of the carton; constant */
+	struct view_strings *strings; /* one for each tensor of the index */
+	struct node **safetensors;    /* files of the carton; constant */
 	size_t n_safetensors;
 	pthread_mutex_t kept_lock;
-	struct view_kept *kept;		/* what nodes point to, freed at the end; by kept_lock */
+	struct view_kept *kept; /* what nodes point to, freed at the end; by kept_lock */
 };
 
 /*
@@ -86,9 +86,9 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret);
 int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, uint64_t width,
 		     uint64_t size, struct object **ret);
 
-view_make_fn view_make_tensors;		/* tensor_data/; no ctx */
-view_make_fn view_make_safetensors;	/* ctx: the object of the file */
-view_make_fn view_make_triton;		/* triton/; no ctx */
+view_make_fn view_make_tensors;	    /* tensor_data/; no ctx */
+view_make_fn view_make_safetensors; /* ctx: the object of the file */
+view_make_fn view_make_triton;	    /* triton/; no ctx */
 
 /* tensor_data.safetensors, if there is anything to put into it. */
 int view_add_collection(struct views *v, struct node *dir);

@@ -10,23 +10,23 @@
 
 #include "util.h"
 
-#define MAX_THREADS 128	/* of one lane */
+#define MAX_THREADS 128 /* of one lane */
 
 struct queue {
 	struct workers *pool;
 	pthread_cond_t ready;
 	struct job *head, **tail;
-	unsigned waiting;	/* jobs queued */
-	unsigned idle;		/* threads that wait for one */
+	unsigned waiting; /* jobs queued */
+	unsigned idle;	  /* threads that wait for one */
 	unsigned n_threads;
 	unsigned max_threads;
 	pthread_t threads[MAX_THREADS];
 };
 
 struct workers {
-	pthread_mutex_t lock;	/* guards all of it */
+	pthread_mutex_t lock; /* guards all of it */
 	bool ending;
-	unsigned unfinished;	/* jobs queued or running: each may still queue others */
+	unsigned unfinished; /* jobs queued or running: each may still queue others */
 	struct queue queues[LANES];
 };
 
@@ -125,7 +125,7 @@ void workers_submit(struct workers *w, struct job *job, enum lane lane)
 	q->waiting++;
 	w->unfinished++;
 	if (q->waiting > q->idle && q->n_threads < q->max_threads && !w->ending)
-		start_thread(q);	/* if it cannot, the others get there */
+		start_thread(q); /* if it cannot, the others get there */
 	pthread_mutex_unlock(&w->lock);
 	/* not before: the thread that wakes up takes the lock */
 	pthread_cond_signal(&q->ready);

@@ -9,16 +9,16 @@
 #define CARTON_WORKERS_H
 
 enum lane {
-	LANE_QUICK,	/* done in milliseconds: small objects, reads from a slow disk */
-	LANE_BULK,	/* takes a core for long: large objects */
-	LANE_NET,	/* waits for others */
-	LANE_VIEWS,	/* waits for what the other lanes do, so none of them may wait for it */
+	LANE_QUICK, /* done in milliseconds: small objects, reads from a slow disk */
+	LANE_BULK,  /* takes a core for long: large objects */
+	LANE_NET,   /* waits for others */
+	LANE_VIEWS, /* waits for what the other lanes do, so none of them may wait for it */
 	LANES,
 };
 
 struct job {
-	void (*run)(struct job *job);	/* owns the job from here on */
-	struct job *next;		/* the pool's while it is queued */
+	void (*run)(struct job *job); /* owns the job from here on */
+	struct job *next;	      /* the pool's while it is queued */
 };
 
 struct workers;

@@ -43,8 +43,8 @@
 struct zip {
 	struct container container;
 	struct source *source;
-	char *names;		/* one block: every name with its NUL */
-	uint64_t directory_at;	/* the central directory */
+	char *names;	       /* one block: every name with its NUL */
+	uint64_t directory_at; /* the central directory */
 	uint64_t directory_size;
 	uint64_t n_entries;
 	uint64_t eocd_at;
@@ -91,7 +91,8 @@ static int find_eocd(const uint8_t *tail, size_t n, size_t *ret_at)
 		any = true;
 		if (i + EOCD_SIZE + get_le16(tail + i + 20) != n) {
 			if (found != SIZE_MAX)
-				return refuse("a second end record stands inside the archive comment");
+				return refuse(
+					"a second end record stands inside the archive comment");
 			continue;
 		}
 		if (found != SIZE_MAX)
@@ -204,7 +205,8 @@ static int read_end(struct zip *z)
 	}
 	if (end.entries > end.size / CENTRAL_SIZE)
 		return refuse("the end record's count of %" PRIu64
-			      " entries does not fit in the central directory", end.entries);
+			      " entries does not fit in the central directory",
+			      end.entries);
 	z->directory_at = end.offset;
 	z->directory_size = end.size;
 	z->n_entries = end.entries;
@@ -342,7 +344,8 @@ static const char *check_flags(unsigned flags, unsigned method)
 	if (flags & ~FLAGS_KNOWN)
 		return "sets reserved flag bits";
 	if (!decode_knows(method))
-		return "uses an unsupported compression method; a carton has Stored, Deflate and zstd";
+		return "uses an unsupported compression method; a carton has Stored, Deflate and "
+		       "zstd";
 	return NULL;
 }
 
@@ -462,7 +465,8 @@ static int parse_directory(struct zip *z, const uint8_t *dir)
 		return -EBADMSG;
 	if (at != size)
 		return refuse("%" PRIu64 " bytes of the central directory belong to no entry: its "
-			      "count of %" PRIu64 " is wrong", size - at, z->n_entries);
+			      "count of %" PRIu64 " is wrong",
+			      size - at, z->n_entries);
 	return 0;
 }
 
@@ -492,8 +496,8 @@ static bool offsets_fault(const struct entry *e)
 	uint64_t room = e->end - e->header;
 
 	if (e->end < e->header || room < least_room(e))
-		carton_log(CARTON_LOG_ERROR, e->name,
-			   "overlaps what follows it at offset %" PRIu64, e->end);
+		carton_log(CARTON_LOG_ERROR, e->name, "overlaps what follows it at offset %" PRIu64,
+			   e->end);
 	else if (room > most_room(e))
 		carton_log(CARTON_LOG_ERROR, e->name,
 			   "is followed by bytes that belong to no entry, before offset %" PRIu64,
@@ -579,7 +583,7 @@ static const char *check_local(const struct entry *e, const uint8_t *h, const ui
 	if (!fault)
 		fault = check_unicode_path(&x, (const char *)rest, len);
 	if (!fault && late && !x.zip64 && stored == UINT32_MAX && size == UINT32_MAX)
-		stored = size = 0;	/* "see the descriptor", as some writers say it */
+		stored = size = 0; /* "see the descriptor", as some writers say it */
 	if (!fault)
 		fault = apply_zip64(&x, fields, ARRAY_SIZE(fields));
 	if (fault)

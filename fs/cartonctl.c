@@ -39,14 +39,16 @@ static const char help[] =
 	"  cat SOURCE PATH…      the bytes of files, once they are verified\n"
 	"  hash SOURCE           the model hash (sha256 of MANIFEST)\n"
 	"  verify SOURCE         check everything, list every problem\n"
-	"  fetch SOURCE [PATH…]  fetch files, or all, into the cache; goes on where it was stopped\n"
+	"  fetch SOURCE [PATH…]  fetch files, or all, into the cache; goes on where it was "
+	"stopped\n"
 	"  cache list            what the cache holds: sha256, bytes, last use\n"
 	"  cache gc [SIZE]       keep at most SIZE (0: nothing) of it, the last used\n"
 	"  cache verify          check what it holds, drop what is damaged\n"
 	"  cache path SHA256     the file of one object\n"
 	"\n"
 	"  -j, --json            info, ls, verify: for scripts\n"
-	"      --cache-dir=DIR   where unpacked and fetched files are kept ($XDG_CACHE_HOME/cartonfs)\n"
+	"      --cache-dir=DIR   where unpacked and fetched files are kept "
+	"($XDG_CACHE_HOME/cartonfs)\n"
 	"      --cache-size=SIZE what they may take, e.g. 20G (a tenth of the disk)\n"
 	"      --manifest-sha256=H  open only the model whose MANIFEST has this sha256\n"
 	"      --offline  --connections=N  --timeout=S  --private-links  --cacert=FILE\n"
@@ -114,10 +116,10 @@ static void print_node(const struct carton_node *node, const char *path, bool js
 		return;
 	}
 	snprintf(size, sizeof(size), st.size_known ? "%" PRIu64 : "-", st.size);
-	printf("%12s  %-20s  %-64s  %s%s%s\n", size, target ? "symlink" :
-			property(node, "user.carton.storage", storage, sizeof(storage)),
-	       property(node, "user.carton.sha256", hash, sizeof(hash)), path,
-	       target ? " -> " : "", target ? target : "");
+	printf("%12s  %-20s  %-64s  %s%s%s\n", size,
+	       target ? "symlink" : property(node, "user.carton.storage", storage, sizeof(storage)),
+	       property(node, "user.carton.sha256", hash, sizeof(hash)), path, target ? " -> " : "",
+	       target ? target : "");
 }
 
 static int run_ls(struct carton *c, const struct args *a)
@@ -243,12 +245,9 @@ static const struct command {
 	int min_paths, max_paths;
 	bool json;
 } commands[] = {
-	{ "info", run_info, 0, 0, true },
-	{ "ls", run_ls, 0, 0, true },
-	{ "cat", run_cat, 1, -1, false },
-	{ "hash", run_hash, 0, 0, false },
-	{ "verify", run_verify, 0, 0, true },
-	{ "fetch", run_fetch, 0, -1, false },
+	{ "info", run_info, 0, 0, true },     { "ls", run_ls, 0, 0, true },
+	{ "cat", run_cat, 1, -1, false },     { "hash", run_hash, 0, 0, false },
+	{ "verify", run_verify, 0, 0, true }, { "fetch", run_fetch, 0, -1, false },
 };
 
 /* The end of what verify prints: a line for people, the rest of the object for scripts. */
@@ -264,7 +263,8 @@ static int verdict(const struct carton *c, const struct ctl_log *log, int status
 		carton_model_hash(c, hex);
 	}
 	if (log->json)
-		printf("],\"ok\":%s,\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"model_hash\":\"%s\"}\n",
+		printf("],\"ok\":%s,\"files\":%" PRIu64 ",\"bytes\":%" PRIu64
+		       ",\"model_hash\":\"%s\"}\n",
 		       status ? "false" : "true", totals.files, totals.bytes, hex);
 	else if (status)
 		printf("%zu problems\n", log->problems);
@@ -308,7 +308,8 @@ static int parse_long(int option, struct args *a)
 		return *optarg ? EXIT_GOOD : ctl_usage("--cache-dir is empty", NULL);
 	case OPT_CACHE_SIZE:
 		return parse_size(optarg, &o->cache_size) && o->cache_size ?
-			       EXIT_GOOD : ctl_usage("not a size like 500M or 20G:", optarg);
+			       EXIT_GOOD :
+			       ctl_usage("not a size like 500M or 20G:", optarg);
 	case OPT_MANIFEST:
 		o->manifest_sha256 = optarg;
 		return EXIT_GOOD;
@@ -317,10 +318,12 @@ static int parse_long(int option, struct args *a)
 		return EXIT_GOOD;
 	case OPT_CONNECTIONS:
 		return parse_count(optarg, 32, &o->connections) ?
-			       EXIT_GOOD : ctl_usage("not a number from 1 to 32:", optarg);
+			       EXIT_GOOD :
+			       ctl_usage("not a number from 1 to 32:", optarg);
 	case OPT_TIMEOUT:
 		return parse_count(optarg, 86400, &o->timeout_s) ?
-			       EXIT_GOOD : ctl_usage("not a number of seconds:", optarg);
+			       EXIT_GOOD :
+			       ctl_usage("not a number of seconds:", optarg);
 	case OPT_PRIVATE_LINKS:
 		o->private_links = true;
 		return EXIT_GOOD;

@@ -39,8 +39,7 @@ static void print_problem(struct ctl_log *log, enum carton_log_level level, cons
 	}
 }
 
-void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject,
-		   const char *message)
+void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
 	struct ctl_log *log = ctx;
 

@@ -65,7 +65,8 @@ int mountpoint_prepare(const char *path)
 	if (r == -ENOTCONN && is_cartonfs(path)) {
 		r = detach(path);
 		if (r == 0) {
-			fprintf(stderr, "cartonfs: %s: removed the dead mount of an earlier cartonfs\n",
+			fprintf(stderr,
+				"cartonfs: %s: removed the dead mount of an earlier cartonfs\n",
 				path);
 			return 0;
 		}

@@ -19,7 +19,7 @@ void notify_systemd(const char *state)
 		return;
 	memcpy(addr.sun_path, path, len);
 	if (path[0] == '@')
-		addr.sun_path[0] = '\0';	/* an abstract socket */
+		addr.sun_path[0] = '\0'; /* an abstract socket */
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;

@@ -312,11 +312,13 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
 			continue;
 		fill_entry(m, node, &e);
 		if (off < 2)
-			e.ino = 0;	/* "." and ".." are not looked up */
+			e.ino = 0; /* "." and ".." are not looked up */
 		if (plus)
-			need = fuse_add_direntry_plus(req, buf + used, size - used, name, &e, off + 1);
+			need = fuse_add_direntry_plus(req, buf + used, size - used, name, &e,
+						      off + 1);
 		else
-			need = fuse_add_direntry(req, buf + used, size - used, name, &e.attr, off + 1);
+			need = fuse_add_direntry(req, buf + used, size - used, name, &e.attr,
+						 off + 1);
 		if (need > size - used)
 			break;
 		used += need;

@@ -20,8 +20,8 @@ struct mount {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
-	unsigned max_read;		/* as the mount option says, 0: no limit */
-	void (*ready)(void *ctx);	/* called once the kernel has begun to talk to us */
+	unsigned max_read;	  /* as the mount option says, 0: no limit */
+	void (*ready)(void *ctx); /* called once the kernel has begun to talk to us */
 	void *ctx;
 };
 

@@ -14,8 +14,10 @@
 const char options_help[] =
 	"usage: cartonfs [-f] [-d] [-o OPTION,…] SOURCE MOUNTPOINT\n"
 	"\n"
-	"Mounts the carton SOURCE, a file, a directory or an http(s) URL, read-only at MOUNTPOINT,\n"
-	"and returns when its tree is there. Every file is checked against MANIFEST when it is first\n"
+	"Mounts the carton SOURCE, a file, a directory or an http(s) URL, read-only at "
+	"MOUNTPOINT,\n"
+	"and returns when its tree is there. Every file is checked against MANIFEST when it is "
+	"first\n"
 	"opened: one that does not match gives \"Input/output error\", never wrong bytes.\n"
 	"Unmount with `umount MOUNTPOINT` or `fusermount3 -u MOUNTPOINT`.\n"
 	"\n"
@@ -28,7 +30,8 @@ const char options_help[] =
 	"  -o verify=mount       check all files before the mount appears\n"
 	"  -o verify=off         check nothing\n"
 	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
-	"  -o cache_dir=DIR      where unpacked and fetched files are kept ($XDG_CACHE_HOME/cartonfs)\n"
+	"  -o cache_dir=DIR      where unpacked and fetched files are kept "
+	"($XDG_CACHE_HOME/cartonfs)\n"
 	"  -o cache_size=SIZE    what they may take, e.g. 20G (a tenth of the disk)\n"
 	"  -o offline            fetch nothing: only what the cache has\n"
 	"  -o connections=N      at once for one large file (8)\n"
@@ -36,7 +39,8 @@ const char options_help[] =
 	"  -o private_links      let LINKS lead to private addresses\n"
 	"  -o cacert=FILE        PEM file of the authorities to trust\n"
 	"  -o header_file=FILE   `Name: value` lines, sent to the origin of SOURCE only\n"
-	"  -o noviews            no views/ with tensors as .bin, .npy, safetensors, Triton requests\n"
+	"  -o noviews            no views/ with tensors as .bin, .npy, safetensors, Triton "
+	"requests\n"
 	"  -o views=NAME         call it NAME; views=hidden: found by name, but not listed\n"
 	"  -o allow_other        let other users read the mount too\n"
 	"  -o auto_unmount       unmount also if cartonfs is killed\n"
@@ -62,7 +66,10 @@ struct raw {
 
 #define KEY_IGNORE 1
 
-#define RAW(text, field) { text, offsetof(struct raw, field), 1 }
+#define RAW(text, field)                             \
+	{                                            \
+		text, offsetof(struct raw, field), 1 \
+	}
 
 static const struct fuse_opt specs[] = {
 	RAW("-f", foreground),
@@ -133,7 +140,7 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 		return -1;
 	}
 	if (key != FUSE_OPT_KEY_NONOPT)
-		return 1;	/* libfuse and mount(2) know the rest, or refuse it */
+		return 1; /* libfuse and mount(2) know the rest, or refuse it */
 	if (raw->n_paths == 2) {
 		complain("one argument too many", arg);
 		raw->failed = true;
@@ -164,11 +171,14 @@ static int check_numbers(const struct raw *raw, struct options *o)
 	}
 	if (raw->connections) {
 		if (!parse_count(raw->connections, 32, &o->carton.connections))
-			return complain("connections is not a number from 1 to 32", raw->connections), -EINVAL;
+			return complain("connections is not a number from 1 to 32",
+					raw->connections),
+			       -EINVAL;
 	}
 	if (raw->timeout) {
 		if (!parse_count(raw->timeout, 86400, &o->carton.timeout_s))
-			return complain("timeout is not a number of seconds", raw->timeout), -EINVAL;
+			return complain("timeout is not a number of seconds", raw->timeout),
+			       -EINVAL;
 	}
 	if (raw->max_read) {
 		if (!parse_number(raw->max_read, 10, UINT_MAX, &n))
@@ -177,8 +187,10 @@ static int check_numbers(const struct raw *raw, struct options *o)
 	}
 	if (raw->cache_dir && !*raw->cache_dir)
 		return complain("cache_dir is empty", NULL), -EINVAL;
-	if (raw->cache_size && (!parse_size(raw->cache_size, &o->carton.cache_size) || !o->carton.cache_size))
-		return complain("cache_size is not a size like 500M or 20G", raw->cache_size), -EINVAL;
+	if (raw->cache_size &&
+	    (!parse_size(raw->cache_size, &o->carton.cache_size) || !o->carton.cache_size))
+		return complain("cache_size is not a size like 500M or 20G", raw->cache_size),
+		       -EINVAL;
 	return 0;
 }
 
@@ -207,7 +219,8 @@ static char *absolute(const char *path)
 static int check_paths(const struct raw *raw, struct options *o)
 {
 	if (raw->n_paths < 2) {
-		complain(raw->n_paths ? "MOUNTPOINT is missing" : "SOURCE and MOUNTPOINT are missing",
+		complain(raw->n_paths ? "MOUNTPOINT is missing" :
+					"SOURCE and MOUNTPOINT are missing",
 			 NULL);
 		return -EINVAL;
 	}
@@ -224,8 +237,9 @@ static int add_mount_options(const struct raw *raw, struct options *o)
 
 	if (fuse_opt_add_opt(&text, "ro,nosuid,nodev,default_permissions,subtype=cartonfs") < 0)
 		return -ENOMEM;
-	if (asprintf(&fsname, "fsname=%s", raw->fsname ? raw->fsname :
-		     carton_source_label(o->source, label, sizeof(label))) < 0)
+	if (asprintf(&fsname, "fsname=%s",
+		     raw->fsname ? raw->fsname :
+				   carton_source_label(o->source, label, sizeof(label))) < 0)
 		fsname = NULL;
 	if (!fsname || fuse_opt_add_opt_escaped(&text, fsname) < 0 ||
 	    fuse_opt_add_arg(&o->fuse, "-o") < 0 || fuse_opt_add_arg(&o->fuse, text) < 0)

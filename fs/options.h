@@ -12,17 +12,17 @@
 #include "fuse.h"
 
 struct options {
-	struct carton_options carton;	/* its strings belong to these options */
-	char *source;			/* absolute */
-	char *mountpoint;		/* absolute */
+	struct carton_options carton; /* its strings belong to these options */
+	char *source;		      /* absolute */
+	char *mountpoint;	      /* absolute */
 	bool foreground, debug, help, version;
 	bool verify_at_mount;
 	bool allow_other;
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
-	unsigned max_read;		/* bytes; 0: as large as the kernel makes them */
-	struct fuse_args fuse;		/* what is left for libfuse */
+	unsigned max_read;     /* bytes; 0: as large as the kernel makes them */
+	struct fuse_args fuse; /* what is left for libfuse */
 };
 
 /*

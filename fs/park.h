@@ -18,20 +18,20 @@
 
 struct parked {
 	fuse_req_t req;
-	void (*finish)(struct parked *p, int result);	/* answers */
+	void (*finish)(struct parked *p, int result); /* answers */
 	struct carton_node *node;
 
 	/* what the operation wants to find again */
 	struct fuse_file_info fi;
-	bool size_open;			/* the file's size was not certain before */
+	bool size_open; /* the file's size was not certain before */
 	size_t size;
 	off_t off;
 	char name[256];
 
 	pthread_mutex_t lock;		/* guards what follows */
-	struct carton_request *request;	/* NULL: not parked yet */
+	struct carton_request *request; /* NULL: not parked yet */
 	bool interrupted;
-	unsigned refs;			/* the operation that parks it, and the one that ends it */
+	unsigned refs; /* the operation that parks it, and the one that ends it */
 };
 
 /* NULL: no memory. */

@@ -12,7 +12,7 @@
 
 /* There is one terminal, and any thread may have something to say on it. */
 static struct {
-	pthread_mutex_t lock;	/* guards the rest */
+	pthread_mutex_t lock; /* guards the rest */
 	double started;
 	bool shown;
 } bar = { .lock = PTHREAD_MUTEX_INITIALIZER };

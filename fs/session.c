@@ -22,14 +22,13 @@
 struct session {
 	struct options *options;
 	struct mount mount;
-	int status_fd;		/* to tell the parent that it may go; -1: there is none */
-	bool detached;		/* stderr is gone: log to syslog */
+	int status_fd; /* to tell the parent that it may go; -1: there is none */
+	bool detached; /* stderr is gone: log to syslog */
 };
 
 /* ---- log ---- */
 
-static void on_log(void *ctx, enum carton_log_level level, const char *subject,
-		   const char *message)
+static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 	static const char *const prefixes[] = { "", "warning: ", "", "" };
@@ -38,8 +37,8 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject,
 	if (level == CARTON_LOG_DEBUG && !s->options->debug)
 		return;
 	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
-		syslog(priorities[level], "%s: %s%s%s", s->options->source,
-		       subject ? subject : "", subject ? ": " : "", message);
+		syslog(priorities[level], "%s: %s%s%s", s->options->source, subject ? subject : "",
+		       subject ? ": " : "", message);
 		return;
 	}
 	progress_clear();
@@ -61,10 +60,10 @@ static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
 		return;
 	if (newline)
 		*newline = '\0';
-	carton_log(level <= FUSE_LOG_ERR	? CARTON_LOG_ERROR :
+	carton_log(level <= FUSE_LOG_ERR     ? CARTON_LOG_ERROR :
 		   level <= FUSE_LOG_WARNING ? CARTON_LOG_WARNING :
-		   level <= FUSE_LOG_INFO	? CARTON_LOG_INFO :
-						  CARTON_LOG_DEBUG,
+		   level <= FUSE_LOG_INFO    ? CARTON_LOG_INFO :
+					       CARTON_LOG_DEBUG,
 		   NULL, "%s", text);
 	text[0] = '\0';
 }
@@ -187,8 +186,7 @@ static int open_and_serve(struct session *s)
 		return r == -EINVAL ? EXIT_USAGE : r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
 	}
 	if (o->verify_at_mount) {
-		ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show,
-						 "verify");
+		ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show, "verify");
 
 		progress_clear();
 		if (bad != 0) {
@@ -207,8 +205,11 @@ int session_run(struct options *o)
 {
 	struct session s = {
 		.options = o,
-		.mount = { .uid = o->uid, .gid = o->gid, 
-			   .umask = o->umask, .max_read = o->max_read, .ready = on_ready },
+		.mount = { .uid = o->uid,
+			   .gid = o->gid,
+			   .umask = o->umask,
+			   .max_read = o->max_read,
+			   .ready = on_ready },
 		.status_fd = -1,
 	};
 	int fds[2], status;
