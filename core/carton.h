@@ -141,7 +141,8 @@ void carton_model_hash(const struct carton *c, char ret_hex[65]);
  * Properties of a file, as extended attributes show them: the index'th name (NULL behind the last),
  * and the value of one. `user.carton.sha256`, `user.carton.state` (unverified, verified, corrupt),
  * `user.carton.storage` (how and in how many bytes the container holds it); of a view
- * `user.carton.dtype` and `user.carton.shape`. Returns the value's length, without its NUL, as if `n` were enough, or -ENODATA.
+ * `user.carton.dtype` and `user.carton.shape`. Returns the value's length, without its NUL, as if
+ * `n` were enough, or -ENODATA.
  */
 const char *carton_property_name(const struct carton_node *node, size_t index);
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n);

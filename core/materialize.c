@@ -250,6 +250,7 @@ static int fetch(struct object *o, struct fetch *f, int (*run)(struct fetch *f, 
 	f->cancel = &guard.cancel;
 	f->deadline_ms = deadline(o);
 	r = run(f, ret);
+	f->cancel = NULL;
 	object_fetch_end(o, &guard);
 	return r;
 }

@@ -13,6 +13,8 @@
 /* Nothing ever changes, so the kernel may remember all of it. */
 #define TIMEOUT (365.0 * 24 * 3600)
 #define BLOCK 4096
+/* files up to here are in the page cache when they are open */
+#define SMALL (16 * 1024)
 
 static struct mount *mount_of(fuse_req_t req)
 {
@@ -398,33 +400,38 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 }
 
 /*
- * The kernel has looked up the file before its size was certain, and not all ways of reading ask again.
- * Storing its last bytes in the page cache tells it how long the file is.
+ * Puts bytes of a file that is being opened into the page cache. Of a small one all: that saves the
+ * kernel a request. Of one that was looked up before its size was certain at least the last: that
+ * tells the kernel how long it is, for which not all ways of reading ask again.
  */
-static void tell_size(const struct mount *m, struct carton_node *node)
+static void store_bytes(const struct parked *p)
 {
+	const struct mount *m = mount_of(p->req);
 	struct fuse_bufvec bytes = FUSE_BUFVEC_INIT(0);
 	struct carton_stat st;
-	char last[BLOCK];
+	char buf[SMALL];
 	uint64_t off;
 	ssize_t n;
 
-	carton_stat(node, &st);
+	carton_stat(p->node, &st);
 	if (st.size == 0)
 		return;
-	off = (st.size - 1) / BLOCK * BLOCK;
-	n = carton_read(node, last, sizeof(last), off, false);
+	off = st.size <= sizeof(buf) ? 0 : (st.size - 1) / BLOCK * BLOCK;
+	/* it waits for readers of these pages, whom a loop thread (no request) may have to answer */
+	if (!p->size_open && (off > 0 || !p->request))
+		return;
+	n = carton_read(p->node, buf, sizeof(buf), off, false);
 	if (n <= 0)
 		return;
-	bytes.buf[0].mem = last;
+	bytes.buf[0].mem = buf;
 	bytes.buf[0].size = (size_t)n;
-	fuse_lowlevel_notify_store(m->session, to_ino(m, node), (off_t)off, &bytes, 0);
+	fuse_lowlevel_notify_store(m->session, to_ino(m, p->node), (off_t)off, &bytes, 0);
 }
 
 static void finish_open(struct parked *p, int result)
 {
-	if (result == 0 && p->size_open)
-		tell_size(mount_of(p->req), p->node);
+	if (result == 0)
+		store_bytes(p);
 	answer_open(p->req, p->node, &p->fi, result);
 }
 

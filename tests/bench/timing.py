@@ -187,9 +187,9 @@ def open_and_read(path):
 
 
 def hash_file(path):
-    """sha256 in this thread, by the library that `openssl dgst` uses."""
+    """sha256 in this thread, by the library that `openssl dgst` uses. A path or a descriptor."""
     sha, buf = hashlib.sha256(), bytearray(BUF)
-    with open(path, 'rb', buffering=0) as f:
+    with open(path, 'rb', buffering=0, closefd=isinstance(path, str)) as f:
         while n := f.readinto(buf):
             sha.update(memoryview(buf)[:n])
 

@@ -81,14 +81,14 @@ static void test_all_run(void **state)
 /* A lane full of jobs that wait holds up no other. */
 static void test_lanes(void **state)
 {
-	struct note *stuck = calloc(200, sizeof(*stuck)), quick = { 0 };
+	struct note *stuck = calloc(600, sizeof(*stuck)), quick = { 0 };
 	struct pool p, q;
 
 	(void)state;
 	pool_init(&p);
 	pool_init(&q);
 	p.shut = true;
-	for (unsigned i = 0; i < 200; i++) {
+	for (unsigned i = 0; i < 600; i++) {
 		stuck[i].job.run = run_note;
 		stuck[i].pool = &p;
 		workers_submit(q.w, &stuck[i].job, i % 2 ? LANE_NET : LANE_BULK);
@@ -101,13 +101,13 @@ static void test_lanes(void **state)
 	pthread_mutex_unlock(&q.lock);
 	/* however many are queued, the threads are bounded */
 	pthread_mutex_lock(&p.lock);
-	assert_true(p.inside <= 64);
+	assert_true(p.inside <= 256);
 	pthread_mutex_unlock(&p.lock);
 	open_gate(&q);
 	open_gate(&p);
 	workers_free(q.w);
 	workers_free(p.w);
-	for (unsigned i = 0; i < 200; i++)
+	for (unsigned i = 0; i < 600; i++)
 		assert_int_equal(stuck[i].runs, 1);
 	assert_int_equal(quick.runs, 1);
 	free(stuck);
