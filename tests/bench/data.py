@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The cartons that are measured, written with the standard library only (and `zstd`, where it is there).
+The cartons that are measured, written with the standard library (and `zstd`, where it is there).
 """
 import hashlib
 import os
+import random
 import struct
 import subprocess
 import zlib
@@ -42,7 +43,7 @@ class Writer:
         self.central, self.count, self.lines = [], 0, []
 
     def add(self, name, size, crc, sha, chunks, stored=None, method=STORED):
-        """`chunks` yields the `stored` bytes; `size`, `crc` and `sha` are of what they decode to."""
+        """`chunks` yields the `stored` bytes; `size`, `crc` and `sha` are of what they become."""
         raw, at = name.encode(), self.f.tell()
         stored = size if stored is None else stored
         common = struct.pack('<HHHHHIIIHH', 20, 0, method, 0, 0x21, crc, stored, size, len(raw), 0)
@@ -67,7 +68,8 @@ class Writer:
         self.f.write(records)
         n, size, end = self.count, len(records), self.f.tell()
         if n > MAX16:
-            self.f.write(struct.pack('<IQHHIIQQQQ', 0x06064b50, 44, 45, 45, 0, 0, n, n, size, start))
+            self.f.write(struct.pack('<IQHHIIQQQQ', 0x06064b50, 44, 45, 45, 0, 0, n, n, size,
+                                     start))
             self.f.write(struct.pack('<IIQI', 0x07064b50, 0, end, 1))
         n = min(n, MAX16)
         self.f.write(struct.pack('<IHHHHIIH', 0x06054b50, 0, 0, n, n, size, start, 0))
@@ -76,7 +78,7 @@ class Writer:
 
 def floats(seed=0):
     """8 MiB that look like float32 weights to a compressor: few exponents, random mantissas."""
-    rng, out = __import__('random').Random(seed), bytearray(BLOCK)
+    rng, out = random.Random(seed), bytearray(BLOCK)
     for i in range(3):
         out[i::4] = rng.randbytes(BLOCK // 4)
     signs = bytes((0x3b, 0x3c, 0x3c, 0x3d, 0xbb, 0xbc, 0xbc, 0xbd)[i & 7] for i in range(256))
@@ -127,7 +129,7 @@ def write_large(carton, name, plain, what, packed=None, method=STORED):
 
 def write_small(carton, count):
     """`count` small files in directories of 1000: all different, some compressible."""
-    w, rng = Writer(carton), __import__('random').Random(1)
+    w, rng = Writer(carton), random.Random(1)
     w.bytes('carton.toml', TOML, DEFLATE)
     for i in range(count):
         data = rng.randbytes(SMALL // 4).hex().encode() + b'x' * (SMALL // 2)
@@ -137,7 +139,7 @@ def write_small(carton, count):
 
 def write_tensors(carton, big, what, count):
     """One large float32 tensor, and `count` small ones."""
-    w, rng = Writer(carton), __import__('random').Random(2)
+    w, rng = Writer(carton), random.Random(2)
     w.bytes('carton.toml', TOML, DEFLATE)
     w.add('tensor_data/tensor_big.bin', *what, chunks_of(big))
     index = ["[[tensor]]\nname = 'big'\ndtype = 'float32'\n"
