@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache's published objects. See cache.h for the layout and the locks. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -45,11 +46,24 @@ int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 	return -EEXIST;
 }
 
+static int tmpfile_elsewhere(int *ret_fd)
+{
+	const char *dir = getenv("TMPDIR");
+	int fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
 int cache_tmpfile(struct cache *c, int *ret_fd)
 {
 	char name[HEX_SIZE];
 	int fd, r;
 
+	if (!c)
+		return tmpfile_elsewhere(ret_fd);
 	fd = openat(c->tmp, ".", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	if (fd >= 0) {
 		*ret_fd = fd;

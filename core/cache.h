@@ -166,7 +166,8 @@ void cache_fill_abort(struct cache_fill *fill, bool keep_partial);
 
 /*
  * An unnamed file (O_RDWR) on the cache's file system, for bytes that must not be published. Gone
- * with its last descriptor. Reserve its space first. Returns 0 or -errno.
+ * with its last descriptor. Reserve its space first. Where there is no cache (NULL) it is in $TMPDIR or
+ * /var/tmp. Returns 0 or -errno.
  */
 int cache_tmpfile(struct cache *cache, int *ret_fd);
 

@@ -308,16 +308,6 @@ int carton_lookup(const struct carton_node *dir, const char *name, struct carton
 	return 0;
 }
 
-int carton_find(const struct carton *c, const char *path, struct carton_node **ret)
-{
-	struct node *n = tree_find(c->tree, path);
-
-	if (!n)
-		return -ENOENT;
-	*ret = from_node(n);
-	return 0;
-}
-
 /* The next component of a path from `at`; waits for what is generated. */
 static int step(struct node **at, const char *name)
 {

@@ -114,10 +114,10 @@ int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done,
 /* The child of that name: 0, -ENOENT, -ENOTDIR. */
 int carton_lookup(const struct carton_node *dir, const char *name, struct carton_node **ret);
 
-/* The node at a path from the root, not following symlinks, of what is not generated: 0, -ENOENT. */
-int carton_find(const struct carton *c, const char *path, struct carton_node **ret);
-
-/* The same, but a symlink at the path is followed to its file, and generated directories are waited for. */
+/*
+ * The node at a path from the root. A symlink there is followed to its file, and generated directories
+ * on the way are waited for: 0, -ENOENT, or why not now.
+ */
 int carton_resolve(const struct carton *c, const char *path, struct carton_node **ret);
 
 /* The children of a directory in order: the one at `index`, or NULL behind the last. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "download.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -144,16 +143,11 @@ static int into_cache(struct download *d, const struct http_response *answer, in
 
 static int into_temporary(struct download *d, int *ret_fd)
 {
-	const char *dir = getenv("TMPDIR");
 	struct ingested in = { 0 };
-	int fd = -1, r = -ENOENT;
+	int fd = -1, r = cache_tmpfile(d->cache, &fd);
 
-	if (d->cache)
-		r = cache_tmpfile(d->cache, &fd);
-	if (r < 0) {
-		fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-		r = fd < 0 ? -errno : 0;
-	}
+	if (r < 0 && d->cache)
+		r = cache_tmpfile(NULL, &fd);
 	if (r == 0)
 		r = hash_to(d, &d->stream, fd, &in);
 	if (r < 0) {

@@ -3,7 +3,6 @@
  * How an object's bytes are found and verified: in place, in the cache, in the container, behind
  * LINKS. Runs on workers; what comes out belongs to object.c.
  */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -348,19 +347,6 @@ static int through_cache(struct object *o, const struct entry *e, struct bytes *
 	}
 }
 
-int object_temporary(struct cache *cache)
-{
-	const char *dir = getenv("TMPDIR");
-	int fd, r;
-
-	if (cache) {
-		r = cache_tmpfile(cache, &fd);
-		return r < 0 ? r : fd;
-	}
-	fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	return fd < 0 ? -errno : fd;
-}
-
 /*
  * A copy of what cannot be read in place: in the cache, for everyone; else, where there is no cache
  * or it has no room, in an unnamed file; else, when the disk is full, a small one in memory.
@@ -375,8 +361,9 @@ static int copy_object(struct object *o, const struct entry *e, struct bytes *re
 	if (options->cache && (options->verify || !e))
 		r = through_cache(o, e, ret);
 	if (r == -ENOSPC) {
-		t.fd = object_temporary(options->cache);
-		r = t.fd < 0 ? t.fd : copy_to(o, e, &t, ret);
+		r = cache_tmpfile(options->cache, &t.fd);
+		if (r == 0)
+			r = copy_to(o, e, &t, ret);
 	}
 	if (r == -ENOSPC && o->size <= MAX_MEMORY_OBJECT) {
 		t.fd = memfd_create("carton object", MFD_CLOEXEC);

@@ -417,11 +417,6 @@ uint64_t object_size(const struct object *o)
 	return size != OBJECT_NO_SIZE ? size : atomic_load(&o->said_size);
 }
 
-bool object_is_content(const struct object *o)
-{
-	return !o->derive;
-}
-
 bool object_size_is_certain(const struct object *o)
 {
 	return atomic_load(&o->size) != OBJECT_NO_SIZE;

@@ -82,9 +82,6 @@ typedef int object_derive_fn(void *ctx, struct object *o, struct bytes *ret, uin
 int object_add_derived(struct object_store *s, const char *name, uint64_t size,
 		       object_derive_fn *derive, void *ctx, struct object **ret);
 
-/* Is it content with a hash of its own, rather than derived? */
-bool object_is_content(const struct object *o);
-
 enum object_state {
 	OBJECT_UNVERIFIED,
 	OBJECT_VERIFIED,

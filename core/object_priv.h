@@ -86,9 +86,6 @@ void object_unclaim_memory(struct object_store *s, uint64_t size);
 /* Drops all copies that nobody has pinned. */
 void object_drop_idle(struct object_store *s);
 
-/* An unnamed file for a copy, next to the cache if there is one: its descriptor, or -errno. */
-int object_temporary(struct cache *cache);
-
 /* What to call the object in the log. */
 const char *object_name(const struct object *o);
 

@@ -198,6 +198,31 @@ static int try_pins(struct node *file)
 	return r;
 }
 
+/* Begins to wait; the handle is the caller's only where it has to. */
+static int begin(struct carton_request *q, const struct extent *extents, get_fn *get,
+		 struct carton_request **ret)
+{
+	int r = start_pins(q, extents, get);
+
+	if (r == -EINPROGRESS)
+		*ret = q;
+	else
+		request_unref(q);
+	return r;
+}
+
+/* Waits for something of one object that need not be put back. */
+static int await(const struct extent *extent, get_fn *get, carton_done_fn *done, void *ctx,
+		 struct carton_request **ret)
+{
+	struct carton_request *q = request_new(1, done, ctx);
+
+	if (!q)
+		return -ENOMEM;
+	q->holds = false;
+	return begin(q, extent, get, ret);
+}
+
 int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
 	struct carton_request *q;
@@ -212,39 +237,19 @@ int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carto
 	if (!q)
 		return -ENOMEM;
 	q->file = file;
-	r = start_pins(q, file->file.extents, object_get);
-	if (r == -EINPROGRESS)
-		*ret = q;
-	else
-		request_unref(q);
-	return r;
+	return begin(q, file->file.extents, object_get, ret);
 }
 
 int request_size(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
-	struct carton_request *q;
-	int r;
-
 	if (file->kind != NODE_FILE || node_size(file) != OBJECT_NO_SIZE)
 		return 0;
-	if (!done)
-		return -EAGAIN;
-	q = request_new(1, done, ctx);
-	if (!q)
-		return -ENOMEM;
-	q->holds = false;
-	r = start_pins(q, file->file.extents, object_get_size);
-	if (r == -EINPROGRESS)
-		*ret = q;
-	else
-		request_unref(q);
-	return r;
+	return done ? await(file->file.extents, object_get_size, done, ctx, ret) : -EAGAIN;
 }
 
 int request_list(struct node *dir, carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
 	struct extent gate = { 0 };
-	struct carton_request *q;
 	int r;
 
 	if (dir->kind != NODE_DIR || !dir->dir.gate)
@@ -253,17 +258,8 @@ int request_list(struct node *dir, carton_done_fn *done, void *ctx, struct carto
 	r = object_get(dir->dir.gate, NULL);
 	if (r != -EAGAIN || !done)
 		return r;
-	q = request_new(1, done, ctx);
-	if (!q)
-		return -ENOMEM;
-	q->holds = false;
 	gate.object = dir->dir.gate;
-	r = start_pins(q, &gate, object_get);
-	if (r == -EINPROGRESS)
-		*ret = q;
-	else
-		request_unref(q);
-	return r;
+	return await(&gate, object_get, done, ctx, ret);
 }
 
 void request_unpin(struct node *file)

@@ -87,9 +87,12 @@ static int tag_file(const struct strings_view *sv, const struct object *o, struc
 
 static int into_file(const struct strings_view *sv, const struct object *o, struct bytes *ret)
 {
-	struct sink sink = { .fd = object_temporary(sv->cache), .size = sv->size };
+	struct sink sink = { .fd = -1, .size = sv->size };
 	struct source *source;
-	int r = sink.fd < 0 ? sink.fd : emit(sv, &sink);
+	int r = cache_tmpfile(sv->cache, &sink.fd);
+
+	if (r == 0)
+		r = emit(sv, &sink);
 
 	if (r < 0) {
 		fd_close(sink.fd);
