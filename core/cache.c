@@ -25,6 +25,13 @@ void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZ
 	memcpy(ret_name + 64, SIDECAR_SUFFIX, sizeof(SIDECAR_SUFFIX));
 }
 
+static bool is_named(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
 int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 {
 	for (int i = 0; i < LOOKUP_TRIES; i++) {
@@ -35,13 +42,16 @@ int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 			return -EIO;
 		hex_encode(id, sizeof(id), ret_name);
 		fd = openat(c->tmp, ret_name, O_RDWR | O_CREAT | O_EXCL | OPEN_FLAGS, 0600);
-		if (fd >= 0) {
-			flock(fd, LOCK_EX | LOCK_NB);
+		if (fd < 0 && errno == EEXIST)
+			continue;
+		if (fd < 0)
+			return -errno;
+		/* A sweep may have had it before us; then it is gone, or is about to be. */
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0 ? errno != EWOULDBLOCK : is_named(fd)) {
 			*ret_fd = fd;
 			return 0;
 		}
-		if (errno != EEXIST)
-			return -errno;
+		fd_close(fd);
 	}
 	return -EEXIST;
 }

@@ -34,7 +34,6 @@
 #include <stdint.h>
 
 #define CACHE_PARTIAL_MAX_AGE_S (7 * 24 * 3600) /* an abandoned download is kept so long */
-#define CACHE_TMP_MAX_AGE_S 3600		/* a leftover in tmp/ */
 #define CACHE_WAIT_STEP_MS 50			/* cache_wait() looks at least so often */
 
 struct cache;

@@ -427,12 +427,12 @@ static void sweep_tmp(struct cache *c)
 	while ((de = readdir(dir))) {
 		int fd;
 
-		if (de->d_name[0] == '.' || !older_than(c->tmp, de->d_name, CACHE_TMP_MAX_AGE_S))
+		if (de->d_name[0] == '.')
 			continue;
 		fd = openat(c->tmp, de->d_name, O_RDONLY | OPEN_FLAGS);
 		if (fd < 0)
 			continue;
-		/* A name in use is locked by who made it. */
+		/* A name in use is locked by its maker, who looks again when a sweep was faster. */
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 			unlinkat(c->tmp, de->d_name, 0);
 		fd_close(fd);

@@ -62,7 +62,10 @@ static inline bool cache_is_damaged(mode_t mode)
 /* Is there an object that a lookup would find? Stable while its lock is held. */
 bool cache_is_published(struct cache *c, const uint8_t sha256[32]);
 
-/* A new file in tmp/ (O_RDWR, mode 0600) with an exclusive flock, so that no sweep takes it. */
+/*
+ * A new file in tmp/ (O_RDWR, mode 0600) with an exclusive flock, so that no sweep takes it. Where there
+ * are no such locks, none can sweep it either.
+ */
 int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd);
 
 /* A stream of the directory `name` beneath `fd`; -ENOENT and the like as they are. */

@@ -3,6 +3,7 @@
 #include "cache_help.h"
 
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -232,11 +233,14 @@ static void test_sweep(void **state)
 	struct cache *c = open_cache(e, 0);
 	struct cache_fill *f;
 	char path[PATH_MAX], tmp[256];
+	int alive;
 
-	snprintf(tmp, sizeof(tmp), "%s/v1/tmp/old", e->cache);
-	make_file(tmp, CACHE_TMP_MAX_AGE_S + 10);
-	snprintf(tmp, sizeof(tmp), "%s/v1/tmp/young", e->cache);
-	make_file(tmp, CACHE_TMP_MAX_AGE_S - 100);
+	snprintf(tmp, sizeof(tmp), "%s/v1/tmp/dead", e->cache);
+	make_file(tmp, 0);
+	snprintf(tmp, sizeof(tmp), "%s/v1/tmp/alive", e->cache);
+	make_file(tmp, 1000000);
+	alive = open(tmp, O_RDWR);
+	assert_int_equal(flock(alive, LOCK_EX), 0);
 	make_file(inside(e, "locks", key_of(1), "", path), 0);		/* of a dead process */
 	make_file(inside(e, "partial", key_of(2), "", path), 0);	/* without a sidecar */
 	make_file(inside(e, "partial", key_of(3), ".v", path), 0);	/* without a partial */
@@ -258,7 +262,7 @@ static void test_sweep(void **state)
 	assert_int_equal(access(inside(e, "partial", key_of(6), "", path), F_OK), 0);
 	cache_fill_abort(f, false);
 
-	set_mtime(tmp, 1000);
+	close(alive);
 	assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0);
 	assert_int_equal(entries(e, "tmp"), 0);
 	assert_int_equal(entries(e, "partial"), 2);
