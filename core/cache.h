@@ -107,7 +107,7 @@ int cache_wait(struct cache *cache, const uint8_t sha256[32], int timeout_ms, ca
 int cache_fill_fd(const struct cache_fill *fill);
 
 /*
- * What an earlier fill left: the file holds the first *ret_len bytes of what `ret_validator` names
+ * What an earlier fill, or an earlier try of this one, left: the file holds the first *ret_len bytes of what `ret_validator` names
  * (the string given to cache_fill_restart() then), to be hashed again by the caller. With nothing
  * there it is 0 and "". The caller goes on at *ret_len when the validator still suits it, else
  * calls cache_fill_restart(). When a resumed object turns out to have the wrong hash, the old part

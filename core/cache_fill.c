@@ -28,7 +28,7 @@ struct cache_fill {
 	int sidecar;	  /* -1: the partial is not resumable */
 	uint64_t len;	  /* what counts of the partial */
 	uint64_t counted; /* bytes that the cache's count of its space knows of */
-	char *validator;  /* of an adopted partial; NULL after a restart */
+	char *validator;  /* NULL: the partial is no part of anything */
 };
 
 /* ---- the lock of an object ---- */
@@ -330,6 +330,9 @@ int cache_fill_restart(struct cache_fill *f, const char *validator)
 	f->counted = 0;
 	if (n == 0)
 		return 0;
+	f->validator = strdup(validator);
+	if (!f->validator)
+		return -ENOMEM;
 	r = sidecar_write(f, validator, n);
 	if ((r == -ENOSPC || r == -EDQUOT) && cache_evict(f->cache, SMALL_ROOM) == 0)
 		r = sidecar_write(f, validator, n);

@@ -15,6 +15,7 @@
 #include "dtype.h"
 #include "load.h"
 #include "request.h"
+#include "snapshot.h"
 #include "zip.h"
 
 /* ---- opening ---- */
@@ -58,22 +59,56 @@ static int open_cache(struct carton *c, const struct carton_options *options)
 	return 0;
 }
 
+/* Without the network: as it was when it was opened last, if that was kept. */
+static int open_kept(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
+{
+	char shown[256];
+	int r = -ENOENT;
+
+	if (c->cache)
+		r = snapshot_open(c->cache, url, ret, ret_mtime);
+	if (r == -ENOENT && c->cache) {
+		r = download_kept(c->cache, url, ret);
+		*ret_mtime = INT64_MIN;
+	}
+	if (r != -ENOENT)
+		return r;
+	carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
+		   "is not in the cache, and with -o offline nothing is fetched; "
+		   "run cartonctl fetch first");
+	return -ENETUNREACH;
+}
+
+/* Over the network; what is read of it until it is open is recorded, for open_kept(). */
+static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
+{
+	struct source *source;
+	int r = remote_source_open(&c->remote, url, &source);
+
+	if (r == -ENOTSUP)
+		return download_carton(&c->remote, c->cache, url, ret, ret_mtime);
+	if (r < 0)
+		return r;
+	*ret_mtime = remote_source_mtime(source);
+	if (!c->cache) {
+		*ret = source;
+		return 0;
+	}
+	r = snapshot_record(source, *ret_mtime, &c->recorder);
+	source_unref(source);
+	if (r == 0)
+		*ret = source_ref(c->recorder);
+	return r;
+}
+
 static int open_url(struct carton *c, const char *url, struct container **ret)
 {
 	struct source *source;
 	int64_t mtime;
 	int r;
 
-	if (!c->remote.http) {
-		carton_log(CARTON_LOG_ERROR, NULL,
-			   "a carton behind a URL cannot be opened offline");
-		return -ENETUNREACH;
-	}
-	r = remote_source_open(&c->remote, url, &source);
-	if (r == 0)
-		mtime = remote_source_mtime(source);
-	else if (r == -ENOTSUP)
-		r = download_carton(&c->remote, c->cache, url, &source, &mtime);
+	r = c->remote.http ? open_remote(c, url, &source, &mtime) :
+			     open_kept(c, url, &source, &mtime);
 	if (r < 0)
 		return r;
 	/* where the server does not say, now is as good as any time */
@@ -200,6 +235,8 @@ static int open_parts(struct carton *c, const char *source, const struct carton_
 	if (r == 0)
 		r = load_tree(c->container, c->manifest, c->links, c->store, options->keep_going,
 			      &c->tree, &c->faults);
+	if (r == 0 && c->recorder)
+		snapshot_save(c->recorder, c->cache, source);
 	return r;
 }
 
@@ -275,6 +312,7 @@ void carton_close(struct carton *c)
 	manifest_free(c->manifest);
 	links_free(c->links);
 	container_free(c->container);
+	source_unref(c->recorder);
 	http_free(c->remote.http);
 	cache_free(c->cache);
 	free(c);

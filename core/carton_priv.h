@@ -30,6 +30,7 @@ struct carton {
 	struct views *views;	     /* NULL: there are none */
 	struct meta *meta;	     /* NULL: could not be read (keep_going only) */
 	size_t faults;		     /* found while opening (keep_going only) */
+	struct source *recorder;     /* of a remote carton, see snapshot.h; or NULL */
 	bool verify;
 };
 

@@ -12,10 +12,14 @@
 /*
  * The file at `url` as a local source, and when it was last modified (INT64_MIN: not said). One that
  * was downloaded before is used again when the server still names the same version of it (an ETag or
- * a Last-Modified) and its bytes are intact. `cache` may be NULL: then into a temporary file. 0, or
- * -errno as remote.h, logged.
+ * a Last-Modified) and its bytes are intact. What broke off is gone on with where the server lets us
+ * (a Range from the start of what is missing, under a strong ETag). Several processes download it once.
+ * `cache` may be NULL: then into a temporary file. 0, or -errno as remote.h, logged.
  */
 int download_carton(const struct remote_options *options, struct cache *cache, const char *url,
 		    struct source **ret, int64_t *ret_mtime);
+
+/* What was downloaded last from `url`, without asking its server. 0; -ENOENT; -ENOMEM. */
+int download_kept(struct cache *cache, const char *url, struct source **ret);
 
 #endif

@@ -43,6 +43,7 @@
 #define MAX_LINK_URLS 1000000
 #define MAX_REMOTE_ATTEMPTS 5
 #define MAX_HELD_BYTES (32 * MIB)
+#define MAX_SNAPSHOT (256 * MIB) /* of what opening a remote carton reads */
 
 /* TOML. */
 #define TOML_MAX_DEPTH 64	       /* nested arrays and inline tables */

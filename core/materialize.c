@@ -276,7 +276,10 @@ static int copy_to(struct object *o, const struct entry *e, const struct target 
 	struct ingested in = { 0 };
 	int fd = t->fd, r;
 
-	r = e ? copy_entry(o, e, t, &in) : copy_link(o, t, &in);
+	if (!o->store->options.remote && (!e || o->store->options.container->remote))
+		r = offline(o);
+	else
+		r = e ? copy_entry(o, e, t, &in) : copy_link(o, t, &in);
 	if (r == 0 && t->fill) {
 		r = cache_fill_publish(t->fill, in.size, &fd);
 		if (r < 0)

@@ -42,6 +42,7 @@ What goes wrong
   flip=N            bit 0 of body byte N flipped (before coding)
   flipwire=N        the same after coding
   norange           200 and everything, whatever Range asks for
+  nosuffix          the same for a Range of the last bytes only
   noaccept          no Accept-Ranges
   badrange=K        Content-Range shifted by K, the right bytes
   shiftrange=K      the bytes shifted by K, the right Content-Range
@@ -435,6 +436,8 @@ class Answer:
         spec, o = self.headers.get('range', ''), self.o
         condition = self.headers.get('if-range')
         if not spec.startswith('bytes=') or ',' in spec or 'norange' in o:
+            return None
+        if spec.startswith('bytes=-') and 'nosuffix' in o:
             return None
         if condition is not None and (condition not in (self.etag, self.lastmod) or
                                       condition.startswith('W/')):

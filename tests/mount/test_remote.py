@@ -5,13 +5,14 @@ import http.server
 import os
 import random
 import shutil
+import subprocess
 import threading
 import time
 
 import pytest
 
 import harness
-from harness import ctl, run
+from harness import ctl, eventually, run
 from origin import (MIB, PRIVATE, LinkedCarton, as_expected, cache, certificate,
                     errno_of, fault, fault_bytes, fresh_logs, lines_of, nginx, nginx_at, refusing)
 from zipwriter import Carton, Sparse, sample
@@ -343,6 +344,116 @@ def test_no_ranges_and_a_broken_download(fault, mount, cache):
     c = put_large(fault, 'nb.carton', size=4 * MIB)
     with mount(remote(fault, 'nb.carton', norange=1, fail='2:503'), *cache.options) as m:
         as_expected(m, c)
+
+
+def test_no_ranges_and_two_processes(fault, mount, cache):
+    """Two mounts of it at once download it once."""
+    c = put_large(fault, 'two.carton', size=6 * MIB)
+    url = remote(fault, 'two.carton', norange=1, rate=8 * MIB)
+    first = subprocess.Popen([harness.CARTONCTL, 'fetch', cache.flag, url],
+                             stderr=subprocess.DEVNULL, env=harness.environment())
+    eventually('the first has begun', lambda: cache.partials())
+    with mount(url, *cache.options) as m:
+        as_expected(m, c)
+    assert first.wait() == 0
+    whole = os.path.getsize(os.path.join(fault.root, 'two.carton'))
+    assert sum(r['sent'] == whole for r in fault.requests('two.carton')) == 1
+
+
+@pytest.mark.parametrize('kind', ['breaks', 'killed', 'changes'])
+def test_download_goes_on(fault, mount, cache, kind):
+    """A server that has ranges, but no last bytes: what broke off is gone on with."""
+    c = put_large(fault, 'on.carton', size=12 * MIB)
+    whole = os.path.getsize(os.path.join(fault.root, 'on.carton'))
+    if kind == 'breaks':
+        url = remote(fault, 'on.carton', nosuffix=1, truncate=9 * MIB)
+    else:
+        url = remote(fault, 'on.carton', nosuffix=1, rate=12 * MIB)
+        p = subprocess.Popen([harness.CARTONCTL, 'fetch', cache.flag, url],
+                             stderr=subprocess.DEVNULL, env=harness.environment())
+        eventually('a part of it is noted',
+                   lambda: max(cache.partials().values(), default=0) >= 8 * MIB, 30)
+        p.kill()
+        p.wait()
+        if kind == 'changes':
+            c = put_large(fault, 'on.carton', seed=9, size=12 * MIB)
+        fault.clear()
+    with mount(url, *cache.options) as m:
+        as_expected(m, c)
+    went_on = [r for r in fault.requests('on.carton') if r['status'] == 206]
+    assert bool(went_on) == (kind != 'changes')
+    assert all('if-range' in r['h'] for r in went_on)
+    if kind == 'killed':
+        assert sum(r['sent'] for r in went_on) <= whole - 8 * MIB
+    assert cache.partials() == {}
+
+
+# ---- without the network ----
+
+
+@pytest.mark.parametrize('kind', ['ranges', 'no ranges'])
+def test_offline(fault, mount_fg, cache, kind):
+    """What cartonctl fetch got can be mounted, read and listed without the server."""
+    c = sample()
+    c.write(os.path.join(fault.root, 'off.carton'))
+    url = remote(fault, 'off.carton', **({'norange': 1} if kind == 'no ranges' else {}))
+    assert ctl('fetch', cache.flag, url).returncode == 0
+    fault.clear()
+    with mount_fg(url, *cache.options, '-o', 'offline') as m:
+        as_expected(m, c)
+        assert os.listdir(m / 'views/tensor_data')
+        assert not lines_of(m.log(), 'cannot|failed'), m.log()
+    for cmd in ('info', 'ls', 'hash'):
+        far = ctl(cmd, '--offline', cache.flag, url)
+        assert far.returncode == 0 and far.stdout == ctl(cmd, cache.flag, os.path.join(
+            fault.root, 'off.carton')).stdout, far.stderr
+    assert fault.requests() == []
+
+
+def test_offline_after_a_mount(fault, mount, mount_fg, cache):
+    """What was read before reads again; the rest is listed, and fails at once."""
+    c = put_large(fault, 'part.carton', size=2 * MIB)
+    c.add('model/other', rng_bytes(MIB, 7)).write(os.path.join(fault.root, 'part.carton'))
+    url = remote(fault, 'part.carton')
+    with mount(url, *cache.options) as m:
+        m.read('model/a')
+    fault.clear()
+    before = cache.objects()
+    with mount_fg(url, *cache.options, '-o', 'offline') as m:
+        assert m.read('model/a') == m.read('model/b') == c.entries['model/a'].data
+        assert os.stat(m / 'model/other').st_size == MIB
+        assert errno_of(m.read, 'model/other') == errno.ENETUNREACH
+        assert lines_of(m.log(), 'model/other.*offline')
+    assert fault.requests() == [] and cache.objects() == before and cache.partials() == {}
+
+
+@pytest.mark.parametrize('kind', ['never seen', 'another URL', 'damaged', 'cut', 'no note'])
+def test_offline_without_a_snapshot(fault, mount, cache, point, kind):
+    """Nothing is known of it, or nothing that is right: the mount is refused, and says what to do."""
+    sample().write(os.path.join(fault.root, 'none.carton'))
+    url = remote(fault, 'none.carton')
+    if kind != 'never seen':
+        with mount(url, *cache.options):
+            pass
+        note, = cache.path.glob('v1/notes/*')
+        snapshot = cache.objects()[note.read_text()]
+    if kind == 'another URL':
+        url = remote(fault, 'none.carton', noaccept=1)
+    elif kind == 'no note':
+        note.write_text('0' * 63)
+    elif kind in ('damaged', 'cut'):
+        data = snapshot.read_bytes()
+        snapshot.chmod(0o600)
+        snapshot.write_bytes(data[:-1] if kind == 'cut' else data[:300] + b'!' + data[301:])
+        snapshot.chmod(0o400)
+    fault.clear()
+    refused(url, point, *cache.options, '-o', 'offline', says='offline.*cartonctl fetch')
+    assert fault.requests() == []
+    if kind != 'never seen':
+        with mount(remote(fault, 'none.carton'), *cache.options):
+            pass
+        with mount(remote(fault, 'none.carton'), *cache.options, '-o', 'offline') as m:
+            assert 'model' in os.listdir(m.path)
 
 
 # ---- which URL, and who may ----
