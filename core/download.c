@@ -178,8 +178,7 @@ static int open_body(struct download *d, uint64_t have, const char *etag,
 	if (r < 0)
 		return r;
 	r = http_status_errno(answer->status);
-	if (r == 0 && answer->status == 206 &&
-	    (have == 0 || answer->range_first != (int64_t)have))
+	if (r == 0 && answer->status == 206 && (have == 0 || answer->range_first != (int64_t)have))
 		r = -EPROTO;
 	if (r == -ERANGE) {
 		d->whole = true;

@@ -153,8 +153,8 @@ void snapshot_save(struct source *source, struct cache *cache, const char *url)
 	if (result == 0)
 		result = cache_note_put(cache, key, hex);
 	if (result < 0)
-		carton_log(CARTON_LOG_DEBUG, NULL, "nothing is kept for a mount without network: %s",
-			   strerror(-result));
+		carton_log(CARTON_LOG_DEBUG, NULL,
+			   "nothing is kept for a mount without network: %s", strerror(-result));
 	give_up(r);
 }
 
@@ -270,7 +270,8 @@ int snapshot_open(struct cache *cache, const char *url, struct source **ret, int
 
 	if (result == 0)
 		result = cache_note_get(cache, key, hex, sizeof(hex));
-	if (result == 0 && (strlen(hex) != sizeof(hex) - 1 || !hex_decode(hex, SHA256_SIZE, sha256)))
+	if (result == 0 &&
+	    (strlen(hex) != sizeof(hex) - 1 || !hex_decode(hex, SHA256_SIZE, sha256)))
 		result = -ENOENT;
 	if (result == 0)
 		result = load(cache, sha256, &r->text);
