@@ -120,7 +120,7 @@ static int find_earlier(struct download *d, const char *version, int *ret_fd)
 int download_kept(struct cache *cache, const char *url, struct source **ret)
 {
 	struct download d = { .cache = cache, .url = url };
-	int fd, r = sha256_mem(url, strlen(url), d.key);
+	int fd = -1, r = sha256_mem(url, strlen(url), d.key);
 
 	if (r == 0)
 		r = find_earlier(&d, NULL, &fd);
