@@ -11,6 +11,7 @@
 #include "util.h"
 
 #define IN_BLOCK (256 * KIB)
+#define MADE_HEADER 64 /* what deflate_open() makes up fits in it */
 
 struct decoder {
 	struct stream stream;
@@ -29,7 +30,8 @@ struct decoder {
 	struct archive *archive;
 	bool header_given;
 
-	char buf[IN_BLOCK];
+	size_t buf_size;
+	char buf[]; /* no larger than the entry needs: most are small */
 };
 
 bool decode_knows(unsigned method)
@@ -54,7 +56,7 @@ const char *decode_name(unsigned method)
 /* The next block of compressed bytes into d->buf: how many, 0 at the end, or -errno. */
 static ssize_t feed(struct decoder *d)
 {
-	size_t want = (size_t)MIN(d->stored - d->fed, sizeof(d->buf));
+	size_t want = (size_t)MIN(d->stored - d->fed, d->buf_size);
 	ssize_t got;
 
 	if (want == 0)
@@ -304,18 +306,22 @@ static const struct stream_ops decoder_ops = { decoder_read, decoder_close };
 int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t size,
 		const char *name, struct stream **ret)
 {
-	struct decoder *d = calloc(1, sizeof(*d));
+	size_t n = method == METHOD_STORED ? 0 : (size_t)MAX(MIN(stored, IN_BLOCK), MADE_HEADER);
+	struct decoder *d = malloc(sizeof(*d) + n);
 	int r = -EOPNOTSUPP;
 
 	if (!d) {
 		stream_close(in);
 		return -ENOMEM;
 	}
-	d->stream.ops = method == METHOD_STORED ? &stored_ops : &decoder_ops;
-	d->in = in;
-	d->name = name;
-	d->stored = stored;
-	d->size = size;
+	*d = (struct decoder){
+		.stream.ops = method == METHOD_STORED ? &stored_ops : &decoder_ops,
+		.in = in,
+		.name = name,
+		.stored = stored,
+		.size = size,
+		.buf_size = n,
+	};
 	if (method == METHOD_STORED)
 		r = stored == size ? 0 : bad(d, "a Stored entry whose two sizes differ");
 	else if (method == METHOD_ZSTD)

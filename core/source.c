@@ -84,7 +84,9 @@ static int file_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
 
 static int file_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 {
-	posix_fadvise(s->fd, (off_t)off, (off_t)n, POSIX_FADV_SEQUENTIAL);
+	/* it may read further ahead; for a small part that is not worth a call */
+	if (n > MIB)
+		posix_fadvise(s->fd, (off_t)off, (off_t)n, POSIX_FADV_SEQUENTIAL);
 	return source_part(s, off, n, ret);
 }
 
