@@ -242,13 +242,17 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret)
 
 /* ---- the top ---- */
 
-static bool is_safetensors(const struct node *n)
+/* The bytes of what is named as a safetensors file, or of what such a symlink leads to; else NULL. */
+static struct object *safetensors_object(struct node *n)
 {
 	static const char suffix[] = ".safetensors";
 	size_t len = strlen(n->name);
 
-	return n->kind == NODE_FILE && node_object(n) && len > strlen(suffix) &&
-	       strcmp(n->name + len - strlen(suffix), suffix) == 0;
+	if (n->kind == NODE_DIR || len <= strlen(suffix) ||
+	    strcmp(n->name + len - strlen(suffix), suffix) != 0)
+		return NULL;
+	n = tree_resolve(n);
+	return n && n->kind == NODE_FILE ? node_object(n) : NULL;
 }
 
 /* Found once, before there are views: in tree order, so that a directory's files stand together. */
@@ -258,7 +262,7 @@ static int find_safetensors(struct views *v)
 	size_t cap = 0;
 
 	for (struct node *n = v->options.tree->root; n; n = tree_next(root, n)) {
-		if (!is_safetensors(n))
+		if (!safetensors_object(n))
 			continue;
 		if (v->n_safetensors == cap) {
 			size_t more = cap ? 2 * cap : 16;
@@ -289,7 +293,7 @@ static struct node *find_mirrored(const struct node *top, const struct node *at,
  * views/ mirrors the directories above a safetensors file. tensor_data/ and triton/ have makers of
  * their own, so there is no mirror below them.
  */
-static int add_mirror(struct views *v, struct node *top, const struct node *file)
+static int add_mirror(struct views *v, struct node *top, struct node *file)
 {
 	char path[MAX_PATH_LEN + 1], *slash;
 	struct node *at = top, *child;
@@ -310,7 +314,8 @@ static int add_mirror(struct views *v, struct node *top, const struct node *file
 		*slash = '/';
 	}
 	if (r == 0 && !find_mirrored(top, at, file->name))
-		r = view_add_dir(v, at, file->name, view_make_safetensors, node_object(file), NULL);
+		r = view_add_dir(v, at, file->name, view_make_safetensors, safetensors_object(file),
+				 NULL);
 	return r;
 }
 

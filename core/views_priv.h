@@ -24,7 +24,7 @@ struct views {
 	bool loaded;
 	struct index index;
 	struct view_strings *strings; /* one for each tensor of the index */
-	struct node **safetensors;    /* files of the carton; constant */
+	struct node **safetensors;    /* of the carton: files and symlinks; constant */
 	size_t n_safetensors;
 	pthread_mutex_t kept_lock;
 	struct view_kept *kept; /* what nodes point to, freed at the end; by kept_lock */
@@ -82,7 +82,7 @@ int view_measure(struct views *v, struct tensor *t, const struct strings_size **
  */
 int view_data(struct views *v, struct tensor *t, struct extent *ret);
 
-/* An object with the strings of `file` in a form (see derived.c). */
+/* An object with the strings of `t` in a form, made from its file when it is read. */
 int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, uint64_t width,
 		     uint64_t size, struct object **ret);
 

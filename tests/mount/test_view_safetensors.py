@@ -187,6 +187,23 @@ def test_wherever_it_is(work, mount):
             assert len(d) == len(set(d))
 
 
+def test_symlinks(work, mount):
+    """A symlink has views by its own name, whatever the file is called; and no others."""
+    data, c = st_bytes({'t': st('I16', (3,), 0, 6)}, b'abcdef'), Carton()
+    c.add('blobs/4711', data).add('model/w.safetensors', data)
+    c.symlink('model/hub.safetensors', '../blobs/4711').symlink('model/far/l.safetensors',
+                                                                '../hub.safetensors')
+    c.symlink('model/other', 'w.safetensors').symlink('model/toml.safetensors', '../carton.toml')
+    c.write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        for name in ('w', 'hub', 'far/l'):
+            check_file(m, f'views/model/{name}.safetensors', data)
+        assert sorted(os.listdir(m / 'views/model')) == [
+            'far', 'hub.safetensors', 'toml.safetensors', 'w.safetensors']
+        problem, = index_of(m, 'views/model/toml.safetensors')['problems']
+        assert problem
+
+
 def test_beside_the_views_of_tensor_data(work, mount_fg):
     """Names that views/ has taken: the files are there, the log says that they have no views."""
     td = TensorData(numeric(random.Random(1), 'a', 'int8', (3,)))
