@@ -49,6 +49,15 @@ int remote_backoff(unsigned attempt, long retry_after_s, int64_t deadline_ms, bo
 	return 0;
 }
 
+/* Does the answer still name the version that was opened? One that names none has passed If-Match. */
+static bool same_version(const struct remote *r, const struct http_response *a)
+{
+	if (r->etag[0])
+		return !a->etag[0] || strcmp(r->etag, a->etag) == 0;
+	return !r->last_modified[0] || !a->last_modified[0] ||
+	       strcmp(r->last_modified, a->last_modified) == 0;
+}
+
 static int check_answer(const struct remote *r, const struct http_response *a, uint64_t off,
 			size_t n)
 {
@@ -57,7 +66,7 @@ static int check_answer(const struct remote *r, const struct http_response *a, u
 
 	if (a->status == 206 && a->range_first == (int64_t)off &&
 	    a->range_last == (int64_t)(off + n - 1) && a->range_total == (int64_t)r->size &&
-	    (!r->etag[0] || !a->etag[0] || strcmp(r->etag, a->etag) == 0))
+	    same_version(r, a))
 		return 0;
 	if (a->status != 206 && status < 0 && status != -ESTALE && status != -ERANGE)
 		return status;

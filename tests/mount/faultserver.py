@@ -43,6 +43,7 @@ What goes wrong
   flipwire=N        the same after coding
   norange           200 and everything, whatever Range asks for
   nosuffix          the same for a Range of the last bytes only
+  unconditional     If-Match and If-Unmodified-Since are ignored
   noaccept          no Accept-Ranges
   badrange=K        Content-Range shifted by K, the right bytes
   shiftrange=K      the bytes shifted by K, the right Content-Range
@@ -420,6 +421,8 @@ class Answer:
             self.lines.append('Last-Modified: ' + self.lastmod)
 
     def precondition_fails(self):
+        if 'unconditional' in self.o:
+            return False
         match = self.headers.get('if-match')
         since = self.headers.get('if-unmodified-since')
         if match is not None:

@@ -204,7 +204,9 @@ def test_replaced_while_mounted(fault, mount_fg, cache):
 
 @pytest.mark.parametrize('kind', [
     dict(newetag=1), dict(norange=1), dict(badrange=1), dict(badtotal=1),
-    dict(newetag=1, noetag=1, lastmod='Tue, 01 Jan 2030 00:00:00 GMT')], ids=str)
+    dict(newetag=1, noetag=1, lastmod='Tue, 01 Jan 2030 00:00:00 GMT'),
+    dict(newetag=1, unconditional=1),
+    dict(noetag=1, lastmod='Tue, 01 Jan 2030 00:00:00 GMT', unconditional=1)], ids=str)
 def test_server_that_changes_its_ways(fault, mount_fg, cache, nginx, kind):
     """Right at mount, wrong later: a new ETag, 200 for a Range, another Content-Range or date."""
     c = put_large(fault, 'w.carton', size=9 * MIB)
