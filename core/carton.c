@@ -1,330 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An open carton: its tree, its properties, its bytes. */
 #include "carton_priv.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include "decode.h"
-#include "dir.h"
-#include "download.h"
 #include "dtype.h"
-#include "load.h"
 #include "request.h"
-#include "snapshot.h"
-#include "zip.h"
-
-/* ---- opening ---- */
-
-static bool is_url(const char *source)
-{
-	return strncmp(source, "http://", 7) == 0 || strncmp(source, "https://", 8) == 0;
-}
-
-/* Starts what fetching needs, unless nothing may be fetched. */
-static int open_network(struct carton *c, const char *source, const struct carton_options *options)
-{
-	struct http_options http = {
-		.private_links = options->private_links,
-		.cacert = options->cacert,
-		.header_file = options->header_file,
-		.origin_url = is_url(source) ? source : NULL,
-	};
-
-	if (options->offline || c->remote.http)
-		return 0;
-	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
-	c->remote.connections = options->connections ? options->connections : 8;
-	c->remote.stopping = &c->stopping;
-	return http_start(&http, &c->remote.http);
-}
-
-static int open_cache(struct carton *c, const struct carton_options *options)
-{
-	int r = cache_open(options->cache_dir, options->cache_size, &c->cache);
-
-	if (r < 0 && options->cache_dir) {
-		carton_log(CARTON_LOG_ERROR, options->cache_dir, "cannot be used as a cache: %s",
-			   strerror(-r));
-		return r;
-	}
-	if (r < 0)
-		carton_log(CARTON_LOG_INFO, NULL,
-			   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp",
-			   strerror(-r));
-	return 0;
-}
-
-/* Without the network: as it was when it was opened last, if that was kept. */
-static int open_kept(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
-{
-	char shown[256];
-	int r = -ENOENT;
-
-	if (c->cache)
-		r = snapshot_open(c->cache, url, ret, ret_mtime);
-	if (r == -ENOENT && c->cache) {
-		r = download_kept(c->cache, url, ret);
-		*ret_mtime = INT64_MIN;
-	}
-	if (r != -ENOENT)
-		return r;
-	carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
-		   "is not in the cache, and with -o offline nothing is fetched; "
-		   "run cartonctl fetch first");
-	return -ENETUNREACH;
-}
-
-/* Over the network; what is read of it until it is open is recorded, for open_kept(). */
-static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
-{
-	struct source *source;
-	int r = remote_source_open(&c->remote, url, &source);
-
-	if (r == -ENOTSUP)
-		return download_carton(&c->remote, c->cache, url, ret, ret_mtime);
-	if (r < 0)
-		return r;
-	*ret_mtime = remote_source_mtime(source);
-	if (!c->cache) {
-		*ret = source;
-		return 0;
-	}
-	r = snapshot_record(source, *ret_mtime, &c->recorder);
-	source_unref(source);
-	if (r == 0)
-		*ret = source_ref(c->recorder);
-	return r;
-}
-
-static int open_url(struct carton *c, const char *url, struct container **ret)
-{
-	struct source *source;
-	int64_t mtime;
-	int r;
-
-	r = c->remote.http ? open_remote(c, url, &source, &mtime) :
-			     open_kept(c, url, &source, &mtime);
-	if (r < 0)
-		return r;
-	/* where the server does not say, now is as good as any time */
-	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, ret);
-	source_unref(source);
-	return r;
-}
-
-static int open_path(const char *path, struct container **ret)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
-	struct source *source;
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		r = -errno;
-		carton_log(CARTON_LOG_ERROR, path, "cannot open: %s", strerror(-r));
-		fd_close(fd);
-		return r;
-	}
-	if (S_ISDIR(st.st_mode))
-		return dir_open(fd, ret);
-	if (!S_ISREG(st.st_mode)) {
-		carton_log(CARTON_LOG_ERROR, path, "is neither a carton file nor a directory");
-		fd_close(fd);
-		return -EBADMSG;
-	}
-	r = source_from_fd(fd, &source);
-	if (r < 0)
-		return r;
-	r = zip_open(source, st.st_mtime, ret);
-	source_unref(source);
-	return r;
-}
-
-int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret)
-{
-	struct node *n = tree_find(c->tree, path);
-	ssize_t got;
-	int r;
-
-	if (!n || n->kind != NODE_FILE)
-		return -ENOENT;
-	r = carton_pin_wait(c, from_node(n));
-	if (r < 0)
-		return r;
-	ret->max = max;
-	r = buf_reserve(ret, (size_t)MIN(node_size(n), SIZE_MAX));
-	if (r == -EFBIG)
-		carton_log(CARTON_LOG_ERROR, path, "is %" PRIu64 " bytes; at most %zu are read",
-			   node_size(n), max);
-	got = r == 0 ? request_read(n, ret->data, (size_t)node_size(n), 0, false) : r;
-	request_unpin(n);
-	if (got < 0)
-		return (int)got;
-	ret->len = (size_t)got;
-	ret->data[ret->len] = '\0';
-	return 0;
-}
-
-/* carton.toml says which version of the format this is: without it nothing else makes sense. */
-static int open_meta(struct carton *c)
-{
-	struct buf text = { 0 };
-	int r = carton_slurp(c, "carton.toml", MAX_CARTON_TOML, &text);
-
-	if (r == -ENOENT) {
-		carton_log(CARTON_LOG_ERROR, "carton.toml",
-			   "is not listed in MANIFEST as a regular file, so this is not a carton");
-		r = -EBADMSG;
-	}
-	if (r == 0)
-		r = meta_parse(text.data, text.len, &c->meta);
-	buf_free(&text);
-	if (r < 0)
-		return r;
-	if (!c->meta->has_spec_version) {
-		carton_log(CARTON_LOG_ERROR, "carton.toml", "has no spec_version; it must be 1");
-		return -EBADMSG;
-	}
-	if (c->meta->spec_version != 1) {
-		carton_log(CARTON_LOG_ERROR, "carton.toml",
-			   "spec_version is %" PRId64 "; this program reads version 1",
-			   c->meta->spec_version);
-		return -EOPNOTSUPP;
-	}
-	return 0;
-}
-
-static int open_store(struct carton *c)
-{
-	struct object_options o = {
-		.container = c->container,
-		.cache = c->cache,
-		.remote = c->remote.http ? &c->remote : NULL,
-		.verify = c->verify,
-	};
-	int r = workers_new(&c->workers);
-
-	o.workers = c->workers;
-	return r < 0 ? r : object_store_new(&o, &c->store);
-}
-
-/* What the carton is made of, up to its tree. */
-static int open_parts(struct carton *c, const char *source, const struct carton_options *options)
-{
-	int r = open_cache(c, options);
-
-	if (r == 0 && is_url(source))
-		r = open_network(c, source, options);
-	if (r == 0)
-		r = is_url(source) ? open_url(c, source, &c->container) :
-				     open_path(source, &c->container);
-	if (r == 0)
-		r = load_ahead(c->container);
-	if (r == 0)
-		r = load_manifest(c->container, options->manifest_sha256, &c->manifest);
-	if (r == 0)
-		r = load_links(c->container, &c->links);
-	if (r == 0 && c->links)
-		r = open_network(c, source, options);
-	if (r == 0)
-		r = open_store(c);
-	if (r == 0)
-		r = load_tree(c->container, c->manifest, c->links, c->store, options->keep_going,
-			      &c->tree, &c->faults);
-	if (r == 0 && c->recorder)
-		snapshot_save(c->recorder, c->cache, source);
-	return r;
-}
-
-static int open_views(struct carton *c, const struct carton_options *options)
-{
-	struct views_options v = {
-		.tree = c->tree,
-		.store = c->store,
-		.meta = c->meta,
-		.cache = c->cache,
-		.name = options->views,
-		.hidden = options->views_hidden,
-	};
-
-	c->totals = (struct carton_totals){ c->tree->n_files, c->tree->n_nodes, c->tree->bytes };
-	if (!options->views)
-		return 0;
-	if (path_fault(options->views, strlen(options->views)) || strchr(options->views, '/')) {
-		carton_log(CARTON_LOG_ERROR, NULL, "views=%s is not the name of a directory",
-			   options->views);
-		return -EINVAL;
-	}
-	return views_new(&v, &c->views);
-}
-
-int carton_open(const char *source, const struct carton_options *options, struct carton **ret)
-{
-	struct carton *c = calloc(1, sizeof(*c));
-	int r;
-
-	if (!c)
-		return -ENOMEM;
-	c->verify = options->verify == CARTON_VERIFY_OPEN;
-	if (!c->verify)
-		carton_log(CARTON_LOG_WARNING, source,
-			   "verify=off: nothing that is read is checked against MANIFEST");
-	r = open_parts(c, source, options);
-	if (r == 0)
-		r = open_meta(c);
-	if (r < 0 && options->keep_going && c->tree) {
-		c->faults++;
-		r = 0;
-	}
-	if (r == 0)
-		r = open_views(c, options);
-	if (r < 0) {
-		carton_close(c);
-		return r;
-	}
-	*ret = c;
-	return 0;
-}
-
-void carton_stop(struct carton *c)
-{
-	atomic_store(&c->stopping, true);
-	if (c->store)
-		object_store_stop(c->store);
-	if (c->remote.http)
-		http_stop(c->remote.http);
-}
-
-void carton_close(struct carton *c)
-{
-	if (!c)
-		return;
-	carton_stop(c);
-	workers_free(c->workers);
-	meta_free(c->meta);
-	tree_free(c->tree);
-	views_free(c->views);
-	object_store_free(c->store);
-	manifest_free(c->manifest);
-	links_free(c->links);
-	container_free(c->container);
-	source_unref(c->recorder);
-	http_free(c->remote.http);
-	cache_free(c->cache);
-	free(c);
-}
-
-char *carton_source_label(const char *source, char *ret, size_t n)
-{
-	if (is_url(source))
-		return http_url_redact(source, ret, n);
-	snprintf(ret, n, "%s", source);
-	return ret;
-}
 
 /* ---- the tree ---- */
 
@@ -612,4 +297,29 @@ int carton_read_later(struct carton *c, struct carton_node *file, size_t n, uint
 		      carton_done_fn *done, void *ctx, struct carton_request **ret_request)
 {
 	return request_read_later(c->workers, to_node(file), n, off, done, ctx, ret_request);
+}
+
+int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret)
+{
+	struct node *n = tree_find(c->tree, path);
+	ssize_t got;
+	int r;
+
+	if (!n || n->kind != NODE_FILE)
+		return -ENOENT;
+	r = carton_pin_wait(c, from_node(n));
+	if (r < 0)
+		return r;
+	ret->max = max;
+	r = buf_reserve(ret, (size_t)MIN(node_size(n), SIZE_MAX));
+	if (r == -EFBIG)
+		carton_log(CARTON_LOG_ERROR, path, "is %" PRIu64 " bytes; at most %zu are read",
+			   node_size(n), max);
+	got = r == 0 ? request_read(n, ret->data, (size_t)node_size(n), 0, false) : r;
+	request_unpin(n);
+	if (got < 0)
+		return (int)got;
+	ret->len = (size_t)got;
+	ret->data[ret->len] = '\0';
+	return 0;
 }
