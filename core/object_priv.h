@@ -72,6 +72,10 @@ struct object_store {
 	unsigned files_used;
 };
 
+/* What a worker does for an object: get and verify its bytes, or ask for its size; then tell who waits. */
+void object_run_content(struct job *job);
+void object_run_length(struct job *job);
+
 /* Stands around a fetch, so that it ends when nobody waits for the object any more. 0 or -errno. */
 int object_fetch_begin(struct object *o, struct object_fetch *fetch);
 void object_fetch_end(struct object *o, struct object_fetch *fetch);
