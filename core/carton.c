@@ -145,6 +145,11 @@ void carton_model_hash(const struct carton *c, char ret_hex[65])
 	hex_encode(c->manifest->model_hash, SHA256_SIZE, ret_hex);
 }
 
+atomic_uchar *carton_mark(struct carton_node *node)
+{
+	return &to_node(node)->mark;
+}
+
 /* ---- properties ---- */
 
 static ssize_t property_sha256(struct object *o, char *ret, size_t n)

@@ -13,6 +13,7 @@
 #ifndef CARTON_H
 #define CARTON_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -162,6 +163,9 @@ ssize_t carton_property(const struct carton_node *node, const char *name, char *
 int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,
 	       struct carton_request **ret_request);
 void carton_unpin(struct carton_node *file);
+
+/* A byte of each node for whoever serves the tree; 0 at first. Any thread may change it. */
+atomic_uchar *carton_mark(struct carton_node *node);
 
 /*
  * Finds out the size of a file, where only a server can tell. 0: it is known; -EINPROGRESS: `done`

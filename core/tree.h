@@ -12,6 +12,7 @@
 #ifndef CARTON_TREE_H
 #define CARTON_TREE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,7 @@ struct node {
 	enum node_kind kind;
 	bool executable;
 	bool hidden;			  /* found by name, not listed */
+	atomic_uchar mark;		  /* see carton_mark() */
 	const struct tensor_info *tensor; /* what a view shows; NULL: no view of a tensor */
 	union {
 		struct {

@@ -38,8 +38,12 @@ static int to_errno(int r)
 	return r == -EBADMSG ? EIO : -r;
 }
 
+/* What is remembered of a node: the kernel knows a size of it that may be wrong; an open was answered. */
+#define MARK_UNSURE 1
+#define MARK_OPENED 2
+
 /* Fills `st`, and returns how long the kernel may trust it: a size that is only said, not at all. */
-static double fill_stat(const struct mount *m, const struct carton_node *node, struct stat *st)
+static double fill_stat(const struct mount *m, struct carton_node *node, struct stat *st)
 {
 	struct carton_stat cs;
 
@@ -64,13 +68,15 @@ static double fill_stat(const struct mount *m, const struct carton_node *node, s
 		st->st_mode = S_IFLNK | 0777;
 		break;
 	}
-	return cs.size_certain ? TIMEOUT : 0;
+	if (cs.size_certain)
+		return TIMEOUT;
+	atomic_fetch_or(carton_mark(node), MARK_UNSURE);
+	return 0;
 }
 
 /* ---- names: answered at once ---- */
 
-static void fill_entry(const struct mount *m, const struct carton_node *node,
-		       struct fuse_entry_param *e)
+static void fill_entry(const struct mount *m, struct carton_node *node, struct fuse_entry_param *e)
 {
 	memset(e, 0, sizeof(*e));
 	e->ino = to_ino(m, node);
@@ -386,12 +392,56 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 /* ---- files ---- */
 
+/*
+ * Puts bytes of a file that is about to be open for the first time into the page cache. Of a small one
+ * all: that saves the kernel a request. Of one whose size was not certain at least the last: that tells
+ * the kernel how long it is, for which not all ways of reading ask again.
+ */
+static void store_bytes(const struct mount *m, struct carton_node *node, bool unsure)
+{
+	struct fuse_bufvec bytes = FUSE_BUFVEC_INIT(0);
+	struct carton_stat st;
+	char buf[SMALL];
+	uint64_t off;
+	ssize_t n;
+
+	carton_stat(node, &st);
+	if (st.size == 0 || (st.size > sizeof(buf) && !unsure))
+		return;
+	off = st.size <= sizeof(buf) ? 0 : (st.size - 1) / BLOCK * BLOCK;
+	n = carton_read(node, buf, sizeof(buf), off, !unsure);
+	if (n <= 0)
+		return;
+	bytes.buf[0].mem = buf;
+	bytes.buf[0].size = (size_t)n;
+	fuse_lowlevel_notify_store(m->session, to_ino(m, node), (off_t)off, &bytes, 0);
+}
+
+/*
+ * The kernel makes a store wait for whoever reads these pages, and such a reader may wait for us, also
+ * when we have come to our end. Before the first answer to an open there are no readers.
+ */
+static void first_open(struct mount *m, struct carton_node *node)
+{
+	atomic_uchar *mark = carton_mark(node);
+
+	if (atomic_load(mark) & MARK_OPENED)
+		return;
+	pthread_mutex_lock(&m->first_open);
+	if (!(atomic_load(mark) & MARK_OPENED)) {
+		store_bytes(m, node, atomic_load(mark) & MARK_UNSURE);
+		atomic_fetch_or(mark, MARK_OPENED);
+	}
+	pthread_mutex_unlock(&m->first_open);
+}
+
 static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_file_info *fi, int r)
 {
 	if (r < 0) {
 		fuse_reply_err(req, to_errno(r));
 		return;
 	}
+	first_open(mount_of(req), node);
 	fi->keep_cache = 1;
 	fi->noflush = 1;
 	/* the opener is gone: there will be no release */
@@ -399,39 +449,8 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 		carton_unpin(node);
 }
 
-/*
- * Puts bytes of a file that is being opened into the page cache. Of a small one all: that saves the
- * kernel a request. Of one that was looked up before its size was certain at least the last: that
- * tells the kernel how long it is, for which not all ways of reading ask again.
- */
-static void store_bytes(const struct parked *p)
-{
-	const struct mount *m = mount_of(p->req);
-	struct fuse_bufvec bytes = FUSE_BUFVEC_INIT(0);
-	struct carton_stat st;
-	char buf[SMALL];
-	uint64_t off;
-	ssize_t n;
-
-	carton_stat(p->node, &st);
-	if (st.size == 0)
-		return;
-	off = st.size <= sizeof(buf) ? 0 : (st.size - 1) / BLOCK * BLOCK;
-	/* it waits for readers of these pages, whom a loop thread (no request) may have to answer */
-	if (!p->size_open && (off > 0 || !p->request))
-		return;
-	n = carton_read(p->node, buf, sizeof(buf), off, false);
-	if (n <= 0)
-		return;
-	bytes.buf[0].mem = buf;
-	bytes.buf[0].size = (size_t)n;
-	fuse_lowlevel_notify_store(m->session, to_ino(m, p->node), (off_t)off, &bytes, 0);
-}
-
 static void finish_open(struct parked *p, int result)
 {
-	if (result == 0)
-		store_bytes(p);
 	answer_open(p->req, p->node, &p->fi, result);
 }
 
@@ -444,7 +463,6 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);
 	struct carton_node *node = to_node(m, ino);
-	struct carton_stat st;
 	struct parked *p;
 	int r;
 
@@ -463,8 +481,6 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	p->fi = *fi;
-	carton_stat(node, &st);
-	p->size_open = !st.size_certain;
 	park(p, start_open);
 }
 

@@ -9,6 +9,7 @@
 #ifndef FS_OPS_H
 #define FS_OPS_H
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include "carton.h"
@@ -23,6 +24,7 @@ struct mount {
 	unsigned max_read;	  /* as the mount option says, 0: no limit */
 	void (*ready)(void *ctx); /* called once the kernel has begun to talk to us */
 	void *ctx;
+	pthread_mutex_t first_open; /* held while a file is opened that never was before */
 };
 
 /* The user data of the session is a struct mount. */

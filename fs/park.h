@@ -23,7 +23,6 @@ struct parked {
 
 	/* what the operation wants to find again */
 	struct fuse_file_info fi;
-	bool size_open; /* the file's size was not certain before */
 	size_t size;
 	off_t off;
 	char name[256];

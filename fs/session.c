@@ -47,7 +47,8 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 }
 
 /* libfuse's own words, by the same way. */
-static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_level level,
+							      const char *fmt, va_list ap)
 {
 	static _Thread_local char text[512];
 	size_t used = strlen(text);
@@ -209,7 +210,8 @@ int session_run(struct options *o)
 			   .gid = o->gid,
 			   .umask = o->umask,
 			   .max_read = o->max_read,
-			   .ready = on_ready },
+			   .ready = on_ready,
+			   .first_open = PTHREAD_MUTEX_INITIALIZER },
 		.status_fd = -1,
 	};
 	int fds[2], status;

@@ -256,7 +256,8 @@ def abandon(mountpoint, pids):
             if os.path.realpath(f'/proc/{pid}/exe') == CARTONFS:
                 os.kill(pid, signal.SIGKILL)
     while mountinfo(mountpoint):
-        if run('umount' if IS_ROOT else 'fusermount3', '-l' if IS_ROOT else '-uz',
+        # by force where that is allowed: no signal ends one who waits for a page
+        if run('umount' if IS_ROOT else 'fusermount3', '-fl' if IS_ROOT else '-uz',
                mountpoint).returncode:
             break
     for pid in pids:

@@ -231,6 +231,92 @@ def test_signal_during_a_long_open(mount, big_carton):
         reader.wait(EXIT_S * SLOW)
 
 
+# Opens small cold files all at once and drops them from the page cache, so that one is read while a
+# worker puts it there for another. Says when it is at it.
+EVICT_CODE = """
+import os, sys
+root, readers, files = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+gate_r, gate_w = os.pipe()
+for i in range(readers):
+    if os.fork() == 0:
+        try:
+            os.close(gate_w)
+            os.read(gate_r, 1)          # ends when the parent closes its end
+            for k in range(files):
+                fd = os.open('%s/model/%04d' % (root, k), os.O_RDONLY)
+                os.pread(fd, 9000, 0)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.pread(fd, 9000, 0)
+                os.close(fd)
+                if (i, k) == (0, files // 10):
+                    os.write(1, b'.')
+        except OSError:
+            pass
+        finally:
+            os._exit(0)
+os.close(gate_w)
+for i in range(readers):
+    os.wait()
+"""
+
+
+@pytest.mark.parametrize('sig', [signal.SIGTERM, signal.SIGKILL])
+def test_signal_while_pages_are_filled(mount, session_dir, sig):
+    """
+    What is stored in the page cache at open must not wait for a reader of these pages: where nobody
+    is left to answer him, all of them would wait for ever, and no signal would help.
+    """
+    c = Carton()
+    for i in range(200):
+        c.add(f'model/{i:04}', random.Random(i).randbytes(9000), level=1)
+    c.write(session_dir / 'small.carton')
+    for _ in range(20):                 # it used to hang in one of six
+        with mount(session_dir / 'small.carton') as m:
+            p = subprocess.Popen(['/usr/bin/python3', '-S', '-c', EVICT_CODE, m.path, '8', '200'],
+                                 stdout=subprocess.PIPE)
+            assert p.stdout.read(1) == b'.'
+            os.kill(m.pids[0], sig)
+            if sig == signal.SIGTERM:
+                m.wait_end()
+            harness.wait_exit(m.pids[0])
+            p.communicate(timeout=EXIT_S * SLOW)
+
+
+def test_signal_that_comes_twice(mount_fg, load_carton):
+    """An impatient Ctrl-C is one."""
+    with mount_fg(load_carton[0]) as m:
+        m.sha(NAMES[0])
+        for _ in range(5):
+            m.process.send_signal(signal.SIGINT)
+        assert m.process.wait(EXIT_S * SLOW) == 0, m.log()
+        eventually('unmounted', m.gone)
+        m.ended = True
+
+
+def test_ignored_signal_is_ignored(load_carton, point):
+    """As under nohup: SIGHUP ends nothing, SIGTERM does."""
+    path, c = load_carton
+    where = point()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        p = subprocess.Popen([CARTONFS, '-f', str(path), where], stderr=subprocess.PIPE,
+                             env=environment())
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    try:
+        eventually('a mount or an end', lambda: mountinfo(where) or p.poll() is not None, 30)
+        p.send_signal(signal.SIGHUP)
+        assert sha_file(os.path.join(where, NAMES[0])) == c.hashes()[NAMES[0]]
+        assert p.poll() is None
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(EXIT_S * SLOW) == 0, p.communicate()
+        eventually('unmounted', lambda: mountinfo(where) is None)
+    finally:
+        p.kill()
+        p.communicate()
+        harness.abandon(where, [])
+
+
 # ---- readers that go away ----
 
 
