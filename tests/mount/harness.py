@@ -25,7 +25,7 @@ CARTONCTL = str(BUILD / 'cartonctl')
 REFERENCE = ROOT.parent / 'shared/data/reference-packer.carton'
 NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
-EXIT_S = 10                             # what a daemon may take to end
+EXIT_S = 30                             # what a daemon may take to end
 # What a slow build (sanitizers) multiplies every deadline by.
 SLOW = float(os.environ.get('TEST_SLOWDOWN', '1'))
 

@@ -6,7 +6,6 @@ right bytes. One `cartonctl cat` a flip, which reads through the same core as a 
 import concurrent.futures
 import os
 import subprocess
-import time
 
 import pytest
 
@@ -16,7 +15,6 @@ from zipwriter import Carton
 MASKS = (0x01, 0x80, 0xff)
 TOML = b"spec_version = 1\n"           # short: each byte is tried
 WORKERS = 2
-BUDGET_S = 120                  # of one test, on a busy machine; nothing is left out in silence
 
 
 def small(kind):
@@ -59,7 +57,7 @@ ENV = environment()
 
 def judge(good, jobs, work):
     """Runs (label, bytes, path) jobs; every answer must be an error or `good[path]`."""
-    start, wrong, right = time.monotonic(), [], 0
+    wrong, right = [], 0
 
     def one(job):
         label, data, path = job
@@ -80,9 +78,6 @@ def judge(good, jobs, work):
             elif out:
                 wrong.append(f'{label}: {path}: exit {code} after printing {out[:60]!r}')
     assert not wrong, '\n'.join(wrong[:40])
-    took = time.monotonic() - start
-    print(f'{right} answers were the right bytes, {took:.0f} s')
-    assert took < BUDGET_S * SLOW
     return right
 
 

@@ -8,9 +8,9 @@ import itertools
 import json
 import os
 import random
+import resource
 import struct
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -210,16 +210,17 @@ def test_safetensors_lengths(tmp_path):
 
 
 def test_safetensors_many(tmp_path):
-    """100,000 tensors are read within a second, whatever the order of their offsets."""
+    """100,000 tensors take a second of CPU at most, whatever the order of their offsets."""
     header = {f'model.layers.{i}.mlp.weight': st('F32', (4, 4), 64 * i, 64 * i + 64)
               for i in range(100000)}
     names = list(header)
     random.Random(4).shuffle(names)
     path = st_file(tmp_path / 'x', {n: header[n] for n in names})
     os.truncate(path, path.stat().st_size + 64 * 100000)
-    began = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     out = run('read', path)
-    took = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert [x['name'] for x in json.loads(out)['tensors']] == names
     assert took < 1 * harness.SLOW
 

@@ -9,7 +9,6 @@ import os
 import random
 import re
 import struct
-import time
 
 import numpy as np
 import pytest
@@ -352,16 +351,22 @@ def test_verified_at_first_use(work, mount, method):
         assert m.read('views/model/b.safetensors/t.bin')[-1:] == b'b'
 
 
+def cpu_seconds(pid):
+    """What a process has used so far, which is the same however busy the machine is."""
+    fields = harness.read_file(f'/proc/{pid}/stat').rpartition(b')')[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
 def test_hundred_thousand(work, mount):
+    """They list in a second, with what the kernel and python take."""
     names = [f'model.layers.{i}.mlp.weight' for i in range(100000)]
     header = {n: st('F32', (4, 4), 64 * i, 64 * i + 64) for i, n in enumerate(names)}
     data = random.Random(1).randbytes(6400000)
     Carton().add('model/w.safetensors', st_bytes(header, data)).write(work / 'm.carton')
     with mount(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
-        began = time.monotonic()
-        listed = os.listdir(m / W)
-        took = time.monotonic() - began
-        assert len(listed) == 200001 and took < 3 * harness.SLOW
+        before = cpu_seconds(m.pids[0])
+        assert len(os.listdir(m / W)) == 200001
+        assert cpu_seconds(m.pids[0]) - before < 1 * harness.SLOW
         for i in random.Random(2).sample(range(100000), 50):
             assert m.read(f'{W}/{names[i]}.bin') == data[64 * i:64 * i + 64]
         assert [t['name'] for t in index_of(m)['tensors']] == names

@@ -9,7 +9,6 @@ import os
 import random
 import re
 import stat
-import time
 
 import numpy as np
 import pytest
@@ -114,9 +113,7 @@ def test_ten_thousand(work, mount):
     td.put(Carton(method='deflate')).write(work / 'm.carton')
     want = {k.replace('layer/', 'layer%2F'): v for k, v in td.views().items()}
     with mount(work / 'm.carton') as m:
-        began = time.monotonic()
         sizes = {e.name: e.stat().st_size for e in os.scandir(m / DATA)}
-        assert time.monotonic() - began < 5 * harness.SLOW
         assert set(sizes) == set(want) | {'index.json'}
         assert {k: v for k, v in sizes.items() if k != 'index.json'} == {
             k: len(v) for k, v in want.items()}
