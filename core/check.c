@@ -41,8 +41,10 @@ static int check_tensors(struct check *k)
 		return r;
 	if (r < 0)
 		tell(k, index_path, "cannot be read: %s", strerror(-r));
-	if (k->index.problem)
+	if (k->index.problem && k->index.problem_line)
 		tell(k, index_path, "line %zu: %s", k->index.problem_line, k->index.problem);
+	else if (k->index.problem)
+		tell(k, index_path, "%s", k->index.problem);
 	tensors = k->index.tensors;
 	if (!tensors)
 		return 0;

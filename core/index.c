@@ -51,7 +51,7 @@ static int parse(const struct tree *t, struct object *o, struct index *x)
 	int r;
 
 	if (object_size(o) > MAX_INDEX_TOML)
-		return set_problem(x, 0, "it is too large");
+		return set_problem(x, 0, "index.toml is too large");
 	r = tensors_parse(index_read, &reader, &x->tensors, &error);
 	if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
 		return set_problem(x, error.line, error.message);
@@ -68,7 +68,7 @@ int index_load(const struct tree *t, struct index *ret)
 	n = tree_resolve((struct node *)n);
 	o = n ? node_object(n) : NULL;
 	if (!o && dir)
-		r = set_problem(&x, 0, "tensor_data has no index.toml");
+		r = set_problem(&x, 0, "there is no index.toml: nothing says which tensors there are");
 	if (o) {
 		r = object_get_wait(o);
 		if (r == 0) {
@@ -77,7 +77,7 @@ int index_load(const struct tree *t, struct index *ret)
 		}
 		/* its bytes are not what MANIFEST says: that was logged, and stays so */
 		if (r == -EBADMSG)
-			r = set_problem(&x, 0, "tensor_data/index.toml is damaged");
+			r = set_problem(&x, 0, "index.toml is damaged");
 	}
 	if (r < 0) {
 		index_free(&x);

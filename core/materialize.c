@@ -449,6 +449,21 @@ int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
 	return r;
 }
 
+/* Where nothing but the bytes themselves say how many they are. */
+static int size_by_making(struct object *o, uint64_t *ret_size, bool *ret_certain)
+{
+	struct bytes bytes;
+	int r = object_materialize(o, &bytes, ret_size);
+
+	if (r < 0)
+		return r;
+	*ret_certain = true;
+	if (bytes.kind == BYTES_MEMORY)
+		object_unclaim_memory(o->store, *ret_size);
+	bytes_free(&bytes);
+	return 0;
+}
+
 int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 {
 	const struct object_options *options = &o->store->options;
@@ -458,9 +473,10 @@ int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 		.stop = must_stop,
 		.ctx = o,
 	};
-	struct bytes bytes;
 	int fd, r = -ENOENT;
 
+	if (o->derive)
+		return size_by_making(o, ret_size, ret_certain);
 	if (options->cache)
 		r = cache_lookup(options->cache, o->sha256, &fd, ret_size);
 	if (r == 0) {
@@ -468,12 +484,8 @@ int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 		return 0;
 	}
 	r = fetch(o, &f, fetch_length, ret_size);
-	if (r == -ENODATA) {
-		/* no server says: then only all of it tells, and the cache has it for the open to come */
-		r = object_materialize(o, &bytes, ret_size);
-		*ret_certain = r == 0;
-		if (r == 0)
-			bytes_free(&bytes);
-	}
+	/* no server says: then only all of it tells, and the cache has it for the open to come */
+	if (r == -ENODATA)
+		r = size_by_making(o, ret_size, ret_certain);
 	return r == -ESHUTDOWN ? -ECANCELED : r;
 }

@@ -260,12 +260,9 @@ static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 	struct meta_value value = { NULL, NULL }, *grown;
 	int r;
 
-	if (memchr(key->key, '\0', key->len))
-		return problem(m, v->line, "a tensor name holds a NUL character");
-	r = take_string(m, "a reference to a tensor", v, &value.reference);
-	if (r < 0 || !value.reference)
-		return r;
-	r = meta_strdup(m, key->key, key->len, &value.name);
+	r = meta_strdup(m, v->str, v->len, &value.reference);
+	if (r == 0)
+		r = meta_strdup(m, key->key, key->len, &value.name);
 	if (r < 0)
 		return r;
 	/* only now: an array grows for what is kept, not for each fault */
@@ -277,24 +274,60 @@ static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 	return 0;
 }
 
+/* The flag of the side of a case that `key` names; NULL: it names none. */
+static bool *odd_side(struct meta_case *c, const char *outputs, const struct toml_step *key)
+{
+	return is_key(key, "inputs") ? &c->odd_inputs :
+	       is_key(key, outputs)  ? &c->odd_outputs :
+				       NULL;
+}
+
 static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 		     const struct toml_path *path, const struct toml_value *v)
 {
-	const struct toml_step *key = &path->steps[2];
+	const struct toml_step *key = &path->steps[2], *name = &path->steps[3];
+	bool *odd = odd_side(c, outputs, key);
 
-	if (path->n == 4 && path->steps[3].key && is_key(key, "inputs")) {
-		c->has_inputs = true;
-		return take_reference(m, &c->inputs, &c->n_inputs, &path->steps[3], v);
-	}
-	if (path->n == 4 && path->steps[3].key && is_key(key, outputs)) {
-		c->has_outputs = true;
-		return take_reference(m, &c->outputs, &c->n_outputs, &path->steps[3], v);
-	}
 	if (path->n == 3 && is_key(key, "name"))
 		return take_string(m, "name", v, &c->name);
 	if (path->n == 3 && is_key(key, "description"))
 		return take_string(m, "description", v, &c->description);
-	return 0;
+	if (!odd)
+		return 0;
+	if (path->n != 4 || !name->key || memchr(name->key, '\0', name->len) ||
+	    v->type != TOML_STRING || memchr(v->str, '\0', v->len)) {
+		*odd = true;
+		return problem(m, v->line, "%s: a value that is no NAME = \"@tensor_data/...\"",
+			       odd == &c->odd_inputs ? "inputs" : outputs);
+	}
+	if (odd == &c->odd_inputs) {
+		c->has_inputs = true;
+		return take_reference(m, &c->inputs, &c->n_inputs, name, v);
+	}
+	c->has_outputs = true;
+	return take_reference(m, &c->outputs, &c->n_outputs, name, v);
+}
+
+/* Tables and arrays: the one that holds the values, and those that have no place among them. */
+static int begin_case(struct meta *m, struct meta_case *c, const char *outputs,
+		      const struct toml_path *path, enum toml_type type, size_t line)
+{
+	bool *odd;
+
+	if (path->n == 2)
+		c->line = line;
+	odd = path->n > 2 && path->steps[2].key ? odd_side(c, outputs, &path->steps[2]) : NULL;
+	if (!odd)
+		return 0;
+	if (path->n == 3 && type == TOML_TABLE) {
+		c->has_inputs |= odd == &c->odd_inputs;
+		c->has_outputs |= odd == &c->odd_outputs;
+		return 0;
+	}
+	*odd = true;
+	return problem(m, line, "%s: %s where NAME = \"@tensor_data/...\" must be",
+		       odd == &c->odd_inputs ? "inputs" : outputs,
+		       type == TOML_TABLE ? "a table" : "an array");
 }
 
 /* ---- events ---- */
@@ -358,17 +391,10 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 	element = table_element(rd->m, t, path->steps[1].index);
 	if (!element)
 		return -ENOMEM;
-	if (t->outputs) {
-		struct meta_case *c = element;
-
-		if (path->n == 2)
-			c->line = line;
-		else if (path->n == 3 && path->steps[2].key && type == TOML_TABLE) {
-			c->has_inputs |= is_key(&path->steps[2], "inputs");
-			c->has_outputs |= is_key(&path->steps[2], t->outputs);
-		}
-	} else if (path->n == 3 && path->steps[2].key && type == TOML_ARRAY &&
-		   is_key(&path->steps[2], "shape")) {
+	if (t->outputs)
+		return begin_case(rd->m, element, t->outputs, path, type, line);
+	if (path->n == 3 && path->steps[2].key && type == TOML_ARRAY &&
+	    is_key(&path->steps[2], "shape")) {
 		rd->shape.len = 0;
 		rd->shape_to = &((struct meta_tensor *)element)->shape;
 		((struct meta_tensor *)element)->has_dims = true;

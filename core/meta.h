@@ -37,6 +37,7 @@ struct meta_case {
 	struct meta_value *inputs, *outputs;
 	size_t n_inputs, n_outputs;
 	bool has_inputs, has_outputs;
+	bool odd_inputs, odd_outputs; /* they hold something that is no such value */
 	size_t line;
 };
 

@@ -252,7 +252,7 @@ void object_run_length(struct job *job)
 	pthread_mutex_lock(&s->lock);
 	if (wanted_again(o, &o->length, r)) {
 		pthread_mutex_unlock(&s->lock);
-		workers_submit(s->options.workers, &o->length.job, LANE_NET);
+		workers_submit(s->options.workers, &o->length.job, object_lane(o));
 		return;
 	}
 	if (r == -ECANCELED)
@@ -311,7 +311,7 @@ int object_get_size(struct object *o, struct object_wait *wait)
 		r = begin_wait(o, &o->length, wait, &start);
 	pthread_mutex_unlock(&s->lock);
 	if (start)
-		workers_submit(s->options.workers, &o->length.job, LANE_NET);
+		workers_submit(s->options.workers, &o->length.job, object_lane(o));
 	return r;
 }
 

@@ -78,6 +78,8 @@ static void put_pins(struct carton_request *q)
  */
 static int check_extents(const struct node *file)
 {
+	char path[MAX_PATH_LEN + 1];
+
 	for (size_t i = 0; i < file->file.n; i++) {
 		const struct extent *x = &file->file.extents[i];
 		uint64_t size = x->object ? object_size(x->object) : 0;
@@ -85,7 +87,7 @@ static int check_extents(const struct node *file)
 		if (!x->object || file->file.size == OBJECT_NO_SIZE)
 			continue;
 		if (x->off > size || x->len > size - x->off || (x->whole && x->len != size)) {
-			carton_log(CARTON_LOG_ERROR, file->name,
+			carton_log(CARTON_LOG_ERROR, tree_path(file, path),
 				   "needs %llu bytes at %llu of a file that has %llu",
 				   (unsigned long long)x->len, (unsigned long long)x->off,
 				   (unsigned long long)size);

@@ -159,6 +159,15 @@ static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void
 		tell_progress(v, progress, ctx);
 }
 
+/* Somebody needed this very entry before, and told that it is damaged. */
+static bool was_told(const struct verify *v, const char *path, const struct entry *e)
+{
+	const struct node *n = tree_find(v->c->tree, path);
+	struct object *o = n ? node_object(n) : NULL;
+
+	return o && object_entry(o) == e && object_state(o) == OBJECT_CORRUPT;
+}
+
 static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	const struct manifest *m = v->c->manifest;
@@ -173,6 +182,10 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 		/* what is missing is fetched later, and faults of symlinks were told already */
 		if (!e || e->kind != ENTRY_FILE)
 			continue;
+		if (was_told(v, m->lines[i].path, e)) {
+			atomic_fetch_add(&v->problems, 1);
+			continue;
+		}
 		checks[n++] = (struct file_check){ { .run = run_check }, v, &m->lines[i], e };
 		v->total += e->size;
 	}
@@ -265,16 +278,16 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.over = PTHREAD_COND_INITIALIZER,
 	};
-	ssize_t more;
-	int r = check_files(&v, progress, ctx);
+	ssize_t more = check_contents(c);
+	int r;
 
+	if (more < 0)
+		return more;
+	r = check_files(&v, progress, ctx);
 	if (r == 0)
 		r = get_objects(&v, NULL, 0, true, progress, ctx);
 	if (r < 0)
 		return r;
-	more = check_contents(c);
-	if (more < 0)
-		return more;
 	return (ssize_t)(c->faults + check_form(c->manifest) + atomic_load(&v.problems)) + more;
 }
 

@@ -57,12 +57,13 @@ static int add_tensors(struct views *v, struct node *dir, struct object *file,
 /* Fills the directory from the pinned file, or says in index.json why it cannot. */
 static int add_all(struct views *v, struct node *dir, struct object *file, struct view_json *j)
 {
+	char path[MAX_PATH_LEN + 1];
 	struct safetensors_error error = { 0 };
 	struct safetensors *s = NULL;
 	int r = safetensors_parse(read_file, file, object_size(file), &s, &error);
 
 	if (r < 0 && error.message[0]) {
-		carton_log(CARTON_LOG_WARNING, dir->name, "has no views: %s", error.message);
+		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", error.message);
 		return view_json_problem(j, (struct view_json_text){ 0 }, 0, error.message);
 	}
 	if (r == 0)

@@ -40,25 +40,43 @@ static int sink_write(void *ctx, const void *data, size_t n)
 	return r;
 }
 
+static int report(const struct strings_view *sv, const struct strings_error *error, int r)
+{
+	if (error->message[0])
+		carton_log(CARTON_LOG_ERROR, object_name(sv->file), "%s", error->message);
+	return r;
+}
+
 static int emit(const struct strings_view *sv, struct sink *sink)
 {
 	struct index_reader reader = { sv->file, 0 };
 	struct strings_error error = { 0 };
-	int r = object_get_wait(sv->file);
+	int r = strings_emit(index_read, &reader, sv->count, sv->form, sv->width, sink_write, sink,
+			     &error);
 
-	if (r < 0)
-		return r;
-	r = strings_emit(index_read, &reader, sv->count, sv->form, sv->width, sink_write, sink,
-			 &error);
-	object_put(sv->file);
-	if (error.message[0])
-		carton_log(CARTON_LOG_ERROR, object_name(sv->file), "%s", error.message);
-	return r == 0 && sink->done != sv->size ? -EBADMSG : r;
+	return report(sv, &error, r == 0 && sink->done != sink->size ? -EBADMSG : r);
 }
 
-static int into_memory(const struct strings_view *sv, struct bytes *ret)
+/* The size of the view, from its file where nobody knows it yet. */
+static int measure(const struct strings_view *sv, uint64_t *ret_size)
 {
-	struct sink sink = { .memory = malloc((size_t)sv->size + 1), .fd = -1, .size = sv->size };
+	struct index_reader reader = { sv->file, 0 };
+	struct strings_error error = { 0 };
+	struct strings_size size;
+	int r;
+
+	*ret_size = sv->size;
+	if (sv->size != OBJECT_NO_SIZE)
+		return 0;
+	r = strings_measure(index_read, &reader, sv->count, &size, &error);
+	if (r == 0)
+		*ret_size = size.bytes;
+	return report(sv, &error, r);
+}
+
+static int into_memory(const struct strings_view *sv, uint64_t size, struct bytes *ret)
+{
+	struct sink sink = { .memory = malloc((size_t)size + 1), .fd = -1, .size = size };
 	int r = sink.memory ? emit(sv, &sink) : -ENOMEM;
 
 	if (r < 0) {
@@ -69,12 +87,11 @@ static int into_memory(const struct strings_view *sv, struct bytes *ret)
 	return 0;
 }
 
-static int tag_file(const struct strings_view *sv, const struct object *o, struct source *source,
-		    struct bytes *ret)
+static int tag_file(const struct object *o, struct source *source, struct bytes *ret)
 {
-	struct ingest job = { .size = sv->size, .tagger = o->store->tagger, .fd = -1 };
+	struct ingest job = { .size = source->size, .tagger = o->store->tagger, .fd = -1 };
 	struct ingested in = { 0 };
-	int r = source_stream(source, 0, sv->size, &job.in);
+	int r = source_stream(source, 0, source->size, &job.in);
 
 	if (r < 0)
 		return r;
@@ -85,37 +102,54 @@ static int tag_file(const struct strings_view *sv, const struct object *o, struc
 	return r;
 }
 
-static int into_file(const struct strings_view *sv, const struct object *o, struct bytes *ret)
+static int into_file(const struct strings_view *sv, const struct object *o, uint64_t size,
+		     struct bytes *ret)
 {
-	struct sink sink = { .fd = -1, .size = sv->size };
+	struct sink sink = { .fd = -1, .size = size };
 	struct source *source;
 	int r = cache_tmpfile(sv->cache, &sink.fd);
 
 	if (r == 0)
 		r = emit(sv, &sink);
-
 	if (r < 0) {
 		fd_close(sink.fd);
 		return r;
 	}
 	r = source_from_fd(sink.fd, &source);
 	if (r == 0) {
-		r = tag_file(sv, o, source, ret);
+		r = tag_file(o, source, ret);
 		if (r < 0)
 			source_unref(source);
 	}
 	return r;
 }
 
+static int make(const struct strings_view *sv, struct object *o, struct bytes *ret,
+		uint64_t *ret_size)
+{
+	uint64_t size;
+	bool small;
+	int r = measure(sv, &size);
+
+	if (r < 0)
+		return r;
+	small = object_claim_memory(o->store, size);
+	r = small ? into_memory(sv, size, ret) : into_file(sv, o, size, ret);
+	if (r < 0 && small)
+		object_unclaim_memory(o->store, size);
+	*ret_size = size;
+	return r;
+}
+
 static int derive(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size)
 {
 	const struct strings_view *sv = ctx;
-	bool small = object_claim_memory(o->store, sv->size);
-	int r = small ? into_memory(sv, ret) : into_file(sv, o, ret);
+	int r = object_get_wait(sv->file);
 
-	if (r < 0 && small)
-		object_unclaim_memory(o->store, sv->size);
-	*ret_size = sv->size;
+	if (r < 0)
+		return r;
+	r = make(sv, o, ret, ret_size);
+	object_put(sv->file);
 	return r;
 }
 

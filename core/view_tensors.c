@@ -11,6 +11,24 @@
 
 /* ---- one tensor ---- */
 
+/*
+ * The bytes of a tensor as view_data() gives them; of strings that are out of reach, those that will be
+ * there: how many is not known (OBJECT_NO_SIZE).
+ */
+static int tensor_data(struct views *v, struct tensor *t, struct extent *ret)
+{
+	struct view_strings *s = &v->strings[t - v->index.tensors->list];
+	int r = 0;
+
+	if (!s->later)
+		return view_data(v, t, ret);
+	if (!s->bytes)
+		r = view_add_strings(v, t, STRINGS_BYTES, 0, OBJECT_NO_SIZE, &s->bytes);
+	if (r == 0)
+		*ret = (struct extent){ .object = s->bytes, .len = OBJECT_NO_SIZE };
+	return r;
+}
+
 /* numpy's form of a string tensor, as long as it stays within bounds and keeps every character. */
 static int string_npy(struct views *v, struct tensor *t, const struct strings_size *size,
 		      char descr[16], struct view_tensor *vt)
@@ -36,15 +54,15 @@ static int add_plain(struct views *v, struct node *dir, struct tensor *t)
 	struct view_tensor vt = { .info = &t->info };
 	char stem[TENSOR_FILE_NAME_SIZE], descr[16];
 	const struct strings_size *size;
-	int r = view_data(v, t, &vt.data);
+	int r = tensor_data(v, t, &vt.data);
 
 	if (r == -EBADMSG)
 		return 0;
-	if (r == 0 && t->info.dtype == dtype_string) {
+	if (r == 0 && t->info.dtype == dtype_string && vt.data.len != OBJECT_NO_SIZE) {
 		r = view_measure(v, t, &size);
 		if (r == 0)
 			r = string_npy(v, t, size, descr, &vt);
-	} else if (r == 0) {
+	} else if (r == 0 && t->info.dtype != dtype_string) {
 		vt.descr = t->info.dtype->npy;
 		vt.npy_data = vt.data;
 	}
@@ -69,7 +87,7 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 		struct extent data;
 		char file[32];
 
-		r = view_data(v, inner, &data);
+		r = tensor_data(v, inner, &data);
 		snprintf(file, sizeof(file), "%zu.bin", i);
 		if (r == 0)
 			r = view_add_file(v, dir, file, &data, 1, &inner->info);
@@ -109,7 +127,7 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 		struct extent data;
 		char *path = NULL;
 
-		r = view_data(v, t->inner[i].tensor, &data);
+		r = tensor_data(v, t->inner[i].tensor, &data);
 		if (r == 0 && asprintf(&path, "%s/%zu.bin", dir, i) < 0)
 			r = -ENOMEM;
 		if (r < 0)
@@ -117,7 +135,10 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 		files[shown.n_files++] = (struct view_json_text){ path, strlen(path) };
 		inner[shown.n_inner++] = (struct view_json_text){ t->inner[i].name,
 								  t->inner[i].len };
-		shown.bytes += data.len;
+		if (data.len == OBJECT_NO_SIZE || shown.bytes == VIEW_JSON_UNKNOWN)
+			shown.bytes = VIEW_JSON_UNKNOWN;
+		else
+			shown.bytes += data.len;
 	}
 	if (r == 0)
 		r = view_json_tensor(j, &shown);
@@ -127,30 +148,43 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 	return r;
 }
 
+/* A problem of the whole index. */
+static int list_whole(struct view_json *j, size_t line, const char *problem)
+{
+	char where[32] = "";
+
+	if (!problem)
+		return 0;
+	if (line)
+		snprintf(where, sizeof(where), "line %zu: ", line);
+	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "%s%s", where, problem);
+	return view_json_problem(j, (struct view_json_text){ 0 }, line, problem);
+}
+
+static int list_problem(struct view_json *j, const struct tensor *t, const char *later)
+{
+	struct view_json_text name = { 0 };
+
+	if (!t->problem && !later)
+		return 0;
+	if (t->named)
+		name = (struct view_json_text){ t->info.name, t->info.name_len };
+	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "line %zu: tensor \"%s\" %s: %s",
+		   t->line, t->named ? t->info.name : "",
+		   t->problem ? "has no view" : "is not known in full",
+		   t->problem ? t->problem : later);
+	return view_json_problem(j, name, t->line, t->problem ? t->problem : later);
+}
+
 static int list_problems(struct views *v, struct view_json *j)
 {
 	const struct tensors *tensors = v->index.tensors;
-	int r = 0;
+	int r = list_whole(j, v->index.problem_line, v->index.problem);
 
-	if (v->index.problem)
-		r = view_json_problem(j, (struct view_json_text){ 0 }, v->index.problem_line,
-				      v->index.problem);
-	if (r == 0 && tensors && tensors->problem)
-		r = view_json_problem(j, (struct view_json_text){ 0 }, tensors->problem_line,
-				      tensors->problem);
-	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
-		const struct tensor *t = &tensors->list[i];
-		struct view_json_text name = { 0 };
-
-		if (!t->problem)
-			continue;
-		if (t->named)
-			name = (struct view_json_text){ t->info.name, t->info.name_len };
-		r = view_json_problem(j, name, t->line, t->problem);
-		carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml",
-			   "line %zu: tensor \"%s\" has no view: %s", t->line,
-			   t->named ? t->info.name : "", t->problem);
-	}
+	if (r == 0 && tensors)
+		r = list_whole(j, tensors->problem_line, tensors->problem);
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++)
+		r = list_problem(j, &tensors->list[i], v->strings[i].later);
 	return r;
 }
 
@@ -172,9 +206,10 @@ static int add_index(struct views *v, struct node *dir)
 			r = list_nested(v, &j, t);
 			continue;
 		}
-		r = view_data(v, t, &data);
+		r = tensor_data(v, t, &data);
 		if (r == 0)
-			r = list_plain(&j, dir, t, data.len);
+			r = list_plain(&j, dir, t,
+				       data.len == OBJECT_NO_SIZE ? VIEW_JSON_UNKNOWN : data.len);
 		else if (r == -EBADMSG)
 			r = 0;
 	}
@@ -188,22 +223,39 @@ static int add_index(struct views *v, struct node *dir)
 	return r;
 }
 
+/* What its file says is a problem of all that use it; a file that cannot be had now, of its size only. */
+static int measure_strings(struct views *v, struct tensor *t)
+{
+	struct view_strings *s = &v->strings[t - v->index.tensors->list];
+	const struct strings_size *size;
+	int r;
+
+	free(s->later);
+	s->later = NULL;
+	if (t->problem || t->info.dtype != dtype_string)
+		return 0;
+	r = view_measure(v, t, &size);
+	if (!view_is_out_of_reach(r))
+		return r == -EBADMSG ? 0 : r;
+	if (asprintf(&s->later, "its file \"%s\" cannot be read now, so its size is not known: %s",
+		     t->file, strerror(-r)) < 0) {
+		s->later = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
 int view_make_tensors(struct views *v, struct node *dir, void *ctx)
 {
-	struct tensors *tensors = v->index.tensors;
-	const struct strings_size *size;
-	int r = 0;
+	struct tensors *tensors;
+	int r = view_load(v);
 
 	(void)ctx;
-	/* strings first: a file that is not what it should be is a problem of all that use it */
-	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
-		struct tensor *t = &tensors->list[i];
-
-		if (!t->problem && t->info.dtype == dtype_string) {
-			r = view_measure(v, t, &size);
-			r = r == -EBADMSG ? 0 : r;
-		}
-	}
+	if (r < 0)
+		return r;
+	tensors = v->index.tensors;
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++)
+		r = measure_strings(v, &tensors->list[i]);
 	if (r == 0 && tensors)
 		r = tensors_settle(tensors);
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
@@ -244,15 +296,25 @@ int view_add_collection(struct views *v, struct node *dir)
 	for (size_t i = 0; i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 
-		if (!t->problem && safetensors_can_hold(&t->info))
+		if (t->problem || !t->info.dtype->safetensors)
+			continue;
+		if (safetensors_can_hold(&t->info))
 			items[n++] = (struct safetensors_item){ .info = &t->info, .user = t };
+		else
+			carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors",
+				   "leaves out \"%s\", a name that the format needs itself",
+				   t->info.name);
 	}
 	if (r == 0 && n > 0) {
 		r = safetensors_header(items, n, &header);
 		if (r == 0)
 			r = add_collected(v, dir, items, n, &header);
-		else if (r == -EFBIG)
-			r = 0; /* more than the format can hold: there is no such file */
+		if (r == -EFBIG) {
+			carton_log(
+				CARTON_LOG_WARNING, "tensor_data.safetensors",
+				"is not there: its header would be longer than the format allows");
+			r = 0;
+		}
 	}
 	buf_free(&header);
 	free(items);

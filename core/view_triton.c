@@ -108,6 +108,14 @@ static int side_load(struct views *v, const struct meta_value *values, size_t n,
 	return 0;
 }
 
+/* A side of which only a part could be taken. */
+static int side_refuse(struct side *s)
+{
+	free(s->problem);
+	s->problem = strdup("carton.toml has values there that are no references to tensors");
+	return s->problem ? 0 : -ENOMEM;
+}
+
 /* ---- files ---- */
 
 /* The JSON, and the tensors' data behind it. *ret_json: its length. */
@@ -208,11 +216,15 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	r = side_load(v, c->inputs, c->n_inputs, m->inputs, m->n_inputs, &inputs);
 	if (r == 0)
 		r = side_load(v, c->outputs, c->n_outputs, m->outputs, m->n_outputs, &outputs);
+	if (r == 0 && c->odd_inputs)
+		r = side_refuse(&inputs);
+	if (r == 0 && c->odd_outputs)
+		r = side_refuse(&outputs);
 	if (r == 0)
 		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 	if (r == 0)
 		r = add_request(v, dir, &inputs);
-	if (r == 0 && c->has_outputs)
+	if (r == 0 && (c->has_outputs || c->odd_outputs))
 		r = add_expected(v, dir, &outputs, inputs.problem != NULL);
 	side_free(&inputs);
 	side_free(&outputs);
@@ -222,7 +234,7 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 int view_make_triton(struct views *v, struct node *dir, void *ctx)
 {
 	const struct meta *m = v->options.meta;
-	int r = 0;
+	int r = view_load(v);
 
 	(void)ctx;
 	for (size_t i = 0; i < m->n_self_tests && r == 0; i++)
@@ -230,7 +242,8 @@ int view_make_triton(struct views *v, struct node *dir, void *ctx)
 	for (size_t i = 0; i < m->n_examples && r == 0; i++) {
 		const struct meta_case *c = &m->examples[i];
 
-		if (all_tensors(c->inputs, c->n_inputs) && all_tensors(c->outputs, c->n_outputs))
+		if (!c->odd_inputs && !c->odd_outputs && all_tensors(c->inputs, c->n_inputs) &&
+		    all_tensors(c->outputs, c->n_outputs))
 			r = add_case(v, dir, "example", i, c);
 	}
 	return r;

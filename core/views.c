@@ -22,6 +22,7 @@ struct gate {
 	struct node *dir;
 	view_make_fn *make;
 	void *ctx;
+	char path[]; /* its name in the log */
 };
 
 int view_keep(struct views *v, void *p, void (*free_fn)(void *))
@@ -68,19 +69,22 @@ static int open_gate(void *ctx, struct object *o, struct bytes *ret, uint64_t *r
 int view_add_dir(struct views *v, struct node *parent, const char *name, view_make_fn *make,
 		 void *ctx, struct node **ret)
 {
-	struct gate *g = malloc(sizeof(*g));
+	char path[MAX_PATH_LEN + 1];
 	struct node *dir;
-	int r;
+	struct gate *g;
+	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 
-	if (!g)
-		return -ENOMEM;
-	r = view_keep(v, g, free);
-	if (r == 0)
-		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 	if (r < 0)
 		return r;
+	tree_path(dir, path);
+	g = malloc(sizeof(*g) + strlen(path) + 1);
+	if (!g)
+		return -ENOMEM;
 	*g = (struct gate){ v, dir, make, ctx };
-	r = object_add_derived(v->options.store, dir->name, 0, open_gate, g, &dir->dir.gate);
+	strcpy(g->path, path);
+	r = view_keep(v, g, free);
+	if (r == 0)
+		r = object_add_derived(v->options.store, g->path, 0, open_gate, g, &dir->dir.gate);
 	if (r == 0 && ret)
 		*ret = dir;
 	return r;
@@ -94,7 +98,9 @@ int view_add_file(struct views *v, struct node *parent, const char *name,
 	struct node *file;
 	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
 
-	if (r == 0)
+	if (r == 0 && n == 1 && extents[0].len == OBJECT_NO_SIZE)
+		tree_set_object(v->options.tree, file, extents[0].object);
+	else if (r == 0)
 		r = tree_set_extents(v->options.tree, file, extents, n);
 	if (r == 0)
 		file->tensor = tensor;
@@ -289,13 +295,22 @@ static struct node *find_mirrored(const struct node *top, const struct node *at,
 	return NULL;
 }
 
+static int no_views(const struct node *taken, const char *path)
+{
+	char where[MAX_PATH_LEN + 1];
+
+	carton_log(CARTON_LOG_WARNING, path, "has no views of its own: %s shows other tensors",
+		   tree_path(taken, where));
+	return 0;
+}
+
 /*
  * views/ mirrors the directories above a safetensors file. tensor_data/ and triton/ have makers of
  * their own, so there is no mirror below them.
  */
 static int add_mirror(struct views *v, struct node *top, struct node *file)
 {
-	char path[MAX_PATH_LEN + 1], *slash;
+	char path[MAX_PATH_LEN + 1], full[MAX_PATH_LEN + 1], *slash;
 	struct node *at = top, *child;
 	int r = 0;
 
@@ -303,29 +318,37 @@ static int add_mirror(struct views *v, struct node *top, struct node *file)
 	for (char *p = path; r == 0 && (slash = strchr(p, '/')); p = slash + 1) {
 		*slash = '\0';
 		child = find_mirrored(top, at, p);
-		if (child && (child->kind != NODE_DIR || child->dir.gate)) {
-			carton_log(CARTON_LOG_INFO, file->name,
-				   "has no views: views/%s holds other ones", path);
-			return 0;
-		}
+		if (child && (child->kind != NODE_DIR || child->dir.gate))
+			return no_views(child, tree_path(file, full));
 		if (!child)
 			r = tree_add(v->options.tree, at, p, strlen(p), NODE_DIR, &child);
 		at = child;
 		*slash = '/';
 	}
-	if (r == 0 && !find_mirrored(top, at, file->name))
-		r = view_add_dir(v, at, file->name, view_make_safetensors, safetensors_object(file),
-				 NULL);
-	return r;
+	if (r < 0)
+		return r;
+	child = find_mirrored(top, at, file->name);
+	if (child)
+		return no_views(child, path);
+	return view_add_dir(v, at, file->name, view_make_safetensors, safetensors_object(file),
+			    NULL);
 }
 
 static int make_top(struct views *v, struct node *dir, void *ctx)
 {
 	const struct meta *m = v->options.meta;
 	int r = view_load(v);
+	/* then its directory says so to who looks into it, until it can be read */
+	bool later = view_is_out_of_reach(r);
 
 	(void)ctx;
-	if (r == 0 && (v->index.tensors || v->index.problem))
+	if (later) {
+		carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml",
+			   "cannot be read now (%s): there is no %s/tensor_data.safetensors",
+			   strerror(-r), dir->name);
+		r = 0;
+	}
+	if (r == 0 && (later || v->index.tensors || v->index.problem))
 		r = view_add_dir(v, dir, "tensor_data", view_make_tensors, NULL, NULL);
 	if (r == 0 && v->index.tensors)
 		r = view_add_collection(v, dir);
@@ -380,6 +403,8 @@ void views_free(struct views *v)
 		k->free_fn(k->p);
 		free(k);
 	}
+	for (size_t i = 0; v->strings && i < v->index.tensors->n; i++)
+		free(v->strings[i].later);
 	index_free(&v->index);
 	free(v->strings);
 	free(v->safetensors);

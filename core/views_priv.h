@@ -16,6 +16,7 @@ struct view_strings {
 	struct strings_size size;
 	bool measured;
 	struct object *bytes; /* the BYTES form; NULL: not asked for yet */
+	char *later; /* why it was not measured when tensor_data/ was listed; NULL: it was */
 };
 
 struct views {
@@ -82,9 +83,22 @@ int view_measure(struct views *v, struct tensor *t, const struct strings_size **
  */
 int view_data(struct views *v, struct tensor *t, struct extent *ret);
 
-/* An object with the strings of `t` in a form, made from its file when it is read. */
+/*
+ * An object with the strings of `t` in a form, made from its file when it is read. `size`: OBJECT_NO_SIZE
+ * for a BYTES form that is not measured yet.
+ */
 int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, uint64_t width,
 		     uint64_t size, struct object **ret);
+
+/*
+ * Is it only that some server does not give what is needed? Then whatever else there is can be shown
+ * without it. The other passing reasons are ours, and the next attempt is better off whole.
+ */
+static inline bool view_is_out_of_reach(int r)
+{
+	return r < 0 && r != -EBADMSG && r != -EFBIG && r != -ENOMEM && r != -ENOSPC &&
+	       r != -ECANCELED && r != -ENOTCONN;
+}
 
 view_make_fn view_make_tensors;	    /* tensor_data/; no ctx */
 view_make_fn view_make_safetensors; /* ctx: the object of the file */

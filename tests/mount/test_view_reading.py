@@ -2,6 +2,7 @@
 """Views as files: read in parts, by many at once, over corrupt data and over a network."""
 import concurrent.futures
 import errno
+import json
 import os
 import random
 import re
@@ -17,7 +18,7 @@ import harness
 from harness import eventually, run
 from origin import PRIVATE, LinkedCarton, errno_of, fault, fresh_logs  # noqa: F401
 from tensorfiles import (Tensor, TensorData, every_dtype_and_shape, every_safetensors_dtype,
-                         npy_bytes, numeric, reference_file, st_bytes)
+                         npy_bytes, numeric, reference_file, st, st_bytes)
 from viewcheck import (DATA, MIB, check_index, check_values, files_in, index_of, io_read,
                        names_of_walk, write)
 from zipwriter import TOML, Carton, Sparse, sha256
@@ -379,15 +380,54 @@ def test_end_while_a_listing_waits(stalled):
     m.ended = True
 
 
-def test_unreachable_strings_are_no_lasting_failure(work, mount, fault):  # noqa: F811
-    """Listing fails while the file with the strings cannot be had, and works once it can."""
+def away(fault, path):  # noqa: F811
+    """The server does not have it, until the function that is returned is called."""
+    real = os.path.join(fault.root, path.replace('/', '_'))
+    os.rename(real, real + '.away')
+    return lambda: os.rename(real + '.away', real)
+
+
+def test_unreachable_strings(work, mount, fault):  # noqa: F811
+    """Strings that cannot be had hide nothing else; they are there as soon as their server is."""
     td = network_tensors()
-    c = linked_carton(fault, td)
-    os.rename(os.path.join(fault.root, 'tensor_data_t4.toml'), os.path.join(fault.root, 'away'))
-    c.write(work / 'm.carton')
+    td.add(Tensor('m', 'string', (2,), ['x', 'y']))
+    linked_carton(fault, td).write(work / 'm.carton')
+    back = away(fault, 'tensor_data/t4.toml')
+    rest = [t for t in td.list if t.name not in ('s', 'n')]
     with mount(work / 'm.carton', *PRIVATE, '-o', f'cache_dir={work}/cache,timeout=5') as m:
-        first = errno_of(os.listdir, m / DATA)
-        os.rename(os.path.join(fault.root, 'away'), os.path.join(fault.root, 'tensor_data_t4.toml'))
-        if first:
-            check_values(m, td)
+        assert set(os.listdir(m / DATA)) == {'index.json', 's.bin', 'n', 'm.bin', 'm.npy'} | {
+            f'{t.name}.{e}' for t in rest for e in ('bin', 'npy')}
+        for t in rest:
+            assert m.read(f'{DATA}/{t.name}.bin') == t.bin()
         assert m.read('views/tensor_data.safetensors') == reference_file(td.numeric())
+        index = json.loads(m.read(f'{DATA}/index.json'))
+        known = {t['name']: t['bytes'] for t in index['tensors']}
+        assert known == {t.name: len(t.bin()) for t in rest} | {'s': None, 'n': None}
+        problem, = index['problems']
+        assert problem['name'] == 's' and 'cannot be read now' in problem['problem']
+        for path in ('s.bin', 'n/0.bin'):
+            assert errno_of(os.stat, m / f'{DATA}/{path}') and errno_of(m.read, f'{DATA}/{path}')
+        back()
+        s = next(t for t in td.list if t.name == 's')
+        for path in ('s.bin', 'n/0.bin'):
+            assert os.stat(m / f'{DATA}/{path}').st_size == len(s.bin())
+            assert m.read(f'{DATA}/{path}') == s.bin()
+        assert m.read(f'{DATA}/n/1.bin') == td.list[0].bin()
+    with mount(work / 'm.carton', *PRIVATE, '-o', f'cache_dir={work}/cache') as m:
+        check_values(m, td)
+        check_index(m, td)
+
+
+def test_unreachable_index(work, mount, fault):  # noqa: F811
+    """Without the index nobody knows the tensors of tensor_data; other views need it not."""
+    td, data = network_tensors(), st_bytes({'t': st()}, b'x')
+    c = linked_carton(fault, td, also=('tensor_data/index.toml',))
+    c.add('model/w.safetensors', data).write(work / 'm.carton')
+    back = away(fault, 'tensor_data/index.toml')
+    with mount(work / 'm.carton', *PRIVATE, '-o', f'cache_dir={work}/cache,timeout=5') as m:
+        assert sorted(os.listdir(m / 'views')) == ['model', 'tensor_data']
+        assert m.read('views/model/w.safetensors/t.bin') == b'x'
+        assert errno_of(os.listdir, m / DATA)
+        back()
+        check_values(m, td)
+        check_index(m, td)

@@ -224,6 +224,30 @@ def test_readme(work, mount):
                 parse_expected(m.read(f'{where}/expected_output'))
 
 
+def test_values_that_are_no_references(work, mount):
+    """No request with a part of the inputs; an example with them is one that has other data."""
+    odd = ['{x = "@tensor_data/x", y = 5}', '{x = "@tensor_data/x", y = ["@tensor_data/x"]}', '5',
+           '"@tensor_data/x"', '[]', '{x = "@tensor_data/x", y.z = "@tensor_data/x"}',
+           '{x = {}}', '{x = "@tensor_data/x", "y\\u0000" = "@tensor_data/x"}']
+    good = '{x = "@tensor_data/x"}'
+    toml = ''.join(f'[[self_test]]\ninputs = {o}\nexpected_out = {o}\n'
+                   f'[[example]]\ninputs = {o}\nsample_out = {good}\n'
+                   f'[[example]]\ninputs = {good}\nsample_out = {o}\n' for o in odd)
+    toml += f'[[self_test]]\ninputs = {good}\nexpected_out = {odd[0]}\n'
+    write(work, toml, numeric(random.Random(1), 'x', 'int8', (1,)))
+    with mount(work / 'm.carton') as m:
+        n = len(odd)
+        assert set(os.listdir(m / TRITON)) == {f'self_test-{i}' for i in range(n + 1)}
+        for i in range(n):
+            assert os.listdir(m / f'{TRITON}/self_test-{i}') == ['README'], odd[i]
+            assert b'no references' in m.read(f'{TRITON}/self_test-{i}/README')
+        assert set(os.listdir(m / f'{TRITON}/self_test-{n}')) == {'request', 'headers', 'README'}
+    p = harness.ctl('verify', work / 'm.carton')
+    assert p.returncode == 1
+    for what in ('inputs', 'expected_out', 'sample_out'):
+        assert re.search(f'carton.toml: line .*{what}: .*NAME', p.stdout), p.stdout
+
+
 def test_without_tensor_data(work, mount):
     Carton((HEAD + case('self_test', {'a': at('x')})).encode()).write(work / 'm.carton')
     with mount(work / 'm.carton') as m:

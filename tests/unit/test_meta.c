@@ -104,8 +104,14 @@ static void test_problems(void **state)
 		{ "[[input]]\nshape = [1.5]", "a dimension of a shape" },
 		{ "[[input]]\nshape = [[1]]", "shape is neither" },
 		{ "[[input]]\nshape.a = 1", "shape is neither" },
-		{ "[[self_test]]\ninputs = { x = 1 }", "a reference to a tensor is not a string" },
-		{ "[[example]]\ninputs = { \"a\\u0000\" = 'x' }", "tensor name holds a NUL" },
+		{ "[[self_test]]\ninputs = { x = 1 }", "line 2: inputs: a value that is no NAME" },
+		{ "[[self_test]]\nexpected_out = 'x'", "expected_out: a value that is no NAME" },
+		{ "[[example]]\nsample_out.a.b = 'x'", "sample_out: a value that is no NAME" },
+		{ "[[example]]\ninputs = { \"a\\u0000\" = 'x' }", "inputs: a value that is no NAME" },
+		{ "[[example]]\ninputs = { a = '\\u0000' }\n[[example]]\ninputs = { a = \"\\u0000\" }",
+		  "line 4: inputs: a value that is no NAME" },
+		{ "[[example]]\ninputs = []", "inputs: an array where NAME" },
+		{ "[[example]]\ninputs = { x = {} }", "inputs: a table where NAME" },
 		{ "runner.runner_compat_version = -1", "not a version number" },
 		{ "runner.runner_name = []\nrunner.required_framework_version = 1", "is not a string" },
 	};
@@ -134,6 +140,8 @@ static void test_kept_beside_faults(void **state)
 	assert_int_equal(m->self_tests[0].n_inputs, 2);
 	assert_string_equal(m->self_tests[0].inputs[0].name, "y");
 	assert_string_equal(m->self_tests[0].inputs[1].reference, "@misc/w");
+	assert_true(m->self_tests[0].odd_inputs && m->self_tests[0].has_inputs);
+	assert_false(m->self_tests[0].odd_outputs || m->self_tests[0].has_outputs);
 	meta_free(m);
 }
 
