@@ -68,7 +68,8 @@ int index_load(const struct tree *t, struct index *ret)
 	n = tree_resolve((struct node *)n);
 	o = n ? node_object(n) : NULL;
 	if (!o && dir)
-		r = set_problem(&x, 0, "there is no index.toml: nothing says which tensors there are");
+		r = set_problem(&x, 0,
+				"there is no index.toml: nothing says which tensors there are");
 	if (o) {
 		r = object_get_wait(o);
 		if (r == 0) {
