@@ -178,16 +178,16 @@ man: fs/cartonfs.1 fs/cartonctl.1
 	mandoc -T lint -W warning $^
 
 install: all
-	install -D -m 755 -t $(DESTDIR)$(BINDIR) $(BUILD)/cartonfs $(BUILD)/cartonctl
-	install -D -m 644 -t $(DESTDIR)$(MANDIR)/man1 fs/cartonfs.1 fs/cartonctl.1
-	@mkdir -p $(DESTDIR)$(UNITDIR)
-	sed 's|@BINDIR@|$(BINDIR)|g' systemd/cartonfs@.service > $(DESTDIR)$(UNITDIR)/cartonfs@.service
-	chmod 644 $(DESTDIR)$(UNITDIR)/cartonfs@.service
+	install -D -m 755 -t '$(DESTDIR)$(BINDIR)' $(BUILD)/cartonfs $(BUILD)/cartonctl
+	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man1' fs/cartonfs.1 fs/cartonctl.1
+	@mkdir -p '$(DESTDIR)$(UNITDIR)'
+	sed 's|@BINDIR@|$(BINDIR)|g' systemd/cartonfs@.service > '$(DESTDIR)$(UNITDIR)/cartonfs@.service'
+	chmod 644 '$(DESTDIR)$(UNITDIR)/cartonfs@.service'
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/cartonfs $(DESTDIR)$(BINDIR)/cartonctl \
-		$(DESTDIR)$(MANDIR)/man1/cartonfs.1 $(DESTDIR)$(MANDIR)/man1/cartonctl.1 \
-		$(DESTDIR)$(UNITDIR)/cartonfs@.service
+	rm -f '$(DESTDIR)$(BINDIR)/cartonfs' '$(DESTDIR)$(BINDIR)/cartonctl' \
+		'$(DESTDIR)$(MANDIR)/man1/cartonfs.1' '$(DESTDIR)$(MANDIR)/man1/cartonctl.1' \
+		'$(DESTDIR)$(UNITDIR)/cartonfs@.service'
 
 deps:
 	@tests/deps build
@@ -215,7 +215,7 @@ help:
 	@echo 'make man          check the man pages'
 	@echo 'make install      PREFIX=/usr/local, DESTDIR=; and uninstall'
 	@echo 'make deps         install what building needs; test-deps: what the tests need'
-	@echo 'make chroot       demo and check in a new RELEASE=bookworm, trixie or noble (as root)'
+	@echo 'make chroot       as root: demo and check in a new RELEASE=bookworm or another'
 	@echo 'make clean'
 
 -include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)

@@ -149,8 +149,10 @@ static int check_locks(struct cache *c)
 		return r == -ENOSPC ? 0 : r; /* a full cache opens, to be used and gc'ed */
 	/* It is locked, so a lock that works is refused, and with this errno. */
 	ro = openat(c->tmp, name, O_RDONLY | OPEN_FLAGS);
-	if (ro < 0 || flock(ro, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK ||
-	    fcntl(fd, F_OFD_SETLK, &lock) < 0) {
+	if (ro < 0) {
+		r = -errno;
+	} else if (flock(ro, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK ||
+		   fcntl(fd, F_OFD_SETLK, &lock) < 0) {
 		r = -EOPNOTSUPP;
 		carton_log(CARTON_LOG_ERROR, c->path,
 			   "the cache's file system has no file locks that work: name a directory "

@@ -44,7 +44,8 @@ static int dir_locate(struct container *c, const struct entry *e, struct source 
 
 	if (fd < 0) {
 		carton_log(CARTON_LOG_ERROR, e->name, "cannot open: %s", strerror(-fd));
-		return fd;
+		/* it was a file when it was listed: it has changed, whatever it is now */
+		return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -EIO : fd;
 	}
 	r = source_from_fd(fd, &source);
 	if (r < 0)

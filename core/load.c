@@ -5,6 +5,19 @@
 
 #include "util.h"
 
+/* 64 hex digits as people paste them, in either case. */
+static bool read_pin(const char *pin, uint8_t ret[SHA256_SIZE])
+{
+	char lower[2 * SHA256_SIZE + 1];
+	size_t n = strlen(pin);
+
+	if (n != 2 * SHA256_SIZE)
+		return false;
+	for (size_t i = 0; i <= n; i++)
+		lower[i] = (char)(pin[i] >= 'A' && pin[i] <= 'F' ? pin[i] | 32 : pin[i]);
+	return hex_decode(lower, SHA256_SIZE, ret);
+}
+
 int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 {
 	const struct entry *e = container_find(c, "MANIFEST");
@@ -14,9 +27,9 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 	char hex[2 * SHA256_SIZE + 1];
 	int r;
 
-	if (pin && (strlen(pin) != 2 * SHA256_SIZE || !hex_decode(pin, SHA256_SIZE, wanted))) {
+	if (pin && !read_pin(pin, wanted)) {
 		carton_log(CARTON_LOG_ERROR, NULL,
-			   "manifest_sha256 must be 64 lower-case hex digits, not \"%s\"", pin);
+			   "manifest_sha256 must be 64 hex digits, not \"%s\"", pin);
 		return -EINVAL;
 	}
 	if (!e || e->kind != ENTRY_FILE) {

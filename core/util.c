@@ -225,7 +225,9 @@ const char *path_fault(const char *path, size_t n)
 			start = i + 1;
 		} else if (path[i] == '\\') {
 			return "has a backslash";
-		} else if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f) {
+		} else if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f ||
+			   ((unsigned char)path[i] == 0xc2 && (unsigned char)path[i + 1] < 0xa0)) {
+			/* C0, DEL and C1 (U+0080 to U+009F) */
 			return "has a control character";
 		}
 	}

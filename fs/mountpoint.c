@@ -54,6 +54,10 @@ int mountpoint_prepare(const char *path)
 	struct stat st;
 	int r;
 
+	/* mounted already, by the one who opened the device for us */
+	if (strncmp(path, "/dev/fd/", 8) == 0)
+		return 0;
+
 	/* a dead mount may still answer stat(2) from what the kernel remembers, but not this */
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
 		if (S_ISDIR(st.st_mode))

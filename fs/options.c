@@ -11,45 +11,31 @@
 
 #include "numbers.h"
 
+/* Within 24 lines of 80 columns. */
 const char options_help[] =
-	"usage: cartonfs [-f] [-d] [-o OPTION,…] SOURCE MOUNTPOINT\n"
+	"usage: cartonfs [-f] [-d] [-o OPTION,...] SOURCE MOUNTPOINT\n"
 	"\n"
-	"Mounts the carton SOURCE, a file, a directory or an http(s) URL, read-only at "
-	"MOUNTPOINT,\n"
-	"and returns when its tree is there. Every file is checked against MANIFEST when it is "
-	"first\n"
-	"opened: one that does not match gives \"Input/output error\", never wrong bytes.\n"
-	"Unmount with `umount MOUNTPOINT` or `fusermount3 -u MOUNTPOINT`.\n"
+	"Mounts the carton SOURCE, a file, a directory or an http(s) URL, read-only, and\n"
+	"returns when its tree is there. A file that is not what MANIFEST says cannot be\n"
+	"opened: \"Input/output error\", never wrong bytes. Unmount it with umount(8).\n"
 	"\n"
-	"  -f                    stay in the foreground, log to the terminal\n"
-	"  -d                    the same, and show every FUSE request\n"
-	"  -h, --help            this text\n"
-	"  -V, --version         versions\n"
-	"\n"
-	"  -o verify=open        check each file when it is first opened (the default)\n"
-	"  -o verify=mount       check all files before the mount appears\n"
-	"  -o verify=off         check nothing\n"
-	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
-	"  -o cache_dir=DIR      where unpacked and fetched files are kept "
-	"($XDG_CACHE_HOME/cartonfs)\n"
-	"  -o cache_size=SIZE    what they may take, e.g. 20G (a tenth of the disk)\n"
+	"  -f  stay in the foreground          -d  the same, and show each FUSE request\n"
+	"  -h, --help  this text               -V, --version\n"
+	"  -o verify=WHEN        open: each file when it is first opened (the default);\n"
+	"                        mount: all before the mount appears; off: nothing\n"
+	"  -o manifest_sha256=H  only the model whose MANIFEST has this sha256\n"
+	"  -o cache_dir=DIR      for what is unpacked and fetched; cache_size=20G at most\n"
 	"  -o offline            fetch nothing: only what the cache has\n"
-	"  -o connections=N      at once for one large file (8)\n"
-	"  -o timeout=S          seconds without a byte before a fetch fails (60)\n"
+	"  -o connections=N      at once for a large file (8); timeout=S of silence (60)\n"
 	"  -o private_links      let LINKS lead to private addresses\n"
-	"  -o cacert=FILE        PEM file of the authorities to trust\n"
-	"  -o header_file=FILE   `Name: value` lines, sent to the origin of SOURCE only\n"
-	"  -o noviews            no views/ with tensors as .bin, .npy, safetensors, Triton "
-	"requests\n"
-	"  -o views=NAME         call it NAME; views=hidden: found by name, but not listed\n"
-	"  -o allow_other        let other users read the mount too\n"
-	"  -o auto_unmount       unmount also if cartonfs is killed\n"
-	"  -o uid=N,gid=N        who owns the files (you)\n"
-	"  -o umask=OCTAL        permissions to take away\n"
-	"  and every option of mount(8) and fuse(8)\n"
+	"  -o cacert=FILE        authorities to trust; header_file=FILE lines to send\n"
+	"  -o noviews            no views/ with tensors as .bin, .npy, Triton requests...\n"
+	"  -o views=NAME         call it NAME; views=hidden: found by name, not listed\n"
+	"  -o allow_other        for other users too; auto_unmount: even if killed\n"
+	"  -o uid=N,gid=N,umask=OCTAL   who owns the files, what nobody may do\n"
+	"  and the usual options of mount(8); more in cartonfs(1). See also cartonctl(1).\n"
 	"\n"
-	"exit status: 0 mounted, 1 usage, 2 system error, 32 the carton cannot be mounted\n"
-	"See also cartonctl(1), for a carton without mounting it.\n";
+	"exit status: 0 mounted, 1 usage, 2 system error, 32 it cannot be mounted\n";
 
 /* What fuse_opt fills by offset; checked and moved to struct options afterwards. */
 struct raw {
@@ -116,6 +102,21 @@ static const struct fuse_opt specs[] = {
 	FUSE_OPT_KEY("group", KEY_IGNORE),
 	FUSE_OPT_KEY("_netdev", KEY_IGNORE),
 	FUSE_OPT_KEY("comment=", KEY_IGNORE),
+	/* of times that never change, and of writing */
+	FUSE_OPT_KEY("relatime", KEY_IGNORE),
+	FUSE_OPT_KEY("norelatime", KEY_IGNORE),
+	FUSE_OPT_KEY("strictatime", KEY_IGNORE),
+	FUSE_OPT_KEY("nostrictatime", KEY_IGNORE),
+	FUSE_OPT_KEY("diratime", KEY_IGNORE),
+	FUSE_OPT_KEY("nodiratime", KEY_IGNORE),
+	FUSE_OPT_KEY("lazytime", KEY_IGNORE),
+	FUSE_OPT_KEY("nolazytime", KEY_IGNORE),
+	FUSE_OPT_KEY("iversion", KEY_IGNORE),
+	FUSE_OPT_KEY("noiversion", KEY_IGNORE),
+	FUSE_OPT_KEY("mand", KEY_IGNORE),
+	FUSE_OPT_KEY("nomand", KEY_IGNORE),
+	FUSE_OPT_KEY("silent", KEY_IGNORE),
+	FUSE_OPT_KEY("loud", KEY_IGNORE),
 	FUSE_OPT_END,
 };
 
@@ -207,17 +208,21 @@ static int check_verify(const char *verify, struct options *o)
 	return 0;
 }
 
-/* What does not exist is reported by who needs it, with more to say; a URL is no path. */
+/*
+ * What cannot be found is reported by who needs it, with more to say; a URL is no path. An open FUSE
+ * device (mount.fuse3 -o drop_privileges) goes by its number.
+ */
 static char *absolute(const char *path)
 {
-	char *found = realpath(path, NULL);
+	char *found = strncmp(path, "/dev/fd/", 8) == 0 ? NULL : realpath(path, NULL);
 
 	return found ? found : strdup(path);
 }
 
-/* The daemon leaves its working directory, so paths must not depend on it. */
 static int check_paths(const struct raw *raw, struct options *o)
 {
+	char label[4096];
+
 	if (raw->n_paths < 2) {
 		complain(raw->n_paths ? "MOUNTPOINT is missing" :
 					"SOURCE and MOUNTPOINT are missing",
@@ -226,20 +231,19 @@ static int check_paths(const struct raw *raw, struct options *o)
 	}
 	o->source = absolute(raw->paths[0]);
 	o->mountpoint = absolute(raw->paths[1]);
-	return o->source && o->mountpoint ? 0 : -ENOMEM;
+	o->label = o->source ? strdup(carton_source_label(o->source, label, sizeof(label))) : NULL;
+	return o->label && o->mountpoint ? 0 : -ENOMEM;
 }
 
 /* What mount(2) is told, besides what the user said. */
 static int add_mount_options(const struct raw *raw, struct options *o)
 {
-	char *text = NULL, *fsname = NULL, label[4096];
+	char *text = NULL, *fsname = NULL;
 	int r = 0;
 
 	if (fuse_opt_add_opt(&text, "ro,nosuid,nodev,default_permissions,subtype=cartonfs") < 0)
 		return -ENOMEM;
-	if (asprintf(&fsname, "fsname=%s",
-		     raw->fsname ? raw->fsname :
-				   carton_source_label(o->source, label, sizeof(label))) < 0)
+	if (asprintf(&fsname, "fsname=%s", raw->fsname ? raw->fsname : o->label) < 0)
 		fsname = NULL;
 	if (!fsname || fuse_opt_add_opt_escaped(&text, fsname) < 0 ||
 	    fuse_opt_add_arg(&o->fuse, "-o") < 0 || fuse_opt_add_arg(&o->fuse, text) < 0)
@@ -270,9 +274,10 @@ int options_parse(int argc, char **argv, struct options *ret)
 		r = check_numbers(&raw, &o);
 	o.carton.manifest_sha256 = raw.manifest_sha256;
 	o.carton.cache_dir = raw.cache_dir;
-	o.carton.cacert = raw.cacert;
+	/* the one file that is opened again once the daemon has left its directory */
+	o.carton.cacert = raw.cacert ? absolute(raw.cacert) : NULL;
 	o.carton.header_file = raw.header_file;
-	raw.manifest_sha256 = raw.cache_dir = raw.cacert = raw.header_file = NULL;
+	raw.manifest_sha256 = raw.cache_dir = raw.header_file = NULL;
 	/* "hidden" is a way to show them, any other word is their name */
 	o.carton.views_hidden = raw.views && strcmp(raw.views, "hidden") == 0;
 	if (!raw.noviews) {
@@ -316,5 +321,6 @@ void options_free(struct options *o)
 	free((char *)o->carton.views);
 	free((char *)o->carton.header_file);
 	free(o->source);
+	free(o->label);
 	free(o->mountpoint);
 }

@@ -13,8 +13,9 @@
 
 struct options {
 	struct carton_options carton; /* its strings belong to these options */
-	char *source;		      /* absolute */
-	char *mountpoint;	      /* absolute */
+	char *source;		      /* absolute, if it exists; or a URL */
+	char *label;		      /* the source as others may see it, without a password */
+	char *mountpoint;	      /* absolute, if it exists */
 	bool foreground, debug, help, version;
 	bool verify_at_mount;
 	bool allow_other;

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <syslog.h>
@@ -37,7 +39,7 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 	if (level == CARTON_LOG_DEBUG && !s->options->debug)
 		return;
 	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
-		syslog(priorities[level], "%s: %s%s%s", s->options->source, subject ? subject : "",
+		syslog(priorities[level], "%s: %s%s%s", s->options->label, subject ? subject : "",
 		       subject ? ": " : "", message);
 		return;
 	}
@@ -84,6 +86,9 @@ static void on_ready(void *ctx)
 	openlog("cartonfs", LOG_PID, LOG_DAEMON);
 	__atomic_store_n(&s->detached, true, __ATOMIC_RELEASE);
 	setsid();
+	/* whatever is named relative to it has been opened */
+	if (chdir("/") < 0)
+		syslog(LOG_WARNING, "/: %m");
 	null = open("/dev/null", O_RDWR);
 	if (null >= 0) {
 		dup2(null, STDIN_FILENO);
@@ -98,13 +103,31 @@ static void on_ready(void *ctx)
 	s->status_fd = -1;
 }
 
-/* What the child says, or how it ended when it says nothing. */
-static int wait_for_child(pid_t child, int fd)
+/* The signals by which somebody ends the start: he means the child too. Those ignored stay so. */
+static void ending_signals(sigset_t *ret)
 {
+	static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction now;
+
+	sigemptyset(ret);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaddset(ret, ends[i]);
+}
+
+/* What the child says, or how it ended when it says nothing. Passes on `signals`, which are blocked. */
+static int wait_for_child(pid_t child, int fd, const sigset_t *signals)
+{
+	struct pollfd polls[] = { { fd, POLLIN, 0 },
+				  { signalfd(-1, signals, SFD_CLOEXEC), POLLIN, 0 } };
+	struct signalfd_siginfo info;
 	char ok;
 	ssize_t n;
 	int status;
 
+	while (poll(polls, 2, -1) < 0 || !polls[0].revents)
+		if (polls[1].revents && read(polls[1].fd, &info, sizeof(info)) == sizeof(info))
+			kill(child, (int)info.ssi_signo);
 	do
 		n = read(fd, &ok, 1);
 	while (n < 0 && errno == EINTR);
@@ -182,7 +205,7 @@ static int open_and_serve(struct session *s)
 	raise_file_limit();
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
 	if (r < 0) {
-		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", o->source,
+		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", o->label,
 			r == -EBADMSG ? "not a good carton" : strerror(-r));
 		return r == -EINVAL ? EXIT_USAGE : r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
 	}
@@ -191,7 +214,7 @@ static int open_and_serve(struct session *s)
 
 		progress_clear();
 		if (bad != 0) {
-			fprintf(stderr, "cartonfs: %s: not mounted: %zd files failed\n", o->source,
+			fprintf(stderr, "cartonfs: %s: not mounted: %zd files failed\n", o->label,
 				bad);
 			carton_close(s->mount.carton);
 			return EXIT_MOUNT;
@@ -214,6 +237,7 @@ int session_run(struct options *o)
 			   .first_open = PTHREAD_MUTEX_INITIALIZER },
 		.status_fd = -1,
 	};
+	sigset_t signals, before;
 	int fds[2], status;
 	pid_t child;
 
@@ -226,18 +250,19 @@ int session_run(struct options *o)
 		return open_and_serve(&s);
 
 	/* fork before any thread is started; the child keeps the terminal until it is ready */
+	ending_signals(&signals);
+	sigprocmask(SIG_BLOCK, &signals, &before);
 	if (pipe2(fds, O_CLOEXEC) < 0 || (child = fork()) < 0) {
 		perror("cartonfs");
 		return EXIT_SYSTEM;
 	}
 	if (child > 0) {
 		close(fds[1]);
-		return wait_for_child(child, fds[0]);
+		return wait_for_child(child, fds[0], &signals);
 	}
 	close(fds[0]);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	s.status_fd = fds[1];
-	if (chdir("/") < 0)
-		perror("cartonfs: /");
 	status = open_and_serve(&s);
 	options_free(o);
 	exit(status);

@@ -4,12 +4,14 @@ import contextlib
 import os
 import re
 import shutil
+import signal
+import subprocess
 
 import pytest
 
 import harness
 from harness import CARTONFS, IS_ROOT, expected, mountinfo, run, scan
-from zipwriter import Carton, sample
+from zipwriter import Carton, Sparse, sample
 
 needs_root = pytest.mark.skipif(not IS_ROOT, reason='mount(8) needs root')
 LARGE = 40 << 20
@@ -352,3 +354,52 @@ def test_daemon_lets_go(sample_carton, mount, work):
             for n in (0, 1, 2):
                 assert os.readlink(f'/proc/{pid}/fd/{n}') == '/dev/null'
             assert os.getsid(pid) != os.getsid(0)
+
+
+# ---- how it was started ----
+
+
+def test_relative_names(work, sample_carton, point):
+    """Everything is found from where the user stands; what is not there is nowhere else either."""
+    shutil.copy(sample_carton[0], work / 'x.carton')
+    where = point()
+    p = run(CARTONFS, '-o', 'cache_dir=cc', 'x.carton', where, cwd=work)
+    try:
+        assert p.returncode == 0 and (work / 'cc').is_dir(), p.stderr
+    finally:
+        harness.unmount(where)
+    below = os.path.relpath(work / 'x.carton', '/')
+    fails(32, below, point(), says='no such file', cwd=work)
+    os.symlink('loop', work / 'loop')
+    fails(32, 'loop', point(), says='symbolic links', cwd=work)
+
+
+@pytest.mark.parametrize('closed', ['<&-', '>&-', '2>&-', '<&- >&-', '<&- >&- 2>&-'])
+def test_closed_standard_files(sample_carton, point, closed):
+    """No file of ours takes their place."""
+    path, c = sample_carton
+    where = point()
+    p = run('sh', '-c', f'exec "$0" "$1" "$2" {closed}', CARTONFS, path, where, timeout=20)
+    try:
+        assert p.returncode == 0
+        assert scan(where) == expected(c.files())
+    finally:
+        harness.unmount(where)
+
+
+@pytest.mark.parametrize('sig', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_start_that_is_ended(work, point, sig):
+    """Who ends the one that starts the daemon ends the daemon: no mount comes later."""
+    c = Carton().add('model/big', Sparse(4 << 30), method='stored')
+    c.write(work / 'big.carton')
+    where = point()
+    p = subprocess.Popen([CARTONFS, '-o', 'verify=mount', work / 'big.carton', where],
+                         stderr=subprocess.PIPE, env=harness.environment())
+    harness.eventually('it has a child', lambda: harness.daemons(where))
+    child, = [d for d in harness.daemons(where) if d != p.pid] or [None]
+    p.send_signal(sig)
+    assert p.wait(harness.EXIT_S) != 0
+    if child:
+        harness.wait_exit(child)
+    assert mountinfo(where) is None
+    p.communicate()
