@@ -6,16 +6,21 @@
 
 #include "util.h"
 
-/* How many bytes may be lost when this process dies. */
-#define STEP (4 * MIB)
+/* How many bytes may be lost when this process dies: so many, or those of so long. */
+#define STEP (1 * MIB)
+#define STEP_MS 1000
+/* what is reserved ahead where the length is not known */
+#define ROOM (4 * MIB)
 
 struct partial {
 	struct stream stream;
 	struct cache_fill *fill;
 	struct stream *prefix; /* NULL once read */
 	struct stream *rest;
-	uint64_t given, noted;
-	uint64_t room; /* bytes that the file may have */
+	uint64_t given;
+	uint64_t noted;	  /* how far the file is said to be, */
+	int64_t noted_ms; /* and since when */
+	uint64_t room;	  /* bytes that the file may have */
 };
 
 /*
@@ -28,7 +33,7 @@ static int make_room(struct partial *p, size_t n)
 
 	if (p->given + n <= p->room)
 		return 0;
-	p->room = p->given + n + MIN(p->given, STEP);
+	p->room = p->given + n + MIN(p->given, ROOM);
 	r = cache_fill_reserve(p->fill, p->room);
 	if (r == -ENOSPC) {
 		p->room = p->given + n;
@@ -37,15 +42,29 @@ static int make_room(struct partial *p, size_t n)
 	return r;
 }
 
+/* Says how far the file is, which may be less than what was given: not all of that is written yet. */
+static void note(struct partial *p)
+{
+	struct stat st;
+	uint64_t len;
+
+	if (fstat(cache_fill_fd(p->fill), &st) < 0)
+		return;
+	len = MIN((uint64_t)st.st_size, p->given);
+	/* a failure to note costs time only, later */
+	if (len > p->noted && cache_fill_progress(p->fill, len) == 0)
+		p->noted = len;
+	p->noted_ms = now_ms();
+}
+
 static ssize_t partial_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct partial *p = container_of(s, struct partial, stream);
 	ssize_t got = 0;
 
-	/* a failure to note costs time only, later */
-	if (p->given > p->noted && p->given - p->noted >= STEP &&
-	    cache_fill_progress(p->fill, p->given) == 0)
-		p->noted = p->given;
+	if (p->given > p->noted &&
+	    (p->given - p->noted >= STEP || now_ms() - p->noted_ms >= STEP_MS))
+		note(p);
 	if (p->prefix) {
 		got = stream_read(p->prefix, ret_buf, n);
 		if (got == 0) {
@@ -70,6 +89,8 @@ static void partial_close(struct stream *s)
 {
 	struct partial *p = container_of(s, struct partial, stream);
 
+	if (p->given > p->noted)
+		note(p);
 	stream_close(p->prefix);
 	stream_close(p->rest);
 	free(p);
@@ -114,6 +135,7 @@ int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest, 
 	p->fill = fill;
 	p->rest = rest;
 	p->noted = have;
+	p->noted_ms = now_ms();
 	/* what was reserved for a length that is known */
 	if (fstat(cache_fill_fd(fill), &st) == 0)
 		p->room = (uint64_t)st.st_blocks * 512;

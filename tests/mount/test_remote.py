@@ -5,6 +5,7 @@ import http.server
 import os
 import random
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -13,19 +14,9 @@ import pytest
 
 import harness
 from harness import ctl, eventually, run
-from origin import (MIB, PRIVATE, LinkedCarton, as_expected, cache, certificate,
+from origin import (MIB, PRIVATE, LinkedCarton, as_expected, cache, certificate, digest,
                     errno_of, fault, fault_bytes, fresh_logs, lines_of, nginx, nginx_at, refusing)
 from zipwriter import Carton, Sparse, sample
-
-RATE = 2 * MIB                          # what each connection to /slow/ gives in a second
-
-
-@pytest.fixture(scope='module')
-def slow(session_dir):
-    """An nginx that limits each connection to RATE."""
-    with nginx_at(session_dir / 'slow-nginx', rate=RATE) as n:
-        yield n
-
 
 def rng_bytes(n, seed=0):
     return random.Random(seed).randbytes(n)
@@ -94,21 +85,56 @@ def test_large_file_over_many_connections(nginx, mount, cache):
         assert all(r['status'] == 206 and r['if_match'] for r in parts)
 
 
-def test_connections_beat_a_limit(slow, mount, cache):
-    """A server that gives each connection RATE is read at nearly eight times that by eight."""
-    data = rng_bytes(36 * MIB)
-    c = Carton().add('model/a', data[:4 * MIB], method='stored')
-    c.add('model/b', data[4 * MIB:], method='stored')
-    c.write(slow.root / 'm.carton')
-    speed = {}
-    for n, name in ((1, 'a'), (8, 'b')):
-        with mount(slow.url('slow/m.carton'), *cache.options, '-o', f'connections={n}') as m:
-            size = os.stat(m / f'model/{name}').st_size
+@pytest.mark.parametrize('size', [9, 24, 40])
+@pytest.mark.parametrize('kind', ['remote', 'linked'])
+def test_connections_beat_a_limit(fault, work, mount, cache, kind, size):
+    """A server that limits each connection is read at nearly eight times that by eight."""
+    rate = size * MIB // 8
+    seconds = {}
+    for n in (1, 8):
+        data = fault_bytes(size * MIB, seed=10 * size + n)
+        if kind == 'remote':
+            Carton().add('model/x', data, method='stored').write(
+                os.path.join(fault.root, f'{n}.carton'))
+            source = remote(fault, f'{n}.carton', rate=rate)
+        else:
+            LinkedCarton().link('model/x', data, fault.url(
+                'x', size=size * MIB, seed=10 * size + n, rate=rate)).write(work / f'{n}.carton')
+            source = work / f'{n}.carton'
+        with mount(source, *PRIVATE, *cache.options, '-o', f'connections={n}') as m:
             before = time.monotonic()
-            m.sha(f'model/{name}')
-            speed[n] = size / (time.monotonic() - before)
-    assert speed[1] < 1.6 * RATE, 'the limit is there'
-    assert speed[8] / speed[1] > 5, speed
+            assert m.sha('model/x') == digest(data)
+            seconds[n] = time.monotonic() - before
+    assert seconds[1] > 6, 'the limit is there'
+    assert seconds[1] / seconds[8] > 5.5, seconds
+
+
+@pytest.mark.parametrize('sig', [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize('kind', ['remote', 'linked'])
+def test_an_interruption_loses_little(fault, work, cache, kind, sig):
+    """Of many connections at a low rate: what came is kept, but for about a second's worth."""
+    size = 60 * MIB
+    data = fault_bytes(size, seed=4)
+    if kind == 'linked':
+        LinkedCarton().link('model/x', data, fault.url('x', size=size, seed=4, rate=MIB)).write(
+            work / 'm.carton')
+        source, name = work / 'm.carton', 'x'
+    else:
+        name = f'{kind}.carton'
+        Carton().add('model/x', data, method='stored').write(os.path.join(fault.root, name))
+        source = remote(fault, name, rate=MIB)
+
+    def sent():
+        return sum(r['sent'] for r in fault.requests(name))
+    p = subprocess.Popen([harness.CARTONCTL, 'fetch', '--private-links', '--connections=8',
+                          cache.flag, source], stderr=subprocess.DEVNULL,
+                         env=harness.environment())
+    came = eventually('much of it has come', lambda: sent() if sent() > 16 * MIB else 0)
+    p.send_signal(sig)
+    p.wait()
+    noted = max(cache.partials().values(), default=0)
+    assert noted > came - 8 * MIB, (noted, came)
+    cache.check()
 
 
 @pytest.mark.big
