@@ -13,11 +13,12 @@
 /* One mirror, in one fetch. */
 struct mirror {
 	const char *url;
-	bool out;   /* not to be asked again */
-	bool wrong; /* has given wrong bytes once: ask past caches */
-	bool whole; /* do not resume, do not split: that went wrong */
-	bool again; /* it has failed, which was told */
-	int error;  /* of the last try */
+	bool out;     /* not to be asked again */
+	bool wrong;   /* has given wrong bytes once: ask past caches */
+	bool whole;   /* do not resume, do not split: that went wrong */
+	bool again;   /* it has failed, which was told */
+	bool no_head; /* a HEAD of it is no use */
+	int error;    /* of the last try */
 	long retry_after_s;
 	int64_t deadline_ms; /* for its answer to begin */
 };
@@ -436,14 +437,37 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 	return r;
 }
 
+/*
+ * What only the whole file can tell now. A server may fail at a HEAD, or at a part, and have the file
+ * all the same: its failures are those of the fetch to come, which tries again. One that says when to
+ * come back is taken at its word.
+ */
+static bool only_fetching_tells(const struct mirror *m, int status, int error)
+{
+	return status >= 400 && error != -EACCES && error != -ENOENT && m->retry_after_s <= 0;
+}
+
 static int try_size(struct fetch *f, struct mirror *m, void *ret)
 {
-	int status = 0, r = ask_size(f, m, true, ret, &status);
+	int status = 0, r = -ENODATA;
+	char shown[256];
 
+	m->retry_after_s = 0;
+	if (!m->no_head)
+		r = ask_size(f, m, true, ret, &status);
 	/* not every server knows HEAD, and a URL may be signed for GET only */
-	if (r == -ENODATA || r == -EPROTO || (status >= 400 && status < 500 && r != -EAGAIN))
+	m->no_head = r < 0 && (status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET);
+	if (m->no_head && (r != -EAGAIN || m->retry_after_s <= 0)) {
+		status = 0;
 		r = ask_size(f, m, false, ret, &status);
-	return r;
+	}
+	if (!only_fetching_tells(m, status, r))
+		return r;
+	if (!m->again)
+		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
+			   "does not say how long the file is: status %d", status);
+	m->again = true;
+	return -ENODATA;
 }
 
 int fetch_size(struct fetch *f, uint64_t *ret_size)

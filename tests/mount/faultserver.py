@@ -51,6 +51,8 @@ What goes wrong
   length=N          Content-Length says N
   headlen=N         the same for HEAD only
   nohead            405 for HEAD
+  headstatus=C      that status for HEAD, with the Retry-After of retryafter=
+  notag206          no ETag and no Last-Modified in a 206
   status=C          that status, body as configured
   fail=N[:C]        the first N requests for this path get status C (500)
   retryafter=V      Retry-After with status=, fail=
@@ -492,6 +494,8 @@ class Answer:
                                                                      'hops=%d' % (n - 1))])
         if 'nohead' in o and self.method == 'HEAD':
             return self.short(405)
+        if 'headstatus' in o and self.method == 'HEAD':
+            return self.short(o.int('headstatus'), self.retry_after())
         return None
 
     def retry_after(self):
@@ -525,6 +529,9 @@ class Answer:
         if part:
             k = o.int('badrange', 0)
             self.status = 206
+            if 'notag206' in o:
+                self.lines = [x for x in self.lines
+                              if not x.startswith(('ETag:', 'Last-Modified:'))]
             self.lines.append('Content-Range: bytes %d-%d/%d' % (
                 first + k, first + n - 1 + k, len(body) + o.int('badtotal', 0)))
         if 'status' in o:
