@@ -4,6 +4,8 @@
 
 #include "object_priv.h"
 
+#define STALE_REPEAT_MS 500
+
 /* ---- copies that nobody uses: dropped, oldest first, when there are too many ---- */
 
 static void idle_remove(struct object_store *s, struct object *o)
@@ -199,6 +201,27 @@ static bool wanted_again(struct object *o, struct object_task *task, int result)
 	return true;
 }
 
+/*
+ * The kernel opens again, at once, what is -ESTALE. That gets the same answer, without another
+ * request and another line in the log.
+ */
+static int materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
+{
+	bool repeated = o->stale_ms && now_ms() - o->stale_ms < STALE_REPEAT_MS;
+	int r;
+
+	o->stale_ms = 0;
+	if (repeated)
+		return -ESTALE;
+	r = object_must_stop(o) ? -ECANCELED : object_materialize(o, ret, ret_size);
+	if (r == -ESTALE)
+		o->stale_ms = now_ms();
+	if (r < 0 && r != -EBADMSG && r != -ECANCELED)
+		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s",
+			   strerror(-r));
+	return r;
+}
+
 void object_run_content(struct job *job)
 {
 	struct object *o = container_of(job, struct object, content.job);
@@ -207,11 +230,8 @@ void object_run_content(struct job *job)
 	struct object_wait *waits;
 	uint64_t size = 0;
 	size_t n;
-	int r = object_must_stop(o) ? -ECANCELED : object_materialize(o, &bytes, &size);
+	int r = materialize(o, &bytes, &size);
 
-	if (r < 0 && r != -EBADMSG && r != -ECANCELED)
-		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s",
-			   strerror(-r));
 	pthread_mutex_lock(&s->lock);
 	if (wanted_again(o, &o->content, r)) {
 		pthread_mutex_unlock(&s->lock);

@@ -46,6 +46,7 @@ struct object {
 	_Atomic uint64_t said_size; /* what a server says; OBJECT_NO_SIZE: nothing yet */
 	struct object_task content, length;
 	atomic_bool read_failed; /* a bad read was logged */
+	int64_t stale_ms; /* when it was found stale, if that was the last try; the content job's own */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;

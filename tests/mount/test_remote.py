@@ -250,6 +250,58 @@ def test_server_that_changes_its_ways(fault, mount_fg, cache, nginx, kind):
     assert not set(cache.objects()) & {c.hashes()['model/a']}
 
 
+@pytest.mark.parametrize('pin', [{}, dict(noetag=1, lastmod='Tue, 01 Jan 2019 00:00:00 GMT')],
+                         ids=['etag', 'date'])
+def test_answers_that_name_no_version(fault, mount_fg, cache, nginx, pin):
+    """A 206 without the validator that was pinned may be of any version."""
+    c = put_large(fault, 'nv.carton', size=9 * MIB)
+    with open(os.path.join(fault.root, 'target'), 'w') as f:
+        f.write(remote(fault, 'nv.carton', **pin))
+    with switching(fault, nginx.dir) as n:
+        with mount_fg(n.url('m.carton'), *cache.options) as m:
+            n.switch(remote(fault, 'nv.carton', notag206=1, **pin))
+            for name in ('model/a', 'model/small'):
+                assert errno_of(m.read, name) == errno.ESTALE, name
+            n.switch(remote(fault, 'nv.carton', **pin))
+            assert m.read('model/small') == c.entries['model/small'].data
+
+
+@pytest.mark.parametrize('status, want', [
+    (401, {errno.EACCES}), (404, {errno.ENOENT, errno.EIO}), (500, {errno.EIO, errno.ETIMEDOUT})])
+def test_failures_are_told_once(fault, mount_fg, cache, nginx, status, want):
+    """With the URL, without its query, and the status."""
+    put_large(fault, 'told.carton', size=24 * MIB)
+    with open(os.path.join(fault.root, 'target'), 'w') as f:
+        f.write(remote(fault, 'told.carton'))
+    with switching(fault, nginx.dir) as n:
+        with mount_fg(n.url('told') + '?token=hunter2', *cache.options, '-o', 'timeout=2') as m:
+            n.switch(fault.url('s', fail=f'999:{status}'))
+            for name in ('model/a', 'model/small'):
+                assert errno_of(m.read, name) in want, name
+            assert len(lines_of(m.log(), f'/told: .*status {status}')) == 1, m.log()
+            assert 'hunter2' not in m.log()
+
+
+def test_stale_is_told_once(fault, mount_fg, cache):
+    """The kernel opens again what is stale: no second request, and no second line, for that."""
+    put_large(fault, 'so.carton')
+    with mount_fg(remote(fault, 'so.carton'), *cache.options) as m:
+        put_large(fault, 'so.carton', seed=1)
+        fault.clear()
+        assert errno_of(m.read, 'model/small') == errno.ESTALE
+        assert len(fault.requests('so.carton')) == 1
+        assert len(lines_of(m.log(), 'so.carton: .*changed')) == 1, m.log()
+        assert len(lines_of(m.log(), 'model/small')) == 1, m.log()
+
+
+def test_verify_counts_a_failure_once(fault, cache):
+    """A server that fails at each try is one problem."""
+    p = ctl('verify', cache.flag, '--timeout=3', fault.url('v', fail='999:500'))
+    assert p.returncode == 1 and len(lines_of(p.stdout + p.stderr, 'status 500')) == 1, p
+    p = ctl('hash', cache.flag, '--timeout=3', fault.url('v', fail='999:500'))
+    assert p.returncode == 1 and len(lines_of(p.stderr, 'status 500')) == 1, p.stderr
+
+
 class switching:
     """A server that redirects to wherever switch() last said."""
 
