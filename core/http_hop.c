@@ -218,9 +218,13 @@ static int set_secrets(struct http_stream *s)
 	int r = 0;
 
 	if (s->strayed || !http_same_origin(&s->target, &http->origin)) {
-		if (s->target.user || s->target.password)
-			http_log(s->level, s->target.url,
-				 "the user name and password in this URL are not sent");
+		/* once: a carton may have many URLs, and each has many requests */
+		if ((s->target.user || s->target.password) && !http->userinfo_told) {
+			http_log(CARTON_LOG_WARNING, s->target.url,
+				 "the user name and password in this URL are not sent, as in no "
+				 "URL of LINKS and no redirect");
+			http->userinfo_told = true;
+		}
 		return 0;
 	}
 	for (char **h = http->headers; r == 0 && h && *h; h++)

@@ -48,7 +48,9 @@ struct http {
 	bool stopping;				/* guarded by lock, as is multi's wakeup */
 	struct http_stream *queue, **queue_end; /* guarded by lock; holds a reference to each */
 
-	struct http_stream *live; /* the thread's; holds a reference to each */
+	/* the thread's */
+	struct http_stream *live; /* holds a reference to each */
+	bool userinfo_told;	  /* that it is not sent */
 };
 
 struct http_stream {
