@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "partial.h"
 #include "util.h"
@@ -134,7 +135,7 @@ static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 {
 	struct body *b = calloc(1, sizeof(*b));
 	struct http_response *answer = malloc(sizeof(*answer));
-	uint64_t len = 0;
+	uint64_t len = 0, size = UINT64_MAX;
 	char etag[256];
 	struct http_request request = {
 		.url = m->url,
@@ -173,13 +174,32 @@ static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 		len = 0;
 		r = start_over(f, m, answer);
 	}
+	if (r == 0 && answer->length >= 0 && !answer->coding[0])
+		size = (uint64_t)answer->length;
 	if (r == 0)
 		r = split(f, m, answer, len, b);
 out:
 	free(answer);
 	if (r < 0 && b)
 		body_close(&b->stream);
-	return r < 0 ? r : partial_stream(f->fill, len, &b->stream, ret);
+	if (r < 0)
+		return r;
+	return f->fill ? partial_stream(f->fill, len, &b->stream, ret) :
+			 partial_bound(f->fd, f->most, size, &b->stream, ret);
+}
+
+/* What there is no room for goes elsewhere, or is given up: either way it shows where it came from. */
+static void tell_no_room(const struct fetch *f, const struct mirror *m)
+{
+	char shown[256];
+	struct stat st;
+
+	if (fstat(f->fill ? cache_fill_fd(f->fill) : f->fd, &st) < 0)
+		st.st_size = 0;
+	carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
+		   f->fill ? "there is no room for it in the cache: stopped after %llu bytes" :
+			     "there is no room for it on the disk: stopped after %llu bytes",
+		   (unsigned long long)st.st_size);
 }
 
 static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
@@ -198,10 +218,12 @@ static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
 	};
 	int r = open_body(f, m, &job.in);
 
-	if (r < 0)
-		return r;
-	r = ingest_run(&job, &in);
-	stream_close(job.in);
+	if (r == 0) {
+		r = ingest_run(&job, &in);
+		stream_close(job.in);
+	}
+	if (r == -ENOSPC || r == -EDQUOT)
+		tell_no_room(f, m);
 	if (r == 0 && memcmp(in.sha256, f->link->sha256, SHA256_SIZE) != 0) {
 		hex_encode(f->link->sha256, SHA256_SIZE, want);
 		hex_encode(in.sha256, SHA256_SIZE, found);

@@ -175,6 +175,17 @@ static bool put(struct http_stream *s, const char *data, size_t n)
 	return true;
 }
 
+/* Would `n` more decoded bytes be more than what has come can honestly be? */
+static bool expands_too_much(struct http_stream *s, size_t n)
+{
+	curl_off_t wire = 0;
+
+	if (!s->response_head.codings || s->received + n <= HTTP_EXPANSION_START)
+		return false;
+	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &wire);
+	return (s->received + n - HTTP_EXPANSION_START) / HTTP_MAX_EXPANSION > (uint64_t)wire;
+}
+
 static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 {
 	struct http_stream *s = ctx;
@@ -186,6 +197,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 	}
 	if (s->expected >= 0 && n > (uint64_t)s->expected - s->received)
 		return callback_fail(s, -EPROTO, "the body is longer than announced");
+	if (expands_too_much(s, n))
+		return callback_fail(s, -EFBIG, "the coded body expands too strongly");
 	if (!s->ring) {
 		s->ring = malloc(HTTP_STREAM_BUFFER);
 		if (!s->ring)

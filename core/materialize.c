@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "decode.h"
@@ -12,6 +13,9 @@
 #include "ingest.h"
 #include "object_priv.h"
 #include "partial.h"
+
+/* two looks at one disk differ by less */
+#define SAME_DISK (16 * MIB)
 
 static bool must_stop(void *ctx)
 {
@@ -143,8 +147,10 @@ static int into_memory(struct object *o, struct stream *in, struct bytes *ret)
 
 /* Where a copy goes: into the cache, or a file that only this process has. */
 struct target {
-	struct cache_fill *fill; /* NULL: the file */
+	struct cache_fill *fill; /* NULL: the file, */
 	int fd;
+	uint64_t most;	  /* which may have so many bytes */
+	uint64_t reached; /* how many there were when there was no room for more */
 };
 
 /* What an earlier fill has left of a Stored entry of this very version of a remote carton. */
@@ -207,6 +213,8 @@ static int copy_entry(struct object *o, const struct entry *e, const struct targ
 		if (r == 0)
 			r = container_stream(c, e, &in);
 	}
+	if (r == 0 && !t->fill)
+		r = partial_bound(t->fd, t->most, o->size, in, &in);
 	return r < 0 ? r : take_stream(o, in, t->fill ? cache_fill_fd(t->fill) : t->fd, ret);
 }
 
@@ -262,6 +270,7 @@ static int copy_link(struct object *o, const struct target *t, struct ingested *
 		.link = o->link,
 		.fill = t->fill,
 		.fd = t->fd,
+		.most = t->most,
 		.stop = must_stop,
 		.progress = count,
 		.ctx = o,
@@ -270,10 +279,16 @@ static int copy_link(struct object *o, const struct target *t, struct ingested *
 	return fetch(o, &f, fetch_into, ret);
 }
 
-static int copy_to(struct object *o, const struct entry *e, const struct target *t,
-		   struct bytes *ret)
+static bool is_full(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT;
+}
+
+/* Ends the target, whether or not it is the object now. */
+static int copy_to(struct object *o, const struct entry *e, struct target *t, struct bytes *ret)
 {
 	struct ingested in = { 0 };
+	struct stat st;
 	int fd = t->fd, r;
 
 	if (!o->store->options.remote && (!e || o->store->options.container->remote))
@@ -286,8 +301,13 @@ static int copy_to(struct object *o, const struct entry *e, const struct target 
 			free(in.tags);
 	}
 	if (r < 0) {
-		cache_fill_abort(t->fill, r != -EBADMSG);
+		if (is_full(r) && fstat(t->fill ? cache_fill_fd(t->fill) : t->fd, &st) == 0)
+			t->reached = MAX(t->reached, (uint64_t)st.st_size);
+		/* on a full disk a part is in the way of all that would fit */
+		cache_fill_abort(t->fill, r != -EBADMSG && !is_full(r));
 		fd_close(t->fd);
+		t->fill = NULL;
+		t->fd = -1;
 		return r;
 	}
 	return keep_file(fd, &in, ret);
@@ -330,19 +350,19 @@ static int from_cache(struct object *o, struct bytes *ret)
 }
 
 /* From the cache, or into it, by whoever of all processes comes first. */
-static int through_cache(struct object *o, const struct entry *e, struct bytes *ret)
+static int through_cache(struct object *o, const struct entry *e, struct target *t,
+			 struct bytes *ret)
 {
 	struct cache *cache = o->store->options.cache;
-	struct target t = { NULL, -1 };
 
 	for (;;) {
 		int r = from_cache(o, ret);
 
 		if (r != -ENOENT)
 			return r;
-		r = cache_begin(cache, o->sha256, &t.fill);
+		r = cache_begin(cache, o->sha256, &t->fill);
 		if (r == 0)
-			return copy_to(o, e, &t, ret);
+			return copy_to(o, e, t, ret);
 		if (r == -EAGAIN)
 			r = cache_wait(cache, o->sha256, -1, must_stop, o);
 		if (r < 0 && r != -EEXIST)
@@ -350,25 +370,62 @@ static int through_cache(struct object *o, const struct entry *e, struct bytes *
 	}
 }
 
+/* Into an unnamed file (taken over), unless its disk has no room for what there was none for before. */
+static int into_file(struct object *o, const struct entry *e, struct target *t, int fd,
+		     struct bytes *ret)
+{
+	if (t->reached > 0 && o->size == OBJECT_NO_SIZE &&
+	    !partial_room(fd, t->reached + SAME_DISK, UINT64_MAX)) {
+		fd_close(fd);
+		return -ENOSPC;
+	}
+	t->fd = fd;
+	return copy_to(o, e, t, ret);
+}
+
+/* Into unnamed files: where the cache is, else where temporary files are, if that is another disk. */
+static int into_files(struct object *o, const struct entry *e, struct target *t, struct bytes *ret)
+{
+	struct cache *cache = o->store->options.cache;
+	struct stat first = { 0 }, second;
+	int fd, r = -ENOSPC;
+
+	if (cache && cache_tmpfile(cache, &fd) == 0) {
+		if (fstat(fd, &first) < 0)
+			first.st_dev = 0;
+		r = into_file(o, e, t, fd, ret);
+	}
+	if (!is_full(r))
+		return r;
+	r = cache_tmpfile(NULL, &fd);
+	if (r < 0)
+		return cache ? -ENOSPC : r;
+	if (first.st_dev && fstat(fd, &second) == 0 && second.st_dev == first.st_dev) {
+		fd_close(fd);
+		return -ENOSPC;
+	}
+	return into_file(o, e, t, fd, ret);
+}
+
 /*
  * A copy of what cannot be read in place: in the cache, for everyone; else, where there is no cache
- * or it has no room, in an unnamed file; else, when the disk is full, a small one in memory.
+ * or it has no room, in an unnamed file; else, when the disks are full, a small one in memory.
  */
 static int copy_object(struct object *o, const struct entry *e, struct bytes *ret)
 {
 	const struct object_options *options = &o->store->options;
-	struct target t = { NULL, -1 };
+	struct target t = { .fd = -1, .most = UINT64_MAX };
+	uint64_t least;
 	int r = -ENOSPC;
 
 	/* what the cache holds is verified: unverified bytes have no place in it */
 	if (options->cache && (options->verify || !e))
-		r = through_cache(o, e, ret);
-	if (r == -ENOSPC) {
-		r = cache_tmpfile(options->cache, &t.fd);
-		if (r == 0)
-			r = copy_to(o, e, &t, ret);
-	}
-	if (r == -ENOSPC && o->size <= MAX_MEMORY_OBJECT) {
+		r = through_cache(o, e, &t, ret);
+	if (is_full(r))
+		r = into_files(o, e, &t, ret);
+	least = o->size != OBJECT_NO_SIZE ? o->size : t.reached;
+	if (is_full(r) && least <= MAX_MEMORY_OBJECT) {
+		t.most = MAX_MEMORY_OBJECT;
 		t.fd = memfd_create("carton object", MFD_CLOEXEC);
 		r = t.fd < 0 ? -errno : copy_to(o, e, &t, ret);
 	}
@@ -412,10 +469,9 @@ static int from_anywhere(struct object *o, const struct entry *e, struct bytes *
 {
 	int r = e ? from_entry(o, e, ret) : copy_object(o, NULL, ret);
 
-	if (r != -ENOSPC)
-		return r;
 	/* what nobody reads now is worth less than what somebody waits for */
-	object_drop_idle(o->store);
+	if (!is_full(r) || !object_drop_idle(o->store))
+		return r;
 	return e ? from_entry(o, e, ret) : copy_object(o, NULL, ret);
 }
 

@@ -45,24 +45,31 @@ static bool over_budget(const struct object_store *s)
 	return s->memory_used > MAX_OBJECT_MEMORY || s->files_used > MAX_OBJECT_FILES;
 }
 
-/* Drops idle copies until the budgets are kept, or all of them. Called with the lock held. */
-static void drop_idle(struct object_store *s, bool all)
+/* Drops idle copies until the budgets are kept, or all of them; true: there were files. Lock held. */
+static bool drop_idle(struct object_store *s, bool all)
 {
+	bool dropped = false;
+
 	while (s->oldest && (all || over_budget(s))) {
 		struct object *o = s->oldest;
 		struct bytes bytes;
 
 		idle_remove(s, o);
 		bytes = detach_bytes(s, o);
+		dropped |= bytes.kind == BYTES_FILE;
 		bytes_free(&bytes);
 	}
+	return dropped;
 }
 
-void object_drop_idle(struct object_store *s)
+bool object_drop_idle(struct object_store *s)
 {
+	bool dropped;
+
 	pthread_mutex_lock(&s->lock);
-	drop_idle(s, true);
+	dropped = drop_idle(s, true);
 	pthread_mutex_unlock(&s->lock);
+	return dropped;
 }
 
 bool object_claim_memory(struct object_store *s, uint64_t size)

@@ -88,8 +88,8 @@ bool object_must_stop(const struct object *o);
 bool object_claim_memory(struct object_store *s, uint64_t size);
 void object_unclaim_memory(struct object_store *s, uint64_t size);
 
-/* Drops all copies that nobody has pinned. */
-void object_drop_idle(struct object_store *s);
+/* Drops all copies that nobody has pinned; false: there was none in a file. */
+bool object_drop_idle(struct object_store *s);
 
 /* What to call the object in the log. */
 const char *object_name(const struct object *o);

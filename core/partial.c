@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "util.h"
 
@@ -11,6 +12,9 @@
 #define STEP_MS 1000
 /* what is reserved ahead where the length is not known */
 #define ROOM (4 * MIB)
+/* what is left free outside of the cache, as in it; what is known to fit need not leave so much */
+#define KEEP_FREE 20
+#define KEEP_KNOWN (64 * MIB)
 
 struct partial {
 	struct stream stream;
@@ -140,5 +144,76 @@ int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest, 
 	if (fstat(cache_fill_fd(fill), &st) == 0)
 		p->room = (uint64_t)st.st_blocks * 512;
 	*ret = &p->stream;
+	return 0;
+}
+
+/* ---- what goes to a file that is not in the cache ---- */
+
+struct bound {
+	struct stream stream;
+	struct stream *in;
+	int fd;
+	uint64_t left;	/* bytes that may come */
+	uint64_t known; /* those for which there is room, as far as we have looked */
+};
+
+bool partial_room(int fd, uint64_t n, uint64_t keep)
+{
+	struct statvfs vfs;
+	uint64_t avail;
+
+	/* what has no size, as a file in memory, has other bounds */
+	if (fstatvfs(fd, &vfs) < 0 || vfs.f_blocks == 0)
+		return true;
+	keep = MIN(keep, (uint64_t)vfs.f_blocks / KEEP_FREE * vfs.f_frsize);
+	avail = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	return avail > keep && n <= avail - keep;
+}
+
+static ssize_t bound_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct bound *b = container_of(s, struct bound, stream);
+	ssize_t got = stream_read(b->in, ret_buf, n);
+
+	if (got <= 0)
+		return got;
+	if ((size_t)got > b->left)
+		return -ENOSPC;
+	b->left -= (size_t)got;
+	/* looked at in steps; what is written lags behind, so for a step more than that */
+	if ((size_t)got > b->known) {
+		if (!partial_room(b->fd, 2 * ROOM, UINT64_MAX))
+			return -ENOSPC;
+		b->known = ROOM;
+	}
+	b->known -= MIN((size_t)got, b->known);
+	return got;
+}
+
+static void bound_close(struct stream *s)
+{
+	struct bound *b = container_of(s, struct bound, stream);
+
+	stream_close(b->in);
+	free(b);
+}
+
+static const struct stream_ops bound_ops = { bound_read, bound_close };
+
+int partial_bound(int fd, uint64_t most, uint64_t size, struct stream *in, struct stream **ret)
+{
+	bool fits = size == UINT64_MAX || (size <= most && partial_room(fd, size, KEEP_KNOWN));
+	struct bound *b = fits ? calloc(1, sizeof(*b)) : NULL;
+
+	if (!b) {
+		stream_close(in);
+		return fits ? -ENOMEM : -ENOSPC;
+	}
+	b->stream.ops = &bound_ops;
+	b->in = in;
+	b->fd = fd;
+	b->left = most;
+	b->known = size == UINT64_MAX ? 0 : size;
+	*ret = &b->stream;
 	return 0;
 }

@@ -15,7 +15,7 @@ What is served
   zeros             zeros instead
   text=T            T itself
   file=REL          a file beneath --root
-  enc=A[,B]         coded with gzip, deflate (zlib), rawdeflate, br, zstd; in that order
+  enc=A[,B]         coded with gzip, deflate (zlib), rawdeflate, br, zstd, densebr; in that order
   as=NAME           what Content-Encoding says instead ('' leaves it out)
   honour            enc only when the request's Accept-Encoding lists it
   etag=E            the entity tag's text (default: a hash of what is served); weak; noetag
@@ -170,7 +170,7 @@ BROTLI = library('brotlienc', 'libbrotlienc.so.1')
 ZSTD = library('zstd', 'libzstd.so.1')
 
 
-def brotli(data):
+def brotli(data, quality=1):
     BROTLI.BrotliEncoderMaxCompressedSize.restype = ctypes.c_size_t
     BROTLI.BrotliEncoderMaxCompressedSize.argtypes = [ctypes.c_size_t]
     out = ctypes.create_string_buffer(BROTLI.BrotliEncoderMaxCompressedSize(len(data)) or
@@ -179,7 +179,7 @@ def brotli(data):
     BROTLI.BrotliEncoderCompress.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int,
                                              ctypes.c_size_t, ctypes.c_char_p,
                                              ctypes.POINTER(ctypes.c_size_t), ctypes.c_char_p]
-    if not BROTLI.BrotliEncoderCompress(1, 22, 0, len(data), data, ctypes.byref(n), out):
+    if not BROTLI.BrotliEncoderCompress(quality, 22, 0, len(data), data, ctypes.byref(n), out):
         raise ValueError('brotli')
     return out.raw[:n.value]
 
@@ -206,6 +206,7 @@ CODERS = {'gzip': lambda d: gzip.compress(d, 1, mtime=0), 'deflate': lambda d: z
           'rawdeflate': raw_deflate}
 if BROTLI:
     CODERS['br'] = brotli
+    CODERS['densebr'] = lambda d: brotli(d, 5)
 if ZSTD:
     CODERS['zstd'] = zstd
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache: shared, resumed, never trusted, bounded; offline; cartonctl fetch and cache."""
+import contextlib
 import errno
 import os
 import pty
 import random
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -391,19 +393,82 @@ def test_full_disk(work, mount, fault, nginx):
         c = Carton(method='stored').add('model/r', small)
         c.write(nginx.root / 'full.carton')
         os.mkdir(full.path, 0o700)
-        with mount(work / 'm.carton', *PRIVATE, *full.options) as m, \
-                mount(nginx.url('full.carton'), *full.options) as r:
+        nowhere = dict(TMPDIR=str(disk))
+        with mount(work / 'm.carton', *PRIVATE, *full.options, env=nowhere) as m, \
+                mount(nginx.url('full.carton'), *full.options, env=nowhere) as r:
             with open(disk / 'filler', 'wb') as f:
                 with pytest.raises(OSError):
                     while True:
                         os.write(f.fileno(), bytes(4096))
             assert errno_of(m.read, 'model/l') == errno.ENOSPC
-            assert r.read('model/r') == small, 'it is small, and its size is known'
+            assert r.read('model/r') == small and m.read('model/s') == small, 'they are small'
             os.unlink(disk / 'filler')
             assert m.read('model/l') == large and m.read('model/s') == small
         full.check()
     finally:
         run('umount', '-l', disk)
+
+
+@contextlib.contextmanager
+def small_disk(path, size):
+    """A tmpfs of `size` MiB."""
+    path.mkdir()
+    assert run('mount', '-t', 'tmpfs', '-o', f'size={size}m,mode=0755', 'none',
+               path).returncode == 0
+    try:
+        yield path
+    finally:
+        run('umount', '-l', path)
+
+
+@needs_root
+@pytest.mark.parametrize('kind', [{}, dict(chunked=1), dict(enc='gzip')], ids=str)
+def test_cache_on_a_small_disk(work, mount, fault, nginx, kind):
+    """What the cache's disk cannot hold goes where temporary files are."""
+    linked, stored = fault_bytes(3 * MIB), rng_bytes(12 * MIB)
+    packed = rng_bytes(5 * MIB)
+    carton_of(work, x=(linked, fault.url('x', size=3 * MIB, **kind)))
+    c = Carton(method='stored').add('model/r', stored).add('model/p', packed, method='deflate')
+    c.write(nginx.root / 'sd.carton')
+    with small_disk(work / 'disk', 1) as disk:
+        tiny = Cache(disk / 'cache')
+        with mount(work / 'm.carton', *PRIVATE, *tiny.options) as m:
+            assert m.read('model/x') == linked
+        with mount(nginx.url('sd.carton'), *tiny.options) as m:
+            assert m.read('model/r') == stored and m.read('model/p') == packed
+        assert set(tiny.objects()) & {digest(linked), digest(stored), digest(packed)} == set()
+        tiny.check()
+
+
+@needs_root
+def test_no_disk_is_filled(work, mount_fg, fault):
+    """A small answer that becomes a large one: stopped with a log line while there is space."""
+    kind = dict(size=300 * MIB, zeros=1, enc='gzip')
+    carton_of(work, x=(b'something else', fault.url('x', **kind) + '?token=hunter2'))
+    with small_disk(work / 'disk', 100) as disk:
+        most, over = [0], threading.Event()
+
+        def watch():
+            while not over.is_set():
+                st = os.statvfs(disk)
+                most[0] = max(most[0], (st.f_blocks - st.f_bfree) * st.f_frsize)
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        c = Cache(disk / 'cache')
+        try:
+            with mount_fg(work / 'm.carton', *PRIVATE, *c.options, '-o', 'cache_size=10M',
+                          env=dict(TMPDIR=str(disk))) as m:
+                assert errno_of(m.read, 'model/x') == errno.ENOSPC
+                log = m.log()
+        finally:
+            over.set()
+            watcher.join()
+        assert 5 * MIB < most[0] <= 95 * MIB, most
+        assert c.used() < MIB and c.partials() == {}
+    assert lines_of(log, '/x: .*no room.*cache') and lines_of(log, '/x: .*no room.*disk'), log
+    assert 'hunter2' not in log
+    whole = [r for r in bodies(fault, 'x') if 'range' not in r['h']]
+    assert len(whole) == 2, 'once into the cache, once into a file'
 
 
 @needs_root

@@ -570,6 +570,15 @@ def test_bomb(linked, fault, work, coding):
         harness.run('umount', '-l', disk)
 
 
+def test_bomb_that_comes_slowly(linked, fault):
+    """What libcurl need not hold is stopped all the same when it is more than can be honest."""
+    m, _ = linked(x=(b'something else', fault.url('x', size=200 * MIB, zeros=1, enc='densebr',
+                                                  rate=200, **{'as': 'br'})))
+    assert errno_of(m.read, 'model/x') == errno.EIO
+    assert lines_of(m.log(), '/x: .*expands too strongly'), m.log()
+    assert [r['h']['accept-encoding'] for r in gets(fault, 'x')][1:] == ['identity']
+
+
 def resident(pid):
     """Most memory a process has ever had."""
     with open(f'/proc/{pid}/status') as f:
