@@ -349,6 +349,15 @@ static int from_cache(struct object *o, struct bytes *ret)
 	return 0;
 }
 
+void object_drop_cached(struct object *o)
+{
+	struct cache *cache = o->store->options.cache;
+
+	/* a file that is not the one in the cache under that name leaves that one alone */
+	if (cache && (o->store->options.verify || o->link))
+		cache_drop(cache, o->sha256, o->bytes.source->fd);
+}
+
 /* From the cache, or into it, by whoever of all processes comes first. */
 static int through_cache(struct object *o, const struct entry *e, struct target *t,
 			 struct bytes *ret)

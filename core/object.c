@@ -229,6 +229,14 @@ static int materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
 	return r;
 }
 
+/* Are the bytes a file of ours, which can be made again? One of an unpacked carton is not. */
+static bool is_copy(const struct object *o, const struct bytes *bytes)
+{
+	const struct container *c = o->store->options.container;
+
+	return bytes->kind == BYTES_FILE && (!o->origins || c->remote || c->one_file);
+}
+
 void object_run_content(struct job *job)
 {
 	struct object *o = container_of(job, struct object, content.job);
@@ -251,6 +259,8 @@ void object_run_content(struct job *job)
 	if (r == 0) {
 		o->bytes = bytes;
 		o->size = size;
+		o->copied = is_copy(o, &bytes);
+		atomic_store(&o->read_failed, false);
 		/* an unverified carton stays one; what was fetched is always verified */
 		if (s->options.verify || o->link)
 			o->state = OBJECT_VERIFIED;
@@ -395,25 +405,44 @@ bool object_wait_cancel(struct object_wait *wait)
 	return queued;
 }
 
+/* Nobody has the object open any more: its copy is kept, unless it is damaged. Lock held. */
+static struct bytes let_go(struct object_store *s, struct object *o)
+{
+	struct bytes none = { .kind = BYTES_NONE };
+
+	if (o->bytes.kind != BYTES_MEMORY && o->bytes.kind != BYTES_FILE)
+		return none;
+	if (o->copied && atomic_load(&o->read_failed)) {
+		o->state = OBJECT_UNVERIFIED;
+		return detach_bytes(s, o);
+	}
+	idle_add(s, o);
+	drop_idle(s, false);
+	return none;
+}
+
 void object_put(struct object *o)
 {
+	struct bytes bytes = { .kind = BYTES_NONE };
 	struct object_store *s = o->store;
 
 	pthread_mutex_lock(&s->lock);
-	if (--o->pins == 0 && (o->bytes.kind == BYTES_MEMORY || o->bytes.kind == BYTES_FILE)) {
-		idle_add(s, o);
-		drop_idle(s, false);
-	}
+	if (--o->pins == 0)
+		bytes = let_go(s, o);
 	pthread_mutex_unlock(&s->lock);
+	bytes_free(&bytes);
 }
 
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
 	int r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
 
-	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true))
+	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true)) {
 		carton_log(CARTON_LOG_ERROR, object_name(o),
-			   "changed on disk since it was verified, near byte %llu; mount it again",
-			   (unsigned long long)off);
+			   "changed on disk since it was verified, near byte %llu; %s it again",
+			   (unsigned long long)off, o->copied ? "close and open" : "mount");
+		if (o->copied)
+			object_drop_cached(o);
+	}
 	return r;
 }

@@ -45,7 +45,7 @@ struct object {
 	_Atomic uint64_t size;	    /* OBJECT_NO_SIZE until it is certain */
 	_Atomic uint64_t said_size; /* what a server says; OBJECT_NO_SIZE: nothing yet */
 	struct object_task content, length;
-	atomic_bool read_failed; /* a bad read was logged */
+	atomic_bool read_failed; /* a bad read was logged; a copy goes when nobody has it open */
 	int64_t stale_ms; /* when it was found stale, if that was the last try; the content job's own */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
@@ -53,6 +53,7 @@ struct object {
 	unsigned pins;
 	struct object_fetch *fetches; /* under way, ended when nobody waits any more */
 	struct bytes bytes;
+	bool copied;		      /* they are in a file of ours, which can be made again */
 	struct object *older, *newer; /* in the list of what may be dropped */
 	bool idle;		      /* in that list */
 };
@@ -93,6 +94,9 @@ bool object_drop_idle(struct object_store *s);
 
 /* What to call the object in the log. */
 const char *object_name(const struct object *o);
+
+/* Its copy is no longer what was verified: nobody shall find it in the cache. For who has it pinned. */
+void object_drop_cached(struct object *o);
 
 /*
  * Finds the object's bytes and verifies them, on a worker. 0 with the bytes (memory is claimed) and

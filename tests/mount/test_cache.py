@@ -112,8 +112,59 @@ def test_damaged_while_open(work, mount_fg, fault, cache):
             assert os.pread(fd, 100, 100) == data[100:200]
         finally:
             os.close(fd)
-    assert ctl('cache', 'verify', cache.flag).returncode == 1
+    assert ctl('cache', 'verify', cache.flag).returncode == 0, 'it is dropped already'
     assert digest(data) not in cache.objects()
+
+
+@pytest.mark.parametrize('kind', ['linked', 'remote', 'packed'])
+def test_damaged_while_mounted(work, mount_fg, fault, nginx, cache, kind):
+    """Reads fail; who opens it anew gets it as it should be, made again from where it came."""
+    data = fault_bytes(6 * MIB)
+    if kind == 'linked':
+        carton_of(work, x=(data, fault.url('x', size=6 * MIB)))
+        source = work / 'm.carton'
+    else:
+        method = 'stored' if kind == 'remote' else 'deflate'
+        Carton().add('model/x', data, method=method).write(nginx.root / 'dm.carton')
+        source = nginx.url('dm.carton') if kind == 'remote' else nginx.root / 'dm.carton'
+    with mount_fg(source, *PRIVATE, *cache.options) as m:
+        with open(m / 'model/x', 'rb', buffering=0) as f:
+            path = cache.objects()[digest(data)]
+            path.chmod(0o600)
+            with open(path, 'r+b') as g:
+                g.seek(4 * MIB)
+                g.write(b'!' * 10)
+            path.chmod(0o400)
+            assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
+            assert digest(data) not in cache.objects() or cache.wrong(), 'no lookup finds it'
+
+        def reads():
+            return not errno_of(m.read, 'model/x')
+        eventually('it reads again', reads, 10)
+        assert m.read('model/x') == data and m.state('model/x') == 'verified'
+        assert len(lines_of(m.log(), 'model/x: changed on disk')) == 1, m.log()
+    assert harness.sha_file(cache.objects()[digest(data)]) == digest(data)
+
+
+@pytest.mark.parametrize('kind', ['zip', 'unpacked'])
+def test_carton_damaged_while_mounted(work, mount_fg, cache, kind):
+    """A carton's own bytes cannot be had again: an error, and it stays one."""
+    data = fault_bytes(6 * MIB)
+    c = Carton(method='stored').add('model/x', data)
+    if kind == 'zip':
+        source = path = c.write(work / 'z.carton')
+        at = c.placed['model/x'].data + 4 * MIB
+    else:
+        source = c.unpack(work / 'unpacked')
+        path, at = os.path.join(source, 'model/x'), 4 * MIB
+    with mount_fg(source, *cache.options) as m:
+        with open(m / 'model/x', 'rb', buffering=0) as f:
+            with open(path, 'r+b') as g:
+                g.seek(at)
+                g.write(b'!' * 10)
+            assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
+        for _ in range(3):
+            assert errno_of(m.read, 'model/x') == errno.EIO
 
 
 # ---- killed and resumed ----
