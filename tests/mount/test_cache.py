@@ -2,9 +2,11 @@
 """The cache: shared, resumed, never trusted, bounded; offline; cartonctl fetch and cache."""
 import contextlib
 import errno
+import json
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -332,12 +334,19 @@ def test_fetch_failures(work, fault, cache):
     assert fetch(work / 'm.carton', cache.flag, '--offline', 'model/bad').returncode == 1
 
 
-def test_fetch_shows_a_bar(work, fault, cache):
-    """On a terminal there is a bar that is gone at the end."""
-    carton_of(work, x=(fault_bytes(6 * MIB), fault.url('x', size=6 * MIB, rate=3 * MIB)))
+@pytest.mark.parametrize('kind', ['linked', 'remote'])
+def test_fetch_shows_a_bar(work, fault, cache, kind):
+    """On a terminal there is a bar that is gone at the end; of what nobody knows, what has come."""
+    if kind == 'linked':
+        carton_of(work, x=(fault_bytes(6 * MIB), fault.url('x', size=6 * MIB, rate=3 * MIB)))
+        source = work / 'm.carton'
+    else:
+        Carton().add('model/x', fault_bytes(9 * MIB), method='stored').write(
+            os.path.join(fault.root, 'bar.carton'))
+        source = fault.url('bar.carton', file='bar.carton', rate=3 * MIB)
     master, slave = pty.openpty()
     p = subprocess.Popen([CARTONCTL, 'fetch', '--private-links', '--connections=1', cache.flag,
-                          work / 'm.carton'], stdout=slave, stderr=slave, env=harness.environment())
+                          source], stdout=slave, stderr=slave, env=harness.environment())
     os.close(slave)
     shown = b''
     while True:
@@ -347,7 +356,11 @@ def test_fetch_shows_a_bar(work, fault, cache):
             break
         shown += block
     os.close(master)
-    assert p.wait() == 0 and b'fetch [' in shown and shown.endswith(b'\r\x1b[K')
+    assert p.wait() == 0 and shown.endswith(b'\r\x1b[K')
+    if kind == 'linked':
+        assert b'%' not in shown and re.search(rb'fetch \d+\.\d MB  \d+ MB/s', shown), shown
+    else:
+        assert re.search(rb'fetch \[#* *\] +\d+%  ', shown) and b'100%' not in shown, shown
 
 
 def test_fetch_remote(nginx, mount, cache):
@@ -368,9 +381,15 @@ def test_cache_commands(work, fault, cache):
     files = {n: (fault_bytes(N, i), fault.url(n, size=N, seed=i)) for i, n in enumerate('abc')}
     c = carton_of(work, **files)
     assert cache.list() == {}
+    assert json.loads(ctl('cache', 'list', '--json', cache.flag).stdout) == []
+    assert ctl('cache', 'gc', '--json', cache.flag).returncode == 2
     assert fetch(work / 'm.carton', cache.flag).returncode == 0
     hashes = {n: c.hashes()[f'model/{n}'] for n in 'abc'}
     assert cache.list() == {h: N for h in hashes.values()}
+    listed = json.loads(ctl('cache', 'list', '--json', cache.flag).stdout)
+    assert {x['sha256']: x['size'] for x in listed} == {h: N for h in hashes.values()}
+    assert all(set(x) == {'sha256', 'size', 'used'} and x['used'] == int(
+        cache.objects()[x['sha256']].stat().st_mtime) for x in listed)
     path = cache.objects()[hashes['a']]
     path.chmod(0o600)
     path.write_bytes(b'damaged')
