@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "http_gzip.h"
 #include "partial.h"
 #include "util.h"
 
@@ -18,6 +19,7 @@ struct mirror {
 	bool wrong;   /* has given wrong bytes once: ask past caches */
 	bool whole;   /* do not resume, do not split: that went wrong */
 	bool again;   /* it has failed, which was told */
+	bool gzip;    /* its answers are coded so */
 	bool no_head; /* a HEAD of it is no use */
 	int error;    /* of the last try */
 	long retry_after_s;
@@ -131,24 +133,68 @@ static int split(struct fetch *f, const struct mirror *m, const struct http_resp
 	return remote_stream(&b->remote, from, b->remote.size - from, &b->ranges);
 }
 
+/* What an answer to a request for bytes from *len on means: *len is 0 when they come from the start. */
+static int take_answer(struct fetch *f, struct mirror *m, const struct http_response *answer,
+		       struct body *b, uint64_t *len)
+{
+	int r = http_status_errno(answer->status);
+
+	m->retry_after_s = answer->retry_after_s;
+	m->gzip = !strcmp(answer->coding, "gzip") || !strcmp(answer->coding, "x-gzip");
+	if (r == -ERANGE) {
+		m->whole = true; /* the partial is not a part of what is there */
+		r = -EAGAIN;
+	}
+	if (r < 0)
+		return r;
+	if (answer->status == 206 && (*len == 0 || answer->range_first != (int64_t)*len))
+		return -EPROTO;
+	if (answer->status != 206) {
+		*len = 0;
+		r = start_over(f, m, answer);
+	}
+	return r < 0 ? r : split(f, m, answer, *len, b);
+}
+
+/* The bytes of an answer on their way to the file, `len` of which are there already. */
+static int guide_body(struct fetch *f, const struct http_response *answer, bool gunzip,
+		      struct stream *in, uint64_t len, struct stream **ret)
+{
+	uint64_t size = UINT64_MAX;
+	int r = gunzip ? http_gzip_stream(in, &in) : 0;
+
+	if (r < 0)
+		return r;
+	if (f->fill)
+		return partial_stream(f->fill, len, in, ret);
+	if (answer->length >= 0 && !answer->coding[0])
+		size = (uint64_t)answer->length;
+	return partial_bound(f->fd, f->most, size, in, ret);
+}
+
 static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 {
 	struct body *b = calloc(1, sizeof(*b));
 	struct http_response *answer = malloc(sizeof(*answer));
-	uint64_t len = 0, size = UINT64_MAX;
+	uint64_t len = 0;
 	char etag[256];
 	struct http_request request = {
 		.url = m->url,
 		.trust = HTTP_LINKS,
 		.no_cache = m->wrong,
 		.identity = m->wrong && m->whole,
+		/* libcurl reads one member only of what may have many */
+		.undecoded = m->wrong && m->whole && m->gzip,
 		.again = m->again,
 		.deadline_ms = m->deadline_ms,
 	};
-	int r = -ENOMEM;
+	int r;
 
-	if (!b || !answer)
-		goto out;
+	if (!b || !answer) {
+		free(b);
+		free(answer);
+		return -ENOMEM;
+	}
 	b->stream.ops = &body_ops;
 	b->f = f;
 	if (find_partial(f, m, &len, etag, sizeof(etag))) {
@@ -158,34 +204,16 @@ static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
 		request.if_range = etag;
 	}
 	r = http_open(f->remote->http, &request, f->cancel, &b->http, answer);
-	if (r < 0)
-		goto out;
-	m->retry_after_s = answer->retry_after_s;
-	r = http_status_errno(answer->status);
-	if (r == -ERANGE) {
-		m->whole = true; /* the partial is not a part of what is there */
-		r = -EAGAIN;
-	}
-	if (r < 0)
-		goto out;
-	if (answer->status == 206 && (len == 0 || answer->range_first != (int64_t)len))
-		r = -EPROTO;
-	if (answer->status != 206) {
-		len = 0;
-		r = start_over(f, m, answer);
-	}
-	if (r == 0 && answer->length >= 0 && !answer->coding[0])
-		size = (uint64_t)answer->length;
 	if (r == 0)
-		r = split(f, m, answer, len, b);
-out:
-	free(answer);
-	if (r < 0 && b)
+		r = take_answer(f, m, answer, b, &len);
+	if (r == 0 && request.undecoded && answer->coding[0] && !m->gzip)
+		r = -EBADMSG;
+	if (r == 0)
+		r = guide_body(f, answer, request.undecoded && m->gzip, &b->stream, len, ret);
+	else
 		body_close(&b->stream);
-	if (r < 0)
-		return r;
-	return f->fill ? partial_stream(f->fill, len, &b->stream, ret) :
-			 partial_bound(f->fd, f->most, size, &b->stream, ret);
+	free(answer);
+	return r;
 }
 
 /* What there is no room for goes elsewhere, or is given up: either way it shows where it came from. */

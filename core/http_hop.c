@@ -77,7 +77,7 @@ static int check_body(struct http_stream *s, const char **ret_why)
 	if (s->head_only)
 		return 0;
 	*ret_why = "the answer has a content coding that cannot be read here";
-	if (head->codings && !coding_known(response->coding))
+	if (head->codings && !s->undecoded && !coding_known(response->coding))
 		return -EOPNOTSUPP;
 	*ret_why = "a part of a coded body cannot be decoded";
 	if (head->codings && response->status == 206)
@@ -93,7 +93,7 @@ static void publish(struct http_stream *s)
 	struct http_head *head = &s->response_head;
 	struct http_response *response = &head->response;
 
-	if (head->codings)
+	if (head->codings && !s->undecoded)
 		response->length = -1;
 	else if (response->range_first >= 0 && !s->head_only)
 		response->length = response->range_last - response->range_first + 1;
@@ -180,7 +180,7 @@ static bool expands_too_much(struct http_stream *s, size_t n)
 {
 	curl_off_t wire = 0;
 
-	if (!s->response_head.codings || s->received + n <= HTTP_EXPANSION_START)
+	if (!s->response_head.codings || s->undecoded || s->received + n <= HTTP_EXPANSION_START)
 		return false;
 	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &wire);
 	return (s->received + n - HTTP_EXPANSION_START) / HTTP_MAX_EXPANSION > (uint64_t)wire;
@@ -312,6 +312,8 @@ static int set_request(struct http_stream *s)
 		r |= (int)curl_easy_setopt(e, CURLOPT_RANGE, s->range);
 	r |= (int)curl_easy_setopt(e, CURLOPT_USERAGENT, "cartonfs");
 	r |= (int)curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, s->identity ? "identity" : "");
+	if (s->undecoded)
+		r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
 	/* One read of coded bytes must not expand beyond what libcurl holds while paused. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
 				   (long)(s->identity ? 256 * KIB : 32 * KIB));

@@ -60,7 +60,7 @@ struct http_stream {
 	struct http_stream *cancel_next; /* guarded by cancel->lock */
 
 	/* the request, constant after http_open */
-	bool head_only, identity;
+	bool head_only, identity, undecoded;
 	enum carton_log_level level; /* of failures */
 	enum http_trust trust;
 	char range[48];

@@ -15,7 +15,8 @@ What is served
   zeros             zeros instead
   text=T            T itself
   file=REL          a file beneath --root
-  enc=A[,B]         coded with gzip, deflate (zlib), rawdeflate, br, zstd, densebr; in that order
+  enc=A[,B]         coded with gzip, deflate (zlib), rawdeflate, br, zstd, densebr, gzips (three members);
+                    in that order
   as=NAME           what Content-Encoding says instead ('' leaves it out)
   honour            enc only when the request's Accept-Encoding lists it
   etag=E            the entity tag's text (default: a hash of what is served); weak; noetag
@@ -202,7 +203,13 @@ def raw_deflate(data):
     return c.compress(data) + c.flush()
 
 
-CODERS = {'gzip': lambda d: gzip.compress(d, 1, mtime=0), 'deflate': lambda d: zlib.compress(d, 1),
+def members(data):
+    """gzip as of files that were joined: an empty member among them."""
+    third = len(data) // 3
+    return b''.join(gzip.compress(d, 1, mtime=0) for d in (data[:third], b'', data[third:]))
+
+
+CODERS = {'gzips': members, 'gzip': lambda d: gzip.compress(d, 1, mtime=0), 'deflate': lambda d: zlib.compress(d, 1),
           'rawdeflate': raw_deflate}
 if BROTLI:
     CODERS['br'] = brotli

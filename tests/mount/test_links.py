@@ -70,6 +70,21 @@ def test_codings(linked, fault, refusing, coding, size, mirror):
     assert m.state('model/x') == 'verified'
 
 
+@pytest.mark.parametrize('more', [{}, dict(chunked=1)], ids=str)
+@pytest.mark.parametrize('size', [10, 3 * MIB])
+def test_gzip_of_many_members(linked, fault, size, more):
+    """Legal, and more than libcurl reads."""
+    data = fault_bytes(size, seed=2)
+    m, c = linked(x=(data, fault.url('x', size=size, seed=2, enc='gzips', **{'as': 'gzip'}, **more)),
+                  y=(data[1:], fault.url('y', size=size, enc='gzips', flipwire=200 if size > 10
+                                         else 25, **{'as': 'gzip'}),
+                     fault.url('z', file='z')))
+    with open(os.path.join(fault.root, 'z'), 'wb') as f:
+        f.write(data[1:])
+    as_expected(m, c)
+    assert 1 <= len(gets(fault, 'x')) <= 3
+
+
 @pytest.fixture(scope='module')
 def big_body(nginx):
     """sha256 of 300 MiB, mostly zeros, at /big and coded at /as-CODING/big."""
