@@ -91,8 +91,8 @@
  */
 #define HTTP_MAX_EXPANSION 33000
 #define HTTP_EXPANSION_START (64 * MIB)
-#define HTTP_MAX_RETRY_AFTER 86400	  /* seconds; more is cut to it */
-#define HTTP_MAX_HEADER_FILE (64 * KIB)	  /* the user's header file */
-#define HTTP_MAX_FILE_HEADERS 64	  /* its lines */
+#define HTTP_MAX_RETRY_AFTER 86400	/* seconds; more is cut to it */
+#define HTTP_MAX_HEADER_FILE (64 * KIB) /* the user's header file */
+#define HTTP_MAX_FILE_HEADERS 64	/* its lines */
 
 #endif

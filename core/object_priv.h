@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What object.c (who waits, what is kept) and materialize.c (how bytes are found) share.
+ * What object.c (who waits, what is kept), materialize.c (how bytes are found) and object_copy.c (where
+ * copies go) share.
  */
 #ifndef CARTON_OBJECT_PRIV_H
 #define CARTON_OBJECT_PRIV_H
@@ -94,6 +95,34 @@ bool object_drop_idle(struct object_store *s);
 
 /* What to call the object in the log. */
 const char *object_name(const struct object *o);
+
+/* Counts bytes that were read to be verified. The context is the object. */
+void object_count(void *ctx, uint64_t bytes);
+
+/* Reads all of a stream, and writes it to `fd` unless that is -1. 0 with its hash and tags, or -errno. */
+struct ingested;
+int object_hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret);
+
+/* The same, and closes the stream; -EBADMSG (logged) when the hash is not the object's. */
+int object_take_stream(struct object *o, struct stream *in, int fd, struct ingested *ret);
+
+/*
+ * object_copy.c. A verified copy of what cannot be read in place, from `e`, or where LINKS says when
+ * that is NULL: in the cache, else in an unnamed file, else (when it is small) in memory. 0; -EBADMSG;
+ * -ENOSPC: nowhere is room; or as object_materialize().
+ */
+struct entry;
+int object_copy(struct object *o, const struct entry *e, struct bytes *ret);
+
+/* Runs a fetch of the object, which ends when nobody waits for it. As `run`; -ENETUNREACH: offline. */
+struct fetch;
+int object_fetch(struct object *o, struct fetch *f, int (*run)(struct fetch *f, void *ret),
+		 void *ret);
+
+static inline bool object_disk_full(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT;
+}
 
 /* Its copy is no longer what was verified: nobody shall find it in the cache. For who has it pinned. */
 void object_drop_cached(struct object *o);
