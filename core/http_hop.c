@@ -234,8 +234,7 @@ static int set_secrets(struct http_stream *s)
 		/* once: a carton may have many URLs, and each has many requests */
 		if ((s->target.user || s->target.password) && !http->userinfo_told) {
 			http_log(CARTON_LOG_WARNING, s->target.url,
-				 "the user name and password in this URL are not sent, as in no "
-				 "URL of LINKS and no redirect");
+				 "the user name and password in this URL are not sent");
 			http->userinfo_told = true;
 		}
 		return 0;
