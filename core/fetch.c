@@ -1,184 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fetch.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
-#include "partial.h"
+#include "fetch_priv.h"
 #include "util.h"
-
-/* An object larger than this is worth several connections, where the mirror has ranges. */
-#define PARALLEL (8 * MIB)
-
-/* One mirror, in one fetch. */
-struct mirror {
-	const char *url;
-	bool out;   /* not to be asked again */
-	bool wrong; /* has given wrong bytes once: ask past caches */
-	bool whole; /* do not resume, do not split: that went wrong */
-	bool again; /* it has failed, which was told */
-	int error;  /* of the last try */
-	long retry_after_s;
-	int64_t deadline_ms; /* for its answer to begin */
-};
-
-/* The body of one answer, or of several. */
-struct body {
-	struct stream stream;
-	struct fetch *f;
-	struct http_stream *http; /* a whole answer, or the rest of one; or */
-	struct stream *ranges;	  /* several connections' */
-	struct remote remote;	  /* what `ranges` reads */
-};
-
-static ssize_t body_read(struct stream *s, void *ret_buf, size_t n)
-{
-	struct body *b = container_of(s, struct body, stream);
-	ssize_t got = b->ranges ? stream_read(b->ranges, ret_buf, n) :
-				  http_read(b->http, ret_buf, n);
-
-	if (got > 0) {
-		b->f->deadline_ms = now_ms() + b->f->remote->timeout_ms;
-		if (b->http)
-			http_set_deadline(b->http, b->f->deadline_ms);
-	}
-	return got;
-}
-
-static void body_close(struct stream *s)
-{
-	struct body *b = container_of(s, struct body, stream);
-
-	stream_close(b->ranges);
-	http_close(b->http);
-	free(b->remote.url);
-	free(b);
-}
-
-static const struct stream_ops body_ops = { body_read, body_close };
 
 /* ---- one attempt ---- */
 
-/* What names one version of the bytes at a URL, for who resumes: "" when nothing does. */
-static void make_validator(const struct mirror *m, const struct http_response *answer, char *ret,
-			   size_t n)
+/* What there is no room for goes elsewhere, or is given up: either way it shows where it came from. */
+static void tell_no_room(const struct fetch *f, const struct mirror *m)
 {
-	ret[0] = '\0';
-	if (answer->strong_etag && !answer->coding[0] &&
-	    (size_t)snprintf(ret, n, "%s %s", answer->etag, m->url) >= n)
-		ret[0] = '\0';
-}
+	char shown[256];
+	struct stat st;
 
-/* The ETag of a partial that came from this mirror; false: there is none to go on from. */
-static bool find_partial(struct fetch *f, const struct mirror *m, uint64_t *ret_len, char *ret_etag,
-			 size_t n)
-{
-	char *validator, *space;
-	bool found = false;
-
-	if (!f->fill || m->whole)
-		return false;
-	validator = malloc(MAX_CACHE_VALIDATOR + 1);
-	if (validator &&
-	    cache_fill_partial(f->fill, ret_len, validator, MAX_CACHE_VALIDATOR + 1) == 0 &&
-	    *ret_len > 0 && (space = strrchr(validator, ' ')) && strcmp(space + 1, m->url) == 0 &&
-	    (size_t)(space - validator) < n) {
-		*space = '\0';
-		strcpy(ret_etag, validator);
-		found = true;
-	}
-	free(validator);
-	return found;
-}
-
-/* Begins anew: the file holds nothing of use. */
-static int start_over(struct fetch *f, const struct mirror *m, const struct http_response *answer)
-{
-	char *validator;
-	int r;
-
-	if (!f->fill)
-		return 0;
-	validator = malloc(MAX_CACHE_VALIDATOR + 1);
-	if (!validator)
-		return -ENOMEM;
-	make_validator(m, answer, validator, MAX_CACHE_VALIDATOR + 1);
-	r = cache_fill_restart(f->fill, validator);
-	free(validator);
-	if (r == 0 && answer->length > 0 && !answer->coding[0])
-		r = cache_fill_reserve(f->fill, (uint64_t)answer->length);
-	return r;
-}
-
-/* What is left of an answer from `from` on is large, and the mirror has ranges: several connections. */
-static int split(struct fetch *f, const struct mirror *m, const struct http_response *answer,
-		 uint64_t from, struct body *b)
-{
-	if (m->whole || f->remote->connections < 2 ||
-	    (answer->status != 206 && !answer->accept_ranges) ||
-	    !remote_identify(answer, &b->remote) || !b->remote.etag[0] || b->remote.size < from ||
-	    b->remote.size - from <= PARALLEL)
-		return 0;
-	b->remote.options = f->remote;
-	b->remote.trust = HTTP_LINKS;
-	b->remote.url = strdup(m->url);
-	if (!b->remote.url)
-		return -ENOMEM;
-	http_close(b->http);
-	b->http = NULL;
-	return remote_stream(&b->remote, from, b->remote.size - from, &b->ranges);
-}
-
-static int open_body(struct fetch *f, struct mirror *m, struct stream **ret)
-{
-	struct body *b = calloc(1, sizeof(*b));
-	struct http_response *answer = malloc(sizeof(*answer));
-	uint64_t len = 0;
-	char etag[256];
-	struct http_request request = {
-		.url = m->url,
-		.trust = HTTP_LINKS,
-		.no_cache = m->wrong,
-		.identity = m->wrong && m->whole,
-		.again = m->again,
-		.deadline_ms = m->deadline_ms,
-	};
-	int r = -ENOMEM;
-
-	if (!b || !answer)
-		goto out;
-	b->stream.ops = &body_ops;
-	b->f = f;
-	if (find_partial(f, m, &len, etag, sizeof(etag))) {
-		request.has_range = true;
-		request.first = len;
-		request.last = len + MAX_FILE_SIZE;
-		request.if_range = etag;
-	}
-	r = http_open(f->remote->http, &request, f->cancel, &b->http, answer);
-	if (r < 0)
-		goto out;
-	m->retry_after_s = answer->retry_after_s;
-	r = http_status_errno(answer->status);
-	if (r == -ERANGE) {
-		m->whole = true; /* the partial is not a part of what is there */
-		r = -EAGAIN;
-	}
-	if (r < 0)
-		goto out;
-	if (answer->status == 206 && (len == 0 || answer->range_first != (int64_t)len))
-		r = -EPROTO;
-	if (answer->status != 206) {
-		len = 0;
-		r = start_over(f, m, answer);
-	}
-	if (r == 0)
-		r = split(f, m, answer, len, b);
-out:
-	free(answer);
-	if (r < 0 && b)
-		body_close(&b->stream);
-	return r < 0 ? r : partial_stream(f->fill, len, &b->stream, ret);
+	if (fstat(f->fill ? cache_fill_fd(f->fill) : f->fd, &st) < 0)
+		st.st_size = 0;
+	carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
+		   f->fill ? "there is no room for it in the cache: stopped after %llu bytes" :
+			     "there is no room for it on the disk: stopped after %llu bytes",
+		   (unsigned long long)st.st_size);
 }
 
 static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
@@ -195,12 +37,14 @@ static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
 		.ctx = f->ctx,
 		.progress = f->progress,
 	};
-	int r = open_body(f, m, &job.in);
+	int r = fetch_open(f, m, &job.in);
 
-	if (r < 0)
-		return r;
-	r = ingest_run(&job, &in);
-	stream_close(job.in);
+	if (r == 0) {
+		r = ingest_run(&job, &in);
+		stream_close(job.in);
+	}
+	if (r == -ENOSPC || r == -EDQUOT)
+		tell_no_room(f, m);
 	if (r == 0 && memcmp(in.sha256, f->link->sha256, SHA256_SIZE) != 0) {
 		hex_encode(f->link->sha256, SHA256_SIZE, want);
 		hex_encode(in.sha256, SHA256_SIZE, found);
@@ -436,14 +280,37 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 	return r;
 }
 
+/*
+ * What only the whole file can tell now. A server may fail at a HEAD, or at a part, and have the file
+ * all the same: its failures are those of the fetch to come, which tries again. One that says when to
+ * come back is taken at its word.
+ */
+static bool only_fetching_tells(const struct mirror *m, int status, int error)
+{
+	return status >= 400 && error != -EACCES && error != -ENOENT && m->retry_after_s <= 0;
+}
+
 static int try_size(struct fetch *f, struct mirror *m, void *ret)
 {
-	int status = 0, r = ask_size(f, m, true, ret, &status);
+	int status = 0, r = -ENODATA;
+	char shown[256];
 
+	m->retry_after_s = 0;
+	if (!m->no_head)
+		r = ask_size(f, m, true, ret, &status);
 	/* not every server knows HEAD, and a URL may be signed for GET only */
-	if (r == -ENODATA || r == -EPROTO || (status >= 400 && status < 500 && r != -EAGAIN))
+	m->no_head = r < 0 && (status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET);
+	if (m->no_head && (r != -EAGAIN || m->retry_after_s <= 0)) {
+		status = 0;
 		r = ask_size(f, m, false, ret, &status);
-	return r;
+	}
+	if (!only_fetching_tells(m, status, r))
+		return r;
+	if (!m->again)
+		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
+			   "does not say how long the file is: status %d", status);
+	m->again = true;
+	return -ENODATA;
 }
 
 int fetch_size(struct fetch *f, uint64_t *ret_size)

@@ -21,7 +21,8 @@ struct fetch {
 	const struct tagger *tagger; /* NULL: no tags */
 	struct link *link;
 	struct cache_fill *fill;    /* where the bytes go, and where an earlier part may be; or */
-	int fd;			    /* this file, when fill is NULL */
+	int fd;			    /* this file, when fill is NULL, */
+	uint64_t most;		    /* which may have so many bytes: else -ENOSPC */
 	int64_t deadline_ms;	    /* as now_ms(); moved on while bytes arrive */
 	struct http_cancel *cancel; /* fired when nothing is wanted any more; NULL: never */
 	bool (*stop)(void *ctx);    /* asked often; true ends it with -ECANCELED */

@@ -275,7 +275,8 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	if (q->has_range && (q->suffix || q->first > q->last))
 		return -EINVAL;
 	s->head_only = q->method == HTTP_HEAD;
-	s->identity = q->identity || q->has_range || q->suffix;
+	s->identity = q->identity || q->undecoded || q->has_range || q->suffix;
+	s->undecoded = q->undecoded;
 	s->trust = q->trust;
 	s->deadline_ms = q->deadline_ms;
 	if (q->has_range)

@@ -77,7 +77,7 @@ static int check_body(struct http_stream *s, const char **ret_why)
 	if (s->head_only)
 		return 0;
 	*ret_why = "the answer has a content coding that cannot be read here";
-	if (head->codings && !coding_known(response->coding))
+	if (head->codings && !s->undecoded && !coding_known(response->coding))
 		return -EOPNOTSUPP;
 	*ret_why = "a part of a coded body cannot be decoded";
 	if (head->codings && response->status == 206)
@@ -93,7 +93,7 @@ static void publish(struct http_stream *s)
 	struct http_head *head = &s->response_head;
 	struct http_response *response = &head->response;
 
-	if (head->codings)
+	if (head->codings && !s->undecoded)
 		response->length = -1;
 	else if (response->range_first >= 0 && !s->head_only)
 		response->length = response->range_last - response->range_first + 1;
@@ -175,6 +175,17 @@ static bool put(struct http_stream *s, const char *data, size_t n)
 	return true;
 }
 
+/* Would `n` more decoded bytes be more than what has come can honestly be? */
+static bool expands_too_much(struct http_stream *s, size_t n)
+{
+	curl_off_t wire = 0;
+
+	if (!s->response_head.codings || s->undecoded || s->received + n <= HTTP_EXPANSION_START)
+		return false;
+	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &wire);
+	return (s->received + n - HTTP_EXPANSION_START) / HTTP_MAX_EXPANSION > (uint64_t)wire;
+}
+
 static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 {
 	struct http_stream *s = ctx;
@@ -186,6 +197,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 	}
 	if (s->expected >= 0 && n > (uint64_t)s->expected - s->received)
 		return callback_fail(s, -EPROTO, "the body is longer than announced");
+	if (expands_too_much(s, n))
+		return callback_fail(s, -EFBIG, "the coded body expands too strongly");
 	if (!s->ring) {
 		s->ring = malloc(HTTP_STREAM_BUFFER);
 		if (!s->ring)
@@ -218,9 +231,12 @@ static int set_secrets(struct http_stream *s)
 	int r = 0;
 
 	if (s->strayed || !http_same_origin(&s->target, &http->origin)) {
-		if (s->target.user || s->target.password)
-			http_log(s->level, s->target.url,
+		/* once: a carton may have many URLs, and each has many requests */
+		if ((s->target.user || s->target.password) && !http->userinfo_told) {
+			http_log(CARTON_LOG_WARNING, s->target.url,
 				 "the user name and password in this URL are not sent");
+			http->userinfo_told = true;
+		}
 		return 0;
 	}
 	for (char **h = http->headers; r == 0 && h && *h; h++)
@@ -295,6 +311,8 @@ static int set_request(struct http_stream *s)
 		r |= (int)curl_easy_setopt(e, CURLOPT_RANGE, s->range);
 	r |= (int)curl_easy_setopt(e, CURLOPT_USERAGENT, "cartonfs");
 	r |= (int)curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, s->identity ? "identity" : "");
+	if (s->undecoded)
+		r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
 	/* One read of coded bytes must not expand beyond what libcurl holds while paused. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
 				   (long)(s->identity ? 256 * KIB : 32 * KIB));

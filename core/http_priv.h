@@ -48,7 +48,9 @@ struct http {
 	bool stopping;				/* guarded by lock, as is multi's wakeup */
 	struct http_stream *queue, **queue_end; /* guarded by lock; holds a reference to each */
 
-	struct http_stream *live; /* the thread's; holds a reference to each */
+	/* the thread's */
+	struct http_stream *live; /* holds a reference to each */
+	bool userinfo_told;	  /* that it is not sent */
 };
 
 struct http_stream {
@@ -58,7 +60,7 @@ struct http_stream {
 	struct http_stream *cancel_next; /* guarded by cancel->lock */
 
 	/* the request, constant after http_open */
-	bool head_only, identity;
+	bool head_only, identity, undecoded;
 	enum carton_log_level level; /* of failures */
 	enum http_trust trust;
 	char range[48];

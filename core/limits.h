@@ -85,8 +85,14 @@
 #define HTTP_MAX_HEADER_BYTES (64 * KIB)  /* and their total text */
 #define HTTP_MAX_REDIRECT_BODY (16 * KIB) /* read to keep a connection; more: it is closed */
 #define HTTP_STREAM_BUFFER (1 * MIB)	  /* decoded bytes waiting for their reader */
-#define HTTP_MAX_RETRY_AFTER 86400	  /* seconds; more is cut to it */
-#define HTTP_MAX_HEADER_FILE (64 * KIB)	  /* the user's header file */
-#define HTTP_MAX_FILE_HEADERS 64	  /* its lines */
+/*
+ * A coded body may decode to so many times the bytes that came, and some more for a start. deflate
+ * cannot pass 1032, zstd 32768 (a block of 128 KiB in 4 bytes); brotli can be without end.
+ */
+#define HTTP_MAX_EXPANSION 33000
+#define HTTP_EXPANSION_START (64 * MIB)
+#define HTTP_MAX_RETRY_AFTER 86400	/* seconds; more is cut to it */
+#define HTTP_MAX_HEADER_FILE (64 * KIB) /* the user's header file */
+#define HTTP_MAX_FILE_HEADERS 64	/* its lines */
 
 #endif

@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How an object's bytes are found and verified: in place, in the cache, in the container, behind
- * LINKS. Runs on workers; what comes out belongs to object.c.
+ * How an object's bytes are found and verified: in place, in memory, or by object_copy.c in the cache.
+ * Runs on workers; what comes out belongs to object.c.
  */
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "decode.h"
 #include "fetch.h"
 #include "ingest.h"
 #include "object_priv.h"
-#include "partial.h"
 
 static bool must_stop(void *ctx)
 {
 	return object_must_stop(ctx);
 }
 
-static void count(void *ctx, uint64_t bytes)
+void object_count(void *ctx, uint64_t bytes)
 {
 	const struct object *o = ctx;
 
@@ -41,7 +38,7 @@ static int check_hash(const struct object *o, const uint8_t found[SHA256_SIZE])
 	return -EBADMSG;
 }
 
-static int hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
+int object_hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
 {
 	struct object_store *s = o->store;
 	struct ingest job = {
@@ -52,18 +49,17 @@ static int hash_stream(struct object *o, struct stream *in, int fd, struct inges
 		.hash = s->options.verify,
 		.fd = fd,
 		.stop = must_stop,
-		.progress = count,
+		.progress = object_count,
 		.ctx = o,
 	};
 
 	return ingest_run(&job, ret);
 }
 
-/* Runs a stream (closed) to `fd`, or nowhere when that is -1, and checks its hash. */
-static int take_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
+int object_take_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
 {
 	struct ingested done = { 0 };
-	int r = hash_stream(o, in, fd, &done);
+	int r = object_hash_stream(o, in, fd, &done);
 
 	stream_close(in);
 	if (r == 0)
@@ -73,20 +69,6 @@ static int take_stream(struct object *o, struct stream *in, int fd, struct inges
 		return r;
 	}
 	*ret = done;
-	return 0;
-}
-
-/* The verified file `fd` (taken over) becomes the object's bytes, with their tags. */
-static int keep_file(int fd, struct ingested *in, struct bytes *ret)
-{
-	struct source *source;
-	int r = source_from_fd(fd, &source);
-
-	if (r < 0) {
-		free(in->tags);
-		return r;
-	}
-	*ret = (struct bytes){ BYTES_FILE, NULL, source, 0, in->tags };
 	return 0;
 }
 
@@ -101,7 +83,7 @@ static int in_place(struct object *o, struct source *source, uint64_t off, struc
 	/* what is not verified need not be read before somebody reads it */
 	r = o->store->options.verify ? source_stream(source, off, o->size, &stream) : 0;
 	if (r == 0 && o->store->options.verify)
-		r = take_stream(o, stream, -1, &in);
+		r = object_take_stream(o, stream, -1, &in);
 	if (r < 0)
 		return r;
 	/* a file of an unpacked carton is closed when it is idle */
@@ -130,249 +112,13 @@ static int into_memory(struct object *o, struct stream *in, struct bytes *ret)
 		r = sha256_mem(bytes.memory, (size_t)o->size, found);
 	if (r == 0)
 		r = check_hash(o, found);
-	count(o, o->size);
+	object_count(o, o->size);
 	if (r < 0) {
 		bytes_free(&bytes);
 		return r;
 	}
 	*ret = bytes;
 	return 0;
-}
-
-/* ---- copies: from an entry, or from where LINKS says ---- */
-
-/* Where a copy goes: into the cache, or a file that only this process has. */
-struct target {
-	struct cache_fill *fill; /* NULL: the file */
-	int fd;
-};
-
-/* What an earlier fill has left of a Stored entry of this very version of a remote carton. */
-static uint64_t find_partial(const struct target *t, const struct source *source)
-{
-	char *validator;
-	uint64_t len = 0;
-
-	if (!t->fill || !source->version || !(validator = malloc(MAX_CACHE_VALIDATOR + 1)))
-		return 0;
-	if (cache_fill_partial(t->fill, &len, validator, MAX_CACHE_VALIDATOR + 1) < 0 ||
-	    strcmp(validator, source->version) != 0)
-		len = 0;
-	free(validator);
-	return len;
-}
-
-/* The bytes of a remote Stored entry, with what is there already for a start. */
-static int resume_entry(struct object *o, const struct target *t, struct source *source,
-			uint64_t off, struct stream **ret)
-{
-	uint64_t have = find_partial(t, source);
-	struct stream *rest;
-	int r;
-
-	if (have == 0 || have > o->size) {
-		r = t->fill ? cache_fill_restart(t->fill, source->version) : 0;
-		have = 0;
-	} else {
-		r = 0;
-	}
-	if (r == 0 && t->fill)
-		r = cache_fill_reserve(t->fill, o->size);
-	if (r == 0)
-		r = source_stream(source, off + have, o->size - have, &rest);
-	if (r < 0)
-		return r;
-	return partial_stream(t->fill, have, rest, ret);
-}
-
-static int copy_entry(struct object *o, const struct entry *e, const struct target *t,
-		      struct ingested *ret)
-{
-	struct container *c = o->store->options.container;
-	struct source *source;
-	struct stream *in;
-	uint64_t off;
-	int r;
-
-	if (c->remote && e->method == METHOD_STORED) {
-		r = container_locate(c, e, &source, &off);
-		if (r == 0) {
-			r = resume_entry(o, t, source, off, &in);
-			source_unref(source);
-		}
-	} else {
-		r = t->fill ? cache_fill_restart(t->fill, NULL) : 0;
-		if (r == 0 && t->fill)
-			r = cache_fill_reserve(t->fill, o->size);
-		if (r == 0)
-			r = container_stream(c, e, &in);
-	}
-	return r < 0 ? r : take_stream(o, in, t->fill ? cache_fill_fd(t->fill) : t->fd, ret);
-}
-
-/* From when the fetch begins: waiting for another process that then dies takes nothing from it. */
-static int64_t deadline(const struct object *o)
-{
-	return now_ms() + o->store->options.remote->timeout_ms;
-}
-
-static int offline(const struct object *o)
-{
-	carton_log(CARTON_LOG_ERROR, object_name(o),
-		   "is not in the cache, and with -o offline nothing is fetched; "
-		   "run cartonctl fetch first");
-	return -ENETUNREACH;
-}
-
-static int fetch_into(struct fetch *f, void *ret)
-{
-	return fetch_object(f, ret);
-}
-
-static int fetch_length(struct fetch *f, void *ret)
-{
-	return fetch_size(f, ret);
-}
-
-/* Runs a fetch that ends when nobody waits for the object. */
-static int fetch(struct object *o, struct fetch *f, int (*run)(struct fetch *f, void *ret),
-		 void *ret)
-{
-	struct object_fetch guard;
-	int r;
-
-	if (!f->remote)
-		return offline(o);
-	r = object_fetch_begin(o, &guard);
-	if (r < 0)
-		return r;
-	f->cancel = &guard.cancel;
-	f->deadline_ms = deadline(o);
-	r = run(f, ret);
-	f->cancel = NULL;
-	object_fetch_end(o, &guard);
-	return r;
-}
-
-static int copy_link(struct object *o, const struct target *t, struct ingested *ret)
-{
-	struct fetch f = {
-		.remote = o->store->options.remote,
-		.tagger = o->store->tagger,
-		.link = o->link,
-		.fill = t->fill,
-		.fd = t->fd,
-		.stop = must_stop,
-		.progress = count,
-		.ctx = o,
-	};
-
-	return fetch(o, &f, fetch_into, ret);
-}
-
-static int copy_to(struct object *o, const struct entry *e, const struct target *t,
-		   struct bytes *ret)
-{
-	struct ingested in = { 0 };
-	int fd = t->fd, r;
-
-	if (!o->store->options.remote && (!e || o->store->options.container->remote))
-		r = offline(o);
-	else
-		r = e ? copy_entry(o, e, t, &in) : copy_link(o, t, &in);
-	if (r == 0 && t->fill) {
-		r = cache_fill_publish(t->fill, in.size, &fd);
-		if (r < 0)
-			free(in.tags);
-	}
-	if (r < 0) {
-		cache_fill_abort(t->fill, r != -EBADMSG);
-		fd_close(t->fd);
-		return r;
-	}
-	return keep_file(fd, &in, ret);
-}
-
-/* What the cache has under that name, if it is what it says. -ENOENT: nothing (any more). */
-static int from_cache(struct object *o, struct bytes *ret)
-{
-	struct cache *cache = o->store->options.cache;
-	struct ingested in = { 0 };
-	struct source *source;
-	struct stream *stream;
-	int fd, r;
-
-	r = cache_lookup(cache, o->sha256, &fd, NULL);
-	if (r < 0)
-		return r;
-	r = source_from_fd(fd, &source);
-	if (r < 0)
-		return r;
-	r = source_stream(source, 0, source->size, &stream);
-	if (r == 0) {
-		r = hash_stream(o, stream, -1, &in);
-		stream_close(stream);
-	}
-	if (r == 0 && memcmp(in.sha256, o->sha256, SHA256_SIZE) != 0)
-		r = -EBADMSG;
-	if (r == -EBADMSG) {
-		/* no trust in old files: a damaged one goes, and is made anew */
-		r = cache_drop(cache, o->sha256, fd);
-		r = r < 0 ? r : -ENOENT;
-	}
-	if (r < 0) {
-		free(in.tags);
-		source_unref(source);
-		return r;
-	}
-	*ret = (struct bytes){ BYTES_FILE, NULL, source, 0, in.tags };
-	return 0;
-}
-
-/* From the cache, or into it, by whoever of all processes comes first. */
-static int through_cache(struct object *o, const struct entry *e, struct bytes *ret)
-{
-	struct cache *cache = o->store->options.cache;
-	struct target t = { NULL, -1 };
-
-	for (;;) {
-		int r = from_cache(o, ret);
-
-		if (r != -ENOENT)
-			return r;
-		r = cache_begin(cache, o->sha256, &t.fill);
-		if (r == 0)
-			return copy_to(o, e, &t, ret);
-		if (r == -EAGAIN)
-			r = cache_wait(cache, o->sha256, -1, must_stop, o);
-		if (r < 0 && r != -EEXIST)
-			return r;
-	}
-}
-
-/*
- * A copy of what cannot be read in place: in the cache, for everyone; else, where there is no cache
- * or it has no room, in an unnamed file; else, when the disk is full, a small one in memory.
- */
-static int copy_object(struct object *o, const struct entry *e, struct bytes *ret)
-{
-	const struct object_options *options = &o->store->options;
-	struct target t = { NULL, -1 };
-	int r = -ENOSPC;
-
-	/* what the cache holds is verified: unverified bytes have no place in it */
-	if (options->cache && (options->verify || !e))
-		r = through_cache(o, e, ret);
-	if (r == -ENOSPC) {
-		r = cache_tmpfile(options->cache, &t.fd);
-		if (r == 0)
-			r = copy_to(o, e, &t, ret);
-	}
-	if (r == -ENOSPC && o->size <= MAX_MEMORY_OBJECT) {
-		t.fd = memfd_create("carton object", MFD_CLOEXEC);
-		r = t.fd < 0 ? -errno : copy_to(o, e, &t, ret);
-	}
-	return r;
 }
 
 /* ---- all ways ---- */
@@ -387,7 +133,7 @@ static int from_entry(struct object *o, const struct entry *e, struct bytes *ret
 	int r;
 
 	if (c->remote)
-		return copy_object(o, e, ret);
+		return object_copy(o, e, ret);
 	if (e->method == METHOD_STORED && o->size > CHUNK_SIZE) {
 		r = container_locate(c, e, &source, &off);
 		if (r < 0)
@@ -397,7 +143,7 @@ static int from_entry(struct object *o, const struct entry *e, struct bytes *ret
 		return r;
 	}
 	if (!object_claim_memory(s, o->size))
-		return copy_object(o, e, ret);
+		return object_copy(o, e, ret);
 	r = container_stream(c, e, &in);
 	if (r == 0) {
 		r = into_memory(o, in, ret);
@@ -410,13 +156,12 @@ static int from_entry(struct object *o, const struct entry *e, struct bytes *ret
 
 static int from_anywhere(struct object *o, const struct entry *e, struct bytes *ret)
 {
-	int r = e ? from_entry(o, e, ret) : copy_object(o, NULL, ret);
+	int r = e ? from_entry(o, e, ret) : object_copy(o, NULL, ret);
 
-	if (r != -ENOSPC)
-		return r;
 	/* what nobody reads now is worth less than what somebody waits for */
-	object_drop_idle(o->store);
-	return e ? from_entry(o, e, ret) : copy_object(o, NULL, ret);
+	if (!object_disk_full(r) || !object_drop_idle(o->store))
+		return r;
+	return e ? from_entry(o, e, ret) : object_copy(o, NULL, ret);
 }
 
 int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
@@ -464,6 +209,11 @@ static int size_by_making(struct object *o, uint64_t *ret_size, bool *ret_certai
 	return 0;
 }
 
+static int fetch_length(struct fetch *f, void *ret)
+{
+	return fetch_size(f, ret);
+}
+
 int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 {
 	const struct object_options *options = &o->store->options;
@@ -483,7 +233,7 @@ int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 		fd_close(fd);
 		return 0;
 	}
-	r = fetch(o, &f, fetch_length, ret_size);
+	r = object_fetch(o, &f, fetch_length, ret_size);
 	/* no server says: then only all of it tells, and the cache has it for the open to come */
 	if (r == -ENODATA)
 		r = size_by_making(o, ret_size, ret_certain);

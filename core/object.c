@@ -4,6 +4,8 @@
 
 #include "object_priv.h"
 
+#define STALE_REPEAT_MS 500
+
 /* ---- copies that nobody uses: dropped, oldest first, when there are too many ---- */
 
 static void idle_remove(struct object_store *s, struct object *o)
@@ -43,24 +45,31 @@ static bool over_budget(const struct object_store *s)
 	return s->memory_used > MAX_OBJECT_MEMORY || s->files_used > MAX_OBJECT_FILES;
 }
 
-/* Drops idle copies until the budgets are kept, or all of them. Called with the lock held. */
-static void drop_idle(struct object_store *s, bool all)
+/* Drops idle copies until the budgets are kept, or all of them; true: there were files. Lock held. */
+static bool drop_idle(struct object_store *s, bool all)
 {
+	bool dropped = false;
+
 	while (s->oldest && (all || over_budget(s))) {
 		struct object *o = s->oldest;
 		struct bytes bytes;
 
 		idle_remove(s, o);
 		bytes = detach_bytes(s, o);
+		dropped |= bytes.kind == BYTES_FILE;
 		bytes_free(&bytes);
 	}
+	return dropped;
 }
 
-void object_drop_idle(struct object_store *s)
+bool object_drop_idle(struct object_store *s)
 {
+	bool dropped;
+
 	pthread_mutex_lock(&s->lock);
-	drop_idle(s, true);
+	dropped = drop_idle(s, true);
 	pthread_mutex_unlock(&s->lock);
+	return dropped;
 }
 
 bool object_claim_memory(struct object_store *s, uint64_t size)
@@ -199,6 +208,35 @@ static bool wanted_again(struct object *o, struct object_task *task, int result)
 	return true;
 }
 
+/*
+ * The kernel opens again, at once, what is -ESTALE. That gets the same answer, without another
+ * request and another line in the log.
+ */
+static int materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
+{
+	bool repeated = o->stale_ms && now_ms() - o->stale_ms < STALE_REPEAT_MS;
+	int r;
+
+	o->stale_ms = 0;
+	if (repeated)
+		return -ESTALE;
+	r = object_must_stop(o) ? -ECANCELED : object_materialize(o, ret, ret_size);
+	if (r == -ESTALE)
+		o->stale_ms = now_ms();
+	if (r < 0 && r != -EBADMSG && r != -ECANCELED)
+		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s",
+			   strerror(-r));
+	return r;
+}
+
+/* Are the bytes a file of ours, which can be made again? One of an unpacked carton is not. */
+static bool is_copy(const struct object *o, const struct bytes *bytes)
+{
+	const struct container *c = o->store->options.container;
+
+	return bytes->kind == BYTES_FILE && (!o->origins || c->remote || c->one_file);
+}
+
 void object_run_content(struct job *job)
 {
 	struct object *o = container_of(job, struct object, content.job);
@@ -207,11 +245,8 @@ void object_run_content(struct job *job)
 	struct object_wait *waits;
 	uint64_t size = 0;
 	size_t n;
-	int r = object_must_stop(o) ? -ECANCELED : object_materialize(o, &bytes, &size);
+	int r = materialize(o, &bytes, &size);
 
-	if (r < 0 && r != -EBADMSG && r != -ECANCELED)
-		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s",
-			   strerror(-r));
 	pthread_mutex_lock(&s->lock);
 	if (wanted_again(o, &o->content, r)) {
 		pthread_mutex_unlock(&s->lock);
@@ -224,6 +259,8 @@ void object_run_content(struct job *job)
 	if (r == 0) {
 		o->bytes = bytes;
 		o->size = size;
+		o->copied = is_copy(o, &bytes);
+		atomic_store(&o->read_failed, false);
 		/* an unverified carton stays one; what was fetched is always verified */
 		if (s->options.verify || o->link)
 			o->state = OBJECT_VERIFIED;
@@ -368,25 +405,44 @@ bool object_wait_cancel(struct object_wait *wait)
 	return queued;
 }
 
+/* Nobody has the object open any more: its copy is kept, unless it is damaged. Lock held. */
+static struct bytes let_go(struct object_store *s, struct object *o)
+{
+	struct bytes none = { .kind = BYTES_NONE };
+
+	if (o->bytes.kind != BYTES_MEMORY && o->bytes.kind != BYTES_FILE)
+		return none;
+	if (o->copied && atomic_load(&o->read_failed)) {
+		o->state = OBJECT_UNVERIFIED;
+		return detach_bytes(s, o);
+	}
+	idle_add(s, o);
+	drop_idle(s, false);
+	return none;
+}
+
 void object_put(struct object *o)
 {
+	struct bytes bytes = { .kind = BYTES_NONE };
 	struct object_store *s = o->store;
 
 	pthread_mutex_lock(&s->lock);
-	if (--o->pins == 0 && (o->bytes.kind == BYTES_MEMORY || o->bytes.kind == BYTES_FILE)) {
-		idle_add(s, o);
-		drop_idle(s, false);
-	}
+	if (--o->pins == 0)
+		bytes = let_go(s, o);
 	pthread_mutex_unlock(&s->lock);
+	bytes_free(&bytes);
 }
 
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
 	int r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
 
-	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true))
+	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true)) {
 		carton_log(CARTON_LOG_ERROR, object_name(o),
-			   "changed on disk since it was verified, near byte %llu; mount it again",
-			   (unsigned long long)off);
+			   "changed on disk since it was verified, near byte %llu; %s it again",
+			   (unsigned long long)off, o->copied ? "close and open" : "mount");
+		if (o->copied)
+			object_drop_cached(o);
+	}
 	return r;
 }

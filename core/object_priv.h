@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What object.c (who waits, what is kept) and materialize.c (how bytes are found) share.
+ * What object.c (who waits, what is kept), materialize.c (how bytes are found) and object_copy.c (where
+ * copies go) share.
  */
 #ifndef CARTON_OBJECT_PRIV_H
 #define CARTON_OBJECT_PRIV_H
@@ -45,13 +46,15 @@ struct object {
 	_Atomic uint64_t size;	    /* OBJECT_NO_SIZE until it is certain */
 	_Atomic uint64_t said_size; /* what a server says; OBJECT_NO_SIZE: nothing yet */
 	struct object_task content, length;
-	atomic_bool read_failed; /* a bad read was logged */
+	atomic_bool read_failed; /* a bad read was logged; a copy goes when nobody has it open */
+	int64_t stale_ms; /* when it was found stale, if that was the last try; the content job's own */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;
 	unsigned pins;
 	struct object_fetch *fetches; /* under way, ended when nobody waits any more */
 	struct bytes bytes;
+	bool copied;		      /* they are in a file of ours, which can be made again */
 	struct object *older, *newer; /* in the list of what may be dropped */
 	bool idle;		      /* in that list */
 };
@@ -87,11 +90,42 @@ bool object_must_stop(const struct object *o);
 bool object_claim_memory(struct object_store *s, uint64_t size);
 void object_unclaim_memory(struct object_store *s, uint64_t size);
 
-/* Drops all copies that nobody has pinned. */
-void object_drop_idle(struct object_store *s);
+/* Drops all copies that nobody has pinned; false: there was none in a file. */
+bool object_drop_idle(struct object_store *s);
 
 /* What to call the object in the log. */
 const char *object_name(const struct object *o);
+
+/* Counts bytes that were read to be verified. The context is the object. */
+void object_count(void *ctx, uint64_t bytes);
+
+/* Reads all of a stream, and writes it to `fd` unless that is -1. 0 with its hash and tags, or -errno. */
+struct ingested;
+int object_hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret);
+
+/* The same, and closes the stream; -EBADMSG (logged) when the hash is not the object's. */
+int object_take_stream(struct object *o, struct stream *in, int fd, struct ingested *ret);
+
+/*
+ * object_copy.c. A verified copy of what cannot be read in place, from `e`, or where LINKS says when
+ * that is NULL: in the cache, else in an unnamed file, else (when it is small) in memory. 0; -EBADMSG;
+ * -ENOSPC: nowhere is room; or as object_materialize().
+ */
+struct entry;
+int object_copy(struct object *o, const struct entry *e, struct bytes *ret);
+
+/* Runs a fetch of the object, which ends when nobody waits for it. As `run`; -ENETUNREACH: offline. */
+struct fetch;
+int object_fetch(struct object *o, struct fetch *f, int (*run)(struct fetch *f, void *ret),
+		 void *ret);
+
+static inline bool object_disk_full(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT;
+}
+
+/* Its copy is no longer what was verified: nobody shall find it in the cache. For who has it pinned. */
+void object_drop_cached(struct object *o);
 
 /*
  * Finds the object's bytes and verifies them, on a worker. 0 with the bytes (memory is claimed) and

@@ -17,4 +17,15 @@
 int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest,
 		   struct stream **ret);
 
+/*
+ * `in` (taken over, also on failure) as a stream that is to be written to the unnamed file `fd`, and
+ * must not fill its file system. `size` is how many bytes come, when that is known for certain: they
+ * must all fit. UINT64_MAX: then it fails with -ENOSPC where less than the cache's share would be
+ * left free. And with -ENOSPC after `most` bytes. 0, -ENOSPC or -ENOMEM.
+ */
+int partial_bound(int fd, uint64_t most, uint64_t size, struct stream *in, struct stream **ret);
+
+/* Has the file system of `fd` room for `n` more bytes, and is a twentieth of it, or `keep`, left? */
+bool partial_room(int fd, uint64_t n, uint64_t keep);
+
 #endif

@@ -49,39 +49,64 @@ int remote_backoff(unsigned attempt, long retry_after_s, int64_t deadline_ms, bo
 	return 0;
 }
 
-/* Does the answer still name the version that was opened? One that names none has passed If-Match. */
+/*
+ * Does the answer still name the version that was opened? A 206 to a request without If-Range has all
+ * that a 200 would have (RFC 9110, 15.3.7), so one that names none is not of a server that checks.
+ */
 static bool same_version(const struct remote *r, const struct http_response *a)
 {
 	if (r->etag[0])
-		return !a->etag[0] || strcmp(r->etag, a->etag) == 0;
-	return !r->last_modified[0] || !a->last_modified[0] ||
-	       strcmp(r->last_modified, a->last_modified) == 0;
+		return strcmp(r->etag, a->etag) == 0;
+	return !r->last_modified[0] || strcmp(r->last_modified, a->last_modified) == 0;
 }
 
-static int check_answer(const struct remote *r, const struct http_response *a, uint64_t off,
-			size_t n)
+/* Logs a wrong answer, once for all who get the same one. */
+static void tell(struct remote *r, int status, int error)
 {
 	char shown[256];
-	int status = http_status_errno(a->status);
+
+	if (atomic_exchange(&r->told, status) == status)
+		return;
+	http_url_redact(r->url, shown, sizeof(shown));
+	if (error == -ESTALE)
+		carton_log(CARTON_LOG_ERROR, shown,
+			   "changed on its server, or the server no longer answers Range requests "
+			   "(status %d); open it again",
+			   status);
+	else
+		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d", status);
+}
+
+static int check_answer(struct remote *r, const struct http_response *a, uint64_t off, size_t n)
+{
+	int error = http_status_errno(a->status);
 
 	if (a->status == 206 && a->range_first == (int64_t)off &&
 	    a->range_last == (int64_t)(off + n - 1) && a->range_total == (int64_t)r->size &&
-	    same_version(r, a))
+	    same_version(r, a)) {
+		atomic_store(&r->told, 0);
 		return 0;
-	if (a->status != 206 && status < 0 && status != -ESTALE && status != -ERANGE)
-		return status;
-	carton_log(CARTON_LOG_ERROR, http_url_redact(r->url, shown, sizeof(shown)),
-		   "changed on its server, or the server no longer answers Range requests (status "
-		   "%d); "
-		   "open it again",
-		   a->status);
-	return -ESTALE;
+	}
+	if (error == 0 || error == -ERANGE)
+		error = -ESTALE;
+	tell(r, a->status, error);
+	return error;
 }
 
+/* Who waits for bytes, and how. */
+struct waiting {
+	struct remote *remote;
+	struct http_cancel *cancel;
+	remote_arrived_fn *arrived; /* or NULL */
+	void *ctx;
+	int64_t deadline_ms; /* for the next byte */
+};
+
 /* One request for [off, off+n); *ret_got counts what came, also on failure. */
-static int attempt(const struct remote *r, char *buf, size_t n, uint64_t off, int64_t deadline_ms,
-		   bool again, struct http_cancel *cancel, size_t *ret_got, long *ret_retry_after)
+static int attempt(struct waiting *w, char *buf, size_t n, uint64_t off, bool again,
+		   size_t *ret_got, long *ret_retry_after)
 {
+	struct remote *r = w->remote;
 	struct http_request request = {
 		.url = r->url,
 		.trust = r->trust,
@@ -91,7 +116,7 @@ static int attempt(const struct remote *r, char *buf, size_t n, uint64_t off, in
 		.if_match = r->etag[0] ? r->etag : NULL,
 		.if_unmodified_since = !r->etag[0] && r->last_modified[0] ? r->last_modified : NULL,
 		.again = again,
-		.deadline_ms = deadline_ms,
+		.deadline_ms = w->deadline_ms,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));
 	struct http_stream *stream;
@@ -100,7 +125,7 @@ static int attempt(const struct remote *r, char *buf, size_t n, uint64_t off, in
 
 	if (!answer)
 		return -ENOMEM;
-	result = http_open(r->options->http, &request, cancel, &stream, answer);
+	result = http_open(r->options->http, &request, w->cancel, &stream, answer);
 	if (result < 0)
 		goto out;
 	*ret_retry_after = answer->retry_after_s;
@@ -110,7 +135,10 @@ static int attempt(const struct remote *r, char *buf, size_t n, uint64_t off, in
 		if (got <= 0)
 			break;
 		*ret_got += (size_t)got;
-		http_set_deadline(stream, now_ms() + r->options->timeout_ms);
+		w->deadline_ms = now_ms() + r->options->timeout_ms;
+		http_set_deadline(stream, w->deadline_ms);
+		if (w->arrived)
+			w->arrived(w->ctx, (size_t)got);
 	}
 	if (got < 0)
 		result = (int)got;
@@ -128,11 +156,6 @@ bool remote_passes(int error)
 	       error == -ECONNREFUSED || error == -EHOSTUNREACH || error == -ENETUNREACH;
 }
 
-struct waiting {
-	const struct remote *remote;
-	struct http_cancel *cancel;
-};
-
 static bool must_stop(void *ctx)
 {
 	const struct waiting *w = ctx;
@@ -141,37 +164,38 @@ static bool must_stop(void *ctx)
 	       (w->cancel && atomic_load(&w->cancel->fired));
 }
 
-int remote_pread(const struct remote *r, void *ret_buf, size_t n, uint64_t off,
-		 struct http_cancel *cancel)
+int remote_read(struct remote *r, void *ret_buf, size_t n, uint64_t off, struct http_cancel *cancel,
+		remote_arrived_fn *arrived, void *ctx)
 {
-	struct waiting waiting = { r, cancel };
-	int64_t deadline = now_ms() + r->options->timeout_ms;
+	struct waiting w = { r, cancel, arrived, ctx, now_ms() + r->options->timeout_ms };
 	char *buf = ret_buf;
 	unsigned failures = 0;
 
 	while (n > 0) {
 		size_t got = 0;
 		long retry_after = 0;
-		int result, pause;
+		int result = attempt(&w, buf, n, off, failures > 0, &got, &retry_after), pause;
 
-		result = attempt(r, buf, n, off, deadline, failures > 0, cancel, &got,
-				 &retry_after);
 		buf += got;
 		off += got;
 		n -= got;
 		if (result == 0)
 			continue;
-		if (got > 0) {
+		if (got > 0)
 			failures = 0;
-			deadline = now_ms() + r->options->timeout_ms;
-		}
 		if (!remote_passes(result))
 			return result;
 		if (++failures > MAX_REMOTE_ATTEMPTS)
 			return result == -EAGAIN ? -EIO : result;
-		pause = remote_backoff(failures, retry_after, deadline, must_stop, &waiting);
+		pause = remote_backoff(failures, retry_after, w.deadline_ms, must_stop, &w);
 		if (pause < 0)
 			return pause == -ETIMEDOUT && result != -EAGAIN ? result : pause;
 	}
 	return 0;
+}
+
+int remote_pread(struct remote *r, void *ret_buf, size_t n, uint64_t off,
+		 struct http_cancel *cancel)
+{
+	return remote_read(r, ret_buf, n, off, cancel, NULL, NULL);
 }

@@ -30,6 +30,8 @@ struct remote {
 	uint64_t size;
 	char etag[256];		/* strong, or "" */
 	char last_modified[64]; /* used when there is no such ETag; or "" */
+	atomic_int
+		told; /* the status of a wrong answer that was logged; 0: none since a right one */
 };
 
 /*
@@ -38,12 +40,23 @@ struct remote {
  */
 bool remote_identify(const struct http_response *response, struct remote *ret);
 
-/* Bytes [off, off+n): 0, or -errno as http.h, -ESTALE, -ETIMEDOUT. `cancel` may be NULL. */
-int remote_pread(const struct remote *r, void *ret_buf, size_t n, uint64_t off,
+/*
+ * Bytes [off, off+n): 0, or -errno as http.h, -ESTALE, -ETIMEDOUT. A status that is none of a right
+ * answer is logged once, until there is a right one. `cancel` may be NULL.
+ */
+int remote_pread(struct remote *r, void *ret_buf, size_t n, uint64_t off,
 		 struct http_cancel *cancel);
 
-/* The same as a stream, over several connections when it is long. `r` must live as long. */
-int remote_stream(const struct remote *r, uint64_t off, uint64_t n, struct stream **ret);
+/* The same; `arrived` is told of each so many more bytes of ret_buf, in order. */
+typedef void remote_arrived_fn(void *ctx, size_t n);
+int remote_read(struct remote *r, void *ret_buf, size_t n, uint64_t off, struct http_cancel *cancel,
+		remote_arrived_fn *arrived, void *ctx);
+
+/*
+ * The same as a stream, over several connections when it is long: what is on its way is about a
+ * second's worth, or 512 KiB for each connection where that is more. `r` must live as long.
+ */
+int remote_stream(struct remote *r, uint64_t off, uint64_t n, struct stream **ret);
 
 /*
  * Waits before attempt number `attempt` (from 1), a little longer each time and never the same for

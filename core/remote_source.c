@@ -180,12 +180,13 @@ int64_t remote_parse_date(const char *date)
 	return end && !*end ? timegm(&tm) : INT64_MIN;
 }
 
-static int first_request(struct remote_source *s, struct http_response *answer)
+static int first_request(struct remote_source *s, bool again, struct http_response *answer)
 {
 	struct http_request request = {
 		.url = s->remote.url,
 		.trust = HTTP_USER,
 		.suffix = TAIL,
+		.again = again,
 		.deadline_ms = now_ms() + s->remote.options->timeout_ms,
 	};
 	struct http_stream *body;
@@ -200,7 +201,8 @@ static int first_request(struct remote_source *s, struct http_response *answer)
 	if (r == 0)
 		r = keep_tail(s, body, answer);
 	else if (r != -ENOTSUP && r != -ERANGE)
-		carton_log(CARTON_LOG_ERROR, http_url_redact(s->remote.url, shown, sizeof(shown)),
+		carton_log(again ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR,
+			   http_url_redact(s->remote.url, shown, sizeof(shown)),
 			   "the server answers with status %d", answer->status);
 	http_close(body);
 	return r;
@@ -231,7 +233,7 @@ int remote_source_open(const struct remote_options *options, const char *url, st
 	s->remote.trust = HTTP_USER;
 	for (unsigned failures = 1;; failures++) {
 		memset(answer, 0, sizeof(*answer));
-		r = first_request(s, answer);
+		r = first_request(s, failures > 1, answer);
 		if (!remote_passes(r) || failures > MAX_REMOTE_ATTEMPTS ||
 		    remote_backoff(failures, answer->retry_after_s, deadline, stopping,
 				   (void *)options->stopping) < 0)

@@ -10,26 +10,52 @@
 #include "numbers.h"
 #include "progress.h"
 
+struct list {
+	bool json;
+	size_t n; /* printed */
+};
+
 static int print_object(void *ctx, const struct carton_cache_object *object)
 {
+	struct list *list = ctx;
 	char date[32] = "?";
 	time_t used = (time_t)object->used;
 	struct tm tm;
 
-	(void)ctx;
+	if (list->json)
+		return printf("%s\n{\"sha256\":\"%s\",\"size\":%" PRIu64 ",\"used\":%" PRId64 "}",
+			      list->n++ ? "," : "", object->sha256, object->size,
+			      (int64_t)object->used) < 0 ?
+			       -EIO :
+			       0;
 	if (localtime_r(&used, &tm))
 		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
 	return printf("%s  %14" PRIu64 "  %s\n", object->sha256, object->size, date) < 0 ? -EIO : 0;
 }
 
-static int cache_command(char **words, int n, const struct carton_cache_options *options)
+static int list_objects(const struct carton_cache_options *options, bool json)
+{
+	struct list list = { .json = json };
+	int r;
+
+	if (json)
+		putchar('[');
+	r = carton_cache_list(options, print_object, &list);
+	if (json)
+		puts("\n]");
+	return r;
+}
+
+static int cache_command(char **words, int n, const struct carton_cache_options *options, bool json)
 {
 	uint64_t target = options->size ? options->size : UINT64_MAX, freed = 0;
 	char path[4096];
 	int r;
 
 	if (strcmp(words[0], "list") == 0 && n == 1)
-		return carton_cache_list(options, print_object, NULL);
+		return list_objects(options, json);
+	if (json)
+		return -EINVAL;
 	if (strcmp(words[0], "gc") == 0 && n <= 2) {
 		if (n == 2 && !parse_size(words[1], &target))
 			return -EINVAL;
@@ -64,7 +90,7 @@ int ctl_cache(char **words, int n, const struct args *a)
 	if (n == 0)
 		return ctl_usage("cache needs one of list, gc, verify, path", NULL);
 	carton_log_set(ctl_on_log, &log);
-	r = cache_command(words, n, &options);
+	r = cache_command(words, n, &options, a->json);
 	if (r == -EINVAL)
 		return ctl_usage("this is not how to use", "cache");
 	if (r < 0 && r != -EBADMSG)

@@ -36,21 +36,32 @@ static int bar_width(void)
 	return width > BAR_MAX ? BAR_MAX : width < 0 ? 0 : width;
 }
 
+static void draw_bar(uint64_t done, uint64_t total)
+{
+	double part = (double)done / (double)total;
+	int width = bar_width(), full = (int)(part * width);
+
+	fprintf(stderr, "[%.*s%*s] %3d%%  %.1f/%.1f GB", full,
+		"########################################", width - full, "", (int)(part * 100),
+		(double)done / 1e9, (double)total / 1e9);
+}
+
 static void draw(const char *word, uint64_t done, uint64_t total)
 {
-	double seconds, part = total ? (double)done / (double)total : 1;
-	int width, full;
+	double seconds;
 
 	if (bar.started == 0)
 		bar.started = now();
 	seconds = now() - bar.started;
 	if (seconds < 1)
 		return;
-	width = bar_width();
-	full = (int)(part * width);
-	fprintf(stderr, "\r\033[K%s [%.*s%*s] %3d%%  %.1f/%.1f GB  %.0f MB/s", word, full,
-		"########################################", width - full, "", (int)(part * 100),
-		(double)done / 1e9, (double)total / 1e9, (double)done / 1e6 / seconds);
+	fprintf(stderr, "\r\033[K%s ", word);
+	/* no more is known to come than has come: there may be as much again, or none */
+	if (done >= total)
+		fprintf(stderr, "%.1f MB", (double)done / 1e6);
+	else
+		draw_bar(done, total);
+	fprintf(stderr, "  %.0f MB/s", (double)done / 1e6 / seconds);
 	fflush(stderr);
 	bar.shown = true;
 }

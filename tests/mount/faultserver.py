@@ -15,7 +15,8 @@ What is served
   zeros             zeros instead
   text=T            T itself
   file=REL          a file beneath --root
-  enc=A[,B]         coded with gzip, deflate (zlib), rawdeflate, br, zstd; in that order
+  enc=A[,B]         coded with gzip, deflate (zlib), rawdeflate, br, zstd, densebr, gzips (three members);
+                    in that order
   as=NAME           what Content-Encoding says instead ('' leaves it out)
   honour            enc only when the request's Accept-Encoding lists it
   etag=E            the entity tag's text (default: a hash of what is served); weak; noetag
@@ -51,6 +52,8 @@ What goes wrong
   length=N          Content-Length says N
   headlen=N         the same for HEAD only
   nohead            405 for HEAD
+  headstatus=C      that status for HEAD, with the Retry-After of retryafter=
+  notag206          no ETag and no Last-Modified in a 206
   status=C          that status, body as configured
   fail=N[:C]        the first N requests for this path get status C (500)
   retryafter=V      Retry-After with status=, fail=
@@ -168,7 +171,7 @@ BROTLI = library('brotlienc', 'libbrotlienc.so.1')
 ZSTD = library('zstd', 'libzstd.so.1')
 
 
-def brotli(data):
+def brotli(data, quality=1):
     BROTLI.BrotliEncoderMaxCompressedSize.restype = ctypes.c_size_t
     BROTLI.BrotliEncoderMaxCompressedSize.argtypes = [ctypes.c_size_t]
     out = ctypes.create_string_buffer(BROTLI.BrotliEncoderMaxCompressedSize(len(data)) or
@@ -177,7 +180,7 @@ def brotli(data):
     BROTLI.BrotliEncoderCompress.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int,
                                              ctypes.c_size_t, ctypes.c_char_p,
                                              ctypes.POINTER(ctypes.c_size_t), ctypes.c_char_p]
-    if not BROTLI.BrotliEncoderCompress(1, 22, 0, len(data), data, ctypes.byref(n), out):
+    if not BROTLI.BrotliEncoderCompress(quality, 22, 0, len(data), data, ctypes.byref(n), out):
         raise ValueError('brotli')
     return out.raw[:n.value]
 
@@ -200,10 +203,17 @@ def raw_deflate(data):
     return c.compress(data) + c.flush()
 
 
-CODERS = {'gzip': lambda d: gzip.compress(d, 1, mtime=0), 'deflate': lambda d: zlib.compress(d, 1),
+def members(data):
+    """gzip as of files that were joined: an empty member among them."""
+    third = len(data) // 3
+    return b''.join(gzip.compress(d, 1, mtime=0) for d in (data[:third], b'', data[third:]))
+
+
+CODERS = {'gzips': members, 'gzip': lambda d: gzip.compress(d, 1, mtime=0), 'deflate': lambda d: zlib.compress(d, 1),
           'rawdeflate': raw_deflate}
 if BROTLI:
     CODERS['br'] = brotli
+    CODERS['densebr'] = lambda d: brotli(d, 5)
 if ZSTD:
     CODERS['zstd'] = zstd
 
@@ -492,6 +502,8 @@ class Answer:
                                                                      'hops=%d' % (n - 1))])
         if 'nohead' in o and self.method == 'HEAD':
             return self.short(405)
+        if 'headstatus' in o and self.method == 'HEAD':
+            return self.short(o.int('headstatus'), self.retry_after())
         return None
 
     def retry_after(self):
@@ -525,6 +537,9 @@ class Answer:
         if part:
             k = o.int('badrange', 0)
             self.status = 206
+            if 'notag206' in o:
+                self.lines = [x for x in self.lines
+                              if not x.startswith(('ETag:', 'Last-Modified:'))]
             self.lines.append('Content-Range: bytes %d-%d/%d' % (
                 first + k, first + n - 1 + k, len(body) + o.int('badtotal', 0)))
         if 'status' in o:

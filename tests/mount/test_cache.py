@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache: shared, resumed, never trusted, bounded; offline; cartonctl fetch and cache."""
+import contextlib
 import errno
+import json
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -110,8 +114,59 @@ def test_damaged_while_open(work, mount_fg, fault, cache):
             assert os.pread(fd, 100, 100) == data[100:200]
         finally:
             os.close(fd)
-    assert ctl('cache', 'verify', cache.flag).returncode == 1
+    assert ctl('cache', 'verify', cache.flag).returncode == 0, 'it is dropped already'
     assert digest(data) not in cache.objects()
+
+
+@pytest.mark.parametrize('kind', ['linked', 'remote', 'packed'])
+def test_damaged_while_mounted(work, mount_fg, fault, nginx, cache, kind):
+    """Reads fail; who opens it anew gets it as it should be, made again from where it came."""
+    data = fault_bytes(6 * MIB)
+    if kind == 'linked':
+        carton_of(work, x=(data, fault.url('x', size=6 * MIB)))
+        source = work / 'm.carton'
+    else:
+        method = 'stored' if kind == 'remote' else 'deflate'
+        Carton().add('model/x', data, method=method).write(nginx.root / 'dm.carton')
+        source = nginx.url('dm.carton') if kind == 'remote' else nginx.root / 'dm.carton'
+    with mount_fg(source, *PRIVATE, *cache.options) as m:
+        with open(m / 'model/x', 'rb', buffering=0) as f:
+            path = cache.objects()[digest(data)]
+            path.chmod(0o600)
+            with open(path, 'r+b') as g:
+                g.seek(4 * MIB)
+                g.write(b'!' * 10)
+            path.chmod(0o400)
+            assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
+            assert digest(data) not in cache.objects() or cache.wrong(), 'no lookup finds it'
+
+        def reads():
+            return not errno_of(m.read, 'model/x')
+        eventually('it reads again', reads, 10)
+        assert m.read('model/x') == data and m.state('model/x') == 'verified'
+        assert len(lines_of(m.log(), 'model/x: changed on disk')) == 1, m.log()
+    assert harness.sha_file(cache.objects()[digest(data)]) == digest(data)
+
+
+@pytest.mark.parametrize('kind', ['zip', 'unpacked'])
+def test_carton_damaged_while_mounted(work, mount_fg, cache, kind):
+    """A carton's own bytes cannot be had again: an error, and it stays one."""
+    data = fault_bytes(6 * MIB)
+    c = Carton(method='stored').add('model/x', data)
+    if kind == 'zip':
+        source = path = c.write(work / 'z.carton')
+        at = c.placed['model/x'].data + 4 * MIB
+    else:
+        source = c.unpack(work / 'unpacked')
+        path, at = os.path.join(source, 'model/x'), 4 * MIB
+    with mount_fg(source, *cache.options) as m:
+        with open(m / 'model/x', 'rb', buffering=0) as f:
+            with open(path, 'r+b') as g:
+                g.seek(at)
+                g.write(b'!' * 10)
+            assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
+        for _ in range(3):
+            assert errno_of(m.read, 'model/x') == errno.EIO
 
 
 # ---- killed and resumed ----
@@ -279,12 +334,19 @@ def test_fetch_failures(work, fault, cache):
     assert fetch(work / 'm.carton', cache.flag, '--offline', 'model/bad').returncode == 1
 
 
-def test_fetch_shows_a_bar(work, fault, cache):
-    """On a terminal there is a bar that is gone at the end."""
-    carton_of(work, x=(fault_bytes(6 * MIB), fault.url('x', size=6 * MIB, rate=3 * MIB)))
+@pytest.mark.parametrize('kind', ['linked', 'remote'])
+def test_fetch_shows_a_bar(work, fault, cache, kind):
+    """On a terminal there is a bar that is gone at the end; of what nobody knows, what has come."""
+    if kind == 'linked':
+        carton_of(work, x=(fault_bytes(6 * MIB), fault.url('x', size=6 * MIB, rate=3 * MIB)))
+        source = work / 'm.carton'
+    else:
+        Carton().add('model/x', fault_bytes(9 * MIB), method='stored').write(
+            os.path.join(fault.root, 'bar.carton'))
+        source = fault.url('bar.carton', file='bar.carton', rate=3 * MIB)
     master, slave = pty.openpty()
     p = subprocess.Popen([CARTONCTL, 'fetch', '--private-links', '--connections=1', cache.flag,
-                          work / 'm.carton'], stdout=slave, stderr=slave, env=harness.environment())
+                          source], stdout=slave, stderr=slave, env=harness.environment())
     os.close(slave)
     shown = b''
     while True:
@@ -294,7 +356,11 @@ def test_fetch_shows_a_bar(work, fault, cache):
             break
         shown += block
     os.close(master)
-    assert p.wait() == 0 and b'fetch [' in shown and shown.endswith(b'\r\x1b[K')
+    assert p.wait() == 0 and shown.endswith(b'\r\x1b[K')
+    if kind == 'linked':
+        assert b'%' not in shown and re.search(rb'fetch \d+\.\d MB  \d+ MB/s', shown), shown
+    else:
+        assert re.search(rb'fetch \[#* *\] +\d+%  ', shown) and b'100%' not in shown, shown
 
 
 def test_fetch_remote(nginx, mount, cache):
@@ -315,9 +381,15 @@ def test_cache_commands(work, fault, cache):
     files = {n: (fault_bytes(N, i), fault.url(n, size=N, seed=i)) for i, n in enumerate('abc')}
     c = carton_of(work, **files)
     assert cache.list() == {}
+    assert json.loads(ctl('cache', 'list', '--json', cache.flag).stdout) == []
+    assert ctl('cache', 'gc', '--json', cache.flag).returncode == 2
     assert fetch(work / 'm.carton', cache.flag).returncode == 0
     hashes = {n: c.hashes()[f'model/{n}'] for n in 'abc'}
     assert cache.list() == {h: N for h in hashes.values()}
+    listed = json.loads(ctl('cache', 'list', '--json', cache.flag).stdout)
+    assert {x['sha256']: x['size'] for x in listed} == {h: N for h in hashes.values()}
+    assert all(set(x) == {'sha256', 'size', 'used'} and x['used'] == int(
+        cache.objects()[x['sha256']].stat().st_mtime) for x in listed)
     path = cache.objects()[hashes['a']]
     path.chmod(0o600)
     path.write_bytes(b'damaged')
@@ -391,19 +463,82 @@ def test_full_disk(work, mount, fault, nginx):
         c = Carton(method='stored').add('model/r', small)
         c.write(nginx.root / 'full.carton')
         os.mkdir(full.path, 0o700)
-        with mount(work / 'm.carton', *PRIVATE, *full.options) as m, \
-                mount(nginx.url('full.carton'), *full.options) as r:
+        nowhere = dict(TMPDIR=str(disk))
+        with mount(work / 'm.carton', *PRIVATE, *full.options, env=nowhere) as m, \
+                mount(nginx.url('full.carton'), *full.options, env=nowhere) as r:
             with open(disk / 'filler', 'wb') as f:
                 with pytest.raises(OSError):
                     while True:
                         os.write(f.fileno(), bytes(4096))
             assert errno_of(m.read, 'model/l') == errno.ENOSPC
-            assert r.read('model/r') == small, 'it is small, and its size is known'
+            assert r.read('model/r') == small and m.read('model/s') == small, 'they are small'
             os.unlink(disk / 'filler')
             assert m.read('model/l') == large and m.read('model/s') == small
         full.check()
     finally:
         run('umount', '-l', disk)
+
+
+@contextlib.contextmanager
+def small_disk(path, size):
+    """A tmpfs of `size` MiB."""
+    path.mkdir()
+    assert run('mount', '-t', 'tmpfs', '-o', f'size={size}m,mode=0755', 'none',
+               path).returncode == 0
+    try:
+        yield path
+    finally:
+        run('umount', '-l', path)
+
+
+@needs_root
+@pytest.mark.parametrize('kind', [{}, dict(chunked=1), dict(enc='gzip')], ids=str)
+def test_cache_on_a_small_disk(work, mount, fault, nginx, kind):
+    """What the cache's disk cannot hold goes where temporary files are."""
+    linked, stored = fault_bytes(3 * MIB), rng_bytes(12 * MIB)
+    packed = rng_bytes(5 * MIB)
+    carton_of(work, x=(linked, fault.url('x', size=3 * MIB, **kind)))
+    c = Carton(method='stored').add('model/r', stored).add('model/p', packed, method='deflate')
+    c.write(nginx.root / 'sd.carton')
+    with small_disk(work / 'disk', 1) as disk:
+        tiny = Cache(disk / 'cache')
+        with mount(work / 'm.carton', *PRIVATE, *tiny.options) as m:
+            assert m.read('model/x') == linked
+        with mount(nginx.url('sd.carton'), *tiny.options) as m:
+            assert m.read('model/r') == stored and m.read('model/p') == packed
+        assert set(tiny.objects()) & {digest(linked), digest(stored), digest(packed)} == set()
+        tiny.check()
+
+
+@needs_root
+def test_no_disk_is_filled(work, mount_fg, fault):
+    """A small answer that becomes a large one: stopped with a log line while there is space."""
+    kind = dict(size=300 * MIB, zeros=1, enc='gzip')
+    carton_of(work, x=(b'something else', fault.url('x', **kind) + '?token=hunter2'))
+    with small_disk(work / 'disk', 100) as disk:
+        most, over = [0], threading.Event()
+
+        def watch():
+            while not over.is_set():
+                st = os.statvfs(disk)
+                most[0] = max(most[0], (st.f_blocks - st.f_bfree) * st.f_frsize)
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        c = Cache(disk / 'cache')
+        try:
+            with mount_fg(work / 'm.carton', *PRIVATE, *c.options, '-o', 'cache_size=10M',
+                          env=dict(TMPDIR=str(disk))) as m:
+                assert errno_of(m.read, 'model/x') == errno.ENOSPC
+                log = m.log()
+        finally:
+            over.set()
+            watcher.join()
+        assert 5 * MIB < most[0] <= 95 * MIB, most
+        assert c.used() < MIB and c.partials() == {}
+    assert lines_of(log, '/x: .*no room.*cache') and lines_of(log, '/x: .*no room.*disk'), log
+    assert 'hunter2' not in log
+    whole = [r for r in bodies(fault, 'x') if 'range' not in r['h']]
+    assert len(whole) == 2, 'once into the cache, once into a file'
 
 
 @needs_root

@@ -5,6 +5,7 @@ import http.server
 import os
 import random
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -13,19 +14,9 @@ import pytest
 
 import harness
 from harness import ctl, eventually, run
-from origin import (MIB, PRIVATE, LinkedCarton, as_expected, cache, certificate,
+from origin import (MIB, PRIVATE, LinkedCarton, as_expected, cache, certificate, digest,
                     errno_of, fault, fault_bytes, fresh_logs, lines_of, nginx, nginx_at, refusing)
 from zipwriter import Carton, Sparse, sample
-
-RATE = 2 * MIB                          # what each connection to /slow/ gives in a second
-
-
-@pytest.fixture(scope='module')
-def slow(session_dir):
-    """An nginx that limits each connection to RATE."""
-    with nginx_at(session_dir / 'slow-nginx', rate=RATE) as n:
-        yield n
-
 
 def rng_bytes(n, seed=0):
     return random.Random(seed).randbytes(n)
@@ -94,21 +85,56 @@ def test_large_file_over_many_connections(nginx, mount, cache):
         assert all(r['status'] == 206 and r['if_match'] for r in parts)
 
 
-def test_connections_beat_a_limit(slow, mount, cache):
-    """A server that gives each connection RATE is read at nearly eight times that by eight."""
-    data = rng_bytes(36 * MIB)
-    c = Carton().add('model/a', data[:4 * MIB], method='stored')
-    c.add('model/b', data[4 * MIB:], method='stored')
-    c.write(slow.root / 'm.carton')
-    speed = {}
-    for n, name in ((1, 'a'), (8, 'b')):
-        with mount(slow.url('slow/m.carton'), *cache.options, '-o', f'connections={n}') as m:
-            size = os.stat(m / f'model/{name}').st_size
+@pytest.mark.parametrize('size', [9, 24, 40])
+@pytest.mark.parametrize('kind', ['remote', 'linked'])
+def test_connections_beat_a_limit(fault, work, mount, cache, kind, size):
+    """A server that limits each connection is read at nearly eight times that by eight."""
+    rate = size * MIB // 8
+    seconds = {}
+    for n in (1, 8):
+        data = fault_bytes(size * MIB, seed=10 * size + n)
+        if kind == 'remote':
+            Carton().add('model/x', data, method='stored').write(
+                os.path.join(fault.root, f'{n}.carton'))
+            source = remote(fault, f'{n}.carton', rate=rate)
+        else:
+            LinkedCarton().link('model/x', data, fault.url(
+                'x', size=size * MIB, seed=10 * size + n, rate=rate)).write(work / f'{n}.carton')
+            source = work / f'{n}.carton'
+        with mount(source, *PRIVATE, *cache.options, '-o', f'connections={n}') as m:
             before = time.monotonic()
-            m.sha(f'model/{name}')
-            speed[n] = size / (time.monotonic() - before)
-    assert speed[1] < 1.6 * RATE, 'the limit is there'
-    assert speed[8] / speed[1] > 5, speed
+            assert m.sha('model/x') == digest(data)
+            seconds[n] = time.monotonic() - before
+    assert seconds[1] > 6, 'the limit is there'
+    assert seconds[1] / seconds[8] > 5.5, seconds
+
+
+@pytest.mark.parametrize('sig', [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize('kind', ['remote', 'linked'])
+def test_an_interruption_loses_little(fault, work, cache, kind, sig):
+    """Of many connections at a low rate: what came is kept, but for about a second's worth."""
+    size = 60 * MIB
+    data = fault_bytes(size, seed=4)
+    if kind == 'linked':
+        LinkedCarton().link('model/x', data, fault.url('x', size=size, seed=4, rate=MIB)).write(
+            work / 'm.carton')
+        source, name = work / 'm.carton', 'x'
+    else:
+        name = f'{kind}.carton'
+        Carton().add('model/x', data, method='stored').write(os.path.join(fault.root, name))
+        source = remote(fault, name, rate=MIB)
+
+    def sent():
+        return sum(r['sent'] for r in fault.requests(name))
+    p = subprocess.Popen([harness.CARTONCTL, 'fetch', '--private-links', '--connections=8',
+                          cache.flag, source], stderr=subprocess.DEVNULL,
+                         env=harness.environment())
+    came = eventually('much of it has come', lambda: sent() if sent() > 16 * MIB else 0)
+    p.send_signal(sig)
+    p.wait()
+    noted = max(cache.partials().values(), default=0)
+    assert noted > came - 8 * MIB, (noted, came)
+    cache.check()
 
 
 @pytest.mark.big
@@ -222,6 +248,58 @@ def test_server_that_changes_its_ways(fault, mount_fg, cache, nginx, kind):
             n.switch(remote(fault, 'w.carton', etag='same', **first))
             assert m.read('model/small') == c.entries['model/small'].data
     assert not set(cache.objects()) & {c.hashes()['model/a']}
+
+
+@pytest.mark.parametrize('pin', [{}, dict(noetag=1, lastmod='Tue, 01 Jan 2019 00:00:00 GMT')],
+                         ids=['etag', 'date'])
+def test_answers_that_name_no_version(fault, mount_fg, cache, nginx, pin):
+    """A 206 without the validator that was pinned may be of any version."""
+    c = put_large(fault, 'nv.carton', size=9 * MIB)
+    with open(os.path.join(fault.root, 'target'), 'w') as f:
+        f.write(remote(fault, 'nv.carton', **pin))
+    with switching(fault, nginx.dir) as n:
+        with mount_fg(n.url('m.carton'), *cache.options) as m:
+            n.switch(remote(fault, 'nv.carton', notag206=1, **pin))
+            for name in ('model/a', 'model/small'):
+                assert errno_of(m.read, name) == errno.ESTALE, name
+            n.switch(remote(fault, 'nv.carton', **pin))
+            assert m.read('model/small') == c.entries['model/small'].data
+
+
+@pytest.mark.parametrize('status, want', [
+    (401, {errno.EACCES}), (404, {errno.ENOENT, errno.EIO}), (500, {errno.EIO, errno.ETIMEDOUT})])
+def test_failures_are_told_once(fault, mount_fg, cache, nginx, status, want):
+    """With the URL, without its query, and the status."""
+    put_large(fault, 'told.carton', size=24 * MIB)
+    with open(os.path.join(fault.root, 'target'), 'w') as f:
+        f.write(remote(fault, 'told.carton'))
+    with switching(fault, nginx.dir) as n:
+        with mount_fg(n.url('told') + '?token=hunter2', *cache.options, '-o', 'timeout=2') as m:
+            n.switch(fault.url('s', fail=f'999:{status}'))
+            for name in ('model/a', 'model/small'):
+                assert errno_of(m.read, name) in want, name
+            assert len(lines_of(m.log(), f'/told: .*status {status}')) == 1, m.log()
+            assert 'hunter2' not in m.log()
+
+
+def test_stale_is_told_once(fault, mount_fg, cache):
+    """The kernel opens again what is stale: no second request, and no second line, for that."""
+    put_large(fault, 'so.carton')
+    with mount_fg(remote(fault, 'so.carton'), *cache.options) as m:
+        put_large(fault, 'so.carton', seed=1)
+        fault.clear()
+        assert errno_of(m.read, 'model/small') == errno.ESTALE
+        assert len(fault.requests('so.carton')) == 1
+        assert len(lines_of(m.log(), 'so.carton: .*changed')) == 1, m.log()
+        assert len(lines_of(m.log(), 'model/small')) == 1, m.log()
+
+
+def test_verify_counts_a_failure_once(fault, cache):
+    """A server that fails at each try is one problem."""
+    p = ctl('verify', cache.flag, '--timeout=3', fault.url('v', fail='999:500'))
+    assert p.returncode == 1 and len(lines_of(p.stdout + p.stderr, 'status 500')) == 1, p
+    p = ctl('hash', cache.flag, '--timeout=3', fault.url('v', fail='999:500'))
+    assert p.returncode == 1 and len(lines_of(p.stderr, 'status 500')) == 1, p.stderr
 
 
 class switching:

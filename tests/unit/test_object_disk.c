@@ -294,17 +294,31 @@ static int cached_teardown(void **state)
 	return r;
 }
 
+/* Flips a bit of byte `at` of the cached file of an item. */
+static void damage(struct cached *e, const struct box_item *item, uint64_t at)
+{
+	char path[300], was;
+	int fd;
+
+	assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), 0);
+	assert_int_equal(chmod(path, 0600), 0);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pread_full(fd, &was, 1, at), 0);
+	was ^= 1;
+	assert_int_equal(pwrite_full(fd, &was, 1, at), 0);
+	close(fd);
+	assert_int_equal(chmod(path, 0400), 0);
+}
+
 static void test_cached(void **state)
 {
 	struct cached *e = *state;
-	char path[300];
 
 	for (int round = 0; round < 3; round++) {
 		struct box *b = box_new();
 		struct box_item *item = box_add_made(b, 5 * MIB, 1, METHOD_ZSTD);
 		struct log_seen *seen = log_watch();
-		char was[2];
-		int fd;
 
 		box_start(b, e->cache, true);
 		assert_int_equal(get(item->object), 0);
@@ -312,23 +326,38 @@ static void test_cached(void **state)
 		assert_int_equal(box_located(b), round != 1);
 		assert_int_equal(seen->n > 0, round == 2);
 		assert_true(reads_right(item, 5 * MIB, 0, false));
-		assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), 0);
-		if (round == 1) {
-			assert_int_equal(chmod(path, 0600), 0);
-			fd = open(path, O_RDWR | O_CLOEXEC);
-			assert_true(fd >= 0);
-			assert_int_equal(pread_full(fd, was, 1, 3 * MIB), 0);
-			was[0] ^= 1;
-			assert_int_equal(pwrite_full(fd, was, 1, 3 * MIB), 0);
-			/* the one that has it open notices too */
-			assert_int_equal(object_read(item->object, was, 1, 3 * MIB, false), -EBADMSG);
-			close(fd);
-			assert_int_equal(chmod(path, 0400), 0);
-		}
+		if (round == 1)
+			damage(e, item, 3 * MIB);
 		object_put(item->object);
 		carton_log_set(NULL, NULL);
 		box_free(b);
 	}
+}
+
+/* Those who have it open get an error; it leaves the cache at once, and the next one a good one. */
+static void test_cached_and_damaged_while_open(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, 5 * MIB, 1, METHOD_ZSTD);
+	char path[300], byte;
+
+	box_start(b, e->cache, true);
+	assert_int_equal(get(item->object), 0);
+	assert_int_equal(get(item->object), 0);
+	damage(e, item, 3 * MIB);
+	assert_int_equal(object_read(item->object, &byte, 1, 3 * MIB, false), -EBADMSG);
+	assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), -ENOENT);
+	object_put(item->object);
+	assert_int_equal(object_read(item->object, &byte, 1, 3 * MIB, false), -EBADMSG);
+	object_put(item->object);
+	assert_int_equal(object_state(item->object), OBJECT_UNVERIFIED);
+	assert_int_equal(get(item->object), 0);
+	assert_int_equal(box_located(b), 2);
+	assert_true(reads_right(item, 5 * MIB, 0, false));
+	assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), 0);
+	object_put(item->object);
+	box_free(b);
 }
 
 /* What is corrupt never gets into the cache. */
@@ -424,6 +453,7 @@ int main(void)
 		cmocka_unit_test(test_scribbled),
 		cmocka_unit_test(test_directory),
 		cmocka_unit_test_setup_teardown(test_cached, cached_setup, cached_teardown),
+		cmocka_unit_test_setup_teardown(test_cached_and_damaged_while_open, cached_setup, cached_teardown),
 		cmocka_unit_test_setup_teardown(test_corrupt_not_cached, cached_setup, cached_teardown),
 		cmocka_unit_test_setup_teardown(test_full_disk, cached_setup, cached_teardown),
 	};
