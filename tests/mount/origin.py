@@ -55,7 +55,7 @@ def free_port():
 
 # ---- nginx ----
 
-# One process, so that a request is in the log before a later one is answered.
+# One process, so that requests are in the log in the order of their ends.
 CONF = """
 {modules}
 daemon off;
@@ -110,7 +110,7 @@ class Nginx:
         self.dir, self.root = Path(where), Path(where) / 'root'
         self.root.mkdir(parents=True)
         self.rate, self.more, self.tls, self.process = rate, more, tls, None
-        self.seen = 0
+        self.seen = self.marks = 0
 
     def start(self):
         exe = harness.run('sh', '-c', 'command -v nginx').stdout.strip()
@@ -169,16 +169,26 @@ class Nginx:
 
     # -- the log --
 
+    def marked(self):
+        """The log since clear(), up to a request of our own, which is in it only after its answer."""
+        self.marks += 1
+        name = f'/_mark{self.marks}'
+        self.ask(name)
+
+        def logged():
+            with open(self.dir / 'access.log', 'rb') as f:
+                f.seek(self.seen)
+                text = f.read()
+            before, mark, after = text.partition(f'"{name}"'.encode())
+            return b'\n' in after and before + mark + after[:after.index(b'\n') + 1]
+        return eventually(f'{name} is in the log', logged)
+
     def clear(self):
-        self.ask('/_mark')
-        self.seen = (self.dir / 'access.log').stat().st_size
+        self.seen += len(self.marked())
 
     def requests(self, path=None):
         """What was asked since clear(), oldest first; of one path if that is given."""
-        self.ask('/_mark')
-        with open(self.dir / 'access.log', 'rb') as f:
-            f.seek(self.seen)
-            lines = [json.loads(line) for line in f.read().splitlines()]
+        lines = [json.loads(line) for line in self.marked().splitlines()]
         lines = [x for x in lines if not x['path'].startswith('/_')]
         if path is not None:
             lines = [x for x in lines if x['path'].endswith('/' + str(path))]
