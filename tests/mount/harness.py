@@ -37,11 +37,15 @@ def adopt_orphans():
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def eventually(what, condition, seconds=EXIT_S):
-    end = time.monotonic() + seconds * SLOW
+def eventually(what, condition, seconds=EXIT_S, why=lambda: ''):
+    """The value of condition() once it is true; `why` is asked when that takes too long."""
+    left, last = seconds * SLOW, time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f'not within {seconds} s: {what}')
+        # a machine that stood still has not given anyone time
+        now = time.monotonic()
+        left, last = left - min(now - last, 0.1), now
+        if left < 0:
+            raise AssertionError(f'not within {seconds} s: {what}\n{why()}')
         time.sleep(0.005)
     return value
 
@@ -123,13 +127,28 @@ def daemons(mountpoint):
     return found
 
 
+def doing(pid):
+    """What each thread of a process is at, as far as we may know; and which namespace it is in."""
+    text = []
+    for path in (Path(f'/proc/{pid}/cmdline'), *Path(f'/proc/{pid}/task').glob('*/s*')):
+        if path.name in ('cmdline', 'stat', 'syscall', 'stack'):
+            with contextlib.suppress(OSError):
+                text.append(f'{path}: {path.read_text()[:1000]}')
+    # another namespace with a copy of the mount keeps it alive
+    spaces = {}
+    for link in Path('/proc').glob('[0-9]*/ns/mnt'):
+        with contextlib.suppress(OSError):
+            spaces.setdefault(os.readlink(link), []).append(link.parts[2])
+    return '\n'.join(text + [f'{k}: {len(v)} processes, {v[:3]}' for k, v in spaces.items()])
+
+
 def wait_exit(pid, seconds=EXIT_S):
     """The exit status of a daemon (negative: its signal; None: not our child)."""
     with contextlib.suppress(ProcessLookupError):
         fd = os.pidfd_open(pid)
         try:
-            if not select.select([fd], [], [], seconds * SLOW)[0]:
-                raise AssertionError(f'process {pid} still runs after {seconds} s')
+            eventually(f'process {pid} ends', lambda: select.select([fd], [], [], 0.05)[0],
+                       seconds, lambda: doing(pid))
         finally:
             os.close(fd)
     try:
@@ -240,7 +259,9 @@ def foreground(source, mountpoint, *options, uid=None, env=None):
             if not m.ended:
                 r = unmount(mountpoint, uid)
                 assert r.returncode == 0, r.stderr
-                assert p.wait(EXIT_S * SLOW) == 0, m.log()
+                eventually('the daemon ends', lambda: p.poll() is not None,
+                           why=lambda: doing(p.pid))
+                assert p.returncode == 0, m.log()
                 assert m.gone()
         finally:
             if p.poll() is None:
