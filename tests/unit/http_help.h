@@ -11,7 +11,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -31,6 +30,7 @@
 
 #include "../../core/http.h"
 #include "../../core/util.h"
+#include "mount_help.h"
 
 #define BLOCK 65521
 #define SKIPPED 77
@@ -418,9 +418,7 @@ static inline void lay_over(const char *name, const char *text)
 
 static inline bool enter_netns(void)
 {
-	if (unshare(CLONE_NEWNET | CLONE_NEWNS) < 0)
-		return false;
-	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+	return own_mounts(CLONE_NEWNET);
 }
 
 /* The namespace is this process's for good, so it is another process. */

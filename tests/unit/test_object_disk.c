@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects and what is beneath them: budgets of memory and files, full disks, files that change. */
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -8,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "../../core/dir.h"
+#include "mount_help.h"
 #include "object_help.h"
 
 /* ---- budgets ---- */
@@ -381,8 +381,7 @@ static void test_corrupt_not_cached(void **state)
  */
 static int full_disk(const char *dir)
 {
-	bool mounted = unshare(CLONE_NEWNS) == 0 &&
-		       mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	bool mounted = own_mounts(0) &&
 		       mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=700") == 0;
 	struct rlimit limit = { 6 * MIB, RLIM_INFINITY }, none;
 	struct box *b = box_new();
