@@ -46,7 +46,7 @@ static const char help[] =
 	"  cache verify          check what it holds, drop what is damaged\n"
 	"  cache path SHA256     the file of one object\n"
 	"\n"
-	"  -j, --json            info, ls, verify: for scripts\n"
+	"  -j, --json            info, ls, verify, cache list: for scripts\n"
 	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline\n"
 	"  --connections=N  --timeout=S  --private-links  --cacert=FILE\n"
 	"  --header-file=FILE    these as the mount options of cartonfs(1)\n"

@@ -227,7 +227,7 @@ def test_disk_full(mount, work, method):
     want = c.files()
     with tmpfs(work / 'cache', '60m') as cache:
         (cache / 'filler').write_bytes(bytes(50 << 20))
-        with mount(source, '-o', f'cache_dir={cache}') as m:
+        with mount(source, '-o', f'cache_dir={cache}', env=dict(TMPDIR=str(cache))) as m:
             assert m.error('model/large') == 'ENOSPC'
             assert m.read('model/main.py') == want['model/main.py']
             assert m.state('model/large') == 'unverified'
