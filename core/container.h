@@ -67,7 +67,7 @@ const struct entry *container_find(const struct container *c, const char *name);
 /*
  * Where the stored bytes of a file or symlink lie: a source (a reference for the caller) and the
  * offset of entry->stored bytes in it. This is where a zip entry's local header is checked.
- * 0; -EBADMSG when it disagrees; -ENOENT, -EIO… when the container is gone.
+ * 0; -EBADMSG when it disagrees; -EIO when what was listed is gone; the system's errors.
  */
 int container_locate(struct container *c, const struct entry *e, struct source **ret_source,
 		     uint64_t *ret_off);
