@@ -119,6 +119,9 @@ static int sum_up(const struct mirror *mirrors, size_t n)
 			return e;
 		if (e == -EBADMSG || e == -EFBIG)
 			continue;
+		/* asked to come back later than this open waits */
+		if (e == -EAGAIN && mirrors[i].retry_after_s > 0)
+			e = -ETIMEDOUT;
 		if (e != -EACCES && e != -ETIMEDOUT && e != -ECONNREFUSED && e != -EHOSTUNREACH &&
 		    e != -ENETUNREACH && e != -ECONNRESET)
 			e = -EIO;

@@ -89,6 +89,9 @@ static int check_answer(struct remote *r, const struct http_response *a, uint64_
 	}
 	if (error == 0 || error == -ERANGE)
 		error = -ESTALE;
+	/* it was there: a reader must not take the file for one that the carton does not have */
+	if (error == -ENOENT)
+		error = -EIO;
 	tell(r, a->status, error);
 	return error;
 }

@@ -268,7 +268,7 @@ def test_answers_that_name_no_version(fault, mount_fg, cache, nginx, pin):
 
 
 @pytest.mark.parametrize('status, want', [
-    (401, {errno.EACCES}), (404, {errno.ENOENT, errno.EIO}), (500, {errno.EIO, errno.ETIMEDOUT})])
+    (401, {errno.EACCES}), (404, {errno.EIO}), (500, {errno.EIO, errno.ETIMEDOUT})])
 def test_failures_are_told_once(fault, mount_fg, cache, nginx, status, want):
     """With the URL, without its query, and the status."""
     put_large(fault, 'told.carton', size=24 * MIB)
