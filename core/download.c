@@ -135,20 +135,6 @@ static const char *validator_of(const struct http_response *answer)
 	return answer->strong_etag ? answer->etag : "";
 }
 
-/* Makes the file hold what comes before the body: all it has for a 206, else nothing. */
-static int prepare(struct cache_fill *fill, const struct http_response *answer, uint64_t have)
-{
-	int r = 0;
-
-	if (answer->status != 206) {
-		r = cache_fill_restart(fill, validator_of(answer));
-		have = 0;
-	}
-	if (r == 0 && answer->length > 0)
-		r = cache_fill_reserve(fill, have + (uint64_t)answer->length);
-	return r;
-}
-
 /* Notes which version the URL's bytes are. */
 static void note_version(struct download *d, const struct http_response *answer,
 			 const uint8_t sha256[SHA256_SIZE])
@@ -198,10 +184,26 @@ struct target {
 	struct ingested in;
 };
 
-static int take_body(struct download *d, struct target *t)
+/* Makes the file hold what comes before the body: all it has for a 206, else nothing. */
+static int prepare(const struct target *t, const struct http_response *answer)
 {
+	int r = 0;
+
+	if (!t->fill)
+		return ftruncate(t->fd, 0) < 0 ? -errno : 0;
+	if (answer->status != 206)
+		r = cache_fill_restart(t->fill, validator_of(answer));
+	if (r == 0 && answer->length > 0)
+		r = cache_fill_reserve(t->fill, t->have + (uint64_t)answer->length);
+	return r;
+}
+
+static int take_body(struct download *d, struct target *t, const struct http_response *answer)
+{
+	uint64_t size = answer->length >= 0 ? (uint64_t)answer->length : UINT64_MAX;
 	struct stream *in;
-	int r = partial_stream(t->fill, t->have, &d->stream, &in);
+	int r = t->fill ? partial_stream(t->fill, t->have, &d->stream, &in) :
+			  partial_bound(t->fd, UINT64_MAX, size, &d->stream, &in);
 
 	if (r == 0) {
 		r = hash_to(d, in, t->fill ? cache_fill_fd(t->fill) : t->fd, &t->in);
@@ -228,9 +230,9 @@ static int attempt(struct download *d, struct target *t, struct http_response *a
 		t->have = 0;
 	r = t->have ? -ENOENT : find_earlier(d, version_of(answer), &t->earlier);
 	if (r == -ENOENT) {
-		r = t->fill ? prepare(t->fill, answer, t->have) : 0;
+		r = prepare(t, answer);
 		if (r == 0)
-			r = take_body(d, t);
+			r = take_body(d, t, answer);
 	}
 	http_close(d->body);
 	return r;

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "fetch_priv.h"
 #include "http_gzip.h"
@@ -87,8 +88,9 @@ static int start_over(struct fetch *f, const struct mirror *m, const struct http
 	char *validator;
 	int r;
 
+	/* what the mirror before has left takes room */
 	if (!f->fill)
-		return 0;
+		return ftruncate(f->fd, 0) < 0 ? -errno : 0;
 	validator = malloc(MAX_CACHE_VALIDATOR + 1);
 	if (!validator)
 		return -ENOMEM;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "util.h"
 
@@ -170,7 +171,10 @@ static int read_blocks(struct run *run)
 		if (run->n_read == ALONE && job->hash)
 			start_hasher(run);
 	} while (b->n == BLOCK);
-	return job->size != UINT64_MAX && run->done != job->size ? -EBADMSG : 0;
+	if (job->size != UINT64_MAX && run->done != job->size)
+		return -EBADMSG;
+	/* what an earlier try has left behind the end was never hashed */
+	return job->fd >= 0 && ftruncate(job->fd, (off_t)run->done) < 0 ? -errno : 0;
 }
 
 static int join_hasher(struct run *run)

@@ -22,7 +22,7 @@ struct ingest {
 	uint64_t max;		     /* bytes it may give at most, when that is not known */
 	const struct tagger *tagger; /* makes tags; NULL: none */
 	bool hash;		     /* false: the sha256 stays all zero */
-	int fd;			     /* writes them to this file from offset 0; -1: does not */
+	int fd;			     /* this file is to hold just these bytes; -1: none is */
 	bool (*stop)(void *ctx);     /* asked often; true ends it with -ECANCELED */
 	void *ctx;
 	void (*progress)(void *ctx, uint64_t bytes); /* called with each block's size; or NULL */

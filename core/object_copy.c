@@ -28,6 +28,11 @@ static int keep_file(int fd, struct ingested *in, struct bytes *ret)
 	struct source *source;
 	int r = source_from_fd(fd, &source);
 
+	/* its size is the object's, so there may be nothing that was not hashed */
+	if (r == 0 && source->size != in->size) {
+		source_unref(source);
+		r = -EIO;
+	}
 	if (r < 0) {
 		free(in->tags);
 		return r;

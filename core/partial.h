@@ -19,7 +19,7 @@ int partial_stream(struct cache_fill *fill, uint64_t have, struct stream *rest,
 
 /*
  * `in` (taken over, also on failure) as a stream that is to be written to the unnamed file `fd`, and
- * must not fill its file system. `size` is how many bytes come, when that is known for certain: they
+ * must not fill its file system. `size` is how many bytes come at most, when that is known: they
  * must all fit. UINT64_MAX: then it fails with -ENOSPC where less than the cache's share would be
  * left free. And with -ENOSPC after `most` bytes. 0, -ENOSPC or -ENOMEM.
  */

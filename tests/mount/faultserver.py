@@ -56,6 +56,7 @@ What goes wrong
   notag206          no ETag and no Last-Modified in a 206
   status=C          that status, body as configured
   fail=N[:C]        the first N requests for this path get status C (500)
+  brief=K:N         the first K requests get N bytes of another file, half of what is announced
   retryafter=V      Retry-After with status=, fail=
   auth=USER:PASS    401 without these (Basic)
   need=NAME:VALUE   401 without this header
@@ -492,6 +493,12 @@ class Answer:
             return self.short(401)
         if self.nth <= int(count):
             return self.short(int(code or 500), self.retry_after())
+        count, _, n = o.get('brief', '0:0').partition(':')
+        if self.nth <= int(count):
+            self.lines = ['Content-Length: %d' % (2 * int(n))]
+            self.send_head()
+            self.conn.sock.sendall(self.server.block(99) * (int(n) // BLOCK) + bytes(int(n) % BLOCK))
+            raise Gone()
         if 'redirect' in o:
             return self.short(int(o['redirect']), ['Location: ' + o['to']] if 'to' in o else [])
         if 'loop' in o:

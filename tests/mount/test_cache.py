@@ -449,6 +449,72 @@ def test_larger_than_the_cache(work, mount, fault, cache, kind):
     assert digest(data) not in cache.objects() and cache.used() < 4.5 * MIB
 
 
+@contextlib.contextmanager
+def small_disk(path, size):
+    """A tmpfs of `size` MiB."""
+    path.mkdir()
+    assert run('mount', '-t', 'tmpfs', '-o', f'size={size}m,mode=0755', 'none',
+               path).returncode == 0
+    try:
+        yield path
+    finally:
+        run('umount', '-l', path)
+
+
+@contextlib.contextmanager
+def watching(disk):
+    """A list of one number: how many bytes of it were used at most."""
+    most, over = [0], threading.Event()
+
+    def watch():
+        while not over.is_set():
+            st = os.statvfs(disk)
+            most[0] = max(most[0], (st.f_blocks - st.f_bfree) * st.f_frsize)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        watcher.join()
+
+
+@pytest.mark.parametrize('wrong', [dict(size=5 * MIB, seed=9), dict(size=3 * MIB, long=2 * MIB)],
+                         ids=['other', 'long'])
+@pytest.mark.parametrize('kind', [{}, dict(chunked=1)], ids=str)
+def test_leftovers_of_a_mirror(work, mount, fault, cache, kind, wrong):
+    """What a mirror has left in a file outside of the cache is no part of the next one's answer."""
+    data = fault_bytes(3 * MIB)
+    carton_of(work, x=(data, fault.url('bad', **kind, **wrong), fault.url('good', size=3 * MIB)))
+    with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'cache_size=1M') as m:
+        assert m.read('model/x') == data
+        assert os.stat(m / 'model/x').st_size == len(data)
+        with open(m / 'model/x', 'rb') as f:
+            assert os.pread(f.fileno(), 10, len(data)) == b''
+    cache.check()
+
+
+def test_leftovers_of_a_download(fault, mount, cache):
+    """The same of a whole carton, from a server that breaks off and then has a smaller one."""
+    c = sample()
+    c.write(os.path.join(fault.root, 'left.carton'))
+    url = fault.url('left', file='left.carton', norange=1, noaccept=1, brief=f'4:{MIB}')
+    with mount(url, *cache.options, '-o', 'cache_size=100K') as m:
+        as_expected(m, c)
+
+
+@needs_root
+def test_no_disk_is_filled_by_a_download(fault, work):
+    """A whole carton that never ends stops while there is space, wherever it goes."""
+    url = fault.url('endless', size=300 * MIB, zeros=1, norange=1, noaccept=1, chunked=1)
+    with small_disk(work / 'disk', 100) as disk:
+        with watching(disk) as most:
+            p = ctl('hash', '--cache-dir', disk / 'cache', '--cache-size=10M', url,
+                    env=dict(os.environ, TMPDIR=str(disk)))
+        assert p.returncode != 0 and 'space' in p.stderr, p.stderr
+        assert 5 * MIB < most[0] <= 95 * MIB, most
+
+
 @needs_root
 def test_full_disk(work, mount, fault, nginx):
     """No room in the cache: small files still read, large ones are ENOSPC, all recovers."""
@@ -479,18 +545,6 @@ def test_full_disk(work, mount, fault, nginx):
         run('umount', '-l', disk)
 
 
-@contextlib.contextmanager
-def small_disk(path, size):
-    """A tmpfs of `size` MiB."""
-    path.mkdir()
-    assert run('mount', '-t', 'tmpfs', '-o', f'size={size}m,mode=0755', 'none',
-               path).returncode == 0
-    try:
-        yield path
-    finally:
-        run('umount', '-l', path)
-
-
 @needs_root
 @pytest.mark.parametrize('kind', [{}, dict(chunked=1), dict(enc='gzip')], ids=str)
 def test_cache_on_a_small_disk(work, mount, fault, nginx, kind):
@@ -516,23 +570,12 @@ def test_no_disk_is_filled(work, mount_fg, fault):
     kind = dict(size=300 * MIB, zeros=1, enc='gzip')
     carton_of(work, x=(b'something else', fault.url('x', **kind) + '?token=hunter2'))
     with small_disk(work / 'disk', 100) as disk:
-        most, over = [0], threading.Event()
-
-        def watch():
-            while not over.is_set():
-                st = os.statvfs(disk)
-                most[0] = max(most[0], (st.f_blocks - st.f_bfree) * st.f_frsize)
-        watcher = threading.Thread(target=watch)
-        watcher.start()
         c = Cache(disk / 'cache')
-        try:
-            with mount_fg(work / 'm.carton', *PRIVATE, *c.options, '-o', 'cache_size=10M',
-                          env=dict(TMPDIR=str(disk))) as m:
-                assert errno_of(m.read, 'model/x') == errno.ENOSPC
-                log = m.log()
-        finally:
-            over.set()
-            watcher.join()
+        with watching(disk) as most, \
+                mount_fg(work / 'm.carton', *PRIVATE, *c.options, '-o', 'cache_size=10M',
+                         env=dict(TMPDIR=str(disk))) as m:
+            assert errno_of(m.read, 'model/x') == errno.ENOSPC
+            log = m.log()
         assert 5 * MIB < most[0] <= 95 * MIB, most
         assert c.used() < MIB and c.partials() == {}
     assert lines_of(log, '/x: .*no room.*cache') and lines_of(log, '/x: .*no room.*disk'), log
