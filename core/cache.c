@@ -59,10 +59,17 @@ int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 static int tmpfile_elsewhere(int *ret_fd)
 {
 	const char *dir = getenv("TMPDIR");
-	int fd = open(dir && *dir ? dir : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	int fd = dir && *dir ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
 
 	if (fd < 0)
-		return -errno;
+		fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		int r = -errno;
+
+		carton_log(CARTON_LOG_ERROR, "/var/tmp", "cannot hold a temporary file: %s",
+			   strerror(-r));
+		return r == -ENOSPC || r == -EDQUOT ? r : -EIO;
+	}
 	*ret_fd = fd;
 	return 0;
 }

@@ -34,6 +34,7 @@
 #include <stdint.h>
 
 #define CACHE_PARTIAL_MAX_AGE_S (7 * 24 * 3600) /* an abandoned download is kept so long */
+#define CACHE_NOTE_MAX_AGE_S (90 * 24 * 3600)	/* since it was last read or written */
 #define CACHE_WAIT_STEP_MS 50			/* cache_wait() looks at least so often */
 
 struct cache;
@@ -99,6 +100,9 @@ typedef bool cache_stop_fn(void *ctx);
  */
 int cache_wait(struct cache *cache, const uint8_t sha256[32], int timeout_ms, cache_stop_fn *stop,
 	       void *ctx);
+
+/* How many bytes the one who fills the object has written so far; 0 when nobody does. */
+uint64_t cache_filled(struct cache *cache, const uint8_t sha256[32]);
 
 /*
  * The file to pwrite the object's bytes to, at any offset and in any order, also by several
@@ -166,7 +170,7 @@ void cache_fill_abort(struct cache_fill *fill, bool keep_partial);
 /*
  * An unnamed file (O_RDWR) on the cache's file system, for bytes that must not be published. Gone
  * with its last descriptor. Reserve its space first. Where there is no cache (NULL) it is in $TMPDIR or
- * /var/tmp. Returns 0 or -errno.
+ * /var/tmp. Returns 0; -ENOSPC; -EIO (logged) when there is no such place; -errno.
  */
 int cache_tmpfile(struct cache *cache, int *ret_fd);
 
@@ -179,6 +183,9 @@ int cache_tmpfile(struct cache *cache, int *ret_fd);
  * much for that long; the free space is always looked at. Returns 0, -ENOSPC, or -errno.
  */
 int cache_reserve(struct cache *cache, uint64_t bytes);
+
+/* What cache_reserve() would say, without removing anything: for a length that may be a lie. */
+int cache_could_reserve(struct cache *cache, uint64_t bytes);
 
 /*
  * Sweeps leftovers and damaged objects, then removes the least recently used of what nobody uses

@@ -119,6 +119,15 @@ int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, cache_
 	}
 }
 
+uint64_t cache_filled(struct cache *c, const uint8_t sha256[32])
+{
+	char name[HEX_SIZE];
+	struct stat st;
+
+	hex_encode(sha256, 32, name);
+	return fstatat(c->partial, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : (uint64_t)st.st_size;
+}
+
 /* ---- the sidecar ---- */
 
 /* Reads the sidecar of `f`, if there is a good one, into sidecar, len and validator. */

@@ -285,10 +285,13 @@ static int has_room(struct cache *c, uint64_t bytes, bool *ret_room)
 	return 0;
 }
 
-/* Removes what makes `bytes` fit, and at least `least` bytes; nothing when that cannot be had. */
-static int make_room(struct cache *c, uint64_t bytes, uint64_t least)
+/*
+ * Removes what makes `bytes` fit, and at least `least` bytes; nothing when that cannot be had, or with
+ * `probe`, which only asks.
+ */
+static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 {
-	uint64_t missing, more, total, freed = 0;
+	uint64_t missing, more, total, removable, freed = 0;
 	struct count count;
 	int r;
 
@@ -302,10 +305,11 @@ static int make_room(struct cache *c, uint64_t bytes, uint64_t least)
 		missing = MAX(missing, least);
 		/* A little more than is missing, or a full cache would be listed each time. */
 		more = missing ? sat_add(missing, count.total / COUNT_SHARE) : 0;
-		if (probe_items(c, &count, more) >= missing)
-			freed = remove_items(c, &count, more);
+		removable = probe_items(c, &count, more);
+		if (removable >= missing && !probe)
+			removable = freed = remove_items(c, &count, more);
 		counted(c, count.total - MIN(freed, count.total));
-		r = freed < missing ? -ENOSPC : 0;
+		r = removable < missing ? -ENOSPC : 0;
 	}
 	free(count.items);
 	return r;
@@ -322,7 +326,7 @@ static int reserve(struct cache *c, uint64_t bytes, uint64_t least)
 	if (!least)
 		r = has_room(c, bytes, &room);
 	if (r == 0 && !room)
-		r = make_room(c, bytes, least);
+		r = make_room(c, bytes, least, false);
 	if (r == 0) {
 		c->used = sat_add(c->used, bytes);
 		c->reserved = sat_add(c->reserved, bytes);
@@ -334,6 +338,21 @@ static int reserve(struct cache *c, uint64_t bytes, uint64_t least)
 int cache_reserve(struct cache *c, uint64_t bytes)
 {
 	return reserve(c, bytes, 0);
+}
+
+int cache_could_reserve(struct cache *c, uint64_t bytes)
+{
+	bool room = false;
+	int r;
+
+	if (bytes > c->limit)
+		return -ENOSPC;
+	pthread_mutex_lock(&c->space_lock);
+	r = has_room(c, bytes, &room);
+	if (r == 0 && !room)
+		r = make_room(c, bytes, 0, true);
+	pthread_mutex_unlock(&c->space_lock);
+	return r;
 }
 
 int cache_evict(struct cache *c, uint64_t bytes)
@@ -349,7 +368,7 @@ void cache_settle(struct cache *c, uint64_t bytes)
 	c->used = sat_add(c->used, bytes);
 	c->reserved = sat_add(c->reserved, bytes);
 	if (has_room(c, 0, &room) == 0 && !room)
-		make_room(c, 0, 0);
+		make_room(c, 0, 0, false);
 	pthread_mutex_unlock(&c->space_lock);
 }
 
@@ -394,6 +413,19 @@ static bool partial_is_leftover(struct cache *c, const uint8_t sha256[32])
 	       older_than(c->partial, name, CACHE_PARTIAL_MAX_AGE_S);
 }
 
+/* What was reserved behind its end, by one who was killed. */
+static void give_back(struct cache *c, const char *name)
+{
+	int fd = openat(c->partial, name, O_RDWR | OPEN_FLAGS);
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 > (uint64_t)st.st_size)
+		(void)!ftruncate(fd, st.st_size);
+	fd_close(fd);
+}
+
 static void sweep_partials(struct cache *c)
 {
 	struct cache_lock lock;
@@ -412,6 +444,8 @@ static void sweep_partials(struct cache *c)
 			continue;
 		if (partial_is_leftover(c, sha256))
 			remove_partial(c, sha256);
+		else
+			give_back(c, de->d_name);
 		cache_lock_release(c, &lock);
 	}
 	closedir(dir);
@@ -440,10 +474,25 @@ static void sweep_tmp(struct cache *c)
 	closedir(dir);
 }
 
+/* A note has no object to go with; what nobody asked for in a long time is of no use. */
+static void sweep_notes(struct cache *c)
+{
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->notes, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir)))
+		if (de->d_name[0] != '.' && older_than(c->notes, de->d_name, CACHE_NOTE_MAX_AGE_S))
+			unlinkat(c->notes, de->d_name, 0);
+	closedir(dir);
+}
+
 void cache_sweep(struct cache *c)
 {
 	sweep_locks(c);
 	sweep_partials(c);
+	sweep_notes(c);
 	sweep_tmp(c);
 }
 

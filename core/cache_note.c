@@ -30,6 +30,7 @@ int cache_note_put(struct cache *c, const uint8_t key[32], const char *text)
 
 int cache_note_get(struct cache *c, const uint8_t key[32], char *ret_text, size_t n)
 {
+	const struct timespec used[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
 	char name[HEX_SIZE];
 	struct stat st;
 	int fd, r;
@@ -41,8 +42,10 @@ int cache_note_get(struct cache *c, const uint8_t key[32], char *ret_text, size_
 	r = fstat(fd, &st) < 0 ? -errno : (uint64_t)st.st_size >= n ? -ERANGE : 0;
 	if (r == 0)
 		r = pread_full(fd, ret_text, (size_t)st.st_size, 0);
-	if (r == 0)
+	if (r == 0) {
 		ret_text[st.st_size] = '\0';
+		futimens(fd, used); /* best effort: only for how long it is kept */
+	}
 	fd_close(fd);
 	return r;
 }

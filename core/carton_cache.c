@@ -2,11 +2,10 @@
 /*
  * The part of carton.h that looks after the cache without a carton.
  */
-#include <stdlib.h>
+#include <sys/stat.h>
 
-#include "cache.h"
+#include "cache_read.h"
 #include "carton.h"
-#include "ingest.h"
 #include "util.h"
 
 static int open_cache(const struct carton_cache_options *options, struct cache **ret)
@@ -104,46 +103,24 @@ static void count(void *ctx, uint64_t bytes)
 		v->progress(v->ctx, v->done, MAX(v->total, v->done));
 }
 
-static int hash_file(struct verify *v, int fd, uint8_t ret_hash[SHA256_SIZE])
-{
-	struct ingest job = { .hash = true, .fd = -1, .progress = count, .ctx = v };
-	struct ingested found = { 0 };
-	struct source *source;
-	int own = fd_dup(fd), r;
-
-	if (own < 0)
-		return own;
-	r = source_from_fd(own, &source);
-	if (r < 0)
-		return r;
-	job.size = source->size;
-	r = source_stream(source, 0, source->size, &job.in);
-	source_unref(source);
-	if (r < 0)
-		return r;
-	r = ingest_run(&job, &found);
-	stream_close(job.in);
-	memcpy(ret_hash, found.sha256, SHA256_SIZE);
-	return r;
-}
-
 static int verify_one(void *ctx, const struct cache_object *object)
 {
+	const struct timespec used[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = object->used } };
+	const struct ingest how = { .progress = count, .ctx = ctx };
 	struct verify *v = ctx;
-	uint8_t found[SHA256_SIZE] = { 0 };
-	int fd, r;
+	struct source *source;
+	struct ingested in;
+	int r = cache_read(v->cache, object->sha256, &how, &source, &in);
 
-	r = cache_lookup(v->cache, object->sha256, &fd, NULL);
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	r = hash_file(v, fd, found);
-	if (r == 0 && memcmp(found, object->sha256, SHA256_SIZE) != 0) {
-		/* cache_drop() says so */
-		r = cache_drop(v->cache, object->sha256, fd);
-		v->dropped++;
+	if (r == 0) {
+		/* it was not used: it is no reason to keep it longer */
+		futimens(source->fd, used);
+		source_unref(source);
 	}
-	fd_close(fd);
-	return r;
+	/* which was logged */
+	if (r == -EBADMSG)
+		v->dropped++;
+	return r == -ENOENT || r == -EBADMSG ? 0 : r;
 }
 
 ssize_t carton_cache_verify(const struct carton_cache_options *options,

@@ -235,13 +235,14 @@ static int open_views(struct carton *c, const struct carton_options *options)
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret)
 {
 	struct carton *c = calloc(1, sizeof(*c));
+	char label[256];
 	int r;
 
 	if (!c)
 		return -ENOMEM;
 	c->verify = options->verify == CARTON_VERIFY_OPEN;
 	if (!c->verify)
-		carton_log(CARTON_LOG_WARNING, source,
+		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
 			   "verify=off: nothing that is read is checked against MANIFEST");
 	r = open_parts(c, source, options);
 	if (r == 0)

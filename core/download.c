@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "ingest.h"
+#include "cache_read.h"
 #include "partial.h"
 #include "util.h"
 
@@ -15,7 +15,8 @@ struct download {
 	const char *url;
 	uint8_t key[SHA256_SIZE]; /* what the URL is called in the cache */
 	int64_t deadline_ms;
-	bool whole; /* what an earlier download left is no part of it: do not go on with it */
+	atomic_bool told; /* a failure was logged */
+	bool whole;	  /* what an earlier download left is no part of it: do not go on with it */
 	struct http_stream *body;
 	struct stream stream;
 };
@@ -32,8 +33,10 @@ static ssize_t body_read(struct stream *s, void *ret_buf, size_t n)
 	struct download *d = container_of(s, struct download, stream);
 	ssize_t got = http_read(d->body, ret_buf, n);
 
-	if (got > 0)
-		http_set_deadline(d->body, now_ms() + d->options->timeout_ms);
+	if (got > 0) {
+		d->deadline_ms = remote_deadline(d->options, d->deadline_ms, (size_t)got);
+		http_set_deadline(d->body, d->deadline_ms);
+	}
 	return got;
 }
 
@@ -67,45 +70,14 @@ static int hash_to(struct download *d, struct stream *in, int fd, struct ingeste
 
 /* ---- one that is there already ---- */
 
-/* The cached file of that hash, if it is intact; -ENOENT: it is not there (any more). */
-static int find_intact(struct download *d, const uint8_t sha256[SHA256_SIZE], int *ret_fd)
-{
-	struct ingested in = { 0 };
-	struct source *source;
-	struct stream *stream;
-	int fd, r;
-
-	r = cache_lookup(d->cache, sha256, &fd, NULL);
-	if (r < 0)
-		return -ENOENT;
-	r = fd_dup(fd);
-	if (r >= 0)
-		r = source_from_fd(r, &source);
-	if (r == 0) {
-		r = source_stream(source, 0, source->size, &stream);
-		if (r == 0) {
-			r = hash_to(d, stream, -1, &in);
-			stream_close(stream);
-		}
-		source_unref(source);
-	}
-	if (r == 0 && memcmp(in.sha256, sha256, SHA256_SIZE) != 0) {
-		cache_drop(d->cache, sha256, fd);
-		r = -ENOENT;
-	}
-	if (r < 0) {
-		fd_close(fd);
-		return r;
-	}
-	*ret_fd = fd;
-	return 0;
-}
-
 /* An intact download of `version`, or of any when that is NULL; -ENOENT: there is none. */
 static int find_earlier(struct download *d, const char *version, int *ret_fd)
 {
 	char note[MAX_CACHE_VALIDATOR + 1];
 	uint8_t sha256[SHA256_SIZE];
+	struct ingested in;
+	struct source *source;
+	int r;
 
 	/* "<sha256> <version>" */
 	if (!d->cache || cache_note_get(d->cache, d->key, note, sizeof(note)) < 0 ||
@@ -114,7 +86,13 @@ static int find_earlier(struct download *d, const char *version, int *ret_fd)
 		return -ENOENT;
 	if (version && (!*version || strcmp(note + 2 * SHA256_SIZE + 1, version) != 0))
 		return -ENOENT;
-	return find_intact(d, sha256, ret_fd);
+	r = cache_read(d->cache, sha256, &(struct ingest){ .stop = stopping, .ctx = d }, &source,
+		       &in);
+	if (r < 0)
+		return r == -EBADMSG ? -ENOENT : r;
+	*ret_fd = fd_dup(source->fd);
+	source_unref(source);
+	return *ret_fd < 0 ? *ret_fd : 0;
 }
 
 int download_kept(struct cache *cache, const char *url, struct source **ret)
@@ -157,6 +135,7 @@ static int open_body(struct download *d, uint64_t have, const char *etag,
 		.first = have,
 		.last = have + MAX_FILE_SIZE,
 		.if_range = have > 0 ? etag : NULL,
+		.told = &d->told,
 		.deadline_ms = d->deadline_ms,
 	};
 	int r = http_open(d->options->http, &request, NULL, &d->body, answer);
@@ -248,7 +227,7 @@ static int attempts(struct download *d, struct target *t, struct http_response *
 
 		d->deadline_ms = now_ms() + d->options->timeout_ms;
 		r = attempt(d, t, answer);
-		if (t->have > best) {
+		if (t->have >= best + MIN_REMOTE_PROGRESS) {
 			best = t->have;
 			failures = 1;
 		}
@@ -269,8 +248,13 @@ static int begin(struct download *d, struct cache_fill **ret)
 	if (!d->cache)
 		return 0;
 	while ((r = cache_begin(d->cache, d->key, ret)) == -EAGAIN) {
-		r = cache_wait(d->cache, d->key, -1, stopping, d);
-		if (r < 0)
+		uint64_t before = cache_filled(d->cache, d->key);
+
+		/* as long as it grows: who downloads it may be stopped */
+		r = cache_wait(d->cache, d->key, (int)d->options->timeout_ms, stopping, d);
+		if (r == -ETIMEDOUT && cache_filled(d->cache, d->key) <= before)
+			return 0;
+		if (r < 0 && r != -ETIMEDOUT)
 			return r;
 	}
 	return 0;

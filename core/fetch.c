@@ -92,9 +92,8 @@ static void tell(struct mirror *m)
 {
 	char shown[256];
 
-	if (m->again)
+	if (atomic_exchange(&m->told, true))
 		return;
-	m->again = true;
 	if (m->error == -ENOENT || m->error == -EACCES || m->error == -EAGAIN ||
 	    m->error == -EPROTO)
 		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
@@ -114,9 +113,12 @@ static int sum_up(const struct mirror *mirrors, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		int e = mirrors[i].error;
 
-		/* a size: one that does not say it still has the file */
-		if (e == -ENODATA)
+		/* a size: one that does not say it still has the file; elsewhere there may be room */
+		if (e == -ENODATA || e == -ENOSPC || e == -EDQUOT)
 			return e;
+		/* there was no time to ask it */
+		if (e == 0)
+			e = -ETIMEDOUT;
 		if (e == -EBADMSG || e == -EFBIG)
 			continue;
 		/* asked to come back later than this open waits */
@@ -133,8 +135,7 @@ static int sum_up(const struct mirror *mirrors, size_t n)
 
 static bool ends_all(int error)
 {
-	return error == -ECANCELED || error == -ESHUTDOWN || error == -ENOSPC || error == -ENOMEM ||
-	       error == -EDQUOT;
+	return error == -ECANCELED || error == -ESHUTDOWN || error == -ENOMEM;
 }
 
 typedef int try_fn(struct fetch *f, struct mirror *m, void *ret);
@@ -156,7 +157,7 @@ static int go_round(struct fetch *f, struct mirror *mirrors, size_t n, try_fn *t
 {
 	size_t first = atomic_load(&f->link->first) % n;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && now_ms() < f->deadline_ms; i++) {
 		size_t at = (first + i) % n;
 		struct mirror *m = &mirrors[at];
 		bool again = !m->out;
@@ -250,7 +251,7 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 		.has_range = !head,
 		.first = 0,
 		.last = 0,
-		.again = m->again,
+		.told = &m->told,
 		.deadline_ms = m->deadline_ms,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));
@@ -309,10 +310,9 @@ static int try_size(struct fetch *f, struct mirror *m, void *ret)
 	}
 	if (!only_fetching_tells(m, status, r))
 		return r;
-	if (!m->again)
+	if (!atomic_exchange(&m->told, true))
 		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
 			   "does not say how long the file is: status %d", status);
-	m->again = true;
 	return -ENODATA;
 }
 

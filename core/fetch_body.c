@@ -31,7 +31,7 @@ static ssize_t body_read(struct stream *s, void *ret_buf, size_t n)
 				  http_read(b->http, ret_buf, n);
 
 	if (got > 0) {
-		b->f->deadline_ms = now_ms() + b->f->remote->timeout_ms;
+		b->f->deadline_ms = remote_deadline(b->f->remote, b->f->deadline_ms, (size_t)got);
 		if (b->http)
 			http_set_deadline(b->http, b->f->deadline_ms);
 	}
@@ -97,8 +97,9 @@ static int start_over(struct fetch *f, const struct mirror *m, const struct http
 	make_validator(m, answer, validator, MAX_CACHE_VALIDATOR + 1);
 	r = cache_fill_restart(f->fill, validator);
 	free(validator);
+	/* the bytes themselves reserve, as they come: who lies about a length costs no other object */
 	if (r == 0 && answer->length > 0 && !answer->coding[0])
-		r = cache_fill_reserve(f->fill, (uint64_t)answer->length);
+		r = cache_could_reserve(f->cache, (uint64_t)answer->length);
 	return r;
 }
 
@@ -173,7 +174,7 @@ int fetch_open(struct fetch *f, struct mirror *m, struct stream **ret)
 		.identity = m->wrong && m->whole,
 		/* libcurl reads one member only of what may have many */
 		.undecoded = m->wrong && m->whole && m->gzip,
-		.again = m->again,
+		.told = &m->told,
 		.deadline_ms = m->deadline_ms,
 	};
 	int r;

@@ -10,13 +10,13 @@
 /* One mirror, in one fetch. */
 struct mirror {
 	const char *url;
-	bool out;     /* not to be asked again */
-	bool wrong;   /* has given wrong bytes once: ask past caches */
-	bool whole;   /* do not resume, do not split: that went wrong */
-	bool again;   /* it has failed, which was told */
-	bool gzip;    /* its answers are coded so */
-	bool no_head; /* a HEAD of it is no use */
-	int error;    /* of the last try */
+	bool out;	  /* not to be asked again */
+	bool wrong;	  /* has given wrong bytes once: ask past caches */
+	bool whole;	  /* do not resume, do not split: that went wrong */
+	bool gzip;	  /* its answers are coded so */
+	bool no_head;	  /* a HEAD of it is no use */
+	int error;	  /* of the last try */
+	atomic_bool told; /* it has failed, which was logged */
 	long retry_after_s;
 	int64_t deadline_ms; /* for its answer to begin */
 };

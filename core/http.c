@@ -21,6 +21,16 @@ void http_log(enum carton_log_level level, const char *url, const char *fmt, ...
 	carton_log(level, http_url_redact(url, subject, sizeof(subject)), "%s", text);
 }
 
+enum carton_log_level http_failure_level(struct http_stream *s)
+{
+	bool quiet;
+
+	pthread_mutex_lock(&s->lock);
+	quiet = s->closed || (s->told && atomic_exchange(s->told, true));
+	pthread_mutex_unlock(&s->lock);
+	return quiet ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING;
+}
+
 /* ---- start and stop ---- */
 
 static void log_codings(void)
@@ -279,6 +289,7 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	s->undecoded = q->undecoded;
 	s->trust = q->trust;
 	s->deadline_ms = q->deadline_ms;
+	s->told = q->told;
 	if (q->has_range)
 		snprintf(s->range, sizeof(s->range), "%" PRIu64 "-%" PRIu64, q->first, q->last);
 	else if (q->suffix)
@@ -339,7 +350,7 @@ static int wait_for_response(struct http_stream *s, struct http_response *ret)
 		*ret = s->response;
 	pthread_mutex_unlock(&s->lock);
 	if (report)
-		http_log(s->level, s->start_url, "no answer before the deadline");
+		http_log(http_failure_level(s), s->start_url, "no answer before the deadline");
 	return r;
 }
 
@@ -352,7 +363,6 @@ int http_open(struct http *http, const struct http_request *request, struct http
 
 	if (!s)
 		return -ENOMEM;
-	s->level = request->again ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING;
 	r = set_request(s, request);
 	if (r == 0)
 		r = http_target_parse(NULL, request->url, &s->target, &why);
@@ -360,7 +370,7 @@ int http_open(struct http *http, const struct http_request *request, struct http
 		r = (s->start_url = strdup(s->target.url)) ? 0 : -ENOMEM;
 	if (r < 0) {
 		if (r != -ENOMEM)
-			http_log(s->level, request->url, "%s", why);
+			http_log(http_failure_level(s), request->url, "%s", why);
 		http_stream_unref(s);
 		return r;
 	}
@@ -414,7 +424,8 @@ ssize_t http_read(struct http_stream *s, void *ret_buf, size_t n)
 					 s->error;
 	pthread_mutex_unlock(&s->lock);
 	if (report && r != -ECANCELED)
-		http_log(s->level, s->start_url, "the body did not end before the deadline");
+		http_log(http_failure_level(s), s->start_url,
+			 "the body did not end before the deadline");
 	return r;
 }
 
@@ -436,6 +447,7 @@ void http_close(struct http_stream *s)
 	cancel_remove(s);
 	pthread_mutex_lock(&s->lock);
 	done = s->done;
+	s->closed = true;
 	pthread_mutex_unlock(&s->lock);
 	if (!done)
 		http_post(s, HTTP_ACT_CLOSE);

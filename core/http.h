@@ -106,10 +106,10 @@ struct http_request {
 	const char *if_match; /* each may be NULL; sent in the header of its name */
 	const char *if_range;
 	const char *if_unmodified_since;
-	bool identity;	     /* ask for no content coding; implied by a range */
-	bool undecoded;	     /* the same, and do not decode one that is there all the same */
-	bool no_cache;	     /* ask caches on the way to look again */
-	bool again;	     /* a repetition: its failures were told, and go to the debug log */
+	bool identity;	   /* ask for no content coding; implied by a range */
+	bool undecoded;	   /* the same, and do not decode one that is there all the same */
+	bool no_cache;	   /* ask caches on the way to look again */
+	atomic_bool *told; /* set when a failure is logged; the next go to the debug log. Or NULL */
 	int64_t deadline_ms; /* as now_ms(); 0: none. http_set_deadline moves it */
 };
 

@@ -62,13 +62,13 @@ static void stream_finish(struct http_stream *s, int error)
 
 static void stream_fail(struct http_stream *s, int error, const char *why)
 {
-	http_log(s->level, s->target.url, "%s", why);
+	http_log(http_failure_level(s), s->target.url, "%s", why);
 	stream_finish(s, error);
 }
 
 static void stream_fail_address(struct http_stream *s)
 {
-	http_log(s->level, s->target.url,
+	http_log(http_failure_level(s), s->target.url,
 		 "refused: %s leads to a %s address; the option -o private_links allows it",
 		 s->n_seen > 1 ? "a redirect" : "a URL of the carton",
 		 http_address_class_name(s->refused_class));

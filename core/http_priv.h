@@ -61,7 +61,6 @@ struct http_stream {
 
 	/* the request, constant after http_open */
 	bool head_only, identity, undecoded;
-	enum carton_log_level level; /* of failures */
 	enum http_trust trust;
 	char range[48];
 	char *start_url;
@@ -77,7 +76,9 @@ struct http_stream {
 	bool paused;	     /* the thread waits for room */
 	int64_t deadline_ms; /* 0: none */
 	bool overdue;	     /* the deadline has been reported */
-	int error;	     /* with done: 0 or -errno */
+	bool closed;	     /* its reader is gone, and `told` may be */
+	atomic_bool *told;
+	int error; /* with done: 0 or -errno */
 	struct http_response response;
 
 	/* guarded by http->lock */
@@ -123,5 +124,8 @@ int http_post(struct http_stream *stream, enum http_action action);
 /* Logs, without what must stay private in a URL. */
 void http_log(enum carton_log_level level, const char *url, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* Where a failure of the stream belongs, which is then said to be told. Takes the stream's lock. */
+enum carton_log_level http_failure_level(struct http_stream *stream);
 
 #endif

@@ -125,8 +125,9 @@ static void head_etag(struct http_response *response, const char *value)
 	const char *open = value + (strncmp(value, "W/", 2) ? 0 : 2);
 	size_t n = strlen(value);
 
+	/* one that could not be sent back names nothing */
 	if (n >= sizeof(response->etag) || open[0] != '"' || strlen(open) < 2 ||
-	    strchr(open + 1, '"') != value + n - 1)
+	    strchr(open + 1, '"') != value + n - 1 || !http_header_value_ok(value))
 		return;
 	memcpy(response->etag, value, n + 1);
 	response->strong_etag = open == value;
@@ -155,7 +156,7 @@ static void head_retry_after(struct http_response *response, const char *value)
 
 static void head_modified(struct http_response *response, const char *value)
 {
-	if (strlen(value) < sizeof(response->last_modified))
+	if (strlen(value) < sizeof(response->last_modified) && http_header_value_ok(value))
 		strcpy(response->last_modified, value);
 }
 

@@ -39,9 +39,11 @@
 #define MAX_OBJECT_FILES 256
 #define BULK_OBJECT (8 * MIB) /* larger ones do not hold up smaller ones */
 
-/* LINKS, and what comes over a network: tries without a byte, and what is held ahead of use. */
+/* LINKS, and what comes over a network: tries without progress, and what is held ahead of use. */
 #define MAX_LINK_URLS 1000000
+#define MAX_LINK_MIRRORS 256 /* URLs of one hash */
 #define MAX_REMOTE_ATTEMPTS 5
+#define MIN_REMOTE_PROGRESS (64 * KIB) /* with so many bytes a try that failed was none */
 #define MAX_HELD_BYTES (32 * MIB)
 #define MAX_SNAPSHOT (256 * MIB) /* of what opening a remote carton reads */
 

@@ -72,6 +72,8 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 		return -EFBIG;
 	if (why)
 		return set_fault(&link->fault, v->line, "%s", why);
+	if (link->n_urls == MAX_LINK_MIRRORS)
+		return set_fault(&link->fault, v->line, "more than %d URLs", MAX_LINK_MIRRORS);
 	/* doubling: it grows when the count is a power of two */
 	if ((link->n_urls & (link->n_urls - 1)) == 0) {
 		urls = reallocarray(link->urls, link->n_urls ? 2 * link->n_urls : 1, sizeof(*urls));

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache_read.h"
 #include "decode.h"
 #include "fetch.h"
 #include "ingest.h"
@@ -16,6 +17,9 @@
 
 /* two looks at one disk differ by less */
 #define SAME_DISK (16 * MIB)
+/* how long another process may be busy with an object and add nothing to it, if no timeout is set */
+#define PATIENCE_MS 60000
+#define CACHE_TRIES 8
 
 static bool must_stop(void *ctx)
 {
@@ -159,6 +163,7 @@ static int copy_link(struct object *o, const struct target *t, struct ingested *
 		.remote = o->store->options.remote,
 		.tagger = o->store->tagger,
 		.link = o->link,
+		.cache = o->store->options.cache,
 		.fill = t->fill,
 		.fd = t->fd,
 		.most = t->most,
@@ -200,40 +205,22 @@ static int copy_to(struct object *o, const struct entry *e, struct target *t, st
 	return keep_file(fd, &in, ret);
 }
 
-/* What the cache has under that name, if it is what it says. -ENOENT: nothing (any more). */
+/* What the cache has under that name. No trust in old files: a damaged one goes, and is made anew. */
 static int from_cache(struct object *o, struct bytes *ret)
 {
-	struct cache *cache = o->store->options.cache;
-	struct ingested in = { 0 };
+	struct ingest how = {
+		.tagger = o->store->tagger,
+		.stop = must_stop,
+		.progress = object_count,
+		.ctx = o,
+	};
+	struct ingested in;
 	struct source *source;
-	struct stream *stream;
-	int fd, r;
+	int r = cache_read(o->store->options.cache, o->sha256, &how, &source, &in);
 
-	r = cache_lookup(cache, o->sha256, &fd, NULL);
-	if (r < 0)
-		return r;
-	r = source_from_fd(fd, &source);
-	if (r < 0)
-		return r;
-	r = source_stream(source, 0, source->size, &stream);
-	if (r == 0) {
-		r = object_hash_stream(o, stream, -1, &in);
-		stream_close(stream);
-	}
-	if (r == 0 && memcmp(in.sha256, o->sha256, SHA256_SIZE) != 0)
-		r = -EBADMSG;
-	if (r == -EBADMSG) {
-		/* no trust in old files: a damaged one goes, and is made anew */
-		r = cache_drop(cache, o->sha256, fd);
-		r = r < 0 ? r : -ENOENT;
-	}
-	if (r < 0) {
-		free(in.tags);
-		source_unref(source);
-		return r;
-	}
-	*ret = (struct bytes){ BYTES_FILE, NULL, source, 0, in.tags };
-	return 0;
+	if (r == 0)
+		*ret = (struct bytes){ BYTES_FILE, NULL, source, 0, in.tags };
+	return r == -EBADMSG ? -ENOENT : r;
 }
 
 void object_drop_cached(struct object *o)
@@ -245,13 +232,39 @@ void object_drop_cached(struct object *o)
 		cache_drop(cache, o->sha256, o->bytes.source->fd);
 }
 
-/* From the cache, or into it, by whoever of all processes comes first. */
+/* Waits for the process that makes it, as long as its file grows: it may be stopped. 0 or -errno. */
+static int wait_for_other(struct object *o)
+{
+	const struct remote_options *remote = o->store->options.remote;
+	int patience = remote ? (int)remote->timeout_ms : PATIENCE_MS, r;
+	struct cache *cache = o->store->options.cache;
+	uint64_t before, now = 0;
+
+	do {
+		before = now;
+		r = cache_wait(cache, o->sha256, patience, must_stop, o);
+		now = cache_filled(cache, o->sha256);
+	} while (r == -ETIMEDOUT && now > before);
+	return r;
+}
+
+/* The cache itself fails: it was removed, or is on a disk that broke. It is told once. */
+static int no_cache(struct object *o, int error)
+{
+	if (!object_disk_full(error) && !atomic_exchange(&o->store->cache_failed, true))
+		carton_log(CARTON_LOG_WARNING, NULL,
+			   "the cache cannot be used: %s; copies are kept for this mount only",
+			   strerror(-error));
+	return -ENOSPC;
+}
+
+/* From the cache, or into it, by whoever of all processes comes first. -ENOSPC: not in this cache. */
 static int through_cache(struct object *o, const struct entry *e, struct target *t,
 			 struct bytes *ret)
 {
 	struct cache *cache = o->store->options.cache;
 
-	for (;;) {
+	for (unsigned tries = 0;; tries++) {
 		int r = from_cache(o, ret);
 
 		if (r != -ENOENT)
@@ -260,9 +273,12 @@ static int through_cache(struct object *o, const struct entry *e, struct target 
 		if (r == 0)
 			return copy_to(o, e, t, ret);
 		if (r == -EAGAIN)
-			r = cache_wait(cache, o->sha256, -1, must_stop, o);
-		if (r < 0 && r != -EEXIST)
+			r = wait_for_other(o);
+		if (r == -ECANCELED || r == -ENOMEM)
 			return r;
+		/* what is there again and again, and damaged, cannot be removed */
+		if ((r < 0 && r != -EEXIST) || tries == CACHE_TRIES)
+			return no_cache(o, r);
 	}
 }
 
@@ -315,8 +331,12 @@ int object_copy(struct object *o, const struct entry *e, struct bytes *ret)
 	int r = -ENOSPC;
 
 	/* what the cache holds is verified: unverified bytes have no place in it */
-	if (options->cache && (options->verify || !e))
+	if (options->cache && (options->verify || !e)) {
 		r = through_cache(o, e, &t, ret);
+		/* what nobody reads now is worth less than what somebody waits for */
+		if (object_disk_full(r) && object_drop_idle(o->store))
+			r = through_cache(o, e, &t, ret);
+	}
 	if (object_disk_full(r))
 		r = into_files(o, e, &t, ret);
 	least = o->size != OBJECT_NO_SIZE ? o->size : t.reached;

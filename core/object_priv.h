@@ -67,6 +67,7 @@ struct object_store {
 	size_t n_buckets, n_objects;
 	uint64_t bucket_keys[4]; /* random and odd */
 	atomic_bool stopping;
+	atomic_bool cache_failed;  /* which was logged */
 	_Atomic uint64_t ingested; /* bytes read to be verified */
 
 	pthread_mutex_t lock;		/* guards what objects say it guards, and: */

@@ -10,6 +10,7 @@
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS 5000
 #define STOP_CHECK_MS 20
+#define MIN_RATE 1024 /* bytes a second */
 
 bool remote_identify(const struct http_response *response, struct remote *ret)
 {
@@ -65,7 +66,7 @@ static void tell(struct remote *r, int status, int error)
 {
 	char shown[256];
 
-	if (atomic_exchange(&r->told, status) == status)
+	if (atomic_exchange(&r->told_status, status) == status)
 		return;
 	http_url_redact(r->url, shown, sizeof(shown));
 	if (error == -ESTALE)
@@ -84,7 +85,7 @@ static int check_answer(struct remote *r, const struct http_response *a, uint64_
 	if (a->status == 206 && a->range_first == (int64_t)off &&
 	    a->range_last == (int64_t)(off + n - 1) && a->range_total == (int64_t)r->size &&
 	    same_version(r, a)) {
-		atomic_store(&r->told, 0);
+		atomic_store(&r->told_status, 0);
 		return 0;
 	}
 	if (error == 0 || error == -ERANGE)
@@ -106,8 +107,8 @@ struct waiting {
 };
 
 /* One request for [off, off+n); *ret_got counts what came, also on failure. */
-static int attempt(struct waiting *w, char *buf, size_t n, uint64_t off, bool again,
-		   size_t *ret_got, long *ret_retry_after)
+static int attempt(struct waiting *w, char *buf, size_t n, uint64_t off, size_t *ret_got,
+		   long *ret_retry_after)
 {
 	struct remote *r = w->remote;
 	struct http_request request = {
@@ -118,7 +119,7 @@ static int attempt(struct waiting *w, char *buf, size_t n, uint64_t off, bool ag
 		.last = off + n - 1,
 		.if_match = r->etag[0] ? r->etag : NULL,
 		.if_unmodified_since = !r->etag[0] && r->last_modified[0] ? r->last_modified : NULL,
-		.again = again,
+		.told = &r->told,
 		.deadline_ms = w->deadline_ms,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));
@@ -138,7 +139,7 @@ static int attempt(struct waiting *w, char *buf, size_t n, uint64_t off, bool ag
 		if (got <= 0)
 			break;
 		*ret_got += (size_t)got;
-		w->deadline_ms = now_ms() + r->options->timeout_ms;
+		w->deadline_ms = remote_deadline(r->options, w->deadline_ms, (size_t)got);
 		http_set_deadline(stream, w->deadline_ms);
 		if (w->arrived)
 			w->arrived(w->ctx, (size_t)got);
@@ -151,6 +152,11 @@ static int attempt(struct waiting *w, char *buf, size_t n, uint64_t off, bool ag
 out:
 	free(answer);
 	return result;
+}
+
+int64_t remote_deadline(const struct remote_options *o, int64_t deadline_ms, size_t n)
+{
+	return MIN(now_ms() + o->timeout_ms, deadline_ms + 1 + (int64_t)n * 1000 / MIN_RATE);
 }
 
 bool remote_passes(int error)
@@ -177,14 +183,16 @@ int remote_read(struct remote *r, void *ret_buf, size_t n, uint64_t off, struct 
 	while (n > 0) {
 		size_t got = 0;
 		long retry_after = 0;
-		int result = attempt(&w, buf, n, off, failures > 0, &got, &retry_after), pause;
+		int result = attempt(&w, buf, n, off, &got, &retry_after), pause;
 
 		buf += got;
 		off += got;
 		n -= got;
-		if (result == 0)
+		if (result == 0) {
+			atomic_store(&r->told, false);
 			continue;
-		if (got > 0)
+		}
+		if (got >= MIN_REMOTE_PROGRESS)
 			failures = 0;
 		if (!remote_passes(result))
 			return result;

@@ -30,8 +30,9 @@ struct remote {
 	uint64_t size;
 	char etag[256];		/* strong, or "" */
 	char last_modified[64]; /* used when there is no such ETag; or "" */
-	atomic_int
-		told; /* the status of a wrong answer that was logged; 0: none since a right one */
+	/* what was logged since the last right answer: a wrong one's status; that there was none */
+	atomic_int told_status;
+	atomic_bool told;
 };
 
 /*
@@ -68,6 +69,12 @@ int remote_backoff(unsigned attempt, long retry_after_s, int64_t deadline_ms, bo
 
 /* May it help to try again later? */
 bool remote_passes(int error);
+
+/*
+ * The deadline of who waits (now_ms), after `n` more bytes came: a little later, and not more than the
+ * timeout away. What comes at 1 KiB/s or faster never meets it; a byte now and then does not help.
+ */
+int64_t remote_deadline(const struct remote_options *options, int64_t deadline_ms, size_t n);
 
 /*
  * The carton at a URL that the user gave, as a source: its size and last bytes are known after one

@@ -152,20 +152,28 @@ static const struct source_ops remote_ops = { source_read, open_stream, source_f
 
 /* The body of the first answer is the tail. */
 static int keep_tail(struct remote_source *s, struct http_stream *body,
-		     const struct http_response *answer)
+		     const struct http_response *answer, int64_t deadline_ms)
 {
 	size_t n = (size_t)MIN(TAIL, s->remote.size), have = 0;
 	uint64_t off = s->remote.size - n;
-	char *data = malloc(n + 1);
+	char *data = malloc(n + 1), shown[256];
 	ssize_t got = 0;
 
 	if (!data)
 		return -ENOMEM;
 	/* one byte more, to see that it ends there */
-	while (have <= n && (got = http_read(body, data + have, n + 1 - have)) > 0)
+	while (have <= n && (got = http_read(body, data + have, n + 1 - have)) > 0) {
 		have += (size_t)got;
+		deadline_ms = remote_deadline(s->remote.options, deadline_ms, (size_t)got);
+		http_set_deadline(body, deadline_ms);
+	}
 	if (got < 0 || have != n || answer->range_first != (int64_t)off) {
 		free(data);
+		if (got >= 0)
+			carton_log(CARTON_LOG_ERROR,
+				   http_url_redact(s->remote.url, shown, sizeof(shown)),
+				   "the server answers with other bytes than the last ones it was "
+				   "asked for");
 		return got < 0 ? (int)got : -EPROTO;
 	}
 	hold(s, data, n, off);
@@ -180,13 +188,13 @@ int64_t remote_parse_date(const char *date)
 	return end && !*end ? timegm(&tm) : INT64_MIN;
 }
 
-static int first_request(struct remote_source *s, bool again, struct http_response *answer)
+static int first_request(struct remote_source *s, struct http_response *answer)
 {
 	struct http_request request = {
 		.url = s->remote.url,
 		.trust = HTTP_USER,
 		.suffix = TAIL,
-		.again = again,
+		.told = &s->remote.told,
 		.deadline_ms = now_ms() + s->remote.options->timeout_ms,
 	};
 	struct http_stream *body;
@@ -199,9 +207,12 @@ static int first_request(struct remote_source *s, bool again, struct http_respon
 	if (r == 0 && (answer->status != 206 || !remote_identify(answer, &s->remote)))
 		r = -ENOTSUP;
 	if (r == 0)
-		r = keep_tail(s, body, answer);
+		r = keep_tail(s, body, answer, request.deadline_ms);
 	else if (r != -ENOTSUP && r != -ERANGE)
-		carton_log(again ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR,
+		carton_log(atomic_exchange(&s->remote.told_status, answer->status) ==
+					   answer->status ?
+				   CARTON_LOG_DEBUG :
+				   CARTON_LOG_ERROR,
 			   http_url_redact(s->remote.url, shown, sizeof(shown)),
 			   "the server answers with status %d", answer->status);
 	http_close(body);
@@ -233,7 +244,7 @@ int remote_source_open(const struct remote_options *options, const char *url, st
 	s->remote.trust = HTTP_USER;
 	for (unsigned failures = 1;; failures++) {
 		memset(answer, 0, sizeof(*answer));
-		r = first_request(s, failures > 1, answer);
+		r = first_request(s, answer);
 		if (!remote_passes(r) || failures > MAX_REMOTE_ATTEMPTS ||
 		    remote_backoff(failures, answer->retry_after_s, deadline, stopping,
 				   (void *)options->stopping) < 0)

@@ -275,6 +275,7 @@ static int run(const struct command *command, struct args *a)
 	bool verify = command->run == run_verify;
 	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, verify, verify && a->json };
 	struct carton *c = NULL;
+	char label[256];
 	int r, status = EXIT_BAD;
 
 	carton_log_set(ctl_on_log, &log);
@@ -287,7 +288,8 @@ static int run(const struct command *command, struct args *a)
 	if (r == 0)
 		status = command->run(c, a);
 	else if (!log.problems)
-		fprintf(stderr, "cartonctl: %s: %s\n", a->source, strerror(-r));
+		fprintf(stderr, "cartonctl: %s: %s\n",
+			carton_source_label(a->source, label, sizeof(label)), strerror(-r));
 	if (verify)
 		status = verdict(c, &log, status);
 	carton_close(c);

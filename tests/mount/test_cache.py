@@ -7,6 +7,7 @@ import os
 import pty
 import random
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -513,6 +514,97 @@ def test_no_disk_is_filled_by_a_download(fault, work):
                     env=dict(os.environ, TMPDIR=str(disk)))
         assert p.returncode != 0 and 'space' in p.stderr, p.stderr
         assert 5 * MIB < most[0] <= 95 * MIB, most
+
+
+def test_a_lie_evicts_nothing(work, mount, fault, cache):
+    """What a server only says it will send costs no other object."""
+    files = {f'f{i}': (fault_bytes(MIB, i), fault.url(f'f{i}', size=MIB, seed=i)) for i in range(6)}
+    carton_of(work, **files)
+    assert fetch(work / 'm.carton', cache.flag, '--cache-size=8M').returncode == 0
+    kept = set(cache.list())
+    assert len(kept) == 6
+    small = fault_bytes(1000, 9)
+    carton_of(work, x=(small, fault.url('lie', size=1000, seed=9, length=7 * MIB),
+                       fault.url('good', size=1000, seed=9)))
+    with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'cache_size=8M') as m:
+        assert m.read('model/x') == small
+    assert kept < set(cache.list())
+
+
+def test_cache_size_in_one_mount(work, mount_fg, fault, cache):
+    """What was read and closed makes room for what is read next."""
+    files = {f'f{i}': (fault_bytes(MIB, i), fault.url(f'f{i}', size=MIB, seed=i)) for i in range(20)}
+    carton_of(work, **files)
+    with mount_fg(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'cache_size=5M') as m:
+        for name, (data, _) in files.items():
+            assert m.read('model/' + name) == data
+        assert digest(files['f19'][0]) in cache.objects() and cache.used() < 6 * MIB
+        deleted = [f for f in os.listdir(f'/proc/{m.process.pid}/fd')
+                   if '(deleted)' in os.readlink(f'/proc/{m.process.pid}/fd/{f}')]
+        assert len(deleted) < 5, 'no copies besides the cache'
+    cache.check()
+
+
+@pytest.mark.parametrize('how', ['removed', 'broken'])
+def test_cache_that_goes_away(work, mount_fg, fault, cache, how):
+    """A mount outlives its cache: what is in the carton and what is fetched reads on."""
+    packed, linked = rng_bytes(5 * MIB), fault_bytes(N)
+    c = LinkedCarton().add('model/p', packed, method='deflate')
+    c.link('model/x', linked, fault.url('x', size=N))
+    c.write(work / 'm.carton')
+    with mount_fg(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        if how == 'removed':
+            shutil.rmtree(cache.path)
+        else:
+            shutil.rmtree(cache.path / 'v1/locks')
+            (cache.path / 'v1/locks').write_text('')
+        assert m.read('model/p') == packed and m.read('model/x') == linked
+        assert len(lines_of(m.log(), 'the cache cannot be used')) == 1, m.log()
+    shutil.rmtree(cache.path, ignore_errors=True)
+
+
+def test_stopped_holder(work, mount, fault, cache):
+    """Who fetches an object and was stopped does not keep it from the others for ever."""
+    data = fault_bytes(4 * MIB)
+    carton_of(work, x=(data, fault.url('x', size=4 * MIB, rate=MIB)))
+    first = subprocess.Popen([CARTONCTL, 'fetch', '--private-links', cache.flag, work / 'm.carton'],
+                             stderr=subprocess.DEVNULL, env=harness.environment())
+    try:
+        eventually('the first has begun', cache.partials)
+        first.send_signal(signal.SIGSTOP)
+        with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'timeout=2') as m:
+            assert m.read('model/x') == data
+        assert digest(data) not in cache.objects()
+    finally:
+        first.send_signal(signal.SIGCONT)
+        assert first.wait() == 0
+    assert digest(data) in cache.objects()
+    cache.check()
+
+
+def test_verify_is_no_use(work, fault, cache):
+    """Looking whether objects are good does not change which go first."""
+    files = {f'f{i}': (fault_bytes(MIB, i), fault.url(f'f{i}', size=MIB, seed=i)) for i in range(3)}
+    carton_of(work, **files)
+    assert fetch(work / 'm.carton', cache.flag).returncode == 0
+    for i, path in enumerate(cache.objects().values()):
+        os.utime(path, (1e9 + i, 1e9 + i))
+    before = {name: int(p.stat().st_mtime) for name, p in cache.objects().items()}
+    cache.check()
+    assert {name: int(p.stat().st_mtime) for name, p in cache.objects().items()} == before
+
+
+def test_old_notes_go(nginx, mount, cache):
+    """What is remembered of a URL, when nobody asked for it in months."""
+    for name in 'ab':
+        sample().write(nginx.root / f'{name}.carton')
+        with mount(nginx.url(f'norange/{name}.carton'), *cache.options):
+            pass
+    notes = list(cache.path.glob('v1/notes/*'))
+    assert len(notes) >= 2
+    os.utime(notes[0], (1e9, 1e9))
+    assert ctl('cache', 'gc', cache.flag).returncode == 0
+    assert set(cache.path.glob('v1/notes/*')) == set(notes[1:])
 
 
 @needs_root

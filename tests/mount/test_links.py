@@ -215,6 +215,38 @@ def test_retry_after_too_long(linked, fault):
     assert time.monotonic() - before < 10 * harness.SLOW and len(fault.requests('x')) <= 2
 
 
+def test_no_time_is_lost_on_a_drip(linked, fault):
+    """A byte on each connection is no progress, and is told once."""
+    size = 20 * MIB
+    data = fault_bytes(size)
+    m, _ = linked('-o', 'timeout=20', x=(data, fault.url('drip', size=size, truncate=1),
+                                         fault.url('good', size=size)))
+    assert m.read('model/x') == data
+    assert len(fault.requests('drip')) < 100
+    assert len(lines_of(m.log(), '/drip: ')) <= 2, m.log()
+
+
+def test_many_urls_of_one_file(work, linked, fault, refusing):
+    """As many as any list of mirrors has; one more is refused with its line."""
+    data = fault_bytes(N)
+    m, _ = linked(x=(data, *[refusing] * 255, fault.url('x', size=N)))
+    assert m.read('model/x') == data
+    carton_of(work, 'many.carton', x=(data, *[refusing] * 257))
+    p = ctl('hash', work / 'many.carton')
+    assert p.returncode == 1 and 'LINKS: line 3: more than 256 URLs' in p.stderr, p.stderr
+
+
+@pytest.mark.parametrize('lie', [dict(length=1 << 49), dict(length=1 << 62), dict(zeros=1, size=1 << 40)],
+                         ids=['length', 'longer', 'endless'])
+def test_lengths_that_fit_nowhere(linked, fault, lie):
+    """Another mirror may have the file all the same."""
+    data = fault_bytes(N)
+    m, _ = linked('-o', 'cache_size=8M', x=(data, fault.url('lie', **(dict(size=N) | lie)),
+                                            fault.url('good', size=N)))
+    assert m.read('model/x') == data
+    assert len(lines_of(m.log(), '/lie: .*no room')) <= 1, m.log()
+
+
 # ---- wrong bytes ----
 
 

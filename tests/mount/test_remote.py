@@ -283,6 +283,50 @@ def test_failures_are_told_once(fault, mount_fg, cache, nginx, status, want):
             assert 'hunter2' not in m.log()
 
 
+def test_a_few_bytes_now_and_then(fault, mount_fg, cache, nginx):
+    """They do not keep an open waiting beyond its timeout."""
+    put_large(fault, 'few.carton', size=9 * MIB)
+    with open(os.path.join(fault.root, 'target'), 'w') as f:
+        f.write(remote(fault, 'few.carton'))
+    with switching(fault, nginx.dir) as n:
+        with mount_fg(n.url('m.carton'), *cache.options, '-o', 'timeout=2') as m:
+            n.switch(remote(fault, 'few.carton', stall=10))
+            for name in ('model/a', 'model/small'):
+                assert errno_of(m.read, name) == errno.ETIMEDOUT, name
+            assert len(fault.requests('few.carton')) < 40
+
+
+def test_slow_link(fault, mount, cache):
+    """What opening a carton takes may take longer than the timeout, while bytes arrive."""
+    c = put_large(fault, 'slow.carton', size=1000)
+    with mount(remote(fault, 'slow.carton', rate=128 << 10), *cache.options, '-o', 'timeout=1') as m:
+        as_expected(m, c)
+
+
+@pytest.mark.parametrize('h', ['ETag:"a\x01b"', 'Last-Modified:Tue,\x02'], ids=['etag', 'date'])
+def test_validators_that_cannot_be_sent(fault, mount, cache, h):
+    """They name nothing, and stop nothing."""
+    c = put_large(fault, 'ctl.carton', size=9 * MIB)
+    with mount(remote(fault, 'ctl.carton', noetag=1, h=h), *cache.options) as m:
+        as_expected(m, c)
+
+
+def test_no_secret_in_what_is_said(fault, mount_fg, cache):
+    """Neither a password nor a query: also not where only errno is left to say."""
+    put_large(fault, 'sec.carton', size=1000)
+    url = remote(fault, 'sec.carton').replace('://', '://joe:sesame@') + '?token=hunter2'
+    with mount_fg(url, *cache.options, '-o', 'verify=off') as m:
+        log = m.log()
+    assert 'verify=off' in log
+    for kind in (dict(file='sec.carton', badrange=-1), dict(size=0), dict(size=10, norange=1),
+                 dict(status=500)):
+        bad = fault.url('sec', **kind).replace('://', '://joe:sesame@')
+        p = ctl('hash', cache.flag, bad + '?token=hunter2')
+        assert p.returncode != 0 and p.stderr, kind
+        log += p.stderr
+    assert 'sesame' not in log and 'hunter2' not in log, log
+
+
 def test_stale_is_told_once(fault, mount_fg, cache):
     """The kernel opens again what is stale: no second request, and no second line, for that."""
     put_large(fault, 'so.carton')
