@@ -35,6 +35,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
 	c->remote.connections = options->connections ? options->connections : 8;
 	c->remote.stopping = &c->stopping;
+	c->remote.range_threads = &c->range_threads;
 	return http_start(&http, &c->remote.http);
 }
 

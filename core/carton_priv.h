@@ -24,6 +24,7 @@ struct carton {
 	struct cache *cache;	      /* NULL: there is none */
 	struct remote_options remote; /* its http is NULL while nothing can be fetched */
 	atomic_bool stopping;
+	atomic_uint range_threads; /* for `remote` */
 	struct object_store *store;
 	struct tree *tree;
 	struct carton_totals totals; /* of what is not generated */

@@ -44,6 +44,7 @@
 #define MAX_LINK_MIRRORS 256 /* URLs of one hash */
 #define MAX_REMOTE_ATTEMPTS 5
 #define MIN_REMOTE_PROGRESS (64 * KIB) /* with so many bytes a try that failed was none */
+#define MAX_RANGE_THREADS 64
 #define MAX_HELD_BYTES (32 * MIB)
 #define MAX_SNAPSHOT (256 * MIB) /* of what opening a remote carton reads */
 

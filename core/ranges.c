@@ -203,6 +203,7 @@ static void ranges_close(struct stream *s)
 	http_cancel_fire(&g->cancel);
 	for (size_t i = 0; i < g->n_threads; i++)
 		pthread_join(g->threads[i], NULL);
+	atomic_fetch_sub(g->remote->options->range_threads, (unsigned)g->n_threads);
 	for (size_t i = 0; i < ARRAY_SIZE(g->pieces); i++)
 		free(g->pieces[i].data);
 	http_cancel_destroy(&g->cancel);
@@ -224,15 +225,28 @@ static void plan(struct ranges *g, uint64_t n)
 	g->window = (g->connections + AHEAD) * PIECE_MAX;
 }
 
+/* One more thread, if there may be one and the system has one. Without any, the reader fetches. */
+static bool start_thread(struct ranges *g)
+{
+	atomic_uint *used = g->remote->options->range_threads;
+
+	if (atomic_fetch_add(used, 1) < MAX_RANGE_THREADS &&
+	    pthread_create(&g->threads[g->n_threads], NULL, fetch_pieces, g) == 0) {
+		g->n_threads++;
+		return true;
+	}
+	atomic_fetch_sub(used, 1);
+	return false;
+}
+
 static void start_threads(struct ranges *g, size_t want)
 {
 	sigset_t all, old;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (g->n_threads < want &&
-	       pthread_create(&g->threads[g->n_threads], NULL, fetch_pieces, g) == 0)
-		g->n_threads++;
+	while (g->n_threads < want && start_thread(g))
+		;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 

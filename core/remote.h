@@ -21,6 +21,7 @@ struct remote_options {
 	int64_t timeout_ms;
 	unsigned connections;	     /* Range requests at once for one large stretch */
 	const atomic_bool *stopping; /* true once nothing is wanted any more */
+	atomic_uint *range_threads;  /* how many there are, for all stretches together */
 };
 
 struct remote {

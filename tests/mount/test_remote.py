@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cartons behind a URL: what a mount and a file cost, one version or none, servers of all kinds."""
+import contextlib
 import errno
 import http.server
 import os
@@ -294,6 +295,24 @@ def test_a_few_bytes_now_and_then(fault, mount_fg, cache, nginx):
             for name in ('model/a', 'model/small'):
                 assert errno_of(m.read, name) == errno.ETIMEDOUT, name
             assert len(fault.requests('few.carton')) < 40
+
+
+def test_many_large_files_at_once(fault, mount_fg, cache):
+    """Connections and threads are bounded for all of them together."""
+    c = Carton(method='stored')
+    for i in range(24):
+        c.add(f'model/f{i}', rng_bytes(9 * MIB, i), method='stored')
+    c.write(os.path.join(fault.root, 'much.carton'))
+    with mount_fg(remote(fault, 'much.carton', rate=2 * MIB), *cache.options) as m:
+        most, readers = 0, [subprocess.Popen(['sha256sum', m / f'model/f{i}'], stdout=subprocess.PIPE)
+                            for i in range(24)]
+        for i, p in enumerate(readers):
+            while p.poll() is None:
+                most = max(most, len(os.listdir(f'/proc/{m.process.pid}/task')))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    p.wait(0.02)
+            assert p.stdout.read().split()[0].decode() == c.hashes()[f'model/f{i}']
+    assert 30 < most < 64 + 60, most
 
 
 def test_slow_link(fault, mount, cache):
