@@ -178,6 +178,16 @@ inputs = { x = '@tensor_data/gone' }
         assert path not in out
 
 
+@pytest.mark.parametrize('local', [{}, {'name': b'misc/evil'}, {'method': 8}, {'crc': 1}])
+def test_verify_unlisted(work, local):
+    """No mount shows them, but the zip must mean the same to all who read it."""
+    c = sample().add('misc/note', b'unlisted', method='stored', listed=False, local=local)
+    p = ctl('verify', c.write(work / 'm.carton'))
+    told = [ln for ln in (p.stdout + p.stderr).splitlines() if 'misc/note' in ln]
+    assert p.returncode == 1 and len(told) == (2 if local else 1), p.stdout + p.stderr
+    assert 'not listed' in told[0] and (not local or 'local header' in told[1])
+
+
 def test_verify_many_bad_files(work):
     """None is lost among many: all are listed, or the rest is counted."""
     c = Carton()
