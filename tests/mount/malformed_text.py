@@ -188,6 +188,14 @@ def _(c):
     c.add('LINKS', b'version = 1\n[urls]\n', local={'crc': 1}, central={'crc': 1})
 
 
+@case('links-other-table', MISSING, entry='misc/gone')
+def _(c):
+    """A name that only begins like [urls]: no URL of it counts."""
+    gone = hashlib.sha256(b'fetched').hexdigest().encode()
+    c.add('LINKS', b'version = 1\n["urls\\u0000x"]\n%s = ["http://host/x"]\n' % gone)
+    c.manifest = c.manifest_bytes() + b'misc/gone=' + gone + b'\n'
+
+
 @case('links-symlink', 'regular|symlink|link|type', entry='LINKS')
 def _(c):
     c.add('LINKS', b'misc/d', mode=0o120777)
