@@ -40,12 +40,18 @@ static int dir_locate(struct container *c, const struct entry *e, struct source 
 	struct dir *d = container_of(c, struct dir, container);
 	int fd = open_beneath(d->root, e->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
 	struct source *source;
+	struct stat st;
 	int r;
 
+	/* it was a file when it was listed: it has changed, whatever it is now */
 	if (fd < 0) {
 		carton_log(CARTON_LOG_ERROR, e->name, "cannot open: %s", strerror(-fd));
-		/* it was a file when it was listed: it has changed, whatever it is now */
 		return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -EIO : fd;
+	}
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		carton_log(CARTON_LOG_ERROR, e->name, "is no longer a regular file");
+		fd_close(fd);
+		return -EIO;
 	}
 	r = source_from_fd(fd, &source);
 	if (r < 0)

@@ -88,8 +88,9 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 /* Is it below [urls]? */
 static bool in_urls(const struct toml_path *path)
 {
-	return path->n >= 2 && path->steps[0].key && strcmp(path->steps[0].key, "urls") == 0 &&
-	       path->steps[1].key;
+	const struct toml_path table = { path->steps, 1 };
+
+	return path->n >= 2 && path->steps[1].key && toml_path_is(&table, "urls");
 }
 
 static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type, size_t line)

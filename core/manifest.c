@@ -20,6 +20,15 @@ static size_t count_lines(const char *text, size_t size)
 	return n;
 }
 
+/* These stand beside what MANIFEST lists, so their names are taken, as files. */
+static bool is_taken(const char *path)
+{
+	size_t n = strcspn(path, "/");
+
+	return (n == 8 && memcmp(path, "MANIFEST", n) == 0) ||
+	       (n == 5 && memcmp(path, "LINKS", n) == 0);
+}
+
 /* Fills `line` from [p, p+n), its path copied to `path`; NULL, or what is wrong. */
 static const char *parse_line(const char *p, size_t n, char *path, struct manifest_line *line)
 {
@@ -39,8 +48,8 @@ static const char *parse_line(const char *p, size_t n, char *path, struct manife
 	fault = path_fault(p, n);
 	if (fault)
 		return fault;
-	if (strcmp(path, "MANIFEST") == 0 || strcmp(path, "LINKS") == 0)
-		return "lists MANIFEST or LINKS, which no MANIFEST may";
+	if (is_taken(path))
+		return "lists MANIFEST or LINKS, or a path below them, which no MANIFEST may";
 	return NULL;
 }
 

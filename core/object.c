@@ -40,34 +40,38 @@ static struct bytes detach_bytes(struct object_store *s, struct object *o)
 	return bytes;
 }
 
-static bool over_budget(const struct object_store *s)
+/* Drops the oldest idle copy, not holding the lock while it is freed; true: it was a file. */
+static bool drop_oldest(struct object_store *s)
 {
-	return s->memory_used > MAX_OBJECT_MEMORY || s->files_used > MAX_OBJECT_FILES;
+	struct object *o = s->oldest;
+	struct bytes bytes;
+	bool file;
+
+	idle_remove(s, o);
+	bytes = detach_bytes(s, o);
+	file = bytes.kind == BYTES_FILE;
+	/* to close a large file that has no name any more takes long */
+	pthread_mutex_unlock(&s->lock);
+	bytes_free(&bytes);
+	pthread_mutex_lock(&s->lock);
+	return file;
 }
 
-/* Drops idle copies until the budgets are kept, or all of them; true: there were files. Lock held. */
-static bool drop_idle(struct object_store *s, bool all)
+/* Drops idle copies until `more` bytes of memory fit the budgets. Lock held, but not all along. */
+static void make_room(struct object_store *s, uint64_t more)
 {
-	bool dropped = false;
-
-	while (s->oldest && (all || over_budget(s))) {
-		struct object *o = s->oldest;
-		struct bytes bytes;
-
-		idle_remove(s, o);
-		bytes = detach_bytes(s, o);
-		dropped |= bytes.kind == BYTES_FILE;
-		bytes_free(&bytes);
-	}
-	return dropped;
+	while (s->oldest &&
+	       (s->memory_used + more > MAX_OBJECT_MEMORY || s->files_used > MAX_OBJECT_FILES))
+		drop_oldest(s);
 }
 
 bool object_drop_idle(struct object_store *s)
 {
-	bool dropped;
+	bool dropped = false;
 
 	pthread_mutex_lock(&s->lock);
-	dropped = drop_idle(s, true);
+	while (s->oldest)
+		dropped |= drop_oldest(s);
 	pthread_mutex_unlock(&s->lock);
 	return dropped;
 }
@@ -79,11 +83,10 @@ bool object_claim_memory(struct object_store *s, uint64_t size)
 	if (size > MAX_MEMORY_OBJECT)
 		return false;
 	pthread_mutex_lock(&s->lock);
-	s->memory_used += size;
-	drop_idle(s, false);
-	fits = s->memory_used <= MAX_OBJECT_MEMORY;
-	if (!fits)
-		s->memory_used -= size;
+	make_room(s, size);
+	fits = s->memory_used + size <= MAX_OBJECT_MEMORY;
+	if (fits)
+		s->memory_used += size;
 	pthread_mutex_unlock(&s->lock);
 	return fits;
 }
@@ -271,7 +274,7 @@ void object_run_content(struct job *job)
 	} else if (r == -EBADMSG) {
 		o->state = OBJECT_CORRUPT;
 	}
-	drop_idle(s, false);
+	make_room(s, 0);
 	pthread_mutex_unlock(&s->lock);
 	tell_waits(waits, r);
 }
@@ -417,7 +420,7 @@ static struct bytes let_go(struct object_store *s, struct object *o)
 		return detach_bytes(s, o);
 	}
 	idle_add(s, o);
-	drop_idle(s, false);
+	make_room(s, 0);
 	return none;
 }
 

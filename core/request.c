@@ -363,7 +363,7 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 	}
 	*ret = q;
 	q->job.run = run_read;
-	workers_submit(w, &q->job, LANE_QUICK);
+	workers_submit(w, &q->job, LANE_READS);
 	return -EINPROGRESS;
 }
 

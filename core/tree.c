@@ -104,6 +104,7 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, 
 		return -ENOMEM;
 	n->parent = parent;
 	n->mtime = parent->mtime;
+	n->at = (uint32_t)parent->dir.n;
 	parent->dir.children[parent->dir.n++] = n;
 	parent->dir.n_dirs += kind == NODE_DIR;
 	*ret = n;
@@ -140,9 +141,13 @@ static int compare_nodes(const void *a, const void *b)
 
 void tree_sort(struct node *dir)
 {
-	for (struct node *n = dir; n; n = tree_next(dir, n))
-		if (n->kind == NODE_DIR && n->dir.n > 1)
-			qsort(n->dir.children, n->dir.n, sizeof(struct node *), compare_nodes);
+	for (struct node *n = dir; n; n = tree_next(dir, n)) {
+		if (n->kind != NODE_DIR || n->dir.n < 2)
+			continue;
+		qsort(n->dir.children, n->dir.n, sizeof(struct node *), compare_nodes);
+		for (size_t i = 0; i < n->dir.n; i++)
+			n->dir.children[i]->at = (uint32_t)i;
+	}
 }
 
 int tree_set_extents(struct tree *t, struct node *file, const struct extent *extents, size_t n)
@@ -227,17 +232,11 @@ struct node *tree_find(const struct tree *t, const char *path)
 
 struct node *tree_next(const struct node *top, struct node *node)
 {
-	struct node **sibling, *parent;
-
 	if (node->kind == NODE_DIR && (!node->dir.gate || node == top) && node->dir.n > 0)
 		return node->dir.children[0];
-	for (; node != top; node = parent) {
-		parent = node->parent;
-		sibling = bsearch(node->name, parent->dir.children, parent->dir.n,
-				  sizeof(struct node *), compare_child);
-		if (sibling && sibling + 1 < parent->dir.children + parent->dir.n)
-			return sibling[1];
-	}
+	for (; node != top; node = node->parent)
+		if (node->at + 1 < node->parent->dir.n)
+			return node->parent->dir.children[node->at + 1];
 	return NULL;
 }
 

@@ -38,6 +38,7 @@ struct node {
 	struct node *parent; /* the root's is itself */
 	uint64_t ino;	     /* the root's is 1 */
 	int64_t mtime;	     /* seconds since 1970 */
+	uint32_t at;	     /* its place among the parent's children; MAX_NODES fits */
 	enum node_kind kind;
 	bool executable;
 	bool hidden;			  /* found by name, not listed */

@@ -3,16 +3,18 @@
  * A bounded pool of threads for what must wait: hashing, decoding, disks, networks.
  *
  * Jobs go into lanes, each with threads of its own, so that listing a directory of small files is
- * not held up by a model being hashed, nor either of them by a dead server.
+ * not held up by a model being hashed, nor either of them by a dead server, nor who reads an open
+ * file by those who open others.
  */
 #ifndef CARTON_WORKERS_H
 #define CARTON_WORKERS_H
 
 enum lane {
-	LANE_QUICK, /* done in milliseconds: small objects, reads from a slow disk */
+	LANE_QUICK, /* done in milliseconds: small objects, of which many may queue */
 	LANE_BULK,  /* takes a core for long: large objects */
 	LANE_NET,   /* waits for others */
 	LANE_VIEWS, /* waits for what the other lanes do, so none of them may wait for it */
+	LANE_READS, /* verified bytes from a slow disk, for one who has them open */
 	LANES,
 };
 

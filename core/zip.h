@@ -3,8 +3,8 @@
  * A zip file as a container (PKWARE APPNOTE 6.3.10), read strictly: an archive that two readers
  * could understand differently is refused, so what is shown is the only thing it can mean.
  *
- * Reads the end of the file and the central directory, nothing else; an entry's local header is
- * read and compared when the entry is located. Layout accepted, with no byte unaccounted for:
+ * Reads the end of the file and the central directory; an entry's local header is read and compared
+ * when the entry is located. Those of directories, which nobody locates, are at once if it is local. Layout accepted, with no byte unaccounted for:
  *
  *	(local header, data, [data descriptor])*  central directory  [zip64 record, locator]  EOCD
  *

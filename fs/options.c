@@ -50,8 +50,6 @@ struct raw {
 	bool failed;
 };
 
-#define KEY_IGNORE 1
-
 #define RAW(text, field)                             \
 	{                                            \
 		text, offsetof(struct raw, field), 1 \
@@ -85,39 +83,19 @@ static const struct fuse_opt specs[] = {
 	FUSE_OPT_KEY("max_read=", FUSE_OPT_KEY_KEEP),
 	RAW("allow_other", allow_other),
 	FUSE_OPT_KEY("allow_other", FUSE_OPT_KEY_KEEP),
-	/* the mount is read-only and without devices and setuid bits, whatever mount(8) adds */
-	FUSE_OPT_KEY("rw", KEY_IGNORE),
-	FUSE_OPT_KEY("dev", KEY_IGNORE),
-	FUSE_OPT_KEY("suid", KEY_IGNORE),
-	/* what fstab lines hold for others to read */
-	FUSE_OPT_KEY("defaults", KEY_IGNORE),
-	FUSE_OPT_KEY("auto", KEY_IGNORE),
-	FUSE_OPT_KEY("noauto", KEY_IGNORE),
-	FUSE_OPT_KEY("nofail", KEY_IGNORE),
-	FUSE_OPT_KEY("user", KEY_IGNORE),
-	FUSE_OPT_KEY("user=", KEY_IGNORE),
-	FUSE_OPT_KEY("nouser", KEY_IGNORE),
-	FUSE_OPT_KEY("users", KEY_IGNORE),
-	FUSE_OPT_KEY("owner", KEY_IGNORE),
-	FUSE_OPT_KEY("group", KEY_IGNORE),
-	FUSE_OPT_KEY("_netdev", KEY_IGNORE),
-	FUSE_OPT_KEY("comment=", KEY_IGNORE),
-	/* of times that never change, and of writing */
-	FUSE_OPT_KEY("relatime", KEY_IGNORE),
-	FUSE_OPT_KEY("norelatime", KEY_IGNORE),
-	FUSE_OPT_KEY("strictatime", KEY_IGNORE),
-	FUSE_OPT_KEY("nostrictatime", KEY_IGNORE),
-	FUSE_OPT_KEY("diratime", KEY_IGNORE),
-	FUSE_OPT_KEY("nodiratime", KEY_IGNORE),
-	FUSE_OPT_KEY("lazytime", KEY_IGNORE),
-	FUSE_OPT_KEY("nolazytime", KEY_IGNORE),
-	FUSE_OPT_KEY("iversion", KEY_IGNORE),
-	FUSE_OPT_KEY("noiversion", KEY_IGNORE),
-	FUSE_OPT_KEY("mand", KEY_IGNORE),
-	FUSE_OPT_KEY("nomand", KEY_IGNORE),
-	FUSE_OPT_KEY("silent", KEY_IGNORE),
-	FUSE_OPT_KEY("loud", KEY_IGNORE),
 	FUSE_OPT_END,
+};
+
+/* Options that change nothing here. One that ends in = or - stands for all that begin with it. */
+static const char *const ignored[] = {
+	/* the mount is read-only and without devices and setuid bits, whatever mount(8) adds */
+	"rw", "dev", "suid",
+	/* what fstab lines hold for others to read */
+	"defaults", "auto", "noauto", "nofail", "user", "user=", "nouser", "users", "owner",
+	"group", "_netdev", "comment=", "x-", "X-",
+	/* of times that never change, and of writing */
+	"relatime", "norelatime", "strictatime", "nostrictatime", "diratime", "nodiratime",
+	"lazytime", "nolazytime", "iversion", "noiversion", "mand", "nomand", "silent", "loud"
 };
 
 static void complain(const char *what, const char *value)
@@ -126,14 +104,24 @@ static void complain(const char *what, const char *value)
 		value ? value : "", value ? "\"" : "");
 }
 
+static bool is_ignored(const char *option)
+{
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++) {
+		size_t n = strlen(ignored[i]);
+		bool prefix = strchr("=-", ignored[i][n - 1]) != NULL;
+
+		if (strncmp(option, ignored[i], prefix ? n : n + 1) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int on_option(void *data, const char *arg, int key, struct fuse_args *outargs)
 {
 	struct raw *raw = data;
 
 	(void)outargs;
-	if (key == KEY_IGNORE)
-		return 0;
-	if (key == FUSE_OPT_KEY_OPT && (strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0))
+	if (key == FUSE_OPT_KEY_OPT && is_ignored(arg))
 		return 0;
 	if (key == FUSE_OPT_KEY_OPT && arg[0] == '-') {
 		complain("there is no option", arg);

@@ -197,10 +197,23 @@ static int serve(struct session *s)
 	return status;
 }
 
+static int verify_all(struct session *s)
+{
+	const char *label = s->options->label;
+	ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show, "verify");
+
+	progress_clear();
+	if (bad > 0)
+		fprintf(stderr, "cartonfs: %s: not mounted: %zd files failed\n", label, bad);
+	else if (bad < 0)
+		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", label, strerror((int)-bad));
+	return bad > 0 ? EXIT_MOUNT : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
+}
+
 static int open_and_serve(struct session *s)
 {
 	struct options *o = s->options;
-	int r, status = EXIT_MOUNT;
+	int r, status;
 
 	raise_file_limit();
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
@@ -209,18 +222,9 @@ static int open_and_serve(struct session *s)
 			r == -EBADMSG ? "not a good carton" : strerror(-r));
 		return r == -EINVAL ? EXIT_USAGE : r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
 	}
-	if (o->verify_at_mount) {
-		ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show, "verify");
-
-		progress_clear();
-		if (bad != 0) {
-			fprintf(stderr, "cartonfs: %s: not mounted: %zd files failed\n", o->label,
-				bad);
-			carton_close(s->mount.carton);
-			return EXIT_MOUNT;
-		}
-	}
-	status = serve(s);
+	status = o->verify_at_mount ? verify_all(s) : EXIT_OK;
+	if (status == EXIT_OK)
+		status = serve(s);
 	carton_close(s->mount.carton);
 	return status;
 }

@@ -118,6 +118,11 @@ lines('duplicate-other-hash', 'duplicate|twice',
       lambda ls: ls[:3] + [ls[2][:-65] + b'0' * 64 + b'\n'] + ls[3:])
 lines('lists-itself', LINE3, lambda ls: ls[:2] + [b'MANIFEST' + GOOD] + ls[2:], 'MANIFEST')
 lines('lists-links', LINE3, lambda ls: ls[:2] + [b'LINKS' + GOOD] + ls[2:], 'LINKS')
+# a path below them, whose bytes another entry has: nothing else would miss it
+lines('lists-below-itself', LINE3,
+      lambda ls: ls[:2] + [b'MANIFEST/b=' + ls[2][-65:]] + ls[2:], 'MANIFEST')
+lines('lists-below-links', LINE3,
+      lambda ls: ls[:2] + [b'LINKS/b=' + ls[2][-65:]] + ls[2:], 'LINKS')
 lines('missing-file', MISSING,
       lambda ls: ls + [b'zzz/gone' + GOOD], 'zzz/gone')
 lines('lists-directory', 'director', lambda ls: ls + [b'model' + GOOD], 'model')
@@ -134,6 +139,14 @@ def _(c):
     ls = c.manifest_bytes().splitlines(True)
     ls.insert(2, b'LINKS=' + hashlib.sha256(b'version = 1\n[urls]\n').hexdigest().encode() + b'\n')
     c.manifest = b''.join(ls)
+
+
+@case('manifest-below-itself-in-links', LINE3, entry='MANIFEST')
+def _(c):
+    gone = hashlib.sha256(b'fetched').hexdigest().encode()
+    c.add('LINKS', b'version = 1\n[urls]\n%s = ["http://host/x"]\n' % gone, listed=False)
+    ls = c.manifest_bytes().splitlines(True)
+    c.manifest = b''.join(ls[:2] + [b'MANIFEST/b=' + gone + b'\n'] + ls[2:])
 
 
 @case('manifest-missing', 'MANIFEST')
@@ -173,6 +186,14 @@ def _(c):
 @case('links-crc', 'crc|checksum', entry='LINKS')
 def _(c):
     c.add('LINKS', b'version = 1\n[urls]\n', local={'crc': 1}, central={'crc': 1})
+
+
+@case('links-other-table', MISSING, entry='misc/gone')
+def _(c):
+    """A name that only begins like [urls]: no URL of it counts."""
+    gone = hashlib.sha256(b'fetched').hexdigest().encode()
+    c.add('LINKS', b'version = 1\n["urls\\u0000x"]\n%s = ["http://host/x"]\n' % gone)
+    c.manifest = c.manifest_bytes() + b'misc/gone=' + gone + b'\n'
 
 
 @case('links-symlink', 'regular|symlink|link|type', entry='LINKS')

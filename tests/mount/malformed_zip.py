@@ -258,6 +258,25 @@ def _(c):
     c.directory('misc', data=b'bytes')
 
 
+@case('directory-local-name', 'name', entry='misc')
+def _(c):
+    c.directory('misc', local={'name': b'evil/'})
+
+
+@case('directory-hides-a-file', 'name', entry='misc')
+def _(c):
+    """Who reads front to back finds a file where the directory has its room for extra fields."""
+    c.directory('misc', payload=b'#!/bin/sh\n',
+                local={'name': b'evil.sh', 'csize': 10, 'usize': 10},
+                central={'csize': 0, 'usize': 0})
+    c.reorder = lambda entries: entries[-2:] + entries[:-2]
+
+
+@case('directory-hides-in-its-extra', 'extra', entry='misc')
+def _(c):
+    c.directory('misc', local_extra=zw.local_header(b'evil.sh', csize=10, usize=10) + b'#!/bin/sh\n')
+
+
 # ---- what has no central directory at all ----
 
 for _label, _bytes in {'empty-file': b'', 'one-byte': b'P', 'text': b'not a zip at all\n' * 100,

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from harness import CARTONCTL, REFERENCE, ctl, environment, read_file
+from origin import cache, nginx
 from zipwriter import TOML, Carton, read_zip, sample
 
 
@@ -176,6 +177,26 @@ inputs = { x = '@tensor_data/gone' }
         assert text in out, f'{text} not in {out}'
     for path in ('model/run.sh', 'misc/picture.png'):
         assert path not in out
+
+
+@pytest.mark.parametrize('local', [{}, {'name': b'misc/evil'}, {'method': 8}, {'crc': 1}])
+def test_verify_unlisted(work, local):
+    """No mount shows them, but the zip must mean the same to all who read it."""
+    c = sample().add('misc/note', b'unlisted', method='stored', listed=False, local=local)
+    p = ctl('verify', c.write(work / 'm.carton'))
+    told = [ln for ln in (p.stdout + p.stderr).splitlines() if 'misc/note' in ln]
+    assert p.returncode == 1 and len(told) == (2 if local else 1), p.stdout + p.stderr
+    assert 'not listed' in told[0] and (not local or 'local header' in told[1])
+
+
+def test_verify_remote_directory(nginx, cache):
+    """A mount does not ask a server for directories; verify does."""
+    c = sample().directory('misc', local={'name': b'evil/'})
+    c.write(nginx.root / 'm.carton')
+    p = ctl('hash', cache.flag, nginx.url('m.carton'))
+    assert p.returncode == 0, p.stderr
+    p = ctl('verify', cache.flag, nginx.url('m.carton'))
+    assert p.returncode == 1 and 'misc: has another name' in p.stdout, p.stdout + p.stderr
 
 
 def test_verify_many_bad_files(work):

@@ -333,6 +333,7 @@ def test_fstab(installed, sample_carton, point, work):
     where = point()
     table = work / 'fstab'
     table.write_text(f'{path} {where} fuse.cartonfs noauto,nofail,x-systemd.automount,ro,noatime,'
+                     f'defaults,rw,suid,dev,norelatime,nostrictatime,lazytime,comment=its,'
                      f'allow_other,_netdev,umask=0022,verify=open 0 0\n')
     p = run('mount', '-T', table, where)
     assert p.returncode == 0, p.stderr

@@ -169,20 +169,32 @@ static void test_no_way_out(void **state)
 	buf_free(&got);
 }
 
-/* A fifo in place of a file keeps nobody waiting. */
-static void test_fifo_later(void **state)
+/* In place of a file, a fifo keeps nobody waiting, and neither it nor a directory passes for one. */
+static void test_other_kind_later(void **state)
 {
 	struct env *e = *state;
+	struct log_seen *seen = log_watch();
 	struct buf got = { 0 };
+	struct stat st;
+	int fd;
 
-	put_file(e, "file", "12345", 0644);
+	/* as many bytes as the directory and the fifo will have */
+	assert_int_equal(mkdirat(e->fd, "dir", 0700), 0);
+	assert_int_equal(fstatat(e->fd, "dir", &st, 0), 0);
+	put_file(e, "file", "", 0644);
+	fd = openat(e->fd, "file", O_WRONLY | O_CLOEXEC);
+	assert_int_equal(ftruncate(fd, st.st_size), 0);
+	close(fd);
+	put_file(e, "empty", "", 0644);
 	assert_int_equal(open_dir(e), 0);
 	assert_int_equal(unlinkat(e->fd, "file", 0), 0);
-	assert_int_equal(mkfifoat(e->fd, "file", 0600), 0);
-	assert_int_equal(read_entry(e, "file", &got), -EBADMSG);
-	assert_int_equal(unlinkat(e->fd, "file", 0), 0);
-	assert_int_equal(mkdirat(e->fd, "file", 0700), 0);
-	assert_true(read_entry(e, "file", &got) < 0);
+	assert_int_equal(renameat(e->fd, "dir", e->fd, "file"), 0);
+	assert_int_equal(container_read(e->c, container_find(e->c, "file"), MIB, &got), -EIO);
+	assert_says(seen, "no longer a regular file");
+	buf_free(&got);
+	assert_int_equal(unlinkat(e->fd, "empty", 0), 0);
+	assert_int_equal(mkfifoat(e->fd, "empty", 0600), 0);
+	assert_int_equal(read_entry(e, "empty", &got), -EIO);
 	buf_free(&got);
 }
 
@@ -258,7 +270,7 @@ int main(void)
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	static const struct CMUnitTest tests[] = {
 		TEST(test_lists), TEST(test_empty), TEST(test_refused), TEST(test_not_a_directory),
-		TEST(test_no_way_out), TEST(test_fifo_later), TEST(test_size_changes), TEST(test_deep),
+		TEST(test_no_way_out), TEST(test_other_kind_later), TEST(test_size_changes), TEST(test_deep),
 		TEST(test_link_target),
 	};
 

@@ -75,6 +75,11 @@ static void test_form(void **state)
 	assert_string_equal(m->lines[1].path, "ab");
 	assert_string_equal(m->lines[2].path, "b");
 	manifest_free(m);
+	/* names that only look like those of MANIFEST and LINKS */
+	assert_int_equal(parse("LINK=" H0 "\nLINKS /a=" H0 "\nMANIFESTS=" H0 "\na/MANIFEST=" H0
+			       "\nb/LINKS/c=" H0 "\n", &m), 0);
+	assert_int_equal(m->n, 5);
+	manifest_free(m);
 	/* sorted bytewise, which is not the order of the tree */
 	assert_int_equal(parse("a b=" H0 "\na/b=" H0 "\na0=" H0 "\n", &m), 0);
 	assert_int_equal(m->unsorted_line, 0);
@@ -107,6 +112,8 @@ static void test_refused(void **state)
 		{ "a=" H0 "\na b=" H0 "\na/b/c=" H0 "\n", "line 3 uses the file of line 1" },
 		{ "MANIFEST=" H0 "\n", "lists MANIFEST or LINKS" },
 		{ "LINKS=" H0 "\n", "lists MANIFEST or LINKS" },
+		{ "a=" H0 "\nMANIFEST/a=" H0 "\n", "line 2 lists MANIFEST or LINKS" },
+		{ "LINKS/a/b=" H0 "\n", "line 1 lists MANIFEST or LINKS" },
 		{ "/a=" H0 "\n", "line 1 is absolute" },
 		{ "a/../b=" H0 "\n", "line 1 has a \"..\" component" },
 		{ "a\\b=" H0 "\n", "line 1 has a backslash" },

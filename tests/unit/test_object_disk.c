@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "../../core/dir.h"
+#include "../../core/object_priv.h"
 #include "mount_help.h"
 #include "object_help.h"
 
@@ -107,6 +108,68 @@ static void test_file_budget(void **state)
 	for (size_t i = 0; i < PINNED; i++)
 		object_put(b->items[i].object);
 	box_free(b);
+}
+
+/* A file that notices whether anybody else could use the store while it is closed. */
+struct heavy {
+	struct source source;
+	struct object_store *store;
+	unsigned closed, locked;
+};
+
+static void close_heavy(struct source *source)
+{
+	struct heavy *h = container_of(source, struct heavy, source);
+
+	h->closed++;
+	if (pthread_mutex_trylock(&h->store->lock) == 0)
+		pthread_mutex_unlock(&h->store->lock);
+	else
+		h->locked++;
+}
+
+static int derive_heavy(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size)
+{
+	static const struct source_ops ops = { .free = close_heavy };
+	struct heavy *h = ctx;
+
+	h->source = (struct source){ .ops = &ops, .refs = 1, .fd = -1 };
+	h->store = o->store;
+	*ret = (struct bytes){ .kind = BYTES_FILE, .source = &h->source };
+	*ret_size = 0;
+	return 0;
+}
+
+/* To close a large file takes long: whichever way it goes, nobody waits for that. */
+static void test_closed_without_lock(void **state)
+{
+	enum { N = MAX_OBJECT_FILES + 3 };
+	struct heavy *heavy = calloc(N, sizeof(*heavy));
+	struct object *objects[N];
+	struct box *b = box_new();
+
+	(void)state;
+	box_start(b, NULL, true);
+	for (size_t i = 0; i < N; i++) {
+		assert_int_equal(object_add_derived(b->store, "heavy", 0, derive_heavy, &heavy[i],
+						    &objects[i]), 0);
+		assert_int_equal(get(objects[i]), 0);
+		if (i == 0)
+			object_put(objects[i]);
+	}
+	/* the one idle copy went when there were too many, two more go when they are let go */
+	assert_int_equal(heavy[0].closed, 1);
+	for (size_t i = 1; i < N; i++)
+		object_put(objects[i]);
+	assert_int_equal(heavy[1].closed + heavy[2].closed, 2);
+	assert_true(object_drop_idle(b->store));
+	assert_false(object_drop_idle(b->store));
+	for (size_t i = 0; i < N; i++) {
+		assert_int_equal(heavy[i].closed, 1);
+		assert_int_equal(heavy[i].locked, 0);
+	}
+	box_free(b);
+	free(heavy);
 }
 
 /* ---- the carton's file changes ---- */
@@ -447,6 +510,7 @@ int main(void)
 		cmocka_unit_test(test_memory_budget),
 		cmocka_unit_test(test_lru),
 		cmocka_unit_test(test_file_budget),
+		cmocka_unit_test(test_closed_without_lock),
 		cmocka_unit_test(test_overwritten),
 		cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_scribbled),

@@ -311,6 +311,47 @@ static void test_read_later(void **state)
 	mixed_free(&x);
 }
 
+/* However many files are being opened, one that is open is read. */
+static void test_read_later_beside_opens(void **state)
+{
+	enum { COLD = 300 };	/* more than any lane has threads */
+	struct waiter *waiters = calloc(COLD, sizeof(*waiters));
+	struct box *b = box_new();
+	struct carton_request *q;
+	struct tree *t;
+	struct node *file;
+	struct end e;
+
+	(void)state;
+	end_init(&e);
+	for (size_t i = 0; i <= COLD; i++)
+		box_add_made(b, i ? 100 : 300000, i + 1, METHOD_STORED);
+	box_start(b, NULL, true);
+	assert_int_equal(tree_new(0, &t), 0);
+	assert_int_equal(tree_add_path(t, "file", NODE_FILE, &file), 0);
+	tree_set_object(t, file, b->items[0].object);
+	assert_int_equal(pin(file), 0);
+	box_gate(b, true);
+	for (size_t i = 0; i < COLD; i++) {
+		waiter_init(&waiters[i]);
+		assert_int_equal(object_get(b->items[i + 1].object, &waiters[i].wait), -EINPROGRESS);
+	}
+	assert_int_equal(request_read_later(b->workers, file, 1000, 77, on_done, &e, &q),
+			 -EINPROGRESS);
+	assert_int_equal(wait_end(&e), 1000);
+	assert_memory_equal(carton_request_data(q), b->items[0].data + 77, 1000);
+	carton_request_free(q);
+	request_unpin(file);
+	box_gate(b, false);
+	for (size_t i = 0; i < COLD; i++) {
+		assert_int_equal(waiter_wait(&waiters[i]), 0);
+		object_put(b->items[i + 1].object);
+	}
+	tree_free(t);
+	box_free(b);
+	free(waiters);
+}
+
 /* The reader may unpin and go before the disk answers. */
 static void test_read_later_gone(void **state)
 {
@@ -409,6 +450,7 @@ int main(void)
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_read_later),
+		cmocka_unit_test(test_read_later_beside_opens),
 		cmocka_unit_test(test_read_later_gone),
 		cmocka_unit_test(test_crowd),
 	};

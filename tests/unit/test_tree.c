@@ -68,6 +68,26 @@ static void test_paths(void **state)
 	tree_free(NULL);
 }
 
+/* No name is twice in a directory; were one, a walk would still see each node once and end. */
+static void test_equal_names(void **state)
+{
+	static const char *const names[] = { "b", "a", "b", "b", "c" };
+	struct tree *t;
+	struct node *n;
+	size_t seen = 0;
+
+	(void)state;
+	assert_int_equal(tree_new(0, &t), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		assert_int_equal(tree_add(t, t->root, names[i], 1, i % 2 ? NODE_FILE : NODE_DIR, &n),
+				 0);
+	tree_sort(t->root);
+	for (n = t->root; n && seen < 100; n = tree_next(t->root, n))
+		seen++;
+	assert_int_equal(seen, 1 + ARRAY_SIZE(names));
+	tree_free(t);
+}
+
 static void test_literal(void **state)
 {
 	struct tree *t;
@@ -199,6 +219,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_equal_names),
 		cmocka_unit_test(test_literal),
 		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_max_nodes),
