@@ -3,8 +3,8 @@
  * The two ways to check a whole carton, on all cores.
  *
  * carton_verify() hashes what each entry holds, where a mount is content with one good origin of an
- * object, looks at those that a mount never opens, and tells everything else that can be wrong. carton_materialize() does for all files what
- * opening them would do.
+ * object, looks at those that a mount never opens, and tells everything else that can be wrong.
+ * carton_materialize() does for all files what opening them would do.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -4,7 +4,8 @@
  * could understand differently is refused, so what is shown is the only thing it can mean.
  *
  * Reads the end of the file and the central directory; an entry's local header is read and compared
- * when the entry is located. Those of directories, which nobody locates, are at once if it is local. Layout accepted, with no byte unaccounted for:
+ * when the entry is located; those of directories, which nobody locates, at once where that is local.
+ * Layout accepted, with no byte unaccounted for:
  *
  *	(local header, data, [data descriptor])*  central directory  [zip64 record, locator]  EOCD
  *
