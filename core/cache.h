@@ -111,9 +111,9 @@ uint64_t cache_filled(struct cache *cache, const uint8_t sha256[32]);
 int cache_fill_fd(const struct cache_fill *fill);
 
 /*
- * What an earlier fill, or an earlier try of this one, left: the file holds the first *ret_len bytes of what `ret_validator` names
- * (the string given to cache_fill_restart() then), to be hashed again by the caller. With nothing
- * there it is 0 and "". The caller goes on at *ret_len when the validator still suits it, else
+ * What an earlier fill, or an earlier try of this one, left: the file holds the first *ret_len bytes of
+ * what `ret_validator` names (the string given to cache_fill_restart() then), to be hashed again by
+ * the caller. With nothing there it is 0 and "". The caller goes on at *ret_len when the validator still suits it, else
  * calls cache_fill_restart(). When a resumed object turns out to have the wrong hash, the old part
  * may be to blame: restart once from 0 before blaming the source.
  * `n` is what ret_validator holds; MAX_CACHE_VALIDATOR + 1 is enough. Returns 0 or -ERANGE.

@@ -29,8 +29,8 @@ int load_ahead(struct container *c);
 
 /*
  * Builds the tree: exactly what MANIFEST lists, plus MANIFEST. A path that neither the container nor
- * LINKS has, a directory that is listed, and a symlink that does not lead, inside the tree, to a file of the hash that
- * MANIFEST gives the link are faults: logged, and -EBADMSG, or with `keep_going` left out of the
+ * LINKS has, a directory that is listed, and a symlink that does not lead, inside the tree, to a file
+ * of the hash that MANIFEST gives the link are faults: logged, and -EBADMSG, or with `keep_going` left out of the
  * tree and counted in *ret_faults. What the container has beyond MANIFEST is logged and left out.
  */
 int load_tree(struct container *c, const struct manifest *m, const struct links *links,
