@@ -238,7 +238,7 @@ static int wait_for_other(struct object *o)
 	const struct remote_options *remote = o->store->options.remote;
 	int patience = remote ? (int)remote->timeout_ms : PATIENCE_MS, r;
 	struct cache *cache = o->store->options.cache;
-	uint64_t before, now = 0;
+	uint64_t before, now = cache_filled(cache, o->sha256);
 
 	do {
 		before = now;
@@ -248,10 +248,14 @@ static int wait_for_other(struct object *o)
 	return r;
 }
 
-/* The cache itself fails: it was removed, or is on a disk that broke. It is told once. */
+/* The cache itself fails: it was removed, or is on a disk that broke. That is told once. */
 static int no_cache(struct object *o, int error)
 {
-	if (!object_disk_full(error) && !atomic_exchange(&o->store->cache_failed, true))
+	if (error == -ETIMEDOUT)
+		carton_log(
+			CARTON_LOG_WARNING, object_name(o),
+			"another process makes a copy of it and does not go on: it is made again");
+	else if (!object_disk_full(error) && !atomic_exchange(&o->store->cache_failed, true))
 		carton_log(CARTON_LOG_WARNING, NULL,
 			   "the cache cannot be used: %s; copies are kept for this mount only",
 			   strerror(-error));
@@ -264,7 +268,7 @@ static int through_cache(struct object *o, const struct entry *e, struct target 
 {
 	struct cache *cache = o->store->options.cache;
 
-	for (unsigned tries = 0;; tries++) {
+	for (unsigned found = 0;;) {
 		int r = from_cache(o, ret);
 
 		if (r != -ENOENT)
@@ -274,11 +278,11 @@ static int through_cache(struct object *o, const struct entry *e, struct target 
 			return copy_to(o, e, t, ret);
 		if (r == -EAGAIN)
 			r = wait_for_other(o);
-		if (r == -ECANCELED || r == -ENOMEM)
-			return r;
-		/* what is there again and again, and damaged, cannot be removed */
-		if ((r < 0 && r != -EEXIST) || tries == CACHE_TRIES)
-			return no_cache(o, r);
+		/* published meanwhile; again and again when it is damaged and cannot be removed */
+		else if (r == -EEXIST && ++found < CACHE_TRIES)
+			r = 0;
+		if (r < 0)
+			return r == -ECANCELED || r == -ENOMEM ? r : no_cache(o, r);
 	}
 }
 

@@ -563,7 +563,7 @@ def test_cache_that_goes_away(work, mount_fg, fault, cache, how):
     shutil.rmtree(cache.path, ignore_errors=True)
 
 
-def test_stopped_holder(work, mount, fault, cache):
+def test_stopped_holder(work, mount_fg, fault, cache):
     """Who fetches an object and was stopped does not keep it from the others for ever."""
     data = fault_bytes(4 * MIB)
     carton_of(work, x=(data, fault.url('x', size=4 * MIB, rate=MIB)))
@@ -572,8 +572,9 @@ def test_stopped_holder(work, mount, fault, cache):
     try:
         eventually('the first has begun', cache.partials)
         first.send_signal(signal.SIGSTOP)
-        with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'timeout=2') as m:
+        with mount_fg(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'timeout=2') as m:
             assert m.read('model/x') == data
+            assert lines_of(m.log(), 'model/x: .*another process'), m.log()
         assert digest(data) not in cache.objects()
     finally:
         first.send_signal(signal.SIGCONT)
