@@ -35,7 +35,7 @@ static int check_tensors(struct check *k)
 	static const char index_path[] = "tensor_data/index.toml";
 	const struct tree *t = k->c->tree;
 	struct tensors *tensors;
-	int r = index_load(t, &k->index);
+	int r = index_load(t, NULL, &k->index);
 
 	if (r == -ENOMEM)
 		return r;
@@ -49,11 +49,11 @@ static int check_tensors(struct check *k)
 	if (!tensors)
 		return 0;
 	for (size_t i = 0; i < tensors->n; i++) {
-		struct strings_size size;
+		const struct strings_size *size;
 
 		/* a file that cannot be read is told by itself */
 		if (!tensors->list[i].problem && tensors->list[i].info.dtype == dtype_string &&
-		    index_measure(t, &tensors->list[i], &size) == -ENOMEM)
+		    index_measure(&k->index, &tensors->list[i], NULL, &size) == -ENOMEM)
 			return -ENOMEM;
 	}
 	r = tensors_settle(tensors);

@@ -5,9 +5,17 @@
 #include "safetensors.h"
 #include "views_priv.h"
 
+struct reader {
+	struct object *file;
+	const struct node *dir; /* for which it is read */
+};
+
 static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
-	return object_read(ctx, ret_buf, n, off, false);
+	const struct reader *rd = ctx;
+	int r = view_go_on(rd->dir);
+
+	return r < 0 ? r : object_read(rd->file, ret_buf, n, off, false);
 }
 
 static void free_safetensors(void *p)
@@ -43,8 +51,11 @@ static int add_tensors(struct views *v, struct node *dir, struct object *file,
 {
 	int r = 0;
 
-	for (size_t i = 0; i < s->n && r == 0; i++)
-		r = add_tensor(v, dir, file, s, &s->list[i], j);
+	for (size_t i = 0; i < s->n && r == 0; i++) {
+		r = view_go_on(dir);
+		if (r == 0)
+			r = add_tensor(v, dir, file, s, &s->list[i], j);
+	}
 	for (size_t i = 0; i < s->n_metadata && r == 0; i++) {
 		const struct safetensors_pair *p = &s->metadata[i];
 
@@ -59,8 +70,9 @@ static int add_all(struct views *v, struct node *dir, struct object *file, struc
 {
 	char path[MAX_PATH_LEN + 1];
 	struct safetensors_error error = { 0 };
+	struct reader reader = { file, dir };
 	struct safetensors *s = NULL;
-	int r = safetensors_parse(read_file, file, object_size(file), &s, &error);
+	int r = safetensors_parse(read_file, &reader, object_size(file), &s, &error);
 
 	if (r < 0 && error.message[0]) {
 		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", error.message);

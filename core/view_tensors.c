@@ -261,7 +261,8 @@ int view_make_tensors(struct views *v, struct node *dir, void *ctx)
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 
-		if (!t->problem)
+		r = view_go_on(dir);
+		if (r == 0 && !t->problem)
 			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
 							    add_plain(v, dir, t);
 	}

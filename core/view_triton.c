@@ -210,10 +210,11 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
 	char name[64];
-	int r;
+	int r = view_go_on(parent);
 
 	snprintf(name, sizeof(name), "%s-%zu", kind, i);
-	r = side_load(v, c->inputs, c->n_inputs, m->inputs, m->n_inputs, &inputs);
+	if (r == 0)
+		r = side_load(v, c->inputs, c->n_inputs, m->inputs, m->n_inputs, &inputs);
 	if (r == 0)
 		r = side_load(v, c->outputs, c->n_outputs, m->outputs, m->n_outputs, &outputs);
 	if (r == 0 && c->odd_inputs)

@@ -49,9 +49,10 @@ static int open_gate(void *ctx, struct object *o, struct bytes *ret, uint64_t *r
 	bool indexed = g->make != view_make_safetensors;
 	int r;
 
-	(void)o;
-	if (indexed)
+	if (indexed) {
 		pthread_mutex_lock(&g->v->lock);
+		g->v->asking = o;
+	}
 	r = g->make(g->v, g->dir, g->ctx);
 	if (r == 0)
 		tree_sort(g->dir);
@@ -185,7 +186,7 @@ int view_load(struct views *v)
 
 	if (v->loaded)
 		return 0;
-	r = index_load(v->options.tree, &v->index);
+	r = index_load(v->options.tree, v->asking, &v->index);
 	if (r < 0)
 		return r;
 	if (v->index.tensors) {
@@ -201,18 +202,7 @@ int view_load(struct views *v)
 
 int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret)
 {
-	struct view_strings *s = &v->strings[t - v->index.tensors->list];
-	int r = 0;
-
-	if (t->problem)
-		return -EBADMSG;
-	if (!s->measured)
-		r = index_measure(v->options.tree, t, &s->size);
-	if (r < 0)
-		return r;
-	s->measured = true;
-	*ret = &s->size;
-	return 0;
+	return t->problem ? -EBADMSG : index_measure(&v->index, t, v->asking, ret);
 }
 
 int view_data(struct views *v, struct tensor *t, struct extent *ret)

@@ -11,17 +11,16 @@
 #include "view_json.h"
 #include "views.h"
 
-/* A string tensor, once its file was read through. */
+/* What there is of a string tensor. */
 struct view_strings {
-	struct strings_size size;
-	bool measured;
 	struct object *bytes; /* the BYTES form; NULL: not asked for yet */
 	char *later; /* why it was not measured when tensor_data/ was listed; NULL: it was */
 };
 
 struct views {
 	struct views_options options;
-	pthread_mutex_t lock; /* held while a view of the index is made: guards these three */
+	pthread_mutex_t lock;	     /* held while a view of the index is made: guards these four */
+	const struct object *asking; /* the gate that is being opened */
 	bool loaded;
 	struct index index;
 	struct view_strings *strings; /* one for each tensor of the index */
@@ -74,7 +73,7 @@ int view_keep(struct views *v, void *p, void (*free_fn)(void *));
 /* The index, read when it is needed first. 0, or why not now. */
 int view_load(struct views *v);
 
-/* The size of a string tensor's forms, measured once. 0; -EBADMSG: it has a problem; or not now. */
+/* The size of a string tensor's forms. 0; -EBADMSG: it has a problem; or not now. */
 int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret);
 
 /*
@@ -98,6 +97,12 @@ static inline bool view_is_out_of_reach(int r)
 {
 	return r < 0 && r != -EBADMSG && r != -EFBIG && r != -ENOMEM && r != -ENOSPC &&
 	       r != -ECANCELED && r != -ENOTCONN;
+}
+
+/* For the loops of a maker: -ECANCELED when nobody waits any more for what is in `dir`, else 0. */
+static inline int view_go_on(const struct node *dir)
+{
+	return object_must_stop(dir->dir.gate) ? -ECANCELED : 0;
 }
 
 view_make_fn view_make_tensors;	    /* tensor_data/; no ctx */

@@ -280,7 +280,7 @@ static int cmd_strings(const char *what, uint64_t count, uint64_t width)
 	int fd = STDIN_FILENO, r;
 
 	if (!strcmp(what, "measure")) {
-		r = strings_measure(read_fd, &fd, count, &size, &error);
+		r = strings_measure(read_fd, &fd, &size, &error);
 		if (!r)
 			printf("%" PRIu64 " %" PRIu64 "\n", size.bytes, size.width);
 	} else {

@@ -66,7 +66,7 @@ BAD = [
        bad('twice', '2 tensors', dtype='int8', data=bytes(2)),
     bad('thrice', '3 tensors'), bad('thrice', '3 tensors'), bad('thrice', '3 tensors'),
     bad('strings too few', '1 elements', dtype='string', data=['a']),
-    bad('strings too many', 'more than the 2', dtype='string', data=['a', 'b', 'c']),
+    bad('strings too many', '3 elements', dtype='string', data=['a', 'b', 'c']),
     bad('strings none', 'no data', dtype='string', raw=b''),
     bad('strings not TOML', 'line 1', dtype='string', raw=b'data = ["a" "b"]'),
     bad('strings cut', 'line', dtype='string', raw=b'data = ["a", "b"'),

@@ -18,6 +18,7 @@ from origin import PRIVATE, LinkedCarton, errno_of, fault, fresh_logs, lines_of 
 from tensorfiles import (BAD, BITS, CARTON, NUMPY, ORDER, Tensor, TensorData, decoded,
                          every_safetensors_dtype, npy_bytes, numeric, random_name, random_tensors,
                          reference_file, st, st_bytes)
+from viewcheck import cpu_seconds
 from zipwriter import Carton, Sparse, sha256
 
 MIB = 1 << 20
@@ -349,12 +350,6 @@ def test_verified_at_first_use(work, mount, method):
         assert m.state('model/a.safetensors') == 'verified'
         assert m.state('model/b.safetensors') == 'unverified'
         assert m.read('views/model/b.safetensors/t.bin')[-1:] == b'b'
-
-
-def cpu_seconds(pid):
-    """What a process has used so far, which is the same however busy the machine is."""
-    fields = harness.read_file(f'/proc/{pid}/stat').rpartition(b')')[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
 
 
 def test_hundred_thousand(work, mount):

@@ -94,3 +94,9 @@ def check_index(m, td):
 
 def io_read(pid):
     return int(re.search(r'rchar: (\d+)', open(f'/proc/{pid}/io').read())[1])
+
+
+def cpu_seconds(pid):
+    """What a process has used so far, which is the same however busy the machine is."""
+    fields = harness.read_file(f'/proc/{pid}/stat').rpartition(b')')[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a carton may make its views cost: how often a file is read, and work nobody waits for."""
+import os
+import subprocess
+from pathlib import Path
+
+import harness
+from harness import ctl, eventually
+from tensorfiles import Tensor, TensorData
+from viewcheck import DATA, cpu_seconds, index_of
+from zipwriter import Carton
+
+
+def strings(n):
+    """A file of `n` empty strings."""
+    return b'data = [' + b'"",' * n + b']\n'
+
+
+def shared(work, n, tensors, name):
+    """A carton with one file of strings, which is the data of so many tensors."""
+    td = TensorData(*[Tensor(f't{i}', 'string', (n,), raw=strings(n), file='s.toml')
+                      for i in range(tensors)])
+    return td.put(Carton().add('model/x', b'')).write(work / name)
+
+
+def test_strings_are_measured_once(work, mount):
+    """However many tensors are made of one file, by one reading of it."""
+    n, spent = 4000000, []
+    for tensors in (1, 100):
+        path = shared(work, n, tensors, f'{tensors}.carton')
+        with mount(path) as m:
+            m.read('tensor_data/s.toml')
+            before = cpu_seconds(m.pids[0])
+            assert len(os.listdir(m / DATA)) == 2 * tensors + 1
+            spent.append(cpu_seconds(m.pids[0]) - before)
+            assert index_of(m)['tensors'][-1]['bytes'] == 4 * n
+        before = os.times().children_user
+        assert ctl('verify', path).returncode == 0
+        spent.append(os.times().children_user - before)
+    assert spent[2] < 10 * spent[0] + 0.1 and spent[3] < 10 * spent[1]
+
+
+def test_strings_of_another_shape(work, mount):
+    """One file, right for one tensor and wrong for others: each is judged by itself."""
+    td = TensorData(*[Tensor(f't{i}', 'string', (i,), raw=strings(3), file='s.toml')
+                      for i in range(6)],
+                    *[Tensor(f'b{i}', 'string', (i,), raw=b'data = [1]', file='b.toml')
+                      for i in range(2)])
+    td.put(Carton()).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        index = index_of(m)
+        assert [t['name'] for t in index['tensors']] == ['t3']
+        assert [(p['name'], p['problem']) for p in index['problems']] == [
+            (f't{i}', f's.toml: data has 3 elements, but its shape {i}')
+            for i in range(6) if i != 3] + [
+            (f'b{i}', 'b.toml: line 1: an element of data is not a string') for i in range(2)]
+
+
+def idle(pid):
+    """Does no thread of the process run?"""
+    return all(harness.read_file(s).rpartition(b')')[2].split()[0] == b'S'
+               for s in Path(f'/proc/{pid}/task').glob('*/stat'))
+
+
+def test_nobody_waits_any_more(work, mount):
+    """Views that nobody waits for are given up; the next who looks has them made."""
+    n, files = 6000000, 12
+    td = TensorData(*[Tensor(f't{i:02}', 'string', (n + i,), raw=strings(n + i))
+                      for i in range(files)])
+    td.put(Carton()).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        last = f'tensor_data/{td.list[-1].file}'
+        p = subprocess.Popen(['ls', m / DATA], stdout=subprocess.DEVNULL)
+        eventually('the first is looked at', lambda: m.state('tensor_data/t0.toml') == 'verified')
+        p.kill()
+        p.wait()
+        eventually('nothing is done', lambda: idle(m.pids[0]))
+        assert m.state(last) == 'unverified'
+        assert len(os.listdir(m / DATA)) == 2 * files + 1 and m.state(last) == 'verified'
