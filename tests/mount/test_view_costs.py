@@ -6,7 +6,7 @@ from pathlib import Path
 
 import harness
 from harness import ctl, eventually
-from tensorfiles import Tensor, TensorData
+from tensorfiles import Tensor, TensorData, st_bytes
 from viewcheck import DATA, cpu_seconds, index_of
 from zipwriter import Carton
 
@@ -77,3 +77,15 @@ def test_nobody_waits_any_more(work, mount):
         eventually('nothing is done', lambda: idle(m.pids[0]))
         assert m.state(last) == 'unverified'
         assert len(os.listdir(m / DATA)) == 2 * files + 1 and m.state(last) == 'verified'
+
+def test_header_costs_as_much_as_it_is_long(work, mount):
+    """Eight times the text in one string of a header: eight times the work, not its square."""
+    spent = []
+    for mib in (8, 64):
+        header = {'__metadata__': {'k': 'x' * (mib << 20)}}
+        Carton().add('model/w.safetensors', st_bytes(header)).write(work / f'{mib}.carton')
+        with mount(work / f'{mib}.carton', '-o', f'cache_dir={work}/cache') as m:
+            before = cpu_seconds(m.pids[0])
+            assert len(index_of(m, 'views/model/w.safetensors')['metadata']['k']) == mib << 20
+            spent.append(cpu_seconds(m.pids[0]) - before)
+    assert spent[1] < 20 * spent[0] + 0.1
