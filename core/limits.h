@@ -67,8 +67,8 @@
 #define MAX_SAFETENSORS_DEPTH 64
 #define MAX_SAFETENSORS_DIMS 8000000 /* dimensions of all tensors together */
 
-/* Generated views: index.json, and the largest <U array of a string tensor. */
-#define MAX_VIEW_JSON (1 * GIB)
+/* Generated views: all text in them together, and the largest <U array of a string tensor. */
+#define MAX_VIEW_MEMORY (512 * MIB)
 #define MAX_STRING_NPY (256 * MIB)
 
 /* Triton: the JSON of one request or response, and the whole body (2 GiB and more is none). */

@@ -282,13 +282,24 @@ int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struc
 	return 0;
 }
 
+void safetensors_free_text(struct safetensors *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		s->list[i].info.name = NULL;
+		s->list[i].info.name_len = 0;
+	}
+	free(s->metadata);
+	s->metadata = NULL;
+	s->n_metadata = 0;
+	buf_free(&s->text);
+}
+
 void safetensors_free(struct safetensors *s)
 {
 	if (!s)
 		return;
+	safetensors_free_text(s);
 	free(s->list);
-	free(s->metadata);
 	free(s->dims);
-	buf_free(&s->text);
 	free(s);
 }

@@ -54,6 +54,9 @@ typedef int safetensors_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off
 int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
 		      struct safetensors_error *ret_error);
 
+/* Frees all text, for who needs only what is left: dtypes, shapes, sizes and offsets. */
+void safetensors_free_text(struct safetensors *s);
+
 void safetensors_free(struct safetensors *s);
 
 /* ---- writing ---- */

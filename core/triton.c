@@ -78,7 +78,7 @@ static int body_length(uint64_t json, const struct triton_tensor *tensors, size_
 	uint64_t sum;
 
 	if (__builtin_add_overflow(json, blocks(tensors, n), &sum) || sum > MAX_TRITON_BODY)
-		return -EFBIG;
+		return -EOVERFLOW;
 	*ret = sum;
 	return 0;
 }

@@ -34,7 +34,8 @@ const char *triton_obstacle(const struct triton_tensor *tensors, size_t n);
 /*
  * Appends the JSON of an inference request that asks for binary output, and tells the length of the
  * whole body, JSON and blocks (what is in `b` before is not counted). Returns 0; -EINVAL for a
- * tensor that has no datatype here; -EFBIG for a body over MAX_TRITON_BODY; -ENOMEM.
+ * tensor that has no datatype here; -EFBIG when `b` is full; -EOVERFLOW for a body over
+ * MAX_TRITON_BODY; -ENOMEM.
  */
 int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b, uint64_t *ret_body);
 

@@ -191,7 +191,7 @@ static int list_problems(struct views *v, struct view_json *j)
 static int add_index(struct views *v, struct node *dir)
 {
 	struct tensors *tensors = v->index.tensors;
-	struct buf text = buf_init(MAX_VIEW_JSON);
+	struct buf text = buf_init(MAX_VIEW_MEMORY);
 	struct view_json j;
 	int r = view_json_begin(&j, &text);
 

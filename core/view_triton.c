@@ -118,23 +118,33 @@ static int side_refuse(struct side *s)
 
 /* ---- files ---- */
 
-/* The JSON, and the tensors' data behind it. *ret_json: its length. */
+/* The JSON in front of a body; or it sets the side's problem, when it is too large. */
+static int make_json(struct views *v, struct side *s, bool request, struct buf *json)
+{
+	const char *model = v->options.meta->model_name;
+	uint64_t body;
+	int r = request ? triton_request(s->tensors, s->n, json, &body) :
+			  triton_response(model, s->tensors, s->n, json, &body);
+
+	if (r != -EFBIG && r != -EOVERFLOW)
+		return r;
+	s->problem = strdup(r == -EFBIG ? "its JSON would be longer than 64 MiB" :
+					  "its body would be 2 GiB or more");
+	return s->problem ? 0 : -ENOMEM;
+}
+
+/* The JSON, and the tensors' data behind it; nothing, when that is found to be a problem. */
 static int add_body(struct views *v, struct node *dir, const char *name, struct side *s,
 		    bool request, uint64_t *ret_json)
 {
 	struct buf json = buf_init(MAX_TRITON_JSON);
 	struct extent *extents = calloc(s->n + 1, sizeof(*extents));
-	uint64_t body;
-	int r = -ENOMEM;
+	int r = extents ? make_json(v, s, request, &json) : -ENOMEM;
 
-	if (extents)
-		r = request ? triton_request(s->tensors, s->n, &json, &body) :
-			      triton_response(v->options.meta->model_name, s->tensors, s->n, &json,
-					      &body);
 	for (size_t i = 0; i < s->n && r == 0; i++)
 		extents[i] = *(struct extent *)s->tensors[i].user;
 	*ret_json = json.len;
-	if (r == 0)
+	if (r == 0 && !s->problem)
 		r = view_add_body(v, dir, name, &json, extents, s->n, NULL);
 	buf_free(&json);
 	free(extents);
@@ -173,13 +183,10 @@ static int add_request(struct views *v, struct node *dir, struct side *inputs)
 {
 	struct buf headers = buf_init(KIB);
 	uint64_t json;
-	int r;
+	int r = inputs->problem ? 0 : add_body(v, dir, "request", inputs, true, &json);
 
-	if (inputs->problem)
+	if (r == 0 && inputs->problem)
 		return add_readme(v, dir, "request", inputs->problem);
-	r = add_body(v, dir, "request", inputs, true, &json);
-	if (r == -EFBIG)
-		return add_readme(v, dir, "request", "its body would be 2 GiB or more");
 	if (r == 0)
 		r = triton_headers(json, &headers);
 	if (r == 0)
@@ -190,17 +197,13 @@ static int add_request(struct views *v, struct node *dir, struct side *inputs)
 
 static int add_expected(struct views *v, struct node *dir, struct side *outputs, bool have_readme)
 {
-	const char *why = outputs->problem;
 	uint64_t json;
-	int r = 0;
+	int r = outputs->problem ? 0 : add_body(v, dir, "expected_output", outputs, false, &json);
 
-	if (!why) {
-		r = add_body(v, dir, "expected_output", outputs, false, &json);
-		if (r == -EFBIG)
-			why = "its body would be 2 GiB or more";
-	}
 	/* one README is enough */
-	return why && !have_readme ? add_readme(v, dir, "expected_output", why) : why ? 0 : r;
+	return r == 0 && outputs->problem && !have_readme ?
+		       add_readme(v, dir, "expected_output", outputs->problem) :
+		       r;
 }
 
 static int add_case(struct views *v, struct node *parent, const char *kind, size_t i,

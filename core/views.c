@@ -42,6 +42,23 @@ int view_keep(struct views *v, void *p, void (*free_fn)(void *))
 
 /* ---- directories ---- */
 
+/* Past a limit: an empty directory that says so, and is not made again. */
+static int refuse(struct views *v, struct node *dir)
+{
+#define REFUSAL "the views of this carton are too many files, or too much text, to be kept"
+	static const char index[] = "{\n \"tensors\": [],\n \"problems\": [\n"
+				    "  {\"problem\": \"" REFUSAL "\"}\n ]\n}\n";
+	char path[MAX_PATH_LEN + 1];
+	struct node *file;
+	int r;
+
+	carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: " REFUSAL);
+	r = tree_add(v->options.tree, dir, "index.json", strlen("index.json"), NODE_FILE, &file);
+	if (r == 0)
+		tree_set_literal(v->options.tree, file, index, strlen(index));
+	return r;
+}
+
 static int open_gate(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size)
 {
 	struct gate *g = ctx;
@@ -54,10 +71,12 @@ static int open_gate(void *ctx, struct object *o, struct bytes *ret, uint64_t *r
 		g->v->asking = o;
 	}
 	r = g->make(g->v, g->dir, g->ctx);
+	if (r < 0)
+		tree_clear(g->v->options.tree, g->dir); /* the next attempt begins anew */
+	if (r == -EFBIG)
+		r = refuse(g->v, g->dir);
 	if (r == 0)
 		tree_sort(g->dir);
-	else
-		tree_clear(g->dir); /* the next attempt begins anew */
 	if (indexed)
 		pthread_mutex_unlock(&g->v->lock);
 	if (r < 0)
@@ -123,8 +142,9 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 			memcpy(all + 1, extents, n * sizeof(*all));
 		r = tree_set_extents(v->options.tree, file, all, n + 1);
 	}
+	if (r == 0)
+		r = tree_own_literal(v->options.tree, file);
 	if (r == 0) {
-		file->file.owns_literal = true;
 		file->tensor = tensor;
 		*b = buf_init(b->max);
 	}

@@ -32,7 +32,7 @@ struct views {
 
 /*
  * Makes what is in a directory. Runs on a worker; with the lock held, but for view_make_safetensors.
- * 0, or why not now.
+ * 0; -EFBIG: it is too much to be kept, now and later; or why not now.
  */
 typedef int view_make_fn(struct views *v, struct node *dir, void *ctx);
 

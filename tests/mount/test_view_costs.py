@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a carton may make its views cost: how often a file is read, and work nobody waits for."""
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import harness
 from harness import ctl, eventually
 from tensorfiles import Tensor, TensorData, st_bytes
-from viewcheck import DATA, cpu_seconds, index_of
+from viewcheck import DATA, MIB, cpu_seconds, index_of
 from zipwriter import Carton
 
 
@@ -89,3 +90,46 @@ def test_header_costs_as_much_as_it_is_long(work, mount):
             assert len(index_of(m, 'views/model/w.safetensors')['metadata']['k']) == mib << 20
             spent.append(cpu_seconds(m.pids[0]) - before)
     assert spent[1] < 20 * spent[0] + 0.1
+
+
+def resident(pid):
+    """Bytes of memory that a process has now."""
+    return int(re.search(r'VmRSS:\s+(\d+) kB', open(f'/proc/{pid}/status').read())[1]) << 10
+
+
+REFUSED = 'too many files, or too much text'
+
+
+def test_memory_of_headers(work, mount_fg):
+    """Many views of one long header: as many as there is room for, the rest say that there is not."""
+    header = {'__metadata__': {f'k{i}': 'x' * 60000 for i in range(1000)}}
+    data, c, files = st_bytes(header), Carton(), 12
+    for i in range(files):
+        c.add(f'model/{i:02}.safetensors', data)
+    c.write(work / 'm.carton')
+    room = 512 * MIB // len(data)
+    assert room < files - 1
+    with mount_fg(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
+        for some in (range(files), range(room, files)):
+            for i in some:
+                index = index_of(m, f'views/model/{i:02}.safetensors')
+                assert index.get('metadata') == (header['__metadata__'] if i < room else None)
+                assert [p['problem'].count(REFUSED) for p in index['problems']] == [1] * (i >= room)
+                assert os.listdir(m / f'views/model/{i:02}.safetensors') == ['index.json']
+        assert m.log().count(REFUSED) == files - room
+        if harness.SLOW == 1:           # sanitizers keep freed memory
+            assert resident(m.pids[0]) < 700 * MIB
+
+
+def test_memory_of_requests(work, mount_fg):
+    """Every answer has the model's name: together too long to be kept. Other views are there."""
+    td = TensorData(Tensor('x', 'uint8', (1,), b'x'))
+    toml = b"spec_version = 1\nmodel_name = '%s'\n" % (b'n' * (8 * MIB))
+    toml += b"[[self_test]]\ninputs.x = '@tensor_data/x'\nexpected_out.y = '@tensor_data/x'\n" * 65
+    td.put(Carton(toml)).write(work / 'm.carton')
+    with mount_fg(work / 'm.carton') as m:
+        assert os.listdir(m / 'views/triton') == ['index.json']
+        assert REFUSED in index_of(m, 'views/triton')['problems'][0]['problem']
+        assert REFUSED in m.log() and m.read(f'{DATA}/x.bin') == b'x'
+        if harness.SLOW == 1:
+            assert resident(m.pids[0]) < 200 * MIB

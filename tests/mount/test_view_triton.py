@@ -277,6 +277,18 @@ def test_two_gib(work, mount, beyond):
         assert m.state('tensor_data/t0.bin') == 'unverified'
 
 
+def test_long_json(work, mount):
+    """So many inputs that the JSON alone would be over 64 MiB."""
+    x = numeric(random.Random(1), 'x', 'uint8', (1,) * 64)
+    one = len(json.dumps({'name': '', 'shape': x.shape, 'datatype': 'UINT8', 'parameters': {
+        'binary_data_size': 1}}, separators=(',', ':')))
+    n = 64 * 2 ** 20 // one
+    write(work, case('self_test', {str(i): at('x') for i in range(n)}), x)
+    with mount(work / 'm.carton') as m:
+        assert os.listdir(m / f'{TRITON}/self_test-0') == ['README']
+        assert '64 MiB' in m.read(f'{TRITON}/self_test-0/README').decode()
+
+
 def test_corrupt(work, mount):
     """EIO at open of the bodies over it, and of nothing else."""
     rng = random.Random(7)

@@ -76,7 +76,7 @@ static void test_obstacles(void **state)
 
 	(void)state;
 	assert_null(triton_obstacle(in, 2));
-	assert_int_equal(triton_request(in, 2, &b, &body), -EFBIG);	/* the JSON is too much */
+	assert_int_equal(triton_request(in, 2, &b, &body), -EOVERFLOW);	/* the JSON is too much */
 	in[1].info.bytes++;
 	assert_non_null(triton_obstacle(in, 2));
 	in[1].info.bytes = UINT64_MAX;
