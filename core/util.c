@@ -160,6 +160,15 @@ bool utf8_valid(const char *s, size_t n)
 	return true;
 }
 
+int utf8_quoted(const char *s, size_t n)
+{
+	size_t end = MIN(n, (size_t)64);
+
+	while (end && end < n && ((uint8_t)s[end] & 0xc0) == 0x80)
+		end--;
+	return (int)end;
+}
+
 void hex_encode(const uint8_t *data, size_t n, char *ret_hex)
 {
 	static const char digits[] = "0123456789abcdef";

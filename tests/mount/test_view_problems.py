@@ -10,7 +10,8 @@ import pytest
 
 from harness import ctl
 from origin import lines_of
-from tensorfiles import Tensor, TensorData, numeric, reference_file, toml_string
+from tensorfiles import (Tensor, TensorData, numeric, reference_file, st, st_bytes,
+                         toml_string)
 from viewcheck import DATA, check_values, index_of, names_in
 from zipwriter import Carton, sample, sha256
 
@@ -83,7 +84,7 @@ BAD = [
     bad('nested of nobody', 'does not exist', dtype='nested', inner=['nobody']),
     bad('nested of bad', 'has a problem', dtype='nested', inner=['good', 'too short']),
     bad('nested of bad strings', 'has a problem', dtype='nested', inner=['strings too few']),
-    bad('nested of twice', 'more than once', dtype='nested', inner=['twice']),
+    bad('nested of twice', 'has a problem', dtype='nested', inner=['twice']),
     bad('nested with file', 'has a file', dtype='nested', inner=['good'],
         **keys(file='"good.bin"')),
     bad('nested without inner', 'no inner', dtype='nested', inner=[], **keys(inner=None)),
@@ -184,6 +185,7 @@ INDEXES = {  # name: (index.toml, what the problem says)
     'tensor a table': (b'[tensor]\nname = "a"\n', 'not an array'),
     'tensor a number': (b'tensor = 1\n', 'not an array'),
     'tensor of numbers': (b'tensor = [1, 2]\n', 'not a table'),
+    'too many': (b'[[tensor]]\n' * 1000001, 'more than 1000000 tensors'),
     'key twice': (b'[[tensor]]\nname = "a"\nname = "b"\n', ''),
     'deep': (b'x = ' + b'[' * 100 + b']' * 100 + b'\n', ''),
 }
@@ -204,6 +206,42 @@ def test_bad_index(work, mount_fg, case):
         assert m.read('tensor_data/tensor_0.bin') == c.entries['tensor_data/tensor_0.bin'].data
     p = ctl('verify', work / 'm.carton')
     assert p.returncode != 0 and 'tensor_data/index.toml' in p.stdout + p.stderr
+
+
+def test_index_over_a_limit_is_no_fault_of_others(work, mount):
+    """The rest of views/ is there."""
+    data = st_bytes({'t': st()}, b'x')
+    c = Carton().add('tensor_data/index.toml', INDEXES['too many'][0])
+    c.add('model/w.safetensors', data).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        assert sorted(os.listdir(m / 'views')) == ['model', 'tensor_data']
+        assert m.read('views/model/w.safetensors/t.bin') == b'x'
+
+
+def test_elements_that_are_no_tables(work, mount):
+    """Beside them, tensors are what they are."""
+    td = TensorData(numeric(random.Random(1), 'a', 'int8', (3,)))
+    text = b"tensor = [1, {name = 'a', dtype = 'int8', shape = [3], file = 't0.bin'}, [{}], {}]\n"
+    td.put(Carton()).change('tensor_data/index.toml', data=text).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        check_values(m, td)
+        assert [p['problem'] for p in index_of(m)['problems']] == [
+            'an element of tensor is not a table', 'it has no name']
+
+
+def test_quoted_text_is_cut_between_characters(work, mount):
+    """64 bytes of it, or a few less."""
+    texts = ['a' * k + c * 40 for c in 'éに🥳' for k in range(4)]
+    for key, says in (('dtype', 'dtype'), ('file', 'file')):
+        td = TensorData(*[Tensor(f't{i}', 'int8', (1,), b'x', keys={key: toml_string('/' + t)})
+                          for i, t in enumerate(texts)])
+        td.put(Carton()).write(work / 'm.carton')
+        with mount(work / 'm.carton') as m:
+            problems = [p['problem'] for p in index_of(m)['problems']]
+        for text, problem in zip(texts, problems, strict=True):
+            quoted = problem.split("'")[1]
+            assert says in problem and ('/' + text).startswith(quoted)
+            assert 60 < len(quoted.encode()) <= 64
 
 
 def test_index_missing(work, mount):

@@ -196,7 +196,7 @@ README = {  # inputs, expected_out, what README says, what is there beside it
     'missing output': ({'a': at('x')}, {'o': at('nobody')}, 'nobody', {'request', 'headers'}),
     'bad': ({'a': at('short')}, {'o': at('x')}, 'short.*7 bytes', {'expected_output'}),
     'bad strings': ({'a': at('words')}, {'o': at('x')}, 'words.*1 elements', {'expected_output'}),
-    'bad name twice': ({'a': at('twice')}, {'o': at('x')}, 'twice', {'expected_output'}),
+    'bad name twice': ({'a': at('twice')}, {'o': at('x')}, 'twice.*2 tensors', {'expected_output'}),
     'no tensor at all': ({'a': '@misc/picture'}, {'o': at('x')}, 'misc/picture',
                          {'expected_output'}),
     'not a reference': ({'a': 'x'}, {'o': at('x')}, 'x', {'expected_output'}),
