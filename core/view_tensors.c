@@ -90,7 +90,7 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 		r = tensor_data(v, inner, &data);
 		snprintf(file, sizeof(file), "%zu.bin", i);
 		if (r == 0)
-			r = view_add_file(v, dir, file, &data, 1, &inner->info);
+			r = view_add_file(v, dir, file, &data, &inner->info);
 	}
 	return r;
 }

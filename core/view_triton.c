@@ -108,11 +108,11 @@ static int side_load(struct views *v, const struct meta_value *values, size_t n,
 	return 0;
 }
 
-/* A side of which only a part could be taken. */
-static int side_refuse(struct side *s)
+/* A side that is no tensors, or of which only a part could be taken. */
+static int side_refuse(struct side *s, const char *why)
 {
 	free(s->problem);
-	s->problem = strdup("carton.toml has values there that are no references to tensors");
+	s->problem = strdup(why);
 	return s->problem ? 0 : -ENOMEM;
 }
 
@@ -128,9 +128,8 @@ static int make_json(struct views *v, struct side *s, bool request, struct buf *
 
 	if (r != -EFBIG && r != -EOVERFLOW)
 		return r;
-	s->problem = strdup(r == -EFBIG ? "its JSON would be longer than 64 MiB" :
-					  "its body would be 2 GiB or more");
-	return s->problem ? 0 : -ENOMEM;
+	return side_refuse(s, r == -EFBIG ? "its JSON would be longer than 64 MiB" :
+					    "its body would be 2 GiB or more");
 }
 
 /* The JSON, and the tensors' data behind it; nothing, when that is found to be a problem. */
@@ -163,7 +162,8 @@ static int add_readme(struct views *v, struct node *dir, const char *what, const
 }
 
 /* A body without JSON, where the model has just one input that needs none. */
-static int add_raw(struct views *v, struct node *dir, const struct side *s)
+static int add_raw(struct views *v, struct node *dir, const struct side *s,
+		   const struct meta_case *c)
 {
 	const struct meta *m = v->options.meta;
 	const struct meta_tensor *input = &m->inputs[0];
@@ -171,15 +171,19 @@ static int add_raw(struct views *v, struct node *dir, const struct side *s)
 
 	if (m->n_inputs != 1 || s->n != 1)
 		return 0;
+	declared.name = input->name;
+	declared.dtype = input->dtype ? dtype_by_name(input->dtype, strlen(input->dtype)) : NULL;
 	declared.any_shape = !input->has_dims;
 	declared.rank = (unsigned)input->rank;
 	declared.dims = input->dims;
 	if (!triton_raw_applies(&declared, &s->tensors[0].info))
 		return 0;
-	return view_add_file(v, dir, "raw", s->tensors[0].user, 1, NULL);
+	return view_add_file(v, dir, "raw", s->tensors[0].user,
+			     &find_tensor(v, c->inputs[0].reference)->info);
 }
 
-static int add_request(struct views *v, struct node *dir, struct side *inputs)
+static int add_request(struct views *v, struct node *dir, struct side *inputs,
+		       const struct meta_case *c)
 {
 	struct buf headers = buf_init(KIB);
 	uint64_t json;
@@ -192,7 +196,7 @@ static int add_request(struct views *v, struct node *dir, struct side *inputs)
 	if (r == 0)
 		r = view_add_text(v, dir, "headers", &headers);
 	buf_free(&headers);
-	return r < 0 ? r : add_raw(v, dir, inputs);
+	return r < 0 ? r : add_raw(v, dir, inputs, c);
 }
 
 static int add_expected(struct views *v, struct node *dir, struct side *outputs, bool have_readme)
@@ -209,6 +213,7 @@ static int add_expected(struct views *v, struct node *dir, struct side *outputs,
 static int add_case(struct views *v, struct node *parent, const char *kind, size_t i,
 		    const struct meta_case *c)
 {
+	static const char odd[] = "carton.toml has values there that are no references to tensors";
 	const struct meta *m = v->options.meta;
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
@@ -220,14 +225,16 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 		r = side_load(v, c->inputs, c->n_inputs, m->inputs, m->n_inputs, &inputs);
 	if (r == 0)
 		r = side_load(v, c->outputs, c->n_outputs, m->outputs, m->n_outputs, &outputs);
+	if (r == 0 && !c->has_inputs)
+		r = side_refuse(&inputs, "carton.toml has no inputs there");
 	if (r == 0 && c->odd_inputs)
-		r = side_refuse(&inputs);
+		r = side_refuse(&inputs, odd);
 	if (r == 0 && c->odd_outputs)
-		r = side_refuse(&outputs);
+		r = side_refuse(&outputs, odd);
 	if (r == 0)
 		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 	if (r == 0)
-		r = add_request(v, dir, &inputs);
+		r = add_request(v, dir, &inputs, c);
 	if (r == 0 && (c->has_outputs || c->odd_outputs))
 		r = add_expected(v, dir, &outputs, inputs.problem != NULL);
 	side_free(&inputs);
@@ -246,8 +253,8 @@ int view_make_triton(struct views *v, struct node *dir, void *ctx)
 	for (size_t i = 0; i < m->n_examples && r == 0; i++) {
 		const struct meta_case *c = &m->examples[i];
 
-		if (!c->odd_inputs && !c->odd_outputs && all_tensors(c->inputs, c->n_inputs) &&
-		    all_tensors(c->outputs, c->n_outputs))
+		if (c->has_inputs && !c->odd_inputs && !c->odd_outputs &&
+		    all_tensors(c->inputs, c->n_inputs) && all_tensors(c->outputs, c->n_outputs))
 			r = add_case(v, dir, "example", i, c);
 	}
 	return r;

@@ -112,16 +112,16 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 
 /* ---- files ---- */
 
-int view_add_file(struct views *v, struct node *parent, const char *name,
-		  const struct extent *extents, size_t n, const struct tensor_info *tensor)
+int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
+		  const struct tensor_info *tensor)
 {
 	struct node *file;
 	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
 
-	if (r == 0 && n == 1 && extents[0].len == OBJECT_NO_SIZE)
-		tree_set_object(v->options.tree, file, extents[0].object);
+	if (r == 0 && data->len == OBJECT_NO_SIZE)
+		tree_set_object(v->options.tree, file, data->object);
 	else if (r == 0)
-		r = tree_set_extents(v->options.tree, file, extents, n);
+		r = tree_set_extents(v->options.tree, file, data, 1);
 	if (r == 0)
 		file->tensor = tensor;
 	return r;
@@ -166,7 +166,7 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 	int r;
 
 	snprintf(name, sizeof(name), "%s.bin", stem);
-	r = view_add_file(v, dir, name, &t->data, 1, t->info);
+	r = view_add_file(v, dir, name, &t->data, t->info);
 	if (r < 0 || !t->descr)
 		return r;
 	snprintf(name, sizeof(name), "%s.npy", stem);

@@ -40,11 +40,14 @@ typedef int view_make_fn(struct views *v, struct node *dir, void *ctx);
 int view_add_dir(struct views *v, struct node *parent, const char *name, view_make_fn *make,
 		 void *ctx, struct node **ret);
 
-/* A file of these extents. `tensor`: what it is a view of, or NULL. */
-int view_add_file(struct views *v, struct node *parent, const char *name,
-		  const struct extent *extents, size_t n, const struct tensor_info *tensor);
+/* A file of one extent, which is a view of `tensor`. */
+int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
+		  const struct tensor_info *tensor);
 
-/* A file of literal text, taken over from `b` also on failure; and one with extents behind it. */
+/*
+ * A file of literal text, taken over from `b` also on failure; and one with extents behind it.
+ * `tensor`: what it is a view of, or NULL.
+ */
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b);
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
 		  const struct extent *extents, size_t n, const struct tensor_info *tensor);

@@ -18,6 +18,7 @@ import harness
 from origin import PRIVATE, LinkedCarton, fault, fresh_logs  # noqa: F401
 from tensorfiles import CARTON, SHAPES, Tensor, TensorData, numeric, toml_string
 from tritonserver import Model, Refused, parse_expected, parse_request
+from viewcheck import xattr
 from zipwriter import Carton, Sparse, sha256
 
 TRITON = 'views/triton'
@@ -184,6 +185,18 @@ def test_no_inputs(work, mount):
         assert parse_expected(m.read(f'{TRITON}/self_test-0/expected_output'))[1] == []
 
 
+def test_inputs_that_are_not_there(work, mount):
+    """A test says that it has no request; an example has no data for one, like others."""
+    x = numeric(random.Random(1), 'x', 'int8', (1,))
+    write(work, '[[self_test]]\nname = "a"\n[[example]]\nname = "b"\n[[self_test]]\n'
+          f'expected_out = {values(y=at("x"))}\n[[example]]\nsample_out = {values(y=at("x"))}\n', x)
+    with mount(work / 'm.carton') as m:
+        assert sorted(os.listdir(m / TRITON)) == ['self_test-0', 'self_test-1']
+        assert os.listdir(m / f'{TRITON}/self_test-0') == ['README']
+        assert sorted(os.listdir(m / f'{TRITON}/self_test-1')) == ['README', 'expected_output']
+        assert b'no inputs' in m.read(f'{TRITON}/self_test-1/README')
+
+
 # ---- where there is none ----
 
 README = {  # inputs, expected_out, what README says, what is there beside it
@@ -316,6 +329,10 @@ RAW = [  # inputs declared as (dtype, shape); the tensor; is there a raw?
     ([('float32', '[]')], ('float32', ()), True),
     ([('float32', '[0]')], ('float32', (0,)), True),
     ([('float32', '[2, 3]')], ('float32', (3, 2)), False),
+    ([('int32', '[2, 3]')], ('float32', (2, 3)), False),
+    ([('float33', '[2, 3]')], ('float32', (2, 3)), False),
+    ([('float32', '["n", 0]')], ('float32', (5, 0)), False),
+    ([('float32', '[2, 0]')], ('float32', (2, 0)), True),
     ([('float32', '[2]')], ('float32', (2, 1)), False),
     ([('string', '[1]')], ('string', (1,)), True),
     ([('string', '["n"]')], ('string', (1,)), False),
@@ -336,8 +353,22 @@ def test_raw(work, mount):
         with mount(work / f'{i}.carton') as m:
             assert ('raw' in os.listdir(m / f'{TRITON}/self_test-0')) == applies, RAW[i]
             if applies:
-                assert m.read(f'{TRITON}/self_test-0/raw') == t.bin()
+                raw = f'{TRITON}/self_test-0/raw'
+                assert m.read(raw) == t.bin()
+                assert {k: xattr(m / raw, k) for k in ('dtype', 'shape')} == {
+                    'dtype': dtype, 'shape': json.dumps(shape, separators=(',', ':'))}
+                assert len(os.listxattr(m / raw)) == 2
             assert request_of(m, 'self_test-0') == [as_tensor('in0', t)]
+
+
+def test_no_raw_of_another_input(work, mount):
+    """Raw bytes go to the input that is declared, whatever the test calls it."""
+    x = numeric(random.Random(8), 'x', 'float32', (2, 3))
+    write(work, declared('input', 'x', shape='["n", 3]') + case('self_test', {'x': at('x')}) +
+          case('self_test', {'zzz': at('x')}), x)
+    with mount(work / 'm.carton') as m:
+        assert sorted(os.listdir(m / f'{TRITON}/self_test-0')) == ['headers', 'raw', 'request']
+        assert sorted(os.listdir(m / f'{TRITON}/self_test-1')) == ['headers', 'request']
 
 
 # ---- with a client and a server ----

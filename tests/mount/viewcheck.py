@@ -48,6 +48,7 @@ def check_values(m, td):
         stem = m / f'{DATA}/{t.name}'
         if t.dtype == 'nested':
             assert xattr(stem, 'dtype') == 'nested'
+            assert os.listxattr(stem) == ['user.carton.dtype']
             for i, name in enumerate(t.inner):
                 inner = next(x for x in td.list if x.name == name)
                 path = f'{stem}/{i}.bin'
