@@ -18,8 +18,8 @@ struct meta_block {
 /* What a document is read with: the meta, and what is half read. */
 struct reader {
 	struct meta *m;
-	struct buf shape; /* JSON of the shape being read */
-	char **shape_to;
+	struct meta_tensor *shape_of; /* whose list is being read, without a fault so far */
+	struct buf shape;	      /* its JSON */
 };
 
 static void *meta_alloc(struct meta *m, size_t n)
@@ -204,13 +204,23 @@ static int take_top(struct meta *m, const struct toml_path *path, const struct t
 
 /* ---- [[input]] and [[output]] ---- */
 
-static int take_dimension(struct reader *rd, struct meta_tensor *t, const struct toml_value *v)
+/* A shape with a fault is none: what is left of it would be another one. */
+static int bad_shape(struct reader *rd, size_t line)
 {
+	rd->shape_of->dims = NULL;
+	rd->shape_of->rank = 0;
+	rd->shape_of->has_dims = false;
+	rd->shape_of = NULL;
+	return problem(rd->m, line, "a dimension of a shape is neither a size nor a symbol");
+}
+
+static int take_dimension(struct reader *rd, const struct toml_value *v)
+{
+	struct meta_tensor *t = rd->shape_of;
 	int64_t *dims;
 
 	if (v->type != TOML_STRING && (v->type != TOML_INTEGER || v->integer < 0))
-		return problem(rd->m, v->line,
-			       "a dimension of a shape is neither a size nor a symbol");
+		return bad_shape(rd, v->line);
 	dims = meta_grow(rd->m, t->dims, t->rank, sizeof(*dims));
 	if (!dims)
 		return -ENOMEM;
@@ -221,13 +231,18 @@ static int take_dimension(struct reader *rd, struct meta_tensor *t, const struct
 	return r < 0 ? r : add_value_json(&rd->shape, v);
 }
 
-static int finish_shape(struct reader *rd)
+static int take_shape(struct reader *rd, struct meta_tensor *t, const struct toml_path *path,
+		      const struct toml_value *v)
 {
-	int r = meta_strdup(rd->m, rd->shape.data, rd->shape.len, rd->shape_to);
+	int r;
 
+	if (path->n > 3 && !path->steps[3].key)
+		return rd->shape_of ? take_dimension(rd, v) : 0;
+	if (path->n != 3 || v->type != TOML_STRING)
+		return problem(rd->m, v->line, "shape is neither a list nor a symbol");
 	rd->shape.len = 0;
-	rd->shape_to = NULL;
-	return r;
+	r = add_value_json(&rd->shape, v);
+	return r < 0 ? r : meta_strdup(rd->m, rd->shape.data, rd->shape.len, &t->shape);
 }
 
 static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct toml_path *path,
@@ -235,16 +250,8 @@ static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct to
 {
 	const struct toml_step *key = &path->steps[2];
 
-	if (is_key(key, "shape")) {
-		if (path->n == 4 && rd->shape_to)
-			return take_dimension(rd, t, v);
-		if (path->n != 3 || v->type != TOML_STRING)
-			return problem(rd->m, v->line, "shape is neither a list nor a symbol");
-		rd->shape_to = &t->shape;
-		int r = add_value_json(&rd->shape, v);
-
-		return r < 0 ? r : finish_shape(rd);
-	}
+	if (is_key(key, "shape"))
+		return take_shape(rd, t, path, v);
 	for (size_t i = 0; i < ARRAY_SIZE(tensor_strings) && path->n == 3; i++)
 		if (is_key(key, tensor_strings[i].path))
 			return take_string(rd->m, key->key, v,
@@ -393,25 +400,30 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 		return -ENOMEM;
 	if (t->outputs)
 		return begin_case(rd->m, element, t->outputs, path, type, line);
-	if (path->n == 3 && path->steps[2].key && type == TOML_ARRAY &&
-	    is_key(&path->steps[2], "shape")) {
-		rd->shape.len = 0;
-		rd->shape_to = &((struct meta_tensor *)element)->shape;
-		((struct meta_tensor *)element)->has_dims = true;
-		return buf_addc(&rd->shape, '[');
-	}
-	return 0;
+	if (path->n < 3 || !is_key(&path->steps[2], "shape"))
+		return 0;
+	if (path->n > 3)
+		return rd->shape_of ? bad_shape(rd, line) : 0;
+	if (type != TOML_ARRAY)
+		return 0;
+	rd->shape.len = 0;
+	rd->shape_of = element;
+	rd->shape_of->has_dims = true;
+	return buf_addc(&rd->shape, '[');
 }
 
 static int on_end(void *ctx, const struct toml_path *path, enum toml_type type)
 {
 	struct reader *rd = ctx;
+	char **shape;
+	int r;
 
-	if (type != TOML_ARRAY || !rd->shape_to || path->n != 3)
+	if (type != TOML_ARRAY || !rd->shape_of || path->n != 3)
 		return 0;
-	int r = buf_addc(&rd->shape, ']');
-
-	return r < 0 ? r : finish_shape(rd);
+	shape = &rd->shape_of->shape;
+	rd->shape_of = NULL;
+	r = buf_addc(&rd->shape, ']');
+	return r < 0 ? r : meta_strdup(rd->m, rd->shape.data, rd->shape.len, shape);
 }
 
 static int on_value(void *ctx, const struct toml_path *path, const struct toml_value *v)

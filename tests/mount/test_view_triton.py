@@ -333,6 +333,8 @@ RAW = [  # inputs declared as (dtype, shape); the tensor; is there a raw?
     ([('float33', '[2, 3]')], ('float32', (2, 3)), False),
     ([('float32', '["n", 0]')], ('float32', (5, 0)), False),
     ([('float32', '[2, 0]')], ('float32', (2, 0)), True),
+    ([('float32', '[1.5, 3]')], ('float32', (3,)), False),
+    ([('float32', '[[1], [2]]')], ('float32', ()), False),
     ([('float32', '[2]')], ('float32', (2, 1)), False),
     ([('string', '[1]')], ('string', (1,)), True),
     ([('string', '["n"]')], ('string', (1,)), False),
