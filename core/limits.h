@@ -20,7 +20,6 @@
 #define MAX_LINKS_FILE (64 * MIB)
 #define MAX_CARTON_TOML (16 * MIB)
 #define MAX_META_TABLES 100000 /* of each kind: inputs, outputs, tests, examples */
-#define MAX_CHECKED_IO 1000    /* inputs or outputs whose names are compared with each other */
 #define MAX_NODES 8000000      /* files and the directories above them */
 
 /* Problems of one layer that are reported before the rest is only counted. */

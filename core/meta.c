@@ -443,6 +443,45 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 			    take_tensor(rd, element, path, v);
 }
 
+/* ---- names ---- */
+
+static int by_name(const void *a, const void *b)
+{
+	const struct meta_tensor *x = *(const struct meta_tensor *const *)a;
+	const struct meta_tensor *y = *(const struct meta_tensor *const *)b;
+	int c = strcmp(x->name, y->name);
+
+	return c ? c : (x > y) - (x < y);
+}
+
+static int sort_names(struct meta *m, const struct meta_tensor *list, size_t n,
+		      struct meta_names *ret)
+{
+	ret->list = meta_alloc(m, n * sizeof(*ret->list));
+	if (!ret->list)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		if (list[i].name)
+			ret->list[ret->n++] = &list[i];
+	qsort(ret->list, ret->n, sizeof(*ret->list), by_name);
+	return 0;
+}
+
+const struct meta_tensor *meta_find(const struct meta_names *names, const char *name)
+{
+	size_t lo = 0, hi = names->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (strcmp(names->list[mid]->name, name) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < names->n && strcmp(names->list[lo]->name, name) == 0 ? names->list[lo] : NULL;
+}
+
 int meta_parse(const char *text, size_t n, struct meta **ret)
 {
 	static const struct toml_events events = { on_begin, on_end, on_value };
@@ -454,6 +493,10 @@ int meta_parse(const char *text, size_t n, struct meta **ret)
 		return -ENOMEM;
 	r = toml_parse_mem(text, n, &events, &rd, &error);
 	buf_free(&rd.shape);
+	if (r == 0)
+		r = sort_names(rd.m, rd.m->inputs, rd.m->n_inputs, &rd.m->input_names);
+	if (r == 0)
+		r = sort_names(rd.m, rd.m->outputs, rd.m->n_outputs, &rd.m->output_names);
 	if (r < 0) {
 		if (r == -EFBIG && !*error.message)
 			carton_log(

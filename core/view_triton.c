@@ -43,14 +43,6 @@ static bool all_tensors(const struct meta_value *values, size_t n)
 	return true;
 }
 
-static size_t declared_at(const struct meta_tensor *list, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n && n <= MAX_CHECKED_IO; i++)
-		if (list[i].name && strcmp(list[i].name, name) == 0)
-			return i;
-	return SIZE_MAX;
-}
-
 /* One value; what a tensor cannot do is the side's problem. */
 static int take_value(struct views *v, struct side *s, const struct meta_value *value,
 		      size_t position)
@@ -85,15 +77,18 @@ static int take_value(struct views *v, struct side *s, const struct meta_value *
 }
 
 static int side_load(struct views *v, const struct meta_value *values, size_t n,
-		     const struct meta_tensor *declared, size_t n_declared, struct side *ret)
+		     const struct meta_tensor *declared, const struct meta_names *names,
+		     struct side *ret)
 {
 	struct side s = { .tensors = calloc(n + 1, sizeof(*s.tensors)) };
 	const char *obstacle;
 	int r = s.tensors ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = take_value(v, &s, &values[i],
-			       declared_at(declared, n_declared, values[i].name));
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const struct meta_tensor *at = meta_find(names, values[i].name);
+
+		r = take_value(v, &s, &values[i], at ? (size_t)(at - declared) : SIZE_MAX);
+	}
 	if (r == 0 && !s.problem) {
 		obstacle = triton_obstacle(s.tensors, s.n);
 		if (obstacle && !(s.problem = strdup(obstacle)))
@@ -222,9 +217,9 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 
 	snprintf(name, sizeof(name), "%s-%zu", kind, i);
 	if (r == 0)
-		r = side_load(v, c->inputs, c->n_inputs, m->inputs, m->n_inputs, &inputs);
+		r = side_load(v, c->inputs, c->n_inputs, m->inputs, &m->input_names, &inputs);
 	if (r == 0)
-		r = side_load(v, c->outputs, c->n_outputs, m->outputs, m->n_outputs, &outputs);
+		r = side_load(v, c->outputs, c->n_outputs, m->outputs, &m->output_names, &outputs);
 	if (r == 0 && !c->has_inputs)
 		r = side_refuse(&inputs, "carton.toml has no inputs there");
 	if (r == 0 && c->odd_inputs)

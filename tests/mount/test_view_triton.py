@@ -111,6 +111,21 @@ def test_order(work, mount):
             assert data == tensors[names.index(name)].data
 
 
+def test_order_of_many(work, mount):
+    """However many are declared; and two of one name, which `verify` tells of."""
+    x, names = numeric(random.Random(2), 'x', 'int8', (1,)), [f'i{i}' for i in range(3000)]
+    random.Random(2).shuffle(names)
+    toml = ''.join(declared('input', n, 'int8', '[1]') for n in [*names, names[7]])
+    write(work, toml + case('self_test', {n: at('x') for n in [*sorted(names), 'more', 'and']}), x)
+    with mount(work / 'm.carton') as m:
+        assert [t[0] for t in request_of(m, 'self_test-0')] == [*names, 'and', 'more']
+    out = harness.ctl('verify', work / 'm.carton').stdout
+    for text in (f'two inputs are named "{names[7]}"', '"and" is not declared',
+                 '"more" is not declared'):
+        assert out.count(text) == 1
+    assert out.count('two inputs') == 1 and out.count('not declared') == 2
+
+
 def test_names_in_json(work, mount):
     """The header's length is in bytes, whatever the names need in JSON."""
     names = ['"', '\\', '\n', '\x01', '\x7f', '</x>', '{', '}', '🥳', 'é' * 100, '\\"', '/',
