@@ -167,15 +167,14 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 
 	snprintf(name, sizeof(name), "%s.bin", stem);
 	r = view_add_file(v, dir, name, &t->data, t->info);
-	if (r < 0 || !t->descr)
+	if (r < 0 || !t->descr || !npy_can_hold(t->descr, t->info->shape, t->info->rank))
 		return r;
 	snprintf(name, sizeof(name), "%s.npy", stem);
 	r = npy_header(t->descr, t->info->shape, t->info->rank, &header);
 	if (r == 0)
 		return view_add_body(v, dir, name, &header, &t->npy_data, 1, t->info);
 	buf_free(&header);
-	/* a shape that numpy cannot hold has no .npy */
-	return r == -EFBIG ? 0 : r;
+	return r;
 }
 
 int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,

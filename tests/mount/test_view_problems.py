@@ -6,6 +6,7 @@ import random
 import re
 import signal
 
+import numpy as np
 import pytest
 
 from harness import ctl
@@ -242,6 +243,21 @@ def test_quoted_text_is_cut_between_characters(work, mount):
             quoted = problem.split("'")[1]
             assert says in problem and ('/' + text).startswith(quoted)
             assert 60 < len(quoted.encode()) <= 64
+
+
+def test_shapes_that_numpy_has_not(work, mount):
+    """An empty array of a size, without its dimension of 0, that does not fit: no .npy."""
+    shapes = {'a': (0, 2 ** 61 - 1), 'b': (0, 2 ** 61), 'c': (2 ** 62, 0), 'd': (0, 2 ** 31, 2 ** 30)}
+    td = TensorData(*[Tensor(n, 'float32', s) for n, s in shapes.items()],
+                    Tensor('s', 'string', (0, 2 ** 61), []))
+    header = {n: st('F32', s, 0, 0) for n, s in {**shapes, 'e': (0, 2 ** 63)}.items()}
+    td.put(Carton()).add('model/w.safetensors', st_bytes(header)).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        for where, names in ((DATA, 'abcds'), ('views/model/w.safetensors', 'abcde')):
+            assert sorted(os.listdir(m / where)) == sorted(
+                [f'{n}.bin' for n in names] + ['a.npy', 'index.json'])
+            assert np.load(m / f'{where}/a.npy').shape == shapes['a']
+            assert index_of(m, where)['problems'] == []
 
 
 def test_index_missing(work, mount):
