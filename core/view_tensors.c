@@ -137,8 +137,8 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 								  t->inner[i].len };
 		if (data.len == OBJECT_NO_SIZE || shown.bytes == VIEW_JSON_UNKNOWN)
 			shown.bytes = VIEW_JSON_UNKNOWN;
-		else
-			shown.bytes += data.len;
+		else if (__builtin_add_overflow(shown.bytes, data.len, &shown.bytes))
+			shown.bytes = VIEW_JSON_UNKNOWN;
 	}
 	if (r == 0)
 		r = view_json_tensor(j, &shown);
@@ -286,6 +286,12 @@ static int add_collected(struct views *v, struct node *dir, struct safetensors_i
 	return r;
 }
 
+static int no_collection(const char *why)
+{
+	carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors", "is not there: %s", why);
+	return 0;
+}
+
 int view_add_collection(struct views *v, struct node *dir)
 {
 	struct tensors *tensors = v->index.tensors;
@@ -310,12 +316,10 @@ int view_add_collection(struct views *v, struct node *dir)
 		r = safetensors_header(items, n, &header);
 		if (r == 0)
 			r = add_collected(v, dir, items, n, &header);
-		if (r == -EFBIG) {
-			carton_log(
-				CARTON_LOG_WARNING, "tensor_data.safetensors",
-				"is not there: its header would be longer than the format allows");
-			r = 0;
-		}
+		else if (r != -ENOMEM)
+			r = no_collection(
+				r == -EFBIG ? "its header would be longer than the format allows" :
+					      "it would have 2^63 bytes or more");
 	}
 	buf_free(&header);
 	free(items);
