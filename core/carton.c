@@ -205,15 +205,21 @@ static const struct {
 	ssize_t (*get)(const struct tensor_info *t, char *ret, size_t n);
 } view_properties[] = {
 	{ "user.carton.dtype", property_dtype },
-	{ "user.carton.shape", property_shape },
+	{ "user.carton.shape", property_shape }, /* last: see n_view_properties() */
 };
+
+/* A nested tensor has no shape. */
+static size_t n_view_properties(const struct tensor_info *t)
+{
+	return ARRAY_SIZE(view_properties) - (t->dtype == dtype_nested);
+}
 
 const char *carton_property_name(const struct carton_node *node, size_t index)
 {
 	const struct node *n = to_node(node);
 
 	if (n->tensor)
-		return index < ARRAY_SIZE(view_properties) ? view_properties[index].name : NULL;
+		return index < n_view_properties(n->tensor) ? view_properties[index].name : NULL;
 	return node_object(n) && index < ARRAY_SIZE(properties) ? properties[index].name : NULL;
 }
 
@@ -221,7 +227,7 @@ ssize_t carton_property(const struct carton_node *node, const char *name, char *
 {
 	const struct node *at = to_node(node);
 
-	for (size_t i = 0; at->tensor && i < ARRAY_SIZE(view_properties); i++)
+	for (size_t i = 0; at->tensor && i < n_view_properties(at->tensor); i++)
 		if (strcmp(name, view_properties[i].name) == 0)
 			return view_properties[i].get(at->tensor, ret, n);
 	for (size_t i = 0; !at->tensor && node_object(at) && i < ARRAY_SIZE(properties); i++)

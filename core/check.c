@@ -35,7 +35,7 @@ static int check_tensors(struct check *k)
 	static const char index_path[] = "tensor_data/index.toml";
 	const struct tree *t = k->c->tree;
 	struct tensors *tensors;
-	int r = index_load(t, &k->index);
+	int r = index_load(t, NULL, &k->index);
 
 	if (r == -ENOMEM)
 		return r;
@@ -49,11 +49,11 @@ static int check_tensors(struct check *k)
 	if (!tensors)
 		return 0;
 	for (size_t i = 0; i < tensors->n; i++) {
-		struct strings_size size;
+		const struct strings_size *size;
 
 		/* a file that cannot be read is told by itself */
 		if (!tensors->list[i].problem && tensors->list[i].info.dtype == dtype_string &&
-		    index_measure(t, &tensors->list[i], &size) == -ENOMEM)
+		    index_measure(&k->index, &tensors->list[i], NULL, &size) == -ENOMEM)
 			return -ENOMEM;
 	}
 	r = tensors_settle(tensors);
@@ -73,7 +73,8 @@ static int check_tensors(struct check *k)
 
 /* ---- carton.toml ---- */
 
-static void check_io(struct check *k, const char *what, const struct meta_tensor *list, size_t n)
+static void check_io(struct check *k, const char *what, const struct meta_tensor *list, size_t n,
+		     const struct meta_names *names)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct meta_tensor *t = &list[i];
@@ -91,20 +92,9 @@ static void check_io(struct check *k, const char *what, const struct meta_tensor
 			     t->dtype);
 		if (!t->shape)
 			tell(k, "carton.toml", "%s \"%s\" has no shape", what, t->name);
-		for (size_t j = 0; j < i && n <= MAX_CHECKED_IO; j++)
-			if (list[j].name && strcmp(list[j].name, t->name) == 0) {
-				tell(k, "carton.toml", "two %ss are named \"%s\"", what, t->name);
-				break;
-			}
+		if (meta_find(names, t->name) != t)
+			tell(k, "carton.toml", "two %ss are named \"%s\"", what, t->name);
 	}
-}
-
-static bool declared(const struct meta_tensor *list, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (list[i].name && strcmp(list[i].name, name) == 0)
-			return true;
-	return false;
 }
 
 /* Why a reference leads nowhere; NULL when it is good. */
@@ -131,7 +121,7 @@ static const char *reference_fault(const struct check *k, const char *reference,
 }
 
 static void check_values(struct check *k, const char *where, const struct meta_value *values,
-			 size_t n, const struct meta_tensor *list, size_t n_list, bool tensors_only)
+			 size_t n, const struct meta_names *names, bool tensors_only)
 {
 	for (size_t i = 0; i < n; i++) {
 		const char *why = reference_fault(k, values[i].reference, tensors_only);
@@ -139,7 +129,7 @@ static void check_values(struct check *k, const char *where, const struct meta_v
 		if (why)
 			tell(k, "carton.toml", "%s: \"%s\" is \"%s\", %s", where, values[i].name,
 			     values[i].reference, why);
-		if (n_list && n_list <= MAX_CHECKED_IO && !declared(list, n_list, values[i].name))
+		if (names->n && !meta_find(names, values[i].name))
 			tell(k, "carton.toml", "%s: \"%s\" is not declared", where, values[i].name);
 	}
 }
@@ -159,10 +149,10 @@ static void check_cases(struct check *k, const char *what, const struct meta_cas
 			tell(k, "carton.toml", "%s has no inputs", where);
 		if (!tensors_only && !cases[i].has_outputs)
 			tell(k, "carton.toml", "%s has no sample_out", where);
-		check_values(k, where, cases[i].inputs, cases[i].n_inputs, m->inputs, m->n_inputs,
+		check_values(k, where, cases[i].inputs, cases[i].n_inputs, &m->input_names,
 			     tensors_only);
-		check_values(k, where, cases[i].outputs, cases[i].n_outputs, m->outputs,
-			     m->n_outputs, tensors_only);
+		check_values(k, where, cases[i].outputs, cases[i].n_outputs, &m->output_names,
+			     tensors_only);
 	}
 }
 
@@ -182,8 +172,8 @@ static void check_meta(struct check *k)
 	else if (!m->runner_name || !m->framework_version)
 		tell(k, "carton.toml", "[runner] has no %s",
 		     m->runner_name ? "required_framework_version" : "runner_name");
-	check_io(k, "input", m->inputs, m->n_inputs);
-	check_io(k, "output", m->outputs, m->n_outputs);
+	check_io(k, "input", m->inputs, m->n_inputs, &m->input_names);
+	check_io(k, "output", m->outputs, m->n_outputs, &m->output_names);
 	check_cases(k, "self_test", m->self_tests, m->n_self_tests, true);
 	check_cases(k, "example", m->examples, m->n_examples, false);
 }

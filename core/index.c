@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "index.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,6 +18,8 @@ ssize_t index_read(void *reader, void *ret_buf, size_t n)
 	n = (size_t)MIN(n, size - rd->off);
 	if (n == 0)
 		return 0;
+	if (rd->asking && object_must_stop(rd->asking))
+		return -ECANCELED;
 	r = object_read(rd->object, ret_buf, n, rd->off, false);
 	if (r < 0)
 		return r;
@@ -44,9 +47,10 @@ static int set_problem(struct index *x, size_t line, const char *text)
 	return x->problem ? 0 : -ENOMEM;
 }
 
-static int parse(const struct tree *t, struct object *o, struct index *x)
+static int parse(const struct tree *t, struct object *o, const struct object *asking,
+		 struct index *x)
 {
-	struct index_reader reader = { o, 0 };
+	struct index_reader reader = { o, asking, 0 };
 	struct toml_error error = { 0 };
 	int r;
 
@@ -58,10 +62,42 @@ static int parse(const struct tree *t, struct object *o, struct index *x)
 	return r < 0 ? r : tensors_check(x->tensors, size_of, (void *)t);
 }
 
-int index_load(const struct tree *t, struct index *ret)
+static int by_object(const void *a, const void *b)
+{
+	const struct index_strings *x = a, *y = b;
+
+	return (x->object > y->object) - (x->object < y->object);
+}
+
+/* Makes the list of files of strings, each once however many tensors name it. */
+static int list_strings(struct index *x)
+{
+	struct tensors *ts = x->tensors;
+	size_t n = 0;
+
+	x->strings = calloc(ts->n + 1, sizeof(*x->strings));
+	if (!x->strings)
+		return -ENOMEM;
+	for (size_t i = 0; i < ts->n; i++) {
+		const struct tensor *t = &ts->list[i];
+		const struct node *file = t->problem || t->info.dtype != dtype_string ?
+						  NULL :
+						  index_file(x->tree, t);
+
+		if (file)
+			x->strings[n++].object = node_object(file);
+	}
+	qsort(x->strings, n, sizeof(*x->strings), by_object);
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || by_object(&x->strings[i - 1], &x->strings[i]))
+			x->strings[x->n_strings++].object = x->strings[i].object;
+	return 0;
+}
+
+int index_load(const struct tree *t, const struct object *asking, struct index *ret)
 {
 	const struct node *dir = tree_find(t, "tensor_data"), *n = tree_find(t, INDEX);
-	struct index x = { 0 };
+	struct index x = { .tree = t };
 	struct object *o;
 	int r = 0;
 
@@ -73,13 +109,15 @@ int index_load(const struct tree *t, struct index *ret)
 	if (o) {
 		r = object_get_wait(o);
 		if (r == 0) {
-			r = parse(t, o, &x);
+			r = parse(t, o, asking, &x);
 			object_put(o);
 		}
 		/* its bytes are not what MANIFEST says: that was logged, and stays so */
 		if (r == -EBADMSG)
 			r = set_problem(&x, 0, "index.toml is damaged");
 	}
+	if (r == 0 && x.tensors)
+		r = list_strings(&x);
 	if (r < 0) {
 		index_free(&x);
 		return r;
@@ -91,6 +129,9 @@ int index_load(const struct tree *t, struct index *ret)
 void index_free(struct index *x)
 {
 	tensors_free(x->tensors);
+	for (size_t i = 0; i < x->n_strings; i++)
+		free(x->strings[i].problem);
+	free(x->strings);
 	free(x->problem);
 	*x = (struct index){ 0 };
 }
@@ -107,25 +148,47 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 	return n && n->kind == NODE_FILE && node_object(n) ? n : NULL;
 }
 
-int index_measure(const struct tree *t, struct tensor *tensor, struct strings_size *ret)
+/* What is wrong with the file is remembered, like its size. 0, or why it is not known now. */
+static int measure(struct index_strings *s, struct object *o, const struct object *asking)
 {
-	struct node *n = index_file(t, tensor);
-	struct index_reader reader = { n ? node_object(n) : NULL, 0 };
+	struct index_reader reader = { o, asking, 0 };
 	struct strings_error error = { 0 };
+	int r = object_get_wait(o);
+
+	if (r == 0) {
+		r = strings_measure(index_read, &reader, &s->size, &error);
+		object_put(o);
+	} else if (r == -EBADMSG) {
+		snprintf(error.message, sizeof(error.message), "it is damaged");
+	}
+	if ((r == -EBADMSG || r == -EFBIG) && error.message[0]) {
+		s->problem = strdup(error.message);
+		r = s->problem ? 0 : -ENOMEM;
+	}
+	s->measured = r == 0;
+	return r;
+}
+
+int index_measure(struct index *x, struct tensor *tensor, const struct object *asking,
+		  const struct strings_size **ret)
+{
+	struct node *n = index_file(x->tree, tensor);
+	struct object *o = n ? node_object(n) : NULL;
+	struct index_strings key = { .object = o }, *s;
 	int r;
 
-	if (!n)
-		return tensor_fault(tensor, "there is no file \"%s\"", tensor->file), -EBADMSG;
-	r = object_get_wait(reader.object);
-	if (r == -EBADMSG)
-		return tensor_fault(tensor, "its file \"%s\" is damaged", tensor->file), r;
+	s = bsearch(&key, x->strings, x->n_strings, sizeof(key), by_object);
+	if (!s)
+		return -EBADMSG; /* only tensors that have a problem have no file */
+	r = s->measured ? 0 : measure(s, o, asking);
 	if (r < 0)
 		return r;
-	r = strings_measure(index_read, &reader, tensor->info.count, ret, &error);
-	object_put(reader.object);
-	if ((r == -EBADMSG || r == -EFBIG) && error.message[0]) {
-		r = tensor_fault(tensor, "%s: %s", tensor->file, error.message);
-		return r < 0 ? r : -EBADMSG;
-	}
-	return r;
+	if (s->problem)
+		r = tensor_fault(tensor, "%s: %s", tensor->file, s->problem);
+	else if (s->size.count != tensor->info.count)
+		r = tensor_fault(tensor,
+				 "%s: data has %" PRIu64 " elements, but its shape %" PRIu64,
+				 tensor->file, s->size.count, tensor->info.count);
+	*ret = &s->size;
+	return r < 0 ? r : tensor->problem ? -EBADMSG : 0;
 }

@@ -38,14 +38,17 @@ static void put_json(struct out *o, const char *s)
 /* Text from the carton, for a terminal: newlines stay, other control characters do not. */
 static void put_text(struct out *o, const char *s, const char *indent)
 {
-	for (; *s; s++) {
+	for (size_t step; *s; s += step) {
+		step = *s == '\t' ? 1 : utf8_plain(s, strnlen(s, 4));
+		OUT(o, buf_add(&o->text, s, step));
+		if (step)
+			continue;
+		step = 1;
 		if (*s == '\n') {
 			put(o, "\n");
 			put(o, indent);
-		} else if (((unsigned char)*s < 0x20 && *s != '\t') || *s == 0x7f) {
-			OUT(o, buf_addf(&o->text, "\\x%02x", (unsigned char)*s));
 		} else {
-			OUT(o, buf_addc(&o->text, *s));
+			OUT(o, buf_addf(&o->text, "\\x%02x", (unsigned char)*s));
 		}
 	}
 }

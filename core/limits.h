@@ -20,7 +20,6 @@
 #define MAX_LINKS_FILE (64 * MIB)
 #define MAX_CARTON_TOML (16 * MIB)
 #define MAX_META_TABLES 100000 /* of each kind: inputs, outputs, tests, examples */
-#define MAX_CHECKED_IO 1000    /* inputs or outputs whose names are compared with each other */
 #define MAX_NODES 8000000      /* files and the directories above them */
 
 /* Problems of one layer that are reported before the rest is only counted. */
@@ -70,8 +69,8 @@
 #define MAX_SAFETENSORS_DEPTH 64
 #define MAX_SAFETENSORS_DIMS 8000000 /* dimensions of all tensors together */
 
-/* Generated views: index.json, and the largest <U array of a string tensor. */
-#define MAX_VIEW_JSON (1 * GIB)
+/* Generated views: all text in them together, and the largest <U array of a string tensor. */
+#define MAX_VIEW_MEMORY (512 * MIB)
 #define MAX_STRING_NPY (256 * MIB)
 
 /* Triton: the JSON of one request or response, and the whole body (2 GiB and more is none). */

@@ -25,13 +25,11 @@ static void escape(const char *s, char *out, size_t n)
 	size_t used = 0;
 
 	while (*s) {
-		size_t step = utf8_step(s, strnlen(s, 4));
-		bool plain = step > 0 && (unsigned char)*s >= 0x20 && *s != 0x7f &&
-			     !((unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0);
+		size_t step = utf8_plain(s, strnlen(s, 4));
 
-		if (used + (plain ? step : 4) + 1 > n)
+		if (used + (step ? step : 4) + 1 > n)
 			break;
-		if (plain) {
+		if (step) {
 			memcpy(out + used, s, step);
 			used += step;
 		} else {

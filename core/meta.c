@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "meta.h"
+#include "meta_parts.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "toml.h"
 #include "util.h"
 
 /* Everything a meta points to, freed as one. */
@@ -18,11 +17,11 @@ struct meta_block {
 /* What a document is read with: the meta, and what is half read. */
 struct reader {
 	struct meta *m;
-	struct buf shape; /* JSON of the shape being read */
-	char **shape_to;
+	struct meta_tensor *shape_of; /* whose list is being read, without a fault so far */
+	struct buf shape;	      /* its JSON */
 };
 
-static void *meta_alloc(struct meta *m, size_t n)
+void *meta_alloc(struct meta *m, size_t n)
 {
 	struct meta_block *b = calloc(1, sizeof(*b) + n);
 
@@ -33,7 +32,7 @@ static void *meta_alloc(struct meta *m, size_t n)
 	return b->data;
 }
 
-static int meta_strdup(struct meta *m, const char *s, size_t n, char **ret)
+int meta_strdup(struct meta *m, const char *s, size_t n, char **ret)
 {
 	char *copy = meta_alloc(m, n + 1);
 
@@ -44,8 +43,7 @@ static int meta_strdup(struct meta *m, const char *s, size_t n, char **ret)
 	return 0;
 }
 
-/* Room for one more in an array that grows by doubling; outgrown arrays stay in their block. */
-static void *meta_grow(struct meta *m, void *array, size_t n, size_t size)
+void *meta_grow(struct meta *m, void *array, size_t n, size_t size)
 {
 	void *grown;
 
@@ -58,10 +56,7 @@ static void *meta_grow(struct meta *m, void *array, size_t n, size_t size)
 	return array;
 }
 
-static int problem(struct meta *m, size_t line, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int problem(struct meta *m, size_t line, const char *fmt, ...)
+int meta_problem(struct meta *m, size_t line, const char *fmt, ...)
 {
 	char text[512];
 	char **problems;
@@ -79,12 +74,6 @@ static int problem(struct meta *m, size_t line, const char *fmt, ...)
 		return -ENOMEM;
 	m->problems = problems;
 	return meta_strdup(m, text, strlen(text), &m->problems[m->n_problems++]);
-}
-
-/* Keys may hold a NUL, so a comparison up to there is not enough. */
-static bool is_key(const struct toml_step *step, const char *key)
-{
-	return step->key && step->len == strlen(key) && memcmp(step->key, key, step->len) == 0;
 }
 
 /* ---- top-level and runner values ---- */
@@ -111,60 +100,10 @@ static const struct {
 static int take_string(struct meta *m, const char *what, const struct toml_value *v, char **ret)
 {
 	if (v->type != TOML_STRING)
-		return problem(m, v->line, "%s is not a string", what);
+		return meta_problem(m, v->line, "%s is not a string", what);
 	if (memchr(v->str, '\0', v->len))
-		return problem(m, v->line, "%s holds a NUL character", what);
+		return meta_problem(m, v->line, "%s holds a NUL character", what);
 	return meta_strdup(m, v->str, v->len, ret);
-}
-
-static int add_value_json(struct buf *b, const struct toml_value *v)
-{
-	switch (v->type) {
-	case TOML_INTEGER:
-		return buf_addf(b, "%" PRId64, v->integer);
-	case TOML_FLOAT:
-		/* JSON has no nan and no inf */
-		if (v->real != v->real || v->real - v->real != 0)
-			return buf_adds(b, "null");
-		return buf_addf(b, "%.17g", v->real);
-	case TOML_BOOL:
-		return buf_adds(b, v->boolean ? "true" : "false");
-	default:
-		return buf_add_json(b, v->str, v->len);
-	}
-}
-
-static int take_option(struct meta *m, const struct toml_path *path, const struct toml_value *v)
-{
-	struct buf name = buf_init(TOML_MAX_KEY), value = buf_init(TOML_MAX_STRING);
-	struct meta_option *options;
-	int r = 0;
-
-	for (size_t i = 2; i < path->n && r == 0; i++) {
-		const struct toml_step *step = &path->steps[i];
-
-		if (!step->key)
-			r = buf_addf(&name, "[%zu]", step->index);
-		else if (i > 2)
-			r = buf_addc(&name, '.');
-		if (r == 0 && step->key)
-			r = buf_add(&name, step->key, step->len);
-	}
-	if (r == 0)
-		r = add_value_json(&value, v);
-	options = r == 0 ? meta_grow(m, m->options, m->n_options, sizeof(*options)) : NULL;
-	if (r == 0 && !options)
-		r = -ENOMEM;
-	if (r == 0) {
-		m->options = options;
-		r = meta_strdup(m, name.data, name.len, &options[m->n_options].name);
-	}
-	if (r == 0)
-		r = meta_strdup(m, value.data, value.len, &options[m->n_options].value);
-	m->n_options += r == 0;
-	buf_free(&name);
-	buf_free(&value);
-	return r == -EFBIG ? problem(m, v->line, "a runner option is too long") : r;
 }
 
 static int take_top(struct meta *m, const struct toml_path *path, const struct toml_value *v)
@@ -175,13 +114,13 @@ static int take_top(struct meta *m, const struct toml_path *path, const struct t
 					   (char **)((char *)m + strings[i].field));
 	if (toml_path_is(path, "spec_version")) {
 		if (v->type != TOML_INTEGER)
-			return problem(m, v->line, "spec_version is not an integer");
+			return meta_problem(m, v->line, "spec_version is not an integer");
 		m->spec_version = v->integer;
 		m->has_spec_version = true;
 	} else if (toml_path_is(path, "runner.runner_compat_version")) {
 		if (v->type != TOML_INTEGER || v->integer < 0)
-			return problem(m, v->line,
-				       "runner.runner_compat_version is not a version number");
+			return meta_problem(m, v->line,
+					    "runner.runner_compat_version is not a version number");
 		m->compat_version = v->integer;
 		m->has_compat_version = true;
 	} else if (toml_path_is(path, "required_platforms[]")) {
@@ -195,22 +134,29 @@ static int take_top(struct meta *m, const struct toml_path *path, const struct t
 			return -ENOMEM;
 		m->platforms = platforms;
 		platforms[m->n_platforms++] = item;
-	} else if (path->n > 2 && is_key(&path->steps[0], "runner") &&
-		   is_key(&path->steps[1], "opts")) {
-		return take_option(m, path, v);
 	}
-	return 0;
+	return meta_is_option(path) ? meta_take_option(m, path, v) : 0;
 }
 
 /* ---- [[input]] and [[output]] ---- */
 
-static int take_dimension(struct reader *rd, struct meta_tensor *t, const struct toml_value *v)
+/* A shape with a fault is none: what is left of it would be another one. */
+static int bad_shape(struct reader *rd, size_t line)
 {
+	rd->shape_of->dims = NULL;
+	rd->shape_of->rank = 0;
+	rd->shape_of->has_dims = false;
+	rd->shape_of = NULL;
+	return meta_problem(rd->m, line, "a dimension of a shape is neither a size nor a symbol");
+}
+
+static int take_dimension(struct reader *rd, const struct toml_value *v)
+{
+	struct meta_tensor *t = rd->shape_of;
 	int64_t *dims;
 
 	if (v->type != TOML_STRING && (v->type != TOML_INTEGER || v->integer < 0))
-		return problem(rd->m, v->line,
-			       "a dimension of a shape is neither a size nor a symbol");
+		return bad_shape(rd, v->line);
 	dims = meta_grow(rd->m, t->dims, t->rank, sizeof(*dims));
 	if (!dims)
 		return -ENOMEM;
@@ -218,16 +164,21 @@ static int take_dimension(struct reader *rd, struct meta_tensor *t, const struct
 	dims[t->rank++] = v->type == TOML_INTEGER ? v->integer : -1;
 	int r = rd->shape.len > 1 ? buf_addc(&rd->shape, ',') : 0;
 
-	return r < 0 ? r : add_value_json(&rd->shape, v);
+	return r < 0 ? r : meta_value_json(&rd->shape, v);
 }
 
-static int finish_shape(struct reader *rd)
+static int take_shape(struct reader *rd, struct meta_tensor *t, const struct toml_path *path,
+		      const struct toml_value *v)
 {
-	int r = meta_strdup(rd->m, rd->shape.data, rd->shape.len, rd->shape_to);
+	int r;
 
+	if (path->n > 3 && !path->steps[3].key)
+		return rd->shape_of ? take_dimension(rd, v) : 0;
+	if (path->n != 3 || v->type != TOML_STRING)
+		return meta_problem(rd->m, v->line, "shape is neither a list nor a symbol");
 	rd->shape.len = 0;
-	rd->shape_to = NULL;
-	return r;
+	r = meta_value_json(&rd->shape, v);
+	return r < 0 ? r : meta_strdup(rd->m, rd->shape.data, rd->shape.len, &t->shape);
 }
 
 static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct toml_path *path,
@@ -235,18 +186,10 @@ static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct to
 {
 	const struct toml_step *key = &path->steps[2];
 
-	if (is_key(key, "shape")) {
-		if (path->n == 4 && rd->shape_to)
-			return take_dimension(rd, t, v);
-		if (path->n != 3 || v->type != TOML_STRING)
-			return problem(rd->m, v->line, "shape is neither a list nor a symbol");
-		rd->shape_to = &t->shape;
-		int r = add_value_json(&rd->shape, v);
-
-		return r < 0 ? r : finish_shape(rd);
-	}
+	if (meta_is_key(key, "shape"))
+		return take_shape(rd, t, path, v);
 	for (size_t i = 0; i < ARRAY_SIZE(tensor_strings) && path->n == 3; i++)
-		if (is_key(key, tensor_strings[i].path))
+		if (meta_is_key(key, tensor_strings[i].path))
 			return take_string(rd->m, key->key, v,
 					   (char **)((char *)t + tensor_strings[i].field));
 	return 0;
@@ -277,9 +220,9 @@ static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 /* The flag of the side of a case that `key` names; NULL: it names none. */
 static bool *odd_side(struct meta_case *c, const char *outputs, const struct toml_step *key)
 {
-	return is_key(key, "inputs") ? &c->odd_inputs :
-	       is_key(key, outputs)  ? &c->odd_outputs :
-				       NULL;
+	return meta_is_key(key, "inputs") ? &c->odd_inputs :
+	       meta_is_key(key, outputs)  ? &c->odd_outputs :
+					    NULL;
 }
 
 static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
@@ -288,17 +231,18 @@ static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 	const struct toml_step *key = &path->steps[2], *name = &path->steps[3];
 	bool *odd = odd_side(c, outputs, key);
 
-	if (path->n == 3 && is_key(key, "name"))
+	if (path->n == 3 && meta_is_key(key, "name"))
 		return take_string(m, "name", v, &c->name);
-	if (path->n == 3 && is_key(key, "description"))
+	if (path->n == 3 && meta_is_key(key, "description"))
 		return take_string(m, "description", v, &c->description);
 	if (!odd)
 		return 0;
 	if (path->n != 4 || !name->key || memchr(name->key, '\0', name->len) ||
 	    v->type != TOML_STRING || memchr(v->str, '\0', v->len)) {
 		*odd = true;
-		return problem(m, v->line, "%s: a value that is no NAME = \"@tensor_data/...\"",
-			       odd == &c->odd_inputs ? "inputs" : outputs);
+		return meta_problem(m, v->line,
+				    "%s: a value that is no NAME = \"@tensor_data/...\"",
+				    odd == &c->odd_inputs ? "inputs" : outputs);
 	}
 	if (odd == &c->odd_inputs) {
 		c->has_inputs = true;
@@ -325,9 +269,9 @@ static int begin_case(struct meta *m, struct meta_case *c, const char *outputs,
 		return 0;
 	}
 	*odd = true;
-	return problem(m, line, "%s: %s where NAME = \"@tensor_data/...\" must be",
-		       odd == &c->odd_inputs ? "inputs" : outputs,
-		       type == TOML_TABLE ? "a table" : "an array");
+	return meta_problem(m, line, "%s: %s where NAME = \"@tensor_data/...\" must be",
+			    odd == &c->odd_inputs ? "inputs" : outputs,
+			    type == TOML_TABLE ? "a table" : "an array");
 }
 
 /* ---- events ---- */
@@ -353,7 +297,7 @@ static const struct table *find_table(const struct toml_path *path)
 	if (path->n < 2 || !path->steps[0].key || path->steps[1].key)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		if (is_key(&path->steps[0], tables[i].name))
+		if (meta_is_key(&path->steps[0], tables[i].name))
 			return &tables[i];
 	return NULL;
 }
@@ -393,25 +337,32 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 		return -ENOMEM;
 	if (t->outputs)
 		return begin_case(rd->m, element, t->outputs, path, type, line);
-	if (path->n == 3 && path->steps[2].key && type == TOML_ARRAY &&
-	    is_key(&path->steps[2], "shape")) {
-		rd->shape.len = 0;
-		rd->shape_to = &((struct meta_tensor *)element)->shape;
-		((struct meta_tensor *)element)->has_dims = true;
-		return buf_addc(&rd->shape, '[');
-	}
-	return 0;
+	if (path->n < 3 || !meta_is_key(&path->steps[2], "shape"))
+		return 0;
+	if (path->n > 3)
+		return rd->shape_of ? bad_shape(rd, line) : 0;
+	if (type != TOML_ARRAY)
+		return 0;
+	rd->shape.len = 0;
+	rd->shape_of = element;
+	rd->shape_of->has_dims = true;
+	return buf_addc(&rd->shape, '[');
 }
 
 static int on_end(void *ctx, const struct toml_path *path, enum toml_type type)
 {
 	struct reader *rd = ctx;
+	char **shape;
+	int r;
 
-	if (type != TOML_ARRAY || !rd->shape_to || path->n != 3)
+	if (meta_is_option(path))
+		return meta_end_option(rd->m, path, type);
+	if (type != TOML_ARRAY || !rd->shape_of || path->n != 3)
 		return 0;
-	int r = buf_addc(&rd->shape, ']');
-
-	return r < 0 ? r : finish_shape(rd);
+	shape = &rd->shape_of->shape;
+	rd->shape_of = NULL;
+	r = buf_addc(&rd->shape, ']');
+	return r < 0 ? r : meta_strdup(rd->m, rd->shape.data, rd->shape.len, shape);
 }
 
 static int on_value(void *ctx, const struct toml_path *path, const struct toml_value *v)
@@ -423,12 +374,51 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	if (!t)
 		return take_top(rd->m, path, v);
 	if (path->n < 3 || !path->steps[2].key)
-		return problem(rd->m, v->line, "%s is not a table", t->name);
+		return meta_problem(rd->m, v->line, "%s is not a table", t->name);
 	element = table_element(rd->m, t, path->steps[1].index);
 	if (!element)
 		return -ENOMEM;
 	return t->outputs ? take_case(rd->m, element, t->outputs, path, v) :
 			    take_tensor(rd, element, path, v);
+}
+
+/* ---- names ---- */
+
+static int by_name(const void *a, const void *b)
+{
+	const struct meta_tensor *x = *(const struct meta_tensor *const *)a;
+	const struct meta_tensor *y = *(const struct meta_tensor *const *)b;
+	int c = strcmp(x->name, y->name);
+
+	return c ? c : (x > y) - (x < y);
+}
+
+static int sort_names(struct meta *m, const struct meta_tensor *list, size_t n,
+		      struct meta_names *ret)
+{
+	ret->list = meta_alloc(m, n * sizeof(*ret->list));
+	if (!ret->list)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		if (list[i].name)
+			ret->list[ret->n++] = &list[i];
+	qsort(ret->list, ret->n, sizeof(*ret->list), by_name);
+	return 0;
+}
+
+const struct meta_tensor *meta_find(const struct meta_names *names, const char *name)
+{
+	size_t lo = 0, hi = names->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (strcmp(names->list[mid]->name, name) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < names->n && strcmp(names->list[lo]->name, name) == 0 ? names->list[lo] : NULL;
 }
 
 int meta_parse(const char *text, size_t n, struct meta **ret)
@@ -442,6 +432,10 @@ int meta_parse(const char *text, size_t n, struct meta **ret)
 		return -ENOMEM;
 	r = toml_parse_mem(text, n, &events, &rd, &error);
 	buf_free(&rd.shape);
+	if (r == 0)
+		r = sort_names(rd.m, rd.m->inputs, rd.m->n_inputs, &rd.m->input_names);
+	if (r == 0)
+		r = sort_names(rd.m, rd.m->outputs, rd.m->n_outputs, &rd.m->output_names);
 	if (r < 0) {
 		if (r == -EFBIG && !*error.message)
 			carton_log(

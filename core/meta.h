@@ -24,6 +24,12 @@ struct meta_tensor {
 	char *internal_name;
 };
 
+/* The inputs or outputs that have a name, sorted by it; of one name the first that stands there first. */
+struct meta_names {
+	const struct meta_tensor **list;
+	size_t n;
+};
+
 /* name = "@tensor_data/…" or "@misc/…" */
 struct meta_value {
 	char *name;
@@ -54,6 +60,7 @@ struct meta {
 	size_t n_platforms;
 	struct meta_tensor *inputs, *outputs;
 	size_t n_inputs, n_outputs;
+	struct meta_names input_names, output_names;
 	struct meta_case *self_tests, *examples;
 	size_t n_self_tests, n_examples;
 	char *runner_name, *framework_version;
@@ -71,6 +78,9 @@ struct meta {
  * limit (logged); -ENOMEM.
  */
 int meta_parse(const char *text, size_t n, struct meta **ret);
+
+/* The first input or output of that name, or NULL. */
+const struct meta_tensor *meta_find(const struct meta_names *names, const char *name);
 
 /* NULL-safe. */
 void meta_free(struct meta *m);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define ALIGN 64
 /* numpy leaves room for the first dimension to become any 64-bit count of bits, in place. */
@@ -78,6 +79,16 @@ static int add_header(struct buf *b, const struct buf *dict)
 	if (!r)
 		r = add_spaces(b, len - dict->len - 1);
 	return r ? r : buf_addc(b, '\n');
+}
+
+bool npy_can_hold(const char *descr, const uint64_t *shape, unsigned rank)
+{
+	uint64_t bytes = strtoull(descr + 2, NULL, 10) * (descr[1] == 'U' ? 4 : 1);
+
+	for (unsigned i = 0; i < rank; i++)
+		if (shape[i] && __builtin_mul_overflow(bytes, shape[i], &bytes))
+			return false;
+	return bytes <= INT64_MAX;
 }
 
 int npy_header(const char *descr, const uint64_t *shape, unsigned rank, struct buf *b)

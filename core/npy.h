@@ -18,6 +18,12 @@
 #define NPY_HEADER_MAX 2048
 
 /*
+ * Can numpy load such an array? Its bytes must fit int64, counted without the dimensions of 0. A rank
+ * over 32 is for numpy 2, which has 64.
+ */
+bool npy_can_hold(const char *descr, const uint64_t *shape, unsigned rank);
+
+/*
  * Appends the header of an array of `descr` (numpy's own spelling: "<f4", "|i1", "<U12") and shape
  * (rank dimensions; 0 is a scalar) to `b`. Returns 0, -ENOMEM, or -EFBIG when the buffer or the
  * format cannot hold it; then the buffer is unchanged.

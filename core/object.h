@@ -133,6 +133,9 @@ bool object_wait_cancel(struct object_wait *wait);
 /* As object_get(), but waits for as long as it takes. Not on a lane that the object may need. */
 int object_get_wait(struct object *o);
 
+/* For a job of the object: should it be given up, since nobody waits for it any more? */
+bool object_must_stop(const struct object *o);
+
 /* Unpins. */
 void object_put(struct object *o);
 

@@ -84,9 +84,6 @@ void object_run_length(struct job *job);
 int object_fetch_begin(struct object *o, struct object_fetch *fetch);
 void object_fetch_end(struct object *o, struct object_fetch *fetch);
 
-/* Should what is done for the object be given up, since nobody waits for it any more? */
-bool object_must_stop(const struct object *o);
-
 /* Counts `size` bytes of memory as used, after dropping others if need be; false: no room. */
 bool object_claim_memory(struct object_store *s, uint64_t size);
 void object_unclaim_memory(struct object_store *s, uint64_t size);

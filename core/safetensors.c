@@ -8,7 +8,7 @@
 #include "json_guard.h"
 #include "safetensors_parts.h"
 
-#define CHUNK (64 * KIB)
+#define CHUNK (1 * MIB)
 
 /* ---- the parser's events ---- */
 
@@ -168,37 +168,41 @@ static int yajl_reason(struct st_parse *p, yajl_handle json)
 	return p->r;
 }
 
-static int feed(struct st_parse *p, yajl_handle json, struct json_guard *guard, const char *s,
-		size_t n)
-{
-	const char *fault = json_guard_feed(guard, s, n);
-
-	if (fault) {
-		st_stop(p, -EBADMSG, "the header is not valid JSON: %s", fault);
-		return p->r;
-	}
-	if (yajl_parse(json, (const unsigned char *)s, n) != yajl_status_ok)
-		return yajl_reason(p, json);
-	return 0;
-}
-
-static int feed_all(struct st_parse *p, yajl_handle json, safetensors_read_fn *read, void *ctx)
+/* Reads the header, and has the guard look at all of it. */
+static int read_text(struct st_parse *p, safetensors_read_fn *read, void *ctx, char *text, size_t n)
 {
 	struct json_guard guard = json_guard_init(MAX_SAFETENSORS_DEPTH);
-	char *chunk = malloc(CHUNK);
-	int r = chunk ? 0 : -ENOMEM;
+	const char *fault = NULL;
 
-	for (uint64_t off = 8, n; !r && off < p->s->data_start; off += n) {
-		n = MIN(CHUNK, p->s->data_start - off);
-		r = read(ctx, chunk, n, off);
-		if (!r && off == 8 && chunk[0] != '{')
-			r = st_stop(p, -EBADMSG, "the header does not begin with '{'") ? 0 : p->r;
-		if (!r)
-			r = feed(p, json, &guard, chunk, n);
+	for (size_t at = 0, part; at < n && !fault; at += part) {
+		int r;
+
+		part = (size_t)MIN(CHUNK, n - at);
+		r = read(ctx, text + at, part, 8 + at);
+		if (r)
+			return r;
+		if (text[0] != '{') {
+			st_stop(p, -EBADMSG, "the header does not begin with '{'");
+			return p->r;
+		}
+		fault = json_guard_feed(&guard, text + at, part);
 	}
-	free(chunk);
-	if (!r && yajl_complete_parse(json) != yajl_status_ok)
+	if (fault)
+		st_stop(p, -EBADMSG, "the header is not valid JSON: %s", fault);
+	return p->r;
+}
+
+/* In one piece: at each new one, yajl begins a token that is not complete anew. */
+static int feed(struct st_parse *p, yajl_handle json, safetensors_read_fn *read, void *ctx)
+{
+	size_t n = (size_t)p->s->data_start - 8;
+	char *text = malloc(n);
+	int r = text ? read_text(p, read, ctx, text, n) : -ENOMEM;
+
+	if (!r && (yajl_parse(json, (unsigned char *)text, n) != yajl_status_ok ||
+		   yajl_complete_parse(json) != yajl_status_ok))
 		r = yajl_reason(p, json);
+	free(text);
 	return r;
 }
 
@@ -209,7 +213,7 @@ static int parse_json(struct st_parse *p, safetensors_read_fn *read, void *ctx, 
 
 	if (!json)
 		return -ENOMEM;
-	r = feed_all(p, json, read, ctx);
+	r = feed(p, json, read, ctx);
 	yajl_free(json);
 	if (!r && p->state != DONE)
 		r = st_stop(p, -EBADMSG, "the header is not a JSON object") ? 0 : p->r;
@@ -278,13 +282,24 @@ int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struc
 	return 0;
 }
 
+void safetensors_free_text(struct safetensors *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		s->list[i].info.name = NULL;
+		s->list[i].info.name_len = 0;
+	}
+	free(s->metadata);
+	s->metadata = NULL;
+	s->n_metadata = 0;
+	buf_free(&s->text);
+}
+
 void safetensors_free(struct safetensors *s)
 {
 	if (!s)
 		return;
+	safetensors_free_text(s);
 	free(s->list);
-	free(s->metadata);
 	free(s->dims);
-	buf_free(&s->text);
 	free(s);
 }

@@ -54,6 +54,9 @@ typedef int safetensors_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off
 int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
 		      struct safetensors_error *ret_error);
 
+/* Frees all text, for who needs only what is left: dtypes, shapes, sizes and offsets. */
+void safetensors_free_text(struct safetensors *s);
+
 void safetensors_free(struct safetensors *s);
 
 /* ---- writing ---- */
@@ -72,8 +75,9 @@ bool safetensors_can_hold(const struct tensor_info *info);
  * then compact JSON padded with spaces to a multiple of 8. Sorts the items into the order of
  * their data (dtypes by alignment, descending, then names bytewise) and gives each its offset.
  *
- * Returns 0; -EINVAL for a tensor that cannot be held, -EEXIST for two of one name, -EFBIG for a
- * header or total the format cannot hold, -ENOMEM. On failure `b` is unchanged.
+ * No two of them may have one name. Returns 0; -EINVAL for a tensor that cannot be held, -EFBIG for
+ * a header that the format cannot hold, -EOVERFLOW for a file of 2^63 bytes or more, -ENOMEM. On
+ * failure `b` is unchanged.
  */
 int safetensors_header(struct safetensors_item *items, size_t n, struct buf *b);
 

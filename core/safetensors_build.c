@@ -210,7 +210,7 @@ int st_set_dtype(struct st_parse *p, const unsigned char *s, size_t n)
 	p->state = TENSOR_KEY;
 	if (!i->dtype)
 		return st_stop(p, -EOPNOTSUPP, "tensor " NAME_FMT " has the unknown dtype '%.*s'",
-			       NAME_ARG(i), (int)MIN(n, (size_t)QUOTED), (const char *)s);
+			       NAME_ARG(i), utf8_quoted((const char *)s, n), (const char *)s);
 	return 1;
 }
 
@@ -300,7 +300,7 @@ static int check_keys(struct st_parse *p)
 
 		if (!by_object_and_text(k - 1, k))
 			return st_stop(p, -EBADMSG, "the key '%.*s' is there twice",
-				       (int)MIN(k->len, (size_t)QUOTED), k->text);
+				       utf8_quoted(k->text, k->len), k->text);
 	}
 	return 1;
 }

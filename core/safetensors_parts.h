@@ -8,10 +8,9 @@
 
 #include "safetensors.h"
 
-/* What a message quotes of a name. */
-#define QUOTED 64
+/* A name in a message. */
 #define NAME_FMT "'%.*s'"
-#define NAME_ARG(i) (int)MIN((i)->name_len, (size_t)QUOTED), (i)->name
+#define NAME_ARG(i) utf8_quoted((i)->name, (i)->name_len), (i)->name
 
 /* What the parser waits for. */
 enum st_state {

@@ -22,29 +22,6 @@ static int in_file_order(const void *a, const void *b)
 	return name_cmp(x->name, x->name_len, y->name, y->name_len);
 }
 
-static int by_name(const void *a, const void *b)
-{
-	const struct tensor_info *x = ((const struct safetensors_item *)a)->info;
-	const struct tensor_info *y = ((const struct safetensors_item *)b)->info;
-
-	return name_cmp(x->name, x->name_len, y->name, y->name_len);
-}
-
-static int check(struct safetensors_item *items, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (!safetensors_can_hold(items[i].info))
-			return -EINVAL;
-	}
-	if (n)
-		qsort(items, n, sizeof(*items), by_name);
-	for (size_t i = 1; i < n; i++) {
-		if (!by_name(&items[i - 1], &items[i]))
-			return -EEXIST;
-	}
-	return 0;
-}
-
 static int add_tensor(struct buf *b, const struct safetensors_item *item, bool first)
 {
 	const struct tensor_info *i = item->info;
@@ -69,25 +46,25 @@ static int add_all(struct buf *json, struct safetensors_item *items, size_t n)
 
 	for (size_t i = 0; i < n && !r; i++) {
 		items[i].offset = offset;
+		if (!safetensors_can_hold(items[i].info))
+			return -EINVAL;
 		if (__builtin_add_overflow(offset, items[i].info->bytes, &offset))
-			return -EFBIG;
+			return -EOVERFLOW;
 		r = add_tensor(json, &items[i], !i);
 	}
 	if (!r)
 		r = buf_addc(json, '}');
 	while (!r && json->len % 8)
 		r = buf_addc(json, ' ');
-	return r;
+	return !r && offset > INT64_MAX - 8 - json->len ? -EOVERFLOW : r;
 }
 
 int safetensors_header(struct safetensors_item *items, size_t n, struct buf *b)
 {
 	struct buf json = buf_init(MAX_SAFETENSORS_HEADER);
 	uint8_t length[8];
-	int r = check(items, n);
+	int r;
 
-	if (r)
-		return r;
 	if (n)
 		qsort(items, n, sizeof(*items), in_file_order);
 	r = add_all(&json, items, n);

@@ -26,12 +26,11 @@ struct strings_error {
 };
 
 /*
- * Measures a file of `count` strings: one pass. Returns 0; -EBADMSG when it is not TOML, has
- * another key, no data, an element that is no string, or another number of elements than
- * `count`; -EFBIG for a limit of the TOML parser; -ENOMEM; or what `read` gave. The first two
- * set ret_error, which may be NULL.
+ * Counts and measures the strings of a file: one pass. Returns 0; -EBADMSG when it is not TOML, has
+ * another key, no data, or an element that is no string; -EFBIG for a limit of the TOML parser;
+ * -ENOMEM; or what `read` gave. The first two set ret_error, which may be NULL.
  */
-int strings_measure(toml_read_fn *read, void *ctx, uint64_t count, struct strings_size *ret,
+int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret,
 		    struct strings_error *ret_error);
 
 enum strings_form {
@@ -43,7 +42,8 @@ enum strings_form {
 typedef int strings_write_fn(void *ctx, const void *data, size_t n);
 
 /*
- * Writes the elements in a form, in pieces of up to 64 KiB. `width` is for STRINGS_UCS4: code
+ * Writes the `count` elements in a form, in pieces of up to 64 KiB; -EBADMSG for another number of
+ * them. `width` is for STRINGS_UCS4: code
  * points of each element, at least those of the longest (else -EBADMSG), and 1 where all are
  * empty, as numpy has it. Returns as strings_measure(), or what `write` gave; what was written
  * before a failure is no use.

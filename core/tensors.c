@@ -12,7 +12,9 @@
 struct parse {
 	struct tensors *t;
 	size_t cap;			 /* of t->list */
+	size_t element;			 /* of `tensor`, that the last one is */
 	size_t n_inner;			 /* of all tensors */
+	struct toml_error limit;	 /* which one was met, with -EFBIG */
 	unsigned seen;			 /* bits of enum field, of the last tensor */
 	uint64_t shape[MAX_TENSOR_RANK]; /* of the last tensor */
 };
@@ -60,6 +62,15 @@ __attribute__((format(printf, 3, 4))) static int index_fault(struct tensors *t, 
 	va_end(args);
 	t->problem_line = line;
 	return r;
+}
+
+/* Past a bound: the index is no use. */
+static int over(struct parse *p, size_t line, unsigned max, const char *what)
+{
+	p->limit.line = line;
+	snprintf(p->limit.message, sizeof(p->limit.message), "there are more than %u %s", max,
+		 what);
+	return -EFBIG;
 }
 
 /* ---- events ---- */
@@ -141,7 +152,7 @@ static int finish_last(struct parse *p)
 	return judge(p, t);
 }
 
-static int begin_tensor(struct parse *p, size_t line)
+static int begin_tensor(struct parse *p, size_t element, size_t line)
 {
 	struct tensors *t = p->t;
 	int r = finish_last(p);
@@ -149,7 +160,7 @@ static int begin_tensor(struct parse *p, size_t line)
 	if (r)
 		return r;
 	if (t->n == MAX_TENSORS)
-		return -EFBIG;
+		return over(p, line, MAX_TENSORS, "tensors");
 	if (t->n == p->cap) {
 		size_t cap = p->cap ? 2 * p->cap : 16;
 		struct tensor *list = reallocarray(t->list, cap, sizeof(*list));
@@ -160,11 +171,12 @@ static int begin_tensor(struct parse *p, size_t line)
 		p->cap = cap;
 	}
 	t->list[t->n++] = (struct tensor){ .line = line };
+	p->element = element;
 	p->seen = 0;
 	return 0;
 }
 
-/* Is `path` at or below a tensor? Its own steps are then those from the third on. */
+/* Is `path` at or below an element? Its own steps are then those from the third on. */
 static bool in_tensor(const struct toml_path *path)
 {
 	return path->n >= 2 && path->steps[0].len == 6 &&
@@ -174,6 +186,12 @@ static bool in_tensor(const struct toml_path *path)
 static bool at_top(const struct toml_path *path)
 {
 	return path->n && path->steps[0].len == 6 && !memcmp(path->steps[0].key, "tensor", 6);
+}
+
+/* The last tensor, when `path` is in it; NULL: it is in an element that is no table. */
+static struct tensor *tensor_at(struct parse *p, const struct toml_path *path)
+{
+	return p->t->n && path->steps[1].index == p->element ? &p->t->list[p->t->n - 1] : NULL;
 }
 
 static enum field field_of(const struct toml_path *path)
@@ -200,15 +218,13 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 	if (!in_tensor(path))
 		return index_fault(p->t, line, "tensor is not an array");
 	if (path->n == 2 && type == TOML_TABLE)
-		return begin_tensor(p, line);
+		return begin_tensor(p, path->steps[1].index, line);
 	if (path->n == 2)
 		return index_fault(p->t, line, "an element of tensor is not a table");
-	if (!p->t->n || path->steps[1].index + 1 != p->t->n)
-		return 0; /* inside an element that is no table */
+	t = tensor_at(p, path);
 	f = field_of(path);
-	if (f == OTHER)
+	if (!t || f == OTHER)
 		return 0;
-	t = &p->t->list[p->t->n - 1];
 	if (path->n == 3 && type == TOML_ARRAY && (f == SHAPE || f == INNER)) {
 		p->seen |= 1U << f;
 		return 0;
@@ -240,7 +256,7 @@ static int add_inner(struct parse *p, struct tensor *t, const struct toml_value 
 	if (v->type != TOML_STRING)
 		return tensor_fault(t, "its inner is not a list of names");
 	if (p->n_inner == MAX_TENSOR_INNER)
-		return -EFBIG;
+		return over(p, v->line, MAX_TENSOR_INNER, "names in inner");
 	if (!(n & (n - 1))) { /* room for a power of two, doubled when it is full */
 		struct tensor_ref *inner = reallocarray(t->inner, n ? 2 * n : 1, sizeof(*inner));
 
@@ -277,7 +293,7 @@ static int set_file(struct tensor *t, const struct toml_value *v)
 		fault = "the path is too long";
 	if (fault)
 		return tensor_fault(t, "its file '%.*s' is not a path inside tensor_data: %s",
-				    (int)MIN(v->len, (size_t)QUOTED), v->str, fault);
+				    utf8_quoted(v->str, v->len), v->str, fault);
 	t->file = copy(v->str, v->len);
 	return t->file ? 0 : -ENOMEM;
 }
@@ -296,8 +312,8 @@ static int set_scalar(struct tensor *t, enum field f, const struct toml_value *v
 		return set_file(t, v);
 	t->info.dtype = dtype_by_name(v->str, v->len);
 	if (!t->info.dtype)
-		return tensor_fault(t, "its dtype '%.*s' is unknown",
-				    (int)MIN(v->len, (size_t)QUOTED), v->str);
+		return tensor_fault(t, "its dtype '%.*s' is unknown", utf8_quoted(v->str, v->len),
+				    v->str);
 	return 0;
 }
 
@@ -313,11 +329,9 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 		return index_fault(p->t, v->line, "tensor is not an array");
 	if (path->n == 2)
 		return index_fault(p->t, v->line, "an element of tensor is not a table");
-	if (!p->t->n || path->steps[1].index + 1 != p->t->n)
-		return 0;
-	t = &p->t->list[p->t->n - 1];
+	t = tensor_at(p, path);
 	f = field_of(path);
-	if (f == OTHER)
+	if (!t || f == OTHER)
 		return 0;
 	if (path->n == 3) {
 		p->seen |= 1U << f;
@@ -335,8 +349,10 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 static const struct toml_events events = { .begin = on_begin, .value = on_value };
 
 /* Ends a parse that gave `r`: the tensors, or nothing. */
-static int finish(struct parse *p, int r, struct tensors **ret)
+static int finish(struct parse *p, int r, struct tensors **ret, struct toml_error *ret_error)
 {
+	if (p->limit.line && ret_error)
+		*ret_error = p->limit;
 	if (!r)
 		r = finish_last(p);
 	if (!r)
@@ -354,7 +370,7 @@ int tensors_parse(toml_read_fn *read, void *ctx, struct tensors **ret, struct to
 
 	if (!p.t)
 		return -ENOMEM;
-	return finish(&p, toml_parse(read, ctx, &events, &p, ret_error), ret);
+	return finish(&p, toml_parse(read, ctx, &events, &p, ret_error), ret, ret_error);
 }
 
 int tensors_parse_mem(const char *text, size_t n, struct tensors **ret,
@@ -364,7 +380,7 @@ int tensors_parse_mem(const char *text, size_t n, struct tensors **ret,
 
 	if (!p.t)
 		return -ENOMEM;
-	return finish(&p, toml_parse_mem(text, n, &events, &p, ret_error), ret);
+	return finish(&p, toml_parse_mem(text, n, &events, &p, ret_error), ret, ret_error);
 }
 
 static void free_tensor(struct tensor *t)

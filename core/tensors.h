@@ -21,7 +21,7 @@ struct tensor;
 struct tensor_ref {
 	char *name; /* NUL-terminated beyond len */
 	size_t len;
-	struct tensor *tensor; /* NULL when there is no such tensor, or more than one */
+	struct tensor *tensor; /* as tensors_find() */
 };
 
 struct tensor {
@@ -52,7 +52,7 @@ struct tensors {
  * tensors that are not nested; no name used twice (all of that name are at fault).
  *
  * Returns 0 and the list; -EBADMSG when it is not TOML (ret_error says where); -EFBIG over
- * MAX_TENSORS, MAX_TENSOR_INNER or a limit of the TOML parser; -ENOMEM; or what `read` gave.
+ * MAX_TENSORS, MAX_TENSOR_INNER or a limit of the TOML parser (likewise); -ENOMEM; or what `read` gave.
  * `ret_error` may be NULL.
  */
 int tensors_parse(toml_read_fn *read, void *ctx, struct tensors **ret,
@@ -80,7 +80,7 @@ int tensor_fault(struct tensor *tensor, const char *fmt, ...) __attribute__((for
 /* Gives nested tensors the problems of their inner ones, after tensor_fault(). 0 or -ENOMEM. */
 int tensors_settle(struct tensors *t);
 
-/* The one tensor of that name, which may have a problem; NULL when there is none, or several. */
+/* The tensor of that name, which may have a problem (as all of several have); NULL: there is none. */
 struct tensor *tensors_find(const struct tensors *t, const char *name, size_t n);
 
 void tensors_free(struct tensors *t);

@@ -67,15 +67,9 @@ static size_t lower_bound(const struct tensors *t, const char *name, size_t n)
 struct tensor *tensors_find(const struct tensors *t, const char *name, size_t n)
 {
 	size_t at = lower_bound(t, name, n);
+	struct tensor *found = at < t->n_by_name ? t->by_name[at] : NULL;
 
-	for (size_t i = at; i < t->n_by_name && i < at + 2; i++) {
-		const struct tensor_info *info = &t->by_name[i]->info;
-		bool same = !name_cmp(info->name, info->name_len, name, n);
-
-		if (i == at ? !same : same)
-			return NULL;
-	}
-	return at < t->n_by_name ? t->by_name[at] : NULL;
+	return found && !name_cmp(found->info.name, found->info.name_len, name, n) ? found : NULL;
 }
 
 static int resolve(struct tensors *t, struct tensor *nested)
@@ -84,21 +78,14 @@ static int resolve(struct tensors *t, struct tensor *nested)
 
 	for (size_t i = 0; i < nested->n_inner && !r; i++) {
 		struct tensor_ref *ref = &nested->inner[i];
-		int quoted = (int)MIN(ref->len, (size_t)QUOTED);
-		size_t at = lower_bound(t, ref->name, ref->len);
 
 		ref->tensor = tensors_find(t, ref->name, ref->len);
-		if (ref->tensor && ref->tensor->info.dtype == dtype_nested)
-			r = tensor_fault(nested, "its inner tensor '%.*s' is itself nested", quoted,
-					 ref->name);
-		else if (!ref->tensor && at < t->n_by_name &&
-			 !name_cmp(t->by_name[at]->info.name, t->by_name[at]->info.name_len,
-				   ref->name, ref->len))
-			r = tensor_fault(nested, "its inner tensor '%.*s' is there more than once",
-					 quoted, ref->name);
-		else if (!ref->tensor)
-			r = tensor_fault(nested, "its inner tensor '%.*s' does not exist", quoted,
-					 ref->name);
+		if (!ref->tensor)
+			r = tensor_fault(nested, "its inner tensor '%.*s' does not exist",
+					 utf8_quoted(ref->name, ref->len), ref->name);
+		else if (ref->tensor->info.dtype == dtype_nested)
+			r = tensor_fault(nested, "its inner tensor '%.*s' is itself nested",
+					 utf8_quoted(ref->name, ref->len), ref->name);
 	}
 	return r;
 }
@@ -110,7 +97,7 @@ static int settle_one(struct tensor *nested)
 
 		if (ref->tensor && ref->tensor->problem)
 			return tensor_fault(nested, "its inner tensor '%.*s' has a problem",
-					    (int)MIN(ref->len, (size_t)QUOTED), ref->name);
+					    utf8_quoted(ref->name, ref->len), ref->name);
 	}
 	return 0;
 }

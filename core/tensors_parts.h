@@ -8,9 +8,6 @@
 
 #include "tensors.h"
 
-/* What a problem quotes of a text in the file. */
-#define QUOTED 64
-
 /*
  * Finds the problems that show only when all tensors are read: sorts the names, faults duplicates,
  * links nested tensors to their inner ones. Once for each index. Returns 0 or -ENOMEM.

@@ -5,8 +5,14 @@
 
 #include "util.h"
 
-static void node_free(struct node *n)
+static void node_free(struct tree *t, struct node *n)
 {
+	t->n_nodes--;
+	if (n->kind == NODE_FILE) {
+		t->n_files--;
+		t->bytes -= n->file.size == OBJECT_NO_SIZE ? 0 : n->file.size;
+		t->owned -= n->file.owns_literal ? n->file.extents[0].len : 0;
+	}
 	if (n->kind == NODE_DIR)
 		free(n->dir.children);
 	else if (n->kind == NODE_SYMLINK)
@@ -33,7 +39,8 @@ static struct node *node_new(struct tree *t, const char *name, size_t len, enum 
 		free(n);
 		return NULL;
 	}
-	n->ino = ++t->n_nodes;
+	n->ino = ++t->last_ino;
+	t->n_nodes++;
 	t->n_files += kind == NODE_FILE;
 	return n;
 }
@@ -54,7 +61,7 @@ int tree_new(int64_t mtime, struct tree **ret)
 	return 0;
 }
 
-void tree_clear(struct node *dir)
+void tree_clear(struct tree *t, struct node *dir)
 {
 	/* always the last child of the last child…: no recursion, no second list */
 	for (struct node *n = dir;;) {
@@ -66,7 +73,7 @@ void tree_clear(struct node *dir)
 		}
 		if (n == dir)
 			break;
-		node_free(n);
+		node_free(t, n);
 		n = parent;
 	}
 	dir->dir.n_dirs = 0;
@@ -76,8 +83,8 @@ void tree_free(struct tree *t)
 {
 	if (!t)
 		return;
-	tree_clear(t->root);
-	node_free(t->root);
+	tree_clear(t, t->root);
+	node_free(t, t->root);
 	free(t);
 }
 
@@ -184,6 +191,18 @@ void tree_set_literal(struct tree *t, struct node *file, const void *data, uint6
 	file->file.n = 1;
 	file->file.size = size;
 	t->bytes += size;
+}
+
+int tree_own_literal(struct tree *t, struct node *file)
+{
+	uint64_t n = file->file.extents[0].len;
+
+	if (atomic_fetch_add(&t->owned, n) + n > MAX_VIEW_MEMORY) {
+		t->owned -= n;
+		return -EFBIG;
+	}
+	file->file.owns_literal = true;
+	return 0;
 }
 
 struct object *node_object(const struct node *n)

@@ -70,9 +70,11 @@ struct tensor_info;
 
 struct tree {
 	struct node *root;
+	_Atomic uint64_t last_ino;
 	_Atomic uint64_t n_nodes;
 	_Atomic uint64_t n_files;
 	_Atomic uint64_t bytes; /* of all files whose size is known */
+	_Atomic uint64_t owned; /* bytes of literals that files own */
 };
 
 int tree_new(int64_t mtime, struct tree **ret); /* a root with nothing in it: 0 or -ENOMEM */
@@ -92,7 +94,7 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, 
 int tree_add_path(struct tree *t, const char *path, enum node_kind kind, struct node **ret);
 
 /* Frees all that is below a directory. */
-void tree_clear(struct node *dir);
+void tree_clear(struct tree *t, struct node *dir);
 
 /* Sorts a directory and all below it, so that they can be searched. */
 void tree_sort(struct node *dir);
@@ -106,6 +108,12 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 /* Gives a file its one extent. */
 void tree_set_object(struct tree *t, struct node *file, struct object *object);
 void tree_set_literal(struct tree *t, struct node *file, const void *data, uint64_t size);
+
+/*
+ * Has a file own the literal that it begins with: that is freed with it. 0, or -EFBIG when all such
+ * literals together would be over MAX_VIEW_MEMORY.
+ */
+int tree_own_literal(struct tree *t, struct node *file);
 
 /* Bytes of a file: OBJECT_NO_SIZE while only a server could tell (object_get_size()). */
 uint64_t node_size(const struct node *file);

@@ -78,7 +78,7 @@ static int body_length(uint64_t json, const struct triton_tensor *tensors, size_
 	uint64_t sum;
 
 	if (__builtin_add_overflow(json, blocks(tensors, n), &sum) || sum > MAX_TRITON_BODY)
-		return -EFBIG;
+		return -EOVERFLOW;
 	*ret = sum;
 	return 0;
 }
@@ -128,17 +128,20 @@ int triton_headers(uint64_t json_length, struct buf *b)
 bool triton_raw_applies(const struct triton_declared *declared, const struct tensor_info *input)
 {
 	unsigned variable = 0;
+	bool empty = false;
 
 	if (declared->n_inputs != 1 || declared->any_shape || !input->dtype->triton ||
-	    declared->rank != input->rank)
+	    declared->rank != input->rank || declared->dtype != input->dtype || !declared->name ||
+	    name_cmp(declared->name, strlen(declared->name), input->name, input->name_len))
 		return false;
 	for (unsigned d = 0; d < input->rank; d++) {
 		if (declared->dims[d] < 0)
 			variable++;
 		else if ((uint64_t)declared->dims[d] != input->shape[d])
 			return false;
+		empty |= declared->dims[d] == 0;
 	}
 	if (input->dtype == dtype_string)
 		return declared->rank == 1 && declared->dims[0] == 1;
-	return variable <= 1;
+	return variable <= !empty;
 }

@@ -34,7 +34,8 @@ const char *triton_obstacle(const struct triton_tensor *tensors, size_t n);
 /*
  * Appends the JSON of an inference request that asks for binary output, and tells the length of the
  * whole body, JSON and blocks (what is in `b` before is not counted). Returns 0; -EINVAL for a
- * tensor that has no datatype here; -EFBIG for a body over MAX_TRITON_BODY; -ENOMEM.
+ * tensor that has no datatype here; -EFBIG when `b` is full; -EOVERFLOW for a body over
+ * MAX_TRITON_BODY; -ENOMEM.
  */
 int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b, uint64_t *ret_body);
 
@@ -50,16 +51,19 @@ int triton_headers(uint64_t json_length, struct buf *b);
 
 /* What carton.toml declares of the model's inputs. */
 struct triton_declared {
-	size_t n_inputs; /* of the model */
-	bool any_shape;	 /* the shape is one symbol or "*": not even the rank is known */
+	size_t n_inputs;	   /* of the model; of the first of them: */
+	const char *name;	   /* NULL: none */
+	const struct dtype *dtype; /* NULL: none that is known */
+	bool any_shape;		   /* the shape is one symbol or "*": not even the rank is known */
 	unsigned rank;
 	const int64_t *dims; /* rank of them; -1: a symbol or "*" */
 };
 
 /*
- * Does a raw binary request, a body without JSON, reach this model? Only when it has one input
- * whose shape the server can deduce from the body's size: at most one variable dimension, for
- * strings exactly [1]; and only a tensor that fits what is declared.
+ * Does a raw binary request, a body without JSON, reach this model as the tensor that it is? Only
+ * when it has one input whose shape the server can deduce from the body's size: at most one variable
+ * dimension and then none of 0, for strings exactly [1]; and only a tensor that fits what is declared,
+ * since the body says neither name nor dtype nor shape.
  */
 bool triton_raw_applies(const struct triton_declared *declared, const struct tensor_info *input);
 

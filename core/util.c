@@ -148,6 +148,15 @@ size_t utf8_step(const char *s, size_t n)
 	return len;
 }
 
+size_t utf8_plain(const char *s, size_t n)
+{
+	size_t step = utf8_step(s, n);
+	bool c0 = step == 1 && ((uint8_t)*s < 0x20 || *s == 0x7f);
+	bool c1 = step == 2 && (uint8_t)s[0] == 0xc2 && (uint8_t)s[1] < 0xa0;
+
+	return c0 || c1 ? 0 : step;
+}
+
 bool utf8_valid(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n;) {
@@ -158,6 +167,15 @@ bool utf8_valid(const char *s, size_t n)
 		i += step;
 	}
 	return true;
+}
+
+int utf8_quoted(const char *s, size_t n)
+{
+	size_t end = MIN(n, (size_t)64);
+
+	while (end && end < n && ((uint8_t)s[end] & 0xc0) == 0x80)
+		end--;
+	return (int)end;
 }
 
 void hex_encode(const uint8_t *data, size_t n, char *ret_hex)

@@ -93,8 +93,14 @@ void buf_free(struct buf *b);
 /* The length of the one well-formed UTF-8 character at the start of [s, s+n); 0: there is none. */
 size_t utf8_step(const char *s, size_t n);
 
+/* The same, but 0 also for a control character: what a terminal must not be given as it is. */
+size_t utf8_plain(const char *s, size_t n);
+
 /* Is [s, s+n) well-formed UTF-8 (no overlong form, no surrogate, at most U+10FFFF)? */
 bool utf8_valid(const char *s, size_t n);
+
+/* How many bytes of a text a message quotes, for its "%.*s": 64, or less for whole characters. */
+int utf8_quoted(const char *s, size_t n);
 
 /* Writes 2n lower-case hex digits and a NUL. */
 void hex_encode(const uint8_t *data, size_t n, char *ret_hex);

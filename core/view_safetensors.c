@@ -5,9 +5,17 @@
 #include "safetensors.h"
 #include "views_priv.h"
 
+struct reader {
+	struct object *file;
+	const struct node *dir; /* for which it is read */
+};
+
 static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
-	return object_read(ctx, ret_buf, n, off, false);
+	const struct reader *rd = ctx;
+	int r = view_go_on(rd->dir);
+
+	return r < 0 ? r : object_read(rd->file, ret_buf, n, off, false);
 }
 
 static void free_safetensors(void *p)
@@ -43,8 +51,11 @@ static int add_tensors(struct views *v, struct node *dir, struct object *file,
 {
 	int r = 0;
 
-	for (size_t i = 0; i < s->n && r == 0; i++)
-		r = add_tensor(v, dir, file, s, &s->list[i], j);
+	for (size_t i = 0; i < s->n && r == 0; i++) {
+		r = view_go_on(dir);
+		if (r == 0)
+			r = add_tensor(v, dir, file, s, &s->list[i], j);
+	}
 	for (size_t i = 0; i < s->n_metadata && r == 0; i++) {
 		const struct safetensors_pair *p = &s->metadata[i];
 
@@ -54,27 +65,30 @@ static int add_tensors(struct views *v, struct node *dir, struct object *file,
 	return r;
 }
 
-/* Fills the directory from the pinned file, or says in index.json why it cannot. */
-static int add_all(struct views *v, struct node *dir, struct object *file, struct view_json *j)
+/*
+ * Fills the directory from the pinned file, or says in index.json why it cannot. `ret`: what the files
+ * in it point to; NULL: nothing.
+ */
+static int add_all(struct views *v, struct node *dir, struct object *file, struct view_json *j,
+		   struct safetensors **ret)
 {
 	char path[MAX_PATH_LEN + 1];
 	struct safetensors_error error = { 0 };
-	struct safetensors *s = NULL;
-	int r = safetensors_parse(read_file, file, object_size(file), &s, &error);
+	struct reader reader = { file, dir };
+	int r = safetensors_parse(read_file, &reader, object_size(file), ret, &error);
 
 	if (r < 0 && error.message[0]) {
 		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", error.message);
 		return view_json_problem(j, (struct view_json_text){ 0 }, 0, error.message);
 	}
-	if (r == 0)
-		r = view_keep(v, s, free_safetensors);
-	return r < 0 ? r : add_tensors(v, dir, file, s, j);
+	return r < 0 ? r : add_tensors(v, dir, file, *ret, j);
 }
 
 int view_make_safetensors(struct views *v, struct node *dir, void *ctx)
 {
 	struct object *file = ctx;
-	struct buf text = buf_init(MAX_VIEW_JSON);
+	struct buf text = buf_init(MAX_VIEW_MEMORY);
+	struct safetensors *s = NULL;
 	struct view_json j;
 	int r = object_get_wait(file), made;
 
@@ -85,13 +99,18 @@ int view_make_safetensors(struct views *v, struct node *dir, void *ctx)
 		made = view_json_problem(&j, (struct view_json_text){ 0 }, 0,
 					 "the file is damaged: it is not what MANIFEST says");
 	else if (made == 0)
-		made = add_all(v, dir, file, &j);
+		made = add_all(v, dir, file, &j, &s);
 	if (r == 0)
 		object_put(file);
 	if (made == 0)
 		made = view_json_end(&j);
 	if (made == 0)
-		return view_add_text(v, dir, "index.json", &text);
+		made = view_add_text(v, dir, "index.json", &text);
 	buf_free(&text);
-	return made;
+	if (made < 0 || !s) {
+		safetensors_free(s);
+		return made;
+	}
+	safetensors_free_text(s);
+	return view_keep(v, s, free_safetensors);
 }

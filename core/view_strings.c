@@ -47,9 +47,10 @@ static int report(const struct strings_view *sv, const struct strings_error *err
 	return r;
 }
 
-static int emit(const struct strings_view *sv, struct sink *sink)
+/* `o`, here and below: the view, for which it is done. */
+static int emit(const struct strings_view *sv, const struct object *o, struct sink *sink)
 {
-	struct index_reader reader = { sv->file, 0 };
+	struct index_reader reader = { sv->file, o, 0 };
 	struct strings_error error = { 0 };
 	int r = strings_emit(index_read, &reader, sv->count, sv->form, sv->width, sink_write, sink,
 			     &error);
@@ -58,9 +59,9 @@ static int emit(const struct strings_view *sv, struct sink *sink)
 }
 
 /* The size of the view, from its file where nobody knows it yet. */
-static int measure(const struct strings_view *sv, uint64_t *ret_size)
+static int measure(const struct strings_view *sv, const struct object *o, uint64_t *ret_size)
 {
-	struct index_reader reader = { sv->file, 0 };
+	struct index_reader reader = { sv->file, o, 0 };
 	struct strings_error error = { 0 };
 	struct strings_size size;
 	int r;
@@ -68,16 +69,17 @@ static int measure(const struct strings_view *sv, uint64_t *ret_size)
 	*ret_size = sv->size;
 	if (sv->size != OBJECT_NO_SIZE)
 		return 0;
-	r = strings_measure(index_read, &reader, sv->count, &size, &error);
+	r = strings_measure(index_read, &reader, &size, &error);
 	if (r == 0)
 		*ret_size = size.bytes;
 	return report(sv, &error, r);
 }
 
-static int into_memory(const struct strings_view *sv, uint64_t size, struct bytes *ret)
+static int into_memory(const struct strings_view *sv, const struct object *o, uint64_t size,
+		       struct bytes *ret)
 {
 	struct sink sink = { .memory = malloc((size_t)size + 1), .fd = -1, .size = size };
-	int r = sink.memory ? emit(sv, &sink) : -ENOMEM;
+	int r = sink.memory ? emit(sv, o, &sink) : -ENOMEM;
 
 	if (r < 0) {
 		free(sink.memory);
@@ -87,9 +89,20 @@ static int into_memory(const struct strings_view *sv, uint64_t size, struct byte
 	return 0;
 }
 
+static bool must_stop(void *o)
+{
+	return object_must_stop(o);
+}
+
 static int tag_file(const struct object *o, struct source *source, struct bytes *ret)
 {
-	struct ingest job = { .size = source->size, .tagger = o->store->tagger, .fd = -1 };
+	struct ingest job = {
+		.size = source->size,
+		.tagger = o->store->tagger,
+		.fd = -1,
+		.stop = must_stop,
+		.ctx = (void *)o,
+	};
 	struct ingested in = { 0 };
 	int r = source_stream(source, 0, source->size, &job.in);
 
@@ -110,7 +123,7 @@ static int into_file(const struct strings_view *sv, const struct object *o, uint
 	int r = cache_tmpfile(sv->cache, &sink.fd);
 
 	if (r == 0)
-		r = emit(sv, &sink);
+		r = emit(sv, o, &sink);
 	if (r < 0) {
 		fd_close(sink.fd);
 		return r;
@@ -129,12 +142,12 @@ static int make(const struct strings_view *sv, struct object *o, struct bytes *r
 {
 	uint64_t size;
 	bool small;
-	int r = measure(sv, &size);
+	int r = measure(sv, o, &size);
 
 	if (r < 0)
 		return r;
 	small = object_claim_memory(o->store, size);
-	r = small ? into_memory(sv, size, ret) : into_file(sv, o, size, ret);
+	r = small ? into_memory(sv, o, size, ret) : into_file(sv, o, size, ret);
 	if (r < 0 && small)
 		object_unclaim_memory(o->store, size);
 	*ret_size = size;

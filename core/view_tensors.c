@@ -90,7 +90,7 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 		r = tensor_data(v, inner, &data);
 		snprintf(file, sizeof(file), "%zu.bin", i);
 		if (r == 0)
-			r = view_add_file(v, dir, file, &data, 1, &inner->info);
+			r = view_add_file(v, dir, file, &data, &inner->info);
 	}
 	return r;
 }
@@ -137,8 +137,8 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 								  t->inner[i].len };
 		if (data.len == OBJECT_NO_SIZE || shown.bytes == VIEW_JSON_UNKNOWN)
 			shown.bytes = VIEW_JSON_UNKNOWN;
-		else
-			shown.bytes += data.len;
+		else if (__builtin_add_overflow(shown.bytes, data.len, &shown.bytes))
+			shown.bytes = VIEW_JSON_UNKNOWN;
 	}
 	if (r == 0)
 		r = view_json_tensor(j, &shown);
@@ -191,7 +191,7 @@ static int list_problems(struct views *v, struct view_json *j)
 static int add_index(struct views *v, struct node *dir)
 {
 	struct tensors *tensors = v->index.tensors;
-	struct buf text = buf_init(MAX_VIEW_JSON);
+	struct buf text = buf_init(MAX_VIEW_MEMORY);
 	struct view_json j;
 	int r = view_json_begin(&j, &text);
 
@@ -261,7 +261,8 @@ int view_make_tensors(struct views *v, struct node *dir, void *ctx)
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 
-		if (!t->problem)
+		r = view_go_on(dir);
+		if (r == 0 && !t->problem)
 			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
 							    add_plain(v, dir, t);
 	}
@@ -283,6 +284,12 @@ static int add_collected(struct views *v, struct node *dir, struct safetensors_i
 		r = view_add_body(v, dir, "tensor_data.safetensors", header, extents, n, NULL);
 	free(extents);
 	return r;
+}
+
+static int no_collection(const char *why)
+{
+	carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors", "is not there: %s", why);
+	return 0;
 }
 
 int view_add_collection(struct views *v, struct node *dir)
@@ -309,12 +316,10 @@ int view_add_collection(struct views *v, struct node *dir)
 		r = safetensors_header(items, n, &header);
 		if (r == 0)
 			r = add_collected(v, dir, items, n, &header);
-		if (r == -EFBIG) {
-			carton_log(
-				CARTON_LOG_WARNING, "tensor_data.safetensors",
-				"is not there: its header would be longer than the format allows");
-			r = 0;
-		}
+		else if (r != -ENOMEM)
+			r = no_collection(
+				r == -EFBIG ? "its header would be longer than the format allows" :
+					      "it would have 2^63 bytes or more");
 	}
 	buf_free(&header);
 	free(items);

@@ -43,14 +43,6 @@ static bool all_tensors(const struct meta_value *values, size_t n)
 	return true;
 }
 
-static size_t declared_at(const struct meta_tensor *list, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n && n <= MAX_CHECKED_IO; i++)
-		if (list[i].name && strcmp(list[i].name, name) == 0)
-			return i;
-	return SIZE_MAX;
-}
-
 /* One value; what a tensor cannot do is the side's problem. */
 static int take_value(struct views *v, struct side *s, const struct meta_value *value,
 		      size_t position)
@@ -85,15 +77,18 @@ static int take_value(struct views *v, struct side *s, const struct meta_value *
 }
 
 static int side_load(struct views *v, const struct meta_value *values, size_t n,
-		     const struct meta_tensor *declared, size_t n_declared, struct side *ret)
+		     const struct meta_tensor *declared, const struct meta_names *names,
+		     struct side *ret)
 {
 	struct side s = { .tensors = calloc(n + 1, sizeof(*s.tensors)) };
 	const char *obstacle;
 	int r = s.tensors ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = take_value(v, &s, &values[i],
-			       declared_at(declared, n_declared, values[i].name));
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const struct meta_tensor *at = meta_find(names, values[i].name);
+
+		r = take_value(v, &s, &values[i], at ? (size_t)(at - declared) : SIZE_MAX);
+	}
 	if (r == 0 && !s.problem) {
 		obstacle = triton_obstacle(s.tensors, s.n);
 		if (obstacle && !(s.problem = strdup(obstacle)))
@@ -108,33 +103,42 @@ static int side_load(struct views *v, const struct meta_value *values, size_t n,
 	return 0;
 }
 
-/* A side of which only a part could be taken. */
-static int side_refuse(struct side *s)
+/* A side that is no tensors, or of which only a part could be taken. */
+static int side_refuse(struct side *s, const char *why)
 {
 	free(s->problem);
-	s->problem = strdup("carton.toml has values there that are no references to tensors");
+	s->problem = strdup(why);
 	return s->problem ? 0 : -ENOMEM;
 }
 
 /* ---- files ---- */
 
-/* The JSON, and the tensors' data behind it. *ret_json: its length. */
+/* The JSON in front of a body; or it sets the side's problem, when it is too large. */
+static int make_json(struct views *v, struct side *s, bool request, struct buf *json)
+{
+	const char *model = v->options.meta->model_name;
+	uint64_t body;
+	int r = request ? triton_request(s->tensors, s->n, json, &body) :
+			  triton_response(model, s->tensors, s->n, json, &body);
+
+	if (r != -EFBIG && r != -EOVERFLOW)
+		return r;
+	return side_refuse(s, r == -EFBIG ? "its JSON would be longer than 64 MiB" :
+					    "its body would be 2 GiB or more");
+}
+
+/* The JSON, and the tensors' data behind it; nothing, when that is found to be a problem. */
 static int add_body(struct views *v, struct node *dir, const char *name, struct side *s,
 		    bool request, uint64_t *ret_json)
 {
 	struct buf json = buf_init(MAX_TRITON_JSON);
 	struct extent *extents = calloc(s->n + 1, sizeof(*extents));
-	uint64_t body;
-	int r = -ENOMEM;
+	int r = extents ? make_json(v, s, request, &json) : -ENOMEM;
 
-	if (extents)
-		r = request ? triton_request(s->tensors, s->n, &json, &body) :
-			      triton_response(v->options.meta->model_name, s->tensors, s->n, &json,
-					      &body);
 	for (size_t i = 0; i < s->n && r == 0; i++)
 		extents[i] = *(struct extent *)s->tensors[i].user;
 	*ret_json = json.len;
-	if (r == 0)
+	if (r == 0 && !s->problem)
 		r = view_add_body(v, dir, name, &json, extents, s->n, NULL);
 	buf_free(&json);
 	free(extents);
@@ -153,7 +157,8 @@ static int add_readme(struct views *v, struct node *dir, const char *what, const
 }
 
 /* A body without JSON, where the model has just one input that needs none. */
-static int add_raw(struct views *v, struct node *dir, const struct side *s)
+static int add_raw(struct views *v, struct node *dir, const struct side *s,
+		   const struct meta_case *c)
 {
 	const struct meta *m = v->options.meta;
 	const struct meta_tensor *input = &m->inputs[0];
@@ -161,69 +166,70 @@ static int add_raw(struct views *v, struct node *dir, const struct side *s)
 
 	if (m->n_inputs != 1 || s->n != 1)
 		return 0;
+	declared.name = input->name;
+	declared.dtype = input->dtype ? dtype_by_name(input->dtype, strlen(input->dtype)) : NULL;
 	declared.any_shape = !input->has_dims;
 	declared.rank = (unsigned)input->rank;
 	declared.dims = input->dims;
 	if (!triton_raw_applies(&declared, &s->tensors[0].info))
 		return 0;
-	return view_add_file(v, dir, "raw", s->tensors[0].user, 1, NULL);
+	return view_add_file(v, dir, "raw", s->tensors[0].user,
+			     &find_tensor(v, c->inputs[0].reference)->info);
 }
 
-static int add_request(struct views *v, struct node *dir, struct side *inputs)
+static int add_request(struct views *v, struct node *dir, struct side *inputs,
+		       const struct meta_case *c)
 {
 	struct buf headers = buf_init(KIB);
 	uint64_t json;
-	int r;
+	int r = inputs->problem ? 0 : add_body(v, dir, "request", inputs, true, &json);
 
-	if (inputs->problem)
+	if (r == 0 && inputs->problem)
 		return add_readme(v, dir, "request", inputs->problem);
-	r = add_body(v, dir, "request", inputs, true, &json);
-	if (r == -EFBIG)
-		return add_readme(v, dir, "request", "its body would be 2 GiB or more");
 	if (r == 0)
 		r = triton_headers(json, &headers);
 	if (r == 0)
 		r = view_add_text(v, dir, "headers", &headers);
 	buf_free(&headers);
-	return r < 0 ? r : add_raw(v, dir, inputs);
+	return r < 0 ? r : add_raw(v, dir, inputs, c);
 }
 
 static int add_expected(struct views *v, struct node *dir, struct side *outputs, bool have_readme)
 {
-	const char *why = outputs->problem;
 	uint64_t json;
-	int r = 0;
+	int r = outputs->problem ? 0 : add_body(v, dir, "expected_output", outputs, false, &json);
 
-	if (!why) {
-		r = add_body(v, dir, "expected_output", outputs, false, &json);
-		if (r == -EFBIG)
-			why = "its body would be 2 GiB or more";
-	}
 	/* one README is enough */
-	return why && !have_readme ? add_readme(v, dir, "expected_output", why) : why ? 0 : r;
+	return r == 0 && outputs->problem && !have_readme ?
+		       add_readme(v, dir, "expected_output", outputs->problem) :
+		       r;
 }
 
 static int add_case(struct views *v, struct node *parent, const char *kind, size_t i,
 		    const struct meta_case *c)
 {
+	static const char odd[] = "carton.toml has values there that are no references to tensors";
 	const struct meta *m = v->options.meta;
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
 	char name[64];
-	int r;
+	int r = view_go_on(parent);
 
 	snprintf(name, sizeof(name), "%s-%zu", kind, i);
-	r = side_load(v, c->inputs, c->n_inputs, m->inputs, m->n_inputs, &inputs);
 	if (r == 0)
-		r = side_load(v, c->outputs, c->n_outputs, m->outputs, m->n_outputs, &outputs);
+		r = side_load(v, c->inputs, c->n_inputs, m->inputs, &m->input_names, &inputs);
+	if (r == 0)
+		r = side_load(v, c->outputs, c->n_outputs, m->outputs, &m->output_names, &outputs);
+	if (r == 0 && !c->has_inputs)
+		r = side_refuse(&inputs, "carton.toml has no inputs there");
 	if (r == 0 && c->odd_inputs)
-		r = side_refuse(&inputs);
+		r = side_refuse(&inputs, odd);
 	if (r == 0 && c->odd_outputs)
-		r = side_refuse(&outputs);
+		r = side_refuse(&outputs, odd);
 	if (r == 0)
 		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 	if (r == 0)
-		r = add_request(v, dir, &inputs);
+		r = add_request(v, dir, &inputs, c);
 	if (r == 0 && (c->has_outputs || c->odd_outputs))
 		r = add_expected(v, dir, &outputs, inputs.problem != NULL);
 	side_free(&inputs);
@@ -242,8 +248,8 @@ int view_make_triton(struct views *v, struct node *dir, void *ctx)
 	for (size_t i = 0; i < m->n_examples && r == 0; i++) {
 		const struct meta_case *c = &m->examples[i];
 
-		if (!c->odd_inputs && !c->odd_outputs && all_tensors(c->inputs, c->n_inputs) &&
-		    all_tensors(c->outputs, c->n_outputs))
+		if (c->has_inputs && !c->odd_inputs && !c->odd_outputs &&
+		    all_tensors(c->inputs, c->n_inputs) && all_tensors(c->outputs, c->n_outputs))
 			r = add_case(v, dir, "example", i, c);
 	}
 	return r;

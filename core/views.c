@@ -42,6 +42,23 @@ int view_keep(struct views *v, void *p, void (*free_fn)(void *))
 
 /* ---- directories ---- */
 
+/* Past a limit: an empty directory that says so, and is not made again. */
+static int refuse(struct views *v, struct node *dir)
+{
+#define REFUSAL "the views of this carton are too many files, or too much text, to be kept"
+	static const char index[] = "{\n \"tensors\": [],\n \"problems\": [\n"
+				    "  {\"problem\": \"" REFUSAL "\"}\n ]\n}\n";
+	char path[MAX_PATH_LEN + 1];
+	struct node *file;
+	int r;
+
+	carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: " REFUSAL);
+	r = tree_add(v->options.tree, dir, "index.json", strlen("index.json"), NODE_FILE, &file);
+	if (r == 0)
+		tree_set_literal(v->options.tree, file, index, strlen(index));
+	return r;
+}
+
 static int open_gate(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size)
 {
 	struct gate *g = ctx;
@@ -49,14 +66,17 @@ static int open_gate(void *ctx, struct object *o, struct bytes *ret, uint64_t *r
 	bool indexed = g->make != view_make_safetensors;
 	int r;
 
-	(void)o;
-	if (indexed)
+	if (indexed) {
 		pthread_mutex_lock(&g->v->lock);
+		g->v->asking = o;
+	}
 	r = g->make(g->v, g->dir, g->ctx);
+	if (r < 0)
+		tree_clear(g->v->options.tree, g->dir); /* the next attempt begins anew */
+	if (r == -EFBIG)
+		r = refuse(g->v, g->dir);
 	if (r == 0)
 		tree_sort(g->dir);
-	else
-		tree_clear(g->dir); /* the next attempt begins anew */
 	if (indexed)
 		pthread_mutex_unlock(&g->v->lock);
 	if (r < 0)
@@ -92,16 +112,16 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 
 /* ---- files ---- */
 
-int view_add_file(struct views *v, struct node *parent, const char *name,
-		  const struct extent *extents, size_t n, const struct tensor_info *tensor)
+int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
+		  const struct tensor_info *tensor)
 {
 	struct node *file;
 	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
 
-	if (r == 0 && n == 1 && extents[0].len == OBJECT_NO_SIZE)
-		tree_set_object(v->options.tree, file, extents[0].object);
+	if (r == 0 && data->len == OBJECT_NO_SIZE)
+		tree_set_object(v->options.tree, file, data->object);
 	else if (r == 0)
-		r = tree_set_extents(v->options.tree, file, extents, n);
+		r = tree_set_extents(v->options.tree, file, data, 1);
 	if (r == 0)
 		file->tensor = tensor;
 	return r;
@@ -122,8 +142,9 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 			memcpy(all + 1, extents, n * sizeof(*all));
 		r = tree_set_extents(v->options.tree, file, all, n + 1);
 	}
+	if (r == 0)
+		r = tree_own_literal(v->options.tree, file);
 	if (r == 0) {
-		file->file.owns_literal = true;
 		file->tensor = tensor;
 		*b = buf_init(b->max);
 	}
@@ -145,16 +166,15 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 	int r;
 
 	snprintf(name, sizeof(name), "%s.bin", stem);
-	r = view_add_file(v, dir, name, &t->data, 1, t->info);
-	if (r < 0 || !t->descr)
+	r = view_add_file(v, dir, name, &t->data, t->info);
+	if (r < 0 || !t->descr || !npy_can_hold(t->descr, t->info->shape, t->info->rank))
 		return r;
 	snprintf(name, sizeof(name), "%s.npy", stem);
 	r = npy_header(t->descr, t->info->shape, t->info->rank, &header);
 	if (r == 0)
 		return view_add_body(v, dir, name, &header, &t->npy_data, 1, t->info);
 	buf_free(&header);
-	/* a shape that numpy cannot hold has no .npy */
-	return r == -EFBIG ? 0 : r;
+	return r;
 }
 
 int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,
@@ -185,7 +205,7 @@ int view_load(struct views *v)
 
 	if (v->loaded)
 		return 0;
-	r = index_load(v->options.tree, &v->index);
+	r = index_load(v->options.tree, v->asking, &v->index);
 	if (r < 0)
 		return r;
 	if (v->index.tensors) {
@@ -201,18 +221,7 @@ int view_load(struct views *v)
 
 int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret)
 {
-	struct view_strings *s = &v->strings[t - v->index.tensors->list];
-	int r = 0;
-
-	if (t->problem)
-		return -EBADMSG;
-	if (!s->measured)
-		r = index_measure(v->options.tree, t, &s->size);
-	if (r < 0)
-		return r;
-	s->measured = true;
-	*ret = &s->size;
-	return 0;
+	return t->problem ? -EBADMSG : index_measure(&v->index, t, v->asking, ret);
 }
 
 int view_data(struct views *v, struct tensor *t, struct extent *ret)

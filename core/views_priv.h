@@ -11,17 +11,16 @@
 #include "view_json.h"
 #include "views.h"
 
-/* A string tensor, once its file was read through. */
+/* What there is of a string tensor. */
 struct view_strings {
-	struct strings_size size;
-	bool measured;
 	struct object *bytes; /* the BYTES form; NULL: not asked for yet */
 	char *later; /* why it was not measured when tensor_data/ was listed; NULL: it was */
 };
 
 struct views {
 	struct views_options options;
-	pthread_mutex_t lock; /* held while a view of the index is made: guards these three */
+	pthread_mutex_t lock;	     /* held while a view of the index is made: guards these four */
+	const struct object *asking; /* the gate that is being opened */
 	bool loaded;
 	struct index index;
 	struct view_strings *strings; /* one for each tensor of the index */
@@ -33,7 +32,7 @@ struct views {
 
 /*
  * Makes what is in a directory. Runs on a worker; with the lock held, but for view_make_safetensors.
- * 0, or why not now.
+ * 0; -EFBIG: it is too much to be kept, now and later; or why not now.
  */
 typedef int view_make_fn(struct views *v, struct node *dir, void *ctx);
 
@@ -41,11 +40,14 @@ typedef int view_make_fn(struct views *v, struct node *dir, void *ctx);
 int view_add_dir(struct views *v, struct node *parent, const char *name, view_make_fn *make,
 		 void *ctx, struct node **ret);
 
-/* A file of these extents. `tensor`: what it is a view of, or NULL. */
-int view_add_file(struct views *v, struct node *parent, const char *name,
-		  const struct extent *extents, size_t n, const struct tensor_info *tensor);
+/* A file of one extent, which is a view of `tensor`. */
+int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
+		  const struct tensor_info *tensor);
 
-/* A file of literal text, taken over from `b` also on failure; and one with extents behind it. */
+/*
+ * A file of literal text, taken over from `b` also on failure; and one with extents behind it.
+ * `tensor`: what it is a view of, or NULL.
+ */
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b);
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
 		  const struct extent *extents, size_t n, const struct tensor_info *tensor);
@@ -74,7 +76,7 @@ int view_keep(struct views *v, void *p, void (*free_fn)(void *));
 /* The index, read when it is needed first. 0, or why not now. */
 int view_load(struct views *v);
 
-/* The size of a string tensor's forms, measured once. 0; -EBADMSG: it has a problem; or not now. */
+/* The size of a string tensor's forms. 0; -EBADMSG: it has a problem; or not now. */
 int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret);
 
 /*
@@ -98,6 +100,12 @@ static inline bool view_is_out_of_reach(int r)
 {
 	return r < 0 && r != -EBADMSG && r != -EFBIG && r != -ENOMEM && r != -ENOSPC &&
 	       r != -ECANCELED && r != -ENOTCONN;
+}
+
+/* For the loops of a maker: -ECANCELED when nobody waits any more for what is in `dir`, else 0. */
+static inline int view_go_on(const struct node *dir)
+{
+	return object_must_stop(dir->dir.gate) ? -ECANCELED : 0;
 }
 
 view_make_fn view_make_tensors;	    /* tensor_data/; no ctx */

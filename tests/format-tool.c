@@ -154,7 +154,7 @@ static int add_good(struct view_json *j, const struct tensor *t)
 
 static int cmd_tensors(const char *dir)
 {
-	struct buf b = buf_init(MAX_VIEW_JSON);
+	struct buf b = buf_init(MAX_VIEW_MEMORY);
 	struct view_json j;
 	struct tensors *t;
 	int r = load(dir, &t);
@@ -233,7 +233,7 @@ static int read_at(void *ctx, void *buf, size_t n, uint64_t off)
 
 static int cmd_read(const char *path)
 {
-	struct buf b = buf_init(MAX_VIEW_JSON);
+	struct buf b = buf_init(MAX_VIEW_MEMORY);
 	struct safetensors_error error = { "" };
 	struct safetensors *s;
 	struct view_json j;
@@ -280,7 +280,7 @@ static int cmd_strings(const char *what, uint64_t count, uint64_t width)
 	int fd = STDIN_FILENO, r;
 
 	if (!strcmp(what, "measure")) {
-		r = strings_measure(read_fd, &fd, count, &size, &error);
+		r = strings_measure(read_fd, &fd, &size, &error);
 		if (!r)
 			printf("%" PRIu64 " %" PRIu64 "\n", size.bytes, size.width);
 	} else {

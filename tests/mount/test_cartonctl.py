@@ -148,6 +148,37 @@ def test_info_escapes_hostile_text(work):
     p = ctl('info', path)
     assert p.returncode == 0 and '\x1b' not in p.stdout and '\x9b' not in p.stdout
     assert json.loads(ctl('info', '--json', path).stdout)
+    # the same without a NUL, for which all of it would be dropped
+    c1 = ''.join(f'\\u{i:04x}' for i in range(0x7f, 0xa0))
+    toml = TOML.replace(b"'Sample model'", f'"a{c1}é\\tz\\u00a0🥳"'.encode())
+    p = ctl('info', Carton(toml).write(work / 'n.carton'))
+    escaped = '\\x7f' + ''.join(f'\\xc2\\x{i:02x}' for i in range(0x80, 0xa0))
+    assert f'a{escaped}é\tz\u00a0🥳\n' in p.stdout
+
+
+def test_info_options(work):
+    """Each by a name of its own, as TOML spells it; empty ones too."""
+    toml = TOML[:TOML.index(b'[runner]')] + b"""
+[runner]
+runner_name = 'python'
+required_framework_version = '=3.11'
+[runner.opts]
+a = []
+b = {}
+"c.d" = 1
+c.d = 2
+"" = 3
+"x[0]" = 4
+x = [5, [], {}, [{}], [6]]
+"q\\"" = { "\\u00fc" = {} }
+"""
+    path = Carton(toml).write(work / 'm.carton')
+    pairs = json.loads(ctl('info', '--json', path).stdout, object_pairs_hook=list)
+    options = dict(dict(pairs)['runner'])['opts']
+    want = [('a', []), ('b', []), ('"c.d"', 1), ('c.d', 2), ('""', 3), ('"x[0]"', 4), ('x[0]', 5),
+            ('x[1]', []), ('x[2]', []), ('x[3][0]', []), ('x[4][0]', 6), ('"q\\""."ü"', [])]
+    assert [tuple(x) for x in options] == want
+    assert 'x[3][0] = {}' in ctl('info', path).stdout and 'b = {}' in ctl('info', path).stdout
 
 
 def test_verify_good(source):

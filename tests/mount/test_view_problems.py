@@ -6,11 +6,13 @@ import random
 import re
 import signal
 
+import numpy as np
 import pytest
 
 from harness import ctl
 from origin import lines_of
-from tensorfiles import Tensor, TensorData, numeric, reference_file, toml_string
+from tensorfiles import (Tensor, TensorData, numeric, reference_file, st, st_bytes,
+                         toml_string)
 from viewcheck import DATA, check_values, index_of, names_in
 from zipwriter import Carton, sample, sha256
 
@@ -66,7 +68,7 @@ BAD = [
        bad('twice', '2 tensors', dtype='int8', data=bytes(2)),
     bad('thrice', '3 tensors'), bad('thrice', '3 tensors'), bad('thrice', '3 tensors'),
     bad('strings too few', '1 elements', dtype='string', data=['a']),
-    bad('strings too many', 'more than the 2', dtype='string', data=['a', 'b', 'c']),
+    bad('strings too many', '3 elements', dtype='string', data=['a', 'b', 'c']),
     bad('strings none', 'no data', dtype='string', raw=b''),
     bad('strings not TOML', 'line 1', dtype='string', raw=b'data = ["a" "b"]'),
     bad('strings cut', 'line', dtype='string', raw=b'data = ["a", "b"'),
@@ -83,7 +85,7 @@ BAD = [
     bad('nested of nobody', 'does not exist', dtype='nested', inner=['nobody']),
     bad('nested of bad', 'has a problem', dtype='nested', inner=['good', 'too short']),
     bad('nested of bad strings', 'has a problem', dtype='nested', inner=['strings too few']),
-    bad('nested of twice', 'more than once', dtype='nested', inner=['twice']),
+    bad('nested of twice', 'has a problem', dtype='nested', inner=['twice']),
     bad('nested with file', 'has a file', dtype='nested', inner=['good'],
         **keys(file='"good.bin"')),
     bad('nested without inner', 'no inner', dtype='nested', inner=[], **keys(inner=None)),
@@ -184,6 +186,7 @@ INDEXES = {  # name: (index.toml, what the problem says)
     'tensor a table': (b'[tensor]\nname = "a"\n', 'not an array'),
     'tensor a number': (b'tensor = 1\n', 'not an array'),
     'tensor of numbers': (b'tensor = [1, 2]\n', 'not a table'),
+    'too many': (b'[[tensor]]\n' * 1000001, 'more than 1000000 tensors'),
     'key twice': (b'[[tensor]]\nname = "a"\nname = "b"\n', ''),
     'deep': (b'x = ' + b'[' * 100 + b']' * 100 + b'\n', ''),
 }
@@ -204,6 +207,57 @@ def test_bad_index(work, mount_fg, case):
         assert m.read('tensor_data/tensor_0.bin') == c.entries['tensor_data/tensor_0.bin'].data
     p = ctl('verify', work / 'm.carton')
     assert p.returncode != 0 and 'tensor_data/index.toml' in p.stdout + p.stderr
+
+
+def test_index_over_a_limit_is_no_fault_of_others(work, mount):
+    """The rest of views/ is there."""
+    data = st_bytes({'t': st()}, b'x')
+    c = Carton().add('tensor_data/index.toml', INDEXES['too many'][0])
+    c.add('model/w.safetensors', data).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        assert sorted(os.listdir(m / 'views')) == ['model', 'tensor_data']
+        assert m.read('views/model/w.safetensors/t.bin') == b'x'
+
+
+def test_elements_that_are_no_tables(work, mount):
+    """Beside them, tensors are what they are."""
+    td = TensorData(numeric(random.Random(1), 'a', 'int8', (3,)))
+    text = b"tensor = [1, {name = 'a', dtype = 'int8', shape = [3], file = 't0.bin'}, [{}], {}]\n"
+    td.put(Carton()).change('tensor_data/index.toml', data=text).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        check_values(m, td)
+        assert [p['problem'] for p in index_of(m)['problems']] == [
+            'an element of tensor is not a table', 'it has no name']
+
+
+def test_quoted_text_is_cut_between_characters(work, mount):
+    """64 bytes of it, or a few less."""
+    texts = ['a' * k + c * 40 for c in 'éに🥳' for k in range(4)]
+    for key, says in (('dtype', 'dtype'), ('file', 'file')):
+        td = TensorData(*[Tensor(f't{i}', 'int8', (1,), b'x', keys={key: toml_string('/' + t)})
+                          for i, t in enumerate(texts)])
+        td.put(Carton()).write(work / 'm.carton')
+        with mount(work / 'm.carton') as m:
+            problems = [p['problem'] for p in index_of(m)['problems']]
+        for text, problem in zip(texts, problems, strict=True):
+            quoted = problem.split("'")[1]
+            assert says in problem and ('/' + text).startswith(quoted)
+            assert 60 < len(quoted.encode()) <= 64
+
+
+def test_shapes_that_numpy_has_not(work, mount):
+    """An empty array of a size, without its dimension of 0, that does not fit: no .npy."""
+    shapes = {'a': (0, 2 ** 61 - 1), 'b': (0, 2 ** 61), 'c': (2 ** 62, 0), 'd': (0, 2 ** 31, 2 ** 30)}
+    td = TensorData(*[Tensor(n, 'float32', s) for n, s in shapes.items()],
+                    Tensor('s', 'string', (0, 2 ** 61), []))
+    header = {n: st('F32', s, 0, 0) for n, s in {**shapes, 'e': (0, 2 ** 63)}.items()}
+    td.put(Carton()).add('model/w.safetensors', st_bytes(header)).write(work / 'm.carton')
+    with mount(work / 'm.carton') as m:
+        for where, names in ((DATA, 'abcds'), ('views/model/w.safetensors', 'abcde')):
+            assert sorted(os.listdir(m / where)) == sorted(
+                [f'{n}.bin' for n in names] + ['a.npy', 'index.json'])
+            assert np.load(m / f'{where}/a.npy').shape == shapes['a']
+            assert index_of(m, where)['problems'] == []
 
 
 def test_index_missing(work, mount):

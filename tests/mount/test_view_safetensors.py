@@ -4,6 +4,7 @@ views/tensor_data.safetensors, byte for byte what the reference serializer gives
 safetensors files in the carton, written by an independent writer, good and malformed.
 """
 import concurrent.futures
+import errno
 import json
 import os
 import random
@@ -18,7 +19,8 @@ from origin import PRIVATE, LinkedCarton, errno_of, fault, fresh_logs, lines_of 
 from tensorfiles import (BAD, BITS, CARTON, NUMPY, ORDER, Tensor, TensorData, decoded,
                          every_safetensors_dtype, npy_bytes, numeric, random_name, random_tensors,
                          reference_file, st, st_bytes)
-from zipwriter import Carton, Sparse, sha256
+from viewcheck import cpu_seconds
+from zipwriter import Carton, Sparse, compress, sha256
 
 MIB = 1 << 20
 W = 'views/model/w.safetensors'
@@ -110,6 +112,27 @@ def test_collection_without_the_bad_ones(work, mount):
     with mount(work / 'm.carton') as m:
         assert m.read('views/tensor_data.safetensors') == reference_file(good)
         assert m.read('views/tensor_data/__metadata__.bin') == td.list[-1].data
+
+
+@pytest.mark.parametrize('n', [8191, 8192])
+def test_collection_beyond_every_file(work, mount_fg, n):
+    """Tensors of one file of 2^50 bytes, together just below 2^63, or not; nobody reads it."""
+    size, huge = 2 ** 50, Sparse(2 ** 50)
+    huge._sums = 0, '00' * 32
+    td = TensorData(*[Tensor(f't{i:04}', 'uint8', (size,), file='huge') for i in range(n)],
+                    Tensor('few', 'nested', inner=['t0000'] * 16383),
+                    Tensor('many', 'nested', inner=['t0000'] * 16384))
+    c = Carton().add('tensor_data/huge', huge, payload=compress(b'x', 93))
+    td.put(c).write(work / 'm.carton')
+    with mount_fg(work / 'm.carton') as m:
+        path = m / 'views/tensor_data.safetensors'
+        if n == 8191:
+            assert 0 < os.stat(path).st_size - n * size < 2 ** 21
+        else:
+            assert errno_of(os.stat, path) == errno.ENOENT
+            assert lines_of(m.log(), '2.63 bytes or more')
+        few, many = index_of(m, 'views/tensor_data')['tensors'][-2:]
+        assert few['bytes'] == 16383 * size and many['bytes'] is None
 
 
 def test_collection_of_large_compressed_files(work, mount):
@@ -349,12 +372,6 @@ def test_verified_at_first_use(work, mount, method):
         assert m.state('model/a.safetensors') == 'verified'
         assert m.state('model/b.safetensors') == 'unverified'
         assert m.read('views/model/b.safetensors/t.bin')[-1:] == b'b'
-
-
-def cpu_seconds(pid):
-    """What a process has used so far, which is the same however busy the machine is."""
-    fields = harness.read_file(f'/proc/{pid}/stat').rpartition(b')')[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
 
 
 def test_hundred_thousand(work, mount):

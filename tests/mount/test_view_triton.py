@@ -18,6 +18,7 @@ import harness
 from origin import PRIVATE, LinkedCarton, fault, fresh_logs  # noqa: F401
 from tensorfiles import CARTON, SHAPES, Tensor, TensorData, numeric, toml_string
 from tritonserver import Model, Refused, parse_expected, parse_request
+from viewcheck import xattr
 from zipwriter import Carton, Sparse, sha256
 
 TRITON = 'views/triton'
@@ -110,6 +111,21 @@ def test_order(work, mount):
             assert data == tensors[names.index(name)].data
 
 
+def test_order_of_many(work, mount):
+    """However many are declared; and two of one name, which `verify` tells of."""
+    x, names = numeric(random.Random(2), 'x', 'int8', (1,)), [f'i{i}' for i in range(3000)]
+    random.Random(2).shuffle(names)
+    toml = ''.join(declared('input', n, 'int8', '[1]') for n in [*names, names[7]])
+    write(work, toml + case('self_test', {n: at('x') for n in [*sorted(names), 'more', 'and']}), x)
+    with mount(work / 'm.carton') as m:
+        assert [t[0] for t in request_of(m, 'self_test-0')] == [*names, 'and', 'more']
+    out = harness.ctl('verify', work / 'm.carton').stdout
+    for text in (f'two inputs are named "{names[7]}"', '"and" is not declared',
+                 '"more" is not declared'):
+        assert out.count(text) == 1
+    assert out.count('two inputs') == 1 and out.count('not declared') == 2
+
+
 def test_names_in_json(work, mount):
     """The header's length is in bytes, whatever the names need in JSON."""
     names = ['"', '\\', '\n', '\x01', '\x7f', '</x>', '{', '}', '🥳', 'é' * 100, '\\"', '/',
@@ -184,6 +200,18 @@ def test_no_inputs(work, mount):
         assert parse_expected(m.read(f'{TRITON}/self_test-0/expected_output'))[1] == []
 
 
+def test_inputs_that_are_not_there(work, mount):
+    """A test says that it has no request; an example has no data for one, like others."""
+    x = numeric(random.Random(1), 'x', 'int8', (1,))
+    write(work, '[[self_test]]\nname = "a"\n[[example]]\nname = "b"\n[[self_test]]\n'
+          f'expected_out = {values(y=at("x"))}\n[[example]]\nsample_out = {values(y=at("x"))}\n', x)
+    with mount(work / 'm.carton') as m:
+        assert sorted(os.listdir(m / TRITON)) == ['self_test-0', 'self_test-1']
+        assert os.listdir(m / f'{TRITON}/self_test-0') == ['README']
+        assert sorted(os.listdir(m / f'{TRITON}/self_test-1')) == ['README', 'expected_output']
+        assert b'no inputs' in m.read(f'{TRITON}/self_test-1/README')
+
+
 # ---- where there is none ----
 
 README = {  # inputs, expected_out, what README says, what is there beside it
@@ -196,7 +224,7 @@ README = {  # inputs, expected_out, what README says, what is there beside it
     'missing output': ({'a': at('x')}, {'o': at('nobody')}, 'nobody', {'request', 'headers'}),
     'bad': ({'a': at('short')}, {'o': at('x')}, 'short.*7 bytes', {'expected_output'}),
     'bad strings': ({'a': at('words')}, {'o': at('x')}, 'words.*1 elements', {'expected_output'}),
-    'bad name twice': ({'a': at('twice')}, {'o': at('x')}, 'twice', {'expected_output'}),
+    'bad name twice': ({'a': at('twice')}, {'o': at('x')}, 'twice.*2 tensors', {'expected_output'}),
     'no tensor at all': ({'a': '@misc/picture'}, {'o': at('x')}, 'misc/picture',
                          {'expected_output'}),
     'not a reference': ({'a': 'x'}, {'o': at('x')}, 'x', {'expected_output'}),
@@ -277,6 +305,18 @@ def test_two_gib(work, mount, beyond):
         assert m.state('tensor_data/t0.bin') == 'unverified'
 
 
+def test_long_json(work, mount):
+    """So many inputs that the JSON alone would be over 64 MiB."""
+    x = numeric(random.Random(1), 'x', 'uint8', (1,) * 64)
+    one = len(json.dumps({'name': '', 'shape': x.shape, 'datatype': 'UINT8', 'parameters': {
+        'binary_data_size': 1}}, separators=(',', ':')))
+    n = 64 * 2 ** 20 // one
+    write(work, case('self_test', {str(i): at('x') for i in range(n)}), x)
+    with mount(work / 'm.carton') as m:
+        assert os.listdir(m / f'{TRITON}/self_test-0') == ['README']
+        assert '64 MiB' in m.read(f'{TRITON}/self_test-0/README').decode()
+
+
 def test_corrupt(work, mount):
     """EIO at open of the bodies over it, and of nothing else."""
     rng = random.Random(7)
@@ -304,6 +344,12 @@ RAW = [  # inputs declared as (dtype, shape); the tensor; is there a raw?
     ([('float32', '[]')], ('float32', ()), True),
     ([('float32', '[0]')], ('float32', (0,)), True),
     ([('float32', '[2, 3]')], ('float32', (3, 2)), False),
+    ([('int32', '[2, 3]')], ('float32', (2, 3)), False),
+    ([('float33', '[2, 3]')], ('float32', (2, 3)), False),
+    ([('float32', '["n", 0]')], ('float32', (5, 0)), False),
+    ([('float32', '[2, 0]')], ('float32', (2, 0)), True),
+    ([('float32', '[1.5, 3]')], ('float32', (3,)), False),
+    ([('float32', '[[1], [2]]')], ('float32', ()), False),
     ([('float32', '[2]')], ('float32', (2, 1)), False),
     ([('string', '[1]')], ('string', (1,)), True),
     ([('string', '["n"]')], ('string', (1,)), False),
@@ -324,8 +370,22 @@ def test_raw(work, mount):
         with mount(work / f'{i}.carton') as m:
             assert ('raw' in os.listdir(m / f'{TRITON}/self_test-0')) == applies, RAW[i]
             if applies:
-                assert m.read(f'{TRITON}/self_test-0/raw') == t.bin()
+                raw = f'{TRITON}/self_test-0/raw'
+                assert m.read(raw) == t.bin()
+                assert {k: xattr(m / raw, k) for k in ('dtype', 'shape')} == {
+                    'dtype': dtype, 'shape': json.dumps(shape, separators=(',', ':'))}
+                assert len(os.listxattr(m / raw)) == 2
             assert request_of(m, 'self_test-0') == [as_tensor('in0', t)]
+
+
+def test_no_raw_of_another_input(work, mount):
+    """Raw bytes go to the input that is declared, whatever the test calls it."""
+    x = numeric(random.Random(8), 'x', 'float32', (2, 3))
+    write(work, declared('input', 'x', shape='["n", 3]') + case('self_test', {'x': at('x')}) +
+          case('self_test', {'zzz': at('x')}), x)
+    with mount(work / 'm.carton') as m:
+        assert sorted(os.listdir(m / f'{TRITON}/self_test-0')) == ['headers', 'raw', 'request']
+        assert sorted(os.listdir(m / f'{TRITON}/self_test-1')) == ['headers', 'request']
 
 
 # ---- with a client and a server ----

@@ -48,6 +48,7 @@ def check_values(m, td):
         stem = m / f'{DATA}/{t.name}'
         if t.dtype == 'nested':
             assert xattr(stem, 'dtype') == 'nested'
+            assert os.listxattr(stem) == ['user.carton.dtype']
             for i, name in enumerate(t.inner):
                 inner = next(x for x in td.list if x.name == name)
                 path = f'{stem}/{i}.bin'
@@ -94,3 +95,9 @@ def check_index(m, td):
 
 def io_read(pid):
     return int(re.search(r'rchar: (\d+)', open(f'/proc/{pid}/io').read())[1])
+
+
+def cpu_seconds(pid):
+    """What a process has used so far, which is the same however busy the machine is."""
+    fields = harness.read_file(f'/proc/{pid}/stat').rpartition(b')')[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')

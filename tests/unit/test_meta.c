@@ -102,7 +102,7 @@ static void test_problems(void **state)
 		{ "[[input]]\nshape = 1", "shape is neither a list nor a symbol" },
 		{ "[[input]]\nshape = [-1]", "a dimension of a shape" },
 		{ "[[input]]\nshape = [1.5]", "a dimension of a shape" },
-		{ "[[input]]\nshape = [[1]]", "shape is neither" },
+		{ "[[input]]\nshape = [[1]]", "a dimension of a shape" },
 		{ "[[input]]\nshape.a = 1", "shape is neither" },
 		{ "[[self_test]]\ninputs = { x = 1 }", "line 2: inputs: a value that is no NAME" },
 		{ "[[self_test]]\nexpected_out = 'x'", "expected_out: a value that is no NAME" },
@@ -143,6 +143,30 @@ static void test_kept_beside_faults(void **state)
 	assert_true(m->self_tests[0].odd_inputs && m->self_tests[0].has_inputs);
 	assert_false(m->self_tests[0].odd_outputs || m->self_tests[0].has_outputs);
 	meta_free(m);
+}
+
+/* A shape with a fault is not said at all, however much of it is well-formed. */
+static void test_bad_shape(void **state)
+{
+	static const char *const shapes[] = {
+		"= [1.5, 3]", "= [-1, 3]", "= [3, 1.5]", "= [3, [1], 2]", "= [[], 3, 1.5, -1]",
+		"= [3, {}]", "= [[1], [2]]", "= [{ a = 1 }, 3]", "= [true]", ".a = 1", "= { a = [3] }",
+	};
+	char text[100];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+		struct meta *m;
+
+		snprintf(text, sizeof(text), "[[input]]\nshape %s\nname = 'x'\n", shapes[i]);
+		m = parse(text);
+		assert_int_equal(m->n_inputs, 1);
+		assert_null(m->inputs[0].shape);
+		assert_false(m->inputs[0].has_dims || m->inputs[0].rank || m->inputs[0].dims);
+		assert_string_equal(m->inputs[0].name, "x");
+		assert_int_equal(m->n_problems, 1);
+		meta_free(m);
+	}
 }
 
 static void test_not_toml(void **state)
@@ -273,6 +297,7 @@ int main(void)
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_problems),
 		cmocka_unit_test(test_kept_beside_faults),
+		cmocka_unit_test(test_bad_shape),
 		cmocka_unit_test(test_not_toml),
 		cmocka_unit_test(test_reported),
 		cmocka_unit_test(test_tables),

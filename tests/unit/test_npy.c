@@ -37,6 +37,29 @@ static void test_shapes(void **state)
 	       "'shape': (2, 0, 18446744073709551615), }", 128);
 }
 
+/* Up to the sizes that numpy has, and one past them. */
+static void test_too_big(void **state)
+{
+	static const struct {
+		const char *descr;
+		uint64_t max; /* of one dimension */
+	} list[] = {
+		{ "|i1", INT64_MAX }, { "<f2", INT64_MAX / 2 }, { "<f4", INT64_MAX / 4 },
+		{ "<c8", INT64_MAX / 8 }, { "<U7", INT64_MAX / 28 },
+	};
+
+	(void)state;
+	assert_true(npy_can_hold("<f4", NULL, 0));
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		const uint64_t n = list[i].max, shapes[][3] = {
+			{ 0, n, 1 }, { n + 1, 0, 1 }, { 0, n / 2 + 1, 2 }, { UINT64_MAX, n, 0 },
+		};
+
+		for (size_t bad = 0; bad < 4; bad++)
+			assert_int_equal(npy_can_hold(list[i].descr, shapes[bad], 3), !bad);
+	}
+}
+
 static void test_widest(void **state)
 {
 	uint64_t shape[MAX_TENSOR_RANK];
@@ -94,6 +117,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_too_big),
 		cmocka_unit_test(test_widest),
 		cmocka_unit_test(test_version_2),
 		cmocka_unit_test(test_full),

@@ -254,10 +254,10 @@ static void test_several(void **state)
 	assert_null(t->list[1].problem);
 	assert_string_equal(t->list[2].problem, "3 tensors have this name");
 	assert_string_equal(t->list[3].problem, "3 tensors have this name");
-	assert_string_equal(t->list[4].problem, "its inner tensor 'twice' is there more than once");
+	assert_string_equal(t->list[4].problem, "its inner tensor 'twice' has a problem");
 	assert_non_null(t->list[5].problem);
 	assert_string_equal(t->list[6].problem, "its inner tensor 'small' has a problem");
-	assert_null(tensors_find(t, "twice", 5));
+	assert_string_equal(tensors_find(t, "twice", 5)->problem, "3 tensors have this name");
 	assert_int_equal(tensor_fault(&t->list[1], "found %d later", 1), 0);
 	assert_int_equal(tensor_fault(&t->list[1], "and again"), 0);
 	assert_string_equal(t->list[1].problem, "found 1 later");
@@ -332,13 +332,16 @@ static void test_limits_whole(void **state)
 {
 	struct buf b = buf_init(GIB);
 	struct tensors *t = NULL;
+	struct toml_error error;
 
 	(void)state;
 	assert_int_equal(buf_adds(&b, "tensor = ["), 0);
 	for (size_t i = 0; i < MAX_TENSORS; i++)
 		assert_int_equal(buf_adds(&b, "{},"), 0);
 	assert_int_equal(buf_adds(&b, "{}]"), 0);
-	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, NULL), -EFBIG);
+	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, &error), -EFBIG);
+	assert_string_equal(error.message, "there are more than 1000000 tensors");
+	assert_int_equal(error.line, 1);
 	b.data[b.len - 4] = ' ';	/* the last comma and table */
 	b.data[b.len - 3] = ' ';
 	b.data[b.len - 2] = ' ';
@@ -350,7 +353,9 @@ static void test_limits_whole(void **state)
 	for (size_t i = 0; i <= MAX_TENSOR_INNER; i++)
 		assert_int_equal(buf_adds(&b, "'',"), 0);
 	assert_int_equal(buf_adds(&b, "]"), 0);
-	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, NULL), -EFBIG);
+	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, &error), -EFBIG);
+	assert_string_equal(error.message, "there are more than 1000000 names in inner");
+	assert_int_equal(error.line, 4);
 	buf_free(&b);
 }
 

@@ -142,6 +142,36 @@ static void test_max_nodes(void **state)
 	tree_free(t);
 }
 
+/* Literals that files own: up to the bound, one more is refused; freed, there is room again. */
+static void test_owned(void **state)
+{
+	struct tree *t;
+	struct node *dir;
+	uint64_t nodes;
+
+	(void)state;
+	assert_int_equal(tree_new(0, &t), 0);
+	dir = add(t, "d", NODE_DIR);
+	nodes = t->n_nodes;
+	for (size_t n = 1; n <= 2; n++) {
+		struct extent e = { .literal = calloc(1, n), .len = n };
+		struct node *file;
+
+		t->owned = MAX_VIEW_MEMORY - 1;
+		assert_int_equal(tree_add(t, dir, "f", 1, NODE_FILE, &file), 0);
+		assert_int_equal(tree_set_extents(t, file, &e, 1), 0);
+		assert_int_equal(tree_own_literal(t, file), n == 1 ? 0 : -EFBIG);
+		if (n > 1)
+			free((void *)e.literal);
+		tree_clear(t, dir);
+		assert_int_equal(t->owned, MAX_VIEW_MEMORY - 1);
+		assert_int_equal(t->n_nodes, nodes);
+		assert_int_equal(t->n_files, 0);
+		assert_int_equal(t->bytes, 0);
+	}
+	tree_free(t);
+}
+
 static void test_links(void **state)
 {
 	static const struct {
@@ -223,6 +253,7 @@ int main(void)
 		cmocka_unit_test(test_literal),
 		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_max_nodes),
+		cmocka_unit_test(test_owned),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_hops),
 	};

@@ -76,7 +76,7 @@ static void test_obstacles(void **state)
 
 	(void)state;
 	assert_null(triton_obstacle(in, 2));
-	assert_int_equal(triton_request(in, 2, &b, &body), -EFBIG);	/* the JSON is too much */
+	assert_int_equal(triton_request(in, 2, &b, &body), -EOVERFLOW);	/* the JSON is too much */
 	in[1].info.bytes++;
 	assert_non_null(triton_obstacle(in, 2));
 	in[1].info.bytes = UINT64_MAX;
@@ -94,7 +94,9 @@ static void test_raw(void **state)
 	static const int64_t batch[] = { -1, 3 }, free2[] = { -1, -1 };
 	struct triton_tensor f = tensor("a", "float32", two_three, 2, 24, 0);
 	struct triton_tensor s = tensor("s", "string", two_three + 2, 1, 5, 0);
-	struct triton_declared d = { .n_inputs = 1, .rank = 2, .dims = batch };
+	struct triton_declared d = {
+		.n_inputs = 1, .name = "a", .dtype = f.info.dtype, .rank = 2, .dims = batch,
+	};
 
 	(void)state;
 	assert_true(triton_raw_applies(&d, &f.info));
@@ -108,14 +110,18 @@ static void test_raw(void **state)
 	assert_false(triton_raw_applies(&d, &f.info));
 	d.dims = (const int64_t[]){ 2, 4 };
 	assert_false(triton_raw_applies(&d, &f.info));
-	d = (struct triton_declared){ .n_inputs = 1, .rank = 1, .dims = one };
+	f.info.rank = 0;
+	d.rank = 0;
+	assert_true(triton_raw_applies(&d, &f.info));
+	d.name = NULL;
+	assert_false(triton_raw_applies(&d, &f.info));
+	d = (struct triton_declared){
+		.n_inputs = 1, .name = "s", .dtype = dtype_string, .rank = 1, .dims = one,
+	};
 	assert_false(triton_raw_applies(&d, &f.info));
 	assert_true(triton_raw_applies(&d, &s.info));
 	d.dims = any;
 	assert_false(triton_raw_applies(&d, &s.info));
-	d.rank = 0;
-	f.info.rank = 0;
-	assert_true(triton_raw_applies(&d, &f.info));
 }
 
 /* ---- index.json ---- */
