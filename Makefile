@@ -33,7 +33,7 @@ CORE_SRC := $(wildcard core/*.c)
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
 FS_COMMON := $(BUILD)/fs/progress.o $(BUILD)/fs/numbers.o
-CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session mountpoint notify) $(FS_COMMON)
+CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session dirops mountpoint notify) $(FS_COMMON)
 CARTONCTL_OBJ := $(patsubst %,$(BUILD)/fs/%.o,cartonctl ctl_output ctl_cache) $(FS_COMMON)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_SRC:%.c=$(BUILD)/%)

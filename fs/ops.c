@@ -88,6 +88,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct mount *m = userdata;
 
+	m->in_init = true;
 	/* replies are written from memory: nothing to splice */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 				  FUSE_CAP_SPLICE_MOVE);
@@ -201,10 +202,7 @@ static void finish_opendir(struct parked *p, int result)
 	answer_opendir(p->req, &p->fi, result);
 }
 
-/*
- * The place to wait for what is generated: with a libfuse before 3.17 the kernel holds a lock on the
- * directory, which nothing can interrupt, for as long as a listing or a lookup takes.
- */
+/* The place to wait for what is generated: a listing itself has to be quick. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);

@@ -21,6 +21,7 @@ struct mount {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
+	bool in_init;		  /* INIT is being answered, the first of all requests */
 	unsigned max_read;	  /* as the mount option says, 0: no limit */
 	void (*ready)(void *ctx); /* called once the kernel has begun to talk to us */
 	void *ctx;

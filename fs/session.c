@@ -16,6 +16,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "dirops.h"
 #include "mountpoint.h"
 #include "notify.h"
 #include "ops.h"
@@ -185,6 +186,7 @@ static int serve(struct session *s)
 	s->mount.session = se;
 	if (fuse_set_signal_handlers(se) == 0) {
 		if (fuse_session_mount(se, o->mountpoint) == 0) {
+			dirops_parallel(&s->mount);
 			status = loop(s, se);
 			/* its threads answer requests until they have ended: on a connection that is open */
 			carton_close(s->mount.carton);

@@ -107,6 +107,19 @@ def test_interrupted(mounts, readers, fault, kind):
     alive(m)
 
 
+def test_names_in_a_directory_that_waits(mounts, readers, fault):
+    """Each who asks for another name in what is still to be generated can be told to end."""
+    m = mounts(**{'w.safetensors': (fault_bytes(SIZE), fault.url('dead', size=SIZE, stall=0))})
+    cats = readers(*(m / f'views/model/w.safetensors/{n}.bin' for n in 'abcd'))
+    asked(fault, 'dead')
+    eventually('all wait', lambda: all(state(c.pid) in 'SD' for c in cats))
+    none_in_d_state([c.pid for c in cats])
+    for cat in reversed(cats):
+        cat.send_signal(signal.SIGINT)
+        assert cat.wait(2 * harness.SLOW) == -signal.SIGINT
+    alive(m)
+
+
 def test_interrupted_while_it_connects(mounts, readers, work):
     """A server whose queue is full: no connection comes to be."""
     with contextlib.ExitStack() as stack:
