@@ -182,13 +182,17 @@ static void test_one_fails(void **state)
 static void test_transient(void **state)
 {
 	struct mixed x;
+	int r = -ENOSPC;
 
 	(void)state;
 	mixed_init(&x, -1);
 	box_fail(x.b, -ENOSPC);
 	assert_int_equal(pin(x.file), -ENOSPC);
 	box_fail(x.b, 0);
-	assert_int_equal(pin(x.file), 0);
+	/* each of the others may have been under way, and its failure is told to who joins it */
+	for (int i = 0; i < OBJECTS && r == -ENOSPC; i++)
+		r = pin(x.file);
+	assert_int_equal(r, 0);
 	request_unpin(x.file);
 	expect_pins(&x, true);
 	mixed_free(&x);
