@@ -170,8 +170,11 @@ static int loop(struct session *s, struct fuse_session *se)
 	notify_systemd("STOPPING=1");
 	/* whoever still waits is told before the connection goes */
 	carton_stop(s->mount.carton);
-	/* a signal (r > 0) ends it as well as an unmount does */
-	return r < 0 ? EXIT_SYSTEM : EXIT_OK;
+	/*
+	 * A signal (r > 0) ends it as well as an unmount does. Who was just taking a request when that
+	 * came is told that the connection was aborted.
+	 */
+	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_OK;
 }
 
 static int serve(struct session *s)
