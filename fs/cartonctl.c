@@ -263,7 +263,7 @@ static int verdict(const struct carton *c, const struct ctl_log *log, int status
 		       ",\"model_hash\":\"%s\"}\n",
 		       status ? "false" : "true", totals.files, totals.bytes, hex);
 	else if (status)
-		printf("%zu problems\n", log->problems);
+		printf("%zu problem%s\n", log->problems, log->problems == 1 ? "" : "s");
 	else
 		printf("ok: %" PRIu64 " files, %" PRIu64 " bytes, model %s\n", totals.files,
 		       totals.bytes, hex);

@@ -209,7 +209,8 @@ static int verify_all(struct session *s)
 
 	progress_clear();
 	if (bad > 0)
-		fprintf(stderr, "cartonfs: %s: not mounted: %zd files failed\n", label, bad);
+		fprintf(stderr, "cartonfs: %s: not mounted: %zd file%s failed\n", label, bad,
+			bad == 1 ? "" : "s");
 	else if (bad < 0)
 		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", label, strerror((int)-bad));
 	return bad > 0 ? EXIT_MOUNT : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
