@@ -95,14 +95,12 @@ typedef bool cache_stop_fn(void *ctx);
 
 /*
  * Waits until nobody fills the object (it was published, given up, or its process died), without
- * taking anything. `timeout_ms` < 0 is for ever; `stop` may be NULL.
+ * taking anything. `timeout_ms` is for how long nothing is added to it, as when its process was
+ * stopped; < 0 is for ever. `stop` may be NULL.
  * Returns 0, -ETIMEDOUT, -ECANCELED when `stop` said so, or -errno of the system.
  */
 int cache_wait(struct cache *cache, const uint8_t sha256[32], int timeout_ms, cache_stop_fn *stop,
 	       void *ctx);
-
-/* How many bytes the one who fills the object has written so far; 0 when nobody does. */
-uint64_t cache_filled(struct cache *cache, const uint8_t sha256[32]);
 
 /*
  * The file to pwrite the object's bytes to, at any offset and in any order, also by several
@@ -137,6 +135,12 @@ int cache_fill_restart(struct cache_fill *fill, const char *validator);
  * Returns 0, -ENOSPC, or -errno of the system.
  */
 int cache_fill_reserve(struct cache_fill *fill, uint64_t size);
+
+/*
+ * What cache_fill_reserve() would say of an empty file, without reserving or removing anything: for a
+ * length that may be a lie.
+ */
+int cache_fill_could_reserve(const struct cache_fill *fill, uint64_t size);
 
 /*
  * Notes that the first `len` bytes have all been written: what lies behind is thrown away when
@@ -183,9 +187,6 @@ int cache_tmpfile(struct cache *cache, int *ret_fd);
  * much for that long; the free space is always looked at. Returns 0, -ENOSPC, or -errno.
  */
 int cache_reserve(struct cache *cache, uint64_t bytes);
-
-/* What cache_reserve() would say, without removing anything: for a length that may be a lie. */
-int cache_could_reserve(struct cache *cache, uint64_t bytes);
 
 /*
  * Sweeps leftovers and damaged objects, then removes the least recently used of what nobody uses

@@ -94,22 +94,36 @@ static int lock_is_held(struct cache *c, const char *name)
 	return r;
 }
 
+/* How many bytes the one who fills the object has written so far; 0 when nobody does. */
+static uint64_t filled(struct cache *c, const char *name)
+{
+	struct stat st;
+
+	return fstatat(c->partial, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : (uint64_t)st.st_size;
+}
+
 int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, cache_stop_fn *stop,
 	       void *ctx)
 {
-	const int64_t end = now_ms() + timeout_ms;
+	int64_t end = now_ms() + timeout_ms, step = 1;
+	uint64_t most;
 	char name[HEX_SIZE];
-	int64_t step = 1;
 
 	hex_encode(sha256, 32, name);
+	most = filled(c, name);
 	for (;;) {
 		int r = lock_is_held(c, name);
+		uint64_t now = filled(c, name);
 		int64_t left;
 
 		if (r <= 0)
 			return r;
 		if (stop && stop(ctx))
 			return -ECANCELED;
+		if (now > most) {
+			most = now;
+			end = now_ms() + timeout_ms;
+		}
 		left = timeout_ms < 0 ? step : end - now_ms();
 		if (left <= 0)
 			return -ETIMEDOUT;
@@ -117,15 +131,6 @@ int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, cache_
 		nanosleep(&(struct timespec){ .tv_nsec = left * 1000000 }, NULL);
 		step = MIN(2 * step, (int64_t)CACHE_WAIT_STEP_MS);
 	}
-}
-
-uint64_t cache_filled(struct cache *c, const uint8_t sha256[32])
-{
-	char name[HEX_SIZE];
-	struct stat st;
-
-	hex_encode(sha256, 32, name);
-	return fstatat(c->partial, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
 /* ---- the sidecar ---- */
@@ -383,6 +388,11 @@ int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 	if (r == 0)
 		f->counted = MAX(f->counted, size);
 	return r;
+}
+
+int cache_fill_could_reserve(const struct cache_fill *f, uint64_t size)
+{
+	return cache_could_reserve(f->cache, size);
 }
 
 int cache_fill_progress(struct cache_fill *f, uint64_t len)

@@ -315,7 +315,7 @@ static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe
 	return r;
 }
 
-static int reserve(struct cache *c, uint64_t bytes, uint64_t least)
+static int reserve(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 {
 	bool room = false;
 	int r = 0;
@@ -326,8 +326,8 @@ static int reserve(struct cache *c, uint64_t bytes, uint64_t least)
 	if (!least)
 		r = has_room(c, bytes, &room);
 	if (r == 0 && !room)
-		r = make_room(c, bytes, least, false);
-	if (r == 0) {
+		r = make_room(c, bytes, least, probe);
+	if (r == 0 && !probe) {
 		c->used = sat_add(c->used, bytes);
 		c->reserved = sat_add(c->reserved, bytes);
 	}
@@ -337,27 +337,17 @@ static int reserve(struct cache *c, uint64_t bytes, uint64_t least)
 
 int cache_reserve(struct cache *c, uint64_t bytes)
 {
-	return reserve(c, bytes, 0);
+	return reserve(c, bytes, 0, false);
 }
 
 int cache_could_reserve(struct cache *c, uint64_t bytes)
 {
-	bool room = false;
-	int r;
-
-	if (bytes > c->limit)
-		return -ENOSPC;
-	pthread_mutex_lock(&c->space_lock);
-	r = has_room(c, bytes, &room);
-	if (r == 0 && !room)
-		r = make_room(c, bytes, 0, true);
-	pthread_mutex_unlock(&c->space_lock);
-	return r;
+	return reserve(c, bytes, 0, true);
 }
 
 int cache_evict(struct cache *c, uint64_t bytes)
 {
-	return reserve(c, 0, bytes);
+	return reserve(c, 0, bytes, false);
 }
 
 void cache_settle(struct cache *c, uint64_t bytes)

@@ -77,6 +77,9 @@ int cache_opendir(int fd, const char *name, DIR **ret_dir);
 typedef int cache_each_fn(void *ctx, const uint8_t sha256[32], const struct stat *st);
 int cache_each(struct cache *c, cache_each_fn *fn, void *ctx);
 
+/* What cache_reserve() would say, without removing or counting anything. */
+int cache_could_reserve(struct cache *c, uint64_t bytes);
+
 /* Removes objects of at least `bytes`, although the disk seems to have room. As cache_reserve(). */
 int cache_evict(struct cache *c, uint64_t bytes);
 

@@ -248,14 +248,10 @@ static int begin(struct download *d, struct cache_fill **ret)
 	if (!d->cache)
 		return 0;
 	while ((r = cache_begin(d->cache, d->key, ret)) == -EAGAIN) {
-		uint64_t before = cache_filled(d->cache, d->key);
-
-		/* as long as it grows: who downloads it may be stopped */
 		r = cache_wait(d->cache, d->key, (int)d->options->timeout_ms, stopping, d);
-		if (r == -ETIMEDOUT && cache_filled(d->cache, d->key) <= before)
-			return 0;
-		if (r < 0 && r != -ETIMEDOUT)
-			return r;
+		/* who downloads it was stopped */
+		if (r < 0)
+			return r == -ETIMEDOUT ? 0 : r;
 	}
 	return 0;
 }

@@ -20,7 +20,6 @@ struct fetch {
 	const struct remote_options *remote;
 	const struct tagger *tagger; /* NULL: no tags */
 	struct link *link;
-	struct cache *cache;	    /* of `fill` */
 	struct cache_fill *fill;    /* where the bytes go, and where an earlier part may be; or */
 	int fd;			    /* this file, when fill is NULL, */
 	uint64_t most;		    /* which may have so many bytes: else -ENOSPC */

@@ -99,7 +99,7 @@ static int start_over(struct fetch *f, const struct mirror *m, const struct http
 	free(validator);
 	/* the bytes themselves reserve, as they come: who lies about a length costs no other object */
 	if (r == 0 && answer->length > 0 && !answer->coding[0])
-		r = cache_could_reserve(f->cache, (uint64_t)answer->length);
+		r = cache_fill_could_reserve(f->fill, (uint64_t)answer->length);
 	return r;
 }
 

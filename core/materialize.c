@@ -38,7 +38,7 @@ static int check_hash(const struct object *o, const uint8_t found[SHA256_SIZE])
 	return -EBADMSG;
 }
 
-int object_hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
+static int hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
 {
 	struct object_store *s = o->store;
 	struct ingest job = {
@@ -59,7 +59,7 @@ int object_hash_stream(struct object *o, struct stream *in, int fd, struct inges
 int object_take_stream(struct object *o, struct stream *in, int fd, struct ingested *ret)
 {
 	struct ingested done = { 0 };
-	int r = object_hash_stream(o, in, fd, &done);
+	int r = hash_stream(o, in, fd, &done);
 
 	stream_close(in);
 	if (r == 0)

@@ -163,7 +163,6 @@ static int copy_link(struct object *o, const struct target *t, struct ingested *
 		.remote = o->store->options.remote,
 		.tagger = o->store->tagger,
 		.link = o->link,
-		.cache = o->store->options.cache,
 		.fill = t->fill,
 		.fd = t->fd,
 		.most = t->most,
@@ -232,22 +231,6 @@ void object_drop_cached(struct object *o)
 		cache_drop(cache, o->sha256, o->bytes.source->fd);
 }
 
-/* Waits for the process that makes it, as long as its file grows: it may be stopped. 0 or -errno. */
-static int wait_for_other(struct object *o)
-{
-	const struct remote_options *remote = o->store->options.remote;
-	int patience = remote ? (int)remote->timeout_ms : PATIENCE_MS, r;
-	struct cache *cache = o->store->options.cache;
-	uint64_t before, now = cache_filled(cache, o->sha256);
-
-	do {
-		before = now;
-		r = cache_wait(cache, o->sha256, patience, must_stop, o);
-		now = cache_filled(cache, o->sha256);
-	} while (r == -ETIMEDOUT && now > before);
-	return r;
-}
-
 /* The cache itself fails: it was removed, or is on a disk that broke. That is told once. */
 static int no_cache(struct object *o, int error)
 {
@@ -266,6 +249,8 @@ static int no_cache(struct object *o, int error)
 static int through_cache(struct object *o, const struct entry *e, struct target *t,
 			 struct bytes *ret)
 {
+	const struct remote_options *remote = o->store->options.remote;
+	int patience = remote ? (int)remote->timeout_ms : PATIENCE_MS;
 	struct cache *cache = o->store->options.cache;
 
 	for (unsigned found = 0;;) {
@@ -277,7 +262,7 @@ static int through_cache(struct object *o, const struct entry *e, struct target 
 		if (r == 0)
 			return copy_to(o, e, t, ret);
 		if (r == -EAGAIN)
-			r = wait_for_other(o);
+			r = cache_wait(cache, o->sha256, patience, must_stop, o);
 		/* published meanwhile; again and again when it is damaged and cannot be removed */
 		else if (r == -EEXIST && ++found < CACHE_TRIES)
 			r = 0;

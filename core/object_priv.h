@@ -97,11 +97,11 @@ const char *object_name(const struct object *o);
 /* Counts bytes that were read to be verified. The context is the object. */
 void object_count(void *ctx, uint64_t bytes);
 
-/* Reads all of a stream, and writes it to `fd` unless that is -1. 0 with its hash and tags, or -errno. */
+/*
+ * Reads all of a stream, which is closed, and writes it to `fd` unless that is -1. 0 with its hash and
+ * tags; -EBADMSG (logged) when the hash is not the object's; -errno.
+ */
 struct ingested;
-int object_hash_stream(struct object *o, struct stream *in, int fd, struct ingested *ret);
-
-/* The same, and closes the stream; -EBADMSG (logged) when the hash is not the object's. */
 int object_take_stream(struct object *o, struct stream *in, int fd, struct ingested *ret);
 
 /*

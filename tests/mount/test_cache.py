@@ -98,6 +98,15 @@ def test_damaged_object(work, mount_fg, fault, cache, kind):
     assert len(bodies(fault, 'x')) == 1
 
 
+def damage(path, at):
+    """Other bytes in a published object, as a disk makes them: mode and size stay."""
+    path.chmod(0o600)
+    with open(path, 'r+b') as f:
+        f.seek(at)
+        f.write(b'!' * 10)
+    path.chmod(0o400)
+
+
 def test_damaged_while_open(work, mount_fg, fault, cache):
     """Bytes that change under a mount are an error, never other bytes."""
     data = fault_bytes(4 * MIB)
@@ -105,12 +114,7 @@ def test_damaged_while_open(work, mount_fg, fault, cache):
     with mount_fg(work / 'm.carton', *PRIVATE, *cache.options) as m:
         fd = os.open(m / 'model/x', os.O_RDONLY)
         try:
-            path = cache.objects()[digest(data)]
-            path.chmod(0o600)
-            with open(path, 'r+b') as f:
-                f.seek(3 * MIB)
-                f.write(b'!' * 10)
-            path.chmod(0o400)
+            damage(cache.objects()[digest(data)], 3 * MIB)
             assert errno_of(os.pread, fd, 100, 3 * MIB) == errno.EIO
             assert os.pread(fd, 100, 100) == data[100:200]
         finally:
@@ -132,12 +136,7 @@ def test_damaged_while_mounted(work, mount_fg, fault, nginx, cache, kind):
         source = nginx.url('dm.carton') if kind == 'remote' else nginx.root / 'dm.carton'
     with mount_fg(source, *PRIVATE, *cache.options) as m:
         with open(m / 'model/x', 'rb', buffering=0) as f:
-            path = cache.objects()[digest(data)]
-            path.chmod(0o600)
-            with open(path, 'r+b') as g:
-                g.seek(4 * MIB)
-                g.write(b'!' * 10)
-            path.chmod(0o400)
+            damage(cache.objects()[digest(data)], 4 * MIB)
             assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
             assert digest(data) not in cache.objects() or cache.wrong(), 'no lookup finds it'
 
