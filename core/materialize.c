@@ -10,7 +10,7 @@
 #include "ingest.h"
 #include "object_priv.h"
 
-static bool must_stop(void *ctx)
+bool object_stop(void *ctx)
 {
 	return object_must_stop(ctx);
 }
@@ -48,7 +48,7 @@ static int hash_stream(struct object *o, struct stream *in, int fd, struct inges
 		.tagger = s->tagger,
 		.hash = s->options.verify,
 		.fd = fd,
-		.stop = must_stop,
+		.stop = object_stop,
 		.progress = object_count,
 		.ctx = o,
 	};
@@ -220,7 +220,7 @@ int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain)
 	struct fetch f = {
 		.remote = options->remote,
 		.link = o->link,
-		.stop = must_stop,
+		.stop = object_stop,
 		.ctx = o,
 	};
 	int fd, r = -ENOENT;

@@ -21,11 +21,6 @@
 #define PATIENCE_MS 60000
 #define CACHE_TRIES 8
 
-static bool must_stop(void *ctx)
-{
-	return object_must_stop(ctx);
-}
-
 /* The verified file `fd` (taken over) becomes the object's bytes, with their tags. */
 static int keep_file(int fd, struct ingested *in, struct bytes *ret)
 {
@@ -166,7 +161,7 @@ static int copy_link(struct object *o, const struct target *t, struct ingested *
 		.fill = t->fill,
 		.fd = t->fd,
 		.most = t->most,
-		.stop = must_stop,
+		.stop = object_stop,
 		.progress = object_count,
 		.ctx = o,
 	};
@@ -209,7 +204,7 @@ static int from_cache(struct object *o, struct bytes *ret)
 {
 	struct ingest how = {
 		.tagger = o->store->tagger,
-		.stop = must_stop,
+		.stop = object_stop,
 		.progress = object_count,
 		.ctx = o,
 	};
@@ -262,7 +257,7 @@ static int through_cache(struct object *o, const struct entry *e, struct target 
 		if (r == 0)
 			return copy_to(o, e, t, ret);
 		if (r == -EAGAIN)
-			r = cache_wait(cache, o->sha256, patience, must_stop, o);
+			r = cache_wait(cache, o->sha256, patience, object_stop, o);
 		/* published meanwhile; again and again when it is damaged and cannot be removed */
 		else if (r == -EEXIST && ++found < CACHE_TRIES)
 			r = 0;

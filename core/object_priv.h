@@ -94,7 +94,8 @@ bool object_drop_idle(struct object_store *s);
 /* What to call the object in the log. */
 const char *object_name(const struct object *o);
 
-/* Counts bytes that were read to be verified. The context is the object. */
+/* For what works on an object, which is the context: asks object_must_stop(); counts what it read. */
+bool object_stop(void *ctx);
 void object_count(void *ctx, uint64_t bytes);
 
 /*

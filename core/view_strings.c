@@ -89,18 +89,13 @@ static int into_memory(const struct strings_view *sv, const struct object *o, ui
 	return 0;
 }
 
-static bool must_stop(void *o)
-{
-	return object_must_stop(o);
-}
-
 static int tag_file(const struct object *o, struct source *source, struct bytes *ret)
 {
 	struct ingest job = {
 		.size = source->size,
 		.tagger = o->store->tagger,
 		.fd = -1,
-		.stop = must_stop,
+		.stop = object_stop,
 		.ctx = (void *)o,
 	};
 	struct ingested in = { 0 };
