@@ -21,6 +21,9 @@ endif
 BASE := -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DCARTON_VERSION='"$(VERSION)"' -pthread -fPIE \
 	$(WARNINGS) $(HARDENING) $(VARIANT)
 
+# Internal symbols of core/ are protected: tests can link them, the library does not export them.
+CORE_BASE := -fPIC -fvisibility=protected -Icore
+
 # each layer asks for its own libraries: core never sees FUSE
 CORE_PKGS := libarchive libzstd libcurl libcrypto zlib yajl
 FS_PKGS := fuse3
@@ -29,7 +32,7 @@ CORE_LIBS = $(shell pkg-config --libs $(CORE_PKGS))
 FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
 FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
 
-CORE_SRC := $(wildcard core/*.c)
+CORE_SRC := $(wildcard core/*.c core/*/*.c)
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
 FS_COMMON := $(BUILD)/fs/progress.o $(BUILD)/fs/numbers.o
@@ -54,8 +57,8 @@ all: $(BUILD)/cartonfs $(BUILD)/cartonctl
 
 # ---- build ----
 
-# its content is the command line, so that other flags build everything anew
-FLAGS_NOW := $(CC) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) $(BASE)
+# Records the compiler flags: when they change, everything is rebuilt.
+FLAGS_NOW := $(CC) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) $(BASE) $(CORE_BASE)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(FLAGS_NOW))' > $@
@@ -64,7 +67,7 @@ FORCE:
 $(BUILD)/core/%.o: core/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE) -fvisibility=hidden $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(BASE) $(CORE_BASE) $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # all that fs/ can see of core/
 PUBLIC := $(BUILD)/include/carton.h $(BUILD)/include/log.h
@@ -77,11 +80,12 @@ $(BUILD)/fs/%.o: fs/%.c $(BUILD)/flags $(PUBLIC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) -I$(BUILD)/include $(FS_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# one object with all but the public symbols made local: what carton.h and log.h declare is all there is
+# carton.h and log.h declare default visibility; all other symbols are protected and made local here.
 $(LIB): $(CORE_OBJ)
 	$(say) AR $@
 	$(Q)$(LD) -r -o $(BUILD)/libcarton.o $(CORE_OBJ)
-	$(Q)objcopy --localize-hidden $(BUILD)/libcarton.o
+	$(Q)readelf -sW $(BUILD)/libcarton.o | awk '$$6 == "PROTECTED" { print $$8 }' > $(BUILD)/internal-symbols
+	$(Q)objcopy --localize-symbols=$(BUILD)/internal-symbols $(BUILD)/libcarton.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $(BUILD)/libcarton.o
 
 $(BUILD)/cartonfs: $(CARTONFS_OBJ) $(LIB)
@@ -94,17 +98,27 @@ $(BUILD)/cartonctl: $(CARTONCTL_OBJ) $(LIB)
 
 # ---- tests ----
 
-# unit tests and tools look inside: they link the objects, not the library
-$(BUILD)/tests/unit/test_%: tests/unit/test_%.c $(CORE_OBJ)
-	$(say) LINK $@
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE) $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< \
-		$(CORE_OBJ) $(CORE_LIBS) $(shell pkg-config --cflags --libs cmocka)
+# Unit tests call internal functions, which libcarton.a hides. They link a shared library of the same
+# objects instead: after an edit of core/ it alone is linked again.
+CORE_SO := $(BUILD)/tests/libcore.so
+CMOCKA = $(shell pkg-config --cflags --libs cmocka)
+TEST_CC = $(CC) $(BASE) $(CORE_BASE) $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP
+TEST_LIBS = -L$(BUILD)/tests -lcore $(CORE_LIBS)
 
-$(BUILD)/tests/%: tests/%.c $(CORE_OBJ)
+$(CORE_SO): $(CORE_OBJ)
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE) $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(CORE_OBJ) $(CORE_LIBS)
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(CORE_OBJ) $(CORE_LIBS)
+
+$(BUILD)/tests/unit/test_%: tests/unit/test_%.c $(BUILD)/flags | $(CORE_SO)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(TEST_CC) -o $@ $< -Wl,-rpath,'$$ORIGIN/..' $(TEST_LIBS) $(CMOCKA)
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/flags | $(CORE_SO)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(Q)$(TEST_CC) -o $@ $< -Wl,-rpath,'$$ORIGIN' $(TEST_LIBS)
 
 tests: all $(UNIT) $(TOOLS)
 
@@ -133,11 +147,11 @@ FUZZ_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 build-fuzz/core/%.o: core/%.c
 	$(say) FUZZ $<
 	@mkdir -p $(@D)
-	$(Q)clang $(BASE) $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c -o $@ $<
+	$(Q)clang $(BASE) $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Icore -MMD -MP -c -o $@ $<
 
 build-fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(CORE_SRC:%.c=build-fuzz/%.o)
 	$(say) FUZZ $@
-	$(Q)clang $(BASE) $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(CORE_LIBS)
+	$(Q)clang $(BASE) -Icore $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(CORE_LIBS)
 
 .SECONDARY: $(CORE_SRC:%.c=build-fuzz/%.o)
 
@@ -151,11 +165,11 @@ fuzz: $(FUZZ)
 		echo "fuzz $$name: $$(sed -n 's/^stat::number_of_executed_units: *//p' build-fuzz/log) runs, nothing found"; \
 	done
 
-STYLED := $(wildcard core/*.[ch] fs/*.[ch])
+STYLED := $(wildcard core/*.[ch] core/*/*.[ch] fs/*.[ch])
 lint:
 	clang-format --dry-run --Werror $(STYLED)
 	cppcheck --quiet --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
-		--suppress=preprocessorErrorDirective -D_GNU_SOURCE core fs
+		--suppress=preprocessorErrorDirective -D_GNU_SOURCE -Icore core fs
 	mandoc -T lint -W warning fs/*.1
 
 format:
@@ -219,4 +233,4 @@ help:
 	@echo 'make clean'
 
 -include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)
--include $(wildcard build-fuzz/core/*.d)
+-include $(wildcard build-fuzz/core/*.d build-fuzz/core/*/*.d)

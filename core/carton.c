@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open carton: its tree, its properties, its bytes. */
-#include "carton_priv.h"
+#include "internal.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "decode.h"
-#include "dtype.h"
+#include "archive/decode.h"
+#include "tensor/dtype.h"
 #include "request.h"
 
 /* ---- the tree ---- */

@@ -4,9 +4,9 @@
  */
 #include <sys/stat.h>
 
-#include "cache_read.h"
+#include "cache/read.h"
 #include "carton.h"
-#include "util.h"
+#include "base/util.h"
 
 static int open_cache(const struct carton_cache_options *options, struct cache **ret)
 {

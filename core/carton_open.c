@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening a carton, from wherever it is, and closing it. */
-#include "carton_priv.h"
+#include "internal.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "dir.h"
-#include "download.h"
+#include "archive/dir.h"
+#include "fetch/download.h"
 #include "load.h"
-#include "snapshot.h"
-#include "zip.h"
+#include "fetch/snapshot.h"
+#include "archive/zip.h"
 
 static bool is_url(const char *source)
 {

@@ -4,8 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "index.h"
-#include "util.h"
+#include "views/index.h"
+#include "base/util.h"
 
 struct check {
 	struct carton *c;

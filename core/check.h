@@ -6,7 +6,7 @@
 #ifndef CARTON_CHECK_H
 #define CARTON_CHECK_H
 
-#include "carton_priv.h"
+#include "internal.h"
 
 /* Logs each problem as a warning. Returns how many, or -ENOMEM. */
 ssize_t check_contents(struct carton *c);

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "carton_priv.h"
-#include "util.h"
+#include "internal.h"
+#include "base/util.h"
 
 #define MAX_INFO (256 * MIB)
 

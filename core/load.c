@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "util.h"
+#include "base/util.h"
 
 /* 64 hex digits as people paste them, in either case. */
 static bool read_pin(const char *pin, uint8_t ret[SHA256_SIZE])

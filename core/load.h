@@ -5,11 +5,11 @@
 #ifndef CARTON_LOAD_H
 #define CARTON_LOAD_H
 
-#include "container.h"
-#include "links.h"
-#include "manifest.h"
-#include "object.h"
-#include "tree.h"
+#include "archive/container.h"
+#include "format/links.h"
+#include "format/manifest.h"
+#include "object/object.h"
+#include "tree/tree.h"
 
 /*
  * Reads and parses MANIFEST. `pin`: the model hash it must have, 64 hex digits, or NULL. 0;

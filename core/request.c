@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "util.h"
+#include "base/util.h"
 
 /* One extent of a file that is being pinned. */
 struct pin {

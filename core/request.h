@@ -7,8 +7,8 @@
 #define CARTON_REQUEST_H
 
 #include "carton.h"
-#include "tree.h"
-#include "workers.h"
+#include "tree/tree.h"
+#include "base/workers.h"
 
 /* As carton_pin(), carton_unpin(), carton_size(), carton_list(), carton_read() and carton_read_later(). */
 int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret);

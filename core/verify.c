@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "carton_priv.h"
+#include "internal.h"
 #include "check.h"
-#include "ingest.h"
-#include "util.h"
+#include "base/ingest.h"
+#include "base/util.h"
 
 #define PROGRESS_MS 100
 

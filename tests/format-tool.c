@@ -21,13 +21,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../core/names.h"
-#include "../core/npy.h"
-#include "../core/safetensors.h"
-#include "../core/strings.h"
-#include "../core/tensors.h"
-#include "../core/triton.h"
-#include "../core/view_json.h"
+#include "base/names.h"
+#include "tensor/npy.h"
+#include "tensor/safetensors.h"
+#include "tensor/strings.h"
+#include "tensor/index_toml.h"
+#include "tensor/triton.h"
+#include "views/json.h"
 
 static int fail(const char *what, int r)
 {

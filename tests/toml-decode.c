@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../core/toml.h"
-#include "../core/util.h"
+#include "toml/toml.h"
+#include "base/util.h"
 
 struct item {
 	struct item *parent;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "../../core/links.h"
+#include "format/links.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

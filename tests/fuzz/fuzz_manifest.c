@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../core/container.h"
-#include "../../core/manifest.h"
+#include "archive/container.h"
+#include "format/manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "../../core/safetensors.h"
+#include "tensor/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../core/names.h"
-#include "../../core/npy.h"
-#include "../../core/strings.h"
-#include "../../core/tensors.h"
-#include "../../core/util.h"
+#include "base/names.h"
+#include "tensor/npy.h"
+#include "tensor/strings.h"
+#include "tensor/index_toml.h"
+#include "base/util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../core/container.h"
-#include "../../core/decode.h"
-#include "../../core/zip.h"
+#include "archive/container.h"
+#include "archive/decode.h"
+#include "archive/zip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -24,8 +24,8 @@
 /* after those it needs */
 #include <cmocka.h>
 
-#include "../../core/cache.h"
-#include "../../core/util.h"
+#include "cache/cache.h"
+#include "base/util.h"
 
 struct key {
 	uint8_t sha256[32];

@@ -28,8 +28,8 @@
 
 #include <cmocka.h>
 
-#include "../../core/http.h"
-#include "../../core/util.h"
+#include "http/http.h"
+#include "base/util.h"
 #include "mount_help.h"
 
 #define BLOCK 65521

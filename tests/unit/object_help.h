@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../core/ingest.h"
-#include "../../core/object.h"
+#include "base/ingest.h"
+#include "object/object.h"
 #include "zip_help.h"
 
 #define BOX_ITEMS 400

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all containers share: the order of names, finding, whole entries. */
-#include "../../core/container.h"
+#include "archive/container.h"
 #include "zip_help.h"
 
 /* ---- a container by hand ---- */

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../core/dir.h"
+#include "archive/dir.h"
 #include "zip_help.h"
 
 /* A directory of the test's own, and the container over it. */

@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "../../core/http_policy.h"
-#include "../../core/http_response.h"
-#include "../../core/util.h"
+#include "http/policy.h"
+#include "http/response.h"
+#include "base/util.h"
 
 /* What was logged since the last look. */
 static char logged[1024];

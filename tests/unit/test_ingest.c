@@ -5,8 +5,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "../../core/bytes.h"
-#include "../../core/ingest.h"
+#include "object/bytes.h"
+#include "base/ingest.h"
 #include "zip_help.h"
 
 #define BLOCK (4 * CHUNK_SIZE)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MANIFEST: what is a line, what is refused and with which number, and the model hash. */
-#include "../../core/manifest.h"
+#include "format/manifest.h"
 #include "zip_help.h"
 
 #define H0 "0000000000000000000000000000000000000000000000000000000000000000"

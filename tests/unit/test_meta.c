@@ -2,7 +2,7 @@
 /* carton.toml: what is kept, what is only a problem, and that faults cost no memory. */
 #include <malloc.h>
 
-#include "../../core/meta.h"
+#include "format/meta.h"
 #include "zip_help.h"
 
 static struct meta *parse(const char *text)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "../../core/names.h"
-#include "../../core/util.h"
+#include "base/names.h"
+#include "base/util.h"
 
 static void expect(const char *name, size_t n, bool nested, const char *want)
 {

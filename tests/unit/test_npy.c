@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "../../core/npy.h"
+#include "tensor/npy.h"
 
 static void expect(const char *descr, const uint64_t *shape, unsigned rank, const char *dict,
 		   size_t total)

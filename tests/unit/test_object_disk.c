@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "../../core/dir.h"
-#include "../../core/object_priv.h"
+#include "archive/dir.h"
+#include "object/internal.h"
 #include "mount_help.h"
 #include "object_help.h"
 

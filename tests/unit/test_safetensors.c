@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "../../core/json_guard.h"
-#include "../../core/safetensors.h"
+#include "tensor/json_guard.h"
+#include "tensor/safetensors.h"
 
 struct file {
 	const char *data;	/* behind the length */

@@ -2,9 +2,9 @@
 /* Snapshots: what was read can be read again; what was not, and what is damaged, is said to be so. */
 #include "cache_help.h"
 
-#include "../../core/digest.h"
-#include "../../core/limits.h"
-#include "../../core/snapshot.h"
+#include "base/digest.h"
+#include "base/limits.h"
+#include "fetch/snapshot.h"
 
 #define URL "https://models.example/m.carton"
 #define SIZE 100000

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "../../core/strings.h"
-#include "../../core/util.h"
+#include "tensor/strings.h"
+#include "base/util.h"
 
 struct text {
 	const char *s;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "../../core/tensors.h"
-#include "../../core/util.h"
+#include "tensor/index_toml.h"
+#include "base/util.h"
 
 /* ---- dtypes ---- */
 

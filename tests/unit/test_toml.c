@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "../../core/toml.h"
-#include "../../core/util.h"
+#include "toml/toml.h"
+#include "base/util.h"
 
 /* ---- events as text: one line each ---- */
 

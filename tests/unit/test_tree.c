@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tree: paths in, nodes out; symlinks that lead somewhere, and those that do not. */
-#include "../../core/container.h"
-#include "../../core/tree.h"
+#include "archive/container.h"
+#include "tree/tree.h"
 #include "zip_help.h"
 
 static struct node *add(struct tree *t, const char *path, enum node_kind kind)

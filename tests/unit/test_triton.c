@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "../../core/triton.h"
-#include "../../core/view_json.h"
+#include "tensor/triton.h"
+#include "views/json.h"
 
 static struct triton_tensor tensor(const char *name, const char *dtype, const uint64_t *shape,
 				   unsigned rank, uint64_t bytes, size_t position)

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "../../core/workers.h"
+#include "base/workers.h"
 #include "zip_help.h"
 
 struct note {

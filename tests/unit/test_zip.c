@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "../../core/zip.h"
+#include "archive/zip.h"
 #include "zip_help.h"
 
 static struct container *open_zip(const struct buf *out)

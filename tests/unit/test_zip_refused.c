@@ -2,7 +2,7 @@
 /* Zips that must be refused: one field of a good one is overwritten, or bytes are added. */
 #include <sys/stat.h>
 
-#include "../../core/zip.h"
+#include "archive/zip.h"
 #include "zip_help.h"
 
 /* Opens the archive and reads all its entries: the first thing that fails. */

@@ -18,10 +18,10 @@
 /* after those it needs */
 #include <cmocka.h>
 
-#include "../../core/decode.h"
-#include "../../core/digest.h"
-#include "../../core/source.h"
-#include "../../core/util.h"
+#include "archive/decode.h"
+#include "base/digest.h"
+#include "base/source.h"
+#include "base/util.h"
 
 /* ---- a source in memory ---- */
 

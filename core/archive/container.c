@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "archive/container.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "archive/decode.h"
+#include "base/digest.h"
+
+int path_compare(const char *a, const char *b)
+{
+	unsigned char x, y;
+
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	x = (unsigned char)*a;
+	y = (unsigned char)*b;
+	if (x == y)
+		return 0;
+	if (x == '/' && y)
+		return -1;
+	if (y == '/' && x)
+		return 1;
+	return x < y ? -1 : 1;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	return path_compare(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+static int compare_name(const void *key, const void *entry)
+{
+	return path_compare(key, ((const struct entry *)entry)->name);
+}
+
+const struct entry *container_find(const struct container *c, const char *name)
+{
+	if (c->n_entries == 0)
+		return NULL;
+	return bsearch(name, c->entries, c->n_entries, sizeof(*c->entries), compare_name);
+}
+
+/* Is `e` a path below `dir`? */
+static bool is_below(const struct entry *e, const struct entry *dir)
+{
+	return e->name_len > dir->name_len && e->name[dir->name_len] == '/' &&
+	       memcmp(e->name, dir->name, dir->name_len) == 0;
+}
+
+int container_index(struct container *c)
+{
+	size_t faults = 0;
+
+	if (c->n_entries == 0)
+		return 0;
+	qsort(c->entries, c->n_entries, sizeof(*c->entries), compare_entries);
+	for (size_t i = 1; i < c->n_entries && faults < MAX_REPORTED; i++) {
+		const struct entry *last = &c->entries[i - 1], *e = &c->entries[i];
+
+		if (strcmp(last->name, e->name) == 0) {
+			carton_log(CARTON_LOG_ERROR, e->name,
+				   "duplicate entry: the name stands twice");
+			faults++;
+		} else if (last->kind != ENTRY_DIR && is_below(e, last)) {
+			carton_log(CARTON_LOG_ERROR, e->name,
+				   "lies below \"%s\", which is a file, not a directory",
+				   last->name);
+			faults++;
+		}
+	}
+	return faults ? -EBADMSG : 0;
+}
+
+int container_locate(struct container *c, const struct entry *e, struct source **ret_source,
+		     uint64_t *ret_off)
+{
+	return c->ops->locate(c, e, ret_source, ret_off);
+}
+
+int container_stream(struct container *c, const struct entry *e, struct stream **ret)
+{
+	struct source *source;
+	struct stream *raw;
+	uint64_t off;
+	int r;
+
+	r = container_locate(c, e, &source, &off);
+	if (r < 0)
+		return r;
+	r = source_stream(source, off, e->stored, &raw);
+	source_unref(source);
+	if (r < 0)
+		return r;
+	return decode_open(raw, e->method, e->stored, e->size, e->name, ret);
+}
+
+int container_read(struct container *c, const struct entry *e, size_t max, struct buf *ret)
+{
+	struct stream *s;
+	ssize_t got;
+	int r;
+
+	if (e->size > max) {
+		carton_log(CARTON_LOG_ERROR, e->name, "is %" PRIu64 " bytes; at most %zu are read",
+			   e->size, max);
+		return -EFBIG;
+	}
+	ret->max = max + 1;
+	r = buf_reserve(ret, (size_t)e->size + 1);
+	if (r < 0)
+		return r;
+	r = container_stream(c, e, &s);
+	if (r < 0)
+		return r;
+	/* one byte more than promised, so that the stream gets to check its end */
+	got = stream_read_full(s, ret->data, (size_t)e->size + 1);
+	stream_close(s);
+	if (got < 0)
+		return (int)got;
+	ret->len = (size_t)got;
+	ret->data[ret->len] = '\0';
+	if (e->has_crc && crc32_update(0, ret->data, ret->len) != e->crc) {
+		carton_log(CARTON_LOG_ERROR, e->name, "crc mismatch: the entry is damaged");
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+int container_readlink(struct container *c, const struct entry *e, struct buf *ret)
+{
+	return c->ops->readlink(c, e, ret);
+}
+
+int container_prefetch(struct container *c, const struct entry **list, size_t n)
+{
+	return c->ops->prefetch && n ? c->ops->prefetch(c, list, n) : 0;
+}
+
+void container_free(struct container *c)
+{
+	if (c)
+		c->ops->free(c);
+}

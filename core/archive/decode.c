@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "archive/decode.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include "base/util.h"
+
+#define IN_BLOCK (256 * KIB)
+#define MADE_HEADER 64 /* what deflate_open() makes up fits in it */
+
+struct decoder {
+	struct stream stream;
+	struct stream *in;
+	const char *name;
+	uint64_t stored; /* bytes of `in` in all */
+	uint64_t fed;	 /* of them read so far */
+	uint64_t size;	 /* bytes it must decode to */
+	uint64_t made;	 /* of them given so far */
+	int in_error;	 /* what `in` gave, behind a library that only says "failed" */
+
+	ZSTD_DStream *zstd;
+	ZSTD_inBuffer block;
+	bool frame_open; /* inside a zstd frame */
+
+	struct archive *archive;
+	bool header_given;
+
+	size_t buf_size;
+	char buf[]; /* no larger than the entry needs: most are small */
+};
+
+bool decode_knows(unsigned method)
+{
+	return method == METHOD_STORED || method == METHOD_DEFLATE || method == METHOD_ZSTD;
+}
+
+const char *decode_name(unsigned method)
+{
+	switch (method) {
+	case METHOD_STORED:
+		return "stored";
+	case METHOD_DEFLATE:
+		return "deflate";
+	case METHOD_ZSTD:
+		return "zstd";
+	default:
+		return "unknown";
+	}
+}
+
+/* The next block of compressed bytes into d->buf: how many, 0 at the end, or -errno. */
+static ssize_t feed(struct decoder *d)
+{
+	size_t want = (size_t)MIN(d->stored - d->fed, d->buf_size);
+	ssize_t got;
+
+	if (want == 0)
+		return 0;
+	got = stream_read(d->in, d->buf, want);
+	if (got == 0)
+		got = -EBADMSG;
+	if (got < 0)
+		d->in_error = (int)got;
+	else
+		d->fed += (uint64_t)got;
+	return got;
+}
+
+static int bad(const struct decoder *d, const char *what)
+{
+	carton_log(CARTON_LOG_ERROR, d->name, "%s (%" PRIu64 " of %" PRIu64 " bytes decoded)", what,
+		   d->made, d->size);
+	return -EBADMSG;
+}
+
+/* ---- Stored ---- */
+
+static ssize_t stored_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct decoder *d = container_of(s, struct decoder, stream);
+	ssize_t got;
+
+	n = (size_t)MIN(n, d->size - d->made);
+	if (n == 0)
+		return 0;
+	got = stream_read(d->in, ret_buf, n);
+	if (got == 0)
+		return bad(d, "the stored bytes end too early");
+	if (got > 0)
+		d->made += (uint64_t)got;
+	return got;
+}
+
+/* ---- zstd ---- */
+
+static int zstd_fault(struct decoder *d, size_t code)
+{
+	switch (ZSTD_getErrorCode(code)) {
+	case ZSTD_error_frameParameter_windowTooLarge:
+		carton_log(CARTON_LOG_ERROR, d->name,
+			   "zstd window is larger than 2^%d bytes; compress it without --long",
+			   MAX_ZSTD_WINDOW_LOG);
+		return -EOPNOTSUPP;
+	case ZSTD_error_dictionary_wrong:
+		carton_log(CARTON_LOG_ERROR, d->name, "zstd frame needs a dictionary");
+		return -EOPNOTSUPP;
+	case ZSTD_error_memory_allocation:
+		return -ENOMEM;
+	default:
+		carton_log(CARTON_LOG_ERROR, d->name, "bad zstd data: %s", ZSTD_getErrorName(code));
+		return -EBADMSG;
+	}
+}
+
+/* One round of decoding into `out`; 1: go on, 0: the stream is over, or -errno. */
+static int zstd_step(struct decoder *d, ZSTD_outBuffer *out)
+{
+	size_t left;
+
+	if (d->block.pos == d->block.size) {
+		ssize_t got = feed(d);
+
+		if (got < 0)
+			return (int)got;
+		if (got == 0 && !d->frame_open)
+			return 0;
+		d->block = (ZSTD_inBuffer){ d->buf, (size_t)got, 0 };
+	}
+	size_t in_before = d->block.pos, out_before = out->pos;
+
+	left = ZSTD_decompressStream(d->zstd, out, &d->block);
+	if (ZSTD_isError(left))
+		return zstd_fault(d, left);
+	if (d->block.pos == in_before && out->pos == out_before && d->fed == d->stored && left != 0)
+		return bad(d, "zstd data ends too early");
+	d->frame_open = left != 0;
+	return 1;
+}
+
+static ssize_t zstd_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct decoder *d = container_of(s, struct decoder, stream);
+	bool last = n >= d->size - d->made;
+	char extra;
+	ZSTD_outBuffer out = { ret_buf, (size_t)MIN(n, d->size - d->made), 0 };
+	int r = 1;
+
+	while (r == 1 && out.pos < out.size)
+		r = zstd_step(d, &out);
+	if (r < 0)
+		return r;
+	d->made += out.pos;
+	if (out.pos < out.size)
+		return bad(d, "zstd data decodes to less than its declared size");
+	if (!last)
+		return (ssize_t)out.pos;
+	/* all that was promised is there: now nothing more may come, in or out */
+	for (ZSTD_outBuffer more = { &extra, 1, 0 }; r == 1;) {
+		r = zstd_step(d, &more);
+		if (more.pos > 0)
+			return bad(d, "zstd data decodes to more than its declared size");
+	}
+	return r < 0 ? r : (ssize_t)out.pos;
+}
+
+static int zstd_open(struct decoder *d)
+{
+	d->zstd = ZSTD_createDStream();
+	if (!d->zstd ||
+	    ZSTD_isError(ZSTD_DCtx_setParameter(d->zstd, ZSTD_d_windowLogMax, MAX_ZSTD_WINDOW_LOG)))
+		return -ENOMEM;
+	return 0;
+}
+
+/* ---- Deflate, through libarchive's streaming zip reader ---- */
+
+static int synthesize_header(struct decoder *d, const void **ret_block)
+{
+	static const char name[] = "x";
+	uint8_t *h = (uint8_t *)d->buf;
+
+	/* APPNOTE 4.3.7, with the sizes in a zip64 extra field so that any size fits */
+	memset(h, 0, 30);
+	put_le32(h, 0x04034b50);
+	put_le16(h + 4, 45);
+	put_le16(h + 8, METHOD_DEFLATE);
+	put_le32(h + 18, UINT32_MAX);
+	put_le32(h + 22, UINT32_MAX);
+	put_le16(h + 26, sizeof(name) - 1);
+	put_le16(h + 28, 20);
+	memcpy(h + 30, name, sizeof(name) - 1);
+	h += 30 + sizeof(name) - 1;
+	put_le16(h, 1);
+	put_le16(h + 2, 16);
+	put_le64(h + 4, d->size);
+	put_le64(h + 12, d->stored);
+	*ret_block = d->buf;
+	return 30 + (int)sizeof(name) - 1 + 20;
+}
+
+static la_ssize_t archive_feed(struct archive *a, void *ctx, const void **ret_block)
+{
+	struct decoder *d = ctx;
+	ssize_t got;
+
+	if (!d->header_given) {
+		d->header_given = true;
+		return synthesize_header(d, ret_block);
+	}
+	got = feed(d);
+	if (got < 0) {
+		archive_set_error(a, (int)-got, "cannot read");
+		return ARCHIVE_FATAL;
+	}
+	*ret_block = d->buf;
+	return got;
+}
+
+static int archive_fault(struct decoder *d)
+{
+	const char *why = archive_error_string(d->archive);
+
+	if (d->in_error)
+		return d->in_error;
+	if (archive_errno(d->archive) == ENOMEM)
+		return -ENOMEM;
+	carton_log(CARTON_LOG_ERROR, d->name, "bad deflate data: %s", why ? why : "damaged");
+	return -EBADMSG;
+}
+
+static ssize_t deflate_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct decoder *d = container_of(s, struct decoder, stream);
+	bool last = n >= d->size - d->made;
+	size_t want = (size_t)MIN(n, d->size - d->made);
+	char extra;
+	ssize_t got;
+
+	if (want > 0) {
+		got = archive_read_data(d->archive, ret_buf, want);
+		if (got < 0)
+			return archive_fault(d);
+		d->made += (uint64_t)got;
+		if ((size_t)got < want)
+			return bad(d, "deflate data decodes to less than its declared size");
+	}
+	if (last) {
+		got = archive_read_data(d->archive, &extra, 1);
+		if (got < 0)
+			return archive_fault(d);
+		if (got > 0)
+			return bad(d, "deflate data decodes to more than its declared size");
+		if (d->fed != d->stored)
+			return bad(d, "bytes are left over after the deflate data");
+	}
+	return (ssize_t)want;
+}
+
+static int deflate_open(struct decoder *d)
+{
+	struct archive_entry *entry;
+
+	d->archive = archive_read_new();
+	if (!d->archive)
+		return -ENOMEM;
+	/* the sha256 is checked anyway, so the crc need not be; no filter is ever detected */
+	if (archive_read_support_format_zip_streamable(d->archive) != ARCHIVE_OK ||
+	    archive_read_set_options(d->archive, "zip:ignorecrc32") != ARCHIVE_OK ||
+	    archive_read_open(d->archive, d, NULL, archive_feed, NULL) != ARCHIVE_OK ||
+	    archive_read_next_header(d->archive, &entry) != ARCHIVE_OK)
+		return archive_fault(d);
+	return 0;
+}
+
+/* ---- all ---- */
+
+static void decoder_close(struct stream *s)
+{
+	struct decoder *d = container_of(s, struct decoder, stream);
+
+	stream_close(d->in);
+	ZSTD_freeDStream(d->zstd);
+	if (d->archive)
+		archive_read_free(d->archive);
+	free(d);
+}
+
+/* After the last byte was checked, the end is the end. */
+static ssize_t decoder_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct decoder *d = container_of(s, struct decoder, stream);
+
+	if (d->made == d->size && d->size > 0)
+		return 0;
+	return d->zstd ? zstd_read(s, ret_buf, n) : deflate_read(s, ret_buf, n);
+}
+
+static const struct stream_ops stored_ops = { stored_read, decoder_close };
+static const struct stream_ops decoder_ops = { decoder_read, decoder_close };
+
+int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t size,
+		const char *name, struct stream **ret)
+{
+	size_t n = method == METHOD_STORED ? 0 : (size_t)MAX(MIN(stored, IN_BLOCK), MADE_HEADER);
+	struct decoder *d = malloc(sizeof(*d) + n);
+	int r = -EOPNOTSUPP;
+
+	if (!d) {
+		stream_close(in);
+		return -ENOMEM;
+	}
+	*d = (struct decoder){
+		.stream.ops = method == METHOD_STORED ? &stored_ops : &decoder_ops,
+		.in = in,
+		.name = name,
+		.stored = stored,
+		.size = size,
+		.buf_size = n,
+	};
+	if (method == METHOD_STORED)
+		r = stored == size ? 0 : bad(d, "a Stored entry whose two sizes differ");
+	else if (method == METHOD_ZSTD)
+		r = zstd_open(d);
+	else if (method == METHOD_DEFLATE)
+		r = deflate_open(d);
+	if (r < 0) {
+		decoder_close(&d->stream);
+		return r;
+	}
+	*ret = &d->stream;
+	return 0;
+}

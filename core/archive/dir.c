@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "archive/dir.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "archive/decode.h"
+
+struct dir {
+	struct container container;
+	int root;
+	size_t cap; /* room in container.entries */
+};
+
+/* glibc has no wrapper */
+static int open_beneath(int root, const char *path, int flags)
+{
+	struct open_how how = {
+		.flags = (uint64_t)(flags | O_CLOEXEC),
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+	int fd;
+
+	do /* EAGAIN: something was renamed meanwhile */
+		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+	return fd < 0 ? -errno : fd;
+}
+
+/* ---- reading ---- */
+
+static int dir_locate(struct container *c, const struct entry *e, struct source **ret_source,
+		      uint64_t *ret_off)
+{
+	struct dir *d = container_of(c, struct dir, container);
+	int fd = open_beneath(d->root, e->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+	struct source *source;
+	struct stat st;
+	int r;
+
+	/* it was a file when it was listed: it has changed, whatever it is now */
+	if (fd < 0) {
+		carton_log(CARTON_LOG_ERROR, e->name, "cannot open: %s", strerror(-fd));
+		return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -EIO : fd;
+	}
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		carton_log(CARTON_LOG_ERROR, e->name, "is no longer a regular file");
+		fd_close(fd);
+		return -EIO;
+	}
+	r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	if (source->size != e->size) {
+		carton_log(CARTON_LOG_ERROR, e->name, "was %llu bytes when listed, is %llu now",
+			   (unsigned long long)e->size, (unsigned long long)source->size);
+		source_unref(source);
+		return -EBADMSG;
+	}
+	*ret_source = source;
+	*ret_off = 0;
+	return 0;
+}
+
+static int dir_readlink(struct container *c, const struct entry *e, struct buf *ret)
+{
+	struct dir *d = container_of(c, struct dir, container);
+	int fd = open_beneath(d->root, e->name, O_PATH | O_NOFOLLOW);
+	char target[MAX_PATH_LEN + 1];
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	n = readlinkat(fd, "", target, sizeof(target));
+	if (n < 0) {
+		int r = -errno;
+
+		fd_close(fd);
+		return r;
+	}
+	fd_close(fd);
+	if ((size_t)n == sizeof(target))
+		return -EFBIG;
+	ret->max = sizeof(target);
+	return buf_add(ret, target, (size_t)n);
+}
+
+/* ---- listing ---- */
+
+static struct entry *add_entry(struct dir *d)
+{
+	struct container *c = &d->container;
+
+	if (c->n_entries == d->cap) {
+		size_t cap = d->cap ? 2 * d->cap : 64;
+		struct entry *entries = reallocarray(c->entries, cap, sizeof(*entries));
+
+		if (!entries)
+			return NULL;
+		c->entries = entries;
+		d->cap = cap;
+	}
+	memset(&c->entries[c->n_entries], 0, sizeof(struct entry));
+	return &c->entries[c->n_entries];
+}
+
+/* Describes one name of the directory `fd`, which stands at `prefix`. */
+static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
+{
+	size_t prefix_len = strlen(prefix), len = prefix_len + (prefix_len > 0) + strlen(name);
+	struct entry *e = add_entry(d);
+	const char *fault;
+	struct stat st;
+
+	if (d->container.n_entries >= MAX_ENTRIES) {
+		carton_log(CARTON_LOG_ERROR, prefix, "more than %d entries", MAX_ENTRIES);
+		return -EFBIG;
+	}
+	if (!e || !(e->name = malloc(len + 1)))
+		return -ENOMEM;
+	memcpy(e->name, prefix, prefix_len);
+	e->name[prefix_len] = '/';
+	strcpy(e->name + prefix_len + (prefix_len > 0), name);
+	d->container.n_entries++;
+	fault = path_fault(e->name, len);
+	if (fault) {
+		carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
+		return -EBADMSG;
+	}
+	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	e->name_len = (uint16_t)len;
+	e->size = e->stored = S_ISDIR(st.st_mode) ? 0 : (uint64_t)st.st_size;
+	e->mtime = st.st_mtime;
+	e->method = METHOD_STORED;
+	e->executable = S_ISREG(st.st_mode) && (st.st_mode & 0111);
+	if (S_ISDIR(st.st_mode)) {
+		e->kind = ENTRY_DIR;
+	} else if (S_ISLNK(st.st_mode)) {
+		e->kind = ENTRY_SYMLINK;
+	} else if (S_ISREG(st.st_mode)) {
+		e->kind = ENTRY_FILE;
+	} else {
+		carton_log(CARTON_LOG_ERROR, e->name,
+			   "is a fifo, device or socket; a carton has files, directories and "
+			   "symlinks");
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+/* Lists the directory `fd` (taken over) at `prefix`, not what is below it. */
+static int list_level(struct dir *d, int fd, const char *prefix)
+{
+	DIR *stream = fdopendir(fd);
+	const struct dirent *entry;
+	int r = 0;
+
+	if (!stream) {
+		r = -errno;
+		fd_close(fd);
+		return r;
+	}
+	while (r == 0) {
+		errno = 0;
+		entry = readdir(stream);
+		if (!entry) {
+			r = -errno;
+			break;
+		}
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			r = list_one(d, fd, prefix, entry->d_name);
+	}
+	closedir(stream);
+	return r;
+}
+
+/* The entries found so far are the queue of directories still to be listed. */
+static int list_all(struct dir *d)
+{
+	int fd = open_beneath(d->root, ".", O_RDONLY | O_DIRECTORY);
+	int r = fd < 0 ? fd : list_level(d, fd, "");
+
+	for (size_t i = 0; r == 0 && i < d->container.n_entries; i++) {
+		/* the array moves while it grows, the names do not */
+		const char *name = d->container.entries[i].name;
+
+		if (d->container.entries[i].kind != ENTRY_DIR)
+			continue;
+		fd = open_beneath(d->root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+		r = fd < 0 ? fd : list_level(d, fd, name);
+		if (r < 0 && r != -EBADMSG)
+			carton_log(CARTON_LOG_ERROR, name, "cannot list: %s", strerror(-r));
+	}
+	return r;
+}
+
+static void dir_free(struct container *c)
+{
+	struct dir *d = container_of(c, struct dir, container);
+
+	for (size_t i = 0; i < c->n_entries; i++)
+		free(c->entries[i].name);
+	free(c->entries);
+	fd_close(d->root);
+	free(d);
+}
+
+static const struct container_ops dir_ops = { dir_locate, dir_readlink, NULL, dir_free };
+
+int dir_open(int fd, struct container **ret)
+{
+	struct dir *d = calloc(1, sizeof(*d));
+	struct stat st;
+	int r;
+
+	if (!d) {
+		fd_close(fd);
+		return -ENOMEM;
+	}
+	d->container.ops = &dir_ops;
+	d->root = fd;
+	r = fstat(fd, &st) < 0 ? -errno : list_all(d);
+	if (r == 0) {
+		d->container.mtime = st.st_mtime;
+		r = container_index(&d->container);
+	}
+	if (r < 0) {
+		dir_free(&d->container);
+		return r;
+	}
+	*ret = &d->container;
+	return 0;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "archive/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* APPNOTE 4.3 */
+#define LOCAL_SIG 0x04034b50
+#define DESCRIPTOR_SIG 0x08074b50
+#define DESCRIPTOR_MAX 24
+
+/* of a remote zip, what one request should fetch at most, and leave out */
+#define PREFETCH_MAX (8 * MIB)
+#define PREFETCH_GAP (128 * KIB)
+
+/* ---- where entries lie ---- */
+
+static int compare_offsets(const void *a, const void *b)
+{
+	const struct entry *x = *(struct entry *const *)a, *y = *(struct entry *const *)b;
+
+	return x->header < y->header ? -1 : x->header > y->header;
+}
+
+/* The least and the most room an entry can take, as far as its central header tells. */
+static uint64_t least_room(const struct entry *e)
+{
+	return LOCAL_SIZE + e->name_len + (e->kind == ENTRY_DIR) + e->stored +
+	       (e->flags & FLAG_DESCRIPTOR ? 12 : 0);
+}
+
+static uint64_t most_room(const struct entry *e)
+{
+	return least_room(e) + UINT16_MAX + (e->flags & FLAG_DESCRIPTOR ? DESCRIPTOR_MAX - 12 : 0);
+}
+
+static bool offsets_fault(const struct entry *e)
+{
+	uint64_t room = e->end - e->header;
+
+	if (e->end < e->header || room < least_room(e))
+		carton_log(CARTON_LOG_ERROR, e->name, "overlaps what follows it at offset %" PRIu64,
+			   e->end);
+	else if (room > most_room(e))
+		carton_log(CARTON_LOG_ERROR, e->name,
+			   "is followed by bytes that belong to no entry, before offset %" PRIu64,
+			   e->end);
+	else
+		return false;
+	return true;
+}
+
+/*
+ * Entries must follow each other from offset 0 to the central directory. How long a local extra
+ * field is shows only in the local header: zip_locate() checks the rest of it.
+ */
+static int check_offsets(struct zip *z)
+{
+	struct container *c = &z->container;
+	struct entry **order = malloc((c->n_entries ? c->n_entries : 1) * sizeof(*order));
+	size_t faults = 0;
+
+	if (!order)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->n_entries; i++)
+		order[i] = &c->entries[i];
+	qsort(order, c->n_entries, sizeof(*order), compare_offsets);
+	if ((c->n_entries ? order[0]->header : z->directory_at) != 0) {
+		zip_refuse("data before the first entry");
+		faults++;
+	}
+	for (size_t i = 0; i < c->n_entries && faults < MAX_REPORTED; i++) {
+		struct entry *e = order[i];
+
+		e->end = i + 1 < c->n_entries ? order[i + 1]->header : z->directory_at;
+		if (e->stored > z->directory_at || e->header > z->directory_at) {
+			carton_log(CARTON_LOG_ERROR, e->name, "lies outside of the archive");
+			faults++;
+		} else {
+			faults += offsets_fault(e);
+		}
+	}
+	free(order);
+	return faults ? -EBADMSG : 0;
+}
+
+/* ---- local headers ---- */
+
+/* The descriptor fills the room between the data and what follows, in one of its four forms. */
+static bool descriptor_agrees(const struct entry *e, const uint8_t *d, size_t n)
+{
+	bool wide = n == 20 || n == 24;
+
+	if (n != 12 && n != 16 && n != 20 && n != 24)
+		return false;
+	if (n == 16 || n == 24) {
+		if (get_le32(d) != DESCRIPTOR_SIG)
+			return false;
+		d += 4;
+	}
+	if (get_le32(d) != e->crc)
+		return false;
+	if (wide)
+		return get_le64(d + 4) == e->stored && get_le64(d + 12) == e->size;
+	return get_le32(d + 4) == e->stored && get_le32(d + 8) == e->size;
+}
+
+/* Compares the local header with the central one; NULL, or what is wrong. */
+static const char *check_local(const struct entry *e, const uint8_t *h, const uint8_t *rest)
+{
+	size_t len = get_le16(h + 26);
+	uint64_t stored = get_le32(h + 18), size = get_le32(h + 22);
+	uint64_t *const fields[] = { &size, &stored };
+	bool late = e->flags & FLAG_DESCRIPTOR, dir = e->kind == ENTRY_DIR;
+	const char *fault;
+	struct zip_extra x;
+
+	if (len != (size_t)e->name_len + dir || memcmp(rest, e->name, e->name_len) != 0 ||
+	    (dir && rest[len - 1] != '/'))
+		return "has another name in its local header";
+	if (get_le16(h + 6) != e->flags)
+		return "has other flags in its local header";
+	if (get_le16(h + 8) != e->method)
+		return "has another compression method in its local header";
+	fault = zip_split_extra(rest + len, get_le16(h + 28), &x);
+	if (!fault)
+		fault = zip_check_unicode_path(&x, (const char *)rest, len);
+	if (!fault && late && !x.zip64 && stored == UINT32_MAX && size == UINT32_MAX)
+		stored = size = 0; /* "see the descriptor", as some writers say it */
+	if (!fault)
+		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
+	if (fault)
+		return fault;
+	/* with a descriptor the local values may still be 0 */
+	if (get_le32(h + 14) != e->crc && !(late && get_le32(h + 14) == 0))
+		return "has another crc in its local header";
+	if ((size != e->size && !(late && size == 0)) ||
+	    (stored != e->stored && !(late && stored == 0)))
+		return "has other sizes in its local header";
+	return NULL;
+}
+
+static int local_fault(const struct entry *e, const char *fault)
+{
+	carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
+	return -EBADMSG;
+}
+
+/* Checks what stands behind the data: a descriptor that agrees, or nothing. */
+static int check_trailer(struct zip *z, const struct entry *e, uint64_t data_at)
+{
+	uint64_t data_end, room;
+	uint8_t descriptor[DESCRIPTOR_MAX];
+	int r;
+
+	if (__builtin_add_overflow(data_at, e->stored, &data_end) || data_end > e->end)
+		return local_fault(e, "overlaps what follows it");
+	room = e->end - data_end;
+	if (!(e->flags & FLAG_DESCRIPTOR))
+		return room ? local_fault(e, "is followed by bytes that belong to no entry") : 0;
+	if (room <= sizeof(descriptor)) {
+		r = source_pread(z->source, descriptor, (size_t)room, data_end);
+		if (r < 0)
+			return r;
+		if (descriptor_agrees(e, descriptor, (size_t)room))
+			return 0;
+	}
+	return local_fault(e, "has a data descriptor that disagrees with the central directory");
+}
+
+static int zip_locate(struct container *c, const struct entry *e, struct source **ret_source,
+		      uint64_t *ret_off)
+{
+	struct zip *z = container_of(c, struct zip, container);
+	uint8_t head[512], *rest = NULL;
+	size_t have = (size_t)MIN(e->end - e->header, sizeof(head)), more;
+	const char *fault;
+	int r = 0;
+
+	if (e->end - e->header <= PREFETCH_MAX)
+		r = source_prefetch(z->source, e->header, e->end - e->header, 0);
+	if (r == 0)
+		r = source_pread(z->source, head, have, e->header);
+	if (r < 0)
+		return r;
+	if (get_le32(head) != LOCAL_SIG)
+		return local_fault(e, "has no local header where the central directory says");
+	more = (size_t)get_le16(head + 26) + get_le16(head + 28);
+	if (more > e->end - e->header - LOCAL_SIZE)
+		return local_fault(e, "overlaps what follows it");
+	if (LOCAL_SIZE + more <= have) {
+		fault = check_local(e, head, head + LOCAL_SIZE);
+	} else {
+		rest = malloc(more);
+		if (!rest)
+			return -ENOMEM;
+		r = source_pread(z->source, rest, more, e->header + LOCAL_SIZE);
+		fault = r < 0 ? NULL : check_local(e, head, rest);
+		free(rest);
+		if (r < 0)
+			return r;
+	}
+	if (fault)
+		return local_fault(e, fault);
+	r = check_trailer(z, e, e->header + LOCAL_SIZE + more);
+	if (r < 0)
+		return r;
+	*ret_source = source_ref(z->source);
+	*ret_off = e->header + LOCAL_SIZE + more;
+	return 0;
+}
+
+/*
+ * Nobody opens a directory, so its local header is compared now, where that costs no request: in the
+ * room of its extra field a whole other entry could stand.
+ */
+static int check_directories(struct zip *z)
+{
+	struct container *c = &z->container;
+	size_t faults = 0;
+
+	for (size_t i = 0; i < c->n_entries && faults < MAX_REPORTED && !c->remote; i++) {
+		struct source *source;
+		uint64_t off;
+		int r;
+
+		if (c->entries[i].kind != ENTRY_DIR)
+			continue;
+		r = zip_locate(c, &c->entries[i], &source, &off);
+		if (r == 0)
+			source_unref(source);
+		else if (r != -EBADMSG)
+			return r;
+		faults += r < 0;
+	}
+	return faults ? -EBADMSG : 0;
+}
+
+static int zip_readlink(struct container *c, const struct entry *e, struct buf *ret)
+{
+	return container_read(c, e, MAX_PATH_LEN, ret);
+}
+
+/* One request for entries that stand close together. */
+static int zip_prefetch(struct container *c, const struct entry **list, size_t n)
+{
+	struct zip *z = container_of(c, struct zip, container);
+	int r = 0;
+
+	qsort(list, n, sizeof(*list), compare_offsets);
+	for (size_t i = 0; i < n && r == 0;) {
+		uint64_t from = list[i]->header, to = list[i]->end;
+
+		while (++i < n && list[i]->header - to <= PREFETCH_GAP &&
+		       list[i]->end - from <= PREFETCH_MAX)
+			to = list[i]->end;
+		r = source_prefetch(z->source, from, to - from, 0);
+	}
+	return r;
+}
+
+static void zip_free(struct container *c)
+{
+	struct zip *z = container_of(c, struct zip, container);
+
+	source_unref(z->source);
+	free(c->entries);
+	free(z->names);
+	free(z);
+}
+
+static const struct container_ops zip_ops = { zip_locate, zip_readlink, zip_prefetch, zip_free };
+
+static int read_directory(struct zip *z)
+{
+	uint8_t *dir = malloc(z->directory_size ? z->directory_size : 1);
+	int r = -ENOMEM;
+
+	/* every name fits in the directory it stands in, with its NUL in place of its header */
+	z->names = malloc(z->directory_size ? z->directory_size : 1);
+	z->container.entries = calloc(z->n_entries ? z->n_entries : 1, sizeof(struct entry));
+	/* MANIFEST mostly stands right before the directory, and is about as long */
+	if (dir && z->names && z->container.entries)
+		r = source_prefetch(z->source, z->directory_at, z->directory_size,
+				    z->directory_size + z->directory_size / 2 + 64 * KIB);
+	if (r == 0)
+		r = source_pread(z->source, dir, z->directory_size, z->directory_at);
+	if (r == 0)
+		r = zip_parse_directory(z, dir);
+	free(dir);
+	return r;
+}
+
+int zip_open(struct source *source, int64_t mtime, struct container **ret)
+{
+	struct zip *z = calloc(1, sizeof(*z));
+	int r, index;
+
+	if (!z)
+		return -ENOMEM;
+	z->container.ops = &zip_ops;
+	z->container.mtime = mtime;
+	z->container.remote = !source_is_local(source);
+	z->container.one_file = true;
+	z->source = source_ref(source);
+	z->mtime_last = NO_TIME;
+	r = zip_read_end(z);
+	if (r == 0)
+		r = read_directory(z);
+	if (r == 0) {
+		/* both, so that both are told */
+		r = check_offsets(z);
+		index = container_index(&z->container);
+		r = r ? r : index;
+	}
+	if (r == 0)
+		r = check_directories(z);
+	if (r < 0) {
+		zip_free(&z->container);
+		return r;
+	}
+	*ret = &z->container;
+	return 0;
+}

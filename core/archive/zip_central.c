@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The central directory of a zip archive (APPNOTE 4.3.12), and extra fields (4.5). */
+#include "archive/internal.h"
+
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "archive/decode.h"
+
+#define CENTRAL_SIG 0x02014b50
+
+#define EXTRA_ZIP64 0x0001
+#define EXTRA_UNIX_TIME 0x5455
+#define EXTRA_UNICODE_PATH 0x7075
+
+/* what an entry may say: deflate's level (1, 2), a data descriptor (3), UTF-8 names (11) */
+#define FLAGS_KNOWN (1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | 1 << 11)
+
+#define MADE_BY_UNIX 3
+#define MADE_BY_MACOS 19
+#define DOS_DIRECTORY 0x10
+
+/* ---- extra fields ---- */
+
+const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret)
+{
+	*ret = (struct zip_extra){ 0 };
+	while (n > 0) {
+		unsigned id;
+		size_t len;
+
+		if (n < 4)
+			return "has a cut-off extra field";
+		id = get_le16(p);
+		len = get_le16(p + 2);
+		if (len > n - 4)
+			return "has an extra field longer than its room";
+		if (id == EXTRA_ZIP64) {
+			if (ret->zip64)
+				return "has a duplicate zip64 extra field";
+			ret->zip64 = p + 4;
+			ret->zip64_len = len;
+		} else if (id == EXTRA_UNIX_TIME) {
+			if (ret->unix_time)
+				return "has a duplicate timestamp extra field";
+			ret->unix_time = p + 4;
+			ret->unix_time_len = len;
+		} else if (id == EXTRA_UNICODE_PATH) {
+			if (ret->unicode_path)
+				return "has a duplicate Unicode path extra field";
+			ret->unicode_path = p + 4;
+			ret->unicode_path_len = len;
+		}
+		p += 4 + len;
+		n -= 4 + len;
+	}
+	return NULL;
+}
+
+const char *zip_check_unicode_path(const struct zip_extra *x, const char *name, size_t len)
+{
+	if (!x->unicode_path)
+		return NULL;
+	if (x->unicode_path_len < 5)
+		return "has a short Unicode path extra field";
+	if (x->unicode_path[0] != 1 || x->unicode_path_len - 5 != len ||
+	    memcmp(x->unicode_path + 5, name, len) != 0)
+		return "has a Unicode path extra field that names something else";
+	return NULL;
+}
+
+const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[], size_t n)
+{
+	size_t wanted = 0, at = 0;
+	bool all;
+
+	for (size_t i = 0; i < n; i++)
+		wanted += *fields[i] == UINT32_MAX;
+	if (!x->zip64)
+		return wanted ? "announces a zip64 extra field, but there is none" : NULL;
+	if (x->zip64_len < 8 * wanted)
+		return "has a short zip64 extra field";
+	/* only what is announced, perhaps with the number of the disk; or all of them */
+	all = x->zip64_len != 8 * wanted && x->zip64_len != 8 * wanted + 4;
+	for (size_t i = 0; i < n; i++) {
+		bool sentinel = *fields[i] == UINT32_MAX;
+		uint64_t value;
+
+		if (!sentinel && (!all || at == x->zip64_len))
+			continue;
+		if (x->zip64_len - at < 8)
+			return "has a short zip64 extra field";
+		value = get_le64(x->zip64 + at);
+		if (!sentinel && value != *fields[i])
+			return "has a zip64 extra field that disagrees with its header";
+		*fields[i] = value;
+		at += 8;
+	}
+	/* what may be left is the number of the disk, which is the only one */
+	if (x->zip64_len - at == 4 && get_le32(x->zip64 + at) == 0)
+		at += 4;
+	return at == x->zip64_len ? NULL : "has a zip64 extra field of a wrong length";
+}
+
+/* ---- central directory ---- */
+
+/* A DOS date and time is local time; a month or day of 0 says that there is none. */
+static int64_t dos_time(struct zip *z, uint32_t dos)
+{
+	struct tm tm = {
+		.tm_year = (int)(dos >> 25) + 80,
+		.tm_mon = (int)(dos >> 21 & 15) - 1,
+		.tm_mday = (int)(dos >> 16 & 31),
+		.tm_hour = (int)(dos >> 11 & 31),
+		.tm_min = (int)(dos >> 5 & 63),
+		.tm_sec = (int)(dos & 31) * 2,
+		.tm_isdst = -1,
+	};
+
+	if (dos == z->dos_last)
+		return z->mtime_last;
+	z->dos_last = dos;
+	z->mtime_last = NO_TIME;
+	if (tm.tm_mon >= 0 && tm.tm_mon < 12 && tm.tm_mday > 0)
+		z->mtime_last = mktime(&tm);
+	return z->mtime_last;
+}
+
+static const char *check_flags(unsigned flags, unsigned method)
+{
+	if (flags & (1 << 0 | 1 << 6 | 1 << 13))
+		return "is encrypted; decrypt the carton first";
+	if (flags & 1 << 5)
+		return "is compressed patch data, which is not supported";
+	if (flags & ~FLAGS_KNOWN)
+		return "sets reserved flag bits";
+	if (!decode_knows(method))
+		return "uses an unsupported compression method; a carton has Stored, Deflate and "
+		       "zstd";
+	return NULL;
+}
+
+/* What kind of file an entry is, by its mode where it has one, and by its name. */
+static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
+{
+	unsigned made_by = h[5];
+	uint32_t attributes = get_le32(h + 38);
+	unsigned mode = made_by == MADE_BY_UNIX || made_by == MADE_BY_MACOS ? attributes >> 16 : 0;
+
+	e->executable = mode & 0111;
+	e->kind = slash ? ENTRY_DIR : ENTRY_FILE;
+	switch (mode & S_IFMT) {
+	case 0:
+		if (!slash && (attributes & DOS_DIRECTORY))
+			return "is marked as a directory, but its name does not end in a slash";
+		break;
+	case S_IFREG:
+		if (slash)
+			return "is marked as a regular file, but its name ends in a slash";
+		break;
+	case S_IFDIR:
+		if (!slash)
+			return "is marked as a directory, but its name does not end in a slash";
+		break;
+	case S_IFLNK:
+		if (slash)
+			return "is marked as a symlink, but its name ends in a slash";
+		e->kind = ENTRY_SYMLINK;
+		break;
+	default:
+		return "is a fifo, device or socket; a carton has files, directories and symlinks";
+	}
+	if (e->kind == ENTRY_DIR && (e->size != 0 || e->stored > 2))
+		return "is a directory that has data";
+	return NULL;
+}
+
+/* Fills `e` from one central header of which all bytes are there; NULL, or what is wrong. */
+static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *e)
+{
+	const char *name = (const char *)h + CENTRAL_SIZE, *fault;
+	size_t len = get_le16(h + 28);
+	uint64_t *const fields[] = { &e->size, &e->stored, &e->header };
+	bool slash = len > 1 && name[len - 1] == '/';
+	struct zip_extra x;
+
+	e->flags = get_le16(h + 8);
+	e->method = get_le16(h + 10);
+	e->crc = get_le32(h + 16);
+	e->has_crc = true;
+	e->stored = get_le32(h + 20);
+	e->size = get_le32(h + 24);
+	e->header = get_le32(h + 42);
+	fault = path_fault(name, len - slash);
+	if (!fault)
+		fault = check_flags(e->flags, e->method);
+	if (!fault)
+		fault = zip_split_extra(h + CENTRAL_SIZE + len, get_le16(h + 30), &x);
+	if (!fault)
+		fault = zip_check_unicode_path(&x, name, len);
+	if (!fault)
+		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
+	if (!fault && get_le16(h + 34) != 0 && !(get_le16(h + 34) == UINT16_MAX && x.zip64))
+		fault = "lies on another disk; multi-disk archives are not supported";
+	if (!fault)
+		fault = find_kind(e, h, slash);
+	if (!fault && e->method == METHOD_STORED && e->size != e->stored)
+		fault = "is Stored, but its two sizes differ";
+	if (!fault && e->size > MAX_FILE_SIZE)
+		fault = "is larger than any file may be";
+	if (fault)
+		return fault;
+	/* the extended timestamp's first time, where its flags say so, is the modification's in UTC */
+	if (x.unix_time_len >= 5 && (x.unix_time[0] & 1))
+		e->mtime = (int32_t)get_le32(x.unix_time + 1);
+	else
+		e->mtime = dos_time(z, get_le32(h + 12));
+	e->name_len = (uint16_t)(len - slash);
+	return NULL;
+}
+
+int zip_parse_directory(struct zip *z, const uint8_t *dir)
+{
+	struct container *c = &z->container;
+	uint64_t at = 0, size = z->directory_size;
+	char *name = z->names;
+	size_t faults = 0;
+
+	for (size_t i = 0; i < z->n_entries; i++) {
+		const uint8_t *h = dir + at;
+		struct entry *e = &c->entries[i];
+		const char *fault;
+		size_t len, whole;
+
+		if (size - at < CENTRAL_SIZE || get_le32(h) != CENTRAL_SIG)
+			return zip_refuse("entry %zu of %" PRIu64 " has no central header", i + 1,
+					  z->n_entries);
+		len = get_le16(h + 28);
+		whole = CENTRAL_SIZE + len + get_le16(h + 30) + get_le16(h + 32);
+		if (whole > size - at)
+			return zip_refuse("the central header of entry %zu is cut off", i + 1);
+		fault = parse_central(z, h, e);
+		memcpy(name, h + CENTRAL_SIZE, len);
+		name[fault ? len : e->name_len] = '\0';
+		e->name = name;
+		name += len + 1;
+		if (fault) {
+			carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
+			if (++faults >= MAX_REPORTED)
+				break;
+		}
+		at += whole;
+		c->n_entries = i + 1;
+	}
+	if (faults)
+		return -EBADMSG;
+	if (at != size)
+		return zip_refuse("%" PRIu64
+				  " bytes of the central directory belong to no entry: its "
+				  "count of %" PRIu64 " is wrong",
+				  size - at, z->n_entries);
+	return 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every bound on what an input can make us do, in one place. A test goes one past each.
+ */
+#ifndef CARTON_BASE_LIMITS_H
+#define CARTON_BASE_LIMITS_H
+
+#define KIB (1024ULL)
+#define MIB (1024ULL * KIB)
+#define GIB (1024ULL * MIB)
+
+/* Names: what Linux can hold (NAME_MAX, PATH_MAX without its NUL). */
+#define MAX_COMPONENT 255
+#define MAX_PATH_LEN 4095
+
+/* A carton: entries of the container or lines of MANIFEST, and their total text. */
+#define MAX_ENTRIES 2000000
+#define MAX_CENTRAL_DIRECTORY (512 * MIB)
+#define MAX_MANIFEST (256 * MIB)
+#define MAX_LINKS_FILE (64 * MIB)
+#define MAX_CARTON_TOML (16 * MIB)
+#define MAX_META_TABLES 100000 /* of each kind: inputs, outputs, tests, examples */
+#define MAX_NODES 8000000      /* files and the directories above them */
+
+/* Problems of one layer that are reported before the rest is only counted. */
+#define MAX_REPORTED 20
+
+/* A symlink's target, and how many links a path may pass through. */
+#define MAX_SYMLINK_HOPS 40
+
+/* One file, and what a zstd frame may ask for as its window (2^27 = 128 MiB). */
+#define MAX_FILE_SIZE (1ULL << 50)
+#define MAX_ZSTD_WINDOW_LOG 27
+
+/* Objects: kept in memory up to a size each and in all; kept copies in files, by open files. */
+#define MAX_MEMORY_OBJECT (4 * MIB)
+#define MAX_OBJECT_MEMORY (256 * MIB)
+#define MAX_OBJECT_FILES 256
+#define BULK_OBJECT (8 * MIB) /* larger ones do not hold up smaller ones */
+
+/* LINKS, and what comes over a network: tries without progress, and what is held ahead of use. */
+#define MAX_LINK_URLS 1000000
+#define MAX_LINK_MIRRORS 256 /* URLs of one hash */
+#define MAX_REMOTE_ATTEMPTS 5
+#define MIN_REMOTE_PROGRESS (64 * KIB) /* with so many bytes a try that failed was none */
+#define MAX_RANGE_THREADS 64
+#define MAX_HELD_BYTES (32 * MIB)
+#define MAX_SNAPSHOT (256 * MIB) /* of what opening a remote carton reads */
+
+/* TOML. */
+#define TOML_MAX_DEPTH 64	       /* nested arrays and inline tables */
+#define TOML_MAX_KEY_PARTS 64	       /* parts of a path, header and dotted key together */
+#define TOML_MAX_KEY 4096	       /* bytes of one key part */
+#define TOML_MAX_KEYS 1000000	       /* keys of one document that are remembered at once */
+#define TOML_MAX_KEY_BYTES (256 * MIB) /* bytes of these keys */
+#define TOML_MAX_STRING (64 * MIB)     /* bytes of one string */
+#define TOML_MAX_NUMBER 1024	       /* bytes of one number or date */
+
+/* Tensors: of one index.toml or one safetensors header, and of each its name and dimensions. */
+#define MAX_TENSORS 1000000
+#define MAX_TENSOR_NAME (64 * KIB)
+#define MAX_TENSOR_RANK 64
+#define MAX_TENSOR_INNER 1000000 /* inner names of all nested tensors together */
+#define MAX_INDEX_TOML (256 * MIB)
+
+/* Safetensors: the header (a rule of the format), and metadata and unknown keys in it. */
+#define MAX_SAFETENSORS_HEADER 100000000
+#define MAX_SAFETENSORS_KEYS 1000000
+#define MAX_SAFETENSORS_DEPTH 64
+#define MAX_SAFETENSORS_DIMS 8000000 /* dimensions of all tensors together */
+
+/* Generated views: all text in them together, and the largest <U array of a string tensor. */
+#define MAX_VIEW_MEMORY (512 * MIB)
+#define MAX_STRING_NPY (256 * MIB)
+
+/* Triton: the JSON of one request or response, and the whole body (2 GiB and more is none). */
+#define MAX_TRITON_JSON (64 * MIB)
+#define MAX_TRITON_BODY (2 * GIB - 1)
+
+/* Cache: what names the source of a partial download, an ETag and a URL. */
+#define MAX_CACHE_VALIDATOR 16384
+
+/* HTTP: what one URL, one response's headers and one stream may take. */
+#define HTTP_MAX_URL 8192 /* bytes of a URL */
+#define HTTP_MAX_REDIRECTS 5
+#define HTTP_MAX_HEADERS 256 /* header lines of one response, 1xx and trailers included */
+#define HTTP_MAX_HEADER_BYTES (64 * KIB)  /* and their total text */
+#define HTTP_MAX_REDIRECT_BODY (16 * KIB) /* read to keep a connection; more: it is closed */
+#define HTTP_STREAM_BUFFER (1 * MIB)	  /* decoded bytes waiting for their reader */
+/*
+ * A coded body may decode to so many times the bytes that came, and some more for a start. deflate
+ * cannot pass 1032, zstd 32768 (a block of 128 KiB in 4 bytes); brotli can be without end.
+ */
+#define HTTP_MAX_EXPANSION 33000
+#define HTTP_EXPANSION_START (64 * MIB)
+#define HTTP_MAX_RETRY_AFTER 86400	/* seconds; more is cut to it */
+#define HTTP_MAX_HEADER_FILE (64 * KIB) /* the user's header file */
+#define HTTP_MAX_FILE_HEADERS 64	/* its lines */
+
+#endif

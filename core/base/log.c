@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+
+/* The only global: set before threads start, read-only after. */
+static struct {
+	carton_log_fn *fn;
+	void *ctx;
+} logger;
+
+void carton_log_set(carton_log_fn *fn, void *ctx)
+{
+	logger.fn = fn;
+	logger.ctx = ctx;
+}
+
+/* Copies text so that no terminal or syslog can be tricked by it. */
+static void escape(const char *s, char *out, size_t n)
+{
+	size_t used = 0;
+
+	while (*s) {
+		size_t step = utf8_plain(s, strnlen(s, 4));
+
+		if (used + (step ? step : 4) + 1 > n)
+			break;
+		if (step) {
+			memcpy(out + used, s, step);
+			used += step;
+		} else {
+			used += (size_t)snprintf(out + used, n - used, "\\x%02x",
+						 (unsigned char)*s);
+			step = 1;
+		}
+		s += step;
+	}
+	out[used] = '\0';
+}
+
+void carton_log(enum carton_log_level level, const char *subject, const char *fmt, ...)
+{
+	char text[2048], safe_text[4096], safe_subject[4 * (MAX_PATH_LEN + 1)];
+	int saved = errno;
+	va_list ap;
+
+	if (!logger.fn)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	escape(text, safe_text, sizeof(safe_text));
+	if (subject)
+		escape(subject, safe_subject, sizeof(safe_subject));
+	logger.fn(logger.ctx, level, subject ? safe_subject : NULL, safe_text);
+	errno = saved;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where bytes come from.
+ *
+ * A source has a size and gives the bytes at an offset: a local file here, an http origin in
+ * remote.h. A stream gives bytes one after the other: a part of a source, a decoder over another
+ * stream (decode.h), an http body. Nothing at this level is verified.
+ */
+#ifndef CARTON_BASE_SOURCE_H
+#define CARTON_BASE_SOURCE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- streams: used by one thread at a time ---- */
+
+struct stream {
+	const struct stream_ops *ops;
+};
+
+struct stream_ops {
+	ssize_t (*read)(struct stream *s, void *ret_buf, size_t n);
+	void (*close)(struct stream *s);
+};
+
+/*
+ * Up to `n` (> 0) bytes: how many, 0 at the end, or -errno. A stream that knows how long it must be
+ * gives its end only when all of it was there, else -EBADMSG.
+ */
+static inline ssize_t stream_read(struct stream *s, void *ret_buf, size_t n)
+{
+	return s->ops->read(s, ret_buf, n);
+}
+
+/* NULL-safe. */
+static inline void stream_close(struct stream *s)
+{
+	if (s)
+		s->ops->close(s);
+}
+
+/* Reads until `n` bytes are there or the stream ends: how many, or -errno. */
+ssize_t stream_read_full(struct stream *s, void *ret_buf, size_t n);
+
+/* ---- sources: counted references, used by any thread ---- */
+
+struct source {
+	const struct source_ops *ops;
+	atomic_uint refs;
+	uint64_t size;	     /* when it was opened */
+	int fd;		     /* of a local file, else -1 */
+	const char *version; /* names these very bytes for who resumes; NULL: nothing does */
+};
+
+struct source_ops {
+	int (*pread)(struct source *s, void *ret_buf, size_t n, uint64_t off);
+	int (*stream)(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
+	void (*free)(struct source *s);
+	/* NULL: nothing to gain */
+	int (*prefetch)(struct source *s, uint64_t off, uint64_t n, uint64_t before);
+};
+
+/* A local file; `fd` is taken over, also on failure. 0, -ENOMEM or what fstat says. */
+int source_from_fd(int fd, struct source **ret);
+
+struct source *source_ref(struct source *s);
+void source_unref(struct source *s); /* NULL-safe */
+
+/* Its bytes can be read in place at any time, without a network. */
+static inline bool source_is_local(const struct source *s)
+{
+	return s->fd >= 0;
+}
+
+/* Exactly `n` bytes at `off`. Waits. -ENODATA when the source ends before, else as its kind says. */
+int source_pread(struct source *s, void *ret_buf, size_t n, uint64_t off);
+
+/* The same for a local source, but -EAGAIN when the bytes are not in memory and it would wait. */
+int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off);
+
+/*
+ * Says that [off, off+n) will be read soon and piece by piece: where that costs a request each, one
+ * request fetches all of it, if it is not too much, and as it goes up to `before` bytes that stand
+ * before it. 0, or what that request gives.
+ */
+static inline int source_prefetch(struct source *s, uint64_t off, uint64_t n, uint64_t before)
+{
+	return s->ops->prefetch ? s->ops->prefetch(s, off, n, before) : 0;
+}
+
+/* A stream that reads [off, off+n) by source_pread(): for those who implement sources. */
+int source_part(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
+
+/* Bytes [off, off+n) in order. Holds a reference of its own. 0, -ENOMEM, or as its kind says. */
+int source_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/util.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+int buf_reserve(struct buf *b, size_t more)
+{
+	size_t need, cap;
+	char *data;
+
+	if (__builtin_add_overflow(b->len, more, &need) || need > b->max || need == SIZE_MAX)
+		return -EFBIG;
+	if (b->data && need < b->cap)
+		return 0;
+	cap = MAX(need + 1, MIN(b->max, b->cap + b->cap / 2) + 1);
+	cap = MAX(cap, (size_t)32);
+	data = realloc(b->data, cap);
+	if (!data)
+		return -ENOMEM;
+	data[b->len] = '\0';
+	b->data = data;
+	b->cap = cap;
+	return 0;
+}
+
+int buf_add(struct buf *b, const void *data, size_t n)
+{
+	int r = buf_reserve(b, n);
+
+	if (r < 0)
+		return r;
+	if (n)
+		memcpy(b->data + b->len, data, n);
+	b->len += n;
+	b->data[b->len] = '\0';
+	return 0;
+}
+
+int buf_addc(struct buf *b, char c)
+{
+	return buf_add(b, &c, 1);
+}
+
+int buf_adds(struct buf *b, const char *s)
+{
+	return buf_add(b, s, strlen(s));
+}
+
+int buf_addf(struct buf *b, const char *fmt, ...)
+{
+	va_list ap;
+	int n, r;
+
+	va_start(ap, fmt);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return -EINVAL;
+	r = buf_reserve(b, (size_t)n);
+	if (r < 0)
+		return r;
+	va_start(ap, fmt);
+	vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	b->len += (size_t)n;
+	return 0;
+}
+
+static int add_json_char(struct buf *b, const char *s, size_t step)
+{
+	static const char names[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+	const char *found = *s ? strchr(names, *s) : NULL;
+	char escape[2] = "\\";
+
+	if (found) {
+		escape[1] = letters[found - names];
+		return buf_add(b, escape, 2);
+	}
+	if ((unsigned char)*s < 0x20)
+		return buf_addf(b, "\\u%04x", (unsigned char)*s);
+	return buf_add(b, s, step);
+}
+
+int buf_add_json(struct buf *b, const char *s, size_t n)
+{
+	size_t start = b->len;
+	int r = buf_addc(b, '"');
+
+	for (size_t i = 0; i < n && r == 0;) {
+		size_t step = utf8_step(s + i, n - i);
+
+		r = step ? add_json_char(b, s + i, step) : buf_adds(b, "\xef\xbf\xbd");
+		i += step ? step : 1;
+	}
+	if (r == 0)
+		r = buf_addc(b, '"');
+	if (r < 0) {
+		b->len = start;
+		if (b->data)
+			b->data[start] = '\0';
+	}
+	return r;
+}
+
+void buf_free(struct buf *b)
+{
+	if (!b)
+		return;
+	free(b->data);
+	b->data = NULL;
+	b->len = b->cap = 0;
+}
+
+size_t utf8_step(const char *s, size_t n)
+{
+	const unsigned char *u = (const unsigned char *)s;
+	size_t len;
+	unsigned char low = 0x80, high = 0xbf;
+
+	if (n == 0)
+		return 0;
+	if (u[0] < 0x80)
+		return 1;
+	if (u[0] < 0xc2 || u[0] > 0xf4)
+		return 0;
+	len = u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : 4;
+	if (len > n)
+		return 0;
+	/* overlong forms, surrogates and what is beyond U+10FFFF show in the second byte */
+	if (u[0] == 0xe0)
+		low = 0xa0;
+	else if (u[0] == 0xed)
+		high = 0x9f;
+	else if (u[0] == 0xf0)
+		low = 0x90;
+	else if (u[0] == 0xf4)
+		high = 0x8f;
+	if (u[1] < low || u[1] > high)
+		return 0;
+	for (size_t i = 2; i < len; i++)
+		if ((u[i] & 0xc0) != 0x80)
+			return 0;
+	return len;
+}
+
+size_t utf8_plain(const char *s, size_t n)
+{
+	size_t step = utf8_step(s, n);
+	bool c0 = step == 1 && ((uint8_t)*s < 0x20 || *s == 0x7f);
+	bool c1 = step == 2 && (uint8_t)s[0] == 0xc2 && (uint8_t)s[1] < 0xa0;
+
+	return c0 || c1 ? 0 : step;
+}
+
+bool utf8_valid(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n;) {
+		size_t step = utf8_step(s + i, n - i);
+
+		if (step == 0)
+			return false;
+		i += step;
+	}
+	return true;
+}
+
+int utf8_quoted(const char *s, size_t n)
+{
+	size_t end = MIN(n, (size_t)64);
+
+	while (end && end < n && ((uint8_t)s[end] & 0xc0) == 0x80)
+		end--;
+	return (int)end;
+}
+
+void hex_encode(const uint8_t *data, size_t n, char *ret_hex)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		ret_hex[2 * i] = digits[data[i] >> 4];
+		ret_hex[2 * i + 1] = digits[data[i] & 15];
+	}
+	ret_hex[2 * n] = '\0';
+}
+
+/* A digit's value + 1; 0: no digit. A table, since a MANIFEST has 64 of them a line. */
+static const uint8_t hex_digits[256] = {
+	['0'] = 1,  ['1'] = 2,	['2'] = 3,  ['3'] = 4,	['4'] = 5,  ['5'] = 6,
+	['6'] = 7,  ['7'] = 8,	['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
+	['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+};
+
+bool hex_decode(const char *hex, size_t n, uint8_t *ret_data)
+{
+	for (size_t i = 0; i < 2 * n; i++)
+		if (!hex_digits[(uint8_t)hex[i]])
+			return false;
+	for (size_t i = 0; i < n; i++)
+		ret_data[i] = (uint8_t)((hex_digits[(uint8_t)hex[2 * i]] - 1) << 4 |
+					(hex_digits[(uint8_t)hex[2 * i + 1]] - 1));
+	return true;
+}
+
+static const char *component_fault(const char *s, size_t n)
+{
+	if (n == 0)
+		return "has an empty component";
+	if (n == 1 && s[0] == '.')
+		return "has a \".\" component";
+	if (n == 2 && s[0] == '.' && s[1] == '.')
+		return "has a \"..\" component";
+	if (n > MAX_COMPONENT)
+		return "has a component of more than 255 bytes";
+	return NULL;
+}
+
+const char *path_fault(const char *path, size_t n)
+{
+	size_t start = 0;
+
+	if (n == 0)
+		return "is empty";
+	if (n > MAX_PATH_LEN)
+		return "is longer than 4095 bytes";
+	if (path[0] == '/')
+		return "is absolute";
+	if (n >= 2 && path[1] == ':' && ((path[0] | 32) >= 'a' && (path[0] | 32) <= 'z'))
+		return "begins with a drive letter";
+	if (!utf8_valid(path, n))
+		return "is not UTF-8";
+	for (size_t i = 0; i <= n; i++) {
+		if (i == n || path[i] == '/') {
+			const char *fault = component_fault(path + start, i - start);
+
+			if (fault)
+				return fault;
+			start = i + 1;
+		} else if (path[i] == '\\') {
+			return "has a backslash";
+		} else if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f ||
+			   ((unsigned char)path[i] == 0xc2 && (unsigned char)path[i + 1] < 0xa0)) {
+			/* C0, DEL and C1 (U+0080 to U+009F) */
+			return "has a control character";
+		}
+	}
+	return NULL;
+}
+
+char *size_format(uint64_t bytes, char *ret, size_t n)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)bytes;
+	size_t unit = 0;
+
+	while (value >= 1024 && unit + 1 < ARRAY_SIZE(units)) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(ret, n, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+	return ret;
+}
+
+int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+int pread_full(int fd, void *ret_buf, size_t n, uint64_t off)
+{
+	char *p = ret_buf;
+
+	while (n > 0) {
+		ssize_t got = pread(fd, p, n, (off_t)off);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? -errno : -ENODATA;
+		p += got;
+		n -= (size_t)got;
+		off += (uint64_t)got;
+	}
+	return 0;
+}
+
+int pwrite_full(int fd, const void *data, size_t n, uint64_t off)
+{
+	const char *p = data;
+
+	while (n > 0) {
+		ssize_t put = pwrite(fd, p, n, (off_t)off);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			return put < 0 ? -errno : -EIO;
+		p += put;
+		n -= (size_t)put;
+		off += (uint64_t)put;
+	}
+	return 0;
+}
+
+int fd_dup(int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	return copy < 0 ? -errno : copy;
+}
+
+void fd_close(int fd)
+{
+	int saved = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = saved;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small things every module needs: bounded buffers, little-endian reads, hex, names, exact I/O.
+ * Includes nothing of this project but log.h and limits.h.
+ */
+#ifndef CARTON_BASE_UTIL_H
+#define CARTON_BASE_UTIL_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "base/limits.h"
+#include "log.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+/* ---- little-endian integers, at any alignment ---- */
+
+static inline uint16_t get_le16(const void *p)
+{
+	const uint8_t *b = p;
+
+	return (uint16_t)(b[0] | b[1] << 8);
+}
+
+static inline uint32_t get_le32(const void *p)
+{
+	return get_le16(p) | (uint32_t)get_le16((const uint8_t *)p + 2) << 16;
+}
+
+static inline uint64_t get_le64(const void *p)
+{
+	return get_le32(p) | (uint64_t)get_le32((const uint8_t *)p + 4) << 32;
+}
+
+static inline void put_le16(void *p, uint16_t v)
+{
+	uint8_t *b = p;
+
+	b[0] = (uint8_t)v;
+	b[1] = (uint8_t)(v >> 8);
+}
+
+static inline void put_le32(void *p, uint32_t v)
+{
+	put_le16(p, (uint16_t)v);
+	put_le16((uint8_t *)p + 2, (uint16_t)(v >> 16));
+}
+
+static inline void put_le64(void *p, uint64_t v)
+{
+	put_le32(p, (uint32_t)v);
+	put_le32((uint8_t *)p + 4, (uint32_t)(v >> 32));
+}
+
+/* ---- a byte buffer that grows up to a bound ---- */
+
+struct buf {
+	char *data; /* always followed by a NUL that is not counted; NULL while empty */
+	size_t len;
+	size_t cap;
+	size_t max; /* bytes it may hold; more is -EFBIG */
+};
+
+/* An empty buffer that may hold `max` bytes. Owns nothing yet. */
+static inline struct buf buf_init(size_t max)
+{
+	return (struct buf){ .max = max };
+}
+
+/* Each returns 0, -ENOMEM or -EFBIG; on failure the buffer is unchanged. */
+int buf_reserve(struct buf *b, size_t more);
+int buf_add(struct buf *b, const void *data, size_t n);
+int buf_addc(struct buf *b, char c);
+int buf_adds(struct buf *b, const char *s);
+int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Appends `s` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
+int buf_add_json(struct buf *b, const char *s, size_t n);
+
+/* Frees the bytes; the buffer is empty again and can be used on. NULL-safe. */
+void buf_free(struct buf *b);
+
+/* ---- text ---- */
+
+/* The length of the one well-formed UTF-8 character at the start of [s, s+n); 0: there is none. */
+size_t utf8_step(const char *s, size_t n);
+
+/* The same, but 0 also for a control character: what a terminal must not be given as it is. */
+size_t utf8_plain(const char *s, size_t n);
+
+/* Is [s, s+n) well-formed UTF-8 (no overlong form, no surrogate, at most U+10FFFF)? */
+bool utf8_valid(const char *s, size_t n);
+
+/* How many bytes of a text a message quotes, for its "%.*s": 64, or less for whole characters. */
+int utf8_quoted(const char *s, size_t n);
+
+/* Writes 2n lower-case hex digits and a NUL. */
+void hex_encode(const uint8_t *data, size_t n, char *ret_hex);
+
+/* Reads exactly 2n lower-case hex digits; false, with `ret_data` untouched, for anything else. */
+bool hex_decode(const char *hex, size_t n, uint8_t *ret_data);
+
+/*
+ * Checks a path inside a carton: UTF-8, relative, no empty, "." or ".." component, no backslash,
+ * drive letter, NUL or control character, component <= MAX_COMPONENT, path <= MAX_PATH_LEN.
+ * Returns NULL when it is good, else a constant sentence that says what is wrong.
+ */
+const char *path_fault(const char *path, size_t n);
+
+/* A human-readable size, "1.5 GiB". Writes at most `n` bytes with the NUL; returns `ret`. */
+char *size_format(uint64_t bytes, char *ret, size_t n);
+
+/* ---- time ---- */
+
+/* CLOCK_MONOTONIC in milliseconds. */
+int64_t now_ms(void);
+
+/* ---- exact I/O ---- */
+
+/* Reads exactly n bytes at `off`: 0, -ENODATA when the file ends before, else the read's -errno. */
+int pread_full(int fd, void *ret_buf, size_t n, uint64_t off);
+
+/* Writes all n bytes at `off`: 0 or -errno. */
+int pwrite_full(int fd, const void *data, size_t n, uint64_t off);
+
+/* A duplicate of `fd`, closed on exec: 0 or more, or -errno. */
+int fd_dup(int fd);
+
+/* close(2) that keeps errno and ignores -1. */
+void fd_close(int fd);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/workers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define MAX_THREADS 128 /* of one lane */
+
+struct queue {
+	struct workers *pool;
+	pthread_cond_t ready;
+	struct job *head, **tail;
+	unsigned waiting; /* jobs queued */
+	unsigned idle;	  /* threads that wait for one */
+	unsigned n_threads;
+	unsigned max_threads;
+	pthread_t threads[MAX_THREADS];
+};
+
+struct workers {
+	pthread_mutex_t lock; /* guards all of it */
+	bool ending;
+	unsigned unfinished; /* jobs queued or running: each may still queue others */
+	struct queue queues[LANES];
+};
+
+/* Lets all threads see that the end has come. Lock held. */
+static void wake_all(struct workers *w)
+{
+	for (size_t i = 0; i < LANES; i++)
+		pthread_cond_broadcast(&w->queues[i].ready);
+}
+
+static void *work(void *arg)
+{
+	struct queue *q = arg;
+	struct workers *w = q->pool;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		struct job *job = q->head;
+
+		if (!job && w->ending && w->unfinished == 0)
+			break;
+		if (!job) {
+			q->idle++;
+			pthread_cond_wait(&q->ready, &w->lock);
+			q->idle--;
+			continue;
+		}
+		q->head = job->next;
+		if (!q->head)
+			q->tail = &q->head;
+		q->waiting--;
+		pthread_mutex_unlock(&w->lock);
+		job->run(job);
+		pthread_mutex_lock(&w->lock);
+		if (--w->unfinished == 0 && w->ending)
+			wake_all(w);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* Signals are for the main thread: it is the one that waits for them. */
+static int start_thread(struct queue *q)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&q->threads[q->n_threads], NULL, work, q);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r == 0)
+		q->n_threads++;
+	return -r;
+}
+
+int workers_new(struct workers **ret)
+{
+	static const unsigned per_cpu[LANES] = { 2, 1, 4, 2, 2 };
+	static const unsigned at_least[LANES] = { 4, 2, 128, 16, 4 };
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	struct workers *w = calloc(1, sizeof(*w));
+	int r = 0;
+
+	if (!w)
+		return -ENOMEM;
+	pthread_mutex_init(&w->lock, NULL);
+	for (size_t i = 0; i < LANES; i++) {
+		struct queue *q = &w->queues[i];
+
+		q->pool = w;
+		q->tail = &q->head;
+		q->max_threads = (unsigned)MAX(cpus, 1) * per_cpu[i];
+		q->max_threads = MIN(MAX(q->max_threads, at_least[i]), MAX_THREADS);
+		pthread_cond_init(&q->ready, NULL);
+		/* the first of each lane now, so that submitting can never fail */
+		if (r == 0)
+			r = start_thread(q);
+	}
+	if (r < 0) {
+		workers_free(w);
+		return -ENOMEM;
+	}
+	*ret = w;
+	return 0;
+}
+
+void workers_submit(struct workers *w, struct job *job, enum lane lane)
+{
+	struct queue *q = &w->queues[lane];
+
+	job->next = NULL;
+	pthread_mutex_lock(&w->lock);
+	*q->tail = job;
+	q->tail = &job->next;
+	q->waiting++;
+	w->unfinished++;
+	if (q->waiting > q->idle && q->n_threads < q->max_threads && !w->ending)
+		start_thread(q); /* if it cannot, the others get there */
+	pthread_mutex_unlock(&w->lock);
+	/* not before: the thread that wakes up takes the lock */
+	pthread_cond_signal(&q->ready);
+}
+
+void workers_free(struct workers *w)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->ending = true;
+	wake_all(w);
+	pthread_mutex_unlock(&w->lock);
+	for (size_t i = 0; i < LANES; i++) {
+		for (unsigned t = 0; t < w->queues[i].n_threads; t++)
+			pthread_join(w->queues[i].threads[t], NULL);
+		pthread_cond_destroy(&w->queues[i].ready);
+	}
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store of objects on disk: files named by the sha256 of their bytes, shared by all mounts and
+ * all processes of a user. It knows nothing of cartons, http or FUSE, and it computes no hash.
+ *
+ *	DIR/v1/CACHEDIR.TAG		so that backups leave it out
+ *	DIR/v1/objects/ab/<hex>		published objects, mode 0400; mtime is the last use
+ *	DIR/v1/partial/<hex>		bytes of an object that is being filled, or was
+ *	DIR/v1/partial/<hex>.v		how many of them count, and what they are a part of
+ *	DIR/v1/locks/<hex>		who fills it now (an open file description lock)
+ *	DIR/v1/notes/<hex>		small texts
+ *	DIR/v1/tmp/			names that live for microseconds, and unnamed files
+ *
+ * Trust. The cache promises names, not bytes: whoever opens an object hashes it before use, and
+ * drops it when the hash is not the name. So nothing here is ever fsynced: what a power cut tears
+ * is found by that hash. The caller that publishes has verified the bytes it publishes.
+ *
+ * Locks. An object that anyone has open carries that one's shared flock(2), taken by
+ * cache_lookup() and cache_fill_publish(); it lives as long as the descriptor (or a dup of it), in
+ * whatever process. gc takes the exclusive flock before it removes an object, without waiting, and
+ * leaves those it cannot get. Filling, dropping and removing an object also take its lock file.
+ * Every lock here is a try: no call of this module waits, but for cache_wait(). Locks vanish with
+ * their process, so a kill -9 at any point leaves at worst a partial, which the next one adopts.
+ *
+ * Threads. Any thread may call with the same `cache`. A `fill` belongs to one thread at a time.
+ * A process may have several caches on one directory. Calls touch only what lies beneath DIR/v1,
+ * by descriptors, and follow no symlink there.
+ */
+#ifndef CARTON_CACHE_CACHE_H
+#define CARTON_CACHE_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CACHE_PARTIAL_MAX_AGE_S (7 * 24 * 3600) /* an abandoned download is kept so long */
+#define CACHE_NOTE_MAX_AGE_S (90 * 24 * 3600)	/* since it was last read or written */
+#define CACHE_WAIT_STEP_MS 50			/* cache_wait() looks at least so often */
+
+struct cache;
+struct cache_fill;
+
+/*
+ * Opens the cache in `dir`; NULL is $XDG_CACHE_HOME/cartonfs, else ~/.cache/cartonfs. Directories
+ * that are missing are created with mode 0700; `dir` itself may be open to readers (its v1/ is not
+ * unless its owner says so). Sweeps what dead processes left.
+ * `size_limit` is in bytes of disk; 0 is a tenth of the file system. Besides, a twentieth of the
+ * file system is always left free.
+ * Returns 0; -EPERM (logged) when the directory or one in it is not ours or others may write to it;
+ * -ELOOP or -ENOTDIR when `dir` is a symlink or no directory; -EOPNOTSUPP (logged) when the file
+ * system has no file locks that we can use; -ENOENT when there is no home; -errno of the system.
+ */
+int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache);
+
+/* Frees `cache`, after all its fills have ended. Descriptors it gave stay good. NULL-safe. */
+void cache_free(struct cache *cache);
+
+/*
+ * Opens a published object, read-only, and marks it as used now. The caller owns *ret_fd, and must
+ * check the bytes (see Trust). `ret_size` is the file's size, in bytes; NULL if not wanted.
+ * Returns 0, -ENOENT when it is not there (or is being removed now), -errno of the system.
+ */
+int cache_lookup(struct cache *cache, const uint8_t sha256[32], int *ret_fd, uint64_t *ret_size);
+
+/*
+ * Says that the object open at `fd`, from cache_lookup(), has other bytes than its name says. No
+ * lookup finds that file again, in any process; a newer one under the same name stays. Those who
+ * have it open keep it. Logs a warning. The caller still owns `fd`. Returns 0 or -errno.
+ */
+int cache_drop(struct cache *cache, const uint8_t sha256[32], int fd);
+
+/*
+ * Writes the absolute path of a published object and a NUL into `ret_path`, which holds `n` bytes.
+ * Returns 0, -ENOENT when it is not there, -ENAMETOOLONG.
+ */
+int cache_path(struct cache *cache, const uint8_t sha256[32], char *ret_path, size_t n);
+
+/*
+ * ---- filling ----
+ * lookup says -ENOENT; begin, partial, restart; reserve, pwrite, progress; publish or abort.
+ */
+
+/*
+ * Becomes the one who fills this object, among all threads and processes of the user. Returns
+ *	0		*ret_fill is ours: end it with cache_fill_publish() or cache_fill_abort()
+ *	-EAGAIN		another one fills it: cache_wait(), then lookup and begin again
+ *	-EEXIST		it has been published meanwhile: lookup again
+ *	-ENOSPC		no space for as much as a name, even after a gc
+ * or -errno of the system. -EAGAIN may also be a gc or a sweep that looks at this very object.
+ */
+int cache_begin(struct cache *cache, const uint8_t sha256[32], struct cache_fill **ret_fill);
+
+/* Asked at least every CACHE_WAIT_STEP_MS, in the thread that waits; true ends the wait. */
+typedef bool cache_stop_fn(void *ctx);
+
+/*
+ * Waits until nobody fills the object (it was published, given up, or its process died), without
+ * taking anything. `timeout_ms` is for how long nothing is added to it, as when its process was
+ * stopped; < 0 is for ever. `stop` may be NULL.
+ * Returns 0, -ETIMEDOUT, -ECANCELED when `stop` said so, or -errno of the system.
+ */
+int cache_wait(struct cache *cache, const uint8_t sha256[32], int timeout_ms, cache_stop_fn *stop,
+	       void *ctx);
+
+/*
+ * The file to pwrite the object's bytes to, at any offset and in any order, also by several
+ * threads. It stays the same one and the fill's own: never close it, nor use it after the end.
+ */
+int cache_fill_fd(const struct cache_fill *fill);
+
+/*
+ * What an earlier fill, or an earlier try of this one, left: the file holds the first *ret_len bytes of
+ * what `ret_validator` names (the string given to cache_fill_restart() then), to be hashed again by
+ * the caller. With nothing there it is 0 and "". The caller goes on at *ret_len when the validator still suits it, else
+ * calls cache_fill_restart(). When a resumed object turns out to have the wrong hash, the old part
+ * may be to blame: restart once from 0 before blaming the source.
+ * `n` is what ret_validator holds; MAX_CACHE_VALIDATOR + 1 is enough. Returns 0 or -ERANGE.
+ */
+int cache_fill_partial(const struct cache_fill *fill, uint64_t *ret_len, char *ret_validator,
+		       size_t n);
+
+/*
+ * Empties the file, and notes what the bytes to come are a part of (an ETag with its URL, say), so
+ * that another one can resume. NULL or "" when they are no use to anyone else. Space from
+ * cache_fill_reserve() is given back. Returns 0; -EFBIG, with nothing changed, for a validator of
+ * more than MAX_CACHE_VALIDATOR bytes; -errno, after which the file is not resumable.
+ */
+int cache_fill_restart(struct cache_fill *fill, const char *validator);
+
+/*
+ * Allocates space so that the file can grow to `size` bytes, after a cache_reserve() of its own: a
+ * full disk shows before the download and not in it. The file's size does not change. May be called
+ * again with a larger size; a caller that does not trust a length goes in steps, as every byte of
+ * it may cost another object. On a file system that cannot allocate it only checks.
+ * Returns 0, -ENOSPC, or -errno of the system.
+ */
+int cache_fill_reserve(struct cache_fill *fill, uint64_t size);
+
+/*
+ * What cache_fill_reserve() would say of an empty file, without reserving or removing anything: for a
+ * length that may be a lie.
+ */
+int cache_fill_could_reserve(const struct cache_fill *fill, uint64_t size);
+
+/*
+ * Notes that the first `len` bytes have all been written: what lies behind is thrown away when
+ * another one resumes. One small write: call it every MiB or so. Returns 0 or -errno.
+ */
+int cache_fill_progress(struct cache_fill *fill, uint64_t len);
+
+/*
+ * Makes the file the object, at once and whole; the caller has verified that its first `size` bytes
+ * are the object (more are cut off). On success `fill` is gone, and *ret_fd is the object as
+ * cache_lookup() gives it. On failure (-EINVAL when the file is shorter than `size`, -errno)
+ * `fill` is still the caller's, to abort.
+ */
+int cache_fill_publish(struct cache_fill *fill, uint64_t size, int *ret_fd);
+
+/*
+ * The same under another name than the fill was begun with: for bytes whose hash shows only when they
+ * are all there, which are filled under a name made up from where they come from.
+ */
+int cache_fill_publish_as(struct cache_fill *fill, const uint8_t sha256[32], uint64_t size,
+			  int *ret_fd);
+
+/*
+ * Gives the fill up and frees it. With `keep_partial` the bytes of the last cache_fill_progress()
+ * stay for the next one, if they have a validator. NULL-safe.
+ */
+void cache_fill_abort(struct cache_fill *fill, bool keep_partial);
+
+/* ---- space ---- */
+
+/*
+ * An unnamed file (O_RDWR) on the cache's file system, for bytes that must not be published. Gone
+ * with its last descriptor. Reserve its space first. Where there is no cache (NULL) it is in $TMPDIR or
+ * /var/tmp. Returns 0; -ENOSPC; -EIO (logged) when there is no such place; -errno.
+ */
+int cache_tmpfile(struct cache *cache, int *ret_fd);
+
+/*
+ * Makes room for `bytes` more: removes the least recently used objects and partials that nobody
+ * uses, until they fit the limit and the free space, and then some (1/64 of the cache), so that a
+ * full cache is not listed at each call. Removes nothing when that would not suffice.
+ * Room is not held for the caller (cache_fill_reserve() does). The usage is counted anew after
+ * 10 s or 1/64 of the limit at the latest, so processes that fill at once may pass the limit by as
+ * much for that long; the free space is always looked at. Returns 0, -ENOSPC, or -errno.
+ */
+int cache_reserve(struct cache *cache, uint64_t bytes);
+
+/*
+ * Sweeps leftovers and damaged objects, then removes the least recently used of what nobody uses
+ * until `target` bytes are left (at most the limit of cache_open()) and the free space is kept.
+ * *ret_freed (NULL if not wanted) is what objects and partials gave, in bytes of disk; less than
+ * asked is no error: the rest is in use. Returns 0 or -errno.
+ */
+int cache_gc(struct cache *cache, uint64_t target, uint64_t *ret_freed);
+
+/* ---- notes: small texts under a name, for what has no sha256 of its own ---- */
+
+/*
+ * Remembers `text` (at most MAX_CACHE_VALIDATOR bytes) under `key`, in place of what was there; or
+ * gives it back with a NUL into `ret_text`, which holds `n` bytes. Nothing vouches for a note: it is
+ * a hint. Returns 0; -ENOENT: there is none; -ERANGE; -EFBIG; -errno of the system.
+ */
+int cache_note_put(struct cache *cache, const uint8_t key[32], const char *text);
+int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);
+
+struct cache_object {
+	uint8_t sha256[32];
+	uint64_t size; /* bytes of the object */
+	int64_t used;  /* last use, seconds since the epoch */
+};
+
+/* `object` is good during the call only. Other calls on the cache are fine; not 0 ends the list. */
+typedef int cache_list_fn(void *ctx, const struct cache_object *object);
+
+/* Calls `fn` for each published object, in no order. Returns 0, what `fn` returned, or -errno. */
+int cache_list(struct cache *cache, cache_list_fn *fn, void *ctx);
+
+#endif

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Filling an object of the cache: the lock per object, the partial file, and its sidecar, which
+ * says how much of the partial counts. A partial without a good sidecar is worth nothing: each
+ * change removes the sidecar first or replaces it whole, so a kill in between loses bytes at worst.
+ *
+ * Sidecar: "cfspart1", le64 length that counts, le32 n, n bytes of validator; nothing more.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+#define SIDECAR_MAGIC "cfspart1"
+#define SIDECAR_LEN_AT 8
+#define SIDECAR_HEADER 20
+#define SMALL_ROOM (64 * KIB) /* for a few names, when the disk is full */
+#define LOCK_TRIES 100	      /* its file may be removed between open and lock */
+
+struct cache_fill {
+	struct cache *cache;
+	struct cache_lock lock;
+	uint8_t sha256[32];
+	int fd;		  /* the partial, O_RDWR */
+	int sidecar;	  /* -1: the partial is not resumable */
+	uint64_t len;	  /* what counts of the partial */
+	uint64_t counted; /* bytes that the cache's count of its space knows of */
+	char *validator;  /* NULL: the partial is no part of anything */
+};
+
+/* ---- the lock of an object ---- */
+
+/* Did the name stay with the inode that we locked? Else the lock guards nothing. */
+static bool lock_is_current(struct cache *c, const struct cache_lock *lock)
+{
+	struct stat ours, named;
+
+	return fstat(lock->fd, &ours) == 0 &&
+	       fstatat(c->locks, lock->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
+}
+
+int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock)
+{
+	struct cache_lock lock;
+
+	hex_encode(sha256, 32, lock.name);
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+		lock.fd = openat(c->locks, lock.name, O_RDWR | O_CREAT | OPEN_FLAGS, 0600);
+		if (lock.fd < 0)
+			return -errno;
+		if (fcntl(lock.fd, F_OFD_SETLK, &fl) < 0) {
+			int r = errno == EACCES ? -EAGAIN : -errno;
+
+			fd_close(lock.fd);
+			return r;
+		}
+		if (lock_is_current(c, &lock)) {
+			*ret_lock = lock;
+			return 0;
+		}
+		fd_close(lock.fd);
+	}
+	return -EAGAIN;
+}
+
+void cache_lock_release(struct cache *c, struct cache_lock *lock)
+{
+	struct flock fl = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	/* While it is held, so the name is ours; who opened it before sees that it is stale. */
+	unlinkat(c->locks, lock->name, 0);
+	/* A forked child may have the same description open: closing would not unlock. */
+	fcntl(lock->fd, F_OFD_SETLK, &fl);
+	fd_close(lock->fd);
+	lock->fd = -1;
+}
+
+/* 1 when someone holds the lock, else 0, or -errno. Takes nothing. */
+static int lock_is_held(struct cache *c, const char *name)
+{
+	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd = openat(c->locks, name, O_RDWR | OPEN_FLAGS), r;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	r = fcntl(fd, F_OFD_GETLK, &fl) < 0 ? -errno : fl.l_type != F_UNLCK;
+	fd_close(fd);
+	return r;
+}
+
+/* How many bytes the one who fills the object has written so far; 0 when nobody does. */
+static uint64_t filled(struct cache *c, const char *name)
+{
+	struct stat st;
+
+	return fstatat(c->partial, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : (uint64_t)st.st_size;
+}
+
+int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, cache_stop_fn *stop,
+	       void *ctx)
+{
+	int64_t end = now_ms() + timeout_ms, step = 1;
+	uint64_t most;
+	char name[HEX_SIZE];
+
+	hex_encode(sha256, 32, name);
+	most = filled(c, name);
+	for (;;) {
+		int r = lock_is_held(c, name);
+		uint64_t now = filled(c, name);
+		int64_t left;
+
+		if (r <= 0)
+			return r;
+		if (stop && stop(ctx))
+			return -ECANCELED;
+		if (now > most) {
+			most = now;
+			end = now_ms() + timeout_ms;
+		}
+		left = timeout_ms < 0 ? step : end - now_ms();
+		if (left <= 0)
+			return -ETIMEDOUT;
+		left = MIN(left, step);
+		nanosleep(&(struct timespec){ .tv_nsec = left * 1000000 }, NULL);
+		step = MIN(2 * step, (int64_t)CACHE_WAIT_STEP_MS);
+	}
+}
+
+/* ---- the sidecar ---- */
+
+/* Reads the sidecar of `f`, if there is a good one, into sidecar, len and validator. */
+static int sidecar_read(struct cache_fill *f)
+{
+	char name[SIDECAR_NAME_SIZE], *validator = NULL;
+	uint8_t head[SIDECAR_HEADER];
+	struct stat st;
+	uint32_t n;
+	int fd;
+
+	cache_sidecar_name(f->sha256, name);
+	fd = openat(f->cache->partial, name, O_RDWR | OPEN_FLAGS);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    pread_full(fd, head, sizeof(head), 0) < 0 || memcmp(head, SIDECAR_MAGIC, 8) != 0)
+		goto bad;
+	n = get_le32(head + 16);
+	if (n == 0 || n > MAX_CACHE_VALIDATOR || st.st_size != (off_t)SIDECAR_HEADER + n)
+		goto bad;
+	validator = calloc(1, (size_t)n + 1);
+	if (!validator) {
+		fd_close(fd);
+		return -ENOMEM;
+	}
+	if (pread_full(fd, validator, n, SIDECAR_HEADER) < 0 || strlen(validator) != n)
+		goto bad;
+	f->sidecar = fd;
+	f->len = get_le64(head + SIDECAR_LEN_AT);
+	f->validator = validator;
+	return 0;
+bad:
+	free(validator);
+	fd_close(fd);
+	return 0;
+}
+
+/* From here on the partial counts for nothing. */
+static int sidecar_remove(struct cache_fill *f)
+{
+	char name[SIDECAR_NAME_SIZE];
+
+	cache_sidecar_name(f->sha256, name);
+	if (unlinkat(f->cache->partial, name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd_close(f->sidecar);
+	f->sidecar = -1;
+	free(f->validator);
+	f->validator = NULL;
+	f->len = 0;
+	return 0;
+}
+
+static int sidecar_write(struct cache_fill *f, const char *validator, size_t n)
+{
+	char name[SIDECAR_NAME_SIZE], tmp[HEX_SIZE];
+	uint8_t head[SIDECAR_HEADER] = SIDECAR_MAGIC;
+	int fd, r;
+
+	r = cache_tmp_create(f->cache, tmp, &fd);
+	if (r < 0)
+		return r;
+	put_le32(head + 16, (uint32_t)n);
+	cache_sidecar_name(f->sha256, name);
+	r = pwrite_full(fd, head, sizeof(head), 0);
+	if (r == 0)
+		r = pwrite_full(fd, validator, n, SIDECAR_HEADER);
+	if (r == 0 && renameat(f->cache->tmp, tmp, f->cache->partial, name) < 0)
+		r = -errno;
+	if (r < 0) {
+		unlinkat(f->cache->tmp, tmp, 0);
+		fd_close(fd);
+		return r;
+	}
+	f->sidecar = fd;
+	return 0;
+}
+
+/* ---- beginning ---- */
+
+static int partial_open(struct cache_fill *f)
+{
+	const int flags = O_RDWR | O_CREAT | OPEN_FLAGS;
+	int dir = f->cache->partial;
+	struct stat st;
+
+	f->fd = openat(dir, f->lock.name, flags, 0600);
+	if (f->fd < 0 && errno == EACCES) {
+		/* Its owner died in publish, between chmod and rename. */
+		int fd = openat(dir, f->lock.name, O_RDONLY | OPEN_FLAGS);
+
+		if (fd < 0 || fchmod(fd, 0600) < 0) {
+			fd_close(fd);
+			return -EACCES;
+		}
+		fd_close(fd);
+		f->fd = openat(dir, f->lock.name, flags, 0600);
+	}
+	if (f->fd < 0 || fstat(f->fd, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) ? 0 : -EBADF;
+}
+
+/* Adopts what counts of an earlier partial, and cuts off the rest. */
+static int partial_adopt(struct cache_fill *f)
+{
+	struct stat st;
+	int r;
+
+	r = partial_open(f);
+	if (r == 0)
+		r = sidecar_read(f);
+	if (r < 0)
+		return r;
+	if (fstat(f->fd, &st) < 0)
+		return -errno;
+	f->len = MIN(f->len, (uint64_t)st.st_size);
+	if (f->len == 0) {
+		r = sidecar_remove(f);
+		if (r < 0)
+			return r;
+	}
+	f->counted = f->len;
+	return ftruncate(f->fd, (off_t)f->len) < 0 ? -errno : 0;
+}
+
+/* Made at the start, so that publishing under that name needs no more than a rename. */
+static int make_bucket(struct cache *c, const uint8_t sha256[32])
+{
+	char name[3];
+
+	hex_encode(sha256, 1, name);
+	return mkdirat(c->objects, name, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int begin_once(struct cache *c, struct cache_fill *f)
+{
+	int r;
+
+	f->fd = f->sidecar = -1;
+	r = cache_lock_try(c, f->sha256, &f->lock);
+	if (r < 0)
+		return r;
+	r = cache_is_published(c, f->sha256) ? -EEXIST : make_bucket(c, f->sha256);
+	if (r == 0)
+		r = partial_adopt(f);
+	if (r == 0)
+		return 0;
+	fd_close(f->fd);
+	fd_close(f->sidecar);
+	free(f->validator);
+	f->validator = NULL;
+	f->len = 0;
+	cache_lock_release(c, &f->lock);
+	return r;
+}
+
+int cache_begin(struct cache *c, const uint8_t sha256[32], struct cache_fill **ret_fill)
+{
+	struct cache_fill *f = calloc(1, sizeof(*f));
+	int r;
+
+	if (!f)
+		return -ENOMEM;
+	f->cache = c;
+	memcpy(f->sha256, sha256, 32);
+	r = begin_once(c, f);
+	if ((r == -ENOSPC || r == -EDQUOT) && cache_evict(c, SMALL_ROOM) == 0)
+		r = begin_once(c, f);
+	if (r < 0) {
+		free(f);
+		return r == -EDQUOT ? -ENOSPC : r;
+	}
+	*ret_fill = f;
+	return 0;
+}
+
+/* ---- under way ---- */
+
+int cache_fill_fd(const struct cache_fill *f)
+{
+	return f->fd;
+}
+
+int cache_fill_partial(const struct cache_fill *f, uint64_t *ret_len, char *ret_validator, size_t n)
+{
+	const char *validator = f->validator ? f->validator : "";
+
+	if (strlen(validator) >= n)
+		return -ERANGE;
+	memcpy(ret_validator, validator, strlen(validator) + 1);
+	*ret_len = f->validator ? f->len : 0;
+	return 0;
+}
+
+int cache_fill_restart(struct cache_fill *f, const char *validator)
+{
+	size_t n = validator ? strnlen(validator, MAX_CACHE_VALIDATOR + 1) : 0;
+	int r;
+
+	if (n > MAX_CACHE_VALIDATOR)
+		return -EFBIG;
+	r = sidecar_remove(f);
+	if (r < 0)
+		return r;
+	if (ftruncate(f->fd, 0) < 0)
+		return -errno;
+	f->counted = 0;
+	if (n == 0)
+		return 0;
+	f->validator = strdup(validator);
+	if (!f->validator)
+		return -ENOMEM;
+	r = sidecar_write(f, validator, n);
+	if ((r == -ENOSPC || r == -EDQUOT) && cache_evict(f->cache, SMALL_ROOM) == 0)
+		r = sidecar_write(f, validator, n);
+	return r;
+}
+
+static int allocate(int fd, uint64_t size)
+{
+	int r;
+
+	do
+		r = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size) < 0 ? -errno : 0;
+	while (r == -EINTR);
+	return r == -EDQUOT ? -ENOSPC : r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
+}
+
+int cache_fill_reserve(struct cache_fill *f, uint64_t size)
+{
+	struct stat st;
+	uint64_t have;
+	int r;
+
+	if (size > MAX_FILE_SIZE)
+		return -ENOSPC;
+	if (fstat(f->fd, &st) < 0)
+		return -errno;
+	have = (uint64_t)st.st_blocks * 512;
+	if (size <= have)
+		return 0;
+	r = cache_reserve(f->cache, size - have);
+	if (r < 0)
+		return r;
+	r = allocate(f->fd, size);
+	/* Others were faster, or a quota is smaller than the disk. */
+	if (r == -ENOSPC && cache_evict(f->cache, size - have) == 0)
+		r = allocate(f->fd, size);
+	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back what it got */
+		return -errno;
+	if (r == 0)
+		f->counted = MAX(f->counted, size);
+	return r;
+}
+
+int cache_fill_could_reserve(const struct cache_fill *f, uint64_t size)
+{
+	return cache_could_reserve(f->cache, size);
+}
+
+int cache_fill_progress(struct cache_fill *f, uint64_t len)
+{
+	uint8_t le[8];
+	int r;
+
+	if (f->sidecar < 0)
+		return 0;
+	put_le64(le, len);
+	r = pwrite_full(f->sidecar, le, sizeof(le), SIDECAR_LEN_AT);
+	if (r == 0)
+		f->len = len;
+	return r;
+}
+
+/* ---- ending ---- */
+
+static void fill_free(struct cache_fill *f)
+{
+	fd_close(f->fd);
+	fd_close(f->sidecar);
+	free(f->validator);
+	cache_lock_release(f->cache, &f->lock);
+	free(f);
+}
+
+/* A read-only descriptor of the partial with the lock of a reader, so gc never sees it unused. */
+static int open_locked(struct cache_fill *f, int *ret_fd)
+{
+	struct stat ours, opened;
+	int fd, r;
+
+	fd = openat(f->cache->partial, f->lock.name, O_RDONLY | O_NOATIME | OPEN_FLAGS);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_SH | LOCK_NB) == 0 && fstat(fd, &opened) == 0 &&
+	    fstat(f->fd, &ours) == 0) {
+		if (ours.st_ino == opened.st_ino && ours.st_dev == opened.st_dev) {
+			*ret_fd = fd;
+			return 0;
+		}
+		errno = ESTALE;
+	}
+	r = -errno;
+	fd_close(fd);
+	return r;
+}
+
+int cache_fill_publish(struct cache_fill *f, uint64_t size, int *ret_fd)
+{
+	return cache_fill_publish_as(f, f->sha256, size, ret_fd);
+}
+
+int cache_fill_publish_as(struct cache_fill *f, const uint8_t sha256[32], uint64_t size,
+			  int *ret_fd)
+{
+	char object[OBJECT_NAME_SIZE];
+	struct cache *c = f->cache;
+	struct stat st;
+	int fd = -1, r;
+
+	if (fstat(f->fd, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size < size)
+		return -EINVAL;
+	/* Also gives back what was reserved behind the end. */
+	if (ftruncate(f->fd, (off_t)size) < 0)
+		return -errno;
+	r = make_bucket(c, sha256);
+	if (r == 0)
+		r = open_locked(f, &fd);
+	if (r < 0)
+		return r;
+	cache_object_name(sha256, object);
+	if (fchmod(f->fd, 0400) < 0 || renameat(c->partial, f->lock.name, c->objects, object) < 0) {
+		r = -errno;
+		fchmod(f->fd, 0600);
+		fd_close(fd);
+		return r;
+	}
+	sidecar_remove(f);
+	size -= MIN(size, f->counted);
+	fill_free(f);
+	cache_settle(c, size);
+	*ret_fd = fd;
+	return 0;
+}
+
+void cache_fill_abort(struct cache_fill *f, bool keep_partial)
+{
+	if (!f)
+		return;
+	if (keep_partial && f->sidecar >= 0 && f->len > 0) {
+		/* Gives back what was reserved; failing that, the next one does it. */
+		if (ftruncate(f->fd, (off_t)f->len) < 0)
+			keep_partial = false;
+	} else {
+		keep_partial = false;
+	}
+	if (!keep_partial) {
+		sidecar_remove(f);
+		unlinkat(f->cache->partial, f->lock.name, 0);
+	}
+	fill_free(f);
+}

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The space of the cache: counting it, removing what was used longest ago and by nobody now, and
+ * sweeping what dead processes left. Nothing is removed without the lock of its object.
+ */
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+#define KEEP_FREE 20	   /* a twentieth of the file system */
+#define COUNT_AGE_MS 10000 /* count anew after so long, */
+#define COUNT_SHARE 64	   /* or after so small a share of the limit was reserved */
+
+struct item {
+	uint8_t sha256[32];
+	int64_t used_ns; /* last use, since the epoch */
+	uint64_t bytes;	 /* of disk */
+	bool partial;
+	bool damaged;
+	bool removable; /* when last looked at */
+};
+
+struct count {
+	struct item *items; /* only with `keep` */
+	size_t n, cap;
+	uint64_t total;
+	bool keep;
+};
+
+static uint64_t sat_add(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static int64_t stat_ns(const struct stat *st)
+{
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)st->st_mtim.tv_sec, 1000000000, &ns))
+		return st->st_mtim.tv_sec < 0 ? 0 : INT64_MAX;
+	return ns < 0 ? 0 : ns;
+}
+
+/* ---- counting ---- */
+
+static int count_add(struct count *count, const uint8_t sha256[32], const struct stat *st,
+		     uint64_t bytes, bool partial)
+{
+	struct item *item;
+
+	count->total = sat_add(count->total, bytes);
+	if (!count->keep)
+		return 0;
+	if (count->n == count->cap) {
+		size_t cap = count->cap ? 2 * count->cap : 256;
+		struct item *items = reallocarray(count->items, cap, sizeof(*items));
+
+		if (!items)
+			return -ENOMEM;
+		count->items = items;
+		count->cap = cap;
+	}
+	item = &count->items[count->n++];
+	*item = (struct item){ .bytes = bytes, .partial = partial, .used_ns = stat_ns(st) };
+	item->damaged = !partial && cache_is_damaged(st->st_mode);
+	memcpy(item->sha256, sha256, 32);
+	return 0;
+}
+
+/* Its size counts too: some file systems give a file its blocks only later. */
+static int count_object(void *ctx, const uint8_t sha256[32], const struct stat *st)
+{
+	uint64_t bytes = MAX((uint64_t)st->st_blocks * 512, (uint64_t)st->st_size);
+
+	return count_add(ctx, sha256, st, bytes, false);
+}
+
+static int count_partials(struct cache *c, struct count *count)
+{
+	uint8_t sha256[32];
+	struct dirent *de;
+	struct stat st;
+	DIR *dir;
+	int r;
+
+	r = cache_opendir(c->partial, ".", &dir);
+	if (r < 0)
+		return r;
+	while (r == 0 && (de = readdir(dir))) {
+		if (!cache_name_decode(de->d_name, 32, sha256) ||
+		    fstatat(c->partial, de->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		r = count_add(count, sha256, &st, (uint64_t)st.st_blocks * 512, true);
+	}
+	closedir(dir);
+	return r;
+}
+
+static int item_cmp(const void *a, const void *b)
+{
+	const struct item *x = a, *y = b;
+
+	if (x->damaged != y->damaged)
+		return x->damaged ? -1 : 1;
+	if (x->used_ns != y->used_ns)
+		return x->used_ns < y->used_ns ? -1 : 1;
+	return memcmp(x->sha256, y->sha256, 32);
+}
+
+/* Counts all there is; with `keep` also lists it: what is damaged, then by last use. */
+static int count_all(struct cache *c, bool keep, struct count *ret_count)
+{
+	struct count count = { .keep = keep };
+	int r;
+
+	r = cache_each(c, count_object, &count);
+	if (r == 0)
+		r = count_partials(c, &count);
+	if (r < 0) {
+		free(count.items);
+		return r;
+	}
+	if (count.n)
+		qsort(count.items, count.n, sizeof(*count.items), item_cmp);
+	*ret_count = count;
+	return 0;
+}
+
+/* How many bytes are missing until `bytes` more leave the file system its free share. */
+static int free_shortfall(struct cache *c, uint64_t bytes, uint64_t *ret_short)
+{
+	uint64_t keep, want, avail;
+	struct statvfs vfs;
+
+	if (fstatvfs(c->objects, &vfs) < 0)
+		return -errno;
+	keep = (uint64_t)vfs.f_blocks / KEEP_FREE * vfs.f_frsize;
+	avail = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	want = sat_add(bytes, keep);
+	*ret_short = want > avail ? want - avail : 0;
+	return 0;
+}
+
+/* ---- removing ---- */
+
+static void remove_partial(struct cache *c, const uint8_t sha256[32])
+{
+	char name[SIDECAR_NAME_SIZE];
+
+	cache_sidecar_name(sha256, name);
+	unlinkat(c->partial, name, 0); /* first: without it the rest counts for nothing */
+	name[64] = '\0';
+	unlinkat(c->partial, name, 0);
+}
+
+/*
+ * Does nobody have the object open? Then *ret_fd keeps it so: no lookup gets it while we have the
+ * exclusive lock. A damaged one nobody can open any more; *ret_fd may be -1.
+ */
+static bool object_unused(struct cache *c, const struct item *item, int *ret_fd)
+{
+	char name[OBJECT_NAME_SIZE];
+	struct stat st;
+	int fd;
+
+	*ret_fd = -1;
+	cache_object_name(item->sha256, name);
+	if (fstatat(c->objects, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	if (cache_is_damaged(st.st_mode))
+		return true;
+	fd = openat(c->objects, name, O_RDONLY | O_NOATIME | OPEN_FLAGS);
+	if (fd < 0)
+		return false;
+	/* A date that is not the listed one: it was used meanwhile, so others go first. */
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 ||
+	    stat_ns(&st) != item->used_ns) {
+		fd_close(fd);
+		return false;
+	}
+	*ret_fd = fd;
+	return true;
+}
+
+/*
+ * Removes what nobody uses or fills, or with `probe` only says whether it would. Something that is
+ * gone already counts as removed: another process made this room for us.
+ */
+static bool item_remove(struct cache *c, const struct item *item, bool probe)
+{
+	char name[OBJECT_NAME_SIZE];
+	struct cache_lock lock;
+	bool done = true;
+	struct stat st;
+	int fd = -1, r;
+
+	cache_object_name(item->sha256, name);
+	if (fstatat(item->partial ? c->partial : c->objects, item->partial ? name + 3 : name, &st,
+		    AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT;
+	r = cache_lock_try(c, item->sha256, &lock);
+	/* On a disk too full for a lock file, there is no one who has one. */
+	if (r < 0 && r != -ENOSPC && r != -EDQUOT)
+		return false;
+	if (!item->partial)
+		done = object_unused(c, item, &fd);
+	if (done && !probe) {
+		if (item->partial)
+			remove_partial(c, item->sha256);
+		else
+			done = unlinkat(c->objects, name, 0) == 0 || errno == ENOENT;
+	}
+	fd_close(fd);
+	if (r == 0)
+		cache_lock_release(c, &lock);
+	return done;
+}
+
+/* What could be removed, up to `need` bytes; marks it. */
+static uint64_t probe_items(struct cache *c, struct count *count, uint64_t need)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < count->n && sum < need; i++) {
+		count->items[i].removable = item_remove(c, &count->items[i], true);
+		if (count->items[i].removable)
+			sum = sat_add(sum, count->items[i].bytes);
+	}
+	return sum;
+}
+
+static uint64_t remove_items(struct cache *c, struct count *count, uint64_t need)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < count->n && sum < need; i++)
+		if (count->items[i].removable && item_remove(c, &count->items[i], false))
+			sum = sat_add(sum, count->items[i].bytes);
+	return sum;
+}
+
+/* ---- making room; with space_lock held ---- */
+
+static void counted(struct cache *c, uint64_t used)
+{
+	c->counted = true;
+	c->counted_ms = now_ms();
+	c->used = used;
+	c->reserved = 0;
+}
+
+static bool count_is_stale(const struct cache *c)
+{
+	return !c->counted || now_ms() - c->counted_ms > COUNT_AGE_MS ||
+	       c->reserved > c->limit / COUNT_SHARE;
+}
+
+static bool fits(struct cache *c, uint64_t bytes)
+{
+	uint64_t missing;
+
+	return sat_add(c->used, bytes) <= c->limit && free_shortfall(c, bytes, &missing) == 0 &&
+	       missing == 0;
+}
+
+/* Is there room without a gc? Counts anew when the last count is too old to tell. */
+static int has_room(struct cache *c, uint64_t bytes, bool *ret_room)
+{
+	struct count count;
+	int r;
+
+	if (count_is_stale(c)) {
+		r = count_all(c, false, &count);
+		if (r < 0)
+			return r;
+		counted(c, count.total);
+	}
+	*ret_room = fits(c, bytes);
+	return 0;
+}
+
+/*
+ * Removes what makes `bytes` fit, and at least `least` bytes; nothing when that cannot be had, or with
+ * `probe`, which only asks.
+ */
+static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
+{
+	uint64_t missing, more, total, removable, freed = 0;
+	struct count count;
+	int r;
+
+	r = count_all(c, true, &count);
+	if (r < 0)
+		return r;
+	r = free_shortfall(c, bytes, &missing);
+	if (r == 0) {
+		total = sat_add(count.total, bytes);
+		missing = MAX(missing, total > c->limit ? total - c->limit : 0);
+		missing = MAX(missing, least);
+		/* A little more than is missing, or a full cache would be listed each time. */
+		more = missing ? sat_add(missing, count.total / COUNT_SHARE) : 0;
+		removable = probe_items(c, &count, more);
+		if (removable >= missing && !probe)
+			removable = freed = remove_items(c, &count, more);
+		counted(c, count.total - MIN(freed, count.total));
+		r = removable < missing ? -ENOSPC : 0;
+	}
+	free(count.items);
+	return r;
+}
+
+static int reserve(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
+{
+	bool room = false;
+	int r = 0;
+
+	if (bytes > c->limit)
+		return -ENOSPC;
+	pthread_mutex_lock(&c->space_lock);
+	if (!least)
+		r = has_room(c, bytes, &room);
+	if (r == 0 && !room)
+		r = make_room(c, bytes, least, probe);
+	if (r == 0 && !probe) {
+		c->used = sat_add(c->used, bytes);
+		c->reserved = sat_add(c->reserved, bytes);
+	}
+	pthread_mutex_unlock(&c->space_lock);
+	return r;
+}
+
+int cache_reserve(struct cache *c, uint64_t bytes)
+{
+	return reserve(c, bytes, 0, false);
+}
+
+int cache_could_reserve(struct cache *c, uint64_t bytes)
+{
+	return reserve(c, bytes, 0, true);
+}
+
+int cache_evict(struct cache *c, uint64_t bytes)
+{
+	return reserve(c, 0, bytes, false);
+}
+
+void cache_settle(struct cache *c, uint64_t bytes)
+{
+	bool room;
+
+	pthread_mutex_lock(&c->space_lock);
+	c->used = sat_add(c->used, bytes);
+	c->reserved = sat_add(c->reserved, bytes);
+	if (has_room(c, 0, &room) == 0 && !room)
+		make_room(c, 0, 0, false);
+	pthread_mutex_unlock(&c->space_lock);
+}
+
+/* ---- sweeping ---- */
+
+static void sweep_locks(struct cache *c)
+{
+	struct cache_lock lock;
+	uint8_t sha256[32];
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->locks, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir)))
+		if (cache_name_decode(de->d_name, 32, sha256) &&
+		    cache_lock_try(c, sha256, &lock) == 0)
+			cache_lock_release(c, &lock); /* removes its file */
+	closedir(dir);
+}
+
+static bool older_than(int fd, const char *name, int64_t age_s)
+{
+	struct timespec now;
+	struct stat st;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       now.tv_sec - st.st_mtim.tv_sec > age_s;
+}
+
+/* Nobody will resume it: too old, or one of the two files is missing. The lock is held. */
+static bool partial_is_leftover(struct cache *c, const uint8_t sha256[32])
+{
+	char name[SIDECAR_NAME_SIZE];
+
+	cache_sidecar_name(sha256, name);
+	if (faccessat(c->partial, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return true;
+	name[64] = '\0';
+	return faccessat(c->partial, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
+	       older_than(c->partial, name, CACHE_PARTIAL_MAX_AGE_S);
+}
+
+/* What was reserved behind its end, by one who was killed. */
+static void give_back(struct cache *c, const char *name)
+{
+	int fd = openat(c->partial, name, O_RDWR | OPEN_FLAGS);
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 > (uint64_t)st.st_size)
+		(void)!ftruncate(fd, st.st_size);
+	fd_close(fd);
+}
+
+static void sweep_partials(struct cache *c)
+{
+	struct cache_lock lock;
+	uint8_t sha256[32];
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->partial, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir))) {
+		if (strlen(de->d_name) == SIDECAR_NAME_SIZE - 1 &&
+		    strcmp(de->d_name + 64, SIDECAR_SUFFIX) == 0)
+			de->d_name[64] = '\0';
+		if (!cache_name_decode(de->d_name, 32, sha256) ||
+		    cache_lock_try(c, sha256, &lock) < 0)
+			continue;
+		if (partial_is_leftover(c, sha256))
+			remove_partial(c, sha256);
+		else
+			give_back(c, de->d_name);
+		cache_lock_release(c, &lock);
+	}
+	closedir(dir);
+}
+
+static void sweep_tmp(struct cache *c)
+{
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->tmp, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir))) {
+		int fd;
+
+		if (de->d_name[0] == '.')
+			continue;
+		fd = openat(c->tmp, de->d_name, O_RDONLY | OPEN_FLAGS);
+		if (fd < 0)
+			continue;
+		/* A name in use is locked by its maker, who looks again when a sweep was faster. */
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			unlinkat(c->tmp, de->d_name, 0);
+		fd_close(fd);
+	}
+	closedir(dir);
+}
+
+/* A note has no object to go with; what nobody asked for in a long time is of no use. */
+static void sweep_notes(struct cache *c)
+{
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->notes, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir)))
+		if (de->d_name[0] != '.' && older_than(c->notes, de->d_name, CACHE_NOTE_MAX_AGE_S))
+			unlinkat(c->notes, de->d_name, 0);
+	closedir(dir);
+}
+
+void cache_sweep(struct cache *c)
+{
+	sweep_locks(c);
+	sweep_partials(c);
+	sweep_notes(c);
+	sweep_tmp(c);
+}
+
+/* ---- gc ---- */
+
+/* What is damaged goes in any case; it comes first. Returns the bytes it gave. */
+static uint64_t remove_damaged(struct cache *c, struct count *count)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < count->n && count->items[i].damaged; i++) {
+		if (item_remove(c, &count->items[i], false))
+			sum = sat_add(sum, count->items[i].bytes);
+		count->items[i].bytes = 0;
+	}
+	return sum;
+}
+
+/* With space_lock held. */
+static int gc(struct cache *c, uint64_t target, uint64_t *ret_freed)
+{
+	uint64_t freed, missing, left;
+	struct count count;
+	int r;
+
+	r = count_all(c, true, &count);
+	if (r < 0)
+		return r;
+	freed = remove_damaged(c, &count);
+	r = free_shortfall(c, 0, &missing);
+	if (r == 0) {
+		left = count.total - MIN(freed, count.total);
+		missing = MAX(missing, left > target ? left - target : 0);
+		probe_items(c, &count, missing);
+		freed = sat_add(freed, remove_items(c, &count, missing));
+		counted(c, count.total - MIN(freed, count.total));
+		*ret_freed = freed;
+	}
+	free(count.items);
+	return r;
+}
+
+int cache_gc(struct cache *c, uint64_t target, uint64_t *ret_freed)
+{
+	uint64_t freed = 0;
+	int r;
+
+	cache_sweep(c);
+	pthread_mutex_lock(&c->space_lock);
+	r = gc(c, MIN(target, c->limit), &freed);
+	pthread_mutex_unlock(&c->space_lock);
+	if (r == 0 && ret_freed)
+		*ret_freed = freed;
+	return r;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of the cache share: cache_open.c (directories), cache.c (objects), cache_fill.c
+ * (locks, partials) and cache_gc.c (space, leftovers).
+ */
+#ifndef CARTON_CACHE_INTERNAL_H
+#define CARTON_CACHE_INTERNAL_H
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "cache/cache.h"
+#include "base/util.h"
+
+#define HEX_SIZE 65	     /* a sha256 in hex with its NUL */
+#define OBJECT_NAME_SIZE 68  /* "ab/<hex>" */
+#define SIDECAR_NAME_SIZE 67 /* "<hex>.v" */
+#define SIDECAR_SUFFIX ".v"
+
+#define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW)
+
+struct cache {
+	/* Set by cache_open(), then constant. */
+	int objects, partial, locks, notes, tmp; /* the directories of v1/ */
+	char *path;				 /* of v1/objects, absolute */
+	uint64_t limit;
+
+	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */
+	bool counted;
+	int64_t counted_ms; /* when `used` was last counted */
+	uint64_t used;	    /* bytes then, and what was reserved since */
+	uint64_t reserved;  /* of these, since then */
+};
+
+/* Held by one open file description of one process; its file is gone when it is released. */
+struct cache_lock {
+	int fd;
+	char name[HEX_SIZE];
+};
+
+void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE]);
+void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE]);
+
+/* Is `name` nothing but the hex of n bytes? A sidecar's name only starts so. */
+static inline bool cache_name_decode(const char *name, size_t n, uint8_t *ret_data)
+{
+	return strlen(name) == 2 * n && hex_decode(name, n, ret_data);
+}
+
+/* 0, -EAGAIN when another one has it, or -errno. */
+int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock);
+void cache_lock_release(struct cache *c, struct cache_lock *lock);
+
+/* Was the object marked as damaged? A mark on the inode, so it cannot hit a newer file. */
+static inline bool cache_is_damaged(mode_t mode)
+{
+	return !(mode & S_IRUSR);
+}
+
+/* Is there an object that a lookup would find? Stable while its lock is held. */
+bool cache_is_published(struct cache *c, const uint8_t sha256[32]);
+
+/*
+ * A new file in tmp/ (O_RDWR, mode 0600) with an exclusive flock, so that no sweep takes it. Where there
+ * are no such locks, none can sweep it either.
+ */
+int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd);
+
+/* A stream of the directory `name` beneath `fd`; -ENOENT and the like as they are. */
+int cache_opendir(int fd, const char *name, DIR **ret_dir);
+
+/*
+ * Calls `fn` for each published or damaged object, with its stat. `fn` returns 0 to go on.
+ */
+typedef int cache_each_fn(void *ctx, const uint8_t sha256[32], const struct stat *st);
+int cache_each(struct cache *c, cache_each_fn *fn, void *ctx);
+
+/* What cache_reserve() would say, without removing or counting anything. */
+int cache_could_reserve(struct cache *c, uint64_t bytes);
+
+/* Removes objects of at least `bytes`, although the disk seems to have room. As cache_reserve(). */
+int cache_evict(struct cache *c, uint64_t bytes);
+
+/* Removes what dead processes left in partial/, locks/ and tmp/. Best effort. */
+void cache_sweep(struct cache *c);
+
+/* Brings the cache under its limit after `bytes` that nobody reserved came. Best effort. */
+void cache_settle(struct cache *c, uint64_t bytes);
+
+#endif

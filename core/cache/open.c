@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening the cache: finding its directory, refusing an unsafe one, making what is missing. */
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+#define DEFAULT_SHARE 10 /* a tenth of the file system */
+
+static const char TAG[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
+			  "# This directory holds copies of what cartonfs can fetch again.\n";
+
+/* The user's own cache directory, allocated; NULL with errno set. */
+static char *default_dir(void)
+{
+	const char *xdg = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+	struct passwd pw, *found = NULL;
+	char text[4096], *path = NULL;
+	int n;
+
+	if (xdg && xdg[0] == '/') {
+		n = asprintf(&path, "%s/cartonfs", xdg);
+	} else {
+		if (!home || home[0] != '/') {
+			getpwuid_r(geteuid(), &pw, text, sizeof(text), &found);
+			home = found ? found->pw_dir : NULL;
+		}
+		if (!home || home[0] != '/') {
+			errno = ENOENT;
+			return NULL;
+		}
+		n = asprintf(&path, "%s/.cache/cartonfs", home);
+	}
+	if (n < 0)
+		errno = ENOMEM;
+	return n < 0 ? NULL : path;
+}
+
+/* mkdir -p with mode 0700; what fails shows when the directory is opened. */
+static void make_dirs(char *path)
+{
+	for (char *p = path + 1; *p; p++) {
+		if (*p != '/')
+			continue;
+		*p = '\0';
+		mkdir(path, 0700);
+		*p = '/';
+	}
+	mkdir(path, 0700);
+}
+
+/* Refuses a directory that another user could change under us. `shown` is for the message. */
+static int check_dir(int fd, const char *shown, const char *name)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_uid != geteuid()) {
+		carton_log(CARTON_LOG_ERROR, shown,
+			   "cache directory %s belongs to uid %u, not to %u who runs this: "
+			   "name another one with cache_dir=",
+			   name, (unsigned)st.st_uid, (unsigned)geteuid());
+		return -EPERM;
+	}
+	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
+		carton_log(CARTON_LOG_ERROR, shown,
+			   "cache directory %s has mode %04o, so others may write to it: "
+			   "chmod go-w it, or name another one with cache_dir=",
+			   name, (unsigned)(st.st_mode & 07777));
+		return -EPERM;
+	}
+	return 0;
+}
+
+/* Opens the directory `name` beneath `parent`, made when missing, and checks it. */
+static int open_subdir(int parent, const char *name, const char *shown, int *ret_fd)
+{
+	int fd, r;
+
+	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST) {
+		r = -errno;
+		carton_log(CARTON_LOG_ERROR, shown, "cannot make %s in the cache: %s", name,
+			   strerror(-r));
+		return r;
+	}
+	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | OPEN_FLAGS);
+	if (fd < 0) {
+		r = -errno;
+		carton_log(CARTON_LOG_ERROR, shown, "cannot open %s in the cache: %s", name,
+			   strerror(-r));
+		return r;
+	}
+	r = check_dir(fd, shown, name);
+	if (r < 0) {
+		fd_close(fd);
+		return r;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int open_top(char *path, int *ret_fd)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | OPEN_FLAGS;
+	int fd, r;
+
+	/* A slash at the end would have the kernel follow a symlink there. */
+	for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+		path[n - 1] = '\0';
+	if (!*path)
+		return -ENOENT;
+	fd = open(path, flags);
+	if (fd < 0 && errno == ENOENT) {
+		make_dirs(path);
+		fd = open(path, flags);
+	}
+	if (fd < 0) {
+		r = -errno;
+		carton_log(CARTON_LOG_ERROR, path, "cannot open the cache directory: %s%s",
+			   strerror(-r),
+			   r == -ELOOP || r == -ENOTDIR ?
+				   " (it has to be a directory, not a link to one)" :
+				   "");
+		return r;
+	}
+	r = check_dir(fd, path, ".");
+	if (r < 0) {
+		fd_close(fd);
+		return r;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+/* Network file systems may lack flock, or refuse an exclusive one on a read-only descriptor. */
+static int check_locks(struct cache *c)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char name[HEX_SIZE];
+	int fd, ro, r;
+
+	r = cache_tmp_create(c, name, &fd);
+	if (r < 0)
+		return r == -ENOSPC ? 0 : r; /* a full cache opens, to be used and gc'ed */
+	/* It is locked, so a lock that works is refused, and with this errno. */
+	ro = openat(c->tmp, name, O_RDONLY | OPEN_FLAGS);
+	if (ro < 0) {
+		r = -errno;
+	} else if (flock(ro, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK ||
+		   fcntl(fd, F_OFD_SETLK, &lock) < 0) {
+		r = -EOPNOTSUPP;
+		carton_log(CARTON_LOG_ERROR, c->path,
+			   "the cache's file system has no file locks that work: name a directory "
+			   "on a local disk with cache_dir=");
+	}
+	unlinkat(c->tmp, name, 0);
+	fd_close(ro);
+	fd_close(fd);
+	return r;
+}
+
+/*
+ * The tag is in v1/, as the directory that a user names may hold more than a cache. It is renamed
+ * into place, so that it is whole or missing. A cache without it works.
+ */
+static void write_tag(struct cache *c, int v1)
+{
+	char name[HEX_SIZE];
+	int fd;
+
+	if (faccessat(v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return;
+	if (cache_tmp_create(c, name, &fd) < 0)
+		return;
+	if (pwrite_full(fd, TAG, sizeof(TAG) - 1, 0) < 0 ||
+	    renameat(c->tmp, name, v1, "CACHEDIR.TAG") < 0)
+		unlinkat(c->tmp, name, 0);
+	fd_close(fd);
+}
+
+static int open_layout(struct cache *c, int top)
+{
+	char *dir = c->path;
+	int v1 = -1, r;
+
+	r = open_subdir(top, "v1", dir, &v1);
+	if (r == 0)
+		r = open_subdir(v1, "objects", dir, &c->objects);
+	if (r == 0)
+		r = open_subdir(v1, "partial", dir, &c->partial);
+	if (r == 0)
+		r = open_subdir(v1, "locks", dir, &c->locks);
+	if (r == 0)
+		r = open_subdir(v1, "notes", dir, &c->notes);
+	if (r == 0)
+		r = open_subdir(v1, "tmp", dir, &c->tmp);
+	if (r == 0)
+		r = check_locks(c);
+	if (r == 0)
+		write_tag(c, v1);
+	fd_close(v1);
+	if (r < 0)
+		return r;
+	if (asprintf(&c->path, "%s/v1/objects", dir) < 0) {
+		c->path = dir;
+		return -ENOMEM;
+	}
+	free(dir);
+	return 0;
+}
+
+static int set_limit(struct cache *c, uint64_t size_limit)
+{
+	struct statvfs vfs;
+
+	c->limit = size_limit;
+	if (size_limit)
+		return 0;
+	if (fstatvfs(c->objects, &vfs) < 0)
+		return -errno;
+	if (__builtin_mul_overflow((uint64_t)vfs.f_blocks, vfs.f_frsize, &c->limit))
+		c->limit = UINT64_MAX;
+	c->limit /= DEFAULT_SHARE;
+	return 0;
+}
+
+int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
+{
+	struct cache *c;
+	char *path;
+	int top = -1, r;
+
+	path = dir ? strdup(dir) : default_dir();
+	if (!path)
+		return dir ? -ENOMEM : -errno;
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		free(path);
+		return -ENOMEM;
+	}
+	c->objects = c->partial = c->locks = c->notes = c->tmp = -1;
+	pthread_mutex_init(&c->space_lock, NULL);
+	r = open_top(path, &top);
+	if (r == 0) {
+		c->path = realpath(path, NULL);
+		r = c->path ? open_layout(c, top) : -errno;
+	}
+	if (r == 0)
+		r = set_limit(c, size_limit);
+	fd_close(top);
+	free(path);
+	if (r < 0) {
+		cache_free(c);
+		return r;
+	}
+	cache_sweep(c);
+	*ret_cache = c;
+	return 0;
+}
+
+void cache_free(struct cache *c)
+{
+	if (!c)
+		return;
+	fd_close(c->objects);
+	fd_close(c->partial);
+	fd_close(c->locks);
+	fd_close(c->notes);
+	fd_close(c->tmp);
+	pthread_mutex_destroy(&c->space_lock);
+	free(c->path);
+	free(c);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/read.h"
+
+#include <stdlib.h>
+
+#include "base/util.h"
+
+static int hash_all(struct source *source, const struct ingest *how, struct ingested *ret)
+{
+	struct ingest job = *how;
+	int r = source_stream(source, 0, source->size, &job.in);
+
+	if (r < 0)
+		return r;
+	job.size = source->size;
+	job.hash = true;
+	job.fd = -1;
+	r = ingest_run(&job, ret);
+	stream_close(job.in);
+	return r;
+}
+
+int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
+	       struct source **ret, struct ingested *ret_in)
+{
+	struct ingested in = { 0 };
+	struct source *source;
+	int fd, r = cache_lookup(cache, sha256, &fd, NULL);
+
+	if (r < 0)
+		return -ENOENT;
+	r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	r = hash_all(source, how, &in);
+	if (r == 0 && memcmp(in.sha256, sha256, SHA256_SIZE) != 0)
+		r = -EBADMSG;
+	if (r < 0) {
+		free(in.tags);
+		if (r != -ECANCELED && r != -ENOMEM) {
+			cache_drop(cache, sha256, source->fd);
+			r = -EBADMSG;
+		}
+		source_unref(source);
+		return r;
+	}
+	*ret = source;
+	*ret_in = in;
+	return 0;
+}

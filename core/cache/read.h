@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening what the cache has. No file in it is trusted: all of one is hashed before anyone uses it.
+ */
+#ifndef CARTON_CACHE_READ_H
+#define CARTON_CACHE_READ_H
+
+#include "cache/cache.h"
+#include "base/ingest.h"
+
+/*
+ * The object of that name, with what `how` (its tagger, stop, progress and ctx) asks for of it. One with
+ * other bytes, or that cannot be read, is dropped, which is logged. 0 and references for the caller;
+ * -ENOENT: there is none that can be opened; -EBADMSG: it was dropped; -ECANCELED; -ENOMEM.
+ */
+int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
+	       struct source **ret, struct ingested *ret_in);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * MANIFEST (carton format v1): what the carton holds, one `path=sha256` line for each file.
+ *
+ * Every line but MANIFEST itself and LINKS; a path may hold '=', so a line splits at its last one;
+ * the hash is 64 lower-case hex digits. The sha256 of the whole file is the model hash.
+ */
+#ifndef CARTON_FORMAT_MANIFEST_H
+#define CARTON_FORMAT_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/digest.h"
+
+struct manifest_line {
+	const char *path;
+	size_t number; /* from 1 */
+	uint8_t sha256[SHA256_SIZE];
+};
+
+struct manifest {
+	struct manifest_line *lines; /* sorted by path_compare */
+	size_t n;
+	char *text; /* the file as it is */
+	size_t size;
+	char *paths; /* where lines[].path point to */
+	uint8_t model_hash[SHA256_SIZE];
+	size_t unsorted_line; /* the first that is out of order; 0: none */
+	bool no_final_newline;
+};
+
+/*
+ * Parses the text, which is taken over (malloc'ed), also on failure. Logs every bad line with its
+ * number, up to MAX_REPORTED. 0, -EBADMSG, -EFBIG over MAX_ENTRIES, -ENOMEM.
+ */
+int manifest_parse(char *text, size_t size, struct manifest **ret);
+
+/* The line of that path, or NULL. */
+const struct manifest_line *manifest_find(const struct manifest *m, const char *path);
+
+/* NULL-safe. */
+void manifest_free(struct manifest *m);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "http/policy.h"
+#include "base/util.h"
+
+struct ipv4_net {
+	uint32_t net;
+	unsigned bits;
+	enum http_address_class class;
+};
+
+/* The IANA special-purpose registry; the first that matches counts, all else is public. */
+static const struct ipv4_net ipv4_special[] = {
+	{ 0x00000000, 8, HTTP_ADDRESS_UNSPECIFIED },
+	{ 0x0a000000, 8, HTTP_ADDRESS_PRIVATE },
+	{ 0x64400000, 10, HTTP_ADDRESS_PRIVATE }, /* 100.64, carrier NAT */
+	{ 0x7f000000, 8, HTTP_ADDRESS_LOOPBACK },
+	{ 0xa9fe0000, 16, HTTP_ADDRESS_LINK_LOCAL },
+	{ 0xac100000, 12, HTTP_ADDRESS_PRIVATE },
+	{ 0xc0000000, 24, HTTP_ADDRESS_RESERVED }, /* 192.0.0, protocol assignments */
+	{ 0xc0000200, 24, HTTP_ADDRESS_RESERVED }, /* documentation, three of them */
+	{ 0xc6336400, 24, HTTP_ADDRESS_RESERVED },
+	{ 0xcb007100, 24, HTTP_ADDRESS_RESERVED },
+	{ 0xc0586300, 24, HTTP_ADDRESS_RESERVED }, /* 192.88.99, old 6to4 relays */
+	{ 0xc0a80000, 16, HTTP_ADDRESS_PRIVATE },
+	{ 0xc6120000, 15, HTTP_ADDRESS_PRIVATE }, /* 198.18, benchmarks */
+	{ 0xe0000000, 4, HTTP_ADDRESS_MULTICAST },
+	{ 0xf0000000, 4, HTTP_ADDRESS_RESERVED }, /* and broadcast */
+};
+
+static enum http_address_class ipv4_class(uint32_t addr)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(ipv4_special); i++) {
+		const struct ipv4_net *n = &ipv4_special[i];
+
+		if ((addr ^ n->net) >> (32 - n->bits) == 0)
+			return n->class;
+	}
+	return HTTP_ADDRESS_PUBLIC;
+}
+
+static uint32_t be32(const uint8_t *b)
+{
+	return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+static enum http_address_class ipv6_class(const uint8_t *a)
+{
+	static const uint8_t zero[12];
+	static const uint8_t nat64[12] = { 0x00, 0x64, 0xff, 0x9b };
+	enum http_address_class v4 = ipv4_class(be32(a + 12));
+
+	if (!memcmp(a, zero, 12)) {
+		if (be32(a + 12) <= 1)
+			return a[15] ? HTTP_ADDRESS_LOOPBACK : HTTP_ADDRESS_UNSPECIFIED;
+		/* IPv4-compatible: long dead, so never fine. */
+		return v4 == HTTP_ADDRESS_PUBLIC ? HTTP_ADDRESS_RESERVED : v4;
+	}
+	if ((!memcmp(a, zero, 10) && a[10] == 0xff && a[11] == 0xff) || !memcmp(a, nat64, 12))
+		return v4;
+	if (be32(a) == 0x0064ff9b && a[4] == 0 && a[5] == 1) /* a NAT64 of the site's own */
+		return HTTP_ADDRESS_PRIVATE;
+	if (a[0] == 0xff)
+		return HTTP_ADDRESS_MULTICAST;
+	if ((a[0] & 0xfe) == 0xfc || (a[0] == 0xfe && a[1] >= 0xc0))
+		return HTTP_ADDRESS_PRIVATE;
+	if (a[0] == 0xfe && a[1] >= 0x80)
+		return HTTP_ADDRESS_LINK_LOCAL;
+	if ((a[0] & 0xe0) != 0x20) /* only 2000::/3 is in use */
+		return HTTP_ADDRESS_RESERVED;
+	if (be32(a) >> 9 == 0x20010000 >> 9 || /* 2001::/23: Teredo, ORCHID … */
+	    be32(a) == 0x20010db8 || be32(a) >> 12 == 0x3fff0000 >> 12)
+		return HTTP_ADDRESS_RESERVED;
+	if (a[0] == 0x20 && a[1] == 0x02) /* 6to4 */
+		return ipv4_class(be32(a + 2));
+	if ((be32(a + 8) & 0xfdffffff) == 0x00005efe) /* ISATAP */
+		return v4;
+	return HTTP_ADDRESS_PUBLIC;
+}
+
+enum http_address_class http_address_class(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET) {
+		struct sockaddr_in in;
+
+		memcpy(&in, address, sizeof(in));
+		return ipv4_class(ntohl(in.sin_addr.s_addr));
+	}
+	if (address->sa_family == AF_INET6) {
+		struct sockaddr_in6 in6;
+
+		memcpy(&in6, address, sizeof(in6));
+		return ipv6_class(in6.sin6_addr.s6_addr);
+	}
+	return HTTP_ADDRESS_RESERVED;
+}
+
+const char *http_address_class_name(enum http_address_class class)
+{
+	static const char *const names[] = {
+		[HTTP_ADDRESS_PUBLIC] = "public",
+		[HTTP_ADDRESS_LOOPBACK] = "loopback",
+		[HTTP_ADDRESS_LINK_LOCAL] = "link-local",
+		[HTTP_ADDRESS_PRIVATE] = "private",
+		[HTTP_ADDRESS_MULTICAST] = "multicast",
+		[HTTP_ADDRESS_UNSPECIFIED] = "unspecified",
+		[HTTP_ADDRESS_RESERVED] = "reserved",
+	};
+
+	return names[class];
+}
+
+size_t http_name_len(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 0 && name[n - 1] == '.' ? n - 1 : n;
+}
+
+bool http_in_domain(const char *host, size_t n, const char *domain, size_t domain_n)
+{
+	if (n < domain_n || strncasecmp(host + n - domain_n, domain, domain_n) != 0)
+		return false;
+	return n == domain_n || host[n - domain_n - 1] == '.';
+}
+
+bool http_parse_address(const char *host, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
+	char text[INET6_ADDRSTRLEN];
+	size_t n = strcspn(host, "%");
+
+	if (n >= sizeof(text))
+		return false;
+	memcpy(text, host, n);
+	text[n] = '\0';
+	if (inet_pton(AF_INET, text, &in.sin_addr) == 1)
+		memcpy(ret, &in, sizeof(in));
+	else if (inet_pton(AF_INET6, text, &in6.sin6_addr) == 1)
+		memcpy(ret, &in6, sizeof(in6));
+	else
+		return false;
+	return true;
+}
+
+enum http_address_class http_host_class(const char *host)
+{
+	struct sockaddr_storage address;
+
+	if (http_parse_address(host, &address))
+		return http_address_class((struct sockaddr *)&address);
+	if (http_in_domain(host, http_name_len(host), "localhost", 9) ||
+	    http_in_domain(host, http_name_len(host), "localhost.localdomain", 21))
+		return HTTP_ADDRESS_LOOPBACK;
+	return HTTP_ADDRESS_PUBLIC;
+}

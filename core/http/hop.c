@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "http/internal.h"
+
+/* Ends a transfer from inside a callback. */
+static size_t callback_fail(struct http_stream *s, int fault, const char *why)
+{
+	s->fault = fault;
+	s->fault_why = why;
+	return 0;
+}
+
+/* ---- libcurl's callbacks ---- */
+
+/* Is an address of this class allowed? Remembers one that is not. */
+static bool judge(struct http_stream *s, enum http_address_class class)
+{
+	if (s->allowed & HTTP_ALLOW(class))
+		return true;
+	s->refused = true;
+	s->refused_class = class;
+	return false;
+}
+
+/* The name is resolved, the socket not yet made: nothing has been sent. */
+static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+{
+	struct http_stream *s = ctx;
+
+	(void)purpose;
+	if (!s->proxied && !judge(s, http_address_class(&address->addr)))
+		return CURL_SOCKET_BAD;
+	return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+/* Before each request: a kept connection has not been through on_socket for this stream. */
+static int on_request(void *ctx, char *remote, char *local, int remote_port, int local_port)
+{
+	struct http_stream *s = ctx;
+
+	(void)local;
+	(void)remote_port;
+	(void)local_port;
+	s->connected = true;
+	s->n_samples = 0;
+	s->class = http_host_class(s->proxied ? s->target.host : remote);
+	return judge(s, s->class) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+}
+
+static bool coding_known(const char *coding)
+{
+	int features = curl_version_info(CURLVERSION_NOW)->features;
+
+	if (!strcmp(coding, "gzip") || !strcmp(coding, "x-gzip") || !strcmp(coding, "deflate"))
+		return features & CURL_VERSION_LIBZ;
+	if (!strcmp(coding, "br"))
+		return features & CURL_VERSION_BROTLI;
+	if (!strcmp(coding, "zstd"))
+		return features & CURL_VERSION_ZSTD;
+	return false;
+}
+
+/* May the body of this response be handed out? 0 or -errno with the reason. */
+static int check_body(struct http_stream *s, const char **ret_why)
+{
+	const struct http_head *head = &s->response_head;
+	const struct http_response *response = &head->response;
+	int64_t part = response->range_last - response->range_first + 1;
+
+	if (response->status < 200 || response->status > 299)
+		return 0;
+	*ret_why = "the answer is coded more than once; one content coding is allowed";
+	if (head->codings > 1 || head->transfer_coded)
+		return -EBADMSG;
+	if (s->head_only)
+		return 0;
+	*ret_why = "the answer has a content coding that cannot be read here";
+	if (head->codings && !s->undecoded && !coding_known(response->coding))
+		return -EOPNOTSUPP;
+	*ret_why = "a part of a coded body cannot be decoded";
+	if (head->codings && response->status == 206)
+		return -EOPNOTSUPP;
+	*ret_why = "Content-Length and Content-Range contradict each other";
+	if (response->range_first >= 0 && response->length >= 0 && response->length != part)
+		return -EPROTO;
+	return 0;
+}
+
+static void publish(struct http_stream *s)
+{
+	struct http_head *head = &s->response_head;
+	struct http_response *response = &head->response;
+
+	if (head->codings && !s->undecoded)
+		response->length = -1;
+	else if (response->range_first >= 0 && !s->head_only)
+		response->length = response->range_last - response->range_first + 1;
+	s->expected = s->head_only ? -1 : response->length;
+	pthread_mutex_lock(&s->lock);
+	s->response = *response;
+	strcpy(s->response.final_url, s->target.url); /* http_target_parse has bounded it */
+	s->ready = true;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static size_t on_head_end(struct http_stream *s, size_t n)
+{
+	const struct http_head *head = &s->response_head;
+	const char *why = NULL;
+	int r;
+
+	s->head_done = true;
+	if (http_head_redirect(head)) {
+		s->redirected = true;
+		/* A short body is read, so that the connection can be used again. */
+		if (s->head_only || (head->response.length >= 0 &&
+				     head->response.length <= (int64_t)HTTP_MAX_REDIRECT_BODY))
+			return n;
+		return 0;
+	}
+	r = check_body(s, &why);
+	if (r < 0)
+		return callback_fail(s, r, why);
+	publish(s);
+	return n;
+}
+
+static size_t on_header(char *line, size_t size, size_t n, void *ctx)
+{
+	struct http_stream *s = ctx;
+	struct http_head *head = &s->response_head;
+	bool end = false;
+	int r = 0;
+
+	n *= size;
+	if (s->head_done) {
+		/* Trailers: nothing in them counts but their size. */
+		head->bytes += n;
+		if (++head->lines > HTTP_MAX_HEADERS || head->bytes > HTTP_MAX_HEADER_BYTES)
+			r = -EFBIG;
+	} else {
+		r = http_head_line(head, line, n, &end);
+	}
+	if (r < 0)
+		return callback_fail(s, r,
+				     r == -EFBIG  ? "the answer's headers are too large" :
+				     r == -EPROTO ? "the answer's headers are malformed" :
+						    "out of memory");
+	return end ? on_head_end(s, n) : n;
+}
+
+/* Puts n bytes into the ring; false when there is no room, which the reader then makes. */
+static bool put(struct http_stream *s, const char *data, size_t n)
+{
+	size_t at, part;
+	bool room;
+
+	pthread_mutex_lock(&s->lock);
+	room = HTTP_STREAM_BUFFER - (s->head - s->tail) >= n;
+	s->paused = !room;
+	pthread_mutex_unlock(&s->lock);
+	if (!room)
+		return false;
+	at = s->head % HTTP_STREAM_BUFFER; /* head is written here only */
+	part = MIN(n, HTTP_STREAM_BUFFER - at);
+	memcpy(s->ring + at, data, part);
+	memcpy(s->ring, data + part, n - part);
+	pthread_mutex_lock(&s->lock);
+	s->head += n;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	return true;
+}
+
+/* Would `n` more decoded bytes be more than what has come can honestly be? */
+static bool expands_too_much(struct http_stream *s, size_t n)
+{
+	curl_off_t wire = 0;
+
+	if (!s->response_head.codings || s->undecoded || s->received + n <= HTTP_EXPANSION_START)
+		return false;
+	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &wire);
+	return (s->received + n - HTTP_EXPANSION_START) / HTTP_MAX_EXPANSION > (uint64_t)wire;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *ctx)
+{
+	struct http_stream *s = ctx;
+
+	n *= size;
+	if (s->redirected) {
+		s->discarded += n;
+		return s->discarded > HTTP_MAX_REDIRECT_BODY ? 0 : n;
+	}
+	if (s->expected >= 0 && n > (uint64_t)s->expected - s->received)
+		return callback_fail(s, -EPROTO, "the body is longer than announced");
+	if (expands_too_much(s, n))
+		return callback_fail(s, -EFBIG, "the coded body expands too strongly");
+	if (!s->ring) {
+		s->ring = malloc(HTTP_STREAM_BUFFER);
+		if (!s->ring)
+			return callback_fail(s, -ENOMEM, "out of memory");
+	}
+	if (!put(s, data, n)) {
+		s->held = true;
+		return CURL_WRITEFUNC_PAUSE;
+	}
+	s->received += n;
+	return n;
+}
+
+/* ---- the request ---- */
+
+static int add_slist(struct curl_slist **list, const char *line)
+{
+	struct curl_slist *l = curl_slist_append(*list, line);
+
+	if (!l)
+		return -ENOMEM;
+	*list = l;
+	return 0;
+}
+
+/* Credentials: the origin of the URL that the user typed, and only on the direct way there. */
+static int set_secrets(struct http_stream *s)
+{
+	struct http *http = s->http;
+	int r = 0;
+
+	if (s->strayed || !http_same_origin(&s->target, &http->origin)) {
+		/* once: a carton may have many URLs, and each has many requests */
+		if ((s->target.user || s->target.password) && !http->userinfo_told) {
+			http_log(CARTON_LOG_WARNING, s->target.url,
+				 "the user name and password in this URL are not sent");
+			http->userinfo_told = true;
+		}
+		return 0;
+	}
+	for (char **h = http->headers; r == 0 && h && *h; h++)
+		r = add_slist(&s->sent, *h);
+	if (r < 0)
+		return r;
+	r |= (int)curl_easy_setopt(s->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+	if (!http->origin.user && !http->origin.password)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
+	else if (http->origin.user)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, http->origin.user);
+	if (http->origin.password)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, http->origin.password);
+	return r ? -ENOMEM : 0;
+}
+
+static int set_callbacks(struct http_stream *s)
+{
+	CURL *e = s->easy;
+	int r = 0;
+
+	r |= (int)curl_easy_setopt(e, CURLOPT_PRIVATE, s);
+	r |= (int)curl_easy_setopt(e, CURLOPT_ERRORBUFFER, s->error_text);
+	r |= (int)curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_socket);
+	r |= (int)curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, s);
+	r |= (int)curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_request);
+	r |= (int)curl_easy_setopt(e, CURLOPT_PREREQDATA, s);
+	r |= (int)curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+	r |= (int)curl_easy_setopt(e, CURLOPT_HEADERDATA, s);
+	r |= (int)curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+	r |= (int)curl_easy_setopt(e, CURLOPT_WRITEDATA, s);
+	return r;
+}
+
+static int set_connection(struct http_stream *s, const char *proxy)
+{
+	struct http *http = s->http;
+	CURL *e = s->easy;
+	int r = 0;
+
+	r |= (int)curl_easy_setopt(e, CURLOPT_URL, s->target.url);
+	r |= (int)curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+	r |= (int)curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+	r |= (int)curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+	/* Else the end of a transfer waits for its resolver, and all others with it. */
+	r |= (int)curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
+	r |= (int)curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, http->connect_timeout_ms);
+	r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+	r |= (int)curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+	r |= (int)curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
+	r |= (int)curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
+	if (http->cacert)
+		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO, http->cacert);
+	/* Said here, so that libcurl and http_proxy_for cannot disagree. */
+	r |= (int)curl_easy_setopt(e, CURLOPT_PROXY, proxy ? proxy : "");
+	r |= (int)curl_easy_setopt(e, CURLOPT_NOPROXY, "");
+	r |= (int)curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+	r |= (int)curl_easy_setopt(e, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE);
+	return r;
+}
+
+static int set_request(struct http_stream *s)
+{
+	CURL *e = s->easy;
+	int r = 0;
+
+	for (struct curl_slist *l = s->lines; r == 0 && l; l = l->next)
+		r = add_slist(&s->sent, l->data);
+	if (s->head_only)
+		r |= (int)curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
+	if (*s->range)
+		r |= (int)curl_easy_setopt(e, CURLOPT_RANGE, s->range);
+	r |= (int)curl_easy_setopt(e, CURLOPT_USERAGENT, "cartonfs");
+	r |= (int)curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, s->identity ? "identity" : "");
+	if (s->undecoded)
+		r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
+	/* One read of coded bytes must not expand beyond what libcurl holds while paused. */
+	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
+				   (long)(s->identity ? 256 * KIB : 32 * KIB));
+	if (s->sent)
+		r |= (int)curl_easy_setopt(e, CURLOPT_HTTPHEADER, s->sent);
+	return r;
+}
+
+int http_hop_begin(struct http_stream *s, const char **ret_why)
+{
+	const char *proxy = http_proxy_for(&s->http->proxies, &s->target);
+	int r;
+
+	*ret_why = "out of memory";
+	s->seen[s->n_seen] = strdup(s->target.url);
+	if (!s->seen[s->n_seen])
+		return -ENOMEM;
+	s->n_seen++;
+	s->proxied = proxy;
+	s->connected = s->held = s->head_done = s->redirected = s->refused = false;
+	s->discarded = 0;
+	s->n_samples = 0;
+	s->fault = 0;
+	http_head_free(&s->response_head);
+	http_head_init(&s->response_head);
+	if (proxy && !judge(s, http_host_class(s->target.host))) {
+		*ret_why = NULL;
+		return -EACCES;
+	}
+	s->easy = curl_easy_init();
+	if (!s->easy)
+		return -ENOMEM;
+	r = set_secrets(s);
+	if (r < 0 || set_callbacks(s) || set_connection(s, proxy) || set_request(s))
+		return -ENOMEM;
+	return curl_multi_add_handle(s->http->multi, s->easy) ? -ENOMEM : 0;
+}
+
+void http_hop_end(struct http_stream *s)
+{
+	if (s->easy) {
+		curl_multi_remove_handle(s->http->multi, s->easy);
+		curl_easy_cleanup(s->easy);
+		s->easy = NULL;
+	}
+	curl_slist_free_all(s->sent);
+	s->sent = NULL;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/internal.h"
+
+/* ---- the queue: from any thread ---- */
+
+int http_post(struct http_stream *s, enum http_action action)
+{
+	struct http *http = s->http;
+	int r = 0;
+
+	pthread_mutex_lock(&http->lock);
+	if (http->stopping) {
+		r = -ESHUTDOWN;
+	} else {
+		if (!s->actions) {
+			s->queue_next = NULL;
+			*http->queue_end = http_stream_ref(s);
+			http->queue_end = &s->queue_next;
+		}
+		s->actions |= action;
+		curl_multi_wakeup(http->multi);
+	}
+	pthread_mutex_unlock(&http->lock);
+	return r;
+}
+
+/* The next stream with something to do, or NULL; the reference goes to the caller. */
+static struct http_stream *queue_take(struct http *http, unsigned *ret_actions)
+{
+	struct http_stream *s;
+
+	pthread_mutex_lock(&http->lock);
+	s = http->queue;
+	if (s) {
+		http->queue = s->queue_next;
+		if (!http->queue)
+			http->queue_end = &http->queue;
+		*ret_actions = s->actions;
+		s->actions = 0;
+	}
+	pthread_mutex_unlock(&http->lock);
+	return s;
+}
+
+/* ---- the end of a transfer ---- */
+
+/* The last thing that happens to a stream here; its reader sees `error` after its bytes. */
+static void stream_finish(struct http_stream *s, int error)
+{
+	http_hop_end(s);
+	s->finished = true;
+	*s->live_link = s->live_next;
+	if (s->live_next)
+		s->live_next->live_link = s->live_link;
+	pthread_mutex_lock(&s->lock);
+	s->done = true;
+	s->error = error;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	http_stream_unref(s);
+}
+
+static void stream_fail(struct http_stream *s, int error, const char *why)
+{
+	http_log(http_failure_level(s), s->target.url, "%s", why);
+	stream_finish(s, error);
+}
+
+static void stream_fail_address(struct http_stream *s)
+{
+	http_log(http_failure_level(s), s->target.url,
+		 "refused: %s leads to a %s address; the option -o private_links allows it",
+		 s->n_seen > 1 ? "a redirect" : "a URL of the carton",
+		 http_address_class_name(s->refused_class));
+	stream_finish(s, -EACCES);
+}
+
+/* ---- from hop to hop ---- */
+
+static void hop_start(struct http_stream *s)
+{
+	const char *why;
+	int r = http_hop_begin(s, &why);
+
+	if (r < 0 && !why)
+		stream_fail_address(s);
+	else if (r < 0)
+		stream_fail(s, r, why);
+}
+
+/* May we go where the last answer sends us? Replaces the target; 0, or -errno with `ret_why`. */
+static int redirect(struct http_stream *s, const char **ret_why)
+{
+	struct http_target next;
+	const char *to = http_head_redirect(&s->response_head);
+	int r = http_target_parse(&s->target, to, &next, ret_why);
+
+	if (r < 0)
+		return r == -EINVAL ? -EPROTO : r;
+	for (unsigned i = 0; r == 0 && i < s->n_seen; i++)
+		r = strcmp(next.url, s->seen[i]) ? 0 : -ELOOP;
+	*ret_why = "refused: the redirects go in a circle";
+	if (r == 0 && s->n_seen > HTTP_MAX_REDIRECTS) {
+		*ret_why = "refused: too many redirects";
+		r = -ELOOP;
+	}
+	if (r == 0 && s->target.https && !next.https) {
+		*ret_why = "refused: a redirect from https to http";
+		r = -EACCES;
+	}
+	if (r < 0) {
+		http_target_free(&next);
+		return r;
+	}
+	s->strayed |= !http_same_origin(&s->target, &next);
+	if (!s->http->private_links)
+		s->allowed = HTTP_ALLOW(HTTP_ADDRESS_PUBLIC) |
+			     (s->trust == HTTP_USER ? HTTP_ALLOW(s->class) : 0);
+	http_target_free(&s->target);
+	s->target = next;
+	return 0;
+}
+
+/* What a failure of libcurl means; the text is the caller's to print. */
+static int curl_errno(struct http_stream *s, CURLcode code, const char **ret_why)
+{
+	long os_error = 0;
+
+	*ret_why = *s->error_text ? s->error_text : curl_easy_strerror(code);
+	/* It may quote a proxy with its password. */
+	if (strchr(*ret_why, '@'))
+		*ret_why = curl_easy_strerror(code);
+	switch (code) {
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+		return -EHOSTUNREACH;
+	case CURLE_COULDNT_CONNECT:
+		curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
+		return os_error > 0 ? -(int)os_error : -EHOSTUNREACH;
+	case CURLE_OPERATION_TIMEDOUT:
+		return -ETIMEDOUT;
+	case CURLE_SEND_ERROR:
+	case CURLE_RECV_ERROR:
+	case CURLE_GOT_NOTHING:
+	case CURLE_PARTIAL_FILE:
+		return -ECONNRESET;
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_INVALIDCERTSTATUS:
+	case CURLE_SSL_ISSUER_ERROR:
+	case CURLE_SSL_CACERT_BADFILE:
+		return -EACCES;
+	case CURLE_BAD_CONTENT_ENCODING:
+	case CURLE_WRITE_ERROR: /* ours all set a fault, so it is a decoder's */
+		*ret_why = "the coded body is broken";
+		return -EBADMSG;
+#if LIBCURL_VERSION_NUM >= 0x080600
+	case CURLE_TOO_LARGE:
+#endif
+	case CURLE_OUT_OF_MEMORY:
+		/* What it says, too, when a header line or what it holds for us grows too large. */
+		if (!s->held && (!s->connected || s->head_done))
+			return -ENOMEM;
+		*ret_why = s->held ? "the coded body expands too strongly" :
+				     "the answer's headers are too large";
+		return -EFBIG;
+	default:
+		return -EPROTO;
+	}
+}
+
+static void stream_done(struct http_stream *s, CURLcode code)
+{
+	const char *why = NULL;
+	int r;
+
+	if (s->refused && (code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK)) {
+		stream_fail_address(s);
+	} else if (s->fault) {
+		stream_fail(s, s->fault, s->fault_why);
+	} else if (s->redirected) {
+		http_hop_end(s);
+		r = redirect(s, &why);
+		if (r < 0)
+			stream_fail(s, r, why ? why : "out of memory");
+		else
+			hop_start(s);
+	} else if (code != CURLE_OK) {
+		r = curl_errno(s, code, &why);
+		stream_fail(s, r, why);
+	} else if (!s->head_done) {
+		stream_fail(s, -EPROTO, "the answer has no end of headers");
+	} else if (s->expected >= 0 && s->received < (uint64_t)s->expected) {
+		stream_fail(s, -EPROTO, "the body is shorter than announced");
+	} else {
+		stream_finish(s, 0);
+	}
+}
+
+/* ---- stalls ---- */
+
+static long stall_tick(const struct http *http)
+{
+	return MAX(http->stall_ms / (HTTP_STALL_SAMPLES - 1), 5);
+}
+
+/* Has this transfer been too slow for too long? Its reader's own pauses do not count. */
+static bool stalled(struct http_stream *s, int64_t now)
+{
+	const struct http *http = s->http;
+	struct http_sample sample = { .when_ms = now };
+	curl_off_t bytes = 0;
+
+	if (!s->connected || s->held) {
+		s->n_samples = 0;
+		return false;
+	}
+	if (s->n_samples > 0 && now - s->samples[s->n_samples - 1].when_ms < stall_tick(http))
+		return false;
+	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &bytes);
+	sample.bytes = bytes;
+	if (s->n_samples == HTTP_STALL_SAMPLES)
+		memmove(s->samples, s->samples + 1, --s->n_samples * sizeof(*s->samples));
+	s->samples[s->n_samples++] = sample;
+	now -= s->samples[0].when_ms;
+	return now >= http->stall_ms &&
+	       sample.bytes - s->samples[0].bytes < (int64_t)http->stall_rate * now / 1000;
+}
+
+static void check_stalls(struct http *http)
+{
+	int64_t now = now_ms();
+	struct http_stream *next;
+
+	for (struct http_stream *s = http->live; s; s = next) {
+		next = s->live_next;
+		if (stalled(s, now))
+			stream_fail(s, -ETIMEDOUT,
+				    s->head_done ? "the server has stopped sending" :
+						   "the server does not answer");
+	}
+}
+
+/* ---- the thread ---- */
+
+/* From here to stream_finish the stream is one of ours. */
+static void adopt(struct http_stream *s)
+{
+	struct http *http = s->http;
+
+	s->live_next = http->live;
+	s->live_link = &http->live;
+	if (http->live)
+		http->live->live_link = &s->live_next;
+	http->live = http_stream_ref(s);
+}
+
+static void start(struct http_stream *s)
+{
+	adopt(s);
+	s->expected = -1;
+	s->allowed = s->trust == HTTP_USER || s->http->private_links ?
+			     HTTP_ALLOW_ALL :
+			     HTTP_ALLOW(HTTP_ADDRESS_PUBLIC);
+	hop_start(s);
+}
+
+static void resume(struct http_stream *s)
+{
+	const char *why;
+	CURLcode code;
+	int r;
+
+	if (!s->held)
+		return;
+	s->held = false;
+	code = curl_easy_pause(s->easy, CURLPAUSE_CONT);
+	/* libcurl does not report this a second time. */
+	if (code == CURLE_OK)
+		return;
+	r = s->fault ? s->fault : curl_errno(s, code, &why);
+	stream_fail(s, r, s->fault ? s->fault_why : why);
+}
+
+static void act(struct http_stream *s, unsigned actions)
+{
+	if ((actions & HTTP_ACT_START) && !(actions & HTTP_ACT_CLOSE))
+		start(s);
+	else if (!s->live_link || s->finished)
+		return;
+	else if (actions & HTTP_ACT_CLOSE)
+		stream_finish(s, -ECANCELED);
+	else if (actions & HTTP_ACT_RESUME)
+		resume(s);
+}
+
+static void take_messages(struct http *http)
+{
+	CURLMsg *message;
+	int left;
+
+	while ((message = curl_multi_info_read(http->multi, &left))) {
+		CURLcode code = message->data.result;
+		struct http_stream *s = NULL;
+
+		if (message->msg != CURLMSG_DONE)
+			continue;
+		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&s);
+		stream_done(s, code);
+	}
+}
+
+static void end_all(struct http *http)
+{
+	struct http_stream *s;
+	unsigned actions;
+
+	/* http_post takes nothing more: what is here is all there will be. */
+	while ((s = queue_take(http, &actions))) {
+		if (!s->live_link)
+			adopt(s); /* so that it ends like the others */
+		http_stream_unref(s);
+	}
+	while (http->live)
+		stream_finish(http->live, -ESHUTDOWN);
+}
+
+void *http_thread(void *ctx)
+{
+	struct http *http = ctx;
+	struct http_stream *s;
+	bool stopping = false;
+	unsigned actions;
+	int running;
+
+	while (!stopping) {
+		while ((s = queue_take(http, &actions))) {
+			act(s, actions);
+			http_stream_unref(s);
+		}
+		curl_multi_perform(http->multi, &running);
+		take_messages(http);
+		check_stalls(http);
+		curl_multi_poll(http->multi, NULL, 0, http->live ? (int)stall_tick(http) : 3600000,
+				NULL);
+		pthread_mutex_lock(&http->lock);
+		stopping = http->stopping;
+		pthread_mutex_unlock(&http->lock);
+	}
+	end_all(http);
+	return NULL;
+}

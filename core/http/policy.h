@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where HTTP may go and what it may carry there: URLs, origins, addresses, proxies, the user's
+ * headers. Decisions only, no transfer; private to http.c and its tests.
+ */
+#ifndef CARTON_HTTP_POLICY_H
+#define CARTON_HTTP_POLICY_H
+
+#include "http/http.h"
+
+struct sockaddr_storage;
+
+/* A parsed URL. All strings are owned; a zeroed one is empty. */
+struct http_target {
+	char *url;	       /* normalized, without userinfo and fragment */
+	char *host;	       /* no brackets; numeric IPv4 in dotted form; zone after % */
+	char *user, *password; /* percent-decoded userinfo; NULL: none */
+	unsigned port;
+	bool https;
+};
+
+/*
+ * Parses `text`, absolute, or relative to `base` when that is not NULL. Returns 0; -EINVAL for what
+ * is not a URL or longer than HTTP_MAX_URL, -EACCES for a scheme other than http and https, both
+ * with a constant sentence in `ret_why`; -ENOMEM.
+ */
+int http_target_parse(const struct http_target *base, const char *text, struct http_target *ret,
+		      const char **ret_why);
+void http_target_free(struct http_target *target);
+
+/* Same scheme, host and port? False when either is empty. */
+bool http_same_origin(const struct http_target *a, const struct http_target *b);
+
+/* Lets `mask` through what http_address_class gives. */
+#define HTTP_ALLOW(class) (1U << (class))
+#define HTTP_ALLOW_ALL (~0U)
+
+const char *http_address_class_name(enum http_address_class class);
+
+/* The class of a literal address or a localhost name; PUBLIC for any other name. */
+enum http_address_class http_host_class(const char *host);
+
+/* Reads a literal address, without its zone; false for anything else. */
+bool http_parse_address(const char *host, struct sockaddr_storage *ret);
+
+/* The length of a name without the dot of the root. */
+size_t http_name_len(const char *name);
+
+/* Is [host, host + n) the domain, or a name in it? */
+bool http_in_domain(const char *host, size_t n, const char *domain, size_t domain_n);
+
+/* The proxy variables of the environment; owned strings, NULL where not set. */
+struct http_proxies {
+	char *http, *https, *all, *no;
+};
+
+int http_proxies_load(struct http_proxies *ret);
+void http_proxies_free(struct http_proxies *proxies);
+
+/* The proxy for this URL, NULL for none. Owned by `proxies`. */
+const char *http_proxy_for(const struct http_proxies *proxies, const struct http_target *target);
+
+/*
+ * The lines of the user's header file, owned, NULL-terminated. Empty lines and lines that begin
+ * with '#' are skipped. Returns 0, -EINVAL (logged with the line number: not `Name: value`, a
+ * control character, a header that would change what the request means), -EFBIG, -ENOMEM or the
+ * open's or read's -errno (logged).
+ */
+int http_headers_load(const char *path, char ***ret);
+void http_headers_free(char **headers);
+
+/* Is `value` fit to be sent in a header: printable, no control character, not empty? */
+bool http_header_value_ok(const char *value);
+
+#endif

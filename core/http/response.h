@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The headers of one response, line by line: hostile text in, checked numbers out. Private to
+ * http.c and its tests.
+ */
+#ifndef CARTON_HTTP_RESPONSE_H
+#define CARTON_HTTP_RESPONSE_H
+
+#include "http/http.h"
+
+struct http_head {
+	struct http_response response; /* all but final_url; length is Content-Length as sent */
+	char *location;		       /* owned; NULL: none */
+	char *dl_url;		       /* x-carton-dl-url, owned; NULL: none */
+	unsigned codings;	       /* content codings but identity, over all header lines */
+	bool transfer_coded;	       /* a Transfer-Encoding other than chunked */
+	bool chunked;
+	unsigned lines; /* of all blocks so far */
+	size_t bytes;
+};
+
+void http_head_init(struct http_head *head);
+void http_head_free(struct http_head *head);
+
+/*
+ * Takes one line as it came, with its CRLF. `ret_end` becomes true at the empty line that ends the
+ * headers of a final (not 1xx) response. Returns 0, -EFBIG over a limit of limits.h, -EPROTO for
+ * a line that could be understood in two ways, -ENOMEM.
+ */
+int http_head_line(struct http_head *head, const char *line, size_t n, bool *ret_end);
+
+/* Where this response sends us: owned by `head`, NULL when it does not. */
+const char *http_head_redirect(const struct http_head *head);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an open carton is made of, for the files that implement carton.h.
+ */
+#ifndef CARTON_INTERNAL_H
+#define CARTON_INTERNAL_H
+
+#include "carton.h"
+#include "archive/container.h"
+#include "format/links.h"
+#include "format/manifest.h"
+#include "format/meta.h"
+#include "object/object.h"
+#include "fetch/remote.h"
+#include "tree/tree.h"
+#include "views/views.h"
+#include "base/workers.h"
+
+struct carton {
+	struct container *container;
+	struct manifest *manifest;
+	struct links *links; /* NULL: there are none */
+	struct workers *workers;
+	struct cache *cache;	      /* NULL: there is none */
+	struct remote_options remote; /* its http is NULL while nothing can be fetched */
+	atomic_bool stopping;
+	atomic_uint range_threads; /* for `remote` */
+	struct object_store *store;
+	struct tree *tree;
+	struct carton_totals totals; /* of what is not generated */
+	struct views *views;	     /* NULL: there are none */
+	struct meta *meta;	     /* NULL: could not be read (keep_going only) */
+	size_t faults;		     /* found while opening (keep_going only) */
+	struct source *recorder;     /* of a remote carton, see snapshot.h; or NULL */
+	bool verify;
+};
+
+/* The outside's nodes are the tree's. */
+static inline struct node *to_node(const struct carton_node *n)
+{
+	return (struct node *)n;
+}
+
+static inline struct carton_node *from_node(const struct node *n)
+{
+	return (struct carton_node *)n;
+}
+
+/*
+ * All bytes of a regular file of the tree, verified, at most `max`, into an empty buf. 0, -ENOENT,
+ * -EFBIG, or as carton_pin_wait() and carton_read().
+ */
+int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret);
+
+#endif

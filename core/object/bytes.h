@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Verified bytes, wherever they are kept, and reading them so that they stay verified.
+ */
+#ifndef CARTON_OBJECT_BYTES_H
+#define CARTON_OBJECT_BYTES_H
+
+#include <stdbool.h>
+
+#include "base/digest.h"
+#include "base/source.h"
+
+struct bytes {
+	enum {
+		BYTES_NONE,
+		BYTES_MEMORY, /* a copy in memory */
+		BYTES_FILE,   /* a file of its own: a copy, or one of an unpacked carton */
+		BYTES_PLACE,  /* a part of the container's own file */
+	} kind;
+	char *memory;
+	struct source *source;	   /* a local one, and a reference to it */
+	uint64_t off;		   /* where they begin in it */
+	uint8_t (*tags)[TAG_SIZE]; /* one for each CHUNK_SIZE; NULL: unchecked (-o verify=off) */
+};
+
+/*
+ * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags or
+ * was cut off; -ENOMEM; -EIO. With `nowait`, -EAGAIN when it is not in memory.
+ */
+int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
+	       size_t n, uint64_t off, bool nowait);
+
+/* Leaves BYTES_NONE. */
+void bytes_free(struct bytes *b);
+
+#endif

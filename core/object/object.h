@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects: content named by its sha256, and the one place where bytes become verified.
+ *
+ * An object starts unverified. The first object_get() queues a job that materializes it: finds the
+ * bytes, decodes and hashes them, and keeps them in one of three ways:
+ *
+ *	in place	a large Stored entry of a local container: nothing is copied
+ *	in the cache	what is large and compressed, or fetched: a file of cache.h
+ *	in memory	what is small, as long as all of it together stays within a budget
+ *
+ * Bytes kept in a file can change after they were hashed. So the hash pass leaves a secret tag for
+ * each chunk (digest.h), and every read is checked against it before it is given to anyone.
+ *
+ * An object with the wrong hash is corrupt, and stays so. Any other failure (disk full, no memory,
+ * network) is only that attempt's: the next object_get() tries again.
+ *
+ * This module does not know where in the tree an object stands, nor what MANIFEST is.
+ */
+#ifndef CARTON_OBJECT_OBJECT_H
+#define CARTON_OBJECT_OBJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cache/cache.h"
+#include "archive/container.h"
+#include "base/digest.h"
+#include "base/workers.h"
+
+struct link;
+struct object;
+struct object_store;
+struct object_task;
+struct remote_options;
+
+struct object_options {
+	struct container *container; /* where entries are; outlives the store */
+	struct workers *workers;     /* likewise */
+	struct cache *cache; /* likewise; NULL: large copies go to unnamed temporary files */
+	const struct remote_options *remote; /* likewise; NULL: nothing is fetched (offline) */
+	bool verify; /* false: nothing is hashed, nothing checked (-o verify=off) */
+};
+
+int object_store_new(const struct object_options *options, struct object_store **ret);
+
+/* Bytes that were read to be verified so far: how far all jobs together are. */
+uint64_t object_store_ingested(const struct object_store *s);
+
+/*
+ * Ends all waits: they, and every later one, get -ENOTCONN. Jobs under way end soon; they are over
+ * when the workers are.
+ */
+void object_store_stop(struct object_store *s);
+
+/* Frees all objects. No job may be left, no object pinned. NULL-safe. */
+void object_store_free(struct object_store *s);
+
+/*
+ * The object of that hash and size, made on the first call, with `entry` as one more place where
+ * its bytes may be. Several entries with one hash share an object; were their sizes to differ, one
+ * of them must be bad, so they are two objects. Owned by the store. For the thread that builds the
+ * tree only, before anyone calls object_get(). 0 or -ENOMEM.
+ */
+int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
+	       struct object **ret);
+
+/*
+ * The object of that hash whatever its size, or a new one that is fetched as `link` says (which
+ * outlives the store, as `name` does). -ENOENT: there is none, and `link` is NULL. As object_add().
+ */
+int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
+		    struct link *link, struct object **ret);
+
+/*
+ * An object that is made from others: `derive`, called on a worker, may wait for those (in
+ * object_get_wait()), and gives bytes as object_materialize() does. It has no hash. Owned by the
+ * store; may be added at any time, by any thread. 0 or -ENOMEM.
+ */
+struct bytes;
+typedef int object_derive_fn(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size);
+int object_add_derived(struct object_store *s, const char *name, uint64_t size,
+		       object_derive_fn *derive, void *ctx, struct object **ret);
+
+enum object_state {
+	OBJECT_UNVERIFIED,
+	OBJECT_VERIFIED,
+	OBJECT_CORRUPT,
+};
+
+const uint8_t *object_sha256(const struct object *o);
+const struct entry *object_entry(const struct object *o); /* NULL: it is fetched */
+
+/*
+ * In bytes. OBJECT_NO_SIZE: not known yet (see object_get_size). It is certain when the container
+ * says it, or once the object was verified; before that it is what a server says.
+ */
+uint64_t object_size(const struct object *o);
+bool object_size_is_certain(const struct object *o);
+#define OBJECT_NO_SIZE UINT64_MAX
+
+enum object_state object_state(struct object *o);
+
+/* One who waits. Belongs to the caller, who sets `done`; the rest is private. */
+struct object_wait {
+	/* the object is pinned (0), or why not; called once, on a worker's thread */
+	void (*done)(struct object_wait *wait, int result);
+	struct object *object;
+	struct object_task *task;
+	struct object_wait *next, **link; /* guarded by the store's lock; link NULL: not queued */
+};
+
+/*
+ * Pins the object's verified bytes, so that they can be read until object_put(). Returns
+ *	0		pinned
+ *	-EINPROGRESS	`wait` is queued: its `done` will be called (perhaps it was already)
+ *	-EAGAIN		it would have to wait, and `wait` is NULL
+ *	-EBADMSG	corrupt
+ *	-ENOTCONN	the store is stopped
+ * `done` gets 0 or -EBADMSG, -ENOSPC, -EIO, -ENOMEM, -ENOTCONN, … as that attempt ended.
+ */
+int object_get(struct object *o, struct object_wait *wait);
+
+/*
+ * Finds out object_size(), where only a server can tell. Returns as object_get(), but pins nothing;
+ * when no server says, it is fetched.
+ */
+int object_get_size(struct object *o, struct object_wait *wait);
+
+/* True: `done` has not been and will not be called. What others wait for goes on. */
+bool object_wait_cancel(struct object_wait *wait);
+
+/* As object_get(), but waits for as long as it takes. Not on a lane that the object may need. */
+int object_get_wait(struct object *o);
+
+/* For a job of the object: should it be given up, since nobody waits for it any more? */
+bool object_must_stop(const struct object *o);
+
+/* Unpins. */
+void object_put(struct object *o);
+
+/*
+ * Copies bytes [off, off+n), which lie within the size, of a pinned object. 0; -EBADMSG (logged
+ * once) when they are no longer those that were verified; -EIO, -ENOMEM. With `nowait`, -EAGAIN
+ * when they are not in memory now.
+ */
+int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/dtype.h"
+
+#include "base/util.h"
+
+/*
+ * The order is that of the reference serializer's enumeration, which grows with alignment; the
+ * carton dtypes come first, then what only safetensors has, then those without size.
+ */
+static const struct dtype table[] = {
+	{ "float32", "F32", "<f4", "FP32", 32, 19 },  { "float64", "F64", "<f8", "FP64", 64, 21 },
+	{ "int8", "I8", "|i1", "INT8", 8, 6 },	      { "int16", "I16", "<i2", "INT16", 16, 13 },
+	{ "int32", "I32", "<i4", "INT32", 32, 17 },   { "int64", "I64", "<i8", "INT64", 64, 22 },
+	{ "uint8", "U8", "|u1", "UINT8", 8, 5 },      { "uint16", "U16", "<u2", "UINT16", 16, 14 },
+	{ "uint32", "U32", "<u4", "UINT32", 32, 18 }, { "uint64", "U64", "<u8", "UINT64", 64, 23 },
+	{ NULL, "BOOL", "|b1", "BOOL", 8, 1 },	      { NULL, "F4", NULL, NULL, 4, 2 },
+	{ NULL, "F6_E2M3", NULL, NULL, 6, 3 },	      { NULL, "F6_E3M2", NULL, NULL, 6, 4 },
+	{ NULL, "F8_E5M2", NULL, NULL, 8, 7 },	      { NULL, "F8_E4M3", NULL, NULL, 8, 8 },
+	{ NULL, "F8_E8M0", NULL, NULL, 8, 9 },	      { NULL, "F8_E4M3FNUZ", NULL, NULL, 8, 10 },
+	{ NULL, "F8_E5M2FNUZ", NULL, NULL, 8, 11 },   { NULL, "F16", "<f2", "FP16", 16, 15 },
+	{ NULL, "BF16", NULL, "BF16", 16, 16 },	      { NULL, "C64", "<c8", NULL, 64, 20 },
+	{ "string", NULL, NULL, "BYTES", 0, 0 },      { "nested", NULL, NULL, NULL, 0, 0 },
+};
+
+const struct dtype *const dtype_string = &table[ARRAY_SIZE(table) - 2];
+const struct dtype *const dtype_nested = &table[ARRAY_SIZE(table) - 1];
+
+const struct dtype *dtype_at(size_t i)
+{
+	return i < ARRAY_SIZE(table) ? &table[i] : NULL;
+}
+
+static bool same(const char *a, const char *b, size_t n)
+{
+	return a && strlen(a) == n && !memcmp(a, b, n);
+}
+
+const struct dtype *dtype_by_name(const char *name, size_t n)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		if (same(table[i].name, name, n))
+			return &table[i];
+	}
+	return NULL;
+}
+
+const struct dtype *dtype_by_safetensors(const char *name, size_t n)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		if (same(table[i].safetensors, name, n))
+			return &table[i];
+	}
+	return NULL;
+}
+
+const char *dtype_label(const struct dtype *dtype)
+{
+	return dtype->name ? dtype->name : dtype->safetensors;
+}
+
+int shape_count(const uint64_t *shape, unsigned rank, uint64_t *ret_count)
+{
+	uint64_t n = 1;
+	bool empty = false;
+
+	for (unsigned i = 0; i < rank; i++) {
+		if (!shape[i])
+			empty = true;
+		else if (__builtin_mul_overflow(n, shape[i], &n))
+			return -EOVERFLOW;
+	}
+	*ret_count = empty ? 0 : n;
+	return 0;
+}
+
+int dtype_bytes(const struct dtype *dtype, const uint64_t *shape, unsigned rank,
+		uint64_t *ret_bytes)
+{
+	uint64_t n, bits;
+	int r;
+
+	if (!dtype->bits)
+		return -EINVAL;
+	r = shape_count(shape, rank, &n);
+	if (r)
+		return r;
+	if (dtype->bits % 8 == 0) {
+		if (__builtin_mul_overflow(n, dtype->bits / 8, &bits))
+			return -EOVERFLOW;
+		*ret_bytes = bits;
+		return 0;
+	}
+	if (__builtin_mul_overflow(n, dtype->bits, &bits))
+		return -EOVERFLOW;
+	if (bits % 8)
+		return -EBADMSG;
+	*ret_bytes = bits / 8;
+	return 0;
+}

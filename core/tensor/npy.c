@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/npy.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ALIGN 64
+/* numpy leaves room for the first dimension to become any 64-bit count of bits, in place. */
+#define GROWTH_DIGITS 21
+
+static int add_shape(struct buf *b, const uint64_t *shape, unsigned rank)
+{
+	int r = buf_addc(b, '(');
+
+	for (unsigned i = 0; !r && i < rank; i++)
+		r = buf_addf(b, "%s%" PRIu64, i ? ", " : "", shape[i]);
+	if (!r && rank == 1)
+		r = buf_addc(b, ',');
+	return r ? r : buf_addc(b, ')');
+}
+
+static int add_spaces(struct buf *b, size_t n)
+{
+	int r = 0;
+
+	while (!r && n--)
+		r = buf_addc(b, ' ');
+	return r;
+}
+
+/* The dictionary as Python prints it, keys sorted, and the room to grow. */
+static int add_dict(struct buf *b, const char *descr, const uint64_t *shape, unsigned rank)
+{
+	int r = buf_addf(b, "{'descr': '%s', 'fortran_order': False, 'shape': ", descr);
+
+	if (!r)
+		r = add_shape(b, shape, rank);
+	if (!r)
+		r = buf_adds(b, ", }");
+	if (!r && rank) {
+		char digits[24];
+		int n = snprintf(digits, sizeof(digits), "%" PRIu64, shape[0]);
+
+		r = add_spaces(b, (size_t)(GROWTH_DIGITS - n));
+	}
+	return r;
+}
+
+/* The whole length field's value for a dictionary of `n` bytes, after `prefix` bytes. */
+static uint64_t padded(uint64_t n, unsigned prefix)
+{
+	n++; /* the newline; numpy then pads by 1 to 64 bytes, never by 0 */
+	return n + ALIGN - (prefix + n) % ALIGN;
+}
+
+static int add_header(struct buf *b, const struct buf *dict)
+{
+	uint8_t prefix[12] = "\x93NUMPY\x01";
+	unsigned n = 10;
+	uint64_t len = padded(dict->len, n);
+	int r;
+
+	if (len > UINT16_MAX) {
+		prefix[6] = 2;
+		n = 12;
+		len = padded(dict->len, n);
+		if (len > UINT32_MAX)
+			return -EFBIG;
+		put_le32(prefix + 8, (uint32_t)len);
+	} else {
+		put_le16(prefix + 8, (uint16_t)len);
+	}
+	r = buf_reserve(b, n + len);
+	if (!r)
+		r = buf_add(b, prefix, n);
+	if (!r)
+		r = buf_add(b, dict->data, dict->len);
+	if (!r)
+		r = add_spaces(b, len - dict->len - 1);
+	return r ? r : buf_addc(b, '\n');
+}
+
+bool npy_can_hold(const char *descr, const uint64_t *shape, unsigned rank)
+{
+	uint64_t bytes = strtoull(descr + 2, NULL, 10) * (descr[1] == 'U' ? 4 : 1);
+
+	for (unsigned i = 0; i < rank; i++)
+		if (shape[i] && __builtin_mul_overflow(bytes, shape[i], &bytes))
+			return false;
+	return bytes <= INT64_MAX;
+}
+
+int npy_header(const char *descr, const uint64_t *shape, unsigned rank, struct buf *b)
+{
+	struct buf dict = buf_init(b->max);
+	int r = add_dict(&dict, descr, shape, rank);
+
+	if (!r)
+		r = add_header(b, &dict);
+	buf_free(&dict);
+	return r;
+}
+
+int npy_string_descr(uint64_t width, char ret_descr[16])
+{
+	if (width > INT32_MAX / 4)
+		return -EFBIG;
+	snprintf(ret_descr, 16, "<U%" PRIu64, width ? width : 1);
+	return 0;
+}

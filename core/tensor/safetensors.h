@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The header of a safetensors file: read under all rules of the format, and written as the
+ * reference serializer writes it. Tensor data is never touched here.
+ *
+ * The file: 8 bytes little-endian N, N bytes of JSON, then the data buffer. Ours reads fewer
+ * files than the reference reader, which takes the last of two equal keys, other whitespace at the
+ * end of the header, and null for no metadata; it ignores, like that one, unknown keys of a tensor.
+ */
+#ifndef CARTON_TENSOR_SAFETENSORS_H
+#define CARTON_TENSOR_SAFETENSORS_H
+
+#include "tensor/dtype.h"
+#include "base/util.h"
+
+struct safetensor {
+	struct tensor_info info;
+	uint64_t begin, end; /* in the data buffer: end - begin == info.bytes */
+};
+
+struct safetensors_pair {
+	const char *key, *value; /* NUL-terminated beyond their lengths; may hold NUL */
+	size_t key_len, value_len;
+};
+
+/* A header that has passed every check. Immutable; owns all its text. */
+struct safetensors {
+	struct safetensor *list; /* in the order of the header */
+	size_t n;
+	struct safetensors_pair *metadata; /* in the order of the header */
+	size_t n_metadata;
+	uint64_t data_start; /* of the data buffer in the file: 8 + N */
+	uint64_t *dims;	     /* what the shapes point into */
+	struct buf text;     /* what the names point into */
+};
+
+struct safetensors_error {
+	char message[256]; /* one sentence; may quote hostile text */
+};
+
+/* Reads exactly `n` bytes of the file at `off` (never beyond its size): 0 or -errno. */
+typedef int safetensors_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
+
+/*
+ * Parses the header of a file of `size` bytes. Accepted are only headers of at most 100,000,000
+ * bytes that begin with '{', are one JSON object in valid UTF-8 without duplicate keys at any
+ * level and have nothing but spaces behind it; whose __metadata__ is an object of strings;
+ * whose tensors each have a known dtype, a shape of integers and two data_offsets that agree
+ * with them, and together cover the data buffer to its last byte without hole or overlap.
+ *
+ * Returns 0; -EBADMSG for a broken rule, -EOPNOTSUPP for a dtype we do not know, -EFBIG for
+ * a limit, each with ret_error set; -ENOMEM; or what `read` gave.
+ */
+int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
+		      struct safetensors_error *ret_error);
+
+/* Frees all text, for who needs only what is left: dtypes, shapes, sizes and offsets. */
+void safetensors_free_text(struct safetensors *s);
+
+void safetensors_free(struct safetensors *s);
+
+/* ---- writing ---- */
+
+struct safetensors_item {
+	const struct tensor_info *info; /* in */
+	void *user;			/* in: comes along when the items are sorted */
+	uint64_t offset;		/* out: of its data from the start of the data buffer */
+};
+
+/* May this tensor stand in a file we write? Numeric, and not called "__metadata__". */
+bool safetensors_can_hold(const struct tensor_info *info);
+
+/*
+ * Appends to `b` what the reference serializer writes before the data of these tensors: the length,
+ * then compact JSON padded with spaces to a multiple of 8. Sorts the items into the order of
+ * their data (dtypes by alignment, descending, then names bytewise) and gives each its offset.
+ *
+ * No two of them may have one name. Returns 0; -EINVAL for a tensor that cannot be held, -EFBIG for
+ * a header that the format cannot hold, -EOVERFLOW for a file of 2^63 bytes or more, -ENOMEM. On
+ * failure `b` is unchanged.
+ */
+int safetensors_header(struct safetensors_item *items, size_t n, struct buf *b);
+
+#endif

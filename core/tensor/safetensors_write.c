@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "tensor/safetensors.h"
+
+static const char reserved[] = "__metadata__";
+
+bool safetensors_can_hold(const struct tensor_info *info)
+{
+	return info->dtype->safetensors &&
+	       name_cmp(info->name, info->name_len, reserved, strlen(reserved));
+}
+
+static int in_file_order(const void *a, const void *b)
+{
+	const struct tensor_info *x = ((const struct safetensors_item *)a)->info;
+	const struct tensor_info *y = ((const struct safetensors_item *)b)->info;
+
+	if (x->dtype->order != y->dtype->order)
+		return x->dtype->order > y->dtype->order ? -1 : 1;
+	return name_cmp(x->name, x->name_len, y->name, y->name_len);
+}
+
+static int add_tensor(struct buf *b, const struct safetensors_item *item, bool first)
+{
+	const struct tensor_info *i = item->info;
+	int r = first ? 0 : buf_addc(b, ',');
+
+	if (!r)
+		r = buf_add_json(b, i->name, i->name_len);
+	if (!r)
+		r = buf_addf(b, ":{\"dtype\":\"%s\",\"shape\":[", i->dtype->safetensors);
+	for (unsigned d = 0; d < i->rank && !r; d++)
+		r = buf_addf(b, "%s%" PRIu64, d ? "," : "", i->shape[d]);
+	if (!r)
+		r = buf_addf(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", item->offset,
+			     item->offset + i->bytes);
+	return r;
+}
+
+static int add_all(struct buf *json, struct safetensors_item *items, size_t n)
+{
+	uint64_t offset = 0;
+	int r = buf_addc(json, '{');
+
+	for (size_t i = 0; i < n && !r; i++) {
+		items[i].offset = offset;
+		if (!safetensors_can_hold(items[i].info))
+			return -EINVAL;
+		if (__builtin_add_overflow(offset, items[i].info->bytes, &offset))
+			return -EOVERFLOW;
+		r = add_tensor(json, &items[i], !i);
+	}
+	if (!r)
+		r = buf_addc(json, '}');
+	while (!r && json->len % 8)
+		r = buf_addc(json, ' ');
+	return !r && offset > INT64_MAX - 8 - json->len ? -EOVERFLOW : r;
+}
+
+int safetensors_header(struct safetensors_item *items, size_t n, struct buf *b)
+{
+	struct buf json = buf_init(MAX_SAFETENSORS_HEADER);
+	uint8_t length[8];
+	int r;
+
+	if (n)
+		qsort(items, n, sizeof(*items), in_file_order);
+	r = add_all(&json, items, n);
+	if (!r)
+		r = buf_reserve(b, sizeof(length) + json.len);
+	if (!r) {
+		put_le64(length, json.len);
+		r = buf_add(b, length, sizeof(length));
+	}
+	if (!r)
+		r = buf_add(b, json.data, json.len);
+	buf_free(&json);
+	return r;
+}

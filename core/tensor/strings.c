@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/strings.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+
+#define CHUNK (64 * KIB)
+
+/* One pass over a file: counts, measures and, with `write`, gives out. */
+struct pass {
+	struct strings_size size;
+	struct strings_error *error;
+	uint64_t expected; /* elements to write */
+	bool data;	   /* the key was there */
+	enum strings_form form;
+	uint64_t width;
+	strings_write_fn *write; /* NULL: measure only */
+	void *write_ctx;
+	uint8_t *out; /* CHUNK bytes */
+	size_t n_out;
+};
+
+__attribute__((format(printf, 2, 3))) static int fault(struct pass *p, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(p->error->message, sizeof(p->error->message), fmt, args);
+	va_end(args);
+	return -EBADMSG;
+}
+
+/* ---- output ---- */
+
+static int flush(struct pass *p)
+{
+	int r = p->n_out ? p->write(p->write_ctx, p->out, p->n_out) : 0;
+
+	p->n_out = 0;
+	return r;
+}
+
+static int put(struct pass *p, const void *data, size_t n)
+{
+	int r = 0;
+
+	while (n && !r) {
+		size_t part = MIN(n, CHUNK - p->n_out);
+
+		memcpy(p->out + p->n_out, data, part);
+		p->n_out += part;
+		data = (const char *)data + part;
+		n -= part;
+		if (p->n_out == CHUNK)
+			r = flush(p);
+	}
+	return r;
+}
+
+static int put_u32(struct pass *p, uint32_t v)
+{
+	uint8_t le[4];
+
+	put_le32(le, v);
+	return put(p, le, sizeof(le));
+}
+
+/* The code point at the start of valid UTF-8, of `step` bytes. */
+static uint32_t code_point(const char *s, size_t step)
+{
+	static const uint8_t lead[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
+	uint32_t c = (uint8_t)s[0] & lead[step];
+
+	for (size_t i = 1; i < step; i++)
+		c = c << 6 | ((uint8_t)s[i] & 0x3f);
+	return c;
+}
+
+static int emit_ucs4(struct pass *p, const char *s, size_t n, uint64_t points)
+{
+	int r = 0;
+
+	if (points > p->width)
+		return fault(p,
+			     "element %" PRIu64 " has %" PRIu64 " code points, more than %" PRIu64,
+			     p->size.count, points, p->width);
+	for (size_t i = 0, step; i < n && !r; i += step) {
+		step = utf8_step(s + i, n - i);
+		if (!step)
+			return fault(p, "element %" PRIu64 " is not UTF-8", p->size.count);
+		r = put_u32(p, code_point(s + i, step));
+	}
+	for (uint64_t i = points; i < p->width && !r; i++)
+		r = put_u32(p, 0);
+	return r;
+}
+
+static int emit(struct pass *p, const char *s, size_t n, uint64_t points)
+{
+	int r;
+
+	if (p->form == STRINGS_UCS4)
+		return emit_ucs4(p, s, n, points);
+	r = put_u32(p, (uint32_t)n);
+	return r ? r : put(p, s, n);
+}
+
+/* ---- events ---- */
+
+static uint64_t count_points(const char *s, size_t n)
+{
+	uint64_t points = 0;
+
+	for (size_t i = 0; i < n; i++)
+		points += ((uint8_t)s[i] & 0xc0) != 0x80;
+	return points;
+}
+
+static int element(struct pass *p, const struct toml_value *v)
+{
+	uint64_t points;
+	int r = 0;
+
+	if (v->type != TOML_STRING)
+		return fault(p, "line %zu: an element of data is not a string", v->line);
+	if (p->write && p->size.count == p->expected)
+		return fault(p,
+			     "line %zu: data has more than the %" PRIu64 " elements of its shape",
+			     v->line, p->expected);
+	if (v->len > UINT32_MAX ||
+	    __builtin_add_overflow(p->size.bytes, 4 + v->len, &p->size.bytes))
+		return fault(p, "line %zu: an element is too long", v->line);
+	points = count_points(v->str, v->len);
+	if (p->write)
+		r = emit(p, v->str, v->len, points);
+	p->size.count++;
+	p->size.width = MAX(p->size.width, points);
+	if (v->len && !v->str[v->len - 1])
+		p->size.trailing_nul = true;
+	return r;
+}
+
+static bool is_data(const struct toml_path *path)
+{
+	return path->steps[0].len == 4 && !memcmp(path->steps[0].key, "data", 4);
+}
+
+static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type, size_t line)
+{
+	struct pass *p = ctx;
+
+	if (!path->n)
+		return 0;
+	if (!is_data(path))
+		return fault(p, "line %zu: there is another key than data", line);
+	if (path->n > 1)
+		return fault(p, "line %zu: an element of data is not a string", line);
+	if (type != TOML_ARRAY)
+		return fault(p, "line %zu: data is not an array", line);
+	p->data = true;
+	return 0;
+}
+
+static int on_value(void *ctx, const struct toml_path *path, const struct toml_value *v)
+{
+	struct pass *p = ctx;
+
+	if (!is_data(path))
+		return fault(p, "line %zu: there is another key than data", v->line);
+	if (path->n != 2 || path->steps[1].key)
+		return fault(p, "line %zu: data is not an array of strings", v->line);
+	return element(p, v);
+}
+
+/* ---- a pass ---- */
+
+static int run(struct pass *p, toml_read_fn *read, void *ctx)
+{
+	static const struct toml_events events = { .begin = on_begin, .value = on_value };
+	struct toml_error toml = { 0 };
+	int r = toml_parse(read, ctx, &events, p, &toml);
+
+	if (r && !*p->error->message && *toml.message)
+		snprintf(p->error->message, sizeof(p->error->message), "line %zu: %s", toml.line,
+			 toml.message);
+	if (r)
+		return r;
+	if (!p->data)
+		return fault(p, "there is no data");
+	if (p->write && p->size.count != p->expected)
+		return fault(p, "data has %" PRIu64 " elements, but its shape %" PRIu64,
+			     p->size.count, p->expected);
+	return p->write ? flush(p) : 0;
+}
+
+int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret,
+		    struct strings_error *ret_error)
+{
+	struct strings_error error = { "" };
+	struct pass p = { .error = &error };
+	int r = run(&p, read, ctx);
+
+	if (!r)
+		*ret = p.size;
+	else if (ret_error)
+		*ret_error = error;
+	return r;
+}
+
+int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum strings_form form,
+		 uint64_t width, strings_write_fn *write, void *write_ctx,
+		 struct strings_error *ret_error)
+{
+	struct strings_error error = { "" };
+	struct pass p = {
+		.expected = count,
+		.error = &error,
+		.form = form,
+		.width = width,
+		.write = write,
+		.write_ctx = write_ctx,
+	};
+	int r;
+
+	p.out = malloc(CHUNK);
+	if (!p.out)
+		return -ENOMEM;
+	r = run(&p, read, read_ctx);
+	free(p.out);
+	if (r && ret_error)
+		*ret_error = error;
+	return r;
+}

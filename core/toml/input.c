@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "toml/internal.h"
+
+void toml_input_init(struct toml_input *in, toml_read_fn *read, void *read_ctx)
+{
+	in->read = read;
+	in->read_ctx = read_ctx;
+	in->line = 1;
+	in->fault = NULL;
+	in->started = in->ended = false;
+	in->n_tail = 0;
+	in->buf[0] = '\0';
+	in->p = in->buf;
+}
+
+/* How many bytes from s are printable ASCII. */
+static size_t plain_run(const unsigned char *s, const unsigned char *end)
+{
+	const uint64_t ones = 0x0101010101010101ULL;
+	const unsigned char *p = s;
+	uint64_t x;
+
+	while (end - p >= 8) {
+		memcpy(&x, p, 8);
+		/* >= 0x80, or < 0x20, or 0x7f; a borrow only adds bytes after a true one. */
+		if ((x | ((x - 0x20 * ones) & ~x) | (x + ones)) & (0x80 * ones))
+			break;
+		p += 8;
+	}
+	while (p < end && *p >= 0x20 && *p < 0x7f)
+		p++;
+	return (size_t)(p - s);
+}
+
+static bool is_tail(unsigned char c)
+{
+	return (c & 0xc0) == 0x80;
+}
+
+/* The length of the UTF-8 sequence at s (not ASCII); 0: more bytes could make it one; -1: none. */
+static int sequence(const unsigned char *s, const unsigned char *end)
+{
+	unsigned char low = 0x80, high = 0xbf;
+	int n, i;
+
+	if (*s >= 0xc2 && *s <= 0xdf)
+		n = 2;
+	else if (*s >= 0xe0 && *s <= 0xef)
+		n = 3;
+	else if (*s >= 0xf0 && *s <= 0xf4)
+		n = 4;
+	else
+		return -1;
+	if (*s == 0xe0)
+		low = 0xa0; /* overlong below */
+	else if (*s == 0xed)
+		high = 0x9f; /* surrogates above */
+	else if (*s == 0xf0)
+		low = 0x90;
+	else if (*s == 0xf4)
+		high = 0x8f; /* past U+10FFFF above */
+	if (end - s > 1 && (s[1] < low || s[1] > high))
+		return -1;
+	for (i = 2; i < n && s + i < end; i++)
+		if (!is_tail(s[i]))
+			return -1;
+	return end - s >= n ? n : 0;
+}
+
+/* What is at `from`, which is not printable ASCII: its length, 0 when more is needed, -1: fault. */
+static int accept(struct toml_input *in, const unsigned char *from, const unsigned char *end,
+		  bool *ret_drop)
+{
+	int n;
+
+	*ret_drop = false;
+	if (*from == '\n' || *from == '\t')
+		return 1;
+	if (*from == '\r') {
+		if (end - from < 2)
+			return 0;
+		*ret_drop = true;
+		if (from[1] == '\n')
+			return 1;
+		in->fault = "a carriage return without a newline";
+		return -1;
+	}
+	if (*from < 0x80) {
+		in->fault = "a control character";
+		return -1;
+	}
+	n = sequence(from, end);
+	if (n < 0)
+		in->fault = "ill-formed UTF-8";
+	return n;
+}
+
+/* Makes the window from the first n bytes of buf. */
+static void clean(struct toml_input *in, size_t n)
+{
+	unsigned char *from = (unsigned char *)in->buf, *to = from, *end = from + n;
+	bool drop;
+	size_t run;
+	int len;
+
+	in->n_tail = 0;
+	while (from < end) {
+		run = plain_run(from, end);
+		if (to != from)
+			memmove(to, from, run);
+		from += run;
+		to += run;
+		if (from == end)
+			break;
+		len = accept(in, from, end, &drop);
+		if (len < 0)
+			break;
+		if (!len) {
+			in->n_tail = (unsigned)(end - from);
+			memcpy(in->tail, from, in->n_tail);
+			break;
+		}
+		for (; len; len--, from++)
+			if (!drop)
+				*to++ = *from;
+	}
+	*to = '\0';
+	in->p = in->buf;
+}
+
+int toml_input_fill(struct toml_input *in)
+{
+	ssize_t got;
+
+	while (!*in->p) {
+		if (in->fault)
+			return -EBADMSG;
+		if (in->ended) {
+			if (!in->n_tail)
+				return 0;
+			in->fault = in->tail[0] == '\r' ? "a carriage return without a newline" :
+							  "UTF-8 that is cut off";
+			continue;
+		}
+		memcpy(in->buf, in->tail, in->n_tail);
+		got = in->read(in->read_ctx, in->buf + in->n_tail, TOML_BUFFER - in->n_tail);
+		if (got < 0 || got > (ssize_t)(TOML_BUFFER - in->n_tail)) {
+			in->buf[0] = '\0';
+			in->p = in->buf;
+			return got < 0 ? (int)got : -EIO;
+		}
+		if (!got) {
+			in->ended = true;
+			in->buf[0] = '\0';
+			in->p = in->buf;
+			continue;
+		}
+		clean(in, in->n_tail + (size_t)got);
+		if (!in->started && *in->p) {
+			in->started = true;
+			if (!strncmp(in->p, "\xef\xbb\xbf", 3))
+				in->p += 3;
+		}
+	}
+	return 1;
+}

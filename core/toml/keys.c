@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "toml/internal.h"
+
+#define FIRST_BUCKETS 64
+
+static inline uint64_t rotate(uint64_t x, int n)
+{
+	return x << n | x >> (64 - n);
+}
+
+static inline void sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = rotate(v[1], 13) ^ v[0];
+	v[3] = rotate(v[3], 16) ^ v[2];
+	v[0] = rotate(v[0], 32);
+	v[2] += v[1];
+	v[0] += v[3];
+	v[1] = rotate(v[1], 17) ^ v[2];
+	v[3] = rotate(v[3], 21) ^ v[0];
+	v[2] = rotate(v[2], 32);
+}
+
+/* SipHash-1-3 of the name under its parent: without the seed nobody finds collisions. */
+static uint64_t key_hash(const struct toml_keys *keys, const struct toml_node *parent,
+			 const char *name, size_t len)
+{
+	uint64_t v[4] = {
+		keys->seed[0] ^ 0x736f6d6570736575ULL,
+		keys->seed[1] ^ 0x646f72616e646f6dULL,
+		keys->seed[0] ^ 0x6c7967656e657261ULL,
+		keys->seed[1] ^ 0x7465646279746573ULL,
+	};
+	uint64_t word = parent->hash;
+	size_t left = len;
+
+	for (;;) {
+		v[3] ^= word;
+		sip_round(v);
+		v[0] ^= word;
+		if (left < 8)
+			break;
+		word = get_le64(name + len - left);
+		left -= 8;
+	}
+	word = (uint64_t)len << 56;
+	memcpy(&word, name + len - left, left);
+	v[3] ^= word;
+	sip_round(v);
+	v[0] ^= word;
+	v[2] ^= 0xff;
+	sip_round(v);
+	sip_round(v);
+	sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+static struct toml_node **bucket(const struct toml_keys *keys, uint64_t hash)
+{
+	return &keys->buckets[hash & (keys->n_buckets - 1)];
+}
+
+int toml_keys_init(struct toml_keys *keys)
+{
+	*keys = (struct toml_keys){ .n_buckets = FIRST_BUCKETS };
+	keys->root = calloc(1, sizeof(*keys->root) + 1);
+	keys->buckets = calloc(FIRST_BUCKETS, sizeof(*keys->buckets));
+	if (!keys->root || !keys->buckets) {
+		toml_keys_free(keys);
+		return -ENOMEM;
+	}
+	keys->root->kind = TOML_KIND_HEADER;
+	if (getrandom(keys->seed, sizeof(keys->seed), GRND_NONBLOCK) != sizeof(keys->seed))
+		keys->seed[0] = (uintptr_t)keys->buckets; /* early at boot: better than none */
+	return 0;
+}
+
+void toml_keys_free(struct toml_keys *keys)
+{
+	if (!keys)
+		return;
+	if (keys->root && keys->buckets)
+		toml_keys_empty(keys, keys->root);
+	free(keys->root);
+	free(keys->buckets);
+	*keys = (struct toml_keys){ .n_buckets = 0 };
+}
+
+static int grow(struct toml_keys *keys)
+{
+	size_t i, n = keys->n_buckets, n_new = 2 * n;
+	struct toml_node **old = keys->buckets, *node, *next;
+
+	keys->buckets = calloc(n_new, sizeof(*keys->buckets));
+	if (!keys->buckets) {
+		keys->buckets = old;
+		return -ENOMEM;
+	}
+	keys->n_buckets = n_new;
+	for (i = 0; i < n; i++) {
+		for (node = old[i]; node; node = next) {
+			next = node->chain;
+			node->chain = *bucket(keys, node->hash);
+			*bucket(keys, node->hash) = node;
+		}
+	}
+	free(old);
+	return 0;
+}
+
+int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *name, size_t len,
+		  enum toml_kind kind, bool *ret_new, struct toml_node **ret)
+{
+	uint64_t hash = key_hash(keys, parent, name, len);
+	struct toml_node *node;
+
+	for (node = *bucket(keys, hash); node; node = node->chain) {
+		if (node->hash == hash && node->parent == parent && node->len == len &&
+		    !memcmp(node->name, name, len)) {
+			*ret_new = false;
+			*ret = node;
+			return 0;
+		}
+	}
+	if (keys->n >= TOML_MAX_KEYS || len > TOML_MAX_KEY ||
+	    keys->bytes + len > TOML_MAX_KEY_BYTES)
+		return -EFBIG;
+	if (keys->n >= keys->n_buckets && grow(keys) < 0)
+		return -ENOMEM;
+	node = malloc(sizeof(*node) + len + 1);
+	if (!node)
+		return -ENOMEM;
+	*node = (struct toml_node){
+		.parent = parent,
+		.sibling = parent->child,
+		.chain = *bucket(keys, hash),
+		.hash = hash,
+		.kind = kind,
+		.len = (uint32_t)len,
+	};
+	memcpy(node->name, name, len);
+	node->name[len] = '\0';
+	parent->child = node;
+	*bucket(keys, hash) = node;
+	keys->n++;
+	keys->bytes += len;
+	*ret_new = true;
+	*ret = node;
+	return 0;
+}
+
+static void drop(struct toml_keys *keys, struct toml_node *node)
+{
+	struct toml_node **link = bucket(keys, node->hash);
+
+	while (*link != node)
+		link = &(*link)->chain;
+	*link = node->chain;
+	keys->n--;
+	keys->bytes -= node->len;
+	free(node);
+}
+
+void toml_keys_empty(struct toml_keys *keys, struct toml_node *top)
+{
+	struct toml_node *node = top->child, *next;
+
+	top->child = NULL;
+	while (node) {
+		next = node->child;
+		if (next) { /* what is below goes first; then we come back to node */
+			node->child = NULL;
+			node = next;
+			continue;
+		}
+		next = node->sibling;
+		if (!next && node->parent != top)
+			next = node->parent;
+		drop(keys, node);
+		node = next;
+	}
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "views/index.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+
+#define INDEX "tensor_data/index.toml"
+
+ssize_t index_read(void *reader, void *ret_buf, size_t n)
+{
+	struct index_reader *rd = reader;
+	uint64_t size = object_size(rd->object);
+	int r;
+
+	n = (size_t)MIN(n, size - rd->off);
+	if (n == 0)
+		return 0;
+	if (rd->asking && object_must_stop(rd->asking))
+		return -ECANCELED;
+	r = object_read(rd->object, ret_buf, n, rd->off, false);
+	if (r < 0)
+		return r;
+	rd->off += n;
+	return (ssize_t)n;
+}
+
+static int size_of(void *ctx, const char *path, uint64_t *ret_size)
+{
+	const struct tree *t = ctx;
+	const struct node *n = tree_resolve(tree_find(t, path));
+
+	if (!n)
+		return -ENOENT;
+	if (n->kind != NODE_FILE)
+		return -EISDIR;
+	*ret_size = node_size(n);
+	return *ret_size == OBJECT_NO_SIZE ? -EAGAIN : 0;
+}
+
+static int set_problem(struct index *x, size_t line, const char *text)
+{
+	x->problem = strdup(text);
+	x->problem_line = line;
+	return x->problem ? 0 : -ENOMEM;
+}
+
+static int parse(const struct tree *t, struct object *o, const struct object *asking,
+		 struct index *x)
+{
+	struct index_reader reader = { o, asking, 0 };
+	struct toml_error error = { 0 };
+	int r;
+
+	if (object_size(o) > MAX_INDEX_TOML)
+		return set_problem(x, 0, "index.toml is too large");
+	r = tensors_parse(index_read, &reader, &x->tensors, &error);
+	if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
+		return set_problem(x, error.line, error.message);
+	return r < 0 ? r : tensors_check(x->tensors, size_of, (void *)t);
+}
+
+static int by_object(const void *a, const void *b)
+{
+	const struct index_strings *x = a, *y = b;
+
+	return (x->object > y->object) - (x->object < y->object);
+}
+
+/* Makes the list of files of strings, each once however many tensors name it. */
+static int list_strings(struct index *x)
+{
+	struct tensors *ts = x->tensors;
+	size_t n = 0;
+
+	x->strings = calloc(ts->n + 1, sizeof(*x->strings));
+	if (!x->strings)
+		return -ENOMEM;
+	for (size_t i = 0; i < ts->n; i++) {
+		const struct tensor *t = &ts->list[i];
+		const struct node *file = t->problem || t->info.dtype != dtype_string ?
+						  NULL :
+						  index_file(x->tree, t);
+
+		if (file)
+			x->strings[n++].object = node_object(file);
+	}
+	qsort(x->strings, n, sizeof(*x->strings), by_object);
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || by_object(&x->strings[i - 1], &x->strings[i]))
+			x->strings[x->n_strings++].object = x->strings[i].object;
+	return 0;
+}
+
+int index_load(const struct tree *t, const struct object *asking, struct index *ret)
+{
+	const struct node *dir = tree_find(t, "tensor_data"), *n = tree_find(t, INDEX);
+	struct index x = { .tree = t };
+	struct object *o;
+	int r = 0;
+
+	n = tree_resolve((struct node *)n);
+	o = n ? node_object(n) : NULL;
+	if (!o && dir)
+		r = set_problem(&x, 0,
+				"there is no index.toml: nothing says which tensors there are");
+	if (o) {
+		r = object_get_wait(o);
+		if (r == 0) {
+			r = parse(t, o, asking, &x);
+			object_put(o);
+		}
+		/* its bytes are not what MANIFEST says: that was logged, and stays so */
+		if (r == -EBADMSG)
+			r = set_problem(&x, 0, "index.toml is damaged");
+	}
+	if (r == 0 && x.tensors)
+		r = list_strings(&x);
+	if (r < 0) {
+		index_free(&x);
+		return r;
+	}
+	*ret = x;
+	return 0;
+}
+
+void index_free(struct index *x)
+{
+	tensors_free(x->tensors);
+	for (size_t i = 0; i < x->n_strings; i++)
+		free(x->strings[i].problem);
+	free(x->strings);
+	free(x->problem);
+	*x = (struct index){ 0 };
+}
+
+struct node *index_file(const struct tree *t, const struct tensor *tensor)
+{
+	char path[MAX_PATH_LEN + 32];
+	struct node *n;
+
+	if (!tensor->file)
+		return NULL;
+	snprintf(path, sizeof(path), "tensor_data/%s", tensor->file);
+	n = tree_resolve(tree_find(t, path));
+	return n && n->kind == NODE_FILE && node_object(n) ? n : NULL;
+}
+
+/* What is wrong with the file is remembered, like its size. 0, or why it is not known now. */
+static int measure(struct index_strings *s, struct object *o, const struct object *asking)
+{
+	struct index_reader reader = { o, asking, 0 };
+	struct strings_error error = { 0 };
+	int r = object_get_wait(o);
+
+	if (r == 0) {
+		r = strings_measure(index_read, &reader, &s->size, &error);
+		object_put(o);
+	} else if (r == -EBADMSG) {
+		snprintf(error.message, sizeof(error.message), "it is damaged");
+	}
+	if ((r == -EBADMSG || r == -EFBIG) && error.message[0]) {
+		s->problem = strdup(error.message);
+		r = s->problem ? 0 : -ENOMEM;
+	}
+	s->measured = r == 0;
+	return r;
+}
+
+int index_measure(struct index *x, struct tensor *tensor, const struct object *asking,
+		  const struct strings_size **ret)
+{
+	struct node *n = index_file(x->tree, tensor);
+	struct object *o = n ? node_object(n) : NULL;
+	struct index_strings key = { .object = o }, *s;
+	int r;
+
+	s = bsearch(&key, x->strings, x->n_strings, sizeof(key), by_object);
+	if (!s)
+		return -EBADMSG; /* only tensors that have a problem have no file */
+	r = s->measured ? 0 : measure(s, o, asking);
+	if (r < 0)
+		return r;
+	if (s->problem)
+		r = tensor_fault(tensor, "%s: %s", tensor->file, s->problem);
+	else if (s->size.count != tensor->info.count)
+		r = tensor_fault(tensor,
+				 "%s: data has %" PRIu64 " elements, but its shape %" PRIu64,
+				 tensor->file, s->size.count, tensor->info.count);
+	*ret = &s->size;
+	return r < 0 ? r : tensor->problem ? -EBADMSG : 0;
+}

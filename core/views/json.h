@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The index.json of a view: which tensors there are, under which file names, and what is wrong.
+ *
+ *	{
+ *	 "tensors": [
+ *	  {"name": "x", "dtype": "float32", "shape": [6], "bytes": 24, "files": ["x.bin", "x.npy"]},
+ *	  {"name": "n", "dtype": "nested", "inner": ["x"], "bytes": 24, "files": ["n/0.bin"]}
+ *	 ],
+ *	 "metadata": {"format": "pt"},
+ *	 "problems": [
+ *	  {"name": "y", "line": 9, "problem": "it has no shape"}
+ *	 ]
+ *	}
+ *
+ * One tensor, pair and problem a line. "metadata" is there only when there is some; "tensors" and
+ * "problems" always. dtypes are named as in their source. A size not known is null.
+ */
+#ifndef CARTON_VIEWS_JSON_H
+#define CARTON_VIEWS_JSON_H
+
+#include "tensor/dtype.h"
+#include "base/util.h"
+
+/* Where the text has got to; parts come in this order. */
+enum view_json_part { VIEW_JSON_NONE, VIEW_JSON_TENSORS, VIEW_JSON_METADATA, VIEW_JSON_PROBLEMS };
+
+struct view_json {
+	struct buf *b;
+	enum view_json_part part; /* the last that was begun */
+	bool any;		  /* something stands in it already */
+};
+
+#define VIEW_JSON_UNKNOWN UINT64_MAX /* a size that is not known */
+
+/* A text with its length; may hold NUL. */
+struct view_json_text {
+	const char *s;
+	size_t n;
+};
+
+struct view_json_tensor {
+	const struct tensor_info *info;
+	const char *dtype;		    /* as its source spells it */
+	uint64_t bytes;			    /* of its .bin files, or VIEW_JSON_UNKNOWN */
+	const struct view_json_text *files; /* paths from the directory of index.json */
+	size_t n_files;
+	const struct view_json_text *inner; /* names, of a nested tensor */
+	size_t n_inner;
+};
+
+/*
+ * Call begin, then tensor, pair and problem any number of times in that order, then end. The text
+ * is appended to `b`, which the caller owns. Each returns 0, -ENOMEM, -EFBIG when `b` is full, or
+ * -EINVAL out of order; after a failure the text is no use.
+ */
+int view_json_begin(struct view_json *j, struct buf *b);
+int view_json_tensor(struct view_json *j, const struct view_json_tensor *t);
+int view_json_pair(struct view_json *j, struct view_json_text key, struct view_json_text value);
+
+/* `name.s` NULL: the problem is not of a named tensor; `line` 0: not of a line. */
+int view_json_problem(struct view_json *j, struct view_json_text name, size_t line,
+		      const char *problem);
+int view_json_end(struct view_json *j);
+
+#endif

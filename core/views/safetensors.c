@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * views/PATH/OF/w.safetensors/: the tensors of a safetensors file in the carton.
+ */
+#include "tensor/safetensors.h"
+#include "views/internal.h"
+
+struct reader {
+	struct object *file;
+	const struct node *dir; /* for which it is read */
+};
+
+static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	const struct reader *rd = ctx;
+	int r = view_go_on(rd->dir);
+
+	return r < 0 ? r : object_read(rd->file, ret_buf, n, off, false);
+}
+
+static void free_safetensors(void *p)
+{
+	safetensors_free(p);
+}
+
+static int add_tensor(struct views *v, struct node *dir, struct object *file,
+		      const struct safetensors *s, const struct safetensor *t, struct view_json *j)
+{
+	struct view_tensor vt = {
+		.info = &t->info,
+		.data = { .object = file,
+			  .off = s->data_start + t->begin,
+			  .len = t->end - t->begin },
+		.descr = t->info.dtype->npy,
+	};
+	char stem[TENSOR_FILE_NAME_SIZE];
+	size_t before = dir->dir.n;
+	int r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
+
+	vt.npy_data = vt.data;
+	if (r == 0)
+		r = view_add_tensor(v, dir, stem, &vt);
+	if (r < 0)
+		return r;
+	return view_list_tensor(j, &t->info, t->info.dtype->safetensors, t->info.bytes, stem,
+				dir->dir.n - before > 1);
+}
+
+static int add_tensors(struct views *v, struct node *dir, struct object *file,
+		       const struct safetensors *s, struct view_json *j)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < s->n && r == 0; i++) {
+		r = view_go_on(dir);
+		if (r == 0)
+			r = add_tensor(v, dir, file, s, &s->list[i], j);
+	}
+	for (size_t i = 0; i < s->n_metadata && r == 0; i++) {
+		const struct safetensors_pair *p = &s->metadata[i];
+
+		r = view_json_pair(j, (struct view_json_text){ p->key, p->key_len },
+				   (struct view_json_text){ p->value, p->value_len });
+	}
+	return r;
+}
+
+/*
+ * Fills the directory from the pinned file, or says in index.json why it cannot. `ret`: what the files
+ * in it point to; NULL: nothing.
+ */
+static int add_all(struct views *v, struct node *dir, struct object *file, struct view_json *j,
+		   struct safetensors **ret)
+{
+	char path[MAX_PATH_LEN + 1];
+	struct safetensors_error error = { 0 };
+	struct reader reader = { file, dir };
+	int r = safetensors_parse(read_file, &reader, object_size(file), ret, &error);
+
+	if (r < 0 && error.message[0]) {
+		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", error.message);
+		return view_json_problem(j, (struct view_json_text){ 0 }, 0, error.message);
+	}
+	return r < 0 ? r : add_tensors(v, dir, file, *ret, j);
+}
+
+int view_make_safetensors(struct views *v, struct node *dir, void *ctx)
+{
+	struct object *file = ctx;
+	struct buf text = buf_init(MAX_VIEW_MEMORY);
+	struct safetensors *s = NULL;
+	struct view_json j;
+	int r = object_get_wait(file), made;
+
+	if (r < 0 && r != -EBADMSG)
+		return r;
+	made = view_json_begin(&j, &text);
+	if (r == -EBADMSG && made == 0)
+		made = view_json_problem(&j, (struct view_json_text){ 0 }, 0,
+					 "the file is damaged: it is not what MANIFEST says");
+	else if (made == 0)
+		made = add_all(v, dir, file, &j, &s);
+	if (r == 0)
+		object_put(file);
+	if (made == 0)
+		made = view_json_end(&j);
+	if (made == 0)
+		made = view_add_text(v, dir, "index.json", &text);
+	buf_free(&text);
+	if (made < 0 || !s) {
+		safetensors_free(s);
+		return made;
+	}
+	safetensors_free_text(s);
+	return view_keep(v, s, free_safetensors);
+}

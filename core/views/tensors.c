@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * views/tensor_data/ and views/tensor_data.safetensors: the tensors of tensor_data/index.toml.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tensor/npy.h"
+#include "tensor/safetensors.h"
+#include "views/internal.h"
+
+/* ---- one tensor ---- */
+
+/*
+ * The bytes of a tensor as view_data() gives them; of strings that are out of reach, those that will be
+ * there: how many is not known (OBJECT_NO_SIZE).
+ */
+static int tensor_data(struct views *v, struct tensor *t, struct extent *ret)
+{
+	struct view_strings *s = &v->strings[t - v->index.tensors->list];
+	int r = 0;
+
+	if (!s->later)
+		return view_data(v, t, ret);
+	if (!s->bytes)
+		r = view_add_strings(v, t, STRINGS_BYTES, 0, OBJECT_NO_SIZE, &s->bytes);
+	if (r == 0)
+		*ret = (struct extent){ .object = s->bytes, .len = OBJECT_NO_SIZE };
+	return r;
+}
+
+/* numpy's form of a string tensor, as long as it stays within bounds and keeps every character. */
+static int string_npy(struct views *v, struct tensor *t, const struct strings_size *size,
+		      char descr[16], struct view_tensor *vt)
+{
+	uint64_t width = MAX(size->width, (uint64_t)1), bytes;
+	struct object *o;
+	int r;
+
+	if (size->trailing_nul || __builtin_mul_overflow(width, t->info.count, &bytes) ||
+	    __builtin_mul_overflow(bytes, (uint64_t)4, &bytes) || bytes > MAX_STRING_NPY ||
+	    npy_string_descr(width, descr) < 0)
+		return 0;
+	r = view_add_strings(v, t, STRINGS_UCS4, width, bytes, &o);
+	if (r < 0)
+		return r;
+	vt->descr = descr;
+	vt->npy_data = (struct extent){ .object = o, .len = bytes };
+	return 0;
+}
+
+static int add_plain(struct views *v, struct node *dir, struct tensor *t)
+{
+	struct view_tensor vt = { .info = &t->info };
+	char stem[TENSOR_FILE_NAME_SIZE], descr[16];
+	const struct strings_size *size;
+	int r = tensor_data(v, t, &vt.data);
+
+	if (r == -EBADMSG)
+		return 0;
+	if (r == 0 && t->info.dtype == dtype_string && vt.data.len != OBJECT_NO_SIZE) {
+		r = view_measure(v, t, &size);
+		if (r == 0)
+			r = string_npy(v, t, size, descr, &vt);
+	} else if (r == 0 && t->info.dtype != dtype_string) {
+		vt.descr = t->info.dtype->npy;
+		vt.npy_data = vt.data;
+	}
+	if (r == 0)
+		r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
+	return r < 0 ? r : view_add_tensor(v, dir, stem, &vt);
+}
+
+static int add_nested(struct views *v, struct node *parent, struct tensor *t)
+{
+	char name[TENSOR_FILE_NAME_SIZE];
+	struct node *dir;
+	int r = tensor_file_name(t->info.name, t->info.name_len, true, name);
+
+	if (r == 0)
+		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
+	if (r < 0)
+		return r;
+	dir->tensor = &t->info;
+	for (size_t i = 0; i < t->n_inner && r == 0; i++) {
+		struct tensor *inner = t->inner[i].tensor;
+		struct extent data;
+		char file[32];
+
+		r = tensor_data(v, inner, &data);
+		snprintf(file, sizeof(file), "%zu.bin", i);
+		if (r == 0)
+			r = view_add_file(v, dir, file, &data, &inner->info);
+	}
+	return r;
+}
+
+/* ---- index.json ---- */
+
+static int list_plain(struct view_json *j, const struct node *dir, const struct tensor *t,
+		      uint64_t bytes)
+{
+	char stem[TENSOR_FILE_NAME_SIZE], npy[MAX_COMPONENT + 1];
+	int r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
+
+	if (r < 0)
+		return r;
+	snprintf(npy, sizeof(npy), "%s.npy", stem);
+	return view_list_tensor(j, &t->info, t->info.dtype->name, bytes, stem,
+				tree_child(dir, npy) != NULL);
+}
+
+static int list_nested(struct views *v, struct view_json *j, const struct tensor *t)
+{
+	struct view_json_text *files = calloc(2 * t->n_inner + 1, sizeof(*files));
+	struct view_json_text *inner = files + t->n_inner;
+	struct view_json_tensor shown = {
+		.info = &t->info,
+		.dtype = t->info.dtype->name,
+		.files = files,
+		.inner = inner,
+	};
+	char dir[TENSOR_FILE_NAME_SIZE];
+	int r = files ? tensor_file_name(t->info.name, t->info.name_len, true, dir) : -ENOMEM;
+
+	for (size_t i = 0; i < t->n_inner && r == 0; i++) {
+		struct extent data;
+		char *path = NULL;
+
+		r = tensor_data(v, t->inner[i].tensor, &data);
+		if (r == 0 && asprintf(&path, "%s/%zu.bin", dir, i) < 0)
+			r = -ENOMEM;
+		if (r < 0)
+			break;
+		files[shown.n_files++] = (struct view_json_text){ path, strlen(path) };
+		inner[shown.n_inner++] = (struct view_json_text){ t->inner[i].name,
+								  t->inner[i].len };
+		if (data.len == OBJECT_NO_SIZE || shown.bytes == VIEW_JSON_UNKNOWN)
+			shown.bytes = VIEW_JSON_UNKNOWN;
+		else if (__builtin_add_overflow(shown.bytes, data.len, &shown.bytes))
+			shown.bytes = VIEW_JSON_UNKNOWN;
+	}
+	if (r == 0)
+		r = view_json_tensor(j, &shown);
+	for (size_t i = 0; i < shown.n_files; i++)
+		free((char *)files[i].s);
+	free(files);
+	return r;
+}
+
+/* A problem of the whole index. */
+static int list_whole(struct view_json *j, size_t line, const char *problem)
+{
+	char where[32] = "";
+
+	if (!problem)
+		return 0;
+	if (line)
+		snprintf(where, sizeof(where), "line %zu: ", line);
+	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "%s%s", where, problem);
+	return view_json_problem(j, (struct view_json_text){ 0 }, line, problem);
+}
+
+static int list_problem(struct view_json *j, const struct tensor *t, const char *later)
+{
+	struct view_json_text name = { 0 };
+
+	if (!t->problem && !later)
+		return 0;
+	if (t->named)
+		name = (struct view_json_text){ t->info.name, t->info.name_len };
+	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "line %zu: tensor \"%s\" %s: %s",
+		   t->line, t->named ? t->info.name : "",
+		   t->problem ? "has no view" : "is not known in full",
+		   t->problem ? t->problem : later);
+	return view_json_problem(j, name, t->line, t->problem ? t->problem : later);
+}
+
+static int list_problems(struct views *v, struct view_json *j)
+{
+	const struct tensors *tensors = v->index.tensors;
+	int r = list_whole(j, v->index.problem_line, v->index.problem);
+
+	if (r == 0 && tensors)
+		r = list_whole(j, tensors->problem_line, tensors->problem);
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++)
+		r = list_problem(j, &tensors->list[i], v->strings[i].later);
+	return r;
+}
+
+static int add_index(struct views *v, struct node *dir)
+{
+	struct tensors *tensors = v->index.tensors;
+	struct buf text = buf_init(MAX_VIEW_MEMORY);
+	struct view_json j;
+	int r = view_json_begin(&j, &text);
+
+	tree_sort(dir);
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
+		struct tensor *t = &tensors->list[i];
+		struct extent data;
+
+		if (t->problem)
+			continue;
+		if (t->info.dtype == dtype_nested) {
+			r = list_nested(v, &j, t);
+			continue;
+		}
+		r = tensor_data(v, t, &data);
+		if (r == 0)
+			r = list_plain(&j, dir, t,
+				       data.len == OBJECT_NO_SIZE ? VIEW_JSON_UNKNOWN : data.len);
+		else if (r == -EBADMSG)
+			r = 0;
+	}
+	if (r == 0)
+		r = list_problems(v, &j);
+	if (r == 0)
+		r = view_json_end(&j);
+	if (r == 0)
+		return view_add_text(v, dir, "index.json", &text);
+	buf_free(&text);
+	return r;
+}
+
+/* What its file says is a problem of all that use it; a file that cannot be had now, of its size only. */
+static int measure_strings(struct views *v, struct tensor *t)
+{
+	struct view_strings *s = &v->strings[t - v->index.tensors->list];
+	const struct strings_size *size;
+	int r;
+
+	free(s->later);
+	s->later = NULL;
+	if (t->problem || t->info.dtype != dtype_string)
+		return 0;
+	r = view_measure(v, t, &size);
+	if (!view_is_out_of_reach(r))
+		return r == -EBADMSG ? 0 : r;
+	if (asprintf(&s->later, "its file \"%s\" cannot be read now, so its size is not known: %s",
+		     t->file, strerror(-r)) < 0) {
+		s->later = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int view_make_tensors(struct views *v, struct node *dir, void *ctx)
+{
+	struct tensors *tensors;
+	int r = view_load(v);
+
+	(void)ctx;
+	if (r < 0)
+		return r;
+	tensors = v->index.tensors;
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++)
+		r = measure_strings(v, &tensors->list[i]);
+	if (r == 0 && tensors)
+		r = tensors_settle(tensors);
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
+		struct tensor *t = &tensors->list[i];
+
+		r = view_go_on(dir);
+		if (r == 0 && !t->problem)
+			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
+							    add_plain(v, dir, t);
+	}
+	return r < 0 ? r : add_index(v, dir);
+}
+
+/* ---- tensor_data.safetensors ---- */
+
+/* In the order of their data, as safetensors_header() has left them. */
+static int add_collected(struct views *v, struct node *dir, struct safetensors_item *items,
+			 size_t n, struct buf *header)
+{
+	struct extent *extents = calloc(n, sizeof(*extents));
+	int r = extents ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = view_data(v, items[i].user, &extents[i]);
+	if (r == 0)
+		r = view_add_body(v, dir, "tensor_data.safetensors", header, extents, n, NULL);
+	free(extents);
+	return r;
+}
+
+static int no_collection(const char *why)
+{
+	carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors", "is not there: %s", why);
+	return 0;
+}
+
+int view_add_collection(struct views *v, struct node *dir)
+{
+	struct tensors *tensors = v->index.tensors;
+	struct safetensors_item *items = calloc(tensors->n + 1, sizeof(*items));
+	struct buf header = buf_init(MAX_SAFETENSORS_HEADER + 8);
+	size_t n = 0;
+	int r = items ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < tensors->n && r == 0; i++) {
+		struct tensor *t = &tensors->list[i];
+
+		if (t->problem || !t->info.dtype->safetensors)
+			continue;
+		if (safetensors_can_hold(&t->info))
+			items[n++] = (struct safetensors_item){ .info = &t->info, .user = t };
+		else
+			carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors",
+				   "leaves out \"%s\", a name that the format needs itself",
+				   t->info.name);
+	}
+	if (r == 0 && n > 0) {
+		r = safetensors_header(items, n, &header);
+		if (r == 0)
+			r = add_collected(v, dir, items, n, &header);
+		else if (r != -ENOMEM)
+			r = no_collection(
+				r == -EFBIG ? "its header would be longer than the format allows" :
+					      "it would have 2^63 bytes or more");
+	}
+	buf_free(&header);
+	free(items);
+	return r;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * views/triton/: for each self test, and each example made of tensors, the body of an inference
+ * request of Triton's v2 protocol, and the answer that is expected.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tensor/triton.h"
+#include "views/internal.h"
+
+/* The values of one side of a case, as tensors in the order of a body. */
+struct side {
+	struct triton_tensor *tensors; /* user: the struct tensor */
+	size_t n;
+	char *problem; /* why there can be no body; NULL: there can */
+};
+
+static void side_free(struct side *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		free(s->tensors[i].user);
+	free(s->tensors);
+	free(s->problem);
+}
+
+/* The tensor that "@tensor_data/NAME" names; NULL: it names something else, or nothing. */
+static struct tensor *find_tensor(const struct views *v, const char *reference)
+{
+	static const char prefix[] = "@tensor_data/";
+
+	if (!v->index.tensors || strncmp(reference, prefix, strlen(prefix)) != 0)
+		return NULL;
+	reference += strlen(prefix);
+	return tensors_find(v->index.tensors, reference, strlen(reference));
+}
+
+static bool all_tensors(const struct meta_value *values, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(values[i].reference, "@tensor_data/", 13) != 0)
+			return false;
+	return true;
+}
+
+/* One value; what a tensor cannot do is the side's problem. */
+static int take_value(struct views *v, struct side *s, const struct meta_value *value,
+		      size_t position)
+{
+	struct triton_tensor *tt = &s->tensors[s->n];
+	struct tensor *t = find_tensor(v, value->reference);
+	struct extent *data = calloc(1, sizeof(*data));
+	int r = 0;
+
+	if (!data)
+		return -ENOMEM;
+	tt->user = data;
+	s->n++;
+	if (t && t->info.dtype != dtype_nested)
+		r = view_data(v, t, data);
+	if (r < 0 && r != -EBADMSG)
+		return r;
+	if (!t || t->problem || r == -EBADMSG) {
+		if (!s->problem &&
+		    asprintf(&s->problem, "\"%s\" is %s, which %s%s", value->name, value->reference,
+			     t ? "cannot be read: " : "is no tensor of tensor_data/index.toml",
+			     t && t->problem ? t->problem : "") < 0)
+			return -ENOMEM;
+		return 0;
+	}
+	tt->info = t->info;
+	tt->info.name = value->name;
+	tt->info.name_len = strlen(value->name);
+	tt->info.bytes = data->len;
+	tt->position = position;
+	return 0;
+}
+
+static int side_load(struct views *v, const struct meta_value *values, size_t n,
+		     const struct meta_tensor *declared, const struct meta_names *names,
+		     struct side *ret)
+{
+	struct side s = { .tensors = calloc(n + 1, sizeof(*s.tensors)) };
+	const char *obstacle;
+	int r = s.tensors ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const struct meta_tensor *at = meta_find(names, values[i].name);
+
+		r = take_value(v, &s, &values[i], at ? (size_t)(at - declared) : SIZE_MAX);
+	}
+	if (r == 0 && !s.problem) {
+		obstacle = triton_obstacle(s.tensors, s.n);
+		if (obstacle && !(s.problem = strdup(obstacle)))
+			r = -ENOMEM;
+		triton_sort(s.tensors, s.n);
+	}
+	if (r < 0) {
+		side_free(&s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+/* A side that is no tensors, or of which only a part could be taken. */
+static int side_refuse(struct side *s, const char *why)
+{
+	free(s->problem);
+	s->problem = strdup(why);
+	return s->problem ? 0 : -ENOMEM;
+}
+
+/* ---- files ---- */
+
+/* The JSON in front of a body; or it sets the side's problem, when it is too large. */
+static int make_json(struct views *v, struct side *s, bool request, struct buf *json)
+{
+	const char *model = v->options.meta->model_name;
+	uint64_t body;
+	int r = request ? triton_request(s->tensors, s->n, json, &body) :
+			  triton_response(model, s->tensors, s->n, json, &body);
+
+	if (r != -EFBIG && r != -EOVERFLOW)
+		return r;
+	return side_refuse(s, r == -EFBIG ? "its JSON would be longer than 64 MiB" :
+					    "its body would be 2 GiB or more");
+}
+
+/* The JSON, and the tensors' data behind it; nothing, when that is found to be a problem. */
+static int add_body(struct views *v, struct node *dir, const char *name, struct side *s,
+		    bool request, uint64_t *ret_json)
+{
+	struct buf json = buf_init(MAX_TRITON_JSON);
+	struct extent *extents = calloc(s->n + 1, sizeof(*extents));
+	int r = extents ? make_json(v, s, request, &json) : -ENOMEM;
+
+	for (size_t i = 0; i < s->n && r == 0; i++)
+		extents[i] = *(struct extent *)s->tensors[i].user;
+	*ret_json = json.len;
+	if (r == 0 && !s->problem)
+		r = view_add_body(v, dir, name, &json, extents, s->n, NULL);
+	buf_free(&json);
+	free(extents);
+	return r;
+}
+
+static int add_readme(struct views *v, struct node *dir, const char *what, const char *why)
+{
+	struct buf text = buf_init(64 * KIB);
+	int r = buf_addf(&text, "There is no %s: %s.\n", what, why);
+
+	if (r == 0)
+		return view_add_text(v, dir, "README", &text);
+	buf_free(&text);
+	return r;
+}
+
+/* A body without JSON, where the model has just one input that needs none. */
+static int add_raw(struct views *v, struct node *dir, const struct side *s,
+		   const struct meta_case *c)
+{
+	const struct meta *m = v->options.meta;
+	const struct meta_tensor *input = &m->inputs[0];
+	struct triton_declared declared = { .n_inputs = m->n_inputs };
+
+	if (m->n_inputs != 1 || s->n != 1)
+		return 0;
+	declared.name = input->name;
+	declared.dtype = input->dtype ? dtype_by_name(input->dtype, strlen(input->dtype)) : NULL;
+	declared.any_shape = !input->has_dims;
+	declared.rank = (unsigned)input->rank;
+	declared.dims = input->dims;
+	if (!triton_raw_applies(&declared, &s->tensors[0].info))
+		return 0;
+	return view_add_file(v, dir, "raw", s->tensors[0].user,
+			     &find_tensor(v, c->inputs[0].reference)->info);
+}
+
+static int add_request(struct views *v, struct node *dir, struct side *inputs,
+		       const struct meta_case *c)
+{
+	struct buf headers = buf_init(KIB);
+	uint64_t json;
+	int r = inputs->problem ? 0 : add_body(v, dir, "request", inputs, true, &json);
+
+	if (r == 0 && inputs->problem)
+		return add_readme(v, dir, "request", inputs->problem);
+	if (r == 0)
+		r = triton_headers(json, &headers);
+	if (r == 0)
+		r = view_add_text(v, dir, "headers", &headers);
+	buf_free(&headers);
+	return r < 0 ? r : add_raw(v, dir, inputs, c);
+}
+
+static int add_expected(struct views *v, struct node *dir, struct side *outputs, bool have_readme)
+{
+	uint64_t json;
+	int r = outputs->problem ? 0 : add_body(v, dir, "expected_output", outputs, false, &json);
+
+	/* one README is enough */
+	return r == 0 && outputs->problem && !have_readme ?
+		       add_readme(v, dir, "expected_output", outputs->problem) :
+		       r;
+}
+
+static int add_case(struct views *v, struct node *parent, const char *kind, size_t i,
+		    const struct meta_case *c)
+{
+	static const char odd[] = "carton.toml has values there that are no references to tensors";
+	const struct meta *m = v->options.meta;
+	struct side inputs = { 0 }, outputs = { 0 };
+	struct node *dir;
+	char name[64];
+	int r = view_go_on(parent);
+
+	snprintf(name, sizeof(name), "%s-%zu", kind, i);
+	if (r == 0)
+		r = side_load(v, c->inputs, c->n_inputs, m->inputs, &m->input_names, &inputs);
+	if (r == 0)
+		r = side_load(v, c->outputs, c->n_outputs, m->outputs, &m->output_names, &outputs);
+	if (r == 0 && !c->has_inputs)
+		r = side_refuse(&inputs, "carton.toml has no inputs there");
+	if (r == 0 && c->odd_inputs)
+		r = side_refuse(&inputs, odd);
+	if (r == 0 && c->odd_outputs)
+		r = side_refuse(&outputs, odd);
+	if (r == 0)
+		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
+	if (r == 0)
+		r = add_request(v, dir, &inputs, c);
+	if (r == 0 && (c->has_outputs || c->odd_outputs))
+		r = add_expected(v, dir, &outputs, inputs.problem != NULL);
+	side_free(&inputs);
+	side_free(&outputs);
+	return r;
+}
+
+int view_make_triton(struct views *v, struct node *dir, void *ctx)
+{
+	const struct meta *m = v->options.meta;
+	int r = view_load(v);
+
+	(void)ctx;
+	for (size_t i = 0; i < m->n_self_tests && r == 0; i++)
+		r = add_case(v, dir, "self_test", i, &m->self_tests[i]);
+	for (size_t i = 0; i < m->n_examples && r == 0; i++) {
+		const struct meta_case *c = &m->examples[i];
+
+		if (c->has_inputs && !c->odd_inputs && !c->odd_outputs &&
+		    all_tensors(c->inputs, c->n_inputs) && all_tensors(c->outputs, c->n_outputs))
+			r = add_case(v, dir, "example", i, c);
+	}
+	return r;
+}
