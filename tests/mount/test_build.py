@@ -35,45 +35,102 @@ def sources(directory):
 
 # ---- layers ----
 
-def layers():
-    """The modules of core/, highest first, as README.md's table of the source has them."""
-    block = re.search(r'```text\ncore/.*\n((?: {8,}.*\n)+)fs/', (ROOT / 'README.md').read_text())
-    assert block, 'README.md has no table of core/'
-    lines = [re.split(r'\s{2,}', line.strip())[0] for line in block[1].splitlines()]
-    return [name.strip() for line in lines for name in line.split(',')]
+def rooms():
+    """The folders of core/, highest first, as the stack in core/README.md has them; '' is core/ itself."""
+    block = re.search(r'```text\n(core/ .*?)```', (CORE / 'README.md').read_text(), re.S)
+    names = [line.split()[0] for line in block[1].splitlines() if not line.startswith(' ')]
+    assert names[0] == 'core/' and set(names[1:]) == {f'{p.name}/' for p in CORE.iterdir() if p.is_dir()}
+    return ['', *(name.rstrip('/') for name in names[1:])]
 
 
-def rank(file, order):
-    """The place of a file's module; `x*` stands for x, x_… of its own."""
-    stem = file.rsplit('.', 1)[0]
-    stem = stem.removesuffix('_priv').removesuffix('_parts')
-    for i, name in enumerate(order):
-        if stem == name:
-            return i
-    places = [i for i, name in enumerate(order)
-              if name.endswith('*') and (stem + '_').startswith(name[:-1] + '_')]
-    assert places, f'core/{file} is in no line of the table of README.md'
-    return places[0]
+def room(name):
+    return name.rpartition('/')[0]
+
+
+def core_sources():
+    files = sorted(str(p.relative_to(CORE)) for p in CORE.rglob('*.[ch]'))
+    assert len(files) > 100
+    return files
 
 
 def test_core_includes_downwards():
-    order = layers()
-    assert len(set(order)) == len(order)
-    for path in sources(CORE):
-        mine = rank(path.name, order)
-        for target in includes(path, '"([^"]*)"'):
-            assert (CORE / target).exists(), f'{path.name} includes {target}'
+    order = rooms()
+    for name in core_sources():
+        for target in includes(CORE / name, '"([^"]*)"'):
+            assert (CORE / target).exists(), f'core/{name} includes {target}'
             if target in PUBLIC:
                 continue
-            assert rank(target, order) >= mine, f'{path.name} includes {target}, of a higher layer'
+            assert order.index(room(target)) >= order.index(room(name)), \
+                f'core/{name} includes {target}, of a higher folder'
 
 
-def test_readme_names_no_module_that_is_gone():
-    stems = {path.stem for path in sources(CORE)}
-    for name in layers():
-        prefix = name.removesuffix('*')
-        parts = [s for s in stems if name != prefix and s.startswith(f'{prefix}_')]
-        assert prefix in stems or parts, f'README.md names {name}'
+def test_one_internal_header_for_each_folder():
+    for name in core_sources():
+        stem = Path(name).stem
+        assert stem == 'internal' or not re.search('priv|parts|internal', stem), name
+        if stem == 'internal':
+            continue
+        for target in includes(CORE / name, '"([^"]*)"'):
+            assert (Path(target).stem != 'internal' or room(target) == room(name) or
+                    name == 'views/strings.c'), \
+                f'core/{name} includes {target}, which is private to its folder'
+
+
+def calls():
+    """Which object file of core/ uses which: by the symbols that nm shows."""
+    defines, uses = {}, {}
+    for path in (BUILD / 'core').rglob('*.o'):
+        name = str(path.relative_to(BUILD / 'core'))[:-2]
+        uses[name] = set()
+        for line in run('nm', path).stdout.splitlines():
+            *_, kind, symbol = line.split()
+            if kind in 'TDBRV':
+                defines[symbol] = name
+            elif kind == 'U':
+                uses[name].add(symbol)
+    assert len(uses) > 50
+    return {a: {defines[s] for s in symbols if s in defines} - {a} for a, symbols in uses.items()}
+
+
+def circles(graph):
+    """The sets of nodes that reach each other (Tarjan's strongly connected components)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in graph.get(v, ()):
+            if w not in index:
+                visit(w)
+            if w in stack:
+                low[v] = min(low[v], low[w])
+        if low[v] == index[v]:
+            at = stack.index(v)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for v in graph:
+        if v not in index:
+            visit(v)
+    return found
+
+
+def test_circles_are_found():
+    assert circles({'a': {'b'}, 'b': {'c'}, 'c': set()}) == []
+    assert circles({'a': {'b'}, 'b': {'c'}, 'c': {'b', 'd'}, 'd': set()}) == [['b', 'c']]
+
+
+def test_no_circles():
+    files = calls()
+    order = rooms()
+    for a, bs in files.items():
+        for b in bs:
+            if b != 'base/log':
+                assert order.index(room(b)) >= order.index(room(a)), f'{a} calls {b}, of a higher folder'
+    # opened one after the other; none may be added
+    known = {'cache/', 'http/', 'object/', 'views/', 'tensor/', 'format/'}
+    assert [c for c in circles(files) if c[0][:c[0].index('/') + 1] not in known] == []
 
 
 def test_fs_sees_only_the_public_headers():
@@ -99,28 +156,26 @@ def compile_commands(layer):
 
 
 def test_core_is_without_fuse():
-    assert {re.search(r'core/\w+\.c', c)[0] for c in compile_commands('core')} == {
-        f'core/{path.name}' for path in CORE.glob('*.c')}
+    assert {re.search(r'core/[\w/]+\.c', c)[0] for c in compile_commands('core')} == {
+        f'core/{name}' for name in core_sources() if name.endswith('.c')}
     for command in compile_commands('core'):
         assert 'fuse' not in command.lower(), command
-    for path in sources(CORE):
-        assert not [i for i in includes(path, '[<"]([^>"]*)[>"]') if 'fuse' in i], path.name
+    for name in core_sources():
+        assert not [i for i in includes(CORE / name, '[<"]([^>"]*)[>"]') if 'fuse' in i], name
     for name in ('cartonctl', 'cartonfs'):
         p = run('readelf', '-d', BUILD / name)
         assert p.returncode == 0 and ('libfuse' in p.stdout) == (name == 'cartonfs'), name
 
 
-# Each foreign library is behind one module; http is in several files.
+# Each foreign library is used by one file; libcurl by one folder.
 @pytest.mark.parametrize('header, where', [
-    (r'archive(?:_entry)?\.h', r'decode\.c'), (r'zstd\w*\.h', r'decode\.c'),
-    (r'openssl/.*', r'digest\.c'), (r'curl/.*', r'http\w*\.[ch]')])
+    (r'archive(?:_entry)?\.h', r'archive/decode\.c'), (r'zstd\w*\.h', r'archive/decode\.c'),
+    (r'openssl/.*', r'base/digest\.c'), (r'curl/.*', r'http/\w+\.[ch]')])
 def test_one_place_for_each_library(header, where):
-    users = {path.name for d in (CORE, FS) for path in sources(d)
-             if includes(path, f'[<"]({header})[>"]')}
+    users = {name for name in core_sources() if includes(CORE / name, f'[<"]({header})[>"]')}
     assert users, 'nothing uses it'
     assert all(re.fullmatch(where, name) for name in users), users
-    if not where.startswith('http'):
-        assert len(users) == 1
+    assert not [p for p in sources(FS) if includes(p, f'[<"]({header})[>"]')]
 
 
 def test_exported_symbols_have_one_prefix():
@@ -148,7 +203,7 @@ def tree(work):
     return where
 
 
-OBJECTS = 'b/core/log.o', 'b/fs/options.o'
+OBJECTS = 'b/core/base/log.o', 'b/fs/options.o'
 
 
 def compiles(tree, *args):
@@ -161,23 +216,23 @@ def test_rebuilds(tree):
         at = max(os.stat(tree / o).st_mtime_ns for o in OBJECTS) + 1
         os.utime(tree / name, ns=(at, at))
 
-    both = ['core/log.c', 'fs/options.c']
+    both = ['core/base/log.c', 'fs/options.c']
     assert compiles(tree) == both
     assert compiles(tree) == []
     assert compiles(tree, 'CFLAGS=-O0') == both
     assert compiles(tree, 'CFLAGS=-O0') == []
     assert compiles(tree, 'CPPFLAGS=-DX', 'CFLAGS=-O0') == both
     assert compiles(tree) == both
-    for name, built in (('core/zip.h', []), ('fs/options.h', both[1:]), ('core/util.h', both[:1]),
+    for name, built in (('core/archive/zip.h', []), ('fs/options.h', both[1:]), ('core/base/util.h', both[:1]),
                         ('core/log.h', both)):
         touch(name)
         assert compiles(tree) == built, name
 
 
 def test_build_is_quiet_unless_asked(tree):
-    assert make('BUILD=b', OBJECTS[0], cwd=tree) == '  CC    core/log.c\n'
+    assert make('BUILD=b', OBJECTS[0], cwd=tree) == '  CC    core/base/log.c\n'
     out = make('BUILD=b', 'V=1', 'CFLAGS=-O0', OBJECTS[0], cwd=tree)
-    assert ' -O0 ' in out and ' -c -o b/core/log.o core/log.c' in out
+    assert ' -O0 ' in out and ' -c -o b/core/base/log.o core/base/log.c' in out
 
 
 def test_help_names_every_target():
