@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cancellation: one token for one piece of work, handed down to everything that works on it.
+ *
+ * Whoever starts the work owns the token and may fire it once the result is no longer wanted. Code
+ * that loops asks cancel_fired(); code that waits for something else adds a hook. A token may have a
+ * parent, and firing the parent fires its children: closing a carton cancels all that is under way.
+ *
+ * Threads: every function may be called from any thread, except that init and destroy belong to the
+ * owner. Functions that take `const` or say so accept NULL, a token that never fires.
+ */
+#ifndef CARTON_BASE_CANCEL_H
+#define CARTON_BASE_CANCEL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Embedded in what it cancels; find that with container_of(). All but `fire` is private. */
+struct cancel_hook {
+	void (*fire)(struct cancel_hook *hook);
+	struct cancel_hook *next, **link; /* link is NULL while it is not in a list */
+};
+
+struct cancel {
+	atomic_bool fired;
+	struct cancel *parent;
+	struct cancel_hook in_parent; /* fires this token */
+	pthread_mutex_t lock;	      /* guards what follows; not held while a hook runs */
+	pthread_cond_t changed;	      /* fired, or a hook has returned */
+	struct cancel_hook *hooks;
+	struct cancel_hook *running; /* or NULL */
+	pthread_t runner;	     /* the thread that runs it */
+};
+
+/* A new token. `parent` outlives it and may be NULL. When the parent has fired, so has this one. */
+void cancel_init(struct cancel *c, struct cancel *parent);
+
+/* No hook may be left. Waits for a parent that is firing this token. */
+void cancel_destroy(struct cancel *c);
+
+/* Fires the token: runs its hooks, one after the other, in this thread. Only the first call does. */
+void cancel_fire(struct cancel *c);
+
+/* NULL-safe. */
+static inline bool cancel_fired(const struct cancel *c)
+{
+	return c && atomic_load(&c->fired);
+}
+
+/*
+ * Has `fire` called once, from the thread that fires the token, or from this one before it returns
+ * when the token has fired already. The hook must not wait for the thread that adds or removes it.
+ * With a NULL token nothing happens.
+ */
+void cancel_hook_add(struct cancel *c, struct cancel_hook *hook);
+
+/*
+ * When this returns the hook is not running and will not run. So do not hold a lock that the hook
+ * takes. A hook may remove itself. NULL-safe.
+ */
+void cancel_hook_remove(struct cancel *c, struct cancel_hook *hook);
+
+/* Sleeps for `ms` milliseconds. 0, or -ECANCELED as soon as the token fires. NULL-safe. */
+int cancel_sleep(struct cancel *c, int64_t ms);
+
+#endif
