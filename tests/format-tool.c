@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/names.h"
+#include "tensor/filename.h"
 #include "tensor/npy.h"
 #include "tensor/safetensors.h"
 #include "tensor/strings.h"

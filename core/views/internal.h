@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "base/names.h"
+#include "tensor/filename.h"
 #include "views/json.h"
 #include "views/views.h"
 

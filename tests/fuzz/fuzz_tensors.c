@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/names.h"
+#include "tensor/filename.h"
 #include "tensor/npy.h"
 #include "tensor/strings.h"
 #include "tensor/index_toml.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "base/names.h"
+#include "tensor/filename.h"
 #include "base/util.h"
 
 static void expect(const char *name, size_t n, bool nested, const char *want)

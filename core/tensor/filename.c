@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/names.h"
+#include "tensor/filename.h"
 
 #include "base/digest.h"
 #include "base/util.h"

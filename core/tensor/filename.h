@@ -16,8 +16,8 @@
  *   and all files do: ENC.bin, ENC.npy and index.json.
  * - index.json ends in ".json", which no tensor's file does.
  */
-#ifndef CARTON_BASE_NAMES_H
-#define CARTON_BASE_NAMES_H
+#ifndef CARTON_TENSOR_FILENAME_H
+#define CARTON_TENSOR_FILENAME_H
 
 #include <stdbool.h>
 #include <stddef.h>
