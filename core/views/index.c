@@ -18,7 +18,7 @@ ssize_t index_read(void *reader, void *ret_buf, size_t n)
 	n = (size_t)MIN(n, size - rd->off);
 	if (n == 0)
 		return 0;
-	if (rd->asking && object_must_stop(rd->asking))
+	if (rd->cancel && object_must_stop(rd->cancel))
 		return -ECANCELED;
 	r = object_read(rd->object, ret_buf, n, rd->off, false);
 	if (r < 0)
@@ -47,10 +47,10 @@ static int set_problem(struct index *x, size_t line, const char *text)
 	return x->problem ? 0 : -ENOMEM;
 }
 
-static int parse(const struct tree *t, struct object *o, const struct object *asking,
+static int parse(const struct tree *t, struct object *o, const struct object *cancel,
 		 struct index *x)
 {
-	struct index_reader reader = { o, asking, 0 };
+	struct index_reader reader = { o, cancel, 0 };
 	struct toml_error error = { 0 };
 	int r;
 
@@ -69,7 +69,7 @@ static int by_object(const void *a, const void *b)
 	return (x->object > y->object) - (x->object < y->object);
 }
 
-/* Makes the list of files of strings, each once however many tensors name it. */
+/* Lists the files of strings, each once, however many tensors use it. */
 static int list_strings(struct index *x)
 {
 	struct tensors *ts = x->tensors;
@@ -94,7 +94,7 @@ static int list_strings(struct index *x)
 	return 0;
 }
 
-int index_load(const struct tree *t, const struct object *asking, struct index *ret)
+int index_load(const struct tree *t, const struct object *cancel, struct index *ret)
 {
 	const struct node *dir = tree_find(t, "tensor_data"), *n = tree_find(t, INDEX);
 	struct index x = { .tree = t };
@@ -109,10 +109,10 @@ int index_load(const struct tree *t, const struct object *asking, struct index *
 	if (o) {
 		r = object_get_wait(o);
 		if (r == 0) {
-			r = parse(t, o, asking, &x);
+			r = parse(t, o, cancel, &x);
 			object_put(o);
 		}
-		/* its bytes are not what MANIFEST says: that was logged, and stays so */
+		/* Its hash is wrong, which was logged. That stays so. */
 		if (r == -EBADMSG)
 			r = set_problem(&x, 0, "index.toml is damaged");
 	}
@@ -148,10 +148,10 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 	return n && n->kind == NODE_FILE && node_object(n) ? n : NULL;
 }
 
-/* What is wrong with the file is remembered, like its size. 0, or why it is not known now. */
-static int measure(struct index_strings *s, struct object *o, const struct object *asking)
+/* Keeps the sizes of a file, or what is wrong with it. 0; -errno: try later. */
+static int measure(struct index_strings *s, struct object *o, const struct object *cancel)
 {
-	struct index_reader reader = { o, asking, 0 };
+	struct index_reader reader = { o, cancel, 0 };
 	struct strings_error error = { 0 };
 	int r = object_get_wait(o);
 
@@ -169,7 +169,7 @@ static int measure(struct index_strings *s, struct object *o, const struct objec
 	return r;
 }
 
-int index_measure(struct index *x, struct tensor *tensor, const struct object *asking,
+int index_measure(struct index *x, struct tensor *tensor, const struct object *cancel,
 		  const struct strings_size **ret)
 {
 	struct node *n = index_file(x->tree, tensor);
@@ -179,8 +179,8 @@ int index_measure(struct index *x, struct tensor *tensor, const struct object *a
 
 	s = bsearch(&key, x->strings, x->n_strings, sizeof(key), by_object);
 	if (!s)
-		return -EBADMSG; /* only tensors that have a problem have no file */
-	r = s->measured ? 0 : measure(s, o, asking);
+		return -EBADMSG; /* only tensors with a problem have no file */
+	r = s->measured ? 0 : measure(s, o, cancel);
 	if (r < 0)
 		return r;
 	if (s->problem)

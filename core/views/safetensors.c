@@ -7,13 +7,13 @@
 
 struct reader {
 	struct object *file;
-	const struct node *dir; /* for which it is read */
+	const struct node *dir; /* which is being filled */
 };
 
 static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
 	const struct reader *rd = ctx;
-	int r = view_go_on(rd->dir);
+	int r = view_cancelled(rd->dir);
 
 	return r < 0 ? r : object_read(rd->file, ret_buf, n, off, false);
 }
@@ -52,7 +52,7 @@ static int add_tensors(struct views *v, struct node *dir, struct object *file,
 	int r = 0;
 
 	for (size_t i = 0; i < s->n && r == 0; i++) {
-		r = view_go_on(dir);
+		r = view_cancelled(dir);
 		if (r == 0)
 			r = add_tensor(v, dir, file, s, &s->list[i], j);
 	}
@@ -66,8 +66,8 @@ static int add_tensors(struct views *v, struct node *dir, struct object *file,
 }
 
 /*
- * Fills the directory from the pinned file, or says in index.json why it cannot. `ret`: what the files
- * in it point to; NULL: nothing.
+ * Fills the directory from the pinned file, or adds the reason to index.json. `ret`: what the new files
+ * refer to; NULL if there are none.
  */
 static int add_all(struct views *v, struct node *dir, struct object *file, struct view_json *j,
 		   struct safetensors **ret)

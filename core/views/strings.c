@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strings of a tensor in a binary form: derived from the verified bytes of their file when
- * somebody opens the view, in memory when it is small, else in an unnamed file with tags.
+ * The strings of a tensor in a binary form. Derived from the verified bytes of their file at open, and
+ * kept in memory if small, else in an unnamed file with tags.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@ struct strings_view {
 	enum strings_form form;
 };
 
-/* Where the text goes, and how far it is. */
+/* Where the output goes. */
 struct sink {
-	char *memory; /* NULL: to the file */
+	char *memory; /* NULL: write to the file */
 	int fd;
 	uint64_t done, size;
 };
@@ -47,7 +47,7 @@ static int report(const struct strings_view *sv, const struct strings_error *err
 	return r;
 }
 
-/* `o`, here and below: the view, for which it is done. */
+/* `o`, here and below: the derived object. */
 static int emit(const struct strings_view *sv, const struct object *o, struct sink *sink)
 {
 	struct index_reader reader = { sv->file, o, 0 };
@@ -58,7 +58,7 @@ static int emit(const struct strings_view *sv, const struct object *o, struct si
 	return report(sv, &error, r == 0 && sink->done != sink->size ? -EBADMSG : r);
 }
 
-/* The size of the view, from its file where nobody knows it yet. */
+/* The size of the derived object, measured from the file if it is not known yet. */
 static int measure(const struct strings_view *sv, const struct object *o, uint64_t *ret_size)
 {
 	struct index_reader reader = { sv->file, o, 0 };

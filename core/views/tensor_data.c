@@ -11,25 +11,7 @@
 
 /* ---- one tensor ---- */
 
-/*
- * The bytes of a tensor as view_data() gives them; of strings that are out of reach, those that will be
- * there: how many is not known (OBJECT_NO_SIZE).
- */
-static int tensor_data(struct views *v, struct tensor *t, struct extent *ret)
-{
-	struct view_strings *s = &v->strings[t - v->index.tensors->list];
-	int r = 0;
-
-	if (!s->later)
-		return view_data(v, t, ret);
-	if (!s->bytes)
-		r = view_add_strings(v, t, STRINGS_BYTES, 0, OBJECT_NO_SIZE, &s->bytes);
-	if (r == 0)
-		*ret = (struct extent){ .object = s->bytes, .len = OBJECT_NO_SIZE };
-	return r;
-}
-
-/* numpy's form of a string tensor, as long as it stays within bounds and keeps every character. */
+/* numpy's form of a string tensor, unless it would be too large or lose a trailing NUL. */
 static int string_npy(struct views *v, struct tensor *t, const struct strings_size *size,
 		      char descr[16], struct view_tensor *vt)
 {
@@ -54,7 +36,7 @@ static int add_plain(struct views *v, struct node *dir, struct tensor *t)
 	struct view_tensor vt = { .info = &t->info };
 	char stem[TENSOR_FILE_NAME_SIZE], descr[16];
 	const struct strings_size *size;
-	int r = tensor_data(v, t, &vt.data);
+	int r = view_data_any(v, t, &vt.data);
 
 	if (r == -EBADMSG)
 		return 0;
@@ -87,7 +69,7 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 		struct extent data;
 		char file[32];
 
-		r = tensor_data(v, inner, &data);
+		r = view_data_any(v, inner, &data);
 		snprintf(file, sizeof(file), "%zu.bin", i);
 		if (r == 0)
 			r = view_add_file(v, dir, file, &data, &inner->info);
@@ -127,7 +109,7 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 		struct extent data;
 		char *path = NULL;
 
-		r = tensor_data(v, t->inner[i].tensor, &data);
+		r = view_data_any(v, t->inner[i].tensor, &data);
 		if (r == 0 && asprintf(&path, "%s/%zu.bin", dir, i) < 0)
 			r = -ENOMEM;
 		if (r < 0)
@@ -148,7 +130,7 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 	return r;
 }
 
-/* A problem of the whole index. */
+/* Lists a problem of the whole index. */
 static int list_whole(struct view_json *j, size_t line, const char *problem)
 {
 	char where[32] = "";
@@ -206,7 +188,7 @@ static int add_index(struct views *v, struct node *dir)
 			r = list_nested(v, &j, t);
 			continue;
 		}
-		r = tensor_data(v, t, &data);
+		r = view_data_any(v, t, &data);
 		if (r == 0)
 			r = list_plain(&j, dir, t,
 				       data.len == OBJECT_NO_SIZE ? VIEW_JSON_UNKNOWN : data.len);
@@ -223,7 +205,10 @@ static int add_index(struct views *v, struct node *dir)
 	return r;
 }
 
-/* What its file says is a problem of all that use it; a file that cannot be had now, of its size only. */
+/*
+ * A bad file is a problem of every tensor that uses it. If the file cannot be reached now, only the size
+ * of the tensor is unknown.
+ */
 static int measure_strings(struct views *v, struct tensor *t)
 {
 	struct view_strings *s = &v->strings[t - v->index.tensors->list];
@@ -235,7 +220,7 @@ static int measure_strings(struct views *v, struct tensor *t)
 	if (t->problem || t->info.dtype != dtype_string)
 		return 0;
 	r = view_measure(v, t, &size);
-	if (!view_is_out_of_reach(r))
+	if (!view_unreachable(r))
 		return r == -EBADMSG ? 0 : r;
 	if (asprintf(&s->later, "its file \"%s\" cannot be read now, so its size is not known: %s",
 		     t->file, strerror(-r)) < 0) {
@@ -245,12 +230,11 @@ static int measure_strings(struct views *v, struct tensor *t)
 	return 0;
 }
 
-int view_make_tensors(struct views *v, struct node *dir, void *ctx)
+static int make_tensors(struct views *v, struct node *dir)
 {
 	struct tensors *tensors;
 	int r = view_load(v);
 
-	(void)ctx;
 	if (r < 0)
 		return r;
 	tensors = v->index.tensors;
@@ -261,7 +245,7 @@ int view_make_tensors(struct views *v, struct node *dir, void *ctx)
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 
-		r = view_go_on(dir);
+		r = view_cancelled(dir);
 		if (r == 0 && !t->problem)
 			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
 							    add_plain(v, dir, t);
@@ -269,9 +253,15 @@ int view_make_tensors(struct views *v, struct node *dir, void *ctx)
 	return r < 0 ? r : add_index(v, dir);
 }
 
+int view_make_tensors(struct views *v, struct node *dir, void *ctx)
+{
+	(void)ctx;
+	return view_with_index(v, dir, make_tensors);
+}
+
 /* ---- tensor_data.safetensors ---- */
 
-/* In the order of their data, as safetensors_header() has left them. */
+/* The items are in the order of their data, as safetensors_header() has sorted them. */
 static int add_collected(struct views *v, struct node *dir, struct safetensors_item *items,
 			 size_t n, struct buf *header)
 {

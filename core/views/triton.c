@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * views/triton/: for each self test, and each example made of tensors, the body of an inference
- * request of Triton's v2 protocol, and the answer that is expected.
+ * views/triton/: for each self test, and each example whose values are all tensors, the body of an
+ * inference request of Triton's v2 protocol and of the expected response.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "tensor/triton.h"
 #include "views/internal.h"
 
-/* The values of one side of a case, as tensors in the order of a body. */
+/* The inputs or the outputs of a case, in the order of a body. */
 struct side {
-	struct triton_tensor *tensors; /* user: the struct tensor */
+	struct triton_tensor *tensors; /* user: a struct extent, its data */
 	size_t n;
 	char *problem; /* why there can be no body; NULL: there can */
 };
@@ -24,7 +24,7 @@ static void side_free(struct side *s)
 	free(s->problem);
 }
 
-/* The tensor that "@tensor_data/NAME" names; NULL: it names something else, or nothing. */
+/* The tensor of a reference "@tensor_data/NAME"; NULL: another kind, or there is no such tensor. */
 static struct tensor *find_tensor(const struct views *v, const char *reference)
 {
 	static const char prefix[] = "@tensor_data/";
@@ -43,7 +43,7 @@ static bool all_tensors(const struct meta_value *values, size_t n)
 	return true;
 }
 
-/* One value; what a tensor cannot do is the side's problem. */
+/* Adds one value. A bad tensor is a problem of the side. */
 static int take_value(struct views *v, struct side *s, const struct meta_value *value,
 		      size_t position)
 {
@@ -103,7 +103,7 @@ static int side_load(struct views *v, const struct meta_value *values, size_t n,
 	return 0;
 }
 
-/* A side that is no tensors, or of which only a part could be taken. */
+/* Sets the reason why a side has no body. */
 static int side_refuse(struct side *s, const char *why)
 {
 	free(s->problem);
@@ -113,7 +113,7 @@ static int side_refuse(struct side *s, const char *why)
 
 /* ---- files ---- */
 
-/* The JSON in front of a body; or it sets the side's problem, when it is too large. */
+/* The JSON in front of a body. One that is too large is a problem of the side. */
 static int make_json(struct views *v, struct side *s, bool request, struct buf *json)
 {
 	const char *model = v->options.meta->model_name;
@@ -127,7 +127,7 @@ static int make_json(struct views *v, struct side *s, bool request, struct buf *
 					    "its body would be 2 GiB or more");
 }
 
-/* The JSON, and the tensors' data behind it; nothing, when that is found to be a problem. */
+/* The JSON and behind it the tensors' data; no file if the side has a problem. */
 static int add_body(struct views *v, struct node *dir, const char *name, struct side *s,
 		    bool request, uint64_t *ret_json)
 {
@@ -156,7 +156,7 @@ static int add_readme(struct views *v, struct node *dir, const char *what, const
 	return r;
 }
 
-/* A body without JSON, where the model has just one input that needs none. */
+/* A body without JSON, if the model has one input and its shape follows from the size. */
 static int add_raw(struct views *v, struct node *dir, const struct side *s,
 		   const struct meta_case *c)
 {
@@ -199,7 +199,7 @@ static int add_expected(struct views *v, struct node *dir, struct side *outputs,
 	uint64_t json;
 	int r = outputs->problem ? 0 : add_body(v, dir, "expected_output", outputs, false, &json);
 
-	/* one README is enough */
+	/* one README per case */
 	return r == 0 && outputs->problem && !have_readme ?
 		       add_readme(v, dir, "expected_output", outputs->problem) :
 		       r;
@@ -213,7 +213,7 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
 	char name[64];
-	int r = view_go_on(parent);
+	int r = view_cancelled(parent);
 
 	snprintf(name, sizeof(name), "%s-%zu", kind, i);
 	if (r == 0)
@@ -237,12 +237,11 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	return r;
 }
 
-int view_make_triton(struct views *v, struct node *dir, void *ctx)
+static int make_triton(struct views *v, struct node *dir)
 {
 	const struct meta *m = v->options.meta;
 	int r = view_load(v);
 
-	(void)ctx;
 	for (size_t i = 0; i < m->n_self_tests && r == 0; i++)
 		r = add_case(v, dir, "self_test", i, &m->self_tests[i]);
 	for (size_t i = 0; i < m->n_examples && r == 0; i++) {
@@ -253,4 +252,10 @@ int view_make_triton(struct views *v, struct node *dir, void *ctx)
 			r = add_case(v, dir, "example", i, c);
 	}
 	return r;
+}
+
+int view_make_triton(struct views *v, struct node *dir, void *ctx)
+{
+	(void)ctx;
+	return view_with_index(v, dir, make_triton);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * views/: the tensors of a carton in the forms that others read, generated beside its files.
+ * views/: the tensors of a carton in the forms that other programs read.
  *
- *	tensor_data/NAME.bin  NAME.npy  NESTED/0.bin  index.json	view_tensors.c
- *	tensor_data.safetensors						view_tensors.c
- *	PATH/OF/w.safetensors/NAME.bin  NAME.npy  index.json		view_safetensors.c
- *	triton/self_test-0/request  headers  expected_output  raw	view_triton.c
+ *	tensor_data/NAME.bin  NAME.npy  NESTED/0.bin  index.json	tensor_data.c
+ *	tensor_data.safetensors						tensor_data.c
+ *	PATH/OF/w.safetensors/NAME.bin  NAME.npy  index.json		safetensors.c
+ *	triton/self_test-0/request  headers  expected_output  raw	triton.c
  *
- * A view is a list of extents over the objects beneath, so it is verified as they are, and costs no
- * copy; only strings are converted, into an object derived from their file. Nothing of it is made
- * before somebody looks: each directory has a gate (tree.h), whose job makes what is in it.
+ * A generated file is a list of extents over the objects of the carton: it is verified as they are,
+ * and nothing is copied. Only strings are converted, into an object derived from their file. Each
+ * directory is lazy (tree.h): a job fills it at the first lookup below it.
  */
 #ifndef CARTON_VIEWS_VIEWS_H
 #define CARTON_VIEWS_VIEWS_H
@@ -25,17 +25,18 @@ struct views_options {
 	struct object_store *store;
 	const struct meta *meta;
 	struct cache *cache; /* for large converted strings; may be NULL */
-	const char *name;    /* of the directory in the root */
-	bool hidden;	     /* found by name, not listed */
+	const char *name;    /* of the directory below the root */
+	bool hidden;	     /* found by name, but not listed */
 };
 
 /*
- * Puts the directory into the tree, unless the carton has something of that name itself (logged).
- * What the options point to must outlive the views. 0 or -ENOMEM.
+ * Adds the directory to the tree, unless the carton itself has an entry of that name (logged; *ret is
+ * NULL). What the options point to must outlive the views. 0 or -ENOMEM. For the thread that builds
+ * the tree.
  */
 int views_new(const struct views_options *options, struct views **ret);
 
-/* After the tree was freed. NULL-safe. */
+/* Call it after tree_free(). NULL-safe. */
 void views_free(struct views *v);
 
 #endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Adding generated directories and files to the tree.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "object/bytes.h"
+#include "tensor/npy.h"
+#include "views/internal.h"
+
+struct view_kept {
+	struct view_kept *next;
+	void *p;
+	void (*free_fn)(void *);
+};
+
+/* A directory that is filled at its first lookup. */
+struct lazy_dir {
+	struct views *v;
+	struct node *dir;
+	view_make_fn *make;
+	void *ctx;
+	char path[]; /* for the log */
+};
+
+int view_keep(struct views *v, void *p, void (*free_fn)(void *))
+{
+	struct view_kept *k = malloc(sizeof(*k));
+
+	if (!k) {
+		free_fn(p);
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&v->kept_lock);
+	*k = (struct view_kept){ v->kept, p, free_fn };
+	v->kept = k;
+	pthread_mutex_unlock(&v->kept_lock);
+	return 0;
+}
+
+void view_free_kept(struct views *v)
+{
+	while (v->kept) {
+		struct view_kept *k = v->kept;
+
+		v->kept = k->next;
+		k->free_fn(k->p);
+		free(k);
+	}
+}
+
+/* ---- directories ---- */
+
+/* Over a limit: the directory stays empty but for an index.json with the reason. Not retried. */
+static int refuse(struct views *v, struct node *dir)
+{
+#define REFUSAL "the views of this carton are too many files, or too much text, to be kept"
+	static const char index[] = "{\n \"tensors\": [],\n \"problems\": [\n"
+				    "  {\"problem\": \"" REFUSAL "\"}\n ]\n}\n";
+	char path[MAX_PATH_LEN + 1];
+	struct node *file;
+	int r;
+
+	carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: " REFUSAL);
+	r = tree_add(v->options.tree, dir, "index.json", strlen("index.json"), NODE_FILE, &file);
+	if (r == 0)
+		tree_set_literal(v->options.tree, file, index, strlen(index));
+	return r;
+}
+
+static int fill(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size)
+{
+	struct lazy_dir *lazy = ctx;
+	int r = lazy->make(lazy->v, lazy->dir, lazy->ctx);
+
+	(void)o;
+	if (r < 0)
+		tree_clear(lazy->v->options.tree, lazy->dir); /* the next attempt starts over */
+	if (r == -EFBIG)
+		r = refuse(lazy->v, lazy->dir);
+	if (r < 0)
+		return r;
+	tree_sort(lazy->dir);
+	*ret = (struct bytes){ .kind = BYTES_PLACE };
+	*ret_size = 0;
+	return 0;
+}
+
+int view_add_dir(struct views *v, struct node *parent, const char *name, view_make_fn *make,
+		 void *ctx, struct node **ret)
+{
+	char path[MAX_PATH_LEN + 1];
+	struct node *dir;
+	struct lazy_dir *lazy;
+	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
+
+	if (r < 0)
+		return r;
+	tree_path(dir, path);
+	lazy = malloc(sizeof(*lazy) + strlen(path) + 1);
+	if (!lazy)
+		return -ENOMEM;
+	*lazy = (struct lazy_dir){ v, dir, make, ctx };
+	strcpy(lazy->path, path);
+	r = view_keep(v, lazy, free);
+	if (r == 0)
+		r = object_add_derived(v->options.store, lazy->path, 0, fill, lazy, &dir->dir.gate);
+	if (r == 0 && ret)
+		*ret = dir;
+	return r;
+}
+
+/* ---- files ---- */
+
+int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
+		  const struct tensor_info *tensor)
+{
+	struct node *file;
+	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
+
+	if (r == 0 && data->len == OBJECT_NO_SIZE)
+		tree_set_object(v->options.tree, file, data->object);
+	else if (r == 0)
+		r = tree_set_extents(v->options.tree, file, data, 1);
+	if (r == 0)
+		file->tensor = tensor;
+	return r;
+}
+
+int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
+		  const struct extent *extents, size_t n, const struct tensor_info *tensor)
+{
+	struct extent *all = calloc(n + 1, sizeof(*all));
+	struct node *file;
+	int r = all ? buf_reserve(b, 0) : -ENOMEM;
+
+	if (r == 0)
+		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
+	if (r == 0) {
+		all[0] = (struct extent){ .literal = b->data, .len = b->len };
+		if (n)
+			memcpy(all + 1, extents, n * sizeof(*all));
+		r = tree_set_extents(v->options.tree, file, all, n + 1);
+	}
+	if (r == 0)
+		r = tree_own_literal(v->options.tree, file);
+	if (r == 0) {
+		file->tensor = tensor;
+		*b = buf_init(b->max);
+	}
+	free(all);
+	buf_free(b);
+	return r;
+}
+
+int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b)
+{
+	return view_add_body(v, parent, name, b, NULL, 0, NULL);
+}
+
+int view_add_tensor(struct views *v, struct node *dir, const char *stem,
+		    const struct view_tensor *t)
+{
+	char name[MAX_COMPONENT + 1];
+	struct buf header = buf_init(NPY_HEADER_MAX);
+	int r;
+
+	snprintf(name, sizeof(name), "%s.bin", stem);
+	r = view_add_file(v, dir, name, &t->data, t->info);
+	if (r < 0 || !t->descr || !npy_can_hold(t->descr, t->info->shape, t->info->rank))
+		return r;
+	snprintf(name, sizeof(name), "%s.npy", stem);
+	r = npy_header(t->descr, t->info->shape, t->info->rank, &header);
+	if (r == 0)
+		return view_add_body(v, dir, name, &header, &t->npy_data, 1, t->info);
+	buf_free(&header);
+	return r;
+}
+
+int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,
+		     uint64_t bytes, const char *stem, bool npy)
+{
+	char names[2][MAX_COMPONENT + 1];
+	struct view_json_text files[2];
+	struct view_json_tensor shown = {
+		.info = info,
+		.dtype = dtype,
+		.bytes = bytes,
+		.files = files,
+		.n_files = 1 + (size_t)npy,
+	};
+
+	snprintf(names[0], sizeof(names[0]), "%s.bin", stem);
+	snprintf(names[1], sizeof(names[1]), "%s.npy", stem);
+	for (size_t i = 0; i < shown.n_files; i++)
+		files[i] = (struct view_json_text){ names[i], strlen(names[i]) };
+	return view_json_tensor(j, &shown);
+}
