@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <zlib.h>
 
@@ -89,18 +90,47 @@ void tagger_free(struct tagger *t)
 	free(t);
 }
 
-int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_tag[TAG_SIZE])
+/* A struct tag is a context of OpenSSL, and nothing else. */
+int tag_begin(const struct tagger *t, struct tag **ret)
 {
 	EVP_MAC_CTX *ctx = EVP_MAC_CTX_dup(t->keyed);
-	size_t len = 0;
-	int r = -EIO;
 
 	if (!ctx)
 		return -ENOMEM;
-	if (EVP_MAC_update(ctx, data, n) == 1 && EVP_MAC_final(ctx, ret_tag, &len, TAG_SIZE) == 1 &&
-	    len == TAG_SIZE)
-		r = 0;
-	EVP_MAC_CTX_free(ctx);
+	*ret = (struct tag *)ctx;
+	return 0;
+}
+
+int tag_update(struct tag *tag, const void *data, size_t n)
+{
+	return EVP_MAC_update((EVP_MAC_CTX *)tag, data, n) == 1 ? 0 : -EIO;
+}
+
+int tag_end(struct tag *tag, uint8_t ret_tag[TAG_SIZE])
+{
+	size_t len = 0;
+	bool done = EVP_MAC_final((EVP_MAC_CTX *)tag, ret_tag, &len, TAG_SIZE) == 1;
+
+	tag_abort(tag);
+	return done && len == TAG_SIZE ? 0 : -EIO;
+}
+
+void tag_abort(struct tag *tag)
+{
+	EVP_MAC_CTX_free((EVP_MAC_CTX *)tag);
+}
+
+int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_tag[TAG_SIZE])
+{
+	struct tag *tag;
+	int r = tag_begin(t, &tag);
+
+	if (r < 0)
+		return r;
+	r = tag_update(tag, data, n);
+	if (r == 0)
+		return tag_end(tag, ret_tag);
+	tag_abort(tag);
 	return r;
 }
 

@@ -39,6 +39,14 @@ void tagger_free(struct tagger *t);
  */
 int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_tag[TAG_SIZE]);
 
+/* The same in parts: begin, update as often as need be, end or abort, which free it. */
+struct tag;
+
+int tag_begin(const struct tagger *t, struct tag **ret);     /* 0 or -ENOMEM */
+int tag_update(struct tag *tag, const void *data, size_t n); /* 0 or -EIO */
+int tag_end(struct tag *tag, uint8_t ret_tag[TAG_SIZE]);     /* 0 or -EIO */
+void tag_abort(struct tag *tag);			     /* NULL-safe */
+
 /* zip's crc32; start with 0. */
 uint32_t crc32_update(uint32_t crc, const void *data, size_t n);
 

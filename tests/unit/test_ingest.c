@@ -166,6 +166,61 @@ static void test_cannot_write(void **state)
 	free(data);
 }
 
+static void test_cancelled(void **state)
+{
+	char *data = make_bytes(20 * BLOCK, 1);
+	struct ingested out;
+	struct cancel cancel;
+
+	(void)state;
+	cancel_init(&cancel, NULL);
+	assert_int_equal(run((struct ingest){ .size = 10, .fd = -1, .cancel = &cancel }, data, 10, &out), 0);
+	cancel_fire(&cancel);
+	assert_int_equal(run((struct ingest){ .size = 10, .fd = -1, .cancel = &cancel }, data, 10, &out),
+			 -ECANCELED);
+	cancel_destroy(&cancel);
+	free(data);
+}
+
+/* Fed in pieces of any size, the same comes out. */
+static void test_push(void **state)
+{
+	static const size_t sizes[] = { 0, 1, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, 3 * BLOCK + 5 };
+	static const size_t steps[] = { 1000, 16384, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, SIZE_MAX };
+	char *data = make_bytes(4 * BLOCK, 2);
+	struct tagger *tagger;
+	struct hasher h;
+
+	(void)state;
+	assert_int_equal(tagger_new(&tagger), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		for (size_t j = 0; j < ARRAY_SIZE(steps); j++) {
+			size_t n = sizes[i];
+			uint8_t want[SHA256_SIZE], tag[TAG_SIZE];
+			struct ingested out;
+
+			assert_int_equal(hasher_begin(&h, tagger, true), 0);
+			for (size_t at = 0; at < n; at += MIN(n - at, steps[j]))
+				assert_int_equal(hasher_feed(&h, data + at, MIN(n - at, steps[j])), 0);
+			assert_int_equal(hasher_end(&h, &out), 0);
+			assert_int_equal(out.size, n);
+			sha256_of(data, n, want);
+			assert_memory_equal(out.sha256, want, SHA256_SIZE);
+			for (size_t at = 0; at < n; at += CHUNK_SIZE) {
+				assert_int_equal(tagger_tag(tagger, data + at, MIN(CHUNK_SIZE, n - at),
+							    tag), 0);
+				assert_memory_equal(out.tags[at / CHUNK_SIZE], tag, TAG_SIZE);
+			}
+			free(out.tags);
+		}
+	/* given up in the middle of a chunk */
+	assert_int_equal(hasher_begin(&h, tagger, true), 0);
+	assert_int_equal(hasher_feed(&h, data, CHUNK_SIZE + 5), 0);
+	hasher_abort(&h);
+	tagger_free(tagger);
+	free(data);
+}
+
 /* ---- bytes ---- */
 
 #define HELD (5 * CHUNK_SIZE + 1000)
@@ -338,6 +393,8 @@ int main(void)
 		cmocka_unit_test(test_stops),
 		cmocka_unit_test(test_no_hash),
 		cmocka_unit_test(test_cannot_write),
+		cmocka_unit_test(test_cancelled),
+		cmocka_unit_test(test_push),
 		cmocka_unit_test_setup_teardown(test_ranges, hold, let_go),
 		cmocka_unit_test_setup_teardown(test_overwritten, hold, let_go),
 		cmocka_unit_test_setup_teardown(test_swapped, hold, let_go),

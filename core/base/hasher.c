@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hasher.h"
+
+#include <stdlib.h>
+
+#include "base/util.h"
+
+int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash)
+{
+	*h = (struct hasher){ .tagger = tagger };
+	return hash ? sha256_new(&h->sha256) : 0;
+}
+
+int hasher_hash(struct hasher *h, const void *data, size_t n)
+{
+	h->hashed += n;
+	return h->sha256 ? sha256_update(h->sha256, data, n) : 0;
+}
+
+/* Room for the tag of chunk `i`. It grows as bytes come, not by what anyone says will come. */
+static int grow_tags(struct hasher *h, size_t i)
+{
+	size_t cap = MAX(h->tag_cap * 2, (size_t)64);
+	void *tags;
+
+	if (i < h->tag_cap)
+		return 0;
+	tags = reallocarray(h->tags, cap, TAG_SIZE);
+	if (!tags)
+		return -ENOMEM;
+	h->tags = tags;
+	h->tag_cap = cap;
+	return 0;
+}
+
+static int end_chunk(struct hasher *h)
+{
+	struct tag *tag = h->tag;
+
+	h->tag = NULL;
+	return tag ? tag_end(tag, h->tags[(h->tagged - 1) / CHUNK_SIZE]) : 0;
+}
+
+int hasher_tag(struct hasher *h, const void *data, size_t n)
+{
+	const char *p = data;
+	int r = 0;
+
+	while (h->tagger && n > 0 && r == 0) {
+		size_t step = MIN(n, CHUNK_SIZE - (size_t)(h->tagged % CHUNK_SIZE));
+
+		if (!h->tag) {
+			r = grow_tags(h, (size_t)(h->tagged / CHUNK_SIZE));
+			if (r == 0)
+				r = tag_begin(h->tagger, &h->tag);
+		}
+		if (r == 0)
+			r = tag_update(h->tag, p, step);
+		if (r < 0)
+			break;
+		p += step;
+		n -= step;
+		h->tagged += step;
+		if (h->tagged % CHUNK_SIZE == 0)
+			r = end_chunk(h);
+	}
+	return r;
+}
+
+int hasher_feed(struct hasher *h, const void *data, size_t n)
+{
+	int r = hasher_tag(h, data, n);
+
+	return r < 0 ? r : hasher_hash(h, data, n);
+}
+
+int hasher_end(struct hasher *h, struct ingested *ret)
+{
+	struct ingested out = { .size = h->hashed };
+	int r = end_chunk(h);
+
+	if (r == 0 && h->sha256)
+		r = sha256_final(h->sha256, out.sha256);
+	if (r == 0) {
+		out.tags = h->tags;
+		h->tags = NULL;
+		*ret = out;
+	}
+	hasher_abort(h);
+	return r;
+}
+
+void hasher_abort(struct hasher *h)
+{
+	tag_abort(h->tag);
+	sha256_free(h->sha256);
+	free(h->tags);
+	*h = (struct hasher){ 0 };
+}

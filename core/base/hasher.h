@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hashes and tags bytes as they come: the one place where that is done. Whoever pulls from a stream
+ * uses ingest.h, which is built on it.
+ *
+ * Threads: a hasher belongs to one thread at a time, but hasher_hash() and hasher_tag() work on
+ * different fields, so one thread may hash while another one tags.
+ */
+#ifndef CARTON_BASE_HASHER_H
+#define CARTON_BASE_HASHER_H
+
+#include <stdbool.h>
+
+#include "base/digest.h"
+
+/* What one tag stands for; a read fetches whole chunks to check them. */
+#define CHUNK_SIZE ((size_t)128 * 1024)
+
+/* What came out. */
+struct ingested {
+	uint8_t sha256[SHA256_SIZE]; /* all zero when nothing was hashed */
+	uint64_t size;
+	uint8_t (*tags)
+		[TAG_SIZE]; /* one for each CHUNK_SIZE bytes; the caller frees them; or NULL */
+};
+
+/* All private. */
+struct hasher {
+	struct sha256 *sha256; /* NULL: does not hash */
+	const struct tagger *tagger;
+	struct tag *tag; /* of the last chunk, while it is not full; or NULL */
+	uint8_t (*tags)[TAG_SIZE];
+	size_t tag_cap;
+	uint64_t tagged; /* bytes */
+	uint64_t hashed;
+};
+
+/* Begins with `tagger` (NULL: makes no tags); `hash` false: the sha256 stays all zero. 0 or -ENOMEM. */
+int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash);
+
+/* The next `n` bytes. 0, -ENOMEM or -EIO, after which only hasher_abort() is left to do. */
+int hasher_feed(struct hasher *h, const void *data, size_t n);
+
+/* The two halves of hasher_feed(): each must get all bytes, in order. */
+int hasher_hash(struct hasher *h, const void *data, size_t n);
+int hasher_tag(struct hasher *h, const void *data, size_t n);
+
+/* Ends and frees it, also on failure: 0, -ENOMEM or -EIO. Or drops all that it has. */
+int hasher_end(struct hasher *h, struct ingested *ret);
+void hasher_abort(struct hasher *h);
+
+#endif
