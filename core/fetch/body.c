@@ -19,7 +19,7 @@
 struct body {
 	struct stream stream;
 	struct fetch *f;
-	struct http_stream *http; /* a whole answer, or the rest of one; or */
+	struct http_reader *http; /* a whole answer, or the rest of one; or */
 	struct stream *ranges;	  /* several connections' */
 	struct remote remote;	  /* what `ranges` reads */
 };
@@ -43,7 +43,7 @@ static void body_close(struct stream *s)
 	struct body *b = container_of(s, struct body, stream);
 
 	stream_close(b->ranges);
-	http_close(b->http);
+	http_reader_close(b->http);
 	free(b->remote.url);
 	free(b);
 }
@@ -117,7 +117,7 @@ static int split(struct fetch *f, const struct mirror *m, const struct http_resp
 	b->remote.url = strdup(m->url);
 	if (!b->remote.url)
 		return -ENOMEM;
-	http_close(b->http);
+	http_reader_close(b->http);
 	b->http = NULL;
 	return remote_stream(&b->remote, from, b->remote.size - from, &b->ranges);
 }
@@ -174,8 +174,7 @@ int fetch_open(struct fetch *f, struct mirror *m, struct stream **ret)
 		.identity = m->wrong && m->whole,
 		/* libcurl reads one member only of what may have many */
 		.undecoded = m->wrong && m->whole && m->gzip,
-		.told = &m->told,
-		.deadline_ms = m->deadline_ms,
+		.logged_once = &m->told,
 	};
 	int r;
 
@@ -192,7 +191,7 @@ int fetch_open(struct fetch *f, struct mirror *m, struct stream **ret)
 		request.last = len + MAX_FILE_SIZE;
 		request.if_range = etag;
 	}
-	r = http_open(f->remote->http, &request, f->cancel, &b->http, answer);
+	r = http_open(f->remote->http, &request, m->deadline_ms, f->cancel, &b->http, answer);
 	if (r == 0)
 		r = take_answer(f, m, answer, b, &len);
 	if (r == 0 && request.undecoded && answer->coding[0] && !m->gzip)

@@ -17,7 +17,7 @@ struct download {
 	int64_t deadline_ms;
 	atomic_bool told; /* a failure was logged */
 	bool whole;	  /* what an earlier download left is no part of it: do not go on with it */
-	struct http_stream *body;
+	struct http_reader *body;
 	struct stream stream;
 };
 
@@ -135,10 +135,9 @@ static int open_body(struct download *d, uint64_t have, const char *etag,
 		.first = have,
 		.last = have + MAX_FILE_SIZE,
 		.if_range = have > 0 ? etag : NULL,
-		.told = &d->told,
-		.deadline_ms = d->deadline_ms,
+		.logged_once = &d->told,
 	};
-	int r = http_open(d->options->http, &request, NULL, &d->body, answer);
+	int r = http_open(d->options->http, &request, d->deadline_ms, NULL, &d->body, answer);
 
 	if (r < 0)
 		return r;
@@ -150,7 +149,7 @@ static int open_body(struct download *d, uint64_t have, const char *etag,
 		r = -EAGAIN;
 	}
 	if (r < 0)
-		http_close(d->body);
+		http_reader_close(d->body);
 	return r;
 }
 
@@ -213,7 +212,7 @@ static int attempt(struct download *d, struct target *t, struct http_response *a
 		if (r == 0)
 			r = take_body(d, t, answer);
 	}
-	http_close(d->body);
+	http_reader_close(d->body);
 	return r;
 }
 

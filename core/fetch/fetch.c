@@ -251,17 +251,16 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 		.has_range = !head,
 		.first = 0,
 		.last = 0,
-		.told = &m->told,
-		.deadline_ms = m->deadline_ms,
+		.logged_once = &m->told,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));
-	struct http_stream *stream;
+	struct http_reader *stream;
 	struct remote found;
 	int r;
 
 	if (!answer)
 		return -ENOMEM;
-	r = http_open(f->remote->http, &request, f->cancel, &stream, answer);
+	r = http_open(f->remote->http, &request, m->deadline_ms, f->cancel, &stream, answer);
 	/* a part of a coded body, which says nothing of what it is decoded */
 	if (r == -EOPNOTSUPP)
 		r = -ENODATA;
@@ -278,7 +277,7 @@ static int ask_size(struct fetch *f, struct mirror *m, bool head, uint64_t *ret_
 			if (r == 0)
 				*ret_size = found.size;
 		}
-		http_close(stream);
+		http_reader_close(stream);
 	}
 	free(answer);
 	return r;

@@ -119,17 +119,16 @@ static int attempt(struct waiting *w, char *buf, size_t n, uint64_t off, size_t 
 		.last = off + n - 1,
 		.if_match = r->etag[0] ? r->etag : NULL,
 		.if_unmodified_since = !r->etag[0] && r->last_modified[0] ? r->last_modified : NULL,
-		.told = &r->told,
-		.deadline_ms = w->deadline_ms,
+		.logged_once = &r->told,
 	};
 	struct http_response *answer = malloc(sizeof(*answer));
-	struct http_stream *stream;
+	struct http_reader *stream;
 	ssize_t got = 0;
 	int result;
 
 	if (!answer)
 		return -ENOMEM;
-	result = http_open(r->options->http, &request, w->cancel, &stream, answer);
+	result = http_open(r->options->http, &request, w->deadline_ms, w->cancel, &stream, answer);
 	if (result < 0)
 		goto out;
 	*ret_retry_after = answer->retry_after_s;
@@ -148,7 +147,7 @@ static int attempt(struct waiting *w, char *buf, size_t n, uint64_t off, size_t 
 		result = (int)got;
 	else if (result == 0 && *ret_got < n)
 		result = -ECONNRESET;
-	http_close(stream);
+	http_reader_close(stream);
 out:
 	free(answer);
 	return result;

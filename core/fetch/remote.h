@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#include "http/http.h"
+#include "http/blocking.h"
 #include "base/source.h"
 
 /* What all remote access of a carton shares. Constant once made. */

@@ -151,7 +151,7 @@ static void source_free(struct source *base)
 static const struct source_ops remote_ops = { source_read, open_stream, source_free, prefetch };
 
 /* The body of the first answer is the tail. */
-static int keep_tail(struct remote_source *s, struct http_stream *body,
+static int keep_tail(struct remote_source *s, struct http_reader *body,
 		     const struct http_response *answer, int64_t deadline_ms)
 {
 	size_t n = (size_t)MIN(TAIL, s->remote.size), have = 0;
@@ -194,12 +194,12 @@ static int first_request(struct remote_source *s, struct http_response *answer)
 		.url = s->remote.url,
 		.trust = HTTP_USER,
 		.suffix = TAIL,
-		.told = &s->remote.told,
-		.deadline_ms = now_ms() + s->remote.options->timeout_ms,
+		.logged_once = &s->remote.told,
 	};
-	struct http_stream *body;
+	int64_t deadline = now_ms() + s->remote.options->timeout_ms;
+	struct http_reader *body;
 	char shown[256];
-	int r = http_open(s->remote.options->http, &request, NULL, &body, answer);
+	int r = http_open(s->remote.options->http, &request, deadline, NULL, &body, answer);
 
 	if (r < 0)
 		return r;
@@ -207,7 +207,7 @@ static int first_request(struct remote_source *s, struct http_response *answer)
 	if (r == 0 && (answer->status != 206 || !remote_identify(answer, &s->remote)))
 		r = -ENOTSUP;
 	if (r == 0)
-		r = keep_tail(s, body, answer, request.deadline_ms);
+		r = keep_tail(s, body, answer, deadline);
 	else if (r != -ENOTSUP && r != -ERANGE)
 		carton_log(atomic_exchange(&s->remote.told_status, answer->status) ==
 					   answer->status ?
@@ -215,7 +215,7 @@ static int first_request(struct remote_source *s, struct http_response *answer)
 				   CARTON_LOG_ERROR,
 			   http_url_redact(s->remote.url, shown, sizeof(shown)),
 			   "the server answers with status %d", answer->status);
-	http_close(body);
+	http_reader_close(body);
 	return r;
 }
 

@@ -14,8 +14,8 @@ static size_t callback_fail(struct http_stream *s, int fault, const char *why)
 
 /* ---- libcurl's callbacks ---- */
 
-/* Is an address of this class allowed? Remembers one that is not. */
-static bool judge(struct http_stream *s, enum http_address_class class)
+/* May the stream connect to an address of this class? Remembers a refused one. */
+static bool check_address(struct http_stream *s, enum http_address_class class)
 {
 	if (s->allowed & HTTP_ALLOW(class))
 		return true;
@@ -24,18 +24,18 @@ static bool judge(struct http_stream *s, enum http_address_class class)
 	return false;
 }
 
-/* The name is resolved, the socket not yet made: nothing has been sent. */
+/* Called after name resolution and before the socket is made: nothing has been sent. */
 static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct http_stream *s = ctx;
 
 	(void)purpose;
-	if (!s->proxied && !judge(s, http_address_class(&address->addr)))
+	if (!s->proxied && !check_address(s, http_address_class(&address->addr)))
 		return CURL_SOCKET_BAD;
 	return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-/* Before each request: a kept connection has not been through on_socket for this stream. */
+/* Called before each request: a reused connection has not passed on_socket() for this stream. */
 static int on_request(void *ctx, char *remote, char *local, int remote_port, int local_port)
 {
 	struct http_stream *s = ctx;
@@ -46,7 +46,7 @@ static int on_request(void *ctx, char *remote, char *local, int remote_port, int
 	s->connected = true;
 	s->n_samples = 0;
 	s->class = http_host_class(s->proxied ? s->target.host : remote);
-	return judge(s, s->class) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+	return check_address(s, s->class) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
 }
 
 static bool coding_known(const char *coding)
@@ -62,7 +62,7 @@ static bool coding_known(const char *coding)
 	return false;
 }
 
-/* May the body of this response be handed out? 0 or -errno with the reason. */
+/* Checks the headers of the final response: 0, or -errno with the reason. */
 static int check_body(struct http_stream *s, const char **ret_why)
 {
 	const struct http_head *head = &s->response_head;
@@ -98,12 +98,7 @@ static void publish(struct http_stream *s)
 	else if (response->range_first >= 0 && !s->head_only)
 		response->length = response->range_last - response->range_first + 1;
 	s->expected = s->head_only ? -1 : response->length;
-	pthread_mutex_lock(&s->lock);
-	s->response = *response;
-	strcpy(s->response.final_url, s->target.url); /* http_target_parse has bounded it */
-	s->ready = true;
-	pthread_cond_broadcast(&s->changed);
-	pthread_mutex_unlock(&s->lock);
+	http_stream_publish(s, response);
 }
 
 static size_t on_head_end(struct http_stream *s, size_t n)
@@ -115,7 +110,7 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	s->head_done = true;
 	if (http_head_redirect(head)) {
 		s->redirected = true;
-		/* A short body is read, so that the connection can be used again. */
+		/* A short body is read to the end, so that the connection can be reused. */
 		if (s->head_only || (head->response.length >= 0 &&
 				     head->response.length <= (int64_t)HTTP_MAX_REDIRECT_BODY))
 			return n;
@@ -137,7 +132,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 
 	n *= size;
 	if (s->head_done) {
-		/* Trailers: nothing in them counts but their size. */
+		/* Trailers are ignored, but counted. */
 		head->bytes += n;
 		if (++head->lines > HTTP_MAX_HEADERS || head->bytes > HTTP_MAX_HEADER_BYTES)
 			r = -EFBIG;
@@ -152,30 +147,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 	return end ? on_head_end(s, n) : n;
 }
 
-/* Puts n bytes into the ring; false when there is no room, which the reader then makes. */
-static bool put(struct http_stream *s, const char *data, size_t n)
-{
-	size_t at, part;
-	bool room;
-
-	pthread_mutex_lock(&s->lock);
-	room = HTTP_STREAM_BUFFER - (s->head - s->tail) >= n;
-	s->paused = !room;
-	pthread_mutex_unlock(&s->lock);
-	if (!room)
-		return false;
-	at = s->head % HTTP_STREAM_BUFFER; /* head is written here only */
-	part = MIN(n, HTTP_STREAM_BUFFER - at);
-	memcpy(s->ring + at, data, part);
-	memcpy(s->ring, data + part, n - part);
-	pthread_mutex_lock(&s->lock);
-	s->head += n;
-	pthread_cond_broadcast(&s->changed);
-	pthread_mutex_unlock(&s->lock);
-	return true;
-}
-
-/* Would `n` more decoded bytes be more than what has come can honestly be? */
+/* Would `n` more decoded bytes exceed what any coding makes of the bytes received? */
 static bool expands_too_much(struct http_stream *s, size_t n)
 {
 	curl_off_t wire = 0;
@@ -204,7 +176,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 		if (!s->ring)
 			return callback_fail(s, -ENOMEM, "out of memory");
 	}
-	if (!put(s, data, n)) {
+	if (!http_stream_put(s, data, n)) {
 		s->held = true;
 		return CURL_WRITEFUNC_PAUSE;
 	}
@@ -224,18 +196,18 @@ static int add_slist(struct curl_slist **list, const char *line)
 	return 0;
 }
 
-/* Credentials: the origin of the URL that the user typed, and only on the direct way there. */
+/* Credentials go to the origin of the user's URL only, and not after a redirect has left it. */
 static int set_secrets(struct http_stream *s)
 {
 	struct http *http = s->http;
 	int r = 0;
 
-	if (s->strayed || !http_same_origin(&s->target, &http->origin)) {
-		/* once: a carton may have many URLs, and each has many requests */
-		if ((s->target.user || s->target.password) && !http->userinfo_told) {
+	if (s->left_origin || !http_same_origin(&s->target, &http->origin)) {
+		/* logged once: a carton may have many URLs, each with many requests */
+		if ((s->target.user || s->target.password) && !http->userinfo_logged) {
 			http_log(CARTON_LOG_WARNING, s->target.url,
 				 "the user name and password in this URL are not sent");
-			http->userinfo_told = true;
+			http->userinfo_logged = true;
 		}
 		return 0;
 	}
@@ -281,7 +253,7 @@ static int set_connection(struct http_stream *s, const char *proxy)
 	r |= (int)curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
 	r |= (int)curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
 	r |= (int)curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-	/* Else the end of a transfer waits for its resolver, and all others with it. */
+	/* Without it, ending a transfer blocks this thread until its resolver is done. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
 	r |= (int)curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, http->connect_timeout_ms);
 	r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
@@ -290,7 +262,7 @@ static int set_connection(struct http_stream *s, const char *proxy)
 	r |= (int)curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
 	if (http->cacert)
 		r |= (int)curl_easy_setopt(e, CURLOPT_CAINFO, http->cacert);
-	/* Said here, so that libcurl and http_proxy_for cannot disagree. */
+	/* Set explicitly, so that libcurl and http_proxy_for() cannot disagree. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_PROXY, proxy ? proxy : "");
 	r |= (int)curl_easy_setopt(e, CURLOPT_NOPROXY, "");
 	r |= (int)curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
@@ -313,7 +285,7 @@ static int set_request(struct http_stream *s)
 	r |= (int)curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, s->identity ? "identity" : "");
 	if (s->undecoded)
 		r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
-	/* One read of coded bytes must not expand beyond what libcurl holds while paused. */
+	/* What one read of coded bytes decodes to must fit what libcurl holds while paused. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
 				   (long)(s->identity ? 256 * KIB : 32 * KIB));
 	if (s->sent)
@@ -338,7 +310,7 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 	s->fault = 0;
 	http_head_free(&s->response_head);
 	http_head_init(&s->response_head);
-	if (proxy && !judge(s, http_host_class(s->target.host))) {
+	if (proxy && !check_address(s, http_host_class(s->target.host))) {
 		*ret_why = NULL;
 		return -EACCES;
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two halves of HTTP share: http.c is called by the readers' threads; http_multi.c, with
- * http_hop.c, is the one thread that drives libcurl. They meet in a stream's lock (its bytes and
- * its outcome) and in http's lock (the queue of things the thread shall do). The one place that
- * includes libcurl's headers.
+ * Shared by the files of this folder. http.c is called by owners of streams; multi.c and hop.c run
+ * on the network thread, which drives libcurl; stream.c is where the two meet: a stream's lock guards
+ * its bytes and its outcome, http's lock guards the queue of actions for the network thread. No other
+ * folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -33,7 +33,7 @@ struct http_sample {
 };
 
 struct http {
-	/* constant after http_start */
+	/* constant after http_start() */
 	long connect_timeout_ms, stall_ms, stall_rate, max_host_connections;
 	bool private_links;
 	char *cacert;
@@ -42,42 +42,40 @@ struct http {
 	struct http_proxies proxies;
 	CURLM *multi;
 	pthread_t thread;
-	bool running; /* the thread is there; of http_start and http_stop */
+	bool running; /* used by http_start() and http_stop() only */
 
 	pthread_mutex_t lock;
 	bool stopping;				/* guarded by lock, as is multi's wakeup */
-	struct http_stream *queue, **queue_end; /* guarded by lock; holds a reference to each */
+	struct http_stream *queue, **queue_end; /* guarded by lock; each holds a reference */
 
-	/* the thread's */
-	struct http_stream *live; /* holds a reference to each */
-	bool userinfo_told;	  /* that it is not sent */
+	/* used by the network thread only */
+	struct http_stream *live; /* each holds a reference */
+	int64_t checked_ms;	  /* when stalls were last looked for */
+	bool userinfo_logged;	  /* the warning that it is not sent was logged */
 };
 
 struct http_stream {
 	struct http *http;
 	atomic_uint refs;
-	struct http_cancel *cancel;
-	struct http_stream *cancel_next; /* guarded by cancel->lock */
 
-	/* the request, constant after http_open */
+	/* the request, constant after http_start_request() */
 	bool head_only, identity, undecoded;
 	enum http_trust trust;
 	char range[48];
-	char *start_url;
 	struct curl_slist *lines;
+	http_wake_fn *wake;
+	void *ctx;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	/* guarded by lock; what is between tail and head is the reader's, the rest the thread's */
+	/* guarded by lock; bytes between tail and head belong to the owner, the rest to the thread */
 	char *ring;
 	uint64_t head, tail;
-	bool ready;	     /* response is there */
-	bool done;	     /* nothing more comes */
-	bool paused;	     /* the thread waits for room */
-	int64_t deadline_ms; /* 0: none */
-	bool overdue;	     /* the deadline has been reported */
-	bool closed;	     /* its reader is gone, and `told` may be */
-	atomic_bool *told;
+	uint64_t seen_head; /* head when the owner last looked */
+	bool ready;	    /* response is valid */
+	bool done;	    /* nothing more comes */
+	bool paused;	    /* the thread waits for room */
+	bool closed;	    /* the owner is gone: neither ctx nor logged_once may be used */
+	atomic_bool *logged_once;
 	int error; /* with done: 0 or -errno */
 	struct http_response response;
 
@@ -85,14 +83,14 @@ struct http_stream {
 	unsigned actions;
 	struct http_stream *queue_next;
 
-	/* the thread's own (http_open fills target before it hands the stream over) */
+	/* used by the network thread only, after http_start_request() has filled target */
 	struct http_stream *live_next, **live_link;
 	CURL *easy;
 	struct curl_slist *sent;
 	struct http_target target;
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
-	bool strayed; /* has left the origin: no credentials any more */
+	bool left_origin; /* a redirect has: no credentials any more */
 	bool proxied, connected, held, head_done, redirected, refused, finished;
 	unsigned allowed; /* address classes, HTTP_ALLOW */
 	enum http_address_class class, refused_class;
@@ -106,26 +104,41 @@ struct http_stream {
 	char error_text[CURL_ERROR_SIZE];
 };
 
-/* http.c */
+/* ---- stream.c ---- */
+
+/* NULL: out of memory. */
+struct http_stream *http_stream_new(struct http *http);
 struct http_stream *http_stream_ref(struct http_stream *stream);
 void http_stream_unref(struct http_stream *stream);
 
+/* Network thread: hands the owner the response; n bytes of the body (false: no room); the end. */
+void http_stream_publish(struct http_stream *stream, const struct http_response *response);
+bool http_stream_put(struct http_stream *stream, const char *data, size_t n);
+void http_stream_end(struct http_stream *stream, int error);
+
+/* Frees n bytes of the ring; true: the network thread has to be told to go on. */
+bool http_stream_skip(struct http_stream *stream, size_t n);
+
+/* Logs with `url` as its subject, without userinfo, query and fragment. */
+void http_log(enum carton_log_level level, const char *url, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The level to log a failure of the stream at; counts it as logged. Takes the stream's lock. */
+enum carton_log_level http_failure_level(struct http_stream *stream);
+
+/* ---- hop.c ---- */
+
 /*
- * http_hop.c: one request for s->target. begin returns 0, or -errno with the reason in `ret_why`,
- * NULL when it is an address (see refused). end is for any time.
+ * One request for s->target. begin returns 0, or -errno with the reason in `ret_why` (NULL: a refused
+ * address, see `refused`). end may be called at any time.
  */
 int http_hop_begin(struct http_stream *stream, const char **ret_why);
 void http_hop_end(struct http_stream *stream);
 
-/* http_multi.c: the thread, and the wake-up of it. -ESHUTDOWN once http_stop was called. */
+/* ---- multi.c ---- */
+
+/* The network thread; and asking it for an action, -ESHUTDOWN after http_stop(). */
 void *http_thread(void *http);
 int http_post(struct http_stream *stream, enum http_action action);
-
-/* Logs, without what must stay private in a URL. */
-void http_log(enum carton_log_level level, const char *url, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-/* Where a failure of the stream belongs, which is then said to be told. Takes the stream's lock. */
-enum carton_log_level http_failure_level(struct http_stream *stream);
 
 #endif

@@ -24,7 +24,7 @@ int http_post(struct http_stream *s, enum http_action action)
 	return r;
 }
 
-/* The next stream with something to do, or NULL; the reference goes to the caller. */
+/* The next stream with actions, or NULL. The caller gets the queue's reference. */
 static struct http_stream *queue_take(struct http *http, unsigned *ret_actions)
 {
 	struct http_stream *s;
@@ -44,7 +44,7 @@ static struct http_stream *queue_take(struct http *http, unsigned *ret_actions)
 
 /* ---- the end of a transfer ---- */
 
-/* The last thing that happens to a stream here; its reader sees `error` after its bytes. */
+/* The last thing done to a stream on this thread. The owner sees `error` after all bytes. */
 static void stream_finish(struct http_stream *s, int error)
 {
 	http_hop_end(s);
@@ -52,11 +52,7 @@ static void stream_finish(struct http_stream *s, int error)
 	*s->live_link = s->live_next;
 	if (s->live_next)
 		s->live_next->live_link = s->live_link;
-	pthread_mutex_lock(&s->lock);
-	s->done = true;
-	s->error = error;
-	pthread_cond_broadcast(&s->changed);
-	pthread_mutex_unlock(&s->lock);
+	http_stream_end(s, error);
 	http_stream_unref(s);
 }
 
@@ -88,7 +84,7 @@ static void hop_start(struct http_stream *s)
 		stream_fail(s, r, why);
 }
 
-/* May we go where the last answer sends us? Replaces the target; 0, or -errno with `ret_why`. */
+/* Follows a redirect: checks it and replaces the target. 0, or -errno with `ret_why`. */
 static int redirect(struct http_stream *s, const char **ret_why)
 {
 	struct http_target next;
@@ -112,7 +108,7 @@ static int redirect(struct http_stream *s, const char **ret_why)
 		http_target_free(&next);
 		return r;
 	}
-	s->strayed |= !http_same_origin(&s->target, &next);
+	s->left_origin |= !http_same_origin(&s->target, &next);
 	if (!s->http->private_links)
 		s->allowed = HTTP_ALLOW(HTTP_ADDRESS_PUBLIC) |
 			     (s->trust == HTTP_USER ? HTTP_ALLOW(s->class) : 0);
@@ -121,13 +117,13 @@ static int redirect(struct http_stream *s, const char **ret_why)
 	return 0;
 }
 
-/* What a failure of libcurl means; the text is the caller's to print. */
+/* The -errno for a failure of libcurl. The caller logs `ret_why`. */
 static int curl_errno(struct http_stream *s, CURLcode code, const char **ret_why)
 {
 	long os_error = 0;
 
 	*ret_why = *s->error_text ? s->error_text : curl_easy_strerror(code);
-	/* It may quote a proxy with its password. */
+	/* The text may quote a proxy URL with its password. */
 	if (strchr(*ret_why, '@'))
 		*ret_why = curl_easy_strerror(code);
 	switch (code) {
@@ -136,7 +132,8 @@ static int curl_errno(struct http_stream *s, CURLcode code, const char **ret_why
 		return -EHOSTUNREACH;
 	case CURLE_COULDNT_CONNECT:
 		curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
-		return os_error > 0 ? -(int)os_error : -EHOSTUNREACH;
+		/* -EAGAIN means "nothing yet" to the owner */
+		return os_error > 0 && os_error != EAGAIN ? -(int)os_error : -EHOSTUNREACH;
 	case CURLE_OPERATION_TIMEDOUT:
 		return -ETIMEDOUT;
 	case CURLE_SEND_ERROR:
@@ -150,14 +147,14 @@ static int curl_errno(struct http_stream *s, CURLcode code, const char **ret_why
 	case CURLE_SSL_CACERT_BADFILE:
 		return -EACCES;
 	case CURLE_BAD_CONTENT_ENCODING:
-	case CURLE_WRITE_ERROR: /* ours all set a fault, so it is a decoder's */
+	case CURLE_WRITE_ERROR: /* from a decoder: our callbacks set a fault */
 		*ret_why = "the coded body is broken";
 		return -EBADMSG;
 #if LIBCURL_VERSION_NUM >= 0x080600
 	case CURLE_TOO_LARGE:
 #endif
 	case CURLE_OUT_OF_MEMORY:
-		/* What it says, too, when a header line or what it holds for us grows too large. */
+		/* Also returned when a header line or the paused data grows too large. */
 		if (!s->held && (!s->connected || s->head_done))
 			return -ENOMEM;
 		*ret_why = s->held ? "the coded body expands too strongly" :
@@ -203,7 +200,7 @@ static long stall_tick(const struct http *http)
 	return MAX(http->stall_ms / (HTTP_STALL_SAMPLES - 1), 5);
 }
 
-/* Has this transfer been too slow for too long? Its reader's own pauses do not count. */
+/* Has this transfer been too slow for stall_ms? Pauses made by its owner do not count. */
 static bool stalled(struct http_stream *s, int64_t now)
 {
 	const struct http *http = s->http;
@@ -214,8 +211,6 @@ static bool stalled(struct http_stream *s, int64_t now)
 		s->n_samples = 0;
 		return false;
 	}
-	if (s->n_samples > 0 && now - s->samples[s->n_samples - 1].when_ms < stall_tick(http))
-		return false;
 	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &bytes);
 	sample.bytes = bytes;
 	if (s->n_samples == HTTP_STALL_SAMPLES)
@@ -231,6 +226,9 @@ static void check_stalls(struct http *http)
 	int64_t now = now_ms();
 	struct http_stream *next;
 
+	if (now - http->checked_ms < stall_tick(http))
+		return;
+	http->checked_ms = now;
 	for (struct http_stream *s = http->live; s; s = next) {
 		next = s->live_next;
 		if (stalled(s, now))
@@ -242,7 +240,7 @@ static void check_stalls(struct http *http)
 
 /* ---- the thread ---- */
 
-/* From here to stream_finish the stream is one of ours. */
+/* Puts a stream on the list of live ones, until stream_finish(). */
 static void adopt(struct http_stream *s)
 {
 	struct http *http = s->http;
@@ -274,7 +272,7 @@ static void resume(struct http_stream *s)
 		return;
 	s->held = false;
 	code = curl_easy_pause(s->easy, CURLPAUSE_CONT);
-	/* libcurl does not report this a second time. */
+	/* libcurl reports this failure here only */
 	if (code == CURLE_OK)
 		return;
 	r = s->fault ? s->fault : curl_errno(s, code, &why);
@@ -314,10 +312,10 @@ static void end_all(struct http *http)
 	struct http_stream *s;
 	unsigned actions;
 
-	/* http_post takes nothing more: what is here is all there will be. */
+	/* http_post() refuses new actions by now */
 	while ((s = queue_take(http, &actions))) {
 		if (!s->live_link)
-			adopt(s); /* so that it ends like the others */
+			adopt(s); /* so that it is finished below */
 		http_stream_unref(s);
 	}
 	while (http->live)

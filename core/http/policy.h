@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where HTTP may go and what it may carry there: URLs, origins, addresses, proxies, the user's
- * headers. Decisions only, no transfer; private to http.c and its tests.
+ * Rules for HTTP: URLs, origins, addresses, proxies, the user's headers. Decisions only, no transfer.
+ * Private to this folder and its tests. Any thread; nothing here has state.
  */
 #ifndef CARTON_HTTP_POLICY_H
 #define CARTON_HTTP_POLICY_H
@@ -31,7 +31,7 @@ void http_target_free(struct http_target *target);
 /* Same scheme, host and port? False when either is empty. */
 bool http_same_origin(const struct http_target *a, const struct http_target *b);
 
-/* Lets `mask` through what http_address_class gives. */
+/* Masks of allowed address classes. */
 #define HTTP_ALLOW(class) (1U << (class))
 #define HTTP_ALLOW_ALL (~0U)
 
@@ -69,7 +69,7 @@ const char *http_proxy_for(const struct http_proxies *proxies, const struct http
 int http_headers_load(const char *path, char ***ret);
 void http_headers_free(char **headers);
 
-/* Is `value` fit to be sent in a header: printable, no control character, not empty? */
+/* May `value` be sent in a header: not empty, no control character but tabs? */
 bool http_header_value_ok(const char *value);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "http/internal.h"
 
-/* What one block of headers says; 1xx blocks are forgotten this way. */
+/* Forgets the fields of one block of headers, as those of a 1xx. */
 static void head_reset(struct http_head *head)
 {
 	free(head->location);
@@ -125,7 +125,7 @@ static void head_etag(struct http_response *response, const char *value)
 	const char *open = value + (strncmp(value, "W/", 2) ? 0 : 2);
 	size_t n = strlen(value);
 
-	/* one that could not be sent back names nothing */
+	/* an ETag that cannot be sent back is ignored */
 	if (n >= sizeof(response->etag) || open[0] != '"' || strlen(open) < 2 ||
 	    strchr(open + 1, '"') != value + n - 1 || !http_header_value_ok(value))
 		return;
@@ -162,7 +162,7 @@ static void head_modified(struct http_response *response, const char *value)
 
 static int copy_once(char **to, const char *value)
 {
-	/* Two different places to go to: neither can be trusted. */
+	/* two different targets: neither can be trusted */
 	if (*to)
 		return strcmp(*to, value) ? -EPROTO : 0;
 	if (!*value)
@@ -212,7 +212,7 @@ static int head_status(struct http_head *head, const char *line)
 	return 0;
 }
 
-/* The headers are all there: what only then can be judged. */
+/* Checks that need all headers. */
 static void head_finish(struct http_head *head)
 {
 	struct http_response *response = &head->response;
@@ -242,7 +242,7 @@ int http_head_line(struct http_head *head, const char *line, size_t n, bool *ret
 		*ret_end = head->response.status >= 200;
 		return 0;
 	}
-	/* A folded line could hide half of a value from one of two readers. */
+	/* two parsers may read a folded line differently */
 	if (memchr(line, '\0', n) || *line == ' ' || *line == '\t')
 		return -EPROTO;
 	text = strndup(line, n);

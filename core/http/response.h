@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The headers of one response, line by line: hostile text in, checked numbers out. Private to
- * http.c and its tests.
+ * Parses the headers of one response, line by line: hostile text in, checked numbers out. Private to
+ * this folder and its tests. Used by one thread at a time.
  */
 #ifndef CARTON_HTTP_RESPONSE_H
 #define CARTON_HTTP_RESPONSE_H
@@ -9,7 +9,7 @@
 #include "http/http.h"
 
 struct http_head {
-	struct http_response response; /* all but final_url; length is Content-Length as sent */
+	struct http_response response; /* length is Content-Length as sent */
 	char *location;		       /* owned; NULL: none */
 	char *dl_url;		       /* x-carton-dl-url, owned; NULL: none */
 	unsigned codings;	       /* content codings but identity, over all header lines */
@@ -29,7 +29,7 @@ void http_head_free(struct http_head *head);
  */
 int http_head_line(struct http_head *head, const char *line, size_t n, bool *ret_end);
 
-/* Where this response sends us: owned by `head`, NULL when it does not. */
+/* The URL that this response redirects to, owned by `head`; NULL: no redirect. */
 const char *http_head_redirect(const struct http_head *head);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "object/bytes.h"
-#include "http/http.h"
+#include "http/blocking.h"
 #include "object/object.h"
 
 /* An entry that should hold the object's bytes. */

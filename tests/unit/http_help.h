@@ -28,7 +28,7 @@
 
 #include <cmocka.h>
 
-#include "http/http.h"
+#include "http/blocking.h"
 #include "base/util.h"
 #include "mount_help.h"
 
@@ -320,7 +320,7 @@ static inline struct http *start_default(void)
  * Reads a stream to its end in pieces of `piece` bytes, comparing with the pattern from `off`.
  * Returns the bytes, or the -errno that ended it.
  */
-static inline ssize_t drain(struct http_stream *s, size_t piece, const uint8_t *block, uint64_t off,
+static inline ssize_t drain(struct http_reader *s, size_t piece, const uint8_t *block, uint64_t off,
 			    uint64_t *ret_got)
 {
 	char *buf = malloc(piece);
@@ -343,15 +343,15 @@ static inline ssize_t ask(struct http *http, const struct http_request *q, const
 			  struct http_response *ret)
 {
 	uint64_t off = q->has_range ? q->first : 0;
-	struct http_stream *s = NULL;
-	ssize_t r = http_open(http, q, NULL, &s, ret);
+	struct http_reader *s = NULL;
+	ssize_t r = http_open(http, q, 0, NULL, &s, ret);
 
 	if (r < 0) {
 		assert_null(s);
 		return r;
 	}
 	r = drain(s, 60000, block, off, NULL);
-	http_close(s);
+	http_reader_close(s);
 	return r;
 }
 

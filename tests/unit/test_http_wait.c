@@ -11,7 +11,7 @@ struct waiter {
 	pthread_t thread;
 	struct http *http;
 	struct http_cancel *cancel;
-	struct http_stream *stream; /* NULL: opens url, else reads */
+	struct http_reader *stream; /* NULL: opens url, else reads */
 	char url[URL_MAX];
 	int64_t deadline;
 	atomic_int stage;
@@ -22,9 +22,9 @@ struct waiter {
 static void *waiter_run(void *ctx)
 {
 	struct waiter *w = ctx;
-	struct http_request q = { .url = w->url, .deadline_ms = w->deadline };
+	struct http_request q = { .url = w->url };
 	struct http_response response;
-	struct http_stream *s = w->stream;
+	struct http_reader *s = w->stream;
 	char buf[65536];
 
 	atomic_store(&w->stage, 1);
@@ -32,10 +32,10 @@ static void *waiter_run(void *ctx)
 		while ((w->result = http_read(s, buf, sizeof(buf))) > 0)
 			atomic_store(&w->stage, 2);
 	} else {
-		w->result = http_open(w->http, &q, w->cancel, &s, &response);
+		w->result = http_open(w->http, &q, w->deadline, w->cancel, &s, &response);
 		if (w->result == 0) {
 			w->result = drain(s, 65536, NULL, 0, NULL);
-			http_close(s);
+			http_reader_close(s);
 		}
 	}
 	w->ended = now_ms();
@@ -147,7 +147,7 @@ static void test_deadline(void **state)
 	struct http *http = start_default();
 	struct http_response response;
 	struct waiter w = { .http = http };
-	struct http_stream *s;
+	struct http_reader *s;
 	char url[URL_MAX], buf[1000];
 	int64_t begun = now_ms();
 
@@ -159,11 +159,9 @@ static void test_deadline(void **state)
 	assert_in_range(w.ended - begun, 200, LATE);
 	assert_logged_once("before the deadline");
 	url_of(&main_server, url, "/size=2000/stall=1000/x");
-	assert_int_equal(
-		http_open(http,
-			  &(struct http_request){ .url = url, .deadline_ms = now_ms() + 60000 },
-			  NULL, &s, &response),
-		0);
+	assert_int_equal(http_open(http, &(struct http_request){ .url = url }, now_ms() + 60000,
+				   NULL, &s, &response),
+			 0);
 	for (size_t got = 0; got < 1000;) {
 		ssize_t n = http_read(s, buf, sizeof(buf));
 
@@ -185,7 +183,7 @@ static void test_deadline(void **state)
 	pthread_join(w.thread, NULL);
 	assert_int_equal(w.result, -ETIMEDOUT);
 	assert_in_range(w.ended - begun, 50, LATE);
-	http_close(s);
+	http_reader_close(s);
 	log_clear();
 	http_free(http);
 }
@@ -194,7 +192,7 @@ static void test_stop(void **state)
 {
 	struct http *http = start_default();
 	struct http_response response;
-	struct http_stream *s, *full;
+	struct http_reader *s, *full;
 	struct waiter w[3];
 	char url[URL_MAX];
 	int64_t begun;
@@ -203,11 +201,12 @@ static void test_stop(void **state)
 	memset(w, 0, sizeof(w));
 	server_clear(&main_server);
 	url_of(&main_server, url, "/size=9000/stall=1000/x");
-	assert_int_equal(http_open(http, &(struct http_request){ .url = url }, NULL, &s, &response),
-			 0);
+	assert_int_equal(
+		http_open(http, &(struct http_request){ .url = url }, 0, NULL, &s, &response), 0);
 	url_of(&main_server, url, "/size=90000000/x");
 	assert_int_equal(
-		http_open(http, &(struct http_request){ .url = url }, NULL, &full, &response), 0);
+		http_open(http, &(struct http_request){ .url = url }, 0, NULL, &full, &response),
+		0);
 	w[2].stream = s;
 	for (size_t i = 0; i < ARRAY_SIZE(w); i++) {
 		w[i].http = http;
@@ -224,8 +223,8 @@ static void test_stop(void **state)
 	}
 	assert_int_equal(drain(full, 4096, pattern(0), 0, NULL), -ESHUTDOWN);
 	assert_int_equal(get(http, url, NULL, &response), -ESHUTDOWN);
-	http_close(s);
-	http_close(full);
+	http_reader_close(s);
+	http_reader_close(full);
 	assert_int_equal(log_count(), 0);
 	http_free(http);
 }
@@ -235,18 +234,18 @@ static void test_close_early(void **state)
 {
 	struct http *http = start_default();
 	struct http_response response;
-	struct http_stream *s;
+	struct http_reader *s;
 	char url[URL_MAX], byte;
 
 	(void)state;
 	for (int i = 0; i < 20; i++) {
 		url_of(&main_server, url, "/size=9437189/seed=1/%s/x", i % 2 ? "enc=gzip" : "a");
-		assert_int_equal(
-			http_open(http, &(struct http_request){ .url = url }, NULL, &s, &response),
-			0);
+		assert_int_equal(http_open(http, &(struct http_request){ .url = url }, 0, NULL, &s,
+					   &response),
+				 0);
 		if (i % 3)
 			assert_int_equal(http_read(s, &byte, 1), 1);
-		http_close(s);
+		http_reader_close(s);
 	}
 	assert_int_equal(get_path(http, "/size=100000/x"), 100000);
 	assert_int_equal(log_count(), 0);
@@ -258,7 +257,7 @@ static void test_parallel(void **state)
 {
 	struct http *http = start_default();
 	struct http_response response;
-	struct http_stream *s[8];
+	struct http_reader *s[8];
 	char url[URL_MAX];
 	int64_t begun = now_ms();
 
@@ -271,11 +270,11 @@ static void test_parallel(void **state)
 					  .first = i * 1000000,
 					  .last = i * 1000000 + 999999 };
 
-		assert_int_equal(http_open(http, &q, NULL, &s[i], &response), 0);
+		assert_int_equal(http_open(http, &q, 0, NULL, &s[i], &response), 0);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(s); i++) {
 		assert_int_equal(drain(s[i], 100000, pattern(1), i * 1000000, NULL), 1000000);
-		http_close(s[i]);
+		http_reader_close(s[i]);
 	}
 	/* One after the other they would take 4 s. */
 	assert_in_range(now_ms() - begun, 400, 3000);
@@ -309,7 +308,7 @@ static void *storm_run(void *ctx)
 		unsigned give_up = (unsigned)rand_r(&storm->seed) % 8;
 		struct http_cancel cancel;
 		struct http_response response;
-		struct http_stream *s = NULL;
+		struct http_reader *s = NULL;
 		struct http_request q = { 0 };
 		char url[URL_MAX], buf[20000];
 		uint64_t got = 0;
@@ -319,7 +318,7 @@ static void *storm_run(void *ctx)
 		q.url = url_of(&main_server, url, "%s", paths[kind]);
 		if (give_up == 7)
 			http_cancel_fire(&cancel);
-		if (http_open(storm->http, &q, &cancel, &s, &response) == 0) {
+		if (http_open(storm->http, &q, 0, &cancel, &s, &response) == 0) {
 			while ((n = http_read(s, buf, sizeof(buf))) > 0) {
 				storm->wrong += !is_pattern(pattern(1), got, buf, (size_t)n);
 				got += (uint64_t)n;
@@ -330,7 +329,7 @@ static void *storm_run(void *ctx)
 			}
 			storm->wrong += n == 0 && got != 300000 && got != 3000000;
 		}
-		http_close(s);
+		http_reader_close(s);
 		http_cancel_destroy(&cancel);
 		atomic_fetch_add(storm->done, 1);
 	}
@@ -339,8 +338,8 @@ static void *storm_run(void *ctx)
 
 static void test_storm(void **state)
 {
-	struct http *http =
-		start_with(&(struct http_options){ .stall_ms = 200, .max_host_connections = 6 });
+	struct http *http = start_with(
+		&(struct http_options){ .stall_ms = 200, .max_host_connections = 6 });
 	struct storm storm[12];
 	pthread_t threads[12];
 	atomic_uint done = 0;
