@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/dest.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+/* How much is lost at most when this process dies: so many bytes, or those of so long. */
+#define NOTE_BYTES (1 * MIB)
+#define NOTE_MS 1000
+/* room is asked for in such steps where the length is not known */
+#define STEP (4 * MIB)
+/* an unnamed file leaves free as much as the cache does, or so much when its length is known */
+#define KEEP_FREE 20
+#define KEEP_KNOWN (64 * MIB)
+
+struct dest {
+	struct cache_fill *fill; /* NULL: not a cache entry */
+	int fd;			 /* the fill's, else our own */
+	uint64_t max;
+
+	pthread_mutex_t lock; /* guards what follows */
+	uint64_t room;	      /* the file may grow to so many bytes without asking */
+	uint64_t complete;    /* the first so many bytes are written */
+	uint64_t noted;	      /* what the cache was told of that, */
+	int64_t noted_ms;     /* and when */
+};
+
+/* ---- beginning ---- */
+
+/* Takes over the descriptor or the fill, also on failure. */
+static int dest_new(struct cache_fill *fill, int fd, uint64_t max, struct dest **ret)
+{
+	struct dest *d = calloc(1, sizeof(*d));
+	struct stat st;
+
+	if (!d) {
+		if (fill)
+			cache_fill_abort(fill, true);
+		else
+			fd_close(fd);
+		return -ENOMEM;
+	}
+	d->fill = fill;
+	d->fd = fd;
+	d->max = max;
+	d->noted_ms = now_ms();
+	/* an earlier fill's bytes have their room */
+	if (fill && fstat(fd, &st) == 0)
+		d->room = (uint64_t)st.st_blocks * 512;
+	pthread_mutex_init(&d->lock, NULL);
+	*ret = d;
+	return 0;
+}
+
+int dest_cache(struct cache *cache, const uint8_t key[32], struct dest **ret)
+{
+	struct cache_fill *fill;
+	int r = cache_begin(cache, key, &fill);
+
+	return r < 0 ? r : dest_new(fill, cache_fill_fd(fill), UINT64_MAX, ret);
+}
+
+int dest_file(struct cache *cache, dev_t *dev, struct dest **ret)
+{
+	struct stat st;
+	int fd, r = cache_tmpfile(cache, &fd);
+
+	if (r < 0)
+		return r;
+	if (dev && fstat(fd, &st) == 0) {
+		if (st.st_dev == *dev) {
+			fd_close(fd);
+			return -ENOSPC;
+		}
+		*dev = st.st_dev;
+	}
+	return dest_new(NULL, fd, UINT64_MAX, ret);
+}
+
+int dest_memory(uint64_t max, struct dest **ret)
+{
+	int fd = memfd_create("carton object", MFD_CLOEXEC);
+
+	return fd < 0 ? -errno : dest_new(NULL, fd, max, ret);
+}
+
+bool dest_is_cached(const struct dest *d)
+{
+	return d->fill;
+}
+
+int dest_partial(const struct dest *d, uint64_t *ret_len, char *ret_validator, size_t n)
+{
+	if (d->fill)
+		return cache_fill_partial(d->fill, ret_len, ret_validator, n);
+	*ret_len = 0;
+	*ret_validator = '\0';
+	return 0;
+}
+
+int dest_restart(struct dest *d, const char *validator)
+{
+	d->room = d->complete = d->noted = 0;
+	if (d->fill)
+		return cache_fill_restart(d->fill, validator);
+	return ftruncate(d->fd, 0) < 0 ? -errno : 0;
+}
+
+/* ---- room ---- */
+
+/* Would `n` more bytes leave a twentieth of the file system, or `keep`, free? */
+static bool disk_has_room(int fd, uint64_t n, uint64_t keep)
+{
+	struct statvfs vfs;
+	uint64_t avail;
+
+	/* a memfd has no file system size; its bound is `max` */
+	if (fstatvfs(fd, &vfs) < 0 || vfs.f_blocks == 0)
+		return true;
+	keep = MIN(keep, (uint64_t)vfs.f_blocks / KEEP_FREE * vfs.f_frsize);
+	avail = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	return avail > keep && n <= avail - keep;
+}
+
+bool dest_has_room(const struct dest *d, uint64_t n)
+{
+	return disk_has_room(d->fd, n, UINT64_MAX);
+}
+
+int dest_reserve(struct dest *d, uint64_t size, bool certain)
+{
+	int r = 0;
+
+	if (d->fill && !certain)
+		return cache_fill_could_reserve(d->fill, size);
+	if (d->fill)
+		r = cache_fill_reserve(d->fill, size);
+	else if (size > d->max || !disk_has_room(d->fd, size, KEEP_KNOWN))
+		r = -ENOSPC;
+	if (r == 0)
+		d->room = MAX(d->room, size);
+	return r;
+}
+
+/* Lets the file grow to `end` bytes, and a step more where that is possible. Lock held. */
+static int make_room(struct dest *d, uint64_t end)
+{
+	int r;
+
+	if (end > d->max)
+		return -ENOSPC;
+	if (end <= d->room)
+		return 0;
+	if (d->fill) {
+		uint64_t more = end + MIN(d->room, STEP);
+
+		r = cache_fill_reserve(d->fill, more);
+		if (r == -ENOSPC) {
+			more = end;
+			r = cache_fill_reserve(d->fill, more);
+		}
+		if (r == 0)
+			d->room = more;
+		return r;
+	}
+	/* what is written may not show in the free space yet, so a step more has to be free */
+	if (!disk_has_room(d->fd, end - d->room + 2 * STEP, UINT64_MAX))
+		return -ENOSPC;
+	d->room = end + STEP;
+	return 0;
+}
+
+/* ---- bytes ---- */
+
+int dest_write(struct dest *d, const void *data, size_t n, uint64_t off)
+{
+	int r;
+
+	if (off > MAX_FILE_SIZE || n > MAX_FILE_SIZE - off)
+		return -EFBIG;
+	pthread_mutex_lock(&d->lock);
+	r = make_room(d, off + n);
+	pthread_mutex_unlock(&d->lock);
+	return r < 0 ? r : pwrite_full(d->fd, data, n, off);
+}
+
+int dest_read(const struct dest *d, void *ret_buf, size_t n, uint64_t off)
+{
+	return pread_full(d->fd, ret_buf, n, off);
+}
+
+/* Lock held, or by the owner. */
+static void note(struct dest *d)
+{
+	/* a failure costs bytes that have to come again, nothing else */
+	if (d->fill && d->complete > d->noted && cache_fill_progress(d->fill, d->complete) == 0)
+		d->noted = d->complete;
+	d->noted_ms = now_ms();
+}
+
+void dest_progress(struct dest *d, uint64_t len)
+{
+	pthread_mutex_lock(&d->lock);
+	d->complete = len;
+	if (len > d->noted && (len - d->noted >= NOTE_BYTES || now_ms() - d->noted_ms >= NOTE_MS))
+		note(d);
+	pthread_mutex_unlock(&d->lock);
+}
+
+uint64_t dest_end(const struct dest *d)
+{
+	struct stat st;
+
+	return fstat(d->fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
+}
+
+/* ---- ending ---- */
+
+static void dest_free(struct dest *d)
+{
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+static int publish(struct dest *d, const uint8_t *sha256, uint64_t size, int *ret_fd)
+{
+	if (!d->fill) {
+		*ret_fd = d->fd;
+		return ftruncate(d->fd, (off_t)size) < 0 ? -errno : 0;
+	}
+	return sha256 ? cache_fill_publish_as(d->fill, sha256, size, ret_fd) :
+			cache_fill_publish(d->fill, size, ret_fd);
+}
+
+int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct source **ret)
+{
+	struct source *source;
+	int fd, r = publish(d, sha256, size, &fd);
+
+	if (r < 0) {
+		dest_abort(d, r != -ENOSPC && r != -EDQUOT);
+		return r;
+	}
+	dest_free(d);
+	r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	/* its size will be the object's, so it may have no byte that was not hashed */
+	if (source->size != size) {
+		source_unref(source);
+		return -EIO;
+	}
+	*ret = source;
+	return 0;
+}
+
+void dest_abort(struct dest *d, bool keep)
+{
+	if (!d)
+		return;
+	if (keep)
+		note(d);
+	if (d->fill)
+		cache_fill_abort(d->fill, keep);
+	else
+		fd_close(d->fd);
+	dest_free(d);
+}
+
+/* ---- as a stream ---- */
+
+struct dest_stream {
+	struct stream stream;
+	struct dest *dest;
+	struct stream *in;
+	uint64_t have; /* bytes that are there already */
+	uint64_t off;
+};
+
+static ssize_t dest_stream_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct dest_stream *ds = container_of(s, struct dest_stream, stream);
+	ssize_t got;
+	int r = 0;
+
+	if (ds->off < ds->have) {
+		got = (ssize_t)MIN(n, ds->have - ds->off);
+		r = dest_read(ds->dest, ret_buf, (size_t)got, ds->off);
+	} else {
+		got = stream_read(ds->in, ret_buf, n);
+		if (got > 0)
+			r = dest_write(ds->dest, ret_buf, (size_t)got, ds->off);
+	}
+	if (got < 0 || r < 0)
+		return got < 0 ? got : r;
+	ds->off += (uint64_t)got;
+	dest_progress(ds->dest, MAX(ds->off, ds->have));
+	return got;
+}
+
+static void dest_stream_close(struct stream *s)
+{
+	struct dest_stream *ds = container_of(s, struct dest_stream, stream);
+
+	stream_close(ds->in);
+	free(ds);
+}
+
+static const struct stream_ops dest_stream_ops = { dest_stream_read, dest_stream_close };
+
+int dest_stream(struct dest *d, uint64_t have, struct stream *in, struct stream **ret)
+{
+	struct dest_stream *ds = calloc(1, sizeof(*ds));
+
+	if (!ds) {
+		stream_close(in);
+		return -ENOMEM;
+	}
+	*ds = (struct dest_stream){ { &dest_stream_ops }, d, in, have, 0 };
+	*ret = &ds->stream;
+	return 0;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Destinations: where the bytes of one object go while they are unverified. One of
+ *
+ *	a cache entry that is being filled: others find it once it is committed, and what was
+ *		written before an abort can be resumed
+ *	an unnamed file, where the cache is or where temporary files are
+ *	memory, for small objects
+ *
+ * The order is: dest_cache(), dest_file() or dest_memory(); then for the cache dest_partial() or
+ * dest_restart(); dest_reserve(), dest_write(), dest_progress(); dest_commit() or dest_abort().
+ *
+ * Room is asked for as bytes are written, in steps of a few MiB: the cache's share and a twentieth of
+ * the file system stay free (cache.h), and no object is evicted for a length that only a server says.
+ *
+ * Threads: dest_write(), dest_read() and dest_progress() may be called by several threads at once. All
+ * other calls belong to the owner, while no other thread uses the destination.
+ */
+#ifndef CARTON_CACHE_DEST_H
+#define CARTON_CACHE_DEST_H
+
+#include "base/source.h"
+#include "cache/cache.h"
+
+struct dest;
+
+/* Fills the cache entry `key`. Returns as cache_begin(). */
+int dest_cache(struct cache *cache, const uint8_t key[32], struct dest **ret);
+
+/*
+ * An unnamed file, as cache_tmpfile(), but not on the file system *dev (0: any), which is then set to
+ * the one it is on: -ENOSPC when there is no other. `dev` may be NULL.
+ */
+int dest_file(struct cache *cache, dev_t *dev, struct dest **ret);
+
+/* At most `max` bytes of memory; more is -ENOSPC. */
+int dest_memory(uint64_t max, struct dest **ret);
+
+/* Is it a cache entry, so that what is there can be resumed? */
+bool dest_is_cached(const struct dest *d);
+
+/*
+ * What an earlier fill has left: as cache_fill_partial(), to be hashed again with dest_read(). 0 bytes
+ * where nothing can be resumed.
+ */
+int dest_partial(const struct dest *d, uint64_t *ret_len, char *ret_validator, size_t n);
+
+/* Empties it. `validator` names what the bytes to come are a part of; as cache_fill_restart(). */
+int dest_restart(struct dest *d, const char *validator);
+
+/*
+ * Makes sure that `size` bytes fit: 0, -ENOSPC or -errno. `certain`: the size is known, not only
+ * claimed by a server, so the cache may evict others for it now.
+ */
+int dest_reserve(struct dest *d, uint64_t size, bool certain);
+
+/* Is there room for `n` more bytes on the disk, as if the cache's share were left free? */
+bool dest_has_room(const struct dest *d, uint64_t n);
+
+/*
+ * Writes at an offset. Whatever lies before the end of what is written takes room too, so writes should
+ * not run far ahead of the others. 0, -ENOSPC, or -errno.
+ */
+int dest_write(struct dest *d, const void *data, size_t n, uint64_t off);
+
+/* Reads what was written: 0, -ENODATA behind the end, or -errno. */
+int dest_read(const struct dest *d, void *ret_buf, size_t n, uint64_t off);
+
+/* The first `len` bytes are all written. Cheap: call it after each write. */
+void dest_progress(struct dest *d, uint64_t len);
+
+/* How far it has been written, in bytes. */
+uint64_t dest_end(const struct dest *d);
+
+/*
+ * Ends it, also on failure: its first `size` bytes are verified, and what is behind them is dropped. A
+ * cache entry is published as `sha256` (NULL: as its key). 0 and a reference to a local file of just
+ * these bytes; -errno.
+ */
+int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct source **ret);
+
+/* Ends it. `keep`: what dest_progress() said can be resumed. NULL-safe. */
+void dest_abort(struct dest *d, bool keep);
+
+/*
+ * The first `have` bytes of the destination, then those of `in` (taken over, also on failure), which
+ * are written to it as they are read. Used by one thread. 0 or -ENOMEM; reading also gives what
+ * dest_write() does.
+ */
+int dest_stream(struct dest *d, uint64_t have, struct stream *in, struct stream **ret);
+
+#endif
