@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cartonctl: looks at a carton without mounting it.
+ * cartonctl: reads a carton without mounting it, and maintains the cache.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -11,49 +11,35 @@
 #include <string.h>
 
 #include "ctl.h"
-#include "numbers.h"
+#include "option_table.h"
 #include "progress.h"
 
 #define BLOCK ((size_t)1 << 20)
 
-/* options that have no letter */
-enum {
-	OPT_CACHE_DIR = 256,
-	OPT_CACHE_SIZE,
-	OPT_MANIFEST,
-	OPT_OFFLINE,
-	OPT_CONNECTIONS,
-	OPT_TIMEOUT,
-	OPT_PRIVATE_LINKS,
-	OPT_CACERT,
-	OPT_HEADER_FILE,
-};
-
-/* Within 24 lines of 80 columns. */
+/* Fits 24 lines of 80 columns. */
 static const char help[] =
 	"usage: cartonctl COMMAND [OPTION...] SOURCE [PATH...]\n"
 	"\n"
-	"Looks at the carton SOURCE, a file, a directory or an http(s) URL, unmounted.\n"
+	"Reads the carton SOURCE (a file, an unpacked directory or an http(s) URL)\n"
+	"without mounting it.\n"
 	"\n"
-	"  info SOURCE           what the model is, takes, gives and needs\n"
-	"  ls SOURCE             every file: size, storage, sha256, path\n"
-	"  cat SOURCE PATH...    the bytes of files, once they are verified\n"
-	"  hash SOURCE           the model hash (sha256 of MANIFEST)\n"
-	"  verify SOURCE         check everything, list every problem\n"
-	"  fetch SOURCE [PATH..] fetch files, or all, into the cache; can be continued\n"
-	"  cache list            what the cache holds: sha256, bytes, last use\n"
-	"  cache gc [SIZE]       keep at most SIZE (0: nothing) of it, the last used\n"
-	"  cache verify          check what it holds, drop what is damaged\n"
-	"  cache path SHA256     the file of one object\n"
+	"  info SOURCE             show what carton.toml says about the model\n"
+	"  ls SOURCE               list the files: size, storage, sha256, path\n"
+	"  cat SOURCE PATH...      write files to standard output\n"
+	"  hash SOURCE             print the model hash (sha256 of MANIFEST)\n"
+	"  verify SOURCE           check everything and list every problem\n"
+	"  fetch SOURCE [PATH...]  download all or some files into the cache\n"
+	"  cache list              list the cache: sha256, size, last use\n"
+	"  cache gc [SIZE]         shrink the cache to SIZE (0: empty it)\n"
+	"  cache verify            check the cache and remove damaged entries\n"
+	"  cache path SHA256       print the file name of an entry\n"
 	"\n"
-	"  -j, --json            info, ls, verify, cache list: for scripts\n"
+	"  -j, --json              JSON output: info, ls, verify, cache list\n"
 	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline\n"
-	"  --connections=N  --timeout=S  --private-links  --cacert=FILE\n"
-	"  --header-file=FILE    these as the mount options of cartonfs(1)\n"
+	"  --connections=N  --timeout=SECONDS  --private-links  --cacert=FILE\n"
+	"  --header-file=FILE      the same as the mount options of cartonfs(1)\n"
 	"  -h, --help  -V, --version\n"
-	"\n"
-	"exit status: 0 good, 1 it failed or there are problems, 2 usage\n"
-	"See also cartonfs(1), which mounts it.\n";
+	"Exit status: 0 success, 1 usage error, failure or problems found\n";
 
 /* ---- commands ---- */
 
@@ -185,7 +171,7 @@ static int run_cat(struct carton *c, const struct args *a)
 	return status;
 }
 
-/* The files at the paths given, following symlinks. */
+/* Looks up the files named on the command line; symlinks are followed. */
 static int find_files(struct carton *c, const struct args *a, struct carton_node **ret)
 {
 	int status = EXIT_GOOD;
@@ -220,7 +206,8 @@ static int run_fetch(struct carton *c, const struct args *a)
 	if (bad < 0)
 		fprintf(stderr, "cartonctl: %s\n", strerror((int)-bad));
 	else if (bad > 0)
-		fprintf(stderr, "cartonctl: %zd files could not be fetched\n", bad);
+		fprintf(stderr, "cartonctl: %zd file%s could not be fetched\n", bad,
+			bad == 1 ? "" : "s");
 	return bad ? EXIT_BAD : status;
 }
 
@@ -245,9 +232,10 @@ static const struct command {
 	{ "cat", run_cat, 1, -1, false },     { "hash", run_hash, 0, 0, false },
 	{ "verify", run_verify, 0, 0, true }, { "fetch", run_fetch, 0, -1, false },
 };
+#define N_COMMANDS (sizeof(commands) / sizeof(*commands))
 
-/* The end of what verify prints: a line for people, the rest of the object for scripts. */
-static int verdict(const struct carton *c, const struct ctl_log *log, int status)
+/* Prints the last line of verify, or the end of its JSON object. Returns the exit status. */
+static int print_result(const struct carton *c, const struct ctl_log *log, int status)
 {
 	struct carton_totals totals = { 0 };
 	char hex[65] = "";
@@ -291,70 +279,46 @@ static int run(const struct command *command, struct args *a)
 		fprintf(stderr, "cartonctl: %s: %s\n",
 			carton_source_label(a->source, label, sizeof(label)), strerror(-r));
 	if (verify)
-		status = verdict(c, &log, status);
+		status = print_result(c, &log, status);
 	carton_close(c);
 	return ctl_finish(status);
 }
 
-static int parse_long(int option, struct args *a)
-{
-	struct carton_options *o = &a->carton;
+/* The long options for getopt: carton_option_table by index, with '-' for '_', and a few more. */
+#define OPTION_BASE 256
+#define OPTIONS_MAX 24
 
-	switch (option) {
-	case OPT_CACHE_DIR:
-		o->cache_dir = optarg;
-		return *optarg ? EXIT_GOOD : ctl_usage("--cache-dir is empty", NULL);
-	case OPT_CACHE_SIZE:
-		return parse_size(optarg, &o->cache_size) && o->cache_size ?
-			       EXIT_GOOD :
-			       ctl_usage("not a size like 500M or 20G:", optarg);
-	case OPT_MANIFEST:
-		o->manifest_sha256 = optarg;
-		return EXIT_GOOD;
-	case OPT_OFFLINE:
-		o->offline = true;
-		return EXIT_GOOD;
-	case OPT_CONNECTIONS:
-		return parse_count(optarg, 32, &o->connections) ?
-			       EXIT_GOOD :
-			       ctl_usage("not a number from 1 to 32:", optarg);
-	case OPT_TIMEOUT:
-		return parse_count(optarg, 86400, &o->timeout_s) ?
-			       EXIT_GOOD :
-			       ctl_usage("not a number of seconds:", optarg);
-	case OPT_PRIVATE_LINKS:
-		o->private_links = true;
-		return EXIT_GOOD;
-	case OPT_CACERT:
-		o->cacert = optarg;
-		return EXIT_GOOD;
-	case OPT_HEADER_FILE:
-		o->header_file = optarg;
-		return EXIT_GOOD;
-	default:
-		return ctl_usage("there is no such option", NULL);
-	}
-}
-
-static int parse_options(int argc, char **argv, struct args *a)
+static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX][24])
 {
-	static const struct option options[] = {
+	static const struct option own[] = {
 		{ "json", no_argument, NULL, 'j' },
-		{ "cache-dir", required_argument, NULL, OPT_CACHE_DIR },
-		{ "cache-size", required_argument, NULL, OPT_CACHE_SIZE },
-		{ "manifest-sha256", required_argument, NULL, OPT_MANIFEST },
-		{ "offline", no_argument, NULL, OPT_OFFLINE },
-		{ "connections", required_argument, NULL, OPT_CONNECTIONS },
-		{ "timeout", required_argument, NULL, OPT_TIMEOUT },
-		{ "private-links", no_argument, NULL, OPT_PRIVATE_LINKS },
-		{ "cacert", required_argument, NULL, OPT_CACERT },
-		{ "header-file", required_argument, NULL, OPT_HEADER_FILE },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int option, status;
+	int n = 0;
 
+	for (const struct option_spec *spec = carton_option_table; spec->name; spec++, n++) {
+		snprintf(names[n], sizeof(names[n]), "%s", spec->name);
+		for (char *p = names[n]; *p; p++)
+			if (*p == '_')
+				*p = '-';
+		ret[n].name = names[n];
+		ret[n].has_arg = spec->kind == OPTION_FLAG ? no_argument : required_argument;
+		ret[n].flag = NULL;
+		ret[n].val = OPTION_BASE + n;
+	}
+	memcpy(ret + n, own, sizeof(own));
+}
+
+static int parse_options(int argc, char **argv, struct args *a)
+{
+	struct option options[OPTIONS_MAX];
+	char names[OPTIONS_MAX][24];
+	const struct option_spec *spec;
+	int option;
+
+	build_options(options, names);
 	while ((option = getopt_long(argc, argv, "jhV", options, NULL)) >= 0) {
 		switch (option) {
 		case 'j':
@@ -366,42 +330,64 @@ static int parse_options(int argc, char **argv, struct args *a)
 		case 'V':
 			printf("cartonctl %s\n", CARTON_VERSION);
 			exit(ctl_finish(EXIT_GOOD));
+		case '?': /* getopt has printed the reason */
+			return ctl_try_help();
 		default:
-			status = parse_long(option, a);
-			if (status)
-				return status;
+			spec = &carton_option_table[option - OPTION_BASE];
+			if (option_set(spec, &a->carton, optarg) < 0)
+				return ctl_usage("--%s=%s: expected %s",
+						 names[option - OPTION_BASE], optarg,
+						 spec->expected);
 		}
 	}
 	return EXIT_GOOD;
 }
 
-int main(int argc, char **argv)
+static int unknown_command(const char *name)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (option_similar(name, commands[i].name))
+			return ctl_usage("unknown command: %s; did you mean %s?", name,
+					 commands[i].name);
+	return ctl_usage("unknown command: %s", name);
+}
+
+/* Runs the command in `words`, of which there are `n`. */
+static int run_command(int n, char **words, struct args *a)
 {
 	const struct command *command = NULL;
-	struct args a = { 0 };
-	int status = parse_options(argc, argv, &a), n = argc - optind;
 
-	if (status)
-		return status;
 	if (n == 0)
-		return ctl_usage("a command is missing", NULL);
-	if (strcmp(argv[optind], "cache") == 0)
-		return ctl_cache(argv + optind + 1, n - 1, &a);
-	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-		if (strcmp(argv[optind], commands[i].name) == 0)
+		return ctl_usage("COMMAND is missing");
+	if (strcmp(words[0], "cache") == 0)
+		return ctl_cache(words + 1, n - 1, a);
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (strcmp(words[0], commands[i].name) == 0)
 			command = &commands[i];
 	if (!command)
-		return ctl_usage("there is no command", argv[optind]);
+		return unknown_command(words[0]);
 	if (n == 1)
-		return ctl_usage("SOURCE is missing for", command->name);
-	a.source = argv[optind + 1];
-	a.paths = argv + optind + 2;
-	a.n_paths = n - 2;
-	if (a.n_paths < command->min_paths)
-		return ctl_usage("PATH is missing for", command->name);
-	if (command->max_paths >= 0 && a.n_paths > command->max_paths)
-		return ctl_usage("too many arguments for", command->name);
-	if (a.json && !command->json)
-		return ctl_usage("--json is not for", command->name);
-	return run(command, &a);
+		return ctl_usage("%s: SOURCE is missing", command->name);
+	a->source = words[1];
+	a->paths = words + 2;
+	a->n_paths = n - 2;
+	if (a->n_paths < command->min_paths)
+		return ctl_usage("%s: PATH is missing", command->name);
+	if (command->max_paths >= 0 && a->n_paths > command->max_paths)
+		return ctl_usage("%s: too many arguments: %s", command->name,
+				 a->paths[command->max_paths]);
+	if (a->json && !command->json)
+		return ctl_usage("%s has no JSON output", command->name);
+	return run(command, a);
+}
+
+int main(int argc, char **argv)
+{
+	struct args a = { 0 };
+	int status = parse_options(argc, argv, &a);
+
+	if (status == EXIT_GOOD)
+		status = run_command(argc - optind, argv + optind, &a);
+	option_free(carton_option_table, &a.carton);
+	return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of cartonctl share.
+ * Shared by the files of cartonctl.
  */
 #ifndef FS_CTL_H
 #define FS_CTL_H
@@ -11,9 +11,10 @@
 
 #include "carton.h"
 
-enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_WRONG_USAGE = 2 };
+/* EXIT_BAD: the command failed or found problems. */
+enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1 };
 
-/* The command line, behind the command. */
+/* The command line, after the command. */
 struct args {
 	struct carton_options carton;
 	const char *source;
@@ -22,11 +23,11 @@ struct args {
 	bool json;
 };
 
-/* The log of a command: to stderr, or counted and shown as the problems that verify finds. */
+/* Where log messages go: to stderr or, as the problems that verify finds, to stdout. */
 struct ctl_log {
-	pthread_mutex_t lock;
-	size_t problems;
-	bool collect, json;
+	pthread_mutex_t lock; /* guards `problems` and the output: any thread may log */
+	size_t problems;      /* errors and warnings so far */
+	bool collect, json;   /* print them as problems, as JSON objects */
 };
 
 /* A carton_log_fn; its context is a struct ctl_log. */
@@ -35,13 +36,14 @@ void ctl_on_log(void *log, enum carton_log_level level, const char *subject, con
 /* Writes `s` to stdout as a JSON string. */
 void ctl_print_json(const char *s);
 
-/* Says that `what` (and `value`, unless NULL) is wrong with the command line: EXIT_WRONG_USAGE. */
-int ctl_usage(const char *what, const char *value);
+/* Prints a usage error, and where help is. Both return EXIT_USAGE. */
+int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int ctl_try_help(void);
 
-/* `status`, or EXIT_BAD when stdout could not be written. */
+/* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
 int ctl_finish(int status);
 
-/* `cartonctl cache …`: `words` are the `n` words behind it. */
+/* `cartonctl cache …`: runs the command in `words`, of which there are `n`. An exit status. */
 int ctl_cache(char **words, int n, const struct args *a);
 
 #endif

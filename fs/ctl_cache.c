@@ -12,7 +12,7 @@
 
 struct list {
 	bool json;
-	size_t n; /* printed */
+	size_t n; /* printed so far */
 };
 
 static int print_object(void *ctx, const struct carton_cache_object *object)
@@ -69,7 +69,7 @@ static int cache_command(char **words, int n, const struct carton_cache_options 
 
 		progress_clear();
 		if (bad >= 0)
-			printf("%zd damaged objects dropped\n", bad);
+			printf("%zd damaged %s removed\n", bad, bad == 1 ? "entry" : "entries");
 		return bad > 0 ? -EBADMSG : (int)bad;
 	}
 	if (strcmp(words[0], "path") == 0 && n == 2) {
@@ -87,12 +87,12 @@ int ctl_cache(char **words, int n, const struct args *a)
 	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, false, false };
 	int r;
 
-	if (n == 0)
-		return ctl_usage("cache needs one of list, gc, verify, path", NULL);
 	carton_log_set(ctl_on_log, &log);
-	r = cache_command(words, n, &options, a->json);
-	if (r == -EINVAL)
-		return ctl_usage("this is not how to use", "cache");
+	r = n > 0 ? cache_command(words, n, &options, a->json) : -EINVAL;
+	if (r == -EINVAL) {
+		fputs("usage: cartonctl cache list | gc [SIZE] | verify | path SHA256\n", stderr);
+		return EXIT_USAGE;
+	}
 	if (r < 0 && r != -EBADMSG)
 		fprintf(stderr, "cartonctl: %s\n", strerror(-r));
 	return ctl_finish(r < 0 ? EXIT_BAD : EXIT_GOOD);

@@ -2,6 +2,7 @@
 #include "ctl.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	pthread_mutex_unlock(&log->lock);
 }
 
-/* A write error is found at the end, as stdio does; a closed pipe ends the program by itself. */
+/* stdio remembers write errors, so one check at the end will do. A closed pipe kills the process. */
 int ctl_finish(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -65,9 +66,20 @@ int ctl_finish(int status)
 	return EXIT_BAD;
 }
 
-int ctl_usage(const char *what, const char *value)
+int ctl_usage(const char *fmt, ...)
 {
-	fprintf(stderr, "cartonctl: %s%s%s; see cartonctl --help\n", what, value ? " " : "",
-		value ? value : "");
-	return EXIT_WRONG_USAGE;
+	va_list ap;
+
+	va_start(ap, fmt);
+	fputs("cartonctl: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+	va_end(ap);
+	return ctl_try_help();
+}
+
+int ctl_try_help(void)
+{
+	fputs("Try 'cartonctl --help'.\n", stderr);
+	return EXIT_USAGE;
 }

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #if FUSE_VERSION < FUSE_MAKE_VERSION(3, 17)
-/* libfuse takes FUSE_CAP_PARALLEL_DIROPS and forgets it: it is added to what libfuse writes. */
+/* libfuse before 3.17 does not pass FUSE_CAP_PARALLEL_DIROPS on: the flag is added to its reply. */
 
 static ssize_t on_writev(int fd, struct iovec *iov, int n, void *userdata)
 {
 	struct mount *m = userdata;
 
-	/* the answer to INIT: a head and this. Until it is given there is no other thread or answer */
+	/* the reply to INIT is a header and a fuse_init_out; until it is sent, there is one thread */
 	if (m->in_init) {
 		struct fuse_init_out *init = n == 2 ? iov[1].iov_base : NULL;
 
@@ -33,7 +33,7 @@ void dirops_parallel(struct mount *m)
 {
 	static const struct fuse_custom_io io = { .writev = on_writev, .read = on_read };
 
-	/* a failure leaves it as it was */
+	/* on failure lookups stay serial */
 	fuse_session_custom_io(m->session, &io, fuse_session_fd(m->session));
 }
 #else

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libfuse, in the one version of its API that this program is written against: 3.12, the newest
- * that all supported distributions have.
+ * Includes libfuse. The program uses version 3.12 of its API, which all supported distributions have.
  */
 #ifndef FS_FUSE_H
 #define FS_FUSE_H

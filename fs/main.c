@@ -2,13 +2,18 @@
 /*
  * cartonfs: mounts a carton.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "session.h"
 
-/* Where one of the three is closed, a file of ours would take its number, and the daemon's /dev/null that. */
+/*
+ * Opens /dev/null for each of stdin, stdout and stderr that is closed. Otherwise the carton could be
+ * opened as descriptor 0 to 2, which the daemon replaces with /dev/null.
+ */
 static int open_standard_files(void)
 {
 	int fd;
@@ -22,22 +27,24 @@ static int open_standard_files(void)
 int main(int argc, char **argv)
 {
 	struct options o;
-	int status = EXIT_USAGE;
+	int r, status = EXIT_USAGE;
 
 	if (open_standard_files() < 0) {
 		perror("cartonfs: /dev/null");
 		return EXIT_SYSTEM;
 	}
-	if (options_parse(argc, argv, &o) == 0) {
-		if (o.help) {
-			fputs(options_help, stdout);
-			status = EXIT_OK;
-		} else if (o.version) {
-			printf("cartonfs %s, libfuse %s\n", CARTON_VERSION, fuse_pkgversion());
-			status = EXIT_OK;
-		} else {
-			status = session_run(&o);
-		}
+	r = options_parse(argc, argv, &o);
+	if (r == -ENOMEM) {
+		fprintf(stderr, "cartonfs: %s\n", strerror(ENOMEM));
+		status = EXIT_SYSTEM;
+	} else if (r == 0 && o.help) {
+		fputs(options_help, stdout);
+		status = EXIT_OK;
+	} else if (r == 0 && o.version) {
+		printf("cartonfs %s, libfuse %s\n", CARTON_VERSION, fuse_pkgversion());
+		status = EXIT_OK;
+	} else if (r == 0) {
+		status = session_run(&o);
 	}
 	options_free(&o);
 	return status;

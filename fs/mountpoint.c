@@ -23,7 +23,7 @@ static bool is_cartonfs(const char *path)
 
 	if (!f)
 		return false;
-	/* the last one at a path is the one on top */
+	/* of several mounts at a path, the last one is on top */
 	while ((entry = getmntent(f)))
 		if (strcmp(entry->mnt_dir, path) == 0)
 			found = strcmp(entry->mnt_type, "fuse.cartonfs") == 0;
@@ -54,30 +54,29 @@ int mountpoint_prepare(const char *path)
 	struct stat st;
 	int r;
 
-	/* mounted already, by the one who opened the device for us */
+	/* mount.fuse3 -o drop_privileges has mounted it and passes the open device */
 	if (strncmp(path, "/dev/fd/", 8) == 0)
 		return 0;
 
-	/* a dead mount may still answer stat(2) from what the kernel remembers, but not this */
+	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
 		if (S_ISDIR(st.st_mode))
 			return 0;
-		fprintf(stderr, "cartonfs: %s: not a directory; mount on one\n", path);
+		fprintf(stderr, "cartonfs: %s: is not a directory\n", path);
 		return -ENOTDIR;
 	}
 	r = -errno;
 	if (r == -ENOTCONN && is_cartonfs(path)) {
 		r = detach(path);
 		if (r == 0) {
-			fprintf(stderr,
-				"cartonfs: %s: removed the dead mount of an earlier cartonfs\n",
-				path);
+			fprintf(stderr, "cartonfs: %s: removed a dead cartonfs mount\n", path);
 			return 0;
 		}
 	}
 	if (r == -ENOENT)
-		fprintf(stderr, "cartonfs: %s: no such directory; make it with mkdir -p\n", path);
+		fprintf(stderr, "cartonfs: %s: no such directory; create it with mkdir -p\n", path);
 	else
-		fprintf(stderr, "cartonfs: %s: cannot mount there: %s\n", path, strerror(-r));
+		fprintf(stderr, "cartonfs: %s: cannot be used as a mountpoint: %s\n", path,
+			strerror(-r));
 	return r;
 }

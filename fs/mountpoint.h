@@ -3,8 +3,8 @@
 #define FS_MOUNTPOINT_H
 
 /*
- * Checks that something can be mounted there, and removes a dead cartonfs mount that an earlier
- * process, killed, has left. 0, or -errno after saying what is wrong and what to do.
+ * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has left
+ * there. 0, or -errno after printing the reason and what to do.
  */
 int mountpoint_prepare(const char *path);
 

@@ -2,7 +2,7 @@
 #ifndef FS_NOTIFY_H
 #define FS_NOTIFY_H
 
-/* Tells systemd how it goes (sd_notify(3)'s protocol), where it has asked for that. */
+/* Sends `state` to the service manager, as sd_notify(3) does; nothing without $NOTIFY_SOCKET. */
 void notify_systemd(const char *state);
 
 #endif

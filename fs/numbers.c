@@ -20,16 +20,6 @@ bool parse_number(const char *text, int base, unsigned long max, unsigned long *
 	return true;
 }
 
-bool parse_count(const char *text, unsigned max, unsigned *ret)
-{
-	unsigned long n;
-
-	if (!parse_number(text, 10, max, &n) || n == 0)
-		return false;
-	*ret = (unsigned)n;
-	return true;
-}
-
 bool parse_size(const char *text, uint64_t *ret)
 {
 	static const char units[] = "KMGT";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers that people write on a command line.
+ * Numbers on a command line. Each function returns false, with *ret untouched, for anything else.
  */
 #ifndef FS_NUMBERS_H
 #define FS_NUMBERS_H
@@ -8,11 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A whole number from 0 to `max`, with nothing around it. False, and *ret untouched: it is none. */
+/* A number from 0 to `max`: digits only, no sign and no spaces. */
 bool parse_number(const char *text, int base, unsigned long max, unsigned long *ret);
-
-/* The same from 1 on. */
-bool parse_count(const char *text, unsigned max, unsigned *ret);
 
 /* Bytes, with an optional binary unit: "500M", "20G", "0". */
 bool parse_size(const char *text, uint64_t *ret);

@@ -3,105 +3,103 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "numbers.h"
+#include "option_table.h"
 
-/* Within 24 lines of 80 columns. */
+/* Fits 24 lines of 80 columns. */
 const char options_help[] =
 	"usage: cartonfs [-f] [-d] [-o OPTION,...] SOURCE MOUNTPOINT\n"
 	"\n"
-	"Mounts the carton SOURCE, a file, a directory or an http(s) URL, read-only, and\n"
-	"returns when its tree is there. A file that is not what MANIFEST says cannot be\n"
-	"opened: \"Input/output error\", never wrong bytes. Unmount it with umount(8).\n"
+	"Mounts the carton SOURCE (a file, an unpacked directory or an http(s) URL)\n"
+	"read-only. A file is checked against its sha256 when it is first opened; if it\n"
+	"does not match, open fails with \"Input/output error\". Unmount with umount(8).\n"
 	"\n"
-	"  -f  stay in the foreground          -d  the same, and show each FUSE request\n"
-	"  -h, --help  this text               -V, --version\n"
-	"  -o verify=WHEN        open: each file when it is first opened (the default);\n"
-	"                        mount: all before the mount appears; off: nothing\n"
-	"  -o manifest_sha256=H  only the model whose MANIFEST has this sha256\n"
-	"  -o cache_dir=DIR      for what is unpacked and fetched; cache_size=20G at most\n"
-	"  -o offline            fetch nothing: only what the cache has\n"
-	"  -o connections=N      at once for a large file (8); timeout=S of silence (60)\n"
-	"  -o private_links      let LINKS lead to private addresses\n"
-	"  -o cacert=FILE        authorities to trust; header_file=FILE lines to send\n"
-	"  -o noviews            no views/ with tensors as .bin, .npy, Triton requests...\n"
-	"  -o views=NAME         call it NAME; views=hidden: found by name, not listed\n"
-	"  -o allow_other        for other users too; auto_unmount: even if killed\n"
-	"  -o uid=N,gid=N,umask=OCTAL   who owns the files, what nobody may do\n"
-	"  and the usual options of mount(8); more in cartonfs(1). See also cartonctl(1).\n"
-	"\n"
-	"exit status: 0 mounted, 1 usage, 2 system error, 32 it cannot be mounted\n";
+	"  -f  run in the foreground           -d  the same, and log each FUSE request\n"
+	"  -h, --help  show this help          -V, --version\n"
+	"  -o verify=open        check each file when it is first opened (the default)\n"
+	"  -o verify=mount       check all files before mounting; verify=off: never\n"
+	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
+	"  -o cache_dir=DIR      keep unpacked and fetched files in DIR\n"
+	"  -o cache_size=20G     limit the size of the cache\n"
+	"  -o offline            make no network requests, use only the cache\n"
+	"  -o connections=N      parallel requests for a large file (default 8)\n"
+	"  -o timeout=SECONDS    fail a request that gets no data for so long (60)\n"
+	"  -o private_links      allow URLs in LINKS to reach private addresses\n"
+	"  -o cacert=FILE        trusted CAs; header_file=FILE: request headers to send\n"
+	"  -o noviews            no generated directory views/; views=NAME: rename it\n"
+	"  -o allow_other        let other users read it; auto_unmount: even if killed\n"
+	"  -o uid=N,gid=N,umask=OCTAL  owner of the files, permission bits to remove\n"
+	"Options of mount(8) work too. See cartonfs(1) for all, and cartonctl(1).\n"
+	"Exit status: 0 mounted, 1 usage error, 2 system error, 32 mount failed\n";
 
-/* What fuse_opt fills by offset; checked and moved to struct options afterwards. */
+/* What the command line says; moved to struct options once it is complete. */
 struct raw {
-	char *verify, *manifest_sha256, *cache_dir, *cache_size;
-	char *cacert, *header_file, *connections, *timeout;
-	char *views;
-	int offline, private_links, noviews;
-	char *uid, *gid, *umask, *fsname, *max_read;
-	int foreground, debug, help, version, allow_other;
+	struct carton_options carton;
+	char *verify, *views, *fsname;
+	bool noviews;
+	unsigned uid, gid, umask, max_read;
+	int foreground, debug, help, version; /* filled by fuse_opt */
 	char *paths[2];
 	int n_paths;
-	bool failed;
+	const char *suggestion;
 };
 
-#define RAW(text, field)                             \
+#define SPEC(name, kind, expected, max)                                         \
+	{                                                                       \
+#name, OPTION_##kind, offsetof(struct raw, name), expected, max \
+	}
+
+/* The options that cartonctl does not have. */
+static const struct option_spec mount_table[] = {
+	SPEC(verify, TEXT, "open, mount or off", 0),
+	SPEC(noviews, FLAG, "no value", 0),
+	SPEC(views, TEXT, "a name, or hidden", 0),
+	SPEC(uid, NUMBER, "a number", UINT_MAX - 1),
+	SPEC(gid, NUMBER, "a number", UINT_MAX - 1),
+	SPEC(umask, OCTAL, "an octal number such as 022", 0777),
+	SPEC(fsname, TEXT, NULL, 0),
+	SPEC(max_read, NUMBER, "a number of bytes", UINT_MAX),
+	{ NULL },
+};
+
+#define FLAG(text, field)                            \
 	{                                            \
 		text, offsetof(struct raw, field), 1 \
 	}
 
-static const struct fuse_opt specs[] = {
-	RAW("-f", foreground),
-	RAW("-d", debug),
-	RAW("debug", debug),
-	RAW("-h", help),
-	RAW("--help", help),
-	RAW("-V", version),
-	RAW("--version", version),
-	RAW("verify=%s", verify),
-	RAW("manifest_sha256=%s", manifest_sha256),
-	RAW("cache_dir=%s", cache_dir),
-	RAW("cache_size=%s", cache_size),
-	RAW("noviews", noviews),
-	RAW("views=%s", views),
-	RAW("offline", offline),
-	RAW("connections=%s", connections),
-	RAW("timeout=%s", timeout),
-	RAW("private_links", private_links),
-	RAW("cacert=%s", cacert),
-	RAW("header_file=%s", header_file),
-	RAW("uid=%s", uid),
-	RAW("gid=%s", gid),
-	RAW("umask=%s", umask),
-	RAW("fsname=%s", fsname),
-	RAW("max_read=%s", max_read),
-	FUSE_OPT_KEY("max_read=", FUSE_OPT_KEY_KEEP),
-	RAW("allow_other", allow_other),
-	FUSE_OPT_KEY("allow_other", FUSE_OPT_KEY_KEEP),
-	FUSE_OPT_END,
+static const struct fuse_opt flags[] = {
+	FLAG("-f", foreground), FLAG("-d", debug),   FLAG("debug", debug),	 FLAG("-h", help),
+	FLAG("--help", help),	FLAG("-V", version), FLAG("--version", version), FUSE_OPT_END,
 };
 
-/* Options that change nothing here. One that ends in = or - stands for all that begin with it. */
+/* Options without effect. One that ends in = or - stands for all that begin with it. */
 static const char *const ignored[] = {
-	/* the mount is read-only and without devices and setuid bits, whatever mount(8) adds */
+	/* the mount is always read-only, without devices and setuid bits */
 	"rw", "dev", "suid",
-	/* what fstab lines hold for others to read */
+	/* in fstab lines, for other programs */
 	"defaults", "auto", "noauto", "nofail", "user", "user=", "nouser", "users", "owner",
 	"group", "_netdev", "comment=", "x-", "X-",
-	/* of times that never change, and of writing */
+	/* for file systems whose times and contents change */
 	"relatime", "norelatime", "strictatime", "nostrictatime", "diratime", "nodiratime",
 	"lazytime", "nolazytime", "iversion", "noiversion", "mand", "nomand", "silent", "loud"
 };
 
-static void complain(const char *what, const char *value)
+__attribute__((format(printf, 1, 2))) static int usage_error(const char *fmt, ...)
 {
-	fprintf(stderr, "cartonfs: %s%s%s%s; see cartonfs --help\n", what, value ? ": \"" : "",
-		value ? value : "", value ? "\"" : "");
+	va_list ap;
+
+	va_start(ap, fmt);
+	fputs("cartonfs: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	fputs("\nTry 'cartonfs --help'.\n", stderr);
+	va_end(ap);
+	return -EINVAL;
 }
 
 static bool is_ignored(const char *option)
@@ -116,71 +114,57 @@ static bool is_ignored(const char *option)
 	return false;
 }
 
+/* Remembers which option of ours was perhaps meant, for when libfuse refuses this one. */
+static void suggest(struct raw *raw, const char *option)
+{
+	static const struct option_spec *const tables[] = { mount_table, carton_option_table };
+	char name[32];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(option, "="), option);
+	for (size_t i = 0; i < 2 && !raw->suggestion; i++)
+		for (const struct option_spec *s = tables[i]; s->name; s++)
+			if (option_similar(name, s->name))
+				raw->suggestion = s->name;
+}
+
+/* `text` is NAME or NAME=VALUE. 1: it is left to libfuse; 0: done; -1: it was wrong, and reported. */
+static int set_option(struct raw *raw, const char *text)
+{
+	size_t n = strcspn(text, "=");
+	const struct option_spec *spec = option_find(mount_table, text, n);
+	void *target = raw;
+	int r;
+
+	if (!spec) {
+		spec = option_find(carton_option_table, text, n);
+		target = &raw->carton;
+	}
+	if (!spec) {
+		suggest(raw, text);
+		return 1;
+	}
+	r = option_set(spec, target, text[n] ? text + n + 1 : NULL);
+	if (r == -EINVAL)
+		usage_error("-o %s: expected %s", text, spec->expected);
+	/* libfuse has to know this one as well */
+	return r < 0 ? -1 : strcmp(spec->name, "max_read") == 0;
+}
+
+/* A fuse_opt_proc_t. */
 static int on_option(void *data, const char *arg, int key, struct fuse_args *outargs)
 {
 	struct raw *raw = data;
 
 	(void)outargs;
-	if (key == FUSE_OPT_KEY_OPT && is_ignored(arg))
+	if (key == FUSE_OPT_KEY_NONOPT) {
+		if (raw->n_paths == 2)
+			return usage_error("too many arguments: %s", arg), -1;
+		raw->paths[raw->n_paths++] = strdup(arg);
 		return 0;
-	if (key == FUSE_OPT_KEY_OPT && arg[0] == '-') {
-		complain("there is no option", arg);
-		raw->failed = true;
-		return -1;
 	}
-	if (key != FUSE_OPT_KEY_NONOPT)
-		return 1; /* libfuse and mount(2) know the rest, or refuse it */
-	if (raw->n_paths == 2) {
-		complain("one argument too many", arg);
-		raw->failed = true;
-		return -1;
-	}
-	raw->paths[raw->n_paths++] = strdup(arg);
-	return 0;
-}
-
-static int check_numbers(const struct raw *raw, struct options *o)
-{
-	unsigned long n;
-
-	if (raw->uid) {
-		if (!parse_number(raw->uid, 10, UINT_MAX - 1, &n))
-			return complain("uid is not a number", raw->uid), -EINVAL;
-		o->uid = (uid_t)n;
-	}
-	if (raw->gid) {
-		if (!parse_number(raw->gid, 10, UINT_MAX - 1, &n))
-			return complain("gid is not a number", raw->gid), -EINVAL;
-		o->gid = (gid_t)n;
-	}
-	if (raw->umask) {
-		if (!parse_number(raw->umask, 8, 0777, &n))
-			return complain("umask is not an octal number", raw->umask), -EINVAL;
-		o->umask = (mode_t)n;
-	}
-	if (raw->connections) {
-		if (!parse_count(raw->connections, 32, &o->carton.connections))
-			return complain("connections is not a number from 1 to 32",
-					raw->connections),
-			       -EINVAL;
-	}
-	if (raw->timeout) {
-		if (!parse_count(raw->timeout, 86400, &o->carton.timeout_s))
-			return complain("timeout is not a number of seconds", raw->timeout),
-			       -EINVAL;
-	}
-	if (raw->max_read) {
-		if (!parse_number(raw->max_read, 10, UINT_MAX, &n))
-			return complain("max_read is not a number", raw->max_read), -EINVAL;
-		o->max_read = (unsigned)n;
-	}
-	if (raw->cache_dir && !*raw->cache_dir)
-		return complain("cache_dir is empty", NULL), -EINVAL;
-	if (raw->cache_size &&
-	    (!parse_size(raw->cache_size, &o->carton.cache_size) || !o->carton.cache_size))
-		return complain("cache_size is not a size like 500M or 20G", raw->cache_size),
-		       -EINVAL;
-	return 0;
+	if (arg[0] == '-')
+		return usage_error("unknown option: %s", arg), -1;
+	return is_ignored(arg) ? 0 : set_option(raw, arg);
 }
 
 static int check_verify(const char *verify, struct options *o)
@@ -192,13 +176,14 @@ static int check_verify(const char *verify, struct options *o)
 	else if (strcmp(verify, "off") == 0)
 		o->carton.verify = CARTON_VERIFY_OFF;
 	else
-		return complain("verify is neither open, mount nor off", verify), -EINVAL;
+		return usage_error("-o verify=%s: expected open, mount or off", verify);
 	return 0;
 }
 
 /*
- * What cannot be found is reported by who needs it, with more to say; a URL is no path. An open FUSE
- * device (mount.fuse3 -o drop_privileges) goes by its number.
+ * The absolute path, where there is one: a daemon changes its directory. A URL stays as it is, and
+ * so does an open FUSE device (mount.fuse3 -o drop_privileges). A missing file is reported later, by
+ * the function that opens it.
  */
 static char *absolute(const char *path)
 {
@@ -211,19 +196,17 @@ static int check_paths(const struct raw *raw, struct options *o)
 {
 	char label[4096];
 
-	if (raw->n_paths < 2) {
-		complain(raw->n_paths ? "MOUNTPOINT is missing" :
-					"SOURCE and MOUNTPOINT are missing",
-			 NULL);
-		return -EINVAL;
-	}
+	if (raw->n_paths == 0)
+		return usage_error("SOURCE and MOUNTPOINT are missing");
+	if (raw->n_paths == 1)
+		return usage_error("MOUNTPOINT is missing");
 	o->source = absolute(raw->paths[0]);
 	o->mountpoint = absolute(raw->paths[1]);
 	o->label = o->source ? strdup(carton_source_label(o->source, label, sizeof(label))) : NULL;
 	return o->label && o->mountpoint ? 0 : -ENOMEM;
 }
 
-/* What mount(2) is told, besides what the user said. */
+/* Adds the mount options that are always set, and fsname. */
 static int add_mount_options(const struct raw *raw, struct options *o)
 {
 	char *text = NULL, *fsname = NULL;
@@ -243,57 +226,61 @@ static int add_mount_options(const struct raw *raw, struct options *o)
 	return r;
 }
 
+/* Moves the carton's options from `raw`, which no longer owns them. */
+static int take_carton_options(struct raw *raw, struct options *o)
+{
+	const char *cacert = raw->carton.cacert;
+
+	o->carton = raw->carton;
+	raw->carton = (struct carton_options){ 0 };
+	/* the only file that is opened again after the daemon has changed its directory */
+	if (cacert) {
+		o->carton.cacert = absolute(cacert);
+		free((char *)cacert);
+	}
+	/* "hidden" is no name: views/ is found by its usual name, but not listed */
+	o->carton.views_hidden = raw->views && strcmp(raw->views, "hidden") == 0;
+	if (!raw->noviews) {
+		bool named = raw->views && !o->carton.views_hidden;
+
+		o->carton.views = strdup(named ? raw->views : "views");
+		if (!o->carton.views)
+			return -ENOMEM;
+	}
+	return cacert && !o->carton.cacert ? -ENOMEM : 0;
+}
+
+static int complete(struct raw *raw, struct options *o)
+{
+	int r = check_paths(raw, o);
+
+	if (r == 0)
+		r = take_carton_options(raw, o);
+	if (r == 0)
+		r = check_verify(raw->verify, o);
+	return r == 0 ? add_mount_options(raw, o) : r;
+}
+
 int options_parse(int argc, char **argv, struct options *ret)
 {
-	struct raw raw = { 0 };
-	struct options o = { .uid = getuid(), .gid = getgid() };
+	struct raw raw = { .uid = getuid(), .gid = getgid() };
+	struct options o = { .fuse = FUSE_ARGS_INIT(argc, argv) };
 	int r = -EINVAL;
 
-	o.fuse = (struct fuse_args)FUSE_ARGS_INIT(argc, argv);
-	if (fuse_opt_parse(&o.fuse, &raw, specs, on_option) < 0 || raw.failed)
-		goto out;
-	o.foreground = raw.foreground || raw.debug;
-	o.debug = raw.debug;
-	o.help = raw.help;
-	o.version = raw.version;
-	o.allow_other = raw.allow_other;
-	r = o.help || o.version ? 0 : check_paths(&raw, &o);
-	if (r == 0)
-		r = check_numbers(&raw, &o);
-	o.carton.manifest_sha256 = raw.manifest_sha256;
-	o.carton.cache_dir = raw.cache_dir;
-	/* the one file that is opened again once the daemon has left its directory */
-	o.carton.cacert = raw.cacert ? absolute(raw.cacert) : NULL;
-	o.carton.header_file = raw.header_file;
-	raw.manifest_sha256 = raw.cache_dir = raw.header_file = NULL;
-	/* "hidden" is a way to show them, any other word is their name */
-	o.carton.views_hidden = raw.views && strcmp(raw.views, "hidden") == 0;
-	if (!raw.noviews) {
-		o.carton.views = raw.views && !o.carton.views_hidden ? raw.views : strdup("views");
-		if (o.carton.views == raw.views)
-			raw.views = NULL;
+	if (fuse_opt_parse(&o.fuse, &raw, flags, on_option) == 0) {
+		o.foreground = raw.foreground || raw.debug;
+		o.debug = raw.debug;
+		o.help = raw.help;
+		o.version = raw.version;
+		o.uid = raw.uid;
+		o.gid = raw.gid;
+		o.umask = raw.umask;
+		o.max_read = raw.max_read;
+		o.suggestion = raw.suggestion;
+		r = o.help || o.version ? 0 : complete(&raw, &o);
 	}
-	o.carton.offline = raw.offline;
-	o.carton.private_links = raw.private_links;
-	if (r == 0)
-		r = check_verify(raw.verify, &o);
-	if (r == 0 && o.source)
-		r = add_mount_options(&raw, &o);
-out:
-	free(raw.verify);
-	free(raw.manifest_sha256);
-	free(raw.cache_dir);
-	free(raw.cache_size);
-	free(raw.cacert);
-	free(raw.views);
-	free(raw.header_file);
-	free(raw.connections);
-	free(raw.timeout);
-	free(raw.uid);
-	free(raw.gid);
-	free(raw.umask);
-	free(raw.fsname);
-	free(raw.max_read);
+	option_free(mount_table, &raw);
+	option_free(carton_option_table, &raw.carton);
 	free(raw.paths[0]);
 	free(raw.paths[1]);
 	*ret = o;
@@ -303,11 +290,8 @@ out:
 void options_free(struct options *o)
 {
 	fuse_opt_free_args(&o->fuse);
-	free((char *)o->carton.manifest_sha256);
-	free((char *)o->carton.cache_dir);
-	free((char *)o->carton.cacert);
+	option_free(carton_option_table, &o->carton);
 	free((char *)o->carton.views);
-	free((char *)o->carton.header_file);
 	free(o->source);
 	free(o->label);
 	free(o->mountpoint);

@@ -12,23 +12,23 @@
 #include "fuse.h"
 
 struct options {
-	struct carton_options carton; /* its strings belong to these options */
-	char *source;		      /* absolute, if it exists; or a URL */
-	char *label;		      /* the source as others may see it, without a password */
-	char *mountpoint;	      /* absolute, if it exists */
+	struct carton_options carton; /* its strings are freed with these options */
+	char *source;		      /* an absolute path if it exists, or a URL */
+	char *label;		      /* the source without credentials and query, for messages */
+	char *mountpoint;	      /* an absolute path if it exists */
 	bool foreground, debug, help, version;
 	bool verify_at_mount;
-	bool allow_other;
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
-	unsigned max_read;     /* bytes; 0: as large as the kernel makes them */
-	struct fuse_args fuse; /* what is left for libfuse */
+	unsigned max_read;	/* bytes of one READ; 0: the kernel's limit */
+	struct fuse_args fuse;	/* arguments for libfuse */
+	const char *suggestion; /* an option that was perhaps meant by one of them; or NULL */
 };
 
 /*
- * Reads the command line. 0, or -EINVAL after saying what is wrong with it. With help or version
- * set nothing else is. The caller frees it in any case.
+ * Parses the command line. 0, -EINVAL after printing what is wrong with it, or -ENOMEM. With help or
+ * version set, nothing else is. The caller calls options_free() in any case.
  */
 int options_parse(int argc, char **argv, struct options *ret);
 void options_free(struct options *o);

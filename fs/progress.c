@@ -10,9 +10,9 @@
 
 #define BAR_MAX 40
 
-/* There is one terminal, and any thread may have something to say on it. */
+/* The process has one terminal. Any thread may write to it. */
 static struct {
-	pthread_mutex_t lock; /* guards the rest */
+	pthread_mutex_t lock; /* guards all other fields */
 	double started;
 	bool shown;
 } bar = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -56,7 +56,7 @@ static void draw(const char *word, uint64_t done, uint64_t total)
 	if (seconds < 1)
 		return;
 	fprintf(stderr, "\r\033[K%s ", word);
-	/* no more is known to come than has come: there may be as much again, or none */
+	/* the total is not known (yet): no bar */
 	if (done >= total)
 		fprintf(stderr, "%.1f MB", (double)done / 1e6);
 	else

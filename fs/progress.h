@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A progress bar on stderr for what takes long; nothing where stderr is no terminal.
+ * A progress bar on stderr, if that is a terminal. Used from several threads.
  */
 #ifndef FS_PROGRESS_H
 #define FS_PROGRESS_H
 
 #include <stdint.h>
 
-/* A carton_progress_fn; `ctx` is the word in front of the bar. Shows after the first second. */
+/* A carton_progress_fn; `ctx` is the label before the bar. Nothing is shown in the first second. */
 void progress_show(void *ctx, uint64_t done, uint64_t total);
 
-/* Removes the bar, to write something else or because it is over. */
+/* Erases the bar: before other output, and at the end. */
 void progress_clear(void);
 
 #endif

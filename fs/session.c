@@ -25,8 +25,8 @@
 struct session {
 	struct options *options;
 	struct mount mount;
-	int status_fd; /* to tell the parent that it may go; -1: there is none */
-	bool detached; /* stderr is gone: log to syslog */
+	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
+	bool detached; /* the daemon has closed its stderr: log to syslog. Atomic: any thread logs */
 };
 
 /* ---- log ---- */
@@ -49,7 +49,7 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 		subject ? ": " : "", message);
 }
 
-/* libfuse's own words, by the same way. */
+/* Sends the messages of libfuse to the same log. */
 __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_level level,
 							      const char *fmt, va_list ap)
 {
@@ -57,7 +57,7 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 	size_t used = strlen(text);
 	char *newline;
 
-	/* a line comes in pieces */
+	/* libfuse may write one line in several calls */
 	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
 	newline = strchr(text, '\n');
 	if (!newline && strlen(text) < sizeof(text) - 1)
@@ -74,7 +74,7 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 
 /* ---- the daemon ---- */
 
-/* The tree is there: the parent may return, and this process needs no terminal any more. */
+/* Called when the mount is usable: becomes a daemon, and lets the parent process return. */
 static void on_ready(void *ctx)
 {
 	struct session *s = ctx;
@@ -87,7 +87,7 @@ static void on_ready(void *ctx)
 	openlog("cartonfs", LOG_PID, LOG_DAEMON);
 	__atomic_store_n(&s->detached, true, __ATOMIC_RELEASE);
 	setsid();
-	/* whatever is named relative to it has been opened */
+	/* all relative paths have been opened or made absolute */
 	if (chdir("/") < 0)
 		syslog(LOG_WARNING, "/: %m");
 	null = open("/dev/null", O_RDWR);
@@ -99,24 +99,27 @@ static void on_ready(void *ctx)
 			close(null);
 	}
 	if (write(s->status_fd, &ok, 1) != 1)
-		syslog(LOG_WARNING, "nobody waits for this mount");
+		syslog(LOG_WARNING, "the process that started this mount has ended");
 	close(s->status_fd);
 	s->status_fd = -1;
 }
 
-/* The signals by which somebody ends the start: he means the child too. Those ignored stay so. */
-static void ending_signals(sigset_t *ret)
+/* The signals that the parent passes on to the child while it mounts; not those that are ignored. */
+static void forwarded_signals(sigset_t *ret)
 {
-	static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
 	struct sigaction now;
 
 	sigemptyset(ret);
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-			sigaddset(ret, ends[i]);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaddset(ret, numbers[i]);
 }
 
-/* What the child says, or how it ended when it says nothing. Passes on `signals`, which are blocked. */
+/*
+ * Waits until the child has mounted or has ended: the exit status. Forwards `signals`, which are
+ * blocked, to the child.
+ */
 static int wait_for_child(pid_t child, int fd, const sigset_t *signals)
 {
 	struct pollfd polls[] = { { fd, POLLIN, 0 },
@@ -139,14 +142,13 @@ static int wait_for_child(pid_t child, int fd, const sigset_t *signals)
 			return EXIT_SYSTEM;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	fprintf(stderr, "cartonfs: ended by signal %d before the mount was there\n",
-		WTERMSIG(status));
+	fprintf(stderr, "cartonfs: killed by signal %d before it was mounted\n", WTERMSIG(status));
 	return EXIT_SYSTEM;
 }
 
 /* ---- serving ---- */
 
-/* Each large file that was unpacked takes a descriptor. */
+/* Every large file that was unpacked keeps a descriptor open. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -168,37 +170,32 @@ static int loop(struct session *s, struct fuse_session *se)
 	r = fuse_session_loop_mt(se, config);
 	fuse_loop_cfg_destroy(config);
 	notify_systemd("STOPPING=1");
-	/* whoever still waits is told before the connection goes */
+	/* answer the requests that still wait, while the connection is open */
 	carton_stop(s->mount.carton);
 	/*
-	 * A signal (r > 0) ends it as well as an unmount does. Who was just taking a request when that
-	 * came is told that the connection was aborted.
+	 * A signal (r > 0) is as good an end as an unmount. A thread that was reading a request during
+	 * the unmount gets ECONNABORTED.
 	 */
 	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_OK;
 }
 
+/* Mounts, and serves until the end of the mount. */
 static int serve(struct session *s)
 {
-	struct options *o = s->options;
-	struct fuse_session *se;
+	struct fuse_session *se = s->mount.session;
 	int status = EXIT_MOUNT;
 
-	se = fuse_session_new(&o->fuse, &mount_ops, sizeof(mount_ops), &s->mount);
-	if (!se)
-		return EXIT_USAGE;
-	s->mount.session = se;
-	if (fuse_set_signal_handlers(se) == 0) {
-		if (fuse_session_mount(se, o->mountpoint) == 0) {
-			dirops_parallel(&s->mount);
-			status = loop(s, se);
-			/* its threads answer requests until they have ended: on a connection that is open */
-			carton_close(s->mount.carton);
-			s->mount.carton = NULL;
-			fuse_session_unmount(se);
-		}
-		fuse_remove_signal_handlers(se);
+	if (fuse_set_signal_handlers(se) < 0)
+		return status;
+	if (fuse_session_mount(se, s->options->mountpoint) == 0) {
+		dirops_parallel(&s->mount);
+		status = loop(s, se);
+		/* before the unmount: its threads may still answer requests */
+		carton_close(s->mount.carton);
+		s->mount.carton = NULL;
+		fuse_session_unmount(se);
 	}
-	fuse_session_destroy(se);
+	fuse_remove_signal_handlers(se);
 	return status;
 }
 
@@ -222,16 +219,25 @@ static int open_and_serve(struct session *s)
 	int r, status;
 
 	raise_file_limit();
+	/* first, because it reports unknown options: before anything is fetched */
+	s->mount.session = fuse_session_new(&o->fuse, &mount_ops, sizeof(mount_ops), &s->mount);
+	if (!s->mount.session) {
+		if (o->suggestion)
+			fprintf(stderr, "cartonfs: did you mean %s?\n", o->suggestion);
+		return EXIT_USAGE;
+	}
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
 	if (r < 0) {
 		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", o->label,
-			r == -EBADMSG ? "not a good carton" : strerror(-r));
-		return r == -EINVAL ? EXIT_USAGE : r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
+			r == -EBADMSG ? "not a valid carton" : strerror(-r));
+		status = r == -EINVAL ? EXIT_USAGE : r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
+	} else {
+		status = o->verify_at_mount ? verify_all(s) : EXIT_OK;
+		if (status == EXIT_OK)
+			status = serve(s);
+		carton_close(s->mount.carton);
 	}
-	status = o->verify_at_mount ? verify_all(s) : EXIT_OK;
-	if (status == EXIT_OK)
-		status = serve(s);
-	carton_close(s->mount.carton);
+	fuse_session_destroy(s->mount.session);
 	return status;
 }
 
@@ -259,8 +265,8 @@ int session_run(struct options *o)
 	if (o->foreground)
 		return open_and_serve(&s);
 
-	/* fork before any thread is started; the child keeps the terminal until it is ready */
-	ending_signals(&signals);
+	/* fork before any thread starts; the child logs to stderr until it is mounted */
+	forwarded_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	if (pipe2(fds, O_CLOEXEC) < 0 || (child = fork()) < 0) {
 		perror("cartonfs");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process: mount, daemon, loop, end.
+ * The life of the process: open the carton, mount, become a daemon, serve requests, unmount.
  */
 #ifndef FS_SESSION_H
 #define FS_SESSION_H
 
 #include "options.h"
 
-/* As mount(8). */
+/* The same as those of mount(8). */
 enum exit_status {
 	EXIT_OK = 0,
 	EXIT_USAGE = 1,
@@ -16,8 +16,8 @@ enum exit_status {
 };
 
 /*
- * Mounts and serves. In the foreground it returns when the mount has ended; else it returns in the
- * calling process as soon as the tree is there, or has failed to be, and a daemon serves on.
+ * Mounts and serves; returns an exit status. In the foreground it returns after the unmount. Otherwise
+ * it forks a daemon that serves, and returns as soon as the mount is usable or has failed.
  */
 int session_run(struct options *o);
 

@@ -370,7 +370,7 @@ class Cache:
             return
         assert self.wrong() == []
         p = harness.ctl('cache', 'verify', self.flag, uid=self.uid)
-        assert p.returncode == 0 and p.stdout == '0 damaged objects dropped\n', p.stdout + p.stderr
+        assert p.returncode == 0 and p.stdout == '0 damaged entries removed\n', p.stdout + p.stderr
 
     def list(self):
         p = harness.ctl('cache', 'list', self.flag, uid=self.uid)

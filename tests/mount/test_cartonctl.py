@@ -241,14 +241,34 @@ def test_verify_many_bad_files(work):
     assert all(f'model/{i:03}' in out for i in range(200)) or '200' in out or '180' in out
 
 
-def test_usage():
-    for args in ((), ('nonsense',), ('cat',), ('hash',),
-                 ('info', '--bogus', 'x')):
-        p = ctl(*args)
-        assert p.returncode == 2 and p.stderr and p.stdout == '', args     # 1 is for bad cartons
-    for args in (('--help',), ('-h',)):
-        p = ctl(*args)
-        assert p.returncode == 0 and 'verify' in p.stdout
+@pytest.mark.parametrize('args, says', [
+    ((), 'COMMAND is missing'), (('nonsense',), 'unknown command: nonsense'),
+    (('verfy', 'x'), 'unknown command: verfy; did you mean verify?'),
+    (('hash',), 'hash: SOURCE is missing'), (('cat', 'x'), 'cat: PATH is missing'),
+    (('hash', 'x', 'y'), 'hash: too many arguments: y'),
+    (('hash', '--json', 'x'), 'hash has no JSON output'),
+    (('info', '--bogus', 'x'), "unrecognized option '--bogus'"),
+    (('info', '--offline=1', 'x'), "option '--offline' doesn't allow an argument"),
+    (('info', '--timeout=0', 'x'), '--timeout=0: expected seconds from 1 to 86400'),
+    (('info', '--cache-size=x', 'x'), '--cache-size=x: expected a size such as 500M or 20G')])
+def test_usage(args, says):
+    p = ctl(*args)
+    assert (p.returncode, p.stdout) == (1, ''), args
+    assert p.stderr == f"{p.stderr.partition(': ')[0]}: {says}\nTry 'cartonctl --help'.\n"
+
+
+@pytest.mark.parametrize('words', [(), ('nonsense',), ('gc', '1x'), ('path',), ('list', '--json', 'x')])
+def test_usage_of_cache(words):
+    p = ctl('cache', *words)
+    assert (p.returncode, p.stdout) == (1, '')
+    assert p.stderr == 'usage: cartonctl cache list | gc [SIZE] | verify | path SHA256\n'
+
+
+def test_help_and_version():
+    p = ctl('--help')
+    assert p.returncode == 0 and 'verify' in p.stdout and ctl('-h').stdout == p.stdout
+    lines = p.stdout.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
     p = ctl('--version')
     assert p.returncode == 0 and any(ch.isdigit() for ch in p.stdout)
 

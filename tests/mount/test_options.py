@@ -41,6 +41,8 @@ def test_help_and_version():
     assert p.returncode == 0
     for word in ('SOURCE', 'MOUNTPOINT', 'verify=', 'manifest_sha256=', 'cache_dir=', 'umask='):
         assert word in p.stdout, word
+    lines = p.stdout.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert run(CARTONFS, '-h').stdout == p.stdout
     for flag in ('--version', '-V'):
         p = run(CARTONFS, flag)
@@ -49,11 +51,21 @@ def test_help_and_version():
 
 @pytest.mark.parametrize('option', ['verify=sometimes', 'verify=', 'nosuchoption', 'uid=-1x',
                                     'umask=9', 'manifest_sha256=abc', 'manifest_sha256=' + 'g' * 64,
-                                    'cache_dir='])
+                                    'cache_dir=', 'timeout', 'timeout=0', 'connections=33',
+                                    'cache_size=0', 'offline=1', 'noviews=1', 'max_read=x'])
 def test_bad_option(sample_carton, point, option):
     where = point()
     fails(1, '-o', option, sample_carton[0], where, says=re.escape(option.split('=')[0]))
     assert mountinfo(where) is None
+
+
+@pytest.mark.parametrize('typed, meant', [('verfy=mount', 'verify'), ('cachedir=/x', 'cache_dir'),
+                                          ('privatelinks', 'private_links'), ('nosuchoption', None)])
+def test_unknown_option(work, point, typed, meant):
+    """It is reported before the carton is opened: there is none."""
+    p = fails(1, '-o', typed, work / 'none.carton', point())
+    assert p.stderr == (f"cartonfs: fuse: unknown option(s): `-o {typed}'\n" +
+                        (f'cartonfs: did you mean {meant}?\n' if meant else ''))
 
 
 def test_missing_source(work, point):

@@ -195,7 +195,7 @@ def test_as_a_user(nginx, mount, work, who):
     home = os.path.join(harness.HOMES[who], '.cache/cartonfs')
     assert os.stat(home).st_mode & 0o777 == 0o700 and os.stat(home).st_uid == (who or os.geteuid())
     p = ctl('cache', 'verify', uid=who)
-    assert p.returncode == 0 and p.stdout == '0 damaged objects dropped\n'
+    assert p.returncode == 0 and p.stdout == '0 damaged entries removed\n'
 
 
 # ---- one version ----

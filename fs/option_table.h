@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tables of named options, each of which fills one field of a struct.
+ *
+ * carton_option_table is shared: cartonfs reads it as `-o cache_dir=DIR`, cartonctl as
+ * `--cache-dir=DIR`.
+ */
+#ifndef FS_OPTION_TABLE_H
+#define FS_OPTION_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum option_kind {
+	OPTION_FLAG,   /* bool; takes no value */
+	OPTION_TEXT,   /* char *, malloc'ed; empty only if `expected` is NULL */
+	OPTION_SIZE,   /* uint64_t: bytes, at least 1, with an optional unit */
+	OPTION_COUNT,  /* unsigned: 1 to max */
+	OPTION_NUMBER, /* unsigned: 0 to max */
+	OPTION_OCTAL,  /* unsigned: 0 to max, in octal digits */
+};
+
+struct option_spec {
+	const char *name; /* NULL ends a table */
+	enum option_kind kind;
+	size_t offset;	      /* of the field in the struct */
+	const char *expected; /* what a value has to be, for the error text */
+	unsigned max;
+};
+
+/* For struct carton_options. */
+extern const struct option_spec carton_option_table[];
+
+/* The option called by the first `n` bytes of `name`, or NULL. */
+const struct option_spec *option_find(const struct option_spec *table, const char *name, size_t n);
+
+/*
+ * Sets the field of `target`, a struct of the kind that the table is for. `value` is NULL where
+ * none was given. 0, -EINVAL for a value that is not as expected, or -ENOMEM.
+ */
+int option_set(const struct option_spec *spec, void *target, const char *value);
+
+/* Frees the texts of `target`. */
+void option_free(const struct option_spec *table, void *target);
+
+/* Names that may be mistyped for each other: at most 2 edits apart, and fewer than half their length. */
+bool option_similar(const char *a, const char *b);
+
+#endif
