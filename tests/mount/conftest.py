@@ -6,6 +6,7 @@ for a missing /dev/fuse. As root, tests with `who` run twice: as root and as an 
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -16,26 +17,49 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(__file__))
 
 import harness  # noqa: E402
+import origin  # noqa: E402
+import packerform  # noqa: E402
 import zipwriter  # noqa: E402
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(origin)       # for its fixtures
     config.addinivalue_line('markers', 'big: reads gigabytes; some seconds')
+    config.addinivalue_line('markers', 'needs_root: not collected for other users')
+    config.addinivalue_line('markers', 'needs_reference: collected where harness.REFERENCE is')
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deselects what cannot run here, so that a skipped test is always a fault."""
+    def can_run(item):
+        return not (item.get_closest_marker('needs_root') and not harness.IS_ROOT or
+                    item.get_closest_marker('needs_reference') and not harness.REFERENCE.exists())
+
+    away = [item for item in items if not can_run(item)]
+    if away:
+        config.hook.pytest_deselected(items=away)
+        items[:] = [item for item in items if can_run(item)]
 
 
 def pytest_sessionstart(session):
     os.umask(0o022)
+    # Programs started in the background of a script inherit SIGINT as ignored; tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     harness.adopt_orphans()
 
 
 @pytest.fixture(scope='session')
 def dev_fuse():
-    """Binaries and /dev/fuse must be there; any user may open it, as udev sets it up."""
+    """The programs and /dev/fuse must be there, for the ordinary user too."""
     for path in (harness.CARTONFS, harness.CARTONCTL):
         assert os.access(path, os.X_OK), f'{path} is not there: build first, or set BUILD_DIR'
     assert os.path.exists('/dev/fuse'), 'these tests need FUSE: modprobe fuse'
     if harness.IS_ROOT:
-        os.chmod('/dev/fuse', 0o666)
+        os.chmod('/dev/fuse', 0o666)    # as udev has it
+        assert harness.as_user(harness.NOBODY, os.access, harness.CARTONFS, os.X_OK), \
+            f'an ordinary user cannot reach {harness.CARTONFS}: set TMPDIR to a public directory'
 
 
 @pytest.fixture(scope='session')
@@ -107,6 +131,32 @@ def sample_carton(session_dir):
     """(path, Carton) of the sample; not to be changed."""
     carton = zipwriter.sample()
     return carton.write(session_dir / 'sample.carton'), carton
+
+
+@pytest.fixture
+def installed():
+    """mount(8) finds `cartonfs` by name: a link in /usr/bin unless one is installed there."""
+    link = '/usr/bin/cartonfs'
+    made = not os.path.lexists(link)
+    if made:
+        os.symlink(harness.CARTONFS, link)
+    assert os.path.realpath(link) == harness.CARTONFS, \
+        f'{link} is another build: these tests would use it'
+    yield
+    if made:
+        os.unlink(link)
+
+
+FROM_THE_PACKER = pytest.param('packer', marks=pytest.mark.needs_reference)
+
+
+@pytest.fixture(params=[*packerform.DATES, FROM_THE_PACKER])
+def packer_carton(request, work):
+    """(path, {symlink: target}) of cartons in the form of the reference packer; one is by it."""
+    if request.param == 'packer':
+        return harness.REFERENCE, {}
+    carton = packerform.packed(packerform.DATES[request.param])
+    return carton.write(work / 'm.carton'), carton.links()
 
 
 BIG = (4 << 30) + (1 << 20) + 12345     # a Stored entry beyond 4 GiB

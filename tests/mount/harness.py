@@ -4,6 +4,7 @@ Runs the program under test: mounts, unmounts, waits for daemons, reads as anoth
 
 Nothing here sleeps to let something happen; `eventually` polls a condition with a deadline.
 """
+import atexit
 import contextlib
 import ctypes
 import errno
@@ -11,6 +12,7 @@ import hashlib
 import os
 import pickle
 import select
+import shutil
 import signal
 import stat
 import subprocess
@@ -18,12 +20,34 @@ import tempfile
 import time
 from pathlib import Path
 
+
+def copy_programs(build):
+    """
+    The path of a directory with copies of cartonfs and cartonctl that every user can execute.
+
+    The tree itself may be in a private directory, such as /root. The copies are made once per run:
+    the workers of pytest-xdist inherit the path in the environment.
+    """
+    if 'CARTONFS_TEST_PROGRAMS' not in os.environ:
+        path = os.path.realpath(tempfile.mkdtemp(prefix='cartonfs-programs-'))
+        atexit.register(shutil.rmtree, path, ignore_errors=True)
+        os.chmod(path, 0o755)
+        for name in ('cartonfs', 'cartonctl'):
+            if (build / name).exists():
+                shutil.copy(build / name, path)
+                os.chmod(f'{path}/{name}', 0o755)
+        os.environ['CARTONFS_TEST_PROGRAMS'] = path
+    return Path(os.environ['CARTONFS_TEST_PROGRAMS'])
+
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = (ROOT / os.environ.get('BUILD_DIR', 'build')).resolve()
-CARTONFS = str(BUILD / 'cartonfs')
-CARTONCTL = str(BUILD / 'cartonctl')
+PROGRAMS = copy_programs(BUILD)
+CARTONFS = str(PROGRAMS / 'cartonfs')
+CARTONCTL = str(PROGRAMS / 'cartonctl')
+# A carton that the reference packer wrote, which is not part of this repository.
 REFERENCE = ROOT.parent / 'shared/data/reference-packer.carton'
-NOBODY = 65534
+NOBODY = 65534                          # the ordinary user of the tests
 IS_ROOT = os.geteuid() == 0
 EXIT_S = 30                             # what a daemon may take to end
 # What a slow build (sanitizers) multiplies every deadline by.

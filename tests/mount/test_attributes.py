@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from harness import IS_ROOT, as_user, mountinfo
+from harness import as_user, mountinfo
 from zipwriter import Carton, sample
 
 REG = stat.S_IFREG
@@ -84,7 +84,7 @@ def test_uid_gid_umask(mount, sample_carton):
         assert stat.S_IMODE(os.stat(m / 'model/run.sh').st_mode) == 0o550
 
 
-@pytest.mark.skipif(not IS_ROOT, reason='needs a second user')
+@pytest.mark.needs_root         # and a second user
 def test_allow_other(mount, sample_carton):
     with mount(sample_carton[0]) as m:
         with pytest.raises(PermissionError):

@@ -17,8 +17,8 @@ import pytest
 
 import harness
 from harness import CARTONCTL, NOBODY, ctl, eventually, run
-from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, cache, digest, errno_of,
-                    fault, fault_bytes, fresh_logs, lines_of, needs_root, nginx)
+from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, digest, errno_of, fault_bytes,
+                    lines_of, needs_root)
 from zipwriter import Carton, sample
 
 N = 200000

@@ -8,8 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import CARTONCTL, REFERENCE, ctl, environment, read_file
-from origin import cache, nginx
+from harness import CARTONCTL, ctl, environment, read_file
 from zipwriter import TOML, Carton, read_zip, sample
 
 
@@ -28,16 +27,20 @@ def test_hash(source):
     assert len(p.stdout.splitlines()) == 1
 
 
-@pytest.mark.parametrize('source_', [REFERENCE] if REFERENCE.exists() else [])
-def test_reference(source_):
-    print(f'used the carton of the reference packer: {source_}')
-    seen = read_zip(source_)
-    assert ctl('hash', source_).stdout.split()[0] == hashlib.sha256(seen['MANIFEST']).hexdigest()
+def test_reference(packer_carton):
+    source, links = packer_carton
+    seen = read_zip(source)
+    seen.pop('LINKS', None)
+    assert ctl('hash', source).stdout.split()[0] == hashlib.sha256(seen['MANIFEST']).hexdigest()
     for path, data in seen.items():
-        assert ctl('cat', source_, path, text=False).stdout == data
-    p = ctl('info', source_)
+        if path in links:
+            data = seen[os.path.normpath(f'{os.path.dirname(path)}/{links[path]}')]
+        assert ctl('cat', source, path, text=False).stdout == data
+    p = ctl('info', source)
     assert p.returncode == 0 and 'Test Model' in p.stdout
-    assert '🥳' in ctl('info', '--json', source_).stdout
+    assert '🥳' in ctl('info', '--json', source).stdout
+    p = ctl('verify', source)
+    assert (p.returncode, p.stderr) == (0, ''), p.stdout
 
 
 def test_cat(source):

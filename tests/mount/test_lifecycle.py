@@ -18,7 +18,7 @@ from harness import (CARTONFS, EXIT_S, IS_ROOT, NOBODY, SLOW, environment, event
 from zipwriter import Carton
 
 NAMES = [f'model/{i:02}' for i in range(40)]
-needs_root = pytest.mark.skipif(not IS_ROOT, reason='mount(8) and a second user need root')
+needs_root = pytest.mark.needs_root     # mount(8) and a second user do
 
 
 @pytest.fixture(scope='module')
@@ -96,14 +96,14 @@ def stop(m, way):
 WAYS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'umount', 'umount -l', 'fusermount3 -u', 'fusermount3 -uz']
 
 
-def skip_umount_for_user(way, uid):
+def only_root_may(way, uid):
     """umount(8) of a FUSE mount that is in no fstab is root's; users have fusermount3."""
     return way.startswith('umount') and (uid is not None or not IS_ROOT)
 
 
 @pytest.mark.parametrize('way', WAYS)
 def test_end_idle(mount, load_carton, who, way):
-    if skip_umount_for_user(way, who):
+    if only_root_may(way, who):
         way = 'fusermount3 -u'
     with mount(load_carton[0], uid=who) as m:
         m.sha(NAMES[0])
@@ -113,7 +113,7 @@ def test_end_idle(mount, load_carton, who, way):
 
 @pytest.mark.parametrize('way', ['SIGTERM', 'SIGINT', 'umount -l', 'fusermount3 -uz'])
 def test_end_under_load(mount, load_carton, who, way):
-    if skip_umount_for_user(way, who):
+    if only_root_may(way, who):
         way = 'fusermount3 -uz'
     path, c = load_carton
     with mount(path, uid=who) as m:
@@ -125,7 +125,7 @@ def test_end_under_load(mount, load_carton, who, way):
 
 @pytest.mark.parametrize('way', ['umount', 'fusermount3 -u'])
 def test_busy_unmount_is_refused(mount, load_carton, who, way):
-    if skip_umount_for_user(way, who):
+    if only_root_may(way, who):
         way = 'fusermount3 -u'
     path, c = load_carton
     with mount(path, uid=who) as m:

@@ -11,9 +11,8 @@ import pytest
 
 import harness
 from harness import ctl, expected, scan
-from origin import (COMPRESS, MIB, PRIVATE, LinkedCarton, as_expected, cache, certificate,
-                    digest, errno_of, fault, fault_bytes, fresh_logs, lines_of, needs_root, nginx,
-                    nginx_at, refusing)
+from origin import (COMPRESS, MIB, PRIVATE, LinkedCarton, as_expected, digest, errno_of,
+                    fault_bytes, lines_of, needs_root, nginx_at)
 
 CODINGS = ['identity', 'gzip', 'deflate', 'rawdeflate', 'br', 'zstd']
 BIG = 300 * MIB

@@ -15,8 +15,7 @@ import threading
 
 import pytest
 
-from harness import BUILD, IS_ROOT, ROOT, mountinfo, run
-from test_options import installed  # noqa: F401: a fixture
+from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, mountinfo, run
 from zipwriter import TOML, sample
 
 TEXT = (ROOT / 'README.md').read_text()
@@ -128,7 +127,7 @@ def newcomer(work):
     sudo = work / 'bin/sudo'
     sudo.write_text('#!/bin/sh\nexec "$@"\n')
     sudo.chmod(0o755)
-    path = f'{work}/bin:{BUILD}:{os.environ.get("PATH", "")}:/usr/sbin:/usr/bin:/sbin:/bin'
+    path = f'{work}/bin:{PROGRAMS}:{os.environ.get("PATH", "")}:/usr/sbin:/usr/bin:/sbin:/bin'
     yield work, carton, path
     if mountinfo(work / 'mnt'):
         run('umount' if IS_ROOT else 'fusermount3', '-l' if IS_ROOT else '-uz', work / 'mnt')

@@ -16,8 +16,8 @@ import pytest
 
 import harness
 from harness import ctl, eventually, run
-from origin import (MIB, PRIVATE, LinkedCarton, as_expected, cache, certificate, digest,
-                    errno_of, fault, fault_bytes, fresh_logs, lines_of, nginx, nginx_at, refusing)
+from origin import (MIB, PRIVATE, LinkedCarton, as_expected, digest, errno_of, fault_bytes,
+                    lines_of, nginx_at)
 from zipwriter import Carton, Sparse, sample
 
 def rng_bytes(n, seed=0):

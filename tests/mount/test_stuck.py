@@ -14,8 +14,7 @@ import pytest
 
 import harness
 from harness import eventually
-from origin import (MIB, PRIVATE, Fault, LinkedCarton, cache, digest, errno_of, fault,
-                    fault_bytes, fresh_logs)
+from origin import MIB, PRIVATE, Fault, LinkedCarton, digest, errno_of, fault_bytes
 from zipwriter import Carton
 
 DEAD = {'silent': dict(silent=1), 'stall': dict(stall=300000), 'head only': dict(stall=0),

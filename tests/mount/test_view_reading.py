@@ -16,7 +16,7 @@ import pytest
 
 import harness
 from harness import eventually, run
-from origin import PRIVATE, LinkedCarton, errno_of, fault, fresh_logs  # noqa: F401
+from origin import PRIVATE, LinkedCarton, errno_of
 from tensorfiles import (Tensor, TensorData, every_dtype_and_shape, every_safetensors_dtype,
                          npy_bytes, numeric, reference_file, st, st_bytes)
 from viewcheck import (DATA, MIB, check_index, check_values, files_in, index_of, io_read,
@@ -120,7 +120,7 @@ def test_listing_reads_no_tensor_data(work, mount):
 def test_views_share_the_verified_bytes(work, mount):
     """What a view has verified is verified for the file and all other views, in one copy."""
     data = random.Random(1).randbytes(6 * MIB) + bytes(6 * MIB)
-    td = write(work, Tensor('a', 'uint8', (12 * MIB,), data))
+    write(work, Tensor('a', 'uint8', (12 * MIB,), data))
     cache = work / 'cache'
     with mount(work / 'm.carton', '-o', f'cache_dir={cache}') as m:
         assert m.read(f'{DATA}/a.bin') == data

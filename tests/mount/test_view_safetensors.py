@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import harness
-from origin import PRIVATE, LinkedCarton, errno_of, fault, fresh_logs, lines_of  # noqa: F401
+from origin import PRIVATE, LinkedCarton, errno_of, lines_of
 from tensorfiles import (BAD, BITS, CARTON, NUMPY, ORDER, Tensor, TensorData, decoded,
                          every_safetensors_dtype, npy_bytes, numeric, random_name, random_tensors,
                          reference_file, st, st_bytes)

@@ -15,7 +15,7 @@ import threading
 import pytest
 
 import harness
-from origin import PRIVATE, LinkedCarton, fault, fresh_logs  # noqa: F401
+from origin import PRIVATE, LinkedCarton
 from tensorfiles import CARTON, SHAPES, Tensor, TensorData, numeric, toml_string
 from tritonserver import Model, Refused, parse_expected, parse_request
 from viewcheck import xattr

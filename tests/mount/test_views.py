@@ -9,6 +9,7 @@ import os
 import random
 import re
 import stat
+import tomllib
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ import pytest
 import harness
 from harness import ctl, run
 from origin import errno_of, lines_of
-from tensorfiles import (CARTON, Tensor, TensorData, decoded, every_dtype_and_shape, npy_bytes,
-                         numeric, random_name, reference_file, toml_string)
+from tensorfiles import (CARTON, Tensor, TensorData, bytes_form, decoded, every_dtype_and_shape,
+                         npy_bytes, numeric, random_name, reference_file, toml_string)
 from viewcheck import DATA, MIB, check_index, check_values, files_in, index_of, write
 from zipwriter import Carton, sample
 
@@ -85,10 +86,9 @@ def test_inner_everywhere(work, mount):
             t.keys.clear()
 
 
-def test_reference_packer(mount):
-    """A carton that the reference packer wrote."""
-    import tomllib
-    with mount(harness.REFERENCE) as m:
+def test_reference_packer(mount, packer_carton):
+    """A carton of the form that the reference packer writes."""
+    with mount(packer_carton[0]) as m:
         listed = tomllib.loads(m.read('tensor_data/index.toml').decode())['tensor']
         index = index_of(m)
         assert index['problems'] == [] and len(listed) > 0
@@ -99,6 +99,10 @@ def test_reference_packer(mount):
                 array = np.frombuffer(raw, CARTON[t['dtype']][0]).reshape(t['shape'])
                 assert m.read(f'{DATA}/{t["name"]}.bin') == raw
                 assert m.read(f'{DATA}/{t["name"]}.npy') == npy_bytes(array)
+            else:
+                words = tomllib.loads(m.read('tensor_data/' + t['file']).decode())['data']
+                assert m.read(f'{DATA}/{t["name"]}.bin') == bytes_form(words)
+        assert {t['dtype'] for t in listed} > {'string', 'float32'}
 
 
 def test_ten_thousand(work, mount):
