@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "toml/internal.h"
+#include "toml/input.h"
 
 void toml_input_init(struct toml_input *in, toml_read_fn *read, void *read_ctx)
 {
@@ -13,7 +13,7 @@ void toml_input_init(struct toml_input *in, toml_read_fn *read, void *read_ctx)
 	in->p = in->buf;
 }
 
-/* How many bytes from s are printable ASCII. */
+/* The length of the run of printable ASCII at s. */
 static size_t plain_run(const unsigned char *s, const unsigned char *end)
 {
 	const uint64_t ones = 0x0101010101010101ULL;
@@ -22,7 +22,7 @@ static size_t plain_run(const unsigned char *s, const unsigned char *end)
 
 	while (end - p >= 8) {
 		memcpy(&x, p, 8);
-		/* >= 0x80, or < 0x20, or 0x7f; a borrow only adds bytes after a true one. */
+		/* >= 0x80, < 0x20 or 0x7f; a borrow can only flag bytes after a real hit. */
 		if ((x | ((x - 0x20 * ones) & ~x) | (x + ones)) & (0x80 * ones))
 			break;
 		p += 8;
@@ -37,7 +37,7 @@ static bool is_tail(unsigned char c)
 	return (c & 0xc0) == 0x80;
 }
 
-/* The length of the UTF-8 sequence at s (not ASCII); 0: more bytes could make it one; -1: none. */
+/* The length of the non-ASCII UTF-8 sequence at s; 0: incomplete; -1: ill-formed. */
 static int sequence(const unsigned char *s, const unsigned char *end)
 {
 	unsigned char low = 0x80, high = 0xbf;
@@ -52,13 +52,13 @@ static int sequence(const unsigned char *s, const unsigned char *end)
 	else
 		return -1;
 	if (*s == 0xe0)
-		low = 0xa0; /* overlong below */
+		low = 0xa0; /* below: overlong */
 	else if (*s == 0xed)
-		high = 0x9f; /* surrogates above */
+		high = 0x9f; /* above: surrogates */
 	else if (*s == 0xf0)
 		low = 0x90;
 	else if (*s == 0xf4)
-		high = 0x8f; /* past U+10FFFF above */
+		high = 0x8f; /* above: past U+10FFFF */
 	if (end - s > 1 && (s[1] < low || s[1] > high))
 		return -1;
 	for (i = 2; i < n && s + i < end; i++)
@@ -67,7 +67,7 @@ static int sequence(const unsigned char *s, const unsigned char *end)
 	return end - s >= n ? n : 0;
 }
 
-/* What is at `from`, which is not printable ASCII: its length, 0 when more is needed, -1: fault. */
+/* The length of the non-printable or non-ASCII character at `from`; 0: incomplete; -1: fault. */
 static int accept(struct toml_input *in, const unsigned char *from, const unsigned char *end,
 		  bool *ret_drop)
 {
@@ -95,7 +95,7 @@ static int accept(struct toml_input *in, const unsigned char *from, const unsign
 	return n;
 }
 
-/* Makes the window from the first n bytes of buf. */
+/* Checks and cleans the first n bytes of buf in place: they become the window. */
 static void clean(struct toml_input *in, size_t n)
 {
 	unsigned char *from = (unsigned char *)in->buf, *to = from, *end = from + n;

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "toml/internal.h"
+#include "toml/keys.h"
+#include "base/util.h"
 
 #define FIRST_BUCKETS 64
 
@@ -25,7 +26,7 @@ static inline void sip_round(uint64_t v[4])
 	v[2] = rotate(v[2], 32);
 }
 
-/* SipHash-1-3 of the name under its parent: without the seed nobody finds collisions. */
+/* SipHash-1-3 of parent and name. The random seed keeps inputs from choosing collisions. */
 static uint64_t key_hash(const struct toml_keys *keys, const struct toml_node *parent,
 			 const char *name, size_t len)
 {
@@ -75,7 +76,7 @@ int toml_keys_init(struct toml_keys *keys)
 	}
 	keys->root->kind = TOML_KIND_HEADER;
 	if (getrandom(keys->seed, sizeof(keys->seed), GRND_NONBLOCK) != sizeof(keys->seed))
-		keys->seed[0] = (uintptr_t)keys->buckets; /* early at boot: better than none */
+		keys->seed[0] = (uintptr_t)keys->buckets; /* no entropy yet, early at boot */
 	return 0;
 }
 
@@ -172,7 +173,7 @@ void toml_keys_empty(struct toml_keys *keys, struct toml_node *top)
 	top->child = NULL;
 	while (node) {
 		next = node->child;
-		if (next) { /* what is below goes first; then we come back to node */
+		if (next) { /* children first; the walk returns to node afterwards */
 			node->child = NULL;
 			node = next;
 			continue;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
 #include <stdio.h>
 
-#include "toml/internal.h"
+#include "toml/lex.h"
 
 /* ---- errors ---- */
 
@@ -134,7 +135,7 @@ static size_t utf8_encode(uint32_t c, char *ret)
 	return n;
 }
 
-/* \uXXXX and \UXXXXXXXX, of which `n` digits follow. */
+/* The `n` hexadecimal digits of \uXXXX or \UXXXXXXXX. */
 static int escape_code(struct toml_lexer *lex, int n)
 {
 	uint32_t v = 0;
@@ -158,7 +159,7 @@ static int escape_code(struct toml_lexer *lex, int n)
 	return add_text(lex, utf8, utf8_encode(v, utf8));
 }
 
-/* A backslash at the end of a line: it, and all space after it, is nothing. */
+/* A backslash at the end of a line: skips it and all white space after it. */
 static int escape_newline(struct toml_lexer *lex)
 {
 	int c = toml_skip_blanks(lex);
@@ -175,7 +176,7 @@ static int escape_newline(struct toml_lexer *lex)
 	return c < 0 ? c : 0;
 }
 
-/* At the backslash. */
+/* An escape sequence, at its backslash. */
 static int escape(struct toml_lexer *lex, bool multi)
 {
 	static const char from[] = "btnfr\"\\", to[] = "\b\t\n\f\r\"\\";
@@ -223,7 +224,7 @@ static int line_string(struct toml_lexer *lex, int quote, char **ret_s, size_t *
 		start = lex->in.p;
 	}
 	lex->in.p++;
-	*ret_s = start; /* where it stands, with the quote as its NUL */
+	*ret_s = start; /* in place; the closing quote becomes its NUL */
 	*ret_n = (size_t)(p - start);
 	*p = '\0';
 	if (lex->text.len) {
@@ -236,7 +237,7 @@ static int line_string(struct toml_lexer *lex, int quote, char **ret_s, size_t *
 	return 0;
 }
 
-/* Takes up to `max` quotes; how many, or an error. */
+/* Consumes up to `max` quotes. Returns how many, or an error. */
 static int take_quotes(struct toml_lexer *lex, int quote, int max)
 {
 	int c = 0, n = 0;
@@ -246,7 +247,7 @@ static int take_quotes(struct toml_lexer *lex, int quote, int max)
 	return c < 0 ? c : n;
 }
 
-/* A string between three quotes each, after the opening ones. */
+/* A multi-line string, after its three opening quotes. */
 static int multi_string(struct toml_lexer *lex, int quote, char **ret_s, size_t *ret_n)
 {
 	static const char quotes[] = "\"\"\"\"\"''''";

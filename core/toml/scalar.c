@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "toml/internal.h"
+#include "toml/scalar.h"
+#include "base/util.h"
 
-#define FRACTION_DIGITS 9 /* nanoseconds; TOML: what is finer is cut off, not rounded */
+#define FRACTION_DIGITS 9 /* nanoseconds; TOML: further digits are truncated, not rounded */
 
 static bool is_digit(char c)
 {
@@ -20,7 +21,7 @@ static int digit_value(char c)
 
 /* ---- dates and times: RFC 3339 ---- */
 
-/* Reads exactly n digits, at least `min` and at most `max`, and moves past them. */
+/* Reads exactly n digits with a value from `min` to `max` and advances past them. */
 static bool number(char **s, int n, int min, int max, int *ret)
 {
 	int v = 0;
@@ -57,7 +58,7 @@ static bool date(char **s)
 	       skip(s, '-') && number(s, 2, 1, days_of(year, month), &day);
 }
 
-/* A leap second cannot be told from a mistake without a table of them: 60 is always right. */
+/* Second 60 is always accepted: valid leap seconds are known only from a table. */
 static bool time_of_day(char **s)
 {
 	int v, n = 0;
@@ -116,7 +117,7 @@ static bool date_time(char *text, struct toml_value *ret)
 
 /* ---- numbers ---- */
 
-/* Moves past digits of `base`, an underscore between any two; they are copied to *to without. */
+/* Advances past digits of `base` with single underscores between; copies the digits to *to. */
 static bool digits(char **s, int base, char **to)
 {
 	if (digit_value(**s) >= base)
@@ -137,7 +138,7 @@ static bool integer(const char *s, int base, bool negative, int64_t *ret)
 	int64_t v = 0;
 	int d;
 
-	for (; *s; s++) { /* downwards: there is one more negative number */
+	for (; *s; s++) { /* as negative: INT64_MIN has no positive counterpart */
 		d = digit_value(*s);
 		if (__builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v))
 			return false;
@@ -215,8 +216,7 @@ static bool word(const char *text, struct toml_value *ret)
 	return true;
 }
 
-int toml_scalar_parse(char *text, size_t n, locale_t c_locale, struct toml_value *ret,
-		      const char **ret_why)
+const char *toml_scalar_parse(char *text, size_t n, locale_t c_locale, struct toml_value *ret)
 {
 	struct toml_value v = { .line = ret->line };
 	const char *why = NULL;
@@ -236,10 +236,7 @@ int toml_scalar_parse(char *text, size_t n, locale_t c_locale, struct toml_value
 	} else if (!word(text, &v)) {
 		why = decimal(text, c_locale, &v);
 	}
-	if (why) {
-		*ret_why = why;
-		return -EBADMSG;
-	}
-	*ret = v;
-	return 0;
+	if (!why)
+		*ret = v;
+	return why;
 }

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "toml/internal.h"
+#include "toml/keys.h"
+#include "toml/lex.h"
+#include "toml/scalar.h"
+#include "toml/toml.h"
 
 #define MAX_STEPS (2 * TOML_MAX_KEY_PARTS + TOML_MAX_DEPTH)
 
-/* How far the path goes. */
+/* A length of the path. */
 struct place {
 	size_t steps;
-	size_t keys; /* of these steps, those that are keys */
+	size_t keys; /* the steps that are keys, not indices */
 };
 
 /* An open […] or {…}. */
 struct frame {
 	bool table;
-	struct toml_node *node; /* whose keys a {…} here has: that of the key before it */
-	struct place place;	/* of what is open */
+	struct toml_node *node; /* {…}: parent of its keys, the node of the key before it */
+	struct place place;	/* of the array or table itself */
 };
 
 struct toml {
 	struct toml_lexer lex;
 	struct toml_keys keys;
-	struct buf key; /* a part of a key */
+	struct buf key; /* the current part of a key */
 	char scalar[TOML_MAX_NUMBER + 1];
 	locale_t c_locale;
 	const struct toml_events *events;
@@ -46,7 +49,7 @@ static int add_key(struct toml *t, const struct toml_node *node)
 	return 0;
 }
 
-/* There are as many as keys of [[…]] and open arrays at most: the steps suffice. */
+/* Cannot overflow: at most one index for each [[…]] key and each open array. */
 static void add_index(struct toml *t, size_t index)
 {
 	t->steps[t->place.steps++] = (struct toml_step){ .index = index };
@@ -74,7 +77,7 @@ static inline bool is_bare(int c)
 	       c == '_' || c == '-';
 }
 
-/* One part of a key into t->key. Returns what comes after it and blanks, or an error. */
+/* Reads one part of a key into t->key. Returns the byte after it and blanks, or an error. */
 static int key_part(struct toml *t)
 {
 	int c = toml_peek(&t->lex), r = 0;
@@ -104,7 +107,7 @@ static int key_part(struct toml *t)
 	return c < 0 ? c : toml_skip_blanks(&t->lex);
 }
 
-/* Takes the key part into table `in` and the path. */
+/* Looks up or adds t->key in table `in`, and appends it to the path. */
 static int enter(struct toml *t, struct toml_node *in, enum toml_kind kind, bool *ret_new,
 		 struct toml_node **ret)
 {
@@ -119,7 +122,7 @@ static int redefined(struct toml *t, const struct toml_node *node, const char *h
 	return toml_fail(&t->lex, -EBADMSG, "key \"%.64s\" %s", node->name, how);
 }
 
-/* The key of a key/value pair in `table`, up to its '='. */
+/* Reads the key of a key/value pair in `table`, up to and including the '='. */
 static int pair_key(struct toml *t, struct toml_node *table, struct toml_node **ret)
 {
 	struct toml_node *node;
@@ -152,7 +155,7 @@ static int pair_key(struct toml *t, struct toml_node *table, struct toml_node **
 	return 0;
 }
 
-/* The key of a header, up to its ']'. */
+/* Reads the key of a header, up to and including the first ']'. */
 static int header_key(struct toml *t, enum toml_kind kind, bool *ret_new, struct toml_node **ret)
 {
 	struct toml_node *table = t->keys.root;
@@ -179,7 +182,7 @@ static int header_key(struct toml *t, enum toml_kind kind, bool *ret_new, struct
 	}
 }
 
-/* At the '[' of a header, to the end of its line. */
+/* Reads a header line, at its '['. */
 static int header(struct toml *t)
 {
 	enum toml_kind kind = TOML_KIND_HEADER;
@@ -236,7 +239,7 @@ static inline bool is_scalar(int c)
 	return is_bare(c) || c == '+' || c == '.' || c == ':';
 }
 
-/* Adds what may belong to a scalar after the first n bytes. */
+/* Appends bytes that can belong to a scalar to t->scalar, after its first *n bytes. */
 static int scalar_bytes(struct toml *t, size_t *n)
 {
 	int c;
@@ -254,12 +257,12 @@ static int scalar_bytes(struct toml *t, size_t *n)
 static int scalar(struct toml *t)
 {
 	struct toml_value value = { .line = t->lex.in.line };
-	const char *why = NULL;
+	const char *fault;
 	size_t n = 0;
 	int c = scalar_bytes(t, &n);
 
 	if (c == ' ' && n == 10 && t->scalar[4] == '-' && t->scalar[7] == '-') {
-		t->lex.in.p++; /* a date: a time may follow, and else the blank is nothing */
+		t->lex.in.p++; /* a date: a time may follow the blank */
 		c = toml_peek(&t->lex);
 		if (c >= '0' && c <= '9') {
 			t->scalar[n++] = ' ';
@@ -271,8 +274,9 @@ static int scalar(struct toml *t)
 	if (!n)
 		return toml_unexpected(&t->lex, c, "a value");
 	t->scalar[n] = '\0';
-	if (toml_scalar_parse(t->scalar, n, t->c_locale, &value, &why) < 0)
-		return toml_fail(&t->lex, -EBADMSG, "%s", why);
+	fault = toml_scalar_parse(t->scalar, n, t->c_locale, &value);
+	if (fault)
+		return toml_fail(&t->lex, -EBADMSG, "%s", fault);
 	return report(t, &value);
 }
 
@@ -286,7 +290,7 @@ static int text(struct toml *t)
 	return r < 0 ? r : report(t, &value);
 }
 
-/* At a '[' or '{'. */
+/* Opens an array or inline table, at its '[' or '{'. */
 static int open_frame(struct toml *t, struct toml_node *node)
 {
 	bool table = *t->lex.in.p == '{';
@@ -298,19 +302,19 @@ static int open_frame(struct toml *t, struct toml_node *node)
 	return begin(t, table ? TOML_TABLE : TOML_ARRAY);
 }
 
-/* At the ']' or '}'. */
+/* Closes the innermost array or inline table, at its ']' or '}'. */
 static int close_frame(struct toml *t)
 {
 	struct frame *frame = &t->frames[--t->depth];
 
 	t->lex.in.p++;
 	t->place = frame->place;
-	if (frame->table) /* closed for good: nothing will ask for its keys */
+	if (frame->table) /* an inline table cannot be extended: its keys are not needed any more */
 		toml_keys_empty(&t->keys, frame->node);
 	return end(t, frame->table ? TOML_TABLE : TOML_ARRAY);
 }
 
-/* In an array: goes to its next element, or closes it. */
+/* In an array: moves to the next element, or closes the array. */
 static int next_element(struct toml *t, const struct frame *frame, bool first, bool *ret_closed)
 {
 	int c = toml_skip_space(&t->lex);
@@ -334,7 +338,7 @@ static int next_element(struct toml *t, const struct frame *frame, bool first, b
 	return 0;
 }
 
-/* In an inline table: goes to its next value, that of *ret, or closes it. */
+/* In an inline table: moves to the next value, of key *ret, or closes the table. */
 static int next_pair(struct toml *t, const struct frame *frame, bool first, bool *ret_closed,
 		     struct toml_node **ret)
 {
@@ -357,7 +361,7 @@ static int next_pair(struct toml *t, const struct frame *frame, bool first, bool
 	return pair_key(t, frame->node, ret);
 }
 
-/* The value of key `node`, with all that is in it. */
+/* The value of key `node`, nested values included. */
 static int value(struct toml *t, struct toml_node *node)
 {
 	const struct frame *frame;
@@ -375,7 +379,7 @@ static int value(struct toml *t, struct toml_node *node)
 			r = c == '"' || c == '\'' ? text(t) : scalar(t);
 		if (r)
 			return r;
-		do { /* out of all that ends here, to the next value in what does not */
+		do { /* close everything that ends here, then move to the next value */
 			if (!t->depth)
 				return 0;
 			frame = &t->frames[t->depth - 1];

@@ -2,11 +2,12 @@
 /*
  * TOML 1.0 as a stream of events: no tree of values, no recursion, bounded memory.
  *
- * The parser pulls its text through a callback, so a document may be far larger than memory; what
- * it keeps is one token and the names of the keys seen so far (they are needed to refuse
- * duplicates and redefined tables, as TOML demands). Values are handed over and forgotten, and so
- * are the keys of an inline table at its end and of a [[table]] when the next one starts: memory
- * does not grow with the number of elements of any array.
+ * The parser pulls its text through a callback, so a document may be far larger than memory. It
+ * keeps one token and the names of the keys seen so far, which TOML requires to refuse duplicates
+ * and redefined tables. It does not keep values; it drops the keys of an inline table at its end and
+ * those of a [[table]] when the next one starts. Memory does not grow with the length of any array.
+ *
+ * Threads: no shared state; any number of documents can be parsed at once.
  */
 #ifndef CARTON_TOML_TOML_H
 #define CARTON_TOML_TOML_H
@@ -16,9 +17,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Where a value stands: from the root, keys and array indices, outermost first. */
+/* The position of a value: keys and array indices from the root, outermost first. */
 struct toml_step {
-	const char *key; /* NUL-terminated (keys may hold NUL: use len); NULL: an array element */
+	const char *key; /* NUL-terminated, but may contain NUL: use len; NULL: an array element */
 	size_t len;	 /* bytes of key */
 	size_t index;	 /* of the array element, from 0 */
 };
@@ -52,17 +53,17 @@ struct toml_value {
 };
 
 /*
- * CRLF reads as LF, also in strings. Dates and times are RFC 3339 with 'T' and 'Z' in upper case
- * and at most nine digits of a fraction; the year 0000 and, in any minute, the second 60 pass. A
- * float beyond a double is an infinity, an integer beyond 64 bits an error.
+ * CRLF is read as LF, also in strings. Dates and times are given as RFC 3339 with 'T' and 'Z' in
+ * upper case and a fraction of at most nine digits; the year 0000 and the second 60 are accepted. A
+ * float outside the range of a double is an infinity; an integer that does not fit 64 bits an error.
  *
- * Callbacks, each may be NULL; a non-zero return stops the parse, which then returns it. Strings
- * and paths live until the callback returns.
+ * Callbacks; each may be NULL. A non-zero return stops the parse, which then returns it. Strings and
+ * paths are valid until the callback returns.
  *
  *  begin	a table ([header], element of [[header]], inline table) or an array ([…] or the
- *		first [[header]]) starts at `path`. A [header] is begun when its line is read, also
- *		when only its children were known before; tables made on the way by a dotted key or
- *		a longer header are not announced.
+ *		first [[header]]) starts at `path`. Called for the line of a [header], also if its
+ *		children came before it; not called for tables that exist only through a dotted key
+ *		or a longer header.
  *  end		an inline table or a […] array is complete. Not called for [header] and [[header]].
  *  value	a scalar.
  */
@@ -72,31 +73,31 @@ struct toml_events {
 	int (*value)(void *ctx, const struct toml_path *path, const struct toml_value *value);
 };
 
-/* Gives up to `n` bytes of the document: how many, 0 at its end, or -errno. */
+/* Reads up to `n` bytes of the document. Returns how many, 0 at its end, or -errno. */
 typedef ssize_t toml_read_fn(void *ctx, void *ret_buf, size_t n);
 
+/* What is wrong with a document, and where. Also used by readers of formats in TOML. */
 struct toml_error {
-	size_t line;	   /* from 1; 0: not about a line */
-	char message[160]; /* what is wrong there, printable ASCII; "": nothing to say */
+	size_t line;	   /* from 1; 0: no particular line */
+	char message[160]; /* "": no error */
 };
 
 /*
- * Parses a whole document. Returns 0; -EBADMSG for text that is not TOML 1.0 (ret_error says where
- * and why); -EFBIG for a limit TOML_MAX_… of limits.h (likewise); -ENOMEM; or what `read` or a
- * callback gave. `ret_error` may be NULL; it is always set, and empty where there is no more to
- * say than the return value does. Events before an error have been delivered: what they built is
- * the caller's to drop.
+ * Parses a whole document. Returns 0; -EBADMSG if it is not TOML 1.0; -EFBIG over a limit TOML_MAX_…
+ * of limits.h; -ENOMEM; or the error of `read` or of a callback. `ret_error` may be NULL; it is always
+ * set, and its message, in printable ASCII, is empty unless the parser itself found a fault. Events
+ * before an error have been delivered: the caller drops what it built from them.
  */
 int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *events, void *ctx,
 	       struct toml_error *ret_error);
 
-/* The same for a document in memory. */
+/* toml_parse() of a document in memory. */
 int toml_parse_mem(const char *text, size_t n, const struct toml_events *events, void *ctx,
 		   struct toml_error *ret_error);
 
 /*
- * Does `path` match `pattern`? Patterns are written "tensor[].name": keys by name, "[]" any array
- * element, "*" any one key; "" is the root. Keys of the pattern cannot hold '.' or '[', nor be "*".
+ * Does `path` match `pattern`? A pattern is written "tensor[].name": keys by name, "[]" for any array
+ * element, "*" for any one key; "" is the root. Its keys cannot contain '.' or '[', nor be "*".
  */
 bool toml_path_is(const struct toml_path *path, const char *pattern);
 

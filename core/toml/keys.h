@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keys that a TOML document has defined so far: a tree, with one hash table for lookup. */
+#ifndef CARTON_TOML_KEYS_H
+#define CARTON_TOML_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum toml_kind {
+	TOML_KIND_VALUE,    /* a scalar, […] or {…}: closed */
+	TOML_KIND_IMPLICIT, /* a table known only from a longer header */
+	TOML_KIND_HEADER,   /* a table with a header of its own */
+	TOML_KIND_DOTTED,   /* a table made by a dotted key */
+	TOML_KIND_TABLES, /* an array of [[headers]]; its children are the keys of the last element */
+};
+
+struct toml_node {
+	struct toml_node *parent;
+	struct toml_node *child;   /* the newest one */
+	struct toml_node *sibling; /* the next older one */
+	struct toml_node *chain;   /* next in the hash bucket */
+	uint64_t hash;
+	size_t index; /* TABLES: of the last element */
+	enum toml_kind kind;
+	uint32_t len;
+	char name[]; /* len bytes and a NUL */
+};
+
+struct toml_keys {
+	struct toml_node *root;
+	struct toml_node **buckets;
+	size_t n_buckets; /* a power of two */
+	size_t n;	  /* keys stored now */
+	size_t bytes;	  /* total length of their names */
+	uint64_t seed[2];
+};
+
+/* 0 or -ENOMEM. */
+int toml_keys_init(struct toml_keys *keys);
+
+/* Frees all keys. NULL-safe; a zeroed struct is fine. */
+void toml_keys_free(struct toml_keys *keys);
+
+/*
+ * Finds the key `name` of table `parent`, or adds it with `kind` (then *ret_new is true). Returns 0,
+ * -ENOMEM, or -EFBIG over TOML_MAX_KEYS, TOML_MAX_KEY or TOML_MAX_KEY_BYTES. The node lives until
+ * toml_keys_empty() is called on one of its ancestors.
+ */
+int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *name, size_t len,
+		  enum toml_kind kind, bool *ret_new, struct toml_node **ret);
+
+/* Removes all keys below `top`. */
+void toml_keys_empty(struct toml_keys *keys, struct toml_node *top);
+
+#endif
