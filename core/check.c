@@ -13,10 +13,11 @@ struct check {
 	size_t problems;
 };
 
-static void tell(struct check *k, const char *subject, const char *fmt, ...)
+/* Logs and counts a problem. */
+static void report(struct check *k, const char *subject, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static void tell(struct check *k, const char *subject, const char *fmt, ...)
+static void report(struct check *k, const char *subject, const char *fmt, ...)
 {
 	char text[1024];
 	va_list ap;
@@ -40,18 +41,18 @@ static int check_tensors(struct check *k)
 	if (r == -ENOMEM)
 		return r;
 	if (r < 0)
-		tell(k, index_path, "cannot be read: %s", strerror(-r));
+		report(k, index_path, "cannot be read: %s", strerror(-r));
 	if (k->index.problem && k->index.problem_line)
-		tell(k, index_path, "line %zu: %s", k->index.problem_line, k->index.problem);
+		report(k, index_path, "line %zu: %s", k->index.problem_line, k->index.problem);
 	else if (k->index.problem)
-		tell(k, index_path, "%s", k->index.problem);
+		report(k, index_path, "%s", k->index.problem);
 	tensors = k->index.tensors;
 	if (!tensors)
 		return 0;
 	for (size_t i = 0; i < tensors->n; i++) {
 		const struct strings_size *size;
 
-		/* a file that cannot be read is told by itself */
+		/* failures other than -ENOMEM were logged by the read */
 		if (!tensors->list[i].problem && tensors->list[i].info.dtype == dtype_string &&
 		    index_measure(&k->index, &tensors->list[i], NULL, &size) == -ENOMEM)
 			return -ENOMEM;
@@ -60,13 +61,13 @@ static int check_tensors(struct check *k)
 	if (r < 0)
 		return r;
 	if (tensors->problem)
-		tell(k, index_path, "line %zu: %s", tensors->problem_line, tensors->problem);
+		report(k, index_path, "line %zu: %s", tensors->problem_line, tensors->problem);
 	for (size_t i = 0; i < tensors->n; i++) {
 		const struct tensor *tensor = &tensors->list[i];
 
 		if (tensor->problem)
-			tell(k, index_path, "line %zu: tensor \"%s\": %s", tensor->line,
-			     tensor->named ? tensor->info.name : "", tensor->problem);
+			report(k, index_path, "line %zu: tensor \"%s\": %s", tensor->line,
+			       tensor->named ? tensor->info.name : "", tensor->problem);
 	}
 	return 0;
 }
@@ -82,22 +83,22 @@ static void check_io(struct check *k, const char *what, const struct meta_tensor
 						       NULL;
 
 		if (!t->name) {
-			tell(k, "carton.toml", "%s %zu has no name", what, i);
+			report(k, "carton.toml", "%s %zu has no name", what, i);
 			continue;
 		}
 		if (!t->dtype)
-			tell(k, "carton.toml", "%s \"%s\" has no dtype", what, t->name);
+			report(k, "carton.toml", "%s \"%s\" has no dtype", what, t->name);
 		else if (!dtype || !dtype->name || dtype == dtype_nested)
-			tell(k, "carton.toml", "%s \"%s\" has unknown dtype \"%s\"", what, t->name,
-			     t->dtype);
+			report(k, "carton.toml", "%s \"%s\" has unknown dtype \"%s\"", what,
+			       t->name, t->dtype);
 		if (!t->shape)
-			tell(k, "carton.toml", "%s \"%s\" has no shape", what, t->name);
+			report(k, "carton.toml", "%s \"%s\" has no shape", what, t->name);
 		if (meta_find(names, t->name) != t)
-			tell(k, "carton.toml", "two %ss are named \"%s\"", what, t->name);
+			report(k, "carton.toml", "two %ss are named \"%s\"", what, t->name);
 	}
 }
 
-/* Why a reference leads nowhere; NULL when it is good. */
+/* What is wrong with a reference, or NULL. */
 static const char *reference_fault(const struct check *k, const char *reference, bool tensors_only)
 {
 	static const char tensor_prefix[] = "@tensor_data/", misc_prefix[] = "@misc/";
@@ -106,7 +107,7 @@ static const char *reference_fault(const struct check *k, const char *reference,
 	if (strncmp(reference, tensor_prefix, strlen(tensor_prefix)) == 0) {
 		const char *name = reference + strlen(tensor_prefix);
 
-		/* an index that cannot be read was told already */
+		/* an unreadable index was reported already */
 		if (k->index.tensors && !tensors_find(k->index.tensors, name, strlen(name)))
 			return "which is no tensor of tensor_data/index.toml";
 		if (!k->index.tensors && !tree_find(k->c->tree, "tensor_data"))
@@ -127,10 +128,11 @@ static void check_values(struct check *k, const char *where, const struct meta_v
 		const char *why = reference_fault(k, values[i].reference, tensors_only);
 
 		if (why)
-			tell(k, "carton.toml", "%s: \"%s\" is \"%s\", %s", where, values[i].name,
-			     values[i].reference, why);
+			report(k, "carton.toml", "%s: \"%s\" is \"%s\", %s", where, values[i].name,
+			       values[i].reference, why);
 		if (names->n && !meta_find(names, values[i].name))
-			tell(k, "carton.toml", "%s: \"%s\" is not declared", where, values[i].name);
+			report(k, "carton.toml", "%s: \"%s\" is not declared", where,
+			       values[i].name);
 	}
 }
 
@@ -141,14 +143,19 @@ static void check_cases(struct check *k, const char *what, const struct meta_cas
 	char where[64];
 
 	if (n && m->n_inputs == 0 && m->n_outputs == 0)
-		tell(k, "carton.toml", "has a [[%s]], but declares no [[input]] or [[output]]",
-		     what);
+		report(k, "carton.toml", "has a [[%s]], but declares no [[input]] or [[output]]",
+		       what);
 	for (size_t i = 0; i < n; i++) {
 		snprintf(where, sizeof(where), "line %zu: [[%s]] %zu", cases[i].line, what, i);
 		if (!cases[i].has_inputs)
-			tell(k, "carton.toml", "%s has no inputs", where);
+			report(k, "carton.toml", "%s has no inputs", where);
+		if (tensors_only && cases[i].has_outputs && !m->model_name)
+			report(k, "carton.toml",
+			       "%s has expected_out, but there is no model_name: a Triton response "
+			       "names its model",
+			       where);
 		if (!tensors_only && !cases[i].has_outputs)
-			tell(k, "carton.toml", "%s has no sample_out", where);
+			report(k, "carton.toml", "%s has no sample_out", where);
 		check_values(k, where, cases[i].inputs, cases[i].n_inputs, &m->input_names,
 			     tensors_only);
 		check_values(k, where, cases[i].outputs, cases[i].n_outputs, &m->output_names,
@@ -162,16 +169,20 @@ static void check_meta(struct check *k)
 	const struct node *model = tree_find(k->c->tree, "model");
 
 	if (!model || model->kind != NODE_DIR)
-		tell(k, "model", "is missing; a carton has a folder of that name");
+		report(k, "model", "is missing: a carton has a folder of that name");
 	if (!m)
 		return;
 	for (size_t i = 0; i < m->n_problems; i++)
-		tell(k, "carton.toml", "%s", m->problems[i]);
+		report(k, "carton.toml", "line %zu: %s", m->problems[i].line,
+		       m->problems[i].message);
 	if (!m->has_runner)
-		tell(k, "carton.toml", "has no [runner]");
-	else if (!m->runner_name || !m->framework_version)
-		tell(k, "carton.toml", "[runner] has no %s",
-		     m->runner_name ? "required_framework_version" : "runner_name");
+		report(k, "carton.toml", "has no [runner]");
+	if (m->has_runner && !m->runner_name)
+		report(k, "carton.toml", "[runner] has no runner_name");
+	if (m->has_runner && !m->framework_version)
+		report(k, "carton.toml", "[runner] has no required_framework_version");
+	if (m->has_runner && !m->has_compat_version)
+		report(k, "carton.toml", "[runner] has no runner_compat_version");
 	check_io(k, "input", m->inputs, m->n_inputs, &m->input_names);
 	check_io(k, "output", m->outputs, m->n_outputs, &m->output_names);
 	check_cases(k, "self_test", m->self_tests, m->n_self_tests, true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * carton_info(): what a carton says of its model, for people and for scripts.
+ * carton_info(): the model's metadata from carton.toml, as text or as JSON.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,8 +9,9 @@
 #include "base/util.h"
 
 #define MAX_INFO (256 * MIB)
+#define INDENT "             " /* of the lines after the first of a value */
 
-/* All of it is text in one buffer; the first failure sticks, so that each line need not ask. */
+/* The output so far. After the first error nothing more is added: callers need no checks. */
 struct out {
 	struct buf text;
 	int error;
@@ -35,7 +36,7 @@ static void put_json(struct out *o, const char *s)
 		put(o, "null");
 }
 
-/* Text from the carton, for a terminal: newlines stay, other control characters do not. */
+/* Text from the carton, for a terminal: keeps tabs and newlines, escapes other control characters. */
 static void put_text(struct out *o, const char *s, const char *indent)
 {
 	for (size_t step; *s; s += step) {
@@ -63,7 +64,7 @@ static void json_member(struct out *o, const char *key, const char *value)
 	put(o, ",");
 }
 
-/* Ends a list or object, over the comma behind its last member. */
+/* Ends a list or object; overwrites the comma after its last member. */
 static void json_end(struct out *o, const char *end)
 {
 	if (o->error == 0 && o->text.len && o->text.data[o->text.len - 1] == ',')
@@ -114,6 +115,32 @@ static void json_cases(struct out *o, const char *key, const char *outputs,
 	json_end(o, "],");
 }
 
+/* An option with all below it; JSON has no dates, nan and inf. The depth is bounded by TOML_MAX_KEY_PARTS and TOML_MAX_DEPTH. */
+static void json_option(struct out *o, const struct meta_option *option)
+{
+	bool table = option->type == TOML_TABLE;
+
+	if (option->type < TOML_TABLE) {
+		if (option->type > TOML_BOOL)
+			put_json(o, option->value);
+		else if (option->type == TOML_FLOAT && strpbrk(option->value, "ni"))
+			put(o, "null");
+		else
+			put(o, option->value);
+		return;
+	}
+	put(o, table ? "{" : "[");
+	for (const struct meta_option *c = option->first; c; c = c->next) {
+		if (table) {
+			OUT(o, buf_add_json(&o->text, c->name, c->len));
+			put(o, ":");
+		}
+		json_option(o, c);
+		put(o, ",");
+	}
+	json_end(o, table ? "}" : "]");
+}
+
 static void json_info(struct out *o, const struct carton *c, const char *hash)
 {
 	const struct meta *m = c->meta;
@@ -145,14 +172,8 @@ static void json_info(struct out *o, const struct carton *c, const char *hash)
 	if (m->has_compat_version)
 		OUT(o, buf_addf(&o->text, "\"runner_compat_version\":%" PRId64 ",",
 				m->compat_version));
-	put(o, "\"opts\":{");
-	for (size_t i = 0; i < m->n_options; i++) {
-		put_json(o, m->options[i].name);
-		put(o, ":");
-		put(o, m->options[i].value);
-		put(o, ",");
-	}
-	json_end(o, "}");
+	put(o, "\"opts\":");
+	json_option(o, &m->options);
 	json_end(o, "}");
 	json_end(o, "}\n");
 }
@@ -164,7 +185,7 @@ static void text_member(struct out *o, const char *key, const char *value)
 	if (!value || !*value)
 		return;
 	OUT(o, buf_addf(&o->text, "%-13s", key));
-	put_text(o, value, "             ");
+	put_text(o, value, INDENT);
 	put(o, "\n");
 }
 
@@ -177,10 +198,77 @@ static void text_tensors(struct out *o, const char *key, const struct meta_tenso
 		put_text(o, list[i].dtype ? list[i].dtype : "?", "");
 		put(o, " ");
 		put_text(o, list[i].shape ? list[i].shape : "?", "");
+		if (list[i].internal_name) {
+			put(o, "  (internal name ");
+			put_text(o, list[i].internal_name, INDENT);
+			put(o, ")");
+		}
 		if (list[i].description) {
 			put(o, "  ");
-			put_text(o, list[i].description, "             ");
+			put_text(o, list[i].description, INDENT);
 		}
+		put(o, "\n");
+	}
+}
+
+static void text_cases(struct out *o, const char *key, const struct meta_case *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		OUT(o, buf_addf(&o->text, "%-13s", i == 0 ? key : ""));
+		put_text(o, list[i].name && *list[i].name ? list[i].name : "(no name)", INDENT);
+		if (list[i].description && *list[i].description) {
+			put(o, "  ");
+			put_text(o, list[i].description, INDENT);
+		}
+		put(o, "\n");
+	}
+}
+
+/* A key as TOML spells it: quoted if it has other characters than letters, digits, '_' and '-'. */
+static void text_key(struct out *o, const struct meta_option *option)
+{
+	static const char bare[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+	struct buf quoted = buf_init(MAX_INFO);
+
+	if (option->len && strspn(option->name, bare) == option->len) {
+		put(o, option->name);
+		return;
+	}
+	OUT(o, buf_add_json(&quoted, option->name, option->len));
+	if (quoted.data)
+		put_text(o, quoted.data, "");
+	buf_free(&quoted);
+}
+
+/* A value on one line, as TOML spells it. */
+static void text_value(struct out *o, const struct meta_option *option)
+{
+	bool table = option->type == TOML_TABLE;
+
+	if (option->type < TOML_TABLE) {
+		put_text(o, option->value, "");
+		return;
+	}
+	put(o, table ? "{" : "[");
+	for (const struct meta_option *c = option->first; c; c = c->next) {
+		put(o, c != option->first ? ", " : table ? " " : "");
+		if (table) {
+			text_key(o, c);
+			put(o, " = ");
+		}
+		text_value(o, c);
+	}
+	put(o, table ? option->first ? " }" : "}" : "]");
+}
+
+static void text_options(struct out *o, const struct meta_option *opts)
+{
+	for (const struct meta_option *c = opts->first; c; c = c->next) {
+		OUT(o, buf_addf(&o->text, "%-13s", c == opts->first ? "options" : ""));
+		text_key(o, c);
+		put(o, " = ");
+		text_value(o, c);
 		put(o, "\n");
 	}
 }
@@ -204,17 +292,11 @@ static void text_info(struct out *o, const struct carton *c, const char *hash)
 	text_member(o, "framework", m->framework_version);
 	if (m->has_compat_version)
 		OUT(o, buf_addf(&o->text, "%-13s%" PRId64 "\n", "compat", m->compat_version));
-	for (size_t i = 0; i < m->n_options; i++) {
-		OUT(o, buf_addf(&o->text, "%-13s", i == 0 ? "options" : ""));
-		put_text(o, m->options[i].name, "");
-		put(o, " = ");
-		put_text(o, m->options[i].value, "");
-		put(o, "\n");
-	}
+	text_options(o, &m->options);
 	text_tensors(o, "inputs", m->inputs, m->n_inputs);
 	text_tensors(o, "outputs", m->outputs, m->n_outputs);
-	OUT(o, buf_addf(&o->text, "%-13s%zu self tests, %zu examples\n", "tests", m->n_self_tests,
-			m->n_examples));
+	text_cases(o, "self tests", m->self_tests, m->n_self_tests);
+	text_cases(o, "examples", m->examples, m->n_examples);
 	if (m->model_description && *m->model_description) {
 		put(o, "\n");
 		put_text(o, m->model_description, "");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/util.h"
@@ -149,6 +150,17 @@ out:
 	return r;
 }
 
+static int links_fault(struct loader *l, size_t line, const char *what, const char *path)
+{
+	char at[32] = "";
+
+	if (line)
+		snprintf(at, sizeof(at), "line %zu: ", line);
+	carton_log(CARTON_LOG_ERROR, "LINKS", "%s%s; needed by \"%s\"", at, what, path);
+	l->faults++;
+	return 0;
+}
+
 /* A path that the container does not have: the same bytes under another name, or LINKS. */
 static int add_missing(struct loader *l, const struct manifest_line *line)
 {
@@ -157,12 +169,8 @@ static int add_missing(struct loader *l, const struct manifest_line *line)
 	struct node *n;
 	int r = object_add_link(l->store, line->sha256, line->path, link, &o);
 
-	if (r == -ENOENT && l->links && l->links->fault) {
-		carton_log(CARTON_LOG_ERROR, "LINKS", "%s; \"%s\" may need it", l->links->fault,
-			   line->path);
-		l->faults++;
-		return 0;
-	}
+	if (r == -ENOENT && l->links && *l->links->error.message)
+		return links_fault(l, l->links->error.line, l->links->error.message, line->path);
 	if (r == -ENOENT) {
 		fault(l, line->path,
 		      "is listed in MANIFEST, but neither the carton nor LINKS has it");
@@ -170,12 +178,10 @@ static int add_missing(struct loader *l, const struct manifest_line *line)
 	}
 	if (r < 0)
 		return r;
-	if (!object_entry(o) && (l->links->fault || link->fault)) {
-		carton_log(CARTON_LOG_ERROR, "LINKS", "%s; \"%s\" needs it",
-			   l->links->fault ? l->links->fault : link->fault, line->path);
-		l->faults++;
-		return 0;
-	}
+	if (!object_entry(o) && *l->links->error.message)
+		return links_fault(l, l->links->error.line, l->links->error.message, line->path);
+	if (!object_entry(o) && link->fault)
+		return links_fault(l, link->line, link->fault, line->path);
 	r = tree_add_path(l->tree, line->path, NODE_FILE, &n);
 	if (r < 0)
 		return r;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two ways to check a whole carton, on all cores.
+ * Two ways to check a whole carton, on all cores.
  *
- * carton_verify() hashes what each entry holds, where a mount is content with one good origin of an
- * object, looks at those that a mount never opens, and tells everything else that can be wrong.
- * carton_materialize() does for all files what opening them would do.
+ * carton_verify() hashes every entry, also if several have the same content; checks the entries that a
+ * mount never opens; and reports everything else that can be wrong. carton_materialize() does for
+ * each file what opening it would do.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,22 +20,22 @@
 
 struct verify {
 	struct carton *c;
-	uint64_t total;		/* bytes to be read, as far as that is known */
-	_Atomic uint64_t bytes; /* of them read by checks of entries; objects count their own */
+	uint64_t total;		/* bytes to read, as far as known */
+	_Atomic uint64_t bytes; /* read by checks of entries; the object store counts its own */
 	atomic_size_t problems;
-	pthread_mutex_t lock;
-	pthread_cond_t over;
-	size_t left; /* checks not ended, guarded by lock */
+	pthread_mutex_t lock; /* guards left */
+	pthread_cond_t over;  /* signalled when left decreases */
+	size_t left;	      /* checks that have not ended */
 };
 
 struct file_check {
 	struct job job;
 	struct verify *v;
-	const struct manifest_line *line; /* NULL: no hash, so only where it lies is checked */
+	const struct manifest_line *line; /* NULL: no hash, only its headers are checked */
 	const struct entry *entry;
 };
 
-/* A stream that computes the crc of what passes. */
+/* A stream that passes bytes through and computes their crc. */
 struct crc_stream {
 	struct stream stream;
 	struct stream *in;
@@ -79,7 +79,7 @@ static int check_hash(const struct file_check *f, const uint8_t found[SHA256_SIZ
 	return -EBADMSG;
 }
 
-/* What no mount shows must still mean the same to all who read the zip. */
+/* An entry that a mount does not show: its headers must still agree. */
 static int check_place(struct file_check *f)
 {
 	struct source *source;
@@ -142,14 +142,14 @@ static void run_check(struct job *job)
 	check_over(v);
 }
 
-static void tell_progress(const struct verify *v, carton_progress_fn *progress, void *ctx)
+static void report_progress(const struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	uint64_t done = atomic_load(&v->bytes) + object_store_ingested(v->c->store);
 
 	progress(ctx, done, MAX(v->total, done));
 }
 
-/* Waits until all checks have ended, telling how far they are. */
+/* Waits until all checks have ended, and reports progress. */
 static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	pthread_mutex_lock(&v->lock);
@@ -162,17 +162,17 @@ static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void
 		until.tv_nsec %= 1000000000L;
 		if (pthread_cond_timedwait(&v->over, &v->lock, &until) == ETIMEDOUT && progress) {
 			pthread_mutex_unlock(&v->lock);
-			tell_progress(v, progress, ctx);
+			report_progress(v, progress, ctx);
 			pthread_mutex_lock(&v->lock);
 		}
 	}
 	pthread_mutex_unlock(&v->lock);
 	if (progress)
-		tell_progress(v, progress, ctx);
+		report_progress(v, progress, ctx);
 }
 
-/* Somebody needed this very entry before, and told that it is damaged. */
-static bool was_told(const struct verify *v, const struct entry *e)
+/* Was this entry read before, found to be damaged, and logged? */
+static bool already_logged(const struct verify *v, const struct entry *e)
 {
 	const struct node *n = tree_find(v->c->tree, e->name);
 	struct object *o = n ? node_object(n) : NULL;
@@ -192,10 +192,10 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 		const struct entry *e = &c->entries[i];
 		const struct manifest_line *line = manifest_find(v->c->manifest, e->name);
 
-		/* symlinks were read for the tree; an unpacked carton has no headers to compare */
+		/* symlinks were read for the tree; a directory has no headers to compare */
 		if (line ? e->kind != ENTRY_FILE : !c->one_file)
 			continue;
-		if (line && was_told(v, e)) {
+		if (line && already_logged(v, e)) {
 			atomic_fetch_add(&v->problems, 1);
 			continue;
 		}
@@ -221,7 +221,7 @@ static size_t check_form(const struct manifest *m)
 	return (size_t)(m->unsorted_line != 0) + (size_t)m->no_final_newline;
 }
 
-/* ---- objects: as opening their files would ---- */
+/* ---- objects, verified as by opening their files ---- */
 
 struct object_check {
 	struct object_wait wait;
@@ -243,7 +243,7 @@ static void object_done(struct object_wait *wait, int result)
 	object_over(container_of(wait, struct object_check, wait), result);
 }
 
-/* `fetched`: only those that no entry of the container holds. */
+/* `fetched`: only if no entry of the container has the object. */
 static void add_check(struct verify *v, struct object_check *checks, const struct node *file,
 		      bool fetched)
 {
@@ -256,7 +256,7 @@ static void add_check(struct verify *v, struct object_check *checks, const struc
 		v->total += object_size(o);
 }
 
-/* Has objects verified: of the `n` files, or of all of the tree when `files` is NULL. */
+/* Verifies the objects of the `n` files, or of the whole tree if `files` is NULL. */
 static int get_objects(struct verify *v, struct carton_node *const *files, size_t n, bool fetched,
 		       carton_progress_fn *progress, void *ctx)
 {

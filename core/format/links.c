@@ -6,34 +6,39 @@
 #include <stdlib.h>
 
 #include "http/http.h"
-#include "toml/toml.h"
 #include "base/util.h"
 
 struct reader {
 	struct links *l;
-	size_t cap;   /* room in l->list */
-	size_t total; /* URLs in all */
+	size_t cap;   /* allocated elements of l->list */
+	size_t total; /* URLs of all lists */
 	bool has_version;
 };
 
-static int set_fault(char **fault, size_t line, const char *fmt, ...)
+/* Keeps the first fault of the file. */
+static int set_error(struct links *l, size_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The first fault is the one that is kept. */
-static int set_fault(char **fault, size_t line, const char *fmt, ...)
+static int set_error(struct links *l, size_t line, const char *fmt, ...)
 {
-	char text[512];
 	va_list ap;
-	int n;
 
-	if (*fault)
+	if (*l->error.message)
 		return 0;
-	n = line ? snprintf(text, sizeof(text), "line %zu: ", line) : 0;
+	l->error.line = line;
 	va_start(ap, fmt);
-	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+	vsnprintf(l->error.message, sizeof(l->error.message), fmt, ap);
 	va_end(ap);
-	*fault = strdup(text);
-	return *fault ? 0 : -ENOMEM;
+	return 0;
+}
+
+static int set_fault(struct link *link, size_t line, const char *fault)
+{
+	if (!link->fault) {
+		link->fault = fault;
+		link->line = line;
+	}
+	return 0;
 }
 
 static int add_link(struct reader *rd, const struct toml_step *key, size_t line)
@@ -43,8 +48,7 @@ static int add_link(struct reader *rd, const struct toml_step *key, size_t line)
 	uint8_t sha256[SHA256_SIZE];
 
 	if (key->len != 2 * SHA256_SIZE || !hex_decode(key->key, SHA256_SIZE, sha256))
-		return set_fault(&l->fault, line, "\"%.80s\" is not 64 lower-case hex digits",
-				 key->key);
+		return set_error(l, line, "\"%.80s\" is not 64 lower-case hex digits", key->key);
 	if (l->n == rd->cap) {
 		size_t cap = rd->cap ? 2 * rd->cap : 16;
 		struct link *list = reallocarray(l->list, cap, sizeof(*list));
@@ -63,18 +67,19 @@ static int add_link(struct reader *rd, const struct toml_step *key, size_t line)
 
 static int add_url(struct reader *rd, struct link *link, const struct toml_value *v)
 {
-	const char *why = v->type != TOML_STRING       ? "a URL that is not a string" :
-			  memchr(v->str, '\0', v->len) ? "a URL with a NUL character" :
-							 http_url_fault(v->str);
+	const char *fault = v->type != TOML_STRING	 ? "a URL that is not a string" :
+			    memchr(v->str, '\0', v->len) ? "a URL that contains a NUL character" :
+							   http_url_fault(v->str);
 	char **urls;
 
 	if (rd->total++ >= MAX_LINK_URLS)
 		return -EFBIG;
-	if (why)
-		return set_fault(&link->fault, v->line, "%s", why);
+	if (fault)
+		return set_fault(link, v->line, fault);
+	_Static_assert(MAX_LINK_MIRRORS == 256, "as the message says");
 	if (link->n_urls == MAX_LINK_MIRRORS)
-		return set_fault(&link->fault, v->line, "more than %d URLs", MAX_LINK_MIRRORS);
-	/* doubling: it grows when the count is a power of two */
+		return set_fault(link, v->line, "more than 256 URLs");
+	/* capacity doubles whenever the count is a power of two */
 	if ((link->n_urls & (link->n_urls - 1)) == 0) {
 		urls = reallocarray(link->urls, link->n_urls ? 2 * link->n_urls : 1, sizeof(*urls));
 		if (!urls)
@@ -85,7 +90,7 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 	return link->urls[link->n_urls] ? (link->n_urls++, 0) : -ENOMEM;
 }
 
-/* Is it below [urls]? */
+/* Is the path below [urls]? */
 static bool in_urls(const struct toml_path *path)
 {
 	const struct toml_path table = { path->steps, 1 };
@@ -101,7 +106,7 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 		return 0;
 	if (path->n == 2 && type == TOML_ARRAY)
 		return add_link(rd, &path->steps[1], line);
-	return set_fault(&rd->l->fault, line, "[urls] holds something else than lists of URLs");
+	return set_error(rd->l, line, "[urls] contains something other than lists of URLs");
 }
 
 static int on_value(void *ctx, const struct toml_path *path, const struct toml_value *v)
@@ -112,15 +117,14 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	if (toml_path_is(path, "version")) {
 		rd->has_version = true;
 		if (v->type != TOML_INTEGER || v->integer != 1)
-			return set_fault(&l->fault, v->line, "version is not 1");
+			return set_error(l, v->line, "version is not 1");
 		return 0;
 	}
 	if (!in_urls(path))
 		return 0;
 	if (path->n != 3 || path->steps[2].key)
-		return set_fault(&l->fault, v->line,
-				 "[urls] holds something else than lists of URLs");
-	/* its list began last; one whose key is no hash has been told already */
+		return set_error(l, v->line, "[urls] contains something other than lists of URLs");
+	/* the list that began last; a list whose key is not a hash was reported and has no entry */
 	if (path->steps[1].len == 2 * SHA256_SIZE && l->n > 0) {
 		uint8_t sha256[SHA256_SIZE];
 
@@ -141,19 +145,19 @@ int links_parse(const char *text, size_t n, struct links **ret)
 {
 	static const struct toml_events events = { .begin = on_begin, .value = on_value };
 	struct reader rd = { .l = calloc(1, sizeof(*rd.l)) };
-	struct toml_error error = { 0 };
+	struct toml_error error;
 	int r;
 
 	if (!rd.l)
 		return -ENOMEM;
 	r = toml_parse_mem(text, n, &events, &rd, &error);
 	if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
-		r = set_fault(&rd.l->fault, error.line, "%s", error.message);
+		r = set_error(rd.l, error.line, "%s", error.message);
 	else if (r == 0 && !rd.has_version)
-		r = set_fault(&rd.l->fault, 0, "it has no version");
+		set_error(rd.l, 0, "it has no version");
 	for (size_t i = 0; i < rd.l->n && r == 0; i++)
 		if (rd.l->list[i].n_urls == 0)
-			r = set_fault(&rd.l->list[i].fault, rd.l->list[i].line, "no URL");
+			set_fault(&rd.l->list[i], rd.l->list[i].line, "no URL");
 	if (r < 0) {
 		links_free(rd.l);
 		return r;
@@ -182,9 +186,7 @@ void links_free(struct links *l)
 		for (size_t j = 0; j < l->list[i].n_urls; j++)
 			free(l->list[i].urls[j]);
 		free(l->list[i].urls);
-		free(l->list[i].fault);
 	}
 	free(l->list);
-	free(l->fault);
 	free(l);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LINKS (carton format v1): from which URLs files can be fetched that MANIFEST lists and the
- * container does not hold.
+ * LINKS (carton format v1): URLs of files that MANIFEST lists but the container does not contain.
  *
  *	version = 1
  *	[urls]
  *	<sha256> = ["https://…", …]
  *
- * LINKS is no part of the model hash, and nothing in it is trusted: what comes from a URL is hashed
- * like everything else. So a fault in it matters only to the files that need it.
+ * LINKS is not covered by the model hash and nothing in it is trusted: fetched bytes are hashed like
+ * all others. A fault in it therefore affects only the files that need it.
+ *
+ * Threads: immutable once parsed, except `first`, which is atomic.
  */
 #ifndef CARTON_FORMAT_LINKS_H
 #define CARTON_FORMAT_LINKS_H
@@ -18,29 +19,30 @@
 #include <stdint.h>
 
 #include "base/digest.h"
+#include "toml/toml.h"
 
 struct link {
 	uint8_t sha256[SHA256_SIZE];
-	char **urls; /* mirrors, in their order */
+	char **urls; /* mirrors, in file order */
 	size_t n_urls;
-	size_t line;
-	char *fault;	     /* why it cannot be used; NULL: it can */
+	size_t line;	     /* of `fault`, else of the hash */
+	const char *fault;   /* why it cannot be used; NULL: usable */
 	atomic_size_t first; /* the mirror that worked last */
 };
 
 struct links {
 	struct link *list; /* sorted by sha256 */
 	size_t n;
-	char *fault; /* of LINKS as a whole, or of a line that names no hash; NULL: none */
+	struct toml_error error; /* of the file, or the first line without a hash; "": none */
 };
 
 /*
- * Parses LINKS. Faults are kept, not logged: 0 also for text that is not TOML. -ENOMEM; -EFBIG over
- * MAX_LINK_URLS.
+ * Parses LINKS. Faults are stored, not logged: returns 0 also for text that is not TOML. -ENOMEM;
+ * -EFBIG over MAX_LINK_URLS.
  */
 int links_parse(const char *text, size_t n, struct links **ret);
 
-/* What LINKS says of that hash, usable or not; NULL: nothing. `l` may be NULL. */
+/* The entry of that hash, usable or not, or NULL. `l` may be NULL. */
 struct link *links_find(const struct links *l, const uint8_t sha256[SHA256_SIZE]);
 
 /* NULL-safe. */

@@ -1,117 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "format/internal.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "format/values.h"
 #include "base/util.h"
 
-/* Everything a meta points to, freed as one. */
-struct meta_block {
-	struct meta_block *next;
-	char data[];
-};
+#define MAX_SHORT_DESCRIPTION 100 /* characters, by the format */
 
-/* What a document is read with: the meta, and what is half read. */
+/* The state of a parse: the meta so far, and a shape that is being read. */
 struct reader {
 	struct meta *m;
-	struct meta_tensor *shape_of; /* whose list is being read, without a fault so far */
-	struct buf shape;	      /* its JSON */
+	struct meta_tensor *shape_of; /* owner of the list that is being read; NULL: none, or bad */
+	struct buf shape;	      /* its JSON so far */
 };
 
-void *meta_alloc(struct meta *m, size_t n)
-{
-	struct meta_block *b = calloc(1, sizeof(*b) + n);
+/* ---- what a document may have ---- */
 
-	if (!b)
-		return NULL;
-	b->next = m->blocks;
-	m->blocks = b;
-	return b->data;
+static const char *description_fault(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xc0) != 0x80;
+	return n > MAX_SHORT_DESCRIPTION ? "has more than 100 characters" : NULL;
 }
 
-int meta_strdup(struct meta *m, const char *s, size_t n, char **ret)
-{
-	char *copy = meta_alloc(m, n + 1);
+/* The arrays of tables, and where each goes in the meta. */
+static const struct table {
+	const char *name;
+	size_t array, n, size;
+	const char *outputs; /* of a case: the key of its outputs */
+} tables[] = {
+	{ "input", offsetof(struct meta, inputs), offsetof(struct meta, n_inputs),
+	  sizeof(struct meta_tensor), NULL },
+	{ "output", offsetof(struct meta, outputs), offsetof(struct meta, n_outputs),
+	  sizeof(struct meta_tensor), NULL },
+	{ "self_test", offsetof(struct meta, self_tests), offsetof(struct meta, n_self_tests),
+	  sizeof(struct meta_case), "expected_out" },
+	{ "example", offsetof(struct meta, examples), offsetof(struct meta, n_examples),
+	  sizeof(struct meta_case), "sample_out" },
+};
 
-	if (!copy)
-		return -ENOMEM;
-	memcpy(copy, s, n);
-	*ret = copy;
-	return 0;
-}
-
-void *meta_grow(struct meta *m, void *array, size_t n, size_t size)
-{
-	void *grown;
-
-	if (n == 0 || (n >= 4 && (n & (n - 1)) == 0) || !array) {
-		grown = meta_alloc(m, size * MAX((size_t)4, 2 * n));
-		if (grown && n)
-			memcpy(grown, array, n * size);
-		return grown;
-	}
-	return array;
-}
-
-int meta_problem(struct meta *m, size_t line, const char *fmt, ...)
-{
-	char text[512];
-	char **problems;
-	va_list ap;
-	int n;
-
-	if (m->n_problems >= MAX_REPORTED)
-		return 0;
-	n = line ? snprintf(text, sizeof(text), "line %zu: ", line) : 0;
-	va_start(ap, fmt);
-	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
-	va_end(ap);
-	problems = meta_grow(m, m->problems, m->n_problems, sizeof(*problems));
-	if (!problems)
-		return -ENOMEM;
-	m->problems = problems;
-	return meta_strdup(m, text, strlen(text), &m->problems[m->n_problems++]);
-}
-
-/* ---- top-level and runner values ---- */
-
-static const struct {
+/* Strings, with the check of their syntax. */
+static const struct string {
 	const char *path;
 	size_t field;
+	const char *(*fault)(const char *text);
 } strings[] = {
-	{ "model_name", offsetof(struct meta, model_name) },
-	{ "short_description", offsetof(struct meta, short_description) },
-	{ "model_description", offsetof(struct meta, model_description) },
-	{ "license", offsetof(struct meta, license) },
-	{ "repository", offsetof(struct meta, repository) },
-	{ "homepage", offsetof(struct meta, homepage) },
-	{ "runner.runner_name", offsetof(struct meta, runner_name) },
-	{ "runner.required_framework_version", offsetof(struct meta, framework_version) },
-}, tensor_strings[] = {
-	{ "name", offsetof(struct meta_tensor, name) },
-	{ "dtype", offsetof(struct meta_tensor, dtype) },
-	{ "description", offsetof(struct meta_tensor, description) },
-	{ "internal_name", offsetof(struct meta_tensor, internal_name) },
+	{ "model_name", offsetof(struct meta, model_name), NULL },
+	{ "short_description", offsetof(struct meta, short_description), description_fault },
+	{ "model_description", offsetof(struct meta, model_description), NULL },
+	{ "license", offsetof(struct meta, license), NULL },
+	{ "repository", offsetof(struct meta, repository), NULL },
+	{ "homepage", offsetof(struct meta, homepage), NULL },
+	{ "runner.runner_name", offsetof(struct meta, runner_name), NULL },
+	{ "runner.required_framework_version", offsetof(struct meta, framework_version),
+	  version_req_fault },
+}, platform = { "an item of required_platforms", 0, platform_fault }, tensor_strings[] = {
+	{ "name", offsetof(struct meta_tensor, name), NULL },
+	{ "dtype", offsetof(struct meta_tensor, dtype), NULL },
+	{ "description", offsetof(struct meta_tensor, description), NULL },
+	{ "internal_name", offsetof(struct meta_tensor, internal_name), NULL },
 };
+
+/* ---- top-level and runner values ---- */
 
 static int take_string(struct meta *m, const char *what, const struct toml_value *v, char **ret)
 {
 	if (v->type != TOML_STRING)
 		return meta_problem(m, v->line, "%s is not a string", what);
 	if (memchr(v->str, '\0', v->len))
-		return meta_problem(m, v->line, "%s holds a NUL character", what);
+		return meta_problem(m, v->line, "%s contains a NUL character", what);
 	return meta_strdup(m, v->str, v->len, ret);
+}
+
+/* The same, with its syntax checked: the text is kept either way. */
+static int take_checked(struct meta *m, const struct string *s, const struct toml_value *v,
+			char **ret)
+{
+	char *text = NULL;
+	int r = take_string(m, s->path, v, &text);
+	const char *fault = text && s->fault ? s->fault(text) : NULL;
+
+	if (r < 0 || !text)
+		return r;
+	*ret = text;
+	return fault ? meta_problem(m, v->line, "%s %s", s->path, fault) : 0;
+}
+
+static int take_platform(struct meta *m, const struct toml_value *v)
+{
+	char **platforms, *item = NULL;
+	int r = take_checked(m, &platform, v, &item);
+
+	if (r < 0 || !item)
+		return r;
+	platforms = meta_grow(m, m->platforms, m->n_platforms, sizeof(char *));
+	if (!platforms)
+		return -ENOMEM;
+	m->platforms = platforms;
+	platforms[m->n_platforms++] = item;
+	return 0;
+}
+
+/* Values, tables and arrays where something else must be, and which are not taken. */
+static int check_type(struct meta *m, const struct toml_path *path, enum toml_type type,
+		      size_t line)
+{
+	const struct toml_step *key = &path->steps[0];
+	bool one_table = path->n > 1 ? path->steps[1].key != NULL : type != TOML_ARRAY;
+
+	for (size_t i = 0; i < ARRAY_SIZE(tables) && one_table; i++) {
+		if (!meta_is_key(key, tables[i].name) || (m->not_arrays & 1U << i))
+			continue;
+		m->not_arrays |= 1U << i;
+		return meta_problem(m, line, "%s is not an array of tables: write [[%s]]",
+				    tables[i].name, tables[i].name);
+	}
+	if (meta_is_key(key, "required_platforms") && (path->n > 1 || type != TOML_ARRAY))
+		return meta_problem(m, line, "required_platforms is not a list of strings");
+	for (size_t i = 0; i < ARRAY_SIZE(strings) && type >= TOML_TABLE; i++)
+		if (toml_path_is(path, strings[i].path))
+			return meta_problem(m, line, "%s is not a string", strings[i].path);
+	return 0;
 }
 
 static int take_top(struct meta *m, const struct toml_path *path, const struct toml_value *v)
 {
+	if (meta_is_option(path))
+		return meta_add_option(m, path, v->type, v->line, v);
+	if (toml_path_is(path, "required_platforms[]"))
+		return take_platform(m, v);
 	for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
 		if (toml_path_is(path, strings[i].path))
-			return take_string(m, strings[i].path, v,
-					   (char **)((char *)m + strings[i].field));
+			return take_checked(m, &strings[i], v,
+					    (char **)((char *)m + strings[i].field));
 	if (toml_path_is(path, "spec_version")) {
 		if (v->type != TOML_INTEGER)
 			return meta_problem(m, v->line, "spec_version is not an integer");
@@ -123,24 +147,15 @@ static int take_top(struct meta *m, const struct toml_path *path, const struct t
 					    "runner.runner_compat_version is not a version number");
 		m->compat_version = v->integer;
 		m->has_compat_version = true;
-	} else if (toml_path_is(path, "required_platforms[]")) {
-		char **platforms, *item = NULL;
-		int r = take_string(m, "an item of required_platforms", v, &item);
-
-		if (r < 0 || !item)
-			return r;
-		platforms = meta_grow(m, m->platforms, m->n_platforms, sizeof(char *));
-		if (!platforms)
-			return -ENOMEM;
-		m->platforms = platforms;
-		platforms[m->n_platforms++] = item;
+	} else {
+		return check_type(m, path, v->type, v->line);
 	}
-	return meta_is_option(path) ? meta_take_option(m, path, v) : 0;
+	return 0;
 }
 
 /* ---- [[input]] and [[output]] ---- */
 
-/* A shape with a fault is none: what is left of it would be another one. */
+/* Drops a malformed shape whole: a truncated one would be wrong. */
 static int bad_shape(struct reader *rd, size_t line)
 {
 	rd->shape_of->dims = NULL;
@@ -164,7 +179,7 @@ static int take_dimension(struct reader *rd, const struct toml_value *v)
 	dims[t->rank++] = v->type == TOML_INTEGER ? v->integer : -1;
 	int r = rd->shape.len > 1 ? buf_addc(&rd->shape, ',') : 0;
 
-	return r < 0 ? r : meta_value_json(&rd->shape, v);
+	return r < 0 ? r : meta_add_value(&rd->shape, v);
 }
 
 static int take_shape(struct reader *rd, struct meta_tensor *t, const struct toml_path *path,
@@ -177,7 +192,7 @@ static int take_shape(struct reader *rd, struct meta_tensor *t, const struct tom
 	if (path->n != 3 || v->type != TOML_STRING)
 		return meta_problem(rd->m, v->line, "shape is neither a list nor a symbol");
 	rd->shape.len = 0;
-	r = meta_value_json(&rd->shape, v);
+	r = meta_add_value(&rd->shape, v);
 	return r < 0 ? r : meta_strdup(rd->m, rd->shape.data, rd->shape.len, &t->shape);
 }
 
@@ -208,7 +223,7 @@ static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 		r = meta_strdup(m, key->key, key->len, &value.name);
 	if (r < 0)
 		return r;
-	/* only now: an array grows for what is kept, not for each fault */
+	/* last, so that the array does not grow for values that are dropped */
 	grown = meta_grow(m, *values, *n, sizeof(**values));
 	if (!grown)
 		return -ENOMEM;
@@ -217,7 +232,7 @@ static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 	return 0;
 }
 
-/* The flag of the side of a case that `key` names; NULL: it names none. */
+/* The flag for malformed inputs or outputs, as `key` says; NULL: it is neither key. */
 static bool *odd_side(struct meta_case *c, const char *outputs, const struct toml_step *key)
 {
 	return meta_is_key(key, "inputs") ? &c->odd_inputs :
@@ -241,7 +256,7 @@ static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 	    v->type != TOML_STRING || memchr(v->str, '\0', v->len)) {
 		*odd = true;
 		return meta_problem(m, v->line,
-				    "%s: a value that is no NAME = \"@tensor_data/...\"",
+				    "%s: a value that is not NAME = \"@tensor_data/...\"",
 				    odd == &c->odd_inputs ? "inputs" : outputs);
 	}
 	if (odd == &c->odd_inputs) {
@@ -252,7 +267,7 @@ static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 	return take_reference(m, &c->outputs, &c->n_outputs, name, v);
 }
 
-/* Tables and arrays: the one that holds the values, and those that have no place among them. */
+/* A table or array in a case: the table of inputs or outputs, or one that may not be there. */
 static int begin_case(struct meta *m, struct meta_case *c, const char *outputs,
 		      const struct toml_path *path, enum toml_type type, size_t line)
 {
@@ -276,22 +291,6 @@ static int begin_case(struct meta *m, struct meta_case *c, const char *outputs,
 
 /* ---- events ---- */
 
-/* The arrays of tables, each with its place in the meta. */
-static const struct table {
-	const char *name;
-	size_t array, n, size;
-	const char *outputs; /* of a case */
-} tables[] = {
-	{ "input", offsetof(struct meta, inputs), offsetof(struct meta, n_inputs),
-	  sizeof(struct meta_tensor), NULL },
-	{ "output", offsetof(struct meta, outputs), offsetof(struct meta, n_outputs),
-	  sizeof(struct meta_tensor), NULL },
-	{ "self_test", offsetof(struct meta, self_tests), offsetof(struct meta, n_self_tests),
-	  sizeof(struct meta_case), "expected_out" },
-	{ "example", offsetof(struct meta, examples), offsetof(struct meta, n_examples),
-	  sizeof(struct meta_case), "sample_out" },
-};
-
 static const struct table *find_table(const struct toml_path *path)
 {
 	if (path->n < 2 || !path->steps[0].key || path->steps[1].key)
@@ -302,7 +301,7 @@ static const struct table *find_table(const struct toml_path *path)
 	return NULL;
 }
 
-/* The index'th element of a table's array, which grows as needed; NULL: no memory. */
+/* Element `index` of an array of tables, which grows as needed; NULL: out of memory. */
 static void *table_element(struct meta *m, const struct table *t, size_t index)
 {
 	void **array = (void **)((char *)m + t->array);
@@ -328,8 +327,10 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 
 	if (toml_path_is(path, "runner"))
 		rd->m->has_runner = true;
+	if (meta_is_option(path))
+		return meta_add_option(rd->m, path, type, line, NULL);
 	if (!t)
-		return 0;
+		return check_type(rd->m, path, type, line);
 	if (path->steps[1].index >= MAX_META_TABLES)
 		return -EFBIG;
 	element = table_element(rd->m, t, path->steps[1].index);
@@ -355,8 +356,6 @@ static int on_end(void *ctx, const struct toml_path *path, enum toml_type type)
 	char **shape;
 	int r;
 
-	if (meta_is_option(path))
-		return meta_end_option(rd->m, path, type);
 	if (type != TOML_ARRAY || !rd->shape_of || path->n != 3)
 		return 0;
 	shape = &rd->shape_of->shape;
@@ -430,6 +429,7 @@ int meta_parse(const char *text, size_t n, struct meta **ret)
 
 	if (!rd.m)
 		return -ENOMEM;
+	rd.m->options.type = TOML_TABLE;
 	r = toml_parse_mem(text, n, &events, &rd, &error);
 	buf_free(&rd.shape);
 	if (r == 0)
@@ -450,17 +450,4 @@ int meta_parse(const char *text, size_t n, struct meta **ret)
 	}
 	*ret = rd.m;
 	return 0;
-}
-
-void meta_free(struct meta *m)
-{
-	if (!m)
-		return;
-	while (m->blocks) {
-		struct meta_block *b = m->blocks;
-
-		m->blocks = b->next;
-		free(b);
-	}
-	free(m);
 }

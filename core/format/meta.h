@@ -2,8 +2,11 @@
 /*
  * carton.toml (carton format v1): what the model is called, takes, gives and needs to run.
  *
- * Only spec_version decides whether a carton can be read; the rest is for people, for runners and
- * for views. So parsing keeps what is well-formed, notes the rest as problems, and goes on.
+ * Only spec_version decides whether a carton can be mounted; the rest is for people, runners and
+ * views. Parsing therefore keeps the well-formed values, records a problem for each of the others,
+ * and goes on. Problems are also what the reference loader refuses: it is the authority on types.
+ *
+ * Threads: immutable once parsed.
  */
 #ifndef CARTON_FORMAT_META_H
 #define CARTON_FORMAT_META_H
@@ -12,19 +15,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One input or output. NULL: not said. */
+#include "base/limits.h"
+#include "toml/toml.h"
+
+/* One [[input]] or [[output]]. NULL: absent. */
 struct meta_tensor {
 	char *name;
 	char *dtype;
 	char *shape;   /* as JSON: "\"*\"", "[]", "[\"batch\",3]" */
-	int64_t *dims; /* when the shape is a list: its sizes, -1 for a symbol */
+	int64_t *dims; /* if the shape is a list: sizes, -1 for a symbol */
 	size_t rank;
 	bool has_dims;
 	char *description;
 	char *internal_name;
 };
 
-/* The inputs or outputs that have a name, sorted by it; of one name the first that stands there first. */
+/* The named inputs or outputs, sorted by name; duplicates in file order. */
 struct meta_names {
 	const struct meta_tensor **list;
 	size_t n;
@@ -43,13 +49,21 @@ struct meta_case {
 	struct meta_value *inputs, *outputs;
 	size_t n_inputs, n_outputs;
 	bool has_inputs, has_outputs;
-	bool odd_inputs, odd_outputs; /* they hold something that is no such value */
+	bool odd_inputs, odd_outputs; /* they contain something that is not such a value */
 	size_t line;
 };
 
+/* A value of [runner.opts]: a scalar, or a table or array with children, in file order. */
 struct meta_option {
-	char *name;  /* of runner.opts, dotted where nested */
-	char *value; /* as JSON */
+	char *name; /* NUL-terminated, may contain NUL; NULL: element of an array */
+	size_t len; /* bytes of name */
+	enum toml_type type;
+	char *value;			  /* of a scalar: as JSON; nan, inf and dates as TOML */
+	struct meta_option *first, *last; /* children */
+	struct meta_option *next;	  /* sibling */
+	size_t n;			  /* number of children */
+	struct meta_option *opened;	  /* children that are tables or arrays, for the parser */
+	struct meta_option *next_opened;
 };
 
 struct meta {
@@ -66,17 +80,15 @@ struct meta {
 	char *runner_name, *framework_version;
 	bool has_runner, has_compat_version;
 	int64_t compat_version;
-	struct meta_option *options;
-	size_t n_options;
-	char **problems; /* each one sentence, may hold hostile text */
+	struct meta_option options;	    /* [runner.opts], a table */
+	size_t n_options, n_opened_options; /* in it, at all depths; tables and arrays of them */
+	struct toml_error problems[MAX_REPORTED]; /* may quote hostile text */
 	size_t n_problems;
-	struct meta_block *blocks; /* what all of it lies in */
+	unsigned not_arrays;	   /* the arrays of tables that are not arrays, for the parser */
+	struct meta_block *blocks; /* the memory of all of the above */
 };
 
-/*
- * Parses carton.toml. 0; -EBADMSG when it is not TOML (logged with its line); -EFBIG over a
- * limit (logged); -ENOMEM.
- */
+/* Parses carton.toml. 0; -EBADMSG if it is not TOML; -EFBIG over a limit (both logged); -ENOMEM. */
 int meta_parse(const char *text, size_t n, struct meta **ret);
 
 /* The first input or output of that name, or NULL. */

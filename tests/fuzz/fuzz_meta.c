@@ -54,6 +54,25 @@ static void check_cases(const struct meta_case *c, size_t n)
 	}
 }
 
+/* Returns how many options are below `o`. */
+static size_t check_option(const struct meta_option *o, size_t depth)
+{
+	size_t n = 0, all = 0;
+
+	CHECK(depth < 2 * TOML_MAX_KEY_PARTS + TOML_MAX_DEPTH);
+	if (o->type < TOML_TABLE) {
+		CHECK(o->value && !o->first);
+		check_text(o->value);
+		return 0;
+	}
+	for (const struct meta_option *c = o->first; c; c = c->next, n++) {
+		CHECK((o->type == TOML_TABLE) == (c->name != NULL));
+		all += 1 + check_option(c, depth + 1);
+	}
+	CHECK(n == o->n);
+	return all;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct meta *m;
@@ -73,11 +92,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		CHECK(m->platforms[i]);
 		check_text(m->platforms[i]);
 	}
-	for (size_t i = 0; i < m->n_options; i++)
-		CHECK(m->options[i].name && m->options[i].value);
+	CHECK(check_option(&m->options, 0) == m->n_options);
 	CHECK(m->n_problems <= MAX_REPORTED);
 	for (size_t i = 0; i < m->n_problems; i++)
-		CHECK(m->problems[i] && *m->problems[i]);
+		CHECK(*m->problems[i].message);
 	meta_free(m);
 	return 0;
 }

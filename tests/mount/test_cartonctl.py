@@ -160,7 +160,7 @@ def test_info_escapes_hostile_text(work):
 
 
 def test_info_options(work):
-    """Each by a name of its own, as TOML spells it; empty ones too."""
+    """Values as they are: nested as in TOML, keys unquoted in JSON, shortest floats."""
     toml = TOML[:TOML.index(b'[runner]')] + b"""
 [runner]
 runner_name = 'python'
@@ -174,14 +174,125 @@ c.d = 2
 "x[0]" = 4
 x = [5, [], {}, [{}], [6]]
 "q\\"" = { "\\u00fc" = {} }
+f = [0.1, 100.0, 1e300, nan, -inf]
+d = 1979-05-27
+s = "a\\nb"
+[runner.opts.c.e]
 """
     path = Carton(toml).write(work / 'm.carton')
-    pairs = json.loads(ctl('info', '--json', path).stdout, object_pairs_hook=list)
-    options = dict(dict(pairs)['runner'])['opts']
-    want = [('a', []), ('b', []), ('"c.d"', 1), ('c.d', 2), ('""', 3), ('"x[0]"', 4), ('x[0]', 5),
-            ('x[1]', []), ('x[2]', []), ('x[3][0]', []), ('x[4][0]', 6), ('"q\\""."ü"', [])]
-    assert [tuple(x) for x in options] == want
-    assert 'x[3][0] = {}' in ctl('info', path).stdout and 'b = {}' in ctl('info', path).stdout
+    out = ctl('info', '--json', path).stdout
+    assert json.loads(out)['runner']['opts'] == {
+        'a': [], 'b': {}, 'c.d': 1, 'c': {'d': 2, 'e': {}}, '': 3, 'x[0]': 4,
+        'x': [5, [], {}, [{}], [6]], 'q"': {'ü': {}}, 'f': [0.1, 100.0, 1e300, None, None],
+        'd': '1979-05-27', 's': 'a\nb'}
+    assert '"f":[0.1,100.0,1e+300,null,null]' in out
+    lines = [ln.strip() for ln in ctl('info', path).stdout.splitlines()]
+    for line in ('options      a = []', 'b = {}', '"c.d" = 1', 'c = { d = 2, e = {} }', '"" = 3', '"x[0]" = 4',
+                 'x = [5, [], {}, [{}], [6]]', r'"q\"" = { "ü" = {} }',
+                 'f = [0.1, 100.0, 1e+300, nan, -inf]', 'd = 1979-05-27', r's = "a\nb"'):
+        assert line in lines, line
+
+
+def test_info_lists_tests(work):
+    """Self tests and examples by name, and internal names, in both forms."""
+    toml = TOML[:TOML.index(b'[runner]')] + b"""
+[[input]]
+name = 'z'
+dtype = 'int8'
+shape = []
+internal_name = 'scope/z:0'
+[[self_test]]
+name = 'first'
+description = 'the first'
+inputs = { x = '@tensor_data/a' }
+expected_out = { y = '@tensor_data/b' }
+[[self_test]]
+inputs = {}
+[[example]]
+name = 'picture'
+inputs = { x = '@misc/a' }
+sample_out = {}
+""" + TOML[TOML.index(b'[runner]'):]
+    path = Carton(toml).write(work / 'm.carton')
+    data = json.loads(ctl('info', '--json', path).stdout)
+    assert data['inputs'][-1]['internal_name'] == 'scope/z:0'
+    assert data['self_tests'][0] == {'name': 'first', 'description': 'the first',
+                                     'inputs': {'x': '@tensor_data/a'},
+                                     'expected_out': {'y': '@tensor_data/b'}}
+    assert [t['name'] for t in data['self_tests']] == ['first', None]
+    assert [e['name'] for e in data['examples']] == ['picture']
+    lines = [ln.strip() for ln in ctl('info', path).stdout.splitlines()]
+    for line in ('self tests   first  the first', '(no name)', 'examples     picture',
+                 'z  int8 []  (internal name scope/z:0)'):
+        assert line in lines, lines
+
+
+# What the reference loader refuses, by the edit of a carton.toml that it takes; and what verify says.
+REFUSED = {
+    'version requirement': (b"'=3.11'", b"'3.11 or later'", 'is not a version requirement'),
+    'version of another type': (b"'=3.11'", b'3.11', 'required_framework_version is not a string'),
+    'platform': (b'[[input]]', b"required_platforms = ['linux']\n[[input]]", 'required_platforms does not'),
+    'platforms of another type': (b'[[input]]', b"required_platforms = 'x86_64-apple-darwin'\n[[input]]",
+                                  'required_platforms is not a list'),
+    'input table': (b'[[input]]', b'[input]', 'input is not an array of tables'),
+    'no compat version': (b'runner_compat_version = 1\n', b'', 'no runner_compat_version'),
+    'compat version of another type': (b'runner_compat_version = 1', b'runner_compat_version = -1',
+                                       'runner_compat_version is not'),
+    'array option': (b'[runner.opts]', b'[runner.opts]\no = [1]', '"o" is an array'),
+    'date option': (b'[runner.opts]', b'[runner.opts]\no = 1979-05-27', '"o" is a date'),
+    'table option': (b'[runner.opts]', b'[runner.opts.o]', '"o" is a table'),
+    'short description': (b"'short'", b"'%s'" % (b'd' * 101), 'more than 100 characters'),
+    'no model name': (b"model_name = 'm'\n", b'', 'there is no model_name'),
+}
+LOADED = b"""spec_version = 1
+model_name = 'm'
+short_description = 'short'
+%s
+[[input]]
+name = 'x'
+dtype = 'string'
+shape = '*'
+[[output]]
+name = 'y'
+dtype = 'string'
+shape = ['n', 3, '*']
+[[self_test]]
+inputs = { x = '@tensor_data/t' }
+expected_out = { y = '@tensor_data/t' }
+[runner]
+runner_name = 'python'
+required_framework_version = '=3.11'
+runner_compat_version = 1
+[runner.opts]
+i = 1
+f = 0.5
+s = 's'
+b = true
+"""
+
+
+def loaded(work, toml):
+    c = Carton(toml)
+    c.add('model/m', b'm')
+    c.add('tensor_data/index.toml', b"[[tensor]]\nname = 't'\ndtype = 'string'\nshape = [1]\nfile = 't.toml'\n")
+    c.add('tensor_data/t.toml', b"data = ['a']\n")
+    return ctl('verify', c.write(work / 'm.carton'))
+
+
+@pytest.mark.parametrize('name', REFUSED)
+def test_verify_reports_what_the_loader_refuses(work, name):
+    old, new, says = REFUSED[name]
+    toml = LOADED % b''
+    assert toml.count(old) == 1
+    p = loaded(work, toml.replace(old, new))
+    assert p.returncode == 1 and says in p.stdout + p.stderr, p.stdout + p.stderr
+
+
+@pytest.mark.parametrize('platforms', [b'', b'required_platforms = []', b"""required_platforms = [
+    'x86_64-unknown-linux-gnu', 'aarch64-unknown-linux-gnu', 'x86_64-apple-darwin', 'aarch64-apple-darwin']"""])
+def test_verify_passes_what_the_loader_takes(work, platforms):
+    p = loaded(work, (LOADED % platforms).replace(b"'short'", b"'%s'" % ('é' * 100).encode()))
+    assert p.returncode == 0 and 'carton.toml' not in p.stdout + p.stderr, p.stdout + p.stderr
 
 
 def test_verify_good(source):

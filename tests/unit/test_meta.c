@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* carton.toml: what is kept, what is only a problem, and that faults cost no memory. */
+/* carton.toml: which values are kept, which are problems, and that malformed values cost no memory. */
 #include <malloc.h>
 
 #include "format/meta.h"
+#include "format/values.h"
 #include "zip_help.h"
 
 static struct meta *parse(const char *text)
@@ -15,9 +16,13 @@ static struct meta *parse(const char *text)
 
 static bool has_problem(const struct meta *m, const char *text)
 {
-	for (size_t i = 0; i < m->n_problems; i++)
-		if (strstr(m->problems[i], text))
+	char line[200];
+
+	for (size_t i = 0; i < m->n_problems; i++) {
+		snprintf(line, sizeof(line), "line %zu: %s", m->problems[i].line, m->problems[i].message);
+		if (strstr(line, text))
 			return true;
+	}
 	return false;
 }
 
@@ -26,7 +31,7 @@ static void test_full(void **state)
 	struct meta *m = parse(
 		"spec_version = 1\nmodel_name = 'm'\nshort_description = 's'\nmodel_description = '''a\nb'''\n"
 		"license = 'MIT'\nrepository = 'r'\nhomepage = 'h'\n"
-		"required_platforms = ['x86_64-unknown-linux-gnu', 'b']\n"
+		"required_platforms = ['x86_64-unknown-linux-gnu', 'aarch64-apple-darwin']\n"
 		"[[input]]\nname = 'x'\ndtype = 'float32'\nshape = ['batch', 3, '*\"']\n"
 		"description = 'd'\ninternal_name = 'i'\n"
 		"[[input]]\nname = 'z'\nshape = []\n"
@@ -36,7 +41,9 @@ static void test_full(void **state)
 		"[[self_test]]\n"
 		"[[example]]\ndescription = 'e'\n[example.inputs]\nx = '@misc/a'\n[example.sample_out]\n"
 		"[runner]\nrunner_name = 'torch'\nrequired_framework_version = '=1'\n"
-		"runner_compat_version = 2\n[runner.opts]\nn = 1\nd.e = [true, 2.5]\nt = 1979-05-27\n");
+		"runner_compat_version = 2\n[runner.opts]\nn = 1\ns = 'x'\nf = 2.5\nb = false\n");
+
+	const struct meta_option *o;
 
 	(void)state;
 	assert_int_equal(m->n_problems, 0);
@@ -48,7 +55,7 @@ static void test_full(void **state)
 	assert_string_equal(m->repository, "r");
 	assert_string_equal(m->homepage, "h");
 	assert_int_equal(m->n_platforms, 2);
-	assert_string_equal(m->platforms[1], "b");
+	assert_string_equal(m->platforms[1], "aarch64-apple-darwin");
 	assert_int_equal(m->n_inputs, 2);
 	assert_string_equal(m->inputs[0].shape, "[\"batch\",3,\"*\\\"\"]");
 	assert_string_equal(m->inputs[0].internal_name, "i");
@@ -69,11 +76,13 @@ static void test_full(void **state)
 	assert_string_equal(m->runner_name, "torch");
 	assert_string_equal(m->framework_version, "=1");
 	assert_int_equal(m->n_options, 4);
-	assert_string_equal(m->options[0].name, "n");
-	assert_string_equal(m->options[0].value, "1");
-	assert_string_equal(m->options[1].name, "d.e[0]");
-	assert_string_equal(m->options[2].value, "2.5");
-	assert_string_equal(m->options[3].value, "\"1979-05-27\"");
+	o = m->options.first;
+	assert_string_equal(o->name, "n");
+	assert_string_equal(o->value, "1");
+	assert_string_equal(o->next->value, "\"x\"");
+	assert_string_equal(o->next->next->value, "2.5");
+	assert_ptr_equal(m->options.last, o->next->next->next);
+	assert_string_equal(m->options.last->value, "false");
 	meta_free(m);
 	meta_free(NULL);
 }
@@ -88,14 +97,34 @@ static void test_empty(void **state)
 	meta_free(m);
 }
 
+#define A10 "aaaaaaaaaa"
+#define A100 A10 A10 A10 A10 A10 A10 A10 A10 A10 A10
+
 static void test_problems(void **state)
 {
 	static const struct {
 		const char *text, *says;
 	} list[] = {
+		{ "required_platforms = 'x86_64-unknown-linux-gnu'", "required_platforms is not a list" },
+		{ "[required_platforms]\na = 1", "line 1: required_platforms is not a list" },
+		{ "required_platforms = [['x86_64-unknown-linux-gnu']]", "required_platforms is not a list" },
+		{ "required_platforms = ['linux']", "item of required_platforms does not begin with" },
+		{ "required_platforms = ['x86_64-linux-linux']", "is not a target triple" },
+		{ "[runner]\nrequired_framework_version = '1.x.1'", "line 2: runner.required_framework_version is not a version" },
+		{ "[runner]\nrequired_framework_version = ['=1']", "required_framework_version is not a string" },
+		{ "[runner.required_framework_version]\n", "required_framework_version is not a string" },
+		{ "runner.required_framework_version = 1.2", "required_framework_version is not a string" },
+		{ "[input]\nname = 'x'", "line 1: input is not an array of tables: write [[input]]" },
+		{ "output.name = 'x'", "output is not an array of tables: write [[output]]" },
+		{ "self_test = 1", "self_test is not an array of tables" },
+		{ "[runner.opts]\na = [1]", "line 2: option \"a\" is an array" },
+		{ "[runner.opts]\na = 1979-05-27", "option \"a\" is a date or time" },
+		{ "[runner.opts]\na.b = 1", "option \"a\" is a table" },
+		{ "[runner.opts.a]", "option \"a\" is a table" },
+		{ "short_description = '" A100 "é'", "short_description has more than 100 characters" },
 		{ "spec_version = '1'", "line 1: spec_version is not an integer" },
 		{ "\nmodel_name = 1", "line 2: model_name is not a string" },
-		{ "license = \"a\\u0000\"", "license holds a NUL" },
+		{ "license = \"a\\u0000\"", "license contains a NUL" },
 		{ "required_platforms = ['a', 1, 'b']", "item of required_platforms is not a string" },
 		{ "input = [1]", "input is not a table" },
 		{ "[[input]]\nname = 1", "name is not a string" },
@@ -104,12 +133,12 @@ static void test_problems(void **state)
 		{ "[[input]]\nshape = [1.5]", "a dimension of a shape" },
 		{ "[[input]]\nshape = [[1]]", "a dimension of a shape" },
 		{ "[[input]]\nshape.a = 1", "shape is neither" },
-		{ "[[self_test]]\ninputs = { x = 1 }", "line 2: inputs: a value that is no NAME" },
-		{ "[[self_test]]\nexpected_out = 'x'", "expected_out: a value that is no NAME" },
-		{ "[[example]]\nsample_out.a.b = 'x'", "sample_out: a value that is no NAME" },
-		{ "[[example]]\ninputs = { \"a\\u0000\" = 'x' }", "inputs: a value that is no NAME" },
+		{ "[[self_test]]\ninputs = { x = 1 }", "line 2: inputs: a value that is not NAME" },
+		{ "[[self_test]]\nexpected_out = 'x'", "expected_out: a value that is not NAME" },
+		{ "[[example]]\nsample_out.a.b = 'x'", "sample_out: a value that is not NAME" },
+		{ "[[example]]\ninputs = { \"a\\u0000\" = 'x' }", "inputs: a value that is not NAME" },
 		{ "[[example]]\ninputs = { a = '\\u0000' }\n[[example]]\ninputs = { a = \"\\u0000\" }",
-		  "line 4: inputs: a value that is no NAME" },
+		  "line 4: inputs: a value that is not NAME" },
 		{ "[[example]]\ninputs = []", "inputs: an array where NAME" },
 		{ "[[example]]\ninputs = { x = {} }", "inputs: a table where NAME" },
 		{ "runner.runner_compat_version = -1", "not a version number" },
@@ -127,16 +156,16 @@ static void test_problems(void **state)
 	}
 }
 
-/* What is well-formed beside a fault is kept. */
+/* Well-formed values next to malformed ones are kept. */
 static void test_kept_beside_faults(void **state)
 {
-	struct meta *m = parse("required_platforms = ['a', 1, 'b']\n[[self_test]]\n"
+	struct meta *m = parse("required_platforms = ['a', 1, 'x86_64', 'b']\n[[self_test]]\n"
 			       "inputs = { x = 1, y = '@tensor_data/y', z = [], w = '@misc/w' }\n");
 
 	(void)state;
-	assert_int_equal(m->n_platforms, 2);
+	assert_int_equal(m->n_platforms, 3);
 	assert_string_equal(m->platforms[0], "a");
-	assert_string_equal(m->platforms[1], "b");
+	assert_string_equal(m->platforms[2], "b");
 	assert_int_equal(m->self_tests[0].n_inputs, 2);
 	assert_string_equal(m->self_tests[0].inputs[0].name, "y");
 	assert_string_equal(m->self_tests[0].inputs[1].reference, "@misc/w");
@@ -145,7 +174,7 @@ static void test_kept_beside_faults(void **state)
 	meta_free(m);
 }
 
-/* A shape with a fault is not said at all, however much of it is well-formed. */
+/* A malformed shape is dropped whole. */
 static void test_bad_shape(void **state)
 {
 	static const char *const shapes[] = {
@@ -259,8 +288,8 @@ static void test_long_shape(void **state)
 }
 
 /*
- * Faults behind a long list of good items: what is left out must not make the list grow. Each one
- * once copied all of it, so that 16 MiB of text took hundreds of gigabytes.
+ * Malformed items after a long list of good ones must not make the list grow. Each once copied the whole
+ * list, so that 16 MiB of text took hundreds of gigabytes.
  */
 static void test_faults_cost_nothing(void **state)
 {
@@ -290,6 +319,140 @@ static void test_faults_cost_nothing(void **state)
 	}
 }
 
+/* Options nest as in TOML, whichever way and in whichever order the tables are written. */
+static void test_options(void **state)
+{
+	struct meta *m = parse("[runner.opts.x.y]\na = 1\n[other]\n[runner.opts]\nc.d = 2\ne = [3, {}, [4]]\n"
+			       "c.\"f.\\u0000\" = { g = {}, h.i = 5 }\n[runner.opts.x]\nb = nan\n"
+			       "[[runner.opts.z]]\nk = 6\n[[runner.opts.z]]\n[runner.opts.z.l]\n");
+	const struct meta_option *o = m->options.first;
+
+	(void)state;
+	assert_string_equal(o->name, "x");
+	assert_int_equal(o->n, 2);
+	assert_string_equal(o->first->first->value, "1");
+	assert_string_equal(o->last->value, "nan");
+	o = o->next;
+	assert_string_equal(o->name, "c");
+	assert_int_equal(o->n, 2);
+	assert_int_equal(o->last->len, 3);
+	assert_string_equal(o->last->last->first->value, "5");
+	o = o->next;
+	assert_int_equal(o->type, TOML_ARRAY);
+	assert_int_equal(o->n, 3);
+	assert_int_equal(o->first->next->type, TOML_TABLE);
+	assert_string_equal(o->last->first->value, "4");
+	o = o->next;
+	assert_ptr_equal(o, m->options.last);
+	assert_int_equal(o->n, 2);
+	assert_string_equal(o->first->first->value, "6");
+	assert_string_equal(o->last->first->name, "l");
+	meta_free(m);
+}
+
+/* Floats are the shortest text that reads back as the same value. */
+static void test_floats(void **state)
+{
+	static const char *const list[] = {
+		"0.1", "2.0", "-0.0", "1e+100", "5e-324", "1.7976931348623157e+308", "0.30000000000000004",
+		"1e-05", "0.0001", "100.0", "-12.5", "123456789.0", "1234567890123456.0", "1e+16", "0.0", "nan", "inf", "-inf", "16777216.0", "1e+22",
+	};
+	char text[100];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		struct meta *m;
+
+		snprintf(text, sizeof(text), "[runner.opts]\na = %s\n", list[i]);
+		m = parse(text);
+		assert_string_equal(m->options.first->value, list[i]);
+		meta_free(m);
+	}
+}
+
+static void test_option_limits(void **state)
+{
+	struct buf b = buf_init(MAX_CARTON_TOML);
+	struct meta *m;
+
+	(void)state;
+	buf_adds(&b, "[runner.opts]\n");
+	for (size_t i = 0; i < MAX_META_OPTIONS; i++)
+		buf_addf(&b, "k%zu=%zu\n", i, i);
+	m = parse(b.data);
+	assert_int_equal(m->n_problems, 0);
+	assert_int_equal(m->options.n, MAX_META_OPTIONS);
+	meta_free(m);
+	buf_adds(&b, "one = 1\n");
+	m = parse(b.data);
+	assert_true(has_problem(m, "too many values"));
+	assert_int_equal(m->options.n, MAX_META_OPTIONS);
+	meta_free(m);
+
+	/* tables: each is looked up again, in the worst order */
+	b.len = 0;
+	buf_adds(&b, "[runner.opts]\n");
+	for (size_t k = 0; k < 3; k++)
+		for (size_t i = 0; i <= MAX_META_OPTION_TABLES; i++)
+			buf_addf(&b, "t%zu.k%zu=0\n", i, k);
+	m = parse(b.data);
+	assert_int_equal(m->options.n, MAX_META_OPTION_TABLES);
+	assert_int_equal(m->options.first->n, 3);
+	meta_free(m);
+	buf_free(&b);
+}
+
+static void test_version_requirements(void **state)
+{
+	static const char *const good[] = {
+		"=1.12.1", "1", "1.2", "^1.2.3", "~1", ">=1.2, <2", ">= 1.2.3 ,< 2", "*", " x", "X ", "1.*",
+		"1.*.*", "1.2.X", "=1.2.3-alpha.1", "=1.2.3-0a", "=1.2.3-0+build.01", "=1.2.3+01", ">0",
+		"18446744073709551615", "=1.2.3--",
+	}, *const bad[] = {
+		"", " ", "latest", "=", "v1", "1.", "1.2.", "1..2", "1.2.3.4", "01", "1.02", "1.*.2", "*,1",
+		"1,*", "1,", ",1", "1 2", "==1", "=>1", "1.2.3-", "1.2.3-01", "1.2.3-a..b", "1.2.3+",
+		"1.2-a", "1.2.*-a", "18446744073709551616", "1.2.3-ä", "\t1", "* *", "!=1",
+	};
+	struct buf b = buf_init(1000);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		if (version_req_fault(good[i]))
+			fail_msg("\"%s\" is refused", good[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (!version_req_fault(bad[i]))
+			fail_msg("\"%s\" is accepted", bad[i]);
+	for (size_t i = 0; i < 32; i++)
+		buf_adds(&b, i ? ",1" : "1");
+	assert_null(version_req_fault(b.data));
+	buf_adds(&b, ",1");
+	assert_non_null(version_req_fault(b.data));
+	buf_free(&b);
+}
+
+static void test_platforms(void **state)
+{
+	static const char *const good[] = {
+		"x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "x86_64-apple-darwin",
+		"aarch64-apple-darwin", "x86_64", "wasm32-wasi", "x86_64-pc-windows-msvc", "unknown-foo",
+		"thumbv8m.main-none-eabihf", "msp430-none-elf", "i686-apple-macosx10.7.0", "aarch64-fuchsia",
+		"x86_64-customvendor-linux", "x86_64-unknown-linux-gnu-elf", "unknown-unknown-unknown",
+	}, *const bad[] = {
+		"", "-", "linux", "x86_64-", "x86_64--", "x86_64--linux", "x86_64-42-linux", "x86-64-linux",
+		"x86_64-linux-linux", "x86_64-gnu-linux", "x86_64-Custom-linux", "customvendor-x86_64",
+		"x86_64-unknown-linux-gnu-elf-x", "x86_64-unknown-linux gnu", "x86_64-linux-customvendor",
+		"X86_64-unknown-linux-gnu", "x86_64-unknown-linux-gnu-",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		if (platform_fault(good[i]))
+			fail_msg("\"%s\" is refused", good[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (!platform_fault(bad[i]))
+			fail_msg("\"%s\" is accepted", bad[i]);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -303,6 +466,11 @@ int main(void)
 		cmocka_unit_test(test_tables),
 		cmocka_unit_test(test_long_shape),
 		cmocka_unit_test(test_faults_cost_nothing),
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_floats),
+		cmocka_unit_test(test_option_limits),
+		cmocka_unit_test(test_version_requirements),
+		cmocka_unit_test(test_platforms),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
