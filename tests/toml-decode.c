@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * toml-decode: TOML on stdin, toml-test's tagged JSON on stdout. Exit 1, with the reason on
- * stderr, for a document that is not TOML 1.0. The events of core/toml.h become a tree here,
+ * stderr, for a document that is not TOML 1.0. The events of toml/toml.h become a tree here,
  * because TOML may come back to a table and JSON cannot.
+ *
+ * toml-decode many: stdin has any number of documents, each behind a line with its length. stdout
+ * has for each a line "STATUS LENGTH" and LENGTH bytes: the JSON (0), or the reason (1).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -150,13 +153,16 @@ static const char *type_name(enum toml_type type)
 	}
 }
 
+/* Where the JSON goes. */
+static FILE *out;
+
 static int print_text(const char *s, size_t n)
 {
 	struct buf b = buf_init(GIB);
 	int r = buf_add_json(&b, s, n);
 
 	if (!r)
-		fwrite(b.data, 1, b.len, stdout);
+		fwrite(b.data, 1, b.len, out);
 	buf_free(&b);
 	return r;
 }
@@ -166,13 +172,13 @@ static int print_start(const struct item *item)
 	int r = item->key ? print_text(item->key, item->key_len) : 0;
 
 	if (item->key)
-		putchar(':');
+		putc(':', out);
 	if (item->type == TOML_TABLE || item->type == TOML_ARRAY) {
-		putchar(item->type == TOML_TABLE ? '{' : '[');
+		putc(item->type == TOML_TABLE ? '{' : '[', out);
 	} else if (!r) {
-		printf("{\"type\":\"%s\",\"value\":", type_name(item->type));
+		fprintf(out, "{\"type\":\"%s\",\"value\":", type_name(item->type));
 		r = print_text(item->value, item->value_len);
-		putchar('}');
+		putc('}', out);
 	}
 	return r;
 }
@@ -189,18 +195,18 @@ static int print(const struct item *root)
 			continue;
 		}
 		if (item->type == TOML_TABLE || item->type == TOML_ARRAY)
-			putchar(item->type == TOML_TABLE ? '}' : ']');
+			putc(item->type == TOML_TABLE ? '}' : ']', out);
 		while (item != root && !item->next) {
 			item = item->parent;
-			putchar(item->type == TOML_TABLE ? '}' : ']');
+			putc(item->type == TOML_TABLE ? '}' : ']', out);
 		}
 		if (item == root)
 			break;
 		item = item->next;
-		putchar(',');
+		putc(',', out);
 		r = print_start(item);
 	}
-	putchar('\n');
+	putc('\n', out);
 	return r;
 }
 
@@ -237,23 +243,72 @@ static ssize_t read_stdin(void *ctx, void *ret_buf, size_t n)
 	return got < 0 ? -errno : got;
 }
 
-int main(void)
+/* The same, of a document whose end is `ctx` bytes away. */
+static ssize_t read_part(void *ctx, void *ret_buf, size_t n)
+{
+	size_t *left = ctx, got = fread(ret_buf, 1, MIN(n, *left), stdin);
+
+	*left -= got;
+	return (ssize_t)got;
+}
+
+/* 0: the JSON is in `out`. 1: the reason is in `ret_reason`. */
+static int decode(toml_read_fn *read_fn, void *ctx, char *ret_reason, size_t n)
 {
 	static const struct toml_events events = { .begin = on_begin, .value = on_value };
 	struct item root = { .type = TOML_TABLE };
 	struct toml_error error;
-	int r = toml_parse(read_stdin, NULL, &events, &root, &error);
+	int r = toml_parse(read_fn, ctx, &events, &root, &error);
 
 	if (r) {
-		fprintf(stderr, "toml-decode: line %zu: %s\n", error.line,
-			*error.message ? error.message : strerror(-r));
+		snprintf(ret_reason, n, "line %zu: %s", error.line,
+			 *error.message ? error.message : strerror(-r));
 	} else {
 		r = print(&root);
-		if (!r && (fflush(stdout) || ferror(stdout)))
+		if (!r && (fflush(out) || ferror(out)))
 			r = -EIO;
 		if (r)
-			fprintf(stderr, "toml-decode: %s\n", strerror(-r));
+			snprintf(ret_reason, n, "%s", strerror(-r));
 	}
 	item_free_below(&root);
 	return r ? 1 : 0;
+}
+
+static int decode_many(void)
+{
+	char reason[512], *line = NULL, *json;
+	size_t cap = 0, left, n;
+
+	while (getline(&line, &cap, stdin) > 0) {
+		int status;
+
+		left = strtoul(line, NULL, 10);
+		out = open_memstream(&json, &n);
+		status = decode(read_part, &left, reason, sizeof(reason));
+		fclose(out);
+		printf("%d %zu\n", status, status ? strlen(reason) : n);
+		fwrite(status ? reason : json, 1, status ? strlen(reason) : n, stdout);
+		free(json);
+		/* a document that was refused was not read to its end */
+		while (left > 0 && getchar() != EOF)
+			left--;
+		if (fflush(stdout))
+			return 2;
+	}
+	free(line);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	char reason[512];
+	int status;
+
+	if (argc > 1 && !strcmp(argv[1], "many"))
+		return decode_many();
+	out = stdout;
+	status = decode(read_stdin, NULL, reason, sizeof(reason));
+	if (status)
+		fprintf(stderr, "toml-decode: %s\n", reason);
+	return status;
 }

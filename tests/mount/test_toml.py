@@ -17,20 +17,50 @@ import tomllib
 
 import pytest
 
-DECODE = os.path.join(os.environ.get("BUILD_DIR", "build"), "tests", "toml-decode")
+import harness
+
+DECODE = harness.BUILD / "tests/toml-decode"
 RANDOM_DOCUMENTS = int(os.environ.get("TOML_RANDOM_DOCUMENTS", "1500"))
+
+
+class Decoder:
+    """One process for all documents: starting one takes longer than decoding."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([DECODE, "many"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def decode(self, document):
+        """(status, JSON or the reason)"""
+        self.process.stdin.write(b"%d\n%b" % (len(document), document))
+        self.process.stdin.flush()
+        head = self.process.stdout.readline().split()
+        assert head, f"toml-decode ended with {self.process.wait()} at {document[:200]}"
+        return int(head[0]), self.process.stdout.read(int(head[1]))
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(60 * harness.SLOW) == 0
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def decoder():
+    global decode_bytes
+    d = Decoder()
+    decode_bytes = d.decode
+    yield d
+    d.end()
 
 
 def decode(document):
     """The tagged tree, or None for a document that was refused in the proper way."""
-    done = subprocess.run([DECODE], input=document, capture_output=True, timeout=60)
-    if done.returncode == 1:
-        assert re.match(rb"toml-decode: line \d+: .", done.stderr), done.stderr
-        assert done.stdout == b""
+    status, text = decode_bytes(document)
+    if status == 1:
+        assert re.match(rb"line \d+: .", text), text
         return None
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    assert done.stderr == b""
-    return json.loads(done.stdout)
+    assert status == 0
+    return json.loads(text)
 
 
 def untag(node):
@@ -227,6 +257,17 @@ def test_invalid(document):
 ])
 def test_beyond_tomllib(document, kind, value):
     assert decode(document.encode()) == {"x": {"type": kind, "value": value}}
+
+
+@pytest.mark.parametrize("document", ["a = 1\n", "", "a = \n", "\0"])
+def test_a_process_for_one(document):
+    """toml-decode as toml-test runs it."""
+    done = subprocess.run([DECODE], input=document.encode(), capture_output=True,
+                          timeout=60 * harness.SLOW)
+    status, text = decode_bytes(document.encode())
+    assert done.returncode == status
+    assert done.stdout == (b"" if status else text)
+    assert done.stderr == (b"toml-decode: %b\n" % text if status else b"")
 
 
 def test_byte_order_mark():
