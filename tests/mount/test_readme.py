@@ -19,6 +19,8 @@ from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, mountinfo, run
 from zipwriter import TOML, sample
 
 TEXT = (ROOT / 'README.md').read_text()
+CONTRIBUTING = (ROOT / '.github/CONTRIBUTING.md').read_text()
+STACK = (ROOT / 'core/README.md').read_text()
 BLOCKS = re.findall(r'^```sh\n(.*?)^```$', TEXT, re.M | re.S)
 
 
@@ -49,8 +51,8 @@ def test_make_targets_exist(command):
 
 
 def test_targets_in_the_text_exist():
-    """Also what is named outside of sh blocks."""
-    named = set(re.findall(r'(?:`|^)make ([a-z-]+)', TEXT, re.M))
+    """Also what is named outside of sh blocks, and for contributors."""
+    named = set(re.findall(r'(?:`|^)make ([a-z-]+)', TEXT + CONTRIBUTING, re.M))
     assert {'demo', 'check', 'asan', 'tsan', 'fuzz', 'uninstall'} <= named
     for target in named:
         make('-n', target)
@@ -173,9 +175,26 @@ def test_options_of_the_table_exist():
         assert re.search(rf'\b{name}\b', shown), name
 
 
-def test_files_that_the_text_names_exist():
-    for name in set(re.findall(r'\btests/\w[\w./]*\w', TEXT)):
-        if not name.startswith('tests/unit'):
-            assert (ROOT / name).exists(), name
-    for name in re.findall(r'build/(tests/\w+/\w+)', TEXT):
-        assert (ROOT / f'{name}.c').exists(), name
+@pytest.mark.parametrize('name', ['README.md', 'core/README.md', '.github/CONTRIBUTING.md',
+                                  '.github/SECURITY.md'])
+def test_files_that_the_text_names_exist(name):
+    """In backquotes, or linked; in core/README.md paths begin in core/, or in the root."""
+    text = (ROOT / name).read_text()
+    named = set(re.findall(r'`((?:core|fs|tests|systemd|\.github)/[\w./-]*)`', text))
+    named |= set(re.findall(r'\]\(([\w./-]+)\)', text))
+    if name == 'core/README.md':
+        folders = '|'.join(p.name for p in (ROOT / 'core').iterdir() if p.is_dir())
+        named |= {f'core/{n}' for n in re.findall(rf'`((?:(?:{folders})/[\w.]*)|\w+\.[ch])`', text)}
+    assert named
+    for path in named:
+        assert (ROOT / path).exists(), path
+    for path in re.findall(r'build/(tests/\w+/\w+)', text):
+        assert (ROOT / f'{path}.c').exists(), path
+
+
+def test_glossary_is_complete():
+    """Words that the project's texts use in a sense of their own."""
+    words = set(re.findall(r'^\| ([a-z ]+) \| [A-Z]', STACK, re.M))
+    assert words >= {'object', 'pin', 'verify', 'materialize', 'extent', 'lazy directory', 'mirror',
+                     'maker', 'dest', 'fetcher', 'cancel token', 'cache entry', 'waiter'}
+    assert sorted(words, key=str.lower) == re.findall(r'^\| ([a-z ]+) \| [A-Z]', STACK, re.M)
