@@ -35,7 +35,7 @@ FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
-FS_COMMON := $(BUILD)/fs/progress.o $(BUILD)/fs/numbers.o $(BUILD)/fs/option_table.o
+FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,numbers option_table privacy progress)
 CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session dirops mountpoint notify) $(FS_COMMON)
 CARTONCTL_OBJ := $(patsubst %,$(BUILD)/fs/%.o,cartonctl ctl_output ctl_cache) $(FS_COMMON)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)

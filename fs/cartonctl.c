@@ -12,6 +12,7 @@
 
 #include "ctl.h"
 #include "option_table.h"
+#include "privacy.h"
 #include "progress.h"
 
 #define BLOCK ((size_t)1 << 20)
@@ -368,7 +369,12 @@ static int run_command(int n, char **words, struct args *a)
 		return unknown_command(words[0]);
 	if (n == 1)
 		return ctl_usage("%s: SOURCE is missing", command->name);
-	a->source = words[1];
+	a->source = strdup(words[1]);
+	if (!a->source) {
+		fprintf(stderr, "cartonctl: %s\n", strerror(ENOMEM));
+		return EXIT_BAD;
+	}
+	privacy_hide_url(words[1]);
 	a->paths = words + 2;
 	a->n_paths = n - 2;
 	if (a->n_paths < command->min_paths)
@@ -384,10 +390,13 @@ static int run_command(int n, char **words, struct args *a)
 int main(int argc, char **argv)
 {
 	struct args a = { 0 };
-	int status = parse_options(argc, argv, &a);
+	int status;
 
+	privacy_no_core_dumps();
+	status = parse_options(argc, argv, &a);
 	if (status == EXIT_GOOD)
 		status = run_command(argc - optind, argv + optind, &a);
 	option_free(carton_option_table, &a.carton);
+	free(a.source);
 	return status;
 }

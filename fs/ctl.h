@@ -17,7 +17,7 @@ enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1 };
 /* The command line, after the command. */
 struct args {
 	struct carton_options carton;
-	const char *source;
+	char *source; /* malloc'ed */
 	char **paths;
 	int n_paths;
 	bool json;

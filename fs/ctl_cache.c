@@ -93,7 +93,9 @@ int ctl_cache(char **words, int n, const struct args *a)
 		fputs("usage: cartonctl cache list | gc [SIZE] | verify | path SHA256\n", stderr);
 		return EXIT_USAGE;
 	}
-	if (r < 0 && r != -EBADMSG)
-		fprintf(stderr, "cartonctl: %s\n", strerror(-r));
+	if (r == -ENOENT && strcmp(words[0], "path") == 0)
+		fprintf(stderr, "cartonctl: not in the cache: %s\n", words[1]);
+	else if (r < 0 && r != -EBADMSG)
+		fprintf(stderr, "cartonctl: cache %s: %s\n", words[0], strerror(-r));
 	return ctl_finish(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "privacy.h"
 #include "session.h"
 
 /*
@@ -29,11 +30,14 @@ int main(int argc, char **argv)
 	struct options o;
 	int r, status = EXIT_USAGE;
 
+	privacy_no_core_dumps();
 	if (open_standard_files() < 0) {
 		perror("cartonfs: /dev/null");
 		return EXIT_SYSTEM;
 	}
 	r = options_parse(argc, argv, &o);
+	for (int i = 1; i < argc; i++)
+		privacy_hide_url(argv[i]);
 	if (r == -ENOMEM) {
 		fprintf(stderr, "cartonfs: %s\n", strerror(ENOMEM));
 		status = EXIT_SYSTEM;

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness import CARTONFS, IS_ROOT, expected, mountinfo, run, scan
+from harness import CARTONCTL, CARTONFS, IS_ROOT, expected, mountinfo, run, scan
+from origin import cache, fault, fresh_logs, nginx  # noqa: F401: fixtures
 from zipwriter import Carton, Sparse, sample
 
 needs_root = pytest.mark.needs_root     # mount(8) does
@@ -355,6 +357,80 @@ def test_daemon_lets_go(sample_carton, mount, work):
             for n in (0, 1, 2):
                 assert os.readlink(f'/proc/{pid}/fd/{n}') == '/dev/null'
             assert os.getsid(pid) != os.getsid(0)
+
+
+# ---- secrets ----
+
+
+def secret_url(nginx):
+    """A URL with two secrets in it, and what may be seen of it."""
+    shown = nginx.url('m.carton')
+    return shown.replace('http://', 'http://me:hunter2@') + '?token=tok3n', shown
+
+
+def check_cmdline(pid, shown):
+    words = harness.read_file(f'/proc/{pid}/cmdline')
+    assert b'hunter2' not in words and b'tok3n' not in words
+    assert shown.encode() in words.split(b'\0'), words
+
+
+def test_secrets_in_a_url_are_hidden(mount, mount_fg, nginx, who):
+    """Every user can read the command line of every process."""
+    c = sample()
+    c.write(nginx.root / 'm.carton')
+    url, shown = secret_url(nginx)
+    for make in (mount, mount_fg):
+        with make(url, uid=who) as m:
+            check_cmdline(m.pids[0], shown)
+            assert m.do(scan, m.path) == expected(c.files(), c.links())
+            assert mountinfo(m.path)[-2] == shown
+
+
+def test_secrets_in_a_url_are_hidden_while_mounting(fault, point):
+    """Also in the process that waits for the daemon to be ready."""
+    url, where = fault.url('silent/m.carton').replace('http://', 'http://me:hunter2@'), point()
+    p = subprocess.Popen([CARTONFS, url, where], stderr=subprocess.DEVNULL, env=harness.environment())
+    try:
+        harness.eventually('it asks the server', lambda: fault.requests('m.carton'))
+        pids = harness.daemons(where)
+        assert p.pid in pids and len(pids) == 2
+        for pid in pids:
+            check_cmdline(pid, fault.url('silent/m.carton'))
+    finally:
+        p.terminate()
+        p.wait(harness.EXIT_S)
+        harness.abandon(where, [])
+
+
+def test_secrets_in_a_url_are_hidden_by_cartonctl(nginx, cache):
+    c = Carton(method='stored').add('model/m', bytes(8 << 20))
+    c.write(nginx.root / 'm.carton')
+    url, shown = secret_url(nginx)
+    p = subprocess.Popen([CARTONCTL, 'cat', cache.flag, url, 'model/m'], stdout=subprocess.PIPE,
+                         env=harness.environment())
+    assert p.stdout.read(1) == b'\0'        # it now writes to a full pipe
+    check_cmdline(p.pid, shown)
+    assert p.stdout.read() == bytes((8 << 20) - 1) and p.wait(60) == 0
+    p.stdout.close()
+
+
+@pytest.fixture
+def core_dumps_allowed():
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+def test_no_core_dump(core_dumps_allowed, mount_fg, sample_carton):
+    """It would hold credentials, and the key of the read check."""
+    with mount_fg(sample_carton[0]) as m:
+        limits = harness.read_file(f'/proc/{m.process.pid}/limits').decode()
+        assert re.search(r'^Max core file size +1 +1 +bytes', limits, re.M), limits
+        m.process.send_signal(signal.SIGSEGV)
+        _, status = os.waitpid(m.process.pid, 0)
+        assert status and not os.WCOREDUMP(status)
+        m.ended = True
 
 
 # ---- how it was started ----
