@@ -14,7 +14,10 @@ CFLAGS ?= -O2 -g
 # what a variant adds (see asan, tsan)
 VARIANT ?=
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
-HARDENING := -fstack-protector-strong -D_FORTIFY_SOURCE=2
+# those that the compiler knows
+known = $(foreach flag,$(1),$(shell $(CC) -Werror $(flag) -E -x c /dev/null >/dev/null 2>&1 && echo $(flag)))
+HARDENING := -fstack-protector-strong $(call known,-fstack-clash-protection -fcf-protection) \
+	-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
 ifneq ($(VARIANT),)
 HARDENING :=
 endif

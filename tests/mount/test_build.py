@@ -229,6 +229,18 @@ def test_rebuilds(tree):
         assert compiles(tree) == built, name
 
 
+def test_hardening_flags():
+    """All that the compiler of this machine knows; both programs have the checked functions of libc."""
+    if '-fsanitize' not in (BUILD / 'flags').read_text():
+        for command in compile_commands('core') + compile_commands('fs'):
+            words = command.split()
+            assert {'-fstack-protector-strong', '-fstack-clash-protection',
+                    '-D_FORTIFY_SOURCE=3'} <= set(words), command
+            assert '-fcf-protection' in words or os.uname().machine != 'x86_64'
+        for program in (CARTONFS, CARTONCTL):
+            assert re.search(r'__\w+_chk', run('nm', '-D', program).stdout), program
+
+
 def test_build_is_quiet_unless_asked(tree):
     assert make('BUILD=b', OBJECTS[0], cwd=tree) == '  CC    core/base/log.c\n'
     out = make('BUILD=b', 'V=1', 'CFLAGS=-O0', OBJECTS[0], cwd=tree)
