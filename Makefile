@@ -28,7 +28,7 @@ BASE := -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DCARTON_VERSION='"$(VER
 CORE_BASE := -fPIC -fvisibility=protected -Icore
 
 # each layer asks for its own libraries: core never sees FUSE
-CORE_PKGS := libarchive libzstd libcurl libcrypto zlib yajl
+CORE_PKGS := libarchive libzstd libcurl libcrypto zlib
 FS_PKGS := fuse3
 CORE_CFLAGS = $(shell pkg-config --cflags $(CORE_PKGS))
 CORE_LIBS = $(shell pkg-config --libs $(CORE_PKGS))

@@ -234,7 +234,7 @@ static int read_at(void *ctx, void *buf, size_t n, uint64_t off)
 static int cmd_read(const char *path)
 {
 	struct buf b = buf_init(MAX_VIEW_MEMORY);
-	struct safetensors_error error = { "" };
+	struct reason error = { 0 };
 	struct safetensors *s;
 	struct view_json j;
 	struct stat st = { 0 };
@@ -245,7 +245,7 @@ static int cmd_read(const char *path)
 		r = safetensors_parse(read_at, &fd, (uint64_t)st.st_size, &s, &error);
 	fd_close(fd);
 	if (r)
-		return fail(error.message, r);
+		return fail(error.text, r);
 	r = view_json_begin(&j, &b);
 	for (size_t i = 0; i < s->n && !r; i++) {
 		struct view_json_tensor t = { .info = &s->list[i].info };
@@ -275,7 +275,7 @@ static int write_out(void *ctx, const void *data, size_t n)
 
 static int cmd_strings(const char *what, uint64_t count, uint64_t width)
 {
-	struct strings_error error = { "" };
+	struct reason error = { 0 };
 	struct strings_size size;
 	int fd = STDIN_FILENO, r;
 
@@ -288,7 +288,7 @@ static int cmd_strings(const char *what, uint64_t count, uint64_t width)
 				 !strcmp(what, "ucs4") ? STRINGS_UCS4 : STRINGS_BYTES, width,
 				 write_out, stdout, &error);
 	}
-	return r ? fail(error.message, r) : 0;
+	return r ? fail(error.text, r) : 0;
 }
 
 int main(int argc, char **argv)

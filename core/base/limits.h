@@ -58,6 +58,9 @@
 #define TOML_MAX_STRING (64 * MIB)     /* bytes of one string */
 #define TOML_MAX_NUMBER 1024	       /* bytes of one number or date */
 
+/* JSON. */
+#define JSON_MAX_DEPTH 64 /* nested arrays and objects */
+
 /* Tensors: of one index.toml or one safetensors header, and of each its name and dimensions. */
 #define MAX_TENSORS 1000000
 #define MAX_TENSOR_NAME (64 * KIB)
@@ -68,7 +71,6 @@
 /* Safetensors: the header (a rule of the format), and metadata and unknown keys in it. */
 #define MAX_SAFETENSORS_HEADER 100000000
 #define MAX_SAFETENSORS_KEYS 1000000
-#define MAX_SAFETENSORS_DEPTH 64
 #define MAX_SAFETENSORS_DIMS 8000000 /* dimensions of all tensors together */
 
 /* Generated views: all text in them together, and the largest <U array of a string tensor. */

@@ -157,6 +157,27 @@ size_t utf8_plain(const char *s, size_t n)
 	return c0 || c1 ? 0 : step;
 }
 
+uint32_t utf8_code(const char *s, size_t step)
+{
+	static const uint8_t lead[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
+	uint32_t c = (uint8_t)s[0] & lead[step];
+
+	for (size_t i = 1; i < step; i++)
+		c = c << 6 | ((uint8_t)s[i] & 0x3f);
+	return c;
+}
+
+size_t utf8_encode(uint32_t c, char ret[4])
+{
+	static const uint8_t lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+
+	for (size_t i = n - 1; i > 0; i--, c >>= 6)
+		ret[i] = (char)(0x80 | (c & 0x3f));
+	ret[0] = (char)(lead[n] | c);
+	return n;
+}
+
 bool utf8_valid(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n;) {

@@ -93,6 +93,12 @@ void buf_free(struct buf *b);
 /* The length of the one well-formed UTF-8 character at the start of [s, s+n); 0: there is none. */
 size_t utf8_step(const char *s, size_t n);
 
+/* The code point of the `step` bytes at `s`, as utf8_step() has found them. */
+uint32_t utf8_code(const char *s, size_t step);
+
+/* Writes a code point, which is no surrogate and at most U+10FFFF: returns its length, 1 to 4. */
+size_t utf8_encode(uint32_t c, char ret[4]);
+
 /* The same, but 0 also for a control character: what a terminal must not be given as it is. */
 size_t utf8_plain(const char *s, size_t n);
 

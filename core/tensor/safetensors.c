@@ -3,283 +3,578 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <yajl/yajl_parse.h>
 
-#include "tensor/json_guard.h"
-#include "tensor/internal.h"
+#include "base/json.h"
 
-#define CHUNK (1 * MIB)
+/* A tensor in a message. */
+#define TENSOR_FMT "tensor '%.*s'"
+#define TENSOR_ARG(i) utf8_quoted((i)->name, (i)->name_len), (i)->name
 
-/* ---- the parser's events ---- */
-
-static int on_scalar(struct st_parse *p)
-{
-	if (p->state != UNKNOWN)
-		return st_unexpected(p);
-	if (!p->depth)
-		p->state = TENSOR_KEY;
-	return 1;
-}
-
-static int on_null(void *ctx)
-{
-	return on_scalar(ctx);
-}
-
-static int on_boolean(void *ctx, int value)
-{
-	(void)value;
-	return on_scalar(ctx);
-}
-
-static int on_number(void *ctx, const char *s, size_t n)
-{
-	struct st_parse *p = ctx;
-	uint64_t v;
-
-	if (p->state != SHAPE_ITEM && p->state != OFFSETS_ITEM)
-		return on_scalar(p);
-	if (!st_parse_u64(s, n, &v))
-		return st_unexpected(p);
-	if (p->state == SHAPE_ITEM)
-		return st_add_dimension(p, v);
-	if (p->n_offsets == 2)
-		return st_unexpected(p);
-	p->offsets[p->n_offsets++] = v;
-	return 1;
-}
-
-static int on_string(void *ctx, const unsigned char *s, size_t n)
-{
-	struct st_parse *p = ctx;
-
-	if (p->state == METADATA_VALUE)
-		return st_metadata_value(p, s, n);
-	if (p->state == DTYPE)
-		return st_set_dtype(p, s, n);
-	if (!utf8_valid((const char *)s, n))
-		return st_stop(p, -EBADMSG, "the header is not valid UTF-8");
-	return on_scalar(p);
-}
-
-static int on_start_map(void *ctx)
-{
-	struct st_parse *p = ctx;
-
-	if (p->state == START) {
-		p->state = ROOT;
-	} else if (p->state == METADATA || p->state == TENSOR) {
-		p->state = p->state == METADATA ? METADATA_KEY : TENSOR_KEY;
-		p->object = ++p->objects;
-	} else if (p->state == UNKNOWN) {
-		p->nested[p->depth++] = ++p->objects; /* the guard bounds the depth */
-	} else {
-		return st_unexpected(p);
-	}
-	return 1;
-}
-
-static int on_map_key(void *ctx, const unsigned char *s, size_t n)
-{
-	struct st_parse *p = ctx;
-
-	if (p->state == ROOT)
-		return st_root_key(p, s, n);
-	if (p->state == METADATA_KEY)
-		return st_metadata_key(p, s, n);
-	if (p->state == TENSOR_KEY)
-		return st_tensor_key(p, s, n);
-	return st_other_key(p, p->nested[p->depth - 1], s, n);
-}
-
-/* Leaves an object or array inside an unknown value. */
-static int leave(struct st_parse *p)
-{
-	if (!--p->depth)
-		p->state = TENSOR_KEY;
-	return 1;
-}
-
-static int on_end_map(void *ctx)
-{
-	struct st_parse *p = ctx;
-
-	if (p->state == UNKNOWN)
-		return leave(p);
-	if (p->state == TENSOR_KEY)
-		return st_end_tensor(p);
-	p->state = p->state == METADATA_KEY ? ROOT : DONE;
-	return 1;
-}
-
-static int on_start_array(void *ctx)
-{
-	struct st_parse *p = ctx;
-
-	if (p->state == SHAPE)
-		p->state = SHAPE_ITEM;
-	else if (p->state == OFFSETS)
-		p->state = OFFSETS_ITEM;
-	else if (p->state == UNKNOWN)
-		p->nested[p->depth++] = 0;
-	else
-		return st_unexpected(p);
-	return 1;
-}
-
-static int on_end_array(void *ctx)
-{
-	struct st_parse *p = ctx;
-
-	if (p->state == UNKNOWN)
-		return leave(p);
-	if (p->state == OFFSETS_ITEM && p->n_offsets != 2)
-		return st_unexpected(p);
-	p->state = TENSOR_KEY;
-	return 1;
-}
-
-static const yajl_callbacks callbacks = {
-	.yajl_null = on_null,
-	.yajl_boolean = on_boolean,
-	.yajl_number = on_number,
-	.yajl_string = on_string,
-	.yajl_start_map = on_start_map,
-	.yajl_map_key = on_map_key,
-	.yajl_end_map = on_end_map,
-	.yajl_start_array = on_start_array,
-	.yajl_end_array = on_end_array,
+/* A key of an object that is being read, kept to find duplicates. */
+struct key {
+	const char *text;
+	size_t len;
 };
+
+struct parse {
+	safetensors_read_fn *read;
+	void *ctx;
+	uint64_t off, end; /* of the header text that is not read yet */
+	struct safetensors *s;
+	struct reason *reason;
+	size_t cap, cap_dims, cap_metadata; /* of the arrays in `s` */
+	size_t n_dims;
+	struct key
+		*keys; /* a stack: of the open objects, but for the root and what names a tensor */
+	size_t n_keys, cap_keys;
+	size_t n_other_keys; /* that name no tensor, in all */
+	struct json json;
+};
+
+/* Makes room for one more element of an array. 0 or -ENOMEM. */
+static int grow(void *array, size_t n, size_t *cap, size_t size)
+{
+	void *grown, *old;
+	size_t more = *cap ? 2 * *cap : 64;
+
+	if (n < *cap)
+		return 0;
+	memcpy(&old, array, sizeof(old));
+	grown = reallocarray(old, more, size);
+	if (!grown)
+		return -ENOMEM;
+	memcpy(array, &grown, sizeof(grown));
+	*cap = more;
+	/* cppcheck-suppress memleak; the array has it now */
+	return 0;
+}
+
+/* Gives back what an array has too much. */
+static void shrink(void *array, size_t n, size_t size)
+{
+	void *old, *small;
+
+	memcpy(&old, array, sizeof(old));
+	small = n ? reallocarray(old, n, size) : NULL;
+	if (small)
+		memcpy(array, &small, sizeof(small));
+}
+
+/* ---- JSON ---- */
+
+/* A json_read_fn over the header. */
+static ssize_t read_header(void *ctx, void *ret_buf, size_t n)
+{
+	struct parse *p = ctx;
+	int r;
+
+	n = (size_t)MIN(n, p->end - p->off);
+	r = n ? p->read(p->ctx, ret_buf, n, p->off) : 0;
+	if (r < 0)
+		return r;
+	if (n && p->off == 8 && *(char *)ret_buf != '{')
+		return reason_set(p->reason, -EBADMSG, "the header does not begin with '{'");
+	p->off += n;
+	return (ssize_t)n;
+}
+
+static int next(struct parse *p, enum json_event *ret)
+{
+	int r = json_next(&p->json, ret);
+
+	if (r == -EBADMSG && p->json.fault)
+		reason_set(p->reason, r, "the header is not valid JSON: %s", p->json.fault);
+	return r;
+}
+
+static bool text_is(const struct parse *p, const char *s)
+{
+	const struct json *j = &p->json;
+
+	return json_text_len(j) == strlen(s) && !memcmp(j->text->data + j->kept, s, strlen(s));
+}
+
+/* Keeps the current key. The text buffer has room for all texts from the start, so none moves. */
+static int keep_key(struct parse *p, struct key *ret)
+{
+	size_t n = json_text_len(&p->json);
+
+	if (n > MAX_TENSOR_NAME)
+		return reason_set(p->reason, -EFBIG, "a key has %zu bytes, more than %llu", n,
+				  MAX_TENSOR_NAME);
+	ret->text = json_keep(&p->json);
+	ret->len = n;
+	return ret->text ? 0 : -ENOMEM;
+}
+
+/* Keeps a key that names no tensor, to be compared by end_object(). */
+static int push_key(struct parse *p)
+{
+	int r;
+
+	if (p->n_other_keys++ == MAX_SAFETENSORS_KEYS)
+		return reason_set(p->reason, -EFBIG,
+				  "there are more than %d keys that name no tensor",
+				  MAX_SAFETENSORS_KEYS);
+	r = grow(&p->keys, p->n_keys, &p->cap_keys, sizeof(*p->keys));
+	if (r == 0)
+		r = keep_key(p, &p->keys[p->n_keys]);
+	if (r == 0)
+		p->n_keys++;
+	return r;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	const struct key *x = a, *y = b;
+
+	return name_cmp(x->text, x->len, y->text, y->len);
+}
+
+static int twice(struct parse *p, const char *s, size_t n)
+{
+	return reason_set(p->reason, -EBADMSG, "the key '%.*s' is there twice", utf8_quoted(s, n),
+			  s);
+}
+
+/* At the end of an object whose keys are those from `first` on: no two are equal. */
+static int end_object(struct parse *p, size_t first)
+{
+	if (p->n_keys > first)
+		qsort(p->keys + first, p->n_keys - first, sizeof(*p->keys), by_text);
+	for (size_t i = first + 1; i < p->n_keys; i++)
+		if (by_text(&p->keys[i - 1], &p->keys[i]) == 0)
+			return twice(p, p->keys[i].text, p->keys[i].len);
+	p->n_keys = first;
+	return 0;
+}
+
+/* Skips the value of a key that the format does not know. JSON_MAX_DEPTH bounds the recursion. */
+static int skip(struct parse *p)
+{
+	size_t first = p->n_keys, depth = p->json.depth;
+	enum json_event e, begun;
+	int r = next(p, &begun);
+
+	if (r < 0 || (begun != JSON_OBJECT && begun != JSON_ARRAY))
+		return r;
+	while (r == 0 && p->json.depth > depth) {
+		if (begun == JSON_ARRAY) {
+			r = skip(p);
+			continue;
+		}
+		r = next(p, &e);
+		if (r == 0 && e == JSON_KEY)
+			r = push_key(p);
+		if (r == 0 && e == JSON_KEY)
+			r = skip(p);
+	}
+	return r < 0 ? r : end_object(p, first);
+}
+
+/* ---- __metadata__ ---- */
+
+static int parse_metadata(struct parse *p)
+{
+	struct safetensors *s = p->s;
+	size_t first = p->n_keys;
+	enum json_event e;
+	int r = next(p, &e);
+
+	if (r == 0 && e != JSON_OBJECT)
+		goto wrong;
+	while (r == 0 && (r = next(p, &e)) == 0 && e == JSON_KEY) {
+		struct safetensors_pair *pair;
+
+		r = push_key(p);
+		if (r == 0)
+			r = grow(&s->metadata, s->n_metadata, &p->cap_metadata, sizeof(*pair));
+		if (r == 0)
+			r = next(p, &e);
+		if (r < 0)
+			return r;
+		if (e != JSON_STRING)
+			goto wrong;
+		pair = &s->metadata[s->n_metadata++];
+		pair->key = p->keys[p->n_keys - 1].text;
+		pair->key_len = p->keys[p->n_keys - 1].len;
+		pair->value_len = json_text_len(&p->json);
+		pair->value = json_keep(&p->json);
+		if (!pair->value)
+			return -ENOMEM;
+	}
+	return r < 0 ? r : end_object(p, first);
+wrong:
+	return reason_set(p->reason, -EBADMSG, "__metadata__ is not an object of strings");
+}
+
+/* ---- a tensor ---- */
+
+static int parse_dtype(struct parse *p, struct tensor_info *i)
+{
+	const struct buf *b = p->json.text;
+	const char *name;
+	enum json_event e;
+	int r = next(p, &e);
+
+	if (r < 0)
+		return r;
+	if (e != JSON_STRING)
+		return reason_set(p->reason, -EBADMSG,
+				  TENSOR_FMT " has a dtype that is not a string", TENSOR_ARG(i));
+	name = b->data + p->json.kept;
+	i->dtype = dtype_by_safetensors(name, json_text_len(&p->json));
+	return i->dtype ? 0 :
+			  reason_set(p->reason, -EOPNOTSUPP,
+				     TENSOR_FMT " has the unknown dtype '%.*s'", TENSOR_ARG(i),
+				     utf8_quoted(name, json_text_len(&p->json)), name);
+}
+
+/* The current number, if it is an integer from 0 to 2^64-1 and written as one. */
+static bool number_is_u64(const struct parse *p, uint64_t *ret)
+{
+	const struct json *j = &p->json;
+	uint64_t v = 0;
+
+	for (size_t i = j->kept; i < j->text->len; i++) {
+		char c = j->text->data[i];
+
+		if (c < '0' || c > '9' || __builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(c - '0'), &v))
+			return false;
+	}
+	*ret = v;
+	return true;
+}
+
+static int add_dimension(struct parse *p, struct tensor_info *i, uint64_t v)
+{
+	int r;
+
+	if (i->rank == MAX_TENSOR_RANK)
+		return reason_set(p->reason, -EFBIG, TENSOR_FMT " has more than %d dimensions",
+				  TENSOR_ARG(i), MAX_TENSOR_RANK);
+	if (p->n_dims == MAX_SAFETENSORS_DIMS)
+		return reason_set(p->reason, -EFBIG, "there are more than %d dimensions",
+				  MAX_SAFETENSORS_DIMS);
+	r = grow(&p->s->dims, p->n_dims, &p->cap_dims, sizeof(*p->s->dims));
+	if (r < 0)
+		return r;
+	p->s->dims[p->n_dims++] = v;
+	i->rank++;
+	return 0;
+}
+
+/* An array of integers: the shape, or exactly two `offsets`. */
+static int parse_integers(struct parse *p, struct tensor_info *i, uint64_t *offsets)
+{
+	enum json_event e;
+	unsigned n = 0;
+	uint64_t v;
+	int r = next(p, &e);
+
+	if (r == 0 && e != JSON_ARRAY)
+		goto wrong;
+	while (r == 0 && (r = next(p, &e)) == 0 && e != JSON_END) {
+		if (e != JSON_NUMBER || !number_is_u64(p, &v) || (offsets && n == 2))
+			goto wrong;
+		if (offsets)
+			offsets[n++] = v;
+		else
+			r = add_dimension(p, i, v);
+	}
+	if (r < 0 || !offsets || n == 2)
+		return r;
+wrong:
+	return reason_set(
+		p->reason, -EBADMSG, TENSOR_FMT " has %s integers from 0 to 2^64-1", TENSOR_ARG(i),
+		offsets ? "data_offsets that are not two" : "a shape that is not a list of");
+}
+
+/* Do the parts of a tensor agree? */
+static int check_tensor(struct parse *p, struct safetensor *t)
+{
+	struct tensor_info *i = &t->info;
+	const uint64_t *shape = i->rank ? &p->s->dims[p->n_dims - i->rank] : NULL;
+	int r = shape_count(shape, i->rank, &i->count);
+
+	if (t->end < t->begin)
+		return reason_set(p->reason, -EBADMSG,
+				  TENSOR_FMT " ends at %" PRIu64 ", before it begins at %" PRIu64,
+				  TENSOR_ARG(i), t->end, t->begin);
+	if (r == 0)
+		r = dtype_bytes(i->dtype, shape, i->rank, &i->bytes);
+	if (r < 0)
+		return reason_set(
+			p->reason, -EBADMSG, TENSOR_FMT " has a shape whose size %s", TENSOR_ARG(i),
+			r == -EBADMSG ? "is not a whole number of bytes" : "does not fit 64 bits");
+	if (i->bytes != t->end - t->begin)
+		return reason_set(p->reason, -EBADMSG,
+				  TENSOR_FMT " has %" PRIu64
+					     " bytes by its data_offsets, but %" PRIu64
+					     " by its shape and dtype",
+				  TENSOR_ARG(i), t->end - t->begin, i->bytes);
+	return 0;
+}
+
+static int add_tensor(struct parse *p, struct safetensor **ret)
+{
+	struct safetensors *s = p->s;
+	struct key name;
+	int r;
+
+	if (s->n == MAX_TENSORS)
+		return reason_set(p->reason, -EFBIG, "there are more than %d tensors", MAX_TENSORS);
+	r = grow(&s->list, s->n, &p->cap, sizeof(*s->list));
+	if (r == 0)
+		r = keep_key(p, &name);
+	if (r < 0)
+		return r;
+	*ret = &s->list[s->n++];
+	**ret = (struct safetensor){ .info = { .name = name.text, .name_len = name.len } };
+	return 0;
+}
+
+/* A tensor that is being read. */
+struct reading {
+	struct safetensor *t;
+	uint64_t offsets[2];
+	unsigned has; /* bits of the known keys that were there */
+};
+
+static const char *const known[] = { "dtype", "shape", "data_offsets" };
+
+/* A key of a tensor, which was just read, and its value. */
+static int parse_member(struct parse *p, struct reading *rd)
+{
+	struct tensor_info *i = &rd->t->info;
+	size_t k = 0;
+	int r;
+
+	while (k < ARRAY_SIZE(known) && !text_is(p, known[k]))
+		k++;
+	if (k == ARRAY_SIZE(known)) {
+		r = push_key(p);
+		return r < 0 ? r : skip(p);
+	}
+	if (rd->has & 1U << k)
+		return reason_set(p->reason, -EBADMSG, TENSOR_FMT " has the key '%s' twice",
+				  TENSOR_ARG(i), known[k]);
+	rd->has |= 1U << k;
+	return k == 0 ? parse_dtype(p, i) : parse_integers(p, i, k == 1 ? NULL : rd->offsets);
+}
+
+static int parse_tensor(struct parse *p)
+{
+	struct reading rd = { 0 };
+	size_t first = p->n_keys, text;
+	enum json_event e;
+	int r = add_tensor(p, &rd.t);
+
+	if (r == 0)
+		r = next(p, &e);
+	if (r < 0)
+		return r;
+	if (e != JSON_OBJECT)
+		return reason_set(p->reason, -EBADMSG, TENSOR_FMT " is not an object",
+				  TENSOR_ARG(&rd.t->info));
+	text = p->json.kept;
+	while (r == 0 && (r = next(p, &e)) == 0 && e == JSON_KEY)
+		r = parse_member(p, &rd);
+	for (size_t k = 0; r == 0 && k < ARRAY_SIZE(known); k++)
+		if (!(rd.has & 1U << k))
+			return reason_set(p->reason, -EBADMSG, TENSOR_FMT " has no %s",
+					  TENSOR_ARG(&rd.t->info), known[k]);
+	if (r == 0)
+		r = end_object(p, first);
+	if (r < 0)
+		return r;
+	p->json.kept = text; /* drops unknown keys, which were compared */
+	rd.t->begin = rd.offsets[0];
+	rd.t->end = rd.offsets[1];
+	return check_tensor(p, rd.t);
+}
 
 /* ---- the whole header ---- */
 
-/* Why yajl stopped: a callback's reason, or its own. */
-static int yajl_reason(struct st_parse *p, yajl_handle json)
+static int by_name(const void *a, const void *b, void *list)
 {
-	unsigned char *text;
+	const struct tensor_info *x = &((struct safetensor *)list)[*(const uint32_t *)a].info;
+	const struct tensor_info *y = &((struct safetensor *)list)[*(const uint32_t *)b].info;
 
-	if (p->r)
-		return p->r;
-	text = yajl_get_error(json, 0, NULL, 0);
-	st_stop(p, -EBADMSG, "the header is not valid JSON: %.*s",
-		text ? (int)strcspn((char *)text, "\n") : 0, text ? (char *)text : "");
-	if (text)
-		yajl_free_error(json, text);
-	return p->r;
+	return name_cmp(x->name, x->name_len, y->name, y->name_len);
 }
 
-/* Reads the header, and has the guard look at all of it. */
-static int read_text(struct st_parse *p, safetensors_read_fn *read, void *ctx, char *text, size_t n)
+static int by_offset(const void *a, const void *b, void *list)
 {
-	struct json_guard guard = json_guard_init(MAX_SAFETENSORS_DEPTH);
-	const char *fault = NULL;
+	const struct safetensor *x = &((struct safetensor *)list)[*(const uint32_t *)a];
+	const struct safetensor *y = &((struct safetensor *)list)[*(const uint32_t *)b];
 
-	for (size_t at = 0, part; at < n && !fault; at += part) {
-		int r;
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	if (x->end != y->end)
+		return x->end < y->end ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
 
-		part = (size_t)MIN(CHUNK, n - at);
-		r = read(ctx, text + at, part, 8 + at);
-		if (r)
-			return r;
-		if (text[0] != '{') {
-			st_stop(p, -EBADMSG, "the header does not begin with '{'");
-			return p->r;
-		}
-		fault = json_guard_feed(&guard, text + at, part);
+/* The tensors follow each other from 0 to the end of the `data` bytes. */
+static int check_offsets(struct parse *p, const uint32_t *order, uint64_t data)
+{
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < p->s->n; i++) {
+		const struct safetensor *t = &p->s->list[order[i]];
+
+		if (t->begin != at)
+			return reason_set(
+				p->reason, -EBADMSG,
+				TENSOR_FMT " begins at %" PRIu64
+					   ", %s the data before it, which ends at %" PRIu64,
+				TENSOR_ARG(&t->info), t->begin,
+				t->begin < at ? "overlapping" : "leaving a hole after", at);
+		at = t->end;
 	}
-	if (fault)
-		st_stop(p, -EBADMSG, "the header is not valid JSON: %s", fault);
-	return p->r;
+	if (at != data)
+		return reason_set(p->reason, -EBADMSG,
+				  "the tensors end at %" PRIu64 ", but the file has %" PRIu64
+				  " bytes of data",
+				  at, data);
+	return 0;
 }
 
-/* In one piece: at each new one, yajl begins a token that is not complete anew. */
-static int feed(struct st_parse *p, yajl_handle json, safetensors_read_fn *read, void *ctx)
+/* What shows only when all tensors are known. */
+static int check_all(struct parse *p, uint64_t data)
 {
-	size_t n = (size_t)p->s->data_start - 8;
-	char *text = malloc(n);
-	int r = text ? read_text(p, read, ctx, text, n) : -ENOMEM;
+	struct safetensors *s = p->s;
+	uint32_t *order = calloc(s->n + 1, sizeof(*order));
+	int r = order ? 0 : -ENOMEM;
 
-	if (!r && (yajl_parse(json, (unsigned char *)text, n) != yajl_status_ok ||
-		   yajl_complete_parse(json) != yajl_status_ok))
-		r = yajl_reason(p, json);
-	free(text);
+	for (size_t i = 0; i < s->n && r == 0; i++)
+		order[i] = (uint32_t)i;
+	if (r == 0 && s->n)
+		qsort_r(order, s->n, sizeof(*order), by_name, s->list);
+	for (size_t i = 1; i < s->n && r == 0; i++)
+		if (by_name(&order[i - 1], &order[i], s->list) == 0)
+			r = twice(p, s->list[order[i]].info.name, s->list[order[i]].info.name_len);
+	if (r == 0 && s->n)
+		qsort_r(order, s->n, sizeof(*order), by_offset, s->list);
+	if (r == 0)
+		r = check_offsets(p, order, data);
+	free(order);
 	return r;
 }
 
-static int parse_json(struct st_parse *p, safetensors_read_fn *read, void *ctx, uint64_t data)
+static int parse_root(struct parse *p)
 {
-	yajl_handle json = yajl_alloc(&callbacks, NULL, p);
+	bool metadata = false;
+	enum json_event e;
+	int r = next(p, &e);
+
+	while (r == 0 && (r = next(p, &e)) == 0 && e == JSON_KEY) {
+		if (!text_is(p, "__metadata__")) {
+			r = parse_tensor(p);
+			continue;
+		}
+		if (metadata)
+			return twice(p, "__metadata__", strlen("__metadata__"));
+		metadata = true;
+		r = parse_metadata(p);
+	}
+	return r < 0 ? r : next(p, &e); /* JSON_EOF */
+}
+
+/* Lets the shapes point to the dimensions, which do not move any more. */
+static void link_shapes(struct safetensors *s)
+{
+	const uint64_t *dims = s->dims;
+
+	for (size_t i = 0; i < s->n; i++) {
+		struct tensor_info *info = &s->list[i].info;
+
+		info->shape = info->rank ? dims : NULL;
+		dims += info->rank;
+	}
+}
+
+/* Parses a header of `n` bytes before `data` bytes. */
+static int parse(struct parse *p, uint64_t n, uint64_t data)
+{
 	int r;
 
-	if (!json)
+	p->s = calloc(1, sizeof(*p->s));
+	if (!p->s)
 		return -ENOMEM;
-	r = feed(p, json, read, ctx);
-	yajl_free(json);
-	if (!r && p->state != DONE)
-		r = st_stop(p, -EBADMSG, "the header is not a JSON object") ? 0 : p->r;
-	if (!r && !st_end(p, data))
-		r = p->r;
-	return r;
+	p->s->data_start = p->end = 8 + n;
+	p->off = 8;
+	p->s->text = buf_init(n);
+	p->json.read = read_header;
+	p->json.ctx = p;
+	p->json.text = &p->s->text;
+	r = buf_reserve(&p->s->text, n);
+	if (r == 0)
+		r = parse_root(p);
+	if (r == 0)
+		r = check_all(p, data);
+	if (r < 0)
+		return r;
+	shrink(&p->s->list, p->s->n, sizeof(*p->s->list));
+	shrink(&p->s->dims, p->n_dims, sizeof(*p->s->dims));
+	link_shapes(p->s);
+	return 0;
 }
 
-/* The length of the header, under the rules that need no look into it. */
-static int read_length(struct st_parse *p, safetensors_read_fn *read, void *ctx, uint64_t size,
+/* The length of the header, checked against the file's. */
+static int read_length(safetensors_read_fn *read, void *ctx, uint64_t size, struct reason *reason,
 		       uint64_t *ret)
 {
 	uint8_t length[8];
 	uint64_t n;
 	int r;
 
-	if (size < sizeof(length)) {
-		st_stop(p, -EBADMSG, "the file has %" PRIu64 " bytes, too few for a header", size);
-		return p->r;
-	}
+	if (size < sizeof(length))
+		return reason_set(reason, -EBADMSG,
+				  "the file has %" PRIu64 " bytes, too few for a header", size);
 	r = read(ctx, length, sizeof(length), 0);
-	if (r)
+	if (r < 0)
 		return r;
 	n = get_le64(length);
 	if (n > MAX_SAFETENSORS_HEADER)
-		st_stop(p, -EFBIG, "the header has %" PRIu64 " bytes, more than %d", n,
-			MAX_SAFETENSORS_HEADER);
-	else if (n > size - sizeof(length))
-		st_stop(p, -EBADMSG,
-			"the header has %" PRIu64 " bytes, more than the file of %" PRIu64, n,
-			size);
-	else if (!n)
-		st_stop(p, -EBADMSG, "the header is empty");
-	else
-		*ret = n;
-	return p->r;
+		return reason_set(reason, -EFBIG, "the header has %" PRIu64 " bytes, more than %d",
+				  n, MAX_SAFETENSORS_HEADER);
+	if (n > size - sizeof(length))
+		return reason_set(reason, -EBADMSG,
+				  "the header has %" PRIu64
+				  " bytes, more than the file of %" PRIu64,
+				  n, size);
+	if (n == 0)
+		return reason_set(reason, -EBADMSG, "the header is empty");
+	*ret = n;
+	return 0;
 }
 
 int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
-		      struct safetensors_error *ret_error)
+		      struct reason *reason)
 {
-	struct safetensors_error error = { "" };
-	struct st_parse p = { .error = &error };
+	struct parse *p;
 	uint64_t n = 0;
-	int r = read_length(&p, read, ctx, size, &n);
+	int r = read_length(read, ctx, size, reason, &n);
 
-	if (!r) {
-		p.s = calloc(1, sizeof(*p.s));
-		r = p.s ? 0 : -ENOMEM;
-	}
-	if (!r) {
-		p.s->data_start = 8 + n;
-		p.s->text = buf_init(n);
-		r = buf_reserve(&p.s->text, n);
-	}
-	if (!r)
-		r = parse_json(&p, read, ctx, size - p.s->data_start);
-	free(p.keys);
-	if (r) {
-		safetensors_free(p.s);
-		if (ret_error)
-			*ret_error = error;
+	if (r < 0)
 		return r;
-	}
-	*ret = p.s;
-	return 0;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->read = read;
+	p->ctx = ctx;
+	p->reason = reason;
+	r = parse(p, n, size - 8 - n);
+	if (r == 0)
+		*ret = p->s;
+	else
+		safetensors_free(p->s);
+	free(p->keys);
+	free(p);
+	return r;
 }
 
 void safetensors_free_text(struct safetensors *s)

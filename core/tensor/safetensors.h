@@ -3,15 +3,16 @@
  * The header of a safetensors file: read under all rules of the format, and written as the
  * reference serializer writes it. Tensor data is never touched here.
  *
- * The file: 8 bytes little-endian N, N bytes of JSON, then the data buffer. Ours reads fewer
- * files than the reference reader, which takes the last of two equal keys, other whitespace at the
- * end of the header, and null for no metadata; it ignores, like that one, unknown keys of a tensor.
+ * The file: 8 bytes little-endian N, N bytes of JSON, then the data buffer. This reader refuses more
+ * than the reference reader, which takes the last of two equal keys, other whitespace at the end of the
+ * header, and null for no metadata. Both ignore unknown keys of a tensor.
  */
 #ifndef CARTON_TENSOR_SAFETENSORS_H
 #define CARTON_TENSOR_SAFETENSORS_H
 
-#include "tensor/dtype.h"
+#include "base/reason.h"
 #include "base/util.h"
+#include "tensor/dtype.h"
 
 struct safetensor {
 	struct tensor_info info;
@@ -34,10 +35,6 @@ struct safetensors {
 	struct buf text;     /* what the names point into */
 };
 
-struct safetensors_error {
-	char message[256]; /* one sentence; may quote hostile text */
-};
-
 /* Reads exactly `n` bytes of the file at `off` (never beyond its size): 0 or -errno. */
 typedef int safetensors_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
 
@@ -48,13 +45,14 @@ typedef int safetensors_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off
  * whose tensors each have a known dtype, a shape of integers and two data_offsets that agree
  * with them, and together cover the data buffer to its last byte without hole or overlap.
  *
- * Returns 0; -EBADMSG for a broken rule, -EOPNOTSUPP for a dtype we do not know, -EFBIG for
- * a limit, each with ret_error set; -ENOMEM; or what `read` gave.
+ * Returns 0; -EBADMSG for a broken rule, -EOPNOTSUPP for a dtype we do not know, -EFBIG over a limit,
+ * each with the reason set; -ENOMEM; or what `read` gave. `read` is called for at most 64 KiB, so a
+ * long parse can be stopped by it.
  */
 int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
-		      struct safetensors_error *ret_error);
+		      struct reason *reason);
 
-/* Frees all text, for who needs only what is left: dtypes, shapes, sizes and offsets. */
+/* Frees names and metadata, when only dtypes, shapes, sizes and offsets are still needed. */
 void safetensors_free_text(struct safetensors *s);
 
 void safetensors_free(struct safetensors *s);
@@ -63,7 +61,7 @@ void safetensors_free(struct safetensors *s);
 
 struct safetensors_item {
 	const struct tensor_info *info; /* in */
-	void *user;			/* in: comes along when the items are sorted */
+	void *user;			/* in: moves with the item when they are sorted */
 	uint64_t offset;		/* out: of its data from the start of the data buffer */
 };
 

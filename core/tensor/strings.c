@@ -13,7 +13,7 @@
 /* One pass over a file: counts, measures and, with `write`, gives out. */
 struct pass {
 	struct strings_size size;
-	struct strings_error *error;
+	struct reason *reason;
 	uint64_t expected; /* elements to write */
 	bool data;	   /* the key was there */
 	enum strings_form form;
@@ -29,7 +29,7 @@ __attribute__((format(printf, 2, 3))) static int fault(struct pass *p, const cha
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(p->error->message, sizeof(p->error->message), fmt, args);
+	vsnprintf(p->reason->text, sizeof(p->reason->text), fmt, args);
 	va_end(args);
 	return -EBADMSG;
 }
@@ -69,17 +69,6 @@ static int put_u32(struct pass *p, uint32_t v)
 	return put(p, le, sizeof(le));
 }
 
-/* The code point at the start of valid UTF-8, of `step` bytes. */
-static uint32_t code_point(const char *s, size_t step)
-{
-	static const uint8_t lead[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
-	uint32_t c = (uint8_t)s[0] & lead[step];
-
-	for (size_t i = 1; i < step; i++)
-		c = c << 6 | ((uint8_t)s[i] & 0x3f);
-	return c;
-}
-
 static int emit_ucs4(struct pass *p, const char *s, size_t n, uint64_t points)
 {
 	int r = 0;
@@ -92,7 +81,7 @@ static int emit_ucs4(struct pass *p, const char *s, size_t n, uint64_t points)
 		step = utf8_step(s + i, n - i);
 		if (!step)
 			return fault(p, "element %" PRIu64 " is not UTF-8", p->size.count);
-		r = put_u32(p, code_point(s + i, step));
+		r = put_u32(p, utf8_code(s + i, step));
 	}
 	for (uint64_t i = points; i < p->width && !r; i++)
 		r = put_u32(p, 0);
@@ -184,9 +173,8 @@ static int run(struct pass *p, toml_read_fn *read, void *ctx)
 	struct toml_error toml = { 0 };
 	int r = toml_parse(read, ctx, &events, p, &toml);
 
-	if (r && !*p->error->message && *toml.message)
-		snprintf(p->error->message, sizeof(p->error->message), "line %zu: %s", toml.line,
-			 toml.message);
+	if (r && !*p->reason->text && *toml.message)
+		reason_set(p->reason, r, "line %zu: %s", toml.line, toml.message);
 	if (r)
 		return r;
 	if (!p->data)
@@ -197,28 +185,26 @@ static int run(struct pass *p, toml_read_fn *read, void *ctx)
 	return p->write ? flush(p) : 0;
 }
 
-int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret,
-		    struct strings_error *ret_error)
+int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret, struct reason *reason)
 {
-	struct strings_error error = { "" };
-	struct pass p = { .error = &error };
+	struct reason why = { 0 };
+	struct pass p = { .reason = &why };
 	int r = run(&p, read, ctx);
 
 	if (!r)
 		*ret = p.size;
-	else if (ret_error)
-		*ret_error = error;
+	else if (reason)
+		*reason = why;
 	return r;
 }
 
 int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum strings_form form,
-		 uint64_t width, strings_write_fn *write, void *write_ctx,
-		 struct strings_error *ret_error)
+		 uint64_t width, strings_write_fn *write, void *write_ctx, struct reason *reason)
 {
-	struct strings_error error = { "" };
+	struct reason why = { 0 };
 	struct pass p = {
 		.expected = count,
-		.error = &error,
+		.reason = &why,
 		.form = form,
 		.width = width,
 		.write = write,
@@ -231,7 +217,7 @@ int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum string
 		return -ENOMEM;
 	r = run(&p, read, read_ctx);
 	free(p.out);
-	if (r && ret_error)
-		*ret_error = error;
+	if (r && reason)
+		*reason = why;
 	return r;
 }

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "base/reason.h"
 #include "toml/toml.h"
 
 struct strings_size {
@@ -20,18 +21,12 @@ struct strings_size {
 	bool trailing_nul; /* some element ends with U+0000, which numpy drops in reading */
 };
 
-/* A file that is not what its tensor says. */
-struct strings_error {
-	char message[200]; /* one sentence */
-};
-
 /*
  * Counts and measures the strings of a file: one pass. Returns 0; -EBADMSG when it is not TOML, has
  * another key, no data, or an element that is no string; -EFBIG for a limit of the TOML parser;
- * -ENOMEM; or what `read` gave. The first two set ret_error, which may be NULL.
+ * -ENOMEM; or what `read` gave. The first two set the reason, which may be NULL.
  */
-int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret,
-		    struct strings_error *ret_error);
+int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret, struct reason *reason);
 
 enum strings_form {
 	STRINGS_BYTES, /* Triton's: for each its length, u32 little-endian, and its UTF-8 */
@@ -49,7 +44,6 @@ typedef int strings_write_fn(void *ctx, const void *data, size_t n);
  * before a failure is no use.
  */
 int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum strings_form form,
-		 uint64_t width, strings_write_fn *write, void *write_ctx,
-		 struct strings_error *ret_error);
+		 uint64_t width, strings_write_fn *write, void *write_ctx, struct reason *reason);
 
 #endif

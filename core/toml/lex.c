@@ -124,17 +124,6 @@ static int add_text(struct toml_lexer *lex, const char *s, size_t n)
 	return n ? toml_limit(lex, buf_add(&lex->text, s, n), "a string that is too long") : 0;
 }
 
-static size_t utf8_encode(uint32_t c, char *ret)
-{
-	size_t i, n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-	static const uint8_t lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
-
-	for (i = n - 1; i > 0; i--, c >>= 6)
-		ret[i] = (char)(0x80 | (c & 0x3f));
-	ret[0] = (char)(lead[n] | c);
-	return n;
-}
-
 /* The `n` hexadecimal digits of \uXXXX or \UXXXXXXXX. */
 static int escape_code(struct toml_lexer *lex, int n)
 {

@@ -152,17 +152,17 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 static int measure(struct index_strings *s, struct object *o, const struct object *cancel)
 {
 	struct index_reader reader = { o, cancel, 0 };
-	struct strings_error error = { 0 };
+	struct reason reason = { 0 };
 	int r = object_get_wait(o);
 
 	if (r == 0) {
-		r = strings_measure(index_read, &reader, &s->size, &error);
+		r = strings_measure(index_read, &reader, &s->size, &reason);
 		object_put(o);
 	} else if (r == -EBADMSG) {
-		snprintf(error.message, sizeof(error.message), "it is damaged");
+		reason_set(&reason, r, "it is damaged");
 	}
-	if ((r == -EBADMSG || r == -EFBIG) && error.message[0]) {
-		s->problem = strdup(error.message);
+	if ((r == -EBADMSG || r == -EFBIG) && reason.text[0]) {
+		s->problem = strdup(reason.text);
 		r = s->problem ? 0 : -ENOMEM;
 	}
 	s->measured = r == 0;

@@ -73,13 +73,13 @@ static int add_all(struct views *v, struct node *dir, struct object *file, struc
 		   struct safetensors **ret)
 {
 	char path[MAX_PATH_LEN + 1];
-	struct safetensors_error error = { 0 };
+	struct reason reason = { 0 };
 	struct reader reader = { file, dir };
-	int r = safetensors_parse(read_file, &reader, object_size(file), ret, &error);
+	int r = safetensors_parse(read_file, &reader, object_size(file), ret, &reason);
 
-	if (r < 0 && error.message[0]) {
-		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", error.message);
-		return view_json_problem(j, (struct view_json_text){ 0 }, 0, error.message);
+	if (r < 0 && reason.text[0]) {
+		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", reason.text);
+		return view_json_problem(j, (struct view_json_text){ 0 }, 0, reason.text);
 	}
 	return r < 0 ? r : add_tensors(v, dir, file, *ret, j);
 }

@@ -40,10 +40,10 @@ static int sink_write(void *ctx, const void *data, size_t n)
 	return r;
 }
 
-static int report(const struct strings_view *sv, const struct strings_error *error, int r)
+static int report(const struct strings_view *sv, const struct reason *reason, int r)
 {
-	if (error->message[0])
-		carton_log(CARTON_LOG_ERROR, object_name(sv->file), "%s", error->message);
+	if (reason->text[0])
+		carton_log(CARTON_LOG_ERROR, object_name(sv->file), "%s", reason->text);
 	return r;
 }
 
@@ -51,28 +51,28 @@ static int report(const struct strings_view *sv, const struct strings_error *err
 static int emit(const struct strings_view *sv, const struct object *o, struct sink *sink)
 {
 	struct index_reader reader = { sv->file, o, 0 };
-	struct strings_error error = { 0 };
+	struct reason reason = { 0 };
 	int r = strings_emit(index_read, &reader, sv->count, sv->form, sv->width, sink_write, sink,
-			     &error);
+			     &reason);
 
-	return report(sv, &error, r == 0 && sink->done != sink->size ? -EBADMSG : r);
+	return report(sv, &reason, r == 0 && sink->done != sink->size ? -EBADMSG : r);
 }
 
 /* The size of the derived object, measured from the file if it is not known yet. */
 static int measure(const struct strings_view *sv, const struct object *o, uint64_t *ret_size)
 {
 	struct index_reader reader = { sv->file, o, 0 };
-	struct strings_error error = { 0 };
+	struct reason reason = { 0 };
 	struct strings_size size;
 	int r;
 
 	*ret_size = sv->size;
 	if (sv->size != OBJECT_NO_SIZE)
 		return 0;
-	r = strings_measure(index_read, &reader, &size, &error);
+	r = strings_measure(index_read, &reader, &size, &reason);
 	if (r == 0)
 		*ret_size = size.bytes;
-	return report(sv, &error, r);
+	return report(sv, &reason, r);
 }
 
 static int into_memory(const struct strings_view *sv, const struct object *o, uint64_t size,

@@ -30,12 +30,12 @@ static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
 static int parse(const void *json, size_t n, uint64_t data, struct safetensors **ret)
 {
 	struct file f = { .json = json, .n = n };
-	struct safetensors_error error = { "" };
+	struct reason error = { 0 };
 	int r;
 
 	put_le64(f.length, n);
 	r = safetensors_parse(read_file, &f, 8 + n + data, ret, &error);
-	CHECK(!r == !*error.message);
+	CHECK(!r == !*error.text);
 	CHECK(r == 0 || r == -EBADMSG || r == -EOPNOTSUPP || r == -EFBIG);
 	return r;
 }

@@ -97,13 +97,13 @@ static int count(void *ctx, const void *data, size_t n)
 
 static void as_strings(const char *text, size_t n)
 {
-	struct strings_error error = { "" };
+	struct reason error = { 0 };
 	struct strings_size size;
 	struct text t = { text, n };
 	uint64_t bytes = 0, ucs4 = 0;
 
 	if (strings_measure(read_text, &t, &size, &error)) {
-		CHECK(*error.message);
+		CHECK(*error.text);
 		return;
 	}
 	t = (struct text){ text, n };

@@ -75,14 +75,14 @@ static void test_forms(void **state)
 
 static void test_narrow(void **state)
 {
-	struct strings_error error;
+	struct reason error;
 	struct text t = text_of(sample, 99);
 	struct buf b = buf_init(KIB);
 
 	(void)state;
 	assert_int_equal(strings_emit(read_text, &t, 4, STRINGS_UCS4, 1, write_buf, &b, &error),
 			 -EBADMSG);
-	assert_string_equal(error.message, "element 1 has 2 code points, more than 1");
+	assert_string_equal(error.text, "element 1 has 2 code points, more than 1");
 	buf_free(&b);
 }
 
@@ -123,23 +123,23 @@ static void test_refused(void **state)
 		"[[data]]\n[[data]]",
 		"data = ['a', 'b'\n", "x.data = ['a', 'b']", "data = ['a', 'b']\n[t]",
 	};
-	struct strings_error error;
+	struct reason error;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		struct strings_size size;
 		struct text t = text_of(texts[i], 99);
 
-		error.message[0] = '\0';
+		error.text[0] = '\0';
 		assert_int_equal(strings_measure(read_text, &t, &size, &error), -EBADMSG);
-		assert_true(strlen(error.message) > 5);
+		assert_true(strlen(error.text) > 5);
 	}
 }
 
 /* Measured is whatever is there, written just as many as there should be. */
 static void test_other_number(void **state)
 {
-	struct strings_error error;
+	struct reason error;
 	struct strings_size size;
 	struct buf b = buf_init(KIB);
 
@@ -154,7 +154,7 @@ static void test_other_number(void **state)
 		assert_int_equal(strings_emit(read_text, &t, n, STRINGS_BYTES, 0, write_buf, &b,
 					      &error), n == 4 ? 0 : -EBADMSG);
 	}
-	assert_string_equal(error.message, "data has 4 elements, but its shape 5");
+	assert_string_equal(error.text, "data has 4 elements, but its shape 5");
 	buf_free(&b);
 }
 

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A strict JSON scanner (RFC 8259): pulls its text through a callback, returns one event at a time.
+ *
+ * Stricter than the RFC: nothing but spaces may follow the value, strings are well-formed UTF-8 without
+ * halves of surrogate pairs, and nesting ends at JSON_MAX_DEPTH. Duplicate keys are for the caller.
+ * Memory: one window, and the text of the current token. Not for several threads at once.
+ */
+#ifndef CARTON_BASE_JSON_H
+#define CARTON_BASE_JSON_H
+
+#include "base/util.h"
+
+enum json_event {
+	JSON_OBJECT, /* begins */
+	JSON_ARRAY,  /* begins */
+	JSON_END,    /* of the innermost object or array */
+	JSON_KEY,    /* has a text; its value follows */
+	JSON_STRING, /* has a text */
+	JSON_NUMBER, /* has a text: the number as it is written */
+	JSON_OTHER,  /* true, false or null */
+	JSON_EOF,
+};
+
+/* Gives up to `n` bytes: how many, 0 at the end, or -errno, which ends the scan. */
+typedef ssize_t json_read_fn(void *ctx, void *ret_buf, size_t n);
+
+struct json {
+	json_read_fn *read; /* set by the caller, like the next two */
+	void *ctx;
+	struct buf *text;  /* gets the texts */
+	const char *fault; /* out: what is not JSON, a constant sentence "it …"; NULL: nothing */
+
+	/* private */
+	int r;
+	size_t kept;	  /* bytes of `text` before the current token */
+	size_t checked;	  /* bytes of `text` that are UTF-8 */
+	uint64_t objects; /* a bit for each level: an object, not an array */
+	unsigned depth;
+	enum json_state { JSON_VALUE, JSON_FIRST, JSON_NEXT, JSON_DONE } state;
+	size_t at, n; /* in the window */
+	char window[64 * KIB];
+};
+
+/*
+ * The next event. Its text is the end of *text, from `kept` on; the next call drops it. 0; -EBADMSG with
+ * `fault` set; -ENOMEM or -EFBIG when `text` is full; or what `read` gave. A failure is final.
+ */
+int json_next(struct json *j, enum json_event *ret);
+
+/*
+ * Keeps the text of the current token in *text and adds a NUL. Returns its start, which moves with
+ * the buffer; NULL: no memory.
+ */
+const char *json_keep(struct json *j);
+
+/* Bytes in the text of the current token. */
+static inline size_t json_text_len(const struct json *j)
+{
+	return j->text->len - j->kept;
+}
+
+#endif
