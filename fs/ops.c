@@ -10,10 +10,10 @@
 
 #include "park.h"
 
-/* Nothing ever changes, so the kernel may remember all of it. */
+/* Names and attributes never change, so the kernel may cache them for a year (seconds). */
 #define TIMEOUT (365.0 * 24 * 3600)
 #define BLOCK 4096
-/* files up to here are in the page cache when they are open */
+/* files up to this size are put into the page cache when they are opened */
 #define SMALL (16 * 1024)
 
 static struct mount *mount_of(fuse_req_t req)
@@ -21,7 +21,7 @@ static struct mount *mount_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-/* A node's number is its address: nodes live as long as the mount. */
+/* The inode number for the kernel is the address of the node: nodes live as long as the mount. */
 static struct carton_node *to_node(const struct mount *m, fuse_ino_t ino)
 {
 	return ino == FUSE_ROOT_ID ? carton_root(m->carton) : (struct carton_node *)(uintptr_t)ino;
@@ -32,17 +32,17 @@ static fuse_ino_t to_ino(const struct mount *m, const struct carton_node *node)
 	return node == carton_root(m->carton) ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
 }
 
-/* Bytes that are not what MANIFEST says are an I/O error: the one place that says so. */
+/* The only place where bad bytes (EBADMSG) become EIO. */
 static int to_errno(int r)
 {
 	return r == -EBADMSG ? EIO : -r;
 }
 
-/* What is remembered of a node: the kernel knows a size of it that may be wrong; an open was answered. */
-#define MARK_UNSURE 1
-#define MARK_OPENED 2
+/* Flags of a node. */
+#define MARK_UNSURE 1 /* the kernel was given a size that may be wrong */
+#define MARK_OPENED 2 /* an open has been answered */
 
-/* Fills `st`, and returns how long the kernel may trust it: a size that is only said, not at all. */
+/* Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain. */
 static double fill_stat(const struct mount *m, struct carton_node *node, struct stat *st)
 {
 	struct carton_stat cs;
@@ -74,7 +74,7 @@ static double fill_stat(const struct mount *m, struct carton_node *node, struct 
 	return 0;
 }
 
-/* ---- names: answered at once ---- */
+/* ---- requests that never wait ---- */
 
 static void fill_entry(const struct mount *m, struct carton_node *node, struct fuse_entry_param *e)
 {
@@ -89,12 +89,12 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	struct mount *m = userdata;
 
 	m->in_init = true;
-	/* replies are written from memory: nothing to splice */
+	/* replies are in memory, and a write is faster than a splice */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 				  FUSE_CAP_SPLICE_MOVE);
 	conn->want |= conn->capable & (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_READDIRPLUS |
 				       FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS);
-	/* every listing with attributes: they cost nothing here, and a lookup each there */
+	/* always list with attributes: they are at hand, and save the kernel a LOOKUP for each name */
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	conn->max_read = m->max_read;
 	conn->max_background = 64;
@@ -143,7 +143,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	char value[256];
 	ssize_t n = carton_property(to_node(mount_of(req), ino), name, value, sizeof(value));
 
-	/* not ENODATA: ls -l asks for an ACL and a label, and of this it learns to ask only once */
+	/* after EOPNOTSUPP, unlike ENODATA, the kernel and ls -l ask for ACLs and labels only once */
 	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
 		fuse_reply_err(req, EOPNOTSUPP);
 	else if (n < 0)
@@ -179,7 +179,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		fuse_reply_buf(req, names, n);
 }
 
-/* ---- directories, which may have to be generated ---- */
+/* ---- directories: may wait until they are generated ---- */
 
 static int start_list(struct parked *p)
 {
@@ -202,7 +202,7 @@ static void finish_opendir(struct parked *p, int result)
 	answer_opendir(p->req, &p->fi, result);
 }
 
-/* The place to wait for what is generated: a listing itself has to be quick. */
+/* Waits here for a lazy directory, so that READDIR never waits. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);
@@ -232,7 +232,7 @@ static void answer_lookup(fuse_req_t req, struct carton_node *dir, const char *n
 	if (r == 0)
 		r = carton_lookup(dir, name, &node);
 	if (r == -ENOENT) {
-		/* inode 0: remember that there is none */
+		/* inode 0: the kernel caches that the name does not exist */
 		memset(&e, 0, sizeof(e));
 		e.entry_timeout = TIMEOUT;
 		fuse_reply_entry(req, &e);
@@ -273,7 +273,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	park(p, start_list);
 }
 
-/* Offsets count entries: 1 is behind ".", 2 behind "..", then children from index 0. */
+/* The entry at an offset: 0 is ".", 1 is "..", then the children. NULL after the last one. */
 static struct carton_node *entry_at(struct carton_node *dir, off_t off, const char **ret_name)
 {
 	struct carton_node *node;
@@ -296,7 +296,7 @@ static bool is_hidden(const struct carton_node *node)
 	return st.hidden;
 }
 
-/* Its opendir has waited for whatever had to be generated. */
+/* The children are there: opendir has waited for them. */
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
 	const struct mount *m = mount_of(req);
@@ -318,7 +318,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
 			continue;
 		fill_entry(m, node, &e);
 		if (off < 2)
-			e.ino = 0; /* "." and ".." are not looked up */
+			e.ino = 0; /* no lookup count for "." and ".." */
 		if (plus)
 			need = fuse_add_direntry_plus(req, buf + used, size - used, name, &e,
 						      off + 1);
@@ -347,7 +347,7 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 	list(req, ino, size, off, true);
 }
 
-/* ---- attributes, which may have to be asked for ---- */
+/* ---- attributes: may wait for a server ---- */
 
 static void finish_getattr(struct parked *p, int result)
 {
@@ -391,9 +391,9 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 /* ---- files ---- */
 
 /*
- * Puts bytes of a file that is about to be open for the first time into the page cache. Of a small one
- * all: that saves the kernel a request. Of one whose size was not certain at least the last: that tells
- * the kernel how long it is, for which not all ways of reading ask again.
+ * Fills the page cache on first open. A small file is stored whole, which saves a READ. If the size
+ * came from a server, at least the last page is stored: that sets i_size, which mmap and sendfile do
+ * not ask for again.
  */
 static void store_bytes(const struct mount *m, struct carton_node *node, bool unsure)
 {
@@ -416,8 +416,8 @@ static void store_bytes(const struct mount *m, struct carton_node *node, bool un
 }
 
 /*
- * The kernel makes a store wait for whoever reads these pages, and such a reader may wait for us, also
- * when we have come to our end. Before the first answer to an open there are no readers.
+ * notify_store blocks on locked pages, whose reader may be waiting for this thread. Before the first
+ * open is answered there are no readers, so it cannot deadlock.
  */
 static void first_open(struct mount *m, struct carton_node *node)
 {
@@ -442,7 +442,7 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 	first_open(mount_of(req), node);
 	fi->keep_cache = 1;
 	fi->noflush = 1;
-	/* the opener is gone: there will be no release */
+	/* the open was interrupted: no RELEASE will follow */
 	if (fuse_reply_open(req, fi) == -ENOENT)
 		carton_unpin(node);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FUSE requests, answered from a carton.
+ * Answers FUSE requests from a carton.
  *
- * A loop thread only translates. What has to wait (a file that is not verified yet, a read from a
- * slow disk) is parked: the thread goes on, a worker of the carton answers, and an interrupt
- * answers EINTR at once.
+ * Threads of libfuse never wait. A request that has to (the open of a file that is not verified yet,
+ * a read from disk) is parked: a worker of the carton replies later, or an interrupt replies EINTR at
+ * once. See park.h.
  */
 #ifndef FS_OPS_H
 #define FS_OPS_H
@@ -21,11 +21,11 @@ struct mount {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
-	bool in_init;		  /* INIT is being answered, the first of all requests */
-	unsigned max_read;	  /* as the mount option says, 0: no limit */
-	void (*ready)(void *ctx); /* called once the kernel has begun to talk to us */
+	bool in_init;		  /* INIT, the first request, is being answered */
+	unsigned max_read;	  /* bytes, from the mount option; 0: no limit */
+	void (*ready)(void *ctx); /* called at INIT: the mount is usable */
 	void *ctx;
-	pthread_mutex_t first_open; /* held while a file is opened that never was before */
+	pthread_mutex_t first_open; /* held during the first open of a file: see first_open() */
 };
 
 /* The user data of the session is a struct mount. */
