@@ -175,6 +175,7 @@ static int open_store(struct carton *c)
 		.container = c->container,
 		.cache = c->cache,
 		.remote = c->remote.http ? &c->remote : NULL,
+		.timeout_ms = c->remote.timeout_ms,
 		.verify = c->verify,
 	};
 	int r = workers_new(&c->workers);

@@ -98,7 +98,6 @@ static int check_file(struct file_check *f)
 		.in = &crc.stream,
 		.size = f->entry->size,
 		.hash = true,
-		.fd = -1,
 		.progress = count_bytes,
 		.ctx = f->v,
 	};

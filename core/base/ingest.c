@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/util.h"
 
@@ -100,18 +99,13 @@ static int hash_block(struct run *run, struct block *b)
 	return 0;
 }
 
-static int keep_block(struct run *run, const struct block *b)
+static int check_size(const struct run *run, size_t n)
 {
 	const struct ingest *job = run->job;
-	int r = 0;
 
-	if (job->size != UINT64_MAX && b->n > job->size - run->done)
-		return -EBADMSG;
-	if (job->size == UINT64_MAX && b->n > job->max - run->done)
-		return -EFBIG;
-	if (job->fd >= 0)
-		r = pwrite_full(job->fd, b->data, b->n, run->done);
-	return r;
+	if (job->size != UINT64_MAX)
+		return n > job->size - run->done ? -EBADMSG : 0;
+	return n > job->max - run->done ? -EFBIG : 0;
 }
 
 static int read_blocks(struct run *run)
@@ -123,7 +117,7 @@ static int read_blocks(struct run *run)
 	do {
 		ssize_t got;
 
-		if (cancel_fired(job->cancel) || (job->stop && job->stop(job->ctx)))
+		if (cancel_fired(job->cancel))
 			return -ECANCELED;
 		b = next_block(run);
 		if (!b)
@@ -132,7 +126,7 @@ static int read_blocks(struct run *run)
 		if (got < 0)
 			return (int)got;
 		b->n = (size_t)got;
-		r = keep_block(run, b);
+		r = check_size(run, b->n);
 		if (r == 0)
 			r = hasher_tag(&run->hasher, b->data, b->n);
 		if (r == 0)
@@ -146,10 +140,7 @@ static int read_blocks(struct run *run)
 		if (run->n_read == ALONE && job->hash)
 			start_thread(run);
 	} while (b->n == BLOCK);
-	if (job->size != UINT64_MAX && run->done != job->size)
-		return -EBADMSG;
-	/* an earlier try may have left bytes behind the end, which were never hashed */
-	return job->fd >= 0 && ftruncate(job->fd, (off_t)run->done) < 0 ? -errno : 0;
+	return job->size != UINT64_MAX && run->done != job->size ? -EBADMSG : 0;
 }
 
 static int join_thread(struct run *run)

@@ -20,16 +20,14 @@ struct ingest {
 	uint64_t max;		     /* bytes it may give at most, when that is not known */
 	const struct tagger *tagger; /* makes tags; NULL: none */
 	bool hash;		     /* false: the sha256 stays all zero */
-	int fd;			     /* this file is to hold just these bytes; -1: none is */
 	struct cancel *cancel;	     /* when it fires, -ECANCELED; may be NULL */
-	bool (*stop)(void *ctx);     /* likewise when this returns true; may be NULL */
 	void *ctx;
 	void (*progress)(void *ctx, uint64_t bytes); /* called with each block's size; or NULL */
 };
 
 /*
  * 0; -EBADMSG when the stream's length is not `size`; -EFBIG over `max`; -ECANCELED; -ENOMEM; what
- * reading or writing gives. On failure nothing is kept but bytes already written.
+ * reading gives.
  */
 int ingest_run(const struct ingest *job, struct ingested *ret);
 

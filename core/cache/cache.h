@@ -33,6 +33,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cancel.h"
+
 #define CACHE_PARTIAL_MAX_AGE_S (7 * 24 * 3600) /* an abandoned download is kept so long */
 #define CACHE_NOTE_MAX_AGE_S (90 * 24 * 3600)	/* since it was last read or written */
 #define CACHE_WAIT_STEP_MS 50			/* cache_wait() looks at least so often */
@@ -90,17 +92,14 @@ int cache_path(struct cache *cache, const uint8_t sha256[32], char *ret_path, si
  */
 int cache_begin(struct cache *cache, const uint8_t sha256[32], struct cache_fill **ret_fill);
 
-/* Asked at least every CACHE_WAIT_STEP_MS, in the thread that waits; true ends the wait. */
-typedef bool cache_stop_fn(void *ctx);
-
 /*
  * Waits until nobody fills the object (it was published, given up, or its process died), without
  * taking anything. `timeout_ms` is for how long nothing is added to it, as when its process was
- * stopped; < 0 is for ever. `stop` may be NULL.
- * Returns 0, -ETIMEDOUT, -ECANCELED when `stop` said so, or -errno of the system.
+ * stopped; < 0 is for ever. `cancel` may be NULL.
+ * Returns 0, -ETIMEDOUT, -ECANCELED, or -errno of the system.
  */
-int cache_wait(struct cache *cache, const uint8_t sha256[32], int timeout_ms, cache_stop_fn *stop,
-	       void *ctx);
+int cache_wait(struct cache *cache, const uint8_t sha256[32], int timeout_ms,
+	       struct cancel *cancel);
 
 /*
  * The file to pwrite the object's bytes to, at any offset and in any order, also by several

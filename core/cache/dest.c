@@ -23,6 +23,7 @@ struct dest {
 	struct cache_fill *fill; /* NULL: not a cache entry */
 	int fd;			 /* the fill's, else our own */
 	uint64_t max;
+	uint64_t claimed; /* how large a server says it will be; UINT64_MAX: not known */
 
 	pthread_mutex_t lock; /* guards what follows */
 	uint64_t room;	      /* the file may grow to so many bytes without asking */
@@ -49,6 +50,7 @@ static int dest_new(struct cache_fill *fill, int fd, uint64_t max, struct dest *
 	d->fill = fill;
 	d->fd = fd;
 	d->max = max;
+	d->claimed = UINT64_MAX;
 	d->noted_ms = now_ms();
 	/* an earlier fill's bytes have their room */
 	if (fill && fstat(fd, &st) == 0)
@@ -95,18 +97,10 @@ bool dest_is_cached(const struct dest *d)
 	return d->fill;
 }
 
-int dest_partial(const struct dest *d, uint64_t *ret_len, char *ret_validator, size_t n)
-{
-	if (d->fill)
-		return cache_fill_partial(d->fill, ret_len, ret_validator, n);
-	*ret_len = 0;
-	*ret_validator = '\0';
-	return 0;
-}
-
 int dest_restart(struct dest *d, const char *validator)
 {
 	d->room = d->complete = d->noted = 0;
+	d->claimed = UINT64_MAX;
 	if (d->fill)
 		return cache_fill_restart(d->fill, validator);
 	return ftruncate(d->fd, 0) < 0 ? -errno : 0;
@@ -137,6 +131,7 @@ int dest_reserve(struct dest *d, uint64_t size, bool certain)
 {
 	int r = 0;
 
+	d->claimed = size;
 	if (d->fill && !certain)
 		return cache_fill_could_reserve(d->fill, size);
 	if (d->fill)
@@ -158,7 +153,8 @@ static int make_room(struct dest *d, uint64_t end)
 	if (end <= d->room)
 		return 0;
 	if (d->fill) {
-		uint64_t more = end + MIN(d->room, STEP);
+		/* no more than will be needed, if what is claimed is true */
+		uint64_t more = MAX(end, MIN(end + MIN(d->room, STEP), d->claimed));
 
 		r = cache_fill_reserve(d->fill, more);
 		if (r == -ENOSPC) {
@@ -211,6 +207,16 @@ void dest_progress(struct dest *d, uint64_t len)
 	if (len > d->noted && (len - d->noted >= NOTE_BYTES || now_ms() - d->noted_ms >= NOTE_MS))
 		note(d);
 	pthread_mutex_unlock(&d->lock);
+}
+
+int dest_partial(struct dest *d, uint64_t *ret_len, char *ret_validator, size_t n)
+{
+	note(d);
+	if (d->fill)
+		return cache_fill_partial(d->fill, ret_len, ret_validator, n);
+	*ret_len = 0;
+	*ret_validator = '\0';
+	return 0;
 }
 
 uint64_t dest_end(const struct dest *d)

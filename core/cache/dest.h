@@ -43,7 +43,7 @@ bool dest_is_cached(const struct dest *d);
  * What an earlier fill has left: as cache_fill_partial(), to be hashed again with dest_read(). 0 bytes
  * where nothing can be resumed.
  */
-int dest_partial(const struct dest *d, uint64_t *ret_len, char *ret_validator, size_t n);
+int dest_partial(struct dest *d, uint64_t *ret_len, char *ret_validator, size_t n);
 
 /* Empties it. `validator` names what the bytes to come are a part of; as cache_fill_restart(). */
 int dest_restart(struct dest *d, const char *validator);

@@ -102,8 +102,7 @@ static uint64_t filled(struct cache *c, const char *name)
 	return fstatat(c->partial, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
-int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, cache_stop_fn *stop,
-	       void *ctx)
+int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, struct cancel *cancel)
 {
 	int64_t end = now_ms() + timeout_ms, step = 1;
 	uint64_t most;
@@ -118,8 +117,6 @@ int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, cache_
 
 		if (r <= 0)
 			return r;
-		if (stop && stop(ctx))
-			return -ECANCELED;
 		if (now > most) {
 			most = now;
 			end = now_ms() + timeout_ms;
@@ -128,7 +125,9 @@ int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, cache_
 		if (left <= 0)
 			return -ETIMEDOUT;
 		left = MIN(left, step);
-		nanosleep(&(struct timespec){ .tv_nsec = left * 1000000 }, NULL);
+		r = cancel_sleep(cancel, left);
+		if (r < 0)
+			return r;
 		step = MIN(2 * step, (int64_t)CACHE_WAIT_STEP_MS);
 	}
 }

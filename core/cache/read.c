@@ -14,7 +14,6 @@ static int hash_all(struct source *source, const struct ingest *how, struct inge
 		return r;
 	job.size = source->size;
 	job.hash = true;
-	job.fd = -1;
 	r = ingest_run(&job, ret);
 	stream_close(job.in);
 	return r;

@@ -9,7 +9,6 @@
 
 #include "fetch/internal.h"
 #include "http/gzip.h"
-#include "fetch/partial.h"
 #include "base/util.h"
 
 /* An object larger than this is worth several connections, where the mirror has ranges. */
@@ -67,11 +66,10 @@ static bool find_partial(struct fetch *f, const struct mirror *m, uint64_t *ret_
 	char *validator, *space;
 	bool found = false;
 
-	if (!f->fill || m->whole)
+	if (m->whole)
 		return false;
 	validator = malloc(MAX_CACHE_VALIDATOR + 1);
-	if (validator &&
-	    cache_fill_partial(f->fill, ret_len, validator, MAX_CACHE_VALIDATOR + 1) == 0 &&
+	if (validator && dest_partial(f->dest, ret_len, validator, MAX_CACHE_VALIDATOR + 1) == 0 &&
 	    *ret_len > 0 && (space = strrchr(validator, ' ')) && strcmp(space + 1, m->url) == 0 &&
 	    (size_t)(space - validator) < n) {
 		*space = '\0';
@@ -88,18 +86,14 @@ static int start_over(struct fetch *f, const struct mirror *m, const struct http
 	char *validator;
 	int r;
 
-	/* what the mirror before has left takes room */
-	if (!f->fill)
-		return ftruncate(f->fd, 0) < 0 ? -errno : 0;
 	validator = malloc(MAX_CACHE_VALIDATOR + 1);
 	if (!validator)
 		return -ENOMEM;
 	make_validator(m, answer, validator, MAX_CACHE_VALIDATOR + 1);
-	r = cache_fill_restart(f->fill, validator);
+	r = dest_restart(f->dest, validator);
 	free(validator);
-	/* the bytes themselves reserve, as they come: who lies about a length costs no other object */
 	if (r == 0 && answer->length > 0 && !answer->coding[0])
-		r = cache_fill_could_reserve(f->fill, (uint64_t)answer->length);
+		r = dest_reserve(f->dest, (uint64_t)answer->length, false);
 	return r;
 }
 
@@ -145,26 +139,11 @@ static int take_answer(struct fetch *f, struct mirror *m, const struct http_resp
 	return r < 0 ? r : split(f, m, answer, *len, b);
 }
 
-/* The bytes of an answer on their way to the file, `len` of which are there already. */
-static int guide_body(struct fetch *f, const struct http_response *answer, bool gunzip,
-		      struct stream *in, uint64_t len, struct stream **ret)
-{
-	uint64_t size = UINT64_MAX;
-	int r = gunzip ? http_gzip_stream(in, &in) : 0;
-
-	if (r < 0)
-		return r;
-	if (f->fill)
-		return partial_stream(f->fill, len, in, ret);
-	if (answer->length >= 0 && !answer->coding[0])
-		size = (uint64_t)answer->length;
-	return partial_bound(f->fd, f->most, size, in, ret);
-}
-
 int fetch_open(struct fetch *f, struct mirror *m, struct stream **ret)
 {
 	struct body *b = calloc(1, sizeof(*b));
 	struct http_response *answer = malloc(sizeof(*answer));
+	struct stream *in;
 	uint64_t len = 0;
 	char etag[256];
 	struct http_request request = {
@@ -196,10 +175,13 @@ int fetch_open(struct fetch *f, struct mirror *m, struct stream **ret)
 		r = take_answer(f, m, answer, b, &len);
 	if (r == 0 && request.undecoded && answer->coding[0] && !m->gzip)
 		r = -EBADMSG;
-	if (r == 0)
-		r = guide_body(f, answer, request.undecoded && m->gzip, &b->stream, len, ret);
-	else
-		body_close(&b->stream);
 	free(answer);
+	in = &b->stream;
+	/* which takes the body over, also on failure */
+	if (r == 0 && request.undecoded && m->gzip)
+		r = http_gzip_stream(in, &in);
+	else if (r < 0)
+		body_close(in);
+	return r < 0 ? r : dest_stream(f->dest, len, in, ret);
 	return r;
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cache/read.h"
-#include "fetch/partial.h"
+#include "cache/dest.h"
 #include "base/util.h"
 
 struct download {
@@ -53,15 +53,13 @@ static const char *version_of(const struct http_response *answer)
 	return answer->etag[0] ? answer->etag : answer->last_modified;
 }
 
-static int hash_to(struct download *d, struct stream *in, int fd, struct ingested *ret)
+static int hash_all(struct download *d, struct stream *in, struct ingested *ret)
 {
 	struct ingest job = {
 		.in = in,
 		.size = UINT64_MAX,
 		.max = MAX_FILE_SIZE,
 		.hash = true,
-		.fd = fd,
-		.stop = stopping,
 		.ctx = d,
 	};
 
@@ -86,8 +84,7 @@ static int find_earlier(struct download *d, const char *version, int *ret_fd)
 		return -ENOENT;
 	if (version && (!*version || strcmp(note + 2 * SHA256_SIZE + 1, version) != 0))
 		return -ENOENT;
-	r = cache_read(d->cache, sha256, &(struct ingest){ .stop = stopping, .ctx = d }, &source,
-		       &in);
+	r = cache_read(d->cache, sha256, &(struct ingest){ .ctx = d }, &source, &in);
 	if (r < 0)
 		return r == -EBADMSG ? -ENOENT : r;
 	*ret_fd = fd_dup(source->fd);
@@ -155,10 +152,9 @@ static int open_body(struct download *d, uint64_t have, const char *etag,
 
 /* Where the body goes, and what came of it. */
 struct target {
-	struct cache_fill *fill; /* NULL: */
-	int fd;			 /* a temporary file */
-	uint64_t have;		 /* bytes of it that need not come again */
-	int earlier;		 /* not -1: the cache has this version already, here */
+	struct dest *dest;
+	uint64_t have; /* bytes of it that need not come again */
+	int earlier;   /* not -1: the cache has this version already, here */
 	struct ingested in;
 };
 
@@ -167,24 +163,20 @@ static int prepare(const struct target *t, const struct http_response *answer)
 {
 	int r = 0;
 
-	if (!t->fill)
-		return ftruncate(t->fd, 0) < 0 ? -errno : 0;
 	if (answer->status != 206)
-		r = cache_fill_restart(t->fill, validator_of(answer));
+		r = dest_restart(t->dest, validator_of(answer));
 	if (r == 0 && answer->length > 0)
-		r = cache_fill_reserve(t->fill, t->have + (uint64_t)answer->length);
+		r = dest_reserve(t->dest, t->have + (uint64_t)answer->length, true);
 	return r;
 }
 
-static int take_body(struct download *d, struct target *t, const struct http_response *answer)
+static int take_body(struct download *d, struct target *t)
 {
-	uint64_t size = answer->length >= 0 ? (uint64_t)answer->length : UINT64_MAX;
 	struct stream *in;
-	int r = t->fill ? partial_stream(t->fill, t->have, &d->stream, &in) :
-			  partial_bound(t->fd, UINT64_MAX, size, &d->stream, &in);
+	int r = dest_stream(t->dest, t->have, &d->stream, &in);
 
 	if (r == 0) {
-		r = hash_to(d, in, t->fill ? cache_fill_fd(t->fill) : t->fd, &t->in);
+		r = hash_all(d, in, &t->in);
 		stream_close(in);
 	}
 	return r;
@@ -197,8 +189,8 @@ static int attempt(struct download *d, struct target *t, struct http_response *a
 	int r = etag ? 0 : -ENOMEM;
 
 	t->have = 0;
-	if (r == 0 && t->fill && !d->whole)
-		r = cache_fill_partial(t->fill, &t->have, etag, MAX_CACHE_VALIDATOR + 1);
+	if (r == 0 && !d->whole)
+		r = dest_partial(t->dest, &t->have, etag, MAX_CACHE_VALIDATOR + 1);
 	if (r == 0)
 		r = open_body(d, t->have, etag, answer);
 	free(etag);
@@ -210,7 +202,7 @@ static int attempt(struct download *d, struct target *t, struct http_response *a
 	if (r == -ENOENT) {
 		r = prepare(t, answer);
 		if (r == 0)
-			r = take_body(d, t, answer);
+			r = take_body(d, t);
 	}
 	http_reader_close(d->body);
 	return r;
@@ -239,64 +231,54 @@ static int attempts(struct download *d, struct target *t, struct http_response *
 /* ---- all of it ---- */
 
 /* Becomes the one process that downloads this; NULL where there is no cache to share it by. */
-static int begin(struct download *d, struct cache_fill **ret)
+static int begin(struct download *d, struct dest **ret)
 {
 	int r;
 
 	*ret = NULL;
 	if (!d->cache)
 		return 0;
-	while ((r = cache_begin(d->cache, d->key, ret)) == -EAGAIN) {
-		r = cache_wait(d->cache, d->key, (int)d->options->timeout_ms, stopping, d);
-		/* who downloads it was stopped */
+	while ((r = dest_cache(d->cache, d->key, ret)) == -EAGAIN) {
+		r = cache_wait(d->cache, d->key, (int)d->options->timeout_ms, NULL);
+		/* the process that downloads it was stopped */
 		if (r < 0)
 			return r == -ETIMEDOUT ? 0 : r;
 	}
-	return 0;
+	return r;
 }
 
-static int into_cache(struct download *d, struct target *t, struct http_response *answer,
-		      int *ret_fd)
+/* Ends the destination. */
+static int into(struct download *d, struct target *t, struct http_response *answer,
+		struct source **ret)
 {
+	bool cached = dest_is_cached(t->dest);
 	int r = attempts(d, t, answer);
 
-	if (r == 0 && t->earlier >= 0) {
-		cache_fill_abort(t->fill, false);
-		*ret_fd = t->earlier;
-		return 0;
+	if (r < 0 || t->earlier >= 0) {
+		dest_abort(t->dest, r < 0 && r != -ENOSPC);
+		return r < 0 ? r : source_from_fd(t->earlier, ret);
 	}
-	if (r == 0)
-		r = cache_fill_publish_as(t->fill, t->in.sha256, t->in.size, ret_fd);
-	if (r < 0) {
-		cache_fill_abort(t->fill, r != -ENOSPC);
-		return r;
-	}
-	if (*version_of(answer))
+	r = dest_commit(t->dest, t->in.sha256, t->in.size, ret);
+	if (r == 0 && cached && *version_of(answer))
 		note_version(d, answer, t->in.sha256);
-	return 0;
+	return r;
 }
 
 static int into_temporary(struct download *d, struct target *t, struct http_response *answer,
-			  int *ret_fd)
+			  struct source **ret)
 {
-	int r = cache_tmpfile(d->cache, &t->fd);
+	int r = dest_file(d->cache, NULL, &t->dest);
 
 	if (r < 0 && d->cache)
-		r = cache_tmpfile(NULL, &t->fd);
-	if (r == 0)
-		r = attempts(d, t, answer);
-	if (r < 0 || t->earlier >= 0)
-		fd_close(t->fd);
-	if (r == 0)
-		*ret_fd = t->earlier >= 0 ? t->earlier : t->fd;
-	return r;
+		r = dest_file(NULL, NULL, &t->dest);
+	return r < 0 ? r : into(d, t, answer, ret);
 }
 
 int download_carton(const struct remote_options *options, struct cache *cache, const char *url,
 		    struct source **ret, int64_t *ret_mtime)
 {
 	struct http_response *answer = calloc(1, sizeof(*answer));
-	struct target t = { .fd = -1, .earlier = -1 };
+	struct target t = { .earlier = -1 };
 	struct download d = {
 		.options = options,
 		.cache = cache,
@@ -304,7 +286,7 @@ int download_carton(const struct remote_options *options, struct cache *cache, c
 		.stream.ops = &body_ops,
 	};
 	char shown[256];
-	int fd, r;
+	int r;
 
 	if (!answer)
 		return -ENOMEM;
@@ -312,19 +294,13 @@ int download_carton(const struct remote_options *options, struct cache *cache, c
 		   "the server does not answer Range requests: downloading the whole carton");
 	r = sha256_mem(url, strlen(url), d.key);
 	if (r == 0)
-		r = begin(&d, &t.fill);
-	if (r == 0 && t.fill) {
-		r = into_cache(&d, &t, answer, &fd);
-		t.fill = NULL;
-	} else if (r == 0) {
-		r = -ENOSPC;
-	}
+		r = begin(&d, &t.dest);
+	if (r == 0)
+		r = t.dest ? into(&d, &t, answer, ret) : -ENOSPC;
 	if (r == -ENOSPC)
-		r = into_temporary(&d, &t, answer, &fd);
-	if (r == 0) {
+		r = into_temporary(&d, &t, answer, ret);
+	if (r == 0)
 		*ret_mtime = remote_parse_date(answer->last_modified);
-		r = source_from_fd(fd, ret);
-	}
 	free(answer);
 	return r == -EAGAIN ? -EIO : r;
 }

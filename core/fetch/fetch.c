@@ -2,7 +2,6 @@
 #include "fetch/fetch.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "fetch/internal.h"
 #include "base/util.h"
@@ -13,14 +12,12 @@
 static void tell_no_room(const struct fetch *f, const struct mirror *m)
 {
 	char shown[256];
-	struct stat st;
 
-	if (fstat(f->fill ? cache_fill_fd(f->fill) : f->fd, &st) < 0)
-		st.st_size = 0;
 	carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
-		   f->fill ? "there is no room for it in the cache: stopped after %llu bytes" :
-			     "there is no room for it on the disk: stopped after %llu bytes",
-		   (unsigned long long)st.st_size);
+		   dest_is_cached(f->dest) ?
+			   "there is no room for it in the cache: stopped after %llu bytes" :
+			   "there is no room for it on the disk: stopped after %llu bytes",
+		   (unsigned long long)dest_end(f->dest));
 }
 
 static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
@@ -32,8 +29,7 @@ static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
 		.max = MAX_FILE_SIZE,
 		.tagger = f->tagger,
 		.hash = true,
-		.fd = f->fill ? cache_fill_fd(f->fill) : f->fd,
-		.stop = f->stop,
+		.cancel = f->token,
 		.ctx = f->ctx,
 		.progress = f->progress,
 	};
@@ -53,8 +49,7 @@ static int try_mirror(struct fetch *f, struct mirror *m, struct ingested *ret)
 			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found,
 			   want);
 		/* what was kept of it is no use to anyone */
-		if (f->fill)
-			cache_fill_restart(f->fill, NULL);
+		dest_restart(f->dest, NULL);
 		r = -EBADMSG;
 	}
 	if (r < 0) {
@@ -166,7 +161,7 @@ static int go_round(struct fetch *f, struct mirror *mirrors, size_t n, try_fn *t
 			int r;
 
 			m->deadline_ms = share_of_time(f, mirrors, n, at, n - i);
-			r = f->stop && f->stop(f->ctx) ? -ECANCELED : try(f, m, ret);
+			r = cancel_fired(f->token) ? -ECANCELED : try(f, m, ret);
 
 			if (r == 0)
 				atomic_store(&f->link->first, at);
@@ -195,6 +190,13 @@ static long soonest(const struct mirror *mirrors, size_t n)
 	return soonest;
 }
 
+static bool stopped(void *ctx)
+{
+	const struct fetch *f = ctx;
+
+	return cancel_fired(f->token);
+}
+
 static int try_all(struct fetch *f, try_fn *try, void *ret)
 {
 	size_t n = f->link->n_urls;
@@ -214,7 +216,7 @@ static int try_all(struct fetch *f, try_fn *try, void *ret)
 		wait = soonest(mirrors, n);
 		r = wait < 0 || round == MAX_REMOTE_ATTEMPTS ?
 			    -ETIMEDOUT :
-			    remote_backoff(round, wait, f->deadline_ms, f->stop, f->ctx);
+			    remote_backoff(round, wait, f->deadline_ms, stopped, f);
 		if (r == -ETIMEDOUT)
 			r = sum_up(mirrors, n);
 		else if (r == 0)

@@ -11,7 +11,7 @@
 #ifndef CARTON_FETCH_FETCH_H
 #define CARTON_FETCH_FETCH_H
 
-#include "cache/cache.h"
+#include "cache/dest.h"
 #include "base/ingest.h"
 #include "format/links.h"
 #include "fetch/remote.h"
@@ -20,12 +20,10 @@ struct fetch {
 	const struct remote_options *remote;
 	const struct tagger *tagger; /* NULL: no tags */
 	struct link *link;
-	struct cache_fill *fill;    /* where the bytes go, and where an earlier part may be; or */
-	int fd;			    /* this file, when fill is NULL, */
-	uint64_t most;		    /* which may have so many bytes: else -ENOSPC */
+	struct dest *dest;	    /* where the bytes go, and where an earlier part may be */
 	int64_t deadline_ms;	    /* as now_ms(); moved on while bytes arrive */
 	struct http_cancel *cancel; /* fired when nothing is wanted any more; NULL: never */
-	bool (*stop)(void *ctx);    /* asked often; true ends it with -ECANCELED */
+	struct cancel *token;	    /* the same, for what does not wait for http */
 	void (*progress)(void *ctx, uint64_t bytes); /* as in struct ingest; NULL: not told */
 	void *ctx;
 };
@@ -40,7 +38,7 @@ int fetch_object(struct fetch *f, struct ingested *ret);
 /*
  * Asks how long the object is, without fetching it. What a server says may be wrong, or it may not
  * say: 0; -ENODATA: nobody says; else as fetch_object(). Uses `remote`, `link`, `deadline_ms`,
- * `stop` and `ctx` only.
+ * `cancel` and `token` only.
  */
 int fetch_size(struct fetch *f, uint64_t *ret_size);
 

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What object.c (who waits, what is kept), materialize.c (how bytes are found) and object_copy.c (where
- * copies go) share.
+ * Shared by the files of object/. From the bottom up:
+ *
+ *	bytes		verified bytes, and reading them
+ *	keep		how long copies are kept: the idle list, the budget for memory
+ *	object		who waits for an object and who has it pinned; asks its maker
+ *	store		finds objects by their hash
+ *	copy		copies of what cannot be read in place
+ *	maker_*		where bytes come from
  */
 #ifndef CARTON_OBJECT_INTERNAL_H
 #define CARTON_OBJECT_INTERNAL_H
@@ -9,53 +15,26 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "object/bytes.h"
-#include "http/blocking.h"
-#include "object/object.h"
-
-/* An entry that should hold the object's bytes. */
-struct origin {
-	const struct entry *entry;
-	struct origin *next;
-};
-
-/* Something to find out about an object, on a worker, for all who wait for it. */
-struct object_task {
-	struct job job;
-	int64_t since_ms; /* when it was queued */
-	atomic_uint n_waiting;
-	bool busy;		   /* its job is queued or runs; guarded by store->lock */
-	struct object_wait *waits; /* likewise */
-};
-
-/* A fetch, and how to end it. */
-struct object_fetch {
-	struct http_cancel cancel;
-	struct object_fetch *next;
-};
+#include "object/maker.h"
 
 struct object {
 	struct object_store *store;
 	struct object *next_hash;
 	uint8_t sha256[SHA256_SIZE];
-	const char *name;	  /* of one path that has it, for the log */
-	struct origin *origins;	  /* where to look first; or */
-	struct link *link;	  /* where to fetch it; or */
-	object_derive_fn *derive; /* how to make it; one of the three is there */
-	void *derive_ctx;
-	_Atomic uint64_t size;	    /* OBJECT_NO_SIZE until it is certain */
-	_Atomic uint64_t said_size; /* what a server says; OBJECT_NO_SIZE: nothing yet */
-	struct object_task content, length;
-	atomic_bool read_failed; /* a bad read was logged; a copy goes when nobody has it open */
-	int64_t stale_ms; /* when it was found stale, if that was the last try; the content job's own */
+	const char *name; /* of one path that has it, for the log */
+	struct maker *maker;
+	_Atomic uint64_t size;		/* OBJECT_NO_SIZE until it is certain */
+	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
+	atomic_bool read_failed; /* a bad read was logged; the copy goes when nobody has it open */
+	int64_t stale_ms; /* when the last attempt ended with -ESTALE, else 0; the content making's */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;
 	unsigned pins;
-	struct object_fetch *fetches; /* under way, ended when nobody waits any more */
+	struct making *content, *length; /* NULL: not under way */
 	struct bytes bytes;
-	bool copied;		      /* they are in a file of ours, which can be made again */
-	struct object *older, *newer; /* in the list of what may be dropped */
+	bool copied;		      /* as in struct making */
+	struct object *older, *newer; /* in the idle list */
 	bool idle;		      /* in that list */
 };
 
@@ -65,74 +44,74 @@ struct object_store {
 	struct object **buckets;
 	struct object *derived; /* guarded by lock; linked by next_hash */
 	size_t n_buckets, n_objects;
-	uint64_t bucket_keys[4]; /* random and odd */
-	atomic_bool stopping;
+	uint64_t bucket_keys[4];   /* random and odd */
+	struct cancel stop;	   /* fired when the store is stopped; the parent of all makings */
 	atomic_bool cache_failed;  /* which was logged */
 	_Atomic uint64_t ingested; /* bytes read to be verified */
 
 	pthread_mutex_t lock;		/* guards what objects say it guards, and: */
-	struct object *oldest, *newest; /* kept copies nobody has pinned, by last use */
+	struct object *oldest, *newest; /* copies that nobody has pinned, by last use */
 	uint64_t memory_used;
 	unsigned files_used;
 };
 
-/* What a worker does for an object: get and verify its bytes, or ask for its size; then tell who waits. */
-void object_run_content(struct job *job);
-void object_run_length(struct job *job);
+/* ---- keep.c. The first four: lock held ---- */
 
-/* Stands around a fetch, so that it ends when nobody waits for the object any more. 0 or -errno. */
-int object_fetch_begin(struct object *o, struct object_fetch *fetch);
-void object_fetch_end(struct object *o, struct object_fetch *fetch);
+void keep_remove(struct object_store *s, struct object *o);
+void keep_add(struct object_store *s, struct object *o);
 
-/* Counts `size` bytes of memory as used, after dropping others if need be; false: no room. */
-bool object_claim_memory(struct object_store *s, uint64_t size);
-void object_unclaim_memory(struct object_store *s, uint64_t size);
+/* Drops idle copies until `more` bytes of memory fit the budgets. Releases the lock meanwhile. */
+void keep_make_room(struct object_store *s, uint64_t more);
 
-/* Drops all copies that nobody has pinned; false: there was none in a file. */
-bool object_drop_idle(struct object_store *s);
+/* Takes the object's bytes away from it; the caller frees them without the lock. */
+struct bytes keep_detach(struct object_store *s, struct object *o);
 
-/* What to call the object in the log. */
-const char *object_name(const struct object *o);
+/* Drops all idle copies; false: none of them was a file. */
+bool keep_drop_idle(struct object_store *s);
 
-/* For what works on an object, which is the context: asks object_must_stop(); counts what it read. */
-bool object_stop(void *ctx);
-void object_count(void *ctx, uint64_t bytes);
+/* ---- store.c ---- */
 
-/*
- * Reads all of a stream, which is closed, and writes it to `fd` unless that is -1. 0 with its hash and
- * tags; -EBADMSG (logged) when the hash is not the object's; -errno.
- */
-struct ingested;
-int object_take_stream(struct object *o, struct stream *in, int fd, struct ingested *ret);
+/* The object of that hash, and of that size unless that is OBJECT_NO_SIZE; or NULL. */
+struct object *store_find(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],
+			  uint64_t size);
 
-/*
- * object_copy.c. A verified copy of what cannot be read in place, from `e`, or where LINKS says when
- * that is NULL: in the cache, else in an unnamed file, else (when it is small) in memory. 0; -EBADMSG;
- * -ENOSPC: nowhere is room; or as object_materialize().
- */
-struct entry;
-int object_copy(struct object *o, const struct entry *e, struct bytes *ret);
+/* A new object with a maker (taken over, also on failure; NULL: no memory). 0 or -ENOMEM. */
+int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
+	      uint64_t size, struct maker *maker, struct object **ret);
+int store_add_derived(struct object_store *s, const char *name, uint64_t size, struct maker *maker,
+		      struct object **ret);
 
-/* Runs a fetch of the object, which ends when nobody waits for it. As `run`; -ENETUNREACH: offline. */
-struct fetch;
-int object_fetch(struct object *o, struct fetch *f, int (*run)(struct fetch *f, void *ret),
-		 void *ret);
+/* ---- copy.c ---- */
 
-static inline bool object_disk_full(int error)
-{
-	return error == -ENOSPC || error == -EDQUOT;
-}
-
-/* Its copy is no longer what was verified: nobody shall find it in the cache. For who has it pinned. */
-void object_drop_cached(struct object *o);
+struct dest;
 
 /*
- * Finds the object's bytes and verifies them, on a worker. 0 with the bytes (memory is claimed) and
- * their number; -EBADMSG, -ECANCELED, or why not now. Logged.
+ * A verified copy of what cannot be read in place: in the cache, for everyone; else, where there is no
+ * cache or it has no room, in an unnamed file; else, when the disks are full, a small one in memory.
+ * Embedded in what fills it.
  */
-int object_materialize(struct object *o, struct bytes *ret, uint64_t *ret_size);
+struct copy {
+	struct making *making;
+	bool cached; /* may be put into the cache: the bytes are verified */
+	/* Writes the bytes to the destination, verifies them, and calls copy_filled(), now or later. */
+	void (*fill)(struct copy *c, struct dest *dest);
+	/* Called once at the end, on any thread. 0: the making has the bytes. */
+	void (*done)(struct copy *c, int result);
 
-/* Asks how long the object is, on a worker: 0 (and whether that is certain), or why not now. */
-int object_ask_size(struct object *o, uint64_t *ret_size, bool *ret_certain);
+	/* copy.c's own */
+	enum { COPY_CACHE, COPY_FILE, COPY_OTHER_FILE, COPY_MEMORY } place;
+	struct dest *dest;
+	bool dropped_idle, again;
+	dev_t disk;	  /* of the first unnamed file; 0: none yet */
+	uint64_t reached; /* how many bytes there were when there was no room for more */
+};
+
+void copy_start(struct copy *c);
+
+/* The destination has all bytes, and they are right (0, with their size and tags); or why not. */
+void copy_filled(struct copy *c, int result, struct ingested *in);
+
+/* Logs that the object is not there without network: -ENETUNREACH. */
+int copy_offline(const struct making *m);
 
 #endif

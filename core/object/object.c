@@ -1,152 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting for an object's verified bytes, and keeping them as long as there is room. */
+/* Who waits for an object's verified bytes, and who has them pinned. */
 #include <stdlib.h>
 
+#include "base/util.h"
+#include "cache/cache.h"
 #include "object/internal.h"
 
 #define STALE_REPEAT_MS 500
 
-/* ---- copies that nobody uses: dropped, oldest first, when there are too many ---- */
+/* ---- attempts, and those who wait for them ---- */
 
-static void idle_remove(struct object_store *s, struct object *o)
+static void run_making(struct job *job);
+
+/* An attempt nobody waits for yet; NULL: no memory. */
+static struct making *making_new(struct object *o, bool size_only)
 {
-	if (!o->idle)
-		return;
-	*(o->older ? &o->older->newer : &s->oldest) = o->newer;
-	*(o->newer ? &o->newer->older : &s->newest) = o->older;
-	o->older = o->newer = NULL;
-	o->idle = false;
+	struct making *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->object = o;
+	m->size_only = size_only;
+	m->job.run = run_making;
+	cancel_init(&m->cancel, &o->store->stop);
+	return m;
 }
 
-static void idle_add(struct object_store *s, struct object *o)
+static void making_free(struct making *m)
 {
-	o->older = s->newest;
-	o->newer = NULL;
-	*(s->newest ? &s->newest->newer : &s->oldest) = o;
-	s->newest = o;
-	o->idle = true;
+	cancel_destroy(&m->cancel);
+	free(m);
 }
 
-/* Takes the object's bytes away from it; the caller frees them without the lock. */
-static struct bytes detach_bytes(struct object_store *s, struct object *o)
+static void making_submit(struct making *m)
 {
-	struct bytes bytes = o->bytes;
+	struct object *o = m->object;
 
-	if (bytes.kind == BYTES_MEMORY)
-		s->memory_used -= o->size;
-	else if (bytes.kind == BYTES_FILE)
-		s->files_used--;
-	o->bytes = (struct bytes){ .kind = BYTES_NONE };
-	return bytes;
-}
-
-/* Drops the oldest idle copy, not holding the lock while it is freed; true: it was a file. */
-static bool drop_oldest(struct object_store *s)
-{
-	struct object *o = s->oldest;
-	struct bytes bytes;
-	bool file;
-
-	idle_remove(s, o);
-	bytes = detach_bytes(s, o);
-	file = bytes.kind == BYTES_FILE;
-	/* to close a large file that has no name any more takes long */
-	pthread_mutex_unlock(&s->lock);
-	bytes_free(&bytes);
-	pthread_mutex_lock(&s->lock);
-	return file;
-}
-
-/* Drops idle copies until `more` bytes of memory fit the budgets. Lock held, but not all along. */
-static void make_room(struct object_store *s, uint64_t more)
-{
-	while (s->oldest &&
-	       (s->memory_used + more > MAX_OBJECT_MEMORY || s->files_used > MAX_OBJECT_FILES))
-		drop_oldest(s);
-}
-
-bool object_drop_idle(struct object_store *s)
-{
-	bool dropped = false;
-
-	pthread_mutex_lock(&s->lock);
-	while (s->oldest)
-		dropped |= drop_oldest(s);
-	pthread_mutex_unlock(&s->lock);
-	return dropped;
-}
-
-bool object_claim_memory(struct object_store *s, uint64_t size)
-{
-	bool fits;
-
-	if (size > MAX_MEMORY_OBJECT)
-		return false;
-	pthread_mutex_lock(&s->lock);
-	make_room(s, size);
-	fits = s->memory_used + size <= MAX_OBJECT_MEMORY;
-	if (fits)
-		s->memory_used += size;
-	pthread_mutex_unlock(&s->lock);
-	return fits;
-}
-
-void object_unclaim_memory(struct object_store *s, uint64_t size)
-{
-	pthread_mutex_lock(&s->lock);
-	s->memory_used -= size;
-	pthread_mutex_unlock(&s->lock);
-}
-
-/* ---- tasks and those who wait for them ---- */
-
-bool object_must_stop(const struct object *o)
-{
-	return atomic_load(&o->store->stopping) ||
-	       (atomic_load(&o->content.n_waiting) == 0 && atomic_load(&o->length.n_waiting) == 0);
-}
-
-/* Nobody may want the object any more: then whoever waits for a server need not. Lock held. */
-static void give_up(struct object *o)
-{
-	for (struct object_fetch *f = o->fetches; f && object_must_stop(o); f = f->next)
-		http_cancel_fire(&f->cancel);
-}
-
-int object_fetch_begin(struct object *o, struct object_fetch *fetch)
-{
-	int r = http_cancel_init(&fetch->cancel);
-
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&o->store->lock);
-	fetch->next = o->fetches;
-	o->fetches = fetch;
-	/* the last who waited may have gone before there was anything to fire */
-	give_up(o);
-	pthread_mutex_unlock(&o->store->lock);
-	return 0;
-}
-
-void object_fetch_end(struct object *o, struct object_fetch *fetch)
-{
-	struct object_fetch **at = &o->fetches;
-
-	pthread_mutex_lock(&o->store->lock);
-	while (*at != fetch)
-		at = &(*at)->next;
-	*at = fetch->next;
-	pthread_mutex_unlock(&o->store->lock);
-	http_cancel_destroy(&fetch->cancel);
-}
-
-static enum lane object_lane(const struct object *o)
-{
-	if (o->derive)
-		return LANE_VIEWS;
-	if (!o->origins || o->store->options.container->remote)
-		return LANE_NET;
-	return o->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK;
+	workers_submit(o->store->options.workers, &m->job, o->maker->ops->lane(o));
 }
 
 static void unlink_wait(struct object_wait *w)
@@ -155,44 +45,36 @@ static void unlink_wait(struct object_wait *w)
 	if (w->next)
 		w->next->link = w->link;
 	w->link = NULL;
-	atomic_fetch_sub(&w->task->n_waiting, 1);
+	w->making->n_waiting--;
 }
 
-/* Queues a wait; true: the task has to be started. Lock held. */
-static bool link_wait(struct object *o, struct object_task *task, struct object_wait *w)
+/* Lock held. */
+static void link_wait(struct making *m, struct object_wait *w)
 {
-	bool start = !task->busy;
-
-	w->object = o;
-	w->task = task;
-	w->next = task->waits;
-	w->link = &task->waits;
+	w->object = m->object;
+	w->making = m;
+	w->next = m->waits;
+	w->link = &m->waits;
 	if (w->next)
 		w->next->link = &w->next;
-	task->waits = w;
-	atomic_fetch_add(&task->n_waiting, 1);
-	if (start) {
-		task->busy = true;
-		task->since_ms = now_ms();
-	}
-	return start;
+	m->waits = w;
+	m->n_waiting++;
 }
 
-/* Takes all waits off a task, as a list. Lock held. */
-static struct object_wait *take_waits(struct object_task *task, size_t *ret_n)
+/* Takes all waits off an attempt, as a list. Lock held. */
+static struct object_wait *take_waits(struct making *m)
 {
 	struct object_wait *list = NULL, *w;
 
-	for (*ret_n = 0; (w = task->waits); ++*ret_n) {
+	while ((w = m->waits)) {
 		unlink_wait(w);
 		w->next = list;
 		list = w;
 	}
-	task->busy = false;
 	return list;
 }
 
-static void tell_waits(struct object_wait *list, int result)
+static void finish_waits(struct object_wait *list, int result)
 {
 	while (list) {
 		struct object_wait *w = list;
@@ -202,156 +84,206 @@ static void tell_waits(struct object_wait *list, int result)
 	}
 }
 
-/* Given up for want of anyone who waits, and now there is one again: once more. Lock held. */
-static bool wanted_again(struct object *o, struct object_task *task, int result)
+/*
+ * The kernel repeats an open at once that failed with -ESTALE. The second one gets the same answer,
+ * without another request and another line in the log.
+ */
+static bool stale_repeated(struct making *m)
 {
-	if (result != -ECANCELED || !task->waits || atomic_load(&o->store->stopping))
-		return false;
-	task->since_ms = now_ms();
-	return true;
+	struct object *o = m->object;
+	bool repeated = !m->size_only && o->stale_ms && now_ms() - o->stale_ms < STALE_REPEAT_MS;
+
+	if (!m->size_only)
+		o->stale_ms = 0;
+	return repeated;
+}
+
+static void finish(struct making *m, int result);
+
+static void run_making(struct job *job)
+{
+	struct making *m = container_of(job, struct making, job);
+	const struct maker_ops *ops = m->object->maker->ops;
+
+	if (cancel_fired(&m->cancel))
+		making_done(m, -ECANCELED);
+	else if (stale_repeated(m))
+		finish(m, -ESTALE);
+	else if (m->size_only)
+		ops->get_size(m);
+	else
+		ops->get_bytes(m);
+}
+
+/* The bytes become the object's, pinned by all who wait for them. Lock held. */
+static void take_bytes(struct making *m)
+{
+	struct object *o = m->object;
+	struct object_store *s = o->store;
+
+	o->bytes = m->bytes;
+	o->size = m->size;
+	o->copied = m->copied;
+	atomic_store(&o->read_failed, false);
+	if (s->options.verify || o->maker->ops->always_verified)
+		o->state = OBJECT_VERIFIED;
+	s->files_used += m->bytes.kind == BYTES_FILE;
+	o->pins += m->n_waiting;
+	if (o->pins == 0 && m->bytes.kind != BYTES_PLACE)
+		keep_add(s, o);
+}
+
+/* Lock held. */
+static void take_result(struct making *m, int result)
+{
+	struct object *o = m->object;
+
+	if (m->size_only) {
+		o->length = NULL;
+		if (result == 0)
+			atomic_store(m->bytes.kind ? &o->size : &o->reported_size, m->size);
+		return;
+	}
+	o->content = NULL;
+	if (result == 0)
+		take_bytes(m);
+	else if (result == -EBADMSG)
+		o->state = OBJECT_CORRUPT;
+	keep_make_room(o->store, 0);
+}
+
+/* Only the size was wanted, but the bytes had to be made for it. */
+static void drop_bytes(struct making *m)
+{
+	if (m->bytes.kind == BYTES_MEMORY)
+		object_unclaim_memory(m->object->store, m->size);
+	bytes_free(&m->bytes);
+}
+
+static void report(struct making *m, int result)
+{
+	struct object *o = m->object;
+
+	if (m->size_only || result == 0 || result == -EBADMSG || result == -ECANCELED)
+		return;
+	if (result == -ESTALE)
+		o->stale_ms = now_ms();
+	carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s", strerror(-result));
+}
+
+static void finish(struct making *m, int result)
+{
+	struct object_store *s = m->object->store;
+	struct object_wait *waits;
+
+	pthread_mutex_lock(&s->lock);
+	/* Cancelled for lack of waiters, but one has arrived since: run it again. */
+	if (result == -ECANCELED && m->waits && !cancel_fired(&s->stop)) {
+		cancel_destroy(&m->cancel);
+		cancel_init(&m->cancel, &s->stop);
+		pthread_mutex_unlock(&s->lock);
+		making_submit(m);
+		return;
+	}
+	take_result(m, result);
+	waits = take_waits(m);
+	pthread_mutex_unlock(&s->lock);
+	if (m->size_only && result == 0)
+		drop_bytes(m);
+	making_free(m);
+	finish_waits(waits, result == -ECANCELED ? -ENOTCONN : result);
+}
+
+void making_done(struct making *m, int result)
+{
+	if (result == -ESHUTDOWN)
+		result = -ECANCELED;
+	report(m, result);
+	finish(m, result);
+}
+
+void making_count(void *making, uint64_t bytes)
+{
+	const struct making *m = making;
+
+	atomic_fetch_add(&m->object->store->ingested, bytes);
+}
+
+int making_check(const struct making *m, const uint8_t found[SHA256_SIZE])
+{
+	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
+	const struct object *o = m->object;
+
+	if (!o->store->options.verify || memcmp(o->sha256, found, SHA256_SIZE) == 0)
+		return 0;
+	hex_encode(o->sha256, SHA256_SIZE, want_hex);
+	hex_encode(found, SHA256_SIZE, found_hex);
+	carton_log(CARTON_LOG_ERROR, object_name(o),
+		   "sha256 mismatch: MANIFEST says %s, the bytes have %s; get the carton again",
+		   want_hex, found_hex);
+	return -EBADMSG;
 }
 
 /*
- * The kernel opens again, at once, what is -ESTALE. That gets the same answer, without another
- * request and another line in the log.
+ * Waits for an attempt, a new one unless one is under way. *ret_start: it has to be submitted. Lock
+ * held.
  */
-static int materialize(struct object *o, struct bytes *ret, uint64_t *ret_size)
+static int begin_wait(struct object *o, bool size_only, struct object_wait *wait,
+		      struct making **ret_start)
 {
-	bool repeated = o->stale_ms && now_ms() - o->stale_ms < STALE_REPEAT_MS;
-	int r;
+	struct making **at = size_only ? &o->length : &o->content;
 
-	o->stale_ms = 0;
-	if (repeated)
-		return -ESTALE;
-	r = object_must_stop(o) ? -ECANCELED : object_materialize(o, ret, ret_size);
-	if (r == -ESTALE)
-		o->stale_ms = now_ms();
-	if (r < 0 && r != -EBADMSG && r != -ECANCELED)
-		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s",
-			   strerror(-r));
-	return r;
-}
-
-/* Are the bytes a file of ours, which can be made again? One of an unpacked carton is not. */
-static bool is_copy(const struct object *o, const struct bytes *bytes)
-{
-	const struct container *c = o->store->options.container;
-
-	return bytes->kind == BYTES_FILE && (!o->origins || c->remote || c->one_file);
-}
-
-void object_run_content(struct job *job)
-{
-	struct object *o = container_of(job, struct object, content.job);
-	struct object_store *s = o->store;
-	struct bytes bytes = { .kind = BYTES_NONE };
-	struct object_wait *waits;
-	uint64_t size = 0;
-	size_t n;
-	int r = materialize(o, &bytes, &size);
-
-	pthread_mutex_lock(&s->lock);
-	if (wanted_again(o, &o->content, r)) {
-		pthread_mutex_unlock(&s->lock);
-		workers_submit(s->options.workers, &o->content.job, object_lane(o));
-		return;
-	}
-	if (r == -ECANCELED)
-		r = -ENOTCONN;
-	waits = take_waits(&o->content, &n);
-	if (r == 0) {
-		o->bytes = bytes;
-		o->size = size;
-		o->copied = is_copy(o, &bytes);
-		atomic_store(&o->read_failed, false);
-		/* an unverified carton stays one; what was fetched is always verified */
-		if (s->options.verify || o->link)
-			o->state = OBJECT_VERIFIED;
-		s->files_used += bytes.kind == BYTES_FILE;
-		o->pins += (unsigned)n;
-		if (o->pins == 0 && bytes.kind != BYTES_PLACE)
-			idle_add(s, o);
-	} else if (r == -EBADMSG) {
-		o->state = OBJECT_CORRUPT;
-	}
-	make_room(s, 0);
-	pthread_mutex_unlock(&s->lock);
-	tell_waits(waits, r);
-}
-
-void object_run_length(struct job *job)
-{
-	struct object *o = container_of(job, struct object, length.job);
-	struct object_store *s = o->store;
-	struct object_wait *waits;
-	uint64_t size = OBJECT_NO_SIZE;
-	size_t n;
-	bool certain = false;
-	int r = object_must_stop(o) ? -ECANCELED : object_ask_size(o, &size, &certain);
-
-	pthread_mutex_lock(&s->lock);
-	if (wanted_again(o, &o->length, r)) {
-		pthread_mutex_unlock(&s->lock);
-		workers_submit(s->options.workers, &o->length.job, object_lane(o));
-		return;
-	}
-	if (r == -ECANCELED)
-		r = -ENOTCONN;
-	if (r == 0)
-		atomic_store(certain ? &o->size : &o->said_size, size);
-	waits = take_waits(&o->length, &n);
-	pthread_mutex_unlock(&s->lock);
-	tell_waits(waits, r);
-}
-
-/* What is not there has to be waited for. *ret_start: the task has to be started. Lock held. */
-static int begin_wait(struct object *o, struct object_task *task, struct object_wait *wait,
-		      bool *ret_start)
-{
-	if (atomic_load(&o->store->stopping))
+	if (cancel_fired(&o->store->stop))
 		return -ENOTCONN;
 	if (!wait)
 		return -EAGAIN;
-	*ret_start = link_wait(o, task, wait);
+	if (!*at) {
+		*at = making_new(o, size_only);
+		if (!*at)
+			return -ENOMEM;
+		*ret_start = *at;
+	}
+	link_wait(*at, wait);
 	return -EINPROGRESS;
 }
+
+/* ---- the public calls ---- */
 
 int object_get(struct object *o, struct object_wait *wait)
 {
 	struct object_store *s = o->store;
-	bool start = false;
+	struct making *start = NULL;
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
 	if (o->bytes.kind != BYTES_NONE) {
-		idle_remove(s, o);
+		keep_remove(s, o);
 		o->pins++;
-	} else if (o->state == OBJECT_CORRUPT && o->origins) {
-		/* what is fetched may be mended where it comes from, a carton is not */
+	} else if (o->state == OBJECT_CORRUPT && o->maker->ops->final) {
 		r = -EBADMSG;
 	} else {
-		r = begin_wait(o, &o->content, wait, &start);
+		r = begin_wait(o, false, wait, &start);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (start)
-		workers_submit(s->options.workers, &o->content.job, object_lane(o));
+		making_submit(start);
 	return r;
 }
 
 int object_get_size(struct object *o, struct object_wait *wait)
 {
 	struct object_store *s = o->store;
-	bool start = false;
+	struct making *start = NULL;
 	int r = 0;
 
 	if (object_size(o) != OBJECT_NO_SIZE)
 		return 0;
 	pthread_mutex_lock(&s->lock);
 	if (object_size(o) == OBJECT_NO_SIZE)
-		r = begin_wait(o, &o->length, wait, &start);
+		r = begin_wait(o, true, wait, &start);
 	pthread_mutex_unlock(&s->lock);
 	if (start)
-		workers_submit(s->options.workers, &o->length.job, object_lane(o));
+		making_submit(start);
 	return r;
 }
 
@@ -363,7 +295,7 @@ struct sleeper {
 	int result;
 };
 
-static void wake_sleeper(struct object_wait *wait, int result)
+static void sleeper_done(struct object_wait *wait, int result)
 {
 	struct sleeper *sl = container_of(wait, struct sleeper, wait);
 
@@ -377,7 +309,7 @@ static void wake_sleeper(struct object_wait *wait, int result)
 int object_get_wait(struct object *o)
 {
 	struct sleeper sl = {
-		.wait.done = wake_sleeper,
+		.wait.done = sleeper_done,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.over = PTHREAD_COND_INITIALIZER,
 	};
@@ -402,10 +334,22 @@ bool object_wait_cancel(struct object_wait *wait)
 	queued = wait->link != NULL;
 	if (queued) {
 		unlink_wait(wait);
-		give_up(wait->object);
+		if (wait->making->n_waiting == 0)
+			cancel_fire(&wait->making->cancel);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return queued;
+}
+
+bool object_must_stop(const struct object *o)
+{
+	bool stop;
+
+	pthread_mutex_lock(&o->store->lock);
+	stop = (!o->content || cancel_fired(&o->content->cancel)) &&
+	       (!o->length || cancel_fired(&o->length->cancel));
+	pthread_mutex_unlock(&o->store->lock);
+	return stop;
 }
 
 /* Nobody has the object open any more: its copy is kept, unless it is damaged. Lock held. */
@@ -417,10 +361,10 @@ static struct bytes let_go(struct object_store *s, struct object *o)
 		return none;
 	if (o->copied && atomic_load(&o->read_failed)) {
 		o->state = OBJECT_UNVERIFIED;
-		return detach_bytes(s, o);
+		return keep_detach(s, o);
 	}
-	idle_add(s, o);
-	make_room(s, 0);
+	keep_add(s, o);
+	keep_make_room(s, 0);
 	return none;
 }
 
@@ -436,6 +380,16 @@ void object_put(struct object *o)
 	bytes_free(&bytes);
 }
 
+/* Drops the cache entry after a failed read check. The caller holds a pin. */
+static void drop_cached(struct object *o)
+{
+	const struct object_options *options = &o->store->options;
+
+	/* which leaves the entry alone when it is another file than ours */
+	if (options->cache && o->state == OBJECT_VERIFIED)
+		cache_drop(options->cache, o->sha256, o->bytes.source->fd);
+}
+
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
 	int r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
@@ -445,7 +399,7 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 			   "changed on disk since it was verified, near byte %llu; %s it again",
 			   (unsigned long long)off, o->copied ? "close and open" : "mount");
 		if (o->copied)
-			object_drop_cached(o);
+			drop_cached(o);
 	}
 	return r;
 }

@@ -23,15 +23,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cache/cache.h"
-#include "archive/container.h"
 #include "base/digest.h"
 #include "base/workers.h"
 
+struct cache;
+struct container;
+struct entry;
 struct link;
+struct making;
 struct object;
 struct object_store;
-struct object_task;
 struct remote_options;
 
 struct object_options {
@@ -39,7 +40,8 @@ struct object_options {
 	struct workers *workers;     /* likewise */
 	struct cache *cache; /* likewise; NULL: large copies go to unnamed temporary files */
 	const struct remote_options *remote; /* likewise; NULL: nothing is fetched (offline) */
-	bool verify; /* false: nothing is hashed, nothing checked (-o verify=off) */
+	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
+	bool verify;	    /* false: nothing is hashed, nothing checked (-o verify=off) */
 };
 
 int object_store_new(const struct object_options *options, struct object_store **ret);
@@ -72,22 +74,13 @@ int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const 
 int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
 		    struct link *link, struct object **ret);
 
-/*
- * An object that is made from others: `derive`, called on a worker, may wait for those (in
- * object_get_wait()), and gives bytes as object_materialize() does. It has no hash. Owned by the
- * store; may be added at any time, by any thread. 0 or -ENOMEM.
- */
-struct bytes;
-typedef int object_derive_fn(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size);
-int object_add_derived(struct object_store *s, const char *name, uint64_t size,
-		       object_derive_fn *derive, void *ctx, struct object **ret);
-
 enum object_state {
 	OBJECT_UNVERIFIED,
 	OBJECT_VERIFIED,
 	OBJECT_CORRUPT,
 };
 
+const char *object_name(const struct object *o); /* what to call it in the log */
 const uint8_t *object_sha256(const struct object *o);
 const struct entry *object_entry(const struct object *o); /* NULL: it is fetched */
 
@@ -101,12 +94,12 @@ bool object_size_is_certain(const struct object *o);
 
 enum object_state object_state(struct object *o);
 
-/* One who waits. Belongs to the caller, who sets `done`; the rest is private. */
+/* A waiter. Belongs to the caller, who sets `done`; the rest is private. */
 struct object_wait {
 	/* the object is pinned (0), or why not; called once, on a worker's thread */
 	void (*done)(struct object_wait *wait, int result);
 	struct object *object;
-	struct object_task *task;
+	struct making *making;
 	struct object_wait *next, **link; /* guarded by the store's lock; link NULL: not queued */
 };
 

@@ -3,16 +3,12 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/util.h"
 #include "object/internal.h"
 
 const uint8_t *object_sha256(const struct object *o)
 {
 	return o->sha256;
-}
-
-const struct entry *object_entry(const struct object *o)
-{
-	return o->origins ? o->origins->entry : NULL;
 }
 
 const char *object_name(const struct object *o)
@@ -24,7 +20,7 @@ uint64_t object_size(const struct object *o)
 {
 	uint64_t size = atomic_load(&o->size);
 
-	return size != OBJECT_NO_SIZE ? size : atomic_load(&o->said_size);
+	return size != OBJECT_NO_SIZE ? size : atomic_load(&o->reported_size);
 }
 
 bool object_size_is_certain(const struct object *o)
@@ -40,6 +36,13 @@ enum object_state object_state(struct object *o)
 	state = o->state;
 	pthread_mutex_unlock(&o->store->lock);
 	return state;
+}
+
+static void object_free(struct object *o)
+{
+	bytes_free(&o->bytes);
+	o->maker->ops->free(o->maker);
+	free(o);
 }
 
 /* Hashes are what an attacker chooses; under random keys no choice makes a long chain. */
@@ -74,9 +77,8 @@ static int grow_buckets(struct object_store *s)
 	return 0;
 }
 
-/* One of that hash, and of that size unless that is OBJECT_NO_SIZE; or NULL. */
-static struct object *find_object(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],
-				  uint64_t size)
+struct object *store_find(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],
+			  uint64_t size)
 {
 	struct object *o = s->n_buckets ? s->buckets[bucket_of(s, sha256)] : NULL;
 
@@ -86,31 +88,36 @@ static struct object *find_object(const struct object_store *s, const uint8_t sh
 	return o;
 }
 
-static struct object *object_alloc(struct object_store *s, const char *name, uint64_t size)
+/* Takes over the maker, also on failure. */
+static struct object *object_new(struct object_store *s, const char *name, uint64_t size,
+				 struct maker *maker)
 {
-	struct object *o = calloc(1, sizeof(*o));
+	struct object *o = maker ? calloc(1, sizeof(*o)) : NULL;
 
-	if (!o)
+	if (!o) {
+		if (maker)
+			maker->ops->free(maker);
 		return NULL;
+	}
 	o->store = s;
 	o->name = name;
 	o->size = size;
-	o->said_size = OBJECT_NO_SIZE;
-	o->content.job.run = object_run_content;
-	o->length.job.run = object_run_length;
+	o->reported_size = OBJECT_NO_SIZE;
+	o->maker = maker;
 	return o;
 }
 
-static int new_object(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
-		      uint64_t size, struct object **ret)
+int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
+	      uint64_t size, struct maker *maker, struct object **ret)
 {
-	struct object *o, **bucket;
+	struct object *o = object_new(s, name, size, maker), **bucket;
 
-	if (s->n_objects >= s->n_buckets && grow_buckets(s) < 0)
-		return -ENOMEM;
-	o = object_alloc(s, name, size);
 	if (!o)
 		return -ENOMEM;
+	if (s->n_objects >= s->n_buckets && grow_buckets(s) < 0) {
+		object_free(o);
+		return -ENOMEM;
+	}
 	memcpy(o->sha256, sha256, SHA256_SIZE);
 	bucket = &s->buckets[bucket_of(s, sha256)];
 	o->next_hash = *bucket;
@@ -120,59 +127,17 @@ static int new_object(struct object_store *s, const uint8_t sha256[SHA256_SIZE],
 	return 0;
 }
 
-int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
-	       struct object **ret)
+int store_add_derived(struct object_store *s, const char *name, uint64_t size, struct maker *maker,
+		      struct object **ret)
 {
-	struct origin *origin = calloc(1, sizeof(*origin)), **last;
-	struct object *o = find_object(s, sha256, entry->size);
-	int r = origin ? 0 : -ENOMEM;
-
-	if (r == 0 && !o)
-		r = new_object(s, sha256, entry->name, entry->size, &o);
-	if (r < 0) {
-		free(origin);
-		return r;
-	}
-	origin->entry = entry;
-	/* the first stays the first; the order of the others does not matter */
-	last = o->origins ? &o->origins->next : &o->origins;
-	origin->next = *last;
-	*last = origin;
-	*ret = o;
-	return 0;
-}
-
-int object_add_derived(struct object_store *s, const char *name, uint64_t size,
-		       object_derive_fn *derive, void *ctx, struct object **ret)
-{
-	struct object *o = object_alloc(s, name, size);
+	struct object *o = object_new(s, name, size, maker);
 
 	if (!o)
 		return -ENOMEM;
-	o->derive = derive;
-	o->derive_ctx = ctx;
 	pthread_mutex_lock(&s->lock);
 	o->next_hash = s->derived;
 	s->derived = o;
 	pthread_mutex_unlock(&s->lock);
-	*ret = o;
-	return 0;
-}
-
-int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
-		    struct link *link, struct object **ret)
-{
-	struct object *o = find_object(s, sha256, OBJECT_NO_SIZE);
-	int r = 0;
-
-	if (!o && !link)
-		return -ENOENT;
-	if (!o)
-		r = new_object(s, sha256, name, OBJECT_NO_SIZE, &o);
-	if (r < 0)
-		return r;
-	if (!o->origins)
-		o->link = link;
 	*ret = o;
 	return 0;
 }
@@ -185,6 +150,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 	if (!s)
 		return -ENOMEM;
 	s->options = *options;
+	cancel_init(&s->stop, NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	s->n_buckets = 1023;
 	if (getrandom(s->bucket_keys, sizeof(s->bucket_keys), 0) != sizeof(s->bucket_keys))
@@ -209,19 +175,7 @@ uint64_t object_store_ingested(const struct object_store *s)
 
 void object_store_stop(struct object_store *s)
 {
-	atomic_store(&s->stopping, true);
-}
-
-static void object_free(struct object *o)
-{
-	bytes_free(&o->bytes);
-	while (o->origins) {
-		struct origin *origin = o->origins;
-
-		o->origins = origin->next;
-		free(origin);
-	}
-	free(o);
+	cancel_fire(&s->stop);
 }
 
 void object_store_free(struct object_store *s)
@@ -243,6 +197,7 @@ void object_store_free(struct object_store *s)
 	}
 	free(s->buckets);
 	tagger_free(s->tagger);
+	cancel_destroy(&s->stop);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "object/bytes.h"
+#include "object/maker.h"
 #include "tensor/npy.h"
 #include "views/internal.h"
 
@@ -69,12 +69,11 @@ static int refuse(struct views *v, struct node *dir)
 	return r;
 }
 
-static int fill(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size)
+static int fill(void *ctx, struct making *m)
 {
 	struct lazy_dir *lazy = ctx;
 	int r = lazy->make(lazy->v, lazy->dir, lazy->ctx);
 
-	(void)o;
 	if (r < 0)
 		tree_clear(lazy->v->options.tree, lazy->dir); /* the next attempt starts over */
 	if (r == -EFBIG)
@@ -82,8 +81,7 @@ static int fill(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_si
 	if (r < 0)
 		return r;
 	tree_sort(lazy->dir);
-	*ret = (struct bytes){ .kind = BYTES_PLACE };
-	*ret_size = 0;
+	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
 	return 0;
 }
 

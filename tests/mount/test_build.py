@@ -71,8 +71,7 @@ def test_one_internal_header_for_each_folder():
         if stem == 'internal':
             continue
         for target in includes(CORE / name, '"([^"]*)"'):
-            assert (Path(target).stem != 'internal' or room(target) == room(name) or
-                    name == 'views/strings.c'), \
+            assert Path(target).stem != 'internal' or room(target) == room(name), \
                 f'core/{name} includes {target}, which is private to its folder'
 
 
@@ -81,6 +80,8 @@ def calls():
     defines, uses = {}, {}
     for path in (BUILD / 'core').rglob('*.o'):
         name = str(path.relative_to(BUILD / 'core'))[:-2]
+        if not (CORE / f'{name}.c').exists():  # from before the file was removed
+            continue
         uses[name] = set()
         for line in run('nm', path).stdout.splitlines():
             *_, kind, symbol = line.split()
@@ -129,7 +130,7 @@ def test_no_circles():
             if b != 'base/log':
                 assert order.index(room(b)) >= order.index(room(a)), f'{a} calls {b}, of a higher folder'
     # opened one after the other; none may be added
-    known = {'cache/', 'object/', 'tensor/'}
+    known = {'cache/', 'tensor/'}
     assert [c for c in circles(files) if c[0][:c[0].index('/') + 1] not in known] == []
 
 

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "base/ingest.h"
+#include "archive/container.h"
+#include "cache/cache.h"
 #include "object/object.h"
 #include "zip_help.h"
 

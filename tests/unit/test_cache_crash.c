@@ -55,7 +55,7 @@ static int get(struct cache *c, struct key k, struct shared *s, int *ret_fd)
 		if (r == -EEXIST)
 			continue;
 		if (r == -EAGAIN) {
-			r = cache_wait(c, k.sha256, STEP_MS, NULL, NULL);
+			r = cache_wait(c, k.sha256, STEP_MS, NULL);
 			if (r == 0)
 				continue;
 		}

@@ -128,15 +128,14 @@ static void close_heavy(struct source *source)
 		h->locked++;
 }
 
-static int derive_heavy(void *ctx, struct object *o, struct bytes *ret, uint64_t *ret_size)
+static int derive_heavy(void *ctx, struct making *m)
 {
 	static const struct source_ops ops = { .free = close_heavy };
 	struct heavy *h = ctx;
 
 	h->source = (struct source){ .ops = &ops, .refs = 1, .fd = -1 };
-	h->store = o->store;
-	*ret = (struct bytes){ .kind = BYTES_FILE, .source = &h->source };
-	*ret_size = 0;
+	h->store = m->object->store;
+	m->bytes = (struct bytes){ .kind = BYTES_FILE, .source = &h->source };
 	return 0;
 }
 
@@ -162,8 +161,8 @@ static void test_closed_without_lock(void **state)
 	for (size_t i = 1; i < N; i++)
 		object_put(objects[i]);
 	assert_int_equal(heavy[1].closed + heavy[2].closed, 2);
-	assert_true(object_drop_idle(b->store));
-	assert_false(object_drop_idle(b->store));
+	assert_true(keep_drop_idle(b->store));
+	assert_false(keep_drop_idle(b->store));
 	for (size_t i = 0; i < N; i++) {
 		assert_int_equal(heavy[i].closed, 1);
 		assert_int_equal(heavy[i].locked, 0);

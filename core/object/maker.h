@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makers: how an object gets its bytes and its size. There is one kind for entries of the container
+ * (maker_entry.c), one for what LINKS lists (maker_link.c) and one for content derived from other
+ * objects (maker_derived.c). object.c asks them, and knows nothing of where bytes come from.
+ *
+ * Threads: a maker is asked on a worker of its lane. It may complete on any thread, also after it has
+ * returned; so whatever waits for a server need not keep a thread.
+ */
+#ifndef CARTON_OBJECT_MAKER_H
+#define CARTON_OBJECT_MAKER_H
+
+#include "base/cancel.h"
+#include "base/hasher.h"
+#include "object/bytes.h"
+#include "object/object.h"
+
+/* One attempt to get an object's bytes or its size, for all who wait for it. */
+struct making {
+	struct cancel cancel; /* fires when nobody waits any more */
+	struct object *object;
+
+	/* What the maker leaves here before it completes with 0. */
+	struct bytes bytes; /* not BYTES_NONE: verified, and so the size is certain */
+	uint64_t size;
+	bool copied; /* the bytes are in a file of ours, which can be made again */
+
+	/* object.c's own */
+	struct job job;
+	bool size_only;
+	unsigned n_waiting;	   /* guarded by the store's lock, as is `waits` */
+	struct object_wait *waits; /* NULL-terminated */
+};
+
+struct maker {
+	const struct maker_ops *ops;
+};
+
+struct maker_ops {
+	/*
+	 * Finds the bytes, verifies them, and completes with making_done(). get_size() may leave bytes,
+	 * too; it may be NULL where the size is known from the start.
+	 */
+	void (*get_bytes)(struct making *m);
+	void (*get_size)(struct making *m);
+	enum lane (*lane)(const struct object *o);
+	void (*free)(struct maker *maker);
+	bool always_verified; /* also when the carton is mounted unverified */
+	bool final;	      /* bad bytes stay bad: they are not asked for again */
+};
+
+/*
+ * Ends an attempt, once. 0; -EBADMSG: bad bytes; -ECANCELED; or what failed for now. Not from a cancel
+ * hook. `m` is gone.
+ */
+void making_done(struct making *m, int result);
+
+/* Counts bytes read to be verified; `making` is a struct making, as struct ingest has it. */
+void making_count(void *making, uint64_t bytes);
+
+/* Compares a hash with the object's: 0, or -EBADMSG, which is logged. */
+int making_check(const struct making *m, const uint8_t found[SHA256_SIZE]);
+
+/*
+ * Counts `size` bytes of memory as used by kept objects, dropping others for them. False: there is no
+ * room, or it is too large to be kept in memory.
+ */
+bool object_claim_memory(struct object_store *s, uint64_t size);
+void object_unclaim_memory(struct object_store *s, uint64_t size);
+
+/* ---- maker_derived.c ---- */
+
+/*
+ * Makes content from other objects, on a worker of LANE_VIEWS, where it may wait for them with
+ * object_get_wait(). Sets m->bytes and m->size (an output does). 0 or -errno.
+ */
+typedef int object_derive_fn(void *ctx, struct making *m);
+
+/*
+ * An object without a hash, which `derive` makes. Owned by the store; `name` outlives it. May be added
+ * at any time, by any thread. 0 or -ENOMEM.
+ */
+int object_add_derived(struct object_store *s, const char *name, uint64_t size,
+		       object_derive_fn *derive, void *ctx, struct object **ret);
+
+/* Where derived bytes go: memory if they are few, else an unnamed file with tags. Private. */
+struct output {
+	struct making *making;
+	uint64_t size, done;
+	char *memory;	   /* or */
+	struct dest *dest; /* with */
+	struct hasher hasher;
+};
+
+/* For just `size` bytes. 0, -ENOMEM, -ENOSPC or -errno. */
+int output_begin(struct output *out, struct making *m, uint64_t size);
+
+/* The next bytes. 0; -EBADMSG: more than `size`; -ECANCELED; -ENOSPC or -errno. */
+int output_write(void *output, const void *data, size_t n);
+
+/* Ends it with `result`: when that is 0 and all bytes are there they are the object's. 0 or -errno. */
+int output_end(struct output *out, int result);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The maker for entries of the container: verified in place where they are stored in a local file,
+ * else decoded, into memory or a copy. Several entries may hold the same bytes: any will do.
+ */
+#include <stdlib.h>
+
+#include "archive/container.h"
+#include "archive/decode.h"
+#include "base/ingest.h"
+#include "base/util.h"
+#include "cache/dest.h"
+#include "object/internal.h"
+
+/* An entry that should hold the object's bytes. */
+struct place {
+	const struct entry *entry;
+	struct place *next;
+};
+
+struct maker_entry {
+	struct maker maker;
+	struct place first;
+};
+
+/* One attempt at all places. */
+struct attempt {
+	struct copy copy;
+	const struct place *place;
+	int error; /* of earlier places */
+};
+
+static struct container *container_of_object(const struct object *o)
+{
+	return o->store->options.container;
+}
+
+static struct maker_entry *maker_entry(const struct object *o)
+{
+	return container_of(o->maker, struct maker_entry, maker);
+}
+
+/* Hashes and checks a stream, which is closed. */
+static int verify_stream(struct making *m, struct stream *in, struct ingested *ret)
+{
+	const struct object_store *s = m->object->store;
+	struct ingest job = {
+		.in = in,
+		.size = m->object->size,
+		.tagger = s->tagger,
+		.hash = s->options.verify,
+		.cancel = &m->cancel,
+		.progress = making_count,
+		.ctx = m,
+	};
+	struct ingested done = { 0 };
+	int r = ingest_run(&job, &done);
+
+	stream_close(in);
+	if (r == 0)
+		r = making_check(m, done.sha256);
+	if (r < 0) {
+		free(done.tags);
+		return r;
+	}
+	*ret = done;
+	return 0;
+}
+
+/* ---- in place and in memory ---- */
+
+static int in_place(struct making *m, const struct entry *e)
+{
+	const struct object *o = m->object;
+	struct ingested in = { 0 };
+	struct source *source;
+	struct stream *stream;
+	uint64_t off;
+	int r = container_locate(container_of_object(o), e, &source, &off);
+
+	if (r < 0)
+		return r;
+	/* what is not verified need not be read before somebody reads it */
+	if (o->store->options.verify) {
+		r = source_stream(source, off, o->size, &stream);
+		if (r == 0)
+			r = verify_stream(m, stream, &in);
+	}
+	if (r < 0) {
+		source_unref(source);
+		return r;
+	}
+	m->bytes = (struct bytes){
+		/* a file of an unpacked carton is closed when it is idle */
+		.kind = container_of_object(o)->one_file ? BYTES_PLACE : BYTES_FILE,
+		.source = source,
+		.off = off,
+		.tags = in.tags,
+	};
+	return 0;
+}
+
+static int read_memory(struct making *m, struct stream *in, char *memory)
+{
+	size_t size = (size_t)m->object->size;
+	uint8_t found[SHA256_SIZE] = { 0 };
+	/* one byte more, so that the stream gets to check its end */
+	ssize_t got = stream_read_full(in, memory, size + 1);
+	int r = got < 0 ? (int)got : (size_t)got != size ? -EBADMSG : 0;
+
+	if (r == 0 && m->object->store->options.verify)
+		r = sha256_mem(memory, size, found);
+	making_count(m, size);
+	return r < 0 ? r : making_check(m, found);
+}
+
+/* The memory is claimed. */
+static int into_memory(struct making *m, const struct entry *e)
+{
+	char *memory = malloc((size_t)m->object->size + 1);
+	struct stream *in;
+	int r = -ENOMEM;
+
+	if (memory)
+		r = container_stream(container_of_object(m->object), e, &in);
+	if (r == 0) {
+		r = read_memory(m, in, memory);
+		stream_close(in);
+	}
+	if (r < 0) {
+		free(memory);
+		return r;
+	}
+	m->bytes = (struct bytes){ .kind = BYTES_MEMORY, .memory = memory };
+	return 0;
+}
+
+/* ---- as a copy ---- */
+
+/* How much an earlier fill has left of a Stored entry of this very version of a remote carton. */
+static uint64_t find_partial(struct dest *dest, const struct source *source)
+{
+	char *validator = source->version ? malloc(MAX_CACHE_VALIDATOR + 1) : NULL;
+	uint64_t len = 0;
+
+	if (validator && (dest_partial(dest, &len, validator, MAX_CACHE_VALIDATOR + 1) < 0 ||
+			  strcmp(validator, source->version) != 0))
+		len = 0;
+	free(validator);
+	return len;
+}
+
+/* The bytes of a remote Stored entry, starting with those that are there already. */
+static int resume_stored(struct making *m, const struct entry *e, struct dest *dest,
+			 struct stream **ret)
+{
+	uint64_t size = m->object->size, off, have;
+	struct source *source;
+	int r = container_locate(container_of_object(m->object), e, &source, &off);
+
+	if (r < 0)
+		return r;
+	have = find_partial(dest, source);
+	if (have == 0 || have > size) {
+		have = 0;
+		r = dest_restart(dest, source->version);
+	}
+	if (r == 0)
+		r = dest_reserve(dest, size, true);
+	if (r == 0)
+		r = source_stream(source, off + have, size - have, ret);
+	source_unref(source);
+	return r < 0 ? r : dest_stream(dest, have, *ret, ret);
+}
+
+static int open_copy(struct making *m, const struct entry *e, struct dest *dest,
+		     struct stream **ret)
+{
+	struct container *c = container_of_object(m->object);
+	int r;
+
+	if (c->remote && !m->object->store->options.remote)
+		return copy_offline(m);
+	if (c->remote && e->method == METHOD_STORED)
+		return resume_stored(m, e, dest, ret);
+	r = dest_restart(dest, NULL);
+	if (r == 0)
+		r = dest_reserve(dest, m->object->size, true);
+	if (r == 0)
+		r = container_stream(c, e, ret);
+	return r < 0 ? r : dest_stream(dest, 0, *ret, ret);
+}
+
+static void fill_copy(struct copy *c, struct dest *dest)
+{
+	const struct attempt *a = container_of(c, struct attempt, copy);
+	struct ingested in = { 0 };
+	struct stream *stream;
+	int r = open_copy(c->making, a->place->entry, dest, &stream);
+
+	if (r == 0)
+		r = verify_stream(c->making, stream, &in);
+	copy_filled(c, r, &in);
+}
+
+/* ---- all places ---- */
+
+static void place_done(struct copy *c, int result);
+
+static void try_place(struct attempt *a)
+{
+	struct making *m = a->copy.making;
+	struct object *o = m->object;
+	const struct entry *e = a->place->entry;
+	int r;
+
+	m->size = o->size;
+	if (container_of_object(o)->remote) {
+		copy_start(&a->copy);
+	} else if (e->method == METHOD_STORED && o->size > CHUNK_SIZE) {
+		place_done(&a->copy, in_place(m, e));
+	} else if (!object_claim_memory(o->store, o->size)) {
+		copy_start(&a->copy);
+	} else {
+		r = into_memory(m, e);
+		if (r < 0)
+			object_unclaim_memory(o->store, o->size);
+		place_done(&a->copy, r);
+	}
+}
+
+/* Any place with the right bytes will do; one that failed for a passing reason may do later. */
+static void place_done(struct copy *c, int result)
+{
+	struct attempt *a = container_of(c, struct attempt, copy);
+	struct making *m = c->making;
+
+	if (result == -ENODATA) {
+		carton_log(CARTON_LOG_ERROR, object_name(m->object),
+			   "the carton has been cut off since it was opened");
+		result = -EBADMSG;
+	}
+	if (result < 0 && result != -ECANCELED && result != -ESHUTDOWN) {
+		if (result != -EBADMSG)
+			a->error = result;
+		a->place = a->place->next;
+		if (a->place) {
+			try_place(a);
+			return;
+		}
+		result = a->error;
+	}
+	free(a);
+	making_done(m, result);
+}
+
+static void entry_get_bytes(struct making *m)
+{
+	struct attempt *a = calloc(1, sizeof(*a));
+
+	if (!a) {
+		making_done(m, -ENOMEM);
+		return;
+	}
+	a->copy = (struct copy){
+		.making = m,
+		.cached = m->object->store->options.verify,
+		.fill = fill_copy,
+		.done = place_done,
+	};
+	a->place = &maker_entry(m->object)->first;
+	a->error = -EBADMSG;
+	try_place(a);
+}
+
+static enum lane entry_lane(const struct object *o)
+{
+	if (container_of_object(o)->remote)
+		return LANE_NET;
+	return o->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK;
+}
+
+static void entry_free(struct maker *maker)
+{
+	struct maker_entry *me = container_of(maker, struct maker_entry, maker);
+
+	for (struct place *p = me->first.next; p;) {
+		struct place *next = p->next;
+
+		free(p);
+		p = next;
+	}
+	free(me);
+}
+
+static const struct maker_ops entry_ops = {
+	.get_bytes = entry_get_bytes,
+	.lane = entry_lane,
+	.free = entry_free,
+	.final = true,
+};
+
+/* ---- adding ---- */
+
+const struct entry *object_entry(const struct object *o)
+{
+	return o->maker->ops == &entry_ops ? maker_entry(o)->first.entry : NULL;
+}
+
+int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
+	       struct object **ret)
+{
+	struct object *o = store_find(s, sha256, entry->size);
+	struct maker_entry *me;
+	struct place *more;
+
+	if (!o) {
+		me = calloc(1, sizeof(*me));
+		if (!me)
+			return -ENOMEM;
+		me->maker.ops = &entry_ops;
+		me->first.entry = entry;
+		return store_add(s, sha256, entry->name, entry->size, &me->maker, ret);
+	}
+	more = malloc(sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	/* the first stays the first; the order of the others does not matter */
+	me = maker_entry(o);
+	*more = (struct place){ entry, me->first.next };
+	me->first.next = more;
+	*ret = o;
+	return 0;
+}
