@@ -15,9 +15,10 @@ import pytest
 import harness
 from harness import (CARTONFS, EXIT_S, IS_ROOT, NOBODY, SLOW, environment, eventually, mountinfo,
                      read_file, run, sha_file, unmount, wait_exit)
-from zipwriter import Carton
+from zipwriter import Carton, Sparse
 
 NAMES = [f'model/{i:02}' for i in range(40)]
+GIB_SUMS = 487636953, 'b157f718642e7c7d9af2248f4786de5b8f53610c01eb0d072756c0eb4a325ec7'
 needs_root = pytest.mark.needs_root     # mount(8) and a second user do
 
 
@@ -372,9 +373,10 @@ def test_interrupted_reader(mount, big_carton, who, sig):
 
 
 @pytest.mark.big
-def test_other_readers_wait_on(mount, big_carton):
+def test_other_readers_wait_on(mount, work):
     """Of three readers of one cold file the first is killed: the others get it."""
-    with mount(big_carton[0]) as m:
+    c = Carton().add('model/big', Sparse(1 << 30, {0: b'first'}, GIB_SUMS), method='stored')
+    with mount(c.write(work / 'm.carton')) as m:
         head = ['head', '-c', '5', m / 'model/big']
         readers = [subprocess.Popen(head, stdout=subprocess.PIPE) for _ in range(3)]
         for r in readers:

@@ -13,8 +13,7 @@ import pytest
 
 import harness
 from harness import CARTONCTL, CARTONFS, IS_ROOT, expected, mountinfo, run, scan
-from origin import cache, fault, fresh_logs, nginx  # noqa: F401: fixtures
-from zipwriter import Carton, Sparse, sample
+from zipwriter import Carton, sample
 
 needs_root = pytest.mark.needs_root     # mount(8) does
 LARGE = 40 << 20
@@ -466,12 +465,10 @@ def test_closed_standard_files(sample_carton, point, closed):
 
 
 @pytest.mark.parametrize('sig', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_start_that_is_ended(work, point, sig):
-    """Who ends the one that starts the daemon ends the daemon: no mount comes later."""
-    c = Carton().add('model/big', Sparse(4 << 30), method='stored')
-    c.write(work / 'big.carton')
+def test_start_that_is_ended(big_carton, point, sig):
+    """A signal to the process that starts the daemon ends the daemon: no mount comes later."""
     where = point()
-    p = subprocess.Popen([CARTONFS, '-o', 'verify=mount', work / 'big.carton', where],
+    p = subprocess.Popen([CARTONFS, '-o', 'verify=mount', big_carton[0], where],
                          stderr=subprocess.PIPE, env=harness.environment())
     harness.eventually('it has a child', lambda: harness.daemons(where))
     child, = [d for d in harness.daemons(where) if d != p.pid] or [None]

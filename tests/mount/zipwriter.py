@@ -26,11 +26,14 @@ BLOCK = 1 << 20
 
 
 class Sparse:
-    """`size` zero bytes with `pieces` ({offset: bytes}) in them; written as a hole, Stored only."""
+    """
+    `size` zero bytes with `pieces` ({offset: bytes}) in them; written as a hole, Stored only.
+    `sums`: (crc32, sha256 in hex) if they are known; gigabytes take seconds.
+    """
 
-    def __init__(self, size, pieces=None):
+    def __init__(self, size, pieces=None, sums=None):
         self.size, self.pieces = size, dict(sorted((pieces or {}).items()))
-        self._sums = None
+        self._sums = sums
 
     def __len__(self):
         return self.size
@@ -169,9 +172,15 @@ class Entry:
     in_file: bool = True                # False: a record only; give central={'offset': …}
     listed: bool = True                 # in MANIFEST (Carton)
     sha: str = None                     # its MANIFEST hash, instead of the right one (Carton)
+    hashed: tuple = (None, '')          # (data, its sha256), kept by sha256()
 
     def raw_name(self):
         return self.name.encode() if isinstance(self.name, str) else self.name
+
+    def sha256(self):
+        if self.hashed[0] is not self.data:
+            self.hashed = self.data, sha256(self.data)
+        return self.hashed[1]
 
 
 @dataclass
@@ -379,7 +388,7 @@ class Carton:
         out = {}
         for path, e in self.entries.items():
             if e.listed and path not in ('MANIFEST', 'LINKS'):
-                out[path] = e.sha or sha256(self.resolve(path).data)
+                out[path] = e.sha or self.resolve(path).sha256()
         return out
 
     def manifest_bytes(self):
