@@ -18,12 +18,12 @@
 
 struct item {
 	struct item *parent;
-	struct item *first, *last;	/* of a table or array */
+	struct item *first, *last; /* of a table or array */
 	struct item *next;
-	char *key;			/* of a table's item */
+	char *key; /* of a table's item */
 	size_t key_len;
 	enum toml_type type;
-	char *value;			/* of a scalar, as text */
+	char *value; /* of a scalar, as text */
 	size_t value_len;
 };
 
@@ -141,15 +141,24 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 static const char *type_name(enum toml_type type)
 {
 	switch (type) {
-	case TOML_STRING: return "string";
-	case TOML_INTEGER: return "integer";
-	case TOML_FLOAT: return "float";
-	case TOML_BOOL: return "bool";
-	case TOML_OFFSET_DATETIME: return "datetime";
-	case TOML_LOCAL_DATETIME: return "datetime-local";
-	case TOML_LOCAL_DATE: return "date-local";
-	case TOML_LOCAL_TIME: return "time-local";
-	default: return "?";
+	case TOML_STRING:
+		return "string";
+	case TOML_INTEGER:
+		return "integer";
+	case TOML_FLOAT:
+		return "float";
+	case TOML_BOOL:
+		return "bool";
+	case TOML_OFFSET_DATETIME:
+		return "datetime";
+	case TOML_LOCAL_DATETIME:
+		return "datetime-local";
+	case TOML_LOCAL_DATE:
+		return "date-local";
+	case TOML_LOCAL_TIME:
+		return "time-local";
+	default:
+		return "?";
 	}
 }
 

@@ -9,7 +9,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define CHECK(what) do { if (!(what)) abort(); } while (0)
+#define CHECK(what)              \
+	do {                     \
+		if (!(what))     \
+			abort(); \
+	} while (0)
 
 /* The line as it must stand in the text, at its number. */
 static void check_line(const struct manifest_line *line, const char *const *starts, const char *end)

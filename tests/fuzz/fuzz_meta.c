@@ -9,7 +9,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define CHECK(what) do { if (!(what)) abort(); } while (0)
+#define CHECK(what)              \
+	do {                     \
+		if (!(what))     \
+			abort(); \
+	} while (0)
 
 static void check_text(const char *s)
 {

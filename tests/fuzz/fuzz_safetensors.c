@@ -10,7 +10,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define CHECK(what) do { if (!(what)) abort(); } while (0)
+#define CHECK(what)              \
+	do {                     \
+		if (!(what))     \
+			abort(); \
+	} while (0)
 
 struct file {
 	uint8_t length[8];
@@ -54,8 +58,8 @@ static uint64_t check(const struct safetensors *s)
 		sum += bytes;
 	}
 	for (size_t i = 0; i < s->n_metadata; i++)
-		CHECK(s->metadata[i].value && utf8_valid(s->metadata[i].value,
-							 s->metadata[i].value_len));
+		CHECK(s->metadata[i].value &&
+		      utf8_valid(s->metadata[i].value, s->metadata[i].value_len));
 	return sum;
 }
 

@@ -15,7 +15,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define CHECK(what) do { if (!(what)) abort(); } while (0)
+#define CHECK(what)              \
+	do {                     \
+		if (!(what))     \
+			abort(); \
+	} while (0)
 
 /* Sizes that are right, wrong, unknown or missing, by the file's name. */
 static int size_of(void *ctx, const char *path, uint64_t *ret)

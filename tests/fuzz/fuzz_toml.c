@@ -13,11 +13,15 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 struct seen {
-	uint64_t sum;		/* of all events */
+	uint64_t sum; /* of all events */
 	size_t open;
 };
 
-#define CHECK(what) do { if (!(what)) abort(); } while (0)
+#define CHECK(what)              \
+	do {                     \
+		if (!(what))     \
+			abort(); \
+	} while (0)
 
 static void add(struct seen *seen, const void *data, size_t n)
 {
@@ -103,7 +107,9 @@ static ssize_t read_pieces(void *ctx, void *ret_buf, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const struct toml_events events = {
-		.begin = on_begin, .end = on_end, .value = on_value,
+		.begin = on_begin,
+		.end = on_end,
+		.value = on_value,
 	};
 	struct seen whole = { 0 }, cut = { 0 };
 	struct pieces pieces = { data, n, n ? 1 + data[0] % 16 : 1 };

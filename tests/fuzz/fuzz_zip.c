@@ -13,8 +13,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define CHECK(what) do { if (!(what)) abort(); } while (0)
-#define MAX_STREAMED (1 * MIB)	/* of one entry: a bomb need not be seen to its end */
+#define CHECK(what)              \
+	do {                     \
+		if (!(what))     \
+			abort(); \
+	} while (0)
+#define MAX_STREAMED (1 * MIB) /* of one entry: a bomb need not be seen to its end */
 
 struct memory {
 	struct source source;
@@ -105,7 +109,9 @@ static void read_whole(struct container *c, const struct entry *e)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const struct source_ops ops = {
-		.pread = memory_pread, .stream = memory_stream, .free = memory_free,
+		.pread = memory_pread,
+		.stream = memory_stream,
+		.free = memory_free,
 	};
 	struct memory *m = calloc(1, sizeof(*m));
 	struct container *c;

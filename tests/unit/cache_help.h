@@ -111,12 +111,12 @@ static inline bool has(struct cache *c, struct key k)
 /* ---- a directory for each test ---- */
 
 struct env {
-	long pid;		/* first, as gcc 12 takes an array at offset 0 for a null pointer */
-	char dir[64];		/* its own, removed afterwards */
-	char cache[80];		/* dir/c, where the cache goes; not there yet */
-	struct cache *c;	/* for a child that is to inherit them */
+	long pid;	 /* first, as gcc 12 takes an array at offset 0 for a null pointer */
+	char dir[64];	 /* its own, removed afterwards */
+	char cache[80];	 /* dir/c, where the cache goes; not there yet */
+	struct cache *c; /* for a child that is to inherit them */
 	int fd;
-	int fds;		/* open when the test began: as many as when it ends */
+	int fds; /* open when the test began: as many as when it ends */
 };
 
 static inline int open_fds(void)
@@ -170,7 +170,7 @@ static inline int env_teardown(void **state)
 	struct env *e = *state;
 	int r;
 
-	if (e->pid != getpid())		/* a child that failed: the parent reports it */
+	if (e->pid != getpid()) /* a child that failed: the parent reports it */
 		_exit(99);
 	r = walk(e->dir, true);
 	if (open_fds() != e->fds) {

@@ -22,7 +22,7 @@
 struct box_item {
 	struct entry entry;
 	uint8_t sha256[SHA256_SIZE];
-	char *data;		/* decoded */
+	char *data; /* decoded */
 	struct object *object;
 };
 
@@ -30,18 +30,18 @@ struct box {
 	struct container container;
 	struct box_item items[BOX_ITEMS];
 	size_t n;
-	struct buf blob;	/* all stored bytes */
-	struct source *source;	/* of them, a memfd */
-	int fd;			/* the same, to change it */
+	struct buf blob;       /* all stored bytes */
+	struct source *source; /* of them, a memfd */
+	int fd;		       /* the same, to change it */
 	struct workers *workers;
 	struct object_store *store;
 
-	pthread_mutex_t lock;	/* guards the rest */
+	pthread_mutex_t lock; /* guards the rest */
 	pthread_cond_t changed;
-	bool shut;		/* those who come to locate wait */
-	unsigned inside;	/* so many do */
-	unsigned n_located;	/* came in all */
-	int fail;		/* what they get; 0: the bytes */
+	bool shut;	    /* those who come to locate wait */
+	unsigned inside;    /* so many do */
+	unsigned n_located; /* came in all */
+	int fail;	    /* what they get; 0: the bytes */
 };
 
 static inline int box_locate(struct container *c, const struct entry *e, struct source **ret_source,
@@ -88,8 +88,11 @@ static inline struct box_item *box_add(struct box *b, char *data, size_t n, unsi
 
 	assert_true(b->n <= BOX_ITEMS);
 	assert_int_equal(buf_addc(&b->blob, '|'), 0);
-	item->entry = (struct entry){ .name = (char *)(uintptr_t)"entry", .name_len = 5, .size = n,
-				      .header = b->blob.len, .method = (uint16_t)method };
+	item->entry = (struct entry){ .name = (char *)(uintptr_t) "entry",
+				      .name_len = 5,
+				      .size = n,
+				      .header = b->blob.len,
+				      .method = (uint16_t)method };
 	pack(&b->blob, method, data, n);
 	item->entry.stored = b->blob.len - item->entry.header;
 	item->data = data;
@@ -106,7 +109,9 @@ static inline struct box_item *box_add_made(struct box *b, size_t n, uint64_t se
 /* Begins: every entry whose object is not set by hand later becomes one. */
 static inline void box_start(struct box *b, struct cache *cache, bool verify)
 {
-	struct object_options options = { .container = &b->container, .cache = cache, .verify = verify };
+	struct object_options options = { .container = &b->container,
+					  .cache = cache,
+					  .verify = verify };
 
 	b->fd = memfd_create("box", MFD_CLOEXEC);
 	assert_int_equal(pwrite_full(b->fd, b->blob.data, b->blob.len, 0), 0);
@@ -116,7 +121,8 @@ static inline void box_start(struct box *b, struct cache *cache, bool verify)
 	assert_int_equal(object_store_new(&options, &b->store), 0);
 	for (size_t i = 0; i < b->n; i++)
 		assert_int_equal(object_add(b->store, b->items[i].sha256, &b->items[i].entry,
-					    &b->items[i].object), 0);
+					    &b->items[i].object),
+				 0);
 }
 
 static inline void box_gate(struct box *b, bool shut)
@@ -194,7 +200,8 @@ static inline void waiter_done(struct object_wait *wait, int result)
 
 static inline void waiter_init(struct waiter *w)
 {
-	*w = (struct waiter){ .wait.done = waiter_done, .lock = PTHREAD_MUTEX_INITIALIZER,
+	*w = (struct waiter){ .wait.done = waiter_done,
+			      .lock = PTHREAD_MUTEX_INITIALIZER,
 			      .changed = PTHREAD_COND_INITIALIZER };
 }
 

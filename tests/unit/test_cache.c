@@ -28,8 +28,8 @@ static unsigned mode_of(const char *path)
 
 static void test_layout(void **state)
 {
-	static const char *const dirs[] = { "", "/v1", "/v1/objects", "/v1/partial", "/v1/locks",
-					    "/v1/tmp" };
+	static const char *const dirs[] = { "",		 "/v1",	   "/v1/objects", "/v1/partial",
+					    "/v1/locks", "/v1/tmp" };
 	struct env *e = *state;
 	struct cache *c;
 	char path[256], tag[44] = "";
@@ -99,7 +99,7 @@ static void test_unsafe_dirs(void **state)
 	assert_refused(e->cache, EPERM, "mode 0770");
 	chmod(e->cache, 0702);
 	assert_refused(e->cache, EPERM, "mode 0702");
-	chmod(e->cache, 0755);		/* readable by others is the owner's choice */
+	chmod(e->cache, 0755); /* readable by others is the owner's choice */
 	cache_free(open_cache(e, 0));
 
 	snprintf(path, sizeof(path), "%s/v1/objects", e->cache);
@@ -238,7 +238,7 @@ static void test_resume(void **state)
 	leave_partial(c, k, "\"etag\" http://x/");
 	assert_int_equal(entries(e, "locks"), 0);
 	assert_int_equal(stat(inside(e, "partial", k, "", path), &st), 0);
-	assert_true(st.st_blocks * 512 < 100000);	/* what was reserved is given back */
+	assert_true(st.st_blocks * 512 < 100000); /* what was reserved is given back */
 	f = resume(c, k, &len, validator);
 	assert_int_equal(len, 5000);
 	assert_string_equal(validator, "\"etag\" http://x/");
@@ -257,7 +257,7 @@ static void test_resume(void **state)
 	assert_int_equal(cache_fill_partial(f, &len, validator, sizeof(validator)), 0);
 	assert_int_equal(len, 0);
 	assert_int_equal(put_bytes(cache_fill_fd(f), k, 0, 10), 0);
-	cache_fill_abort(f, true);	/* without progress nothing counts */
+	cache_fill_abort(f, true); /* without progress nothing counts */
 	f = resume(c, k, &len, validator);
 	assert_int_equal(len, 0);
 	cache_fill_abort(f, false);
@@ -332,7 +332,7 @@ static void test_tmpfile(void **state)
 	assert_int_equal(cache_tmpfile(c, &fd), 0);
 	assert_int_equal(put_bytes(fd, key_of(0), 0, 1000), 0);
 	assert_true(bytes_are_right(fd, key_of(0), 1000));
-	assert_int_equal(entries(e, "."), 1);	/* the tag */
+	assert_int_equal(entries(e, "."), 1); /* the tag */
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	snprintf(to, sizeof(to), "%s/out", e->dir);
 	assert_int_equal(linkat(AT_FDCWD, link, AT_FDCWD, to, AT_SYMLINK_FOLLOW), -1);
@@ -379,7 +379,7 @@ static void test_drop(void **state)
 	close(bad);
 	assert_int_equal(cache_lookup(other, k.sha256, &bad, NULL), -ENOENT);
 	cache_fill_abort(f, false);
-	assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0);	/* clears it away, although open */
+	assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0); /* clears it away, although open */
 	assert_int_equal(entries(e, "objects"), 0);
 	close(fd);
 	close(again);

@@ -9,11 +9,11 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#define SIZE 20000	/* of the objects here */
-#define PART 8192	/* what counts when a fill dies */
+#define SIZE 20000 /* of the objects here */
+#define PART 8192  /* what counts when a fill dies */
 #define VALIDATOR "\"v1\" http://origin/object"
-#define LIFE 3		/* the object of one life */
-#define STEP_MS 10000	/* far more than anything here takes */
+#define LIFE 3	      /* the object of one life */
+#define STEP_MS 10000 /* far more than anything here takes */
 
 /* ---- one fill for all ---- */
 
@@ -191,7 +191,7 @@ static void test_lock_is_exclusive(void **state)
 			struct cache_fill *f;
 			int r;
 
-			if (i == 0) {		/* the sweeper */
+			if (i == 0) { /* the sweeper */
 				if (cache_gc(c, UINT64_MAX, NULL) < 0)
 					_exit(1);
 				continue;
@@ -241,7 +241,7 @@ static void fill_and_die(const struct env *e, struct key k, enum step step)
 		r = put_bytes(cache_fill_fd(f), k, 0, PART);
 	if (r == 0 && step >= NOTED)
 		r = cache_fill_progress(f, PART);
-	if (r == 0 && step >= BEHIND)	/* bytes with a hole before them, which do not count */
+	if (r == 0 && step >= BEHIND) /* bytes with a hole before them, which do not count */
 		r = put_bytes(cache_fill_fd(f), k, PART + 5000, 1000);
 	if (r < 0)
 		_exit(2);
@@ -269,7 +269,7 @@ static uint64_t adopt(struct cache *c, struct key k)
 		assert_int_equal(cache_fill_publish(f, SIZE, &fd), 0);
 		close(fd);
 	} else {
-		assert_int_equal(r, -EEXIST);	/* it had come as far as that */
+		assert_int_equal(r, -EEXIST); /* it had come as far as that */
 		len = SIZE;
 	}
 	assert_int_equal(cache_lookup(c, k.sha256, &fd, NULL), 0);
@@ -440,7 +440,7 @@ static void test_gc_against_readers(void **state)
 	}
 	close(gate[0]);
 	close(gate[1]);
-	for (unsigned i = ARRAY_SIZE(pids); i-- > 0;)	/* gc goes on while there are readers */
+	for (unsigned i = ARRAY_SIZE(pids); i-- > 0;) /* gc goes on while there are readers */
 		assert_int_equal(wait_child(pids[i]), 0);
 	assert_int_equal(cache_gc(c, 0, NULL), 0);
 	assert_int_equal(entries(e, "objects") + entries(e, "partial") + entries(e, "locks"), 0);
@@ -454,12 +454,9 @@ static void test_gc_against_readers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_processes_fetch_once),
-		TEST(test_threads_fetch_once),
-		TEST(test_lock_is_exclusive),
-		TEST(test_dead_holder_is_adopted),
-		TEST(test_killed_at_every_system_call),
-		TEST(test_gc_spares_what_others_use),
+		TEST(test_processes_fetch_once),	TEST(test_threads_fetch_once),
+		TEST(test_lock_is_exclusive),		TEST(test_dead_holder_is_adopted),
+		TEST(test_killed_at_every_system_call), TEST(test_gc_spares_what_others_use),
 		TEST(test_gc_against_readers),
 	};
 

@@ -9,7 +9,7 @@
 #define OBJECT 1
 #define OTHER 2
 #define SIZE 4096
-#define LONG_MS 10000	/* far more than anything here takes */
+#define LONG_MS 10000 /* far more than anything here takes */
 
 /* What a child says of its call, as an exit status. Anything else is a failure. */
 enum { DONE = 10, REFUSED = 11 };
@@ -88,7 +88,7 @@ static int child_looks_up(const struct env *e)
 	if (r < 0)
 		return r == -ENOENT ? REFUSED : 1;
 	if (fstat(fd, &st) < 0 || st.st_nlink != 1)
-		return 2;	/* what nobody else finds is of no use in a cache */
+		return 2; /* what nobody else finds is of no use in a cache */
 	return bytes_are_right(fd, key_of(OBJECT), SIZE) ? DONE : 3;
 }
 
@@ -198,7 +198,7 @@ static void test_drop_against_replace(void **state)
 		if (r == 0)
 			replaced++;
 		else
-			assert_int_equal(r, -EAGAIN);	/* the child is at it */
+			assert_int_equal(r, -EAGAIN); /* the child is at it */
 		assert_int_equal(has(e->c, key_of(OBJECT)), r == 0);
 		close(e->fd);
 	}
@@ -326,12 +326,9 @@ static void test_fork_during_fill(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_one_fills),
-		TEST(test_lookup_against_gc),
-		TEST(test_gc_against_use),
-		TEST(test_drop_against_replace),
-		TEST(test_publish_against_gc),
-		TEST(test_wait),
+		TEST(test_one_fills),	       TEST(test_lookup_against_gc),
+		TEST(test_gc_against_use),     TEST(test_drop_against_replace),
+		TEST(test_publish_against_gc), TEST(test_wait),
 		TEST(test_fork_during_fill),
 	};
 

@@ -20,12 +20,12 @@ static void test_lru(void **state)
 
 	for (unsigned i = 0; i < 5; i++) {
 		assert_int_equal(publish(c, key_of(i), 65536), 0);
-		used_at(c, key_of(i), 1000 + 100 * (i ^ 1));	/* oldest: 1, 0, 3, 2, 5, 4 */
+		used_at(c, key_of(i), 1000 + 100 * (i ^ 1)); /* oldest: 1, 0, 3, 2, 5, 4 */
 	}
-	assert_int_equal(cache_lookup(c, key_of(1).sha256, &fd, NULL), 0);	/* now the newest */
+	assert_int_equal(cache_lookup(c, key_of(1).sha256, &fd, NULL), 0); /* now the newest */
 	close(fd);
 	assert_int_equal(cache_lookup(c, key_of(3).sha256, &fd, NULL), 0);
-	used_at(c, key_of(3), 1);	/* the oldest, but open */
+	used_at(c, key_of(3), 1); /* the oldest, but open */
 	assert_int_equal(cache_gc(c, 3 * 65536, &freed), 0);
 	assert_int_equal(freed, 2 * 65536);
 	assert_false(has(c, key_of(0)) || has(c, key_of(2)));
@@ -118,7 +118,7 @@ static void test_partials_are_evicted(void **state)
 	cache_fill_abort(f, true);
 	assert_int_equal(cache_begin(c, live.sha256, &f), 0);
 	assert_int_equal(cache_fill_reserve(f, 400 * KIB), 0);
-	assert_int_equal(cache_fill_reserve(f, 600 * KIB), 0);	/* grows within the limit */
+	assert_int_equal(cache_fill_reserve(f, 600 * KIB), 0); /* grows within the limit */
 	assert_int_equal(access(inside(e, "partial", old, "", path), F_OK), 0);
 	assert_int_equal(cache_gc(c, MIB, &freed), 0);
 	assert_int_equal(freed, 0);
@@ -173,7 +173,7 @@ static void test_small_disk(void **state)
 		skip();
 	assert_int_equal(mkdir(e->cache, 0700), 0);
 	assert_int_equal(mount("tmpfs", e->cache, "tmpfs", 0, "size=8m,mode=0700"), 0);
-	c = open_cache(e, 0);	/* a tenth: 819 KiB */
+	c = open_cache(e, 0); /* a tenth: 819 KiB */
 	assert_int_equal(cache_reserve(c, 800 * KIB), 0);
 	assert_int_equal(cache_reserve(c, 900 * KIB), -ENOSPC);
 	cache_free(c);
@@ -191,7 +191,7 @@ static void test_small_disk(void **state)
 	assert_true(vfs.f_bavail >= vfs.f_blocks / 20);
 
 	assert_int_equal(cache_begin(c, key_of(9).sha256, &f), 0);
-	assert_int_equal(cache_fill_reserve(f, 8 * MIB), -ENOSPC);	/* never, so nothing goes */
+	assert_int_equal(cache_fill_reserve(f, 8 * MIB), -ENOSPC); /* never, so nothing goes */
 	assert_true(has(c, key_of(2)));
 	assert_int_equal(cache_fill_reserve(f, 5 * MIB), 0);
 	assert_false(has(c, key_of(5)));
@@ -242,9 +242,9 @@ static void test_sweep(void **state)
 	make_file(tmp, 1000000);
 	alive = open(tmp, O_RDWR);
 	assert_int_equal(flock(alive, LOCK_EX), 0);
-	make_file(inside(e, "locks", key_of(1), "", path), 0);		/* of a dead process */
-	make_file(inside(e, "partial", key_of(2), "", path), 0);	/* without a sidecar */
-	make_file(inside(e, "partial", key_of(3), ".v", path), 0);	/* without a partial */
+	make_file(inside(e, "locks", key_of(1), "", path), 0);	   /* of a dead process */
+	make_file(inside(e, "partial", key_of(2), "", path), 0);   /* without a sidecar */
+	make_file(inside(e, "partial", key_of(3), ".v", path), 0); /* without a partial */
 	leave_partial(c, key_of(4), "v");
 	leave_partial(c, key_of(5), "v");
 	set_mtime(inside(e, "partial", key_of(5), "", path),
@@ -275,11 +275,8 @@ static void test_sweep(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_lru),
-		TEST(test_limit),
-		TEST(test_partials_are_evicted),
-		TEST(test_small_disk),
-		TEST(test_sweep),
+		TEST(test_lru),	       TEST(test_limit), TEST(test_partials_are_evicted),
+		TEST(test_small_disk), TEST(test_sweep),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

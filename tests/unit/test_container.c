@@ -51,8 +51,8 @@ static void empty(struct container *c)
 static void test_path_compare(void **state)
 {
 	static const char *const sorted[] = {
-		"", "a", "a/", "a//", "a/b", "a/b/c", "a/b c", "a/c", "a\x01", "a b", "a-b", "a.b", "a0",
-		"aa", "b", "\xc3\xa9",
+		"",	 "a",	"a/",  "a//", "a/b", "a/b/c", "a/b c", "a/c",
+		"a\x01", "a b", "a-b", "a.b", "a0",  "aa",    "b",     "\xc3\xa9",
 	};
 
 	(void)state;
@@ -89,8 +89,8 @@ static void test_index(void **state)
 static void test_index_refuses(void **state)
 {
 	static char *const lists[][3] = {
-		{ "a", "b", "a" }, { "a/", "b", "a/" }, { "a", "b", "a/" }, { "a", "a/b", "c" },
-		{ "a", "a b", "a/b/c" }, { "x/a", "x/a.b", "x/a/b" },
+		{ "a", "b", "a" },   { "a/", "b", "a/" },     { "a", "b", "a/" },
+		{ "a", "a/b", "c" }, { "a", "a b", "a/b/c" }, { "x/a", "x/a.b", "x/a/b" },
 	};
 	struct container c = { 0 };
 	struct entry entries[3];
@@ -174,7 +174,7 @@ static void test_stream(void **state)
 	e.stored = packed.len;
 	f.source = mem_source(packed.data, packed.len);
 	assert_int_equal(container_stream(&f.container, &e, &s), 0);
-	source_unref(&f.source->source);	/* the stream has its own */
+	source_unref(&f.source->source); /* the stream has its own */
 	assert_int_equal(stream_read_full(s, out, 500001), 500000);
 	assert_memory_equal(out, data, 500000);
 	stream_close(s);
@@ -186,10 +186,8 @@ static void test_stream(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_path_compare),
-		cmocka_unit_test(test_index),
-		cmocka_unit_test(test_index_refuses),
-		cmocka_unit_test(test_read),
+		cmocka_unit_test(test_path_compare),  cmocka_unit_test(test_index),
+		cmocka_unit_test(test_index_refuses), cmocka_unit_test(test_read),
 		cmocka_unit_test(test_stream),
 	};
 

@@ -21,7 +21,7 @@ static ssize_t decode(const struct buf *in, unsigned method, uint64_t size, size
 		if (got > 0)
 			have += (size_t)got;
 	} while (got > 0 && have <= size);
-	if (got == 0)	/* the end stays the end */
+	if (got == 0) /* the end stays the end */
 		got = stream_read(s, out + have, step);
 	stream_close(s);
 	return got < 0 ? got : (ssize_t)have;
@@ -50,11 +50,13 @@ static void test_round_trips(void **state)
 
 			for (size_t j = sizes[i] > 100000; j < ARRAY_SIZE(steps); j++) {
 				memset(out, 0xee, sizes[i]);
-				assert_int_equal(decode(&b, methods[m], sizes[i], SIZE_MAX, steps[j],
-							out), sizes[i]);
+				assert_int_equal(
+					decode(&b, methods[m], sizes[i], SIZE_MAX, steps[j], out),
+					sizes[i]);
 				assert_memory_equal(out, data, sizes[i]);
-				assert_int_equal(decode(&b, methods[m], sizes[i], 1000, steps[j], out),
-						 sizes[i]);
+				assert_int_equal(
+					decode(&b, methods[m], sizes[i], 1000, steps[j], out),
+					sizes[i]);
 				assert_memory_equal(out, data, sizes[i]);
 			}
 			buf_free(&b);
@@ -75,20 +77,26 @@ static void test_wrong_lengths(void **state)
 		size_t len = b.len;
 
 		for (size_t step = 1000; step <= 400000; step += 399000) {
-			assert_int_equal(decode(&b, methods[m], 299999, SIZE_MAX, step, out), -EBADMSG);
-			assert_int_equal(decode(&b, methods[m], 300001, SIZE_MAX, step, out), -EBADMSG);
+			assert_int_equal(decode(&b, methods[m], 299999, SIZE_MAX, step, out),
+					 -EBADMSG);
+			assert_int_equal(decode(&b, methods[m], 300001, SIZE_MAX, step, out),
+					 -EBADMSG);
 			assert_int_equal(decode(&b, methods[m], 0, SIZE_MAX, step, out), -EBADMSG);
 			b.len = len - 1;
-			assert_int_equal(decode(&b, methods[m], 300000, SIZE_MAX, step, out), -EBADMSG);
+			assert_int_equal(decode(&b, methods[m], 300000, SIZE_MAX, step, out),
+					 -EBADMSG);
 			b.len = 0;
-			assert_int_equal(decode(&b, methods[m], 300000, SIZE_MAX, step, out), -EBADMSG);
+			assert_int_equal(decode(&b, methods[m], 300000, SIZE_MAX, step, out),
+					 -EBADMSG);
 			b.len = len;
 			/* bytes left over, in the same block and in one of their own */
 			assert_int_equal(buf_addc(&b, 'x'), 0);
-			assert_int_equal(decode(&b, methods[m], 300000, SIZE_MAX, step, out), -EBADMSG);
+			assert_int_equal(decode(&b, methods[m], 300000, SIZE_MAX, step, out),
+					 -EBADMSG);
 			for (size_t i = 0; i < 300000; i++)
 				buf_addc(&b, 0);
-			assert_int_equal(decode(&b, methods[m], 300000, SIZE_MAX, step, out), -EBADMSG);
+			assert_int_equal(decode(&b, methods[m], 300000, SIZE_MAX, step, out),
+					 -EBADMSG);
 			b.len = len;
 		}
 		buf_free(&b);
@@ -273,14 +281,10 @@ static void test_names(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trips),
-		cmocka_unit_test(test_wrong_lengths),
-		cmocka_unit_test(test_empty_with_rest),
-		cmocka_unit_test(test_short_source),
-		cmocka_unit_test(test_errors_pass),
-		cmocka_unit_test(test_bit_flips),
-		cmocka_unit_test(test_zstd_window),
-		cmocka_unit_test(test_zstd_frames),
+		cmocka_unit_test(test_round_trips),	cmocka_unit_test(test_wrong_lengths),
+		cmocka_unit_test(test_empty_with_rest), cmocka_unit_test(test_short_source),
+		cmocka_unit_test(test_errors_pass),	cmocka_unit_test(test_bit_flips),
+		cmocka_unit_test(test_zstd_window),	cmocka_unit_test(test_zstd_frames),
 		cmocka_unit_test(test_names),
 	};
 

@@ -269,9 +269,9 @@ int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	static const struct CMUnitTest tests[] = {
-		TEST(test_lists), TEST(test_empty), TEST(test_refused), TEST(test_not_a_directory),
-		TEST(test_no_way_out), TEST(test_other_kind_later), TEST(test_size_changes), TEST(test_deep),
-		TEST(test_link_target),
+		TEST(test_lists),	    TEST(test_empty),	   TEST(test_refused),
+		TEST(test_not_a_directory), TEST(test_no_way_out), TEST(test_other_kind_later),
+		TEST(test_size_changes),    TEST(test_deep),	   TEST(test_link_target),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

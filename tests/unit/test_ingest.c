@@ -12,7 +12,7 @@
 #define BLOCK (4 * CHUNK_SIZE)
 
 struct steps {
-	struct cancel *cancel;	/* fired after so many blocks, unless it is NULL */
+	struct cancel *cancel; /* fired after so many blocks, unless it is NULL */
 	unsigned blocks, cancel_at;
 	uint64_t bytes;
 };
@@ -40,8 +40,8 @@ static int run(struct ingest job, const char *data, size_t n, struct ingested *r
 static void test_sizes(void **state)
 {
 	static const size_t sizes[] = {
-		0, 1, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, BLOCK - 1, BLOCK, BLOCK + 1,
-		8 * BLOCK, 8 * BLOCK + 1, 13 * BLOCK, 20 * BLOCK + 12345,
+		0,     1,	  CHUNK_SIZE - 1, CHUNK_SIZE,	 CHUNK_SIZE + 1, BLOCK - 1,
+		BLOCK, BLOCK + 1, 8 * BLOCK,	  8 * BLOCK + 1, 13 * BLOCK,	 20 * BLOCK + 12345,
 	};
 	char *data = make_bytes(21 * BLOCK, 1);
 	struct tagger *tagger;
@@ -54,19 +54,29 @@ static void test_sizes(void **state)
 		struct ingested out, same;
 		uint8_t want[SHA256_SIZE], tag[TAG_SIZE];
 
-		assert_int_equal(run((struct ingest){ .size = n, .tagger = tagger, .hash = true,
-						      .ctx = &steps, .progress = count_bytes }, data, n, &out), 0);
+		assert_int_equal(run((struct ingest){ .size = n,
+						      .tagger = tagger,
+						      .hash = true,
+						      .ctx = &steps,
+						      .progress = count_bytes },
+				     data, n, &out),
+				 0);
 		assert_int_equal(out.size, n);
 		assert_int_equal(steps.bytes, n);
 		sha256_of(data, n, want);
 		assert_memory_equal(out.sha256, want, SHA256_SIZE);
 		for (size_t at = 0; at < n; at += CHUNK_SIZE) {
-			assert_int_equal(tagger_tag(tagger, data + at, MIN(CHUNK_SIZE, n - at), tag), 0);
+			assert_int_equal(
+				tagger_tag(tagger, data + at, MIN(CHUNK_SIZE, n - at), tag), 0);
 			assert_memory_equal(out.tags[at / CHUNK_SIZE], tag, TAG_SIZE);
 		}
 		/* the same without knowing the size */
-		assert_int_equal(run((struct ingest){ .size = UINT64_MAX, .max = n, .tagger = tagger,
-						      .hash = true }, data, n, &same), 0);
+		assert_int_equal(run((struct ingest){ .size = UINT64_MAX,
+						      .max = n,
+						      .tagger = tagger,
+						      .hash = true },
+				     data, n, &same),
+				 0);
 		assert_int_equal(same.size, n);
 		assert_memory_equal(same.sha256, want, SHA256_SIZE);
 		if (n)
@@ -116,9 +126,13 @@ static void test_stops(void **state)
 		struct steps steps = { .cancel = &cancel, .cancel_at = at };
 
 		cancel_init(&cancel, NULL);
-		assert_int_equal(run((struct ingest){ .size = 20 * BLOCK, .hash = true, .cancel = &cancel,
-						      .ctx = &steps, .progress = count_bytes }, data,
-				     20 * BLOCK, &out), -ECANCELED);
+		assert_int_equal(run((struct ingest){ .size = 20 * BLOCK,
+						      .hash = true,
+						      .cancel = &cancel,
+						      .ctx = &steps,
+						      .progress = count_bytes },
+				     data, 20 * BLOCK, &out),
+				 -ECANCELED);
 		assert_int_equal(steps.bytes, at * BLOCK);
 		cancel_destroy(&cancel);
 	}
@@ -157,8 +171,11 @@ static void test_cancelled(void **state)
 /* Fed in pieces of any size, the same comes out. */
 static void test_push(void **state)
 {
-	static const size_t sizes[] = { 0, 1, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, 3 * BLOCK + 5 };
-	static const size_t steps[] = { 1000, 16384, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, SIZE_MAX };
+	static const size_t sizes[] = {
+		0, 1, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, 3 * BLOCK + 5
+	};
+	static const size_t steps[] = { 1000,	    16384,	    CHUNK_SIZE - 1,
+					CHUNK_SIZE, CHUNK_SIZE + 1, SIZE_MAX };
 	char *data = make_bytes(4 * BLOCK, 2);
 	struct tagger *tagger;
 	struct hasher h;
@@ -173,14 +190,16 @@ static void test_push(void **state)
 
 			assert_int_equal(hasher_begin(&h, tagger, true), 0);
 			for (size_t at = 0; at < n; at += MIN(n - at, steps[j]))
-				assert_int_equal(hasher_feed(&h, data + at, MIN(n - at, steps[j])), 0);
+				assert_int_equal(hasher_feed(&h, data + at, MIN(n - at, steps[j])),
+						 0);
 			assert_int_equal(hasher_end(&h, &out), 0);
 			assert_int_equal(out.size, n);
 			sha256_of(data, n, want);
 			assert_memory_equal(out.sha256, want, SHA256_SIZE);
 			for (size_t at = 0; at < n; at += CHUNK_SIZE) {
-				assert_int_equal(tagger_tag(tagger, data + at, MIN(CHUNK_SIZE, n - at),
-							    tag), 0);
+				assert_int_equal(
+					tagger_tag(tagger, data + at, MIN(CHUNK_SIZE, n - at), tag),
+					0);
 				assert_memory_equal(out.tags[at / CHUNK_SIZE], tag, TAG_SIZE);
 			}
 			free(out.tags);
@@ -202,7 +221,7 @@ struct held {
 	struct tagger *tagger;
 	char *data;
 	struct bytes bytes;
-	int fd;			/* the same file, to change it */
+	int fd; /* the same file, to change it */
 };
 
 /* Bytes at an odd offset of a file, as in a container. */
@@ -216,7 +235,8 @@ static int hold(void **state)
 	assert_int_equal(pwrite_full(h->fd, h->data, BEFORE + HELD + 100, 0), 0);
 	assert_int_equal(tagger_new(&h->tagger), 0);
 	assert_int_equal(run((struct ingest){ .size = HELD, .tagger = h->tagger, .hash = true },
-			     h->data + BEFORE, HELD, &in), 0);
+			     h->data + BEFORE, HELD, &in),
+			 0);
 	h->bytes.kind = BYTES_PLACE;
 	h->bytes.off = BEFORE;
 	h->bytes.tags = in.tags;
@@ -246,8 +266,18 @@ static int read_at(struct held *h, char *out, size_t n, uint64_t off, bool nowai
 static void test_ranges(void **state)
 {
 	static const size_t edges[] = {
-		0, 1, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, 2 * CHUNK_SIZE, 4 * CHUNK_SIZE + 5,
-		5 * CHUNK_SIZE - 1, 5 * CHUNK_SIZE, 5 * CHUNK_SIZE + 1, HELD - 1, HELD,
+		0,
+		1,
+		CHUNK_SIZE - 1,
+		CHUNK_SIZE,
+		CHUNK_SIZE + 1,
+		2 * CHUNK_SIZE,
+		4 * CHUNK_SIZE + 5,
+		5 * CHUNK_SIZE - 1,
+		5 * CHUNK_SIZE,
+		5 * CHUNK_SIZE + 1,
+		HELD - 1,
+		HELD,
 	};
 	struct held *h = *state;
 	char *out = malloc(HELD + 1);

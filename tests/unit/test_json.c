@@ -16,8 +16,8 @@
 struct text {
 	const char *s;
 	size_t n;
-	size_t piece;	/* bytes given at once */
-	size_t stop;	/* bytes until the reader fails */
+	size_t piece; /* bytes given at once */
+	size_t stop;  /* bytes until the reader fails */
 };
 
 static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
@@ -53,8 +53,9 @@ static int scan(struct text t, struct buf *ret, const char **ret_fault)
 			break;
 		assert_int_equal(buf_addc(ret, letters[e]), 0);
 		if (e == JSON_KEY || e == JSON_STRING || e == JSON_NUMBER)
-			assert_int_equal(buf_addf(ret, "(%.*s)", (int)json_text_len(j),
-						  text.data + j->kept), 0);
+			assert_int_equal(
+				buf_addf(ret, "(%.*s)", (int)json_text_len(j), text.data + j->kept),
+				0);
 	}
 	/* a failure is final, and says why if the text is at fault */
 	if (r < 0)
@@ -96,15 +97,80 @@ static void test_good(void **state)
 static void test_bad(void **state)
 {
 	static const char *const bad[] = {
-		"", " ", "{", "[", "{\"a\"", "{\"a\":", "{\"a\":1", "[1", "\"", "\"\\", "\"\\u12",
-		"]", "}", ",", ":", "[1,]", "[,1]", "{,}", "{\"a\":1,}", "{\"a\" 1}", "{\"a\"}",
-		"{1:2}", "{a:1}", "[1 2]", "[1}", "{\"a\":1]", "{}{}", "{}\n", "{},", "1 2", "[\v]",
-		"[\f]", "[1\x7f]", "tru", "truex", "nul", "True", "NaN", "Infinity", "-", "+1", "01",
-		"-01", "1.", ".5", "1e", "1e+", "1.e5", "0x1", "1-2", "--1", "'a'", "// c\n1",
-		"/**/1", "\"\n\"", "\"\x1f\"", "\"\\x\"", "\"\\'\"", "\"\\u00g0\"", "\"\\U0041\"",
-		"\"\\ud800\"", "\"\\udc00\"", "\"\\ud800x\"", "\"\\ud800\\n\"", "\"\\ud800\\ud800\"",
-		"\"\\udc00\\ud800\"", "\"\xff\"", "\"\xc3\"", "\"\xc3\\u0041\"", "\"\xc0\xaf\"",
-		"\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\"", "\"\xf0\x9f\\n\xa5\xb3\"",
+		"",
+		" ",
+		"{",
+		"[",
+		"{\"a\"",
+		"{\"a\":",
+		"{\"a\":1",
+		"[1",
+		"\"",
+		"\"\\",
+		"\"\\u12",
+		"]",
+		"}",
+		",",
+		":",
+		"[1,]",
+		"[,1]",
+		"{,}",
+		"{\"a\":1,}",
+		"{\"a\" 1}",
+		"{\"a\"}",
+		"{1:2}",
+		"{a:1}",
+		"[1 2]",
+		"[1}",
+		"{\"a\":1]",
+		"{}{}",
+		"{}\n",
+		"{},",
+		"1 2",
+		"[\v]",
+		"[\f]",
+		"[1\x7f]",
+		"tru",
+		"truex",
+		"nul",
+		"True",
+		"NaN",
+		"Infinity",
+		"-",
+		"+1",
+		"01",
+		"-01",
+		"1.",
+		".5",
+		"1e",
+		"1e+",
+		"1.e5",
+		"0x1",
+		"1-2",
+		"--1",
+		"'a'",
+		"// c\n1",
+		"/**/1",
+		"\"\n\"",
+		"\"\x1f\"",
+		"\"\\x\"",
+		"\"\\'\"",
+		"\"\\u00g0\"",
+		"\"\\U0041\"",
+		"\"\\ud800\"",
+		"\"\\udc00\"",
+		"\"\\ud800x\"",
+		"\"\\ud800\\n\"",
+		"\"\\ud800\\ud800\"",
+		"\"\\udc00\\ud800\"",
+		"\"\xff\"",
+		"\"\xc3\"",
+		"\"\xc3\\u0041\"",
+		"\"\xc0\xaf\"",
+		"\"\xed\xa0\x80\"",
+		"\"\xf4\x90\x80\x80\"",
+		"\"\xe2\x82\"",
+		"\"\xf0\x9f\\n\xa5\xb3\"",
 		"\xef\xbb\xbf{}",
 	};
 
@@ -114,8 +180,10 @@ static void test_bad(void **state)
 			struct buf got = buf_init(GIB);
 			const char *fault = NULL;
 
-			assert_int_equal(scan((struct text){ bad[i], strlen(bad[i]), piece,
-							     SIZE_MAX }, &got, &fault), -EBADMSG);
+			assert_int_equal(
+				scan((struct text){ bad[i], strlen(bad[i]), piece, SIZE_MAX }, &got,
+				     &fault),
+				-EBADMSG);
 			assert_int_equal(strncmp(fault, "it ", 3), 0);
 			buf_free(&got);
 		}
@@ -146,8 +214,8 @@ static void test_depth(void **state)
 static void test_stopped(void **state)
 {
 	static const char *const parts[][3] = {
-		{ "\"", "x", "\"" }, { "\"", "\\n", "\"" }, { "", "1", "" }, { "", " ", "1" },
-		{ "[1", ",1", "]" }, { "1", " ", "" },
+		{ "\"", "x", "\"" }, { "\"", "\\n", "\"" }, { "", "1", "" },
+		{ "", " ", "1" },    { "[1", ",1", "]" },   { "1", " ", "" },
 	};
 
 	(void)state;
@@ -158,11 +226,12 @@ static void test_stopped(void **state)
 		while (s.len < MIB)
 			assert_int_equal(buf_adds(&s, parts[i][1]), 0);
 		assert_int_equal(buf_adds(&s, parts[i][2]), 0);
-		assert_int_equal(scan((struct text){ s.data, s.len, SIZE_MAX, MIB / 2 }, &got, NULL),
-				 -ECANCELED);
+		assert_int_equal(
+			scan((struct text){ s.data, s.len, SIZE_MAX, MIB / 2 }, &got, NULL),
+			-ECANCELED);
 		got.len = 0;
-		assert_int_equal(scan((struct text){ s.data, s.len, SIZE_MAX, SIZE_MAX }, &got,
-				      NULL), 0);
+		assert_int_equal(
+			scan((struct text){ s.data, s.len, SIZE_MAX, SIZE_MAX }, &got, NULL), 0);
 		buf_free(&s);
 		buf_free(&got);
 	}
@@ -197,10 +266,8 @@ static void test_keep(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_depth),
-		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_good),  cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_depth), cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_keep),
 	};
 

@@ -66,7 +66,11 @@ static void test_form(void **state)
 	struct manifest *m;
 
 	(void)state;
-	assert_int_equal(parse("a=" H0 "\nc=" H0 "\nb=" H1 "\na/" "b" "=" H0, &m), -EBADMSG);
+	assert_int_equal(parse("a=" H0 "\nc=" H0 "\nb=" H1 "\na/"
+			       "b"
+			       "=" H0,
+			       &m),
+			 -EBADMSG);
 	assert_int_equal(parse("a=" H0 "\nc=" H0 "\nb=" H1 "\nab=" H0, &m), 0);
 	assert_int_equal(m->n, 4);
 	assert_int_equal(m->unsorted_line, 3);
@@ -77,7 +81,9 @@ static void test_form(void **state)
 	manifest_free(m);
 	/* names that only look like those of MANIFEST and LINKS */
 	assert_int_equal(parse("LINK=" H0 "\nLINKS /a=" H0 "\nMANIFESTS=" H0 "\na/MANIFEST=" H0
-			       "\nb/LINKS/c=" H0 "\n", &m), 0);
+			       "\nb/LINKS/c=" H0 "\n",
+			       &m),
+			 0);
 	assert_int_equal(m->n, 5);
 	manifest_free(m);
 	/* sorted bytewise, which is not the order of the tree */
@@ -98,15 +104,22 @@ static void test_refused(void **state)
 		{ H0 "\n", "line 1 is not" },
 		{ "=" H0 "\n", "line 1 is empty" },
 		{ "a=" H0 "0\n", "line 1 is not" },
-		{ "a=0" "\n", "line 1 is not" },
-		{ "a=0000000000000000000000000000000000000000000000000000000000000\n", "line 1 is not" },
-		{ "a=ABCDEF0000000000000000000000000000000000000000000000000000000000\n", "line 1 is not" },
-		{ "a=g000000000000000000000000000000000000000000000000000000000000000\n", "line 1 is not" },
+		{ "a=0"
+		  "\n",
+		  "line 1 is not" },
+		{ "a=0000000000000000000000000000000000000000000000000000000000000\n",
+		  "line 1 is not" },
+		{ "a=ABCDEF0000000000000000000000000000000000000000000000000000000000\n",
+		  "line 1 is not" },
+		{ "a=g000000000000000000000000000000000000000000000000000000000000000\n",
+		  "line 1 is not" },
 		{ "a " H0 "\n", "line 1 is not" },
 		{ "a=" H0 " \n", "line 1 is not" },
 		{ "a=" H0 "\r\n", "line 1 ends with a carriage return" },
 		{ "a=" H0 "\nb=" H0 "\r", "line 2 ends with a carriage return" },
-		{ "\xef\xbb\xbf" "a=" H0 "\na=" H0 "\na=" H1, "line 3 is a duplicate of line 2: \"a\"" },
+		{ "\xef\xbb\xbf"
+		  "a=" H0 "\na=" H0 "\na=" H1,
+		  "line 3 is a duplicate of line 2: \"a\"" },
 		{ "b=" H0 "\na=" H0 "\nb=" H0 "\n", "line 3 is a duplicate of line 1" },
 		{ "a/b=" H0 "\na=" H0 "\n", "line 1 uses the file of line 2 as a directory" },
 		{ "a=" H0 "\na b=" H0 "\na/b/c=" H0 "\n", "line 3 uses the file of line 1" },
@@ -214,14 +227,10 @@ static void test_entries(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lines),
-		cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_form),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_nul),
-		cmocka_unit_test(test_reported),
-		cmocka_unit_test(test_long_path),
-		cmocka_unit_test(test_entries),
+		cmocka_unit_test(test_lines),	  cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_form),	  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_nul),	  cmocka_unit_test(test_reported),
+		cmocka_unit_test(test_long_path), cmocka_unit_test(test_entries),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

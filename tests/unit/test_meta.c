@@ -19,7 +19,8 @@ static bool has_problem(const struct meta *m, const char *text)
 	char line[200];
 
 	for (size_t i = 0; i < m->n_problems; i++) {
-		snprintf(line, sizeof(line), "line %zu: %s", m->problems[i].line, m->problems[i].message);
+		snprintf(line, sizeof(line), "line %zu: %s", m->problems[i].line,
+			 m->problems[i].message);
 		if (strstr(line, text))
 			return true;
 	}
@@ -105,27 +106,37 @@ static void test_problems(void **state)
 	static const struct {
 		const char *text, *says;
 	} list[] = {
-		{ "required_platforms = 'x86_64-unknown-linux-gnu'", "required_platforms is not a list" },
+		{ "required_platforms = 'x86_64-unknown-linux-gnu'",
+		  "required_platforms is not a list" },
 		{ "[required_platforms]\na = 1", "line 1: required_platforms is not a list" },
-		{ "required_platforms = [['x86_64-unknown-linux-gnu']]", "required_platforms is not a list" },
-		{ "required_platforms = ['linux']", "item of required_platforms does not begin with" },
+		{ "required_platforms = [['x86_64-unknown-linux-gnu']]",
+		  "required_platforms is not a list" },
+		{ "required_platforms = ['linux']",
+		  "item of required_platforms does not begin with" },
 		{ "required_platforms = ['x86_64-linux-linux']", "is not a target triple" },
-		{ "[runner]\nrequired_framework_version = '1.x.1'", "line 2: runner.required_framework_version is not a version" },
-		{ "[runner]\nrequired_framework_version = ['=1']", "required_framework_version is not a string" },
-		{ "[runner.required_framework_version]\n", "required_framework_version is not a string" },
-		{ "runner.required_framework_version = 1.2", "required_framework_version is not a string" },
-		{ "[input]\nname = 'x'", "line 1: input is not an array of tables: write [[input]]" },
+		{ "[runner]\nrequired_framework_version = '1.x.1'",
+		  "line 2: runner.required_framework_version is not a version" },
+		{ "[runner]\nrequired_framework_version = ['=1']",
+		  "required_framework_version is not a string" },
+		{ "[runner.required_framework_version]\n",
+		  "required_framework_version is not a string" },
+		{ "runner.required_framework_version = 1.2",
+		  "required_framework_version is not a string" },
+		{ "[input]\nname = 'x'",
+		  "line 1: input is not an array of tables: write [[input]]" },
 		{ "output.name = 'x'", "output is not an array of tables: write [[output]]" },
 		{ "self_test = 1", "self_test is not an array of tables" },
 		{ "[runner.opts]\na = [1]", "line 2: option \"a\" is an array" },
 		{ "[runner.opts]\na = 1979-05-27", "option \"a\" is a date or time" },
 		{ "[runner.opts]\na.b = 1", "option \"a\" is a table" },
 		{ "[runner.opts.a]", "option \"a\" is a table" },
-		{ "short_description = '" A100 "é'", "short_description has more than 100 characters" },
+		{ "short_description = '" A100 "é'",
+		  "short_description has more than 100 characters" },
 		{ "spec_version = '1'", "line 1: spec_version is not an integer" },
 		{ "\nmodel_name = 1", "line 2: model_name is not a string" },
 		{ "license = \"a\\u0000\"", "license contains a NUL" },
-		{ "required_platforms = ['a', 1, 'b']", "item of required_platforms is not a string" },
+		{ "required_platforms = ['a', 1, 'b']",
+		  "item of required_platforms is not a string" },
 		{ "input = [1]", "input is not a table" },
 		{ "[[input]]\nname = 1", "name is not a string" },
 		{ "[[input]]\nshape = 1", "shape is neither a list nor a symbol" },
@@ -136,13 +147,15 @@ static void test_problems(void **state)
 		{ "[[self_test]]\ninputs = { x = 1 }", "line 2: inputs: a value that is not NAME" },
 		{ "[[self_test]]\nexpected_out = 'x'", "expected_out: a value that is not NAME" },
 		{ "[[example]]\nsample_out.a.b = 'x'", "sample_out: a value that is not NAME" },
-		{ "[[example]]\ninputs = { \"a\\u0000\" = 'x' }", "inputs: a value that is not NAME" },
+		{ "[[example]]\ninputs = { \"a\\u0000\" = 'x' }",
+		  "inputs: a value that is not NAME" },
 		{ "[[example]]\ninputs = { a = '\\u0000' }\n[[example]]\ninputs = { a = \"\\u0000\" }",
 		  "line 4: inputs: a value that is not NAME" },
 		{ "[[example]]\ninputs = []", "inputs: an array where NAME" },
 		{ "[[example]]\ninputs = { x = {} }", "inputs: a table where NAME" },
 		{ "runner.runner_compat_version = -1", "not a version number" },
-		{ "runner.runner_name = []\nrunner.required_framework_version = 1", "is not a string" },
+		{ "runner.runner_name = []\nrunner.required_framework_version = 1",
+		  "is not a string" },
 	};
 
 	(void)state;
@@ -150,8 +163,8 @@ static void test_problems(void **state)
 		struct meta *m = parse(list[i].text);
 
 		if (!has_problem(m, list[i].says))
-			fail_msg("\"%s\": no problem of %zu says \"%s\"", list[i].text, m->n_problems,
-				 list[i].says);
+			fail_msg("\"%s\": no problem of %zu says \"%s\"", list[i].text,
+				 m->n_problems, list[i].says);
 		meta_free(m);
 	}
 }
@@ -178,8 +191,9 @@ static void test_kept_beside_faults(void **state)
 static void test_bad_shape(void **state)
 {
 	static const char *const shapes[] = {
-		"= [1.5, 3]", "= [-1, 3]", "= [3, 1.5]", "= [3, [1], 2]", "= [[], 3, 1.5, -1]",
-		"= [3, {}]", "= [[1], [2]]", "= [{ a = 1 }, 3]", "= [true]", ".a = 1", "= { a = [3] }",
+		"= [1.5, 3]",	      "= [-1, 3]", "= [3, 1.5]",    "= [3, [1], 2]",
+		"= [[], 3, 1.5, -1]", "= [3, {}]", "= [[1], [2]]",  "= [{ a = 1 }, 3]",
+		"= [true]",	      ".a = 1",	   "= { a = [3] }",
 	};
 	char text[100];
 
@@ -313,7 +327,8 @@ static void test_faults_cost_nothing(void **state)
 		assert_int_equal(k ? m->self_tests[0].n_inputs : m->n_platforms, 16384);
 		assert_int_equal(m->n_problems, MAX_REPORTED);
 		/* 0 of 0 where a sanitizer replaces malloc */
-		assert_true(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd < 64 * MIB);
+		assert_true(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd <
+			    64 * MIB);
 		meta_free(m);
 		buf_free(&b);
 	}
@@ -322,9 +337,10 @@ static void test_faults_cost_nothing(void **state)
 /* Options nest as in TOML, whichever way and in whichever order the tables are written. */
 static void test_options(void **state)
 {
-	struct meta *m = parse("[runner.opts.x.y]\na = 1\n[other]\n[runner.opts]\nc.d = 2\ne = [3, {}, [4]]\n"
-			       "c.\"f.\\u0000\" = { g = {}, h.i = 5 }\n[runner.opts.x]\nb = nan\n"
-			       "[[runner.opts.z]]\nk = 6\n[[runner.opts.z]]\n[runner.opts.z.l]\n");
+	struct meta *m = parse(
+		"[runner.opts.x.y]\na = 1\n[other]\n[runner.opts]\nc.d = 2\ne = [3, {}, [4]]\n"
+		"c.\"f.\\u0000\" = { g = {}, h.i = 5 }\n[runner.opts.x]\nb = nan\n"
+		"[[runner.opts.z]]\nk = 6\n[[runner.opts.z]]\n[runner.opts.z.l]\n");
 	const struct meta_option *o = m->options.first;
 
 	(void)state;
@@ -354,8 +370,26 @@ static void test_options(void **state)
 static void test_floats(void **state)
 {
 	static const char *const list[] = {
-		"0.1", "2.0", "-0.0", "1e+100", "5e-324", "1.7976931348623157e+308", "0.30000000000000004",
-		"1e-05", "0.0001", "100.0", "-12.5", "123456789.0", "1234567890123456.0", "1e+16", "0.0", "nan", "inf", "-inf", "16777216.0", "1e+22",
+		"0.1",
+		"2.0",
+		"-0.0",
+		"1e+100",
+		"5e-324",
+		"1.7976931348623157e+308",
+		"0.30000000000000004",
+		"1e-05",
+		"0.0001",
+		"100.0",
+		"-12.5",
+		"123456789.0",
+		"1234567890123456.0",
+		"1e+16",
+		"0.0",
+		"nan",
+		"inf",
+		"-inf",
+		"16777216.0",
+		"1e+22",
 	};
 	char text[100];
 
@@ -456,20 +490,13 @@ static void test_platforms(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_full),
-		cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_problems),
-		cmocka_unit_test(test_kept_beside_faults),
-		cmocka_unit_test(test_bad_shape),
-		cmocka_unit_test(test_not_toml),
-		cmocka_unit_test(test_reported),
-		cmocka_unit_test(test_tables),
-		cmocka_unit_test(test_long_shape),
-		cmocka_unit_test(test_faults_cost_nothing),
-		cmocka_unit_test(test_options),
-		cmocka_unit_test(test_floats),
-		cmocka_unit_test(test_option_limits),
-		cmocka_unit_test(test_version_requirements),
+		cmocka_unit_test(test_full),	      cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_problems),      cmocka_unit_test(test_kept_beside_faults),
+		cmocka_unit_test(test_bad_shape),     cmocka_unit_test(test_not_toml),
+		cmocka_unit_test(test_reported),      cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_long_shape),    cmocka_unit_test(test_faults_cost_nothing),
+		cmocka_unit_test(test_options),	      cmocka_unit_test(test_floats),
+		cmocka_unit_test(test_option_limits), cmocka_unit_test(test_version_requirements),
 		cmocka_unit_test(test_platforms),
 	};
 

@@ -33,8 +33,10 @@ static void test_shapes(void **state)
 	(void)state;
 	expect("<f4", shape, 0, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 128);
 	expect("|i1", shape, 1, "{'descr': '|i1', 'fortran_order': False, 'shape': (2,), }", 128);
-	expect("<U7", shape, 3, "{'descr': '<U7', 'fortran_order': False, "
-	       "'shape': (2, 0, 18446744073709551615), }", 128);
+	expect("<U7", shape, 3,
+	       "{'descr': '<U7', 'fortran_order': False, "
+	       "'shape': (2, 0, 18446744073709551615), }",
+	       128);
 }
 
 /* Up to the sizes that numpy has, and one past them. */
@@ -44,7 +46,7 @@ static void test_too_big(void **state)
 		const char *descr;
 		uint64_t max; /* of one dimension */
 	} list[] = {
-		{ "|i1", INT64_MAX }, { "<f2", INT64_MAX / 2 }, { "<f4", INT64_MAX / 4 },
+		{ "|i1", INT64_MAX },	  { "<f2", INT64_MAX / 2 },  { "<f4", INT64_MAX / 4 },
 		{ "<c8", INT64_MAX / 8 }, { "<U7", INT64_MAX / 28 },
 	};
 
@@ -52,7 +54,10 @@ static void test_too_big(void **state)
 	assert_true(npy_can_hold("<f4", NULL, 0));
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
 		const uint64_t n = list[i].max, shapes[][3] = {
-			{ 0, n, 1 }, { n + 1, 0, 1 }, { 0, n / 2 + 1, 2 }, { UINT64_MAX, n, 0 },
+			{ 0, n, 1 },
+			{ n + 1, 0, 1 },
+			{ 0, n / 2 + 1, 2 },
+			{ UINT64_MAX, n, 0 },
 		};
 
 		for (size_t bad = 0; bad < 4; bad++)
@@ -116,12 +121,9 @@ static void test_string_descr(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shapes),
-		cmocka_unit_test(test_too_big),
-		cmocka_unit_test(test_widest),
-		cmocka_unit_test(test_version_2),
-		cmocka_unit_test(test_full),
-		cmocka_unit_test(test_string_descr),
+		cmocka_unit_test(test_shapes), cmocka_unit_test(test_too_big),
+		cmocka_unit_test(test_widest), cmocka_unit_test(test_version_2),
+		cmocka_unit_test(test_full),   cmocka_unit_test(test_string_descr),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

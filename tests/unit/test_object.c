@@ -10,10 +10,15 @@ static void test_kept(void **state)
 		size_t n;
 		unsigned method;
 	} list[] = {
-		{ 0, METHOD_STORED }, { 1, METHOD_STORED }, { CHUNK_SIZE, METHOD_STORED },
-		{ CHUNK_SIZE + 1, METHOD_STORED }, { 3 * CHUNK_SIZE, METHOD_STORED },
-		{ 9 * MIB, METHOD_STORED }, { 100000, METHOD_DEFLATE },
-		{ MAX_MEMORY_OBJECT, METHOD_ZSTD }, { MAX_MEMORY_OBJECT + 1, METHOD_ZSTD },
+		{ 0, METHOD_STORED },
+		{ 1, METHOD_STORED },
+		{ CHUNK_SIZE, METHOD_STORED },
+		{ CHUNK_SIZE + 1, METHOD_STORED },
+		{ 3 * CHUNK_SIZE, METHOD_STORED },
+		{ 9 * MIB, METHOD_STORED },
+		{ 100000, METHOD_DEFLATE },
+		{ MAX_MEMORY_OBJECT, METHOD_ZSTD },
+		{ MAX_MEMORY_OBJECT + 1, METHOD_ZSTD },
 		{ 9 * MIB, METHOD_DEFLATE },
 	};
 
@@ -35,7 +40,8 @@ static void test_kept(void **state)
 					 verify ? OBJECT_VERIFIED : OBJECT_UNVERIFIED);
 			assert_int_equal(object_get(item->object, NULL), 0);
 			assert_int_equal(object_size(item->object), n);
-			assert_true(reads_right(item, n, 0, false) && reads_right(item, n, 0, true));
+			assert_true(reads_right(item, n, 0, false) &&
+				    reads_right(item, n, 0, true));
 			assert_true(reads_right(item, n / 2, n / 3, false));
 			assert_true(reads_right(item, n / 2, n / 3, true));
 			assert_true(reads_right(item, 0, n, false));
@@ -208,7 +214,7 @@ static void test_many(void **state)
 	box_start(b, NULL, true);
 	for (unsigned round = 0; round < 2; round++)
 		for (unsigned i = 0; i < 5000; i++) {
-			entries[i].name = (char *)(uintptr_t)"e";
+			entries[i].name = (char *)(uintptr_t) "e";
 			entries[i].size = i % 3;
 			sha256_of(&i, sizeof(i), sha256);
 			assert_int_equal(object_add(b->store, sha256, &entries[i], &again), 0);
@@ -394,7 +400,7 @@ static void test_crowd(void **state)
 			struct box_item *item = box_add_made(b, sizes[i / 3], i,
 							     i % 3 ? METHOD_STORED : METHOD_ZSTD);
 
-			if (i % 5 == 4) {	/* `flags` is free here: it marks the bad ones */
+			if (i % 5 == 4) { /* `flags` is free here: it marks the bad ones */
 				item->sha256[0] ^= 1;
 				item->entry.flags = 1;
 			}
@@ -402,7 +408,8 @@ static void test_crowd(void **state)
 		box_start(b, NULL, true);
 		for (unsigned i = 0; i < THREADS; i++) {
 			crowd[i] = (struct crowd){ .b = b, .seed = round * THREADS + i };
-			assert_int_equal(pthread_create(&threads[i], NULL, pin_and_cancel, &crowd[i]), 0);
+			assert_int_equal(
+				pthread_create(&threads[i], NULL, pin_and_cancel, &crowd[i]), 0);
 		}
 		for (unsigned i = 0; i < THREADS; i++) {
 			pthread_join(threads[i], NULL);

@@ -151,7 +151,8 @@ static void test_closed_without_lock(void **state)
 	box_start(b, NULL, true);
 	for (size_t i = 0; i < N; i++) {
 		assert_int_equal(object_add_derived(b->store, "heavy", 0, derive_heavy, &heavy[i],
-						    &objects[i]), 0);
+						    &objects[i]),
+				 0);
 		assert_int_equal(get(objects[i]), 0);
 		if (i == 0)
 			object_put(objects[i]);
@@ -443,8 +444,7 @@ static void test_corrupt_not_cached(void **state)
  */
 static int full_disk(const char *dir)
 {
-	bool mounted = own_mounts(0) &&
-		       mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=700") == 0;
+	bool mounted = own_mounts(0) && mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=700") == 0;
 	struct rlimit limit = { 6 * MIB, RLIM_INFINITY }, none;
 	struct box *b = box_new();
 	struct box_item *large = box_add_made(b, 20 * MIB, 1, METHOD_ZSTD),
@@ -515,8 +515,10 @@ int main(void)
 		cmocka_unit_test(test_scribbled),
 		cmocka_unit_test(test_directory),
 		cmocka_unit_test_setup_teardown(test_cached, cached_setup, cached_teardown),
-		cmocka_unit_test_setup_teardown(test_cached_and_damaged_while_open, cached_setup, cached_teardown),
-		cmocka_unit_test_setup_teardown(test_corrupt_not_cached, cached_setup, cached_teardown),
+		cmocka_unit_test_setup_teardown(test_cached_and_damaged_while_open, cached_setup,
+						cached_teardown),
+		cmocka_unit_test_setup_teardown(test_corrupt_not_cached, cached_setup,
+						cached_teardown),
 		cmocka_unit_test_setup_teardown(test_full_disk, cached_setup, cached_teardown),
 	};
 

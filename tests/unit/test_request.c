@@ -11,7 +11,7 @@ struct mixed {
 	struct box *b;
 	struct tree *tree;
 	struct node *file;
-	char *want;		/* its bytes */
+	char *want; /* its bytes */
 	uint64_t size;
 };
 
@@ -20,8 +20,11 @@ static void add_extent(struct mixed *x, const void *literal, struct box_item *it
 {
 	struct extent *e = &x->file->file.extents[x->file->file.n++];
 
-	*e = (struct extent){ .literal = literal, .object = item ? item->object : NULL, .off = off,
-			      .len = len, .start = x->size };
+	*e = (struct extent){ .literal = literal,
+			      .object = item ? item->object : NULL,
+			      .off = off,
+			      .len = len,
+			      .start = x->size };
 	x->want = realloc(x->want, x->size + len + 1);
 	memcpy(x->want + x->size, literal ? (const char *)literal : item->data + off, len);
 	x->size += len;
@@ -279,8 +282,8 @@ static void test_read_later(void **state)
 		uint64_t off;
 		size_t n;
 	} list[] = {
-		{ 0, 10 }, { 1000, 300000 }, { 1005, 1 }, { 1006, 0 }, { 1007, 0 }, { 0, 0 },
-		{ 300000, 10 * MIB }, { 20 * MIB, 10 },
+		{ 0, 10 },   { 1000, 300000 }, { 1005, 1 },	     { 1006, 0 },
+		{ 1007, 0 }, { 0, 0 },	       { 300000, 10 * MIB }, { 20 * MIB, 10 },
 	};
 	struct mixed x;
 
@@ -294,10 +297,12 @@ static void test_read_later(void **state)
 		struct end e;
 
 		end_init(&e);
-		assert_int_equal(request_read_later(x.b->workers, x.file, list[i].n, list[i].off, on_done,
-						    &e, &q), -EINPROGRESS);
+		assert_int_equal(request_read_later(x.b->workers, x.file, list[i].n, list[i].off,
+						    on_done, &e, &q),
+				 -EINPROGRESS);
 		assert_int_equal(wait_end(&e), want);
-		assert_memory_equal(carton_request_data(q), x.want + MIN(list[i].off, x.size), want);
+		assert_memory_equal(carton_request_data(q), x.want + MIN(list[i].off, x.size),
+				    want);
 		assert_false(carton_request_cancel(q));
 		carton_request_free(q);
 	}
@@ -318,7 +323,7 @@ static void test_read_later(void **state)
 /* However many files are being opened, one that is open is read. */
 static void test_read_later_beside_opens(void **state)
 {
-	enum { COLD = 300 };	/* more than any lane has threads */
+	enum { COLD = 300 }; /* more than any lane has threads */
 	struct waiter *waiters = calloc(COLD, sizeof(*waiters));
 	struct box *b = box_new();
 	struct carton_request *q;
@@ -338,7 +343,8 @@ static void test_read_later_beside_opens(void **state)
 	box_gate(b, true);
 	for (size_t i = 0; i < COLD; i++) {
 		waiter_init(&waiters[i]);
-		assert_int_equal(object_get(b->items[i + 1].object, &waiters[i].wait), -EINPROGRESS);
+		assert_int_equal(object_get(b->items[i + 1].object, &waiters[i].wait),
+				 -EINPROGRESS);
 	}
 	assert_int_equal(request_read_later(b->workers, file, 1000, 77, on_done, &e, &q),
 			 -EINPROGRESS);
@@ -370,8 +376,9 @@ static void test_read_later_gone(void **state)
 
 		end_init(&e);
 		assert_int_equal(pin(x.file), 0);
-		assert_int_equal(request_read_later(x.b->workers, x.file, 300000, i, on_done, &e, &q),
-				 -EINPROGRESS);
+		assert_int_equal(
+			request_read_later(x.b->workers, x.file, 300000, i, on_done, &e, &q),
+			-EINPROGRESS);
 		cancelled = carton_request_cancel(q);
 		request_unpin(x.file);
 		if (!cancelled)
@@ -434,7 +441,8 @@ static void test_crowd(void **state)
 		mixed_init(&x, bad);
 		for (unsigned i = 0; i < 6; i++) {
 			readers[i] = (struct reader){ .x = &x, .seed = i + 1, .bad = bad >= 0 };
-			assert_int_equal(pthread_create(&threads[i], NULL, pin_cancel_read, &readers[i]), 0);
+			assert_int_equal(
+				pthread_create(&threads[i], NULL, pin_cancel_read, &readers[i]), 0);
 		}
 		for (unsigned i = 0; i < 6; i++) {
 			pthread_join(threads[i], NULL);

@@ -14,10 +14,10 @@
 #include "tensor/safetensors.h"
 
 struct file {
-	const char *data;	/* behind the length */
+	const char *data; /* behind the length */
 	size_t len;
-	uint64_t header;	/* the length */
-	size_t fail_at;		/* reads from here on fail */
+	uint64_t header; /* the length */
+	size_t fail_at;	 /* reads from here on fail */
 };
 
 static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
@@ -45,7 +45,8 @@ static int parse_n(const char *s, size_t n, struct safetensors **ret, struct rea
 
 static void test_good(void **state)
 {
-	static const char text[] = "{"
+	static const char text[] =
+		"{"
 		"\"b\":{\"dtype\":\"F16\",\"shape\":[0,9],\"data_offsets\":[0,0]},"
 		"\"__metadata__\":{\"k\":\"v\\u0000\"},"
 		"\"\\u0000\":{\"data_offsets\":[0,0],\"shape\":[0],\"dtype\":\"BF16\"}}";
@@ -70,7 +71,7 @@ static void test_good(void **state)
 static void test_every_prefix(void **state)
 {
 	static const char text[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0],"
-		"\"x\":[{\"y\":\"\\ud83e\\udd73\"}]}}";
+				   "\"x\":[{\"y\":\"\\ud83e\\udd73\"}]}}";
 	struct safetensors *s = NULL;
 	struct reason e;
 
@@ -141,8 +142,9 @@ static void test_limits(void **state)
 static struct tensor_info info(const char *name, const char *dtype, const uint64_t *shape,
 			       unsigned rank)
 {
-	struct tensor_info i = { name, strlen(name), dtype_by_name(dtype, strlen(dtype)), rank,
-				 shape, 0, 0 };
+	struct tensor_info i = { name, strlen(name), dtype_by_name(dtype, strlen(dtype)),
+				 rank, shape,	     0,
+				 0 };
 
 	assert_non_null(i.dtype);
 	shape_count(shape, rank, &i.count);
@@ -155,8 +157,11 @@ static void test_write(void **state)
 	static const uint64_t shape[] = { 1, 2, 3 };
 	const struct tensor_info a = info("attn.0", "float32", shape, 3);
 	const struct tensor_info list[] = {
-		info("b", "uint8", NULL, 0), info("a", "int8", NULL, 0), a,
-		info("B\"\x1f\n/\x7f", "float32", shape, 0), info("z", "uint64", shape + 2, 1),
+		info("b", "uint8", NULL, 0),
+		info("a", "int8", NULL, 0),
+		a,
+		info("B\"\x1f\n/\x7f", "float32", shape, 0),
+		info("z", "uint64", shape + 2, 1),
 	};
 	struct safetensors_item one = { .info = &a }, items[ARRAY_SIZE(list)];
 	struct buf b = buf_init(KIB);
@@ -165,13 +170,15 @@ static void test_write(void **state)
 	/* As in the reference implementation's own test. */
 	assert_int_equal(safetensors_header(&one, 1, &b), 0);
 	assert_int_equal(get_le64(b.data), 64);
-	assert_string_equal(b.data + 8,
+	assert_string_equal(
+		b.data + 8,
 		"{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]}}");
 	b.len = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++)
 		items[i] = (struct safetensors_item){ .info = &list[i], .user = (void *)&list[i] };
 	assert_int_equal(safetensors_header(items, ARRAY_SIZE(items), &b), 0);
-	assert_string_equal(b.data + 8,
+	assert_string_equal(
+		b.data + 8,
 		"{\"z\":{\"dtype\":\"U64\",\"shape\":[3],\"data_offsets\":[0,24]},"
 		"\"B\\\"\\u001f\\n/\x7f\":"
 		"{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[24,28]},"
@@ -222,12 +229,9 @@ static void test_write_refused(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_every_prefix),
-		cmocka_unit_test(test_read_fails),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_write),
-		cmocka_unit_test(test_write_refused),
+		cmocka_unit_test(test_good),	   cmocka_unit_test(test_every_prefix),
+		cmocka_unit_test(test_read_fails), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_write),	   cmocka_unit_test(test_write_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,7 +149,7 @@ static void test_file(void **state)
 	assert_int_equal(source_pread(s, got, 1, UINT64_MAX), -EINVAL);
 	assert_int_equal(source_stream(s, 2, 6, &a), 0);
 	assert_int_equal(source_stream(s, 10, 0, &b), 0);
-	source_unref(s);	/* the streams have references of their own */
+	source_unref(s); /* the streams have references of their own */
 	assert_int_equal(stream_read(b, got, 5), 0);
 	assert_int_equal(stream_read(a, got, 4), 4);
 	assert_memory_equal(got, "2345", 4);
@@ -182,7 +182,8 @@ static void test_file_cut_off(void **state)
 /* Never other bytes, whether or not the file system can say what is in memory. */
 static void test_nowait(void **state)
 {
-	char path[] = "/tmp/source-test-XXXXXX", *data = make_bytes(300000, 3), *got = malloc(300000);
+	char path[] = "/tmp/source-test-XXXXXX", *data = make_bytes(300000, 3),
+	     *got = malloc(300000);
 	struct source *s;
 	int fd = mkstemp(path), r;
 
@@ -234,7 +235,8 @@ static void test_read_full(void **state)
 
 	/* an error counts more than the bytes before it */
 	s = mem_stream(data, 10, 3);
-	m = container_of(container_of(s, struct mem_stream, stream)->source, struct mem_source, source);
+	m = container_of(container_of(s, struct mem_stream, stream)->source, struct mem_source,
+			 source);
 	assert_int_equal(stream_read(s, got, 3), 3);
 	m->fail = -ENOTCONN;
 	assert_int_equal(stream_read_full(s, got, 16), -ENOTCONN);
@@ -244,14 +246,10 @@ static void test_read_full(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sha256),
-		cmocka_unit_test(test_crc32),
-		cmocka_unit_test(test_tags),
-		cmocka_unit_test(test_tags_in_threads),
-		cmocka_unit_test(test_file),
-		cmocka_unit_test(test_file_cut_off),
-		cmocka_unit_test(test_nowait),
-		cmocka_unit_test(test_bad_fd),
+		cmocka_unit_test(test_sha256),	  cmocka_unit_test(test_crc32),
+		cmocka_unit_test(test_tags),	  cmocka_unit_test(test_tags_in_threads),
+		cmocka_unit_test(test_file),	  cmocka_unit_test(test_file_cut_off),
+		cmocka_unit_test(test_nowait),	  cmocka_unit_test(test_bad_fd),
 		cmocka_unit_test(test_read_full),
 	};
 

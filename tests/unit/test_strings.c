@@ -13,7 +13,7 @@
 
 struct text {
 	const char *s;
-	size_t left, step;	/* given out `step` bytes at a time */
+	size_t left, step; /* given out `step` bytes at a time */
 };
 
 static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
@@ -41,7 +41,8 @@ static const char sample[] = "# one\ndata = ['a', \"\\u00e9\\u0000\", '''\n\U000
 
 static void test_forms(void **state)
 {
-	static const char bytes[] = "\x01\0\0\0a" "\x03\0\0\0\xc3\xa9\0" 
+	static const char bytes[] = "\x01\0\0\0a"
+				    "\x03\0\0\0\xc3\xa9\0"
 				    "\x05\0\0\0\xf0\x9f\xa5\xb3x\0\0\0\0";
 	static const uint32_t ucs4[] = { 'a', 0, 0, 0xe9, 0, 0, 0x1f973, 'x', 0, 0, 0, 0 };
 	struct strings_size size;
@@ -58,14 +59,14 @@ static void test_forms(void **state)
 		assert_true(size.trailing_nul);
 		b = buf_init(KIB);
 		t = text_of(sample, step);
-		assert_int_equal(strings_emit(read_text, &t, 4, STRINGS_BYTES, 0, write_buf, &b,
-					      NULL), 0);
+		assert_int_equal(
+			strings_emit(read_text, &t, 4, STRINGS_BYTES, 0, write_buf, &b, NULL), 0);
 		assert_int_equal(b.len, size.bytes);
 		assert_memory_equal(b.data, bytes, b.len);
 		b.len = 0;
 		t = text_of(sample, step);
-		assert_int_equal(strings_emit(read_text, &t, 4, STRINGS_UCS4, 3, write_buf, &b,
-					      NULL), 0);
+		assert_int_equal(
+			strings_emit(read_text, &t, 4, STRINGS_UCS4, 3, write_buf, &b, NULL), 0);
 		assert_int_equal(b.len, sizeof(ucs4));
 		for (size_t i = 0; i < ARRAY_SIZE(ucs4); i++)
 			assert_int_equal(get_le32(b.data + 4 * i), ucs4[i]);
@@ -118,10 +119,16 @@ static void test_stopped(void **state)
 static void test_refused(void **state)
 {
 	static const char *const texts[] = {
-		"", "data = 1", "data = [1, 2]",
-		"data = ['a', ['b']]", "data = ['a', 'b']\nmore = 1", "[data]",
+		"",
+		"data = 1",
+		"data = [1, 2]",
+		"data = ['a', ['b']]",
+		"data = ['a', 'b']\nmore = 1",
+		"[data]",
 		"[[data]]\n[[data]]",
-		"data = ['a', 'b'\n", "x.data = ['a', 'b']", "data = ['a', 'b']\n[t]",
+		"data = ['a', 'b'\n",
+		"x.data = ['a', 'b']",
+		"data = ['a', 'b']\n[t]",
 	};
 	struct reason error;
 
@@ -151,8 +158,9 @@ static void test_other_number(void **state)
 		assert_int_equal(size.count, 4);
 		t = text_of(sample, 99);
 		b.len = 0;
-		assert_int_equal(strings_emit(read_text, &t, n, STRINGS_BYTES, 0, write_buf, &b,
-					      &error), n == 4 ? 0 : -EBADMSG);
+		assert_int_equal(
+			strings_emit(read_text, &t, n, STRINGS_BYTES, 0, write_buf, &b, &error),
+			n == 4 ? 0 : -EBADMSG);
 	}
 	assert_string_equal(error.text, "data has 4 elements, but its shape 5");
 	buf_free(&b);
@@ -161,10 +169,8 @@ static void test_other_number(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forms),
-		cmocka_unit_test(test_narrow),
-		cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_forms),	     cmocka_unit_test(test_narrow),
+		cmocka_unit_test(test_stopped),	     cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_other_number),
 	};
 

@@ -23,8 +23,8 @@ static void test_dtype_names(void **state)
 		if (d->name)
 			assert_ptr_equal(dtype_by_name(d->name, strlen(d->name)), d);
 		if (d->safetensors)
-			assert_ptr_equal(d, dtype_by_safetensors(d->safetensors,
-								 strlen(d->safetensors)));
+			assert_ptr_equal(
+				d, dtype_by_safetensors(d->safetensors, strlen(d->safetensors)));
 		for (size_t j = 0; d->bits && j < i; j++) {
 			other = dtype_at(j);
 			assert_int_not_equal(other->order, d->order);
@@ -73,8 +73,7 @@ static void test_dtype_bytes(void **state)
 							     strlen(cases[i].dtype));
 		uint64_t bytes = 77;
 
-		assert_int_equal(dtype_bytes(d, cases[i].shape, cases[i].rank, &bytes),
-				 cases[i].r);
+		assert_int_equal(dtype_bytes(d, cases[i].shape, cases[i].rank, &bytes), cases[i].r);
 		assert_int_equal(bytes, cases[i].r ? 77 : cases[i].bytes);
 	}
 	assert_int_equal(dtype_bytes(dtype_string, NULL, 0, &(uint64_t){ 0 }), -EINVAL);
@@ -102,10 +101,8 @@ static int size_of(void *ctx, const char *path, uint64_t *ret)
 		int r;
 		uint64_t size;
 	} files[] = {
-		{ "tensor_data/24.bin", 0, 24 },
-		{ "tensor_data/s.toml", 0, 99 },
-		{ "tensor_data/sub/24.bin", 0, 24 },
-		{ "tensor_data/later.bin", -EAGAIN, 0 },
+		{ "tensor_data/24.bin", 0, 24 },     { "tensor_data/s.toml", 0, 99 },
+		{ "tensor_data/sub/24.bin", 0, 24 }, { "tensor_data/later.bin", -EAGAIN, 0 },
 		{ "tensor_data/dir", -EISDIR, 0 },
 	};
 
@@ -124,15 +121,15 @@ static int size_of(void *ctx, const char *path, uint64_t *ret)
 
 static void test_good(void **state)
 {
-	struct tensors *t = parse(
-		"other = {x = [1]}\n" F32("b") "inner = []\nunknown.deep = [{a = 1}]\n"
-		"[tensor.also]\nx = 1\n"
-		"[[tensor]]\nname = \"a\\u0000/\\u00e9\"\ndtype = 'string'\n"
-		"shape = [7, 0]\nfile = 's.toml'\n"
-		"[[tensor]]\nname = ''\ndtype = 'uint64'\nshape = [3]\nfile = 'sub/24.bin'\n"
-		"[[tensor]]\nname = 'n'\ninner = ['b', '', 'b']\ndtype = 'nested'\n"
-		"[[tensor]]\nname = 'none'\ndtype = 'nested'\ninner = []\n"
-		"[[tensor]]\nname = 'l'\ndtype = 'int8'\nshape = []\nfile = 'later.bin'\n");
+	struct tensors *t = parse("other = {x = [1]}\n" F32(
+		"b") "inner = []\nunknown.deep = [{a = 1}]\n"
+		     "[tensor.also]\nx = 1\n"
+		     "[[tensor]]\nname = \"a\\u0000/\\u00e9\"\ndtype = 'string'\n"
+		     "shape = [7, 0]\nfile = 's.toml'\n"
+		     "[[tensor]]\nname = ''\ndtype = 'uint64'\nshape = [3]\nfile = 'sub/24.bin'\n"
+		     "[[tensor]]\nname = 'n'\ninner = ['b', '', 'b']\ndtype = 'nested'\n"
+		     "[[tensor]]\nname = 'none'\ndtype = 'nested'\ninner = []\n"
+		     "[[tensor]]\nname = 'l'\ndtype = 'int8'\nshape = []\nfile = 'later.bin'\n");
 	int calls = 0;
 
 	(void)state;
@@ -242,10 +239,10 @@ static void test_bad(void **state)
 
 static void test_several(void **state)
 {
-	struct tensors *t = parse(F32("twice") F32("once") F32("twice") F32("twice")
-		"[[tensor]]\nname='n'\ndtype='nested'\ninner=['once','twice']\n"
-		"[[tensor]]\nname='small'\ndtype='int8'\nshape=[1]\nfile='24.bin'\n"
-		"[[tensor]]\nname='m'\ndtype='nested'\ninner=['small']\n");
+	struct tensors *t = parse(F32("twice") F32("once") F32("twice") F32(
+		"twice") "[[tensor]]\nname='n'\ndtype='nested'\ninner=['once','twice']\n"
+			 "[[tensor]]\nname='small'\ndtype='int8'\nshape=[1]\nfile='24.bin'\n"
+			 "[[tensor]]\nname='m'\ndtype='nested'\ninner=['small']\n");
 
 	(void)state;
 	assert_null(t->list[6].problem);
@@ -267,8 +264,9 @@ static void test_several(void **state)
 static void test_no_array(void **state)
 {
 	static const char *const texts[] = {
-		"tensor = 1", "tensor = {name = 'x'}", "[tensor]\nname = 'x'", "tensor.name = 'x'",
-		"[tensor.x]\ny = 1", "[[tensor.x]]\ny = 1", "tensor = [1]", "tensor = [[1]]",
+		"tensor = 1",	     "tensor = {name = 'x'}", "[tensor]\nname = 'x'",
+		"tensor.name = 'x'", "[tensor.x]\ny = 1",     "[[tensor.x]]\ny = 1",
+		"tensor = [1]",	     "tensor = [[1]]",
 	};
 	struct tensors *t;
 
@@ -342,7 +340,7 @@ static void test_limits_whole(void **state)
 	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, &error), -EFBIG);
 	assert_string_equal(error.message, "there are more than 1000000 tensors");
 	assert_int_equal(error.line, 1);
-	b.data[b.len - 4] = ' ';	/* the last comma and table */
+	b.data[b.len - 4] = ' '; /* the last comma and table */
 	b.data[b.len - 3] = ' ';
 	b.data[b.len - 2] = ' ';
 	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, NULL), 0);
@@ -373,14 +371,10 @@ static void test_not_toml(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_dtype_names),
-		cmocka_unit_test(test_dtype_bytes),
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_bad),
-		cmocka_unit_test(test_several),
-		cmocka_unit_test(test_no_array),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_limits_whole),
+		cmocka_unit_test(test_dtype_names), cmocka_unit_test(test_dtype_bytes),
+		cmocka_unit_test(test_good),	    cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_several),	    cmocka_unit_test(test_no_array),
+		cmocka_unit_test(test_limits),	    cmocka_unit_test(test_limits_whole),
 		cmocka_unit_test(test_not_toml),
 	};
 

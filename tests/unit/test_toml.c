@@ -68,7 +68,9 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 }
 
 static const struct toml_events events = {
-	.begin = on_begin, .end = on_end, .value = on_value,
+	.begin = on_begin,
+	.end = on_end,
+	.value = on_value,
 };
 
 /* Gives a document in pieces of at most `piece` bytes, and `result` at its end. */
@@ -113,8 +115,8 @@ static void expect_error(const char *text, int want, size_t line, const char *me
 {
 	struct toml_error error;
 
-	assert_int_equal(toml_parse_mem(text, strlen(text), &(struct toml_events){ 0 }, NULL,
-					&error), want);
+	assert_int_equal(
+		toml_parse_mem(text, strlen(text), &(struct toml_events){ 0 }, NULL, &error), want);
 	assert_int_equal(error.line, line);
 	assert_string_equal(error.message, message);
 }
@@ -156,7 +158,8 @@ static void test_strings(void **state)
 {
 	(void)state;
 	/* An escape that ends a window of text is not the end of the string: piece 1 has it. */
-	expect_events("\xef\xbb\xbf" "a = \"\\u00e9\\U0001F600\\n\\\"\"\nb = 'x\\'\nc = \"\"\n",
+	expect_events("\xef\xbb\xbf"
+		      "a = \"\\u00e9\\U0001F600\\n\\\"\"\nb = 'x\\'\nc = \"\"\n",
 		      "1 a = \"\xc3\xa9\xf0\x9f\x98\x80\\n\\\"\"\n2 b = \"x\\\\\"\n3 c = \"\"\n");
 	expect_events("a = \"\"\"\r\nx\r\n\"y\"\" \\\r\n\r\n\t z\"\"\"\"\"\nb = '''''''\nc = 1",
 		      "1 a = \"x\\n\\\"y\\\"\\\" z\\\"\\\"\"\n6 b = \"'\"\n7 c = 1\n");
@@ -241,8 +244,9 @@ static void test_callback_stops(void **state)
 	(void)state;
 	for (code = codes; code < codes + ARRAY_SIZE(codes); code++) {
 		for (i = 0; i < ARRAY_SIZE(text); i++) {
-			assert_int_equal(toml_parse_mem(text[i], strlen(text[i]), &on_v, code,
-							&error), *code);
+			assert_int_equal(
+				toml_parse_mem(text[i], strlen(text[i]), &on_v, code, &error),
+				*code);
 			assert_string_equal(error.message, "");
 		}
 		assert_int_equal(toml_parse_mem("[a]\n!", 5, &on_b, code, NULL), *code);
@@ -256,7 +260,8 @@ static void test_callback_stops(void **state)
 
 static void test_read_fails(void **state)
 {
-	static const char text[] = "a = [1, 'xyz', \"\"\"\\u1234\n\"\"\", 2000-01-01 ]\n[b]\nc = {d = 1}";
+	static const char text[] =
+		"a = [1, 'xyz', \"\"\"\\u1234\n\"\"\", 2000-01-01 ]\n[b]\nc = {d = 1}";
 	size_t n;
 
 	(void)state;
@@ -264,8 +269,9 @@ static void test_read_fails(void **state)
 		struct pieces p = { text, n, 3, -ETIMEDOUT };
 		struct toml_error error;
 
-		assert_int_equal(toml_parse(read_pieces, &p, &(struct toml_events){ 0 }, NULL,
-					    &error), -ETIMEDOUT);
+		assert_int_equal(
+			toml_parse(read_pieces, &p, &(struct toml_events){ 0 }, NULL, &error),
+			-ETIMEDOUT);
 		assert_string_equal(error.message, "");
 	}
 }
@@ -293,7 +299,8 @@ static void expect_limit(const char *head, const char *item, size_t n, const cha
 
 static void test_limits(void **state)
 {
-	const char *depth = "arrays and tables nested too deeply", *keys = "a path of too many keys";
+	const char *depth = "arrays and tables nested too deeply",
+		   *keys = "a path of too many keys";
 	const char *key = "a key that is too long";
 
 	(void)state;
@@ -438,10 +445,19 @@ static void test_locale(void **state)
 	free(old);
 }
 
-#define KEY(k) { .key = (k), .len = sizeof(k) - 1 }
-#define INDEX(i) { .index = (i) }
-#define IS(pattern, ...) toml_path_is(&(struct toml_path){ (struct toml_step[]){ __VA_ARGS__ }, \
-	sizeof((struct toml_step[]){ __VA_ARGS__ }) / sizeof(struct toml_step) }, pattern)
+#define KEY(k)                                   \
+	{                                        \
+		.key = (k), .len = sizeof(k) - 1 \
+	}
+#define INDEX(i)             \
+	{                    \
+		.index = (i) \
+	}
+#define IS(pattern, ...)                                                                \
+	toml_path_is(&(struct toml_path){ (struct toml_step[]){ __VA_ARGS__ },          \
+					  sizeof((struct toml_step[]){ __VA_ARGS__ }) / \
+						  sizeof(struct toml_step) },           \
+		     pattern)
 
 static void test_path_is(void **state)
 {

@@ -23,7 +23,9 @@ static struct node *add_link(struct tree *t, const char *path, const char *targe
 static void test_paths(void **state)
 {
 	/* in the order of path_compare() */
-	static const char *const paths[] = { "a/b/c", "a/b/d", "a/b d", "a/b.c", "a b", "a.b/x", "z" };
+	static const char *const paths[] = {
+		"a/b/c", "a/b/d", "a/b d", "a/b.c", "a b", "a.b/x", "z"
+	};
 	char text[MAX_PATH_LEN + 1];
 	struct tree *t;
 	struct node *n;
@@ -49,7 +51,8 @@ static void test_paths(void **state)
 	assert_ptr_equal(tree_find(t, ""), t->root);
 	assert_string_equal(tree_path(t->root, text), "");
 	assert_int_equal(tree_find(t, "a/b")->kind, NODE_DIR);
-	assert_null(tree_find(t, "a/"  "/b"));
+	assert_null(tree_find(t, "a/"
+				 "/b"));
 	assert_null(tree_find(t, "/a"));
 	assert_null(tree_find(t, "b"));
 	assert_null(tree_find(t, "z/x"));
@@ -79,8 +82,8 @@ static void test_equal_names(void **state)
 	(void)state;
 	assert_int_equal(tree_new(0, &t), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		assert_int_equal(tree_add(t, t->root, names[i], 1, i % 2 ? NODE_FILE : NODE_DIR, &n),
-				 0);
+		assert_int_equal(
+			tree_add(t, t->root, names[i], 1, i % 2 ? NODE_FILE : NODE_DIR, &n), 0);
 	tree_sort(t->root);
 	for (n = t->root; n && seen < 100; n = tree_next(t->root, n))
 		seen++;
@@ -175,7 +178,7 @@ static void test_owned(void **state)
 static void test_links(void **state)
 {
 	static const struct {
-		const char *path, *target, *to;		/* NULL: nowhere */
+		const char *path, *target, *to; /* NULL: nowhere */
 	} links[] = {
 		{ "dir/l00", "file", "dir/file" },
 		{ "dir/l01", "./file", "dir/file" },
@@ -213,7 +216,9 @@ static void test_links(void **state)
 	tree_sort(t->root);
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
 		const char *to = links[i].to;
-		struct node *want = !to ? NULL : strcmp(to, "dir/..") == 0 ? t->root : tree_find(t, to);
+		struct node *want = !to			      ? NULL :
+				    strcmp(to, "dir/..") == 0 ? t->root :
+								tree_find(t, to);
 
 		if (tree_resolve(tree_find(t, links[i].path)) != want)
 			fail_msg("%s -> %s", links[i].path, links[i].target);
@@ -248,14 +253,10 @@ static void test_hops(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_paths),
-		cmocka_unit_test(test_equal_names),
-		cmocka_unit_test(test_literal),
-		cmocka_unit_test(test_deep),
-		cmocka_unit_test(test_max_nodes),
-		cmocka_unit_test(test_owned),
-		cmocka_unit_test(test_links),
-		cmocka_unit_test(test_hops),
+		cmocka_unit_test(test_paths),	  cmocka_unit_test(test_equal_names),
+		cmocka_unit_test(test_literal),	  cmocka_unit_test(test_deep),
+		cmocka_unit_test(test_max_nodes), cmocka_unit_test(test_owned),
+		cmocka_unit_test(test_links),	  cmocka_unit_test(test_hops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,8 @@ static struct triton_tensor tensor(const char *name, const char *dtype, const ui
 				   unsigned rank, uint64_t bytes, size_t position)
 {
 	return (struct triton_tensor){
-		.info = { name, strlen(name), dtype_by_name(dtype, strlen(dtype)), rank, shape,
-			  0, bytes },
+		.info = { name, strlen(name), dtype_by_name(dtype, strlen(dtype)), rank, shape, 0,
+			  bytes },
 		.position = position,
 	};
 }
@@ -39,21 +39,22 @@ static void test_request(void **state)
 	assert_null(triton_obstacle(in, ARRAY_SIZE(in)));
 	assert_int_equal(triton_request(in, ARRAY_SIZE(in), &b, &body), 0);
 	assert_string_equal(b.data, "{\"inputs\":["
-		"{\"name\":\"x\",\"shape\":[0],\"datatype\":\"INT64\","
-		"\"parameters\":{\"binary_data_size\":0}},"
-		"{\"name\":\"second\",\"shape\":[2,3],\"datatype\":\"FP32\","
-		"\"parameters\":{\"binary_data_size\":24}},"
-		"{\"name\":\"a\\\"\",\"shape\":[],\"datatype\":\"UINT8\","
-		"\"parameters\":{\"binary_data_size\":1}},"
-		"{\"name\":\"z\",\"shape\":[2],\"datatype\":\"BYTES\","
-		"\"parameters\":{\"binary_data_size\":17}}"
-		"],\"parameters\":{\"binary_data_output\":true}}");
+				    "{\"name\":\"x\",\"shape\":[0],\"datatype\":\"INT64\","
+				    "\"parameters\":{\"binary_data_size\":0}},"
+				    "{\"name\":\"second\",\"shape\":[2,3],\"datatype\":\"FP32\","
+				    "\"parameters\":{\"binary_data_size\":24}},"
+				    "{\"name\":\"a\\\"\",\"shape\":[],\"datatype\":\"UINT8\","
+				    "\"parameters\":{\"binary_data_size\":1}},"
+				    "{\"name\":\"z\",\"shape\":[2],\"datatype\":\"BYTES\","
+				    "\"parameters\":{\"binary_data_size\":17}}"
+				    "],\"parameters\":{\"binary_data_output\":true}}");
 	assert_int_equal(body, b.len + 42);
 	b.len = 0;
 	assert_int_equal(triton_response("m", in, 1, &b, &body), 0);
-	assert_string_equal(b.data, "{\"model_name\":\"m\",\"outputs\":["
-		"{\"name\":\"x\",\"shape\":[0],"
-		"\"datatype\":\"INT64\",\"parameters\":{\"binary_data_size\":0}}]}");
+	assert_string_equal(b.data,
+			    "{\"model_name\":\"m\",\"outputs\":["
+			    "{\"name\":\"x\",\"shape\":[0],"
+			    "\"datatype\":\"INT64\",\"parameters\":{\"binary_data_size\":0}}]}");
 	b.len = 0;
 	assert_int_equal(triton_response(NULL, in, 0, &b, &body), 0);
 	assert_string_equal(b.data, "{\"outputs\":[]}");
@@ -76,7 +77,7 @@ static void test_obstacles(void **state)
 
 	(void)state;
 	assert_null(triton_obstacle(in, 2));
-	assert_int_equal(triton_request(in, 2, &b, &body), -EOVERFLOW);	/* the JSON is too much */
+	assert_int_equal(triton_request(in, 2, &b, &body), -EOVERFLOW); /* the JSON is too much */
 	in[1].info.bytes++;
 	assert_non_null(triton_obstacle(in, 2));
 	in[1].info.bytes = UINT64_MAX;
@@ -95,7 +96,11 @@ static void test_raw(void **state)
 	struct triton_tensor f = tensor("a", "float32", two_three, 2, 24, 0);
 	struct triton_tensor s = tensor("s", "string", two_three + 2, 1, 5, 0);
 	struct triton_declared d = {
-		.n_inputs = 1, .name = "a", .dtype = f.info.dtype, .rank = 2, .dims = batch,
+		.n_inputs = 1,
+		.name = "a",
+		.dtype = f.info.dtype,
+		.rank = 2,
+		.dims = batch,
 	};
 
 	(void)state;
@@ -116,7 +121,11 @@ static void test_raw(void **state)
 	d.name = NULL;
 	assert_false(triton_raw_applies(&d, &f.info));
 	d = (struct triton_declared){
-		.n_inputs = 1, .name = "s", .dtype = dtype_string, .rank = 1, .dims = one,
+		.n_inputs = 1,
+		.name = "s",
+		.dtype = dtype_string,
+		.rank = 1,
+		.dims = one,
 	};
 	assert_false(triton_raw_applies(&d, &f.info));
 	assert_true(triton_raw_applies(&d, &s.info));
@@ -126,7 +135,7 @@ static void test_raw(void **state)
 
 /* ---- index.json ---- */
 
-#define TEXT(s) (struct view_json_text){ s, sizeof(s) - 1 }
+#define TEXT(s) ((struct view_json_text){ s, sizeof(s) - 1 })
 
 static void test_view_json(void **state)
 {
@@ -139,16 +148,21 @@ static void test_view_json(void **state)
 
 	(void)state;
 	assert_int_equal(view_json_begin(&j, &b), 0);
-	assert_int_equal(view_json_tensor(&j, &(struct view_json_tensor){
-		&x, "int8", 6, files, 2, NULL, 0 }), 0);
-	assert_int_equal(view_json_tensor(&j, &(struct view_json_tensor){
-		&n, "nested", VIEW_JSON_UNKNOWN, NULL, 0, inner, 1 }), 0);
+	assert_int_equal(view_json_tensor(&j, &(struct view_json_tensor){ &x, "int8", 6, files, 2,
+									  NULL, 0 }),
+			 0);
+	assert_int_equal(
+		view_json_tensor(&j, &(struct view_json_tensor){ &n, "nested", VIEW_JSON_UNKNOWN,
+								 NULL, 0, inner, 1 }),
+		0);
 	assert_int_equal(view_json_pair(&j, TEXT("k"), TEXT("\xff")), 0);
 	assert_int_equal(view_json_problem(&j, TEXT("y"), 9, "bad \"y\""), 0);
 	assert_int_equal(view_json_problem(&j, (struct view_json_text){ NULL, 0 }, 0, "z"), 0);
 	assert_int_equal(view_json_pair(&j, TEXT("k"), TEXT("late")), -EINVAL);
 	assert_int_equal(view_json_end(&j), 0);
-	assert_string_equal(b.data, "{\n \"tensors\": [\n"
+	assert_string_equal(
+		b.data,
+		"{\n \"tensors\": [\n"
 		"  {\"name\": \"x\\u0000\", \"dtype\": \"int8\", \"shape\": [2, 3], \"bytes\": 6, "
 		"\"files\": [\"x%00.bin\", \"x%00.npy\"]},\n"
 		"  {\"name\": \"n\", \"dtype\": \"nested\", \"inner\": [\"x\\u0000\"], "

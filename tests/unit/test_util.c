@@ -82,8 +82,9 @@ static void test_json(void **state)
 
 	(void)state;
 	assert_int_equal(buf_add_json(&b, in, sizeof(in) - 1), 0);
-	assert_string_equal(b.data, "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\xc3\xa9\xef\xbf\xbd"
-				    "\xf0\x9f\xa5\xb3\\u0000z\"");
+	assert_string_equal(b.data,
+			    "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\xc3\xa9\xef\xbf\xbd"
+			    "\xf0\x9f\xa5\xb3\\u0000z\"");
 	buf_free(&b);
 }
 
@@ -119,7 +120,7 @@ static void test_hex(void **state)
 	(void)state;
 	hex_encode(data, 4, hex);
 	assert_string_equal(hex, "009aff10");
-	assert_false(hex_decode("009aff1", 4, got));	/* the NUL is no digit */
+	assert_false(hex_decode("009aff1", 4, got)); /* the NUL is no digit */
 	assert_false(hex_decode("009AFF10", 4, got));
 	assert_false(hex_decode("009aff1g", 4, got));
 	assert_memory_equal(got, "\7\7\7\7", 4);
@@ -192,7 +193,7 @@ static void test_io(void **state)
 	errno = 42;
 	fd_close(fd);
 	fd_close(-1);
-	fd_close(fd);		/* EBADF */
+	fd_close(fd); /* EBADF */
 	assert_int_equal(errno, 42);
 }
 
@@ -224,7 +225,8 @@ static void test_log(void **state)
 	carton_log(CARTON_LOG_ERROR, "nobody", "listens");
 	carton_log_set(log_note, &seen);
 	errno = 42;
-	carton_log(CARTON_LOG_ERROR, "a\n\x1b[2J\x7f\xff\xc2\x9b\xc2\xa0\xc3\xa9", "%s: %d", "m\r", 7);
+	carton_log(CARTON_LOG_ERROR, "a\n\x1b[2J\x7f\xff\xc2\x9b\xc2\xa0\xc3\xa9", "%s: %d", "m\r",
+		   7);
 	assert_int_equal(errno, 42);
 	assert_string_equal(seen.subject, "a\\x0a\\x1b[2J\\x7f\\xff\\xc2\\x9b\xc2\xa0\xc3\xa9");
 	assert_string_equal(seen.message, "m\\x0d: 7");
@@ -273,18 +275,12 @@ static void test_log_long(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_buf),
-		cmocka_unit_test(test_buf_bound),
-		cmocka_unit_test(test_buf_grows),
-		cmocka_unit_test(test_json),
-		cmocka_unit_test(test_utf8),
-		cmocka_unit_test(test_hex),
-		cmocka_unit_test(test_path),
-		cmocka_unit_test(test_size_format),
-		cmocka_unit_test(test_io),
-		cmocka_unit_test(test_le),
-		cmocka_unit_test(test_log),
-		cmocka_unit_test(test_log_long),
+		cmocka_unit_test(test_buf),	  cmocka_unit_test(test_buf_bound),
+		cmocka_unit_test(test_buf_grows), cmocka_unit_test(test_json),
+		cmocka_unit_test(test_utf8),	  cmocka_unit_test(test_hex),
+		cmocka_unit_test(test_path),	  cmocka_unit_test(test_size_format),
+		cmocka_unit_test(test_io),	  cmocka_unit_test(test_le),
+		cmocka_unit_test(test_log),	  cmocka_unit_test(test_log_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,13 +10,13 @@ struct note {
 	struct job job;
 	struct pool *pool;
 	atomic_uint runs;
-	struct note *then;	/* submits this one when it runs */
+	struct note *then; /* submits this one when it runs */
 	enum lane then_lane;
 };
 
 struct pool {
 	struct workers *w;
-	pthread_mutex_t lock;	/* guards the rest */
+	pthread_mutex_t lock; /* guards the rest */
 	pthread_cond_t changed;
 	bool shut;
 	unsigned inside;
@@ -71,7 +71,7 @@ static void test_all_run(void **state)
 	pool_init(&p);
 	for (unsigned i = 0; i < 900; i++)
 		submit(&p, &notes[i], i % LANES);
-	workers_free(p.w);	/* runs what is queued */
+	workers_free(p.w); /* runs what is queued */
 	for (unsigned i = 0; i < 900; i++)
 		assert_int_equal(notes[i].runs, 1);
 	free(notes);
@@ -196,10 +196,8 @@ static void test_many_submitters(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_run),
-		cmocka_unit_test(test_lanes),
-		cmocka_unit_test(test_at_once),
-		cmocka_unit_test(test_chains),
+		cmocka_unit_test(test_all_run),		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_at_once),		cmocka_unit_test(test_chains),
 		cmocka_unit_test(test_many_submitters),
 	};
 

@@ -48,14 +48,19 @@ static void test_methods_and_forms(void **state)
 			for (size_t wide = 0; wide < 2; wide++, n++) {
 				snprintf(names[n], sizeof(names[n]), "d/%zu", n);
 				files[n] = (struct zip_file){
-					.name = names[n], .data = data, .n = n * 2000 + 1,
-					.method = methods[m], .descriptor = descriptors[d],
+					.name = names[n],
+					.data = data,
+					.n = n * 2000 + 1,
+					.method = methods[m],
+					.descriptor = descriptors[d],
 					.zip64 = wide,
 				};
 			}
 	for (size_t form = 0; form < 4; form++) {
-		struct zip_made z = zip_make(files, n, (struct zip_end){
-			.zip64 = form & 1, .comment = form & 2 ? "a comment, PK" : NULL });
+		struct zip_made z = zip_make(
+			files, n,
+			(struct zip_end){ .zip64 = form & 1,
+					  .comment = form & 2 ? "a comment, PK" : NULL });
 		struct container *c = open_zip(&z.out);
 
 		assert_int_equal(c->n_entries, n);
@@ -88,7 +93,10 @@ static void test_kinds(void **state)
 		{ .name = "plain", .data = "x", .n = 1, .mode = S_IFREG | 0644 },
 		{ .name = "run", .data = "x", .n = 1, .mode = S_IFREG | 06711 },
 		{ .name = "link", .data = "plain", .n = 5, .mode = S_IFLNK | 0777 },
-		{ .name = "packed-link", .data = "../run", .n = 6, .mode = S_IFLNK | 0777,
+		{ .name = "packed-link",
+		  .data = "../run",
+		  .n = 6,
+		  .mode = S_IFLNK | 0777,
 		  .method = METHOD_ZSTD },
 		{ .name = "dir/", .mode = S_IFDIR | 0755 },
 		{ .name = "dos/" },
@@ -96,8 +104,8 @@ static void test_kinds(void **state)
 		{ .name = "no-mode", .mode = 0644 },
 	};
 	static const enum entry_kind kinds[] = {
-		ENTRY_FILE, ENTRY_FILE, ENTRY_SYMLINK, ENTRY_SYMLINK, ENTRY_DIR, ENTRY_DIR, ENTRY_DIR,
-		ENTRY_FILE,
+		ENTRY_FILE, ENTRY_FILE, ENTRY_SYMLINK, ENTRY_SYMLINK,
+		ENTRY_DIR,  ENTRY_DIR,	ENTRY_DIR,     ENTRY_FILE,
 	};
 	struct zip_made z = zip_make(files, ARRAY_SIZE(files), (struct zip_end){ 0 });
 	struct container *c = open_zip(&z.out);
@@ -108,7 +116,8 @@ static void test_kinds(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		const struct entry *e;
 
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(files[i].name, "/"), files[i].name);
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(files[i].name, "/"),
+			 files[i].name);
 		e = container_find(c, name);
 		assert_non_null(e);
 		assert_int_equal(e->kind, kinds[i]);
@@ -127,8 +136,11 @@ static void test_kinds(void **state)
 static void test_order(void **state)
 {
 	static const struct zip_file files[] = {
-		{ .name = "b", .data = "bb", .n = 2 }, { .name = "a/c", .data = "c", .n = 1 },
-		{ .name = "a b", .data = "space", .n = 5 }, { .name = "a/" }, { .name = "a=b" },
+		{ .name = "b", .data = "bb", .n = 2 },
+		{ .name = "a/c", .data = "c", .n = 1 },
+		{ .name = "a b", .data = "space", .n = 5 },
+		{ .name = "a/" },
+		{ .name = "a=b" },
 	};
 	static const char *const sorted[] = { "a", "a/c", "a b", "a=b", "b" };
 	struct zip_made z = zip_make(files, 5, (struct zip_end){ 0 });
@@ -156,11 +168,13 @@ static void test_order(void **state)
 static void test_times(void **state)
 {
 	/* 2001-09-09 01:46:40 UTC as an extended timestamp, with and without its flag */
-	static const char told[] = "UT\x05\0\x01\0\xca\x9a\x3b", not_told[] = "UT\x05\0\x02\0\xca\x9a\x3b";
+	static const char told[] = "UT\x05\0\x01\0\xca\x9a\x3b",
+			  not_told[] = "UT\x05\0\x02\0\xca\x9a\x3b";
 	static const struct zip_file files[] = {
 		{ .name = "a", .extra = told, .extra_len = 9 },
 		{ .name = "b", .extra = not_told, .extra_len = 9 },
-		{ .name = "c" }, { .name = "d" },
+		{ .name = "c" },
+		{ .name = "d" },
 	};
 	struct zip_made z = zip_make(files, 4, (struct zip_end){ 0 });
 	struct container *c;
@@ -253,7 +267,8 @@ static void test_reads(void **state)
 static void test_large(void **state)
 {
 	const uint64_t hole = 5 * GIB;
-	struct zip_file files[] = { { .name = "big", .zip64 = true }, { .name = "b", .zip64 = true } };
+	struct zip_file files[] = { { .name = "big", .zip64 = true },
+				    { .name = "b", .zip64 = true } };
 	int fd = memfd_create("test", MFD_CLOEXEC);
 	struct zip_made z = zip_make(files, 2, (struct zip_end){ .zip64 = true });
 	struct container *c;
@@ -269,8 +284,9 @@ static void test_large(void **state)
 	put_le64(z.out.data + z.record + 48, z.directory + hole);
 	put_le64(z.out.data + z.locator + 8, z.record + hole);
 	assert_int_equal(pwrite_full(fd, z.out.data, z.data[0], 0), 0);
-	assert_int_equal(pwrite_full(fd, z.out.data + z.data[0], z.out.len - z.data[0],
-				     z.data[0] + hole), 0);
+	assert_int_equal(
+		pwrite_full(fd, z.out.data + z.data[0], z.out.len - z.data[0], z.data[0] + hole),
+		0);
 	assert_int_equal(source_from_fd(fd, &s), 0);
 	assert_int_equal(zip_open(s, 0, &c), 0);
 	source_unref(s);

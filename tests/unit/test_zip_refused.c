@@ -26,7 +26,10 @@ static int read_all(const char *data, size_t n)
 
 static const struct zip_file good_files[] = {
 	{ .name = "first", .data = "some bytes", .n = 10 },
-	{ .name = "packed", .data = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", .n = 32, .method = METHOD_ZSTD },
+	{ .name = "packed",
+	  .data = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+	  .n = 32,
+	  .method = METHOD_ZSTD },
 	{ .name = "late", .data = "1234567", .n = 7, .descriptor = 16 },
 	{ .name = "wide", .data = "1234567", .n = 7, .zip64 = true, .descriptor = 24 },
 	{ .name = "link", .data = "first", .n = 5, .mode = S_IFLNK | 0777 },
@@ -150,9 +153,12 @@ static void try_changes(struct zip_end end, const struct change *list, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct change *ch = &list[i];
 		const size_t begins[] = {
-			[LOCAL] = z.local[ch->entry], [DATA] = z.data[ch->entry],
-			[CENTRAL] = z.central[ch->entry], [EOCD] = z.eocd,
-			[RECORD] = z.record, [LOCATOR] = z.locator,
+			[LOCAL] = z.local[ch->entry],
+			[DATA] = z.data[ch->entry],
+			[CENTRAL] = z.central[ch->entry],
+			[EOCD] = z.eocd,
+			[RECORD] = z.record,
+			[LOCATOR] = z.locator,
 		};
 		char *at = z.out.data + begins[ch->place] + ch->at;
 
@@ -249,7 +255,10 @@ static void test_second_end(void **state)
 
 	(void)state;
 	/* a whole record inside of the comment, that ends where the file does or not */
-	z = zip_make(&file, 1, (struct zip_end){ .comment = "PK\x05\x06" "444444444444444444" "c" });
+	z = zip_make(&file, 1,
+		     (struct zip_end){ .comment = "PK\x05\x06"
+						  "444444444444444444"
+						  "c" });
 	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 	assert_says(seen, "second end record");
 	put_le16(z.out.data + z.eocd + 22 + 20, 1);
@@ -269,14 +278,16 @@ static void test_names_clash(void **state)
 	static const struct {
 		const char *a, *b, *says;
 	} clashes[] = {
-		{ "a", "a", "duplicate entry" }, { "a", "a/b", "lies below" }, { "a/b/c", "a/b", "lies below" },
-		{ "a/", "a/", "duplicate entry" }, { "a", "a/", "duplicate entry" },
+		{ "a", "a", "duplicate entry" },  { "a", "a/b", "lies below" },
+		{ "a/b/c", "a/b", "lies below" }, { "a/", "a/", "duplicate entry" },
+		{ "a", "a/", "duplicate entry" },
 	};
 	struct log_seen *seen = log_watch();
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(clashes); i++) {
-		struct zip_file files[] = { { .name = clashes[i].a }, { .name = "x" },
+		struct zip_file files[] = { { .name = clashes[i].a },
+					    { .name = "x" },
 					    { .name = clashes[i].b } };
 		struct zip_made z = zip_make(files, 3, (struct zip_end){ 0 });
 
@@ -292,7 +303,7 @@ static void test_extra_fields(void **state)
 	static const struct {
 		const char *extra;
 		size_t len;
-		const char *says;	/* NULL: it is good */
+		const char *says; /* NULL: it is good */
 	} list[] = {
 		{ "\x99\x99\0\0", 4, NULL },
 		{ "\x99\x99\0\0\x99\x99\x02\0zz", 10, NULL },
@@ -317,7 +328,10 @@ static void test_extra_fields(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
-		struct zip_file file = { .name = "a", .data = "x", .n = 1, .extra = list[i].extra,
+		struct zip_file file = { .name = "a",
+					 .data = "x",
+					 .n = 1,
+					 .extra = list[i].extra,
 					 .extra_len = list[i].len };
 		struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
 		int r = read_all(z.out.data, z.out.len);
@@ -358,14 +372,10 @@ static void test_reported(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_changes),
-		cmocka_unit_test(test_cut_off),
-		cmocka_unit_test(test_inserted),
-		cmocka_unit_test(test_bit_flips),
-		cmocka_unit_test(test_second_end),
-		cmocka_unit_test(test_names_clash),
-		cmocka_unit_test(test_extra_fields),
-		cmocka_unit_test(test_reported),
+		cmocka_unit_test(test_changes),	     cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_inserted),     cmocka_unit_test(test_bit_flips),
+		cmocka_unit_test(test_second_end),   cmocka_unit_test(test_names_clash),
+		cmocka_unit_test(test_extra_fields), cmocka_unit_test(test_reported),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

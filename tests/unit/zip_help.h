@@ -27,17 +27,17 @@
 
 struct mem_source {
 	struct source source;
-	const char *data;	/* the test's */
-	size_t n;		/* of data; the source may say that it is larger: zeros follow */
+	const char *data; /* the test's */
+	size_t n;	  /* of data; the source may say that it is larger: zeros follow */
 	atomic_uint n_reads;
-	atomic_int fail;	/* what each read gives; 0: the bytes */
+	atomic_int fail; /* what each read gives; 0: the bytes */
 };
 
 struct mem_stream {
 	struct stream stream;
 	struct source *source;
 	uint64_t off, left;
-	size_t most;		/* bytes given at once */
+	size_t most; /* bytes given at once */
 };
 
 static inline int mem_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
@@ -81,7 +81,8 @@ static inline void mem_stream_close(struct stream *s)
 static inline int mem_stream_open(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 {
 	static const struct stream_ops ops = {
-		.read = mem_stream_read, .close = mem_stream_close,
+		.read = mem_stream_read,
+		.close = mem_stream_close,
 	};
 	struct mem_stream *m = calloc(1, sizeof(*m));
 
@@ -101,7 +102,9 @@ static inline void mem_free(struct source *s)
 static inline struct mem_source *mem_source(const void *data, size_t n)
 {
 	static const struct source_ops ops = {
-		.pread = mem_pread, .stream = mem_stream_open, .free = mem_free,
+		.pread = mem_pread,
+		.stream = mem_stream_open,
+		.free = mem_free,
 	};
 	struct mem_source *m = calloc(1, sizeof(*m));
 
@@ -131,7 +134,7 @@ static inline struct stream *mem_stream(const void *data, size_t n, size_t most)
 
 struct log_seen {
 	unsigned n;
-	char subject[256];	/* of the last one */
+	char subject[256]; /* of the last one */
 	char message[512];
 };
 
@@ -196,8 +199,10 @@ static inline void pack(struct buf *out, unsigned method, const void *data, size
 		got = ZSTD_compress(out->data + out->len, room, data, n, 1);
 		assert_false(ZSTD_isError(got));
 	} else {
-		z_stream z = { .next_in = (Bytef *)(uintptr_t)data, .avail_in = (uInt)n,
-			       .next_out = (Bytef *)out->data + out->len, .avail_out = (uInt)room };
+		z_stream z = { .next_in = (Bytef *)(uintptr_t)data,
+			       .avail_in = (uInt)n,
+			       .next_out = (Bytef *)out->data + out->len,
+			       .avail_out = (uInt)room };
 
 		assert_int_equal(deflateInit2(&z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY), Z_OK);
 		assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
@@ -218,10 +223,10 @@ struct zip_file {
 	const void *data;
 	size_t n;
 	unsigned method;
-	unsigned mode;		/* st_mode; 0: made by DOS, with none */
-	unsigned descriptor;	/* bytes of its data descriptor: 12, 16, 20, 24 */
-	bool zip64;		/* sizes (and the offset) in a zip64 extra field */
-	const void *extra;	/* more extra fields, in both headers */
+	unsigned mode;	     /* st_mode; 0: made by DOS, with none */
+	unsigned descriptor; /* bytes of its data descriptor: 12, 16, 20, 24 */
+	bool zip64;	     /* sizes (and the offset) in a zip64 extra field */
+	const void *extra;   /* more extra fields, in both headers */
 	size_t extra_len;
 };
 
@@ -317,8 +322,8 @@ static inline void zip_central(struct zip_made *z, size_t i, const struct zip_fi
 	zip_sizes(b, &whole, crc, stored);
 	zip_put(b, strlen(f->name), 2);
 	zip_put(b, f->extra_len + (f->zip64 ? 28 : 0), 2);
-	zip_put(b, 0, 2);			/* comment */
-	zip_put(b, 0, 4);			/* disk, internal attributes */
+	zip_put(b, 0, 2); /* comment */
+	zip_put(b, 0, 4); /* disk, internal attributes */
 	zip_put(b, (uint64_t)f->mode << 16, 4);
 	zip_put(b, f->zip64 ? UINT32_MAX : z->local[i], 4);
 	assert_int_equal(buf_adds(b, f->name), 0);
