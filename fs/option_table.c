@@ -25,7 +25,7 @@ const struct option_spec carton_option_table[] = {
 	SPEC(private_links, FLAG, "no value", 0),
 	SPEC(cacert, TEXT, "a file", 0),
 	SPEC(header_file, TEXT, "a file", 0),
-	{ NULL },
+	{ .name = NULL },
 };
 
 const struct option_spec *option_find(const struct option_spec *table, const char *name, size_t n)

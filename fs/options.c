@@ -65,7 +65,7 @@ static const struct option_spec mount_table[] = {
 	SPEC(umask, OCTAL, "an octal number such as 022", 0777),
 	SPEC(fsname, TEXT, NULL, 0),
 	SPEC(max_read, NUMBER, "a number of bytes", UINT_MAX),
-	{ NULL },
+	{ .name = NULL },
 };
 
 #define FLAG(text, field)                            \
