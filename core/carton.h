@@ -32,6 +32,20 @@ enum carton_verify_mode {
 	CARTON_VERIFY_OFF,  /* nothing is checked but sizes */
 };
 
+/* What is opened by its name after the process was confined. */
+struct carton_paths {
+	const char *source;   /* the directory that is read; NULL: a file, open by now, or a URL */
+	const char *cache;    /* the directory whose content is read and changed; NULL: none */
+	const char *files[2]; /* read; NULL: none */
+	bool network;	      /* false: nothing will be fetched */
+};
+
+/*
+ * Gives up what the process does not need. Called once, before a byte of the carton is read and
+ * before any thread is started. 0, or -errno, logged, which is then what the open returns.
+ */
+typedef int carton_confine_fn(const struct carton_paths *paths);
+
 /* All zero is the default for everything. Strings need to live during carton_open() only. */
 struct carton_options {
 	enum carton_verify_mode verify;
@@ -47,6 +61,7 @@ struct carton_options {
 	const char *views;	 /* the name of the directory of generated views; NULL: none */
 	bool views_hidden;	 /* it is found by name, but not listed */
 	bool keep_going;	 /* faults of single files are logged, not fatal (for verify) */
+	carton_confine_fn *confine; /* NULL: none */
 };
 
 /*
@@ -63,6 +78,9 @@ struct carton_options {
  *  -ENOENT, -EACCES, -ENOMEM, … as the system says
  */
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret);
+
+/* May it still fetch anything? False: it is local without LINKS, or offline. */
+bool carton_fetches(const struct carton *c);
 
 /* Ends every request: all that wait get -ENOTCONN, and so does every later one. */
 void carton_stop(struct carton *c);
@@ -230,6 +248,7 @@ char *carton_source_label(const char *source, char *ret, size_t n);
 struct carton_cache_options {
 	const char *dir;
 	uint64_t size;
+	carton_confine_fn *confine; /* called before an object is read; NULL: none */
 };
 
 struct carton_cache_object {

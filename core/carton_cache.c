@@ -10,11 +10,21 @@
 
 static int open_cache(const struct carton_cache_options *options, struct cache **ret)
 {
-	int r = cache_open(options->dir, options->size, ret);
+	struct carton_paths paths = { 0 };
+	struct cache *cache;
+	int r = cache_open(options->dir, options->size, &cache);
 
-	if (r < 0)
+	if (r < 0) {
 		carton_log(CARTON_LOG_ERROR, options->dir, "cannot open the cache: %s",
 			   strerror(-r));
+		return r;
+	}
+	paths.cache = cache_directory(cache);
+	r = options->confine ? options->confine(&paths) : 0;
+	if (r < 0)
+		cache_free(cache);
+	else
+		*ret = cache;
 	return r;
 }
 

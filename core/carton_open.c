@@ -113,29 +113,36 @@ static int open_url(struct carton *c, const char *url, struct container **ret)
 	return r;
 }
 
-static int open_path(const char *path, struct container **ret)
+/* The file or directory at `path`, of which nothing is read yet. */
+static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
-	struct source *source;
-	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
 
-	if (fd < 0 || fstat(fd, &st) < 0) {
+	if (fd < 0 || fstat(fd, ret_st) < 0) {
 		r = -errno;
 		carton_log(CARTON_LOG_ERROR, path, "cannot open: %s", strerror(-r));
-		fd_close(fd);
-		return r;
-	}
-	if (S_ISDIR(st.st_mode))
-		return dir_open(fd, ret);
-	if (!S_ISREG(st.st_mode)) {
+	} else if (!S_ISDIR(ret_st->st_mode) && !S_ISREG(ret_st->st_mode)) {
 		carton_log(CARTON_LOG_ERROR, path, "is neither a carton file nor a directory");
-		fd_close(fd);
-		return -EBADMSG;
+		r = -EBADMSG;
 	}
+	if (r < 0)
+		fd_close(fd);
+	else
+		*ret_fd = fd;
+	return r;
+}
+
+static int open_local(int fd, const struct stat *st, struct container **ret)
+{
+	struct source *source;
+	int r;
+
+	if (S_ISDIR(st->st_mode))
+		return dir_open(fd, ret);
 	r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
-	r = zip_open(source, st.st_mtime, ret);
+	r = zip_open(source, st->st_mtime, ret);
 	source_unref(source);
 	return r;
 }
@@ -184,16 +191,46 @@ static int open_store(struct carton *c)
 	return r < 0 ? r : object_store_new(&o, &c->store);
 }
 
+static int confine(const struct carton *c, const char *directory,
+		   const struct carton_options *options)
+{
+	struct carton_paths paths = {
+		.source = directory,
+		.cache = c->cache ? cache_directory(c->cache) : NULL,
+		.files = { options->cacert, options->header_file },
+		.network = !options->offline,
+	};
+
+	return options->confine ? options->confine(&paths) : 0;
+}
+
+/* The bytes of the carton. Once the process is confined, and not earlier, some are read. */
+static int open_container(struct carton *c, const char *source,
+			  const struct carton_options *options)
+{
+	bool url = is_url(source);
+	struct stat st = { 0 };
+	int fd = -1, r = url ? 0 : open_path(source, &fd, &st);
+
+	if (r == 0)
+		r = confine(c, S_ISDIR(st.st_mode) ? source : NULL, options);
+	if (r < 0) {
+		fd_close(fd);
+		return r;
+	}
+	if (!url)
+		return open_local(fd, &st, &c->container);
+	r = open_network(c, source, options);
+	return r < 0 ? r : open_url(c, source, &c->container);
+}
+
 /* What the carton is made of, up to its tree. */
 static int open_parts(struct carton *c, const char *source, const struct carton_options *options)
 {
 	int r = open_cache(c, options);
 
-	if (r == 0 && is_url(source))
-		r = open_network(c, source, options);
 	if (r == 0)
-		r = is_url(source) ? open_url(c, source, &c->container) :
-				     open_path(source, &c->container);
+		r = open_container(c, source, options);
 	if (r == 0)
 		r = load_ahead(c->container);
 	if (r == 0)
@@ -261,6 +298,11 @@ int carton_open(const char *source, const struct carton_options *options, struct
 	}
 	*ret = c;
 	return 0;
+}
+
+bool carton_fetches(const struct carton *c)
+{
+	return c->remote.http != NULL;
 }
 
 void carton_stop(struct carton *c)

@@ -190,10 +190,10 @@ int cache_path(struct cache *c, const uint8_t sha256[32], char *ret_path, size_t
 
 	if (!cache_is_published(c, sha256))
 		return -ENOENT;
-	if (strlen(c->path) + 1 + OBJECT_NAME_SIZE > n)
+	if (strlen(c->path) + strlen("/objects/") + OBJECT_NAME_SIZE > n)
 		return -ENAMETOOLONG;
 	cache_object_name(sha256, name);
-	snprintf(ret_path, n, "%s/%s", c->path, name);
+	snprintf(ret_path, n, "%s/objects/%s", c->path, name);
 	return 0;
 }
 

@@ -54,6 +54,9 @@ struct cache_fill;
  */
 int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache);
 
+/* The absolute path of the directory beneath which everything is (v1/). It lives as long as `cache`. */
+const char *cache_directory(const struct cache *cache);
+
 /* Frees `cache`, after all its fills have ended. Descriptors it gave stay good. NULL-safe. */
 void cache_free(struct cache *cache);
 

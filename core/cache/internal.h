@@ -24,7 +24,7 @@
 struct cache {
 	/* Set by cache_open(), then constant. */
 	int objects, partial, locks, notes, tmp; /* the directories of v1/ */
-	char *path;				 /* of v1/objects, absolute */
+	char *path;				 /* of v1/, absolute */
 	uint64_t limit;
 
 	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */

@@ -206,7 +206,7 @@ static int open_layout(struct cache *c, int top)
 	fd_close(v1);
 	if (r < 0)
 		return r;
-	if (asprintf(&c->path, "%s/v1/objects", dir) < 0) {
+	if (asprintf(&c->path, "%s/v1", dir) < 0) {
 		c->path = dir;
 		return -ENOMEM;
 	}
@@ -261,6 +261,11 @@ int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
 	cache_sweep(c);
 	*ret_cache = c;
 	return 0;
+}
+
+const char *cache_directory(const struct cache *c)
+{
+	return c->path;
 }
 
 void cache_free(struct cache *c)
