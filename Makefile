@@ -29,17 +29,18 @@ CORE_BASE := -fPIC -fvisibility=protected -Icore
 
 # each layer asks for its own libraries: core never sees FUSE
 CORE_PKGS := libarchive libzstd libcurl libcrypto zlib
-FS_PKGS := fuse3
+FS_PKGS := fuse3 libseccomp
 CORE_CFLAGS = $(shell pkg-config --cflags $(CORE_PKGS))
 CORE_LIBS = $(shell pkg-config --libs $(CORE_PKGS))
 FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
 FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
+CTL_LIBS = $(shell pkg-config --libs libseccomp)
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
-FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,numbers option_table privacy progress)
-CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session dirops mountpoint notify) $(FS_COMMON)
+FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,numbers option_table privacy progress sandbox landlock syscalls)
+CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session dirops mountpoint mounter notify) $(FS_COMMON)
 CARTONCTL_OBJ := $(patsubst %,$(BUILD)/fs/%.o,cartonctl ctl_output ctl_cache) $(FS_COMMON)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_SRC:%.c=$(BUILD)/%)
@@ -97,7 +98,7 @@ $(BUILD)/cartonfs: $(CARTONFS_OBJ) $(LIB)
 
 $(BUILD)/cartonctl: $(CARTONCTL_OBJ) $(LIB)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONCTL_OBJ) $(LIB) $(CORE_LIBS)
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONCTL_OBJ) $(LIB) $(CTL_LIBS) $(CORE_LIBS)
 
 # ---- tests ----
 

@@ -14,6 +14,7 @@
 #include "option_table.h"
 #include "privacy.h"
 #include "progress.h"
+#include "sandbox.h"
 
 #define BLOCK ((size_t)1 << 20)
 
@@ -274,6 +275,8 @@ static int run(const struct command *command, struct args *a)
 	if (log.json)
 		fputs("{\"problems\":[", stdout);
 	r = carton_open(a->source, &a->carton, &c);
+	if (r == 0 && a->carton.confine && !carton_fetches(c))
+		r = sandbox_cut_network();
 	if (r == 0)
 		status = command->run(c, a);
 	else if (!log.problems)
@@ -293,6 +296,7 @@ static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX
 {
 	static const struct option own[] = {
 		{ "json", no_argument, NULL, 'j' },
+		{ "nosandbox", no_argument, NULL, 'n' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
@@ -324,6 +328,9 @@ static int parse_options(int argc, char **argv, struct args *a)
 		switch (option) {
 		case 'j':
 			a->json = true;
+			break;
+		case 'n':
+			a->carton.confine = NULL;
 			break;
 		case 'h':
 			fputs(help, stdout);
@@ -389,7 +396,7 @@ static int run_command(int n, char **words, struct args *a)
 
 int main(int argc, char **argv)
 {
-	struct args a = { 0 };
+	struct args a = { .carton.confine = sandbox_enter };
 	int status;
 
 	privacy_no_core_dumps();

@@ -83,7 +83,8 @@ static int cache_command(char **words, int n, const struct carton_cache_options 
 
 int ctl_cache(char **words, int n, const struct args *a)
 {
-	const struct carton_cache_options options = { a->carton.cache_dir, a->carton.cache_size };
+	const struct carton_cache_options options = { a->carton.cache_dir, a->carton.cache_size,
+						      a->carton.confine };
 	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, false, false };
 	int r;
 

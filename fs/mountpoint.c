@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <mntent.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -48,14 +47,18 @@ static int detach(const char *path)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
+bool mountpoint_is_device(const char *path)
+{
+	return strncmp(path, "/dev/fd/", 8) == 0;
+}
+
 int mountpoint_prepare(const char *path)
 {
 	struct statfs fs;
 	struct stat st;
 	int r;
 
-	/* mount.fuse3 -o drop_privileges has mounted it and passes the open device */
-	if (strncmp(path, "/dev/fd/", 8) == 0)
+	if (mountpoint_is_device(path))
 		return 0;
 
 	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */

@@ -2,6 +2,11 @@
 #ifndef FS_MOUNTPOINT_H
 #define FS_MOUNTPOINT_H
 
+#include <stdbool.h>
+
+/* True: `path` is the open FUSE device of a mount that mount.fuse3 -o drop_privileges has made. */
+bool mountpoint_is_device(const char *path);
+
 /*
  * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has left
  * there. 0, or -errno after printing the reason and what to do.

@@ -18,6 +18,7 @@ struct options {
 	char *mountpoint;	      /* an absolute path if it exists */
 	bool foreground, debug, help, version;
 	bool verify_at_mount;
+	bool nosandbox;
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;

@@ -17,14 +17,18 @@
 #include <unistd.h>
 
 #include "dirops.h"
+#include "mounter.h"
 #include "mountpoint.h"
 #include "notify.h"
 #include "ops.h"
 #include "progress.h"
+#include "sandbox.h"
 
 struct session {
 	struct options *options;
 	struct mount mount;
+	struct mounter mounter;
+	bool mounted;  /* by the mounter, and not unmounted since */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
 	bool detached; /* the daemon has closed its stderr: log to syslog. Atomic: any thread logs */
 };
@@ -40,8 +44,8 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 	if (level == CARTON_LOG_DEBUG && !s->options->debug)
 		return;
 	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
-		syslog(priorities[level], "%s: %s%s%s", s->options->label, subject ? subject : "",
-		       subject ? ": " : "", message);
+		mounter_log(&s->mounter, priorities[level], "%s: %s%s%s", s->options->label,
+			    subject ? subject : "", subject ? ": " : "", message);
 		return;
 	}
 	progress_clear();
@@ -84,12 +88,11 @@ static void on_ready(void *ctx)
 	notify_systemd("READY=1");
 	if (s->status_fd < 0)
 		return;
-	openlog("cartonfs", LOG_PID, LOG_DAEMON);
 	__atomic_store_n(&s->detached, true, __ATOMIC_RELEASE);
 	setsid();
 	/* all relative paths have been opened or made absolute */
 	if (chdir("/") < 0)
-		syslog(LOG_WARNING, "/: %m");
+		carton_log(CARTON_LOG_WARNING, "/", "%s", strerror(errno));
 	null = open("/dev/null", O_RDWR);
 	if (null >= 0) {
 		dup2(null, STDIN_FILENO);
@@ -99,7 +102,8 @@ static void on_ready(void *ctx)
 			close(null);
 	}
 	if (write(s->status_fd, &ok, 1) != 1)
-		syslog(LOG_WARNING, "the process that started this mount has ended");
+		carton_log(CARTON_LOG_WARNING, NULL,
+			   "the process that started this mount has ended");
 	close(s->status_fd);
 	s->status_fd = -1;
 }
@@ -179,6 +183,31 @@ static int loop(struct session *s, struct fuse_session *se)
 	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_OK;
 }
 
+/* The mounter mounts, unless the caller has; the session gets the open device. */
+static int attach(struct session *s)
+{
+	struct fuse_session *se = s->mount.session;
+	char path[32];
+	int fd, r;
+
+	if (mountpoint_is_device(s->options->mountpoint))
+		return fuse_session_mount(se, s->options->mountpoint);
+	r = mounter_mount(&s->mounter, &fd);
+	if (r < 0)
+		return r;
+	s->mounted = true;
+	snprintf(path, sizeof(path), "/dev/fd/%d", fd);
+	return fuse_session_mount(se, path);
+}
+
+/* True: someone has unmounted it. Another mount may be at the mountpoint by now. */
+static bool is_unmounted(struct fuse_session *se)
+{
+	struct pollfd p = { fuse_session_fd(se), 0, 0 };
+
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
 /* Mounts, and serves until the end of the mount. */
 static int serve(struct session *s)
 {
@@ -187,13 +216,14 @@ static int serve(struct session *s)
 
 	if (fuse_set_signal_handlers(se) < 0)
 		return status;
-	if (fuse_session_mount(se, s->options->mountpoint) == 0) {
+	if (attach(s) == 0) {
 		dirops_parallel(&s->mount);
 		status = loop(s, se);
 		/* before the unmount: its threads may still answer requests */
 		carton_close(s->mount.carton);
 		s->mount.carton = NULL;
-		fuse_session_unmount(se);
+		if (is_unmounted(se))
+			s->mounted = false;
 	}
 	fuse_remove_signal_handlers(se);
 	return status;
@@ -226,7 +256,18 @@ static int open_and_serve(struct session *s)
 			fprintf(stderr, "cartonfs: did you mean %s?\n", o->suggestion);
 		return EXIT_USAGE;
 	}
+	r = mounter_start(s->mount.session, o, &s->mounter);
+	if (r < 0) {
+		fprintf(stderr, "cartonfs: %s\n", strerror(-r));
+		fuse_session_destroy(s->mount.session);
+		return EXIT_SYSTEM;
+	}
+	notify_open();
+	if (!o->nosandbox)
+		o->carton.confine = sandbox_enter;
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
+	if (r == 0 && !o->nosandbox && !carton_fetches(s->mount.carton))
+		r = sandbox_cut_network();
 	if (r < 0) {
 		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", o->label,
 			r == -EBADMSG ? "not a valid carton" : strerror(-r));
@@ -235,9 +276,13 @@ static int open_and_serve(struct session *s)
 		status = o->verify_at_mount ? verify_all(s) : EXIT_OK;
 		if (status == EXIT_OK)
 			status = serve(s);
-		carton_close(s->mount.carton);
 	}
+	carton_close(s->mount.carton);
+	/* closes the device, and with it the connection: the unmount waits for no request */
 	fuse_session_destroy(s->mount.session);
+	if (s->mounted)
+		mounter_unmount(&s->mounter);
+	mounter_stop(&s->mounter);
 	return status;
 }
 

@@ -151,6 +151,10 @@ def daemons(mountpoint):
     return found
 
 
+def parent(pid):
+    return int(Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[1])
+
+
 def doing(pid):
     """What each thread of a process is at, as far as we may know; and which namespace it is in."""
     text = []

@@ -470,11 +470,10 @@ def test_start_that_is_ended(big_carton, point, sig):
     where = point()
     p = subprocess.Popen([CARTONFS, '-o', 'verify=mount', big_carton[0], where],
                          stderr=subprocess.PIPE, env=harness.environment())
-    harness.eventually('it has a child', lambda: harness.daemons(where))
-    child, = [d for d in harness.daemons(where) if d != p.pid] or [None]
+    child, = harness.eventually('it has a child', lambda: [
+        d for d in harness.daemons(where) if harness.parent(d) == p.pid])
     p.send_signal(sig)
     assert p.wait(harness.EXIT_S) != 0
-    if child:
-        harness.wait_exit(child)
+    harness.wait_exit(child)
     assert mountinfo(where) is None
     p.communicate()

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mounter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#define MAX_TEXT 2048
+
+enum request_kind { REQUEST_MOUNT, REQUEST_UNMOUNT, REQUEST_LOG, REQUEST_QUIT };
+
+/* One datagram; of `text` only what is used is sent. */
+struct request {
+	int kind;
+	int priority;
+	char text[MAX_TEXT];
+};
+
+#define HEAD_SIZE offsetof(struct request, text)
+
+/* What carries one descriptor. */
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+/* ---- the process ---- */
+
+struct state {
+	const struct options *options;
+	struct fuse_session *session;
+	bool mounted;
+	int socket;
+	int daemon; /* a pidfd; -1: the kernel has none */
+};
+
+/* ps(1) shows the process by what it is. argv is one block of memory, and nothing needs it any more. */
+static void rename_process(void)
+{
+	char text[4096];
+	FILE *f = fopen("/proc/self/cmdline", "re");
+	size_t size = 0, n;
+
+	while (f && (n = fread(text, 1, sizeof(text), f)) > 0)
+		size += n;
+	if (f)
+		fclose(f);
+	if (size > 0) {
+		memset(program_invocation_name, 0, size);
+		snprintf(program_invocation_name, size, "cartonfs: mounter");
+	}
+	prctl(PR_SET_NAME, "cartonfs-mount");
+}
+
+/*
+ * The daemon alone has the device from here on: the connection ends with it. libfuse closes its
+ * number of it when it unmounts, so that stays open, as something else.
+ */
+static void give_up_device(int fd)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0)
+		close(fd);
+	close(null);
+}
+
+static void reply(int socket, int result, int fd)
+{
+	union control control = { 0 };
+	struct iovec iov = { &result, sizeof(result) };
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *c;
+
+	if (fd >= 0) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+		c = CMSG_FIRSTHDR(&message);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(fd));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	/* if the daemon has ended, the next recv() says so */
+	(void)!sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+static void drop_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+		dup2(null, fd);
+	close(null);
+}
+
+static void do_mount(struct state *s)
+{
+	int fd;
+
+	if (s->mounted || fuse_session_mount(s->session, s->options->mountpoint) < 0) {
+		reply(s->socket, -EIO, -1);
+		return;
+	}
+	s->mounted = true;
+	fd = fuse_session_fd(s->session);
+	reply(s->socket, 0, fd);
+	give_up_device(fd);
+	if (!s->options->foreground)
+		drop_terminal();
+}
+
+static void do_unmount(struct state *s)
+{
+	if (s->mounted)
+		fuse_session_unmount(s->session);
+	reply(s->socket, 0, -1);
+}
+
+/* False: the daemon wants it to end. */
+static bool serve(struct state *s, const struct request *q, size_t size)
+{
+	if (size < HEAD_SIZE)
+		return true;
+	switch (q->kind) {
+	case REQUEST_MOUNT:
+		do_mount(s);
+		break;
+	case REQUEST_UNMOUNT:
+		do_unmount(s);
+		break;
+	case REQUEST_LOG:
+		syslog(q->priority & LOG_PRIMASK, "%.*s", (int)(size - HEAD_SIZE), q->text);
+		break;
+	default:
+		return false;
+	}
+	return true;
+}
+
+/*
+ * The daemon was killed. fusermount3, with auto_unmount, waits for this process to end, and then
+ * looks whether the mount is dead: it is once the kernel has closed what the daemon had open.
+ */
+static void wait_for_end(int daemon)
+{
+	struct pollfd p = { daemon, POLLIN, 0 };
+
+	while (daemon >= 0 && poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+}
+
+static void run(struct state *s)
+{
+	struct request q;
+	ssize_t n;
+
+	for (;;) {
+		n = recv(s->socket, &q, sizeof(q), 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		if (!serve(s, &q, (size_t)n))
+			return;
+	}
+	wait_for_end(s->daemon);
+}
+
+static void ignore_signals(void)
+{
+	static const int signals[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2
+	};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		signal(signals[i], SIG_IGN);
+}
+
+/* It must not hold what its caller waits for, nor end with the terminal. */
+_Noreturn static void process(struct state s, int fd, pid_t daemon)
+{
+	static char ident[32];
+
+	ignore_signals();
+	setsid();
+	if (fd != s.socket)
+		dup3(fd, s.socket, O_CLOEXEC);
+	syscall(SYS_close_range, s.socket + 1, ~0U, 0);
+	s.daemon = (int)syscall(SYS_pidfd_open, daemon, 0);
+	rename_process();
+	(void)!chdir("/");
+	snprintf(ident, sizeof(ident), "cartonfs[%d]", (int)daemon);
+	openlog(ident, 0, LOG_DAEMON);
+	run(&s);
+	_exit(0);
+}
+
+/* ---- its caller ---- */
+
+int mounter_start(struct fuse_session *session, const struct options *o, struct mounter *ret)
+{
+	pid_t daemon = getpid(), pid;
+	int fds[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	pid = fork();
+	if (pid == 0)
+		process((struct state){ .options = o, .session = session, .socket = 3 }, fds[1],
+			daemon);
+	r = -errno;
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return r;
+	}
+	*ret = (struct mounter){ fds[0], pid };
+	return 0;
+}
+
+static int ask(const struct mounter *m, const struct request *q, size_t text)
+{
+	ssize_t n;
+
+	do
+		n = send(m->fd, q, HEAD_SIZE + text, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+static int answer(const struct mounter *m, int *ret_fd)
+{
+	union control control;
+	int result = -EIO;
+	struct iovec iov = { &result, sizeof(result) };
+	struct msghdr message = { .msg_iov = &iov,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+	const struct cmsghdr *c;
+	ssize_t n;
+
+	do
+		n = recvmsg(m->fd, &message, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n != sizeof(result))
+		return n < 0 ? -errno : -EPIPE;
+	c = CMSG_FIRSTHDR(&message);
+	if (result == 0 && ret_fd) {
+		if (!c || c->cmsg_type != SCM_RIGHTS)
+			return -EPROTO;
+		memcpy(ret_fd, CMSG_DATA(c), sizeof(*ret_fd));
+	}
+	return result;
+}
+
+int mounter_mount(struct mounter *m, int *ret_fd)
+{
+	int r = ask(m, &(struct request){ .kind = REQUEST_MOUNT }, 0);
+
+	return r < 0 ? r : answer(m, ret_fd);
+}
+
+void mounter_unmount(struct mounter *m)
+{
+	if (ask(m, &(struct request){ .kind = REQUEST_UNMOUNT }, 0) == 0)
+		answer(m, NULL);
+}
+
+void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
+{
+	struct request q = { .kind = REQUEST_LOG, .priority = priority };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(q.text, sizeof(q.text), fmt, ap);
+	va_end(ap);
+	ask(m, &q, strlen(q.text));
+}
+
+void mounter_stop(struct mounter *m)
+{
+	if (m->fd < 0)
+		return;
+	ask(m, &(struct request){ .kind = REQUEST_QUIT }, 0);
+	close(m->fd);
+	m->fd = -1;
+	while (waitpid(m->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}

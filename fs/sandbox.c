@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "landlock.h"
+#include "syscalls.h"
+
+static int failed(const char *what, int r)
+{
+	carton_log(CARTON_LOG_ERROR, NULL, "sandbox: %s: %s; nosandbox runs without one", what,
+		   strerror(-r));
+	return r;
+}
+
+static void missing(const char *what)
+{
+	carton_log(CARTON_LOG_INFO, NULL, "sandbox: %s", what);
+}
+
+/* ---- capabilities ---- */
+
+struct capabilities {
+	struct __user_cap_data_struct of[2]; /* 32 each */
+};
+
+static int capset_of_process(const struct capabilities *c)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+	return syscall(SYS_capset, &head, c->of) < 0 ? -errno : 0;
+}
+
+static int capget_of_process(struct capabilities *ret)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+	return syscall(SYS_capget, &head, ret->of) < 0 ? -errno : 0;
+}
+
+static bool is_denied(const char *path)
+{
+	return path && faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0 && errno == EACCES;
+}
+
+/*
+ * All go, but for one: root may name files of other users, which it cannot read without
+ * CAP_DAC_READ_SEARCH. A directory may have such files anywhere in it.
+ */
+static int drop_capabilities(const struct carton_paths *paths)
+{
+	struct capabilities have, none = { 0 }, keep = { 0 };
+	const int i = CAP_TO_INDEX(CAP_DAC_READ_SEARCH);
+	bool need = paths->source;
+	int r = capget_of_process(&have);
+
+	if (r < 0)
+		return failed("capget", r);
+	/* for those without CAP_SETPCAP nothing is to be gained from it: they have no new privileges */
+	for (int c = 0; c < 64; c++)
+		prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+
+	/* what can be read with none in effect */
+	for (size_t k = 0; k < 2; k++)
+		none.of[k].permitted = have.of[k].permitted;
+	r = capset_of_process(&none);
+	for (size_t k = 0; k < sizeof(paths->files) / sizeof(paths->files[0]); k++)
+		need = need || is_denied(paths->files[k]);
+	if (need)
+		keep.of[i].effective = keep.of[i].permitted = have.of[i].effective &
+							      CAP_TO_MASK(CAP_DAC_READ_SEARCH);
+	if (r == 0)
+		r = capset_of_process(&keep);
+	return r < 0 ? failed("capset", r) : 0;
+}
+
+/* ---- files ---- */
+
+/* Read by libraries of the system: themselves, locales, time zones, certificates; by sysconf(3). */
+static const char *const system_files[] = { "/usr",
+					    "/lib",
+					    "/lib64",
+					    "/etc/ld.so.cache",
+					    "/etc/localtime",
+					    "/dev/urandom",
+					    "/dev/random",
+					    "/proc/self",
+					    "/proc/meminfo",
+					    "/proc/stat",
+					    "/sys/devices/system/cpu",
+					    "/sys/fs/cgroup" };
+
+/* Read to resolve names and to check certificates. A link to a file of /run leads to it. */
+static const char *const network_files[] = {
+	"/etc/resolv.conf",	"/etc/hosts",		"/etc/host.conf",  "/etc/gai.conf",
+	"/etc/nsswitch.conf",	"/etc/services",	"/etc/passwd",	   "/etc/ssl/certs",
+	"/etc/ssl/openssl.cnf", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"
+};
+
+static int allow_all(int set, const char *const *paths, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (paths[i])
+			r = landlock_allow(set, paths[i], LANDLOCK_USE_READ);
+	return r;
+}
+
+/* libcurl's: where HOME is not set, that of the password file. */
+static int allow_netrc(int set)
+{
+	const char *home = getenv("HOME");
+	const struct passwd *pw = home ? NULL : getpwuid(geteuid());
+	char *path;
+	int r;
+
+	home = pw ? pw->pw_dir : home;
+	if (!home)
+		return 0;
+	if (asprintf(&path, "%s/.netrc", home) < 0)
+		return -ENOMEM;
+	r = landlock_allow(set, path, LANDLOCK_USE_READ);
+	free(path);
+	return r;
+}
+
+static int allow_network(int set, const struct carton_paths *paths)
+{
+	static const char *const etc[] = { "/etc" };
+	int r = allow_all(set, network_files, sizeof(network_files) / sizeof(network_files[0]));
+
+	/*
+	 * A file that is replaced is another one, and resolv.conf often is. Users can have the whole
+	 * directory: what is secret there they cannot read anyway.
+	 */
+	if (r == 0 && geteuid() != 0)
+		r = allow_all(set, etc, 1);
+	if (r == 0)
+		r = allow_all(set, paths->files, sizeof(paths->files) / sizeof(paths->files[0]));
+	return r == 0 ? allow_netrc(set) : r;
+}
+
+static int allow_tmp(int set)
+{
+	const char *dir = getenv("TMPDIR");
+	int r = dir && *dir ? landlock_allow(set, dir, LANDLOCK_USE_TMP) : 0;
+
+	return r == 0 ? landlock_allow(set, "/var/tmp", LANDLOCK_USE_TMP) : r;
+}
+
+static int confine_files(const struct carton_paths *paths)
+{
+	int set, r = landlock_new(&set);
+
+	if (r < 0) {
+		missing("the kernel has no Landlock: files are only guarded by their permissions");
+		return 0;
+	}
+	r = allow_all(set, system_files, sizeof(system_files) / sizeof(system_files[0]));
+#ifdef SANITIZER
+	if (r == 0)
+		r = landlock_allow(set, "/proc", LANDLOCK_USE_READ);
+	if (r == 0)
+		r = landlock_allow(set, "/proc/self/exe", LANDLOCK_USE_READ);
+#endif
+	if (r == 0)
+		r = landlock_allow(set, "/dev/null", LANDLOCK_USE_FILE);
+	if (r == 0 && paths->network)
+		r = allow_network(set, paths);
+	if (r == 0)
+		r = allow_all(set, &paths->source, 1);
+	if (r == 0)
+		r = paths->cache ? landlock_allow(set, paths->cache, LANDLOCK_USE_WRITE) :
+				   allow_tmp(set);
+	if (r == 0)
+		return (r = landlock_enter(set)) < 0 ? failed("Landlock", r) : 0;
+	close(set);
+	return failed("Landlock", r);
+}
+
+/* ---- all ---- */
+
+static int no_core_dumps(void)
+{
+	const struct rlimit none = { 0, 0 };
+
+	/* the limit does not count for a core_pattern that is a program; this does */
+	if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return failed("core dumps", -errno);
+	return 0;
+}
+
+int sandbox_enter(const struct carton_paths *paths)
+{
+	int r;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return failed("no new privileges", -errno);
+	r = drop_capabilities(paths);
+	if (r == 0)
+		r = confine_files(paths);
+	if (r == 0)
+		r = no_core_dumps();
+	if (r < 0)
+		return r;
+	r = syscalls_confine(paths->network);
+	if (r == -ENOSYS) {
+		missing("the kernel has no seccomp filters: system calls are not limited");
+		return 0;
+	}
+	return r < 0 ? failed("seccomp", r) : 0;
+}
+
+int sandbox_cut_network(void)
+{
+	int r = syscalls_cut_network();
+
+	return r < 0 && r != -ENOSYS ? failed("seccomp", r) : 0;
+}
