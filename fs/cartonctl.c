@@ -39,7 +39,7 @@ static const char help[] =
 	"  -j, --json              JSON output: info, ls, verify, cache list\n"
 	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline\n"
 	"  --connections=N  --timeout=SECONDS  --private-links  --cacert=FILE\n"
-	"  --header-file=FILE      the same as the mount options of cartonfs(1)\n"
+	"  --header-file=FILE  --nosandbox     as the mount options of cartonfs(1)\n"
 	"  -h, --help  -V, --version\n"
 	"Exit status: 0 success, 1 usage error, failure or problems found\n";
 

@@ -23,8 +23,8 @@ void privacy_hide_url(char *arg)
 void privacy_no_core_dumps(void)
 {
 	/*
-	 * A limit of 1 also keeps the kernel from piping a dump to a program, where it ignores 0. Not
-	 * PR_SET_DUMPABLE: it would hide /proc/PID from the user who mounted.
+	 * A limit of 1 also keeps the kernel from piping a dump to a program, where it ignores 0. The
+	 * sandbox, where there is one, also sets PR_SET_DUMPABLE.
 	 */
 	struct rlimit one = { 1, 1 };
 

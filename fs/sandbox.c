@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -192,16 +191,6 @@ static int confine_files(const struct carton_paths *paths)
 
 /* ---- all ---- */
 
-static int no_core_dumps(void)
-{
-	const struct rlimit none = { 0, 0 };
-
-	/* the limit does not count for a core_pattern that is a program; this does */
-	if (setrlimit(RLIMIT_CORE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return failed("core dumps", -errno);
-	return 0;
-}
-
 int sandbox_enter(const struct carton_paths *paths)
 {
 	int r;
@@ -211,8 +200,9 @@ int sandbox_enter(const struct carton_paths *paths)
 	r = drop_capabilities(paths);
 	if (r == 0)
 		r = confine_files(paths);
-	if (r == 0)
-		r = no_core_dumps();
+	/* no core dumps, whatever their limit is, and no tracing by other processes of the user */
+	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		r = failed("dumpable", -errno);
 	if (r < 0)
 		return r;
 	r = syscalls_confine(paths->network);

@@ -154,6 +154,9 @@ static int load(scmp_filter_ctx f, int r)
 	/* a call with the numbers of another processor would pass all rules */
 	if (r == 0)
 		r = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+	/* the kernel's own errno, not one for all */
+	if (r == 0)
+		r = seccomp_attr_set(f, SCMP_FLTATR_API_SYSRAWRC, 1);
 	/* a search tree, else all is compared one after the other at each call */
 	if (r == 0)
 		seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2);

@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the process cannot do once it reads a carton, tried inside the running program (probe.c), as root
+and as an ordinary user; and the mounter, which can do more and reads nothing.
+
+What Landlock forbids is tried only where the kernel has it: test_landlock_is_here names that.
+"""
+import contextlib
+import ctypes
+import errno
+import http.server
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness import (CARTONCTL, CARTONFS, IS_ROOT, NOBODY, eventually, mountinfo, run, wait_exit)
+from zipwriter import Carton
+
+needs_root = pytest.mark.skipif(not IS_ROOT, reason='files of other users need root')
+SANITIZED = re.search('lib[at]san', run('readelf', '-d', CARTONFS).stdout) is not None
+LANDLOCK = ctypes.CDLL(None).syscall(444, None, 0, 1)   # the version; less than 2 does not suffice
+READ_SEARCH = 1 << 2
+
+
+@pytest.fixture(scope='module')
+def library(session_dir):
+    path = session_dir / 'probe.so'
+    p = run('cc', '-shared', '-fPIC', '-O1', '-D_GNU_SOURCE', '-o', path,
+            Path(__file__).with_name('probe.c'), '-ldl')
+    assert p.returncode == 0, p.stderr
+    return path
+
+
+class Probe:
+    """A running program with the library in it."""
+
+    def __init__(self, library, cmd, uid=None, env=(), **kw):
+        self.ours, theirs = socket.socketpair()
+        self.answers = self.ours.makefile('r')
+        more = dict(LD_PRELOAD=str(library), PROBE_FD=str(theirs.fileno()), **dict(env))
+        if SANITIZED:
+            more['ASAN_OPTIONS'] = os.environ.get('ASAN_OPTIONS', '') + ':verify_asan_link_order=0'
+        self.process = subprocess.Popen(
+            [str(c) for c in cmd], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],
+            env=harness.environment(uid, **more), **harness.identity(uid), **kw)
+        theirs.close()
+
+    def ask(self, *words):
+        """The errno name of a try, '' when it succeeds; 'SIGSYS' when it kills the program."""
+        self.ours.sendall((' '.join(map(str, words)) + '\n').encode())
+        line = self.answers.readline()
+        if not line:
+            return signal.Signals(-self.process.wait(harness.EXIT_S)).name
+        number = int(line)
+        assert number != errno.ENOEXEC, words
+        return errno.errorcode[number] if number else ''
+
+    def close(self):
+        self.answers.close()
+        self.ours.close()
+
+
+@pytest.fixture
+def probe(library, point):
+    """with probe(source, '-o', …, uid=None) as p: a mounted cartonfs in the foreground."""
+    @contextlib.contextmanager
+    def make(source, *options, uid=None, env=()):
+        where = point(uid)
+        p = Probe(library, [CARTONFS, '-f', *options, source, where], uid, env)
+        p.where = where
+        try:
+            eventually('a mount or an end', lambda: mountinfo(where) or p.process.poll() is not None)
+            assert p.process.poll() is None, p.process.communicate()
+            yield p
+            if p.process.poll() is None:
+                assert p.ask('call getpid') == ''       # it lives
+                p.process.terminate()
+                p.out, p.err = p.process.communicate(timeout=harness.EXIT_S * harness.SLOW)
+                assert p.process.returncode == 0, p.err
+                assert mountinfo(where) is None
+        finally:
+            p.close()
+            p.process.kill()
+            p.process.communicate()
+            harness.abandon(where, [])
+    return make
+
+
+def status(path):
+    return dict(re.findall(r'^(\w+):\t(.*)$', Path(path).read_text(), re.M))
+
+
+def mounter_of(pid):
+    """The pids of the mounter of a daemon: its only child."""
+    return [int(n) for n in Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
+
+
+# ---- what /proc says ----
+
+def test_landlock_is_here():
+    """Not a claim about the program: where this kernel lacks Landlock, its tests are not collected."""
+    if LANDLOCK < 2:
+        print('this kernel has no Landlock: the tests of files are left out')
+
+
+def test_status(mount, sample_carton, who):
+    """In every thread: no privileges, none to be had, a filter, no core."""
+    with mount(sample_carton[0], uid=who) as m:
+        m.sha('MANIFEST')
+        tasks = list(Path(f'/proc/{m.pids[0]}/task').glob('*/status'))
+        assert len(tasks) > 2
+        for s in map(status, tasks):
+            assert (s['NoNewPrivs'], s['Seccomp']) == ('1', '2')
+            assert {int(s[f'Cap{k}'], 16) for k in ('Inh', 'Prm', 'Eff', 'Amb')} == {0}
+            if who is None and IS_ROOT:
+                assert int(s['CapBnd'], 16) == 0
+        # not dumpable: its files in /proc are root's
+        assert os.stat(f'/proc/{m.pids[0]}/environ').st_uid == 0
+
+
+def test_nosandbox(mount, sample_carton, who):
+    with mount(sample_carton[0], '-o', 'nosandbox', uid=who) as m:
+        s = status(f'/proc/{m.pids[0]}/status')
+        assert (s['NoNewPrivs'], s['Seccomp']) == ('0', '0')
+
+
+@needs_root
+def test_root_reads_what_others_own(mount, work):
+    """With the one capability that needs, and only where it is needed."""
+    c = Carton().add('model/a', b'x' * 1000)
+    private = work / 'private'
+    private.mkdir(0o700)
+    c.write(private / 'a.carton')
+    tree = private / 'tree'
+    for name, data in {**c.files()}.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(data)
+    for path in [private, *private.rglob('*')]:
+        os.chown(path, NOBODY, NOBODY)
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    for source, capabilities in ((private / 'a.carton', 0), (tree, READ_SEARCH)):
+        with mount(source) as m:
+            s = status(f'/proc/{m.pids[0]}/status')
+            assert int(s['CapEff'], 16) == int(s['CapPrm'], 16) == capabilities
+            assert m.read('model/a') == b'x' * 1000
+
+
+# ---- the mounter ----
+
+def test_mounter_holds_nothing(mount, sample_carton, who):
+    with mount(sample_carton[0], uid=who) as m:
+        pid, = mounter_of(m.pids[0])
+        assert Path(f'/proc/{pid}/cmdline').read_bytes().startswith(b'cartonfs: mounter\0')
+        assert os.readlink(f'/proc/{pid}/cwd') == '/'
+        held = {os.readlink(f'/proc/{pid}/fd/{n}') for n in os.listdir(f'/proc/{pid}/fd')}
+        assert {re.sub(r'\d+', '', h) for h in held} <= {
+            '/dev/null', 'socket:[]', 'anon_inode:[pidfd]'}
+        os.kill(pid, signal.SIGTERM)                # what ends a whole group ends the daemon first
+        m.sha('MANIFEST')
+    assert not os.path.exists(f'/proc/{pid}')
+
+
+@pytest.mark.parametrize('options', [(), ('-o', 'auto_unmount')])
+def test_mounter_ends_with_a_killed_daemon(mount, sample_carton, who, options):
+    with mount(sample_carton[0], *options, uid=who) as m:
+        pid, = mounter_of(m.pids[0])
+        os.kill(m.pids[0], signal.SIGKILL)
+        wait_exit(m.pids[0])
+        wait_exit(pid)
+        # fusermount3 may unmount it at any time now
+        eventually('unmounted', lambda: harness.unmount(m.path, who).returncode == 0 or m.gone())
+        m.ended = True
+
+
+def test_failed_start_leaves_no_mounter(point, work):
+    (work / 'bad').write_bytes(b'not a zip')
+    where = point()
+    p = subprocess.Popen([CARTONFS, '-f', work / 'bad', where], stderr=subprocess.PIPE,
+                         env=harness.environment(), start_new_session=True)
+    p.communicate(timeout=harness.EXIT_S)
+    assert p.returncode == 32 and mountinfo(where) is None
+    assert not [n for n in map(status, Path('/proc').glob('[0-9]*/status'))
+                if n['PPid'] == str(p.pid)]
+
+
+# ---- files ----
+
+def forbidden(who, work):
+    """Files that the user of the daemon may read and write, and it may not."""
+    mine = work / 'mine'
+    mine.write_text('secret')
+    if who is not None:
+        os.chown(mine, who, who)
+    mine.chmod(0o600)
+    return mine
+
+
+if LANDLOCK >= 2:
+    def test_files(probe, sample_carton, who, work):
+        mine = forbidden(who, work)
+        open_dir = work / 'open'
+        open_dir.mkdir()
+        open_dir.chmod(0o777)
+        with probe(sample_carton[0], uid=who) as p:
+            for path in ('/etc/shadow', mine, CARTONFS, '/proc/1/environ'):
+                assert p.ask('read', path) == 'EACCES', path
+            assert p.ask('write', mine) == 'EACCES'
+            assert p.ask('create', open_dir / 'new') == 'EACCES'
+            assert p.ask('remove', mine) == 'EACCES'
+            assert p.ask('read /etc/hosts') == ''       # what names are resolved with
+            assert p.ask('read /proc/self/status') == ''
+        assert mine.read_text() == 'secret' and os.listdir(open_dir) == []
+
+    def test_offline_reads_nothing_of_the_network(probe, sample_carton, who):
+        with probe(sample_carton[0], '-o', 'offline', uid=who) as p:
+            for path in ('/etc/hosts', '/etc/resolv.conf', '/etc/passwd'):
+                assert p.ask('read', path) == 'EACCES', path
+
+    def test_cache_is_writable_beneath_v1_only(probe, sample_carton, who, work):
+        cache = work / 'cache'
+        cache.mkdir(0o700)
+        if who is not None:
+            os.chown(cache, who, who)
+        with probe(sample_carton[0], '-o', f'cache_dir={cache}', uid=who) as p:
+            assert p.ask('create', cache / 'v1/tmp/x') == ''
+            assert p.ask('remove', cache / 'v1/tmp/x') == ''
+            assert p.ask('create', cache / 'x') == 'EACCES'
+
+    def test_source_directory_is_read_only(probe, who, work):
+        c = Carton().add('model/a', b'x' * 1000)
+        for name, data in c.files().items():
+            (work / 'tree' / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / 'tree' / name).write_bytes(data)
+        (work / 'beside').write_text('x')
+        for path in [work / 'tree', *work.rglob('*')]:
+            path.chmod(0o777)
+        with probe(work / 'tree', uid=who) as p:
+            assert p.ask('read', work / 'tree/model/a') == ''
+            assert p.ask('read', work / 'beside') == 'EACCES'
+            assert p.ask('write', work / 'tree/model/a') == 'EACCES'
+            assert p.ask('create', work / 'tree/model/b') == 'EACCES'
+
+    def test_cartonctl_files(library, sample_carton, who, work):
+        mine = forbidden(who, work)
+        with cartonctl(library, sample_carton[0], who) as p:
+            assert [p.ask('read', x) for x in ('/etc/shadow', mine)] == ['EACCES'] * 2
+            assert p.ask('write', mine) == 'EACCES'
+
+    if LANDLOCK >= 4:
+        def test_no_server_port(probe, sample_carton, who, remote):
+            with probe(remote, uid=who) as p:
+                assert p.ask('bind 0') == 'EACCES'
+
+
+def test_without_landlock(probe, sample_carton):
+    """A kernel that lacks it: a line of the log, and all the rest."""
+    with probe(sample_carton[0], env=[('PROBE_NO_LANDLOCK', '1')]) as p:
+        assert status(f'/proc/{p.process.pid}/status')['Seccomp'] == '2'
+        assert p.ask('read', CARTONFS) == ''
+    assert p.err.count('Landlock') == 1
+
+
+# ---- system calls ----
+
+PROGRAMS = ['execve', 'execveat', 'ptrace', 'process_vm_readv', 'personality', 'clone']
+KILLED = ['process_vm_writev', 'mount', 'umount2', 'move_mount', 'fsopen', 'pivot_root', 'chroot',
+          'init_module', 'finit_module', 'delete_module', 'bpf', 'keyctl', 'add_key', 'request_key',
+          'kexec_load', 'reboot', 'swapon', 'setns', 'unshare', 'open_by_handle_at', 'syslog',
+          'perf_event_open', 'userfaultfd', 'io_uring_setup', 'kill', 'tgkill', 'fchmodat',
+          'fchownat', 'setxattr', 'mknodat', 'listen', 'accept4', 'setuid', 'setresuid', 'capset',
+          'pidfd_getfd']
+
+
+@pytest.mark.parametrize('call', KILLED + ([] if SANITIZED else PROGRAMS))
+def test_killed(library, sample_carton, call):
+    """The filter is the same in cartonfs and cartonctl, and for root and users."""
+    with cartonctl(library, sample_carton[0], None) as p:
+        assert p.ask('call', call) == 'SIGSYS'
+
+
+def test_killed_daemon_is_a_dead_mount(probe, sample_carton, who):
+    with probe(sample_carton[0], uid=who) as p:
+        pid, = mounter_of(p.process.pid)
+        assert p.ask('call mount') == 'SIGSYS'
+        wait_exit(pid)
+        with pytest.raises(OSError) as e:
+            harness.as_user(who, os.listdir, p.where)
+        assert e.value.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+
+
+def test_refused(probe, sample_carton, who):
+    """What libraries try is refused, and the daemon lives."""
+    with probe(sample_carton[0], uid=who) as p:
+        assert p.ask('call clone3') == 'ENOSYS'
+        assert p.ask('call kill', p.process.pid, 0) == ''
+        for family in (socket.AF_UNIX, socket.AF_PACKET, socket.AF_VSOCK, socket.AF_ALG):
+            assert p.ask('family', int(family)) == 'EACCES'
+        if not SANITIZED:
+            assert p.ask('memory') == 'EPERM'
+
+
+# ---- the network ----
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def remote(work):
+    """The URL of a carton, by a name of /etc/hosts."""
+    (work / 'www').mkdir()
+    Carton().add('model/a', b'x' * 1000).write(work / 'www/a.carton')
+
+    def handler(*args):
+        return Handler(*args, directory=work / 'www')
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f'http://localhost:{server.server_address[1]}/a.carton'
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(('127.0.0.1', 0)) as s:
+        yield s.getsockname()
+
+
+def test_names_are_resolved(mount, remote, who):
+    with mount(remote, uid=who) as m:
+        assert m.read('model/a') == b'x' * 1000
+
+
+@pytest.mark.parametrize('options', [(), ('-o', 'offline')])
+def test_no_network_where_none_is_needed(probe, sample_carton, listener, who, options):
+    """A local carton without LINKS has nothing to fetch, nor has one that is offline."""
+    with probe(sample_carton[0], *options, uid=who) as p:
+        assert p.ask('connect', *listener) == 'EACCES'
+        assert p.ask('family', int(socket.AF_INET6)) == 'EACCES'
+        assert p.ask('family', int(socket.AF_NETLINK)) == 'EACCES'
+
+
+def test_network_of_a_remote_carton(probe, remote, listener):
+    with probe(remote) as p:
+        assert p.ask('connect', *listener) == ''
+        assert p.ask('family', int(socket.AF_UNIX)) == 'EACCES'
+
+
+# ---- cartonctl ----
+
+@contextlib.contextmanager
+def cartonctl(library, source, uid, *words):
+    """One that has been confined, and waits."""
+    p = Probe(library, [CARTONCTL, *(words or ['verify']), source], uid, [('PROBE_WAIT', '1')])
+    try:
+        assert p.ask('call getpid') == ''
+        yield p
+        if p.process.poll() is None:
+            p.close()
+            out, err = p.process.communicate(timeout=harness.EXIT_S * harness.SLOW)
+            assert p.process.returncode == 0, out + err
+    finally:
+        p.close()
+        p.process.kill()
+        p.process.communicate()
+
+
+def test_cartonctl(library, sample_carton, who):
+    with cartonctl(library, sample_carton[0], who) as p:
+        s = status(f'/proc/{p.process.pid}/status')
+        assert (s['NoNewPrivs'], s['Seccomp'], int(s['CapEff'], 16)) == ('1', '2', 0)
+        assert p.ask('family', int(socket.AF_UNIX)) == 'EACCES'
+
+
+def test_cartonctl_nosandbox(library, sample_carton, who):
+    with cartonctl(library, sample_carton[0], who, 'verify', '--nosandbox') as p:
+        s = status(f'/proc/{p.process.pid}/status')
+        assert (s['NoNewPrivs'], s['Seccomp']) == ('0', '0')
