@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "notify.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,38 @@ void notify_open(void)
 		close(notify_fd);
 		notify_fd = -1;
 	}
+}
+
+#define DEVICE_NAME "FDNAME=cartonfs"
+
+int notify_store_device(int fd)
+{
+	static char text[] = "FDSTORE=1\n" DEVICE_NAME;
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(fd))];
+	} control = { 0 };
+	struct iovec iov = { text, strlen(text) };
+	struct msghdr message = { .msg_iov = &iov,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+
+	if (notify_fd < 0)
+		return -ENOTCONN;
+	/* that of an earlier start, if that failed at once */
+	notify_forget_device();
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	return sendmsg(notify_fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+void notify_forget_device(void)
+{
+	notify_systemd("FDSTOREREMOVE=1\n" DEVICE_NAME);
 }
 
 void notify_systemd(const char *state)

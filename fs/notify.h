@@ -5,6 +5,15 @@
 /* Connects to $NOTIFY_SOCKET, if there is one: a confined process cannot. */
 void notify_open(void);
 
+/*
+ * Gives the FUSE device of a mount to the service manager, which passes it to the main process of the
+ * service as descriptor 3 (FileDescriptorStoreMax=). 0 or -errno.
+ */
+int notify_store_device(int fd);
+
+/* Has the service manager close what it was given: the mount ends with the main process. */
+void notify_forget_device(void);
+
 /* Sends `state` to the service manager, as sd_notify(3) does. */
 void notify_systemd(const char *state);
 

@@ -42,7 +42,7 @@ const char options_help[] =
 struct raw {
 	struct carton_options carton;
 	char *verify, *views, *fsname;
-	bool noviews, nosandbox;
+	bool noviews, nosandbox, mount_only;
 	unsigned uid, gid, umask, max_read;
 	int foreground, debug, help, version; /* filled by fuse_opt */
 	char *paths[2];
@@ -65,6 +65,7 @@ static const struct option_spec mount_table[] = {
 	SPEC(umask, OCTAL, "an octal number such as 022", 0777),
 	SPEC(fsname, TEXT, NULL, 0),
 	SPEC(nosandbox, FLAG, "no value", 0),
+	SPEC(mount_only, FLAG, "no value", 0),
 	SPEC(max_read, NUMBER, "a number of bytes", UINT_MAX),
 	{ .name = NULL },
 };
@@ -242,6 +243,7 @@ static int take_carton_options(struct raw *raw, struct options *o)
 	/* "hidden" is no name: views/ is found by its usual name, but not listed */
 	o->carton.views_hidden = raw->views && strcmp(raw->views, "hidden") == 0;
 	o->nosandbox = raw->nosandbox;
+	o->mount_only = raw->mount_only;
 	if (!raw->noviews) {
 		bool named = raw->views && !o->carton.views_hidden;
 

@@ -19,6 +19,7 @@ struct options {
 	bool foreground, debug, help, version;
 	bool verify_at_mount;
 	bool nosandbox;
+	bool mount_only;
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;

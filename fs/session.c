@@ -263,6 +263,8 @@ static int open_and_serve(struct session *s)
 		return EXIT_SYSTEM;
 	}
 	notify_open();
+	if (mountpoint_is_device(o->mountpoint))
+		notify_forget_device();
 	if (!o->nosandbox)
 		o->carton.confine = sandbox_enter;
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
@@ -283,6 +285,29 @@ static int open_and_serve(struct session *s)
 	if (s->mounted)
 		mounter_unmount(&s->mounter);
 	mounter_stop(&s->mounter);
+	return status;
+}
+
+/* For a service whose main process has no privileges: mounts, and leaves the device to systemd. */
+static int mount_only(struct session *s)
+{
+	struct fuse_session *se = fuse_session_new(&s->options->fuse, &mount_ops, sizeof(mount_ops),
+						   &s->mount);
+	int status = EXIT_MOUNT;
+
+	if (!se)
+		return EXIT_USAGE;
+	notify_open();
+	if (fuse_session_mount(se, s->options->mountpoint) == 0) {
+		if (notify_store_device(fuse_session_fd(se)) == 0) {
+			status = EXIT_OK;
+		} else {
+			fprintf(stderr,
+				"cartonfs: mount_only: no service manager takes the mount\n");
+			fuse_session_unmount(se);
+		}
+	}
+	fuse_session_destroy(se);
 	return status;
 }
 
@@ -307,6 +332,8 @@ int session_run(struct options *o)
 	fuse_set_log_func(on_fuse_log);
 	if (mountpoint_prepare(o->mountpoint) < 0)
 		return EXIT_MOUNT;
+	if (o->mount_only)
+		return mount_only(&s);
 	if (o->foreground)
 		return open_and_serve(&s);
 

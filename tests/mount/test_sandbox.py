@@ -357,6 +357,68 @@ def test_network_of_a_remote_carton(probe, remote, listener):
         assert p.ask('family', int(socket.AF_UNIX)) == 'EACCES'
 
 
+# ---- as a service ----
+
+class Manager:
+    """The side of systemd: a socket that it is told on, and the descriptors it was given."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        os.chmod(path, 0o666)
+        self.env = {'NOTIFY_SOCKET': str(path)}
+
+    def message(self):
+        text, fds, *_ = socket.recv_fds(self.socket, 4096, 1)
+        return text.decode().split('\n'), fds
+
+
+@pytest.fixture
+def manager(work):
+    m = Manager(work / 'notify')
+    yield m
+    m.socket.close()
+
+
+def test_mount_and_main_process(manager, sample_carton, point, who):
+    """As the unit does it: a step that mounts, and a main process that only serves."""
+    path, c = sample_carton
+    where = point(who)
+    p = run(CARTONFS, '-o', 'mount_only', path, where, uid=who, env=manager.env)
+    assert p.returncode == 0 and mountinfo(where), p.stderr
+    assert manager.message() == (['FDSTOREREMOVE=1', 'FDNAME=cartonfs'], [])
+    words, (fd,) = manager.message()
+    assert words == ['FDSTORE=1', 'FDNAME=cartonfs']
+    main = subprocess.Popen([CARTONFS, '-f', path, f'/dev/fd/{fd}'], pass_fds=[fd],
+                            env=harness.environment(who, **manager.env), **harness.identity(who))
+    try:
+        os.close(fd)
+        # the main process is the only one to hold it, so that the mount dies with it
+        assert manager.message() == (['FDSTOREREMOVE=1', 'FDNAME=cartonfs'], [])
+        assert manager.message() == (['READY=1'], [])
+        for name, sha in c.hashes().items():
+            assert harness.as_user(who, harness.sha_file, os.path.join(where, name)) == sha
+        assert int(status(f'/proc/{main.pid}/status')['CapEff'], 16) == 0
+        main.terminate()
+        assert main.wait(harness.EXIT_S * harness.SLOW) == 0
+        assert manager.message() == (['STOPPING=1'], [])
+        with pytest.raises(OSError) as e:
+            harness.as_user(who, os.listdir, where)
+        assert e.value.errno == errno.ENOTCONN
+        assert harness.unmount(where, who).returncode == 0
+    finally:
+        main.kill()
+        main.wait()
+        harness.abandon(where, [])
+
+
+def test_mount_only_needs_a_manager(sample_carton, point, who):
+    where = point(who)
+    p = run(CARTONFS, '-o', 'mount_only', sample_carton[0], where, uid=who)
+    assert p.returncode == 32 and 'no service manager' in p.stderr
+    assert mountinfo(where) is None
+
+
 # ---- cartonctl ----
 
 @contextlib.contextmanager
