@@ -35,7 +35,7 @@ static int check_tensors(struct check *k)
 {
 	static const char index_path[] = "tensor_data/index.toml";
 	const struct tree *t = k->c->tree;
-	struct tensors *tensors;
+	struct index_toml *tensors;
 	int r = index_load(t, NULL, &k->index);
 
 	if (r == -ENOMEM)
@@ -57,7 +57,7 @@ static int check_tensors(struct check *k)
 		    index_measure(&k->index, &tensors->list[i], NULL, &size) == -ENOMEM)
 			return -ENOMEM;
 	}
-	r = tensors_settle(tensors);
+	r = index_toml_propagate(tensors);
 	if (r < 0)
 		return r;
 	if (tensors->problem)
@@ -66,8 +66,8 @@ static int check_tensors(struct check *k)
 		const struct tensor *tensor = &tensors->list[i];
 
 		if (tensor->problem)
-			report(k, index_path, "line %zu: tensor \"%s\": %s", tensor->line,
-			       tensor->named ? tensor->info.name : "", tensor->problem);
+			report(k, index_path, "line %u: tensor \"%s\": %s", tensor->line,
+			       tensor->info.name ? tensor->info.name : "", tensor->problem);
 	}
 	return 0;
 }
@@ -108,7 +108,7 @@ static const char *reference_fault(const struct check *k, const char *reference,
 		const char *name = reference + strlen(tensor_prefix);
 
 		/* an unreadable index was reported already */
-		if (k->index.tensors && !tensors_find(k->index.tensors, name, strlen(name)))
+		if (k->index.tensors && !index_toml_find(k->index.tensors, name, strlen(name)))
 			return "which is no tensor of tensor_data/index.toml";
 		if (!k->index.tensors && !tree_find(k->c->tree, "tensor_data"))
 			return "but there is no tensor_data";

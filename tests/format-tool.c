@@ -75,7 +75,7 @@ static int cmd_npy(void)
 
 static int cmd_names(void)
 {
-	char plain[TENSOR_FILE_NAME_SIZE], nested[TENSOR_FILE_NAME_SIZE];
+	char plain[TENSOR_FILENAME_SIZE], nested[TENSOR_FILENAME_SIZE];
 	uint8_t len[4];
 	int r = 0;
 
@@ -86,9 +86,9 @@ static int cmd_names(void)
 		if (fread(name, 1, n, stdin) != n)
 			r = -EIO;
 		if (!r)
-			r = tensor_file_name(name, n, false, plain);
+			r = tensor_filename(name, n, false, plain);
 		if (!r)
-			r = tensor_file_name(name, n, true, nested);
+			r = tensor_filename(name, n, true, nested);
 		if (!r)
 			printf("%s\n%s\n", plain, nested);
 		free(name);
@@ -110,17 +110,17 @@ static int file_size(void *ctx, const char *path, uint64_t *ret)
 	return 0;
 }
 
-static int load(const char *dir, struct tensors **ret)
+static int load(const char *dir, struct index_toml **ret)
 {
 	struct toml_error error = { 0 };
 	int root = open(dir, O_PATH | O_DIRECTORY);
 	int fd = openat(root, "tensor_data/index.toml", O_RDONLY);
-	int r = fd < 0 ? -errno : tensors_parse(read_fd, &fd, ret, &error);
+	int r = fd < 0 ? -errno : index_toml_parse(read_fd, &fd, ret, &error);
 
 	if (!r) {
-		r = tensors_check(*ret, file_size, &root);
+		r = index_toml_check_files(*ret, file_size, &root);
 		if (r)
-			tensors_free(*ret);
+			index_toml_free(*ret);
 	}
 	fd_close(fd);
 	fd_close(root);
@@ -131,12 +131,12 @@ static int load(const char *dir, struct tensors **ret)
 
 static int add_good(struct view_json *j, const struct tensor *t)
 {
-	char name[TENSOR_FILE_NAME_SIZE], bin[300], npy[300];
+	char name[TENSOR_FILENAME_SIZE], bin[300], npy[300];
 	struct view_json_text files[2] = { { bin, 0 }, { npy, 0 } };
 	struct view_json_text inner[64];
 	struct view_json_tensor out = { .info = &t->info, .dtype = t->info.dtype->name };
-	int r = tensor_file_name(t->info.name, t->info.name_len, t->info.dtype == dtype_nested,
-				 name);
+	int r = tensor_filename(t->info.name, t->info.name_len, t->info.dtype == dtype_nested,
+				name);
 
 	if (r)
 		return r;
@@ -156,7 +156,7 @@ static int cmd_tensors(const char *dir)
 {
 	struct buf b = buf_init(MAX_VIEW_MEMORY);
 	struct view_json j;
-	struct tensors *t;
+	struct index_toml *t;
 	int r = load(dir, &t);
 
 	if (r)
@@ -176,7 +176,7 @@ static int cmd_tensors(const char *dir)
 	}
 	if (!r)
 		r = view_json_end(&j);
-	tensors_free(t);
+	index_toml_free(t);
 	return print(&b, r);
 }
 
@@ -184,7 +184,7 @@ static int cmd_write(const char *dir)
 {
 	struct buf b = buf_init(GIB);
 	struct safetensors_item *items;
-	struct tensors *t;
+	struct index_toml *t;
 	size_t n = 0;
 	int r = load(dir, &t);
 
@@ -197,7 +197,7 @@ static int cmd_write(const char *dir)
 	}
 	r = safetensors_header(items, n, &b);
 	free(items);
-	tensors_free(t);
+	index_toml_free(t);
 	return print(&b, r);
 }
 
@@ -205,7 +205,7 @@ static int cmd_triton(const char *dir)
 {
 	struct buf b = buf_init(MAX_TRITON_JSON);
 	struct triton_tensor *inputs;
-	struct tensors *t;
+	struct index_toml *t;
 	uint64_t body;
 	size_t n = 0;
 	int r = load(dir, &t);
@@ -220,7 +220,7 @@ static int cmd_triton(const char *dir)
 	triton_sort(inputs, n);
 	r = triton_request(inputs, n, &b, &body);
 	free(inputs);
-	tensors_free(t);
+	index_toml_free(t);
 	return print(&b, r);
 }
 

@@ -4,8 +4,8 @@
 #include "base/util.h"
 
 /*
- * The order is that of the reference serializer's enumeration, which grows with alignment; the
- * carton dtypes come first, then what only safetensors has, then those without size.
+ * `order` is the position in the reference serializer's enumeration, which is sorted by alignment. Carton's
+ * dtypes come first, then those of safetensors only, then those without a fixed size.
  */
 static const struct dtype table[] = {
 	{ "float32", "F32", "<f4", "FP32", 32, 19 },  { "float64", "F64", "<f8", "FP64", 64, 21 },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element types: one table with the names each format gives them, and what a shape of them weighs.
- * Also the description of one tensor that all the format modules share.
+ * Element types: one table with their names in each format, and the size of a shape of them. Also the
+ * description of one tensor, which all formats share.
  */
 #ifndef CARTON_TENSOR_DTYPE_H
 #define CARTON_TENSOR_DTYPE_H
@@ -17,7 +17,7 @@ struct dtype {
 	const char *npy;	 /* numpy's descr; NULL: none, or it depends on the data */
 	const char *triton;	 /* datatype of the v2 protocol; NULL: none */
 	unsigned bits;		 /* of one element; 0: not of fixed size (string, nested) */
-	unsigned order;		 /* in a safetensors file: the highest first */
+	unsigned order;		 /* in a safetensors file: highest first */
 };
 
 /* The two carton dtypes without fixed element size, by address. */
@@ -31,25 +31,33 @@ const struct dtype *dtype_by_safetensors(const char *name, size_t n);
 /* Every dtype in the table, by index from 0; NULL past the last. */
 const struct dtype *dtype_at(size_t i);
 
-/* The one name a person would know it by: carton's, else that of safetensors. Never NULL. */
+/* Its name for users: carton's, else that of safetensors. Never NULL. */
 const char *dtype_label(const struct dtype *dtype);
 
-/* What is known of a tensor before its data: what every view of it is made from. Owns nothing. */
+/* The description of a tensor, without its data. Owns nothing. */
 struct tensor_info {
 	const char *name; /* UTF-8, may hold NUL; NUL-terminated beyond name_len */
-	size_t name_len;
 	const struct dtype *dtype;
-	unsigned rank;	       /* 0: a scalar */
 	const uint64_t *shape; /* rank dimensions, outermost first; NULL when rank is 0 */
-	uint64_t count;	       /* elements: the product of the shape, 1 for a scalar */
 	uint64_t bytes;	       /* of a numeric tensor's data; 0 for string and nested */
+	uint32_t name_len;     /* at most MAX_TENSOR_NAME */
+	uint32_t rank;	       /* 0: a scalar */
 };
 
 /*
  * The number of elements of a shape. Returns 0, or -EOVERFLOW when the product of the dimensions
- * that are not 0 does not fit 64 bits: then readers disagree, by the order in which they multiply.
+ * that are not 0 does not fit 64 bits: readers then disagree, depending on the order they multiply in.
  */
 int shape_count(const uint64_t *shape, unsigned rank, uint64_t *ret_count);
+
+/* The number of elements of a tensor whose shape was checked. */
+static inline uint64_t tensor_count(const struct tensor_info *t)
+{
+	uint64_t n = 1;
+
+	shape_count(t->shape, t->rank, &n);
+	return n;
+}
 
 /*
  * The bytes of a contiguous tensor: packed, with no padding between elements or rows. Returns 0,

@@ -4,17 +4,17 @@
 #include "base/digest.h"
 #include "base/util.h"
 
-/* What is kept of a name that is cut. */
+/* Bytes of a shortened name before its hash. */
 #define START 100
 
 struct encoder {
-	char out[TENSOR_FILE_NAME_SIZE];
+	char out[TENSOR_FILENAME_SIZE];
 	size_t n;
-	size_t start; /* what is kept of `out` when it is cut: whole characters */
+	size_t start; /* whole characters within the first START bytes of `out` */
 	bool full;
 };
 
-/* Appends one character, percent-encoded or not: all of it, or nothing ever again. */
+/* Appends one character, percent-encoded or not. Sets `full` for good when it does not fit. */
 static void add(struct encoder *e, const char *s, size_t n, bool encode)
 {
 	static const char digits[] = "0123456789ABCDEF";
@@ -37,7 +37,7 @@ static void add(struct encoder *e, const char *s, size_t n, bool encode)
 		e->start = e->n;
 }
 
-/* C0, DEL, and C1 (U+0080 to U+009F, two bytes); and a byte that is no UTF-8 at all. */
+/* C0, DEL and C1 (U+0080 to U+009F, two bytes), or a byte that is not UTF-8. */
 static bool is_control(const char *s, size_t step)
 {
 	unsigned char c = (unsigned char)s[0];
@@ -45,7 +45,7 @@ static bool is_control(const char *s, size_t step)
 	return !step || c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)s[1] < 0xa0);
 }
 
-/* Where the dot of a nested tensor's ".bin", ".npy" or ".json" stands; `n`: nowhere. */
+/* The position of the dot of a suffix ".bin", ".npy" or ".json"; `n`: there is none. */
 static size_t suffix_dot(const char *name, size_t n)
 {
 	static const char *const suffixes[] = { ".bin", ".npy", ".json" };
@@ -73,7 +73,7 @@ static void encode(struct encoder *e, const char *name, size_t n, bool nested)
 	}
 }
 
-int tensor_file_name(const char *name, size_t n, bool nested, char ret[TENSOR_FILE_NAME_SIZE])
+int tensor_filename(const char *name, size_t n, bool nested, char ret[TENSOR_FILENAME_SIZE])
 {
 	struct encoder e = { .full = false };
 	uint8_t hash[SHA256_SIZE];

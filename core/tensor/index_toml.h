@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor_data/index.toml: which tensors there are, what they are made of and in which files.
+ * tensor_data/index.toml: which tensors there are, their types and shapes, and in which files.
  *
- * A fault of one tensor is not a fault of the index: the tensor keeps its place in the list and
- * says in `problem` what is wrong with it. What is not TOML at all, or over a limit, fails as a
- * whole. Keys that the format does not know are ignored.
+ * A fault of one tensor is not a fault of the index: the tensor stays in the list and its `problem` says
+ * what is wrong. Text that is not TOML, or over a limit, fails as a whole. Keys that the format does not
+ * know are ignored.
  *
- * This module reads no tensor data: tensors_check() asks a callback for sizes, and whether a string
- * file holds as many strings as its shape says is for strings_measure(); tensor_fault() records it.
+ * Reads no tensor data: index_toml_check_files() asks a callback for sizes. Whether a file of strings has
+ * as many elements as the shape says is for strings_measure(), with index_toml_fault() to record it.
+ *
+ * Memory: 64 bytes a tensor, and its name, file, shape and inner names in an arena. Not for several
+ * threads at once, but immutable once checked.
  */
 #ifndef CARTON_TENSOR_INDEX_TOML_H
 #define CARTON_TENSOR_INDEX_TOML_H
 
+#include "base/arena.h"
 #include "tensor/dtype.h"
 #include "toml/toml.h"
 
@@ -19,76 +23,79 @@ struct tensor;
 
 /* One name of `inner`. */
 struct tensor_ref {
-	char *name; /* NUL-terminated beyond len */
-	size_t len;
-	struct tensor *tensor; /* as tensors_find() */
+	const char *name;      /* NUL-terminated beyond len */
+	struct tensor *tensor; /* as index_toml_find() */
+	uint32_t len;
 };
 
 struct tensor {
-	struct tensor_info info;  /* all of it is meaningful only without a problem */
-	bool named;		  /* false: no usable name; then `line` is all there is */
-	char *file;		  /* relative to tensor_data/, NUL-terminated; NULL: none */
-	struct tensor_ref *inner; /* of a nested tensor, in order */
-	size_t n_inner;
-	size_t line;   /* of index.toml, where it begins */
-	char *problem; /* NULL: none found. One sentence, may hold hostile text */
+	struct tensor_info
+		info; /* meaningful only without a problem, but for the name (NULL: none) */
+	union {
+		const char *file;	  /* not nested: relative to tensor_data/; NULL: none */
+		struct tensor_ref *inner; /* nested: n_inner of them, in order */
+	};
+	const char *problem; /* NULL: none found. One sentence, may hold hostile text */
+	uint32_t n_inner;    /* 0 if not nested */
+	uint32_t line;	     /* where it begins in index.toml */
 };
 
-/* Immutable once parsed and checked. Owns all that its tensors point to. */
-struct tensors {
+struct index_toml {
 	struct tensor *list; /* in the order of the file */
 	size_t n;
-	struct tensor **by_name; /* the named ones, sorted bytewise */
+	uint32_t *by_name; /* places in `list` of those with a name, sorted bytewise */
 	size_t n_by_name;
-	char *problem; /* of the index as a whole, e.g. `tensor` is no array */
+	const char *problem; /* of the index as a whole, e.g. `tensor` is no array */
 	size_t problem_line;
+	struct arena arena; /* owns what tensors and problems point to */
 };
 
 /*
- * Parses index.toml and judges each tensor by what stands there alone: name, dtype, shape, file and
- * inner of the right types; dtype known; at most MAX_TENSOR_RANK dimensions, none negative, and
- * a size that fits 64 bits; a file, for all but nested ones, with a path that stays inside
- * tensor_data, ending in ".toml" for strings; inner, for nested ones only, naming other
- * tensors that are not nested; no name used twice (all of that name are at fault).
+ * Parses index.toml and checks each tensor by itself: name, dtype, shape, file and inner have the right
+ * types; the dtype is known; at most MAX_TENSOR_RANK dimensions, none negative, and a size that fits 64
+ * bits; a file, unless nested, with a path that stays inside tensor_data, ending in ".toml" for strings;
+ * inner, for nested ones only, naming other tensors that are not nested; no name used twice (then all of
+ * that name are at fault).
  *
- * Returns 0 and the list; -EBADMSG when it is not TOML (ret_error says where); -EFBIG over
- * MAX_TENSORS, MAX_TENSOR_INNER or a limit of the TOML parser (likewise); -ENOMEM; or what `read` gave.
- * `ret_error` may be NULL.
+ * Returns 0; -EBADMSG when it is not TOML (ret_error says where); -EFBIG over MAX_TENSORS,
+ * MAX_TENSOR_INNER or a limit of the TOML parser (likewise); -ENOMEM; or what `read` gave. `ret_error`
+ * may be NULL.
  */
-int tensors_parse(toml_read_fn *read, void *ctx, struct tensors **ret,
-		  struct toml_error *ret_error);
-int tensors_parse_mem(const char *text, size_t n, struct tensors **ret,
-		      struct toml_error *ret_error);
+int index_toml_parse(toml_read_fn *read, void *ctx, struct index_toml **ret,
+		     struct toml_error *ret_error);
+int index_toml_parse_mem(const char *text, size_t n, struct index_toml **ret,
+			 struct toml_error *ret_error);
 
 /*
- * Tells the size in bytes of a file of the carton, by its path from the root ("tensor_data/x.bin").
- * 0 and the size; -ENOENT: not in the carton; -EISDIR: not a regular file; -EAGAIN: it is there,
- * its size is not known yet (and is not checked now). Anything else ends the check.
+ * Gives the size in bytes of a file by its path in the carton ("tensor_data/x.bin"). 0; -ENOENT: not in
+ * the carton; -EISDIR: not a regular file; -EAGAIN: its size is not known yet, and not checked.
+ * Anything else ends the check.
  */
-typedef int tensor_size_fn(void *ctx, const char *path, uint64_t *ret_size);
+typedef int index_toml_size_fn(void *ctx, const char *path, uint64_t *ret_size);
 
 /*
- * Finds the problems that show only against the carton: files that are missing, and numeric
- * ones whose size is not shape × dtype. Nested tensors take the problems of their inner ones.
- * Can be called again. Returns 0, -ENOMEM, or what `size` gave that ended it.
+ * Finds missing files, and numeric ones whose size is not shape × dtype. Can be called again. Returns 0,
+ * -ENOMEM, or what `size` gave that ended it.
  */
-int tensors_check(struct tensors *t, tensor_size_fn *size, void *ctx);
+int index_toml_check_files(struct index_toml *x, index_toml_size_fn *size, void *ctx);
 
-/* Records a problem unless there is one already. Returns 0 or -ENOMEM. */
-int tensor_fault(struct tensor *tensor, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Records a problem unless the tensor has one already. Returns 0 or -ENOMEM. */
+int index_toml_fault(struct index_toml *x, struct tensor *t, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
-/* Gives nested tensors the problems of their inner ones, after tensor_fault(). 0 or -ENOMEM. */
-int tensors_settle(struct tensors *t);
+/* Passes problems of inner tensors on to nested ones, after index_toml_fault(). 0 or -ENOMEM. */
+int index_toml_propagate(struct index_toml *x);
 
 /* The tensor of that name, which may have a problem (as all of several have); NULL: there is none. */
-struct tensor *tensors_find(const struct tensors *t, const char *name, size_t n);
+struct tensor *index_toml_find(const struct index_toml *x, const char *name, size_t n);
 
-void tensors_free(struct tensors *t);
+/* NULL-safe. */
+void index_toml_free(struct index_toml *x);
 
 /*
- * Finds the problems that show only when all tensors are read: sorts the names, faults duplicates,
- * links nested tensors to their inner ones. Once for each index. Returns 0 or -ENOMEM.
+ * For the parser, once all tensors are known: sorts the names, finds duplicates, links nested tensors
+ * to their inner ones. Returns 0 or -ENOMEM.
  */
-int tensors_judge(struct tensors *t);
+int index_toml_check(struct index_toml *x);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The header of a .npy file, byte for byte what numpy.save writes before the data of a C-order
- * array (numpy 1.22 to 2.x; older ones left out the room for the first dimension to grow). The
- * data follows at once, at a multiple of 64 bytes.
+ * array (numpy 1.22 to 2.x; older versions reserve no room for the first dimension to grow). The data
+ * follows at a multiple of 64 bytes.
  *
  * Version 1.0 while the header's length fits 16 bits, else 2.0. Version 3.0 differs only by
  * field names that are not latin1; arrays without fields never need it.
@@ -14,12 +14,12 @@
 
 #include "base/util.h"
 
-/* A header of rank MAX_TENSOR_RANK stays below this. */
+/* The longest header, of rank MAX_TENSOR_RANK, is shorter. */
 #define NPY_HEADER_MAX 2048
 
 /*
- * Can numpy load such an array? Its bytes must fit int64, counted without the dimensions of 0. A rank
- * over 32 is for numpy 2, which has 64.
+ * Can numpy load such an array? Its size must fit int64, computed without the dimensions of 0. Ranks
+ * above 32 need numpy 2, which allows 64.
  */
 bool npy_can_hold(const char *descr, const uint64_t *shape, unsigned rank);
 
@@ -32,8 +32,7 @@ int npy_header(const char *descr, const uint64_t *shape, unsigned rank, struct b
 
 /*
  * The descr of an array of strings of at most `width` code points. Returns 0, or -EFBIG when
- * numpy cannot name it (4 * width must stay below 2^31). numpy makes empty strings one wide:
- * width 0 gives "<U1".
+ * numpy has no such type (4 * width must be below 2^31). Width 0 gives "<U1", as in numpy.
  */
 int npy_string_descr(uint64_t width, char ret_descr[16]);
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tensor/safetensors.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/json.h"
-
-/* A tensor in a message. */
-#define TENSOR_FMT "tensor '%.*s'"
-#define TENSOR_ARG(i) utf8_quoted((i)->name, (i)->name_len), (i)->name
+#include "tensor/internal.h"
 
 /* A key of an object that is being read, kept to find duplicates. */
 struct key {
@@ -131,12 +126,6 @@ static int by_text(const void *a, const void *b)
 	return name_cmp(x->text, x->len, y->text, y->len);
 }
 
-static int twice(struct parse *p, const char *s, size_t n)
-{
-	return reason_set(p->reason, -EBADMSG, "the key '%.*s' is there twice", utf8_quoted(s, n),
-			  s);
-}
-
 /* At the end of an object whose keys are those from `first` on: no two are equal. */
 static int end_object(struct parse *p, size_t first)
 {
@@ -144,7 +133,7 @@ static int end_object(struct parse *p, size_t first)
 		qsort(p->keys + first, p->n_keys - first, sizeof(*p->keys), by_text);
 	for (size_t i = first + 1; i < p->n_keys; i++)
 		if (by_text(&p->keys[i - 1], &p->keys[i]) == 0)
-			return twice(p, p->keys[i].text, p->keys[i].len);
+			return safetensors_duplicate(p->keys[i].text, p->keys[i].len, p->reason);
 	p->n_keys = first;
 	return 0;
 }
@@ -296,14 +285,12 @@ static int check_tensor(struct parse *p, struct safetensor *t)
 {
 	struct tensor_info *i = &t->info;
 	const uint64_t *shape = i->rank ? &p->s->dims[p->n_dims - i->rank] : NULL;
-	int r = shape_count(shape, i->rank, &i->count);
+	int r = dtype_bytes(i->dtype, shape, i->rank, &i->bytes);
 
 	if (t->end < t->begin)
 		return reason_set(p->reason, -EBADMSG,
 				  TENSOR_FMT " ends at %" PRIu64 ", before it begins at %" PRIu64,
 				  TENSOR_ARG(i), t->end, t->begin);
-	if (r == 0)
-		r = dtype_bytes(i->dtype, shape, i->rank, &i->bytes);
 	if (r < 0)
 		return reason_set(
 			p->reason, -EBADMSG, TENSOR_FMT " has a shape whose size %s", TENSOR_ARG(i),
@@ -331,7 +318,8 @@ static int add_tensor(struct parse *p, struct safetensor **ret)
 	if (r < 0)
 		return r;
 	*ret = &s->list[s->n++];
-	**ret = (struct safetensor){ .info = { .name = name.text, .name_len = name.len } };
+	**ret = (struct safetensor){ .info = { .name = name.text,
+					       .name_len = (uint32_t)name.len } };
 	return 0;
 }
 
@@ -397,73 +385,6 @@ static int parse_tensor(struct parse *p)
 
 /* ---- the whole header ---- */
 
-static int by_name(const void *a, const void *b, void *list)
-{
-	const struct tensor_info *x = &((struct safetensor *)list)[*(const uint32_t *)a].info;
-	const struct tensor_info *y = &((struct safetensor *)list)[*(const uint32_t *)b].info;
-
-	return name_cmp(x->name, x->name_len, y->name, y->name_len);
-}
-
-static int by_offset(const void *a, const void *b, void *list)
-{
-	const struct safetensor *x = &((struct safetensor *)list)[*(const uint32_t *)a];
-	const struct safetensor *y = &((struct safetensor *)list)[*(const uint32_t *)b];
-
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	if (x->end != y->end)
-		return x->end < y->end ? -1 : 1;
-	return x < y ? -1 : x > y;
-}
-
-/* The tensors follow each other from 0 to the end of the `data` bytes. */
-static int check_offsets(struct parse *p, const uint32_t *order, uint64_t data)
-{
-	uint64_t at = 0;
-
-	for (size_t i = 0; i < p->s->n; i++) {
-		const struct safetensor *t = &p->s->list[order[i]];
-
-		if (t->begin != at)
-			return reason_set(
-				p->reason, -EBADMSG,
-				TENSOR_FMT " begins at %" PRIu64
-					   ", %s the data before it, which ends at %" PRIu64,
-				TENSOR_ARG(&t->info), t->begin,
-				t->begin < at ? "overlapping" : "leaving a hole after", at);
-		at = t->end;
-	}
-	if (at != data)
-		return reason_set(p->reason, -EBADMSG,
-				  "the tensors end at %" PRIu64 ", but the file has %" PRIu64
-				  " bytes of data",
-				  at, data);
-	return 0;
-}
-
-/* What shows only when all tensors are known. */
-static int check_all(struct parse *p, uint64_t data)
-{
-	struct safetensors *s = p->s;
-	uint32_t *order = calloc(s->n + 1, sizeof(*order));
-	int r = order ? 0 : -ENOMEM;
-
-	for (size_t i = 0; i < s->n && r == 0; i++)
-		order[i] = (uint32_t)i;
-	if (r == 0 && s->n)
-		qsort_r(order, s->n, sizeof(*order), by_name, s->list);
-	for (size_t i = 1; i < s->n && r == 0; i++)
-		if (by_name(&order[i - 1], &order[i], s->list) == 0)
-			r = twice(p, s->list[order[i]].info.name, s->list[order[i]].info.name_len);
-	if (r == 0 && s->n)
-		qsort_r(order, s->n, sizeof(*order), by_offset, s->list);
-	if (r == 0)
-		r = check_offsets(p, order, data);
-	free(order);
-	return r;
-}
-
 static int parse_root(struct parse *p)
 {
 	bool metadata = false;
@@ -476,7 +397,8 @@ static int parse_root(struct parse *p)
 			continue;
 		}
 		if (metadata)
-			return twice(p, "__metadata__", strlen("__metadata__"));
+			return safetensors_duplicate("__metadata__", strlen("__metadata__"),
+						     p->reason);
 		metadata = true;
 		r = parse_metadata(p);
 	}
@@ -514,7 +436,7 @@ static int parse(struct parse *p, uint64_t n, uint64_t data)
 	if (r == 0)
 		r = parse_root(p);
 	if (r == 0)
-		r = check_all(p, data);
+		r = safetensors_check(p->s, data, p->reason);
 	if (r < 0)
 		return r;
 	shrink(&p->s->list, p->s->n, sizeof(*p->s->list));

@@ -39,43 +39,44 @@ static int add_tensor(struct buf *b, const struct safetensors_item *item, bool f
 	return r;
 }
 
-static int add_all(struct buf *json, struct safetensors_item *items, size_t n)
+/* The JSON, behind the `start` bytes that are in `b` already. */
+static int add_json(struct buf *b, size_t start, struct safetensors_item *items, size_t n)
 {
 	uint64_t offset = 0;
-	int r = buf_addc(json, '{');
+	int r = buf_addc(b, '{');
 
-	for (size_t i = 0; i < n && !r; i++) {
+	for (size_t i = 0; i < n && r == 0; i++) {
 		items[i].offset = offset;
 		if (!safetensors_can_hold(items[i].info))
 			return -EINVAL;
 		if (__builtin_add_overflow(offset, items[i].info->bytes, &offset))
 			return -EOVERFLOW;
-		r = add_tensor(json, &items[i], !i);
+		r = add_tensor(b, &items[i], !i);
 	}
-	if (!r)
-		r = buf_addc(json, '}');
-	while (!r && json->len % 8)
-		r = buf_addc(json, ' ');
-	return !r && offset > INT64_MAX - 8 - json->len ? -EOVERFLOW : r;
+	if (r == 0)
+		r = buf_addc(b, '}');
+	while (r == 0 && (b->len - start) % 8)
+		r = buf_addc(b, ' ');
+	if (r == 0 && b->len - start > MAX_SAFETENSORS_HEADER)
+		return -EFBIG;
+	return r == 0 && offset > INT64_MAX - 8 - (b->len - start) ? -EOVERFLOW : r;
 }
 
 int safetensors_header(struct safetensors_item *items, size_t n, struct buf *b)
 {
-	struct buf json = buf_init(MAX_SAFETENSORS_HEADER);
-	uint8_t length[8];
+	size_t start = b->len + sizeof(uint64_t);
 	int r;
 
 	if (n)
 		qsort(items, n, sizeof(*items), in_file_order);
-	r = add_all(&json, items, n);
-	if (!r)
-		r = buf_reserve(b, sizeof(length) + json.len);
-	if (!r) {
-		put_le64(length, json.len);
-		r = buf_add(b, length, sizeof(length));
-	}
-	if (!r)
-		r = buf_add(b, json.data, json.len);
-	buf_free(&json);
+	r = buf_add(b, "\0\0\0\0\0\0\0", sizeof(uint64_t)); /* the length */
+	if (r < 0)
+		return r;
+	r = add_json(b, start, items, n);
+	if (r < 0)
+		b->len = start - sizeof(uint64_t);
+	else
+		put_le64(b->data + start - sizeof(uint64_t), b->len - start);
+	b->data[b->len] = '\0';
 	return r;
 }

@@ -10,12 +10,12 @@
 
 #define CHUNK (64 * KIB)
 
-/* One pass over a file: counts, measures and, with `write`, gives out. */
+/* One pass over a file: counts, measures and, with `write`, converts. */
 struct pass {
 	struct strings_size size;
 	struct reason *reason;
 	uint64_t expected; /* elements to write */
-	bool data;	   /* the key was there */
+	bool data;	   /* the key `data` was there */
 	enum strings_form form;
 	uint64_t width;
 	strings_write_fn *write; /* NULL: measure only */

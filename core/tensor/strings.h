@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of string tensors, `data = ["a", "b", …]`, as a stream: measured, and written as
- * Triton's BYTES or as numpy's fixed-width strings.
+ * The files of string tensors, `data = ["a", "b", …]`: measures them, and converts them to Triton's
+ * BYTES or to numpy's fixed-width strings.
  *
- * Nothing is kept but the string being read and one buffer of output: the memory does not grow
- * with the number of elements. The file has exactly one key, `data`, with the elements in C order.
+ * Works on a stream: memory is one string and one buffer of output, however many elements there are. The
+ * file has exactly one key, `data`, with the elements in C order.
  */
 #ifndef CARTON_TENSOR_STRINGS_H
 #define CARTON_TENSOR_STRINGS_H
@@ -18,13 +18,13 @@ struct strings_size {
 	uint64_t count;	   /* elements */
 	uint64_t bytes;	   /* of the BYTES form */
 	uint64_t width;	   /* code points of the longest element */
-	bool trailing_nul; /* some element ends with U+0000, which numpy drops in reading */
+	bool trailing_nul; /* some element ends with U+0000, which numpy drops when reading */
 };
 
 /*
- * Counts and measures the strings of a file: one pass. Returns 0; -EBADMSG when it is not TOML, has
- * another key, no data, or an element that is no string; -EFBIG for a limit of the TOML parser;
- * -ENOMEM; or what `read` gave. The first two set the reason, which may be NULL.
+ * Counts and measures the strings of a file. Returns 0; -EBADMSG when it is not TOML, has another key, no
+ * data, or an element that is not a string; -EFBIG over a limit of the TOML parser; -ENOMEM; or what
+ * `read` gave. The first two set the reason, which may be NULL.
  */
 int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret, struct reason *reason);
 
@@ -33,15 +33,14 @@ enum strings_form {
 	STRINGS_UCS4,  /* numpy's "<U{width}": code points, u32 little-endian, padded with zeros */
 };
 
-/* Takes the next bytes of the output: 0, or non-zero to stop, which strings_emit() then returns. */
+/* Takes the next bytes of the output. Non-zero stops strings_emit(), which returns it. */
 typedef int strings_write_fn(void *ctx, const void *data, size_t n);
 
 /*
- * Writes the `count` elements in a form, in pieces of up to 64 KiB; -EBADMSG for another number of
- * them. `width` is for STRINGS_UCS4: code
- * points of each element, at least those of the longest (else -EBADMSG), and 1 where all are
- * empty, as numpy has it. Returns as strings_measure(), or what `write` gave; what was written
- * before a failure is no use.
+ * Writes `count` elements in a form, in pieces of up to 64 KiB; -EBADMSG if there are more or fewer.
+ * `width`, for STRINGS_UCS4: code points of each element, not less than the longest has (else -EBADMSG),
+ * and 1 if all are empty, as in numpy. Returns as strings_measure(), or what `write` gave. Discard the
+ * output after a failure.
  */
 int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum strings_form form,
 		 uint64_t width, strings_write_fn *write, void *write_ctx, struct reason *reason);

@@ -19,7 +19,7 @@ void triton_sort(struct triton_tensor *tensors, size_t n)
 		qsort(tensors, n, sizeof(*tensors), in_order);
 }
 
-/* The blocks' bytes together; UINT64_MAX when they do not fit. */
+/* Bytes of all blocks; UINT64_MAX if that overflows. */
 static uint64_t blocks(const struct triton_tensor *tensors, size_t n)
 {
 	uint64_t sum = 0;

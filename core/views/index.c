@@ -56,10 +56,10 @@ static int parse(const struct tree *t, struct object *o, const struct object *ca
 
 	if (object_size(o) > MAX_INDEX_TOML)
 		return set_problem(x, 0, "index.toml is too large");
-	r = tensors_parse(index_read, &reader, &x->tensors, &error);
+	r = index_toml_parse(index_read, &reader, &x->tensors, &error);
 	if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
 		return set_problem(x, error.line, error.message);
-	return r < 0 ? r : tensors_check(x->tensors, size_of, (void *)t);
+	return r < 0 ? r : index_toml_check_files(x->tensors, size_of, (void *)t);
 }
 
 static int by_object(const void *a, const void *b)
@@ -72,7 +72,7 @@ static int by_object(const void *a, const void *b)
 /* Lists the files of strings, each once, however many tensors use it. */
 static int list_strings(struct index *x)
 {
-	struct tensors *ts = x->tensors;
+	struct index_toml *ts = x->tensors;
 	size_t n = 0;
 
 	x->strings = calloc(ts->n + 1, sizeof(*x->strings));
@@ -128,7 +128,7 @@ int index_load(const struct tree *t, const struct object *cancel, struct index *
 
 void index_free(struct index *x)
 {
-	tensors_free(x->tensors);
+	index_toml_free(x->tensors);
 	for (size_t i = 0; i < x->n_strings; i++)
 		free(x->strings[i].problem);
 	free(x->strings);
@@ -141,7 +141,7 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 	char path[MAX_PATH_LEN + 32];
 	struct node *n;
 
-	if (!tensor->file)
+	if (tensor->info.dtype == dtype_nested || !tensor->file)
 		return NULL;
 	snprintf(path, sizeof(path), "tensor_data/%s", tensor->file);
 	n = tree_resolve(tree_find(t, path));
@@ -184,11 +184,11 @@ int index_measure(struct index *x, struct tensor *tensor, const struct object *c
 	if (r < 0)
 		return r;
 	if (s->problem)
-		r = tensor_fault(tensor, "%s: %s", tensor->file, s->problem);
-	else if (s->size.count != tensor->info.count)
-		r = tensor_fault(tensor,
-				 "%s: data has %" PRIu64 " elements, but its shape %" PRIu64,
-				 tensor->file, s->size.count, tensor->info.count);
+		r = index_toml_fault(x->tensors, tensor, "%s: %s", tensor->file, s->problem);
+	else if (s->size.count != tensor_count(&tensor->info))
+		r = index_toml_fault(x->tensors, tensor,
+				     "%s: data has %" PRIu64 " elements, but its shape %" PRIu64,
+				     tensor->file, s->size.count, tensor_count(&tensor->info));
 	*ret = &s->size;
 	return r < 0 ? r : tensor->problem ? -EBADMSG : 0;
 }

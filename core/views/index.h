@@ -20,7 +20,7 @@ struct index_strings {
 
 struct index {
 	const struct tree *tree;       /* which it is the index of */
-	struct tensors *tensors;       /* NULL: there are none, or `problem` */
+	struct index_toml *tensors;    /* NULL: there are none, or `problem` */
 	struct index_strings *strings; /* sorted by object */
 	size_t n_strings;
 	char *problem;	     /* why the index cannot be read; NULL: it can, or there is none */

@@ -56,7 +56,7 @@ int view_add_file(struct views *v, struct node *parent, const char *name, const 
 /* A file of literal text; and one with extents behind the text. Both take over `b`, also on failure. */
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b);
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
-		  const struct extent *extents, size_t n, const struct tensor_info *tensor);
+		  const struct extent *extents, size_t n);
 
 /* The files of one tensor: NAME.bin, and NAME.npy where numpy has its dtype. */
 struct view_tensor {
@@ -66,8 +66,13 @@ struct view_tensor {
 	struct extent npy_data;
 };
 
+/* .npy files of one directory whose header others may share. All zero to begin with. */
+struct view_headers {
+	struct node *files[256];
+};
+
 int view_add_tensor(struct views *v, struct node *dir, const char *stem,
-		    const struct view_tensor *t);
+		    const struct view_tensor *t, struct view_headers *h);
 
 /* Adds a tensor with the files STEM.bin and perhaps STEM.npy to an index.json. */
 int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,

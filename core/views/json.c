@@ -9,7 +9,7 @@ int view_json_begin(struct view_json *j, struct buf *b)
 	return buf_adds(b, "{");
 }
 
-/* Ends the part before `part`, if there is one, and begins that one. */
+/* Ends the current part, if any, and begins `part`. */
 static int begin_part(struct view_json *j, enum view_json_part part)
 {
 	static const char *const open[] = {
@@ -29,7 +29,7 @@ static int begin_part(struct view_json *j, enum view_json_part part)
 	return r ? r : buf_adds(j->b, open[part]);
 }
 
-/* Goes on to `part`, which may be the one we are in. */
+/* Begins `part` and those before it that are missing. */
 static int enter(struct view_json *j, enum view_json_part part)
 {
 	int r = 0;
@@ -43,7 +43,7 @@ static int enter(struct view_json *j, enum view_json_part part)
 	return r;
 }
 
-/* A new line for one more element of `part`. */
+/* Starts the line of one more element of `part`. */
 static int element(struct view_json *j, enum view_json_part part)
 {
 	int r = enter(j, part);

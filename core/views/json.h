@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The index.json of a view: which tensors there are, under which file names, and what is wrong.
+ * The index.json of a view: its tensors, their files, and the problems found.
  *
  *	{
  *	 "tensors": [
@@ -13,8 +13,8 @@
  *	 ]
  *	}
  *
- * One tensor, pair and problem a line. "metadata" is there only when there is some; "tensors" and
- * "problems" always. dtypes are named as in their source. A size not known is null.
+ * One tensor, pair or problem a line. "tensors" and "problems" are always there, "metadata" only if there
+ * is some. dtypes have the names of their source. An unknown size is null.
  */
 #ifndef CARTON_VIEWS_JSON_H
 #define CARTON_VIEWS_JSON_H
@@ -22,13 +22,13 @@
 #include "tensor/dtype.h"
 #include "base/util.h"
 
-/* Where the text has got to; parts come in this order. */
+/* The parts of the text, in their order. */
 enum view_json_part { VIEW_JSON_NONE, VIEW_JSON_TENSORS, VIEW_JSON_METADATA, VIEW_JSON_PROBLEMS };
 
 struct view_json {
 	struct buf *b;
-	enum view_json_part part; /* the last that was begun */
-	bool any;		  /* something stands in it already */
+	enum view_json_part part; /* the current one */
+	bool any;		  /* it has an element already */
 };
 
 #define VIEW_JSON_UNKNOWN UINT64_MAX /* a size that is not known */
@@ -50,15 +50,15 @@ struct view_json_tensor {
 };
 
 /*
- * Call begin, then tensor, pair and problem any number of times in that order, then end. The text
- * is appended to `b`, which the caller owns. Each returns 0, -ENOMEM, -EFBIG when `b` is full, or
- * -EINVAL out of order; after a failure the text is no use.
+ * Call begin, then tensor, pair and problem any number of times in that order, then end. The text is
+ * appended to `b`, which the caller owns. Each returns 0, -ENOMEM, -EFBIG when `b` is full, or -EINVAL
+ * out of order. Discard the text after a failure.
  */
 int view_json_begin(struct view_json *j, struct buf *b);
 int view_json_tensor(struct view_json *j, const struct view_json_tensor *t);
 int view_json_pair(struct view_json *j, struct view_json_text key, struct view_json_text value);
 
-/* `name.s` NULL: the problem is not of a named tensor; `line` 0: not of a line. */
+/* `name.s` NULL: not about a named tensor; `line` 0: not about a line. */
 int view_json_problem(struct view_json *j, struct view_json_text name, size_t line,
 		      const char *problem);
 int view_json_end(struct view_json *j);

@@ -55,7 +55,7 @@ void view_free_kept(struct views *v)
 /* Over a limit: the directory stays empty but for an index.json with the reason. Not retried. */
 static int refuse(struct views *v, struct node *dir)
 {
-#define REFUSAL "the views of this carton are too many files, or too much text, to be kept"
+#define REFUSAL "the generated views have too many files or too much text"
 	static const char index[] = "{\n \"tensors\": [],\n \"problems\": [\n"
 				    "  {\"problem\": \"" REFUSAL "\"}\n ]\n}\n";
 	char path[MAX_PATH_LEN + 1];
@@ -126,27 +126,40 @@ int view_add_file(struct views *v, struct node *parent, const char *name, const 
 	return r;
 }
 
+/* A file that begins with a literal. `owned`: it frees that; else another file of `parent` does. */
+static int add_body(struct views *v, struct node *parent, const char *name,
+		    const struct extent *extents, size_t n, bool owned, struct node **ret)
+{
+	struct node *file;
+	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
+
+	if (r == 0)
+		r = tree_set_extents(v->options.tree, file, extents, n);
+	if (r == 0 && owned)
+		r = tree_own_literal(v->options.tree, file);
+	if (r == 0)
+		*ret = file;
+	return r;
+}
+
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
-		  const struct extent *extents, size_t n, const struct tensor_info *tensor)
+		  const struct extent *extents, size_t n)
 {
 	struct extent *all = calloc(n + 1, sizeof(*all));
 	struct node *file;
+	char *fit;
 	int r = all ? buf_reserve(b, 0) : -ENOMEM;
 
-	if (r == 0)
-		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
 	if (r == 0) {
+		fit = realloc(b->data, b->len + 1);
+		b->data = fit ? fit : b->data;
 		all[0] = (struct extent){ .literal = b->data, .len = b->len };
 		if (n)
 			memcpy(all + 1, extents, n * sizeof(*all));
-		r = tree_set_extents(v->options.tree, file, all, n + 1);
+		r = add_body(v, parent, name, all, n + 1, true, &file);
 	}
 	if (r == 0)
-		r = tree_own_literal(v->options.tree, file);
-	if (r == 0) {
-		file->tensor = tensor;
 		*b = buf_init(b->max);
-	}
 	free(all);
 	buf_free(b);
 	return r;
@@ -154,14 +167,52 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b)
 {
-	return view_add_body(v, parent, name, b, NULL, 0, NULL);
+	return view_add_body(v, parent, name, b, NULL, 0);
+}
+
+/* Of the headers that were added last, the slot for one like `header`. */
+static struct node **header_slot(struct view_headers *h, const struct buf *header)
+{
+	uint32_t hash = 2166136261;
+
+	for (size_t i = 0; i < header->len; i++)
+		hash = (hash ^ (uint8_t)header->data[i]) * 16777619;
+	return &h->files[hash % ARRAY_SIZE(h->files)];
+}
+
+/* The file NAME.npy. Tensors of one shape and dtype have the same header, which they share. */
+static int add_npy(struct views *v, struct node *dir, const char *name, const struct view_tensor *t,
+		   struct view_headers *h)
+{
+	struct buf header = buf_init(NPY_HEADER_MAX);
+	struct extent all[2] = { { 0 }, t->npy_data }, *first;
+	struct node **slot, *file;
+	bool shared;
+	int r = npy_header(t->descr, t->info->shape, t->info->rank, &header);
+
+	if (r < 0)
+		return r;
+	slot = header_slot(h, &header);
+	first = *slot ? &(*slot)->file.extents[0] : NULL;
+	shared = first && first->len == header.len &&
+		 memcmp(first->literal, header.data, header.len) == 0;
+	all[0].literal = shared ? first->literal : header.data;
+	all[0].len = header.len;
+	r = add_body(v, dir, name, all, ARRAY_SIZE(all), !shared, &file);
+	if (r == 0)
+		file->tensor = t->info;
+	if (r == 0 && !shared) {
+		*slot = file;
+		header = buf_init(0); /* the file has it */
+	}
+	buf_free(&header);
+	return r;
 }
 
 int view_add_tensor(struct views *v, struct node *dir, const char *stem,
-		    const struct view_tensor *t)
+		    const struct view_tensor *t, struct view_headers *h)
 {
 	char name[MAX_COMPONENT + 1];
-	struct buf header = buf_init(NPY_HEADER_MAX);
 	int r;
 
 	snprintf(name, sizeof(name), "%s.bin", stem);
@@ -169,11 +220,7 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 	if (r < 0 || !t->descr || !npy_can_hold(t->descr, t->info->shape, t->info->rank))
 		return r;
 	snprintf(name, sizeof(name), "%s.npy", stem);
-	r = npy_header(t->descr, t->info->shape, t->info->rank, &header);
-	if (r == 0)
-		return view_add_body(v, dir, name, &header, &t->npy_data, 1, t->info);
-	buf_free(&header);
-	return r;
+	return add_npy(v, dir, name, t, h);
 }
 
 int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,

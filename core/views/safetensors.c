@@ -23,43 +23,50 @@ static void free_safetensors(void *p)
 	safetensors_free(p);
 }
 
-static int add_tensor(struct views *v, struct node *dir, struct object *file,
-		      const struct safetensors *s, const struct safetensor *t, struct view_json *j)
+/* A directory that is being filled. */
+struct filling {
+	struct views *v;
+	struct node *dir;
+	struct object *file; /* pinned */
+	struct view_json *json;
+	struct view_headers headers;
+};
+
+static int add_tensor(struct filling *f, const struct safetensors *s, const struct safetensor *t)
 {
 	struct view_tensor vt = {
 		.info = &t->info,
-		.data = { .object = file,
+		.data = { .object = f->file,
 			  .off = s->data_start + t->begin,
 			  .len = t->end - t->begin },
 		.descr = t->info.dtype->npy,
 	};
-	char stem[TENSOR_FILE_NAME_SIZE];
-	size_t before = dir->dir.n;
-	int r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
+	char stem[TENSOR_FILENAME_SIZE];
+	size_t before = f->dir->dir.n;
+	int r = tensor_filename(t->info.name, t->info.name_len, false, stem);
 
 	vt.npy_data = vt.data;
 	if (r == 0)
-		r = view_add_tensor(v, dir, stem, &vt);
+		r = view_add_tensor(f->v, f->dir, stem, &vt, &f->headers);
 	if (r < 0)
 		return r;
-	return view_list_tensor(j, &t->info, t->info.dtype->safetensors, t->info.bytes, stem,
-				dir->dir.n - before > 1);
+	return view_list_tensor(f->json, &t->info, t->info.dtype->safetensors, t->info.bytes, stem,
+				f->dir->dir.n - before > 1);
 }
 
-static int add_tensors(struct views *v, struct node *dir, struct object *file,
-		       const struct safetensors *s, struct view_json *j)
+static int add_tensors(struct filling *f, const struct safetensors *s)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < s->n && r == 0; i++) {
-		r = view_cancelled(dir);
+		r = view_cancelled(f->dir);
 		if (r == 0)
-			r = add_tensor(v, dir, file, s, &s->list[i], j);
+			r = add_tensor(f, s, &s->list[i]);
 	}
 	for (size_t i = 0; i < s->n_metadata && r == 0; i++) {
 		const struct safetensors_pair *p = &s->metadata[i];
 
-		r = view_json_pair(j, (struct view_json_text){ p->key, p->key_len },
+		r = view_json_pair(f->json, (struct view_json_text){ p->key, p->key_len },
 				   (struct view_json_text){ p->value, p->value_len });
 	}
 	return r;
@@ -69,19 +76,19 @@ static int add_tensors(struct views *v, struct node *dir, struct object *file,
  * Fills the directory from the pinned file, or adds the reason to index.json. `ret`: what the new files
  * refer to; NULL if there are none.
  */
-static int add_all(struct views *v, struct node *dir, struct object *file, struct view_json *j,
-		   struct safetensors **ret)
+static int add_all(struct filling *f, struct safetensors **ret)
 {
 	char path[MAX_PATH_LEN + 1];
 	struct reason reason = { 0 };
-	struct reader reader = { file, dir };
-	int r = safetensors_parse(read_file, &reader, object_size(file), ret, &reason);
+	struct reader reader = { f->file, f->dir };
+	int r = safetensors_parse(read_file, &reader, object_size(f->file), ret, &reason);
 
 	if (r < 0 && reason.text[0]) {
-		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", reason.text);
-		return view_json_problem(j, (struct view_json_text){ 0 }, 0, reason.text);
+		carton_log(CARTON_LOG_WARNING, tree_path(f->dir, path), "is empty: %s",
+			   reason.text);
+		return view_json_problem(f->json, (struct view_json_text){ 0 }, 0, reason.text);
 	}
-	return r < 0 ? r : add_tensors(v, dir, file, *ret, j);
+	return r < 0 ? r : add_tensors(f, *ret);
 }
 
 int view_make_safetensors(struct views *v, struct node *dir, void *ctx)
@@ -90,6 +97,7 @@ int view_make_safetensors(struct views *v, struct node *dir, void *ctx)
 	struct buf text = buf_init(MAX_VIEW_MEMORY);
 	struct safetensors *s = NULL;
 	struct view_json j;
+	struct filling f = { .v = v, .dir = dir, .file = file, .json = &j };
 	int r = object_get_wait(file), made;
 
 	if (r < 0 && r != -EBADMSG)
@@ -99,7 +107,7 @@ int view_make_safetensors(struct views *v, struct node *dir, void *ctx)
 		made = view_json_problem(&j, (struct view_json_text){ 0 }, 0,
 					 "the file is damaged: it is not what MANIFEST says");
 	else if (made == 0)
-		made = add_all(v, dir, file, &j, &s);
+		made = add_all(&f, &s);
 	if (r == 0)
 		object_put(file);
 	if (made == 0)

@@ -79,7 +79,7 @@ int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, 
 		return sv ? -EBADMSG : -ENOMEM;
 	}
 	*sv = (struct strings_view){
-		node_object(file), t->info.count, width, size, form,
+		node_object(file), tensor_count(&t->info), width, size, form,
 	};
 	r = view_keep(v, sv, free);
 	return r < 0 ? r :

@@ -19,7 +19,7 @@ static int string_npy(struct views *v, struct tensor *t, const struct strings_si
 	struct object *o;
 	int r;
 
-	if (size->trailing_nul || __builtin_mul_overflow(width, t->info.count, &bytes) ||
+	if (size->trailing_nul || __builtin_mul_overflow(width, tensor_count(&t->info), &bytes) ||
 	    __builtin_mul_overflow(bytes, (uint64_t)4, &bytes) || bytes > MAX_STRING_NPY ||
 	    npy_string_descr(width, descr) < 0)
 		return 0;
@@ -31,10 +31,10 @@ static int string_npy(struct views *v, struct tensor *t, const struct strings_si
 	return 0;
 }
 
-static int add_plain(struct views *v, struct node *dir, struct tensor *t)
+static int add_plain(struct views *v, struct node *dir, struct tensor *t, struct view_headers *h)
 {
 	struct view_tensor vt = { .info = &t->info };
-	char stem[TENSOR_FILE_NAME_SIZE], descr[16];
+	char stem[TENSOR_FILENAME_SIZE], descr[16];
 	const struct strings_size *size;
 	int r = view_data_any(v, t, &vt.data);
 
@@ -49,15 +49,15 @@ static int add_plain(struct views *v, struct node *dir, struct tensor *t)
 		vt.npy_data = vt.data;
 	}
 	if (r == 0)
-		r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
-	return r < 0 ? r : view_add_tensor(v, dir, stem, &vt);
+		r = tensor_filename(t->info.name, t->info.name_len, false, stem);
+	return r < 0 ? r : view_add_tensor(v, dir, stem, &vt, h);
 }
 
 static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 {
-	char name[TENSOR_FILE_NAME_SIZE];
+	char name[TENSOR_FILENAME_SIZE];
 	struct node *dir;
-	int r = tensor_file_name(t->info.name, t->info.name_len, true, name);
+	int r = tensor_filename(t->info.name, t->info.name_len, true, name);
 
 	if (r == 0)
 		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
@@ -82,8 +82,8 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 static int list_plain(struct view_json *j, const struct node *dir, const struct tensor *t,
 		      uint64_t bytes)
 {
-	char stem[TENSOR_FILE_NAME_SIZE], npy[MAX_COMPONENT + 1];
-	int r = tensor_file_name(t->info.name, t->info.name_len, false, stem);
+	char stem[TENSOR_FILENAME_SIZE], npy[MAX_COMPONENT + 1];
+	int r = tensor_filename(t->info.name, t->info.name_len, false, stem);
 
 	if (r < 0)
 		return r;
@@ -102,8 +102,8 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 		.files = files,
 		.inner = inner,
 	};
-	char dir[TENSOR_FILE_NAME_SIZE];
-	int r = files ? tensor_file_name(t->info.name, t->info.name_len, true, dir) : -ENOMEM;
+	char dir[TENSOR_FILENAME_SIZE];
+	int r = files ? tensor_filename(t->info.name, t->info.name_len, true, dir) : -ENOMEM;
 
 	for (size_t i = 0; i < t->n_inner && r == 0; i++) {
 		struct extent data;
@@ -149,18 +149,18 @@ static int list_problem(struct view_json *j, const struct tensor *t, const char 
 
 	if (!t->problem && !later)
 		return 0;
-	if (t->named)
+	if (t->info.name)
 		name = (struct view_json_text){ t->info.name, t->info.name_len };
-	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "line %zu: tensor \"%s\" %s: %s",
-		   t->line, t->named ? t->info.name : "",
-		   t->problem ? "has no view" : "is not known in full",
+	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "line %u: tensor \"%s\" %s: %s",
+		   t->line, t->info.name ? t->info.name : "",
+		   t->problem ? "has no view" : "is not known completely",
 		   t->problem ? t->problem : later);
 	return view_json_problem(j, name, t->line, t->problem ? t->problem : later);
 }
 
 static int list_problems(struct views *v, struct view_json *j)
 {
-	const struct tensors *tensors = v->index.tensors;
+	const struct index_toml *tensors = v->index.tensors;
 	int r = list_whole(j, v->index.problem_line, v->index.problem);
 
 	if (r == 0 && tensors)
@@ -172,7 +172,7 @@ static int list_problems(struct views *v, struct view_json *j)
 
 static int add_index(struct views *v, struct node *dir)
 {
-	struct tensors *tensors = v->index.tensors;
+	struct index_toml *tensors = v->index.tensors;
 	struct buf text = buf_init(MAX_VIEW_MEMORY);
 	struct view_json j;
 	int r = view_json_begin(&j, &text);
@@ -215,10 +215,10 @@ static int measure_strings(struct views *v, struct tensor *t)
 	const struct strings_size *size;
 	int r;
 
-	free(s->later);
-	s->later = NULL;
 	if (t->problem || t->info.dtype != dtype_string)
 		return 0;
+	free(s->later);
+	s->later = NULL;
 	r = view_measure(v, t, &size);
 	if (!view_unreachable(r))
 		return r == -EBADMSG ? 0 : r;
@@ -232,7 +232,8 @@ static int measure_strings(struct views *v, struct tensor *t)
 
 static int make_tensors(struct views *v, struct node *dir)
 {
-	struct tensors *tensors;
+	struct view_headers headers = { 0 };
+	struct index_toml *tensors;
 	int r = view_load(v);
 
 	if (r < 0)
@@ -241,14 +242,14 @@ static int make_tensors(struct views *v, struct node *dir)
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++)
 		r = measure_strings(v, &tensors->list[i]);
 	if (r == 0 && tensors)
-		r = tensors_settle(tensors);
+		r = index_toml_propagate(tensors);
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 
 		r = view_cancelled(dir);
 		if (r == 0 && !t->problem)
 			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
-							    add_plain(v, dir, t);
+							    add_plain(v, dir, t, &headers);
 	}
 	return r < 0 ? r : add_index(v, dir);
 }
@@ -271,20 +272,20 @@ static int add_collected(struct views *v, struct node *dir, struct safetensors_i
 	for (size_t i = 0; i < n && r == 0; i++)
 		r = view_data(v, items[i].user, &extents[i]);
 	if (r == 0)
-		r = view_add_body(v, dir, "tensor_data.safetensors", header, extents, n, NULL);
+		r = view_add_body(v, dir, "tensor_data.safetensors", header, extents, n);
 	free(extents);
 	return r;
 }
 
 static int no_collection(const char *why)
 {
-	carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors", "is not there: %s", why);
+	carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors", "is left out: %s", why);
 	return 0;
 }
 
 int view_add_collection(struct views *v, struct node *dir)
 {
-	struct tensors *tensors = v->index.tensors;
+	struct index_toml *tensors = v->index.tensors;
 	struct safetensors_item *items = calloc(tensors->n + 1, sizeof(*items));
 	struct buf header = buf_init(MAX_SAFETENSORS_HEADER + 8);
 	size_t n = 0;

@@ -32,7 +32,7 @@ static struct tensor *find_tensor(const struct views *v, const char *reference)
 	if (!v->index.tensors || strncmp(reference, prefix, strlen(prefix)) != 0)
 		return NULL;
 	reference += strlen(prefix);
-	return tensors_find(v->index.tensors, reference, strlen(reference));
+	return index_toml_find(v->index.tensors, reference, strlen(reference));
 }
 
 static bool all_tensors(const struct meta_value *values, size_t n)
@@ -139,7 +139,7 @@ static int add_body(struct views *v, struct node *dir, const char *name, struct 
 		extents[i] = *(struct extent *)s->tensors[i].user;
 	*ret_json = json.len;
 	if (r == 0 && !s->problem)
-		r = view_add_body(v, dir, name, &json, extents, s->n, NULL);
+		r = view_add_body(v, dir, name, &json, extents, s->n);
 	buf_free(&json);
 	free(extents);
 	return r;

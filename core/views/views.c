@@ -60,7 +60,7 @@ static int no_views(const struct node *taken, const char *path)
 {
 	char where[MAX_PATH_LEN + 1];
 
-	carton_log(CARTON_LOG_WARNING, path, "has no views of its own: %s shows other tensors",
+	carton_log(CARTON_LOG_WARNING, path, "has no view: %s is the view of other tensors",
 		   tree_path(taken, where));
 	return 0;
 }

@@ -32,15 +32,15 @@ static int size_of(void *ctx, const char *path, uint64_t *ret)
 	return n % 8 == 1 ? -ENOENT : n % 8 == 2 ? -EISDIR : n % 8 < 5 ? -EAGAIN : 0;
 }
 
-static void check_good(const struct tensors *t, const struct tensor *good)
+static void check_good(const struct index_toml *t, const struct tensor *good)
 {
 	const struct tensor_info *i = &good->info;
-	char name[TENSOR_FILE_NAME_SIZE];
+	char name[TENSOR_FILENAME_SIZE];
 	struct buf b = buf_init(NPY_HEADER_MAX);
 	uint64_t bytes;
 
-	CHECK(good->named && i->dtype && tensors_find(t, i->name, i->name_len) == good);
-	CHECK(!tensor_file_name(i->name, i->name_len, i->dtype == dtype_nested, name));
+	CHECK(i->name && i->dtype && index_toml_find(t, i->name, i->name_len) == good);
+	CHECK(!tensor_filename(i->name, i->name_len, i->dtype == dtype_nested, name));
 	/* a name for a file of ours: a backslash or what looks like a drive is fine in it */
 	CHECK(*name && *name != '.' && !strchr(name, '/') && utf8_valid(name, strlen(name)));
 	for (const char *c = name; *c; c++)
@@ -60,18 +60,18 @@ static void check_good(const struct tensors *t, const struct tensor *good)
 
 static void as_index(const char *text, size_t n)
 {
-	struct tensors *t = NULL;
-	int r = tensors_parse_mem(text, n, &t, NULL);
+	struct index_toml *t = NULL;
+	int r = index_toml_parse_mem(text, n, &t, NULL);
 
 	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
 	if (r)
 		return;
-	CHECK(!tensors_check(t, size_of, NULL));
+	CHECK(!index_toml_check_files(t, size_of, NULL));
 	for (size_t i = 0; i < t->n; i++) {
 		if (!t->list[i].problem)
 			check_good(t, &t->list[i]);
 	}
-	tensors_free(t);
+	index_toml_free(t);
 }
 
 /* ---- strings ---- */

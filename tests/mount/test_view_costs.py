@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a carton may make its views cost: how often a file is read, and work nobody waits for."""
+"""What views may cost: reads of a file, work that nobody waits for, memory."""
 import os
 import re
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import harness
 from harness import ctl, eventually
-from tensorfiles import Tensor, TensorData, st_bytes
+from tensorfiles import Tensor, TensorData, st, st_bytes
 from viewcheck import DATA, MIB, cpu_seconds, index_of
 from zipwriter import Carton
 
@@ -25,7 +25,7 @@ def shared(work, n, tensors, name):
 
 
 def test_strings_are_measured_once(work, mount):
-    """However many tensors are made of one file, by one reading of it."""
+    """A file of strings is read once, however many tensors use it."""
     n, spent = 4000000, []
     for tensors in (1, 100):
         path = shared(work, n, tensors, f'{tensors}.carton')
@@ -42,7 +42,7 @@ def test_strings_are_measured_once(work, mount):
 
 
 def test_strings_of_another_shape(work, mount):
-    """One file, right for one tensor and wrong for others: each is judged by itself."""
+    """One file, right for one tensor and wrong for others: each is checked by itself."""
     td = TensorData(*[Tensor(f't{i}', 'string', (i,), raw=strings(3), file='s.toml')
                       for i in range(6)],
                     *[Tensor(f'b{i}', 'string', (i,), raw=b'data = [1]', file='b.toml')
@@ -64,7 +64,7 @@ def idle(pid):
 
 
 def test_nobody_waits_any_more(work, mount):
-    """Views that nobody waits for are given up; the next who looks has them made."""
+    """A listing that nobody waits for is cancelled; the next one starts over."""
     n, files = 6000000, 12
     td = TensorData(*[Tensor(f't{i:02}', 'string', (n + i,), raw=strings(n + i))
                       for i in range(files)])
@@ -79,8 +79,9 @@ def test_nobody_waits_any_more(work, mount):
         assert m.state(last) == 'unverified'
         assert len(os.listdir(m / DATA)) == 2 * files + 1 and m.state(last) == 'verified'
 
+
 def test_header_costs_as_much_as_it_is_long(work, mount):
-    """Eight times the text in one string of a header: eight times the work, not its square."""
+    """A string of eight times the length takes eight times the work, not 64 times."""
     spent = []
     for mib in (8, 64):
         header = {'__metadata__': {'k': 'x' * (mib << 20)}}
@@ -97,11 +98,11 @@ def resident(pid):
     return int(re.search(r'VmRSS:\s+(\d+) kB', open(f'/proc/{pid}/status').read())[1]) << 10
 
 
-REFUSED = 'too many files, or too much text'
+REFUSED = 'too many files or too much text'
 
 
 def test_memory_of_headers(work, mount_fg):
-    """Many views of one long header: as many as there is room for, the rest say that there is not."""
+    """Many views of one long header: as many as fit the limit; the rest report it."""
     header = {'__metadata__': {f'k{i}': 'x' * 60000 for i in range(1000)}}
     data, c, files = st_bytes(header), Carton(), 12
     for i in range(files):
@@ -121,8 +122,31 @@ def test_memory_of_headers(work, mount_fg):
             assert resident(m.pids[0]) < 700 * MIB
 
 
+# Bytes for each tensor of a directory: the table, two files, their share of index.json, and for
+# index.toml its share of tensor_data.safetensors.
+W = 'views/model/w.safetensors'
+PER_TENSOR = {W: 800, DATA: 1000}
+
+
+def test_memory_of_tensors(work, mount_fg):
+    n = 200000
+    text = b''.join(b'[[tensor]]\nname = "layer.%d"\ndtype = "float32"\nshape = [2, 3]\n'
+                    b'file = "t.bin"\ninner = []\n' % i for i in range(n))
+    header = {f'layer.{i}': st('F32', (1, 1), 4 * i, 4 * i + 4) for i in range(n)}
+    files = {DATA: ('tensor_data/index.toml', text),
+             W: ('model/w.safetensors', st_bytes(header, bytes(4 * n)))}
+    for where, limit in PER_TENSOR.items():
+        c = Carton().add('tensor_data/t.bin', bytes(24)) if where == DATA else Carton()
+        c.add(*files[where]).write(work / 'm.carton')
+        with mount_fg(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
+            before = resident(m.pids[0])
+            assert len(os.listdir(m / where)) == 2 * n + 1
+            if harness.SLOW == 1:
+                assert resident(m.pids[0]) - before < limit * n, where
+
+
 def test_memory_of_requests(work, mount_fg):
-    """Every answer has the model's name: together too long to be kept. Other views are there."""
+    """Every response has the model's name: together over the limit. Other views are there."""
     td = TensorData(Tensor('x', 'uint8', (1,), b'x'))
     toml = b"spec_version = 1\nmodel_name = '%s'\n" % (b'n' * (8 * MIB))
     toml += b"[[self_test]]\ninputs.x = '@tensor_data/x'\nexpected_out.y = '@tensor_data/x'\n" * 65

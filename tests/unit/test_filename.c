@@ -13,9 +13,9 @@
 
 static void expect(const char *name, size_t n, bool nested, const char *want)
 {
-	char got[TENSOR_FILE_NAME_SIZE];
+	char got[TENSOR_FILENAME_SIZE];
 
-	assert_int_equal(tensor_file_name(name, n, nested, got), 0);
+	assert_int_equal(tensor_filename(name, n, nested, got), 0);
 	assert_string_equal(got, want);
 }
 
@@ -59,15 +59,15 @@ static void test_nested(void **state)
 
 static void test_long(void **state)
 {
-	char name[300], got[2][TENSOR_FILE_NAME_SIZE];
+	char name[300], got[2][TENSOR_FILENAME_SIZE];
 
 	(void)state;
 	memset(name, 'x', sizeof(name));
-	assert_int_equal(tensor_file_name(name, 251, false, got[0]), 0);
+	assert_int_equal(tensor_filename(name, 251, false, got[0]), 0);
 	assert_int_equal(strlen(got[0]), 251);
 	assert_int_equal(strlen(got[0]) + strlen(".bin"), MAX_COMPONENT);
 	for (size_t n = 252; n < 254; n++) {
-		assert_int_equal(tensor_file_name(name, n, false, got[n - 252]), 0);
+		assert_int_equal(tensor_filename(name, n, false, got[n - 252]), 0);
 		assert_int_equal(strlen(got[n - 252]), 100 + 2 + 64);
 		assert_memory_equal(got[n - 252], name, 100);
 		assert_memory_equal(got[n - 252] + 100, "%~", 2);
@@ -75,12 +75,12 @@ static void test_long(void **state)
 	assert_string_not_equal(got[0], got[1]);
 	/* A character is never cut, nor what it is encoded as. */
 	memcpy(name + 99, "\xc3\xa9", 2);
-	assert_int_equal(tensor_file_name(name, 252, false, got[0]), 0);
+	assert_int_equal(tensor_filename(name, 252, false, got[0]), 0);
 	assert_memory_equal(got[0] + 99, "%~", 2);
 	memset(name, '/', sizeof(name));
-	assert_int_equal(tensor_file_name(name, 84, false, got[0]), 0);
+	assert_int_equal(tensor_filename(name, 84, false, got[0]), 0);
 	assert_memory_equal(got[0] + 96, "%2F%~", 5);
-	assert_int_equal(tensor_file_name(name, 83, false, got[0]), 0);
+	assert_int_equal(tensor_filename(name, 83, false, got[0]), 0);
 	assert_int_equal(strlen(got[0]), 249);
 }
 

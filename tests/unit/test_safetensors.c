@@ -142,13 +142,14 @@ static void test_limits(void **state)
 static struct tensor_info info(const char *name, const char *dtype, const uint64_t *shape,
 			       unsigned rank)
 {
-	struct tensor_info i = { name, strlen(name), dtype_by_name(dtype, strlen(dtype)),
-				 rank, shape,	     0,
-				 0 };
+	struct tensor_info i = { .name = name,
+				 .name_len = (uint32_t)strlen(name),
+				 .dtype = dtype_by_name(dtype, strlen(dtype)),
+				 .shape = shape,
+				 .rank = rank };
 
 	assert_non_null(i.dtype);
-	shape_count(shape, rank, &i.count);
-	i.bytes = i.count * i.dtype->bits / 8;
+	i.bytes = tensor_count(&i) * i.dtype->bits / 8;
 	return i;
 }
 

@@ -81,11 +81,11 @@ static void test_dtype_bytes(void **state)
 
 /* ---- index.toml ---- */
 
-static struct tensors *parse(const char *text)
+static struct index_toml *parse(const char *text)
 {
-	struct tensors *t = NULL;
+	struct index_toml *t = NULL;
 	struct toml_error error = { 0 };
-	int r = tensors_parse_mem(text, strlen(text), &t, &error);
+	int r = index_toml_parse_mem(text, strlen(text), &t, &error);
 
 	if (r)
 		print_error("%d, line %zu: %s\n", r, error.line, error.message);
@@ -121,7 +121,7 @@ static int size_of(void *ctx, const char *path, uint64_t *ret)
 
 static void test_good(void **state)
 {
-	struct tensors *t = parse("other = {x = [1]}\n" F32(
+	struct index_toml *t = parse("other = {x = [1]}\n" F32(
 		"b") "inner = []\nunknown.deep = [{a = 1}]\n"
 		     "[tensor.also]\nx = 1\n"
 		     "[[tensor]]\nname = \"a\\u0000/\\u00e9\"\ndtype = 'string'\n"
@@ -133,7 +133,7 @@ static void test_good(void **state)
 	int calls = 0;
 
 	(void)state;
-	assert_int_equal(tensors_check(t, size_of, &calls), 0);
+	assert_int_equal(index_toml_check_files(t, size_of, &calls), 0);
 	assert_int_equal(calls, 4);
 	assert_null(t->problem);
 	assert_int_equal(t->n, 6);
@@ -144,28 +144,28 @@ static void test_good(void **state)
 	assert_int_equal(t->list[0].line, 2);
 	assert_int_equal(t->list[1].info.name_len, 5);
 	assert_memory_equal(t->list[1].info.name, "a\0/\xc3\xa9", 6);
-	assert_int_equal(t->list[1].info.count, 0);
+	assert_int_equal(tensor_count(&t->list[1].info), 0);
 	assert_string_equal(t->list[2].file, "sub/24.bin");
 	assert_int_equal(t->list[3].n_inner, 3);
 	assert_ptr_equal(t->list[3].inner[0].tensor, &t->list[0]);
 	assert_ptr_equal(t->list[3].inner[1].tensor, &t->list[2]);
-	assert_int_equal(t->list[5].info.count, 1);
-	assert_ptr_equal(tensors_find(t, "b", 1), &t->list[0]);
-	assert_ptr_equal(tensors_find(t, "", 0), &t->list[2]);
-	assert_null(tensors_find(t, "bb", 2));
-	assert_null(tensors_find(t, "a", 1));
-	tensors_free(t);
+	assert_int_equal(tensor_count(&t->list[5].info), 1);
+	assert_ptr_equal(index_toml_find(t, "b", 1), &t->list[0]);
+	assert_ptr_equal(index_toml_find(t, "", 0), &t->list[2]);
+	assert_null(index_toml_find(t, "bb", 2));
+	assert_null(index_toml_find(t, "a", 1));
+	index_toml_free(t);
 }
 
 /* One bad tensor between two good ones: only it has a problem, and this text is in it. */
 static void check_bad(const char *body, const char *says)
 {
 	char text[8192];
-	struct tensors *t;
+	struct index_toml *t;
 
 	snprintf(text, sizeof(text), "%s[[tensor]]\n%s\n%s", F32("before"), body, F32("after"));
 	t = parse(text);
-	assert_int_equal(tensors_check(t, size_of, NULL), 0);
+	assert_int_equal(index_toml_check_files(t, size_of, NULL), 0);
 	assert_int_equal(t->n, 3);
 	assert_null(t->problem);
 	assert_null(t->list[0].problem);
@@ -173,7 +173,7 @@ static void check_bad(const char *body, const char *says)
 	if (!t->list[1].problem || !strstr(t->list[1].problem, says))
 		fail_msg("%s\ngives: %s\nnot: %s", body,
 			 t->list[1].problem ? t->list[1].problem : "no problem", says);
-	tensors_free(t);
+	index_toml_free(t);
 }
 
 #define X "name='x'\ndtype='float32'\n"
@@ -239,14 +239,14 @@ static void test_bad(void **state)
 
 static void test_several(void **state)
 {
-	struct tensors *t = parse(F32("twice") F32("once") F32("twice") F32(
+	struct index_toml *t = parse(F32("twice") F32("once") F32("twice") F32(
 		"twice") "[[tensor]]\nname='n'\ndtype='nested'\ninner=['once','twice']\n"
 			 "[[tensor]]\nname='small'\ndtype='int8'\nshape=[1]\nfile='24.bin'\n"
 			 "[[tensor]]\nname='m'\ndtype='nested'\ninner=['small']\n");
 
 	(void)state;
 	assert_null(t->list[6].problem);
-	assert_int_equal(tensors_check(t, size_of, NULL), 0);
+	assert_int_equal(index_toml_check_files(t, size_of, NULL), 0);
 	assert_string_equal(t->list[0].problem, "3 tensors have this name");
 	assert_null(t->list[1].problem);
 	assert_string_equal(t->list[2].problem, "3 tensors have this name");
@@ -254,11 +254,11 @@ static void test_several(void **state)
 	assert_string_equal(t->list[4].problem, "its inner tensor 'twice' has a problem");
 	assert_non_null(t->list[5].problem);
 	assert_string_equal(t->list[6].problem, "its inner tensor 'small' has a problem");
-	assert_string_equal(tensors_find(t, "twice", 5)->problem, "3 tensors have this name");
-	assert_int_equal(tensor_fault(&t->list[1], "found %d later", 1), 0);
-	assert_int_equal(tensor_fault(&t->list[1], "and again"), 0);
+	assert_string_equal(index_toml_find(t, "twice", 5)->problem, "3 tensors have this name");
+	assert_int_equal(index_toml_fault(t, &t->list[1], "found %d later", 1), 0);
+	assert_int_equal(index_toml_fault(t, &t->list[1], "and again"), 0);
 	assert_string_equal(t->list[1].problem, "found 1 later");
-	tensors_free(t);
+	index_toml_free(t);
 }
 
 static void test_no_array(void **state)
@@ -268,31 +268,31 @@ static void test_no_array(void **state)
 		"tensor.name = 'x'", "[tensor.x]\ny = 1",     "[[tensor.x]]\ny = 1",
 		"tensor = [1]",	     "tensor = [[1]]",
 	};
-	struct tensors *t;
+	struct index_toml *t;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		t = parse(texts[i]);
 		assert_int_equal(t->n, 0);
 		assert_non_null(t->problem);
-		tensors_free(t);
+		index_toml_free(t);
 	}
 	t = parse("tensor = [{name = 'a', dtype = 'int8', shape = [], file = 'later.bin'}]");
 	assert_int_equal(t->n, 1);
 	assert_null(t->list[0].problem);
-	tensors_free(t);
+	index_toml_free(t);
 	t = parse("");
 	assert_int_equal(t->n, 0);
 	assert_null(t->problem);
-	tensors_free(t);
-	tensors_free(NULL);
+	index_toml_free(t);
+	index_toml_free(NULL);
 }
 
 static void test_limits(void **state)
 {
 	char text[1024];
 	struct buf b = buf_init(GIB);
-	struct tensors *t = NULL;
+	struct index_toml *t = NULL;
 	size_t n;
 
 	(void)state;
@@ -309,7 +309,7 @@ static void test_limits(void **state)
 		t = parse(b.data);
 		assert_null(t->list[0].problem);
 		assert_int_equal(t->list[0].info.rank, MAX_TENSOR_RANK);
-		tensors_free(t);
+		index_toml_free(t);
 		buf_free(&b);
 	}
 	for (int over = 0; over <= 1; over++) {
@@ -320,7 +320,7 @@ static void test_limits(void **state)
 		t = parse(b.data);
 		assert_null(t->list[0].problem);
 		assert_int_equal(t->list[1].problem != NULL, over);
-		tensors_free(t);
+		index_toml_free(t);
 		buf_free(&b);
 	}
 }
@@ -329,7 +329,7 @@ static void test_limits(void **state)
 static void test_limits_whole(void **state)
 {
 	struct buf b = buf_init(GIB);
-	struct tensors *t = NULL;
+	struct index_toml *t = NULL;
 	struct toml_error error;
 
 	(void)state;
@@ -337,21 +337,21 @@ static void test_limits_whole(void **state)
 	for (size_t i = 0; i < MAX_TENSORS; i++)
 		assert_int_equal(buf_adds(&b, "{},"), 0);
 	assert_int_equal(buf_adds(&b, "{}]"), 0);
-	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, &error), -EFBIG);
+	assert_int_equal(index_toml_parse_mem(b.data, b.len, &t, &error), -EFBIG);
 	assert_string_equal(error.message, "there are more than 1000000 tensors");
 	assert_int_equal(error.line, 1);
 	b.data[b.len - 4] = ' '; /* the last comma and table */
 	b.data[b.len - 3] = ' ';
 	b.data[b.len - 2] = ' ';
-	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, NULL), 0);
+	assert_int_equal(index_toml_parse_mem(b.data, b.len, &t, NULL), 0);
 	assert_int_equal(t->n, MAX_TENSORS);
-	tensors_free(t);
+	index_toml_free(t);
 	b.len = 0;
 	assert_int_equal(buf_adds(&b, "[[tensor]]\nname='n'\ndtype='nested'\ninner=["), 0);
 	for (size_t i = 0; i <= MAX_TENSOR_INNER; i++)
 		assert_int_equal(buf_adds(&b, "'',"), 0);
 	assert_int_equal(buf_adds(&b, "]"), 0);
-	assert_int_equal(tensors_parse_mem(b.data, b.len, &t, &error), -EFBIG);
+	assert_int_equal(index_toml_parse_mem(b.data, b.len, &t, &error), -EFBIG);
 	assert_string_equal(error.message, "there are more than 1000000 names in inner");
 	assert_int_equal(error.line, 4);
 	buf_free(&b);
@@ -359,11 +359,11 @@ static void test_limits_whole(void **state)
 
 static void test_not_toml(void **state)
 {
-	struct tensors *t = (struct tensors *)&t;
+	struct index_toml *t = (struct index_toml *)&t;
 	struct toml_error error;
 
 	(void)state;
-	assert_int_equal(tensors_parse_mem("[[tensor]]\nname=", 16, &t, &error), -EBADMSG);
+	assert_int_equal(index_toml_parse_mem("[[tensor]]\nname=", 16, &t, &error), -EBADMSG);
 	assert_int_equal(error.line, 2);
 	assert_ptr_equal(t, &t);
 }

@@ -15,8 +15,12 @@ static struct triton_tensor tensor(const char *name, const char *dtype, const ui
 				   unsigned rank, uint64_t bytes, size_t position)
 {
 	return (struct triton_tensor){
-		.info = { name, strlen(name), dtype_by_name(dtype, strlen(dtype)), rank, shape, 0,
-			  bytes },
+		.info = { .name = name,
+			  .name_len = (uint32_t)strlen(name),
+			  .dtype = dtype_by_name(dtype, strlen(dtype)),
+			  .shape = shape,
+			  .bytes = bytes,
+			  .rank = rank },
 		.position = position,
 	};
 }
@@ -139,8 +143,8 @@ static void test_raw(void **state)
 
 static void test_view_json(void **state)
 {
-	const struct tensor_info x = { "x\0", 2, dtype_by_name("int8", 4), 2, two_three, 6, 6 };
-	const struct tensor_info n = { "n", 1, dtype_nested, 0, NULL, 0, 0 };
+	const struct tensor_info x = { "x\0", dtype_by_name("int8", 4), two_three, 6, 2, 2 };
+	const struct tensor_info n = { "n", dtype_nested, NULL, 0, 1, 0 };
 	const struct view_json_text files[] = { TEXT("x%00.bin"), TEXT("x%00.npy") };
 	const struct view_json_text inner[] = { TEXT("x\0") };
 	struct buf b = buf_init(KIB);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory for many small things that live equally long: no header for each, nothing ever moves, all
+ * is freed at once. Not for several threads at once.
+ */
+#ifndef CARTON_BASE_ARENA_H
+#define CARTON_BASE_ARENA_H
+
+#include <stddef.h>
+
+struct arena_block;
+
+/* All zero is an empty one. */
+struct arena {
+	struct arena_block *blocks;
+	char *at; /* the free bytes of the newest block */
+	size_t left;
+	size_t total; /* of all blocks */
+};
+
+/* `n` bytes, aligned for integers and pointers; NULL: no memory. */
+void *arena_alloc(struct arena *a, size_t n);
+
+/* A copy of a text, not aligned, with a NUL behind it; NULL: no memory. */
+char *arena_text(struct arena *a, const char *s, size_t n);
+
+/* Frees all; the arena is empty again. */
+void arena_free(struct arena *a);
+
+#endif

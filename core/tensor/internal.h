@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the reader of safetensors headers (safetensors.c) and what it checks at the end
+ * (safetensors_check.c).
+ */
+#ifndef CARTON_TENSOR_INTERNAL_H
+#define CARTON_TENSOR_INTERNAL_H
+
+#include "tensor/safetensors.h"
+
+/* A tensor in a message. */
+#define TENSOR_FMT "tensor '%.*s'"
+#define TENSOR_ARG(i) utf8_quoted((i)->name, (i)->name_len), (i)->name
+
+/* Sets the reason for a duplicate key. Returns -EBADMSG. */
+int safetensors_duplicate(const char *key, size_t n, struct reason *reason);
+
+/*
+ * Checks all tensors together: no name twice, and their data covers the `data` bytes without hole or
+ * overlap. 0; -EBADMSG with the reason set; -ENOMEM.
+ */
+int safetensors_check(const struct safetensors *s, uint64_t data, struct reason *reason);
+
+#endif

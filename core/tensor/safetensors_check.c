@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What shows only when all tensors of a header are known.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "tensor/internal.h"
+
+int safetensors_duplicate(const char *key, size_t n, struct reason *reason)
+{
+	return reason_set(reason, -EBADMSG, "the key '%.*s' is there twice", utf8_quoted(key, n),
+			  key);
+}
+
+static int by_name(const void *a, const void *b, void *list)
+{
+	const struct tensor_info *x = &((struct safetensor *)list)[*(const uint32_t *)a].info;
+	const struct tensor_info *y = &((struct safetensor *)list)[*(const uint32_t *)b].info;
+
+	return name_cmp(x->name, x->name_len, y->name, y->name_len);
+}
+
+static int by_offset(const void *a, const void *b, void *list)
+{
+	const struct safetensor *x = &((struct safetensor *)list)[*(const uint32_t *)a];
+	const struct safetensor *y = &((struct safetensor *)list)[*(const uint32_t *)b];
+
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	if (x->end != y->end)
+		return x->end < y->end ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* The tensors follow each other from 0 to the end of the `data` bytes. */
+static int check_offsets(const struct safetensors *s, const uint32_t *order, uint64_t data,
+			 struct reason *reason)
+{
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct safetensor *t = &s->list[order[i]];
+
+		if (t->begin != at)
+			return reason_set(
+				reason, -EBADMSG,
+				TENSOR_FMT " begins at %" PRIu64
+					   ", %s the data before it, which ends at %" PRIu64,
+				TENSOR_ARG(&t->info), t->begin,
+				t->begin < at ? "overlapping" : "leaving a hole after", at);
+		at = t->end;
+	}
+	if (at != data)
+		return reason_set(reason, -EBADMSG,
+				  "the tensors end at %" PRIu64 ", but the file has %" PRIu64
+				  " bytes of data",
+				  at, data);
+	return 0;
+}
+
+int safetensors_check(const struct safetensors *s, uint64_t data, struct reason *reason)
+{
+	uint32_t *order = calloc(s->n + 1, sizeof(*order));
+	int r = order ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < s->n && r == 0; i++)
+		order[i] = (uint32_t)i;
+	if (r == 0 && s->n)
+		qsort_r(order, s->n, sizeof(*order), by_name, s->list);
+	for (size_t i = 1; i < s->n && r == 0; i++)
+		if (by_name(&order[i - 1], &order[i], s->list) == 0)
+			r = safetensors_duplicate(s->list[order[i]].info.name,
+						  s->list[order[i]].info.name_len, reason);
+	if (r == 0 && s->n)
+		qsort_r(order, s->n, sizeof(*order), by_offset, s->list);
+	if (r == 0)
+		r = check_offsets(s, order, data, reason);
+	free(order);
+	return r;
+}
