@@ -125,6 +125,7 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/flags | $(CORE_SO)
 	$(Q)$(TEST_CC) -o $@ $< -Wl,-rpath,'$$ORIGIN' $(TEST_LIBS)
 
 tests: all $(UNIT) $(TOOLS)
+	$(Q)rm -f $(filter-out $(UNIT) %.d,$(wildcard $(BUILD)/tests/unit/test_*)) # whose source is gone
 
 check: test-deps
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=5
