@@ -18,7 +18,6 @@
 #define SIDECAR_LEN_AT 8
 #define SIDECAR_HEADER 20
 #define SMALL_ROOM (64 * KIB) /* for a few names, when the disk is full */
-#define LOCK_TRIES 100	      /* its file may be removed between open and lock */
 
 struct cache_fill {
 	struct cache *cache;
@@ -31,68 +30,7 @@ struct cache_fill {
 	char *validator;  /* NULL: the partial is no part of anything */
 };
 
-/* ---- the lock of an object ---- */
-
-/* Did the name stay with the inode that we locked? Else the lock guards nothing. */
-static bool lock_is_current(struct cache *c, const struct cache_lock *lock)
-{
-	struct stat ours, named;
-
-	return fstat(lock->fd, &ours) == 0 &&
-	       fstatat(c->locks, lock->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
-}
-
-int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock)
-{
-	struct cache_lock lock;
-
-	hex_encode(sha256, 32, lock.name);
-	for (int i = 0; i < LOCK_TRIES; i++) {
-		struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-
-		lock.fd = openat(c->locks, lock.name, O_RDWR | O_CREAT | OPEN_FLAGS, 0600);
-		if (lock.fd < 0)
-			return -errno;
-		if (fcntl(lock.fd, F_OFD_SETLK, &fl) < 0) {
-			int r = errno == EACCES ? -EAGAIN : -errno;
-
-			fd_close(lock.fd);
-			return r;
-		}
-		if (lock_is_current(c, &lock)) {
-			*ret_lock = lock;
-			return 0;
-		}
-		fd_close(lock.fd);
-	}
-	return -EAGAIN;
-}
-
-void cache_lock_release(struct cache *c, struct cache_lock *lock)
-{
-	struct flock fl = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
-
-	/* While it is held, so the name is ours; who opened it before sees that it is stale. */
-	unlinkat(c->locks, lock->name, 0);
-	/* A forked child may have the same description open: closing would not unlock. */
-	fcntl(lock->fd, F_OFD_SETLK, &fl);
-	fd_close(lock->fd);
-	lock->fd = -1;
-}
-
-/* 1 when someone holds the lock, else 0, or -errno. Takes nothing. */
-static int lock_is_held(struct cache *c, const char *name)
-{
-	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd = openat(c->locks, name, O_RDWR | OPEN_FLAGS), r;
-
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	r = fcntl(fd, F_OFD_GETLK, &fl) < 0 ? -errno : fl.l_type != F_UNLCK;
-	fd_close(fd);
-	return r;
-}
+/* ---- waiting ---- */
 
 /* How many bytes the one who fills the object has written so far; 0 when nobody does. */
 static uint64_t filled(struct cache *c, const char *name)
@@ -111,7 +49,7 @@ int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, struct
 	hex_encode(sha256, 32, name);
 	most = filled(c, name);
 	for (;;) {
-		int r = lock_is_held(c, name);
+		int r = cache_lock_is_held(c, name);
 		uint64_t now = filled(c, name);
 		int64_t left;
 

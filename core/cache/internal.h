@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of the cache share: cache_open.c (directories), cache.c (objects), cache_fill.c
- * (locks, partials) and cache_gc.c (space, leftovers).
+ * Shared by the files of cache/. From the bottom up:
+ *
+ *	files		names, temporary files, walking
+ *	lock		who fills, drops or removes an object
+ *	gc		space: counting it, removing what nobody uses, sweeping leftovers
+ *	fill		the object that is being filled
+ *	cache, note	published objects; small texts
+ *	open		the directories
+ *	dest, read	unverified bytes; verified objects
  */
 #ifndef CARTON_CACHE_INTERNAL_H
 #define CARTON_CACHE_INTERNAL_H
@@ -52,6 +59,9 @@ static inline bool cache_name_decode(const char *name, size_t n, uint8_t *ret_da
 /* 0, -EAGAIN when another one has it, or -errno. */
 int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock);
 void cache_lock_release(struct cache *c, struct cache_lock *lock);
+
+/* 1 when someone holds the lock of that name (in hex), else 0, or -errno. Takes nothing. */
+int cache_lock_is_held(struct cache *c, const char *name);
 
 /* Was the object marked as damaged? A mark on the inode, so it cannot hit a newer file. */
 static inline bool cache_is_damaged(mode_t mode)

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of the cache: their names, temporary ones, and walking through them. */
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+#define TMP_TRIES 8 /* a sweep may remove a new name before it is locked */
+
+void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE])
+{
+	hex_encode(sha256, 1, ret_name);
+	ret_name[2] = '/';
+	hex_encode(sha256, 32, ret_name + 3);
+}
+
+void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE])
+{
+	hex_encode(sha256, 32, ret_name);
+	memcpy(ret_name + 64, SIDECAR_SUFFIX, sizeof(SIDECAR_SUFFIX));
+}
+
+static bool is_named(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
+int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
+{
+	for (int i = 0; i < TMP_TRIES; i++) {
+		uint8_t id[32];
+		int fd;
+
+		if (getrandom(id, sizeof(id), 0) != sizeof(id))
+			return -EIO;
+		hex_encode(id, sizeof(id), ret_name);
+		fd = openat(c->tmp, ret_name, O_RDWR | O_CREAT | O_EXCL | OPEN_FLAGS, 0600);
+		if (fd < 0 && errno == EEXIST)
+			continue;
+		if (fd < 0)
+			return -errno;
+		/* A sweep may have had it before us; then it is gone, or is about to be. */
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0 ? errno != EWOULDBLOCK : is_named(fd)) {
+			*ret_fd = fd;
+			return 0;
+		}
+		fd_close(fd);
+	}
+	return -EEXIST;
+}
+
+static int tmpfile_elsewhere(int *ret_fd)
+{
+	const char *dir = getenv("TMPDIR");
+	int fd = dir && *dir ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+
+	if (fd < 0)
+		fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		int r = -errno;
+
+		carton_log(CARTON_LOG_ERROR, "/var/tmp", "cannot hold a temporary file: %s",
+			   strerror(-r));
+		return r == -ENOSPC || r == -EDQUOT ? r : -EIO;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int cache_tmpfile(struct cache *c, int *ret_fd)
+{
+	char name[HEX_SIZE];
+	int fd, r;
+
+	if (!c)
+		return tmpfile_elsewhere(ret_fd);
+	fd = openat(c->tmp, ".", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	if (fd >= 0) {
+		*ret_fd = fd;
+		return 0;
+	}
+	if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL)
+		return -errno;
+	r = cache_tmp_create(c, name, &fd);
+	if (r < 0)
+		return r;
+	unlinkat(c->tmp, name, 0);
+	*ret_fd = fd;
+	return 0;
+}
+
+bool cache_is_published(struct cache *c, const uint8_t sha256[32])
+{
+	char name[OBJECT_NAME_SIZE];
+	struct stat st;
+
+	cache_object_name(sha256, name);
+	return fstatat(c->objects, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	       !cache_is_damaged(st.st_mode);
+}
+
+/* ---- walking ---- */
+
+int cache_opendir(int fd, const char *name, DIR **ret_dir)
+{
+	int sub = openat(fd, name, O_RDONLY | O_DIRECTORY | OPEN_FLAGS), r;
+	DIR *dir;
+
+	if (sub < 0)
+		return -errno;
+	dir = fdopendir(sub);
+	if (!dir) {
+		r = -errno;
+		fd_close(sub);
+		return r;
+	}
+	*ret_dir = dir;
+	return 0;
+}
+
+static int each_in_bucket(DIR *dir, uint8_t bucket, cache_each_fn *fn, void *ctx)
+{
+	uint8_t sha256[32];
+	struct dirent *de;
+	struct stat st;
+	int r = 0;
+
+	while (r == 0 && (de = readdir(dir))) {
+		if (!cache_name_decode(de->d_name, 32, sha256) || sha256[0] != bucket)
+			continue;
+		if (fstatat(dirfd(dir), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    S_ISREG(st.st_mode))
+			r = fn(ctx, sha256, &st);
+	}
+	return r;
+}
+
+static int each_bucket(struct cache *c, const char *name, cache_each_fn *fn, void *ctx)
+{
+	uint8_t bucket;
+	DIR *dir;
+	int r;
+
+	if (!cache_name_decode(name, 1, &bucket))
+		return 0;
+	r = cache_opendir(c->objects, name, &dir);
+	if (r < 0)
+		return r;
+	r = each_in_bucket(dir, bucket, fn, ctx);
+	closedir(dir);
+	return r;
+}
+
+int cache_each(struct cache *c, cache_each_fn *fn, void *ctx)
+{
+	struct dirent *de;
+	DIR *dir;
+	int r;
+
+	r = cache_opendir(c->objects, ".", &dir);
+	if (r < 0)
+		return r;
+	while (r == 0 && (de = readdir(dir)))
+		r = each_bucket(c, de->d_name, fn, ctx);
+	closedir(dir);
+	return r;
+}

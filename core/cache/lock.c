@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lock of an object: who fills, drops or removes it. */
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+#define LOCK_TRIES 100 /* its file may be removed between open and lock */
+
+/* Did the name stay with the inode that we locked? Else the lock guards nothing. */
+static bool lock_is_current(struct cache *c, const struct cache_lock *lock)
+{
+	struct stat ours, named;
+
+	return fstat(lock->fd, &ours) == 0 &&
+	       fstatat(c->locks, lock->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
+}
+
+int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock)
+{
+	struct cache_lock lock;
+
+	hex_encode(sha256, 32, lock.name);
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+		lock.fd = openat(c->locks, lock.name, O_RDWR | O_CREAT | OPEN_FLAGS, 0600);
+		if (lock.fd < 0)
+			return -errno;
+		if (fcntl(lock.fd, F_OFD_SETLK, &fl) < 0) {
+			int r = errno == EACCES ? -EAGAIN : -errno;
+
+			fd_close(lock.fd);
+			return r;
+		}
+		if (lock_is_current(c, &lock)) {
+			*ret_lock = lock;
+			return 0;
+		}
+		fd_close(lock.fd);
+	}
+	return -EAGAIN;
+}
+
+void cache_lock_release(struct cache *c, struct cache_lock *lock)
+{
+	struct flock fl = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	/* While it is held, so the name is ours; who opened it before sees that it is stale. */
+	unlinkat(c->locks, lock->name, 0);
+	/* A forked child may have the same description open: closing would not unlock. */
+	fcntl(lock->fd, F_OFD_SETLK, &fl);
+	fd_close(lock->fd);
+	lock->fd = -1;
+}
+
+int cache_lock_is_held(struct cache *c, const char *name)
+{
+	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd = openat(c->locks, name, O_RDWR | OPEN_FLAGS), r;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	r = fcntl(fd, F_OFD_GETLK, &fl) < 0 ? -errno : fl.l_type != F_UNLCK;
+	fd_close(fd);
+	return r;
+}
