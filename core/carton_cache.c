@@ -116,7 +116,7 @@ static void count(void *ctx, uint64_t bytes)
 static int verify_one(void *ctx, const struct cache_object *object)
 {
 	const struct timespec used[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = object->used } };
-	const struct ingest how = { .progress = count, .ctx = ctx };
+	const struct ingest how = { .size = UINT64_MAX, .progress = count, .ctx = ctx };
 	struct verify *v = ctx;
 	struct source *source;
 	struct ingested in;
@@ -141,6 +141,7 @@ ssize_t carton_cache_verify(const struct carton_cache_options *options,
 
 	if (r < 0)
 		return r;
+	v.dropped = (ssize_t)cache_clean(v.cache);
 	r = cache_list(v.cache, add_size, &v);
 	if (r == 0)
 		r = cache_list(v.cache, verify_one, &v);

@@ -11,25 +11,20 @@
 /* One try of a lookup: -ESTALE when the file was removed or replaced under us. */
 static int lookup_once(struct cache *c, const uint8_t sha256[32], int *ret_fd, uint64_t *ret_size)
 {
-	char name[OBJECT_NAME_SIZE];
 	struct stat st;
-	int fd, r = 0;
+	int fd, r = cache_open_object(c, sha256, &fd);
 
-	cache_object_name(sha256, name);
-	fd = openat(c->objects, name, O_RDONLY | O_NOATIME | OPEN_FLAGS);
-	if (fd < 0) {
-		r = -errno;
-		/* A damaged one, or none of ours: begin may replace it. */
-		if ((r == -EACCES || r == -ELOOP) && !cache_is_published(c, sha256))
-			r = -ENOENT;
+	/* A damaged one, or not an object at all. */
+	if (r == -EACCES || r == -EISDIR || r == -ENOTDIR || r == -ELOOP)
+		return -ENOENT;
+	if (r < 0)
 		return r;
-	}
 	/* Who has the exclusive lock is about to remove it. */
 	if (flock(fd, LOCK_SH | LOCK_NB) < 0)
 		r = errno == EWOULDBLOCK ? -ENOENT : -errno;
 	else if (fstat(fd, &st) < 0)
 		r = -errno;
-	else if (!S_ISREG(st.st_mode) || cache_is_damaged(st.st_mode))
+	else if (cache_is_damaged(st.st_mode))
 		r = -ENOENT;
 	else if (st.st_nlink == 0)
 		r = -ESTALE;

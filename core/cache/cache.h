@@ -198,6 +198,12 @@ int cache_reserve(struct cache *cache, uint64_t bytes);
  */
 int cache_gc(struct cache *cache, uint64_t target, uint64_t *ret_freed);
 
+/*
+ * Removes what does not belong into the cache, whatever it is (a FIFO or a directory in place of an
+ * object, a file in place of a bucket); each is logged. How many were removed. cache_gc() does it, too.
+ */
+size_t cache_clean(struct cache *cache);
+
 /* ---- notes: small texts under a name, for what has no sha256 of its own ---- */
 
 /*

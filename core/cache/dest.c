@@ -234,27 +234,41 @@ static void dest_free(struct dest *d)
 	free(d);
 }
 
-static int publish(struct dest *d, const uint8_t *sha256, uint64_t size, int *ret_fd)
+/* The file on its own, when it cannot be published: its bytes are verified all the same. */
+static int commit_file(struct dest *d, uint64_t size, int *ret_fd)
 {
-	if (!d->fill) {
-		*ret_fd = d->fd;
-		return ftruncate(d->fd, (off_t)size) < 0 ? -errno : 0;
+	int fd = fd_dup(d->fd);
+
+	if (fd >= 0 && ftruncate(fd, (off_t)size) < 0) {
+		fd_close(fd);
+		fd = -errno;
 	}
-	return sha256 ? cache_fill_publish_as(d->fill, sha256, size, ret_fd) :
-			cache_fill_publish(d->fill, size, ret_fd);
+	dest_abort(d, false);
+	*ret_fd = fd;
+	return fd < 0 ? fd : 0;
 }
 
 int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct source **ret)
 {
 	struct source *source;
-	int fd, r = publish(d, sha256, size, &fd);
+	int fd, r = -EOPNOTSUPP;
 
-	if (r < 0) {
-		dest_abort(d, r != -ENOSPC && r != -EDQUOT);
-		return r;
+	if (dest_end(d) < size) {
+		dest_abort(d, false);
+		return -EINVAL;
 	}
-	dest_free(d);
-	r = source_from_fd(fd, &source);
+	if (d->fill)
+		r = sha256 ? cache_fill_publish_as(d->fill, sha256, size, &fd) :
+			     cache_fill_publish(d->fill, size, &fd);
+	if (r < 0 && d->fill)
+		carton_log(CARTON_LOG_WARNING, NULL,
+			   "a verified object cannot be kept in the cache: %s", strerror(-r));
+	if (r == 0)
+		dest_free(d);
+	else
+		r = commit_file(d, size, &fd);
+	if (r == 0)
+		r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
 	/* its size will be the object's, so it may have no byte that was not hashed */

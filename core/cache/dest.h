@@ -74,8 +74,8 @@ uint64_t dest_end(const struct dest *d);
 
 /*
  * Ends it, also on failure: its first `size` bytes are verified, and what is behind them is dropped. A
- * cache entry is published as `sha256` (NULL: as its key). 0 and a reference to a local file of just
- * these bytes; -errno.
+ * cache entry is published as `sha256` (NULL: as its key); if that fails, the file is kept on its own. 0
+ * and a reference to a local file of just these bytes; -errno.
  */
 int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct source **ret);
 

@@ -22,6 +22,47 @@ void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZ
 	memcpy(ret_name + 64, SIDECAR_SUFFIX, sizeof(SIDECAR_SUFFIX));
 }
 
+/*
+ * A FIFO would have an open wait for its other end, and opening a device may do anything. So it is looked
+ * at before, and again when it is open.
+ */
+int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
+{
+	struct stat st;
+	int fd, r = 0;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode))
+		return -EISDIR;
+	fd = openat(dir, name, flags | O_NONBLOCK | O_NOCTTY | OPEN_FLAGS, 0600);
+	if (fd < 0)
+		return errno == ELOOP ? -EISDIR : -errno;
+	if (fstat(fd, &st) < 0)
+		r = -errno;
+	else if (!S_ISREG(st.st_mode))
+		r = -EISDIR;
+	if (r < 0) {
+		fd_close(fd);
+		return r;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int cache_open_object(struct cache *c, const uint8_t sha256[32], int *ret_fd)
+{
+	char name[OBJECT_NAME_SIZE];
+	int bucket, r;
+
+	cache_object_name(sha256, name);
+	name[2] = '\0';
+	bucket = openat(c->objects, name, O_PATH | O_DIRECTORY | OPEN_FLAGS);
+	if (bucket < 0)
+		return -errno;
+	r = cache_open_file(bucket, name + 3, O_RDONLY | O_NOATIME, ret_fd);
+	fd_close(bucket);
+	return r;
+}
+
 static bool is_named(int fd)
 {
 	struct stat st;
@@ -63,6 +104,8 @@ static int tmpfile_elsewhere(int *ret_fd)
 	if (fd < 0) {
 		int r = -errno;
 
+		if (r == -EMFILE || r == -ENFILE)
+			return r;
 		carton_log(CARTON_LOG_ERROR, "/var/tmp", "cannot hold a temporary file: %s",
 			   strerror(-r));
 		return r == -ENOSPC || r == -EDQUOT ? r : -EIO;
@@ -148,6 +191,8 @@ static int each_bucket(struct cache *c, const char *name, cache_each_fn *fn, voi
 	if (!cache_name_decode(name, 1, &bucket))
 		return 0;
 	r = cache_opendir(c->objects, name, &dir);
+	if (r == -ENOTDIR || r == -ELOOP || r == -ENOENT)
+		return 0; /* not a bucket, or removed just now */
 	if (r < 0)
 		return r;
 	r = each_in_bucket(dir, bucket, fn, ctx);

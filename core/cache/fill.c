@@ -79,14 +79,14 @@ static int sidecar_read(struct cache_fill *f)
 	uint8_t head[SIDECAR_HEADER];
 	struct stat st;
 	uint32_t n;
-	int fd;
+	int fd, r;
 
 	cache_sidecar_name(f->sha256, name);
-	fd = openat(f->cache->partial, name, O_RDWR | OPEN_FLAGS);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-	    pread_full(fd, head, sizeof(head), 0) < 0 || memcmp(head, SIDECAR_MAGIC, 8) != 0)
+	r = cache_open_file(f->cache->partial, name, O_RDWR, &fd);
+	if (r < 0)
+		return r == -ENOENT || r == -EISDIR ? 0 : r;
+	if (fstat(fd, &st) < 0 || pread_full(fd, head, sizeof(head), 0) < 0 ||
+	    memcmp(head, SIDECAR_MAGIC, 8) != 0)
 		goto bad;
 	n = get_le32(head + 16);
 	if (n == 0 || n > MAX_CACHE_VALIDATOR || st.st_size != (off_t)SIDECAR_HEADER + n)
@@ -153,25 +153,18 @@ static int sidecar_write(struct cache_fill *f, const char *validator, size_t n)
 
 static int partial_open(struct cache_fill *f)
 {
-	const int flags = O_RDWR | O_CREAT | OPEN_FLAGS;
-	int dir = f->cache->partial;
-	struct stat st;
+	int dir = f->cache->partial, fd;
+	int r = cache_open_file(dir, f->lock.name, O_RDWR | O_CREAT, &f->fd);
 
-	f->fd = openat(dir, f->lock.name, flags, 0600);
-	if (f->fd < 0 && errno == EACCES) {
-		/* Its owner died in publish, between chmod and rename. */
-		int fd = openat(dir, f->lock.name, O_RDONLY | OPEN_FLAGS);
-
-		if (fd < 0 || fchmod(fd, 0600) < 0) {
-			fd_close(fd);
-			return -EACCES;
-		}
-		fd_close(fd);
-		f->fd = openat(dir, f->lock.name, flags, 0600);
-	}
-	if (f->fd < 0 || fstat(f->fd, &st) < 0)
-		return -errno;
-	return S_ISREG(st.st_mode) ? 0 : -EBADF;
+	if (r != -EACCES)
+		return r;
+	/* Its owner died in publish, between chmod and rename. */
+	r = cache_open_file(dir, f->lock.name, O_RDONLY, &fd);
+	if (r < 0)
+		return r;
+	r = fchmod(fd, 0600) < 0 ? -EACCES : 0;
+	fd_close(fd);
+	return r < 0 ? r : cache_open_file(dir, f->lock.name, O_RDWR, &f->fd);
 }
 
 /* Adopts what counts of an earlier partial, and cuts off the rest. */
@@ -197,13 +190,27 @@ static int partial_adopt(struct cache_fill *f)
 	return ftruncate(f->fd, (off_t)f->len) < 0 ? -errno : 0;
 }
 
-/* Made at the start, so that publishing under that name needs no more than a rename. */
+/*
+ * Made at the start, so that publishing under that name needs no more than a rename. -ENOTDIR or -EISDIR:
+ * something is in the way.
+ */
 static int make_bucket(struct cache *c, const uint8_t sha256[32])
 {
-	char name[3];
+	char name[OBJECT_NAME_SIZE];
+	struct stat st;
 
-	hex_encode(sha256, 1, name);
-	return mkdirat(c->objects, name, 0700) < 0 && errno != EEXIST ? -errno : 0;
+	cache_object_name(sha256, name);
+	name[2] = '\0';
+	if (mkdirat(c->objects, name, 0700) == 0)
+		return 0;
+	if (errno != EEXIST || fstatat(c->objects, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	name[2] = '/';
+	if (fstatat(c->objects, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+		return -EISDIR;
+	return 0;
 }
 
 static int begin_once(struct cache *c, struct cache_fill *f)
@@ -363,9 +370,9 @@ static int open_locked(struct cache_fill *f, int *ret_fd)
 	struct stat ours, opened;
 	int fd, r;
 
-	fd = openat(f->cache->partial, f->lock.name, O_RDONLY | O_NOATIME | OPEN_FLAGS);
-	if (fd < 0)
-		return -errno;
+	r = cache_open_file(f->cache->partial, f->lock.name, O_RDONLY | O_NOATIME, &fd);
+	if (r < 0)
+		return r;
 	if (flock(fd, LOCK_SH | LOCK_NB) == 0 && fstat(fd, &opened) == 0 &&
 	    fstat(f->fd, &ours) == 0) {
 		if (ours.st_ino == opened.st_ino && ours.st_dev == opened.st_dev) {

@@ -175,8 +175,7 @@ static bool object_unused(struct cache *c, const struct item *item, int *ret_fd)
 		return false;
 	if (cache_is_damaged(st.st_mode))
 		return true;
-	fd = openat(c->objects, name, O_RDONLY | O_NOATIME | OPEN_FLAGS);
-	if (fd < 0)
+	if (cache_open_object(c, item->sha256, &fd) < 0)
 		return false;
 	/* A date that is not the listed one: it was used meanwhile, so others go first. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 ||
@@ -406,10 +405,10 @@ static bool partial_is_leftover(struct cache *c, const uint8_t sha256[32])
 /* What was reserved behind its end, by one who was killed. */
 static void give_back(struct cache *c, const char *name)
 {
-	int fd = openat(c->partial, name, O_RDWR | OPEN_FLAGS);
 	struct stat st;
+	int fd;
 
-	if (fd < 0)
+	if (cache_open_file(c->partial, name, O_RDWR, &fd) < 0)
 		return;
 	if (fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 > (uint64_t)st.st_size)
 		(void)!ftruncate(fd, st.st_size);
@@ -453,8 +452,7 @@ static void sweep_tmp(struct cache *c)
 
 		if (de->d_name[0] == '.')
 			continue;
-		fd = openat(c->tmp, de->d_name, O_RDONLY | OPEN_FLAGS);
-		if (fd < 0)
+		if (cache_open_file(c->tmp, de->d_name, O_RDONLY, &fd) < 0)
 			continue;
 		/* A name in use is locked by its maker, who looks again when a sweep was faster. */
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
@@ -530,6 +528,7 @@ int cache_gc(struct cache *c, uint64_t target, uint64_t *ret_freed)
 	uint64_t freed = 0;
 	int r;
 
+	cache_clean(c);
 	cache_sweep(c);
 	pthread_mutex_lock(&c->space_lock);
 	r = gc(c, MIN(target, c->limit), &freed);

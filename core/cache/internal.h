@@ -4,6 +4,7 @@
  *
  *	files		names, temporary files, walking
  *	lock		who fills, drops or removes an object
+ *	clean		removing what does not belong there
  *	gc		space: counting it, removing what nobody uses, sweeping leftovers
  *	fill		the object that is being filled
  *	cache, note	published objects; small texts
@@ -49,6 +50,15 @@ struct cache_lock {
 
 void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE]);
 void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE]);
+
+/*
+ * Opens a regular file beneath `dir`, without ever waiting or following a symlink. 0; -EISDIR: it is
+ * something else (also a FIFO or a symlink); -errno as openat(2).
+ */
+int cache_open_file(int dir, const char *name, int flags, int *ret_fd);
+
+/* The same for a published or damaged object, read-only; -ENOTDIR when its bucket is none. */
+int cache_open_object(struct cache *c, const uint8_t sha256[32], int *ret_fd);
 
 /* Is `name` nothing but the hex of n bytes? A sidecar's name only starts so. */
 static inline bool cache_name_decode(const char *name, size_t n, uint8_t *ret_data)

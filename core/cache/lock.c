@@ -24,12 +24,12 @@ int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock 
 	for (int i = 0; i < LOCK_TRIES; i++) {
 		struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
-		lock.fd = openat(c->locks, lock.name, O_RDWR | O_CREAT | OPEN_FLAGS, 0600);
-		if (lock.fd < 0)
-			return -errno;
-		if (fcntl(lock.fd, F_OFD_SETLK, &fl) < 0) {
-			int r = errno == EACCES ? -EAGAIN : -errno;
+		int r = cache_open_file(c->locks, lock.name, O_RDWR | O_CREAT, &lock.fd);
 
+		if (r < 0)
+			return r;
+		if (fcntl(lock.fd, F_OFD_SETLK, &fl) < 0) {
+			r = errno == EACCES ? -EAGAIN : -errno;
 			fd_close(lock.fd);
 			return r;
 		}
@@ -57,10 +57,10 @@ void cache_lock_release(struct cache *c, struct cache_lock *lock)
 int cache_lock_is_held(struct cache *c, const char *name)
 {
 	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd = openat(c->locks, name, O_RDWR | OPEN_FLAGS), r;
+	int fd, r = cache_open_file(c->locks, name, O_RDWR, &fd);
 
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
 	r = fcntl(fd, F_OFD_GETLK, &fl) < 0 ? -errno : fl.l_type != F_UNLCK;
 	fd_close(fd);
 	return r;

@@ -36,9 +36,9 @@ int cache_note_get(struct cache *c, const uint8_t key[32], char *ret_text, size_
 	int fd, r;
 
 	hex_encode(key, 32, name);
-	fd = openat(c->notes, name, O_RDONLY | OPEN_FLAGS);
-	if (fd < 0)
-		return -errno;
+	r = cache_open_file(c->notes, name, O_RDONLY, &fd);
+	if (r < 0)
+		return r == -EISDIR ? -ENOENT : r;
 	r = fstat(fd, &st) < 0 ? -errno : (uint64_t)st.st_size >= n ? -ERANGE : 0;
 	if (r == 0)
 		r = pread_full(fd, ret_text, (size_t)st.st_size, 0);

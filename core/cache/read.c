@@ -27,11 +27,15 @@ int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const str
 	int fd, r = cache_lookup(cache, sha256, &fd, NULL);
 
 	if (r < 0)
-		return -ENOENT;
+		return r == -EMFILE || r == -ENFILE ? r : -ENOENT;
 	r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
-	r = hash_all(source, how, &in);
+	/* a wrong size tells without reading what may be a terabyte */
+	if (how->size != UINT64_MAX && how->size != source->size)
+		r = -EBADMSG;
+	else
+		r = hash_all(source, how, &in);
 	if (r == 0 && memcmp(in.sha256, sha256, SHA256_SIZE) != 0)
 		r = -EBADMSG;
 	if (r < 0) {

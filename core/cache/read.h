@@ -9,9 +9,10 @@
 #include "base/ingest.h"
 
 /*
- * The object of that name, with what `how` (its tagger, stop, progress and ctx) asks for of it. One with
- * other bytes, or that cannot be read, is dropped, which is logged. 0 and references for the caller;
- * -ENOENT: there is none that can be opened; -EBADMSG: it was dropped; -ECANCELED; -ENOMEM.
+ * The object of that name, with what `how` (its size, tagger, cancel and progress) asks for of it. One
+ * with another size (unless that is UINT64_MAX) or other bytes, or that cannot be read, is dropped,
+ * which is logged. 0 and references for the caller; -ENOENT: there is none that can be opened; -EBADMSG:
+ * it was dropped; -ECANCELED; -ENOMEM; -EMFILE. Any thread may call it.
  */
 int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
 	       struct source **ret, struct ingested *ret_in);

@@ -84,7 +84,7 @@ static int find_earlier(struct download *d, const char *version, int *ret_fd)
 		return -ENOENT;
 	if (version && (!*version || strcmp(note + 2 * SHA256_SIZE + 1, version) != 0))
 		return -ENOENT;
-	r = cache_read(d->cache, sha256, &(struct ingest){ .ctx = d }, &source, &in);
+	r = cache_read(d->cache, sha256, &(struct ingest){ .size = UINT64_MAX }, &source, &in);
 	if (r < 0)
 		return r == -EBADMSG ? -ENOENT : r;
 	*ret_fd = fd_dup(source->fd);

@@ -38,6 +38,7 @@ static int from_cache(struct copy *c)
 {
 	struct object *o = c->making->object;
 	struct ingest how = {
+		.size = o->size,
 		.tagger = o->store->tagger,
 		.cancel = &c->making->cancel,
 		.progress = making_count,
@@ -50,6 +51,12 @@ static int from_cache(struct copy *c)
 	if (r == 0)
 		keep_source(c, source, &in);
 	return r == -EBADMSG ? -ENOENT : r;
+}
+
+/* Descriptors are used up: another place would need one, too. */
+static bool no_descriptor(int error)
+{
+	return error == -EMFILE || error == -ENFILE;
 }
 
 /* The cache cannot be used, for this object or at all. Logged; returns -ENOSPC. */
@@ -86,8 +93,10 @@ static int open_cache(struct copy *c)
 		/* published meanwhile; again and again when it is damaged and cannot be removed */
 		else if (r == -EEXIST && ++found < CACHE_TRIES)
 			r = 0;
+		if (r == -ECANCELED || r == -ENOMEM || no_descriptor(r))
+			return r;
 		if (r < 0)
-			return r == -ECANCELED || r == -ENOMEM ? r : without_cache(c, r);
+			return without_cache(c, r);
 	}
 }
 
@@ -118,10 +127,10 @@ static int open_place(struct copy *c)
 		return open_cache(c);
 	case COPY_FILE:
 		r = cache ? open_file(c, cache) : -ENOSPC;
-		return r == 0 || r == -ENOMEM ? r : -ENOSPC;
+		return r == 0 || r == -ENOMEM || no_descriptor(r) ? r : -ENOSPC;
 	case COPY_OTHER_FILE:
 		r = open_file(c, NULL);
-		return r < 0 && cache ? -ENOSPC : r;
+		return r < 0 && cache && !no_descriptor(r) ? -ENOSPC : r;
 	case COPY_MEMORY:
 		if ((size != OBJECT_NO_SIZE ? size : c->reached) > MAX_MEMORY_OBJECT)
 			return -ENOSPC;

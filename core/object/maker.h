@@ -28,6 +28,7 @@ struct making {
 	/* object.c's own */
 	struct job job;
 	bool size_only;
+	bool retried;		   /* after idle copies were closed for their descriptors */
 	unsigned n_waiting;	   /* guarded by the store's lock, as is `waits` */
 	struct object_wait *waits; /* NULL-terminated */
 };

@@ -198,6 +198,13 @@ void making_done(struct making *m, int result)
 {
 	if (result == -ESHUTDOWN)
 		result = -ECANCELED;
+	/* descriptors are used up: those of copies that nobody reads can be closed */
+	if ((result == -EMFILE || result == -ENFILE) && !m->retried &&
+	    keep_drop_idle(m->object->store)) {
+		m->retried = true;
+		making_submit(m);
+		return;
+	}
 	report(m, result);
 	finish(m, result);
 }

@@ -437,6 +437,135 @@ static void test_list(void **state)
 	cache_free(c);
 }
 
+/* ---- what does not belong there ---- */
+
+enum thing {
+	A_FIFO,
+	A_DIR, /* with a file and a FIFO in it */
+	A_LINK,
+	A_DEAD_LINK,
+	THINGS,
+};
+
+static void put_thing(const struct env *e, const char *path, enum thing thing)
+{
+	char inner[PATH_MAX + 8];
+
+	walk(path, true);
+	switch (thing) {
+	case A_FIFO:
+		assert_int_equal(mkfifo(path, 0600), 0);
+		break;
+	case A_DIR:
+		assert_int_equal(mkdir(path, 0700), 0);
+		snprintf(inner, sizeof(inner), "%s/a", path);
+		assert_int_equal(put_file(inner, "12"), 0);
+		snprintf(inner, sizeof(inner), "%s/b", path);
+		assert_int_equal(mkfifo(inner, 0600), 0);
+		break;
+	case A_LINK:
+		assert_int_equal(symlink(e->dir, path), 0);
+		break;
+	default:
+		assert_int_equal(symlink("nowhere", path), 0);
+	}
+}
+
+static void no_fill(struct cache *c, struct key k)
+{
+	struct cache_fill *f;
+
+	if (cache_begin(c, k.sha256, &f) == 0)
+		cache_fill_abort(f, true);
+}
+
+/* Whatever stands in place of a file of the cache: no call waits or fails, and gc removes it. */
+static void test_things_in_place_of_files(void **state)
+{
+	static const char *const dirs[] = { "partial", "locks", "notes", "tmp", "objects/07" };
+	struct env *e = *state;
+	struct key k = key_of(7);
+	char path[PATH_MAX], name[PATH_MAX], note[100];
+	struct cache *c = open_cache(e, 0);
+	uint64_t sum;
+	int fd;
+
+	assert_int_equal(k.sha256[0], 7);
+	assert_int_equal(publish(c, key_of(8), 5000), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		for (enum thing thing = 0; thing < THINGS; thing++) {
+			alarm(60);
+			snprintf(path, sizeof(path), "%s/v1/objects/07", e->cache);
+			assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+			put_thing(e, inside(e, dirs[i], k, "", name), thing);
+			if (i == 0)
+				put_thing(e, inside(e, dirs[i], k, ".v", path), thing);
+			assert_int_equal(cache_lookup(c, k.sha256, &fd, NULL), -ENOENT);
+			assert_int_equal(cache_path(c, k.sha256, path, sizeof(path)), -ENOENT);
+			assert_true(cache_note_get(c, k.sha256, note, sizeof(note)) < 0);
+			no_fill(c, k);
+			cache_wait(c, k.sha256, 1, NULL);
+			cache_free(c);
+			c = open_cache(e, 0);
+			sum = 0;
+			assert_int_equal(cache_list(c, count_sizes, &sum), 0);
+			assert_int_equal(sum, 5000);
+			assert_int_equal(cache_reserve(c, 1000), 0);
+			assert_int_equal(cache_lookup(c, key_of(8).sha256, &fd, NULL), 0);
+			close(fd);
+			put_thing(e, name, thing);
+			last_log[0] = '\0';
+			assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0);
+			assert_non_null(
+				strstr(last_log, "does not belong into the cache: removed"));
+			assert_int_equal(access(name, F_OK), -1);
+			assert_int_equal(readlink(name, path, sizeof(path)), -1);
+			assert_int_equal(publish(c, k, 100), 0);
+			assert_true(has(c, k));
+			assert_int_equal(cache_lookup(c, k.sha256, &fd, NULL), 0);
+			assert_int_equal(cache_drop(c, k.sha256, fd), 0);
+			close(fd);
+		}
+	alarm(0);
+	assert_true(has(c, key_of(8)));
+	cache_free(c);
+}
+
+static void test_things_in_place_of_buckets(void **state)
+{
+	struct env *e = *state;
+	struct key k = key_of(7);
+	struct cache *c = open_cache(e, 0);
+	char bucket[PATH_MAX];
+	struct cache_fill *f;
+	uint64_t sum;
+	int fd;
+
+	assert_int_equal(publish(c, key_of(8), 5000), 0);
+	snprintf(bucket, sizeof(bucket), "%s/v1/objects/07", e->cache);
+	for (enum thing thing = 0; thing <= THINGS; thing++) {
+		alarm(60);
+		if (thing == A_DIR)
+			continue;
+		if (thing == THINGS)
+			assert_int_equal(put_file(bucket, "1234"), 0);
+		else
+			put_thing(e, bucket, thing);
+		assert_int_equal(cache_lookup(c, k.sha256, &fd, NULL), -ENOENT);
+		assert_int_equal(cache_begin(c, k.sha256, &f), -ENOTDIR);
+		sum = 0;
+		assert_int_equal(cache_list(c, count_sizes, &sum), 0);
+		assert_int_equal(sum, 5000);
+		assert_int_equal(cache_reserve(c, 1000), 0);
+		assert_int_equal(cache_clean(c), 1);
+		assert_int_equal(cache_clean(c), 0);
+		assert_int_equal(publish(c, k, 100), 0);
+		assert_int_equal(walk(bucket, true), 0);
+	}
+	alarm(0);
+	cache_free(c);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)
 
 int main(void)
@@ -452,6 +581,8 @@ int main(void)
 		TEST(test_tmpfile),
 		TEST(test_drop),
 		TEST(test_list),
+		TEST(test_things_in_place_of_files),
+		TEST(test_things_in_place_of_buckets),
 	};
 
 	carton_log_set(keep_log, NULL);

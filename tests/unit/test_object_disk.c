@@ -438,6 +438,124 @@ static void test_corrupt_not_cached(void **state)
 	box_free(b);
 }
 
+/* Puts a directory with a file in it where the cache would keep the item, or its bucket. */
+static void block_cache(struct cached *e, const struct box_item *item, bool bucket)
+{
+	char hex[2 * SHA256_SIZE + 1], path[300];
+
+	hex_encode(item->sha256, SHA256_SIZE, hex);
+	snprintf(path, sizeof(path), "%s/v1/objects/%.2s", e->dir, hex);
+	if (bucket) {
+		assert_int_equal(mknod(path, S_IFREG | 0600, 0), 0);
+		return;
+	}
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/v1/objects/%.2s/%s", e->dir, hex, hex);
+	assert_int_equal(mkdir(path, 0700), 0);
+	strcat(path, "/x");
+	assert_int_equal(mkdir(path, 0700), 0);
+}
+
+/* Where the cache cannot take an object, it is read all the same. */
+static void test_blocked_cache(void **state)
+{
+	struct cached *e = *state;
+
+	for (int bucket = 0; bucket < 2; bucket++) {
+		struct box *b = box_new();
+		struct box_item *item = box_add_made(b, 5 * MIB, 1 + (uint64_t)bucket, METHOD_ZSTD);
+
+		block_cache(e, item, bucket);
+		box_start(b, e->cache, true);
+		assert_int_equal(get(item->object), 0);
+		assert_true(reads_right(item, 5 * MIB, 0, false));
+		object_put(item->object);
+		box_free(b);
+	}
+}
+
+/* The same when it shows only once all bytes are there: they are verified, and not thrown away. */
+static void test_blocked_while_filled(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, 5 * MIB, 1, METHOD_ZSTD);
+	char hex[2 * SHA256_SIZE + 1], path[300];
+	struct waiter w;
+
+	box_start(b, e->cache, true);
+	box_gate(b, true);
+	waiter_init(&w);
+	assert_int_equal(object_get(item->object, &w.wait), -EINPROGRESS);
+	box_wait_inside(b, 1);
+	hex_encode(item->sha256, SHA256_SIZE, hex);
+	snprintf(path, sizeof(path), "%s/v1/objects/%.2s/%s", e->dir, hex, hex);
+	assert_int_equal(mkdir(path, 0700), 0);
+	box_gate(b, false);
+	assert_int_equal(waiter_wait(&w), 0);
+	assert_true(reads_right(item, 5 * MIB, 0, false));
+	object_put(item->object);
+	box_free(b);
+}
+
+/* A file of another size than the object's is dropped as it is: reading it could take for ever. */
+static void test_wrong_size(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, 5 * MIB, 1, METHOD_ZSTD);
+	char path[300];
+
+	box_start(b, e->cache, true);
+	assert_int_equal(get(item->object), 0);
+	object_put(item->object);
+	assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), 0);
+	box_free(b);
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(truncate(path, 1LL << 40), 0);
+	b = box_new();
+	item = box_add_made(b, 5 * MIB, 1, METHOD_ZSTD);
+	box_start(b, e->cache, true);
+	assert_int_equal(get(item->object), 0);
+	assert_int_equal(object_store_ingested(b->store), 5 * MIB);
+	assert_true(reads_right(item, 5 * MIB, 0, false));
+	object_put(item->object);
+	box_free(b);
+}
+
+/* Descriptors are used up: those of idle copies are closed; without any, the error says what it is. */
+static void test_descriptors(void **state)
+{
+	enum { KEPT = 8 };
+	struct cached *e = *state;
+	struct box *b = box_new();
+	struct rlimit limit, few;
+	int fds[64];
+	size_t n = 0;
+
+	for (uint64_t i = 0; i <= KEPT; i++)
+		box_add_made(b, 5 * MIB, i, METHOD_ZSTD);
+	box_start(b, e->cache, true);
+	for (size_t i = 0; i < KEPT; i++)
+		assert_int_equal(get(b->items[i].object), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	few = limit;
+	few.rlim_cur = ARRAY_SIZE(fds);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	while ((fds[n] = dup(0)) >= 0)
+		n++;
+	assert_int_equal(get(b->items[KEPT].object), -EMFILE);
+	for (size_t i = 0; i < KEPT; i++)
+		object_put(b->items[i].object);
+	assert_int_equal(get(b->items[KEPT].object), 0);
+	assert_true(reads_right(&b->items[KEPT], 5 * MIB, 0, false));
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	object_put(b->items[KEPT].object);
+	while (n > 0)
+		close(fds[--n]);
+	box_free(b);
+}
+
 /*
  * No room for one large object: that attempt fails, others work, and with room the next one works.
  * A small tmpfs where we may mount one, else a limit on the size of files. In a child.
@@ -519,6 +637,11 @@ int main(void)
 						cached_teardown),
 		cmocka_unit_test_setup_teardown(test_corrupt_not_cached, cached_setup,
 						cached_teardown),
+		cmocka_unit_test_setup_teardown(test_blocked_cache, cached_setup, cached_teardown),
+		cmocka_unit_test_setup_teardown(test_blocked_while_filled, cached_setup,
+						cached_teardown),
+		cmocka_unit_test_setup_teardown(test_wrong_size, cached_setup, cached_teardown),
+		cmocka_unit_test_setup_teardown(test_descriptors, cached_setup, cached_teardown),
 		cmocka_unit_test_setup_teardown(test_full_disk, cached_setup, cached_teardown),
 	};
 
