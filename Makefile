@@ -40,7 +40,7 @@ CORE_SRC := $(wildcard core/*.c core/*/*.c)
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
 FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,numbers option_table privacy progress sandbox landlock syscalls)
-CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session dirops mountpoint mounter notify) $(FS_COMMON)
+CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session dirops mountpoint mounter etc_files notify) $(FS_COMMON)
 CARTONCTL_OBJ := $(patsubst %,$(BUILD)/fs/%.o,cartonctl ctl_output ctl_cache) $(FS_COMMON)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_SRC:%.c=$(BUILD)/%)

@@ -44,7 +44,7 @@ struct carton_paths {
  * Gives up what the process does not need. Called once, before a byte of the carton is read and
  * before any thread is started. 0, or -errno, logged, which is then what the open returns.
  */
-typedef int carton_confine_fn(const struct carton_paths *paths);
+typedef int carton_confine_fn(void *ctx, const struct carton_paths *paths);
 
 /* All zero is the default for everything. Strings need to live during carton_open() only. */
 struct carton_options {
@@ -62,6 +62,7 @@ struct carton_options {
 	bool views_hidden;	 /* it is found by name, but not listed */
 	bool keep_going;	 /* faults of single files are logged, not fatal (for verify) */
 	carton_confine_fn *confine; /* NULL: none */
+	void *confine_ctx;
 };
 
 /*

@@ -20,7 +20,7 @@ static int open_cache(const struct carton_cache_options *options, struct cache *
 		return r;
 	}
 	paths.cache = cache_directory(cache);
-	r = options->confine ? options->confine(&paths) : 0;
+	r = options->confine ? options->confine(NULL, &paths) : 0;
 	if (r < 0)
 		cache_free(cache);
 	else

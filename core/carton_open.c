@@ -201,7 +201,7 @@ static int confine(const struct carton *c, const char *directory,
 		.network = !options->offline,
 	};
 
-	return options->confine ? options->confine(&paths) : 0;
+	return options->confine ? options->confine(options->confine_ctx, &paths) : 0;
 }
 
 /* The bytes of the carton. Once the process is confined, and not earlier, some are read. */

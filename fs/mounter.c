@@ -16,9 +16,17 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "etc_files.h"
+
 #define MAX_TEXT 2048
 
-enum request_kind { REQUEST_MOUNT, REQUEST_UNMOUNT, REQUEST_LOG, REQUEST_QUIT };
+enum request_kind {
+	REQUEST_MOUNT,
+	REQUEST_UNMOUNT,
+	REQUEST_LOG,
+	REQUEST_OPEN_FILES, /* with the two descriptors */
+	REQUEST_QUIT,
+};
 
 /* One datagram; of `text` only what is used is sent. */
 struct request {
@@ -29,10 +37,10 @@ struct request {
 
 #define HEAD_SIZE offsetof(struct request, text)
 
-/* What carries one descriptor. */
+/* What carries one or two descriptors. */
 union control {
 	struct cmsghdr align;
-	char bytes[CMSG_SPACE(sizeof(int))];
+	char bytes[CMSG_SPACE(2 * sizeof(int))];
 };
 
 /* ---- the process ---- */
@@ -42,7 +50,8 @@ struct state {
 	struct fuse_session *session;
 	bool mounted;
 	int socket;
-	int daemon; /* a pidfd; -1: the kernel has none */
+	int daemon;	      /* a pidfd; -1: the kernel has none */
+	int listener, memory; /* to open files for it; -1: not yet */
 };
 
 /* ps(1) shows the process by what it is. argv is one block of memory, and nothing needs it any more. */
@@ -76,24 +85,56 @@ static void give_up_device(int fd)
 	close(null);
 }
 
-static void reply(int socket, int result, int fd)
+/* Sends `n` bytes and `n_fds` descriptors, of which there may be none. 0 or -errno. */
+static int send_message(int socket, const void *data, size_t n, const int *fds, size_t n_fds)
 {
 	union control control = { 0 };
-	struct iovec iov = { &result, sizeof(result) };
+	struct iovec iov = { (void *)data, n };
 	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct cmsghdr *c;
+	ssize_t sent;
 
-	if (fd >= 0) {
+	if (n_fds > 0) {
 		message.msg_control = &control;
-		message.msg_controllen = sizeof(control);
+		message.msg_controllen = CMSG_SPACE(n_fds * sizeof(*fds));
 		c = CMSG_FIRSTHDR(&message);
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(fd));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+		c->cmsg_len = CMSG_LEN(n_fds * sizeof(*fds));
+		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(*fds));
 	}
-	/* if the daemon has ended, the next recv() says so */
-	(void)!sendmsg(socket, &message, MSG_NOSIGNAL);
+	do
+		sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+	while (sent < 0 && errno == EINTR);
+	return sent < 0 ? -errno : 0;
+}
+
+/* The size of the next message, 0 at the end, or -errno; the descriptors that came with it, else -1. */
+static ssize_t receive_message(int socket, void *ret_data, size_t n, int ret_fds[2])
+{
+	union control control;
+	struct iovec iov = { ret_data, n };
+	struct msghdr message = { .msg_iov = &iov,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+	const struct cmsghdr *c;
+	ssize_t got;
+
+	ret_fds[0] = ret_fds[1] = -1;
+	do
+		got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+	while (got < 0 && errno == EINTR);
+	c = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
+	if (c && c->cmsg_type == SCM_RIGHTS)
+		memcpy(ret_fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+	return got < 0 ? -errno : got;
+}
+
+/* If the daemon has ended, the next message says so. */
+static void reply(int socket, int result, int fd)
+{
+	send_message(socket, &result, sizeof(result), &fd, fd >= 0);
 }
 
 static void drop_terminal(void)
@@ -129,7 +170,7 @@ static void do_unmount(struct state *s)
 }
 
 /* False: the daemon wants it to end. */
-static bool serve(struct state *s, const struct request *q, size_t size)
+static bool serve(struct state *s, const struct request *q, size_t size, const int fds[2])
 {
 	if (size < HEAD_SIZE)
 		return true;
@@ -142,6 +183,12 @@ static bool serve(struct state *s, const struct request *q, size_t size)
 		break;
 	case REQUEST_LOG:
 		syslog(q->priority & LOG_PRIMASK, "%.*s", (int)(size - HEAD_SIZE), q->text);
+		break;
+	case REQUEST_OPEN_FILES:
+		if (s->listener < 0) {
+			s->listener = fds[0];
+			s->memory = fds[1];
+		}
 		break;
 	default:
 		return false;
@@ -164,15 +211,24 @@ static void wait_for_end(int daemon)
 static void run(struct state *s)
 {
 	struct request q;
+	int fds[2];
 	ssize_t n;
 
 	for (;;) {
-		n = recv(s->socket, &q, sizeof(q), 0);
-		if (n < 0 && errno == EINTR)
+		struct pollfd p[] = { { s->socket, POLLIN, 0 }, { s->listener, POLLIN, 0 } };
+
+		if (poll(p, 2, -1) < 0)
 			continue;
+		if (p[1].revents & POLLIN)
+			etc_files_answer(s->listener, s->memory);
+		else if (p[1].revents)
+			s->listener = -1;
+		if (!p[0].revents)
+			continue;
+		n = receive_message(s->socket, &q, sizeof(q), fds);
 		if (n <= 0)
 			break;
-		if (!serve(s, &q, (size_t)n))
+		if (!serve(s, &q, (size_t)n, fds))
 			return;
 	}
 	wait_for_end(s->daemon);
@@ -218,8 +274,12 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
 		return -errno;
 	pid = fork();
 	if (pid == 0)
-		process((struct state){ .options = o, .session = session, .socket = 3 }, fds[1],
-			daemon);
+		process((struct state){ .options = o,
+					.session = session,
+					.socket = 3,
+					.listener = -1,
+					.memory = -1 },
+			fds[1], daemon);
 	r = -errno;
 	close(fds[1]);
 	if (pid < 0) {
@@ -232,36 +292,20 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
 
 static int ask(const struct mounter *m, const struct request *q, size_t text)
 {
-	ssize_t n;
-
-	do
-		n = send(m->fd, q, HEAD_SIZE + text, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
+	return send_message(m->fd, q, HEAD_SIZE + text, NULL, 0);
 }
 
 static int answer(const struct mounter *m, int *ret_fd)
 {
-	union control control;
-	int result = -EIO;
-	struct iovec iov = { &result, sizeof(result) };
-	struct msghdr message = { .msg_iov = &iov,
-				  .msg_iovlen = 1,
-				  .msg_control = &control,
-				  .msg_controllen = sizeof(control) };
-	const struct cmsghdr *c;
-	ssize_t n;
+	int result, fds[2];
+	ssize_t n = receive_message(m->fd, &result, sizeof(result), fds);
 
-	do
-		n = recvmsg(m->fd, &message, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
 	if (n != sizeof(result))
-		return n < 0 ? -errno : -EPIPE;
-	c = CMSG_FIRSTHDR(&message);
+		return n < 0 ? (int)n : -EPIPE;
 	if (result == 0 && ret_fd) {
-		if (!c || c->cmsg_type != SCM_RIGHTS)
+		if (fds[0] < 0)
 			return -EPROTO;
-		memcpy(ret_fd, CMSG_DATA(c), sizeof(*ret_fd));
+		*ret_fd = fds[0];
 	}
 	return result;
 }
@@ -288,6 +332,13 @@ void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
 	vsnprintf(q.text, sizeof(q.text), fmt, ap);
 	va_end(ap);
 	ask(m, &q, strlen(q.text));
+}
+
+int mounter_open_files(struct mounter *m, int listener, int memory)
+{
+	const struct request q = { .kind = REQUEST_OPEN_FILES };
+
+	return send_message(m->fd, &q, HEAD_SIZE, (int[]){ listener, memory }, 2);
 }
 
 void mounter_stop(struct mounter *m)

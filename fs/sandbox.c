@@ -194,26 +194,46 @@ static int confine_files(const struct carton_paths *paths)
 
 /* ---- all ---- */
 
-int sandbox_enter(const struct carton_paths *paths)
+/*
+ * Root may not read all of /etc, so that a resolv.conf that replaces the one of now is out of reach:
+ * the helper opens it. Without that, names are looked up as at the start.
+ */
+static int confine_syscalls(const struct sandbox_helper *helper, int memory, bool network)
 {
-	int r;
+	int listener = -1, r = syscalls_confine(network, memory >= 0 ? &listener : NULL);
+
+	if (r == -ENOSYS) {
+		missing("the kernel has no seccomp filters: system calls are not limited");
+		return 0;
+	}
+	if (r == 0 && listener >= 0) {
+		r = helper->open_for_me(helper->ctx, listener, memory);
+		close(listener);
+	}
+	return r < 0 ? failed("seccomp", r) : 0;
+}
+
+int sandbox_enter(void *ctx, const struct carton_paths *paths)
+{
+	const struct sandbox_helper *helper = ctx;
+	int memory = -1, r;
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return failed("no new privileges", -errno);
+	/* while it may still be opened; the helper reads from it which file is wanted */
+	if (helper && paths->network && geteuid() == 0)
+		memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
 	r = drop_capabilities(paths);
 	if (r == 0)
 		r = confine_files(paths);
 	/* no core dumps, whatever their limit is, and no tracing by other processes of the user */
 	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		r = failed("dumpable", -errno);
-	if (r < 0)
-		return r;
-	r = syscalls_confine(paths->network);
-	if (r == -ENOSYS) {
-		missing("the kernel has no seccomp filters: system calls are not limited");
-		return 0;
-	}
-	return r < 0 ? failed("seccomp", r) : 0;
+	if (r == 0)
+		r = confine_syscalls(helper, memory, paths->network);
+	if (memory >= 0)
+		close(memory);
+	return r;
 }
 
 int sandbox_cut_network(void)

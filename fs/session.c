@@ -243,8 +243,14 @@ static int verify_all(struct session *s)
 	return bad > 0 ? EXIT_MOUNT : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
 }
 
+static int open_files(void *ctx, int listener, int memory)
+{
+	return mounter_open_files(ctx, listener, memory);
+}
+
 static int open_and_serve(struct session *s)
 {
+	struct sandbox_helper helper = { open_files, &s->mounter };
 	struct options *o = s->options;
 	int r, status;
 
@@ -265,8 +271,10 @@ static int open_and_serve(struct session *s)
 	notify_open();
 	if (mountpoint_is_device(o->mountpoint))
 		notify_forget_device();
-	if (!o->nosandbox)
+	if (!o->nosandbox) {
 		o->carton.confine = sandbox_enter;
+		o->carton.confine_ctx = &helper;
+	}
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
 	if (r == 0 && !o->nosandbox && !carton_fetches(s->mount.carton))
 		r = sandbox_cut_network();

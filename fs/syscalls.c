@@ -2,6 +2,7 @@
 #include "syscalls.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <seccomp.h>
@@ -149,7 +150,7 @@ static int add_sockets(scmp_filter_ctx f, bool network)
 }
 
 /* Loads the rules, unless one could not be made. */
-static int load(scmp_filter_ctx f, int r)
+static int load(scmp_filter_ctx f, int r, int *ret_listener)
 {
 	/* a call with the numbers of another processor would pass all rules */
 	if (r == 0)
@@ -162,11 +163,21 @@ static int load(scmp_filter_ctx f, int r)
 		seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (r == 0)
 		r = seccomp_load(f);
+	if (r == 0 && ret_listener)
+		*ret_listener = seccomp_notify_fd(f);
 	seccomp_release(f);
 	return r == -EINVAL || r == -EOPNOTSUPP ? -ENOSYS : r;
 }
 
-int syscalls_confine(bool network)
+static int add_listener(scmp_filter_ctx f)
+{
+	const scmp_datum_t other = O_ACCMODE | O_CREAT | O_DIRECTORY | O_PATH;
+
+	return RULE(f, SCMP_ACT_NOTIFY, "openat", SCMP_A0_32(SCMP_CMP_EQ, (uint32_t)AT_FDCWD),
+		    SCMP_A2_32(SCMP_CMP_MASKED_EQ, other, O_RDONLY));
+}
+
+int syscalls_confine(bool network, int *ret_listener)
 {
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
 	int r = 0;
@@ -181,7 +192,9 @@ int syscalls_confine(bool network)
 		r = add_files(f);
 	if (r == 0)
 		r = add_sockets(f, network);
-	return load(f, r);
+	if (r == 0 && ret_listener)
+		r = add_listener(f);
+	return load(f, r, ret_listener);
 }
 
 int syscalls_cut_network(void)
@@ -194,5 +207,5 @@ int syscalls_cut_network(void)
 	r = seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
 	if (r == 0)
 		r = by_name(f, SCMP_ACT_ERRNO(EACCES), "socket", 0, NULL);
-	return load(f, r);
+	return load(f, r, NULL);
 }

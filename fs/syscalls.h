@@ -13,8 +13,12 @@
 #define SANITIZER 1
 #endif
 
-/* For this thread and all that it starts. 0; -ENOSYS: the kernel has no filters; or -errno. */
-int syscalls_confine(bool network);
+/*
+ * For this thread and all that it starts. With `ret_listener`, files opened for reading by a name that
+ * is not relative to a directory are left to who has that descriptor (seccomp_unotify(2)); -1 where
+ * the kernel cannot do that. 0; -ENOSYS: the kernel has no filters; or -errno.
+ */
+int syscalls_confine(bool network, int *ret_listener);
 
 /* No new sockets, for all threads that there are. 0 or -errno, as above. */
 int syscalls_cut_network(void);

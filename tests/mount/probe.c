@@ -34,17 +34,54 @@ static const struct {
 	const char *name;
 	long number;
 } calls[] = {
-	CALL(execve), CALL(execveat), CALL(ptrace), CALL(process_vm_readv), CALL(process_vm_writev),
-	CALL(mount), CALL(umount2), CALL(move_mount), CALL(fsopen), CALL(pivot_root), CALL(chroot),
-	CALL(init_module), CALL(finit_module), CALL(delete_module), CALL(bpf), CALL(keyctl),
-	CALL(add_key), CALL(request_key), CALL(kexec_load), CALL(reboot), CALL(swapon), CALL(setns),
-	CALL(unshare), CALL(open_by_handle_at), CALL(perf_event_open), CALL(userfaultfd),
-	CALL(personality), CALL(io_uring_setup), CALL(kill), CALL(tgkill), CALL(fchmodat),
-	CALL(fchownat), CALL(setxattr), CALL(mknodat), CALL(listen), CALL(accept4), CALL(setuid),
-	CALL(setresuid), CALL(capset), CALL(clone), CALL(clone3), CALL(pidfd_getfd), CALL(syslog),
-	CALL(getpid), CALL(prctl),
+	CALL(execve),
+	CALL(execveat),
+	CALL(ptrace),
+	CALL(process_vm_readv),
+	CALL(process_vm_writev),
+	CALL(mount),
+	CALL(umount2),
+	CALL(move_mount),
+	CALL(fsopen),
+	CALL(pivot_root),
+	CALL(chroot),
+	CALL(init_module),
+	CALL(finit_module),
+	CALL(delete_module),
+	CALL(bpf),
+	CALL(keyctl),
+	CALL(add_key),
+	CALL(request_key),
+	CALL(kexec_load),
+	CALL(reboot),
+	CALL(swapon),
+	CALL(setns),
+	CALL(unshare),
+	CALL(open_by_handle_at),
+	CALL(perf_event_open),
+	CALL(userfaultfd),
+	CALL(personality),
+	CALL(io_uring_setup),
+	CALL(kill),
+	CALL(tgkill),
+	CALL(fchmodat),
+	CALL(fchownat),
+	CALL(setxattr),
+	CALL(mknodat),
+	CALL(listen),
+	CALL(accept4),
+	CALL(setuid),
+	CALL(setresuid),
+	CALL(capset),
+	CALL(clone),
+	CALL(clone3),
+	CALL(pidfd_getfd),
+	CALL(syslog),
+	CALL(getpid),
+	CALL(prctl),
 #ifdef SYS_iopl
-	CALL(iopl), CALL(ioperm),
+	CALL(iopl),
+	CALL(ioperm),
 #endif
 };
 
@@ -110,7 +147,9 @@ static int try(char *line)
 		return socket(atoi(rest), SOCK_STREAM, 0);
 	if (strcmp(line, "memory") == 0)
 		return mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0;
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ?
+			       -1 :
+			       0;
 	return try_call(rest);
 }
 
