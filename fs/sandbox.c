@@ -183,9 +183,11 @@ static int confine_files(const struct carton_paths *paths)
 		r = allow_network(set, paths);
 	if (r == 0)
 		r = allow_all(set, &paths->source, 1);
+	if (r == 0 && paths->cache)
+		r = landlock_allow(set, paths->cache, LANDLOCK_USE_WRITE);
+	/* what the cache has no room for goes there */
 	if (r == 0)
-		r = paths->cache ? landlock_allow(set, paths->cache, LANDLOCK_USE_WRITE) :
-				   allow_tmp(set);
+		r = allow_tmp(set);
 	if (r == 0)
 		return (r = landlock_enter(set)) < 0 ? failed("Landlock", r) : 0;
 	close(set);
