@@ -62,12 +62,11 @@ int container_index(struct container *c)
 
 		if (strcmp(last->name, e->name) == 0) {
 			carton_log(CARTON_LOG_ERROR, e->name,
-				   "duplicate entry: the name stands twice");
+				   "duplicate entry: two entries have this name");
 			faults++;
 		} else if (last->kind != ENTRY_DIR && is_below(e, last)) {
 			carton_log(CARTON_LOG_ERROR, e->name,
-				   "lies below \"%s\", which is a file, not a directory",
-				   last->name);
+				   "is below \"%s\", which is a file, not a directory", last->name);
 			faults++;
 		}
 	}
@@ -104,7 +103,7 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 	int r;
 
 	if (e->size > max) {
-		carton_log(CARTON_LOG_ERROR, e->name, "is %" PRIu64 " bytes; at most %zu are read",
+		carton_log(CARTON_LOG_ERROR, e->name, "has %" PRIu64 " bytes; the limit is %zu",
 			   e->size, max);
 		return -EFBIG;
 	}
@@ -115,7 +114,7 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 	r = container_stream(c, e, &s);
 	if (r < 0)
 		return r;
-	/* one byte more than promised, so that the stream gets to check its end */
+	/* one byte more than its size: the stream checks its end only when read to it */
 	got = stream_read_full(s, ret->data, (size_t)e->size + 1);
 	stream_close(s);
 	if (got < 0)

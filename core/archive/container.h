@@ -2,9 +2,11 @@
 /*
  * A container is a set of named entries: a zip file (zip.h) or an unpacked directory (dir.h).
  *
- * All entries are known, checked and sorted by name once it is open. It promises that names are
- * good (path_fault), unique, and that none is used both as a file and as a directory. It says
- * nothing about what the bytes should be: that is MANIFEST's (manifest.h, object.h).
+ * All entries are read, checked and sorted by name when it is opened. Names are valid (path_fault)
+ * and unique, and no name is used both as a file and as a directory. The container does not know
+ * what the bytes should be: MANIFEST does (manifest.h, object.h).
+ *
+ * Threads: immutable once open; all functions below may be called from any thread.
  */
 #ifndef CARTON_ARCHIVE_CONTAINER_H
 #define CARTON_ARCHIVE_CONTAINER_H
@@ -23,10 +25,10 @@ enum entry_kind {
 struct entry {
 	char *name;	 /* NUL-terminated, no trailing slash */
 	uint64_t size;	 /* bytes of its content; of a symlink: of its target */
-	uint64_t stored; /* bytes it takes in the container */
+	uint64_t stored; /* bytes of its data in the container, compressed or not */
 	uint64_t header; /* zip: offset of its local header */
-	uint64_t end;	 /* zip: where the next entry or the central directory begins */
-	int64_t mtime;	 /* seconds since 1970; NO_TIME: not said */
+	uint64_t end;	 /* zip: offset of the next entry or of the central directory */
+	int64_t mtime;	 /* seconds since 1970; NO_TIME: unknown */
 	uint32_t crc;	 /* zip */
 	uint16_t method; /* enum decode_method */
 	uint16_t flags;	 /* zip: general purpose bits */
@@ -43,8 +45,8 @@ struct container {
 	struct entry *entries; /* sorted by path_compare */
 	size_t n_entries;
 	int64_t mtime; /* of the file or directory itself */
-	bool remote;   /* reading costs requests */
-	bool one_file; /* all entries lie in one source, which is open anyway */
+	bool remote;   /* reads are requests to a server */
+	bool one_file; /* all entries are ranges of one source, which stays open */
 };
 
 struct container_ops {
@@ -56,8 +58,8 @@ struct container_ops {
 };
 
 /*
- * Orders paths so that a directory's contents stand together right after it: bytewise, with '/'
- * before any other byte. Returns <0, 0 or >0.
+ * Orders paths so that the contents of a directory follow it directly: bytewise, with '/' before any
+ * other byte. Returns <0, 0 or >0.
  */
 int path_compare(const char *a, const char *b);
 
@@ -65,9 +67,9 @@ int path_compare(const char *a, const char *b);
 const struct entry *container_find(const struct container *c, const char *name);
 
 /*
- * Where the stored bytes of a file or symlink lie: a source (a reference for the caller) and the
- * offset of entry->stored bytes in it. This is where a zip entry's local header is checked.
- * 0; -EBADMSG when it disagrees; -EIO when what was listed is gone; the system's errors.
+ * Finds the stored bytes of a file or symlink: a source (the caller gets a reference) and the offset
+ * of entry->stored bytes in it. Checks the local header of a zip entry. 0; -EBADMSG if that disagrees
+ * with the central directory; -EIO if a listed file is gone; errors of the system.
  */
 int container_locate(struct container *c, const struct entry *e, struct source **ret_source,
 		     uint64_t *ret_off);
@@ -76,24 +78,23 @@ int container_locate(struct container *c, const struct entry *e, struct source *
 int container_stream(struct container *c, const struct entry *e, struct stream **ret);
 
 /*
- * Reads a whole entry that no hash covers (MANIFEST, LINKS, a zip's symlink), at most `max` bytes,
- * and checks its crc where the container has one. `ret` must be empty; NUL-terminated on success.
- * 0; -EBADMSG; -EFBIG with a log line for a larger one; errors of container_stream.
+ * Reads a whole entry that no hash covers (MANIFEST, LINKS, the target of a zip symlink), at most
+ * `max` bytes, and checks its crc if the container has one. `ret` must be empty; it is NUL-terminated
+ * on success. 0; -EBADMSG; -EFBIG for a larger entry (both logged); errors of container_stream.
  */
 int container_read(struct container *c, const struct entry *e, size_t max, struct buf *ret);
 
-/* The target of a symlink, at most MAX_PATH_LEN bytes, as container_read does. */
+/* Reads the target of a symlink, at most MAX_PATH_LEN bytes. Errors of container_read. */
 int container_readlink(struct container *c, const struct entry *e, struct buf *ret);
 
 /*
- * Says that these entries will be read next: where each would cost a request, those that stand
- * together cost one. Reorders `list`. 0, or what the request gives.
+ * Announces that these entries will be read next: from a server, neighbouring ones are fetched in one
+ * request. Reorders `list`. 0 or the error of the request.
  */
 int container_prefetch(struct container *c, const struct entry **list, size_t n);
 
 /*
- * For those who build one: sorts the entries and checks them against each other. Logs what is
- * wrong; 0 or -EBADMSG.
+ * For implementations: sorts the entries and checks them against each other. 0 or -EBADMSG, logged.
  */
 int container_index(struct container *c);
 

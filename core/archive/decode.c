@@ -11,17 +11,17 @@
 #include "base/util.h"
 
 #define IN_BLOCK (256 * KIB)
-#define MADE_HEADER 64 /* what deflate_open() makes up fits in it */
+#define MADE_HEADER 64 /* room for the header of synthesize_header() */
 
 struct decoder {
 	struct stream stream;
 	struct stream *in;
 	const char *name;
-	uint64_t stored; /* bytes of `in` in all */
-	uint64_t fed;	 /* of them read so far */
-	uint64_t size;	 /* bytes it must decode to */
-	uint64_t made;	 /* of them given so far */
-	int in_error;	 /* what `in` gave, behind a library that only says "failed" */
+	uint64_t stored; /* bytes of `in` */
+	uint64_t fed;	 /* of them, read so far */
+	uint64_t size;	 /* bytes that they must decode to */
+	uint64_t made;	 /* of them, returned so far */
+	int in_error;	 /* of `in`: libarchive only reports that reading failed */
 
 	ZSTD_DStream *zstd;
 	ZSTD_inBuffer block;
@@ -31,7 +31,7 @@ struct decoder {
 	bool header_given;
 
 	size_t buf_size;
-	char buf[]; /* no larger than the entry needs: most are small */
+	char buf[]; /* compressed bytes; no larger than the entry: most are small */
 };
 
 bool decode_knows(unsigned method)
@@ -53,7 +53,7 @@ const char *decode_name(unsigned method)
 	}
 }
 
-/* The next block of compressed bytes into d->buf: how many, 0 at the end, or -errno. */
+/* Reads the next block of compressed bytes into d->buf. Returns its size, 0 at the end, or -errno. */
 static ssize_t feed(struct decoder *d)
 {
 	size_t want = (size_t)MIN(d->stored - d->fed, d->buf_size);
@@ -117,7 +117,7 @@ static int zstd_fault(struct decoder *d, size_t code)
 	}
 }
 
-/* One round of decoding into `out`; 1: go on, 0: the stream is over, or -errno. */
+/* Decodes a step into `out`. Returns 1 to go on, 0 at the end, or -errno. */
 static int zstd_step(struct decoder *d, ZSTD_outBuffer *out)
 {
 	size_t left;
@@ -159,7 +159,7 @@ static ssize_t zstd_read(struct stream *s, void *ret_buf, size_t n)
 		return bad(d, "zstd data decodes to less than its declared size");
 	if (!last)
 		return (ssize_t)out.pos;
-	/* all that was promised is there: now nothing more may come, in or out */
+	/* all declared bytes are decoded: there may be no more, neither compressed nor decoded */
 	for (ZSTD_outBuffer more = { &extra, 1, 0 }; r == 1;) {
 		r = zstd_step(d, &more);
 		if (more.pos > 0)
@@ -256,7 +256,7 @@ static ssize_t deflate_read(struct stream *s, void *ret_buf, size_t n)
 		if (got > 0)
 			return bad(d, "deflate data decodes to more than its declared size");
 		if (d->fed != d->stored)
-			return bad(d, "bytes are left over after the deflate data");
+			return bad(d, "the deflate data is followed by other bytes");
 	}
 	return (ssize_t)want;
 }
@@ -268,7 +268,7 @@ static int deflate_open(struct decoder *d)
 	d->archive = archive_read_new();
 	if (!d->archive)
 		return -ENOMEM;
-	/* the sha256 is checked anyway, so the crc need not be; no filter is ever detected */
+	/* no crc: the sha256 is checked; no filters: nothing else may be detected in the data */
 	if (archive_read_support_format_zip_streamable(d->archive) != ARCHIVE_OK ||
 	    archive_read_set_options(d->archive, "zip:ignorecrc32") != ARCHIVE_OK ||
 	    archive_read_open(d->archive, d, NULL, archive_feed, NULL) != ARCHIVE_OK ||
@@ -290,7 +290,7 @@ static void decoder_close(struct stream *s)
 	free(d);
 }
 
-/* After the last byte was checked, the end is the end. */
+/* Once the last byte is returned and the end checked, reads give 0. */
 static ssize_t decoder_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct decoder *d = container_of(s, struct decoder, stream);

@@ -2,10 +2,12 @@
 /*
  * The compression methods of the carton format: Stored (0), Deflate (8) and zstd (93).
  *
- * The only file that knows libarchive and libzstd. libarchive decodes Deflate: it is fed a local
- * header made here from the validated central record, then exactly the compressed bytes, never the
- * archive's own local header, which is attacker's text. zstd goes to libzstd itself, because
+ * The only file that uses libarchive and libzstd. libarchive decodes Deflate: it is fed a local
+ * header that is made here from the validated central record, then exactly the compressed bytes. It
+ * never sees the local header of the archive, which is untrusted. zstd is decoded by libzstd, because
  * libarchive before 3.8 fails on valid zstd entries.
+ *
+ * Threads: each stream is used by one thread at a time.
  */
 #ifndef CARTON_ARCHIVE_DECODE_H
 #define CARTON_ARCHIVE_DECODE_H
@@ -21,19 +23,20 @@ enum decode_method {
 	METHOD_ZSTD = 93,
 };
 
-/* Is it one of the three? */
+/* Is `method` one of the three? */
 bool decode_knows(unsigned method);
 
 /* "stored", "deflate", "zstd", else "unknown". */
 const char *decode_name(unsigned method);
 
 /*
- * The decoded bytes of `in` (taken over, also on failure), which holds `stored` bytes that must
- * decode to exactly `size` bytes and leave none. `name` is for the log and must live as long.
+ * Opens a stream of the decoded bytes of `in`, which is owned by it from now on, also on failure.
+ * All `stored` bytes of `in` must decode to exactly `size` bytes. `name` is for the log and must
+ * outlive the stream.
  *
- * Reading gives -EBADMSG for data that is damaged, too short, too long or followed by more;
- * -EOPNOTSUPP for a zstd frame whose window is over MAX_ZSTD_WINDOW_LOG or that needs a dictionary;
- * -ENOMEM; or what `in` gives.
+ * Reading fails with -EBADMSG for data that is damaged, too short, too long or followed by other
+ * bytes; -EOPNOTSUPP for a zstd frame whose window is over MAX_ZSTD_WINDOW_LOG or that needs a
+ * dictionary; -ENOMEM; or the error of `in`. All but the last two are logged.
  */
 int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t size,
 		const char *name, struct stream **ret);

@@ -14,7 +14,7 @@
 struct dir {
 	struct container container;
 	int root;
-	size_t cap; /* room in container.entries */
+	size_t cap; /* allocated elements of container.entries */
 };
 
 /* glibc has no wrapper */
@@ -26,7 +26,7 @@ static int open_beneath(int root, const char *path, int flags)
 	};
 	int fd;
 
-	do /* EAGAIN: something was renamed meanwhile */
+	do /* EAGAIN: a concurrent rename */
 		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
 	return fd < 0 ? -errno : fd;
@@ -43,7 +43,7 @@ static int dir_locate(struct container *c, const struct entry *e, struct source 
 	struct stat st;
 	int r;
 
-	/* it was a file when it was listed: it has changed, whatever it is now */
+	/* it was a file when it was listed: the directory has changed since */
 	if (fd < 0) {
 		carton_log(CARTON_LOG_ERROR, e->name, "cannot open: %s", strerror(-fd));
 		return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -EIO : fd;
@@ -57,7 +57,7 @@ static int dir_locate(struct container *c, const struct entry *e, struct source 
 	if (r < 0)
 		return r;
 	if (source->size != e->size) {
-		carton_log(CARTON_LOG_ERROR, e->name, "was %llu bytes when listed, is %llu now",
+		carton_log(CARTON_LOG_ERROR, e->name, "had %llu bytes when listed, has %llu now",
 			   (unsigned long long)e->size, (unsigned long long)source->size);
 		source_unref(source);
 		return -EBADMSG;
@@ -109,7 +109,7 @@ static struct entry *add_entry(struct dir *d)
 	return &c->entries[c->n_entries];
 }
 
-/* Describes one name of the directory `fd`, which stands at `prefix`. */
+/* Adds the entry `name` of the directory `fd`, whose path is `prefix`. */
 static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 {
 	size_t prefix_len = strlen(prefix), len = prefix_len + (prefix_len > 0) + strlen(name);
@@ -154,7 +154,7 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 	return 0;
 }
 
-/* Lists the directory `fd` (taken over) at `prefix`, not what is below it. */
+/* Lists the directory `fd` (closed on return), whose path is `prefix`, but not its subdirectories. */
 static int list_level(struct dir *d, int fd, const char *prefix)
 {
 	DIR *stream = fdopendir(fd);
@@ -180,14 +180,14 @@ static int list_level(struct dir *d, int fd, const char *prefix)
 	return r;
 }
 
-/* The entries found so far are the queue of directories still to be listed. */
+/* Lists everything. The entries found so far are the queue of directories to list. */
 static int list_all(struct dir *d)
 {
 	int fd = open_beneath(d->root, ".", O_RDONLY | O_DIRECTORY);
 	int r = fd < 0 ? fd : list_level(d, fd, "");
 
 	for (size_t i = 0; r == 0 && i < d->container.n_entries; i++) {
-		/* the array moves while it grows, the names do not */
+		/* the array moves when it grows, the names do not */
 		const char *name = d->container.entries[i].name;
 
 		if (d->container.entries[i].kind != ENTRY_DIR)

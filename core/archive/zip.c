@@ -4,16 +4,18 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "archive/decode.h"
+
 /* APPNOTE 4.3 */
 #define LOCAL_SIG 0x04034b50
 #define DESCRIPTOR_SIG 0x08074b50
 #define DESCRIPTOR_MAX 24
 
-/* of a remote zip, what one request should fetch at most, and leave out */
+/* of a remote zip: the most that one request fetches, and the largest gap that it fetches too */
 #define PREFETCH_MAX (8 * MIB)
 #define PREFETCH_GAP (128 * KIB)
 
-/* ---- where entries lie ---- */
+/* ---- offsets ---- */
 
 static int compare_offsets(const void *a, const void *b)
 {
@@ -22,7 +24,7 @@ static int compare_offsets(const void *a, const void *b)
 	return x->header < y->header ? -1 : x->header > y->header;
 }
 
-/* The least and the most room an entry can take, as far as its central header tells. */
+/* The least and most bytes of local header, data and descriptor, by the central header. */
 static uint64_t least_room(const struct entry *e)
 {
 	return LOCAL_SIZE + e->name_len + (e->kind == ENTRY_DIR) + e->stored +
@@ -51,8 +53,8 @@ static bool offsets_fault(const struct entry *e)
 }
 
 /*
- * Entries must follow each other from offset 0 to the central directory. How long a local extra
- * field is shows only in the local header: zip_locate() checks the rest of it.
+ * Entries must follow each other from offset 0 to the central directory. The length of a local extra
+ * field is known only from the local header: zip_locate() checks the exact end.
  */
 static int check_offsets(struct zip *z)
 {
@@ -74,7 +76,7 @@ static int check_offsets(struct zip *z)
 
 		e->end = i + 1 < c->n_entries ? order[i + 1]->header : z->directory_at;
 		if (e->stored > z->directory_at || e->header > z->directory_at) {
-			carton_log(CARTON_LOG_ERROR, e->name, "lies outside of the archive");
+			carton_log(CARTON_LOG_ERROR, e->name, "is outside of the archive");
 			faults++;
 		} else {
 			faults += offsets_fault(e);
@@ -86,7 +88,7 @@ static int check_offsets(struct zip *z)
 
 /* ---- local headers ---- */
 
-/* The descriptor fills the room between the data and what follows, in one of its four forms. */
+/* 4.3.9: the descriptor fills the `n` bytes after the data, in one of its four forms. */
 static bool descriptor_agrees(const struct entry *e, const uint8_t *d, size_t n)
 {
 	bool wide = n == 20 || n == 24;
@@ -105,13 +107,13 @@ static bool descriptor_agrees(const struct entry *e, const uint8_t *d, size_t n)
 	return get_le32(d + 4) == e->stored && get_le32(d + 8) == e->size;
 }
 
-/* Compares the local header with the central one; NULL, or what is wrong. */
+/* Compares a local header with the central one. NULL, or what is wrong. */
 static const char *check_local(const struct entry *e, const uint8_t *h, const uint8_t *rest)
 {
 	size_t len = get_le16(h + 26);
 	uint64_t stored = get_le32(h + 18), size = get_le32(h + 22);
 	uint64_t *const fields[] = { &size, &stored };
-	bool late = e->flags & FLAG_DESCRIPTOR, dir = e->kind == ENTRY_DIR;
+	bool described = e->flags & FLAG_DESCRIPTOR, dir = e->kind == ENTRY_DIR;
 	const char *fault;
 	struct zip_extra x;
 
@@ -125,17 +127,17 @@ static const char *check_local(const struct entry *e, const uint8_t *h, const ui
 	fault = zip_split_extra(rest + len, get_le16(h + 28), &x);
 	if (!fault)
 		fault = zip_check_unicode_path(&x, (const char *)rest, len);
-	if (!fault && late && !x.zip64 && stored == UINT32_MAX && size == UINT32_MAX)
-		stored = size = 0; /* "see the descriptor", as some writers say it */
+	if (!fault && described && !x.zip64 && stored == UINT32_MAX && size == UINT32_MAX)
+		stored = size = 0; /* another way to write "see the descriptor" */
 	if (!fault)
 		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
 	if (fault)
 		return fault;
-	/* with a descriptor the local values may still be 0 */
-	if (get_le32(h + 14) != e->crc && !(late && get_le32(h + 14) == 0))
+	/* with a descriptor, local values may be 0 */
+	if (get_le32(h + 14) != e->crc && !(described && get_le32(h + 14) == 0))
 		return "has another crc in its local header";
-	if ((size != e->size && !(late && size == 0)) ||
-	    (stored != e->stored && !(late && stored == 0)))
+	if ((size != e->size && !(described && size == 0)) ||
+	    (stored != e->stored && !(described && stored == 0)))
 		return "has other sizes in its local header";
 	return NULL;
 }
@@ -146,7 +148,7 @@ static int local_fault(const struct entry *e, const char *fault)
 	return -EBADMSG;
 }
 
-/* Checks what stands behind the data: a descriptor that agrees, or nothing. */
+/* Checks the bytes after the data: a descriptor that agrees, or none. */
 static int check_trailer(struct zip *z, const struct entry *e, uint64_t data_at)
 {
 	uint64_t data_end, room;
@@ -166,6 +168,26 @@ static int check_trailer(struct zip *z, const struct entry *e, uint64_t data_at)
 			return 0;
 	}
 	return local_fault(e, "has a data descriptor that disagrees with the central directory");
+}
+
+/* Some writers compress the empty content of a directory: it must decode to nothing. */
+static int check_empty(struct zip *z, const struct entry *e, uint64_t data_at)
+{
+	struct stream *raw, *s;
+	char extra;
+	ssize_t got;
+	int r;
+
+	if (e->stored == 0)
+		return 0;
+	r = source_stream(z->source, data_at, e->stored, &raw);
+	if (r == 0)
+		r = decode_open(raw, e->method, e->stored, 0, e->name, &s);
+	if (r < 0)
+		return r;
+	got = stream_read(s, &extra, 1);
+	stream_close(s);
+	return (int)got;
 }
 
 static int zip_locate(struct container *c, const struct entry *e, struct source **ret_source,
@@ -203,6 +225,8 @@ static int zip_locate(struct container *c, const struct entry *e, struct source 
 	if (fault)
 		return local_fault(e, fault);
 	r = check_trailer(z, e, e->header + LOCAL_SIZE + more);
+	if (r == 0 && e->kind == ENTRY_DIR)
+		r = check_empty(z, e, e->header + LOCAL_SIZE + more);
 	if (r < 0)
 		return r;
 	*ret_source = source_ref(z->source);
@@ -211,8 +235,8 @@ static int zip_locate(struct container *c, const struct entry *e, struct source 
 }
 
 /*
- * Nobody opens a directory, so its local header is compared now, where that costs no request: in the
- * room of its extra field a whole other entry could stand.
+ * Directories are never opened, so their local headers are compared now, unless that costs requests: a
+ * local extra field has room for a whole other entry.
  */
 static int check_directories(struct zip *z)
 {
@@ -241,7 +265,7 @@ static int zip_readlink(struct container *c, const struct entry *e, struct buf *
 	return container_read(c, e, MAX_PATH_LEN, ret);
 }
 
-/* One request for entries that stand close together. */
+/* Fetches entries that are close together in one request. */
 static int zip_prefetch(struct container *c, const struct entry **list, size_t n)
 {
 	struct zip *z = container_of(c, struct zip, container);
@@ -276,10 +300,10 @@ static int read_directory(struct zip *z)
 	uint8_t *dir = malloc(z->directory_size ? z->directory_size : 1);
 	int r = -ENOMEM;
 
-	/* every name fits in the directory it stands in, with its NUL in place of its header */
+	/* enough for all names: each with its NUL is shorter than its central header */
 	z->names = malloc(z->directory_size ? z->directory_size : 1);
 	z->container.entries = calloc(z->n_entries ? z->n_entries : 1, sizeof(struct entry));
-	/* MANIFEST mostly stands right before the directory, and is about as long */
+	/* MANIFEST mostly precedes the directory directly, and is about as long */
 	if (dir && z->names && z->container.entries)
 		r = source_prefetch(z->source, z->directory_at, z->directory_size,
 				    z->directory_size + z->directory_size / 2 + 64 * KIB);
@@ -308,7 +332,7 @@ int zip_open(struct source *source, int64_t mtime, struct container **ret)
 	if (r == 0)
 		r = read_directory(z);
 	if (r == 0) {
-		/* both, so that both are told */
+		/* run both checks, to log the faults of both */
 		r = check_offsets(z);
 		index = container_index(&z->container);
 		r = r ? r : index;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A zip file as a container (PKWARE APPNOTE 6.3.10), read strictly: an archive that two readers
- * could understand differently is refused, so what is shown is the only thing it can mean.
+ * A zip file as a container (PKWARE APPNOTE 6.3.10). It is read strictly: an archive that two readers
+ * could understand differently is refused. tests/fuzz/differential.py compares with other readers.
  *
- * Reads the end of the file and the central directory; an entry's local header is read and compared
- * when the entry is located; those of directories, which nobody locates, at once where that is local.
- * Layout accepted, with no byte unaccounted for:
+ * Reads the end of the file and the central directory. The local header of an entry is compared when
+ * the entry is located; those of directories, which are never located, at once if the file is local.
+ * The accepted layout, in which every byte belongs to a structure:
  *
  *	(local header, data, [data descriptor])*  central directory  [zip64 record, locator]  EOCD
  *
- * Stored, Deflate and zstd; zip64; entries in any order; an archive comment. Not: several disks,
- * encryption, patches, other methods, files that are neither regular, directory nor symlink.
+ * Accepted: Stored, Deflate and zstd; zip64; entries in any order; an archive comment. Refused: several
+ * disks, encryption, patches, other methods, files that are not regular, directory or symlink.
  */
 #ifndef CARTON_ARCHIVE_ZIP_H
 #define CARTON_ARCHIVE_ZIP_H
@@ -18,10 +18,9 @@
 #include "archive/container.h"
 
 /*
- * Indexes the zip in `source` (a reference is taken). `mtime`: the file's own. Everything wrong
- * with it is logged, entry by entry, up to MAX_REPORTED. 0; -EBADMSG: not a zip, or a zip that is
- * refused; -EOPNOTSUPP: one that uses what we do not read; -EFBIG: over a limit; -ENOMEM; or what
- * the source gives.
+ * Opens the zip in `source`, of which it takes a reference. `mtime` is that of the file. Faults are
+ * logged entry by entry, up to MAX_REPORTED. 0; -EBADMSG if it is not a zip or is refused; -EFBIG over
+ * a limit; -ENOMEM; or an error of the source.
  */
 int zip_open(struct source *source, int64_t mtime, struct container **ret);
 

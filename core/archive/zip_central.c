@@ -13,9 +13,11 @@
 #define EXTRA_ZIP64 0x0001
 #define EXTRA_UNIX_TIME 0x5455
 #define EXTRA_UNICODE_PATH 0x7075
+#define EXTRA_STREAMING 0x6c78 /* of libarchive: overrides mode and kind */
 
-/* what an entry may say: deflate's level (1, 2), a data descriptor (3), UTF-8 names (11) */
-#define FLAGS_KNOWN (1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | 1 << 11)
+/* accepted: deflate level (bits 1, 2), data descriptor (3), UTF-8 name (11) */
+#define FLAG_UTF8 (1 << 11)
+#define FLAGS_KNOWN (1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | FLAG_UTF8)
 
 #define MADE_BY_UNIX 3
 #define MADE_BY_MACOS 19
@@ -51,6 +53,8 @@ const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret)
 				return "has a duplicate Unicode path extra field";
 			ret->unicode_path = p + 4;
 			ret->unicode_path_len = len;
+		} else if (id == EXTRA_STREAMING) {
+			return "has an extra field 0x6c78, which could change what it is";
 		}
 		p += 4 + len;
 		n -= 4 + len;
@@ -72,7 +76,7 @@ const char *zip_check_unicode_path(const struct zip_extra *x, const char *name, 
 
 const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[], size_t n)
 {
-	size_t wanted = 0, at = 0;
+	size_t wanted = 0, at = 0, seen = 0;
 	bool all;
 
 	for (size_t i = 0; i < n; i++)
@@ -81,7 +85,7 @@ const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[],
 		return wanted ? "announces a zip64 extra field, but there is none" : NULL;
 	if (x->zip64_len < 8 * wanted)
 		return "has a short zip64 extra field";
-	/* only what is announced, perhaps with the number of the disk; or all of them */
+	/* either only the announced fields, perhaps with the disk number; or all fields */
 	all = x->zip64_len != 8 * wanted && x->zip64_len != 8 * wanted + 4;
 	for (size_t i = 0; i < n; i++) {
 		bool sentinel = *fields[i] == UINT32_MAX;
@@ -91,13 +95,17 @@ const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[],
 			continue;
 		if (x->zip64_len - at < 8)
 			return "has a short zip64 extra field";
+		/* other readers skip only announced fields, and would take another one for it */
+		if (sentinel && at != 8 * seen++)
+			return "has a zip64 extra field with a value that is not announced before "
+			       "one that is";
 		value = get_le64(x->zip64 + at);
 		if (!sentinel && value != *fields[i])
 			return "has a zip64 extra field that disagrees with its header";
 		*fields[i] = value;
 		at += 8;
 	}
-	/* what may be left is the number of the disk, which is the only one */
+	/* the disk number may follow; there is only disk 0 */
 	if (x->zip64_len - at == 4 && get_le32(x->zip64 + at) == 0)
 		at += 4;
 	return at == x->zip64_len ? NULL : "has a zip64 extra field of a wrong length";
@@ -105,7 +113,7 @@ const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[],
 
 /* ---- central directory ---- */
 
-/* A DOS date and time is local time; a month or day of 0 says that there is none. */
+/* A DOS date and time is local time; month or day 0 means none. */
 static int64_t dos_time(struct zip *z, uint32_t dos)
 {
 	struct tm tm = {
@@ -141,7 +149,7 @@ static const char *check_flags(unsigned flags, unsigned method)
 	return NULL;
 }
 
-/* What kind of file an entry is, by its mode where it has one, and by its name. */
+/* Sets the kind of an entry from its Unix mode, if it has one, and its name. */
 static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 {
 	unsigned made_by = h[5];
@@ -166,17 +174,29 @@ static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 	case S_IFLNK:
 		if (slash)
 			return "is marked as a symlink, but its name ends in a slash";
+		if (made_by != MADE_BY_UNIX)
+			return "is a symlink for some readers and a file for others: it is not "
+			       "made by Unix";
 		e->kind = ENTRY_SYMLINK;
 		break;
 	default:
 		return "is a fifo, device or socket; a carton has files, directories and symlinks";
 	}
-	if (e->kind == ENTRY_DIR && (e->size != 0 || e->stored > 2))
+	if (e->kind == ENTRY_DIR && (e->size != 0 || e->stored > MAX_DIRECTORY_DATA))
 		return "is a directory that has data";
 	return NULL;
 }
 
-/* Fills `e` from one central header of which all bytes are there; NULL, or what is wrong. */
+/* Without the UTF-8 flag, some readers take a name as code page 437 (APPNOTE D.1). */
+static const char *check_encoding(const char *name, size_t len, unsigned flags)
+{
+	for (size_t i = 0; i < len && !(flags & FLAG_UTF8); i++)
+		if ((unsigned char)name[i] >= 0x80)
+			return "has a name that is not ASCII, but not the UTF-8 flag";
+	return NULL;
+}
+
+/* Fills `e` from a complete central header. NULL, or what is wrong. */
 static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *e)
 {
 	const char *name = (const char *)h + CENTRAL_SIZE, *fault;
@@ -196,13 +216,15 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 	if (!fault)
 		fault = check_flags(e->flags, e->method);
 	if (!fault)
+		fault = check_encoding(name, len, e->flags);
+	if (!fault)
 		fault = zip_split_extra(h + CENTRAL_SIZE + len, get_le16(h + 30), &x);
 	if (!fault)
 		fault = zip_check_unicode_path(&x, name, len);
 	if (!fault)
 		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
 	if (!fault && get_le16(h + 34) != 0 && !(get_le16(h + 34) == UINT16_MAX && x.zip64))
-		fault = "lies on another disk; multi-disk archives are not supported";
+		fault = "is on another disk; multi-disk archives are not supported";
 	if (!fault)
 		fault = find_kind(e, h, slash);
 	if (!fault && e->method == METHOD_STORED && e->size != e->stored)
@@ -211,7 +233,7 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 		fault = "is larger than any file may be";
 	if (fault)
 		return fault;
-	/* the extended timestamp's first time, where its flags say so, is the modification's in UTC */
+	/* extended timestamp: if flag bit 0 is set, the first time is the modification time in UTC */
 	if (x.unix_time_len >= 5 && (x.unix_time[0] & 1))
 		e->mtime = (int32_t)get_le32(x.unix_time + 1);
 	else

@@ -13,8 +13,10 @@
 #define LOCATOR_SIZE 20
 #define RECORD_SIG 0x06064b50
 #define RECORD_SIZE 56
+#define CENTRAL_SIG 0x02014b50
+#define MAX_OTHER_ENDS 16 /* end records in the data of the last entries, such as nested zips */
 
-/* What the archive's end says, from the EOCD or its zip64 record. */
+/* The central directory, by the EOCD or the zip64 record. */
 struct end {
 	uint64_t entries;
 	uint64_t size;
@@ -34,8 +36,8 @@ int zip_refuse(const char *fmt, ...)
 }
 
 /*
- * Finds the one EOCD whose comment ends where the file ends. A second candidate, or another
- * signature inside the comment, would let readers disagree.
+ * Finds the EOCD whose comment ends at the end of the file. A second candidate, or a signature inside
+ * the comment, is refused: readers would disagree.
  */
 static int find_eocd(const uint8_t *tail, size_t n, size_t *ret_at)
 {
@@ -49,31 +51,84 @@ static int find_eocd(const uint8_t *tail, size_t n, size_t *ret_at)
 		if (i + EOCD_SIZE + get_le16(tail + i + 20) != n) {
 			if (found != SIZE_MAX)
 				return zip_refuse(
-					"a second end record stands inside the archive comment");
+					"the archive comment contains a second end record");
 			continue;
 		}
 		if (found != SIZE_MAX)
-			return zip_refuse("two end records both claim to end the archive");
+			return zip_refuse("two end records both end where the archive ends");
 		found = i;
 	}
 	if (found == SIZE_MAX && any)
 		return zip_refuse("data after the end record, or its comment length is wrong");
 	if (found == SIZE_MAX)
 		return zip_refuse("not a zip file, or cut off: no end of central directory record");
-	/* a signature that begins in the last bytes has no room for a record */
+	/* also a signature near the end, where a record would not fit */
 	for (size_t i = found + EOCD_SIZE; i + 4 <= n; i++)
 		if (get_le32(tail + i) == EOCD_SIG)
-			return zip_refuse("a second end record stands inside the archive comment");
+			return zip_refuse("the archive comment contains a second end record");
 	*ret_at = found;
 	return 0;
 }
 
-/* The zip64 record that the locator names must lie right before it and agree with the EOCD. */
+/* Are the 4 bytes at `at` this signature? 1, 0 or an error. */
+static int has_signature(const struct zip *z, uint64_t at, uint32_t signature)
+{
+	uint8_t found[4];
+	int r;
+
+	if (at > z->source->size - sizeof(found))
+		return 0;
+	r = source_pread(z->source, found, sizeof(found), at);
+	return r < 0 ? r : get_le32(found) == signature;
+}
+
+/* Does the end record at tail[at] lead to a directory, or need none? 1, 0 or an error. */
+static int leads_to_directory(const struct zip *z, const uint8_t *tail, size_t at)
+{
+	const uint8_t *eocd = tail + at;
+	int r = 0;
+
+	if (get_le16(eocd + 8) == 0 || get_le16(eocd + 10) == 0)
+		return 1;
+	if (at >= LOCATOR_SIZE && get_le32(eocd - LOCATOR_SIZE) == LOCATOR_SIG)
+		r = has_signature(z, get_le64(eocd - LOCATOR_SIZE + 8), RECORD_SIG);
+	return r ? r : has_signature(z, get_le32(eocd + 16), CENTRAL_SIG);
+}
+
+/*
+ * Other end records before the real one, in the data of entries or in the directory. libzip takes the
+ * one whose directory looks best. One of a nested zip is harmless: its offsets count from the start of
+ * that zip, so here they do not lead to a directory.
+ */
+static int check_other_ends(const struct zip *z, const uint8_t *tail, size_t eocd_at)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i + 4 <= eocd_at; i++) {
+		int r;
+
+		if (tail[i] != 'P' || get_le32(tail + i) != EOCD_SIG)
+			continue;
+		r = ++n > MAX_OTHER_ENDS ? 1 : leads_to_directory(z, tail, i);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			return zip_refuse(
+				"a second end record before the real one, at offset %" PRIu64,
+				z->eocd_at - eocd_at + i);
+	}
+	return 0;
+}
+
+/*
+ * Reads the zip64 record, which must directly precede its locator, agree with the EOCD and have no
+ * extensible data (4.3.14.2).
+ */
 static int read_zip64(const struct zip *z, const uint8_t *locator, const uint8_t *eocd,
 		      struct end *end, uint64_t *ret_at)
 {
 	uint64_t locator_at = z->eocd_at - LOCATOR_SIZE;
-	uint64_t at = get_le64(locator + 8), size;
+	uint64_t at = get_le64(locator + 8);
 	uint8_t record[RECORD_SIZE];
 	int r;
 
@@ -86,9 +141,9 @@ static int read_zip64(const struct zip *z, const uint8_t *locator, const uint8_t
 		return r;
 	if (get_le32(record) != RECORD_SIG)
 		return zip_refuse("zip64 locator does not point to a zip64 end record");
-	size = get_le64(record + 4);
-	if (size != locator_at - at - 12)
-		return zip_refuse("zip64 end record's size is wrong");
+	/* a longer record could hide a second one, which readers that start at the end would find */
+	if (locator_at - at != RECORD_SIZE || get_le64(record + 4) != RECORD_SIZE - 12)
+		return zip_refuse("zip64 end record is not of 56 bytes");
 	if (get_le32(record + 16) != 0 || get_le32(record + 20) != 0)
 		return zip_refuse("multi-disk archives are not supported (zip64 end record)");
 	end->entries = get_le64(record + 32);
@@ -104,7 +159,7 @@ static int read_zip64(const struct zip *z, const uint8_t *locator, const uint8_t
 	return 0;
 }
 
-/* Reads the end record at tail[at], and the zip64 record if there is one. */
+/* Reads the EOCD at tail[at], and the zip64 record if there is one. */
 static int parse_end(struct zip *z, const uint8_t *tail, size_t at, struct end *ret)
 {
 	const uint8_t *eocd = tail + at;
@@ -123,7 +178,7 @@ static int parse_end(struct zip *z, const uint8_t *tail, size_t at, struct end *
 		if (r < 0)
 			return r;
 	} else if (end.size == UINT32_MAX || end.offset == UINT32_MAX || disk || directory_disk) {
-		/* a count of 65535 may be just that: it is checked against the directory */
+		/* a count of 65535 may be the real count: the directory is checked against it */
 		return zip_refuse("the end record announces a zip64 record, but there is none");
 	}
 	if (__builtin_add_overflow(end.offset, end.size, &finish) || finish != directory_end)
@@ -148,8 +203,10 @@ int zip_read_end(struct zip *z)
 		r = find_eocd(tail, n, &at);
 	if (r == 0) {
 		z->eocd_at = z->source->size - n + at;
-		r = parse_end(z, tail, at, &end);
+		r = check_other_ends(z, tail, at);
 	}
+	if (r == 0)
+		r = parse_end(z, tail, at, &end);
 	free(tail);
 	if (r < 0)
 		return r;

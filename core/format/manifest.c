@@ -20,8 +20,8 @@ static size_t count_lines(const char *text, size_t size)
 	return n;
 }
 
-/* These stand beside what MANIFEST lists, so their names are taken, as files. */
-static bool is_taken(const char *path)
+/* MANIFEST and LINKS are files beside the listed ones: neither they nor paths below are listed. */
+static bool is_reserved(const char *path)
 {
 	size_t n = strcspn(path, "/");
 
@@ -29,15 +29,15 @@ static bool is_taken(const char *path)
 	       (n == 5 && memcmp(path, "LINKS", n) == 0);
 }
 
-/* Fills `line` from [p, p+n), its path copied to `path`; NULL, or what is wrong. */
+/* Fills `line` from [p, p+n) and copies its path to `path`. NULL, or what is wrong. */
 static const char *parse_line(const char *p, size_t n, char *path, struct manifest_line *line)
 {
 	const char *fault;
 
 	if (n > 0 && p[n - 1] == '\r')
-		return "ends with a carriage return; MANIFEST has plain newlines";
+		return "ends with a carriage return; lines end with a newline only";
 	if (memchr(p, '\0', n))
-		return "holds a NUL byte";
+		return "contains a NUL byte";
 	if (n < HEX_SIZE + 1 || p[n - HEX_SIZE - 1] != '=' ||
 	    !hex_decode(p + n - HEX_SIZE, SHA256_SIZE, line->sha256))
 		return "is not path=sha256 with 64 lower-case hex digits";
@@ -48,8 +48,8 @@ static const char *parse_line(const char *p, size_t n, char *path, struct manife
 	fault = path_fault(p, n);
 	if (fault)
 		return fault;
-	if (is_taken(path))
-		return "lists MANIFEST or LINKS, or a path below them, which no MANIFEST may";
+	if (is_reserved(path))
+		return "lists MANIFEST, LINKS or a path below them, which is not allowed";
 	return NULL;
 }
 

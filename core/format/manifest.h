@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MANIFEST (carton format v1): what the carton holds, one `path=sha256` line for each file.
+ * MANIFEST (carton format v1): a line `path=sha256` for each file of the carton but MANIFEST and LINKS.
  *
- * Every line but MANIFEST itself and LINKS; a path may hold '=', so a line splits at its last one;
- * the hash is 64 lower-case hex digits. The sha256 of the whole file is the model hash.
+ * A path may contain '=': a line splits at its last one. The hash is 64 lower-case hex digits. The
+ * sha256 of the whole file is the model hash.
+ *
+ * Threads: immutable once parsed.
  */
 #ifndef CARTON_FORMAT_MANIFEST_H
 #define CARTON_FORMAT_MANIFEST_H
@@ -23,17 +25,17 @@ struct manifest_line {
 struct manifest {
 	struct manifest_line *lines; /* sorted by path_compare */
 	size_t n;
-	char *text; /* the file as it is */
+	char *text; /* the unchanged file */
 	size_t size;
-	char *paths; /* where lines[].path point to */
+	char *paths; /* memory of lines[].path */
 	uint8_t model_hash[SHA256_SIZE];
-	size_t unsorted_line; /* the first that is out of order; 0: none */
+	size_t unsorted_line; /* the first line that is out of order; 0: none */
 	bool no_final_newline;
 };
 
 /*
- * Parses the text, which is taken over (malloc'ed), also on failure. Logs every bad line with its
- * number, up to MAX_REPORTED. 0, -EBADMSG, -EFBIG over MAX_ENTRIES, -ENOMEM.
+ * Parses `text`, which was malloc'ed and is owned by the manifest from now on, also on failure. Logs
+ * malformed lines, up to MAX_REPORTED. 0, -EBADMSG, -EFBIG over MAX_ENTRIES (logged), -ENOMEM.
  */
 int manifest_parse(char *text, size_t size, struct manifest **ret);
 

@@ -67,6 +67,9 @@ fields('zip64-extra-twice', 'twice|duplicate|second|repeat', 'mount',
        zip64=True, central_extra=zw.zip64_extra(650, 650, 0))
 fields('extra-twice', 'twice|duplicate|second|repeat', 'mount',
        central_extra=zw.extra_field(0x5455, b'\1abcd') * 2)
+fields('extra-of-libarchive', '0x6c78', 'mount', central_extra=zw.extra_field(0x6c78, b'\4' + bytes(4)))
+fields('local-extra-of-libarchive', '0x6c78', 'either',
+       local={'extra': zw.extra_field(0x6c78, b'\4' + bytes(4))})
 fields('extra-short', 'extra|short', 'mount', central_extra=b'UT')
 fields('extra-overrun', 'extra|short|beyond', 'mount',
        central_extra=zw.extra_field(0x5455, b'\1abcd', size=6))
@@ -195,6 +198,7 @@ whole('zip64-record-signature', ANY64, zip64_end=True, end64={'signature': 0x060
 whole('zip64-record-size-small', ANY64, zip64_end=True, end64={'size': 43})
 whole('zip64-record-size-large', ANY64, zip64_end=True, end64={'size': 45})
 whole('zip64-record-size-huge', ANY64, zip64_end=True, end64={'size': (1 << 64) - 1})
+whole('zip64-record-data', ANY64, zip64_end=True, end64_tail=b'later')
 whole('zip64-record-disk', 'disk|zip64', zip64_end=True, end64={'disk': 1})
 whole('zip64-record-directory-disk', 'disk|zip64', zip64_end=True, end64={'cd_disk': 1})
 whole('zip64-record-here', ANY64, zip64_end=True, end64={'here': 5})
@@ -256,6 +260,36 @@ stream('deflate-bomb', 'long|size|more', 'model/b', lambda z, d: zw.compress(byt
 @case('directory-with-data', 'director|size|data', entry='misc')
 def _(c):
     c.directory('misc', data=b'bytes')
+
+
+@case('directory-with-compressed-data', 'more than', entry='misc')
+def _(c):
+    c.directory('misc', payload=zw.compress(b'bytes', 93), method='zstd')
+
+
+@case('zip64-record-hides-an-archive', 'zip64 end record is not of 56 bytes')
+def _(c):
+    """Python's zipfile takes the record right before the locator, which may be another one."""
+    hidden = zw.central_header(b'hidden')
+    size = len(c.manifest_bytes())
+    c.zip.zip64_end = True
+    c.zip.end64_tail = hidden + zw.end64_record(here=1, total=1, cd_size=len(hidden), cd_offset=size)
+
+
+@case('end-record-in-a-comment', 'second end record')
+def _(c):
+    """libzip takes the end record whose directory looks best: here it may be one without entries."""
+    c.change('model/a', comment=zw.end_record())
+
+
+@case('name-without-utf8-flag', 'UTF-8 flag', entry='misc/é')
+def _(c):
+    c.add('misc/é', b'x', flags=0)
+
+
+@case('symlink-of-another-system', 'symlink for some', entry='misc/l')
+def _(c):
+    c.symlink('misc/l', 'd', central={'made_by': 19 << 8 | 20})
 
 
 @case('directory-local-name', 'name', entry='misc')

@@ -11,6 +11,7 @@ Three layers, each usable alone:
 Overrides are dictionaries by field name (`Entry(..., local={'crc': 0})`); they are applied last, so
 an archive can be wrong in exactly one place.
 """
+import contextlib
 import hashlib
 import os
 import stat
@@ -213,8 +214,12 @@ class Zip:
     end: dict = field(default_factory=dict)
 
     def write(self, path):
-        """Writes it; returns {name: Placed} and under None the Placed of directory and end."""
-        with open(path, 'wb', buffering=1 << 20) as f:
+        """
+        Writes it to a path or an open file; returns {name: Placed} and under None the Placed of
+        directory and end.
+        """
+        with (contextlib.nullcontext(path) if hasattr(path, 'write')
+              else open(path, 'wb', buffering=1 << 20)) as f:
             f.write(self.prefix)
             base = 0 if self.prefix_counted else len(self.prefix)
             records, places = [], {}
@@ -365,7 +370,8 @@ class Carton:
 
     def directory(self, path, **kw):
         kw.setdefault('mode', stat.S_IFDIR | 0o755)
-        return self.add(path + '/', method='stored', listed=False, **kw)
+        kw.setdefault('method', 'stored')
+        return self.add(path + '/', listed=False, **kw)
 
     def change(self, path, **fields):
         for k, v in fields.items():

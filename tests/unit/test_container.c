@@ -102,7 +102,7 @@ static void test_index_refuses(void **state)
 		fill(&c, entries, 3, lists[i]);
 		assert_int_equal(container_index(&c), -EBADMSG);
 		assert_int_equal(seen->n, 1);
-		assert_non_null(strstr(seen->message, i < 3 ? "duplicate" : "lies below"));
+		assert_non_null(strstr(seen->message, i < 3 ? "duplicate" : "is below"));
 		empty(&c);
 	}
 	carton_log_set(NULL, NULL);
@@ -125,7 +125,7 @@ static void test_read(void **state)
 	assert_int_equal(seen->n, 0);
 	assert_int_equal(container_read(&f.container, &e, 10, &got), -EFBIG);
 	assert_null(got.data);
-	assert_says(seen, "is 11 bytes; at most 10");
+	assert_says(seen, "has 11 bytes; the limit is 10");
 
 	e.has_crc = true;
 	e.crc = crc32_update(0, "hello world", 11);

@@ -143,7 +143,7 @@ static void test_not_a_directory(void **state)
 	assert_null(e->c);
 }
 
-/* What is gone or swapped for a way out after it was listed is EIO, not what lies outside. */
+/* A file removed or replaced by a link to the outside after the listing gives EIO. */
 static void test_no_way_out(void **state)
 {
 	struct env *e = *state;
@@ -208,7 +208,7 @@ static void test_size_changes(void **state)
 	assert_int_equal(open_dir(e), 0);
 	put_file(e, "file", "123456", 0644);
 	assert_int_equal(read_entry(e, "file", &got), -EBADMSG);
-	assert_says(seen, "was 5 bytes when listed, is 6 now");
+	assert_says(seen, "had 5 bytes when listed, has 6 now");
 	put_file(e, "file", "1234", 0644);
 	assert_int_equal(read_entry(e, "file", &got), -EBADMSG);
 	put_file(e, "file", "abcde", 0644);

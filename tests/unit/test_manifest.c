@@ -123,10 +123,10 @@ static void test_refused(void **state)
 		{ "b=" H0 "\na=" H0 "\nb=" H0 "\n", "line 3 is a duplicate of line 1" },
 		{ "a/b=" H0 "\na=" H0 "\n", "line 1 uses the file of line 2 as a directory" },
 		{ "a=" H0 "\na b=" H0 "\na/b/c=" H0 "\n", "line 3 uses the file of line 1" },
-		{ "MANIFEST=" H0 "\n", "lists MANIFEST or LINKS" },
-		{ "LINKS=" H0 "\n", "lists MANIFEST or LINKS" },
-		{ "a=" H0 "\nMANIFEST/a=" H0 "\n", "line 2 lists MANIFEST or LINKS" },
-		{ "LINKS/a/b=" H0 "\n", "line 1 lists MANIFEST or LINKS" },
+		{ "MANIFEST=" H0 "\n", "lists MANIFEST, LINKS or a path below" },
+		{ "LINKS=" H0 "\n", "lists MANIFEST, LINKS or a path below" },
+		{ "a=" H0 "\nMANIFEST/a=" H0 "\n", "line 2 lists MANIFEST, LINKS" },
+		{ "LINKS/a/b=" H0 "\n", "line 1 lists MANIFEST, LINKS" },
 		{ "/a=" H0 "\n", "line 1 is absolute" },
 		{ "a/../b=" H0 "\n", "line 1 has a \"..\" component" },
 		{ "a\\b=" H0 "\n", "line 1 has a backslash" },
@@ -158,9 +158,9 @@ static void test_nul(void **state)
 
 	(void)state;
 	assert_int_equal(parse_n(text, sizeof(text) - 1, &m), -EBADMSG);
-	assert_says(seen, "line 1 holds a NUL byte");
+	assert_says(seen, "line 1 contains a NUL byte");
 	assert_int_equal(parse_n(late, sizeof(late) - 1, &m), -EBADMSG);
-	assert_says(seen, "line 1 holds a NUL byte");
+	assert_says(seen, "line 1 contains a NUL byte");
 	/* names like theirs are plain names */
 	assert_int_equal(parse("a/MANIFEST=" H0 "\nlinks=" H0 "\n", &m), 0);
 	manifest_free(m);

@@ -15,9 +15,16 @@ static int read_all(const char *data, size_t n)
 	source_unref(&m->source);
 	for (size_t i = 0; r == 0 && i < c->n_entries; i++) {
 		struct buf got = { 0 };
+		struct source *source;
+		uint64_t off;
 
-		if (c->entries[i].kind != ENTRY_DIR)
+		if (c->entries[i].kind != ENTRY_DIR) {
 			r = container_read(c, &c->entries[i], 100000, &got);
+		} else {
+			r = container_locate(c, &c->entries[i], &source, &off);
+			if (r == 0)
+				source_unref(source);
+		}
 		buf_free(&got);
 	}
 	container_free(c);
@@ -53,6 +60,8 @@ static const struct change {
 	{ CENTRAL, 0, 8, 2, 1 << 5, "patch data" },
 	{ CENTRAL, 0, 8, 2, 1 << 4, "reserved flag" },
 	{ CENTRAL, 0, 8, 2, 1 << 15, "reserved flag" },
+	{ CENTRAL, 0, 46, 2, 0xa9c3, "not the UTF-8 flag" },
+	{ CENTRAL, 4, 5, 1, 19, "symlink for some readers and a file for others" },
 	{ CENTRAL, 0, 10, 2, 12, "unsupported compression method" },
 	{ CENTRAL, 0, 10, 2, 9, "unsupported compression method" },
 	{ CENTRAL, 0, 20, 4, 9, "is Stored, but its two sizes differ" },
@@ -60,7 +69,7 @@ static const struct change {
 	{ CENTRAL, 0, 24, 4, UINT32_MAX, "announces a zip64 extra field, but there is none" },
 	{ CENTRAL, 0, 42, 4, UINT32_MAX, "announces a zip64 extra field, but there is none" },
 	{ CENTRAL, 0, 42, 4, 1, "data before the first entry" },
-	{ CENTRAL, 0, 34, 2, 1, "lies on another disk" },
+	{ CENTRAL, 0, 34, 2, 1, "is on another disk" },
 	{ CENTRAL, 0, 28, 2, 60000, "is cut off" },
 	{ CENTRAL, 0, 30, 2, 60000, "is cut off" },
 	{ CENTRAL, 5, 32, 2, 1, "is cut off" },
@@ -83,8 +92,9 @@ static const struct change {
 	{ CENTRAL, 3, 50 + 2, 2, 23, "has a" },
 	{ CENTRAL, 3, 50 + 2, 2, 25, "has an extra field longer than its room" },
 	{ CENTRAL, 3, 50 + 4, 8, 8, "its two sizes differ" },
-	{ CENTRAL, 3, 50 + 20, 8, UINT64_MAX, "lies outside" },
+	{ CENTRAL, 3, 50 + 20, 8, UINT64_MAX, "is outside" },
 	{ CENTRAL, 3, 50 + 12, 8, UINT64_MAX, "its two sizes differ" },
+	{ CENTRAL, 3, 20, 8, 7ULL << 32 | 7, "a value that is not announced before one that is" },
 	{ CENTRAL, 1, 42, 4, 0, "overlaps what follows" },
 	{ LOCAL, 0, 0, 4, 0, "has no local header" },
 	{ LOCAL, 0, 6, 2, 2, "has other flags" },
@@ -124,8 +134,9 @@ static const struct change {
 	{ EOCD, 0, 20, 2, 1, "comment length is wrong" },
 }, changes64[] = {
 	{ RECORD, 0, 0, 4, 0, "does not point to a zip64 end record" },
-	{ RECORD, 0, 4, 8, 45, "record's size is wrong" },
-	{ RECORD, 0, 4, 8, UINT64_MAX, "record's size is wrong" },
+	{ RECORD, 0, 4, 8, 45, "record is not of 56 bytes" },
+	{ RECORD, 0, 4, 8, 43, "record is not of 56 bytes" },
+	{ RECORD, 0, 4, 8, UINT64_MAX, "record is not of 56 bytes" },
 	{ RECORD, 0, 16, 4, 1, "multi-disk" },
 	{ RECORD, 0, 20, 4, 1, "multi-disk" },
 	{ RECORD, 0, 24, 8, 5, "two entry counts differ" },
@@ -265,7 +276,7 @@ static void test_second_end(void **state)
 	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 	assert_says(seen, "two end records");
 	buf_free(&z.out);
-	/* and one that has no room for itself */
+	/* and one that is cut off */
 	z = zip_make(&file, 1, (struct zip_end){ .comment = "c PK\x05\x06" });
 	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 	assert_says(seen, "second end record");
@@ -278,8 +289,8 @@ static void test_names_clash(void **state)
 	static const struct {
 		const char *a, *b, *says;
 	} clashes[] = {
-		{ "a", "a", "duplicate entry" },  { "a", "a/b", "lies below" },
-		{ "a/b/c", "a/b", "lies below" }, { "a/", "a/", "duplicate entry" },
+		{ "a", "a", "duplicate entry" },  { "a", "a/b", "is below" },
+		{ "a/b/c", "a/b", "is below" },	  { "a/", "a/", "duplicate entry" },
 		{ "a", "a/", "duplicate entry" },
 	};
 	struct log_seen *seen = log_watch();
@@ -308,6 +319,7 @@ static void test_extra_fields(void **state)
 		{ "\x99\x99\0\0", 4, NULL },
 		{ "\x99\x99\0\0\x99\x99\x02\0zz", 10, NULL },
 		{ "\x99\x99\0", 3, "has a cut-off extra field" },
+		{ "xl\x01\0\0", 5, "has an extra field 0x6c78" },
 		{ "\x99\x99\x01\0", 4, "has an extra field longer than its room" },
 		{ "UT\x01\0\0UT\x01\0\0", 10, "duplicate timestamp" },
 		{ "\x01\0\0\0", 4, NULL },
@@ -345,7 +357,7 @@ static void test_extra_fields(void **state)
 	carton_log_set(NULL, NULL);
 }
 
-/* Of many faults the first MAX_REPORTED are told. */
+/* Of many faults the first MAX_REPORTED are logged. */
 static void test_reported(void **state)
 {
 	struct zip_file files[ZIP_FILES];
@@ -369,6 +381,159 @@ static void test_reported(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* A zip64 record with room for a second one, which readers find that start at the end. */
+static void test_long_record(void **state)
+{
+	struct zip_made z = zip_make(good_files, ARRAY_SIZE(good_files),
+				     (struct zip_end){ .zip64 = true });
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t more = 0; more <= 100; more += 1 + more / 2) {
+		struct buf b = buf_init(SIZE_MAX / 2);
+
+		buf_add(&b, z.out.data, z.locator);
+		for (size_t i = 0; i < more; i++)
+			buf_addc(&b, 0);
+		buf_add(&b, z.out.data + z.locator, z.out.len - z.locator);
+		put_le64(b.data + z.record + 4, 44 + more);
+		assert_int_equal(read_all(b.data, b.len), more ? -EBADMSG : 0);
+		if (more)
+			assert_says(seen, "zip64 end record is not of 56 bytes");
+		buf_free(&b);
+	}
+	buf_free(&z.out);
+	carton_log_set(NULL, NULL);
+}
+
+/* An end record in the data of an entry, with so many entries in a directory there. */
+static struct zip_made with_end_in_data(uint16_t count, uint32_t directory, bool zip64,
+					uint64_t record)
+{
+	static uint8_t data[42];
+	struct zip_file file = { .name = "a", .data = data, .n = sizeof(data) };
+
+	memset(data, 0, sizeof(data));
+	put_le32(data, zip64 ? 0x07064b50 : 0);
+	put_le64(data + 8, record);
+	put_le32(data + 20, 0x06054b50);
+	put_le16(data + 28, count);
+	put_le16(data + 30, count);
+	put_le32(data + 36, directory);
+	return zip_make(&file, 1, (struct zip_end){ .zip64 = zip64 });
+}
+
+/* Refused only where it leads to a directory, which that of a nested zip does not. */
+static void test_end_in_data(void **state)
+{
+	struct log_seen *seen = log_watch();
+	struct zip_made z = with_end_in_data(1, 0, true, 0);
+	const size_t directory = z.directory, record = z.record;
+	const struct {
+		uint16_t count;
+		uint64_t directory;
+		bool zip64;
+		uint64_t record;
+		bool refused;
+	} list[] = {
+		{ 1, 0, false, 0, false },
+		{ 1, UINT32_MAX, false, 0, false },
+		{ 0, 0, false, 0, true },
+		{ 1, directory, false, 0, true },
+		{ 1, directory - 1, false, record, false },
+		{ 1, 0, true, 0, false },
+		{ 1, 0, true, UINT64_MAX, false },
+		{ 1, 0, true, record, true },
+		{ 1, directory, true, 0, true },
+	};
+
+	(void)state;
+	buf_free(&z.out);
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		z = with_end_in_data(list[i].count, (uint32_t)list[i].directory, list[i].zip64,
+				     list[i].record);
+		assert_int_equal(z.directory, directory);
+		if (read_all(z.out.data, z.out.len) != (list[i].refused ? -EBADMSG : 0))
+			fail_msg("end record %zu: %s", i, seen->message);
+		if (list[i].refused)
+			assert_says(seen, "a second end record before the real one, at offset 51");
+		buf_free(&z.out);
+	}
+	carton_log_set(NULL, NULL);
+}
+
+/* Each may cost a request: no more than a few are followed. */
+static void test_ends_in_data(void **state)
+{
+	struct log_seen *seen = log_watch();
+	struct buf data = buf_init(10000);
+
+	(void)state;
+	for (size_t n = 1; n < 20; n++) {
+		struct zip_file file = { .name = "a" };
+		struct zip_made z;
+
+		zip_put(&data, 0x06054b50, 8);
+		zip_put(&data, 1 << 16 | 1, 6);
+		zip_put(&data, 0, 8);
+		file.data = data.data;
+		file.n = data.len;
+		z = zip_make(&file, 1, (struct zip_end){ 0 });
+		assert_int_equal(read_all(z.out.data, z.out.len), n > 16 ? -EBADMSG : 0);
+		if (n > 16)
+			assert_says(seen, "a second end record");
+		buf_free(&z.out);
+	}
+	buf_free(&data);
+	carton_log_set(NULL, NULL);
+}
+
+/* The data of a directory decodes to nothing, or it is refused. */
+static void test_directory_data(void **state)
+{
+	static const char checked[] = "\x28\xb5\x2f\xfd\x24\x00\x01\x00\x00\x99\xe9\xd8\x51";
+	const struct {
+		unsigned method;
+		const char *data;
+		size_t n;
+		const char *says; /* NULL: accepted */
+	} list[] = {
+		{ METHOD_ZSTD, checked, sizeof(checked) - 1, NULL },
+		{ METHOD_ZSTD, checked, sizeof(checked) - 2, "ends too early" },
+		{ METHOD_ZSTD, "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00", 9, NULL },
+		{ METHOD_ZSTD, "\x28\xb5\x2f\xfd\x20\x01\x09\x00\x00x", 10,
+		  "more than its declared size" },
+		{ METHOD_ZSTD, "not zstd", 8, "bad zstd data" },
+		{ METHOD_DEFLATE, "\x03\x00", 2, NULL },
+		{ METHOD_DEFLATE, "\x01\x00\x00\xff\xff", 5, NULL },
+		{ METHOD_DEFLATE, "\x4b\x04\x00", 3, "data is wrong size" },
+		{ METHOD_DEFLATE, "\x03\x00x", 3, "data is wrong size" },
+		{ METHOD_DEFLATE, "\xff\xff", 2, "bad deflate data" },
+		{ METHOD_STORED, "x", 1, "sizes differ" },
+	};
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+		/* any other method number keeps the bytes as they are */
+		struct zip_file file = { .name = "d/", .data = list[i].data, .n = list[i].n };
+		struct zip_made z = zip_make(&file, 1, (struct zip_end){ 0 });
+		int r;
+
+		put_le16(z.out.data + z.local[0] + 8, (uint16_t)list[i].method);
+		put_le16(z.out.data + z.central[0] + 10, (uint16_t)list[i].method);
+		put_le32(z.out.data + z.local[0] + 22, 0);
+		put_le32(z.out.data + z.central[0] + 24, 0);
+		r = read_all(z.out.data, z.out.len);
+		if (r != (list[i].says ? -EBADMSG : 0))
+			fail_msg("directory %zu: %d, \"%s\"", i, r, seen->message);
+		if (list[i].says)
+			assert_says(seen, list[i].says);
+		buf_free(&z.out);
+	}
+	carton_log_set(NULL, NULL);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -376,6 +541,8 @@ int main(void)
 		cmocka_unit_test(test_inserted),     cmocka_unit_test(test_bit_flips),
 		cmocka_unit_test(test_second_end),   cmocka_unit_test(test_names_clash),
 		cmocka_unit_test(test_extra_fields), cmocka_unit_test(test_reported),
+		cmocka_unit_test(test_long_record),  cmocka_unit_test(test_end_in_data),
+		cmocka_unit_test(test_ends_in_data), cmocka_unit_test(test_directory_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
