@@ -54,7 +54,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests demo demo-remote check asan tsan fuzz lint format man bench install uninstall deps test-deps chroot clean help FORCE
+.PHONY: all tests demo demo-remote check asan tsan fuzz differential lint format man bench install uninstall deps test-deps chroot clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl
@@ -129,6 +129,7 @@ tests: all $(UNIT) $(TOOLS)
 
 check: test-deps
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=5
+	@$(MAKE) --no-print-directory differential DIFFERENTIAL_RUNS=2000
 	@$(MAKE) --no-print-directory tests
 	@tests/run $(BUILD)
 
@@ -169,6 +170,12 @@ fuzz: $(FUZZ)
 			tests/fuzz/corpus/$$name > build-fuzz/log 2>&1 || { tail -n 60 build-fuzz/log; exit 1; }; \
 		echo "fuzz $$name: $$(sed -n 's/^stat::number_of_executed_units: *//p' build-fuzz/log) runs, nothing found"; \
 	done
+
+# the same archives for our reader of zips and for others: none may see anything else (see --help)
+DIFFERENTIAL_RUNS ?= 30000
+differential: test-deps
+	@$(MAKE) --no-print-directory $(BUILD)/tests/zip-read
+	/usr/bin/python3 tests/fuzz/differential.py $(BUILD) --runs $(DIFFERENTIAL_RUNS)
 
 STYLED := $(wildcard core/*.[ch] core/*/*.[ch] fs/*.[ch])
 lint:
@@ -229,6 +236,7 @@ help:
 	@echo 'make check        install what is missing, build, run every test'
 	@echo 'make asan tsan    the tests under sanitizers'
 	@echo 'make fuzz         fuzz the parsers (FUZZ_SECONDS=60 each)'
+	@echo 'make differential  compare the zip reader with others (DIFFERENTIAL_RUNS=30000)'
 	@echo 'make bench        measure, against the files beneath and against other tools'
 	@echo 'make lint format  check, and set, the style'
 	@echo 'make man          check the man pages'
