@@ -290,17 +290,23 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.over = PTHREAD_COND_INITIALIZER,
 	};
-	ssize_t more = check_contents(c);
+	ssize_t more = check_contents(c), different = 0;
 	int r;
 
 	if (more < 0)
 		return more;
 	r = check_files(&v, progress, ctx);
+	/* libarchive reads local headers, which those with a problem would only repeat */
+	if (r == 0 && atomic_load(&v.problems) == 0)
+		different = container_compare(c->container);
+	if (different < 0)
+		return different;
 	if (r == 0)
 		r = get_objects(&v, NULL, 0, true, progress, ctx);
 	if (r < 0)
 		return r;
-	return (ssize_t)(c->faults + check_form(c->manifest) + atomic_load(&v.problems)) + more;
+	return (ssize_t)(c->faults + check_form(c->manifest) + atomic_load(&v.problems)) + more +
+	       different;
 }
 
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,

@@ -138,6 +138,11 @@ int container_prefetch(struct container *c, const struct entry **list, size_t n)
 	return c->ops->prefetch && n ? c->ops->prefetch(c, list, n) : 0;
 }
 
+ssize_t container_compare(struct container *c)
+{
+	return c->ops->compare ? c->ops->compare(c) : 0;
+}
+
 void container_free(struct container *c)
 {
 	if (c)

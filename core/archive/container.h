@@ -54,6 +54,7 @@ struct container_ops {
 		      uint64_t *ret_off);
 	int (*readlink)(struct container *c, const struct entry *e, struct buf *ret);
 	int (*prefetch)(struct container *c, const struct entry **list, size_t n); /* or NULL */
+	ssize_t (*compare)(struct container *c);				   /* or NULL */
 	void (*free)(struct container *c);
 };
 
@@ -92,6 +93,12 @@ int container_readlink(struct container *c, const struct entry *e, struct buf *r
  * request. Reorders `list`. 0 or the error of the request.
  */
 int container_prefetch(struct container *c, const struct entry **list, size_t n);
+
+/*
+ * Lists a local zip with another reader too (compare.h), and logs differences. Returns their number, 0
+ * for other containers, or -ENOMEM.
+ */
+ssize_t container_compare(struct container *c);
 
 /*
  * For implementations: sorts the entries and checks them against each other. 0 or -EBADMSG, logged.

@@ -2,7 +2,7 @@
 /*
  * The compression methods of the carton format: Stored (0), Deflate (8) and zstd (93).
  *
- * The only file that uses libarchive and libzstd. libarchive decodes Deflate: it is fed a local
+ * The only file that uses libzstd. libarchive decodes Deflate: it is fed a local
  * header that is made here from the validated central record, then exactly the compressed bytes. It
  * never sees the local header of the archive, which is untrusted. zstd is decoded by libzstd, because
  * libarchive before 3.8 fails on valid zstd entries.

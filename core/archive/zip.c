@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "archive/compare.h"
 #include "archive/decode.h"
 
 /* APPNOTE 4.3 */
@@ -283,6 +284,13 @@ static int zip_prefetch(struct container *c, const struct entry **list, size_t n
 	return r;
 }
 
+static ssize_t zip_compare(struct container *c)
+{
+	return c->remote ?
+		       0 :
+		       compare_with_libarchive(c, container_of(c, struct zip, container)->source);
+}
+
 static void zip_free(struct container *c)
 {
 	struct zip *z = container_of(c, struct zip, container);
@@ -293,7 +301,8 @@ static void zip_free(struct container *c)
 	free(z);
 }
 
-static const struct container_ops zip_ops = { zip_locate, zip_readlink, zip_prefetch, zip_free };
+static const struct container_ops zip_ops = { zip_locate, zip_readlink, zip_prefetch, zip_compare,
+					      zip_free };
 
 static int read_directory(struct zip *z)
 {

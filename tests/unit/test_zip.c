@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "archive/compare.h"
 #include "archive/zip.h"
 #include "zip_help.h"
 
@@ -386,6 +387,46 @@ static void test_file_size(void **state)
 	buf_free(&z.out);
 }
 
+/* libarchive, as a second reader, agrees with what is there, and not with anything else. */
+static void test_compare(void **state)
+{
+	static const struct zip_file files[] = {
+		{ .name = "a", .data = "some bytes", .n = 10 },
+		{ .name = "b", .data = "aaaaaaaaaaaaaaaa", .n = 16, .method = METHOD_DEFLATE },
+		{ .name = "d/", .mode = S_IFDIR | 0755 },
+		{ .name = "d/l", .data = "a", .n = 1, .mode = S_IFLNK | 0777 },
+		{ .name = "z", .data = "x", .n = 1, .method = METHOD_ZSTD, .descriptor = 16 },
+	};
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	for (size_t change = 0; change <= 4; change++) {
+		struct zip_made z = zip_make(files, ARRAY_SIZE(files), (struct zip_end){ 0 });
+		struct mem_source *m = mem_source(z.out.data, z.out.len);
+		struct container *c;
+		static const char *const says[] = { "", "another size", "another kind", "does not have", "" };
+
+		assert_int_equal(zip_open(&m->source, 0, &c), 0);
+		seen->n = 0;
+		if (change == 1)
+			c->entries[0].size++;
+		else if (change == 2)
+			c->entries[1].kind = ENTRY_SYMLINK;
+		else if (change == 3)
+			c->entries[0].name[0] = '0';
+		else if (change == 4)
+			m->fail = -EIO;
+		/* another name is there twice: one too many, and one that is missing */
+		assert_int_equal(compare_with_libarchive(c, &m->source), change == 3 ? 2 : says[change][0] != 0);
+		assert_says(seen, says[change]);
+		m->fail = 0;
+		source_unref(&m->source);
+		container_free(c);
+		buf_free(&z.out);
+	}
+	carton_log_set(NULL, NULL);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -401,6 +442,7 @@ int main(void)
 		cmocka_unit_test(test_source_fails),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_file_size),
+		cmocka_unit_test(test_compare),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "archive/compare.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BLOCK (16 * KIB) /* libarchive reads local headers one by one */
+
+struct compare {
+	const struct container *c;
+	struct source *source;
+	uint64_t off;	   /* of the next read */
+	bool *listed;	   /* of each entry of c: libarchive has it */
+	size_t n_unknown;  /* names that are not ASCII and not in c */
+	size_t n_problems; /* logged */
+	char block[BLOCK];
+};
+
+/* ---- the archive, as libarchive reads it ---- */
+
+static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret_block)
+{
+	struct compare *k = ctx;
+	size_t n = (size_t)MIN(k->source->size - k->off, (uint64_t)BLOCK);
+	int r = source_pread(k->source, k->block, n, k->off);
+
+	if (r < 0) {
+		archive_set_error(a, -r, "cannot read");
+		return ARCHIVE_FATAL;
+	}
+	k->off += n;
+	*ret_block = k->block;
+	return (la_ssize_t)n;
+}
+
+static la_int64_t on_skip(struct archive *a, void *ctx, la_int64_t n)
+{
+	struct compare *k = ctx;
+	uint64_t step = MIN(k->source->size - k->off, (uint64_t)n);
+
+	(void)a;
+	k->off += step;
+	return (la_int64_t)step;
+}
+
+static la_int64_t on_seek(struct archive *a, void *ctx, la_int64_t off, int whence)
+{
+	struct compare *k = ctx;
+	int64_t from = whence == SEEK_SET ?
+			       0 :
+			       (int64_t)(whence == SEEK_END ? k->source->size : k->off);
+
+	if (__builtin_add_overflow(from, off, &off) || off < 0 || (uint64_t)off > k->source->size) {
+		archive_set_error(a, EINVAL, "cannot seek");
+		return ARCHIVE_FATAL;
+	}
+	k->off = (uint64_t)off;
+	return off;
+}
+
+static struct archive *open_archive(struct compare *k)
+{
+	struct archive *a = archive_read_new();
+
+	if (a && archive_read_support_format_zip_seekable(a) == ARCHIVE_OK &&
+	    archive_read_set_read_callback(a, on_read) == ARCHIVE_OK &&
+	    archive_read_set_skip_callback(a, on_skip) == ARCHIVE_OK &&
+	    archive_read_set_seek_callback(a, on_seek) == ARCHIVE_OK &&
+	    archive_read_set_callback_data(a, k) == ARCHIVE_OK &&
+	    archive_read_open1(a) == ARCHIVE_OK)
+		return a;
+	if (a)
+		archive_read_free(a);
+	return NULL;
+}
+
+/* ---- comparison ---- */
+
+static void differs(struct compare *k, const char *name, const char *what)
+{
+	if (k->n_problems++ < MAX_REPORTED)
+		carton_log(CARTON_LOG_ERROR, name, "libarchive reads the zip differently: %s",
+			   what);
+}
+
+static bool is_ascii(const char *s)
+{
+	while (*s && !(*s & 0x80))
+		s++;
+	return !*s;
+}
+
+static enum entry_kind kind_of(struct archive_entry *entry)
+{
+	unsigned type = archive_entry_filetype(entry);
+
+	return type == AE_IFDIR ? ENTRY_DIR : type == AE_IFLNK ? ENTRY_SYMLINK : ENTRY_FILE;
+}
+
+static void compare_entry(struct compare *k, struct archive_entry *entry)
+{
+	const char *path = archive_entry_pathname_utf8(entry);
+	char name[MAX_PATH_LEN + 2];
+	size_t n = (size_t)snprintf(name, sizeof(name), "%s", path ? path : "");
+	const struct entry *e;
+
+	if (n && n < sizeof(name) && name[n - 1] == '/')
+		name[n - 1] = '\0';
+	e = container_find(k->c, name);
+	if (!e && path && is_ascii(name)) {
+		differs(k, name, "it has this entry");
+	} else if (!e) {
+		k->n_unknown++;
+	} else if (k->listed[e - k->c->entries]) {
+		differs(k, name, "it has two entries of this name");
+	} else {
+		k->listed[e - k->c->entries] = true;
+		if (kind_of(entry) != e->kind)
+			differs(k, name, "another kind of entry");
+		else if (e->kind == ENTRY_FILE && archive_entry_size_is_set(entry) &&
+			 (uint64_t)archive_entry_size(entry) != e->size)
+			differs(k, name, "another size");
+	}
+}
+
+/* libarchive composes characters of names, so one that is not ASCII may be in `n_unknown` instead. */
+static void compare_missing(struct compare *k)
+{
+	for (size_t i = 0; i < k->c->n_entries; i++) {
+		const struct entry *e = &k->c->entries[i];
+
+		if (k->listed[i])
+			continue;
+		if (k->n_unknown && !is_ascii(e->name))
+			k->n_unknown--;
+		else
+			differs(k, e->name, "it does not have this entry");
+	}
+	if (k->n_unknown)
+		differs(k, NULL, "it has entries of other names");
+}
+
+/* libarchive converts names to the character set of the locale, which must not lose any. */
+static int compare_all(struct compare *k, struct archive *a)
+{
+	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL), before = (locale_t)0;
+	struct archive_entry *entry;
+	int r;
+
+	if (!utf8)
+		return 0;
+	before = uselocale(utf8);
+	while ((r = archive_read_next_header(a, &entry)) == ARCHIVE_OK || r == ARCHIVE_WARN)
+		compare_entry(k, entry);
+	uselocale(before);
+	freelocale(utf8);
+	if (r == ARCHIVE_EOF)
+		compare_missing(k);
+	return archive_errno(a) == ENOMEM ? -ENOMEM : 0;
+}
+
+ssize_t compare_with_libarchive(const struct container *c, struct source *source)
+{
+	struct compare *k = malloc(sizeof(*k));
+	struct archive *a;
+	int r = -ENOMEM;
+
+	if (!k)
+		return -ENOMEM;
+	*k = (struct compare){ .c = c, .source = source };
+	k->listed = calloc(c->n_entries + 1, sizeof(*k->listed));
+	a = k->listed ? open_archive(k) : NULL;
+	if (k->listed)
+		r = a ? compare_all(k, a) : 0;
+	if (a)
+		archive_read_free(a);
+	if (r == 0)
+		r = (int)k->n_problems;
+	free(k->listed);
+	free(k);
+	return r;
+}
