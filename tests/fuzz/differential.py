@@ -112,7 +112,8 @@ def constructed():
                 for name in ('x', 'x/'):
                     data = b'' if name == 'x/' else b'first'
                     yield (f'system {system} mode {mode:o} dos {dos:#x} name {name}',
-                           one(name, data, central={'made_by': system << 8 | 20, 'external': mode << 16 | dos}))
+                           one(name, data, central={'made_by': system << 8 | 20,
+                                                    'external': mode << 16 | dos}))
     for mode in MODES:
         for bits in (1, 3, 4, 5, 7, 15):
             body = bytes([bits]) + zw.struct.pack('<HHI', 3 << 8 | 20, 0, mode << 16)
@@ -120,7 +121,8 @@ def constructed():
             yield f'field 0x6c78 mode {mode:o} bits {bits}', one('x', b'first', local_extra=extra)
             yield f'central field 0x6c78 mode {mode:o} bits {bits}', one('x', b'first', central_extra=extra)
     for ident in EXTRA_IDS:
-        for body in (b'', b'\1', b'\0' * 4, b'\1' + b'x' * 12, b'\7' + b'\xff' * 28, SIGNATURES[2] + bytes(18)):
+        for body in (b'', b'\1', b'\0' * 4, b'\1' + b'x' * 12, b'\7' + b'\xff' * 28,
+                     SIGNATURES[2] + bytes(18)):
             extra = zw.extra_field(ident, body)
             yield f'extra {ident:#x} {body!r}', one(local_extra=extra, central_extra=extra)
             yield f'local extra {ident:#x} {body!r}', one(local_extra=extra)
@@ -132,7 +134,8 @@ def constructed():
                        one(data=b'content' * 9, method=method, descriptor=form, zip64=zip64))
         for tail in (b'x', bytes(12), SIGNATURES[5] + bytes(12)):
             body = zw.compress(b'content' * 9, method) + tail
-            yield f'method {method} data after the end {tail!r}', one(data=b'content' * 9, method=method, payload=body)
+            yield (f'method {method} data after the end {tail!r}',
+                   one(data=b'content' * 9, method=method, payload=body))
     fake = b'lie' + zw.descriptor('sig', zw.crc32(b'lie'), 3, 3) + b'rest'
     for form in ('sig', 'sig64'):
         yield f'descriptor in stored data, {form}', one(data=fake, descriptor=form)
@@ -154,7 +157,8 @@ def constructed():
     for count in (0, 2, MAX16):
         yield f'count {count}', Zip([Entry('a', b'1')], end={'here': count, 'total': count})
     for n in range(1, 40):
-        yield f'comment of {n} with a signature', Zip([Entry('a', b'1')], comment=b'PK\5\6'.ljust(n, b'\0')[:n])
+        yield (f'comment of {n} with a signature',
+               Zip([Entry('a', b'1')], comment=b'PK\5\6'.ljust(n, b'\0')[:n]))
     yield '65535 entries', Zip([Entry(f'{i}') for i in range(65535)])
 
 
@@ -170,8 +174,8 @@ class Mutator:
 
     def number(self, like=0):
         r = self.rng
-        return r.choice((0, 1, 2, 3, 8, 0x10, 44, 0x800, MAX16, MAX16 - 1, MAX32, MAX32 - 1, like + 1, max(like - 1, 0),
-                         like + r.randrange(100), r.getrandbits(16), r.getrandbits(32)))
+        return r.choice((0, 1, 2, 3, 8, 0x10, 44, 0x800, MAX16, MAX16 - 1, MAX32, MAX32 - 1,
+                         like + 1, max(like - 1, 0), like + r.randrange(100), r.getrandbits(16), r.getrandbits(32)))
 
     def some_bytes(self):
         r = self.rng
@@ -179,7 +183,8 @@ class Mutator:
         return r.choice((
             lambda: b'', lambda: r.randbytes(r.randrange(1, 40)), lambda: bytes(r.randrange(1, 60)),
             lambda: r.choice(SIGNATURES), lambda: zw.end_record(), lambda: zw.end_record(total=1, here=1),
-            lambda: zw.local_header(name) + b'x', lambda: zw.central_header(name), lambda: zw.locator64(disks=1),
+            lambda: zw.local_header(name) + b'x', lambda: zw.central_header(name),
+            lambda: zw.locator64(disks=1),
             lambda: zw.end64_record(), lambda: zw.end64_record() + zw.locator64() + zw.end_record(),
             lambda: written(Zip([Entry('new', b'hidden')])),
             lambda: written(Zip([Entry('new', b'hidden')], zip64_end=True)),
@@ -194,7 +199,8 @@ class Mutator:
             if ident == 0x7075:
                 body = zw.unicode_path_extra(r.choice((b'a', b'x')), r.choice((b'a', b'new', b'x')))[4:]
             if ident == 0x6c78:
-                body = bytes([r.choice((1, 4, 5, 7))]) + zw.struct.pack('<HHI', 3 << 8, 0, r.choice(MODES) << 16)
+                body = bytes([r.choice((1, 4, 5, 7))]) + zw.struct.pack('<HHI', 3 << 8, 0,
+                                                                        r.choice(MODES) << 16)
             out += zw.extra_field(ident, body[:60000])
         return out
 
@@ -207,7 +213,8 @@ class Mutator:
         if kind == 'dir':
             return Entry(f'folder{i}/', b'', mode=r.choice((0, stat.S_IFDIR | 0o755)), zip64=r.random() < .1)
         e = Entry(name, r.choice((b'', b'x', r.randbytes(r.randrange(200)), self.some_bytes(), b'text' * 50)),
-                  method=r.choice(('stored', 'stored', 'deflate', 'deflate', 'zstd')), mode=r.choice(MODES[:3]))
+                  method=r.choice(('stored', 'stored', 'deflate', 'deflate', 'zstd')),
+                  mode=r.choice(MODES[:3]))
         if kind == 'symlink':
             e.data, e.mode = b'a0', stat.S_IFLNK | 0o777
         if r.random() < .2:
@@ -250,11 +257,12 @@ class Mutator:
         return hex(e.flags)
 
     def local_name(self, z, e):
-        e.local['name'] = self.one_of(b'new', b'a', e.raw_name().upper(), e.raw_name() + b'/', e.raw_name() + b'\0',
-                                      e.raw_name()[:-1])
+        name = e.raw_name()
+        e.local['name'] = self.one_of(b'new', b'a', name.upper(), name + b'/', name + b'\0', name[:-1])
 
     def name(self, z, e):
-        e.name = self.one_of(b'caf\xe9', 'café'.encode(), b'a0', b'x\0y', b'dir', b'dir/c1/x', b'new/', b'a b')
+        e.name = self.one_of(b'caf\xe9', 'café'.encode(), b'a0', b'x\0y', b'dir', b'dir/c1/x', b'new/',
+                             b'a b')
         e.flags = self.one_of(None, 0, 0x800)
 
     def local_extra(self, z, e):
@@ -337,15 +345,15 @@ class Mutator:
                 z.end[f] = self.one_of(v, len(z.entries), 0)
 
     def around(self, z, e):
-        place = self.one_of('prefix', 'before_central', 'after_central', 'before_end', 'before_locator', 'trailing',
-                            'comment')
+        place = self.one_of('prefix', 'before_central', 'after_central', 'before_end',
+                            'before_locator', 'trailing', 'comment')
         setattr(z, place, self.some_bytes())
         z.prefix_counted = self.rng.random() < .5
         return place
 
-    CHANGES = (local_field, central_field, both_fields, kind, kind, flags, local_name, name, local_extra, central_extra,
-               both_extra, entry_comment, gap, descriptor, payload, sizes, zip64, not_in_central, shared, again, order,
-               end, end64, end64_tail, locator, sentinel, around, around)
+    CHANGES = (local_field, central_field, both_fields, kind, kind, flags, local_name, name,
+               local_extra, central_extra, both_extra, entry_comment, gap, descriptor, payload, sizes,
+               zip64, not_in_central, shared, again, order, end, end64, end64_tail, locator, sentinel, around, around)
 
     # ---- changes of the bytes ----
 
@@ -425,8 +433,8 @@ def difference(ours, theirs):
 class Differential:
     def __init__(self, program, keep):
         self.ours = Ours(program)
-        self.readers = {'zipfile': python, 'libarchive': LibArchive(), 'libarchive-streaming': LibArchive(True),
-                        'libzip': LibZip()}
+        self.readers = {'zipfile': python, 'libarchive': LibArchive(),
+                        'libarchive-streaming': LibArchive(True), 'libzip': LibZip()}
         self.keep = keep
         self.tried = self.accepted = 0
         self.opened = collections.Counter()
@@ -484,8 +492,8 @@ def main():
                 d.check(f'mutant {args.seed}/{i} ({", ".join(m.said)})', data)
     d.ours.close()
     opened = ', '.join(f'{name} {count}' for name, count in d.opened.items())
-    print(f'differential: {n} constructed archives and {d.tried - n} others (seed {args.seed}): {d.accepted} accepted, '
-          f'of which opened by {opened or "none"}: {len(d.found)} differences')
+    print(f'differential: {n} constructed archives and {d.tried - n} others (seed {args.seed}): '
+          f'{d.accepted} accepted, of which opened by {opened or "none"}: {len(d.found)} differences')
     enough = args.files or min(d.opened[name] for name in d.readers) > d.tried // 20
     if not enough:
         print('differential: too few archives were accepted and opened to prove anything')
