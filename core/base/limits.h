@@ -19,10 +19,10 @@
 #define MAX_MANIFEST (256 * MIB)
 #define MAX_LINKS_FILE (64 * MIB)
 #define MAX_CARTON_TOML (16 * MIB)
-#define MAX_META_TABLES 100000 /* of each kind: inputs, outputs, tests, examples */
-#define MAX_META_OPTIONS 100000 /* values of runner.opts that are kept */
+#define MAX_META_TABLES 100000	     /* of each kind: inputs, outputs, tests, examples */
+#define MAX_META_OPTIONS 100000	     /* values of runner.opts that are kept */
 #define MAX_META_OPTION_TABLES 10000 /* tables and arrays among them */
-#define MAX_NODES 8000000      /* files and the directories above them */
+#define MAX_NODES 8000000	     /* files and the directories above them */
 
 /* Problems of one layer that are reported before the rest is only counted. */
 #define MAX_REPORTED 20

@@ -175,7 +175,8 @@ class Mutator:
     def number(self, like=0):
         r = self.rng
         return r.choice((0, 1, 2, 3, 8, 0x10, 44, 0x800, MAX16, MAX16 - 1, MAX32, MAX32 - 1,
-                         like + 1, max(like - 1, 0), like + r.randrange(100), r.getrandbits(16), r.getrandbits(32)))
+                         like + 1, max(like - 1, 0), like + r.randrange(100), r.getrandbits(16),
+                         r.getrandbits(32)))
 
     def some_bytes(self):
         r = self.rng
@@ -353,7 +354,8 @@ class Mutator:
 
     CHANGES = (local_field, central_field, both_fields, kind, kind, flags, local_name, name,
                local_extra, central_extra, both_extra, entry_comment, gap, descriptor, payload, sizes,
-               zip64, not_in_central, shared, again, order, end, end64, end64_tail, locator, sentinel, around, around)
+               zip64, not_in_central, shared, again, order, end, end64, end64_tail, locator, sentinel,
+               around, around)
 
     # ---- changes of the bytes ----
 
