@@ -9,8 +9,10 @@
  *
  *	(local header, data, [data descriptor])*  central directory  [zip64 record, locator]  EOCD
  *
- * Accepted: Stored, Deflate and zstd; zip64; entries in any order; an archive comment. Refused: several
- * disks, encryption, patches, other methods, files that are not regular, directory or symlink.
+ * Accepted: Stored, Deflate and zstd; zip64; entries in any order; an archive comment; directories whose
+ * data decodes to nothing. Refused: several disks, encryption, patches, other methods, files that are
+ * not regular, directory or symlink; and what readers are known to understand differently: names that
+ * are not ASCII without the UTF-8 flag, extensible data in a zip64 record, further end records.
  */
 #ifndef CARTON_ARCHIVE_ZIP_H
 #define CARTON_ARCHIVE_ZIP_H
