@@ -17,22 +17,6 @@ int hasher_hash(struct hasher *h, const void *data, size_t n)
 	return h->sha256 ? sha256_update(h->sha256, data, n) : 0;
 }
 
-/* Room for the tag of chunk `i`. It grows as bytes come, not by what anyone says will come. */
-static int grow_tags(struct hasher *h, size_t i)
-{
-	size_t cap = MAX(h->tag_cap * 2, (size_t)64);
-	void *tags;
-
-	if (i < h->tag_cap)
-		return 0;
-	tags = reallocarray(h->tags, cap, TAG_SIZE);
-	if (!tags)
-		return -ENOMEM;
-	h->tags = tags;
-	h->tag_cap = cap;
-	return 0;
-}
-
 static int end_chunk(struct hasher *h)
 {
 	struct tag *tag = h->tag;
@@ -50,9 +34,14 @@ int hasher_tag(struct hasher *h, const void *data, size_t n)
 		size_t step = MIN(n, CHUNK_SIZE - (size_t)(h->tagged % CHUNK_SIZE));
 
 		if (!h->tag) {
-			r = grow_tags(h, (size_t)(h->tagged / CHUNK_SIZE));
-			if (r == 0)
-				r = tag_begin(h->tagger, &h->tag);
+			/* as bytes come, not as anyone says how many there will be */
+			void *tags = array_grow(h->tags, &h->tag_cap,
+						(size_t)(h->tagged / CHUNK_SIZE) + 1, TAG_SIZE);
+
+			if (!tags)
+				return -ENOMEM;
+			h->tags = tags;
+			r = tag_begin(h->tagger, &h->tag);
 		}
 		if (r == 0)
 			r = tag_update(h->tag, p, step);

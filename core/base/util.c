@@ -116,6 +116,19 @@ void buf_free(struct buf *b)
 	b->len = b->cap = 0;
 }
 
+void *array_grow(void *array, size_t *cap, size_t need, size_t size)
+{
+	size_t more = MAX(need, MAX(2 * *cap, (size_t)4));
+	void *grown;
+
+	if (need <= *cap)
+		return array;
+	grown = reallocarray(array, more, size);
+	if (grown)
+		*cap = more;
+	return grown;
+}
+
 size_t utf8_step(const char *s, size_t n)
 {
 	const unsigned char *u = (const unsigned char *)s;

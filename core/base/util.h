@@ -88,6 +88,12 @@ int buf_add_json(struct buf *b, const char *s, size_t n);
 /* Frees the bytes; the buffer is empty again and can be used on. NULL-safe. */
 void buf_free(struct buf *b);
 
+/*
+ * Makes room for `need` items of `size` bytes in an array that has room for *cap: the array, perhaps
+ * moved, or NULL without memory, when the old one stays as it is.
+ */
+void *array_grow(void *array, size_t *cap, size_t need, size_t size);
+
 /* ---- text ---- */
 
 /* The length of the one well-formed UTF-8 character at the start of [s, s+n); 0: there is none. */

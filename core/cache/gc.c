@@ -57,15 +57,10 @@ static int count_add(struct count *count, const uint8_t sha256[32], const struct
 	count->total = sat_add(count->total, bytes);
 	if (!count->keep)
 		return 0;
-	if (count->n == count->cap) {
-		size_t cap = count->cap ? 2 * count->cap : 256;
-		struct item *items = reallocarray(count->items, cap, sizeof(*items));
-
-		if (!items)
-			return -ENOMEM;
-		count->items = items;
-		count->cap = cap;
-	}
+	item = array_grow(count->items, &count->cap, count->n + 1, sizeof(*item));
+	if (!item)
+		return -ENOMEM;
+	count->items = item;
 	item = &count->items[count->n++];
 	*item = (struct item){ .bytes = bytes, .partial = partial, .used_ns = stat_ns(st) };
 	item->damaged = !partial && cache_is_damaged(st->st_mode);

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/siphash.h"
 #include "object/maker.h"
 
 struct object {
@@ -44,7 +45,7 @@ struct object_store {
 	struct object **buckets;
 	struct object *derived; /* guarded by lock; linked by next_hash */
 	size_t n_buckets, n_objects;
-	uint64_t bucket_keys[4];   /* random and odd */
+	struct siphash_key bucket_key;
 	struct cancel stop;	   /* fired when the store is stopped; the parent of all makings */
 	atomic_bool cache_failed;  /* which was logged */
 	_Atomic uint64_t ingested; /* bytes read to be verified */

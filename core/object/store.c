@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store of objects: one for each distinct sha256, found by it; and what an object is. */
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/util.h"
 #include "object/internal.h"
@@ -45,15 +44,10 @@ static void object_free(struct object *o)
 	free(o);
 }
 
-/* Hashes are what an attacker chooses; under random keys no choice makes a long chain. */
+/* An attacker chooses the hashes in MANIFEST, so they are hashed again under a key. */
 static size_t bucket_of(const struct object_store *s, const uint8_t sha256[SHA256_SIZE])
 {
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < 4; i++)
-		sum += s->bucket_keys[i] *
-		       (get_le64(sha256 + 8 * i) ^ (get_le64(sha256 + 8 * i) >> 32));
-	return (size_t)((sum >> 32) % s->n_buckets);
+	return siphash(&s->bucket_key, 0, sha256, SHA256_SIZE) % s->n_buckets;
 }
 
 static int grow_buckets(struct object_store *s)
@@ -153,12 +147,9 @@ int object_store_new(const struct object_options *options, struct object_store *
 	cancel_init(&s->stop, NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	s->n_buckets = 1023;
-	if (getrandom(s->bucket_keys, sizeof(s->bucket_keys), 0) != sizeof(s->bucket_keys))
-		r = -EIO;
-	for (size_t i = 0; i < ARRAY_SIZE(s->bucket_keys); i++)
-		s->bucket_keys[i] |= 1;
+	siphash_key_init(&s->bucket_key);
 	s->buckets = calloc(s->n_buckets, sizeof(*s->buckets));
-	if (s->buckets && r != -EIO)
+	if (s->buckets)
 		r = options->verify ? tagger_new(&s->tagger) : 0;
 	if (r < 0) {
 		object_store_free(s);

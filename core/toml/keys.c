@@ -1,64 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "toml/keys.h"
 #include "base/util.h"
 
 #define FIRST_BUCKETS 64
-
-static inline uint64_t rotate(uint64_t x, int n)
-{
-	return x << n | x >> (64 - n);
-}
-
-static inline void sip_round(uint64_t v[4])
-{
-	v[0] += v[1];
-	v[2] += v[3];
-	v[1] = rotate(v[1], 13) ^ v[0];
-	v[3] = rotate(v[3], 16) ^ v[2];
-	v[0] = rotate(v[0], 32);
-	v[2] += v[1];
-	v[0] += v[3];
-	v[1] = rotate(v[1], 17) ^ v[2];
-	v[3] = rotate(v[3], 21) ^ v[0];
-	v[2] = rotate(v[2], 32);
-}
-
-/* SipHash-1-3 of parent and name. The random seed keeps inputs from choosing collisions. */
-static uint64_t key_hash(const struct toml_keys *keys, const struct toml_node *parent,
-			 const char *name, size_t len)
-{
-	uint64_t v[4] = {
-		keys->seed[0] ^ 0x736f6d6570736575ULL,
-		keys->seed[1] ^ 0x646f72616e646f6dULL,
-		keys->seed[0] ^ 0x6c7967656e657261ULL,
-		keys->seed[1] ^ 0x7465646279746573ULL,
-	};
-	uint64_t word = parent->hash;
-	size_t left = len;
-
-	for (;;) {
-		v[3] ^= word;
-		sip_round(v);
-		v[0] ^= word;
-		if (left < 8)
-			break;
-		word = get_le64(name + len - left);
-		left -= 8;
-	}
-	word = (uint64_t)len << 56;
-	memcpy(&word, name + len - left, left);
-	v[3] ^= word;
-	sip_round(v);
-	v[0] ^= word;
-	v[2] ^= 0xff;
-	sip_round(v);
-	sip_round(v);
-	sip_round(v);
-	return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
 
 static struct toml_node **bucket(const struct toml_keys *keys, uint64_t hash)
 {
@@ -75,8 +21,7 @@ int toml_keys_init(struct toml_keys *keys)
 		return -ENOMEM;
 	}
 	keys->root->kind = TOML_KIND_HEADER;
-	if (getrandom(keys->seed, sizeof(keys->seed), GRND_NONBLOCK) != sizeof(keys->seed))
-		keys->seed[0] = (uintptr_t)keys->buckets; /* no entropy yet, early at boot */
+	siphash_key_init(&keys->key);
 	return 0;
 }
 
@@ -116,7 +61,7 @@ static int grow(struct toml_keys *keys)
 int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *name, size_t len,
 		  enum toml_kind kind, bool *ret_new, struct toml_node **ret)
 {
-	uint64_t hash = key_hash(keys, parent, name, len);
+	uint64_t hash = siphash(&keys->key, parent->hash, name, len);
 	struct toml_node *node;
 
 	for (node = *bucket(keys, hash); node; node = node->chain) {

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/siphash.h"
+
 enum toml_kind {
 	TOML_KIND_VALUE,    /* a scalar, […] or {…}: closed */
 	TOML_KIND_IMPLICIT, /* a table known only from a longer header */
@@ -33,7 +35,7 @@ struct toml_keys {
 	size_t n_buckets; /* a power of two */
 	size_t n;	  /* keys stored now */
 	size_t bytes;	  /* total length of their names */
-	uint64_t seed[2];
+	struct siphash_key key;
 };
 
 /* 0 or -ENOMEM. */

@@ -91,21 +91,17 @@ void tree_free(struct tree *t)
 int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
 	     struct node **ret)
 {
-	struct node *n;
+	struct node *n, **children;
 
 	if (t->n_nodes >= MAX_NODES) {
 		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
 		return -EFBIG;
 	}
-	if (parent->dir.n == parent->dir.cap) {
-		size_t cap = parent->dir.cap ? 2 * parent->dir.cap : 4;
-		void *children = reallocarray(parent->dir.children, cap, sizeof(struct node *));
-
-		if (!children)
-			return -ENOMEM;
-		parent->dir.children = children;
-		parent->dir.cap = cap;
-	}
+	children = array_grow(parent->dir.children, &parent->dir.cap, parent->dir.n + 1,
+			      sizeof(struct node *));
+	if (!children)
+		return -ENOMEM;
+	parent->dir.children = children;
 	n = node_new(t, name, len, kind);
 	if (!n)
 		return -ENOMEM;
