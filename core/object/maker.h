@@ -25,6 +25,8 @@ struct making {
 	uint64_t size;
 	bool copied; /* the bytes are in a file of ours, which can be made again */
 
+	struct derivation *derivation; /* maker_derived.c's own */
+
 	/* object.c's own */
 	struct job job;
 	bool size_only;
@@ -72,10 +74,17 @@ void object_unclaim_memory(struct object_store *s, uint64_t size);
 /* ---- maker_derived.c ---- */
 
 /*
- * Makes content from other objects, on a worker of LANE_VIEWS, where it may wait for them with
- * object_get_wait(). Sets m->bytes and m->size (an output does). 0 or -errno.
+ * Makes content from other objects, on a worker of LANE_VIEWS. Gets those by making_need(). Sets m->bytes
+ * and m->size (an output does). 0 or -errno.
  */
 typedef int object_derive_fn(void *ctx, struct making *m);
+
+/*
+ * Pins an object for a derive function, without keeping its thread. 0; or -EINPROGRESS, which the derive
+ * function then returns: once the object is pinned, or that has failed, it is called again from its start,
+ * and gets that result here. Or -errno. With NULL for `m`: object_get_wait().
+ */
+int making_need(struct making *m, struct object *o);
 
 /*
  * An object without a hash, which `derive` makes. Owned by the store; `name` outlives it. May be added

@@ -12,12 +12,95 @@ struct maker_derived {
 	void *ctx;
 };
 
-static void derived_get(struct making *m)
+/* An attempt, which may run several times: once more for each object that it has to wait for. */
+struct derivation {
+	struct making *making;
+	struct job job; /* runs it again */
+	struct object_wait wait;
+	struct object *needed; /* NULL: none */
+	bool known;	       /* the result of the wait; with 0, `needed` is pinned */
+	int result;
+};
+
+/* Forgets the object that was waited for. */
+static void forget(struct derivation *d)
 {
+	if (d->known && d->result == 0)
+		object_put(d->needed);
+	d->needed = NULL;
+	d->known = false;
+}
+
+int making_need(struct making *m, struct object *o)
+{
+	struct derivation *d = m ? m->derivation : NULL;
+	int r;
+
+	if (!d)
+		return object_get_wait(o);
+	if (d->known && d->needed == o) {
+		d->known = false;
+		return d->result;
+	}
+	forget(d);
+	r = object_get(o, NULL);
+	if (r != -EAGAIN)
+		return r;
+	/* The wait begins when the derive function has returned: it may hold locks and has to clean up. */
+	d->needed = o;
+	return -EINPROGRESS;
+}
+
+/* Runs the derive function until it is done, or an object has to be waited for. */
+static void run_derivation(struct derivation *d)
+{
+	struct making *m = d->making;
 	const struct maker_derived *md = container_of(m->object->maker, struct maker_derived,
 						      maker);
+	int r;
 
-	making_done(m, md->derive(md->ctx, m));
+	while ((r = cancel_fired(&m->cancel) ? -ECANCELED : md->derive(md->ctx, m)) ==
+	       -EINPROGRESS) {
+		r = object_get(d->needed, &d->wait);
+		if (r == -EINPROGRESS)
+			return; /* `d` may be gone already */
+		d->result = r;
+		d->known = true;
+	}
+	forget(d);
+	free(d);
+	making_done(m, r);
+}
+
+static void derive_again(struct job *job)
+{
+	run_derivation(container_of(job, struct derivation, job));
+}
+
+static void needed_done(struct object_wait *wait, int result)
+{
+	struct derivation *d = container_of(wait, struct derivation, wait);
+
+	d->result = result;
+	d->known = true;
+	workers_submit(d->making->object->store->options.workers, &d->job, LANE_VIEWS);
+}
+
+static void derived_get(struct making *m)
+{
+	struct derivation *d = malloc(sizeof(*d));
+
+	if (!d) {
+		making_done(m, -ENOMEM);
+		return;
+	}
+	*d = (struct derivation){
+		.making = m,
+		.job.run = derive_again,
+		.wait.done = needed_done,
+	};
+	m->derivation = d;
+	run_derivation(d);
 }
 
 static enum lane derived_lane(const struct object *o)

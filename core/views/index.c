@@ -18,7 +18,7 @@ ssize_t index_read(void *reader, void *ret_buf, size_t n)
 	n = (size_t)MIN(n, size - rd->off);
 	if (n == 0)
 		return 0;
-	if (rd->cancel && object_must_stop(rd->cancel))
+	if (cancel_fired(rd->cancel))
 		return -ECANCELED;
 	r = object_read(rd->object, ret_buf, n, rd->off, false);
 	if (r < 0)
@@ -47,7 +47,7 @@ static int set_problem(struct index *x, size_t line, const char *text)
 	return x->problem ? 0 : -ENOMEM;
 }
 
-static int parse(const struct tree *t, struct object *o, const struct object *cancel,
+static int parse(const struct tree *t, struct object *o, const struct cancel *cancel,
 		 struct index *x)
 {
 	struct index_reader reader = { o, cancel, 0 };
@@ -94,7 +94,7 @@ static int list_strings(struct index *x)
 	return 0;
 }
 
-int index_load(const struct tree *t, const struct object *cancel, struct index *ret)
+int index_load(const struct tree *t, struct making *m, struct index *ret)
 {
 	const struct node *dir = tree_find(t, "tensor_data"), *n = tree_find(t, INDEX);
 	struct index x = { .tree = t };
@@ -107,9 +107,9 @@ int index_load(const struct tree *t, const struct object *cancel, struct index *
 		r = set_problem(&x, 0,
 				"there is no index.toml: nothing says which tensors there are");
 	if (o) {
-		r = object_get_wait(o);
+		r = making_need(m, o);
 		if (r == 0) {
-			r = parse(t, o, cancel, &x);
+			r = parse(t, o, m ? &m->cancel : NULL, &x);
 			object_put(o);
 		}
 		/* Its hash is wrong, which was logged. That stays so. */
@@ -149,7 +149,7 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 }
 
 /* Keeps the sizes of a file, or what is wrong with it. 0; -errno: try later. */
-static int measure(struct index_strings *s, struct object *o, const struct object *cancel)
+static int measure(struct index_strings *s, struct object *o, const struct cancel *cancel)
 {
 	struct index_reader reader = { o, cancel, 0 };
 	struct reason reason = { 0 };
@@ -169,7 +169,7 @@ static int measure(struct index_strings *s, struct object *o, const struct objec
 	return r;
 }
 
-int index_measure(struct index *x, struct tensor *tensor, const struct object *cancel,
+int index_measure(struct index *x, struct tensor *tensor, const struct making *m,
 		  const struct strings_size **ret)
 {
 	struct node *n = index_file(x->tree, tensor);
@@ -180,7 +180,7 @@ int index_measure(struct index *x, struct tensor *tensor, const struct object *c
 	s = bsearch(&key, x->strings, x->n_strings, sizeof(key), by_object);
 	if (!s)
 		return -EBADMSG; /* only tensors with a problem have no file */
-	r = s->measured ? 0 : measure(s, o, cancel);
+	r = s->measured ? 0 : measure(s, o, m ? &m->cancel : NULL);
 	if (r < 0)
 		return r;
 	if (s->problem)

@@ -6,6 +6,7 @@
 #ifndef CARTON_VIEWS_INDEX_H
 #define CARTON_VIEWS_INDEX_H
 
+#include "object/maker.h"
 #include "tensor/strings.h"
 #include "tensor/index_toml.h"
 #include "tree/tree.h"
@@ -28,11 +29,11 @@ struct index {
 };
 
 /*
- * Reads and checks the index; blocks while it is fetched. Returns 0 also when it is bad: `problem` then
- * says why. -errno when that may change (network, memory). `cancel`, here and below: the object that
- * this is done for; -ECANCELED once nobody waits for it. NULL: never cancelled.
+ * Reads and checks the index. Returns 0 also when it is bad: `problem` then says why. -EINPROGRESS as
+ * making_need(); another -errno when it may work later (network, memory). `m`, here and below: the
+ * making that this is done for; -ECANCELED once nobody waits for it. NULL: waits, and is never cancelled.
  */
-int index_load(const struct tree *t, const struct object *cancel, struct index *ret);
+int index_load(const struct tree *t, struct making *m, struct index *ret);
 void index_free(struct index *x);
 
 /* The file with the tensor's data; NULL: there is none. */
@@ -42,13 +43,13 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor);
  * Gives the sizes of a string tensor's forms. The first call for a file reads all of it, and blocks
  * while it is fetched. 0; -EBADMSG with the tensor's problem set; -errno when it may work later.
  */
-int index_measure(struct index *x, struct tensor *tensor, const struct object *cancel,
+int index_measure(struct index *x, struct tensor *tensor, const struct making *m,
 		  const struct strings_size **ret);
 
 /* The context of index_read(), a toml_read_fn over the verified bytes of a pinned object. */
 struct index_reader {
 	struct object *object;
-	const struct object *cancel;
+	const struct cancel *cancel;
 	uint64_t off;
 };
 

@@ -29,7 +29,7 @@ struct views {
 	struct node **safetensors;    /* files and symlinks of the carton with that suffix */
 	size_t n_safetensors;
 	pthread_mutex_t lock; /* guards the next four; held while a directory is filled from them */
-	const struct object *cancel; /* the lazy directory that is being filled */
+	struct making *making; /* of the lazy directory that is being filled */
 	bool loaded;
 	struct index index;
 	struct view_strings *strings; /* one for each tensor of the index */
@@ -41,9 +41,10 @@ struct views {
 
 /*
  * Fills a lazy directory, on a worker. 0; -EFBIG when its content is too large, now and later (the
- * directory then only says so); another -errno: the next lookup tries again.
+ * directory then only says so); -EINPROGRESS as making_need(); another -errno: the next lookup tries
+ * again. After a failure the directory is emptied.
  */
-typedef int view_make_fn(struct views *v, struct node *dir, void *ctx);
+typedef int view_make_fn(struct views *v, struct node *dir, struct making *m, void *ctx);
 
 /* A lazy directory: `make` fills it at the first lookup below it. 0 or -errno. */
 int view_add_dir(struct views *v, struct node *parent, const char *name, view_make_fn *make,
@@ -94,15 +95,15 @@ static inline int view_cancelled(const struct node *dir)
  */
 static inline bool view_unreachable(int r)
 {
-	return r < 0 && r != -EBADMSG && r != -EFBIG && r != -ENOMEM && r != -ENOSPC &&
-	       r != -ECANCELED && r != -ENOTCONN;
+	return r < 0 && r != -EINPROGRESS && r != -EBADMSG && r != -EFBIG && r != -ENOMEM &&
+	       r != -ENOSPC && r != -ECANCELED && r != -ENOTCONN;
 }
 
 /* ---- data.c and strings.c: with views->lock ---- */
 
 /* Fills `dir` by `fill` with the lock held. Returns what `fill` does. */
 typedef int view_fill_fn(struct views *v, struct node *dir);
-int view_with_index(struct views *v, struct node *dir, view_fill_fn *fill);
+int view_with_index(struct views *v, struct node *dir, struct making *m, view_fill_fn *fill);
 
 /* Reads the index at the first call. 0, or -errno when it may work later. */
 int view_load(struct views *v);

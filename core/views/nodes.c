@@ -72,7 +72,7 @@ static int refuse(struct views *v, struct node *dir)
 static int fill(void *ctx, struct making *m)
 {
 	struct lazy_dir *lazy = ctx;
-	int r = lazy->make(lazy->v, lazy->dir, lazy->ctx);
+	int r = lazy->make(lazy->v, lazy->dir, m, lazy->ctx);
 
 	if (r < 0)
 		tree_clear(lazy->v->options.tree, lazy->dir); /* the next attempt starts over */

@@ -91,14 +91,14 @@ static int add_all(struct filling *f, struct safetensors **ret)
 	return r < 0 ? r : add_tensors(f, *ret);
 }
 
-int view_make_safetensors(struct views *v, struct node *dir, void *ctx)
+int view_make_safetensors(struct views *v, struct node *dir, struct making *m, void *ctx)
 {
 	struct object *file = ctx;
 	struct buf text = buf_init(MAX_VIEW_MEMORY);
 	struct safetensors *s = NULL;
 	struct view_json j;
 	struct filling f = { .v = v, .dir = dir, .file = file, .json = &j };
-	int r = object_get_wait(file), made;
+	int r = making_need(m, file), made;
 
 	if (r < 0 && r != -EBADMSG)
 		return r;

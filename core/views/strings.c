@@ -22,9 +22,9 @@ static int report(const struct strings_view *sv, const struct reason *reason, in
 }
 
 /* The size of the derived object, measured from the file if it is not known yet. */
-static int measure(const struct strings_view *sv, const struct object *o, uint64_t *ret_size)
+static int measure(const struct strings_view *sv, struct making *m, uint64_t *ret_size)
 {
-	struct index_reader reader = { sv->file, o, 0 };
+	struct index_reader reader = { sv->file, &m->cancel, 0 };
 	struct reason reason = { 0 };
 	struct strings_size size;
 	int r;
@@ -40,7 +40,7 @@ static int measure(const struct strings_view *sv, const struct object *o, uint64
 
 static int emit(const struct strings_view *sv, struct making *m, uint64_t size)
 {
-	struct index_reader reader = { sv->file, m->object, 0 };
+	struct index_reader reader = { sv->file, &m->cancel, 0 };
 	struct reason reason = { 0 };
 	struct output out;
 	int r = output_begin(&out, m, size);
@@ -56,11 +56,11 @@ static int derive(void *ctx, struct making *m)
 {
 	const struct strings_view *sv = ctx;
 	uint64_t size;
-	int r = object_get_wait(sv->file);
+	int r = making_need(m, sv->file);
 
 	if (r < 0)
 		return r;
-	r = measure(sv, m->object, &size);
+	r = measure(sv, m, &size);
 	if (r == 0)
 		r = emit(sv, m, size);
 	object_put(sv->file);

@@ -254,10 +254,10 @@ static int make_tensors(struct views *v, struct node *dir)
 	return r < 0 ? r : add_index(v, dir);
 }
 
-int view_make_tensors(struct views *v, struct node *dir, void *ctx)
+int view_make_tensors(struct views *v, struct node *dir, struct making *m, void *ctx)
 {
 	(void)ctx;
-	return view_with_index(v, dir, make_tensors);
+	return view_with_index(v, dir, m, make_tensors);
 }
 
 /* ---- tensor_data.safetensors ---- */

@@ -254,8 +254,8 @@ static int make_triton(struct views *v, struct node *dir)
 	return r;
 }
 
-int view_make_triton(struct views *v, struct node *dir, void *ctx)
+int view_make_triton(struct views *v, struct node *dir, struct making *m, void *ctx)
 {
 	(void)ctx;
-	return view_with_index(v, dir, make_triton);
+	return view_with_index(v, dir, m, make_triton);
 }

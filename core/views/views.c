@@ -119,10 +119,10 @@ static int fill_top(struct views *v, struct node *dir)
 	return r;
 }
 
-static int make_top(struct views *v, struct node *dir, void *ctx)
+static int make_top(struct views *v, struct node *dir, struct making *m, void *ctx)
 {
 	(void)ctx;
-	return view_with_index(v, dir, fill_top);
+	return view_with_index(v, dir, m, fill_top);
 }
 
 int views_new(const struct views_options *options, struct views **ret)

@@ -10,11 +10,13 @@ import os
 import random
 import re
 import struct
+import subprocess
 
 import numpy as np
 import pytest
 
 import harness
+from harness import eventually
 from origin import PRIVATE, LinkedCarton, errno_of, lines_of
 from tensorfiles import (BAD, BITS, CARTON, NUMPY, ORDER, Tensor, TensorData, decoded,
                          every_safetensors_dtype, npy_bytes, numeric, random_name, random_tensors,
@@ -442,3 +444,24 @@ def test_remote(work, mount, fault):  # noqa: F811
         assert os.listdir(m / 'views/model') == ['w.safetensors']
         check_file(m, W, data)
         assert sum(r['sent'] for r in fault.requests() if r['method'] == 'GET') < 2 * MIB
+
+
+def test_more_dead_servers_than_threads(work, mount, fault):  # noqa: F811
+    """Views that wait for a server keep no thread: others are listed meanwhile."""
+    near, n = st_bytes({'u': st()}, b'y'), 40
+    c = LinkedCarton().add('model/near.safetensors', near)
+    for i in range(n):
+        c.link(f'model/dead{i}.safetensors', b'%d' % i, fault.url(f'dead{i}', silent=1))
+    c.write(work / 'm.carton')
+    with mount(work / 'm.carton', *PRIVATE, '-o', f'cache_dir={work}/cache,timeout=100') as m:
+        waiting = [subprocess.Popen(['ls', m / f'views/model/dead{i}.safetensors'],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                   for i in range(n)]
+        try:
+            eventually('all ask their server', lambda: len(fault.requests()) == n)
+            check_file(m, 'views/model/near.safetensors', near)
+            assert [p.poll() for p in waiting] == [None] * n
+        finally:
+            for p in waiting:
+                p.kill()
+                p.wait()
