@@ -124,6 +124,9 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/flags | $(CORE_SO)
 	@mkdir -p $(@D)
 	$(Q)$(TEST_CC) -o $@ $< -Wl,-rpath,'$$ORIGIN' $(TEST_LIBS)
 
+# a file system of the tests: it uses libfuse, and nothing of core/
+$(BUILD)/tests/faulty-disk: TEST_LIBS = $(shell pkg-config --cflags --libs fuse3)
+
 tests: all $(UNIT) $(TOOLS)
 	$(Q)rm -f $(filter-out $(UNIT) %.d,$(wildcard $(BUILD)/tests/unit/test_*)) # whose source is gone
 

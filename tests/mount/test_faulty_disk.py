@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Disks that fail while a carton or the cache on them is used: EIO, flipped bits, short and slow reads,
+files that end too early, writes that fail. Readers get the right bytes or EIO, and none waits for ever.
+
+The disk is tests/faulty-disk.c, which reads from the file `control` what goes wrong.
+"""
+import contextlib
+import errno
+import functools
+import os
+import random
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness import BUILD, CARTONFS, eventually, mountinfo, run
+from origin import MIB, Cache, lines_of
+from zipwriter import Carton
+
+CHUNK = 128 << 10
+# with these the bytes are right, only later
+HARMLESS = {'short 5000', 'slow 10'}
+READS = ['eio 1', 'eio 3', 'flip 1', 'flip 4', 'shrink 3000000', 'shrink 0', 'dead', *HARMLESS]
+TRANSIENT = {'eio 1', 'eio 3', 'dead'}      # of which the disk says itself that it could not read
+SECONDS = 30                                # what any of this may take
+
+
+class Disk:
+    """What is at `path` lies in `files`, and has faults."""
+
+    def __init__(self, where):
+        self.files, self.path, self.control = where / 'files', where / 'disk', where / 'control'
+        for d in (self.files, self.path):
+            d.mkdir()
+        self.set('none')
+        self.process = subprocess.Popen(
+            [BUILD / 'tests/faulty-disk', self.files, self.control, '-f', self.path],
+            stdin=subprocess.DEVNULL)
+        eventually('the disk is there', lambda: mountinfo(self.path))
+
+    def set(self, fault, part=''):
+        new = self.control.with_suffix('.new')
+        new.write_text(f'{fault if " " in fault else fault + " 1"} {part}\n')
+        os.rename(new, self.control)
+
+    def stop(self):
+        self.set('none')
+        run('umount' if harness.IS_ROOT else 'fusermount3',
+            '-fl' if harness.IS_ROOT else '-uz', self.path)
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def disk(work):
+    d = Disk(work)
+    yield d
+    d.stop()
+
+
+@functools.lru_cache
+def carton(method):
+    """{path: data}, the zip file, the Carton: two files that go to the cache, one that does not."""
+    c = Carton(method=method)
+    for name, size in dict(a=4 * MIB + 5, b=4 * MIB + 4, small=MIB // 2).items():
+        c.add(f'model/{name}', random.Random(name).randbytes(size), level=1)
+    with tempfile.TemporaryDirectory() as where:
+        return c.files(), Path(c.write(os.path.join(where, 'm'))).read_bytes(), c
+
+
+def write(where, method, form='zip'):
+    """The path of the carton in a directory, as a zip file or unpacked, and what is in it."""
+    files, data, c = carton(method)
+    path = where / 'carton'
+    if form == 'zip':
+        path.write_bytes(data)
+    else:
+        c.unpack(path)
+    return path, files
+
+
+def part_by_part(fd, size):
+    """{offset: bytes or errno name} of what the disk gives, not the page cache."""
+    out = {}
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    for off in range(0, size, CHUNK):
+        try:
+            out[off] = os.pread(fd, CHUNK, off)
+        except OSError as e:
+            out[off] = errno.errorcode[e.errno]
+    return out
+
+
+def attempts(m, want):
+    """{path: '' or errno name} of opening and reading each; no wrong byte comes."""
+    out = {}
+    for path, data in want.items():
+        try:
+            assert m.read(path) == data, path
+            out[path] = ''
+        except OSError as e:
+            out[path] = errno.errorcode[e.errno]
+    return out
+
+
+@contextlib.contextmanager
+def within(seconds=SECONDS):
+    """Kills us by SIGALRM if something waits for ever: there is no other way out of a read."""
+    signal.alarm(int(seconds * harness.SLOW))
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+# ---- the carton ----
+
+@pytest.mark.parametrize('kind', READS)
+@pytest.mark.parametrize('form, method', [('zip', 'stored'), ('zip', 'deflate'), ('zip', 'zstd'),
+                                          ('unpacked', 'stored')])
+def test_carton(disk, mount_fg, work, form, method, kind):
+    path, want = write(disk.files, method, form)
+    source = disk.path / path.name
+    cache = Cache(work / 'cache')
+    with within(), mount_fg(source, *cache.options) as m:
+        with open(m / 'model/a', 'rb', buffering=0) as f:
+            disk.set(kind)
+            parts = part_by_part(f.fileno(), len(want['model/a']))
+            for off, got in parts.items():
+                assert got == 'EIO' or got == want['model/a'][off:off + CHUNK], off
+            if kind in HARMLESS or method != 'stored':
+                assert 'EIO' not in parts.values()
+            elif kind in ('eio 1', 'flip 1', 'shrink 0', 'dead'):
+                assert set(parts.values()) == {'EIO'}
+            results = attempts(m, want)
+            assert set(results.values()) <= {'', 'EIO'}, results
+            if kind in HARMLESS:
+                assert set(results.values()) == {''}
+            disk.set('none')
+            # the descriptor reads on as soon as the disk does
+            parts = part_by_part(f.fileno(), len(want['model/a']))
+            assert b''.join(p for p in parts.values() if p != 'EIO') == want['model/a'], \
+                [k for k, p in parts.items() if p == 'EIO']
+        again = attempts(m, want)
+        if kind in HARMLESS | TRANSIENT:
+            assert set(again.values()) == {''}, (results, again)
+        else:
+            assert set(again.values()) <= {'', 'EIO'}
+        if 'EIO' in results.values():
+            assert lines_of(m.log(), 'model/'), 'it is in the log'
+    assert cache.wrong() == []
+
+
+@pytest.mark.parametrize('kind', READS)
+def test_mount(disk, mount, point, work, kind):
+    """With the kind from the first byte on: a mount with the right bytes, or a line that says no."""
+    path, want = write(disk.files, 'zstd')
+    source, where = disk.path / path.name, point()
+    disk.set(kind)
+    with within():
+        p = run(CARTONFS, '-o', f'cache_dir={work}/cache', source, where, timeout=SECONDS)
+        if p.returncode:
+            assert kind not in HARMLESS and p.returncode == 32 and mountinfo(where) is None
+            assert 'not mounted' in p.stderr.splitlines()[-1], p.stderr
+            disk.set('none')
+            with mount(source, '-o', f'cache_dir={work}/cache') as m:
+                assert set(attempts(m, want).values()) == {''}
+            return
+        m = harness.Mount(where, None, harness.daemons(where))
+        try:
+            results = attempts(m, want)
+            assert set(results.values()) <= {'', 'EIO'}
+            assert kind not in HARMLESS or set(results.values()) == {''}
+            assert run('umount' if harness.IS_ROOT else 'fusermount3', *(
+                [] if harness.IS_ROOT else ['-u']), where).returncode == 0
+            m.wait_end()
+        finally:
+            harness.abandon(where, m.pids)
+
+
+# ---- the cache ----
+
+WRITES = ['write 1', 'write 5', 'full 1', 'full 3']
+
+
+@pytest.mark.parametrize('when', ['before', 'while'])
+@pytest.mark.parametrize('kind', READS + WRITES)
+def test_cache(disk, mount_fg, work, kind, when):
+    """What is in the carton can be read, whatever the disk of the cache does."""
+    source, want = write(work, 'deflate')
+    cache = Cache(disk.path / 'cache')
+    if when == 'before':
+        disk.set(kind)
+    with within(), mount_fg(source, *cache.options) as m:
+        if when == 'while':
+            with open(m / 'model/a', 'rb', buffering=0) as f:
+                disk.set(kind)
+                for off, got in part_by_part(f.fileno(), len(want['model/a'])).items():
+                    assert got == 'EIO' or got == want['model/a'][off:off + CHUNK], off
+        results = attempts(m, want)
+        assert set(results.values()) <= {'', 'EIO'}, results
+        # an entry of the cache is read from its disk; all else must not need it
+        assert results['model/small'] == ''
+        if kind in HARMLESS or kind in WRITES:
+            assert set(results.values()) == {''}, m.log()
+        disk.set('none')
+        assert set(attempts(m, want).values()) == {''}, m.log()
+    # what a flipping disk was given is right; what it read back wrong was not believed
+    assert Cache(disk.files / 'cache').wrong() == []
