@@ -2,6 +2,7 @@
 #include "cache/dest.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,6 +25,7 @@ struct dest {
 	int fd;			 /* the fill's, else our own */
 	uint64_t max;
 	uint64_t claimed; /* how large a server says it will be; UINT64_MAX: not known */
+	atomic_bool failed; /* the disk; it is logged */
 
 	pthread_mutex_t lock; /* guards what follows */
 	uint64_t room;	      /* the file may grow to so many bytes without asking */
@@ -92,6 +94,17 @@ int dest_memory(uint64_t max, struct dest **ret)
 	return fd < 0 ? -errno : dest_new(NULL, fd, max, ret);
 }
 
+/* After an error of its disk the copy can be made elsewhere, as if there were no room: -ENOSPC. */
+static int disk_error(struct dest *d, int r)
+{
+	if (r >= 0 || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM || r == -ENODATA)
+		return r;
+	if (!atomic_exchange(&d->failed, true))
+		carton_log(CARTON_LOG_WARNING, NULL, "a %s cannot be used: %s; trying elsewhere",
+			   d->fill ? "cache entry" : "temporary file", strerror(-r));
+	return -ENOSPC;
+}
+
 bool dest_is_cached(const struct dest *d)
 {
 	return d->fill;
@@ -102,8 +115,8 @@ int dest_restart(struct dest *d, const char *validator)
 	d->room = d->complete = d->noted = 0;
 	d->claimed = UINT64_MAX;
 	if (d->fill)
-		return cache_fill_restart(d->fill, validator);
-	return ftruncate(d->fd, 0) < 0 ? -errno : 0;
+		return disk_error(d, cache_fill_restart(d->fill, validator));
+	return ftruncate(d->fd, 0) < 0 ? disk_error(d, -errno) : 0;
 }
 
 /* ---- room ---- */
@@ -140,7 +153,7 @@ int dest_reserve(struct dest *d, uint64_t size, bool certain)
 		r = -ENOSPC;
 	if (r == 0)
 		d->room = MAX(d->room, size);
-	return r;
+	return disk_error(d, r);
 }
 
 /* Lets the file grow to `end` bytes, and a step more where that is possible. Lock held. */
@@ -183,12 +196,12 @@ int dest_write(struct dest *d, const void *data, size_t n, uint64_t off)
 	pthread_mutex_lock(&d->lock);
 	r = make_room(d, off + n);
 	pthread_mutex_unlock(&d->lock);
-	return r < 0 ? r : pwrite_full(d->fd, data, n, off);
+	return disk_error(d, r < 0 ? r : pwrite_full(d->fd, data, n, off));
 }
 
-int dest_read(const struct dest *d, void *ret_buf, size_t n, uint64_t off)
+int dest_read(struct dest *d, void *ret_buf, size_t n, uint64_t off)
 {
-	return pread_full(d->fd, ret_buf, n, off);
+	return disk_error(d, pread_full(d->fd, ret_buf, n, off));
 }
 
 /* Lock held, or by the owner. */
@@ -254,8 +267,9 @@ int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct sou
 	int fd, r = -EOPNOTSUPP;
 
 	if (dest_end(d) < size) {
+		r = disk_error(d, -EIO); /* it has lost bytes that were written */
 		dest_abort(d, false);
-		return -EINVAL;
+		return r;
 	}
 	if (d->fill)
 		r = sha256 ? cache_fill_publish_as(d->fill, sha256, size, &fd) :

@@ -13,6 +13,8 @@
  * Room is asked for as bytes are written, in steps of a few MiB: the cache's share and a twentieth of
  * the file system stay free (cache.h), and no object is evicted for a length that only a server says.
  *
+ * An error of the disk is logged, and returned as -ENOSPC: the caller can make the copy elsewhere.
+ *
  * Threads: dest_write(), dest_read() and dest_progress() may be called by several threads at once. All
  * other calls belong to the owner, while no other thread uses the destination.
  */
@@ -64,7 +66,7 @@ bool dest_has_room(const struct dest *d, uint64_t n);
 int dest_write(struct dest *d, const void *data, size_t n, uint64_t off);
 
 /* Reads what was written: 0, -ENODATA behind the end, or -errno. */
-int dest_read(const struct dest *d, void *ret_buf, size_t n, uint64_t off);
+int dest_read(struct dest *d, void *ret_buf, size_t n, uint64_t off);
 
 /* The first `len` bytes are all written. Cheap: call it after each write. */
 void dest_progress(struct dest *d, uint64_t len);

@@ -40,8 +40,8 @@ static char *default_dir(void)
 	return n < 0 ? NULL : path;
 }
 
-/* mkdir -p with mode 0700; what fails shows when the directory is opened. */
-static void make_dirs(char *path)
+/* mkdir -p with mode 0700: 0, or -errno of the last directory. */
+static int make_dirs(char *path)
 {
 	for (char *p = path + 1; *p; p++) {
 		if (*p != '/')
@@ -50,7 +50,7 @@ static void make_dirs(char *path)
 		mkdir(path, 0700);
 		*p = '/';
 	}
-	mkdir(path, 0700);
+	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
 /* Refuses a directory that another user could change under us. `shown` is for the message. */
@@ -115,12 +115,12 @@ static int open_top(char *path, int *ret_fd)
 	if (!*path)
 		return -ENOENT;
 	fd = open(path, flags);
-	if (fd < 0 && errno == ENOENT) {
-		make_dirs(path);
+	r = fd < 0 ? -errno : 0;
+	if (r == -ENOENT && (r = make_dirs(path)) == 0) {
 		fd = open(path, flags);
+		r = fd < 0 ? -errno : 0;
 	}
-	if (fd < 0) {
-		r = -errno;
+	if (r < 0) {
 		carton_log(CARTON_LOG_ERROR, path, "cannot open the cache directory: %s%s",
 			   strerror(-r),
 			   r == -ELOOP || r == -ENOTDIR ?
