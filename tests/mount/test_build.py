@@ -130,3 +130,224 @@ def test_no_circles():
             if b != 'base/log':
                 assert order.index(room(b)) >= order.index(room(a)), f'{a} calls {b}, of a higher folder'
     assert circles(files) == []
+
+
+def test_fs_sees_only_the_public_headers():
+    own = {path.name for path in sources(FS)}
+    for path in sources(FS):
+        for target in includes(path, '"([^"]*)"'):
+            assert target in own or target in PUBLIC, f'fs/{path.name} includes {target}'
+            assert not (target in own and target in PUBLIC)
+    # nor could it by accident: the others are in none of the directories it is compiled with
+    assert sorted(os.listdir(BUILD / 'include')) == sorted(PUBLIC)
+    for command in compile_commands('fs'):
+        words = command.split()
+        paths = [w for w in words if w.startswith('-I')]
+        assert 'core' not in ' '.join(paths) and any(p.endswith('/include') for p in paths)
+
+
+def compile_commands(layer):
+    """How make would compile each object of a layer."""
+    out = make('-n', '-B', 'V=1', 'BUILD=/nonexistent/b', 'all')
+    lines = [ln for ln in out.splitlines() if f' -o /nonexistent/b/{layer}/' in ln and ' -c ' in ln]
+    assert len(lines) > 5, out
+    return lines
+
+
+def test_core_is_without_fuse():
+    assert {re.search(r'core/[\w/]+\.c', c)[0] for c in compile_commands('core')} == {
+        f'core/{name}' for name in core_sources() if name.endswith('.c')}
+    for command in compile_commands('core'):
+        assert 'fuse' not in command.lower(), command
+    for name in core_sources():
+        assert not [i for i in includes(CORE / name, '[<"]([^>"]*)[>"]') if 'fuse' in i], name
+    for name in ('cartonctl', 'cartonfs'):
+        p = run('readelf', '-d', BUILD / name)
+        assert p.returncode == 0 and ('libfuse' in p.stdout) == (name == 'cartonfs'), name
+
+
+# Each foreign library is used by one file; libcurl and libarchive by one folder.
+@pytest.mark.parametrize('header, where', [
+    (r'archive(?:_entry)?\.h', r'archive/\w+\.c'), (r'zstd\w*\.h', r'archive/decode\.c'),
+    (r'openssl/.*', r'base/digest\.c'), (r'curl/.*', r'http/\w+\.[ch]')])
+def test_one_place_for_each_library(header, where):
+    users = {name for name in core_sources() if includes(CORE / name, f'[<"]({header})[>"]')}
+    assert users, 'nothing uses it'
+    assert all(re.fullmatch(where, name) for name in users), users
+    assert not [p for p in sources(FS) if includes(p, f'[<"]({header})[>"]')]
+
+
+def test_exported_symbols_have_one_prefix():
+    p = run('nm', '-g', '--defined-only', BUILD / 'libcarton.a')
+    names = re.findall(r'^[0-9a-f]+ [A-Z] (\S+)$', p.stdout, re.M)
+    names = [n for n in names if not re.match(r'_*(asan|tsan|ubsan|odr_asan)', n.lstrip('_.'))]
+    assert len(names) > 20 and 'carton_open' in names
+    assert [n for n in names if not n.startswith('carton_')] == []
+    # all that is declared public is there, and nothing else
+    declared = set()
+    for header in PUBLIC:
+        text = re.sub(r'/\*.*?\*/', '', (CORE / header).read_text(), flags=re.S)
+        declared |= set(re.findall(r'\b(carton_\w+)\((?!\*)', text))
+    assert {n for n in names} == {n for n in declared if not n.endswith('_fn')}
+
+
+# ---- make ----
+
+@pytest.fixture
+def tree(work):
+    """A copy of the sources; an object of each layer is enough to see what make does."""
+    where = work / 'tree'
+    shutil.copytree(ROOT, where, symlinks=True,
+                    ignore=shutil.ignore_patterns('build*', '.git', '__pycache__'))
+    return where
+
+
+OBJECTS = 'b/core/base/log.o', 'b/fs/options.o'
+
+
+def compiles(tree, *args):
+    out = make('BUILD=b', *OBJECTS, *args, cwd=tree)
+    return re.findall(r'^  CC +(\S+)$', out, re.M)
+
+
+def test_rebuilds(tree):
+    def touch(name):
+        at = max(os.stat(tree / o).st_mtime_ns for o in OBJECTS) + 1
+        os.utime(tree / name, ns=(at, at))
+
+    both = ['core/base/log.c', 'fs/options.c']
+    assert compiles(tree) == both
+    assert compiles(tree) == []
+    assert compiles(tree, 'CFLAGS=-O0') == both
+    assert compiles(tree, 'CFLAGS=-O0') == []
+    assert compiles(tree, 'CPPFLAGS=-DX', 'CFLAGS=-O0') == both
+    assert compiles(tree) == both
+    for name, built in (('core/archive/zip.h', []), ('fs/options.h', both[1:]), ('core/base/util.h', both[:1]),
+                        ('core/log.h', both)):
+        touch(name)
+        assert compiles(tree) == built, name
+
+
+def test_hardening_flags():
+    """All that the compiler of this machine knows; both programs have the checked functions of libc."""
+    if '-fsanitize' not in (BUILD / 'flags').read_text():
+        for command in compile_commands('core') + compile_commands('fs'):
+            words = command.split()
+            assert {'-fstack-protector-strong', '-fstack-clash-protection',
+                    '-D_FORTIFY_SOURCE=3'} <= set(words), command
+            assert '-fcf-protection' in words or os.uname().machine != 'x86_64'
+        for program in (CARTONFS, CARTONCTL):
+            assert re.search(r'__\w+_chk', run('nm', '-D', program).stdout), program
+
+
+def test_build_is_quiet_unless_asked(tree):
+    assert make('BUILD=b', OBJECTS[0], cwd=tree) == '  CC    core/base/log.c\n'
+    out = make('BUILD=b', 'V=1', 'CFLAGS=-O0', OBJECTS[0], cwd=tree)
+    assert ' -O0 ' in out and ' -c -o b/core/base/log.o core/base/log.c' in out
+
+
+def test_help_names_every_target():
+    out = make('help')
+    for target in ('demo', 'check', 'asan', 'tsan', 'fuzz', 'lint', 'format', 'man', 'install',
+                   'uninstall', 'deps', 'clean', 'V=1', 'DESTDIR', 'PREFIX'):
+        assert target in out, target
+
+
+def installed(work, *args):
+    """`make install` of what is built, and what it has put where."""
+    dest = work / 'dest'
+    make('-o', 'all', 'install', f'BUILD={BUILD}', f'DESTDIR={dest}', *args)
+    return dest, {str(p.relative_to(dest)): p for p in dest.rglob('*') if not p.is_dir()}
+
+
+@pytest.mark.parametrize('prefix', ['/usr/local', '/usr', '/opt/carton'])
+def test_install_and_uninstall(work, prefix):
+    args = [] if prefix == '/usr/local' else [f'PREFIX={prefix}']
+    dest, files = installed(work, *args)
+    base = prefix.lstrip('/')
+    assert set(files) == {f'{base}/bin/cartonfs', f'{base}/bin/cartonctl',
+                          f'{base}/lib/systemd/system/{UNIT}',
+                          *(f'{base}/share/man/man1/{m}' for m in MAN)}
+    for name, path in files.items():
+        assert path.stat().st_mode & 0o777 == (0o755 if '/bin/' in name else 0o644), name
+    unit = files[f'{base}/lib/systemd/system/{UNIT}'].read_text()
+    assert not re.search(r'@\w+@', unit) and f'ExecStart={prefix}/bin/cartonfs ' in unit
+    p = run(files[f'{base}/bin/cartonctl'], '--version')
+    assert p.returncode == 0
+    make('uninstall', f'DESTDIR={dest}', *args)
+    assert [p for p in dest.rglob('*') if not p.is_dir()] == []
+
+
+# ---- man pages ----
+
+def test_man_pages_lint():
+    assert shutil.which('mandoc'), 'needs mandoc; make test-deps'
+    p = run('make', 'man', cwd=ROOT)
+    assert p.returncode == 0 and 'WARNING' not in p.stdout + p.stderr, p.stdout + p.stderr
+
+
+@pytest.mark.parametrize('program, page', [(CARTONFS, MAN[0]), (CARTONCTL, MAN[1])])
+def test_man_pages_have_every_option(program, page):
+    """What --help has, the page has."""
+    text = run('mandoc', '-T', 'utf8', FS / page).stdout
+    text = re.sub(r'.\x08', '', text)
+    text = re.sub(r'\s+', ' ', text)
+    shown = run(program, '--help').stdout
+    options = re.findall(r'^ {2,6}(?:(-\w), +)?(--?[\w-]+)', shown, re.M)
+    options = [o for pair in options for o in pair if o and o != '-o']
+    options += re.findall(r'(?:-o |,)(\w+(?:=(?:open|mount|off)\b)?)', shown)
+    options += re.findall(r'^  (\w+) SOURCE|^  (cache \w+)', shown, re.M)
+    options = [o for pair in options for o in ([pair] if isinstance(pair, str) else pair) if o]
+    assert len(options) > 8
+    for option in options:
+        assert option in text, f'{page} does not have {option}'
+    for heading in ('EXIT STATUS', 'ENVIRONMENT', 'FILES', 'EXAMPLES', 'SECURITY'):
+        assert heading in text
+    for variable in ('XDG_CACHE_HOME', 'TMPDIR'):
+        assert variable in text
+
+
+# ---- systemd ----
+
+def test_unit_mounts_outside_of_its_namespace():
+    """The directives that protect the main process give it a mount namespace, which others do not see."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read(ROOT / 'systemd' / UNIT)
+    service = unit['Service']
+    for step in ('ExecStartPre', 'ExecStopPost'):
+        assert re.match(r'[+-]+/usr/bin/nsenter -t 1 -m -- ', service[step]), step
+    assert ' -o mount_only ' in service['ExecStartPre']
+    assert service['ExecStart'].endswith(' ${SOURCE} /dev/fd/3')
+    assert (service['Type'], service['NotifyAccess']) == ('notify', 'exec')
+    assert service['FileDescriptorStoreMax'] == '1'
+    assert service['EnvironmentFile'] == '/etc/cartonfs/%i.conf'
+    assert service['CapabilityBoundingSet'] == '' and '/dev/fuse rw' in service['DeviceAllow']
+    # what the sandbox of the program itself needs
+    text = (ROOT / 'systemd' / UNIT).read_text()
+    assert re.search(r'^SystemCallFilter=@system-service .*seccomp.*landlock_restrict_self$', text, re.M)
+    # mounts of others, and sources anywhere, are seen
+    assert not {'PrivateTmp', 'PrivateUsers', 'DynamicUser', 'InaccessiblePaths'} & set(service)
+
+
+def test_unit_exposure(work):
+    _, files = installed(work)
+    unit = work / 'cartonfs@x.service'
+    unit.write_text(files[f'usr/local/lib/systemd/system/{UNIT}'].read_text())
+    p = run('systemd-analyze', 'security', '--offline=yes', '--no-pager', unit)
+    exposure = re.search(r'Overall exposure level for \S+: ([\d.]+)', p.stdout)
+    assert exposure and float(exposure[1]) <= 2.0, p.stdout + p.stderr
+
+
+def test_unit_verifies(work):
+    """systemd-analyze finds wrong directives and missing programs."""
+    dest, files = installed(work)
+    text = files[f'usr/local/lib/systemd/system/{UNIT}'].read_text()
+    unit = work / 'cartonfs@x.service'
+    unit.write_text(text.replace(' /usr/local', f' {dest}/usr/local').replace(
+        'ExecStart=/usr/local', f'ExecStart={dest}/usr/local'))
+    p = run('systemd-analyze', 'verify', unit, env={'MANPATH': f'{dest}/usr/local/share/man'})
+    assert (p.returncode, p.stdout, p.stderr) == (0, '', '')
+    unit.write_text(unit.read_text() + '\n[Service]\nNoSuchDirective=1\n')
+    p = run('systemd-analyze', 'verify', unit, env={'MANPATH': f'{dest}/usr/local/share/man'})
+    assert 'NoSuchDirective' in p.stderr
