@@ -12,7 +12,7 @@
 #include "archive/dir.h"
 #include "fetch/download.h"
 #include "load.h"
-#include "fetch/snapshot.h"
+#include "fetch/remote_source.h"
 #include "archive/zip.h"
 
 static bool is_url(const char *source)
@@ -34,8 +34,9 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		return 0;
 	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
 	c->remote.connections = options->connections ? options->connections : 8;
-	c->remote.stopping = &c->stopping;
-	c->remote.range_threads = &c->range_threads;
+	c->remote.cancel = &c->stop;
+	c->remote.workers = c->workers;
+	c->remote.events = c->events;
 	return http_start(&http, &c->remote.http);
 }
 
@@ -62,8 +63,11 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 	int r = -ENOENT;
 
 	if (c->cache)
-		r = snapshot_open(c->cache, url, ret, ret_mtime);
-	if (r == -ENOENT && c->cache) {
+		r = remote_source_restore(c->cache, url, ret);
+	if (r == 0) {
+		c->remote_source = source_ref(*ret);
+		*ret_mtime = remote_source_mtime(*ret);
+	} else if (r == -ENOENT && c->cache) {
 		r = download_kept(c->cache, url, ret);
 		*ret_mtime = INT64_MIN;
 	}
@@ -75,26 +79,18 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 	return -ENETUNREACH;
 }
 
-/* Over the network; what is read of it until it is open is recorded, for open_kept(). */
+/* Over the network; what is read of it until it is open is held, for open_kept(). */
 static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
 {
-	struct source *source;
-	int r = remote_source_open(&c->remote, url, &source);
+	int r = remote_source_open(&c->remote, url, ret);
 
-	if (r == -ENOTSUP)
+	if (r == 1)
 		return download_carton(&c->remote, c->cache, url, ret, ret_mtime);
 	if (r < 0)
 		return r;
-	*ret_mtime = remote_source_mtime(source);
-	if (!c->cache) {
-		*ret = source;
-		return 0;
-	}
-	r = snapshot_record(source, *ret_mtime, &c->recorder);
-	source_unref(source);
-	if (r == 0)
-		*ret = source_ref(c->recorder);
-	return r;
+	*ret_mtime = remote_source_mtime(*ret);
+	c->remote_source = source_ref(*ret);
+	return 0;
 }
 
 static int open_url(struct carton *c, const char *url, struct container **ret)
@@ -181,14 +177,15 @@ static int open_store(struct carton *c)
 	struct object_options o = {
 		.container = c->container,
 		.cache = c->cache,
+		.source = c->remote_source,
 		.remote = c->remote.http ? &c->remote : NULL,
 		.timeout_ms = c->remote.timeout_ms,
 		.verify = c->verify,
+		.workers = c->workers,
+		.events = c->events,
 	};
-	int r = workers_new(&c->workers);
 
-	o.workers = c->workers;
-	return r < 0 ? r : object_store_new(&o, &c->store);
+	return object_store_new(&o, &c->store);
 }
 
 static int confine(const struct carton *c, const char *directory,
@@ -214,6 +211,11 @@ static int open_container(struct carton *c, const char *source,
 
 	if (r == 0)
 		r = confine(c, S_ISDIR(st.st_mode) ? source : NULL, options);
+	/* threads are confined as the one that starts them */
+	if (r == 0)
+		r = workers_new(&c->workers);
+	if (r == 0)
+		r = events_new(c->workers, &c->events);
 	if (r < 0) {
 		fd_close(fd);
 		return r;
@@ -244,8 +246,8 @@ static int open_parts(struct carton *c, const char *source, const struct carton_
 	if (r == 0)
 		r = load_tree(c->container, c->manifest, c->links, c->store, options->keep_going,
 			      &c->tree, &c->faults);
-	if (r == 0 && c->recorder)
-		snapshot_save(c->recorder, c->cache, source);
+	if (r == 0 && c->remote_source)
+		remote_source_opened(c->remote_source, c->cache);
 	return r;
 }
 
@@ -279,6 +281,7 @@ int carton_open(const char *source, const struct carton_options *options, struct
 
 	if (!c)
 		return -ENOMEM;
+	cancel_init(&c->stop, NULL);
 	c->verify = options->verify == CARTON_VERIFY_OPEN;
 	if (!c->verify)
 		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
@@ -307,7 +310,7 @@ bool carton_fetches(const struct carton *c)
 
 void carton_stop(struct carton *c)
 {
-	atomic_store(&c->stopping, true);
+	cancel_fire(&c->stop);
 	if (c->store)
 		object_store_stop(c->store);
 	if (c->remote.http)
@@ -320,6 +323,7 @@ void carton_close(struct carton *c)
 		return;
 	carton_stop(c);
 	workers_free(c->workers);
+	events_free(c->events);
 	meta_free(c->meta);
 	tree_free(c->tree);
 	views_free(c->views);
@@ -327,9 +331,10 @@ void carton_close(struct carton *c)
 	manifest_free(c->manifest);
 	links_free(c->links);
 	container_free(c->container);
-	source_unref(c->recorder);
+	source_unref(c->remote_source);
 	http_free(c->remote.http);
 	cache_free(c->cache);
+	cancel_destroy(&c->stop);
 	free(c);
 }
 

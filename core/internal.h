@@ -14,6 +14,7 @@
 #include "fetch/remote.h"
 #include "tree/tree.h"
 #include "views/views.h"
+#include "base/cancel.h"
 #include "base/workers.h"
 
 struct carton {
@@ -21,17 +22,17 @@ struct carton {
 	struct manifest *manifest;
 	struct links *links; /* NULL: there are none */
 	struct workers *workers;
+	struct events *events;
 	struct cache *cache;	      /* NULL: there is none */
 	struct remote_options remote; /* its http is NULL while nothing can be fetched */
-	atomic_bool stopping;
-	atomic_uint range_threads; /* for `remote` */
+	struct cancel stop; /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;
 	struct carton_totals totals; /* of what is not generated */
 	struct views *views;	     /* NULL: there are none */
 	struct meta *meta;	     /* NULL: could not be read (keep_going only) */
 	size_t faults;		     /* found while opening (keep_going only) */
-	struct source *recorder;     /* of a remote carton, see snapshot.h; or NULL */
+	struct source *remote_source; /* of a remote carton (remote_source.h); or NULL */
 	bool verify;
 };
 

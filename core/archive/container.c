@@ -79,6 +79,12 @@ int container_locate(struct container *c, const struct entry *e, struct source *
 	return c->ops->locate(c, e, ret_source, ret_off);
 }
 
+int container_locate_in(struct container *c, const struct entry *e, struct source *part,
+			uint64_t *ret_off)
+{
+	return c->ops->locate_in(c, e, part, ret_off);
+}
+
 int container_stream(struct container *c, const struct entry *e, struct stream **ret)
 {
 	struct source *source;

@@ -39,6 +39,7 @@ struct entry {
 };
 
 #define NO_TIME INT64_MIN
+#define ENTRY_DESCRIPTOR (1 << 3) /* of flags: a data descriptor follows the data */
 
 struct container {
 	const struct container_ops *ops;
@@ -52,6 +53,8 @@ struct container {
 struct container_ops {
 	int (*locate)(struct container *c, const struct entry *e, struct source **ret_source,
 		      uint64_t *ret_off);
+	int (*locate_in)(struct container *c, const struct entry *e, struct source *part,
+			 uint64_t *ret_off); /* of a remote one, else NULL */
 	int (*readlink)(struct container *c, const struct entry *e, struct buf *ret);
 	int (*prefetch)(struct container *c, const struct entry **list, size_t n); /* or NULL */
 	ssize_t (*compare)(struct container *c);				   /* or NULL */
@@ -74,6 +77,13 @@ const struct entry *container_find(const struct container *c, const char *name);
  */
 int container_locate(struct container *c, const struct entry *e, struct source **ret_source,
 		     uint64_t *ret_off);
+
+/*
+ * The same in a copy of a part of a zip: `part` begins with the entry's local header. It has all up to
+ * entry->end, or, if no data descriptor follows the data, at least the local header.
+ */
+int container_locate_in(struct container *c, const struct entry *e, struct source *part,
+			uint64_t *ret_off);
 
 /* The decoded content of an entry as a stream; errors of container_locate and decode.h. */
 int container_stream(struct container *c, const struct entry *e, struct stream **ret);

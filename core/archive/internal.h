@@ -12,7 +12,7 @@
 #define LOCAL_SIZE 30
 #define CENTRAL_SIZE 46
 
-#define FLAG_DESCRIPTOR (1 << 3)
+#define FLAG_DESCRIPTOR ENTRY_DESCRIPTOR
 
 /* Stored bytes of a directory, which decode to nothing: an empty frame of zstd has 9 to 14. */
 #define MAX_DIRECTORY_DATA 64

@@ -149,8 +149,12 @@ static int local_fault(const struct entry *e, const char *fault)
 	return -EBADMSG;
 }
 
-/* Checks the bytes after the data: a descriptor that agrees, or none. */
-static int check_trailer(struct zip *z, const struct entry *e, uint64_t data_at)
+/*
+ * Checks the bytes after the data: a descriptor that agrees, or none. `from` begins at `base` of the
+ * archive.
+ */
+static int check_trailer(struct source *from, uint64_t base, const struct entry *e,
+			 uint64_t data_at)
 {
 	uint64_t data_end, room;
 	uint8_t descriptor[DESCRIPTOR_MAX];
@@ -162,7 +166,7 @@ static int check_trailer(struct zip *z, const struct entry *e, uint64_t data_at)
 	if (!(e->flags & FLAG_DESCRIPTOR))
 		return room ? local_fault(e, "is followed by bytes that belong to no entry") : 0;
 	if (room <= sizeof(descriptor)) {
-		r = source_pread(z->source, descriptor, (size_t)room, data_end);
+		r = source_pread(from, descriptor, (size_t)room, data_end - base);
 		if (r < 0)
 			return r;
 		if (descriptor_agrees(e, descriptor, (size_t)room))
@@ -191,19 +195,19 @@ static int check_empty(struct zip *z, const struct entry *e, uint64_t data_at)
 	return (int)got;
 }
 
-static int zip_locate(struct container *c, const struct entry *e, struct source **ret_source,
-		      uint64_t *ret_off)
+/* Checks the local header and what follows the data; where the data begins in `from`. */
+static int check_entry(struct source *from, uint64_t base, const struct entry *e, uint64_t *ret_off)
 {
-	struct zip *z = container_of(c, struct zip, container);
+	uint64_t at = e->header - base;
 	uint8_t head[512], *rest = NULL;
 	size_t have = (size_t)MIN(e->end - e->header, sizeof(head)), more;
 	const char *fault;
-	int r = 0;
+	int r;
 
-	if (e->end - e->header <= PREFETCH_MAX)
-		r = source_prefetch(z->source, e->header, e->end - e->header, 0);
-	if (r == 0)
-		r = source_pread(z->source, head, have, e->header);
+	have = (size_t)MIN(have, from->size - MIN(at, from->size));
+	if (have < LOCAL_SIZE)
+		return -ENODATA;
+	r = source_pread(from, head, have, at);
 	if (r < 0)
 		return r;
 	if (get_le32(head) != LOCAL_SIG)
@@ -214,10 +218,13 @@ static int zip_locate(struct container *c, const struct entry *e, struct source 
 	if (LOCAL_SIZE + more <= have) {
 		fault = check_local(e, head, head + LOCAL_SIZE);
 	} else {
+		/* a part that was cut for the local header has no room for a longer one */
+		if (LOCAL_SIZE + more > from->size - at)
+			return local_fault(e, "overlaps what follows it");
 		rest = malloc(more);
 		if (!rest)
 			return -ENOMEM;
-		r = source_pread(z->source, rest, more, e->header + LOCAL_SIZE);
+		r = source_pread(from, rest, more, at + LOCAL_SIZE);
 		fault = r < 0 ? NULL : check_local(e, head, rest);
 		free(rest);
 		if (r < 0)
@@ -225,13 +232,36 @@ static int zip_locate(struct container *c, const struct entry *e, struct source 
 	}
 	if (fault)
 		return local_fault(e, fault);
-	r = check_trailer(z, e, e->header + LOCAL_SIZE + more);
+	r = check_trailer(from, base, e, e->header + LOCAL_SIZE + more);
+	if (r == 0)
+		*ret_off = at + LOCAL_SIZE + more;
+	return r;
+}
+
+static int zip_locate_in(struct container *c, const struct entry *e, struct source *part,
+			 uint64_t *ret_off)
+{
+	(void)c;
+	return check_entry(part, e->header, e, ret_off);
+}
+
+static int zip_locate(struct container *c, const struct entry *e, struct source **ret_source,
+		      uint64_t *ret_off)
+{
+	struct zip *z = container_of(c, struct zip, container);
+	uint64_t off;
+	int r = 0;
+
+	if (e->end - e->header <= PREFETCH_MAX)
+		r = source_prefetch(z->source, e->header, e->end - e->header, 0);
+	if (r == 0)
+		r = check_entry(z->source, 0, e, &off);
 	if (r == 0 && e->kind == ENTRY_DIR)
-		r = check_empty(z, e, e->header + LOCAL_SIZE + more);
+		r = check_empty(z, e, off);
 	if (r < 0)
 		return r;
 	*ret_source = source_ref(z->source);
-	*ret_off = e->header + LOCAL_SIZE + more;
+	*ret_off = off;
 	return 0;
 }
 
@@ -301,8 +331,8 @@ static void zip_free(struct container *c)
 	free(z);
 }
 
-static const struct container_ops zip_ops = { zip_locate, zip_readlink, zip_prefetch, zip_compare,
-					      zip_free };
+static const struct container_ops zip_ops = { zip_locate,   zip_locate_in, zip_readlink,
+					      zip_prefetch, zip_compare,   zip_free };
 
 static int read_directory(struct zip *z)
 {

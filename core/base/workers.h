@@ -12,7 +12,7 @@
 enum lane {
 	LANE_QUICK, /* done in milliseconds: small objects, of which many may queue */
 	LANE_BULK,  /* takes a core for long: large objects */
-	LANE_NET,   /* waits for others */
+	LANE_NET,   /* short steps of what the network drives: never waits */
 	LANE_VIEWS, /* waits for what the other lanes do, so none of them may wait for it */
 	LANE_READS, /* verified bytes from a slow disk, for one who has them open */
 	LANES,

@@ -95,6 +95,9 @@ int cache_path(struct cache *cache, const uint8_t sha256[32], char *ret_path, si
  */
 int cache_begin(struct cache *cache, const uint8_t sha256[32], struct cache_fill **ret_fill);
 
+/* Does anyone fill the object now? 1 and the bytes that are there; 0; -errno of the system. */
+int cache_is_filling(struct cache *cache, const uint8_t sha256[32], uint64_t *ret_filled);
+
 /*
  * Waits until nobody fills the object (it was published, given up, or its process died), without
  * taking anything. `timeout_ms` is for how long nothing is added to it, as when its process was

@@ -40,30 +40,33 @@ static uint64_t filled(struct cache *c, const char *name)
 	return fstatat(c->partial, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : (uint64_t)st.st_size;
 }
 
-int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, struct cancel *cancel)
+int cache_is_filling(struct cache *c, const uint8_t sha256[32], uint64_t *ret_filled)
 {
-	int64_t end = now_ms() + timeout_ms, step = 1;
-	uint64_t most;
 	char name[HEX_SIZE];
 
 	hex_encode(sha256, 32, name);
-	most = filled(c, name);
-	for (;;) {
-		int r = cache_lock_is_held(c, name);
-		uint64_t now = filled(c, name);
+	*ret_filled = filled(c, name);
+	return cache_lock_is_held(c, name);
+}
+
+int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, struct cancel *cancel)
+{
+	int64_t end = now_ms() + timeout_ms, step = 1;
+	uint64_t most = 0, now;
+
+	for (bool first = true;; first = false) {
+		int r = cache_is_filling(c, sha256, &now);
 		int64_t left;
 
 		if (r <= 0)
 			return r;
-		if (now > most) {
-			most = now;
+		if (now > most && !first)
 			end = now_ms() + timeout_ms;
-		}
+		most = MAX(now, most);
 		left = timeout_ms < 0 ? step : end - now_ms();
 		if (left <= 0)
 			return -ETIMEDOUT;
-		left = MIN(left, step);
-		r = cancel_sleep(cancel, left);
+		r = cancel_sleep(cancel, MIN(left, step));
 		if (r < 0)
 			return r;
 		step = MIN(2 * step, (int64_t)CACHE_WAIT_STEP_MS);

@@ -1,31 +1,157 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What fetch.c (which mirror, and when again) and fetch_body.c (one answer's bytes) share.
+ * Shared by the files that make up the fetcher. From the bottom up: pieces.c (which bytes are missing),
+ * transfer.c (the requests of one try), size.c (the same for a size), mirror.c (which mirror, and what
+ * its failure means), fetcher.c (the state machine, hashing, the end).
+ *
+ * Everything here belongs to the fetch's task, but for the fields that say otherwise.
  */
 #ifndef CARTON_FETCH_INTERNAL_H
 #define CARTON_FETCH_INTERNAL_H
 
-#include "fetch/fetch.h"
+#include <pthread.h>
 
-/* One mirror, in one fetch. */
+#include "fetch/fetcher.h"
+#include "http/gzip.h"
+
+#define MAX_CONNECTIONS 32
+#define PIECE_FIRST (512 * KIB) /* bytes of the first piece */
+
+/* One URL, in one fetch. */
 struct mirror {
 	const char *url;
-	bool out;	  /* not to be asked again */
-	bool wrong;	  /* has given wrong bytes once: ask past caches */
-	bool whole;	  /* do not resume, do not split: that went wrong */
-	bool gzip;	  /* its answers are coded so */
-	bool no_head;	  /* a HEAD of it is no use */
-	int error;	  /* of the last try */
-	atomic_bool told; /* it has failed, which was logged */
+	bool exhausted; /* not to be tried again */
+	bool bad_hash;	/* has given wrong bytes once: ask past caches */
+	bool no_resume; /* neither resume nor split: that went wrong */
+	bool gzip;	/* its answers are coded so */
+	bool no_head;	/* a HEAD of it is no use */
+	int error;	/* of the last try, */
+	int status;	/* and its status, or 0 */
+	atomic_bool logged_once;
 	long retry_after_s;
-	int64_t deadline_ms; /* for its answer to begin */
 };
 
-/*
- * Asks a mirror for the object, or for the rest of it, and gives all of its bytes, those that are there
- * already included, as a stream to be written to the fetch's file. Learns about the mirror. 0; -ENOSPC;
- * -EAGAIN and what else http_status_errno() makes of a status; else as http_open().
- */
-int fetch_open(struct fetch *f, struct mirror *m, struct stream **ret);
+struct piece {
+	uint64_t off, end; /* in the file at the URL */
+};
+
+/* One request and what is still to come of it. */
+struct conn {
+	struct http_stream *stream; /* NULL: idle */
+	struct piece left;	    /* end is UINT64_MAX while it is not known */
+	bool exact;		    /* asks for just this piece of x->remote */
+	bool answered;
+	uint64_t size; /* of the piece, when it began, */
+	int64_t began_ms;
+};
+
+/* Which bytes of [next, end) no request was made for, and which failed requests have left. */
+struct pieces {
+	uint64_t next, end;
+	struct piece returned[MAX_CONNECTIONS];
+	size_t n_returned;
+	size_t size;	    /* how large pieces should be now */
+	unsigned want, max; /* connections: now, and at most */
+};
+
+struct fetcher {
+	struct fetch f;
+	struct task task;
+	struct cancel_hook hook;
+	enum { FETCH_START, FETCH_BEGIN, FETCH_TRY, FETCH_CHECK, FETCH_PAUSE, FETCH_OVER } phase;
+	int result;
+	int64_t deadline_ms;
+
+	struct mirror *mirrors;
+	size_t n_mirrors, first, turn; /* the mirror to try is number first + turn */
+	unsigned rounds;	       /* without progress */
+	uint64_t best;		       /* how far any try has come */
+	int64_t pause_ms;	       /* when the next round begins */
+
+	/* one try of one mirror */
+	struct mirror *m;
+	int64_t try_deadline_ms; /* until bytes come */
+	bool bytes_came;
+	bool final;   /* how the try failed is how the fetch ends */
+	bool probing; /* the first request is for the first piece */
+	bool head;    /* FETCH_SIZE: the question under way is a HEAD */
+	struct gunzip *gunzip;
+	struct remote version; /* of a mirror that is split */
+	struct remote *remote; /* pieces of this version are fetched; NULL: one answer is taken */
+	struct pieces pieces;
+	struct conn conns[MAX_CONNECTIONS];
+	unsigned failures; /* of pieces, without progress */
+	uint64_t came;	   /* bytes since the last failure, */
+	uint64_t taken;	   /* and in this step */
+	int64_t hold_ms;   /* no request before */
+	uint64_t arrived;  /* the first so many bytes are in the destination */
+	bool complete;	   /* and they are all */
+
+	pthread_mutex_t lock; /* guards `hashing` */
+	bool hashing;	      /* the job runs; else the next fields are the task's */
+	struct job hash_job;
+	struct hasher hasher;
+	bool hasher_begun;
+	uint64_t hashed, hash_to;
+	int hash_error;
+};
+
+/* ---- pieces.c ---- */
+
+void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections);
+
+/* The next piece to ask for; false: none now. `arrived`: all before it is there. */
+bool pieces_take(struct pieces *p, uint64_t arrived, struct piece *ret);
+
+/* Takes the piece that begins at `off`, if nobody has; for who reads on. */
+bool pieces_follow(struct pieces *p, uint64_t off, struct piece *ret);
+
+/* What is left of a piece whose request failed. */
+void pieces_return(struct pieces *p, struct piece left);
+
+/* A piece of `n` bytes took so long: adjusts the size of the next. */
+void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
+
+/* ---- transfer.c ---- */
+
+/* Begins a try of x->m. 0, or why not. */
+int transfer_begin(struct fetcher *x);
+
+/* Takes what has come and asks for more. 0: all bytes are there; -EINPROGRESS; or why it failed. */
+int transfer_step(struct fetcher *x);
+
+/* Ends all requests of the try. */
+void transfer_end(struct fetcher *x);
+
+/* Until when the next bytes must come, in now_ms(); logs that none came. */
+int64_t transfer_deadline(const struct fetcher *x);
+void transfer_log_late(struct fetcher *x);
+
+/* Called by http on its thread. */
+void transfer_wake(void *fetcher);
+
+/* ---- size.c: the same for FETCH_SIZE; the size is x->arrived ---- */
+
+int size_begin(struct fetcher *x);
+int size_step(struct fetcher *x);
+
+/* ---- mirror.c ---- */
+
+int mirror_list(struct fetcher *x);
+
+/* Which to try next, from x->turn on; NULL: the round is over. */
+struct mirror *mirror_next(struct fetcher *x);
+
+/* A mirror that does not answer leaves as much time for each of those behind it. */
+int64_t mirror_deadline(const struct fetcher *x);
+
+/* Decides what the failed try means for its mirror, and logs it; true: try it again at once. */
+bool mirror_failed(struct fetcher *x, int error);
+
+/* How long to wait at least before a mirror may be tried again, in s; -1: there is no use. */
+long mirror_wait(const struct fetcher *x);
+
+/* The error of the whole fetch. */
+int mirror_sum_up(const struct fetcher *x);
 
 #endif

@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A gzip body of several members, one after the other (RFC 1952, 2.2), of which libcurl decodes the
- * first only.
+ * Decodes a gzip body of several members, one after the other (RFC 1952, 2.2), of which libcurl decodes
+ * the first only. One thread at a time uses a decoder.
  */
 #ifndef CARTON_HTTP_GZIP_H
 #define CARTON_HTTP_GZIP_H
 
-#include "base/source.h"
+#include <stddef.h>
 
-/*
- * What `in` (taken over, also on failure) decodes to. 0 or -ENOMEM; reading gives -EBADMSG for what is
- * no gzip, is cut off, or has something else behind its last member; else as `in`. Holds 64 KiB.
- */
-int http_gzip_stream(struct stream *in, struct stream **ret);
+struct gunzip;
+
+/* Takes decoded bytes: 0 or -errno. */
+typedef int gunzip_put_fn(void *ctx, const void *data, size_t n);
+
+int gunzip_new(gunzip_put_fn *put, void *ctx, struct gunzip **ret);
+
+/* Decodes the next coded bytes. 0; -EBADMSG: not gzip, or more behind its last member; what `put` gives. */
+int gunzip_feed(struct gunzip *g, const void *data, size_t n);
+
+/* All bytes were fed: 0, or -EBADMSG when they were cut off. */
+int gunzip_end(const struct gunzip *g);
+
+void gunzip_free(struct gunzip *g); /* NULL-safe */
 
 #endif

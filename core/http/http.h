@@ -112,7 +112,8 @@ struct http_response {
 	long retry_after_s;  /* at most HTTP_MAX_RETRY_AFTER; a date is made relative */
 	char etag[256];	     /* with its quotes and W/ */
 	char last_modified[64];
-	char coding[16]; /* the one content coding, "" when identity */
+	int64_t last_modified_s; /* the same in seconds since 1970; INT64_MIN: no date */
+	char coding[16];	 /* the one content coding, "" when identity */
 };
 
 /* Called on the network thread, under the stream's lock: must neither block nor use the stream. */

@@ -15,7 +15,8 @@ static void head_reset(struct http_head *head)
 			      .range_first = -1,
 			      .range_last = -1,
 			      .range_total = -1,
-			      .retry_after_s = -1 },
+			      .retry_after_s = -1,
+			      .last_modified_s = INT64_MIN },
 		.lines = head->lines,
 		.bytes = head->bytes,
 	};
@@ -156,8 +157,11 @@ static void head_retry_after(struct http_response *response, const char *value)
 
 static void head_modified(struct http_response *response, const char *value)
 {
+	time_t when = curl_getdate(value, NULL);
+
 	if (strlen(value) < sizeof(response->last_modified) && http_header_value_ok(value))
 		strcpy(response->last_modified, value);
+	response->last_modified_s = when == -1 ? INT64_MIN : (int64_t)when;
 }
 
 static int copy_once(char **to, const char *value)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "base/ingest.h"
 #include "cache/dest.h"
 #include "cache/read.h"
 #include "object/internal.h"
@@ -73,31 +74,25 @@ static int without_cache(struct copy *c, int error)
 	return -ENOSPC;
 }
 
-/* 0 with a destination, or with bytes that were there already. -ENOSPC: not in this cache. */
+/*
+ * 0 with a destination, or with bytes that were there already. -EAGAIN: another process is filling it;
+ * -ENOSPC: not in this cache.
+ */
 static int open_cache(struct copy *c)
 {
-	const struct object_options *options = &store_of(c)->options;
-	int64_t patience = options->timeout_ms ? options->timeout_ms : PATIENCE_MS;
+	struct cache *cache = store_of(c)->options.cache;
 	const uint8_t *sha256 = c->making->object->sha256;
+	int r;
 
-	for (unsigned found = 0;;) {
-		int r = from_cache(c);
-
-		if (r != -ENOENT)
-			return r;
-		r = dest_cache(options->cache, sha256, &c->dest);
-		if (r == 0)
-			return 0;
-		if (r == -EAGAIN)
-			r = cache_wait(options->cache, sha256, (int)patience, &c->making->cancel);
+	do {
+		r = from_cache(c);
+		if (r == -ENOENT)
+			r = dest_cache(cache, sha256, &c->dest);
 		/* published meanwhile; again and again when it is damaged and cannot be removed */
-		else if (r == -EEXIST && ++found < CACHE_TRIES)
-			r = 0;
-		if (r == -ECANCELED || r == -ENOMEM || no_descriptor(r))
-			return r;
-		if (r < 0)
-			return without_cache(c, r);
-	}
+	} while (r == -EEXIST && ++c->found < CACHE_TRIES);
+	if (r == 0 || r == -EAGAIN || r == -ECANCELED || r == -ENOMEM || no_descriptor(r))
+		return r;
+	return without_cache(c, r);
 }
 
 /* ---- other places ---- */
@@ -161,6 +156,71 @@ static bool next_place(struct copy *c)
 	return true;
 }
 
+static void try_places(struct copy *c);
+
+static void on_cancel(struct cancel_hook *hook)
+{
+	task_wake(&container_of(hook, struct copy, hook)->wait);
+}
+
+/* Looks now and then how far the other process is. 0: it has ended; -EAGAIN: not yet. */
+static int look(struct copy *c)
+{
+	const struct object_options *options = &store_of(c)->options;
+	uint64_t filled;
+	int r = cache_is_filling(options->cache, c->making->object->sha256, &filled);
+	int64_t now = now_ms();
+
+	if (cancel_fired(&c->making->cancel))
+		return -ECANCELED;
+	if (r <= 0)
+		return r;
+	if (filled > c->filled || !c->patience_ms) {
+		c->filled = filled;
+		c->patience_ms = now + (options->timeout_ms ? options->timeout_ms : PATIENCE_MS);
+	}
+	return now < c->patience_ms ? -EAGAIN : -ETIMEDOUT;
+}
+
+static bool wait_step(struct task *t)
+{
+	struct copy *c = container_of(t, struct copy, wait);
+	int r;
+
+	if (!c->hook.fire) {
+		c->hook.fire = on_cancel;
+		cancel_hook_add(&c->making->cancel, &c->hook);
+	}
+	r = look(c);
+	if (r == -EAGAIN) {
+		task_wake_at(t, now_ms() + CACHE_WAIT_STEP_MS);
+		return true;
+	}
+	cancel_hook_remove(&c->making->cancel, &c->hook);
+	task_end(t);
+	if (r == -ECANCELED) {
+		c->done(c, r);
+		return false;
+	}
+	if (r < 0) {
+		without_cache(c, r);
+		c->place++;
+	}
+	try_places(c);
+	return false;
+}
+
+/* Another process fills the entry: waits without a thread until it has ended. */
+static void wait_for_other(struct copy *c)
+{
+	const struct object *o = c->making->object;
+
+	c->hook.fire = NULL;
+	c->patience_ms = 0;
+	task_init(&c->wait, o->store->options.events, o->maker->ops->lane(o), wait_step);
+	task_wake(&c->wait);
+}
+
 static void try_places(struct copy *c)
 {
 	int r;
@@ -172,8 +232,38 @@ static void try_places(struct copy *c)
 			c->fill(c, c->dest);
 			return;
 		}
+		if (r == -EAGAIN && c->place == COPY_CACHE) {
+			wait_for_other(c);
+			return;
+		}
 	} while (disk_full(r) && next_place(c));
 	c->done(c, r);
+}
+
+int making_verify(struct making *m, struct stream *in, struct ingested *ret)
+{
+	const struct object_store *s = m->object->store;
+	struct ingest job = {
+		.in = in,
+		.size = m->object->size,
+		.tagger = s->tagger,
+		.hash = s->options.verify,
+		.cancel = &m->cancel,
+		.progress = making_count,
+		.ctx = m,
+	};
+	struct ingested done = { 0 };
+	int r = ingest_run(&job, &done);
+
+	stream_close(in);
+	if (r == 0)
+		r = making_check(m, done.sha256);
+	if (r < 0) {
+		free(done.tags);
+		return r;
+	}
+	*ret = done;
+	return 0;
 }
 
 void copy_start(struct copy *c)

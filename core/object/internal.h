@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "base/siphash.h"
+#include "base/event.h"
 #include "object/maker.h"
 
 struct object {
@@ -102,6 +103,11 @@ struct copy {
 	/* copy.c's own */
 	enum { COPY_CACHE, COPY_FILE, COPY_OTHER_FILE, COPY_MEMORY } place;
 	struct dest *dest;
+	unsigned found;	  /* how often another process had published it, but damaged */
+	struct task wait; /* while another process fills the cache entry */
+	struct cancel_hook hook;
+	uint64_t filled;     /* how far it was, */
+	int64_t patience_ms; /* and until when that has to change */
 	bool dropped_idle, again;
 	dev_t disk;	  /* of the first unnamed file; 0: none yet */
 	uint64_t reached; /* how many bytes there were when there was no room for more */
@@ -111,6 +117,15 @@ void copy_start(struct copy *c);
 
 /* The destination has all bytes, and they are right (0, with their size and tags); or why not. */
 void copy_filled(struct copy *c, int result, struct ingested *in);
+
+/* Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not. */
+struct stream;
+int making_verify(struct making *m, struct stream *in, struct ingested *ret);
+
+/* ---- maker_remote.c ---- */
+
+/* Fills the copy from an entry of a remote carton: fill() of a copy. Calls copy_filled(). */
+void copy_remote(struct copy *c, const struct entry *e, struct dest *dest);
 
 /* Logs that the object is not there without network: -ENETUNREACH. */
 int copy_offline(const struct making *m);

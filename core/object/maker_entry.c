@@ -7,7 +7,6 @@
 
 #include "archive/container.h"
 #include "archive/decode.h"
-#include "base/ingest.h"
 #include "base/util.h"
 #include "cache/dest.h"
 #include "object/internal.h"
@@ -40,33 +39,6 @@ static struct maker_entry *maker_entry(const struct object *o)
 	return container_of(o->maker, struct maker_entry, maker);
 }
 
-/* Hashes and checks a stream, which is closed. */
-static int verify_stream(struct making *m, struct stream *in, struct ingested *ret)
-{
-	const struct object_store *s = m->object->store;
-	struct ingest job = {
-		.in = in,
-		.size = m->object->size,
-		.tagger = s->tagger,
-		.hash = s->options.verify,
-		.cancel = &m->cancel,
-		.progress = making_count,
-		.ctx = m,
-	};
-	struct ingested done = { 0 };
-	int r = ingest_run(&job, &done);
-
-	stream_close(in);
-	if (r == 0)
-		r = making_check(m, done.sha256);
-	if (r < 0) {
-		free(done.tags);
-		return r;
-	}
-	*ret = done;
-	return 0;
-}
-
 /* ---- in place and in memory ---- */
 
 static int in_place(struct making *m, const struct entry *e)
@@ -84,7 +56,7 @@ static int in_place(struct making *m, const struct entry *e)
 	if (o->store->options.verify) {
 		r = source_stream(source, off, o->size, &stream);
 		if (r == 0)
-			r = verify_stream(m, stream, &in);
+			r = making_verify(m, stream, &in);
 	}
 	if (r < 0) {
 		source_unref(source);
@@ -137,52 +109,12 @@ static int into_memory(struct making *m, const struct entry *e)
 
 /* ---- as a copy ---- */
 
-/* How much an earlier fill has left of a Stored entry of this very version of a remote carton. */
-static uint64_t find_partial(struct dest *dest, const struct source *source)
-{
-	char *validator = source->version ? malloc(MAX_CACHE_VALIDATOR + 1) : NULL;
-	uint64_t len = 0;
-
-	if (validator && (dest_partial(dest, &len, validator, MAX_CACHE_VALIDATOR + 1) < 0 ||
-			  strcmp(validator, source->version) != 0))
-		len = 0;
-	free(validator);
-	return len;
-}
-
-/* The bytes of a remote Stored entry, starting with those that are there already. */
-static int resume_stored(struct making *m, const struct entry *e, struct dest *dest,
-			 struct stream **ret)
-{
-	uint64_t size = m->object->size, off, have;
-	struct source *source;
-	int r = container_locate(container_of_object(m->object), e, &source, &off);
-
-	if (r < 0)
-		return r;
-	have = find_partial(dest, source);
-	if (have == 0 || have > size) {
-		have = 0;
-		r = dest_restart(dest, source->version);
-	}
-	if (r == 0)
-		r = dest_reserve(dest, size, true);
-	if (r == 0)
-		r = source_stream(source, off + have, size - have, ret);
-	source_unref(source);
-	return r < 0 ? r : dest_stream(dest, have, *ret, ret);
-}
-
 static int open_copy(struct making *m, const struct entry *e, struct dest *dest,
 		     struct stream **ret)
 {
 	struct container *c = container_of_object(m->object);
 	int r;
 
-	if (c->remote && !m->object->store->options.remote)
-		return copy_offline(m);
-	if (c->remote && e->method == METHOD_STORED)
-		return resume_stored(m, e, dest, ret);
 	r = dest_restart(dest, NULL);
 	if (r == 0)
 		r = dest_reserve(dest, m->object->size, true);
@@ -196,10 +128,17 @@ static void fill_copy(struct copy *c, struct dest *dest)
 	const struct attempt *a = container_of(c, struct attempt, copy);
 	struct ingested in = { 0 };
 	struct stream *stream;
-	int r = open_copy(c->making, a->place->entry, dest, &stream);
+	const struct object_options *options = &c->making->object->store->options;
+	int r;
 
+	if (options->container->remote && options->remote) {
+		copy_remote(c, a->place->entry, dest);
+		return;
+	}
+	r = options->container->remote ? copy_offline(c->making) :
+					 open_copy(c->making, a->place->entry, dest, &stream);
 	if (r == 0)
-		r = verify_stream(c->making, stream, &in);
+		r = making_verify(c->making, stream, &in);
 	copy_filled(c, r, &in);
 }
 
@@ -275,8 +214,6 @@ static void entry_get_bytes(struct making *m)
 
 static enum lane entry_lane(const struct object *o)
 {
-	if (container_of_object(o)->remote)
-		return LANE_NET;
 	return o->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK;
 }
 

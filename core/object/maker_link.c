@@ -4,7 +4,8 @@
 
 #include "base/util.h"
 #include "cache/cache.h"
-#include "fetch/fetch.h"
+#include "fetch/fetcher.h"
+#include "format/links.h"
 #include "object/internal.h"
 
 struct maker_link {
@@ -18,117 +19,142 @@ static struct link *link_of(const struct object *o)
 }
 
 /* A fetch for a making, which ends when that is cancelled. */
-struct guarded_fetch {
-	struct fetch fetch;
-	struct http_cancel http;
-	struct cancel_hook hook;
+static struct fetch fetch_of(struct making *m, void *ctx)
+{
+	const struct object *o = m->object;
+	struct link *link = link_of(o);
+
+	return (struct fetch){
+		.options = o->store->options.remote,
+		.cancel = &m->cancel,
+		.urls = link->urls,
+		.n_urls = link->n_urls,
+		.first = &link->first,
+		.trust = HTTP_LINKS,
+		.ctx = ctx,
+	};
+}
+
+/* ---- bytes ---- */
+
+struct link_copy {
+	struct copy copy;
+	int64_t deadline_ms; /* for a size, which has to be known by then; or 0 */
 };
 
-static void on_cancel(struct cancel_hook *hook)
+static void fetched(void *ctx, int result, struct ingested *in)
 {
-	http_cancel_fire(&container_of(hook, struct guarded_fetch, hook)->http);
-}
-
-static int fetch_begin(struct guarded_fetch *g, struct making *m, struct dest *dest)
-{
-	const struct object_store *s = m->object->store;
-	int r;
-
-	if (!s->options.remote)
-		return copy_offline(m);
-	r = http_cancel_init(&g->http);
-	if (r < 0)
-		return r;
-	g->fetch = (struct fetch){
-		.remote = s->options.remote,
-		.tagger = s->tagger,
-		.link = link_of(m->object),
-		.dest = dest,
-		.deadline_ms = now_ms() + s->options.remote->timeout_ms,
-		.cancel = &g->http,
-		.token = &m->cancel,
-		.progress = making_count,
-		.ctx = m,
-	};
-	g->hook.fire = on_cancel;
-	cancel_hook_add(&m->cancel, &g->hook);
-	return 0;
-}
-
-static void fetch_end(struct guarded_fetch *g)
-{
-	struct making *m = g->fetch.ctx;
-
-	cancel_hook_remove(&m->cancel, &g->hook);
-	http_cancel_destroy(&g->http);
+	copy_filled(ctx, result, in);
 }
 
 static void fill_copy(struct copy *c, struct dest *dest)
 {
+	struct making *m = c->making;
+	struct fetch f = fetch_of(m, c);
 	struct ingested in = { 0 };
-	struct guarded_fetch g;
-	int r = fetch_begin(&g, c->making, dest);
+	int r;
 
-	if (r == 0) {
-		r = fetch_object(&g.fetch, &in);
-		fetch_end(&g);
-	}
-	copy_filled(c, r, &in);
+	f.what = FETCH_FILE;
+	f.n = object_size(m->object) != OBJECT_NO_SIZE ? object_size(m->object) : 0;
+	f.deadline_ms = container_of(c, struct link_copy, copy)->deadline_ms;
+	f.sha256 = m->object->sha256;
+	f.hash = true;
+	f.tagger = m->object->store->tagger;
+	f.dest = dest;
+	f.progress = making_count;
+	f.progress_ctx = m;
+	f.done = fetched;
+	r = f.options ? fetch_start(&f) : copy_offline(m);
+	if (r < 0)
+		copy_filled(c, r, &in);
 }
 
 static void copy_done(struct copy *c, int result)
 {
 	struct making *m = c->making;
 
-	free(c);
+	free(container_of(c, struct link_copy, copy));
 	making_done(m, result);
+}
+
+static struct link_copy *copy_new(struct making *m)
+{
+	struct link_copy *lc = calloc(1, sizeof(*lc));
+
+	if (!lc)
+		making_done(m, -ENOMEM);
+	else
+		lc->copy = (struct copy){
+			.making = m,
+			.cached = true,
+			.fill = fill_copy,
+			.done = copy_done,
+		};
+	return lc;
 }
 
 static void link_get_bytes(struct making *m)
 {
-	struct copy *c = calloc(1, sizeof(*c));
+	struct link_copy *lc = copy_new(m);
 
-	if (!c) {
-		making_done(m, -ENOMEM);
-		return;
-	}
-	*c = (struct copy){
-		.making = m,
-		.cached = true,
-		.fill = fill_copy,
-		.done = copy_done,
-	};
-	copy_start(c);
+	if (lc)
+		copy_start(&lc->copy);
+}
+
+/* ---- the size ---- */
+
+static void size_fetched(void *ctx, int result, struct ingested *in)
+{
+	struct link_copy *lc = ctx;
+
+	lc->copy.making->size = in->size;
+	/* no server says: then only all of it tells, and the cache has it for the open to come */
+	if (result == -ENODATA)
+		copy_start(&lc->copy);
+	else
+		copy_done(&lc->copy, result);
+}
+
+static int ask_size(struct link_copy *lc)
+{
+	struct making *m = lc->copy.making;
+	struct fetch f = fetch_of(m, lc);
+
+	if (!f.options)
+		return copy_offline(m);
+	lc->deadline_ms = now_ms() + f.options->timeout_ms;
+	f.what = FETCH_SIZE;
+	f.deadline_ms = lc->deadline_ms;
+	f.done = size_fetched;
+	return fetch_start(&f);
 }
 
 static void link_get_size(struct making *m)
 {
 	const struct object_options *options = &m->object->store->options;
-	struct guarded_fetch g;
+	struct link_copy *lc = copy_new(m);
 	int fd, r = -ENOENT;
 
+	if (!lc)
+		return;
 	if (options->cache)
 		r = cache_lookup(options->cache, m->object->sha256, &fd, &m->size);
 	if (r == 0) {
 		fd_close(fd);
 	} else {
-		r = fetch_begin(&g, m, NULL);
-		if (r == 0) {
-			r = fetch_size(&g.fetch, &m->size);
-			fetch_end(&g);
-		}
+		r = ask_size(lc);
+		if (r == 0)
+			return;
 	}
-	/* no server says: then only all of it tells, and the cache has it for the open to come */
-	if (r == -ENODATA)
-		link_get_bytes(m);
-	else
-		making_done(m, r);
+	copy_done(&lc->copy, r);
 }
 
 static enum lane link_lane(const struct object *o)
 {
-	(void)o;
-	return LANE_NET;
+	uint64_t size = object_size(o);
+
+	/* a copy that is in the cache already is hashed there; a fetch waits elsewhere */
+	return size != OBJECT_NO_SIZE && size > BULK_OBJECT ? LANE_BULK : LANE_QUICK;
 }
 
 static void link_free(struct maker *maker)

@@ -38,7 +38,9 @@ struct remote_options;
 struct object_options {
 	struct container *container; /* where entries are; outlives the store */
 	struct workers *workers;     /* likewise */
-	struct cache *cache; /* likewise; NULL: large copies go to unnamed temporary files */
+	struct events *events;	     /* likewise */
+	struct cache *cache;   /* likewise; NULL: large copies go to unnamed temporary files */
+	struct source *source; /* of a remote carton (remote_source.h), likewise */
 	const struct remote_options *remote; /* likewise; NULL: nothing is fetched (offline) */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
 	bool verify;	    /* false: nothing is hashed, nothing checked (-o verify=off) */

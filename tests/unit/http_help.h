@@ -28,8 +28,8 @@
 
 #include <cmocka.h>
 
-#include "http/blocking.h"
 #include "base/util.h"
+#include "http_reader.h"
 #include "mount_help.h"
 
 #define BLOCK 65521

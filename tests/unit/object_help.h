@@ -14,6 +14,7 @@
 #include "base/ingest.h"
 #include "archive/container.h"
 #include "cache/cache.h"
+#include "base/event.h"
 #include "object/object.h"
 #include "zip_help.h"
 
@@ -34,6 +35,7 @@ struct box {
 	struct source *source; /* of them, a memfd */
 	int fd;		       /* the same, to change it */
 	struct workers *workers;
+	struct events *events;
 	struct object_store *store;
 
 	pthread_mutex_t lock; /* guards the rest */
@@ -117,7 +119,9 @@ static inline void box_start(struct box *b, struct cache *cache, bool verify)
 	assert_int_equal(pwrite_full(b->fd, b->blob.data, b->blob.len, 0), 0);
 	assert_int_equal(source_from_fd(dup(b->fd), &b->source), 0);
 	assert_int_equal(workers_new(&b->workers), 0);
+	assert_int_equal(events_new(b->workers, &b->events), 0);
 	options.workers = b->workers;
+	options.events = b->events;
 	assert_int_equal(object_store_new(&options, &b->store), 0);
 	for (size_t i = 0; i < b->n; i++)
 		assert_int_equal(object_add(b->store, b->items[i].sha256, &b->items[i].entry,
@@ -166,6 +170,7 @@ static inline void box_free(struct box *b)
 		object_store_stop(b->store);
 	box_gate(b, false);
 	workers_free(b->workers);
+	events_free(b->events);
 	object_store_free(b->store);
 	source_unref(b->source);
 	fd_close(b->fd);

@@ -4,44 +4,20 @@
 
 #include "base/digest.h"
 #include "base/limits.h"
+#include "fetch/remote_source.h"
 #include "fetch/snapshot.h"
 
 #define URL "https://models.example/m.carton"
 #define SIZE 100000
 #define MTIME 1600000000
 
-/* A source in memory that is not local, as a remote one is not. */
-static int memory_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
+/* Holds [off, off + n). */
+static void hold(struct held *h, uint64_t off, size_t n)
 {
-	if (off > s->size || n > s->size - off)
-		return -ENODATA;
-	fill_bytes(key_of(1), ret_buf, off, n);
-	return 0;
-}
+	char *data = malloc(n);
 
-static void memory_free(struct source *s)
-{
-	free(s);
-}
-
-static const struct source_ops memory_ops = { memory_pread, source_part, memory_free, NULL };
-
-static struct source *memory_source(uint64_t size)
-{
-	struct source *s = calloc(1, sizeof(*s));
-
-	*s = (struct source){ .ops = &memory_ops, .refs = 1, .size = size, .fd = -1 };
-	return s;
-}
-
-static struct source *recorder_of(uint64_t size)
-{
-	struct source *inner = memory_source(size), *recorder;
-
-	assert_int_equal(snapshot_record(inner, MTIME, &recorder), 0);
-	source_unref(inner);
-	assert_true(recorder->size == size && !source_is_local(recorder));
-	return recorder;
+	fill_bytes(key_of(1), data, off, n);
+	assert_int_equal(held_add(h, data, n, off), 0);
 }
 
 /* Reads, and compares with what must be there. */
@@ -54,38 +30,32 @@ static void read_right(struct source *s, uint64_t off, size_t n)
 	assert_memory_equal(got, want, n);
 }
 
-/* Keeps a snapshot of three reads. */
+/* Keeps a snapshot of three stretches. */
 static void keep(struct cache *c)
 {
-	struct source *recorder = recorder_of(SIZE);
-	struct stream *stream;
-	char got[3000];
+	struct snapshot s = { SIZE, MTIME, held_new(MAX_SNAPSHOT) };
 
-	read_right(recorder, SIZE - 1000, 1000);
-	read_right(recorder, 5000, 1);
-	assert_int_equal(source_stream(recorder, 6000, 3000, &stream), 0);
-	assert_int_equal(stream_read_full(stream, got, sizeof(got)), 3000);
-	stream_close(stream);
-	assert_int_equal(source_pread(recorder, got, 1, SIZE), -ENODATA);
-	snapshot_save(recorder, c, URL);
-	read_right(recorder, 50000, 100); /* after the end of the recording */
-	source_unref(recorder);
+	hold(s.held, SIZE - 1000, 1000);
+	hold(s.held, 5000, 1);
+	hold(s.held, 6000, 3000);
+	snapshot_save(&s, c, URL);
+	held_free(s.held);
 }
 
-static void test_replay(void **state)
+static void test_restore(void **state)
 {
 	struct env *e = *state;
 	struct cache *c = open_cache(e, 0);
 	struct stream *stream;
 	struct source *s;
-	int64_t mtime;
 	char got[3000];
 
-	assert_int_equal(snapshot_open(c, URL, &s, &mtime), -ENOENT);
+	assert_int_equal(remote_source_restore(c, URL, &s), -ENOENT);
 	keep(c);
-	assert_int_equal(snapshot_open(c, URL "x", &s, &mtime), -ENOENT);
-	assert_int_equal(snapshot_open(c, URL, &s, &mtime), 0);
-	assert_true(mtime == MTIME && s->size == SIZE && !source_is_local(s));
+	assert_int_equal(remote_source_restore(c, URL "x", &s), -ENOENT);
+	assert_int_equal(remote_source_restore(c, URL, &s), 0);
+	assert_true(remote_source_mtime(s) == MTIME && s->size == SIZE && !source_is_local(s));
+	assert_null(remote_source_version(s));
 	for (int i = 0; i < 2; i++) {
 		read_right(s, SIZE - 1000, 1000);
 		read_right(s, 6500, 2500);
@@ -106,30 +76,48 @@ static void test_replay(void **state)
 	cache_free(c);
 }
 
-/* The same bytes through pieces of any length; what does not fit the bound is not kept. */
+/* Older stretches give way to newer ones. */
+static void test_bounded(void **state)
+{
+	struct held *h = held_new(100);
+	char got[60];
+
+	(void)state;
+	hold(h, 0, 60);
+	hold(h, 1000, 40);
+	assert_true(held_read(h, got, 60, 0) && held_read(h, got, 40, 1000));
+	hold(h, 2000, 1);
+	assert_false(held_read(h, got, 1, 0));
+	assert_true(held_read(h, got, 40, 1000) && held_read(h, NULL, 1, 2000));
+	held_trim(h, 1);
+	assert_true(!held_read(h, got, 1, 1000) && held_read(h, got, 1, 2000));
+	hold(h, 3000, 50); /* larger than all that may be held: it alone */
+	assert_true(!held_read(h, got, 1, 2000) && held_read(h, got, 50, 3000));
+	held_free(h);
+}
+
+/* What does not fit the bound is not kept. */
 static void test_bound(void **state)
 {
 	struct env *e = *state;
 	struct cache *c = open_cache(e, GIB);
 	const size_t step = 64 * MIB - 16;
-	char *buf = malloc(step);
 
 	for (uint64_t over = 0; over < 2; over++) {
-		struct source *recorder = recorder_of(2 * GIB), *s;
-		int64_t mtime;
+		struct snapshot s = { 2 * GIB, MTIME, held_new(MAX_SNAPSHOT) };
+		const char *url = over ? URL "/over" : URL;
 
-		/* a header of 24 bytes; 16 for each read */
-		for (int i = 0; i < 3; i++)
-			assert_int_equal(source_pread(recorder, buf, step, 0), 0);
-		assert_int_equal(source_pread(recorder, buf, step - 24 + over, over), 0);
-		snapshot_save(recorder, c, over ? URL "/over" : URL);
-		source_unref(recorder);
-		assert_int_equal(snapshot_open(c, over ? URL "/over" : URL, &s, &mtime),
-				 over ? -ENOENT : 0);
+		/* a header of 24 bytes; 16 for each stretch */
+		for (int i = 0; i < 4; i++)
+			assert_int_equal(held_add(s.held, calloc(1, step),
+						  i < 3 ? step : step - 24 + over, (uint64_t)i),
+					 0);
+		snapshot_save(&s, c, url);
+		held_free(s.held);
+		assert_int_equal(snapshot_load(c, url, &s), over ? -ENOENT : 0);
 		if (!over)
-			source_unref(s);
+			held_free(s.held);
 	}
-	free(buf);
 	cache_free(c);
 }
 
@@ -158,13 +146,12 @@ static void test_malformed(void **state)
 	struct cache *c = open_cache(e, 0);
 	uint8_t text[24 + 16 + 4] = "cfsnap01";
 	struct source *s;
-	int64_t mtime;
 	char got[4];
 
 	put_le64(text + 8, 10);
 	put_le64(text + 32, 4);
 	plant(e, c, text, sizeof(text));
-	assert_int_equal(snapshot_open(c, URL, &s, &mtime), 0);
+	assert_int_equal(remote_source_restore(c, URL, &s), 0);
 	assert_int_equal(source_pread(s, got, 4, 0), 0);
 	assert_int_equal(source_pread(s, got, 4, 1), -ENETUNREACH);
 	source_unref(s);
@@ -173,19 +160,19 @@ static void test_malformed(void **state)
 		if (n == 24)
 			continue;
 		plant(e, c, text, n);
-		assert_int_equal(snapshot_open(c, URL, &s, &mtime), -ENOENT);
+		assert_int_equal(remote_source_restore(c, URL, &s), -ENOENT);
 	}
 	for (unsigned i = 0; i < 4; i++) {
 		const uint64_t lengths[] = { 5, 3, UINT64_MAX, UINT64_MAX - 15 };
 
 		put_le64(text + 32, lengths[i]);
 		plant(e, c, text, sizeof(text));
-		assert_int_equal(snapshot_open(c, URL, &s, &mtime), -ENOENT);
+		assert_int_equal(remote_source_restore(c, URL, &s), -ENOENT);
 	}
 	text[0] = 'C';
 	put_le64(text + 32, 4);
 	plant(e, c, text, sizeof(text));
-	assert_int_equal(snapshot_open(c, URL, &s, &mtime), -ENOENT);
+	assert_int_equal(remote_source_restore(c, URL, &s), -ENOENT);
 	cache_free(c);
 }
 
@@ -194,7 +181,8 @@ static void test_malformed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_replay),
+		TEST(test_restore),
+		TEST(test_bounded),
 		TEST(test_bound),
 		TEST(test_malformed),
 	};

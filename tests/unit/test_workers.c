@@ -116,7 +116,7 @@ static void test_lanes(void **state)
 /* As many as a lane has threads start at once, without waiting for each other. */
 static void test_at_once(void **state)
 {
-	static const unsigned at_least[LANES] = { 4, 2, 16, 16, 4 };
+	static const unsigned at_least[LANES] = { 4, 2, 8, 16, 4 };
 	struct note notes[16];
 	struct pool p;
 

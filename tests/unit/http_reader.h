@@ -1,10 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits for what http.c reports: for callers that still block. */
-#include "http/blocking.h"
+/*
+ * Waits for what http.h reports, for tests: one thread reads one stream, with a deadline and a switch
+ * that ends the waiting.
+ */
+#ifndef HTTP_READER_H
+#define HTTP_READER_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "http/http.h"
+
+struct http_reader;
+
+static inline void http_reader_close(struct http_reader *r);
+
+/* Ends the waiting of every reader opened with it. */
+struct http_cancel {
+	pthread_mutex_t lock;
+	atomic_bool fired;
+	struct http_reader *readers; /* guarded by lock */
+};
 
 struct http_reader {
 	struct http_stream *stream;
@@ -19,19 +37,19 @@ struct http_reader {
 	atomic_bool *logged_once;
 };
 
-int http_cancel_init(struct http_cancel *cancel)
+static inline int http_cancel_init(struct http_cancel *cancel)
 {
 	atomic_init(&cancel->fired, false);
 	cancel->readers = NULL;
 	return -pthread_mutex_init(&cancel->lock, NULL);
 }
 
-void http_cancel_destroy(struct http_cancel *cancel)
+static inline void http_cancel_destroy(struct http_cancel *cancel)
 {
 	pthread_mutex_destroy(&cancel->lock);
 }
 
-static void wake(void *ctx)
+static inline void wake(void *ctx)
 {
 	struct http_reader *r = ctx;
 
@@ -41,7 +59,7 @@ static void wake(void *ctx)
 	pthread_mutex_unlock(&r->lock);
 }
 
-void http_cancel_fire(struct http_cancel *cancel)
+static inline void http_cancel_fire(struct http_cancel *cancel)
 {
 	atomic_store(&cancel->fired, true);
 	pthread_mutex_lock(&cancel->lock);
@@ -50,13 +68,13 @@ void http_cancel_fire(struct http_cancel *cancel)
 	pthread_mutex_unlock(&cancel->lock);
 }
 
-static bool cancelled(const struct http_reader *r)
+static inline bool cancelled(const struct http_reader *r)
 {
 	return r->cancel && atomic_load(&r->cancel->fired);
 }
 
 /* Waits for another wake than number `seen`. */
-static int wait_wake(struct http_reader *r, unsigned seen, const char *late)
+static inline int wait_wake(struct http_reader *r, unsigned seen, const char *late)
 {
 	bool report = false;
 	int result = 0;
@@ -83,7 +101,7 @@ static int wait_wake(struct http_reader *r, unsigned seen, const char *late)
 	return cancelled(r) ? -ECANCELED : result;
 }
 
-static unsigned wakes(struct http_reader *r)
+static inline unsigned wakes(struct http_reader *r)
 {
 	unsigned n;
 
@@ -93,9 +111,9 @@ static unsigned wakes(struct http_reader *r)
 	return n;
 }
 
-int http_open(struct http *http, const struct http_request *request, int64_t deadline_ms,
-	      struct http_cancel *cancel, struct http_reader **ret,
-	      struct http_response *ret_response)
+static inline int http_open(struct http *http, const struct http_request *request,
+			    int64_t deadline_ms, struct http_cancel *cancel,
+			    struct http_reader **ret, struct http_response *ret_response)
 {
 	struct http_reader *r = calloc(1, sizeof(*r));
 	pthread_condattr_t attr;
@@ -137,7 +155,7 @@ int http_open(struct http *http, const struct http_request *request, int64_t dea
 	return 0;
 }
 
-ssize_t http_read(struct http_reader *r, void *ret_buf, size_t n)
+static inline ssize_t http_read(struct http_reader *r, void *ret_buf, size_t n)
 {
 	const char *data;
 	ssize_t got = 0;
@@ -160,7 +178,7 @@ ssize_t http_read(struct http_reader *r, void *ret_buf, size_t n)
 	return (ssize_t)n;
 }
 
-void http_set_deadline(struct http_reader *r, int64_t deadline_ms)
+static inline void http_set_deadline(struct http_reader *r, int64_t deadline_ms)
 {
 	pthread_mutex_lock(&r->lock);
 	r->deadline_ms = deadline_ms;
@@ -170,7 +188,7 @@ void http_set_deadline(struct http_reader *r, int64_t deadline_ms)
 	pthread_mutex_unlock(&r->lock);
 }
 
-void http_reader_close(struct http_reader *r)
+static inline void http_reader_close(struct http_reader *r)
 {
 	if (!r)
 		return;
@@ -189,3 +207,5 @@ void http_reader_close(struct http_reader *r)
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 }
+
+#endif

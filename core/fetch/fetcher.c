@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state machine of a fetch: tries of mirrors, pauses, hashing, the end. */
+#include "fetch/fetcher.h"
+
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "fetch/internal.h"
+
+#define MIN_RATE 1024 /* bytes a second; what is slower times out */
+/* what is hashed at once: by the task itself; by the job, after which others have their turn */
+#define HASH_HERE (256 * KIB)
+#define HASH_JOB (16 * MIB)
+
+static bool trusted(const struct fetcher *x)
+{
+	return x->f.trust == HTTP_USER;
+}
+
+/* ---- hashing: a job of its own, since it takes as long as all the rest ---- */
+
+static bool is_hashing(struct fetcher *x)
+{
+	bool hashing;
+
+	pthread_mutex_lock(&x->lock);
+	hashing = x->hashing;
+	pthread_mutex_unlock(&x->lock);
+	return hashing;
+}
+
+/* What is in the destination, up to hash_to: also what an earlier fetch has left. */
+static void hash(struct fetcher *x)
+{
+	char block[CHUNK_SIZE];
+
+	while (x->hashed < x->hash_to && x->hash_error == 0 && !cancel_fired(x->f.cancel)) {
+		size_t n = (size_t)MIN(sizeof(block), x->hash_to - x->hashed);
+		int r = dest_read(x->f.dest, block, n, x->hashed);
+
+		if (r == 0)
+			r = hasher_feed(&x->hasher, block, n);
+		x->hash_error = r;
+		x->hashed += n;
+		if (r == 0 && x->f.progress)
+			x->f.progress(x->f.progress_ctx, n);
+	}
+}
+
+static void run_hash_job(struct job *job)
+{
+	struct fetcher *x = container_of(job, struct fetcher, hash_job);
+
+	hash(x);
+	pthread_mutex_lock(&x->lock);
+	x->hashing = false;
+	/* with the lock: the task may be over as soon as it sees this */
+	task_wake(&x->task);
+	pthread_mutex_unlock(&x->lock);
+}
+
+/* Hashes on if there is enough. False: all that has arrived is hashed. */
+static bool hash_on(struct fetcher *x)
+{
+	if (is_hashing(x))
+		return true;
+	if (!x->hasher_begun || x->hash_error || x->hashed == x->arrived)
+		return false;
+	x->hash_to = MIN(x->arrived, x->hashed + HASH_JOB);
+	if (x->hash_to - x->hashed > HASH_HERE) {
+		x->hashing = true;
+		workers_submit(x->f.options->workers, &x->hash_job, LANE_NET);
+		return true;
+	}
+	/* little by little costs more than all at once */
+	if (x->complete)
+		hash(x);
+	return !x->complete;
+}
+
+static int hash_begin(struct fetcher *x)
+{
+	int r = 0;
+
+	if (x->hasher_begun)
+		hasher_abort(&x->hasher);
+	x->hasher_begun = false;
+	x->hashed = 0;
+	x->hash_error = 0;
+	if ((x->f.hash || x->f.tagger) && x->f.what != FETCH_SIZE)
+		r = hasher_begin(&x->hasher, x->f.tagger, x->f.hash);
+	x->hasher_begun = r == 0 && (x->f.hash || x->f.tagger) && x->f.what != FETCH_SIZE;
+	return r;
+}
+
+/* All bytes are hashed: are they right? */
+static int check_hash(struct fetcher *x, struct ingested *ret)
+{
+	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
+	struct ingested in = { .size = x->arrived };
+	int r = x->hash_error;
+
+	if (r == 0 && x->hasher_begun) {
+		x->hasher_begun = false;
+		r = hasher_end(&x->hasher, &in);
+	}
+	if (r == 0 && x->f.sha256 && memcmp(in.sha256, x->f.sha256, SHA256_SIZE) != 0) {
+		hex_encode(x->f.sha256, SHA256_SIZE, want);
+		hex_encode(in.sha256, SHA256_SIZE, found);
+		carton_log(x->m->bad_hash ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR,
+			   http_url_redact(x->m->url, shown, sizeof(shown)),
+			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found,
+			   want);
+		/* none of them is worth keeping */
+		dest_restart(x->f.dest, NULL);
+		free(in.tags);
+		r = -EBADMSG;
+	}
+	if (r == 0)
+		*ret = in;
+	return r;
+}
+
+/* ---- tries and rounds ---- */
+
+static void over(struct fetcher *x, int result)
+{
+	x->result = result;
+	x->phase = FETCH_OVER;
+}
+
+static void log_no_room(const struct fetcher *x)
+{
+	char shown[256];
+
+	carton_log(CARTON_LOG_WARNING, http_url_redact(x->m->url, shown, sizeof(shown)),
+		   dest_is_cached(x->f.dest) ?
+			   "there is no room for it in the cache: stopped after %llu bytes" :
+			   "there is no room for it on the disk: stopped after %llu bytes",
+		   (unsigned long long)dest_end(x->f.dest));
+}
+
+/* All mirrors have failed: pauses before the next round, or gives up. */
+static void end_round(struct fetcher *x)
+{
+	long wait = mirror_wait(x);
+
+	x->turn = 0;
+	x->pause_ms = now_ms() + remote_pause(++x->rounds, MAX(wait, 0));
+	if (wait >= 0 && x->rounds < MAX_REMOTE_ATTEMPTS && x->pause_ms < x->deadline_ms)
+		x->phase = FETCH_PAUSE;
+	else if (trusted(x))
+		over(x, x->m->error == -EAGAIN ? -EIO : x->m->error);
+	else
+		over(x, mirror_sum_up(x));
+}
+
+static void end_try(struct fetcher *x, int r)
+{
+	bool again;
+
+	transfer_end(x);
+	if (r == -ENOSPC || r == -EDQUOT)
+		log_no_room(x);
+	/* a version was named, or nothing else is there: one try that retries by itself */
+	if (x->final || r == 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
+	    x->f.what == FETCH_RANGE) {
+		if (r == 0 && x->f.first)
+			atomic_store(x->f.first, (x->first + x->turn) % x->n_mirrors);
+		over(x, r);
+		return;
+	}
+	if (x->arrived >= x->best + MIN_REMOTE_PROGRESS) {
+		x->best = x->arrived;
+		x->rounds = 0;
+	}
+	again = mirror_failed(x, r);
+	x->phase = FETCH_BEGIN;
+	if (!again)
+		x->turn++;
+	if (!mirror_next(x) || now_ms() >= x->deadline_ms)
+		end_round(x);
+}
+
+static void begin_try(struct fetcher *x)
+{
+	int r = hash_begin(x);
+
+	x->m = mirror_next(x);
+	x->try_deadline_ms = mirror_deadline(x);
+	if (r == 0)
+		r = x->f.what == FETCH_SIZE ? size_begin(x) : transfer_begin(x);
+	x->phase = FETCH_TRY;
+	if (r < 0)
+		end_try(x, r);
+}
+
+static void step_try(struct fetcher *x)
+{
+	int64_t now = now_ms();
+	int r;
+
+	x->taken = 0;
+	r = x->f.what == FETCH_SIZE ? size_step(x) : transfer_step(x);
+	if (x->taken > 0) {
+		/* a try that had its share of the time has all of it once it delivers */
+		x->bytes_came = true;
+		if (!x->f.deadline_ms)
+			x->deadline_ms = MIN(now + x->f.options->timeout_ms,
+					     x->deadline_ms + 1 +
+						     (int64_t)x->taken * 1000 / MIN_RATE);
+	}
+	if (r == -EINPROGRESS && now >= transfer_deadline(x)) {
+		transfer_log_late(x);
+		r = -ETIMEDOUT;
+	}
+	if (r == 0 && x->f.what != FETCH_SIZE) {
+		transfer_end(x);
+		x->phase = FETCH_CHECK;
+	} else if (r != -EINPROGRESS) {
+		end_try(x, r);
+	}
+}
+
+/* ---- the task ---- */
+
+static void fire(struct cancel_hook *hook)
+{
+	task_wake(&container_of(hook, struct fetcher, hook)->task);
+}
+
+static bool finish(struct fetcher *x, struct ingested *in)
+{
+	struct fetch f = x->f;
+	int result = x->result;
+
+	transfer_end(x);
+	cancel_hook_remove(f.cancel, &x->hook);
+	task_end(&x->task);
+	if (x->hasher_begun)
+		hasher_abort(&x->hasher);
+	if (f.what == FETCH_SIZE)
+		in->size = x->arrived;
+	pthread_mutex_destroy(&x->lock);
+	free(x->mirrors);
+	free(x);
+	f.done(f.ctx, result, in);
+	return false;
+}
+
+static bool step(struct task *t)
+{
+	struct fetcher *x = container_of(t, struct fetcher, task);
+	struct ingested in = { 0 };
+
+	if (x->phase == FETCH_START) {
+		x->phase = FETCH_BEGIN;
+		cancel_hook_add(x->f.cancel, &x->hook);
+	}
+	for (;;) {
+		if (cancel_fired(x->f.cancel) && x->phase != FETCH_OVER) {
+			transfer_end(x);
+			over(x, -ECANCELED);
+		}
+		switch (x->phase) {
+		case FETCH_PAUSE:
+			if (now_ms() < x->pause_ms) {
+				task_wake_at(t, x->pause_ms);
+				return true;
+			}
+			x->phase = FETCH_BEGIN;
+			break;
+		case FETCH_START:
+		case FETCH_BEGIN:
+			if (is_hashing(x))
+				return true;
+			begin_try(x);
+			break;
+		case FETCH_TRY:
+			step_try(x);
+			if (x->phase != FETCH_TRY)
+				break;
+			hash_on(x);
+			task_wake_at(t, x->hold_ms > now_ms() ?
+						MIN(x->hold_ms, transfer_deadline(x)) :
+						transfer_deadline(x));
+			return true;
+		case FETCH_CHECK:
+			if (hash_on(x))
+				return true;
+			if (x->hashed < x->arrived && x->hasher_begun && !x->hash_error)
+				break;
+			end_try(x, check_hash(x, &in));
+			break;
+		case FETCH_OVER:
+			if (is_hashing(x))
+				return true;
+			return finish(x, &in);
+		}
+	}
+}
+
+int fetch_start(const struct fetch *fetch)
+{
+	struct fetcher *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return -ENOMEM;
+	x->f = *fetch;
+	if (mirror_list(x) < 0) {
+		free(x);
+		return -ENOMEM;
+	}
+	pthread_mutex_init(&x->lock, NULL);
+	x->first = fetch->first ? atomic_load(fetch->first) % x->n_mirrors : 0;
+	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :
+					      now_ms() + fetch->options->timeout_ms;
+	x->hook.fire = fire;
+	x->hash_job.run = run_hash_job;
+	task_init(&x->task, fetch->options->events, LANE_NET, step);
+	task_wake(&x->task);
+	return 0;
+}
+
+/* ---- waiting for the end ---- */
+
+struct waiter {
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t over;
+	bool done;
+	int result;
+	struct ingested in;
+	const struct fetch *fetch;
+};
+
+static void wake_waiter(void *ctx, int result, struct ingested *in)
+{
+	struct waiter *w = ctx;
+
+	pthread_mutex_lock(&w->lock);
+	w->done = true;
+	w->result = result;
+	w->in = *in;
+	pthread_cond_signal(&w->over);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int waiter_answered(void *ctx, const struct http_response *a)
+{
+	const struct fetch *f = ((struct waiter *)ctx)->fetch;
+
+	return f->answered(f->ctx, a);
+}
+
+int fetch_run(const struct fetch *fetch, struct ingested *ret)
+{
+	struct waiter w = {
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.over = PTHREAD_COND_INITIALIZER,
+		.fetch = fetch,
+	};
+	struct fetch f = *fetch;
+	int r;
+
+	f.done = wake_waiter;
+	f.answered = fetch->answered ? waiter_answered : NULL;
+	f.ctx = &w;
+	r = fetch_start(&f);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&w.lock);
+	while (!w.done)
+		pthread_cond_wait(&w.over, &w.lock);
+	pthread_mutex_unlock(&w.lock);
+	if (w.result == 0)
+		*ret = w.in;
+	return w.result;
+}

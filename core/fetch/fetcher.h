@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fetches bytes from URLs into a destination (dest.h). One fetch is one state machine (event.h):
+ * while it waits for a server or for the next try it keeps no thread.
+ *
+ * URLs are mirrors: tried in their order, the one that worked last first. Connection failures,
+ * timeouts, 4xx and 5xx, and answers that are too short lead to the next one; when all have failed,
+ * those that may recover are tried again after a pause. Bytes with the wrong hash are requested once
+ * more past any cache; then that mirror is exhausted.
+ *
+ * A large file of one version (a strong ETag, or the version that the caller names) is fetched in
+ * pieces over several connections; each piece is written where it belongs. A failed piece is requested
+ * again from where it broke off.
+ *
+ * Deadline: the fetch fails with -ETIMEDOUT after `timeout_ms` without progress, counted from its
+ * start. Progress is counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte now
+ * and then does not help it.
+ *
+ * Threads: any thread may start a fetch. `answered` and `done` are called on workers, `progress` too,
+ * perhaps at the same time.
+ */
+#ifndef CARTON_FETCH_FETCHER_H
+#define CARTON_FETCH_FETCHER_H
+
+#include "base/cancel.h"
+#include "base/hasher.h"
+#include "cache/dest.h"
+#include "fetch/remote.h"
+
+enum fetch_what {
+	FETCH_FILE,   /* all of it, in whatever coding and version */
+	FETCH_RANGE,  /* [off, off + n) of the version in `remote`; any other is -ESTALE */
+	FETCH_SUFFIX, /* the last `n` bytes, as one answer */
+	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
+};
+
+/* What to fetch. Copied; what its pointers lead to lives until `done` was called. */
+struct fetch {
+	const struct remote_options *options;
+	struct cancel *cancel; /* -ECANCELED once it fires; NULL: never */
+	enum fetch_what what;
+	char *const *urls; /* FETCH_RANGE: NULL, it is remote->url */
+	size_t n_urls;
+	atomic_size_t *first; /* the mirror that worked last; or NULL */
+	enum http_trust trust;
+	struct remote *remote; /* FETCH_RANGE */
+	uint64_t off, n;       /* FETCH_FILE: `n` is how long it should be; 0: not known */
+	uint64_t have;	       /* FETCH_RANGE: so many bytes of it are in `dest` already */
+	bool plain;	       /* ask for no content coding, and over one connection */
+	int64_t deadline_ms;   /* now_ms(), which bytes do not move; 0: as above */
+	const uint8_t *sha256; /* what it must have; NULL: whatever it has */
+	bool hash;	       /* false: ingested.sha256 stays all zero */
+	const struct tagger *tagger;
+	struct dest *dest; /* NULL with FETCH_SIZE */
+	/* Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL. */
+	int (*answered)(void *ctx, const struct http_response *answer);
+	void (*progress)(void *ctx, uint64_t bytes); /* bytes hashed; or NULL */
+	void *progress_ctx;
+	/*
+	 * The end. 0; -EBADMSG: all that any mirror gave is wrong; -ESTALE; -ENOSPC; -ECANCELED;
+	 * -ENODATA: no server says the size; or what the best mirror failed with: -EACCES, -ETIMEDOUT,
+	 * -ECONNREFUSED, … or -EIO. Each mirror's failure was logged. `in` has what was hashed and the
+	 * size; its tags go to the callee.
+	 */
+	void (*done)(void *ctx, int result, struct ingested *in);
+	void *ctx;
+};
+
+/* 0 or -ENOMEM; then `done` will be called, perhaps before this returns. */
+int fetch_start(const struct fetch *fetch);
+
+/* The same, but waits for the end: for threads that may. As `done`, which is not used. */
+int fetch_run(const struct fetch *fetch, struct ingested *ret);
+
+#endif

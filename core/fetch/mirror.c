@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which mirror to try, and what its failure means. */
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "fetch/internal.h"
+
+int mirror_list(struct fetcher *x)
+{
+	x->n_mirrors = x->f.remote ? 1 : x->f.n_urls;
+	x->mirrors = calloc(x->n_mirrors, sizeof(*x->mirrors));
+	if (!x->mirrors)
+		return -ENOMEM;
+	for (size_t i = 0; i < x->n_mirrors; i++)
+		x->mirrors[i].url = x->f.remote ? x->f.remote->url : x->f.urls[i];
+	return 0;
+}
+
+struct mirror *mirror_next(struct fetcher *x)
+{
+	for (; x->turn < x->n_mirrors; x->turn++) {
+		struct mirror *m = &x->mirrors[(x->first + x->turn) % x->n_mirrors];
+
+		if (!m->exhausted)
+			return m;
+	}
+	return NULL;
+}
+
+int64_t mirror_deadline(const struct fetcher *x)
+{
+	int64_t now = now_ms(), left = MAX(x->deadline_ms - now, 0);
+	size_t sharers = 0;
+
+	for (size_t i = x->turn; i < x->n_mirrors; i++)
+		sharers += !x->mirrors[(x->first + i) % x->n_mirrors].exhausted;
+	return now + left / (int64_t)MAX(sharers, 1);
+}
+
+/* Once for each mirror. http/ logs what fails below a status, the check of the hash wrong bytes. */
+static void log_failure(struct mirror *m, bool trusted)
+{
+	char shown[256];
+
+	if (atomic_exchange(&m->logged_once, true))
+		return;
+	http_url_redact(m->url, shown, sizeof(shown));
+	if (trusted && m->status >= 400 && m->error != -ERANGE) {
+		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d", m->status);
+		return;
+	}
+	if (m->error == -ENOENT || m->error == -EACCES || m->error == -EAGAIN ||
+	    m->error == -EPROTO)
+		carton_log(CARTON_LOG_WARNING, shown, "cannot be fetched from there: %s",
+			   m->error == -EAGAIN ? "the server asks to come back later" :
+						 strerror(-m->error));
+}
+
+static bool check_failure(struct mirror *m, int error)
+{
+	if (error == -EBADMSG || error == -EFBIG) {
+		m->exhausted = m->bad_hash;
+		m->bad_hash = m->no_resume = true;
+		return !m->exhausted;
+	}
+	if (error == -ESTALE) {
+		m->exhausted = m->no_resume;
+		m->no_resume = true;
+		return !m->exhausted;
+	}
+	m->exhausted = !remote_passes(error);
+	return false;
+}
+
+bool mirror_failed(struct fetcher *x, int error)
+{
+	struct mirror *m = x->m;
+	bool again = check_failure(m, error);
+
+	m->error = error;
+	log_failure(m, x->f.trust == HTTP_USER);
+	return again;
+}
+
+long mirror_wait(const struct fetcher *x)
+{
+	long soonest = -1;
+
+	for (size_t i = 0; i < x->n_mirrors; i++) {
+		const struct mirror *m = &x->mirrors[i];
+		long wait = MAX(m->retry_after_s, 0);
+
+		if (m->error == -ENODATA)
+			return -1;
+		if (!m->exhausted && (soonest < 0 || wait < soonest))
+			soonest = wait;
+	}
+	return soonest;
+}
+
+/*
+ * An error that may pass is better than -EBADMSG, which must be true of all mirrors. A mirror that does
+ * not say a size still has the file, and after a full disk there may be room elsewhere.
+ */
+int mirror_sum_up(const struct fetcher *x)
+{
+	int sum = -EBADMSG;
+
+	for (size_t i = 0; i < x->n_mirrors; i++) {
+		int e = x->mirrors[i].error;
+
+		if (e == -ENODATA || e == -ENOSPC || e == -EDQUOT)
+			return e;
+		/* there was no time to ask it */
+		if (e == 0)
+			e = -ETIMEDOUT;
+		if (e == -EBADMSG || e == -EFBIG)
+			continue;
+		/* asked to come back later than this fetch waits */
+		if (e == -EAGAIN && x->mirrors[i].retry_after_s > 0)
+			e = -ETIMEDOUT;
+		if (e != -EACCES && e != -ETIMEDOUT && e != -ECONNREFUSED && e != -EHOSTUNREACH &&
+		    e != -ENETUNREACH && e != -ECONNRESET)
+			e = -EIO;
+		if (sum == -EBADMSG || sum == -EIO)
+			sum = e;
+	}
+	return sum;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A remote carton as a source, for whoever opens it: reads wait for the network, and all that was read
+ * is held. Once the carton is open, nothing waits here any more: its entries are fetched (fetcher.h).
+ */
+#ifndef CARTON_FETCH_REMOTE_SOURCE_H
+#define CARTON_FETCH_REMOTE_SOURCE_H
+
+#include "base/source.h"
+#include "cache/cache.h"
+#include "fetch/remote.h"
+
+/*
+ * The carton at a URL that the user gave: its size and last bytes are known after one request. 0; 1: it
+ * is there, but its origin does not answer Range requests; else as fetch_run(). `options` and `url`
+ * outlive it.
+ */
+int remote_source_open(const struct remote_options *options, const char *url, struct source **ret);
+
+/* The same as it was when it was opened last, without its server. 0; -ENOENT: not kept; -ENOMEM. */
+int remote_source_restore(struct cache *cache, const char *url, struct source **ret);
+
+/* Seconds since 1970; INT64_MIN: not known. */
+int64_t remote_source_mtime(const struct source *s);
+
+/* The carton is open: what is held is kept for remote_source_restore() (NULL: it is not), then dropped. */
+void remote_source_opened(struct source *s, struct cache *cache);
+
+/* The version that it is held to; NULL: it was restored, so it cannot be fetched from. */
+struct remote *remote_source_version(struct source *s);
+
+/* Copies [off, off + n) if it is held. */
+bool remote_source_held(struct source *s, void *ret_buf, uint64_t n, uint64_t off);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asks one mirror how long a file is: by a HEAD, then by a GET of the first byte. */
+#include "base/util.h"
+#include "fetch/internal.h"
+
+static int ask(struct fetcher *x)
+{
+	struct conn *c = &x->conns[0];
+	struct http_request q = {
+		.url = x->m->url,
+		.trust = x->f.trust,
+		.method = x->head ? HTTP_HEAD : HTTP_GET,
+		.identity = true,
+		.has_range = !x->head,
+		.logged_once = &x->m->logged_once,
+	};
+
+	http_close(c->stream);
+	c->stream = NULL;
+	c->answered = false;
+	return http_start_request(x->f.options->http, &q, transfer_wake, x, &c->stream);
+}
+
+int size_begin(struct fetcher *x)
+{
+	x->m->retry_after_s = 0;
+	x->remote = NULL;
+	x->bytes_came = x->final = false;
+	x->head = !x->m->no_head;
+	return ask(x);
+}
+
+/* What an answer says: 0 with x->arrived, -ENODATA or what its status means. */
+static int read_size(struct fetcher *x, const struct http_response *a)
+{
+	int r = http_status_errno(a->status);
+	struct remote found;
+
+	x->m->retry_after_s = a->retry_after_s;
+	/* the one byte of an empty file is out of its range */
+	if (r == -ERANGE && a->range_total == 0) {
+		x->arrived = 0;
+		return 0;
+	}
+	if (r == 0 && !remote_identify(a, &found))
+		r = -ENODATA;
+	if (r == 0)
+		x->arrived = found.size;
+	return r;
+}
+
+/*
+ * True: only fetching the file tells its size. A server may fail at a HEAD, or at a part, and have the
+ * file all the same: its failures are those of the fetch to come, which tries again. One that says when
+ * to come back is taken at its word.
+ */
+static bool only_fetching_tells(const struct mirror *m, int status, int error)
+{
+	return status >= 400 && error != -EACCES && error != -ENOENT && m->retry_after_s <= 0;
+}
+
+int size_step(struct fetcher *x)
+{
+	struct mirror *m = x->m;
+	struct http_response a = { .status = 0 };
+	int r = http_answer(x->conns[0].stream, &a);
+	char shown[256];
+
+	if (r == -EAGAIN)
+		return -EINPROGRESS;
+	/* a part of a coded body: it says nothing of the size when decoded */
+	if (r == -EOPNOTSUPP)
+		r = -ENODATA;
+	if (r == 0)
+		r = read_size(x, &a);
+	if (x->head && r < 0) {
+		/* some servers have no HEAD, and a URL may be signed for GET only */
+		m->no_head = a.status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET;
+		if (m->no_head && (r != -EAGAIN || m->retry_after_s <= 0)) {
+			x->head = false;
+			r = ask(x);
+			return r < 0 ? r : -EINPROGRESS;
+		}
+	}
+	if (r == 0 || !only_fetching_tells(m, a.status, r))
+		return r;
+	if (!atomic_exchange(&m->logged_once, true))
+		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
+			   "does not say how long the file is: status %d", a.status);
+	return -ENODATA;
+}

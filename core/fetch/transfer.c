@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One try of one mirror: its requests, and their bytes on the way to the destination. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "fetch/internal.h"
+
+/* a mirror's object larger than this is worth several connections */
+#define PARALLEL (8 * MIB)
+/* bytes of one connection in one step, after which other fetches have their turn */
+#define STEP_BYTES (4 * MIB)
+
+void transfer_wake(void *fetcher)
+{
+	task_wake(&((struct fetcher *)fetcher)->task);
+}
+
+static void conn_close(struct conn *c)
+{
+	http_close(c->stream);
+	c->stream = NULL;
+}
+
+static int conn_open(struct fetcher *x, struct conn *c, const struct http_request *q)
+{
+	c->answered = false;
+	c->began_ms = now_ms();
+	c->size = c->left.end - c->left.off;
+	return http_start_request(x->f.options->http, q, transfer_wake, x, &c->stream);
+}
+
+void transfer_end(struct fetcher *x)
+{
+	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
+		conn_close(&x->conns[i]);
+	gunzip_free(x->gunzip);
+	x->gunzip = NULL;
+}
+
+/* ---- bytes ---- */
+
+static int put_decoded(void *ctx, const void *data, size_t n)
+{
+	struct fetcher *x = ctx;
+	int r = n ? dest_write(x->f.dest, data, n, x->arrived) : 0;
+
+	if (r == 0)
+		x->arrived += n;
+	return r;
+}
+
+static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
+{
+	uint64_t base = x->f.what == FETCH_RANGE ? x->f.off : 0;
+
+	return x->gunzip ? gunzip_feed(x->gunzip, data, n) :
+			   dest_write(x->f.dest, data, n, c->left.off - base);
+}
+
+/* Takes the bytes that are there. 1: the body or the piece is over; -EAGAIN: more to come. */
+static int drain(struct fetcher *x, struct conn *c)
+{
+	uint64_t taken = 0;
+	const char *data;
+	ssize_t got;
+	int r;
+
+	while ((got = http_peek(c->stream, &data)) > 0) {
+		size_t n = (size_t)MIN((uint64_t)got, c->left.end - c->left.off);
+
+		/* an answer of the whole file goes on behind its piece */
+		if (n == 0)
+			return 1;
+		r = put(x, c, data, n);
+		if (r < 0)
+			return r;
+		http_skip(c->stream, n);
+		c->left.off += n;
+		x->came += n;
+		x->taken += n;
+		taken += n;
+		if (taken >= STEP_BYTES) {
+			task_wake(&x->task);
+			return -EAGAIN;
+		}
+	}
+	if (got == 0 && c->left.end != UINT64_MAX && c->left.off < c->left.end)
+		return -ECONNRESET;
+	return got == 0 ? 1 : (int)got;
+}
+
+/* ---- one answer ---- */
+
+/* The ETag of a partial that came from this mirror; false: there is none to resume. */
+static bool find_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_etag, size_t n)
+{
+	char validator[MAX_CACHE_VALIDATOR + 1], *space;
+
+	if (x->f.what != FETCH_FILE || x->m->no_resume ||
+	    dest_partial(x->f.dest, ret_len, validator, sizeof(validator)) < 0 || *ret_len == 0)
+		return false;
+	space = strrchr(validator, ' ');
+	if (!space || strcmp(space + 1, x->m->url) != 0 || (size_t)(space - validator) >= n)
+		return false;
+	*space = '\0';
+	strcpy(ret_etag, validator);
+	return true;
+}
+
+/* Empties the destination for a body that begins with the first byte. */
+static int start_over(struct fetcher *x, const struct http_response *a)
+{
+	char validator[MAX_CACHE_VALIDATOR + 1] = "";
+	int64_t length = a->length;
+	int r;
+
+	if (x->f.what == FETCH_FILE && a->strong_etag && !a->coding[0] &&
+	    (size_t)snprintf(validator, sizeof(validator), "%s %s", a->etag, x->m->url) >=
+		    sizeof(validator))
+		validator[0] = '\0';
+	r = dest_restart(x->f.dest, validator);
+	if (x->probing && a->status == 206)
+		length = a->range_total;
+	if (r == 0 && length > 0 && !a->coding[0])
+		r = dest_reserve(x->f.dest, (uint64_t)length, false);
+	return r;
+}
+
+/* Pieces of that version are fetched from `next` on; the first answer's body is what stands before. */
+static void begin_pieces(struct fetcher *x, uint64_t next)
+{
+	struct remote *v = &x->version;
+
+	v->url = (char *)x->m->url;
+	v->trust = x->f.trust;
+	atomic_store(&v->logged_once, false);
+	atomic_store(&v->logged_status, 0);
+	x->remote = v;
+	pieces_begin(&x->pieces, next, v->size, x->f.options->connections);
+}
+
+/* An answer to a request for the first piece of a large file. -ESTALE: ask without a range. */
+static int take_first_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
+{
+	if (a->range_first != 0 || !remote_identify(a, &x->version) || !x->version.etag[0])
+		return -ESTALE;
+	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
+	begin_pieces(x, c->left.end);
+	return 0;
+}
+
+/* A large object of a mirror that has ranges: several connections take what follows. */
+static void split(struct fetcher *x, struct conn *c, const struct http_response *a)
+{
+	struct remote *v = &x->version;
+
+	if (x->f.what != FETCH_FILE || x->f.plain || x->m->no_resume ||
+	    x->f.options->connections < 2 || (a->status != 206 && !a->accept_ranges) ||
+	    !remote_identify(a, v) || !v->etag[0] || v->size < c->left.off ||
+	    v->size - c->left.off <= PARALLEL)
+		return;
+	begin_pieces(x, c->left.off);
+	pieces_follow(&x->pieces, c->left.off, &c->left);
+}
+
+static int take_answer(struct fetcher *x, struct conn *c, const struct http_response *a)
+{
+	struct mirror *m = x->m;
+	bool undecoded = m->bad_hash && m->no_resume && m->gzip;
+	int r = http_status_errno(a->status);
+
+	m->retry_after_s = a->retry_after_s;
+	m->status = a->status;
+	m->gzip = !strcmp(a->coding, "gzip") || !strcmp(a->coding, "x-gzip");
+	if ((r == -ERANGE || r == -EPROTO) && x->probing)
+		r = -ESTALE;
+	if (r == -ERANGE && x->f.what == FETCH_FILE) {
+		m->no_resume = true; /* the partial is not a part of what is there */
+		r = -EAGAIN;
+	}
+	if (r == 0 && x->f.answered) {
+		r = x->f.answered(x->f.ctx, a);
+		x->final = r != 0;
+	}
+	if (r != 0)
+		return r;
+	if (x->probing && a->status == 206) {
+		r = take_first_piece(x, c, a);
+		return r < 0 ? r : start_over(x, a);
+	}
+	if (x->f.what == FETCH_FILE && a->status == 206 &&
+	    (c->left.off == 0 || a->range_first != (int64_t)c->left.off))
+		return -EPROTO;
+	if (a->status != 206 || x->f.what == FETCH_SUFFIX) {
+		c->left.off = 0;
+		r = start_over(x, a);
+	}
+	x->arrived = c->left.off;
+	if (r == 0 && undecoded && a->coding[0])
+		r = m->gzip ? gunzip_new(put_decoded, x, &x->gunzip) : -EBADMSG;
+	if (r == 0)
+		split(x, c, a);
+	return r;
+}
+
+/* ---- one connection ---- */
+
+/* The request of a piece failed: it is asked for again after a pause. 0, or the end of the try. */
+static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry_after_s)
+{
+	unsigned active = 0;
+	int64_t now = now_ms();
+
+	pieces_return(&x->pieces, c->left);
+	conn_close(c);
+	if (!remote_passes(error))
+		return error;
+	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
+		active += x->conns[i].stream != NULL;
+	/* perhaps the server does not like so many at once */
+	x->pieces.want = MAX(active, 1U);
+	if (x->came >= MIN_REMOTE_PROGRESS)
+		x->failures = 0;
+	x->came = 0;
+	/* those that fail together count as one */
+	if (now < x->hold_ms)
+		return 0;
+	if (++x->failures > MAX_REMOTE_ATTEMPTS)
+		return error == -EAGAIN ? -EIO : error;
+	x->hold_ms = now + remote_pause(x->failures, retry_after_s);
+	if (x->hold_ms >= x->deadline_ms && active == 0)
+		return error == -EAGAIN ? -ETIMEDOUT : error;
+	return 0;
+}
+
+static int conn_step(struct fetcher *x, struct conn *c)
+{
+	struct http_response a = { .retry_after_s = 0 };
+	int r = c->answered ? 0 : http_answer(c->stream, &a);
+
+	if (r == -EAGAIN)
+		return 0;
+	/* a part of a coded body is of no use, all of it may be */
+	if (r == -EOPNOTSUPP && x->probing && !c->answered)
+		r = -ESTALE;
+	if (r == 0 && !c->answered)
+		r = c->exact ? remote_check(x->remote, &a, c->left.off, c->left.end - 1) :
+			       take_answer(x, c, &a);
+	if (r == 0) {
+		c->answered = true;
+		r = drain(x, c);
+		if (r == -EAGAIN)
+			return 0;
+	}
+	if (r < 0)
+		return x->remote && !x->final ? piece_failed(x, c, r, a.retry_after_s) : r;
+	if (x->final)
+		return r;
+	if (!x->remote) {
+		x->complete = true;
+		return x->gunzip ? gunzip_end(x->gunzip) : 0;
+	}
+	atomic_store(&x->remote->logged_once, false);
+	pieces_learn(&x->pieces, c->size, now_ms() - c->began_ms);
+	c->began_ms = now_ms();
+	/* a whole answer reads on where nobody else has begun */
+	if (!c->exact && pieces_follow(&x->pieces, c->left.off, &c->left)) {
+		c->size = c->left.end - c->left.off;
+		task_wake(&x->task);
+	} else {
+		conn_close(c);
+	}
+	return 0;
+}
+
+/* ---- the try ---- */
+
+static int ask_pieces(struct fetcher *x)
+{
+	uint64_t base = x->f.what == FETCH_RANGE ? x->f.off : 0;
+	int r = 0;
+
+	for (size_t i = 0; i < x->pieces.want && r == 0 && now_ms() >= x->hold_ms; i++) {
+		struct conn *c = &x->conns[i];
+		struct http_request q;
+
+		if (c->stream)
+			continue;
+		if (!pieces_take(&x->pieces, base + x->arrived, &c->left))
+			break;
+		remote_request(x->remote, c->left.off, c->left.end - 1, &q);
+		q.logged_once = &x->remote->logged_once;
+		c->exact = true;
+		r = conn_open(x, c, &q);
+	}
+	return r;
+}
+
+/* How far the destination has all bytes. */
+static void find_arrived(struct fetcher *x)
+{
+	uint64_t least = x->pieces.next;
+
+	if (x->gunzip)
+		return;
+	if (!x->remote) {
+		x->arrived = x->conns[0].left.off;
+		return;
+	}
+	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
+		if (x->conns[i].stream)
+			least = MIN(least, x->conns[i].left.off);
+	for (size_t i = 0; i < x->pieces.n_returned; i++)
+		least = MIN(least, x->pieces.returned[i].off);
+	x->complete = least == x->pieces.end;
+	x->arrived = least - (x->f.what == FETCH_RANGE ? x->f.off : 0);
+}
+
+int transfer_begin(struct fetcher *x)
+{
+	struct conn *c = &x->conns[0];
+	struct mirror *m = x->m;
+	char etag[256];
+	struct http_request q = {
+		.url = m->url,
+		.trust = x->f.trust,
+		.no_cache = m->bad_hash,
+		.identity = x->f.plain || (m->bad_hash && m->no_resume),
+		/* libcurl decodes the first member only of a gzip body */
+		.undecoded = m->bad_hash && m->no_resume && m->gzip,
+		.logged_once = &m->logged_once,
+	};
+
+	m->status = 0;
+	x->complete = x->bytes_came = x->final = x->probing = false;
+	x->failures = 0;
+	x->hold_ms = 0;
+	x->arrived = x->f.have;
+	x->remote = x->f.remote;
+	if (x->f.what == FETCH_RANGE) {
+		pieces_begin(&x->pieces, x->f.off + x->f.have, x->f.off + x->f.n,
+			     x->f.options->connections);
+		return ask_pieces(x);
+	}
+	c->exact = false;
+	c->left = (struct piece){ 0, UINT64_MAX };
+	if (x->f.what == FETCH_SUFFIX) {
+		q.suffix = x->f.n;
+	} else if (find_partial(x, &c->left.off, etag, sizeof(etag))) {
+		q.has_range = true;
+		q.first = c->left.off;
+		q.last = c->left.off + MAX_FILE_SIZE;
+		q.if_range = etag;
+	} else {
+		c->left.off = 0;
+		x->probing = x->f.what == FETCH_FILE && !x->f.plain && !m->no_resume &&
+			     x->f.options->connections > 1 && x->f.n > PARALLEL;
+		q.has_range = x->probing;
+		q.last = PIECE_FIRST - 1;
+	}
+	return conn_open(x, c, &q);
+}
+
+int transfer_step(struct fetcher *x)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < MAX_CONNECTIONS && r == 0 && !x->complete; i++)
+		if (x->conns[i].stream)
+			r = conn_step(x, &x->conns[i]);
+	if (x->remote || x->conns[0].answered) {
+		find_arrived(x);
+		dest_progress(x->f.dest, x->arrived);
+	}
+	if (r != 0 || x->complete)
+		return r;
+	if (x->remote)
+		r = ask_pieces(x);
+	return r < 0 ? r : -EINPROGRESS;
+}
+
+int64_t transfer_deadline(const struct fetcher *x)
+{
+	return x->bytes_came ? x->deadline_ms : MIN(x->try_deadline_ms, x->deadline_ms);
+}
+
+void transfer_log_late(struct fetcher *x)
+{
+	atomic_bool *logged = x->remote ? &x->remote->logged_once : &x->m->logged_once;
+	bool answered = false;
+	char shown[256];
+
+	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
+		answered |= x->conns[i].stream && x->conns[i].answered;
+	carton_log(atomic_exchange(logged, true) ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING,
+		   http_url_redact(x->m->url, shown, sizeof(shown)), "%s",
+		   answered ? "the body did not end before the deadline" :
+			      "no answer before the deadline");
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies of entries of a remote carton. Nothing here waits: a large Stored entry is fetched into its
+ * destination, and can be resumed; any other is fetched as it is into a scratch destination first, and
+ * decoded from there, as a local one.
+ */
+#include <stdlib.h>
+
+#include "archive/container.h"
+#include "archive/decode.h"
+#include "base/ingest.h"
+#include "base/util.h"
+#include "fetch/fetcher.h"
+#include "fetch/remote_source.h"
+#include "object/internal.h"
+
+/* a Stored entry up to here costs one request, a larger one another one for its local header */
+#define WHOLE (8 * MIB)
+#define SCRATCH_MEMORY (256 * KIB)
+
+struct remote_copy {
+	struct copy *copy;
+	const struct entry *entry;
+	struct dest *dest, *scratch;
+	struct source *part; /* the scratch, once it is there */
+	struct job job;
+};
+
+static const struct object_options *options_of(const struct remote_copy *rc)
+{
+	return &rc->copy->making->object->store->options;
+}
+
+static bool is_direct(const struct entry *e)
+{
+	return e->method == METHOD_STORED && e->end - e->header > WHOLE &&
+	       !(e->flags & ENTRY_DESCRIPTOR);
+}
+
+/* The end; `in` may be NULL on failure. */
+static void remote_over(struct remote_copy *rc, int r, struct ingested *in)
+{
+	struct ingested none = { 0 };
+	struct copy *c = rc->copy;
+
+	source_unref(rc->part);
+	free(rc);
+	copy_filled(c, r, in ? in : &none);
+}
+
+static struct fetch fetch_of(struct remote_copy *rc, uint64_t off, uint64_t n, struct dest *dest)
+{
+	const struct object_options *o = options_of(rc);
+
+	return (struct fetch){
+		.options = o->remote,
+		.cancel = &rc->copy->making->cancel,
+		.what = FETCH_RANGE,
+		.trust = HTTP_USER,
+		.remote = remote_source_version(o->source),
+		.off = off,
+		.n = n,
+		.dest = dest,
+		.ctx = rc,
+	};
+}
+
+/* ---- a large Stored entry ---- */
+
+static void data_done(void *ctx, int result, struct ingested *in)
+{
+	struct remote_copy *rc = ctx;
+
+	if (result == 0)
+		result = making_check(rc->copy->making, in->sha256);
+	if (result < 0)
+		free(in->tags);
+	remote_over(rc, result, in);
+}
+
+/* How much an earlier fill has left of this very version. */
+static uint64_t find_partial(const struct remote_copy *rc, const char *version)
+{
+	char validator[MAX_CACHE_VALIDATOR + 1];
+	uint64_t len;
+
+	if (!version || dest_partial(rc->dest, &len, validator, sizeof(validator)) < 0 ||
+	    strcmp(validator, version) != 0 || len > rc->entry->size)
+		return 0;
+	return len;
+}
+
+static int fetch_data(struct remote_copy *rc, uint64_t off)
+{
+	const struct object_store *s = rc->copy->making->object->store;
+	const char *version = s->options.source->version;
+	uint64_t size = rc->entry->size, have = find_partial(rc, version);
+	struct fetch f = fetch_of(rc, off, size, rc->dest);
+	int r = have ? 0 : dest_restart(rc->dest, version);
+
+	if (r == 0)
+		r = dest_reserve(rc->dest, size, true);
+	f.have = have;
+	f.hash = s->options.verify;
+	f.tagger = s->tagger;
+	f.progress = making_count;
+	f.progress_ctx = rc->copy->making;
+	f.done = data_done;
+	return r < 0 ? r : fetch_start(&f);
+}
+
+/* ---- any other ---- */
+
+static int decode(struct remote_copy *rc, uint64_t off, struct ingested *ret)
+{
+	const struct entry *e = rc->entry;
+	struct stream *in;
+	int r = dest_restart(rc->dest, NULL);
+
+	if (r == 0)
+		r = dest_reserve(rc->dest, e->size, true);
+	if (r == 0)
+		r = source_stream(rc->part, off, e->stored, &in);
+	if (r == 0)
+		r = decode_open(in, e->method, e->stored, e->size, e->name, &in);
+	if (r == 0)
+		r = dest_stream(rc->dest, 0, in, &in);
+	return r < 0 ? r : making_verify(rc->copy->making, in, ret);
+}
+
+/* The scratch is there: what the container says of the entry is checked, and it is read. */
+static void run_job(struct job *job)
+{
+	struct remote_copy *rc = container_of(job, struct remote_copy, job);
+	struct container *c = options_of(rc)->container;
+	const struct entry *e = rc->entry;
+	struct ingested in = { 0 };
+	uint64_t off;
+	int r = container_locate_in(c, e, rc->part, &off);
+
+	if (r == 0 && is_direct(e)) {
+		r = fetch_data(rc, e->header + off);
+		if (r == 0)
+			return;
+	} else if (r == 0) {
+		r = decode(rc, off, &in);
+	}
+	remote_over(rc, r, &in);
+}
+
+static void scratch_done(void *ctx, int result, struct ingested *in)
+{
+	struct remote_copy *rc = ctx;
+	const struct entry *e = rc->entry;
+
+	if (result == 0)
+		result = dest_commit(rc->scratch, NULL, in->size, &rc->part);
+	else
+		dest_abort(rc->scratch, false);
+	if (result < 0) {
+		remote_over(rc, result, NULL);
+		return;
+	}
+	rc->job.run = run_job;
+	workers_submit(options_of(rc)->workers, &rc->job,
+		       MAX(e->size, e->stored) > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
+}
+
+static int open_scratch(struct remote_copy *rc, uint64_t n)
+{
+	struct cache *cache = options_of(rc)->cache;
+	int r = n <= SCRATCH_MEMORY ? dest_memory(n, &rc->scratch) :
+				      dest_file(cache, NULL, &rc->scratch);
+
+	if (r == -ENOSPC && cache && n > SCRATCH_MEMORY)
+		r = dest_file(NULL, NULL, &rc->scratch);
+	if (r == 0)
+		r = dest_reserve(rc->scratch, n, true);
+	return r;
+}
+
+/* What opening the carton has left of it. */
+static int copy_held(struct remote_copy *rc, uint64_t off, uint64_t n)
+{
+	char *data = malloc((size_t)n + 1);
+	int r = data ? -ENOENT : -ENOMEM;
+
+	if (r == -ENOENT && remote_source_held(options_of(rc)->source, data, n, off))
+		r = dest_write(rc->scratch, data, (size_t)n, 0);
+	free(data);
+	return r;
+}
+
+void copy_remote(struct copy *c, const struct entry *e, struct dest *dest)
+{
+	struct remote_copy *rc = calloc(1, sizeof(*rc));
+	uint64_t n = e->end - e->header - (is_direct(e) ? e->stored : 0);
+	struct ingested in = { .size = n };
+	struct fetch f;
+	int r;
+
+	if (!rc) {
+		copy_filled(c, -ENOMEM, &in);
+		return;
+	}
+	*rc = (struct remote_copy){ .copy = c, .entry = e, .dest = dest };
+	r = open_scratch(rc, n);
+	if (r == 0 && n <= WHOLE)
+		r = copy_held(rc, e->header, n);
+	if (r == 0 && n <= WHOLE) {
+		scratch_done(rc, 0, &in);
+		return;
+	}
+	if (r == 0 || r == -ENOENT) {
+		f = fetch_of(rc, e->header, n, rc->scratch);
+		f.done = scratch_done;
+		r = fetch_start(&f);
+	}
+	if (r < 0) {
+		dest_abort(rc->scratch, false);
+		remote_over(rc, r, NULL);
+	}
+}
