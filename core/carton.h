@@ -52,6 +52,7 @@ struct carton_options {
 	const char *manifest_sha256; /* the model hash it must have, 64 hex digits; NULL: any */
 	const char *cache_dir;	     /* NULL: $XDG_CACHE_HOME/cartonfs */
 	uint64_t cache_size;	     /* bytes the cache may take; 0: a tenth of its disk */
+	uint64_t memory;	     /* bytes for tables and kept content; 0: as there is */
 	bool offline;		     /* fetch nothing */
 	unsigned connections;	     /* at once for one large file; 0: 8 */
 	unsigned timeout_s;	     /* without a byte, before a fetch fails; 0: 60 */

@@ -180,6 +180,7 @@ static int open_store(struct carton *c)
 		.source = c->remote_source,
 		.remote = c->remote.http ? &c->remote : NULL,
 		.timeout_ms = c->remote.timeout_ms,
+		.budget = &c->budget,
 		.verify = c->verify,
 		.workers = c->workers,
 		.events = c->events,
@@ -283,6 +284,7 @@ int carton_open(const char *source, const struct carton_options *options, struct
 		return -ENOMEM;
 	cancel_init(&c->stop, NULL);
 	c->verify = options->verify == CARTON_VERIFY_OPEN;
+	budget_init(&c->budget, options->memory);
 	if (!c->verify)
 		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
 			   "verify=off: nothing that is read is checked against MANIFEST");

@@ -7,6 +7,7 @@
 
 #include "carton.h"
 #include "archive/container.h"
+#include "base/budget.h"
 #include "format/links.h"
 #include "format/manifest.h"
 #include "format/meta.h"
@@ -18,6 +19,7 @@
 #include "base/workers.h"
 
 struct carton {
+	struct budget budget;
 	struct container *container;
 	struct manifest *manifest;
 	struct links *links; /* NULL: there are none */

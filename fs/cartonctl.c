@@ -37,7 +37,7 @@ static const char help[] =
 	"  cache path SHA256       print the file name of an entry\n"
 	"\n"
 	"  -j, --json              JSON output: info, ls, verify, cache list\n"
-	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline\n"
+	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline  --memory=N\n"
 	"  --connections=N  --timeout=SECONDS  --private-links  --cacert=FILE\n"
 	"  --header-file=FILE  --nosandbox     as the mount options of cartonfs(1)\n"
 	"  -h, --help  -V, --version\n"

@@ -18,6 +18,7 @@ const struct option_spec carton_option_table[] = {
 	SPEC(manifest_sha256, TEXT, "64 hexadecimal digits", 0),
 	SPEC(cache_dir, TEXT, "a directory", 0),
 	SPEC(cache_size, SIZE, "a size such as 500M or 20G", 0),
+	SPEC(memory, SIZE, "a size such as 64M or 2G", 0),
 	SPEC(offline, FLAG, "no value", 0),
 	SPEC(connections, COUNT, "a number from 1 to 32", 32),
 	{ "timeout", OPTION_COUNT, offsetof(struct carton_options, timeout_s),

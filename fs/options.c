@@ -26,7 +26,7 @@ const char options_help[] =
 	"  -o verify=mount       check all files before mounting; verify=off: never\n"
 	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
 	"  -o cache_dir=DIR      keep unpacked and fetched files in DIR\n"
-	"  -o cache_size=20G     limit the size of the cache\n"
+	"  -o cache_size=20G     limit the cache; memory=2G: limit the use of memory\n"
 	"  -o offline            make no network requests, use only the cache\n"
 	"  -o connections=N      parallel requests for a large file (default 8)\n"
 	"  -o timeout=SECONDS    fail a request that gets no data for so long (60)\n"

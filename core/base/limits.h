@@ -24,6 +24,11 @@
 #define MAX_META_OPTION_TABLES 10000 /* tables and arrays among them */
 #define MAX_NODES 8000000	     /* files and the directories above them */
 
+/* Memory: the least default, and what tables may take by the size of a carton's file. */
+#define MIN_MEMORY (16 * MIB)
+#define TABLES_START (48 * MIB)
+#define TABLES_EXPANSION 64
+
 /* Problems of one layer that are reported before the rest is only counted. */
 #define MAX_REPORTED 20
 

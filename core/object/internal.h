@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/budget.h"
 #include "base/siphash.h"
 #include "base/event.h"
 #include "object/maker.h"
@@ -57,16 +58,19 @@ struct object_store {
 	unsigned files_used;
 };
 
-/* ---- keep.c. The first four: lock held ---- */
+/* ---- keep.c. The first four are called with the lock held ---- */
 
 void keep_remove(struct object_store *s, struct object *o);
 void keep_add(struct object_store *s, struct object *o);
 
-/* Drops idle copies until `more` bytes of memory fit the budgets. Releases the lock meanwhile. */
-void keep_make_room(struct object_store *s, uint64_t more);
+/* Drops idle copies while too many files are open. Releases the lock meanwhile. */
+void keep_limit_files(struct object_store *s);
 
 /* Takes the object's bytes away from it; the caller frees them without the lock. */
 struct bytes keep_detach(struct object_store *s, struct object *o);
+
+/* The make_room of the budget: drops idle copies in memory until `n` bytes are left of it. */
+void keep_make_room(void *store, uint64_t n);
 
 /* Drops all idle copies; false: none of them was a file. */
 bool keep_drop_idle(struct object_store *s);

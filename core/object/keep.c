@@ -25,22 +25,27 @@ void keep_add(struct object_store *s, struct object *o)
 	o->idle = true;
 }
 
+static void unclaim(struct object_store *s, uint64_t size)
+{
+	s->memory_used -= size;
+	budget_drop(s->options.budget, size);
+}
+
 struct bytes keep_detach(struct object_store *s, struct object *o)
 {
 	struct bytes bytes = o->bytes;
 
 	if (bytes.kind == BYTES_MEMORY)
-		s->memory_used -= o->size;
+		unclaim(s, o->size);
 	else if (bytes.kind == BYTES_FILE)
 		s->files_used--;
 	o->bytes = (struct bytes){ .kind = BYTES_NONE };
 	return bytes;
 }
 
-/* Drops the oldest idle copy; true: it was a file. Lock held, but not while it is freed. */
-static bool drop_oldest(struct object_store *s)
+/* Drops an idle copy; true: it was a file. Lock held, but not while it is freed. */
+static bool drop(struct object_store *s, struct object *o)
 {
-	struct object *o = s->oldest;
 	struct bytes bytes;
 	bool file;
 
@@ -54,11 +59,31 @@ static bool drop_oldest(struct object_store *s)
 	return file;
 }
 
-void keep_make_room(struct object_store *s, uint64_t more)
+void keep_limit_files(struct object_store *s)
 {
-	while (s->oldest &&
-	       (s->memory_used + more > MAX_OBJECT_MEMORY || s->files_used > MAX_OBJECT_FILES))
-		drop_oldest(s);
+	while (s->oldest && s->files_used > MAX_OBJECT_FILES)
+		drop(s, s->oldest);
+}
+
+/* The oldest idle copy that takes memory, or NULL. Few of the others stand before it: they are files. */
+static struct object *oldest_in_memory(const struct object_store *s)
+{
+	struct object *o = s->oldest;
+
+	while (o && o->bytes.kind != BYTES_MEMORY)
+		o = o->newer;
+	return o;
+}
+
+void keep_make_room(void *store, uint64_t n)
+{
+	struct object_store *s = store;
+	struct object *o;
+
+	pthread_mutex_lock(&s->lock);
+	while (budget_left(s->options.budget) < n && (o = oldest_in_memory(s)))
+		drop(s, o);
+	pthread_mutex_unlock(&s->lock);
 }
 
 bool keep_drop_idle(struct object_store *s)
@@ -67,22 +92,30 @@ bool keep_drop_idle(struct object_store *s)
 
 	pthread_mutex_lock(&s->lock);
 	while (s->oldest)
-		dropped |= drop_oldest(s);
+		dropped |= drop(s, s->oldest);
 	pthread_mutex_unlock(&s->lock);
 	return dropped;
 }
 
+/* Lock held. */
+static bool claim(struct object_store *s, uint64_t size)
+{
+	if (size > MAX_OBJECT_MEMORY - s->memory_used || !budget_keep(s->options.budget, size))
+		return false;
+	s->memory_used += size;
+	return true;
+}
+
 bool object_claim_memory(struct object_store *s, uint64_t size)
 {
+	struct object *o;
 	bool fits;
 
 	if (size > MAX_MEMORY_OBJECT)
 		return false;
 	pthread_mutex_lock(&s->lock);
-	keep_make_room(s, size);
-	fits = s->memory_used + size <= MAX_OBJECT_MEMORY;
-	if (fits)
-		s->memory_used += size;
+	while (!(fits = claim(s, size)) && (o = oldest_in_memory(s)))
+		drop(s, o);
 	pthread_mutex_unlock(&s->lock);
 	return fits;
 }
@@ -90,6 +123,6 @@ bool object_claim_memory(struct object_store *s, uint64_t size)
 void object_unclaim_memory(struct object_store *s, uint64_t size)
 {
 	pthread_mutex_lock(&s->lock);
-	s->memory_used -= size;
+	unclaim(s, size);
 	pthread_mutex_unlock(&s->lock);
 }

@@ -149,7 +149,7 @@ static void take_result(struct making *m, int result)
 		take_bytes(m);
 	else if (result == -EBADMSG)
 		o->state = OBJECT_CORRUPT;
-	keep_make_room(o->store, 0);
+	keep_limit_files(o->store);
 }
 
 /* Only the size was wanted, but the bytes had to be made for it. */
@@ -371,7 +371,7 @@ static struct bytes let_go(struct object_store *s, struct object *o)
 		return keep_detach(s, o);
 	}
 	keep_add(s, o);
-	keep_make_room(s, 0);
+	keep_limit_files(s);
 	return none;
 }
 

@@ -26,6 +26,7 @@
 #include "base/digest.h"
 #include "base/workers.h"
 
+struct budget;
 struct cache;
 struct container;
 struct entry;
@@ -43,7 +44,8 @@ struct object_options {
 	struct source *source; /* of a remote carton (remote_source.h), likewise */
 	const struct remote_options *remote; /* likewise; NULL: nothing is fetched (offline) */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
-	bool verify;	    /* false: nothing is hashed, nothing checked (-o verify=off) */
+	struct budget *budget; /* likewise; for copies in memory; NULL: none */
+	bool verify;	       /* false: nothing is hashed, nothing checked (-o verify=off) */
 };
 
 int object_store_new(const struct object_options *options, struct object_store **ret);

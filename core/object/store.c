@@ -144,6 +144,10 @@ int object_store_new(const struct object_options *options, struct object_store *
 	if (!s)
 		return -ENOMEM;
 	s->options = *options;
+	if (options->budget) {
+		options->budget->ctx = s;
+		options->budget->make_room = keep_make_room;
+	}
 	cancel_init(&s->stop, NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	s->n_buckets = 1023;

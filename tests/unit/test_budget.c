@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The budget: what fits, what gives way, and where the default comes from. */
+#include "zip_help.h"
+
+#include <sys/stat.h>
+
+#include "base/budget.h"
+
+static void test_limits(void **state)
+{
+	struct log_seen *seen = log_watch();
+	struct budget b;
+
+	(void)state;
+	budget_init(&b, 1000);
+	assert_int_equal(budget_take(&b, 600), 0);
+	assert_true(budget_keep(&b, 400));
+	assert_false(budget_keep(&b, 1));
+	assert_int_equal(budget_left(&b), 0);
+	assert_int_equal(budget_take(&b, 1), -EFBIG);
+	assert_says(seen, "the limit is 1 MiB");
+	assert_says(seen, "memory=1M");
+	budget_drop(&b, 400);
+	assert_int_equal(budget_take(&b, 400), 0);
+	assert_int_equal(budget_take(&b, UINT64_MAX), -EFBIG);
+	budget_give(&b, 1000);
+	assert_int_equal(budget_left(&b), 1000);
+	assert_int_equal(budget_take(NULL, 1), 0);
+	assert_true(budget_keep(NULL, 1));
+}
+
+static void test_tables_by_file(void **state)
+{
+	struct log_seen *seen = log_watch();
+	struct budget b;
+
+	(void)state;
+	/* chosen: no other limit */
+	budget_init(&b, 1 * GIB);
+	budget_limit_tables(&b, 100);
+	assert_int_equal(budget_take(&b, 1 * GIB), 0);
+	budget_init(&b, 0);
+	assert_true(b.limit >= MIN_MEMORY);
+	b.limit = b.tables_limit = 1 * GIB;
+	budget_limit_tables(&b, 1 * GIB);
+	assert_true(b.tables_limit == 1 * GIB);
+	budget_limit_tables(&b, 100);
+	assert_int_equal(budget_take(&b, TABLES_START + 100 * TABLES_EXPANSION), 0);
+	assert_int_equal(budget_take(&b, 1), -EFBIG);
+	assert_says(seen, "takes at least 49 MiB of memory, and the limit is 49 MiB");
+	assert_says(seen, "memory=61M");
+	/* what is kept has the rest */
+	assert_true(budget_keep(&b, 1 * GIB - 49 * MIB));
+}
+
+static void drop(void *ctx, uint64_t n)
+{
+	budget_drop(ctx, n);
+}
+
+static void test_kept_gives_way(void **state)
+{
+	struct budget b;
+
+	(void)state;
+	budget_init(&b, 1000);
+	assert_true(budget_keep(&b, 1000));
+	b.make_room = drop;
+	b.ctx = &b;
+	assert_int_equal(budget_take(&b, 700), 0);
+	assert_int_equal(budget_left(&b), 0);
+	assert_int_equal(b.tables, 700);
+}
+
+static void put(const char *dir, const char *name, const char *text)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	for (char *p = path + strlen(dir) + 1; (p = strchr(p, '/')); *p++ = '/') {
+		*p = '\0';
+		mkdir(path, 0700);
+	}
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static void test_groups(void **state)
+{
+	char dir[] = "/tmp/cartonfs-budget-XXXXXX", groups[64], command[64];
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(groups, sizeof(groups), "%s/groups", dir);
+	assert_true(budget_group_limit(groups, dir) == UINT64_MAX);
+	/* version 2: the least of all ancestors, also memory.high */
+	put(dir, "groups", "0::/a/b/c\n");
+	assert_true(budget_group_limit(groups, dir) == UINT64_MAX);
+	put(dir, "a/b/c/memory.max", "max\n");
+	put(dir, "a/b/memory.max", "5000000000\n");
+	put(dir, "a/memory.max", "6000000000\n");
+	assert_true(budget_group_limit(groups, dir) == 5000000000);
+	put(dir, "a/memory.high", "4000000000\n");
+	assert_true(budget_group_limit(groups, dir) == 4000000000);
+	/* in a container the path may be one of the host */
+	put(dir, "memory.max", "3000\n");
+	put(dir, "groups", "0::/elsewhere/d\n");
+	assert_true(budget_group_limit(groups, dir) == 3000);
+	/* version 1 */
+	put(dir, "groups", "9:cpu:/x\n4:memory:/a\n0::/\n");
+	put(dir, "memory/a/memory.limit_in_bytes", "2000\n");
+	assert_true(budget_group_limit(groups, dir) == 2000);
+	put(dir, "memory/memory.limit_in_bytes", "1000\n");
+	assert_true(budget_group_limit(groups, dir) == 1000);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_tables_by_file),
+		cmocka_unit_test(test_kept_gives_way),
+		cmocka_unit_test(test_groups),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
