@@ -3,6 +3,7 @@
 The cartons that are measured, written with the standard library (and `zstd`, where it is there).
 """
 import hashlib
+import json
 import os
 import random
 import struct
@@ -150,3 +151,17 @@ def write_tensors(carton, big, what, count):
                      f"file = 'tensor_{i}.bin'\n")
     w.bytes('tensor_data/index.toml', ''.join(index).encode(), DEFLATE)
     w.close()
+
+
+def write_safetensors(carton, count):
+    """A safetensors file of `count` float32 tensors of 64 bytes; its header, which is JSON."""
+    tensors = {f'model.layers.{i}.mlp.weight': {'dtype': 'F32', 'shape': [4, 4],
+                                                'data_offsets': [64 * i, 64 * i + 64]}
+               for i in range(count)}
+    header = json.dumps(tensors).encode()
+    w = Writer(carton)
+    w.bytes('carton.toml', TOML, DEFLATE)
+    w.bytes('model/w.safetensors', struct.pack('<Q', len(header)) + header +
+            random.Random(3).randbytes(64 * count))
+    w.close()
+    return header

@@ -4,6 +4,7 @@ Fixtures of the mount tests. BUILD_DIR (default build) names the binaries; nothi
 for a missing /dev/fuse. As root, tests with `who` run twice: as root and as an ordinary user.
 """
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -135,16 +136,26 @@ def sample_carton(session_dir):
 
 @pytest.fixture
 def installed():
-    """mount(8) finds `cartonfs` by name: a link in /usr/bin unless one is installed there."""
+    """
+    mount(8) finds `cartonfs` by name: a link in /usr/bin unless one is installed there. One test at
+    a time has it: other workers of pytest-xdist, and other runs, wait.
+    """
     link = '/usr/bin/cartonfs'
-    made = not os.path.lexists(link)
-    if made:
-        os.symlink(harness.CARTONFS, link)
-    assert os.path.realpath(link) == harness.CARTONFS, \
-        f'{link} is another build: these tests would use it'
-    yield
-    if made:
-        os.unlink(link)
+    lock = os.open('/usr/bin', os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = not os.path.lexists(link)
+        if made:
+            os.symlink(harness.CARTONFS, link)
+        try:
+            assert os.path.realpath(link) == harness.CARTONFS, \
+                f'{link} is another build: these tests would use it'
+            yield
+        finally:
+            if made:
+                os.unlink(link)
+    finally:
+        os.close(lock)
 
 
 FROM_THE_PACKER = pytest.param('packer', marks=pytest.mark.needs_reference)

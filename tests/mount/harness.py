@@ -50,6 +50,8 @@ REFERENCE = ROOT.parent / 'shared/data/reference-packer.carton'
 NOBODY = 65534                          # the ordinary user of the tests
 IS_ROOT = os.geteuid() == 0
 EXIT_S = 30                             # what a daemon may take to end
+TIMEOUT = 60                            # -o timeout= if it is not given
+STALL = 10                              # seconds below 1 KiB/s after which a fetch is given up
 # What a slow build (sanitizers) multiplies every deadline by.
 SLOW = float(os.environ.get('TEST_SLOWDOWN', '1'))
 
@@ -72,6 +74,18 @@ def eventually(what, condition, seconds=EXIT_S, why=lambda: ''):
             raise AssertionError(f'not within {seconds} s: {what}\n{why()}')
         time.sleep(0.005)
     return value
+
+
+@contextlib.contextmanager
+def at_once(alternative=TIMEOUT):
+    """
+    The block does not wait for what takes `alternative` seconds, such as a timeout of the program.
+    A part of that is allowed, because a busy machine may take long for anything.
+    """
+    begin = time.monotonic()
+    yield
+    took = time.monotonic() - begin
+    assert took < alternative / 3 * SLOW, f'took {took:.1f} s where {alternative} s are a wait'
 
 
 # ---- processes ----

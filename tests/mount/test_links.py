@@ -97,6 +97,7 @@ def big_body(nginx):
 
 
 @pytest.mark.big
+@pytest.mark.xdist_group('big_body')
 @pytest.mark.parametrize('coding', ['identity', *COMPRESS])
 def test_big_codings(linked, nginx, refusing, big_body, coding):
     path = 'big' if coding == 'identity' else f'as-{coding}/big'
@@ -156,9 +157,8 @@ def test_failover(linked, fault, kind):
     bad = fault.url('bad', size=N, **FAILURES[kind])
     m, c = linked(x=(data, bad, fault.url('good', size=N)),
                   y=(other, fault.url('good', size=N, seed=1)))
-    before = time.monotonic()
-    assert m.read('model/x') == data
-    assert time.monotonic() - before < 3 * harness.SLOW
+    with harness.at_once(harness.STALL):
+        assert m.read('model/x') == data
     assert fault.requests('bad') and len(gets(fault, 'good')) == 1
     assert lines_of(m.log(), 'bad'), 'the failure is logged'
     as_expected(m, c)
@@ -196,22 +196,22 @@ def test_500_three_times_then_right(linked, fault):
 
 def test_retry_after(linked, fault):
     """Not before the server said."""
-    data = fault_bytes(N)
-    m, _ = linked(x=(data, fault.url('x', size=N, fail='1:429', retryafter=2)))
+    data, pause = fault_bytes(N), 2
+    m, _ = linked(x=(data, fault.url('x', size=N, fail='1:429', retryafter=pause)))
     before = time.monotonic()
-    assert m.read('model/x') == data
-    assert 2 <= time.monotonic() - before < 6 * harness.SLOW
+    with harness.at_once():
+        assert m.read('model/x') == data
+    assert time.monotonic() - before >= pause
     first, second, *_ = fault.requests('x')
     assert (first['status'], second['status']) in ((429, 200), (429, 206))
 
 
 def test_retry_after_too_long(linked, fault):
     """Who is told to come back in an hour does not wait for the deadline of this open."""
-    m, _ = linked('-o', 'timeout=20',
-                  x=(fault_bytes(N), fault.url('x', fail='9:503', retryafter=3600)))
-    before = time.monotonic()
-    assert errno_of(m.read, 'model/x') == errno.ETIMEDOUT
-    assert time.monotonic() - before < 10 * harness.SLOW and len(fault.requests('x')) <= 2
+    m, _ = linked(x=(fault_bytes(N), fault.url('x', fail='9:503', retryafter=3600)))
+    with harness.at_once():
+        assert errno_of(m.read, 'model/x') == errno.ETIMEDOUT
+    assert len(fault.requests('x')) <= 2
 
 
 def test_no_time_is_lost_on_a_drip(linked, fault):
@@ -439,11 +439,13 @@ def test_lying_head_and_no_stat(linked, fault, lie):
 
 
 def test_no_size_still_lists(linked, fault):
-    m, _ = linked('-o', 'timeout=2', x=(b'?', fault.url('x', silent=1)),
+    timeout = 2
+    m, _ = linked('-o', f'timeout={timeout}', x=(b'?', fault.url('x', silent=1)),
                   y=(b'yy', fault.url('y', text='yy')))
     before = time.monotonic()
-    assert errno_of(os.stat, m / 'model/x') == errno.ETIMEDOUT
-    assert 1.5 < time.monotonic() - before < 5 * harness.SLOW
+    with harness.at_once():
+        assert errno_of(os.stat, m / 'model/x') == errno.ETIMEDOUT
+    assert time.monotonic() - before > timeout * 0.75
     assert sorted(os.listdir(m / 'model')) == ['x', 'y']
     assert os.stat(m / 'model/y').st_size == 2
     assert os.statvfs(m.path).f_blocks * 4096 < 1 << 40, 'what is not known is not counted'

@@ -27,10 +27,9 @@ def rng_bytes(n, seed=0):
 def refused(source, point, *options, says='', code=32, env=None):
     """The mount fails at once, with one line of reason and the one that says it is not mounted."""
     where = point()
-    before = time.monotonic()
-    p = run(harness.CARTONFS, *options, source, where, env=env)
+    with harness.at_once():
+        p = run(harness.CARTONFS, *options, source, where, env=env)
     assert p.returncode == code and harness.mountinfo(where) is None, p.stderr
-    assert time.monotonic() - before < 20 * harness.SLOW
     assert lines_of(p.stderr, says) and 'not mounted' in p.stderr.splitlines()[-1], p.stderr
     return p.stderr
 
@@ -90,25 +89,28 @@ def test_large_file_over_many_connections(nginx, mount, cache):
 @pytest.mark.parametrize('size', [9, 24, 40])
 @pytest.mark.parametrize('kind', ['remote', 'linked'])
 def test_connections_beat_a_limit(fault, work, mount, cache, kind, size):
-    """A server that limits each connection is read at nearly eight times that by eight."""
-    rate = size * MIB // 8
-    seconds = {}
-    for n in (1, 8):
+    """
+    A server that limits each connection is read at nearly eight times that by eight, not counting
+    what this machine takes for as many bytes without a limit.
+    """
+    alone, seconds = 8, {}
+    limit = dict(rate=size * MIB // alone)
+    for n, kw in ((0, {}), (1, limit), (8, limit)):
         data = fault_bytes(size * MIB, seed=10 * size + n)
         if kind == 'remote':
             Carton().add('model/x', data, method='stored').write(
                 os.path.join(fault.root, f'{n}.carton'))
-            source = remote(fault, f'{n}.carton', rate=rate)
+            source = remote(fault, f'{n}.carton', **kw)
         else:
             LinkedCarton().link('model/x', data, fault.url(
-                'x', size=size * MIB, seed=10 * size + n, rate=rate)).write(work / f'{n}.carton')
+                'x', size=size * MIB, seed=10 * size + n, **kw)).write(work / f'{n}.carton')
             source = work / f'{n}.carton'
-        with mount(source, *PRIVATE, *cache.options, '-o', f'connections={n}') as m:
+        with mount(source, *PRIVATE, *cache.options, '-o', f'connections={n or 8}') as m:
             before = time.monotonic()
             assert m.sha('model/x') == digest(data)
             seconds[n] = time.monotonic() - before
-    assert seconds[1] > 6, 'the limit is there'
-    assert seconds[1] / seconds[8] > 5.5, seconds
+    assert seconds[1] > alone * 3 / 4, 'the limit is there'
+    assert seconds[1] > 5.5 * (seconds[8] - seconds[0]), seconds
 
 
 @pytest.mark.parametrize('sig', [signal.SIGKILL, signal.SIGTERM])
@@ -726,9 +728,7 @@ def test_no_mount(nginx, fault, refusing, point, work, kind, says):
 
 def test_silent_server(fault, point, work):
     """-o timeout= is how long a mount waits."""
-    before = time.monotonic()
     refused(fault.url('s', silent=1), point, '-o', 'timeout=2', says='answer|timed out')
-    assert time.monotonic() - before < 8 * harness.SLOW
 
 
 def test_cut_off(nginx, point, work):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness import eventually
+from harness import STALL, eventually
 from origin import MIB, PRIVATE, Fault, LinkedCarton, digest, errno_of, fault_bytes
 from zipwriter import Carton
 
@@ -75,11 +75,10 @@ def asked(fault, name, n=1):
 
 def alive(m):
     """The mount answers, and fast."""
-    before = time.monotonic()
-    assert m.read('misc/local') == b'in the carton\n'
-    assert {'model', 'misc', 'MANIFEST'} <= set(os.listdir(m.path)) and os.listdir(m / 'model')
-    assert os.stat(m / 'misc/large').st_size == 9 * MIB
-    assert time.monotonic() - before < 1 * harness.SLOW
+    with harness.at_once(STALL):
+        assert m.read('misc/local') == b'in the carton\n'
+        assert {'model', 'misc', 'MANIFEST'} <= set(os.listdir(m.path)) and os.listdir(m / 'model')
+        assert os.stat(m / 'misc/large').st_size == 9 * MIB
 
 
 # ---- Ctrl-C ----
@@ -102,7 +101,8 @@ def test_interrupted(mounts, readers, fault, kind):
         cat.wait()
         took.append(time.monotonic() - before)
         assert cat.returncode == -signal.SIGINT and cat.stdout.read() == b''
-    assert min(took) < 0.1 * harness.SLOW, 'the best of three: the machine may be busy'
+    # the best of three, because the machine may be busy
+    assert min(took) < STALL / 100 * harness.SLOW, took
     alive(m)
 
 
@@ -115,7 +115,8 @@ def test_names_in_a_directory_that_waits(mounts, readers, fault):
     none_in_d_state([c.pid for c in cats])
     for cat in reversed(cats):
         cat.send_signal(signal.SIGINT)
-        assert cat.wait(2 * harness.SLOW) == -signal.SIGINT
+        with harness.at_once(STALL):
+            assert cat.wait() == -signal.SIGINT
     alive(m)
 
 
@@ -133,20 +134,18 @@ def test_interrupted_while_it_connects(mounts, readers, work):
         cat, = readers(m / 'model/x')
         eventually('it waits', lambda: state(cat.pid) == 'S')
         alive(m)
-        before = time.monotonic()
-        cat.send_signal(signal.SIGINT)
-        cat.wait()
-        assert time.monotonic() - before < 1 * harness.SLOW
+        with harness.at_once(STALL):
+            cat.send_signal(signal.SIGINT)
+            cat.wait()
 
 
 def test_interrupted_stat(mounts, fault):
     m = mounts(x=(fault_bytes(SIZE), fault.url('x', silent=1)))
     p = subprocess.Popen(['stat', m / 'model/x'], stdout=subprocess.PIPE)
     asked(fault, 'x')
-    before = time.monotonic()
-    p.send_signal(signal.SIGINT)
-    assert p.communicate()[0] == b'' and p.returncode == -signal.SIGINT
-    assert time.monotonic() - before < 1 * harness.SLOW
+    with harness.at_once(STALL):
+        p.send_signal(signal.SIGINT)
+        assert p.communicate()[0] == b'' and p.returncode == -signal.SIGINT
     alive(m)
 
 
@@ -163,10 +162,9 @@ def test_interrupted_remote(mounts, readers, work):
         cat, = readers(m / 'model/x')
         eventually('it waits', lambda: state(cat.pid) == 'S')
         alive(m)
-        before = time.monotonic()
-        cat.send_signal(signal.SIGINT)
-        cat.wait()
-        assert time.monotonic() - before < 1 * harness.SLOW
+        with harness.at_once(STALL):
+            cat.send_signal(signal.SIGINT)
+            cat.wait()
         alive(m)
         server.process.send_signal(signal.SIGCONT)
         assert m.sha('model/x') == digest(fault_bytes(20 * MIB)), 'as soon as it is back'
@@ -218,11 +216,10 @@ def test_hundred_parked_readers(mounts, readers, fault):
         alive(m)
     assert m.sha('misc/large') == digest(bytes(9 * MIB))
     none_in_d_state([c.pid for c in cats] + [m.process.pid])
-    before = time.monotonic()
-    for c in cats:
-        c.send_signal(signal.SIGINT)
-    assert {c.wait() for c in cats} == {-signal.SIGINT}
-    assert time.monotonic() - before < 2 * harness.SLOW
+    with harness.at_once(STALL):
+        for c in cats:
+            c.send_signal(signal.SIGINT)
+        assert {c.wait() for c in cats} == {-signal.SIGINT}
     alive(m)
 
 
@@ -231,14 +228,14 @@ def test_hundred_parked_readers_and_a_good_server(mounts, readers, fault):
     data = [fault_bytes(SIZE, i) for i in range(2)]
     good = {f'g{i}': (data[i], fault.url(f'g{i}', size=SIZE, seed=i)) for i in range(2)}
     m, cats = hundred(mounts, readers, fault, **good)
-    before = time.monotonic()
-    got = subprocess.run(['timeout', '5', 'cat', m / 'model/g0'], stdout=subprocess.PIPE)
+    with harness.at_once(STALL):
+        got = subprocess.run(['cat', m / 'model/g0'], stdout=subprocess.PIPE)
+    assert got.stdout == data[0], 'while they wait'
     for c in cats:
         c.kill()
-    between = time.monotonic()
-    again = subprocess.run(['timeout', '5', 'cat', m / 'model/g1'], stdout=subprocess.PIPE)
-    assert again.stdout == data[1] and time.monotonic() - between < 3 * harness.SLOW, 'when gone'
-    assert got.stdout == data[0] and between - before < 3 * harness.SLOW, 'while they wait'
+    with harness.at_once(STALL):
+        again = subprocess.run(['cat', m / 'model/g1'], stdout=subprocess.PIPE)
+    assert again.stdout == data[1], 'when gone'
 
 
 # ---- the end ----
@@ -255,18 +252,17 @@ def test_end(mounts, readers, fault, kind, how):
     cats = readers(*[m / f'model/{n}' for n in 'abcd'])
     for n in 'abcd':
         asked(fault, n)
-    before = time.monotonic()
-    if how == 'umount':
-        # a mount with a call under way is busy for everyone; the downloads go on without them
-        for c in cats:
-            c.kill()
-            c.wait()
-        p = harness.unmount(m.path)
-        assert p.returncode == 0, p.stderr
-    else:
-        m.process.send_signal(getattr(signal, how))
-    m.wait_end()
-    assert time.monotonic() - before < 3 * harness.SLOW
+    with harness.at_once(STALL):
+        if how == 'umount':
+            # A mount with a call under way is busy. The downloads go on without the readers.
+            for c in cats:
+                c.kill()
+                c.wait()
+            p = harness.unmount(m.path)
+            assert p.returncode == 0, p.stderr
+        else:
+            m.process.send_signal(getattr(signal, how))
+        m.wait_end()
     if how != 'umount':
         for c in cats:
             assert c.communicate()[0] == b'' and c.returncode == 1
@@ -298,7 +294,7 @@ def test_stalls_fail_over(mounts, readers, fault):
     for c, d in zip(cats, data.values()):
         assert c.communicate()[0] == d
     # a HEAD that is not answered costs its ten seconds too
-    assert 9 < time.monotonic() - before < 25 * harness.SLOW
+    assert STALL * 0.9 < time.monotonic() - before < STALL * 2.5 * harness.SLOW
     assert len([r for r in fault.requests('good') if r['method'] == 'GET']) == len(DEAD)
 
 
@@ -314,10 +310,11 @@ def test_silent_mirrors_leave_time_for_others(mounts, fault):
 def test_deadline_grows_while_bytes_arrive(mounts, fault):
     """-o timeout= is for silence: a download may take longer."""
     data = fault_bytes(SIZE)
-    m = mounts('-o', 'timeout=1', x=(data, fault.url('x', size=SIZE, rate=MIB)))
+    timeout = 1
+    m = mounts('-o', f'timeout={timeout}', x=(data, fault.url('x', size=SIZE, rate=MIB)))
     before = time.monotonic()
     assert m.read('model/x') == data
-    assert time.monotonic() - before > 2
+    assert time.monotonic() - before > 2 * timeout
 
 
 def test_failed_open_is_retried_by_the_next(mounts, fault):

@@ -21,7 +21,6 @@ from origin import PRIVATE, LinkedCarton, errno_of, lines_of
 from tensorfiles import (BAD, BITS, CARTON, NUMPY, ORDER, Tensor, TensorData, decoded,
                          every_safetensors_dtype, npy_bytes, numeric, random_name, random_tensors,
                          reference_file, st, st_bytes)
-from viewcheck import cpu_seconds
 from zipwriter import Carton, Sparse, compress, sha256
 
 MIB = 1 << 20
@@ -377,15 +376,13 @@ def test_verified_at_first_use(work, mount, method):
 
 
 def test_hundred_thousand(work, mount):
-    """They list in a second, with what the kernel and python take."""
+    """All are listed, and named in the index; tests/bench says how long the list takes."""
     names = [f'model.layers.{i}.mlp.weight' for i in range(100000)]
     header = {n: st('F32', (4, 4), 64 * i, 64 * i + 64) for i, n in enumerate(names)}
     data = random.Random(1).randbytes(6400000)
     Carton().add('model/w.safetensors', st_bytes(header, data)).write(work / 'm.carton')
     with mount(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
-        before = cpu_seconds(m.pids[0])
         assert len(os.listdir(m / W)) == 200001
-        assert cpu_seconds(m.pids[0]) - before < 1 * harness.SLOW
         for i in random.Random(2).sample(range(100000), 50):
             assert m.read(f'{W}/{names[i]}.bin') == data[64 * i:64 * i + 64]
         assert [t['name'] for t in index_of(m)['tensors']] == names
