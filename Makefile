@@ -11,10 +11,10 @@ BUILD ?= build
 
 CC ?= cc
 CFLAGS ?= -O2 -g
-# what a variant adds (see asan, tsan)
+# Flags of the sanitizer builds (see asan, tsan).
 VARIANT ?=
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
-# those that the compiler knows
+# known FLAGS: those that the compiler has.
 known = $(foreach flag,$(1),$(shell $(CC) -Werror $(flag) -E -x c /dev/null >/dev/null 2>&1 && echo $(flag)))
 HARDENING := -fstack-protector-strong $(call known,-fstack-clash-protection -fcf-protection) \
 	-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
@@ -27,7 +27,7 @@ BASE := -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DCARTON_VERSION='"$(VER
 # Internal symbols of core/ are protected: tests can link them, the library does not export them.
 CORE_BASE := -fPIC -fvisibility=protected -Icore
 
-# each layer asks for its own libraries: core never sees FUSE
+# The libraries of each layer: core/ is compiled without FUSE.
 CORE_PKGS := libarchive libzstd libcurl libcrypto zlib
 FS_PKGS := fuse3 libseccomp
 CORE_CFLAGS = $(shell pkg-config --cflags $(CORE_PKGS))
@@ -42,6 +42,8 @@ LIB := $(BUILD)/libcarton.a
 FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,numbers option_table privacy progress sandbox landlock syscalls)
 CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park session dirops mountpoint mounter etc_files notify) $(FS_COMMON)
 CARTONCTL_OBJ := $(patsubst %,$(BUILD)/fs/%.o,cartonctl ctl_output ctl_cache) $(FS_COMMON)
+# `make check` and the like build with all cores, unless make was started with -j.
+ALL_CORES = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_SRC:%.c=$(BUILD)/%)
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*.c))
@@ -54,7 +56,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests demo demo-remote check asan tsan fuzz differential lint format man bench install uninstall deps test-deps chroot clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan fuzz differential lint format man bench install uninstall deps test-deps chroot clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl
@@ -73,7 +75,7 @@ $(BUILD)/core/%.o: core/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(CORE_BASE) $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# all that fs/ can see of core/
+# fs/ is compiled with these two headers of core/ and no others.
 PUBLIC := $(BUILD)/include/carton.h $(BUILD)/include/log.h
 $(PUBLIC): $(BUILD)/include/%.h: core/%.h
 	@mkdir -p $(@D)
@@ -131,23 +133,21 @@ tests: all $(UNIT) $(TOOLS)
 	$(Q)rm -f $(filter-out $(UNIT) %.d,$(wildcard $(BUILD)/tests/unit/test_*)) # whose source is gone
 
 check: test-deps
-	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=5
-	@$(MAKE) --no-print-directory differential DIFFERENTIAL_RUNS=2000
-	@$(MAKE) --no-print-directory tests
-	@tests/run $(BUILD)
+	@$(MAKE) --no-print-directory $(ALL_CORES) tests fuzzers
+	@tests/run $(BUILD) lint fuzz differential unit mount
 
-# the whole suite under address and undefined behaviour sanitizers, and what has threads under the
-# thread sanitizer; each in a build directory of its own
+# Unit and mount tests under the address and undefined behaviour sanitizers, and under the thread
+# sanitizer, each in its own build directory.
 SANITIZE := CFLAGS='-O1 -g -fno-omit-frame-pointer'
 asan:
-	@$(MAKE) --no-print-directory BUILD=build-asan $(SANITIZE) VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all' tests
+	@$(MAKE) --no-print-directory $(ALL_CORES) BUILD=build-asan $(SANITIZE) VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all' tests
 	@TEST_SLOWDOWN=4 ASAN_OPTIONS=detect_leaks=1 tests/run build-asan
 
 tsan:
-	@$(MAKE) --no-print-directory BUILD=build-tsan $(SANITIZE) VARIANT=-fsanitize=thread tests
+	@$(MAKE) --no-print-directory $(ALL_CORES) BUILD=build-tsan $(SANITIZE) VARIANT=-fsanitize=thread tests
 	@TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp' tests/run build-tsan
 
-# each target for a while, from its seeds, in a build of clang's
+# Each target runs for FUZZ_SECONDS, starting from its seeds. Needs clang.
 FUZZ_SECONDS ?= 60
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=build-fuzz/fuzz_%)
@@ -164,31 +164,30 @@ build-fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(CORE_SRC:%.c=build-fuzz/%.o)
 
 .SECONDARY: $(CORE_SRC:%.c=build-fuzz/%.o)
 
-# what it finds stays in build-fuzz: the corpus in tests/fuzz is the seeds
-fuzz: $(FUZZ)
-	$(Q)for f in $(FUZZ); do \
-		name=$${f##*/fuzz_}; mkdir -p build-fuzz/found/$$name; \
-		$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4096 -max_len=65536 -verbosity=0 \
-			-print_final_stats=1 -artifact_prefix=build-fuzz/found/ build-fuzz/found/$$name \
-			tests/fuzz/corpus/$$name > build-fuzz/log 2>&1 || { tail -n 60 build-fuzz/log; exit 1; }; \
-		echo "fuzz $$name: $$(sed -n 's/^stat::number_of_executed_units: *//p' build-fuzz/log) runs, nothing found"; \
-	done
+fuzzers: $(FUZZ)
 
-# the same archives for our reader of zips and for others: none may see anything else (see --help)
+# What a run finds stays in build-fuzz; the corpus in tests/fuzz has only the seeds.
+fuzz-%: build-fuzz/fuzz_%
+	$(Q)mkdir -p build-fuzz/found/$*
+	$(Q)$< -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4096 -max_len=65536 -verbosity=0 \
+		-print_final_stats=1 -artifact_prefix=build-fuzz/found/ build-fuzz/found/$* \
+		tests/fuzz/corpus/$* > build-fuzz/log.$* 2>&1 || \
+		{ tail -n 60 build-fuzz/log.$*; echo "fuzz $*: FAILED"; exit 1; }
+	$(Q)echo "fuzz $*: $$(sed -n 's/^stat::number_of_executed_units: *//p' build-fuzz/log.$*) runs, nothing found"
+
+fuzz: $(FUZZ_SRC:tests/fuzz/fuzz_%.c=fuzz-%)
+
+# Random archives for our reader of zips and for others: none may see other content (see --help).
 DIFFERENTIAL_RUNS ?= 30000
-differential: test-deps
-	@$(MAKE) --no-print-directory $(BUILD)/tests/zip-read
+differential: $(BUILD)/tests/zip-read
 	/usr/bin/python3 tests/fuzz/differential.py $(BUILD) --runs $(DIFFERENTIAL_RUNS)
 
-STYLED := $(wildcard core/*.[ch] core/*/*.[ch] fs/*.[ch])
+STYLED := $(wildcard core/*.[ch] core/*/*.[ch] fs/*.[ch] tests/*.[ch] tests/*/*.[ch])
 lint:
-	clang-format --dry-run --Werror $(STYLED)
-	cppcheck --quiet --error-exitcode=1 --inline-suppr --enable=warning,performance,portability \
-		--suppress=preprocessorErrorDirective -D_GNU_SOURCE -Icore core fs
-	mandoc -T lint -W warning fs/*.1
+	@tests/lint $(STYLED)
 
 format:
-	clang-format -i $(STYLED)
+	clang-format-14 -i $(STYLED)
 
 bench: all
 	tests/bench/run $(BUILD)
@@ -196,11 +195,11 @@ bench: all
 # ---- users ----
 
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@tests/demo $(BUILD)
 
 demo-remote: test-deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@tests/demo-remote $(BUILD)
 
 man: fs/cartonfs.1 fs/cartonctl.1
@@ -224,7 +223,7 @@ deps:
 test-deps:
 	@tests/deps build test
 
-# demo and check on a fresh machine: bookworm, trixie or noble
+# Both commands of README.md on a fresh system: bookworm, trixie or noble.
 RELEASE ?= bookworm
 chroot:
 	tests/chroot $(RELEASE)

@@ -152,7 +152,8 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 
 	if (r == 0) {
 		fit = realloc(b->data, b->len + 1);
-		b->data = fit ? fit : b->data;
+		if (fit)
+			b->data = fit;
 		all[0] = (struct extent){ .literal = b->data, .len = b->len };
 		if (n)
 			memcpy(all + 1, extents, n * sizeof(*all));

@@ -135,8 +135,10 @@ static inline int env_setup(void **state)
 	if (!e)
 		return -1;
 	snprintf(e->dir, sizeof(e->dir), "/tmp/cache-test-XXXXXX");
-	if (!mkdtemp(e->dir))
+	if (!mkdtemp(e->dir)) {
+		free(e);
 		return -1;
+	}
 	e->pid = getpid();
 	e->fds = open_fds();
 	snprintf(e->cache, sizeof(e->cache), "%s/c", e->dir);

@@ -19,8 +19,10 @@ static int setup(void **state)
 	struct env *e = calloc(1, sizeof(*e));
 
 	snprintf(e->path, sizeof(e->path), "/tmp/dir-test-XXXXXX");
-	if (!mkdtemp(e->path))
+	if (!mkdtemp(e->path)) {
+		free(e);
 		return -1;
+	}
 	e->fd = open(e->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	*state = e;
 	return e->fd < 0 ? -1 : 0;

@@ -338,8 +338,10 @@ static int cached_setup(void **state)
 	struct cached *e = calloc(1, sizeof(*e));
 
 	snprintf(e->dir, sizeof(e->dir), "/tmp/object-test-XXXXXX");
-	if (!mkdtemp(e->dir))
+	if (!mkdtemp(e->dir)) {
+		free(e);
 		return -1;
+	}
 	*state = e;
 	return cache_open(e->dir, 0, &e->cache);
 }

@@ -126,7 +126,7 @@ static void plant(struct env *e, struct cache *c, const void *text, size_t n)
 {
 	char hex[65], path[PATH_MAX];
 	struct cache_fill *fill;
-	struct key k, note;
+	struct key k, note = { 0 };
 	int fd;
 
 	assert_int_equal(sha256_mem(text, n, k.sha256), 0);
