@@ -27,13 +27,13 @@ struct carton {
 	struct events *events;
 	struct cache *cache;	      /* NULL: there is none */
 	struct remote_options remote; /* its http is NULL while nothing can be fetched */
-	struct cancel stop; /* fired when the carton is closed */
+	struct cancel stop;	      /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;
-	struct carton_totals totals; /* of what is not generated */
-	struct views *views;	     /* NULL: there are none */
-	struct meta *meta;	     /* NULL: could not be read (keep_going only) */
-	size_t faults;		     /* found while opening (keep_going only) */
+	struct carton_totals totals;  /* of what is not generated */
+	struct views *views;	      /* NULL: there are none */
+	struct meta *meta;	      /* NULL: could not be read (keep_going only) */
+	size_t faults;		      /* found while opening (keep_going only) */
 	struct source *remote_source; /* of a remote carton (remote_source.h); or NULL */
 	bool verify;
 };

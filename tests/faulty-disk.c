@@ -183,7 +183,9 @@ static int disk_read(const char *path, char *buf, size_t size, off_t off, struct
 	if (f == SLOW)
 		usleep((useconds_t)number * 1000);
 	if (f == SHRINK)
-		size = off >= number ? 0 : (off_t)size > number - off ? (size_t)(number - off) : size;
+		size = off >= number		  ? 0 :
+		       (off_t)size > number - off ? (size_t)(number - off) :
+						    size;
 	if (f == SHORT && size > 1) {
 		size_t some = 1 + atomic_fetch_add(&operations, 7919) % (unsigned long)number;
 
@@ -329,7 +331,8 @@ static const struct fuse_operations disk = {
 int main(int argc, char **argv)
 {
 	if (argc < 4) {
-		fprintf(stderr, "usage: faulty-disk DIRECTORY CONTROL [FUSE ARGUMENT...] MOUNTPOINT\n");
+		fprintf(stderr,
+			"usage: faulty-disk DIRECTORY CONTROL [FUSE ARGUMENT...] MOUNTPOINT\n");
 		return 1;
 	}
 	base = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);

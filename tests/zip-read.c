@@ -38,8 +38,8 @@ static bool read_entry(struct container *c, const struct entry *e, struct buf *r
 
 	if (e->kind != ENTRY_DIR)
 		return container_read(c, e, MAX_READ, ret) == 0 &&
-		       (e->kind == ENTRY_FILE || (!memchr(ret->data, '\0', ret->len) &&
-						  utf8_valid(ret->data, ret->len)));
+		       (e->kind == ENTRY_FILE ||
+			(!memchr(ret->data, '\0', ret->len) && utf8_valid(ret->data, ret->len)));
 	r = container_locate(c, e, &source, &off);
 	if (r == 0)
 		source_unref(source);

@@ -24,7 +24,7 @@ struct dest {
 	struct cache_fill *fill; /* NULL: not a cache entry */
 	int fd;			 /* the fill's, else our own */
 	uint64_t max;
-	uint64_t claimed; /* how large a server says it will be; UINT64_MAX: not known */
+	uint64_t claimed;   /* how large a server says it will be; UINT64_MAX: not known */
 	atomic_bool failed; /* the disk; it is logged */
 
 	pthread_mutex_t lock; /* guards what follows */

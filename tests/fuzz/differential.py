@@ -24,7 +24,6 @@ Exceptions, each because the other reader cannot know better:
 import argparse
 import collections
 import io
-import os
 import random
 import stat
 import sys

@@ -10,7 +10,7 @@ import pytest
 
 import harness
 from origin import MIB, digest
-from zipwriter import TOML, Carton
+from zipwriter import Carton
 
 GROUPS = Path('/sys/fs/cgroup/memory')
 

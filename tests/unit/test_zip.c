@@ -404,7 +404,8 @@ static void test_compare(void **state)
 		struct zip_made z = zip_make(files, ARRAY_SIZE(files), (struct zip_end){ 0 });
 		struct mem_source *m = mem_source(z.out.data, z.out.len);
 		struct container *c;
-		static const char *const says[] = { "", "another size", "another kind", "does not have", "" };
+		static const char *const says[] = { "", "another size", "another kind",
+						    "does not have", "" };
 
 		assert_int_equal(zip_open(&m->source, 0, &c), 0);
 		seen->n = 0;
@@ -417,7 +418,8 @@ static void test_compare(void **state)
 		else if (change == 4)
 			m->fail = -EIO;
 		/* another name is there twice: one too many, and one that is missing */
-		assert_int_equal(compare_with_libarchive(c, &m->source), change == 3 ? 2 : says[change][0] != 0);
+		assert_int_equal(compare_with_libarchive(c, &m->source),
+				 change == 3 ? 2 : says[change][0] != 0);
 		assert_says(seen, says[change]);
 		m->fail = 0;
 		source_unref(&m->source);
