@@ -59,7 +59,7 @@ def free_port():
 CONF = """
 {modules}
 daemon off;
-master_process off;
+master_process {master};
 pid {dir}/pid;
 error_log {dir}/error.log warn;
 events {{ worker_connections 512; }}
@@ -104,12 +104,13 @@ CODED = """
 
 
 class Nginx:
-    """A running nginx; `root` is what it serves."""
+    """A running nginx; `root` is what it serves. With a `master` it can reload, by SIGHUP."""
 
-    def __init__(self, where, rate=4 * MIB, more='', tls=None):
+    def __init__(self, where, rate=4 * MIB, more='', tls=None, master=False):
         self.dir, self.root = Path(where), Path(where) / 'root'
         self.root.mkdir(parents=True)
         self.rate, self.more, self.tls, self.process = rate, more, tls, None
+        self.master = ('on; user root' if harness.IS_ROOT else 'on') if master else 'off'
         self.seen = self.marks = 0
 
     def start(self):
@@ -119,7 +120,7 @@ class Nginx:
         for _ in range(5):
             self.port = free_port()
             (self.dir / 'conf').write_text(CONF.format(
-                dir=self.dir, root=self.root, port=self.port, rate=self.rate, more=self.more,
+                dir=self.dir, root=self.root, port=self.port, rate=self.rate, more=self.more, master=self.master,
                 modules=f'load_module {BROTLI_MODULES[0]};' if brotli else '',
                 tls='' if not self.tls else 'listen 127.0.0.1:%d ssl http2; ssl_certificate %s; '
                 'ssl_certificate_key %s;' % self.tls_words(),
