@@ -47,6 +47,9 @@ static struct http_stream *queue_take(struct http *http, unsigned *ret_actions)
 /* The last thing done to a stream on this thread. The owner sees `error` after all bytes. */
 static void stream_finish(struct http_stream *s, int error)
 {
+	/* libcurl keeps a connection of HTTP/2 when one of its streams ends early, also a silent one */
+	if (error < 0 && s->easy)
+		curl_easy_setopt(s->easy, CURLOPT_FORBID_REUSE, 1L);
 	http_hop_end(s);
 	s->finished = true;
 	*s->live_link = s->live_next;

@@ -120,7 +120,8 @@ class Nginx:
         for _ in range(5):
             self.port = free_port()
             (self.dir / 'conf').write_text(CONF.format(
-                dir=self.dir, root=self.root, port=self.port, rate=self.rate, more=self.more, master=self.master,
+                dir=self.dir, root=self.root, port=self.port, rate=self.rate, more=self.more,
+                master=self.master,
                 modules=f'load_module {BROTLI_MODULES[0]};' if brotli else '',
                 tls='' if not self.tls else 'listen 127.0.0.1:%d ssl http2; ssl_certificate %s; '
                 'ssl_certificate_key %s;' % self.tls_words(),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Disks that fail while a carton or the cache on them is used: EIO, flipped bits, short and slow reads,
-files that end too early, writes that fail. Readers get the right bytes or EIO, and none waits for ever.
+Disks that fail while a carton or the cache on them is used: EIO, flipped bits, short and slow
+reads, files that end too early, writes that fail. Readers get the right bytes or EIO, at once.
 
 The disk is tests/faulty-disk.c, which reads from the file `control` what goes wrong.
 """
@@ -162,7 +162,7 @@ def test_carton(disk, mount_fg, work, form, method, kind):
 
 @pytest.mark.parametrize('kind', READS)
 def test_mount(disk, mount, point, work, kind):
-    """With the kind from the first byte on: a mount with the right bytes, or a line that says no."""
+    """From the first byte on: a mount with the right bytes, or a line that says no."""
     path, want = write(disk.files, 'zstd')
     source, where = disk.path / path.name, point()
     disk.set(kind)

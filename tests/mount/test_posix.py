@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-System calls on a mount and their errors: what changes anything is EROFS, and what POSIX says of names
-that are missing, too long, no directory, a loop, or not allowed. A name stands for each call.
+System calls on a mount and their errors: what changes anything is EROFS, and what POSIX says of
+names that are missing, too long, no directory, a loop, or not allowed. A name stands for each call.
 """
 import ctypes
 import errno
@@ -299,7 +299,7 @@ def test_reads_at_the_end(mount, sample_carton):
 
 
 def test_links_in_a_row(mount, work):
-    """The kernel follows 40 symlinks: so many can be in a carton, and one more before them is ELOOP."""
+    """The kernel follows 40 symlinks: so many can be in a carton, one more is ELOOP."""
     c = sample()
     for i in range(40):
         c.symlink(f'misc/link{i}', f'link{i - 1}' if i else 'picture.png')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holes that are punched into a carton or a cache entry while it is read; cartons still being written."""
+"""Holes punched into a carton or a cache entry while it is read; cartons still being written."""
 import ctypes
 import errno
 import os
