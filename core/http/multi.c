@@ -143,6 +143,8 @@ static int curl_errno(struct http_stream *s, CURLcode code, const char **ret_why
 	case CURLE_RECV_ERROR:
 	case CURLE_GOT_NOTHING:
 	case CURLE_PARTIAL_FILE:
+	case CURLE_HTTP2: /* such as a request that has crossed a GOAWAY */
+	case CURLE_HTTP2_STREAM:
 		return -ECONNRESET;
 	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_SSL_INVALIDCERTSTATUS:

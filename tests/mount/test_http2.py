@@ -235,10 +235,11 @@ def reload(n):
     eventually('a new worker', lambda: workers() - old)
 
 
-def test_goaway_between_requests(h2, mount, work, options):
+def test_goaway_between_requests(h2, mount_fg, work, options):
     c = linked(h2, work)
-    with mount(work / 'm.carton', *options) as m:
+    with mount_fg(work / 'm.carton', *options) as m:
         for path in ('model/one', 'model/coded', 'model/mirrors', 'model/large', 'model/empty'):
+            assert errno_of(m.read, path) == 0, m.log()
             assert m.read(path) == c.files()[path]
             reload(h2)
     assert len({r['conn'] for r in h2.requests()}) >= 4, 'none is used after its GOAWAY'
