@@ -104,7 +104,8 @@ static int open_url(struct carton *c, const char *url, struct container **ret)
 	if (r < 0)
 		return r;
 	/* where the server does not say, now is as good as any time */
-	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, ret);
+	budget_limit_tables(&c->budget, source->size);
+	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, &c->budget, ret);
 	source_unref(source);
 	return r;
 }
@@ -128,17 +129,18 @@ static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 	return r;
 }
 
-static int open_local(int fd, const struct stat *st, struct container **ret)
+static int open_local(struct carton *c, int fd, const struct stat *st, struct container **ret)
 {
 	struct source *source;
 	int r;
 
 	if (S_ISDIR(st->st_mode))
-		return dir_open(fd, ret);
+		return dir_open(fd, &c->budget, ret);
 	r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
-	r = zip_open(source, st->st_mtime, ret);
+	budget_limit_tables(&c->budget, source->size);
+	r = zip_open(source, st->st_mtime, &c->budget, ret);
 	source_unref(source);
 	return r;
 }
@@ -154,6 +156,8 @@ static int open_meta(struct carton *c)
 			   "is not listed in MANIFEST as a regular file, so this is not a carton");
 		r = -EBADMSG;
 	}
+	if (r == 0)
+		r = budget_take(&c->budget, META_EXPANSION * text.len);
 	if (r == 0)
 		r = meta_parse(text.data, text.len, &c->meta);
 	buf_free(&text);
@@ -222,7 +226,7 @@ static int open_container(struct carton *c, const char *source,
 		return r;
 	}
 	if (!url)
-		return open_local(fd, &st, &c->container);
+		return open_local(c, fd, &st, &c->container);
 	r = open_network(c, source, options);
 	return r < 0 ? r : open_url(c, source, &c->container);
 }

@@ -43,7 +43,7 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 		buf_free(&text);
 		return r;
 	}
-	r = manifest_parse(text.data, text.len, &m);
+	r = manifest_parse(text.data, text.len, c->budget, &m);
 	if (r < 0)
 		return r;
 	if (pin && memcmp(m->model_hash, wanted, SHA256_SIZE) != 0) {
@@ -71,6 +71,8 @@ int load_links(struct container *c, struct links **ret)
 		return -EBADMSG;
 	}
 	r = container_read(c, e, MAX_LINKS_FILE, &text);
+	if (r == 0)
+		r = budget_take(c->budget, LINKS_EXPANSION * text.len);
 	if (r == 0)
 		r = links_parse(text.data, text.len, ret);
 	buf_free(&text);
@@ -232,6 +234,34 @@ static int add_lines(struct loader *l)
 	return r;
 }
 
+/*
+ * Counts what add_lines() will allocate, before it does: one long path may stand for thousands of
+ * directories. In sorted lines, the directories that a line does not share with the one before are new.
+ */
+static int count_nodes(const struct loader *l)
+{
+	uint64_t nodes = 2, names = 0;
+	const char *last = "";
+
+	for (size_t i = 0; i < l->m->n; last = l->m->lines[i++].path) {
+		const char *path = l->m->lines[i].path;
+		size_t same = 0, at;
+
+		for (at = 0; path[at] && path[at] == last[at]; at++)
+			if (path[at] == '/')
+				same = at + 1;
+		nodes++;
+		for (at = same; path[at]; at++)
+			nodes += path[at] == '/';
+		names += at - same;
+	}
+	if (nodes > MAX_NODES) {
+		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
+		return -EFBIG;
+	}
+	return budget_take(l->c->budget, names + nodes * tree_node_cost + l->m->n * object_cost);
+}
+
 static void report_unlisted(const struct loader *l)
 {
 	size_t n = 0;
@@ -286,7 +316,9 @@ int load_tree(struct container *c, const struct manifest *m, const struct links 
 	struct node *manifest;
 	int r;
 
-	r = tree_new(c->mtime, &l.tree);
+	r = count_nodes(&l);
+	if (r == 0)
+		r = tree_new(c->mtime, &l.tree);
 	if (r < 0)
 		return r;
 	r = add_lines(&l);

@@ -114,15 +114,18 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 		return -EFBIG;
 	}
 	ret->max = max + 1;
-	r = buf_reserve(ret, (size_t)e->size + 1);
-	if (r < 0)
-		return r;
-	r = container_stream(c, e, &s);
+	/* a decoder's window may be as long as the text */
+	r = budget_take(c->budget, 2 * e->size);
+	if (r == 0)
+		r = buf_reserve(ret, (size_t)e->size + 1);
+	if (r == 0)
+		r = container_stream(c, e, &s);
 	if (r < 0)
 		return r;
 	/* one byte more than its size: the stream checks its end only when read to it */
 	got = stream_read_full(s, ret->data, (size_t)e->size + 1);
 	stream_close(s);
+	budget_give(c->budget, e->size);
 	if (got < 0)
 		return (int)got;
 	ret->len = (size_t)got;

@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 
+#include "base/budget.h"
 #include "base/source.h"
 #include "base/util.h"
 
@@ -45,9 +46,10 @@ struct container {
 	const struct container_ops *ops;
 	struct entry *entries; /* sorted by path_compare */
 	size_t n_entries;
-	int64_t mtime; /* of the file or directory itself */
-	bool remote;   /* reads are requests to a server */
-	bool one_file; /* all entries are ranges of one source, which stays open */
+	struct budget *budget; /* counts the tables made from it; outlives it; may be NULL */
+	int64_t mtime;	       /* of the file or directory itself */
+	bool remote;	       /* reads are requests to a server */
+	bool one_file;	       /* all entries are ranges of one source, which stays open */
 };
 
 struct container_ops {
@@ -91,7 +93,8 @@ int container_stream(struct container *c, const struct entry *e, struct stream *
 /*
  * Reads a whole entry that no hash covers (MANIFEST, LINKS, the target of a zip symlink), at most
  * `max` bytes, and checks its crc if the container has one. `ret` must be empty; it is NUL-terminated
- * on success. 0; -EBADMSG; -EFBIG for a larger entry (both logged); errors of container_stream.
+ * on success. The text is counted in the budget as long as the container is open.
+ * 0; -EBADMSG; -EFBIG for a larger entry (both logged); errors of container_stream.
  */
 int container_read(struct container *c, const struct entry *e, size_t max, struct buf *ret);
 

@@ -116,11 +116,16 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 	struct entry *e = add_entry(d);
 	const char *fault;
 	struct stat st;
+	int r;
 
 	if (d->container.n_entries >= MAX_ENTRIES) {
 		carton_log(CARTON_LOG_ERROR, prefix, "more than %d entries", MAX_ENTRIES);
 		return -EFBIG;
 	}
+	/* the array may be twice as large as needed */
+	r = budget_take(d->container.budget, 2 * sizeof(*e) + len + MALLOC_SIZE);
+	if (r < 0)
+		return r;
 	if (!e || !(e->name = malloc(len + 1)))
 		return -ENOMEM;
 	memcpy(e->name, prefix, prefix_len);
@@ -215,7 +220,7 @@ static const struct container_ops dir_ops = {
 	dir_locate, NULL, dir_readlink, NULL, NULL, dir_free
 };
 
-int dir_open(int fd, struct container **ret)
+int dir_open(int fd, struct budget *budget, struct container **ret)
 {
 	struct dir *d = calloc(1, sizeof(*d));
 	struct stat st;
@@ -226,6 +231,7 @@ int dir_open(int fd, struct container **ret)
 		return -ENOMEM;
 	}
 	d->container.ops = &dir_ops;
+	d->container.budget = budget;
 	d->root = fd;
 	r = fstat(fd, &st) < 0 ? -errno : list_all(d);
 	if (r == 0) {

@@ -15,6 +15,6 @@
  * contains something that a carton may not (logged); -EFBIG over MAX_ENTRIES (logged); -ENOMEM; or an
  * error of the file system.
  */
-int dir_open(int fd, struct container **ret);
+int dir_open(int fd, struct budget *budget, struct container **ret);
 
 #endif

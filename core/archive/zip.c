@@ -13,6 +13,8 @@
 #define DESCRIPTOR_MAX 24
 
 /* of a remote zip: the most that one request fetches, and the largest gap that it fetches too */
+/* bytes for each entry while they are sorted: their order, and what qsort() copies */
+#define SORT_SIZE 32
 #define PREFETCH_MAX (8 * MIB)
 #define PREFETCH_GAP (128 * KIB)
 
@@ -336,9 +338,16 @@ static const struct container_ops zip_ops = { zip_locate,   zip_locate_in, zip_r
 
 static int read_directory(struct zip *z)
 {
-	uint8_t *dir = malloc(z->directory_size ? z->directory_size : 1);
-	int r = -ENOMEM;
+	/* the directory and the names in it; the entries, and what sorting them takes */
+	int r = budget_take(z->container.budget,
+			    2 * z->directory_size +
+				    z->n_entries * (sizeof(struct entry) + SORT_SIZE));
+	uint8_t *dir;
 
+	if (r < 0)
+		return r;
+	r = -ENOMEM;
+	dir = malloc(z->directory_size ? z->directory_size : 1);
 	/* enough for all names: each with its NUL is shorter than its central header */
 	z->names = malloc(z->directory_size ? z->directory_size : 1);
 	z->container.entries = calloc(z->n_entries ? z->n_entries : 1, sizeof(struct entry));
@@ -351,10 +360,11 @@ static int read_directory(struct zip *z)
 	if (r == 0)
 		r = zip_parse_directory(z, dir);
 	free(dir);
+	budget_give(z->container.budget, z->directory_size);
 	return r;
 }
 
-int zip_open(struct source *source, int64_t mtime, struct container **ret)
+int zip_open(struct source *source, int64_t mtime, struct budget *budget, struct container **ret)
 {
 	struct zip *z = calloc(1, sizeof(*z));
 	int r, index;
@@ -363,6 +373,7 @@ int zip_open(struct source *source, int64_t mtime, struct container **ret)
 		return -ENOMEM;
 	z->container.ops = &zip_ops;
 	z->container.mtime = mtime;
+	z->container.budget = budget;
 	z->container.remote = !source_is_local(source);
 	z->container.one_file = true;
 	z->source = source_ref(source);
@@ -375,6 +386,7 @@ int zip_open(struct source *source, int64_t mtime, struct container **ret)
 		r = check_offsets(z);
 		index = container_index(&z->container);
 		r = r ? r : index;
+		budget_give(budget, z->n_entries * SORT_SIZE);
 	}
 	if (r == 0)
 		r = check_directories(z);

@@ -24,6 +24,6 @@
  * logged entry by entry, up to MAX_REPORTED. 0; -EBADMSG if it is not a zip or is refused; -EFBIG over
  * a limit; -ENOMEM; or an error of the source.
  */
-int zip_open(struct source *source, int64_t mtime, struct container **ret);
+int zip_open(struct source *source, int64_t mtime, struct budget *budget, struct container **ret);
 
 #endif

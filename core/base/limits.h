@@ -28,6 +28,9 @@
 #define MIN_MEMORY (16 * MIB)
 #define TABLES_START (48 * MIB)
 #define TABLES_EXPANSION 64
+#define META_EXPANSION 16 /* of carton.toml, by its size */
+#define LINKS_EXPANSION 8 /* of LINKS */
+#define MALLOC_SIZE 16	  /* what malloc() adds to a block, at most */
 
 /* Problems of one layer that are reported before the rest is only counted. */
 #define MAX_REPORTED 20

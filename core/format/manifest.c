@@ -113,7 +113,7 @@ static int check_lines(const struct manifest *m)
 	return faults ? -EBADMSG : 0;
 }
 
-int manifest_parse(char *text, size_t size, struct manifest **ret)
+int manifest_parse(char *text, size_t size, struct budget *budget, struct manifest **ret)
 {
 	struct manifest *m = calloc(1, sizeof(*m));
 	size_t n = count_lines(text, size);
@@ -130,6 +130,10 @@ int manifest_parse(char *text, size_t size, struct manifest **ret)
 		carton_log(CARTON_LOG_ERROR, "MANIFEST", "has more than %d lines", MAX_ENTRIES);
 		goto fail;
 	}
+	/* qsort() copies references */
+	r = budget_take(budget, n * (sizeof(*m->lines) + 2 * sizeof(void *)) + size);
+	if (r < 0)
+		goto fail;
 	r = -ENOMEM;
 	m->lines = calloc(n + 1, sizeof(*m->lines));
 	m->paths = malloc(size + 1);

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/budget.h"
 #include "base/digest.h"
 
 struct manifest_line {
@@ -35,9 +36,9 @@ struct manifest {
 
 /*
  * Parses `text`, which was malloc'ed and is owned by the manifest from now on, also on failure. Logs
- * malformed lines, up to MAX_REPORTED. 0, -EBADMSG, -EFBIG over MAX_ENTRIES (logged), -ENOMEM.
+ * malformed lines, up to MAX_REPORTED. 0, -EBADMSG, -EFBIG over MAX_ENTRIES or the budget (NULL: none) (logged), -ENOMEM.
  */
-int manifest_parse(char *text, size_t size, struct manifest **ret);
+int manifest_parse(char *text, size_t size, struct budget *budget, struct manifest **ret);
 
 /* The line of that path, or NULL. */
 const struct manifest_line *manifest_find(const struct manifest *m, const char *path);

@@ -22,6 +22,10 @@ struct maker_entry {
 	struct place first;
 };
 
+/* with its place in the hash table */
+const size_t object_cost = sizeof(struct object) + sizeof(struct maker_entry) + 2 * MALLOC_SIZE +
+			   2 * sizeof(struct object *);
+
 /* One attempt at all places. */
 struct attempt {
 	struct copy copy;

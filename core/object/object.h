@@ -48,6 +48,9 @@ struct object_options {
 	bool verify;	       /* false: nothing is hashed, nothing checked (-o verify=off) */
 };
 
+/* Bytes that an object of an entry takes without content. */
+extern const size_t object_cost;
+
 int object_store_new(const struct object_options *options, struct object_store **ret);
 
 /* Bytes that were read to be verified so far: how far all jobs together are. */

@@ -5,6 +5,9 @@
 
 #include "base/util.h"
 
+/* two blocks, and a place in an array that may be twice as large as needed */
+const size_t tree_node_cost = sizeof(struct node) + 2 * MALLOC_SIZE + 2 * sizeof(struct node *);
+
 static void node_free(struct tree *t, struct node *n)
 {
 	t->n_nodes--;

@@ -77,6 +77,9 @@ struct tree {
 	_Atomic uint64_t owned; /* bytes of literals that files own */
 };
 
+/* Bytes that a node takes, without the characters of its name. */
+extern const size_t tree_node_cost;
+
 int tree_new(int64_t mtime, struct tree **ret); /* a root with nothing in it: 0 or -ENOMEM */
 void tree_free(struct tree *t);			/* NULL-safe */
 

@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 || data[i - 1] == '\n')
 			starts[n_lines++] = text + i;
-	r = manifest_parse(text, n, &m);
+	r = manifest_parse(text, n, NULL, &m);
 	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
 	if (r == 0) {
 		CHECK(m->n == n_lines && m->size == n && m->text == text);

@@ -10,7 +10,7 @@ import pytest
 
 import harness
 from origin import MIB, digest
-from zipwriter import Carton
+from zipwriter import TOML, Carton
 
 GROUPS = Path('/sys/fs/cgroup/memory')
 
@@ -77,6 +77,61 @@ def test_small_objects_within_the_option(work, mount_fg):
         for fd in fds:
             os.close(fd)
         assert peak(m.process.pid) < 48 * MIB
+
+
+DEPTH = 2038                            # directories of one letter that a path has room for
+
+
+def deep(n, toml):
+    """Lines of a MANIFEST for `n` long paths in directories of their own."""
+    return ''.join(f'{i:05}/{"a/" * DEPTH}f={digest(toml)}\n' for i in range(n)).encode()
+
+
+def small_file(path, kind):
+    """A carton of less than 1 MiB that means much more."""
+    toml, c = TOML, Carton()
+    if kind == 'directories':
+        c.manifest = b'carton.toml=' + digest(toml).encode() + b'\n' + deep(3900, toml)
+    elif kind == 'lines':
+        names = [b'%07d' % i for i in range(900000)] + [b'carton.toml']
+        c.manifest = b''.join(b'%s=%s\n' % (name, digest(toml).encode()) for name in names)
+    elif kind == 'carton.toml':
+        c.add('carton.toml', toml + b''.join(b'k%06d=1\n' % i for i in range(900000)))
+    elif kind == 'LINKS':
+        c.add('LINKS', b'version = 1\n[urls]\n' + b'%s = [%s]\n' % (
+            digest(b'').encode(), b'"http://x/",' * 900000), listed=False)
+    c.manifest_entry = {'method': 'zstd'}
+    c.write(path)
+    assert path.stat().st_size < MIB
+    return path
+
+
+@pytest.mark.parametrize('kind', ['directories', 'lines', 'carton.toml', 'LINKS'])
+def test_a_small_file_cannot_take_much(work, kind):
+    path = small_file(work / 'm.carton', kind)
+    limited = ['sh', '-c', 'ulimit -d 131072 && exec "$@"', 'sh']
+    p = subprocess.run([*limited, harness.CARTONCTL, 'ls', path],
+                       capture_output=True, text=True, env=harness.environment(), timeout=60)
+    assert p.returncode == 1
+    lines = p.stderr.splitlines()
+    assert re.search(r'takes at least \d+ MiB of memory, and the limit is \d+ MiB; '
+                     r'.*memory=\d+M$', lines[0]), p.stderr
+    assert len(lines) <= 2, p.stderr
+
+
+def test_directories_are_counted_exactly(work):
+    """What is named as needed is enough, and less is refused before it is allocated."""
+    toml, c = TOML, Carton()
+    c.manifest = b'carton.toml=' + digest(toml).encode() + b'\n' + deep(100, toml)
+    c.write(work / 'm.carton')
+    listed = harness.ctl('ls', work / 'm.carton')
+    assert listed.returncode == 0 and listed.stdout.count('\n') > 100
+    p = harness.ctl('ls', '--memory=8M', work / 'm.carton')
+    assert p.returncode == 1
+    needed = int(re.search(r'takes at least (\d+) MiB', p.stderr)[1])
+    assert harness.ctl('ls', f'--memory={needed - 1}M', work / 'm.carton').returncode == 1
+    enough = re.search(r'memory=(\d+M)$', p.stderr.splitlines()[0])[1]
+    assert harness.ctl('ls', f'--memory={enough}', work / 'm.carton').stdout == listed.stdout
 
 
 def peak(pid):

@@ -55,7 +55,7 @@ static void put_file(struct env *e, const char *name, const char *text, mode_t m
 
 static int open_dir(struct env *e)
 {
-	return dir_open(dup(e->fd), &e->c);
+	return dir_open(dup(e->fd), NULL, &e->c);
 }
 
 static int read_entry(struct env *e, const char *name, struct buf *ret)
@@ -140,8 +140,8 @@ static void test_not_a_directory(void **state)
 	struct env *e = *state;
 
 	put_file(e, "file", "x", 0644);
-	assert_int_equal(dir_open(openat(e->fd, "file", O_RDONLY | O_CLOEXEC), &e->c), -ENOTDIR);
-	assert_int_equal(dir_open(-1, &e->c), -EBADF);
+	assert_int_equal(dir_open(openat(e->fd, "file", O_RDONLY | O_CLOEXEC), NULL, &e->c), -ENOTDIR);
+	assert_int_equal(dir_open(-1, NULL, &e->c), -EBADF);
 	assert_null(e->c);
 }
 

@@ -13,7 +13,7 @@ static int parse_n(const char *text, size_t n, struct manifest **ret)
 
 	assert_non_null(copy);
 	memcpy(copy, text, n);
-	return manifest_parse(copy, n, ret);
+	return manifest_parse(copy, n, NULL, ret);
 }
 
 static int parse(const char *text, struct manifest **ret)

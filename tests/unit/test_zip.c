@@ -12,7 +12,7 @@ static struct container *open_zip(const struct buf *out)
 {
 	struct mem_source *m = mem_source(out->data, out->len);
 	struct container *c = NULL;
-	int r = zip_open(&m->source, 1234, &c);
+	int r = zip_open(&m->source, 1234, NULL, &c);
 
 	source_unref(&m->source);
 	assert_int_equal(r, 0);
@@ -255,7 +255,7 @@ static void test_reads(void **state)
 	}
 	z = zip_make(files, ZIP_FILES, (struct zip_end){ 0 });
 	m = mem_source(z.out.data, z.out.len);
-	assert_int_equal(zip_open(&m->source, 0, &c), 0);
+	assert_int_equal(zip_open(&m->source, 0, NULL, &c), 0);
 	assert_int_equal(m->n_reads, 2);
 	expect_content(c, &files[7]);
 	assert_int_equal(m->n_reads, 4);
@@ -289,7 +289,7 @@ static void test_large(void **state)
 		pwrite_full(fd, z.out.data + z.data[0], z.out.len - z.data[0], z.data[0] + hole),
 		0);
 	assert_int_equal(source_from_fd(fd, &s), 0);
-	assert_int_equal(zip_open(s, 0, &c), 0);
+	assert_int_equal(zip_open(s, 0, NULL, &c), 0);
 	source_unref(s);
 	assert_true(container_find(c, "big")->size == hole);
 	assert_int_equal(container_locate(c, container_find(c, "b"), &s, &off), 0);
@@ -310,10 +310,10 @@ static void test_source_fails(void **state)
 
 	(void)state;
 	m->fail = -ETIMEDOUT;
-	assert_int_equal(zip_open(&m->source, 0, &c), -ETIMEDOUT);
+	assert_int_equal(zip_open(&m->source, 0, NULL, &c), -ETIMEDOUT);
 	assert_null(c);
 	m->fail = 0;
-	assert_int_equal(zip_open(&m->source, 0, &c), 0);
+	assert_int_equal(zip_open(&m->source, 0, NULL, &c), 0);
 	m->fail = -ECONNRESET;
 	assert_int_equal(container_read(c, container_find(c, "a"), 1, &got), -ECONNRESET);
 	m->fail = 0;
@@ -342,7 +342,7 @@ static int open_huge(uint64_t entries, uint64_t size)
 	put_le64(z.out.data + z.locator + 8, size);
 	assert_int_equal(pwrite_full(fd, z.out.data, n, size), 0);
 	assert_int_equal(source_from_fd(fd, &s), 0);
-	r = zip_open(s, 0, &c);
+	r = zip_open(s, 0, NULL, &c);
 	source_unref(s);
 	buf_free(&z.out);
 	return r;
@@ -376,11 +376,11 @@ static void test_file_size(void **state)
 
 	(void)state;
 	put_le64(z.out.data + z.central[0] + 46 + 1 + 4, MAX_FILE_SIZE);
-	assert_int_equal(zip_open(&m->source, 0, &c), 0);
+	assert_int_equal(zip_open(&m->source, 0, NULL, &c), 0);
 	assert_true(c->entries[0].size == MAX_FILE_SIZE);
 	container_free(c);
 	put_le64(z.out.data + z.central[0] + 46 + 1 + 4, MAX_FILE_SIZE + 1);
-	assert_int_equal(zip_open(&m->source, 0, &c), -EBADMSG);
+	assert_int_equal(zip_open(&m->source, 0, NULL, &c), -EBADMSG);
 	assert_says(seen, "larger than any file");
 	carton_log_set(NULL, NULL);
 	source_unref(&m->source);
@@ -407,7 +407,7 @@ static void test_compare(void **state)
 		static const char *const says[] = { "", "another size", "another kind",
 						    "does not have", "" };
 
-		assert_int_equal(zip_open(&m->source, 0, &c), 0);
+		assert_int_equal(zip_open(&m->source, 0, NULL, &c), 0);
 		seen->n = 0;
 		if (change == 1)
 			c->entries[0].size++;

@@ -10,7 +10,7 @@ static int read_all(const char *data, size_t n)
 {
 	struct mem_source *m = mem_source(data, n);
 	struct container *c = NULL;
-	int r = zip_open(&m->source, 0, &c);
+	int r = zip_open(&m->source, 0, NULL, &c);
 
 	source_unref(&m->source);
 	for (size_t i = 0; r == 0 && i < c->n_entries; i++) {
