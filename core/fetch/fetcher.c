@@ -205,6 +205,8 @@ static void step_try(struct fetcher *x)
 	if (x->taken > 0) {
 		/* a try that had its share of the time has all of it once it delivers */
 		x->bytes_came = true;
+		if (x->f.arrived)
+			x->f.arrived(x->f.progress_ctx, x->taken);
 		if (!x->f.deadline_ms)
 			x->deadline_ms = MIN(now + x->f.options->timeout_ms,
 					     x->deadline_ms + 1 +

@@ -55,6 +55,7 @@ struct fetch {
 	/* Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL. */
 	int (*answered)(void *ctx, const struct http_response *answer);
 	void (*progress)(void *ctx, uint64_t bytes); /* bytes hashed; or NULL */
+	void (*arrived)(void *ctx, uint64_t bytes);  /* bytes that came, likewise */
 	void *progress_ctx;
 	/*
 	 * The end. 0; -EBADMSG: all that any mirror gave is wrong; -ESTALE; -ENOSPC; -ECANCELED;

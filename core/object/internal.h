@@ -16,8 +16,8 @@
 #include <stdatomic.h>
 
 #include "base/budget.h"
-#include "base/siphash.h"
 #include "base/event.h"
+#include "base/siphash.h"
 #include "object/maker.h"
 
 struct object {
@@ -56,7 +56,14 @@ struct object_store {
 	struct object *oldest, *newest; /* copies that nobody has pinned, by last use */
 	uint64_t memory_used;
 	unsigned files_used;
+	struct making *timed; /* those whose waiters have deadlines */
+	struct task clock;    /* looks at them; not used without events */
 };
+
+/* ---- object.c ---- */
+
+/* The step of the store's clock: ends the waits that are overdue. */
+bool object_expire(struct task *clock);
 
 /* ---- keep.c. The first four are called with the lock held ---- */
 

@@ -30,9 +30,12 @@ struct making {
 	/* object.c's own */
 	struct job job;
 	bool size_only;
-	bool retried;		   /* after idle copies were closed for their descriptors */
-	unsigned n_waiting;	   /* guarded by the store's lock, as is `waits` */
-	struct object_wait *waits; /* NULL-terminated */
+	bool retried;		     /* after idle copies were closed for their descriptors */
+	_Atomic uint64_t progress;   /* bytes that the deadlines of waiters do not know of yet, */
+	_Atomic int64_t progress_ms; /* and when the last of them came */
+	unsigned n_waiting;	     /* guarded by the store's lock, as all that follows */
+	struct object_wait *waits;   /* NULL-terminated */
+	struct making *next_timed, **timed_link; /* its waiters have deadlines; or NULL */
 };
 
 struct maker {
@@ -50,6 +53,7 @@ struct maker_ops {
 	void (*free)(struct maker *maker);
 	bool always_verified; /* also when the carton is mounted unverified */
 	bool final;	      /* bad bytes stay bad: they are not asked for again */
+	bool may_wait;	      /* for a server, also where the carton is local */
 };
 
 /*
@@ -58,7 +62,13 @@ struct maker_ops {
  */
 void making_done(struct making *m, int result);
 
-/* Counts bytes read to be verified; `making` is a struct making, as struct ingest has it. */
+/*
+ * Says that so many bytes came, or the like was done: the deadlines of those who wait move on.
+ * `making` is a struct making, as others call this; any thread may.
+ */
+void making_progress(void *making, uint64_t bytes);
+
+/* The same, and counts bytes read to be verified; `making` is a struct making, as struct ingest has it. */
 void making_count(void *making, uint64_t bytes);
 
 /* Compares a hash with the object's: 0, or -EBADMSG, which is logged. */

@@ -119,6 +119,7 @@ static const struct maker_ops derived_ops = {
 	.get_size = derived_get,
 	.lane = derived_lane,
 	.free = derived_free,
+	.may_wait = true,
 };
 
 int object_add_derived(struct object_store *s, const char *name, uint64_t size,
@@ -172,6 +173,7 @@ int output_write(void *output, const void *data, size_t n)
 			r = hasher_feed(&out->hasher, data, n);
 	}
 	out->done += n;
+	making_progress(out->making, n);
 	return r;
 }
 

@@ -62,6 +62,7 @@ static void fill_copy(struct copy *c, struct dest *dest)
 	f.tagger = m->object->store->tagger;
 	f.dest = dest;
 	f.progress = making_count;
+	f.arrived = making_progress;
 	f.progress_ctx = m;
 	f.done = fetched;
 	r = f.options ? fetch_start(&f) : copy_offline(m);
@@ -168,6 +169,7 @@ static const struct maker_ops link_ops = {
 	.lane = link_lane,
 	.free = link_free,
 	.always_verified = true,
+	.may_wait = true,
 };
 
 int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,

@@ -61,6 +61,8 @@ static struct fetch fetch_of(struct remote_copy *rc, uint64_t off, uint64_t n, s
 		.off = off,
 		.n = n,
 		.dest = dest,
+		.arrived = making_progress,
+		.progress_ctx = rc->copy->making,
 		.ctx = rc,
 	};
 }
@@ -104,7 +106,6 @@ static int fetch_data(struct remote_copy *rc, uint64_t off)
 	f.hash = s->options.verify;
 	f.tagger = s->tagger;
 	f.progress = making_count;
-	f.progress_ctx = rc->copy->making;
 	f.done = data_done;
 	return r < 0 ? r : fetch_start(&f);
 }

@@ -7,6 +7,42 @@
 #include "object/internal.h"
 
 #define STALE_REPEAT_MS 500
+#define MIN_RATE 1024 /* bytes a second that keep a waiter waiting */
+/* a fetch that times out by itself says better why, so it gets to */
+#define DEADLINE_GRACE_MS 500
+#define PROGRESS_OF_WORK (64 * KIB)
+
+const uint8_t *object_sha256(const struct object *o)
+{
+	return o->sha256;
+}
+
+const char *object_name(const struct object *o)
+{
+	return o->name;
+}
+
+uint64_t object_size(const struct object *o)
+{
+	uint64_t size = atomic_load(&o->size);
+
+	return size != OBJECT_NO_SIZE ? size : atomic_load(&o->reported_size);
+}
+
+bool object_size_is_certain(const struct object *o)
+{
+	return atomic_load(&o->size) != OBJECT_NO_SIZE;
+}
+
+enum object_state object_state(struct object *o)
+{
+	enum object_state state;
+
+	pthread_mutex_lock(&o->store->lock);
+	state = o->state;
+	pthread_mutex_unlock(&o->store->lock);
+	return state;
+}
 
 /* ---- attempts, and those who wait for them ---- */
 
@@ -84,6 +120,92 @@ static void finish_waits(struct object_wait *list, int result)
 	}
 }
 
+/* ---- deadlines ---- */
+
+/* May the object need a server, so that its waiters have a deadline? */
+static bool is_timed(const struct object *o)
+{
+	const struct object_options *options = &o->store->options;
+
+	return options->events && options->timeout_ms &&
+	       (o->maker->ops->may_wait || options->source);
+}
+
+/* Gives a new waiter its deadline. Lock held. */
+static void time_wait(struct making *m, struct object_wait *w)
+{
+	struct object_store *s = m->object->store;
+
+	if (!is_timed(m->object))
+		return;
+	w->deadline_ms = now_ms() + s->options.timeout_ms + DEADLINE_GRACE_MS;
+	if (!m->timed_link) {
+		m->next_timed = s->timed;
+		m->timed_link = &s->timed;
+		if (m->next_timed)
+			m->next_timed->timed_link = &m->next_timed;
+		s->timed = m;
+	}
+	task_wake_at(&s->clock, w->deadline_ms);
+}
+
+/* Lock held. */
+static void untime(struct making *m)
+{
+	if (!m->timed_link)
+		return;
+	*m->timed_link = m->next_timed;
+	if (m->next_timed)
+		m->next_timed->timed_link = m->timed_link;
+	m->timed_link = NULL;
+}
+
+/* Moves overdue waits to *list; *next_ms is the earliest deadline that is left. Lock held. */
+static void expire_waits(struct making *m, struct object_wait **list, int64_t *next_ms)
+{
+	int64_t more = (int64_t)(atomic_exchange(&m->progress, 0) * 1000 / MIN_RATE);
+	int64_t most = atomic_load(&m->progress_ms) + m->object->store->options.timeout_ms +
+		       DEADLINE_GRACE_MS;
+	unsigned before = m->n_waiting;
+
+	for (struct object_wait *w = m->waits, *following; w; w = following) {
+		following = w->next;
+		/* a size that only all bytes tell is not waited for longer than others */
+		if (more > 0 && !m->size_only)
+			w->deadline_ms = MAX(w->deadline_ms, MIN(w->deadline_ms + more, most));
+		if (w->deadline_ms > now_ms()) {
+			*next_ms = MIN(*next_ms, w->deadline_ms);
+			continue;
+		}
+		unlink_wait(w);
+		w->next = *list;
+		*list = w;
+	}
+	if (before > 0 && m->n_waiting == 0) {
+		carton_log(CARTON_LOG_ERROR, object_name(m->object), "cannot be read now: %s",
+			   strerror(ETIMEDOUT));
+		cancel_fire(&m->cancel);
+	}
+}
+
+bool object_expire(struct task *clock)
+{
+	struct object_store *s = container_of(clock, struct object_store, clock);
+	struct object_wait *list = NULL;
+	int64_t next_ms = INT64_MAX;
+
+	pthread_mutex_lock(&s->lock);
+	for (struct making *m = s->timed; m; m = m->next_timed)
+		expire_waits(m, &list, &next_ms);
+	if (next_ms != INT64_MAX && !cancel_fired(&s->stop))
+		task_wake_at(&s->clock, next_ms);
+	pthread_mutex_unlock(&s->lock);
+	finish_waits(list, -ETIMEDOUT);
+	return true;
+}
+
+/* ---- running an attempt ---- */
+
 /*
  * The kernel repeats an open at once that failed with -ESTALE. The second one gets the same answer,
  * without another request and another line in the log.
@@ -138,6 +260,7 @@ static void take_result(struct making *m, int result)
 {
 	struct object *o = m->object;
 
+	untime(m);
 	if (m->size_only) {
 		o->length = NULL;
 		if (result == 0)
@@ -209,11 +332,20 @@ void making_done(struct making *m, int result)
 	finish(m, result);
 }
 
+void making_progress(void *making, uint64_t bytes)
+{
+	struct making *m = making;
+
+	atomic_store(&m->progress_ms, now_ms());
+	atomic_fetch_add(&m->progress, bytes);
+}
+
 void making_count(void *making, uint64_t bytes)
 {
-	const struct making *m = making;
+	struct making *m = making;
 
 	atomic_fetch_add(&m->object->store->ingested, bytes);
+	making_progress(m, bytes);
 }
 
 int making_check(const struct making *m, const uint8_t found[SHA256_SIZE])
@@ -251,6 +383,7 @@ static int begin_wait(struct object *o, bool size_only, struct object_wait *wait
 		*ret_start = *at;
 	}
 	link_wait(*at, wait);
+	time_wait(*at, wait);
 	return -EINPROGRESS;
 }
 
@@ -353,6 +486,9 @@ bool object_must_stop(const struct object *o)
 	bool stop;
 
 	pthread_mutex_lock(&o->store->lock);
+	/* asking shows that the work goes on */
+	if (o->content)
+		making_progress(o->content, PROGRESS_OF_WORK);
 	stop = (!o->content || cancel_fired(&o->content->cancel)) &&
 	       (!o->length || cancel_fired(&o->length->cancel));
 	pthread_mutex_unlock(&o->store->lock);

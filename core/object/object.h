@@ -30,6 +30,7 @@ struct budget;
 struct cache;
 struct container;
 struct entry;
+struct events;
 struct link;
 struct making;
 struct object;
@@ -101,12 +102,17 @@ bool object_size_is_certain(const struct object *o);
 
 enum object_state object_state(struct object *o);
 
-/* A waiter. Belongs to the caller, who sets `done`; the rest is private. */
+/*
+ * A waiter. Belongs to the caller, who sets `done`; the rest is private. What needs a server ends with
+ * -ETIMEDOUT for a waiter once `timeout_ms` has passed since it came, whoever else waits; bytes move
+ * that on, as long as at least 1 KiB/s comes, for those who wait for bytes.
+ */
 struct object_wait {
 	/* the object is pinned (0), or why not; called once, on a worker's thread */
 	void (*done)(struct object_wait *wait, int result);
 	struct object *object;
 	struct making *making;
+	int64_t deadline_ms; /* now_ms(); guarded by the store's lock, as the next line */
 	struct object_wait *next, **link; /* guarded by the store's lock; link NULL: not queued */
 };
 

@@ -5,38 +5,6 @@
 #include "base/util.h"
 #include "object/internal.h"
 
-const uint8_t *object_sha256(const struct object *o)
-{
-	return o->sha256;
-}
-
-const char *object_name(const struct object *o)
-{
-	return o->name;
-}
-
-uint64_t object_size(const struct object *o)
-{
-	uint64_t size = atomic_load(&o->size);
-
-	return size != OBJECT_NO_SIZE ? size : atomic_load(&o->reported_size);
-}
-
-bool object_size_is_certain(const struct object *o)
-{
-	return atomic_load(&o->size) != OBJECT_NO_SIZE;
-}
-
-enum object_state object_state(struct object *o)
-{
-	enum object_state state;
-
-	pthread_mutex_lock(&o->store->lock);
-	state = o->state;
-	pthread_mutex_unlock(&o->store->lock);
-	return state;
-}
-
 static void object_free(struct object *o)
 {
 	bytes_free(&o->bytes);
@@ -149,6 +117,8 @@ int object_store_new(const struct object_options *options, struct object_store *
 		options->budget->make_room = keep_make_room;
 	}
 	cancel_init(&s->stop, NULL);
+	if (s->options.events)
+		task_init(&s->clock, s->options.events, LANE_QUICK, object_expire);
 	pthread_mutex_init(&s->lock, NULL);
 	s->n_buckets = 1023;
 	siphash_key_init(&s->bucket_key);
@@ -171,6 +141,11 @@ uint64_t object_store_ingested(const struct object_store *s)
 void object_store_stop(struct object_store *s)
 {
 	cancel_fire(&s->stop);
+	/* from here on nobody sets the clock */
+	pthread_mutex_lock(&s->lock);
+	if (s->options.events)
+		task_end(&s->clock);
+	pthread_mutex_unlock(&s->lock);
 }
 
 void object_store_free(struct object_store *s)

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/event.h"
 #include "base/ingest.h"
 #include "archive/container.h"
 #include "cache/cache.h"
@@ -36,6 +37,7 @@ struct box {
 	int fd;		       /* the same, to change it */
 	struct workers *workers;
 	struct events *events;
+	int64_t timeout_ms; /* of waits; set before box_start() */
 	struct object_store *store;
 
 	pthread_mutex_t lock; /* guards the rest */
@@ -122,6 +124,7 @@ static inline void box_start(struct box *b, struct cache *cache, bool verify)
 	assert_int_equal(events_new(b->workers, &b->events), 0);
 	options.workers = b->workers;
 	options.events = b->events;
+	options.timeout_ms = b->timeout_ms;
 	assert_int_equal(object_store_new(&options, &b->store), 0);
 	for (size_t i = 0; i < b->n; i++)
 		assert_int_equal(object_add(b->store, b->items[i].sha256, &b->items[i].entry,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects: verified once, kept within bounds, shared by all who wait, and never other bytes. */
+#include "object/maker.h"
 #include "object_help.h"
 
 /* ---- right and wrong bytes ---- */
@@ -421,6 +422,85 @@ static void test_crowd(void **state)
 	assert_true(pinned > 100);
 }
 
+/* ---- deadlines ---- */
+
+static int wait_for_gate(void *ctx, struct making *m)
+{
+	struct box *b = ctx;
+
+	pthread_mutex_lock(&b->lock);
+	b->inside++;
+	pthread_cond_broadcast(&b->changed);
+	while (b->shut && !cancel_fired(&m->cancel))
+		pthread_cond_wait(&b->changed, &b->lock);
+	b->inside--;
+	pthread_mutex_unlock(&b->lock);
+	if (cancel_fired(&m->cancel))
+		return -ECANCELED;
+	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	return 0;
+}
+
+/* Each waiter has a timeout of its own, from when it came, whoever waits with it. */
+static void test_deadlines(void **state)
+{
+	struct box *b = box_new();
+	struct waiter first, second, third;
+	struct object *o;
+	int64_t came;
+
+	(void)state;
+	b->timeout_ms = 200;
+	box_start(b, NULL, true);
+	box_gate(b, true);
+	assert_int_equal(object_add_derived(b->store, "slow", 0, wait_for_gate, b, &o), 0);
+	waiter_init(&first);
+	waiter_init(&second);
+	waiter_init(&third);
+	assert_int_equal(object_get(o, &first.wait), -EINPROGRESS);
+	box_wait_inside(b, 1);
+	assert_int_equal(cancel_sleep(NULL, 100), 0);
+	came = now_ms();
+	assert_int_equal(object_get(o, &second.wait), -EINPROGRESS);
+	assert_int_equal(waiter_wait(&first), -ETIMEDOUT);
+	assert_int_equal(waiter_wait(&second), -ETIMEDOUT);
+	assert_true(now_ms() - came >= b->timeout_ms);
+	assert_false(object_wait_cancel(&second.wait));
+	/* progress keeps a waiter waiting, and a late one gets what the others did not wait for */
+	assert_int_equal(object_get(o, &third.wait), -EINPROGRESS);
+	box_gate(b, false);
+	assert_int_equal(waiter_wait(&third), 0);
+	object_put(o);
+	box_free(b);
+}
+
+static int work_on(void *ctx, struct making *m)
+{
+	int64_t end = now_ms() + *(int64_t *)ctx;
+
+	while (now_ms() < end && !cancel_fired(&m->cancel)) {
+		making_progress(m, 1000);
+		cancel_sleep(&m->cancel, 10);
+	}
+	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	return cancel_fired(&m->cancel) ? -ECANCELED : 0;
+}
+
+static void test_progress(void **state)
+{
+	struct box *b = box_new();
+	int64_t work_ms = 1500;
+	struct object *o;
+
+	(void)state;
+	b->timeout_ms = 100;
+	box_start(b, NULL, true);
+	assert_int_equal(object_add_derived(b->store, "busy", 0, work_on, &work_ms, &o), 0);
+	assert_int_equal(get(o), 0);
+	object_put(o);
+	box_free(b);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -438,6 +518,8 @@ int main(void)
 		cmocka_unit_test(test_cancel_one_of_many),
 		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_deadlines),
+		cmocka_unit_test(test_progress),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
