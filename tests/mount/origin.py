@@ -5,9 +5,10 @@ Origins on loopback for the tests of LINKS, remote cartons and the cache, and wh
   Nginx          a real server (package nginx-light or nginx): ranges, codings, limits, a log
   Fault          faultserver.py, for what a real server cannot do; its docstring is the manual
   LinkedCarton   a Carton with files that only LINKS leads to
-  Cache          a cache directory of a test's own, which must hold nothing wrong at its end
+  Cache          a cache directory of one test, which must hold nothing wrong at its end
 
-A test file imports the fixtures it uses, and fresh_logs; each file has servers of its own.
+conftest.py registers this file as a plugin: its fixtures need no import. Each test file has its own
+servers.
 """
 import contextlib
 import ctypes
@@ -36,8 +37,7 @@ from zipwriter import Carton, Entry, sha256
 
 PRIVATE = ('-o', 'private_links')       # all origins here are on loopback
 MIB = 1 << 20
-BROTLI_MODULES = ['/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so',
-                  '/usr/lib/nginx/modules/ngx_http_brotli_static_module.so']
+BROTLI_MODULE = '/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so'
 
 
 def reserved_port(family=socket.AF_INET):
@@ -57,7 +57,7 @@ def free_port():
 
 # One process, so that requests are in the log in the order of their ends.
 CONF = """
-{modules}
+load_module {brotli};
 daemon off;
 master_process {master};
 pid {dir}/pid;
@@ -92,7 +92,8 @@ http {{
         location /denied/ {{ return 403; }}
         location /gzip/ {{ alias {root}/; gzip on; gzip_comp_level 1; gzip_min_length 0;
                            gzip_types *; etag on; }}
-        {brotli}
+        location /br/ {{ alias {root}/; brotli on; brotli_types *; brotli_min_length 0;
+                         brotli_comp_level 1; }}
         {coded}
         {more}
     }}
@@ -116,19 +117,16 @@ class Nginx:
     def start(self):
         exe = harness.run('sh', '-c', 'command -v nginx').stdout.strip()
         assert exe, 'these tests need nginx: apt-get install nginx-light'
-        brotli = all(map(os.path.exists, BROTLI_MODULES[:1]))
+        assert os.path.exists(BROTLI_MODULE), 'needs libnginx-mod-http-brotli-filter; make test-deps'
         for _ in range(5):
             self.port = free_port()
             (self.dir / 'conf').write_text(CONF.format(
                 dir=self.dir, root=self.root, port=self.port, rate=self.rate, more=self.more,
-                master=self.master,
-                modules=f'load_module {BROTLI_MODULES[0]};' if brotli else '',
+                master=self.master, brotli=BROTLI_MODULE,
                 tls='' if not self.tls else 'listen 127.0.0.1:%d ssl http2; ssl_certificate %s; '
                 'ssl_certificate_key %s;' % self.tls_words(),
-                coded=''.join(CODED.format(name=n, root=self.root) for n in COMPRESS),
-                brotli='location /br/ { alias %s/; brotli on; brotli_types *; brotli_min_length 0; '
-                       'brotli_comp_level 1; }' % self.root if brotli else ''))
-            # what its library warns of before it reads error_log is of no use
+                coded=''.join(CODED.format(name=n, root=self.root) for n in COMPRESS)))
+            # stderr has only warnings of its library from before error_log is opened
             self.process = subprocess.Popen(
                 [exe, '-p', str(self.dir), '-c', str(self.dir / 'conf'), '-e',
                  str(self.dir / 'error.log')], stdin=subprocess.DEVNULL,

@@ -112,12 +112,11 @@ def test_mountpoint_not_empty(sample_carton, work):
     where.mkdir()
     (where / 'below').write_text('x')
     p = run(CARTONFS, path, where)
-    assert p.returncode in (0, 32)
-    if p.returncode == 0:
-        pids = harness.daemons(where)
-        assert scan(where) == expected(c.files(), c.links())
-        assert harness.unmount(where).returncode == 0
-        assert [harness.wait_exit(pid) for pid in pids] == [0]
+    assert p.returncode == 0
+    pids = harness.daemons(where)
+    assert scan(where) == expected(c.files(), c.links())
+    assert harness.unmount(where).returncode == 0
+    assert [harness.wait_exit(pid) for pid in pids] == [0]
     assert (where / 'below').read_text() == 'x'
 
 
@@ -274,12 +273,13 @@ def test_bad_cache_dir(sample_carton, point, work, kind):
     if kind == 'file':
         where.write_text('x')
     p = run(CARTONFS, '-o', f'cache_dir={where}', sample_carton[0], mnt := point())
-    if kind == 'missing' and p.returncode == 0:     # made on demand is fine as well
+    if kind == 'missing':               # it is made
+        assert p.returncode == 0
         pids = harness.daemons(mnt)
         assert harness.unmount(mnt).returncode == 0
         assert [harness.wait_exit(pid) for pid in pids] == [0]
         return
-    assert p.returncode in (1, 2, 32) and str(where) in p.stderr, p.stderr
+    assert p.returncode == 32 and str(where) in p.stderr, p.stderr
 
 
 # ---- usual mount options, mount(8), fstab ----
@@ -298,16 +298,15 @@ def test_usual_options(mount, sample_carton, who, options):
 
 
 def test_rw_is_not_honoured(mount, sample_carton, point):
-    """`-o rw` is refused or ignored; a mount is never writable."""
+    """`-o rw` is ignored; a mount is never writable."""
     where = point()
     p = run(CARTONFS, '-o', 'rw', sample_carton[0], where)
-    assert p.returncode in (0, 1, 32)
-    if p.returncode == 0:
-        pids = harness.daemons(where)
-        with pytest.raises(OSError):
-            open(f'{where}/new', 'w')
-        assert harness.unmount(where).returncode == 0
-        assert [harness.wait_exit(pid) for pid in pids] == [0]
+    assert p.returncode == 0
+    pids = harness.daemons(where)
+    with pytest.raises(OSError):
+        open(f'{where}/new', 'w')
+    assert harness.unmount(where).returncode == 0
+    assert [harness.wait_exit(pid) for pid in pids] == [0]
 
 
 @needs_root
