@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Fixtures of the mount tests. BUILD_DIR (default build) names the binaries; nothing is ever skipped
-for a missing /dev/fuse. As root, tests with `who` run twice: as root and as an ordinary user.
+Fixtures of the mount tests. BUILD_DIR (default: build) has the programs. Without /dev/fuse the tests
+fail. As root, tests with `who` run twice: as root and as an ordinary user.
 """
 import contextlib
 import fcntl
@@ -65,7 +65,7 @@ def dev_fuse():
 
 @pytest.fixture(scope='session')
 def session_dir(dev_fuse):
-    """A directory for what many tests share; anyone may read it."""
+    """A directory for files that many tests share; every user can read it."""
     path = Path(tempfile.mkdtemp(prefix='cartonfs-test-'))
     path.chmod(0o755)
     harness.make_home(None, path / 'home')
@@ -119,7 +119,7 @@ def mount(point):
 
 @pytest.fixture
 def mount_fg(point):
-    """The same in the foreground; the Mount has log() and process."""
+    """The same with harness.foreground()."""
     @contextlib.contextmanager
     def make(source, *options, uid=None, **kw):
         with harness.foreground(source, point(uid), *options, uid=uid, **kw) as m:
@@ -129,7 +129,7 @@ def mount_fg(point):
 
 @pytest.fixture(scope='session')
 def sample_carton(session_dir):
-    """(path, Carton) of the sample; not to be changed."""
+    """(path, Carton) of the sample. Tests must not change it."""
     carton = zipwriter.sample()
     return carton.write(session_dir / 'sample.carton'), carton
 
@@ -163,7 +163,7 @@ FROM_THE_PACKER = pytest.param('packer', marks=pytest.mark.needs_reference)
 
 @pytest.fixture(params=[*packerform.DATES, FROM_THE_PACKER])
 def packer_carton(request, work):
-    """(path, {symlink: target}) of cartons in the form of the reference packer; one is by it."""
+    """(path, {symlink: target}) of cartons in the reference packer's form, and of one by it."""
     if request.param == 'packer':
         return harness.REFERENCE, {}
     carton = packerform.packed(packerform.DATES[request.param])

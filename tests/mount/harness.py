@@ -52,22 +52,22 @@ IS_ROOT = os.geteuid() == 0
 EXIT_S = 30                             # what a daemon may take to end
 TIMEOUT = 60                            # -o timeout= if it is not given
 STALL = 10                              # seconds below 1 KiB/s after which a fetch is given up
-# What a slow build (sanitizers) multiplies every deadline by.
+# Factor of every deadline, for slow builds such as those with sanitizers.
 SLOW = float(os.environ.get('TEST_SLOWDOWN', '1'))
 
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """Daemons become our children, so that their exit status can be seen."""
+    """Makes daemons our children, so that we can get their exit status."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def eventually(what, condition, seconds=EXIT_S, why=lambda: ''):
-    """The value of condition() once it is true; `why` is asked when that takes too long."""
+    """Polls condition() until it is true; its value. Fails after `seconds`, with why()."""
     left, last = seconds * SLOW, time.monotonic()
     while not (value := condition()):
-        # a machine that stood still has not given anyone time
+        # A long gap between two polls counts as 0.1 s: the whole machine was slow.
         now = time.monotonic()
         left, last = left - min(now - last, 0.1), now
         if left < 0:
@@ -90,7 +90,7 @@ def at_once(alternative=TIMEOUT):
 
 # ---- processes ----
 
-# uid: the directory that is HOME there, so that no test touches anybody's real cache
+# HOME for each uid, so that no test uses the real cache of a user.
 HOMES = {}
 
 
@@ -110,7 +110,7 @@ def environment(uid=None, **more):
 
 
 def identity(uid):
-    """Popen arguments that run a command as `uid`; None: as we are."""
+    """Popen arguments that run a command as `uid`; None: as the user of the tests."""
     return {} if uid is None else dict(user=uid, group=uid, extra_groups=[])
 
 
@@ -127,7 +127,7 @@ def ctl(*args, **kw):
 
 
 def as_user(uid, fn, *args):
-    """fn(*args) in a child that is `uid`; its value, or the exception it raised."""
+    """Calls fn(*args) in a child process of `uid`. Returns its value or raises its exception."""
     if uid is None:
         return fn(*args)
     r, w = os.pipe()
@@ -170,13 +170,13 @@ def parent(pid):
 
 
 def doing(pid):
-    """What each thread of a process is at, as far as we may know; and which namespace it is in."""
+    """For a failure: the state of each thread of a process, and all mount namespaces."""
     text = []
     for path in (Path(f'/proc/{pid}/cmdline'), *Path(f'/proc/{pid}/task').glob('*/s*')):
         if path.name in ('cmdline', 'stat', 'syscall', 'stack'):
             with contextlib.suppress(OSError):
                 text.append(f'{path}: {path.read_text()[:1000]}')
-    # another namespace with a copy of the mount keeps it alive
+    # A copy of the mount in another namespace keeps the daemon alive.
     spaces = {}
     for link in Path('/proc').glob('[0-9]*/ns/mnt'):
         with contextlib.suppress(OSError):
@@ -202,7 +202,7 @@ def wait_exit(pid, seconds=EXIT_S):
 # ---- mounts ----
 
 def mountinfo(path):
-    """The mountinfo line of what is mounted on `path`, as fields; None when nothing is."""
+    """The fields of the mountinfo line of the mount on `path`; None if there is none."""
     want = str(path).replace(' ', '\\040')
     last = None
     for line in Path('/proc/self/mountinfo').read_text().splitlines():
@@ -220,7 +220,7 @@ def unmount(path, uid=None, lazy=False):
 
 
 class Mount(os.PathLike):
-    """A live mount. `do` and the readers act as the user who mounted it."""
+    """A mount. Its methods read as the user who mounted it."""
 
     def __init__(self, path, uid, pids):
         self.path, self.uid, self.pids, self.ended = str(path), uid, pids, False
@@ -245,7 +245,7 @@ class Mount(os.PathLike):
         return self.do(os.getxattr, self / name, 'user.carton.state').decode()
 
     def error(self, name):
-        """The errno name that opening and reading `name` gives; '' when it can be read."""
+        """The name of the errno of opening or reading `name`; '' if it can be read."""
         try:
             self.sha(name)
         except OSError as e:
@@ -256,7 +256,7 @@ class Mount(os.PathLike):
         return mountinfo(self.path) is None
 
     def wait_end(self, status=0):
-        """The daemon ends, and its mount with it."""
+        """Waits until the daemon has ended and the mount is gone."""
         got = [wait_exit(p) for p in self.pids]
         eventually(f'{self.path} is no longer mounted', self.gone)
         self.ended = True
@@ -265,7 +265,7 @@ class Mount(os.PathLike):
 
 @contextlib.contextmanager
 def mounted(source, mountpoint, *options, uid=None, env=None, cwd=None, name=None):
-    """Runs `cartonfs SOURCE MOUNTPOINT`; on leaving unmounts and insists on a clean end."""
+    """Runs `cartonfs SOURCE MOUNTPOINT`. At the end unmounts and checks the exit status."""
     p = run(CARTONFS, *options, source, name or mountpoint, uid=uid, env=env, cwd=cwd)
     assert p.returncode == 0, f'exit {p.returncode}: {p.stderr}'
     assert mountinfo(mountpoint), f'exit 0 but nothing is mounted: {p.stderr}'
@@ -285,7 +285,7 @@ def mounted(source, mountpoint, *options, uid=None, env=None, cwd=None, name=Non
 
 @contextlib.contextmanager
 def foreground(source, mountpoint, *options, uid=None, env=None):
-    """`cartonfs -f`: the Mount has log(), all of stderr so far, and process."""
+    """The same with `cartonfs -f`. The Mount has `process` and log(): all of stderr so far."""
     with tempfile.TemporaryFile() as err:
         cmd = [CARTONFS, '-f', *options, str(source), str(mountpoint)]
         p = subprocess.Popen(cmd, stderr=err, stdin=subprocess.DEVNULL,
@@ -313,13 +313,13 @@ def foreground(source, mountpoint, *options, uid=None, env=None):
 
 
 def abandon(mountpoint, pids):
-    """After a failure: leave no process of ours and no mount."""
+    """Cleans up after a failure: kills the daemon and removes the mount."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.path.realpath(f'/proc/{pid}/exe') == CARTONFS:
                 os.kill(pid, signal.SIGKILL)
     while mountinfo(mountpoint):
-        # by force where that is allowed: no signal ends one who waits for a page
+        # By force if that is allowed: no signal ends a process that waits for a page.
         if run('umount' if IS_ROOT else 'fusermount3', '-fl' if IS_ROOT else '-uz',
                mountpoint).returncode:
             break
@@ -368,7 +368,7 @@ def scan(root, views=False):
 
 
 def expected(files, links=None):
-    """What scan() must give for {path: data or (size, sha256)} and {path: target}."""
+    """What scan() returns for these {path: data or (size, sha256)} and {path: target}."""
     out = {}
     for path, data in files.items():
         parts = path.split('/')

@@ -55,7 +55,7 @@ def free_port():
 
 # ---- nginx ----
 
-# One process, so that requests are in the log in the order of their ends.
+# One process, so that the log has requests in the order in which they ended.
 CONF = """
 load_module {brotli};
 daemon off;
@@ -117,7 +117,7 @@ class Nginx:
     def start(self):
         exe = harness.run('sh', '-c', 'command -v nginx').stdout.strip()
         assert exe, 'these tests need nginx: apt-get install nginx-light'
-        assert os.path.exists(BROTLI_MODULE), 'needs libnginx-mod-http-brotli-filter; make test-deps'
+        assert os.path.exists(BROTLI_MODULE), 'needs its brotli module; make test-deps'
         for _ in range(5):
             self.port = free_port()
             (self.dir / 'conf').write_text(CONF.format(
@@ -170,7 +170,7 @@ class Nginx:
     # -- the log --
 
     def marked(self):
-        """The log since clear(), up to a request of our own, which is in it only after its answer."""
+        """The log since clear(), up to a request of our own, which is logged after its answer."""
         self.marks += 1
         name = f'/_mark{self.marks}'
         self.ask(name)
@@ -187,7 +187,7 @@ class Nginx:
         self.seen += len(self.marked())
 
     def requests(self, path=None):
-        """What was asked since clear(), oldest first; of one path if that is given."""
+        """The requests since clear(), oldest first; those for one path if it is given."""
         lines = [json.loads(line) for line in self.marked().splitlines()]
         lines = [x for x in lines if not x['path'].startswith('/_')]
         if path is not None:
@@ -253,7 +253,7 @@ class Fault:
 
 
 def fault_bytes(size, seed=0, zeros=False):
-    """What the fault server has under size=, seed= or zeros."""
+    """What the fault server sends for size=, seed= or zeros."""
     block = bytes(BLOCK) if zeros else pattern(seed)
     return (block * (size // BLOCK + 1))[:size]
 
@@ -348,7 +348,7 @@ class Cache:
         return {p.name: p for p in self.path.glob('v1/objects/*/*')}
 
     def partials(self):
-        """{name: noted length} of what has been begun, with a validator."""
+        """{name: noted length} of partial entries that have a validator."""
         out = {}
         for p in self.path.glob('v1/partial/*.v'):
             with contextlib.suppress(OSError):
@@ -360,12 +360,12 @@ class Cache:
                    if not p.is_dir())
 
     def wrong(self):
-        """Names of objects whose bytes are others, found without the program under test."""
+        """Names of objects with bytes of another hash; not found by the program under test."""
         return [name for name, p in self.objects().items()
                 if harness.sha_file(p) != name or p.stat().st_mode & 0o7777 != 0o400]
 
     def check(self):
-        """Nothing wrong in it, as we see it and as `cartonctl cache verify` does."""
+        """Checks all objects, here and with `cartonctl cache verify`."""
         if not self.path.exists():
             return
         assert self.wrong() == []
@@ -429,14 +429,14 @@ def certificate(session_dir):
     return cert, key
 
 
-# ---- words ----
+# ---- helpers ----
 
 def lines_of(text, word):
     return [line for line in text.splitlines() if re.search(word, line)]
 
 
 def errno_of(fn, *args):
-    """The errno that fn(*args) fails with; 0 when it does not."""
+    """The errno of fn(*args); 0 if it does not fail."""
     try:
         fn(*args)
     except OSError as e:
@@ -445,7 +445,7 @@ def errno_of(fn, *args):
 
 
 def as_expected(mount, carton):
-    """All that a carton has, read through the mount."""
+    """Reads all of a carton through the mount and compares."""
     assert harness.scan(mount.path) == harness.expected(carton.files(), carton.links())
 
 
