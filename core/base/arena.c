@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 
-/* Blocks grow with the arena, so that few bytes are left over in a small or a large one. */
+/* Blocks grow with the arena, so that little is wasted in a small or a large one. */
 #define MIN_BLOCK (4 * KIB)
 #define MAX_BLOCK (1 * MIB)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for many small things that live equally long: no header for each, nothing ever moves, all
- * is freed at once. Not for several threads at once.
+ * Memory for many small allocations with one lifetime: no header for each, none is moved, all are freed
+ * at once. One thread at a time.
  */
 #ifndef CARTON_BASE_ARENA_H
 #define CARTON_BASE_ARENA_H
@@ -10,7 +10,7 @@
 
 struct arena_block;
 
-/* All zero is an empty one. */
+/* All zero: an empty arena. */
 struct arena {
 	struct arena_block *blocks;
 	char *at; /* the free bytes of the newest block */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cancel.h"
 
-#include <time.h>
-
 #include "base/util.h"
 
 static void fire_child(struct cancel_hook *hook)
@@ -12,14 +10,9 @@ static void fire_child(struct cancel_hook *hook)
 
 void cancel_init(struct cancel *c, struct cancel *parent)
 {
-	pthread_condattr_t attr;
-
 	*c = (struct cancel){ .parent = parent, .in_parent.fire = fire_child };
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init(&c->changed);
 	cancel_hook_add(parent, &c->in_parent);
 }
 
@@ -95,8 +88,7 @@ void cancel_hook_remove(struct cancel *c, struct cancel_hook *hook)
 
 int cancel_sleep(struct cancel *c, int64_t ms)
 {
-	int64_t end = now_ms() + ms;
-	struct timespec until = { .tv_sec = end / 1000, .tv_nsec = end % 1000 * 1000000 };
+	struct timespec until = ms_to_timespec(now_ms() + ms);
 	int r = 0;
 
 	if (!c) {

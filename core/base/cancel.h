@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cancellation: one token for one piece of work, handed down to everything that works on it.
+ * Cancellation: one token per piece of work, passed down to all functions that work on it.
  *
- * Whoever starts the work owns the token and may fire it once the result is no longer wanted. Code
- * that loops asks cancel_fired(); code that waits for something else adds a hook. A token may have a
- * parent, and firing the parent fires its children: closing a carton cancels all that is under way.
+ * The caller that starts the work owns the token and fires it when the result is no longer needed.
+ * Loops check cancel_fired(); code that waits for something else adds a hook. Firing a token fires its
+ * children too: closing a carton cancels all its work.
  *
- * Threads: every function may be called from any thread, except that init and destroy belong to the
- * owner. Functions that take `const` or say so accept NULL, a token that never fires.
+ * Threads: any, but only the owner calls init and destroy. NULL is a token that never fires, for the
+ * functions marked NULL-safe.
  */
 #ifndef CARTON_BASE_CANCEL_H
 #define CARTON_BASE_CANCEL_H
@@ -50,15 +50,14 @@ static inline bool cancel_fired(const struct cancel *c)
 }
 
 /*
- * Has `fire` called once, from the thread that fires the token, or from this one before it returns
- * when the token has fired already. The hook must not wait for the thread that adds or removes it.
- * With a NULL token nothing happens.
+ * Makes cancel_fire() call hook->fire, once. If the token has fired already, it is called here. The
+ * hook must not wait for the thread that adds or removes it. NULL-safe.
  */
 void cancel_hook_add(struct cancel *c, struct cancel_hook *hook);
 
 /*
- * When this returns the hook is not running and will not run. So do not hold a lock that the hook
- * takes. A hook may remove itself. NULL-safe.
+ * Afterwards the hook is not running and will not run. Do not hold a lock that the hook takes. A hook
+ * may remove itself. NULL-safe.
  */
 void cancel_hook_remove(struct cancel *c, struct cancel_hook *hook);
 

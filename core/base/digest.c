@@ -7,44 +7,35 @@
 #include <openssl/params.h>
 #include <openssl/rand.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <zlib.h>
 
-struct sha256 {
-	EVP_MD_CTX *ctx;
-};
+/* struct sha256, tagger and tag are OpenSSL contexts under another name. */
 
 int sha256_new(struct sha256 **ret)
 {
-	struct sha256 *s = calloc(1, sizeof(*s));
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 
-	if (!s)
-		return -ENOMEM;
-	s->ctx = EVP_MD_CTX_new();
-	if (!s->ctx || EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) != 1) {
-		sha256_free(s);
+	if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1) {
+		EVP_MD_CTX_free(ctx);
 		return -ENOMEM;
 	}
-	*ret = s;
+	*ret = (struct sha256 *)ctx;
 	return 0;
 }
 
 int sha256_update(struct sha256 *s, const void *data, size_t n)
 {
-	return EVP_DigestUpdate(s->ctx, data, n) == 1 ? 0 : -EIO;
+	return EVP_DigestUpdate((EVP_MD_CTX *)s, data, n) == 1 ? 0 : -EIO;
 }
 
 int sha256_final(struct sha256 *s, uint8_t ret_hash[SHA256_SIZE])
 {
-	return EVP_DigestFinal_ex(s->ctx, ret_hash, NULL) == 1 ? 0 : -EIO;
+	return EVP_DigestFinal_ex((EVP_MD_CTX *)s, ret_hash, NULL) == 1 ? 0 : -EIO;
 }
 
 void sha256_free(struct sha256 *s)
 {
-	if (!s)
-		return;
-	EVP_MD_CTX_free(s->ctx);
-	free(s);
+	EVP_MD_CTX_free((EVP_MD_CTX *)s);
 }
 
 int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
@@ -52,48 +43,34 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 	return EVP_Digest(data, n, ret_hash, NULL, EVP_sha256(), NULL) == 1 ? 0 : -EIO;
 }
 
-struct tagger {
-	EVP_MAC_CTX *keyed; /* never updated itself: each tag works on a copy */
-};
-
+/* A tagger is keyed and never updated: each tag works on a copy. */
 int tagger_new(struct tagger **ret)
 {
-	struct tagger *t = calloc(1, sizeof(*t));
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "POLY1305", NULL);
+	EVP_MAC_CTX *ctx = mac ? EVP_MAC_CTX_new(mac) : NULL;
 	unsigned char key[32];
-	int r = -ENOMEM;
+	int r = ctx ? 0 : -ENOMEM;
 
-	if (!t || !mac)
-		goto out;
-	t->keyed = EVP_MAC_CTX_new(mac);
-	if (!t->keyed)
-		goto out;
-	r = -EIO;
-	if (RAND_priv_bytes(key, sizeof(key)) != 1 ||
-	    EVP_MAC_init(t->keyed, key, sizeof(key), NULL) != 1)
-		goto out;
-	OPENSSL_cleanse(key, sizeof(key));
-	*ret = t;
-	t = NULL;
-	r = 0;
-out:
 	EVP_MAC_free(mac);
-	tagger_free(t);
+	if (r == 0 && (RAND_priv_bytes(key, sizeof(key)) != 1 ||
+		       EVP_MAC_init(ctx, key, sizeof(key), NULL) != 1))
+		r = -EIO;
+	OPENSSL_cleanse(key, sizeof(key));
+	if (r == 0)
+		*ret = (struct tagger *)ctx;
+	else
+		EVP_MAC_CTX_free(ctx);
 	return r;
 }
 
 void tagger_free(struct tagger *t)
 {
-	if (!t)
-		return;
-	EVP_MAC_CTX_free(t->keyed);
-	free(t);
+	EVP_MAC_CTX_free((EVP_MAC_CTX *)t);
 }
 
-/* A struct tag is a context of OpenSSL, and nothing else. */
 int tag_begin(const struct tagger *t, struct tag **ret)
 {
-	EVP_MAC_CTX *ctx = EVP_MAC_CTX_dup(t->keyed);
+	EVP_MAC_CTX *ctx = EVP_MAC_CTX_dup((const EVP_MAC_CTX *)t);
 
 	if (!ctx)
 		return -ENOMEM;

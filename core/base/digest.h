@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The three checks over bytes, and the only file that knows OpenSSL and zlib:
+ * Digests; only digest.c uses OpenSSL and zlib:
  *
- *  sha256	says that content is what MANIFEST lists
- *  tags	say that a chunk read again is still what was hashed: Poly1305 under a random key that
- *		never leaves this process, four times as fast as sha256
- *  crc32	guards MANIFEST, LINKS and symlinks, which no hash covers, against bit rot
+ *  sha256	compared with MANIFEST
+ *  tags	detect changes of a chunk since it was hashed: Poly1305 with a random key that never
+ *		leaves this process, four times as fast as sha256
+ *  crc32	detects damage in MANIFEST, LINKS and symlinks, which no sha256 covers
  */
 #ifndef CARTON_BASE_DIGEST_H
 #define CARTON_BASE_DIGEST_H
@@ -16,30 +16,27 @@
 #define SHA256_SIZE 32
 #define TAG_SIZE 16
 
-/* A sha256 under way. */
+/* An incremental sha256. */
 struct sha256;
 
 int sha256_new(struct sha256 **ret);				   /* 0 or -ENOMEM */
 int sha256_update(struct sha256 *s, const void *data, size_t n);   /* 0 or -EIO */
 int sha256_final(struct sha256 *s, uint8_t ret_hash[SHA256_SIZE]); /* 0 or -EIO */
-void sha256_free(struct sha256 *s);
+void sha256_free(struct sha256 *s);				   /* NULL-safe */
 
 /* The sha256 of bytes in memory: 0, -ENOMEM or -EIO. */
 int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE]);
 
-/* Makes tags under one key. Any number of threads may use one tagger at once. */
+/* The key of tags. Any number of threads may use one tagger at once. */
 struct tagger;
 
-int tagger_new(struct tagger **ret); /* a fresh random key: 0, -ENOMEM or -EIO */
-void tagger_free(struct tagger *t);
+int tagger_new(struct tagger **ret); /* a new random key: 0, -ENOMEM or -EIO */
+void tagger_free(struct tagger *t);  /* NULL-safe */
 
-/*
- * The tag of one chunk: 0, -ENOMEM or -EIO. Tags must stay secret: whoever sees them could compute the
- * key, and then change bytes without changing tags.
- */
+/* The tag of one chunk: 0, -ENOMEM or -EIO. Tags must stay secret: the key can be computed from them. */
 int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_tag[TAG_SIZE]);
 
-/* The same in parts: begin, update as often as need be, end or abort, which free it. */
+/* The same in parts: begin, any number of updates, then end or abort, which free it. */
 struct tag;
 
 int tag_begin(const struct tagger *t, struct tag **ret);     /* 0 or -ENOMEM */

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/event.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/util.h"
 
@@ -20,9 +17,8 @@ struct events {
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards what follows, and the timers of tasks */
 	pthread_cond_t changed;
-	struct task *first; /* by when_ms */
-	struct task *
-		*queue_end; /* the link of the last one's next: most timers are later than all */
+	struct task *first;	 /* by when_ms */
+	struct task **queue_end; /* &last->next: most new timers go to the end */
 	bool stopping;
 };
 
@@ -77,7 +73,7 @@ void task_wake_at(struct task *t, int64_t when_ms)
 	struct task **at;
 
 	pthread_mutex_lock(&e->lock);
-	/* one that fires early does no harm, and mostly the time only moves on */
+	/* firing early is harmless, and mostly the time only moves later */
 	if (t->link && t->when_ms <= when_ms) {
 		pthread_mutex_unlock(&e->lock);
 		return;
@@ -120,12 +116,11 @@ static void *fire_timers(void *arg)
 		if (!t) {
 			pthread_cond_wait(&e->changed, &e->lock);
 		} else if (t->when_ms > now_ms()) {
-			struct timespec ts = { .tv_sec = t->when_ms / 1000,
-					       .tv_nsec = t->when_ms % 1000 * 1000000 };
+			struct timespec ts = ms_to_timespec(t->when_ms);
 
 			pthread_cond_timedwait(&e->changed, &e->lock, &ts);
 		} else {
-			/* with the lock, so that task_end() is the end */
+			/* lock held: after task_end() no wake may follow */
 			unlink_timer(e, t);
 			task_wake(t);
 		}
@@ -137,8 +132,6 @@ static void *fire_timers(void *arg)
 int events_new(struct workers *workers, struct events **ret)
 {
 	struct events *e = calloc(1, sizeof(*e));
-	pthread_condattr_t attr;
-	sigset_t all, old;
 	int r;
 
 	if (!e)
@@ -146,19 +139,13 @@ int events_new(struct workers *workers, struct events **ret)
 	e->workers = workers;
 	e->queue_end = &e->first;
 	pthread_mutex_init(&e->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&e->changed, &attr);
-	pthread_condattr_destroy(&attr);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&e->thread, NULL, fire_timers, e);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r) {
+	cond_init(&e->changed);
+	r = thread_start(&e->thread, fire_timers, e);
+	if (r < 0) {
 		pthread_cond_destroy(&e->changed);
 		pthread_mutex_destroy(&e->lock);
 		free(e);
-		return -r;
+		return r;
 	}
 	*ret = e;
 	return 0;

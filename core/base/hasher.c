@@ -34,14 +34,10 @@ int hasher_tag(struct hasher *h, const void *data, size_t n)
 		size_t step = MIN(n, CHUNK_SIZE - (size_t)(h->tagged % CHUNK_SIZE));
 
 		if (!h->tag) {
-			/* as bytes come, not as anyone says how many there will be */
-			void *tags = array_grow(h->tags, &h->tag_cap,
-						(size_t)(h->tagged / CHUNK_SIZE) + 1, TAG_SIZE);
-
-			if (!tags)
-				return -ENOMEM;
-			h->tags = tags;
-			r = tag_begin(h->tagger, &h->tag);
+			/* grows with the bytes received, not with an announced size */
+			r = array_room(h->tags, &h->tag_cap, (size_t)(h->tagged / CHUNK_SIZE) + 1);
+			if (r == 0)
+				r = tag_begin(h->tagger, &h->tag);
 		}
 		if (r == 0)
 			r = tag_update(h->tag, p, step);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hashes and tags bytes as they come: the one place where that is done. Whoever pulls from a stream
- * uses ingest.h, which is built on it.
+ * Hashes and tags bytes as they arrive. ingest.h does it for a whole stream.
  *
  * Threads: a hasher belongs to one thread at a time, but hasher_hash() and hasher_tag() work on
  * different fields, so one thread may hash while another one tags.
@@ -13,10 +12,10 @@
 
 #include "base/digest.h"
 
-/* What one tag stands for; a read fetches whole chunks to check them. */
+/* Bytes per tag; a read fetches whole chunks to check their tags. */
 #define CHUNK_SIZE ((size_t)128 * 1024)
 
-/* What came out. */
+/* The result. */
 struct ingested {
 	uint8_t sha256[SHA256_SIZE]; /* all zero when nothing was hashed */
 	uint64_t size;
@@ -38,14 +37,14 @@ struct hasher {
 /* Begins with `tagger` (NULL: makes no tags); `hash` false: the sha256 stays all zero. 0 or -ENOMEM. */
 int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash);
 
-/* The next `n` bytes. 0, -ENOMEM or -EIO, after which only hasher_abort() is left to do. */
+/* The next `n` bytes. 0, -ENOMEM or -EIO; after a failure only hasher_abort() may be called. */
 int hasher_feed(struct hasher *h, const void *data, size_t n);
 
 /* The two halves of hasher_feed(): each must get all bytes, in order. */
 int hasher_hash(struct hasher *h, const void *data, size_t n);
 int hasher_tag(struct hasher *h, const void *data, size_t n);
 
-/* Ends and frees it, also on failure: 0, -ENOMEM or -EIO. Or drops all that it has. */
+/* Ends and frees it, also on failure: 0, -ENOMEM or -EIO. Or only frees it. */
 int hasher_end(struct hasher *h, struct ingested *ret);
 void hasher_abort(struct hasher *h);
 

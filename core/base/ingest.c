@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/ingest.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/util.h"
 
 #define BLOCK (4 * CHUNK_SIZE)
 #define BLOCKS 4
-/* a second thread is worth starting after so many blocks */
+/* blocks to hash before a second thread is worth its start */
 #define ALONE 8
 
 struct block {
@@ -62,14 +60,9 @@ static void *hash_blocks(void *arg)
 
 static void start_thread(struct run *run)
 {
-	sigset_t all, old;
-
 	run->n_given = run->n_hashed = run->n_read;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	/* on failure this thread goes on hashing */
-	run->threaded = pthread_create(&run->thread, NULL, hash_blocks, run) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	/* on failure this thread continues to hash */
+	run->threaded = thread_start(&run->thread, hash_blocks, run) == 0;
 }
 
 /* The block to read into, once it has been hashed. */

@@ -2,8 +2,8 @@
 /*
  * Reads a stream to its end, and hashes and tags its bytes (hasher.h).
  *
- * A stream of more than a few blocks is read (and so decoded) on the calling thread and hashed on a
- * second one, since both cost about the same. Threads: each call is on its own.
+ * A stream of more than a few blocks is decoded on the calling thread and hashed on a second one, since
+ * both take about the same time. Threads: calls share no state.
  */
 #ifndef CARTON_BASE_INGEST_H
 #define CARTON_BASE_INGEST_H
@@ -16,8 +16,8 @@
 
 struct ingest {
 	struct stream *in;	     /* read to its end */
-	uint64_t size;		     /* bytes it must give; UINT64_MAX: not known */
-	uint64_t max;		     /* bytes it may give at most, when that is not known */
+	uint64_t size;		     /* its length; UINT64_MAX: not known */
+	uint64_t max;		     /* if not known: the most it may have */
 	const struct tagger *tagger; /* makes tags; NULL: none */
 	bool hash;		     /* false: the sha256 stays all zero */
 	struct cancel *cancel;	     /* when it fires, -ECANCELED; may be NULL */
@@ -26,8 +26,7 @@ struct ingest {
 };
 
 /*
- * 0; -EBADMSG when the stream's length is not `size`; -EFBIG over `max`; -ECANCELED; -ENOMEM; what
- * reading gives.
+ * 0; -EBADMSG if the length is not `size`; -EFBIG over `max`; -ECANCELED; -ENOMEM; or the stream's error.
  */
 int ingest_run(const struct ingest *job, struct ingested *ret);
 

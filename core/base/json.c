@@ -12,7 +12,7 @@ static int fail(struct json *j, const char *fault)
 	return j->r;
 }
 
-/* The next byte, which stays there; -1 at the end and after a failure. */
+/* The next byte, not consumed; -1 at the end and after a failure. */
 static int peek(struct json *j)
 {
 	ssize_t got;
@@ -54,7 +54,7 @@ static int add(struct json *j, const char *s, size_t n)
 
 /* ---- strings ---- */
 
-/* Checks the text that was added, but for a character that may not be complete yet. */
+/* Checks the text added so far, except for a last character that may be incomplete. */
 static int check_utf8(struct json *j, bool complete)
 {
 	const struct buf *b = j->text;
@@ -74,16 +74,12 @@ static int hex4(struct json *j)
 {
 	int v = 0;
 
-	for (int i = 0; i < 4; i++) {
-		int c = peek(j), lower = c | 0x20;
+	for (int i = 0; i < 4; i++, j->at++) {
+		int digit = hex_value(peek(j));
 
-		if (c >= '0' && c <= '9')
-			v = v << 4 | (c - '0');
-		else if (lower >= 'a' && lower <= 'f')
-			v = v << 4 | (lower - 'a' + 10);
-		else
+		if (digit == 16)
 			return fail(j, "it has a \\u escape without four hex digits");
-		j->at++;
+		v = v << 4 | digit;
 	}
 	return v;
 }
@@ -124,7 +120,7 @@ static int escape(struct json *j)
 	return found ? add(j, &values[found - letters], 1) : fail(j, "it has an unknown escape");
 }
 
-/* Behind the opening quote. */
+/* After the opening quote. */
 static int string(struct json *j)
 {
 	j->checked = j->kept;
@@ -197,7 +193,7 @@ static int literal(struct json *j, const char *word)
 {
 	for (; *word; word++, j->at++)
 		if (peek(j) != *word)
-			return fail(j, "it has a value of no known kind");
+			return fail(j, "it has an unknown literal");
 	return 0;
 }
 
@@ -274,7 +270,7 @@ static int end_of_text(struct json *j, enum json_event *ret)
 	while (peek(j) == ' ')
 		j->at++;
 	if (peek(j) >= 0)
-		return fail(j, "it has other bytes than spaces behind its value");
+		return fail(j, "it has other bytes than spaces after its value");
 	if (j->r == 0)
 		*ret = JSON_EOF;
 	return j->r;

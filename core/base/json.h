@@ -29,7 +29,7 @@ struct json {
 	json_read_fn *read; /* set by the caller, like the next two */
 	void *ctx;
 	struct buf *text;  /* gets the texts */
-	const char *fault; /* out: what is not JSON, a constant sentence "it …"; NULL: nothing */
+	const char *fault; /* out: a constant sentence "it …"; NULL: no syntax error */
 
 	/* private */
 	int r;
@@ -43,14 +43,14 @@ struct json {
 };
 
 /*
- * The next event. Its text is the end of *text, from `kept` on; the next call drops it. 0; -EBADMSG with
- * `fault` set; -ENOMEM or -EFBIG when `text` is full; or what `read` gave. A failure is final.
+ * The next event. Its text is the end of *text, from `kept` on, until the next call. 0; -EBADMSG with
+ * `fault` set; -ENOMEM or -EFBIG when `text` is full; or the error of `read`. A failure is final.
  */
 int json_next(struct json *j, enum json_event *ret);
 
 /*
- * Keeps the text of the current token in *text and adds a NUL. Returns its start, which moves with
- * the buffer; NULL: no memory.
+ * Keeps the text of the current token in *text and adds a NUL. Returns its start, valid until the
+ * buffer grows; NULL: out of memory.
  */
 const char *json_keep(struct json *j);
 

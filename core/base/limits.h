@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every bound on what an input can make us do, in one place. A test goes one past each.
+ * All limits on inputs. A test exceeds each of them by one.
  */
 #ifndef CARTON_BASE_LIMITS_H
 #define CARTON_BASE_LIMITS_H
@@ -32,7 +32,7 @@
 #define LINKS_EXPANSION 8 /* of LINKS */
 #define MALLOC_SIZE 16	  /* what malloc() adds to a block, at most */
 
-/* Problems of one layer that are reported before the rest is only counted. */
+/* Problems of one kind that are logged; further ones are only counted. */
 #define MAX_REPORTED 20
 
 /* A symlink's target, and how many links a path may pass through. */
@@ -52,10 +52,8 @@
 #define MAX_LINK_URLS 1000000
 #define MAX_LINK_MIRRORS 256 /* URLs of one hash */
 #define MAX_REMOTE_ATTEMPTS 5
-#define MIN_REMOTE_PROGRESS (64 * KIB) /* with so many bytes a try that failed was none */
-#define MAX_RANGE_THREADS 64
-#define MAX_HELD_BYTES (32 * MIB)
-#define MAX_SNAPSHOT (256 * MIB) /* of what opening a remote carton reads */
+#define MIN_REMOTE_PROGRESS (64 * KIB) /* an attempt that got so many bytes is not counted */
+#define MAX_SNAPSHOT (256 * MIB)       /* of what opening a remote carton reads */
 
 /* TOML. */
 #define TOML_MAX_DEPTH 64	       /* nested arrays and inline tables */
@@ -85,11 +83,11 @@
 #define MAX_VIEW_MEMORY (512 * MIB)
 #define MAX_STRING_NPY (256 * MIB)
 
-/* Triton: the JSON of one request or response, and the whole body (2 GiB and more is none). */
+/* Triton: the JSON of one request or response, and the whole body (it accepts less than 2 GiB). */
 #define MAX_TRITON_JSON (64 * MIB)
 #define MAX_TRITON_BODY (2 * GIB - 1)
 
-/* Cache: what names the source of a partial download, an ETag and a URL. */
+/* Cache: the ETag and URL stored with a partial download. */
 #define MAX_CACHE_VALIDATOR 16384
 
 /* HTTP: what one URL, one response's headers and one stream may take. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why an input was refused: what a parser hands to its caller beside the -errno.
+ * Why an input was refused: a text that a parser returns together with the -errno.
  *
- * A parser sets it where it finds the fault and logs nothing; who knows the file's name logs it once.
+ * A parser sets it where it finds the fault and logs nothing; its caller, which knows the file, logs it.
  */
 #ifndef CARTON_BASE_REASON_H
 #define CARTON_BASE_REASON_H
@@ -11,7 +11,7 @@
 
 struct reason {
 	size_t line;	/* from 1; 0: not about a line */
-	char text[256]; /* one sentence, may quote hostile text; "": the -errno says it all */
+	char text[256]; /* one sentence, may quote hostile text; "": see the -errno */
 };
 
 /* Sets the text, cut to fit, and returns `r`. NULL-safe. */

@@ -13,7 +13,7 @@ struct siphash_key {
 	uint64_t seed[2];
 };
 
-/* Makes a random key; where there is no entropy yet, early at boot, from an address. Never fails. */
+/* Makes a random key, or one from an address if there is no entropy yet (early at boot). */
 void siphash_key_init(struct siphash_key *key);
 
 /* The hash of `prefix`, then `n` bytes. */

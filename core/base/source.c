@@ -84,7 +84,7 @@ static int file_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
 
 static int file_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 {
-	/* it may read further ahead; for a small part that is not worth a call */
+	/* doubles readahead; not worth a system call for a small part */
 	if (n > MIB)
 		posix_fadvise(s->fd, (off_t)off, (off_t)n, POSIX_FADV_SEQUENTIAL);
 	return source_part(s, off, n, ret);
@@ -145,7 +145,7 @@ int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off)
 	do
 		got = preadv2(s->fd, &iov, 1, (off_t)off, RWF_NOWAIT);
 	while (got < 0 && errno == EINTR);
-	/* where the file system cannot say whether it would wait, wait elsewhere */
+	/* also if the file system does not support RWF_NOWAIT */
 	return got == (ssize_t)n ? 0 : -EAGAIN;
 }
 

@@ -27,8 +27,8 @@ struct stream_ops {
 };
 
 /*
- * Up to `n` (> 0) bytes: how many, 0 at the end, or -errno. A stream that knows how long it must be
- * gives its end only when all of it was there, else -EBADMSG.
+ * Reads up to `n` (> 0) bytes. Returns how many, 0 at the end, or -errno; -EBADMSG if it ends before its
+ * known length.
  */
 static inline ssize_t stream_read(struct stream *s, void *ret_buf, size_t n)
 {
@@ -52,14 +52,14 @@ struct source {
 	atomic_uint refs;
 	uint64_t size;	     /* when it was opened */
 	int fd;		     /* of a local file, else -1 */
-	const char *version; /* names these very bytes for who resumes; NULL: nothing does */
+	const char *version; /* identifies this content, for resuming a download; NULL: unknown */
 };
 
 struct source_ops {
 	int (*pread)(struct source *s, void *ret_buf, size_t n, uint64_t off);
 	int (*stream)(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
 	void (*free)(struct source *s);
-	/* NULL: nothing to gain */
+	/* NULL: not useful */
 	int (*prefetch)(struct source *s, uint64_t off, uint64_t n, uint64_t before);
 };
 
@@ -69,32 +69,31 @@ int source_from_fd(int fd, struct source **ret);
 struct source *source_ref(struct source *s);
 void source_unref(struct source *s); /* NULL-safe */
 
-/* Its bytes can be read in place at any time, without a network. */
+/* A local file: it can be read in place at any time. */
 static inline bool source_is_local(const struct source *s)
 {
 	return s->fd >= 0;
 }
 
-/* Exactly `n` bytes at `off`. Waits. -ENODATA when the source ends before, else as its kind says. */
+/* Exactly `n` bytes at `off`. Blocks. -ENODATA if the source is shorter; or an error of its kind. */
 int source_pread(struct source *s, void *ret_buf, size_t n, uint64_t off);
 
-/* The same for a local source, but -EAGAIN when the bytes are not in memory and it would wait. */
+/* The same for a local source, but -EAGAIN if the bytes are not in the page cache. */
 int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off);
 
 /*
- * Says that [off, off+n) will be read soon and piece by piece: where that costs a request each, one
- * request fetches all of it, if it is not too much, and as it goes up to `before` bytes that stand
- * before it. 0, or what that request gives.
+ * Announces that [off, off+n) will be read soon, in small reads. A remote source fetches it with one
+ * request, if it is not too large, together with up to `before` bytes before it. 0 or the request's error.
  */
 static inline int source_prefetch(struct source *s, uint64_t off, uint64_t n, uint64_t before)
 {
 	return s->ops->prefetch ? s->ops->prefetch(s, off, n, before) : 0;
 }
 
-/* A stream that reads [off, off+n) by source_pread(): for those who implement sources. */
+/* For implementations of sources: a stream that reads [off, off+n) with source_pread(). */
 int source_part(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
 
-/* Bytes [off, off+n) in order. Holds a reference of its own. 0, -ENOMEM, or as its kind says. */
+/* A stream of [off, off+n), which holds a reference. 0, -ENOMEM, or an error of the kind of source. */
 int source_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
 
 #endif

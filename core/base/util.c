@@ -2,10 +2,10 @@
 #include "base/util.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 int buf_reserve(struct buf *b, size_t more)
@@ -129,6 +129,13 @@ void *array_grow(void *array, size_t *cap, size_t need, size_t size)
 	return grown;
 }
 
+void *array_fit(void *array, size_t n, size_t size)
+{
+	void *fit = n ? reallocarray(array, n, size) : NULL;
+
+	return fit ? fit : array;
+}
+
 size_t utf8_step(const char *s, size_t n)
 {
 	const unsigned char *u = (const unsigned char *)s;
@@ -210,6 +217,15 @@ int utf8_quoted(const char *s, size_t n)
 	while (end && end < n && ((uint8_t)s[end] & 0xc0) == 0x80)
 		end--;
 	return (int)end;
+}
+
+int hex_value(int c)
+{
+	int lower = c | 0x20;
+
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : 16;
 }
 
 void hex_encode(const uint8_t *data, size_t n, char *ret_hex)
@@ -306,6 +322,33 @@ int64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+struct timespec ms_to_timespec(int64_t ms)
+{
+	return (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+}
+
+void cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(ret, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -r;
 }
 
 int pread_full(int fd, void *ret_buf, size_t n, uint64_t off)

@@ -7,11 +7,13 @@
 #define CARTON_BASE_UTIL_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "base/limits.h"
 #include "log.h"
@@ -85,34 +87,49 @@ int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 
 /* Appends `s` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
 int buf_add_json(struct buf *b, const char *s, size_t n);
 
-/* Frees the bytes; the buffer is empty again and can be used on. NULL-safe. */
+/* Frees the bytes; the buffer is empty and can be used again. NULL-safe. */
 void buf_free(struct buf *b);
 
 /*
- * Makes room for `need` items of `size` bytes in an array that has room for *cap: the array, perhaps
- * moved, or NULL without memory, when the old one stays as it is.
+ * Grows an array with room for *cap items of `size` bytes to at least `need` items. Returns the array,
+ * which may have moved; NULL: out of memory, and the old array is unchanged.
  */
 void *array_grow(void *array, size_t *cap, size_t need, size_t size);
 
+/* array_grow() of the pointer `array` to `need` items. 0 or -ENOMEM. */
+#define array_room(array, cap, need)                                                         \
+	({                                                                                   \
+		void *array_room_new = array_grow((array), (cap), (need), sizeof(*(array))); \
+                                                                                             \
+		(array) = array_room_new ? array_room_new : (array);                         \
+		array_room_new ? 0 : -ENOMEM;                                                \
+	})
+
+/* Frees the unused end of an array of `n` items. Returns the array, which may have moved. */
+void *array_fit(void *array, size_t n, size_t size);
+
 /* ---- text ---- */
 
-/* The length of the one well-formed UTF-8 character at the start of [s, s+n); 0: there is none. */
+/* The length of the UTF-8 character at the start of [s, s+n); 0: it is malformed or incomplete. */
 size_t utf8_step(const char *s, size_t n);
 
-/* The code point of the `step` bytes at `s`, as utf8_step() has found them. */
+/* The same, but 0 also for control characters (C0, DEL, C1): not to be sent to a terminal. */
+size_t utf8_plain(const char *s, size_t n);
+
+/* The code point of the character at `s`, whose length `step` utf8_step() has returned. */
 uint32_t utf8_code(const char *s, size_t step);
 
-/* Writes a code point, which is no surrogate and at most U+10FFFF: returns its length, 1 to 4. */
+/* Writes a code point, which must not be a surrogate or above U+10FFFF. Returns its length, 1 to 4. */
 size_t utf8_encode(uint32_t c, char ret[4]);
-
-/* The same, but 0 also for a control character: what a terminal must not be given as it is. */
-size_t utf8_plain(const char *s, size_t n);
 
 /* Is [s, s+n) well-formed UTF-8 (no overlong form, no surrogate, at most U+10FFFF)? */
 bool utf8_valid(const char *s, size_t n);
 
 /* How many bytes of a text a message quotes, for its "%.*s": 64, or less for whole characters. */
 int utf8_quoted(const char *s, size_t n);
+
+/* The value of a hex digit, upper or lower case; 16: not a hex digit. */
+int hex_value(int c);
 
 /* Writes 2n lower-case hex digits and a NUL. */
 void hex_encode(const uint8_t *data, size_t n, char *ret_hex);
@@ -123,17 +140,24 @@ bool hex_decode(const char *hex, size_t n, uint8_t *ret_data);
 /*
  * Checks a path inside a carton: UTF-8, relative, no empty, "." or ".." component, no backslash,
  * drive letter, NUL or control character, component <= MAX_COMPONENT, path <= MAX_PATH_LEN.
- * Returns NULL when it is good, else a constant sentence that says what is wrong.
+ * Returns NULL if it is valid, else a constant text that says what is wrong.
  */
 const char *path_fault(const char *path, size_t n);
 
 /* A human-readable size, "1.5 GiB". Writes at most `n` bytes with the NUL; returns `ret`. */
 char *size_format(uint64_t bytes, char *ret, size_t n);
 
-/* ---- time ---- */
+/* ---- time and threads ---- */
 
-/* CLOCK_MONOTONIC in milliseconds. */
+/* CLOCK_MONOTONIC in milliseconds; and as a timespec. */
 int64_t now_ms(void);
+struct timespec ms_to_timespec(int64_t ms);
+
+/* Initializes a condition variable whose pthread_cond_timedwait() takes such times. */
+void cond_init(pthread_cond_t *cond);
+
+/* Starts a thread with all signals blocked: the main thread handles them. 0 or -errno. */
+int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
 /* ---- exact I/O ---- */
 

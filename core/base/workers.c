@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/workers.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -30,7 +26,7 @@ struct workers {
 	struct queue queues[LANES];
 };
 
-/* Lets all threads see that the end has come. Lock held. */
+/* Makes idle threads check whether they can end. Lock held. */
 static void wake_all(struct workers *w)
 {
 	for (size_t i = 0; i < LANES; i++)
@@ -68,19 +64,13 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Signals are for the main thread: it is the one that waits for them. */
-static int start_thread(struct queue *q)
+static int add_thread(struct queue *q)
 {
-	sigset_t all, old;
-	int r;
+	int r = thread_start(&q->threads[q->n_threads], work, q);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&q->threads[q->n_threads], NULL, work, q);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r == 0)
 		q->n_threads++;
-	return -r;
+	return r;
 }
 
 int workers_new(struct workers **ret)
@@ -102,9 +92,9 @@ int workers_new(struct workers **ret)
 		q->max_threads = (unsigned)MAX(cpus, 1) * per_cpu[i];
 		q->max_threads = MIN(MAX(q->max_threads, at_least[i]), MAX_THREADS);
 		pthread_cond_init(&q->ready, NULL);
-		/* the first of each lane now, so that submitting can never fail */
+		/* one thread per lane from the start, so that workers_submit() cannot fail */
 		if (r == 0)
-			r = start_thread(q);
+			r = add_thread(q);
 	}
 	if (r < 0) {
 		workers_free(w);
@@ -125,9 +115,9 @@ void workers_submit(struct workers *w, struct job *job, enum lane lane)
 	q->waiting++;
 	w->unfinished++;
 	if (q->waiting > q->idle && q->n_threads < q->max_threads && !w->ending)
-		start_thread(q); /* if it cannot, the others get there */
+		add_thread(q); /* on failure, existing threads run the job later */
 	pthread_mutex_unlock(&w->lock);
-	/* not before: the thread that wakes up takes the lock */
+	/* after the unlock: the woken thread takes the lock */
 	pthread_cond_signal(&q->ready);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -66,7 +65,6 @@ static int set_options(struct http *http, const struct http_options *o)
 
 static int start_thread(struct http *http)
 {
-	sigset_t all, old;
 	int r;
 
 	http->multi = curl_multi_init();
@@ -79,13 +77,9 @@ static int start_thread(struct http *http)
 	curl_multi_setopt(http->multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
 	curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, 32L);
 	curl_multi_setopt(http->multi, CURLMOPT_MAX_HOST_CONNECTIONS, http->max_host_connections);
-	/* The main thread handles signals; TLS may raise SIGPIPE here. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&http->thread, NULL, http_thread, http);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r = thread_start(&http->thread, http_thread, http);
 	http->running = r == 0;
-	return -r;
+	return r;
 }
 
 int http_start(const struct http_options *options, struct http **ret)

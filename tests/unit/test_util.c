@@ -112,6 +112,18 @@ static void test_utf8(void **state)
 	assert_int_equal(utf8_step("a", 0), 0);
 }
 
+static void test_hex_value(void **state)
+{
+	(void)state;
+	assert_int_equal(hex_value('0'), 0);
+	assert_int_equal(hex_value('9'), 9);
+	assert_int_equal(hex_value('a'), 10);
+	assert_int_equal(hex_value('F'), 15);
+	for (int c = -1; c < 256; c++)
+		if (c < 0 || !strchr("0123456789abcdefABCDEF", c) || !c)
+			assert_int_equal(hex_value(c), 16);
+}
+
 static void test_hex(void **state)
 {
 	uint8_t data[4] = { 0, 0x9a, 0xff, 0x10 }, got[4] = { 7, 7, 7, 7 };
@@ -275,12 +287,13 @@ static void test_log_long(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_buf),	  cmocka_unit_test(test_buf_bound),
-		cmocka_unit_test(test_buf_grows), cmocka_unit_test(test_json),
-		cmocka_unit_test(test_utf8),	  cmocka_unit_test(test_hex),
-		cmocka_unit_test(test_path),	  cmocka_unit_test(test_size_format),
-		cmocka_unit_test(test_io),	  cmocka_unit_test(test_le),
-		cmocka_unit_test(test_log),	  cmocka_unit_test(test_log_long),
+		cmocka_unit_test(test_hex_value),   cmocka_unit_test(test_buf),
+		cmocka_unit_test(test_buf_bound),   cmocka_unit_test(test_buf_grows),
+		cmocka_unit_test(test_json),	    cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_hex),	    cmocka_unit_test(test_path),
+		cmocka_unit_test(test_size_format), cmocka_unit_test(test_io),
+		cmocka_unit_test(test_le),	    cmocka_unit_test(test_log),
+		cmocka_unit_test(test_log_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
