@@ -32,52 +32,17 @@ static size_t plain_run(const unsigned char *s, const unsigned char *end)
 	return (size_t)(p - s);
 }
 
-static bool is_tail(unsigned char c)
-{
-	return (c & 0xc0) == 0x80;
-}
-
-/* The length of the non-ASCII UTF-8 sequence at s; 0: incomplete; -1: ill-formed. */
-static int sequence(const unsigned char *s, const unsigned char *end)
-{
-	unsigned char low = 0x80, high = 0xbf;
-	int n, i;
-
-	if (*s >= 0xc2 && *s <= 0xdf)
-		n = 2;
-	else if (*s >= 0xe0 && *s <= 0xef)
-		n = 3;
-	else if (*s >= 0xf0 && *s <= 0xf4)
-		n = 4;
-	else
-		return -1;
-	if (*s == 0xe0)
-		low = 0xa0; /* below: overlong */
-	else if (*s == 0xed)
-		high = 0x9f; /* above: surrogates */
-	else if (*s == 0xf0)
-		low = 0x90;
-	else if (*s == 0xf4)
-		high = 0x8f; /* above: past U+10FFFF */
-	if (end - s > 1 && (s[1] < low || s[1] > high))
-		return -1;
-	for (i = 2; i < n && s + i < end; i++)
-		if (!is_tail(s[i]))
-			return -1;
-	return end - s >= n ? n : 0;
-}
-
 /* The length of the non-printable or non-ASCII character at `from`; 0: incomplete; -1: fault. */
 static int accept(struct toml_input *in, const unsigned char *from, const unsigned char *end,
 		  bool *ret_drop)
 {
-	int n;
+	size_t left = (size_t)(end - from), n;
 
 	*ret_drop = false;
 	if (*from == '\n' || *from == '\t')
 		return 1;
 	if (*from == '\r') {
-		if (end - from < 2)
+		if (left < 2)
 			return 0;
 		*ret_drop = true;
 		if (from[1] == '\n')
@@ -89,10 +54,11 @@ static int accept(struct toml_input *in, const unsigned char *from, const unsign
 		in->fault = "a control character";
 		return -1;
 	}
-	n = sequence(from, end);
-	if (n < 0)
-		in->fault = "ill-formed UTF-8";
-	return n;
+	n = utf8_step((const char *)from, left);
+	if (n > 0 || left < 4)
+		return (int)n;
+	in->fault = "ill-formed UTF-8";
+	return -1;
 }
 
 /* Checks and cleans the first n bytes of buf in place: they become the window. */
@@ -139,20 +105,17 @@ int toml_input_fill(struct toml_input *in)
 			if (!in->n_tail)
 				return 0;
 			in->fault = in->tail[0] == '\r' ? "a carriage return without a newline" :
-							  "UTF-8 that is cut off";
+							  "ill-formed UTF-8";
 			continue;
 		}
 		memcpy(in->buf, in->tail, in->n_tail);
 		got = in->read(in->read_ctx, in->buf + in->n_tail, TOML_BUFFER - in->n_tail);
-		if (got < 0 || got > (ssize_t)(TOML_BUFFER - in->n_tail)) {
+		if (got <= 0) {
 			in->buf[0] = '\0';
 			in->p = in->buf;
-			return got < 0 ? (int)got : -EIO;
-		}
-		if (!got) {
-			in->ended = true;
-			in->buf[0] = '\0';
-			in->p = in->buf;
+			in->ended = got == 0;
+			if (got < 0)
+				return (int)got;
 			continue;
 		}
 		clean(in, in->n_tail + (size_t)got);

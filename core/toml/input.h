@@ -9,16 +9,15 @@
 #define TOML_BUFFER (64 * KIB)
 
 /*
- * A window on the document. Everything TOML forbids at any position is handled while reading: a
- * byte-order mark at the start is dropped, CRLF becomes LF; a control character (except tab and LF),
- * a lone CR or ill-formed UTF-8 ends the text and sets `fault`. The window therefore never holds a
- * NUL, so a NUL can mark its end.
+ * A window on the document. A byte-order mark at the start is dropped, and CRLF becomes LF. A control
+ * character (except tab and LF), a lone CR or ill-formed UTF-8 ends the text and sets `fault`. The window
+ * never contains a NUL, so a NUL marks its end.
  */
 struct toml_input {
 	toml_read_fn *read;
 	void *read_ctx;
 	char *p;	   /* the next byte; NUL: call toml_input_fill */
-	size_t line;	   /* of p, from 1; updated by whoever advances p */
+	size_t line;	   /* of p, from 1; the code that advances p updates it */
 	const char *fault; /* why the text ends at the end of the window, or NULL */
 	bool started;	   /* the byte-order mark, if any, has been skipped */
 	bool ended;	   /* read has returned 0 */

@@ -131,17 +131,13 @@ static int escape_code(struct toml_lexer *lex, int n)
 	char utf8[4];
 	int c;
 
-	for (; n; n--) {
+	for (; n; n--, lex->in.p++) {
 		c = toml_peek(lex);
 		if (c < 0)
 			return c;
-		if (c >= '0' && c <= '9')
-			v = v << 4 | (uint32_t)(c - '0');
-		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-			v = v << 4 | (uint32_t)((c | 0x20) - 'a' + 10);
-		else
+		if (hex_value(c) == 16)
 			return toml_unexpected(lex, c, "a hexadecimal digit");
-		lex->in.p++;
+		v = v << 4 | (uint32_t)hex_value(c);
 	}
 	if (v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
 		return toml_fail(lex, -EBADMSG, "U+%04X is not a character", v);

@@ -7,7 +7,7 @@
 
 struct toml_lexer {
 	struct toml_input in;
-	struct buf text;	 /* a string that does not stand in the window as it is */
+	struct buf text;	 /* a string with escapes, or that does not fit in the window */
 	struct toml_error error; /* set by the call that failed */
 };
 

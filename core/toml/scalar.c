@@ -11,14 +11,6 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-static int digit_value(char c)
-{
-	if (is_digit(c))
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
-}
-
 /* ---- dates and times: RFC 3339 ---- */
 
 /* Reads exactly n digits with a value from `min` to `max` and advances past them. */
@@ -120,29 +112,24 @@ static bool date_time(char *text, struct toml_value *ret)
 /* Advances past digits of `base` with single underscores between; copies the digits to *to. */
 static bool digits(char **s, int base, char **to)
 {
-	if (digit_value(**s) >= base)
-		return false;
-	for (;;) {
-		while (digit_value(**s) < base)
+	for (;; (*s)++) {
+		if (hex_value(**s) >= base)
+			return false;
+		while (hex_value(**s) < base)
 			*(*to)++ = *(*s)++;
 		if (**s != '_')
 			return true;
-		(*s)++;
-		if (digit_value(**s) >= base)
-			return false;
 	}
 }
 
 static bool integer(const char *s, int base, bool negative, int64_t *ret)
 {
 	int64_t v = 0;
-	int d;
 
-	for (; *s; s++) { /* as negative: INT64_MIN has no positive counterpart */
-		d = digit_value(*s);
-		if (__builtin_mul_overflow(v, base, &v) || __builtin_sub_overflow(v, d, &v))
+	for (; *s; s++) /* as negative: INT64_MIN has no positive counterpart */
+		if (__builtin_mul_overflow(v, base, &v) ||
+		    __builtin_sub_overflow(v, hex_value(*s), &v))
 			return false;
-	}
 	return !(negative ? __builtin_add_overflow(v, 0, ret) : __builtin_sub_overflow(0, v, ret));
 }
 

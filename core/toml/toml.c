@@ -8,7 +8,7 @@
 
 #define MAX_STEPS (2 * TOML_MAX_KEY_PARTS + TOML_MAX_DEPTH)
 
-/* A length of the path. */
+/* A prefix of the path. */
 struct place {
 	size_t steps;
 	size_t keys; /* the steps that are keys, not indices */
@@ -379,7 +379,7 @@ static int value(struct toml *t, struct toml_node *node)
 			r = c == '"' || c == '\'' ? text(t) : scalar(t);
 		if (r)
 			return r;
-		do { /* close everything that ends here, then move to the next value */
+		do { /* close the arrays and tables that end here, then move to the next value */
 			if (!t->depth)
 				return 0;
 			frame = &t->frames[t->depth - 1];

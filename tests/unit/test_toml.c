@@ -198,7 +198,8 @@ static void test_errors(void **state)
 	expect_error("[a\xc3\xa9]", -EBADMSG, 1, "expected ']', found byte 0xc3");
 	expect_error("'\xc3\xa9' = 1\n'\xc3\xa9' = 1", -EBADMSG, 2, "key \"??\" is defined twice");
 	expect_error("a = 1\n# \xff", -EBADMSG, 2, "ill-formed UTF-8");
-	expect_error("# \xc3", -EBADMSG, 1, "UTF-8 that is cut off");
+	expect_error("# \xc3", -EBADMSG, 1, "ill-formed UTF-8");
+	expect_error("# \xff\n", -EBADMSG, 1, "ill-formed UTF-8");
 	expect_error("\n# \x01", -EBADMSG, 2, "a control character");
 	expect_error("a = 1\r", -EBADMSG, 1, "a carriage return without a newline");
 	expect_error("a = 2001-02-29", -EBADMSG, 1, "not a date or time");
