@@ -4,8 +4,8 @@
 #include "base/util.h"
 
 /*
- * `order` is the position in the reference serializer's enumeration, which is sorted by alignment. Carton's
- * dtypes come first, then those of safetensors only, then those without a fixed size.
+ * First the dtypes of carton, then those that only safetensors has, then those without a fixed size.
+ * `order` is the position in the reference serializer's enumeration, which is sorted by alignment.
  */
 static const struct dtype table[] = {
 	{ "float32", "F32", "<f4", "FP32", 32, 19 },  { "float64", "F64", "<f8", "FP64", 64, 21 },
@@ -76,24 +76,19 @@ int shape_count(const uint64_t *shape, unsigned rank, uint64_t *ret_count)
 int dtype_bytes(const struct dtype *dtype, const uint64_t *shape, unsigned rank,
 		uint64_t *ret_bytes)
 {
-	uint64_t n, bits;
+	unsigned unit = dtype->bits % 8 ? 1 : 8; /* bits to count in */
+	uint64_t n;
 	int r;
 
 	if (!dtype->bits)
 		return -EINVAL;
 	r = shape_count(shape, rank, &n);
-	if (r)
+	if (r < 0)
 		return r;
-	if (dtype->bits % 8 == 0) {
-		if (__builtin_mul_overflow(n, dtype->bits / 8, &bits))
-			return -EOVERFLOW;
-		*ret_bytes = bits;
-		return 0;
-	}
-	if (__builtin_mul_overflow(n, dtype->bits, &bits))
+	if (__builtin_mul_overflow(n, dtype->bits / unit, &n))
 		return -EOVERFLOW;
-	if (bits % 8)
+	if (unit == 1 && n % 8)
 		return -EBADMSG;
-	*ret_bytes = bits / 8;
+	*ret_bytes = unit == 1 ? n / 8 : n;
 	return 0;
 }

@@ -37,15 +37,7 @@ static void add(struct encoder *e, const char *s, size_t n, bool encode)
 		e->start = e->n;
 }
 
-/* C0, DEL and C1 (U+0080 to U+009F, two bytes), or a byte that is not UTF-8. */
-static bool is_control(const char *s, size_t step)
-{
-	unsigned char c = (unsigned char)s[0];
-
-	return !step || c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)s[1] < 0xa0);
-}
-
-/* The position of the dot of a suffix ".bin", ".npy" or ".json"; `n`: there is none. */
+/* The position of the dot of a suffix ".bin", ".npy" or ".json"; `n` if it has none. */
 static size_t suffix_dot(const char *name, size_t n)
 {
 	static const char *const suffixes[] = { ".bin", ".npy", ".json" };
@@ -69,7 +61,7 @@ static void encode(struct encoder *e, const char *name, size_t n, bool nested)
 		leading = leading && name[i] == '.';
 		add(e, name + i, step ? step : 1,
 		    leading || i == dot || name[i] == '%' || name[i] == '/' ||
-			    is_control(name + i, step));
+			    !utf8_plain(name + i, n - i));
 	}
 }
 

@@ -55,7 +55,7 @@ static int sort_names(struct index_toml *x)
 	return 0;
 }
 
-/* All tensors of one name are at fault: which one a reference means is not defined. */
+/* Every tensor whose name is used twice has a problem: a reference to it would be ambiguous. */
 static int fault_duplicates(struct index_toml *x)
 {
 	int r = 0;

@@ -2,15 +2,14 @@
 /*
  * tensor_data/index.toml: which tensors there are, their types and shapes, and in which files.
  *
- * A fault of one tensor is not a fault of the index: the tensor stays in the list and its `problem` says
- * what is wrong. Text that is not TOML, or over a limit, fails as a whole. Keys that the format does not
- * know are ignored.
+ * A tensor with an error stays in the list, and `problem` says what is wrong with it. Only text that is
+ * not TOML, or over a limit, is refused as a whole. Unknown keys are ignored.
  *
- * Reads no tensor data: index_toml_check_files() asks a callback for sizes. Whether a file of strings has
- * as many elements as the shape says is for strings_measure(), with index_toml_fault() to record it.
+ * Reads no tensor data: index_toml_check_files() gets file sizes from a callback. The elements of string
+ * tensors are counted by strings_measure(); the caller records a wrong count with index_toml_fault().
  *
- * Memory: 64 bytes a tensor, and its name, file, shape and inner names in an arena. Not for several
- * threads at once, but immutable once checked.
+ * Memory: 64 bytes per tensor, and its name, file, shape and inner names in an arena. Threads: one at a
+ * time; immutable once checked.
  */
 #ifndef CARTON_TENSOR_INDEX_TOML_H
 #define CARTON_TENSOR_INDEX_TOML_H
@@ -29,8 +28,7 @@ struct tensor_ref {
 };
 
 struct tensor {
-	struct tensor_info
-		info; /* meaningful only without a problem, but for the name (NULL: none) */
+	struct tensor_info info; /* valid if there is no problem, except the name (NULL: none) */
 	union {
 		const char *file;	  /* not nested: relative to tensor_data/; NULL: none */
 		struct tensor_ref *inner; /* nested: n_inner of them, in order */
@@ -45,7 +43,7 @@ struct index_toml {
 	size_t n;
 	uint32_t *by_name; /* places in `list` of those with a name, sorted bytewise */
 	size_t n_by_name;
-	const char *problem; /* of the index as a whole, e.g. `tensor` is no array */
+	const char *problem; /* of the whole index, such as "tensor is not an array" */
 	size_t problem_line;
 	struct arena arena; /* owns what tensors and problems point to */
 };
@@ -54,28 +52,24 @@ struct index_toml {
  * Parses index.toml and checks each tensor by itself: name, dtype, shape, file and inner have the right
  * types; the dtype is known; at most MAX_TENSOR_RANK dimensions, none negative, and a size that fits 64
  * bits; a file, unless nested, with a path that stays inside tensor_data, ending in ".toml" for strings;
- * inner, for nested ones only, naming other tensors that are not nested; no name used twice (then all of
- * that name are at fault).
+ * inner, for nested ones only, naming other tensors that are not nested; a name that no other tensor has.
  *
- * Returns 0; -EBADMSG when it is not TOML (ret_error says where); -EFBIG over MAX_TENSORS,
- * MAX_TENSOR_INNER or a limit of the TOML parser (likewise); -ENOMEM; or what `read` gave. `ret_error`
- * may be NULL.
+ * Returns 0; -EBADMSG if it is not TOML; -EFBIG over MAX_TENSORS, MAX_TENSOR_INNER or a limit of the TOML
+ * parser (both with ret_error, which may be NULL); -ENOMEM; or the error of `read`.
  */
 int index_toml_parse(toml_read_fn *read, void *ctx, struct index_toml **ret,
 		     struct toml_error *ret_error);
-int index_toml_parse_mem(const char *text, size_t n, struct index_toml **ret,
-			 struct toml_error *ret_error);
 
 /*
- * Gives the size in bytes of a file by its path in the carton ("tensor_data/x.bin"). 0; -ENOENT: not in
- * the carton; -EISDIR: not a regular file; -EAGAIN: its size is not known yet, and not checked.
- * Anything else ends the check.
+ * Returns the size in bytes of a file by its path in the carton ("tensor_data/x.bin"). 0; -ENOENT: not in
+ * the carton; -EISDIR: not a regular file; -EAGAIN: its size is not known yet and is not checked.
+ * Any other error ends the check.
  */
 typedef int index_toml_size_fn(void *ctx, const char *path, uint64_t *ret_size);
 
 /*
  * Finds missing files, and numeric ones whose size is not shape × dtype. Can be called again. Returns 0,
- * -ENOMEM, or what `size` gave that ended it.
+ * -ENOMEM, or another error of `size`.
  */
 int index_toml_check_files(struct index_toml *x, index_toml_size_fn *size, void *ctx);
 
@@ -83,10 +77,10 @@ int index_toml_check_files(struct index_toml *x, index_toml_size_fn *size, void 
 int index_toml_fault(struct index_toml *x, struct tensor *t, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Passes problems of inner tensors on to nested ones, after index_toml_fault(). 0 or -ENOMEM. */
+/* After index_toml_fault(): a nested tensor has a problem if an inner one has. 0 or -ENOMEM. */
 int index_toml_propagate(struct index_toml *x);
 
-/* The tensor of that name, which may have a problem (as all of several have); NULL: there is none. */
+/* The tensor of that name, which may have a problem; NULL: there is none. */
 struct tensor *index_toml_find(const struct index_toml *x, const char *name, size_t n);
 
 /* NULL-safe. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * From the events of the TOML parser to the list of tensors.
- */
+/* Builds the list of tensors from the events of the TOML parser. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -113,7 +110,7 @@ static int keep(struct parse *p, const void *array, size_t n, size_t size, void 
 	return 0;
 }
 
-/* Completes the tensor that was being read: all its keys are known now. */
+/* Completes and checks the last tensor: all its keys are known now. */
 static int finish_last(struct parse *p)
 {
 	struct tensor *t = p->x->n ? &p->x->list[p->x->n - 1] : NULL;
@@ -141,15 +138,9 @@ static int begin_tensor(struct parse *p, size_t element, size_t line)
 		return r;
 	if (x->n == MAX_TENSORS)
 		return over_limit(p, line, MAX_TENSORS, "tensors");
-	if (x->n == p->cap) {
-		size_t cap = p->cap ? 2 * p->cap : 16;
-		struct tensor *list = reallocarray(x->list, cap, sizeof(*list));
-
-		if (!list)
-			return -ENOMEM;
-		x->list = list;
-		p->cap = cap;
-	}
+	r = array_room(x->list, &p->cap, x->n + 1);
+	if (r < 0)
+		return r;
 	x->list[x->n++] = (struct tensor){ .line = (uint32_t)line };
 	p->element = element;
 	p->seen = 0;
@@ -160,16 +151,16 @@ static int begin_tensor(struct parse *p, size_t element, size_t line)
 
 /* ---- events ---- */
 
-/* Is `path` an element of `tensor`, or below one? Then steps[2] is the key of the tensor. */
-static bool in_tensor(const struct toml_path *path)
-{
-	return path->n >= 2 && path->steps[0].len == 6 &&
-	       !memcmp(path->steps[0].key, "tensor", 6) && !path->steps[1].key;
-}
-
+/* Is `path` the array `tensor`, or below it? */
 static bool at_top(const struct toml_path *path)
 {
 	return path->n && path->steps[0].len == 6 && !memcmp(path->steps[0].key, "tensor", 6);
+}
+
+/* Is such a path an element of the array, or below one? Then steps[2] is the key of the tensor. */
+static bool in_tensor(const struct toml_path *path)
+{
+	return path->n >= 2 && !path->steps[1].key;
 }
 
 /* The last tensor if `path` is in it; NULL: `path` is in an element that is not a table. */
@@ -197,8 +188,8 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 
 	if (!at_top(path))
 		return 0;
-	if (path->n == 1)
-		return type == TOML_ARRAY ? 0 : index_fault(p, line, "tensor is not an array");
+	if (path->n == 1 && type == TOML_ARRAY)
+		return 0;
 	if (!in_tensor(path))
 		return index_fault(p, line, "tensor is not an array");
 	if (path->n == 2 && type == TOML_TABLE)
@@ -240,17 +231,8 @@ static int add_inner(struct parse *p, const struct toml_value *v)
 		return fault(p, "its inner is not a list of names");
 	if (p->total_inner == MAX_TENSOR_INNER)
 		return over_limit(p, v->line, MAX_TENSOR_INNER, "names in inner");
-	if (p->n_inner == p->cap_inner) {
-		size_t cap = p->cap_inner ? 2 * p->cap_inner : 16;
-		struct tensor_ref *inner = reallocarray(p->inner, cap, sizeof(*inner));
-
-		if (!inner)
-			return -ENOMEM;
-		p->inner = inner;
-		p->cap_inner = cap;
-	}
 	name = arena_text(&p->x->arena, v->str, v->len);
-	if (!name)
+	if (!name || array_room(p->inner, &p->cap_inner, p->n_inner + 1) < 0)
 		return -ENOMEM;
 	p->inner[p->n_inner++] = (struct tensor_ref){ .name = name, .len = (uint32_t)v->len };
 	p->total_inner++;
@@ -324,48 +306,28 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	return fault(p, "its %s is of the wrong type", fields[f]);
 }
 
-/* ---- parsing ---- */
-
-static const struct toml_events events = { .begin = on_begin, .value = on_value };
-
-/* Completes a parse that gave `r`: the index, or nothing. */
-static int finish(struct parse *p, int r, struct index_toml **ret, struct toml_error *ret_error)
-{
-	struct tensor *list;
-
-	if (p->limit.line && ret_error)
-		*ret_error = p->limit;
-	if (r == 0)
-		r = finish_last(p);
-	free(p->inner);
-	list = r == 0 && p->x->n ? reallocarray(p->x->list, p->x->n, sizeof(*list)) : NULL;
-	if (list)
-		p->x->list = list;
-	if (r == 0)
-		r = index_toml_check(p->x);
-	if (r < 0)
-		index_toml_free(p->x);
-	else
-		*ret = p->x;
-	return r;
-}
-
 int index_toml_parse(toml_read_fn *read, void *ctx, struct index_toml **ret,
 		     struct toml_error *ret_error)
 {
-	struct parse p = { .x = calloc(1, sizeof(*p.x)) };
+	static const struct toml_events events = { .begin = on_begin, .value = on_value };
+	struct index_toml *x = calloc(1, sizeof(*x));
+	struct parse p = { .x = x };
+	int r;
 
-	if (!p.x)
+	if (!x)
 		return -ENOMEM;
-	return finish(&p, toml_parse(read, ctx, &events, &p, ret_error), ret, ret_error);
-}
-
-int index_toml_parse_mem(const char *text, size_t n, struct index_toml **ret,
-			 struct toml_error *ret_error)
-{
-	struct parse p = { .x = calloc(1, sizeof(*p.x)) };
-
-	if (!p.x)
-		return -ENOMEM;
-	return finish(&p, toml_parse_mem(text, n, &events, &p, ret_error), ret, ret_error);
+	r = toml_parse(read, ctx, &events, &p, ret_error);
+	if (p.limit.line && ret_error)
+		*ret_error = p.limit;
+	if (r == 0)
+		r = finish_last(&p);
+	free(p.inner);
+	x->list = array_fit(x->list, x->n, sizeof(*x->list));
+	if (r == 0)
+		r = index_toml_check(x);
+	if (r < 0)
+		index_toml_free(x);
+	else
+		*ret = x;
+	return r;
 }

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Between the reader of safetensors headers (safetensors.c) and what it checks at the end
- * (safetensors_check.c).
- */
+/* Shared by safetensors.c (the parser) and safetensors_check.c (checks across all tensors). */
 #ifndef CARTON_TENSOR_INTERNAL_H
 #define CARTON_TENSOR_INTERNAL_H
 

@@ -29,7 +29,7 @@ static int add_spaces(struct buf *b, size_t n)
 	return r;
 }
 
-/* The dictionary as Python prints it, with sorted keys, and the room to grow. */
+/* The dictionary as Python prints it, with sorted keys and space for the shape to grow. */
 static int add_dict(struct buf *b, const char *descr, const uint64_t *shape, unsigned rank)
 {
 	int r = buf_addf(b, "{'descr': '%s', 'fortran_order': False, 'shape': ", descr);
@@ -47,7 +47,7 @@ static int add_dict(struct buf *b, const char *descr, const uint64_t *shape, uns
 	return r;
 }
 
-/* The value of the length field for a dictionary of `n` bytes behind `prefix` bytes. */
+/* The value of the length field for a dictionary of `n` bytes after `prefix` bytes. */
 static uint64_t padded(uint64_t n, unsigned prefix)
 {
 	n++; /* the newline; numpy then pads by 1 to 64 bytes, never by 0 */

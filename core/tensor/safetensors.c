@@ -19,41 +19,11 @@ struct parse {
 	struct reason *reason;
 	size_t cap, cap_dims, cap_metadata; /* of the arrays in `s` */
 	size_t n_dims;
-	struct key
-		*keys; /* a stack: of the open objects, but for the root and what names a tensor */
+	struct key *keys; /* a stack: keys of the open objects that are not tensor names */
 	size_t n_keys, cap_keys;
-	size_t n_other_keys; /* that name no tensor, in all */
+	size_t n_other_keys; /* all keys so far that are not tensor names */
 	struct json json;
 };
-
-/* Makes room for one more element of an array. 0 or -ENOMEM. */
-static int grow(void *array, size_t n, size_t *cap, size_t size)
-{
-	void *grown, *old;
-	size_t more = *cap ? 2 * *cap : 64;
-
-	if (n < *cap)
-		return 0;
-	memcpy(&old, array, sizeof(old));
-	grown = reallocarray(old, more, size);
-	if (!grown)
-		return -ENOMEM;
-	memcpy(array, &grown, sizeof(grown));
-	*cap = more;
-	/* cppcheck-suppress memleak; the array has it now */
-	return 0;
-}
-
-/* Gives back what an array has too much. */
-static void shrink(void *array, size_t n, size_t size)
-{
-	void *old, *small;
-
-	memcpy(&old, array, sizeof(old));
-	small = n ? reallocarray(old, n, size) : NULL;
-	if (small)
-		memcpy(array, &small, sizeof(small));
-}
 
 /* ---- JSON ---- */
 
@@ -89,7 +59,7 @@ static bool text_is(const struct parse *p, const char *s)
 	return json_text_len(j) == strlen(s) && !memcmp(j->text->data + j->kept, s, strlen(s));
 }
 
-/* Keeps the current key. The text buffer has room for all texts from the start, so none moves. */
+/* Keeps the current key. The text buffer is as large as the header from the start, so it never moves. */
 static int keep_key(struct parse *p, struct key *ret)
 {
 	size_t n = json_text_len(&p->json);
@@ -102,7 +72,7 @@ static int keep_key(struct parse *p, struct key *ret)
 	return ret->text ? 0 : -ENOMEM;
 }
 
-/* Keeps a key that names no tensor, to be compared by end_object(). */
+/* Keeps a key that is not a tensor name, for end_object(). */
 static int push_key(struct parse *p)
 {
 	int r;
@@ -111,7 +81,7 @@ static int push_key(struct parse *p)
 		return reason_set(p->reason, -EFBIG,
 				  "there are more than %d keys that name no tensor",
 				  MAX_SAFETENSORS_KEYS);
-	r = grow(&p->keys, p->n_keys, &p->cap_keys, sizeof(*p->keys));
+	r = array_room(p->keys, &p->cap_keys, p->n_keys + 1);
 	if (r == 0)
 		r = keep_key(p, &p->keys[p->n_keys]);
 	if (r == 0)
@@ -126,7 +96,7 @@ static int by_text(const void *a, const void *b)
 	return name_cmp(x->text, x->len, y->text, y->len);
 }
 
-/* At the end of an object whose keys are those from `first` on: no two are equal. */
+/* At the end of an object, whose keys are those from `first` on: refuses duplicates. */
 static int end_object(struct parse *p, size_t first)
 {
 	if (p->n_keys > first)
@@ -177,7 +147,7 @@ static int parse_metadata(struct parse *p)
 
 		r = push_key(p);
 		if (r == 0)
-			r = grow(&s->metadata, s->n_metadata, &p->cap_metadata, sizeof(*pair));
+			r = array_room(s->metadata, &p->cap_metadata, s->n_metadata + 1);
 		if (r == 0)
 			r = next(p, &e);
 		if (r < 0)
@@ -246,7 +216,7 @@ static int add_dimension(struct parse *p, struct tensor_info *i, uint64_t v)
 	if (p->n_dims == MAX_SAFETENSORS_DIMS)
 		return reason_set(p->reason, -EFBIG, "there are more than %d dimensions",
 				  MAX_SAFETENSORS_DIMS);
-	r = grow(&p->s->dims, p->n_dims, &p->cap_dims, sizeof(*p->s->dims));
+	r = array_room(p->s->dims, &p->cap_dims, p->n_dims + 1);
 	if (r < 0)
 		return r;
 	p->s->dims[p->n_dims++] = v;
@@ -280,7 +250,7 @@ wrong:
 		offsets ? "data_offsets that are not two" : "a shape that is not a list of");
 }
 
-/* Do the parts of a tensor agree? */
+/* Checks that dtype, shape and data_offsets agree. */
 static int check_tensor(struct parse *p, struct safetensor *t)
 {
 	struct tensor_info *i = &t->info;
@@ -312,7 +282,7 @@ static int add_tensor(struct parse *p, struct safetensor **ret)
 
 	if (s->n == MAX_TENSORS)
 		return reason_set(p->reason, -EFBIG, "there are more than %d tensors", MAX_TENSORS);
-	r = grow(&s->list, s->n, &p->cap, sizeof(*s->list));
+	r = array_room(s->list, &p->cap, s->n + 1);
 	if (r == 0)
 		r = keep_key(p, &name);
 	if (r < 0)
@@ -327,12 +297,12 @@ static int add_tensor(struct parse *p, struct safetensor **ret)
 struct reading {
 	struct safetensor *t;
 	uint64_t offsets[2];
-	unsigned has; /* bits of the known keys that were there */
+	unsigned has; /* bits of the known keys found so far */
 };
 
 static const char *const known[] = { "dtype", "shape", "data_offsets" };
 
-/* A key of a tensor, which was just read, and its value. */
+/* Parses the value of the current key of a tensor. */
 static int parse_member(struct parse *p, struct reading *rd)
 {
 	struct tensor_info *i = &rd->t->info;
@@ -377,7 +347,7 @@ static int parse_tensor(struct parse *p)
 		r = end_object(p, first);
 	if (r < 0)
 		return r;
-	p->json.kept = text; /* drops unknown keys, which were compared */
+	p->json.kept = text; /* drops unknown keys, which are no longer needed */
 	rd.t->begin = rd.offsets[0];
 	rd.t->end = rd.offsets[1];
 	return check_tensor(p, rd.t);
@@ -405,7 +375,7 @@ static int parse_root(struct parse *p)
 	return r < 0 ? r : next(p, &e); /* JSON_EOF */
 }
 
-/* Lets the shapes point to the dimensions, which do not move any more. */
+/* Sets the shapes, once the array of dimensions no longer moves. */
 static void link_shapes(struct safetensors *s)
 {
 	const uint64_t *dims = s->dims;
@@ -439,8 +409,8 @@ static int parse(struct parse *p, uint64_t n, uint64_t data)
 		r = safetensors_check(p->s, data, p->reason);
 	if (r < 0)
 		return r;
-	shrink(&p->s->list, p->s->n, sizeof(*p->s->list));
-	shrink(&p->s->dims, p->n_dims, sizeof(*p->s->dims));
+	p->s->list = array_fit(p->s->list, p->s->n, sizeof(*p->s->list));
+	p->s->dims = array_fit(p->s->dims, p->n_dims, sizeof(*p->s->dims));
 	link_shapes(p->s);
 	return 0;
 }

@@ -3,9 +3,9 @@
  * The header of a safetensors file: read under all rules of the format, and written as the
  * reference serializer writes it. Tensor data is never touched here.
  *
- * The file: 8 bytes little-endian N, N bytes of JSON, then the data buffer. This reader refuses more
- * than the reference reader, which takes the last of two equal keys, other whitespace at the end of the
- * header, and null for no metadata. Both ignore unknown keys of a tensor.
+ * The file: 8 bytes little-endian N, N bytes of JSON, then the data buffer. The reference reader accepts
+ * more: duplicate keys (the last one wins), other whitespace at the end of the header, and null as
+ * metadata. Both readers ignore unknown keys of a tensor.
  */
 #ifndef CARTON_TENSOR_SAFETENSORS_H
 #define CARTON_TENSOR_SAFETENSORS_H
@@ -31,8 +31,8 @@ struct safetensors {
 	struct safetensors_pair *metadata; /* in the order of the header */
 	size_t n_metadata;
 	uint64_t data_start; /* of the data buffer in the file: 8 + N */
-	uint64_t *dims;	     /* what the shapes point into */
-	struct buf text;     /* what the names point into */
+	uint64_t *dims;	     /* of all shapes */
+	struct buf text;     /* of all names and metadata */
 };
 
 /* Reads exactly `n` bytes of the file at `off` (never beyond its size): 0 or -errno. */
@@ -41,13 +41,13 @@ typedef int safetensors_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off
 /*
  * Parses the header of a file of `size` bytes. Accepted are only headers of at most 100,000,000
  * bytes that begin with '{', are one JSON object in valid UTF-8 without duplicate keys at any
- * level and have nothing but spaces behind it; whose __metadata__ is an object of strings;
+ * level, followed only by spaces; whose __metadata__ is an object of strings;
  * whose tensors each have a known dtype, a shape of integers and two data_offsets that agree
  * with them, and together cover the data buffer to its last byte without hole or overlap.
  *
  * Returns 0; -EBADMSG for a broken rule, -EOPNOTSUPP for a dtype we do not know, -EFBIG over a limit,
- * each with the reason set; -ENOMEM; or what `read` gave. `read` is called for at most 64 KiB, so a
- * long parse can be stopped by it.
+ * each with the reason set; -ENOMEM; or the error of `read`, which is called for at most 64 KiB and so
+ * can cancel a long parse.
  */
 int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
 		      struct reason *reason);
@@ -65,7 +65,7 @@ struct safetensors_item {
 	uint64_t offset;		/* out: of its data from the start of the data buffer */
 };
 
-/* May this tensor stand in a file we write? Numeric, and not called "__metadata__". */
+/* Can a safetensors file have this tensor? It must be numeric and not be named "__metadata__". */
 bool safetensors_can_hold(const struct tensor_info *info);
 
 /*
@@ -73,9 +73,8 @@ bool safetensors_can_hold(const struct tensor_info *info);
  * then compact JSON padded with spaces to a multiple of 8. Sorts the items into the order of
  * their data (dtypes by alignment, descending, then names bytewise) and gives each its offset.
  *
- * No two of them may have one name. Returns 0; -EINVAL for a tensor that cannot be held, -EFBIG for
- * a header that the format cannot hold, -EOVERFLOW for a file of 2^63 bytes or more, -ENOMEM. On
- * failure `b` is unchanged.
+ * Names must be unique. Returns 0; -EINVAL if safetensors_can_hold() is false for one; -EFBIG if the
+ * header is too long; -EOVERFLOW for a file of 2^63 bytes or more; -ENOMEM. On failure `b` is unchanged.
  */
 int safetensors_header(struct safetensors_item *items, size_t n, struct buf *b);
 

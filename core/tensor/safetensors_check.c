@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What shows only when all tensors of a header are known.
- */
+/* Checks across all tensors of a header. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -9,8 +7,7 @@
 
 int safetensors_duplicate(const char *key, size_t n, struct reason *reason)
 {
-	return reason_set(reason, -EBADMSG, "the key '%.*s' is there twice", utf8_quoted(key, n),
-			  key);
+	return reason_set(reason, -EBADMSG, "duplicate key '%.*s'", utf8_quoted(key, n), key);
 }
 
 static int by_name(const void *a, const void *b, void *list)

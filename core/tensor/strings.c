@@ -2,8 +2,6 @@
 #include "tensor/strings.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/util.h"
@@ -15,7 +13,7 @@ struct pass {
 	struct strings_size size;
 	struct reason *reason;
 	uint64_t expected; /* elements to write */
-	bool data;	   /* the key `data` was there */
+	bool data;	   /* the key `data` was found */
 	enum strings_form form;
 	uint64_t width;
 	strings_write_fn *write; /* NULL: measure only */
@@ -24,15 +22,7 @@ struct pass {
 	size_t n_out;
 };
 
-__attribute__((format(printf, 2, 3))) static int fault(struct pass *p, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(p->reason->text, sizeof(p->reason->text), fmt, args);
-	va_end(args);
-	return -EBADMSG;
-}
+#define fault(p, ...) reason_set((p)->reason, -EBADMSG, __VA_ARGS__)
 
 /* ---- output ---- */
 
@@ -145,7 +135,7 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 	if (!path->n)
 		return 0;
 	if (!is_data(path))
-		return fault(p, "line %zu: there is another key than data", line);
+		return fault(p, "line %zu: unexpected key: only data is allowed", line);
 	if (path->n > 1)
 		return fault(p, "line %zu: an element of data is not a string", line);
 	if (type != TOML_ARRAY)
@@ -159,7 +149,7 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	struct pass *p = ctx;
 
 	if (!is_data(path))
-		return fault(p, "line %zu: there is another key than data", v->line);
+		return fault(p, "line %zu: unexpected key: only data is allowed", v->line);
 	if (path->n != 2 || path->steps[1].key)
 		return fault(p, "line %zu: data is not an array of strings", v->line);
 	return element(p, v);
@@ -178,7 +168,7 @@ static int run(struct pass *p, toml_read_fn *read, void *ctx)
 	if (r)
 		return r;
 	if (!p->data)
-		return fault(p, "there is no data");
+		return fault(p, "it has no key data");
 	if (p->write && p->size.count != p->expected)
 		return fault(p, "data has %" PRIu64 " elements, but its shape %" PRIu64,
 			     p->size.count, p->expected);

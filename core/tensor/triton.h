@@ -26,16 +26,15 @@ struct triton_tensor {
 void triton_sort(struct triton_tensor *tensors, size_t n);
 
 /*
- * Why these tensors cannot be in a body, as a constant sentence: one is nested, or the blocks have 2 GiB
- * or more in all. NULL: they can.
+ * Why these tensors cannot be in a body, as a constant sentence: one has a dtype that the protocol lacks,
+ * or the blocks have 2 GiB or more in all. NULL: they can.
  */
 const char *triton_obstacle(const struct triton_tensor *tensors, size_t n);
 
 /*
- * Appends the JSON of an inference request that asks for binary output. `ret_body`: bytes of the
- * body, JSON and blocks, without what was in `b` before. Returns 0; -EINVAL for a tensor whose dtype
- * Triton does not have; -EFBIG when `b` is full; -EOVERFLOW for a body over
- * MAX_TRITON_BODY; -ENOMEM.
+ * Appends the JSON of an inference request with binary output. `ret_body`: bytes of the new JSON and the
+ * blocks. Returns 0; -EINVAL for a tensor whose dtype Triton does not have; -EFBIG when `b` is full;
+ * -EOVERFLOW for a body over MAX_TRITON_BODY; -ENOMEM.
  */
 int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b, uint64_t *ret_body);
 
@@ -54,7 +53,7 @@ struct triton_declared {
 	size_t n_inputs;	   /* of the model; of the first of them: */
 	const char *name;	   /* NULL: none */
 	const struct dtype *dtype; /* NULL: none that is known */
-	bool any_shape;		   /* the shape is one symbol or "*": the rank is unknown too */
+	bool any_shape;		   /* the shape is one symbol or "*": unknown rank */
 	unsigned rank;
 	const int64_t *dims; /* rank of them; -1: a symbol or "*" */
 };

@@ -58,24 +58,6 @@ static void check_good(const struct index_toml *t, const struct tensor *good)
 	buf_free(&b);
 }
 
-static void as_index(const char *text, size_t n)
-{
-	struct index_toml *t = NULL;
-	int r = index_toml_parse_mem(text, n, &t, NULL);
-
-	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
-	if (r)
-		return;
-	CHECK(!index_toml_check_files(t, size_of, NULL));
-	for (size_t i = 0; i < t->n; i++) {
-		if (!t->list[i].problem)
-			check_good(t, &t->list[i]);
-	}
-	index_toml_free(t);
-}
-
-/* ---- strings ---- */
-
 struct text {
 	const char *s;
 	size_t n;
@@ -91,6 +73,25 @@ static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
 	t->n -= n;
 	return (ssize_t)n;
 }
+
+static void as_index(const char *text, size_t n)
+{
+	struct text reader = { text, n };
+	struct index_toml *t = NULL;
+	int r = index_toml_parse(read_text, &reader, &t, NULL);
+
+	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
+	if (r)
+		return;
+	CHECK(!index_toml_check_files(t, size_of, NULL));
+	for (size_t i = 0; i < t->n; i++) {
+		if (!t->list[i].problem)
+			check_good(t, &t->list[i]);
+	}
+	index_toml_free(t);
+}
+
+/* ---- strings ---- */
 
 static int count(void *ctx, const void *data, size_t n)
 {
