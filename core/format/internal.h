@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the files of meta.h, lowest first: memory and problems (meta_memory.c), runner.opts
- * (meta_options.c), all of carton.toml (meta.c). What returns an int gives 0 or -ENOMEM unless
- * stated otherwise.
+ * Shared by the files that implement meta.h, lowest first: memory and problems (meta_memory.c),
+ * runner.opts (meta_options.c), all of carton.toml (meta.c). Functions return 0 or -ENOMEM unless stated
+ * otherwise.
  */
 #ifndef CARTON_FORMAT_INTERNAL_H
 #define CARTON_FORMAT_INTERNAL_H
@@ -14,18 +14,12 @@
 void *meta_alloc(struct meta *m, size_t n);
 int meta_strdup(struct meta *m, const char *s, size_t n, char **ret);
 
-/* Makes room for one more element of an array that doubles; old arrays are freed with the meta. */
+/* Makes room for one more element; an array that is replaced is freed with the meta. */
 void *meta_grow(struct meta *m, void *array, size_t n, size_t size);
 
-/* Adds a problem, unless there are MAX_REPORTED already. `line` 0: no particular line. Gives 0. */
+/* Adds a problem, unless there are MAX_REPORTED already. `line` 0: no particular line. Returns 0. */
 int meta_problem(struct meta *m, size_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-
-/* Compares the whole key: keys may contain NUL. */
-static inline bool meta_is_key(const struct toml_step *step, const char *key)
-{
-	return step->key && step->len == strlen(key) && memcmp(step->key, key, step->len) == 0;
-}
 
 /* Appends a scalar as JSON; nan, inf and dates, which JSON lacks, as TOML. 0, -ENOMEM or -EFBIG. */
 int meta_add_value(struct buf *b, const struct toml_value *v);
@@ -33,7 +27,7 @@ int meta_add_value(struct buf *b, const struct toml_value *v);
 /* Is this path below runner.opts? */
 bool meta_is_option(const struct toml_path *path);
 
-/* Adds an option: a scalar, or an array or table, which may be there already (`v` is NULL). */
+/* Adds an option: a scalar, or an array or table (`v` is NULL), which may exist already. */
 int meta_add_option(struct meta *m, const struct toml_path *path, enum toml_type type, size_t line,
 		    const struct toml_value *v);
 

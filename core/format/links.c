@@ -12,14 +12,13 @@ struct reader {
 	struct links *l;
 	size_t cap;   /* allocated elements of l->list */
 	size_t total; /* URLs of all lists */
+	bool in_list; /* the current list is that of the last link; else its key is malformed */
 	bool has_version;
 };
 
 /* Keeps the first fault of the file. */
-static int set_error(struct links *l, size_t line, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int set_error(struct links *l, size_t line, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int set_error(struct links *l, size_t line,
+							   const char *fmt, ...)
 {
 	va_list ap;
 
@@ -47,17 +46,11 @@ static int add_link(struct reader *rd, const struct toml_step *key, size_t line)
 	struct link *link;
 	uint8_t sha256[SHA256_SIZE];
 
-	if (key->len != 2 * SHA256_SIZE || !hex_decode(key->key, SHA256_SIZE, sha256))
+	rd->in_list = key->len == 2 * SHA256_SIZE && hex_decode(key->key, SHA256_SIZE, sha256);
+	if (!rd->in_list)
 		return set_error(l, line, "\"%.80s\" is not 64 lower-case hex digits", key->key);
-	if (l->n == rd->cap) {
-		size_t cap = rd->cap ? 2 * rd->cap : 16;
-		struct link *list = reallocarray(l->list, cap, sizeof(*list));
-
-		if (!list)
-			return -ENOMEM;
-		l->list = list;
-		rd->cap = cap;
-	}
+	if (array_room(l->list, &rd->cap, l->n + 1) < 0)
+		return -ENOMEM;
 	link = &l->list[l->n++];
 	memset(link, 0, sizeof(*link));
 	memcpy(link->sha256, sha256, SHA256_SIZE);
@@ -93,9 +86,7 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 /* Is the path below [urls]? */
 static bool in_urls(const struct toml_path *path)
 {
-	const struct toml_path table = { path->steps, 1 };
-
-	return path->n >= 2 && path->steps[1].key && toml_path_is(&table, "urls");
+	return path->n >= 2 && path->steps[1].key && toml_is_key(&path->steps[0], "urls");
 }
 
 static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type, size_t line)
@@ -124,15 +115,7 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 		return 0;
 	if (path->n != 3 || path->steps[2].key)
 		return set_error(l, v->line, "[urls] contains something other than lists of URLs");
-	/* the list that began last; a list whose key is not a hash was reported and has no entry */
-	if (path->steps[1].len == 2 * SHA256_SIZE && l->n > 0) {
-		uint8_t sha256[SHA256_SIZE];
-
-		if (hex_decode(path->steps[1].key, SHA256_SIZE, sha256) &&
-		    memcmp(l->list[l->n - 1].sha256, sha256, SHA256_SIZE) == 0)
-			return add_url(rd, &l->list[l->n - 1], v);
-	}
-	return 0;
+	return rd->in_list ? add_url(rd, &l->list[l->n - 1], v) : 0;
 }
 
 static int compare_links(const void *a, const void *b)

@@ -28,7 +28,7 @@ struct manifest {
 	size_t n;
 	char *text; /* the unchanged file */
 	size_t size;
-	char *paths; /* memory of lines[].path */
+	char *paths; /* owns lines[].path */
 	uint8_t model_hash[SHA256_SIZE];
 	size_t unsorted_line; /* the first line that is out of order; 0: none */
 	bool no_final_newline;

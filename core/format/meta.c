@@ -11,11 +11,12 @@
 /* The state of a parse: the meta so far, and a shape that is being read. */
 struct reader {
 	struct meta *m;
-	struct meta_tensor *shape_of; /* owner of the list that is being read; NULL: none, or bad */
-	struct buf shape;	      /* its JSON so far */
+	struct meta_tensor
+		*shape_of; /* whose shape is being read; NULL: none, or it is malformed */
+	struct buf shape;  /* its JSON so far */
 };
 
-/* ---- what a document may have ---- */
+/* ---- known keys ---- */
 
 static const char *description_fault(const char *text)
 {
@@ -75,7 +76,7 @@ static int take_string(struct meta *m, const char *what, const struct toml_value
 	return meta_strdup(m, v->str, v->len, ret);
 }
 
-/* The same, with its syntax checked: the text is kept either way. */
+/* The same, and checks the syntax; a malformed text is kept too. */
 static int take_checked(struct meta *m, const struct string *s, const struct toml_value *v,
 			char **ret)
 {
@@ -104,7 +105,7 @@ static int take_platform(struct meta *m, const struct toml_value *v)
 	return 0;
 }
 
-/* Values, tables and arrays where something else must be, and which are not taken. */
+/* Reports a value, table or array that has the wrong type for its key. */
 static int check_type(struct meta *m, const struct toml_path *path, enum toml_type type,
 		      size_t line)
 {
@@ -112,13 +113,13 @@ static int check_type(struct meta *m, const struct toml_path *path, enum toml_ty
 	bool one_table = path->n > 1 ? path->steps[1].key != NULL : type != TOML_ARRAY;
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables) && one_table; i++) {
-		if (!meta_is_key(key, tables[i].name) || (m->not_arrays & 1U << i))
+		if (!toml_is_key(key, tables[i].name) || (m->not_arrays & 1U << i))
 			continue;
 		m->not_arrays |= 1U << i;
 		return meta_problem(m, line, "%s is not an array of tables: write [[%s]]",
 				    tables[i].name, tables[i].name);
 	}
-	if (meta_is_key(key, "required_platforms") && (path->n > 1 || type != TOML_ARRAY))
+	if (toml_is_key(key, "required_platforms") && (path->n > 1 || type != TOML_ARRAY))
 		return meta_problem(m, line, "required_platforms is not a list of strings");
 	for (size_t i = 0; i < ARRAY_SIZE(strings) && type >= TOML_TABLE; i++)
 		if (toml_path_is(path, strings[i].path))
@@ -201,10 +202,10 @@ static int take_tensor(struct reader *rd, struct meta_tensor *t, const struct to
 {
 	const struct toml_step *key = &path->steps[2];
 
-	if (meta_is_key(key, "shape"))
+	if (toml_is_key(key, "shape"))
 		return take_shape(rd, t, path, v);
 	for (size_t i = 0; i < ARRAY_SIZE(tensor_strings) && path->n == 3; i++)
-		if (meta_is_key(key, tensor_strings[i].path))
+		if (toml_is_key(key, tensor_strings[i].path))
 			return take_string(rd->m, key->key, v,
 					   (char **)((char *)t + tensor_strings[i].field));
 	return 0;
@@ -233,10 +234,10 @@ static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 }
 
 /* The flag for malformed inputs or outputs, as `key` says; NULL: it is neither key. */
-static bool *odd_side(struct meta_case *c, const char *outputs, const struct toml_step *key)
+static bool *bad_flag(struct meta_case *c, const char *outputs, const struct toml_step *key)
 {
-	return meta_is_key(key, "inputs") ? &c->odd_inputs :
-	       meta_is_key(key, outputs)  ? &c->odd_outputs :
+	return toml_is_key(key, "inputs") ? &c->bad_inputs :
+	       toml_is_key(key, outputs)  ? &c->bad_outputs :
 					    NULL;
 }
 
@@ -244,22 +245,22 @@ static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 		     const struct toml_path *path, const struct toml_value *v)
 {
 	const struct toml_step *key = &path->steps[2], *name = &path->steps[3];
-	bool *odd = odd_side(c, outputs, key);
+	bool *bad = bad_flag(c, outputs, key);
 
-	if (path->n == 3 && meta_is_key(key, "name"))
+	if (path->n == 3 && toml_is_key(key, "name"))
 		return take_string(m, "name", v, &c->name);
-	if (path->n == 3 && meta_is_key(key, "description"))
+	if (path->n == 3 && toml_is_key(key, "description"))
 		return take_string(m, "description", v, &c->description);
-	if (!odd)
+	if (!bad)
 		return 0;
 	if (path->n != 4 || !name->key || memchr(name->key, '\0', name->len) ||
 	    v->type != TOML_STRING || memchr(v->str, '\0', v->len)) {
-		*odd = true;
+		*bad = true;
 		return meta_problem(m, v->line,
 				    "%s: a value that is not NAME = \"@tensor_data/...\"",
-				    odd == &c->odd_inputs ? "inputs" : outputs);
+				    bad == &c->bad_inputs ? "inputs" : outputs);
 	}
-	if (odd == &c->odd_inputs) {
+	if (bad == &c->bad_inputs) {
 		c->has_inputs = true;
 		return take_reference(m, &c->inputs, &c->n_inputs, name, v);
 	}
@@ -267,25 +268,25 @@ static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 	return take_reference(m, &c->outputs, &c->n_outputs, name, v);
 }
 
-/* A table or array in a case: the table of inputs or outputs, or one that may not be there. */
+/* A table or array in a case: the table of inputs or outputs; others have the wrong type. */
 static int begin_case(struct meta *m, struct meta_case *c, const char *outputs,
 		      const struct toml_path *path, enum toml_type type, size_t line)
 {
-	bool *odd;
+	bool *bad;
 
 	if (path->n == 2)
 		c->line = line;
-	odd = path->n > 2 && path->steps[2].key ? odd_side(c, outputs, &path->steps[2]) : NULL;
-	if (!odd)
+	bad = path->n > 2 && path->steps[2].key ? bad_flag(c, outputs, &path->steps[2]) : NULL;
+	if (!bad)
 		return 0;
 	if (path->n == 3 && type == TOML_TABLE) {
-		c->has_inputs |= odd == &c->odd_inputs;
-		c->has_outputs |= odd == &c->odd_outputs;
+		c->has_inputs |= bad == &c->bad_inputs;
+		c->has_outputs |= bad == &c->bad_outputs;
 		return 0;
 	}
-	*odd = true;
+	*bad = true;
 	return meta_problem(m, line, "%s: %s where NAME = \"@tensor_data/...\" must be",
-			    odd == &c->odd_inputs ? "inputs" : outputs,
+			    bad == &c->bad_inputs ? "inputs" : outputs,
 			    type == TOML_TABLE ? "a table" : "an array");
 }
 
@@ -296,7 +297,7 @@ static const struct table *find_table(const struct toml_path *path)
 	if (path->n < 2 || !path->steps[0].key || path->steps[1].key)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		if (meta_is_key(&path->steps[0], tables[i].name))
+		if (toml_is_key(&path->steps[0], tables[i].name))
 			return &tables[i];
 	return NULL;
 }
@@ -338,7 +339,7 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 		return -ENOMEM;
 	if (t->outputs)
 		return begin_case(rd->m, element, t->outputs, path, type, line);
-	if (path->n < 3 || !meta_is_key(&path->steps[2], "shape"))
+	if (path->n < 3 || !toml_is_key(&path->steps[2], "shape"))
 		return 0;
 	if (path->n > 3)
 		return rd->shape_of ? bad_shape(rd, line) : 0;

@@ -3,8 +3,8 @@
  * carton.toml (carton format v1): what the model is called, takes, gives and needs to run.
  *
  * Only spec_version decides whether a carton can be mounted; the rest is for people, runners and
- * views. Parsing therefore keeps the well-formed values, records a problem for each of the others,
- * and goes on. Problems are also what the reference loader refuses: it is the authority on types.
+ * views. Parsing therefore keeps the valid values and records a problem for each other one. A value is
+ * invalid if the reference loader refuses it.
  *
  * Threads: immutable once parsed.
  */
@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/limits.h"
 #include "toml/toml.h"
 
@@ -49,7 +50,7 @@ struct meta_case {
 	struct meta_value *inputs, *outputs;
 	size_t n_inputs, n_outputs;
 	bool has_inputs, has_outputs;
-	bool odd_inputs, odd_outputs; /* they contain something that is not such a value */
+	bool bad_inputs, bad_outputs; /* some value is not a reference, and is left out */
 	size_t line;
 };
 
@@ -84,8 +85,8 @@ struct meta {
 	size_t n_options, n_opened_options; /* in it, at all depths; tables and arrays of them */
 	struct toml_error problems[MAX_REPORTED]; /* may quote hostile text */
 	size_t n_problems;
-	unsigned not_arrays;	   /* the arrays of tables that are not arrays, for the parser */
-	struct meta_block *blocks; /* the memory of all of the above */
+	unsigned not_arrays; /* bits: arrays of tables of the wrong type, for the parser */
+	struct arena arena;  /* owns all of the above */
 };
 
 /* Parses carton.toml. 0; -EBADMSG if it is not TOML; -EFBIG over a limit (both logged); -ENOMEM. */

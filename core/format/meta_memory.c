@@ -5,43 +5,19 @@
 
 #include "format/internal.h"
 
-#define BLOCK (4 * KIB)
-
-/* Memory of a meta, handed out in pieces and freed at once. */
-struct meta_block {
-	struct meta_block *next;
-	size_t used, size;
-	char data[] __attribute__((aligned(16)));
-};
-
 void *meta_alloc(struct meta *m, size_t n)
 {
-	struct meta_block *b = m->blocks;
-	void *piece;
+	void *p = arena_alloc(&m->arena, n);
 
-	n = (n + 15) & ~(size_t)15;
-	if (!b || n > b->size - b->used) {
-		size_t size = MAX(n, (size_t)BLOCK);
-
-		b = calloc(1, sizeof(*b) + size);
-		if (!b)
-			return NULL;
-		b->size = size;
-		b->next = m->blocks;
-		m->blocks = b;
-	}
-	piece = b->data + b->used;
-	b->used += n;
-	return piece;
+	return p ? memset(p, 0, n) : NULL;
 }
 
 int meta_strdup(struct meta *m, const char *s, size_t n, char **ret)
 {
-	char *copy = meta_alloc(m, n + 1);
+	char *copy = arena_text(&m->arena, s, n);
 
 	if (!copy)
 		return -ENOMEM;
-	memcpy(copy, s, n);
 	*ret = copy;
 	return 0;
 }
@@ -78,11 +54,6 @@ void meta_free(struct meta *m)
 {
 	if (!m)
 		return;
-	while (m->blocks) {
-		struct meta_block *b = m->blocks;
-
-		m->blocks = b->next;
-		free(b);
-	}
+	arena_free(&m->arena);
 	free(m);
 }

@@ -40,8 +40,8 @@ int meta_add_value(struct buf *b, const struct toml_value *v)
 
 bool meta_is_option(const struct toml_path *path)
 {
-	return path->n > 2 && meta_is_key(&path->steps[0], "runner") &&
-	       meta_is_key(&path->steps[1], "opts");
+	return path->n > 2 && toml_is_key(&path->steps[0], "runner") &&
+	       toml_is_key(&path->steps[1], "opts");
 }
 
 /* A child that exists: only tables and arrays are entered again, so only they are searched. */
@@ -55,7 +55,7 @@ static struct meta_option *find_child(struct meta_option *parent, const struct t
 		o = *link;
 		if (o->len != step->len || memcmp(o->name, step->key, step->len) != 0)
 			continue;
-		*link = o->next_opened; /* the one used last to the front */
+		*link = o->next_opened; /* move the last used one to the front */
 		o->next_opened = parent->opened;
 		parent->opened = o;
 		return o;
@@ -73,7 +73,7 @@ static struct meta_option *add_child(struct meta *m, struct meta_option *parent,
 		return NULL;
 	o->len = step->len;
 	o->type = type;
-	if (type == TOML_TABLE || type == TOML_ARRAY) {
+	if (type >= TOML_TABLE) {
 		o->next_opened = parent->opened;
 		parent->opened = o;
 	}
@@ -86,7 +86,7 @@ static struct meta_option *add_child(struct meta *m, struct meta_option *parent,
 /* Is there room for one more option of this type? */
 static bool count_option(struct meta *m, enum toml_type type, size_t line)
 {
-	bool opened = type == TOML_TABLE || type == TOML_ARRAY;
+	bool opened = type >= TOML_TABLE;
 
 	if (m->n_options == MAX_META_OPTIONS ||
 	    (opened && m->n_opened_options == MAX_META_OPTION_TABLES)) {
@@ -131,7 +131,7 @@ int meta_add_option(struct meta *m, const struct toml_path *path, enum toml_type
 		const struct toml_step *step = &path->steps[i];
 
 		if (o->type != (step->key ? TOML_TABLE : TOML_ARRAY))
-			return 0; /* what it belongs to was left out */
+			return 0; /* its parent was left out */
 		/* on the way to `path`: a table made by a dotted key or a longer header */
 		enum toml_type here = i + 1 == path->n ? type : TOML_TABLE;
 

@@ -154,7 +154,7 @@ static int begin_tensor(struct parse *p, size_t element, size_t line)
 /* Is `path` the array `tensor`, or below it? */
 static bool at_top(const struct toml_path *path)
 {
-	return path->n && path->steps[0].len == 6 && !memcmp(path->steps[0].key, "tensor", 6);
+	return path->n && toml_is_key(&path->steps[0], "tensor");
 }
 
 /* Is such a path an element of the array, or below one? Then steps[2] is the key of the tensor. */
@@ -171,12 +171,9 @@ static struct tensor *tensor_at(struct parse *p, const struct toml_path *path)
 
 static enum field field_of(const struct toml_path *path)
 {
-	const struct toml_step *s = &path->steps[2];
-
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		if (s->key && s->len == strlen(fields[i]) && !memcmp(s->key, fields[i], s->len))
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		if (toml_is_key(&path->steps[2], fields[i]))
 			return (enum field)i;
-	}
 	return OTHER;
 }
 

@@ -125,7 +125,7 @@ static int element(struct pass *p, const struct toml_value *v)
 
 static bool is_data(const struct toml_path *path)
 {
-	return path->steps[0].len == 4 && !memcmp(path->steps[0].key, "data", 4);
+	return toml_is_key(&path->steps[0], "data");
 }
 
 static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type, size_t line)

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 /* The position of a value: keys and array indices from the root, outermost first. */
@@ -94,6 +95,12 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 /* toml_parse() of a document in memory. */
 int toml_parse_mem(const char *text, size_t n, const struct toml_events *events, void *ctx,
 		   struct toml_error *ret_error);
+
+/* Compares the whole key, which may contain NUL. */
+static inline bool toml_is_key(const struct toml_step *step, const char *key)
+{
+	return step->key && step->len == strlen(key) && memcmp(step->key, key, step->len) == 0;
+}
 
 /*
  * Does `path` match `pattern`? A pattern is written "tensor[].name": keys by name, "[]" for any array

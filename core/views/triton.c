@@ -13,7 +13,7 @@
 struct side {
 	struct triton_tensor *tensors; /* user: a struct extent, its data */
 	size_t n;
-	char *problem; /* why there can be no body; NULL: there can */
+	char *problem; /* why there is no body, or NULL */
 };
 
 static void side_free(struct side *s)
@@ -24,7 +24,7 @@ static void side_free(struct side *s)
 	free(s->problem);
 }
 
-/* The tensor of a reference "@tensor_data/NAME"; NULL: another kind, or there is no such tensor. */
+/* The tensor of a reference "@tensor_data/NAME"; NULL: another kind of reference, or no such tensor. */
 static struct tensor *find_tensor(const struct views *v, const char *reference)
 {
 	static const char prefix[] = "@tensor_data/";
@@ -63,7 +63,7 @@ static int take_value(struct views *v, struct side *s, const struct meta_value *
 	if (!t || t->problem || r == -EBADMSG) {
 		if (!s->problem &&
 		    asprintf(&s->problem, "\"%s\" is %s, which %s%s", value->name, value->reference,
-			     t ? "cannot be read: " : "is no tensor of tensor_data/index.toml",
+			     t ? "cannot be read: " : "is not a tensor of tensor_data/index.toml",
 			     t && t->problem ? t->problem : "") < 0)
 			return -ENOMEM;
 		return 0;
@@ -113,7 +113,7 @@ static int side_refuse(struct side *s, const char *why)
 
 /* ---- files ---- */
 
-/* The JSON in front of a body. One that is too large is a problem of the side. */
+/* The JSON at the start of a body. If it is too large, the side gets a problem. */
 static int make_json(struct views *v, struct side *s, bool request, struct buf *json)
 {
 	const char *model = v->options.meta->model_name;
@@ -127,7 +127,7 @@ static int make_json(struct views *v, struct side *s, bool request, struct buf *
 					    "its body would be 2 GiB or more");
 }
 
-/* The JSON and behind it the tensors' data; no file if the side has a problem. */
+/* Adds a file of the JSON and the tensors' data, unless the side has a problem. */
 static int add_body(struct views *v, struct node *dir, const char *name, struct side *s,
 		    bool request, uint64_t *ret_json)
 {
@@ -156,7 +156,7 @@ static int add_readme(struct views *v, struct node *dir, const char *what, const
 	return r;
 }
 
-/* A body without JSON, if the model has one input and its shape follows from the size. */
+/* A body without JSON, if the model has one input whose shape can be deduced from the size. */
 static int add_raw(struct views *v, struct node *dir, const struct side *s,
 		   const struct meta_case *c)
 {
@@ -208,7 +208,7 @@ static int add_expected(struct views *v, struct node *dir, struct side *outputs,
 static int add_case(struct views *v, struct node *parent, const char *kind, size_t i,
 		    const struct meta_case *c)
 {
-	static const char odd[] = "carton.toml has values there that are no references to tensors";
+	static const char bad[] = "carton.toml has values that are not references to tensors";
 	const struct meta *m = v->options.meta;
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
@@ -221,16 +221,16 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	if (r == 0)
 		r = side_load(v, c->outputs, c->n_outputs, m->outputs, &m->output_names, &outputs);
 	if (r == 0 && !c->has_inputs)
-		r = side_refuse(&inputs, "carton.toml has no inputs there");
-	if (r == 0 && c->odd_inputs)
-		r = side_refuse(&inputs, odd);
-	if (r == 0 && c->odd_outputs)
-		r = side_refuse(&outputs, odd);
+		r = side_refuse(&inputs, "carton.toml lists no inputs");
+	if (r == 0 && c->bad_inputs)
+		r = side_refuse(&inputs, bad);
+	if (r == 0 && c->bad_outputs)
+		r = side_refuse(&outputs, bad);
 	if (r == 0)
 		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 	if (r == 0)
 		r = add_request(v, dir, &inputs, c);
-	if (r == 0 && (c->has_outputs || c->odd_outputs))
+	if (r == 0 && (c->has_outputs || c->bad_outputs))
 		r = add_expected(v, dir, &outputs, inputs.problem != NULL);
 	side_free(&inputs);
 	side_free(&outputs);
@@ -247,7 +247,7 @@ static int make_triton(struct views *v, struct node *dir)
 	for (size_t i = 0; i < m->n_examples && r == 0; i++) {
 		const struct meta_case *c = &m->examples[i];
 
-		if (c->has_inputs && !c->odd_inputs && !c->odd_outputs &&
+		if (c->has_inputs && !c->bad_inputs && !c->bad_outputs &&
 		    all_tensors(c->inputs, c->n_inputs) && all_tensors(c->outputs, c->n_outputs))
 			r = add_case(v, dir, "example", i, c);
 	}

@@ -182,8 +182,8 @@ static void test_kept_beside_faults(void **state)
 	assert_int_equal(m->self_tests[0].n_inputs, 2);
 	assert_string_equal(m->self_tests[0].inputs[0].name, "y");
 	assert_string_equal(m->self_tests[0].inputs[1].reference, "@misc/w");
-	assert_true(m->self_tests[0].odd_inputs && m->self_tests[0].has_inputs);
-	assert_false(m->self_tests[0].odd_outputs || m->self_tests[0].has_outputs);
+	assert_true(m->self_tests[0].bad_inputs && m->self_tests[0].has_inputs);
+	assert_false(m->self_tests[0].bad_outputs || m->self_tests[0].has_outputs);
 	meta_free(m);
 }
 
