@@ -112,11 +112,11 @@ static void compare_entry(struct compare *k, struct archive_entry *entry)
 		name[n - 1] = '\0';
 	e = container_find(k->c, name);
 	if (!e && path && is_ascii(name)) {
-		differs(k, name, "it has this entry");
+		differs(k, name, "only libarchive has this entry");
 	} else if (!e) {
 		k->n_unknown++;
 	} else if (k->listed[e - k->c->entries]) {
-		differs(k, name, "it has two entries of this name");
+		differs(k, name, "libarchive has two entries of this name");
 	} else {
 		k->listed[e - k->c->entries] = true;
 		if (kind_of(entry) != e->kind)
@@ -127,7 +127,7 @@ static void compare_entry(struct compare *k, struct archive_entry *entry)
 	}
 }
 
-/* libarchive composes characters of names, so one that is not ASCII may be in `n_unknown` instead. */
+/* libarchive normalizes non-ASCII names, so such an entry may be counted in `n_unknown` instead. */
 static void compare_missing(struct compare *k)
 {
 	for (size_t i = 0; i < k->c->n_entries; i++) {
@@ -138,10 +138,10 @@ static void compare_missing(struct compare *k)
 		if (k->n_unknown && !is_ascii(e->name))
 			k->n_unknown--;
 		else
-			differs(k, e->name, "it does not have this entry");
+			differs(k, e->name, "libarchive does not have this entry");
 	}
 	if (k->n_unknown)
-		differs(k, NULL, "it has entries of other names");
+		differs(k, NULL, "libarchive has other names");
 }
 
 /*

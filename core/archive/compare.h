@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A second reader of zip archives, libarchive, as a check of ours. It reads headers only.
+ * Compares the entries with those that libarchive finds in the headers of the same zip file.
  *
- * zip.h refuses archives that readers understand differently; this finds one that it has missed. It is
- * not needed for a mount: no byte or name that libarchive gives is shown to anyone.
+ * zip.h refuses ambiguous archives; this finds one that it has missed. A mount does not need it: no name
+ * or byte from libarchive is used.
  */
 #ifndef CARTON_ARCHIVE_COMPARE_H
 #define CARTON_ARCHIVE_COMPARE_H
@@ -11,9 +11,8 @@
 #include "archive/container.h"
 
 /*
- * Lists the zip in `source`, whose entries are those of `c`, with libarchive, and logs each entry that
- * has another name, kind or size there, up to MAX_REPORTED. Returns their number or -ENOMEM. 0 also if
- * libarchive fails on the archive: then it has not shown another one.
+ * Logs each entry of the zip in `source` whose name, kind or size libarchive reads differently from `c`,
+ * up to MAX_REPORTED. Returns their number or -ENOMEM; 0 if libarchive cannot read the archive.
  */
 ssize_t compare_with_libarchive(const struct container *c, struct source *source);
 

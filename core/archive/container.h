@@ -3,8 +3,8 @@
  * A container is a set of named entries: a zip file (zip.h) or an unpacked directory (dir.h).
  *
  * All entries are read, checked and sorted by name when it is opened. Names are valid (path_fault)
- * and unique, and no name is used both as a file and as a directory. The container does not know
- * what the bytes should be: MANIFEST does (manifest.h, object.h).
+ * and unique, and no name is used both as a file and as a directory. Content is not verified here
+ * (object.h).
  *
  * Threads: immutable once open; all functions below may be called from any thread.
  */
@@ -102,7 +102,7 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 int container_readlink(struct container *c, const struct entry *e, struct buf *ret);
 
 /*
- * Announces that these entries will be read next: from a server, neighbouring ones are fetched in one
+ * Announces that these entries will be read next. A remote container fetches neighbouring ones in one
  * request. Reorders `list`. 0 or the error of the request.
  */
 int container_prefetch(struct container *c, const struct entry **list, size_t n);

@@ -26,7 +26,7 @@ static int open_beneath(int root, const char *path, int flags)
 	};
 	int fd;
 
-	do /* EAGAIN: a concurrent rename */
+	do /* EAGAIN: concurrent rename */
 		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
 	return fd < 0 ? -errno : fd;
@@ -43,7 +43,7 @@ static int dir_locate(struct container *c, const struct entry *e, struct source 
 	struct stat st;
 	int r;
 
-	/* it was a file when it was listed: the directory has changed since */
+	/* it was a regular file when listed: after a failure here the directory has changed */
 	if (fd < 0) {
 		carton_log(CARTON_LOG_ERROR, e->name, "cannot open: %s", strerror(-fd));
 		return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -EIO : fd;
@@ -77,13 +77,9 @@ static int dir_readlink(struct container *c, const struct entry *e, struct buf *
 	if (fd < 0)
 		return fd;
 	n = readlinkat(fd, "", target, sizeof(target));
-	if (n < 0) {
-		int r = -errno;
-
-		fd_close(fd);
-		return r;
-	}
 	fd_close(fd);
+	if (n < 0)
+		return -errno;
 	if ((size_t)n == sizeof(target))
 		return -EFBIG;
 	ret->max = sizeof(target);
@@ -96,15 +92,8 @@ static struct entry *add_entry(struct dir *d)
 {
 	struct container *c = &d->container;
 
-	if (c->n_entries == d->cap) {
-		size_t cap = d->cap ? 2 * d->cap : 64;
-		struct entry *entries = reallocarray(c->entries, cap, sizeof(*entries));
-
-		if (!entries)
-			return NULL;
-		c->entries = entries;
-		d->cap = cap;
-	}
+	if (array_room(c->entries, &d->cap, c->n_entries + 1) < 0)
+		return NULL;
 	memset(&c->entries[c->n_entries], 0, sizeof(struct entry));
 	return &c->entries[c->n_entries];
 }

@@ -8,11 +8,10 @@
 
 #include "archive/zip.h"
 
-/* 4.3: sizes of the fixed parts of headers */
+/* 4.3: sizes of the fixed parts of headers, and a signature */
 #define LOCAL_SIZE 30
 #define CENTRAL_SIZE 46
-
-#define FLAG_DESCRIPTOR ENTRY_DESCRIPTOR
+#define CENTRAL_SIG 0x02014b50
 
 /* Stored bytes of a directory, which decode to nothing: an empty frame of zstd has 9 to 14. */
 #define MAX_DIRECTORY_DATA 64

@@ -31,12 +31,12 @@ static int compare_offsets(const void *a, const void *b)
 static uint64_t least_room(const struct entry *e)
 {
 	return LOCAL_SIZE + e->name_len + (e->kind == ENTRY_DIR) + e->stored +
-	       (e->flags & FLAG_DESCRIPTOR ? 12 : 0);
+	       (e->flags & ENTRY_DESCRIPTOR ? 12 : 0);
 }
 
 static uint64_t most_room(const struct entry *e)
 {
-	return least_room(e) + UINT16_MAX + (e->flags & FLAG_DESCRIPTOR ? DESCRIPTOR_MAX - 12 : 0);
+	return least_room(e) + UINT16_MAX + (e->flags & ENTRY_DESCRIPTOR ? DESCRIPTOR_MAX - 12 : 0);
 }
 
 static bool offsets_fault(const struct entry *e)
@@ -116,7 +116,7 @@ static const char *check_local(const struct entry *e, const uint8_t *h, const ui
 	size_t len = get_le16(h + 26);
 	uint64_t stored = get_le32(h + 18), size = get_le32(h + 22);
 	uint64_t *const fields[] = { &size, &stored };
-	bool described = e->flags & FLAG_DESCRIPTOR, dir = e->kind == ENTRY_DIR;
+	bool described = e->flags & ENTRY_DESCRIPTOR, dir = e->kind == ENTRY_DIR;
 	const char *fault;
 	struct zip_extra x;
 
@@ -165,7 +165,7 @@ static int check_trailer(struct source *from, uint64_t base, const struct entry 
 	if (__builtin_add_overflow(data_at, e->stored, &data_end) || data_end > e->end)
 		return local_fault(e, "overlaps what follows it");
 	room = e->end - data_end;
-	if (!(e->flags & FLAG_DESCRIPTOR))
+	if (!(e->flags & ENTRY_DESCRIPTOR))
 		return room ? local_fault(e, "is followed by bytes that belong to no entry") : 0;
 	if (room <= sizeof(descriptor)) {
 		r = source_pread(from, descriptor, (size_t)room, data_end - base);

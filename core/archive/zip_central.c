@@ -8,8 +8,6 @@
 
 #include "archive/decode.h"
 
-#define CENTRAL_SIG 0x02014b50
-
 #define EXTRA_ZIP64 0x0001
 #define EXTRA_UNIX_TIME 0x5455
 #define EXTRA_UNICODE_PATH 0x7075
@@ -17,7 +15,7 @@
 
 /* accepted: deflate level (bits 1, 2), data descriptor (3), UTF-8 name (11) */
 #define FLAG_UTF8 (1 << 11)
-#define FLAGS_KNOWN (1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | FLAG_UTF8)
+#define FLAGS_KNOWN (1 << 1 | 1 << 2 | ENTRY_DESCRIPTOR | FLAG_UTF8)
 
 #define MADE_BY_UNIX 3
 #define MADE_BY_MACOS 19
@@ -37,7 +35,7 @@ const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret)
 		id = get_le16(p);
 		len = get_le16(p + 2);
 		if (len > n - 4)
-			return "has an extra field longer than its room";
+			return "has an extra field that is longer than its block";
 		if (id == EXTRA_ZIP64) {
 			if (ret->zip64)
 				return "has a duplicate zip64 extra field";
@@ -54,7 +52,7 @@ const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret)
 			ret->unicode_path = p + 4;
 			ret->unicode_path_len = len;
 		} else if (id == EXTRA_STREAMING) {
-			return "has an extra field 0x6c78, which could change what it is";
+			return "has an extra field 0x6c78, which can change its kind";
 		}
 		p += 4 + len;
 		n -= 4 + len;
@@ -70,7 +68,7 @@ const char *zip_check_unicode_path(const struct zip_extra *x, const char *name, 
 		return "has a short Unicode path extra field";
 	if (x->unicode_path[0] != 1 || x->unicode_path_len - 5 != len ||
 	    memcmp(x->unicode_path + 5, name, len) != 0)
-		return "has a Unicode path extra field that names something else";
+		return "has a Unicode path extra field that has another name";
 	return NULL;
 }
 
@@ -82,10 +80,10 @@ const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[],
 	for (size_t i = 0; i < n; i++)
 		wanted += *fields[i] == UINT32_MAX;
 	if (!x->zip64)
-		return wanted ? "announces a zip64 extra field, but there is none" : NULL;
+		return wanted ? "needs a zip64 extra field, but there is none" : NULL;
 	if (x->zip64_len < 8 * wanted)
 		return "has a short zip64 extra field";
-	/* either only the announced fields, perhaps with the disk number; or all fields */
+	/* either only the fields whose 32-bit value is all ones, perhaps with the disk number; or all */
 	all = x->zip64_len != 8 * wanted && x->zip64_len != 8 * wanted + 4;
 	for (size_t i = 0; i < n; i++) {
 		bool sentinel = *fields[i] == UINT32_MAX;
@@ -95,10 +93,10 @@ const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[],
 			continue;
 		if (x->zip64_len - at < 8)
 			return "has a short zip64 extra field";
-		/* other readers skip only announced fields, and would take another one for it */
+		/* other readers would take an unexpected value for the next expected one */
 		if (sentinel && at != 8 * seen++)
-			return "has a zip64 extra field with a value that is not announced before "
-			       "one that is";
+			return "has a zip64 extra field with an unexpected value before an "
+			       "expected one";
 		value = get_le64(x->zip64 + at);
 		if (!sentinel && value != *fields[i])
 			return "has a zip64 extra field that disagrees with its header";
@@ -230,7 +228,7 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 	if (!fault && e->method == METHOD_STORED && e->size != e->stored)
 		fault = "is Stored, but its two sizes differ";
 	if (!fault && e->size > MAX_FILE_SIZE)
-		fault = "is larger than any file may be";
+		fault = "is larger than the limit of 2^50 bytes";
 	if (fault)
 		return fault;
 	/* extended timestamp: if flag bit 0 is set, the first time is the modification time in UTC */

@@ -13,7 +13,6 @@
 #define LOCATOR_SIZE 20
 #define RECORD_SIG 0x06064b50
 #define RECORD_SIZE 56
-#define CENTRAL_SIG 0x02014b50
 #define MAX_OTHER_ENDS 16 /* end records in the data of the last entries, such as nested zips */
 
 /* The central directory, by the EOCD or the zip64 record. */
@@ -179,7 +178,7 @@ static int parse_end(struct zip *z, const uint8_t *tail, size_t at, struct end *
 			return r;
 	} else if (end.size == UINT32_MAX || end.offset == UINT32_MAX || disk || directory_disk) {
 		/* a count of 65535 may be the real count: the directory is checked against it */
-		return zip_refuse("the end record announces a zip64 record, but there is none");
+		return zip_refuse("the end record needs a zip64 record, but there is none");
 	}
 	if (__builtin_add_overflow(end.offset, end.size, &finish) || finish != directory_end)
 		return zip_refuse("central directory of %" PRIu64 " bytes at offset %" PRIu64

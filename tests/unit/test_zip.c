@@ -381,7 +381,7 @@ static void test_file_size(void **state)
 	container_free(c);
 	put_le64(z.out.data + z.central[0] + 46 + 1 + 4, MAX_FILE_SIZE + 1);
 	assert_int_equal(zip_open(&m->source, 0, NULL, &c), -EBADMSG);
-	assert_says(seen, "larger than any file");
+	assert_says(seen, "larger than the limit of 2^50 bytes");
 	carton_log_set(NULL, NULL);
 	source_unref(&m->source);
 	buf_free(&z.out);
