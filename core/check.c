@@ -109,7 +109,7 @@ static const char *reference_fault(const struct check *k, const char *reference,
 
 		/* an unreadable index was reported already */
 		if (k->index.tensors && !index_toml_find(k->index.tensors, name, strlen(name)))
-			return "which is no tensor of tensor_data/index.toml";
+			return "which is not a tensor of tensor_data/index.toml";
 		if (!k->index.tensors && !tree_find(k->c->tree, "tensor_data"))
 			return "but there is no tensor_data";
 		return NULL;
@@ -118,7 +118,7 @@ static const char *reference_fault(const struct check *k, const char *reference,
 		return tensors_only ? "which is not @tensor_data/NAME" :
 				      "which is neither @tensor_data/NAME nor @misc/FILE";
 	n = tree_find(k->c->tree, reference + 1);
-	return n && n->kind != NODE_DIR ? NULL : "which is no file of misc";
+	return n && n->kind != NODE_DIR ? NULL : "which is not a file in misc";
 }
 
 static void check_values(struct check *k, const char *where, const struct meta_value *values,
@@ -169,7 +169,7 @@ static void check_meta(struct check *k)
 	const struct node *model = tree_find(k->c->tree, "model");
 
 	if (!model || model->kind != NODE_DIR)
-		report(k, "model", "is missing: a carton has a folder of that name");
+		report(k, "model", "is missing: a carton must have a directory model");
 	if (!m)
 		return;
 	for (size_t i = 0; i < m->n_problems; i++)

@@ -6,10 +6,8 @@
  * mount never opens; and reports everything else that can be wrong. carton_materialize() does for
  * each file what opening it would do.
  */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "internal.h"
 #include "check.h"
@@ -79,7 +77,7 @@ static int check_hash(const struct file_check *f, const uint8_t found[SHA256_SIZ
 	return -EBADMSG;
 }
 
-/* An entry that a mount does not show: its headers must still agree. */
+/* Checks the headers of an entry that a mount never opens. */
 static int check_place(struct file_check *f)
 {
 	struct source *source;
@@ -153,12 +151,8 @@ static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void
 {
 	pthread_mutex_lock(&v->lock);
 	while (v->left > 0) {
-		struct timespec until;
+		struct timespec until = ms_to_timespec(now_ms() + PROGRESS_MS);
 
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += PROGRESS_MS * 1000000L;
-		until.tv_sec += until.tv_nsec / 1000000000L;
-		until.tv_nsec %= 1000000000L;
 		if (pthread_cond_timedwait(&v->over, &v->lock, &until) == ETIMEDOUT && progress) {
 			pthread_mutex_unlock(&v->lock);
 			report_progress(v, progress, ctx);
@@ -170,7 +164,7 @@ static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void
 		report_progress(v, progress, ctx);
 }
 
-/* Was this entry read before, found to be damaged, and logged? */
+/* Was this entry found to be damaged and logged earlier? */
 static bool already_logged(const struct verify *v, const struct entry *e)
 {
 	const struct node *n = tree_find(v->c->tree, e->name);
@@ -283,16 +277,19 @@ static int get_objects(struct verify *v, struct carton_node *const *files, size_
 
 /* ---- the public calls ---- */
 
+static void verify_init(struct verify *v, struct carton *c)
+{
+	*v = (struct verify){ .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
+	cond_init(&v->over);
+}
+
 ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 {
-	struct verify v = {
-		.c = c,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.over = PTHREAD_COND_INITIALIZER,
-	};
+	struct verify v;
 	ssize_t more = check_contents(c), different = 0;
 	int r;
 
+	verify_init(&v, c);
 	if (more < 0)
 		return more;
 	r = check_files(&v, progress, ctx);
@@ -312,12 +309,10 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
 			   carton_progress_fn *progress, void *ctx)
 {
-	struct verify v = {
-		.c = c,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.over = PTHREAD_COND_INITIALIZER,
-	};
-	int r = get_objects(&v, files, n, false, progress, ctx);
+	struct verify v;
+	int r;
 
+	verify_init(&v, c);
+	r = get_objects(&v, files, n, false, progress, ctx);
 	return r < 0 ? r : (ssize_t)atomic_load(&v.problems);
 }

@@ -69,7 +69,7 @@ static int by_object(const void *a, const void *b)
 	return (x->object > y->object) - (x->object < y->object);
 }
 
-/* Lists the files of strings, each once, however many tensors use it. */
+/* Lists the files of strings; one that several tensors use is listed once. */
 static int list_strings(struct index *x)
 {
 	struct index_toml *ts = x->tensors;
@@ -104,15 +104,14 @@ int index_load(const struct tree *t, struct making *m, struct index *ret)
 	n = tree_resolve((struct node *)n);
 	o = n ? node_object(n) : NULL;
 	if (!o && dir)
-		r = set_problem(&x, 0,
-				"there is no index.toml: nothing says which tensors there are");
+		r = set_problem(&x, 0, "index.toml is missing, so the tensors are unknown");
 	if (o) {
 		r = making_need(m, o);
 		if (r == 0) {
 			r = parse(t, o, m ? &m->cancel : NULL, &x);
 			object_put(o);
 		}
-		/* Its hash is wrong, which was logged. That stays so. */
+		/* A wrong hash, already logged. It is permanent. */
 		if (r == -EBADMSG)
 			r = set_problem(&x, 0, "index.toml is damaged");
 	}
@@ -148,7 +147,7 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 	return n && n->kind == NODE_FILE && node_object(n) ? n : NULL;
 }
 
-/* Keeps the sizes of a file, or what is wrong with it. 0; -errno: try later. */
+/* Stores the sizes of a file, or its problem. 0; -errno: try later. */
 static int measure(struct index_strings *s, struct object *o, const struct cancel *cancel)
 {
 	struct index_reader reader = { o, cancel, 0 };
@@ -179,7 +178,7 @@ int index_measure(struct index *x, struct tensor *tensor, const struct making *m
 
 	s = bsearch(&key, x->strings, x->n_strings, sizeof(key), by_object);
 	if (!s)
-		return -EBADMSG; /* only tensors with a problem have no file */
+		return -EBADMSG; /* a tensor without a file has a problem */
 	r = s->measured ? 0 : measure(s, o, m ? &m->cancel : NULL);
 	if (r < 0)
 		return r;

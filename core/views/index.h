@@ -20,18 +20,18 @@ struct index_strings {
 };
 
 struct index {
-	const struct tree *tree;       /* which it is the index of */
-	struct index_toml *tensors;    /* NULL: there are none, or `problem` */
+	const struct tree *tree;       /* of the carton */
+	struct index_toml *tensors;    /* NULL: no index, or `problem` is set */
 	struct index_strings *strings; /* sorted by object */
 	size_t n_strings;
-	char *problem;	     /* why the index cannot be read; NULL: it can, or there is none */
-	size_t problem_line; /* 0: not about a line */
+	char *problem;	     /* why the index cannot be read, or NULL */
+	size_t problem_line; /* 0: no particular line */
 };
 
 /*
- * Reads and checks the index. Returns 0 also when it is bad: `problem` then says why. -EINPROGRESS as
- * making_need(); another -errno when it may work later (network, memory). `m`, here and below: the
- * making that this is done for; -ECANCELED once nobody waits for it. NULL: waits, and is never cancelled.
+ * Reads and checks the index. Returns 0 also for a bad index, with `problem` set; -EINPROGRESS as
+ * making_need(); another -errno if it may work later (network, memory). `m`, here and below: the object
+ * being made; -ECANCELED once it has no waiters. NULL: block, without cancellation.
  */
 int index_load(const struct tree *t, struct making *m, struct index *ret);
 void index_free(struct index *x);
@@ -40,8 +40,8 @@ void index_free(struct index *x);
 struct node *index_file(const struct tree *t, const struct tensor *tensor);
 
 /*
- * Gives the sizes of a string tensor's forms. The first call for a file reads all of it, and blocks
- * while it is fetched. 0; -EBADMSG with the tensor's problem set; -errno when it may work later.
+ * Measures the forms of a string tensor. The first call for a file reads the whole file, and blocks
+ * while it is fetched. 0; -EBADMSG with the tensor's problem set; -errno if it may work later.
  */
 int index_measure(struct index *x, struct tensor *tensor, const struct making *m,
 		  const struct strings_size **ret);

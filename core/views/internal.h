@@ -21,12 +21,12 @@
 /* The derived objects of a string tensor. */
 struct view_strings {
 	struct object *bytes; /* the BYTES form; NULL: not added yet */
-	char *later; /* why its file could not be measured when tensor_data/ was listed; else NULL */
+	char *later; /* why its file could not be measured when tensor_data/ was filled, or NULL */
 };
 
 struct views {
 	struct views_options options; /* constant, as are `safetensors` and its length */
-	struct node **safetensors;    /* files and symlinks of the carton with that suffix */
+	struct node **safetensors;    /* files and symlinks named *.safetensors */
 	size_t n_safetensors;
 	pthread_mutex_t lock; /* guards the next four; held while a directory is filled from them */
 	struct making *making; /* of the lazy directory that is being filled */
@@ -34,27 +34,27 @@ struct views {
 	struct index index;
 	struct view_strings *strings; /* one for each tensor of the index */
 	pthread_mutex_t kept_lock;    /* guards `kept` */
-	struct view_kept *kept;	      /* freed with the views */
+	struct view_kept *kept;	      /* see view_keep() */
 };
 
 /* ---- nodes.c: any thread ---- */
 
 /*
- * Fills a lazy directory, on a worker. 0; -EFBIG when its content is too large, now and later (the
- * directory then only says so); -EINPROGRESS as making_need(); another -errno: the next lookup tries
- * again. After a failure the directory is emptied.
+ * Fills a lazy directory, on a worker. 0; -EFBIG over a limit (permanent: the directory then has only an
+ * index.json with the reason); -EINPROGRESS as making_need(); another -errno: the next lookup retries.
+ * After a failure the directory is emptied.
  */
 typedef int view_make_fn(struct views *v, struct node *dir, struct making *m, void *ctx);
 
-/* A lazy directory: `make` fills it at the first lookup below it. 0 or -errno. */
+/* Adds a lazy directory, which `make` fills at the first lookup in it. 0 or -errno. */
 int view_add_dir(struct views *v, struct node *parent, const char *name, view_make_fn *make,
 		 void *ctx, struct node **ret);
 
-/* A file of one extent. `tensor`: what its extended attributes describe, or NULL. */
+/* Adds a file of one extent. `tensor`: for its extended attributes, or NULL. */
 int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
 		  const struct tensor_info *tensor);
 
-/* A file of literal text; and one with extents behind the text. Both take over `b`, also on failure. */
+/* Adds a file of literal text; or of text and extents. Both take over `b`, also on failure. */
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b);
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
 		  const struct extent *extents, size_t n);
@@ -67,7 +67,7 @@ struct view_tensor {
 	struct extent npy_data;
 };
 
-/* .npy files of one directory whose header others may share. All zero to begin with. */
+/* .npy files of one directory whose headers others can share. Initially all zero. */
 struct view_headers {
 	struct node *files[256];
 };
@@ -79,19 +79,19 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,
 		     uint64_t bytes, const char *stem, bool npy);
 
-/* Has views_free() call free_fn(p). -ENOMEM: it was called at once. */
+/* Makes views_free() call free_fn(p). On -ENOMEM it was called already. */
 int view_keep(struct views *v, void *p, void (*free_fn)(void *));
 void view_free_kept(struct views *v);
 
-/* For loops that fill a directory: -ECANCELED when nobody waits for it any more, else 0. */
+/* For loops that fill a directory: -ECANCELED if it has no waiters left, else 0. */
 static inline int view_cancelled(const struct node *dir)
 {
 	return object_must_stop(dir->dir.gate) ? -ECANCELED : 0;
 }
 
 /*
- * True for network failures: leave this part out and show the rest. Other errors that may pass are
- * local, and filling the directory again is better than showing a part.
+ * True for network failures: leave this part out and show the rest. After a temporary local error the
+ * whole directory is filled again instead.
  */
 static inline bool view_unreachable(int r)
 {
@@ -105,15 +105,15 @@ static inline bool view_unreachable(int r)
 typedef int view_fill_fn(struct views *v, struct node *dir);
 int view_with_index(struct views *v, struct node *dir, struct making *m, view_fill_fn *fill);
 
-/* Reads the index at the first call. 0, or -errno when it may work later. */
+/* Reads the index on the first call. 0, or -errno if it may work later. */
 int view_load(struct views *v);
 
-/* The sizes of a string tensor's forms. 0; -EBADMSG: it has a problem; -errno: try later. */
+/* index_measure() of a tensor without a problem, else -EBADMSG. */
 int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret);
 
 /*
- * The data of a tensor: the bytes of a numeric one, the BYTES form of strings. 0; -EBADMSG: it has a
- * problem or is nested; -errno: try later.
+ * The data of a tensor: its bytes, or the BYTES form of strings. 0; -EBADMSG: it has a problem or is
+ * nested; -errno: try later.
  */
 int view_data(struct views *v, struct tensor *t, struct extent *ret);
 
@@ -121,7 +121,7 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret);
 int view_data_any(struct views *v, struct tensor *t, struct extent *ret);
 
 /*
- * Adds an object with the strings of `t` in a form, derived from their file when it is opened. `size`:
+ * Adds an object with the strings of `t` in a form, converted from their file when it is opened. `size`:
  * OBJECT_NO_SIZE for a BYTES form that is not measured yet.
  */
 int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, uint64_t width,
@@ -133,7 +133,7 @@ view_make_fn view_make_tensors;	    /* tensor_data/; ctx NULL */
 view_make_fn view_make_triton;	    /* triton/; ctx NULL */
 view_make_fn view_make_safetensors; /* ctx: the object of the file. Takes no lock. */
 
-/* Adds tensor_data.safetensors if there is a tensor for it. With the lock held. */
+/* Adds tensor_data.safetensors if a tensor can be in it. Lock held. */
 int view_add_collection(struct views *v, struct node *dir);
 
 #endif

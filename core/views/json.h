@@ -13,8 +13,8 @@
  *	 ]
  *	}
  *
- * One tensor, pair or problem a line. "tensors" and "problems" are always there, "metadata" only if there
- * is some. dtypes have the names of their source. An unknown size is null.
+ * One tensor, pair or problem per line. "tensors" and "problems" are always present, "metadata" only if
+ * not empty. dtypes are named as in their source. An unknown size is null.
  */
 #ifndef CARTON_VIEWS_JSON_H
 #define CARTON_VIEWS_JSON_H
@@ -28,7 +28,7 @@ enum view_json_part { VIEW_JSON_NONE, VIEW_JSON_TENSORS, VIEW_JSON_METADATA, VIE
 struct view_json {
 	struct buf *b;
 	enum view_json_part part; /* the current one */
-	bool any;		  /* it has an element already */
+	bool any;		  /* it has an element */
 };
 
 #define VIEW_JSON_UNKNOWN UINT64_MAX /* a size that is not known */
@@ -41,7 +41,7 @@ struct view_json_text {
 
 struct view_json_tensor {
 	const struct tensor_info *info;
-	const char *dtype;		    /* as its source spells it */
+	const char *dtype;		    /* its name in the source */
 	uint64_t bytes;			    /* of its .bin files, or VIEW_JSON_UNKNOWN */
 	const struct view_json_text *files; /* paths from the directory of index.json */
 	size_t n_files;
@@ -51,14 +51,14 @@ struct view_json_tensor {
 
 /*
  * Call begin, then tensor, pair and problem any number of times in that order, then end. The text is
- * appended to `b`, which the caller owns. Each returns 0, -ENOMEM, -EFBIG when `b` is full, or -EINVAL
- * out of order. Discard the text after a failure.
+ * appended to `b`, which the caller owns. Each returns 0, -ENOMEM, -EFBIG when `b` is full, or -EINVAL if
+ * called out of order. Discard the text after a failure.
  */
 int view_json_begin(struct view_json *j, struct buf *b);
 int view_json_tensor(struct view_json *j, const struct view_json_tensor *t);
 int view_json_pair(struct view_json *j, struct view_json_text key, struct view_json_text value);
 
-/* `name.s` NULL: not about a named tensor; `line` 0: not about a line. */
+/* `name.s` NULL: no particular tensor; `line` 0: no particular line. */
 int view_json_problem(struct view_json *j, struct view_json_text name, size_t line,
 		      const char *problem);
 int view_json_end(struct view_json *j);

@@ -52,7 +52,7 @@ void view_free_kept(struct views *v)
 
 /* ---- directories ---- */
 
-/* Over a limit: the directory stays empty but for an index.json with the reason. Not retried. */
+/* Over a limit: the directory has only an index.json with the reason. Not retried. */
 static int refuse(struct views *v, struct node *dir)
 {
 #define REFUSAL "the generated views have too many files or too much text"
@@ -126,7 +126,7 @@ int view_add_file(struct views *v, struct node *parent, const char *name, const 
 	return r;
 }
 
-/* A file that begins with a literal. `owned`: it frees that; else another file of `parent` does. */
+/* A file that begins with a literal. `owned`: this file frees it; else another file of `parent` does. */
 static int add_body(struct views *v, struct node *parent, const char *name,
 		    const struct extent *extents, size_t n, bool owned, struct node **ret)
 {
@@ -171,7 +171,7 @@ int view_add_text(struct views *v, struct node *parent, const char *name, struct
 	return view_add_body(v, parent, name, b, NULL, 0);
 }
 
-/* Of the headers that were added last, the slot for one like `header`. */
+/* The slot for a header with these bytes, or with the same hash. */
 static struct node **header_slot(struct view_headers *h, const struct buf *header)
 {
 	uint32_t hash = 2166136261;
@@ -181,7 +181,7 @@ static struct node **header_slot(struct view_headers *h, const struct buf *heade
 	return &h->files[hash % ARRAY_SIZE(h->files)];
 }
 
-/* The file NAME.npy. Tensors of one shape and dtype have the same header, which they share. */
+/* Adds NAME.npy. Tensors of the same shape and dtype share one header. */
 static int add_npy(struct views *v, struct node *dir, const char *name, const struct view_tensor *t,
 		   struct view_headers *h)
 {

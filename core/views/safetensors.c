@@ -73,8 +73,8 @@ static int add_tensors(struct filling *f, const struct safetensors *s)
 }
 
 /*
- * Fills the directory from the pinned file, or adds the reason to index.json. `ret`: what the new files
- * refer to; NULL if there are none.
+ * Fills the directory from the pinned file, or adds the reason to index.json. `ret`: the header, which the
+ * new files refer to; unchanged if there are none.
  */
 static int add_all(struct filling *f, struct safetensors **ret)
 {
@@ -105,7 +105,7 @@ int view_make_safetensors(struct views *v, struct node *dir, struct making *m, v
 	made = view_json_begin(&j, &text);
 	if (r == -EBADMSG && made == 0)
 		made = view_json_problem(&j, (struct view_json_text){ 0 }, 0,
-					 "the file is damaged: it is not what MANIFEST says");
+					 "the file is damaged: its sha256 is not that in MANIFEST");
 	else if (made == 0)
 		made = add_all(&f, &s);
 	if (r == 0)

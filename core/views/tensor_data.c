@@ -153,7 +153,7 @@ static int list_problem(struct view_json *j, const struct tensor *t, const char 
 		name = (struct view_json_text){ t->info.name, t->info.name_len };
 	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "line %u: tensor \"%s\" %s: %s",
 		   t->line, t->info.name ? t->info.name : "",
-		   t->problem ? "has no view" : "is not known completely",
+		   t->problem ? "has no view" : "has an unknown size",
 		   t->problem ? t->problem : later);
 	return view_json_problem(j, name, t->line, t->problem ? t->problem : later);
 }
@@ -206,7 +206,7 @@ static int add_index(struct views *v, struct node *dir)
 }
 
 /*
- * A bad file is a problem of every tensor that uses it. If the file cannot be reached now, only the size
+ * If the file is bad, every tensor that uses it has a problem. If it cannot be fetched now, only the size
  * of the tensor is unknown.
  */
 static int measure_strings(struct views *v, struct tensor *t)
@@ -300,7 +300,7 @@ int view_add_collection(struct views *v, struct node *dir)
 			items[n++] = (struct safetensors_item){ .info = &t->info, .user = t };
 		else
 			carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors",
-				   "leaves out \"%s\", a name that the format needs itself",
+				   "leaves out \"%s\": the format reserves this name",
 				   t->info.name);
 	}
 	if (r == 0 && n > 0) {

@@ -3,7 +3,7 @@
 
 #include "views/internal.h"
 
-/* What fill_top() adds before the mirror: tensor_data, tensor_data.safetensors, triton. */
+/* Added by fill_top() before the mirrored directories: tensor_data, tensor_data.safetensors, triton. */
 #define OWN_CHILDREN 3
 
 /* The object of a file, or of a symlink's target, if the name ends in .safetensors; else NULL. */
@@ -19,7 +19,7 @@ static struct object *safetensors_object(struct node *n)
 	return n && n->kind == NODE_FILE ? node_object(n) : NULL;
 }
 
-/* Runs once, before views exist. In tree order, so that files of one directory are neighbours. */
+/* In tree order, so that the files of one directory follow each other. */
 static int find_safetensors(struct views *v)
 {
 	const struct node *root = v->options.tree->root;
@@ -28,23 +28,16 @@ static int find_safetensors(struct views *v)
 	for (struct node *n = v->options.tree->root; n; n = tree_next(root, n)) {
 		if (!safetensors_object(n))
 			continue;
-		if (v->n_safetensors == cap) {
-			size_t more = cap ? 2 * cap : 16;
-			void *grown = reallocarray(v->safetensors, more, sizeof(struct node *));
-
-			if (!grown)
-				return -ENOMEM;
-			v->safetensors = grown;
-			cap = more;
-		}
+		if (array_room(v->safetensors, &cap, v->n_safetensors + 1) < 0)
+			return -ENOMEM;
 		v->safetensors[v->n_safetensors++] = n;
 	}
 	return 0;
 }
 
 /*
- * A child with that name: at the top one of OWN_CHILDREN, elsewhere only the last can match, since the
- * files come in tree order. (Directories that are being filled are not sorted yet.)
+ * The child with that name. A directory that is being filled is not sorted yet, but the files come in tree
+ * order: besides OWN_CHILDREN at the top, only the last child can match.
  */
 static struct node *find_mirrored(const struct node *top, const struct node *at, const char *name)
 {
@@ -60,7 +53,7 @@ static int no_views(const struct node *taken, const char *path)
 {
 	char where[MAX_PATH_LEN + 1];
 
-	carton_log(CARTON_LOG_WARNING, path, "has no view: %s is the view of other tensors",
+	carton_log(CARTON_LOG_WARNING, path, "has no view: another view has the name %s",
 		   tree_path(taken, where));
 	return 0;
 }
@@ -99,12 +92,12 @@ static int fill_top(struct views *v, struct node *dir)
 {
 	const struct meta *m = v->options.meta;
 	int r = view_load(v);
-	/* then tensor_data/ is there, and reading it is tried again at each lookup */
+	/* tensor_data/ is added anyway: each lookup in it retries */
 	bool later = view_unreachable(r);
 
 	if (later) {
 		carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml",
-			   "cannot be read now (%s): there is no %s/tensor_data.safetensors",
+			   "cannot be read now (%s), so %s/tensor_data.safetensors is missing",
 			   strerror(-r), dir->name);
 		r = 0;
 	}
@@ -134,9 +127,10 @@ int views_new(const struct views_options *options, struct views **ret)
 
 	*ret = NULL;
 	if (tree_child(t->root, options->name)) {
-		carton_log(CARTON_LOG_WARNING, options->name,
-			   "is in the carton itself: no generated views; -o views=NAME gives them "
-			   "another name");
+		carton_log(
+			CARTON_LOG_WARNING, options->name,
+			"exists in the carton, so no views are generated; -o views=NAME gives them "
+			"another name");
 		return 0;
 	}
 	v = calloc(1, sizeof(*v));

@@ -7,9 +7,9 @@
  *	PATH/OF/w.safetensors/NAME.bin  NAME.npy  index.json		safetensors.c
  *	triton/self_test-0/request  headers  expected_output  raw	triton.c
  *
- * A generated file is a list of extents over the objects of the carton: it is verified as they are,
- * and nothing is copied. Only strings are converted, into an object derived from their file. Each
- * directory is lazy (tree.h): a job fills it at the first lookup below it.
+ * A generated file is a list of ranges of the carton's objects, which are verified when it is opened;
+ * nothing is copied. Only strings are converted, into an object of their own. Each directory is lazy
+ * (tree.h): a job fills it at the first lookup in it.
  */
 #ifndef CARTON_VIEWS_VIEWS_H
 #define CARTON_VIEWS_VIEWS_H
