@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parallel lookups in one directory. Without them, the kernel locks a directory while a LOOKUP in it
- * waits, and all others wait for that lock, uninterruptibly.
+ * Parallel lookups in one directory. Without them, the kernel holds the directory's lock during a LOOKUP,
+ * and all other lookups in it wait uninterruptibly.
  */
 #ifndef FS_DIROPS_H
 #define FS_DIROPS_H

@@ -19,7 +19,7 @@ static bool is_listed(const char *path)
 	return false;
 }
 
-/* It opens the name that it has read, so it does not matter if the process changes its memory then. */
+/* Opens the name that it has read: a later change in the process's memory has no effect. */
 static int open_listed(int memory, unsigned long long address)
 {
 	char path[32] = "";
@@ -31,7 +31,7 @@ static int open_listed(int memory, unsigned long long address)
 
 void etc_files_answer(int listener, int memory)
 {
-	/* later kernels have longer ones */
+	/* with room for the longer structures of later kernels */
 	union {
 		struct seccomp_notif q;
 		char room[512];
@@ -44,7 +44,7 @@ void etc_files_answer(int listener, int memory)
 					   .newfd_flags = O_CLOEXEC };
 	int fd, r = -1;
 
-	/* fails when the thread that waits has been killed */
+	/* fails if the waiting thread was killed */
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &in.q) < 0)
 		return;
 	fd = open_listed(memory, in.q.data.args[1]);

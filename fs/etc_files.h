@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens the files that names are resolved with for a confined process, which may not: the kernel
- * tells of each file that it opens (seccomp_unotify(2)), those listed are opened here, and for all
- * others its own rules decide.
+ * Opens resolver files such as /etc/resolv.conf for a confined process. The kernel reports each open(2) of
+ * that process (seccomp_unotify(2)). Listed files are opened here; for all others its own rules apply.
  */
 #ifndef FS_ETC_FILES_H
 #define FS_ETC_FILES_H
 
-/* Answers one file, once `listener` is readable; `memory` is /proc/PID/mem of the confined process. */
+/* Answers one open(2), when `listener` is readable; `memory` is /proc/PID/mem of the confined process. */
 void etc_files_answer(int listener, int memory);
 
 #endif

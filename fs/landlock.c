@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What the headers of the oldest distribution do not have. The kernel takes the longer structure. */
+/* Missing in the headers of the oldest distribution. The kernel accepts the longer structure. */
 #ifndef LANDLOCK_ACCESS_FS_TRUNCATE
 #define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
 #endif
@@ -28,7 +28,7 @@ struct ruleset {
 	uint64_t fs, net, scoped;
 };
 
-/* The first version that lets files be renamed from one directory into another, as the cache does. */
+/* The first version that can allow renames between directories, which the cache needs. */
 #define MIN_ABI 2
 
 #define READ_FILES LANDLOCK_ACCESS_FS_READ_FILE
@@ -41,7 +41,7 @@ struct ruleset {
 /* the only rights that a rule on a file may have */
 #define OF_FILES (READ_FILES | WRITE_FILES)
 
-/* Every right that the kernel knows: what is not handled is allowed. */
+/* All rights that the kernel knows: a right that is not handled stays allowed. */
 static uint64_t handled(int abi)
 {
 	uint64_t rights = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Landlock: which files this process can open by name, from now on. See landlock(7).
+ * Landlock: restricts which files this process can open by name. See landlock(7).
  */
 #ifndef FS_LANDLOCK_H
 #define FS_LANDLOCK_H
@@ -12,13 +12,13 @@ enum landlock_use {
 	LANDLOCK_USE_FILE, /* read and write an existing file or device */
 };
 
-/* A new set of rules; nothing is allowed yet. 0, or -ENOSYS: the kernel has none that suffices. */
+/* A new set of rules, which allows nothing. 0; -ENOSYS: the kernel has no (or a too old) Landlock. */
 int landlock_new(int *ret_set);
 
-/* Allows a use of what `path` names now; nothing if there is no such file. 0 or -errno. */
+/* Allows a use of the file or directory that is at `path` now, if there is one. 0 or -errno. */
 int landlock_allow(int set, const char *path, enum landlock_use use);
 
-/* Makes the rules those of this thread and of all that it starts. 0 or -errno. Closes the set. */
+/* Applies the rules to this thread and all that it starts, and closes the set. 0 or -errno. */
 int landlock_enter(int set);
 
 #endif

@@ -54,7 +54,7 @@ struct state {
 	int listener, memory; /* to open files for it; -1: not yet */
 };
 
-/* ps(1) shows the process by what it is. argv is one block of memory, and nothing needs it any more. */
+/* Sets the name that ps(1) shows. argv is one block of memory, which is no longer used. */
 static void rename_process(void)
 {
 	char text[4096];
@@ -73,8 +73,8 @@ static void rename_process(void)
 }
 
 /*
- * The daemon alone has the device from here on: the connection ends with it. libfuse closes its
- * number of it when it unmounts, so that stays open, as something else.
+ * Closes the device here, so that the connection ends with the daemon. libfuse will close this descriptor
+ * number when it unmounts, so /dev/null takes it.
  */
 static void give_up_device(int fd)
 {
@@ -109,7 +109,7 @@ static int send_message(int socket, const void *data, size_t n, const int *fds, 
 	return sent < 0 ? -errno : 0;
 }
 
-/* The size of the next message, 0 at the end, or -errno; the descriptors that came with it, else -1. */
+/* Returns the size of the next message, 0 at the end, or -errno. ret_fds: its descriptors, or -1. */
 static ssize_t receive_message(int socket, void *ret_data, size_t n, int ret_fds[2])
 {
 	union control control;
@@ -131,7 +131,7 @@ static ssize_t receive_message(int socket, void *ret_data, size_t n, int ret_fds
 	return got < 0 ? -errno : got;
 }
 
-/* If the daemon has ended, the next message says so. */
+/* Ignores errors: if the daemon has ended, the next receive_message() returns 0. */
 static void reply(int socket, int result, int fd)
 {
 	send_message(socket, &result, sizeof(result), &fd, fd >= 0);
@@ -169,7 +169,7 @@ static void do_unmount(struct state *s)
 	reply(s->socket, 0, -1);
 }
 
-/* False: the daemon wants it to end. */
+/* False: the daemon has sent REQUEST_QUIT. */
 static bool serve(struct state *s, const struct request *q, size_t size, const int fds[2])
 {
 	if (size < HEAD_SIZE)
@@ -197,8 +197,8 @@ static bool serve(struct state *s, const struct request *q, size_t size, const i
 }
 
 /*
- * The daemon was killed. fusermount3, with auto_unmount, waits for this process to end, and then
- * looks whether the mount is dead: it is once the kernel has closed what the daemon had open.
+ * The daemon was killed. fusermount3 with auto_unmount waits for this process to end, then checks whether
+ * the mount is dead. It is once the kernel has closed the daemon's descriptors, so wait for that.
  */
 static void wait_for_end(int daemon)
 {
@@ -244,7 +244,7 @@ static void ignore_signals(void)
 		signal(signals[i], SIG_IGN);
 }
 
-/* It must not hold what its caller waits for, nor end with the terminal. */
+/* Closes all inherited descriptors (callers wait for some), and survives the end of the terminal. */
 _Noreturn static void process(struct state s, int fd, pid_t daemon)
 {
 	static char ident[32];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small process beside the daemon, forked before the daemon is confined. It keeps the privileges
- * that the daemon gives up, reads nothing of the carton, and does four fixed things on request:
- * mount at the mount point of the command line, unmount it, write a line to syslog, open the files
- * that names are resolved with. It ends with the daemon, however that ends.
+ * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the daemon
+ * drops and never reads the carton. On request it does four things: mount at the mountpoint of the command
+ * line, unmount it, write a line to syslog, open resolver files (etc_files.h). It ends with the daemon.
  */
 #ifndef FS_MOUNTER_H
 #define FS_MOUNTER_H
@@ -18,8 +17,8 @@ struct mounter {
 };
 
 /*
- * Forks it: before any thread is started. It mounts by its copy of `session`, which is not mounted, and
- * logs with the log function of now. 0 or -errno.
+ * Forks it; call this before any thread is started. It mounts its copy of `session`, which is not mounted
+ * yet, and uses the current log function. 0 or -errno.
  */
 int mounter_start(struct fuse_session *session, const struct options *o, struct mounter *ret);
 
@@ -29,17 +28,17 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
  */
 int mounter_mount(struct mounter *m, int *ret_fd);
 
-/* Unmounts what mounter_mount() has mounted, lazily. The caller has closed the device. */
+/* Lazily unmounts what mounter_mount() has mounted. The caller has closed the device. */
 void mounter_unmount(struct mounter *m);
 
 /* Writes a line to syslog. Any thread. */
 __attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, int priority,
 						       const char *fmt, ...);
 
-/* Has it open files for the daemon, as etc_files.h says. The caller still owns both. 0 or -errno. */
+/* Makes it open files for the daemon (etc_files.h). The caller still owns both descriptors. 0 or -errno. */
 int mounter_open_files(struct mounter *m, int listener, int memory);
 
-/* Ends it, and waits for that. */
+/* Ends it and waits for its exit. */
 void mounter_stop(struct mounter *m);
 
 #endif

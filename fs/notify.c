@@ -50,7 +50,7 @@ int notify_store_device(int fd)
 
 	if (notify_fd < 0)
 		return -ENOTCONN;
-	/* that of an earlier start, if that failed at once */
+	/* a device left over from an earlier start that failed */
 	notify_forget_device();
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;

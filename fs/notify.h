@@ -2,7 +2,7 @@
 #ifndef FS_NOTIFY_H
 #define FS_NOTIFY_H
 
-/* Connects to $NOTIFY_SOCKET, if there is one: a confined process cannot. */
+/* Connects to $NOTIFY_SOCKET, if set. Call it before the sandbox is entered. */
 void notify_open(void);
 
 /*
@@ -11,7 +11,7 @@ void notify_open(void);
  */
 int notify_store_device(int fd);
 
-/* Has the service manager close what it was given: the mount ends with the main process. */
+/* Makes the service manager close the stored device, so that the mount ends with the main process. */
 void notify_forget_device(void);
 
 /* Sends `state` to the service manager, as sd_notify(3) does. */

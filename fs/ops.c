@@ -32,7 +32,7 @@ static fuse_ino_t to_ino(const struct mount *m, const struct carton_node *node)
 	return node == carton_root(m->carton) ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
 }
 
-/* The only place where bad bytes (EBADMSG) become EIO. */
+/* The only place that turns EBADMSG (bad bytes) into EIO. */
 static int to_errno(int r)
 {
 	return r == -EBADMSG ? EIO : -r;
@@ -94,7 +94,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 				  FUSE_CAP_SPLICE_MOVE);
 	conn->want |= conn->capable & (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_READDIRPLUS |
 				       FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS);
-	/* always list with attributes: they are at hand, and save the kernel a LOOKUP for each name */
+	/* always READDIRPLUS: attributes cost nothing here, and save a LOOKUP for each name */
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	conn->max_read = m->max_read;
 	conn->max_background = 64;
@@ -143,7 +143,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	char value[256];
 	ssize_t n = carton_property(to_node(mount_of(req), ino), name, value, sizeof(value));
 
-	/* after EOPNOTSUPP, unlike ENODATA, the kernel and ls -l ask for ACLs and labels only once */
+	/* EOPNOTSUPP: unlike after ENODATA, the kernel and ls -l ask for ACLs and labels only once */
 	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
 		fuse_reply_err(req, EOPNOTSUPP);
 	else if (n < 0)
@@ -215,10 +215,8 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		return;
 	}
 	p = parked_new(req, dir, finish_opendir);
-	if (!p) {
-		fuse_reply_err(req, ENOMEM);
+	if (!p)
 		return;
-	}
 	p->fi = *fi;
 	park(p, start_list);
 }
@@ -265,10 +263,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	p = parked_new(req, dir, finish_lookup);
-	if (!p) {
-		fuse_reply_err(req, ENOMEM);
+	if (!p)
 		return;
-	}
 	strcpy(p->name, name);
 	park(p, start_list);
 }
@@ -296,7 +292,7 @@ static bool is_hidden(const struct carton_node *node)
 	return st.hidden;
 }
 
-/* The children are there: opendir has waited for them. */
+/* Does not wait: opendir has waited until the directory was generated. */
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
 	const struct mount *m = mount_of(req);
@@ -349,17 +345,22 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 
 /* ---- attributes: may wait for a server ---- */
 
-static void finish_getattr(struct parked *p, int result)
+static void answer_getattr(fuse_req_t req, struct carton_node *node, int r)
 {
 	struct stat st;
 	double timeout;
 
-	if (result < 0) {
-		fuse_reply_err(p->req, to_errno(result));
+	if (r < 0) {
+		fuse_reply_err(req, to_errno(r));
 		return;
 	}
-	timeout = fill_stat(mount_of(p->req), p->node, &st);
-	fuse_reply_attr(p->req, &st, timeout);
+	timeout = fill_stat(mount_of(req), node, &st);
+	fuse_reply_attr(req, &st, timeout);
+}
+
+static void finish_getattr(struct parked *p, int result)
+{
+	answer_getattr(p->req, p->node, result);
 }
 
 static int start_getattr(struct parked *p)
@@ -372,20 +373,15 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	const struct mount *m = mount_of(req);
 	struct carton_node *node = to_node(m, ino);
 	struct parked *p;
-	struct stat st;
-	double timeout;
 
 	(void)fi;
 	if (carton_size(m->carton, node, NULL, NULL, NULL) == 0) {
-		timeout = fill_stat(m, node, &st);
-		fuse_reply_attr(req, &st, timeout);
+		answer_getattr(req, node, 0);
 		return;
 	}
 	p = parked_new(req, node, finish_getattr);
 	if (p)
 		park(p, start_getattr);
-	else
-		fuse_reply_err(req, ENOMEM);
 }
 
 /* ---- files ---- */
@@ -466,10 +462,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	p = parked_new(req, to_node(mount_of(req), ino), finish_open);
-	if (!p) {
-		fuse_reply_err(req, ENOMEM);
+	if (!p)
 		return;
-	}
 	p->fi = *fi;
 	park(p, start_open);
 }
@@ -506,14 +500,12 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	(void)fi;
 	if (n >= 0)
 		fuse_reply_buf(req, buf, (size_t)n);
+	else if (n != -EAGAIN)
+		fuse_reply_err(req, to_errno((int)n));
 	free(buf);
-	if (n >= 0)
-		return;
 	p = n == -EAGAIN ? parked_new(req, node, finish_read) : NULL;
-	if (!p) {
-		fuse_reply_err(req, n == -EAGAIN ? ENOMEM : to_errno((int)n));
+	if (!p)
 		return;
-	}
 	p->size = size;
 	p->off = off;
 	park(p, start_read);

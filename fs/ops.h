@@ -2,9 +2,8 @@
 /*
  * Answers FUSE requests from a carton.
  *
- * Threads of libfuse never wait. A request that has to (the open of a file that is not verified yet,
- * a read from disk) is parked: a worker of the carton replies later, or an interrupt replies EINTR at
- * once. See park.h.
+ * libfuse's threads never wait. A request that must wait (opening a file that is not verified yet, a read
+ * from disk) is parked (park.h): a worker replies later, or an interrupt replies EINTR at once.
  */
 #ifndef FS_OPS_H
 #define FS_OPS_H

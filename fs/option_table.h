@@ -35,15 +35,15 @@ extern const struct option_spec carton_option_table[];
 const struct option_spec *option_find(const struct option_spec *table, const char *name, size_t n);
 
 /*
- * Sets the field of `target`, a struct of the kind that the table is for. `value` is NULL where
- * none was given. 0, -EINVAL for a value that is not as expected, or -ENOMEM.
+ * Sets the field of `target`, a struct of the table's kind. `value` is NULL if none was given. 0; -EINVAL
+ * for an invalid value; or -ENOMEM.
  */
 int option_set(const struct option_spec *spec, void *target, const char *value);
 
 /* Frees the texts of `target`. */
 void option_free(const struct option_spec *table, void *target);
 
-/* Names that may be mistyped for each other: at most 2 edits apart, and fewer than half their length. */
+/* Is `a` perhaps a typo of `b`? True if it takes at most 2 edits, fewer than half of the length of `b`. */
 bool option_similar(const char *a, const char *b);
 
 #endif

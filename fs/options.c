@@ -116,7 +116,7 @@ static bool is_ignored(const char *option)
 	return false;
 }
 
-/* Remembers which option of ours was perhaps meant, for when libfuse refuses this one. */
+/* Remembers a similar option of ours, for the message if libfuse refuses this one. */
 static void suggest(struct raw *raw, const char *option)
 {
 	static const struct option_spec *const tables[] = { mount_table, carton_option_table };
@@ -183,9 +183,8 @@ static int check_verify(const char *verify, struct options *o)
 }
 
 /*
- * The absolute path, where there is one: a daemon changes its directory. A URL stays as it is, and
- * so does an open FUSE device (mount.fuse3 -o drop_privileges). A missing file is reported later, by
- * the function that opens it.
+ * The absolute path of an existing file: a daemon changes its directory. A URL and an open FUSE device
+ * (mount.fuse3 -o drop_privileges) are returned unchanged. A missing file is reported when it is opened.
  */
 static char *absolute(const char *path)
 {

@@ -18,7 +18,7 @@ static void parked_unref(struct parked *p)
 	free(p);
 }
 
-/* Called by libfuse with the request locked, so it must not be made to wait for itself. */
+/* libfuse calls it with the request locked: fuse_req_interrupt_func() would deadlock here. */
 static void on_interrupt(fuse_req_t req, void *data)
 {
 	struct parked *p = data;
@@ -39,9 +39,9 @@ void parked_done(void *parked, int result)
 {
 	struct parked *p = parked;
 
-	/* waits for an interrupt that is being handled: it finds that it came too late */
+	/* waits for a running on_interrupt(), which fails to cancel the finished request */
 	fuse_req_interrupt_func(p->req, NULL, NULL);
-	/* and for the operation to have let go of it */
+	/* waits until park() has released it */
 	pthread_mutex_lock(&p->lock);
 	pthread_mutex_unlock(&p->lock);
 	p->finish(p, result);
@@ -53,8 +53,10 @@ struct parked *parked_new(fuse_req_t req, struct carton_node *node,
 {
 	struct parked *p = calloc(1, sizeof(*p));
 
-	if (!p)
+	if (!p) {
+		fuse_reply_err(req, ENOMEM);
 		return NULL;
+	}
 	pthread_mutex_init(&p->lock, NULL);
 	p->req = req;
 	p->node = node;
@@ -72,7 +74,7 @@ void park(struct parked *p, int (*start)(struct parked *p))
 	fuse_req_interrupt_func(req, on_interrupt, p);
 	pthread_mutex_lock(&p->lock);
 	r = start(p);
-	/* an interrupt that came before there was anything to cancel */
+	/* interrupted before there was a request to cancel */
 	if (r == -EINPROGRESS && p->interrupted)
 		ours = carton_request_cancel(p->request);
 	pthread_mutex_unlock(&p->lock);

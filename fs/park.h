@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FUSE requests that have to wait.
+ * FUSE requests that must wait, without a thread that waits.
  *
- * A request is parked with a call that begins the wait (carton_pin() and its like) and one that answers
- * in the end. Two may end it, the carton (parked_done) and an interrupt; carton_request_cancel() decides
- * which. No thread waits meanwhile.
+ * A request is parked with a function that starts the wait (such as carton_pin()) and one that replies.
+ * Either the carton ends it (parked_done) or an interrupt; carton_request_cancel() decides which.
  */
 #ifndef FS_PARK_H
 #define FS_PARK_H
@@ -21,7 +20,7 @@ struct parked {
 	void (*finish)(struct parked *p, int result); /* answers */
 	struct carton_node *node;
 
-	/* what the operation wants to find again */
+	/* arguments of the operation, for `finish` */
 	struct fuse_file_info fi;
 	size_t size;
 	off_t off;
@@ -33,13 +32,13 @@ struct parked {
 	unsigned refs; /* the operation that parks it, and the one that ends it */
 };
 
-/* NULL: no memory. */
+/* NULL: no memory, and the FUSE request was answered. */
 struct parked *parked_new(fuse_req_t req, struct carton_node *node,
 			  void (*finish)(struct parked *p, int result));
 
 /*
- * Parks it, and gives it up: `start` begins the wait, with parked_done() and the request's address for
- * the carton. However that goes, the FUSE request is answered, now or later.
+ * Parks the request, which the caller may not use afterwards. `start` starts the wait, passing
+ * parked_done() and &p->request to the carton. The FUSE request is answered in any case, now or later.
  */
 void park(struct parked *p, int (*start)(struct parked *p));
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps secrets of this process from others: a password in a URL, credentials in memory.
+ * Hides secrets from other processes: passwords in URLs, credentials in memory.
  */
 #ifndef FS_PRIVACY_H
 #define FS_PRIVACY_H

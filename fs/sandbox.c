@@ -53,8 +53,8 @@ static bool is_denied(const char *path)
 }
 
 /*
- * All go, but for one: root may name files of other users, which it cannot read without
- * CAP_DAC_READ_SEARCH. A directory may have such files anywhere in it.
+ * Drops all capabilities, except CAP_DAC_READ_SEARCH if root needs it to read files of other users. A
+ * source directory may contain such files anywhere.
  */
 static int drop_capabilities(const struct carton_paths *paths)
 {
@@ -68,12 +68,12 @@ static int drop_capabilities(const struct carton_paths *paths)
 	/* a service may have none, and may not call capset() */
 	if (!(have.of[0].permitted | have.of[1].permitted))
 		return 0;
-	/* for those without CAP_SETPCAP nothing is to be gained from it: they have no new privileges */
+	/* fails without CAP_SETPCAP, which is harmless: no_new_privs is set */
 	for (int c = 0; c < 64; c++)
 		prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 
-	/* what can be read with none in effect */
+	/* check which files are readable with no effective capability */
 	for (size_t k = 0; k < 2; k++)
 		none.of[k].permitted = have.of[k].permitted;
 	r = capset_of_process(&none);
@@ -89,7 +89,7 @@ static int drop_capabilities(const struct carton_paths *paths)
 
 /* ---- files ---- */
 
-/* Read by libraries of the system: themselves, locales, time zones, certificates; by sysconf(3). */
+/* Read by system libraries: shared objects, locales, time zones, certificates; and by sysconf(3). */
 static const char *const system_files[] = { "/usr",
 					    "/lib",
 					    "/lib64",
@@ -103,7 +103,7 @@ static const char *const system_files[] = { "/usr",
 					    "/sys/devices/system/cpu",
 					    "/sys/fs/cgroup" };
 
-/* Read to resolve names and to check certificates. A link to a file of /run leads to it. */
+/* Read to resolve names and to check certificates. Some are symlinks to files in /run. */
 static const char *const network_files[] = {
 	"/etc/resolv.conf",	"/etc/hosts",		"/etc/host.conf",  "/etc/gai.conf",
 	"/etc/nsswitch.conf",	"/etc/services",	"/etc/passwd",	   "/etc/ssl/certs",
@@ -120,7 +120,7 @@ static int allow_all(int set, const char *const *paths, size_t n)
 	return r;
 }
 
-/* libcurl's: where HOME is not set, that of the password file. */
+/* The .netrc that libcurl reads: in HOME, or in the home directory of the password file. */
 static int allow_netrc(int set)
 {
 	const char *home = getenv("HOME");
@@ -144,8 +144,8 @@ static int allow_network(int set, const struct carton_paths *paths)
 	int r = allow_all(set, network_files, sizeof(network_files) / sizeof(network_files[0]));
 
 	/*
-	 * A file that is replaced is another one, and resolv.conf often is. Users can have the whole
-	 * directory: what is secret there they cannot read anyway.
+	 * A rule covers an inode, and resolv.conf is often replaced by a new one. So allow all of /etc,
+	 * unless we are root: other users cannot read secrets there anyway.
 	 */
 	if (r == 0 && geteuid() != 0)
 		r = allow_all(set, etc, 1);
@@ -167,7 +167,7 @@ static int confine_files(const struct carton_paths *paths)
 	int set, r = landlock_new(&set);
 
 	if (r < 0) {
-		missing("the kernel has no Landlock: files are only guarded by their permissions");
+		missing("the kernel has no Landlock: access to files is not restricted");
 		return 0;
 	}
 	r = allow_all(set, system_files, sizeof(system_files) / sizeof(system_files[0]));
@@ -185,7 +185,7 @@ static int confine_files(const struct carton_paths *paths)
 		r = allow_all(set, &paths->source, 1);
 	if (r == 0 && paths->cache)
 		r = landlock_allow(set, paths->cache, LANDLOCK_USE_WRITE);
-	/* what the cache has no room for goes there */
+	/* for files that do not fit in the cache */
 	if (r == 0)
 		r = allow_tmp(set);
 	if (r == 0)
@@ -197,8 +197,8 @@ static int confine_files(const struct carton_paths *paths)
 /* ---- all ---- */
 
 /*
- * Root may not read all of /etc, so that a resolv.conf that replaces the one of now is out of reach:
- * the helper opens it. Without that, names are looked up as at the start.
+ * As root, /etc is not allowed as a whole, so a resolv.conf that is replaced later cannot be opened here:
+ * the helper opens it. Without the helper, the resolver configuration of the start stays in use.
  */
 static int confine_syscalls(const struct sandbox_helper *helper, int memory, bool network)
 {
@@ -222,13 +222,13 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return failed("no new privileges", -errno);
-	/* while it may still be opened; the helper reads from it which file is wanted */
+	/* before the sandbox forbids it; the helper reads file names from it */
 	if (helper && paths->network && geteuid() == 0)
 		memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
 	r = drop_capabilities(paths);
 	if (r == 0)
 		r = confine_files(paths);
-	/* no core dumps, whatever their limit is, and no tracing by other processes of the user */
+	/* no core dumps, regardless of the limit, and no ptrace by other processes of the user */
 	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		r = failed("dumpable", -errno);
 	if (r == 0)

@@ -174,16 +174,16 @@ static int loop(struct session *s, struct fuse_session *se)
 	r = fuse_session_loop_mt(se, config);
 	fuse_loop_cfg_destroy(config);
 	notify_systemd("STOPPING=1");
-	/* answer the requests that still wait, while the connection is open */
+	/* answer parked requests while the connection is still open */
 	carton_stop(s->mount.carton);
 	/*
-	 * A signal (r > 0) is as good an end as an unmount. A thread that was reading a request during
-	 * the unmount gets ECONNABORTED.
+	 * A signal (r > 0) is a normal end, as an unmount is. A thread that reads a request during the
+	 * unmount gets ECONNABORTED.
 	 */
 	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_OK;
 }
 
-/* The mounter mounts, unless the caller has; the session gets the open device. */
+/* Mounts through the mounter, unless the caller has mounted; the session gets the open device. */
 static int attach(struct session *s)
 {
 	struct fuse_session *se = s->mount.session;
@@ -200,7 +200,7 @@ static int attach(struct session *s)
 	return fuse_session_mount(se, path);
 }
 
-/* True: someone has unmounted it. Another mount may be at the mountpoint by now. */
+/* True: unmounted from outside. Another mount may be at the mountpoint now. */
 static bool is_unmounted(struct fuse_session *se)
 {
 	struct pollfd p = { fuse_session_fd(se), 0, 0 };
@@ -255,7 +255,7 @@ static int open_and_serve(struct session *s)
 	int r, status;
 
 	raise_file_limit();
-	/* first, because it reports unknown options: before anything is fetched */
+	/* before anything is fetched, because it reports unknown options */
 	s->mount.session = fuse_session_new(&o->fuse, &mount_ops, sizeof(mount_ops), &s->mount);
 	if (!s->mount.session) {
 		if (o->suggestion)

@@ -13,10 +13,9 @@
 #include <unistd.h>
 
 /*
- * A list of what is denied, and not of what is allowed: which harmless calls libc, libcurl and
- * OpenSSL make differs between their versions, and a daemon that dies of an update is worse than one
- * that could make another harmless call. By name: what this libseccomp does not know is skipped, as
- * is what the processor does not have.
+ * A deny list, not an allow list: the harmless calls of libc, libcurl and OpenSSL differ between versions,
+ * and an update must not kill the daemon. Names that this libseccomp or processor does not know are
+ * skipped.
  */
 static const char *const killed[] = {
 #ifndef SANITIZER
@@ -36,14 +35,14 @@ static const char *const killed[] = {
 	"pciconfig_write", "pciconfig_iobase", "settimeofday", "clock_settime", "clock_settime64",
 	"clock_adjtime", "clock_adjtime64", "adjtimex", "stime", "uselib", "_sysctl", "sysfs",
 	"vm86", "vm86old", "modify_ldt", "lookup_dcookie",
-	/* parts of the kernel that had many faults */
+	/* parts of the kernel with many past vulnerabilities */
 	"bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter",
 	"io_uring_register", "keyctl", "add_key", "request_key", "migrate_pages", "move_pages",
-	/* who the process is */
+	/* changes of user and group */
 	"setuid", "setuid32", "setgid", "setgid32", "setreuid", "setreuid32", "setregid",
 	"setregid32", "setresuid", "setresuid32", "setresgid", "setresgid32", "setgroups",
 	"setgroups32", "setfsuid", "setfsuid32", "setfsgid", "setfsgid32", "capset",
-	/* changes to files by name, about which Landlock says nothing */
+	/* changes to files that Landlock does not restrict */
 	"chmod", "fchmodat", "fchmodat2", "chown", "chown32", "lchown", "lchown32", "fchown",
 	"fchown32", "fchownat", "utime", "utimes", "futimesat", "setxattr", "lsetxattr",
 	"fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat",
@@ -58,7 +57,7 @@ static int by_name(scmp_filter_ctx f, uint32_t action, const char *name, unsigne
 	int call = seccomp_syscall_resolve_name(name);
 	int r = call == __NR_SCMP_ERROR ? 0 : seccomp_rule_add_array(f, action, call, n, args);
 
-	/* a call of another processor */
+	/* not a system call of this processor */
 	return r == -EDOM || r == -EINVAL ? 0 : r;
 }
 
@@ -82,7 +81,7 @@ static int add_threads(scmp_filter_ctx f)
 	if (r == 0)
 		r = RULE(f, SCMP_ACT_KILL_PROCESS, "clone",
 			 CLONE_FLAGS(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
-	/* pages that are written and then run */
+	/* memory that is writable and executable */
 	if (r == 0)
 		r = RULE(f, SCMP_ACT_ERRNO(EPERM), "mmap",
 			 SCMP_A2_32(SCMP_CMP_MASKED_EQ, PROT_WRITE | PROT_EXEC,
@@ -108,7 +107,7 @@ static int add_threads(scmp_filter_ctx f)
 	return r;
 }
 
-/* Times are set by descriptor, and keys typed into the terminal of whoever started it are not ours. */
+/* Times may only be set by descriptor; no input may be injected into a terminal. */
 static int add_files(scmp_filter_ctx f)
 {
 	int r = RULE(f, SCMP_ACT_KILL_PROCESS, "utimensat", SCMP_A1_64(SCMP_CMP_NE, 0));
@@ -123,8 +122,8 @@ static int add_files(scmp_filter_ctx f)
 }
 
 /*
- * AF_UNIX leads to the system's services, some of which run programs for whom they trust. The name
- * service tries some, and does without. A pair that is connected leads nowhere.
+ * AF_UNIX reaches system services, some of which run programs on request. The name service tries to
+ * connect to some, but works without. Connected socket pairs are harmless.
  */
 static int add_sockets(scmp_filter_ctx f, bool network)
 {
@@ -152,13 +151,13 @@ static int add_sockets(scmp_filter_ctx f, bool network)
 /* Loads the rules, unless one could not be made. */
 static int load(scmp_filter_ctx f, int r, int *ret_listener)
 {
-	/* a call with the numbers of another processor would pass all rules */
+	/* system call numbers of another architecture would bypass all rules */
 	if (r == 0)
 		r = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-	/* the kernel's own errno, not one for all */
+	/* return the kernel's errno, not a generic one */
 	if (r == 0)
 		r = seccomp_attr_set(f, SCMP_FLTATR_API_SYSRAWRC, 1);
-	/* a search tree, else all is compared one after the other at each call */
+	/* a binary tree: faster than comparing with each rule in turn */
 	if (r == 0)
 		seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (r == 0)

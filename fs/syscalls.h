@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seccomp: the system calls that this process makes no more. It is killed, by SIGSYS, by one that no
- * honest run makes, and gets an error from one that libraries try and can do without.
+ * Seccomp filters. A system call that the program never makes kills the process with SIGSYS; one that
+ * libraries try but do not need fails with an error.
  */
 #ifndef FS_SYSCALLS_H
 #define FS_SYSCALLS_H
@@ -14,13 +14,13 @@
 #endif
 
 /*
- * For this thread and all that it starts. With `ret_listener`, files opened for reading by a name that
- * is not relative to a directory are left to who has that descriptor (seccomp_unotify(2)); -1 where
- * the kernel cannot do that. 0; -ENOSYS: the kernel has no filters; or -errno.
+ * Confines this thread and all that it starts. With `ret_listener`, each openat(AT_FDCWD) for reading is
+ * reported to that descriptor (seccomp_unotify(2)); -1 if the kernel does not support it. 0; -ENOSYS: the
+ * kernel has no seccomp filters; or -errno.
  */
 int syscalls_confine(bool network, int *ret_listener);
 
-/* No new sockets, for all threads that there are. 0 or -errno, as above. */
+/* Denies new sockets to all threads. 0 or -errno, as above. */
 int syscalls_cut_network(void);
 
 #endif
