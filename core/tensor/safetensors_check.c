@@ -7,7 +7,8 @@
 
 int safetensors_duplicate(const char *key, size_t n, struct reason *reason)
 {
-	return reason_set(reason, -EBADMSG, "duplicate key '%.*s'", utf8_quoted(key, n), key);
+	return reason_set(reason, -EBADMSG, "the key '%.*s' occurs twice", utf8_quoted(key, n),
+			  key);
 }
 
 static int by_name(const void *a, const void *b, void *list)
