@@ -34,6 +34,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		return 0;
 	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
 	c->remote.connections = options->connections ? options->connections : 8;
+	c->remote.extra = &c->extra_connections;
 	c->remote.cancel = &c->stop;
 	c->remote.workers = c->workers;
 	c->remote.events = c->events;

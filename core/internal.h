@@ -25,9 +25,10 @@ struct carton {
 	struct links *links; /* NULL: there are none */
 	struct workers *workers;
 	struct events *events;
-	struct cache *cache;	      /* NULL: there is none */
-	struct remote_options remote; /* its http is NULL while nothing can be fetched */
-	struct cancel stop;	      /* fired when the carton is closed */
+	struct cache *cache;	       /* NULL: there is none */
+	struct remote_options remote;  /* its http is NULL while nothing can be fetched */
+	atomic_uint extra_connections; /* for `remote` */
+	struct cancel stop;	       /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;
 	struct carton_totals totals;  /* of what is not generated */

@@ -52,6 +52,7 @@
 #define MAX_LINK_URLS 1000000
 #define MAX_LINK_MIRRORS 256 /* URLs of one hash */
 #define MAX_REMOTE_ATTEMPTS 5
+#define MAX_EXTRA_CONNECTIONS 64       /* of all fetches together, besides one for each */
 #define MIN_REMOTE_PROGRESS (64 * KIB) /* an attempt that got so many bytes is not counted */
 #define MAX_SNAPSHOT (256 * MIB)       /* of what opening a remote carton reads */
 

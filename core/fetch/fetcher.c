@@ -10,7 +10,7 @@
 #define MIN_RATE 1024 /* bytes a second; what is slower times out */
 /* what is hashed at once: by the task itself; by the job, after which others have their turn */
 #define HASH_HERE (256 * KIB)
-#define HASH_JOB (16 * MIB)
+#define HASH_JOB (4 * MIB)
 
 static bool trusted(const struct fetcher *x)
 {
@@ -160,7 +160,8 @@ static void end_try(struct fetcher *x, int r)
 	bool again;
 
 	transfer_end(x);
-	if (r == -ENOSPC || r == -EDQUOT)
+	/* what the user names is reported by the caller */
+	if ((r == -ENOSPC || r == -EDQUOT) && !trusted(x))
 		log_no_room(x);
 	/* a version was named, or nothing else is there: one try that retries by itself */
 	if (x->final || r == 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||

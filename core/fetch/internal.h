@@ -15,6 +15,7 @@
 #include "http/gzip.h"
 
 #define MAX_CONNECTIONS 32
+#define HASH_LAG (16 * MIB)	/* no more bytes are taken while so many wait to be hashed */
 #define PIECE_FIRST (512 * KIB) /* bytes of the first piece */
 
 /* One URL, in one fetch. */
@@ -41,6 +42,7 @@ struct conn {
 	struct piece left;	    /* end is UINT64_MAX while it is not known */
 	bool exact;		    /* asks for just this piece of x->remote */
 	bool answered;
+	bool extra;    /* counted in options->extra */
 	uint64_t size; /* of the piece, when it began, */
 	int64_t began_ms;
 };
@@ -92,7 +94,8 @@ struct fetcher {
 	struct job hash_job;
 	struct hasher hasher;
 	bool hasher_begun;
-	uint64_t hashed, hash_to;
+	_Atomic uint64_t hashed;
+	uint64_t hash_to;
 	int hash_error;
 };
 

@@ -19,6 +19,7 @@ struct remote_options {
 	struct workers *workers;
 	int64_t timeout_ms;
 	unsigned connections;  /* at once for one large file */
+	atomic_uint *extra;    /* connections of all fetches now, besides one for each */
 	struct cancel *cancel; /* fires when the carton is closed */
 };
 

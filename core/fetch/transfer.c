@@ -10,16 +10,43 @@
 #define PARALLEL (8 * MIB)
 /* bytes of one connection in one step, after which other fetches have their turn */
 #define STEP_BYTES (4 * MIB)
+/* written at once: meanwhile the network thread fills the space before it */
+#define BLOCK (128 * KIB)
 
 void transfer_wake(void *fetcher)
 {
 	task_wake(&((struct fetcher *)fetcher)->task);
 }
 
-static void conn_close(struct conn *c)
+static void conn_close(struct fetcher *x, struct conn *c)
 {
 	http_close(c->stream);
 	c->stream = NULL;
+	if (c->extra)
+		atomic_fetch_sub(x->f.options->extra, 1);
+	c->extra = false;
+}
+
+/* May the fetch have one connection more than `active`? */
+static bool conn_allow(struct fetcher *x, struct conn *c, unsigned active)
+{
+	atomic_uint *extra = x->f.options->extra;
+
+	c->extra = active > 0;
+	if (!c->extra || atomic_fetch_add(extra, 1) < MAX_EXTRA_CONNECTIONS)
+		return true;
+	atomic_fetch_sub(extra, 1);
+	c->extra = false;
+	return false;
+}
+
+static unsigned n_active(const struct fetcher *x)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
+		n += x->conns[i].stream != NULL;
+	return n;
 }
 
 static int conn_open(struct fetcher *x, struct conn *c, const struct http_request *q)
@@ -33,7 +60,7 @@ static int conn_open(struct fetcher *x, struct conn *c, const struct http_reques
 void transfer_end(struct fetcher *x)
 {
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
-		conn_close(&x->conns[i]);
+		conn_close(x, &x->conns[i]);
 	gunzip_free(x->gunzip);
 	x->gunzip = NULL;
 }
@@ -66,8 +93,11 @@ static int drain(struct fetcher *x, struct conn *c)
 	ssize_t got;
 	int r;
 
+	/* hashing in step with the network uses both cores to the end */
+	if (x->hasher_begun && x->arrived > x->hashed && x->arrived - x->hashed > HASH_LAG)
+		return -EAGAIN;
 	while ((got = http_peek(c->stream, &data)) > 0) {
-		size_t n = (size_t)MIN((uint64_t)got, c->left.end - c->left.off);
+		size_t n = (size_t)MIN(MIN((uint64_t)got, BLOCK), c->left.end - c->left.off);
 
 		/* an answer of the whole file goes on behind its piece */
 		if (n == 0)
@@ -209,15 +239,14 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 /* The request of a piece failed: it is asked for again after a pause. 0, or the end of the try. */
 static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry_after_s)
 {
-	unsigned active = 0;
 	int64_t now = now_ms();
+	unsigned active;
 
 	pieces_return(&x->pieces, c->left);
-	conn_close(c);
+	conn_close(x, c);
+	active = n_active(x);
 	if (!remote_passes(error))
 		return error;
-	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
-		active += x->conns[i].stream != NULL;
 	/* perhaps the server does not like so many at once */
 	x->pieces.want = MAX(active, 1U);
 	if (x->came >= MIN_REMOTE_PROGRESS)
@@ -269,7 +298,7 @@ static int conn_step(struct fetcher *x, struct conn *c)
 		c->size = c->left.end - c->left.off;
 		task_wake(&x->task);
 	} else {
-		conn_close(c);
+		conn_close(x, c);
 	}
 	return 0;
 }
@@ -287,8 +316,12 @@ static int ask_pieces(struct fetcher *x)
 
 		if (c->stream)
 			continue;
-		if (!pieces_take(&x->pieces, base + x->arrived, &c->left))
+		if (!conn_allow(x, c, n_active(x)))
 			break;
+		if (!pieces_take(&x->pieces, base + x->arrived, &c->left)) {
+			conn_close(x, c);
+			break;
+		}
 		remote_request(x->remote, c->left.off, c->left.end - 1, &q);
 		q.logged_once = &x->remote->logged_once;
 		c->exact = true;

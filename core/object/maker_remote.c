@@ -167,17 +167,28 @@ static void scratch_done(void *ctx, int result, struct ingested *in)
 		       MAX(e->size, e->stored) > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
 }
 
+static int open_scratch_file(struct remote_copy *rc, struct cache *cache, uint64_t n)
+{
+	int r = dest_file(cache, NULL, &rc->scratch);
+
+	if (r == 0)
+		r = dest_reserve(rc->scratch, n, true);
+	if (r < 0) {
+		dest_abort(rc->scratch, false);
+		rc->scratch = NULL;
+	}
+	return r;
+}
+
 static int open_scratch(struct remote_copy *rc, uint64_t n)
 {
 	struct cache *cache = options_of(rc)->cache;
-	int r = n <= SCRATCH_MEMORY ? dest_memory(n, &rc->scratch) :
-				      dest_file(cache, NULL, &rc->scratch);
+	int r;
 
-	if (r == -ENOSPC && cache && n > SCRATCH_MEMORY)
-		r = dest_file(NULL, NULL, &rc->scratch);
-	if (r == 0)
-		r = dest_reserve(rc->scratch, n, true);
-	return r;
+	if (n <= SCRATCH_MEMORY)
+		return dest_memory(n, &rc->scratch);
+	r = open_scratch_file(rc, cache, n);
+	return r == -ENOSPC && cache ? open_scratch_file(rc, NULL, n) : r;
 }
 
 /* What opening the carton has left of it. */

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -236,6 +237,118 @@ def test_hundred_parked_readers_and_a_good_server(mounts, readers, fault):
     with harness.at_once(STALL):
         again = subprocess.run(['cat', m / 'model/g1'], stdout=subprocess.PIPE)
     assert again.stdout == data[1], 'when gone'
+
+
+TIMEOUT = 3
+PARKED = 990
+
+
+class Openers:
+    """A thread for each path that opens it, and how that ended: (errno, seconds)."""
+
+    def __init__(self, *paths):
+        self.ended = [None] * len(paths)
+        self.threads = [threading.Thread(target=self.open, args=x, daemon=True)
+                        for x in enumerate(paths)]
+        for t in self.threads:
+            t.start()
+
+    def open(self, i, path):
+        before = time.monotonic()
+        try:
+            os.close(os.open(path, os.O_RDONLY))
+            error = 0
+        except OSError as e:
+            error = e.errno
+        self.ended[i] = error, time.monotonic() - before
+
+    def join(self, seconds):
+        end = time.monotonic() + seconds
+        for t in self.threads:
+            t.join(max(end - time.monotonic(), 0))
+        assert None not in self.ended, f'{self.ended.count(None)} still wait'
+        return {error for error, _ in self.ended}, max(s for _, s in self.ended)
+
+
+def sockets(pid):
+    """How many sockets a process has."""
+    found = 0
+    for path in Path(f'/proc/{pid}/fd').iterdir():
+        with contextlib.suppress(OSError):
+            found += os.readlink(path).startswith('socket:')
+    return found
+
+
+@pytest.fixture
+def parked(mounts, fault):
+    """A mount with a timeout, and as many who open files of a server that takes connections and no more."""
+    with contextlib.ExitStack() as stack:
+        dead = stack.enter_context(socket.create_server(('127.0.0.1', 0), backlog=2 * PARKED))
+        url = 'http://127.0.0.1:%d/' % dead.getsockname()[1]
+        good = {f'g{i}': (fault_bytes(SIZE, i), fault.url(f'g{i}', size=SIZE, seed=i))
+                for i in range(5)}
+        m = mounts('-o', f'timeout={TIMEOUT}', **good,
+                   **{f'd{i}': (b'%d' % i, url + str(i)) for i in range(PARKED)})
+        openers = Openers(*(m / f'model/d{i}' for i in range(PARKED)))
+        eventually('all are connected', lambda: sockets(m.process.pid) > PARKED)
+        yield m, openers
+
+
+def test_parked_readers_delay_nobody(parked):
+    """Another server's file and a local one as if they were not there; each ends at its timeout."""
+    m, openers = parked
+    took = []
+    for i in range(5):
+        before = time.monotonic()
+        assert m.read(f'model/g{i}') == fault_bytes(SIZE, i)
+        took.append(time.monotonic() - before)
+    alive(m)
+    assert min(took) < TIMEOUT / 10 * harness.SLOW, 'the best of five: the machine may be busy'
+    assert len(os.listdir(f'/proc/{m.process.pid}/task')) < PARKED / 10, 'none has a thread'
+    errors, longest = openers.join(3 * TIMEOUT * harness.SLOW)
+    assert errors == {errno.ETIMEDOUT} and longest < TIMEOUT + TIMEOUT / 3 * harness.SLOW
+
+
+def test_end_with_parked_readers(parked):
+    m, openers = parked
+    before = time.monotonic()
+    m.process.send_signal(signal.SIGTERM)
+    m.wait_end()
+    assert time.monotonic() - before < 2 / 3 * TIMEOUT * harness.SLOW
+    assert 0 not in openers.join(TIMEOUT)[0]
+
+
+@pytest.mark.parametrize('kind', [dict(chunked=1, zeros=1, size=1 << 40), dict(enc='gzip', size=20 * MIB)],
+                         ids=str)
+def test_size_of_what_never_ends(mounts, fault, kind):
+    """Only all of it would tell the size: asking for it ends at the timeout."""
+    m = mounts('-o', f'timeout={TIMEOUT}',
+               x=(b'x', fault.url('x', norange=1, rate=50000, **kind)))
+    before = time.monotonic()
+    assert errno_of(os.stat, m / 'model/x') == errno.ETIMEDOUT
+    assert time.monotonic() - before < TIMEOUT + TIMEOUT / 3 * harness.SLOW
+    alive(m)
+
+
+def test_last_reader_leaves_a_range_read(mounts, readers, work):
+    """What nobody wants any more is not fetched on."""
+    Carton(method='stored').add('misc/local', b'in the carton\n').add(
+        'misc/large', bytes(9 * MIB), method='deflate').add(
+        'model/x', fault_bytes(20 * MIB)).write(work / 'r.carton')
+    server = Fault(root=work)
+    try:
+        m = mounts(source=server.url('r.carton', file='r.carton', rate=400000))
+        idle = sockets(m.process.pid)
+        cat, = readers(m / 'model/x')
+        eventually('it is fetched', lambda: sockets(m.process.pid) > idle + 2)
+        before = time.monotonic()
+        cat.kill()
+        cat.wait()
+        eventually('no request is under way', lambda: sockets(m.process.pid) <= idle + 1)
+        assert time.monotonic() - before < 2 * harness.SLOW
+        assert sum(r['sent'] for r in server.requests('r.carton')) < 20 * MIB
+    finally:
+        server.stop()
 
 
 # ---- the end ----
