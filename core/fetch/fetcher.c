@@ -10,86 +10,112 @@
 #define MIN_RATE 1024 /* bytes a second; what is slower times out */
 /* what is hashed at once: by the task itself; by the job, after which others have their turn */
 #define HASH_HERE (256 * KIB)
-#define HASH_JOB (4 * MIB)
+#define HASH_JOB (32 * MIB)
 
 static bool trusted(const struct fetcher *x)
 {
 	return x->f.trust == HTTP_USER;
 }
 
-/* ---- hashing: a job of its own, since it takes as long as all the rest ---- */
+/* ---- hashing and tagging: a job each, since one takes as long as all the rest ---- */
 
 static bool is_hashing(struct fetcher *x)
 {
-	bool hashing;
+	bool busy;
 
 	pthread_mutex_lock(&x->lock);
-	hashing = x->hashing;
+	busy = x->chasers[0].busy || x->chasers[1].busy;
 	pthread_mutex_unlock(&x->lock);
-	return hashing;
+	return busy;
 }
 
-/* What is in the destination, up to hash_to: also what an earlier fetch has left. */
-static void hash(struct fetcher *x)
+/* Reads what is in the destination up to hash_to: also what an earlier fetch has left. */
+static void chase(struct chaser *c)
 {
+	struct fetcher *x = c->x;
 	char block[CHUNK_SIZE];
 
-	while (x->hashed < x->hash_to && x->hash_error == 0 && !cancel_fired(x->f.cancel)) {
-		size_t n = (size_t)MIN(sizeof(block), x->hash_to - x->hashed);
-		int r = dest_read(x->f.dest, block, n, x->hashed);
+	for (uint64_t to; (to = MIN(x->hash_to, c->end)) > c->done && c->error == 0 &&
+			  !cancel_fired(x->f.cancel);) {
+		size_t n = (size_t)MIN(sizeof(block), to - c->done);
+		int r = dest_read(x->f.dest, block, n, c->done);
 
 		if (r == 0)
-			r = hasher_feed(&x->hasher, block, n);
-		x->hash_error = r;
-		x->hashed += n;
-		if (r == 0 && x->f.progress)
+			r = c->run(&x->hasher, block, n);
+		c->error = r;
+		c->done += n;
+		if (r == 0 && x->f.progress && c->run == hasher_hash)
 			x->f.progress(x->f.progress_ctx, n);
 	}
 }
 
-static void run_hash_job(struct job *job)
+static void run_chaser(struct job *job)
 {
-	struct fetcher *x = container_of(job, struct fetcher, hash_job);
+	struct chaser *c = container_of(job, struct chaser, job);
+	struct fetcher *x = c->x;
 
-	hash(x);
+	chase(c);
 	pthread_mutex_lock(&x->lock);
-	x->hashing = false;
+	c->busy = false;
 	/* with the lock: the task may be over as soon as it sees this */
 	task_wake(&x->task);
 	pthread_mutex_unlock(&x->lock);
 }
 
-/* Hashes on if there is enough. False: all that has arrived is hashed. */
+static bool is_behind(const struct chaser *c)
+{
+	return c->run && c->error == 0 && c->done < c->x->arrived;
+}
+
+static void chase_on(struct chaser *c)
+{
+	struct fetcher *x = c->x;
+	bool busy;
+
+	pthread_mutex_lock(&x->lock);
+	busy = c->busy;
+	c->busy = busy || (is_behind(c) && x->arrived - c->done > HASH_HERE);
+	pthread_mutex_unlock(&x->lock);
+	/* a job that runs goes on */
+	if (busy || !is_behind(c))
+		return;
+	c->end = c->done + HASH_JOB;
+	if (c->busy)
+		workers_submit(x->f.options->workers, &c->job, LANE_NET);
+	else if (x->complete) /* not little by little, which costs more */
+		chase(c);
+}
+
+/* Hashes on if there is enough. False: all that has arrived is hashed, or that failed. */
 static bool hash_on(struct fetcher *x)
 {
-	if (is_hashing(x))
-		return true;
-	if (!x->hasher_begun || x->hash_error || x->hashed == x->arrived)
-		return false;
-	x->hash_to = MIN(x->arrived, x->hashed + HASH_JOB);
-	if (x->hash_to - x->hashed > HASH_HERE) {
-		x->hashing = true;
-		workers_submit(x->f.options->workers, &x->hash_job, LANE_NET);
-		return true;
+	bool behind = false;
+
+	x->hash_to = x->arrived;
+	for (size_t i = 0; i < 2; i++) {
+		chase_on(&x->chasers[i]);
+		behind |= is_behind(&x->chasers[i]);
 	}
-	/* little by little costs more than all at once */
-	if (x->complete)
-		hash(x);
-	return !x->complete;
+	return is_hashing(x) || behind;
 }
 
 static int hash_begin(struct fetcher *x)
 {
+	bool hash = x->f.hash && x->f.what != FETCH_SIZE;
+	bool tag = x->f.tagger && x->f.what != FETCH_SIZE;
 	int r = 0;
 
 	if (x->hasher_begun)
 		hasher_abort(&x->hasher);
-	x->hasher_begun = false;
-	x->hashed = 0;
-	x->hash_error = 0;
-	if ((x->f.hash || x->f.tagger) && x->f.what != FETCH_SIZE)
+	x->chasers[0] = (struct chaser){ .x = x, .job.run = run_chaser, .run = hasher_hash };
+	x->chasers[1] = (struct chaser){ .x = x, .job.run = run_chaser, .run = hasher_tag };
+	if (!hash && !tag)
+		x->chasers[0].run = NULL;
+	if (!tag)
+		x->chasers[1].run = NULL;
+	if (hash || tag)
 		r = hasher_begin(&x->hasher, x->f.tagger, x->f.hash);
-	x->hasher_begun = r == 0 && (x->f.hash || x->f.tagger) && x->f.what != FETCH_SIZE;
+	x->hasher_begun = r == 0 && (hash || tag);
 	return r;
 }
 
@@ -98,7 +124,7 @@ static int check_hash(struct fetcher *x, struct ingested *ret)
 {
 	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
 	struct ingested in = { .size = x->arrived };
-	int r = x->hash_error;
+	int r = x->chasers[0].error ? x->chasers[0].error : x->chasers[1].error;
 
 	if (r == 0 && x->hasher_begun) {
 		x->hasher_begun = false;
@@ -289,10 +315,11 @@ static bool step(struct task *t)
 						transfer_deadline(x));
 			return true;
 		case FETCH_CHECK:
-			if (hash_on(x))
-				return true;
-			if (x->hashed < x->arrived && x->hasher_begun && !x->hash_error)
+			if (hash_on(x)) {
+				if (is_hashing(x))
+					return true;
 				break;
+			}
 			end_try(x, check_hash(x, &in));
 			break;
 		case FETCH_OVER:
@@ -319,7 +346,6 @@ int fetch_start(const struct fetch *fetch)
 	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :
 					      now_ms() + fetch->options->timeout_ms;
 	x->hook.fire = fire;
-	x->hash_job.run = run_hash_job;
 	task_init(&x->task, fetch->options->events, LANE_NET, step);
 	task_wake(&x->task);
 	return 0;

@@ -47,6 +47,17 @@ struct conn {
 	int64_t began_ms;
 };
 
+/* Follows the bytes that have arrived. */
+struct chaser {
+	struct job job;
+	struct fetcher *x;
+	int (*run)(struct hasher *h, const void *data, size_t n); /* NULL: not wanted */
+	bool busy; /* its job runs; else `end` is the task's */
+	atomic_int error;
+	uint64_t end; /* where the job ends at the latest */
+	_Atomic uint64_t done;
+};
+
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */
 struct pieces {
 	uint64_t next, end;
@@ -89,14 +100,11 @@ struct fetcher {
 	uint64_t arrived;  /* the first so many bytes are in the destination */
 	bool complete;	   /* and they are all */
 
-	pthread_mutex_t lock; /* guards `hashing` */
-	bool hashing;	      /* the job runs; else the next fields are the task's */
-	struct job hash_job;
+	pthread_mutex_t lock; /* guards `busy` of the chasers */
 	struct hasher hasher;
 	bool hasher_begun;
-	_Atomic uint64_t hashed;
-	uint64_t hash_to;
-	int hash_error;
+	_Atomic uint64_t hash_to; /* arrived, for the chasers' jobs */
+	struct chaser chasers[2]; /* one hashes, one tags */
 };
 
 /* ---- pieces.c ---- */

@@ -9,7 +9,7 @@
 /* a mirror's object larger than this is worth several connections */
 #define PARALLEL (8 * MIB)
 /* bytes of one connection in one step, after which other fetches have their turn */
-#define STEP_BYTES (4 * MIB)
+#define STEP_BYTES (1 * MIB)
 /* written at once: meanwhile the network thread fills the space before it */
 #define BLOCK (128 * KIB)
 
@@ -85,6 +85,14 @@ static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 			   dest_write(x->f.dest, data, n, c->left.off - base);
 }
 
+/* The network may be so far ahead of the hash: together they use all cores to the end. */
+static uint64_t hash_limit(const struct fetcher *x)
+{
+	const struct chaser *c = &x->chasers[0];
+
+	return c->run && c->error == 0 ? c->done + HASH_LAG : UINT64_MAX;
+}
+
 /* Takes the bytes that are there. 1: the body or the piece is over; -EAGAIN: more to come. */
 static int drain(struct fetcher *x, struct conn *c)
 {
@@ -93,8 +101,7 @@ static int drain(struct fetcher *x, struct conn *c)
 	ssize_t got;
 	int r;
 
-	/* hashing in step with the network uses both cores to the end */
-	if (x->hasher_begun && x->arrived > x->hashed && x->arrived - x->hashed > HASH_LAG)
+	if (!x->remote && x->arrived > hash_limit(x))
 		return -EAGAIN;
 	while ((got = http_peek(c->stream, &data)) > 0) {
 		size_t n = (size_t)MIN(MIN((uint64_t)got, BLOCK), c->left.end - c->left.off);
@@ -318,7 +325,7 @@ static int ask_pieces(struct fetcher *x)
 			continue;
 		if (!conn_allow(x, c, n_active(x)))
 			break;
-		if (!pieces_take(&x->pieces, base + x->arrived, &c->left)) {
+		if (!pieces_take(&x->pieces, base + MIN(x->arrived, hash_limit(x)), &c->left)) {
 			conn_close(x, c);
 			break;
 		}
