@@ -56,7 +56,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan fuzz differential lint format man bench install uninstall deps test-deps chroot clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind soak fuzz differential lint format man bench install uninstall deps test-deps chroot clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl
@@ -146,6 +146,21 @@ asan:
 tsan:
 	@$(MAKE) --no-print-directory $(ALL_CORES) BUILD=build-tsan $(SANITIZE) VARIANT=-fsanitize=thread tests
 	@TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp' tests/run build-tsan
+
+# The unit tests; errors and definite leaks fail.
+VALGRIND := valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
+	--errors-for-leak-kinds=definite
+valgrind: test-deps
+	@$(MAKE) --no-print-directory $(ALL_CORES) tests
+	@TEST_UNDER='$(VALGRIND)' TEST_SLOWDOWN=4 tests/run $(BUILD) unit
+
+# Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
+SOAK_SECONDS ?= 600
+SOAK_TSAN := $(filter build-tsan,$(BUILD))
+soak: test-deps
+	@$(MAKE) --no-print-directory $(ALL_CORES) $(if $(SOAK_TSAN),$(SANITIZE) VARIANT=-fsanitize=thread) all
+	@$(if $(SOAK_TSAN),TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp') \
+		tests/soak $(BUILD) $(SOAK_SECONDS)
 
 # Each target runs for FUZZ_SECONDS, starting from its seeds. Needs clang.
 FUZZ_SECONDS ?= 60
@@ -237,6 +252,8 @@ help:
 	@echo 'make demo-remote  the same over http, from a local nginx'
 	@echo 'make check        install what is missing, build, run every test'
 	@echo 'make asan tsan    the tests under sanitizers'
+	@echo 'make valgrind     the unit tests in valgrind'
+	@echo 'make soak         readers, damage and kills (SOAK_SECONDS=600, BUILD=build-tsan)'
 	@echo 'make fuzz         fuzz the parsers (FUZZ_SECONDS=60 each)'
 	@echo 'make differential  compare the zip reader with others (DIFFERENTIAL_RUNS=30000)'
 	@echo 'make bench        measure, against the files beneath and against other tools'

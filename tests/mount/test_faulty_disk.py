@@ -39,7 +39,8 @@ class Disk:
             d.mkdir()
         self.set('none')
         self.process = subprocess.Popen(
-            [BUILD / 'tests/faulty-disk', self.files, self.control, '-f', self.path],
+            [BUILD / 'tests/faulty-disk', self.files, self.control, '-f', '-o', 'max_threads=10',
+             self.path],
             stdin=subprocess.DEVNULL)
         eventually('the disk is there', lambda: mountinfo(self.path))
 
