@@ -25,7 +25,7 @@ static inline bool own_mounts(int flags)
 	if (unshare(flags | CLONE_NEWNS) < 0)
 		return false;
 	f = setmntent("/proc/self/mounts", "r");
-	if (!f || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+	if (!f || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) < 0) {
 		if (f)
 			endmntent(f);
 		return false;

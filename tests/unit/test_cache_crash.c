@@ -102,18 +102,22 @@ static void test_processes_fetch_once(void **state)
 		pids[i] = fork_at(gate);
 		if (pids[i])
 			continue;
+		struct cache *own = c;
+
 		/* Half of them open the cache themselves, half inherit it. */
-		if (i % 2 && cache_open(e->cache, 0, &c) < 0)
+		if (i % 2 && cache_open(e->cache, 0, &own) < 0)
 			_exit(1);
 		for (unsigned n = 0; n < 50; n++) {
 			int fd;
 
-			if (get(c, key_of(n), s, &fd) < 0)
+			if (get(own, key_of(n), s, &fd) < 0)
 				_exit(2);
 			if (!bytes_are_right(fd, key_of(n), SIZE))
 				_exit(3);
 			close(fd);
 		}
+		if (own != c)
+			cache_free(own);
 		_exit(0);
 	}
 	close(gate[0]);
