@@ -147,12 +147,14 @@ tsan:
 	@$(MAKE) --no-print-directory $(ALL_CORES) BUILD=build-tsan $(SANITIZE) VARIANT=-fsanitize=thread tests
 	@TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp' tests/run build-tsan
 
-# The unit tests; errors and definite leaks fail.
+# The unit tests; errors and definite leaks fail. Not those that need openat2 or start themselves again:
+# valgrind 3.19 has no such system call, and is not itself what is started.
 VALGRIND := valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
 	--errors-for-leak-kinds=definite
 valgrind: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests
-	@TEST_UNDER='$(VALGRIND)' TEST_SLOWDOWN=4 tests/run $(BUILD) unit
+	@TEST_UNDER='$(VALGRIND)' TEST_WITHOUT='test_dir|test_http_access' TEST_SLOWDOWN=4 \
+		tests/run $(BUILD) unit
 
 # Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
 SOAK_SECONDS ?= 600

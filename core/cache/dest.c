@@ -97,7 +97,7 @@ int dest_memory(uint64_t max, struct dest **ret)
 /* After an error of its disk the copy can be made elsewhere, as if there were no room: -ENOSPC. */
 static int disk_error(struct dest *d, int r)
 {
-	if (r >= 0 || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM || r == -ENODATA)
+	if (r >= 0 || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM)
 		return r;
 	if (!atomic_exchange(&d->failed, true))
 		carton_log(CARTON_LOG_WARNING, NULL, "a %s cannot be used: %s; trying elsewhere",

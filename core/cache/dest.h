@@ -65,7 +65,7 @@ bool dest_has_room(const struct dest *d, uint64_t n);
  */
 int dest_write(struct dest *d, const void *data, size_t n, uint64_t off);
 
-/* Reads what was written: 0, -ENODATA behind the end, or -errno. */
+/* Reads what was written: 0; -ENOSPC where it is gone, as somebody has cut the file, or unreadable. */
 int dest_read(struct dest *d, void *ret_buf, size_t n, uint64_t off);
 
 /* The first `len` bytes are all written. Cheap: call it after each write. */

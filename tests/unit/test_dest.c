@@ -31,7 +31,7 @@ static void fill_and_commit(struct dest *d, struct key k, const uint8_t *name)
 	assert_int_equal(dest_read(d, out, sizeof(out), 69950), 0);
 	fill_bytes(k, want, 69950, sizeof(want));
 	assert_memory_equal(out, want, sizeof(want));
-	assert_int_equal(dest_read(d, out, 2, 74999), -ENODATA);
+	assert_int_equal(dest_read(d, out, 2, 74999), -ENOSPC);
 	assert_int_equal(dest_commit(d, name, 70000, &source), 0);
 	assert_int_equal(source->size, 70000);
 	assert_true(bytes_are_right(source->fd, k, 70000));
