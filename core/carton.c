@@ -105,7 +105,7 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 		.size_known = true,
 		.size_certain = true,
 	};
-	struct object *o = node_object(n);
+	const struct extent *one = n->kind == NODE_FILE && n->file.n == 1 ? n->file.extents : NULL;
 
 	switch (n->kind) {
 	case NODE_DIR:
@@ -117,7 +117,8 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 		ret->kind = CARTON_FILE;
 		ret->size = node_size(n);
 		ret->size_known = ret->size != OBJECT_NO_SIZE;
-		ret->size_certain = !o || object_size_is_certain(o);
+		ret->size_certain = n->file.entry || !one || !one->object ||
+				    object_size_is_certain(one->object);
 		if (!ret->size_known)
 			ret->size = 0;
 		break;

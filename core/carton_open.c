@@ -177,6 +177,13 @@ static int open_meta(struct carton *c)
 	return 0;
 }
 
+static const struct entry *find_entry(void *ctx, const struct object *o, size_t *at)
+{
+	const struct carton *c = ctx;
+
+	return load_find_entry(c->container, c->manifest, o, at);
+}
+
 static int open_store(struct carton *c)
 {
 	struct object_options o = {
@@ -186,6 +193,8 @@ static int open_store(struct carton *c)
 		.remote = c->remote.http ? &c->remote : NULL,
 		.timeout_ms = c->remote.timeout_ms,
 		.budget = &c->budget,
+		.find_entry = find_entry,
+		.ctx = c,
 		.verify = c->verify,
 		.workers = c->workers,
 		.events = c->events,

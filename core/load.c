@@ -193,7 +193,7 @@ static int add_missing(struct loader *l, const struct manifest_line *line)
 }
 
 /* Adds the node of one line; `o` is the object of its entry, where that is a file. */
-static int add_line(struct loader *l, const struct manifest_line *line, struct object *o)
+static int add_line(struct loader *l, const struct manifest_line *line)
 {
 	const struct entry *e = container_find(l->c, line->path);
 	struct node *n = NULL;
@@ -205,33 +205,62 @@ static int add_line(struct loader *l, const struct manifest_line *line, struct o
 		fault(l, line->path, "is listed in MANIFEST, but it is a directory");
 		return 0;
 	}
-	r = o ? tree_add_path(l->tree, line->path, NODE_FILE, &n) : add_symlink(l, line, e, &n);
+	r = e->kind == ENTRY_FILE ? tree_add_path(l->tree, line->path, NODE_FILE, &n) :
+				    add_symlink(l, line, e, &n);
 	if (r < 0 || !n)
 		return r;
-	if (o)
-		tree_set_object(l->tree, n, o);
+	if (n->kind == NODE_FILE)
+		tree_set_entry(l->tree, n, e, line->sha256);
 	n->executable = e->executable;
 	n->mtime = e->mtime == NO_TIME ? l->c->mtime : e->mtime;
 	return 0;
 }
 
-/* All entries first: they may have what another path lacks. Then the nodes, in order. */
-static int add_lines(struct loader *l)
+/* For paths that the container lacks: another entry may have the same bytes. */
+static int add_objects(struct loader *l)
 {
 	const struct manifest *m = l->m;
-	struct object **objects = calloc(m->n + 1, sizeof(*objects));
-	int r = objects ? 0 : -ENOMEM;
+	struct object *o;
+	int r = 0;
 
 	for (size_t i = 0; i < m->n && r == 0; i++) {
 		const struct entry *e = container_find(l->c, m->lines[i].path);
 
 		if (e && e->kind == ENTRY_FILE)
-			r = object_add(l->store, m->lines[i].sha256, e, &objects[i]);
+			r = object_add(l->store, m->lines[i].sha256, e, &o);
 	}
-	for (size_t i = 0; i < m->n && r == 0; i++)
-		r = add_line(l, &m->lines[i], objects[i]);
-	free(objects);
 	return r;
+}
+
+static int add_lines(struct loader *l)
+{
+	const struct manifest *m = l->m;
+	bool missing = false;
+	int r = 0;
+
+	for (size_t i = 0; i < m->n && !missing; i++)
+		missing = !container_find(l->c, m->lines[i].path);
+	if (missing)
+		r = add_objects(l);
+	for (size_t i = 0; i < m->n && r == 0; i++)
+		r = add_line(l, &m->lines[i]);
+	return r;
+}
+
+const struct entry *load_find_entry(const struct container *c, const struct manifest *m,
+				    const struct object *o, size_t *line)
+{
+	while (*line < m->n) {
+		const struct manifest_line *at = &m->lines[(*line)++];
+		const struct entry *e;
+
+		if (memcmp(at->sha256, object_sha256(o), SHA256_SIZE) != 0)
+			continue;
+		e = container_find(c, at->path);
+		if (e && e->kind == ENTRY_FILE && e->size == object_size(o))
+			return e;
+	}
+	return NULL;
 }
 
 /*
@@ -259,7 +288,7 @@ static int count_nodes(const struct loader *l)
 		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
 		return -EFBIG;
 	}
-	return budget_take(l->c->budget, names + nodes * tree_node_cost + l->m->n * object_cost);
+	return budget_take(l->c->budget, names + nodes * tree_node_cost);
 }
 
 static void report_unlisted(const struct loader *l)
@@ -287,11 +316,11 @@ static const char *check_link(struct node *link)
 {
 	const struct node *at = tree_resolve(link);
 
-	if (!at || at->kind != NODE_FILE || !at->file.one.object)
+	if (!at || at->kind != NODE_FILE || !node_object(at))
 		return "is a symlink that does not lead to a file that MANIFEST lists, by a "
 		       "relative "
 		       "path inside the carton and without a loop";
-	if (memcmp(object_sha256(at->file.one.object), link->link.sha256, SHA256_SIZE) != 0)
+	if (memcmp(object_sha256(node_object(at)), link->link.sha256, SHA256_SIZE) != 0)
 		return "is a symlink to a file whose hash is not the one that MANIFEST gives the "
 		       "link";
 	return NULL;
@@ -321,6 +350,7 @@ int load_tree(struct container *c, const struct manifest *m, const struct links 
 		r = tree_new(c->mtime, &l.tree);
 	if (r < 0)
 		return r;
+	l.tree->store = store;
 	r = add_lines(&l);
 	if (r == 0)
 		r = tree_add(l.tree, l.tree->root, "MANIFEST", 8, NODE_FILE, &manifest);

@@ -36,4 +36,11 @@ int load_ahead(struct container *c);
 int load_tree(struct container *c, const struct manifest *m, const struct links *links,
 	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults);
 
+/*
+ * The next entry that should have the object's bytes: its line is the one at *line, or behind it. NULL:
+ * there is none. Any thread.
+ */
+const struct entry *load_find_entry(const struct container *c, const struct manifest *m,
+				    const struct object *o, size_t *line);
+
 #endif

@@ -228,9 +228,13 @@ static int await(const struct extent *extent, get_fn *get, carton_done_fn *done,
 int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
 	struct carton_request *q;
+	int r;
 
 	if (file->kind != NODE_FILE)
 		return file->kind == NODE_DIR ? -EISDIR : -ELOOP;
+	r = node_make_object(file);
+	if (r < 0)
+		return r;
 	if (!done)
 		return try_pins(file);
 	q = request_new(file->file.n, done, ctx);

@@ -168,7 +168,8 @@ static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void
 static bool already_logged(const struct verify *v, const struct entry *e)
 {
 	const struct node *n = tree_find(v->c->tree, e->name);
-	struct object *o = n ? node_object(n) : NULL;
+	/* made by whoever read it */
+	struct object *o = n && n->kind == NODE_FILE ? n->file.one.object : NULL;
 
 	return o && object_entry(o) == e && object_state(o) == OBJECT_CORRUPT;
 }
@@ -240,8 +241,11 @@ static void object_done(struct object_wait *wait, int result)
 static void add_check(struct verify *v, struct object_check *checks, const struct node *file,
 		      bool fetched)
 {
-	struct object *o = node_object(file);
+	struct object *o;
 
+	if (fetched && file->kind == NODE_FILE && file->file.entry)
+		return;
+	o = node_object(file);
 	if (!o || (fetched && object_entry(o)))
 		return;
 	checks[v->left++] = (struct object_check){ { .done = object_done }, v, o };

@@ -30,7 +30,9 @@ const size_t object_cost = sizeof(struct object) + sizeof(struct maker_entry) + 
 struct attempt {
 	struct copy copy;
 	const struct place *place;
-	int error; /* of earlier places */
+	struct place found; /* by find_entry() */
+	size_t at;	    /* its own */
+	int error;	    /* of earlier places */
 };
 
 static struct container *container_of_object(const struct object *o)
@@ -172,6 +174,20 @@ static void try_place(struct attempt *a)
 	}
 }
 
+/* The next place to try, or NULL. */
+static const struct place *next_place(struct attempt *a)
+{
+	const struct object *o = a->copy.making->object;
+	const struct object_options *options = &o->store->options;
+
+	if (!options->find_entry)
+		return a->place->next;
+	do
+		a->found.entry = options->find_entry(options->ctx, o, &a->at);
+	while (a->found.entry && a->found.entry == maker_entry(o)->first.entry);
+	return a->found.entry ? &a->found : NULL;
+}
+
 /* Any place with the right bytes will do; one that failed for a passing reason may do later. */
 static void place_done(struct copy *c, int result)
 {
@@ -186,7 +202,7 @@ static void place_done(struct copy *c, int result)
 	if (result < 0 && result != -ECANCELED && result != -ESHUTDOWN) {
 		if (result != -EBADMSG)
 			a->error = result;
-		a->place = a->place->next;
+		a->place = next_place(a);
 		if (a->place) {
 			try_place(a);
 			return;
@@ -248,28 +264,51 @@ const struct entry *object_entry(const struct object *o)
 	return o->maker->ops == &entry_ops ? maker_entry(o)->first.entry : NULL;
 }
 
+/* Makes the object. Lock held. */
+static int add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
+	       struct object **ret)
+{
+	struct maker_entry *me = calloc(1, sizeof(*me));
+
+	if (!me)
+		return -ENOMEM;
+	me->maker.ops = &entry_ops;
+	me->first.entry = entry;
+	return store_add(s, sha256, entry->name, entry->size, &me->maker, ret);
+}
+
+/* The first place stays the first; the order of the others does not matter. */
+static int add_place(struct object *o, const struct entry *entry)
+{
+	struct place *more = malloc(sizeof(*more));
+	struct maker_entry *me = maker_entry(o);
+
+	if (!more)
+		return -ENOMEM;
+	*more = (struct place){ entry, me->first.next };
+	me->first.next = more;
+	return 0;
+}
+
 int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
 	       struct object **ret)
 {
-	struct object *o = store_find(s, sha256, entry->size);
-	struct maker_entry *me;
-	struct place *more;
+	/* before the lock is taken, since others may have to give way */
+	int r = budget_take(s->options.budget, object_cost);
+	struct object *o;
 
-	if (!o) {
-		me = calloc(1, sizeof(*me));
-		if (!me)
-			return -ENOMEM;
-		me->maker.ops = &entry_ops;
-		me->first.entry = entry;
-		return store_add(s, sha256, entry->name, entry->size, &me->maker, ret);
-	}
-	more = malloc(sizeof(*more));
-	if (!more)
-		return -ENOMEM;
-	/* the first stays the first; the order of the others does not matter */
-	me = maker_entry(o);
-	*more = (struct place){ entry, me->first.next };
-	me->first.next = more;
-	*ret = o;
-	return 0;
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&s->lock);
+	o = store_find(s, sha256, entry->size);
+	if (!o)
+		r = add(s, sha256, entry, &o);
+	else if (!s->options.find_entry)
+		r = add_place(o, entry);
+	else
+		budget_give(s->options.budget, object_cost);
+	pthread_mutex_unlock(&s->lock);
+	if (r == 0)
+		*ret = o;
+	return r;
 }

@@ -45,6 +45,10 @@ struct object_options {
 	struct source *source; /* of a remote carton (remote_source.h), likewise */
 	const struct remote_options *remote; /* likewise; NULL: nothing is fetched (offline) */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
+	/* Other entries with an object's bytes, one after the other: *at is 0 first. NULL: object_add() is
+	 * told of all. Any thread. */
+	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
+	void *ctx;
 	struct budget *budget; /* likewise; for copies in memory; NULL: none */
 	bool verify;	       /* false: nothing is hashed, nothing checked (-o verify=off) */
 };
@@ -69,8 +73,8 @@ void object_store_free(struct object_store *s);
 /*
  * The object of that hash and size, made on the first call, with `entry` as one more place where
  * its bytes may be. Several entries with one hash share an object; were their sizes to differ, one
- * of them must be bad, so they are two objects. Owned by the store. For the thread that builds the
- * tree only, before anyone calls object_get(). 0 or -ENOMEM.
+ * of them must be bad, so they are two objects. Owned by the store. Any thread, if there is a
+ * find_entry; else only before anyone calls object_get(). 0, -ENOMEM, or -EFBIG over the budget.
  */
 int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
 	       struct object **ret);

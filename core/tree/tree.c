@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "archive/container.h"
 #include "base/util.h"
 
 /* two blocks, and a place in an array that may be twice as large as needed */
@@ -59,6 +60,7 @@ int tree_new(int64_t mtime, struct tree **ret)
 		return -ENOMEM;
 	}
 	t->root->parent = t->root;
+	t->root->dir.tree = t;
 	t->root->mtime = mtime;
 	*ret = t;
 	return 0;
@@ -204,9 +206,40 @@ int tree_own_literal(struct tree *t, struct node *file)
 	return 0;
 }
 
+void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry,
+		    const uint8_t sha256[SHA256_SIZE])
+{
+	file->file.one = (struct extent){ .len = entry->size };
+	file->file.n = 1;
+	file->file.size = entry->size;
+	file->file.entry = entry;
+	file->file.sha256 = sha256;
+	t->bytes += entry->size;
+}
+
+int node_make_object(struct node *file)
+{
+	struct object **at = &file->file.one.object, *made, *none = NULL;
+	const struct node *root = file;
+	int r;
+
+	if (!file->file.entry || __atomic_load_n(at, __ATOMIC_ACQUIRE))
+		return 0;
+	while (root->parent != root)
+		root = root->parent;
+	r = object_add(root->dir.tree->store, file->file.sha256, file->file.entry, &made);
+	/* another thread may have done so: it is the same object, and is not written twice */
+	if (r == 0)
+		__atomic_compare_exchange_n(at, &none, made, false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_ACQUIRE);
+	return r;
+}
+
 struct object *node_object(const struct node *n)
 {
-	return n->kind == NODE_FILE && n->file.n == 1 ? n->file.extents[0].object : NULL;
+	if (n->kind != NODE_FILE || n->file.n != 1 || node_make_object((struct node *)n) < 0)
+		return NULL;
+	return n->file.extents[0].object;
 }
 
 uint64_t node_size(const struct node *file)

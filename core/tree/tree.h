@@ -49,11 +49,15 @@ struct node {
 			struct node **children; /* sorted by strcmp once tree_sort() was called */
 			size_t n, cap;
 			size_t n_dirs;
+			struct tree *tree;   /* of the root only */
 			struct object *gate; /* its children are there once this is verified;
 						 * NULL: they always are */
 		} dir;
 		struct {
-			struct extent one;	/* most files have one extent */
+			struct extent one;	   /* most files have one extent */
+			const struct entry *entry; /* of the container, or NULL; with `sha256`, what
+						    * `one.object` is made from at first use */
+			const uint8_t *sha256;
 			struct extent *extents; /* &one, or an array of its own */
 			size_t n;
 			uint64_t size;	   /* see node_size() */
@@ -70,6 +74,8 @@ struct tensor_info;
 
 struct tree {
 	struct node *root;
+	struct object_store
+		*store; /* where entries get their objects; NULL: no node has an entry */
 	_Atomic uint64_t last_ino;
 	_Atomic uint64_t n_nodes;
 	_Atomic uint64_t n_files;
@@ -110,6 +116,10 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 
 /* Gives a file its one extent. */
 void tree_set_object(struct tree *t, struct node *file, struct object *object);
+
+/* Gives a file an entry of the container. Its object is made at first use. Both outlive the tree. */
+void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry,
+		    const uint8_t sha256[SHA256_SIZE]);
 void tree_set_literal(struct tree *t, struct node *file, const void *data, uint64_t size);
 
 /*
@@ -121,8 +131,14 @@ int tree_own_literal(struct tree *t, struct node *file);
 /* Bytes of a file: OBJECT_NO_SIZE while only a server could tell (object_get_size()). */
 uint64_t node_size(const struct node *file);
 
-/* The object that a file shows as a whole; NULL: it is put together, or literal. */
+/*
+ * The object that a file shows as a whole, made now if it has an entry; NULL: it is put together, or
+ * literal, or there is no memory. Any thread.
+ */
 struct object *node_object(const struct node *n);
+
+/* Makes the object of a file with an entry: 0, -ENOMEM or -EFBIG. */
+int node_make_object(struct node *file);
 
 /* The child of that name, or NULL. `dir` must be sorted. */
 struct node *tree_child(const struct node *dir, const char *name);
