@@ -134,6 +134,21 @@ def test_directories_are_counted_exactly(work):
     assert harness.ctl('ls', f'--memory={enough}', work / 'm.carton').stdout == listed.stdout
 
 
+def test_another_entry_replaces_a_damaged_one(work, mount):
+    """Objects are made late, so the other entries of a hash are looked for when one is damaged."""
+    data = os.urandom(3000)
+    c = Carton().add('model/a', bytes(3000), method='stored', sha=digest(data))
+    c.add('model/b', data, method='deflate')
+    c.add('model/c', b'1' * 3000, method='stored', sha=digest(data))
+    c.add('model/d', b'1' * 2999, method='stored', sha=digest(data))    # another size: alone
+    c.write(work / 'm.carton')
+    for first in 'abc':
+        with mount(work / 'm.carton') as m:
+            for name in (first, 'a', 'b', 'c'):
+                assert m.read(f'model/{name}') == data
+            assert m.error('model/d') == 'EIO'
+
+
 def peak(pid):
     """The most memory that the process had, in bytes."""
     return int(re.search(r'VmHWM:\s+(\d+) kB', Path(f'/proc/{pid}/status').read_text())[1]) << 10
