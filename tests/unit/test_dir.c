@@ -140,7 +140,8 @@ static void test_not_a_directory(void **state)
 	struct env *e = *state;
 
 	put_file(e, "file", "x", 0644);
-	assert_int_equal(dir_open(openat(e->fd, "file", O_RDONLY | O_CLOEXEC), NULL, &e->c), -ENOTDIR);
+	assert_int_equal(dir_open(openat(e->fd, "file", O_RDONLY | O_CLOEXEC), NULL, &e->c),
+			 -ENOTDIR);
 	assert_int_equal(dir_open(-1, NULL, &e->c), -EBADF);
 	assert_null(e->c);
 }
