@@ -24,8 +24,8 @@ from zipwriter import Carton
 
 CHUNK = 128 << 10
 # with these the bytes are right, only later
-HARMLESS = ('short 5000', 'slow 10')
-READS = ['eio 1', 'eio 3', 'flip 1', 'flip 4', 'shrink 3000000', 'shrink 1', 'dead', *HARMLESS]
+HARMLESS = {'short 5000', 'slow 10'}
+READS = ['eio 1', 'eio 3', 'flip 1', 'flip 4', 'shrink 3000000', 'shrink 1', 'dead', *sorted(HARMLESS)]
 TRANSIENT = {'eio 1', 'eio 3', 'dead'}      # of which the disk says itself that it could not read
 SECONDS = 30                                # what any of this may take
 

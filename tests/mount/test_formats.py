@@ -243,7 +243,8 @@ def test_strings(strings):
 
 
 @pytest.mark.parametrize('text, says', [
-    ('', 'no data'), ('other = 1', 'another key'), ('data = ["a", "b"]\nx = 1', 'another key'),
+    ('', 'has no key data'), ('other = 1', 'line 1: unexpected key'),
+    ('data = ["a", "b"]\nx = 1', 'line 2: unexpected key'),
     ('data = "a"', 'not an array'), ('data = ["a", 1]', 'not a string'),
     ('data = [["a", "b"]]', 'not a string'), ('data = [{a = "b"}, "c"]', 'not a string'),
     ('data.x = "a"', 'not an array'), ('[data]\nx = "a"', 'not an array'),

@@ -151,7 +151,7 @@ def test_memory_of_requests(work, mount_fg):
     toml = b"spec_version = 1\nmodel_name = '%s'\n" % (b'n' * (8 * MIB))
     toml += b"[[self_test]]\ninputs.x = '@tensor_data/x'\nexpected_out.y = '@tensor_data/x'\n" * 65
     td.put(Carton(toml)).write(work / 'm.carton')
-    with mount_fg(work / 'm.carton') as m:
+    with mount_fg(work / 'm.carton', '-o', 'memory=1G') as m:
         assert os.listdir(m / 'views/triton') == ['index.json']
         assert REFUSED in index_of(m, 'views/triton')['problems'][0]['problem']
         assert REFUSED in m.log() and m.read(f'{DATA}/x.bin') == b'x'
