@@ -81,7 +81,8 @@ int main(void)
 		errors = 0;
 		r = read_one(line, path, &content);
 		printf("%d %u %zu\n", r, (unsigned)errors, content.len);
-		fwrite(content.data, 1, content.len, stdout);
+		if (content.len)
+			fwrite(content.data, 1, content.len, stdout);
 		buf_free(&content);
 		if (fflush(stdout))
 			return 2;

@@ -26,15 +26,25 @@ import zipwriter  # noqa: E402
 def pytest_configure(config):
     config.pluginmanager.register(origin)       # for its fixtures
     config.addinivalue_line('markers', 'big: reads gigabytes; some seconds')
-    config.addinivalue_line('markers', 'needs_root: not collected for other users')
-    config.addinivalue_line('markers', 'needs_reference: collected where harness.REFERENCE is')
+    for name, where in NEEDS.items():
+        config.addinivalue_line('markers', f'{name}: collected only {where[0]}')
+
+
+# A test with one of these marks runs only if the condition holds.
+NEEDS = {
+    'needs_root': ('for root', lambda: harness.IS_ROOT),
+    'needs_reference': ('where the carton of the reference packer is', harness.REFERENCE.exists),
+    'needs_plain_build': ('without sanitizers', lambda: not harness.SANITIZED),
+    'needs_memory_group': ('where a memory control group can be made', harness.memory_group),
+}
 
 
 def pytest_collection_modifyitems(config, items):
     """Deselects what cannot run here, so that a skipped test is always a fault."""
+    holds = {name: condition() for name, (_, condition) in NEEDS.items()}
+
     def can_run(item):
-        return not (item.get_closest_marker('needs_root') and not harness.IS_ROOT or
-                    item.get_closest_marker('needs_reference') and not harness.REFERENCE.exists())
+        return all(holds[name] for name in NEEDS if item.get_closest_marker(name))
 
     away = [item for item in items if not can_run(item)]
     if away:

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import pickle
+import re
 import select
 import shutil
 import signal
@@ -47,6 +48,8 @@ CARTONFS = str(PROGRAMS / 'cartonfs')
 CARTONCTL = str(PROGRAMS / 'cartonctl')
 # A carton that the reference packer wrote, which is not part of this repository.
 REFERENCE = ROOT.parent / 'shared/data/reference-packer.carton'
+FLAGS = BUILD / 'flags'
+SANITIZED = FLAGS.exists() and '-fsanitize' in FLAGS.read_text()
 NOBODY = 65534                          # the ordinary user of the tests
 IS_ROOT = os.geteuid() == 0
 EXIT_S = 30                             # what a daemon may take to end
@@ -167,6 +170,15 @@ def daemons(mountpoint):
 
 def parent(pid):
     return int(Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[1])
+
+
+def memory_group():
+    """A path for a new memory control group (version 1) below our own; None if there is none."""
+    own = re.search(r'^\d+:memory:(.*)$', Path('/proc/self/cgroup').read_text(), re.M)
+    parent = Path('/sys/fs/cgroup/memory') / own[1].lstrip('/') if own else None
+    if parent and parent.is_dir() and os.access(parent, os.W_OK):
+        return parent / f'cartonfs-{os.getpid()}'
+    return None
 
 
 def doing(pid):
