@@ -253,6 +253,17 @@ def test_help_names_every_target():
         assert target in out, target
 
 
+@pytest.mark.parametrize('works', [True, False])
+def test_run_exits_by_its_tests(work, works):
+    """tests/run, whose end is a trap: the status says what the last line says."""
+    fake = work / 'make'
+    fake.write_text(f'#!/bin/sh\n{str(works).lower()}\n')
+    fake.chmod(0o755)
+    p = run(ROOT / 'tests/run', BUILD, 'lint', cwd=ROOT, env={'PATH': f'{work}:{os.environ["PATH"]}'})
+    assert (p.returncode, p.stdout.splitlines()[-1]) == (
+        (0, '1 passed, 0 failed') if works else (1, '0 passed, 1 failed'))
+
+
 def installed(work, *args):
     """`make install` of what is built, and what it has put where."""
     dest = work / 'dest'
