@@ -297,7 +297,7 @@ static int ask(const struct mounter *m, const struct request *q, size_t text)
 
 static int answer(const struct mounter *m, int *ret_fd)
 {
-	int result, fds[2];
+	int result = 0, fds[2];
 	ssize_t n = receive_message(m->fd, &result, sizeof(result), fds);
 
 	if (n != sizeof(result))

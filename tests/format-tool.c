@@ -28,6 +28,7 @@
 #include "tensor/index_toml.h"
 #include "tensor/triton.h"
 #include "views/json.h"
+#include "must.h"
 
 static int fail(const char *what, int r)
 {
@@ -60,7 +61,7 @@ static int cmd_npy(void)
 	int r = 0;
 
 	while (!r && getline(&line, &cap, stdin) > 0) {
-		uint64_t *shape = calloc(strlen(line), sizeof(*shape));
+		uint64_t *shape = must(calloc(strlen(line), sizeof(*shape)));
 		unsigned rank = 0;
 		char *descr = strtok(line, " \n"), *dim;
 
@@ -81,7 +82,7 @@ static int cmd_names(void)
 
 	while (!r && fread(len, 1, sizeof(len), stdin) == sizeof(len)) {
 		size_t n = get_le32(len);
-		char *name = malloc(n ? n : 1);
+		char *name = must(malloc(n ? n : 1));
 
 		if (fread(name, 1, n, stdin) != n)
 			r = -EIO;
@@ -190,7 +191,7 @@ static int cmd_write(const char *dir)
 
 	if (r)
 		return fail("index.toml", r);
-	items = calloc(t->n + 1, sizeof(*items));
+	items = must(calloc(t->n + 1, sizeof(*items)));
 	for (size_t i = 0; i < t->n; i++) {
 		if (!t->list[i].problem && safetensors_can_hold(&t->list[i].info))
 			items[n++].info = &t->list[i].info;
@@ -212,7 +213,7 @@ static int cmd_triton(const char *dir)
 
 	if (r)
 		return fail("index.toml", r);
-	inputs = calloc(t->n + 1, sizeof(*inputs));
+	inputs = must(calloc(t->n + 1, sizeof(*inputs)));
 	for (size_t i = 0; i < t->n; i++) {
 		if (!t->list[i].problem && t->list[i].info.dtype->bits)
 			inputs[n++] = (struct triton_tensor){ .info = t->list[i].info };

@@ -89,6 +89,7 @@ static int code_escape(struct json *j)
 	static const char half[] = "it has half of a surrogate pair in a \\u escape";
 	int c = hex4(j), low;
 	char utf8[4];
+	size_t n;
 
 	if (c < 0)
 		return c;
@@ -103,7 +104,8 @@ static int code_escape(struct json *j)
 			return fail(j, half);
 		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 	}
-	return add(j, utf8, utf8_encode((uint32_t)c, utf8));
+	n = utf8_encode((uint32_t)c, utf8);
+	return add(j, utf8, n);
 }
 
 static int escape(struct json *j)

@@ -124,7 +124,7 @@ static int source_new(const char *url, struct remote_source **ret)
 	s->remote.url = strdup(url);
 	if (!s->remote.url) {
 		source_free(&s->source);
-		return -ENOMEM;
+		return -ENOMEM; /* cppcheck-suppress memleak; source_free() frees what has it */
 	}
 	*ret = s;
 	return 0;

@@ -115,7 +115,7 @@ static int fetch_data(struct remote_copy *rc, uint64_t off)
 static int decode(struct remote_copy *rc, uint64_t off, struct ingested *ret)
 {
 	const struct entry *e = rc->entry;
-	struct stream *in;
+	struct stream *in = NULL;
 	int r = dest_restart(rc->dest, NULL);
 
 	if (r == 0)

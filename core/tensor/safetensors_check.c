@@ -60,11 +60,13 @@ static int check_offsets(const struct safetensors *s, const uint32_t *order, uin
 int safetensors_check(const struct safetensors *s, uint64_t data, struct reason *reason)
 {
 	uint32_t *order = calloc(s->n + 1, sizeof(*order));
-	int r = order ? 0 : -ENOMEM;
+	int r = 0;
 
-	for (size_t i = 0; i < s->n && r == 0; i++)
+	if (!order)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->n; i++)
 		order[i] = (uint32_t)i;
-	if (r == 0 && s->n)
+	if (s->n)
 		qsort_r(order, s->n, sizeof(*order), by_name, s->list);
 	for (size_t i = 1; i < s->n && r == 0; i++)
 		if (by_name(&order[i - 1], &order[i], s->list) == 0)

@@ -129,6 +129,7 @@ static int escape_code(struct toml_lexer *lex, int n)
 {
 	uint32_t v = 0;
 	char utf8[4];
+	size_t len;
 	int c;
 
 	for (; n; n--, lex->in.p++) {
@@ -141,7 +142,8 @@ static int escape_code(struct toml_lexer *lex, int n)
 	}
 	if (v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
 		return toml_fail(lex, -EBADMSG, "U+%04X is not a character", v);
-	return add_text(lex, utf8, utf8_encode(v, utf8));
+	len = utf8_encode(v, utf8);
+	return add_text(lex, utf8, len);
 }
 
 /* A backslash at the end of a line: skips it and all white space after it. */

@@ -48,8 +48,9 @@ static int add_plain(struct views *v, struct node *dir, struct tensor *t, struct
 		vt.descr = t->info.dtype->npy;
 		vt.npy_data = vt.data;
 	}
-	if (r == 0)
-		r = tensor_filename(t->info.name, t->info.name_len, false, stem);
+	if (r < 0)
+		return r;
+	r = tensor_filename(t->info.name, t->info.name_len, false, stem);
 	return r < 0 ? r : view_add_tensor(v, dir, stem, &vt, h);
 }
 
@@ -95,16 +96,19 @@ static int list_plain(struct view_json *j, const struct node *dir, const struct 
 static int list_nested(struct views *v, struct view_json *j, const struct tensor *t)
 {
 	struct view_json_text *files = calloc(2 * t->n_inner + 1, sizeof(*files));
-	struct view_json_text *inner = files + t->n_inner;
+	struct view_json_text *inner;
 	struct view_json_tensor shown = {
 		.info = &t->info,
 		.dtype = t->info.dtype->name,
 		.files = files,
-		.inner = inner,
 	};
 	char dir[TENSOR_FILENAME_SIZE];
-	int r = files ? tensor_filename(t->info.name, t->info.name_len, true, dir) : -ENOMEM;
+	int r;
 
+	if (!files)
+		return -ENOMEM;
+	shown.inner = inner = files + t->n_inner;
+	r = tensor_filename(t->info.name, t->info.name_len, true, dir);
 	for (size_t i = 0; i < t->n_inner && r == 0; i++) {
 		struct extent data;
 		char *path = NULL;

@@ -133,8 +133,11 @@ static int add_body(struct views *v, struct node *dir, const char *name, struct 
 {
 	struct buf json = buf_init(MAX_TRITON_JSON);
 	struct extent *extents = calloc(s->n + 1, sizeof(*extents));
-	int r = extents ? make_json(v, s, request, &json) : -ENOMEM;
+	int r;
 
+	if (!extents)
+		return -ENOMEM;
+	r = make_json(v, s, request, &json);
 	for (size_t i = 0; i < s->n && r == 0; i++)
 		extents[i] = *(struct extent *)s->tensors[i].user;
 	*ret_json = json.len;

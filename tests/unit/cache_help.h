@@ -26,6 +26,7 @@
 
 #include "cache/cache.h"
 #include "base/util.h"
+#include "../must.h"
 
 struct key {
 	uint8_t sha256[32];
@@ -55,7 +56,7 @@ static inline void fill_bytes(struct key k, char *data, uint64_t at, size_t n)
 /* Writes [at, at + n) of the object; 0 or -errno. */
 static inline int put_bytes(int fd, struct key k, uint64_t at, size_t n)
 {
-	char *data = malloc(n + 1);
+	char *data = must(malloc(n + 1));
 	int r;
 
 	if (!data)
@@ -68,7 +69,7 @@ static inline int put_bytes(int fd, struct key k, uint64_t at, size_t n)
 
 static inline bool bytes_are_right(int fd, struct key k, size_t n)
 {
-	char *data = malloc(n + 1), *want = malloc(n + 1);
+	char *data = must(malloc(n + 1)), *want = must(malloc(n + 1));
 	bool right;
 
 	fill_bytes(k, want, 0, n);
@@ -130,7 +131,7 @@ static inline int open_fds(void)
 
 static inline int env_setup(void **state)
 {
-	struct env *e = calloc(1, sizeof(*e));
+	struct env *e = must(calloc(1, sizeof(*e)));
 
 	if (!e)
 		return -1;

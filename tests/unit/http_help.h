@@ -244,7 +244,7 @@ static inline uint64_t server_sent(const struct server *s, const char *path)
 
 static inline char *temp_file(const char *text, size_t n)
 {
-	char *path = strdup("/tmp/test_http.XXXXXX");
+	char *path = must(strdup("/tmp/test_http.XXXXXX"));
 	int fd = mkstemp(path);
 
 	assert_true(fd >= 0);
@@ -323,7 +323,7 @@ static inline struct http *start_default(void)
 static inline ssize_t drain(struct http_reader *s, size_t piece, const uint8_t *block, uint64_t off,
 			    uint64_t *ret_got)
 {
-	char *buf = malloc(piece);
+	char *buf = must(malloc(piece));
 	uint64_t got = 0;
 	ssize_t n;
 

@@ -12,6 +12,7 @@
 
 #include "base/util.h"
 #include "http/http.h"
+#include "../must.h"
 
 struct http_reader;
 
@@ -115,7 +116,7 @@ static inline int http_open(struct http *http, const struct http_request *reques
 			    int64_t deadline_ms, struct http_cancel *cancel,
 			    struct http_reader **ret, struct http_response *ret_response)
 {
-	struct http_reader *r = calloc(1, sizeof(*r));
+	struct http_reader *r = must(calloc(1, sizeof(*r)));
 	pthread_condattr_t attr;
 	int result;
 

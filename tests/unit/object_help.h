@@ -73,9 +73,8 @@ static inline int box_locate(struct container *c, const struct entry *e, struct 
 static inline struct box *box_new(void)
 {
 	static const struct container_ops ops = { .locate = box_locate };
-	struct box *b = calloc(1, sizeof(*b));
+	struct box *b = must(calloc(1, sizeof(*b)));
 
-	assert_non_null(b);
 	b->container.ops = &ops;
 	b->container.one_file = true;
 	b->blob = buf_init(SIZE_MAX / 2);
@@ -239,7 +238,7 @@ static inline int get(struct object *o)
 /* Reads a part of a pinned object and compares it. */
 static inline bool reads_right(const struct box_item *item, size_t n, uint64_t off, bool nowait)
 {
-	char *out = malloc(n + 1);
+	char *out = must(malloc(n + 1));
 	int r = object_read(item->object, out, n, off, nowait);
 	bool right = r == 0 ? memcmp(out, item->data + off, n) == 0 : nowait && r == -EAGAIN;
 

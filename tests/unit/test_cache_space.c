@@ -199,7 +199,7 @@ static void test_small_disk(void **state)
 
 	/* Full to the last byte by someone else: what is there can be read, gc and names work. */
 	assert_int_equal(cache_tmpfile(c, &big), 0);
-	block = calloc(1, 65536);
+	block = must(calloc(1, 65536));
 	for (uint64_t at = 0; pwrite(big, block, 65536, (off_t)at) > 0; at += 65536)
 		;
 	free(block);

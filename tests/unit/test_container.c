@@ -163,7 +163,7 @@ static void test_read(void **state)
 
 static void test_stream(void **state)
 {
-	char *data = make_bytes(500000, 1), *out = malloc(500001);
+	char *data = make_bytes(500000, 1), *out = must(malloc(500001));
 	struct buf packed = buf_init(SIZE_MAX / 2);
 	struct fake f = { .container.ops = &fake_ops };
 	struct entry e = { .name = "e", .size = 500000, .method = METHOD_ZSTD };

@@ -40,7 +40,7 @@ static void test_round_trips(void **state)
 	static const size_t sizes[] = {
 		0, 1, 100, 65535, 128 * KIB - 1, 128 * KIB, 128 * KIB + 1, 256 * KIB, 1000000,
 	}, steps[] = { 1, 4096, 100000, 2 * MIB };
-	char *data = make_bytes(1000000, 1), *out = malloc(1000000 + 2 * MIB);
+	char *data = make_bytes(1000000, 1), *out = must(malloc(1000000 + 2 * MIB));
 
 	(void)state;
 	memset(data, 'z', 500000);
@@ -68,7 +68,7 @@ static void test_round_trips(void **state)
 /* Whatever is cut off, added or promised wrongly is noticed by the time of the last byte. */
 static void test_wrong_lengths(void **state)
 {
-	char *data = make_bytes(300000, 2), *out = malloc(700000);
+	char *data = make_bytes(300000, 2), *out = must(malloc(700000));
 
 	(void)state;
 	memset(data, 'z', 100000);
@@ -184,7 +184,7 @@ static void test_errors_pass(void **state)
 
 static void test_bit_flips(void **state)
 {
-	char *data = make_bytes(3000, 4), *out = malloc(10000);
+	char *data = make_bytes(3000, 4), *out = must(malloc(10000));
 
 	(void)state;
 	memset(data, 'z', 1000);

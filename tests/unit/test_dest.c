@@ -8,7 +8,7 @@
 
 static int put(struct dest *d, struct key k, uint64_t off, size_t n)
 {
-	char *data = malloc(n + 1);
+	char *data = must(malloc(n + 1));
 	int r;
 
 	fill_bytes(k, data, off, n);
@@ -190,7 +190,7 @@ static void test_stream(void **state)
 	struct cache *c = open_cache(e, 0);
 	struct source *from, *source;
 	struct stream *in, *through;
-	char *got = malloc(100000), *want = malloc(100000);
+	char *got = must(malloc(100000)), *want = must(malloc(100000));
 	struct dest *d, *first;
 
 	assert_int_equal(dest_file(c, NULL, &first), 0);

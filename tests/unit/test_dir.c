@@ -16,7 +16,7 @@ struct env {
 
 static int setup(void **state)
 {
-	struct env *e = calloc(1, sizeof(*e));
+	struct env *e = must(calloc(1, sizeof(*e)));
 
 	snprintf(e->path, sizeof(e->path), "/tmp/dir-test-XXXXXX");
 	if (!mkdtemp(e->path)) {

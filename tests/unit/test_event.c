@@ -9,6 +9,7 @@
 
 #include "base/event.h"
 #include "base/util.h"
+#include "../must.h"
 
 struct env {
 	struct workers *workers;
@@ -24,7 +25,7 @@ struct counter {
 
 static int setup(void **state)
 {
-	struct env *e = calloc(1, sizeof(*e));
+	struct env *e = must(calloc(1, sizeof(*e)));
 
 	assert_int_equal(workers_new(&e->workers), 0);
 	assert_int_equal(events_new(e->workers, &e->events), 0);

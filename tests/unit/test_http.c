@@ -120,7 +120,7 @@ static void test_codings(void **state)
 static void test_bombs(void **state)
 {
 	static const char *const codings[] = { "gzip", "deflate", "br", "zstd" };
-	uint8_t *zeros = calloc(1, BLOCK);
+	uint8_t *zeros = must(calloc(1, BLOCK));
 	struct http *http = start_default();
 	struct http_response response;
 	struct rusage before, after;

@@ -163,7 +163,7 @@ static void test_netrc(void **state)
 	static const char text[] = "machine 127.0.0.1 login ann password pw\n"
 				   "default login any password pw\n";
 	char home[] = "/tmp/test_http.XXXXXX", path[64], origin[URL_MAX], url[URL_MAX];
-	char *old = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
+	char *old = getenv("HOME") ? must(strdup(getenv("HOME"))) : NULL;
 	struct http_response r;
 	struct server other;
 	struct http *http;

@@ -17,6 +17,7 @@
 #include "http/policy.h"
 #include "http/response.h"
 #include "base/util.h"
+#include "../must.h"
 
 /* What was logged since the last look. */
 static char logged[1024];
@@ -233,7 +234,7 @@ static void test_url_fault(void **state)
 		"javascript:alert(1)",
 		"http:/\n/h",
 	};
-	char *url = malloc(HTTP_MAX_URL + 2);
+	char *url = must(malloc(HTTP_MAX_URL + 2));
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -354,7 +355,7 @@ static void test_proxies(void **state)
 
 static char *temp_file(const char *text, size_t n)
 {
-	char *path = strdup("/tmp/test_http.XXXXXX");
+	char *path = must(strdup("/tmp/test_http.XXXXXX"));
 	int fd = mkstemp(path);
 
 	assert_true(fd >= 0);
@@ -389,7 +390,7 @@ static void test_header_file(void **state)
 		" X: folded\n",
 	};
 	static const char good[] = "# c\n\nA: b\r\nAuthorization: Bearer x y";
-	char **h = NULL, *large = malloc(HTTP_MAX_HEADER_FILE + 1);
+	char **h = NULL, *large = must(malloc(HTTP_MAX_HEADER_FILE + 1));
 	size_t n = 0;
 
 	(void)state;
@@ -612,7 +613,7 @@ static void test_head_limits(void **state)
 {
 	struct http_head h;
 	bool end = false;
-	char *line = malloc(HTTP_MAX_HEADER_BYTES + 1);
+	char *line = must(malloc(HTTP_MAX_HEADER_BYTES + 1));
 	int r = 0;
 
 	(void)state;

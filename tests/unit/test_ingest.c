@@ -227,7 +227,7 @@ struct held {
 /* Bytes at an odd offset of a file, as in a container. */
 static int hold(void **state)
 {
-	struct held *h = calloc(1, sizeof(*h));
+	struct held *h = must(calloc(1, sizeof(*h)));
 	struct ingested in;
 
 	h->data = make_bytes(BEFORE + HELD + 100, 5);
@@ -280,7 +280,7 @@ static void test_ranges(void **state)
 		HELD,
 	};
 	struct held *h = *state;
-	char *out = malloc(HELD + 1);
+	char *out = must(malloc(HELD + 1));
 
 	for (size_t i = 0; i < ARRAY_SIZE(edges); i++)
 		for (size_t j = i; j < ARRAY_SIZE(edges); j++) {
@@ -298,7 +298,7 @@ static void test_ranges(void **state)
 static void test_overwritten(void **state)
 {
 	struct held *h = *state;
-	char *out = malloc(HELD);
+	char *out = must(malloc(HELD));
 
 	for (size_t chunk = 0; chunk < 6; chunk++) {
 		size_t at = chunk * CHUNK_SIZE + 321;
@@ -328,7 +328,7 @@ static void test_overwritten(void **state)
 static void test_swapped(void **state)
 {
 	struct held *h = *state;
-	char *out = malloc(HELD);
+	char *out = must(malloc(HELD));
 
 	assert_int_equal(pwrite_full(h->fd, h->data + BEFORE, CHUNK_SIZE, BEFORE + CHUNK_SIZE), 0);
 	assert_int_equal(pwrite_full(h->fd, h->data + BEFORE + CHUNK_SIZE, CHUNK_SIZE, BEFORE), 0);
@@ -341,7 +341,7 @@ static void test_swapped(void **state)
 static void test_cut_off(void **state)
 {
 	struct held *h = *state;
-	char *out = malloc(HELD);
+	char *out = must(malloc(HELD));
 
 	assert_int_equal(ftruncate(h->fd, BEFORE + 3 * (off_t)CHUNK_SIZE + 5), 0);
 	assert_int_equal(read_at(h, out, 3 * CHUNK_SIZE, 0, false), 0);

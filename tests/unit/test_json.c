@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "../must.h"
 
 struct text {
 	const char *s;
@@ -39,11 +40,10 @@ static int scan(struct text t, struct buf *ret, const char **ret_fault)
 {
 	static const char letters[] = "{[.ksno";
 	struct buf text = buf_init(GIB);
-	struct json *j = calloc(1, sizeof(*j));
+	struct json *j = must(calloc(1, sizeof(*j)));
 	enum json_event e = JSON_OTHER;
 	int r = 0;
 
-	assert_non_null(j);
 	j->read = read_text;
 	j->ctx = &t;
 	j->text = &text;
@@ -242,11 +242,10 @@ static void test_keep(void **state)
 {
 	struct text t = { "[\"a\",\"bc\",\"\",\"d\"]", 17, 3, SIZE_MAX };
 	struct buf text = buf_init(KIB);
-	struct json *j = calloc(1, sizeof(*j));
+	struct json *j = must(calloc(1, sizeof(*j)));
 	enum json_event e;
 
 	(void)state;
-	assert_non_null(j);
 	j->read = read_text;
 	j->ctx = &t;
 	j->text = &text;

@@ -9,9 +9,8 @@
 
 static int parse_n(const char *text, size_t n, struct manifest **ret)
 {
-	char *copy = malloc(n + 1);
+	char *copy = must(malloc(n + 1));
 
-	assert_non_null(copy);
 	memcpy(copy, text, n);
 	return manifest_parse(copy, n, NULL, ret);
 }
@@ -210,7 +209,7 @@ static void test_long_path(void **state)
 static void test_entries(void **state)
 {
 	struct log_seen *seen = log_watch();
-	char *text = malloc(MAX_ENTRIES + 1);
+	char *text = must(malloc(MAX_ENTRIES + 1));
 	struct manifest *m;
 
 	(void)state;

@@ -207,8 +207,8 @@ static void test_same_hash_other_size(void **state)
 static void test_many(void **state)
 {
 	struct box *b = box_new();
-	struct entry *entries = calloc(5000, sizeof(*entries));
-	struct object **objects = calloc(5000, sizeof(struct object *)), *again;
+	struct entry *entries = must(calloc(5000, sizeof(*entries)));
+	struct object **objects = must(calloc(5000, sizeof(struct object *))), *again;
 	uint8_t sha256[SHA256_SIZE];
 
 	(void)state;

@@ -21,9 +21,8 @@ static struct box *full_box(size_t more)
 	struct box *b = box_new();
 
 	for (size_t i = 0; i < PINNED; i++) {
-		char *data = calloc(1, MAX_MEMORY_OBJECT);
+		char *data = must(calloc(1, MAX_MEMORY_OBJECT));
 
-		assert_non_null(data);
 		data[0] = (char)i;
 		box_add(b, data, MAX_MEMORY_OBJECT, METHOD_ZSTD);
 	}
@@ -143,7 +142,7 @@ static int derive_heavy(void *ctx, struct making *m)
 static void test_closed_without_lock(void **state)
 {
 	enum { N = MAX_OBJECT_FILES + 3 };
-	struct heavy *heavy = calloc(N, sizeof(*heavy));
+	struct heavy *heavy = must(calloc(N, sizeof(*heavy)));
 	struct object *objects[N];
 	struct box *b = box_new();
 
@@ -246,7 +245,7 @@ static void test_scribbled(void **state)
 	for (unsigned round = 0; round < 5; round++) {
 		struct box *b = box_new();
 		struct box_item *item = box_add_made(b, 8 * CHUNK_SIZE, round, METHOD_STORED);
-		char *out = malloc(8 * CHUNK_SIZE);
+		char *out = must(malloc(8 * CHUNK_SIZE));
 		pthread_t thread;
 
 		box_start(b, NULL, true);
@@ -335,7 +334,7 @@ struct cached {
 
 static int cached_setup(void **state)
 {
-	struct cached *e = calloc(1, sizeof(*e));
+	struct cached *e = must(calloc(1, sizeof(*e)));
 
 	snprintf(e->dir, sizeof(e->dir), "/tmp/object-test-XXXXXX");
 	if (!mkdtemp(e->dir)) {

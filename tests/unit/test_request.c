@@ -25,7 +25,7 @@ static void add_extent(struct mixed *x, const void *literal, struct box_item *it
 			      .off = off,
 			      .len = len,
 			      .start = x->size };
-	x->want = realloc(x->want, x->size + len + 1);
+	x->want = must(realloc(x->want, x->size + len + 1));
 	memcpy(x->want + x->size, literal ? (const char *)literal : item->data + off, len);
 	x->size += len;
 	x->file->file.size = x->size;
@@ -45,7 +45,7 @@ static void mixed_init(struct mixed *x, int bad)
 	box_start(x->b, NULL, true);
 	assert_int_equal(tree_new(0, &x->tree), 0);
 	assert_int_equal(tree_add_path(x->tree, "file", NODE_FILE, &x->file), 0);
-	x->file->file.extents = calloc(8, sizeof(struct extent));
+	x->file->file.extents = must(calloc(8, sizeof(struct extent)));
 	add_extent(x, "HEADER", NULL, 0, 6);
 	add_extent(x, NULL, &x->b->items[0], 0, 1000);
 	add_extent(x, "", NULL, 0, 0);
@@ -135,7 +135,7 @@ static void test_ranges(void **state)
 
 	(void)state;
 	mixed_init(&x, -1);
-	out = malloc(x.size + 100);
+	out = must(malloc(x.size + 100));
 	assert_int_equal(request_pin(x.file, NULL, NULL, NULL), -EAGAIN);
 	assert_int_equal(pin(x.file), 0);
 	assert_int_equal(request_pin(x.file, NULL, NULL, NULL), 0);
@@ -324,7 +324,7 @@ static void test_read_later(void **state)
 static void test_read_later_beside_opens(void **state)
 {
 	enum { COLD = 300 }; /* more than any lane has threads */
-	struct waiter *waiters = calloc(COLD, sizeof(*waiters));
+	struct waiter *waiters = must(calloc(COLD, sizeof(*waiters)));
 	struct box *b = box_new();
 	struct carton_request *q;
 	struct tree *t;
@@ -402,7 +402,7 @@ static void *pin_cancel_read(void *arg)
 {
 	struct reader *rd = arg;
 	struct mixed *x = rd->x;
-	char *out = malloc(400000);
+	char *out = must(malloc(400000));
 
 	for (unsigned i = 0; i < 60; i++) {
 		uint64_t off = (uint64_t)rand_r(&rd->seed) % x->size;

@@ -14,7 +14,7 @@
 /* Holds [off, off + n). */
 static void hold(struct held *h, uint64_t off, size_t n)
 {
-	char *data = malloc(n);
+	char *data = must(malloc(n));
 
 	fill_bytes(key_of(1), data, off, n);
 	assert_int_equal(held_add(h, data, n, off), 0);
@@ -109,7 +109,7 @@ static void test_bound(void **state)
 
 		/* a header of 24 bytes; 16 for each stretch */
 		for (int i = 0; i < 4; i++)
-			assert_int_equal(held_add(s.held, calloc(1, step),
+			assert_int_equal(held_add(s.held, must(calloc(1, step)),
 						  i < 3 ? step : step - 24 + over, (uint64_t)i),
 					 0);
 		snapshot_save(&s, c, url);

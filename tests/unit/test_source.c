@@ -183,7 +183,7 @@ static void test_file_cut_off(void **state)
 static void test_nowait(void **state)
 {
 	char path[] = "/tmp/source-test-XXXXXX", *data = make_bytes(300000, 3),
-	     *got = malloc(300000);
+	     *got = must(malloc(300000));
 	struct source *s;
 	int fd = mkstemp(path), r;
 

@@ -13,6 +13,7 @@
 
 #include "toml/toml.h"
 #include "base/util.h"
+#include "../must.h"
 
 /* ---- events as text: one line each ---- */
 
@@ -433,11 +434,10 @@ static void test_locale(void **state)
 {
 	static const char text[] = "a = 2.5\nb = 25e-1";
 	struct toml_events on = { .value = check_float };
-	char *old = strdup(setlocale(LC_NUMERIC, NULL));
+	char *old = must(strdup(setlocale(LC_NUMERIC, NULL)));
 	size_t n = 0;
 
 	(void)state;
-	assert_non_null(old);
 	if (!setlocale(LC_NUMERIC, "de_DE.UTF-8"))
 		assert_non_null(setlocale(LC_NUMERIC, "C"));
 	assert_int_equal(toml_parse_mem(text, strlen(text), &on, &n, NULL), 0);

@@ -16,7 +16,7 @@ static struct node *add_link(struct tree *t, const char *path, const char *targe
 {
 	struct node *n = add(t, path, NODE_SYMLINK);
 
-	n->link.target = strdup(target);
+	n->link.target = must(strdup(target));
 	return n;
 }
 
@@ -157,7 +157,7 @@ static void test_owned(void **state)
 	dir = add(t, "d", NODE_DIR);
 	nodes = t->n_nodes;
 	for (size_t n = 1; n <= 2; n++) {
-		struct extent e = { .literal = calloc(1, n), .len = n };
+		struct extent e = { .literal = must(calloc(1, n)), .len = n };
 		struct node *file;
 
 		t->owned = MAX_VIEW_MEMORY - 1;

@@ -265,7 +265,7 @@ static void note_length(void *ctx, enum carton_log_level level, const char *subj
 static void test_log_long(void **state)
 {
 	size_t longest = 0;
-	char *text = malloc(100001);
+	char *text = must(malloc(100001));
 
 	(void)state;
 	carton_log_set(note_length, &longest);

@@ -64,7 +64,7 @@ static void submit(struct pool *p, struct note *n, enum lane lane)
 
 static void test_all_run(void **state)
 {
-	struct note *notes = calloc(900, sizeof(*notes));
+	struct note *notes = must(calloc(900, sizeof(*notes)));
 	struct pool p;
 
 	(void)state;
@@ -81,7 +81,7 @@ static void test_all_run(void **state)
 /* A lane full of jobs that wait holds up no other. */
 static void test_lanes(void **state)
 {
-	struct note *stuck = calloc(600, sizeof(*stuck)), quick = { 0 };
+	struct note *stuck = must(calloc(600, sizeof(*stuck))), quick = { 0 };
 	struct pool p, q;
 
 	(void)state;
@@ -175,7 +175,7 @@ static void *submit_all(void *arg)
 
 static void test_many_submitters(void **state)
 {
-	struct submitter *s = calloc(8, sizeof(*s));
+	struct submitter *s = must(calloc(8, sizeof(*s)));
 	pthread_t threads[8];
 	struct pool p;
 

@@ -147,7 +147,7 @@ static void test_order(void **state)
 	struct zip_made z = zip_make(files, 5, (struct zip_end){ 0 });
 	struct container *c;
 	size_t first = z.central[1] - z.central[0], rest = z.eocd - z.central[1];
-	char *copy = malloc(z.eocd - z.directory);
+	char *copy = must(malloc(z.eocd - z.directory));
 
 	(void)state;
 	/* the first one of the directory becomes the last one */
@@ -198,7 +198,7 @@ static void test_times(void **state)
 /* An extra field that fills its 16 bits, in a header that no small read holds. */
 static void test_long_header(void **state)
 {
-	char *extra = calloc(1, 65535);
+	char *extra = must(calloc(1, 65535));
 	struct zip_file files[] = {
 		{ .name = "a", .data = "x", .n = 1, .extra = extra, .extra_len = 65535 },
 		{ .name = "b", .data = "y", .n = 1 },
@@ -222,7 +222,7 @@ static void test_long_header(void **state)
 static void test_long_comment(void **state)
 {
 	struct zip_file file = { .name = "a", .data = "x", .n = 1 };
-	char *comment = malloc(65536);
+	char *comment = must(malloc(65536));
 	struct zip_made z;
 	struct container *c;
 

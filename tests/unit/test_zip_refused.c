@@ -219,7 +219,7 @@ static void test_inserted(void **state)
 	for (int wide = 0; wide < 2; wide++) {
 		struct zip_made z = zip_make(good_files, ARRAY_SIZE(good_files),
 					     (struct zip_end){ .zip64 = wide });
-		char *more = malloc(z.out.len + 1);
+		char *more = must(malloc(z.out.len + 1));
 
 		(void)state;
 		for (size_t at = 0; at <= z.out.len; at++)

@@ -22,6 +22,7 @@
 #include "base/digest.h"
 #include "base/source.h"
 #include "base/util.h"
+#include "../must.h"
 
 /* ---- a source in memory ---- */
 
@@ -84,7 +85,7 @@ static inline int mem_stream_open(struct source *s, uint64_t off, uint64_t n, st
 		.read = mem_stream_read,
 		.close = mem_stream_close,
 	};
-	struct mem_stream *m = calloc(1, sizeof(*m));
+	struct mem_stream *m = must(calloc(1, sizeof(*m)));
 
 	if (!m)
 		return -ENOMEM;
@@ -106,9 +107,8 @@ static inline struct mem_source *mem_source(const void *data, size_t n)
 		.stream = mem_stream_open,
 		.free = mem_free,
 	};
-	struct mem_source *m = calloc(1, sizeof(*m));
+	struct mem_source *m = must(calloc(1, sizeof(*m)));
 
-	assert_non_null(m);
 	m->source.ops = &ops;
 	m->source.refs = 1;
 	m->source.size = n;
@@ -170,9 +170,8 @@ static inline void assert_says(const struct log_seen *seen, const char *text)
 /* Bytes that no method makes much smaller, the same for the same seed. */
 static inline char *make_bytes(size_t n, uint64_t seed)
 {
-	char *data = malloc(n + 1);
+	char *data = must(malloc(n + 1));
 
-	assert_non_null(data);
 	for (size_t i = 0; i < n; i++) {
 		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
 		data[i] = (char)(seed >> 56);
