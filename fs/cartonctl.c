@@ -15,6 +15,7 @@
 #include "privacy.h"
 #include "progress.h"
 #include "sandbox.h"
+#include "term.h"
 
 #define BLOCK ((size_t)1 << 20)
 
@@ -22,11 +23,11 @@
 static const char help[] =
 	"usage: cartonctl COMMAND [OPTION...] SOURCE [PATH...]\n"
 	"\n"
-	"Reads the carton SOURCE (a file, an unpacked directory or an http(s) URL)\n"
-	"without mounting it.\n"
+	"Reads a carton (a file, an unpacked directory or a URL) without mounting it.\n"
 	"\n"
 	"  info SOURCE             show what carton.toml says about the model\n"
-	"  ls SOURCE               list the files: size, storage, sha256, path\n"
+	"  ls SOURCE [PATH...]     list the files; -l, --long: exact; -0: only paths\n"
+	"  tree SOURCE [PATH]      draw the directories with their sizes\n"
 	"  cat SOURCE PATH...      write files to standard output\n"
 	"  hash SOURCE             print the model hash (sha256 of MANIFEST)\n"
 	"  verify SOURCE           check everything and list every problem\n"
@@ -48,7 +49,7 @@ static const char help[] =
 static int run_info(struct carton *c, const struct args *a)
 {
 	char *text;
-	int r = carton_info(c, a->json, &text);
+	int r = carton_info(c, a->flags & CTL_JSON, &text);
 
 	if (r < 0) {
 		fprintf(stderr, "cartonctl: %s\n", strerror(-r));
@@ -66,66 +67,6 @@ static int run_hash(struct carton *c, const struct args *a)
 	(void)a;
 	carton_model_hash(c, hex);
 	puts(hex);
-	return EXIT_GOOD;
-}
-
-/* One property of a file, or "-". */
-static const char *property(const struct carton_node *node, const char *name, char *buf, size_t n)
-{
-	return carton_property(node, name, buf, n) < 0 ? "-" : buf;
-}
-
-static void print_node(const struct carton_node *node, const char *path, bool json, bool first)
-{
-	char hash[128], storage[128], size[32];
-	struct carton_stat st;
-	const char *target = carton_target(node);
-
-	carton_stat(node, &st);
-	property(node, "user.carton.sha256", hash, sizeof(hash));
-	if (json) {
-		printf("%s\n{\"path\":", first ? "" : ",");
-		ctl_print_json(path);
-		if (st.size_known)
-			printf(",\"size\":%" PRIu64, st.size);
-		if (carton_property(node, "user.carton.sha256", hash, sizeof(hash)) > 0)
-			printf(",\"sha256\":\"%s\"", hash);
-		if (carton_property(node, "user.carton.storage", storage, sizeof(storage)) > 0)
-			printf(",\"storage\":\"%s\"", storage);
-		if (target) {
-			fputs(",\"target\":", stdout);
-			ctl_print_json(target);
-		}
-		putchar('}');
-		return;
-	}
-	snprintf(size, sizeof(size), st.size_known ? "%" PRIu64 : "-", st.size);
-	printf("%12s  %-20s  %-64s  %s%s%s\n", size,
-	       target ? "symlink" : property(node, "user.carton.storage", storage, sizeof(storage)),
-	       property(node, "user.carton.sha256", hash, sizeof(hash)), path, target ? " -> " : "",
-	       target ? target : "");
-}
-
-static int run_ls(struct carton *c, const struct args *a)
-{
-	struct carton_node *node = carton_root(c);
-	char path[4096];
-	bool first = true;
-
-	if (a->json)
-		putchar('[');
-	for (; node; node = carton_next(c, node)) {
-		struct carton_stat st;
-
-		carton_stat(node, &st);
-		if (st.kind == CARTON_DIR)
-			continue;
-		carton_path(node, path);
-		print_node(node, path, a->json, first);
-		first = false;
-	}
-	if (a->json)
-		puts("\n]");
 	return EXIT_GOOD;
 }
 
@@ -226,13 +167,19 @@ static int run_verify(struct carton *c, const struct args *a)
 
 static const struct command {
 	const char *name;
-	int (*run)(struct carton *c, const struct args *a);
+	ctl_carton_fn *run; /* gets an open carton, and min_paths to max_paths (-1: any) paths */
+	ctl_words_fn *run_words; /* or the words after the command */
 	int min_paths, max_paths;
-	bool json;
+	unsigned flags; /* that it has, enum ctl_flag */
 } commands[] = {
-	{ "info", run_info, 0, 0, true },     { "ls", run_ls, 0, 0, true },
-	{ "cat", run_cat, 1, -1, false },     { "hash", run_hash, 0, 0, false },
-	{ "verify", run_verify, 0, 0, true }, { "fetch", run_fetch, 0, -1, false },
+	{ "info", run_info, NULL, 0, 0, CTL_JSON },
+	{ "ls", ctl_ls, NULL, 0, -1, CTL_JSON | CTL_LONG | CTL_NUL },
+	{ "tree", ctl_tree, NULL, 0, 1, 0 },
+	{ "cat", run_cat, NULL, 1, -1, 0 },
+	{ "hash", run_hash, NULL, 0, 0, 0 },
+	{ "verify", run_verify, NULL, 0, 0, CTL_JSON },
+	{ "fetch", run_fetch, NULL, 0, -1, 0 },
+	{ "cache", NULL, ctl_cache, 0, 0, CTL_JSON },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(*commands))
 
@@ -263,7 +210,8 @@ static int print_result(const struct carton *c, const struct ctl_log *log, int s
 static int run(const struct command *command, struct args *a)
 {
 	bool verify = command->run == run_verify;
-	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, verify, verify && a->json };
+	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, verify,
+			       verify && (a->flags & CTL_JSON) };
 	struct carton *c = NULL;
 	char label[256];
 	int r, status = EXIT_BAD;
@@ -295,11 +243,9 @@ static int run(const struct command *command, struct args *a)
 static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX][24])
 {
 	static const struct option own[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "nosandbox", no_argument, NULL, 'n' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ NULL, 0, NULL, 0 },
+		{ "json", no_argument, NULL, 'j' },	 { "long", no_argument, NULL, 'l' },
+		{ "nosandbox", no_argument, NULL, 'n' }, { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },	 { NULL, 0, NULL, 0 },
 	};
 	int n = 0;
 
@@ -324,10 +270,16 @@ static int parse_options(int argc, char **argv, struct args *a)
 	int option;
 
 	build_options(options, names);
-	while ((option = getopt_long(argc, argv, "jhV", options, NULL)) >= 0) {
+	while ((option = getopt_long(argc, argv, "jl0hV", options, NULL)) >= 0) {
 		switch (option) {
 		case 'j':
-			a->json = true;
+			a->flags |= CTL_JSON;
+			break;
+		case 'l':
+			a->flags |= CTL_LONG;
+			break;
+		case '0':
+			a->flags |= CTL_NUL;
 			break;
 		case 'n':
 			a->carton.confine = NULL;
@@ -360,6 +312,39 @@ static int unknown_command(const char *name)
 	return ctl_usage("unknown command: %s", name);
 }
 
+/* Is there an option that the command does not have? */
+static int check_flags(const struct command *command, unsigned flags)
+{
+	static const struct {
+		enum ctl_flag flag;
+		const char *name;
+	} names[] = { { CTL_JSON, "--json" }, { CTL_LONG, "--long" }, { CTL_NUL, "-0" } };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (flags & ~command->flags & names[i].flag)
+			return ctl_usage("%s has no option %s", command->name, names[i].name);
+	return EXIT_GOOD;
+}
+
+/* Runs a command that reads a carton: the first of the words after the command. */
+static int run_on_source(const struct command *command, int n, char **words, struct args *a)
+{
+	if (n == 0)
+		return ctl_usage("%s: SOURCE is missing", command->name);
+	a->source = strdup(words[0]);
+	if (!a->source)
+		return ctl_failed(command->name, -ENOMEM);
+	privacy_hide_url(words[0]);
+	a->paths = words + 1;
+	a->n_paths = n - 1;
+	if (a->n_paths < command->min_paths)
+		return ctl_usage("%s: PATH is missing", command->name);
+	if (command->max_paths >= 0 && a->n_paths > command->max_paths)
+		return ctl_usage("%s: too many arguments: %s", command->name,
+				 a->paths[command->max_paths]);
+	return run(command, a);
+}
+
 /* Runs the command in `words`, of which there are `n`. */
 static int run_command(int n, char **words, struct args *a)
 {
@@ -367,31 +352,15 @@ static int run_command(int n, char **words, struct args *a)
 
 	if (n == 0)
 		return ctl_usage("COMMAND is missing");
-	if (strcmp(words[0], "cache") == 0)
-		return ctl_cache(words + 1, n - 1, a);
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (strcmp(words[0], commands[i].name) == 0)
 			command = &commands[i];
 	if (!command)
 		return unknown_command(words[0]);
-	if (n == 1)
-		return ctl_usage("%s: SOURCE is missing", command->name);
-	a->source = strdup(words[1]);
-	if (!a->source) {
-		fprintf(stderr, "cartonctl: %s\n", strerror(ENOMEM));
-		return EXIT_BAD;
-	}
-	privacy_hide_url(words[1]);
-	a->paths = words + 2;
-	a->n_paths = n - 2;
-	if (a->n_paths < command->min_paths)
-		return ctl_usage("%s: PATH is missing", command->name);
-	if (command->max_paths >= 0 && a->n_paths > command->max_paths)
-		return ctl_usage("%s: too many arguments: %s", command->name,
-				 a->paths[command->max_paths]);
-	if (a->json && !command->json)
-		return ctl_usage("%s has no JSON output", command->name);
-	return run(command, a);
+	if (check_flags(command, a->flags) != EXIT_GOOD)
+		return EXIT_USAGE;
+	return command->run ? run_on_source(command, n - 1, words + 1, a) :
+			      command->run_words(words + 1, n - 1, a);
 }
 
 int main(int argc, char **argv)
@@ -400,6 +369,7 @@ int main(int argc, char **argv)
 	int status;
 
 	privacy_no_core_dumps();
+	term_open();
 	status = parse_options(argc, argv, &a);
 	if (status == EXIT_GOOD)
 		status = run_command(argc - optind, argv + optind, &a);

@@ -8,11 +8,19 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "carton.h"
 
 /* EXIT_BAD: the command failed or found problems. */
 enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1 };
+
+/* Options of single commands. */
+enum ctl_flag {
+	CTL_JSON = 1,
+	CTL_LONG = 2,
+	CTL_NUL = 4,
+};
 
 /* The command line, after the command. */
 struct args {
@@ -20,7 +28,7 @@ struct args {
 	char *source; /* malloc'ed */
 	char **paths;
 	int n_paths;
-	bool json;
+	unsigned flags; /* enum ctl_flag */
 };
 
 /* Where log messages go: to stderr or, as the problems that verify finds, to stdout. */
@@ -43,7 +51,25 @@ int ctl_try_help(void);
 /* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
 int ctl_finish(int status);
 
-/* `cartonctl cache …`: runs the command in `words`, of which there are `n`. An exit status. */
-int ctl_cache(char **words, int n, const struct args *a);
+/* Prints what went wrong with `what`. Returns EXIT_BAD. */
+int ctl_failed(const char *what, int r);
+
+/* How the container holds a file: false if nothing is known of that. */
+struct ctl_storage {
+	char method[16]; /* "zstd", …; "links": it is fetched */
+	bool has_stored;
+	uint64_t stored; /* bytes in the container */
+};
+bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret);
+
+/* ---- commands: each returns an exit status ---- */
+
+/* Those that read an open carton. */
+typedef int ctl_carton_fn(struct carton *c, const struct args *a);
+ctl_carton_fn ctl_ls, ctl_tree;
+
+/* The others get the `n` words after the command. */
+typedef int ctl_words_fn(char **words, int n, const struct args *a);
+ctl_words_fn ctl_cache;
 
 #endif

@@ -89,7 +89,7 @@ int ctl_cache(char **words, int n, const struct args *a)
 	int r;
 
 	carton_log_set(ctl_on_log, &log);
-	r = n > 0 ? cache_command(words, n, &options, a->json) : -EINVAL;
+	r = n > 0 ? cache_command(words, n, &options, a->flags & CTL_JSON) : -EINVAL;
 	if (r == -EINVAL) {
 		fputs("usage: cartonctl cache list | gc [SIZE] | verify | path SHA256\n", stderr);
 		return EXIT_USAGE;

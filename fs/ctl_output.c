@@ -2,6 +2,7 @@
 #include "ctl.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,24 @@ int ctl_finish(int status)
 		return status;
 	fprintf(stderr, "cartonctl: cannot write: %s\n", strerror(errno));
 	return EXIT_BAD;
+}
+
+int ctl_failed(const char *what, int r)
+{
+	fprintf(stderr, "cartonctl: %s: %s\n", what, strerror(r == -EBADMSG ? EIO : -r));
+	return EXIT_BAD;
+}
+
+bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret)
+{
+	struct ctl_storage s = { 0 };
+	char text[64];
+
+	if (carton_property(node, "user.carton.storage", text, sizeof(text)) < 0)
+		return false;
+	s.has_stored = sscanf(text, "%15s %" SCNu64, s.method, &s.stored) == 2;
+	*ret = s;
+	return true;
 }
 
 int ctl_usage(const char *fmt, ...)

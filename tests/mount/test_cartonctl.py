@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 
 import pytest
@@ -91,29 +92,82 @@ def test_cat_to_a_full_disk(source):
     assert p.returncode != 0 and p.stderr
 
 
-def test_ls(source):
+def test_ls_long(source):
     path, c = source
-    p = ctl('ls', path)
+    p = ctl('ls', '--long', path)
     assert p.returncode == 0
     lines = p.stdout.splitlines()
     for name, digest in c.hashes().items():
-        line, = [ln for ln in lines if f'  {name}' in ln]
+        line, = [ln for ln in lines if ln.startswith(f'{name} ')]
+        words = line[len(name):].split()
         if name in c.links():
-            assert line.endswith(f'{name} -> {c.links()[name]}')
+            assert words == ['->', c.links()[name], '-', 'symlink', '-', '-']
             continue
-        assert digest in line.split() and str(len(c.files()[name])) in line.split()
-        if os.path.isfile(path):
-            assert c.entries[name].method in line.split()
+        assert words[0] == str(len(c.files()[name])) and words[3] == digest
+        assert words[1] == (c.entries[name].method if os.path.isfile(path) else 'stored')
+
+
+def test_ls(source):
+    path, c = source
+    head, *lines, total = ctl('ls', path).stdout.splitlines()
+    assert head.split() == ['PATH', 'SIZE', 'PACKED', 'SHA256']
+    assert total.startswith(f'{len(c.hashes()) + 1} files')
+    assert len(lines) == len(c.hashes()) + 1
+    for name, digest in c.hashes().items():
+        line, = [ln for ln in lines if ln.startswith(f'{name} ')]
+        if name not in c.links():
+            assert line.endswith(f'  {digest[:12]}') and re.search(r' \d+(\.\d)? ([KM]i)?B  ', line)
+
+
+def test_ls_only_paths(source):
+    path, c = source
+    p = ctl('ls', '-0', path)
+    assert p.returncode == 0
+    assert sorted(p.stdout.split('\0')) == sorted(['', 'MANIFEST', *c.hashes()])
+
+
+def test_ls_of_paths(source):
+    path, c = source
+    p = ctl('ls', '-0', path, 'misc', 'model/main.py')
+    assert p.returncode == 0
+    assert set(p.stdout.split('\0')[:-1]) == {n for n in c.hashes() if n.startswith('misc/')} | {'model/main.py'}
+    p = ctl('ls', path, 'misc', 'model/none')
+    assert p.returncode == 1 and p.stderr == 'cartonctl: model/none: No such file or directory\n'
+    assert 'misc/' in p.stdout
 
 
 def test_ls_storage_and_size(work):
     c = Carton()
     for method in ('stored', 'deflate', 'zstd'):
         c.add(f'model/{method}', method[:1].encode() * 54321, method=method)
-    out = ctl('ls', c.write(work / 'm.carton')).stdout.splitlines()
+    path = c.write(work / 'm.carton')
+    entries = {e['path']: e for e in json.loads(ctl('ls', '--json', path).stdout)}
+    out = ctl('ls', '-l', path).stdout.splitlines()
     for method in ('stored', 'deflate', 'zstd'):
-        line, = [ln for ln in out if f'model/{method}' in ln]
-        assert '54321' in line and method in line.replace('model/' + method, '')
+        words, = [ln.split()[1:4] for ln in out if ln.startswith(f'model/{method} ')]
+        assert words[:2] == ['54321', method]
+        assert entries[f'model/{method}']['storage'] == f'{method} {words[2]}'
+
+
+def test_tree(source):
+    path, c = source
+    head, *lines, total = ctl('tree', path).stdout.splitlines()
+    assert head.startswith(f'{os.path.basename(path)} ') and head.endswith('100%')
+    assert total == f'{len(c.hashes()) + 1} files'
+    names = {re.split('  | -> ', ln[ln.index('── ') + 3:])[0] for ln in lines}
+    assert {'misc/', 'model/', 'carton.toml'} <= names
+    assert {os.path.basename(n) for n in c.files()} <= names
+    assert ctl('tree', path, 'misc').stdout.startswith('misc ')
+    p = ctl('tree', path, 'carton.toml')
+    assert p.returncode == 1 and p.stderr == 'cartonctl: carton.toml: Not a directory\n'
+
+
+def test_tree_of_deep_directories(work):
+    """A path of 2,000 directories: the stack is enough, and no row is longer than its part."""
+    deep = 'd/' * 2000 + 'f'
+    p = ctl('tree', Carton().add(deep, b'x' * 100).write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stdout.endswith('\n3 files\n'), p.stderr
+    assert p.stdout.count('d/ ') == 2000
 
 
 def test_info(source):
@@ -360,7 +414,8 @@ def test_verify_many_bad_files(work):
     (('verfy', 'x'), 'unknown command: verfy; did you mean verify?'),
     (('hash',), 'hash: SOURCE is missing'), (('cat', 'x'), 'cat: PATH is missing'),
     (('hash', 'x', 'y'), 'hash: too many arguments: y'),
-    (('hash', '--json', 'x'), 'hash has no JSON output'),
+    (('hash', '--json', 'x'), 'hash has no option --json'),
+    (('info', '-l', 'x'), 'info has no option --long'), (('hash', '-0', 'x'), 'hash has no option -0'),
     (('info', '--bogus', 'x'), "unrecognized option '--bogus'"),
     (('info', '--offline=1', 'x'), "option '--offline' doesn't allow an argument"),
     (('info', '--timeout=0', 'x'), '--timeout=0: expected seconds from 1 to 86400'),

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cartonctl prints at a terminal: its width, its colours, no text that the terminal obeys."""
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+import unicodedata
+
+import pytest
+
+from harness import CARTONCTL, environment
+from zipwriter import Carton, sample
+
+WIDE = 'モデル' * 20
+
+
+def terminal(columns, *args, **env):
+    """What `cartonctl *args` prints at a terminal of so many columns, as one string."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack('4H', 50, columns, 0, 0))
+    p = subprocess.Popen([CARTONCTL, *map(str, args)], stdin=subprocess.DEVNULL, stdout=follower, stderr=follower,
+                         env=environment() | {'TERM': 'xterm', **env})
+    os.close(follower)
+    out = b''
+    while True:
+        try:
+            block = os.read(leader, 65536)
+        except OSError:                 # the other side is closed
+            break
+        out += block
+    os.close(leader)
+    p.wait()
+    return out.decode().replace('\r\n', '\n')
+
+
+def plain(text):
+    return re.sub(r'\x1b\[[0-9;]*[mK]', '', text)
+
+
+def width(line):
+    """Columns of a line at a terminal."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in 'WF' else 1
+               for c in plain(line))
+
+
+@pytest.fixture
+def wide_carton(work):
+    c = sample().add('model/' + 'long/' * 40 + 'name.bin', b'x' * 5000)
+    c.add(f'model/{WIDE}.bin', b'y' * 3000).add('model/e\u0301' + 'a\u0308' * 70, b'z')
+    c.add('model/\u202ecod.exe', b'reversed')
+    return c.write(work / 'm.carton')
+
+
+@pytest.mark.parametrize('command', ['ls', 'tree'])
+@pytest.mark.parametrize('columns', [80, 100, 120, 200])
+def test_no_row_wraps(wide_carton, command, columns):
+    lines = terminal(columns, command, wide_carton).splitlines()
+    assert len(lines) > 10
+    for line in lines:
+        assert width(line) <= columns, line
+
+
+@pytest.mark.parametrize('command', ['ls', 'tree'])
+def test_colour_only_where_it_is_wanted(wide_carton, command):
+    assert '\x1b[' in terminal(100, command, wide_carton)
+    for env in ({'NO_COLOR': '1'}, {'TERM': 'dumb'}):
+        assert '\x1b' not in terminal(100, command, wide_carton, **env)
+    # an empty one does not count: no-color.org
+    assert '\x1b[' in terminal(100, command, wide_carton, NO_COLOR='')
+    p = subprocess.run([CARTONCTL, command, wide_carton], capture_output=True, text=True, env=environment())
+    assert '\x1b' not in p.stdout
+
+
+@pytest.mark.parametrize('command', ['ls', 'tree'])
+def test_columns_are_aligned(wide_carton, command):
+    """Names of wide and of combining characters move nothing."""
+    ends = {width(ln[:re.search(r' [KM]?i?B ', ln).end()]) for ln in
+            map(plain, terminal(100, command, wide_carton).splitlines()) if re.search(r' [KM]?i?B ', ln)}
+    assert len(ends) == 1
+
+
+def test_no_direction_is_changed(wide_carton):
+    for command in ('ls', 'tree'):
+        out = terminal(100, command, wide_carton)
+        assert '\u202e' not in out and '\\xe2\\x80\\xaecod.exe' in out
+
+
+def test_ascii_locale(work):
+    path = Carton().add('model/m', b'x' * 5000).add('model/' + 'n' * 100, b'x').write(work / 'm.carton')
+    for command in ('ls', 'tree'):
+        out = terminal(80, command, path, LC_ALL='C')
+        assert out.isascii(), out
