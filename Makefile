@@ -29,6 +29,9 @@ CORE_BASE := -fPIC -fvisibility=protected -Icore
 
 # The libraries of each layer: core/ is compiled without FUSE.
 CORE_PKGS := libarchive libzstd libcurl libcrypto zlib
+# ISA-L decodes Deflate if it is there, else libarchive does. `make ISAL=no` builds without it.
+ISAL ?= $(shell pkg-config --exists libisal && echo yes)
+CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal)
 FS_PKGS := fuse3 libseccomp
 CORE_CFLAGS = $(shell pkg-config --cflags $(CORE_PKGS))
 CORE_LIBS = $(shell pkg-config --libs $(CORE_PKGS))
@@ -36,7 +39,8 @@ FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
 FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
 CTL_LIBS = $(shell pkg-config --libs libseccomp)
 
-CORE_SRC := $(wildcard core/*.c core/*/*.c)
+CORE_SRC := $(filter-out core/archive/inflate_$(if $(filter yes,$(ISAL)),libarchive,isal).c, \
+	$(wildcard core/*.c core/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
 FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,numbers option_table privacy progress sandbox landlock syscalls)
@@ -64,7 +68,7 @@ all: $(BUILD)/cartonfs $(BUILD)/cartonctl
 # ---- build ----
 
 # Records the compiler flags: when they change, everything is rebuilt.
-FLAGS_NOW := $(CC) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) $(BASE) $(CORE_BASE)
+FLAGS_NOW := $(CC) ISAL=$(ISAL) $(CFLAGS) $(CPPFLAGS) $(LDFLAGS) $(BASE) $(CORE_BASE)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(FLAGS_NOW))' > $@

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "archive/decode.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include "archive/inflate.h"
 #include "base/util.h"
 
 #define IN_BLOCK (256 * KIB)
-#define MADE_HEADER 64 /* room for the header of synthesize_header() */
 
 struct decoder {
 	struct stream stream;
@@ -21,14 +19,13 @@ struct decoder {
 	uint64_t fed;	 /* of them, read so far */
 	uint64_t size;	 /* bytes that they must decode to */
 	uint64_t made;	 /* of them, returned so far */
-	int in_error;	 /* of `in`: libarchive only reports that reading failed */
+	int in_error;	 /* of `in` */
 
 	ZSTD_DStream *zstd;
 	ZSTD_inBuffer block;
 	bool frame_open; /* inside a zstd frame */
 
-	struct archive *archive;
-	bool header_given;
+	struct inflate *inflate;
 
 	size_t buf_size;
 	char buf[]; /* compressed bytes; no larger than the entry: most are small */
@@ -177,60 +174,24 @@ static int zstd_open(struct decoder *d)
 	return 0;
 }
 
-/* ---- Deflate, through libarchive's streaming zip reader ---- */
+/* ---- Deflate ---- */
 
-static int synthesize_header(struct decoder *d, const void **ret_block)
-{
-	static const char name[] = "x";
-	uint8_t *h = (uint8_t *)d->buf;
-
-	/* APPNOTE 4.3.7, with the sizes in a zip64 extra field so that any size fits */
-	memset(h, 0, 30);
-	put_le32(h, 0x04034b50);
-	put_le16(h + 4, 45);
-	put_le16(h + 8, METHOD_DEFLATE);
-	put_le32(h + 18, UINT32_MAX);
-	put_le32(h + 22, UINT32_MAX);
-	put_le16(h + 26, sizeof(name) - 1);
-	put_le16(h + 28, 20);
-	memcpy(h + 30, name, sizeof(name) - 1);
-	h += 30 + sizeof(name) - 1;
-	put_le16(h, 1);
-	put_le16(h + 2, 16);
-	put_le64(h + 4, d->size);
-	put_le64(h + 12, d->stored);
-	*ret_block = d->buf;
-	return 30 + (int)sizeof(name) - 1 + 20;
-}
-
-static la_ssize_t archive_feed(struct archive *a, void *ctx, const void **ret_block)
+static ssize_t inflate_feed(void *ctx, const void **ret_block)
 {
 	struct decoder *d = ctx;
-	ssize_t got;
 
-	if (!d->header_given) {
-		d->header_given = true;
-		return synthesize_header(d, ret_block);
-	}
-	got = feed(d);
-	if (got < 0) {
-		archive_set_error(a, (int)-got, "cannot read");
-		return ARCHIVE_FATAL;
-	}
 	*ret_block = d->buf;
-	return got;
+	return feed(d);
 }
 
-static int archive_fault(struct decoder *d)
+static int inflate_fault(struct decoder *d, int r)
 {
-	const char *why = archive_error_string(d->archive);
-
 	if (d->in_error)
 		return d->in_error;
-	if (archive_errno(d->archive) == ENOMEM)
-		return -ENOMEM;
-	carton_log(CARTON_LOG_ERROR, d->name, "bad deflate data: %s", why ? why : "damaged");
-	return -EBADMSG;
+	if (r == -EBADMSG)
+		carton_log(CARTON_LOG_ERROR, d->name, "bad deflate data: %s",
+			   inflate_why(d->inflate));
+	return r;
 }
 
 static ssize_t deflate_read(struct stream *s, void *ret_buf, size_t n)
@@ -242,20 +203,20 @@ static ssize_t deflate_read(struct stream *s, void *ret_buf, size_t n)
 	ssize_t got;
 
 	if (want > 0) {
-		got = archive_read_data(d->archive, ret_buf, want);
+		got = inflate_read(d->inflate, ret_buf, want);
 		if (got < 0)
-			return archive_fault(d);
+			return inflate_fault(d, (int)got);
 		d->made += (uint64_t)got;
 		if ((size_t)got < want)
 			return bad(d, "deflate data decodes to less than its declared size");
 	}
 	if (last) {
-		got = archive_read_data(d->archive, &extra, 1);
+		got = inflate_read(d->inflate, &extra, 1);
 		if (got < 0)
-			return archive_fault(d);
+			return inflate_fault(d, (int)got);
 		if (got > 0)
 			return bad(d, "deflate data decodes to more than its declared size");
-		if (d->fed != d->stored)
+		if (d->fed != d->stored || inflate_unused(d->inflate) > 0)
 			return bad(d, "the deflate data is followed by other bytes");
 	}
 	return (ssize_t)want;
@@ -263,18 +224,11 @@ static ssize_t deflate_read(struct stream *s, void *ret_buf, size_t n)
 
 static int deflate_open(struct decoder *d)
 {
-	struct archive_entry *entry;
+	const struct inflate_input input = { inflate_feed, d, d->stored, d->size };
 
-	d->archive = archive_read_new();
-	if (!d->archive)
-		return -ENOMEM;
-	/* no crc: the sha256 is checked; no filters: nothing else may be detected in the data */
-	if (archive_read_support_format_zip_streamable(d->archive) != ARCHIVE_OK ||
-	    archive_read_set_options(d->archive, "zip:ignorecrc32") != ARCHIVE_OK ||
-	    archive_read_open(d->archive, d, NULL, archive_feed, NULL) != ARCHIVE_OK ||
-	    archive_read_next_header(d->archive, &entry) != ARCHIVE_OK)
-		return archive_fault(d);
-	return 0;
+	int r = inflate_open(&input, &d->inflate);
+
+	return r < 0 ? inflate_fault(d, r) : 0;
 }
 
 /* ---- all ---- */
@@ -285,8 +239,7 @@ static void decoder_close(struct stream *s)
 
 	stream_close(d->in);
 	ZSTD_freeDStream(d->zstd);
-	if (d->archive)
-		archive_read_free(d->archive);
+	inflate_close(d->inflate);
 	free(d);
 }
 
@@ -306,7 +259,7 @@ static const struct stream_ops decoder_ops = { decoder_read, decoder_close };
 int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t size,
 		const char *name, struct stream **ret)
 {
-	size_t n = method == METHOD_STORED ? 0 : (size_t)MAX(MIN(stored, IN_BLOCK), MADE_HEADER);
+	size_t n = method == METHOD_STORED ? 0 : (size_t)MIN(stored, IN_BLOCK);
 	struct decoder *d = malloc(sizeof(*d) + n);
 	int r = -EOPNOTSUPP;
 

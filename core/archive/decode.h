@@ -2,10 +2,8 @@
 /*
  * The compression methods of the carton format: Stored (0), Deflate (8) and zstd (93).
  *
- * The only file that uses libzstd. libarchive decodes Deflate: it is fed a local
- * header that is made here from the validated central record, then exactly the compressed bytes. It
- * never sees the local header of the archive, which is untrusted. zstd is decoded by libzstd, because
- * libarchive before 3.8 fails on valid zstd entries.
+ * The only file that uses libzstd: libarchive before 3.8 fails on valid zstd entries. Deflate is decoded
+ * by archive/inflate.h.
  *
  * Threads: each stream is used by one thread at a time.
  */
