@@ -7,6 +7,8 @@ PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+# the only place where mount(8) looks for mount.cartonfs
+MOUNTDIR ?= /sbin
 BUILD ?= build
 
 CC ?= cc
@@ -229,13 +231,16 @@ man: fs/cartonfs.1 fs/cartonctl.1
 install: all
 	install -D -m 755 -t '$(DESTDIR)$(BINDIR)' $(BUILD)/cartonfs $(BUILD)/cartonctl
 	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man1' fs/cartonfs.1 fs/cartonctl.1
-	@mkdir -p '$(DESTDIR)$(UNITDIR)'
+	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man8' fs/mount.cartonfs.8
+	@mkdir -p '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(MOUNTDIR)'
+	ln -sf '$(BINDIR)/cartonfs' '$(DESTDIR)$(MOUNTDIR)/mount.cartonfs'
 	sed 's|@BINDIR@|$(BINDIR)|g' systemd/cartonfs@.service > '$(DESTDIR)$(UNITDIR)/cartonfs@.service'
 	chmod 644 '$(DESTDIR)$(UNITDIR)/cartonfs@.service'
 
 uninstall:
 	rm -f '$(DESTDIR)$(BINDIR)/cartonfs' '$(DESTDIR)$(BINDIR)/cartonctl' \
 		'$(DESTDIR)$(MANDIR)/man1/cartonfs.1' '$(DESTDIR)$(MANDIR)/man1/cartonctl.1' \
+		'$(DESTDIR)$(MANDIR)/man8/mount.cartonfs.8' '$(DESTDIR)$(MOUNTDIR)/mount.cartonfs' \
 		'$(DESTDIR)$(UNITDIR)/cartonfs@.service'
 
 deps:
@@ -265,7 +270,7 @@ help:
 	@echo 'make bench        measure, against the files beneath and against other tools'
 	@echo 'make lint format  check, and set, the style'
 	@echo 'make man          check the man pages'
-	@echo 'make install      PREFIX=/usr/local, DESTDIR=; and uninstall'
+	@echo 'make install      PREFIX=/usr/local, DESTDIR=, MOUNTDIR=/sbin; and uninstall'
 	@echo 'make deps         install what building needs; test-deps: what the tests need'
 	@echo 'make chroot       as root: demo and check in a new RELEASE=bookworm or another'
 	@echo 'make clean'

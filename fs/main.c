@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 		printf("cartonfs %s, libfuse %s\n", CARTON_VERSION, fuse_pkgversion());
 		status = EXIT_OK;
 	} else if (r == 0) {
-		status = session_run(&o);
+		status = o.fake ? EXIT_OK : session_run(&o);
 	}
 	options_free(&o);
 	return status;

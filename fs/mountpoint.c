@@ -5,6 +5,7 @@
 #include <mntent.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -50,6 +51,45 @@ static int detach(const char *path)
 bool mountpoint_is_device(const char *path)
 {
 	return strncmp(path, "/dev/fd/", 8) == 0;
+}
+
+static int make_directories(char *path, mode_t mode)
+{
+	/* not the leading slash */
+	for (char *p = path + 1;; p++) {
+		char end = *p;
+		int r;
+
+		if (end != '/' && end != '\0')
+			continue;
+		*p = '\0';
+		r = mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+		*p = end;
+		if (r < 0 || end == '\0')
+			return r;
+	}
+}
+
+int mountpoint_create(char **path, mode_t mode)
+{
+	struct stat st;
+	char *found;
+	int r;
+
+	/* anything but "not there" is reported by mountpoint_prepare() */
+	if (mountpoint_is_device(*path) || lstat(*path, &st) == 0 || errno != ENOENT)
+		return 0;
+	r = **path ? make_directories(*path, mode) : -ENOENT;
+	found = r < 0 ? NULL : realpath(*path, NULL);
+	if (!found) {
+		r = r < 0 ? r : -errno;
+		fprintf(stderr, "cartonfs: %s: cannot create the mountpoint: %s\n", *path,
+			strerror(-r));
+		return r;
+	}
+	free(*path);
+	*path = found;
+	return 0;
 }
 
 int mountpoint_prepare(const char *path)

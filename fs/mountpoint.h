@@ -3,9 +3,16 @@
 #define FS_MOUNTPOINT_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* True: `path` is the open FUSE device of a mount that mount.fuse3 -o drop_privileges has made. */
 bool mountpoint_is_device(const char *path);
+
+/*
+ * Creates the directory *path and its missing parents, as mkdir -p does, and makes the path absolute. Does
+ * nothing if it is there. 0, or -errno after printing it.
+ */
+int mountpoint_create(char **path, mode_t mode);
 
 /*
  * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has left

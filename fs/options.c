@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "numbers.h"
 #include "option_table.h"
 
 /* Fits 24 lines of 80 columns. */
@@ -35,6 +36,7 @@ const char options_help[] =
 	"  -o noviews            no generated directory views/; views=NAME: rename it\n"
 	"  -o allow_other        let other users read it; auto_unmount: even if killed\n"
 	"  -o uid=N,gid=N,umask=OCTAL  owner of the files, permission bits to remove\n"
+	"  -o mkdir              create MOUNTPOINT if it is missing\n"
 	"Options of mount(8) work too. See cartonfs(1) for all, and cartonctl(1).\n"
 	"Exit status: 0 mounted, 1 usage error, 2 system error, 32 mount failed\n";
 
@@ -44,7 +46,8 @@ struct raw {
 	char *verify, *views, *fsname;
 	bool noviews, nosandbox, mount_only;
 	unsigned uid, gid, umask, max_read;
-	int foreground, debug, help, version; /* filled by fuse_opt */
+	int foreground, debug, help, version, fake; /* filled by fuse_opt */
+	int mkdir_mode;
 	char *paths[2];
 	int n_paths;
 	const char *suggestion;
@@ -78,6 +81,21 @@ static const struct option_spec mount_table[] = {
 static const struct fuse_opt flags[] = {
 	FLAG("-f", foreground), FLAG("-d", debug),   FLAG("debug", debug),	 FLAG("-h", help),
 	FLAG("--help", help),	FLAG("-V", version), FLAG("--version", version), FUSE_OPT_END,
+};
+
+/* Those of a mount helper: see NOTES in mount(8). */
+static const struct fuse_opt helper_flags[] = {
+	FLAG("-f", fake),
+	FUSE_OPT_KEY("-n", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-s", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-v", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-t ", FUSE_OPT_KEY_DISCARD),
+	FLAG("debug", debug),
+	FLAG("-h", help),
+	FLAG("--help", help),
+	FLAG("-V", version),
+	FLAG("--version", version),
+	FUSE_OPT_END,
 };
 
 /* Options without effect. One that ends in = or - stands for all that begin with it. */
@@ -152,10 +170,35 @@ static int set_option(struct raw *raw, const char *text)
 	return r < 0 ? -1 : strcmp(spec->name, "max_read") == 0;
 }
 
+/* mkdir and mkdir=MODE, also with the names that mount(8) has for it. False: it is another option. */
+static bool is_mkdir(const char *option, const char **ret_mode)
+{
+	static const char *const names[] = { "mkdir", "X-mount.mkdir", "x-mount.mkdir" };
+	size_t n = strcspn(option, "=");
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i]) == n && strncmp(option, names[i], n) == 0) {
+			*ret_mode = option[n] ? option + n + 1 : NULL;
+			return true;
+		}
+	return false;
+}
+
+static int set_mkdir(struct raw *raw, const char *option, const char *mode)
+{
+	unsigned long n = 0755;
+
+	if (mode && !parse_number(mode, 8, 0777, &n))
+		return usage_error("-o %s: expected an octal number such as 0755", option), -1;
+	raw->mkdir_mode = (int)n;
+	return 0;
+}
+
 /* A fuse_opt_proc_t. */
 static int on_option(void *data, const char *arg, int key, struct fuse_args *outargs)
 {
 	struct raw *raw = data;
+	const char *mode;
 
 	(void)outargs;
 	if (key == FUSE_OPT_KEY_NONOPT) {
@@ -166,6 +209,12 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 	}
 	if (arg[0] == '-')
 		return usage_error("unknown option: %s", arg), -1;
+	if (strcmp(arg, "remount") == 0)
+		return usage_error("-o remount: a mount cannot be changed; unmount it, and mount "
+				   "it again"),
+		       -1;
+	if (is_mkdir(arg, &mode))
+		return set_mkdir(raw, arg, mode);
 	return is_ignored(arg) ? 0 : set_option(raw, arg);
 }
 
@@ -264,13 +313,21 @@ static int complete(struct raw *raw, struct options *o)
 	return r == 0 ? add_mount_options(raw, o) : r;
 }
 
+static bool is_helper(const char *argv0)
+{
+	const char *slash = strrchr(argv0, '/');
+
+	return strcmp(slash ? slash + 1 : argv0, "mount.cartonfs") == 0;
+}
+
 int options_parse(int argc, char **argv, struct options *ret)
 {
-	struct raw raw = { .uid = getuid(), .gid = getgid() };
+	struct raw raw = { .uid = getuid(), .gid = getgid(), .mkdir_mode = -1 };
 	struct options o = { .fuse = FUSE_ARGS_INIT(argc, argv) };
 	int r = -EINVAL;
 
-	if (fuse_opt_parse(&o.fuse, &raw, flags, on_option) == 0) {
+	if (fuse_opt_parse(&o.fuse, &raw, is_helper(argv[0]) ? helper_flags : flags, on_option) ==
+	    0) {
 		o.foreground = raw.foreground || raw.debug;
 		o.debug = raw.debug;
 		o.help = raw.help;
@@ -279,6 +336,8 @@ int options_parse(int argc, char **argv, struct options *ret)
 		o.gid = raw.gid;
 		o.umask = raw.umask;
 		o.max_read = raw.max_read;
+		o.fake = raw.fake;
+		o.mkdir_mode = raw.mkdir_mode;
 		o.suggestion = raw.suggestion;
 		r = o.help || o.version ? 0 : complete(&raw, &o);
 	}

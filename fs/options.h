@@ -20,6 +20,8 @@ struct options {
 	bool verify_at_mount;
 	bool nosandbox;
 	bool mount_only;
+	bool fake;	/* mount -f: check the arguments, and do not mount */
+	int mkdir_mode; /* of a mountpoint to create if it is missing; -1: create none */
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
@@ -29,7 +31,8 @@ struct options {
 };
 
 /*
- * Parses the command line. 0, -EINVAL after printing what is wrong with it, or -ENOMEM. With help or
+ * Parses the command line. As mount(8) calls its helpers if argv[0] is mount.cartonfs: -f, -n, -s, -v and
+ * -t TYPE have the meaning that they have there. 0, -EINVAL after printing what is wrong with it, or -ENOMEM. With help or
  * version set, nothing else is. The caller calls options_free() in any case.
  */
 int options_parse(int argc, char **argv, struct options *ret);

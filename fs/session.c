@@ -338,6 +338,8 @@ int session_run(struct options *o)
 	s.mount.ctx = &s;
 	carton_log_set(on_log, &s);
 	fuse_set_log_func(on_fuse_log);
+	if (o->mkdir_mode >= 0 && mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode) < 0)
+		return EXIT_MOUNT;
 	if (mountpoint_prepare(o->mountpoint) < 0)
 		return EXIT_MOUNT;
 	if (o->mount_only)

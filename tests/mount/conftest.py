@@ -147,22 +147,24 @@ def sample_carton(session_dir):
 @pytest.fixture
 def installed():
     """
-    mount(8) finds `cartonfs` by name: a link in /usr/bin unless one is installed there. One test at
-    a time has it: other workers of pytest-xdist, and other runs, wait.
+    mount(8) finds `cartonfs` and `mount.cartonfs` by name: links unless they are installed there. One
+    test at a time has them: other workers of pytest-xdist, and other runs, wait.
     """
-    link = '/usr/bin/cartonfs'
+    links = '/usr/bin/cartonfs', '/usr/sbin/mount.cartonfs'
+    made = []
     lock = os.open('/usr/bin', os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        made = not os.path.lexists(link)
-        if made:
-            os.symlink(harness.CARTONFS, link)
         try:
-            assert os.path.realpath(link) == harness.CARTONFS, \
-                f'{link} is another build: these tests would use it'
+            for link in links:
+                if not os.path.lexists(link):
+                    os.symlink(harness.CARTONFS, link)
+                    made.append(link)
+                assert os.path.realpath(link) == harness.CARTONFS, \
+                    f'{link} is another build: these tests would use it'
             yield
         finally:
-            if made:
+            for link in made:
                 os.unlink(link)
     finally:
         os.close(lock)

@@ -281,7 +281,10 @@ def test_install_and_uninstall(work, prefix):
     base = prefix.lstrip('/')
     assert set(files) == {f'{base}/bin/cartonfs', f'{base}/bin/cartonctl',
                           f'{base}/lib/systemd/system/{UNIT}',
+                          f'{base}/share/man/man8/mount.cartonfs.8', 'sbin/mount.cartonfs',
                           *(f'{base}/share/man/man1/{m}' for m in MAN)}
+    link = files.pop('sbin/mount.cartonfs')
+    assert os.readlink(link) == f'{prefix}/bin/cartonfs'
     for name, path in files.items():
         assert path.stat().st_mode & 0o777 == (0o755 if '/bin/' in name else 0o644), name
     unit = files[f'{base}/lib/systemd/system/{UNIT}'].read_text()

@@ -309,11 +309,15 @@ def test_rw_is_not_honoured(mount, sample_carton, point):
     assert [harness.wait_exit(pid) for pid in pids] == [0]
 
 
+TYPES = pytest.mark.parametrize('kind', ['cartonfs', 'fuse.cartonfs'])
+
+
 @needs_root
-def test_mount_8(installed, sample_carton, point):
+@TYPES
+def test_mount_8(installed, sample_carton, point, kind):
     path, c = sample_carton
     where = point()
-    p = run('mount', '-t', 'fuse.cartonfs', '-o', 'uid=1000,verify=mount', path, where)
+    p = run('mount', '-t', kind, '-o', 'uid=1000,verify=mount', path, where)
     assert p.returncode == 0, p.stderr
     try:
         info = mountinfo(where)
@@ -322,18 +326,19 @@ def test_mount_8(installed, sample_carton, point):
         assert os.stat(f'{where}/MANIFEST').st_uid == 1000
     finally:
         assert run('umount', where).returncode == 0
-    bad = run('mount', '-t', 'fuse.cartonfs', '/nonexistent/x.carton', where)
+    bad = run('mount', '-t', kind, '/nonexistent/x.carton', where)
     assert bad.returncode == 32 and '/nonexistent/x.carton' in bad.stderr
     harness.eventually('every daemon ended', lambda: not harness.daemons(where))
 
 
 @needs_root
-def test_fstab(installed, sample_carton, point, work):
+@TYPES
+def test_fstab(installed, sample_carton, point, work, kind):
     path, c = sample_carton
     where = point()
     table = work / 'fstab'
-    table.write_text(f'{path} {where} fuse.cartonfs noauto,nofail,x-systemd.automount,ro,noatime,'
-                     f'defaults,rw,suid,dev,norelatime,nostrictatime,lazytime,comment=its,'
+    table.write_text(f'{path} {where} {kind} noauto,nofail,x-systemd.automount,ro,noatime,'
+                     f'x-systemd.idle-timeout=60,X-mount.mkdir,defaults,rw,suid,dev,norelatime,nostrictatime,lazytime,comment=its,'
                      f'allow_other,_netdev,umask=0022,verify=open 0 0\n')
     p = run('mount', '-T', table, where)
     assert p.returncode == 0, p.stderr
@@ -343,6 +348,107 @@ def test_fstab(installed, sample_carton, point, work):
     finally:
         assert run('umount', where).returncode == 0
     harness.eventually('the daemon ended', lambda: not harness.daemons(where))
+
+
+@needs_root
+def test_mount_all(installed, sample_carton, point, work):
+    """mount -a mounts once; findmnt and umount find it by either name; -n, -s and -v change nothing."""
+    path, c = sample_carton
+    where = point()
+    table = work / 'fstab'
+    table.write_text(f'{path} {where} cartonfs nofail,_netdev 0 0\n')
+    for _ in range(2):
+        p = run('mount', '-n', '-s', '-v', '-a', '-T', table)
+        assert p.returncode == 0, p.stderr
+    shown = run('findmnt', '-n', '-o', 'SOURCE,TARGET,FSTYPE', path).stdout.split()
+    assert shown == [str(path), str(where), 'fuse.cartonfs']
+    assert scan(where) == expected(c.files(), c.links())
+    assert run('umount', path).returncode == 0
+    assert mountinfo(where) is None
+    harness.eventually('the daemon ended', lambda: not harness.daemons(where))
+
+
+@needs_root
+def test_user_mounts_by_fstab(installed, sample_carton, point, work):
+    """An ordinary user mounts what fstab has with `user`, by the setuid mount(8), and unmounts it."""
+    path, c = sample_carton
+    where = point()
+    work.chmod(0o755)
+    os.chmod(path, 0o644)
+    os.chown(where, harness.NOBODY, harness.NOBODY)
+    cache = work / 'cache'
+    cache.mkdir(mode=0o700)
+    os.chown(cache, harness.NOBODY, harness.NOBODY)
+    table = work / 'fstab'
+    table.write_text(f'{path} {where} cartonfs user,noauto,cache_dir={cache} 0 0\n')
+    lines = f'mount --bind "$1" /etc/fstab && shift && exec setpriv --reuid={harness.NOBODY} ' \
+            f'--regid={harness.NOBODY} --clear-groups sh -ec "$@"'
+    p = run('unshare', '--mount', 'sh', '-ec', lines, 'sh', table,
+            'mount "$0"; findmnt -n -o OPTIONS "$0"; cat "$0/carton.toml"; umount "$0"', where,
+            cwd='/')
+    assert p.returncode == 0, p.stderr
+    options, _, text = p.stdout.partition('\n')
+    assert {'ro', 'nosuid', 'nodev', 'noexec', f'user_id={harness.NOBODY}'} <= set(options.split(','))
+    assert text == c.entries['carton.toml'].data.decode()
+    assert mountinfo(where) is None
+    harness.eventually('the daemon ended', lambda: not harness.daemons(where))
+
+
+def helper(work):
+    """cartonfs, as mount(8) calls it."""
+    link = work / 'mount.cartonfs'
+    link.symlink_to(CARTONFS)
+    return link
+
+
+def test_helper_arguments(sample_carton, point, work):
+    """-f is mount's fake and not the foreground; the others change nothing, whatever their order."""
+    path, c = sample_carton
+    where = point()
+    assert run(helper(work), path, where, '-f', '-n', '-o', 'rw').returncode == 0
+    assert mountinfo(where) is None
+    p = run(work / 'mount.cartonfs', path, where, '-s', '-n', '-v', '-t', 'cartonfs', '-o',
+            'rw,exec,async,atime,diratime,user=me,_netdev,x-gvfs-show,noauto')
+    assert p.returncode == 0, p.stderr
+    assert scan(where) == expected(c.files(), c.links())
+    assert harness.unmount(where).returncode == 0
+    harness.eventually('the daemon ended', lambda: not harness.daemons(where))
+    for args in (['-x'], ['-o', 'verfy=mount']):
+        assert run(work / 'mount.cartonfs', path, where, *args).returncode == 1
+    assert run(CARTONFS, '-n', path, where).returncode == 1
+
+
+def test_remount_is_refused(sample_carton, point):
+    p = run(CARTONFS, '-o', 'remount,noexec', sample_carton[0], point())
+    assert p.returncode == 1 and 'unmount it' in p.stderr
+
+
+@pytest.mark.parametrize('option, mode', [('mkdir', 0o755), ('mkdir=0700', 0o700),
+                                          ('X-mount.mkdir=0750', 0o750), ('x-mount.mkdir', 0o755)])
+def test_mkdir(sample_carton, work, option, mode):
+    """Relative, with missing parents; it stays after the unmount, and is no error if it is there."""
+    path, c = sample_carton
+    where = work / 'made/by//cartonfs/'
+    for _ in range(2):
+        p = run(CARTONFS, '-o', option, path, 'made/by//cartonfs/', cwd=work)
+        assert p.returncode == 0, p.stderr
+        assert scan(where) == expected(c.files(), c.links())
+        assert harness.unmount(work / 'made/by/cartonfs').returncode == 0
+        harness.eventually('the daemon ended', lambda: not harness.daemons(work / 'made/by/cartonfs'))
+    assert where.stat().st_mode & 0o777 == mode
+
+
+def test_mkdir_failures(sample_carton, work):
+    path, _ = sample_carton
+    (work / 'file').touch()
+    for where in (work / 'file', work / 'file/below', '/proc/none', ''):
+        p = run(CARTONFS, '-o', 'mkdir', path, where)
+        assert p.returncode == 32 and len(p.stderr.splitlines()) == 1, p.stderr
+    p = run(CARTONFS, '-o', 'mkdir=0999', path, work / 'new')
+    assert p.returncode == 1 and 'octal' in p.stderr
+    p = run(CARTONFS, '-o', 'mkdir,verify=x', path, work / 'new')
+    assert p.returncode == 1 and not (work / 'new').exists()
+    assert run(CARTONFS, path, work / 'new').returncode == 32 and not (work / 'new').exists()
 
 
 def test_daemon_lets_go(sample_carton, mount, work):
