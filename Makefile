@@ -62,7 +62,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind soak fuzz differential lint format man bench install uninstall deps test-deps chroot clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind soak fuzz differential lint format man bench bench-deps install uninstall deps test-deps chroot clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl
@@ -213,7 +213,11 @@ format:
 	clang-format-14 -i $(STYLED)
 
 bench: all
-	tests/bench/run $(BUILD)
+	tests/bench/run --json $(BUILD)/bench.json $(BUILD)
+	tests/bench/chart $(BUILD)/bench.json $(BUILD)/bench.svg
+
+bench-deps: deps
+	@tests/deps bench
 
 # ---- users ----
 

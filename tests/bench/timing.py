@@ -29,7 +29,8 @@ class Skip(Exception):
 
 class Section:
     def __init__(self, bench, title):
-        self.bench, self.title, self.times, self.rows, self.skipped = bench, title, {}, [], []
+        self.bench, self.title, self.times = bench, title, {}
+        self.rows, self.curves, self.skipped = [], [], []
 
     def run(self, *contestants):
         """Each is called once a round with note(name, seconds). One that raises Skip is out."""
@@ -56,6 +57,10 @@ class Section:
                                   reference_seconds=statistics.median(b.values())))
         return self
 
+    def curve(self, y, x, lines):
+        """A cost as it grows: lines is {name: [(x, y)…]}, with the units of both."""
+        self.curves.append(dict(x=x, y=y, lines=lines))
+
     def print(self):
         self.bench.say('')
         print(f'\n{self.title}')
@@ -63,11 +68,14 @@ class Section:
             print(f'  {r["what"]:<44} {number(r["ratio"]):>7}  ({number(r["low"])}-'
                   f'{number(r["high"])})'.ljust(72) + f'x  {r["against"]}' +
                   (f'; {r["remark"]}' if r['remark'] else ''))
+        for c in self.curves:
+            for name, points in c['lines'].items():
+                print(f'  {name:<24} ' + '  '.join(f'{x:g} {c["x"]}: {number(y)} {c["y"]}' for x, y in points))
         for s in self.skipped:
             print(f'  not measured: {s}')
 
     def json(self):
-        return dict(title=self.title, rows=self.rows, skipped=self.skipped)
+        return dict(title=self.title, rows=self.rows, curves=self.curves, skipped=self.skipped)
 
 
 def number(x):
