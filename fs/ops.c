@@ -508,6 +508,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		return;
 	p->size = size;
 	p->off = off;
+	p->reads = true;
 	park(p, start_read);
 }
 

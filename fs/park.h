@@ -25,11 +25,15 @@ struct parked {
 	size_t size;
 	off_t off;
 	char name[256];
+	bool reads; /* from an open file */
 
 	pthread_mutex_t lock;		/* guards what follows */
 	struct carton_request *request; /* NULL: not parked yet */
-	bool interrupted;
-	unsigned refs; /* the operation that parks it, and the one that ends it */
+	int error;			/* it was cancelled, and is answered with this errno */
+	unsigned refs; /* the operation that parks it, the one that ends it, parked_cancel_all() */
+
+	struct parked *next, **link;   /* the list of all */
+	struct parked *next_cancelled; /* a list of parked_cancel_all() */
 };
 
 /* NULL: no memory, and the FUSE request was answered. */
@@ -41,6 +45,9 @@ struct parked *parked_new(fuse_req_t req, struct carton_node *node,
  * parked_done() and &p->request to the carton. The FUSE request is answered in any case, now or later.
  */
 void park(struct parked *p, int (*start)(struct parked *p));
+
+/* Answers all that wait with `error`, a positive errno, but not reads. */
+void parked_cancel_all(int error);
 
 /* A carton_done_fn; its context is the struct parked. */
 void parked_done(void *parked, int result);

@@ -21,13 +21,16 @@
 #include "mountpoint.h"
 #include "notify.h"
 #include "ops.h"
+#include "park.h"
 #include "progress.h"
 #include "sandbox.h"
+#include "unmounted.h"
 
 struct session {
 	struct options *options;
 	struct mount mount;
 	struct mounter mounter;
+	struct unmounted unmounted;
 	bool mounted;  /* by the mounter, and not unmounted since */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
 	bool detached; /* the daemon has closed its stderr: log to syslog. Atomic: any thread logs */
@@ -163,6 +166,12 @@ static void raise_file_limit(void)
 	}
 }
 
+/* Nobody finds the mount any more. Those who wait in it would keep it until their deadline. */
+static void on_unmounted(void)
+{
+	parked_cancel_all(ENOTCONN);
+}
+
 static int loop(struct session *s, struct fuse_session *se)
 {
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
@@ -196,6 +205,7 @@ static int attach(struct session *s)
 	if (r < 0)
 		return r;
 	s->mounted = true;
+	unmounted_watch(&s->unmounted, on_unmounted);
 	snprintf(path, sizeof(path), "/dev/fd/%d", fd);
 	return fuse_session_mount(se, path);
 }
@@ -219,6 +229,7 @@ static int serve(struct session *s)
 	if (attach(s) == 0) {
 		dirops_parallel(&s->mount);
 		status = loop(s, se);
+		unmounted_close(&s->unmounted);
 		/* before the unmount: its threads may still answer requests */
 		carton_close(s->mount.carton);
 		s->mount.carton = NULL;
@@ -269,6 +280,7 @@ static int open_and_serve(struct session *s)
 		return EXIT_SYSTEM;
 	}
 	notify_open();
+	unmounted_open(&s->unmounted, o->mountpoint);
 	if (mountpoint_is_device(o->mountpoint))
 		notify_forget_device();
 	if (!o->nosandbox) {

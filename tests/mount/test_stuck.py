@@ -382,13 +382,27 @@ def test_end(mounts, readers, fault, kind, how):
 
 
 def test_lazy_umount(mounts, readers, fault):
-    """umount -l under a parked open: gone at once, over when the last reader is."""
-    m = mounts(x=(fault_bytes(SIZE), fault.url('x', silent=1)))
-    cat, = readers(m / 'model/x')
+    """umount -l under waiting opens: they end at once, and so does the daemon."""
+    m = mounts('-o', 'timeout=600', x=(fault_bytes(SIZE), fault.url('x', silent=1)))
+    cats = readers(*[m / 'model/x'] * 20)
     asked(fault, 'x')
     assert harness.unmount(m.path, lazy=True).returncode == 0 and m.gone()
-    cat.send_signal(signal.SIGINT)
-    cat.wait()
+    for c in cats:
+        assert c.communicate()[0] == b'' and c.returncode == 1
+    m.wait_end()
+
+
+def test_lazy_umount_leaves_open_files(mounts, readers, fault):
+    """What is open can be read on."""
+    data = fault_bytes(SIZE, 1)
+    m = mounts('-o', 'timeout=600', x=(fault_bytes(SIZE), fault.url('x', silent=1)),
+               good=(data, fault.url('good', size=SIZE, seed=1)))
+    with open(m / 'model/good', 'rb', buffering=0) as f:
+        cat, = readers(m / 'model/x')
+        asked(fault, 'x')
+        assert harness.unmount(m.path, lazy=True).returncode == 0 and m.gone()
+        assert cat.communicate()[0] == b'' and cat.returncode == 1
+        assert os.pread(f.fileno(), SIZE + 1, 0) == data
     m.wait_end()
 
 

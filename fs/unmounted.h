@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Notices that the mount was unmounted lazily (`umount -l`): it has no name any more, but lives on while a file
+ * in it is open or a call in it waits. The kernel tells the daemon nothing of it.
+ */
+#ifndef FS_UNMOUNTED_H
+#define FS_UNMOUNTED_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+struct unmounted {
+	FILE *mounts;	  /* /proc/self/mountinfo; NULL: not watched */
+	char *mountpoint; /* without symlinks */
+	char device[32];  /* its st_dev, as "0:57" */
+	void (*gone)(void);
+	pthread_t thread;
+	int stop[2]; /* a pipe; its end ends the thread */
+	bool running;
+};
+
+/*
+ * Opens what is needed, before the sandbox forbids it and before the mount covers `mountpoint`. If that fails,
+ * unmounts are not noticed.
+ */
+void unmounted_open(struct unmounted *u, const char *mountpoint);
+
+/*
+ * Starts a thread that calls `gone` once, after the last mount of this file system in this mount namespace has
+ * gone. It is mounted now.
+ */
+void unmounted_watch(struct unmounted *u, void (*gone)(void));
+
+/* Ends the thread. */
+void unmounted_close(struct unmounted *u);
+
+#endif
