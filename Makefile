@@ -229,12 +229,13 @@ demo-remote: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@tests/demo-remote $(BUILD)
 
-man: fs/cartonfs.1 fs/cartonctl.1
+man: fs/cartonfs.1 fs/cartonctl.1 fs/cartonfs-chunks.5
 	mandoc -T lint -W warning $^
 
 install: all
 	install -D -m 755 -t '$(DESTDIR)$(BINDIR)' $(BUILD)/cartonfs $(BUILD)/cartonctl
 	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man1' fs/cartonfs.1 fs/cartonctl.1
+	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man5' fs/cartonfs-chunks.5
 	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man8' fs/mount.cartonfs.8
 	@mkdir -p '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(MOUNTDIR)'
 	ln -sf '$(BINDIR)/cartonfs' '$(DESTDIR)$(MOUNTDIR)/mount.cartonfs'
@@ -244,6 +245,7 @@ install: all
 uninstall:
 	rm -f '$(DESTDIR)$(BINDIR)/cartonfs' '$(DESTDIR)$(BINDIR)/cartonctl' \
 		'$(DESTDIR)$(MANDIR)/man1/cartonfs.1' '$(DESTDIR)$(MANDIR)/man1/cartonctl.1' \
+		'$(DESTDIR)$(MANDIR)/man5/cartonfs-chunks.5' \
 		'$(DESTDIR)$(MANDIR)/man8/mount.cartonfs.8' '$(DESTDIR)$(MOUNTDIR)/mount.cartonfs' \
 		'$(DESTDIR)$(UNITDIR)/cartonfs@.service'
 

@@ -48,6 +48,10 @@
 #define MAX_OBJECT_FILES 256
 #define BULK_OBJECT (8 * MIB) /* larger ones do not hold up smaller ones */
 
+/* The chunk index: bytes of a chunk. A read of one byte verifies all of its chunk. */
+#define MIN_CHUNK (128 * KIB)
+#define MAX_CHUNK (16 * MIB)
+
 /* LINKS, and what comes over a network: tries without progress, and what is held ahead of use. */
 #define MAX_LINK_URLS 1000000
 #define MAX_LINK_MIRRORS 256 /* URLs of one hash */

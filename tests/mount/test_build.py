@@ -281,6 +281,7 @@ def test_install_and_uninstall(work, prefix):
     base = prefix.lstrip('/')
     assert set(files) == {f'{base}/bin/cartonfs', f'{base}/bin/cartonctl',
                           f'{base}/lib/systemd/system/{UNIT}',
+                          f'{base}/share/man/man5/cartonfs-chunks.5',
                           f'{base}/share/man/man8/mount.cartonfs.8', 'sbin/mount.cartonfs',
                           *(f'{base}/share/man/man1/{m}' for m in MAN)}
     link = files.pop('sbin/mount.cartonfs')

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "format/chunks.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+
+/* The layout; all integers are little-endian. */
+#define MAGIC "cartonfs-chunks\n"
+#define MAGIC_SIZE 16
+#define VERSION 1
+#define HEADER_SIZE 40
+#define FILE_SIZE 56
+#define FILES_AT_ONCE 1024
+
+/* ---- reading ---- */
+
+struct reader {
+	uint64_t size; /* of the index */
+	chunks_read_fn *read;
+	void *ctx;
+	struct budget *budget;
+	struct chunks *c;
+};
+
+/* Logs what is wrong with the bytes at `off`. Returns -EBADMSG. */
+__attribute__((format(printf, 2, 3))) static int bad(uint64_t off, const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	carton_log(CARTON_LOG_WARNING, CHUNKS_PATH, "byte %llu: %s", (unsigned long long)off, text);
+	return -EBADMSG;
+}
+
+static int parse_header(struct reader *rd)
+{
+	uint8_t head[HEADER_SIZE];
+	struct chunks *c = rd->c;
+	uint64_t n;
+	int r;
+
+	if (rd->size < HEADER_SIZE)
+		return bad(rd->size, "ends in its header of %d bytes", HEADER_SIZE);
+	r = rd->read(rd->ctx, head, sizeof(head), 0);
+	if (r < 0)
+		return r;
+	if (memcmp(head, MAGIC, MAGIC_SIZE) != 0)
+		return bad(0, "does not begin with \"cartonfs-chunks\" and a newline");
+	if (get_le64(head + 16) != VERSION) {
+		bad(16, "version is %llu; only %d is supported",
+		    (unsigned long long)get_le64(head + 16), VERSION);
+		return -EOPNOTSUPP;
+	}
+	n = get_le64(head + 24);
+	c->n_chunks = get_le64(head + 32);
+	if (n > MAX_ENTRIES) {
+		bad(24, "lists %llu files; the limit is %d", (unsigned long long)n, MAX_ENTRIES);
+		return -EFBIG;
+	}
+	/* neither product can overflow once its factor is below the size of the file */
+	if (n > rd->size / FILE_SIZE || c->n_chunks > rd->size / SHA256_SIZE ||
+	    rd->size != HEADER_SIZE + n * FILE_SIZE + c->n_chunks * SHA256_SIZE)
+		return bad(24, "%llu files and %llu chunks do not make an index of %llu bytes",
+			   (unsigned long long)n, (unsigned long long)c->n_chunks,
+			   (unsigned long long)rd->size);
+	c->n = (size_t)n;
+	return 0;
+}
+
+/* One file; `chunk` is the first chunk that no file before it has. */
+static int parse_file(const struct chunks *c, size_t i, const uint8_t *p, uint64_t chunk)
+{
+	struct chunks_file *f = &c->files[i];
+	uint64_t at = HEADER_SIZE + (uint64_t)i * FILE_SIZE;
+	int order;
+
+	memcpy(f->sha256, p, SHA256_SIZE);
+	f->size = get_le64(p + 32);
+	f->chunk_size = get_le64(p + 40);
+	f->first = get_le64(p + 48);
+	order = i ? memcmp(c->files[i - 1].sha256, f->sha256, SHA256_SIZE) : -1;
+	if (order >= 0)
+		return bad(at, order ? "the files are not sorted by their sha256" :
+				       "the same file for the second time");
+	if (f->size == 0 || f->size > MAX_FILE_SIZE)
+		return bad(at + 32, "a file of %llu bytes; it must be from 1 to 2^50",
+			   (unsigned long long)f->size);
+	if (f->chunk_size < MIN_CHUNK || f->chunk_size > MAX_CHUNK ||
+	    (f->chunk_size & (f->chunk_size - 1)))
+		return bad(at + 40,
+			   "chunks of %llu bytes; they must be a power of two from %llu to %llu",
+			   (unsigned long long)f->chunk_size, MIN_CHUNK, MAX_CHUNK);
+	if (f->first != chunk)
+		return bad(at + 48, "the first chunk is %llu; the files before end at %llu",
+			   (unsigned long long)f->first, (unsigned long long)chunk);
+	if (chunks_count(f) > c->n_chunks - chunk)
+		return bad(at + 32, "the file has %llu chunks; only %llu are left",
+			   (unsigned long long)chunks_count(f),
+			   (unsigned long long)(c->n_chunks - chunk));
+	return 0;
+}
+
+static int parse_files(const struct reader *rd)
+{
+	const struct chunks *c = rd->c;
+	uint8_t block[FILES_AT_ONCE * FILE_SIZE];
+	uint64_t chunk = 0;
+
+	for (size_t i = 0; i < c->n; i += FILES_AT_ONCE) {
+		size_t n = MIN(c->n - i, FILES_AT_ONCE);
+		int r = rd->read(rd->ctx, block, n * FILE_SIZE,
+				 HEADER_SIZE + (uint64_t)i * FILE_SIZE);
+
+		for (size_t k = 0; k < n && r == 0; k++) {
+			r = parse_file(c, i + k, block + k * FILE_SIZE, chunk);
+			if (r == 0)
+				chunk += chunks_count(&c->files[i + k]);
+		}
+		if (r < 0)
+			return r;
+	}
+	if (chunk != c->n_chunks)
+		return bad(32, "%llu chunks; the files have %llu", (unsigned long long)c->n_chunks,
+			   (unsigned long long)chunk);
+	return 0;
+}
+
+int chunks_parse(uint64_t size, chunks_read_fn *read, void *ctx, struct budget *budget,
+		 struct chunks **ret)
+{
+	struct reader rd = { size, read, ctx, budget, calloc(1, sizeof(*rd.c)) };
+	uint64_t cost = 0;
+	int r;
+
+	if (!rd.c)
+		return -ENOMEM;
+	r = parse_header(&rd);
+	if (r == 0) {
+		cost = rd.c->n * sizeof(*rd.c->files);
+		r = budget_take(budget, cost);
+	}
+	if (r < 0) {
+		chunks_free(rd.c);
+		return r;
+	}
+	rd.c->files = calloc(rd.c->n + 1, sizeof(*rd.c->files));
+	r = rd.c->files ? parse_files(&rd) : -ENOMEM;
+	if (r < 0) {
+		budget_give(budget, cost);
+		chunks_free(rd.c);
+		return r;
+	}
+	*ret = rd.c;
+	return 0;
+}
+
+static int compare_hash(const void *key, const void *file)
+{
+	return memcmp(key, ((const struct chunks_file *)file)->sha256, SHA256_SIZE);
+}
+
+const struct chunks_file *chunks_find(const struct chunks *c, const uint8_t sha256[SHA256_SIZE])
+{
+	return bsearch(sha256, c->files, c->n, sizeof(*c->files), compare_hash);
+}
+
+uint64_t chunks_count(const struct chunks_file *f)
+{
+	return (f->size - 1) / f->chunk_size + 1;
+}
+
+uint64_t chunks_hash_at(const struct chunks *c, const struct chunks_file *f, uint64_t i)
+{
+	return HEADER_SIZE + (uint64_t)c->n * FILE_SIZE + (f->first + i) * SHA256_SIZE;
+}
+
+void chunks_free(struct chunks *c)
+{
+	if (!c)
+		return;
+	free(c->files);
+	free(c);
+}
+
+/* ---- hashing ---- */
+
+uint64_t chunks_size_for(uint64_t file_size)
+{
+	uint64_t size = 256 * KIB;
+
+	while (size < MAX_CHUNK && size * size / 16 < file_size)
+		size *= 2;
+	return size;
+}
+
+int chunks_hasher_feed(struct chunks_hasher *h, const void *data, size_t n)
+{
+	const uint8_t *p = data;
+	int r = 0;
+
+	while (n > 0 && r == 0) {
+		size_t step = (size_t)MIN(n, h->chunk_size - h->size % h->chunk_size);
+
+		if (!h->open)
+			r = sha256_new(&h->open);
+		if (r == 0)
+			r = sha256_update(h->open, p, step);
+		if (r < 0)
+			break;
+		p += step;
+		n -= step;
+		h->size += step;
+		if (h->size % h->chunk_size == 0)
+			r = chunks_hasher_end(h);
+	}
+	return r;
+}
+
+int chunks_hasher_end(struct chunks_hasher *h)
+{
+	int r = 0;
+
+	if (!h->open)
+		return 0;
+	r = array_room(h->hashes, &h->cap, h->n + 1);
+	if (r == 0)
+		r = sha256_final(h->open, h->hashes[h->n]);
+	if (r < 0)
+		return r;
+	h->n++;
+	sha256_free(h->open);
+	h->open = NULL;
+	return 0;
+}
+
+void chunks_hasher_free(struct chunks_hasher *h)
+{
+	sha256_free(h->open);
+	free(h->hashes);
+	*h = (struct chunks_hasher){ .chunk_size = h->chunk_size };
+}
+
+/* ---- writing ---- */
+
+struct written {
+	uint8_t sha256[SHA256_SIZE];
+	struct chunks_hasher h;
+};
+
+struct chunks_writer {
+	struct written *files;
+	size_t n, cap;
+};
+
+int chunks_writer_new(struct chunks_writer **ret)
+{
+	*ret = calloc(1, sizeof(**ret));
+	return *ret ? 0 : -ENOMEM;
+}
+
+int chunks_writer_add(struct chunks_writer *w, const uint8_t sha256[SHA256_SIZE],
+		      struct chunks_hasher *h)
+{
+	if (array_room(w->files, &w->cap, w->n + 1) < 0)
+		return -ENOMEM;
+	memcpy(w->files[w->n].sha256, sha256, SHA256_SIZE);
+	w->files[w->n++].h = *h;
+	*h = (struct chunks_hasher){ .chunk_size = h->chunk_size };
+	return 0;
+}
+
+static int compare_written(const void *a, const void *b)
+{
+	return memcmp(((const struct written *)a)->sha256, ((const struct written *)b)->sha256,
+		      SHA256_SIZE);
+}
+
+/* Sorts the files, and leaves out what the index has no place for. */
+static void tidy(struct chunks_writer *w)
+{
+	size_t n = 0;
+
+	if (w->n)
+		qsort(w->files, w->n, sizeof(*w->files), compare_written);
+	for (size_t i = 0; i < w->n; i++) {
+		bool again = n && compare_written(&w->files[n - 1], &w->files[i]) == 0;
+
+		if (again || w->files[i].h.n == 0)
+			chunks_hasher_free(&w->files[i].h);
+		else
+			w->files[n++] = w->files[i];
+	}
+	w->n = n;
+}
+
+int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_size)
+{
+	uint64_t n_chunks = 0, first = 0;
+	uint8_t *data, *file, *hash;
+	size_t size;
+
+	tidy(w);
+	for (size_t i = 0; i < w->n; i++)
+		n_chunks += w->files[i].h.n;
+	size = HEADER_SIZE + w->n * FILE_SIZE + (size_t)n_chunks * SHA256_SIZE;
+	data = malloc(size);
+	if (!data)
+		return -ENOMEM;
+	memcpy(data, MAGIC, MAGIC_SIZE);
+	put_le64(data + 16, VERSION);
+	put_le64(data + 24, w->n);
+	put_le64(data + 32, n_chunks);
+	file = data + HEADER_SIZE;
+	hash = file + w->n * FILE_SIZE;
+	for (size_t i = 0; i < w->n; i++, file += FILE_SIZE) {
+		const struct chunks_hasher *h = &w->files[i].h;
+
+		memcpy(file, w->files[i].sha256, SHA256_SIZE);
+		put_le64(file + 32, h->size);
+		put_le64(file + 40, h->chunk_size);
+		put_le64(file + 48, first);
+		memcpy(hash, h->hashes, h->n * SHA256_SIZE);
+		hash += h->n * SHA256_SIZE;
+		first += h->n;
+	}
+	*ret_data = data;
+	*ret_size = size;
+	return 0;
+}
+
+void chunks_writer_free(struct chunks_writer *w)
+{
+	if (!w)
+		return;
+	for (size_t i = 0; i < w->n; i++)
+		chunks_hasher_free(&w->files[i].h);
+	free(w->files);
+	free(w);
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Writes chunk indexes, as cartonfs-chunks(5) describes them and independently of core/format/chunks.c.
+"""
+import hashlib
+import struct
+
+PATH = 'misc/.cartonfs/chunks'
+MAGIC = b'cartonfs-chunks\n'
+CHUNK = 256 << 10
+
+
+def chunk_hashes(data, chunk=CHUNK):
+    return [hashlib.sha256(data[i:i + chunk]).digest() for i in range(0, len(data), chunk)]
+
+
+def record(sha256, size, chunk, first):
+    return sha256 + struct.pack('<QQQ', size, chunk, first)
+
+
+def assemble(records, hashes, magic=MAGIC, version=1):
+    """The index of records() and hashes, whether they fit together or not."""
+    return magic + struct.pack('<QQQ', version, len(records), len(hashes)) + b''.join(records + hashes)
+
+
+def index_of(files):
+    """The index of (sha256, size, chunk size, [sha256 of each chunk]), in any order."""
+    records, hashes = [], []
+    for sha256, size, chunk, own in sorted(files):
+        records.append(record(sha256, size, chunk, len(hashes)))
+        hashes += own
+    return assemble(records, hashes)
+
+
+def index(*contents, chunk=CHUNK):
+    """The index of these contents, each bytes."""
+    return index_of({(hashlib.sha256(data).digest(), len(data), chunk, tuple(chunk_hashes(data, chunk)))
+                     for data in contents})
