@@ -113,30 +113,37 @@ $(BUILD)/cartonctl: $(CARTONCTL_OBJ) $(LIB)
 # Unit tests call internal functions, which libcarton.a hides. They link a shared library of the same
 # objects instead: after an edit of core/ it alone is linked again.
 CORE_SO := $(BUILD)/tests/libcore.so
-CMOCKA = $(shell pkg-config --cflags --libs cmocka)
-TEST_CC = $(CC) $(BASE) $(CORE_BASE) $(CORE_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP
+TEST_PKGS := cmocka
+TEST_CFLAGS = $(shell pkg-config --cflags $(TEST_PKGS))
 TEST_LIBS = -L$(BUILD)/tests -lcore $(CORE_LIBS)
+CMOCKA = $(shell pkg-config --libs $(TEST_PKGS))
 
 $(CORE_SO): $(CORE_OBJ)
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(CORE_OBJ) $(CORE_LIBS)
 
-$(BUILD)/tests/unit/test_%: tests/unit/test_%.c $(BUILD)/flags | $(CORE_SO)
-	$(say) LINK $@
+$(BUILD)/tests/%.o: tests/%.c $(BUILD)/flags
+	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(TEST_CC) -o $@ $< -Wl,-rpath,'$$ORIGIN/..' $(TEST_LIBS) $(CMOCKA)
+	$(Q)$(CC) $(BASE) $(CORE_BASE) $(CORE_CFLAGS) $(TEST_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/flags | $(CORE_SO)
+$(BUILD)/tests/unit/test_%: $(BUILD)/tests/unit/test_%.o | $(CORE_SO)
 	$(say) LINK $@
-	@mkdir -p $(@D)
-	$(Q)$(TEST_CC) -o $@ $< -Wl,-rpath,'$$ORIGIN' $(TEST_LIBS)
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN/..' $(TEST_LIBS) $(CMOCKA)
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o | $(CORE_SO)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN' $(TEST_LIBS)
+
+.SECONDARY: $(UNIT:%=%.o) $(TOOLS:%=%.o)
 
 # a file system of the tests: it uses libfuse, and nothing of core/
-$(BUILD)/tests/faulty-disk: TEST_LIBS = $(shell pkg-config --cflags --libs fuse3)
+$(BUILD)/tests/faulty-disk.o: TEST_PKGS := fuse3
+$(BUILD)/tests/faulty-disk: TEST_LIBS = $(shell pkg-config --libs fuse3)
 
 tests: all $(UNIT) $(TOOLS)
-	$(Q)rm -f $(filter-out $(UNIT) %.d,$(wildcard $(BUILD)/tests/unit/test_*)) # whose source is gone
+	$(Q)rm -f $(filter-out $(UNIT) %.d %.o,$(wildcard $(BUILD)/tests/unit/test_*)) # whose source is gone
 
 check: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests fuzzers
