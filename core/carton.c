@@ -287,8 +287,10 @@ int carton_pin_wait(struct carton *c, struct carton_node *file)
 {
 	struct waiter w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0 };
 	struct carton_request *request = NULL;
-	int r = carton_pin(c, file, wake, &w, &request);
+	int r = carton_pin(c, file, NULL, NULL, NULL);
 
+	if (r == -EAGAIN)
+		r = carton_pin(c, file, wake, &w, &request);
 	if (r == -EINPROGRESS) {
 		pthread_mutex_lock(&w.lock);
 		while (!w.done)

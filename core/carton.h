@@ -175,7 +175,7 @@ ssize_t carton_property(const struct carton_node *node, const char *name, char *
  *  0		pinned
  *  -EINPROGRESS	`done` will be called, with 0 when it is pinned; *ret_request is a handle
  *		to be given back with carton_request_free() at any time
- *  -EAGAIN	it has to wait, and `done` is NULL
+ *  -EAGAIN	it has to wait, and `done` is NULL; what takes microseconds is done here
  *  -EBADMSG	some of its bytes are not what MANIFEST says
  *  -EISDIR, -ELOOP	not a file
  *  -ENOSPC, -EIO, -ENOMEM, -ENOTCONN … this attempt failed; the next may not

@@ -455,13 +455,21 @@ static int start_open(struct parked *p)
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	const struct mount *m = mount_of(req);
+	struct carton_node *node = to_node(m, ino);
 	struct parked *p;
+	int r;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
 		fuse_reply_err(req, EROFS);
 		return;
 	}
-	p = parked_new(req, to_node(mount_of(req), ino), finish_open);
+	r = carton_pin(m->carton, node, NULL, NULL, NULL);
+	if (r != -EAGAIN) {
+		answer_open(req, node, fi, r);
+		return;
+	}
+	p = parked_new(req, node, finish_open);
 	if (!p)
 		return;
 	p->fi = *fi;

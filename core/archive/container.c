@@ -85,6 +85,11 @@ int container_locate_in(struct container *c, const struct entry *e, struct sourc
 	return c->ops->locate_in(c, e, part, ret_off);
 }
 
+int container_peek(struct container *c, const struct entry *e, void *buf, const void **ret_stored)
+{
+	return c->ops->peek ? c->ops->peek(c, e, buf, ret_stored) : -EAGAIN;
+}
+
 int container_stream(struct container *c, const struct entry *e, struct stream **ret)
 {
 	struct source *source;

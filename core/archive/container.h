@@ -57,6 +57,8 @@ struct container_ops {
 		      uint64_t *ret_off);
 	int (*locate_in)(struct container *c, const struct entry *e, struct source *part,
 			 uint64_t *ret_off); /* of a remote one, else NULL */
+	int (*peek)(struct container *c, const struct entry *e, void *buf,
+		    const void **ret_stored); /* or NULL */
 	int (*readlink)(struct container *c, const struct entry *e, struct buf *ret);
 	int (*prefetch)(struct container *c, const struct entry **list, size_t n); /* or NULL */
 	ssize_t (*compare)(struct container *c);				   /* or NULL */
@@ -86,6 +88,13 @@ int container_locate(struct container *c, const struct entry *e, struct source *
  */
 int container_locate_in(struct container *c, const struct entry *e, struct source *part,
 			uint64_t *ret_off);
+
+/*
+ * The stored bytes of a file, if reading them waits for nothing: *ret_stored points to them in `buf`, which
+ * has room for e->end - e->header bytes. 0; -EAGAIN: not in memory, not a local zip, or at fault, which
+ * container_locate() logs.
+ */
+int container_peek(struct container *c, const struct entry *e, void *buf, const void **ret_stored);
 
 /* The decoded content of an entry as a stream; errors of container_locate and decode.h. */
 int container_stream(struct container *c, const struct entry *e, struct stream **ret);

@@ -2,7 +2,9 @@
 #include "archive/decode.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -287,4 +289,37 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
 	}
 	*ret = &d->stream;
 	return 0;
+}
+
+/* ---- in memory ---- */
+
+static bool inflate_memory(const void *in, size_t stored, void *ret, size_t size)
+{
+	z_stream z = { .next_in = (Bytef *)(uintptr_t)in,
+		       .avail_in = (uInt)stored,
+		       .next_out = ret,
+		       .avail_out = (uInt)size };
+	bool done;
+
+	if (stored > UINT_MAX || size > UINT_MAX || inflateInit2(&z, -MAX_WBITS) != Z_OK)
+		return false;
+	done = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_in == 0 && z.avail_out == 0;
+	inflateEnd(&z);
+	return done;
+}
+
+int decode_memory(const void *in, size_t stored, unsigned method, void *ret, size_t size)
+{
+	bool done = false;
+
+	if (method == METHOD_STORED && stored == size) {
+		memcpy(ret, in, size);
+		done = true;
+	} else if (method == METHOD_ZSTD) {
+		/* an error is larger than any size */
+		done = ZSTD_decompress(ret, size, in, stored) == size;
+	} else if (method == METHOD_DEFLATE) {
+		done = inflate_memory(in, stored, ret, size);
+	}
+	return done ? 0 : -EAGAIN;
 }

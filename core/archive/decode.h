@@ -3,7 +3,7 @@
  * The compression methods of the carton format: Stored (0), Deflate (8) and zstd (93).
  *
  * The only file that uses libzstd: libarchive before 3.8 fails on valid zstd entries. Deflate is decoded
- * by archive/inflate.h.
+ * by archive/inflate.h, or by zlib where all of it is in memory.
  *
  * Threads: each stream is used by one thread at a time.
  */
@@ -38,5 +38,11 @@ const char *decode_name(unsigned method);
  */
 int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t size,
 		const char *name, struct stream **ret);
+
+/*
+ * Decodes a small entry from memory to memory, in one step. 0 if its `stored` bytes gave exactly `size`
+ * bytes; else -EAGAIN, unlogged: decode_open() shows why. `ret` may have been written to.
+ */
+int decode_memory(const void *in, size_t stored, unsigned method, void *ret, size_t size);
 
 #endif

@@ -205,9 +205,8 @@ static void dir_free(struct container *c)
 	free(d);
 }
 
-static const struct container_ops dir_ops = {
-	dir_locate, NULL, dir_readlink, NULL, NULL, dir_free
-};
+static const struct container_ops dir_ops = { dir_locate, NULL, NULL,	 dir_readlink,
+					      NULL,	  NULL, dir_free };
 
 int dir_open(int fd, struct budget *budget, struct container **ret)
 {

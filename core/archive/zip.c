@@ -145,9 +145,9 @@ static const char *check_local(const struct entry *e, const uint8_t *h, const ui
 	return NULL;
 }
 
-static int local_fault(const struct entry *e, const char *fault)
+static int at_fault(const char **ret_fault, const char *fault)
 {
-	carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
+	*ret_fault = fault;
 	return -EBADMSG;
 }
 
@@ -156,17 +156,18 @@ static int local_fault(const struct entry *e, const char *fault)
  * archive.
  */
 static int check_trailer(struct source *from, uint64_t base, const struct entry *e,
-			 uint64_t data_at)
+			 uint64_t data_at, const char **ret_fault)
 {
 	uint64_t data_end, room;
 	uint8_t descriptor[DESCRIPTOR_MAX];
 	int r;
 
 	if (__builtin_add_overflow(data_at, e->stored, &data_end) || data_end > e->end)
-		return local_fault(e, "overlaps what follows it");
+		return at_fault(ret_fault, "overlaps what follows it");
 	room = e->end - data_end;
 	if (!(e->flags & ENTRY_DESCRIPTOR))
-		return room ? local_fault(e, "is followed by bytes that belong to no entry") : 0;
+		return room ? at_fault(ret_fault, "is followed by bytes that belong to no entry") :
+			      0;
 	if (room <= sizeof(descriptor)) {
 		r = source_pread(from, descriptor, (size_t)room, data_end - base);
 		if (r < 0)
@@ -174,7 +175,8 @@ static int check_trailer(struct source *from, uint64_t base, const struct entry 
 		if (descriptor_agrees(e, descriptor, (size_t)room))
 			return 0;
 	}
-	return local_fault(e, "has a data descriptor that disagrees with the central directory");
+	return at_fault(ret_fault,
+			"has a data descriptor that disagrees with the central directory");
 }
 
 /* Some writers compress the empty content of a directory: it must decode to nothing. */
@@ -197,8 +199,12 @@ static int check_empty(struct zip *z, const struct entry *e, uint64_t data_at)
 	return (int)got;
 }
 
-/* Checks the local header and what follows the data; where the data begins in `from`. */
-static int check_entry(struct source *from, uint64_t base, const struct entry *e, uint64_t *ret_off)
+/*
+ * Checks the local header and what follows the data; where the data begins in `from`. *ret_fault is set
+ * for -EBADMSG.
+ */
+static int check_entry(struct source *from, uint64_t base, const struct entry *e, uint64_t *ret_off,
+		       const char **ret_fault)
 {
 	uint64_t at = e->header - base;
 	uint8_t head[512], *rest = NULL;
@@ -213,16 +219,16 @@ static int check_entry(struct source *from, uint64_t base, const struct entry *e
 	if (r < 0)
 		return r;
 	if (get_le32(head) != LOCAL_SIG)
-		return local_fault(e, "has no local header where the central directory says");
+		return at_fault(ret_fault, "has no local header where the central directory says");
 	more = (size_t)get_le16(head + 26) + get_le16(head + 28);
 	if (more > e->end - e->header - LOCAL_SIZE)
-		return local_fault(e, "overlaps what follows it");
+		return at_fault(ret_fault, "overlaps what follows it");
 	if (LOCAL_SIZE + more <= have) {
 		fault = check_local(e, head, head + LOCAL_SIZE);
 	} else {
 		/* a part that was cut for the local header has no room for a longer one */
 		if (LOCAL_SIZE + more > from->size - at)
-			return local_fault(e, "overlaps what follows it");
+			return at_fault(ret_fault, "overlaps what follows it");
 		rest = malloc(more);
 		if (!rest)
 			return -ENOMEM;
@@ -233,18 +239,62 @@ static int check_entry(struct source *from, uint64_t base, const struct entry *e
 			return r;
 	}
 	if (fault)
-		return local_fault(e, fault);
-	r = check_trailer(from, base, e, e->header + LOCAL_SIZE + more);
+		return at_fault(ret_fault, fault);
+	r = check_trailer(from, base, e, e->header + LOCAL_SIZE + more, ret_fault);
 	if (r == 0)
 		*ret_off = at + LOCAL_SIZE + more;
 	return r;
+}
+
+/* The same, and logs what is wrong. */
+static int locate_entry(struct source *from, uint64_t base, const struct entry *e,
+			uint64_t *ret_off)
+{
+	const char *fault = NULL;
+	int r = check_entry(from, base, e, ret_off, &fault);
+
+	if (fault)
+		carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
+	return r;
+}
+
+/* A part of the archive in memory, which lives on the stack. */
+struct memory_source {
+	struct source source;
+	const char *bytes;
+};
+
+static int memory_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
+{
+	if (off > s->size || n > s->size - off)
+		return -ENODATA;
+	memcpy(ret_buf, container_of(s, struct memory_source, source)->bytes + off, n);
+	return 0;
+}
+
+static int zip_peek(struct container *c, const struct entry *e, void *buf, const void **ret_stored)
+{
+	static const struct source_ops ops = { .pread = memory_pread };
+	struct zip *z = container_of(c, struct zip, container);
+	struct memory_source memory = {
+		.source = { .ops = &ops, .size = e->end - e->header, .fd = -1 },
+		.bytes = buf,
+	};
+	const char *fault;
+	uint64_t off;
+
+	if (c->remote || source_pread_nowait(z->source, buf, e->end - e->header, e->header) < 0 ||
+	    check_entry(&memory.source, e->header, e, &off, &fault) < 0)
+		return -EAGAIN;
+	*ret_stored = memory.bytes + off;
+	return 0;
 }
 
 static int zip_locate_in(struct container *c, const struct entry *e, struct source *part,
 			 uint64_t *ret_off)
 {
 	(void)c;
-	return check_entry(part, e->header, e, ret_off);
+	return locate_entry(part, e->header, e, ret_off);
 }
 
 static int zip_locate(struct container *c, const struct entry *e, struct source **ret_source,
@@ -257,7 +307,7 @@ static int zip_locate(struct container *c, const struct entry *e, struct source 
 	if (e->end - e->header <= PREFETCH_MAX)
 		r = source_prefetch(z->source, e->header, e->end - e->header, 0);
 	if (r == 0)
-		r = check_entry(z->source, 0, e, &off);
+		r = locate_entry(z->source, 0, e, &off);
 	if (r == 0 && e->kind == ENTRY_DIR)
 		r = check_empty(z, e, off);
 	if (r < 0)
@@ -333,8 +383,9 @@ static void zip_free(struct container *c)
 	free(z);
 }
 
-static const struct container_ops zip_ops = { zip_locate,   zip_locate_in, zip_readlink,
-					      zip_prefetch, zip_compare,   zip_free };
+static const struct container_ops zip_ops = {
+	zip_locate, zip_locate_in, zip_peek, zip_readlink, zip_prefetch, zip_compare, zip_free,
+};
 
 static int read_directory(struct zip *z)
 {

@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <zlib.h>
 
@@ -38,9 +39,20 @@ void sha256_free(struct sha256 *s)
 	EVP_MD_CTX_free((EVP_MD_CTX *)s);
 }
 
+static EVP_MD *fetched;
+
+static void fetch_sha256(void)
+{
+	fetched = EVP_MD_fetch(NULL, "SHA256", NULL);
+}
+
 int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 {
-	return EVP_Digest(data, n, ret_hash, NULL, EVP_sha256(), NULL) == 1 ? 0 : -EIO;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	/* looking up EVP_sha256() anew takes longer than hashing a small file */
+	pthread_once(&once, fetch_sha256);
+	return fetched && EVP_Digest(data, n, ret_hash, NULL, fetched, NULL) == 1 ? 0 : -EIO;
 }
 
 /* A tagger is keyed and never updated: each tag works on a copy. */

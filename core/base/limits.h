@@ -46,7 +46,8 @@
 #define MAX_MEMORY_OBJECT (4 * MIB)
 #define MAX_OBJECT_MEMORY (256 * MIB)
 #define MAX_OBJECT_FILES 256
-#define BULK_OBJECT (8 * MIB) /* larger ones do not hold up smaller ones */
+#define BULK_OBJECT (8 * MIB)	/* larger ones do not hold up smaller ones */
+#define QUICK_OBJECT (64 * KIB) /* with its headers: verified by the thread that asks for it */
 
 /* The chunk index: bytes of a chunk. A read of one byte verifies all of its chunk. */
 #define MIN_CHUNK (128 * KIB)

@@ -49,6 +49,11 @@ struct maker_ops {
 	 */
 	void (*get_bytes)(struct making *m);
 	void (*get_size)(struct making *m);
+	/*
+	 * The verified bytes of a small object, if that takes neither waiting nor long: 0. Else -EAGAIN,
+	 * unlogged. On any thread, perhaps on several at once; not called where it is NULL.
+	 */
+	int (*get_now)(const struct object *o, struct bytes *ret);
 	enum lane (*lane)(const struct object *o);
 	void (*free)(struct maker *maker);
 	bool always_verified; /* also when the carton is mounted unverified */

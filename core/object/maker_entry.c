@@ -113,6 +113,39 @@ static int into_memory(struct making *m, const struct entry *e)
 	return 0;
 }
 
+/* The stored bytes are in memory: decodes and hashes them into `memory`. False: not right, or not so. */
+static bool decode_now(const struct object *o, const struct entry *e, char *memory)
+{
+	char buf[QUICK_OBJECT];
+	uint8_t found[SHA256_SIZE];
+	const void *stored;
+
+	if (container_peek(container_of_object(o), e, buf, &stored) < 0 ||
+	    decode_memory(stored, (size_t)e->stored, e->method, memory, (size_t)e->size) < 0)
+		return false;
+	return !o->store->options.verify || (sha256_mem(memory, (size_t)e->size, found) == 0 &&
+					     memcmp(found, o->sha256, SHA256_SIZE) == 0);
+}
+
+static int entry_get_now(const struct object *o, struct bytes *ret)
+{
+	const struct entry *e = maker_entry(o)->first.entry;
+	char *memory;
+
+	if (e->size > QUICK_OBJECT || e->end - e->header > QUICK_OBJECT ||
+	    !object_claim_memory(o->store, e->size))
+		return -EAGAIN;
+	memory = malloc((size_t)e->size + 1);
+	if (!memory || !decode_now(o, e, memory)) {
+		free(memory);
+		object_unclaim_memory(o->store, e->size);
+		return -EAGAIN;
+	}
+	atomic_fetch_add(&o->store->ingested, e->size);
+	*ret = (struct bytes){ .kind = BYTES_MEMORY, .memory = memory };
+	return 0;
+}
+
 /* ---- as a copy ---- */
 
 static int open_copy(struct making *m, const struct entry *e, struct dest *dest,
@@ -252,6 +285,7 @@ static void entry_free(struct maker *maker)
 
 static const struct maker_ops entry_ops = {
 	.get_bytes = entry_get_bytes,
+	.get_now = entry_get_now,
 	.lane = entry_lane,
 	.free = entry_free,
 	.final = true,

@@ -237,19 +237,25 @@ static void run_making(struct job *job)
 		ops->get_bytes(m);
 }
 
+/* Lock held. */
+static void set_bytes(struct object *o, const struct bytes *bytes)
+{
+	o->bytes = *bytes;
+	atomic_store(&o->read_failed, false);
+	if (o->store->options.verify || o->maker->ops->always_verified)
+		o->state = OBJECT_VERIFIED;
+	o->store->files_used += bytes->kind == BYTES_FILE;
+}
+
 /* The bytes become the object's, pinned by all who wait for them. Lock held. */
 static void take_bytes(struct making *m)
 {
 	struct object *o = m->object;
 	struct object_store *s = o->store;
 
-	o->bytes = m->bytes;
+	set_bytes(o, &m->bytes);
 	o->size = m->size;
 	o->copied = m->copied;
-	atomic_store(&o->read_failed, false);
-	if (s->options.verify || o->maker->ops->always_verified)
-		o->state = OBJECT_VERIFIED;
-	s->files_used += m->bytes.kind == BYTES_FILE;
 	o->pins += m->n_waiting;
 	if (o->pins == 0 && m->bytes.kind != BYTES_PLACE)
 		keep_add(s, o);
@@ -389,6 +395,32 @@ static int begin_wait(struct object *o, bool size_only, struct object_wait *wait
 
 /* ---- the public calls ---- */
 
+/*
+ * Gets the bytes of a small object in this thread, without the lock, which is held before and after. Another
+ * thread may get them too: the first one's are kept.
+ */
+static void get_now(struct object *o)
+{
+	struct object_store *s = o->store;
+	struct bytes bytes = { .kind = BYTES_NONE };
+	int r;
+
+	pthread_mutex_unlock(&s->lock);
+	r = o->maker->ops->get_now(o, &bytes);
+	pthread_mutex_lock(&s->lock);
+	if (r < 0)
+		return;
+	if (o->bytes.kind == BYTES_NONE && !o->content) {
+		set_bytes(o, &bytes);
+		keep_add(s, o);
+		return;
+	}
+	pthread_mutex_unlock(&s->lock);
+	object_unclaim_memory(s, o->size);
+	bytes_free(&bytes);
+	pthread_mutex_lock(&s->lock);
+}
+
 int object_get(struct object *o, struct object_wait *wait)
 {
 	struct object_store *s = o->store;
@@ -396,6 +428,9 @@ int object_get(struct object *o, struct object_wait *wait)
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
+	if (o->bytes.kind == BYTES_NONE && !wait && !o->content && o->state != OBJECT_CORRUPT &&
+	    o->maker->ops->get_now && !cancel_fired(&s->stop))
+		get_now(o);
 	if (o->bytes.kind != BYTES_NONE) {
 		keep_remove(s, o);
 		o->pins++;

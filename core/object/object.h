@@ -124,7 +124,8 @@ struct object_wait {
  * Pins the object's verified bytes, so that they can be read until object_put(). Returns
  *	0		pinned
  *	-EINPROGRESS	`wait` is queued: its `done` will be called (perhaps it was already)
- *	-EAGAIN		it would have to wait, and `wait` is NULL
+ *	-EAGAIN		it would have to wait, and `wait` is NULL. A small object whose bytes are in memory
+ *			is verified by the calling thread.
  *	-EBADMSG	corrupt
  *	-ENOTCONN	the store is stopped
  * `done` gets 0 or -EBADMSG, -ENOSPC, -EIO, -ENOMEM, -ENOTCONN, … as that attempt ended.

@@ -65,6 +65,43 @@ static void test_round_trips(void **state)
 	free(out);
 }
 
+/* In one step: exactly the promised bytes, or nothing. */
+static void test_in_memory(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 1024, 65536 };
+	char *data = make_bytes(70000, 1), *out = must(malloc(70000));
+
+	(void)state;
+	memset(data, 'z', 30000);
+	for (size_t m = 0; m < 3; m++)
+		for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+			struct buf b = packed(methods[m], data, sizes[i]);
+
+			memset(out, 0xee, 70000);
+			assert_int_equal(decode_memory(b.data, b.len, methods[m], out, sizes[i]),
+					 0);
+			assert_memory_equal(out, data, sizes[i]);
+			assert_int_equal(
+				decode_memory(b.data, b.len, methods[m], out, sizes[i] + 1),
+				-EAGAIN);
+			if (sizes[i] > 0)
+				assert_int_equal(
+					decode_memory(b.data, b.len, methods[m], out, sizes[i] - 1),
+					-EAGAIN);
+			for (size_t cut = 1; cut < MIN(b.len, (size_t)9); cut++)
+				assert_int_equal(decode_memory(b.data, b.len - cut, methods[m], out,
+							       sizes[i]),
+						 -EAGAIN);
+			assert_int_equal(buf_addc(&b, 'x'), 0);
+			assert_int_equal(decode_memory(b.data, b.len, methods[m], out, sizes[i]),
+					 -EAGAIN);
+			assert_int_equal(decode_memory(b.data, b.len, 14, out, sizes[i]), -EAGAIN);
+			buf_free(&b);
+		}
+	free(data);
+	free(out);
+}
+
 /* Whatever is cut off, added or promised wrongly is noticed by the time of the last byte. */
 static void test_wrong_lengths(void **state)
 {
@@ -285,7 +322,7 @@ int main(void)
 		cmocka_unit_test(test_empty_with_rest), cmocka_unit_test(test_short_source),
 		cmocka_unit_test(test_errors_pass),	cmocka_unit_test(test_bit_flips),
 		cmocka_unit_test(test_zstd_window),	cmocka_unit_test(test_zstd_frames),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_in_memory),	cmocka_unit_test(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

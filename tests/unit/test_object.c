@@ -5,6 +5,100 @@
 
 /* ---- right and wrong bytes ---- */
 
+/* A small object whose bytes are in memory is verified by the thread that asks, without a job. */
+static void test_quick(void **state)
+{
+	static const unsigned methods[] = { METHOD_STORED, METHOD_DEFLATE, METHOD_ZSTD };
+	struct log_seen *seen;
+
+	(void)state;
+	for (int verify = 0; verify < 2; verify++)
+		for (size_t m = 0; m < 3; m++) {
+			struct box *b = box_new();
+			struct box_item *empty = box_add_made(b, 0, 1, methods[m]),
+					*item = box_add_made(b, 60000, 2, methods[m]),
+					*large = box_add_made(b, QUICK_OBJECT + 1, 3, methods[m]),
+					*bad = box_add_made(b, 1000, 4, methods[m]);
+
+			b->quick = true;
+			bad->sha256[0] ^= 1;
+			box_start(b, NULL, verify);
+			seen = log_watch();
+			assert_int_equal(object_get(empty->object, NULL), 0);
+			assert_int_equal(object_get(item->object, NULL), 0);
+			assert_true(reads_right(item, 60000, 0, true));
+			assert_int_equal(object_state(item->object),
+					 verify ? OBJECT_VERIFIED : OBJECT_UNVERIFIED);
+			assert_int_equal(object_get(item->object, NULL), 0);
+			assert_int_equal(b->n_peeked, 2);
+			assert_int_equal(object_get(large->object, NULL), -EAGAIN);
+			/* what is wrong is found out, and logged, by a job */
+			assert_int_equal(object_get(bad->object, NULL), verify ? -EAGAIN : 0);
+			assert_int_equal(seen->n, 0);
+			assert_int_equal(b->n_peeked, 3);
+			assert_int_equal(get(bad->object), verify ? -EBADMSG : 0);
+			assert_int_equal(seen->n, verify);
+			assert_int_equal(object_get(bad->object, NULL), verify ? -EBADMSG : 0);
+			assert_int_equal(b->n_peeked, 3);
+			carton_log_set(NULL, NULL);
+			for (int i = 0; i < 2; i++) {
+				object_put(item->object);
+				if (!verify)
+					object_put(bad->object);
+			}
+			if (!verify)
+				object_put(bad->object);
+			object_put(empty->object);
+			object_store_stop(b->store);
+			/* an object that is ready stays so; nothing new is begun */
+			assert_int_equal(object_get(large->object, NULL), -ENOTCONN);
+			box_free(b);
+		}
+}
+
+/* While a job has the object, and by several threads at once. */
+static void *get_quickly(void *object)
+{
+	int r;
+
+	for (size_t i = 0; i < 1000; i++) {
+		r = object_get(object, NULL);
+		assert_int_equal(r, 0);
+		object_put(object);
+	}
+	return NULL;
+}
+
+static void test_quick_and_others(void **state)
+{
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, 5000, 1, METHOD_DEFLATE),
+			*other = box_add_made(b, 5000, 2, METHOD_DEFLATE);
+	pthread_t threads[4];
+	struct waiter w;
+
+	(void)state;
+	b->quick = true;
+	box_start(b, NULL, true);
+	box_gate(b, true);
+	waiter_init(&w);
+	assert_int_equal(object_get(item->object, &w.wait), -EINPROGRESS);
+	assert_int_equal(object_get(item->object, NULL), -EAGAIN);
+	assert_int_equal(b->n_peeked, 0);
+	box_gate(b, false);
+	assert_int_equal(waiter_wait(&w), 0);
+	assert_int_equal(object_get(item->object, NULL), 0);
+	object_put(item->object);
+	object_put(item->object);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, get_quickly, other->object), 0);
+	for (size_t i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	assert_in_range(b->n_peeked, 1, 4);
+	assert_int_equal(box_located(b), 1);
+	box_free(b);
+}
+
 static void test_kept(void **state)
 {
 	static const struct {
@@ -504,6 +598,8 @@ static void test_progress(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_quick),
+		cmocka_unit_test(test_quick_and_others),
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_corrupt_stays),
 		cmocka_unit_test(test_damaged_stream),
