@@ -29,12 +29,17 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		.header_file = options->header_file,
 		.origin_url = is_url(source) ? source : NULL,
 	};
+	int r;
 
 	if (options->offline || c->remote.http)
 		return 0;
 	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
 	c->remote.connections = options->connections ? options->connections : 8;
 	c->remote.extra = &c->extra_connections;
+	r = origins_new(&c->origins);
+	if (r < 0)
+		return r;
+	c->remote.origins = c->origins;
 	c->remote.cancel = &c->stop;
 	c->remote.workers = c->workers;
 	c->remote.events = c->events;
@@ -349,6 +354,7 @@ void carton_close(struct carton *c)
 	container_free(c->container);
 	source_unref(c->remote_source);
 	http_free(c->remote.http);
+	origins_free(c->origins);
 	cache_free(c->cache);
 	cancel_destroy(&c->stop);
 	free(c);

@@ -12,6 +12,7 @@
 #include "format/manifest.h"
 #include "format/meta.h"
 #include "object/object.h"
+#include "fetch/origin.h"
 #include "fetch/remote.h"
 #include "tree/tree.h"
 #include "views/views.h"
@@ -28,6 +29,7 @@ struct carton {
 	struct cache *cache;	       /* NULL: there is none */
 	struct remote_options remote;  /* its http is NULL while nothing can be fetched */
 	atomic_uint extra_connections; /* for `remote` */
+	struct origins *origins;       /* likewise */
 	struct cancel stop;	       /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;

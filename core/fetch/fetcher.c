@@ -166,6 +166,22 @@ static void log_no_room(const struct fetcher *x)
 		   (unsigned long long)dest_end(x->f.dest));
 }
 
+static void log_overloaded(const struct fetcher *x)
+{
+	char shown[256];
+
+	carton_log(CARTON_LOG_ERROR, http_url_redact(x->m->url, shown, sizeof(shown)),
+		   "the server was overloaded until the timeout; try again later");
+}
+
+static bool overloaded(const struct fetcher *x)
+{
+	for (size_t i = 0; i < x->n_mirrors; i++)
+		if (x->mirrors[i].error == -EBUSY)
+			return true;
+	return false;
+}
+
 /* All mirrors have failed: pauses before the next round, or gives up. */
 static void end_round(struct fetcher *x)
 {
@@ -173,12 +189,19 @@ static void end_round(struct fetcher *x)
 
 	x->turn = 0;
 	x->pause_ms = now_ms() + remote_pause(++x->rounds, MAX(wait, 0));
-	if (wait >= 0 && x->rounds < MAX_REMOTE_ATTEMPTS && x->pause_ms < x->deadline_ms)
+	/* an overloaded server is asked until the deadline */
+	if (overloaded(x))
+		x->rounds = 0;
+	if (wait >= 0 && x->rounds < MAX_REMOTE_ATTEMPTS && x->pause_ms < x->deadline_ms) {
 		x->phase = FETCH_PAUSE;
-	else if (trusted(x))
-		over(x, x->m->error == -EAGAIN ? -EIO : x->m->error);
-	else
+		return;
+	}
+	if (x->m->error == -EBUSY)
+		log_overloaded(x);
+	if (!trusted(x) || x->m->error == -EBUSY)
 		over(x, mirror_sum_up(x));
+	else
+		over(x, x->m->error == -EAGAIN ? -EIO : x->m->error);
 }
 
 static void end_try(struct fetcher *x, int r)
@@ -189,6 +212,10 @@ static void end_try(struct fetcher *x, int r)
 	/* what the user names is reported by the caller */
 	if ((r == -ENOSPC || r == -EDQUOT) && !trusted(x))
 		log_no_room(x);
+	if (r == -EBUSY && x->f.what == FETCH_RANGE) {
+		log_overloaded(x);
+		r = -ETIMEDOUT;
+	}
 	/* a version was named, or nothing else is there: one try that retries by itself */
 	if (x->final || r == 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
 	    x->f.what == FETCH_RANGE) {
@@ -209,17 +236,33 @@ static void end_try(struct fetcher *x, int r)
 		end_round(x);
 }
 
-static void begin_try(struct fetcher *x)
+static struct route *route_of(const struct fetcher *x)
+{
+	if (x->f.route)
+		return x->f.route;
+	return x->f.remote ? x->f.remote->route : &x->m->route;
+}
+
+/* False: it is not the turn of this fetch. */
+static bool begin_try(struct fetcher *x)
 {
 	int r = hash_begin(x);
 
-	x->m = mirror_next(x);
+	x->m = mirror_ready(x);
+	x->route = route_of(x);
 	x->try_deadline_ms = mirror_deadline(x);
 	if (r == 0)
 		r = x->f.what == FETCH_SIZE ? size_begin(x) : transfer_begin(x);
+	if (r == -EAGAIN && now_ms() < x->deadline_ms)
+		return false;
 	x->phase = FETCH_TRY;
+	if (r == -EAGAIN || r == -EBUSY) {
+		x->m->retry_after_s = 1 + origin_paused(x->waits_for) / 1000;
+		r = -EBUSY;
+	}
 	if (r < 0)
 		end_try(x, r);
+	return true;
 }
 
 static void step_try(struct fetcher *x)
@@ -258,6 +301,16 @@ static void fire(struct cancel_hook *hook)
 	task_wake(&container_of(hook, struct fetcher, hook)->task);
 }
 
+/* When a try has to be looked at, if nothing happens before. */
+static int64_t next_wake(const struct fetcher *x)
+{
+	int64_t when = transfer_deadline(x);
+
+	if (x->hold_ms > now_ms())
+		when = MIN(when, x->hold_ms);
+	return x->turn_ms ? MIN(when, x->turn_ms) : when;
+}
+
 static bool finish(struct fetcher *x, struct ingested *in)
 {
 	struct fetch f = x->f;
@@ -271,7 +324,7 @@ static bool finish(struct fetcher *x, struct ingested *in)
 	if (f.what == FETCH_SIZE)
 		in->size = x->arrived;
 	pthread_mutex_destroy(&x->lock);
-	free(x->mirrors);
+	mirror_free(x);
 	free(x);
 	f.done(f.ctx, result, in);
 	return false;
@@ -303,16 +356,17 @@ static bool step(struct task *t)
 		case FETCH_BEGIN:
 			if (is_hashing(x))
 				return true;
-			begin_try(x);
+			if (!begin_try(x)) {
+				task_wake_at(t, MIN(x->turn_ms, x->deadline_ms));
+				return true;
+			}
 			break;
 		case FETCH_TRY:
 			step_try(x);
 			if (x->phase != FETCH_TRY)
 				break;
 			hash_on(x);
-			task_wake_at(t, x->hold_ms > now_ms() ?
-						MIN(x->hold_ms, transfer_deadline(x)) :
-						transfer_deadline(x));
+			task_wake_at(t, next_wake(x));
 			return true;
 		case FETCH_CHECK:
 			if (hash_on(x)) {
@@ -346,6 +400,7 @@ int fetch_start(const struct fetch *fetch)
 	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :
 					      now_ms() + fetch->options->timeout_ms;
 	x->hook.fire = fire;
+	x->at_origin.task = x->at_route.task = &x->task;
 	task_init(&x->task, fetch->options->events, LANE_NET, step);
 	task_wake(&x->task);
 	return 0;

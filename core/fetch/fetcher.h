@@ -44,6 +44,7 @@ struct fetch {
 	atomic_size_t *first; /* the mirror that worked last; or NULL */
 	enum http_trust trust;
 	struct remote *remote; /* FETCH_RANGE */
+	struct route *route;   /* to the one URL; NULL: of remote, else not known */
 	uint64_t off, n;       /* FETCH_FILE: `n` is how long it should be; 0: not known */
 	uint64_t have;	       /* FETCH_RANGE: so many bytes of it are in `dest` already */
 	bool plain;	       /* ask for no content coding, and over one connection */

@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "fetch/fetcher.h"
+#include "fetch/origin.h"
 #include "http/gzip.h"
 
 #define MAX_CONNECTIONS 32
@@ -21,6 +22,7 @@
 /* One URL, in one fetch. */
 struct mirror {
 	const char *url;
+	struct route route;
 	bool exhausted; /* not to be tried again */
 	bool bad_hash;	/* has given wrong bytes once: ask past caches */
 	bool no_resume; /* neither resume nor split: that went wrong */
@@ -38,9 +40,11 @@ struct piece {
 
 /* One request and what is still to come of it. */
 struct conn {
-	struct http_stream *stream; /* NULL: idle */
-	struct piece left;	    /* end is UINT64_MAX while it is not known */
-	bool exact;		    /* asks for just this piece of x->remote */
+	struct http_stream *stream;   /* NULL: idle */
+	struct origin *origin;	      /* which was entered for it; or NULL */
+	struct http_landing *landing; /* where it began; NULL: at the first URL */
+	struct piece left;	      /* end is UINT64_MAX while it is not known */
+	bool exact;		      /* asks for just this piece of x->remote */
 	bool answered;
 	bool extra;    /* counted in options->extra */
 	uint64_t size; /* of the piece, when it began, */
@@ -76,13 +80,17 @@ struct fetcher {
 	int64_t deadline_ms;
 
 	struct mirror *mirrors;
-	size_t n_mirrors, first, turn; /* the mirror to try is number first + turn */
-	unsigned rounds;	       /* without progress */
-	uint64_t best;		       /* how far any try has come */
-	int64_t pause_ms;	       /* when the next round begins */
+	size_t n_mirrors, first, turn;	 /* the mirror to try is number first + turn */
+	unsigned rounds;		 /* without progress */
+	uint64_t best;			 /* how far any try has come */
+	int64_t pause_ms;		 /* when the next round begins */
+	struct turn at_origin, at_route; /* while it waits to send a request */
+	struct origin *waits_for;	 /* the origin that it asked last; or NULL */
+	int64_t turn_ms;		 /* when it asks again; 0: it does not wait */
 
 	/* one try of one mirror */
 	struct mirror *m;
+	struct route *route;
 	int64_t try_deadline_ms; /* until bytes come */
 	bool bytes_came;
 	bool final;   /* how the try failed is how the fetch ends */
@@ -123,9 +131,32 @@ void pieces_return(struct pieces *p, struct piece left);
 /* A piece of `n` bytes took so long: adjusts the size of the next. */
 void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
 
+/* ---- conn.c ---- */
+
+/*
+ * Sends a request for c->left: `q` with the URL, the trust and where to begin. 0; -EAGAIN: the fetch has
+ * to wait for its turn (x->turn_ms), and nothing was sent; -EBUSY: that is after its deadline; or -errno.
+ */
+int conn_open(struct fetcher *x, struct conn *c, struct http_request *q);
+
+/* Its answer has come, or why there is none (`error`). What a landing answers badly has no meaning. */
+void conn_answered(struct fetcher *x, struct conn *c, const struct http_response *a, int error);
+bool conn_lost_way(const struct conn *c, int error);
+
+/* Another request in the same turn. 0 or -errno. */
+int conn_ask_again(struct fetcher *x, struct conn *c, struct http_request *q);
+
+void conn_close(struct fetcher *x, struct conn *c);
+
+/* How many there are. */
+unsigned conns_active(const struct fetcher *x);
+
+/* The fetch does not wait for its turn any more. */
+void conn_give_up(struct fetcher *x);
+
 /* ---- transfer.c ---- */
 
-/* Begins a try of x->m. 0, or why not. */
+/* Begins a try of x->m. 0; -EAGAIN: it is not its turn (x->turn_ms); or why not. */
 int transfer_begin(struct fetcher *x);
 
 /* Takes what has come and asks for more. 0: all bytes are there; -EINPROGRESS; or why it failed. */
@@ -138,9 +169,6 @@ void transfer_end(struct fetcher *x);
 int64_t transfer_deadline(const struct fetcher *x);
 void transfer_log_late(struct fetcher *x);
 
-/* Called by http on its thread. */
-void transfer_wake(void *fetcher);
-
 /* ---- size.c: the same for FETCH_SIZE; the size is x->arrived ---- */
 
 int size_begin(struct fetcher *x);
@@ -149,9 +177,13 @@ int size_step(struct fetcher *x);
 /* ---- mirror.c ---- */
 
 int mirror_list(struct fetcher *x);
+void mirror_free(struct fetcher *x);
 
 /* Which to try next, from x->turn on; NULL: the round is over. */
 struct mirror *mirror_next(struct fetcher *x);
+
+/* The same, but leaves out those whose servers are overloaded, as long as there are others. */
+struct mirror *mirror_ready(struct fetcher *x);
 
 /* A mirror that does not answer leaves as much time for each of those behind it. */
 int64_t mirror_deadline(const struct fetcher *x);

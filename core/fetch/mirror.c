@@ -5,15 +5,27 @@
 #include "base/util.h"
 #include "fetch/internal.h"
 
+/* a pause that is not worth another mirror */
+#define SHORT_PAUSE_MS 250
+
 int mirror_list(struct fetcher *x)
 {
 	x->n_mirrors = x->f.remote ? 1 : x->f.n_urls;
 	x->mirrors = calloc(x->n_mirrors, sizeof(*x->mirrors));
 	if (!x->mirrors)
 		return -ENOMEM;
-	for (size_t i = 0; i < x->n_mirrors; i++)
+	for (size_t i = 0; i < x->n_mirrors; i++) {
 		x->mirrors[i].url = x->f.remote ? x->f.remote->url : x->f.urls[i];
+		route_init(&x->mirrors[i].route);
+	}
 	return 0;
+}
+
+void mirror_free(struct fetcher *x)
+{
+	for (size_t i = 0; i < x->n_mirrors; i++)
+		route_destroy(&x->mirrors[i].route);
+	free(x->mirrors);
 }
 
 struct mirror *mirror_next(struct fetcher *x)
@@ -25,6 +37,27 @@ struct mirror *mirror_next(struct fetcher *x)
 			return m;
 	}
 	return NULL;
+}
+
+struct mirror *mirror_ready(struct fetcher *x)
+{
+	struct mirror *m = mirror_next(x);
+
+	while (x->turn + 1 < x->n_mirrors) {
+		struct origin *o = origin_get(x->f.options->origins, m->url);
+		bool paused = origin_paused(o) > SHORT_PAUSE_MS;
+		size_t turn = x->turn++;
+		struct mirror *next = paused ? mirror_next(x) : NULL;
+
+		origin_unref(o);
+		if (!next) {
+			x->turn = turn;
+			break;
+		}
+		m->error = -EBUSY;
+		m = next;
+	}
+	return m;
 }
 
 int64_t mirror_deadline(const struct fetcher *x)
@@ -42,7 +75,8 @@ static void log_failure(struct mirror *m, bool trusted)
 {
 	char shown[256];
 
-	if (atomic_exchange(&m->logged_once, true))
+	/* an overloaded server was logged as such */
+	if (m->error == -EBUSY || atomic_exchange(&m->logged_once, true))
 		return;
 	http_url_redact(m->url, shown, sizeof(shown));
 	if (trusted && m->status >= 400 && m->error != -ERANGE) {
@@ -117,7 +151,7 @@ int mirror_sum_up(const struct fetcher *x)
 		if (e == -EBADMSG || e == -EFBIG)
 			continue;
 		/* asked to come back later than this fetch waits */
-		if (e == -EAGAIN && x->mirrors[i].retry_after_s > 0)
+		if (e == -EBUSY || (e == -EAGAIN && x->mirrors[i].retry_after_s > 0))
 			e = -ETIMEDOUT;
 		if (e != -EACCES && e != -ETIMEDOUT && e != -ECONNREFUSED && e != -EHOSTUNREACH &&
 		    e != -ENETUNREACH && e != -ECONNRESET)

@@ -79,13 +79,15 @@ int remote_check(struct remote *r, const struct http_response *a, uint64_t first
 	/* the file was there: ENOENT would say that the carton does not have it */
 	if (error == -ENOENT)
 		error = -EIO;
-	log_wrong(r, a->status, error);
+	/* logged by origin.c */
+	if (error != -EBUSY)
+		log_wrong(r, a->status, error);
 	return error;
 }
 
 bool remote_passes(int error)
 {
-	return error == -EAGAIN || error == -ECONNRESET || error == -ETIMEDOUT ||
+	return error == -EAGAIN || error == -EBUSY || error == -ECONNRESET || error == -ETIMEDOUT ||
 	       error == -ECONNREFUSED || error == -EHOSTUNREACH || error == -ENETUNREACH;
 }
 

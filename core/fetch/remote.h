@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/event.h"
+#include "fetch/route.h"
 #include "http/http.h"
 
 /* Shared by all fetches of a carton. Constant once made. */
@@ -18,14 +19,16 @@ struct remote_options {
 	struct events *events;
 	struct workers *workers;
 	int64_t timeout_ms;
-	unsigned connections;  /* at once for one large file */
-	atomic_uint *extra;    /* connections of all fetches now, besides one for each */
-	struct cancel *cancel; /* fires when the carton is closed */
+	unsigned connections;	 /* at once for one large file */
+	atomic_uint *extra;	 /* connections of all fetches now, besides one for each */
+	struct origins *origins; /* the load of servers; NULL: not minded */
+	struct cancel *cancel;	 /* fires when the carton is closed */
 };
 
 /* One version of a file whose origin answers Range requests. */
 struct remote {
 	char *url;
+	struct route *route; /* for requests; NULL: there is none yet */
 	enum http_trust trust;
 	uint64_t size;
 	char etag[256];		/* strong, or "" */

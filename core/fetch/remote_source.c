@@ -16,6 +16,7 @@ struct remote_source {
 	struct source source;
 	const struct remote_options *options; /* NULL: restored */
 	struct remote remote;
+	struct route route;
 	int64_t mtime;
 	struct held *held;
 };
@@ -106,6 +107,7 @@ static void source_free(struct source *base)
 	struct remote_source *s = of(base);
 
 	held_free(s->held);
+	route_destroy(&s->route);
 	free((char *)s->source.version);
 	free(s->remote.url);
 	free(s);
@@ -121,6 +123,8 @@ static int source_new(const char *url, struct remote_source **ret)
 		return -ENOMEM;
 	s->source = (struct source){ .ops = &remote_ops, .refs = 1, .fd = -1 };
 	s->remote.trust = HTTP_USER;
+	s->remote.route = &s->route;
+	route_init(&s->route);
 	s->remote.url = strdup(url);
 	if (!s->remote.url) {
 		source_free(&s->source);
@@ -155,6 +159,7 @@ static int fetch_tail(struct remote_source *s)
 		.what = FETCH_SUFFIX,
 		.urls = &s->remote.url,
 		.n_urls = 1,
+		.route = &s->route,
 		.trust = HTTP_USER,
 		.n = TAIL,
 		.answered = first_answer,

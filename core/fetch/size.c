@@ -3,22 +3,17 @@
 #include "base/util.h"
 #include "fetch/internal.h"
 
-static int ask(struct fetcher *x)
+static int ask(struct fetcher *x,
+	       int (*send)(struct fetcher *, struct conn *, struct http_request *))
 {
-	struct conn *c = &x->conns[0];
 	struct http_request q = {
-		.url = x->m->url,
-		.trust = x->f.trust,
 		.method = x->head ? HTTP_HEAD : HTTP_GET,
 		.identity = true,
 		.has_range = !x->head,
 		.logged_once = &x->m->logged_once,
 	};
 
-	http_close(c->stream);
-	c->stream = NULL;
-	c->answered = false;
-	return http_start_request(x->f.options->http, &q, transfer_wake, x, &c->stream);
+	return send(x, &x->conns[0], &q);
 }
 
 int size_begin(struct fetcher *x)
@@ -27,7 +22,7 @@ int size_begin(struct fetcher *x)
 	x->remote = NULL;
 	x->bytes_came = x->final = false;
 	x->head = !x->m->no_head;
-	return ask(x);
+	return ask(x, conn_open);
 }
 
 /* What an answer says: 0 with x->arrived, -ENODATA or what its status means. */
@@ -56,7 +51,8 @@ static int read_size(struct fetcher *x, const struct http_response *a)
  */
 static bool only_fetching_tells(const struct mirror *m, int status, int error)
 {
-	return status >= 400 && error != -EACCES && error != -ENOENT && m->retry_after_s <= 0;
+	return status >= 400 && error != -EACCES && error != -ENOENT && error != -EBUSY &&
+	       m->retry_after_s <= 0;
 }
 
 int size_step(struct fetcher *x)
@@ -68,6 +64,9 @@ int size_step(struct fetcher *x)
 
 	if (r == -EAGAIN)
 		return -EINPROGRESS;
+	/* that a server fails at HEAD says nothing of its load */
+	if (r < 0 || !x->head || a.retry_after_s > 0 || http_status_errno(a.status) == 0)
+		conn_answered(x, &x->conns[0], &a, r);
 	/* a part of a coded body: it says nothing of the size when decoded */
 	if (r == -EOPNOTSUPP)
 		r = -ENODATA;
@@ -76,9 +75,9 @@ int size_step(struct fetcher *x)
 	if (x->head && r < 0) {
 		/* some servers have no HEAD, and a URL may be signed for GET only */
 		m->no_head = a.status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET;
-		if (m->no_head && (r != -EAGAIN || m->retry_after_s <= 0)) {
+		if (m->no_head && ((r != -EAGAIN && r != -EBUSY) || m->retry_after_s <= 0)) {
 			x->head = false;
-			r = ask(x);
+			r = ask(x, conn_ask_again);
 			return r < 0 ? r : -EINPROGRESS;
 		}
 	}

@@ -13,20 +13,6 @@
 /* written at once: meanwhile the network thread fills the space before it */
 #define BLOCK (128 * KIB)
 
-void transfer_wake(void *fetcher)
-{
-	task_wake(&((struct fetcher *)fetcher)->task);
-}
-
-static void conn_close(struct fetcher *x, struct conn *c)
-{
-	http_close(c->stream);
-	c->stream = NULL;
-	if (c->extra)
-		atomic_fetch_sub(x->f.options->extra, 1);
-	c->extra = false;
-}
-
 /* May the fetch have one connection more than `active`? */
 static bool conn_allow(struct fetcher *x, struct conn *c, unsigned active)
 {
@@ -40,27 +26,11 @@ static bool conn_allow(struct fetcher *x, struct conn *c, unsigned active)
 	return false;
 }
 
-static unsigned n_active(const struct fetcher *x)
-{
-	unsigned n = 0;
-
-	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
-		n += x->conns[i].stream != NULL;
-	return n;
-}
-
-static int conn_open(struct fetcher *x, struct conn *c, const struct http_request *q)
-{
-	c->answered = false;
-	c->began_ms = now_ms();
-	c->size = c->left.end - c->left.off;
-	return http_start_request(x->f.options->http, q, transfer_wake, x, &c->stream);
-}
-
 void transfer_end(struct fetcher *x)
 {
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
 		conn_close(x, &x->conns[i]);
+	conn_give_up(x);
 	gunzip_free(x->gunzip);
 	x->gunzip = NULL;
 }
@@ -180,7 +150,10 @@ static void begin_pieces(struct fetcher *x, uint64_t next)
 /* An answer to a request for the first piece of a large file. -ESTALE: ask without a range. */
 static int take_first_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
-	if (a->range_first != 0 || !remote_identify(a, &x->version) || !x->version.etag[0])
+	if (a->range_first != 0 || !remote_identify(a, &x->version))
+		return -ESTALE;
+	/* what follows has to be of the same version */
+	if (!x->version.etag[0] && (uint64_t)a->range_last + 1 < x->version.size)
 		return -ESTALE;
 	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
 	begin_pieces(x, c->left.end);
@@ -247,11 +220,15 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry_after_s)
 {
 	int64_t now = now_ms();
+	bool lost = !c->answered && conn_lost_way(c, error);
 	unsigned active;
 
 	pieces_return(&x->pieces, c->left);
 	conn_close(x, c);
-	active = n_active(x);
+	/* back to where the redirects began; or when it is the fetch's turn, unless it can go elsewhere */
+	if (lost || (error == -EBUSY && x->n_mirrors == 1))
+		return 0;
+	active = conns_active(x);
 	if (!remote_passes(error))
 		return error;
 	/* perhaps the server does not like so many at once */
@@ -277,6 +254,11 @@ static int conn_step(struct fetcher *x, struct conn *c)
 
 	if (r == -EAGAIN)
 		return 0;
+	if (!c->answered) {
+		conn_answered(x, c, &a, r);
+		if (r == 0 && conn_lost_way(c, http_status_errno(a.status)))
+			return piece_failed(x, c, http_status_errno(a.status), 0);
+	}
 	/* a part of a coded body is of no use, all of it may be */
 	if (r == -EOPNOTSUPP && x->probing && !c->answered)
 		r = -ESTALE;
@@ -323,7 +305,7 @@ static int ask_pieces(struct fetcher *x)
 
 		if (c->stream)
 			continue;
-		if (!conn_allow(x, c, n_active(x)))
+		if (!conn_allow(x, c, conns_active(x)))
 			break;
 		if (!pieces_take(&x->pieces, base + MIN(x->arrived, hash_limit(x)), &c->left)) {
 			conn_close(x, c);
@@ -333,8 +315,13 @@ static int ask_pieces(struct fetcher *x)
 		q.logged_once = &x->remote->logged_once;
 		c->exact = true;
 		r = conn_open(x, c, &q);
+		if (r < 0)
+			pieces_return(&x->pieces, c->left);
 	}
-	return r;
+	/* others are under way */
+	if (r == -EBUSY && conns_active(x) > 0)
+		r = 0;
+	return r == -EAGAIN ? 0 : r;
 }
 
 /* How far the destination has all bytes. */
@@ -363,8 +350,6 @@ int transfer_begin(struct fetcher *x)
 	struct mirror *m = x->m;
 	char etag[256];
 	struct http_request q = {
-		.url = m->url,
-		.trust = x->f.trust,
 		.no_cache = m->bad_hash,
 		.identity = x->f.plain || (m->bad_hash && m->no_resume),
 		/* libcurl decodes the first member only of a gzip body */
@@ -394,10 +379,11 @@ int transfer_begin(struct fetcher *x)
 		q.if_range = etag;
 	} else {
 		c->left.off = 0;
+		/* a small file is asked for without, so that it may come in a content coding */
 		x->probing = x->f.what == FETCH_FILE && !x->f.plain && !m->no_resume &&
-			     x->f.options->connections > 1 && x->f.n > PARALLEL;
+			     x->f.options->connections > 1 && (!x->f.n || x->f.n > PARALLEL);
 		q.has_range = x->probing;
-		q.last = PIECE_FIRST - 1;
+		q.last = (x->f.n ? PIECE_FIRST : PARALLEL) - 1;
 	}
 	return conn_open(x, c, &q);
 }
@@ -422,7 +408,8 @@ int transfer_step(struct fetcher *x)
 
 int64_t transfer_deadline(const struct fetcher *x)
 {
-	return x->bytes_came ? x->deadline_ms : MIN(x->try_deadline_ms, x->deadline_ms);
+	return x->bytes_came || x->turn_ms ? x->deadline_ms :
+					     MIN(x->try_deadline_ms, x->deadline_ms);
 }
 
 void transfer_log_late(struct fetcher *x)

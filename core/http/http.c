@@ -196,7 +196,13 @@ int http_start_request(struct http *http, const struct http_request *request, ht
 	s->ctx = ctx;
 	r = set_request(s, request);
 	if (r == 0)
-		r = http_target_parse(NULL, request->url, &s->target, &why);
+		r = http_target_parse(NULL, request->landing ? request->landing->url : request->url,
+				      &s->target, &why);
+	if (request->landing) {
+		s->landed = true;
+		s->allowed = request->landing->allowed;
+		s->left_origin = request->landing->left_origin;
+	}
 	if (r < 0 && r != -ENOMEM)
 		http_log(http_failure_level(s), request->url, "%s", why);
 	if (r == 0)

@@ -41,6 +41,7 @@
 #include "base/limits.h"
 
 struct http;
+struct http_landing;
 struct http_stream;
 struct sockaddr;
 
@@ -85,6 +86,7 @@ enum http_trust {
 
 struct http_request {
 	const char *url;
+	struct http_landing *landing; /* begin there (landing.h); NULL: at `url` */
 	enum http_method method;
 	enum http_trust trust;
 	bool has_range; /* ask for bytes first..last, last included */
@@ -160,8 +162,8 @@ void http_close(struct http_stream *stream);
 
 /*
  * What a status means: 0 for 2xx; -EACCES 401, 403, 407; -ENOENT 404, 410; -ESTALE 412 (a
- * validator no longer holds); -ERANGE 416; -EAGAIN 408, 425, 429 and 5xx (try again later, or
- * another mirror); -EPROTO for all else.
+ * validator no longer holds); -ERANGE 416; -EBUSY 429 and 503 (too much at once); -EAGAIN 408, 425
+ * and other 5xx (try again later, or another mirror); -EPROTO for all else.
  */
 int http_status_errno(int status);
 

@@ -54,6 +54,14 @@ struct http {
 	bool userinfo_logged;	  /* the warning that it is not sent was logged */
 };
 
+struct http_landing {
+	atomic_uint refs;
+	char *url;
+	int64_t expiry;	  /* when to leave it, in seconds since 1970; 0: never */
+	unsigned allowed; /* as of http_stream */
+	bool left_origin;
+};
+
 struct http_stream {
 	struct http *http;
 	atomic_uint refs;
@@ -90,6 +98,7 @@ struct http_stream {
 	struct http_target target;
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
+	bool landed;	  /* began at a landing: allowed and left_origin are its */
 	bool left_origin; /* a redirect has: no credentials any more */
 	bool proxied, connected, held, head_done, redirected, refused, finished;
 	unsigned allowed; /* address classes, HTTP_ALLOW */

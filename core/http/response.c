@@ -294,9 +294,11 @@ int http_status_errno(int status)
 		return -ESTALE;
 	case 416:
 		return -ERANGE;
+	case 429:
+	case 503:
+		return -EBUSY;
 	case 408:
 	case 425:
-	case 429:
 		return -EAGAIN;
 	default:
 		return status >= 500 && status < 600 ? -EAGAIN : -EPROTO;

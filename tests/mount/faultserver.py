@@ -69,7 +69,7 @@ What goes wrong
   info=N            N 103 answers first
 
 /_log is {"connections": N, "requests": [{n, conn, method, path, query, headers, status, sent,
-done}]} (these paths are not in it); /_clear empties it; /_codings lists what enc can do;
+done, began}]} (these paths are not in it); /_clear empties it; /_codings lists what enc can do;
 /_bandwidth=B sets the whole server's limit.
 """
 
@@ -337,7 +337,8 @@ class Connection(threading.Thread):
         if path.startswith('/_'):
             return self.admin(path)
         entry = {'conn': self.number, 'method': method, 'path': path, 'query': query,
-                 'headers': headers, 'status': 0, 'sent': 0, 'done': False}
+                 'headers': headers, 'status': 0, 'sent': 0, 'done': False,
+                 'began': time.monotonic()}
         with self.server.lock:
             entry['n'] = len(self.server.requests)
             self.server.requests.append(entry)

@@ -77,6 +77,8 @@ http {{
         '"protocol":"$server_protocol","coding":"$sent_http_content_encoding"}}';
     access_log {dir}/access.log test;
     default_type application/octet-stream;
+    limit_req_zone $binary_remote_addr zone=requests:1m rate=20r/s;
+    limit_conn_zone $binary_remote_addr zone=connections:1m;
     open_file_cache off;
     sendfile on;
     root {root};
@@ -89,6 +91,9 @@ http {{
         location /secret/ {{ alias {root}/; if ($http_x_token != "open sesame") {{ return 401; }} }}
         location /netrc/ {{ alias {root}/; if ($http_authorization = "") {{ return 401; }} }}
         location /gone/ {{ return 404; }}
+        location /limited/ {{ alias {root}/; limit_req zone=requests; limit_req_status 503; }}
+        location /narrow/ {{ alias {root}/; limit_conn connections 2; limit_conn_status 429;
+                             limit_rate 4m; }}
         location /denied/ {{ return 403; }}
         location /gzip/ {{ alias {root}/; gzip on; gzip_comp_level 1; gzip_min_length 0;
                            gzip_types *; etag on; }}

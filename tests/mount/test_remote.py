@@ -2,6 +2,7 @@
 """Cartons behind a URL: what a mount and a file cost, one version or none, servers of all kinds."""
 import contextlib
 import errno
+import http.client
 import http.server
 import os
 import random
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -381,7 +383,7 @@ def test_verify_counts_a_failure_once(fault, cache):
 
 
 class switching:
-    """A server that redirects to wherever switch() last said."""
+    """A server that passes on what is at the URL that switch() last said."""
 
     def __init__(self, fault, where):
         self.to = None
@@ -394,10 +396,21 @@ class switching:
             protocol_version = 'HTTP/1.1'
 
             def do_GET(self):
-                self.send_response(302)
-                self.send_header('Location', outer.to)
-                self.send_header('Content-Length', '0')
-                self.end_headers()
+                to = urllib.parse.urlsplit(outer.to)
+                c = http.client.HTTPConnection(to.hostname, to.port)
+                try:
+                    c.request(self.command, to.path, headers=dict(self.headers))
+                    answer = c.getresponse()
+                    self.send_response_only(answer.status, answer.reason)
+                    for name, value in answer.getheaders():
+                        self.send_header(name, value)
+                    self.end_headers()
+                    while block := answer.read1(1 << 16):
+                        self.wfile.write(block)
+                except OSError:
+                    self.close_connection = True
+                finally:
+                    c.close()
 
             do_HEAD = do_GET
 

@@ -651,7 +651,8 @@ static void test_status(void **state)
 	assert_int_equal(http_status_errno(412), -ESTALE);
 	assert_int_equal(http_status_errno(416), -ERANGE);
 	assert_int_equal(http_status_errno(408), -EAGAIN);
-	assert_int_equal(http_status_errno(429), -EAGAIN);
+	assert_int_equal(http_status_errno(429), -EBUSY);
+	assert_int_equal(http_status_errno(503), -EBUSY);
 	assert_int_equal(http_status_errno(500), -EAGAIN);
 	assert_int_equal(http_status_errno(599), -EAGAIN);
 	assert_int_equal(http_status_errno(600), -EPROTO);

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server is asked for: overloaded ones, ranges that caches like, redirects to signed URLs."""
+import http.server
+import re
+import threading
+import time
+import urllib.parse
+from collections import Counter
+
+import pytest
+
+import harness
+from harness import ctl
+from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes, lines_of
+from zipwriter import Carton
+
+KIB = 1 << 10
+
+
+def rng(size, seed):
+    return fault_bytes(size, seed=seed)
+
+
+def fetch(source, cache, *options, **kw):
+    p = ctl('fetch', cache.flag, '--private-links', *options, source, timeout=120, **kw)
+    assert p.returncode == 0, p.stderr
+    return p
+
+
+def drop(cache):
+    for path in cache.objects().values():
+        path.unlink()
+
+
+# ---- overloaded servers ----
+
+def many(nginx):
+    c = Carton(method='stored').add('model/large', rng(100 * MIB, 1))
+    for i in range(100):
+        c.add(f'model/f{i}', rng(300000, i), method='stored')
+    c.write(nginx.root / 'many.carton')
+
+
+@pytest.mark.parametrize('where, status', [('limited', 503), ('narrow', 429)])
+def test_limited_server(nginx, cache, where, status):
+    """It gets at most 1.3 times the requests of an unlimited one, and two lines are logged."""
+    many(nginx)
+    fetch(nginx.url('many.carton'), cache)
+    free = len(nginx.requests())
+    drop(cache)
+    nginx.clear()
+    p = fetch(nginx.url(f'{where}/many.carton'), cache)
+    seen = Counter(r['status'] for r in nginx.requests())
+    assert seen[status] > 0 and set(seen) == {206, status}
+    assert sum(seen.values()) <= 1.3 * free, (seen, free)
+    first, last = p.stderr.splitlines()
+    assert f'many.carton: the server is overloaded (status {status})' in first
+    assert f'was overloaded: {seen[status]} request' in last
+
+
+def test_one_pause_for_all(fault, cache, tmp_path):
+    """Retry-After of one request holds for all to that server: nothing is sent before."""
+    pause = 2
+    c = LinkedCarton()
+    for i in range(10):
+        c.link(f'model/{i}', fault_bytes(1000, seed=i),
+               fault.url('busy' if i == 0 else f'f{i}', size=1000, seed=i,
+                         **(dict(fail='1:429', retryafter=pause, n=0) if i == 0 else dict(delay=300))))
+    p = fetch(c.write(tmp_path / 'm.carton'), cache)
+    asked = fault.requests()
+    refused = next(i for i, r in enumerate(asked) if r['status'] == 429)
+    times = [r['began'] for r in asked]
+    later = [t for t in times if t > times[refused] + 0.5]
+    assert later and min(later) >= times[refused] + pause, times
+    assert len(lines_of(p.stderr, 'overloaded')) == 2
+
+
+def test_until_the_timeout(fault, cache, mount_fg):
+    """A server that stays overloaded: tried again until then, and no longer."""
+    timeout = 3
+    c = Carton(method='stored').add('model/x', rng(9 * MIB, 3))
+    c.write(fault.root + '/late.carton')
+    fault.clear()
+    with mount_fg(fault.url('late.carton', file='late.carton'), *cache.options,
+                  '-o', f'timeout={timeout}') as m:
+        assert m.error('model/x') == ''
+    drop(cache)
+    before = time.monotonic()
+    p = ctl('info', fault.url('x', fail='9999:503'), cache.flag, f'--timeout={timeout}')
+    took = time.monotonic() - before
+    assert p.returncode and took > timeout / 2, p.stderr
+    assert 'overloaded until the timeout' in p.stderr
+    assert 2 < len(fault.requests('x')) < 100
+
+
+# ---- ranges ----
+
+def ranges(requests):
+    return sorted(tuple(map(int, r['range'].removeprefix('bytes=').split('-'))) for r in requests)
+
+
+@pytest.mark.parametrize('size', [100 * MIB + 77777, 5 * MIB, 1000, 0])
+def test_ranges_of_a_link(nginx, cache, tmp_path, size):
+    """Every byte once, from the first request on by ranges, which are aligned to their size."""
+    data = rng(size, 5)
+    c = LinkedCarton().link('model/x', data, nginx.put('x', data))
+    nginx.clear()
+    fetch(c.write(tmp_path / 'm.carton'), cache)
+    got = nginx.requests('x')
+    assert sum(r['sent'] for r in got if r['status'] < 400) == size
+    if size == 0:
+        return
+    assert all(r['range'] for r in got)
+    parts = ranges(got)
+    assert parts[0][0] == 0 and all(r['status'] == 206 for r in got)
+    if size > 8 * MIB:
+        for first, last in parts[1:-1]:
+            n = last + 1 - first
+            assert n & (n - 1) == 0 and first % n == 0 and n >= 256 * KIB, (first, last)
+        assert len({r['conn'] for r in got}) <= 8
+
+
+# ---- redirects to signed URLs ----
+
+class Hub:
+    """
+    Redirects /hub/NAME to CDN/NAME?X-Amz-Date=…&X-Amz-Expires=TTL, which is good for so many seconds.
+    Serves the CDN too: 403 once that is over, `rate` bytes a second.
+    """
+
+    def __init__(self, files, ttl=1000, rate=None, dead=lambda n: False):
+        self.files, self.ttl, self.rate, self.dead = files, ttl, rate, dead
+        self.resolves, self.parts, self.secrets = [], [], []
+        self.lock = threading.Lock()
+
+    def __enter__(self):
+        self.hub, self.cdn = (self.serve(f) for f in (self.resolve, self.deliver))
+        return self
+
+    def __exit__(self, *a):
+        for s in (self.hub, self.cdn):
+            s.shutdown()
+            s.server_close()
+
+    def url(self, name):
+        return f'http://127.0.0.1:{self.hub.server_address[1]}/hub/{name}'
+
+    @staticmethod
+    def serve(answer):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+            timeout = 60
+
+            def do_GET(self):
+                answer(self)
+
+            do_HEAD = do_GET
+
+            def log_message(self, *a):
+                pass
+        s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        s.daemon_threads = True
+        threading.Thread(target=s.serve_forever, daemon=True).start()
+        return s
+
+    def resolve(self, h):
+        now = time.time()
+        with self.lock:
+            self.resolves.append((now, h.headers.get('Authorization')))
+        date = time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))
+        query = urllib.parse.urlencode({'X-Amz-Date': date, 'X-Amz-Expires': self.ttl,
+                                        'X-Amz-Signature': f'{now:.6f}'})
+        name = h.path.rpartition('/')[2]
+        h.send_response(302)
+        h.send_header('Location', f'http://localhost:{self.cdn.server_address[1]}/{name}?{query}')
+        h.send_header('Content-Length', '0')
+        h.end_headers()
+
+    def deliver(self, h):
+        url = urllib.parse.urlsplit(h.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        with self.lock:
+            n = len(self.parts)
+            self.parts.append(query['X-Amz-Signature'])
+            self.secrets.append(h.headers.get('Authorization'))
+        if time.time() > float(query['X-Amz-Signature']) + self.ttl or self.dead(n):
+            h.send_response(403 if not self.dead(n) else self.dead(n))
+            h.send_header('Content-Length', '0')
+            h.end_headers()
+            return
+        data = self.files[url.path[1:]]
+        first, last = 0, len(data) - 1
+        if wanted := re.fullmatch(r'bytes=(\d*)-(\d*)', h.headers.get('Range', '')):
+            a, b = wanted.groups()
+            first, last = (int(a), min(int(b), last)) if a else (len(data) - int(b), last)
+        h.send_response(206 if wanted else 200)
+        h.send_header('Content-Length', str(last + 1 - first))
+        h.send_header('ETag', '"one"')
+        h.send_header('Accept-Ranges', 'bytes')
+        if wanted:
+            h.send_header('Content-Range', f'bytes {first}-{last}/{len(data)}')
+        h.end_headers()
+        if h.command == 'HEAD':
+            return
+        begin = time.monotonic()
+        for at in range(first, last + 1, 65536):
+            h.wfile.write(data[at:min(at + 65536, last + 1)])
+            if self.rate:
+                time.sleep(max(0, (at - first) / self.rate - (time.monotonic() - begin)))
+
+
+def hub_carton(tmp_path):
+    c = Carton(method='stored').add('model/x', rng(60 * MIB, 7)).add('model/y', rng(20 * MIB, 8))
+    c.write(tmp_path / 'hub.carton')
+    return c, (tmp_path / 'hub.carton').read_bytes()
+
+
+def test_redirect_is_kept(mount, cache, tmp_path):
+    """One resolve for a whole carton; what is secret stays with the hub."""
+    c, data = hub_carton(tmp_path)
+    header = tmp_path / 'token'
+    header.write_text('Authorization: Bearer hf_secret\n')
+    with Hub({'m.carton': data}) as hub:
+        with mount(hub.url('m.carton'), *cache.options, '-o', f'header_file={header}') as m:
+            as_expected(m, c)
+        assert [s for _, s in hub.resolves] == ['Bearer hf_secret']
+        assert len(hub.parts) > 10 and set(hub.secrets) == {None}
+
+
+def test_redirect_of_a_link_is_kept(mount, cache, tmp_path):
+    data = rng(60 * MIB, 7)
+    with Hub({'x': data}) as hub:
+        c = LinkedCarton().link('model/x', data, hub.url('x'))
+        with mount(c.write(tmp_path / 'm.carton'), *PRIVATE, *cache.options) as m:
+            as_expected(m, c)
+        # for its size, and for its bytes
+        assert len(hub.resolves) <= 2 and len(hub.parts) > 10
+
+
+@pytest.mark.parametrize('ttl', [1, 1000])
+def test_signed_urls_that_expire(mount, cache, tmp_path, ttl):
+    """One resolve for each expiry, from a slow server: the bytes are right."""
+    c, data = hub_carton(tmp_path)
+    with Hub({'m.carton': data}, ttl=ttl, rate=2 * MIB) as hub:
+        before = time.time()
+        with mount(hub.url('m.carton'), *cache.options) as m:
+            as_expected(m, c)
+        took = time.time() - before
+        # its URL is left a tenth of its life before the end
+        assert len(hub.resolves) <= 2 + took / (ttl * 0.9)
+        assert ttl > took or len(hub.resolves) > 1
+
+
+@pytest.mark.parametrize('status', [401, 403, 404, 410, 500, 503])
+def test_final_url_that_fails(mount, cache, tmp_path, status):
+    """Then the first one is asked again, once."""
+    c, data = hub_carton(tmp_path)
+    with Hub({'m.carton': data}, dead=lambda n: status if n == 12 else 0) as hub:
+        with mount(hub.url('m.carton'), *cache.options) as m:
+            as_expected(m, c)
+        assert len(hub.resolves) == 2 and len(set(hub.parts)) == 2, hub.parts
+
+
+def test_addresses_at_each_hop(cache, tmp_path):
+    """A URL of LINKS may not lead to a private address, at the first request or later."""
+    data = rng(20 * MIB, 7)
+    with Hub({'x': data}) as hub:
+        c = LinkedCarton().link('model/x', data, hub.url('x'))
+        p = ctl('fetch', cache.flag, c.write(tmp_path / 'm.carton'))
+        assert p.returncode and 'loopback address' in p.stderr
+        assert not hub.resolves and not hub.parts
