@@ -9,7 +9,6 @@ from collections import Counter
 
 import pytest
 
-import harness
 from harness import ctl
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes, lines_of
 from zipwriter import Carton
