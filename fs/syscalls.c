@@ -66,6 +66,12 @@ static int by_name(scmp_filter_ctx f, uint32_t action, const char *name, unsigne
 		sizeof((struct scmp_arg_cmp[]){ __VA_ARGS__ }) / sizeof(struct scmp_arg_cmp), \
 		(struct scmp_arg_cmp[]){ __VA_ARGS__ })
 
+/*
+ * For an int: the kernel ignores the upper half of the register, and SCMP_CMP_EQ would not. glibc 2.41
+ * extends the sign of AT_FDCWD; an attacker could set any bit.
+ */
+#define EQUAL_INT(value) SCMP_CMP_MASKED_EQ, UINT32_MAX, (uint32_t)(value)
+
 #if defined(__s390__) || defined(__CRIS__)
 #define CLONE_FLAGS(op, ...) SCMP_A1_64(op, __VA_ARGS__)
 #else
@@ -115,9 +121,9 @@ static int add_files(scmp_filter_ctx f)
 	if (r == 0)
 		r = RULE(f, SCMP_ACT_KILL_PROCESS, "utimensat_time64", SCMP_A1_64(SCMP_CMP_NE, 0));
 	if (r == 0)
-		r = RULE(f, SCMP_ACT_KILL_PROCESS, "ioctl", SCMP_A1_32(SCMP_CMP_EQ, TIOCSTI));
+		r = RULE(f, SCMP_ACT_KILL_PROCESS, "ioctl", SCMP_A1_64(EQUAL_INT(TIOCSTI)));
 	if (r == 0)
-		r = RULE(f, SCMP_ACT_KILL_PROCESS, "ioctl", SCMP_A1_32(SCMP_CMP_EQ, TIOCLINUX));
+		r = RULE(f, SCMP_ACT_KILL_PROCESS, "ioctl", SCMP_A1_64(EQUAL_INT(TIOCLINUX)));
 	return r;
 }
 
@@ -172,7 +178,7 @@ static int add_listener(scmp_filter_ctx f)
 {
 	const scmp_datum_t other = O_ACCMODE | O_CREAT | O_DIRECTORY | O_PATH;
 
-	return RULE(f, SCMP_ACT_NOTIFY, "openat", SCMP_A0_32(SCMP_CMP_EQ, (uint32_t)AT_FDCWD),
+	return RULE(f, SCMP_ACT_NOTIFY, "openat", SCMP_A0_64(EQUAL_INT(AT_FDCWD)),
 		    SCMP_A2_32(SCMP_CMP_MASKED_EQ, other, O_RDONLY));
 }
 

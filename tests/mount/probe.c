@@ -78,6 +78,7 @@ static const struct {
 	CALL(pidfd_getfd),
 	CALL(syslog),
 	CALL(getpid),
+	CALL(ioctl),
 	CALL(prctl),
 #ifdef SYS_iopl
 	CALL(iopl),
@@ -91,7 +92,7 @@ static int try_call(char *words)
 	long n[6] = { 0 };
 
 	for (int i = 0; i < 6 && (word = strtok(NULL, " ")); i++)
-		n[i] = strtol(word, NULL, 0);
+		n[i] = (long)strtoul(word, NULL, 0);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		if (strcmp(calls[i].name, name) == 0)
 			return (int)syscall(calls[i].number, n[0], n[1], n[2], n[3], n[4], n[5]);
@@ -119,10 +120,12 @@ static int try_bind(const char *port)
 
 static int try_read(const char *path)
 {
-	int fd = open(path, O_RDONLY);
+	/* glibc 2.41 extends the sign of AT_FDCWD, older versions do not */
+	int fd = (int)syscall(SYS_openat, (unsigned)AT_FDCWD, path, O_RDONLY),
+	    same = (int)syscall(SYS_openat, (long)AT_FDCWD, path, O_RDONLY);
 	char c;
 
-	return fd < 0 ? -1 : (int)read(fd, &c, 1);
+	return fd < 0 || same < 0 ? -1 : (int)read(fd, &c, 1);
 }
 
 static int try(char *line)
@@ -153,15 +156,25 @@ static int try(char *line)
 	return try_call(rest);
 }
 
+/* Not by stdio: exit() of glibc 2.41 waits for the lock of a stream that is being read. */
+static bool read_line(int fd, char *ret, size_t n)
+{
+	for (size_t i = 0; i < n && read(fd, ret + i, 1) == 1; i++)
+		if (ret[i] == '\n') {
+			ret[i] = '\0';
+			return true;
+		}
+	return false;
+}
+
 static void *serve(void *arg)
 {
-	FILE *in = fdopen(dup((int)(long)arg), "r");
+	int fd = (int)(long)arg;
 	char line[4096];
 
-	while (in && fgets(line, sizeof(line), in)) {
-		line[strcspn(line, "\n")] = '\0';
+	while (read_line(fd, line, sizeof(line))) {
 		errno = 0;
-		dprintf((int)(long)arg, "%d\n", try(line) < 0 ? errno : 0);
+		dprintf(fd, "%d\n", try(line) < 0 ? errno : 0);
 	}
 	return NULL;
 }

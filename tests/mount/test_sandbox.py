@@ -14,6 +14,7 @@ import re
 import signal
 import socket
 import subprocess
+import termios
 import threading
 from pathlib import Path
 
@@ -286,6 +287,15 @@ def test_killed(library, sample_carton, call):
     """The filter is the same in cartonfs and cartonctl, and for root and users."""
     with cartonctl(library, sample_carton[0], None) as p:
         assert p.ask('call', call) == 'SIGSYS'
+
+
+@pytest.mark.parametrize('high', [0, 1 << 32, 0xffffffff << 32])
+@pytest.mark.parametrize('request_name', ['TIOCSTI', 'TIOCLINUX'])
+def test_killed_input_to_a_terminal(library, sample_carton, request_name, high):
+    """Whatever is in the half of the register that the kernel ignores."""
+    number = {'TIOCSTI': termios.TIOCSTI, 'TIOCLINUX': 0x541c}[request_name]
+    with cartonctl(library, sample_carton[0], None) as p:
+        assert p.ask('call ioctl 0', number | high) == 'SIGSYS'
 
 
 def test_killed_daemon_is_a_dead_mount(probe, sample_carton, who):
