@@ -82,7 +82,8 @@ def test_large_file_over_many_connections(nginx, mount, cache):
     with mount(nginx.url('large.carton'), *cache.options, '-o', 'connections=6') as m:
         nginx.clear()
         as_expected(m, c)
-        parts = [r for r in nginx.requests() if r['sent'] > MIB]
+        # at most 4 MiB each, and less if the machine is slow
+        parts = [r for r in nginx.requests() if r['sent'] > MIB / 8]
         assert 3 <= len({r['conn'] for r in parts}) and len(parts) >= 15
         assert sum(r['sent'] for r in nginx.requests()) < len(data) + 9.2 * MIB
         assert all(r['status'] == 206 and r['if_match'] for r in parts)

@@ -2,6 +2,7 @@
 """Never stuck: Ctrl-C, umount and SIGTERM under dead servers, and what goes on meanwhile."""
 import contextlib
 import errno
+import itertools
 import os
 import re
 import signal
@@ -26,14 +27,16 @@ SIZE = 3 * MIB
 @pytest.fixture
 def mounts(work, mount_fg, cache):
     """mounts(*options, **files) -> a Mount of a carton whose model/NAME are linked."""
+    numbers = itertools.count()
     with contextlib.ExitStack() as stack:
         def make(*options, source=None, **files):
             c = LinkedCarton().add('misc/local', b'in the carton\n')
             c.add('misc/large', bytes(9 * MIB), method='deflate')
             for path, (data, *urls) in files.items():
                 c.link('model/' + path, data, *urls)
-            c.write(work / 'm.carton')
-            return stack.enter_context(mount_fg(source or work / 'm.carton', *PRIVATE,
+            path = work / f'm{next(numbers)}.carton'
+            c.write(path)
+            return stack.enter_context(mount_fg(source or path, *PRIVATE,
                                                 *cache.options, *options))
         yield make
 
@@ -287,30 +290,35 @@ def parked(mounts, fault):
         url = 'http://127.0.0.1:%d/' % dead.getsockname()[1]
         good = {f'g{i}': (fault_bytes(SIZE, i), fault.url(f'g{i}', size=SIZE, seed=i))
                 for i in range(5)}
+        other = {f'g{i}': (fault_bytes(SIZE, i + 5), fault.url(f'h{i}', size=SIZE, seed=i + 5))
+                 for i in range(5)}
+        alone = mounts(**other)
         m = mounts('-o', f'timeout={TIMEOUT}', **good,
                    **{f'd{i}': (b'%d' % i, url + str(i)) for i in range(PARKED)})
         openers = Openers(*(m / f'model/d{i}' for i in range(PARKED)))
         eventually('all are connected', lambda: sockets(m.process.pid) > PARKED)
-        yield m, openers
+        yield m, openers, alone
 
 
 def test_parked_readers_delay_nobody(parked):
     """Another server's file and a local one as if they were not there; each ends at its timeout."""
-    m, openers = parked
-    took = []
+    m, openers, alone = parked
+    took = {m: [], alone: []}
     for i in range(5):
-        before = time.monotonic()
-        assert m.read(f'model/g{i}') == fault_bytes(SIZE, i)
-        took.append(time.monotonic() - before)
+        for where, first in ((m, 0), (alone, 5)):
+            before = time.monotonic()
+            assert where.read(f'model/g{i}') == fault_bytes(SIZE, i + first)
+            took[where].append(time.monotonic() - before)
     alive(m)
-    assert min(took) < TIMEOUT / 10 * harness.SLOW, 'the best of five: the machine may be busy'
+    # the best of five, and more than this machine takes without them: it may be busy
+    assert min(took[m]) - min(took[alone]) < TIMEOUT / 10 * harness.SLOW
     assert len(os.listdir(f'/proc/{m.process.pid}/task')) < PARKED / 10, 'none has a thread'
     errors, longest = openers.join(3 * TIMEOUT * harness.SLOW)
-    assert errors == {errno.ETIMEDOUT} and longest < TIMEOUT + TIMEOUT / 3 * harness.SLOW
+    assert errors == {errno.ETIMEDOUT} and longest < 2 * TIMEOUT * harness.SLOW, 'no second wait'
 
 
 def test_end_with_parked_readers(parked):
-    m, openers = parked
+    m, openers, _ = parked
     before = time.monotonic()
     m.process.send_signal(signal.SIGTERM)
     m.wait_end()
