@@ -34,7 +34,7 @@ int carton_lookup(const struct carton_node *dir, const char *name, struct carton
 /* The next component of a path from `at`; waits for what is generated. */
 static int step(struct node **at, const char *name)
 {
-	int r = (*at)->kind == NODE_DIR && (*at)->dir.gate ? object_get_wait((*at)->dir.gate) : 0;
+	int r = node_gate(*at) ? object_get_wait(node_gate(*at)) : 0;
 
 	*at = r < 0 ? *at : tree_child(*at, name);
 	return r < 0 ? r : *at ? 0 : -ENOENT;
@@ -69,7 +69,9 @@ struct carton_node *carton_child(const struct carton_node *dir, size_t index)
 {
 	const struct node *n = to_node(dir);
 
-	return n->kind == NODE_DIR && index < n->dir.n ? from_node(n->dir.children[index]) : NULL;
+	return n->kind == NODE_DIR && index < node_children(n)->n ?
+		       from_node(&node_children(n)->list[index]) :
+		       NULL;
 }
 
 struct carton_node *carton_parent(const struct carton_node *node)
@@ -97,28 +99,26 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 	const struct node *n = to_node(node);
 
 	*ret = (struct carton_stat){
-		.executable = n->executable,
+		.executable = node_is_executable(n),
 		.ino = n->ino,
 		.nlink = 1,
-		.mtime = n->mtime,
+		.mtime = node_mtime(n),
 		.hidden = n->hidden,
 		.size_known = true,
 		.size_certain = true,
 	};
-	const struct extent *one = n->kind == NODE_FILE && n->file.n == 1 ? n->file.extents : NULL;
 
-	switch (n->kind) {
+	switch ((enum node_kind)n->kind) {
 	case NODE_DIR:
 		ret->kind = CARTON_DIR;
 		/* 1 says that it does not tell how many directories are in it */
-		ret->nlink = n->dir.gate ? 1 : 2 + (uint32_t)n->dir.n_dirs;
+		ret->nlink = n->gated ? 1 : 2 + n->plain.n_dirs;
 		break;
 	case NODE_FILE:
 		ret->kind = CARTON_FILE;
 		ret->size = node_size(n);
 		ret->size_known = ret->size != OBJECT_NO_SIZE;
-		ret->size_certain = n->file.entry || !one || !one->object ||
-				    object_size_is_certain(one->object);
+		ret->size_certain = node_size_is_certain(n);
 		if (!ret->size_known)
 			ret->size = 0;
 		break;
@@ -174,12 +174,12 @@ static ssize_t property_storage(struct object *o, char *ret, size_t n)
 
 	if (!e)
 		return snprintf(ret, n, "links");
-	return snprintf(ret, n, "%s %" PRIu64, decode_name(e->method), e->stored);
+	return snprintf(ret, n, "%s %" PRIu64, decode_name((uint16_t)e->method), e->stored);
 }
 
 static ssize_t property_dtype(const struct tensor_info *t, char *ret, size_t n)
 {
-	return snprintf(ret, n, "%s", dtype_label(t->dtype));
+	return snprintf(ret, n, "%s", dtype_label(t->dtype ? t->dtype : dtype_nested));
 }
 
 static ssize_t property_shape(const struct tensor_info *t, char *ret, size_t n)
@@ -212,26 +212,28 @@ static const struct {
 /* A nested tensor has no shape. */
 static size_t n_view_properties(const struct tensor_info *t)
 {
-	return ARRAY_SIZE(view_properties) - (t->dtype == dtype_nested);
+	return ARRAY_SIZE(view_properties) - !t->dtype;
 }
 
 const char *carton_property_name(const struct carton_node *node, size_t index)
 {
 	const struct node *n = to_node(node);
+	const struct tensor_info *t = node_tensor(n);
 
-	if (n->tensor)
-		return index < n_view_properties(n->tensor) ? view_properties[index].name : NULL;
+	if (t)
+		return index < n_view_properties(t) ? view_properties[index].name : NULL;
 	return node_object(n) && index < ARRAY_SIZE(properties) ? properties[index].name : NULL;
 }
 
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n)
 {
 	const struct node *at = to_node(node);
+	const struct tensor_info *t = node_tensor(at);
 
-	for (size_t i = 0; at->tensor && i < n_view_properties(at->tensor); i++)
+	for (size_t i = 0; t && i < n_view_properties(t); i++)
 		if (strcmp(name, view_properties[i].name) == 0)
-			return view_properties[i].get(at->tensor, ret, n);
-	for (size_t i = 0; !at->tensor && node_object(at) && i < ARRAY_SIZE(properties); i++)
+			return view_properties[i].get(t, ret, n);
+	for (size_t i = 0; !t && node_object(at) && i < ARRAY_SIZE(properties); i++)
 		if (strcmp(name, properties[i].name) == 0)
 			return properties[i].get(node_object(at), ret, n);
 	return -ENODATA;

@@ -282,7 +282,7 @@ static int open_views(struct carton *c, const struct carton_options *options)
 		.hidden = options->views_hidden,
 	};
 
-	c->totals = (struct carton_totals){ c->tree->n_files, c->tree->n_nodes, c->tree->bytes };
+	c->totals = (struct carton_totals){ c->tree->files, c->tree->n_nodes, c->tree->bytes };
 	if (!options->views)
 		return 0;
 	if (path_fault(options->views, strlen(options->views)) || strchr(options->views, '/')) {

@@ -147,7 +147,7 @@ static void json_info(struct out *o, const struct carton *c, const char *hash)
 
 	put(o, "{");
 	json_member(o, "model_hash", hash);
-	OUT(o, buf_addf(&o->text, "\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",", c->tree->n_files,
+	OUT(o, buf_addf(&o->text, "\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",", c->tree->files,
 			c->tree->bytes));
 	OUT(o, buf_addf(&o->text, "\"spec_version\":%" PRId64 ",", m->spec_version));
 	json_member(o, "model_name", m->model_name);
@@ -281,7 +281,7 @@ static void text_info(struct out *o, const struct carton *c, const char *hash)
 	text_member(o, "model", m->model_name ? m->model_name : "(no name)");
 	text_member(o, "", m->short_description);
 	text_member(o, "hash", hash);
-	OUT(o, buf_addf(&o->text, "%-13s%" PRIu64 ", %s\n", "files", c->tree->n_files,
+	OUT(o, buf_addf(&o->text, "%-13s%" PRIu64 ", %s\n", "files", c->tree->files,
 			size_format(c->tree->bytes, size, sizeof(size))));
 	text_member(o, "license", m->license);
 	text_member(o, "repository", m->repository);

@@ -105,7 +105,16 @@ int load_ahead(struct container *c)
 	return r;
 }
 
-/* ---- nodes ---- */
+/* ---- lines ---- */
+
+#define NO_ENTRY UINT32_MAX
+
+/* What a line leads to that is no file of the container. */
+struct special {
+	uint32_t line; /* in `lines` */
+	const char *target;
+	struct object *object;
+};
 
 struct loader {
 	struct container *c;
@@ -114,6 +123,14 @@ struct loader {
 	struct object_store *store;
 	struct tree *tree;
 	size_t faults;
+
+	/* The lines without a fault, their entries (NO_ENTRY: none), and those that are special. */
+	const uint32_t *lines; /* those of `m`, or */
+	uint32_t *good;	       /* a copy, where some have a fault */
+	uint32_t *entries;
+	size_t n;
+	struct special *special;
+	size_t n_special, cap_special;
 };
 
 static void fault(struct loader *l, const char *path, const char *what)
@@ -123,31 +140,66 @@ static void fault(struct loader *l, const char *path, const char *what)
 	l->faults++;
 }
 
-static int add_symlink(struct loader *l, const struct manifest_line *line, const struct entry *e,
-		       struct node **ret)
+/*
+ * Finds the entry of each line; both are sorted. Entries that MANIFEST lists get its paths as their names,
+ * and those of all others are copied, so that their text can be freed.
+ */
+static int match_entries(struct loader *l)
+{
+	struct container *c = l->c;
+	struct arena names = { 0 };
+	size_t i = 0;
+
+	for (size_t k = 0; k < c->n_entries; k++) {
+		struct entry *e = &c->entries[k];
+		int order = 1;
+
+		while (i < l->m->n && (order = path_compare(manifest_path(l->m, i), e->name)) < 0)
+			l->entries[i++] = NO_ENTRY;
+		if (i < l->m->n && order == 0) {
+			e->name = manifest_path(l->m, i);
+			l->entries[i++] = (uint32_t)k;
+			continue;
+		}
+		e->name = arena_text(&names, e->name, e->name_len);
+		if (!e->name) {
+			arena_free(&names);
+			return -ENOMEM;
+		}
+	}
+	while (i < l->m->n)
+		l->entries[i++] = NO_ENTRY;
+	arena_free(&c->names);
+	c->names = names;
+	return 0;
+}
+
+static int add_special(struct loader *l, const char *target, struct object *o)
+{
+	if (array_room(l->special, &l->cap_special, l->n_special + 1) < 0)
+		return -ENOMEM;
+	l->special[l->n_special++] = (struct special){ (uint32_t)l->n, target, o };
+	return 1;
+}
+
+/* Each of these returns 1: a node; 0: none, because of a fault; or -errno. */
+
+static int add_symlink(struct loader *l, const char *path, const struct entry *e)
 {
 	struct buf target = { 0 };
+	char *copy;
 	int r = container_readlink(l->c, e, &target);
 
 	if (r == -EBADMSG || r == -EFBIG) {
-		fault(l, line->path, "its target cannot be read");
+		fault(l, path, "its target cannot be read");
 		r = 0;
-		goto out;
+	} else if (r == 0 && (target.len == 0 || memchr(target.data, '\0', target.len) ||
+			      !utf8_valid(target.data, target.len))) {
+		fault(l, path, "is a symlink whose target is not a path");
+	} else if (r == 0) {
+		copy = arena_text(&l->tree->arena, target.data, target.len);
+		r = copy ? add_special(l, copy, NULL) : -ENOMEM;
 	}
-	if (r < 0)
-		goto out;
-	if (target.len == 0 || memchr(target.data, '\0', target.len) ||
-	    !utf8_valid(target.data, target.len)) {
-		fault(l, line->path, "is a symlink whose target is not a path");
-		goto out;
-	}
-	r = tree_add_path(l->tree, line->path, NODE_SYMLINK, ret);
-	if (r < 0)
-		goto out;
-	(*ret)->link.target = target.data;
-	memcpy((*ret)->link.sha256, line->sha256, SHA256_SIZE);
-	return 0;
-out:
 	buf_free(&target);
 	return r;
 }
@@ -164,141 +216,172 @@ static int links_fault(struct loader *l, size_t line, const char *what, const ch
 }
 
 /* A path that the container does not have: the same bytes under another name, or LINKS. */
-static int add_missing(struct loader *l, const struct manifest_line *line)
+static int add_missing(struct loader *l, const char *path)
 {
-	struct link *link = links_find(l->links, line->sha256);
+	uint8_t sha256[SHA256_SIZE];
 	struct object *o;
-	struct node *n;
-	int r = object_add_link(l->store, line->sha256, line->path, link, &o);
+	struct link *link;
+	int r;
 
+	manifest_hash(path, sha256);
+	link = links_find(l->links, sha256);
+	r = object_add_link(l->store, sha256, path, link, &o);
 	if (r == -ENOENT && l->links && *l->links->error.message)
-		return links_fault(l, l->links->error.line, l->links->error.message, line->path);
+		return links_fault(l, l->links->error.line, l->links->error.message, path);
 	if (r == -ENOENT) {
-		fault(l, line->path,
-		      "is listed in MANIFEST, but neither the carton nor LINKS has it");
+		fault(l, path, "is listed in MANIFEST, but neither the carton nor LINKS has it");
 		return 0;
 	}
 	if (r < 0)
 		return r;
 	if (!object_entry(o) && *l->links->error.message)
-		return links_fault(l, l->links->error.line, l->links->error.message, line->path);
+		return links_fault(l, l->links->error.line, l->links->error.message, path);
 	if (!object_entry(o) && link->fault)
-		return links_fault(l, link->line, link->fault, line->path);
-	r = tree_add_path(l->tree, line->path, NODE_FILE, &n);
-	if (r < 0)
-		return r;
-	tree_set_object(l->tree, n, o);
-	n->mtime = l->c->mtime;
-	return 0;
+		return links_fault(l, link->line, link->fault, path);
+	return add_special(l, NULL, o);
 }
 
-/* Adds the node of one line; `o` is the object of its entry, where that is a file. */
-static int add_line(struct loader *l, const struct manifest_line *line)
+static int check_line(struct loader *l, const char *path, uint32_t at)
 {
-	const struct entry *e = container_find(l->c, line->path);
-	struct node *n = NULL;
-	int r;
+	const struct entry *e = at == NO_ENTRY ? NULL : &l->c->entries[at];
 
 	if (!e)
-		return add_missing(l, line);
+		return add_missing(l, path);
 	if (e->kind == ENTRY_DIR) {
-		fault(l, line->path, "is listed in MANIFEST, but it is a directory");
+		fault(l, path, "is listed in MANIFEST, but it is a directory");
 		return 0;
 	}
-	r = e->kind == ENTRY_FILE ? tree_add_path(l->tree, line->path, NODE_FILE, &n) :
-				    add_symlink(l, line, e, &n);
-	if (r < 0 || !n)
-		return r;
-	if (n->kind == NODE_FILE)
-		tree_set_entry(l->tree, n, e, line->sha256);
-	n->executable = e->executable;
-	n->mtime = e->mtime == NO_TIME ? l->c->mtime : e->mtime;
-	return 0;
+	return e->kind == ENTRY_FILE ? 1 : add_symlink(l, path, e);
 }
 
 /* For paths that the container lacks: another entry may have the same bytes. */
 static int add_objects(struct loader *l)
 {
 	const struct manifest *m = l->m;
+	uint8_t sha256[SHA256_SIZE];
 	struct object *o;
 	int r = 0;
 
 	for (size_t i = 0; i < m->n && r == 0; i++) {
-		const struct entry *e = container_find(l->c, m->lines[i].path);
+		const struct entry *e = l->entries[i] == NO_ENTRY ? NULL :
+								    &l->c->entries[l->entries[i]];
 
-		if (e && e->kind == ENTRY_FILE)
-			r = object_add(l->store, m->lines[i].sha256, e, &o);
+		if (!e || e->kind != ENTRY_FILE)
+			continue;
+		manifest_hash(manifest_path(m, i), sha256);
+		r = object_add(l->store, sha256, e, &o);
 	}
 	return r;
 }
 
-static int add_lines(struct loader *l)
+/* From now on lines are copied, because one is left out. */
+static int copy_lines(struct loader *l)
+{
+	if (l->good)
+		return 0;
+	l->lines = l->good = calloc(l->m->n, sizeof(*l->good));
+	if (!l->good)
+		return -ENOMEM;
+	memcpy(l->good, l->m->lines, l->n * sizeof(*l->good));
+	return 0;
+}
+
+/* Checks all lines, and leaves those with a fault out. */
+static int check_lines(struct loader *l)
 {
 	const struct manifest *m = l->m;
 	bool missing = false;
-	int r = 0;
+	int r;
 
 	for (size_t i = 0; i < m->n && !missing; i++)
-		missing = !container_find(l->c, m->lines[i].path);
-	if (missing)
-		r = add_objects(l);
-	for (size_t i = 0; i < m->n && r == 0; i++)
-		r = add_line(l, &m->lines[i]);
-	return r;
+		missing = l->entries[i] == NO_ENTRY;
+	l->lines = m->lines;
+	r = missing ? add_objects(l) : 0;
+	for (size_t i = 0; i < m->n && r >= 0; i++) {
+		r = check_line(l, manifest_path(m, i), l->entries[i]);
+		if (r == 0)
+			r = copy_lines(l);
+		if (r <= 0)
+			continue;
+		if (l->good)
+			l->good[l->n] = m->lines[i];
+		l->entries[l->n++] = l->entries[i];
+	}
+	return MIN(r, 0);
 }
 
 const struct entry *load_find_entry(const struct container *c, const struct manifest *m,
 				    const struct object *o, size_t *line)
 {
+	char hex[2 * SHA256_SIZE + 1];
+
+	hex_encode(object_sha256(o), SHA256_SIZE, hex);
 	while (*line < m->n) {
-		const struct manifest_line *at = &m->lines[(*line)++];
+		const char *path = manifest_path(m, (*line)++);
 		const struct entry *e;
 
-		if (memcmp(at->sha256, object_sha256(o), SHA256_SIZE) != 0)
+		if (memcmp(manifest_hex(path), hex, 2 * SHA256_SIZE) != 0)
 			continue;
-		e = container_find(c, at->path);
+		e = container_find(c, path);
 		if (e && e->kind == ENTRY_FILE && e->size == object_size(o))
 			return e;
 	}
 	return NULL;
 }
 
-/*
- * Counts what add_lines() will allocate, before it does: one long path may stand for thousands of
- * directories. In sorted lines, the directories that a line does not share with the one before are new.
- */
-static int count_nodes(const struct loader *l)
+/* ---- nodes ---- */
+
+/* Counts what the nodes take, before they are made: one long path may be of thousands of directories. */
+static int count_nodes(const struct loader *l, uint64_t *ret)
 {
-	uint64_t nodes = 2, names = 0;
-	const char *last = "";
+	const struct tree_paths all = { l->m->text, l->m->lines, l->m->n };
+	uint64_t bytes;
 
-	for (size_t i = 0; i < l->m->n; last = l->m->lines[i++].path) {
-		const char *path = l->m->lines[i].path;
-		size_t same = 0, at;
-
-		for (at = 0; path[at] && path[at] == last[at]; at++)
-			if (path[at] == '/')
-				same = at + 1;
-		nodes++;
-		for (at = same; path[at]; at++)
-			nodes += path[at] == '/';
-		names += at - same;
-	}
-	if (nodes > MAX_NODES) {
+	tree_count(&all, ret, &bytes);
+	if (*ret + 1 > MAX_NODES) {
 		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
 		return -EFBIG;
 	}
-	return budget_take(l->c->budget, names + nodes * tree_node_cost);
+	return budget_take(l->c->budget, bytes);
+}
+
+static void add_leaf(void *ctx, size_t i, struct node *n)
+{
+	const struct loader *l = ctx;
+	const struct entry *e = l->entries[i] == NO_ENTRY ? NULL : &l->c->entries[l->entries[i]];
+	size_t low = 0, high = l->n_special;
+
+	n->kind = NODE_FILE;
+	if (e && e->kind == ENTRY_FILE) {
+		tree_set_entry(l->tree, n, e);
+		return;
+	}
+	while (high - low > 1) {
+		size_t mid = low + (high - low) / 2;
+
+		if (l->special[mid].line <= i)
+			low = mid;
+		else
+			high = mid;
+	}
+	if (!e) {
+		tree_set_object(l->tree, n, l->special[low].object);
+		return;
+	}
+	n->kind = NODE_SYMLINK;
+	n->link.entry = e;
+	n->link.target = l->special[low].target;
 }
 
 static void report_unlisted(const struct loader *l)
 {
+	const char *listed = l->m->text, *end = listed + l->m->size;
 	size_t n = 0;
 
 	for (size_t i = 0; i < l->c->n_entries; i++) {
 		const struct entry *e = &l->c->entries[i];
 
-		if (e->kind == ENTRY_DIR || manifest_find(l->m, e->name) ||
+		if (e->kind == ENTRY_DIR || (e->name >= listed && e->name < end) ||
 		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0)
 			continue;
 		if (n++ < MAX_REPORTED)
@@ -310,17 +393,42 @@ static void report_unlisted(const struct loader *l)
 			   n - MAX_REPORTED);
 }
 
+static int add_manifest(struct loader *l)
+{
+	struct tree *t = l->tree;
+	struct head *text = arena_alloc(&t->arena, sizeof(*text));
+	struct node *n;
+	int r = text ? tree_add(t, t->root, "MANIFEST", 8, NODE_FILE, &n) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	*text = (struct head){
+		.data = l->m->text,
+		.len = l->m->size,
+		.nul = '=', /* its paths end with a NUL */
+		.entry = container_find(l->c, "MANIFEST"),
+	};
+	n->has_body = true;
+	n->body.head = text;
+	t->files++;
+	t->bytes += l->m->size;
+	tree_sort(t->root);
+	return 0;
+}
+
 /* ---- symlinks ---- */
 
 static const char *check_link(struct node *link)
 {
 	const struct node *at = tree_resolve(link);
+	uint8_t sha256[SHA256_SIZE];
 
 	if (!at || at->kind != NODE_FILE || !node_object(at))
 		return "is a symlink that does not lead to a file that MANIFEST lists, by a "
 		       "relative "
 		       "path inside the carton and without a loop";
-	if (memcmp(object_sha256(node_object(at)), link->link.sha256, SHA256_SIZE) != 0)
+	manifest_hash(link->name, sha256);
+	if (memcmp(object_sha256(node_object(at)), sha256, SHA256_SIZE) != 0)
 		return "is a symlink to a file whose hash is not the one that MANIFEST gives the "
 		       "link";
 	return NULL;
@@ -329,8 +437,11 @@ static const char *check_link(struct node *link)
 static void check_links(struct loader *l)
 {
 	char path[MAX_PATH_LEN + 1];
+	bool any = false;
 
-	for (struct node *n = l->tree->root; n; n = tree_next(l->tree->root, n)) {
+	for (size_t i = 0; i < l->n_special && !any; i++)
+		any = l->special[i].target;
+	for (struct node *n = l->tree->root; n && any; n = tree_next(l->tree->root, n)) {
 		const char *what = n->kind == NODE_SYMLINK ? check_link(n) : NULL;
 
 		if (what)
@@ -338,36 +449,47 @@ static void check_links(struct loader *l)
 	}
 }
 
+static int build(struct loader *l, bool keep_going)
+{
+	struct tree_paths paths = { .text = l->m->text };
+	uint64_t nodes;
+	int r = count_nodes(l, &nodes);
+
+	if (r == 0)
+		r = match_entries(l);
+	if (r == 0)
+		r = check_lines(l);
+	paths.lines = l->lines;
+	paths.n = l->n;
+	if (r == 0)
+		r = tree_build(l->tree, &paths, nodes, add_leaf, l);
+	if (r == 0)
+		r = add_manifest(l);
+	if (r < 0)
+		return r;
+	check_links(l);
+	report_unlisted(l);
+	if (l->faults > MAX_REPORTED)
+		carton_log(CARTON_LOG_ERROR, NULL, "%zu more faults like these",
+			   l->faults - MAX_REPORTED);
+	return l->faults && !keep_going ? -EBADMSG : 0;
+}
+
 int load_tree(struct container *c, const struct manifest *m, const struct links *links,
 	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults)
 {
 	struct loader l = { .c = c, .m = m, .links = links, .store = store };
-	struct node *manifest;
-	int r;
+	int r = tree_new(c->mtime, &l.tree);
 
-	r = count_nodes(&l);
-	if (r == 0)
-		r = tree_new(c->mtime, &l.tree);
 	if (r < 0)
 		return r;
 	l.tree->store = store;
-	r = add_lines(&l);
-	if (r == 0)
-		r = tree_add(l.tree, l.tree->root, "MANIFEST", 8, NODE_FILE, &manifest);
-	if (r == 0) {
-		const struct entry *e = container_find(c, "MANIFEST");
-
-		tree_set_literal(l.tree, manifest, m->text, m->size);
-		manifest->mtime = e->mtime == NO_TIME ? c->mtime : e->mtime;
-		tree_sort(l.tree->root);
-		check_links(&l);
-		report_unlisted(&l);
-		if (l.faults > MAX_REPORTED)
-			carton_log(CARTON_LOG_ERROR, NULL, "%zu more faults like these",
-				   l.faults - MAX_REPORTED);
-		if (l.faults && !keep_going)
-			r = -EBADMSG;
-	}
+	l.tree->budget = c->budget;
+	l.entries = calloc(m->n + 1, sizeof(*l.entries));
+	r = l.entries ? build(&l, keep_going) : -ENOMEM;
+	free(l.good);
+	free(l.entries);
+	free(l.special);
 	if (r < 0) {
 		tree_free(l.tree);
 		return r;

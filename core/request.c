@@ -80,16 +80,16 @@ static int check_extents(const struct node *file)
 {
 	char path[MAX_PATH_LEN + 1];
 
-	for (size_t i = 0; i < file->file.n; i++) {
-		const struct extent *x = &file->file.extents[i];
-		uint64_t size = x->object ? object_size(x->object) : 0;
+	for (size_t i = 0; i < node_n_extents(file); i++) {
+		const struct extent x = node_extent(file, i);
+		uint64_t size = x.object ? object_size(x.object) : 0;
 
-		if (!x->object || file->file.size == OBJECT_NO_SIZE)
+		if (!x.object)
 			continue;
-		if (x->off > size || x->len > size - x->off || (x->whole && x->len != size)) {
+		if (x.off > size || x.len > size - x.off || (x.whole && x.len != size)) {
 			carton_log(CARTON_LOG_ERROR, tree_path(file, path),
 				   "needs %llu bytes at %llu of a file that has %llu",
-				   (unsigned long long)x->len, (unsigned long long)x->off,
+				   (unsigned long long)x.len, (unsigned long long)x.off,
 				   (unsigned long long)size);
 			return -EBADMSG;
 		}
@@ -138,7 +138,7 @@ static void pin_done(struct object_wait *wait, int result)
 
 typedef int get_fn(struct object *o, struct object_wait *wait);
 
-static int start_pins(struct carton_request *q, const struct extent *extents, get_fn *get)
+static int start_pins(struct carton_request *q, get_fn *get)
 {
 	int r = 0;
 
@@ -146,7 +146,6 @@ static int start_pins(struct carton_request *q, const struct extent *extents, ge
 	for (size_t i = 0; i < q->n_pins && r == 0; i++) {
 		struct pin *pin = &q->pins[i];
 
-		pin->object = extents[i].object;
 		if (!pin->object)
 			continue;
 		pin->request = q;
@@ -177,22 +176,30 @@ static int start_pins(struct carton_request *q, const struct extent *extents, ge
 	return r;
 }
 
+/* Unpins the first `n` extents. */
+static void put_extents(struct node *file, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct object *o = node_extent(file, i).object;
+
+		if (o)
+			object_put(o);
+	}
+}
+
 /* Pins what is ready; on failure nothing. */
 static int try_pins(struct node *file)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < file->file.n; i++) {
-		struct object *o = file->file.extents[i].object;
+	for (size_t i = 0; i < node_n_extents(file); i++) {
+		struct object *o = node_extent(file, i).object;
 
 		r = o ? object_get(o, NULL) : 0;
-
-		if (r == 0)
-			continue;
-		while (i-- > 0)
-			if (file->file.extents[i].object)
-				object_put(file->file.extents[i].object);
-		return r;
+		if (r < 0) {
+			put_extents(file, i);
+			return r;
+		}
 	}
 	r = check_extents(file);
 	if (r < 0)
@@ -201,10 +208,9 @@ static int try_pins(struct node *file)
 }
 
 /* Begins to wait; the handle is the caller's only where it has to. */
-static int begin(struct carton_request *q, const struct extent *extents, get_fn *get,
-		 struct carton_request **ret)
+static int begin(struct carton_request *q, get_fn *get, struct carton_request **ret)
 {
-	int r = start_pins(q, extents, get);
+	int r = start_pins(q, get);
 
 	if (r == -EINPROGRESS)
 		*ret = q;
@@ -214,7 +220,7 @@ static int begin(struct carton_request *q, const struct extent *extents, get_fn 
 }
 
 /* Waits for something of one object that need not be put back. */
-static int await(const struct extent *extent, get_fn *get, carton_done_fn *done, void *ctx,
+static int await(struct object *o, get_fn *get, carton_done_fn *done, void *ctx,
 		 struct carton_request **ret)
 {
 	struct carton_request *q = request_new(1, done, ctx);
@@ -222,7 +228,8 @@ static int await(const struct extent *extent, get_fn *get, carton_done_fn *done,
 	if (!q)
 		return -ENOMEM;
 	q->holds = false;
-	return begin(q, extent, get, ret);
+	q->pins[0].object = o;
+	return begin(q, get, ret);
 }
 
 int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
@@ -237,40 +244,37 @@ int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carto
 		return r;
 	if (!done)
 		return try_pins(file);
-	q = request_new(file->file.n, done, ctx);
+	q = request_new(node_n_extents(file), done, ctx);
 	if (!q)
 		return -ENOMEM;
 	q->file = file;
-	return begin(q, file->file.extents, object_get, ret);
+	for (size_t i = 0; i < q->n_pins; i++)
+		q->pins[i].object = node_extent(file, i).object;
+	return begin(q, object_get, ret);
 }
 
 int request_size(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
 	if (file->kind != NODE_FILE || node_size(file) != OBJECT_NO_SIZE)
 		return 0;
-	return done ? await(file->file.extents, object_get_size, done, ctx, ret) : -EAGAIN;
+	return done ? await(node_extent(file, 0).object, object_get_size, done, ctx, ret) : -EAGAIN;
 }
 
 int request_list(struct node *dir, carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
-	struct extent gate = { 0 };
+	struct object *gate = node_gate(dir);
 	int r;
 
-	if (dir->kind != NODE_DIR || !dir->dir.gate)
+	if (!gate)
 		return 0;
 	/* a gate that is open stays open, so its pins need not be counted */
-	r = object_get(dir->dir.gate, NULL);
-	if (r != -EAGAIN || !done)
-		return r;
-	gate.object = dir->dir.gate;
-	return await(&gate, object_get, done, ctx, ret);
+	r = object_get(gate, NULL);
+	return r != -EAGAIN || !done ? r : await(gate, object_get, done, ctx, ret);
 }
 
 void request_unpin(struct node *file)
 {
-	for (size_t i = 0; i < file->file.n; i++)
-		if (file->file.extents[i].object)
-			object_put(file->file.extents[i].object);
+	put_extents(file, node_n_extents(file));
 }
 
 /* ---- reading ---- */
@@ -278,17 +282,26 @@ void request_unpin(struct node *file)
 /* The extent that holds byte `off`, which lies within the file. */
 static size_t find_extent(const struct node *file, uint64_t off)
 {
-	size_t low = 0, high = file->file.n - 1;
+	size_t low = 0, high = node_n_extents(file) - 1;
 
 	while (low < high) {
 		size_t mid = low + (high - low + 1) / 2;
 
-		if (file->file.extents[mid].start <= off)
+		if (node_extent(file, mid).start <= off)
 			low = mid;
 		else
 			high = mid - 1;
 	}
 	return low;
+}
+
+static void read_literal(char *ret_buf, const struct extent *x, uint64_t from, size_t n)
+{
+	char *nul = ret_buf, *end = ret_buf + n;
+
+	memcpy(ret_buf, (const char *)x->literal + from, n);
+	while (x->nul && (nul = memchr(nul, '\0', (size_t)(end - nul))))
+		*nul++ = x->nul;
 }
 
 ssize_t request_read(struct node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
@@ -301,15 +314,15 @@ ssize_t request_read(struct node *file, void *ret_buf, size_t n, uint64_t off, b
 		return 0;
 	n = (size_t)MIN(n, size - off);
 	for (size_t i = find_extent(file, off); done < n; i++) {
-		const struct extent *x = &file->file.extents[i];
-		uint64_t from = off + done - x->start;
-		size_t step = (size_t)MIN(n - done, x->len - from);
+		const struct extent x = node_extent(file, i);
+		uint64_t from = off + done - x.start;
+		size_t step = (size_t)MIN(n - done, x.len - from);
 		int r = 0;
 
-		if (x->literal)
-			memcpy(out + done, (const char *)x->literal + from, step);
+		if (x.literal)
+			read_literal(out + done, &x, from, step);
 		else if (step > 0)
-			r = object_read(x->object, out + done, step, x->off + from, nowait);
+			r = object_read(x.object, out + done, step, x.off + from, nowait);
 		if (r < 0)
 			return r;
 		done += step;
@@ -356,10 +369,10 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 	q->off = off;
 	q->n = n;
 	/* pinned once more, since the reader may be gone before the disk answers */
-	for (size_t i = first; i <= last && i < file->file.n; i++) {
+	for (size_t i = first; i <= last && i < node_n_extents(file); i++) {
 		struct pin *pin = &q->pins[i - first];
 
-		pin->object = file->file.extents[i].object;
+		pin->object = node_extent(file, i).object;
 		if (pin->object && object_get(pin->object, NULL) == 0)
 			pin->state = PIN_DONE;
 	}

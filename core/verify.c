@@ -7,6 +7,7 @@
  * each file what opening it would do.
  */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "internal.h"
@@ -29,7 +30,7 @@ struct verify {
 struct file_check {
 	struct job job;
 	struct verify *v;
-	const struct manifest_line *line; /* NULL: no hash, only its headers are checked */
+	const char *line; /* its path in MANIFEST; NULL: no hash, only its headers are checked */
 	const struct entry *entry;
 };
 
@@ -68,10 +69,10 @@ static int check_hash(const struct file_check *f, const uint8_t found[SHA256_SIZ
 {
 	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
 
-	if (memcmp(found, f->line->sha256, SHA256_SIZE) == 0)
-		return 0;
-	hex_encode(f->line->sha256, SHA256_SIZE, want_hex);
 	hex_encode(found, SHA256_SIZE, found_hex);
+	snprintf(want_hex, sizeof(want_hex), "%s", manifest_hex(f->line));
+	if (strcmp(found_hex, want_hex) == 0)
+		return 0;
 	carton_log(CARTON_LOG_ERROR, f->entry->name,
 		   "sha256 mismatch: MANIFEST says %s, the bytes have %s", want_hex, found_hex);
 	return -EBADMSG;
@@ -169,7 +170,7 @@ static bool already_logged(const struct verify *v, const struct entry *e)
 {
 	const struct node *n = tree_find(v->c->tree, e->name);
 	/* made by whoever read it */
-	struct object *o = n && n->kind == NODE_FILE ? n->file.one.object : NULL;
+	struct object *o = n && n->kind == NODE_FILE && !n->has_body ? n->file.object : NULL;
 
 	return o && object_entry(o) == e && object_state(o) == OBJECT_CORRUPT;
 }
@@ -184,7 +185,7 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 		return -ENOMEM;
 	for (size_t i = 0; i < c->n_entries; i++) {
 		const struct entry *e = &c->entries[i];
-		const struct manifest_line *line = manifest_find(v->c->manifest, e->name);
+		const char *line = manifest_find(v->c->manifest, e->name);
 
 		/* symlinks were read for the tree; a directory has no headers to compare */
 		if (line ? e->kind != ENTRY_FILE : !c->one_file)
@@ -243,7 +244,7 @@ static void add_check(struct verify *v, struct object_check *checks, const struc
 {
 	struct object *o;
 
-	if (fetched && file->kind == NODE_FILE && file->file.entry)
+	if (fetched && file->kind == NODE_FILE && !file->has_body && file->file.entry)
 		return;
 	o = node_object(file);
 	if (!o || (fetched && object_entry(o)))
@@ -258,7 +259,7 @@ static int get_objects(struct verify *v, struct carton_node *const *files, size_
 		       carton_progress_fn *progress, void *ctx)
 {
 	const struct tree *t = v->c->tree;
-	size_t n_checks = files ? n : (size_t)t->n_files;
+	size_t n_checks = files ? n : (size_t)t->files;
 	struct object_check *checks = calloc(n_checks + 1, sizeof(*checks));
 
 	if (!checks)

@@ -43,6 +43,15 @@ const struct entry *container_find(const struct container *c, const char *name)
 	return bsearch(name, c->entries, c->n_entries, sizeof(*c->entries), compare_name);
 }
 
+/* Most packers sort. */
+static bool is_sorted(const struct container *c)
+{
+	for (size_t i = 1; i < c->n_entries; i++)
+		if (path_compare(c->entries[i - 1].name, c->entries[i].name) > 0)
+			return false;
+	return true;
+}
+
 /* Is `e` a path below `dir`? */
 static bool is_below(const struct entry *e, const struct entry *dir)
 {
@@ -56,7 +65,8 @@ int container_index(struct container *c)
 
 	if (c->n_entries == 0)
 		return 0;
-	qsort(c->entries, c->n_entries, sizeof(*c->entries), compare_entries);
+	if (!is_sorted(c))
+		qsort(c->entries, c->n_entries, sizeof(*c->entries), compare_entries);
 	for (size_t i = 1; i < c->n_entries && faults < MAX_REPORTED; i++) {
 		const struct entry *last = &c->entries[i - 1], *e = &c->entries[i];
 

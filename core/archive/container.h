@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/budget.h"
 #include "base/source.h"
 #include "base/util.h"
@@ -23,29 +24,38 @@ enum entry_kind {
 	ENTRY_SYMLINK,
 };
 
+/* There may be millions: 48 bytes. */
 struct entry {
-	char *name;	 /* NUL-terminated, no trailing slash */
-	uint64_t size;	 /* bytes of its content; of a symlink: of its target */
-	uint64_t stored; /* bytes of its data in the container, compressed or not */
-	uint64_t header; /* zip: offset of its local header */
-	uint64_t end;	 /* zip: offset of the next entry or of the central directory */
-	int64_t mtime;	 /* seconds since 1970; NO_TIME: unknown */
-	uint32_t crc;	 /* zip */
-	uint16_t method; /* enum decode_method */
-	uint16_t flags;	 /* zip: general purpose bits */
-	uint16_t name_len;
-	bool has_crc;
-	bool executable;
-	enum entry_kind kind;
+	const char *name;    /* NUL-terminated, no trailing slash */
+	uint64_t size;	     /* bytes of its content; of a symlink: of its target */
+	uint64_t stored;     /* bytes of its data in the container, compressed or not */
+	uint64_t header;     /* zip: offset of its local header */
+	int64_t mtime : 40;  /* seconds since 1970; NO_TIME: unknown */
+	uint64_t flags : 12; /* zip: general purpose bits */
+	uint64_t method : 8; /* enum decode_method */
+	uint64_t kind : 2;   /* enum entry_kind */
+	uint64_t has_crc : 1;
+	uint64_t executable : 1;
+	uint32_t crc;	    /* zip */
+	uint32_t room : 17; /* zip: bytes around the data, up to the next entry: see entry_end() */
+	uint32_t name_len : 12;
 };
 
-#define NO_TIME INT64_MIN
+#define NO_TIME (-(INT64_C(1) << 39))
+#define MAX_TIME (-NO_TIME - 1)	  /* of 40 bits */
 #define ENTRY_DESCRIPTOR (1 << 3) /* of flags: a data descriptor follows the data */
+
+/* zip: the offset of the next entry, or of the central directory. */
+static inline uint64_t entry_end(const struct entry *e)
+{
+	return e->header + e->stored + e->room;
+}
 
 struct container {
 	const struct container_ops *ops;
 	struct entry *entries; /* sorted by path_compare */
 	size_t n_entries;
+	struct arena names;    /* of entries, but those that point elsewhere */
 	struct budget *budget; /* counts the tables made from it; outlives it; may be NULL */
 	int64_t mtime;	       /* of the file or directory itself */
 	bool remote;	       /* reads are requests to a server */
@@ -84,7 +94,7 @@ int container_locate(struct container *c, const struct entry *e, struct source *
 
 /*
  * The same in a copy of a part of a zip: `part` begins with the entry's local header. It has all up to
- * entry->end, or, if no data descriptor follows the data, at least the local header.
+ * entry_end(), or, if no data descriptor follows the data, at least the local header.
  */
 int container_locate_in(struct container *c, const struct entry *e, struct source *part,
 			uint64_t *ret_off);

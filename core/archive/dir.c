@@ -104,6 +104,7 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 	size_t prefix_len = strlen(prefix), len = prefix_len + (prefix_len > 0) + strlen(name);
 	struct entry *e = add_entry(d);
 	const char *fault;
+	char *path;
 	struct stat st;
 	int r;
 
@@ -112,25 +113,26 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 		return -EFBIG;
 	}
 	/* the array may be twice as large as needed */
-	r = budget_take(d->container.budget, 2 * sizeof(*e) + len + MALLOC_SIZE);
+	r = budget_take(d->container.budget, 2 * sizeof(*e) + len + sizeof(uint64_t));
 	if (r < 0)
 		return r;
-	if (!e || !(e->name = malloc(len + 1)))
+	if (!e || !(path = arena_alloc(&d->container.names, len + 1)))
 		return -ENOMEM;
-	memcpy(e->name, prefix, prefix_len);
-	e->name[prefix_len] = '/';
-	strcpy(e->name + prefix_len + (prefix_len > 0), name);
+	memcpy(path, prefix, prefix_len);
+	path[prefix_len] = '/';
+	strcpy(path + prefix_len + (prefix_len > 0), name);
+	e->name = path;
 	d->container.n_entries++;
-	fault = path_fault(e->name, len);
+	fault = path_fault(path, len);
 	if (fault) {
 		carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
 		return -EBADMSG;
 	}
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
-	e->name_len = (uint16_t)len;
+	e->name_len = len & 0xfff;
 	e->size = e->stored = S_ISDIR(st.st_mode) ? 0 : (uint64_t)st.st_size;
-	e->mtime = st.st_mtime;
+	e->mtime = MAX(MIN((int64_t)st.st_mtime, MAX_TIME), -MAX_TIME);
 	e->method = METHOD_STORED;
 	e->executable = S_ISREG(st.st_mode) && (st.st_mode & 0111);
 	if (S_ISDIR(st.st_mode)) {
@@ -198,9 +200,8 @@ static void dir_free(struct container *c)
 {
 	struct dir *d = container_of(c, struct dir, container);
 
-	for (size_t i = 0; i < c->n_entries; i++)
-		free(c->entries[i].name);
 	free(c->entries);
+	arena_free(&c->names);
 	fd_close(d->root);
 	free(d);
 }

@@ -19,7 +19,6 @@
 struct zip {
 	struct container container;
 	struct source *source;
-	char *names;	       /* one block for all names */
 	uint64_t directory_at; /* the central directory */
 	uint64_t directory_size;
 	uint64_t n_entries;
@@ -35,8 +34,8 @@ int zip_refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Reads the end of the archive and finds the central directory. 0 or errors of zip_open(). */
 int zip_read_end(struct zip *z);
 
-/* Fills z->container.entries from the central directory `dir`. 0 or -EBADMSG, logged. */
-int zip_parse_directory(struct zip *z, const uint8_t *dir);
+/* Fills z->container.entries from the central directory. 0; -EBADMSG, logged; -ENOMEM; or of the source. */
+int zip_parse_directory(struct zip *z);
 
 /* The extra fields that are interpreted; pointers into the block. */
 struct zip_extra {

@@ -39,20 +39,48 @@ static uint64_t most_room(const struct entry *e)
 	return least_room(e) + UINT16_MAX + (e->flags & ENTRY_DESCRIPTOR ? DESCRIPTOR_MAX - 12 : 0);
 }
 
-static bool offsets_fault(const struct entry *e)
+/* Sets the room of an entry that ends at `end`; true: it has too little or too much. */
+static bool offsets_fault(struct entry *e, uint64_t end)
 {
-	uint64_t room = e->end - e->header;
+	uint64_t room = end - e->header;
 
-	if (e->end < e->header || room < least_room(e))
+	if (end < e->header || room < least_room(e)) {
 		carton_log(CARTON_LOG_ERROR, e->name, "overlaps what follows it at offset %" PRIu64,
-			   e->end);
-	else if (room > most_room(e))
+			   end);
+		return true;
+	}
+	if (room > most_room(e)) {
 		carton_log(CARTON_LOG_ERROR, e->name,
 			   "is followed by bytes that belong to no entry, before offset %" PRIu64,
-			   e->end);
-	else
-		return false;
-	return true;
+			   end);
+		return true;
+	}
+	_Static_assert(LOCAL_SIZE + MAX_PATH_LEN + 1 + UINT16_MAX + DESCRIPTOR_MAX < 1 << 17,
+		       "fits struct entry");
+	e->room = (uint32_t)(room - e->stored);
+	return false;
+}
+
+/* The entries by their offsets: NULL if they are in that order already. */
+static int order_by_offset(const struct container *c, struct entry ***ret)
+{
+	struct entry **order;
+	size_t i;
+
+	*ret = NULL;
+	for (i = 1; i < c->n_entries; i++)
+		if (c->entries[i - 1].header > c->entries[i].header)
+			break;
+	if (i >= c->n_entries)
+		return 0;
+	order = malloc(c->n_entries * sizeof(*order));
+	if (!order)
+		return -ENOMEM;
+	for (i = 0; i < c->n_entries; i++)
+		order[i] = &c->entries[i];
+	qsort(order, c->n_entries, sizeof(*order), compare_offsets);
+	*ret = order;
+	return 0;
 }
 
 /*
@@ -62,27 +90,24 @@ static bool offsets_fault(const struct entry *e)
 static int check_offsets(struct zip *z)
 {
 	struct container *c = &z->container;
-	struct entry **order = malloc((c->n_entries ? c->n_entries : 1) * sizeof(*order));
+	struct entry **order, *e, *next;
 	size_t faults = 0;
+	int r = order_by_offset(c, &order);
 
-	if (!order)
-		return -ENOMEM;
-	for (size_t i = 0; i < c->n_entries; i++)
-		order[i] = &c->entries[i];
-	qsort(order, c->n_entries, sizeof(*order), compare_offsets);
-	if ((c->n_entries ? order[0]->header : z->directory_at) != 0) {
+	if (r < 0)
+		return r;
+	e = !c->n_entries ? NULL : order ? order[0] : c->entries;
+	if ((e ? e->header : z->directory_at) != 0) {
 		zip_refuse("data before the first entry");
 		faults++;
 	}
-	for (size_t i = 0; i < c->n_entries && faults < MAX_REPORTED; i++) {
-		struct entry *e = order[i];
-
-		e->end = i + 1 < c->n_entries ? order[i + 1]->header : z->directory_at;
+	for (size_t i = 1; e && faults < MAX_REPORTED; i++, e = next) {
+		next = i >= c->n_entries ? NULL : order ? order[i] : &c->entries[i];
 		if (e->stored > z->directory_at || e->header > z->directory_at) {
 			carton_log(CARTON_LOG_ERROR, e->name, "is outside of the archive");
 			faults++;
 		} else {
-			faults += offsets_fault(e);
+			faults += offsets_fault(e, next ? next->header : z->directory_at);
 		}
 	}
 	free(order);
@@ -162,9 +187,9 @@ static int check_trailer(struct source *from, uint64_t base, const struct entry 
 	uint8_t descriptor[DESCRIPTOR_MAX];
 	int r;
 
-	if (__builtin_add_overflow(data_at, e->stored, &data_end) || data_end > e->end)
+	if (__builtin_add_overflow(data_at, e->stored, &data_end) || data_end > entry_end(e))
 		return at_fault(ret_fault, "overlaps what follows it");
-	room = e->end - data_end;
+	room = entry_end(e) - data_end;
 	if (!(e->flags & ENTRY_DESCRIPTOR))
 		return room ? at_fault(ret_fault, "is followed by bytes that belong to no entry") :
 			      0;
@@ -208,7 +233,7 @@ static int check_entry(struct source *from, uint64_t base, const struct entry *e
 {
 	uint64_t at = e->header - base;
 	uint8_t head[512], *rest = NULL;
-	size_t have = (size_t)MIN(e->end - e->header, sizeof(head)), more;
+	size_t have = (size_t)MIN(entry_end(e) - e->header, sizeof(head)), more;
 	const char *fault;
 	int r;
 
@@ -221,7 +246,7 @@ static int check_entry(struct source *from, uint64_t base, const struct entry *e
 	if (get_le32(head) != LOCAL_SIG)
 		return at_fault(ret_fault, "has no local header where the central directory says");
 	more = (size_t)get_le16(head + 26) + get_le16(head + 28);
-	if (more > e->end - e->header - LOCAL_SIZE)
+	if (more > entry_end(e) - e->header - LOCAL_SIZE)
 		return at_fault(ret_fault, "overlaps what follows it");
 	if (LOCAL_SIZE + more <= have) {
 		fault = check_local(e, head, head + LOCAL_SIZE);
@@ -277,13 +302,14 @@ static int zip_peek(struct container *c, const struct entry *e, void *buf, const
 	static const struct source_ops ops = { .pread = memory_pread };
 	struct zip *z = container_of(c, struct zip, container);
 	struct memory_source memory = {
-		.source = { .ops = &ops, .size = e->end - e->header, .fd = -1 },
+		.source = { .ops = &ops, .size = entry_end(e) - e->header, .fd = -1 },
 		.bytes = buf,
 	};
 	const char *fault;
 	uint64_t off;
 
-	if (c->remote || source_pread_nowait(z->source, buf, e->end - e->header, e->header) < 0 ||
+	if (c->remote ||
+	    source_pread_nowait(z->source, buf, entry_end(e) - e->header, e->header) < 0 ||
 	    check_entry(&memory.source, e->header, e, &off, &fault) < 0)
 		return -EAGAIN;
 	*ret_stored = memory.bytes + off;
@@ -304,8 +330,8 @@ static int zip_locate(struct container *c, const struct entry *e, struct source 
 	uint64_t off;
 	int r = 0;
 
-	if (e->end - e->header <= PREFETCH_MAX)
-		r = source_prefetch(z->source, e->header, e->end - e->header, 0);
+	if (entry_end(e) - e->header <= PREFETCH_MAX)
+		r = source_prefetch(z->source, e->header, entry_end(e) - e->header, 0);
 	if (r == 0)
 		r = locate_entry(z->source, 0, e, &off);
 	if (r == 0 && e->kind == ENTRY_DIR)
@@ -356,11 +382,11 @@ static int zip_prefetch(struct container *c, const struct entry **list, size_t n
 
 	qsort(list, n, sizeof(*list), compare_offsets);
 	for (size_t i = 0; i < n && r == 0;) {
-		uint64_t from = list[i]->header, to = list[i]->end;
+		uint64_t from = list[i]->header, to = entry_end(list[i]);
 
 		while (++i < n && list[i]->header - to <= PREFETCH_GAP &&
-		       list[i]->end - from <= PREFETCH_MAX)
-			to = list[i]->end;
+		       entry_end(list[i]) - from <= PREFETCH_MAX)
+			to = entry_end(list[i]);
 		r = source_prefetch(z->source, from, to - from, 0);
 	}
 	return r;
@@ -379,7 +405,7 @@ static void zip_free(struct container *c)
 
 	source_unref(z->source);
 	free(c->entries);
-	free(z->names);
+	arena_free(&c->names);
 	free(z);
 }
 
@@ -389,30 +415,20 @@ static const struct container_ops zip_ops = {
 
 static int read_directory(struct zip *z)
 {
-	/* the directory and the names in it; the entries, and what sorting them takes */
+	/* their names, the entries, and what sorting them takes */
 	int r = budget_take(z->container.budget,
-			    2 * z->directory_size +
+			    z->directory_size - z->n_entries * (CENTRAL_SIZE - 1) +
 				    z->n_entries * (sizeof(struct entry) + SORT_SIZE));
-	uint8_t *dir;
 
 	if (r < 0)
 		return r;
-	r = -ENOMEM;
-	dir = malloc(z->directory_size ? z->directory_size : 1);
-	/* enough for all names: each with its NUL is shorter than its central header */
-	z->names = malloc(z->directory_size ? z->directory_size : 1);
 	z->container.entries = calloc(z->n_entries ? z->n_entries : 1, sizeof(struct entry));
+	if (!z->container.entries)
+		return -ENOMEM;
 	/* MANIFEST mostly precedes the directory directly, and is about as long */
-	if (dir && z->names && z->container.entries)
-		r = source_prefetch(z->source, z->directory_at, z->directory_size,
-				    z->directory_size + z->directory_size / 2 + 64 * KIB);
-	if (r == 0)
-		r = source_pread(z->source, dir, z->directory_size, z->directory_at);
-	if (r == 0)
-		r = zip_parse_directory(z, dir);
-	free(dir);
-	budget_give(z->container.budget, z->directory_size);
-	return r;
+	r = source_prefetch(z->source, z->directory_at, z->directory_size,
+			    z->directory_size + z->directory_size / 2 + 64 * KIB);
+	return r < 0 ? r : zip_parse_directory(z);
 }
 
 int zip_open(struct source *source, int64_t mtime, struct budget *budget, struct container **ret)

@@ -3,6 +3,7 @@
 #include "archive/internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -203,8 +204,6 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 	bool slash = len > 1 && name[len - 1] == '/';
 	struct zip_extra x;
 
-	e->flags = get_le16(h + 8);
-	e->method = get_le16(h + 10);
 	e->crc = get_le32(h + 16);
 	e->has_crc = true;
 	e->stored = get_le32(h + 20);
@@ -212,9 +211,9 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 	e->header = get_le32(h + 42);
 	fault = path_fault(name, len - slash);
 	if (!fault)
-		fault = check_flags(e->flags, e->method);
+		fault = check_flags(get_le16(h + 8), get_le16(h + 10));
 	if (!fault)
-		fault = check_encoding(name, len, e->flags);
+		fault = check_encoding(name, len, get_le16(h + 8));
 	if (!fault)
 		fault = zip_split_extra(h + CENTRAL_SIZE + len, get_le16(h + 30), &x);
 	if (!fault)
@@ -225,7 +224,7 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 		fault = "is on another disk; multi-disk archives are not supported";
 	if (!fault)
 		fault = find_kind(e, h, slash);
-	if (!fault && e->method == METHOD_STORED && e->size != e->stored)
+	if (!fault && get_le16(h + 10) == METHOD_STORED && e->size != e->stored)
 		fault = "is Stored, but its two sizes differ";
 	if (!fault && e->size > MAX_FILE_SIZE)
 		fault = "is larger than the limit of 2^50 bytes";
@@ -236,49 +235,107 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 		e->mtime = (int32_t)get_le32(x.unix_time + 1);
 	else
 		e->mtime = dos_time(z, get_le32(h + 12));
-	e->name_len = (uint16_t)(len - slash);
+	/* the known ones fit */
+	e->flags = get_le16(h + 8) & 0xfff;
+	e->method = get_le16(h + 10) & 0xff;
+	e->name_len = (len - slash) & 0xfff;
 	return NULL;
 }
 
-int zip_parse_directory(struct zip *z, const uint8_t *dir)
+/* The central directory is read through a window, which is longer than the longest header. */
+#define WINDOW (256 * KIB)
+
+struct window {
+	const struct zip *zip;
+	uint64_t next; /* the offset in the directory of what is read next */
+	size_t at, n;  /* the bytes not parsed yet are data[at] to data[n - 1] */
+	uint8_t data[WINDOW];
+};
+
+/* Reads on, unless there are `n` bytes in the window. 0, or of the source. */
+static int window_need(struct window *w, size_t n)
+{
+	uint64_t left = w->zip->directory_size - w->next;
+	size_t more;
+	int r;
+
+	if (w->n - w->at >= n)
+		return 0;
+	w->n -= w->at;
+	memmove(w->data, w->data + w->at, w->n);
+	w->at = 0;
+	more = (size_t)MIN(sizeof(w->data) - w->n, left);
+	r = source_pread(w->zip->source, w->data + w->n, more, w->zip->directory_at + w->next);
+	if (r == 0) {
+		w->n += more;
+		w->next += more;
+	}
+	return r;
+}
+
+/* Finds the next header: its length in *ret. */
+static int next_header(struct window *w, size_t number, size_t *ret)
+{
+	int r = window_need(w, CENTRAL_SIZE);
+	const uint8_t *h = w->data + w->at;
+
+	if (r < 0)
+		return r;
+	if (w->n - w->at < CENTRAL_SIZE || get_le32(h) != CENTRAL_SIG)
+		return zip_refuse("entry %zu of %" PRIu64 " has no central header", number,
+				  w->zip->n_entries);
+	*ret = CENTRAL_SIZE + get_le16(h + 28) + get_le16(h + 30) + get_le16(h + 32);
+	r = window_need(w, *ret);
+	if (r == 0 && w->n - w->at < *ret)
+		return zip_refuse("the central header of entry %zu is cut off", number);
+	return r;
+}
+
+static int parse_directory(struct zip *z, struct window *w)
 {
 	struct container *c = &z->container;
-	uint64_t at = 0, size = z->directory_size;
-	char *name = z->names;
-	size_t faults = 0;
+	size_t faults = 0, whole = 0;
 
-	for (size_t i = 0; i < z->n_entries; i++) {
-		const uint8_t *h = dir + at;
+	for (size_t i = 0; i < z->n_entries && faults < MAX_REPORTED; i++, w->at += whole) {
 		struct entry *e = &c->entries[i];
 		const char *fault;
-		size_t len, whole;
+		const uint8_t *h;
+		int r = next_header(w, i + 1, &whole);
 
-		if (size - at < CENTRAL_SIZE || get_le32(h) != CENTRAL_SIG)
-			return zip_refuse("entry %zu of %" PRIu64 " has no central header", i + 1,
-					  z->n_entries);
-		len = get_le16(h + 28);
-		whole = CENTRAL_SIZE + len + get_le16(h + 30) + get_le16(h + 32);
-		if (whole > size - at)
-			return zip_refuse("the central header of entry %zu is cut off", i + 1);
+		if (r < 0)
+			return r;
+		h = w->data + w->at;
 		fault = parse_central(z, h, e);
-		memcpy(name, h + CENTRAL_SIZE, len);
-		name[fault ? len : e->name_len] = '\0';
-		e->name = name;
-		name += len + 1;
+		e->name = arena_text(&c->names, (const char *)h + CENTRAL_SIZE,
+				     fault ? get_le16(h + 28) : e->name_len);
+		if (!e->name)
+			return -ENOMEM;
 		if (fault) {
 			carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
-			if (++faults >= MAX_REPORTED)
-				break;
+			faults++;
 		}
-		at += whole;
 		c->n_entries = i + 1;
 	}
 	if (faults)
 		return -EBADMSG;
-	if (at != size)
+	if (w->next - w->n + w->at != z->directory_size)
 		return zip_refuse("%" PRIu64
 				  " bytes of the central directory belong to no entry: its "
 				  "count of %" PRIu64 " is wrong",
-				  size - at, z->n_entries);
+				  z->directory_size - (w->next - w->n + w->at), z->n_entries);
 	return 0;
+}
+
+int zip_parse_directory(struct zip *z)
+{
+	struct window *w = malloc(sizeof(*w));
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->zip = z;
+	w->next = w->at = w->n = 0;
+	r = parse_directory(z, w);
+	free(w);
+	return r;
 }

@@ -246,15 +246,40 @@ static const uint8_t hex_digits[256] = {
 	['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
 };
 
-bool hex_decode(const char *hex, size_t n, uint8_t *ret_data)
+bool hex_valid(const char *hex, size_t n)
 {
 	for (size_t i = 0; i < 2 * n; i++)
 		if (!hex_digits[(uint8_t)hex[i]])
 			return false;
+	return true;
+}
+
+bool hex_decode(const char *hex, size_t n, uint8_t *ret_data)
+{
+	if (!hex_valid(hex, n))
+		return false;
 	for (size_t i = 0; i < n; i++)
 		ret_data[i] = (uint8_t)((hex_digits[(uint8_t)hex[2 * i]] - 1) << 4 |
 					(hex_digits[(uint8_t)hex[2 * i + 1]] - 1));
 	return true;
+}
+
+/* Is it printable ASCII without a backslash? */
+static bool is_plain(const char *s, size_t n)
+{
+	const uint64_t ones = 0x0101010101010101ULL;
+	uint64_t x, y, bad = 0;
+
+	for (; n >= 8; s += 8, n -= 8) {
+		memcpy(&x, s, 8);
+		y = x ^ '\\' * ones;
+		/* >= 0x80, < 0x20, 0x7f, a backslash; a borrow can only flag bytes after a real hit */
+		bad |= x | ((x - 0x20 * ones) & ~x) | (x + ones) | ((y - ones) & ~y);
+	}
+	for (; n > 0; s++, n--)
+		if (*s < 0x20 || *s == 0x7f || *s == '\\')
+			return false;
+	return !(bad & 0x80 * ones);
 }
 
 static const char *component_fault(const char *s, size_t n)
@@ -273,6 +298,7 @@ static const char *component_fault(const char *s, size_t n)
 const char *path_fault(const char *path, size_t n)
 {
 	size_t start = 0;
+	bool plain;
 
 	if (n == 0)
 		return "is empty";
@@ -282,9 +308,14 @@ const char *path_fault(const char *path, size_t n)
 		return "is absolute";
 	if (n >= 2 && path[1] == ':' && ((path[0] | 32) >= 'a' && (path[0] | 32) <= 'z'))
 		return "begins with a drive letter";
-	if (!utf8_valid(path, n))
+	plain = is_plain(path, n);
+	if (!plain && !utf8_valid(path, n))
 		return "is not UTF-8";
 	for (size_t i = 0; i <= n; i++) {
+		const char *slash = plain ? memchr(path + i, '/', n - i) : NULL;
+
+		if (plain)
+			i = slash ? (size_t)(slash - path) : n;
 		if (i == n || path[i] == '/') {
 			const char *fault = component_fault(path + start, i - start);
 

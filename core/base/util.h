@@ -134,6 +134,9 @@ int hex_value(int c);
 /* Writes 2n lower-case hex digits and a NUL. */
 void hex_encode(const uint8_t *data, size_t n, char *ret_hex);
 
+/* Are these 2n lower-case hex digits? */
+bool hex_valid(const char *hex, size_t n);
+
 /* Reads exactly 2n lower-case hex digits; false, with `ret_data` untouched, for anything else. */
 bool hex_decode(const char *hex, size_t n, uint8_t *ret_data);
 

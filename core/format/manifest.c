@@ -29,8 +29,8 @@ static bool is_reserved(const char *path)
 	       (n == 5 && memcmp(path, "LINKS", n) == 0);
 }
 
-/* Fills `line` from [p, p+n) and copies its path to `path`. NULL, or what is wrong. */
-static const char *parse_line(const char *p, size_t n, char *path, struct manifest_line *line)
+/* Ends the path of the line [p, p+n) with a NUL. NULL, or what is wrong. */
+static const char *parse_line(char *p, size_t n)
 {
 	const char *fault;
 
@@ -39,31 +39,27 @@ static const char *parse_line(const char *p, size_t n, char *path, struct manife
 	if (memchr(p, '\0', n))
 		return "contains a NUL byte";
 	if (n < HEX_SIZE + 1 || p[n - HEX_SIZE - 1] != '=' ||
-	    !hex_decode(p + n - HEX_SIZE, SHA256_SIZE, line->sha256))
+	    !hex_valid(p + n - HEX_SIZE, SHA256_SIZE))
 		return "is not path=sha256 with 64 lower-case hex digits";
 	n -= HEX_SIZE + 1;
-	memcpy(path, p, n);
-	path[n] = '\0';
-	line->path = path;
 	fault = path_fault(p, n);
 	if (fault)
 		return fault;
-	if (is_reserved(path))
+	p[n] = '\0';
+	if (is_reserved(p))
 		return "lists MANIFEST, LINKS or a path below them, which is not allowed";
 	return NULL;
 }
 
 static int parse_lines(struct manifest *m)
 {
-	const char *p = m->text, *end = m->text + m->size, *last = NULL;
-	char *path = m->paths;
+	char *p = m->text, *end = m->text + m->size;
+	const char *last = NULL;
 	size_t faults = 0;
 
 	for (size_t number = 1; p < end && faults < MAX_REPORTED; number++) {
-		const char *eol = memchr(p, '\n', (size_t)(end - p));
-		size_t n = (size_t)((eol ? eol : end) - p);
-		struct manifest_line *line = &m->lines[m->n];
-		const char *fault = parse_line(p, n, path, line);
+		char *eol = memchr(p, '\n', (size_t)(end - p)), *path = p;
+		const char *fault = parse_line(p, (size_t)((eol ? eol : end) - p));
 
 		p = eol ? eol + 1 : end;
 		if (fault) {
@@ -74,20 +70,34 @@ static int parse_lines(struct manifest *m)
 		if (last && !m->unsorted_line && strcmp(last, path) > 0)
 			m->unsorted_line = number;
 		last = path;
-		line->number = number;
-		path += strlen(path) + 1;
-		m->n++;
+		m->lines[m->n++] = (uint32_t)(path - m->text);
 	}
 	m->no_final_newline = m->size > 0 && end[-1] != '\n';
 	return faults ? -EBADMSG : 0;
 }
 
-static int compare_lines(const void *a, const void *b)
+static int compare_lines(const void *a, const void *b, void *text)
 {
-	const struct manifest_line *x = a, *y = b;
-	int order = path_compare(x->path, y->path);
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	int order = path_compare((char *)text + x, (char *)text + y);
 
-	return order ? order : x->number < y->number ? -1 : x->number > y->number;
+	return order ? order : x < y ? -1 : x > y;
+}
+
+/* The lines may be in order, or in the order of the bytes of their paths, which is almost that. */
+static void sort_lines(struct manifest *m)
+{
+	for (size_t i = 1; i < m->n; i++)
+		if (compare_lines(&m->lines[i - 1], &m->lines[i], m->text) > 0) {
+			qsort_r(m->lines, m->n, sizeof(*m->lines), compare_lines, m->text);
+			return;
+		}
+}
+
+/* The number, from 1, of the line at the sorted place `i`. */
+static size_t number_of(const struct manifest *m, size_t i)
+{
+	return count_lines(m->text, m->lines[i]) + 1;
 }
 
 static int check_lines(const struct manifest *m)
@@ -95,18 +105,20 @@ static int check_lines(const struct manifest *m)
 	size_t faults = 0;
 
 	for (size_t i = 1; i < m->n && faults < MAX_REPORTED; i++) {
-		const struct manifest_line *last = &m->lines[i - 1], *line = &m->lines[i];
-		size_t len = strlen(last->path);
+		const char *last = manifest_path(m, i - 1), *path = manifest_path(m, i);
+		size_t len = strlen(last);
 
-		if (strcmp(last->path, line->path) == 0) {
+		if (strncmp(last, path, len) != 0)
+			continue;
+		if (path[len] == '\0') {
 			carton_log(CARTON_LOG_ERROR, "MANIFEST",
-				   "line %zu is a duplicate of line %zu: \"%s\"", line->number,
-				   last->number, line->path);
+				   "line %zu is a duplicate of line %zu: \"%s\"", number_of(m, i),
+				   number_of(m, i - 1), path);
 			faults++;
-		} else if (strncmp(last->path, line->path, len) == 0 && line->path[len] == '/') {
+		} else if (path[len] == '/') {
 			carton_log(CARTON_LOG_ERROR, "MANIFEST",
 				   "line %zu uses the file of line %zu as a directory: \"%s\"",
-				   line->number, last->number, line->path);
+				   number_of(m, i), number_of(m, i - 1), path);
 			faults++;
 		}
 	}
@@ -130,21 +142,21 @@ int manifest_parse(char *text, size_t size, struct budget *budget, struct manife
 		carton_log(CARTON_LOG_ERROR, "MANIFEST", "has more than %d lines", MAX_ENTRIES);
 		goto fail;
 	}
-	/* qsort() copies references */
-	r = budget_take(budget, n * (sizeof(*m->lines) + 2 * sizeof(void *)) + size);
+	/* and the copy that qsort_r() makes */
+	r = budget_take(budget, 2 * n * sizeof(*m->lines));
 	if (r < 0)
 		goto fail;
 	r = -ENOMEM;
+	_Static_assert(MAX_MANIFEST < UINT32_MAX, "offsets have 32 bits");
 	m->lines = calloc(n + 1, sizeof(*m->lines));
-	m->paths = malloc(size + 1);
-	if (!m->lines || !m->paths)
+	if (!m->lines)
 		goto fail;
 	r = sha256_mem(text, size, m->model_hash);
 	if (r == 0)
 		r = parse_lines(m);
 	if (r < 0)
 		goto fail;
-	qsort(m->lines, m->n, sizeof(*m->lines), compare_lines);
+	sort_lines(m);
 	r = check_lines(m);
 	if (r < 0)
 		goto fail;
@@ -155,14 +167,22 @@ fail:
 	return r;
 }
 
-static int compare_path(const void *key, const void *line)
+const char *manifest_find(const struct manifest *m, const char *path)
 {
-	return path_compare(key, ((const struct manifest_line *)line)->path);
-}
+	size_t low = 0, high = m->n;
 
-const struct manifest_line *manifest_find(const struct manifest *m, const char *path)
-{
-	return bsearch(path, m->lines, m->n, sizeof(*m->lines), compare_path);
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+		int order = path_compare(path, manifest_path(m, mid));
+
+		if (order == 0)
+			return manifest_path(m, mid);
+		if (order < 0)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return NULL;
 }
 
 void manifest_free(struct manifest *m)
@@ -171,6 +191,5 @@ void manifest_free(struct manifest *m)
 		return;
 	free(m->lines);
 	free(m->text);
-	free(m->paths);
 	free(m);
 }

@@ -16,19 +16,13 @@
 
 #include "base/budget.h"
 #include "base/digest.h"
-
-struct manifest_line {
-	const char *path;
-	size_t number; /* from 1 */
-	uint8_t sha256[SHA256_SIZE];
-};
+#include "base/util.h"
 
 struct manifest {
-	struct manifest_line *lines; /* sorted by path_compare */
-	size_t n;
-	char *text; /* the unchanged file */
+	char *text; /* the file, but with a NUL in place of the '=' behind each path */
 	size_t size;
-	char *paths; /* owns lines[].path */
+	uint32_t *lines; /* offsets of the lines in `text`, sorted by path_compare */
+	size_t n;
 	uint8_t model_hash[SHA256_SIZE];
 	size_t unsorted_line; /* the first line that is out of order; 0: none */
 	bool no_final_newline;
@@ -40,8 +34,25 @@ struct manifest {
  */
 int manifest_parse(char *text, size_t size, struct budget *budget, struct manifest **ret);
 
-/* The line of that path, or NULL. */
-const struct manifest_line *manifest_find(const struct manifest *m, const char *path);
+/* The path of the line at `i` of the sorted lines. It lives as long as the manifest, as all of `text`. */
+static inline const char *manifest_path(const struct manifest *m, size_t i)
+{
+	return m->text + m->lines[i];
+}
+
+/* The path that is listed, as in `text`; or NULL. */
+const char *manifest_find(const struct manifest *m, const char *path);
+
+/* The hash of a path in `text`, or of the last component of one: as 64 hex digits, and as bytes. */
+static inline const char *manifest_hex(const char *path)
+{
+	return path + strlen(path) + 1;
+}
+
+static inline void manifest_hash(const char *path, uint8_t ret[SHA256_SIZE])
+{
+	hex_decode(manifest_hex(path), SHA256_SIZE, ret);
+}
 
 /* NULL-safe. */
 void manifest_free(struct manifest *m);

@@ -132,7 +132,7 @@ static int entry_get_now(const struct object *o, struct bytes *ret)
 	const struct entry *e = maker_entry(o)->first.entry;
 	char *memory;
 
-	if (e->size > QUICK_OBJECT || e->end - e->header > QUICK_OBJECT ||
+	if (e->size > QUICK_OBJECT || entry_end(e) - e->header > QUICK_OBJECT ||
 	    !object_claim_memory(o->store, e->size))
 		return -EAGAIN;
 	memory = malloc((size_t)e->size + 1);

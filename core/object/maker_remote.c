@@ -33,7 +33,7 @@ static const struct object_options *options_of(const struct remote_copy *rc)
 
 static bool is_direct(const struct entry *e)
 {
-	return e->method == METHOD_STORED && e->end - e->header > WHOLE &&
+	return e->method == METHOD_STORED && entry_end(e) - e->header > WHOLE &&
 	       !(e->flags & ENTRY_DESCRIPTOR);
 }
 
@@ -206,7 +206,7 @@ static int copy_held(struct remote_copy *rc, uint64_t off, uint64_t n)
 void copy_remote(struct copy *c, const struct entry *e, struct dest *dest)
 {
 	struct remote_copy *rc = calloc(1, sizeof(*rc));
-	uint64_t n = e->end - e->header - (is_direct(e) ? e->stored : 0);
+	uint64_t n = entry_end(e) - e->header - (is_direct(e) ? e->stored : 0);
 	struct ingested in = { .size = n };
 	struct fetch f;
 	int r;

@@ -1,69 +1,136 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tree/tree.h"
+#include "tree/internal.h"
 
 #include <stdlib.h>
 
-#include "archive/container.h"
+#include "base/budget.h"
 #include "base/util.h"
 
-/* two blocks, and a place in an array that may be twice as large as needed */
-const size_t tree_node_cost = sizeof(struct node) + 2 * MALLOC_SIZE + 2 * sizeof(struct node *);
-
-static void node_free(struct tree *t, struct node *n)
-{
-	t->n_nodes--;
-	if (n->kind == NODE_FILE) {
-		t->n_files--;
-		t->bytes -= n->file.size == OBJECT_NO_SIZE ? 0 : n->file.size;
-		t->owned -= n->file.owns_literal ? n->file.extents[0].len : 0;
-	}
-	if (n->kind == NODE_DIR)
-		free(n->dir.children);
-	else if (n->kind == NODE_SYMLINK)
-		free(n->link.target);
-	if (n->kind == NODE_FILE && n->file.owns_literal)
-		free((void *)n->file.extents[0].literal);
-	if (n->kind == NODE_FILE && n->file.extents != &n->file.one)
-		free(n->file.extents);
-	free(n->name);
-	free(n);
-}
-
-static struct node *node_new(struct tree *t, const char *name, size_t len, enum node_kind kind)
-{
-	struct node *n = calloc(1, sizeof(*n));
-
-	if (!n)
-		return NULL;
-	n->kind = kind;
-	if (kind == NODE_FILE)
-		n->file.extents = &n->file.one;
-	n->name = strndup(name, len);
-	if (!n->name) {
-		free(n);
-		return NULL;
-	}
-	n->ino = ++t->last_ino;
-	t->n_nodes++;
-	t->n_files += kind == NODE_FILE;
-	return n;
-}
+_Static_assert(sizeof(struct node) == 40, "there may be millions");
 
 int tree_new(int64_t mtime, struct tree **ret)
 {
 	struct tree *t = calloc(1, sizeof(*t));
 
-	if (t)
-		t->root = node_new(t, "", 0, NODE_DIR);
-	if (!t || !t->root) {
-		free(t);
+	if (!t)
 		return -ENOMEM;
-	}
-	t->root->parent = t->root;
-	t->root->dir.tree = t;
-	t->root->mtime = mtime;
+	t->root = &t->top;
+	t->mtime = mtime;
+	t->top = (struct node){ .name = "", .parent = t->root, .kind = NODE_DIR, .ino = 1 };
+	t->last_ino = t->n_nodes = 1;
 	*ret = t;
 	return 0;
+}
+
+/* ---- adding ---- */
+
+/* The nodes of a directory stand elsewhere now. */
+static void moved(const struct node_list *c)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		struct node *n = &c->list[i];
+		const struct node_list *below;
+
+		if (n->kind != NODE_DIR)
+			continue;
+		if (n->gated)
+			n->gate->dir = n;
+		below = node_children(n);
+		for (size_t k = 0; k < below->n; k++)
+			below->list[k].parent = n;
+	}
+}
+
+/* Makes room for one more node in a directory. */
+static int make_room(struct tree *t, struct node *dir)
+{
+	struct node_list *c = node_children(dir);
+	struct gate *g = node_gate_above(dir);
+	uint8_t room = 2;
+	struct node *list;
+	int r;
+
+	if (dir == t->root && t->spare) {
+		t->spare--;
+		return 0;
+	}
+	if (dir->room && c->n < 1U << dir->room)
+		return 0;
+	while (1U << room <= c->n)
+		room++;
+	r = gate_take(t, g,
+		      (1ULL << room) * sizeof(*list) - (dir->room ? c->n * sizeof(*list) : 0));
+	if (r < 0)
+		return r;
+	list = reallocarray(dir->owns_list ? c->list : NULL, 1U << room, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	if (!dir->owns_list && c->n)
+		memcpy(list, c->list, c->n * sizeof(*list));
+	if (list != c->list) {
+		c->list = list;
+		moved(c);
+	}
+	dir->owns_list = true;
+	dir->room = room;
+	return 0;
+}
+
+int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
+	     struct node **ret)
+{
+	struct node_list *c = node_children(parent);
+	struct gate *g = node_gate_above(parent);
+	char *copy;
+	struct node *n;
+	int r;
+
+	if (t->n_nodes >= MAX_NODES || t->last_ino >= UINT32_MAX) {
+		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
+		return -EFBIG;
+	}
+	r = gate_take(t, g, len + 1);
+	if (r == 0)
+		r = make_room(t, parent);
+	if (r < 0)
+		return r;
+	copy = arena_text(node_arena(t, parent), name, len);
+	if (!copy)
+		return -ENOMEM;
+	n = &c->list[c->n++];
+	*n = (struct node){ .name = copy, .parent = parent, .kind = (uint8_t)kind };
+	n->ino = (uint32_t)++t->last_ino;
+	t->n_nodes++;
+	c->n_dirs += kind == NODE_DIR;
+	if (g)
+		g->nodes++;
+	*ret = n;
+	return 0;
+}
+
+int tree_set_gate(struct tree *t, struct node *dir)
+{
+	struct gate *g = arena_alloc(node_arena(t, dir), sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	*g = (struct gate){ .dir = dir };
+	dir->gate = g;
+	dir->gated = true;
+	return 0;
+}
+
+/* Frees what is behind a gate but its nodes. */
+static void gate_empty(struct tree *t, struct gate *g)
+{
+	for (struct text *x = g->texts; x; x = x->next)
+		free(x->data);
+	arena_free(&g->arena);
+	t->n_nodes -= g->nodes;
+	t->owned -= g->owned;
+	budget_give(t->budget, g->cost);
+	g->texts = NULL;
+	g->nodes = g->owned = g->cost = 0;
 }
 
 void tree_clear(struct tree *t, struct node *dir)
@@ -71,196 +138,98 @@ void tree_clear(struct tree *t, struct node *dir)
 	/* always the last child of the last child…: no recursion, no second list */
 	for (struct node *n = dir;;) {
 		struct node *parent = n->parent;
+		struct node_list *c = n->kind == NODE_DIR ? node_children(n) : NULL;
 
-		if (n->kind == NODE_DIR && n->dir.n > 0) {
-			n = n->dir.children[--n->dir.n];
+		if (c && c->n > 0) {
+			n = &c->list[--c->n];
 			continue;
+		}
+		if (c && n->owns_list)
+			free(c->list);
+		if (c && n->gated)
+			gate_empty(t, n->gate);
+		if (c) {
+			*c = (struct node_list){ 0 };
+			n->owns_list = false;
+			n->room = 0;
 		}
 		if (n == dir)
 			break;
-		node_free(t, n);
 		n = parent;
 	}
-	dir->dir.n_dirs = 0;
 }
 
 void tree_free(struct tree *t)
 {
+	const struct node_list *top;
+
 	if (!t)
 		return;
-	tree_clear(t, t->root);
-	node_free(t, t->root);
+	top = &t->root->plain;
+	/* nothing below was allocated by itself but what is behind gates */
+	for (size_t i = 0; t->nodes && i < top->n; i++)
+		if (top->list[i].kind == NODE_DIR && top->list[i].gated)
+			tree_clear(t, &top->list[i]);
+	if (t->nodes && t->root->owns_list)
+		free(top->list);
+	if (!t->nodes)
+		tree_clear(t, t->root);
+	free(t->nodes);
+	arena_free(&t->arena);
 	free(t);
 }
 
-int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
-	     struct node **ret)
-{
-	struct node *n, **children;
-
-	if (t->n_nodes >= MAX_NODES) {
-		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
-		return -EFBIG;
-	}
-	children = array_grow(parent->dir.children, &parent->dir.cap, parent->dir.n + 1,
-			      sizeof(struct node *));
-	if (!children)
-		return -ENOMEM;
-	parent->dir.children = children;
-	n = node_new(t, name, len, kind);
-	if (!n)
-		return -ENOMEM;
-	n->parent = parent;
-	n->mtime = parent->mtime;
-	n->at = (uint32_t)parent->dir.n;
-	parent->dir.children[parent->dir.n++] = n;
-	parent->dir.n_dirs += kind == NODE_DIR;
-	*ret = n;
-	return 0;
-}
-
-int tree_add_path(struct tree *t, const char *path, enum node_kind kind, struct node **ret)
-{
-	struct node *at = t->root;
-	const char *slash;
-	int r;
-
-	for (; (slash = strchr(path, '/')); path = slash + 1) {
-		size_t len = (size_t)(slash - path);
-		/* in order, a directory that exists already is the last child */
-		struct node *last = at->dir.n ? at->dir.children[at->dir.n - 1] : NULL;
-
-		if (last && last->kind == NODE_DIR && strlen(last->name) == len &&
-		    memcmp(last->name, path, len) == 0) {
-			at = last;
-			continue;
-		}
-		r = tree_add(t, at, path, len, NODE_DIR, &at);
-		if (r < 0)
-			return r;
-	}
-	return tree_add(t, at, path, strlen(path), kind, ret);
-}
+/* ---- sorting ---- */
 
 static int compare_nodes(const void *a, const void *b)
 {
-	return strcmp((*(struct node *const *)a)->name, (*(struct node *const *)b)->name);
+	return strcmp(((const struct node *)a)->name, ((const struct node *)b)->name);
 }
 
 void tree_sort(struct node *dir)
 {
-	for (struct node *n = dir; n; n = tree_next(dir, n)) {
-		if (n->kind != NODE_DIR || n->dir.n < 2)
+	const struct node_list *c = node_children(dir);
+
+	for (size_t i = 1; i < c->n; i++)
+		if (compare_nodes(&c->list[i - 1], &c->list[i]) > 0) {
+			qsort(c->list, c->n, sizeof(*c->list), compare_nodes);
+			moved(c);
+			return;
+		}
+}
+
+void tree_finish(struct node *top)
+{
+	for (struct node *n = top; n; n = tree_next(top, n)) {
+		struct node_list *c = n->kind == NODE_DIR ? node_children(n) : NULL;
+		struct node *list;
+
+		if (!c || (n->gated && n != top))
 			continue;
-		qsort(n->dir.children, n->dir.n, sizeof(struct node *), compare_nodes);
-		for (size_t i = 0; i < n->dir.n; i++)
-			n->dir.children[i]->at = (uint32_t)i;
+		if (n->room && (list = array_fit(c->list, c->n, sizeof(*list))) != c->list) {
+			c->list = list;
+			moved(c);
+		}
+		n->room = 0;
+		tree_sort(n);
 	}
 }
 
-int tree_set_extents(struct tree *t, struct node *file, const struct extent *extents, size_t n)
-{
-	struct extent *copy = n > 1 ? calloc(n, sizeof(*copy)) : &file->file.one;
-
-	if (!copy)
-		return -ENOMEM;
-	memcpy(copy, extents, n * sizeof(*copy));
-	file->file.extents = copy;
-	file->file.n = n;
-	file->file.size = 0;
-	for (size_t i = 0; i < n; i++) {
-		copy[i].start = file->file.size;
-		file->file.size += copy[i].len;
-	}
-	t->bytes += file->file.size;
-	return 0;
-}
-
-void tree_set_object(struct tree *t, struct node *file, struct object *object)
-{
-	uint64_t size = object_size(object);
-
-	file->file.one = (struct extent){ .object = object, .len = size };
-	file->file.n = 1;
-	file->file.size = size;
-	t->bytes += size == OBJECT_NO_SIZE ? 0 : size;
-}
-
-void tree_set_literal(struct tree *t, struct node *file, const void *data, uint64_t size)
-{
-	file->file.one = (struct extent){ .literal = data, .len = size };
-	file->file.n = 1;
-	file->file.size = size;
-	t->bytes += size;
-}
-
-int tree_own_literal(struct tree *t, struct node *file)
-{
-	uint64_t n = file->file.extents[0].len;
-
-	if (atomic_fetch_add(&t->owned, n) + n > MAX_VIEW_MEMORY) {
-		t->owned -= n;
-		return -EFBIG;
-	}
-	file->file.owns_literal = true;
-	return 0;
-}
-
-void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry,
-		    const uint8_t sha256[SHA256_SIZE])
-{
-	file->file.one = (struct extent){ .len = entry->size };
-	file->file.n = 1;
-	file->file.size = entry->size;
-	file->file.entry = entry;
-	file->file.sha256 = sha256;
-	t->bytes += entry->size;
-}
-
-int node_make_object(struct node *file)
-{
-	struct object **at = &file->file.one.object, *made, *none = NULL;
-	const struct node *root = file;
-	int r;
-
-	if (!file->file.entry || __atomic_load_n(at, __ATOMIC_ACQUIRE))
-		return 0;
-	while (root->parent != root)
-		root = root->parent;
-	r = object_add(root->dir.tree->store, file->file.sha256, file->file.entry, &made);
-	/* another thread may have done so: it is the same object, and is not written twice */
-	if (r == 0)
-		__atomic_compare_exchange_n(at, &none, made, false, __ATOMIC_ACQ_REL,
-					    __ATOMIC_ACQUIRE);
-	return r;
-}
-
-struct object *node_object(const struct node *n)
-{
-	if (n->kind != NODE_FILE || n->file.n != 1 || node_make_object((struct node *)n) < 0)
-		return NULL;
-	return n->file.extents[0].object;
-}
-
-uint64_t node_size(const struct node *file)
-{
-	return file->file.size == OBJECT_NO_SIZE ? object_size(file->file.one.object) :
-						   file->file.size;
-}
+/* ---- finding ---- */
 
 static int compare_child(const void *key, const void *child)
 {
-	return strcmp(key, (*(struct node *const *)child)->name);
+	return strcmp(key, ((const struct node *)child)->name);
 }
 
 struct node *tree_child(const struct node *dir, const char *name)
 {
-	struct node **found;
+	const struct node_list *c;
 
-	if (dir->kind != NODE_DIR || dir->dir.n == 0)
+	if (dir->kind != NODE_DIR)
 		return NULL;
-	found = bsearch(name, dir->dir.children, dir->dir.n, sizeof(struct node *), compare_child);
-	return found ? *found : NULL;
+	c = node_children(dir);
+	return c->n ? bsearch(name, c->list, c->n, sizeof(*c->list), compare_child) : NULL;
 }
 
 struct node *tree_find(const struct tree *t, const char *path)
@@ -271,7 +240,7 @@ struct node *tree_find(const struct tree *t, const char *path)
 	while (at && *path) {
 		size_t len = strcspn(path, "/");
 
-		if (len == 0 || len > MAX_COMPONENT || (at->kind == NODE_DIR && at->dir.gate))
+		if (len == 0 || len > MAX_COMPONENT || (at->kind == NODE_DIR && at->gated))
 			return NULL;
 		memcpy(name, path, len);
 		name[len] = '\0';
@@ -283,11 +252,14 @@ struct node *tree_find(const struct tree *t, const char *path)
 
 struct node *tree_next(const struct node *top, struct node *node)
 {
-	if (node->kind == NODE_DIR && (!node->dir.gate || node == top) && node->dir.n > 0)
-		return node->dir.children[0];
-	for (; node != top; node = node->parent)
-		if (node->at + 1 < node->parent->dir.n)
-			return node->parent->dir.children[node->at + 1];
+	if (node->kind == NODE_DIR && (!node->gated || node == top) && node_children(node)->n > 0)
+		return node_children(node)->list;
+	for (; node != top; node = node->parent) {
+		const struct node_list *c = node_children(node->parent);
+
+		if (node + 1 < c->list + c->n)
+			return node + 1;
+	}
 	return NULL;
 }
 

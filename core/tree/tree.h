@@ -8,6 +8,9 @@
  *
  * Built by one thread, then immutable: no lock. What is below a directory with a gate is built later,
  * by the one job of that gate, and touched by nobody else before the gate is open.
+ *
+ * Memory: a node takes 40 bytes, and those of one directory stand in one array, sorted by name. Names of
+ * files point into MANIFEST; those of directories, and all that a view needs, are in arenas.
  */
 #ifndef CARTON_TREE_TREE_H
 #define CARTON_TREE_TREE_H
@@ -16,15 +19,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "object/object.h"
+#include "tensor/dtype.h"
 
+struct budget;
+struct entry;
+
+/* A part of a file. Made when it is asked for: see node_extent(). */
 struct extent {
-	const void *literal; /* bytes that live as long as the tree; NULL: of the object */
+	const void *literal; /* bytes that live as long as the file; NULL: of the object */
 	struct object *object;
 	uint64_t off; /* in the object */
 	uint64_t len;
 	uint64_t start; /* in the file: extents follow each other from 0 */
 	bool whole;	/* must be all of the object: a server may have another size of it */
+	char nul;	/* what a NUL in a literal stands for; 0: itself */
+};
+
+/* The literal that a file begins with. Several may share it. */
+struct head {
+	const char *data;
+	uint64_t len;
+	const struct entry *entry; /* whose time the file has; NULL: none */
+	char nul;		   /* as in struct extent */
+};
+
+/* The ranges of objects that a file has behind its head. Several may share them. */
+struct content {
+	const struct tensor_info *tensor; /* what is shown; NULL: no view of a tensor */
+	size_t n;
+	struct piece {
+		struct object *object;
+		uint64_t off : 63;
+		uint64_t whole : 1;
+		uint64_t end; /* behind the head; OBJECT_NO_SIZE: as long as the object */
+	} pieces[];
 };
 
 enum node_kind {
@@ -33,103 +63,163 @@ enum node_kind {
 	NODE_SYMLINK,
 };
 
-struct node {
-	char *name;	     /* one component; "" for the root */
-	struct node *parent; /* the root's is itself */
-	uint64_t ino;	     /* the root's is 1 */
-	int64_t mtime;	     /* seconds since 1970 */
-	uint32_t at;	     /* its place among the parent's children; MAX_NODES fits */
-	enum node_kind kind;
-	bool executable;
-	bool hidden;			  /* found by name, not listed */
-	atomic_uchar mark;		  /* see carton_mark() */
-	const struct tensor_info *tensor; /* what a view shows; NULL: no view of a tensor */
-	union {
-		struct {
-			struct node **children; /* sorted by strcmp once tree_sort() was called */
-			size_t n, cap;
-			size_t n_dirs;
-			struct tree *tree;   /* of the root only */
-			struct object *gate; /* its children are there once this is verified;
-						 * NULL: they always are */
-		} dir;
-		struct {
-			struct extent one;	   /* most files have one extent */
-			const struct entry *entry; /* of the container, or NULL; with `sha256`, what
-						    * `one.object` is made from at first use */
-			const uint8_t *sha256;
-			struct extent *extents; /* &one, or an array of its own */
-			size_t n;
-			uint64_t size;	   /* see node_size() */
-			bool owns_literal; /* the first extent's bytes are freed with it */
-		} file;
-		struct {
-			char *target;
-			uint8_t sha256[SHA256_SIZE];
-		} link;
-	};
+struct node_list {
+	struct node *list; /* sorted by strcmp once tree_sort() was called */
+	uint32_t n, n_dirs;
 };
 
-struct tensor_info;
+/* Of a directory whose children are made when they are first asked for. */
+struct gate {
+	struct node_list children;
+	struct object *object; /* they are there once this is verified */
+	struct node *dir;
+	struct arena arena; /* owns what is below, but for `texts` */
+	struct text *texts; /* literals that were malloc'ed */
+	uint64_t nodes, owned,
+		cost; /* below: how many, bytes of `texts`, and bytes of the budget */
+};
+
+struct node {
+	const char *name;    /* one component; "" for the root */
+	struct node *parent; /* the root's is itself */
+	union {
+		struct node_list plain; /* a directory, not gated */
+		struct gate *gate;
+		struct {
+			const struct entry *entry; /* of the container; NULL: `object` is set */
+			struct object *object;	   /* of an entry: made at first use */
+		} file;				   /* without a body */
+		struct {
+			const struct head *head;       /* NULL: none */
+			const struct content *content; /* likewise */
+		} body;
+		struct {
+			const struct entry *entry; /* NULL: none */
+			const char *target;
+		} link;
+	};
+	uint32_t ino;	    /* the root's is 1 */
+	uint8_t kind;	    /* enum node_kind */
+	atomic_uchar mark;  /* see carton_mark() */
+	uint8_t room;	    /* a directory: its array has room for 2^room nodes; 0: it is full */
+	bool owns_list : 1; /* its array was malloc'ed for it */
+	bool gated : 1;
+	bool has_body : 1; /* a file that is not simply the bytes of an object */
+	bool nested : 1;   /* a directory that shows a nested tensor */
+	bool hidden : 1;   /* found by name, not listed */
+};
 
 struct tree {
 	struct node *root;
-	struct object_store
-		*store; /* where entries get their objects; NULL: no node has an entry */
+	struct object_store *store; /* where entries get their objects; NULL: no node has one */
+	struct budget *budget;	    /* counts what views take; may be NULL */
+	int64_t mtime;		    /* of all that has no entry */
+	struct node *nodes;	    /* those that tree_build() has made */
+	size_t spare;		    /* free places behind those of the root */
+	struct arena arena;	    /* of what is behind no gate */
+	uint64_t files, bytes;	    /* that tree_build() has made */
 	_Atomic uint64_t last_ino;
 	_Atomic uint64_t n_nodes;
-	_Atomic uint64_t n_files;
-	_Atomic uint64_t bytes; /* of all files whose size is known */
-	_Atomic uint64_t owned; /* bytes of literals that files own */
+	_Atomic uint64_t owned; /* bytes of literals of views */
+	struct node top;
 };
 
-/* Bytes that a node takes, without the characters of its name. */
-extern const size_t tree_node_cost;
+/* ---- making it ---- */
 
 int tree_new(int64_t mtime, struct tree **ret); /* a root with nothing in it: 0 or -ENOMEM */
 void tree_free(struct tree *t);			/* NULL-safe */
 
+/* Paths at text + lines[i], NUL-terminated and sorted by path_compare(); none is a directory of another. */
+struct tree_paths {
+	const char *text; /* outlives the tree */
+	const uint32_t *lines;
+	size_t n;
+};
+
+/* Counts the nodes of these paths and of the directories above them, and the memory that they take. */
+void tree_count(const struct tree_paths *paths, uint64_t *ret_nodes, uint64_t *ret_bytes);
+
+/* Makes a node a file or symlink: that of path `i`. */
+typedef void tree_leaf_fn(void *ctx, size_t i, struct node *ret);
+
+/* Makes the nodes of an empty tree: at most `nodes`, as tree_count() says. 0 or -ENOMEM. */
+int tree_build(struct tree *t, const struct tree_paths *paths, uint64_t nodes, tree_leaf_fn *leaf,
+	       void *ctx);
+
 /*
- * A new node below `parent`, a directory. The name is copied; it must be new there. A file has no
- * extents and size 0 yet. 0, -ENOMEM, or -EFBIG over MAX_NODES.
+ * A new node below `parent`: the root, or a directory behind a gate. The name is copied; it must be new
+ * there. Moves the other nodes of that directory. 0, -ENOMEM, or -EFBIG over MAX_NODES or the budget.
  */
 int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
 	     struct node **ret);
 
-/*
- * A new node at `path`, with the directories above it where they are missing. Paths must come in the
- * order of path_compare(). As tree_add().
- */
-int tree_add_path(struct tree *t, const char *path, enum node_kind kind, struct node **ret);
+/* Gives a new directory a gate. 0 or -ENOMEM. */
+int tree_set_gate(struct tree *t, struct node *dir);
 
-/* Frees all that is below a directory. */
+/* Frees all that is below a directory with a gate. */
 void tree_clear(struct tree *t, struct node *dir);
 
-/* Sorts a directory and all below it, so that they can be searched. */
+/* Sorts a directory, so that it can be searched. Moves its nodes. */
 void tree_sort(struct node *dir);
 
-/*
- * Gives a file its extents, in order: their literal and object, offset and length count; `start` is
- * set here. Copied. 0 or -ENOMEM.
- */
-int tree_set_extents(struct tree *t, struct node *file, const struct extent *extents, size_t n);
+/* Sorts all that is below a gate, and frees the places that are left. */
+void tree_finish(struct node *dir);
 
-/* Gives a file its one extent. */
+/* Gives a file an entry of the container. Its object is made at first use. */
+void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry);
+
+/* Gives a file one object. */
 void tree_set_object(struct tree *t, struct node *file, struct object *object);
 
-/* Gives a file an entry of the container. Its object is made at first use. Both outlive the tree. */
-void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry,
-		    const uint8_t sha256[SHA256_SIZE]);
-void tree_set_literal(struct tree *t, struct node *file, const void *data, uint64_t size);
+/* Gives a file extents, of which only the first may be a literal. Copied. 0, -ENOMEM or -EFBIG. */
+int tree_set_extents(struct tree *t, struct node *file, const struct extent *extents, size_t n,
+		     const struct tensor_info *tensor);
+
+/* Gives a file the extents of another of its directory, behind a head. */
+void tree_share_extents(struct node *file, const struct head *head, const struct node *other);
+
+/* Copies a head. 0, -ENOMEM or -EFBIG. */
+int tree_add_head(struct tree *t, struct node *below, const void *data, size_t len,
+		  const struct head **ret);
 
 /*
- * Has a file own the literal that it begins with: that is freed with it. 0, or -EFBIG when all such
- * literals together would be over MAX_VIEW_MEMORY.
+ * Takes over malloc'ed bytes, a literal of a file that is below `below`: freed with that. 0, -ENOMEM, or
+ * -EFBIG when all such literals together would be over MAX_VIEW_MEMORY, or over the budget.
  */
-int tree_own_literal(struct tree *t, struct node *file);
+int tree_own(struct tree *t, struct node *below, void *data, uint64_t n);
+
+/* ---- nodes ---- */
+
+static inline struct node_list *node_children(const struct node *dir)
+{
+	return dir->gated ? &dir->gate->children : (struct node_list *)&dir->plain;
+}
+
+/* What the children of a directory wait for; NULL: nothing. */
+static inline struct object *node_gate(const struct node *dir)
+{
+	return dir->kind == NODE_DIR && dir->gated ? dir->gate->object : NULL;
+}
+
+struct tree *node_tree(const struct node *n);
+
+/* Seconds since 1970. */
+int64_t node_mtime(const struct node *n);
+
+bool node_is_executable(const struct node *n);
+
+/* The tensor that a view shows, or NULL. Of a nested one nothing is known: its dtype is NULL. */
+const struct tensor_info *node_tensor(const struct node *n);
 
 /* Bytes of a file: OBJECT_NO_SIZE while only a server could tell (object_get_size()). */
 uint64_t node_size(const struct node *file);
+
+/* Could a server still say another size than node_size()? */
+bool node_size_is_certain(const struct node *file);
+
+/* How many extents a file has, and one of them. An entry must have its object: node_make_object(). */
+size_t node_n_extents(const struct node *file);
+struct extent node_extent(const struct node *file, size_t i);
 
 /*
  * The object that a file shows as a whole, made now if it has an entry; NULL: it is put together, or
@@ -139,6 +229,8 @@ struct object *node_object(const struct node *n);
 
 /* Makes the object of a file with an entry: 0, -ENOMEM or -EFBIG. */
 int node_make_object(struct node *file);
+
+/* ---- finding ---- */
 
 /* The child of that name, or NULL. `dir` must be sorted. */
 struct node *tree_child(const struct node *dir, const char *name);

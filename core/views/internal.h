@@ -67,9 +67,9 @@ struct view_tensor {
 	struct extent npy_data;
 };
 
-/* .npy files of one directory whose headers others can share. Initially all zero. */
+/* Headers of .npy files of one directory that others can share. Initially all zero. */
 struct view_headers {
-	struct node *files[256];
+	const struct head *heads[256];
 };
 
 int view_add_tensor(struct views *v, struct node *dir, const char *stem,
@@ -86,7 +86,7 @@ void view_free_kept(struct views *v);
 /* For loops that fill a directory: -ECANCELED if it has no waiters left, else 0. */
 static inline int view_cancelled(const struct node *dir)
 {
-	return object_must_stop(dir->dir.gate) ? -ECANCELED : 0;
+	return object_must_stop(dir->gate->object) ? -ECANCELED : 0;
 }
 
 /*

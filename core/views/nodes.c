@@ -18,7 +18,7 @@ struct view_kept {
 /* A directory that is filled at its first lookup. */
 struct lazy_dir {
 	struct views *v;
-	struct node *dir;
+	struct gate *gate;
 	view_make_fn *make;
 	void *ctx;
 	char path[]; /* for the log */
@@ -59,28 +59,28 @@ static int refuse(struct views *v, struct node *dir)
 	static const char index[] = "{\n \"tensors\": [],\n \"problems\": [\n"
 				    "  {\"problem\": \"" REFUSAL "\"}\n ]\n}\n";
 	char path[MAX_PATH_LEN + 1];
+	const struct extent text = { .literal = index, .len = strlen(index) };
 	struct node *file;
 	int r;
 
 	carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: " REFUSAL);
 	r = tree_add(v->options.tree, dir, "index.json", strlen("index.json"), NODE_FILE, &file);
-	if (r == 0)
-		tree_set_literal(v->options.tree, file, index, strlen(index));
-	return r;
+	return r < 0 ? r : tree_set_extents(v->options.tree, file, &text, 1, NULL);
 }
 
 static int fill(void *ctx, struct making *m)
 {
 	struct lazy_dir *lazy = ctx;
-	int r = lazy->make(lazy->v, lazy->dir, m, lazy->ctx);
+	struct node *dir = lazy->gate->dir;
+	int r = lazy->make(lazy->v, dir, m, lazy->ctx);
 
 	if (r < 0)
-		tree_clear(lazy->v->options.tree, lazy->dir); /* the next attempt starts over */
+		tree_clear(lazy->v->options.tree, dir); /* the next attempt starts over */
 	if (r == -EFBIG)
-		r = refuse(lazy->v, lazy->dir);
+		r = refuse(lazy->v, dir);
 	if (r < 0)
 		return r;
-	tree_sort(lazy->dir);
+	tree_finish(dir);
 	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
 	return 0;
 }
@@ -93,17 +93,20 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 	struct lazy_dir *lazy;
 	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 
+	if (r == 0)
+		r = tree_set_gate(v->options.tree, dir);
 	if (r < 0)
 		return r;
 	tree_path(dir, path);
 	lazy = malloc(sizeof(*lazy) + strlen(path) + 1);
 	if (!lazy)
 		return -ENOMEM;
-	*lazy = (struct lazy_dir){ v, dir, make, ctx };
+	*lazy = (struct lazy_dir){ v, dir->gate, make, ctx };
 	strcpy(lazy->path, path);
 	r = view_keep(v, lazy, free);
 	if (r == 0)
-		r = object_add_derived(v->options.store, lazy->path, 0, fill, lazy, &dir->dir.gate);
+		r = object_add_derived(v->options.store, lazy->path, 0, fill, lazy,
+				       &dir->gate->object);
 	if (r == 0 && ret)
 		*ret = dir;
 	return r;
@@ -111,35 +114,22 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 
 /* ---- files ---- */
 
+/* A file of extents. */
+static int add_file(struct views *v, struct node *parent, const char *name,
+		    const struct extent *extents, size_t n, const struct tensor_info *tensor,
+		    struct node **ret)
+{
+	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, ret);
+
+	return r < 0 ? r : tree_set_extents(v->options.tree, *ret, extents, n, tensor);
+}
+
 int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
 		  const struct tensor_info *tensor)
 {
 	struct node *file;
-	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
 
-	if (r == 0 && data->len == OBJECT_NO_SIZE)
-		tree_set_object(v->options.tree, file, data->object);
-	else if (r == 0)
-		r = tree_set_extents(v->options.tree, file, data, 1);
-	if (r == 0)
-		file->tensor = tensor;
-	return r;
-}
-
-/* A file that begins with a literal. `owned`: this file frees it; else another file of `parent` does. */
-static int add_body(struct views *v, struct node *parent, const char *name,
-		    const struct extent *extents, size_t n, bool owned, struct node **ret)
-{
-	struct node *file;
-	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
-
-	if (r == 0)
-		r = tree_set_extents(v->options.tree, file, extents, n);
-	if (r == 0 && owned)
-		r = tree_own_literal(v->options.tree, file);
-	if (r == 0)
-		*ret = file;
-	return r;
+	return add_file(v, parent, name, data, 1, tensor, &file);
 }
 
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
@@ -157,8 +147,10 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 		all[0] = (struct extent){ .literal = b->data, .len = b->len };
 		if (n)
 			memcpy(all + 1, extents, n * sizeof(*all));
-		r = add_body(v, parent, name, all, n + 1, true, &file);
+		r = add_file(v, parent, name, all, n + 1, NULL, &file);
 	}
+	if (r == 0)
+		r = tree_own(v->options.tree, parent, b->data, b->len);
 	if (r == 0)
 		*b = buf_init(b->max);
 	free(all);
@@ -172,41 +164,54 @@ int view_add_text(struct views *v, struct node *parent, const char *name, struct
 }
 
 /* The slot for a header with these bytes, or with the same hash. */
-static struct node **header_slot(struct view_headers *h, const struct buf *header)
+static const struct head **header_slot(struct view_headers *h, const struct buf *header)
 {
 	uint32_t hash = 2166136261;
 
 	for (size_t i = 0; i < header->len; i++)
 		hash = (hash ^ (uint8_t)header->data[i]) * 16777619;
-	return &h->files[hash % ARRAY_SIZE(h->files)];
+	return &h->heads[hash % ARRAY_SIZE(h->heads)];
 }
 
-/* Adds NAME.npy. Tensors of the same shape and dtype share one header. */
-static int add_npy(struct views *v, struct node *dir, const char *name, const struct view_tensor *t,
-		   struct view_headers *h)
+/* The header of a .npy. Tensors of the same shape and dtype share one. 0 or -errno. */
+static int npy_head(struct views *v, struct node *dir, const struct view_tensor *t,
+		    struct view_headers *h, const struct head **ret)
 {
 	struct buf header = buf_init(NPY_HEADER_MAX);
-	struct extent all[2] = { { 0 }, t->npy_data }, *first;
-	struct node **slot, *file;
-	bool shared;
+	const struct head **slot, *head;
 	int r = npy_header(t->descr, t->info->shape, t->info->rank, &header);
 
 	if (r < 0)
 		return r;
 	slot = header_slot(h, &header);
-	first = *slot ? &(*slot)->file.extents[0] : NULL;
-	shared = first && first->len == header.len &&
-		 memcmp(first->literal, header.data, header.len) == 0;
-	all[0].literal = shared ? first->literal : header.data;
-	all[0].len = header.len;
-	r = add_body(v, dir, name, all, ARRAY_SIZE(all), !shared, &file);
-	if (r == 0)
-		file->tensor = t->info;
-	if (r == 0 && !shared) {
-		*slot = file;
-		header = buf_init(0); /* the file has it */
-	}
+	head = *slot;
+	if (!head || head->len != header.len || memcmp(head->data, header.data, header.len) != 0)
+		r = tree_add_head(v->options.tree, dir, header.data, header.len, &head);
 	buf_free(&header);
+	if (r == 0)
+		*ret = *slot = head;
+	return r;
+}
+
+/* Adds NAME.npy: a header before the extents of NAME.bin, or before others. */
+static int add_npy(struct views *v, struct node *dir, const char *name, const struct view_tensor *t,
+		   struct view_headers *h)
+{
+	const struct node *bin = NULL;
+	const struct head *head = NULL;
+	struct node *file;
+	int r = npy_head(v, dir, t, h, &head);
+
+	if (r == 0)
+		r = tree_add(v->options.tree, dir, name, strlen(name), NODE_FILE, &file);
+	if (r < 0)
+		return r;
+	if (t->npy_data.object == t->data.object && t->npy_data.off == t->data.off)
+		bin = file - 1;
+	else
+		r = tree_set_extents(v->options.tree, file, &t->npy_data, 1, t->info);
+	if (r == 0)
+		tree_share_extents(file, head, bin ? bin : file);
 	return r;
 }
 

@@ -42,7 +42,7 @@ static int add_tensor(struct filling *f, const struct safetensors *s, const stru
 		.descr = t->info.dtype->npy,
 	};
 	char stem[TENSOR_FILENAME_SIZE];
-	size_t before = f->dir->dir.n;
+	size_t before = node_children(f->dir)->n;
 	int r = tensor_filename(t->info.name, t->info.name_len, false, stem);
 
 	vt.npy_data = vt.data;
@@ -51,7 +51,7 @@ static int add_tensor(struct filling *f, const struct safetensors *s, const stru
 	if (r < 0)
 		return r;
 	return view_list_tensor(f->json, &t->info, t->info.dtype->safetensors, t->info.bytes, stem,
-				f->dir->dir.n - before > 1);
+				node_children(f->dir)->n - before > 1);
 }
 
 static int add_tensors(struct filling *f, const struct safetensors *s)

@@ -64,7 +64,7 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 	if (r < 0)
 		return r;
-	dir->tensor = &t->info;
+	dir->nested = true;
 	for (size_t i = 0; i < t->n_inner && r == 0; i++) {
 		struct tensor *inner = t->inner[i].tensor;
 		struct extent data;

@@ -41,12 +41,12 @@ static int find_safetensors(struct views *v)
  */
 static struct node *find_mirrored(const struct node *top, const struct node *at, const char *name)
 {
-	for (size_t i = 0; at == top && i < at->dir.n && i < OWN_CHILDREN; i++)
-		if (strcmp(at->dir.children[i]->name, name) == 0)
-			return at->dir.children[i];
-	if (at->dir.n && strcmp(at->dir.children[at->dir.n - 1]->name, name) == 0)
-		return at->dir.children[at->dir.n - 1];
-	return NULL;
+	const struct node_list *c = node_children(at);
+
+	for (size_t i = 0; at == top && i < c->n && i < OWN_CHILDREN; i++)
+		if (strcmp(c->list[i].name, name) == 0)
+			return &c->list[i];
+	return c->n && strcmp(c->list[c->n - 1].name, name) == 0 ? &c->list[c->n - 1] : NULL;
 }
 
 static int no_views(const struct node *taken, const char *path)
@@ -72,7 +72,7 @@ static int add_mirror(struct views *v, struct node *top, struct node *file)
 	for (char *p = path; r == 0 && (slash = strchr(p, '/')); p = slash + 1) {
 		*slash = '\0';
 		child = find_mirrored(top, at, p);
-		if (child && (child->kind != NODE_DIR || child->dir.gate))
+		if (child && (child->kind != NODE_DIR || child->gated))
 			return no_views(child, tree_path(file, full));
 		if (!child)
 			r = tree_add(v->options.tree, at, p, strlen(p), NODE_DIR, &child);
@@ -139,15 +139,17 @@ int views_new(const struct views_options *options, struct views **ret)
 	v->options = *options;
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->kept_lock, NULL);
-	r = find_safetensors(v);
-	if (r == 0)
-		r = view_add_dir(v, t->root, options->name, make_top, NULL, &dir);
+	r = view_add_dir(v, t->root, options->name, make_top, NULL, &dir);
+	if (r == 0) {
+		dir->hidden = options->hidden;
+		tree_sort(t->root);
+		/* they stay where they are from now on */
+		r = find_safetensors(v);
+	}
 	if (r < 0) {
 		views_free(v);
 		return r;
 	}
-	dir->hidden = options->hidden;
-	tree_sort(t->root);
 	*ret = v;
 	return 0;
 }

@@ -34,7 +34,7 @@ static void fill(struct container *c, struct entry *entries, size_t n, char *con
 		entries[i].kind = names[i][len - 1] == '/' ? ENTRY_DIR : ENTRY_FILE;
 		len -= entries[i].kind == ENTRY_DIR;
 		entries[i].name = strndup(names[i], len);
-		entries[i].name_len = (uint16_t)len;
+		entries[i].name_len = len & 0xfff;
 	}
 	c->entries = entries;
 	c->n_entries = n;
@@ -43,7 +43,7 @@ static void fill(struct container *c, struct entry *entries, size_t n, char *con
 static void empty(struct container *c)
 {
 	for (size_t i = 0; i < c->n_entries; i++)
-		free(c->entries[i].name);
+		free((char *)c->entries[i].name);
 }
 
 /* ---- names ---- */

@@ -23,8 +23,8 @@ static int parse(const char *text, struct manifest **ret)
 static void test_lines(void **state)
 {
 	static const char text[] = "a=" H0 "\nb/c=d=e=" HA "\nb/x y=" H1 "\n";
-	uint8_t model[SHA256_SIZE], hash[SHA256_SIZE];
-	const struct manifest_line *line;
+	uint8_t model[SHA256_SIZE], hash[SHA256_SIZE], found[SHA256_SIZE];
+	const char *line;
 	struct manifest *m;
 
 	(void)state;
@@ -32,10 +32,13 @@ static void test_lines(void **state)
 	assert_int_equal(m->n, 3);
 	line = manifest_find(m, "b/c=d=e");
 	assert_non_null(line);
-	assert_string_equal(line->path, "b/c=d=e");
-	assert_int_equal(line->number, 2);
+	assert_string_equal(line, "b/c=d=e");
+	assert_ptr_equal(line, manifest_path(m, 1));
 	assert_true(hex_decode(HA, SHA256_SIZE, hash));
-	assert_memory_equal(line->sha256, hash, SHA256_SIZE);
+	manifest_hash(line, found);
+	assert_memory_equal(found, hash, SHA256_SIZE);
+	manifest_hash(strrchr(line, '/') + 1, found);
+	assert_memory_equal(found, hash, SHA256_SIZE);
 	assert_null(manifest_find(m, "b/c"));
 	assert_null(manifest_find(m, ""));
 	assert_null(manifest_find(m, "b"));
@@ -74,9 +77,9 @@ static void test_form(void **state)
 	assert_int_equal(m->n, 4);
 	assert_int_equal(m->unsorted_line, 3);
 	assert_true(m->no_final_newline);
-	assert_string_equal(m->lines[0].path, "a");
-	assert_string_equal(m->lines[1].path, "ab");
-	assert_string_equal(m->lines[2].path, "b");
+	assert_string_equal(manifest_path(m, 0), "a");
+	assert_string_equal(manifest_path(m, 1), "ab");
+	assert_string_equal(manifest_path(m, 2), "b");
 	manifest_free(m);
 	/* names that only look like those of MANIFEST and LINKS */
 	assert_int_equal(parse("LINK=" H0 "\nLINKS /a=" H0 "\nMANIFESTS=" H0 "\na/MANIFEST=" H0
@@ -88,7 +91,7 @@ static void test_form(void **state)
 	/* sorted bytewise, which is not the order of the tree */
 	assert_int_equal(parse("a b=" H0 "\na/b=" H0 "\na0=" H0 "\n", &m), 0);
 	assert_int_equal(m->unsorted_line, 0);
-	assert_string_equal(m->lines[0].path, "a/b");
+	assert_string_equal(manifest_path(m, 0), "a/b");
 	manifest_free(m);
 }
 
@@ -197,7 +200,7 @@ static void test_long_path(void **state)
 		buf_addc(&b, i % 200 == 199 ? '/' : 'p');
 	buf_adds(&b, "=" H0);
 	assert_int_equal(parse(b.data, &m), 0);
-	assert_int_equal(strlen(m->lines[0].path), MAX_PATH_LEN);
+	assert_int_equal(strlen(manifest_path(m, 0)), MAX_PATH_LEN);
 	manifest_free(m);
 	b.len -= 65;
 	buf_adds(&b, "p=" H0);

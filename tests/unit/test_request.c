@@ -11,6 +11,8 @@ struct mixed {
 	struct box *b;
 	struct tree *tree;
 	struct node *file;
+	struct extent extents[8];
+	size_t n;
 	char *want; /* its bytes */
 	uint64_t size;
 };
@@ -18,20 +20,15 @@ struct mixed {
 static void add_extent(struct mixed *x, const void *literal, struct box_item *item, uint64_t off,
 		       uint64_t len)
 {
-	struct extent *e = &x->file->file.extents[x->file->file.n++];
-
-	*e = (struct extent){ .literal = literal,
-			      .object = item ? item->object : NULL,
-			      .off = off,
-			      .len = len,
-			      .start = x->size };
+	x->extents[x->n++] = (struct extent){
+		.literal = literal, .object = item ? item->object : NULL, .off = off, .len = len
+	};
 	x->want = must(realloc(x->want, x->size + len + 1));
 	memcpy(x->want + x->size, literal ? (const char *)literal : item->data + off, len);
 	x->size += len;
-	x->file->file.size = x->size;
 }
 
-/* header, object 0, nothing, a part of 1, padding, 2, 0 again, 3 (large); `bad`: its hash is */
+/* header, object 0, nothing, a part of 1, some of 2, 2, 0 again, 3 (large); `bad`: its hash is */
 static void mixed_init(struct mixed *x, int bad)
 {
 	static const size_t sizes[OBJECTS] = { 1000, 300000, 128 * KIB, 9 * MIB };
@@ -44,16 +41,16 @@ static void mixed_init(struct mixed *x, int bad)
 		x->b->items[bad].sha256[0] ^= 1;
 	box_start(x->b, NULL, true);
 	assert_int_equal(tree_new(0, &x->tree), 0);
-	assert_int_equal(tree_add_path(x->tree, "file", NODE_FILE, &x->file), 0);
-	x->file->file.extents = must(calloc(8, sizeof(struct extent)));
 	add_extent(x, "HEADER", NULL, 0, 6);
 	add_extent(x, NULL, &x->b->items[0], 0, 1000);
-	add_extent(x, "", NULL, 0, 0);
+	add_extent(x, NULL, &x->b->items[2], 5, 0);
 	add_extent(x, NULL, &x->b->items[1], 1234, 200000);
-	add_extent(x, "\0\0\0", NULL, 0, 3);
+	add_extent(x, NULL, &x->b->items[2], 99, 3);
 	add_extent(x, NULL, &x->b->items[2], 0, 128 * KIB);
 	add_extent(x, NULL, &x->b->items[0], 990, 10);
 	add_extent(x, NULL, &x->b->items[3], 1, 9 * MIB - 1);
+	assert_int_equal(tree_add(x->tree, x->tree->root, "file", 4, NODE_FILE, &x->file), 0);
+	assert_int_equal(tree_set_extents(x->tree, x->file, x->extents, x->n, NULL), 0);
 }
 
 static void mixed_free(struct mixed *x)
@@ -141,8 +138,9 @@ static void test_ranges(void **state)
 	assert_int_equal(request_pin(x.file, NULL, NULL, NULL), 0);
 	request_unpin(x.file);
 	/* across and at every edge */
-	for (size_t i = 0; i < x.file->file.n; i++) {
-		uint64_t at = x.file->file.extents[i].start;
+	assert_int_equal(node_n_extents(x.file), 8);
+	for (size_t i = 0; i < 8; i++) {
+		uint64_t at = node_extent(x.file, i).start;
 
 		for (uint64_t off = at < 3 ? 0 : at - 3; off <= at + 3 && off <= x.size; off++)
 			for (size_t n = 0; n < 300000; n = n * 7 + 1) {
@@ -203,6 +201,7 @@ static void test_transient(void **state)
 
 static void test_kinds(void **state)
 {
+	const struct extent abc = { .literal = "abc", .len = 3 };
 	struct mixed x;
 	struct node *n;
 	char out[4];
@@ -210,12 +209,12 @@ static void test_kinds(void **state)
 	(void)state;
 	mixed_init(&x, -1);
 	assert_int_equal(request_pin(x.tree->root, on_done, NULL, NULL), -EISDIR);
-	assert_int_equal(tree_add_path(x.tree, "link", NODE_SYMLINK, &n), 0);
+	assert_int_equal(tree_add(x.tree, x.tree->root, "link", 4, NODE_SYMLINK, &n), 0);
 	assert_int_equal(request_pin(n, on_done, NULL, NULL), -ELOOP);
-	assert_int_equal(tree_add_path(x.tree, "literal", NODE_FILE, &n), 0);
+	assert_int_equal(tree_add(x.tree, x.tree->root, "none", 4, NODE_FILE, &n), 0);
 	assert_int_equal(request_pin(n, NULL, NULL, NULL), 0);
 	assert_int_equal(request_read(n, out, 4, 0, true), 0);
-	tree_set_literal(x.tree, n, "abc", 3);
+	assert_int_equal(tree_set_extents(x.tree, n, &abc, 1, NULL), 0);
 	assert_int_equal(request_pin(n, NULL, NULL, NULL), 0);
 	assert_int_equal(request_read(n, out, 4, 1, true), 2);
 	assert_memory_equal(out, "bc", 2);
@@ -337,7 +336,7 @@ static void test_read_later_beside_opens(void **state)
 		box_add_made(b, i ? 100 : 300000, i + 1, METHOD_STORED);
 	box_start(b, NULL, true);
 	assert_int_equal(tree_new(0, &t), 0);
-	assert_int_equal(tree_add_path(t, "file", NODE_FILE, &file), 0);
+	assert_int_equal(tree_add(t, t->root, "file", 4, NODE_FILE, &file), 0);
 	tree_set_object(t, file, b->items[0].object);
 	assert_int_equal(pin(file), 0);
 	box_gate(b, true);

@@ -1,22 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tree: paths in, nodes out; symlinks that lead somewhere, and those that do not. */
 #include "archive/container.h"
+#include "base/budget.h"
 #include "tree/tree.h"
 #include "zip_help.h"
 
-static struct node *add(struct tree *t, const char *path, enum node_kind kind)
+/* What tests build: paths, in the order of path_compare(); NULL for a target: a file. */
+struct plant {
+	struct tree *tree;
+	struct buf text; /* as MANIFEST: paths, each with a NUL */
+	uint32_t lines[5000];
+	const char *targets[5000];
+	size_t n;
+};
+
+static struct plant *plant_new(void)
+{
+	struct plant *p = must(calloc(1, sizeof(*p)));
+
+	assert_int_equal(tree_new(77, &p->tree), 0);
+	p->text = buf_init(MIB);
+	return p;
+}
+
+static void plant_add(struct plant *p, const char *path, const char *target)
+{
+	p->lines[p->n] = (uint32_t)p->text.len;
+	p->targets[p->n++] = target;
+	assert_int_equal(buf_add(&p->text, path, strlen(path) + 1), 0);
+}
+
+static void leaf(void *ctx, size_t i, struct node *n)
+{
+	const struct plant *p = ctx;
+
+	n->kind = p->targets[i] ? NODE_SYMLINK : NODE_FILE;
+	n->link.target = p->targets[i];
+}
+
+static struct tree *plant_build(struct plant *p)
+{
+	const struct tree_paths paths = { p->text.data, p->lines, p->n };
+	uint64_t nodes, bytes;
+
+	tree_count(&paths, &nodes, &bytes);
+	assert_int_equal(tree_build(p->tree, &paths, nodes, leaf, p), 0);
+	assert_int_equal(p->tree->n_nodes, nodes);
+	assert_in_range(bytes, nodes * sizeof(struct node),
+			nodes * sizeof(struct node) + p->text.len + 100);
+	return p->tree;
+}
+
+static void plant_free(struct plant *p)
+{
+	tree_free(p->tree);
+	buf_free(&p->text);
+	free(p);
+}
+
+static struct node *add(struct tree *t, struct node *parent, const char *name, enum node_kind kind)
 {
 	struct node *n = NULL;
 
-	assert_int_equal(tree_add_path(t, path, kind, &n), 0);
+	assert_int_equal(tree_add(t, parent, name, strlen(name), kind, &n), 0);
 	return n;
 }
 
-static struct node *add_link(struct tree *t, const char *path, const char *target)
+/* Each node is found by its path, once, and its directory has it. */
+static size_t check_walk(const struct tree *t)
 {
-	struct node *n = add(t, path, NODE_SYMLINK);
+	char text[MAX_PATH_LEN + 1];
+	size_t n = 1;
 
-	n->link.target = must(strdup(target));
+	for (struct node *at = t->root; (at = tree_next(t->root, at)); n++) {
+		const struct node_list *c = node_children(at->parent);
+
+		assert_ptr_equal(tree_find(t, tree_path(at, text)), at);
+		assert_in_range(at - c->list, 0, c->n - 1);
+	}
 	return n;
 }
 
@@ -26,27 +87,27 @@ static void test_paths(void **state)
 	static const char *const paths[] = {
 		"a/b/c", "a/b/d", "a/b d", "a/b.c", "a b", "a.b/x", "z"
 	};
+	struct plant *p = plant_new();
 	char text[MAX_PATH_LEN + 1];
 	struct tree *t;
 	struct node *n;
 	size_t files = 0;
 
 	(void)state;
-	assert_int_equal(tree_new(77, &t), 0);
-	assert_int_equal(t->root->ino, 1);
+	assert_int_equal(p->tree->root->ino, 1);
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
-		add(t, paths[i], NODE_FILE);
-	tree_sort(t->root);
-	assert_int_equal(t->n_files, 7);
+		plant_add(p, paths[i], NULL);
+	t = plant_build(p);
 	assert_int_equal(t->n_nodes, 1 + 7 + 3);
-	assert_int_equal(t->root->dir.n, 4);
-	assert_int_equal(t->root->dir.n_dirs, 2);
+	assert_int_equal(t->root->plain.n, 4);
+	assert_int_equal(t->root->plain.n_dirs, 2);
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		n = tree_find(t, paths[i]);
 		assert_non_null(n);
 		assert_string_equal(tree_path(n, text), paths[i]);
-		assert_int_equal(n->mtime, 77);
-		assert_int_equal(n->file.size, 0);
+		assert_int_equal(node_mtime(n), 77);
+		assert_int_equal(node_size(n), 0);
+		assert_ptr_equal(node_tree(n), t);
 	}
 	assert_ptr_equal(tree_find(t, ""), t->root);
 	assert_string_equal(tree_path(t->root, text), "");
@@ -58,17 +119,112 @@ static void test_paths(void **state)
 	assert_null(tree_find(t, "z/x"));
 	assert_null(tree_child(tree_find(t, "z"), "x"));
 	/* each node once, and no other */
-	for (n = tree_next(t->root, t->root); n; n = tree_next(t->root, n)) {
+	for (n = t->root; (n = tree_next(t->root, n));)
 		files += n->kind == NODE_FILE;
-		assert_ptr_equal(tree_find(t, tree_path(n, text)), n);
-	}
 	assert_int_equal(files, 7);
+	assert_int_equal(check_walk(t), t->n_nodes);
 	files = 0;
 	for (n = tree_find(t, "a"); n; n = tree_next(tree_find(t, "a"), n))
 		files++;
 	assert_int_equal(files, 6);
-	tree_free(t);
+	plant_free(p);
 	tree_free(NULL);
+}
+
+/* Every way in which few or many paths share directories. */
+static void test_groups(void **state)
+{
+	(void)state;
+	for (size_t wide = 1; wide < 40; wide++)
+		for (size_t deep = 0; deep < 3; deep++) {
+			struct plant *p = plant_new();
+			char path[32];
+
+			for (size_t i = 0; i < 300; i++) {
+				snprintf(path, sizeof(path), "%s%03zu/%03zu", "a/b/" + 4 - 2 * deep,
+					 i / wide, i);
+				plant_add(p, path, NULL);
+			}
+			plant_build(p);
+			assert_int_equal(check_walk(p->tree), 1 + deep + (299 / wide + 1) + 300);
+			for (size_t i = 0; i < p->n; i++)
+				assert_int_equal(
+					tree_find(p->tree, p->text.data + p->lines[i])->kind,
+					NODE_FILE);
+			plant_free(p);
+		}
+}
+
+/* What is added to the root moves the nodes there; more than there is room for, too. */
+static void test_add_to_root(void **state)
+{
+	static const char *const names[] = { "b2", "a", "zz", "b0", "m" };
+	struct plant *p = plant_new();
+	struct tree *t;
+
+	(void)state;
+	plant_add(p, "b1/x/y", NULL);
+	plant_add(p, "c", NULL);
+	plant_add(p, "d/x", NULL);
+	t = plant_build(p);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct node *n = add(t, t->root, names[i], NODE_DIR);
+
+		assert_int_equal(tree_set_gate(t, n), 0);
+		assert_ptr_equal(n->gate->dir, n);
+		tree_sort(t->root);
+		assert_ptr_equal(tree_child(t->root, names[i])->gate->dir,
+				 tree_child(t->root, names[i]));
+		add(t, tree_child(t->root, names[i]), "below", NODE_FILE);
+		tree_sort(t->root);
+		assert_int_equal(check_walk(t), 1 + 6 + i + 1);
+	}
+	assert_int_equal(t->root->plain.n_dirs, 2 + 5);
+	plant_free(p);
+}
+
+/* Directories behind a gate grow, are sorted, finished, emptied and filled again. */
+static void test_gate(void **state)
+{
+	struct tree *t;
+	struct node *top, *dir, *n;
+	char name[32];
+
+	(void)state;
+	assert_int_equal(tree_new(0, &t), 0);
+	top = add(t, t->root, "views", NODE_DIR);
+	assert_int_equal(tree_set_gate(t, top), 0);
+	for (size_t count = 0; count < 300; count = count * 2 + 1) {
+		for (size_t i = 0; i < count; i++) {
+			snprintf(name, sizeof(name), "%03zu", i * 7 % 307);
+			dir = add(t, top, name, i % 3 ? NODE_DIR : NODE_FILE);
+			for (size_t k = 0; i % 3 && k < i % 11; k++) {
+				snprintf(name, sizeof(name), "%zu", 20 - k);
+				n = add(t, dir, name, k % 2 ? NODE_DIR : NODE_FILE);
+				if (k % 2)
+					assert_int_equal(tree_set_gate(t, n), 0);
+			}
+		}
+		tree_finish(top);
+		assert_null(tree_find(t, "views/000"));
+		for (size_t i = 0; i < count; i++) {
+			snprintf(name, sizeof(name), "%03zu", i * 7 % 307);
+			dir = tree_child(top, name);
+			assert_ptr_equal(dir->parent, top);
+			for (size_t k = 0; i % 3 && k < i % 11; k++) {
+				snprintf(name, sizeof(name), "%zu", 20 - k);
+				n = tree_child(dir, name);
+				assert_ptr_equal(n->parent, dir);
+				assert_true(!n->gated || n->gate->dir == n);
+			}
+		}
+		n = add(t, top, "late", NODE_FILE); /* also when it is full */
+		tree_sort(top);
+		assert_ptr_equal(tree_child(top, "late")->parent, top);
+		tree_clear(t, top);
+		assert_int_equal(t->n_nodes, 2);
+	}
+	tree_free(t);
 }
 
 /* No name is twice in a directory; were one, a walk would still see each node once and end. */
@@ -91,18 +247,56 @@ static void test_equal_names(void **state)
 	tree_free(t);
 }
 
-static void test_literal(void **state)
+/* A literal; one of which NULs stand for something; a head before ranges that others share. */
+static void test_extents(void **state)
 {
+	const struct extent text = { .literal = "text", .len = 4 };
+	const struct extent parts[] = {
+		{ .literal = "head", .len = 4 },
+		{ .off = 7, .len = 10 },
+		{ .off = 1, .len = 0 },
+		{ .off = 3, .len = 5, .whole = true },
+	};
+	const struct tensor_info info = { .name = "x" };
+	const struct head *head;
 	struct tree *t;
-	struct node *n;
+	struct node *n, *m;
 
 	(void)state;
 	assert_int_equal(tree_new(0, &t), 0);
-	n = add(t, "MANIFEST", NODE_FILE);
-	tree_set_literal(t, n, "text", 4);
-	assert_int_equal(n->file.n, 1);
-	assert_int_equal(n->file.size, 4);
-	assert_int_equal(t->bytes, 4);
+	n = add(t, t->root, "n", NODE_FILE);
+	assert_int_equal(node_size(n), 0);
+	assert_int_equal(tree_set_extents(t, n, &text, 1, NULL), 0);
+	assert_int_equal(node_n_extents(n), 1);
+	assert_int_equal(node_size(n), 4);
+	assert_true(node_size_is_certain(n));
+	assert_null(node_object(n));
+	assert_null(node_tensor(n));
+	assert_memory_equal(node_extent(n, 0).literal, "text", 4);
+	assert_int_equal(tree_set_extents(t, n, parts, 4, &info), 0);
+	assert_ptr_equal(node_tensor(n), &info);
+	assert_int_equal(tree_add_head(t, t->root, "HEADER", 6, &head), 0);
+	m = add(t, t->root, "m", NODE_FILE);
+	n = m - 1;
+	tree_share_extents(m, head, n);
+	for (size_t other = 0; other < 2; other++) {
+		const struct node *at = other ? m : n;
+		uint64_t start = other ? 6 : 4;
+
+		assert_int_equal(node_n_extents(at), 4);
+		assert_int_equal(node_size(at), start + 15);
+		assert_int_equal(node_extent(at, 0).len, start);
+		for (size_t i = 1; i < 4; i++) {
+			struct extent x = node_extent(at, i);
+
+			assert_null(x.literal);
+			assert_int_equal(x.start, start);
+			assert_int_equal(x.off, parts[i].off);
+			assert_int_equal(x.len, parts[i].len);
+			assert_int_equal(x.whole, parts[i].whole);
+			start += x.len;
+		}
+	}
 	tree_free(t);
 }
 
@@ -110,42 +304,47 @@ static void test_literal(void **state)
 static void test_deep(void **state)
 {
 	char path[MAX_PATH_LEN + 1], text[MAX_PATH_LEN + 1];
-	struct tree *t;
+	struct plant *p = plant_new();
 	struct node *n;
 
 	(void)state;
 	for (size_t i = 0; i < MAX_PATH_LEN; i++)
 		path[i] = i % 2 ? '/' : 'd';
 	path[MAX_PATH_LEN] = '\0';
-	assert_int_equal(tree_new(0, &t), 0);
-	n = add(t, path, NODE_FILE);
-	tree_sort(t->root);
+	plant_add(p, path, NULL);
+	plant_build(p);
+	n = tree_find(p->tree, path);
 	assert_string_equal(tree_path(n, text), path);
-	assert_ptr_equal(tree_find(t, path), n);
-	assert_int_equal(t->n_nodes, 2 + MAX_PATH_LEN / 2);
-	tree_free(t);
+	assert_int_equal(p->tree->n_nodes, 2 + MAX_PATH_LEN / 2);
+	assert_int_equal(check_walk(p->tree), 2 + MAX_PATH_LEN / 2);
+	plant_free(p);
 }
 
 static void test_max_nodes(void **state)
 {
 	struct log_seen *seen = log_watch();
-	struct node *n = NULL;
+	struct node *n = NULL, *dir;
 	struct tree *t;
 
 	(void)state;
 	assert_int_equal(tree_new(0, &t), 0);
 	t->n_nodes = MAX_NODES - 2;
-	add(t, "a/b", NODE_FILE);
+	dir = add(t, t->root, "a", NODE_DIR);
+	add(t, dir, "b", NODE_FILE);
 	assert_int_equal(t->n_nodes, MAX_NODES);
-	assert_int_equal(tree_add_path(t, "a/c", NODE_FILE, &n), -EFBIG);
+	assert_int_equal(tree_add(t, dir, "c", 1, NODE_FILE, &n), -EFBIG);
 	assert_int_equal(tree_add(t, t->root, "d", 1, NODE_DIR, &n), -EFBIG);
 	assert_null(n);
 	assert_says(seen, "more than 8000000 files and directories");
+	/* as is a number for an inode that has been used */
+	t->n_nodes = 3;
+	t->last_ino = UINT32_MAX;
+	assert_int_equal(tree_add(t, t->root, "d", 1, NODE_DIR, &n), -EFBIG);
 	carton_log_set(NULL, NULL);
 	tree_free(t);
 }
 
-/* Literals that files own: up to the bound, one more is refused; freed, there is room again. */
+/* Literals that are owned: up to the bound, one more is refused; freed, there is room again. */
 static void test_owned(void **state)
 {
 	struct tree *t;
@@ -154,7 +353,8 @@ static void test_owned(void **state)
 
 	(void)state;
 	assert_int_equal(tree_new(0, &t), 0);
-	dir = add(t, "d", NODE_DIR);
+	dir = add(t, t->root, "d", NODE_DIR);
+	assert_int_equal(tree_set_gate(t, dir), 0);
 	nodes = t->n_nodes;
 	for (size_t n = 1; n <= 2; n++) {
 		struct extent e = { .literal = must(calloc(1, n)), .len = n };
@@ -162,16 +362,48 @@ static void test_owned(void **state)
 
 		t->owned = MAX_VIEW_MEMORY - 1;
 		assert_int_equal(tree_add(t, dir, "f", 1, NODE_FILE, &file), 0);
-		assert_int_equal(tree_set_extents(t, file, &e, 1), 0);
-		assert_int_equal(tree_own_literal(t, file), n == 1 ? 0 : -EFBIG);
+		assert_int_equal(tree_set_extents(t, file, &e, 1, NULL), 0);
+		assert_int_equal(tree_own(t, dir, (void *)e.literal, n), n == 1 ? 0 : -EFBIG);
 		if (n > 1)
 			free((void *)e.literal);
 		tree_clear(t, dir);
 		assert_int_equal(t->owned, MAX_VIEW_MEMORY - 1);
 		assert_int_equal(t->n_nodes, nodes);
-		assert_int_equal(t->n_files, 0);
-		assert_int_equal(t->bytes, 0);
 	}
+	tree_free(t);
+}
+
+/* What is behind a gate is counted as long as it is there, and refused when there is no room. */
+static void test_budget(void **state)
+{
+	struct log_seen *seen = log_watch();
+	struct budget budget = { .limit = 100000, .tables_limit = 100000 };
+	struct node *dir, *n;
+	struct tree *t;
+	char name[16];
+	int r = 0;
+
+	(void)state;
+	assert_int_equal(tree_new(0, &t), 0);
+	t->budget = &budget;
+	dir = add(t, t->root, "d", NODE_DIR);
+	assert_int_equal(tree_set_gate(t, dir), 0);
+	for (size_t round = 0; round < 2; round++) {
+		size_t i;
+
+		for (i = 0, r = 0; r == 0 && i < 10000; i++) {
+			snprintf(name, sizeof(name), "%zu", i);
+			r = tree_add(t, dir, name, strlen(name), NODE_FILE, &n);
+			assert_true(budget.tables >= i * sizeof(struct node));
+		}
+		assert_int_equal(r, -EFBIG);
+		assert_in_range(i, 1000, 2400);
+		assert_says(seen, "MiB of memory");
+		tree_clear(t, dir);
+		assert_int_equal(budget.tables, 0);
+		assert_int_equal(budget.used, 0);
+	}
+	carton_log_set(NULL, NULL);
 	tree_free(t);
 }
 
@@ -200,20 +432,20 @@ static void test_links(void **state)
 		{ "dir/l17", "l16", NULL },
 		{ "dir/l18", "sub/", "dir/sub" },
 	};
+	struct plant *p = plant_new();
 	char name[400];
 	struct tree *t;
 
 	(void)state;
-	assert_int_equal(tree_new(0, &t), 0);
-	add(t, "dir/file", NODE_FILE);
+	plant_add(p, "dir/file", NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
-		add_link(t, links[i].path, links[i].target);
+		plant_add(p, links[i].path, links[i].target);
 	memset(name, 'n', MAX_COMPONENT + 1);
 	name[MAX_COMPONENT + 1] = '\0';
-	add_link(t, "dir/m", name);
-	add(t, "dir/sub/deep", NODE_FILE);
-	add(t, "top", NODE_FILE);
-	tree_sort(t->root);
+	plant_add(p, "dir/m", name);
+	plant_add(p, "dir/sub/deep", NULL);
+	plant_add(p, "top", NULL);
+	t = plant_build(p);
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
 		const char *to = links[i].to;
 		struct node *want = !to			      ? NULL :
@@ -226,37 +458,39 @@ static void test_links(void **state)
 	assert_null(tree_resolve(tree_find(t, "dir/m")));
 	assert_null(tree_resolve(NULL));
 	assert_ptr_equal(tree_resolve(t->root), t->root);
-	tree_free(t);
+	plant_free(p);
 }
 
 static void test_hops(void **state)
 {
-	char name[16], target[16];
+	char name[16], targets[MAX_SYMLINK_HOPS + 2][16];
+	struct plant *p = plant_new();
 	struct tree *t;
 
 	(void)state;
-	assert_int_equal(tree_new(0, &t), 0);
-	add(t, "a000", NODE_FILE);
+	plant_add(p, "a000", NULL);
 	for (size_t i = 1; i <= MAX_SYMLINK_HOPS + 1; i++) {
 		snprintf(name, sizeof(name), "a%03zu", i);
-		snprintf(target, sizeof(target), "a%03zu", i - 1);
-		add_link(t, name, target);
+		snprintf(targets[i], sizeof(targets[i]), "a%03zu", i - 1);
+		plant_add(p, name, targets[i]);
 	}
-	tree_sort(t->root);
+	t = plant_build(p);
 	snprintf(name, sizeof(name), "a%03d", MAX_SYMLINK_HOPS);
 	assert_ptr_equal(tree_resolve(tree_find(t, name)), tree_find(t, "a000"));
 	snprintf(name, sizeof(name), "a%03d", MAX_SYMLINK_HOPS + 1);
 	assert_null(tree_resolve(tree_find(t, name)));
-	tree_free(t);
+	plant_free(p);
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_paths),	  cmocka_unit_test(test_equal_names),
-		cmocka_unit_test(test_literal),	  cmocka_unit_test(test_deep),
-		cmocka_unit_test(test_max_nodes), cmocka_unit_test(test_owned),
-		cmocka_unit_test(test_links),	  cmocka_unit_test(test_hops),
+		cmocka_unit_test(test_paths),	    cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_add_to_root), cmocka_unit_test(test_gate),
+		cmocka_unit_test(test_equal_names), cmocka_unit_test(test_extents),
+		cmocka_unit_test(test_deep),	    cmocka_unit_test(test_max_nodes),
+		cmocka_unit_test(test_owned),	    cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_links),	    cmocka_unit_test(test_hops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

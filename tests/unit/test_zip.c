@@ -414,7 +414,7 @@ static void test_compare(void **state)
 		else if (change == 2)
 			c->entries[1].kind = ENTRY_SYMLINK;
 		else if (change == 3)
-			c->entries[0].name[0] = '0';
+			((char *)c->entries[0].name)[0] = '0';
 		else if (change == 4)
 			m->fail = -EIO;
 		/* another name is there twice: one too many, and one that is missing */

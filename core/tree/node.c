@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a node has: its memory, its bytes. */
+#include "tree/internal.h"
+
+#include "archive/container.h"
+#include "base/budget.h"
+#include "base/util.h"
+#include "format/manifest.h"
+
+struct tree *node_tree(const struct node *n)
+{
+	while (n->parent != n)
+		n = n->parent;
+	return container_of(n, struct tree, top);
+}
+
+struct gate *node_gate_above(const struct node *n)
+{
+	for (; n->parent != n; n = n->parent)
+		if (n->kind == NODE_DIR && n->gated)
+			return n->gate;
+	return NULL;
+}
+
+struct arena *node_arena(struct tree *t, const struct node *n)
+{
+	struct gate *g = node_gate_above(n);
+
+	return g ? &g->arena : &t->arena;
+}
+
+int gate_take(struct tree *t, struct gate *g, uint64_t n)
+{
+	int r = g ? budget_take(t->budget, n) : 0;
+
+	if (r == 0 && g)
+		g->cost += n;
+	return r;
+}
+
+/* ---- setting its bytes ---- */
+
+void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry)
+{
+	file->file.entry = entry;
+	t->bytes += entry->size;
+	t->files++;
+}
+
+void tree_set_object(struct tree *t, struct node *file, struct object *object)
+{
+	uint64_t size = object_size(object);
+
+	file->file.object = object;
+	t->bytes += size == OBJECT_NO_SIZE ? 0 : size;
+	t->files++;
+}
+
+static struct head *head_new(struct tree *t, struct node *below, const void *data, uint64_t len)
+{
+	struct head *h = arena_alloc(node_arena(t, below), sizeof(*h));
+
+	if (h)
+		*h = (struct head){ .data = data, .len = len };
+	return h;
+}
+
+int tree_set_extents(struct tree *t, struct node *file, const struct extent *extents, size_t n,
+		     const struct tensor_info *tensor)
+{
+	const struct extent *first = n && extents[0].literal ? extents : NULL;
+	struct content *c = NULL;
+	struct head *h = NULL;
+	uint64_t end = 0;
+	int r;
+
+	if (first) {
+		h = head_new(t, file, first->literal, first->len);
+		if (!h)
+			return -ENOMEM;
+		extents++;
+		n--;
+	}
+	if (n) {
+		size_t size = sizeof(*c) + n * sizeof(*c->pieces);
+
+		r = gate_take(t, node_gate_above(file), size);
+		if (r < 0)
+			return r;
+		c = arena_alloc(node_arena(t, file), size);
+		if (!c)
+			return -ENOMEM;
+		*c = (struct content){ .tensor = tensor, .n = n };
+	}
+	for (size_t i = 0; i < n; i++) {
+		end = extents[i].len == OBJECT_NO_SIZE ? OBJECT_NO_SIZE : end + extents[i].len;
+		c->pieces[i] = (struct piece){ extents[i].object, extents[i].off, extents[i].whole,
+					       end };
+	}
+	file->body.head = h;
+	file->body.content = c;
+	file->has_body = true;
+	return 0;
+}
+
+void tree_share_extents(struct node *file, const struct head *head, const struct node *other)
+{
+	file->body.head = head;
+	file->body.content = other->body.content;
+	file->has_body = true;
+}
+
+int tree_add_head(struct tree *t, struct node *below, const void *data, size_t len,
+		  const struct head **ret)
+{
+	int r = gate_take(t, node_gate_above(below), sizeof(**ret) + len + 1);
+	char *copy;
+
+	if (r < 0)
+		return r;
+	copy = arena_text(node_arena(t, below), data, len);
+	*ret = copy ? head_new(t, below, copy, len) : NULL;
+	return *ret ? 0 : -ENOMEM;
+}
+
+int tree_own(struct tree *t, struct node *below, void *data, uint64_t n)
+{
+	struct gate *g = node_gate_above(below);
+	struct text *x;
+	int r;
+
+	if (atomic_fetch_add(&t->owned, n) + n > MAX_VIEW_MEMORY)
+		r = -EFBIG;
+	else
+		r = gate_take(t, g, n);
+	x = r == 0 ? arena_alloc(&g->arena, sizeof(*x)) : NULL;
+	if (!x) {
+		t->owned -= n;
+		return r < 0 ? r : -ENOMEM;
+	}
+	*x = (struct text){ g->texts, data };
+	g->texts = x;
+	g->owned += n;
+	return 0;
+}
+
+/* ---- reading it ---- */
+
+static const struct entry *entry_of(const struct node *n)
+{
+	if (n->kind == NODE_SYMLINK)
+		return n->link.entry;
+	if (n->kind == NODE_FILE && n->has_body)
+		return n->body.head ? n->body.head->entry : NULL;
+	return n->kind == NODE_FILE ? n->file.entry : NULL;
+}
+
+int64_t node_mtime(const struct node *n)
+{
+	const struct entry *e = entry_of(n);
+
+	return e && e->mtime != NO_TIME ? e->mtime : node_tree(n)->mtime;
+}
+
+bool node_is_executable(const struct node *n)
+{
+	const struct entry *e = entry_of(n);
+
+	return e && n->kind == NODE_FILE && !n->has_body && e->executable;
+}
+
+const struct tensor_info *node_tensor(const struct node *n)
+{
+	static const struct tensor_info nested = { .name = "" };
+
+	if (n->kind == NODE_DIR && n->nested)
+		return &nested;
+	return n->kind == NODE_FILE && n->has_body && n->body.content ? n->body.content->tensor :
+									NULL;
+}
+
+int node_make_object(struct node *file)
+{
+	struct object **at = &file->file.object, *made, *none = NULL;
+	uint8_t sha256[SHA256_SIZE];
+	int r;
+
+	if (file->has_body || !file->file.entry || __atomic_load_n(at, __ATOMIC_ACQUIRE))
+		return 0;
+	manifest_hash(file->name, sha256);
+	r = object_add(node_tree(file)->store, sha256, file->file.entry, &made);
+	/* another thread may have done so: it is the same object, and is not written twice */
+	if (r == 0)
+		__atomic_compare_exchange_n(at, &none, made, false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_ACQUIRE);
+	return r;
+}
+
+struct object *node_object(const struct node *n)
+{
+	if (n->kind != NODE_FILE || n->has_body || node_make_object((struct node *)n) < 0)
+		return NULL;
+	return n->file.object;
+}
+
+uint64_t node_size(const struct node *file)
+{
+	const struct content *c = file->body.content;
+	uint64_t size;
+
+	if (!file->has_body)
+		return file->file.entry	 ? file->file.entry->size :
+		       file->file.object ? object_size(file->file.object) :
+					   0;
+	size = c ? c->pieces[c->n - 1].end : 0;
+	if (size == OBJECT_NO_SIZE)
+		return object_size(c->pieces[0].object);
+	return size + (file->body.head ? file->body.head->len : 0);
+}
+
+bool node_size_is_certain(const struct node *file)
+{
+	const struct content *c = file->body.content;
+
+	if (!file->has_body)
+		return file->file.entry || !file->file.object ||
+		       object_size_is_certain(file->file.object);
+	return file->body.head || !c || c->n > 1 || object_size_is_certain(c->pieces[0].object);
+}
+
+size_t node_n_extents(const struct node *file)
+{
+	if (!file->has_body)
+		return 1;
+	return (file->body.head != NULL) + (file->body.content ? file->body.content->n : 0);
+}
+
+struct extent node_extent(const struct node *file, size_t i)
+{
+	const struct head *h = file->body.head;
+	const struct content *c = file->body.content;
+	uint64_t start, behind;
+
+	if (!file->has_body)
+		return (struct extent){ .object = file->file.object, .len = node_size(file) };
+	if (h && i == 0)
+		return (struct extent){ .literal = h->data, .len = h->len, .nul = h->nul };
+	i -= h != NULL;
+	start = i ? c->pieces[i - 1].end : 0;
+	behind = h ? h->len : 0;
+	return (struct extent){
+		.object = c->pieces[i].object,
+		.off = c->pieces[i].off,
+		.len = c->pieces[i].end == OBJECT_NO_SIZE ? node_size(file) :
+							    c->pieces[i].end - start,
+		.start = behind + start,
+		.whole = c->pieces[i].whole,
+	};
+}
