@@ -8,6 +8,7 @@
 #include <openssl/rand.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 #include <zlib.h>
 
 /* struct sha256, tagger and tag are OpenSSL contexts under another name. */
@@ -56,18 +57,19 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 }
 
 /* A tagger is keyed and never updated: each tag works on a copy. */
-int tagger_new(struct tagger **ret)
+int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret)
 {
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "POLY1305", NULL);
 	EVP_MAC_CTX *ctx = mac ? EVP_MAC_CTX_new(mac) : NULL;
-	unsigned char key[32];
+	unsigned char made[KEY_SIZE];
 	int r = ctx ? 0 : -ENOMEM;
 
 	EVP_MAC_free(mac);
-	if (r == 0 && (RAND_priv_bytes(key, sizeof(key)) != 1 ||
-		       EVP_MAC_init(ctx, key, sizeof(key), NULL) != 1))
+	if (r == 0 && !key && RAND_priv_bytes(made, sizeof(made)) != 1)
 		r = -EIO;
-	OPENSSL_cleanse(key, sizeof(key));
+	if (r == 0 && EVP_MAC_init(ctx, key ? key : made, KEY_SIZE, NULL) != 1)
+		r = -EIO;
+	OPENSSL_cleanse(made, sizeof(made));
 	if (r == 0)
 		*ret = (struct tagger *)ctx;
 	else
@@ -121,6 +123,53 @@ int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_t
 		return tag_end(tag, ret_tag);
 	tag_abort(tag);
 	return r;
+}
+
+#define NONCE_SIZE 12
+
+int box_close(const struct box_of *b, uint8_t ret_lock[BOX_LOCK_SIZE])
+{
+	EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
+	uint8_t *mac = ret_lock + NONCE_SIZE;
+	int n, r = ctx ? 0 : -ENOMEM;
+
+	if (r == 0 && (RAND_bytes(ret_lock, NONCE_SIZE) != 1 ||
+		       EVP_EncryptInit_ex(ctx, EVP_aes_256_gcm(), NULL, b->key, ret_lock) != 1 ||
+		       EVP_EncryptUpdate(ctx, NULL, &n, b->head, (int)b->n_head) != 1 ||
+		       EVP_EncryptUpdate(ctx, b->data, &n, b->data, (int)b->n) != 1 ||
+		       EVP_EncryptFinal_ex(ctx, NULL, &n) != 1 ||
+		       EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, TAG_SIZE, mac) != 1))
+		r = -EIO;
+	EVP_CIPHER_CTX_free(ctx);
+	return r;
+}
+
+int box_open(const struct box_of *b, const uint8_t lock[BOX_LOCK_SIZE])
+{
+	EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
+	uint8_t mac[TAG_SIZE];
+	int n, r = ctx ? 0 : -ENOMEM;
+
+	memcpy(mac, lock + NONCE_SIZE, TAG_SIZE);
+	if (r == 0 && (EVP_DecryptInit_ex(ctx, EVP_aes_256_gcm(), NULL, b->key, lock) != 1 ||
+		       EVP_DecryptUpdate(ctx, NULL, &n, b->head, (int)b->n_head) != 1 ||
+		       EVP_DecryptUpdate(ctx, b->data, &n, b->data, (int)b->n) != 1 ||
+		       EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, TAG_SIZE, mac) != 1 ||
+		       EVP_DecryptFinal_ex(ctx, NULL, &n) != 1))
+		r = -EBADMSG;
+	EVP_CIPHER_CTX_free(ctx);
+	return r;
+}
+
+int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_key[KEY_SIZE])
+{
+	size_t n = 0;
+
+	return EVP_Q_mac(NULL, "HMAC", NULL, "SHA256", NULL, secret, KEY_SIZE,
+			 (const unsigned char *)purpose, strlen(purpose), ret_key, KEY_SIZE, &n) &&
+			       n == KEY_SIZE ?
+		       0 :
+		       -EIO;
 }
 
 uint32_t crc32_update(uint32_t crc, const void *data, size_t n)

@@ -3,8 +3,9 @@
  * Digests; only digest.c uses OpenSSL and zlib:
  *
  *  sha256	compared with MANIFEST
- *  tags	detect changes of a chunk since it was hashed: Poly1305 with a random key that never
- *		leaves this process, four times as fast as sha256
+ *  tags	detect changes of a chunk since it was hashed: Poly1305 with a secret key, four times
+ *		as fast as sha256
+ *  boxes	tables of tags on disk: AES-256-GCM, so that nobody reads or changes them unnoticed
  *  crc32	detects damage in MANIFEST, LINKS and symlinks, which no sha256 covers
  */
 #ifndef CARTON_BASE_DIGEST_H
@@ -15,6 +16,7 @@
 
 #define SHA256_SIZE 32
 #define TAG_SIZE 16
+#define KEY_SIZE 32
 
 /* An incremental sha256. */
 struct sha256;
@@ -30,8 +32,9 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE]);
 /* The key of tags. Any number of threads may use one tagger at once. */
 struct tagger;
 
-int tagger_new(struct tagger **ret); /* a new random key: 0, -ENOMEM or -EIO */
-void tagger_free(struct tagger *t);  /* NULL-safe */
+/* With that key, or a new random one if it is NULL. 0, -ENOMEM or -EIO. */
+int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret);
+void tagger_free(struct tagger *t); /* NULL-safe */
 
 /* The tag of one chunk: 0, -ENOMEM or -EIO. Tags must stay secret: the key can be computed from them. */
 int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_tag[TAG_SIZE]);
@@ -43,6 +46,27 @@ int tag_begin(const struct tagger *t, struct tag **ret);     /* 0 or -ENOMEM */
 int tag_update(struct tag *tag, const void *data, size_t n); /* 0 or -EIO */
 int tag_end(struct tag *tag, uint8_t ret_tag[TAG_SIZE]);     /* 0 or -EIO */
 void tag_abort(struct tag *tag);			     /* NULL-safe */
+
+/* ---- boxes ---- */
+
+#define BOX_LOCK_SIZE 28 /* a nonce and a MAC */
+
+struct box_of {
+	const uint8_t *key; /* KEY_SIZE bytes */
+	const void *head;   /* is authenticated with the data */
+	size_t n_head;
+	void *data; /* is encrypted in place */
+	size_t n;   /* at most INT_MAX, as n_head */
+};
+
+/* Encrypts under a new random nonce. 0, -ENOMEM or -EIO. */
+int box_close(const struct box_of *box, uint8_t ret_lock[BOX_LOCK_SIZE]);
+
+/* 0; -EBADMSG: the key, the head, the data or the lock is another one; -ENOMEM. */
+int box_open(const struct box_of *box, const uint8_t lock[BOX_LOCK_SIZE]);
+
+/* A key for one purpose, from a secret one of KEY_SIZE bytes. 0 or -EIO. */
+int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_key[KEY_SIZE]);
 
 /* zip's crc32; start with 0. */
 uint32_t crc32_update(uint32_t crc, const void *data, size_t n);

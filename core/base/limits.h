@@ -93,8 +93,10 @@
 #define MAX_TRITON_JSON (64 * MIB)
 #define MAX_TRITON_BODY (2 * GIB - 1)
 
-/* Cache: the ETag and URL stored with a partial download. */
+/* Cache: the ETag and URL stored with a partial download; and which objects have seals. */
 #define MAX_CACHE_VALIDATOR 16384
+#define MIN_SEALED (1 * MIB) /* hashed in as much time as a seal costs */
+#define MAX_SEALED (1ULL << 41)
 
 /* HTTP: what one URL, one response's headers and one stream may take. */
 #define HTTP_MAX_URL 8192 /* bytes of a URL */

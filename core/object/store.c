@@ -124,7 +124,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 	siphash_key_init(&s->bucket_key);
 	s->buckets = calloc(s->n_buckets, sizeof(*s->buckets));
 	if (s->buckets)
-		r = options->verify ? tagger_new(&s->tagger) : 0;
+		r = options->verify ? tagger_new(NULL, &s->tagger) : 0;
 	if (r < 0) {
 		object_store_free(s);
 		return r;

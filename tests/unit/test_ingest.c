@@ -47,7 +47,7 @@ static void test_sizes(void **state)
 	struct tagger *tagger;
 
 	(void)state;
-	assert_int_equal(tagger_new(&tagger), 0);
+	assert_int_equal(tagger_new(NULL, &tagger), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		size_t n = sizes[i];
 		struct steps steps = { 0 };
@@ -97,7 +97,7 @@ static void test_wrong_sizes(void **state)
 	struct tagger *tagger;
 
 	(void)state;
-	assert_int_equal(tagger_new(&tagger), 0);
+	assert_int_equal(tagger_new(NULL, &tagger), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct ingest job = { .tagger = tagger, .hash = true };
 
@@ -181,7 +181,7 @@ static void test_push(void **state)
 	struct hasher h;
 
 	(void)state;
-	assert_int_equal(tagger_new(&tagger), 0);
+	assert_int_equal(tagger_new(NULL, &tagger), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
 		for (size_t j = 0; j < ARRAY_SIZE(steps); j++) {
 			size_t n = sizes[i];
@@ -233,7 +233,7 @@ static int hold(void **state)
 	h->data = make_bytes(BEFORE + HELD + 100, 5);
 	h->fd = memfd_create("test", MFD_CLOEXEC);
 	assert_int_equal(pwrite_full(h->fd, h->data, BEFORE + HELD + 100, 0), 0);
-	assert_int_equal(tagger_new(&h->tagger), 0);
+	assert_int_equal(tagger_new(NULL, &h->tagger), 0);
 	assert_int_equal(run((struct ingest){ .size = HELD, .tagger = h->tagger, .hash = true },
 			     h->data + BEFORE, HELD, &in),
 			 0);

@@ -55,8 +55,8 @@ static void test_tags(void **state)
 	struct tagger *t, *u;
 
 	(void)state;
-	assert_int_equal(tagger_new(&t), 0);
-	assert_int_equal(tagger_new(&u), 0);
+	assert_int_equal(tagger_new(NULL, &t), 0);
+	assert_int_equal(tagger_new(NULL, &u), 0);
 	assert_int_equal(tagger_tag(t, data, 100000, tag), 0);
 	assert_int_equal(tagger_tag(t, data, 100000, again), 0);
 	assert_memory_equal(tag, again, TAG_SIZE);
@@ -105,7 +105,7 @@ static void test_tags_in_threads(void **state)
 	struct tagger *t;
 
 	(void)state;
-	assert_int_equal(tagger_new(&t), 0);
+	assert_int_equal(tagger_new(NULL, &t), 0);
 	for (size_t i = 0; i < 8; i++) {
 		jobs[i].t = t;
 		jobs[i].data = data + 50000 * i;
