@@ -95,14 +95,17 @@ int cache_path(struct cache *c, const uint8_t sha256[32], char *ret_path, size_t
 struct list_ctx {
 	cache_list_fn *fn;
 	void *ctx;
+	bool seals;
 };
 
 static int list_one(void *ctx, const uint8_t sha256[32], const struct stat *st)
 {
 	struct list_ctx *list = ctx;
-	struct cache_object object = { .size = (uint64_t)st->st_size, .used = st->st_mtime };
+	struct cache_object object = { .size = (uint64_t)st->st_size,
+				       .used = st->st_mtime,
+				       .seal = list->seals };
 
-	if (cache_is_damaged(st->st_mode))
+	if (!list->seals && cache_is_damaged(st->st_mode))
 		return 0;
 	memcpy(object.sha256, sha256, 32);
 	return list->fn(list->ctx, &object);
@@ -110,7 +113,9 @@ static int list_one(void *ctx, const uint8_t sha256[32], const struct stat *st)
 
 int cache_list(struct cache *c, cache_list_fn *fn, void *ctx)
 {
-	struct list_ctx list = { fn, ctx };
+	struct list_ctx list = { fn, ctx, false };
+	int r = cache_each(c, list_one, &list);
 
-	return cache_each(c, list_one, &list);
+	list.seals = true;
+	return r ? r : cache_each_seal(c, list_one, &list);
 }

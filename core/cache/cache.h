@@ -9,11 +9,15 @@
  *	DIR/v1/partial/<hex>.v		how many of them count, and what they are a part of
  *	DIR/v1/locks/<hex>		who fills it now (an open file description lock)
  *	DIR/v1/notes/<hex>		small texts
+ *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are
+ *	DIR/v1/seals/secret		the key of all seals, mode 0600
  *	DIR/v1/tmp/			names that live for microseconds, and unnamed files
  *
- * Trust. The cache promises names, not bytes: whoever opens an object hashes it before use, and
- * drops it when the hash is not the name. So nothing here is ever fsynced: what a power cut tears
- * is found by that hash. The caller that publishes has verified the bytes it publishes.
+ * Trust. The cache promises names, not bytes: whoever opens an object hashes it before use, or checks
+ * each read against its seal, and drops it when it is another one. So nothing here is ever fsynced: what
+ * a power cut tears is found that way. The caller that publishes has verified the bytes it publishes.
+ * Seals are as good as the secrecy of their key: who can read it could make bytes that pass for others,
+ * and who can write here can replace it.
  *
  * Locks. An object that anyone has open carries that one's shared flock(2), taken by
  * cache_lookup() and cache_fill_publish(); it lives as long as the descriptor (or a dup of it), in
@@ -34,6 +38,7 @@
 #include <stdint.h>
 
 #include "base/cancel.h"
+#include "base/digest.h"
 
 #define CACHE_PARTIAL_MAX_AGE_S (7 * 24 * 3600) /* an abandoned download is kept so long */
 #define CACHE_NOTE_MAX_AGE_S (90 * 24 * 3600)	/* since it was last read or written */
@@ -217,16 +222,43 @@ size_t cache_clean(struct cache *cache);
 int cache_note_put(struct cache *cache, const uint8_t key[32], const char *text);
 int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);
 
+/* ---- seals: the tags of verified bytes (digest.h), which a later mount need not hash ---- */
+
+/* The key of all tags in seals. 0; -ENOENT: this cache has no seals. */
+int cache_tag_key(const struct cache *cache, uint8_t ret_key[KEY_SIZE]);
+
+/*
+ * Keeps the tags, made with the key above, of an object of `size` bytes, of which each byte was hashed, in
+ * place of those that were there. 0; -EINVAL: smaller than MIN_SEALED or larger than MAX_SEALED; -ENOSPC;
+ * or -errno.
+ */
+int cache_seal_put(struct cache *cache, const uint8_t sha256[32], uint64_t size,
+		   uint8_t (*tags)[TAG_SIZE]);
+
+/*
+ * Gives the tags back, which the caller frees, and marks the seal as used. 0; -ENOENT: there is none of
+ * that size, or it was damaged and is dropped, which is logged; -ENOMEM; or -errno.
+ */
+int cache_seal_get(struct cache *cache, const uint8_t sha256[32], uint64_t size,
+		   uint8_t (**ret_tags)[TAG_SIZE]);
+
+/* Checks a seal, but does not mark it. 0; -ENOENT; -EBADMSG: it is dropped, which is logged; or -errno. */
+int cache_seal_check(struct cache *cache, const uint8_t sha256[32]);
+
+/* Removes it: bytes did not fit it. */
+void cache_seal_drop(struct cache *cache, const uint8_t sha256[32]);
+
 struct cache_object {
 	uint8_t sha256[32];
-	uint64_t size; /* bytes of the object */
+	uint64_t size; /* bytes of the object, or of the seal's file */
 	int64_t used;  /* last use, seconds since the epoch */
+	bool seal;
 };
 
 /* `object` is good during the call only. Other calls on the cache are fine; not 0 ends the list. */
 typedef int cache_list_fn(void *ctx, const struct cache_object *object);
 
-/* Calls `fn` for each published object, in no order. Returns 0, what `fn` returned, or -errno. */
+/* Calls `fn` for each published object, then for each seal, in no order. Returns 0, what `fn` returned, or -errno. */
 int cache_list(struct cache *cache, cache_list_fn *fn, void *ctx);
 
 #endif

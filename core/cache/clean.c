@@ -12,6 +12,7 @@ enum names {
 	NAMES_ANY,
 	NAMES_HEX,     /* of 32 bytes */
 	NAMES_SIDECAR, /* likewise, and those of sidecars */
+	NAMES_SEAL,    /* likewise, and that of their key */
 };
 
 static int remove_any(int dir, const char *name, unsigned depth);
@@ -77,6 +78,8 @@ static bool name_fits(const char *name, enum names names)
 
 	if (names == NAMES_ANY || cache_name_decode(name, 32, id))
 		return true;
+	if (names == NAMES_SEAL)
+		return strcmp(name, SECRET_NAME) == 0;
 	if (names != NAMES_SIDECAR || strlen(name) != SIDECAR_NAME_SIZE - 1)
 		return false;
 	memcpy(hex, name, HEX_SIZE - 1);
@@ -113,6 +116,7 @@ size_t cache_clean(struct cache *c)
 	n += clean_dir(c->partial, "partial", "", NAMES_SIDECAR);
 	n += clean_dir(c->locks, "locks", "", NAMES_HEX);
 	n += clean_dir(c->notes, "notes", "", NAMES_HEX);
+	n += clean_dir(c->seals, "seals", "", NAMES_SEAL);
 	n += clean_dir(c->tmp, "tmp", "", NAMES_ANY);
 	if (cache_opendir(c->objects, ".", &dir) < 0)
 		return n;

@@ -165,7 +165,8 @@ int cache_opendir(int fd, const char *name, DIR **ret_dir)
 	return 0;
 }
 
-static int each_in_bucket(DIR *dir, uint8_t bucket, cache_each_fn *fn, void *ctx)
+/* The files with the name of a sha256. `bucket`: its first byte; < 0: any. */
+static int each_in_dir(DIR *dir, int bucket, cache_each_fn *fn, void *ctx)
 {
 	uint8_t sha256[32];
 	struct dirent *de;
@@ -173,7 +174,8 @@ static int each_in_bucket(DIR *dir, uint8_t bucket, cache_each_fn *fn, void *ctx
 	int r = 0;
 
 	while (r == 0 && (de = readdir(dir))) {
-		if (!cache_name_decode(de->d_name, 32, sha256) || sha256[0] != bucket)
+		if (!cache_name_decode(de->d_name, 32, sha256) ||
+		    (bucket >= 0 && sha256[0] != bucket))
 			continue;
 		if (fstatat(dirfd(dir), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    S_ISREG(st.st_mode))
@@ -195,7 +197,7 @@ static int each_bucket(struct cache *c, const char *name, cache_each_fn *fn, voi
 		return 0; /* not a bucket, or removed just now */
 	if (r < 0)
 		return r;
-	r = each_in_bucket(dir, bucket, fn, ctx);
+	r = each_in_dir(dir, bucket, fn, ctx);
 	closedir(dir);
 	return r;
 }
@@ -211,6 +213,18 @@ int cache_each(struct cache *c, cache_each_fn *fn, void *ctx)
 		return r;
 	while (r == 0 && (de = readdir(dir)))
 		r = each_bucket(c, de->d_name, fn, ctx);
+	closedir(dir);
+	return r;
+}
+
+int cache_each_seal(struct cache *c, cache_each_fn *fn, void *ctx)
+{
+	DIR *dir;
+	int r = cache_opendir(c->seals, ".", &dir);
+
+	if (r < 0)
+		return r;
+	r = each_in_dir(dir, -1, fn, ctx);
 	closedir(dir);
 	return r;
 }

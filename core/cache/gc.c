@@ -15,11 +15,17 @@
 #define COUNT_AGE_MS 10000 /* count anew after so long, */
 #define COUNT_SHARE 64	   /* or after so small a share of the limit was reserved */
 
+enum kind {
+	OBJECT,
+	PARTIAL,
+	SEAL,
+};
+
 struct item {
 	uint8_t sha256[32];
 	int64_t used_ns; /* last use, since the epoch */
 	uint64_t bytes;	 /* of disk */
-	bool partial;
+	enum kind kind;
 	bool damaged;
 	bool removable; /* when last looked at */
 };
@@ -50,7 +56,7 @@ static int64_t stat_ns(const struct stat *st)
 /* ---- counting ---- */
 
 static int count_add(struct count *count, const uint8_t sha256[32], const struct stat *st,
-		     uint64_t bytes, bool partial)
+		     uint64_t bytes, enum kind kind)
 {
 	struct item *item;
 
@@ -62,18 +68,26 @@ static int count_add(struct count *count, const uint8_t sha256[32], const struct
 		return -ENOMEM;
 	count->items = item;
 	item = &count->items[count->n++];
-	*item = (struct item){ .bytes = bytes, .partial = partial, .used_ns = stat_ns(st) };
-	item->damaged = !partial && cache_is_damaged(st->st_mode);
+	*item = (struct item){ .bytes = bytes, .kind = kind, .used_ns = stat_ns(st) };
+	item->damaged = kind == OBJECT && cache_is_damaged(st->st_mode);
 	memcpy(item->sha256, sha256, 32);
 	return 0;
 }
 
 /* Its size counts too: some file systems give a file its blocks only later. */
+static uint64_t disk_bytes(const struct stat *st)
+{
+	return MAX((uint64_t)st->st_blocks * 512, (uint64_t)st->st_size);
+}
+
 static int count_object(void *ctx, const uint8_t sha256[32], const struct stat *st)
 {
-	uint64_t bytes = MAX((uint64_t)st->st_blocks * 512, (uint64_t)st->st_size);
+	return count_add(ctx, sha256, st, disk_bytes(st), OBJECT);
+}
 
-	return count_add(ctx, sha256, st, bytes, false);
+static int count_seal(void *ctx, const uint8_t sha256[32], const struct stat *st)
+{
+	return count_add(ctx, sha256, st, disk_bytes(st), SEAL);
 }
 
 static int count_partials(struct cache *c, struct count *count)
@@ -91,7 +105,7 @@ static int count_partials(struct cache *c, struct count *count)
 		if (!cache_name_decode(de->d_name, 32, sha256) ||
 		    fstatat(c->partial, de->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		r = count_add(count, sha256, &st, (uint64_t)st.st_blocks * 512, true);
+		r = count_add(count, sha256, &st, (uint64_t)st.st_blocks * 512, PARTIAL);
 	}
 	closedir(dir);
 	return r;
@@ -115,6 +129,8 @@ static int count_all(struct cache *c, bool keep, struct count *ret_count)
 	int r;
 
 	r = cache_each(c, count_object, &count);
+	if (r == 0)
+		r = cache_each_seal(c, count_seal, &count);
 	if (r == 0)
 		r = count_partials(c, &count);
 	if (r < 0) {
@@ -195,17 +211,20 @@ static bool item_remove(struct cache *c, const struct item *item, bool probe)
 	int fd = -1, r;
 
 	cache_object_name(item->sha256, name);
-	if (fstatat(item->partial ? c->partial : c->objects, item->partial ? name + 3 : name, &st,
-		    AT_SYMLINK_NOFOLLOW) < 0)
+	/* whoever uses it has read it */
+	if (item->kind == SEAL)
+		return probe || unlinkat(c->seals, name + 3, 0) == 0 || errno == ENOENT;
+	if (fstatat(item->kind == PARTIAL ? c->partial : c->objects,
+		    item->kind == PARTIAL ? name + 3 : name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT;
 	r = cache_lock_try(c, item->sha256, &lock);
 	/* On a disk too full for a lock file, there is no one who has one. */
 	if (r < 0 && r != -ENOSPC && r != -EDQUOT)
 		return false;
-	if (!item->partial)
+	if (item->kind == OBJECT)
 		done = object_unused(c, item, &fd);
 	if (done && !probe) {
-		if (item->partial)
+		if (item->kind == PARTIAL)
 			remove_partial(c, item->sha256);
 		else
 			done = unlinkat(c->objects, name, 0) == 0 || errno == ENOENT;

@@ -8,6 +8,7 @@
  *	gc		space: counting it, removing what nobody uses, sweeping leftovers
  *	fill		the object that is being filled
  *	cache, note	published objects; small texts
+ *	seal		tags of objects
  *	open		the directories
  *	dest, read	unverified bytes; verified objects
  */
@@ -20,6 +21,7 @@
 #include <sys/stat.h>
 
 #include "cache/cache.h"
+#include "base/digest.h"
 #include "base/util.h"
 
 #define HEX_SIZE 65	     /* a sha256 in hex with its NUL */
@@ -31,9 +33,11 @@
 
 struct cache {
 	/* Set by cache_open(), then constant. */
-	int objects, partial, locks, notes, tmp; /* the directories of v1/ */
-	char *path;				 /* of v1/, absolute */
+	int objects, partial, locks, notes, seals, tmp; /* the directories of v1/ */
+	char *path;					/* of v1/, absolute */
 	uint64_t limit;
+	bool has_secret; /* false: no seals */
+	uint8_t secret[KEY_SIZE];
 
 	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */
 	bool counted;
@@ -96,6 +100,13 @@ int cache_opendir(int fd, const char *name, DIR **ret_dir);
  */
 typedef int cache_each_fn(void *ctx, const uint8_t sha256[32], const struct stat *st);
 int cache_each(struct cache *c, cache_each_fn *fn, void *ctx);
+
+/* The same for each seal: the stat is that of its file. */
+int cache_each_seal(struct cache *c, cache_each_fn *fn, void *ctx);
+
+/* Reads the secret that seals are made with, or makes it. Best effort: without it there are none. */
+void cache_open_secret(struct cache *c);
+#define SECRET_NAME "secret"
 
 /* What cache_reserve() would say, without removing or counting anything. */
 int cache_could_reserve(struct cache *c, uint64_t bytes);

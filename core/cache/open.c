@@ -198,6 +198,8 @@ static int open_layout(struct cache *c, int top)
 	if (r == 0)
 		r = open_subdir(v1, "notes", dir, &c->notes);
 	if (r == 0)
+		r = open_subdir(v1, "seals", dir, &c->seals);
+	if (r == 0)
 		r = open_subdir(v1, "tmp", dir, &c->tmp);
 	if (r == 0)
 		r = check_locks(c);
@@ -243,7 +245,7 @@ int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
 		free(path);
 		return -ENOMEM;
 	}
-	c->objects = c->partial = c->locks = c->notes = c->tmp = -1;
+	c->objects = c->partial = c->locks = c->notes = c->seals = c->tmp = -1;
 	pthread_mutex_init(&c->space_lock, NULL);
 	r = open_top(path, &top);
 	if (r == 0) {
@@ -258,6 +260,7 @@ int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
 		cache_free(c);
 		return r;
 	}
+	cache_open_secret(c);
 	cache_sweep(c);
 	*ret_cache = c;
 	return 0;
@@ -276,6 +279,7 @@ void cache_free(struct cache *c)
 	fd_close(c->partial);
 	fd_close(c->locks);
 	fd_close(c->notes);
+	fd_close(c->seals);
 	fd_close(c->tmp);
 	pthread_mutex_destroy(&c->space_lock);
 	free(c->path);

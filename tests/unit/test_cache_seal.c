@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Seals in the cache: whatever a disk, a user or another cache puts in their place does not open. */
+#include "base/hasher.h"
+#include "base/limits.h"
+#include "cache_help.h"
+
+#define SIZE (MIN_SEALED + 1)
+#define N_TAGS (SIZE / CHUNK_SIZE + 1)
+
+typedef uint8_t tags_t[N_TAGS][TAG_SIZE];
+
+static void make_tags(struct key k, tags_t tags)
+{
+	fill_bytes(k, (char *)tags, 5, sizeof(tags_t));
+}
+
+static int put(struct cache *c, struct key k)
+{
+	tags_t tags;
+
+	make_tags(k, tags);
+	return cache_seal_put(c, k.sha256, SIZE, tags);
+}
+
+/* 0: those that were put; or why not. */
+static int get(struct cache *c, struct key k, uint64_t size)
+{
+	uint8_t(*tags)[TAG_SIZE] = NULL;
+	int r = cache_seal_get(c, k.sha256, size, &tags);
+	tags_t want;
+
+	make_tags(k, want);
+	if (r == 0)
+		assert_memory_equal(tags, want, sizeof(want));
+	else
+		assert_null(tags);
+	free(tags);
+	return r;
+}
+
+/* Reads the file of a seal, or writes `n` bytes in its place. */
+static size_t load(const struct env *e, struct key k, uint8_t all[4096])
+{
+	char path[PATH_MAX];
+	int fd = open(inside(e, "seals", k, "", path), O_RDONLY | O_CLOEXEC);
+	ssize_t n = read(fd, all, 4096);
+
+	assert_true(n > 0);
+	close(fd);
+	return (size_t)n;
+}
+
+static void store(const struct env *e, struct key k, const uint8_t *all, size_t n)
+{
+	char path[PATH_MAX];
+	int fd = open(inside(e, "seals", k, "", path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+		      0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite_full(fd, all, n, 0), 0);
+	close(fd);
+}
+
+static bool is_there(const struct env *e, struct key k)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	return lstat(inside(e, "seals", k, "", path), &st) == 0;
+}
+
+static void test_put_and_get(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0), *later;
+	struct key k = key_of(1);
+	uint8_t all[4096];
+	struct stat st;
+	char path[PATH_MAX];
+	tags_t tags;
+
+	assert_int_equal(get(c, k, SIZE), -ENOENT);
+	assert_int_equal(put(c, k), 0);
+	assert_int_equal(get(c, k, SIZE), 0);
+	assert_int_equal(put(c, k), 0);
+	assert_int_equal(cache_seal_check(c, k.sha256), 0);
+	assert_int_equal(cache_seal_check(c, key_of(2).sha256), -ENOENT);
+	assert_int_equal(lstat(inside(e, "seals", k, "", path), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	/* tags stay secret on disk */
+	make_tags(k, tags);
+	assert_null(memmem(all, load(e, k, all), tags, TAG_SIZE));
+	later = open_cache(e, 0);
+	assert_int_equal(get(later, k, SIZE), 0);
+	cache_free(later);
+	/* of another size it is none of this object */
+	assert_int_equal(get(c, k, SIZE + 1), -ENOENT);
+	assert_false(is_there(e, k));
+	assert_int_equal(put(c, k), 0);
+	cache_seal_drop(c, k.sha256);
+	assert_int_equal(get(c, k, SIZE), -ENOENT);
+	assert_int_equal(cache_seal_put(c, k.sha256, MIN_SEALED - 1, tags), -EINVAL);
+	assert_int_equal(cache_seal_put(c, k.sha256, MAX_SEALED + 1, tags), -EINVAL);
+	assert_int_equal(get(c, k, MIN_SEALED - 1), -ENOENT);
+	assert_int_equal(get(c, k, MAX_SEALED + 1), -ENOENT);
+	assert_int_equal(entries(e, "tmp"), 0);
+	cache_free(c);
+}
+
+static void test_flipped_and_cut(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(1);
+	uint8_t good[4096], bad[4096];
+	size_t n;
+
+	assert_int_equal(put(c, k), 0);
+	n = load(e, k, good);
+	for (size_t at = 0; at < n; at++) {
+		memcpy(bad, good, n);
+		bad[at] ^= (uint8_t)(1 << at % 8);
+		store(e, k, bad, n);
+		assert_int_equal(at % 2 ? get(c, k, SIZE) : cache_seal_check(c, k.sha256),
+				 at % 2 ? -ENOENT : -EBADMSG);
+		assert_false(is_there(e, k));
+		store(e, k, good, at);
+		assert_int_equal(get(c, k, SIZE), -ENOENT);
+		assert_false(is_there(e, k));
+	}
+	memset(good + n, 0, 1);
+	store(e, k, good, n + 1);
+	assert_int_equal(get(c, k, SIZE), -ENOENT);
+	store(e, k, good, n);
+	assert_int_equal(get(c, k, SIZE), 0);
+	cache_free(c);
+}
+
+/* A seal of another object, and one of another cache. */
+static void test_swapped(void **state)
+{
+	struct env *e = *state, other;
+	struct cache *c = open_cache(e, 0), *d;
+	struct key k = key_of(1), l = key_of(2);
+	uint8_t all[4096];
+	size_t n;
+
+	assert_int_equal(put(c, k), 0);
+	assert_int_equal(put(c, l), 0);
+	n = load(e, k, all);
+	store(e, l, all, n);
+	assert_int_equal(get(c, l, SIZE), -ENOENT);
+	/* also when its name in the head is changed */
+	memcpy(all + 16, l.sha256, 32);
+	store(e, l, all, n);
+	assert_int_equal(get(c, l, SIZE), -ENOENT);
+	assert_int_equal(get(c, k, SIZE), 0);
+	other = *e;
+	snprintf(other.cache, sizeof(other.cache), "%s/d", e->dir);
+	d = open_cache(&other, 0);
+	store(&other, k, all, load(e, k, all));
+	assert_int_equal(get(d, k, SIZE), -ENOENT);
+	assert_int_equal(put(d, k), 0);
+	assert_int_equal(get(d, k, SIZE), 0);
+	cache_free(d);
+	cache_free(c);
+}
+
+static void secret_path(const struct env *e, char path[PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%s/v1/seals/secret", e->cache);
+}
+
+/* Others could have read it, a part of it is lost, or it is no file: no old seal opens any more. */
+static void test_secret(void **state)
+{
+	struct env *e = *state;
+	struct key k = key_of(1);
+	char path[PATH_MAX];
+	uint8_t key[KEY_SIZE], was[KEY_SIZE] = { 0 };
+	struct stat st;
+
+	secret_path(e, path);
+	for (int kind = 0; kind < 5; kind++) {
+		struct cache *c = open_cache(e, 0);
+
+		assert_int_equal(put(c, k), 0);
+		assert_int_equal(cache_tag_key(c, was), 0);
+		cache_free(c);
+		if (kind == 0)
+			assert_int_equal(chmod(path, 0640), 0);
+		else if (kind == 1)
+			assert_int_equal(truncate(path, KEY_SIZE - 1), 0);
+		else if (kind == 2)
+			assert_int_equal(unlink(path), 0);
+		else if (kind == 3)
+			assert_true(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+		else
+			assert_true(unlink(path) == 0 && symlink("/etc/passwd", path) == 0);
+		c = open_cache(e, 0);
+		assert_int_equal(cache_tag_key(c, key), 0);
+		assert_memory_not_equal(key, was, KEY_SIZE);
+		assert_int_equal(get(c, k, SIZE), -ENOENT);
+		assert_int_equal(lstat(path, &st), 0);
+		assert_int_equal(st.st_mode, S_IFREG | 0600);
+		assert_int_equal(put(c, k), 0);
+		cache_free(c);
+	}
+}
+
+/* A directory in the place of the secret: no seals, until it is removed. */
+static void test_no_secret(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(1);
+	uint8_t key[KEY_SIZE];
+	char path[PATH_MAX];
+
+	cache_free(c);
+	secret_path(e, path);
+	assert_true(unlink(path) == 0 && mkdir(path, 0700) == 0);
+	c = open_cache(e, 0);
+	assert_int_equal(cache_tag_key(c, key), -ENOENT);
+	assert_int_equal(put(c, k), -EINVAL);
+	assert_int_equal(get(c, k, SIZE), -ENOENT);
+	assert_int_equal(cache_seal_check(c, k.sha256), -ENOENT);
+	assert_int_equal(cache_clean(c), 1);
+	cache_free(c);
+	c = open_cache(e, 0);
+	assert_int_equal(put(c, k), 0);
+	assert_int_equal(cache_clean(c), 0);
+	assert_int_equal(get(c, k, SIZE), 0);
+	cache_free(c);
+}
+
+/* Never waits for a FIFO, and follows nothing. */
+static void test_other_kinds(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(1), l = key_of(2);
+	char path[PATH_MAX], from[PATH_MAX];
+
+	assert_int_equal(put(c, l), 0);
+	inside(e, "seals", k, "", path);
+	for (int kind = 0; kind < 3; kind++) {
+		if (kind == 0)
+			assert_int_equal(mkfifo(path, 0600), 0);
+		else if (kind == 1)
+			assert_int_equal(symlink(inside(e, "seals", l, "", from), path), 0);
+		else
+			assert_int_equal(mkdir(path, 0700), 0);
+		assert_int_equal(get(c, k, SIZE), -ENOENT);
+		assert_int_equal(cache_seal_check(c, k.sha256), -ENOENT);
+		/* which a new one replaces, if it is no directory */
+		assert_int_equal(put(c, k), kind == 2 ? -EISDIR : 0);
+		assert_int_equal(get(c, k, SIZE), kind == 2 ? -ENOENT : 0);
+		assert_int_equal(cache_clean(c), kind == 2);
+		unlink(path);
+	}
+	assert_int_equal(get(c, l, SIZE), 0);
+	assert_int_equal(entries(e, "tmp"), 0);
+	cache_free(c);
+}
+
+static int list_one(void *ctx, const struct cache_object *o)
+{
+	int *n = ctx;
+
+	n[o->seal]++;
+	assert_int_equal(o->size, o->seal ? 92 + sizeof(tags_t) : 1000);
+	return 0;
+}
+
+/* Seals are listed and counted, and go with what was used longest ago. */
+static void test_space(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	uint64_t freed;
+	int n[2] = { 0, 0 };
+	char path[PATH_MAX];
+
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(put(c, key_of(i)), 0);
+	assert_int_equal(publish(c, key_of(9), 1000), 0);
+	assert_int_equal(cache_list(c, list_one, n), 0);
+	assert_true(n[0] == 1 && n[1] == 4);
+	set_mtime(inside(e, "seals", key_of(2), "", path), 1000);
+	used_at(c, key_of(9), 2000);
+	set_mtime(inside(e, "seals", key_of(1), "", path), 3000);
+	/* a get is a use, a check is none */
+	assert_int_equal(get(c, key_of(2), SIZE), 0);
+	assert_int_equal(cache_seal_check(c, key_of(1).sha256), 0);
+	assert_int_equal(cache_gc(c, 3 * 4096, &freed), 0);
+	assert_true(freed >= 2 * 4096);
+	assert_false(has(c, key_of(9)));
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(is_there(e, key_of(i)), i != 1);
+	assert_int_equal(cache_gc(c, 0, &freed), 0);
+	assert_int_equal(entries(e, "seals"), 1); /* the secret */
+	cache_free(c);
+	/* where nothing fits there are no seals */
+	c = open_cache(e, 10);
+	assert_int_equal(put(c, key_of(1)), -ENOSPC);
+	cache_free(c);
+}
+
+/* ---- killed, and several at once ---- */
+
+static int put_two(const struct env *e)
+{
+	struct cache *c;
+
+	return cache_open(e->cache, 0, &c) < 0 || put(c, key_of(1)) < 0 || put(c, key_of(2)) < 0;
+}
+
+/* Killed at any system call: a later one has the whole seal or none, and nothing is left behind. */
+static void test_killed(void **state)
+{
+	struct env *e = *state;
+	struct cache *c;
+	pid_t pid;
+	int n = 0, r;
+
+	for (;; n++) {
+		walk(e->cache, true);
+		if (child_stop_at(put_two, e, n, &pid) >= 0)
+			break;
+		kill(pid, SIGKILL);
+		wait_child(pid);
+		c = open_cache(e, 0);
+		for (unsigned i = 1; i <= 2; i++) {
+			r = get(c, key_of(i), SIZE);
+			assert_true(r == 0 || r == -ENOENT);
+		}
+		assert_int_equal(put(c, key_of(1)), 0);
+		assert_int_equal(get(c, key_of(1), SIZE), 0);
+		assert_int_equal(entries(e, "tmp"), 0);
+		cache_free(c);
+	}
+	assert_true(n > 20);
+}
+
+/* Many processes open a new cache at once: all have one secret. */
+static void test_one_secret(void **state)
+{
+	struct env *e = *state;
+	pid_t pids[8];
+	struct cache *c;
+
+	for (int round = 0; round < 20; round++) {
+		walk(e->cache, true);
+		for (unsigned i = 0; i < 8; i++) {
+			pids[i] = fork();
+			assert_true(pids[i] >= 0);
+			if (pids[i] == 0) {
+				c = open_cache(e, 0);
+				_exit(put(c, key_of(i)) != 0);
+			}
+		}
+		for (unsigned i = 0; i < 8; i++)
+			assert_int_equal(wait_child(pids[i]), 0);
+		c = open_cache(e, 0);
+		for (unsigned i = 0; i < 8; i++)
+			assert_int_equal(get(c, key_of(i), SIZE), 0);
+		cache_free(c);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_put_and_get), TEST(test_flipped_and_cut), TEST(test_swapped),
+		TEST(test_secret),	TEST(test_no_secret),	    TEST(test_other_kinds),
+		TEST(test_space),	TEST(test_killed),	    TEST(test_one_secret),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
