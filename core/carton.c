@@ -163,7 +163,7 @@ static ssize_t property_sha256(struct object *o, char *ret, size_t n)
 
 static ssize_t property_state(struct object *o, char *ret, size_t n)
 {
-	static const char *const names[] = { "unverified", "verified", "corrupt" };
+	static const char *const names[] = { "unverified", "verified", "sealed", "corrupt" };
 
 	return snprintf(ret, n, "%s", names[object_state(o)]);
 }

@@ -52,6 +52,8 @@ struct carton_options {
 	const char *manifest_sha256; /* the model hash it must have, 64 hex digits; NULL: any */
 	const char *cache_dir;	     /* NULL: $XDG_CACHE_HOME/cartonfs */
 	uint64_t cache_size;	     /* bytes the cache may take; 0: a tenth of its disk */
+	bool noseals;		     /* neither use nor leave seals: hash all in each mount */
+	bool hash_all;		     /* leave seals, but use none */
 	uint64_t memory;	     /* bytes for tables and kept content; 0: as there is */
 	bool offline;		     /* fetch nothing */
 	unsigned connections;	     /* at once for one large file; 0: 8 */
@@ -160,7 +162,7 @@ void carton_model_hash(const struct carton *c, char ret_hex[65]);
 
 /*
  * Properties of a file, as extended attributes show them: the index'th name (NULL behind the last),
- * and the value of one. `user.carton.sha256`, `user.carton.state` (unverified, verified, corrupt),
+ * and the value of one. `user.carton.sha256`, `user.carton.state` (unverified, verified, sealed, corrupt),
  * `user.carton.storage` (how and in how many bytes the container holds it); of a view
  * `user.carton.dtype` and `user.carton.shape`. Returns the value's length, without its NUL, as if
  * `n` were enough, or -ENODATA.
@@ -257,9 +259,10 @@ struct carton_cache_object {
 	char sha256[65];
 	uint64_t size;
 	int64_t used; /* when it was last used, seconds since 1970 */
+	bool seal;    /* not an object, but what says that one was verified */
 };
 
-/* Calls `fn` for each object; what it returns, when that is not 0, ends the list. */
+/* Calls `fn` for each object and each seal; what it returns, when that is not 0, ends the list. */
 int carton_cache_list(const struct carton_cache_options *options,
 		      int (*fn)(void *ctx, const struct carton_cache_object *object), void *ctx);
 
@@ -267,7 +270,7 @@ int carton_cache_list(const struct carton_cache_options *options,
 int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
 		    uint64_t *ret_freed);
 
-/* Hashes all objects and drops, with a log line, those that are damaged: how many, or -errno. */
+/* Hashes all objects, checks all seals, and drops, with a log line, what is damaged: how many, or -errno. */
 ssize_t carton_cache_verify(const struct carton_cache_options *options,
 			    carton_progress_fn *progress, void *ctx);
 

@@ -36,7 +36,9 @@ struct listing {
 static int list_one(void *ctx, const struct cache_object *object)
 {
 	const struct listing *l = ctx;
-	struct carton_cache_object shown = { .size = object->size, .used = object->used };
+	struct carton_cache_object shown = { .size = object->size,
+					     .used = object->used,
+					     .seal = object->seal };
 
 	hex_encode(object->sha256, SHA256_SIZE, shown.sha256);
 	return l->fn(l->ctx, &shown);
@@ -100,7 +102,7 @@ static int add_size(void *ctx, const struct cache_object *object)
 {
 	struct verify *v = ctx;
 
-	v->total += object->size;
+	v->total += object->seal ? 0 : object->size;
 	return 0;
 }
 
@@ -120,9 +122,10 @@ static int verify_one(void *ctx, const struct cache_object *object)
 	struct verify *v = ctx;
 	struct source *source;
 	struct ingested in;
-	int r = cache_read(v->cache, object->sha256, &how, &source, &in);
+	int r = object->seal ? cache_seal_check(v->cache, object->sha256) :
+			       cache_read(v->cache, object->sha256, &how, &source, &in);
 
-	if (r == 0) {
+	if (r == 0 && !object->seal) {
 		/* it was not used: it is no reason to keep it longer */
 		futimens(source->fd, used);
 		source_unref(source);

@@ -189,7 +189,7 @@ static const struct entry *find_entry(void *ctx, const struct object *o, size_t 
 	return load_find_entry(c->container, c->manifest, o, at);
 }
 
-static int open_store(struct carton *c)
+static int open_store(struct carton *c, const struct carton_options *options)
 {
 	struct object_options o = {
 		.container = c->container,
@@ -201,6 +201,9 @@ static int open_store(struct carton *c)
 		.find_entry = find_entry,
 		.ctx = c,
 		.verify = c->verify,
+		.seals = options->noseals  ? SEALS_OFF :
+			 options->hash_all ? SEALS_MAKE :
+					     SEALS_USE,
 		.workers = c->workers,
 		.events = c->events,
 	};
@@ -262,7 +265,7 @@ static int open_parts(struct carton *c, const char *source, const struct carton_
 	if (r == 0 && c->links)
 		r = open_network(c, source, options);
 	if (r == 0)
-		r = open_store(c);
+		r = open_store(c, options);
 	if (r == 0)
 		r = load_tree(c->container, c->manifest, c->links, c->store, options->keep_going,
 			      &c->tree, &c->faults);

@@ -32,7 +32,7 @@ static const char help[] =
 	"  hash SOURCE             print the model hash (sha256 of MANIFEST)\n"
 	"  verify SOURCE           check everything and list every problem\n"
 	"  fetch SOURCE [PATH...]  download all or some files into the cache\n"
-	"  cache list              list the cache: sha256, size, last use\n"
+	"  cache list              list the cache: sha256, size, last use, seals\n"
 	"  cache gc [SIZE]         shrink the cache to SIZE (0: empty it)\n"
 	"  cache verify            check the cache and remove damaged entries\n"
 	"  cache path SHA256       print the file name of an entry\n"
@@ -40,7 +40,7 @@ static const char help[] =
 	"  -j, --json              JSON output: info, ls, verify, cache list\n"
 	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline  --memory=N\n"
 	"  --connections=N  --timeout=SECONDS  --private-links  --cacert=FILE\n"
-	"  --header-file=FILE  --nosandbox     as the mount options of cartonfs(1)\n"
+	"  --header-file=FILE  --seals=off  --nosandbox    as the options of cartonfs(1)\n"
 	"  -h, --help  -V, --version\n"
 	"Exit status: 0 success, 1 usage error, failure or problems found\n";
 
@@ -218,6 +218,7 @@ static int run(const struct command *command, struct args *a)
 
 	carton_log_set(ctl_on_log, &log);
 	a->carton.keep_going = verify;
+	a->carton.hash_all = verify;
 	if (command->run == run_cat)
 		a->carton.views = "views";
 	if (log.json)

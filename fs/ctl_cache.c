@@ -23,14 +23,18 @@ static int print_object(void *ctx, const struct carton_cache_object *object)
 	struct tm tm;
 
 	if (list->json)
-		return printf("%s\n{\"sha256\":\"%s\",\"size\":%" PRIu64 ",\"used\":%" PRId64 "}",
+		return printf("%s\n{\"sha256\":\"%s\",\"size\":%" PRIu64 ",\"used\":%" PRId64
+			      ",\"seal\":%s}",
 			      list->n++ ? "," : "", object->sha256, object->size,
-			      (int64_t)object->used) < 0 ?
+			      (int64_t)object->used, object->seal ? "true" : "false") < 0 ?
 			       -EIO :
 			       0;
 	if (localtime_r(&used, &tm))
 		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
-	return printf("%s  %14" PRIu64 "  %s\n", object->sha256, object->size, date) < 0 ? -EIO : 0;
+	return printf("%s  %14" PRIu64 "  %s%s\n", object->sha256, object->size, date,
+		      object->seal ? "  seal" : "") < 0 ?
+		       -EIO :
+		       0;
 }
 
 static int list_objects(const struct carton_cache_options *options, bool json)

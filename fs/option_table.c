@@ -18,6 +18,7 @@ const struct option_spec carton_option_table[] = {
 	SPEC(manifest_sha256, TEXT, "64 hexadecimal digits", 0),
 	SPEC(cache_dir, TEXT, "a directory", 0),
 	SPEC(cache_size, SIZE, "a size such as 500M or 20G", 0),
+	{ "seals", OPTION_UNLESS, offsetof(struct carton_options, noseals), "on or off", 0 },
 	SPEC(memory, SIZE, "a size such as 64M or 2G", 0),
 	SPEC(offline, FLAG, "no value", 0),
 	SPEC(connections, COUNT, "a number from 1 to 32", 32),
@@ -73,6 +74,9 @@ int option_set(const struct option_spec *spec, void *target, const char *value)
 	if (!value)
 		return -EINVAL;
 	switch (spec->kind) {
+	case OPTION_UNLESS:
+		*(bool *)field = strcmp(value, "off") == 0;
+		return *(bool *)field || strcmp(value, "on") == 0 ? 0 : -EINVAL;
 	case OPTION_TEXT:
 		return *value || !spec->expected ? set_text(field, value) : -EINVAL;
 	case OPTION_SIZE:

@@ -13,6 +13,7 @@
 
 enum option_kind {
 	OPTION_FLAG,   /* bool; takes no value */
+	OPTION_UNLESS, /* bool; true for the value off, false for on */
 	OPTION_TEXT,   /* char *, malloc'ed; empty only if `expected` is NULL */
 	OPTION_SIZE,   /* uint64_t: bytes, at least 1, with an optional unit */
 	OPTION_COUNT,  /* unsigned: 1 to max */

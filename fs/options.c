@@ -23,9 +23,9 @@ const char options_help[] =
 	"\n"
 	"  -f  run in the foreground           -d  the same, and log each FUSE request\n"
 	"  -h, --help  show this help          -V, --version\n"
-	"  -o verify=open        check each file when it is first opened (the default)\n"
 	"  -o verify=mount       check all files before mounting; verify=off: never\n"
 	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
+	"  -o seals=off          check files again in each mount, not once for all\n"
 	"  -o cache_dir=DIR      keep unpacked and fetched files in DIR\n"
 	"  -o cache_size=20G     limit the cache; memory=2G: limit the use of memory\n"
 	"  -o offline            make no network requests, use only the cache\n"
@@ -223,7 +223,7 @@ static int check_verify(const char *verify, struct options *o)
 	if (!verify || strcmp(verify, "open") == 0)
 		return 0;
 	if (strcmp(verify, "mount") == 0)
-		o->verify_at_mount = true;
+		o->verify_at_mount = o->carton.hash_all = true;
 	else if (strcmp(verify, "off") == 0)
 		o->carton.verify = CARTON_VERIFY_OFF;
 	else

@@ -4,6 +4,7 @@
  *
  *	bytes		verified bytes, and reading them
  *	keep		how long copies are kept: the idle list, the budget for memory
+ *	seal		tags that an earlier mount has left in the cache
  *	object		who waits for an object and who has it pinned; asks its maker
  *	store		finds objects by their hash
  *	copy		copies of what cannot be read in place
@@ -28,7 +29,7 @@ struct object {
 	struct maker *maker;
 	_Atomic uint64_t size;		/* OBJECT_NO_SIZE until it is certain */
 	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
-	atomic_bool read_failed; /* a bad read was logged; the copy goes when nobody has it open */
+	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
 	int64_t stale_ms; /* when the last attempt ended with -ESTALE, else 0; the content making's */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
@@ -81,6 +82,20 @@ void keep_make_room(void *store, uint64_t n);
 
 /* Drops all idle copies; false: none of them was a file. */
 bool keep_drop_idle(struct object_store *s);
+
+/* ---- seal.c ---- */
+
+/* The tags of the making's object, if it has `size` bytes and a seal. The caller frees them. */
+bool seal_tags(const struct making *m, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE]);
+
+/* A by_seal(): the cache entry of the object. */
+bool seal_of_cached(struct making *m);
+
+/* Leaves a seal of bytes that were hashed. Best effort: without it they are hashed again. */
+void seal_keep(const struct making *m);
+
+/* Bytes did not fit their tags: the next open hashes all of them. */
+void seal_drop(const struct object *o);
 
 /* ---- store.c ---- */
 

@@ -24,12 +24,14 @@ struct making {
 	struct bytes bytes; /* not BYTES_NONE: verified, and so the size is certain */
 	uint64_t size;
 	bool copied; /* the bytes are in a file of ours, which can be made again */
+	bool sealed; /* the tags are from a seal: the bytes were hashed by an earlier mount */
 
 	struct derivation *derivation; /* maker_derived.c's own */
 
 	/* object.c's own */
 	struct job job;
 	bool size_only;
+	bool try_seal;		     /* a seal is looked for first */
 	bool retried;		     /* after idle copies were closed for their descriptors */
 	_Atomic uint64_t progress;   /* bytes that the deadlines of waiters do not know of yet, */
 	_Atomic int64_t progress_ms; /* and when the last of them came */
@@ -54,6 +56,11 @@ struct maker_ops {
 	 * unlogged. On any thread, perhaps on several at once; not called where it is NULL.
 	 */
 	int (*get_now)(const struct object *o, struct bytes *ret);
+	/*
+	 * Finds the bytes and, by seal_tags(), the seal that they are read with, without hashing; on
+	 * LANE_QUICK. False: get_bytes() has to. NULL: there are no seals of this kind.
+	 */
+	bool (*by_seal)(struct making *m);
 	enum lane (*lane)(const struct object *o);
 	void (*free)(struct maker *maker);
 	bool always_verified; /* also when the carton is mounted unverified */

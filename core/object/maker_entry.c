@@ -47,6 +47,19 @@ static struct maker_entry *maker_entry(const struct object *o)
 
 /* ---- in place and in memory ---- */
 
+/* A file of an unpacked carton is closed when it is idle. */
+static void keep_place(struct making *m, struct source *source, uint64_t off,
+		       uint8_t (*tags)[TAG_SIZE])
+{
+	m->bytes = (struct bytes){
+		.kind = container_of_object(m->object)->one_file ? BYTES_PLACE : BYTES_FILE,
+		.source = source,
+		.off = off,
+		.tags = tags,
+	};
+	m->size = m->object->size;
+}
+
 static int in_place(struct making *m, const struct entry *e)
 {
 	const struct object *o = m->object;
@@ -68,14 +81,29 @@ static int in_place(struct making *m, const struct entry *e)
 		source_unref(source);
 		return r;
 	}
-	m->bytes = (struct bytes){
-		/* a file of an unpacked carton is closed when it is idle */
-		.kind = container_of_object(o)->one_file ? BYTES_PLACE : BYTES_FILE,
-		.source = source,
-		.off = off,
-		.tags = in.tags,
-	};
+	keep_place(m, source, off, in.tags);
 	return 0;
+}
+
+/* Of any place: should it hold other bytes, its reads fail, and all places are hashed. */
+static bool entry_by_seal(struct making *m)
+{
+	const struct object *o = m->object;
+	const struct entry *e = maker_entry(o)->first.entry;
+	uint8_t(*tags)[TAG_SIZE];
+	struct source *source;
+	uint64_t off;
+
+	if (container_of_object(o)->remote || e->method != METHOD_STORED)
+		return seal_of_cached(m);
+	if (!seal_tags(m, o->size, &tags))
+		return false;
+	if (container_locate(container_of_object(o), e, &source, &off) < 0) {
+		free(tags);
+		return false;
+	}
+	keep_place(m, source, off, tags);
+	return true;
 }
 
 static int read_memory(struct making *m, struct stream *in, char *memory)
@@ -286,6 +314,7 @@ static void entry_free(struct maker *maker)
 static const struct maker_ops entry_ops = {
 	.get_bytes = entry_get_bytes,
 	.get_now = entry_get_now,
+	.by_seal = entry_by_seal,
 	.lane = entry_lane,
 	.free = entry_free,
 	.final = true,

@@ -166,6 +166,7 @@ static void link_free(struct maker *maker)
 static const struct maker_ops link_ops = {
 	.get_bytes = link_get_bytes,
 	.get_size = link_get_size,
+	.by_seal = seal_of_cached,
 	.lane = link_lane,
 	.free = link_free,
 	.always_verified = true,

@@ -57,6 +57,8 @@ static struct making *making_new(struct object *o, bool size_only)
 		return NULL;
 	m->object = o;
 	m->size_only = size_only;
+	m->try_seal = !size_only && o->maker->ops->by_seal &&
+		      o->store->options.seals == SEALS_USE && o->size >= MIN_SEALED;
 	m->job.run = run_making;
 	cancel_init(&m->cancel, &o->store->stop);
 	return m;
@@ -72,7 +74,8 @@ static void making_submit(struct making *m)
 {
 	struct object *o = m->object;
 
-	workers_submit(o->store->options.workers, &m->job, o->maker->ops->lane(o));
+	workers_submit(o->store->options.workers, &m->job,
+		       m->try_seal ? LANE_QUICK : o->maker->ops->lane(o));
 }
 
 static void unlink_wait(struct object_wait *w)
@@ -222,6 +225,22 @@ static bool stale_repeated(struct making *m)
 
 static void finish(struct making *m, int result);
 
+/* True: the bytes are there without hashing, or another lane gets them. */
+static bool got_by_seal(struct making *m)
+{
+	const struct object *o = m->object;
+
+	m->try_seal = false;
+	m->sealed = o->maker->ops->by_seal(m);
+	if (m->sealed)
+		making_done(m, 0);
+	else if (o->maker->ops->lane(o) != LANE_QUICK)
+		making_submit(m);
+	else
+		return false;
+	return true;
+}
+
 static void run_making(struct job *job)
 {
 	struct making *m = container_of(job, struct making, job);
@@ -231,6 +250,8 @@ static void run_making(struct job *job)
 		making_done(m, -ECANCELED);
 	else if (stale_repeated(m))
 		finish(m, -ESTALE);
+	else if (m->try_seal && got_by_seal(m))
+		return;
 	else if (m->size_only)
 		ops->get_size(m);
 	else
@@ -256,6 +277,8 @@ static void take_bytes(struct making *m)
 	set_bytes(o, &m->bytes);
 	o->size = m->size;
 	o->copied = m->copied;
+	if (m->sealed)
+		o->state = OBJECT_SEALED;
 	o->pins += m->n_waiting;
 	if (o->pins == 0 && m->bytes.kind != BYTES_PLACE)
 		keep_add(s, o);
@@ -276,8 +299,10 @@ static void take_result(struct making *m, int result)
 	o->content = NULL;
 	if (result == 0)
 		take_bytes(m);
-	else if (result == -EBADMSG)
+	if (result == -EBADMSG) {
 		o->state = OBJECT_CORRUPT;
+		atomic_store(&o->read_failed, false);
+	}
 	keep_limit_files(o->store);
 }
 
@@ -334,6 +359,8 @@ void making_done(struct making *m, int result)
 		making_submit(m);
 		return;
 	}
+	if (result == 0 && !m->sealed)
+		seal_keep(m);
 	report(m, result);
 	finish(m, result);
 }
@@ -434,7 +461,8 @@ int object_get(struct object *o, struct object_wait *wait)
 	if (o->bytes.kind != BYTES_NONE) {
 		keep_remove(s, o);
 		o->pins++;
-	} else if (o->state == OBJECT_CORRUPT && o->maker->ops->final) {
+	} else if (o->state == OBJECT_CORRUPT && o->maker->ops->final &&
+		   !atomic_load(&o->read_failed)) {
 		r = -EBADMSG;
 	} else {
 		r = begin_wait(o, false, wait, &start);
@@ -530,17 +558,18 @@ bool object_must_stop(const struct object *o)
 	return stop;
 }
 
-/* Nobody has the object open any more: its copy is kept, unless it is damaged. Lock held. */
+/* Nobody has the object open any more: its bytes are kept, unless they are damaged. Lock held. */
 static struct bytes let_go(struct object_store *s, struct object *o)
 {
 	struct bytes none = { .kind = BYTES_NONE };
 
-	if (o->bytes.kind != BYTES_MEMORY && o->bytes.kind != BYTES_FILE)
-		return none;
-	if (o->copied && atomic_load(&o->read_failed)) {
-		o->state = OBJECT_UNVERIFIED;
+	if (atomic_load(&o->read_failed)) {
+		/* a copy is made again; else all of it is hashed once more to be certain */
+		o->state = o->copied || !s->tagger ? OBJECT_UNVERIFIED : OBJECT_CORRUPT;
 		return keep_detach(s, o);
 	}
+	if (o->bytes.kind != BYTES_MEMORY && o->bytes.kind != BYTES_FILE)
+		return none;
 	keep_add(s, o);
 	keep_limit_files(s);
 	return none;
@@ -564,7 +593,7 @@ static void drop_cached(struct object *o)
 	const struct object_options *options = &o->store->options;
 
 	/* which leaves the entry alone when it is another file than ours */
-	if (options->cache && o->state == OBJECT_VERIFIED)
+	if (options->cache && o->state != OBJECT_UNVERIFIED)
 		cache_drop(options->cache, o->sha256, o->bytes.source->fd);
 }
 
@@ -574,8 +603,10 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 
 	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true)) {
 		carton_log(CARTON_LOG_ERROR, object_name(o),
-			   "changed on disk since it was verified, near byte %llu; %s it again",
-			   (unsigned long long)off, o->copied ? "close and open" : "mount");
+			   "changed on disk since it was verified, near byte %llu; close and open "
+			   "it again",
+			   (unsigned long long)off);
+		seal_drop(o);
 		if (o->copied)
 			drop_cached(o);
 	}

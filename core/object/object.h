@@ -10,7 +10,8 @@
  *	in memory	what is small, as long as all of it together stays within a budget
  *
  * Bytes kept in a file can change after they were hashed. So the hash pass leaves a secret tag for
- * each chunk (digest.h), and every read is checked against it before it is given to anyone.
+ * each chunk (digest.h), and every read is checked against it before it is given to anyone. The tags of
+ * a large object are sealed in the cache (cache.h): a later mount uses them, and does not hash it again.
  *
  * An object with the wrong hash is corrupt, and stays so. Any other failure (disk full, no memory,
  * network) is only that attempt's: the next object_get() tries again.
@@ -51,6 +52,11 @@ struct object_options {
 	void *ctx;
 	struct budget *budget; /* likewise; for copies in memory; NULL: none */
 	bool verify;	       /* false: nothing is hashed, nothing checked (-o verify=off) */
+	enum {
+		SEALS_OFF,
+		SEALS_MAKE, /* but all is hashed (-o verify=mount) */
+		SEALS_USE,
+	} seals; /* need a cache */
 };
 
 /* Bytes that an object of an entry takes without content. */
@@ -89,6 +95,7 @@ int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], c
 enum object_state {
 	OBJECT_UNVERIFIED,
 	OBJECT_VERIFIED,
+	OBJECT_SEALED, /* verified by an earlier mount; each read is checked */
 	OBJECT_CORRUPT,
 };
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "cache/cache.h"
 #include "object/internal.h"
 
 static void object_free(struct object *o)
@@ -104,6 +105,23 @@ int store_add_derived(struct object_store *s, const char *name, uint64_t size, s
 	return 0;
 }
 
+/* Tags of seals are made with the key of the cache, others with one that nobody else has. */
+static int make_tagger(struct object_store *s)
+{
+	uint8_t key[KEY_SIZE];
+	int r = -ENOENT;
+
+	if (!s->options.verify || !s->options.cache)
+		s->options.seals = SEALS_OFF;
+	if (s->options.seals)
+		r = cache_tag_key(s->options.cache, key);
+	if (r < 0)
+		s->options.seals = SEALS_OFF;
+	if (s->options.verify)
+		r = tagger_new(r == 0 ? key : NULL, &s->tagger);
+	return s->options.verify ? r : 0;
+}
+
 int object_store_new(const struct object_options *options, struct object_store **ret)
 {
 	struct object_store *s = calloc(1, sizeof(*s));
@@ -124,7 +142,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 	siphash_key_init(&s->bucket_key);
 	s->buckets = calloc(s->n_buckets, sizeof(*s->buckets));
 	if (s->buckets)
-		r = options->verify ? tagger_new(NULL, &s->tagger) : 0;
+		r = make_tagger(s);
 	if (r < 0) {
 		object_store_free(s);
 		return r;

@@ -352,6 +352,10 @@ class Cache:
         """{sha256: path} of what is published."""
         return {p.name: p for p in self.path.glob('v1/objects/*/*')}
 
+    def seals(self):
+        """{sha256: path} of what says that objects were verified."""
+        return {p.name: p for p in self.path.glob('v1/seals/*') if p.name != 'secret'}
+
     def partials(self):
         """{name: noted length} of partial entries that have a validator."""
         out = {}
@@ -380,7 +384,8 @@ class Cache:
     def list(self):
         p = harness.ctl('cache', 'list', self.flag, uid=self.uid)
         assert p.returncode == 0, p.stderr
-        return {line.split()[0]: int(line.split()[1]) for line in p.stdout.splitlines()}
+        return {line.split()[0]: int(line.split()[1]) for line in p.stdout.splitlines()
+                if not line.endswith('  seal')}
 
 
 # ---- fixtures ----

@@ -21,6 +21,7 @@ from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, digest, errn
 from zipwriter import Carton, sample
 
 N = 200000
+NO_SEALS = ('-o', 'seals=off')
 
 
 def rng_bytes(n, seed=0):
@@ -122,8 +123,9 @@ def test_damaged_while_open(work, mount_fg, fault, cache):
     assert digest(data) not in cache.objects()
 
 
+@pytest.mark.parametrize('seals', [(), NO_SEALS])
 @pytest.mark.parametrize('kind', ['linked', 'remote', 'packed'])
-def test_damaged_while_mounted(work, mount_fg, fault, nginx, cache, kind):
+def test_damaged_while_mounted(work, mount_fg, fault, nginx, cache, kind, seals):
     """Reads fail; who opens it anew gets it as it should be, made again from where it came."""
     data = fault_bytes(6 * MIB)
     if kind == 'linked':
@@ -133,7 +135,7 @@ def test_damaged_while_mounted(work, mount_fg, fault, nginx, cache, kind):
         method = 'stored' if kind == 'remote' else 'deflate'
         Carton().add('model/x', data, method=method).write(nginx.root / 'dm.carton')
         source = nginx.url('dm.carton') if kind == 'remote' else nginx.root / 'dm.carton'
-    with mount_fg(source, *PRIVATE, *cache.options) as m:
+    with mount_fg(source, *PRIVATE, *cache.options, *seals) as m:
         with open(m / 'model/x', 'rb', buffering=0) as f:
             damage(cache.objects()[digest(data)], 4 * MIB)
             assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
@@ -147,8 +149,9 @@ def test_damaged_while_mounted(work, mount_fg, fault, nginx, cache, kind):
     assert harness.sha_file(cache.objects()[digest(data)]) == digest(data)
 
 
+@pytest.mark.parametrize('seals', [(), NO_SEALS])
 @pytest.mark.parametrize('kind', ['zip', 'unpacked'])
-def test_carton_damaged_while_mounted(work, mount_fg, cache, kind):
+def test_carton_damaged_while_mounted(work, mount_fg, cache, kind, seals):
     """A carton's own bytes cannot be had again: an error, and it stays one."""
     data = fault_bytes(6 * MIB)
     c = Carton(method='stored').add('model/x', data)
@@ -158,7 +161,7 @@ def test_carton_damaged_while_mounted(work, mount_fg, cache, kind):
     else:
         source = c.unpack(work / 'unpacked')
         path, at = os.path.join(source, 'model/x'), 4 * MIB
-    with mount_fg(source, *cache.options) as m:
+    with mount_fg(source, *cache.options, *seals) as m:
         with open(m / 'model/x', 'rb', buffering=0) as f:
             with open(path, 'r+b') as g:
                 g.seek(at)
@@ -386,7 +389,7 @@ def test_cache_commands(work, fault, cache):
     assert cache.list() == {h: N for h in hashes.values()}
     listed = json.loads(ctl('cache', 'list', '--json', cache.flag).stdout)
     assert {x['sha256']: x['size'] for x in listed} == {h: N for h in hashes.values()}
-    assert all(set(x) == {'sha256', 'size', 'used'} and x['used'] == int(
+    assert all(set(x) == {'sha256', 'size', 'used', 'seal'} and not x['seal'] and x['used'] == int(
         cache.objects()[x['sha256']].stat().st_mtime) for x in listed)
     path = cache.objects()[hashes['a']]
     path.chmod(0o600)

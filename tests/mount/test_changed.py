@@ -7,11 +7,27 @@ import random
 import pytest
 
 from harness import expected, read_file, scan
+from origin import Cache
 from zipwriter import Carton, sample
 
 CHUNK = 128 << 10
 LARGE = 4 << 20
 METHODS = ['stored', 'deflate', 'zstd']
+
+
+@pytest.fixture(params=['seals=off', 'sealed now', 'sealed before'])
+def mount(request, mount, work):
+    """All of this without seals, with new ones, and with those of an earlier mount."""
+    cache = Cache(work / 'cache')
+
+    def make(source):
+        if request.param == 'seals=off':
+            return mount(source, *cache.options, '-o', 'seals=off')
+        if request.param == 'sealed before':
+            with mount(source, *cache.options) as m:
+                scan(m.path)
+        return mount(source, *cache.options)
+    return make
 
 
 def large(method):

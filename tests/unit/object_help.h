@@ -37,7 +37,8 @@ struct box {
 	int fd;		       /* the same, to change it */
 	struct workers *workers;
 	struct events *events;
-	int64_t timeout_ms; /* of waits; set before box_start() */
+	int64_t timeout_ms; /* of waits; set before box_start(), */
+	int seals;	    /* as this: as in struct object_options */
 	struct object_store *store;
 
 	pthread_mutex_t lock; /* guards the rest */
@@ -143,6 +144,7 @@ static inline void box_start(struct box *b, struct cache *cache, bool verify)
 	options.workers = b->workers;
 	options.events = b->events;
 	options.timeout_ms = b->timeout_ms;
+	options.seals = b->seals;
 	assert_int_equal(object_store_new(&options, &b->store), 0);
 	for (size_t i = 0; i < b->n; i++)
 		assert_int_equal(object_add(b->store, b->items[i].sha256, &b->items[i].entry,

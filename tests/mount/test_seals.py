@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seals: what was verified once is opened at once later, and checked at every read all the same."""
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+import harness
+from harness import CARTONCTL, ctl, eventually, scan, expected
+from origin import MIB, PRIVATE, LinkedCarton, digest, errno_of, fault_bytes, lines_of
+from zipwriter import Carton
+
+SIZE = 6 * MIB + 123
+DATA = fault_bytes(SIZE)
+KINDS = ['stored', 'unpacked', 'zstd', 'link']
+
+
+@pytest.fixture
+def carton(request, work, fault):
+    """carton(kind): (source, where the bytes of model/x are: (path, offset), or None: in the cache)."""
+    def make(kind, name='m.carton'):
+        if kind == 'link':
+            c = LinkedCarton().link('model/x', DATA, fault.url('x', size=SIZE))
+            return c.write(work / name), None
+        c = Carton(method='zstd' if kind == 'zstd' else 'stored').add('model/x', DATA, level=1)
+        if kind == 'unpacked':
+            root = c.unpack(work / name)
+            return root, (os.path.join(root, 'model/x'), 0)
+        path = c.write(work / name)
+        return path, (path, c.placed['model/x'].data) if kind == 'stored' else None
+    return make
+
+
+def overwrite(path, at, data=b'damaged'):
+    mode = os.stat(path).st_mode
+    os.chmod(path, 0o600)
+    with open(path, 'r+b') as f:
+        f.seek(at)
+        f.write(data)
+    os.chmod(path, mode)
+
+
+def damage(cache, where, at):
+    overwrite(*(where[0], where[1] + at) if where else (cache.objects()[digest(DATA)], at))
+
+
+def opened(m):
+    """Opens it, and says how: verified or sealed."""
+    os.close(m.do(os.open, m / 'model/x', os.O_RDONLY))
+    return m.state('model/x')
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_later_mount(carton, mount, cache, kind):
+    source, _ = carton(kind)
+    options = [*PRIVATE, *cache.options]
+    with mount(source, *options) as m:
+        assert m.state('model/x') == 'unverified'
+        assert opened(m) == 'verified' and m.read('model/x') == DATA
+    assert set(cache.seals()) == {digest(DATA)}
+    with mount(source, *options) as m:
+        assert m.state('model/x') == 'unverified' and opened(m) == 'sealed'
+        assert m.read('model/x') == DATA
+    with mount(source, *options, '-o', 'seals=off') as m:
+        assert opened(m) == 'verified' and m.read('model/x') == DATA
+    with mount(source, *options, '-o', 'verify=mount') as m:
+        assert m.state('model/x') == 'verified' and m.read('model/x') == DATA
+    with mount(source, *options, '-o', 'verify=off,seals=on') as m:
+        assert m.read('model/x') == DATA
+    cache.check()
+
+
+def test_off_leaves_none(carton, mount, cache):
+    with mount(carton('stored')[0], *cache.options, '-o', 'seals=off') as m:
+        assert opened(m) == 'verified'
+    assert cache.seals() == {}
+
+
+def test_anywhere(carton, mount, cache, work):
+    """One seal for the bytes, whatever carton they are in, and wherever that is."""
+    first, _ = carton('stored')
+    with mount(first, *cache.options) as m:
+        assert opened(m) == 'verified'
+    os.mkdir(work / 'other')
+    moved = shutil.copy(first, work / 'other/n.carton')
+    os.unlink(first)
+    more = Carton(method='stored').add('misc/before', b'1234567').add('model/x', DATA)
+    for source in (moved, carton('unpacked', 'unpacked')[0], more.write(work / 'more.carton')):
+        with mount(source, *cache.options) as m:
+            assert opened(m) == 'sealed' and m.read('model/x') == DATA
+    # what is compressed or linked has to be in the cache, too
+    for kind in ('zstd', 'link'):
+        with mount(carton(kind, f'{kind}.carton')[0], *PRIVATE, *cache.options) as m:
+            assert opened(m) == ('verified' if kind == 'zstd' else 'sealed')
+            assert m.read('model/x') == DATA
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_changed_since(carton, mount_fg, cache, kind):
+    """Changed between two mounts: the read that meets it fails, and all of it is hashed again."""
+    source, where = carton(kind)
+    options = [*PRIVATE, *cache.options]
+    with mount_fg(source, *options) as m:
+        assert opened(m) == 'verified'
+    damage(cache, where, 4 * MIB)
+    with mount_fg(source, *options) as m:
+        with open(m / 'model/x', 'rb', buffering=0) as f:
+            assert m.state('model/x') == 'sealed'
+            assert os.pread(f.fileno(), 5000, MIB) == DATA[MIB:MIB + 5000]
+            assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
+            assert digest(DATA) not in cache.seals()
+        if where:       # which cannot be had again
+            assert errno_of(opened, m) == errno.EIO and m.state('model/x') == 'corrupt'
+        else:
+            eventually('it is made again', lambda: not errno_of(m.read, 'model/x'), 10)
+            assert m.read('model/x') == DATA and m.state('model/x') == 'verified'
+        assert len(lines_of(m.log(), 'model/x: changed on disk')) == 1, m.log()
+    assert (digest(DATA) in cache.seals()) == (not where)
+
+
+@pytest.mark.parametrize('kind', ['stored', 'zstd'])
+def test_every_chunk_is_checked(carton, mount, cache, kind):
+    """A bit of each tenth chunk is flipped: no read gives it."""
+    source, where = carton(kind)
+    with mount(source, *cache.options) as m:
+        assert opened(m) == 'verified'
+    step = 10 * (128 << 10)
+    path, at = where or (cache.objects()[digest(DATA)], 0)
+    bad = range(777, SIZE, step)
+    for off in bad:
+        overwrite(path, at + off, bytes([DATA[off] ^ 1]))
+    with mount(source, *cache.options) as m:
+        with open(m / 'model/x', 'rb', buffering=0) as f:
+            assert m.state('model/x') == 'sealed'
+            for off in range(0, SIZE, 4096):
+                try:
+                    got = os.pread(f.fileno(), 4096, off)
+                except OSError as e:
+                    assert e.errno == errno.EIO
+                    continue
+                assert got == DATA[off:off + 4096]
+            for off in bad:
+                assert errno_of(os.pread, f.fileno(), 1, off) == errno.EIO
+
+
+@pytest.mark.parametrize('verify', ['mount', 'ctl'])
+@pytest.mark.parametrize('kind', ['stored', 'unpacked', 'link'])
+def test_all_is_hashed(carton, mount, point, cache, kind, verify):
+    """verify=mount and `cartonctl verify` trust no seal."""
+    source, where = carton(kind)
+    with mount(source, *PRIVATE, *cache.options) as m:
+        assert opened(m) == 'verified'
+    damage(cache, where, 5 * MIB)
+    if verify == 'ctl':
+        p = ctl('verify', '--private-links', cache.flag, source)
+    else:
+        p = harness.run(harness.CARTONFS, *PRIVATE, *cache.options, '-o', 'verify=mount', source,
+                        where_ := point())
+    if where:       # a cache entry is fetched again
+        assert p.returncode != 0 and lines_of(p.stdout + p.stderr, 'sha256 mismatch')
+    else:
+        assert lines_of(p.stdout + p.stderr, digest(DATA)) and cache.wrong() == []
+        if verify == 'mount':
+            assert harness.unmount(where_).returncode == 0
+            eventually('the daemon ends', lambda: not harness.daemons(where_))
+
+
+@pytest.mark.parametrize('how', ['flip', 'cut', 'fifo', 'directory', 'other', 'secret', 'empty'])
+def test_damaged_seal(carton, mount_fg, cache, how):
+    """Whatever is in its place costs a hash, and nothing else."""
+    source, _ = carton('stored')
+    with mount_fg(source, *cache.options) as m:
+        assert opened(m) == 'verified'
+    path, secret = cache.seals()[digest(DATA)], cache.path / 'v1/seals/secret'
+    content = path.read_bytes()
+    if how == 'secret':
+        secret.write_bytes(bytes(32))
+    else:
+        path.unlink()
+    if how == 'fifo':
+        os.mkfifo(path)
+    elif how == 'directory':
+        path.mkdir()
+        (path / 'x').mkdir()
+    elif how == 'other':
+        os.symlink(secret, path)
+    elif how != 'secret':
+        path.write_bytes({'flip': content[:200] + bytes([content[200] ^ 8]) + content[201:],
+                          'cut': content[:-1], 'empty': b''}[how])
+    with mount_fg(source, *cache.options) as m:
+        assert opened(m) == 'verified' and m.read('model/x') == DATA
+        assert len(lines_of(m.log(), 'seal')) == (how in ('flip', 'cut', 'empty', 'secret')), m.log()
+    ctl('cache', 'gc', cache.flag)
+    with mount_fg(source, *cache.options) as m:
+        assert opened(m) == ('verified' if how == 'directory' else 'sealed')
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_cartonctl(carton, mount, cache):
+    source, _ = carton('stored')
+    assert ctl('fetch', cache.flag, source).returncode == 0
+    with mount(source, *cache.options) as m:
+        assert opened(m) == 'sealed'
+    p = ctl('cache', 'list', cache.flag)
+    size = cache.seals()[digest(DATA)].stat().st_size
+    assert p.stdout.split()[:2] == [digest(DATA), str(size)] and p.stdout.endswith('  seal\n')
+    listed, = json.loads(ctl('cache', 'list', '--json', cache.flag).stdout)
+    assert listed['seal'] is True and listed['sha256'] == digest(DATA) and listed['size'] == size
+    assert ctl('cache', 'verify', cache.flag).stdout == '0 damaged entries removed\n'
+    overwrite(cache.seals()[digest(DATA)], 100, b'!')
+    p = ctl('cache', 'verify', cache.flag)
+    assert p.returncode == 1 and p.stdout == '1 damaged entry removed\n'
+    assert lines_of(p.stderr, digest(DATA)) and cache.seals() == {}
+    assert ctl('fetch', '--seals=off', cache.flag, source).returncode == 0 and cache.seals() == {}
+    assert ctl('fetch', '--seals=on', cache.flag, source).returncode == 0 and cache.seals()
+    p = ctl('fetch', '--seals=maybe', cache.flag, source)
+    assert p.returncode == 1 and 'expected on or off' in p.stderr
+    assert ctl('cache', 'gc', '0', cache.flag).returncode == 0 and cache.seals() == {}
+
+
+def test_killed(carton, mount, cache, work):
+    """Killed at any time: what is left is right, and the next one goes on."""
+    c = Carton(method='stored')
+    for i in range(40):
+        c.add(f'model/{i}', fault_bytes(MIB + i, seed=i))
+    source = c.write(work / 'many.carton')
+    for n in (1, 5, 20):
+        p = subprocess.Popen([CARTONCTL, 'fetch', cache.flag, source], stderr=subprocess.DEVNULL,
+                             env=harness.environment())
+        eventually('some are there', lambda: len(cache.seals()) >= n or p.poll() is not None)
+        p.kill()
+        assert p.wait() in (0, -signal.SIGKILL)
+        assert ctl('cache', 'verify', cache.flag).stdout == '0 damaged entries removed\n'
+    with mount(source, *cache.options) as m:
+        assert scan(m.path) == expected(c.files())
+    assert len(cache.seals()) == 40 and list(cache.path.glob('v1/tmp/*')) == []
+
+
+def test_private(carton, mount, cache):
+    """Only the owner can read tags and their key."""
+    with mount(carton('stored')[0], *cache.options) as m:
+        assert opened(m) == 'verified'
+    for path in (*cache.seals().values(), cache.path / 'v1/seals/secret'):
+        assert path.stat().st_mode & 0o7777 == 0o600
+    assert (cache.path / 'v1/seals').stat().st_mode & 0o777 == 0o700

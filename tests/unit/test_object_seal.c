@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects that an earlier store has verified and sealed. */
+#include "cached_help.h"
+#include "object/internal.h"
+
+#define SIZE (8 * CHUNK_SIZE + 77)
+
+/* A store with one object of SIZE bytes; `shift`: how many bytes stand before it. */
+static struct box *sealed_box(struct cached *e, unsigned method, size_t shift, int seals)
+{
+	struct box *b = box_new();
+
+	if (shift)
+		box_add_made(b, shift, 99, METHOD_STORED);
+	/* what is compressed goes into the cache if it is too large for memory */
+	box_add_made(b, method == METHOD_STORED ? SIZE : MAX_MEMORY_OBJECT + SIZE, 1, method);
+	b->seals = seals;
+	box_start(b, e->cache, true);
+	return b;
+}
+
+static struct box_item *last(struct box *b)
+{
+	return &b->items[b->n - 1];
+}
+
+/* Opens it, expects that state, reads all of it, closes it. */
+static void expect(struct box *b, enum object_state state)
+{
+	struct box_item *item = last(b);
+
+	assert_int_equal(get(item->object), 0);
+	assert_int_equal(object_state(item->object), state);
+	assert_true(reads_right(item, item->entry.size, 0, false));
+	assert_true(reads_right(item, 100, item->entry.size - 100, false));
+	object_put(item->object);
+}
+
+static bool has_seal(struct cached *e, struct box *b)
+{
+	return cache_seal_check(e->cache, last(b)->sha256) == 0;
+}
+
+static void make_seal(struct cached *e, unsigned method)
+{
+	struct box *b = sealed_box(e, method, 0, SEALS_USE);
+
+	expect(b, OBJECT_VERIFIED);
+	assert_true(has_seal(e, b));
+	box_free(b);
+}
+
+static void test_later_store(void **state)
+{
+	struct cached *e = *state;
+
+	for (int method = 0; method < 2; method++) {
+		unsigned m = method ? METHOD_ZSTD : METHOD_STORED;
+		struct box *b;
+
+		make_seal(e, m);
+		/* of a carton in which it stands elsewhere */
+		b = sealed_box(e, m, 1234, SEALS_USE);
+		expect(b, OBJECT_SEALED);
+		assert_int_equal(object_store_ingested(b->store), 0);
+		box_free(b);
+		/* who is to hash all does so */
+		b = sealed_box(e, m, 0, SEALS_MAKE);
+		expect(b, OBJECT_VERIFIED);
+		box_free(b);
+		b = sealed_box(e, m, 0, SEALS_OFF);
+		expect(b, OBJECT_VERIFIED);
+		box_free(b);
+	}
+}
+
+static void test_off(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = sealed_box(e, METHOD_STORED, 0, SEALS_OFF);
+
+	expect(b, OBJECT_VERIFIED);
+	assert_false(has_seal(e, b));
+	box_free(b);
+	b = sealed_box(e, METHOD_STORED, 0, SEALS_MAKE);
+	expect(b, OBJECT_VERIFIED);
+	assert_true(has_seal(e, b));
+	box_free(b);
+}
+
+/* Bytes with another hash leave no seal. */
+static void test_corrupt(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, SIZE, 1, METHOD_STORED);
+
+	item->sha256[0] ^= 1;
+	b->seals = SEALS_USE;
+	box_start(b, e->cache, true);
+	assert_int_equal(get(item->object), -EBADMSG);
+	assert_int_equal(cache_seal_check(e->cache, item->sha256), -ENOENT);
+	box_free(b);
+}
+
+/* A carton that was changed in place before: the first read that meets it is an error, then every open. */
+static void test_changed_before(void **state)
+{
+	struct cached *e = *state;
+	struct log_seen *seen;
+	struct box_item *item;
+	struct box *b;
+	char byte;
+
+	make_seal(e, METHOD_STORED);
+	b = sealed_box(e, METHOD_STORED, 0, SEALS_USE);
+	item = last(b);
+	assert_int_equal(pwrite_full(b->fd, "changed", 7, item->entry.header + 3 * CHUNK_SIZE), 0);
+	seen = log_watch();
+	assert_int_equal(get(item->object), 0);
+	assert_true(reads_right(item, 3 * CHUNK_SIZE, 0, false));
+	assert_int_equal(object_read(item->object, &byte, 1, 4 * CHUNK_SIZE - 1, false), -EBADMSG);
+	assert_false(has_seal(e, b));
+	assert_int_equal(seen->n, 1);
+	/* while it is open */
+	assert_int_equal(get(item->object), 0);
+	object_put(item->object);
+	assert_true(reads_right(item, 100, 0, false));
+	object_put(item->object);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(object_state(item->object), OBJECT_CORRUPT);
+		assert_int_equal(get(item->object), -EBADMSG);
+		/* hashed once more, which is final */
+		assert_int_equal(box_located(b), 2);
+	}
+	assert_false(has_seal(e, b));
+	carton_log_set(NULL, NULL);
+	box_free(b);
+	/* with the old bytes it is as new */
+	make_seal(e, METHOD_STORED);
+	b = sealed_box(e, METHOD_STORED, 0, SEALS_USE);
+	expect(b, OBJECT_SEALED);
+	box_free(b);
+}
+
+/* Cut off or with other bytes everywhere: nothing else is ever read. */
+static void test_cut_before(void **state)
+{
+	struct cached *e = *state;
+	struct box_item *item;
+	struct box *b;
+	char out[100];
+
+	make_seal(e, METHOD_STORED);
+	b = sealed_box(e, METHOD_STORED, 0, SEALS_USE);
+	item = last(b);
+	assert_int_equal(ftruncate(b->fd, (off_t)(item->entry.header + 2 * CHUNK_SIZE)), 0);
+	assert_int_equal(get(item->object), 0);
+	assert_true(reads_right(item, 2 * CHUNK_SIZE, 0, false));
+	assert_int_equal(object_read(item->object, out, 100, SIZE - 100, false), -EBADMSG);
+	object_put(item->object);
+	assert_int_equal(get(item->object), -EBADMSG);
+	box_free(b);
+}
+
+/* A cache entry that rotted: an error, then it is made again; one that has another size at once. */
+static void test_cached_damaged(void **state)
+{
+	struct cached *e = *state;
+	struct box_item *item;
+	char path[300], byte;
+	struct box *b;
+
+	make_seal(e, METHOD_ZSTD);
+	b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
+	item = last(b);
+	damage(e, item, 3 * MIB);
+	assert_int_equal(get(item->object), 0);
+	assert_int_equal(object_read(item->object, &byte, 1, 3 * MIB, false), -EBADMSG);
+	assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), -ENOENT);
+	assert_false(has_seal(e, b));
+	object_put(item->object);
+	expect(b, OBJECT_VERIFIED);
+	assert_true(has_seal(e, b));
+	assert_int_equal(cache_path(e->cache, item->sha256, path, sizeof(path)), 0);
+	box_free(b);
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(truncate(path, 1000), 0);
+	assert_int_equal(chmod(path, 0400), 0);
+	b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
+	expect(b, OBJECT_VERIFIED);
+	box_free(b);
+	/* a seal alone is of no use */
+	assert_int_equal(unlink(path), 0);
+	b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
+	expect(b, OBJECT_VERIFIED);
+	assert_int_equal(box_located(b), 1);
+	box_free(b);
+}
+
+/* The first of two places has other bytes: found by a read, and then the second one is used. */
+static void test_other_place(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = box_new();
+	struct box_item *one, *two;
+	char byte;
+
+	make_seal(e, METHOD_STORED);
+	one = box_add_made(b, SIZE, 1, METHOD_STORED);
+	two = box_add_made(b, SIZE, 1, METHOD_STORED);
+	b->seals = SEALS_USE;
+	box_start(b, e->cache, true);
+	assert_ptr_equal(one->object, two->object);
+	assert_int_equal(pwrite_full(b->fd, "other", 5, one->entry.header), 0);
+	assert_int_equal(get(two->object), 0);
+	assert_int_equal(object_read(two->object, &byte, 1, 0, false), -EBADMSG);
+	object_put(two->object);
+	expect(b, OBJECT_VERIFIED);
+	box_free(b);
+}
+
+/* A seal of another cache, with the same name and of the same bytes. */
+static void test_other_key(void **state)
+{
+	struct cached *e = *state;
+	char secret[100];
+	struct box *b;
+
+	make_seal(e, METHOD_STORED);
+	cache_free(e->cache);
+	snprintf(secret, sizeof(secret), "%s/v1/seals/secret", e->dir);
+	assert_int_equal(unlink(secret), 0);
+	assert_int_equal(cache_open(e->dir, 0, &e->cache), 0);
+	b = sealed_box(e, METHOD_STORED, 0, SEALS_USE);
+	expect(b, OBJECT_VERIFIED);
+	assert_true(has_seal(e, b));
+	box_free(b);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, cached_setup, cached_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_later_store),	   TEST(test_off),	  TEST(test_corrupt),
+		TEST(test_changed_before), TEST(test_cut_before), TEST(test_cached_damaged),
+		TEST(test_other_place),	   TEST(test_other_key),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
