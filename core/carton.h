@@ -36,8 +36,9 @@ enum carton_verify_mode {
 struct carton_paths {
 	const char *source;   /* the directory that is read; NULL: a file, open by now, or a URL */
 	const char *cache;    /* the directory whose content is read and changed; NULL: none */
-	const char *files[2]; /* read; NULL: none */
-	bool network;	      /* false: nothing will be fetched */
+	const char *files[2]; /* read, perhaps again; NULL: none */
+	const char *const *mirrors; /* directories that are read, ending with NULL; NULL: none */
+	bool network;		    /* false: nothing will be fetched */
 };
 
 /*
@@ -61,9 +62,10 @@ struct carton_options {
 	bool private_links;	     /* LINKS may lead to private addresses */
 	const char *cacert;	     /* PEM file of authorities to trust instead of the system's */
 	const char *header_file; /* `Name: value` lines for the origin of the source's URL only */
-	const char *views;	 /* the name of the directory of generated views; NULL: none */
-	bool views_hidden;	 /* it is found by name, but not listed */
-	bool keep_going;	 /* faults of single files are logged, not fatal (for verify) */
+	char *const *mirrors; /* templates, asked before the origin; ends with NULL; NULL: none */
+	const char *views;    /* the name of the directory of generated views; NULL: none */
+	bool views_hidden;    /* it is found by name, but not listed */
+	bool keep_going;      /* faults of single files are logged, not fatal (for verify) */
 	carton_confine_fn *confine; /* NULL: none */
 	void *confine_ctx;
 };
@@ -85,6 +87,13 @@ int carton_open(const char *source, const struct carton_options *options, struct
 
 /* May it still fetch anything? False: it is local without LINKS, or offline. */
 bool carton_fetches(const struct carton *c);
+
+/*
+ * From now on fetches the carton from `url`: the same file, such as with a new signature. Another file
+ * is noticed, and is -ESTALE for readers. 0; -EINVAL: no URL (logged); -EOPNOTSUPP: it is not fetched;
+ * -ENOMEM. Any thread.
+ */
+int carton_refresh(struct carton *c, const char *url);
 
 /* Ends every request: all that wait get -ENOTCONN, and so does every later one. */
 void carton_stop(struct carton *c);
@@ -273,6 +282,9 @@ int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
 /* Hashes all objects, checks all seals, and drops, with a log line, what is damaged: how many, or -errno. */
 ssize_t carton_cache_verify(const struct carton_cache_options *options,
 			    carton_progress_fn *progress, void *ctx);
+
+/* The absolute path of the directory (v1) with the objects: 0, -ENAMETOOLONG, or as the others. */
+int carton_cache_directory(const struct carton_cache_options *options, char *ret_path, size_t n);
 
 /* The file of an object (64 hex digits), unverified: 0, -ENOENT, -EINVAL, -ENAMETOOLONG. */
 int carton_cache_path(const struct carton_cache_options *options, const char *sha256,

@@ -2,6 +2,7 @@
 /*
  * The part of carton.h that looks after the cache without a carton.
  */
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "cache/read.h"
@@ -150,4 +151,17 @@ ssize_t carton_cache_verify(const struct carton_cache_options *options,
 		r = cache_list(v.cache, verify_one, &v);
 	cache_free(v.cache);
 	return r < 0 ? r : v.dropped;
+}
+
+int carton_cache_directory(const struct carton_cache_options *options, char *ret_path, size_t n)
+{
+	struct cache *cache;
+	int r = open_cache(options, &cache);
+
+	if (r < 0)
+		return r;
+	if ((size_t)snprintf(ret_path, n, "%s", cache_directory(cache)) >= n)
+		r = -ENAMETOOLONG;
+	cache_free(cache);
+	return r;
 }

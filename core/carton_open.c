@@ -6,18 +6,30 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "archive/dir.h"
 #include "fetch/download.h"
 #include "load.h"
+#include "http/s3.h"
 #include "fetch/remote_source.h"
 #include "archive/zip.h"
 
 static bool is_url(const char *source)
 {
-	return strncmp(source, "http://", 7) == 0 || strncmp(source, "https://", 8) == 0;
+	return strncasecmp(source, "http://", 7) == 0 || strncasecmp(source, "https://", 8) == 0 ||
+	       s3_is_url(source);
+}
+
+/* The length of the scheme of what looks like a URL, but is none that can be read; 0: it does not. */
+static int foreign_scheme(const char *source)
+{
+	size_t n = strspn(source,
+			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
+
+	return n > 0 && strncmp(source + n, "://", 3) == 0 && !is_url(source) ? (int)n : 0;
 }
 
 /* Starts what fetching needs, unless nothing may be fetched. */
@@ -28,6 +40,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		.cacert = options->cacert,
 		.header_file = options->header_file,
 		.origin_url = is_url(source) ? source : NULL,
+		.s3 = c->s3,
 	};
 	int r;
 
@@ -99,14 +112,37 @@ static int open_remote(struct carton *c, const char *url, struct source **ret, i
 	return 0;
 }
 
-static int open_url(struct carton *c, const char *url, struct container **ret)
+/* Another place that has all of it. -ENOENT: none. */
+static int open_at_mirror(struct carton *c, struct source **ret, int64_t *ret_mtime)
+{
+	int r = -ENOENT;
+
+	for (size_t i = 0; r < 0; i++) {
+		char *url = mirrors_carton(c->mirrors, i);
+
+		if (!url)
+			return -ENOENT;
+		r = remote_source_open(&c->remote, url, ret);
+		free(url);
+		/* without ranges it is of no use here */
+		r = r == 1 ? -ENOENT : r;
+	}
+	*ret_mtime = remote_source_mtime(*ret);
+	c->remote_source = source_ref(*ret);
+	return 0;
+}
+
+static int open_url(struct carton *c, const char *url, bool pinned, struct container **ret)
 {
 	struct source *source;
 	int64_t mtime;
 	int r;
 
-	r = c->remote.http ? open_remote(c, url, &source, &mtime) :
-			     open_kept(c, url, &source, &mtime);
+	/* what a mirror says of the carton is checked against MANIFEST, and that against the pin */
+	r = pinned && c->remote.http ? open_at_mirror(c, &source, &mtime) : -ENOENT;
+	if (r < 0)
+		r = c->remote.http ? open_remote(c, url, &source, &mtime) :
+				     open_kept(c, url, &source, &mtime);
 	if (r < 0)
 		return r;
 	/* where the server does not say, now is as good as any time */
@@ -120,7 +156,15 @@ static int open_url(struct carton *c, const char *url, struct container **ret)
 static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+	int scheme = foreign_scheme(path);
+	char shown[256];
 
+	if (fd < 0 && errno == ENOENT && scheme) {
+		carton_log(CARTON_LOG_ERROR, http_url_redact(path, shown, sizeof(shown)),
+			   "URLs with %.*s:// cannot be read here, only http, https and s3",
+			   MIN(scheme, 32), path);
+		return -EOPNOTSUPP;
+	}
 	if (fd < 0 || fstat(fd, ret_st) < 0) {
 		r = -errno;
 		carton_log(CARTON_LOG_ERROR, path, "cannot open: %s", strerror(-r));
@@ -196,6 +240,7 @@ static int open_store(struct carton *c, const struct carton_options *options)
 		.cache = c->cache,
 		.source = c->remote_source,
 		.remote = c->remote.http ? &c->remote : NULL,
+		.mirrors = c->mirrors,
 		.timeout_ms = c->remote.timeout_ms,
 		.budget = &c->budget,
 		.find_entry = find_entry,
@@ -218,6 +263,7 @@ static int confine(const struct carton *c, const char *directory,
 		.source = directory,
 		.cache = c->cache ? cache_directory(c->cache) : NULL,
 		.files = { options->cacert, options->header_file },
+		.mirrors = mirrors_directories(c->mirrors),
 		.network = !options->offline,
 	};
 
@@ -232,6 +278,11 @@ static int open_container(struct carton *c, const char *source,
 	struct stat st = { 0 };
 	int fd = -1, r = url ? 0 : open_path(source, &fd, &st);
 
+	if (r == 0 && options->mirrors)
+		r = mirrors_new(options->mirrors, source, &c->mirrors);
+	/* forks, and reads files that are not allowed later */
+	if (r == 0 && !options->offline && (s3_is_url(source) || mirrors_have_s3(c->mirrors)))
+		r = s3_start(&c->s3);
 	if (r == 0)
 		r = confine(c, S_ISDIR(st.st_mode) ? source : NULL, options);
 	/* threads are confined as the one that starts them */
@@ -246,7 +297,7 @@ static int open_container(struct carton *c, const char *source,
 	if (!url)
 		return open_local(c, fd, &st, &c->container);
 	r = open_network(c, source, options);
-	return r < 0 ? r : open_url(c, source, &c->container);
+	return r < 0 ? r : open_url(c, source, options->manifest_sha256, &c->container);
 }
 
 /* What the carton is made of, up to its tree. */
@@ -262,7 +313,7 @@ static int open_parts(struct carton *c, const char *source, const struct carton_
 		r = load_manifest(c->container, options->manifest_sha256, &c->manifest);
 	if (r == 0)
 		r = load_links(c->container, &c->links);
-	if (r == 0 && c->links)
+	if (r == 0 && (c->links || mirrors_have_urls(c->mirrors)))
 		r = open_network(c, source, options);
 	if (r == 0)
 		r = open_store(c, options);
@@ -332,6 +383,26 @@ bool carton_fetches(const struct carton *c)
 	return c->remote.http != NULL;
 }
 
+int carton_refresh(struct carton *c, const char *url)
+{
+	struct remote *version = c->remote_source ? remote_source_version(c->remote_source) : NULL;
+	const char *fault = http_url_fault(url);
+	char shown[256];
+	int r;
+
+	if (!version || (s3_is_url(url) && !c->s3))
+		return -EOPNOTSUPP;
+	http_url_redact(url, shown, sizeof(shown));
+	if (fault) {
+		carton_log(CARTON_LOG_ERROR, shown, "%s", fault);
+		return -EINVAL;
+	}
+	r = route_replace(version->route, url);
+	if (r == 0)
+		carton_log(CARTON_LOG_INFO, shown, "the carton is fetched from here now");
+	return r;
+}
+
 void carton_stop(struct carton *c)
 {
 	cancel_fire(&c->stop);
@@ -358,6 +429,8 @@ void carton_close(struct carton *c)
 	source_unref(c->remote_source);
 	http_free(c->remote.http);
 	origins_free(c->origins);
+	mirrors_free(c->mirrors);
+	s3_free(c->s3);
 	cache_free(c->cache);
 	cancel_destroy(&c->stop);
 	free(c);

@@ -12,6 +12,7 @@
 #include "format/manifest.h"
 #include "format/meta.h"
 #include "object/object.h"
+#include "fetch/mirrors.h"
 #include "fetch/origin.h"
 #include "fetch/remote.h"
 #include "tree/tree.h"
@@ -30,6 +31,8 @@ struct carton {
 	struct remote_options remote;  /* its http is NULL while nothing can be fetched */
 	atomic_uint extra_connections; /* for `remote` */
 	struct origins *origins;       /* likewise */
+	struct mirrors *mirrors;       /* likewise; or NULL */
+	struct s3 *s3;		       /* for its http; or NULL */
 	struct cancel stop;	       /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;

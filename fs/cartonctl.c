@@ -35,12 +35,12 @@ static const char help[] =
 	"  cache list              list the cache: sha256, size, last use, seals\n"
 	"  cache gc [SIZE]         shrink the cache to SIZE (0: empty it)\n"
 	"  cache verify            check the cache and remove damaged entries\n"
-	"  cache path SHA256       print the file name of an entry\n"
-	"\n"
+	"  cache path SHA256       print the file name; export: as a mirror, by nginx\n"
+	"  refresh MOUNTPOINT URL  fetch from here now: a URL with a new signature\n"
 	"  -j, --json              JSON output: info, ls, verify, cache list\n"
 	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline  --memory=N\n"
 	"  --connections=N  --timeout=SECONDS  --private-links  --cacert=FILE\n"
-	"  --header-file=FILE  --seals=off  --nosandbox    as the options of cartonfs(1)\n"
+	"  --header-file=FILE  --mirror=URL  --seals=off  --nosandbox: as in cartonfs(1)\n"
 	"  -h, --help  -V, --version\n"
 	"Exit status: 0 success, 1 usage error, failure or problems found\n";
 
@@ -180,6 +180,7 @@ static const struct command {
 	{ "verify", run_verify, NULL, 0, 0, CTL_JSON },
 	{ "fetch", run_fetch, NULL, 0, -1, 0 },
 	{ "cache", NULL, ctl_cache, 0, 0, CTL_JSON },
+	{ "refresh", NULL, ctl_refresh, 0, 0, 0 },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(*commands))
 

@@ -70,6 +70,6 @@ ctl_carton_fn ctl_ls, ctl_tree;
 
 /* The others get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);
-ctl_words_fn ctl_cache;
+ctl_words_fn ctl_cache, ctl_refresh;
 
 #endif

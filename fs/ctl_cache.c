@@ -50,6 +50,31 @@ static int list_objects(const struct carton_cache_options *options, bool json)
 	return r;
 }
 
+/* A location for nginx, which makes this cache a mirror of other nodes. */
+static int export(const struct carton_cache_options *options)
+{
+	char path[4096];
+	int r = carton_cache_directory(options, path, sizeof(path));
+
+	if (r == 0)
+		printf("# For a server of nginx whose workers run as the owner of the cache (user "
+		       "...;).\n"
+		       "# Other nodes then mount with -o "
+		       "mirror=http://HOST:PORT/carton/{ab}/{sha256}\n"
+		       "location ~ \"^/carton/([0-9a-f][0-9a-f])/([0-9a-f]{64})$\" {\n"
+		       "    alias \"%s/objects/$1/$2\";\n"
+		       "    default_type application/octet-stream;\n"
+		       "    limit_except GET { deny all; }\n"
+		       "    gzip off;\n"
+		       "    etag off;\n"
+		       "    disable_symlinks on;\n"
+		       "    access_log off;\n"
+		       "    log_not_found off;\n"
+		       "}\n",
+		       path);
+	return r;
+}
+
 static int cache_command(char **words, int n, const struct carton_cache_options *options, bool json)
 {
 	uint64_t target = options->size ? options->size : UINT64_MAX, freed = 0;
@@ -76,6 +101,8 @@ static int cache_command(char **words, int n, const struct carton_cache_options 
 			printf("%zd damaged %s removed\n", bad, bad == 1 ? "entry" : "entries");
 		return bad > 0 ? -EBADMSG : (int)bad;
 	}
+	if (strcmp(words[0], "export") == 0 && n == 1)
+		return export(options);
 	if (strcmp(words[0], "path") == 0 && n == 2) {
 		r = carton_cache_path(options, words[1], path, sizeof(path));
 		if (r == 0)
@@ -95,7 +122,8 @@ int ctl_cache(char **words, int n, const struct args *a)
 	carton_log_set(ctl_on_log, &log);
 	r = n > 0 ? cache_command(words, n, &options, a->flags & CTL_JSON) : -EINVAL;
 	if (r == -EINVAL) {
-		fputs("usage: cartonctl cache list | gc [SIZE] | verify | path SHA256\n", stderr);
+		fputs("usage: cartonctl cache list | gc [SIZE] | verify | path SHA256 | export\n",
+		      stderr);
 		return EXIT_USAGE;
 	}
 	if (r == -ENOENT && strcmp(words[0], "path") == 0)

@@ -530,6 +530,7 @@ const struct fuse_lowlevel_ops mount_ops = {
 	.open = op_open,
 	.read = op_read,
 	.release = op_release,
+	.ioctl = control_ioctl,
 	.opendir = op_opendir,
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,

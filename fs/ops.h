@@ -30,4 +30,9 @@ struct mount {
 /* The user data of the session is a struct mount. */
 extern const struct fuse_lowlevel_ops mount_ops;
 
+/* control.c: what cartonctl asks of a mount. */
+void control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
+		   struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_size,
+		   size_t out_size);
+
 #endif

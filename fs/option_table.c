@@ -27,6 +27,8 @@ const struct option_spec carton_option_table[] = {
 	SPEC(private_links, FLAG, "no value", 0),
 	SPEC(cacert, TEXT, "a file", 0),
 	SPEC(header_file, TEXT, "a file", 0),
+	{ "mirror", OPTION_LIST, offsetof(struct carton_options, mirrors),
+	  "a URL or an absolute path, with {sha256}", 0 },
 	{ .name = NULL },
 };
 
@@ -47,6 +49,22 @@ static int set_text(char **field, const char *value)
 	free(*field);
 	*field = copy;
 	return 0;
+}
+
+static int add_to_list(char ***field, const char *value)
+{
+	size_t n = 0;
+	char **list;
+
+	while (*field && (*field)[n])
+		n++;
+	list = reallocarray(*field, n + 2, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	*field = list;
+	list[n] = strdup(value);
+	list[n + 1] = NULL;
+	return list[n] ? 0 : -ENOMEM;
 }
 
 static int set_number(const struct option_spec *spec, unsigned *field, const char *value)
@@ -79,6 +97,8 @@ int option_set(const struct option_spec *spec, void *target, const char *value)
 		return *(bool *)field || strcmp(value, "on") == 0 ? 0 : -EINVAL;
 	case OPTION_TEXT:
 		return *value || !spec->expected ? set_text(field, value) : -EINVAL;
+	case OPTION_LIST:
+		return *value ? add_to_list(field, value) : -EINVAL;
 	case OPTION_SIZE:
 		if (!parse_size(value, &size) || size == 0)
 			return -EINVAL;
@@ -91,9 +111,16 @@ int option_set(const struct option_spec *spec, void *target, const char *value)
 
 void option_free(const struct option_spec *table, void *target)
 {
-	for (; table->name; table++)
+	for (; table->name; table++) {
+		void *field = (char *)target + table->offset;
+
 		if (table->kind == OPTION_TEXT)
-			free(*(char **)((char *)target + table->offset));
+			free(*(char **)field);
+		for (char **p = table->kind == OPTION_LIST ? *(char ***)field : NULL; p && *p; p++)
+			free(*p);
+		if (table->kind == OPTION_LIST)
+			free(*(char ***)field);
+	}
 }
 
 /* The number of characters to insert, remove or replace; names longer than the row are not compared. */

@@ -18,6 +18,7 @@ enum option_kind {
 	OPTION_SIZE,   /* uint64_t: bytes, at least 1, with an optional unit */
 	OPTION_COUNT,  /* unsigned: 1 to max */
 	OPTION_NUMBER, /* unsigned: 0 to max */
+	OPTION_LIST,   /* char **, malloc'ed, ends with NULL; each value is added */
 	OPTION_OCTAL,  /* unsigned: 0 to max, in octal digits */
 };
 

@@ -31,14 +31,14 @@ const char options_help[] =
 	"  -o offline            make no network requests, use only the cache\n"
 	"  -o connections=N      parallel requests for a large file (default 8)\n"
 	"  -o timeout=SECONDS    fail a request that gets no data for so long (60)\n"
-	"  -o private_links      allow URLs in LINKS to reach private addresses\n"
+	"  -o private_links      private addresses in LINKS; mirror=URL: ask it first\n"
 	"  -o cacert=FILE        trusted CAs; header_file=FILE: request headers to send\n"
 	"  -o noviews            no generated directory views/; views=NAME: rename it\n"
 	"  -o allow_other        let other users read it; auto_unmount: even if killed\n"
 	"  -o uid=N,gid=N,umask=OCTAL  owner of the files, permission bits to remove\n"
 	"  -o mkdir              create MOUNTPOINT if it is missing\n"
 	"Options of mount(8) work too. See cartonfs(1) for all, and cartonctl(1).\n"
-	"Exit status: 0 mounted, 1 usage error, 2 system error, 32 mount failed\n";
+	"Exit: 0 mounted, 1 usage, 2 system error, 32 mount failed, 75 try again later\n";
 
 /* What the command line says; moved to struct options once it is complete. */
 struct raw {
@@ -276,14 +276,29 @@ static int add_mount_options(const struct raw *raw, struct options *o)
 	return r;
 }
 
+/* The same without following symlinks: the file may be replaced later. NULL: out of memory. */
+static char *absolute_name(const char *path)
+{
+	char *cwd = *path == '/' ? NULL : getcwd(NULL, 0), *name;
+
+	if (!cwd || asprintf(&name, "%s/%s", cwd, path) < 0)
+		name = cwd ? NULL : strdup(path);
+	free(cwd);
+	return name;
+}
+
 /* Moves the carton's options from `raw`, which no longer owns them. */
 static int take_carton_options(struct raw *raw, struct options *o)
 {
-	const char *cacert = raw->carton.cacert;
+	const char *cacert = raw->carton.cacert, *header_file = raw->carton.header_file;
 
 	o->carton = raw->carton;
 	raw->carton = (struct carton_options){ 0 };
-	/* the only file that is opened again after the daemon has changed its directory */
+	/* files that are opened again after the daemon has changed its directory */
+	if (header_file) {
+		o->carton.header_file = absolute_name(header_file);
+		free((char *)header_file);
+	}
 	if (cacert) {
 		o->carton.cacert = absolute(cacert);
 		free((char *)cacert);
@@ -299,7 +314,8 @@ static int take_carton_options(struct raw *raw, struct options *o)
 		if (!o->carton.views)
 			return -ENOMEM;
 	}
-	return cacert && !o->carton.cacert ? -ENOMEM : 0;
+	return (cacert && !o->carton.cacert) || (header_file && !o->carton.header_file) ? -ENOMEM :
+											  0;
 }
 
 static int complete(struct raw *raw, struct options *o)

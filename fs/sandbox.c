@@ -138,6 +138,32 @@ static int allow_netrc(int set)
 	return r;
 }
 
+/*
+ * A rule covers an inode, and a file of secrets is often replaced. So its directory is allowed, if it has
+ * a purpose of its own.
+ */
+static int allow_directory(int set, const char *file)
+{
+	static const char *const common[] = { "/etc", "/root", "/home", "/tmp",	   "/var/tmp",
+					      "/run", "/var",  "/srv",	"/var/lib" };
+	const char *home = getenv("HOME"), *end = file ? strrchr(file, '/') : NULL;
+	char *dir;
+	int r = 0;
+
+	if (!end || end == file)
+		return 0;
+	dir = strndup(file, (size_t)(end - file));
+	if (!dir)
+		return -ENOMEM;
+	for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
+		if (strcmp(dir, common[i]) == 0)
+			r = 1;
+	if (r == 0 && !(home && strcmp(dir, home) == 0))
+		r = landlock_allow(set, dir, LANDLOCK_USE_READ);
+	free(dir);
+	return r < 0 ? r : 0;
+}
+
 static int allow_network(int set, const struct carton_paths *paths)
 {
 	static const char *const etc[] = { "/etc" };
@@ -151,6 +177,8 @@ static int allow_network(int set, const struct carton_paths *paths)
 		r = allow_all(set, etc, 1);
 	if (r == 0)
 		r = allow_all(set, paths->files, sizeof(paths->files) / sizeof(paths->files[0]));
+	for (size_t i = 0; r == 0 && i < sizeof(paths->files) / sizeof(paths->files[0]); i++)
+		r = allow_directory(set, paths->files[i]);
 	return r == 0 ? allow_netrc(set) : r;
 }
 
@@ -183,6 +211,8 @@ static int confine_files(const struct carton_paths *paths)
 		r = allow_network(set, paths);
 	if (r == 0)
 		r = allow_all(set, &paths->source, 1);
+	for (size_t i = 0; r == 0 && paths->mirrors && paths->mirrors[i]; i++)
+		r = allow_all(set, &paths->mirrors[i], 1);
 	if (r == 0 && paths->cache)
 		r = landlock_allow(set, paths->cache, LANDLOCK_USE_WRITE);
 	/* for files that do not fit in the cache */

@@ -259,6 +259,27 @@ static int open_files(void *ctx, int listener, int memory)
 	return mounter_open_files(ctx, listener, memory);
 }
 
+/* The exit status for a carton that cannot be opened. */
+static int status_of(const struct options *o, int error)
+{
+	switch (error) {
+	case -EINVAL:
+		return EXIT_USAGE;
+	case -ENOMEM:
+		return EXIT_SYSTEM;
+	case -EREMOTEIO: /* a server answers with 500 */
+	case -ETIMEDOUT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+	case -ENETDOWN:
+		return o->carton.offline ? EXIT_MOUNT : EXIT_LATER;
+	default:
+		return EXIT_MOUNT;
+	}
+}
+
 static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { open_files, &s->mounter };
@@ -293,7 +314,7 @@ static int open_and_serve(struct session *s)
 	if (r < 0) {
 		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", o->label,
 			r == -EBADMSG ? "not a valid carton" : strerror(-r));
-		status = r == -EINVAL ? EXIT_USAGE : r == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
+		status = status_of(o, r);
 	} else {
 		status = o->verify_at_mount ? verify_all(s) : EXIT_OK;
 		if (status == EXIT_OK)

@@ -43,14 +43,20 @@ static char *default_dir(void)
 /* mkdir -p with mode 0700: 0, or -errno of the last directory. */
 static int make_dirs(char *path)
 {
+	int r = 0;
+
 	for (char *p = path + 1; *p; p++) {
 		if (*p != '/')
 			continue;
 		*p = '\0';
-		mkdir(path, 0700);
+		/* the first that could not be made is why the last cannot */
+		if (mkdir(path, 0700) < 0 && errno != EEXIST && r == 0)
+			r = -errno;
 		*p = '/';
 	}
-	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+	if (mkdir(path, 0700) == 0 || errno == EEXIST)
+		return 0;
+	return errno == ENOENT && r < 0 ? r : -errno;
 }
 
 /* Refuses a directory that another user could change under us. `shown` is for the message. */

@@ -19,6 +19,35 @@ static int hash_all(struct source *source, const struct ingest *how, struct inge
 	return r;
 }
 
+static int check(struct source *source, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
+		 struct ingested *ret_in)
+{
+	struct ingested in = { 0 };
+	int r;
+
+	/* a wrong size tells without reading what may be a terabyte */
+	if (how->size != UINT64_MAX && how->size != source->size)
+		return -EBADMSG;
+	r = hash_all(source, how, &in);
+	if (r == 0 && memcmp(in.sha256, sha256, SHA256_SIZE) != 0)
+		r = -EBADMSG;
+	if (r < 0)
+		free(in.tags);
+	else
+		*ret_in = in;
+	return r;
+}
+
+int cache_check(struct source *source, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
+		struct ingested *ret_in)
+{
+	int r = check(source, sha256, how, ret_in);
+
+	if (r < 0)
+		source_unref(source);
+	return r;
+}
+
 int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
 	       struct source **ret, struct ingested *ret_in)
 {
@@ -31,15 +60,8 @@ int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const str
 	r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
-	/* a wrong size tells without reading what may be a terabyte */
-	if (how->size != UINT64_MAX && how->size != source->size)
-		r = -EBADMSG;
-	else
-		r = hash_all(source, how, &in);
-	if (r == 0 && memcmp(in.sha256, sha256, SHA256_SIZE) != 0)
-		r = -EBADMSG;
+	r = check(source, sha256, how, &in);
 	if (r < 0) {
-		free(in.tags);
 		if (r != -ECANCELED && r != -ENOMEM) {
 			cache_drop(cache, sha256, source->fd);
 			r = -EBADMSG;

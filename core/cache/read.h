@@ -17,4 +17,11 @@
 int cache_read(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
 	       struct source **ret, struct ingested *ret_in);
 
+/*
+ * The bytes of a file that may be that object, with what `how` asks for: 0, and the tags in *ret_in are the
+ * caller's; -EBADMSG: it is not, and the source is gone, as on every failure; -ECANCELED; -ENOMEM; -errno.
+ */
+int cache_check(struct source *source, const uint8_t sha256[SHA256_SIZE], const struct ingest *how,
+		struct ingested *ret_in);
+
 #endif

@@ -63,7 +63,7 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 		return r;
 	}
 	q->url = url ? url : x->m->url;
-	q->trust = x->f.trust;
+	q->trust = x->m->trust;
 	q->landing = c->landing;
 	c->answered = false;
 	c->began_ms = now_ms();
@@ -87,7 +87,7 @@ int conn_ask_again(struct fetcher *x, struct conn *c, struct http_request *q)
 	http_close(c->stream);
 	c->stream = NULL;
 	q->url = x->m->url;
-	q->trust = x->f.trust;
+	q->trust = x->m->trust;
 	return http_start_request(x->f.options->http, q, wake, x, &c->stream);
 }
 

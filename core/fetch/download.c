@@ -2,10 +2,12 @@
 #include "fetch/download.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/util.h"
 #include "cache/read.h"
 #include "fetch/fetcher.h"
+#include "http/landing.h"
 
 /* A note says which version is there: "<sha256> <version>". */
 #define NOTE_VERSION (2 * SHA256_SIZE + 1)
@@ -51,10 +53,20 @@ static int open_earlier(struct download *d, struct source **ret)
 	return r == -EBADMSG ? -ENOENT : r;
 }
 
+/* A freshly signed URL is the same file. */
+static int make_key(const char *url, uint8_t ret_key[SHA256_SIZE])
+{
+	char *plain = http_url_unsigned(url);
+	int r = plain ? sha256_mem(plain, strlen(plain), ret_key) : -ENOMEM;
+
+	free(plain);
+	return r;
+}
+
 int download_kept(struct cache *cache, const char *url, struct source **ret)
 {
 	struct download d = { .cache = cache };
-	int r = sha256_mem(url, strlen(url), d.key);
+	int r = make_key(url, d.key);
 
 	return r < 0 ? r : open_earlier(&d, ret);
 }
@@ -155,7 +167,7 @@ int download_carton(const struct remote_options *options, struct cache *cache, c
 
 	carton_log(CARTON_LOG_INFO, http_url_redact(url, shown, sizeof(shown)),
 		   "the server does not answer Range requests: downloading the whole carton");
-	r = sha256_mem(url, strlen(url), d.key);
+	r = make_key(url, d.key);
 	if (r == 0)
 		r = download(&d, ret);
 	if (r == 1) {

@@ -196,12 +196,12 @@ static void end_round(struct fetcher *x)
 		x->phase = FETCH_PAUSE;
 		return;
 	}
-	if (x->m->error == -EBUSY)
+	if (x->m->error == -EBUSY && !x->m->by_hash)
 		log_overloaded(x);
-	if (!trusted(x) || x->m->error == -EBUSY)
+	if (!trusted(x) || x->m->by_hash || x->m->error == -EBUSY)
 		over(x, mirror_sum_up(x));
 	else
-		over(x, x->m->error == -EAGAIN ? -EIO : x->m->error);
+		over(x, x->m->error == -EAGAIN ? -EREMOTEIO : x->m->error);
 }
 
 static void end_try(struct fetcher *x, int r)
@@ -219,8 +219,8 @@ static void end_try(struct fetcher *x, int r)
 	/* a version was named, or nothing else is there: one try that retries by itself */
 	if (x->final || r == 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
 	    x->f.what == FETCH_RANGE) {
-		if (r == 0 && x->f.first)
-			atomic_store(x->f.first, (x->first + x->turn) % x->n_mirrors);
+		if (r == 0 && x->f.first && !x->m->by_hash)
+			atomic_store(x->f.first, mirror_index(x) - x->f.n_by_hash);
 		over(x, r);
 		return;
 	}
@@ -249,6 +249,10 @@ static bool begin_try(struct fetcher *x)
 	int r = hash_begin(x);
 
 	x->m = mirror_ready(x);
+	if (!x->m) {
+		over(x, mirror_sum_up(x));
+		return true;
+	}
 	x->route = route_of(x);
 	x->try_deadline_ms = mirror_deadline(x);
 	if (r == 0)
@@ -396,7 +400,7 @@ int fetch_start(const struct fetch *fetch)
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&x->lock, NULL);
-	x->first = fetch->first ? atomic_load(fetch->first) % x->n_mirrors : 0;
+	x->first = fetch->first ? atomic_load(fetch->first) : 0;
 	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :
 					      now_ms() + fetch->options->timeout_ms;
 	x->hook.fire = fire;

@@ -12,6 +12,9 @@
  * pieces over several connections; each piece is written where it belongs. A failed piece is requested
  * again from where it broke off.
  *
+ * The user's own mirrors come first. They are asked once, without validators, and their failures are not
+ * logged: all that counts is the hash.
+ *
  * Deadline: the fetch fails with -ETIMEDOUT after `timeout_ms` without progress, counted from its
  * start. Progress is counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte now
  * and then does not help it.
@@ -41,7 +44,8 @@ struct fetch {
 	enum fetch_what what;
 	char *const *urls; /* FETCH_RANGE: NULL, it is remote->url */
 	size_t n_urls;
-	atomic_size_t *first; /* the mirror that worked last; or NULL */
+	size_t n_by_hash; /* so many of them, the first, are mirrors that the user named (mirrors.h) */
+	atomic_size_t *first; /* of the others, the one that worked last; or NULL */
 	enum http_trust trust;
 	struct remote *remote; /* FETCH_RANGE */
 	struct route *route;   /* to the one URL; NULL: of remote, else not known */

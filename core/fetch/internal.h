@@ -22,6 +22,8 @@
 /* One URL, in one fetch. */
 struct mirror {
 	const char *url;
+	enum http_trust trust;
+	bool by_hash; /* one of the user's: asked once, for whatever has the hash */
 	struct route route;
 	bool exhausted; /* not to be tried again */
 	bool bad_hash;	/* has given wrong bytes once: ask past caches */
@@ -179,10 +181,13 @@ int size_step(struct fetcher *x);
 int mirror_list(struct fetcher *x);
 void mirror_free(struct fetcher *x);
 
+/* The place in the list of the one whose turn it is. */
+size_t mirror_index(const struct fetcher *x);
+
 /* Which to try next, from x->turn on; NULL: the round is over. */
 struct mirror *mirror_next(struct fetcher *x);
 
-/* The same, but leaves out those whose servers are overloaded, as long as there are others. */
+/* The same, but leaves out those whose servers are overloaded, as long as there are others. NULL: none. */
 struct mirror *mirror_ready(struct fetcher *x);
 
 /* A mirror that does not answer leaves as much time for each of those behind it. */

@@ -5,6 +5,8 @@
 #include "base/util.h"
 #include "fetch/internal.h"
 
+/* how long one of the user's mirrors has until its first byte */
+#define BY_HASH_MS 5000
 /* a pause that is not worth another mirror */
 #define SHORT_PAUSE_MS 250
 
@@ -16,6 +18,10 @@ int mirror_list(struct fetcher *x)
 		return -ENOMEM;
 	for (size_t i = 0; i < x->n_mirrors; i++) {
 		x->mirrors[i].url = x->f.remote ? x->f.remote->url : x->f.urls[i];
+		x->mirrors[i].by_hash = i < x->f.n_by_hash;
+		x->mirrors[i].trust = x->mirrors[i].by_hash ? HTTP_USER : x->f.trust;
+		/* a miss is no news */
+		x->mirrors[i].logged_once = x->mirrors[i].by_hash;
 		route_init(&x->mirrors[i].route);
 	}
 	return 0;
@@ -28,10 +34,19 @@ void mirror_free(struct fetcher *x)
 	free(x->mirrors);
 }
 
+size_t mirror_index(const struct fetcher *x)
+{
+	size_t user = x->f.n_by_hash;
+
+	if (x->turn < user)
+		return x->turn;
+	return user + (x->first + x->turn - user) % (x->n_mirrors - user);
+}
+
 struct mirror *mirror_next(struct fetcher *x)
 {
 	for (; x->turn < x->n_mirrors; x->turn++) {
-		struct mirror *m = &x->mirrors[(x->first + x->turn) % x->n_mirrors];
+		struct mirror *m = &x->mirrors[mirror_index(x)];
 
 		if (!m->exhausted)
 			return m;
@@ -43,18 +58,19 @@ struct mirror *mirror_ready(struct fetcher *x)
 {
 	struct mirror *m = mirror_next(x);
 
-	while (x->turn + 1 < x->n_mirrors) {
+	while (m && (m->by_hash || x->turn + 1 < x->n_mirrors)) {
 		struct origin *o = origin_get(x->f.options->origins, m->url);
 		bool paused = origin_paused(o) > SHORT_PAUSE_MS;
 		size_t turn = x->turn++;
 		struct mirror *next = paused ? mirror_next(x) : NULL;
 
 		origin_unref(o);
-		if (!next) {
+		if (!paused || (!next && !m->by_hash)) {
 			x->turn = turn;
 			break;
 		}
 		m->error = -EBUSY;
+		m->exhausted |= m->by_hash;
 		m = next;
 	}
 	return m;
@@ -66,7 +82,9 @@ int64_t mirror_deadline(const struct fetcher *x)
 	size_t sharers = 0;
 
 	for (size_t i = x->turn; i < x->n_mirrors; i++)
-		sharers += !x->mirrors[(x->first + i) % x->n_mirrors].exhausted;
+		sharers += !x->mirrors[i].exhausted;
+	if (x->m && x->m->by_hash)
+		return now + MIN(left / (int64_t)MAX(sharers, 1), BY_HASH_MS);
 	return now + left / (int64_t)MAX(sharers, 1);
 }
 
@@ -92,6 +110,11 @@ static void log_failure(struct mirror *m, bool trusted)
 
 static bool check_failure(struct mirror *m, int error)
 {
+	/* there may be a fault with ranges; all else is a miss */
+	if (m->by_hash && (error != -ESTALE || m->no_resume)) {
+		m->exhausted = true;
+		return false;
+	}
 	if (error == -EBADMSG || error == -EFBIG) {
 		m->exhausted = m->bad_hash;
 		m->bad_hash = m->no_resume = true;
@@ -112,7 +135,10 @@ bool mirror_failed(struct fetcher *x, int error)
 	bool again = check_failure(m, error);
 
 	m->error = error;
-	log_failure(m, x->f.trust == HTTP_USER);
+	if (m->by_hash && (error == -ECONNREFUSED || error == -EHOSTUNREACH ||
+			   error == -ETIMEDOUT || error == -ENETUNREACH))
+		origin_unreached(x->f.options->origins, m->url);
+	log_failure(m, m->trust == HTTP_USER);
 	return again;
 }
 
@@ -124,6 +150,8 @@ long mirror_wait(const struct fetcher *x)
 		const struct mirror *m = &x->mirrors[i];
 		long wait = MAX(m->retry_after_s, 0);
 
+		if (m->by_hash)
+			continue;
 		if (m->error == -ENODATA)
 			return -1;
 		if (!m->exhausted && (soonest < 0 || wait < soonest))
@@ -140,7 +168,7 @@ int mirror_sum_up(const struct fetcher *x)
 {
 	int sum = -EBADMSG;
 
-	for (size_t i = 0; i < x->n_mirrors; i++) {
+	for (size_t i = x->n_mirrors > x->f.n_by_hash ? x->f.n_by_hash : 0; i < x->n_mirrors; i++) {
 		int e = x->mirrors[i].error;
 
 		if (e == -ENODATA || e == -ENOSPC || e == -EDQUOT)

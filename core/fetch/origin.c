@@ -14,6 +14,7 @@
 #define GOOD_TO_GROW 8	     /* right answers for each connection, before there is one more */
 #define LIMIT_NONE 32	     /* so many connections at once are no limit any more */
 #define QUIET_MS 10000	     /* without a refusal: the incident is over */
+#define DOWN_MS 10000	     /* for which a mirror that is not reached is not asked */
 #define MAX_KEPT 256	     /* origins that nobody uses, but that are limited */
 
 struct origins {
@@ -35,6 +36,8 @@ struct origin {
 	int64_t next_us;	       /* no request before */
 	int64_t pause_us;	       /* end of the last pause */
 	int64_t refused_ms, served_ms; /* last */
+	int64_t down_ms;	       /* a mirror that is not asked until then */
+	bool unreached;		       /* which was logged */
 	struct queue queue;
 	char name[];
 };
@@ -114,7 +117,7 @@ static void tidy(struct origins *all)
 
 	while (*at) {
 		struct origin *o = *at;
-		bool limited = o->limit || o->interval_us || o->refused;
+		bool limited = o->limit || o->interval_us || o->refused || o->unreached;
 
 		if (o->refs > 0 || (limited && all->n <= MAX_KEPT)) {
 			at = &o->next;
@@ -277,6 +280,7 @@ static void refuse(struct origin *o, const char *url, int status, long retry_aft
 static void serve(struct origin *o)
 {
 	o->served_ms = now_ms();
+	o->unreached = false;
 	o->in_row = 0;
 	if (o->refused > 0 && o->served_ms - o->refused_ms > QUIET_MS)
 		end_incident(o);
@@ -305,6 +309,24 @@ void origin_answered(struct origin *o, const char *url, int status, long retry_a
 	pthread_mutex_unlock(&o->all->lock);
 }
 
+void origin_unreached(struct origins *all, const char *url)
+{
+	struct origin *o = origin_get(all, url);
+
+	if (!o)
+		return;
+	pthread_mutex_lock(&all->lock);
+	o->down_ms = now_ms() + DOWN_MS;
+	if (!o->unreached)
+		carton_log(
+			CARTON_LOG_WARNING, o->name,
+			"the mirror cannot be reached: going on without it, and looking again now "
+			"and then");
+	o->unreached = true;
+	pthread_mutex_unlock(&all->lock);
+	origin_unref(o);
+}
+
 int64_t origin_paused(struct origin *o)
 {
 	int64_t left;
@@ -312,7 +334,7 @@ int64_t origin_paused(struct origin *o)
 	if (!o)
 		return 0;
 	pthread_mutex_lock(&o->all->lock);
-	left = o->pause_us / 1000 - now_ms();
+	left = MAX(o->pause_us / 1000, o->down_ms) - now_ms();
 	pthread_mutex_unlock(&o->all->lock);
 	return MAX(left, 0);
 }

@@ -60,6 +60,9 @@ void origin_give_up(struct origin *o, struct turn *t);
 /* The server has answered so. The URL is for the log. */
 void origin_answered(struct origin *o, const char *url, int status, long retry_after_s);
 
+/* A mirror there could not be reached: for a while it counts as paused. Logged once. */
+void origin_unreached(struct origins *o, const char *url);
+
 /* How long the origin will be paused, in ms; 0: it is not. */
 int64_t origin_paused(struct origin *o);
 

@@ -6,6 +6,7 @@
 
 #include "fetch/fetcher.h"
 #include "fetch/snapshot.h"
+#include "http/landing.h"
 
 #define TAIL (256 * KIB)
 /* a stretch that is asked for ahead; what stays held when the carton is open */
@@ -174,7 +175,7 @@ static int fetch_tail(struct remote_source *s)
 int remote_source_open(const struct remote_options *options, const char *url, struct source **ret)
 {
 	struct remote_source *s;
-	char *version = NULL;
+	char *version = NULL, *plain;
 	int r = source_new(url, &s);
 
 	if (r < 0)
@@ -188,12 +189,14 @@ int remote_source_open(const struct remote_options *options, const char *url, st
 	}
 	s->source.size = s->remote.size;
 	/* only a strong ETag names bytes */
-	if (s->remote.etag[0] && asprintf(&version, "%s %s", s->remote.etag, url) >= 0) {
+	plain = http_url_unsigned(url);
+	if (plain && s->remote.etag[0] && asprintf(&version, "%s %s", s->remote.etag, plain) >= 0) {
 		if (strlen(version) <= MAX_CACHE_VALIDATOR)
 			s->source.version = version;
 		else
 			free(version);
 	}
+	free(plain);
 	*ret = &s->source;
 	return 0;
 }

@@ -72,7 +72,7 @@ int size_step(struct fetcher *x)
 		r = -ENODATA;
 	if (r == 0)
 		r = read_size(x, &a);
-	if (x->head && r < 0) {
+	if (x->head && r < 0 && !(m->by_hash && r == -ENOENT)) {
 		/* some servers have no HEAD, and a URL may be signed for GET only */
 		m->no_head = a.status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET;
 		if (m->no_head && ((r != -EAGAIN && r != -EBUSY) || m->retry_after_s <= 0)) {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fetch/snapshot.h"
 
+#include <stdlib.h>
+
 #include "base/digest.h"
+#include "http/landing.h"
 
 #define MAGIC "cfsnap01"
 #define SIZE_AT 8
@@ -12,8 +15,10 @@
 static int make_key(const char *url, uint8_t ret_key[SHA256_SIZE])
 {
 	struct buf name = buf_init(SIZE_MAX);
-	int r = buf_addf(&name, "snapshot %s", url);
+	char *plain = http_url_unsigned(url);
+	int r = plain ? buf_addf(&name, "snapshot %s", plain) : -ENOMEM;
 
+	free(plain);
 	if (r == 0)
 		r = sha256_mem(name.data, name.len, ret_key);
 	buf_free(&name);

@@ -5,7 +5,8 @@
  * are objects of the cache as any others.
  *
  * A snapshot is an object of the cache: "cfsnap01", le64 size of the carton, le64 its time, then the
- * held stretches (held.h). A note under the sha256 of "snapshot " and the URL names the object.
+ * held stretches (held.h). A note under the sha256 of "snapshot " and the URL, without its
+ * signature (http/landing.h), names the object.
  *
  * Threads: each call is on its own.
  */

@@ -104,7 +104,7 @@ static bool find_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_e
 {
 	char validator[MAX_CACHE_VALIDATOR + 1], *space;
 
-	if (x->f.what != FETCH_FILE || x->m->no_resume ||
+	if (x->f.what != FETCH_FILE || x->m->no_resume || x->m->by_hash ||
 	    dest_partial(x->f.dest, ret_len, validator, sizeof(validator)) < 0 || *ret_len == 0)
 		return false;
 	space = strrchr(validator, ' ');
@@ -122,7 +122,7 @@ static int start_over(struct fetcher *x, const struct http_response *a)
 	int64_t length = a->length;
 	int r;
 
-	if (x->f.what == FETCH_FILE && a->strong_etag && !a->coding[0] &&
+	if (x->f.what == FETCH_FILE && !x->m->by_hash && a->strong_etag && !a->coding[0] &&
 	    (size_t)snprintf(validator, sizeof(validator), "%s %s", a->etag, x->m->url) >=
 		    sizeof(validator))
 		validator[0] = '\0';
@@ -140,7 +140,10 @@ static void begin_pieces(struct fetcher *x, uint64_t next)
 	struct remote *v = &x->version;
 
 	v->url = (char *)x->m->url;
-	v->trust = x->f.trust;
+	v->trust = x->m->trust;
+	/* any version will do that has the hash */
+	if (x->m->by_hash)
+		v->etag[0] = v->last_modified[0] = '\0';
 	atomic_store(&v->logged_once, false);
 	atomic_store(&v->logged_status, 0);
 	x->remote = v;
@@ -153,7 +156,7 @@ static int take_first_piece(struct fetcher *x, struct conn *c, const struct http
 	if (a->range_first != 0 || !remote_identify(a, &x->version))
 		return -ESTALE;
 	/* what follows has to be of the same version */
-	if (!x->version.etag[0] && (uint64_t)a->range_last + 1 < x->version.size)
+	if (!x->version.etag[0] && !x->m->by_hash && (uint64_t)a->range_last + 1 < x->version.size)
 		return -ESTALE;
 	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
 	begin_pieces(x, c->left.end);
@@ -167,7 +170,7 @@ static void split(struct fetcher *x, struct conn *c, const struct http_response 
 
 	if (x->f.what != FETCH_FILE || x->f.plain || x->m->no_resume ||
 	    x->f.options->connections < 2 || (a->status != 206 && !a->accept_ranges) ||
-	    !remote_identify(a, v) || !v->etag[0] || v->size < c->left.off ||
+	    !remote_identify(a, v) || (!v->etag[0] && !x->m->by_hash) || v->size < c->left.off ||
 	    v->size - c->left.off <= PARALLEL)
 		return;
 	begin_pieces(x, c->left.off);

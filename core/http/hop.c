@@ -108,7 +108,9 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	int r;
 
 	s->head_done = true;
-	if (http_head_redirect(head)) {
+	s->again = (head->response.status == 401 || head->response.status == 403) &&
+		   http_secrets_refused(s);
+	if (s->again || http_head_redirect(head)) {
 		s->redirected = true;
 		/* A short body is read to the end, so that the connection can be reused. */
 		if (s->head_only || (head->response.length >= 0 &&
@@ -186,45 +188,6 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 
 /* ---- the request ---- */
 
-static int add_slist(struct curl_slist **list, const char *line)
-{
-	struct curl_slist *l = curl_slist_append(*list, line);
-
-	if (!l)
-		return -ENOMEM;
-	*list = l;
-	return 0;
-}
-
-/* Credentials go to the origin of the user's URL only, and not after a redirect has left it. */
-static int set_secrets(struct http_stream *s)
-{
-	struct http *http = s->http;
-	int r = 0;
-
-	if (s->left_origin || !http_same_origin(&s->target, &http->origin)) {
-		/* logged once: a carton may have many URLs, each with many requests */
-		if ((s->target.user || s->target.password) && !http->userinfo_logged) {
-			http_log(CARTON_LOG_WARNING, s->target.url,
-				 "the user name and password in this URL are not sent");
-			http->userinfo_logged = true;
-		}
-		return 0;
-	}
-	for (char **h = http->headers; r == 0 && h && *h; h++)
-		r = add_slist(&s->sent, *h);
-	if (r < 0)
-		return r;
-	r |= (int)curl_easy_setopt(s->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-	if (!http->origin.user && !http->origin.password)
-		r |= (int)curl_easy_setopt(s->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
-	else if (http->origin.user)
-		r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, http->origin.user);
-	if (http->origin.password)
-		r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, http->origin.password);
-	return r ? -ENOMEM : 0;
-}
-
 static int set_callbacks(struct http_stream *s)
 {
 	CURL *e = s->easy;
@@ -276,7 +239,7 @@ static int set_request(struct http_stream *s)
 	int r = 0;
 
 	for (struct curl_slist *l = s->lines; r == 0 && l; l = l->next)
-		r = add_slist(&s->sent, l->data);
+		r = http_add_line(&s->sent, l->data);
 	if (s->head_only)
 		r |= (int)curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
 	if (*s->range)
@@ -299,6 +262,7 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 	int r;
 
 	*ret_why = "out of memory";
+	s->has_headers = s->again = false;
 	s->seen[s->n_seen] = strdup(s->target.url);
 	if (!s->seen[s->n_seen])
 		return -ENOMEM;
@@ -317,7 +281,7 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 	s->easy = curl_easy_init();
 	if (!s->easy)
 		return -ENOMEM;
-	r = set_secrets(s);
+	r = http_secrets_set(s);
 	if (r < 0 || set_callbacks(s) || set_connection(s, proxy) || set_request(s))
 		return -ENOMEM;
 	return curl_multi_add_handle(s->http->multi, s->easy) ? -ENOMEM : 0;

@@ -27,7 +27,13 @@ static void log_codings(void)
 static int set_origin(struct http *http, const char *url)
 {
 	const char *why = "out of memory";
-	int r = http_target_parse(NULL, url, &http->origin, &why);
+	int r;
+
+	if (s3_is_url(url)) {
+		http->s3_origin = strdup(url);
+		return http->s3_origin ? 0 : -ENOMEM;
+	}
+	r = http_target_parse(NULL, url, &http->origin, &why);
 
 	if (r < 0 && r != -ENOMEM) {
 		http_log(CARTON_LOG_ERROR, url, "%s", why);
@@ -45,10 +51,11 @@ static int set_options(struct http *http, const struct http_options *o)
 	http->stall_rate = o->stall_rate > 0 ? o->stall_rate : 1024;
 	http->max_host_connections = MAX(o->max_host_connections, 0);
 	http->private_links = o->private_links;
+	http->s3 = o->s3;
 	if (o->origin_url)
 		r = set_origin(http, o->origin_url);
 	if (r == 0 && o->header_file)
-		r = http_headers_load(o->header_file, &http->headers);
+		r = http_secrets_load(http, o->header_file);
 	if (r == 0 && o->cacert) {
 		if (access(o->cacert, R_OK) < 0) {
 			r = -errno;
@@ -126,8 +133,9 @@ void http_free(struct http *http)
 	http_stop(http);
 	if (http->multi)
 		curl_multi_cleanup(http->multi);
-	http_headers_free(http->headers);
+	http_secrets_free(http);
 	http_target_free(&http->origin);
+	free(http->s3_origin);
 	http_proxies_free(&http->proxies);
 	free(http->cacert);
 	pthread_mutex_destroy(&http->lock);
@@ -183,6 +191,42 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	return r;
 }
 
+/* The object store of the user's environment: any address of it is allowed. */
+static int set_s3_target(struct http_stream *s, const char *url, const char **ret_why)
+{
+	const struct http *http = s->http;
+	char *text;
+	int r;
+
+	*ret_why = s3_url_fault(url);
+	if (*ret_why)
+		return -EINVAL;
+	*ret_why = "refused: LINKS may lead to the bucket of an s3 carton only";
+	if (!http->s3 ||
+	    (s->trust == HTTP_LINKS && (!http->s3_origin || !s3_same_bucket(url, http->s3_origin))))
+		return -EACCES;
+	text = s3_http_url(http->s3, url);
+	if (!text)
+		return -ENOMEM;
+	s->s3 = true;
+	s->trust = HTTP_USER;
+	r = http_target_parse(NULL, text, &s->target, ret_why);
+	free(text);
+	return r;
+}
+
+static int set_target(struct http_stream *s, const struct http_request *q, const char **ret_why)
+{
+	if (!q->landing && s3_is_url(q->url))
+		return set_s3_target(s, q->url, ret_why);
+	if (!q->landing)
+		return http_target_parse(NULL, q->url, &s->target, ret_why);
+	s->landed = true;
+	s->allowed = q->landing->allowed;
+	s->left_origin = q->landing->left_origin;
+	return http_target_parse(NULL, q->landing->url, &s->target, ret_why);
+}
+
 int http_start_request(struct http *http, const struct http_request *request, http_wake_fn *wake,
 		       void *ctx, struct http_stream **ret)
 {
@@ -196,13 +240,7 @@ int http_start_request(struct http *http, const struct http_request *request, ht
 	s->ctx = ctx;
 	r = set_request(s, request);
 	if (r == 0)
-		r = http_target_parse(NULL, request->landing ? request->landing->url : request->url,
-				      &s->target, &why);
-	if (request->landing) {
-		s->landed = true;
-		s->allowed = request->landing->allowed;
-		s->left_origin = request->landing->left_origin;
-	}
+		r = set_target(s, request, &why);
 	if (r < 0 && r != -ENOMEM)
 		http_log(http_failure_level(s), request->url, "%s", why);
 	if (r == 0)

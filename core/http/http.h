@@ -18,6 +18,8 @@
  *  - A proxy (http_proxy, https_proxy, all_proxy, no_proxy, as curl reads them) is the user's
  *    choice: its own address is not checked, and names are resolved there, not here. Still checked
  *    is a URL whose host is a literal address or a localhost name.
+ *  - s3://BUCKET/KEY is a URL of the object store that the user's environment names; LINKS may
+ *    lead to the bucket of the carton's own URL only.
  *  - Credentials (userinfo of origin_url, .netrc, the header file) go to the origin (scheme, host
  *    and port) of origin_url and nowhere else. Userinfo of any other URL is dropped with a warning.
  *  - TLS certificates are always verified.
@@ -43,6 +45,7 @@
 struct http;
 struct http_landing;
 struct http_stream;
+struct s3;
 struct sockaddr;
 
 /* All strings are copied. Zero and NULL are the defaults. */
@@ -54,6 +57,7 @@ struct http_options {
 	const char *cacert;	   /* PEM file of the authorities to trust instead */
 	const char *header_file;   /* lines `Name: value`, for the origin of origin_url only */
 	const char *origin_url;	   /* what the user typed; NULL: nothing gets credentials */
+	struct s3 *s3;		   /* for s3:// URLs (s3.h); outlives it; NULL: there are none */
 	long max_host_connections; /* to one host at once; default: no limit */
 };
 
@@ -167,7 +171,7 @@ void http_close(struct http_stream *stream);
  */
 int http_status_errno(int status);
 
-/* NULL when `url` is an absolute http or https URL that http_start_request() takes, else what is wrong. */
+/* NULL when `url` is an absolute http, https or s3 URL that http_start_request() takes, else what is wrong. */
 const char *http_url_fault(const char *url);
 
 /* `url` without userinfo, query and fragment, cut to n - 1 bytes; for messages. Returns `ret`. */

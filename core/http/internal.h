@@ -13,6 +13,7 @@
 #include "http/http.h"
 #include "http/policy.h"
 #include "http/response.h"
+#include "http/s3.h"
 #include "base/util.h"
 
 #if LIBCURL_VERSION_NUM < 0x075700
@@ -37,8 +38,9 @@ struct http {
 	long connect_timeout_ms, stall_ms, stall_rate, max_host_connections;
 	bool private_links;
 	char *cacert;
-	char **headers;
 	struct http_target origin;
+	char *s3_origin; /* the s3:// URL of the user; or NULL */
+	struct s3 *s3;	 /* NULL: no S3; used by the network thread once it runs */
 	struct http_proxies proxies;
 	CURLM *multi;
 	pthread_t thread;
@@ -48,10 +50,15 @@ struct http {
 	bool stopping;				/* guarded by lock, as is multi's wakeup */
 	struct http_stream *queue, **queue_end; /* guarded by lock; each holds a reference */
 
-	/* used by the network thread only */
-	struct http_stream *live; /* each holds a reference */
-	int64_t checked_ms;	  /* when stalls were last looked for */
-	bool userinfo_logged;	  /* the warning that it is not sent was logged */
+	/* used by the network thread only, once it runs */
+	char *header_file; /* or NULL */
+	char **headers;
+	struct timespec headers_changed; /* when the file that is loaded was changed last, */
+	ino_t headers_inode;
+	int64_t headers_checked_ms; /* and when that was looked at */
+	struct http_stream *live;   /* each holds a reference */
+	int64_t checked_ms;	    /* when stalls were last looked for */
+	bool userinfo_logged;	    /* the warning that it is not sent was logged */
 };
 
 struct http_landing {
@@ -98,8 +105,12 @@ struct http_stream {
 	struct http_target target;
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
+	bool s3;	  /* signed, as long as it has not left its origin */
 	bool landed;	  /* began at a landing: allowed and left_origin are its */
 	bool left_origin; /* a redirect has: no credentials any more */
+	bool has_headers; /* the user's were sent */
+	bool refused_once;
+	bool again; /* they were refused, and have changed since */
 	bool proxied, connected, held, head_done, redirected, refused, finished;
 	unsigned allowed; /* address classes, HTTP_ALLOW */
 	enum http_address_class class, refused_class;
@@ -134,6 +145,21 @@ void http_log(enum carton_log_level level, const char *url, const char *fmt, ...
 
 /* The level to log a failure of the stream at; counts it as logged. Takes the stream's lock. */
 enum carton_log_level http_failure_level(struct http_stream *stream);
+
+/* ---- secrets.c ---- */
+
+/* Appends a copy of a line. 0 or -ENOMEM. */
+int http_add_line(struct curl_slist **list, const char *line);
+
+/* Loads the user's header file for the first time. 0, or as http_headers_load(). */
+int http_secrets_load(struct http *http, const char *header_file);
+void http_secrets_free(struct http *http);
+
+/* Adds what only the server may know that the stream asks. 0 or -ENOMEM. */
+int http_secrets_set(struct http_stream *stream);
+
+/* The server has refused them (401 or 403). True: there are others now, so it may be asked again. */
+bool http_secrets_refused(struct http_stream *stream);
 
 /* ---- hop.c ---- */
 

@@ -31,8 +31,7 @@ static bool parameter(const char *url, const char *name, char *ret, size_t n)
 	return false;
 }
 
-/* 20250131T235959Z, or with - and : (perhaps as %3A); 0: it is no such time. */
-static int64_t parse_time(const char *text)
+int64_t http_parse_time(const char *text)
 {
 	struct tm tm = { 0 };
 	char digits[16];
@@ -64,12 +63,12 @@ int64_t http_url_expiry(const char *url)
 		if (!parameter(url, signers[i][0], from, sizeof(from)) ||
 		    !parameter(url, signers[i][1], value, sizeof(value)))
 			continue;
-		when = parse_time(from);
+		when = http_parse_time(from);
 		return when ? when + strtol(value, NULL, 10) : 0;
 	}
 	if (parameter(url, "Expires", value, sizeof(value)))
 		return MAX(strtol(value, NULL, 10), 0);
-	return parameter(url, "se", value, sizeof(value)) ? parse_time(value) : 0;
+	return parameter(url, "se", value, sizeof(value)) ? http_parse_time(value) : 0;
 }
 
 static bool is_signature(const char *name, size_t n)

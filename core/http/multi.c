@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
 #include "http/internal.h"
 
 /* ---- the queue: from any thread ---- */
@@ -179,6 +181,10 @@ static void stream_done(struct http_stream *s, CURLcode code)
 		stream_fail_address(s);
 	} else if (s->fault) {
 		stream_fail(s, s->fault, s->fault_why);
+	} else if (s->again) {
+		http_hop_end(s);
+		free(s->seen[--s->n_seen]);
+		hop_start(s);
 	} else if (s->redirected) {
 		http_hop_end(s);
 		r = redirect(s, &why);

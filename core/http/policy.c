@@ -170,6 +170,8 @@ const char *http_url_fault(const char *url)
 	struct http_target target;
 	const char *why = "out of memory";
 
+	if (s3_is_url(url))
+		return s3_url_fault(url);
 	if (http_target_parse(NULL, url, &target, &why) < 0)
 		return why;
 	http_target_free(&target);

@@ -5,6 +5,7 @@
 #include "base/ingest.h"
 #include "cache/dest.h"
 #include "cache/read.h"
+#include "fetch/mirrors.h"
 #include "object/internal.h"
 
 /* measurements of the free space of one disk differ by less */
@@ -34,17 +35,22 @@ static void keep_source(struct copy *c, struct source *source, struct ingested *
 
 /* ---- the cache ---- */
 
-/* What the cache has under that name, hashed again. A damaged one is dropped, and made anew. */
-static int from_cache(struct copy *c)
+static struct ingest ingest_of(struct copy *c)
 {
-	struct object *o = c->making->object;
-	struct ingest how = {
-		.size = o->size,
-		.tagger = o->store->tagger,
+	return (struct ingest){
+		.size = c->making->object->size,
+		.tagger = store_of(c)->tagger,
 		.cancel = &c->making->cancel,
 		.progress = making_count,
 		.ctx = c->making,
 	};
+}
+
+/* What the cache has under that name, hashed again. A damaged one is dropped, and made anew. */
+static int from_cache(struct copy *c)
+{
+	struct object *o = c->making->object;
+	struct ingest how = ingest_of(c);
 	struct ingested in;
 	struct source *source;
 	int r = cache_read(o->store->options.cache, o->sha256, &how, &source, &in);
@@ -52,6 +58,35 @@ static int from_cache(struct copy *c)
 	if (r == 0)
 		keep_source(c, source, &in);
 	return r == -EBADMSG ? -ENOENT : r;
+}
+
+/* What a directory of the user's mirrors has: read in place. Another's cache, so nothing is dropped. */
+static int from_mirror(struct copy *c)
+{
+	struct object *o = c->making->object;
+	struct ingest how = ingest_of(c);
+	size_t i = 0;
+	int fd;
+
+	for (; o->store->options.mirrors &&
+	       mirrors_open(o->store->options.mirrors, o->sha256, object_name(o), &i, &fd) == 0;
+	     i++) {
+		struct ingested in;
+		struct source *source;
+		int r = source_from_fd(fd, &source);
+
+		if (r == 0)
+			r = cache_check(source, o->sha256, &how, &in);
+		if (r == 0) {
+			keep_source(c, source, &in);
+			return 0;
+		}
+		if (r == -ECANCELED || r == -ENOMEM)
+			return r;
+		carton_log(CARTON_LOG_WARNING, object_name(o),
+			   "a directory given with mirror= has other bytes than MANIFEST says");
+	}
+	return -ENOENT;
 }
 
 /* Descriptors are used up: another place would need one, too. */
@@ -86,6 +121,8 @@ static int open_cache(struct copy *c)
 
 	do {
 		r = from_cache(c);
+		if (r == -ENOENT)
+			r = from_mirror(c);
 		if (r == -ENOENT)
 			r = dest_cache(cache, sha256, &c->dest);
 		/* published meanwhile; again and again when it is damaged and cannot be removed */
@@ -268,8 +305,16 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret)
 
 void copy_start(struct copy *c)
 {
+	int r = -ENOENT;
+
 	first_place(c);
-	try_places(c);
+	/* else in its turn */
+	if (c->cached && c->place != COPY_CACHE)
+		r = from_mirror(c);
+	if (r == -ENOENT)
+		try_places(c);
+	else
+		c->done(c, r);
 }
 
 void copy_filled(struct copy *c, int result, struct ingested *in)

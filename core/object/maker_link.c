@@ -5,6 +5,7 @@
 #include "base/util.h"
 #include "cache/cache.h"
 #include "fetch/fetcher.h"
+#include "fetch/mirrors.h"
 #include "format/links.h"
 #include "object/internal.h"
 
@@ -13,50 +14,61 @@ struct maker_link {
 	struct link *link;
 };
 
+struct link_copy {
+	struct copy copy;
+	char **urls;	     /* of the fetch */
+	int64_t deadline_ms; /* for a size, which has to be known by then; or 0 */
+};
+
 static struct link *link_of(const struct object *o)
 {
 	return container_of(o->maker, struct maker_link, maker)->link;
 }
 
-/* A fetch for a making, which ends when that is cancelled. */
-static struct fetch fetch_of(struct making *m, void *ctx)
+/* A fetch for a making, which ends when that is cancelled. 0 or -ENOMEM. */
+static int fetch_of(struct link_copy *lc, struct fetch *ret)
 {
+	struct making *m = lc->copy.making;
 	const struct object *o = m->object;
 	struct link *link = link_of(o);
+	size_t n;
+	int r;
 
-	return (struct fetch){
+	free(lc->urls);
+	lc->urls = NULL;
+	r = mirrors_urls(o->store->options.mirrors, o->sha256, object_name(o), link->urls,
+			 link->n_urls, &lc->urls, &n);
+	*ret = (struct fetch){
 		.options = o->store->options.remote,
 		.cancel = &m->cancel,
-		.urls = link->urls,
-		.n_urls = link->n_urls,
+		.urls = lc->urls,
+		.n_urls = n + link->n_urls,
+		.n_by_hash = n,
 		.first = &link->first,
 		.trust = HTTP_LINKS,
-		.ctx = ctx,
+		.ctx = lc,
 	};
+	return r;
 }
 
 /* ---- bytes ---- */
 
-struct link_copy {
-	struct copy copy;
-	int64_t deadline_ms; /* for a size, which has to be known by then; or 0 */
-};
-
 static void fetched(void *ctx, int result, struct ingested *in)
 {
-	copy_filled(ctx, result, in);
+	copy_filled(&((struct link_copy *)ctx)->copy, result, in);
 }
 
 static void fill_copy(struct copy *c, struct dest *dest)
 {
 	struct making *m = c->making;
-	struct fetch f = fetch_of(m, c);
+	struct link_copy *lc = container_of(c, struct link_copy, copy);
 	struct ingested in = { 0 };
-	int r;
+	struct fetch f;
+	int r = fetch_of(lc, &f);
 
 	f.what = FETCH_FILE;
 	f.n = object_size(m->object) != OBJECT_NO_SIZE ? object_size(m->object) : 0;
-	f.deadline_ms = container_of(c, struct link_copy, copy)->deadline_ms;
+	f.deadline_ms = lc->deadline_ms;
 	f.sha256 = m->object->sha256;
 	f.hash = true;
 	f.tagger = m->object->store->tagger;
@@ -65,7 +77,8 @@ static void fill_copy(struct copy *c, struct dest *dest)
 	f.arrived = making_progress;
 	f.progress_ctx = m;
 	f.done = fetched;
-	r = f.options ? fetch_start(&f) : copy_offline(m);
+	if (r == 0)
+		r = f.options ? fetch_start(&f) : copy_offline(m);
 	if (r < 0)
 		copy_filled(c, r, &in);
 }
@@ -73,8 +86,10 @@ static void fill_copy(struct copy *c, struct dest *dest)
 static void copy_done(struct copy *c, int result)
 {
 	struct making *m = c->making;
+	struct link_copy *lc = container_of(c, struct link_copy, copy);
 
-	free(container_of(c, struct link_copy, copy));
+	free(lc->urls);
+	free(lc);
 	making_done(m, result);
 }
 
@@ -118,11 +133,13 @@ static void size_fetched(void *ctx, int result, struct ingested *in)
 
 static int ask_size(struct link_copy *lc)
 {
-	struct making *m = lc->copy.making;
-	struct fetch f = fetch_of(m, lc);
+	struct fetch f;
+	int r = fetch_of(lc, &f);
 
+	if (r < 0)
+		return r;
 	if (!f.options)
-		return copy_offline(m);
+		return copy_offline(lc->copy.making);
 	lc->deadline_ms = now_ms() + f.options->timeout_ms;
 	f.what = FETCH_SIZE;
 	f.deadline_ms = lc->deadline_ms;

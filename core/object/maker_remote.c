@@ -11,6 +11,7 @@
 #include "base/ingest.h"
 #include "base/util.h"
 #include "fetch/fetcher.h"
+#include "fetch/mirrors.h"
 #include "fetch/remote_source.h"
 #include "object/internal.h"
 
@@ -23,6 +24,7 @@ struct remote_copy {
 	const struct entry *entry;
 	struct dest *dest, *scratch;
 	struct source *part; /* the scratch, once it is there */
+	char **urls;	     /* of mirrors; or NULL */
 	struct job job;
 };
 
@@ -44,6 +46,7 @@ static void remote_over(struct remote_copy *rc, int r, struct ingested *in)
 	struct copy *c = rc->copy;
 
 	source_unref(rc->part);
+	free(rc->urls);
 	free(rc);
 	copy_filled(c, r, in ? in : &none);
 }
@@ -203,20 +206,15 @@ static int copy_held(struct remote_copy *rc, uint64_t off, uint64_t n)
 	return r;
 }
 
-void copy_remote(struct copy *c, const struct entry *e, struct dest *dest)
+/* From the carton: what of it says where the data is, or all of it. */
+static void fetch_entry(struct remote_copy *rc)
 {
-	struct remote_copy *rc = calloc(1, sizeof(*rc));
+	const struct entry *e = rc->entry;
 	uint64_t n = entry_end(e) - e->header - (is_direct(e) ? e->stored : 0);
 	struct ingested in = { .size = n };
 	struct fetch f;
-	int r;
+	int r = open_scratch(rc, n);
 
-	if (!rc) {
-		copy_filled(c, -ENOMEM, &in);
-		return;
-	}
-	*rc = (struct remote_copy){ .copy = c, .entry = e, .dest = dest };
-	r = open_scratch(rc, n);
 	if (r == 0 && n <= WHOLE)
 		r = copy_held(rc, e->header, n);
 	if (r == 0 && n <= WHOLE) {
@@ -232,4 +230,56 @@ void copy_remote(struct copy *c, const struct entry *e, struct dest *dest)
 		dest_abort(rc->scratch, false);
 		remote_over(rc, r, NULL);
 	}
+}
+
+/* ---- mirrors ---- */
+
+static void mirror_done(void *ctx, int result, struct ingested *in)
+{
+	struct remote_copy *rc = ctx;
+
+	if (result == 0 || result == -ECANCELED || result == -ENOMEM || result == -ENOSPC)
+		remote_over(rc, result, in);
+	else
+		fetch_entry(rc);
+}
+
+/* 0: a mirror is asked; -ENOENT: there is none. */
+static int ask_mirrors(struct remote_copy *rc)
+{
+	const struct object *o = rc->copy->making->object;
+	const struct object_options *options = options_of(rc);
+	struct fetch f = fetch_of(rc, 0, o->size, rc->dest);
+	int r = -ENOENT;
+
+	if (options->verify && mirrors_have_urls(options->mirrors) &&
+	    !remote_source_held(options->source, NULL, rc->entry->stored, rc->entry->header))
+		r = mirrors_urls(options->mirrors, o->sha256, object_name(o), NULL, 0, &rc->urls,
+				 &f.n_by_hash);
+	if (r < 0)
+		return r;
+	f.what = FETCH_FILE;
+	f.urls = rc->urls;
+	f.n_urls = f.n_by_hash;
+	f.remote = NULL;
+	f.sha256 = o->sha256;
+	f.hash = true;
+	f.tagger = o->store->tagger;
+	f.progress = making_count;
+	f.done = mirror_done;
+	return f.n_urls ? fetch_start(&f) : -ENOENT;
+}
+
+void copy_remote(struct copy *c, const struct entry *e, struct dest *dest)
+{
+	struct remote_copy *rc = calloc(1, sizeof(*rc));
+	struct ingested none = { 0 };
+
+	if (!rc) {
+		copy_filled(c, -ENOMEM, &none);
+		return;
+	}
+	*rc = (struct remote_copy){ .copy = c, .entry = e, .dest = dest };
+	if (ask_mirrors(rc) < 0)
+		fetch_entry(rc);
 }

@@ -34,6 +34,7 @@ struct entry;
 struct events;
 struct link;
 struct making;
+struct mirrors;
 struct object;
 struct object_store;
 struct remote_options;
@@ -45,6 +46,8 @@ struct object_options {
 	struct cache *cache;   /* likewise; NULL: large copies go to unnamed temporary files */
 	struct source *source; /* of a remote carton (remote_source.h), likewise */
 	const struct remote_options *remote; /* likewise; NULL: nothing is fetched (offline) */
+	const struct mirrors
+		*mirrors;   /* likewise; asked before links and a remote carton; or NULL */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
 	/* Other entries with an object's bytes, one after the other: *at is 0 first. NULL: object_add() is
 	 * told of all. Any thread. */

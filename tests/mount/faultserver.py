@@ -60,6 +60,8 @@ What goes wrong
   retryafter=V      Retry-After with status=, fail=
   auth=USER:PASS    401 without these (Basic)
   need=NAME:VALUE   401 without this header
+  needs=NAME:FILE   401 unless that header is what a file beneath --root says
+  signed=FILE       403 unless the query's X-Amz-Signature is
   redirect=C to=URL Location: URL, status C
   hops=N            302 to the same with N - 1; at 0 the content
   loop              302 to itself
@@ -482,6 +484,10 @@ class Answer:
         conn.bucket.rate = o.int('rate', 0)
         return self.simple() or self.serve()
 
+    def text_of(self, file):
+        with open(os.path.join(self.conn.server.root, file)) as f:
+            return f.read()
+
     def simple(self):
         """Answers without the content; None when there is more to do."""
         o = self.o
@@ -492,6 +498,13 @@ class Answer:
             return self.short(401, ['WWW-Authenticate: Basic realm="x"'])
         if 'need' in o and self.headers.get(name.lower()) != value.strip():
             return self.short(401)
+        if 'needs' in o:
+            name, _, file = o['needs'].partition(':')
+            if self.headers.get(name.lower()) != self.text_of(file):
+                return self.short(401)
+        if 'signed' in o and dict(urllib.parse.parse_qsl(self.entry['query'])).get(
+                'X-Amz-Signature') != self.text_of(o['signed']):
+            return self.short(403)
         if self.nth <= int(count):
             return self.short(int(code or 500), self.retry_after())
         count, _, n = o.get('brief', '0:0').partition(':')

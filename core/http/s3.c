@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/s3.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "http/http.h"
+
+#define SCHEME "s3://"
+#define RENEW_S 300    /* before keys expire */
+#define RETRY_MS 10000 /* between two requests for keys */
+#define FIRST_MS 70000 /* for the first, which are waited for */
+
+struct s3 {
+	struct aws_place place;
+	struct aws_keys keys;
+	int fd;		  /* to the process */
+	bool asked;	  /* for new keys */
+	int64_t asked_ms; /* last */
+};
+
+/* One datagram of the process. */
+struct answer {
+	int result;
+	struct aws_keys keys;
+};
+
+/* ---- URLs ---- */
+
+bool s3_is_url(const char *url)
+{
+	return strncasecmp(url, SCHEME, strlen(SCHEME)) == 0;
+}
+
+/* The length of the bucket's name. */
+static size_t bucket_len(const char *url)
+{
+	return strcspn(url + strlen(SCHEME), "/");
+}
+
+const char *s3_url_fault(const char *url)
+{
+	const char *bucket = url + strlen(SCHEME);
+	size_t n = bucket_len(url);
+
+	if (strlen(url) > HTTP_MAX_URL / 3)
+		return "the URL is too long";
+	if (n < 3 || n > 63 || strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-_") < n)
+		return "not s3://BUCKET/KEY: the name of a bucket has 3 to 63 of a-z, 0-9, . and -";
+	if (strlen(bucket) < n + 2)
+		return "not s3://BUCKET/KEY: there is no key";
+	/* libcurl would resolve them */
+	for (const char *p = bucket + n; p; p = strchr(p + 1, '/')) {
+		size_t len = strcspn(p + 1, "/");
+
+		if ((len == 1 && p[1] == '.') || (len == 2 && p[1] == '.' && p[2] == '.'))
+			return "a key with the component . or .. cannot be asked for";
+	}
+	return NULL;
+}
+
+bool s3_same_bucket(const char *a, const char *b)
+{
+	size_t n = bucket_len(a);
+
+	return n == bucket_len(b) && strncmp(a + strlen(SCHEME), b + strlen(SCHEME), n) == 0;
+}
+
+char *s3_http_url(const struct s3 *s, const char *url)
+{
+	const char *bucket = url + strlen(SCHEME);
+	struct buf out = buf_init(HTTP_MAX_URL + 1);
+	int n = (int)bucket_len(url), r;
+
+	if (*s->place.endpoint)
+		r = buf_addf(&out, "%s/%.*s", s->place.endpoint, n, bucket);
+	else if (memchr(bucket, '.', (size_t)n))
+		/* no certificate is for a name with more dots */
+		r = buf_addf(&out, "https://s3.%s.amazonaws.com/%.*s", s->place.region, n, bucket);
+	else
+		r = buf_addf(&out, "https://%.*s.s3.%s.amazonaws.com", n, bucket, s->place.region);
+	for (const char *p = bucket + n; r == 0 && *p; p++)
+		r = isalnum((unsigned char)*p) || strchr("-._~/", *p) ?
+			    buf_addc(&out, *p) :
+			    buf_addf(&out, "%%%02X", (unsigned char)*p);
+	if (r < 0) {
+		buf_free(&out);
+		return NULL;
+	}
+	return out.data;
+}
+
+/* ---- the process ---- */
+
+/* Loads keys whenever it is asked to. What it logs has no way to the log of its parent: stderr. */
+_Noreturn static void process(int fd, int parent_end)
+{
+	static struct answer a;
+	char byte;
+
+	prctl(PR_SET_NAME, "cartonfs-keys");
+	close(parent_end);
+	setsid();
+	signal(SIGPIPE, SIG_IGN);
+	if (fd != 3)
+		dup3(fd, 3, O_CLOEXEC);
+	syscall(SYS_close_range, 4, ~0U, 0);
+	while (recv(3, &byte, 1, 0) == 1) {
+		a.result = aws_load(&a.keys);
+		if (send(3, &a, sizeof(a), MSG_NOSIGNAL) < 0)
+			break;
+	}
+	_exit(0);
+}
+
+/* Takes the answer that is there; waits for it if `wait_ms`. 0; -EAGAIN; -errno. */
+static int receive(struct s3 *s, int wait_ms)
+{
+	struct pollfd p = { s->fd, POLLIN, 0 };
+	struct answer a;
+	ssize_t n;
+	int r = -EAGAIN;
+
+	if (wait_ms && poll(&p, 1, wait_ms) <= 0)
+		return -ETIMEDOUT;
+	n = recv(s->fd, &a, sizeof(a), MSG_DONTWAIT);
+	if (n == (ssize_t)sizeof(a)) {
+		r = a.result;
+		s->asked = false;
+	} else if (n >= 0) {
+		r = -EPIPE;
+	}
+	if (r == 0)
+		s->keys = a.keys;
+	explicit_bzero(&a, sizeof(a));
+	return r;
+}
+
+static void ask(struct s3 *s)
+{
+	if (s->asked)
+		return;
+	s->asked_ms = now_ms();
+	s->asked = send(s->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
+int s3_start(struct s3 **ret)
+{
+	struct s3 *s = calloc(1, sizeof(*s));
+	int fds[2], r;
+	pid_t pid;
+
+	if (!s)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
+		free(s);
+		return -errno;
+	}
+	aws_place(&s->place);
+	s->fd = fds[0];
+	pid = fork();
+	if (pid == 0)
+		process(fds[1], fds[0]);
+	fd_close(fds[1]);
+	if (pid < 0) {
+		r = -EAGAIN;
+	} else {
+		ask(s);
+		r = receive(s, FIRST_MS);
+	}
+	if (r < 0) {
+		carton_log(CARTON_LOG_ERROR, NULL, "there are no keys for S3: %s", strerror(-r));
+		s3_free(s);
+		return r;
+	}
+	if (!*s->keys.id)
+		carton_log(CARTON_LOG_WARNING, NULL,
+			   "no keys for S3 in the environment or ~/.aws: requests are not signed");
+	*ret = s;
+	return 0;
+}
+
+void s3_free(struct s3 *s)
+{
+	if (!s)
+		return;
+	/* the process ends when it notices; it may be running a command */
+	fd_close(s->fd);
+	explicit_bzero(&s->keys, sizeof(s->keys));
+	free(s);
+}
+
+/* ---- keys ---- */
+
+const char *s3_region(const struct s3 *s)
+{
+	return s->place.region;
+}
+
+const struct aws_keys *s3_keys(struct s3 *s)
+{
+	if (s->asked)
+		receive(s, 0);
+	if (s->keys.expiry && (int64_t)time(NULL) >= s->keys.expiry - RENEW_S &&
+	    now_ms() - s->asked_ms >= RETRY_MS)
+		ask(s);
+	return &s->keys;
+}
+
+void s3_refused(struct s3 *s)
+{
+	if (*s->keys.id && now_ms() - s->asked_ms >= RETRY_MS)
+		ask(s);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a request says of who sends it: the user's headers, user name and password, keys of S3. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "http/internal.h"
+
+#define CHECK_MS 1000 /* how often the header file is looked at */
+
+int http_add_line(struct curl_slist **list, const char *line)
+{
+	struct curl_slist *l = curl_slist_append(*list, line);
+
+	if (!l)
+		return -ENOMEM;
+	*list = l;
+	return 0;
+}
+
+/* ---- the header file ---- */
+
+int http_secrets_load(struct http *http, const char *header_file)
+{
+	struct stat st = { 0 };
+
+	http->header_file = strdup(header_file);
+	if (!http->header_file)
+		return -ENOMEM;
+	/* before it is read: a change in between is noticed later */
+	if (stat(header_file, &st) == 0) {
+		http->headers_changed = st.st_mtim;
+		http->headers_inode = st.st_ino;
+	}
+	return http_headers_load(header_file, &http->headers);
+}
+
+void http_secrets_free(struct http *http)
+{
+	http_headers_free(http->headers);
+	free(http->header_file);
+}
+
+/* Loads it again if it has changed: true. One that cannot be used is logged, and the old one stays. */
+static bool refresh(struct http *http, bool now)
+{
+	int64_t time = now_ms();
+	char **headers;
+	struct stat st;
+
+	if (!http->header_file || (!now && time - http->headers_checked_ms < CHECK_MS))
+		return false;
+	http->headers_checked_ms = time;
+	if (stat(http->header_file, &st) < 0 ||
+	    (st.st_ino == http->headers_inode &&
+	     memcmp(&st.st_mtim, &http->headers_changed, sizeof(st.st_mtim)) == 0))
+		return false;
+	http->headers_changed = st.st_mtim;
+	http->headers_inode = st.st_ino;
+	if (http_headers_load(http->header_file, &headers) < 0)
+		return false;
+	http_headers_free(http->headers);
+	http->headers = headers;
+	return true;
+}
+
+bool http_secrets_refused(struct http_stream *s)
+{
+	bool once = !s->refused_once;
+
+	if (s->s3 && !s->left_origin)
+		s3_refused(s->http->s3);
+	s->refused_once = true;
+	return s->has_headers && once && refresh(s->http, true);
+}
+
+/* ---- requests ---- */
+
+/* Has libcurl sign the request. A redirect within the store is signed anew, another not at all. */
+static int set_s3(struct http_stream *s)
+{
+	const struct aws_keys *keys = s3_keys(s->http->s3);
+	char signer[128], token[AWS_MAX_TOKEN + 64];
+	int r;
+
+	if (s->left_origin || !*keys->id)
+		return 0;
+	snprintf(signer, sizeof(signer), "aws:amz:%s:s3", s3_region(s->http->s3));
+	r = (int)curl_easy_setopt(s->easy, CURLOPT_AWS_SIGV4, signer);
+	r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, keys->id);
+	r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, keys->secret);
+	/* libcurl before 8.0 signs what it finds here, and adds none of its own */
+	if (r == 0)
+		r = http_add_line(&s->sent, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
+	if (r == 0 && *keys->token) {
+		snprintf(token, sizeof(token), "x-amz-security-token: %s", keys->token);
+		r = http_add_line(&s->sent, token);
+		explicit_bzero(token, sizeof(token));
+	}
+	return r ? -ENOMEM : 0;
+}
+
+/* Credentials go to the origin of the user's URL only, and not after a redirect has left it. */
+int http_secrets_set(struct http_stream *s)
+{
+	struct http *http = s->http;
+	int r = 0;
+
+	if (s->s3)
+		return set_s3(s);
+	if (s->left_origin || !http_same_origin(&s->target, &http->origin)) {
+		/* logged once: a carton may have many URLs, each with many requests */
+		if ((s->target.user || s->target.password) && !http->userinfo_logged) {
+			http_log(CARTON_LOG_WARNING, s->target.url,
+				 "the user name and password in this URL are not sent");
+			http->userinfo_logged = true;
+		}
+		return 0;
+	}
+	refresh(http, false);
+	s->has_headers = http->headers;
+	for (char **h = http->headers; r == 0 && h && *h; h++)
+		r = http_add_line(&s->sent, *h);
+	if (r < 0)
+		return r;
+	r |= (int)curl_easy_setopt(s->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+	if (!http->origin.user && !http->origin.password)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
+	else if (http->origin.user)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, http->origin.user);
+	if (http->origin.password)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, http->origin.password);
+	return r ? -ENOMEM : 0;
+}

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""-o mirror=: other caches and copies, asked by hash before the origin."""
+import os
+
+import pytest
+
+import harness
+from harness import ctl
+from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, fault_bytes, lines_of,
+                    reserved_port)
+from zipwriter import Carton
+
+SIZE = 30 * MIB
+
+
+def linked(nginx, tmp_path):
+    """A LinkedCarton of a small and a large file."""
+    data = {'small': fault_bytes(1000, seed=1), 'large': fault_bytes(SIZE, seed=2)}
+    c = LinkedCarton()
+    for name, d in data.items():
+        c.link(f'model/{name}', d, nginx.put(f'origin-{name}', d))
+    nginx.clear()
+    return c, c.write(tmp_path / 'm.carton'), data
+
+
+def publish(nginx, c, where='objects'):
+    """All files of a carton below `where`, by hash: a template for them."""
+    for path, sha in c.hashes().items():
+        nginx.put(f'{where}/{sha[:2]}/{sha}', c.files()[path])
+    nginx.clear()
+    return nginx.url('') + where + '/{ab}/{sha256}'
+
+
+def mirror(*templates):
+    return [x for t in templates for x in ('-o', f'mirror={t}')]
+
+
+def test_links_by_hash(nginx, mount_fg, cache, tmp_path):
+    """Nothing is asked of the origin, no validator is sent, every byte comes once."""
+    c, path, data = linked(nginx, tmp_path)
+    template = publish(nginx, c)
+    with mount_fg(path, *PRIVATE, *mirror(template), *cache.options) as m:
+        as_expected(m, c)
+    asked = nginx.requests()
+    assert asked and all('/objects/' in r['path'] for r in asked)
+    assert not any(r['if_range'] or r['if_match'] for r in asked)
+    assert sum(r['sent'] for r in asked if r['method'] == 'GET') == sum(map(len, data.values()))
+
+
+def test_entries_of_a_remote_carton(nginx, mount_fg, cache):
+    c = Carton(method='stored').add('model/large', fault_bytes(SIZE, seed=2))
+    c.add('model/text', b'so it is ' * 100000, method='zstd')
+    c.write(nginx.root / 'm.carton')
+    template = publish(nginx, c)
+    with mount_fg(nginx.url('m.carton'), *mirror(template), *cache.options) as m:
+        as_expected(m, c)
+    assert sum(r['sent'] for r in nginx.requests('m.carton')) < MIB
+    assert sum(r['sent'] for r in nginx.requests() if '/objects/' in r['path']) >= SIZE
+
+
+@pytest.mark.parametrize('kind', ['miss', 'wrong', 'short', 'refused', '500', 'changing'])
+def test_mirror_that_does_not_help(nginx, fault, mount_fg, cache, tmp_path, kind):
+    """A miss is silent; whatever it is, the bytes are right, and it costs no second."""
+    c, path, data = linked(nginx, tmp_path)
+    port, s = reserved_port()
+    template = {'miss': nginx.url('nothing/') + '{sha256}',
+                'wrong': fault.url('', size=SIZE) + '{sha256}',
+                'short': fault.url('', size=500) + '{sha256}',
+                'refused': f'http://127.0.0.1:{port}/{{sha256}}',
+                '500': fault.url('', status=500) + '{sha256}',
+                'changing': None}[kind]
+    if kind == 'changing':
+        # another entity tag for each request: of no importance
+        name = os.path.join(fault.root, 'changing')
+        with open(name, 'wb') as f:
+            f.write(data['large'])
+        template = fault.url('', file='changing', newetag=1) + '{sha256}'
+    with harness.at_once(), mount_fg(path, *PRIVATE, *mirror(template), *cache.options) as m:
+        for name, d in data.items():
+            assert m.read(f'model/{name}') == d
+        log = m.log()
+    s.close()
+    noise = lines_of(log, 'warning|sha256')
+    assert len(noise) == {'refused': 1, 'wrong': 1}.get(kind, len(noise)), log
+    assert kind not in ('miss', '500') or not noise, log
+    if kind == 'changing':
+        assert sum(r['sent'] for r in nginx.requests('origin-large') if r['method'] == 'GET') == 0
+
+
+def test_order_of_mirrors(nginx, mount_fg, cache, tmp_path):
+    c, path, _ = linked(nginx, tmp_path)
+    full = publish(nginx, c)
+    with mount_fg(path, *PRIVATE, *mirror(nginx.url('none/') + '{sha256}', full),
+                  *cache.options) as m:
+        assert m.read('model/small') == c.linked['model/small']
+    paths = [r['path'].split('/')[1] for r in nginx.requests()]
+    assert paths[:2] == ['none', 'objects'] and not any('origin' in p for p in paths)
+
+
+def test_placeholders(nginx, fault, cache, tmp_path):
+    c = LinkedCarton().link('model/a b+ä', b'text', fault.url('origin', size=4))
+    path = c.write(tmp_path / 'm.carton')
+    ctl('fetch', cache.flag, '--private-links', '--mirror=' + nginx.url('p/') + '{path}',
+        '--mirror=' + nginx.url('q') + '?of={path}&from={source}', path)
+    seen = nginx.requests()
+    assert any(r['path'] == '/p/model/a b+ä' for r in seen)
+    queries = {r['query'] for r in seen} - {''}
+    assert queries == {f'of=model%2Fa%20b%2B%C3%A4&from={str(path).replace("/", "%2F")}'}
+
+
+@pytest.mark.parametrize('text', ['relative/{sha256}', 'http://h/nothing', 'http://h/{sha}',
+                                  'ftp://h/{sha256}', '/dir/{source}'])
+def test_bad_templates(tmp_path, text):
+    path = Carton().write(tmp_path / 'm.carton')
+    p = ctl('info', f'--mirror={text}', path)
+    assert p.returncode and 'is no template for a mirror' in p.stderr
+
+
+# ---- directories ----
+
+def snapshot(path):
+    return {p: (p.lstat().st_mtime_ns, p.lstat().st_size) for p in path.rglob('*')}
+
+
+@pytest.mark.parametrize('layout', ['cache', 'template', 'tree'])
+def test_directory(nginx, mount_fg, cache, tmp_path, layout):
+    """Read in place: nothing is fetched, copied into the cache, or written there."""
+    c, path, data = linked(nginx, tmp_path)
+    lower = tmp_path / 'lower'
+    if layout == 'cache':
+        ctl('fetch', f'--cache-dir={lower}', '--private-links', path)
+        template = lower
+    else:
+        lower.mkdir()
+        for name, d in data.items():
+            name = c.sum(d) if layout == 'template' else f'model/{name}'
+            (lower / name).parent.mkdir(exist_ok=True)
+            (lower / name).write_bytes(d)
+        template = f'{lower}/' + ('{sha256}' if layout == 'template' else '{path}')
+    before = snapshot(lower)
+    nginx.clear()
+    with mount_fg(path, *PRIVATE, *mirror(template), *cache.options) as m:
+        for name, d in data.items():
+            assert m.read(f'model/{name}') == d
+    assert not [r for r in nginx.requests() if r['method'] == 'GET']
+    assert snapshot(lower) == before and not cache.objects()
+
+
+def test_directory_with_damage(nginx, mount_fg, cache, tmp_path):
+    """It is told, left as it is, and the origin is asked."""
+    c, path, data = linked(nginx, tmp_path)
+    lower = tmp_path / 'lower'
+    lower.mkdir()
+    (lower / c.sum(data['large'])).write_bytes(data['large'][:-1] + b'?')
+    os.mkfifo(lower / c.sum(data['small']))
+    with mount_fg(path, *PRIVATE, *mirror(f'{lower}/{{sha256}}'), *cache.options) as m:
+        for name, d in data.items():
+            assert m.read(f'model/{name}') == d
+        log = m.log()
+    assert len(lines_of(log, 'mirror= has other bytes')) == 1
+    assert len(list(lower.iterdir())) == 2
+
+
+def test_carton_itself(nginx, mount_fg, cache, tmp_path):
+    """With the pin, its directory and MANIFEST come from a mirror too; without, from the origin."""
+    c = Carton(method='stored').add('model/x', fault_bytes(SIZE, seed=2))
+    c.write(nginx.root / 'copy.carton')
+    os.symlink(nginx.root / 'copy.carton', nginx.root / 'm.carton')
+    url, template = nginx.url('m.carton'), nginx.url('copy.carton') + '?{source}'
+    pin = ('-o', f'manifest_sha256={c.model_hash()}') if hasattr(c, 'model_hash') else None
+    if pin is None:
+        import hashlib
+        pin = ('-o', 'manifest_sha256=' + hashlib.sha256(c.manifest_bytes()).hexdigest())
+    nginx.clear()
+    with mount_fg(url, *mirror(template), *pin, *cache.options) as m:
+        as_expected(m, c)
+    assert not nginx.requests('m.carton') and nginx.requests('copy.carton')
+    nginx.clear()
+    with mount_fg(url, *mirror(template), '-o', f'cache_dir={tmp_path}/other') as m:
+        as_expected(m, c)
+    assert nginx.requests('m.carton') and not nginx.requests('copy.carton')
+
+
+def test_export(nginx, mount_fg, cache, tmp_path):
+    """The configuration that it writes makes nginx serve the cache of a node."""
+    c, path, _ = linked(nginx, tmp_path)
+    ctl('fetch', cache.flag, '--private-links', path)
+    p = ctl('cache', 'export', cache.flag)
+    assert p.returncode == 0, p.stderr
+    from origin import nginx_at
+    with nginx_at(tmp_path / 'node', more=p.stdout) as node:
+        mine = Cache(tmp_path / 'mine')
+        nginx.clear()
+        with mount_fg(path, *PRIVATE, *mirror(node.url('') + 'carton/{ab}/{sha256}'),
+                      *mine.options) as m:
+            as_expected(m, c)
+        assert not nginx.requests()
