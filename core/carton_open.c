@@ -115,6 +115,7 @@ static int open_remote(struct carton *c, const char *url, struct source **ret, i
 /* Another place that has all of it. -ENOENT: none. */
 static int open_at_mirror(struct carton *c, struct source **ret, int64_t *ret_mtime)
 {
+	struct source *source = NULL;
 	int r = -ENOENT;
 
 	for (size_t i = 0; r < 0; i++) {
@@ -122,13 +123,14 @@ static int open_at_mirror(struct carton *c, struct source **ret, int64_t *ret_mt
 
 		if (!url)
 			return -ENOENT;
-		r = remote_source_open(&c->remote, url, ret);
+		r = remote_source_open(&c->remote, url, &source);
 		free(url);
 		/* without ranges it is of no use here */
 		r = r == 1 ? -ENOENT : r;
 	}
-	*ret_mtime = remote_source_mtime(*ret);
-	c->remote_source = source_ref(*ret);
+	*ret_mtime = remote_source_mtime(source);
+	c->remote_source = source_ref(source);
+	*ret = source;
 	return 0;
 }
 

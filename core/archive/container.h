@@ -101,7 +101,7 @@ int container_locate_in(struct container *c, const struct entry *e, struct sourc
 
 /*
  * The stored bytes of a file, if reading them waits for nothing: *ret_stored points to them in `buf`, which
- * has room for e->end - e->header bytes. 0; -EAGAIN: not in memory, not a local zip, or at fault, which
+ * has room for entry_end(e) - e->header bytes. 0; -EAGAIN: not in memory, not a local zip, or at fault, which
  * container_locate() logs.
  */
 int container_peek(struct container *c, const struct entry *e, void *buf, const void **ret_stored);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Far from the carton: secrets that rotate, URLs with a signature, servers that are down, foreign schemes."""
 import os
-import subprocess
 import urllib.parse
 
 import pytest
