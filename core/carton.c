@@ -248,6 +248,17 @@ int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done,
 	return request_pin(to_node(file), done, ctx, ret_request);
 }
 
+int carton_pin_tapped(struct carton_node *file, struct carton_tap *tap, carton_done_fn *done,
+		      void *ctx, struct carton_request **ret_request)
+{
+	return request_pin_tapped(to_node(file), tap, done, ctx, ret_request);
+}
+
+uint64_t carton_memory(const struct carton *c)
+{
+	return c->budget.limit;
+}
+
 void carton_unpin(struct carton_node *file)
 {
 	request_unpin(to_node(file));

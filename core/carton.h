@@ -195,6 +195,31 @@ int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done,
 	       struct carton_request **ret_request);
 void carton_unpin(struct carton_node *file);
 
+/*
+ * Gets the bytes of a file while they are verified, so that they need not be copied to their readers a
+ * second time. Nothing of it may be readable anywhere before end(0): that is the caller's duty.
+ */
+struct carton_tap {
+	/* Not verified yet. Each byte once, in any order, on two threads at once; it may not wait long. */
+	void (*bytes)(struct carton_tap *tap, uint64_t off, const void *data, size_t n);
+	/*
+	 * Called once, after bytes() has returned, before any `done` is called: 0: all bytes were given, and
+	 * are verified; -EALREADY: none was given; any other: what was given is to be forgotten. The tap is
+	 * its own from here on.
+	 */
+	void (*end)(struct carton_tap *tap, int result);
+};
+
+/*
+ * As carton_pin(), with a tap (may be NULL) that gets the bytes if this call is what begins to verify them.
+ * Its end() is called in any case.
+ */
+int carton_pin_tapped(struct carton_node *file, struct carton_tap *tap, carton_done_fn *done,
+		      void *ctx, struct carton_request **ret_request);
+
+/* Bytes of memory that the carton keeps to: the option, or what was found. */
+uint64_t carton_memory(const struct carton *c);
+
 /* A byte of each node for whoever serves the tree; 0 at first. Any thread may change it. */
 atomic_uchar *carton_mark(struct carton_node *node);
 

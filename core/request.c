@@ -136,6 +136,13 @@ static void pin_done(struct object_wait *wait, int result)
 	request_unref(q);
 }
 
+/* A tap that was not taken gets nothing. */
+static void end_tap(struct carton_tap *tap)
+{
+	if (tap)
+		tap->end(tap, -EALREADY);
+}
+
 typedef int get_fn(struct object *o, struct object_wait *wait);
 
 static int start_pins(struct carton_request *q, get_fn *get)
@@ -151,6 +158,7 @@ static int start_pins(struct carton_request *q, get_fn *get)
 		pin->request = q;
 		pin->wait.done = pin_done;
 		r = get(pin->object, &pin->wait);
+		end_tap(pin->wait.tap);
 		if (r == 0) {
 			pin->state = PIN_DONE;
 		} else if (r == -EINPROGRESS) {
@@ -232,25 +240,38 @@ static int await(struct object *o, get_fn *get, carton_done_fn *done, void *ctx,
 	return begin(q, get, ret);
 }
 
-int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
+int request_pin_tapped(struct node *file, struct carton_tap *tap, carton_done_fn *done, void *ctx,
+		       struct carton_request **ret)
 {
-	struct carton_request *q;
-	int r;
+	struct carton_request *q = NULL;
+	int r = 0;
 
 	if (file->kind != NODE_FILE)
-		return file->kind == NODE_DIR ? -EISDIR : -ELOOP;
-	r = node_make_object(file);
-	if (r < 0)
-		return r;
-	if (!done)
-		return try_pins(file);
-	q = request_new(node_n_extents(file), done, ctx);
-	if (!q)
-		return -ENOMEM;
+		r = file->kind == NODE_DIR ? -EISDIR : -ELOOP;
+	if (r == 0)
+		r = node_make_object(file);
+	if (r == 0 && done) {
+		q = request_new(node_n_extents(file), done, ctx);
+		r = q ? 0 : -ENOMEM;
+	}
+	/* the bytes of a file that is put together are not those of one object */
+	if (!q || !node_object(file)) {
+		end_tap(tap);
+		tap = NULL;
+	}
+	if (r < 0 || !done)
+		return r < 0 ? r : try_pins(file);
 	q->file = file;
 	for (size_t i = 0; i < q->n_pins; i++)
 		q->pins[i].object = node_extent(file, i).object;
+	if (tap)
+		q->pins[0].wait.tap = tap;
 	return begin(q, object_get, ret);
+}
+
+int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
+{
+	return request_pin_tapped(file, NULL, done, ctx, ret);
 }
 
 int request_size(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)

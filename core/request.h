@@ -12,6 +12,8 @@
 
 /* As carton_pin(), carton_unpin(), carton_size(), carton_list(), carton_read() and carton_read_later(). */
 int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret);
+int request_pin_tapped(struct node *file, struct carton_tap *tap, carton_done_fn *done, void *ctx,
+		       struct carton_request **ret);
 void request_unpin(struct node *file);
 int request_list(struct node *dir, carton_done_fn *done, void *ctx, struct carton_request **ret);
 int request_size(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret);

@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 
 #include "park.h"
+#include "push.h"
 
 /* Names and attributes never change, so the kernel may cache them for a year (seconds). */
 #define TIMEOUT (365.0 * 24 * 3600)
@@ -21,15 +22,9 @@ static struct mount *mount_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-/* The inode number for the kernel is the address of the node: nodes live as long as the mount. */
 static struct carton_node *to_node(const struct mount *m, fuse_ino_t ino)
 {
 	return ino == FUSE_ROOT_ID ? carton_root(m->carton) : (struct carton_node *)(uintptr_t)ino;
-}
-
-static fuse_ino_t to_ino(const struct mount *m, const struct carton_node *node)
-{
-	return node == carton_root(m->carton) ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
 }
 
 /* The only place that turns EBADMSG (bad bytes) into EIO. */
@@ -37,10 +32,6 @@ static int to_errno(int r)
 {
 	return r == -EBADMSG ? EIO : -r;
 }
-
-/* Flags of a node. */
-#define MARK_UNSURE 1 /* the kernel was given a size that may be wrong */
-#define MARK_OPENED 2 /* an open has been answered */
 
 /* Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain. */
 static double fill_stat(const struct mount *m, struct carton_node *node, struct stat *st)
@@ -79,7 +70,7 @@ static double fill_stat(const struct mount *m, struct carton_node *node, struct 
 static void fill_entry(const struct mount *m, struct carton_node *node, struct fuse_entry_param *e)
 {
 	memset(e, 0, sizeof(*e));
-	e->ino = to_ino(m, node);
+	e->ino = mount_ino(m, node);
 	e->entry_timeout = TIMEOUT;
 	e->attr_timeout = fill_stat(m, node, &e->attr);
 }
@@ -408,7 +399,7 @@ static void store_bytes(const struct mount *m, struct carton_node *node, bool un
 		return;
 	bytes.buf[0].mem = buf;
 	bytes.buf[0].size = (size_t)n;
-	fuse_lowlevel_notify_store(m->session, to_ino(m, node), (off_t)off, &bytes, 0);
+	fuse_lowlevel_notify_store(m->session, mount_ino(m, node), (off_t)off, &bytes, 0);
 }
 
 /*
@@ -436,7 +427,8 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 		return;
 	}
 	first_open(mount_of(req), node);
-	fi->keep_cache = 1;
+	fi->keep_cache = !(atomic_fetch_and(carton_mark(node), (unsigned char)~MARK_TAINTED) &
+			   MARK_TAINTED);
 	fi->noflush = 1;
 	/* the open was interrupted: no RELEASE will follow */
 	if (fuse_reply_open(req, fi) == -ENOENT)
@@ -450,7 +442,9 @@ static void finish_open(struct parked *p, int result)
 
 static int start_open(struct parked *p)
 {
-	return carton_pin(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
+	struct carton_tap *tap = push_new(mount_of(p->req), p->node, &p->fi);
+
+	return carton_pin_tapped(p->node, tap, parked_done, p, &p->request);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -478,8 +472,12 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct mount *m = mount_of(req);
+	struct carton_node *node = to_node(m, ino);
+
 	(void)fi;
-	carton_unpin(to_node(mount_of(req), ino));
+	push_saw_release(m, node);
+	carton_unpin(node);
 	fuse_reply_err(req, 0);
 }
 
@@ -506,6 +504,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	ssize_t n = buf ? carton_read(node, buf, size, (uint64_t)off, true) : -ENOMEM;
 
 	(void)fi;
+	push_saw_read(mount_of(req), node, (uint64_t)off, size);
 	if (n >= 0)
 		fuse_reply_buf(req, buf, (size_t)n);
 	else if (n != -EAGAIN)

@@ -9,6 +9,7 @@
 #define FS_OPS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "carton.h"
@@ -25,7 +26,21 @@ struct mount {
 	void (*ready)(void *ctx); /* called at INIT: the mount is usable */
 	void *ctx;
 	pthread_mutex_t first_open; /* held during the first open of a file: see first_open() */
+	atomic_int push_patience;   /* more than 0: large files are pushed (push.h) */
 };
+
+/* Flags of a node: its carton_mark(). */
+#define MARK_UNSURE 1	/* the kernel was given a size that may be wrong */
+#define MARK_OPENED 2	/* an open has been answered */
+#define MARK_PUSHING 4	/* a push is under way, or about to begin */
+#define MARK_PUSHED 8	/* all but its end was put into the page cache; its end was not read yet */
+#define MARK_TAINTED 16 /* the page cache may hold bytes that are not right: see push_end() */
+
+/* The inode number for the kernel is the address of the node: nodes live as long as the mount. */
+static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_node *node)
+{
+	return node == carton_root(m->carton) ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
+}
 
 /* The user data of the session is a struct mount. */
 extern const struct fuse_lowlevel_ops mount_ops;

@@ -361,7 +361,8 @@ int session_run(struct options *o)
 			   .umask = o->umask,
 			   .max_read = o->max_read,
 			   .ready = on_ready,
-			   .first_open = PTHREAD_MUTEX_INITIALIZER },
+			   .first_open = PTHREAD_MUTEX_INITIALIZER,
+			   .push_patience = 1 },
 		.status_fd = -1,
 	};
 	sigset_t signals, before;

@@ -13,6 +13,8 @@
 struct block {
 	char *data;
 	size_t n;
+	uint64_t off;
+	bool tap; /* the second thread taps it */
 };
 
 struct run {
@@ -48,6 +50,8 @@ static void *hash_blocks(void *arg)
 		}
 		pthread_mutex_unlock(&run->lock);
 		r = hasher_hash(&run->hasher, b->data, b->n);
+		if (b->tap)
+			run->job->tap(run->job->ctx, b->off, b->data, b->n);
 		pthread_mutex_lock(&run->lock);
 		run->n_hashed++;
 		if (r < 0)
@@ -83,13 +87,28 @@ static struct block *next_block(struct run *run)
 
 static int hash_block(struct run *run, struct block *b)
 {
-	if (!run->threaded)
-		return hasher_hash(&run->hasher, b->data, b->n);
-	pthread_mutex_lock(&run->lock);
-	run->n_given++;
-	pthread_cond_signal(&run->moved);
-	pthread_mutex_unlock(&run->lock);
-	return 0;
+	const struct ingest *job = run->job;
+	bool tap = job->tap && b->n > 0;
+	int r = 0;
+
+	b->off = run->done;
+	b->tap = false;
+	if (run->threaded) {
+		pthread_mutex_lock(&run->lock);
+		/* whoever waits for the other has time for it */
+		if (tap && run->n_given == run->n_hashed) {
+			b->tap = true;
+			tap = false;
+		}
+		run->n_given++;
+		pthread_cond_signal(&run->moved);
+		pthread_mutex_unlock(&run->lock);
+	} else {
+		r = hasher_hash(&run->hasher, b->data, b->n);
+	}
+	if (tap && r == 0)
+		job->tap(job->ctx, b->off, b->data, b->n);
+	return r;
 }
 
 static int check_size(const struct run *run, size_t n)

@@ -23,6 +23,11 @@ struct ingest {
 	struct cancel *cancel;	     /* when it fires, -ECANCELED; may be NULL */
 	void *ctx;
 	void (*progress)(void *ctx, uint64_t bytes); /* called with each block's size; or NULL */
+	/*
+	 * Called with each block on its way, by whichever thread has time: in any order, on two threads at
+	 * once. Nothing is verified yet. NULL: nobody wants them.
+	 */
+	void (*tap)(void *ctx, uint64_t off, const void *data, size_t n);
 };
 
 /*

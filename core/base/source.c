@@ -149,6 +149,21 @@ int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off)
 	return got == (ssize_t)n ? 0 : -EAGAIN;
 }
 
+bool source_is_cached(struct source *s, uint64_t off, uint64_t n)
+{
+	bool found = false;
+	char byte = 0;
+
+	for (unsigned i = 0; i < 8 && !found; i++)
+		found = source_pread_nowait(s, &byte, 1, off + n / 8 * i) == 0;
+	return found;
+}
+
+void source_drop_pages(struct source *s, uint64_t off, uint64_t n)
+{
+	posix_fadvise(s->fd, (off_t)off, (off_t)n, POSIX_FADV_DONTNEED);
+}
+
 int source_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 {
 	return s->ops->stream(s, off, n, ret);

@@ -81,6 +81,12 @@ int source_pread(struct source *s, void *ret_buf, size_t n, uint64_t off);
 /* The same for a local source, but -EAGAIN if the bytes are not in the page cache. */
 int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off);
 
+/* Are some of these bytes of a local source, which are many, in the page cache? A guess. */
+bool source_is_cached(struct source *s, uint64_t off, uint64_t n);
+
+/* Takes them out of the page cache. */
+void source_drop_pages(struct source *s, uint64_t off, uint64_t n);
+
 /*
  * Announces that [off, off+n) will be read soon, in small reads. A remote source fetches it with one
  * request, if it is not too large, together with up to `before` bytes before it. 0 or the request's error.

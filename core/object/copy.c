@@ -43,6 +43,7 @@ static struct ingest ingest_of(struct copy *c)
 		.cancel = &c->making->cancel,
 		.progress = making_count,
 		.ctx = c->making,
+		.tap = c->making->tap ? making_tap : NULL,
 	};
 }
 
@@ -57,6 +58,10 @@ static int from_cache(struct copy *c)
 
 	if (r == 0)
 		keep_source(c, source, &in);
+	c->making->tapped = r == 0;
+	/* found, but not right: the tap may have had some of it */
+	if (r < 0 && r != -ENOENT)
+		making_end_tap(c->making, r);
 	return r == -EBADMSG ? -ENOENT : r;
 }
 
@@ -288,6 +293,7 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret)
 		.cancel = &m->cancel,
 		.progress = making_count,
 		.ctx = m,
+		.tap = m->tap ? making_tap : NULL,
 	};
 	struct ingested done = { 0 };
 	int r = ingest_run(&job, &done);
@@ -295,7 +301,10 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret)
 	stream_close(in);
 	if (r == 0)
 		r = making_check(m, done.sha256);
+	m->tapped = r == 0;
 	if (r < 0) {
+		/* another place may have other bytes */
+		making_end_tap(m, r);
 		free(done.tags);
 		return r;
 	}

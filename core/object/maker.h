@@ -27,6 +27,10 @@ struct making {
 	bool sealed; /* the tags are from a seal: the bytes were hashed by an earlier mount */
 
 	struct derivation *derivation; /* maker_derived.c's own */
+	struct carton_tap *tap;	       /* for one pass over the bytes; or NULL */
+	bool tapped;		       /* all bytes went through it */
+	struct source *behind;	       /* its pages are dropped once they were tapped; or NULL */
+	uint64_t behind_off;	       /* where the bytes begin in it */
 
 	/* object.c's own */
 	struct job job;
@@ -82,6 +86,12 @@ void making_progress(void *making, uint64_t bytes);
 
 /* The same, and counts bytes read to be verified; `making` is a struct making, as struct ingest has it. */
 void making_count(void *making, uint64_t bytes);
+
+/* The tap of struct ingest; `making` as above. */
+void making_tap(void *making, uint64_t off, const void *data, size_t n);
+
+/* Ends the tap, if there is one: what it got is of no use (result < 0), or all of it is right. */
+void making_end_tap(struct making *m, int result);
 
 /* Compares a hash with the object's: 0, or -EBADMSG, which is logged. */
 int making_check(const struct making *m, const uint8_t found[SHA256_SIZE]);

@@ -73,9 +73,15 @@ static int in_place(struct making *m, const struct entry *e)
 		return r;
 	/* what is not verified need not be read before somebody reads it */
 	if (o->store->options.verify) {
+		/* they go to the page cache of a mount: one copy in memory is enough, unless it was there */
+		if (m->tap && !source_is_cached(source, off, o->size)) {
+			m->behind = source;
+			m->behind_off = off;
+		}
 		r = source_stream(source, off, o->size, &stream);
 		if (r == 0)
 			r = making_verify(m, stream, &in);
+		m->behind = NULL;
 	}
 	if (r < 0) {
 		source_unref(source);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "carton.h"
 #include "cache/cache.h"
 #include "object/internal.h"
 
@@ -330,6 +331,7 @@ static void finish(struct making *m, int result)
 	struct object_store *s = m->object->store;
 	struct object_wait *waits;
 
+	making_end_tap(m, result < 0 || m->tapped ? result : -EALREADY);
 	pthread_mutex_lock(&s->lock);
 	/* Cancelled for lack of waiters, but one has arrived since: run it again. */
 	if (result == -ECANCELED && m->waits && !cancel_fired(&s->stop)) {
@@ -381,6 +383,22 @@ void making_count(void *making, uint64_t bytes)
 	making_progress(m, bytes);
 }
 
+void making_tap(void *making, uint64_t off, const void *data, size_t n)
+{
+	struct making *m = making;
+
+	m->tap->bytes(m->tap, off, data, n);
+	if (m->behind)
+		source_drop_pages(m->behind, m->behind_off + off, n);
+}
+
+void making_end_tap(struct making *m, int result)
+{
+	if (m->tap)
+		m->tap->end(m->tap, result);
+	m->tap = NULL;
+}
+
 int making_check(const struct making *m, const uint8_t found[SHA256_SIZE])
 {
 	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
@@ -414,6 +432,8 @@ static int begin_wait(struct object *o, bool size_only, struct object_wait *wait
 		if (!*at)
 			return -ENOMEM;
 		*ret_start = *at;
+		(*at)->tap = wait->tap;
+		wait->tap = NULL;
 	}
 	link_wait(*at, wait);
 	time_wait(*at, wait);

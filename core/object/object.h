@@ -28,6 +28,7 @@
 #include "base/workers.h"
 
 struct budget;
+struct carton_tap;
 struct cache;
 struct container;
 struct entry;
@@ -124,6 +125,7 @@ enum object_state object_state(struct object *o);
 struct object_wait {
 	/* the object is pinned (0), or why not; called once, on a worker's thread */
 	void (*done)(struct object_wait *wait, int result);
+	struct carton_tap *tap; /* or NULL; taken by the attempt that this waiter begins */
 	struct object *object;
 	struct making *making;
 	int64_t deadline_ms; /* now_ms(); guarded by the store's lock, as the next line */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects: verified once, kept within bounds, shared by all who wait, and never other bytes. */
 #include "object/maker.h"
+#include "carton.h"
 #include "object_help.h"
 
 /* ---- right and wrong bytes ---- */
@@ -145,6 +146,117 @@ static void test_kept(void **state)
 		}
 		box_free(b);
 	}
+}
+
+/* ---- taps ---- */
+
+struct tap {
+	struct carton_tap tap;
+	struct waiter *waiter; /* must not have been told before the end; or NULL */
+	char *got;
+	_Atomic uint64_t bytes;
+	unsigned ends;
+	int result;
+};
+
+static void tap_bytes(struct carton_tap *tap, uint64_t off, const void *data, size_t n)
+{
+	struct tap *t = container_of(tap, struct tap, tap);
+
+	assert_int_equal(t->ends, 0);
+	memcpy(t->got + off, data, n);
+	t->bytes += n;
+}
+
+static void tap_end(struct carton_tap *tap, int result)
+{
+	struct tap *t = container_of(tap, struct tap, tap);
+
+	t->ends++;
+	t->result = result;
+	if (t->waiter) {
+		pthread_mutex_lock(&t->waiter->lock);
+		assert_int_equal(t->waiter->calls, 0);
+		pthread_mutex_unlock(&t->waiter->lock);
+	}
+}
+
+static struct tap tap_of(struct waiter *w, char *got)
+{
+	return (struct tap){ .tap = { tap_bytes, tap_end }, .waiter = w, .got = got };
+}
+
+/* Who begins to wait gets each byte, and the verdict before anyone is told. */
+static void test_tap(void **state)
+{
+	static const size_t sizes[] = { 2 * CHUNK_SIZE, 5 * MIB, 17 * MIB + 1 };
+	char *got = must(malloc(17 * MIB + 1));
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		for (unsigned method = 0; method <= METHOD_ZSTD; method += METHOD_ZSTD)
+			for (int bad = 0; bad < 2; bad++) {
+				struct box *b = box_new();
+				struct box_item *item = box_add_made(b, sizes[i], 1, method);
+				bool tapped = method == METHOD_STORED ||
+					      sizes[i] > MAX_MEMORY_OBJECT;
+				struct waiter first, second;
+				struct tap t = tap_of(&first, got), late = tap_of(NULL, NULL);
+
+				item->sha256[0] ^= (uint8_t)bad;
+				box_start(b, NULL, true);
+				box_gate(b, true);
+				waiter_init(&first);
+				waiter_init(&second);
+				first.wait.tap = &t.tap;
+				second.wait.tap = &late.tap;
+				assert_int_equal(object_get(item->object, &first.wait),
+						 -EINPROGRESS);
+				assert_null(first.wait.tap);
+				assert_int_equal(object_get(item->object, &second.wait),
+						 -EINPROGRESS);
+				assert_ptr_equal(second.wait.tap, &late.tap);
+				box_gate(b, false);
+				assert_int_equal(waiter_wait(&first), bad ? -EBADMSG : 0);
+				assert_int_equal(waiter_wait(&second), bad ? -EBADMSG : 0);
+				assert_int_equal(t.ends, 1);
+				assert_int_equal(t.result, bad ? -EBADMSG : tapped ? 0 : -EALREADY);
+				assert_int_equal(t.bytes, tapped ? sizes[i] : 0);
+				if (tapped)
+					assert_memory_equal(got, item->data, sizes[i]);
+				assert_int_equal(late.ends, 0);
+				for (int n = 0; n < 2 && !bad; n++)
+					object_put(item->object);
+				box_free(b);
+			}
+	free(got);
+}
+
+/* The only one gives up: what the tap got is to be forgotten, whoever comes next. */
+static void test_tap_cancelled(void **state)
+{
+	struct box *b = box_new();
+	struct box_item *item = box_add_made(b, 9 * MIB, 1, METHOD_STORED);
+	struct waiter first, second;
+	struct tap t = tap_of(NULL, NULL);
+
+	(void)state;
+	box_start(b, NULL, true);
+	box_gate(b, true);
+	waiter_init(&first);
+	waiter_init(&second);
+	first.wait.tap = &t.tap;
+	assert_int_equal(object_get(item->object, &first.wait), -EINPROGRESS);
+	box_wait_inside(b, 1);
+	assert_true(object_wait_cancel(&first.wait));
+	assert_int_equal(object_get(item->object, &second.wait), -EINPROGRESS);
+	box_gate(b, false);
+	assert_int_equal(waiter_wait(&second), 0);
+	assert_int_equal(t.ends, 1);
+	assert_true(t.result < 0);
+	assert_int_equal(t.bytes, 0);
+	object_put(item->object);
+	box_free(b);
 }
 
 static void test_corrupt_stays(void **state)
@@ -600,6 +712,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_quick),
 		cmocka_unit_test(test_quick_and_others),
+		cmocka_unit_test(test_tap),
+		cmocka_unit_test(test_tap_cancelled),
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_corrupt_stays),
 		cmocka_unit_test(test_damaged_stream),
