@@ -274,6 +274,12 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
 			   carton_progress_fn *progress, void *ctx);
 
+/*
+ * Has the regular file `fd` the bytes of `file`, which is not generated? By its hash, without opening the
+ * carton's own; it is read from its start. 0; -EBADMSG: it has others; or what reading it says.
+ */
+int carton_compare(struct carton_node *file, int fd);
+
 /* What carton.toml says of the model, as text for people or as JSON: 0 and a malloc'ed string. */
 int carton_info(struct carton *c, bool json, char **ret_text);
 

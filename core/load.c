@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "views/views.h"
 
 /* 64 hex digits as people paste them, in either case. */
 static bool read_pin(const char *pin, uint8_t ret[SHA256_SIZE])
@@ -373,9 +374,33 @@ static void add_leaf(void *ctx, size_t i, struct node *n)
 	n->link.target = l->special[low].target;
 }
 
+/* The entry is in a directory of the root that has the marker of generated views. */
+static bool in_copied_views(const struct loader *l, const struct entry *e)
+{
+	size_t len = strcspn(e->name, "/");
+	const struct entry *marker;
+	struct buf text = { 0 };
+	char path[MAX_PATH_LEN + 1];
+	bool is;
+
+	/* a zip is not a copy of a mount */
+	if (l->c->one_file || !e->name[len] ||
+	    snprintf(path, sizeof(path), "%.*s/" VIEWS_MARKER, (int)len, e->name) >=
+		    (int)sizeof(path))
+		return false;
+	marker = container_find(l->c, path);
+	if (!marker || marker->kind != ENTRY_FILE || marker->size != strlen(VIEWS_MARKER_TEXT))
+		return false;
+	is = container_read(l->c, marker, strlen(VIEWS_MARKER_TEXT), &text) == 0 &&
+	     strcmp(text.data, VIEWS_MARKER_TEXT) == 0;
+	buf_free(&text);
+	return is;
+}
+
 static void report_unlisted(const struct loader *l)
 {
 	const char *listed = l->m->text, *end = listed + l->m->size;
+	char views[MAX_COMPONENT + 2] = ""; /* the last directory with the marker, and a slash */
 	size_t n = 0;
 
 	for (size_t i = 0; i < l->c->n_entries; i++) {
@@ -384,6 +409,13 @@ static void report_unlisted(const struct loader *l)
 		if (e->kind == ENTRY_DIR || (e->name >= listed && e->name < end) ||
 		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0)
 			continue;
+		if (*views && strncmp(e->name, views, strlen(views)) == 0)
+			continue;
+		if (in_copied_views(l, e)) {
+			snprintf(views, sizeof(views), "%.*s/", (int)strcspn(e->name, "/"),
+				 e->name);
+			continue;
+		}
 		if (n++ < MAX_REPORTED)
 			carton_log(CARTON_LOG_WARNING, e->name,
 				   "is not listed in MANIFEST: not shown");

@@ -6,6 +6,7 @@
  * mount never opens; and reports everything else that can be wrong. carton_materialize() does for
  * each file what opening it would do.
  */
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -278,6 +279,59 @@ static int get_objects(struct verify *v, struct carton_node *const *files, size_
 	wait_for_checks(v, progress, ctx);
 	free(checks);
 	return 0;
+}
+
+/* ---- one file, outside of the carton ---- */
+
+/* Is all of `in` equal to the literal bytes? */
+static int compare_literal(struct stream *in, const void *literal)
+{
+	const char *left = literal;
+	char block[4096];
+	ssize_t n;
+
+	/* the sizes are equal */
+	while ((n = stream_read(in, block, sizeof(block))) > 0) {
+		if (memcmp(block, left, (size_t)n) != 0)
+			return -EBADMSG;
+		left += n;
+	}
+	return (int)n;
+}
+
+static int compare_hash(struct stream *in, uint64_t size, const uint8_t sha256[SHA256_SIZE])
+{
+	struct ingest job = { .in = in, .size = size, .hash = true };
+	struct ingested found;
+	int r = ingest_run(&job, &found);
+
+	return r < 0 ? r : memcmp(found.sha256, sha256, SHA256_SIZE) == 0 ? 0 : -EBADMSG;
+}
+
+int carton_compare(struct carton_node *file, int fd)
+{
+	struct node *n = to_node(file);
+	struct object *o = node_object(n);
+	struct source *source;
+	struct stream *in;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	int r = own < 0 ? -errno : source_from_fd(own, &source);
+
+	if (r < 0)
+		return r;
+	if (n->kind != NODE_FILE || n->file.n != 1 || (!o && !n->file.extents->literal))
+		r = -EINVAL;
+	else if (source->size != node_size(n) && (!o || object_size_is_certain(o)))
+		r = -EBADMSG;
+	else
+		r = source_stream(source, 0, source->size, &in);
+	if (r == 0) {
+		r = o ? compare_hash(in, source->size, object_sha256(o)) :
+			compare_literal(in, n->file.extents->literal);
+		stream_close(in);
+	}
+	source_unref(source);
+	return r;
 }
 
 /* ---- the public calls ---- */

@@ -32,6 +32,7 @@ static const char help[] =
 	"  hash SOURCE             print the model hash (sha256 of MANIFEST)\n"
 	"  verify SOURCE           check everything and list every problem\n"
 	"  fetch SOURCE [PATH...]  download all or some files into the cache\n"
+	"  extract SOURCE DIR [PATH...]  copy all or some files to a directory\n"
 	"  cache list              list the cache: sha256, size, last use, seals\n"
 	"  cache gc [SIZE]         shrink the cache to SIZE (0: empty it)\n"
 	"  cache verify            check the cache and remove damaged entries\n"
@@ -179,6 +180,7 @@ static const struct command {
 	{ "hash", run_hash, NULL, 0, 0, 0 },
 	{ "verify", run_verify, NULL, 0, 0, CTL_JSON },
 	{ "fetch", run_fetch, NULL, 0, -1, 0 },
+	{ "extract", ctl_extract, NULL, 1, -1, 0 },
 	{ "cache", NULL, ctl_cache, 0, 0, CTL_JSON },
 	{ "refresh", NULL, ctl_refresh, 0, 0, 0 },
 };
@@ -222,6 +224,8 @@ static int run(const struct command *command, struct args *a)
 	a->carton.hash_all = verify;
 	if (command->run == run_cat)
 		a->carton.views = "views";
+	if (command->run == ctl_extract && ctl_extract_prepare(a) < 0)
+		return EXIT_BAD;
 	if (log.json)
 		fputs("{\"problems\":[", stdout);
 	r = carton_open(a->source, &a->carton, &c);
@@ -340,7 +344,8 @@ static int run_on_source(const struct command *command, int n, char **words, str
 	a->paths = words + 1;
 	a->n_paths = n - 1;
 	if (a->n_paths < command->min_paths)
-		return ctl_usage("%s: PATH is missing", command->name);
+		return ctl_usage("%s: %s is missing", command->name,
+				 command->run == ctl_extract ? "DIR" : "PATH");
 	if (command->max_paths >= 0 && a->n_paths > command->max_paths)
 		return ctl_usage("%s: too many arguments: %s", command->name,
 				 a->paths[command->max_paths]);
@@ -370,6 +375,7 @@ int main(int argc, char **argv)
 	struct args a = { .carton.confine = sandbox_enter };
 	int status;
 
+	a.carton.confine_ctx = &a.sandbox;
 	privacy_no_core_dumps();
 	term_open();
 	status = parse_options(argc, argv, &a);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "carton.h"
+#include "sandbox.h"
 
 /* EXIT_BAD: the command failed or found problems. */
 enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1 };
@@ -29,6 +30,7 @@ struct args {
 	char **paths;
 	int n_paths;
 	unsigned flags; /* enum ctl_flag */
+	struct sandbox_helper sandbox;
 };
 
 /* Where log messages go: to stderr or, as the problems that verify finds, to stdout. */
@@ -54,6 +56,10 @@ int ctl_finish(int status);
 /* Prints what went wrong with `what`. Returns EXIT_BAD. */
 int ctl_failed(const char *what, int r);
 
+/* Calls `fn` for all files and symlinks of a directory and below, or for one file. */
+typedef void ctl_node_fn(void *ctx, struct carton_node *node);
+void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);
+
 /* How the container holds a file: false if nothing is known of that. */
 struct ctl_storage {
 	char method[16]; /* "zstd", …; "links": it is fetched */
@@ -66,7 +72,10 @@ bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret);
 
 /* Those that read an open carton. */
 typedef int ctl_carton_fn(struct carton *c, const struct args *a);
-ctl_carton_fn ctl_ls, ctl_tree;
+ctl_carton_fn ctl_extract, ctl_ls, ctl_tree;
+
+/* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
+int ctl_extract_prepare(struct args *a);
 
 /* The others get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);

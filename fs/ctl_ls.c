@@ -21,23 +21,6 @@ struct list {
 	uint64_t files, bytes, packed, packed_to;
 };
 
-typedef void node_fn(struct list *l, const struct carton_node *node);
-
-/* Calls `fn` for all files and symlinks below `node`. The depth of a path is limited. */
-static void walk(struct list *l, struct carton_node *node, node_fn *fn)
-{
-	struct carton_node *child;
-	struct carton_stat st;
-
-	carton_stat(node, &st);
-	if (st.kind != CARTON_DIR) {
-		fn(l, node);
-		return;
-	}
-	for (size_t i = 0; (child = carton_child(node, i)); i++)
-		walk(l, child, fn);
-}
-
 /* What the first column shows: PATH, or PATH -> TARGET. */
 static void shown_path(const struct carton_node *node, char *ret, size_t n)
 {
@@ -48,8 +31,9 @@ static void shown_path(const struct carton_node *node, char *ret, size_t n)
 	snprintf(ret, n, "%s%s%s", path, target ? " -> " : "", target ? target : "");
 }
 
-static void measure(struct list *l, const struct carton_node *node)
+static void measure(void *ctx, struct carton_node *node)
 {
+	struct list *l = ctx;
 	char path[8200];
 	unsigned width;
 
@@ -94,8 +78,9 @@ static void format_packed(const struct carton_stat *st, const struct ctl_storage
 		snprintf(ret, n, "%-7s %3.0f%%", s->method, percent);
 }
 
-static void put_row(struct list *l, const struct carton_node *node)
+static void put_row(void *ctx, struct carton_node *node)
 {
+	struct list *l = ctx;
 	char size[TERM_SIZE] = "-", packed[32] = "-", hash[128] = "-";
 	struct ctl_storage storage;
 	struct carton_stat st;
@@ -122,8 +107,9 @@ static void put_row(struct list *l, const struct carton_node *node)
 	putchar('\n');
 }
 
-static void put_long_row(struct list *l, const struct carton_node *node)
+static void put_long_row(void *ctx, struct carton_node *node)
 {
+	struct list *l = ctx;
 	char size[24] = "-", stored[24] = "-", hash[128] = "-";
 	struct ctl_storage storage = { .method = "-" };
 	struct carton_stat st;
@@ -140,17 +126,18 @@ static void put_long_row(struct list *l, const struct carton_node *node)
 	printf("  %12s  %-8s %12s  %s\n", size, storage.method, stored, hash);
 }
 
-static void put_name(struct list *l, const struct carton_node *node)
+static void put_name(void *ctx, struct carton_node *node)
 {
 	char path[4096];
 
-	(void)l;
+	(void)ctx;
 	carton_path(node, path);
 	fwrite(path, 1, strlen(path) + 1, stdout);
 }
 
-static void put_json(struct list *l, const struct carton_node *node)
+static void put_json(void *ctx, struct carton_node *node)
 {
+	struct list *l = ctx;
 	const char *target = carton_target(node);
 	char hash[128], storage[128], path[4096];
 	struct carton_stat st;
@@ -175,18 +162,18 @@ static void put_json(struct list *l, const struct carton_node *node)
 /* ---- all ---- */
 
 /* Calls `fn` for what the paths name, or for the whole tree. */
-static int walk_all(struct carton *c, const struct args *a, struct list *l, node_fn *fn)
+static int walk_all(struct carton *c, const struct args *a, struct list *l, ctl_node_fn *fn)
 {
 	int status = EXIT_GOOD;
 
 	if (a->n_paths == 0)
-		walk(l, carton_root(c), fn);
+		ctl_walk(carton_root(c), fn, l);
 	for (int i = 0; i < a->n_paths; i++) {
 		struct carton_node *node;
 		int r = carton_resolve(c, a->paths[i], &node);
 
 		if (r == 0)
-			walk(l, node, fn);
+			ctl_walk(node, fn, l);
 		else if (fn != measure)
 			status = ctl_failed(a->paths[i], r);
 	}

@@ -73,6 +73,21 @@ int ctl_failed(const char *what, int r)
 	return EXIT_BAD;
 }
 
+/* The depth of a path is limited. */
+void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx)
+{
+	struct carton_node *child;
+	struct carton_stat st;
+
+	carton_stat(top, &st);
+	if (st.kind != CARTON_DIR) {
+		fn(ctx, top);
+		return;
+	}
+	for (size_t i = 0; (child = carton_child(top, i)); i++)
+		ctl_walk(child, fn, ctx);
+}
+
 bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret)
 {
 	struct ctl_storage s = { 0 };

@@ -84,6 +84,7 @@ int landlock_allow(int set, const char *path, enum landlock_use use)
 	static const uint64_t rights[] = {
 		[LANDLOCK_USE_READ] = READ,
 		[LANDLOCK_USE_WRITE] = READ | WRITE_FILES | CHANGE,
+		[LANDLOCK_USE_OUTPUT] = READ | WRITE_FILES | CHANGE | LANDLOCK_ACCESS_FS_MAKE_SYM,
 		[LANDLOCK_USE_TMP] = OF_FILES,
 		[LANDLOCK_USE_FILE] = OF_FILES,
 	};

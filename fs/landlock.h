@@ -8,8 +8,9 @@
 enum landlock_use {
 	LANDLOCK_USE_READ, /* files, directories and what is beneath them */
 	LANDLOCK_USE_WRITE, /* that, and make, change, rename and remove files and directories there */
-	LANDLOCK_USE_TMP,  /* a directory for unnamed files */
-	LANDLOCK_USE_FILE, /* read and write an existing file or device */
+	LANDLOCK_USE_OUTPUT, /* and make symlinks */
+	LANDLOCK_USE_TMP,    /* a directory for unnamed files */
+	LANDLOCK_USE_FILE,   /* read and write an existing file or device */
 };
 
 /* A new set of rules, which allows nothing. 0; -ENOSYS: the kernel has no (or a too old) Landlock. */

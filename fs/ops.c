@@ -50,7 +50,8 @@ static double fill_stat(const struct mount *m, struct carton_node *node, struct 
 	st->st_mtime = st->st_ctime = st->st_atime = cs.mtime;
 	switch (cs.kind) {
 	case CARTON_DIR:
-		st->st_mode = S_IFDIR | (0555 & ~m->umask);
+		/* writable, so that the owner can remove a copy; the mount itself is read-only */
+		st->st_mode = S_IFDIR | (0755 & ~m->umask);
 		break;
 	case CARTON_FILE:
 		st->st_mode = S_IFREG | ((cs.executable ? 0555 : 0444) & ~m->umask);

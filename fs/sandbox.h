@@ -8,13 +8,14 @@
 
 #include "carton.h"
 
-/*
- * Lets another process open files for this one (etc_files.h), which may be replaced while it runs. The
- * caller keeps both descriptors. 0 or -errno.
- */
 struct sandbox_helper {
+	/*
+	 * Lets another process open files for this one (etc_files.h), which may be replaced while it runs.
+	 * The caller keeps both descriptors. 0 or -errno. NULL: there is none.
+	 */
 	int (*open_for_me)(void *ctx, int listener, int memory);
 	void *ctx;
+	const char *output; /* a directory, in which files of all kinds may be made; NULL: none */
 };
 
 /*

@@ -282,7 +282,7 @@ static int status_of(const struct options *o, int error)
 
 static int open_and_serve(struct session *s)
 {
-	struct sandbox_helper helper = { open_files, &s->mounter };
+	struct sandbox_helper helper = { .open_for_me = open_files, .ctx = &s->mounter };
 	struct options *o = s->options;
 	int r, status;
 

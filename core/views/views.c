@@ -3,8 +3,11 @@
 
 #include "views/internal.h"
 
-/* Added by fill_top() before the mirrored directories: tensor_data, tensor_data.safetensors, triton. */
-#define OWN_CHILDREN 3
+/*
+ * Added by fill_top() before the mirrored directories: the marker, tensor_data, tensor_data.safetensors,
+ * triton.
+ */
+#define OWN_CHILDREN 4
 
 /* The object of a file, or of a symlink's target, if the name ends in .safetensors; else NULL. */
 static struct object *safetensors_object(struct node *n)
@@ -88,6 +91,14 @@ static int add_mirror(struct views *v, struct node *top, struct node *file)
 			    NULL);
 }
 
+static int add_marker(struct views *v, struct node *dir)
+{
+	const struct extent text = { .literal = VIEWS_MARKER_TEXT,
+				     .len = strlen(VIEWS_MARKER_TEXT) };
+
+	return view_add_file(v, dir, VIEWS_MARKER, &text, NULL);
+}
+
 static int fill_top(struct views *v, struct node *dir)
 {
 	const struct meta *m = v->options.meta;
@@ -101,6 +112,8 @@ static int fill_top(struct views *v, struct node *dir)
 			   strerror(-r), dir->name);
 		r = 0;
 	}
+	if (r == 0)
+		r = add_marker(v, dir);
 	if (r == 0 && (later || v->index.tensors || v->index.problem))
 		r = view_add_dir(v, dir, "tensor_data", view_make_tensors, NULL, NULL);
 	if (r == 0 && v->index.tensors)

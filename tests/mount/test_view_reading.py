@@ -423,7 +423,7 @@ def test_unreachable_index(work, mount, fault):  # noqa: F811
     c.add('model/w.safetensors', data).write(work / 'm.carton')
     back = away(fault, 'tensor_data/index.toml')
     with mount(work / 'm.carton', *PRIVATE, '-o', f'cache_dir={work}/cache,timeout=5') as m:
-        assert sorted(os.listdir(m / 'views')) == ['model', 'tensor_data']
+        assert sorted(os.listdir(m / 'views')) == ['.cartonfs-views', 'model', 'tensor_data']
         assert m.read('views/model/w.safetensors/t.bin') == b'x'
         assert errno_of(os.listdir, m / DATA)
         back()

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `cartonctl extract`: a verified copy of a carton's files in a directory.
+ *
+ * Each file is written under a temporary name and then renamed, so no file is ever incomplete. MANIFEST
+ * comes last: a directory that has it has everything. What is there with the right hash is kept, so an
+ * extraction that was interrupted is resumed by running it again.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "progress.h"
+#include "term.h"
+
+#define THREADS 8
+#define BLOCK ((size_t)1 << 20)
+/* in the output directory, for files that are being written; removed at the end */
+#define TMP_NAME ".cartonctl-extract"
+
+struct extract {
+	struct carton *c;
+	const char *output;
+	int root, tmp; /* directories; `tmp` is locked */
+	struct carton_node **files;
+	size_t n, cap;
+	bool no_memory;
+	atomic_size_t next; /* of `files`, to be taken by a thread */
+	atomic_size_t failed, kept;
+	atomic_bool full; /* the disk is: nothing more is begun */
+	_Atomic uint64_t done;
+	uint64_t total; /* bytes, as far as known */
+};
+
+/* Reports a failure that the library has not reported. Returns `r`. */
+static int report(const struct extract *x, const char *path, const char *what, int r)
+{
+	carton_log(CARTON_LOG_ERROR, path, "cannot %s in %s: %s", what, x->output, strerror(-r));
+	return r;
+}
+
+/* ---- one file ---- */
+
+/*
+ * Opens the directory of `path` beneath the output directory, and makes what is missing of it. No symlink
+ * is followed, and a path has no "..": it cannot lead out. *ret_name: the last component.
+ */
+static int open_parent(const struct extract *x, const char *path, const char **ret_name)
+{
+	int at = fcntl(x->root, F_DUPFD_CLOEXEC, 0), r = at < 0 ? -errno : 0;
+	const char *slash;
+	char name[256];
+
+	while (r == 0 && (slash = strchr(path, '/'))) {
+		size_t len = (size_t)(slash - path);
+		int next;
+
+		if (len >= sizeof(name)) {
+			r = -ENAMETOOLONG;
+			break;
+		}
+		memcpy(name, path, len);
+		name[len] = '\0';
+		path = slash + 1;
+		if (mkdirat(at, name, 0777) < 0 && errno != EEXIST) {
+			r = -errno;
+			break;
+		}
+		next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (next < 0)
+			r = -errno;
+		close(at);
+		at = next;
+	}
+	if (r < 0) {
+		if (at >= 0)
+			close(at);
+		return r;
+	}
+	*ret_name = path;
+	return at;
+}
+
+/* Is the file there already? */
+static bool is_there(struct carton_node *node, int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct carton_stat want;
+	struct stat st;
+	bool same;
+
+	if (fd < 0)
+		return false;
+	carton_stat(node, &want);
+	same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	       (!want.size_certain || (uint64_t)st.st_size == want.size) &&
+	       carton_compare(node, fd) == 0;
+	if (same && want.executable && !(st.st_mode & 0100))
+		fchmod(fd, st.st_mode | ((st.st_mode & 0444) >> 2));
+	close(fd);
+	return same;
+}
+
+static int write_all(int fd, const char *data, size_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(fd, data, n);
+
+		if (done < 0 && errno != EINTR)
+			return -errno;
+		if (done > 0) {
+			data += done;
+			n -= (size_t)done;
+		}
+	}
+	return 0;
+}
+
+/* Copies a pinned file. *ret_reported: the library has said why it failed. */
+static int copy_bytes(struct extract *x, struct carton_node *node, int fd, bool *ret_reported)
+{
+	char *buf = malloc(BLOCK);
+	uint64_t off = 0;
+	ssize_t n = 0;
+	int r = buf ? 0 : -ENOMEM;
+
+	while (r == 0 && (n = carton_read(node, buf, BLOCK, off, false)) > 0) {
+		r = write_all(fd, buf, (size_t)n);
+		off += (uint64_t)n;
+		progress_show("extract", atomic_fetch_add(&x->done, (uint64_t)n) + (uint64_t)n,
+			      x->total);
+	}
+	free(buf);
+	*ret_reported = n < 0;
+	return r < 0 ? r : (int)n;
+}
+
+/* Writes the temporary file `tmp_name`. */
+static int write_file(struct extract *x, struct carton_node *node, const char *path,
+		      const char *tmp_name)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { 0 } };
+	bool reported = false;
+	struct carton_stat st;
+	int fd, r;
+
+	carton_stat(node, &st);
+	times[1].tv_sec = (time_t)st.mtime;
+	fd = openat(x->tmp, tmp_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    st.executable ? 0777 : 0666);
+	r = fd < 0 ? -errno : copy_bytes(x, node, fd, &reported);
+	if (r == 0 && futimens(fd, times) < 0)
+		r = -errno;
+	if (fd >= 0 && close(fd) < 0 && r == 0)
+		r = -errno;
+	return r < 0 && !reported ? report(x, path, "be written", r) : r;
+}
+
+/* Makes the file under its temporary name: the library reports why it cannot be pinned. */
+static int make_file(struct extract *x, struct carton_node *node, const char *path,
+		     const char *tmp_name)
+{
+	const char *target = carton_target(node);
+	int r;
+
+	if (target)
+		return symlinkat(target, x->tmp, tmp_name) < 0 ?
+			       report(x, path, "be made", -errno) :
+			       0;
+	r = carton_pin_wait(x->c, node);
+	if (r < 0)
+		return r;
+	r = write_file(x, node, path, tmp_name);
+	carton_unpin(node);
+	return r;
+}
+
+static int extract_one(struct extract *x, size_t i)
+{
+	struct carton_node *node = x->files[i];
+	char path[4096], tmp_name[24];
+	const char *name;
+	int parent, r;
+
+	carton_path(node, path);
+	parent = open_parent(x, path, &name);
+	if (parent < 0)
+		return report(x, path, "be made", parent);
+	if (!carton_target(node) && is_there(node, parent, name)) {
+		struct carton_stat st;
+
+		carton_stat(node, &st);
+		atomic_fetch_add(&x->done, st.size);
+		atomic_fetch_add(&x->kept, 1);
+		close(parent);
+		return 0;
+	}
+	snprintf(tmp_name, sizeof(tmp_name), "%zu", i);
+	r = make_file(x, node, path, tmp_name);
+	if (r == 0 && renameat(x->tmp, tmp_name, parent, name) < 0)
+		r = report(x, path, "be replaced", -errno);
+	if (r < 0)
+		unlinkat(x->tmp, tmp_name, 0);
+	close(parent);
+	return r;
+}
+
+/* ---- all files ---- */
+
+static void *run_thread(void *extract)
+{
+	struct extract *x = extract;
+	size_t i;
+
+	while (!atomic_load(&x->full) && (i = atomic_fetch_add(&x->next, 1)) < x->n) {
+		int r = extract_one(x, i);
+
+		if (r < 0)
+			atomic_fetch_add(&x->failed, 1);
+		if (r == -ENOSPC || r == -EDQUOT)
+			atomic_store(&x->full, true);
+	}
+	return NULL;
+}
+
+static void run_threads(struct extract *x)
+{
+	pthread_t threads[THREADS];
+	size_t n = 0;
+
+	while (n < THREADS - 1 && n + 1 < x->n &&
+	       pthread_create(&threads[n], NULL, run_thread, x) == 0)
+		n++;
+	run_thread(x);
+	while (n > 0)
+		pthread_join(threads[--n], NULL);
+	progress_clear();
+}
+
+static void add_file(void *ctx, struct carton_node *node)
+{
+	struct extract *x = ctx;
+	struct carton_stat st;
+
+	if (x->n == x->cap) {
+		size_t cap = x->cap ? 2 * x->cap : 256;
+		struct carton_node **more = realloc(x->files, cap * sizeof(struct carton_node *));
+
+		if (!more) {
+			x->no_memory = true;
+			return;
+		}
+		x->files = more;
+		x->cap = cap;
+	}
+	x->files[x->n++] = node;
+	carton_stat(node, &st);
+	if (st.kind == CARTON_FILE)
+		x->total += st.size;
+}
+
+/* Lists what the paths name. *ret_manifest: MANIFEST, if all of the carton is wanted; it comes last. */
+static int list_files(struct extract *x, const struct args *a, struct carton_node **ret_manifest)
+{
+	int status = EXIT_GOOD;
+
+	if (a->n_paths == 1) {
+		ctl_walk(carton_root(x->c), add_file, x);
+		for (size_t i = 0; i < x->n; i++)
+			if (carton_lookup(carton_root(x->c), "MANIFEST", ret_manifest) == 0 &&
+			    x->files[i] == *ret_manifest) {
+				x->files[i] = x->files[--x->n];
+				break;
+			}
+	}
+	for (int i = 1; i < a->n_paths; i++) {
+		struct carton_node *node;
+		int r = carton_resolve(x->c, a->paths[i], &node);
+
+		if (r < 0)
+			status = ctl_failed(a->paths[i], r);
+		else
+			ctl_walk(node, add_file, x);
+	}
+	return x->no_memory ? ctl_failed(x->output, -ENOMEM) : status;
+}
+
+/* ---- the temporary directory ---- */
+
+static void remove_leftovers(int dir)
+{
+	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = own < 0 ? NULL : fdopendir(own);
+	const struct dirent *e;
+
+	while (stream && (e = readdir(stream)))
+		unlinkat(dir, e->d_name, 0);
+	if (stream)
+		closedir(stream);
+}
+
+/* Makes and locks it. -EBUSY: another process extracts to the same directory. */
+static int open_tmp(struct extract *x)
+{
+	for (;;) {
+		struct stat st;
+		int fd;
+
+		if (mkdirat(x->root, TMP_NAME, 0700) < 0 && errno != EEXIST)
+			return -errno;
+		fd = openat(x->root, TMP_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 && errno == ENOENT)
+			continue;
+		if (fd < 0)
+			return -errno;
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			close(fd);
+			return -EBUSY;
+		}
+		/* another process may have removed it after it was opened */
+		if (fstat(fd, &st) == 0 && st.st_nlink > 0) {
+			remove_leftovers(fd);
+			x->tmp = fd;
+			return 0;
+		}
+		close(fd);
+	}
+}
+
+static void close_tmp(struct extract *x)
+{
+	unlinkat(x->root, TMP_NAME, AT_REMOVEDIR);
+	close(x->tmp);
+}
+
+/* ---- the command ---- */
+
+int ctl_extract_prepare(struct args *a)
+{
+	const char *output = a->paths[0];
+
+	if (mkdir(output, 0777) < 0 && errno != EEXIST) {
+		int r = -errno;
+
+		ctl_failed(output, r);
+		return r;
+	}
+	a->sandbox.output = output;
+	return 0;
+}
+
+static int extract(struct extract *x, const struct args *a)
+{
+	char count[TERM_COUNT], size[TERM_SIZE];
+	struct carton_node *manifest = NULL;
+	int status = list_files(x, a, &manifest);
+
+	if (status != EXIT_GOOD)
+		return status;
+	run_threads(x);
+	if (manifest && atomic_load(&x->failed) == 0 && !atomic_load(&x->full)) {
+		x->files[x->n] = manifest; /* whose place is free */
+		if (extract_one(x, x->n) < 0)
+			atomic_fetch_add(&x->failed, 1);
+		x->n++;
+	}
+	if (atomic_load(&x->failed)) {
+		fprintf(stderr, "cartonctl: %s not extracted; run it again to resume\n",
+			term_count(atomic_load(&x->failed), "file", count));
+		return EXIT_BAD;
+	}
+	printf("%s, %s in ", term_count(x->n, "file", count), term_size(x->total, size));
+	term_put(x->output);
+	if (atomic_load(&x->kept))
+		printf("; %zu of them were there", atomic_load(&x->kept));
+	putchar('\n');
+	return EXIT_GOOD;
+}
+
+int ctl_extract(struct carton *c, const struct args *a)
+{
+	struct extract x = { .c = c, .output = a->paths[0] };
+	int status, r;
+
+	x.root = open(x.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = x.root < 0 ? -errno : open_tmp(&x);
+	if (r == -EBUSY) {
+		fprintf(stderr, "cartonctl: %s: another process is extracting here\n", x.output);
+		status = EXIT_BAD;
+	} else if (r < 0) {
+		status = ctl_failed(x.output, r);
+	} else {
+		status = extract(&x, a);
+		close_tmp(&x);
+	}
+	if (x.root >= 0)
+		close(x.root);
+	free(x.files);
+	return status;
+}

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cartonctl extract, and copies of a mount: each is a carton again."""
+import fcntl
+import os
+import random
+import re
+import shutil
+import signal
+import stat
+import subprocess
+
+import pytest
+
+import harness
+import packerform
+from harness import CARTONCTL, ctl, environment, eventually, expected, run, scan
+from test_terminal import terminal
+from zipwriter import Carton, sample
+
+TMP = '.cartonctl-extract'
+
+
+def good(where):
+    p = ctl('verify', where)
+    assert p.returncode == 0, p.stdout + p.stderr
+    return p.stdout
+
+
+@pytest.fixture(params=['carton', 'directory'])
+def source(request, work):
+    c = sample()
+    path = c.write(work / 'm.carton') if request.param == 'carton' else c.unpack(work / 'dir')
+    return path, c
+
+
+def test_everything(source, work, who):
+    path, c = source
+    out = work / 'home' / 'out'
+    os.mkdir(out.parent)
+    if who is not None:
+        os.chown(out.parent, who, who)
+    p = ctl('extract', path, out, uid=who)
+    assert p.returncode == 0 and p.stderr == '', p.stderr
+    assert scan(out) == expected(c.files(), c.links())
+    assert good(out).split()[-1] == c.model_hash()
+    for root, dirs, files in os.walk(out):
+        assert os.stat(root).st_mode & 0o700 == 0o700
+        for name in files:
+            st = os.lstat(os.path.join(root, name))
+            rel = os.path.relpath(os.path.join(root, name), out)
+            assert bool(st.st_mode & 0o111) == bool(stat.S_ISLNK(st.st_mode) or rel == 'model/run.sh'), rel
+    # nothing keeps the owner from removing it
+    assert run('rm', '-rf', out, uid=who).returncode == 0 and not out.exists()
+
+
+def test_times_are_kept(work, mount):
+    path = sample().write(work / 'm.carton')
+    assert ctl('extract', path, work / 'out').returncode == 0
+    with mount(path) as m:
+        for name in ('MANIFEST', 'model/main.py', 'model/weights.bin'):
+            assert os.stat(work / 'out' / name).st_mtime == os.stat(m / name).st_mtime, name
+
+
+def test_resumes(work):
+    """What is there and right is kept; what is damaged, missing or of another type is made anew."""
+    c = sample()
+    path, out = c.write(work / 'm.carton'), work / 'out'
+    assert ctl('extract', path, out).returncode == 0
+    kept = os.stat(out / 'model/weights.bin').st_ino
+    (out / 'model/main.py').write_bytes(b'X' * len(c.files()['model/main.py']))
+    os.remove(out / 'MANIFEST')
+    (out / 'misc/picture.png').unlink()
+    os.symlink('/etc/passwd', out / 'misc/picture.png')
+    (out / TMP).mkdir()
+    (out / TMP / '3').write_bytes(b'left by a killed process')
+    p = ctl('extract', path, out)
+    assert p.returncode == 0, p.stderr
+    links = len(c.links())
+    assert f'; {len(c.hashes()) + 1 - links - 3} of them were there' in p.stdout
+    assert scan(out) == expected(c.files(), c.links())
+    assert os.stat(out / 'model/weights.bin').st_ino == kept
+    good(out)
+
+
+def test_paths(source, work):
+    path, c = source
+    p = ctl('extract', path, work / 'out', 'misc', 'model/main.py')
+    assert p.returncode == 0, p.stderr
+    want = {n: d for n, d in c.files().items() if n.startswith('misc/') or n == 'model/main.py'}
+    assert scan(work / 'out') == expected(want, c.links())
+    p = ctl('extract', path, work / 'out', 'none')
+    assert p.returncode == 1 and p.stderr == 'cartonctl: none: No such file or directory\n'
+
+
+@pytest.mark.parametrize('method', ['stored', 'zstd'])
+def test_a_bad_file_is_not_written(work, method):
+    """The rest is; there is no MANIFEST, so nobody takes it for the carton."""
+    c = Carton(method=method).add('model/good', b'good').add('model/bad', b'bad' * 9000, sha='1' * 64)
+    p = ctl('extract', c.write(work / 'm.carton'), work / 'out')
+    assert p.returncode == 1 and p.stderr.count('model/bad') == 1
+    assert p.stderr.endswith('1 file not extracted; run it again to resume\n')
+    assert set(scan(work / 'out')) == {'model', 'model/good', 'carton.toml'}
+
+
+def test_never_leaves_the_directory(work):
+    """Symlinks that wait in the directory are not followed."""
+    out, trap = work / 'out', work / 'trap'
+    for d in (out, trap):
+        d.mkdir()
+    os.symlink(trap, out / 'model')
+    os.symlink(trap / 'file', out / 'carton.toml')
+    p = ctl('extract', Carton().add('model/x', b'x').write(work / 'm.carton'), out)
+    assert p.returncode == 1 and 'model/x' in p.stderr and 'Not a directory' in p.stderr
+    assert os.listdir(trap) == []
+    assert not os.path.islink(out / 'carton.toml')
+
+
+def test_only_one_at_a_time(work):
+    out = work / 'out'
+    (out / TMP).mkdir(parents=True)
+    fd = os.open(out / TMP, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    path = sample().write(work / 'm.carton')
+    p = ctl('extract', path, out)
+    assert p.returncode == 1 and p.stderr == f'cartonctl: {out}: another process is extracting here\n'
+    os.close(fd)
+    assert ctl('extract', path, out).returncode == 0
+
+
+def test_killed_in_the_middle(work):
+    """No file of a wrong content is ever there; the second run goes on."""
+    c = Carton()
+    for i in range(24):
+        c.add(f'model/{i}', random.Random(i).randbytes(4 << 20), method='stored')
+    path, out = c.write(work / 'm.carton'), work / 'out'
+    p = subprocess.Popen([CARTONCTL, 'extract', path, out], env=environment(), stdout=subprocess.DEVNULL)
+    eventually('some files are there', lambda: (out / 'model').exists() and len(os.listdir(out / 'model')) > 3)
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    want = expected(c.files())
+    for name, what in scan(out).items():
+        assert name.split('/')[0] == TMP or what == want[name]
+    assert ctl('extract', path, out).returncode == 0
+    assert scan(out) == want
+    good(out)
+
+
+@pytest.mark.needs_root
+def test_full_disk(work):
+    out = work / 'small'
+    out.mkdir()
+    assert run('mount', '-t', 'tmpfs', '-o', 'size=4M', 'none', out).returncode == 0
+    try:
+        path = Carton().add('model/m', random.Random(1).randbytes(9 << 20)).write(work / 'm.carton')
+        p = ctl('extract', path, out)
+        assert p.returncode == 1 and 'model/m' in p.stderr and 'No space left' in p.stderr
+        assert not (out / 'model/m').exists() and not (out / 'MANIFEST').exists()
+    finally:
+        run('umount', out)
+
+
+def test_a_terminal_gets_a_bar_only_if_it_takes_long(work):
+    out = terminal(80, 'extract', sample().write(work / 'm.carton'), work / 'out')
+    assert re.fullmatch(r'\d+ files, [\d.]+ \w+ in /\S+\n', out)
+
+
+@pytest.mark.needs_root
+def test_root_extracts_for_another_user(work):
+    """Capabilities are dropped, but not the one to write into the home of a user."""
+    out = work / 'out'
+    out.mkdir(0o755)
+    os.chown(out, harness.NOBODY, harness.NOBODY)
+    p = ctl('extract', sample().write(work / 'm.carton'), out)
+    assert p.returncode == 0, p.stderr
+
+
+# ---- copies of a mount ----
+
+@pytest.fixture
+def tensor_carton(work):
+    return packerform.packed().write(work / 'tensors.carton')
+
+
+@pytest.mark.parametrize('options', [[], ['-o', 'views=shown']])
+def test_a_copied_mount_is_a_carton(mount, tensor_carton, work, who, options):
+    path = tensor_carton
+    copy = work / 'home' / 'copy'
+    os.mkdir(copy.parent)
+    if who is not None:
+        os.chown(copy.parent, who, who)
+    with mount(path, *options, uid=who) as m:
+        assert run('cp', '-a', m.path, copy, uid=who).returncode == 0
+        model = ctl('hash', path).stdout
+    assert (copy / (options[-1][6:] if options else 'views') / 'tensor_data/index.json').exists()
+    good(copy)
+    assert ctl('hash', copy).stdout == model
+    assert 'views' not in ctl('ls', '-0', copy).stdout
+    assert ctl('extract', copy, work / 'out').returncode == 0
+    assert set(os.listdir(work / 'out')) == {'MANIFEST', 'carton.toml', 'misc', 'model', 'tensor_data'}
+    with mount(copy, *options, uid=who) as m:
+        assert m.stderr == ''
+        assert m.sha('views/tensor_data/index.json' if not options else 'shown/tensor_data/index.json')
+    assert run('rm', '-rf', copy, uid=who).returncode == 0 and not copy.exists()
+
+
+def test_only_an_exact_marker_counts(mount, tensor_carton, work):
+    with mount(tensor_carton) as m:
+        shutil.copytree(m.path, work / 'copy')
+    marker = work / 'copy/views/.cartonfs-views'
+    text = marker.read_bytes()
+    for other in (text[:-1], text[:-1] + b'X', text + b'\n', b''):
+        marker.write_bytes(other)
+        p = ctl('verify', work / 'copy')
+        assert p.returncode == 1 and 'views/tensor_data/index.json: is not listed' in p.stdout
+    marker.write_bytes(text)
+    good(work / 'copy')
+
+
+def test_a_marker_hides_nothing_that_is_listed(work):
+    """In a carton of its own, such a directory is like every other."""
+    text = b'This directory was generated by cartonfs. It is not part of the carton: in ' \
+        b'a copy of the mount it is ignored, and can be removed.\n'
+    c = Carton().add('model/.cartonfs-views', text).add('model/m', b'm')
+    root = c.unpack(work / 'dir')
+    (root / 'model/extra').write_bytes(b'x')
+    assert 'model/m' in ctl('ls', '-0', root).stdout
+    assert ctl('cat', root, 'model/m').stdout == 'm'
+    # in a zip no marker counts
+    c.add('model/unlisted', b'x', listed=False)
+    assert ctl('verify', c.write(work / 'm.carton')).returncode == 1
