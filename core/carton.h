@@ -95,6 +95,9 @@ bool carton_fetches(const struct carton *c);
  */
 int carton_refresh(struct carton *c, const char *url);
 
+/* Is it read from a server? */
+bool carton_is_remote(const struct carton *c);
+
 /* Ends every request: all that wait get -ENOTCONN, and so does every later one. */
 void carton_stop(struct carton *c);
 
@@ -280,8 +283,35 @@ ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, s
  */
 int carton_compare(struct carton_node *file, int fd);
 
-/* What carton.toml says of the model, as text for people or as JSON: 0 and a malloc'ed string. */
-int carton_info(struct carton *c, bool json, char **ret_text);
+/* What carton.toml says of the model as JSON: 0 and a malloc'ed string; -EBADMSG, -EFBIG, -ENOMEM. */
+int carton_info(struct carton *c, char **ret_json);
+
+enum carton_fact_kind {
+	CARTON_FACT_TEXT, /* `name`: the key in carton.toml, "platform" for each of them; `text` */
+	CARTON_FACT_OPTION,    /* of the runner; `text`: KEY = VALUE as in TOML */
+	CARTON_FACT_INPUT,     /* `text`: a description; and all others, */
+	CARTON_FACT_OUTPUT,    /* `shape` without quotes: [batch, 3, 512, 512] */
+	CARTON_FACT_SELF_TEST, /* `text`: a description */
+	CARTON_FACT_EXAMPLE,
+};
+
+/* What is absent is NULL. Any text may hold control characters. */
+struct carton_fact {
+	enum carton_fact_kind kind;
+	const char *name, *text, *dtype, *shape, *internal_name;
+};
+
+/* Calls `fn` for all that carton.toml says, by kinds, in its order. Failures as carton_info(). */
+typedef void carton_fact_fn(void *ctx, const struct carton_fact *fact);
+int carton_facts(struct carton *c, carton_fact_fn *fn, void *ctx);
+
+/* Where the bytes of all files with a known size are. */
+struct carton_places {
+	uint64_t local;	 /* in the local carton */
+	uint64_t cached; /* not there, but in the cache, unverified */
+	uint64_t remote; /* have to be fetched */
+};
+void carton_places(struct carton *c, struct carton_places *ret);
 
 /* `source` as it may be shown: a URL without credentials, query and fragment. Returns `ret`. */
 char *carton_source_label(const char *source, char *ret, size_t n);

@@ -405,6 +405,11 @@ int carton_refresh(struct carton *c, const char *url)
 	return r;
 }
 
+bool carton_is_remote(const struct carton *c)
+{
+	return c->container->remote;
+}
+
 void carton_stop(struct carton *c)
 {
 	cancel_fire(&c->stop);

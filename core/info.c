@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * carton_info(): the model's metadata from carton.toml, as text or as JSON.
+ * The model's metadata from carton.toml: carton_info() as JSON, carton_facts() one after the other.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "internal.h"
 #include "base/util.h"
+#include "cache/cache.h"
 
 #define MAX_INFO (256 * MIB)
-#define INDENT "             " /* of the lines after the first of a value */
 
 /* The output so far. After the first error nothing more is added: callers need no checks. */
 struct out {
@@ -34,24 +35,6 @@ static void put_json(struct out *o, const char *s)
 		OUT(o, buf_add_json(&o->text, s, strlen(s)));
 	else
 		put(o, "null");
-}
-
-/* Text from the carton, for a terminal: keeps tabs and newlines, escapes other control characters. */
-static void put_text(struct out *o, const char *s, const char *indent)
-{
-	for (size_t step; *s; s += step) {
-		step = *s == '\t' ? 1 : utf8_plain(s, strnlen(s, 4));
-		OUT(o, buf_add(&o->text, s, step));
-		if (step)
-			continue;
-		step = 1;
-		if (*s == '\n') {
-			put(o, "\n");
-			put(o, indent);
-		} else {
-			OUT(o, buf_addf(&o->text, "\\x%02x", (unsigned char)*s));
-		}
-	}
 }
 
 /* ---- JSON ---- */
@@ -178,133 +161,147 @@ static void json_info(struct out *o, const struct carton *c, const char *hash)
 	json_end(o, "}\n");
 }
 
-/* ---- text ---- */
-
-static void text_member(struct out *o, const char *key, const char *value)
-{
-	if (!value || !*value)
-		return;
-	OUT(o, buf_addf(&o->text, "%-13s", key));
-	put_text(o, value, INDENT);
-	put(o, "\n");
-}
-
-static void text_tensors(struct out *o, const char *key, const struct meta_tensor *list, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		OUT(o, buf_addf(&o->text, "%-13s", i == 0 ? key : ""));
-		put_text(o, list[i].name ? list[i].name : "?", "");
-		put(o, "  ");
-		put_text(o, list[i].dtype ? list[i].dtype : "?", "");
-		put(o, " ");
-		put_text(o, list[i].shape ? list[i].shape : "?", "");
-		if (list[i].internal_name) {
-			put(o, "  (internal name ");
-			put_text(o, list[i].internal_name, INDENT);
-			put(o, ")");
-		}
-		if (list[i].description) {
-			put(o, "  ");
-			put_text(o, list[i].description, INDENT);
-		}
-		put(o, "\n");
-	}
-}
-
-static void text_cases(struct out *o, const char *key, const struct meta_case *list, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		OUT(o, buf_addf(&o->text, "%-13s", i == 0 ? key : ""));
-		put_text(o, list[i].name && *list[i].name ? list[i].name : "(no name)", INDENT);
-		if (list[i].description && *list[i].description) {
-			put(o, "  ");
-			put_text(o, list[i].description, INDENT);
-		}
-		put(o, "\n");
-	}
-}
+/* ---- one after the other ---- */
 
 /* A key as TOML spells it: quoted if it has other characters than letters, digits, '_' and '-'. */
-static void text_key(struct out *o, const struct meta_option *option)
+static void toml_key(struct out *o, const struct meta_option *option)
 {
 	static const char bare[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
-	struct buf quoted = buf_init(MAX_INFO);
 
-	if (option->len && strspn(option->name, bare) == option->len) {
+	if (option->len && strspn(option->name, bare) == option->len)
 		put(o, option->name);
-		return;
-	}
-	OUT(o, buf_add_json(&quoted, option->name, option->len));
-	if (quoted.data)
-		put_text(o, quoted.data, "");
-	buf_free(&quoted);
+	else
+		OUT(o, buf_add_json(&o->text, option->name, option->len));
 }
 
 /* A value on one line, as TOML spells it. */
-static void text_value(struct out *o, const struct meta_option *option)
+static void toml_value(struct out *o, const struct meta_option *option)
 {
 	bool table = option->type == TOML_TABLE;
 
 	if (option->type < TOML_TABLE) {
-		put_text(o, option->value, "");
+		put(o, option->value);
 		return;
 	}
 	put(o, table ? "{" : "[");
 	for (const struct meta_option *c = option->first; c; c = c->next) {
 		put(o, c != option->first ? ", " : table ? " " : "");
 		if (table) {
-			text_key(o, c);
+			toml_key(o, c);
 			put(o, " = ");
 		}
-		text_value(o, c);
+		toml_value(o, c);
 	}
 	put(o, table ? option->first ? " }" : "}" : "]");
 }
 
-static void text_options(struct out *o, const struct meta_option *opts)
+/* A shape without the quotes of JSON, and with a space after each comma: [batch, 3, 512, 512] */
+static void plain_shape(struct out *o, const char *json)
+{
+	bool quoted = false;
+
+	for (const char *p = json; *p; p++) {
+		if (*p == '"') {
+			quoted = !quoted;
+			continue;
+		}
+		/* an escaped character of a symbol stays escaped */
+		if (*p == '\\' && p[1])
+			OUT(o, buf_addc(&o->text, *p++));
+		OUT(o, buf_addc(&o->text, *p));
+		if (*p == ',' && !quoted)
+			OUT(o, buf_addc(&o->text, ' '));
+	}
+}
+
+struct facts {
+	struct out out; /* the text of one fact */
+	carton_fact_fn *fn;
+	void *ctx;
+};
+
+static void tell(struct facts *f, const struct carton_fact *fact)
+{
+	if (f->out.error == 0)
+		f->fn(f->ctx, fact);
+	f->out.text.len = 0;
+}
+
+static void tell_text(struct facts *f, const char *name, const char *text)
+{
+	if (text && *text)
+		tell(f,
+		     &(struct carton_fact){ .kind = CARTON_FACT_TEXT, .name = name, .text = text });
+}
+
+static void tell_options(struct facts *f, const struct meta_option *opts)
 {
 	for (const struct meta_option *c = opts->first; c; c = c->next) {
-		OUT(o, buf_addf(&o->text, "%-13s", c == opts->first ? "options" : ""));
-		text_key(o, c);
-		put(o, " = ");
-		text_value(o, c);
-		put(o, "\n");
+		toml_key(&f->out, c);
+		put(&f->out, " = ");
+		toml_value(&f->out, c);
+		tell(f,
+		     &(struct carton_fact){ .kind = CARTON_FACT_OPTION, .text = f->out.text.data });
 	}
 }
 
-static void text_info(struct out *o, const struct carton *c, const char *hash)
+static void tell_tensors(struct facts *f, enum carton_fact_kind kind,
+			 const struct meta_tensor *list, size_t n)
 {
-	const struct meta *m = c->meta;
-	char size[32];
-
-	text_member(o, "model", m->model_name ? m->model_name : "(no name)");
-	text_member(o, "", m->short_description);
-	text_member(o, "hash", hash);
-	OUT(o, buf_addf(&o->text, "%-13s%" PRIu64 ", %s\n", "files", c->tree->files,
-			size_format(c->tree->bytes, size, sizeof(size))));
-	text_member(o, "license", m->license);
-	text_member(o, "repository", m->repository);
-	text_member(o, "homepage", m->homepage);
-	for (size_t i = 0; i < m->n_platforms; i++)
-		text_member(o, i == 0 ? "platforms" : "", m->platforms[i]);
-	text_member(o, "runner", m->runner_name);
-	text_member(o, "framework", m->framework_version);
-	if (m->has_compat_version)
-		OUT(o, buf_addf(&o->text, "%-13s%" PRId64 "\n", "compat", m->compat_version));
-	text_options(o, &m->options);
-	text_tensors(o, "inputs", m->inputs, m->n_inputs);
-	text_tensors(o, "outputs", m->outputs, m->n_outputs);
-	text_cases(o, "self tests", m->self_tests, m->n_self_tests);
-	text_cases(o, "examples", m->examples, m->n_examples);
-	if (m->model_description && *m->model_description) {
-		put(o, "\n");
-		put_text(o, m->model_description, "");
-		put(o, "\n");
+	for (size_t i = 0; i < n; i++) {
+		if (list[i].shape)
+			plain_shape(&f->out, list[i].shape);
+		tell(f, &(struct carton_fact){
+				.kind = kind,
+				.name = list[i].name,
+				.text = list[i].description,
+				.dtype = list[i].dtype,
+				.shape = list[i].shape ? f->out.text.data : NULL,
+				.internal_name = list[i].internal_name,
+			});
 	}
 }
 
-int carton_info(struct carton *c, bool json, char **ret_text)
+static void tell_cases(struct facts *f, enum carton_fact_kind kind, const struct meta_case *list,
+		       size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		tell(f, &(struct carton_fact){
+				.kind = kind, .name = list[i].name, .text = list[i].description });
+}
+
+int carton_facts(struct carton *c, carton_fact_fn *fn, void *ctx)
+{
+	struct facts f = { .out = { .text = buf_init(MAX_INFO) }, .fn = fn, .ctx = ctx };
+	const struct meta *m = c->meta;
+	char number[32];
+
+	if (!m)
+		return -EBADMSG;
+	tell_text(&f, "model_name", m->model_name);
+	tell_text(&f, "short_description", m->short_description);
+	tell_text(&f, "license", m->license);
+	tell_text(&f, "repository", m->repository);
+	tell_text(&f, "homepage", m->homepage);
+	for (size_t i = 0; i < m->n_platforms; i++)
+		tell_text(&f, "platform", m->platforms[i]);
+	tell_text(&f, "runner_name", m->runner_name);
+	tell_text(&f, "required_framework_version", m->framework_version);
+	snprintf(number, sizeof(number), "%" PRId64, m->compat_version);
+	if (m->has_compat_version)
+		tell_text(&f, "runner_compat_version", number);
+	tell_options(&f, &m->options);
+	tell_tensors(&f, CARTON_FACT_INPUT, m->inputs, m->n_inputs);
+	tell_tensors(&f, CARTON_FACT_OUTPUT, m->outputs, m->n_outputs);
+	tell_cases(&f, CARTON_FACT_SELF_TEST, m->self_tests, m->n_self_tests);
+	tell_cases(&f, CARTON_FACT_EXAMPLE, m->examples, m->n_examples);
+	tell_text(&f, "model_description", m->model_description);
+	buf_free(&f.out.text);
+	return f.out.error;
+}
+
+int carton_info(struct carton *c, char **ret_json)
 {
 	struct out o = { .text = buf_init(MAX_INFO) };
 	char hash[65];
@@ -312,14 +309,47 @@ int carton_info(struct carton *c, bool json, char **ret_text)
 	if (!c->meta)
 		return -EBADMSG;
 	carton_model_hash(c, hash);
-	if (json)
-		json_info(&o, c, hash);
-	else
-		text_info(&o, c, hash);
+	json_info(&o, c, hash);
 	if (o.error < 0) {
 		buf_free(&o.text);
 		return o.error;
 	}
-	*ret_text = o.text.data;
+	*ret_json = o.text.data;
 	return 0;
+}
+
+/* ---- where the bytes are ---- */
+
+/* Is the content of a file, which the container does not have, in the cache? */
+static bool is_cached(const struct carton *c, struct object *o)
+{
+	uint64_t size;
+	int fd;
+
+	if (!c->cache || cache_lookup(c->cache, object_sha256(o), &fd, &size) < 0)
+		return false;
+	fd_close(fd);
+	return true;
+}
+
+void carton_places(struct carton *c, struct carton_places *ret)
+{
+	struct carton_places p = { 0 };
+	struct node *root = c->tree->root;
+
+	for (struct node *n = root; n; n = tree_next(root, n)) {
+		uint64_t size = n->kind == NODE_FILE ? node_size(n) : 0;
+		struct object *o;
+
+		if (n->kind != NODE_FILE || size == OBJECT_NO_SIZE)
+			continue;
+		o = n->file.entry && !c->container->remote ? NULL : node_object(n);
+		if (!o || (object_entry(o) && !c->container->remote))
+			p.local += size;
+		else if (is_cached(c, o))
+			p.cached += size;
+		else
+			p.remote += size;
+	}
+	*ret = p;
 }

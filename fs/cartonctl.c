@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "ctl_tensors.h"
 #include "option_table.h"
 #include "privacy.h"
 #include "progress.h"
@@ -25,9 +26,10 @@ static const char help[] =
 	"\n"
 	"Reads a carton (a file, an unpacked directory or a URL) without mounting it.\n"
 	"\n"
-	"  info SOURCE             show what carton.toml says about the model\n"
+	"  info SOURCE             describe the model; --tensors: also what is large\n"
 	"  ls SOURCE [PATH...]     list the files; -l, --long: exact; -0: only paths\n"
 	"  tree SOURCE [PATH]      draw the directories with their sizes\n"
+	"  diff SOURCE SOURCE      compare two models: files by hash, and tensors\n"
 	"  cat SOURCE PATH...      write files to standard output\n"
 	"  hash SOURCE             print the model hash (sha256 of MANIFEST)\n"
 	"  verify SOURCE           check everything and list every problem\n"
@@ -46,20 +48,6 @@ static const char help[] =
 	"Exit status: 0 success, 1 usage error, failure or problems found\n";
 
 /* ---- commands ---- */
-
-static int run_info(struct carton *c, const struct args *a)
-{
-	char *text;
-	int r = carton_info(c, a->flags & CTL_JSON, &text);
-
-	if (r < 0) {
-		fprintf(stderr, "cartonctl: %s\n", strerror(-r));
-		return EXIT_BAD;
-	}
-	fputs(text, stdout);
-	free(text);
-	return EXIT_GOOD;
-}
 
 static int run_hash(struct carton *c, const struct args *a)
 {
@@ -173,7 +161,7 @@ static const struct command {
 	int min_paths, max_paths;
 	unsigned flags; /* that it has, enum ctl_flag */
 } commands[] = {
-	{ "info", run_info, NULL, 0, 0, CTL_JSON },
+	{ "info", ctl_info, NULL, 0, 0, CTL_JSON | CTL_TENSORS },
 	{ "ls", ctl_ls, NULL, 0, -1, CTL_JSON | CTL_LONG | CTL_NUL },
 	{ "tree", ctl_tree, NULL, 0, 1, 0 },
 	{ "cat", run_cat, NULL, 1, -1, 0 },
@@ -181,6 +169,7 @@ static const struct command {
 	{ "verify", run_verify, NULL, 0, 0, CTL_JSON },
 	{ "fetch", run_fetch, NULL, 0, -1, 0 },
 	{ "extract", ctl_extract, NULL, 1, -1, 0 },
+	{ "diff", NULL, ctl_diff, 0, 0, CTL_JSON | CTL_TENSORS },
 	{ "cache", NULL, ctl_cache, 0, 0, CTL_JSON },
 	{ "refresh", NULL, ctl_refresh, 0, 0, 0 },
 };
@@ -224,6 +213,8 @@ static int run(const struct command *command, struct args *a)
 	a->carton.hash_all = verify;
 	if (command->run == run_cat)
 		a->carton.views = "views";
+	if (command->run == ctl_info)
+		a->carton.views = CTL_TENSOR_VIEWS;
 	if (command->run == ctl_extract && ctl_extract_prepare(a) < 0)
 		return EXIT_BAD;
 	if (log.json)
@@ -249,9 +240,13 @@ static int run(const struct command *command, struct args *a)
 static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX][24])
 {
 	static const struct option own[] = {
-		{ "json", no_argument, NULL, 'j' },	 { "long", no_argument, NULL, 'l' },
-		{ "nosandbox", no_argument, NULL, 'n' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	 { NULL, 0, NULL, 0 },
+		{ "json", no_argument, NULL, 'j' },
+		{ "long", no_argument, NULL, 'l' },
+		{ "tensors", no_argument, NULL, 't' },
+		{ "nosandbox", no_argument, NULL, 'n' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int n = 0;
 
@@ -283,6 +278,9 @@ static int parse_options(int argc, char **argv, struct args *a)
 			break;
 		case 'l':
 			a->flags |= CTL_LONG;
+			break;
+		case 't':
+			a->flags |= CTL_TENSORS;
 			break;
 		case '0':
 			a->flags |= CTL_NUL;
@@ -324,7 +322,10 @@ static int check_flags(const struct command *command, unsigned flags)
 	static const struct {
 		enum ctl_flag flag;
 		const char *name;
-	} names[] = { { CTL_JSON, "--json" }, { CTL_LONG, "--long" }, { CTL_NUL, "-0" } };
+	} names[] = { { CTL_JSON, "--json" },
+		      { CTL_LONG, "--long" },
+		      { CTL_NUL, "-0" },
+		      { CTL_TENSORS, "--tensors" } };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (flags & ~command->flags & names[i].flag)

@@ -13,14 +13,15 @@
 #include "carton.h"
 #include "sandbox.h"
 
-/* EXIT_BAD: the command failed or found problems. */
-enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1 };
+/* EXIT_BAD: the command failed or found problems, or differences. EXIT_TROUBLE: diff could not tell. */
+enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1, EXIT_TROUBLE = 2 };
 
 /* Options of single commands. */
 enum ctl_flag {
 	CTL_JSON = 1,
 	CTL_LONG = 2,
 	CTL_NUL = 4,
+	CTL_TENSORS = 8,
 };
 
 /* The command line, after the command. */
@@ -72,13 +73,13 @@ bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret);
 
 /* Those that read an open carton. */
 typedef int ctl_carton_fn(struct carton *c, const struct args *a);
-ctl_carton_fn ctl_extract, ctl_ls, ctl_tree;
+ctl_carton_fn ctl_extract, ctl_info, ctl_ls, ctl_tree;
 
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);
 
 /* The others get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);
-ctl_words_fn ctl_cache, ctl_refresh;
+ctl_words_fn ctl_cache, ctl_diff, ctl_refresh;
 
 #endif

@@ -57,7 +57,7 @@ static bool is_denied(const char *path)
  * source directory may contain such files anywhere. CAP_DAC_OVERRIDE stays if root needs it to write
  * into `output`.
  */
-static int drop_capabilities(const struct carton_paths *paths, const char *output)
+static int drop_capabilities(const struct carton_paths *paths, const struct sandbox_helper *helper)
 {
 	struct capabilities have, none = { 0 }, keep = { 0 };
 	const int i = CAP_TO_INDEX(CAP_DAC_READ_SEARCH);
@@ -80,10 +80,12 @@ static int drop_capabilities(const struct carton_paths *paths, const char *outpu
 	r = capset_of_process(&none);
 	for (size_t k = 0; k < sizeof(paths->files) / sizeof(paths->files[0]); k++)
 		need = need || is_denied(paths->files[k]);
+	need = need || is_denied(helper->input);
 	if (need)
 		keep.of[i].effective = have.of[i].effective & CAP_TO_MASK(CAP_DAC_READ_SEARCH);
 	/* root may write into directories of other users */
-	if (output && faccessat(AT_FDCWD, output, W_OK, AT_EACCESS) < 0 && errno == EACCES)
+	if (helper->output && faccessat(AT_FDCWD, helper->output, W_OK, AT_EACCESS) < 0 &&
+	    errno == EACCES)
 		keep.of[i].effective |= have.of[i].effective & CAP_TO_MASK(CAP_DAC_OVERRIDE);
 	keep.of[i].permitted = keep.of[i].effective;
 	if (r == 0)
@@ -194,7 +196,7 @@ static int allow_tmp(int set)
 	return r == 0 ? landlock_allow(set, "/var/tmp", LANDLOCK_USE_TMP) : r;
 }
 
-static int confine_files(const struct carton_paths *paths, const char *output)
+static int confine_files(const struct carton_paths *paths, const struct sandbox_helper *helper)
 {
 	int set, r = landlock_new(&set);
 
@@ -219,8 +221,10 @@ static int confine_files(const struct carton_paths *paths, const char *output)
 		r = allow_all(set, &paths->mirrors[i], 1);
 	if (r == 0 && paths->cache)
 		r = landlock_allow(set, paths->cache, LANDLOCK_USE_WRITE);
-	if (r == 0 && output)
-		r = landlock_allow(set, output, LANDLOCK_USE_OUTPUT);
+	if (r == 0)
+		r = allow_all(set, &helper->input, 1);
+	if (r == 0 && helper->output)
+		r = landlock_allow(set, helper->output, LANDLOCK_USE_OUTPUT);
 	/* for files that do not fit in the cache */
 	if (r == 0)
 		r = allow_tmp(set);
@@ -253,18 +257,18 @@ static int confine_syscalls(const struct sandbox_helper *helper, int memory, boo
 
 int sandbox_enter(void *ctx, const struct carton_paths *paths)
 {
-	const struct sandbox_helper *helper = ctx;
-	const char *output = helper ? helper->output : NULL;
+	static const struct sandbox_helper none;
+	const struct sandbox_helper *helper = ctx ? ctx : &none;
 	int memory = -1, r;
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return failed("no new privileges", -errno);
 	/* before the sandbox forbids it; the helper reads file names from it */
-	if (helper && helper->open_for_me && paths->network && geteuid() == 0)
+	if (helper->open_for_me && paths->network && geteuid() == 0)
 		memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-	r = drop_capabilities(paths, output);
+	r = drop_capabilities(paths, helper);
 	if (r == 0)
-		r = confine_files(paths, output);
+		r = confine_files(paths, helper);
 	/* no core dumps, regardless of the limit, and no ptrace by other processes of the user */
 	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		r = failed("dumpable", -errno);

@@ -15,6 +15,7 @@ struct sandbox_helper {
 	 */
 	int (*open_for_me)(void *ctx, int listener, int memory);
 	void *ctx;
+	const char *input;  /* one more file or directory to read; NULL: none */
 	const char *output; /* a directory, in which files of all kinds may be made; NULL: none */
 };
 

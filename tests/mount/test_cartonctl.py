@@ -210,7 +210,7 @@ def test_info_escapes_hostile_text(work):
     toml = TOML.replace(b"'Sample model'", f'"a{c1}é\\tz\\u00a0🥳"'.encode())
     p = ctl('info', Carton(toml).write(work / 'n.carton'))
     escaped = '\\x7f' + ''.join(f'\\xc2\\x{i:02x}' for i in range(0x80, 0xa0))
-    assert f'a{escaped}é\tz\u00a0🥳\n' in p.stdout
+    assert f'a{escaped}é z\u00a0🥳\n' in p.stdout.replace('é\nz', 'é z')
 
 
 def test_info_options(work):
@@ -276,9 +276,10 @@ sample_out = {}
     assert [t['name'] for t in data['self_tests']] == ['first', None]
     assert [e['name'] for e in data['examples']] == ['picture']
     lines = [ln.strip() for ln in ctl('info', path).stdout.splitlines()]
-    for line in ('self tests   first  the first', '(no name)', 'examples     picture',
-                 'z  int8 []  (internal name scope/z:0)'):
+    for line in ('2 self tests', 'first  the first', '(no name)', '1 example', 'picture'):
         assert line in lines, lines
+    line, = [ln for ln in lines if ln.startswith('z ')]
+    assert line.split(None, 2)[:2] == ['z', 'int8'] and line.endswith('internal name scope/z:0')
 
 
 # What the reference loader refuses, by the edit of a carton.toml that it takes; and what verify says.
