@@ -45,8 +45,8 @@ CORE_SRC := $(filter-out core/archive/inflate_$(if $(filter yes,$(ISAL)),libarch
 	$(wildcard core/*.c core/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
-FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,numbers option_table privacy progress sandbox landlock syscalls)
-CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park push session dirops mountpoint mounter etc_files notify control unmounted) $(FS_COMMON)
+FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,json numbers option_table privacy progress sandbox landlock syscalls)
+CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park push session dirops mountpoint mounter etc_files notify control status status_files unmounted) $(FS_COMMON)
 CARTONCTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard fs/ctl_*.c) fs/cartonctl.c fs/term.c) $(FS_COMMON)
 # `make check` and the like build with all cores, unless make was started with -j.
 ALL_CORES = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))

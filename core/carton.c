@@ -164,7 +164,17 @@ static ssize_t property_sha256(struct object *o, char *ret, size_t n)
 static ssize_t property_state(struct object *o, char *ret, size_t n)
 {
 	static const char *const names[] = { "unverified", "verified", "sealed", "corrupt" };
+	struct object_progress p;
+	uint64_t size = object_size(o);
 
+	if (object_state(o) == OBJECT_UNVERIFIED && object_progress(o, &p)) {
+		const char *what = p.fetching ? "fetching" : "verifying";
+
+		if (size == OBJECT_NO_SIZE || size == 0)
+			return snprintf(ret, n, "%s", what);
+		return snprintf(ret, n, "%s %u%%", what,
+				(unsigned)((double)MIN(p.done, size) * 100 / (double)size));
+	}
 	return snprintf(ret, n, "%s", names[object_state(o)]);
 }
 

@@ -174,7 +174,8 @@ void carton_model_hash(const struct carton *c, char ret_hex[65]);
 
 /*
  * Properties of a file, as extended attributes show them: the index'th name (NULL behind the last),
- * and the value of one. `user.carton.sha256`, `user.carton.state` (unverified, verified, sealed, corrupt),
+ * and the value of one. `user.carton.sha256`, `user.carton.state` (unverified, verified, sealed,
+ * corrupt; while it is opened for the first time `verifying 37%` or `fetching 37%`),
  * `user.carton.storage` (how and in how many bytes the container holds it); of a view
  * `user.carton.dtype` and `user.carton.shape`. Returns the value's length, without its NUL, as if
  * `n` were enough, or -ENODATA.
@@ -282,6 +283,38 @@ ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, s
  * carton's own; it is read from its start. 0; -EBADMSG: it has others; or what reading it says.
  */
 int carton_compare(struct carton_node *file, int fd);
+
+/* ---- what it does ---- */
+
+/*
+ * Now, and since it was opened. Files are those that MANIFEST lists, bytes those of files whose size is
+ * known. A file that shares its content with another counts as well.
+ */
+struct carton_counters {
+	uint64_t files, bytes;
+	uint64_t verified_files, verified_bytes;
+	uint64_t corrupt_files, corrupt_bytes;
+	uint64_t cached_bytes; /* of files that the local carton does not have: verified by now, */
+	uint64_t remote_bytes; /* and not */
+	uint64_t hashed_bytes, fetched_bytes; /* read to be verified; from servers */
+	uint64_t cache_hits, cache_misses;    /* contents that the cache had, and had not */
+	uint64_t waiting;		      /* opens that wait */
+};
+
+/* Counts without waiting for anything: neither for I/O nor for a lock that is held during I/O. */
+void carton_counters(struct carton *c, struct carton_counters *ret);
+
+/* A file that opens wait for. */
+struct carton_waiting {
+	const char *path;
+	bool fetching;	     /* else it is being verified */
+	uint64_t done, size; /* bytes; size 0: not known */
+	unsigned opens;
+};
+
+/* Calls `fn` for each such file, as carton_counters() without waiting. */
+typedef void carton_waiting_fn(void *ctx, const struct carton_waiting *waiting);
+void carton_waiting(struct carton *c, carton_waiting_fn *fn, void *ctx);
 
 /* What carton.toml says of the model as JSON: 0 and a malloc'ed string; -EBADMSG, -EFBIG, -ENOMEM. */
 int carton_info(struct carton *c, char **ret_json);

@@ -22,25 +22,23 @@
 
 /* Fits 24 lines of 80 columns. */
 static const char help[] =
-	"usage: cartonctl COMMAND [OPTION...] SOURCE [PATH...]\n"
-	"\n"
-	"Reads a carton (a file, an unpacked directory or a URL) without mounting it.\n"
-	"\n"
+	"usage: cartonctl COMMAND [OPTION...] [ARGUMENT...]\n"
+	"SOURCE is a carton: a file, an unpacked directory or an http(s) URL.\n"
 	"  info SOURCE             describe the model; --tensors: also what is large\n"
 	"  ls SOURCE [PATH...]     list the files; -l, --long: exact; -0: only paths\n"
 	"  tree SOURCE [PATH]      draw the directories with their sizes\n"
-	"  diff SOURCE SOURCE      compare two models: files by hash, and tensors\n"
+	"  diff SOURCE SOURCE      compare two cartons: files by hash, and tensors\n"
 	"  cat SOURCE PATH...      write files to standard output\n"
 	"  hash SOURCE             print the model hash (sha256 of MANIFEST)\n"
 	"  verify SOURCE           check everything and list every problem\n"
 	"  fetch SOURCE [PATH...]  download all or some files into the cache\n"
 	"  extract SOURCE DIR [PATH...]  copy all or some files to a directory\n"
-	"  cache list              list the cache: sha256, size, last use, seals\n"
-	"  cache gc [SIZE]         shrink the cache to SIZE (0: empty it)\n"
-	"  cache verify            check the cache and remove damaged entries\n"
-	"  cache path SHA256       print the file name; export: as a mirror, by nginx\n"
+	"  status [MOUNTPOINT]     show what mounts do; -w, --watch: again and again\n"
+	"  stop MOUNTPOINT         unmount, and say who keeps it busy\n"
 	"  refresh MOUNTPOINT URL  fetch from here now: a URL with a new signature\n"
-	"  -j, --json              JSON output: info, ls, verify, cache list\n"
+	"  cache list | gc [SIZE] | verify | path SHA256 | export   look after the cache\n"
+	"\n"
+	"  -j, --json              JSON output: info, ls, diff, verify, status, cache list\n"
 	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline  --memory=N\n"
 	"  --connections=N  --timeout=SECONDS  --private-links  --cacert=FILE\n"
 	"  --header-file=FILE  --mirror=URL  --seals=off  --nosandbox: as in cartonfs(1)\n"
@@ -170,6 +168,8 @@ static const struct command {
 	{ "fetch", run_fetch, NULL, 0, -1, 0 },
 	{ "extract", ctl_extract, NULL, 1, -1, 0 },
 	{ "diff", NULL, ctl_diff, 0, 0, CTL_JSON | CTL_TENSORS },
+	{ "status", NULL, ctl_status, 0, 0, CTL_JSON | CTL_WATCH },
+	{ "stop", NULL, ctl_stop, 0, 0, 0 },
 	{ "cache", NULL, ctl_cache, 0, 0, CTL_JSON },
 	{ "refresh", NULL, ctl_refresh, 0, 0, 0 },
 };
@@ -202,12 +202,14 @@ static int print_result(const struct carton *c, const struct ctl_log *log, int s
 static int run(const struct command *command, struct args *a)
 {
 	bool verify = command->run == run_verify;
-	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, verify,
-			       verify && (a->flags & CTL_JSON) };
+	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			       .collect = verify,
+			       .json = verify && (a->flags & CTL_JSON) };
 	struct carton *c = NULL;
 	char label[256];
 	int r, status = EXIT_BAD;
 
+	log.source = carton_source_label(a->source, label, sizeof(label));
 	carton_log_set(ctl_on_log, &log);
 	a->carton.keep_going = verify;
 	a->carton.hash_all = verify;
@@ -225,8 +227,7 @@ static int run(const struct command *command, struct args *a)
 	if (r == 0)
 		status = command->run(c, a);
 	else if (!log.problems)
-		fprintf(stderr, "cartonctl: %s: %s\n",
-			carton_source_label(a->source, label, sizeof(label)), strerror(-r));
+		fprintf(stderr, "cartonctl: %s: %s\n", label, strerror(-r));
 	if (verify)
 		status = print_result(c, &log, status);
 	carton_close(c);
@@ -240,13 +241,10 @@ static int run(const struct command *command, struct args *a)
 static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX][24])
 {
 	static const struct option own[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "long", no_argument, NULL, 'l' },
-		{ "tensors", no_argument, NULL, 't' },
-		{ "nosandbox", no_argument, NULL, 'n' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ NULL, 0, NULL, 0 },
+		{ "json", no_argument, NULL, 'j' },	 { "long", no_argument, NULL, 'l' },
+		{ "tensors", no_argument, NULL, 't' },	 { "watch", no_argument, NULL, 'w' },
+		{ "nosandbox", no_argument, NULL, 'n' }, { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },	 { NULL, 0, NULL, 0 },
 	};
 	int n = 0;
 
@@ -271,7 +269,7 @@ static int parse_options(int argc, char **argv, struct args *a)
 	int option;
 
 	build_options(options, names);
-	while ((option = getopt_long(argc, argv, "jl0hV", options, NULL)) >= 0) {
+	while ((option = getopt_long(argc, argv, "jl0whV", options, NULL)) >= 0) {
 		switch (option) {
 		case 'j':
 			a->flags |= CTL_JSON;
@@ -281,6 +279,9 @@ static int parse_options(int argc, char **argv, struct args *a)
 			break;
 		case 't':
 			a->flags |= CTL_TENSORS;
+			break;
+		case 'w':
+			a->flags |= CTL_WATCH;
 			break;
 		case '0':
 			a->flags |= CTL_NUL;
@@ -325,7 +326,8 @@ static int check_flags(const struct command *command, unsigned flags)
 	} names[] = { { CTL_JSON, "--json" },
 		      { CTL_LONG, "--long" },
 		      { CTL_NUL, "-0" },
-		      { CTL_TENSORS, "--tensors" } };
+		      { CTL_TENSORS, "--tensors" },
+		      { CTL_WATCH, "--watch" } };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (flags & ~command->flags & names[i].flag)

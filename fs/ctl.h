@@ -22,6 +22,7 @@ enum ctl_flag {
 	CTL_LONG = 2,
 	CTL_NUL = 4,
 	CTL_TENSORS = 8,
+	CTL_WATCH = 16,
 };
 
 /* The command line, after the command. */
@@ -39,6 +40,7 @@ struct ctl_log {
 	pthread_mutex_t lock; /* guards `problems` and the output: any thread may log */
 	size_t problems;      /* errors and warnings so far */
 	bool collect, json;   /* print them as problems, as JSON objects */
+	const char *source;   /* the subject of messages without one; or NULL */
 };
 
 /* A carton_log_fn; its context is a struct ctl_log. */
@@ -80,6 +82,6 @@ int ctl_extract_prepare(struct args *a);
 
 /* The others get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);
-ctl_words_fn ctl_cache, ctl_diff, ctl_refresh;
+ctl_words_fn ctl_cache, ctl_diff, ctl_refresh, ctl_status, ctl_stop;
 
 #endif

@@ -116,7 +116,7 @@ int ctl_cache(char **words, int n, const struct args *a)
 {
 	const struct carton_cache_options options = { a->carton.cache_dir, a->carton.cache_size,
 						      a->carton.confine };
-	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, false, false };
+	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	int r;
 
 	carton_log_set(ctl_on_log, &log);

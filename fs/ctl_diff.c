@@ -204,13 +204,14 @@ static void free_tensors(struct tensors *list)
 /* Compares the bytes of two pinned files of the same size. 1: they differ; 0; or -errno. */
 static int compare_pinned(struct carton_node *a, struct carton_node *b)
 {
-	char *x = malloc(2 * BLOCK), *y = x + BLOCK;
+	char *x = malloc(2 * BLOCK), *y;
 	uint64_t off = 0;
 	ssize_t n = 0, m = 0;
 	int differ = 0;
 
 	if (!x)
 		return -ENOMEM;
+	y = x + BLOCK;
 	while (!differ && (n = carton_read(a, x, BLOCK, off, false)) > 0) {
 		m = carton_read(b, y, BLOCK, off, false);
 		if (m < 0)
@@ -461,7 +462,7 @@ static int open_both(struct diff *d, char **sources, struct args *a)
 
 int ctl_diff(char **sources, int n, const struct args *args)
 {
-	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, false, false };
+	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct diff d = { .json = args->flags & CTL_JSON,
 			  .all_tensors = args->flags & CTL_TENSORS };
 	struct args a = *args;

@@ -242,14 +242,19 @@ static void put_case(const struct info *info, const struct carton_fact *f)
 /* "2 inputs", before the first of them. */
 static void begin_kind(struct info *info, enum carton_fact_kind kind)
 {
-	static const char *const nouns[] = { "", "", "input", "output", "self test", "example" };
+	static const char *const nouns[] = {
+		[CARTON_FACT_INPUT] = "input",
+		[CARTON_FACT_OUTPUT] = "output",
+		[CARTON_FACT_SELF_TEST] = "self test",
+		[CARTON_FACT_EXAMPLE] = "example",
+	};
 	char count[TERM_COUNT];
 
 	if (info->begun && info->kind == kind)
 		return;
 	info->begun = true;
 	info->kind = kind;
-	if (kind > CARTON_FACT_OPTION)
+	if (nouns[kind])
 		put_heading(term_count(info->n[kind], nouns[kind], count));
 }
 

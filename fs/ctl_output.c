@@ -7,20 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "json.h"
 #include "progress.h"
 
 void ctl_print_json(const char *s)
 {
-	putchar('"');
-	for (; *s; s++) {
-		if (*s == '"' || *s == '\\')
-			printf("\\%c", *s);
-		else if ((unsigned char)*s < 0x20)
-			printf("\\u%04x", (unsigned char)*s);
-		else
-			putchar(*s);
-	}
-	putchar('"');
+	json_string(stdout, s);
 }
 
 static void print_problem(struct ctl_log *log, enum carton_log_level level, const char *subject,
@@ -47,6 +39,8 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 
 	if (level > CARTON_LOG_WARNING)
 		return;
+	if (!subject)
+		subject = log->source;
 	pthread_mutex_lock(&log->lock);
 	progress_clear();
 	if (log->collect)

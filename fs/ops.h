@@ -14,10 +14,12 @@
 
 #include "carton.h"
 #include "fuse.h"
+#include "status.h"
 
 struct mount {
 	struct fuse_session *session;
 	struct carton *carton;
+	struct status *status;
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;

@@ -24,12 +24,15 @@
 #include "park.h"
 #include "progress.h"
 #include "sandbox.h"
+#include "status_files.h"
 #include "unmounted.h"
 
 struct session {
 	struct options *options;
 	struct mount mount;
 	struct mounter mounter;
+	struct status counts;
+	bool journal; /* stderr goes to it */
 	struct unmounted unmounted;
 	bool mounted;  /* by the mounter, and not unmounted since */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
@@ -42,8 +45,10 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 	static const char *const prefixes[] = { "", "warning: ", "", "" };
-	const struct session *s = ctx;
+	struct session *s = ctx;
 
+	if (level <= CARTON_LOG_WARNING)
+		status_error(&s->counts, subject, message);
 	if (level == CARTON_LOG_DEBUG && !s->options->debug)
 		return;
 	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
@@ -52,6 +57,9 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 		return;
 	}
 	progress_clear();
+	/* the journal takes the priority from a prefix */
+	if (s->journal)
+		fprintf(stderr, "<%d>", priorities[level]);
 	fprintf(stderr, "cartonfs: %s%s%s%s\n", prefixes[level], subject ? subject : "",
 		subject ? ": " : "", message);
 }
@@ -81,6 +89,33 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 
 /* ---- the daemon ---- */
 
+/* Does stderr go to the journal? As sd-daemon(3) says. */
+static bool to_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 &&
+	       fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+}
+
+/* Says what is mounted, to systemd and at a terminal. */
+static void tell_ready(const struct session *s)
+{
+	struct carton_totals totals;
+	char hash[65], text[256];
+
+	carton_totals(s->mount.carton, &totals);
+	carton_model_hash(s->mount.carton, hash);
+	snprintf(text, sizeof(text), "READY=1\nSTATUS=%llu files, %.1f MB, model %.12s",
+		 (unsigned long long)totals.files, (double)totals.bytes / 1e6, hash);
+	notify_systemd(text);
+	if (s->options->foreground && isatty(STDERR_FILENO))
+		fprintf(stderr, "cartonfs: %s is mounted on %s; Ctrl-C unmounts it\n",
+			s->options->label, s->options->mountpoint);
+}
+
 /* Called when the mount is usable: becomes a daemon, and lets the parent process return. */
 static void on_ready(void *ctx)
 {
@@ -88,7 +123,7 @@ static void on_ready(void *ctx)
 	char ok = 1;
 	int null;
 
-	notify_systemd("READY=1");
+	tell_ready(s);
 	if (s->status_fd < 0)
 		return;
 	__atomic_store_n(&s->detached, true, __ATOMIC_RELEASE);
@@ -288,7 +323,7 @@ static int open_and_serve(struct session *s)
 
 	raise_file_limit();
 	/* before anything is fetched, because it reports unknown options */
-	s->mount.session = fuse_session_new(&o->fuse, &mount_ops, sizeof(mount_ops), &s->mount);
+	s->mount.session = fuse_session_new(&o->fuse, status_ops(), sizeof(mount_ops), &s->mount);
 	if (!s->mount.session) {
 		if (o->suggestion)
 			fprintf(stderr, "cartonfs: did you mean %s?\n", o->suggestion);
@@ -363,6 +398,7 @@ int session_run(struct options *o)
 			   .ready = on_ready,
 			   .first_open = PTHREAD_MUTEX_INITIALIZER,
 			   .push_patience = 1 },
+		.counts = { .lock = PTHREAD_MUTEX_INITIALIZER },
 		.status_fd = -1,
 	};
 	sigset_t signals, before;
@@ -370,6 +406,11 @@ int session_run(struct options *o)
 	pid_t child;
 
 	s.mount.ctx = &s;
+	s.mount.status = &s.counts;
+	s.counts.source = o->label;
+	s.counts.mountpoint = o->mountpoint;
+	s.counts.started = time(NULL);
+	s.journal = to_journal();
 	carton_log_set(on_log, &s);
 	fuse_set_log_func(on_fuse_log);
 	if (o->mkdir_mode >= 0 && mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode) < 0)

@@ -56,6 +56,7 @@ static int from_cache(struct copy *c)
 	struct source *source;
 	int r = cache_read(o->store->options.cache, o->sha256, &how, &source, &in);
 
+	atomic_fetch_add(r == 0 ? &o->store->cache_hits : &o->store->cache_misses, 1);
 	if (r == 0)
 		keep_source(c, source, &in);
 	c->making->tapped = r == 0;

@@ -52,6 +52,7 @@ struct object_store {
 	struct cancel stop;	   /* fired when the store is stopped; the parent of all makings */
 	atomic_bool cache_failed;  /* which was logged */
 	_Atomic uint64_t ingested; /* bytes read to be verified */
+	_Atomic uint64_t fetched, cache_hits, cache_misses; /* see struct object_traffic */
 
 	pthread_mutex_t lock;		/* guards what objects say it guards, and: */
 	struct object *oldest, *newest; /* copies that nobody has pinned, by last use */

@@ -39,8 +39,9 @@ struct making {
 	bool retried;		     /* after idle copies were closed for their descriptors */
 	_Atomic uint64_t progress;   /* bytes that the deadlines of waiters do not know of yet, */
 	_Atomic int64_t progress_ms; /* and when the last of them came */
-	unsigned n_waiting;	     /* guarded by the store's lock, as all that follows */
-	struct object_wait *waits;   /* NULL-terminated */
+	_Atomic uint64_t arrived, hashed; /* bytes, see struct object_progress */
+	unsigned n_waiting;		  /* guarded by the store's lock, as all that follows */
+	struct object_wait *waits;	  /* NULL-terminated */
 	struct making *next_timed, **timed_link; /* its waiters have deadlines; or NULL */
 };
 
@@ -83,6 +84,9 @@ void making_done(struct making *m, int result);
  * `making` is a struct making, as others call this; any thread may.
  */
 void making_progress(void *making, uint64_t bytes);
+
+/* The same, and counts bytes that came from a server. */
+void making_arrived(void *making, uint64_t bytes);
 
 /* The same, and counts bytes read to be verified; `making` is a struct making, as struct ingest has it. */
 void making_count(void *making, uint64_t bytes);

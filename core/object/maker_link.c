@@ -74,7 +74,7 @@ static void fill_copy(struct copy *c, struct dest *dest)
 	f.tagger = m->object->store->tagger;
 	f.dest = dest;
 	f.progress = making_count;
-	f.arrived = making_progress;
+	f.arrived = making_arrived;
 	f.progress_ctx = m;
 	f.done = fetched;
 	if (r == 0)

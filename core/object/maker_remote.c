@@ -64,7 +64,7 @@ static struct fetch fetch_of(struct remote_copy *rc, uint64_t off, uint64_t n, s
 		.off = off,
 		.n = n,
 		.dest = dest,
-		.arrived = making_progress,
+		.arrived = making_arrived,
 		.progress_ctx = rc->copy->making,
 		.ctx = rc,
 	};

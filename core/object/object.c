@@ -45,6 +45,33 @@ enum object_state object_state(struct object *o)
 	return state;
 }
 
+/* May the object need a server, so that its waiters have a deadline? */
+static bool is_timed(const struct object *o)
+{
+	const struct object_options *options = &o->store->options;
+
+	return options->events && options->timeout_ms &&
+	       (o->maker->ops->may_wait || options->source);
+}
+
+bool object_progress(struct object *o, struct object_progress *ret)
+{
+	const struct making *m;
+
+	pthread_mutex_lock(&o->store->lock);
+	m = o->content;
+	if (m) {
+		uint64_t arrived = atomic_load(&m->arrived), hashed = atomic_load(&m->hashed);
+
+		/* what was fetched is hashed on the way, or after it */
+		ret->fetching = arrived > 0 || (hashed == 0 && is_timed(o));
+		ret->done = MAX(arrived, hashed);
+		ret->waiting = m->n_waiting;
+	}
+	pthread_mutex_unlock(&o->store->lock);
+	return m;
+}
+
 /* ---- attempts, and those who wait for them ---- */
 
 static void run_making(struct job *job);
@@ -125,15 +152,6 @@ static void finish_waits(struct object_wait *list, int result)
 }
 
 /* ---- deadlines ---- */
-
-/* May the object need a server, so that its waiters have a deadline? */
-static bool is_timed(const struct object *o)
-{
-	const struct object_options *options = &o->store->options;
-
-	return options->events && options->timeout_ms &&
-	       (o->maker->ops->may_wait || options->source);
-}
 
 /* Gives a new waiter its deadline. Lock held. */
 static void time_wait(struct making *m, struct object_wait *w)
@@ -375,9 +393,20 @@ void making_progress(void *making, uint64_t bytes)
 	atomic_fetch_add(&m->progress, bytes);
 }
 
+void making_arrived(void *making, uint64_t bytes)
+{
+	struct making *m = making;
+
+	atomic_fetch_add(&m->object->store->fetched, bytes);
+	atomic_fetch_add(&m->arrived, bytes);
+	making_progress(m, bytes);
+}
+
 void making_count(void *making, uint64_t bytes)
 {
 	struct making *m = making;
+
+	atomic_fetch_add(&m->hashed, bytes);
 
 	atomic_fetch_add(&m->object->store->ingested, bytes);
 	making_progress(m, bytes);

@@ -71,6 +71,12 @@ int object_store_new(const struct object_options *options, struct object_store *
 /* Bytes that were read to be verified so far: how far all jobs together are. */
 uint64_t object_store_ingested(const struct object_store *s);
 
+/* Since it was made: bytes that came from servers, and objects that the cache had. */
+struct object_traffic {
+	uint64_t fetched, cache_hits, cache_misses;
+};
+void object_store_traffic(const struct object_store *s, struct object_traffic *ret);
+
 /*
  * Ends all waits: they, and every later one, get -ENOTCONN. Jobs under way end soon; they are over
  * when the workers are.
@@ -116,6 +122,16 @@ bool object_size_is_certain(const struct object *o);
 #define OBJECT_NO_SIZE UINT64_MAX
 
 enum object_state object_state(struct object *o);
+
+/* How far the attempt to get an object's bytes is. */
+struct object_progress {
+	bool fetching; /* from a server; else read to be verified */
+	uint64_t done;
+	unsigned waiting; /* how many wait for it */
+};
+
+/* True: there is one. */
+bool object_progress(struct object *o, struct object_progress *ret);
 
 /*
  * A waiter. Belongs to the caller, who sets `done`; the rest is private. What needs a server ends with

@@ -151,6 +151,13 @@ int object_store_new(const struct object_options *options, struct object_store *
 	return 0;
 }
 
+void object_store_traffic(const struct object_store *s, struct object_traffic *ret)
+{
+	ret->fetched = atomic_load(&s->fetched);
+	ret->cache_hits = atomic_load(&s->cache_hits);
+	ret->cache_misses = atomic_load(&s->cache_misses);
+}
+
 uint64_t object_store_ingested(const struct object_store *s)
 {
 	return atomic_load(&s->ingested);

@@ -34,6 +34,7 @@ def pytest_configure(config):
 NEEDS = {
     'needs_root': ('for root', lambda: harness.IS_ROOT),
     'needs_reference': ('where the carton of the reference packer is', harness.REFERENCE.exists),
+    'needs_promtool': ('where Prometheus is installed', lambda: shutil.which('promtool')),
     'needs_plain_build': ('without sanitizers', lambda: not harness.SANITIZED),
     'needs_memory_group': ('where a memory control group can be made', harness.memory_group),
 }

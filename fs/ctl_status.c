@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `cartonctl status`: what the mounts of this user do, from the status.json of each.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "ctl_mounts.h"
+#include "term.h"
+
+#define MOUNTS_MAX 256
+#define LABEL 10
+#define WATCH_MS 1000
+
+/* ---- reading status.json: it has one member a line, as status.c writes it ---- */
+
+/* The text behind `"key": ` at the start of a line, or NULL. */
+static const char *member(const char *json, const char *key)
+{
+	char start[64];
+	const char *at;
+
+	snprintf(start, sizeof(start), "\n \"%s\": ", key);
+	at = strstr(json, start);
+	return at ? at + strlen(start) : NULL;
+}
+
+static uint64_t number(const char *json, const char *key)
+{
+	const char *at = member(json, key);
+
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+/* Decodes the JSON string at `at` into `ret`, as far as it fits. */
+static void string_at(const char *at, char *ret, size_t n)
+{
+	size_t len = 0;
+	unsigned code;
+
+	ret[0] = '\0';
+	if (!at || *at++ != '"')
+		return;
+	for (; *at && *at != '"' && len + 1 < n; at++) {
+		if (*at == '\\' && at[1] == 'u' && sscanf(at + 2, "%4x", &code) == 1) {
+			ret[len++] = (char)code;
+			at += 5;
+		} else {
+			if (*at == '\\' && at[1])
+				at++;
+			ret[len++] = *at;
+		}
+	}
+	ret[len] = '\0';
+}
+
+/* ---- one mount ---- */
+
+/* What was seen of a mount the last time, for rates. */
+struct seen {
+	char mountpoint[4096];
+	uint64_t hashed, fetched;
+	double when; /* seconds; 0: not seen yet */
+};
+
+struct view {
+	unsigned columns;
+	struct seen *seen; /* MOUNTS_MAX of them; NULL: no rates */
+};
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static void put_label(const char *label)
+{
+	term_spaces(2);
+	term_style(TERM_FAINT);
+	term_cell(label, LABEL);
+	term_style(TERM_PLAIN);
+}
+
+static void put_text(const struct view *v, const char *label, const char *text)
+{
+	put_label(label);
+	term_short(text, v->columns - LABEL - 2);
+	putchar('\n');
+}
+
+/* "3 days, 4:05:06" */
+static void format_time(uint64_t seconds, char *ret, size_t n)
+{
+	char days[TERM_COUNT];
+
+	snprintf(ret, n, "%s%s%" PRIu64 ":%02" PRIu64 ":%02" PRIu64,
+		 seconds >= 86400 ? term_count(seconds / 86400, "day", days) : "",
+		 seconds >= 86400 ? ", " : "", seconds / 3600 % 24, seconds / 60 % 60,
+		 seconds % 60);
+}
+
+static void put_process(const struct view *v, const char *json)
+{
+	uint64_t started = number(json, "started"), current = (uint64_t)time(NULL);
+	char up[96], text[160];
+
+	format_time(current > started ? current - started : 0, up, sizeof(up));
+	snprintf(text, sizeof(text), "%" PRIu64 ", up %s", number(json, "pid"), up);
+	put_text(v, "process", text);
+}
+
+static void put_state(const char *json, const char *label, const char *state)
+{
+	char key[32], count[TERM_COUNT], size[TERM_SIZE];
+	uint64_t files, bytes;
+
+	snprintf(key, sizeof(key), "%s_files", state);
+	files = number(json, key);
+	snprintf(key, sizeof(key), "%s_bytes", state);
+	bytes = number(json, key);
+	if (files == 0)
+		return;
+	put_label(label);
+	if (strcmp(state, "corrupt") == 0)
+		term_style(TERM_BAD);
+	printf("%14s  %10s  ", term_count(files, "file", count), term_size(bytes, size));
+	term_style(TERM_PLAIN);
+	term_bar(bytes, number(json, "bytes"), 20);
+	putchar('\n');
+}
+
+static void put_remote(const struct view *v, const char *json)
+{
+	char cached[TERM_SIZE], remote[TERM_SIZE], text[96];
+
+	if (number(json, "cached_bytes") + number(json, "remote_bytes") == 0)
+		return;
+	snprintf(text, sizeof(text), "%s fetched, %s to fetch",
+		 term_size(number(json, "cached_bytes"), cached),
+		 term_size(number(json, "remote_bytes"), remote));
+	put_text(v, "remote", text);
+}
+
+/* The slot of a mount, new if it was not seen. */
+static struct seen *find_seen(const struct view *v, const char *mountpoint)
+{
+	for (size_t i = 0; v->seen && i < MOUNTS_MAX; i++) {
+		if (!*v->seen[i].mountpoint)
+			snprintf(v->seen[i].mountpoint, sizeof(v->seen[i].mountpoint), "%s",
+				 mountpoint);
+		if (strcmp(v->seen[i].mountpoint, mountpoint) == 0)
+			return &v->seen[i];
+	}
+	return NULL;
+}
+
+static void put_traffic(const struct view *v, const char *json, const char *mountpoint)
+{
+	uint64_t hashed = number(json, "hashed_bytes"), fetched = number(json, "fetched_bytes");
+	char a[TERM_SIZE], b[TERM_SIZE], text[128];
+	struct seen *s = find_seen(v, mountpoint);
+	double t = now();
+
+	snprintf(text, sizeof(text), "%s hashed, %s fetched", term_size(hashed, a),
+		 term_size(fetched, b));
+	put_text(v, "traffic", text);
+	if (s && s->when > 0 && t > s->when && hashed >= s->hashed && fetched >= s->fetched) {
+		double seconds = t - s->when;
+
+		snprintf(text, sizeof(text), "%s/s hashed, %s/s fetched",
+			 term_size((uint64_t)((double)(hashed - s->hashed) / seconds), a),
+			 term_size((uint64_t)((double)(fetched - s->fetched) / seconds), b));
+		put_text(v, "rate", text);
+	}
+	if (s) {
+		s->hashed = hashed;
+		s->fetched = fetched;
+		s->when = t;
+	}
+	if (number(json, "cache_hits") + number(json, "cache_misses")) {
+		snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " contents were there",
+			 number(json, "cache_hits"),
+			 number(json, "cache_hits") + number(json, "cache_misses"));
+		put_text(v, "cache", text);
+	}
+}
+
+/* An element of a list: `"key": ` anywhere in its line. */
+static const char *in_element(const char *element, const char *key)
+{
+	char start[32];
+	const char *at;
+
+	snprintf(start, sizeof(start), "\"%s\": ", key);
+	at = strstr(element, start);
+	return at ? at + strlen(start) : NULL;
+}
+
+static void put_waiting(const struct view *v, const char *element, bool first)
+{
+	const char *done = in_element(element, "done"), *size = in_element(element, "size");
+	const char *opens = in_element(element, "opens");
+	char path[4096], state[16], text[64] = "";
+	uint64_t whole = size ? strtoull(size, NULL, 10) : 0;
+	unsigned waiting = opens ? (unsigned)strtoul(opens, NULL, 10) : 0;
+
+	string_at(in_element(element, "path"), path, sizeof(path));
+	string_at(in_element(element, "state"), state, sizeof(state));
+	put_label(first ? "waiting" : "");
+	if (whole && done)
+		snprintf(text, sizeof(text), " %.0f%%",
+			 (double)strtoull(done, NULL, 10) * 100 / (double)whole);
+	term_short(path, v->columns > 60 ? v->columns - 45 : 20);
+	printf("  %s%s, %u open%s\n", state, text, waiting, waiting == 1 ? "" : "s");
+}
+
+static void put_error(const struct view *v, const char *element, bool first)
+{
+	const char *when = in_element(element, "time");
+	time_t at = when ? (time_t)strtoll(when, NULL, 10) : 0;
+	char text[1024], clock[16] = "";
+	struct tm tm;
+
+	string_at(in_element(element, "message"), text, sizeof(text));
+	put_label(first ? "errors" : "");
+	if (localtime_r(&at, &tm))
+		strftime(clock, sizeof(clock), "%H:%M:%S ", &tm);
+	fputs(clock, stdout);
+	term_wrap(text, LABEL + 2, v->columns > 9 ? v->columns - 9 : v->columns);
+	putchar('\n');
+}
+
+/* Calls `put` for the elements of a list, which are a line each. */
+static void put_list(const struct view *v, const char *json, const char *key,
+		     void (*put)(const struct view *v, const char *element, bool first))
+{
+	const char *at = member(json, key);
+	bool first = true;
+
+	while (at && (at = strchr(at, '\n')) && strncmp(at, "\n  {", 4) == 0) {
+		const char *end = strchr(at + 1, '\n');
+		char *element = strndup(at + 1, end ? (size_t)(end - at - 1) : strlen(at + 1));
+
+		if (element)
+			put(v, element, first);
+		free(element);
+		first = false;
+		at++;
+	}
+}
+
+static void put_mount(const struct view *v, const char *mountpoint, const char *json)
+{
+	char text[4096];
+
+	term_style(TERM_TITLE);
+	term_short(mountpoint, v->columns);
+	term_style(TERM_PLAIN);
+	putchar('\n');
+	string_at(member(json, "source"), text, sizeof(text));
+	put_text(v, "source", text);
+	string_at(member(json, "model_hash"), text, sizeof(text));
+	put_text(v, "model", text);
+	put_process(v, json);
+	put_state(json, "verified", "verified");
+	put_state(json, "corrupt", "corrupt");
+	put_state(json, "unread", "unread");
+	put_remote(v, json);
+	put_traffic(v, json, mountpoint);
+	put_list(v, json, "waiting", put_waiting);
+	put_list(v, json, "last_errors", put_error);
+}
+
+/* ---- all mounts ---- */
+
+/*
+ * The status of a mount, malloc'ed; or NULL, after saying why. One that has ended since it was listed is
+ * left out.
+ */
+static char *get_status(const struct ctl_mount *m, int *status)
+{
+	char *json;
+	int r = ctl_mount_status(m, &json);
+
+	if (r == 0)
+		return json;
+	if (r == -ENOTCONN)
+		fprintf(stderr,
+			"cartonctl: %s: its process has ended; cartonctl stop removes the mount\n",
+			m->path);
+	else if (r != -ENOENT)
+		ctl_failed(m->path, r);
+	*status = EXIT_BAD;
+	return NULL;
+}
+
+static int put_json(const struct ctl_mount *list, size_t n)
+{
+	int status = EXIT_GOOD;
+	bool first = true;
+
+	putchar('[');
+	for (size_t i = 0; i < n; i++) {
+		char *json = get_status(&list[i], &status);
+
+		if (!json)
+			continue;
+		printf("%s\n%s", first ? "" : ",", json);
+		first = false;
+		free(json);
+	}
+	puts("]");
+	return status;
+}
+
+static int put_mounts(const struct view *v, const struct ctl_mount *list, size_t n)
+{
+	int status = EXIT_GOOD;
+	bool first = true;
+
+	for (size_t i = 0; i < n; i++) {
+		char *json = get_status(&list[i], &status);
+
+		if (!json)
+			continue;
+		if (!first)
+			putchar('\n');
+		put_mount(v, list[i].path, json);
+		first = false;
+		free(json);
+	}
+	if (n == 0)
+		puts("no carton is mounted");
+	return status;
+}
+
+/* Draws the screen again and again, from its top. */
+static int watch(struct view *v, const char *mountpoint)
+{
+	struct ctl_mount *list;
+	size_t n;
+	int r;
+
+	v->seen = calloc(MOUNTS_MAX, sizeof(*v->seen));
+	while ((r = ctl_mounts(mountpoint, &list, &n)) == 0) {
+		if (term_is_tty())
+			fputs("\033[H\033[J", stdout);
+		v->columns = term_columns(80);
+		put_mounts(v, list, n);
+		ctl_mounts_free(list, n);
+		if (fflush(stdout) != 0 || ferror(stdout) || (mountpoint && n == 0))
+			break;
+		poll(NULL, 0, WATCH_MS);
+	}
+	free(v->seen);
+	return r;
+}
+
+int ctl_status(char **words, int n_words, const struct args *a)
+{
+	const char *mountpoint = n_words ? words[0] : NULL;
+	struct view v = { .columns = term_columns(80) };
+	struct ctl_mount *list;
+	size_t n;
+	int r, status;
+
+	if (n_words > 1)
+		return ctl_usage("status: too many arguments: %s", words[1]);
+	if (a->flags & CTL_WATCH) {
+		r = watch(&v, mountpoint);
+		return ctl_finish(r < 0 ? ctl_failed(mountpoint ? mountpoint : "status", r) :
+					  EXIT_GOOD);
+	}
+	r = ctl_mounts(mountpoint, &list, &n);
+	if (r < 0)
+		return ctl_failed(mountpoint ? mountpoint : "status", r);
+	if (mountpoint && n == 0) {
+		fprintf(stderr, "cartonctl: %s: is not a mount of cartonfs\n", mountpoint);
+		status = EXIT_BAD;
+	} else {
+		status = a->flags & CTL_JSON ? put_json(list, n) : put_mounts(&v, list, n);
+	}
+	ctl_mounts_free(list, n);
+	return ctl_finish(status);
+}

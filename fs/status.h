@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a mount does, as text: status.json and metrics in the hidden directory .cartonfs/.
+ */
+#ifndef FS_STATUS_H
+#define FS_STATUS_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "carton.h"
+
+#define STATUS_ERRORS 8
+
+struct status {
+	const char *source; /* without credentials */
+	const char *mountpoint;
+	time_t started;
+
+	pthread_mutex_t lock; /* guards what follows */
+	struct status_error {
+		time_t when;
+		char text[512];
+	} last[STATUS_ERRORS]; /* the newest is at (n_errors - 1) % STATUS_ERRORS */
+	uint64_t n_errors;
+};
+
+/* Remembers an error or a warning. `subject` may be NULL. Any thread. */
+void status_error(struct status *s, const char *subject, const char *message);
+
+/*
+ * The text of status.json, or of metrics in Prometheus' format: 0 and a malloc'ed string of *ret_len bytes,
+ * or -ENOMEM. Waits for no I/O.
+ */
+int status_json(struct status *s, struct carton *c, char **ret, size_t *ret_len);
+int status_metrics(struct status *s, struct carton *c, char **ret, size_t *ret_len);
+
+#endif

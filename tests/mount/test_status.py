@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+""".cartonfs/ in a mount, cartonctl status and stop, and signs of life during a first open."""
+import errno
+import fcntl
+import json
+import os
+import pty
+import re
+import socket
+import struct
+import subprocess
+import termios
+
+import pytest
+
+import harness
+from harness import CARTONCTL, ctl, environment, eventually, run, unmount
+from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
+from test_terminal import plain
+from zipwriter import Carton, sample
+
+JSON, METRICS = '.cartonfs/status.json', '.cartonfs/metrics'
+
+
+def status(m):
+    return json.loads(m.read(JSON))
+
+
+def metrics(m):
+    """{name{labels}: value}, after a check of the format."""
+    text, families, values = m.read(METRICS).decode(), {}, {}
+    assert text.endswith('\n')
+    for line in text.splitlines():
+        if line.startswith('# '):
+            kind, name, rest = line[2:].split(' ', 2)
+            families.setdefault(name, {})[kind] = rest
+            continue
+        match = re.fullmatch(r'((cartonfs_[a-z_]+)(?:\{[a-z_]+="[^\n]*"(?:,[a-z_]+="[^\n]*")*\})?) (\d+)', line)
+        assert match, line
+        family = families[match[2]]
+        assert set(family) == {'HELP', 'TYPE'}
+        assert match[2].endswith('_total') == (family['TYPE'] == 'counter')
+        values[match[1]] = int(match[3])
+    return values
+
+
+def test_counts(mount, work, who):
+    c = sample()
+    with mount(c.write(work / 'm.carton'), uid=who) as m:
+        before = status(m)
+        assert before['source'] == str(work / 'm.carton') and before['mountpoint'] == m.path
+        assert before['model_hash'] == c.model_hash() and before['pid'] in m.pids
+        assert before['files'] == len(c.hashes()) + 1 - len(c.links())
+        data = m.read('model/weights.bin')
+        after = status(m)
+        assert after['verified_files'] == before['verified_files'] + 1
+        assert after['verified_bytes'] == before['verified_bytes'] + len(data)
+        assert after['unread_bytes'] == before['unread_bytes'] - len(data)
+        for s in (before, after):
+            for unit in ('files', 'bytes'):
+                assert s[f'verified_{unit}'] + s[f'corrupt_{unit}'] + s[f'unread_{unit}'] == s[unit]
+        for name in m.do(harness.scan, m.path):
+            if name in c.files():
+                m.read(name)
+        assert status(m)['unread_files'] == 0
+
+
+def test_metrics_are_the_same_numbers(mount, work):
+    with mount(sample().write(work / 'a"b\\c.carton')) as m:
+        m.read('model/weights.bin')
+        have, want = metrics(m), status(m)
+        for state in ('verified', 'corrupt', 'unread'):
+            assert have[f'cartonfs_files{{state="{state}"}}'] == want[f'{state}_files']
+            assert have[f'cartonfs_files_size_bytes{{state="{state}"}}'] == want[f'{state}_bytes']
+        assert have['cartonfs_hashed_bytes_total'] == want['hashed_bytes'] > 0
+        info, = [n for n in have if n.startswith('cartonfs_info')]
+        assert r'a\"b\\c.carton' in info
+
+
+@pytest.mark.needs_promtool
+def test_promtool(mount, sample_carton):
+    with mount(sample_carton[0]) as m:
+        p = run('promtool', 'check', 'metrics', input=m.read(METRICS).decode(), stdin=None)
+        assert (p.returncode, p.stdout, p.stderr) == (0, '', '')
+
+
+def test_hidden(mount, sample_carton, work, who):
+    """Found by name, not listed; read-only; a copy does not have it."""
+    with mount(sample_carton[0], uid=who) as m:
+        assert '.cartonfs' not in m.do(os.listdir, m.path)
+        assert sorted(m.do(os.listdir, m / '.cartonfs')) == ['metrics', 'status.json']
+        assert run('find', m.path, '-name', '*.json', uid=who).stdout.count('cartonfs/') == 0
+        for name, why in (('.cartonfs/none', errno.ENOENT), (f'{JSON}/x', errno.ENOTDIR)):
+            with pytest.raises(OSError) as e:
+                m.do(os.stat, m / name)
+            assert e.value.errno == why
+        with pytest.raises(OSError) as e:
+            m.do(open, m / JSON, 'w')
+        assert e.value.errno in (errno.EROFS, errno.EACCES)
+        assert m.do(os.listxattr, m / JSON) == []
+        p = run('ls', '-la', m / '.cartonfs', uid=who)
+        assert p.returncode == 0 and p.stderr == ''
+        assert run('cp', m / METRICS, work / 'copy', uid=None if who is None else 0).returncode in (0, 1)
+
+
+def test_the_carton_comes_first(mount, work):
+    c = sample().add('.cartonfs/status.json', b'of the carton').add('.cartonfs/x', b'x')
+    with mount(c.write(work / 'm.carton')) as m:
+        assert m.read(JSON) == b'of the carton' and m.read('.cartonfs/x') == b'x'
+        assert '.cartonfs' in os.listdir(m.path)
+
+
+def test_corrupt_files_and_errors(mount_fg, work):
+    c = Carton(method='stored').add('model/bad', b'b' * 1000, sha='1' * 64).add('model/good', b'good')
+    with mount_fg(c.write(work / 'm.carton')) as m:
+        assert m.error('model/bad') == 'EIO'
+        s = status(m)
+        assert (s['corrupt_files'], s['corrupt_bytes'], s['errors']) == (1, 1000, 1)
+        error, = s['last_errors']
+        assert 'model/bad: sha256 mismatch' in error['message'] and error['time'] > 0
+        out = ctl('status', m.path).stdout
+        assert re.search(r'corrupt +1 file +1000 B', out)
+        assert 'model/bad: sha256 mismatch' in ' '.join(out.split())
+        for _ in range(20):
+            m.error('model/bad')
+        assert len(status(m)['last_errors']) <= 8
+
+
+def test_signs_of_life(mount_fg, work, fault, cache):
+    """While an open waits for a server: its state has a percentage, and the status names it, at once."""
+    data = fault_bytes(4 * MIB)
+    c = LinkedCarton().add('misc/local', b'local').link('model/m', data, fault.url('m', size=4 * MIB, stall=3 * MIB))
+    with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *cache.options) as m:
+        assert m.state('model/m') == 'unverified'
+        assert status(m)['remote_bytes'] in (0, 4 * MIB)        # nobody asked for the size yet
+        reader = subprocess.Popen(['cat', m / 'model/m'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            eventually('a percentage', lambda: re.fullmatch(r'fetching [1-9]\d*%', m.state('model/m')))
+            with harness.at_once():
+                s = status(m)
+            waiting, = s['waiting']
+            assert (waiting['path'], waiting['state'], waiting['opens']) == ('model/m', 'fetching', 1)
+            assert 0 < waiting['done'] <= waiting['size'] == 4 * MIB
+            assert 0 < s['fetched_bytes'] < 4 * MIB
+            assert metrics(m)['cartonfs_waiting_opens'] == 1
+            out = ctl('status', m.path).stdout
+            assert re.search(r'waiting +model/m  fetching \d+%, 1 open\n', out)
+        finally:
+            reader.kill()
+            reader.wait()
+
+
+def test_remote(mount, nginx, work, cache):
+    c = Carton(method='stored').add('model/a', os.urandom(2 * MIB)).add('model/b', os.urandom(MIB))
+    c.write(nginx.root / 'status.carton')
+    with mount(nginx.url('status.carton'), *cache.options) as m:
+        before = status(m)
+        assert before['remote_bytes'] >= 3 * MIB
+        m.read('model/a')
+        after = status(m)
+        assert after['remote_bytes'] == before['remote_bytes'] - 2 * MIB
+        assert after['cached_bytes'] == before['cached_bytes'] + 2 * MIB
+        assert after['fetched_bytes'] >= 2 * MIB and after['cache_misses'] > 0
+    with mount(nginx.url('status.carton'), *cache.options) as m:
+        m.read('model/a')
+        assert status(m)['cache_hits'] > 0 and status(m)['fetched_bytes'] < MIB
+
+
+# ---- cartonctl status ----
+
+def test_all_mounts_of_a_user(mount, sample_carton, who):
+    with mount(sample_carton[0], uid=who) as a, mount(sample_carton[0], uid=who) as b:
+        out = ctl('status', uid=who).stdout
+        assert f'{a.path}\n' in out and f'{b.path}\n' in out
+        mounts = {s['mountpoint'] for s in json.loads(ctl('status', '--json', uid=who).stdout)}
+        assert {a.path, b.path} <= mounts
+        one = ctl('status', a.path, uid=who)
+        assert one.returncode == 0 and a.path in one.stdout and b.path not in one.stdout
+        relative = ctl('status', os.path.basename(a.path), uid=who, cwd=os.path.dirname(a.path))
+        assert relative.stdout.splitlines()[0] == a.path
+
+
+@pytest.mark.needs_root
+def test_not_those_of_others(mount, sample_carton):
+    with mount(sample_carton[0]) as m:
+        assert m.path not in ctl('status', uid=harness.NOBODY).stdout
+
+
+def test_no_mount(work):
+    p = ctl('status', work)
+    assert p.returncode == 1 and p.stderr == f'cartonctl: {work}: is not a mount of cartonfs\n'
+    p = ctl('stop', work)
+    assert p.returncode == 1 and p.stderr == f'cartonctl: {work}: is not a mount of cartonfs\n'
+
+
+def test_watch(mount, sample_carton):
+    """Draws again and again, from the top, and ends when the mount does."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack('4H', 50, 80, 0, 0))
+    with mount(sample_carton[0]) as m:
+        p = subprocess.Popen([CARTONCTL, 'status', '--watch', m.path], stdin=subprocess.DEVNULL, stdout=follower,
+                             stderr=follower, env=environment(TERM='xterm'))
+        os.close(follower)
+        out = b''
+        while out.count(b'\x1b[H') < 3:
+            out += os.read(leader, 65536)
+        assert b'/s hashed' in out
+        assert max(map(len, plain(out.decode()).replace('\r', '').split('\n'))) <= 80 + len('\x1b[H\x1b[J')
+        unmount(m.path)
+        m.wait_end()
+    assert p.wait(harness.EXIT_S) == 0
+    os.close(leader)
+
+
+# ---- cartonctl stop ----
+
+def test_stop(mount, sample_carton, who):
+    with mount(sample_carton[0], uid=who) as m:
+        p = ctl('stop', m.path, uid=who)
+        assert (p.returncode, p.stdout, p.stderr) == (0, '', '')
+        # it has waited for the process
+        assert not harness.daemons(m.path)
+        m.wait_end()
+
+
+@pytest.mark.parametrize('how', ['works in it', 'has files open', 'has files mapped'])
+def test_stop_names_who_is_in_the_way(mount, sample_carton, who, how):
+    script = {'works in it': 'os.chdir(sys.argv[1])',
+              'has files open': 'f = open(sys.argv[1] + "/carton.toml")',
+              'has files mapped': 'f = open(sys.argv[1] + "/carton.toml"); '
+                                  'm = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); f.close()'}[how]
+    if how == 'has files mapped':
+        # mmap of Python keeps a descriptor of its own
+        script += '; [os.close(n) for n in range(3, 10) if os.path.exists(f"/proc/self/fd/{n}")]'
+    with mount(sample_carton[0], uid=who) as m:
+        user = subprocess.Popen(
+            ['/usr/bin/python3', '-c', f'import mmap, os, sys; {script}; print(flush=True); sys.stdin.read()', m.path],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, **harness.identity(who))
+        user.stdout.readline()
+        p = ctl('stop', m.path, uid=who)
+        assert p.returncode == 1 and m.path in p.stderr
+        assert re.search(rf'^ +{user.pid}  python3 +{how}$', p.stderr, re.M), p.stderr
+        user.communicate()
+        assert ctl('stop', m.path, uid=who).returncode == 0
+        m.wait_end()
+
+
+def test_stop_of_a_dead_mount(mount, sample_carton):
+    with mount(sample_carton[0]) as m:
+        os.kill(m.pids[0], 9)
+        assert harness.wait_exit(m.pids[0]) in (-9, None)
+        p = ctl('status', m.path)
+        assert p.returncode == 1 and 'its process has ended; cartonctl stop removes the mount' in p.stderr
+        assert ctl('stop', m.path).returncode == 0
+        m.ended = True
+
+
+# ---- where else it is said ----
+
+def test_systemd_gets_a_status(work, mount_fg):
+    path = str(work / 'notify')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.bind(path)
+        c = sample()
+        with mount_fg(c.write(work / 'm.carton'), env={'NOTIFY_SOCKET': path}) as m:
+            assert m
+            texts = []
+            while not texts or 'READY=1' not in texts[-1]:
+                texts.append(s.recv(4096).decode())
+        assert re.search(rf'^STATUS=\d+ files, .* model {c.model_hash()[:12]}$', texts[-1], re.M)
+
+
+def test_priorities_for_the_journal(mount_fg, work):
+    """A hash mismatch is an error there, not information."""
+    c = Carton().add('model/bad', b'b' * 1000, sha='1' * 64)
+    path = c.write(work / 'm.carton')
+    with open(work / 'journal', 'w+b') as err:
+        st = os.fstat(err.fileno())
+        where = work / 'mnt'
+        where.mkdir()
+        p = subprocess.Popen([harness.CARTONFS, '-f', path, where], stderr=err, stdin=subprocess.DEVNULL,
+                             env=environment(JOURNAL_STREAM=f'{st.st_dev}:{st.st_ino}'))
+        eventually('it is mounted', lambda: harness.mountinfo(where))
+        with pytest.raises(OSError):
+            (where / 'model/bad').read_bytes()
+        unmount(where)
+        assert p.wait(harness.EXIT_S) == 0
+        lines = (work / 'journal').read_text().splitlines()
+        assert any(ln.startswith('<3>cartonfs: model/bad: sha256 mismatch') for ln in lines), lines
+    # elsewhere there is no prefix
+    with mount_fg(path) as m:
+        m.error('model/bad')
+        assert 'cartonfs: model/bad: sha256' in m.log() and '<3>' not in m.log()
+
+
+def test_the_source_is_named(work):
+    (work / 'x').write_bytes(b'not a zip')
+    for command in ('info', 'ls', 'hash'):
+        p = ctl(command, work / 'x')
+        assert p.returncode == 1 and p.stderr.count('\n') == 1
+        assert p.stderr.startswith(f'cartonctl: {work}/x: '), p.stderr
