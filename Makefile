@@ -62,7 +62,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind soak fuzz differential lint format man bench bench-deps install uninstall deps test-deps chroot clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners soak fuzz differential lint format man bench bench-deps install uninstall deps test-deps chroot clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl
@@ -168,6 +168,13 @@ valgrind: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests
 	@TEST_UNDER='$(VALGRIND)' TEST_WITHOUT='test_dir|test_http_access' TEST_SLOWDOWN=4 \
 		tests/run $(BUILD) unit
+
+# Programs that run models, on a mount. What is not packaged here is named and left out.
+check-runners: test-deps
+	@tests/deps runners
+	@$(MAKE) --no-print-directory $(ALL_CORES) all
+	@BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider \
+		tests/mount/check_runners.py
 
 # Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
 SOAK_SECONDS ?= 600
@@ -277,6 +284,7 @@ help:
 	@echo 'make check        install what is missing, build, run every test'
 	@echo 'make asan tsan    the tests under sanitizers'
 	@echo 'make valgrind     the unit tests in valgrind'
+	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'
 	@echo 'make soak         readers, damage and kills (SOAK_SECONDS=600, BUILD=build-tsan)'
 	@echo 'make fuzz         fuzz the parsers (FUZZ_SECONDS=60 each)'
 	@echo 'make differential  compare the zip reader with others (DIFFERENTIAL_RUNS=30000)'

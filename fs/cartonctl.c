@@ -175,6 +175,22 @@ static const struct command {
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(*commands))
 
+/* On one line for programs; a terminal of 80 columns has no room for that. */
+static void print_ok(const struct carton_totals *totals, const char *hex)
+{
+	char count[TERM_COUNT], size[TERM_SIZE];
+
+	term_style(TERM_GOOD);
+	fputs("ok", stdout);
+	term_style(TERM_PLAIN);
+	if (term_is_tty())
+		printf(": %s, %s\nmodel %s\n", term_count(totals->files, "file", count),
+		       term_size(totals->bytes, size), hex);
+	else
+		printf(": %s, %" PRIu64 " bytes, model %s\n",
+		       term_count(totals->files, "file", count), totals->bytes, hex);
+}
+
 /* Prints the last line of verify, or the end of its JSON object. Returns the exit status. */
 static int print_result(const struct carton *c, const struct ctl_log *log, int status)
 {
@@ -194,8 +210,7 @@ static int print_result(const struct carton *c, const struct ctl_log *log, int s
 	else if (status)
 		printf("%zu problem%s\n", log->problems, log->problems == 1 ? "" : "s");
 	else
-		printf("ok: %" PRIu64 " files, %" PRIu64 " bytes, model %s\n", totals.files,
-		       totals.bytes, hex);
+		print_ok(&totals, hex);
 	return status;
 }
 

@@ -93,3 +93,9 @@ def test_ascii_locale(work):
     for command in ('ls', 'tree'):
         out = terminal(80, command, path, LC_ALL='C')
         assert out.isascii(), out
+
+
+def test_verify_fits(work):
+    c = sample()
+    out = plain(terminal(80, 'verify', c.write(work / 'm.carton'))).splitlines()
+    assert out[0].startswith('ok: ') and out[1:] == [f'model {c.model_hash()}']
