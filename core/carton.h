@@ -38,6 +38,7 @@ struct carton_paths {
 	const char *cache;    /* the directory whose content is read and changed; NULL: none */
 	const char *files[2]; /* read, perhaps again; NULL: none */
 	const char *const *mirrors; /* directories that are read, ending with NULL; NULL: none */
+	const char *writes[2];	    /* directories in which carton_pack() makes files; NULL: none */
 	bool network;		    /* false: nothing will be fetched */
 };
 
@@ -348,6 +349,53 @@ void carton_places(struct carton *c, struct carton_places *ret);
 
 /* `source` as it may be shown: a URL without credentials, query and fragment. Returns `ret`. */
 char *carton_source_label(const char *source, char *ret, size_t n);
+
+/* ---- making cartons ---- */
+
+enum carton_pack_mode {
+	CARTON_PACK,   /* the files of a directory without MANIFEST, which is made */
+	CARTON_REPACK, /* a carton with the same files, stored in another way */
+	CARTON_LINK,   /* the same without some files, which LINKS then names */
+	CARTON_EMBED,  /* the same with those that its LINKS names; has no LINKS */
+};
+
+enum carton_compress {
+	CARTON_COMPRESS_DEFAULT, /* as the entries of the source are, if it is a local zip file; else AUTO */
+	CARTON_COMPRESS_AUTO, /* zstd for files that it makes smaller by a twentieth, else Stored */
+	CARTON_COMPRESS_STORE,
+	CARTON_COMPRESS_ZSTD, /* one frame for each file */
+};
+
+/* All zero, but for what a mode needs, is the default for everything. */
+struct carton_pack_options {
+	enum carton_pack_mode mode;
+	enum carton_compress compress;
+	unsigned level; /* of zstd, 1 to 19; 0: 3, and zstd entries of the source are copied */
+	unsigned align; /* Stored files begin at a multiple: a power of two to 32768; 0: 4096 */
+	unsigned jobs;	/* threads; 0: one for each processor */
+	const char *const *urls; /* LINK: at least one, each with {sha256} in it, then NULL */
+	const char *const *
+		paths; /* LINK: files, or directories of files, then NULL; NULL: all but carton.toml */
+	const char
+		*objects; /* LINK: a directory that gets these files under their hashes; or NULL */
+	carton_progress_fn *progress; /* or NULL */
+	void *progress_ctx;
+};
+
+/*
+ * Makes the carton `out` of `source`, which carton_open() would open, or for CARTON_PACK of a directory with
+ * carton.toml, model, tensor_data and misc. It is verified before it appears; until then, and after a failure,
+ * what was at `out` stays. The bytes depend on the files, their executable bits, the options but `jobs`, and the
+ * version of libzstd. `ret_model_hash`: 64 hex digits and a NUL.
+ *
+ * 0, or, logged:
+ *  -EBADMSG	the source is damaged, changes while it is read, or is what a mount, or Carton itself, refuses
+ *  -EINVAL	an option makes no sense, or a path is not in the carton
+ *  -EEXIST, -EISDIR, -EBUSY	`out` is no regular file, or is being written
+ *  -ENOSPC, -EIO, … as the system says; and errors of carton_open()
+ */
+int carton_pack(const char *source, const char *out, const struct carton_options *open,
+		const struct carton_pack_options *options, char ret_model_hash[65]);
 
 /* ---- the cache, without a carton ---- */
 

@@ -303,16 +303,19 @@ static int open_container(struct carton *c, const char *source,
 }
 
 /* What the carton is made of, up to its tree. */
-static int open_parts(struct carton *c, const char *source, const struct carton_options *options)
+static int open_parts(struct carton *c, enum opening how, const char *source,
+		      const struct carton_options *options)
 {
-	int r = open_cache(c, options);
+	int r = how == OPEN_CARTON ? open_cache(c, options) : 0;
 
 	if (r == 0)
 		r = open_container(c, source, options);
 	if (r == 0)
 		r = load_ahead(c->container);
 	if (r == 0)
-		r = load_manifest(c->container, options->manifest_sha256, &c->manifest);
+		r = how == OPEN_UNHASHED ?
+			    load_listing(c->container, &c->manifest) :
+			    load_manifest(c->container, options->manifest_sha256, &c->manifest);
 	if (r == 0)
 		r = load_links(c->container, &c->links);
 	if (r == 0 && (c->links || mirrors_have_urls(c->mirrors)))
@@ -349,7 +352,8 @@ static int open_views(struct carton *c, const struct carton_options *options)
 	return views_new(&v, &c->views);
 }
 
-int carton_open(const char *source, const struct carton_options *options, struct carton **ret)
+int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
+		   struct carton **ret)
 {
 	struct carton *c = calloc(1, sizeof(*c));
 	char label[256];
@@ -358,12 +362,12 @@ int carton_open(const char *source, const struct carton_options *options, struct
 	if (!c)
 		return -ENOMEM;
 	cancel_init(&c->stop, NULL);
-	c->verify = options->verify == CARTON_VERIFY_OPEN;
+	c->verify = options->verify == CARTON_VERIFY_OPEN && how != OPEN_UNHASHED;
 	budget_init(&c->budget, options->memory);
-	if (!c->verify)
+	if (!c->verify && how != OPEN_UNHASHED)
 		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
 			   "verify=off: nothing that is read is checked against MANIFEST");
-	r = open_parts(c, source, options);
+	r = open_parts(c, how, source, options);
 	if (r == 0)
 		r = open_meta(c);
 	if (r < 0 && options->keep_going && c->tree) {
@@ -378,6 +382,11 @@ int carton_open(const char *source, const struct carton_options *options, struct
 	}
 	*ret = c;
 	return 0;
+}
+
+int carton_open(const char *source, const struct carton_options *options, struct carton **ret)
+{
+	return carton_open_as(OPEN_CARTON, source, options, ret);
 }
 
 bool carton_fetches(const struct carton *c)

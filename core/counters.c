@@ -7,18 +7,24 @@
 /* The object of a file, if one was made; NULL: it was not opened yet, or is literal. */
 static struct object *known_object(const struct node *n)
 {
-	return n->kind == NODE_FILE && n->file.n == 1 ?
-		       __atomic_load_n(&n->file.extents[0].object, __ATOMIC_ACQUIRE) :
+	return n->kind == NODE_FILE && !n->has_body ?
+		       __atomic_load_n(&n->file.object, __ATOMIC_ACQUIRE) :
 		       NULL;
+}
+
+static bool is_verified(const struct object *o)
+{
+	return object_state(o) == OBJECT_VERIFIED || object_state(o) == OBJECT_SEALED;
 }
 
 static void count_file(const struct carton *c, const struct node *n, struct carton_counters *ret)
 {
 	struct object *o = known_object(n);
 	uint64_t size = node_size(n) == OBJECT_NO_SIZE ? 0 : node_size(n);
-	bool local = n->file.entry ? !c->container->remote : !o || object_entry(o);
+	const struct entry *e = n->has_body ? NULL : n->file.entry;
+	bool local = e ? !c->container->remote : !o || object_entry(o);
 	/* MANIFEST was read when the carton was opened */
-	bool verified = o ? object_state(o) == OBJECT_VERIFIED : !n->file.entry;
+	bool verified = o ? is_verified(o) : !e;
 
 	ret->files++;
 	ret->bytes += size;

@@ -61,4 +61,22 @@ static inline struct carton_node *from_node(const struct node *n)
  */
 int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret);
 
+enum opening {
+	/* carton_open() */
+	OPEN_CARTON,
+	/* A directory that is to be packed: instead of its MANIFEST, if it has one, all its files count, with
+	 * hashes that are not known yet, and nothing is verified. -EBADMSG, logged, for what does not belong
+	 * into a carton. No cache. */
+	OPEN_UNHASHED,
+	/* To look at what the container holds: no cache, nothing is fetched. */
+	OPEN_HELD,
+};
+
+/* Errors of carton_open(). */
+int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
+		   struct carton **ret);
+
+/* As carton_verify(), but only the bytes and headers of the container: nothing is fetched or understood. */
+ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void *ctx);
+
 #endif

@@ -58,6 +58,58 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 	return 0;
 }
 
+/* NULL, or why an entry of a directory cannot be packed. */
+static const char *listing_fault(const struct entry *e)
+{
+	static const char *const parts[] = { "carton.toml", "model", "tensor_data", "misc" };
+	size_t n = strcspn(e->name, "/");
+
+	if (strcmp(e->name, "LINKS") == 0)
+		return "is there, so files may be missing that it names; repack keeps it, embed "
+		       "fetches them, or remove it";
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (strlen(parts[i]) == n && memcmp(e->name, parts[i], n) == 0)
+			return NULL;
+	return "is not a part of a carton: it has carton.toml, model, tensor_data and misc";
+}
+
+int load_listing(struct container *c, struct manifest **ret)
+{
+	struct buf text = buf_init(MAX_MANIFEST);
+	size_t faults = 0;
+	int r = 0;
+
+	if (!container_find(c, "carton.toml")) {
+		carton_log(CARTON_LOG_ERROR, "carton.toml", "is missing");
+		faults++;
+	}
+	for (size_t i = 0; i < c->n_entries && r == 0 && faults < MAX_REPORTED; i++) {
+		const struct entry *e = &c->entries[i];
+		const char *what = listing_fault(e);
+
+		/* an older MANIFEST, which will be made anew */
+		if (e->kind == ENTRY_FILE && strcmp(e->name, "MANIFEST") == 0)
+			continue;
+		/* of a directory that is no part of a carton, itself will do */
+		if (what && !strchr(e->name, '/')) {
+			carton_log(CARTON_LOG_ERROR, e->name, "%s", what);
+			faults++;
+		} else if (!what && e->kind != ENTRY_DIR) {
+			r = buf_addf(&text, "%s=%064zx\n", e->name, i);
+		}
+	}
+	if (r == 0 && faults)
+		r = -EBADMSG;
+	if (r < 0) {
+		buf_free(&text);
+		return r;
+	}
+	r = manifest_parse(text.data, text.len, c->budget, ret);
+	if (r == 0)
+		(*ret)->unhashed = true;
+	return r;
+}
+
 int load_links(struct container *c, struct links **ret)
 {
 	const struct entry *e = container_find(c, "LINKS");
@@ -450,7 +502,7 @@ static int add_manifest(struct loader *l)
 
 /* ---- symlinks ---- */
 
-static const char *check_link(struct node *link)
+static const char *check_link(const struct loader *l, struct node *link)
 {
 	const struct node *at = tree_resolve(link);
 	uint8_t sha256[SHA256_SIZE];
@@ -459,6 +511,8 @@ static const char *check_link(struct node *link)
 		return "is a symlink that does not lead to a file that MANIFEST lists, by a "
 		       "relative "
 		       "path inside the carton and without a loop";
+	if (l->m->unhashed)
+		return NULL;
 	manifest_hash(link->name, sha256);
 	if (memcmp(object_sha256(node_object(at)), sha256, SHA256_SIZE) != 0)
 		return "is a symlink to a file whose hash is not the one that MANIFEST gives the "
@@ -474,7 +528,7 @@ static void check_links(struct loader *l)
 	for (size_t i = 0; i < l->n_special && !any; i++)
 		any = l->special[i].target;
 	for (struct node *n = l->tree->root; n && any; n = tree_next(l->tree->root, n)) {
-		const char *what = n->kind == NODE_SYMLINK ? check_link(n) : NULL;
+		const char *what = n->kind == NODE_SYMLINK ? check_link(l, n) : NULL;
 
 		if (what)
 			fault(l, tree_path(n, path), what);

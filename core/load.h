@@ -19,6 +19,12 @@
 int load_manifest(struct container *c, const char *pin, struct manifest **ret);
 
 /*
+ * Makes a MANIFEST of what a directory holds, with a hash for each file that is only its number. 0;
+ * -EBADMSG, logged: something that does not belong into a carton, or LINKS; errors of manifest_parse().
+ */
+int load_listing(struct container *c, struct manifest **ret);
+
+/*
  * Reads LINKS, NULL when there is none. 0; -EBADMSG: it is damaged (logged); errors of
  * container_read() and links_parse(). Faults in what it says are kept for those who need it.
  */

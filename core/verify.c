@@ -66,19 +66,6 @@ static void count_bytes(void *ctx, uint64_t n)
 	atomic_fetch_add(&v->bytes, n);
 }
 
-static int check_hash(const struct file_check *f, const uint8_t found[SHA256_SIZE])
-{
-	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
-
-	hex_encode(found, SHA256_SIZE, found_hex);
-	snprintf(want_hex, sizeof(want_hex), "%s", manifest_hex(f->line));
-	if (strcmp(found_hex, want_hex) == 0)
-		return 0;
-	carton_log(CARTON_LOG_ERROR, f->entry->name,
-		   "sha256 mismatch: MANIFEST says %s, the bytes have %s", want_hex, found_hex);
-	return -EBADMSG;
-}
-
 /* Checks the headers of an entry that a mount never opens. */
 static int check_place(struct file_check *f)
 {
@@ -102,6 +89,7 @@ static int check_file(struct file_check *f)
 		.ctx = f->v,
 	};
 	struct ingested found = { 0 };
+	uint8_t want[SHA256_SIZE];
 	int r = container_stream(f->v->c->container, f->entry, &crc.in);
 
 	if (r < 0)
@@ -110,7 +98,8 @@ static int check_file(struct file_check *f)
 	stream_close(&crc.stream);
 	if (r < 0)
 		return r;
-	r = check_hash(f, found.sha256);
+	manifest_hash(f->line, want);
+	r = manifest_check_hash(f->entry->name, want, found.sha256);
 	if (f->entry->has_crc && crc.crc != f->entry->crc) {
 		carton_log(CARTON_LOG_ERROR, f->entry->name,
 			   "crc mismatch: the zip says %08x, the bytes have %08x", f->entry->crc,
@@ -283,18 +272,18 @@ static int get_objects(struct verify *v, struct carton_node *const *files, size_
 
 /* ---- one file, outside of the carton ---- */
 
-/* Is all of `in` equal to the literal bytes? */
-static int compare_literal(struct stream *in, const void *literal)
+/* Is all of `in` equal to a file that needs no object? The sizes are equal. */
+static int compare_literal(struct stream *in, struct node *file)
 {
-	const char *left = literal;
-	char block[4096];
+	char block[4096], want[4096];
+	uint64_t off = 0;
 	ssize_t n;
 
-	/* the sizes are equal */
 	while ((n = stream_read(in, block, sizeof(block))) > 0) {
-		if (memcmp(block, left, (size_t)n) != 0)
+		if (carton_read(from_node(file), want, (size_t)n, off, false) != n ||
+		    memcmp(block, want, (size_t)n) != 0)
 			return -EBADMSG;
-		left += n;
+		off += (uint64_t)n;
 	}
 	return (int)n;
 }
@@ -319,7 +308,7 @@ int carton_compare(struct carton_node *file, int fd)
 
 	if (r < 0)
 		return r;
-	if (n->kind != NODE_FILE || n->file.n != 1 || (!o && !n->file.extents->literal))
+	if (n->kind != NODE_FILE || (!o && (node_n_extents(n) != 1 || node_extent(n, 0).object)))
 		r = -EINVAL;
 	else if (source->size != node_size(n) && (!o || object_size_is_certain(o)))
 		r = -EBADMSG;
@@ -327,7 +316,7 @@ int carton_compare(struct carton_node *file, int fd)
 		r = source_stream(source, 0, source->size, &in);
 	if (r == 0) {
 		r = o ? compare_hash(in, source->size, object_sha256(o)) :
-			compare_literal(in, n->file.extents->literal);
+			compare_literal(in, n);
 		stream_close(in);
 	}
 	source_unref(source);
@@ -342,27 +331,45 @@ static void verify_init(struct verify *v, struct carton *c)
 	cond_init(&v->over);
 }
 
+/* The problems of what the container holds, or -errno. */
+static ssize_t verify_held(struct verify *v, carton_progress_fn *progress, void *ctx)
+{
+	int r = check_files(v, progress, ctx);
+	ssize_t different = 0;
+
+	/* libarchive reads local headers, which those with a problem would only repeat */
+	if (r == 0 && atomic_load(&v->problems) == 0)
+		different = container_compare(v->c->container);
+	if (r < 0 || different < 0)
+		return r < 0 ? r : different;
+	return (ssize_t)v->c->faults + different;
+}
+
+ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void *ctx)
+{
+	struct verify v;
+	ssize_t problems;
+
+	verify_init(&v, c);
+	problems = verify_held(&v, progress, ctx);
+	return problems < 0 ? problems : problems + (ssize_t)atomic_load(&v.problems);
+}
+
 ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 {
 	struct verify v;
-	ssize_t more = check_contents(c), different = 0;
+	ssize_t contents = check_contents(c), held, form;
 	int r;
 
 	verify_init(&v, c);
-	if (more < 0)
-		return more;
-	r = check_files(&v, progress, ctx);
-	/* libarchive reads local headers, which those with a problem would only repeat */
-	if (r == 0 && atomic_load(&v.problems) == 0)
-		different = container_compare(c->container);
-	if (different < 0)
-		return different;
-	if (r == 0)
-		r = get_objects(&v, NULL, 0, true, progress, ctx);
-	if (r < 0)
-		return r;
-	return (ssize_t)(c->faults + check_form(c->manifest) + atomic_load(&v.problems)) + more +
-	       different;
+	if (contents < 0)
+		return contents;
+	held = verify_held(&v, progress, ctx);
+	if (held < 0)
+		return held;
+	form = (ssize_t)check_form(c->manifest);
+	r = get_objects(&v, NULL, 0, true, progress, ctx);
+	return r < 0 ? r : contents + held + form + (ssize_t)atomic_load(&v.problems);
 }
 
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,

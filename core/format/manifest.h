@@ -26,6 +26,7 @@ struct manifest {
 	uint8_t model_hash[SHA256_SIZE];
 	size_t unsorted_line; /* the first line that is out of order; 0: none */
 	bool no_final_newline;
+	bool unhashed; /* made for a carton that is to be packed: the hashes are only names of files */
 };
 
 /*
@@ -53,6 +54,10 @@ static inline void manifest_hash(const char *path, uint8_t ret[SHA256_SIZE])
 {
 	hex_decode(manifest_hex(path), SHA256_SIZE, ret);
 }
+
+/* Compares the hash of a path's content with the line's. 0, or -EBADMSG, logged. */
+int manifest_check_hash(const char *path, const uint8_t want[SHA256_SIZE],
+			const uint8_t found[SHA256_SIZE]);
 
 /* NULL-safe. */
 void manifest_free(struct manifest *m);

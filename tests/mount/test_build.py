@@ -11,7 +11,7 @@ import pytest
 from harness import BUILD, CARTONCTL, CARTONFS, ROOT, run
 
 CORE, FS = ROOT / 'core', ROOT / 'fs'
-MAN = ('cartonfs.1', 'cartonctl.1')
+MAN = ('cartonfs.1', 'cartonctl.1', 'cartonctl-pack.1')
 UNIT = 'cartonfs@.service'
 # What fs/ may see of core/, and so no module of core/ is too low to know.
 PUBLIC = ('carton.h', 'log.h')
@@ -168,9 +168,9 @@ def test_core_is_without_fuse():
         assert p.returncode == 0 and ('libfuse' in p.stdout) == (name == 'cartonfs'), name
 
 
-# Each foreign library is used by one file; libcurl and libarchive by one folder.
+# Each foreign library is used by one file; libcurl, libarchive and libzstd by one folder.
 @pytest.mark.parametrize('header, where', [
-    (r'archive(?:_entry)?\.h', r'archive/\w+\.c'), (r'zstd\w*\.h', r'archive/decode\.c'),
+    (r'archive(?:_entry)?\.h', r'archive/\w+\.c'), (r'zstd\w*\.h', r'archive/(de|en)code\.c'),
     (r'isa-l/.*', r'archive/inflate_isal\.c'),
     (r'openssl/.*', r'base/digest\.c'), (r'curl/.*', r'http/\w+\.[ch]')])
 def test_one_place_for_each_library(header, where):

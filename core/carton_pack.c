@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making a carton: from the source to a file that is complete, verified and in its place. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "archive/decode.h"
+#include "check.h"
+#include "pack/lists.h"
+#include "pack/newfile.h"
+#include "pack_plan.h"
+
+#define DEFAULT_ALIGN 4096
+#define COPY_BLOCK MIB
+
+struct packing {
+	const struct carton_options *open;
+	const struct carton_pack_options *options;
+	struct carton *c;
+	struct plan plan;
+	struct newfile out;
+	uint64_t total; /* bytes to read: each is read again to verify the new carton */
+};
+
+/* ---- options ---- */
+
+static int refuse(const char *subject, const char *what)
+{
+	carton_log(CARTON_LOG_ERROR, subject, "%s", what);
+	return -EINVAL;
+}
+
+static int check_urls(const struct carton_pack_options *o)
+{
+	const char *fault;
+
+	if (o->mode != CARTON_LINK)
+		return o->urls || o->paths || o->objects ?
+			       refuse(NULL,
+				      "only link takes URLs, paths and a directory of objects") :
+			       0;
+	if (!o->urls || !o->urls[0])
+		return refuse(NULL, "link needs a URL with {sha256} in it");
+	for (size_t i = 0; o->urls[i]; i++) {
+		fault = i < MAX_LINK_MIRRORS ? lists_template_fault(o->urls[i]) :
+					       "is one of more than 256 URLs";
+		if (fault)
+			return refuse(o->urls[i], fault);
+	}
+	return 0;
+}
+
+static int check_options(const struct carton_pack_options *o)
+{
+	if (o->align > ZIP_MAX_ALIGN || (o->align & (o->align - 1)))
+		return refuse(NULL, "the alignment has to be a power of two from 1 to 32768");
+	if (o->level > ENCODE_MAX_LEVEL)
+		return refuse(NULL, "the level of zstd has to be from 1 to 19");
+	return check_urls(o);
+}
+
+static enum compression compression_of(const struct carton_pack_options *o)
+{
+	switch (o->compress) {
+	case CARTON_COMPRESS_STORE:
+		return COMPRESS_STORE;
+	case CARTON_COMPRESS_ZSTD:
+		return COMPRESS_ZSTD;
+	case CARTON_COMPRESS_AUTO:
+		return COMPRESS_AUTO;
+	default:
+		return COMPRESS_KEEP;
+	}
+}
+
+static unsigned threads_of(const struct carton_pack_options *o)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return o->jobs ? o->jobs : n > 0 ? (unsigned)n : 1;
+}
+
+/* ---- progress ---- */
+
+struct shown {
+	const struct packing *p;
+	uint64_t before; /* bytes of earlier steps */
+};
+
+static void show(const struct shown *s, uint64_t done)
+{
+	const struct carton_pack_options *o = s->p->options;
+
+	done = MIN(s->before + done, s->p->total);
+	if (o->progress)
+		o->progress(o->progress_ctx, done, s->p->total);
+}
+
+static void show_packed(void *ctx, uint64_t done)
+{
+	show(ctx, done);
+}
+
+static void show_verified(void *ctx, uint64_t done, uint64_t total)
+{
+	(void)total;
+	show(ctx, done);
+}
+
+/* ---- the source ---- */
+
+struct confining {
+	const struct carton_options *open;
+	const char *writes[2];
+};
+
+static int confine(void *ctx, const struct carton_paths *paths)
+{
+	const struct confining *k = ctx;
+	struct carton_paths more = *paths;
+
+	memcpy(more.writes, k->writes, sizeof(more.writes));
+	return k->open->confine(k->open->confine_ctx, &more);
+}
+
+static int check_directory(const char *source)
+{
+	struct stat st;
+
+	if (stat(source, &st) < 0) {
+		int r = -errno;
+
+		carton_log(CARTON_LOG_ERROR, source, "cannot open: %s", strerror(-r));
+		return r;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		carton_log(CARTON_LOG_ERROR, source,
+			   "is not a directory; a carton can be repacked");
+		return -ENOTDIR;
+	}
+	return 0;
+}
+
+/* What cannot be read here, a mount or Carton itself would refuse later. */
+static int check_source(struct carton *c)
+{
+	ssize_t problems = check_contents(c);
+
+	if (problems < 0)
+		return (int)problems;
+	return problems ? -EBADMSG : 0;
+}
+
+static int open_source(struct packing *p, const char *source)
+{
+	char *directory = newfile_directory(p->out.path);
+	struct confining k = { p->open, { directory, p->options->objects } };
+	struct carton_options o = *p->open;
+	int r = directory ? 0 : -ENOMEM;
+
+	o.views = NULL;
+	if (o.confine) {
+		o.confine = confine;
+		o.confine_ctx = &k;
+	}
+	if (r == 0 && p->options->mode == CARTON_PACK) {
+		r = check_directory(source);
+		if (r == 0)
+			r = carton_open_as(OPEN_UNHASHED, source, &o, &p->c);
+		if (r == 0)
+			r = check_source(p->c);
+	} else if (r == 0) {
+		r = carton_open(source, &o, &p->c);
+	}
+	free(directory);
+	return r;
+}
+
+/* Fetches what is not local and will be in the new carton: then its size is known. */
+static int fetch_source(struct packing *p)
+{
+	const struct tree *t = p->c->tree;
+	struct carton_node **files;
+	size_t n = 0;
+	ssize_t bad;
+
+	if (!carton_fetches(p->c) && p->options->mode != CARTON_EMBED)
+		return 0;
+	files = calloc((size_t)t->n_nodes + 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	for (struct node *f = t->root; f; f = tree_next(t->root, f))
+		if (f->kind == NODE_FILE && node_object(f) &&
+		    (!f->file.entry || p->c->container->remote) && plan_includes(p->options, f))
+			files[n++] = from_node(f);
+	bad = n ? carton_materialize(p->c, files, n, p->options->progress,
+				     p->options->progress_ctx) :
+		  0;
+	free(files);
+	return bad < 0 ? (int)bad : bad ? -EIO : 0;
+}
+
+/* ---- the new carton ---- */
+
+static int put_text(struct pack_job *job, struct zip_entry *e, const struct buf *text, bool last)
+{
+	int r = 0;
+
+	e->size = text->len;
+	e->method = METHOD_STORED;
+	e->crc = crc32_update(0, text->data, text->len);
+	if (last)
+		r = zip_writer_place_last(&job->zip, e);
+	else
+		zip_writer_place(&job->zip, e, text->len);
+	if (r == 0)
+		r = pwrite_full(job->zip.fd, text->data, text->len, e->data);
+	return r == 0 ? zip_writer_header(&job->zip, e) : r;
+}
+
+/* LINKS, MANIFEST, the directory. */
+static int finish(struct packing *p, struct pack_job *job, char ret_hash[65])
+{
+	const struct zip_entry **entries = calloc(p->plan.n + 2, sizeof(*entries));
+	struct zip_entry links = { .name = "LINKS" }, manifest = { .name = "MANIFEST" };
+	struct buf links_text = { 0 }, text = { 0 };
+	uint8_t hash[SHA256_SIZE];
+	size_t n = p->plan.n;
+	int r = entries ? plan_links(&p->plan, &links_text) : -ENOMEM;
+
+	if (r == 0)
+		r = plan_manifest(&p->plan, &text);
+	if (r == 0)
+		r = sha256_mem(text.data, text.len, hash);
+	if (r < 0)
+		goto out;
+	hex_encode(hash, SHA256_SIZE, ret_hash);
+	for (size_t i = 0; i < n; i++)
+		entries[i] = &p->plan.items[i].zip;
+	if (links_text.len) {
+		r = put_text(job, &links, &links_text, false);
+		entries[n++] = &links;
+	}
+	if (r == 0)
+		r = put_text(job, &manifest, &text, true);
+	entries[n++] = &manifest;
+	if (r == 0)
+		r = zip_writer_finish(&job->zip, entries, n);
+	if (r < 0)
+		carton_log(CARTON_LOG_ERROR, p->out.path, "cannot be written: %s", strerror(-r));
+out:
+	buf_free(&links_text);
+	buf_free(&text);
+	free(entries);
+	return r;
+}
+
+static int write_carton(struct packing *p, char ret_hash[65])
+{
+	const struct carton_pack_options *o = p->options;
+	struct shown shown = { p, 0 };
+	struct pack_job job = {
+		.zip = { p->out.fd, 0, o->align ? o->align : DEFAULT_ALIGN },
+		.items = p->plan.items,
+		.n = p->plan.n,
+		.container = p->c->container,
+		.ops = &plan_ops,
+		.ctx = &p->plan,
+		.compress = compression_of(o),
+		.level = o->level,
+		.threads = threads_of(o),
+		.memory = budget_left(&p->c->budget) / 2,
+		.progress = show_packed,
+		.progress_ctx = &shown,
+	};
+	int r = pack_run(&job);
+
+	return r == 0 ? finish(p, &job, ret_hash) : r;
+}
+
+/* Opens it as anyone will, and reads all that it holds. */
+static int verify_carton(const struct packing *p, const char *hash)
+{
+	struct carton_options o = {
+		.manifest_sha256 = hash,
+		.memory = p->open->memory,
+		.offline = true,
+	};
+	struct shown shown = { p, p->plan.bytes };
+	struct carton *c;
+	ssize_t problems;
+	char self[32];
+	int r;
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", p->out.fd);
+	r = carton_open_as(OPEN_HELD, self, &o, &c);
+	if (r < 0)
+		return r;
+	problems = carton_verify_held(c, show_verified, &shown);
+	carton_close(c);
+	return problems < 0 ? (int)problems : problems ? -EBADMSG : 0;
+}
+
+/* ---- objects ---- */
+
+static int copy_object(struct node *file, int fd, char *block)
+{
+	uint64_t at = 0;
+	ssize_t got;
+	int r = 0;
+
+	while (r == 0 && (got = carton_read(from_node(file), block, COPY_BLOCK, at, false)) != 0) {
+		r = got < 0 ? (int)got : pwrite_full(fd, block, (size_t)got, at);
+		at += got > 0 ? (uint64_t)got : 0;
+	}
+	return r;
+}
+
+static int put_object(struct packing *p, struct node *file, char *block)
+{
+	char hex[2 * SHA256_SIZE + 1], *path;
+	struct newfile out;
+	int r = carton_pin_wait(p->c, from_node(file));
+
+	if (r < 0)
+		return r;
+	hex_encode(object_sha256(node_object(file)), SHA256_SIZE, hex);
+	r = asprintf(&path, "%s/%s", p->options->objects, hex) < 0 ? -ENOMEM : 0;
+	if (r == 0) {
+		r = newfile_begin(path, &out);
+		if (r == 0) {
+			r = copy_object(file, out.fd, block);
+			if (r == 0)
+				r = newfile_publish(&out);
+			else
+				carton_log(CARTON_LOG_ERROR, path, "cannot be written: %s",
+					   strerror(-r));
+			newfile_end(&out);
+		}
+		free(path);
+	}
+	carton_unpin(from_node(file));
+	return r;
+}
+
+/* The files that are left out are hashed, also if they go nowhere: their URLs are for these bytes. */
+static int put_objects(struct packing *p)
+{
+	char *block = malloc(COPY_BLOCK);
+	int r = block ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < p->plan.n_linked && r == 0; i++) {
+		struct node *file = p->plan.linked[i];
+
+		if (p->options->objects) {
+			r = put_object(p, file, block);
+		} else if (file->file.entry) {
+			r = carton_pin_wait(p->c, from_node(file));
+			if (r == 0)
+				carton_unpin(from_node(file));
+		}
+	}
+	free(block);
+	return r;
+}
+
+static int make_objects_directory(const char *path)
+{
+	int r;
+
+	if (!path || mkdir(path, 0777) == 0 || errno == EEXIST)
+		return 0;
+	r = -errno;
+	carton_log(CARTON_LOG_ERROR, path, "cannot be made: %s", strerror(-r));
+	return r;
+}
+
+/* ---- all ---- */
+
+static int run(struct packing *p, const char *source, char ret_hash[65])
+{
+	int r = open_source(p, source);
+
+	if (r == 0)
+		r = fetch_source(p);
+	if (r == 0)
+		r = plan_make(p->c, p->options, &p->plan);
+	if (r < 0)
+		return r;
+	p->total = 2 * p->plan.bytes;
+	r = put_objects(p);
+	if (r == 0)
+		r = write_carton(p, ret_hash);
+	if (r == 0)
+		r = verify_carton(p, ret_hash);
+	return r == 0 ? newfile_publish(&p->out) : r;
+}
+
+int carton_pack(const char *source, const char *out, const struct carton_options *open,
+		const struct carton_pack_options *options, char ret_model_hash[65])
+{
+	struct packing p = { .open = open, .options = options };
+	char hash[2 * SHA256_SIZE + 1];
+	int r = check_options(options);
+
+	if (r == 0)
+		r = make_objects_directory(options->objects);
+	if (r == 0)
+		r = newfile_begin(out, &p.out);
+	if (r < 0)
+		return r;
+	r = run(&p, source, hash);
+	plan_free(&p.plan);
+	carton_close(p.c);
+	newfile_end(&p.out);
+	if (r == 0)
+		memcpy(ret_model_hash, hash, sizeof(hash));
+	return r;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pack/newfile.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define TRIES 16 /* of several processes that publish the same name at once, one comes first */
+
+static int failed(const struct newfile *o, const char *what, int r)
+{
+	carton_log(CARTON_LOG_ERROR, o->path, "%s: %s", what, strerror(-r));
+	return r;
+}
+
+char *newfile_directory(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}
+
+/* What is there may be replaced if it is a regular file. */
+static int check_old(const struct newfile *o)
+{
+	struct stat st;
+
+	if (fstatat(o->dir, o->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : failed(o, "cannot be written", -errno);
+	if (S_ISREG(st.st_mode))
+		return 0;
+	carton_log(CARTON_LOG_ERROR, o->path, "is there and is not a regular file");
+	return S_ISDIR(st.st_mode) ? -EISDIR : -EEXIST;
+}
+
+/* The file `temporary`, locked: one that a killed process has left is used again. */
+static int open_named(struct newfile *o)
+{
+	struct stat st;
+
+	o->fd = openat(o->dir, o->temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (o->fd < 0)
+		return failed(o, "cannot be written", -errno);
+	if (flock(o->fd, LOCK_EX | LOCK_NB) < 0 || fstat(o->fd, &st) < 0 || st.st_nlink != 1) {
+		carton_log(CARTON_LOG_ERROR, o->path, "is being written by another process");
+		return -EBUSY;
+	}
+	o->named = true;
+	return ftruncate(o->fd, 0) < 0 ? failed(o, "cannot be written", -errno) : 0;
+}
+
+static int open_file(struct newfile *o)
+{
+	o->fd = openat(o->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+	if (o->fd >= 0)
+		return 0;
+	if (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)
+		return open_named(o);
+	return failed(o, "cannot be written", -errno);
+}
+
+int newfile_begin(const char *path, struct newfile *ret)
+{
+	struct newfile o = { .path = strdup(path), .dir = -1, .fd = -1 };
+	char *directory = newfile_directory(path);
+	int r = -ENOMEM;
+
+	if (!o.path || !directory)
+		goto out;
+	o.name = strrchr(o.path, '/');
+	o.name = o.name ? o.name + 1 : o.path;
+	r = -EINVAL;
+	if (!*o.name || strcmp(o.name, ".") == 0 || strcmp(o.name, "..") == 0) {
+		carton_log(CARTON_LOG_ERROR, path, "is not the name of a file");
+		goto out;
+	}
+	r = -ENOMEM;
+	if (asprintf(&o.temporary, ".%s.new", o.name) < 0) {
+		o.temporary = NULL;
+		goto out;
+	}
+	o.dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = o.dir < 0 ? failed(&o, "cannot open its directory", -errno) : check_old(&o);
+	if (r == 0)
+		r = open_file(&o);
+out:
+	free(directory);
+	if (r < 0)
+		newfile_end(&o);
+	else
+		*ret = o;
+	return r;
+}
+
+static int link_as(const struct newfile *o, const char *name)
+{
+	char self[32];
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", o->fd);
+	return linkat(AT_FDCWD, self, o->dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static int rename_temporary(const struct newfile *o)
+{
+	return renameat(o->dir, o->temporary, o->dir, o->name) < 0 ? -errno : 0;
+}
+
+/* From no name to `name`, where another file may be. */
+static int replace(const struct newfile *o)
+{
+	int r = link_as(o, o->name);
+
+	for (unsigned i = 0; i < TRIES && (r == -EEXIST || r == -ENOENT); i++) {
+		r = link_as(o, o->temporary);
+		/* of a killed process, or of one that publishes now and will try again */
+		if (r == -EEXIST)
+			unlinkat(o->dir, o->temporary, 0);
+		else if (r == 0)
+			r = rename_temporary(o);
+	}
+	return r;
+}
+
+int newfile_publish(struct newfile *o)
+{
+	int r = fsync(o->fd) < 0 ? -errno : check_old(o);
+
+	if (r == 0)
+		r = o->named ? rename_temporary(o) : replace(o);
+	if (r < 0)
+		return failed(o, "cannot be written", r);
+	o->named = false;
+	/* some file systems cannot; the name is there */
+	fsync(o->dir);
+	return 0;
+}
+
+void newfile_end(struct newfile *o)
+{
+	if (o->named)
+		unlinkat(o->dir, o->temporary, 0);
+	fd_close(o->path ? o->fd : -1);
+	fd_close(o->path ? o->dir : -1);
+	free(o->temporary);
+	free(o->path);
+	*o = (struct newfile){ .dir = -1, .fd = -1 };
+}

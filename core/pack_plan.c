@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pack_plan.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/util.h"
+#include "pack/lists.h"
+
+/* ---- the content of an item ---- */
+
+/* Bytes of a file of a directory, which must not change until its end. */
+struct watched {
+	struct stream stream;
+	struct stream *in;
+	struct source *source;
+	const char *name;
+	struct stat before;
+};
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+	return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+	       a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+static ssize_t watched_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct watched *w = container_of(s, struct watched, stream);
+	ssize_t got = stream_read(w->in, ret_buf, n);
+	struct stat now;
+
+	if (got != 0)
+		return got;
+	if (fstat(w->source->fd, &now) < 0)
+		return -errno;
+	if (same(&w->before, &now))
+		return 0;
+	carton_log(CARTON_LOG_ERROR, w->name, "has changed while it was read");
+	return -EBADMSG;
+}
+
+static void watched_close(struct stream *s)
+{
+	struct watched *w = container_of(s, struct watched, stream);
+
+	stream_close(w->in);
+	source_unref(w->source);
+	free(w);
+}
+
+static int open_watched(struct container *c, const struct entry *e, struct stream **ret)
+{
+	static const struct stream_ops ops = { watched_read, watched_close };
+	struct watched *w = calloc(1, sizeof(*w));
+	uint64_t off;
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	w->stream.ops = &ops;
+	w->name = e->name;
+	r = container_locate(c, e, &w->source, &off);
+	if (r == 0 && fstat(w->source->fd, &w->before) < 0)
+		r = -errno;
+	if (r == 0)
+		r = source_stream(w->source, off, e->size, &w->in);
+	if (r < 0) {
+		watched_close(&w->stream);
+		return r;
+	}
+	*ret = &w->stream;
+	return 0;
+}
+
+/* Bytes of a pinned file. */
+struct pinned {
+	struct stream stream;
+	struct carton_node *file;
+	uint64_t off;
+};
+
+static ssize_t pinned_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct pinned *p = container_of(s, struct pinned, stream);
+	ssize_t got = carton_read(p->file, ret_buf, n, p->off, false);
+
+	p->off += got > 0 ? (uint64_t)got : 0;
+	return got;
+}
+
+static void pinned_close(struct stream *s)
+{
+	struct pinned *p = container_of(s, struct pinned, stream);
+
+	carton_unpin(p->file);
+	free(p);
+}
+
+static int open_pinned(struct carton *c, struct node *n, struct stream **ret)
+{
+	static const struct stream_ops ops = { pinned_read, pinned_close };
+	struct pinned *p = calloc(1, sizeof(*p));
+	int r = p ? carton_pin_wait(c, from_node(n)) : -ENOMEM;
+
+	if (r < 0) {
+		free(p);
+		return r;
+	}
+	*p = (struct pinned){ { &ops }, from_node(n), 0 };
+	*ret = &p->stream;
+	return 0;
+}
+
+/* The entry of a local container that has the file, or NULL. */
+static const struct entry *local_entry(const struct carton *c, const struct node *n)
+{
+	return c->container->remote ? NULL : n->file.entry;
+}
+
+static int open_item(void *ctx, const struct pack_item *item, struct stream **ret)
+{
+	struct plan *p = ctx;
+	const struct entry *e = local_entry(p->c, item->from);
+
+	if (!e)
+		return open_pinned(p->c, item->from, ret);
+	return p->c->container->one_file ? container_stream(p->c->container, e, ret) :
+					   open_watched(p->c->container, e, ret);
+}
+
+static int sample_item(void *ctx, const struct pack_item *item, void *ret_buf, size_t n,
+		       uint64_t off)
+{
+	struct plan *p = ctx;
+	const struct entry *e = local_entry(p->c, item->from);
+	struct source *source;
+	ssize_t got;
+	uint64_t at;
+	int r;
+
+	/* samples are of Stored entries only */
+	if (e) {
+		r = container_locate(p->c->container, e, &source, &at);
+		if (r < 0)
+			return r;
+		r = source_pread(source, ret_buf, n, at + off);
+		source_unref(source);
+		return r;
+	}
+	r = carton_pin_wait(p->c, from_node(item->from));
+	if (r < 0)
+		return r;
+	got = carton_read(from_node(item->from), ret_buf, n, off, false);
+	carton_unpin(from_node(item->from));
+	return got < 0 ? (int)got : (size_t)got == n ? 0 : -ENODATA;
+}
+
+const struct pack_ops plan_ops = { open_item, sample_item };
+
+/* ---- which files ---- */
+
+/* Is the path one of `paths`, or below one? */
+static bool is_named(const char *const *paths, const char *path)
+{
+	if (!paths)
+		return strcmp(path, "carton.toml") != 0;
+	for (; *paths; paths++) {
+		size_t n = strlen(*paths);
+
+		if (strncmp(*paths, path, n) == 0 && (path[n] == '\0' || path[n] == '/'))
+			return true;
+	}
+	return false;
+}
+
+static bool is_linked(const struct carton_pack_options *options, const struct node *file)
+{
+	char path[MAX_PATH_LEN + 1];
+
+	return options->mode == CARTON_LINK && is_named(options->paths, tree_path(file, path));
+}
+
+bool plan_includes(const struct carton_pack_options *options, const struct node *n)
+{
+	return options->mode == CARTON_EMBED || n->kind == NODE_SYMLINK ||
+	       (n->file.entry && !is_linked(options, n));
+}
+
+static const uint8_t *hash_of(const struct plan *p, const struct node *n)
+{
+	char path[MAX_PATH_LEN + 1];
+
+	return manifest_find(p->c->manifest, tree_path(n, path))->sha256;
+}
+
+/* Each path names a file, or a directory with files, and not carton.toml, which opening needs. */
+static int check_paths(const struct plan *p)
+{
+	const char *const *paths = p->options->mode == CARTON_LINK ? p->options->paths : NULL;
+
+	for (; paths && *paths; paths++) {
+		const struct node *n = tree_find(p->c->tree, *paths);
+		const char *what = !n || n == p->c->tree->root ? "is not in the carton" :
+				   n->kind == NODE_SYMLINK     ? "is a symlink: name its file" :
+				   strcmp(*paths, "MANIFEST") == 0 ||
+						   strcmp(*paths, "carton.toml") == 0 ?
+							     "has to stay in the carton" :
+							     NULL;
+
+		if (what) {
+			carton_log(CARTON_LOG_ERROR, *paths, "%s", what);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+/* ---- the plan ---- */
+
+static int add_item(struct plan *p, struct node *n, const char *path)
+{
+	struct pack_item *item = &p->items[p->n];
+
+	item->zip.name = arena_text(&p->names, path, strlen(path));
+	if (!item->zip.name)
+		return -ENOMEM;
+	item->zip.executable = n->executable;
+	item->from = n;
+	if (n->kind == NODE_SYMLINK) {
+		item->zip.symlink = true;
+		item->literal = n->link.target;
+		item->zip.size = strlen(n->link.target);
+	} else {
+		item->zip.size = node_size(n);
+		item->entry = p->c->container->one_file ? local_entry(p->c, n) : NULL;
+		item->expected = p->c->manifest->unhashed ? NULL : hash_of(p, n);
+	}
+	p->bytes += item->zip.size;
+	p->n++;
+	return 0;
+}
+
+static int add_node(struct plan *p, struct node *n)
+{
+	char path[MAX_PATH_LEN + 1];
+
+	tree_path(n, path);
+	/* the tree has MANIFEST, which is made later */
+	if (n->kind == NODE_DIR || strcmp(path, "MANIFEST") == 0)
+		return 0;
+	if (plan_includes(p->options, n))
+		return add_item(p, n, path);
+	if (is_linked(p->options, n))
+		p->linked[p->n_linked++] = n;
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(((const struct pack_item *)a)->zip.name,
+		      ((const struct pack_item *)b)->zip.name);
+}
+
+static int compare_hashes(const void *a, const void *b, void *plan)
+{
+	return memcmp(hash_of(plan, *(struct node *const *)a),
+		      hash_of(plan, *(struct node *const *)b), SHA256_SIZE);
+}
+
+/* Sorts by hash, and leaves one of each. */
+static void sort_linked(struct plan *p)
+{
+	size_t n = 0;
+
+	if (p->n_linked)
+		qsort_r(p->linked, p->n_linked, sizeof(*p->linked), compare_hashes, p);
+	for (size_t i = 0; i < p->n_linked; i++)
+		if (n == 0 || compare_hashes(&p->linked[n - 1], &p->linked[i], p) != 0)
+			p->linked[n++] = p->linked[i];
+	p->n_linked = n;
+}
+
+int plan_make(struct carton *c, const struct carton_pack_options *options, struct plan *ret)
+{
+	const struct tree *t = c->tree;
+	size_t n = (size_t)t->n_nodes + 1;
+	struct plan p = { .c = c, .options = options };
+	int r = check_paths(&p);
+
+	/* names are as long as in MANIFEST; sorting copies references */
+	if (r == 0)
+		r = budget_take(&c->budget,
+				n * (sizeof(*p.items) + 3 * sizeof(void *)) + c->manifest->size);
+	if (r < 0)
+		return r;
+	p.items = calloc(n, sizeof(*p.items));
+	p.linked = calloc(n, sizeof(struct node *));
+	if (!p.items || !p.linked)
+		r = -ENOMEM;
+	for (struct node *node = t->root; node && r == 0; node = tree_next(t->root, node))
+		r = add_node(&p, node);
+	if (r < 0) {
+		plan_free(&p);
+		return r;
+	}
+	if (p.n)
+		qsort(p.items, p.n, sizeof(*p.items), compare_names);
+	sort_linked(&p);
+	*ret = p;
+	return 0;
+}
+
+void plan_free(struct plan *p)
+{
+	free(p->items);
+	free(p->linked);
+	arena_free(&p->names);
+	*p = (struct plan){ 0 };
+}
+
+/* ---- MANIFEST and LINKS ---- */
+
+/* The item of the file that a symlink leads to: its hash stands for the link's. */
+static const struct pack_item *item_of(const struct plan *p, const struct pack_item *item)
+{
+	struct pack_item key = { 0 };
+	char path[MAX_PATH_LEN + 1];
+
+	if (!item->zip.symlink)
+		return item;
+	/* the tree has no symlink that leads to nothing */
+	key.zip.name = tree_path(tree_resolve(item->from), path);
+	return bsearch(&key, p->items, p->n, sizeof(key), compare_names);
+}
+
+int plan_manifest(const struct plan *p, struct buf *ret)
+{
+	int r = 0;
+
+	*ret = buf_init(MAX_MANIFEST);
+	if (!p->c->manifest->unhashed)
+		return buf_add(ret, p->c->manifest->text, p->c->manifest->size);
+	for (size_t i = 0; i < p->n && r == 0; i++)
+		r = lists_add_file(ret, p->items[i].zip.name, item_of(p, &p->items[i])->sha256);
+	return r;
+}
+
+/* The text of the source, as it is. */
+static int copy_links(const struct plan *p, struct buf *ret)
+{
+	struct container *c = p->c->container;
+	const struct entry *e = container_find(c, "LINKS");
+
+	*ret = (struct buf){ 0 };
+	return e ? container_read(c, e, MAX_LINKS_FILE, ret) : 0;
+}
+
+int plan_links(const struct plan *p, struct buf *ret)
+{
+	const struct links *old = p->c->links;
+	static const char *const none[] = { NULL };
+	size_t o = 0, i = 0;
+	int r;
+
+	if (p->options->mode != CARTON_LINK) {
+		*ret = (struct buf){ 0 };
+		return p->options->mode == CARTON_REPACK ? copy_links(p, ret) : 0;
+	}
+	*ret = buf_init(MAX_LINKS_FILE);
+	r = lists_begin_links(ret);
+	/* both are sorted by hash */
+	while (r == 0 && (i < p->n_linked || (old && o < old->n))) {
+		const uint8_t *sha256 = i < p->n_linked ? hash_of(p, p->linked[i]) : NULL;
+		const struct link *link = old && o < old->n ? &old->list[o] : NULL;
+		int order = !sha256 ? 1 : !link ? -1 : memcmp(sha256, link->sha256, SHA256_SIZE);
+
+		if (order > 0 && (o++, link->fault))
+			continue;
+		r = lists_add_link(ret, order > 0 ? link->sha256 : sha256,
+				   order > 0 ? none : p->options->urls, order < 0 ? NULL : link);
+		i += order <= 0;
+		o += order == 0;
+	}
+	return r;
+}
