@@ -62,7 +62,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners soak fuzz differential lint format man bench bench-deps install uninstall deps test-deps chroot clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fuzz differential lint format man bench bench-deps install uninstall deps test-deps chroot clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl
@@ -184,6 +184,11 @@ soak: test-deps
 	@$(if $(SOAK_TSAN),TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp') \
 		tests/soak $(BUILD) $(SOAK_SECONDS)
 
+# Tests of files over 4 GiB.
+slow: test-deps
+	@$(MAKE) --no-print-directory $(ALL_CORES) tests
+	@TEST_SLOW=1 tests/run $(BUILD) mount -m slow
+
 # Each target runs for FUZZ_SECONDS, starting from its seeds. Needs clang.
 FUZZ_SECONDS ?= 60
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
@@ -243,12 +248,12 @@ demo-remote: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@tests/demo-remote $(BUILD)
 
-man: fs/cartonfs.1 fs/cartonctl.1 fs/cartonfs-chunks.5
+man: fs/cartonfs.1 fs/cartonctl.1 fs/cartonctl-pack.1 fs/cartonfs-chunks.5
 	mandoc -T lint -W warning $^
 
 install: all
 	install -D -m 755 -t '$(DESTDIR)$(BINDIR)' $(BUILD)/cartonfs $(BUILD)/cartonctl
-	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man1' fs/cartonfs.1 fs/cartonctl.1
+	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man1' fs/cartonfs.1 fs/cartonctl.1 fs/cartonctl-pack.1
 	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man5' fs/cartonfs-chunks.5
 	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man8' fs/mount.cartonfs.8
 	@mkdir -p '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(MOUNTDIR)'
@@ -260,6 +265,7 @@ uninstall:
 	rm -f '$(DESTDIR)$(BINDIR)/cartonfs' '$(DESTDIR)$(BINDIR)/cartonctl' \
 		'$(DESTDIR)$(MANDIR)/man1/cartonfs.1' '$(DESTDIR)$(MANDIR)/man1/cartonctl.1' \
 		'$(DESTDIR)$(MANDIR)/man5/cartonfs-chunks.5' \
+		'$(DESTDIR)$(MANDIR)/man1/cartonctl-pack.1' \
 		'$(DESTDIR)$(MANDIR)/man8/mount.cartonfs.8' '$(DESTDIR)$(MOUNTDIR)/mount.cartonfs' \
 		'$(DESTDIR)$(UNITDIR)/cartonfs@.service'
 
@@ -285,6 +291,7 @@ help:
 	@echo 'make asan tsan    the tests under sanitizers'
 	@echo 'make valgrind     the unit tests in valgrind'
 	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'
+	@echo 'make slow         tests of files over 4 GiB'
 	@echo 'make soak         readers, damage and kills (SOAK_SECONDS=600, BUILD=build-tsan)'
 	@echo 'make fuzz         fuzz the parsers (FUZZ_SECONDS=60 each)'
 	@echo 'make differential  compare the zip reader with others (DIFFERENTIAL_RUNS=30000)'

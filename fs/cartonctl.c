@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cartonctl: reads a carton without mounting it, and maintains the cache.
+ * cartonctl: reads a carton without mounting it, makes cartons, and maintains the cache.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -33,6 +33,7 @@ static const char help[] =
 	"  verify SOURCE           check everything and list every problem\n"
 	"  fetch SOURCE [PATH...]  download all or some files into the cache\n"
 	"  extract SOURCE DIR [PATH...]  copy all or some files to a directory\n"
+	"  pack DIRECTORY OUT      make a carton; see pack --help: repack, link, embed\n"
 	"  status [MOUNTPOINT]     show what mounts do; -w, --watch: again and again\n"
 	"  stop MOUNTPOINT         unmount, and say who keeps it busy\n"
 	"  refresh MOUNTPOINT URL  fetch from here now: a URL with a new signature\n"
@@ -172,6 +173,10 @@ static const struct command {
 	{ "stop", NULL, ctl_stop, 0, 0, 0 },
 	{ "cache", NULL, ctl_cache, 0, 0, CTL_JSON },
 	{ "refresh", NULL, ctl_refresh, 0, 0, 0 },
+	{ "pack", NULL, ctl_pack, 0, 0, CTL_PACK_OPTIONS },
+	{ "repack", NULL, ctl_repack, 0, 0, CTL_PACK_OPTIONS },
+	{ "link", NULL, ctl_link, 0, 0, CTL_PACK_OPTIONS },
+	{ "embed", NULL, ctl_embed, 0, 0, CTL_PACK_OPTIONS },
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(*commands))
 
@@ -251,15 +256,24 @@ static int run(const struct command *command, struct args *a)
 
 /* The long options for getopt: carton_option_table by index, with '-' for '_', and a few more. */
 #define OPTION_BASE 256
-#define OPTIONS_MAX 24
+#define OPTIONS_MAX 32
 
 static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX][24])
 {
 	static const struct option own[] = {
-		{ "json", no_argument, NULL, 'j' },	 { "long", no_argument, NULL, 'l' },
-		{ "tensors", no_argument, NULL, 't' },	 { "watch", no_argument, NULL, 'w' },
-		{ "nosandbox", no_argument, NULL, 'n' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	 { NULL, 0, NULL, 0 },
+		{ "json", no_argument, NULL, 'j' },
+		{ "long", no_argument, NULL, 'l' },
+		{ "tensors", no_argument, NULL, 't' },
+		{ "watch", no_argument, NULL, 'w' },
+		{ "nosandbox", no_argument, NULL, 'n' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ "compress", required_argument, NULL, CTL_COMPRESS },
+		{ "align", required_argument, NULL, CTL_ALIGN },
+		{ "jobs", required_argument, NULL, CTL_JOBS },
+		{ "objects", required_argument, NULL, CTL_OBJECTS },
+		{ "url", required_argument, NULL, CTL_URL },
+		{ NULL, 0, NULL, 0 },
 	};
 	int n = 0;
 
@@ -305,11 +319,21 @@ static int parse_options(int argc, char **argv, struct args *a)
 			a->carton.confine = NULL;
 			break;
 		case 'h':
-			fputs(help, stdout);
+			if (argc < 2 || !ctl_pack_help(argv[1]))
+				fputs(help, stdout);
 			exit(ctl_finish(EXIT_GOOD));
 		case 'V':
 			printf("cartonctl %s\n", CARTON_VERSION);
 			exit(ctl_finish(EXIT_GOOD));
+		case CTL_COMPRESS:
+		case CTL_ALIGN:
+		case CTL_JOBS:
+		case CTL_OBJECTS:
+		case CTL_URL:
+			a->flags |= CTL_PACK_OPTIONS;
+			if (ctl_pack_option(&a->pack, option, optarg) != EXIT_GOOD)
+				return EXIT_USAGE;
+			break;
 		case '?': /* getopt has printed the reason */
 			return ctl_try_help();
 		default:
@@ -342,7 +366,8 @@ static int check_flags(const struct command *command, unsigned flags)
 		      { CTL_LONG, "--long" },
 		      { CTL_NUL, "-0" },
 		      { CTL_TENSORS, "--tensors" },
-		      { CTL_WATCH, "--watch" } };
+		      { CTL_WATCH, "--watch" },
+		      { CTL_PACK_OPTIONS, "--compress, --align, --jobs, --url or --objects" } };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (flags & ~command->flags & names[i].flag)

@@ -23,7 +23,18 @@ enum ctl_flag {
 	CTL_NUL = 4,
 	CTL_TENSORS = 8,
 	CTL_WATCH = 16,
+	CTL_PACK_OPTIONS = 1 << 8, /* those of struct pack_args */
 };
+
+/* Options of pack, repack, link and embed, as they were given; NULL: not. */
+struct pack_args {
+	const char *compress, *align, *jobs, *objects;
+	const char *urls[257]; /* ends with NULL */
+	size_t n_urls;
+};
+
+/* Their numbers for getopt. */
+enum { CTL_COMPRESS = 'C', CTL_ALIGN = 'A', CTL_JOBS = 'J', CTL_OBJECTS = 'O', CTL_URL = 'U' };
 
 /* The command line, after the command. */
 struct args {
@@ -33,6 +44,7 @@ struct args {
 	int n_paths;
 	unsigned flags; /* enum ctl_flag */
 	struct sandbox_helper sandbox;
+	struct pack_args pack;
 };
 
 /* Where log messages go: to stderr or, as the problems that verify finds, to stdout. */
@@ -83,5 +95,12 @@ int ctl_extract_prepare(struct args *a);
 /* The others get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);
 ctl_words_fn ctl_cache, ctl_diff, ctl_refresh, ctl_status, ctl_stop;
+ctl_words_fn ctl_pack, ctl_repack, ctl_link, ctl_embed;
+
+/* Sets an option of pack and the like. An exit status. */
+int ctl_pack_option(struct pack_args *p, int option, const char *value);
+
+/* Prints the help of pack and the like, if the command is one of them. */
+bool ctl_pack_help(const char *command);
 
 #endif

@@ -47,21 +47,20 @@ static int capget_of_process(struct capabilities *ret)
 	return syscall(SYS_capget, &head, ret->of) < 0 ? -errno : 0;
 }
 
-static bool is_denied(const char *path)
+static bool is_denied(const char *path, int mode)
 {
-	return path && faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0 && errno == EACCES;
+	return path && faccessat(AT_FDCWD, path, mode, AT_EACCESS) < 0 && errno == EACCES;
 }
 
 /*
- * Drops all capabilities, except CAP_DAC_READ_SEARCH if root needs it to read files of other users. A
- * source directory may contain such files anywhere. CAP_DAC_OVERRIDE stays if root needs it to write
- * into `output`.
+ * Drops all capabilities, except CAP_DAC_READ_SEARCH if root needs it to read files of other users, and
+ * CAP_DAC_OVERRIDE to make files in their directories. A source directory may contain such files anywhere.
  */
 static int drop_capabilities(const struct carton_paths *paths, const struct sandbox_helper *helper)
 {
 	struct capabilities have, none = { 0 }, keep = { 0 };
-	const int i = CAP_TO_INDEX(CAP_DAC_READ_SEARCH);
-	bool need = paths->source;
+	const int i = CAP_TO_INDEX(CAP_DAC_READ_SEARCH), w = CAP_TO_INDEX(CAP_DAC_OVERRIDE);
+	bool need = paths->source, need_write = false;
 	int r = capget_of_process(&have);
 
 	if (r < 0)
@@ -79,15 +78,17 @@ static int drop_capabilities(const struct carton_paths *paths, const struct sand
 		none.of[k].permitted = have.of[k].permitted;
 	r = capset_of_process(&none);
 	for (size_t k = 0; k < sizeof(paths->files) / sizeof(paths->files[0]); k++)
-		need = need || is_denied(paths->files[k]);
-	need = need || is_denied(helper->input);
+		need = need || is_denied(paths->files[k], R_OK);
+	need = need || is_denied(helper->input, R_OK);
+	need_write = is_denied(helper->output, W_OK | X_OK);
+	for (size_t k = 0; k < sizeof(paths->writes) / sizeof(paths->writes[0]); k++)
+		need_write = need_write || is_denied(paths->writes[k], W_OK | X_OK);
 	if (need)
-		keep.of[i].effective = have.of[i].effective & CAP_TO_MASK(CAP_DAC_READ_SEARCH);
-	/* root may write into directories of other users */
-	if (helper->output && faccessat(AT_FDCWD, helper->output, W_OK, AT_EACCESS) < 0 &&
-	    errno == EACCES)
-		keep.of[i].effective |= have.of[i].effective & CAP_TO_MASK(CAP_DAC_OVERRIDE);
-	keep.of[i].permitted = keep.of[i].effective;
+		keep.of[i].permitted |= have.of[i].effective & CAP_TO_MASK(CAP_DAC_READ_SEARCH);
+	if (need_write)
+		keep.of[w].permitted |= have.of[w].effective & CAP_TO_MASK(CAP_DAC_OVERRIDE);
+	for (size_t k = 0; k < 2; k++)
+		keep.of[k].effective = keep.of[k].permitted;
 	if (r == 0)
 		r = capset_of_process(&keep);
 	return r < 0 ? failed("capset", r) : 0;
@@ -225,6 +226,9 @@ static int confine_files(const struct carton_paths *paths, const struct sandbox_
 		r = allow_all(set, &helper->input, 1);
 	if (r == 0 && helper->output)
 		r = landlock_allow(set, helper->output, LANDLOCK_USE_OUTPUT);
+	for (size_t i = 0; r == 0 && i < sizeof(paths->writes) / sizeof(paths->writes[0]); i++)
+		if (paths->writes[i])
+			r = landlock_allow(set, paths->writes[i], LANDLOCK_USE_WRITE);
 	/* for files that do not fit in the cache */
 	if (r == 0)
 		r = allow_tmp(set);

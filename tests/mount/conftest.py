@@ -35,6 +35,7 @@ NEEDS = {
     'needs_root': ('for root', lambda: harness.IS_ROOT),
     'needs_reference': ('where the carton of the reference packer is', harness.REFERENCE.exists),
     'needs_promtool': ('where Prometheus is installed', lambda: shutil.which('promtool')),
+    'slow': ('with TEST_SLOW=1 (make slow): takes minutes', lambda: os.environ.get('TEST_SLOW')),
     'needs_plain_build': ('without sanitizers', lambda: not harness.SANITIZED),
     'needs_memory_group': ('where a memory control group can be made', harness.memory_group),
 }

@@ -125,6 +125,7 @@ def newcomer(work):
     """A directory with m.carton, and a shell that finds the programs as if they were installed."""
     carton = sample(toml=TOML + SELF_TEST)
     carton.write(work / 'm.carton')
+    carton.unpack(work / 'mymodel')
     (work / 'bin').mkdir()
     sudo = work / 'bin/sudo'
     sudo.write_text('#!/bin/sh\nexec "$@"\n')
@@ -160,6 +161,9 @@ def test_commands(newcomer, servers, request):
     assert carton.model_hash() in seen['cartonctl hash m.carton']
     assert 'numeric.npy' in seen['ls mnt/views/tensor_data'].split()
     assert len(seen['cartonctl cache list'].splitlines()) > 5
+    for command, out in seen.items():
+        if re.match('cartonctl (pack|repack|link)', command) or command == 'cartonctl hash m4.carton':
+            assert out.strip() == carton.model_hash(), command
     curl, = [out for command, out in seen.items() if command.startswith('curl ')]
     assert curl == 'understood'
 

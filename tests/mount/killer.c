@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Preloaded: kills the process before, or after, the Nth call of a function that puts a file in its place.
+ *
+ *	KILL_AT='linkat 1 after'
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static atomic_int calls;
+
+/* Counts a call, where it is the one that is named. True: kill when it has returned. */
+static int counts(const char *name)
+{
+	char want[16], when[16];
+	int number;
+	const char *at = getenv("KILL_AT");
+
+	if (!at || sscanf(at, "%15s %d %15s", want, &number, when) != 3 ||
+	    strcmp(want, name) != 0 || atomic_fetch_add(&calls, 1) + 1 != number)
+		return 0;
+	if (strcmp(when, "before") == 0)
+		raise(SIGKILL);
+	return 1;
+}
+
+#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+
+int fsync(int fd)
+{
+	int kill = counts("fsync"), r = REAL(fsync)(fd);
+
+	return kill ? raise(SIGKILL) : r;
+}
+
+int linkat(int from, const char *old, int to, const char *new, int flags)
+{
+	int kill = counts("linkat"), r = REAL(linkat)(from, old, to, new, flags);
+
+	return kill ? raise(SIGKILL) : r;
+}
+
+int renameat(int from, const char *old, int to, const char *new)
+{
+	int kill = counts("renameat"), r = REAL(renameat)(from, old, to, new);
+
+	return kill ? raise(SIGKILL) : r;
+}
