@@ -60,7 +60,7 @@ static int drop_capabilities(const struct carton_paths *paths, const struct sand
 {
 	struct capabilities have, none = { 0 }, keep = { 0 };
 	const int i = CAP_TO_INDEX(CAP_DAC_READ_SEARCH), w = CAP_TO_INDEX(CAP_DAC_OVERRIDE);
-	bool need = paths->source, need_write = false;
+	bool need = paths->source, need_write;
 	int r = capget_of_process(&have);
 
 	if (r < 0)
