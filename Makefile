@@ -6,7 +6,15 @@ VERSION := 0.1.0
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DOCDIR ?= $(PREFIX)/share/doc/cartonfs
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+USERUNITDIR ?= $(PREFIX)/lib/systemd/user
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 # the only place where mount(8) looks for mount.cartonfs
 MOUNTDIR ?= /sbin
 BUILD ?= build
@@ -45,6 +53,10 @@ CORE_SRC := $(filter-out core/archive/inflate_$(if $(filter yes,$(ISAL)),libarch
 	$(wildcard core/*.c core/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a
+# The number counts incompatible changes of carton.h.
+SONAME := libcarton.so.0
+SO_FILE := $(SONAME).$(VERSION)
+SO := $(BUILD)/$(SONAME)
 FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,json numbers option_table privacy progress sandbox landlock syscalls)
 CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park push session dirops mountpoint mounter etc_files notify control status status_files unmounted) $(FS_COMMON)
 CARTONCTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard fs/ctl_*.c) fs/cartonctl.c fs/term.c) $(FS_COMMON)
@@ -62,10 +74,10 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fuzz differential lint format man bench bench-deps install uninstall deps test-deps chroot clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fuzz differential lint format man bench bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb clean help FORCE
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/cartonfs $(BUILD)/cartonctl
+all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
 
 # ---- build ----
 
@@ -99,6 +111,12 @@ $(LIB): $(CORE_OBJ)
 	$(Q)readelf -sW $(BUILD)/libcarton.o | awk '$$6 == "PROTECTED" { print $$8 }' > $(BUILD)/internal-symbols
 	$(Q)objcopy --localize-symbols=$(BUILD)/internal-symbols $(BUILD)/libcarton.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $(BUILD)/libcarton.o
+
+$(SO): $(LIB) core/libcarton.map
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=core/libcarton.map \
+		-Wl,-z,relro,-z,now -o $@ $(BUILD)/libcarton.o $(CORE_LIBS)
+	$(Q)ln -sf $(SONAME) $(BUILD)/libcarton.so
 
 $(BUILD)/cartonfs: $(CARTONFS_OBJ) $(LIB)
 	$(say) LINK $@
@@ -240,6 +258,8 @@ bench-deps: deps
 
 # ---- users ----
 
+MAN := $(wildcard fs/*.[1-8] core/*.[1-8])
+
 demo: deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@tests/demo $(BUILD)
@@ -248,32 +268,84 @@ demo-remote: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@tests/demo-remote $(BUILD)
 
-man: fs/cartonfs.1 fs/cartonctl.1 fs/cartonctl-pack.1 fs/cartonfs-chunks.5
+man: $(MAN)
 	mandoc -T lint -W warning $^
 
+# What is installed, each as MODE:FILE:DESTINATION. @PREFIX@ and the like are replaced in units and carton.pc.
+# installed = $(call installed,MODE,FILES,DIRECTORY)
+installed = $(foreach file,$(2),$(1):$(file):$(3)/$(notdir $(file)))
+INSTALLED = $(call installed,755,$(BUILD)/cartonfs $(BUILD)/cartonctl,$(BINDIR)) \
+	$(foreach page,$(MAN),644:$(page):$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(notdir $(page))) \
+	$(call installed,644,core/carton.h core/log.h,$(INCLUDEDIR)/carton) \
+	644:core/carton.pc.in:$(LIBDIR)/pkgconfig/carton.pc \
+	$(call installed,644,$(LIB),$(LIBDIR)) 644:$(SO):$(LIBDIR)/$(SO_FILE) \
+	$(call installed,644,$(wildcard systemd/*.service systemd/*.timer),$(UNITDIR)) \
+	$(call installed,644,$(wildcard systemd/user/*),$(USERUNITDIR)) \
+	644:fs/completions/cartonfs.bash:$(BASHDIR)/cartonfs \
+	$(call installed,644,$(wildcard fs/completions/*.fish),$(FISHDIR)) \
+	644:fs/completions/_cartonfs:$(ZSHDIR)/_cartonfs \
+	644:systemd/tmpfiles.conf:$(TMPFILESDIR)/cartonfs.conf \
+	$(call installed,644,$(wildcard systemd/examples/*),$(DOCDIR)/examples)
+LINKED = $(BINDIR)/cartonfs:$(MOUNTDIR)/mount.cartonfs ../man1/cartonfs.1:$(MANDIR)/man8/mount.cartonfs.8 \
+	cartonfs:$(BASHDIR)/cartonctl \
+	$(SO_FILE):$(LIBDIR)/$(SONAME) $(SONAME):$(LIBDIR)/libcarton.so
+VALUES = PREFIX BINDIR LIBDIR INCLUDEDIR VERSION CORE_PKGS
+
 install: all
-	install -D -m 755 -t '$(DESTDIR)$(BINDIR)' $(BUILD)/cartonfs $(BUILD)/cartonctl
-	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man1' fs/cartonfs.1 fs/cartonctl.1 fs/cartonctl-pack.1
-	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man5' fs/cartonfs-chunks.5
-	install -D -m 644 -t '$(DESTDIR)$(MANDIR)/man8' fs/mount.cartonfs.8
-	@mkdir -p '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(MOUNTDIR)'
-	ln -sf '$(BINDIR)/cartonfs' '$(DESTDIR)$(MOUNTDIR)/mount.cartonfs'
-	sed 's|@BINDIR@|$(BINDIR)|g' systemd/cartonfs@.service > '$(DESTDIR)$(UNITDIR)/cartonfs@.service'
-	chmod 644 '$(DESTDIR)$(UNITDIR)/cartonfs@.service'
+	@set -e; set -f; for f in $(INSTALLED); do \
+		IFS=:; set -- $$f; to='$(DESTDIR)'$$3; echo "install $$to"; mkdir -p "$${to%/*}"; \
+		case $$2 in \
+		*.service | *.in) rm -f "$$to"; sed $(foreach v,$(VALUES),-e 's|@$(v)@|$($(v))|g') "$$2" > "$$to"; \
+			chmod "$$1" "$$to" ;; \
+		*) install -m "$$1" "$$2" "$$to" ;; \
+		esac; \
+	done; \
+	for f in $(LINKED); do \
+		IFS=:; set -- $$f; to='$(DESTDIR)'$$2; echo "link $$to"; mkdir -p "$${to%/*}"; ln -sf "$$1" "$$to"; \
+	done
+	@[ -n '$(DESTDIR)' ] || ldconfig
 
 uninstall:
-	rm -f '$(DESTDIR)$(BINDIR)/cartonfs' '$(DESTDIR)$(BINDIR)/cartonctl' \
-		'$(DESTDIR)$(MANDIR)/man1/cartonfs.1' '$(DESTDIR)$(MANDIR)/man1/cartonctl.1' \
-		'$(DESTDIR)$(MANDIR)/man5/cartonfs-chunks.5' \
-		'$(DESTDIR)$(MANDIR)/man1/cartonctl-pack.1' \
-		'$(DESTDIR)$(MANDIR)/man8/mount.cartonfs.8' '$(DESTDIR)$(MOUNTDIR)/mount.cartonfs' \
-		'$(DESTDIR)$(UNITDIR)/cartonfs@.service'
+	@set -e; set -f; for f in $(INSTALLED) $(LINKED); do \
+		to='$(DESTDIR)'$${f##*:}; echo "remove $$to"; rm -f "$$to"; \
+	done
+	@rmdir '$(DESTDIR)$(INCLUDEDIR)/carton' '$(DESTDIR)$(DOCDIR)/examples' '$(DESTDIR)$(DOCDIR)' 2>/dev/null || :
+
+# ---- packages ----
+
+# The files of the last commit. The same commit gives the same bytes.
+DIST := cartonfs-$(VERSION)
+dist:
+	@mkdir -p $(BUILD)
+	$(Q)git -c tar.umask=0022 archive --format=tar --prefix=$(DIST)/ HEAD | gzip -9n > $(BUILD)/$(DIST).tar.gz
+	@echo '$(BUILD)/$(DIST).tar.gz'
+
+# Debian packages, in $(BUILD)/deb. Of an unpacked $(DIST): cp -r .packaging/debian .; dpkg-buildpackage -b
+deb: deb-deps dist
+	$(Q)rm -rf $(BUILD)/deb && mkdir -p $(BUILD)/deb && tar -xf $(BUILD)/$(DIST).tar.gz -C $(BUILD)/deb
+	$(Q)cp -r .packaging/debian $(BUILD)/deb/$(DIST)
+	$(Q)cd $(BUILD)/deb/$(DIST) && env -u MAKEFLAGS -u MAKELEVEL -u MAKEOVERRIDES dpkg-buildpackage -us -uc -b
+	$(Q)cd $(BUILD)/deb && lintian --fail-on error --allow-root *.changes
+	@ls $(BUILD)/deb/*.deb
+
+rpm: rpm-deps dist
+	$(Q)rm -rf $(BUILD)/rpm
+	$(Q)env -u MAKEFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
+		rpmbuild -tb $(if $(shell command -v dnf),,--nodeps) --define '_topdir $(abspath $(BUILD))/rpm' $(BUILD)/$(DIST).tar.gz
+	@ls $(BUILD)/rpm/RPMS/*/*.rpm
+
+# In a new RELEASE: make deb, install, mount, unmount, purge.
+chroot-deb:
+	tests/chroot $(RELEASE) tests/packages
 
 deps:
 	@tests/deps build
 
 test-deps:
 	@tests/deps build test
+
+deb-deps rpm-deps: %-deps:
+	@tests/deps build $*
 
 # Both commands of README.md on a fresh system: bookworm, trixie or noble.
 RELEASE ?= bookworm
@@ -299,8 +371,11 @@ help:
 	@echo 'make lint format  check, and set, the style'
 	@echo 'make man          check the man pages'
 	@echo 'make install      PREFIX=/usr/local, DESTDIR=, MOUNTDIR=/sbin; and uninstall'
+	@echo 'make dist         a tarball of the last commit, in build/'
+	@echo 'make deb rpm      packages of it, in build/deb and build/rpm'
 	@echo 'make deps         install what building needs; test-deps: what the tests need'
 	@echo 'make chroot       as root: demo and check in a new RELEASE=bookworm or another'
+	@echo 'make chroot-deb   as root: build, install, try and purge the packages there'
 	@echo 'make clean'
 
 -include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims about sources and Makefile: layers, symbols, rebuilds, install, man pages, the unit."""
 import configparser
+import io
 import os
 import re
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,9 @@ from harness import BUILD, CARTONCTL, CARTONFS, ROOT, run
 
 CORE, FS = ROOT / 'core', ROOT / 'fs'
 MAN = ('cartonfs.1', 'cartonctl.1', 'cartonctl-pack.1')
+PAGES = [p.name for d in (FS, CORE) for p in d.glob('*.[1-8]')]
 UNIT = 'cartonfs@.service'
+VERSION = re.search(r'^VERSION := (\S+)$', (ROOT / 'Makefile').read_text(), re.M)[1]
 # What fs/ may see of core/, and so no module of core/ is too low to know.
 PUBLIC = ('carton.h', 'log.h')
 
@@ -274,26 +278,97 @@ def installed(work, *args):
     return dest, {str(p.relative_to(dest)): p for p in dest.rglob('*') if not p.is_dir()}
 
 
+UNITS = [str(p.relative_to(ROOT / 'systemd')) for d in ('', 'user')
+         for p in sorted((ROOT / 'systemd' / d).iterdir()) if p.suffix in ('.service', '.timer')]
+
+
+def unit_target(unit):
+    return f'lib/systemd/{unit if "/" in unit else "system/" + unit}'
+
+
 @pytest.mark.parametrize('prefix', ['/usr/local', '/usr', '/opt/carton'])
 def test_install_and_uninstall(work, prefix):
     args = [] if prefix == '/usr/local' else [f'PREFIX={prefix}']
     dest, files = installed(work, *args)
     base = prefix.lstrip('/')
-    assert set(files) == {f'{base}/bin/cartonfs', f'{base}/bin/cartonctl',
-                          f'{base}/lib/systemd/system/{UNIT}',
-                          f'{base}/share/man/man5/cartonfs-chunks.5',
-                          f'{base}/share/man/man8/mount.cartonfs.8', 'sbin/mount.cartonfs',
-                          *(f'{base}/share/man/man1/{m}' for m in MAN)}
-    link = files.pop('sbin/mount.cartonfs')
-    assert os.readlink(link) == f'{prefix}/bin/cartonfs'
+    links = {'sbin/mount.cartonfs': f'{prefix}/bin/cartonfs',
+             f'{base}/lib/libcarton.so': 'libcarton.so.0',
+             f'{base}/lib/libcarton.so.0': f'libcarton.so.0.{VERSION}',
+             f'{base}/share/man/man8/mount.cartonfs.8': '../man1/cartonfs.1',
+             f'{base}/share/bash-completion/completions/cartonctl': 'cartonfs'}
+    below = ['bin/cartonfs', 'bin/cartonctl', 'lib/libcarton.a', f'lib/libcarton.so.0.{VERSION}',
+             'lib/pkgconfig/carton.pc', 'include/carton/carton.h', 'include/carton/log.h',
+             'lib/tmpfiles.d/cartonfs.conf', 'share/bash-completion/completions/cartonfs',
+             'share/fish/vendor_completions.d/cartonfs.fish',
+             'share/fish/vendor_completions.d/cartonctl.fish', 'share/zsh/site-functions/_cartonfs',
+             'share/doc/cartonfs/examples/mnt-m.mount', 'share/doc/cartonfs/examples/mnt-m.automount',
+             *map(unit_target, UNITS), *(f'share/man/man{page[-1]}/{page}' for page in PAGES)]
+    assert set(files) == set(links) | {f'{base}/{name}' for name in below}
     for name, path in files.items():
+        if name in links:
+            assert os.readlink(path) == links[name]
+            continue
         assert path.stat().st_mode & 0o777 == (0o755 if '/bin/' in name else 0o644), name
+        if path.suffix in ('.service', '.pc'):
+            assert not re.search(r'@[A-Z_]+@', path.read_text()), name
     unit = files[f'{base}/lib/systemd/system/{UNIT}'].read_text()
-    assert not re.search(r'@\w+@', unit) and f'ExecStart={prefix}/bin/cartonfs ' in unit
+    assert f'ExecStart={prefix}/bin/cartonfs ' in unit
     p = run(files[f'{base}/bin/cartonctl'], '--version')
     assert p.returncode == 0
     make('uninstall', f'DESTDIR={dest}', *args)
     assert [p for p in dest.rglob('*') if not p.is_dir()] == []
+
+
+def test_shared_library():
+    """Its name, no symbols but those of carton.h and log.h, each with a version."""
+    dynamic = run('readelf', '-d', BUILD / 'libcarton.so.0').stdout
+    assert 'Library soname: [libcarton.so.0]' in dynamic and 'fuse' not in dynamic
+    shown = run('nm', '-D', '--defined-only', '--with-symbol-versions', BUILD / 'libcarton.so.0').stdout
+    names = re.findall(r'^[0-9a-f]+ T (\S+)$', shown, re.M)
+    static = run('nm', '-g', '--defined-only', BUILD / 'libcarton.a').stdout
+    public = re.findall(r'^[0-9a-f]+ T (carton_\w+)$', static, re.M)
+    assert len(public) > 20 and sorted(names) == sorted(f'{n}@@LIBCARTON_0' for n in public)
+
+
+def test_pkg_config(work):
+    """What a user of the library gets: flags with which a program is built."""
+    dest, files = installed(work)
+    env = {'PKG_CONFIG_PATH': f'{dest}/usr/local/lib/pkgconfig', 'PKG_CONFIG_SYSROOT_DIR': str(dest)}
+    assert run('pkg-config', '--modversion', 'carton', env=env).stdout.strip() == VERSION
+    flags = run('pkg-config', '--cflags', '--libs', 'carton', env=env).stdout.split()
+    assert {f'-I{dest}/usr/local/include/carton', f'-L{dest}/usr/local/lib', '-lcarton'} <= set(flags)
+    private = run('pkg-config', '--static', '--libs', 'carton', env=env).stdout
+    assert {'-larchive', '-lzstd', '-lcurl', '-lcrypto', '-lz'} <= set(private.split())
+
+
+def test_dist(work):
+    """Twice the same bytes, whatever the umask; no file of the repository is missing."""
+    clone = work / 'clone'
+    shutil.copytree(ROOT, clone, symlinks=True, ignore=shutil.ignore_patterns('build*', '.git'))
+    for command in (['init', '-q'], ['add', '-A'],
+                    ['-c', 'user.name=x', '-c', 'user.email=x@x', 'commit', '-qm', 'x']):
+        assert run('git', *command, cwd=clone).returncode == 0
+    seen = []
+    for umask in (0o022, 0o077):
+        before = os.umask(umask)
+        try:
+            make('dist', 'BUILD=b', cwd=clone)
+        finally:
+            os.umask(before)
+        seen.append((clone / f'b/cartonfs-{VERSION}.tar.gz').read_bytes())
+    assert seen[0] == seen[1]
+    with tarfile.open(fileobj=io.BytesIO(seen[0])) as t:
+        names = {m.name.partition('/')[2] for m in t.getmembers() if not m.isdir()}
+        assert {m.mode & 0o7777 for m in t.getmembers()} <= {0o755, 0o644, 0o777}
+        assert len({m.mtime for m in t.getmembers()}) == 1
+    assert names == set(run('git', 'ls-files', cwd=clone).stdout.split('\n')) - {''}
+
+
+def test_versions_agree():
+    """Those of the packages and the Makefile's."""
+    packaging = ROOT / '.packaging'
+    assert re.match(rf'cartonfs \({re.escape(VERSION)}-\d+\) ', (packaging / 'debian/changelog').read_text())
+    assert f'\nVersion:        {VERSION}\n' in (packaging / 'cartonfs.spec').read_text()
 
 
 # ---- man pages ----
@@ -357,15 +432,40 @@ def test_unit_exposure(work):
     assert exposure and float(exposure[1]) <= 2.0, p.stdout + p.stderr
 
 
-def test_unit_verifies(work):
-    """systemd-analyze finds wrong directives and missing programs."""
+@pytest.mark.parametrize('unit', UNITS)
+def test_units_verify(work, unit):
+    """systemd-analyze finds wrong directives and missing programs; the pages are ours."""
     dest, files = installed(work)
-    text = files[f'usr/local/lib/systemd/system/{UNIT}'].read_text()
-    unit = work / 'cartonfs@x.service'
-    unit.write_text(text.replace(' /usr/local', f' {dest}/usr/local').replace(
-        'ExecStart=/usr/local', f'ExecStart={dest}/usr/local'))
-    p = run('systemd-analyze', 'verify', '--man=no', unit)
+    pages = re.findall(r'^Documentation=man:(\w+)\((\d)\)$', (ROOT / 'systemd' / unit).read_text(), re.M)
+    assert pages and all(f'{name}.{section}' in PAGES for name, section in pages)
+    # with the others of its kind: a timer needs its service
+    for other in UNITS:
+        if other.startswith('user/') == unit.startswith('user/'):
+            where = work / Path(other).name.replace('@.', '@x.')
+            where.write_text(files[f'usr/local/{unit_target(other)}'].read_text().replace(
+                '/usr/local/bin', f'{dest}/usr/local/bin'))
+    there = work / Path(unit).name.replace('@.', '@x.')
+    verify = ['systemd-analyze', 'verify', '--man=no', *(['--user'] if unit.startswith('user/') else []), there]
+    p = run(*verify, env={'XDG_RUNTIME_DIR': str(work)})
     assert (p.returncode, p.stdout, p.stderr) == (0, '', '')
-    unit.write_text(unit.read_text() + '\n[Service]\nNoSuchDirective=1\n')
-    p = run('systemd-analyze', 'verify', '--man=no', unit)
+    there.write_text(there.read_text() + '\n[Unit]\nNoSuchDirective=1\n')
+    p = run(*verify, env={'XDG_RUNTIME_DIR': str(work)})
     assert 'NoSuchDirective' in p.stderr
+
+
+def test_example_automount_verifies(work):
+    units = [shutil.copy(ROOT / 'systemd/examples' / name, work) for name in ('mnt-m.mount', 'mnt-m.automount')]
+    p = run('systemd-analyze', 'verify', '--man=no', *units)
+    assert (p.returncode, p.stdout, p.stderr) == (0, '', '')
+
+
+@pytest.mark.needs_root
+def test_tmpfiles(work):
+    (work / 'etc').mkdir()
+    (work / 'etc/passwd').write_text('root:x:0:0::/:/bin/sh\n')
+    (work / 'etc/group').write_text('root:x:0:\n')
+    with open(ROOT / 'systemd/tmpfiles.conf') as f:
+        p = run('systemd-tmpfiles', '--create', f'--root={work}', '-', stdin=f)
+    assert p.returncode == 0, p.stderr
+    assert (work / 'var/cache/cartonfs').stat().st_mode & 0o777 == 0o700
+    assert (work / 'etc/cartonfs').stat().st_mode & 0o777 == 0o755

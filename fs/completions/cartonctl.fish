@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Completion for fish. Commands and options are those of cartonctl --help.
+
+# The words of the line that are no options, without cartonctl itself.
+function __cartonctl_words
+    string match -v -- '-*' (commandline -opc)[2..-1]
+end
+
+function __cartonctl_commands
+    cartonctl --help 2>/dev/null | string replace -rf '^  ([a-z]+) .*?  +(.*)' '$1\t$2' | string match -v 'cache*'
+    printf 'cache\tlist, shrink or check the cache\n'
+end
+
+function __cartonctl_cache
+    cartonctl --help 2>/dev/null | string replace -rf '^  cache ([a-z]+).*?  +(.*)' '$1\t$2'
+end
+
+function __cartonctl_options
+    cartonctl --help 2>/dev/null | string match -ra -- '--[a-z0-9-]+=?'
+end
+
+# Paths in a local carton, up to the next slash.
+function __cartonctl_paths
+    set -l source (__cartonctl_words)[2]
+    set -l current (commandline -ct)
+    test -e "$source"; or return
+    cartonctl ls -0 --offline $source 2>/dev/null | string split0 |
+        string replace -rf -- '^('(string escape --style=regex -- "$current")'[^/]*/?).*' '$1' | sort -u
+end
+
+function __cartonctl_mountpoints
+    string replace -rf '^\S+ (\S+) fuse\.cartonfs .*' '$1' </proc/self/mounts | string replace -a '\\040' ' '
+end
+
+# __cartonctl_at NUMBER COMMAND...: so many words are there, and the first is one of these
+function __cartonctl_at
+    set -l words (__cartonctl_words)
+    test (count $words) -eq $argv[1]; and contains -- "$words[1]" $argv[2..-1]
+end
+
+function __cartonctl_in_paths
+    set -l words (__cartonctl_words)
+    test (count $words) -ge 2; and contains -- "$words[1]" ls tree cat fetch extract
+end
+
+complete -c cartonctl -f
+complete -c cartonctl -n 'test (count (__cartonctl_words)) -eq 0' -a '(__cartonctl_commands)'
+complete -c cartonctl -n 'string match -q -- "-*" (commandline -ct)' -a '(__cartonctl_options)'
+complete -c cartonctl -n '__cartonctl_at 1 cache' -a '(__cartonctl_cache)'
+complete -c cartonctl -n '__cartonctl_at 1 status stop' -a '(__cartonctl_mountpoints)'
+complete -c cartonctl -n 'set -l w (__cartonctl_words); test (count $w) -eq 1; and not contains -- $w[1] cache status stop' -F
+complete -c cartonctl -n '__cartonctl_at 2 diff extract' -F
+complete -c cartonctl -n __cartonctl_in_paths -a '(__cartonctl_paths)'
