@@ -8,7 +8,11 @@
  *
  * Every function returns 0 or more on success and -errno on failure; ret_ parameters are then
  * untouched. What went wrong is logged (log.h). Once open, a carton may be used by any number of
- * threads. Nodes live as long as the carton.
+ * threads. Nodes live as long as the carton. Callbacks come from threads of the library: they may not
+ * wait, nor close the carton.
+ *
+ * Of libcarton.so.0 only these names are exported, each with a version. Structures may grow, and functions
+ * change, only together with the number in the name of the library. See libcarton(3).
  */
 #ifndef CARTON_H
 #define CARTON_H

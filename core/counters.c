@@ -12,7 +12,7 @@ static struct object *known_object(const struct node *n)
 		       NULL;
 }
 
-static bool is_verified(const struct object *o)
+static bool is_verified(struct object *o)
 {
 	return object_state(o) == OBJECT_VERIFIED || object_state(o) == OBJECT_SEALED;
 }

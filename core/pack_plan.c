@@ -185,14 +185,7 @@ static bool is_linked(const struct carton_pack_options *options, const struct no
 bool plan_includes(const struct carton_pack_options *options, const struct node *n)
 {
 	return options->mode == CARTON_EMBED || n->kind == NODE_SYMLINK ||
-	       (n->file.entry && !is_linked(options, n));
-}
-
-static const uint8_t *hash_of(const struct plan *p, const struct node *n)
-{
-	char path[MAX_PATH_LEN + 1];
-
-	return manifest_find(p->c->manifest, tree_path(n, path))->sha256;
+	       (!n->has_body && n->file.entry && !is_linked(options, n));
 }
 
 /* Each path names a file, or a directory with files, and not carton.toml, which opening needs. */
@@ -226,7 +219,7 @@ static int add_item(struct plan *p, struct node *n, const char *path)
 	item->zip.name = arena_text(&p->names, path, strlen(path));
 	if (!item->zip.name)
 		return -ENOMEM;
-	item->zip.executable = n->executable;
+	item->zip.executable = node_is_executable(n);
 	item->from = n;
 	if (n->kind == NODE_SYMLINK) {
 		item->zip.symlink = true;
@@ -235,7 +228,7 @@ static int add_item(struct plan *p, struct node *n, const char *path)
 	} else {
 		item->zip.size = node_size(n);
 		item->entry = p->c->container->one_file ? local_entry(p->c, n) : NULL;
-		item->expected = p->c->manifest->unhashed ? NULL : hash_of(p, n);
+		item->line = p->c->manifest->unhashed ? NULL : n->name;
 	}
 	p->bytes += item->zip.size;
 	p->n++;
@@ -263,10 +256,10 @@ static int compare_names(const void *a, const void *b)
 		      ((const struct pack_item *)b)->zip.name);
 }
 
-static int compare_hashes(const void *a, const void *b, void *plan)
+static int compare_hashes(const void *a, const void *b)
 {
-	return memcmp(hash_of(plan, *(struct node *const *)a),
-		      hash_of(plan, *(struct node *const *)b), SHA256_SIZE);
+	return memcmp(manifest_hex((*(struct node *const *)a)->name),
+		      manifest_hex((*(struct node *const *)b)->name), 2 * SHA256_SIZE);
 }
 
 /* Sorts by hash, and leaves one of each. */
@@ -275,9 +268,9 @@ static void sort_linked(struct plan *p)
 	size_t n = 0;
 
 	if (p->n_linked)
-		qsort_r(p->linked, p->n_linked, sizeof(*p->linked), compare_hashes, p);
+		qsort(p->linked, p->n_linked, sizeof(*p->linked), compare_hashes);
 	for (size_t i = 0; i < p->n_linked; i++)
-		if (n == 0 || compare_hashes(&p->linked[n - 1], &p->linked[i], p) != 0)
+		if (n == 0 || compare_hashes(&p->linked[n - 1], &p->linked[i]) != 0)
 			p->linked[n++] = p->linked[i];
 	p->n_linked = n;
 }
@@ -337,11 +330,16 @@ static const struct pack_item *item_of(const struct plan *p, const struct pack_i
 
 int plan_manifest(const struct plan *p, struct buf *ret)
 {
+	const struct manifest *m = p->c->manifest;
 	int r = 0;
 
 	*ret = buf_init(MAX_MANIFEST);
-	if (!p->c->manifest->unhashed)
-		return buf_add(ret, p->c->manifest->text, p->c->manifest->size);
+	if (!m->unhashed) {
+		r = buf_add(ret, m->text, m->size);
+		for (size_t i = 0; i < m->n && r == 0; i++)
+			ret->data[manifest_hex(manifest_path(m, i)) - 1 - m->text] = '=';
+		return r;
+	}
 	for (size_t i = 0; i < p->n && r == 0; i++)
 		r = lists_add_file(ret, p->items[i].zip.name, item_of(p, &p->items[i])->sha256);
 	return r;
@@ -361,6 +359,7 @@ int plan_links(const struct plan *p, struct buf *ret)
 {
 	const struct links *old = p->c->links;
 	static const char *const none[] = { NULL };
+	uint8_t hash[SHA256_SIZE];
 	size_t o = 0, i = 0;
 	int r;
 
@@ -372,9 +371,13 @@ int plan_links(const struct plan *p, struct buf *ret)
 	r = lists_begin_links(ret);
 	/* both are sorted by hash */
 	while (r == 0 && (i < p->n_linked || (old && o < old->n))) {
-		const uint8_t *sha256 = i < p->n_linked ? hash_of(p, p->linked[i]) : NULL;
+		const uint8_t *sha256 = i < p->n_linked ? hash : NULL;
 		const struct link *link = old && o < old->n ? &old->list[o] : NULL;
-		int order = !sha256 ? 1 : !link ? -1 : memcmp(sha256, link->sha256, SHA256_SIZE);
+		int order;
+
+		if (sha256)
+			manifest_hash(p->linked[i]->name, hash);
+		order = !sha256 ? 1 : !link ? -1 : memcmp(hash, link->sha256, SHA256_SIZE);
 
 		if (order > 0 && (o++, link->fault))
 			continue;

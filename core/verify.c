@@ -89,7 +89,6 @@ static int check_file(struct file_check *f)
 		.ctx = f->v,
 	};
 	struct ingested found = { 0 };
-	uint8_t want[SHA256_SIZE];
 	int r = container_stream(f->v->c->container, f->entry, &crc.in);
 
 	if (r < 0)
@@ -98,8 +97,7 @@ static int check_file(struct file_check *f)
 	stream_close(&crc.stream);
 	if (r < 0)
 		return r;
-	manifest_hash(f->line, want);
-	r = manifest_check_hash(f->entry->name, want, found.sha256);
+	r = manifest_check_hash(f->entry->name, f->line, found.sha256);
 	if (f->entry->has_crc && crc.crc != f->entry->crc) {
 		carton_log(CARTON_LOG_ERROR, f->entry->name,
 			   "crc mismatch: the zip says %08x, the bytes have %08x", f->entry->crc,

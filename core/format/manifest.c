@@ -185,17 +185,16 @@ const char *manifest_find(const struct manifest *m, const char *path)
 	return NULL;
 }
 
-int manifest_check_hash(const char *path, const uint8_t want[SHA256_SIZE],
-			const uint8_t found[SHA256_SIZE])
+int manifest_check_hash(const char *path, const char *line, const uint8_t found[SHA256_SIZE])
 {
-	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
+	const char *want = manifest_hex(line);
+	char hex[HEX_SIZE + 1];
 
-	if (memcmp(found, want, SHA256_SIZE) == 0)
+	hex_encode(found, SHA256_SIZE, hex);
+	if (memcmp(hex, want, HEX_SIZE) == 0)
 		return 0;
-	hex_encode(want, SHA256_SIZE, want_hex);
-	hex_encode(found, SHA256_SIZE, found_hex);
-	carton_log(CARTON_LOG_ERROR, path, "sha256 mismatch: MANIFEST says %s, the bytes have %s",
-		   want_hex, found_hex);
+	carton_log(CARTON_LOG_ERROR, path, "sha256 mismatch: MANIFEST says %.64s, the bytes have %s",
+		   want, hex);
 	return -EBADMSG;
 }
 

@@ -55,9 +55,8 @@ static inline void manifest_hash(const char *path, uint8_t ret[SHA256_SIZE])
 	hex_decode(manifest_hex(path), SHA256_SIZE, ret);
 }
 
-/* Compares the hash of a path's content with the line's. 0, or -EBADMSG, logged. */
-int manifest_check_hash(const char *path, const uint8_t want[SHA256_SIZE],
-			const uint8_t found[SHA256_SIZE]);
+/* Compares the hash of a path's content with that of `line`, a path in `text`. 0, or -EBADMSG, logged. */
+int manifest_check_hash(const char *path, const char *line, const uint8_t found[SHA256_SIZE]);
 
 /* NULL-safe. */
 void manifest_free(struct manifest *m);

@@ -25,7 +25,7 @@ struct pack_item {
 	struct zip_entry zip;	   /* name, size and kind; the rest is set here */
 	const struct entry *entry; /* of a zip `container`, that may be copied as it is; or NULL */
 	const void *literal;	   /* the content; it is Stored and not hashed. Or NULL */
-	const uint8_t *expected;   /* the sha256 that it must have; NULL: any */
+	const char *line;	   /* in MANIFEST, with the sha256 that it must have; NULL: any */
 	void *from;		   /* for the callbacks */
 
 	/* set here */
