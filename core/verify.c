@@ -313,8 +313,7 @@ int carton_compare(struct carton_node *file, int fd)
 	else
 		r = source_stream(source, 0, source->size, &in);
 	if (r == 0) {
-		r = o ? compare_hash(in, source->size, object_sha256(o)) :
-			compare_literal(in, n);
+		r = o ? compare_hash(in, source->size, object_sha256(o)) : compare_literal(in, n);
 		stream_close(in);
 	}
 	source_unref(source);

@@ -144,7 +144,7 @@ bool ctl_pack_help(const char *command)
 static int run(const struct args *a, const char *source, const char *out,
 	       const struct carton_pack_options *o)
 {
-	struct ctl_log log = { PTHREAD_MUTEX_INITIALIZER, 0, false, false };
+	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	char hash[65], label[256];
 	int r;
 

@@ -116,8 +116,7 @@ static int run(const struct content *c, struct tee *t)
 					   content_read_error(c->item->zip.name, r);
 	item->zip.crc = t->crc;
 	memcpy(item->sha256, found.sha256, SHA256_SIZE);
-	return item->line ? manifest_check_hash(item->zip.name, item->line, found.sha256) :
-				0;
+	return item->line ? manifest_check_hash(item->zip.name, item->line, found.sha256) : 0;
 }
 
 int content_load(const struct content *c, void *ret_data)

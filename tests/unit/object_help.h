@@ -114,10 +114,9 @@ static inline struct box_item *box_add(struct box *b, char *data, size_t n, unsi
 				      .name_len = 5,
 				      .size = n,
 				      .header = b->blob.len,
-				      .method = (uint16_t)method };
+				      .method = (uint8_t)method };
 	pack(&b->blob, method, data, n);
 	item->entry.stored = b->blob.len - item->entry.header;
-	item->entry.end = b->blob.len;
 	item->data = data;
 	sha256_of(data, n, item->sha256);
 	return item;
