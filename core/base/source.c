@@ -154,7 +154,8 @@ bool source_is_cached(struct source *s, uint64_t off, uint64_t n)
 	bool found = false;
 	char byte = 0;
 
-	for (unsigned i = 0; i < 8 && !found; i++)
+	/* not the beginning: its header was read, and the kernel read ahead */
+	for (unsigned i = 1; i < 8 && !found; i++)
 		found = source_pread_nowait(s, &byte, 1, off + n / 8 * i) == 0;
 	return found;
 }

@@ -94,6 +94,9 @@ void making_count(void *making, uint64_t bytes);
 /* The tap of struct ingest; `making` as above. */
 void making_tap(void *making, uint64_t off, const void *data, size_t n);
 
+/* Drops the pages of m->behind up to `end` of the bytes. */
+void making_drop_pages(struct making *m, uint64_t end);
+
 /* Ends the tap, if there is one: what it got is of no use (result < 0), or all of it is right. */
 void making_end_tap(struct making *m, int result);
 

@@ -81,6 +81,7 @@ static int in_place(struct making *m, const struct entry *e)
 		r = source_stream(source, off, o->size, &stream);
 		if (r == 0)
 			r = making_verify(m, stream, &in);
+		making_drop_pages(m, o->size);
 		m->behind = NULL;
 	}
 	if (r < 0) {

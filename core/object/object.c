@@ -11,6 +11,7 @@
 #define MIN_RATE 1024 /* bytes a second that keep a waiter waiting */
 /* a fetch that times out by itself says better why, so it gets to */
 #define DEADLINE_GRACE_MS 500
+#define DROP_STEP (16 * MIB)
 #define PROGRESS_OF_WORK (64 * KIB)
 
 const uint8_t *object_sha256(const struct object *o)
@@ -417,8 +418,17 @@ void making_tap(void *making, uint64_t off, const void *data, size_t n)
 	struct making *m = making;
 
 	m->tap->bytes(m->tap, off, data, n);
-	if (m->behind)
-		source_drop_pages(m->behind, m->behind_off + off, n);
+	if (off % DROP_STEP == 0)
+		making_drop_pages(m, off);
+}
+
+void making_drop_pages(struct making *m, uint64_t end)
+{
+	uint64_t from = end - MIN(end, 2 * DROP_STEP);
+
+	/* the steps overlap, since a large folio goes only as a whole; 0 would mean all */
+	if (m->behind && end > 0)
+		source_drop_pages(m->behind, m->behind_off + from, end - from);
 }
 
 void making_end_tap(struct making *m, int result)
