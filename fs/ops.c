@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "ahead.h"
 #include "park.h"
 #include "push.h"
 
@@ -407,7 +408,7 @@ static void store_bytes(const struct mount *m, struct carton_node *node, bool un
  * notify_store blocks on locked pages, whose reader may be waiting for this thread. Before the first
  * open is answered there are no readers, so it cannot deadlock.
  */
-static void first_open(struct mount *m, struct carton_node *node)
+void mount_first_open(struct mount *m, struct carton_node *node)
 {
 	atomic_uchar *mark = carton_mark(node);
 
@@ -423,17 +424,20 @@ static void first_open(struct mount *m, struct carton_node *node)
 
 static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_file_info *fi, int r)
 {
+	struct mount *m = mount_of(req);
+
 	if (r < 0) {
 		fuse_reply_err(req, to_errno(r));
 		return;
 	}
-	first_open(mount_of(req), node);
+	mount_first_open(m, node);
 	fi->keep_cache = !(atomic_fetch_and(carton_mark(node), (unsigned char)~MARK_TAINTED) &
 			   MARK_TAINTED);
 	fi->noflush = 1;
 	/* the open was interrupted: no RELEASE will follow */
 	if (fuse_reply_open(req, fi) == -ENOENT)
 		carton_unpin(node);
+	ahead_opened(m->ahead, node);
 }
 
 static void finish_open(struct parked *p, int result)
@@ -468,6 +472,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!p)
 		return;
 	p->fi = *fi;
+	ahead_give_way(m->ahead, node);
 	park(p, start_open);
 }
 

@@ -27,8 +27,10 @@ struct mount {
 	unsigned max_read;	  /* bytes, from the mount option; 0: no limit */
 	void (*ready)(void *ctx); /* called at INIT: the mount is usable */
 	void *ctx;
-	pthread_mutex_t first_open; /* held during the first open of a file: see first_open() */
-	atomic_int push_patience;   /* more than 0: large files are pushed (push.h) */
+	pthread_mutex_t
+		first_open;	  /* held during the first open of a file: see mount_first_open() */
+	struct ahead *ahead;	  /* verifies files before they are opened; NULL: nobody does */
+	atomic_int push_patience; /* more than 0: large files are pushed (push.h) */
 };
 
 /* Flags of a node: its carton_mark(). */
@@ -51,5 +53,8 @@ extern const struct fuse_lowlevel_ops mount_ops;
 void control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 		   struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_size,
 		   size_t out_size);
+
+/* What the first open of a file does before it is answered; the file is pinned. */
+void mount_first_open(struct mount *m, struct carton_node *node);
 
 #endif

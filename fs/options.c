@@ -23,7 +23,7 @@ const char options_help[] =
 	"\n"
 	"  -f  run in the foreground           -d  the same, and log each FUSE request\n"
 	"  -h, --help  show this help          -V, --version\n"
-	"  -o verify=mount       check all files before mounting; verify=off: never\n"
+	"  -o verify=mount       check all files first; =background: meanwhile; =off: no\n"
 	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
 	"  -o seals=off          check files again in each mount, not once for all\n"
 	"  -o cache_dir=DIR      keep unpacked and fetched files in DIR\n"
@@ -60,7 +60,7 @@ struct raw {
 
 /* The options that cartonctl does not have. */
 static const struct option_spec mount_table[] = {
-	SPEC(verify, TEXT, "open, mount or off", 0),
+	SPEC(verify, TEXT, "open, mount, background or off", 0),
 	SPEC(noviews, FLAG, "no value", 0),
 	SPEC(views, TEXT, "a name, or hidden", 0),
 	SPEC(uid, NUMBER, "a number", UINT_MAX - 1),
@@ -224,10 +224,12 @@ static int check_verify(const char *verify, struct options *o)
 		return 0;
 	if (strcmp(verify, "mount") == 0)
 		o->verify_at_mount = o->carton.hash_all = true;
+	else if (strcmp(verify, "background") == 0)
+		o->verify_in_background = true;
 	else if (strcmp(verify, "off") == 0)
 		o->carton.verify = CARTON_VERIFY_OFF;
 	else
-		return usage_error("-o verify=%s: expected open, mount or off", verify);
+		return usage_error("-o verify=%s: expected open, mount, background or off", verify);
 	return 0;
 }
 

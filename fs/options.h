@@ -17,7 +17,7 @@ struct options {
 	char *label;		      /* the source without credentials and query, for messages */
 	char *mountpoint;	      /* an absolute path if it exists */
 	bool foreground, debug, help, version;
-	bool verify_at_mount;
+	bool verify_at_mount, verify_in_background;
 	bool nosandbox;
 	bool mount_only;
 	bool fake;	/* mount -f: check the arguments, and do not mount */

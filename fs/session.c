@@ -16,6 +16,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "ahead.h"
 #include "dirops.h"
 #include "mounter.h"
 #include "mountpoint.h"
@@ -218,6 +219,7 @@ static int loop(struct session *s, struct fuse_session *se)
 	r = fuse_session_loop_mt(se, config);
 	fuse_loop_cfg_destroy(config);
 	notify_systemd("STOPPING=1");
+	ahead_stop(s->mount.ahead);
 	/* answer parked requests while the connection is still open */
 	carton_stop(s->mount.carton);
 	/*
@@ -253,6 +255,20 @@ static bool is_unmounted(struct fuse_session *se)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
+/* Nothing is fetched ahead. Without it, files are verified when they are opened. */
+static void start_ahead(struct session *s)
+{
+	const struct options *o = s->options;
+	int r;
+
+	if (o->carton.verify == CARTON_VERIFY_OFF || strstr(o->source, "://"))
+		return;
+	r = ahead_start(&s->mount, o->verify_in_background, &s->mount.ahead);
+	if (r < 0)
+		carton_log(CARTON_LOG_WARNING, NULL, "files are not verified ahead: %s",
+			   strerror(-r));
+}
+
 /* Mounts, and serves until the end of the mount. */
 static int serve(struct session *s)
 {
@@ -263,11 +279,13 @@ static int serve(struct session *s)
 		return status;
 	if (attach(s) == 0) {
 		dirops_parallel(&s->mount);
+		start_ahead(s);
 		status = loop(s, se);
 		unmounted_close(&s->unmounted);
 		/* before the unmount: its threads may still answer requests */
 		carton_close(s->mount.carton);
 		s->mount.carton = NULL;
+		ahead_free(s->mount.ahead);
 		if (is_unmounted(se))
 			s->mounted = false;
 	}
