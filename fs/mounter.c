@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <syslog.h>
@@ -19,12 +20,18 @@
 #include "etc_files.h"
 
 #define MAX_TEXT 2048
+/*
+ * A loader that copies tensors out of a mapping takes 0.75 of the time that it does with 128, a sequential
+ * reader 0.8. More gains little, and random faults read that much each.
+ */
+#define READ_AHEAD_KIB "512"
 
 enum request_kind {
 	REQUEST_MOUNT,
 	REQUEST_UNMOUNT,
 	REQUEST_LOG,
 	REQUEST_OPEN_FILES, /* with the two descriptors */
+	REQUEST_READ_AHEAD,
 	REQUEST_QUIT,
 };
 
@@ -49,6 +56,7 @@ struct state {
 	const struct options *options;
 	struct fuse_session *session;
 	bool mounted;
+	unsigned major, minor; /* of what is mounted */
 	int socket;
 	int daemon;	      /* a pidfd; -1: the kernel has none */
 	int listener, memory; /* to open files for it; -1: not yet */
@@ -146,8 +154,25 @@ static void drop_terminal(void)
 	close(null);
 }
 
+/* Without the right to, or without sysfs, the kernel reads 128 KiB ahead. */
+static void read_ahead(const struct state *s)
+{
+	char path[64];
+	int fd;
+
+	if (!s->mounted)
+		return;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", s->major, s->minor);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	(void)!write(fd, READ_AHEAD_KIB, strlen(READ_AHEAD_KIB));
+	close(fd);
+}
+
 static void do_mount(struct state *s)
 {
+	struct statx st;
 	int fd;
 
 	if (s->mounted || fuse_session_mount(s->session, s->options->mountpoint) < 0) {
@@ -155,6 +180,11 @@ static void do_mount(struct state *s)
 		return;
 	}
 	s->mounted = true;
+	/* DONT_SYNC: nobody answers requests yet */
+	if (statx(AT_FDCWD, s->options->mountpoint, AT_STATX_DONT_SYNC, 0, &st) == 0) {
+		s->major = st.stx_dev_major;
+		s->minor = st.stx_dev_minor;
+	}
 	fd = fuse_session_fd(s->session);
 	reply(s->socket, 0, fd);
 	give_up_device(fd);
@@ -180,6 +210,9 @@ static bool serve(struct state *s, const struct request *q, size_t size, const i
 		break;
 	case REQUEST_UNMOUNT:
 		do_unmount(s);
+		break;
+	case REQUEST_READ_AHEAD:
+		read_ahead(s);
 		break;
 	case REQUEST_LOG:
 		syslog(q->priority & LOG_PRIMASK, "%.*s", (int)(size - HEAD_SIZE), q->text);
@@ -332,6 +365,11 @@ void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
 	vsnprintf(q.text, sizeof(q.text), fmt, ap);
 	va_end(ap);
 	ask(m, &q, strlen(q.text));
+}
+
+void mounter_read_ahead(struct mounter *m)
+{
+	ask(m, &(struct request){ .kind = REQUEST_READ_AHEAD }, 0);
 }
 
 int mounter_open_files(struct mounter *m, int listener, int memory)

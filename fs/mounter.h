@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the daemon
- * drops and never reads the carton. On request it does four things: mount at the mountpoint of the command
- * line, unmount it, write a line to syslog, open resolver files (etc_files.h). It ends with the daemon.
+ * drops and never reads the carton. On request it does five things: mount at the mountpoint of the command
+ * line, unmount it, write a line to syslog, set how far the
+ * kernel reads ahead, open resolver files (etc_files.h). It ends with the daemon.
  */
 #ifndef FS_MOUNTER_H
 #define FS_MOUNTER_H
@@ -37,6 +38,11 @@ __attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, 
 
 /* Makes it open files for the daemon (etc_files.h). The caller still owns both descriptors. 0 or -errno. */
 int mounter_open_files(struct mounter *m, int listener, int memory);
+
+/*
+ * Makes the kernel read further ahead, if it may. Only once INIT was answered: that answer can only lower it.
+ */
+void mounter_read_ahead(struct mounter *m);
 
 /* Ends it and waits for its exit. */
 void mounter_stop(struct mounter *m);

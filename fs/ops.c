@@ -454,7 +454,7 @@ static int start_open(struct parked *p)
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	const struct mount *m = mount_of(req);
+	struct mount *m = mount_of(req);
 	struct carton_node *node = to_node(m, ino);
 	struct parked *p;
 	int r;
@@ -463,6 +463,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, EROFS);
 		return;
 	}
+	if (!atomic_load(&m->is_used) && !atomic_exchange(&m->is_used, true))
+		m->used(m->ctx);
 	r = carton_pin(m->carton, node, NULL, NULL, NULL);
 	if (r != -EAGAIN) {
 		answer_open(req, node, fi, r);

@@ -26,6 +26,8 @@ struct mount {
 	bool in_init;		  /* INIT, the first request, is being answered */
 	unsigned max_read;	  /* bytes, from the mount option; 0: no limit */
 	void (*ready)(void *ctx); /* called at INIT: the mount is usable */
+	void (*used)(void *ctx);  /* called once, at the first open of a file */
+	atomic_bool is_used;
 	void *ctx;
 	pthread_mutex_t
 		first_open;	  /* held during the first open of a file: see mount_first_open() */

@@ -147,6 +147,14 @@ static void on_ready(void *ctx)
 	s->status_fd = -1;
 }
 
+static void on_used(void *ctx)
+{
+	struct session *s = ctx;
+
+	if (s->mounted)
+		mounter_read_ahead(&s->mounter);
+}
+
 /* The signals that the parent passes on to the child while it mounts; not those that are ignored. */
 static void forwarded_signals(sigset_t *ret)
 {
@@ -414,6 +422,7 @@ int session_run(struct options *o)
 			   .umask = o->umask,
 			   .max_read = o->max_read,
 			   .ready = on_ready,
+			   .used = on_used,
 			   .first_open = PTHREAD_MUTEX_INITIALIZER,
 			   .push_patience = 1 },
 		.counts = { .lock = PTHREAD_MUTEX_INITIALIZER },

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first open of a file, which verifies it: small ones in the thread that gets the request."""
+import os
 import random
 import subprocess
 import threading
 
 import pytest
 
-from harness import expected, read_file, run, scan
+from harness import eventually, expected, read_file, run, scan
 from zipwriter import Carton
 
 METHODS = ['stored', 'deflate', 'zstd']
@@ -83,3 +84,16 @@ def test_killed_during_opens(mount, work):
             p.kill()
             p.communicate()
         assert scan(m.path) == expected(c.files())
+
+
+def test_reads_further_ahead(mount, work, who):
+    """Where the kernel lets: it is root's to say."""
+    c = Carton(method='stored').add('model/big', b'x' * (3 << 20))
+    with mount(c.write(work / 'm.carton'), uid=who) as m:
+        assert m.read('model/big') == c.files()['model/big']
+        dev = m.do(os.stat, m.path).st_dev
+        setting = f'/sys/class/bdi/{os.major(dev)}:{os.minor(dev)}/read_ahead_kb'
+        if who or not os.access(setting, os.W_OK):
+            assert int(read_file(setting)) >= 4
+        else:
+            eventually('the kernel reads 512 KiB ahead', lambda: int(read_file(setting)) == 512)
