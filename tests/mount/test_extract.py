@@ -159,6 +159,19 @@ def test_full_disk(work):
         run('umount', out)
 
 
+def test_remote(nginx, cache, work):
+    """Over the network, in parallel; the second time from the cache."""
+    c = sample()
+    for i in range(20):
+        c.add(f'model/part{i}', random.Random(i).randbytes(300000))
+    c.write(nginx.root / 'extract.carton')
+    for flags in ([], ['--offline']):
+        out = work / f'out{len(flags)}'
+        p = ctl('extract', cache.flag, *flags, nginx.url('extract.carton'), out)
+        assert p.returncode == 0, p.stderr
+        assert scan(out) == expected(c.files(), c.links())
+
+
 def test_a_terminal_gets_a_bar_only_if_it_takes_long(work):
     out = terminal(80, 'extract', sample().write(work / 'm.carton'), work / 'out')
     assert re.fullmatch(r'\d+ files, [\d.]+ \w+ in /\S+\n', out)
