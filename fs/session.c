@@ -42,14 +42,26 @@ struct session {
 
 /* ---- log ---- */
 
+/* Shows the last error in `systemctl status`. */
+static void tell_error(const char *subject, const char *message)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "STATUS=last error: %s%s%s", subject ? subject : "",
+		 subject ? ": " : "", message);
+	notify_systemd(text);
+}
+
 static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 	static const char *const prefixes[] = { "", "warning: ", "", "" };
 	struct session *s = ctx;
 
-	if (level <= CARTON_LOG_WARNING)
+	if (level <= CARTON_LOG_WARNING) {
 		status_error(&s->counts, subject, message);
+		tell_error(subject, message);
+	}
 	if (level == CARTON_LOG_DEBUG && !s->options->debug)
 		return;
 	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
@@ -109,8 +121,8 @@ static void tell_ready(const struct session *s)
 
 	carton_totals(s->mount.carton, &totals);
 	carton_model_hash(s->mount.carton, hash);
-	snprintf(text, sizeof(text), "READY=1\nSTATUS=%llu files, %.1f MB, model %.12s",
-		 (unsigned long long)totals.files, (double)totals.bytes / 1e6, hash);
+	snprintf(text, sizeof(text), "READY=1\nSTATUS=%llu files, model %.12s",
+		 (unsigned long long)totals.files, hash);
 	notify_systemd(text);
 	if (s->options->foreground && isatty(STDERR_FILENO))
 		fprintf(stderr, "cartonfs: %s is mounted on %s; Ctrl-C unmounts it\n",

@@ -261,13 +261,15 @@ def test_systemd_gets_a_status(work, mount_fg):
     path = str(work / 'notify')
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(path)
-        c = sample()
+        c = sample().add('model/bad', b'x' * 1000, sha='1' * 64)
         with mount_fg(c.write(work / 'm.carton'), env={'NOTIFY_SOCKET': path}) as m:
             assert m
             texts = []
             while not texts or 'READY=1' not in texts[-1]:
                 texts.append(s.recv(4096).decode())
-        assert re.search(rf'^STATUS=\d+ files, .* model {c.model_hash()[:12]}$', texts[-1], re.M)
+            m.error('model/bad')
+            assert 'STATUS=last error: model/bad: sha256 mismatch' in s.recv(4096).decode()
+        assert re.search(rf'^STATUS=\d+ files, model {c.model_hash()[:12]}$', texts[-1], re.M)
 
 
 def test_priorities_for_the_journal(mount_fg, work):
