@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An open carton as a whole: what carton.toml says, what was read of it, where its bytes are. */
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "carton.h"
+#include "base/digest.h"
+#include "zip_help.h"
+
+#define TOML                                                                        \
+	"spec_version = 1\nmodel_name = 'm'\nrequired_platforms = ['p', 'q']\n"     \
+	"[[input]]\nname = 'x'\ndtype = 'float32'\nshape = ['batch', 3, 'a,\"b']\n" \
+	"[[output]]\nname = 'y'\ndtype = 'int8'\nshape = '*'\n"                     \
+	"[[self_test]]\nname = 't'\n"                                               \
+	"[runner]\nrunner_name = 'r'\n[runner.opts]\n'a b' = [1, { c = true }]\n"
+
+/* An unpacked carton with model/good, and with model/bad, whose hash is wrong. */
+struct env {
+	char dir[64];
+	FILE *manifest;
+	struct carton *c;
+};
+
+static void write_file(struct env *e, const char *name, const char *text, bool good)
+{
+	uint8_t hash[SHA256_SIZE];
+	char path[128], hex[2 * SHA256_SIZE + 1];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", e->dir, name);
+	f = must(fopen(path, "w"));
+	fputs(text, f);
+	fclose(f);
+	assert_int_equal(sha256_mem(text, strlen(text), hash), 0);
+	hash[0] ^= !good;
+	hex_encode(hash, sizeof(hash), hex);
+	fprintf(e->manifest, "%s=%s\n", name, hex);
+}
+
+static int setup(void **state)
+{
+	struct carton_options options = { .offline = true };
+	struct env *e = must(calloc(1, sizeof(*e)));
+	char path[128];
+
+	snprintf(e->dir, sizeof(e->dir), "/tmp/carton-test-XXXXXX");
+	must(mkdtemp(e->dir));
+	snprintf(path, sizeof(path), "%s/model", e->dir);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/MANIFEST", e->dir);
+	e->manifest = must(fopen(path, "w"));
+	write_file(e, "carton.toml", TOML, true);
+	write_file(e, "model/bad", "bad", false);
+	write_file(e, "model/good", "good bytes", true);
+	fclose(e->manifest);
+	options.cache_dir = e->dir;
+	*state = e;
+	return carton_open(e->dir, &options, &e->c);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	struct env *e = *state;
+
+	carton_close(e->c);
+	nftw(e->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(e);
+	return 0;
+}
+
+static struct carton_node *find(const struct env *e, const char *path)
+{
+	struct carton_node *node;
+
+	assert_int_equal(carton_resolve(e->c, path, &node), 0);
+	return node;
+}
+
+/* ---- carton.toml ---- */
+
+static void add_fact(void *ctx, const struct carton_fact *f)
+{
+	char *all = ctx;
+
+	sprintf(all + strlen(all), "%d|%s|%s|%s|%s\n", f->kind, f->name ? f->name : "",
+		f->text ? f->text : "", f->dtype ? f->dtype : "", f->shape ? f->shape : "");
+}
+
+static void test_facts(void **state)
+{
+	struct env *e = *state;
+	char all[2000] = "", *json;
+
+	assert_int_equal(carton_facts(e->c, add_fact, all), 0);
+	assert_string_equal(all, "0|model_name|m||\n"
+				 "0|platform|p||\n"
+				 "0|platform|q||\n"
+				 "0|runner_name|r||\n"
+				 "1||\"a b\" = [1, { c = true }]||\n"
+				 "2|x||float32|[batch, 3, a,\\\"b]\n"
+				 "3|y||int8|*\n"
+				 "4|t|||\n");
+	assert_int_equal(carton_info(e->c, &json), 0);
+	assert_non_null(strstr(json, "\"model_name\":\"m\""));
+	free(json);
+}
+
+/* ---- counters ---- */
+
+static void test_counters(void **state)
+{
+	struct env *e = *state;
+	struct carton_counters k;
+	char text[64];
+
+	carton_counters(e->c, &k);
+	/* MANIFEST and carton.toml were read to open it */
+	assert_int_equal(k.files, 4);
+	assert_int_equal(k.verified_files, 2);
+	assert_int_equal(k.corrupt_files + k.waiting + k.remote_bytes + k.cached_bytes, 0);
+	assert_int_equal(carton_pin_wait(e->c, find(e, "model/good")), 0);
+	carton_unpin(find(e, "model/good"));
+	assert_int_equal(carton_pin_wait(e->c, find(e, "model/bad")), -EBADMSG);
+	carton_counters(e->c, &k);
+	assert_int_equal(k.verified_files, 3);
+	assert_int_equal(k.corrupt_files, 1);
+	assert_int_equal(k.corrupt_bytes, strlen("bad"));
+	assert_int_equal(k.bytes, k.verified_bytes + k.corrupt_bytes);
+	assert_int_equal(k.hashed_bytes, strlen(TOML) + strlen("good bytes") + strlen("bad"));
+	assert_int_equal(k.fetched_bytes + k.cache_hits, 0);
+	assert_true(carton_property(find(e, "model/bad"), "user.carton.state", text, sizeof(text)) >
+		    0);
+	assert_string_equal(text, "corrupt");
+}
+
+static void on_waiting(void *ctx, const struct carton_waiting *w)
+{
+	(void)w;
+	++*(int *)ctx;
+}
+
+static void test_nothing_waits(void **state)
+{
+	struct env *e = *state;
+	struct carton_places places;
+	int n = 0;
+
+	carton_waiting(e->c, on_waiting, &n);
+	assert_int_equal(n, 0);
+	carton_places(e->c, &places);
+	assert_int_equal(places.cached + places.remote, 0);
+	assert_true(places.local > strlen(TOML));
+	assert_false(carton_is_remote(e->c));
+}
+
+/* ---- a file outside of the carton ---- */
+
+static int compare(const struct env *e, const char *name, const char *text, size_t n)
+{
+	char path[] = "/tmp/carton-test-XXXXXX";
+	int fd = mkstemp(path), r;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, n), n);
+	r = carton_compare(find(e, name), fd);
+	close(fd);
+	unlink(path);
+	return r;
+}
+
+static void test_compare(void **state)
+{
+	struct env *e = *state;
+	char text[512], path[128];
+	ssize_t n;
+	int fd;
+
+	assert_int_equal(compare(e, "model/good", "good bytes", 10), 0);
+	assert_int_equal(compare(e, "model/good", "good byteS", 10), -EBADMSG);
+	assert_int_equal(compare(e, "model/good", "good bytes ", 11), -EBADMSG);
+	assert_int_equal(compare(e, "model/good", "", 0), -EBADMSG);
+	/* by its hash: the carton's own bytes do not count */
+	assert_int_equal(compare(e, "model/bad", "bad", 3), -EBADMSG);
+	snprintf(path, sizeof(path), "%s/MANIFEST", e->dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = read(fd, text, sizeof(text));
+	close(fd);
+	assert_true(n > 0);
+	assert_int_equal(compare(e, "MANIFEST", text, (size_t)n), 0);
+	text[0] ^= 1;
+	assert_int_equal(compare(e, "MANIFEST", text, (size_t)n), -EBADMSG);
+	assert_int_equal(carton_compare(carton_root(e->c), STDIN_FILENO), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_facts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_counters, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nothing_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_compare, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
