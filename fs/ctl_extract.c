@@ -25,6 +25,7 @@
 
 #define THREADS 8
 #define BLOCK ((size_t)1 << 20)
+#define PROGRESS_MS 200
 /* in the output directory, for files that are being written; removed at the end */
 #define TMP_NAME ".cartonctl-extract"
 
@@ -37,9 +38,9 @@ struct extract {
 	bool no_memory;
 	atomic_size_t next; /* of `files`, to be taken by a thread */
 	atomic_size_t failed, kept;
-	atomic_bool full; /* the disk is: nothing more is begun */
-	_Atomic uint64_t done;
-	uint64_t total; /* bytes, as far as known */
+	atomic_bool full;      /* the disk is: nothing more is begun */
+	_Atomic uint64_t done; /* bytes written; twice those of files that were there */
+	uint64_t total;	       /* bytes, as far as known */
 };
 
 /* Reports a failure that the library has not reported. Returns `r`. */
@@ -137,8 +138,7 @@ static int copy_bytes(struct extract *x, struct carton_node *node, int fd, bool 
 	while (r == 0 && (n = carton_read(node, buf, BLOCK, off, false)) > 0) {
 		r = write_all(fd, buf, (size_t)n);
 		off += (uint64_t)n;
-		progress_show("extract", atomic_fetch_add(&x->done, (uint64_t)n) + (uint64_t)n,
-			      x->total);
+		atomic_fetch_add(&x->done, (uint64_t)n);
 	}
 	free(buf);
 	*ret_reported = n < 0;
@@ -200,7 +200,7 @@ static int extract_one(struct extract *x, size_t i)
 		struct carton_stat st;
 
 		carton_stat(node, &st);
-		atomic_fetch_add(&x->done, st.size);
+		atomic_fetch_add(&x->done, 2 * st.size);
 		atomic_fetch_add(&x->kept, 1);
 		close(parent);
 		return 0;
@@ -233,17 +233,44 @@ static void *run_thread(void *extract)
 	return NULL;
 }
 
+/* Half of the work is to verify the bytes, which may have to be fetched, and half to write them. */
+static void show_progress(const struct extract *x)
+{
+	struct carton_counters k;
+	uint64_t done;
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	carton_counters(x->c, &k);
+	done = (k.hashed_bytes + atomic_load(&x->done)) / 2;
+	progress_show("extract", done < x->total ? done : x->total, x->total);
+}
+
+/* Waits for the end of a thread. */
+static void join(const struct extract *x, pthread_t thread)
+{
+	struct timespec until;
+
+	do {
+		show_progress(x);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += PROGRESS_MS * 1000000L;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+	} while (pthread_timedjoin_np(thread, NULL, &until) == ETIMEDOUT);
+}
+
 static void run_threads(struct extract *x)
 {
 	pthread_t threads[THREADS];
 	size_t n = 0;
 
-	while (n < THREADS - 1 && n + 1 < x->n &&
-	       pthread_create(&threads[n], NULL, run_thread, x) == 0)
+	while (n < THREADS && n < x->n && pthread_create(&threads[n], NULL, run_thread, x) == 0)
 		n++;
-	run_thread(x);
+	if (n == 0)
+		run_thread(x);
 	while (n > 0)
-		pthread_join(threads[--n], NULL);
+		join(x, threads[--n]);
 	progress_clear();
 }
 

@@ -28,15 +28,16 @@ static void unescape(char *s)
 	*to = '\0';
 }
 
-/* Is it a mount of cartonfs that this user may ask? Then *ret_path points to its path in the line. */
-static bool parse_line(char *line, char **ret_path)
+/* Is it a mount of cartonfs? Then *ret_path points to its path in the line. `all`: also of other users. */
+static bool parse_line(char *line, bool all, char **ret_path)
 {
 	char *type = strstr(line, " - "), *user, *path = line;
 
 	if (!type || strncmp(type, " - fuse.cartonfs ", 17) != 0)
 		return false;
 	user = strstr(type, "user_id=");
-	if (geteuid() != 0 && (!user || strtoul(user + 8, NULL, 10) != geteuid()))
+	/* root does not ask those of others: they could keep it waiting */
+	if (!all && (!user || strtoul(user + 8, NULL, 10) != geteuid()))
 		return false;
 	/* the fifth field: mount id, parent, device, root, path */
 	for (int i = 0; i < 4 && path; i++) {
@@ -106,7 +107,7 @@ int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n)
 	int r = !f ? -errno : path && !wanted ? -ENOMEM : 0;
 
 	while (r == 0 && getline(&line, &cap, f) >= 0)
-		if (parse_line(line, &at) && (!wanted || strcmp(at, wanted) == 0))
+		if (parse_line(line, wanted, &at) && (!wanted || strcmp(at, wanted) == 0))
 			r = add(&list, &n, at);
 	if (f)
 		fclose(f);

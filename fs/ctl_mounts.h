@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mounts of cartonfs that this user has made, or all of them for root; from /proc/self/mountinfo.
+ * The mounts of cartonfs that this user has made; from /proc/self/mountinfo.
  */
 #ifndef FS_CTL_MOUNTS_H
 #define FS_CTL_MOUNTS_H
@@ -11,7 +11,7 @@ struct ctl_mount {
 	char *path;
 };
 
-/* Those mounts, or the one at `path`: 0, -ENOMEM or why the list cannot be read. */
+/* Those mounts, or the one at `path`, of any user: 0, -ENOMEM or why the list cannot be read. */
 int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
 

@@ -39,11 +39,13 @@ static int bar_width(void)
 static void draw_bar(uint64_t done, uint64_t total)
 {
 	double part = (double)done / (double)total;
+	bool small = total < 1000000000;
+	double unit = small ? 1e6 : 1e9;
 	int width = bar_width(), full = (int)(part * width);
 
-	fprintf(stderr, "[%.*s%*s] %3d%%  %.1f/%.1f GB", full,
+	fprintf(stderr, "[%.*s%*s] %3d%%  %.1f/%.1f %s", full,
 		"########################################", width - full, "", (int)(part * 100),
-		(double)done / 1e9, (double)total / 1e9);
+		(double)done / unit, (double)total / unit, small ? "MB" : "GB");
 }
 
 static void draw(const char *word, uint64_t done, uint64_t total)

@@ -182,8 +182,13 @@ def test_all_mounts_of_a_user(mount, sample_carton, who):
 
 @pytest.mark.needs_root
 def test_not_those_of_others(mount, sample_carton):
+    """Root too: a file system of another user could keep it waiting."""
     with mount(sample_carton[0]) as m:
         assert m.path not in ctl('status', uid=harness.NOBODY).stdout
+    with mount(sample_carton[0], uid=harness.NOBODY) as m:
+        assert m.path not in ctl('status').stdout
+        p = ctl('status', m.path)
+        assert p.returncode == 1 and p.stderr == f'cartonctl: {m.path}: Permission denied\n'
 
 
 def test_no_mount(work):
