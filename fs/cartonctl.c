@@ -39,7 +39,7 @@ static const char help[] =
 	"  refresh MOUNTPOINT URL  fetch from here now: a URL with a new signature\n"
 	"  cache list | gc [SIZE] | verify | path SHA256 | export   look after the cache\n"
 	"\n"
-	"  -j, --json              JSON output: info, ls, diff, verify, status, cache list\n"
+	"  -j, --json              JSON: info, ls, diff, verify, status, cache list\n"
 	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline  --memory=N\n"
 	"  --connections=N  --timeout=SECONDS  --private-links  --cacert=FILE\n"
 	"  --header-file=FILE  --mirror=URL  --seals=off  --nosandbox: as in cartonfs(1)\n"

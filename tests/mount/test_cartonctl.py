@@ -431,7 +431,7 @@ def test_usage(args, says):
 def test_usage_of_cache(words):
     p = ctl('cache', *words)
     assert (p.returncode, p.stdout) == (1, '')
-    assert p.stderr == 'usage: cartonctl cache list | gc [SIZE] | verify | path SHA256\n'
+    assert p.stderr == 'usage: cartonctl cache list | gc [SIZE] | verify | path SHA256 | export\n'
 
 
 def test_help_and_version():
