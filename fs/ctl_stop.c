@@ -191,7 +191,9 @@ static int stop(const struct ctl_mount *m)
 	} else if (r < 0) {
 		status = ctl_failed(m->path, r);
 	} else if (daemon.fd >= 0 && poll(&daemon, 1, END_MS) == 0) {
-		fprintf(stderr, "cartonctl: %s: unmounted, but its process has not ended yet\n",
+		fprintf(stderr,
+			"cartonctl: %s: unmounted, but its process has not ended: another mount "
+			"namespace, such as a container's, may have a copy of the mount\n",
 			m->path);
 	}
 	if (daemon.fd >= 0)
