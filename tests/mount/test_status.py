@@ -150,6 +150,21 @@ def test_signs_of_life(mount_fg, work, fault, cache):
             reader.wait()
 
 
+@pytest.mark.big
+def test_a_large_local_file(mount, big_carton):
+    """Its percentage grows while it is hashed."""
+    with mount(big_carton[0]) as m:
+        reader = subprocess.Popen(['head', '-c1', m / 'model/big'], stdout=subprocess.DEVNULL)
+        try:
+            seen = [eventually('a percentage', lambda: re.fullmatch(r'verifying ([1-9]\d*)%', m.state('model/big')))]
+            waiting, = status(m)['waiting']
+            assert (waiting['path'], waiting['state']) == ('model/big', 'verifying')
+            eventually('more', lambda: m.state('model/big') not in (seen[0][0], 'unverified'))
+        finally:
+            reader.kill()
+            reader.wait()
+
+
 def test_remote(mount, nginx, work, cache):
     c = Carton(method='stored').add('model/a', os.urandom(2 * MIB)).add('model/b', os.urandom(MIB))
     c.write(nginx.root / 'status.carton')
