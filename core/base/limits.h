@@ -44,6 +44,7 @@
 
 /* Objects: kept in memory up to a size each and in all; kept copies in files, by open files. */
 #define MAX_MEMORY_OBJECT (4 * MIB)
+#define MAX_SMALL_STORED (128 * KIB) /* a larger Stored one is read in place */
 #define MAX_OBJECT_MEMORY (256 * MIB)
 #define MAX_OBJECT_FILES 256
 #define BULK_OBJECT (8 * MIB)	/* larger ones do not hold up smaller ones */

@@ -33,7 +33,7 @@ static bool is_hashing(struct fetcher *x)
 static void chase(struct chaser *c)
 {
 	struct fetcher *x = c->x;
-	char block[CHUNK_SIZE];
+	char block[128 * KIB];
 
 	for (uint64_t to; (to = MIN(x->hash_to, c->end)) > c->done && c->error == 0 &&
 			  !cancel_fired(x->f.cancel);) {

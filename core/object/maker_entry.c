@@ -230,7 +230,7 @@ static void try_place(struct attempt *a)
 	m->size = o->size;
 	if (container_of_object(o)->remote) {
 		copy_start(&a->copy);
-	} else if (e->method == METHOD_STORED && o->size > CHUNK_SIZE) {
+	} else if (e->method == METHOD_STORED && o->size > MAX_SMALL_STORED) {
 		place_done(&a->copy, in_place(m, e));
 	} else if (!object_claim_memory(o->store, o->size)) {
 		copy_start(&a->copy);

@@ -10,7 +10,7 @@ from harness import expected, read_file, scan
 from origin import Cache
 from zipwriter import Carton, sample
 
-CHUNK = 128 << 10
+CHUNK = 32 << 10
 LARGE = 4 << 20
 METHODS = ['stored', 'deflate', 'zstd']
 

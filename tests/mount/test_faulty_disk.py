@@ -22,7 +22,7 @@ from harness import BUILD, CARTONFS, ctl, eventually, mountinfo, run
 from origin import MIB, PRIVATE, Cache, LinkedCarton, lines_of
 from zipwriter import Carton
 
-CHUNK = 128 << 10
+CHUNK = 32 << 10
 # with these the bytes are right, only later
 HARMLESS = {'short 5000', 'slow 10'}
 READS = ['eio 1', 'eio 3', 'flip 1', 'flip 4', 'shrink 3000000', 'shrink 1', 'dead', *sorted(HARMLESS)]

@@ -128,7 +128,7 @@ def test_every_chunk_is_checked(carton, mount, cache, kind):
     source, where = carton(kind)
     with mount(source, *cache.options) as m:
         assert opened(m) == 'verified'
-    step = 10 * (128 << 10)
+    step = 10 * (32 << 10)
     path, at = where or (cache.objects()[digest(DATA)], 0)
     bad = range(777, SIZE, step)
     for off in bad:

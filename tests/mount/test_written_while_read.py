@@ -13,7 +13,7 @@ from harness import CARTONFS, ctl, mountinfo, run
 from origin import MIB, Cache, lines_of
 from zipwriter import Carton, sample
 
-CHUNK = 128 << 10
+CHUNK = 32 << 10
 SIZE = 6 * MIB
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
@@ -74,7 +74,7 @@ class Readers:
                 self.wrong.append((path, off, n, len(got)))
 
     def chunks(self, path):
-        """The numbers of the 128 KiB chunks that cannot be read."""
+        """The numbers of the 32 KiB chunks that cannot be read."""
         bad, fd = [], self.fds[path]
         for off in range(0, SIZE, CHUNK):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -9,7 +9,7 @@
 #include "base/ingest.h"
 #include "zip_help.h"
 
-#define BLOCK (4 * CHUNK_SIZE)
+#define BLOCK ((size_t)512 * 1024)
 
 struct steps {
 	struct cancel *cancel; /* fired after so many blocks, unless it is NULL */

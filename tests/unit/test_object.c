@@ -108,9 +108,9 @@ static void test_kept(void **state)
 	} list[] = {
 		{ 0, METHOD_STORED },
 		{ 1, METHOD_STORED },
-		{ CHUNK_SIZE, METHOD_STORED },
-		{ CHUNK_SIZE + 1, METHOD_STORED },
-		{ 3 * CHUNK_SIZE, METHOD_STORED },
+		{ MAX_SMALL_STORED, METHOD_STORED },
+		{ MAX_SMALL_STORED + 1, METHOD_STORED },
+		{ 3 * MAX_SMALL_STORED, METHOD_STORED },
 		{ 9 * MIB, METHOD_STORED },
 		{ 100000, METHOD_DEFLATE },
 		{ MAX_MEMORY_OBJECT, METHOD_ZSTD },
@@ -189,7 +189,7 @@ static struct tap tap_of(struct waiter *w, char *got)
 /* Who begins to wait gets each byte, and the verdict before anyone is told. */
 static void test_tap(void **state)
 {
-	static const size_t sizes[] = { 2 * CHUNK_SIZE, 5 * MIB, 17 * MIB + 1 };
+	static const size_t sizes[] = { 2 * MAX_SMALL_STORED, 5 * MIB, 17 * MIB + 1 };
 	char *got = must(malloc(17 * MIB + 1));
 
 	(void)state;
@@ -261,7 +261,7 @@ static void test_tap_cancelled(void **state)
 
 static void test_corrupt_stays(void **state)
 {
-	static const size_t sizes[] = { 1000, 2 * CHUNK_SIZE, 5 * MIB };
+	static const size_t sizes[] = { 1000, 2 * MAX_SMALL_STORED, 5 * MIB };
 	struct log_seen *seen;
 
 	(void)state;
@@ -312,7 +312,7 @@ static void test_damaged_stream(void **state)
 static void test_transient(void **state)
 {
 	static const int errors[] = { -EIO, -ENOMEM, -ENOSPC, -EHOSTUNREACH, -EOPNOTSUPP };
-	static const size_t sizes[] = { 1000, 2 * CHUNK_SIZE, 5 * MIB };
+	static const size_t sizes[] = { 1000, 2 * MAX_SMALL_STORED, 5 * MIB };
 	struct box *b = box_new();
 
 	(void)state;

@@ -289,14 +289,14 @@ static void test_directory(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(dir));
 	root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	data = make_bytes(CHUNK_SIZE + 1, 1);
+	data = make_bytes(MAX_SMALL_STORED + 1, 1);
 	for (unsigned i = 0; i < n; i++) {
 		int fd;
 
 		snprintf(name, sizeof(name), "%u", i);
 		fd = openat(root, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 		put_le32(data, i);
-		assert_int_equal(pwrite_full(fd, data, CHUNK_SIZE + 1, 0), 0);
+		assert_int_equal(pwrite_full(fd, data, MAX_SMALL_STORED + 1, 0), 0);
 		close(fd);
 	}
 	assert_int_equal(dir_open(root, NULL, &c), 0);
@@ -309,7 +309,7 @@ static void test_directory(void **state)
 
 		snprintf(name, sizeof(name), "%u", i);
 		put_le32(data, i);
-		sha256_of(data, CHUNK_SIZE + 1, sha256);
+		sha256_of(data, MAX_SMALL_STORED + 1, sha256);
 		assert_int_equal(object_add(store, sha256, container_find(c, name), &o), 0);
 		assert_int_equal(get(o), 0);
 		assert_int_equal(object_read(o, out, 4, 0, false), 0);

@@ -3,7 +3,7 @@
 #include "cached_help.h"
 #include "object/internal.h"
 
-#define SIZE (8 * CHUNK_SIZE + 77)
+#define SIZE (MIN_SEALED + 77)
 
 /* A store with one object of SIZE bytes; `shift`: how many bytes stand before it. */
 static struct box *sealed_box(struct cached *e, unsigned method, size_t shift, int seals)
