@@ -228,6 +228,9 @@ static int from_process(const char *command, struct aws_keys *ret)
 	struct buf output = buf_init(MAX_OUTPUT);
 	int r = run(command, &output);
 
+	/* the scanner takes no newline behind the value */
+	while (r == 0 && output.len > 0 && strchr("\r\n\t", output.data[output.len - 1]))
+		output.len--;
 	if (r == 0)
 		r = parse(&output, ret);
 	if (output.data)

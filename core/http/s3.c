@@ -103,13 +103,40 @@ char *s3_http_url(const struct s3 *s, const char *url)
 
 /* ---- the process ---- */
 
+/* The name that ps(1) shows. argv is one block of memory, which is no longer used here. */
+static void rename_process(void)
+{
+	FILE *f = fopen("/proc/self/cmdline", "re");
+	size_t size = 0;
+
+	while (f && getc(f) != EOF)
+		size++;
+	if (f)
+		fclose(f);
+	if (size > 0) {
+		memset(program_invocation_name, 0, size);
+		snprintf(program_invocation_name, size, "cartonfs: keys");
+	}
+	prctl(PR_SET_NAME, "cartonfs-keys");
+}
+
+/* Callers may wait for the end of the output. */
+static void drop_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+		dup2(null, fd);
+	fd_close(null);
+}
+
 /* Loads keys whenever it is asked to. What it logs has no way to the log of its parent: stderr. */
 _Noreturn static void process(int fd, int parent_end)
 {
 	static struct answer a;
 	char byte;
 
-	prctl(PR_SET_NAME, "cartonfs-keys");
+	rename_process();
 	close(parent_end);
 	setsid();
 	signal(SIGPIPE, SIG_IGN);
@@ -120,6 +147,7 @@ _Noreturn static void process(int fd, int parent_end)
 		a.result = aws_load(&a.keys);
 		if (send(3, &a, sizeof(a), MSG_NOSIGNAL) < 0)
 			break;
+		drop_terminal();
 	}
 	_exit(0);
 }
@@ -178,6 +206,7 @@ int s3_start(struct s3 **ret)
 	} else {
 		ask(s);
 		r = receive(s, FIRST_MS);
+		s->asked_ms = now_ms() - RETRY_MS;
 	}
 	if (r < 0) {
 		carton_log(CARTON_LOG_ERROR, NULL, "there are no keys for S3: %s", strerror(-r));

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""s3:// against a server that checks signatures as S3 does; `make fleet` has a real object store."""
+import hashlib
+import hmac
+import http.server
+import json
+import re
+import threading
+import urllib.parse
+
+import pytest
+
+from harness import ctl, eventually
+from origin import MIB, LinkedCarton, as_expected, fault_bytes
+from zipwriter import Carton
+
+ID, SECRET = 'AKIDEXAMPLE', 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY'
+
+
+def mac(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+class Store:
+    """Objects of one bucket, in path style. `keys`: {id: (secret, token)}."""
+
+    def __init__(self, objects):
+        self.objects, self.keys = objects, {ID: (SECRET, None)}
+        self.seen, self.lock = [], threading.Lock()
+
+    def __enter__(self):
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+
+            def do_GET(self):
+                outer.answer(self)
+
+            do_HEAD = do_GET
+
+            def log_message(self, *a):
+                pass
+        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.endpoint = f'http://127.0.0.1:{self.server.server_address[1]}'
+        return self
+
+    def __exit__(self, *a):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def fault(self, h):
+        """What is wrong with the signature; the rules are those of AWS Signature Version 4."""
+        found = re.fullmatch(r'AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, ?'
+                             r'SignedHeaders=([^,]+), ?Signature=([0-9a-f]{64})',
+                             h.headers.get('Authorization', ''))
+        if not found:
+            return 'no signature'
+        who, date, region, names, signature = found.groups()
+        secret, token = self.keys.get(who, (None, None))
+        if secret is None:
+            return f'unknown key {who}'
+        if h.headers.get_all('x-amz-content-sha256') != ['UNSIGNED-PAYLOAD']:
+            return 'not one x-amz-content-sha256'
+        if h.headers.get('x-amz-security-token') != token:
+            return 'wrong token'
+        names = names.split(';')
+        if token and 'x-amz-security-token' not in names:
+            return 'the token is not signed'
+        path, _, query = h.path.partition('?')
+        if urllib.parse.quote(urllib.parse.unquote(path), safe='/-._~') != path:
+            return f'not strictly encoded: {path}'
+        request = '\n'.join([h.command, path, query] +
+                            [f'{n}:{" ".join(h.headers[n].split())}' for n in names] +
+                            ['', ';'.join(names), 'UNSIGNED-PAYLOAD'])
+        scope = f'{date}/{region}/s3/aws4_request'
+        text = '\n'.join(['AWS4-HMAC-SHA256', h.headers['x-amz-date'], scope,
+                          hashlib.sha256(request.encode()).hexdigest()])
+        key = ('AWS4' + secret).encode()
+        for part in (date, region, 's3', 'aws4_request'):
+            key = mac(key, part)
+        return None if mac(key, text).hex() == signature else 'wrong signature'
+
+    def answer(self, h):
+        fault = self.fault(h)
+        path = urllib.parse.unquote(h.path)
+        with self.lock:
+            self.seen.append((path, fault, h.headers.get('Range')))
+        data = self.objects.get(path.removeprefix('/bucket/'))
+        status = 403 if fault else 404 if data is None else 206 if h.headers.get('Range') else 200
+        body = data if status < 300 else b''
+        h.send_response(status)
+        if status == 206:
+            a, b = re.fullmatch(r'bytes=(\d*)-(\d*)', h.headers['Range']).groups()
+            first = int(a) if a else max(0, len(data) - int(b))
+            last = min(int(b), len(data) - 1) if a else len(data) - 1
+            h.send_header('Content-Range', f'bytes {first}-{last}/{len(data)}')
+            body = data[first:last + 1]
+        h.send_header('ETag', '"0123456789abcdef-3"')
+        h.send_header('Accept-Ranges', 'bytes')
+        h.send_header('Content-Length', str(len(body)))
+        h.end_headers()
+        if h.command == 'GET':
+            h.wfile.write(body)
+
+    def env(self, **more):
+        return {'AWS_ENDPOINT_URL': self.endpoint, 'AWS_ACCESS_KEY_ID': ID,
+                'AWS_SECRET_ACCESS_KEY': SECRET, 'AWS_REGION': 'eu-central-1'} | more
+
+
+def a_carton(tmp_path, **kw):
+    c = Carton(method='stored').add('model/x', fault_bytes(20 * MIB, seed=1))
+    return c, c.write(tmp_path / 'm.carton').read_bytes()
+
+
+@pytest.mark.parametrize('key', ['m.carton', 'a b/c+d=e&(f)*!@$,;:\'[x]~.carton', 'ä/100%/m.carton'])
+def test_carton_in_a_bucket(mount, cache, tmp_path, key):
+    c, data = a_carton(tmp_path)
+    with Store({key: data}) as s:
+        with mount(f's3://bucket/{key}', *cache.options, env=s.env()) as m:
+            as_expected(m, c)
+    assert s.seen and not [x for x in s.seen if x[1]]
+    assert all(r for _, _, r in s.seen)
+
+
+def test_wrong_and_missing_keys(cache, tmp_path):
+    _, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        p = ctl('hash', 's3://bucket/m.carton', cache.flag, env=s.env(AWS_SECRET_ACCESS_KEY='no'))
+        assert p.returncode == 1 and 'status 403' in p.stderr
+        p = ctl('hash', 's3://bucket/m.carton', cache.flag, env={'AWS_ENDPOINT_URL': s.endpoint})
+        assert p.returncode == 1 and 'requests are not signed' in p.stderr
+        assert 'wrong signature' in {f for _, f, _ in s.seen} and SECRET not in p.stderr
+
+
+def home(tmp_path, **files):
+    where = tmp_path / 'home'
+    (where / '.aws').mkdir(parents=True)
+    for name, text in files.items():
+        (where / '.aws' / name).write_text(text)
+    return {'HOME': str(where)}
+
+
+@pytest.mark.parametrize('where', ['credentials', 'config', 'process', 'environment'])
+def test_where_keys_are(cache, tmp_path, where):
+    """With a session token, from each place that is documented."""
+    _, data = a_carton(tmp_path)
+    keys = f'aws_access_key_id = {ID}\naws_secret_access_key={SECRET}\naws_session_token = t/+=\n'
+    output = json.dumps({'Version': 1, 'AccessKeyId': ID, 'SecretAccessKey': SECRET,
+                         'SessionToken': 't/+=', 'Expiration': '2199-01-01T00:00:00Z'})
+    script = tmp_path / 'keys.json'
+    script.write_text(output)
+    env = {'environment': dict(AWS_ACCESS_KEY_ID=ID, AWS_SECRET_ACCESS_KEY=SECRET,
+                               AWS_SESSION_TOKEN='t/+='),
+           'credentials': home(tmp_path, credentials='[default]\naws_access_key_id=no\n'
+                               f'# x\n[me]\n{keys}', config='') | dict(AWS_PROFILE='me'),
+           'config': home(tmp_path / 'c', config=f'[profile me]\n{keys}[default]\nregion=x\n')
+           | dict(AWS_PROFILE='me'),
+           'process': home(tmp_path / 'p', config='[default]\nregion = r\n'
+                           f'credential_process = cat "{script}"\n')}[where]
+    with Store({'m.carton': data}) as s:
+        s.keys = {ID: (SECRET, 't/+=')}
+        p = ctl('hash', 's3://bucket/m.carton', cache.flag,
+                env=env | {'AWS_ENDPOINT_URL_S3': s.endpoint, 'AWS_ENDPOINT_URL': 'http://x.invalid'})
+        assert p.returncode == 0, (p.stderr, s.seen)
+        assert not [x for x in s.seen if x[1]]
+
+
+@pytest.mark.parametrize('output', ['', 'no json', '{"Version": 1}', '{"AccessKeyId": "x"'])
+def test_process_that_fails(cache, tmp_path, output):
+    env = home(tmp_path, config=f"[default]\ncredential_process = echo '{output}'\n")
+    p = ctl('hash', 's3://bucket/m.carton', cache.flag, env=env)
+    assert p.returncode == 1 and 'writes no JSON with AccessKeyId' in p.stderr
+
+
+def test_keys_are_renewed(mount, cache, tmp_path):
+    """Before they expire, by the command, while the daemon is confined."""
+    c = Carton(method='stored')
+    for i, name in enumerate('xyz'):
+        c.add(f'model/{name}', fault_bytes(9 * MIB, seed=i))
+    data = c.write(tmp_path / 'm.carton').read_bytes()
+    script = tmp_path / 'keys'
+    count = tmp_path / 'count'
+    script.write_text(f'''#!/bin/sh
+echo x >>{count}
+n=$(wc -l <{count})
+# the first are about to expire
+expiry=2199-01-01T00:00:00Z
+[ "$n" = 1 ] && expiry=$(date -u -d '+1 minute' +%Y-%m-%dT%H:%M:%SZ)
+echo "{{\\"Version\\":1,\\"AccessKeyId\\":\\"key$n\\",\\"SecretAccessKey\\":\\"s$n\\",\\"Expiration\\":\\"$expiry\\"}}"
+''')
+    script.chmod(0o755)
+    env = home(tmp_path, config=f'[default]\ncredential_process = {script}\n')
+    with Store({'m.carton': data}) as s:
+        s.keys = {f'key{n}': (f's{n}', None) for n in (1, 2)}
+        with mount('s3://bucket/m.carton', *cache.options,
+                   env=env | {'AWS_ENDPOINT_URL': s.endpoint}) as m:
+            m.sha('model/y')
+            eventually('other keys are loaded', lambda: count.read_text() == 'x\nx\n')
+            m.sha('model/z')
+            del s.keys['key1']
+            as_expected(m, c)
+        assert count.read_text() == 'x\nx\n' and not [x for x in s.seen if x[1]]
+
+
+def test_links_to_a_bucket(cache, tmp_path):
+    """Of the same bucket only, and only from a carton of that bucket."""
+    for seed, (url, good) in enumerate((('s3://bucket/blob', True), ('s3://other/blob', False))):
+        data = fault_bytes(9 * MIB, seed=seed)
+        c = LinkedCarton().link('model/x', data, url)
+        path = c.write(tmp_path / 'm.carton')
+        with Store({'m.carton': path.read_bytes(), 'blob': data}) as s:
+            p = ctl('fetch', 's3://bucket/m.carton', cache.flag, env=s.env())
+            assert (p.returncode == 0) == good, p.stderr
+            assert good or 'LINKS may lead to the bucket of an s3 carton only' in p.stderr
+            p = ctl('fetch', path, f'--cache-dir={tmp_path}/c', '--private-links', env=s.env())
+            assert p.returncode == 1
+
+
+def test_mirror_in_a_bucket(nginx, mount, cache, tmp_path):
+    data = fault_bytes(9 * MIB, seed=3)
+    c = LinkedCarton().link('model/x', data, nginx.put('blob', data))
+    path = c.write(tmp_path / 'm.carton')
+    nginx.clear()
+    with Store({f'models/{c.sum(data)}': data}) as s:
+        with mount(path, '-o', 'mirror=s3://bucket/models/{sha256}', '-o', 'private_links',
+                   *cache.options, env=s.env()) as m:
+            as_expected(m, c)
+        assert not nginx.requests() and not [x for x in s.seen if x[1]]
+
+
+@pytest.mark.parametrize('url', ['s3://b', 's3://bucket', 's3://bucket/', 's3://Bu_cket!/x',
+                                 's3://bucket/a/../b'])
+def test_bad_urls(cache, url):
+    p = ctl('hash', url, cache.flag, env=dict(AWS_ACCESS_KEY_ID=ID, AWS_SECRET_ACCESS_KEY=SECRET))
+    assert p.returncode == 1 and ('s3://BUCKET/KEY' in p.stderr or 'component' in p.stderr)
