@@ -58,8 +58,9 @@ SONAME := libcarton.so.0
 SO_FILE := $(SONAME).$(VERSION)
 SO := $(BUILD)/$(SONAME)
 FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,json numbers option_table privacy progress sandbox landlock syscalls)
-CARTONFS_OBJ := $(patsubst %,$(BUILD)/fs/%.o,main options ops park push ahead session dirops mountpoint mounter etc_files notify control status status_files unmounted) $(FS_COMMON)
-CARTONCTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard fs/ctl_*.c) fs/cartonctl.c fs/term.c) $(FS_COMMON)
+CTL_SRC := $(wildcard fs/ctl_*.c) fs/cartonctl.c fs/term.c
+CARTONFS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CTL_SRC),$(wildcard fs/*.c)))
+CARTONCTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(CTL_SRC)) $(FS_COMMON)
 # `make check` and the like build with all cores, unless make was started with -j.
 ALL_CORES = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "numbers.h"
+#include "mountpoint.h"
 #include "option_table.h"
 
 /* Fits 24 lines of 80 columns. */
@@ -43,7 +44,7 @@ const char options_help[] =
 /* What the command line says; moved to struct options once it is complete. */
 struct raw {
 	struct carton_options carton;
-	char *verify, *views, *fsname;
+	char *verify, *views, *fsname, *error_file;
 	bool noviews, nosandbox, mount_only;
 	unsigned uid, gid, umask, max_read;
 	int foreground, debug, help, version, fake; /* filled by fuse_opt */
@@ -67,6 +68,7 @@ static const struct option_spec mount_table[] = {
 	SPEC(gid, NUMBER, "a number", UINT_MAX - 1),
 	SPEC(umask, OCTAL, "an octal number such as 022", 0777),
 	SPEC(fsname, TEXT, NULL, 0),
+	SPEC(error_file, TEXT, "a file", 0),
 	SPEC(nosandbox, FLAG, "no value", 0),
 	SPEC(mount_only, FLAG, "no value", 0),
 	SPEC(max_read, NUMBER, "a number of bytes", UINT_MAX),
@@ -268,6 +270,10 @@ static int add_mount_options(const struct raw *raw, struct options *o)
 		return -ENOMEM;
 	if (asprintf(&fsname, "fsname=%s", raw->fsname ? raw->fsname : o->label) < 0)
 		fsname = NULL;
+	/* then only fusermount3 can open it; without the option, libfuse asks it only if mount(2) fails */
+	if (access("/dev/fuse", R_OK | W_OK) < 0 && !mountpoint_is_device(o->mountpoint) &&
+	    fuse_opt_add_opt(&text, "auto_unmount") < 0)
+		r = -ENOMEM;
 	if (!fsname || fuse_opt_add_opt_escaped(&text, fsname) < 0 ||
 	    fuse_opt_add_arg(&o->fuse, "-o") < 0 || fuse_opt_add_arg(&o->fuse, text) < 0)
 		r = -ENOMEM;
@@ -308,6 +314,8 @@ static int take_carton_options(struct raw *raw, struct options *o)
 	/* "hidden" is no name: views/ is found by its usual name, but not listed */
 	o->carton.views_hidden = raw->views && strcmp(raw->views, "hidden") == 0;
 	o->nosandbox = raw->nosandbox;
+	o->error_file = raw->error_file;
+	raw->error_file = NULL;
 	o->mount_only = raw->mount_only;
 	if (!raw->noviews) {
 		bool named = raw->views && !o->carton.views_hidden;
@@ -375,4 +383,5 @@ void options_free(struct options *o)
 	free(o->source);
 	free(o->label);
 	free(o->mountpoint);
+	free(o->error_file);
 }

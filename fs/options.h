@@ -15,6 +15,7 @@ struct options {
 	struct carton_options carton; /* its strings are freed with these options */
 	char *source;		      /* an absolute path if it exists, or a URL */
 	char *label;		      /* the source without credentials and query, for messages */
+	char *error_file;	      /* where a failure is written; or NULL */
 	char *mountpoint;	      /* an absolute path if it exists */
 	bool foreground, debug, help, version;
 	bool verify_at_mount, verify_in_background;

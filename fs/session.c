@@ -18,6 +18,7 @@
 
 #include "ahead.h"
 #include "dirops.h"
+#include "handover.h"
 #include "mounter.h"
 #include "mountpoint.h"
 #include "notify.h"
@@ -37,6 +38,7 @@ struct session {
 	struct unmounted unmounted;
 	bool mounted;  /* by the mounter, and not unmounted since */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
+	int error_fd;  /* of error_file; -1: none */
 	bool detached; /* the daemon has closed its stderr: log to syslog. Atomic: any thread logs */
 };
 
@@ -69,12 +71,23 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 			    subject ? subject : "", subject ? ": " : "", message);
 		return;
 	}
+	if (s->error_fd >= 0 && level == CARTON_LOG_ERROR)
+		dprintf(s->error_fd, "%s%s%s\n", subject ? subject : "", subject ? ": " : "",
+			message);
 	progress_clear();
 	/* the journal takes the priority from a prefix */
 	if (s->journal)
 		fprintf(stderr, "<%d>", priorities[level]);
 	fprintf(stderr, "cartonfs: %s%s%s%s\n", prefixes[level], subject ? subject : "",
 		subject ? ": " : "", message);
+}
+
+/* For who cannot see the exit status. Returns it. */
+static int report_status(const struct session *s, int status)
+{
+	if (s->error_fd >= 0 && status != EXIT_OK)
+		dprintf(s->error_fd, "cartonfs: %s: exit status %d\n", s->options->label, status);
+	return status;
 }
 
 /* Sends the messages of libfuse to the same log. */
@@ -425,6 +438,16 @@ static int mount_only(struct session *s)
 	return status;
 }
 
+/* -1: none is wanted; -2: it cannot be opened. */
+static int open_error_file(const char *path)
+{
+	int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644) : -1;
+
+	if (path && fd < 0)
+		fprintf(stderr, "cartonfs: %s: %s\n", path, strerror(errno));
+	return path && fd < 0 ? -2 : fd;
+}
+
 int session_run(struct options *o)
 {
 	struct session s = {
@@ -439,6 +462,7 @@ int session_run(struct options *o)
 			   .push_patience = 1 },
 		.counts = { .lock = PTHREAD_MUTEX_INITIALIZER },
 		.status_fd = -1,
+		.error_fd = -1,
 	};
 	sigset_t signals, before;
 	int fds[2], status;
@@ -452,6 +476,13 @@ int session_run(struct options *o)
 	s.journal = to_journal();
 	carton_log_set(on_log, &s);
 	fuse_set_log_func(on_fuse_log);
+	s.error_fd = open_error_file(o->error_file);
+	if (s.error_fd == -2)
+		return EXIT_USAGE;
+	if (handover_receive(&o->mountpoint) < 0) {
+		report_status(&s, EXIT_MOUNT);
+		return EXIT_MOUNT;
+	}
 	if (o->mkdir_mode >= 0 && mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode) < 0)
 		return EXIT_MOUNT;
 	if (mountpoint_prepare(o->mountpoint) < 0)
@@ -459,7 +490,7 @@ int session_run(struct options *o)
 	if (o->mount_only)
 		return mount_only(&s);
 	if (o->foreground)
-		return open_and_serve(&s);
+		return report_status(&s, open_and_serve(&s));
 
 	/* fork before any thread starts; the child logs to stderr until it is mounted */
 	forwarded_signals(&signals);
@@ -475,7 +506,7 @@ int session_run(struct options *o)
 	close(fds[0]);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	s.status_fd = fds[1];
-	status = open_and_serve(&s);
+	status = report_status(&s, open_and_serve(&s));
 	options_free(o);
 	exit(status);
 }

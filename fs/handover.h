@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A FUSE device that another program has opened and mounted, and passes over a unix socket (SCM_RIGHTS).
+ * So a container without any privilege serves what a privileged one has mounted.
+ */
+#ifndef FS_HANDOVER_H
+#define FS_HANDOVER_H
+
+/*
+ * Takes the device from descriptor _FUSE_COMMFD of the environment, as fusermount3 passes it, else from the
+ * socket at *mountpoint, if it is one. *mountpoint (malloc'ed) is then /dev/fd/N. 0, also if there is
+ * neither; or -errno after printing it. Waits until the device comes.
+ */
+int handover_receive(char **mountpoint);
+
+#endif

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Without privileges: a FUSE device that somebody else has mounted, over a descriptor or a socket."""
+import contextlib
+import ctypes
+import os
+import shutil
+import socket
+import subprocess
+import threading
+
+import pytest
+
+import harness
+from harness import CARTONFS, eventually, mountinfo, run
+from zipwriter import sample
+
+pytestmark = pytest.mark.skipif(not harness.IS_ROOT, reason='mounts as root for others')
+LIBC = ctypes.CDLL(None, use_errno=True)
+UNPRIVILEGED = ('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--no-new-privs',
+                '--inh-caps=-all', '--bounding-set=-all')
+
+
+@contextlib.contextmanager
+def device(where):
+    """An open /dev/fuse that is mounted at `where` for uid 65534."""
+    fd = os.open('/dev/fuse', os.O_RDWR)
+    data = f'fd={fd},rootmode=40000,user_id=65534,group_id=65534,allow_other'
+    if LIBC.mount(b'carton', os.fsencode(where), b'fuse.cartonfs', 1 | 2 | 4, data.encode()):
+        raise OSError(ctypes.get_errno(), 'mount')
+    try:
+        yield fd
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+        if mountinfo(where):
+            run('umount', '-l', where)
+
+
+@pytest.fixture
+def carton(work):
+    c = sample()
+    path = c.write(work / 'm.carton')
+    path.chmod(0o644)
+    work.chmod(0o755)
+    (work / 'mnt').mkdir()
+    (work / 'cache').mkdir()
+    os.chown(work / 'cache', 65534, 65534)
+    return c, path, work / 'mnt'
+
+
+def serves(where, c, process):
+    eventually('the mount answers', lambda: process.poll() is not None or
+               run('timeout', '-s', 'KILL', '3', 'test', '-f', where / 'MANIFEST').returncode == 0)
+    assert process.poll() is None, process.stderr.read()
+    for name, sha in c.hashes().items():
+        assert harness.sha_file(where / name) == sha
+
+
+def start(path, mountpoint, work, *options, fds=(), env=None):
+    return subprocess.Popen([*UNPRIVILEGED, CARTONFS, '-f', '-o', f'cache_dir={work}/cache', *options,
+                             str(path), str(mountpoint)], pass_fds=fds, stderr=subprocess.PIPE,
+                            text=True, env=harness.environment(65534, **(env or {})))
+
+
+def send(connection, fd):
+    socket.send_fds(connection, [b'\0'], [fd])
+    os.close(fd)
+    connection.close()
+
+
+@contextlib.contextmanager
+def listening(path, fd):
+    """Hands the device to whoever connects."""
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(str(path))
+    os.chmod(path, 0o666)
+    s.listen()
+    t = threading.Thread(target=lambda: send(s.accept()[0], fd))
+    t.start()
+    yield path
+    t.join(harness.EXIT_S)
+    s.close()
+
+
+@pytest.mark.parametrize('how', ['descriptor', 'socket', 'variable'])
+def test_device_from_another(carton, work, how):
+    """All capabilities dropped, no new privileges, uid 65534."""
+    c, path, where = carton
+    with contextlib.ExitStack() as stack:
+        fd = stack.enter_context(device(where))
+        if how == 'descriptor':
+            p = start(path, f'/dev/fd/{fd}', work, fds=(fd,))
+            os.close(fd)
+        elif how == 'socket':
+            p = start(path, stack.enter_context(listening(work / 'sock', fd)), work)
+        else:
+            a, b = socket.socketpair()
+            p = start(path, where, work, fds=(b.fileno(),), env={'_FUSE_COMMFD': str(b.fileno())})
+            b.close()
+            send(a, fd)
+        try:
+            serves(where, c, p)
+            p.terminate()
+            assert p.wait(harness.EXIT_S * harness.SLOW) == 0
+        finally:
+            p.kill()
+            p.wait()
+            p.stderr.close()
+
+
+@pytest.mark.parametrize('message', ['no descriptor', 'closed'])
+def test_no_device_comes(carton, work, message):
+    _, path, where = carton
+    a, b = socket.socketpair()
+    errors = work / 'cache/errors'
+    p = start(path, where, work, '-o', f'error_file={errors}', fds=(b.fileno(),),
+              env={'_FUSE_COMMFD': str(b.fileno())})
+    b.close()
+    if message == 'no descriptor':
+        a.send(b'x')
+    a.close()
+    assert p.wait(harness.EXIT_S) == 32 and 'no FUSE device comes from there' in p.stderr.read()
+    assert 'exit status 32' in errors.read_text()
+    p.stderr.close()
+
+
+def test_error_file(carton, work):
+    """Why it failed after the device was handed over, where the supervisor looks for it."""
+    _, _, where = carton
+    bad = work / 'bad.carton'
+    bad.write_bytes(b'no zip' * 1000)
+    bad.chmod(0o644)
+    errors = work / 'cache/errors'
+    errors.write_text('of an earlier run')
+    errors.chmod(0o666)
+    with device(where) as fd:
+        p = start(bad, f'/dev/fd/{fd}', work, '-o', f'error_file={errors}', fds=(fd,))
+        os.close(fd)
+        assert p.wait(harness.EXIT_S) == 32
+        p.stderr.close()
+    first, *_, last = errors.read_text().splitlines()
+    assert 'zip' in first and last.endswith('exit status 32') and 'earlier' not in first
+    p = run(CARTONFS, '-o', f'error_file={work}/none/x', bad, where)
+    assert p.returncode == 1 and 'none/x' in p.stderr
+
+
+PODMAN = ('podman', *(('--runtime', 'runc') if shutil.which('runc') else ()),
+          '--cgroup-manager=cgroupfs', 'run', '--rm', '--network=none', '--cap-drop=all',
+          '--security-opt=no-new-privileges', '--user=65534:65534', '--ulimit=nofile=1024:1024',
+          '--ulimit=nproc=1024:1024')
+
+
+def test_podman(carton, work):
+    """A container with this system's files serves what came over a socket."""
+    c, path, where = carton
+    rootfs = work / 'rootfs'
+    for name in ('usr', 'etc', 'w', 'proc', 'dev', 'sys', 'tmp', 'var/tmp', 'run', 'prog'):
+        (rootfs / name).mkdir(parents=True)
+    for name in ('bin', 'lib', 'lib64', 'sbin'):
+        (rootfs / name).symlink_to(f'usr/{name}')
+    inside = (f'--volume={work}:/w', '--volume=/usr:/usr:ro', f'--volume={harness.PROGRAMS}:/prog:ro',
+              '--rootfs', str(rootfs))
+    if not shutil.which('podman') or run(*PODMAN, *inside, '/bin/true').returncode:
+        pytest.skip('podman cannot run a container here')
+    with device(where) as fd, listening(work / 'sock', fd):
+        p = subprocess.Popen(
+            [*PODMAN, *inside, '/prog/cartonfs', '-f', '-o', 'cache_dir=/w/cache', f'/w/{path.name}',
+             '/w/sock'], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            env=harness.environment())
+        try:
+            serves(where, c, p)
+        finally:
+            run('umount', '-l', where)
+            p.terminate()
+            p.wait(harness.EXIT_S)
+            p.stderr.close()
