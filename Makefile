@@ -75,7 +75,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fuzz differential lint format man bench bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fleet fuzz differential lint format man bench bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -198,6 +198,10 @@ check-runners: test-deps
 # Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
 SOAK_SECONDS ?= 600
 SOAK_TSAN := $(filter build-tsan,$(BUILD))
+# 16 mounts, caches between them, an object store; as root, on this machine. FLEET: what to measure.
+fleet: all
+	tests/fleet/run $(BUILD) $(FLEET)
+
 soak: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) $(if $(SOAK_TSAN),$(SANITIZE) VARIANT=-fsanitize=thread) all
 	@$(if $(SOAK_TSAN),TEST_SLOWDOWN=8 TSAN_OPTIONS='halt_on_error=1 suppressions=$(CURDIR)/tests/tsan.supp') \
@@ -366,6 +370,7 @@ help:
 	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'
 	@echo 'make slow         tests of files over 4 GiB'
 	@echo 'make soak         readers, damage and kills (SOAK_SECONDS=600, BUILD=build-tsan)'
+	@echo 'make fleet        measure many nodes, caches and an object store (root)'
 	@echo 'make fuzz         fuzz the parsers (FUZZ_SECONDS=60 each)'
 	@echo 'make differential  compare the zip reader with others (DIFFERENTIAL_RUNS=30000)'
 	@echo 'make bench        measure, against the files beneath and against other tools'
