@@ -29,8 +29,9 @@ static struct remote_source *of(const struct source *s)
 
 /* ---- fetching, while the carton is opened ---- */
 
-/* Runs a fetch of at most `n` bytes into memory, and holds them. */
-static int fetch_held(struct remote_source *s, struct fetch *f, uint64_t n)
+/* Runs a fetch of at most `n` bytes into memory: malloc'ed, with how many there are. */
+static int fetch_bytes(struct remote_source *s, struct fetch *f, uint64_t n, char **ret,
+		       uint64_t *ret_n)
 {
 	struct ingested in;
 	struct source *bytes;
@@ -56,8 +57,22 @@ static int fetch_held(struct remote_source *s, struct fetch *f, uint64_t n)
 		free(data);
 		return r;
 	}
-	return held_add(s->held, data, in.size,
-			f->what == FETCH_SUFFIX ? s->remote.size - in.size : f->off);
+	*ret = data;
+	*ret_n = in.size;
+	return 0;
+}
+
+/* The same, and holds them. */
+static int fetch_held(struct remote_source *s, struct fetch *f, uint64_t n)
+{
+	uint64_t size;
+	char *data;
+	int r = fetch_bytes(s, f, n, &data, &size);
+
+	if (r != 0)
+		return r;
+	return held_add(s->held, data, size,
+			f->what == FETCH_SUFFIX ? s->remote.size - size : f->off);
 }
 
 /* Has [off, off + n) held. */
@@ -95,11 +110,80 @@ static int prefetch(struct source *base, uint64_t off, uint64_t n, uint64_t befo
 	return hold(s, off - before, n + before);
 }
 
+/* A large stretch, of which only a window is in memory: for who checks all of a carton. */
+struct window {
+	struct stream stream;
+	struct source *source;
+	uint64_t off, end; /* of what was not fetched yet */
+	char *data;
+	uint64_t at, n; /* in `data` */
+};
+
+static ssize_t window_read(struct stream *stream, void *ret_buf, size_t n)
+{
+	struct window *w = container_of(stream, struct window, stream);
+	struct remote_source *s = of(w->source);
+
+	if (w->at == w->n && w->off < w->end) {
+		struct fetch f = {
+			.what = FETCH_RANGE,
+			.remote = &s->remote,
+			.off = w->off,
+			.n = MIN(MAX_PREFETCH, w->end - w->off),
+		};
+		int r;
+
+		free(w->data);
+		w->data = NULL;
+		w->at = w->n = 0;
+		r = fetch_bytes(s, &f, f.n, &w->data, &w->n);
+		if (r < 0)
+			return r;
+		w->off += w->n;
+	}
+	n = (size_t)MIN((uint64_t)n, w->n - w->at);
+	if (n > 0)
+		memcpy(ret_buf, w->data + w->at, n);
+	w->at += n;
+	return (ssize_t)n;
+}
+
+static void window_close(struct stream *stream)
+{
+	struct window *w = container_of(stream, struct window, stream);
+
+	source_unref(w->source);
+	free(w->data);
+	free(w);
+}
+
+static const struct stream_ops window_ops = { window_read, window_close };
+
+static int open_window(struct source *base, uint64_t off, uint64_t n, struct stream **ret)
+{
+	struct window *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	w->stream.ops = &window_ops;
+	w->source = source_ref(base);
+	w->off = off;
+	w->end = off + n;
+	*ret = &w->stream;
+	return 0;
+}
+
 static int open_stream(struct source *base, uint64_t off, uint64_t n, struct stream **ret)
 {
-	/* all of it at once; without a network perhaps only parts are there */
-	int r = of(base)->options ? hold(of(base), off, n) : 0;
+	int r = 0;
 
+	if (off > base->size || n > base->size - off)
+		return -ENODATA;
+	if (of(base)->options && n > MAX_PREFETCH && !held_read(of(base)->held, NULL, n, off))
+		return open_window(base, off, n, ret);
+	/* all of it at once; without a network perhaps only parts are there */
+	if (of(base)->options)
+		r = hold(of(base), off, n);
 	return r < 0 ? r : source_part(base, off, n, ret);
 }
 

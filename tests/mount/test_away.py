@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Far from the carton: secrets that rotate, URLs with a signature, servers that are down, foreign schemes."""
+import contextlib
 import os
+import re
+import subprocess
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
@@ -129,6 +133,31 @@ def test_exit_status(fault, tmp_path, cache, kind, status):
             *(('-o', 'offline') if kind == 'offline' else ()), url, where)
     s.close()
     assert p.returncode == status, p.stderr
+
+
+# ---- verify ----
+
+def test_verify_in_little_memory(nginx, cache):
+    """A large entry of a remote carton passes through a window; each byte comes once."""
+    size = 300 * MIB
+    c = Carton(method='stored').add('model/x', fault_bytes(size, seed=1))
+    c.write(nginx.root / 'v.carton')
+    nginx.clear()
+    p = subprocess.Popen([harness.CARTONCTL, 'verify', cache.flag, nginx.url('v.carton')],
+                         env=harness.environment())
+    peak = 0
+    while p.poll() is None:
+        # before the exec, it is that of our own process
+        with contextlib.suppress(OSError):
+            status = Path(f'/proc/{p.pid}/status').read_text()
+            found = re.search(r'^VmHWM:\s+(\d+) kB', status, re.M)
+            if found and os.readlink(f'/proc/{p.pid}/exe') == harness.CARTONCTL:
+                peak = max(peak, int(found[1]))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            p.wait(0.02)
+    assert p.returncode == 0 and peak
+    assert harness.SANITIZED or peak < 128 << 10
+    assert sum(r['sent'] for r in nginx.requests()) < size + 2 * MIB
 
 
 # ---- messages ----
