@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -264,6 +265,8 @@ static inline int child_stop_at(int (*fn)(const struct env *e), const struct env
 
 	assert_true(pid >= 0);
 	if (pid == 0) {
+		/* or it would stay stopped for ever if the test is killed */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
 			_exit(97);
 		raise(SIGSTOP);
