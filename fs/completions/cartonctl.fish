@@ -13,7 +13,8 @@ function __cartonctl_commands
 end
 
 function __cartonctl_cache
-    cartonctl --help 2>/dev/null | string replace -rf '^  cache ([a-z]+).*?  +(.*)' '$1\t$2'
+    cartonctl --help 2>/dev/null | string replace -rf '^  cache (.*?)   .*' '$1' | string split '|' |
+        string replace -rf '^ *([a-z]+).*' '$1'
 end
 
 function __cartonctl_options
@@ -48,7 +49,7 @@ complete -c cartonctl -f
 complete -c cartonctl -n 'test (count (__cartonctl_words)) -eq 0' -a '(__cartonctl_commands)'
 complete -c cartonctl -n 'string match -q -- "-*" (commandline -ct)' -a '(__cartonctl_options)'
 complete -c cartonctl -n '__cartonctl_at 1 cache' -a '(__cartonctl_cache)'
-complete -c cartonctl -n '__cartonctl_at 1 status stop' -a '(__cartonctl_mountpoints)'
-complete -c cartonctl -n 'set -l w (__cartonctl_words); test (count $w) -eq 1; and not contains -- $w[1] cache status stop' -F
+complete -c cartonctl -n '__cartonctl_at 1 status stop refresh' -a '(__cartonctl_mountpoints)'
+complete -c cartonctl -n 'set -l w (__cartonctl_words); test (count $w) -eq 1; and not contains -- $w[1] cache status stop refresh' -F
 complete -c cartonctl -n '__cartonctl_at 2 diff extract' -F
 complete -c cartonctl -n __cartonctl_in_paths -a '(__cartonctl_paths)'

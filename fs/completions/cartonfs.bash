@@ -60,7 +60,7 @@ _cartonfs_mount_options()
 	[[ $word = *,* ]] && before=${word%,*},
 	for name in verify=open verify=mount verify=off manifest_sha256= cache_dir= cache_size= memory= offline \
 		connections= timeout= private_links cacert= header_file= noviews views= views=hidden uid= gid= \
-		umask= allow_other auto_unmount fsname= max_read= mkdir nosandbox noexec noatime; do
+		umask= seals=off mirror= allow_other auto_unmount fsname= max_read= mkdir nosandbox noexec noatime; do
 		list+=("$before$name")
 	done
 	_cartonfs_reply "${list[@]}"
@@ -117,10 +117,10 @@ _cartonctl()
 		mapfile -t words < <(sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' <<<"$help" | sort -u)
 		_cartonfs_reply "${words[@]}" ;;
 	'1 cache')
-		mapfile -t words < <(sed -n 's/^  cache \([a-z]*\).*/\1/p' <<<"$help")
+		mapfile -t words < <(sed -n 's/^  cache \(.*[^ ]\)   .*/\1/p' <<<"$help" | tr '|' '\n' | awk '{ print $1 }')
 		_cartonfs_reply "${words[@]}" ;;
 	*' cache') ;;
-	'1 status' | '1 stop' | '1 remount') _cartonfs_mountpoints ;;
+	'1 status' | '1 stop' | '1 refresh') _cartonfs_mountpoints ;;
 	'1 '* | '2 diff') _cartonfs_sources ;;
 	'2 extract')
 		compopt -o filenames 2>/dev/null

@@ -7,7 +7,7 @@ function __cartonfs_options
     test -n "$before"; or set before ''
     for name in verify=open verify=mount verify=off manifest_sha256= cache_dir= cache_size= memory= offline \
             connections= timeout= private_links cacert= header_file= noviews views= views=hidden uid= gid= \
-            umask= allow_other auto_unmount fsname= max_read= mkdir nosandbox noexec noatime
+            umask= seals=off mirror= allow_other auto_unmount fsname= max_read= mkdir nosandbox noexec noatime
         echo $before$name
     end
 end

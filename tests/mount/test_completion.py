@@ -70,7 +70,9 @@ def test_commands_and_options(there, shell):
     assert shell('cartonctl ve', there[0]) == {'verify'}
     options = shell('cartonctl ls --', there[0])
     assert {'--offline', '--cache-dir=', '--json', '--help'} <= options
-    assert shell('cartonctl cache ', there[0]) == {'list', 'gc', 'verify', 'path'}
+    cache = re.findall(r'^  cache (.*?)(?:   |$)', shown, re.M)
+    words = {word.split()[0] for line in cache for word in line.split('|')}
+    assert {'list', 'gc', 'verify', 'path'} <= words == shell('cartonctl cache ', there[0])
 
 
 @SHELLS
