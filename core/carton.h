@@ -374,9 +374,10 @@ enum carton_compress {
 struct carton_pack_options {
 	enum carton_pack_mode mode;
 	enum carton_compress compress;
-	unsigned level; /* of zstd, 1 to 19; 0: 3, and zstd entries of the source are copied */
-	unsigned align; /* Stored files begin at a multiple: a power of two to 32768; 0: 4096 */
-	unsigned jobs;	/* threads; 0: one for each processor */
+	unsigned level;	  /* of zstd, 1 to 19; 0: 3, and zstd entries of the source are copied */
+	unsigned align;	  /* Stored files begin at a multiple: a power of two to 32768; 0: 4096 */
+	unsigned jobs;	  /* threads; 0: one for each processor */
+	bool chunk_index; /* not EMBED: make misc/.cartonfs/chunks; that changes the model hash */
 	const char *const *urls; /* LINK: at least one, each with {sha256} in it, then NULL */
 	const char *const *
 		paths; /* LINK: files, or directories of files, then NULL; NULL: all but carton.toml */

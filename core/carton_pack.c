@@ -23,6 +23,7 @@ struct packing {
 	struct carton *c;
 	struct plan plan;
 	struct newfile out;
+	struct chunks_writer *chunks; /* of the index, if there is to be one */
 	uint64_t total; /* bytes to read: each is read again to verify the new carton */
 };
 
@@ -60,6 +61,8 @@ static int check_options(const struct carton_pack_options *o)
 		return refuse(NULL, "the alignment has to be a power of two from 1 to 32768");
 	if (o->level > ENCODE_MAX_LEVEL)
 		return refuse(NULL, "the level of zstd has to be from 1 to 19");
+	if (o->mode == CARTON_EMBED && o->chunk_index)
+		return refuse(NULL, "embed makes no chunk index; repack does");
 	return check_urls(o);
 }
 
@@ -222,18 +225,53 @@ static int put_text(struct pack_job *job, struct zip_entry *e, const struct buf 
 	return r == 0 ? zip_writer_header(&job->zip, e) : r;
 }
 
-/* LINKS, MANIFEST, the directory. */
+/* Adds the chunks of the items to those of linked files; writes the index, and hashes it. */
+static int put_index(struct packing *p, struct pack_job *job, struct zip_entry *e,
+		     uint8_t ret_hash[SHA256_SIZE])
+{
+	struct buf data = { 0 };
+	uint8_t *bytes = NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < p->plan.n && r == 0; i++)
+		if (p->plan.items[i].chunks.chunk_size)
+			r = chunks_writer_add(p->chunks, p->plan.items[i].sha256,
+					      &p->plan.items[i].chunks);
+	if (r == 0)
+		r = chunks_writer_end(p->chunks, &bytes, &data.len);
+	data.data = (char *)bytes;
+	if (r == 0)
+		r = sha256_mem(data.data, data.len, ret_hash);
+	if (r == 0)
+		r = put_text(job, e, &data, false);
+	free(bytes);
+	return r;
+}
+
+/* Puts an entry in its place among `n` that are sorted. */
+static void insert(const struct zip_entry **entries, size_t n, const struct zip_entry *e)
+{
+	for (; n && strcmp(entries[n - 1]->name, e->name) > 0; n--)
+		entries[n] = entries[n - 1];
+	entries[n] = e;
+}
+
+/* The chunk index, LINKS, MANIFEST, the directory. */
 static int finish(struct packing *p, struct pack_job *job, char ret_hash[65])
 {
-	const struct zip_entry **entries = calloc(p->plan.n + 2, sizeof(*entries));
-	struct zip_entry links = { .name = "LINKS" }, manifest = { .name = "MANIFEST" };
+	const struct zip_entry **entries = calloc(p->plan.n + 3, sizeof(*entries));
+	struct zip_entry links = { .name = "LINKS" }, manifest = { .name = "MANIFEST" },
+			 index = { .name = CHUNKS_PATH };
 	struct buf links_text = { 0 }, text = { 0 };
+	uint8_t index_hash[SHA256_SIZE];
 	uint8_t hash[SHA256_SIZE];
 	size_t n = p->plan.n;
 	int r = entries ? plan_links(&p->plan, &links_text) : -ENOMEM;
 
+	if (r == 0 && p->plan.index)
+		r = put_index(p, job, &index, index_hash);
 	if (r == 0)
-		r = plan_manifest(&p->plan, &text);
+		r = plan_manifest(&p->plan, p->plan.index ? index_hash : NULL, &text);
 	if (r == 0)
 		r = sha256_mem(text.data, text.len, hash);
 	if (r < 0)
@@ -241,6 +279,8 @@ static int finish(struct packing *p, struct pack_job *job, char ret_hash[65])
 	hex_encode(hash, SHA256_SIZE, ret_hash);
 	for (size_t i = 0; i < n; i++)
 		entries[i] = &p->plan.items[i].zip;
+	if (p->plan.index)
+		insert(entries, n++, &index);
 	if (links_text.len) {
 		r = put_text(job, &links, &links_text, false);
 		entries[n++] = &links;
@@ -267,6 +307,7 @@ static int write_carton(struct packing *p, char ret_hash[65])
 		.zip = { p->out.fd, 0, o->align ? o->align : DEFAULT_ALIGN },
 		.items = p->plan.items,
 		.n = p->plan.n,
+		.chunks = p->plan.index,
 		.container = p->c->container,
 		.ops = &plan_ops,
 		.ctx = &p->plan,
@@ -307,43 +348,65 @@ static int verify_carton(const struct packing *p, const char *hash)
 
 /* ---- objects ---- */
 
-static int copy_object(struct node *file, int fd, char *block)
+/* Reads a pinned file: into `fd`, or -1, and its chunks into the hasher, if that has a size for them. */
+static int copy_object(struct node *file, int fd, char *block, struct chunks_hasher *chunks)
 {
 	uint64_t at = 0;
 	ssize_t got;
 	int r = 0;
 
 	while (r == 0 && (got = carton_read(from_node(file), block, COPY_BLOCK, at, false)) != 0) {
-		r = got < 0 ? (int)got : pwrite_full(fd, block, (size_t)got, at);
+		r = got < 0 ? (int)got : 0;
+		if (r == 0 && fd >= 0)
+			r = pwrite_full(fd, block, (size_t)got, at);
+		if (r == 0 && chunks->chunk_size)
+			r = chunks_hasher_feed(chunks, block, (size_t)got);
 		at += got > 0 ? (uint64_t)got : 0;
 	}
 	return r;
 }
 
-static int put_object(struct packing *p, struct node *file, char *block)
+static int put_object(struct packing *p, struct node *file, const char *hex, char *block)
 {
-	char hex[2 * SHA256_SIZE + 1], *path;
+	struct chunks_hasher none = { 0 };
 	struct newfile out;
-	int r = carton_pin_wait(p->c, from_node(file));
+	char *path;
+	int r = asprintf(&path, "%s/%s", p->options->objects, hex) < 0 ? -ENOMEM : 0;
 
 	if (r < 0)
 		return r;
-	hex_encode(object_sha256(node_object(file)), SHA256_SIZE, hex);
-	r = asprintf(&path, "%s/%s", p->options->objects, hex) < 0 ? -ENOMEM : 0;
+	r = newfile_begin(path, &out);
 	if (r == 0) {
-		r = newfile_begin(path, &out);
-		if (r == 0) {
-			r = copy_object(file, out.fd, block);
-			if (r == 0)
-				r = newfile_publish(&out);
-			else
-				carton_log(CARTON_LOG_ERROR, path, "cannot be written: %s",
-					   strerror(-r));
-			newfile_end(&out);
-		}
-		free(path);
+		r = copy_object(file, out.fd, block, &none);
+		if (r == 0)
+			r = newfile_publish(&out);
+		else
+			carton_log(CARTON_LOG_ERROR, path, "cannot be written: %s", strerror(-r));
+		newfile_end(&out);
 	}
-	carton_unpin(from_node(file));
+	free(path);
+	return r;
+}
+
+/* A file that is left out, pinned. */
+static int put_linked(struct packing *p, struct node *file, char *block)
+{
+	struct chunks_hasher chunks = { 0 };
+	char hex[2 * SHA256_SIZE + 1];
+	int r = 0;
+
+	hex_encode(object_sha256(node_object(file)), SHA256_SIZE, hex);
+	if (p->options->objects)
+		r = put_object(p, file, hex, block);
+	if (r < 0 || !p->plan.index || node_size(file) <= CHUNKS_MIN_FILE)
+		return r;
+	chunks.chunk_size = chunks_size_for(node_size(file));
+	r = copy_object(file, -1, block, &chunks);
+	if (r == 0)
+		r = chunks_hasher_end(&chunks);
+	if (r == 0)
+		r = chunks_writer_add(p->chunks, object_sha256(node_object(file)), &chunks);
+	chunks_hasher_free(&chunks);
 	return r;
 }
 
@@ -356,13 +419,13 @@ static int put_objects(struct packing *p)
 	for (size_t i = 0; i < p->plan.n_linked && r == 0; i++) {
 		struct node *file = p->plan.linked[i];
 
-		if (p->options->objects) {
-			r = put_object(p, file, block);
-		} else if (file->file.entry) {
-			r = carton_pin_wait(p->c, from_node(file));
-			if (r == 0)
-				carton_unpin(from_node(file));
-		}
+		if (!p->options->objects && !file->file.entry)
+			continue;
+		r = carton_pin_wait(p->c, from_node(file));
+		if (r < 0)
+			break;
+		r = put_linked(p, file, block);
+		carton_unpin(from_node(file));
 	}
 	free(block);
 	return r;
@@ -392,7 +455,9 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 	if (r < 0)
 		return r;
 	p->total = 2 * p->plan.bytes;
-	r = put_objects(p);
+	r = p->plan.index ? chunks_writer_new(&p->chunks) : 0;
+	if (r == 0)
+		r = put_objects(p);
 	if (r == 0)
 		r = write_carton(p, ret_hash);
 	if (r == 0)
@@ -414,6 +479,9 @@ int carton_pack(const char *source, const char *out, const struct carton_options
 	if (r < 0)
 		return r;
 	r = run(&p, source, hash);
+	for (size_t i = 0; i < p.plan.n; i++)
+		chunks_hasher_free(&p.plan.items[i].chunks);
+	chunks_writer_free(p.chunks);
 	plan_free(&p.plan);
 	carton_close(p.c);
 	newfile_end(&p.out);

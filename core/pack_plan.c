@@ -164,6 +164,9 @@ const struct pack_ops plan_ops = { open_item, sample_item };
 /* Is the path one of `paths`, or below one? */
 static bool is_named(const char *const *paths, const char *path)
 {
+	/* it is wanted before all others */
+	if (strcmp(path, CHUNKS_PATH) == 0)
+		return false;
 	if (!paths)
 		return strcmp(path, "carton.toml") != 0;
 	for (; *paths; paths++) {
@@ -241,7 +244,8 @@ static int add_node(struct plan *p, struct node *n)
 
 	tree_path(n, path);
 	/* the tree has MANIFEST, which is made later */
-	if (n->kind == NODE_DIR || strcmp(path, "MANIFEST") == 0)
+	if (n->kind == NODE_DIR || strcmp(path, "MANIFEST") == 0 ||
+	    (p->index && strcmp(path, CHUNKS_PATH) == 0))
 		return 0;
 	if (plan_includes(p->options, n))
 		return add_item(p, n, path);
@@ -280,6 +284,7 @@ int plan_make(struct carton *c, const struct carton_pack_options *options, struc
 	const struct tree *t = c->tree;
 	size_t n = (size_t)t->n_nodes + 1;
 	struct plan p = { .c = c, .options = options };
+	const struct node *index = tree_find(t, CHUNKS_PATH);
 	int r = check_paths(&p);
 
 	/* names are as long as in MANIFEST; sorting copies references */
@@ -288,6 +293,9 @@ int plan_make(struct carton *c, const struct carton_pack_options *options, struc
 				n * (sizeof(*p.items) + 3 * sizeof(void *)) + c->manifest->size);
 	if (r < 0)
 		return r;
+	/* an older one of a directory may be about other bytes */
+	p.index = options->mode != CARTON_EMBED &&
+		  (options->chunk_index || (options->mode == CARTON_PACK && index));
 	p.items = calloc(n, sizeof(*p.items));
 	p.linked = calloc(n, sizeof(struct node *));
 	if (!p.items || !p.linked)
@@ -328,21 +336,67 @@ static const struct pack_item *item_of(const struct plan *p, const struct pack_i
 	return bsearch(&key, p->items, p->n, sizeof(key), compare_names);
 }
 
-int plan_manifest(const struct plan *p, struct buf *ret)
+/* The text of the source. */
+static int manifest_copy(const struct manifest *m, struct buf *ret)
+{
+	int r = buf_add(ret, m->text, m->size);
+
+	for (size_t i = 0; i < m->n && r == 0; i++)
+		ret->data[manifest_hex(manifest_path(m, i)) - 1 - m->text] = '=';
+	return r;
+}
+
+/* Puts the line of the index in its place in the text, instead of an older one. */
+static int replace_index_line(const uint8_t *index, struct buf *text)
+{
+	static const char name[] = CHUNKS_PATH "=";
+	struct buf old = *text;
+	const char *line = old.data, *end = old.data + old.len;
+	size_t n = sizeof(name) - 1;
+	int r = 0;
+
+	*text = buf_init(MAX_MANIFEST);
+	while (line < end && r == 0) {
+		const char *eol = memchr(line, '\n', (size_t)(end - line));
+		size_t len = (size_t)((eol ? eol + 1 : end) - line);
+		int order = memcmp(line, name, MIN(len, n));
+
+		if (index && order >= 0) {
+			r = lists_add_file(text, CHUNKS_PATH, index);
+			index = NULL;
+		}
+		if (r == 0 && (order != 0 || len < n))
+			r = buf_add(text, line, len);
+		line += len;
+	}
+	if (r == 0 && index && text->len && text->data[text->len - 1] != '\n')
+		r = buf_addc(text, '\n');
+	buf_free(&old);
+	return r == 0 && index ? lists_add_file(text, CHUNKS_PATH, index) : r;
+}
+
+int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret)
 {
 	const struct manifest *m = p->c->manifest;
 	int r = 0;
 
 	*ret = buf_init(MAX_MANIFEST);
 	if (!m->unhashed) {
-		r = buf_add(ret, m->text, m->size);
-		for (size_t i = 0; i < m->n && r == 0; i++)
-			ret->data[manifest_hex(manifest_path(m, i)) - 1 - m->text] = '=';
+		r = manifest_copy(m, ret);
+		if (r == 0 && index)
+			r = replace_index_line(index, ret);
 		return r;
 	}
-	for (size_t i = 0; i < p->n && r == 0; i++)
-		r = lists_add_file(ret, p->items[i].zip.name, item_of(p, &p->items[i])->sha256);
-	return r;
+	for (size_t i = 0; i < p->n && r == 0; i++) {
+		if (index && strcmp(p->items[i].zip.name, CHUNKS_PATH) > 0) {
+			r = lists_add_file(ret, CHUNKS_PATH, index);
+			index = NULL;
+		}
+		if (r == 0)
+			r = lists_add_file(ret, p->items[i].zip.name,
+					   item_of(p, &p->items[i])->sha256);
+	}
+	return r == 0 && index ? lists_add_file(ret, CHUNKS_PATH, index) : r;
 }
 
 /* The text of the source, as it is. */

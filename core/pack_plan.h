@@ -15,6 +15,7 @@ struct plan {
 	const struct carton_pack_options *options;
 	struct pack_item *items; /* sorted by name (strcmp); `from` is the node */
 	size_t n;
+	bool index;	      /* the carton gets a new chunk index */
 	struct node **linked; /* to be named in LINKS, sorted by hash, each hash once */
 	size_t n_linked;
 	uint64_t bytes; /* of all items */
@@ -34,8 +35,11 @@ void plan_free(struct plan *p);
 /* Is the file one of those that are put into the new carton? */
 bool plan_includes(const struct carton_pack_options *options, const struct node *file);
 
-/* Writes the text of MANIFEST into an empty buf, when the items have been hashed. 0, -ENOMEM or -EFBIG. */
-int plan_manifest(const struct plan *p, struct buf *ret);
+/*
+ * Writes the text of MANIFEST into an empty buf, when the items have been hashed. `index`: the hash of the chunk
+ * index, or NULL. 0, -ENOMEM or -EFBIG.
+ */
+int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret);
 
 /* The text of LINKS, empty if there is none, likewise. */
 int plan_links(const struct plan *p, struct buf *ret);

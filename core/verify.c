@@ -13,6 +13,7 @@
 
 #include "internal.h"
 #include "check.h"
+#include "check_chunks.h"
 #include "base/ingest.h"
 #include "base/util.h"
 
@@ -20,6 +21,7 @@
 
 struct verify {
 	struct carton *c;
+	struct check_chunks chunks;
 	uint64_t total;		/* bytes to read, as far as known */
 	_Atomic uint64_t bytes; /* read by checks of entries; the object store counts its own */
 	atomic_size_t problems;
@@ -35,11 +37,12 @@ struct file_check {
 	const struct entry *entry;
 };
 
-/* A stream that passes bytes through and computes their crc. */
+/* A stream that passes bytes through and computes their crc, and the hashes of their chunks. */
 struct crc_stream {
 	struct stream stream;
 	struct stream *in;
 	uint32_t crc;
+	struct chunks_hasher chunks; /* with a chunk size if they are wanted */
 };
 
 static ssize_t crc_read(struct stream *s, void *ret_buf, size_t n)
@@ -47,9 +50,13 @@ static ssize_t crc_read(struct stream *s, void *ret_buf, size_t n)
 	struct crc_stream *c = container_of(s, struct crc_stream, stream);
 	ssize_t got = stream_read(c->in, ret_buf, n);
 
+	int r = 0;
+
 	if (got > 0)
 		c->crc = crc32_update(c->crc, ret_buf, (size_t)got);
-	return got;
+	if (got > 0 && c->chunks.chunk_size)
+		r = chunks_hasher_feed(&c->chunks, ret_buf, (size_t)got);
+	return r < 0 ? r : got;
 }
 
 static void crc_close(struct stream *s)
@@ -80,7 +87,10 @@ static int check_place(struct file_check *f)
 
 static int check_file(struct file_check *f)
 {
-	struct crc_stream crc = { .stream.ops = &crc_ops };
+	struct crc_stream crc = {
+		.stream.ops = &crc_ops,
+		.chunks.chunk_size = check_chunks_size(&f->v->chunks, f->line->sha256),
+	};
 	struct ingest job = {
 		.in = &crc.stream,
 		.size = f->entry->size,
@@ -95,8 +105,10 @@ static int check_file(struct file_check *f)
 		return r;
 	r = ingest_run(&job, &found);
 	stream_close(&crc.stream);
-	if (r < 0)
+	if (r < 0) {
+		chunks_hasher_free(&crc.chunks);
 		return r;
+	}
 	r = manifest_check_hash(f->entry->name, f->line, found.sha256);
 	if (f->entry->has_crc && crc.crc != f->entry->crc) {
 		carton_log(CARTON_LOG_ERROR, f->entry->name,
@@ -104,6 +116,13 @@ static int check_file(struct file_check *f)
 			   crc.crc);
 		r = -EBADMSG;
 	}
+	if (r == 0)
+		r = chunks_hasher_end(&crc.chunks);
+	/* of a bad file, that is said */
+	if (r == 0 && crc.chunks.chunk_size)
+		r = check_chunks_compare(&f->v->chunks, f->entry->name, f->line->sha256,
+					 &crc.chunks);
+	chunks_hasher_free(&crc.chunks);
 	return r;
 }
 
@@ -331,15 +350,17 @@ static void verify_init(struct verify *v, struct carton *c)
 /* The problems of what the container holds, or -errno. */
 static ssize_t verify_held(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
-	int r = check_files(v, progress, ctx);
-	ssize_t different = 0;
+	ssize_t bad_index = check_chunks_begin(v->c, &v->chunks), different = 0;
+	int r = bad_index < 0 ? (int)bad_index : check_files(v, progress, ctx);
+
+	check_chunks_end(&v->chunks);
 
 	/* libarchive reads local headers, which those with a problem would only repeat */
 	if (r == 0 && atomic_load(&v->problems) == 0)
 		different = container_compare(v->c->container);
 	if (r < 0 || different < 0)
 		return r < 0 ? r : different;
-	return (ssize_t)v->c->faults + different;
+	return (ssize_t)v->c->faults + bad_index + different;
 }
 
 ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void *ctx)

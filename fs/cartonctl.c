@@ -273,6 +273,7 @@ static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX
 		{ "jobs", required_argument, NULL, CTL_JOBS },
 		{ "objects", required_argument, NULL, CTL_OBJECTS },
 		{ "url", required_argument, NULL, CTL_URL },
+		{ "chunk-index", no_argument, NULL, CTL_CHUNKS },
 		{ NULL, 0, NULL, 0 },
 	};
 	int n = 0;
@@ -329,6 +330,7 @@ static int parse_options(int argc, char **argv, struct args *a)
 		case CTL_ALIGN:
 		case CTL_JOBS:
 		case CTL_OBJECTS:
+		case CTL_CHUNKS:
 		case CTL_URL:
 			a->flags |= CTL_PACK_OPTIONS;
 			if (ctl_pack_option(&a->pack, option, optarg) != EXIT_GOOD)
@@ -367,7 +369,8 @@ static int check_flags(const struct command *command, unsigned flags)
 		      { CTL_NUL, "-0" },
 		      { CTL_TENSORS, "--tensors" },
 		      { CTL_WATCH, "--watch" },
-		      { CTL_PACK_OPTIONS, "--compress, --align, --jobs, --url or --objects" } };
+		      { CTL_PACK_OPTIONS,
+			"--compress, --align, --jobs, --url, --objects or --chunk-index" } };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (flags & ~command->flags & names[i].flag)

@@ -29,12 +29,20 @@ enum ctl_flag {
 /* Options of pack, repack, link and embed, as they were given; NULL: not. */
 struct pack_args {
 	const char *compress, *align, *jobs, *objects;
+	bool chunk_index;
 	const char *urls[257]; /* ends with NULL */
 	size_t n_urls;
 };
 
 /* Their numbers for getopt. */
-enum { CTL_COMPRESS = 'C', CTL_ALIGN = 'A', CTL_JOBS = 'J', CTL_OBJECTS = 'O', CTL_URL = 'U' };
+enum {
+	CTL_COMPRESS = 'C',
+	CTL_ALIGN = 'A',
+	CTL_JOBS = 'J',
+	CTL_OBJECTS = 'O',
+	CTL_URL = 'U',
+	CTL_CHUNKS = 'K'
+};
 
 /* The command line, after the command. */
 struct args {

@@ -29,6 +29,8 @@ static const char help[] =
 	"  --compress=zstd[:LEVEL] zstd, level 1 to 19 (3)\n"
 	"  --align=BYTES           Stored files begin at a multiple of BYTES (4096)\n"
 	"  --jobs=N                threads (one for each processor)\n"
+	"  --chunk-index           hash the parts of large files too, so that each can be\n"
+	"                          verified alone; not embed; changes the model hash\n"
 	"  --url=URL               link: has {sha256} in place of the hash of a file\n"
 	"  --objects=DIRECTORY     link: write the files there, under their hashes\n"
 	"\n"
@@ -95,6 +97,9 @@ int ctl_pack_option(struct pack_args *p, int option, const char *value)
 		break;
 	case CTL_JOBS:
 		p->jobs = value;
+		break;
+	case CTL_CHUNKS:
+		p->chunk_index = true;
 		break;
 	case CTL_OBJECTS:
 		p->objects = value;
@@ -170,6 +175,7 @@ static int make(enum carton_pack_mode mode, const char *name, char **words, int 
 		.urls = mode == CARTON_LINK ? a->pack.urls : NULL,
 		.paths = n > 2 ? (const char *const *)words + 2 : NULL,
 		.objects = a->pack.objects,
+		.chunk_index = a->pack.chunk_index,
 		.progress = show,
 		.progress_ctx = &lines,
 	};

@@ -39,6 +39,12 @@ static ssize_t tee_read(struct stream *s, void *ret_buf, size_t n)
 	if (got <= 0)
 		return got;
 	t->crc = crc32_update(t->crc, ret_buf, (size_t)got);
+	if (t->content->item->chunks.chunk_size) {
+		int r = chunks_hasher_feed(&t->content->item->chunks, ret_buf, (size_t)got);
+
+		if (r < 0)
+			return r;
+	}
 	t->sink_error = t->sink(t, ret_buf, (size_t)got);
 	return t->sink_error < 0 ? t->sink_error : got;
 }
@@ -60,6 +66,14 @@ static int to_file(struct tee *t, const void *data, size_t n)
 
 	t->at += n;
 	return r;
+}
+
+static int to_nowhere(struct tee *t, const void *data, size_t n)
+{
+	(void)t;
+	(void)data;
+	(void)n;
+	return 0;
 }
 
 static int encoded_to_file(void *tee, const void *data, size_t n)
@@ -109,8 +123,12 @@ static int run(const struct content *c, struct tee *t)
 	r = c->job->ops->open(c->job->ctx, item, &t->in);
 	if (r < 0)
 		return content_read_error(c->item->zip.name, r);
+	if (c->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
+		item->chunks.chunk_size = chunks_size_for(item->zip.size);
 	r = ingest_run(&job, &found);
 	stream_close(t->in);
+	if (r == 0)
+		r = chunks_hasher_end(&item->chunks);
 	if (r < 0)
 		return t->sink_error < 0 ? content_write_error(r) :
 					   content_read_error(c->item->zip.name, r);
@@ -122,6 +140,13 @@ static int run(const struct content *c, struct tee *t)
 int content_load(const struct content *c, void *ret_data)
 {
 	struct tee t = { .sink = to_memory, .memory = ret_data };
+
+	return run(c, &t);
+}
+
+int content_digest(const struct content *c)
+{
+	struct tee t = { .sink = to_nowhere };
 
 	return run(c, &t);
 }
@@ -176,7 +201,7 @@ int content_copy(const struct content *c)
 		off += n;
 		at += n;
 	}
-	if (r == 0)
+	if (r == 0 && !c->item->chunks.chunk_size)
 		count((void *)c, c->item->zip.size);
 	source_unref(source);
 	free(block);

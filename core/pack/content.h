@@ -29,6 +29,9 @@ int content_store(const struct content *c);
 /* To its place, through `e`; sets zip.stored. */
 int content_encode(const struct content *c, struct encoder *e);
 
+/* Nowhere: only the hashes are wanted. */
+int content_digest(const struct content *c);
+
 /* The bytes of the entry as they are, which are verified when the carton is. */
 int content_copy(const struct content *c);
 

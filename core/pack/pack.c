@@ -107,8 +107,12 @@ static int prepare(struct run *run, struct pack_item *item, struct encoder *e)
 static int fill(struct run *run, struct pack_item *item)
 {
 	struct content c = { .job = run->job, .item = item, .done = &run->done };
-	int r = item->choice == CHOOSE_COPY ? content_copy(&c) : content_store(&c);
+	int r = 0;
 
+	if (item->choice == CHOOSE_COPY && run->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
+		r = content_digest(&c);
+	if (r == 0)
+		r = item->choice == CHOOSE_COPY ? content_copy(&c) : content_store(&c);
 	if (r == 0) {
 		r = zip_writer_header(&run->job->zip, &item->zip);
 		if (r < 0)

@@ -17,6 +17,7 @@
 #include "archive/container.h"
 #include "base/digest.h"
 #include "base/source.h"
+#include "format/chunks.h"
 #include "pack/choose.h"
 #include "pack/zip_writer.h"
 
@@ -34,6 +35,8 @@ struct pack_item {
 	void *data;		/* prepared bytes, zip.stored of them; or NULL */
 	bool ready;		/* prepared */
 	struct pack_item *next; /* to be filled */
+	struct chunks_hasher
+		chunks; /* of a large file, if the job has `chunks`; freed by the caller */
 };
 
 struct pack_ops {
@@ -48,6 +51,7 @@ struct pack_job {
 	struct zip_writer zip; /* w->at is at the end of the data afterwards */
 	struct pack_item *items;
 	size_t n;
+	bool chunks;		     /* hash the chunks of files over CHUNKS_MIN_FILE */
 	struct container *container; /* where entries are copied from */
 	const struct pack_ops *ops;
 	void *ctx;

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+import chunkindex
 import packerform
 from harness import CARTONCTL, IS_ROOT, REFERENCE, ROOT, ctl, environment, eventually, run, scan, sha_file
 from origin import MIB
@@ -468,7 +470,8 @@ def test_changed_while_read(tree, work, how):
         disk.set('none')
         out, err = p.communicate()
     assert p.returncode == 1 and out == '' and not (work / 'm.carton').exists(), err
-    assert 'model/noise: has changed while it was read' in err or 'became shorter' in err, err
+    # noticed when it is opened, while it is read, or at its end
+    assert re.search('model/noise: (had .* when listed|became shorter|has changed) ', err), err
 
 
 # ---- whole or not at all ----
@@ -733,6 +736,63 @@ def test_embed_refused(nginx, work, cache):
     assert 'model/m: ' in refused(words[-1], *words)
     nginx.put('gone/' + c.entries['model/m'].sha256(), TEXT)
     assert 'model/m: ' in refused(words[-1], *words)
+
+
+# ---- the chunk index ----
+
+def with_index(c, index):
+    return c.add(chunkindex.PATH, index, method='stored')
+
+
+def test_chunk_index(tree, work):
+    """It is what cartonfs-chunks(5) says, whichever command makes it, and of whatever storage."""
+    c, path = tree
+    (path / 'model/more').write_bytes(NOISE[::-1])
+    (path / 'model/a MiB').write_bytes(NOISE[:MIB])         # is not listed
+    c.add('model/more', NOISE[::-1]).add('model/a MiB', NOISE[:MIB])
+    plain = c.model_hash()
+    with_index(c, chunkindex.index(TEXT, NOISE, NOISE[::-1]))
+    want = c.model_hash()
+    assert len(TEXT) > MIB and plain != want
+    assert pack('pack', path, work / 'a.carton') == plain
+    for words in (['pack', path], ['repack', work / 'a.carton'], ['repack', '--compress=zstd', work / 'a.carton'],
+                  ['repack', '--compress=store', work / 'a.carton'],
+                  ['link', '--url=https://h/{sha256}', work / 'a.carton']):
+        assert pack(words[0], '--chunk-index', *words[1:], work / 'm.carton') == want, words
+        if words[0] != 'link':
+            verified(work / 'm.carton')
+    assert chunkindex.PATH in linked_names(work / 'm.carton')[1]
+    # made anew, or kept
+    pack('pack', '--chunk-index', path, work / 'm.carton')
+    assert pack('repack', '--chunk-index', work / 'm.carton', work / 'n.carton') == want
+    assert (work / 'm.carton').read_bytes() == (work / 'n.carton').read_bytes()
+    assert pack('repack', '--compress=store', work / 'm.carton', work / 'n.carton') == want
+    (path / 'misc/.cartonfs').mkdir()
+    (path / chunkindex.PATH).write_bytes(b'of other files')
+    assert pack('pack', path, work / 'n.carton') == want
+    assert (work / 'm.carton').read_bytes() == (work / 'n.carton').read_bytes()
+    assert 'embed makes no chunk index' in refused(work / 'e', 'embed', '--chunk-index', work / 'm.carton', work / 'e')
+
+
+@pytest.mark.parametrize('index, text', [
+    (lambda: chunkindex.index(TEXT[:-1] + b'?'), 'of 1 file that the carton does not have'),
+    (lambda: chunkindex.index_of([(hashlib.sha256(NOISE).digest(), len(NOISE), chunkindex.CHUNK,
+                                   chunkindex.chunk_hashes(NOISE[:-1] + b'?'))]),
+     'chunk 4 of "model/noise" has another hash than the file'),
+    (lambda: chunkindex.index_of([(hashlib.sha256(NOISE).digest(), len(NOISE) - 1, chunkindex.CHUNK,
+                                   chunkindex.chunk_hashes(NOISE))]), f'which has {len(NOISE)}'),
+    (lambda: b'no index', chunkindex.PATH),
+])
+@pytest.mark.parametrize('method', ['stored', 'zstd'])
+def test_bad_chunk_index(work, index, text, method):
+    """verify finds it, and so does what makes a carton of it; with a new index that is good."""
+    c = with_index(Carton(method=method).add('model/noise', NOISE, level=1), index())
+    c.write(work / 'm.carton')
+    p = ctl('verify', work / 'm.carton')
+    assert p.returncode == 1 and text in p.stdout and p.stdout.endswith('\n1 problem\n'), p.stdout
+    assert text in refused(work / 'n.carton', 'repack', work / 'm.carton', work / 'n.carton')
+    pack('repack', '--chunk-index', work / 'm.carton', work / 'n.carton')
+    verified(work / 'n.carton')
 
 
 # ---- the terminal ----
