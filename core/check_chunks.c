@@ -29,7 +29,7 @@ static ssize_t count_strangers(const struct carton *c, const struct chunks *chun
 	if (!have)
 		return -ENOMEM;
 	for (size_t i = 0; i < m->n; i++)
-		memcpy(have[i], m->lines[i].sha256, SHA256_SIZE);
+		manifest_hash(manifest_path(m, i), have[i]);
 	qsort(have, m->n, sizeof(*have), compare_hashes);
 	for (size_t i = 0; i < chunks->n; i++)
 		n += !bsearch(chunks->files[i].sha256, have, m->n, sizeof(*have), compare_hashes);

@@ -87,10 +87,7 @@ static int check_place(struct file_check *f)
 
 static int check_file(struct file_check *f)
 {
-	struct crc_stream crc = {
-		.stream.ops = &crc_ops,
-		.chunks.chunk_size = check_chunks_size(&f->v->chunks, f->line->sha256),
-	};
+	struct crc_stream crc = { .stream.ops = &crc_ops };
 	struct ingest job = {
 		.in = &crc.stream,
 		.size = f->entry->size,
@@ -99,10 +96,13 @@ static int check_file(struct file_check *f)
 		.ctx = f->v,
 	};
 	struct ingested found = { 0 };
+	uint8_t sha256[SHA256_SIZE];
 	int r = container_stream(f->v->c->container, f->entry, &crc.in);
 
 	if (r < 0)
 		return r;
+	manifest_hash(f->line, sha256);
+	crc.chunks.chunk_size = check_chunks_size(&f->v->chunks, sha256);
 	r = ingest_run(&job, &found);
 	stream_close(&crc.stream);
 	if (r < 0) {
@@ -120,8 +120,7 @@ static int check_file(struct file_check *f)
 		r = chunks_hasher_end(&crc.chunks);
 	/* of a bad file, that is said */
 	if (r == 0 && crc.chunks.chunk_size)
-		r = check_chunks_compare(&f->v->chunks, f->entry->name, f->line->sha256,
-					 &crc.chunks);
+		r = check_chunks_compare(&f->v->chunks, f->entry->name, sha256, &crc.chunks);
 	chunks_hasher_free(&crc.chunks);
 	return r;
 }
