@@ -137,6 +137,20 @@ def mounted(command, source, where, note=None, timeout=60, env=None):
         os.close(r)
 
 
+def peak_memory(where):
+    """The most memory, in bytes, that the largest process of that mount has had."""
+    peak = 0
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError, StopIteration):
+            with open(f'/proc/{pid}/cmdline', 'rb') as f:
+                words = f.read().split(b'\0')
+            if os.fsencode(where) in words:
+                with open(f'/proc/{pid}/status') as f:
+                    line = next(x for x in f if x.startswith('VmHWM'))
+                peak = max(peak, int(line.split()[1]) << 10)
+    return peak
+
+
 # ---- what is timed ----
 
 ends = None                             # when the reader of the moment is given up
