@@ -7,6 +7,8 @@
 #include "archive/decode.h"
 #include "base/digest.h"
 
+#define MAX_INSERTED 8 /* entries out of order, more of which are sorted with all */
+
 int path_compare(const char *a, const char *b)
 {
 	unsigned char x, y;
@@ -43,13 +45,44 @@ const struct entry *container_find(const struct container *c, const char *name)
 	return bsearch(name, c->entries, c->n_entries, sizeof(*c->entries), compare_name);
 }
 
-/* Most packers sort. */
-static bool is_sorted(const struct container *c)
+/* How many entries from the first on are in order. */
+static size_t count_sorted(const struct container *c)
 {
-	for (size_t i = 1; i < c->n_entries; i++)
-		if (path_compare(c->entries[i - 1].name, c->entries[i].name) > 0)
-			return false;
-	return true;
+	size_t n = 1;
+
+	while (n < c->n_entries && path_compare(c->entries[n - 1].name, c->entries[n].name) <= 0)
+		n++;
+	return n;
+}
+
+/* Moves the entry at `n` to its place in the `n` sorted ones before it. */
+static void insert_entry(struct container *c, size_t n)
+{
+	struct entry e = c->entries[n];
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (path_compare(c->entries[mid].name, e.name) <= 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	memmove(&c->entries[low + 1], &c->entries[low], (n - low) * sizeof(e));
+	c->entries[low] = e;
+}
+
+/* Most packers sort, but for a few entries at the end, such as MANIFEST. */
+static void sort_entries(struct container *c)
+{
+	size_t n = count_sorted(c);
+
+	if (c->n_entries - n > MAX_INSERTED)
+		qsort(c->entries, c->n_entries, sizeof(*c->entries), compare_entries);
+	else
+		for (; n < c->n_entries; n++)
+			insert_entry(c, n);
 }
 
 /* Is `e` a path below `dir`? */
@@ -65,8 +98,7 @@ int container_index(struct container *c)
 
 	if (c->n_entries == 0)
 		return 0;
-	if (!is_sorted(c))
-		qsort(c->entries, c->n_entries, sizeof(*c->entries), compare_entries);
+	sort_entries(c);
 	for (size_t i = 1; i < c->n_entries && faults < MAX_REPORTED; i++) {
 		const struct entry *last = &c->entries[i - 1], *e = &c->entries[i];
 
@@ -114,7 +146,10 @@ int container_stream(struct container *c, const struct entry *e, struct stream *
 	source_unref(source);
 	if (r < 0)
 		return r;
-	return decode_open(raw, e->method, e->stored, e->size, e->name, ret);
+	r = decode_open(raw, e->method, e->stored, e->size, e->name, ret);
+	if (r == 0)
+		decode_count(*ret, c->budget);
+	return r;
 }
 
 int container_read(struct container *c, const struct entry *e, size_t max, struct buf *ret)
@@ -129,8 +164,7 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 		return -EFBIG;
 	}
 	ret->max = max + 1;
-	/* a decoder's window may be as long as the text */
-	r = budget_take(c->budget, 2 * e->size);
+	r = budget_take(c->budget, e->size);
 	if (r == 0)
 		r = buf_reserve(ret, (size_t)e->size + 1);
 	if (r == 0)
@@ -140,7 +174,6 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 	/* one byte more than its size: the stream checks its end only when read to it */
 	got = stream_read_full(s, ret->data, (size_t)e->size + 1);
 	stream_close(s);
-	budget_give(c->budget, e->size);
 	if (got < 0)
 		return (int)got;
 	ret->len = (size_t)got;

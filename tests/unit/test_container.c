@@ -86,6 +86,35 @@ static void test_index(void **state)
 	empty(&c);
 }
 
+/* Few entries at the end are out of order, or many. */
+static void test_index_tail(void **state)
+{
+	enum { N = 40 };
+	static char *const tails[] = { "00", "zz" };
+	char *names[N], text[N][8];
+	struct container c = { 0 };
+	struct entry entries[N];
+
+	(void)state;
+	for (size_t tail = 0; tail < 20; tail++) {
+		for (size_t i = 0; i < N; i++) {
+			snprintf(text[i], sizeof(text[i]), "%02zu", i + 1);
+			names[i] = text[i];
+			if (i >= N - tail)
+				snprintf(text[i], sizeof(text[i]), "%02zu.%zu", N - i, i);
+		}
+		for (size_t i = 0; i < tail && i < 2; i++)
+			names[N - 1 - i] = tails[i];
+		fill(&c, entries, N, names);
+		assert_int_equal(container_index(&c), 0);
+		for (size_t i = 1; i < N; i++)
+			assert_true(path_compare(entries[i - 1].name, entries[i].name) < 0);
+		for (size_t i = 0; i < N; i++)
+			assert_non_null(container_find(&c, names[i]));
+		empty(&c);
+	}
+}
+
 static void test_index_refuses(void **state)
 {
 	static char *const lists[][3] = {
@@ -186,9 +215,9 @@ static void test_stream(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_path_compare),  cmocka_unit_test(test_index),
-		cmocka_unit_test(test_index_refuses), cmocka_unit_test(test_read),
-		cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_path_compare), cmocka_unit_test(test_index),
+		cmocka_unit_test(test_index_tail),   cmocka_unit_test(test_index_refuses),
+		cmocka_unit_test(test_read),	     cmocka_unit_test(test_stream),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
