@@ -148,7 +148,7 @@ static int open_url(struct carton *c, const char *url, bool pinned, struct conta
 	if (r < 0)
 		return r;
 	/* where the server does not say, now is as good as any time */
-	budget_limit_tables(&c->budget, source->size);
+	budget_limit_by_size(&c->budget, source->size);
 	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, &c->budget, ret);
 	source_unref(source);
 	return r;
@@ -191,7 +191,7 @@ static int open_local(struct carton *c, int fd, const struct stat *st, struct co
 	r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
-	budget_limit_tables(&c->budget, source->size);
+	budget_limit_by_size(&c->budget, source->size);
 	r = zip_open(source, st->st_mtime, &c->budget, ret);
 	source_unref(source);
 	return r;
@@ -211,7 +211,7 @@ static int open_meta(struct carton *c)
 	if (r == 0)
 		r = budget_take(&c->budget, META_EXPANSION * text.len);
 	if (r == 0)
-		r = meta_parse(text.data, text.len, &c->meta);
+		r = meta_parse(text.data, text.len, &c->budget, &c->meta);
 	buf_free(&text);
 	if (r < 0)
 		return r;

@@ -127,7 +127,7 @@ int load_links(struct container *c, struct links **ret)
 	if (r == 0)
 		r = budget_take(c->budget, LINKS_EXPANSION * text.len);
 	if (r == 0)
-		r = links_parse(text.data, text.len, ret);
+		r = links_parse(text.data, text.len, c->budget, ret);
 	buf_free(&text);
 	return r;
 }

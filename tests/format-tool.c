@@ -116,7 +116,7 @@ static int load(const char *dir, struct index_toml **ret)
 	struct toml_error error = { 0 };
 	int root = open(dir, O_PATH | O_DIRECTORY);
 	int fd = openat(root, "tensor_data/index.toml", O_RDONLY);
-	int r = fd < 0 ? -errno : index_toml_parse(read_fd, &fd, ret, &error);
+	int r = fd < 0 ? -errno : index_toml_parse(read_fd, &fd, NULL, ret, &error);
 
 	if (!r) {
 		r = index_toml_check_files(*ret, file_size, &root);
@@ -162,7 +162,7 @@ static int cmd_tensors(const char *dir)
 
 	if (r)
 		return fail("index.toml", r);
-	r = view_json_begin(&j, &b);
+	r = view_json_begin(&j, &b, NULL);
 	for (size_t i = 0; i < t->n && !r; i++)
 		r = t->list[i].problem ? 0 : add_good(&j, &t->list[i]);
 	if (!r && t->problem)
@@ -243,11 +243,13 @@ static int cmd_read(const char *path)
 	int r = fstat(fd, &st) ? -errno : 0;
 
 	if (!r)
-		r = safetensors_parse(read_at, &fd, (uint64_t)st.st_size, &s, &error);
+		r = safetensors_parse(
+			&(struct safetensors_file){ read_at, &fd, (uint64_t)st.st_size, NULL }, &s,
+			&error);
 	fd_close(fd);
 	if (r)
 		return fail(error.text, r);
-	r = view_json_begin(&j, &b);
+	r = view_json_begin(&j, &b, NULL);
 	for (size_t i = 0; i < s->n && !r; i++) {
 		struct view_json_tensor t = { .info = &s->list[i].info };
 

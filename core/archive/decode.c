@@ -5,10 +5,12 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <zlib.h>
+#define ZSTD_STATIC_LINKING_ONLY /* ZSTD_createDStream_advanced() */
 #include <zstd.h>
 #include <zstd_errors.h>
 
 #include "archive/inflate.h"
+#include "base/budget.h"
 #include "base/util.h"
 
 #define IN_BLOCK (256 * KIB)
@@ -23,6 +25,8 @@ struct decoder {
 	uint64_t made;	 /* of them, returned so far */
 	int in_error;	 /* of `in` */
 
+	struct budget *budget; /* counts the window; NULL: nothing does */
+	size_t refused;	       /* bytes that the budget had no room for; 0: none yet */
 	ZSTD_DStream *zstd;
 	ZSTD_inBuffer block;
 	bool frame_open; /* inside a zstd frame */
@@ -97,6 +101,37 @@ static ssize_t stored_read(struct stream *s, void *ret_buf, size_t n)
 
 /* ---- zstd ---- */
 
+/* Each block begins with its size, as far as it was counted. */
+#define BLOCK_HEAD 16
+
+static void *zstd_alloc(void *ctx, size_t n)
+{
+	struct decoder *d = ctx;
+	uint64_t *block;
+
+	if (!budget_hold(d->budget, n)) {
+		d->refused = n;
+		return NULL;
+	}
+	block = n < SIZE_MAX - BLOCK_HEAD ? malloc(BLOCK_HEAD + n) : NULL;
+	if (!block) {
+		budget_drop(d->budget, n);
+		return NULL;
+	}
+	*block = d->budget ? n : 0;
+	return (char *)block + BLOCK_HEAD;
+}
+
+static void zstd_free(void *ctx, void *p)
+{
+	const struct decoder *d = ctx;
+	uint64_t *block = p ? (uint64_t *)((char *)p - BLOCK_HEAD) : NULL;
+
+	if (block)
+		budget_drop(d->budget, *block);
+	free(block);
+}
+
 static int zstd_fault(struct decoder *d, size_t code)
 {
 	switch (ZSTD_getErrorCode(code)) {
@@ -109,7 +144,13 @@ static int zstd_fault(struct decoder *d, size_t code)
 		carton_log(CARTON_LOG_ERROR, d->name, "zstd frame needs a dictionary");
 		return -EOPNOTSUPP;
 	case ZSTD_error_memory_allocation:
-		return -ENOMEM;
+		if (!d->refused)
+			return -ENOMEM;
+		carton_log(CARTON_LOG_ERROR, d->name,
+			   "decoding takes %zu MiB of memory, and the limit for all of this carton "
+			   "is %" PRIu64 " MiB; if it is trusted, allow more with memory=",
+			   (size_t)(d->refused / MIB) + 1, (uint64_t)(d->budget->limit / MIB));
+		return -EFBIG;
 	default:
 		carton_log(CARTON_LOG_ERROR, d->name, "bad zstd data: %s", ZSTD_getErrorName(code));
 		return -EBADMSG;
@@ -169,7 +210,9 @@ static ssize_t zstd_read(struct stream *s, void *ret_buf, size_t n)
 
 static int zstd_open(struct decoder *d)
 {
-	d->zstd = ZSTD_createDStream();
+	const ZSTD_customMem memory = { zstd_alloc, zstd_free, d };
+
+	d->zstd = ZSTD_createDStream_advanced(memory);
 	if (!d->zstd ||
 	    ZSTD_isError(ZSTD_DCtx_setParameter(d->zstd, ZSTD_d_windowLogMax, MAX_ZSTD_WINDOW_LOG)))
 		return -ENOMEM;
@@ -289,6 +332,11 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
 	}
 	*ret = &d->stream;
 	return 0;
+}
+
+void decode_count(struct stream *s, struct budget *budget)
+{
+	container_of(s, struct decoder, stream)->budget = budget;
 }
 
 /* ---- in memory ---- */

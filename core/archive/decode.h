@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/budget.h"
 #include "base/source.h"
 
 enum decode_method {
@@ -44,5 +45,8 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
  * bytes; else -EAGAIN, unlogged: decode_open() shows why. `ret` may have been written to.
  */
 int decode_memory(const void *in, size_t stored, unsigned method, void *ret, size_t size);
+
+/* Has the window of such a stream counted. Then reading fails with -EFBIG, logged, over the budget. */
+void decode_count(struct stream *s, struct budget *budget);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "base/util.h"
 
 /* Blocks grow with the arena, so that little is wasted in a small or a large one. */
@@ -30,9 +31,13 @@ static void *take(struct arena *a, size_t n, size_t skip)
 	size = MAX(n, MIN(MAX(a->total / 8, (size_t)MIN_BLOCK), (size_t)MAX_BLOCK));
 	if (n > SIZE_MAX - sizeof(*b))
 		return NULL;
-	b = malloc(sizeof(*b) + size);
-	if (!b)
+	a->refused = budget_take(a->budget, size) < 0;
+	b = a->refused ? NULL : malloc(sizeof(*b) + size);
+	if (!b) {
+		if (!a->refused)
+			budget_give(a->budget, size);
 		return NULL;
+	}
 	b->next = a->blocks;
 	a->blocks = b;
 	a->total += size;
@@ -66,5 +71,6 @@ void arena_free(struct arena *a)
 		a->blocks = b->next;
 		free(b);
 	}
-	*a = (struct arena){ 0 };
+	budget_give(a->budget, a->total);
+	*a = (struct arena){ .budget = a->budget };
 }

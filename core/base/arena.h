@@ -6,17 +6,28 @@
 #ifndef CARTON_BASE_ARENA_H
 #define CARTON_BASE_ARENA_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena_block;
+struct budget;
 
 /* All zero: an empty arena. */
 struct arena {
 	struct arena_block *blocks;
 	char *at; /* the free bytes of the newest block */
 	size_t left;
-	size_t total; /* of all blocks */
+	size_t total;	       /* of all blocks */
+	struct budget *budget; /* counts the blocks; NULL: nothing does */
+	bool refused;	       /* it had no room for one */
 };
+
+/* Why there is no memory: -ENOMEM, or -EFBIG over the budget. */
+static inline int arena_error(const struct arena *a)
+{
+	return a->refused ? -EFBIG : -ENOMEM;
+}
 
 /* `n` bytes, aligned for integers and pointers; NULL: no memory. */
 void *arena_alloc(struct arena *a, size_t n);

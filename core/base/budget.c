@@ -88,14 +88,14 @@ static uint64_t default_limit(void)
 void budget_init(struct budget *b, uint64_t limit)
 {
 	*b = (struct budget){ .chosen = limit != 0 };
-	b->limit = b->tables_limit = limit ? limit : default_limit();
+	b->limit = limit ? limit : default_limit();
 }
 
-void budget_limit_tables(struct budget *b, uint64_t file_size)
+void budget_limit_by_size(struct budget *b, uint64_t file_size)
 {
 	if (b && !b->chosen &&
-	    file_size < (b->limit - MIN(b->limit, TABLES_START)) / TABLES_EXPANSION)
-		b->tables_limit = TABLES_START + TABLES_EXPANSION * file_size;
+	    file_size < (b->limit - MIN(b->limit, MEMORY_START)) / MEMORY_EXPANSION)
+		b->limit = MEMORY_START + MEMORY_EXPANSION * file_size;
 }
 
 /* ---- counting ---- */
@@ -126,25 +126,38 @@ static int refuse(const struct budget *b, uint64_t n)
 		   "what this carton lists takes at least %" PRIu64
 		   " MiB of memory, and the limit is %" PRIu64
 		   " MiB; if it is trusted, allow more with memory=%" PRIu64 "M",
-		   in_mib(needed), in_mib(b->tables_limit), in_mib(needed + needed / 4));
+		   in_mib(needed), in_mib(b->limit), in_mib(needed + needed / 4));
 	return -EFBIG;
+}
+
+bool budget_hold(struct budget *b, uint64_t n)
+{
+	if (!b || add(&b->used, n, b->limit))
+		return true;
+	if (n <= b->limit && b->make_room)
+		b->make_room(b->ctx, n);
+	return add(&b->used, n, b->limit);
 }
 
 int budget_take(struct budget *b, uint64_t n)
 {
-	if (!b)
-		return 0;
-	if (!add(&b->tables, n, b->tables_limit))
+	/* what is left are other tables, and what open files keep */
+	if (!budget_hold(b, n))
 		return refuse(b, n);
-	if (add(&b->used, n, b->limit))
-		return 0;
-	if (b->make_room)
-		b->make_room(b->ctx, n);
-	if (add(&b->used, n, b->limit))
-		return 0;
-	/* open files keep the rest */
-	atomic_fetch_sub(&b->tables, n);
-	return refuse(b, n);
+	if (b)
+		atomic_fetch_add(&b->tables, n);
+	return 0;
+}
+
+int budget_grow(struct budget *b, uint64_t *taken, size_t cap, size_t need, size_t size)
+{
+	/* as array_grow() does */
+	uint64_t n = need <= cap ? 0 : (MAX(need, MAX(2 * cap, (size_t)4)) - cap) * size;
+	int r = budget_take(b, n);
+
+	if (r == 0)
+		*taken += n;
+	return r;
 }
 
 void budget_give(struct budget *b, uint64_t n)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that one carton may take: tables (what the carton lists, the tree, views), and kept
- * content, which gives way to tables. Buffers of a fixed size per thread are not counted.
+ * The memory that one carton may take: tables (what the carton lists, the tree, views), buffers that the
+ * carton says the size of, and kept content, which gives way. Buffers of a fixed size per thread are not
+ * counted.
  *
- * Tables have a second limit, so that a small carton cannot make large ones.
+ * Unless the user has set the limit, a small carton has a small one, so that it cannot make much of little.
  *
  * Threads: any, once it is set up.
  */
@@ -12,13 +13,14 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct budget {
-	uint64_t limit;	       /* of all, in bytes */
-	uint64_t tables_limit; /* of tables, at most `limit` */
-	bool chosen;	       /* the user has set the limit, and no other holds */
-	_Atomic uint64_t used, tables;
+	uint64_t limit; /* in bytes */
+	bool chosen;	/* the user has set the limit, and no other holds */
+	_Atomic uint64_t used;
+	_Atomic uint64_t tables; /* of `used`, for messages */
 
 	/* Drops kept content, at least `n` bytes if there is so much; NULL: none is kept. Not with locks. */
 	void (*make_room)(void *ctx, uint64_t n);
@@ -28,8 +30,8 @@ struct budget {
 /* `limit` 0: half of what the control group may use, or a quarter of the machine's memory. */
 void budget_init(struct budget *b, uint64_t limit);
 
-/* Limits tables by the size of the file that they are made from. */
-void budget_limit_tables(struct budget *b, uint64_t file_size);
+/* Limits all by the size of the file that it is made from. */
+void budget_limit_by_size(struct budget *b, uint64_t file_size);
 
 /*
  * Counts `n` bytes for tables, before they are allocated. 0; -EFBIG: more than the limit, which is logged
@@ -38,8 +40,24 @@ void budget_limit_tables(struct budget *b, uint64_t file_size);
 int budget_take(struct budget *b, uint64_t n);
 void budget_give(struct budget *b, uint64_t n);
 
+/* Counts a table of *cap items of `size` bytes before array_grow() to `need`, and adds that to *taken. */
+int budget_grow(struct budget *b, uint64_t *taken, size_t cap, size_t need, size_t size);
+
+/* Both, for the pointer `array` (util.h). 0, -ENOMEM or -EFBIG. */
+#define budget_room(b, taken, array, cap, need)                                       \
+	({                                                                            \
+		int budget_r = budget_grow(b, taken, *(cap), need, sizeof(*(array))); \
+                                                                                      \
+		budget_r < 0 ? budget_r : array_room(array, cap, need);               \
+	})
+
 /* Counts `n` bytes of kept content; false: there is no room. */
 bool budget_keep(struct budget *b, uint64_t n);
+
+/* Counts `n` bytes of a buffer, for which kept content gives way; false: there is no room. Not with locks. */
+bool budget_hold(struct budget *b, uint64_t n);
+
+/* Gives back what budget_keep() or budget_hold() has counted. */
 void budget_drop(struct budget *b, uint64_t n);
 
 /* Bytes that are free now. */

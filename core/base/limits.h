@@ -24,10 +24,10 @@
 #define MAX_META_OPTION_TABLES 10000 /* tables and arrays among them */
 #define MAX_NODES 8000000	     /* files and the directories above them */
 
-/* Memory: the least default, and what tables may take by the size of a carton's file. */
+/* Memory: the least default, and what a carton may take by the size of its file. */
 #define MIN_MEMORY (16 * MIB)
-#define TABLES_START (48 * MIB)
-#define TABLES_EXPANSION 64
+#define MEMORY_START (40 * MIB)
+#define MEMORY_EXPANSION 64
 #define META_EXPANSION 16 /* of carton.toml, by its size */
 #define LINKS_EXPANSION 8 /* of LINKS */
 #define MALLOC_SIZE 16	  /* what malloc() adds to a block, at most */

@@ -124,9 +124,11 @@ static int compare_links(const void *a, const void *b)
 		      SHA256_SIZE);
 }
 
-int links_parse(const char *text, size_t n, struct links **ret)
+int links_parse(const char *text, size_t n, struct budget *budget, struct links **ret)
 {
-	static const struct toml_events events = { .begin = on_begin, .value = on_value };
+	const struct toml_events events = { .begin = on_begin,
+					    .value = on_value,
+					    .budget = budget };
 	struct reader rd = { .l = calloc(1, sizeof(*rd.l)) };
 	struct toml_error error;
 	int r;

@@ -38,9 +38,9 @@ struct links {
 
 /*
  * Parses LINKS. Faults are stored, not logged: returns 0 also for text that is not TOML. -ENOMEM;
- * -EFBIG over MAX_LINK_URLS.
+ * -EFBIG over MAX_LINK_URLS, or when its keys do not fit in `budget` (NULL: none).
  */
-int links_parse(const char *text, size_t n, struct links **ret);
+int links_parse(const char *text, size_t n, struct budget *budget, struct links **ret);
 
 /* The entry of that hash, usable or not, or NULL. `l` may be NULL. */
 struct link *links_find(const struct links *l, const uint8_t sha256[SHA256_SIZE]);

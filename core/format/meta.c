@@ -421,9 +421,11 @@ const struct meta_tensor *meta_find(const struct meta_names *names, const char *
 	return lo < names->n && strcmp(names->list[lo]->name, name) == 0 ? names->list[lo] : NULL;
 }
 
-int meta_parse(const char *text, size_t n, struct meta **ret)
+int meta_parse(const char *text, size_t n, struct budget *budget, struct meta **ret)
 {
-	static const struct toml_events events = { on_begin, on_end, on_value };
+	const struct toml_events events = {
+		.begin = on_begin, .end = on_end, .value = on_value, .budget = budget
+	};
 	struct reader rd = { .m = calloc(1, sizeof(*rd.m)), .shape = buf_init(MAX_CARTON_TOML) };
 	struct toml_error error = { 0 };
 	int r;

@@ -89,8 +89,10 @@ struct meta {
 	struct arena arena;  /* owns all of the above */
 };
 
-/* Parses carton.toml. 0; -EBADMSG if it is not TOML; -EFBIG over a limit (both logged); -ENOMEM. */
-int meta_parse(const char *text, size_t n, struct meta **ret);
+/* Parses carton.toml. 0; -EBADMSG if it is not TOML; -EFBIG over a limit, or `budget`
+ * (NULL: none), which counts the keys and what is kept (all logged); -ENOMEM.
+ */
+int meta_parse(const char *text, size_t n, struct budget *budget, struct meta **ret);
 
 /* The first input or output of that name, or NULL. */
 const struct meta_tensor *meta_find(const struct meta_names *names, const char *name);

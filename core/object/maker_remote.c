@@ -128,6 +128,8 @@ static int decode(struct remote_copy *rc, uint64_t off, struct ingested *ret)
 	if (r == 0)
 		r = decode_open(in, e->method, e->stored, e->size, e->name, &in);
 	if (r == 0)
+		decode_count(in, options_of(rc)->budget);
+	if (r == 0)
 		r = dest_stream(rc->dest, 0, in, &in);
 	return r < 0 ? r : making_verify(rc->copy->making, in, ret);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "base/util.h"
 
 int index_toml_fault(struct index_toml *x, struct tensor *t, const char *fmt, ...)
@@ -19,7 +20,7 @@ int index_toml_fault(struct index_toml *x, struct tensor *t, const char *fmt, ..
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	t->problem = arena_text(&x->arena, text, strlen(text));
-	return t->problem ? 0 : -ENOMEM;
+	return t->problem ? 0 : arena_error(&x->arena);
 }
 
 void index_toml_free(struct index_toml *x)
@@ -28,6 +29,7 @@ void index_toml_free(struct index_toml *x)
 		return;
 	free(x->list);
 	free(x->by_name);
+	budget_give(x->arena.budget, x->taken);
 	arena_free(&x->arena);
 	free(x);
 }
@@ -44,9 +46,14 @@ static int by_name(const void *a, const void *b, void *list)
 
 static int sort_names(struct index_toml *x)
 {
-	x->by_name = calloc(x->n + 1, sizeof(*x->by_name));
-	if (!x->by_name)
-		return -ENOMEM;
+	size_t cap = 0;
+	/* and the copy that qsort_r() makes */
+	int r = budget_grow(x->arena.budget, &x->taken, 0, 2 * x->n, sizeof(*x->by_name));
+
+	if (r == 0)
+		r = array_room(x->by_name, &cap, x->n + 1);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < x->n; i++)
 		if (x->list[i].info.name)
 			x->by_name[x->n_by_name++] = (uint32_t)i;

@@ -46,6 +46,7 @@ struct index_toml {
 	const char *problem; /* of the whole index, such as "tensor is not an array" */
 	size_t problem_line;
 	struct arena arena; /* owns what tensors and problems point to */
+	uint64_t taken;	    /* counted in the budget of the arena, for the arrays */
 };
 
 /*
@@ -55,9 +56,10 @@ struct index_toml {
  * inner, for nested ones only, naming other tensors that are not nested; a name that no other tensor has.
  *
  * Returns 0; -EBADMSG if it is not TOML; -EFBIG over MAX_TENSORS, MAX_TENSOR_INNER or a limit of the TOML
- * parser (both with ret_error, which may be NULL); -ENOMEM; or the error of `read`.
+ * parser (both with ret_error, which may be NULL), or over `budget`, which counts all memory (NULL: none);
+ * -ENOMEM; or the error of `read`.
  */
-int index_toml_parse(toml_read_fn *read, void *ctx, struct index_toml **ret,
+int index_toml_parse(toml_read_fn *read, void *ctx, struct budget *budget, struct index_toml **ret,
 		     struct toml_error *ret_error);
 
 /*

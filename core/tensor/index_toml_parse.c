@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "base/util.h"
 #include "tensor/index_toml.h"
 
@@ -20,6 +21,7 @@ struct parse {
 	const char *file; /* NULL: none */
 	struct tensor_ref *inner;
 	size_t n_inner, cap_inner;
+	uint64_t taken; /* of the budget, for `inner` */
 };
 
 /* The known keys of a tensor, in the order of `fields`. */
@@ -103,11 +105,25 @@ static int keep(struct parse *p, const void *array, size_t n, size_t size, void 
 	void *copy = n ? arena_alloc(&p->x->arena, n * size) : NULL;
 
 	if (n && !copy)
-		return -ENOMEM;
+		return arena_error(&p->x->arena);
 	if (n)
 		memcpy(copy, array, n * size);
 	memcpy(ret, &copy, sizeof(copy));
 	return 0;
+}
+
+/* Many tensors have the shape of the one before. */
+static int keep_shape(struct parse *p, struct tensor *t)
+{
+	const struct tensor_info *last = p->x->n > 1 ? &t[-1].info : NULL;
+	size_t size = t->info.rank * sizeof(*p->shape);
+
+	if (last && last->rank && last->rank == t->info.rank &&
+	    memcmp(last->shape, p->shape, size) == 0) {
+		t->info.shape = last->shape;
+		return 0;
+	}
+	return keep(p, p->shape, t->info.rank, sizeof(*p->shape), &t->info.shape);
 }
 
 /* Completes and checks the last tensor: all its keys are known now. */
@@ -118,7 +134,7 @@ static int finish_last(struct parse *p)
 
 	if (!t)
 		return 0;
-	r = keep(p, p->shape, t->info.rank, sizeof(*p->shape), &t->info.shape);
+	r = keep_shape(p, t);
 	if (r == 0)
 		r = check_tensor(p, t);
 	if (r < 0 || t->info.dtype != dtype_nested) {
@@ -138,7 +154,7 @@ static int begin_tensor(struct parse *p, size_t element, size_t line)
 		return r;
 	if (x->n == MAX_TENSORS)
 		return over_limit(p, line, MAX_TENSORS, "tensors");
-	r = array_room(x->list, &p->cap, x->n + 1);
+	r = budget_room(x->arena.budget, &x->taken, x->list, &p->cap, x->n + 1);
 	if (r < 0)
 		return r;
 	x->list[x->n++] = (struct tensor){ .line = (uint32_t)line };
@@ -222,15 +238,20 @@ static int add_dimension(struct parse *p, struct tensor *t, const struct toml_va
 
 static int add_inner(struct parse *p, const struct toml_value *v)
 {
+	struct index_toml *x = p->x;
 	const char *name;
+	int r;
 
 	if (v->type != TOML_STRING)
 		return fault(p, "its inner is not a list of names");
 	if (p->total_inner == MAX_TENSOR_INNER)
 		return over_limit(p, v->line, MAX_TENSOR_INNER, "names in inner");
-	name = arena_text(&p->x->arena, v->str, v->len);
-	if (!name || array_room(p->inner, &p->cap_inner, p->n_inner + 1) < 0)
-		return -ENOMEM;
+	name = arena_text(&x->arena, v->str, v->len);
+	r = name ? budget_room(x->arena.budget, &p->taken, p->inner, &p->cap_inner,
+			       p->n_inner + 1) :
+		   arena_error(&x->arena);
+	if (r < 0)
+		return r;
 	p->inner[p->n_inner++] = (struct tensor_ref){ .name = name, .len = (uint32_t)v->len };
 	p->total_inner++;
 	return 0;
@@ -242,7 +263,7 @@ static int set_name(struct parse *p, struct tensor *t, const struct toml_value *
 		return fault(p, "its name has %zu bytes, more than %llu", v->len, MAX_TENSOR_NAME);
 	t->info.name = arena_text(&p->x->arena, v->str, v->len);
 	t->info.name_len = (uint32_t)v->len;
-	return t->info.name ? 0 : -ENOMEM;
+	return t->info.name ? 0 : arena_error(&p->x->arena);
 }
 
 static int set_file(struct parse *p, const struct toml_value *v)
@@ -255,7 +276,7 @@ static int set_file(struct parse *p, const struct toml_value *v)
 		return fault(p, "its file '%.*s' is not a path inside tensor_data: %s",
 			     utf8_quoted(v->str, v->len), v->str, bad);
 	p->file = arena_text(&p->x->arena, v->str, v->len);
-	return p->file ? 0 : -ENOMEM;
+	return p->file ? 0 : arena_error(&p->x->arena);
 }
 
 static int set_scalar(struct parse *p, struct tensor *t, enum field f, const struct toml_value *v)
@@ -303,23 +324,29 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	return fault(p, "its %s is of the wrong type", fields[f]);
 }
 
-int index_toml_parse(toml_read_fn *read, void *ctx, struct index_toml **ret,
+int index_toml_parse(toml_read_fn *read, void *ctx, struct budget *budget, struct index_toml **ret,
 		     struct toml_error *ret_error)
 {
-	static const struct toml_events events = { .begin = on_begin, .value = on_value };
+	const struct toml_events events = { .begin = on_begin,
+					    .value = on_value,
+					    .budget = budget };
 	struct index_toml *x = calloc(1, sizeof(*x));
 	struct parse p = { .x = x };
 	int r;
 
 	if (!x)
 		return -ENOMEM;
+	x->arena.budget = budget;
 	r = toml_parse(read, ctx, &events, &p, ret_error);
 	if (p.limit.line && ret_error)
 		*ret_error = p.limit;
 	if (r == 0)
 		r = finish_last(&p);
 	free(p.inner);
+	budget_give(budget, p.taken);
 	x->list = array_fit(x->list, x->n, sizeof(*x->list));
+	budget_give(budget, (p.cap - x->n) * sizeof(*x->list));
+	x->taken -= (p.cap - x->n) * sizeof(*x->list);
 	if (r == 0)
 		r = index_toml_check(x);
 	if (r < 0)

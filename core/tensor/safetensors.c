@@ -12,9 +12,9 @@ struct key {
 };
 
 struct parse {
-	safetensors_read_fn *read;
-	void *ctx;
-	uint64_t off, end; /* of the header text that is not read yet */
+	const struct safetensors_file *file;
+	uint64_t keys_taken; /* of the budget, for `keys` */
+	uint64_t off, end;   /* of the header text that is not read yet */
 	struct safetensors *s;
 	struct reason *reason;
 	size_t cap, cap_dims, cap_metadata; /* of the arrays in `s` */
@@ -34,7 +34,7 @@ static ssize_t read_header(void *ctx, void *ret_buf, size_t n)
 	int r;
 
 	n = (size_t)MIN(n, p->end - p->off);
-	r = n ? p->read(p->ctx, ret_buf, n, p->off) : 0;
+	r = n ? p->file->read(p->file->ctx, ret_buf, n, p->off) : 0;
 	if (r < 0)
 		return r;
 	if (n && p->off == 8 && *(char *)ret_buf != '{')
@@ -81,7 +81,7 @@ static int push_key(struct parse *p)
 		return reason_set(p->reason, -EFBIG,
 				  "there are more than %d keys that name no tensor",
 				  MAX_SAFETENSORS_KEYS);
-	r = array_room(p->keys, &p->cap_keys, p->n_keys + 1);
+	r = budget_room(p->file->budget, &p->keys_taken, p->keys, &p->cap_keys, p->n_keys + 1);
 	if (r == 0)
 		r = keep_key(p, &p->keys[p->n_keys]);
 	if (r == 0)
@@ -147,7 +147,8 @@ static int parse_metadata(struct parse *p)
 
 		r = push_key(p);
 		if (r == 0)
-			r = array_room(s->metadata, &p->cap_metadata, s->n_metadata + 1);
+			r = budget_room(s->budget, &s->text_taken, s->metadata, &p->cap_metadata,
+					s->n_metadata + 1);
 		if (r == 0)
 			r = next(p, &e);
 		if (r < 0)
@@ -216,7 +217,7 @@ static int add_dimension(struct parse *p, struct tensor_info *i, uint64_t v)
 	if (p->n_dims == MAX_SAFETENSORS_DIMS)
 		return reason_set(p->reason, -EFBIG, "there are more than %d dimensions",
 				  MAX_SAFETENSORS_DIMS);
-	r = array_room(p->s->dims, &p->cap_dims, p->n_dims + 1);
+	r = budget_room(p->s->budget, &p->s->taken, p->s->dims, &p->cap_dims, p->n_dims + 1);
 	if (r < 0)
 		return r;
 	p->s->dims[p->n_dims++] = v;
@@ -282,7 +283,7 @@ static int add_tensor(struct parse *p, struct safetensor **ret)
 
 	if (s->n == MAX_TENSORS)
 		return reason_set(p->reason, -EFBIG, "there are more than %d tensors", MAX_TENSORS);
-	r = array_room(s->list, &p->cap, s->n + 1);
+	r = budget_room(s->budget, &s->taken, s->list, &p->cap, s->n + 1);
 	if (r == 0)
 		r = keep_key(p, &name);
 	if (r < 0)
@@ -391,17 +392,23 @@ static void link_shapes(struct safetensors *s)
 /* Parses a header of `n` bytes before `data` bytes. */
 static int parse(struct parse *p, uint64_t n, uint64_t data)
 {
+	uint64_t more;
 	int r;
 
 	p->s = calloc(1, sizeof(*p->s));
 	if (!p->s)
 		return -ENOMEM;
+	p->s->budget = p->file->budget;
 	p->s->data_start = p->end = 8 + n;
 	p->off = 8;
 	p->s->text = buf_init(n);
 	p->json.read = read_header;
 	p->json.ctx = p;
 	p->json.text = &p->s->text;
+	r = budget_take(p->s->budget, n);
+	if (r < 0)
+		return r;
+	p->s->text_taken = n;
 	r = buf_reserve(&p->s->text, n);
 	if (r == 0)
 		r = parse_root(p);
@@ -411,14 +418,18 @@ static int parse(struct parse *p, uint64_t n, uint64_t data)
 		return r;
 	p->s->list = array_fit(p->s->list, p->s->n, sizeof(*p->s->list));
 	p->s->dims = array_fit(p->s->dims, p->n_dims, sizeof(*p->s->dims));
+	more = (p->cap - p->s->n) * sizeof(*p->s->list) +
+	       (p->cap_dims - p->n_dims) * sizeof(*p->s->dims);
+	budget_give(p->s->budget, more);
+	p->s->taken -= more;
 	link_shapes(p->s);
 	return 0;
 }
 
 /* The length of the header, checked against the file's. */
-static int read_length(safetensors_read_fn *read, void *ctx, uint64_t size, struct reason *reason,
-		       uint64_t *ret)
+static int read_length(const struct safetensors_file *file, struct reason *reason, uint64_t *ret)
 {
+	uint64_t size = file->size;
 	uint8_t length[8];
 	uint64_t n;
 	int r;
@@ -426,7 +437,7 @@ static int read_length(safetensors_read_fn *read, void *ctx, uint64_t size, stru
 	if (size < sizeof(length))
 		return reason_set(reason, -EBADMSG,
 				  "the file has %" PRIu64 " bytes, too few for a header", size);
-	r = read(ctx, length, sizeof(length), 0);
+	r = file->read(file->ctx, length, sizeof(length), 0);
 	if (r < 0)
 		return r;
 	n = get_le64(length);
@@ -444,26 +455,26 @@ static int read_length(safetensors_read_fn *read, void *ctx, uint64_t size, stru
 	return 0;
 }
 
-int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
+int safetensors_parse(const struct safetensors_file *file, struct safetensors **ret,
 		      struct reason *reason)
 {
 	struct parse *p;
 	uint64_t n = 0;
-	int r = read_length(read, ctx, size, reason, &n);
+	int r = read_length(file, reason, &n);
 
 	if (r < 0)
 		return r;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return -ENOMEM;
-	p->read = read;
-	p->ctx = ctx;
+	p->file = file;
 	p->reason = reason;
-	r = parse(p, n, size - 8 - n);
+	r = parse(p, n, file->size - 8 - n);
 	if (r == 0)
 		*ret = p->s;
 	else
 		safetensors_free(p->s);
+	budget_give(file->budget, p->keys_taken);
 	free(p->keys);
 	free(p);
 	return r;
@@ -479,6 +490,8 @@ void safetensors_free_text(struct safetensors *s)
 	s->metadata = NULL;
 	s->n_metadata = 0;
 	buf_free(&s->text);
+	budget_give(s->budget, s->text_taken);
+	s->text_taken = 0;
 }
 
 void safetensors_free(struct safetensors *s)
@@ -486,6 +499,7 @@ void safetensors_free(struct safetensors *s)
 	if (!s)
 		return;
 	safetensors_free_text(s);
+	budget_give(s->budget, s->taken);
 	free(s->list);
 	free(s->dims);
 	free(s);

@@ -10,6 +10,7 @@
 #ifndef CARTON_TENSOR_SAFETENSORS_H
 #define CARTON_TENSOR_SAFETENSORS_H
 
+#include "base/budget.h"
 #include "base/reason.h"
 #include "base/util.h"
 #include "tensor/dtype.h"
@@ -33,23 +34,32 @@ struct safetensors {
 	uint64_t data_start; /* of the data buffer in the file: 8 + N */
 	uint64_t *dims;	     /* of all shapes */
 	struct buf text;     /* of all names and metadata */
+	struct budget *budget;
+	uint64_t taken, text_taken; /* of the budget: in all, and of that for names and metadata */
 };
 
 /* Reads exactly `n` bytes of the file at `off` (never beyond its size): 0 or -errno. */
 typedef int safetensors_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
 
+struct safetensors_file {
+	safetensors_read_fn *read;
+	void *ctx;
+	uint64_t size;
+	struct budget *budget; /* counts all memory; outlives what is parsed; NULL: none */
+};
+
 /*
- * Parses the header of a file of `size` bytes. Accepted are only headers of at most 100,000,000
+ * Parses the header of a file. Accepted are only headers of at most 100,000,000
  * bytes that begin with '{', are one JSON object in valid UTF-8 without duplicate keys at any
  * level, followed only by spaces; whose __metadata__ is an object of strings;
  * whose tensors each have a known dtype, a shape of integers and two data_offsets that agree
  * with them, and together cover the data buffer to its last byte without hole or overlap.
  *
  * Returns 0; -EBADMSG for a broken rule, -EOPNOTSUPP for a dtype we do not know, -EFBIG over a limit,
- * each with the reason set; -ENOMEM; or the error of `read`, which is called for at most 64 KiB and so
+ * each with the reason set; -EFBIG over the budget; -ENOMEM; or the error of `read`, which is called for at most 64 KiB and so
  * can cancel a long parse.
  */
-int safetensors_parse(safetensors_read_fn *read, void *ctx, uint64_t size, struct safetensors **ret,
+int safetensors_parse(const struct safetensors_file *file, struct safetensors **ret,
 		      struct reason *reason);
 
 /* Frees names and metadata, when only dtypes, shapes, sizes and offsets are still needed. */

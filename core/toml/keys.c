@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "toml/keys.h"
+#include "base/budget.h"
 #include "base/util.h"
 
 #define FIRST_BUCKETS 64
@@ -11,9 +12,9 @@ static struct toml_node **bucket(const struct toml_keys *keys, uint64_t hash)
 	return &keys->buckets[hash & (keys->n_buckets - 1)];
 }
 
-int toml_keys_init(struct toml_keys *keys)
+int toml_keys_init(struct toml_keys *keys, struct budget *budget)
 {
-	*keys = (struct toml_keys){ .n_buckets = FIRST_BUCKETS };
+	*keys = (struct toml_keys){ .n_buckets = FIRST_BUCKETS, .budget = budget };
 	keys->root = calloc(1, sizeof(*keys->root) + 1);
 	keys->buckets = calloc(FIRST_BUCKETS, sizeof(*keys->buckets));
 	if (!keys->root || !keys->buckets) {
@@ -34,6 +35,12 @@ void toml_keys_free(struct toml_keys *keys)
 	free(keys->root);
 	free(keys->buckets);
 	*keys = (struct toml_keys){ .n_buckets = 0 };
+}
+
+/* Of a key: with its places in an array of buckets, and in the next one. */
+static size_t cost(size_t len)
+{
+	return sizeof(struct toml_node) + len + 1 + MALLOC_SIZE + 3 * sizeof(struct toml_node *);
 }
 
 static int grow(struct toml_keys *keys)
@@ -77,9 +84,13 @@ int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *
 		return -EFBIG;
 	if (keys->n >= keys->n_buckets && grow(keys) < 0)
 		return -ENOMEM;
+	if (budget_take(keys->budget, cost(len)) < 0)
+		return -EFBIG;
 	node = malloc(sizeof(*node) + len + 1);
-	if (!node)
+	if (!node) {
+		budget_give(keys->budget, cost(len));
 		return -ENOMEM;
+	}
 	*node = (struct toml_node){
 		.parent = parent,
 		.sibling = parent->child,
@@ -108,6 +119,7 @@ static void drop(struct toml_keys *keys, struct toml_node *node)
 	*link = node->chain;
 	keys->n--;
 	keys->bytes -= node->len;
+	budget_give(keys->budget, cost(node->len));
 	free(node);
 }
 

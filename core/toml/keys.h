@@ -17,6 +17,8 @@ enum toml_kind {
 	TOML_KIND_TABLES, /* an array of [[headers]]; its children are the keys of the last element */
 };
 
+struct budget;
+
 struct toml_node {
 	struct toml_node *parent;
 	struct toml_node *child;   /* the newest one */
@@ -35,18 +37,19 @@ struct toml_keys {
 	size_t n_buckets; /* a power of two */
 	size_t n;	  /* keys stored now */
 	size_t bytes;	  /* total length of their names */
+	struct budget *budget;
 	struct siphash_key key;
 };
 
-/* 0 or -ENOMEM. */
-int toml_keys_init(struct toml_keys *keys);
+/* `budget` counts the keys; it may be NULL. 0 or -ENOMEM. */
+int toml_keys_init(struct toml_keys *keys, struct budget *budget);
 
 /* Frees all keys. NULL-safe; a zeroed struct is fine. */
 void toml_keys_free(struct toml_keys *keys);
 
 /*
  * Finds the key `name` of table `parent`, or adds it with `kind` (then *ret_new is true). Returns 0,
- * -ENOMEM, or -EFBIG over TOML_MAX_KEYS, TOML_MAX_KEY or TOML_MAX_KEY_BYTES. The node lives until
+ * -ENOMEM, or -EFBIG over TOML_MAX_KEYS, TOML_MAX_KEY, TOML_MAX_KEY_BYTES or the budget. The node lives until
  * toml_keys_empty() is called on one of its ancestors.
  */
 int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *name, size_t len,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "toml/keys.h"
 #include "toml/lex.h"
 #include "toml/scalar.h"
@@ -428,7 +429,7 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 	if (!t)
 		return -ENOMEM;
 	toml_input_init(&t->lex.in, read, read_ctx);
-	t->lex.text = buf_init(TOML_MAX_STRING);
+	t->lex.text = buf_init((size_t)MIN(budget_left(events->budget), TOML_MAX_STRING));
 	t->key = buf_init(TOML_MAX_KEY);
 	t->events = events;
 	t->ctx = ctx;
@@ -436,7 +437,7 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 	t->depth = 0;
 	t->lex.error = (struct toml_error){ .line = 0 };
 	t->c_locale = newlocale(LC_ALL_MASK, "C", NULL);
-	r = t->c_locale ? toml_keys_init(&t->keys) : -ENOMEM;
+	r = t->c_locale ? toml_keys_init(&t->keys, events->budget) : -ENOMEM;
 	if (!r) {
 		t->table = t->keys.root;
 		r = document(t);

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/types.h>
 
+struct budget;
+
 /* The position of a value: keys and array indices from the root, outermost first. */
 struct toml_step {
 	const char *key; /* NUL-terminated, but may contain NUL: use len; NULL: an array element */
@@ -72,6 +74,7 @@ struct toml_events {
 	int (*begin)(void *ctx, const struct toml_path *path, enum toml_type type, size_t line);
 	int (*end)(void *ctx, const struct toml_path *path, enum toml_type type);
 	int (*value)(void *ctx, const struct toml_path *path, const struct toml_value *value);
+	struct budget *budget; /* counts the keys that are remembered; NULL: nothing does */
 };
 
 /* Reads up to `n` bytes of the document. Returns how many, 0 at its end, or -errno. */

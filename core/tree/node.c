@@ -69,27 +69,22 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 		     const struct tensor_info *tensor)
 {
 	const struct extent *first = n && extents[0].literal ? extents : NULL;
+	struct arena *a = node_arena(t, file);
 	struct content *c = NULL;
 	struct head *h = NULL;
 	uint64_t end = 0;
-	int r;
 
 	if (first) {
 		h = head_new(t, file, first->literal, first->len);
 		if (!h)
-			return -ENOMEM;
+			return arena_error(a);
 		extents++;
 		n--;
 	}
 	if (n) {
-		size_t size = sizeof(*c) + n * sizeof(*c->pieces);
-
-		r = gate_take(t, node_gate_above(file), size);
-		if (r < 0)
-			return r;
-		c = arena_alloc(node_arena(t, file), size);
+		c = arena_alloc(a, sizeof(*c) + n * sizeof(*c->pieces));
 		if (!c)
-			return -ENOMEM;
+			return arena_error(a);
 		*c = (struct content){ .tensor = tensor, .n = n };
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -113,14 +108,11 @@ void tree_share_extents(struct node *file, const struct head *head, const struct
 int tree_add_head(struct tree *t, struct node *below, const void *data, size_t len,
 		  const struct head **ret)
 {
-	int r = gate_take(t, node_gate_above(below), sizeof(**ret) + len + 1);
-	char *copy;
+	struct arena *a = node_arena(t, below);
+	char *copy = arena_text(a, data, len);
 
-	if (r < 0)
-		return r;
-	copy = arena_text(node_arena(t, below), data, len);
 	*ret = copy ? head_new(t, below, copy, len) : NULL;
-	return *ret ? 0 : -ENOMEM;
+	return *ret ? 0 : arena_error(a);
 }
 
 int tree_own(struct tree *t, struct node *below, void *data, uint64_t n)
@@ -136,7 +128,7 @@ int tree_own(struct tree *t, struct node *below, void *data, uint64_t n)
 	x = r == 0 ? arena_alloc(&g->arena, sizeof(*x)) : NULL;
 	if (!x) {
 		t->owned -= n;
-		return r < 0 ? r : -ENOMEM;
+		return r < 0 ? r : arena_error(&g->arena);
 	}
 	*x = (struct text){ g->texts, data };
 	g->texts = x;

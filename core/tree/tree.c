@@ -81,6 +81,7 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, 
 {
 	struct node_list *c = node_children(parent);
 	struct gate *g = node_gate_above(parent);
+	struct arena *a = node_arena(t, parent);
 	char *copy;
 	struct node *n;
 	int r;
@@ -89,14 +90,12 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, 
 		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
 		return -EFBIG;
 	}
-	r = gate_take(t, g, len + 1);
-	if (r == 0)
-		r = make_room(t, parent);
+	r = make_room(t, parent);
 	if (r < 0)
 		return r;
-	copy = arena_text(node_arena(t, parent), name, len);
+	copy = arena_text(a, name, len);
 	if (!copy)
-		return -ENOMEM;
+		return arena_error(a);
 	n = &c->list[c->n++];
 	*n = (struct node){ .name = copy, .parent = parent, .kind = (uint8_t)kind };
 	n->ino = (uint32_t)++t->last_ino;
@@ -114,7 +113,7 @@ int tree_set_gate(struct tree *t, struct node *dir)
 
 	if (!g)
 		return -ENOMEM;
-	*g = (struct gate){ .dir = dir };
+	*g = (struct gate){ .dir = dir, .arena.budget = t->budget };
 	dir->gate = g;
 	dir->gated = true;
 	return 0;

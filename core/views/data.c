@@ -27,6 +27,7 @@ int view_load(struct views *v)
 	if (r < 0)
 		return r;
 	if (v->index.tensors) {
+		/* of pages that are used only where there are strings */
 		v->strings = calloc(v->index.tensors->n + 1, sizeof(*v->strings));
 		if (!v->strings) {
 			index_free(&v->index);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "base/util.h"
 
 #define INDEX "tensor_data/index.toml"
@@ -56,10 +57,16 @@ static int parse(const struct tree *t, struct object *o, const struct cancel *ca
 
 	if (object_size(o) > MAX_INDEX_TOML)
 		return set_problem(x, 0, "index.toml is too large");
-	r = index_toml_parse(index_read, &reader, &x->tensors, &error);
+	r = index_toml_parse(index_read, &reader, t->budget, &x->tensors, &error);
 	if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
 		return set_problem(x, error.line, error.message);
-	return r < 0 ? r : index_toml_check_files(x->tensors, size_of, (void *)t);
+	if (r == 0)
+		r = index_toml_check_files(x->tensors, size_of, (void *)t);
+	if (r != -EFBIG)
+		return r;
+	index_toml_free(x->tensors);
+	x->tensors = NULL;
+	return set_problem(x, 0, "index.toml takes more memory than this carton may");
 }
 
 static int by_object(const void *a, const void *b)
@@ -74,10 +81,20 @@ static int list_strings(struct index *x)
 {
 	struct index_toml *ts = x->tensors;
 	size_t n = 0;
+	int r;
 
-	x->strings = calloc(ts->n + 1, sizeof(*x->strings));
+	for (size_t i = 0; i < ts->n; i++)
+		n += ts->list[i].info.dtype == dtype_string;
+	x->strings_taken = n * sizeof(*x->strings);
+	r = budget_take(x->tree->budget, x->strings_taken);
+	if (r < 0) {
+		x->strings_taken = 0;
+		return r;
+	}
+	x->strings = calloc(n + 1, sizeof(*x->strings));
 	if (!x->strings)
 		return -ENOMEM;
+	n = 0;
 	for (size_t i = 0; i < ts->n; i++) {
 		const struct tensor *t = &ts->list[i];
 		const struct node *file = t->problem || t->info.dtype != dtype_string ?
@@ -131,6 +148,8 @@ void index_free(struct index *x)
 	for (size_t i = 0; i < x->n_strings; i++)
 		free(x->strings[i].problem);
 	free(x->strings);
+	if (x->strings_taken)
+		budget_give(x->tree->budget, x->strings_taken);
 	free(x->problem);
 	*x = (struct index){ 0 };
 }

@@ -24,8 +24,9 @@ struct index {
 	struct index_toml *tensors;    /* NULL: no index, or `problem` is set */
 	struct index_strings *strings; /* sorted by object */
 	size_t n_strings;
-	char *problem;	     /* why the index cannot be read, or NULL */
-	size_t problem_line; /* 0: no particular line */
+	uint64_t strings_taken; /* of the budget */
+	char *problem;		/* why the index cannot be read, or NULL */
+	size_t problem_line;	/* 0: no particular line */
 };
 
 /*

@@ -54,10 +54,13 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
 		  const struct tensor_info *tensor);
 
-/* Adds a file of literal text; or of text and extents. Both take over `b`, also on failure. */
+/*
+ * Adds a file of literal text; or of text and the `n` extents behind the first, which it sets. Both take over
+ * `b`, also on failure.
+ */
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b);
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
-		  const struct extent *extents, size_t n);
+		  struct extent *extents, size_t n);
 
 /* The files of one tensor: NAME.bin, and NAME.npy where numpy has its dtype. */
 struct view_tensor {

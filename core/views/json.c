@@ -3,9 +3,11 @@
 
 #include <inttypes.h>
 
-int view_json_begin(struct view_json *j, struct buf *b)
+#include "base/budget.h"
+
+int view_json_begin(struct view_json *j, struct buf *b, struct budget *budget)
 {
-	*j = (struct view_json){ .b = b };
+	*j = (struct view_json){ .b = b, .budget = budget };
 	return buf_adds(b, "{");
 }
 
@@ -43,10 +45,30 @@ static int enter(struct view_json *j, enum view_json_part part)
 	return r;
 }
 
+/* Counts the text, as far as it has grown. */
+static int count(struct view_json *j)
+{
+	uint64_t more = j->b->cap - j->taken;
+	int r = budget_take(j->budget, more);
+
+	if (r == 0)
+		j->taken += more;
+	return r;
+}
+
+void view_json_free(struct view_json *j)
+{
+	budget_give(j->budget, j->taken);
+	j->taken = 0;
+}
+
 /* Starts the line of one more element of `part`. */
 static int element(struct view_json *j, enum view_json_part part)
 {
-	int r = enter(j, part);
+	int r = count(j);
+
+	if (!r)
+		r = enter(j, part);
 
 	if (!r)
 		r = buf_adds(j->b, j->any ? ",\n  " : "\n  ");

@@ -29,6 +29,8 @@ struct view_json {
 	struct buf *b;
 	enum view_json_part part; /* the current one */
 	bool any;		  /* it has an element */
+	struct budget *budget;	  /* counts the text until its end; may be NULL */
+	uint64_t taken;
 };
 
 #define VIEW_JSON_UNKNOWN UINT64_MAX /* a size that is not known */
@@ -54,7 +56,7 @@ struct view_json_tensor {
  * appended to `b`, which the caller owns. Each returns 0, -ENOMEM, -EFBIG when `b` is full, or -EINVAL if
  * called out of order. Discard the text after a failure.
  */
-int view_json_begin(struct view_json *j, struct buf *b);
+int view_json_begin(struct view_json *j, struct buf *b, struct budget *budget);
 int view_json_tensor(struct view_json *j, const struct view_json_tensor *t);
 int view_json_pair(struct view_json *j, struct view_json_text key, struct view_json_text value);
 
@@ -62,5 +64,8 @@ int view_json_pair(struct view_json *j, struct view_json_text key, struct view_j
 int view_json_problem(struct view_json *j, struct view_json_text name, size_t line,
 		      const char *problem);
 int view_json_end(struct view_json *j);
+
+/* Counts the text no longer. After end, or a failure. */
+void view_json_free(struct view_json *j);
 
 #endif

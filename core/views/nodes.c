@@ -133,34 +133,32 @@ int view_add_file(struct views *v, struct node *parent, const char *name, const 
 }
 
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
-		  const struct extent *extents, size_t n)
+		  struct extent *extents, size_t n)
 {
-	struct extent *all = calloc(n + 1, sizeof(*all));
 	struct node *file;
 	char *fit;
-	int r = all ? buf_reserve(b, 0) : -ENOMEM;
+	int r = buf_reserve(b, 0);
 
 	if (r == 0) {
 		fit = realloc(b->data, b->len + 1);
 		if (fit)
 			b->data = fit;
-		all[0] = (struct extent){ .literal = b->data, .len = b->len };
-		if (n)
-			memcpy(all + 1, extents, n * sizeof(*all));
-		r = add_file(v, parent, name, all, n + 1, NULL, &file);
+		extents[0] = (struct extent){ .literal = b->data, .len = b->len };
+		r = add_file(v, parent, name, extents, n + 1, NULL, &file);
 	}
 	if (r == 0)
 		r = tree_own(v->options.tree, parent, b->data, b->len);
 	if (r == 0)
 		*b = buf_init(b->max);
-	free(all);
 	buf_free(b);
 	return r;
 }
 
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b)
 {
-	return view_add_body(v, parent, name, b, NULL, 0);
+	struct extent text;
+
+	return view_add_body(v, parent, name, b, &text, 0);
 }
 
 /* The slot for a header with these bytes, or with the same hash. */

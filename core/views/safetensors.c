@@ -81,7 +81,13 @@ static int add_all(struct filling *f, struct safetensors **ret)
 	char path[MAX_PATH_LEN + 1];
 	struct reason reason = { 0 };
 	struct reader reader = { f->file, f->dir };
-	int r = safetensors_parse(read_file, &reader, object_size(f->file), ret, &reason);
+	const struct safetensors_file file = {
+		.read = read_file,
+		.ctx = &reader,
+		.size = object_size(f->file),
+		.budget = f->v->options.tree->budget,
+	};
+	int r = safetensors_parse(&file, ret, &reason);
 
 	if (r < 0 && reason.text[0]) {
 		carton_log(CARTON_LOG_WARNING, tree_path(f->dir, path), "is empty: %s",
@@ -102,7 +108,7 @@ int view_make_safetensors(struct views *v, struct node *dir, struct making *m, v
 
 	if (r < 0 && r != -EBADMSG)
 		return r;
-	made = view_json_begin(&j, &text);
+	made = view_json_begin(&j, &text, v->options.tree->budget);
 	if (r == -EBADMSG && made == 0)
 		made = view_json_problem(&j, (struct view_json_text){ 0 }, 0,
 					 "the file is damaged: its sha256 is not that in MANIFEST");
@@ -112,6 +118,7 @@ int view_make_safetensors(struct views *v, struct node *dir, struct making *m, v
 		object_put(file);
 	if (made == 0)
 		made = view_json_end(&j);
+	view_json_free(&j);
 	if (made == 0)
 		made = view_add_text(v, dir, "index.json", &text);
 	buf_free(&text);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "tensor/npy.h"
 #include "tensor/safetensors.h"
 #include "views/internal.h"
@@ -179,7 +180,7 @@ static int add_index(struct views *v, struct node *dir)
 	struct index_toml *tensors = v->index.tensors;
 	struct buf text = buf_init(MAX_VIEW_MEMORY);
 	struct view_json j;
-	int r = view_json_begin(&j, &text);
+	int r = view_json_begin(&j, &text, v->options.tree->budget);
 
 	tree_sort(dir);
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
@@ -203,6 +204,7 @@ static int add_index(struct views *v, struct node *dir)
 		r = list_problems(v, &j);
 	if (r == 0)
 		r = view_json_end(&j);
+	view_json_free(&j);
 	if (r == 0)
 		return view_add_text(v, dir, "index.json", &text);
 	buf_free(&text);
@@ -270,11 +272,11 @@ int view_make_tensors(struct views *v, struct node *dir, struct making *m, void 
 static int add_collected(struct views *v, struct node *dir, struct safetensors_item *items,
 			 size_t n, struct buf *header)
 {
-	struct extent *extents = calloc(n, sizeof(*extents));
+	struct extent *extents = calloc(n + 1, sizeof(*extents));
 	int r = extents ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < n && r == 0; i++)
-		r = view_data(v, items[i].user, &extents[i]);
+		r = view_data(v, items[i].user, &extents[i + 1]);
 	if (r == 0)
 		r = view_add_body(v, dir, "tensor_data.safetensors", header, extents, n);
 	free(extents);
@@ -287,7 +289,10 @@ static int no_collection(const char *why)
 	return 0;
 }
 
-int view_add_collection(struct views *v, struct node *dir)
+/* Bytes for each tensor while the file is put together: more than the header takes, mostly. */
+#define COLLECT_SIZE (sizeof(struct safetensors_item) + sizeof(struct extent) + 128)
+
+static int add_collection(struct views *v, struct node *dir)
 {
 	struct index_toml *tensors = v->index.tensors;
 	struct safetensors_item *items = calloc(tensors->n + 1, sizeof(*items));
@@ -318,5 +323,17 @@ int view_add_collection(struct views *v, struct node *dir)
 	}
 	buf_free(&header);
 	free(items);
+	return r;
+}
+
+int view_add_collection(struct views *v, struct node *dir)
+{
+	uint64_t size = v->index.tensors->n * COLLECT_SIZE;
+	int r = budget_take(v->options.tree->budget, size);
+
+	if (r < 0)
+		return no_collection("it takes more memory than this carton may");
+	r = add_collection(v, dir);
+	budget_give(v->options.tree->budget, size);
 	return r;
 }

@@ -139,7 +139,7 @@ static int add_body(struct views *v, struct node *dir, const char *name, struct 
 		return -ENOMEM;
 	r = make_json(v, s, request, &json);
 	for (size_t i = 0; i < s->n && r == 0; i++)
-		extents[i] = *(struct extent *)s->tensors[i].user;
+		extents[i + 1] = *(struct extent *)s->tensors[i].user;
 	*ret_json = json.len;
 	if (r == 0 && !s->problem)
 		r = view_add_body(v, dir, name, &json, extents, s->n);

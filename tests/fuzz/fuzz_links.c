@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct links *l;
 
-	if (links_parse((const char *)data, size, &l) < 0)
+	if (links_parse((const char *)data, size, NULL, &l) < 0)
 		return 0;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct link *found = links_find(l, l->list[i].sha256);

@@ -80,7 +80,7 @@ static size_t check_option(const struct meta_option *o, size_t depth)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct meta *m;
-	int r = meta_parse((const char *)data, n, &m);
+	int r = meta_parse((const char *)data, n, NULL, &m);
 
 	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
 	if (r < 0)

@@ -38,7 +38,8 @@ static int parse(const void *json, size_t n, uint64_t data, struct safetensors *
 	int r;
 
 	put_le64(f.length, n);
-	r = safetensors_parse(read_file, &f, 8 + n + data, ret, &error);
+	r = safetensors_parse(&(struct safetensors_file){ read_file, &f, 8 + n + data, NULL }, ret,
+			      &error);
 	CHECK(!r == !*error.text);
 	CHECK(r == 0 || r == -EBADMSG || r == -EOPNOTSUPP || r == -EFBIG);
 	return r;

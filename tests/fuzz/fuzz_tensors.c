@@ -78,7 +78,7 @@ static void as_index(const char *text, size_t n)
 {
 	struct text reader = { text, n };
 	struct index_toml *t = NULL;
-	int r = index_toml_parse(read_text, &reader, &t, NULL);
+	int r = index_toml_parse(read_text, &reader, NULL, &t, NULL);
 
 	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
 	if (r)

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import zstandard
 
 import harness
 from origin import MIB, digest
@@ -114,6 +115,72 @@ def test_a_small_file_cannot_take_much(work, kind):
     assert re.search(r'takes at least \d+ MiB of memory, and the limit is \d+ MiB; '
                      r'.*memory=\d+M$', lines[0]), p.stderr
     assert len(lines) <= 2, p.stderr
+
+
+def table(text, n):
+    """An index.toml of `n` tensors: `text` with the number of each."""
+    return b''.join(b'[[tensor]]\nname = "%x"\n' % i + text.replace(b'#', b'%x' % i)
+                    for i in range(n))
+
+
+def header(n, tensor):
+    """A safetensors file of `n` tensors of one byte."""
+    text = '{' + ','.join(f'"{i:x}":{tensor % (i, i + 1)}' for i in range(n)) + '}'
+    return len(text).to_bytes(8, 'little') + text.encode() + bytes(n)
+
+
+def lone_header(text):
+    return len(text).to_bytes(8, 'little') + text
+
+
+# What views make of much text in few bytes: {name: (path, content)}.
+VIEWS = {
+    'tables': lambda: ('tensor_data/index.toml', b'[[tensor]]\n' * 900000),
+    'keys': lambda: ('tensor_data/index.toml', b''.join(b'k%x=1\n' % i for i in range(300000))),
+    'shapes': lambda: ('tensor_data/index.toml',
+                       table(b'shape = [0x#, %s1]\n' % (b'1,' * 62), 99999)),
+    'names': lambda: ('tensor_data/index.toml', table(
+        b'dtype = "uint8"\nshape = [1]\nfile = "../misc/x"\n', 400000)),
+    'inner': lambda: ('tensor_data/index.toml', b'[[tensor]]\nname = "a"\ndtype = "nested"\n'
+                      b'inner = [' + b'"b",' * 990000 + b']\n'),
+    'string': lambda: ('tensor_data/index.toml', b'x = "\\n' + b'a' * (60 * MIB) + b'"\n'),
+    'header': lambda: ('model/w.safetensors', header(
+        150000, '{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}')),
+    'ranks': lambda: ('model/w.safetensors', header(
+        100000, '{"dtype":"U8","shape":[' + '1,' * 63 + '1],"data_offsets":[%d,%d]}')),
+    'metadata': lambda: ('model/w.safetensors', lone_header(
+        b'{"__metadata__":{' + b','.join(b'"%x":""' % i for i in range(400000)) + b'}}')),
+    'text': lambda: ('model/w.safetensors', lone_header(
+        b'{"__metadata__":{"a":"' + b'x' * 90000000 + b'"}}')),
+}
+
+
+@pytest.mark.parametrize('kind', VIEWS)
+def test_views_of_a_small_file_cannot_take_much(work, mount_fg, kind):
+    path, text = VIEWS[kind]()
+    c = Carton().add(path, text, method='zstd').add('misc/x', b'1')
+    c.write(work / 'm.carton')
+    assert (work / 'm.carton').stat().st_size < MIB
+    with mount_fg(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
+        top = m / ('views/' + ('tensor_data' if 'toml' in path else path))
+        for _ in range(2):
+            assert 'index.json' in os.listdir(top)
+        assert peak(m.process.pid) < 128 * MIB
+
+
+def test_a_window_is_counted(work, mount_fg):
+    """A zstd frame may ask for 128 MiB. A small file gets it only if the user allows that."""
+    data = b'start' + bytes(150 * MIB)
+    params = zstandard.ZstdCompressionParameters.from_level(1, window_log=27)
+    frame = zstandard.ZstdCompressor(compression_params=params).compress(data)
+    Carton().add('model/x', data, method='zstd', payload=frame).write(work / 'm.carton')
+    with mount_fg(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
+        assert m.error('model/x') == 'EFBIG'
+        assert re.search(r'model/x: decoding takes 129 MiB of memory, and the limit for all of this '
+                         r'carton is \d+ MiB; .*memory=', m.log())
+        assert peak(m.process.pid) < 64 * MIB
+    with mount_fg(work / 'm.carton', '-o', f'memory=512M,cache_dir={work}/cache') as m:
+        assert m.sha('model/x') == digest(data)
 
 
 def test_directories_are_counted_exactly(work):

@@ -29,7 +29,7 @@ static void test_limits(void **state)
 	assert_true(budget_keep(NULL, 1));
 }
 
-static void test_tables_by_file(void **state)
+static void test_limit_by_size(void **state)
 {
 	struct log_seen *seen = log_watch();
 	struct budget b;
@@ -37,20 +37,46 @@ static void test_tables_by_file(void **state)
 	(void)state;
 	/* chosen: no other limit */
 	budget_init(&b, 1 * GIB);
-	budget_limit_tables(&b, 100);
+	budget_limit_by_size(&b, 100);
 	assert_int_equal(budget_take(&b, 1 * GIB), 0);
 	budget_init(&b, 0);
 	assert_true(b.limit >= MIN_MEMORY);
-	b.limit = b.tables_limit = 1 * GIB;
-	budget_limit_tables(&b, 1 * GIB);
-	assert_true(b.tables_limit == 1 * GIB);
-	budget_limit_tables(&b, 100);
-	assert_int_equal(budget_take(&b, TABLES_START + 100 * TABLES_EXPANSION), 0);
+	b.limit = 1 * GIB;
+	budget_limit_by_size(&b, 1 * GIB);
+	assert_true(b.limit == 1 * GIB);
+	budget_limit_by_size(&b, 100);
+	assert_int_equal(budget_take(&b, MEMORY_START + 100 * MEMORY_EXPANSION), 0);
 	assert_int_equal(budget_take(&b, 1), -EFBIG);
-	assert_says(seen, "takes at least 49 MiB of memory, and the limit is 49 MiB");
-	assert_says(seen, "memory=61M");
-	/* what is kept has the rest */
-	assert_true(budget_keep(&b, 1 * GIB - 49 * MIB));
+	assert_says(seen, "takes at least 41 MiB of memory, and the limit is 41 MiB");
+	assert_says(seen, "memory=51M");
+	assert_false(budget_keep(&b, 1));
+	assert_false(budget_hold(&b, 1));
+	carton_log_set(NULL, NULL);
+}
+
+/* Tables are counted as they grow, what they do not get is not counted. */
+static void test_grow(void **state)
+{
+	struct budget b;
+	uint64_t taken = 0, *array = NULL;
+	size_t cap = 0;
+	int r = 0;
+
+	(void)state;
+	budget_init(&b, 10000);
+	for (size_t n = 1; r == 0; n++) {
+		r = budget_room(&b, &taken, array, &cap, n);
+		assert_int_equal(taken, cap * sizeof(*array));
+		assert_int_equal(b.used, taken);
+		assert_true(r < 0 || cap >= n);
+	}
+	assert_int_equal(r, -EFBIG);
+	assert_int_equal(cap, 1024);
+	budget_give(&b, taken);
+	assert_int_equal(b.used, 0);
+	assert_int_equal(budget_grow(&b, &taken, 5, 5, 8), 0);
+	assert_int_equal(b.used, 0);
+	free(array);
 }
 
 static void drop(void *ctx, uint64_t n)
@@ -70,6 +96,14 @@ static void test_kept_gives_way(void **state)
 	assert_int_equal(budget_take(&b, 700), 0);
 	assert_int_equal(budget_left(&b), 0);
 	assert_int_equal(b.tables, 700);
+	/* for a buffer, too, but not for more kept content */
+	budget_give(&b, 700);
+	assert_true(budget_keep(&b, 700));
+	assert_false(budget_keep(&b, 1));
+	assert_true(budget_hold(&b, 300));
+	assert_int_equal(b.used, 1000);
+	assert_false(budget_hold(&b, 2000));
+	assert_true(budget_hold(NULL, 2000));
 }
 
 static void put(const char *dir, const char *name, const char *text)
@@ -122,9 +156,8 @@ static void test_groups(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_tables_by_file),
-		cmocka_unit_test(test_kept_gives_way),
+		cmocka_unit_test(test_limits), cmocka_unit_test(test_limit_by_size),
+		cmocka_unit_test(test_grow),   cmocka_unit_test(test_kept_gives_way),
 		cmocka_unit_test(test_groups),
 	};
 

@@ -230,10 +230,10 @@ static void test_budget(void **state)
 	(void)state;
 	in.data = data = sample(&in.n);
 	budget_init(&b, MIN_MEMORY);
-	b.tables_limit = 100;
+	b.limit = 100;
 	log_watch();
 	assert_int_equal(chunks_parse(in.n, read_bytes, &in, &b, &c), -EFBIG);
-	b.tables_limit = MIN_MEMORY;
+	b.limit = MIN_MEMORY;
 	data[HEADER + 40] = 1;
 	assert_int_equal(chunks_parse(in.n, read_bytes, &in, &b, &c), -EBADMSG);
 	assert_int_equal(b.tables, 0);

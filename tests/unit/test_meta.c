@@ -10,7 +10,7 @@ static struct meta *parse(const char *text)
 {
 	struct meta *m = NULL;
 
-	assert_int_equal(meta_parse(text, strlen(text), &m), 0);
+	assert_int_equal(meta_parse(text, strlen(text), NULL, &m), 0);
 	return m;
 }
 
@@ -218,7 +218,7 @@ static void test_not_toml(void **state)
 	struct meta *m = NULL;
 
 	(void)state;
-	assert_int_equal(meta_parse("a = 1\nb = \n", 11, &m), -EBADMSG);
+	assert_int_equal(meta_parse("a = 1\nb = \n", 11, NULL, &m), -EBADMSG);
 	assert_null(m);
 	assert_string_equal(seen->subject, "carton.toml");
 	assert_says(seen, "line 2: ");
@@ -256,7 +256,7 @@ static void test_tables(void **state)
 			buf_adds(&b, "{},");
 		buf_addc(&b, ']');
 		seen->n = 0;
-		assert_int_equal(meta_parse(b.data, b.len, &m), 0);
+		assert_int_equal(meta_parse(b.data, b.len, NULL, &m), 0);
 		assert_int_equal(m->n_inputs + m->n_outputs + m->n_self_tests + m->n_examples,
 				 MAX_META_TABLES);
 		meta_free(m);
@@ -264,7 +264,7 @@ static void test_tables(void **state)
 		assert_int_equal(seen->n, 0);
 		b.len--;
 		buf_adds(&b, "{}]");
-		assert_int_equal(meta_parse(b.data, b.len, &m), -EFBIG);
+		assert_int_equal(meta_parse(b.data, b.len, NULL, &m), -EFBIG);
 		assert_null(m);
 		assert_int_equal(seen->n, 1);
 		assert_says(seen, "more than 100000 tables");
@@ -289,7 +289,7 @@ static void test_long_shape(void **state)
 		memset(b.data + b.len, '\t', n + more);
 		b.len += n + more;
 		buf_adds(&b, "']\n");
-		assert_int_equal(meta_parse(b.data, b.len, &m), more ? -EFBIG : 0);
+		assert_int_equal(meta_parse(b.data, b.len, NULL, &m), more ? -EFBIG : 0);
 		assert_int_equal(seen->n, more);
 		if (!more) {
 			assert_int_equal(strlen(m->inputs[0].shape), MAX_CARTON_TOML);

@@ -40,7 +40,7 @@ static int parse_n(const char *s, size_t n, struct safetensors **ret, struct rea
 {
 	struct file f = { s, n, n, SIZE_MAX };
 
-	return safetensors_parse(read_file, &f, 8 + n, ret, e);
+	return safetensors_parse(&(struct safetensors_file){ read_file, &f, 8 + n, NULL }, ret, e);
 }
 
 static void test_good(void **state)
@@ -91,11 +91,17 @@ static void test_read_fails(void **state)
 	struct safetensors *s;
 
 	(void)state;
-	assert_int_equal(safetensors_parse(read_file, &f, 10, &s, NULL), -EIO);
+	assert_int_equal(
+		safetensors_parse(&(struct safetensors_file){ read_file, &f, 10, NULL }, &s, NULL),
+		-EIO);
 	f.fail_at = 8;
-	assert_int_equal(safetensors_parse(read_file, &f, 10, &s, NULL), -EIO);
+	assert_int_equal(
+		safetensors_parse(&(struct safetensors_file){ read_file, &f, 10, NULL }, &s, NULL),
+		-EIO);
 	f.fail_at = 9;
-	assert_int_equal(safetensors_parse(read_file, &f, 10, &s, NULL), 0);
+	assert_int_equal(
+		safetensors_parse(&(struct safetensors_file){ read_file, &f, 10, NULL }, &s, NULL),
+		0);
 	safetensors_free(s);
 }
 

@@ -99,7 +99,7 @@ static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
 
 static int parse_text(const char *text, size_t n, struct index_toml **ret, struct toml_error *error)
 {
-	return index_toml_parse(read_text, &(struct text){ text, n }, ret, error);
+	return index_toml_parse(read_text, &(struct text){ text, n }, NULL, ret, error);
 }
 
 static struct index_toml *parse(const char *text)

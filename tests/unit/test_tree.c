@@ -377,7 +377,7 @@ static void test_owned(void **state)
 static void test_budget(void **state)
 {
 	struct log_seen *seen = log_watch();
-	struct budget budget = { .limit = 100000, .tables_limit = 100000 };
+	struct budget budget = { .limit = 100000 };
 	struct node *dir, *n;
 	struct tree *t;
 	char name[16];

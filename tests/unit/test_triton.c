@@ -151,7 +151,7 @@ static void test_view_json(void **state)
 	struct view_json j;
 
 	(void)state;
-	assert_int_equal(view_json_begin(&j, &b), 0);
+	assert_int_equal(view_json_begin(&j, &b, NULL), 0);
 	assert_int_equal(view_json_tensor(&j, &(struct view_json_tensor){ &x, "int8", 6, files, 2,
 									  NULL, 0 }),
 			 0);
@@ -176,7 +176,7 @@ static void test_view_json(void **state)
 		"  {\"name\": \"y\", \"line\": 9, \"problem\": \"bad \\\"y\\\"\"},\n"
 		"  {\"problem\": \"z\"}\n ]\n}\n");
 	b.len = 0;
-	assert_int_equal(view_json_begin(&j, &b), 0);
+	assert_int_equal(view_json_begin(&j, &b, NULL), 0);
 	assert_int_equal(view_json_end(&j), 0);
 	assert_string_equal(b.data, "{\n \"tensors\": [],\n \"problems\": []\n}\n");
 	buf_free(&b);
