@@ -66,6 +66,11 @@ def adopt_orphans():
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def drop_pages(f):
+    """Lets the kernel forget what it has of an open file, which is what was verified: reads ask the daemon."""
+    os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def eventually(what, condition, seconds=EXIT_S, why=lambda: ''):
     """Polls condition() until it is true; its value. Fails after `seconds`, with why()."""
     left, last = seconds * SLOW, time.monotonic()

@@ -447,7 +447,10 @@ def test_units_verify(work, unit):
     there = work / Path(unit).name.replace('@.', '@x.')
     verify = ['systemd-analyze', 'verify', '--man=no', *(['--user'] if unit.startswith('user/') else []), there]
     p = run(*verify, env={'XDG_RUNTIME_DIR': str(work)})
-    assert (p.returncode, p.stdout, p.stderr) == (0, '', '')
+    # systemd before 254 restarts after equal pauses, and says that it knows no others
+    found = [x for x in p.stderr.splitlines() if not re.search(
+        "Unknown key( name)? '(RestartSteps|RestartMaxDelaySec)' in section .*, ignoring", x)]
+    assert (p.returncode, p.stdout, found) == (0, '', [])
     there.write_text(there.read_text() + '\n[Unit]\nNoSuchDirective=1\n')
     p = run(*verify, env={'XDG_RUNTIME_DIR': str(work)})
     assert 'NoSuchDirective' in p.stderr

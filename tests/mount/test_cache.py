@@ -138,6 +138,7 @@ def test_damaged_while_mounted(work, mount_fg, fault, nginx, cache, kind, seals)
     with mount_fg(source, *PRIVATE, *cache.options, *seals) as m:
         with open(m / 'model/x', 'rb', buffering=0) as f:
             damage(cache.objects()[digest(data)], 4 * MIB)
+            harness.drop_pages(f)
             assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
             assert digest(data) not in cache.objects() or cache.wrong(), 'no lookup finds it'
 
@@ -166,6 +167,7 @@ def test_carton_damaged_while_mounted(work, mount_fg, cache, kind, seals):
             with open(path, 'r+b') as g:
                 g.seek(at)
                 g.write(b'!' * 10)
+            harness.drop_pages(f)
             assert errno_of(os.pread, f.fileno(), 100, 4 * MIB) == errno.EIO
         for _ in range(3):
             assert errno_of(m.read, 'model/x') == errno.EIO

@@ -106,7 +106,8 @@ def test_mount_options(there, shell):
     got = shell('cartonfs -o ', there[0])
     assert len(names) > 12 and names <= {x.rstrip('=').split('=')[0] for x in got}
     assert {x.rpartition(',')[2] for x in shell('cartonfs -o offline,cache_', there[0])} == {'cache_dir=', 'cache_size='}
-    assert {x.rpartition('=')[2] for x in shell('cartonfs -o verify=', there[0])} == {'open', 'mount', 'off'}
+    assert {x.rpartition('=')[2] for x in shell('cartonfs -o verify=', there[0])} == {
+        'open', 'mount', 'background', 'off'}
 
 
 def test_bash_mountpoint(there):
