@@ -81,7 +81,7 @@ def test_mirror_that_does_not_help(nginx, fault, mount_fg, cache, tmp_path, kind
         log = m.log()
     s.close()
     noise = lines_of(log, 'warning|sha256')
-    assert len(noise) == {'refused': 1, 'wrong': 1}.get(kind, len(noise)), log
+    assert len(noise) == {'refused': 1, 'wrong': 2}.get(kind, len(noise)), log
     assert kind not in ('miss', '500') or not noise, log
     if kind == 'changing':
         assert sum(r['sent'] for r in nginx.requests('origin-large') if r['method'] == 'GET') == 0
