@@ -86,7 +86,7 @@ def test_header_costs_as_much_as_it_is_long(work, mount):
     for mib in (8, 64):
         header = {'__metadata__': {'k': 'x' * (mib << 20)}}
         Carton().add('model/w.safetensors', st_bytes(header)).write(work / f'{mib}.carton')
-        with mount(work / f'{mib}.carton', '-o', f'cache_dir={work}/cache') as m:
+        with mount(work / f'{mib}.carton', '-o', f'memory=2G,cache_dir={work}/cache') as m:
             before = cpu_seconds(m.pids[0])
             assert len(index_of(m, 'views/model/w.safetensors')['metadata']['k']) == mib << 20
             spent.append(cpu_seconds(m.pids[0]) - before)
@@ -110,7 +110,7 @@ def test_memory_of_headers(work, mount_fg):
     c.write(work / 'm.carton')
     room = 512 * MIB // len(data)
     assert room < files - 1
-    with mount_fg(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
+    with mount_fg(work / 'm.carton', '-o', f'memory=2G,cache_dir={work}/cache') as m:
         for some in (range(files), range(room, files)):
             for i in some:
                 index = index_of(m, f'views/model/{i:02}.safetensors')
@@ -138,7 +138,7 @@ def test_memory_of_tensors(work, mount_fg):
     for where, limit in PER_TENSOR.items():
         c = Carton().add('tensor_data/t.bin', bytes(24)) if where == DATA else Carton()
         c.add(*files[where]).write(work / 'm.carton')
-        with mount_fg(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
+        with mount_fg(work / 'm.carton', '-o', f'memory=2G,cache_dir={work}/cache') as m:
             before = resident(m.pids[0])
             assert len(os.listdir(m / where)) == 2 * n + 1
             if harness.SLOW == 1:

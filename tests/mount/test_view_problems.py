@@ -197,7 +197,7 @@ def test_bad_index(work, mount_fg, case):
     text, says = INDEXES[case]
     c = sample().change('tensor_data/index.toml', data=text)
     c.write(work / 'm.carton')
-    with mount_fg(work / 'm.carton') as m:
+    with mount_fg(work / 'm.carton', '-o', 'memory=2G') as m:
         assert os.listdir(m / DATA) == ['index.json']
         index = index_of(m)
         assert index['tensors'] == [] and len(index['problems']) == 1

@@ -338,7 +338,7 @@ def test_header_bound(work, mount):
         data = struct.pack('<Q', n) + b'{}' + b' ' * (n - 2)
         assert len(body) == len(data)
         Carton(method='deflate').add('model/w.safetensors', data, level=1).write(work / 'm.carton')
-        with mount(work / 'm.carton', '-o', f'cache_dir={work}/cache') as m:
+        with mount(work / 'm.carton', '-o', f'memory=2G,cache_dir={work}/cache') as m:
             assert (index_of(m)['problems'] == []) == good
 
 
