@@ -163,7 +163,8 @@ static ssize_t property_sha256(struct object *o, char *ret, size_t n)
 
 static ssize_t property_state(struct object *o, char *ret, size_t n)
 {
-	static const char *const names[] = { "unverified", "verified", "sealed", "corrupt" };
+	static const char *const names[] = { "unverified", "verified", "sealed", "chunks",
+					     "corrupt" };
 	struct object_progress p;
 	uint64_t size = object_size(o);
 

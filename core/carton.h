@@ -60,6 +60,7 @@ struct carton_options {
 	uint64_t cache_size;	     /* bytes the cache may take; 0: a tenth of its disk */
 	bool noseals;		     /* neither use nor leave seals: hash all in each mount */
 	bool hash_all;		     /* leave seals, but use none */
+	bool chunks;		     /* use the chunk index, so that a large file opens at once */
 	uint64_t memory;	     /* bytes for tables and kept content; 0: as there is */
 	bool offline;		     /* fetch nothing */
 	unsigned connections;	     /* at once for one large file; 0: 8 */

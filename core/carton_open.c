@@ -330,6 +330,24 @@ static int open_parts(struct carton *c, enum opening how, const char *source,
 	return r;
 }
 
+/*
+ * Nothing that fails here matters to what the carton holds: its files are then verified as a whole. A remote
+ * carton's files are fetched as a whole, too.
+ */
+static void open_chunks(struct carton *c)
+{
+	struct node *n = tree_find(c->tree, CHUNKS_PATH);
+
+	if (!n || n->kind != NODE_FILE || c->remote_source || carton_pin_wait(c, from_node(n)) < 0)
+		return;
+	if (load_chunks(n, &c->budget, &c->chunks) < 0) {
+		carton_unpin(from_node(n));
+		return;
+	}
+	c->index = n;
+	object_use_chunks(c->store, c->chunks, node_object(n));
+}
+
 static int open_views(struct carton *c, const struct carton_options *options)
 {
 	struct views_options v = {
@@ -374,6 +392,8 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 		c->faults++;
 		r = 0;
 	}
+	if (r == 0 && options->chunks && c->verify)
+		open_chunks(c);
 	if (r == 0)
 		r = open_views(c, options);
 	if (r < 0) {
@@ -435,10 +455,13 @@ void carton_close(struct carton *c)
 	carton_stop(c);
 	workers_free(c->workers);
 	events_free(c->events);
+	if (c->index)
+		carton_unpin(from_node(c->index));
 	meta_free(c->meta);
 	tree_free(c->tree);
 	views_free(c->views);
 	object_store_free(c->store);
+	chunks_free(c->chunks);
 	manifest_free(c->manifest);
 	links_free(c->links);
 	container_free(c->container);

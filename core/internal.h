@@ -8,6 +8,7 @@
 #include "carton.h"
 #include "archive/container.h"
 #include "base/budget.h"
+#include "format/chunks.h"
 #include "format/links.h"
 #include "format/manifest.h"
 #include "format/meta.h"
@@ -36,6 +37,8 @@ struct carton {
 	struct cancel stop;	       /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;
+	struct chunks *chunks;	      /* NULL: none that is used */
+	struct node *index;	      /* what they were read from, pinned; or NULL */
 	struct carton_totals totals;  /* of what is not generated */
 	struct views *views;	      /* NULL: there are none */
 	struct meta *meta;	      /* NULL: could not be read (keep_going only) */

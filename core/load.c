@@ -158,6 +158,23 @@ int load_ahead(struct container *c)
 	return r;
 }
 
+/* ---- the chunk index ---- */
+
+static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	return object_read(ctx, ret_buf, n, off, false);
+}
+
+int load_chunks(struct node *index, struct budget *budget, struct chunks **ret)
+{
+	int r = chunks_parse(node_size(index), read_index, node_object(index), budget, ret);
+
+	/* bytes that are wrong were logged with their place */
+	if (r < 0 && r != -EBADMSG && r != -EOPNOTSUPP && r != -EFBIG)
+		carton_log(CARTON_LOG_WARNING, CHUNKS_PATH, "cannot be read: %s", strerror(-r));
+	return r;
+}
+
 /* ---- lines ---- */
 
 #define NO_ENTRY UINT32_MAX

@@ -6,6 +6,7 @@
 #define CARTON_LOAD_H
 
 #include "archive/container.h"
+#include "format/chunks.h"
 #include "format/links.h"
 #include "format/manifest.h"
 #include "object/object.h"
@@ -41,6 +42,12 @@ int load_ahead(struct container *c);
  */
 int load_tree(struct container *c, const struct manifest *m, const struct links *links,
 	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults);
+
+/*
+ * Reads the chunk index from its file, which the caller has pinned. 0, or -EBADMSG and other errors of
+ * chunks_parse(): it cannot be used (logged).
+ */
+int load_chunks(struct node *index, struct budget *budget, struct chunks **ret);
 
 /*
  * The next entry that should have the object's bytes: its line is the one at *line, or behind it. NULL:

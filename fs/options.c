@@ -26,7 +26,7 @@ const char options_help[] =
 	"  -h, --help  show this help          -V, --version\n"
 	"  -o verify=mount       check all files first; =background: meanwhile; =off: no\n"
 	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
-	"  -o seals=off          check files again in each mount, not once for all\n"
+	"  -o seals=off          check files again in each mount; chunks=off: as a whole\n"
 	"  -o cache_dir=DIR      keep unpacked and fetched files in DIR\n"
 	"  -o cache_size=20G     limit the cache; memory=2G: limit the use of memory\n"
 	"  -o offline            make no network requests, use only the cache\n"
@@ -45,7 +45,7 @@ const char options_help[] =
 struct raw {
 	struct carton_options carton;
 	char *verify, *views, *fsname, *error_file;
-	bool noviews, nosandbox, mount_only;
+	bool noviews, nochunks, nosandbox, mount_only;
 	unsigned uid, gid, umask, max_read;
 	int foreground, debug, help, version, fake; /* filled by fuse_opt */
 	int mkdir_mode;
@@ -62,6 +62,7 @@ struct raw {
 /* The options that cartonctl does not have. */
 static const struct option_spec mount_table[] = {
 	SPEC(verify, TEXT, "open, mount, background or off", 0),
+	{ "chunks", OPTION_UNLESS, offsetof(struct raw, nochunks), "on or off", 0 },
 	SPEC(noviews, FLAG, "no value", 0),
 	SPEC(views, TEXT, "a name, or hidden", 0),
 	SPEC(uid, NUMBER, "a number", UINT_MAX - 1),
@@ -336,6 +337,7 @@ static int complete(struct raw *raw, struct options *o)
 		r = take_carton_options(raw, o);
 	if (r == 0)
 		r = check_verify(raw->verify, o);
+	o->carton.chunks = !raw->verify && !raw->nochunks;
 	return r == 0 ? add_mount_options(raw, o) : r;
 }
 

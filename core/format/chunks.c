@@ -34,7 +34,8 @@ __attribute__((format(printf, 2, 3))) static int bad(uint64_t off, const char *f
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	carton_log(CARTON_LOG_WARNING, CHUNKS_PATH, "byte %llu: %s", (unsigned long long)off, text);
+	carton_log(CARTON_LOG_WARNING, CHUNKS_PATH, "byte %llu: %s; the index is not used",
+		   (unsigned long long)off, text);
 	return -EBADMSG;
 }
 

@@ -6,6 +6,11 @@
 #include "base/ingest.h"
 #include "base/util.h"
 
+struct range {
+	size_t n;
+	uint64_t off;
+};
+
 static int fetch(const struct bytes *b, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
 	int r;
@@ -59,34 +64,72 @@ static int read_whole(const struct bytes *b, const struct tagger *tagger, char *
 	return r;
 }
 
+static int read_tagged(const struct bytes *b, const struct tagger *tagger, uint64_t size, char *out,
+		       struct range at, bool nowait)
+{
+	int r = 0;
+
+	while (at.n > 0 && r == 0) {
+		uint64_t end = at.off + at.n;
+		size_t step;
+
+		if (at.off % CHUNK_SIZE == 0 && (at.n >= CHUNK_SIZE || end == size)) {
+			step = end == size ? at.n : at.n - at.n % CHUNK_SIZE;
+			r = read_whole(b, tagger, out, step, at.off, nowait);
+		} else {
+			step = MIN(at.n, CHUNK_SIZE - (size_t)(at.off % CHUNK_SIZE));
+			r = read_part(b, tagger, size, out, step, at.off, nowait);
+		}
+		out += step;
+		at.off += step;
+		at.n -= step;
+	}
+	return r;
+}
+
+/* Some chunks may not have been read before. */
+static int read_chunks(const struct bytes *b, const struct tagger *tagger, uint64_t size, char *out,
+		       struct range at, bool nowait)
+{
+	const struct chunked_bytes bytes = { b->source, b->off, b->tags, tagger };
+	int r = 0;
+
+	while (at.n > 0 && r >= 0) {
+		struct range part = { .off = at.off };
+		bool verified;
+
+		r = chunked_span(b->chunks, at.off, at.n, &part.n, &verified);
+		if (r < 0)
+			break;
+		if (verified)
+			r = read_tagged(b, tagger, size, out, part, nowait);
+		else if (nowait)
+			r = -EAGAIN;
+		else
+			r = chunked_read(b->chunks, &bytes, out, part.n, part.off);
+		if (r == 1)
+			continue;
+		out += part.n;
+		at.off += part.n;
+		at.n -= part.n;
+	}
+	return r;
+}
+
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
 	       size_t n, uint64_t off, bool nowait)
 {
-	char *out = ret_buf;
-	int r = 0;
+	struct range at = { n, off };
 
 	if (b->kind == BYTES_MEMORY) {
-		memcpy(out, b->memory + off, n);
+		memcpy(ret_buf, b->memory + off, n);
 		return 0;
 	}
 	if (!b->tags)
-		return n ? fetch(b, out, n, off, nowait) : 0;
-	while (n > 0 && r == 0) {
-		uint64_t end = off + n;
-		size_t step;
-
-		if (off % CHUNK_SIZE == 0 && (n >= CHUNK_SIZE || end == size)) {
-			step = end == size ? n : n - n % CHUNK_SIZE;
-			r = read_whole(b, tagger, out, step, off, nowait);
-		} else {
-			step = MIN(n, CHUNK_SIZE - (size_t)(off % CHUNK_SIZE));
-			r = read_part(b, tagger, size, out, step, off, nowait);
-		}
-		out += step;
-		off += step;
-		n -= step;
-	}
-	return r;
+		return n ? fetch(b, ret_buf, n, off, nowait) : 0;
+	if (b->chunks)
+		return read_chunks(b, tagger, size, ret_buf, at, nowait);
+	return read_tagged(b, tagger, size, ret_buf, at, nowait);
 }
 
 void bytes_free(struct bytes *b)
@@ -94,5 +137,6 @@ void bytes_free(struct bytes *b)
 	free(b->memory);
 	source_unref(b->source);
 	free(b->tags);
+	chunked_free(b->chunks);
 	*b = (struct bytes){ .kind = BYTES_NONE };
 }

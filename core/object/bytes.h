@@ -9,6 +9,7 @@
 
 #include "base/digest.h"
 #include "base/source.h"
+#include "object/chunked.h"
 
 struct bytes {
 	enum {
@@ -21,11 +22,13 @@ struct bytes {
 	struct source *source;	   /* a local one, and a reference to it */
 	uint64_t off;		   /* where they begin in it */
 	uint8_t (*tags)[TAG_SIZE]; /* one for each CHUNK_SIZE; NULL: unchecked (-o verify=off) */
+	struct chunked *chunks;	   /* which tags are there yet; NULL: all */
 };
 
 /*
- * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags or
- * was cut off; -ENOMEM; -EIO. With `nowait`, -EAGAIN when it is not in memory.
+ * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags (or the
+ * chunk index) or was cut off; -ENOMEM; -EIO. With `nowait`, -EAGAIN when it is not in memory or not yet
+ * verified.
  */
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
 	       size_t n, uint64_t off, bool nowait);

@@ -28,7 +28,7 @@ static void keep_source(struct copy *c, struct source *source, struct ingested *
 {
 	struct making *m = c->making;
 
-	m->bytes = (struct bytes){ BYTES_FILE, NULL, source, 0, in->tags };
+	m->bytes = (struct bytes){ .kind = BYTES_FILE, .source = source, .tags = in->tags };
 	m->size = source->size;
 	m->copied = true;
 }

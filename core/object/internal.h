@@ -2,7 +2,9 @@
 /*
  * Shared by the files of object/. From the bottom up:
  *
+ *	chunked		bytes that are verified as they are read
  *	bytes		verified bytes, and reading them
+ *	whole		hashes these in the background
  *	keep		how long copies are kept: the idle list, the budget for memory
  *	seal		tags that an earlier mount has left in the cache
  *	object		who waits for an object and who has it pinned; asks its maker
@@ -20,6 +22,7 @@
 #include "base/event.h"
 #include "base/siphash.h"
 #include "object/maker.h"
+#include "object/whole.h"
 
 struct object {
 	struct object_store *store;
@@ -30,6 +33,7 @@ struct object {
 	_Atomic uint64_t size;		/* OBJECT_NO_SIZE until it is certain */
 	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
 	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
+	atomic_bool no_chunks;	 /* a read failed: the next open hashes all of it */
 	int64_t stale_ms; /* when the last attempt ended with -ESTALE, else 0; the content making's */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
@@ -53,6 +57,8 @@ struct object_store {
 	atomic_bool cache_failed;  /* which was logged */
 	_Atomic uint64_t ingested; /* bytes read to be verified */
 	_Atomic uint64_t fetched, cache_hits, cache_misses; /* see struct object_traffic */
+	_Atomic uint64_t reads;				    /* calls of object_read() */
+	struct chunk_index index; /* its chunks are NULL if there is none */
 
 	pthread_mutex_t lock;		/* guards what objects say it guards, and: */
 	struct object *oldest, *newest; /* copies that nobody has pinned, by last use */
@@ -63,6 +69,9 @@ struct object_store {
 };
 
 /* ---- object.c ---- */
+
+/* What hashes chunked bytes in the background, once an open has been answered. `ctx` is the object. */
+whole_done_fn object_hashed;
 
 /* The step of the store's clock: ends the waits that are overdue. */
 bool object_expire(struct task *clock);
@@ -93,7 +102,7 @@ bool seal_tags(const struct making *m, uint64_t size, uint8_t (**ret_tags)[TAG_S
 bool seal_of_cached(struct making *m);
 
 /* Leaves a seal of bytes that were hashed. Best effort: without it they are hashed again. */
-void seal_keep(const struct making *m);
+void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE]);
 
 /* Bytes did not fit their tags: the next open hashes all of them. */
 void seal_drop(const struct object *o);

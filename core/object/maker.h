@@ -26,6 +26,8 @@ struct making {
 	bool copied; /* the bytes are in a file of ours, which can be made again */
 	bool sealed; /* the tags are from a seal: the bytes were hashed by an earlier mount */
 
+	struct whole *whole; /* the bytes are chunked: this hashes all of them; else NULL */
+
 	struct derivation *derivation; /* maker_derived.c's own */
 	struct carton_tap *tap;	       /* for one pass over the bytes; or NULL */
 	bool tapped;		       /* all bytes went through it */
@@ -44,6 +46,8 @@ struct making {
 	struct object_wait *waits;	  /* NULL-terminated */
 	struct making *next_timed, **timed_link; /* its waiters have deadlines; or NULL */
 };
+
+struct whole;
 
 struct maker {
 	const struct maker_ops *ops;

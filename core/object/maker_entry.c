@@ -92,6 +92,66 @@ static int in_place(struct making *m, const struct entry *e)
 	return 0;
 }
 
+/* ---- chunk by chunk ---- */
+
+/* What the index says of an object that can be read in place, and is large; NULL: to be hashed first. */
+static const struct chunks_file *in_index(const struct object *o)
+{
+	const struct object_store *s = o->store;
+	const struct entry *e = maker_entry(o)->first.entry;
+	const struct chunks_file *f;
+
+	if (!s->index.chunks || !s->options.verify || !s->options.events || o->no_chunks ||
+	    s->options.container->remote || e->method != METHOD_STORED ||
+	    o->size <= CHUNKS_MIN_FILE)
+		return NULL;
+	f = chunks_find(s->index.chunks, o->sha256);
+	/* of another size: that hash cannot be right for both; the whole is hashed */
+	return f && f->size == o->size ? f : NULL;
+}
+
+/* The background's part of a chunked object, which begins when the open has been answered. */
+static int prepare_whole(struct making *m)
+{
+	struct object *o = m->object;
+	const struct whole_options options = {
+		.source = m->bytes.source,
+		.off = m->bytes.off,
+		.size = o->size,
+		.tagger = o->store->tagger,
+		.events = o->store->options.events,
+		.cancel = &o->store->stop,
+		.reads = &o->store->reads,
+		.done = object_hashed,
+		.ctx = o,
+	};
+
+	return whole_new(&options, &m->whole);
+}
+
+/* Of any place, as with a seal: a bad chunk makes the next open hash all places. */
+static int by_chunks(struct making *m, const struct chunks_file *f)
+{
+	const struct object *o = m->object;
+	struct source *source;
+	uint8_t(*tags)[TAG_SIZE];
+	uint64_t off;
+	int r = container_locate(container_of_object(o), maker_entry(o)->first.entry, &source,
+				 &off);
+
+	if (r < 0)
+		return r;
+	/* pages that are never written to are never allocated */
+	tags = calloc((size_t)((o->size - 1) / CHUNK_SIZE) + 1, TAG_SIZE);
+	keep_place(m, source, off, tags);
+	r = tags ? chunked_new(&o->store->index, f, o->name, &m->bytes.chunks) : -ENOMEM;
+	if (r == 0)
+		r = prepare_whole(m);
+	if (r < 0)
+		bytes_free(&m->bytes);
+	return r;
+}
+
 /* Of any place: should it hold other bytes, its reads fail, and all places are hashed. */
 static bool entry_by_seal(struct making *m)
 {
@@ -283,8 +343,15 @@ static void place_done(struct copy *c, int result)
 
 static void entry_get_bytes(struct making *m)
 {
-	struct attempt *a = calloc(1, sizeof(*a));
+	const struct chunks_file *f = in_index(m->object);
+	struct attempt *a;
 
+	/* where that fails, hashing all says why */
+	if (f && by_chunks(m, f) == 0) {
+		making_done(m, 0);
+		return;
+	}
+	a = calloc(1, sizeof(*a));
 	if (!a) {
 		making_done(m, -ENOMEM);
 		return;
@@ -302,7 +369,7 @@ static void entry_get_bytes(struct making *m)
 
 static enum lane entry_lane(const struct object *o)
 {
-	return o->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK;
+	return o->size > BULK_OBJECT && !in_index(o) ? LANE_BULK : LANE_QUICK;
 }
 
 static void entry_free(struct maker *maker)

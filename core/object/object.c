@@ -297,9 +297,10 @@ static void take_bytes(struct making *m)
 	set_bytes(o, &m->bytes);
 	o->size = m->size;
 	o->copied = m->copied;
-	if (m->sealed)
-		o->state = OBJECT_SEALED;
-	o->pins += m->n_waiting;
+	if (m->whole || m->sealed)
+		o->state = m->whole ? OBJECT_CHUNKED : OBJECT_SEALED;
+	/* the background has one, too */
+	o->pins += m->n_waiting + (m->whole != NULL);
 	if (o->pins == 0 && m->bytes.kind != BYTES_PLACE)
 		keep_add(s, o);
 }
@@ -348,6 +349,7 @@ static void report(struct making *m, int result)
 static void finish(struct making *m, int result)
 {
 	struct object_store *s = m->object->store;
+	struct whole *whole = m->whole;
 	struct object_wait *waits;
 
 	making_end_tap(m, result < 0 || m->tapped ? result : -EALREADY);
@@ -367,6 +369,8 @@ static void finish(struct making *m, int result)
 		drop_bytes(m);
 	making_free(m);
 	finish_waits(waits, result == -ECANCELED ? -ENOTCONN : result);
+	if (whole)
+		whole_start(whole);
 }
 
 void making_done(struct making *m, int result)
@@ -380,8 +384,8 @@ void making_done(struct making *m, int result)
 		making_submit(m);
 		return;
 	}
-	if (result == 0 && !m->sealed)
-		seal_keep(m);
+	if (result == 0 && !m->sealed && !m->whole)
+		seal_keep(m->object, m->size, m->bytes.tags);
 	report(m, result);
 	finish(m, result);
 }
@@ -517,7 +521,9 @@ int object_get(struct object *o, struct object_wait *wait)
 	if (o->bytes.kind == BYTES_NONE && !wait && !o->content && o->state != OBJECT_CORRUPT &&
 	    o->maker->ops->get_now && !cancel_fired(&s->stop))
 		get_now(o);
-	if (o->bytes.kind != BYTES_NONE) {
+	if (o->bytes.chunks && o->state == OBJECT_CORRUPT) {
+		r = -EBADMSG;
+	} else if (o->bytes.kind != BYTES_NONE) {
 		keep_remove(s, o);
 		o->pins++;
 	} else if (o->state == OBJECT_CORRUPT && o->maker->ops->final &&
@@ -658,16 +664,78 @@ static void drop_cached(struct object *o)
 
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
-	int r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
+	int r;
 
+	atomic_fetch_add_explicit(&o->store->reads, 1, memory_order_relaxed);
+	r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
 	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true)) {
-		carton_log(CARTON_LOG_ERROR, object_name(o),
-			   "changed on disk since it was verified, near byte %llu; close and open "
-			   "it again",
-			   (unsigned long long)off);
+		atomic_store(&o->no_chunks, true);
+		if (!o->bytes.chunks || !chunked_failed(o->bytes.chunks))
+			carton_log(CARTON_LOG_ERROR, object_name(o),
+				   "changed on disk since it was verified, near byte %llu; close "
+				   "and open it again",
+				   (unsigned long long)off);
 		seal_drop(o);
 		if (o->copied)
 			drop_cached(o);
 	}
 	return r;
+}
+
+/* ---- chunked bytes ---- */
+
+/* All of it has another hash than the chunks led to expect. */
+static void whole_failed(struct object *o)
+{
+	atomic_store(&o->no_chunks, true);
+	atomic_store(&o->read_failed, true);
+	chunked_fail(o->bytes.chunks);
+	pthread_mutex_lock(&o->store->lock);
+	o->state = OBJECT_CORRUPT;
+	pthread_mutex_unlock(&o->store->lock);
+}
+
+/* What is wrong with an object all of which was hashed, or NULL. */
+static const char *whole_fault(struct object *o, const struct ingested *in)
+{
+	const struct chunked_bytes b = { o->bytes.source, o->bytes.off, o->bytes.tags,
+					 o->store->tagger };
+
+	if (memcmp(o->sha256, in->sha256, SHA256_SIZE) != 0)
+		return "does not have the sha256 that MANIFEST says, whatever " CHUNKS_PATH
+		       " says of its chunks; it can no longer be read: get the carton again";
+	if (chunked_complete(o->bytes.chunks, &b, in->tags) < 0)
+		return "had other bytes when they were read: it changed on disk, or " CHUNKS_PATH
+		       " is wrong; close and open it again";
+	return NULL;
+}
+
+void object_hashed(void *ctx, int result, struct ingested *in)
+{
+	struct object *o = ctx;
+	const char *fault = NULL;
+
+	if (result == 0) {
+		fault = whole_fault(o, in);
+		if (!fault)
+			seal_keep(o, in->size, in->tags);
+		free(in->tags);
+	} else if (result == -EBADMSG) {
+		fault = "the carton has been cut off since it was opened; it can no longer be read";
+	}
+	if (fault) {
+		carton_log(CARTON_LOG_ERROR, object_name(o), "%s", fault);
+		whole_failed(o);
+	} else if (result == 0) {
+		pthread_mutex_lock(&o->store->lock);
+		o->state = OBJECT_VERIFIED;
+		pthread_mutex_unlock(&o->store->lock);
+	} else if (result != -ECANCELED) {
+		/* whoever opens it once it was closed has to wait for all of it */
+		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be hashed: %s",
+			   strerror(-result));
+		atomic_store(&o->no_chunks, true);
+		atomic_store(&o->read_failed, true);
+	}
+	object_put(o);
 }

@@ -16,6 +16,9 @@
  * An object with the wrong hash is corrupt, and stays so. Any other failure (disk full, no memory,
  * network) is only that attempt's: the next object_get() tries again.
  *
+ * Where the carton has a chunk index (chunks.h), a large entry is not hashed at first: each chunk is verified
+ * when it is first read, and the whole is hashed in the background.
+ *
  * This module does not know where in the tree an object stands, nor what MANIFEST is.
  */
 #ifndef CARTON_OBJECT_OBJECT_H
@@ -30,6 +33,7 @@
 struct budget;
 struct carton_tap;
 struct cache;
+struct chunks;
 struct container;
 struct entry;
 struct events;
@@ -68,6 +72,12 @@ extern const size_t object_cost;
 
 int object_store_new(const struct object_options *options, struct object_store **ret);
 
+/*
+ * From now on entries that `chunks` lists are verified chunk by chunk. `index` is the object that it was made
+ * from, which is pinned as long as the store exists; both outlive it. Before other threads use the store.
+ */
+void object_use_chunks(struct object_store *s, struct chunks *chunks, struct object *index);
+
 /* Bytes that were read to be verified so far: how far all jobs together are. */
 uint64_t object_store_ingested(const struct object_store *s);
 
@@ -105,7 +115,8 @@ int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], c
 enum object_state {
 	OBJECT_UNVERIFIED,
 	OBJECT_VERIFIED,
-	OBJECT_SEALED, /* verified by an earlier mount; each read is checked */
+	OBJECT_SEALED,	/* verified by an earlier mount; each read is checked */
+	OBJECT_CHUNKED, /* each chunk is verified when it is read; the whole is not yet */
 	OBJECT_CORRUPT,
 };
 
@@ -180,8 +191,8 @@ void object_put(struct object *o);
 
 /*
  * Copies bytes [off, off+n), which lie within the size, of a pinned object. 0; -EBADMSG (logged
- * once) when they are no longer those that were verified; -EIO, -ENOMEM. With `nowait`, -EAGAIN
- * when they are not in memory now.
+ * once) when they are no longer those that were verified, or a chunk is bad; -EIO, -ENOMEM. With `nowait`,
+ * -EAGAIN when they are not in memory now, or not verified.
  */
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait);
 

@@ -29,19 +29,17 @@ bool seal_of_cached(struct making *m)
 		source_unref(source);
 		return false;
 	}
-	m->bytes = (struct bytes){ BYTES_FILE, NULL, source, 0, tags };
+	m->bytes = (struct bytes){ .kind = BYTES_FILE, .source = source, .tags = tags };
 	m->size = source->size;
 	m->copied = true;
 	return true;
 }
 
-void seal_keep(const struct making *m)
+void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 {
-	const struct object *o = m->object;
-
 	/* what has no tags is in memory, and what has no by_seal() has no sha256 */
-	if (o->store->options.seals && o->maker->ops->by_seal && m->bytes.tags)
-		cache_seal_put(o->store->options.cache, o->sha256, m->size, m->bytes.tags);
+	if (o->store->options.seals && o->maker->ops->by_seal && tags)
+		cache_seal_put(o->store->options.cache, o->sha256, size, tags);
 }
 
 void seal_drop(const struct object *o)

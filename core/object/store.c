@@ -158,6 +158,16 @@ void object_store_traffic(const struct object_store *s, struct object_traffic *r
 	ret->cache_misses = atomic_load(&s->cache_misses);
 }
 
+static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	return object_read(ctx, ret_buf, n, off, false);
+}
+
+void object_use_chunks(struct object_store *s, struct chunks *chunks, struct object *index)
+{
+	s->index = (struct chunk_index){ chunks, read_index, index };
+}
+
 uint64_t object_store_ingested(const struct object_store *s)
 {
 	return atomic_load(&s->ingested);

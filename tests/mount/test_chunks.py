@@ -1,12 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chunk index: cartonfs-chunks(5), and mounts of cartons that have one."""
+import concurrent.futures
+import contextlib
+import errno
 import hashlib
+import json
+import os
+import random
 import re
+import signal
+import struct
+import sys
+import zipfile
+
+import numpy
+import pytest
 
 import chunkindex
-from harness import ROOT, run
+import zipwriter
+from chunkindex import CHUNK
+from conftest import BIG
+from harness import ROOT, ctl, eventually, run
 
 PAGE = ROOT / 'fs/cartonfs-chunks.5'
+# each mount hashes, and none finds what another test has left
+UNSEALED = '-o', 'seals=off'
+ZEROS = hashlib.sha256(bytes(CHUNK)).digest()
 
 
 # ---- the man page ----
@@ -32,3 +51,277 @@ def test_page_example():
 def test_page_is_valid():
     p = run('mandoc', '-T', 'lint', '-W', 'warning', PAGE)
     assert p.returncode == 0, p.stdout
+
+
+# ---- cartons with an index ----
+
+def content(n, seed):
+    """Bytes of which no two chunks are alike."""
+    return b''.join(hashlib.sha256(b'%d %d' % (seed, i)).digest() for i in range(n // 32 + 1))[:n]
+
+
+LARGE = content(5 * CHUNK + 4321, 1)
+OTHER = content(len(LARGE), 2)
+
+
+def carton_of(index, data=LARGE, **kw):
+    carton = zipwriter.Carton(method='stored')
+    carton.add('model/large', data, **kw)
+    carton.add(chunkindex.PATH, index)
+    return carton
+
+
+def indexed(data=LARGE, **kw):
+    """A carton with a file that is indexed as `data`, whatever it is."""
+    return carton_of(chunkindex.index(data), data, **kw)
+
+
+@pytest.fixture
+def big_indexed(big_carton, work):
+    """
+    The path of big_carton() with an index, and where model/big begins in it. Of its chunks few are not zero.
+    Hashing it takes seconds, reading a chunk less than a thousandth.
+    """
+    big = big_carton[1].entries['model/big'].data
+    chunks = [ZEROS] * (-(-len(big) // CHUNK))
+    for off, data in big.pieces.items():
+        for i in range(off // CHUNK, (off + len(data) - 1) // CHUNK + 1):
+            chunks[i] = None
+    for i, known in enumerate(chunks):
+        if known and (i + 1) * CHUNK <= len(big):
+            continue
+        chunk = bytearray(min(CHUNK, len(big) - i * CHUNK))
+        for off, data in big.pieces.items():
+            for k, byte in enumerate(data):
+                if i * CHUNK <= off + k < i * CHUNK + len(chunk):
+                    chunk[off + k - i * CHUNK] = byte
+        chunks[i] = hashlib.sha256(chunk).digest()
+    carton = zipwriter.Carton(method='stored')
+    carton.add('model/big', big)
+    carton.add(chunkindex.PATH, chunkindex.index_of(
+        [(bytes.fromhex(big.sums()[1]), len(big), CHUNK, chunks)]))
+    path = carton.write(work / 'm.carton')
+    with zipfile.ZipFile(path) as z:
+        header = z.getinfo('model/big').header_offset
+    with open(path, 'rb') as f:
+        f.seek(header + 26)
+        name, extra = struct.unpack('<HH', f.read(4))
+    return path, header + 30 + name + extra
+
+
+def pread(path, n, off):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.pread(fd, n, off)
+    finally:
+        os.close(fd)
+
+
+def overwrite(path, off, data):
+    with open(path, 'r+b') as f:
+        f.seek(off)
+        f.write(data)
+
+
+def whole_is_hashed(m, name='model/large'):
+    return lambda: m.state(name) not in ('chunks', 'unverified')
+
+
+def test_opens_and_reads_before_all_is_hashed(big_indexed, mount, who):
+    with mount(big_indexed[0], *UNSEALED, uid=who) as m:
+        assert m.state('model/big') == 'unverified'
+        assert m.do(pread, m / 'model/big', 6, (1 << 32) - 3) == b'across'
+        assert m.state('model/big') == 'chunks'
+        assert m.do(pread, m / 'model/big', 5, 0) == b'first'
+        assert m.do(pread, m / 'model/big', 100, BIG - 4) == b'last'
+
+
+def test_bad_chunk(big_indexed, mount_fg):
+    """One that is bad is an error for who reads it, and a SIGBUS for who has it mapped; others are not."""
+    path, begin = big_indexed
+    overwrite(path, begin + 7 * CHUNK + 5, b'x')
+    with mount_fg(path, *UNSEALED) as m:
+        assert pread(m / 'model/big', 5, 0) == b'first'
+        with pytest.raises(OSError) as e:
+            pread(m / 'model/big', 1, 7 * CHUNK + 5)
+        assert e.value.errno == errno.EIO
+        p = run(sys.executable, '-c', MAPPED, m / 'model/big', str(7 * CHUNK))
+        assert p.returncode == -signal.SIGBUS
+        p = run(sys.executable, '-c', MAPPED, m / 'model/big', str(99 * CHUNK))
+        assert p.returncode == 0, p.stderr
+        assert f'model/big: bytes {7 * CHUNK} to {8 * CHUNK - 1} do not have the sha256' in m.log()
+
+
+MAPPED = '''
+import mmap, sys
+with open(sys.argv[1], 'rb') as f:
+    mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)[int(sys.argv[2])]
+'''
+
+
+def test_all_of_it(work, mount, who):
+    path = indexed().write(work / 'm.carton')
+    with mount(path, *UNSEALED, uid=who) as m:
+        assert m.read('model/large') == LARGE
+        eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == 'verified'
+        assert m.read('model/large') == LARGE
+
+
+def test_seal(work, mount):
+    """What was hashed in the background is sealed, too: a later mount needs no index."""
+    path = indexed().write(work / 'm.carton')
+    cache = '-o', f'cache_dir={work}/cache'
+    with mount(path, *cache) as m:
+        assert pread(m / 'model/large', 100, CHUNK) == LARGE[CHUNK:CHUNK + 100]
+        eventually('all of it is hashed', whole_is_hashed(m))
+    with mount(path, *cache) as m:
+        assert m.read('model/large') == LARGE
+        assert m.state('model/large') == 'sealed'
+
+
+def test_unpacked(work, mount):
+    root = work / 'unpacked'
+    indexed().unpack(root)
+    with mount(root, *UNSEALED) as m:
+        assert m.read('model/large') == LARGE
+        eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == 'verified'
+
+
+def test_whole_differs(work, mount_fg):
+    """Right chunks of another file than MANIFEST lists: it is read until that shows, and never after."""
+    sha = hashlib.sha256(OTHER).digest()
+    index = chunkindex.index_of([(sha, len(LARGE), CHUNK, chunkindex.chunk_hashes(LARGE))])
+    path = carton_of(index, sha=sha.hex()).write(work / 'm.carton')
+    with mount_fg(path, *UNSEALED) as m:
+        with contextlib.suppress(OSError):      # unless it shows before this is answered
+            assert pread(m / 'model/large', 100, CHUNK) == LARGE[CHUNK:CHUNK + 100]
+        eventually('it fails', lambda: m.error('model/large') == 'EIO')
+        assert m.error('model/large') == 'EIO'
+        assert 'model/large: does not have the sha256 that MANIFEST says' in m.log()
+
+
+@pytest.mark.parametrize('options', [['-o', 'chunks=off'], ['-o', 'verify=open'],
+                                     ['-o', 'verify=mount']], ids=lambda o: o[1])
+def test_without_chunks(work, mount, options):
+    path = indexed().write(work / 'm.carton')
+    with mount(path, *options, *UNSEALED) as m:
+        with open(m / 'model/large', 'rb'):
+            assert m.state('model/large') == 'verified'
+
+
+SHA = hashlib.sha256(LARGE).digest()
+HASHES = chunkindex.chunk_hashes(LARGE)
+
+
+def one(size=len(LARGE), chunk=CHUNK, first=0, hashes=HASHES):
+    return chunkindex.assemble([chunkindex.record(SHA, size, chunk, first)], hashes)
+
+
+BAD_INDEXES = {
+    'empty': (b'', 'byte 0: ends in its header'),
+    'text': (b'model/large\n' * 99, 'byte 0: does not begin with'),
+    'version': (one().replace(b'\1', b'\2', 1), 'byte 16: version is 2'),
+    'truncated': (one()[:-1], 'byte 24: 1 files and 6 chunks do not make'),
+    'chunk-0': (one(chunk=0), 'byte 80: chunks of 0 bytes'),
+    'chunk-2-63': (one(chunk=1 << 63), 'byte 80: chunks of 9223372036854775808 bytes'),
+    'size-0': (one(size=0), 'byte 72: a file of 0 bytes'),
+    'size-large': (one(size=len(LARGE) + CHUNK), 'byte 72: the file has 7 chunks; only 6'),
+    'size-small': (one(size=CHUNK), 'byte 32: 6 chunks; the files have 1'),
+    'first': (one(first=1), 'byte 88: the first chunk is 1'),
+    'twice': (chunkindex.assemble([chunkindex.record(SHA, len(LARGE), CHUNK, i) for i in (0, 6)],
+                                  HASHES * 2), 'byte 96: the same file for the second time'),
+    'unsorted': (chunkindex.assemble([chunkindex.record(SHA, len(LARGE), CHUNK, 0),
+                                      chunkindex.record(bytes(32), 1, CHUNK, 6)],
+                                     HASHES + HASHES[:1]), 'byte 96: the files are not sorted'),
+    'many': (chunkindex.MAGIC + struct.pack('<QQQ', 1, 2000001, 0), 'byte 24: lists 2000001 files'),
+}
+
+
+@pytest.mark.parametrize('index, says', BAD_INDEXES.values(), ids=BAD_INDEXES)
+def test_bad_index(work, mount_fg, index, says):
+    """It is named with the byte, and not used; `verify` finds it, too."""
+    path = carton_of(index).write(work / 'm.carton')
+    with mount_fg(path, *UNSEALED) as m:
+        assert f'{chunkindex.PATH}: {says}' in m.log()
+        with open(m / 'model/large', 'rb'):
+            assert m.state('model/large') == 'verified'
+        assert m.read('model/large') == LARGE
+    p = ctl('verify', path)
+    assert p.returncode == 1 and says in p.stdout
+
+
+@pytest.mark.parametrize('index', [
+    chunkindex.index_of([(SHA, len(LARGE) + 1, CHUNK, HASHES)]),        # of another size
+    chunkindex.index(OTHER),                                            # of a file that is not there
+    chunkindex.index(),
+], ids=['size', 'unknown', 'none'])
+def test_index_of_no_use(work, mount, index):
+    path = carton_of(index).write(work / 'm.carton')
+    with mount(path, *UNSEALED) as m:
+        with open(m / 'model/large', 'rb'):
+            assert m.state('model/large') == 'verified'
+        assert m.read('model/large') == LARGE
+
+
+def test_damaged_index(work, mount_fg):
+    """It is a file of the carton: its own sha256 comes first."""
+    path = indexed(sha=None).change(chunkindex.PATH, sha='0' * 64).write(work / 'm.carton')
+    with mount_fg(path, *UNSEALED) as m:
+        assert m.error(chunkindex.PATH) == 'EIO'
+        with open(m / 'model/large', 'rb'):
+            assert m.state('model/large') == 'verified'
+        assert m.read('model/large') == LARGE
+
+
+def test_index_with_one_wrong_hash(work, mount):
+    """MANIFEST decides: once all was hashed the file is good, and `verify` says what the carton's fault is."""
+    index = one(hashes=[*HASHES[:3], bytes(32), *HASHES[4:]])
+    path = carton_of(index).write(work / 'm.carton')
+    with mount(path, *UNSEALED) as m:
+        m.error('model/large')                  # EIO, unless all was hashed before it came to that chunk
+        eventually('it can be read', lambda: m.error('model/large') == '')
+        assert m.read('model/large') == LARGE
+    p = ctl('verify', path)
+    assert p.returncode == 1
+    assert 'chunk 3 of "model/large" has another hash than the file' in p.stdout
+
+
+def test_verify(work):
+    p = ctl('verify', indexed().write(work / 'm.carton'))
+    assert p.returncode == 0, p.stderr
+    p = ctl('verify', carton_of(chunkindex.index(OTHER)).write(work / 'o.carton'))
+    assert p.returncode == 1
+    assert 'has chunks of 1 file that the carton does not have' in p.stdout
+    index = chunkindex.index_of([(SHA, len(LARGE) + 1, CHUNK, HASHES)])
+    p = ctl('verify', carton_of(index).write(work / 's.carton'))
+    assert p.returncode == 1 and f'has {len(LARGE) + 1} bytes for "model/large", which has {len(LARGE)}' in p.stdout
+
+
+def test_views(work, mount):
+    """A tensor is read through its chunks."""
+    data = content(3 * CHUNK, 7)
+    header = json.dumps({'t': {'dtype': 'U8', 'shape': [len(data)], 'data_offsets': [0, len(data)]},
+                         'u': {'dtype': 'U8', 'shape': [2 * CHUNK],
+                               'data_offsets': [len(data), len(data) + 2 * CHUNK]}})
+    file = struct.pack('<Q', len(header)) + header.encode() + data + content(2 * CHUNK, 8)
+    carton = zipwriter.Carton(method='stored')
+    carton.add('model/w.safetensors', file)
+    carton.add(chunkindex.PATH, chunkindex.index(file))
+    with mount(carton.write(work / 'm.carton'), *UNSEALED) as m:
+        got = numpy.load(m / 'views/model/w.safetensors/t.npy', mmap_mode='r')
+        assert got.tobytes() == data
+        del got
+        assert m.read('model/w.safetensors') == file
+
+
+def test_readers_beside_each_other(work, mount):
+    path = indexed().write(work / 'm.carton')
+    with mount(path, *UNSEALED) as m:
+        def read(seed):
+            order = random.Random(seed).sample(range(0, len(LARGE), 4096), 200)
+            return all(pread(m / 'model/large', 5000, off) == LARGE[off:off + 5000] for off in order)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(read, range(8)))

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "object/chunked.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/hasher.h"
+#include "base/util.h"
+
+/* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
+#define STRIPES 16
+/* hashes that are read from the index at once: of 64 MiB */
+#define BLOCK 256
+
+struct chunked {
+	const struct chunk_index *index;
+	const struct chunks_file *file;
+	const char *name;
+	uint64_t n_chunks;
+	atomic_bool failed;	       /* a chunk had other bytes; logged */
+	atomic_bool bad;	       /* the whole had */
+	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
+	pthread_mutex_t block_lock;    /* guards what follows */
+	uint64_t block;		       /* which block is there; UINT64_MAX: none */
+	uint8_t hashes[BLOCK][SHA256_SIZE];
+	atomic_uchar verified[]; /* a bit for each chunk */
+};
+
+int chunked_new(const struct chunk_index *index, const struct chunks_file *file, const char *name,
+		struct chunked **ret)
+{
+	uint64_t n = chunks_count(file);
+	struct chunked *c = calloc(1, sizeof(*c) + (size_t)(n / 8) + 1);
+
+	if (!c)
+		return -ENOMEM;
+	c->index = index;
+	c->file = file;
+	c->name = name;
+	c->n_chunks = n;
+	c->block = UINT64_MAX;
+	for (size_t i = 0; i < STRIPES; i++)
+		pthread_mutex_init(&c->lock[i], NULL);
+	pthread_mutex_init(&c->block_lock, NULL);
+	*ret = c;
+	return 0;
+}
+
+void chunked_free(struct chunked *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < STRIPES; i++)
+		pthread_mutex_destroy(&c->lock[i]);
+	pthread_mutex_destroy(&c->block_lock);
+	free(c);
+}
+
+static bool is_verified(const struct chunked *c, uint64_t i)
+{
+	return atomic_load_explicit(&c->verified[i / 8], memory_order_acquire) >> (i % 8) & 1;
+}
+
+static void set_verified(struct chunked *c, uint64_t i)
+{
+	atomic_fetch_or_explicit(&c->verified[i / 8], (unsigned char)(1 << (i % 8)),
+				 memory_order_release);
+}
+
+static size_t chunk_len(const struct chunked *c, uint64_t i)
+{
+	return (size_t)MIN(c->file->chunk_size, c->file->size - i * c->file->chunk_size);
+}
+
+int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n, bool *ret_verified)
+{
+	uint64_t size = c->file->chunk_size, i = off / size, end = off + n;
+
+	if (atomic_load(&c->bad))
+		return -EBADMSG;
+	*ret_verified = is_verified(c, i);
+	do
+		i++;
+	while (*ret_verified && i * size < end && is_verified(c, i));
+	*ret_n = (size_t)(MIN(i * size, end) - off);
+	return 0;
+}
+
+/* The hash of chunk `i`. 0 or why the index could not be read. */
+static int wanted(struct chunked *c, uint64_t i, uint8_t ret[SHA256_SIZE])
+{
+	uint64_t block = i / BLOCK;
+	int r = 0;
+
+	pthread_mutex_lock(&c->block_lock);
+	if (c->block != block) {
+		c->block = UINT64_MAX;
+		r = c->index->read(c->index->ctx, c->hashes,
+				   (size_t)MIN(BLOCK, c->n_chunks - block * BLOCK) * SHA256_SIZE,
+				   chunks_hash_at(c->index->chunks, c->file, block * BLOCK));
+	}
+	if (r == 0) {
+		c->block = block;
+		memcpy(ret, c->hashes[i % BLOCK], SHA256_SIZE);
+	}
+	pthread_mutex_unlock(&c->block_lock);
+	return r;
+}
+
+static int check(struct chunked *c, uint64_t i, const char *data)
+{
+	uint8_t want[SHA256_SIZE], found[SHA256_SIZE] = { 0 };
+	uint64_t start = i * c->file->chunk_size;
+	int r = wanted(c, i, want);
+
+	if (r == 0)
+		r = sha256_mem(data, chunk_len(c, i), found);
+	if (r < 0 || memcmp(want, found, SHA256_SIZE) == 0)
+		return r;
+	if (!atomic_exchange(&c->failed, true))
+		carton_log(CARTON_LOG_ERROR, c->name,
+			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
+			   " says; get the carton again",
+			   (unsigned long long)start,
+			   (unsigned long long)(start + chunk_len(c, i) - 1));
+	return -EBADMSG;
+}
+
+static int tag(const struct chunked *c, const struct chunked_bytes *b, uint64_t i, const char *data)
+{
+	size_t len = chunk_len(c, i);
+	uint64_t first = i * (c->file->chunk_size / CHUNK_SIZE);
+	int r = 0;
+
+	for (size_t at = 0; at < len && r == 0; at += CHUNK_SIZE)
+		r = tagger_tag(b->tagger, data + at, MIN(CHUNK_SIZE, len - at),
+			       b->tags[first + at / CHUNK_SIZE]);
+	return r;
+}
+
+/* Chunk `i` is in `data`, or could not be read. Its lock is held. */
+static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i, char *data)
+{
+	int r = source_pread(b->source, data, chunk_len(c, i), b->off + i * c->file->chunk_size);
+
+	/* a file that ends too early was cut off since */
+	if (r == -ENODATA)
+		r = -EBADMSG;
+	if (r == 0)
+		r = check(c, i, data);
+	if (r == 0)
+		r = tag(c, b, i, data);
+	if (r == 0)
+		set_verified(c, i);
+	return r;
+}
+
+int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf, size_t n,
+		 uint64_t off)
+{
+	uint64_t i = off / c->file->chunk_size;
+	char *data = malloc(chunk_len(c, i));
+	int r = 1;
+
+	if (!data)
+		return -ENOMEM;
+	pthread_mutex_lock(&c->lock[i % STRIPES]);
+	if (!is_verified(c, i))
+		r = verify(c, b, i, data);
+	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	if (r == 0)
+		memcpy(ret_buf, data + off % c->file->chunk_size, n);
+	free(data);
+	return r;
+}
+
+int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE])
+{
+	uint64_t per_chunk = c->file->chunk_size / CHUNK_SIZE;
+	int r = 0;
+
+	for (uint64_t i = 0; i < c->n_chunks && r == 0; i++) {
+		uint8_t(*at)[TAG_SIZE] = b->tags + i * per_chunk,
+		(*new)[TAG_SIZE] = tags + i * per_chunk;
+		size_t n = ((chunk_len(c, i) - 1) / CHUNK_SIZE + 1) * TAG_SIZE;
+
+		pthread_mutex_lock(&c->lock[i % STRIPES]);
+		if (!is_verified(c, i)) {
+			memcpy(at, new, n);
+			set_verified(c, i);
+		} else if (memcmp(at, new, n) != 0) {
+			r = -EBADMSG;
+		}
+		pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	}
+	return r;
+}
+
+void chunked_fail(struct chunked *c)
+{
+	atomic_store(&c->failed, true);
+	atomic_store(&c->bad, true);
+}
+
+bool chunked_failed(const struct chunked *c)
+{
+	return atomic_load(&c->failed);
+}

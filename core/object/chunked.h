@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bytes of a local file that are verified chunk by chunk, by the chunk index (chunks.h), when they are first
+ * read. A chunk that passed has the tags that it would have if all had been hashed at once.
+ *
+ * The sha256 of the whole is compared later (whole.h). Until then the index vouches for what was read.
+ *
+ * Threads: any.
+ */
+#ifndef CARTON_OBJECT_CHUNKED_H
+#define CARTON_OBJECT_CHUNKED_H
+
+#include <stdbool.h>
+
+#include "base/digest.h"
+#include "base/source.h"
+#include "format/chunks.h"
+
+/* The index of a carton, verified, and how its bytes are read. */
+struct chunk_index {
+	struct chunks *chunks;
+	chunks_read_fn *read; /* any thread */
+	void *ctx;
+};
+
+/* The bytes: where they begin in a local source, and room for their tags. */
+struct chunked_bytes {
+	struct source *source;
+	uint64_t off;
+	uint8_t (*tags)[TAG_SIZE];
+	const struct tagger *tagger;
+};
+
+struct chunked;
+
+/* No chunk is verified. `index`, `file` and `name` (for the log) outlive it. 0 or -ENOMEM. */
+int chunked_new(const struct chunk_index *index, const struct chunks_file *file, const char *name,
+		struct chunked **ret);
+
+/* NULL-safe. */
+void chunked_free(struct chunked *c);
+
+/*
+ * How many bytes of [off, off+n), from its start, are verified, or else lie in one chunk that is not:
+ * *ret_verified says which. -EBADMSG after chunked_fail(). 0 < *ret_n <= n.
+ */
+int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
+		 bool *ret_verified);
+
+/*
+ * Verifies the chunk that holds [off, off+n), leaves its tags, and copies these bytes. 0; 1: another thread has
+ * just verified it; -EBADMSG: other bytes, which is logged once, or the index has become unreadable; -ENOMEM;
+ * -EIO.
+ */
+int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf, size_t n,
+		 uint64_t off);
+
+/*
+ * All bytes have passed the sha256 of the whole, and these are their tags: all chunks are verified. -EBADMSG: a
+ * chunk that was verified before had other bytes. 0 otherwise.
+ */
+int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE]);
+
+/* The whole has another sha256: from now on there are no bytes. */
+void chunked_fail(struct chunked *c);
+
+/* Has a chunk, or the whole, had other bytes? It was logged. */
+bool chunked_failed(const struct chunked *c);
+
+#endif

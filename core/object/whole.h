@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hashes a file in the background, in short steps that give way to readers: for objects whose bytes are
+ * verified chunk by chunk until then.
+ */
+#ifndef CARTON_OBJECT_WHOLE_H
+#define CARTON_OBJECT_WHOLE_H
+
+#include "base/cancel.h"
+#include "base/event.h"
+#include "base/hasher.h"
+#include "base/source.h"
+
+struct whole;
+
+/* Called once, on a worker. `in` (NULL on failure): its tags are the callee's. -ECANCELED: it was stopped. */
+typedef void whole_done_fn(void *ctx, int result, struct ingested *in);
+
+struct whole_options {
+	struct source *source; /* a local one, which outlives it, and where the bytes are in it */
+	uint64_t off, size;
+	const struct tagger *tagger;
+	struct events *events;
+	struct cancel *cancel;
+	const _Atomic uint64_t *reads; /* grows with each read that somebody waits for */
+	whole_done_fn *done;
+	void *ctx;
+};
+
+/* Not started. 0 or -ENOMEM. */
+int whole_new(const struct whole_options *options, struct whole **ret);
+
+/* It ends and frees itself. */
+void whole_start(struct whole *w);
+
+/* Frees one that was not started. NULL-safe. */
+void whole_free(struct whole *w);
+
+#endif

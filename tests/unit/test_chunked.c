@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes that are verified chunk by chunk, and objects that have them until the whole is hashed. */
+#include "object/chunked.h"
+#include "format/chunks.h"
+#include "object_help.h"
+
+#define CHUNK (2 * CHUNK_SIZE)
+#define SIZE (5 * CHUNK + 77)
+
+static void make_index(struct box *b, const struct box_item *item, const char *data)
+{
+	struct chunks_hasher h = { .chunk_size = CHUNK };
+	struct chunks_writer *w;
+	uint8_t *index;
+	size_t n;
+
+	assert_int_equal(chunks_writer_new(&w), 0);
+	assert_int_equal(chunks_hasher_feed(&h, data, item->entry.size), 0);
+	assert_int_equal(chunks_hasher_end(&h), 0);
+	assert_int_equal(chunks_writer_add(w, item->sha256, &h), 0);
+	assert_int_equal(chunks_writer_end(w, &index, &n), 0);
+	chunks_writer_free(w);
+	box_add(b, (char *)index, n, METHOD_STORED);
+}
+
+/* ---- the chunks by themselves ---- */
+
+struct fixture {
+	struct box *box;
+	struct chunk_index index;
+	struct tagger *tagger;
+	struct chunked *c;
+	struct chunked_bytes bytes;
+	int reads; /* of the index */
+};
+
+static int read_blob(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	struct fixture *f = ctx;
+
+	f->reads++;
+	memcpy(ret_buf, f->box->items[1].data + off, n);
+	return 0;
+}
+
+static struct fixture *fixture_new(void)
+{
+	struct fixture *f = must(calloc(1, sizeof(*f)));
+	struct box_item *item;
+
+	f->box = box_new();
+	item = box_add_made(f->box, SIZE, 1, METHOD_STORED);
+	make_index(f->box, item, item->data);
+	box_start(f->box, NULL, true);
+	f->index.read = read_blob;
+	f->index.ctx = f;
+	assert_int_equal(
+		chunks_parse(f->box->items[1].entry.size, read_blob, f, NULL, &f->index.chunks), 0);
+	f->reads = 0;
+	assert_int_equal(tagger_new(NULL, &f->tagger), 0);
+	assert_int_equal(chunked_new(&f->index, &f->index.chunks->files[0], "name", &f->c), 0);
+	f->bytes = (struct chunked_bytes){
+		.source = f->box->source,
+		.off = item->entry.header,
+		.tags = must(calloc(SIZE / CHUNK_SIZE + 1, TAG_SIZE)),
+		.tagger = f->tagger,
+	};
+	return f;
+}
+
+static void fixture_free(struct fixture *f)
+{
+	free(f->bytes.tags);
+	chunked_free(f->c);
+	chunked_free(NULL);
+	tagger_free(f->tagger);
+	chunks_free(f->index.chunks);
+	box_free(f->box);
+	free(f);
+}
+
+static void assert_span(const struct fixture *f, uint64_t off, size_t n, size_t want, bool verified)
+{
+	size_t got;
+	bool is;
+
+	assert_int_equal(chunked_span(f->c, off, n, &got, &is), 0);
+	assert_int_equal(got, want);
+	assert_int_equal(is, verified);
+}
+
+static int read_at(struct fixture *f, size_t n, uint64_t off)
+{
+	char *out = must(malloc(n));
+	int r = chunked_read(f->c, &f->bytes, out, n, off);
+
+	if (r == 0)
+		assert_memory_equal(out, f->box->items[0].data + off, n);
+	free(out);
+	return r;
+}
+
+static void flip(const struct fixture *f, uint64_t off)
+{
+	char c = (char)(f->box->items[0].data[off] ^ 1);
+
+	assert_int_equal(pwrite_full(f->box->fd, &c, 1, f->bytes.off + off), 0);
+}
+
+static void assert_tags(const struct fixture *f, size_t first, size_t last)
+{
+	uint8_t tag[TAG_SIZE];
+
+	for (size_t i = first; i <= last; i++) {
+		size_t n = MIN(CHUNK_SIZE, SIZE - i * CHUNK_SIZE);
+
+		assert_int_equal(
+			tagger_tag(f->tagger, f->box->items[0].data + i * CHUNK_SIZE, n, tag), 0);
+		assert_memory_equal(f->bytes.tags[i], tag, TAG_SIZE);
+	}
+}
+
+static void test_spans(void **state)
+{
+	struct fixture *f = fixture_new();
+
+	(void)state;
+	assert_span(f, 0, SIZE, CHUNK, false);
+	assert_span(f, CHUNK - 1, 5, 1, false);
+	assert_int_equal(read_at(f, 1, 2 * CHUNK + 5), 0);
+	assert_tags(f, 4, 5);
+	assert_span(f, 2 * CHUNK, SIZE - 2 * CHUNK, CHUNK, true);
+	assert_int_equal(read_at(f, 77, 5 * CHUNK), 0);
+	assert_int_equal(read_at(f, CHUNK, 3 * CHUNK), 0);
+	assert_tags(f, 6, 7);
+	assert_tags(f, 10, 10);
+	assert_span(f, 2 * CHUNK + 9, SIZE - 2 * CHUNK - 9, 2 * CHUNK - 9, true);
+	assert_span(f, 4 * CHUNK, CHUNK + 77, CHUNK, false);
+	assert_span(f, SIZE - 1, 1, 1, true);
+	/* once is enough; and the hashes are read in blocks */
+	assert_int_equal(read_at(f, 1, 2 * CHUNK), 1);
+	assert_int_equal(f->reads, 1);
+	fixture_free(f);
+}
+
+static void test_bad_chunks(void **state)
+{
+	struct fixture *f = fixture_new();
+	struct log_seen *seen = log_watch();
+
+	(void)state;
+	flip(f, 3 * CHUNK + 1);
+	flip(f, SIZE - 1);
+	for (uint64_t i = 0; i < 6; i++)
+		assert_int_equal(read_at(f, 1, i * CHUNK), i == 3 || i == 5 ? -EBADMSG : 0);
+	assert_true(chunked_failed(f->c));
+	assert_int_equal(seen->n, 1);
+	assert_says(seen, "bytes 786432 to 1048575 do not have the sha256");
+	assert_span(f, 3 * CHUNK, 1, 1, false);
+	/* cut off */
+	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + 5 * CHUNK + 1)), 0);
+	assert_int_equal(read_at(f, 1, 5 * CHUNK), -EBADMSG);
+	fixture_free(f);
+	carton_log_set(NULL, NULL);
+}
+
+static void test_complete(void **state)
+{
+	struct fixture *f = fixture_new();
+	uint8_t(*tags)[TAG_SIZE] = must(calloc(SIZE / CHUNK_SIZE + 1, TAG_SIZE));
+	size_t n;
+	bool verified;
+
+	(void)state;
+	for (size_t i = 0; i <= SIZE / CHUNK_SIZE; i++)
+		assert_int_equal(tagger_tag(f->tagger, f->box->items[0].data + i * CHUNK_SIZE,
+					    MIN(CHUNK_SIZE, SIZE - i * CHUNK_SIZE), tags[i]),
+				 0);
+	assert_int_equal(read_at(f, 1, CHUNK), 0);
+	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), 0);
+	assert_span(f, 0, SIZE, SIZE, true);
+	assert_tags(f, 0, SIZE / CHUNK_SIZE);
+	/* other bytes than those that were read */
+	tags[3][0] ^= 1;
+	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), -EBADMSG);
+	chunked_fail(f->c);
+	assert_int_equal(chunked_span(f->c, 0, 1, &n, &verified), -EBADMSG);
+	free(tags);
+	fixture_free(f);
+}
+
+/* ---- objects ---- */
+
+struct chunked_box {
+	struct box *box;
+	struct box_item *item;
+	struct object *index;
+	struct chunks *chunks;
+};
+
+static int read_object(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	return object_read(ctx, ret_buf, n, off, false);
+}
+
+/* A store whose first object is chunked; `indexed`: what the index was made from, or NULL: its bytes. */
+static struct chunked_box box_chunked(const char *indexed)
+{
+	struct chunked_box k = { .box = box_new() };
+
+	k.item = box_add_made(k.box, SIZE, 1, METHOD_STORED);
+	make_index(k.box, k.item, indexed ? indexed : k.item->data);
+	box_start(k.box, NULL, true);
+	k.index = k.box->items[1].object;
+	assert_int_equal(get(k.index), 0);
+	assert_int_equal(
+		chunks_parse(k.box->items[1].entry.size, read_object, k.index, NULL, &k.chunks), 0);
+	object_use_chunks(k.box->store, k.chunks, k.index);
+	return k;
+}
+
+static void chunked_box_free(struct chunked_box *k)
+{
+	object_put(k->index);
+	box_free(k->box);
+	chunks_free(k->chunks);
+}
+
+/* Waits until the background has hashed it. */
+static enum object_state state_at_end(struct object *o)
+{
+	while (object_state(o) == OBJECT_CHUNKED)
+		sched_yield();
+	return object_state(o);
+}
+
+static void test_object(void **state)
+{
+	struct chunked_box k = box_chunked(NULL);
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(get(k.item->object), 0);
+		assert_true(reads_right(k.item, 1000, 2 * CHUNK - 500, false));
+		assert_true(reads_right(k.item, SIZE, 0, false));
+		assert_int_equal(state_at_end(k.item->object), OBJECT_VERIFIED);
+		assert_true(reads_right(k.item, SIZE, 0, true));
+		object_put(k.item->object);
+	}
+	chunked_box_free(&k);
+}
+
+/* Right chunks of wrong content: it can be read until the whole is hashed, and then no more. */
+static void test_index_of_other_content(void **state)
+{
+	struct log_seen *seen = log_watch();
+	char *other = make_bytes(SIZE, 2);
+	struct chunked_box k = box_chunked(other);
+	char byte;
+
+	(void)state;
+	assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header), 0);
+	assert_int_equal(get(k.item->object), 0);
+	assert_int_equal(state_at_end(k.item->object), OBJECT_CORRUPT);
+	assert_int_equal(seen->n, 1);
+	assert_says(seen, "does not have the sha256 that MANIFEST says");
+	assert_int_equal(object_read(k.item->object, &byte, 1, 0, false), -EBADMSG);
+	assert_int_equal(get(k.item->object), -EBADMSG);
+	object_put(k.item->object);
+	/* then it is hashed before it is opened */
+	assert_int_equal(get(k.item->object), -EBADMSG);
+	assert_int_equal(pwrite_full(k.box->fd, k.item->data, SIZE, k.item->entry.header), 0);
+	chunked_box_free(&k);
+	free(other);
+	carton_log_set(NULL, NULL);
+}
+
+/* The index is wrong, the content is right: read once it has been hashed. */
+static void test_wrong_index(void **state)
+{
+	char *other = make_bytes(SIZE, 2), byte;
+	struct chunked_box k = box_chunked(other);
+	int r;
+
+	(void)state;
+	log_watch();
+	assert_int_equal(get(k.item->object), 0);
+	r = object_read(k.item->object, &byte, 1, 0, false);
+	assert_true(r == -EBADMSG || state_at_end(k.item->object) == OBJECT_VERIFIED);
+	assert_int_equal(state_at_end(k.item->object), OBJECT_VERIFIED);
+	assert_true(reads_right(k.item, SIZE, 0, false));
+	object_put(k.item->object);
+	assert_int_equal(get(k.item->object), 0);
+	assert_int_equal(state_at_end(k.item->object), OBJECT_VERIFIED);
+	assert_true(reads_right(k.item, SIZE, 0, false));
+	object_put(k.item->object);
+	chunked_box_free(&k);
+	free(other);
+	carton_log_set(NULL, NULL);
+}
+
+/* Ends while the background is at work, or about to be. */
+static void test_stopped(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		struct chunked_box k = box_chunked(NULL);
+
+		assert_int_equal(get(k.item->object), 0);
+		object_put(k.item->object);
+		chunked_box_free(&k);
+	}
+}
+
+static void *read_all(void *arg)
+{
+	const struct chunked_box *k = arg;
+
+	for (uint64_t off = 0; off + 1000 < SIZE; off += 50000)
+		if (!reads_right(k->item, 1000, off, false))
+			return arg;
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	struct chunked_box k = box_chunked(NULL);
+	pthread_t threads[4];
+	void *failed;
+
+	(void)state;
+	assert_int_equal(get(k.item->object), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, read_all, &k), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	object_put(k.item->object);
+	chunked_box_free(&k);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_spans),
+		cmocka_unit_test(test_bad_chunks),
+		cmocka_unit_test(test_complete),
+		cmocka_unit_test(test_object),
+		cmocka_unit_test(test_index_of_other_content),
+		cmocka_unit_test(test_wrong_index),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
