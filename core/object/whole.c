@@ -14,6 +14,7 @@ struct whole {
 	struct whole_options o;
 	struct task task;
 	struct cancel_hook hook;
+	bool hooked;
 	struct hasher hasher;
 	char *block;
 	uint64_t done;
@@ -81,6 +82,11 @@ static bool step(struct task *t)
 	uint64_t reads = atomic_load(w->o.reads);
 	int r = 0;
 
+	/* in a step: a hook that fires at once cannot end the task while it is being started */
+	if (!w->hooked) {
+		w->hooked = true;
+		cancel_hook_add(w->o.cancel, &w->hook);
+	}
 	for (int i = 0; i < BLOCKS && r == 0 && w->done < w->o.size; i++)
 		r = cancel_fired(w->o.cancel) ? -ECANCELED : hash_block(w);
 	if (r < 0 || w->done == w->o.size)
@@ -103,6 +109,5 @@ void whole_start(struct whole *w)
 	w->reads = atomic_load(w->o.reads);
 	w->hook.fire = on_cancel;
 	task_init(&w->task, w->o.events, LANE_BULK, step);
-	cancel_hook_add(w->o.cancel, &w->hook);
 	task_wake(&w->task);
 }
