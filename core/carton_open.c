@@ -331,14 +331,13 @@ static int open_parts(struct carton *c, enum opening how, const char *source,
 }
 
 /*
- * Nothing that fails here matters to what the carton holds: its files are then verified as a whole. A remote
- * carton's files are fetched as a whole, too.
+ * Nothing that fails here matters to what the carton holds: its files are then verified as a whole.
  */
 static void open_chunks(struct carton *c)
 {
 	struct node *n = tree_find(c->tree, CHUNKS_PATH);
 
-	if (!n || n->kind != NODE_FILE || c->remote_source || carton_pin_wait(c, from_node(n)) < 0)
+	if (!n || n->kind != NODE_FILE || carton_pin_wait(c, from_node(n)) < 0)
 		return;
 	if (load_chunks(n, &c->budget, &c->chunks) < 0) {
 		carton_unpin(from_node(n));

@@ -377,6 +377,7 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 	size_t last = off < size ? find_extent(file, MIN(MAX(n, (size_t)1), size - off) + off - 1) :
 				   0;
 	struct carton_request *q = request_new(last - first + 1, done, ctx);
+	enum lane lane = LANE_READS;
 
 	if (!q)
 		return -ENOMEM;
@@ -396,10 +397,12 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 		pin->object = node_extent(file, i).object;
 		if (pin->object && object_get(pin->object, NULL) == 0)
 			pin->state = PIN_DONE;
+		if (pin->state == PIN_DONE && object_read_waits(pin->object))
+			lane = LANE_FETCHED;
 	}
 	*ret = q;
 	q->job.run = run_read;
-	workers_submit(w, &q->job, LANE_READS);
+	workers_submit(w, &q->job, lane);
 	return -EINPROGRESS;
 }
 

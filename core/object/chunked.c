@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/hasher.h"
 #include "base/util.h"
@@ -18,6 +19,9 @@ struct chunked {
 	const struct chunks_file *file;
 	const char *name;
 	uint64_t n_chunks;
+	const struct chunk_origin *origin; /* NULL: all are in the file */
+	void *origin_ctx;
+	_Atomic uint64_t left;	       /* chunks that are not verified */
 	atomic_bool failed;	       /* a chunk had other bytes; logged */
 	atomic_bool bad;	       /* the whole had */
 	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
@@ -38,7 +42,7 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 	c->index = index;
 	c->file = file;
 	c->name = name;
-	c->n_chunks = n;
+	c->n_chunks = c->left = n;
 	c->block = UINT64_MAX;
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_init(&c->lock[i], NULL);
@@ -54,7 +58,20 @@ void chunked_free(struct chunked *c)
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_destroy(&c->lock[i]);
 	pthread_mutex_destroy(&c->block_lock);
+	if (c->origin)
+		c->origin->free(c->origin_ctx);
 	free(c);
+}
+
+void chunked_set_origin(struct chunked *c, const struct chunk_origin *origin, void *ctx)
+{
+	c->origin = origin;
+	c->origin_ctx = ctx;
+}
+
+bool chunked_has_origin(const struct chunked *c)
+{
+	return c->origin != NULL;
 }
 
 static bool is_verified(const struct chunked *c, uint64_t i)
@@ -62,10 +79,17 @@ static bool is_verified(const struct chunked *c, uint64_t i)
 	return atomic_load_explicit(&c->verified[i / 8], memory_order_acquire) >> (i % 8) & 1;
 }
 
-static void set_verified(struct chunked *c, uint64_t i)
+bool chunked_is_verified(const struct chunked *c, uint64_t i)
+{
+	return is_verified(c, i);
+}
+
+/* Its lock is held. 1: it was the last one. */
+static int set_verified(struct chunked *c, uint64_t i)
 {
 	atomic_fetch_or_explicit(&c->verified[i / 8], (unsigned char)(1 << (i % 8)),
 				 memory_order_release);
+	return atomic_fetch_sub(&c->left, 1) == 1;
 }
 
 static size_t chunk_len(const struct chunked *c, uint64_t i)
@@ -108,15 +132,23 @@ static int wanted(struct chunked *c, uint64_t i, uint8_t ret[SHA256_SIZE])
 	return r;
 }
 
-static int check(struct chunked *c, uint64_t i, const char *data)
+/* 0; 1: it has another hash; or why that is not known. */
+static int compare(struct chunked *c, uint64_t i, const char *data)
 {
 	uint8_t want[SHA256_SIZE], found[SHA256_SIZE] = { 0 };
-	uint64_t start = i * c->file->chunk_size;
 	int r = wanted(c, i, want);
 
 	if (r == 0)
 		r = sha256_mem(data, chunk_len(c, i), found);
-	if (r < 0 || memcmp(want, found, SHA256_SIZE) == 0)
+	return r < 0 ? r : memcmp(want, found, SHA256_SIZE) != 0;
+}
+
+static int check(struct chunked *c, uint64_t i, const char *data)
+{
+	uint64_t start = i * c->file->chunk_size;
+	int r = compare(c, i, data);
+
+	if (r <= 0)
 		return r;
 	if (!atomic_exchange(&c->failed, true))
 		carton_log(CARTON_LOG_ERROR, c->name,
@@ -139,20 +171,52 @@ static int tag(const struct chunked *c, const struct chunked_bytes *b, uint64_t 
 	return r;
 }
 
-/* Chunk `i` is in `data`, or could not be read. Its lock is held. */
+/* Is chunk `i` a hole in the file? Hashing one is of no use. */
+static bool is_hole(const struct chunked *c, const struct chunked_bytes *b, uint64_t i)
+{
+	off_t start = (off_t)(b->off + i * c->file->chunk_size);
+	off_t data = lseek(b->source->fd, start, SEEK_DATA);
+
+	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(c, i);
+}
+
+/* Reads chunk `i` and verifies it. 1: it was the last one; -ENOENT: the origin has to be asked. Lock held. */
 static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i, char *data)
 {
-	int r = source_pread(b->source, data, chunk_len(c, i), b->off + i * c->file->chunk_size);
+	int r;
 
+	if (c->origin && is_hole(c, b, i))
+		return -ENOENT;
+	r = source_pread(b->source, data, chunk_len(c, i), b->off + i * c->file->chunk_size);
 	/* a file that ends too early was cut off since */
 	if (r == -ENODATA)
 		r = -EBADMSG;
-	if (r == 0)
+	/* what an earlier mount has left may be damaged, or not all there */
+	if (r == 0 && c->origin)
+		r = compare(c, i, data) == 0 ? 0 : -ENOENT;
+	else if (r == 0)
 		r = check(c, i, data);
 	if (r == 0)
 		r = tag(c, b, i, data);
-	if (r == 0)
-		set_verified(c, i);
+	return r == 0 ? set_verified(c, i) : r;
+}
+
+int chunked_put(struct chunked *c, const struct chunked_bytes *b, uint64_t i, const char *data)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock[i % STRIPES]);
+	if (!is_verified(c, i)) {
+		r = check(c, i, data);
+		if (r == 0)
+			r = pwrite_full(b->source->fd, data, chunk_len(c, i),
+					b->off + i * c->file->chunk_size);
+		if (r == 0)
+			r = tag(c, b, i, data);
+		if (r == 0)
+			r = set_verified(c, i);
+	}
+	pthread_mutex_unlock(&c->lock[i % STRIPES]);
 	return r;
 }
 
@@ -161,18 +225,32 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
 {
 	uint64_t i = off / c->file->chunk_size;
 	char *data = malloc(chunk_len(c, i));
-	int r = 1;
+	bool there;
+	int r = 0;
 
 	if (!data)
 		return -ENOMEM;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
-	if (!is_verified(c, i))
+	there = is_verified(c, i);
+	if (!there)
 		r = verify(c, b, i, data);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
-	if (r == 0)
+	if (r >= 0 && !there)
 		memcpy(ret_buf, data + off % c->file->chunk_size, n);
 	free(data);
-	return r;
+	if (r == 1 && c->origin)
+		c->origin->complete(c->origin_ctx);
+	if (r == -ENOENT) {
+		r = c->origin->get(c->origin_ctx, c, i);
+		there = true;
+	}
+	return r < 0 ? r : there;
+}
+
+void chunked_hashed(struct chunked *c)
+{
+	if (c->origin)
+		c->origin->hashed(c->origin_ctx);
 }
 
 int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE])

@@ -3,6 +3,8 @@
  * Bytes of a local file that are verified chunk by chunk, by the chunk index (chunks.h), when they are first
  * read. A chunk that passed has the tags that it would have if all had been hashed at once.
  *
+ * The file may lack chunks: then it is filled from an origin, and what is there from before is used once it passes.
+ *
  * The sha256 of the whole is compared later (whole.h). Until then the index vouches for what was read.
  *
  * Threads: any.
@@ -33,9 +35,32 @@ struct chunked_bytes {
 
 struct chunked;
 
+/* Where chunks come from that the file lacks. Any thread. */
+struct chunk_origin {
+	/* Has chunk `i` put by chunked_put(), and perhaps others. 0 or why not. Waits for a server. */
+	int (*get)(void *ctx, struct chunked *c, uint64_t i);
+	/* All chunks have been verified: called once, by a reader, before its read is answered. */
+	void (*complete)(void *ctx);
+	/* The whole has been hashed and is right. */
+	void (*hashed)(void *ctx);
+	void (*free)(void *ctx);
+};
+
 /* No chunk is verified. `index`, `file` and `name` (for the log) outlive it. 0 or -ENOMEM. */
 int chunked_new(const struct chunk_index *index, const struct chunks_file *file, const char *name,
 		struct chunked **ret);
+
+/* The file lacks chunks: `ctx` is freed with the bytes. Before they are read. */
+void chunked_set_origin(struct chunked *c, const struct chunk_origin *origin, void *ctx);
+
+bool chunked_has_origin(const struct chunked *c);
+bool chunked_is_verified(const struct chunked *c, uint64_t i);
+
+/*
+ * Bytes of chunk `i` that came from the origin: verified, and written to the file. 0, also if the chunk was there; 1:
+ * likewise, and now all are there; -EBADMSG: other bytes (logged); or the errors of chunked_read().
+ */
+int chunked_put(struct chunked *c, const struct chunked_bytes *b, uint64_t i, const char *data);
 
 /* NULL-safe. */
 void chunked_free(struct chunked *c);
@@ -50,7 +75,7 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
 /*
  * Verifies the chunk that holds [off, off+n), leaves its tags, and copies these bytes. 0; 1: another thread has
  * just verified it; -EBADMSG: other bytes, which is logged once, or the index has become unreadable; -ENOMEM;
- * -EIO.
+ * -EIO; or what the origin says.
  */
 int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf, size_t n,
 		 uint64_t off);
@@ -60,6 +85,9 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
  * chunk that was verified before had other bytes. 0 otherwise.
  */
 int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE]);
+
+/* The whole was hashed, and nothing is wrong. */
+void chunked_hashed(struct chunked *c);
 
 /* The whole has another sha256: from now on there are no bytes. */
 void chunked_fail(struct chunked *c);

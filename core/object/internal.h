@@ -3,6 +3,7 @@
  * Shared by the files of object/. From the bottom up:
  *
  *	chunked		bytes that are verified as they are read
+ *	partial		those that are fetched as they are read
  *	bytes		verified bytes, and reading them
  *	whole		hashes these in the background
  *	keep		how long copies are kept: the idle list, the budget for memory
@@ -72,6 +73,9 @@ struct object_store {
 
 /* What hashes chunked bytes in the background, once an open has been answered. `ctx` is the object. */
 whole_done_fn object_hashed;
+
+/* All chunks of it are there, and pinned: hashes them in the background. */
+void object_complete(struct object *o);
 
 /* The step of the store's clock: ends the waits that are overdue. */
 bool object_expire(struct task *clock);
@@ -162,6 +166,9 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret);
 
 /* Fills the copy from an entry of a remote carton: fill() of a copy. Calls copy_filled(). */
 void copy_remote(struct copy *c, const struct entry *e, struct dest *dest);
+
+/* Is it a large Stored entry, whose data is fetched as it is? */
+bool copy_is_direct(const struct entry *e);
 
 /* Logs that the object is not there without network: -ENETUNREACH. */
 int copy_offline(const struct making *m);

@@ -8,8 +8,10 @@
 #include "archive/container.h"
 #include "archive/decode.h"
 #include "base/util.h"
+#include "cache/cache.h"
 #include "cache/dest.h"
 #include "object/internal.h"
+#include "object/partial.h"
 
 /* An entry that should hold the object's bytes. */
 struct place {
@@ -94,7 +96,10 @@ static int in_place(struct making *m, const struct entry *e)
 
 /* ---- chunk by chunk ---- */
 
-/* What the index says of an object that can be read in place, and is large; NULL: to be hashed first. */
+/*
+ * What the index says of an object that can be read in place, or of which parts can be fetched, and is large; NULL:
+ * to be hashed first.
+ */
 static const struct chunks_file *in_index(const struct object *o)
 {
 	const struct object_store *s = o->store;
@@ -102,8 +107,8 @@ static const struct chunks_file *in_index(const struct object *o)
 	const struct chunks_file *f;
 
 	if (!s->index.chunks || !s->options.verify || !s->options.events || o->no_chunks ||
-	    s->options.container->remote || e->method != METHOD_STORED ||
-	    o->size <= CHUNKS_MIN_FILE)
+	    e->method != METHOD_STORED || o->size <= CHUNKS_MIN_FILE ||
+	    (s->options.container->remote && !copy_is_direct(e)))
 		return NULL;
 	f = chunks_find(s->index.chunks, o->sha256);
 	/* of another size: that hash cannot be right for both; the whole is hashed */
@@ -129,24 +134,66 @@ static int prepare_whole(struct making *m)
 	return whole_new(&options, &m->whole);
 }
 
+/* No chunk of the bytes, which are all there, is verified yet. */
+static int chunk(struct making *m, const struct chunks_file *f)
+{
+	const struct object *o = m->object;
+	int r;
+
+	/* pages that are never written to are never allocated */
+	m->bytes.tags = calloc((size_t)((o->size - 1) / CHUNK_SIZE) + 1, TAG_SIZE);
+	if (!m->bytes.tags)
+		return -ENOMEM;
+	r = chunked_new(&o->store->index, f, o->name, &m->bytes.chunks);
+	return r < 0 ? r : prepare_whole(m);
+}
+
+/* A copy that is in the cache needs no fetch. */
+static int by_cache(struct making *m)
+{
+	const struct object *o = m->object;
+	struct cache *cache = o->store->options.cache;
+	int fd, r = cache ? cache_lookup(cache, o->sha256, &fd, NULL) : -ENOENT;
+
+	if (r == 0)
+		r = source_from_fd(fd, &m->bytes.source);
+	if (r == 0 && m->bytes.source->size != o->size)
+		r = -EBADMSG;
+	m->bytes.kind = BYTES_FILE;
+	return r;
+}
+
+/* Chunks of the cache's copy, or else those that are fetched as they are read. */
+static int by_remote_chunks(struct making *m, const struct chunks_file *f)
+{
+	struct object *o = m->object;
+	int r = by_cache(m);
+
+	m->size = o->size;
+	m->copied = true;
+	if (r == -ENOENT)
+		return partial_open(o, maker_entry(o)->first.entry, f, &m->bytes);
+	return r < 0 ? r : chunk(m, f);
+}
+
 /* Of any place, as with a seal: a bad chunk makes the next open hash all places. */
 static int by_chunks(struct making *m, const struct chunks_file *f)
 {
 	const struct object *o = m->object;
 	struct source *source;
-	uint8_t(*tags)[TAG_SIZE];
 	uint64_t off;
-	int r = container_locate(container_of_object(o), maker_entry(o)->first.entry, &source,
-				 &off);
+	int r;
 
-	if (r < 0)
-		return r;
-	/* pages that are never written to are never allocated */
-	tags = calloc((size_t)((o->size - 1) / CHUNK_SIZE) + 1, TAG_SIZE);
-	keep_place(m, source, off, tags);
-	r = tags ? chunked_new(&o->store->index, f, o->name, &m->bytes.chunks) : -ENOMEM;
-	if (r == 0)
-		r = prepare_whole(m);
+	if (container_of_object(o)->remote) {
+		r = by_remote_chunks(m, f);
+	} else {
+		r = container_locate(container_of_object(o), maker_entry(o)->first.entry, &source,
+				     &off);
+		if (r == 0) {
+			keep_place(m, source, off, NULL);
+			r = chunk(m, f);
+		}
+	}
 	if (r < 0)
 		bytes_free(&m->bytes);
 	return r;

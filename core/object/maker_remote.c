@@ -33,7 +33,7 @@ static const struct object_options *options_of(const struct remote_copy *rc)
 	return &rc->copy->making->object->store->options;
 }
 
-static bool is_direct(const struct entry *e)
+bool copy_is_direct(const struct entry *e)
 {
 	return e->method == METHOD_STORED && entry_end(e) - e->header > WHOLE &&
 	       !(e->flags & ENTRY_DESCRIPTOR);
@@ -144,7 +144,7 @@ static void run_job(struct job *job)
 	uint64_t off;
 	int r = container_locate_in(c, e, rc->part, &off);
 
-	if (r == 0 && is_direct(e)) {
+	if (r == 0 && copy_is_direct(e)) {
 		r = fetch_data(rc, e->header + off);
 		if (r == 0)
 			return;
@@ -212,7 +212,7 @@ static int copy_held(struct remote_copy *rc, uint64_t off, uint64_t n)
 static void fetch_entry(struct remote_copy *rc)
 {
 	const struct entry *e = rc->entry;
-	uint64_t n = entry_end(e) - e->header - (is_direct(e) ? e->stored : 0);
+	uint64_t n = entry_end(e) - e->header - (copy_is_direct(e) ? e->stored : 0);
 	struct ingested in = { .size = n };
 	struct fetch f;
 	int r = open_scratch(rc, n);

@@ -297,8 +297,8 @@ static void take_bytes(struct making *m)
 	set_bytes(o, &m->bytes);
 	o->size = m->size;
 	o->copied = m->copied;
-	if (m->whole || m->sealed)
-		o->state = m->whole ? OBJECT_CHUNKED : OBJECT_SEALED;
+	if (m->bytes.chunks || m->sealed)
+		o->state = m->bytes.chunks ? OBJECT_CHUNKED : OBJECT_SEALED;
 	/* the background has one, too */
 	o->pins += m->n_waiting + (m->whole != NULL);
 	if (o->pins == 0 && m->bytes.kind != BYTES_PLACE)
@@ -384,7 +384,7 @@ void making_done(struct making *m, int result)
 		making_submit(m);
 		return;
 	}
-	if (result == 0 && !m->sealed && !m->whole)
+	if (result == 0 && !m->sealed && !m->bytes.chunks)
 		seal_keep(m->object, m->size, m->bytes.tags);
 	report(m, result);
 	finish(m, result);
@@ -684,6 +684,11 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 
 /* ---- chunked bytes ---- */
 
+bool object_read_waits(const struct object *o)
+{
+	return o->bytes.chunks && chunked_has_origin(o->bytes.chunks);
+}
+
 /* All of it has another hash than the chunks led to expect. */
 static void whole_failed(struct object *o)
 {
@@ -710,6 +715,41 @@ static const char *whole_fault(struct object *o, const struct ingested *in)
 	return NULL;
 }
 
+/* Hashes all of an object that is pinned, with a pin of its own. 0 or -ENOMEM. */
+static int hash_whole(struct object *o)
+{
+	const struct whole_options options = {
+		.source = o->bytes.source,
+		.off = o->bytes.off,
+		.size = o->size,
+		.tagger = o->store->tagger,
+		.events = o->store->options.events,
+		.cancel = &o->store->stop,
+		.reads = &o->store->reads,
+		.done = object_hashed,
+		.ctx = o,
+	};
+	struct whole *w;
+	int r = whole_new(&options, &w);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&o->store->lock);
+	o->pins++;
+	pthread_mutex_unlock(&o->store->lock);
+	whole_start(w);
+	return 0;
+}
+
+void object_complete(struct object *o)
+{
+	if (hash_whole(o) == 0)
+		return;
+	/* whoever opens it once it was closed has to wait for all of it */
+	atomic_store(&o->no_chunks, true);
+	atomic_store(&o->read_failed, true);
+}
+
 void object_hashed(void *ctx, int result, struct ingested *in)
 {
 	struct object *o = ctx;
@@ -717,8 +757,10 @@ void object_hashed(void *ctx, int result, struct ingested *in)
 
 	if (result == 0) {
 		fault = whole_fault(o, in);
-		if (!fault)
+		if (!fault) {
+			chunked_hashed(o->bytes.chunks);
 			seal_keep(o, in->size, in->tags);
+		}
 		free(in->tags);
 	} else if (result == -EBADMSG) {
 		fault = "the carton has been cut off since it was opened; it can no longer be read";

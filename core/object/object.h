@@ -196,4 +196,7 @@ void object_put(struct object *o);
  */
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait);
 
+/* May a read of a pinned object have to wait for a server? Not with `nowait`. */
+bool object_read_waits(const struct object *o);
+
 #endif

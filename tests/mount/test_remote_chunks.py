@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remote cartons with a chunk index: only the chunks that are read are fetched, and they are kept."""
+import concurrent.futures
+import errno
+import json
+import os
+import random
+import struct
+
+import numpy
+import pytest
+
+import chunkindex
+import zipwriter
+from chunkindex import CHUNK
+from harness import ctl, eventually
+from origin import MIB
+from test_chunks import overwrite, pread, whole_is_hashed
+
+N_CHUNKS = 100
+LARGE = random.Random(13).randbytes(N_CHUNKS * CHUNK + 999)
+NAME = 'model/large'
+# what a mount reads at the end of the carton
+TAIL = 256 << 10
+
+
+def written(path, data=LARGE, name=NAME):
+    carton = zipwriter.Carton(method='stored')
+    carton.add(name, data)
+    carton.add(chunkindex.PATH, chunkindex.index(data))
+    return carton.write(path)
+
+
+@pytest.fixture
+def remote(nginx):
+    """The URL of a carton, and the path of its file."""
+    path = written(nginx.root / 'chunks.carton')
+    nginx.clear()
+    yield nginx.url('chunks.carton'), path
+    os.unlink(path)
+
+
+def sent(nginx):
+    return sum(r['sent'] for r in nginx.requests('chunks.carton'))
+
+
+def chunk_at(i):
+    return LARGE[i * CHUNK:(i + 1) * CHUNK]
+
+
+def test_what_is_read_is_fetched(nginx, remote, mount, cache):
+    """Mounting and 4 KiB: the end of the carton, one chunk, and little else."""
+    with mount(remote[0], *cache.options) as m:
+        assert pread(m / NAME, 4096, 50 * CHUNK + 77) == LARGE[50 * CHUNK + 77:][:4096]
+        assert m.state(NAME) == 'chunks'
+        assert len(nginx.requests('chunks.carton')) <= 6
+        assert sent(nginx) <= TAIL + CHUNK + 64 * 1024
+        nginx.clear()
+        assert pread(m / NAME, 100, 50 * CHUNK) == chunk_at(50)[:100]
+        assert not nginx.requests('chunks.carton')
+        # the last one is short
+        assert pread(m / NAME, 10000, len(LARGE) - 10) == LARGE[-10:]
+
+
+def test_all_of_it(nginx, remote, mount, cache):
+    """Read from its start to its end it comes once; then it is a cache entry that needs no server."""
+    with mount(remote[0], *cache.options) as m:
+        assert m.read(NAME) == LARGE
+        eventually('all of it is hashed', whole_is_hashed(m, NAME))
+        assert m.state(NAME) == 'verified'
+        assert sent(nginx) <= len(LARGE) + TAIL + 64 * 1024
+        assert m.read(NAME) == LARGE
+    with mount(remote[0], *cache.options, '-o', 'offline') as m:
+        assert m.state(NAME) == 'unverified'
+        assert m.read(NAME) == LARGE
+
+
+def test_chunks_are_kept(nginx, remote, mount, cache):
+    """Another mount finds those that were fetched, also without the server; others are an error then."""
+    with mount(remote[0], *cache.options) as m:
+        assert pread(m / NAME, 10, 7 * CHUNK) == chunk_at(7)[:10]
+    with mount(remote[0], *cache.options, '-o', 'offline') as m:
+        assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7)
+        with pytest.raises(OSError) as e:
+            pread(m / NAME, 10, 30 * CHUNK)
+        assert e.value.errno == errno.ENETUNREACH
+    nginx.clear()
+    with mount(remote[0], *cache.options) as m:
+        assert m.read(NAME) == LARGE
+        assert sent(nginx) <= len(LARGE) + TAIL + 64 * 1024
+
+
+def test_damaged_chunk_is_fetched_again(remote, mount, cache):
+    with mount(remote[0], *cache.options) as m:
+        assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7)
+    [partial] = [p for p in (cache.path / 'v1/partial').iterdir() if p.stat().st_size == len(LARGE)]
+    overwrite(partial, 7 * CHUNK + 5, bytes([LARGE[7 * CHUNK + 5] ^ 1]))
+    with mount(remote[0], *cache.options) as m:
+        assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7)
+
+
+def test_two_mounts(remote, mount, cache):
+    """Only one keeps what it fetches; both are right."""
+    with mount(remote[0], *cache.options) as a, mount(remote[0], *cache.options) as b:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            assert all(pool.map(lambda m: m.read(NAME) == LARGE, (a, b)))
+        for m in a, b:
+            eventually('all of it is hashed', whole_is_hashed(m, NAME))
+            assert m.state(NAME) == 'verified'
+
+
+def test_readers_beside_each_other(remote, mount, cache):
+    with mount(remote[0], *cache.options) as m:
+        def read(seed):
+            order = random.Random(seed).sample(range(0, len(LARGE), 4096), 100)
+            return all(pread(m / NAME, 5000, off) == LARGE[off:off + 5000] for off in order)
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            assert all(pool.map(read, range(16)))
+
+
+def test_killed(remote, mount_fg, mount, cache):
+    """What a killed mount has fetched is used, as far as it is right."""
+    with mount_fg(remote[0], *cache.options) as m:
+        assert pread(m / NAME, CHUNK, 9 * CHUNK) == chunk_at(9)
+        m.process.kill()
+        m.process.wait()
+        m.ended = True
+    with mount(remote[0], *cache.options) as m:
+        assert m.read(NAME) == LARGE
+
+
+def test_bad_chunk(nginx, remote, mount_fg, cache):
+    data = remote[1].read_bytes()
+    begin = data.index(LARGE[:100])
+    overwrite(remote[1], begin + 20 * CHUNK + 3, bytes([LARGE[20 * CHUNK + 3] ^ 1]))
+    with mount_fg(remote[0], *cache.options) as m:
+        with pytest.raises(OSError) as e:
+            pread(m / NAME, 10, 20 * CHUNK)
+        assert e.value.errno == errno.EIO
+        assert pread(m / NAME, 10, 60 * CHUNK) == chunk_at(60)[:10]
+        assert f'{NAME}: bytes {20 * CHUNK} to {21 * CHUNK - 1} do not have the sha256' in m.log()
+        assert sent(nginx) < 2 * MIB
+
+
+def test_server_that_is_gone(nginx, remote, mount, cache):
+    """A read fails with what the network says, and works again later."""
+    with mount(remote[0], *cache.options, '-o', 'timeout=1') as m:
+        assert pread(m / NAME, 10, 0) == LARGE[:10]
+        moved = remote[1].with_name('moved')
+        os.rename(remote[1], moved)
+        with pytest.raises(OSError):
+            pread(m / NAME, 10, 40 * CHUNK)
+        assert pread(m / NAME, 10, 100) == LARGE[100:110]
+        os.rename(moved, remote[1])
+        assert pread(m / NAME, 10, 40 * CHUNK) == chunk_at(40)[:10]
+
+
+def test_without_chunks(nginx, remote, mount, cache):
+    with mount(remote[0], *cache.options, '-o', 'chunks=off') as m:
+        assert pread(m / NAME, 10, 0) == LARGE[:10]
+        assert m.state(NAME) == 'verified'
+        assert sent(nginx) > len(LARGE)
+
+
+def test_fetched_by_cartonctl(nginx, remote, mount, cache):
+    """What is in the cache is not fetched again, and opens at once."""
+    assert ctl('fetch', cache.flag, remote[0]).returncode == 0
+    with mount(remote[0], *cache.options, '-o', 'offline') as m:
+        assert m.read(NAME) == LARGE
+
+
+def test_one_tensor(nginx, mount, cache):
+    """np.load(mmap_mode='r') of a tensor in a remote safetensors file fetches little more than the tensor."""
+    size, n = 16 * MIB, 4
+    tensors = random.Random(7).randbytes(size)
+    header = json.dumps({f't{i}': {'dtype': 'U8', 'shape': [size],
+                                   'data_offsets': [i * size, (i + 1) * size]} for i in range(n)})
+    file = struct.pack('<Q', len(header)) + header.encode() + tensors * n
+    path = written(nginx.root / 'chunks.carton', file, 'model/w.safetensors')
+    nginx.clear()
+    with mount(nginx.url('chunks.carton'), *cache.options) as m:
+        got = numpy.load(m / 'views/model/w.safetensors/t2.npy', mmap_mode='r')
+        assert got.tobytes() == tensors
+        del got
+        assert sent(nginx) - TAIL <= 1.2 * size
+    os.unlink(path)
