@@ -68,7 +68,7 @@ static int open_watched(struct container *c, const struct entry *e, struct strea
 		r = source_stream(w->source, off, e->size, &w->in);
 	if (r < 0) {
 		watched_close(&w->stream);
-		return r;
+		return r; /* cppcheck-suppress memleak; watched_close() frees what has it */
 	}
 	*ret = &w->stream;
 	return 0;
@@ -102,8 +102,11 @@ static int open_pinned(struct carton *c, struct node *n, struct stream **ret)
 {
 	static const struct stream_ops ops = { pinned_read, pinned_close };
 	struct pinned *p = calloc(1, sizeof(*p));
-	int r = p ? carton_pin_wait(c, from_node(n)) : -ENOMEM;
+	int r;
 
+	if (!p)
+		return -ENOMEM;
+	r = carton_pin_wait(c, from_node(n));
 	if (r < 0) {
 		free(p);
 		return r;

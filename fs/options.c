@@ -108,6 +108,8 @@ static const char *const ignored[] = {
 	/* in fstab lines, for other programs */
 	"defaults", "auto", "noauto", "nofail", "user", "user=", "nouser", "users", "owner",
 	"group", "_netdev", "comment=", "x-", "X-",
+	/* defaults that not every libfuse knows */
+	"atime", "symfollow",
 	/* for file systems whose times and contents change */
 	"relatime", "norelatime", "strictatime", "nostrictatime", "diratime", "nodiratime",
 	"lazytime", "nolazytime", "iversion", "noiversion", "mand", "nomand", "silent", "loud"

@@ -192,15 +192,15 @@ int mirrors_new(char *const *templates, const char *source, struct mirrors **ret
 {
 	struct mirrors *m = calloc(1, sizeof(*m));
 	size_t n = 0;
-	int r = m ? 0 : -ENOMEM;
+	int r;
 
+	if (!m)
+		return -ENOMEM;
 	while (templates[n])
 		n++;
-	if (r == 0) {
-		m->list = calloc(n + 1, sizeof(*m->list));
-		m->source = strdup(source);
-		r = m->list && m->source ? 0 : -ENOMEM;
-	}
+	m->list = calloc(n + 1, sizeof(*m->list));
+	m->source = strdup(source);
+	r = m->list && m->source ? 0 : -ENOMEM;
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = add(m, templates[i]);
 	if (r == 0)

@@ -194,10 +194,11 @@ static int parse(const struct buf *output, struct aws_keys *ret)
 	char key[32] = "", time[64] = "";
 	enum json_event e;
 	unsigned depth = 0;
-	int r = j ? 0 : -ENOMEM;
+	int r = 0;
 
-	if (r == 0)
-		*j = (struct json){ .read = read_text, .ctx = &in, .text = &text };
+	if (!j)
+		return -ENOMEM;
+	*j = (struct json){ .read = read_text, .ctx = &in, .text = &text };
 	while (r == 0 && (r = json_next(j, &e)) == 0 && e != JSON_EOF) {
 		depth += e == JSON_OBJECT || e == JSON_ARRAY;
 		depth -= e == JSON_END;

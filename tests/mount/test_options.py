@@ -408,7 +408,7 @@ def test_helper_arguments(sample_carton, point, work):
     assert run(helper(work), path, where, '-f', '-n', '-o', 'rw').returncode == 0
     assert mountinfo(where) is None
     p = run(work / 'mount.cartonfs', path, where, '-s', '-n', '-v', '-t', 'cartonfs', '-o',
-            'rw,exec,async,atime,diratime,user=me,_netdev,x-gvfs-show,noauto')
+            'rw,exec,async,atime,diratime,symfollow,user=me,_netdev,x-gvfs-show,noauto')
     assert p.returncode == 0, p.stderr
     assert scan(where) == expected(c.files(), c.links())
     assert harness.unmount(where).returncode == 0
