@@ -133,7 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 		CHECK(!path_fault(e->name, strlen(e->name)) && strlen(e->name) == e->name_len);
 		CHECK(container_find(c, e->name) == e && decode_knows(e->method));
-		CHECK(e->header < n && e->stored <= n && e->end <= n && e->size <= MAX_FILE_SIZE);
+		CHECK(e->header < n && e->stored <= n && entry_end(e) <= n &&
+		      e->size <= MAX_FILE_SIZE);
 		if (e->kind == ENTRY_DIR)
 			continue;
 		read_whole(c, e);
