@@ -4,7 +4,8 @@
 #include "format/chunks.h"
 #include "object_help.h"
 
-#define CHUNK (2 * CHUNK_SIZE)
+#define CHUNK (256 * KIB)
+#define TAGS (CHUNK / CHUNK_SIZE) /* of a chunk */
 #define SIZE (5 * CHUNK + 77)
 
 static void make_index(struct box *b, const struct box_item *item, const char *data)
@@ -128,12 +129,12 @@ static void test_spans(void **state)
 	assert_span(f, 0, SIZE, CHUNK, false);
 	assert_span(f, CHUNK - 1, 5, 1, false);
 	assert_int_equal(read_at(f, 1, 2 * CHUNK + 5), 0);
-	assert_tags(f, 4, 5);
+	assert_tags(f, 2 * TAGS, 3 * TAGS - 1);
 	assert_span(f, 2 * CHUNK, SIZE - 2 * CHUNK, CHUNK, true);
 	assert_int_equal(read_at(f, 77, 5 * CHUNK), 0);
 	assert_int_equal(read_at(f, CHUNK, 3 * CHUNK), 0);
-	assert_tags(f, 6, 7);
-	assert_tags(f, 10, 10);
+	assert_tags(f, 3 * TAGS, 4 * TAGS - 1);
+	assert_tags(f, 5 * TAGS, 5 * TAGS);
 	assert_span(f, 2 * CHUNK + 9, SIZE - 2 * CHUNK - 9, 2 * CHUNK - 9, true);
 	assert_span(f, 4 * CHUNK, CHUNK + 77, CHUNK, false);
 	assert_span(f, SIZE - 1, 1, 1, true);
