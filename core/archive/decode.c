@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <zlib.h>
-#define ZSTD_STATIC_LINKING_ONLY /* ZSTD_createDStream_advanced() */
+#define ZSTD_STATIC_LINKING_ONLY /* ZSTD_createDStream_advanced(), ZSTD_getFrameHeader() */
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -356,6 +356,16 @@ static bool inflate_memory(const void *in, size_t stored, void *ret, size_t size
 	return done;
 }
 
+/* Is it one frame whose window is not too large? */
+static bool is_plain_frame(const void *in, size_t stored)
+{
+	ZSTD_frameHeader h;
+
+	return ZSTD_getFrameHeader(&h, in, stored) == 0 &&
+	       h.windowSize <= 1ULL << MAX_ZSTD_WINDOW_LOG &&
+	       ZSTD_findFrameCompressedSize(in, stored) == stored;
+}
+
 int decode_memory(const void *in, size_t stored, unsigned method, void *ret, size_t size)
 {
 	bool done = false;
@@ -363,7 +373,7 @@ int decode_memory(const void *in, size_t stored, unsigned method, void *ret, siz
 	if (method == METHOD_STORED && stored == size) {
 		memcpy(ret, in, size);
 		done = true;
-	} else if (method == METHOD_ZSTD) {
+	} else if (method == METHOD_ZSTD && is_plain_frame(in, stored)) {
 		/* an error is larger than any size */
 		done = ZSTD_decompress(ret, size, in, stored) == size;
 	} else if (method == METHOD_DEFLATE) {

@@ -93,8 +93,9 @@ static void log_failure(struct mirror *m, bool trusted)
 {
 	char shown[256];
 
-	/* an overloaded server was logged as such */
-	if (m->error == -EBUSY || atomic_exchange(&m->logged_once, true))
+	/* an overloaded server was logged as such; one without ranges is asked for all, next */
+	if (m->error == -EBUSY || (m->error == -ESTALE && !m->exhausted) ||
+	    atomic_exchange(&m->logged_once, true))
 		return;
 	http_url_redact(m->url, shown, sizeof(shown));
 	if (trusted && m->status >= 400 && m->error != -ERANGE) {

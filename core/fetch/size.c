@@ -10,6 +10,7 @@ static int ask(struct fetcher *x,
 		.method = x->head ? HTTP_HEAD : HTTP_GET,
 		.identity = true,
 		.has_range = !x->head,
+		.probe = true,
 		.logged_once = &x->m->logged_once,
 	};
 

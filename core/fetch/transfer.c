@@ -385,8 +385,8 @@ int transfer_begin(struct fetcher *x)
 		/* a small file is asked for without, so that it may come in a content coding */
 		x->probing = x->f.what == FETCH_FILE && !x->f.plain && !m->no_resume &&
 			     x->f.options->connections > 1 && (!x->f.n || x->f.n > PARALLEL);
-		q.has_range = x->probing;
-		q.last = (x->f.n ? PIECE_FIRST : PARALLEL) - 1;
+		q.has_range = q.probe = x->probing;
+		q.last = PIECE_FIRST - 1;
 	}
 	return conn_open(x, c, &q);
 }

@@ -175,6 +175,7 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	s->undecoded = q->undecoded;
 	s->trust = q->trust;
 	s->logged_once = q->logged_once;
+	s->probe = q->probe;
 	if (q->has_range)
 		snprintf(s->range, sizeof(s->range), "%" PRIu64 "-%" PRIu64, q->first, q->last);
 	else if (q->suffix)

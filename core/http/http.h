@@ -102,6 +102,7 @@ struct http_request {
 	bool identity;	/* ask for no content coding; implied by a range */
 	bool undecoded; /* the same, and do not decode one that is there all the same */
 	bool no_cache;	/* ask caches on the way to look again */
+	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/* set when a failure is logged; later ones go to the debug log. Until http_close(). Or NULL */
 	atomic_bool *logged_once;
 };

@@ -91,6 +91,7 @@ struct http_stream {
 	bool paused;	    /* the thread waits for room */
 	bool closed;	    /* the owner is gone: neither ctx nor logged_once may be used */
 	atomic_bool *logged_once;
+	bool probe;
 	int error; /* with done: 0 or -errno */
 	struct http_response response;
 

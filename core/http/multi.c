@@ -63,7 +63,8 @@ static void stream_finish(struct http_stream *s, int error)
 
 static void stream_fail(struct http_stream *s, int error, const char *why)
 {
-	http_log(http_failure_level(s), s->target.url, "%s", why);
+	if (!s->probe || error != -EOPNOTSUPP)
+		http_log(http_failure_level(s), s->target.url, "%s", why);
 	stream_finish(s, error);
 }
 

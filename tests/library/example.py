@@ -22,10 +22,11 @@ LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 class Options(ctypes.Structure):
     """struct carton_options; all zero is the default for everything."""
     _fields_ = [('verify', c_int), ('manifest_sha256', c_char_p), ('cache_dir', c_char_p),
-                ('cache_size', ctypes.c_uint64), ('memory', ctypes.c_uint64),
+                ('cache_size', ctypes.c_uint64), ('noseals', ctypes.c_bool), ('hash_all', ctypes.c_bool),
+                ('chunks', ctypes.c_bool), ('memory', ctypes.c_uint64),
                 ('offline', ctypes.c_bool), ('connections', ctypes.c_uint),
                 ('timeout_s', ctypes.c_uint), ('private_links', ctypes.c_bool),
-                ('cacert', c_char_p), ('header_file', c_char_p), ('views', c_char_p),
+                ('cacert', c_char_p), ('header_file', c_char_p), ('mirrors', c_void_p), ('views', c_char_p),
                 ('views_hidden', ctypes.c_bool), ('keep_going', ctypes.c_bool),
                 ('confine', c_void_p), ('confine_ctx', c_void_p)]
 

@@ -222,7 +222,7 @@ def mountinfo(path):
     """The fields of the mountinfo line of the mount on `path`; None if there is none."""
     want = str(path).replace(' ', '\\040')
     last = None
-    for line in Path('/proc/self/mountinfo').read_text().splitlines():
+    for line in Path('/proc/self/mountinfo').read_text(errors='surrogateescape').splitlines():
         if line.split(' ')[4] == want:
             last = line.split(' ')
     return last

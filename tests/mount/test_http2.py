@@ -172,7 +172,8 @@ def test_links(h2, mount_fg, work, options):
 def test_refused(h2, point, options, path, says):
     where = point()
     p = run(CARTONFS, *options, '-o', 'timeout=5', url(h2, path), where)
-    assert p.returncode == 32 and mountinfo(where) is None, p.stderr
+    # 75: worth another try later
+    assert p.returncode == (75 if path == 'closes/m' else 32) and mountinfo(where) is None, p.stderr
     assert lines_of(p.stderr, says) and 'not mounted' in p.stderr.splitlines()[-1], p.stderr
 
 

@@ -64,9 +64,11 @@ def test_codings(linked, fault, refusing, coding, size, mirror):
         urls.insert(0, refusing)
     m, c = linked(x=(data, *urls))
     assert m.read('model/x') == data
-    assert [r['status'] for r in gets(fault, 'x')] == [200]
+    # the first request is for a range: this server has none of an empty file, and gives parts of coded bytes
+    refused = [206] if kw else [416] if size == 0 else []
+    assert [r['status'] for r in gets(fault, 'x')] == [*refused, 200]
     as_expected(m, c)
-    assert m.state('model/x') == 'verified'
+    assert m.state('model/x') in ('verified', 'sealed')     # another test may have fetched the same
 
 
 @pytest.mark.parametrize('more', [{}, dict(chunked=1)], ids=str)
@@ -157,7 +159,10 @@ def test_failover(linked, fault, kind):
     with harness.at_once(harness.STALL):
         assert m.read('model/x') == data
     assert fault.requests('bad') and len(gets(fault, 'good')) == 1
-    assert lines_of(m.log(), 'bad'), 'the failure is logged'
+    # one that gives parts of coded bytes was asked for the size only
+    only_size = all(r['h'].get('range') == 'bytes=0-0' for r in gets(fault, 'bad'))
+    coded = 'enc' in FAILURES[kind] or 'as' in FAILURES[kind]
+    assert lines_of(m.log(), 'bad') or (coded and only_size), 'the failure is logged'
     as_expected(m, c)
 
 
@@ -188,7 +193,7 @@ def test_500_three_times_then_right(linked, fault):
     data = fault_bytes(N)
     m, _ = linked(x=(data, fault.url('x', size=N, fail='3:500')))
     assert m.read('model/x') == data
-    assert [r['status'] for r in fault.requests('x')][:4] == [500, 500, 500, 200]
+    assert [r['status'] for r in fault.requests('x')][:4] == [500, 500, 500, 206]
 
 
 def test_retry_after(linked, fault):
@@ -621,7 +626,8 @@ def test_bomb_that_comes_slowly(linked, fault):
                                                   rate=200, **{'as': 'br'})))
     assert errno_of(m.read, 'model/x') == errno.EIO
     assert lines_of(m.log(), '/x: .*expands too strongly'), m.log()
-    assert [r['h']['accept-encoding'] for r in gets(fault, 'x')][1:] == ['identity']
+    assert [r['h']['accept-encoding'] for r in gets(fault, 'x')
+            if 'range' not in r['h']] == ['deflate, gzip, br, zstd', 'identity']
 
 
 def resident(pid):

@@ -165,8 +165,8 @@ def test_carton_itself(nginx, mount_fg, cache, tmp_path):
     """With the pin, its directory and MANIFEST come from a mirror too; without, from the origin."""
     c = Carton(method='stored').add('model/x', fault_bytes(SIZE, seed=2))
     c.write(nginx.root / 'copy.carton')
-    os.symlink(nginx.root / 'copy.carton', nginx.root / 'm.carton')
-    url, template = nginx.url('m.carton'), nginx.url('copy.carton') + '?{source}'
+    os.symlink(nginx.root / 'copy.carton', nginx.root / 'itself.carton')
+    url, template = nginx.url('itself.carton'), nginx.url('copy.carton') + '?{source}'
     pin = ('-o', f'manifest_sha256={c.model_hash()}') if hasattr(c, 'model_hash') else None
     if pin is None:
         import hashlib
@@ -174,7 +174,7 @@ def test_carton_itself(nginx, mount_fg, cache, tmp_path):
     nginx.clear()
     with mount_fg(url, *mirror(template), *pin, *cache.options) as m:
         as_expected(m, c)
-    assert not nginx.requests('m.carton') and nginx.requests('copy.carton')
+    assert not nginx.requests('itself.carton') and nginx.requests('copy.carton')
     nginx.clear()
     with mount_fg(url, *mirror(template), '-o', f'cache_dir={tmp_path}/other') as m:
         as_expected(m, c)

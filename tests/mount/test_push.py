@@ -94,11 +94,12 @@ READERS = [read_file, read_mapped, read_direct]
 def test_pushed(mount, work, method):
     """An open leaves all but the end in the page cache; all readers get the same bytes."""
     c = carton(method)
+    # not in order, so that none is verified before it is opened
     with mount(c.write(work / 'm.carton')) as m:
-        assert was_pushed(m / 'model/0')
-        for read in READERS:
-            assert read(m / 'model/0') == c.files()['model/0']
         assert was_pushed(m / 'model/1')
+        for read in READERS:
+            assert read(m / 'model/1') == c.files()['model/1']
+        assert was_pushed(m / 'model/0')
 
 
 @pytest.mark.parametrize('size', [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (4 << 20) + TAIL])
@@ -176,7 +177,7 @@ def test_nothing_stays_of_a_pass_that_ended(mount, work):
     source = c.write(work / 'm.carton')
     at = c.placed['model/0'].data
     for _ in range(3):
-        with mount(source) as m:
+        with mount(source, '-o', 'seals=off') as m:
             with open(source, 'r+b') as f:
                 f.seek(at)
                 f.write(b'WRONG' * 10000)
@@ -214,7 +215,8 @@ def test_changes_during_the_pass(mount, work):
         writer.start()
         try:
             for i in range(8):
-                for read in READERS:
+                # a mapping of bytes that changed later is a SIGBUS
+                for read in (read_file, read_direct):
                     with contextlib.suppress(OSError):
                         assert read(m / f'model/{i}') == want[f'model/{i}']
         finally:
