@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """-o mirror=: other caches and copies, asked by hash before the origin."""
+import errno
 import os
 
 import pytest
 
 import harness
 from harness import ctl
-from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, fault_bytes, lines_of,
+from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, digest, fault_bytes, lines_of,
                     reserved_port)
 from zipwriter import Carton
 
@@ -56,6 +57,20 @@ def test_entries_of_a_remote_carton(nginx, mount_fg, cache):
         as_expected(m, c)
     assert sum(r['sent'] for r in nginx.requests('m.carton')) < MIB
     assert sum(r['sent'] for r in nginx.requests() if '/objects/' in r['path']) >= SIZE
+
+
+def test_entry_shorter_than_its_file(nginx, mount_fg, cache):
+    """The carton says half the size of what has the hash: half of it is not given as all of it."""
+    data = fault_bytes(2 * MIB, seed=3)
+    c = Carton(method='stored').add('model/cut', data[:MIB], sha=digest(data))
+    c.write(nginx.root / 'm.carton')
+    nginx.put('objects/' + digest(data), data)
+    template = nginx.url('objects/') + '{sha256}'
+    with mount_fg(nginx.url('m.carton'), *mirror(template), *cache.options) as m:
+        with pytest.raises(OSError) as e:
+            m.read('model/cut')
+        assert e.value.errno == errno.EIO
+        assert 'model/cut: sha256 mismatch' in m.log()
 
 
 @pytest.mark.parametrize('kind', ['miss', 'wrong', 'short', 'refused', '500', 'changing'])
