@@ -393,11 +393,21 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 	/* pinned once more, since the reader may be gone before the disk answers */
 	for (size_t i = first; i <= last && i < node_n_extents(file); i++) {
 		struct pin *pin = &q->pins[i - first];
+		int r;
 
 		pin->object = node_extent(file, i).object;
-		if (pin->object && object_get(pin->object, NULL) == 0)
-			pin->state = PIN_DONE;
-		if (pin->state == PIN_DONE && object_read_waits(pin->object))
+		if (!pin->object)
+			continue;
+		/* fails although the file is open, when the whole has another sha256 than its chunks */
+		r = object_get(pin->object, NULL);
+		if (r < 0) {
+			put_pins(q);
+			q->refs = 1;
+			request_unref(q);
+			return r;
+		}
+		pin->state = PIN_DONE;
+		if (object_read_waits(pin->object))
 			lane = LANE_FETCHED;
 	}
 	*ret = q;

@@ -3,6 +3,7 @@
 #include "object/chunked.h"
 #include "format/chunks.h"
 #include "object_help.h"
+#include "request.h"
 
 #define CHUNK (256 * KIB)
 #define TAGS (CHUNK / CHUNK_SIZE) /* of a chunk */
@@ -276,6 +277,40 @@ static void test_index_of_other_content(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+static void not_called(void *ctx, int result)
+{
+	(void)ctx;
+	fail_msg("done with %d", result);
+}
+
+/* A read that begins when the whole has failed cannot pin the bytes, which go with the last reader. */
+static void test_read_after_failure(void **state)
+{
+	char *other = make_bytes(SIZE, 2);
+	struct chunked_box k = box_chunked(other);
+	const struct extent all = { .object = k.item->object, .len = SIZE };
+	struct carton_request *q = NULL;
+	struct tree *tree;
+	struct node *file;
+
+	(void)state;
+	log_watch();
+	assert_int_equal(tree_new(0, &tree), 0);
+	assert_int_equal(tree_add(tree, tree->root, "file", 4, NODE_FILE, &file), 0);
+	assert_int_equal(tree_set_extents(tree, file, &all, 1, NULL), 0);
+	assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header), 0);
+	assert_int_equal(get(k.item->object), 0);
+	assert_int_equal(state_at_end(k.item->object), OBJECT_CORRUPT);
+	assert_int_equal(request_read_later(k.box->workers, file, 1000, 77, not_called, NULL, &q),
+			 -EBADMSG);
+	assert_null(q);
+	object_put(k.item->object);
+	chunked_box_free(&k);
+	tree_free(tree);
+	free(other);
+	carton_log_set(NULL, NULL);
+}
+
 /* The index is wrong, the content is right: read once it has been hashed. */
 static void test_wrong_index(void **state)
 {
@@ -349,6 +384,7 @@ int main(void)
 		cmocka_unit_test(test_complete),
 		cmocka_unit_test(test_object),
 		cmocka_unit_test(test_index_of_other_content),
+		cmocka_unit_test(test_read_after_failure),
 		cmocka_unit_test(test_wrong_index),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_threads),
