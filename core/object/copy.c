@@ -87,6 +87,9 @@ static int from_mirror(struct copy *c)
 			keep_source(c, source, &in);
 			return 0;
 		}
+		/* the tap may have had bytes that another place does not replace */
+		making_end_tap(c->making, r);
+		how.tap = NULL;
 		if (r == -ECANCELED || r == -ENOMEM)
 			return r;
 		carton_log(CARTON_LOG_WARNING, object_name(o),
