@@ -324,7 +324,6 @@ static void take_result(struct making *m, int result)
 		o->state = OBJECT_CORRUPT;
 		atomic_store(&o->read_failed, false);
 	}
-	keep_limit_files(o->store);
 }
 
 /* Only the size was wanted, but the bytes had to be made for it. */
@@ -364,6 +363,8 @@ static void finish(struct making *m, int result)
 	}
 	take_result(m, result);
 	waits = take_waits(m);
+	/* it releases the lock: a wait that was cancelled then would leave its pin */
+	keep_limit_files(s);
 	pthread_mutex_unlock(&s->lock);
 	if (m->size_only && result == 0)
 		drop_bytes(m);
