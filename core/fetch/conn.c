@@ -60,6 +60,7 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 
 	if (r < 0) {
 		x->turn_ms = INT64_MAX;
+		conn_close(x, c);
 		return r;
 	}
 	q->url = url ? url : x->m->url;
