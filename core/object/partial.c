@@ -151,6 +151,8 @@ static int fetch_chunks(struct partial *p, struct chunked *c, struct flight f)
 		r = has_room(p, n);
 	if (r == 0)
 		r = fetch_range(p, data + from, n, &got);
+	if (r == -ECANCELED || r == -ESHUTDOWN)
+		return -ENOTCONN; /* the mount ends */
 	if (r < 0) {
 		carton_log(CARTON_LOG_ERROR, object_name(p->object),
 			   r == -ENETUNREACH ?
@@ -204,14 +206,20 @@ static struct flight plan(struct partial *p, const struct chunked *c, uint64_t i
 static int get_chunk(void *ctx, struct chunked *c, uint64_t i)
 {
 	struct partial *p = ctx;
+	int64_t timeout_ms = options_of(p)->timeout_ms, end_ms = now_ms() + timeout_ms;
 	struct flight *f;
+	bool failed = false;
 	int r = 0;
 
 	pthread_mutex_lock(&p->lock);
-	/* another one's fetch may fail: then this one tries */
-	while (in_flight(p, i) || !(f = unused(p)))
+	/* another one's fetch may fail: then this one tries, while it has time */
+	while (in_flight(p, i) || !(f = unused(p))) {
+		failed |= in_flight(p, i);
 		pthread_cond_wait(&p->changed, &p->lock);
-	if (!chunked_is_verified(c, i)) {
+	}
+	if (!chunked_is_verified(c, i) && failed && timeout_ms && now_ms() >= end_ms) {
+		r = -ETIMEDOUT;
+	} else if (!chunked_is_verified(c, i)) {
 		*f = plan(p, c, i);
 		pthread_mutex_unlock(&p->lock);
 		r = fetch_chunks(p, c, *f);
@@ -220,7 +228,8 @@ static int get_chunk(void *ctx, struct chunked *c, uint64_t i)
 		pthread_cond_broadcast(&p->changed);
 	}
 	pthread_mutex_unlock(&p->lock);
-	return r;
+	/* what was fetched ahead may be wrong, and this right */
+	return r < 0 && chunked_is_verified(c, i) ? 0 : r;
 }
 
 /* ---- the file ---- */
