@@ -277,7 +277,7 @@ static bool is_plain(const char *s, size_t n)
 		bad |= x | ((x - 0x20 * ones) & ~x) | (x + ones) | ((y - ones) & ~y);
 	}
 	for (; n > 0; s++, n--)
-		if (*s < 0x20 || *s == 0x7f || *s == '\\')
+		if ((signed char)*s < 0x20 || *s == 0x7f || *s == '\\')
 			return false;
 	return !(bad & 0x80 * ones);
 }
