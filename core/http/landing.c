@@ -11,6 +11,7 @@
 /* A landing is left this part of its life before its end, */
 #define MARGIN_PART 10
 #define MARGIN_MAX_S 30 /* but not earlier */
+#define MAX_LIFE_S (100L * 365 * 24 * 3600)
 
 /* ---- signed URLs ---- */
 
@@ -64,7 +65,8 @@ int64_t http_url_expiry(const char *url)
 		    !parameter(url, signers[i][1], value, sizeof(value)))
 			continue;
 		when = http_parse_time(from);
-		return when ? when + strtol(value, NULL, 10) : 0;
+		/* a server may say anything */
+		return when ? when + MIN(MAX(strtol(value, NULL, 10), 0), MAX_LIFE_S) : 0;
 	}
 	if (parameter(url, "Expires", value, sizeof(value)))
 		return MAX(strtol(value, NULL, 10), 0);
