@@ -73,7 +73,8 @@ int64_t http_url_expiry(const char *url)
 	return parameter(url, "se", value, sizeof(value)) ? http_parse_time(value) : 0;
 }
 
-static bool is_signature(const char *name, size_t n)
+/* Such names mean something else in the query of a URL that is not signed so. */
+static bool is_signature(const char *url, const char *name, size_t n)
 {
 	static const char *const prefixes[] = { "x-amz-", "x-goog-" };
 	static const char *const names[] = { "expires",	      "signature",	"key-pair-id",
@@ -83,14 +84,15 @@ static bool is_signature(const char *name, size_t n)
 	static const char *const azure[] = { "sv",  "ss",  "srt", "sp",	 "st",	  "se",
 					     "sr",  "sig", "sip", "spr", "skoid", "sktid",
 					     "skt", "ske", "sks", "skv" };
+	char value[1];
 
 	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
 		if (n > strlen(prefixes[i]) && !strncasecmp(name, prefixes[i], strlen(prefixes[i])))
 			return true;
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(names) && parameter(url, "Signature", value, 1); i++)
 		if (n == strlen(names[i]) && !strncasecmp(name, names[i], n))
 			return true;
-	for (size_t i = 0; i < ARRAY_SIZE(azure); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(azure) && parameter(url, "sig", value, 1); i++)
 		if (n == strlen(azure[i]) && !strncmp(name, azure[i], n))
 			return true;
 	return false;
@@ -106,7 +108,7 @@ char *http_url_unsigned(const char *url)
 	for (const char *p = query; *p && *p != '#';) {
 		size_t n = strcspn(++p, "&#");
 
-		if (!is_signature(p, MIN(n, strcspn(p, "=")))) {
+		if (!is_signature(url, p, MIN(n, strcspn(p, "=")))) {
 			*to++ = first ? '?' : '&';
 			memmove(to, p, n);
 			to += n;

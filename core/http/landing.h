@@ -32,7 +32,10 @@ int64_t http_url_expiry(const char *url);
 /* 20250131T235959Z, or with - and : (perhaps as %3A), in seconds since 1970; 0: it is no such time. */
 int64_t http_parse_time(const char *text);
 
-/* `url` without the parameters of known signatures: a name for what it leads to. NULL: out of memory. */
+/*
+ * `url` without the parameters of known signatures, if it is signed so: a name for what it leads to. NULL: out of
+ * memory.
+ */
 char *http_url_unsigned(const char *url);
 
 #endif

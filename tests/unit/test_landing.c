@@ -54,6 +54,7 @@ static void test_unsigned(void **state)
 		{ "https://h/p?Expires=1&Signature=s&Key-Pair-Id=k&Policy=p", "https://h/p" },
 		{ "https://h/p?AWSAccessKeyId=1&Signature=a%2Fb&Expires=3", "https://h/p" },
 		{ "https://h/p?sv=1&sp=r&sig=x&snapshot=2", "https://h/p?snapshot=2" },
+		{ "https://h/p?sp=1&policy=2&se=3", "https://h/p?sp=1&policy=2&se=3" },
 		{ "https://h/p?expiresolder=1", "https://h/p?expiresolder=1" },
 		{ "https://h/p?a=b#X-Amz-Date=1", "https://h/p?a=b" },
 	};
