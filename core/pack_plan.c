@@ -326,17 +326,19 @@ void plan_free(struct plan *p)
 
 /* ---- MANIFEST and LINKS ---- */
 
-/* The item of the file that a symlink leads to: its hash stands for the link's. */
-static const struct pack_item *item_of(const struct plan *p, const struct pack_item *item)
+/* The hash of an item; that of the file that a symlink leads to stands for the link's. */
+static const uint8_t *hash_of(const struct plan *p, const struct pack_item *item,
+			      const uint8_t *index)
 {
 	struct pack_item key = { 0 };
 	char path[MAX_PATH_LEN + 1];
 
 	if (!item->zip.symlink)
-		return item;
-	/* the tree has no symlink that leads to nothing */
+		return item->sha256;
+	/* the tree has no symlink that leads to nothing; the index is no item if it is made anew */
 	key.zip.name = tree_path(tree_resolve(item->from), path);
-	return bsearch(&key, p->items, p->n, sizeof(key), compare_names);
+	item = bsearch(&key, p->items, p->n, sizeof(key), compare_names);
+	return item ? item->sha256 : index;
 }
 
 /* The text of the source. */
@@ -381,6 +383,7 @@ static int replace_index_line(const uint8_t *index, struct buf *text)
 int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret)
 {
 	const struct manifest *m = p->c->manifest;
+	const uint8_t *hash = index;
 	int r = 0;
 
 	*ret = buf_init(MAX_MANIFEST);
@@ -397,7 +400,7 @@ int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret)
 		}
 		if (r == 0)
 			r = lists_add_file(ret, p->items[i].zip.name,
-					   item_of(p, &p->items[i])->sha256);
+					   hash_of(p, &p->items[i], hash));
 	}
 	return r == 0 && index ? lists_add_file(ret, CHUNKS_PATH, index) : r;
 }

@@ -774,6 +774,17 @@ def test_chunk_index(tree, work):
     assert 'embed makes no chunk index' in refused(work / 'e', 'embed', '--chunk-index', work / 'm.carton', work / 'e')
 
 
+def test_symlink_to_the_chunk_index(tree, work):
+    """Its hash is that of the index that is made, as for any other file."""
+    _, path = tree
+    (path / 'misc/.cartonfs').mkdir()
+    (path / chunkindex.PATH).write_bytes(b'of other files')
+    (path / 'misc/a link').symlink_to('.cartonfs/chunks')
+    (path / 'model/link').symlink_to('../' + chunkindex.PATH)
+    pack('pack', path, work / 'm.carton')
+    verified(work / 'm.carton')
+
+
 @pytest.mark.parametrize('index, text', [
     (lambda: chunkindex.index(TEXT[:-1] + b'?'), 'of 1 file that the carton does not have'),
     (lambda: chunkindex.index_of([(hashlib.sha256(NOISE).digest(), len(NOISE), chunkindex.CHUNK,
