@@ -295,8 +295,11 @@ static int open_fill(struct partial *p)
 	if (r == 0)
 		r = adopt(p);
 	if (r == 0)
-		return fd_dup(cache_fill_fd(p->fill));
-	cache_fill_abort(p->fill, false);
+		r = fd_dup(cache_fill_fd(p->fill));
+	if (r >= 0)
+		return r;
+	/* the bytes go elsewhere: this file must not be published */
+	cache_fill_abort(p->fill, true);
 	p->fill = NULL;
 	return r;
 }
