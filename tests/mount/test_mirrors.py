@@ -51,11 +51,11 @@ def test_links_by_hash(nginx, mount_fg, cache, tmp_path):
 def test_entries_of_a_remote_carton(nginx, mount_fg, cache):
     c = Carton(method='stored').add('model/large', fault_bytes(SIZE, seed=2))
     c.add('model/text', b'so it is ' * 100000, method='zstd')
-    c.write(nginx.root / 'm.carton')
+    c.write(nginx.root / 'entries.carton')
     template = publish(nginx, c)
-    with mount_fg(nginx.url('m.carton'), *mirror(template), *cache.options) as m:
+    with mount_fg(nginx.url('entries.carton'), *mirror(template), *cache.options) as m:
         as_expected(m, c)
-    assert sum(r['sent'] for r in nginx.requests('m.carton')) < MIB
+    assert sum(r['sent'] for r in nginx.requests('entries.carton')) < MIB
     assert sum(r['sent'] for r in nginx.requests() if '/objects/' in r['path']) >= SIZE
 
 
@@ -63,10 +63,10 @@ def test_entry_shorter_than_its_file(nginx, mount_fg, cache):
     """The carton says half the size of what has the hash: half of it is not given as all of it."""
     data = fault_bytes(2 * MIB, seed=3)
     c = Carton(method='stored').add('model/cut', data[:MIB], sha=digest(data))
-    c.write(nginx.root / 'm.carton')
+    c.write(nginx.root / 'cut.carton')
     nginx.put('objects/' + digest(data), data)
     template = nginx.url('objects/') + '{sha256}'
-    with mount_fg(nginx.url('m.carton'), *mirror(template), *cache.options) as m:
+    with mount_fg(nginx.url('cut.carton'), *mirror(template), *cache.options) as m:
         with pytest.raises(OSError) as e:
             m.read('model/cut')
         assert e.value.errno == errno.EIO
