@@ -457,8 +457,8 @@ void carton_close(struct carton *c)
 	if (c->index)
 		carton_unpin(from_node(c->index));
 	meta_free(c->meta);
-	tree_free(c->tree);
 	views_free(c->views);
+	tree_free(c->tree);
 	object_store_free(c->store);
 	chunks_free(c->chunks);
 	manifest_free(c->manifest);

@@ -45,7 +45,7 @@ struct views_options {
  */
 int views_new(const struct views_options *options, struct views **ret);
 
-/* Call it after tree_free(). NULL-safe. */
+/* Call it before tree_free(), whose budget it uses. NULL-safe. */
 void views_free(struct views *v);
 
 #endif

@@ -39,9 +39,9 @@ static void write_file(struct env *e, const char *name, const char *text, bool g
 	fprintf(e->manifest, "%s=%s\n", name, hex);
 }
 
-static int setup(void **state)
+static struct env *env_new(const char *views)
 {
-	struct carton_options options = { .offline = true };
+	struct carton_options options = { .offline = true, .views = views };
 	struct env *e = must(calloc(1, sizeof(*e)));
 	char path[128];
 
@@ -54,10 +54,25 @@ static int setup(void **state)
 	write_file(e, "carton.toml", TOML, true);
 	write_file(e, "model/bad", "bad", false);
 	write_file(e, "model/good", "good bytes", true);
+	if (views) {
+		snprintf(path, sizeof(path), "%s/tensor_data", e->dir);
+		assert_int_equal(mkdir(path, 0755), 0);
+		write_file(e, "tensor_data/index.toml",
+			   "[[tensor]]\nname = 'x'\ndtype = 'string'\nshape = [1]\n"
+			   "file = 'x.toml'\ninner = []\n",
+			   true);
+		write_file(e, "tensor_data/x.toml", "data = ['a']\n", true);
+	}
 	fclose(e->manifest);
 	options.cache_dir = e->dir;
-	*state = e;
-	return carton_open(e->dir, &options, &e->c);
+	assert_int_equal(carton_open(e->dir, &options, &e->c), 0);
+	return e;
+}
+
+static int setup(void **state)
+{
+	*state = env_new(NULL);
+	return 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -178,6 +193,20 @@ static int compare(const struct env *e, const char *name, const char *text, size
 	return r;
 }
 
+/* What views have in memory is counted until the carton is closed. */
+static void test_views(void **state)
+{
+	struct env *e = env_new("views");
+	void *ends = e;
+	struct carton_node *n;
+
+	(void)state;
+	assert_int_equal(carton_resolve(e->c, "views/tensor_data/x.bin", &n), 0);
+	assert_int_equal(carton_pin_wait(e->c, n), 0);
+	carton_unpin(n);
+	teardown(&ends);
+}
+
 static void test_compare(void **state)
 {
 	struct env *e = *state;
@@ -208,6 +237,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_facts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_counters, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_waits, setup, teardown),
+		cmocka_unit_test(test_views),
 		cmocka_unit_test_setup_teardown(test_compare, setup, teardown),
 	};
 
