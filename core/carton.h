@@ -252,7 +252,7 @@ ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t 
 /*
  * Reads as carton_read() does, but on a thread of the carton's, into a buffer of the request's
  * that carton_request_data() shows once `done` was called with the number of bytes. The request
- * pins what it reads by itself. -EINPROGRESS or -ENOMEM.
+ * pins what it reads by itself. -EINPROGRESS; -ENOMEM; or -EBADMSG: it cannot be pinned any more.
  */
 int carton_read_later(struct carton *c, struct carton_node *file, size_t n, uint64_t off,
 		      carton_done_fn *done, void *ctx, struct carton_request **ret_request);
