@@ -161,31 +161,16 @@ static void put_states(FILE *f, const char *name, const uint64_t values[3])
 		fprintf(f, "cartonfs_%s{state=\"%s\"} %" PRIu64 "\n", name, states[i], values[i]);
 }
 
-/* A label escapes as JSON does, but has no other escapes than \\, \" and \n. */
-static void put_label(FILE *f, const char *name, const char *value)
-{
-	fprintf(f, "%s=\"", name);
-	for (; *value; value++) {
-		if (*value == '\n')
-			fputs("\\n", f);
-		else if (*value == '"' || *value == '\\')
-			fprintf(f, "\\%c", *value);
-		else
-			fputc(*value, f);
-	}
-	fputc('"', f);
-}
-
 static void put_info(FILE *f, const struct status *s, const struct carton *c)
 {
 	char hash[65];
 
 	carton_model_hash(c, hash);
 	put_family(f, "info", "gauge", "The carton that is mounted; always 1.");
-	fputs("cartonfs_info{", f);
-	put_label(f, "source", s->source);
-	fputc(',', f);
-	put_label(f, "mountpoint", s->mountpoint);
+	fputs("cartonfs_info{source=", f);
+	json_label(f, s->source);
+	fputs(",mountpoint=", f);
+	json_label(f, s->mountpoint);
 	fprintf(f, ",model_hash=\"%s\",version=\"%s\"} 1\n", hash, CARTON_VERSION);
 }
 

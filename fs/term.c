@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "utf8.h"
+
 #define MIN_COLUMNS 40
 
 static struct {
@@ -68,25 +70,6 @@ struct glyph {
 	unsigned width;
 };
 
-/* Decodes the UTF-8 character at `s`. Returns its length; 0: it is none. */
-static size_t decode(const char *s, uint32_t *ret)
-{
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	const unsigned char *b = (const unsigned char *)s;
-	size_t n = b[0] < 0x80 ? 1 : b[0] < 0xc0 ? 0 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : 4;
-	uint32_t c = n == 1 ? b[0] : n ? b[0] & (0x7f >> n) : 0;
-
-	for (size_t i = 1; i < n; i++) {
-		if ((b[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (b[i] & 0x3f);
-	}
-	if (n == 0 || c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-		return 0;
-	*ret = c;
-	return n;
-}
-
 /* They reorder what is around them, so that a name could look like another. */
 static bool is_bidi_control(uint32_t c)
 {
@@ -97,7 +80,7 @@ static bool is_bidi_control(uint32_t c)
 static size_t next_glyph(const char *s, struct glyph *ret)
 {
 	uint32_t c;
-	size_t n = decode(s, &c);
+	size_t n = utf8_decode(s, &c);
 	int width = n ? wcwidth((wchar_t)c) : -1;
 
 	if (width < 0 || is_bidi_control(c)) {
