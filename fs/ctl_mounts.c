@@ -73,7 +73,7 @@ static int add(struct ctl_mount **list, size_t *n, const char *path)
 
 /*
  * The absolute form of a mountpoint: its parent's, and its name, because realpath(3) of a dead mount fails.
- * Malloc'ed, or NULL.
+ * Malloc'ed; or NULL, and errno is set.
  */
 static char *absolute(const char *path)
 {
@@ -101,11 +101,15 @@ static char *absolute(const char *path)
 int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL, *at, *wanted = path ? absolute(path) : NULL;
+	char *line = NULL, *at, *wanted = NULL;
 	struct ctl_mount *list = NULL;
 	size_t n = 0, cap = 0;
-	int r = !f ? -errno : path && !wanted ? -ENOMEM : 0;
+	int r = f ? 0 : -errno;
 
+	if (r == 0 && path) {
+		wanted = absolute(path);
+		r = wanted ? 0 : -errno;
+	}
 	while (r == 0 && getline(&line, &cap, f) >= 0)
 		if (parse_line(line, wanted, &at) && (!wanted || strcmp(at, wanted) == 0))
 			r = add(&list, &n, at);

@@ -14,7 +14,7 @@ import termios
 import pytest
 
 import harness
-from harness import CARTONCTL, ctl, environment, eventually, run, unmount
+from harness import CARTONCTL, CARTONFS, ctl, environment, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
 from test_terminal import plain
 from zipwriter import Carton, sample
@@ -211,6 +211,23 @@ def test_no_mount(work):
     assert p.returncode == 1 and p.stderr == f'cartonctl: {work}: is not a mount of cartonfs\n'
     p = ctl('stop', work)
     assert p.returncode == 1 and p.stderr == f'cartonctl: {work}: is not a mount of cartonfs\n'
+    p = ctl('stop', work / 'none/mnt')
+    assert p.returncode == 1 and 'none/mnt: No such file or directory' in p.stderr
+
+
+def test_names_that_are_not_utf8(work, sample_carton):
+    """They are shown with a replacement, so that the JSON and the metrics can be read."""
+    where = os.fsencode(work) + b'/m\xff\n"'
+    os.mkdir(where)
+    p = subprocess.run([CARTONFS, sample_carton[0], where], env=environment(), capture_output=True, text=True)
+    assert p.returncode == 0, p.stderr
+    try:
+        with open(where + b'/.cartonfs/status.json', encoding='utf-8') as f:
+            assert json.load(f)['mountpoint'] == f'{work}/m\ufffd\n"'
+        with open(where + b'/.cartonfs/metrics', encoding='utf-8') as f:
+            assert f',mountpoint="{work}/m\ufffd\\n\\"",' in f.read()
+    finally:
+        unmount(os.fsdecode(where))
 
 
 def test_watch(mount, sample_carton):
