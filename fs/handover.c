@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "mountpoint.h"
 #include "numbers.h"
 
@@ -39,7 +40,7 @@ static int connect_to(const char *path)
 	return r < 0 ? r : fd;
 }
 
-/* The first descriptor of a message; others are closed by the kernel, as there is no room for them. */
+/* The descriptor of a message; of several the kernel closes all but the first: there is no room for them. */
 static int receive(int socket)
 {
 	union {
@@ -51,7 +52,7 @@ static int receive(int socket)
 	struct msghdr message = { .msg_iov = &iov,
 				  .msg_iovlen = 1,
 				  .msg_control = &control,
-				  .msg_controllen = sizeof(control) };
+				  .msg_controllen = CMSG_LEN(sizeof(int)) };
 	const struct cmsghdr *c;
 	ssize_t n;
 	int fd;
@@ -99,8 +100,8 @@ int handover_receive(char **mountpoint)
 	/* libfuse uses it too, for fusermount3 */
 	unsetenv(VARIABLE);
 	if (fd < 0) {
-		fprintf(stderr, "cartonfs: %s: no FUSE device comes from there: %s\n", from,
-			fd == -EPROTO ? "there is no descriptor in the message" : strerror(-fd));
+		carton_log(CARTON_LOG_ERROR, from, "no FUSE device comes from there: %s",
+			   fd == -EPROTO ? "there is no descriptor in the message" : strerror(-fd));
 		return fd;
 	}
 	if (asprintf(&path, "/dev/fd/%d", fd) < 0)

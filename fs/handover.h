@@ -9,7 +9,7 @@
 /*
  * Takes the device from descriptor _FUSE_COMMFD of the environment, as fusermount3 passes it, else from the
  * socket at *mountpoint, if it is one. *mountpoint (malloc'ed) is then /dev/fd/N. 0, also if there is
- * neither; or -errno after printing it. Waits until the device comes.
+ * neither; or -errno, logged. Waits until the device comes.
  */
 int handover_receive(char **mountpoint);
 

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "log.h"
+
 extern char **environ;
 
 static bool is_cartonfs(const char *path)
@@ -83,8 +85,8 @@ int mountpoint_create(char **path, mode_t mode)
 	found = r < 0 ? NULL : realpath(*path, NULL);
 	if (!found) {
 		r = r < 0 ? r : -errno;
-		fprintf(stderr, "cartonfs: %s: cannot create the mountpoint: %s\n", *path,
-			strerror(-r));
+		carton_log(CARTON_LOG_ERROR, *path, "cannot create the mountpoint: %s",
+			   strerror(-r));
 		return r;
 	}
 	free(*path);
@@ -105,21 +107,21 @@ int mountpoint_prepare(const char *path)
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
 		if (S_ISDIR(st.st_mode))
 			return 0;
-		fprintf(stderr, "cartonfs: %s: is not a directory\n", path);
+		carton_log(CARTON_LOG_ERROR, path, "is not a directory");
 		return -ENOTDIR;
 	}
 	r = -errno;
 	if (r == -ENOTCONN && is_cartonfs(path)) {
 		r = detach(path);
 		if (r == 0) {
-			fprintf(stderr, "cartonfs: %s: removed a dead cartonfs mount\n", path);
+			carton_log(CARTON_LOG_INFO, path, "removed a dead cartonfs mount");
 			return 0;
 		}
 	}
 	if (r == -ENOENT)
-		fprintf(stderr, "cartonfs: %s: no such directory; create it with mkdir -p\n", path);
+		carton_log(CARTON_LOG_ERROR, path, "no such directory; create it with mkdir -p");
 	else
-		fprintf(stderr, "cartonfs: %s: cannot be used as a mountpoint: %s\n", path,
-			strerror(-r));
+		carton_log(CARTON_LOG_ERROR, path, "cannot be used as a mountpoint: %s",
+			   strerror(-r));
 	return r;
 }

@@ -10,13 +10,13 @@ bool mountpoint_is_device(const char *path);
 
 /*
  * Creates the directory *path and its missing parents, as mkdir -p does, and makes the path absolute. Does
- * nothing if it is there. 0, or -errno after printing it.
+ * nothing if it is there. 0, or -errno, logged.
  */
 int mountpoint_create(char **path, mode_t mode);
 
 /*
  * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has left
- * there. 0, or -errno after printing the reason and what to do.
+ * there. 0, or -errno, logged with what to do.
  */
 int mountpoint_prepare(const char *path);
 

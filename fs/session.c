@@ -448,6 +448,16 @@ static int open_error_file(const char *path)
 	return path && fd < 0 ? -2 : fd;
 }
 
+/* What is mounted on: *o->mountpoint may be replaced. 0, or -errno, logged. */
+static int prepare(struct options *o)
+{
+	int r = handover_receive(&o->mountpoint);
+
+	if (r == 0 && o->mkdir_mode >= 0)
+		r = mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode);
+	return r < 0 ? r : mountpoint_prepare(o->mountpoint);
+}
+
 int session_run(struct options *o)
 {
 	struct session s = {
@@ -471,7 +481,6 @@ int session_run(struct options *o)
 	s.mount.ctx = &s;
 	s.mount.status = &s.counts;
 	s.counts.source = o->label;
-	s.counts.mountpoint = o->mountpoint;
 	s.counts.started = time(NULL);
 	s.journal = to_journal();
 	carton_log_set(on_log, &s);
@@ -479,16 +488,11 @@ int session_run(struct options *o)
 	s.error_fd = open_error_file(o->error_file);
 	if (s.error_fd == -2)
 		return EXIT_USAGE;
-	if (handover_receive(&o->mountpoint) < 0) {
-		report_status(&s, EXIT_MOUNT);
-		return EXIT_MOUNT;
-	}
-	if (o->mkdir_mode >= 0 && mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode) < 0)
-		return EXIT_MOUNT;
-	if (mountpoint_prepare(o->mountpoint) < 0)
-		return EXIT_MOUNT;
+	if (prepare(o) < 0)
+		return report_status(&s, EXIT_MOUNT);
+	s.counts.mountpoint = o->mountpoint;
 	if (o->mount_only)
-		return mount_only(&s);
+		return report_status(&s, mount_only(&s));
 	if (o->foreground)
 		return report_status(&s, open_and_serve(&s));
 

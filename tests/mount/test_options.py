@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: exit codes, options, mount(8) and fstab, cache_dir, mountpoints, paths."""
 import contextlib
+import json
 import os
 import re
 import resource
@@ -433,6 +434,8 @@ def test_mkdir(sample_carton, work, option, mode):
         p = run(CARTONFS, '-o', option, path, 'made/by//cartonfs/', cwd=work)
         assert p.returncode == 0, p.stderr
         assert scan(where) == expected(c.files(), c.links())
+        status = json.loads((where / '.cartonfs/status.json').read_text())
+        assert status['mountpoint'] == str(work / 'made/by/cartonfs')
         assert harness.unmount(work / 'made/by/cartonfs').returncode == 0
         harness.eventually('the daemon ended', lambda: not harness.daemons(work / 'made/by/cartonfs'))
     assert where.stat().st_mode & 0o777 == mode
@@ -448,7 +451,10 @@ def test_mkdir_failures(sample_carton, work):
     assert p.returncode == 1 and 'octal' in p.stderr
     p = run(CARTONFS, '-o', 'mkdir,verify=x', path, work / 'new')
     assert p.returncode == 1 and not (work / 'new').exists()
-    assert run(CARTONFS, path, work / 'new').returncode == 32 and not (work / 'new').exists()
+    p = run(CARTONFS, '-o', f'error_file={work}/errors', path, work / 'new')
+    assert p.returncode == 32 and not (work / 'new').exists()
+    assert 'new: no such directory; create it' in (work / 'errors').read_text()
+    assert 'exit status 32' in (work / 'errors').read_text()
 
 
 def test_daemon_lets_go(sample_carton, mount, work):
