@@ -2,6 +2,7 @@
 #include "ahead.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ struct slot {
 	struct ahead *ahead;
 	struct carton_node *node; /* NULL: free */
 	struct carton_request *request;
-	bool back;     /* of the background, not of a sequence */
+	uint64_t back; /* its number in the background; 0: of a sequence */
 	bool finished; /* with `result`; guarded by lock */
 	int result;
 };
@@ -35,6 +36,7 @@ struct ahead {
 	unsigned n_slots;
 	struct slot slots[MAX_SLOTS];
 	struct carton_node *back; /* the next one of all; NULL: done, or not wanted */
+	uint64_t n_back;	  /* how many of all were begun */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
@@ -49,11 +51,12 @@ struct ahead {
 
 /* ---- which ---- */
 
-static struct carton_node *next_file(const struct ahead *a, struct carton_node *node)
+/* Behind at most `hops` directories and symlinks. */
+static struct carton_node *next_file(const struct ahead *a, struct carton_node *node, unsigned hops)
 {
 	struct carton_stat st;
 
-	for (int i = 0; node && i < MAX_HOPS; i++) {
+	for (unsigned i = 0; node && i <= hops; i++) {
 		node = carton_next(a->mount->carton, node);
 		if (!node)
 			break;
@@ -90,7 +93,7 @@ static struct carton_node *take_next(struct ahead *a)
 	if (!node || a->n_ahead - a->n_opened >= most)
 		return NULL;
 	a->n_ahead++;
-	a->at = next_file(a, node);
+	a->at = next_file(a, node, MAX_HOPS);
 	return node;
 }
 
@@ -117,7 +120,7 @@ static void release(struct slot *s)
 	s->node = NULL;
 }
 
-static void begin(struct ahead *a, struct slot *s, struct carton_node *node, bool back)
+static void begin(struct ahead *a, struct slot *s, struct carton_node *node, uint64_t back)
 {
 	static const struct fuse_file_info buffered;
 	struct mount *m = a->mount;
@@ -141,7 +144,7 @@ static void begin(struct ahead *a, struct slot *s, struct carton_node *node, boo
 	}
 }
 
-/* Ends what is under way for other files than `file`; that of the background is done later. */
+/* Ends what is under way for other files than `file`; the background goes back to the first of its own. */
 static void cancel_others(struct ahead *a, const struct carton_node *file)
 {
 	for (unsigned i = 0; i < a->n_slots; i++) {
@@ -149,8 +152,10 @@ static void cancel_others(struct ahead *a, const struct carton_node *file)
 
 		if (!s->node || s->node == file || !carton_request_cancel(s->request))
 			continue;
-		if (s->back)
+		if (s->back && s->back <= a->n_back) {
 			a->back = s->node;
+			a->n_back = s->back - 1;
+		}
 		release(s);
 	}
 }
@@ -198,7 +203,7 @@ static bool step(struct ahead *a)
 {
 	struct carton_node *demand = a->demand, *node;
 	struct slot *s = free_slot(a);
-	bool back = false;
+	uint64_t back = 0;
 
 	if (demand) {
 		a->demand = NULL;
@@ -211,13 +216,14 @@ static bool step(struct ahead *a)
 		return false;
 	node = take_next(a);
 	if (!node && a->back) {
-		back = true;
+		back = ++a->n_back;
 		node = a->back;
-		a->back = next_file(a, node);
 	}
 	if (!node)
 		return false;
 	pthread_mutex_unlock(&a->lock);
+	if (back)
+		a->back = next_file(a, node, UINT_MAX - 1);
 	begin(a, s, node, back);
 	pthread_mutex_lock(&a->lock);
 	return true;
@@ -259,7 +265,7 @@ int ahead_start(struct mount *m, bool all, struct ahead **ret)
 	a->mount = m;
 	/* a large file takes two threads */
 	a->n_slots = cpus > 2 * MAX_SLOTS ? MAX_SLOTS : cpus > 2 ? (unsigned)cpus / 2 : 1;
-	a->back = all ? next_file(a, carton_root(m->carton)) : NULL;
+	a->back = all ? next_file(a, carton_root(m->carton), UINT_MAX - 1) : NULL;
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_cond_init(&a->changed, NULL);
 	if (pthread_create(&a->thread, NULL, run, a) != 0) {
@@ -300,13 +306,13 @@ void ahead_opened(struct ahead *a, struct carton_node *file)
 		/* the reader was faster, or this is where the sequence begins */
 		if (a->n_ahead < a->n_opened || !a->at) {
 			a->n_ahead = a->n_opened;
-			a->at = next_file(a, file);
+			a->at = next_file(a, file, MAX_HOPS);
 		}
 	} else {
 		a->n_opened = a->n_ahead = 0;
 		a->at = NULL;
 	}
-	a->expected = next_file(a, file);
+	a->expected = next_file(a, file, MAX_HOPS);
 	a->paused = false;
 	if (a->idle && a->at && a->n_ahead - a->n_opened < WINDOW / 2)
 		pthread_cond_signal(&a->changed);

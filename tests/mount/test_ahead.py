@@ -51,6 +51,16 @@ def test_background(mount, work, method):
         assert scan(m.path) == expected(c.files())
 
 
+def test_background_behind_symlinks(mount, work):
+    """Many nodes between two files do not end it."""
+    c = Carton().add('model/a', b'a')
+    for i in range(100):
+        c.symlink(f'model/b{i}', 'a')
+    c.add('model/z', b'z')
+    with mount(c.write(work / 'm.carton'), '-o', 'verify=background') as m:
+        eventually('the last is verified', verified(m, ['model/a', 'model/z']))
+
+
 def test_background_finds_a_bad_file(mount_fg, work):
     """It is logged once, the others are verified, and it cannot be opened."""
     c = carton('zstd').change('model/2', sha='0' * 64)
