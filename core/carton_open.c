@@ -93,8 +93,8 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 	if (r != -ENOENT)
 		return r;
 	carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
-		   "is not in the cache, and with -o offline nothing is fetched; "
-		   "run cartonctl fetch first");
+		   "is not in the cache, and nothing is fetched when offline; run "
+		   "cartonctl fetch first");
 	return -ENETUNREACH;
 }
 

@@ -409,7 +409,7 @@ static int extract(struct extract *x, const struct args *a)
 	printf("%s, %s in ", term_count(x->n, "file", count), term_size(x->total, size));
 	term_put(x->output);
 	if (atomic_load(&x->kept))
-		printf("; %zu of them were there", atomic_load(&x->kept));
+		printf("; %zu kept", atomic_load(&x->kept));
 	putchar('\n');
 	return EXIT_GOOD;
 }

@@ -356,7 +356,7 @@ void copy_filled(struct copy *c, int result, struct ingested *in)
 int copy_offline(const struct making *m)
 {
 	carton_log(CARTON_LOG_ERROR, object_name(m->object),
-		   "is not in the cache, and with -o offline nothing is fetched; "
-		   "run cartonctl fetch first");
+		   "is not in the cache, and nothing is fetched when offline; run "
+		   "cartonctl fetch first");
 	return -ENETUNREACH;
 }

@@ -340,6 +340,9 @@ static void report(struct making *m, int result)
 
 	if (m->size_only || result == 0 || result == -EBADMSG || result == -ECANCELED)
 		return;
+	/* copy_offline() has said so */
+	if (result == -ENETUNREACH && !o->store->options.remote)
+		return;
 	if (result == -ESTALE)
 		o->stale_ms = now_ms();
 	carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be read now: %s", strerror(-result));

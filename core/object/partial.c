@@ -156,8 +156,8 @@ static int fetch_chunks(struct partial *p, struct chunked *c, struct flight f)
 	if (r < 0) {
 		carton_log(CARTON_LOG_ERROR, object_name(p->object),
 			   r == -ENETUNREACH ?
-				   "bytes %llu to %llu are not in the cache, and with -o offline "
-				   "nothing is fetched: %s" :
+				   "bytes %llu to %llu are not in the cache, and nothing is fetched "
+				   "when offline: %s" :
 				   "bytes %llu to %llu cannot be fetched now: %s",
 			   (unsigned long long)from, (unsigned long long)(from + n - 1),
 			   strerror(-r));

@@ -301,6 +301,7 @@ def test_offline(work, mount_fg, fault, cache):
                 assert errno_of(os.stat, m / 'model/y') == errno.ENETUNREACH
         assert sorted(os.listdir(m / 'model')) == ['x', 'y']
         assert lines_of(m.log(), 'model/y.*offline')
+        assert 'cannot be read now' not in m.log()    # once is enough
     assert fault.requests() == []
     assert c.hashes()['model/y'] not in cache.objects()
 
