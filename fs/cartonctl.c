@@ -12,6 +12,7 @@
 
 #include "ctl.h"
 #include "ctl_tensors.h"
+#include "numbers.h"
 #include "option_table.h"
 #include "privacy.h"
 #include "progress.h"
@@ -183,14 +184,14 @@ static const struct command {
 /* On one line for programs; a terminal of 80 columns has no room for that. */
 static void print_ok(const struct carton_totals *totals, const char *hex)
 {
-	char count[TERM_COUNT], size[TERM_SIZE];
+	char count[TERM_COUNT], size[SIZE_TEXT];
 
 	term_style(TERM_GOOD);
 	fputs("ok", stdout);
 	term_style(TERM_PLAIN);
 	if (term_is_tty())
 		printf(": %s, %s\nmodel %s\n", term_count(totals->files, "file", count),
-		       term_size(totals->bytes, size), hex);
+		       format_size(totals->bytes, size), hex);
 	else
 		printf(": %s, %" PRIu64 " bytes, model %s\n",
 		       term_count(totals->files, "file", count), totals->bytes, hex);

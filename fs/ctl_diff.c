@@ -10,6 +10,7 @@
 
 #include "ctl.h"
 #include "ctl_tensors.h"
+#include "numbers.h"
 #include "privacy.h"
 #include "term.h"
 
@@ -58,14 +59,14 @@ static void put_sign(int what)
 	printf("%c ", "-+~ "[what]);
 }
 
-static char *file_size(const struct carton_node *node, char ret[TERM_SIZE])
+static char *file_size(const struct carton_node *node, char ret[SIZE_TEXT])
 {
 	struct carton_stat st;
 
 	carton_stat(node, &st);
 	if (st.kind == CARTON_SYMLINK)
 		return strcpy(ret, "symlink");
-	return st.size_known ? term_size(st.size, ret) : strcpy(ret, "?");
+	return st.size_known ? format_size(st.size, ret) : strcpy(ret, "?");
 }
 
 static void json_size(const char *key, const struct carton_node *node)
@@ -92,7 +93,7 @@ static void json_size(const char *key, const struct carton_node *node)
 static void put_file(struct diff *d, int what, const struct carton_node *a,
 		     const struct carton_node *b)
 {
-	char path[4096], from[TERM_SIZE], to[TERM_SIZE];
+	char path[4096], from[SIZE_TEXT], to[SIZE_TEXT];
 	bool first = d->n[REMOVED] + d->n[ADDED] + d->n[CHANGED] == 0;
 
 	d->n[what]++;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "numbers.h"
 #include "progress.h"
 #include "term.h"
 
@@ -39,7 +40,7 @@ struct extract {
 	atomic_size_t next; /* of `files`, to be taken by a thread */
 	atomic_size_t failed, kept;
 	atomic_bool full;      /* the disk is: nothing more is begun */
-	_Atomic uint64_t done; /* bytes written; twice those of files that were there */
+	_Atomic uint64_t done; /* bytes written; twice those of files that are kept */
 	uint64_t total;	       /* bytes, as far as known */
 };
 
@@ -388,7 +389,7 @@ int ctl_extract_prepare(struct args *a)
 
 static int extract(struct extract *x, const struct args *a)
 {
-	char count[TERM_COUNT], size[TERM_SIZE];
+	char count[TERM_COUNT], size[SIZE_TEXT];
 	struct carton_node *manifest = NULL;
 	int status = list_files(x, a, &manifest);
 
@@ -406,7 +407,7 @@ static int extract(struct extract *x, const struct args *a)
 			term_count(atomic_load(&x->failed), "file", count));
 		return EXIT_BAD;
 	}
-	printf("%s, %s in ", term_count(x->n, "file", count), term_size(x->total, size));
+	printf("%s, %s in ", term_count(x->n, "file", count), format_size(x->total, size));
 	term_put(x->output);
 	if (atomic_load(&x->kept))
 		printf("; %zu kept", atomic_load(&x->kept));

@@ -9,6 +9,7 @@
 
 #include "ctl.h"
 #include "ctl_tensors.h"
+#include "numbers.h"
 #include "term.h"
 
 #define LABEL 13	 /* columns of the labels */
@@ -78,17 +79,17 @@ static void add_stored(void *ctx, struct carton_node *node)
 /* Appends ", SIZE WORDS" to a text. */
 static void add_part(char *text, size_t n, uint64_t bytes, const char *words)
 {
-	char size[TERM_SIZE];
+	char size[SIZE_TEXT];
 	size_t used = strlen(text);
 
 	if (bytes)
-		snprintf(text + used, n - used, "%s%s %s", used ? ", " : "", term_size(bytes, size),
-			 words);
+		snprintf(text + used, n - used, "%s%s %s", used ? ", " : "",
+			 format_size(bytes, size), words);
 }
 
 static void put_carton(struct info *info)
 {
-	char hash[65], text[160] = "", count[TERM_COUNT], size[TERM_SIZE], packed[TERM_SIZE];
+	char hash[65], text[160] = "", count[TERM_COUNT], size[SIZE_TEXT], packed[SIZE_TEXT];
 	struct carton_places places;
 	struct carton_totals totals;
 	uint64_t stored = 0;
@@ -102,10 +103,10 @@ static void put_carton(struct info *info)
 	carton_totals(info->c, &totals);
 	ctl_walk(carton_root(info->c), add_stored, &stored);
 	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),
-		 term_size(totals.bytes, size));
+		 format_size(totals.bytes, size));
 	if (stored && stored < totals.bytes)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %s packed",
-			 term_size(stored, packed));
+			 format_size(stored, packed));
 	put_value(info, "files", text);
 	carton_places(info->c, &places);
 	text[0] = '\0';
@@ -388,7 +389,7 @@ static int by_bytes(const void *a, const void *b)
 
 static void put_sums(const char *where, const char *noun, struct sums *s)
 {
-	char count[TERM_COUNT], number[48], size[TERM_SIZE];
+	char count[TERM_COUNT], number[48], size[SIZE_TEXT];
 
 	if (s->tensors == 0)
 		return;
@@ -396,10 +397,10 @@ static void put_sums(const char *where, const char *noun, struct sums *s)
 	printf("\n%s in %s", term_count(s->tensors, "tensor", count), where);
 	term_style(TERM_PLAIN);
 	printf(": %s %s%s, %s\n", format_number(s->elements, number, sizeof(number)), noun,
-	       s->elements == 1 ? "" : "s", term_size(s->bytes, size));
+	       s->elements == 1 ? "" : "s", format_size(s->bytes, size));
 	qsort(s->dtypes, s->n_dtypes, sizeof(s->dtypes[0]), by_bytes);
 	for (size_t i = 0; i < s->n_dtypes; i++) {
-		printf("  %-10s  %10s  ", s->dtypes[i].name, term_size(s->dtypes[i].bytes, size));
+		printf("  %-10s  %10s  ", s->dtypes[i].name, format_size(s->dtypes[i].bytes, size));
 		term_bar(s->dtypes[i].bytes, s->bytes, 20);
 		printf(" %3.0f%%\n",
 		       s->bytes ? (double)s->dtypes[i].bytes * 100 / (double)s->bytes : 0);
@@ -408,7 +409,7 @@ static void put_sums(const char *where, const char *noun, struct sums *s)
 
 static void put_tensors(struct info *info)
 {
-	char count[TERM_COUNT], size[TERM_SIZE];
+	char count[TERM_COUNT], size[SIZE_TEXT];
 	struct sums stored = { 0 };
 
 	ctl_walk(carton_root(info->c), sum_file, info);
@@ -416,7 +417,7 @@ static void put_tensors(struct info *info)
 	if (info->unread)
 		printf("\n%s with tensors, %s: --tensors reads and sums them up\n",
 		       term_count(info->unread, "file", count),
-		       term_size(info->unread_bytes, size));
+		       format_size(info->unread_bytes, size));
 	if (!carton_is_remote(info->c) || (info->args->flags & CTL_TENSORS))
 		ctl_tensors(info->c, "tensor_data", add_tensor, &stored);
 	put_sums("tensor_data, for tests", "element", &stored);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "numbers.h"
 #include "term.h"
 
 #define SHORT_HASH 12
@@ -81,7 +82,7 @@ static void format_packed(const struct carton_stat *st, const struct ctl_storage
 static void put_row(void *ctx, struct carton_node *node)
 {
 	struct list *l = ctx;
-	char size[TERM_SIZE] = "-", packed[32] = "-", hash[128] = "-";
+	char size[SIZE_TEXT] = "-", packed[32] = "-", hash[128] = "-";
 	struct ctl_storage storage;
 	struct carton_stat st;
 
@@ -89,7 +90,7 @@ static void put_row(void *ctx, struct carton_node *node)
 	if (st.kind == CARTON_SYMLINK) {
 		strcpy(packed, "symlink");
 	} else if (st.size_known) {
-		term_size(st.size, size);
+		format_size(st.size, size);
 		l->bytes += st.size;
 	}
 	l->files++;
@@ -197,14 +198,14 @@ static void set_columns(struct carton *c, const struct args *a, struct list *l)
 
 static void put_total(const struct list *l)
 {
-	char count[TERM_COUNT], size[TERM_SIZE], percent[32] = "";
+	char count[TERM_COUNT], size[SIZE_TEXT], percent[32] = "";
 
 	if (l->packed)
 		snprintf(percent, sizeof(percent), "%.0f%%",
 			 (double)l->packed_to * 100 / (double)l->packed);
 	term_style(TERM_TITLE);
 	term_cell(term_count(l->files, "file", count), l->path_columns);
-	printf("  %10s  %12s", term_size(l->bytes, size), percent);
+	printf("  %10s  %12s", format_size(l->bytes, size), percent);
 	term_style(TERM_PLAIN);
 	putchar('\n');
 }

@@ -123,13 +123,14 @@ struct lines {
 static void show(void *ctx, uint64_t done, uint64_t total)
 {
 	struct lines *lines = ctx;
+	char size[SIZE_TEXT];
 	unsigned tenth = total ? (unsigned)(10 * ((double)done / (double)total)) : 0;
 
 	if (isatty(STDERR_FILENO)) {
 		progress_show((void *)lines->label, done, total);
 	} else if (total >= LINES_FROM && tenth > lines->tenth && done < total) {
-		fprintf(stderr, "cartonctl: %s: %u%% of %.1f GB\n", lines->label, 10 * tenth,
-			(double)total / 1e9);
+		fprintf(stderr, "cartonctl: %s: %u%% of %s\n", lines->label, 10 * tenth,
+			format_size(total, size));
 		lines->tenth = tenth;
 	}
 }

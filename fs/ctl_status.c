@@ -14,6 +14,7 @@
 
 #include "ctl.h"
 #include "ctl_mounts.h"
+#include "numbers.h"
 #include "term.h"
 
 #define MOUNTS_MAX 256
@@ -122,7 +123,7 @@ static void put_process(const struct view *v, const char *json)
 
 static void put_state(const char *json, const char *label, const char *state)
 {
-	char key[32], count[TERM_COUNT], size[TERM_SIZE];
+	char key[32], count[TERM_COUNT], size[SIZE_TEXT];
 	uint64_t files, bytes;
 
 	snprintf(key, sizeof(key), "%s_files", state);
@@ -134,7 +135,7 @@ static void put_state(const char *json, const char *label, const char *state)
 	put_label(label);
 	if (strcmp(state, "corrupt") == 0)
 		term_style(TERM_BAD);
-	printf("%14s  %10s  ", term_count(files, "file", count), term_size(bytes, size));
+	printf("%14s  %10s  ", term_count(files, "file", count), format_size(bytes, size));
 	term_style(TERM_PLAIN);
 	term_bar(bytes, number(json, "bytes"), 20);
 	putchar('\n');
@@ -142,13 +143,13 @@ static void put_state(const char *json, const char *label, const char *state)
 
 static void put_remote(const struct view *v, const char *json)
 {
-	char cached[TERM_SIZE], remote[TERM_SIZE], text[96];
+	char cached[SIZE_TEXT], remote[SIZE_TEXT], text[96];
 
 	if (number(json, "cached_bytes") + number(json, "remote_bytes") == 0)
 		return;
 	snprintf(text, sizeof(text), "%s fetched, %s to fetch",
-		 term_size(number(json, "cached_bytes"), cached),
-		 term_size(number(json, "remote_bytes"), remote));
+		 format_size(number(json, "cached_bytes"), cached),
+		 format_size(number(json, "remote_bytes"), remote));
 	put_text(v, "remote", text);
 }
 
@@ -168,19 +169,19 @@ static struct seen *find_seen(const struct view *v, const char *mountpoint)
 static void put_traffic(const struct view *v, const char *json, const char *mountpoint)
 {
 	uint64_t hashed = number(json, "hashed_bytes"), fetched = number(json, "fetched_bytes");
-	char a[TERM_SIZE], b[TERM_SIZE], text[128];
+	char a[SIZE_TEXT], b[SIZE_TEXT], text[128];
 	struct seen *s = find_seen(v, mountpoint);
 	double t = now();
 
-	snprintf(text, sizeof(text), "%s hashed, %s fetched", term_size(hashed, a),
-		 term_size(fetched, b));
+	snprintf(text, sizeof(text), "%s hashed, %s fetched", format_size(hashed, a),
+		 format_size(fetched, b));
 	put_text(v, "traffic", text);
 	if (s && s->when > 0 && t > s->when && hashed >= s->hashed && fetched >= s->fetched) {
 		double seconds = t - s->when;
 
 		snprintf(text, sizeof(text), "%s/s hashed, %s/s fetched",
-			 term_size((uint64_t)((double)(hashed - s->hashed) / seconds), a),
-			 term_size((uint64_t)((double)(fetched - s->fetched) / seconds), b));
+			 format_size((uint64_t)((double)(hashed - s->hashed) / seconds), a),
+			 format_size((uint64_t)((double)(fetched - s->fetched) / seconds), b));
 		put_text(v, "rate", text);
 	}
 	if (s) {

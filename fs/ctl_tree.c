@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "numbers.h"
 #include "term.h"
 
 #define BAR 20
@@ -103,7 +104,7 @@ static void put_percent(uint64_t part, uint64_t whole)
 
 static void put_row(struct drawing *d, enum carton_kind kind, uint64_t bytes)
 {
-	char size[TERM_SIZE];
+	char size[SIZE_TEXT];
 	uint64_t whole = d->totals[0].bytes;
 	unsigned left = d->name_columns, used = (unsigned)d->prefix_columns;
 
@@ -114,7 +115,7 @@ static void put_row(struct drawing *d, enum carton_kind kind, uint64_t bytes)
 	term_cell(d->name, left);
 	term_style(TERM_PLAIN);
 	if (kind != CARTON_SYMLINK) {
-		printf("  %10s  ", term_size(bytes, size));
+		printf("  %10s  ", format_size(bytes, size));
 		term_bar(bytes, whole, BAR);
 		put_percent(bytes, whole);
 	}

@@ -2,6 +2,8 @@
 #include "numbers.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,4 +43,21 @@ bool parse_size(const char *text, uint64_t *ret)
 		return false;
 	*ret = (uint64_t)n << shift;
 	return true;
+}
+
+char *format_size(uint64_t bytes, char ret[SIZE_TEXT])
+{
+	static const char units[] = "KMGTPE";
+	double value = (double)bytes;
+	size_t unit = 0;
+
+	if (bytes < 1024) {
+		snprintf(ret, SIZE_TEXT, "%" PRIu64 " B", bytes);
+		return ret;
+	}
+	/* 1023.96 would be shown as 1024.0 */
+	for (value /= 1024; value >= 1023.95 && units[unit + 1]; unit++)
+		value /= 1024;
+	snprintf(ret, SIZE_TEXT, "%.1f %ciB", value, units[unit]);
+	return ret;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers on a command line. Each function returns false, with *ret untouched, for anything else.
+ * Numbers as people write and read them. A parse function returns false, with *ret untouched, for anything else.
  */
 #ifndef FS_NUMBERS_H
 #define FS_NUMBERS_H
@@ -13,5 +13,9 @@ bool parse_number(const char *text, int base, unsigned long max, unsigned long *
 
 /* Bytes, with an optional binary unit: "500M", "20G", "0". */
 bool parse_size(const char *text, uint64_t *ret);
+
+/* Bytes with a binary unit: "968 B", "1.4 MiB". Returns `ret`. */
+#define SIZE_TEXT 16
+char *format_size(uint64_t bytes, char ret[SIZE_TEXT]);
 
 #endif

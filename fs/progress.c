@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "numbers.h"
+
 #define BAR_MAX 40
 
 /* The process has one terminal. Any thread may write to it. */
@@ -32,24 +34,24 @@ static int bar_width(void)
 
 	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
 		return BAR_MAX;
-	width = size.ws_col - 48;
+	width = size.ws_col - 56;
 	return width > BAR_MAX ? BAR_MAX : width < 0 ? 0 : width;
 }
 
 static void draw_bar(uint64_t done, uint64_t total)
 {
 	double part = (double)done / (double)total;
-	bool small = total < 1000000000;
-	double unit = small ? 1e6 : 1e9;
+	char now_text[SIZE_TEXT], total_text[SIZE_TEXT];
 	int width = bar_width(), full = (int)(part * width);
 
-	fprintf(stderr, "[%.*s%*s] %3d%%  %.1f/%.1f %s", full,
-		"########################################", width - full, "", (int)(part * 100),
-		(double)done / unit, (double)total / unit, small ? "MB" : "GB");
+	fprintf(stderr, "[%.*s%*s] %3d%%  %s/%s", full, "########################################",
+		width - full, "", (int)(part * 100), format_size(done, now_text),
+		format_size(total, total_text));
 }
 
 static void draw(const char *word, uint64_t done, uint64_t total)
 {
+	char text[SIZE_TEXT];
 	double seconds;
 
 	if (bar.started == 0)
@@ -60,10 +62,10 @@ static void draw(const char *word, uint64_t done, uint64_t total)
 	fprintf(stderr, "\r\033[K%s ", word);
 	/* the total is not known (yet): no bar */
 	if (done >= total)
-		fprintf(stderr, "%.1f MB", (double)done / 1e6);
+		fputs(format_size(done, text), stderr);
 	else
 		draw_bar(done, total);
-	fprintf(stderr, "  %.0f MB/s", (double)done / 1e6 / seconds);
+	fprintf(stderr, "  %s/s", format_size((uint64_t)((double)done / seconds), text));
 	fflush(stderr);
 	bar.shown = true;
 }

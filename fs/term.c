@@ -263,23 +263,6 @@ void term_bar(uint64_t part, uint64_t whole, unsigned width)
 	term_style(TERM_PLAIN);
 }
 
-char *term_size(uint64_t bytes, char ret[TERM_SIZE])
-{
-	static const char units[] = "KMGTPE";
-	double value = (double)bytes;
-	size_t unit = 0;
-
-	if (bytes < 1024) {
-		snprintf(ret, TERM_SIZE, "%" PRIu64 " B", bytes);
-		return ret;
-	}
-	/* 1023.96 would be shown as 1024.0 */
-	for (value /= 1024; value >= 1023.95 && units[unit + 1]; unit++)
-		value /= 1024;
-	snprintf(ret, TERM_SIZE, "%.1f %ciB", value, units[unit]);
-	return ret;
-}
-
 char *term_count(uint64_t n, const char *noun, char ret[TERM_COUNT])
 {
 	snprintf(ret, TERM_COUNT, "%" PRIu64 " %s%s", n, noun, n == 1 ? "" : "s");

@@ -59,10 +59,6 @@ void term_bar(uint64_t part, uint64_t whole, unsigned width);
 /* Prints `n` spaces. */
 void term_spaces(unsigned n);
 
-/* Bytes with a binary unit: "968 B", "1.4 MiB". Returns `ret`. */
-#define TERM_SIZE 16
-char *term_size(uint64_t bytes, char ret[TERM_SIZE]);
-
 /* "1 file", "2 files". Returns `ret`. */
 #define TERM_COUNT 48
 char *term_count(uint64_t n, const char *noun, char ret[TERM_COUNT]);

@@ -362,7 +362,7 @@ def test_fetch_shows_a_bar(work, fault, cache, kind):
     os.close(master)
     assert p.wait() == 0 and shown.endswith(b'\r\x1b[K')
     if kind == 'linked':
-        assert b'%' not in shown and re.search(rb'fetch \d+\.\d MB  \d+ MB/s', shown), shown
+        assert b'%' not in shown and re.search(rb'fetch \d+\.\d [KMG]iB  \d+\.\d [KMG]iB/s', shown), shown
     else:
         assert re.search(rb'fetch \[#* *\] +\d+%  ', shown) and b'100%' not in shown, shown
 
