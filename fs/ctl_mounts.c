@@ -9,66 +9,46 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mountinfo.h"
+
 #define STATUS_MAX ((size_t)4 << 20)
 
-/* Decodes the octal escapes of mountinfo in place. */
-static void unescape(char *s)
-{
-	char *to = s;
+struct search {
+	const char *wanted; /* the path of the mount, of any user; NULL: all of this user */
+	struct ctl_mount *list;
+	size_t n;
+	bool failed; /* no memory */
+};
 
-	for (; *s; s++, to++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
-		    s[3] >= '0' && s[3] <= '7') {
-			*to = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
-			s += 3;
-		} else {
-			*to = *s;
-		}
-	}
-	*to = '\0';
+/* root does not ask mounts of others: they could keep it waiting. */
+static bool is_own(const struct mountinfo *mount)
+{
+	const char *user = strstr(mount->options, "user_id=");
+
+	return user && strtoul(user + 8, NULL, 10) == geteuid();
 }
 
-/* Is it a mount of cartonfs? Then *ret_path points to its path in the line. `all`: also of other users. */
-static bool parse_line(char *line, bool all, char **ret_path)
+static void add(void *ctx, const struct mountinfo *mount)
 {
-	char *type = strstr(line, " - "), *user, *path = line;
-
-	if (!type || strncmp(type, " - fuse.cartonfs ", 17) != 0)
-		return false;
-	user = strstr(type, "user_id=");
-	/* root does not ask those of others: they could keep it waiting */
-	if (!all && (!user || strtoul(user + 8, NULL, 10) != geteuid()))
-		return false;
-	/* the fifth field: mount id, parent, device, root, path */
-	for (int i = 0; i < 4 && path; i++) {
-		path = strchr(path, ' ');
-		path = path ? path + 1 : NULL;
-	}
-	if (!path)
-		return false;
-	path[strcspn(path, " ")] = '\0';
-	unescape(path);
-	*ret_path = path;
-	return true;
-}
-
-static int add(struct ctl_mount **list, size_t *n, const char *path)
-{
+	struct search *s = ctx;
 	struct ctl_mount *more;
+	char *path;
 
-	/* of several mounts at a path, the last one is on top */
-	for (size_t i = 0; i < *n; i++)
-		if (strcmp((*list)[i].path, path) == 0)
-			return 0;
-	more = realloc(*list, (*n + 1) * sizeof(*more));
-	if (!more)
-		return -ENOMEM;
-	*list = more;
-	more[*n].path = strdup(path);
-	if (!more[*n].path)
-		return -ENOMEM;
-	(*n)++;
-	return 0;
+	if (strcmp(mount->type, "fuse.cartonfs") != 0 ||
+	    (s->wanted ? strcmp(mount->path, s->wanted) != 0 : !is_own(mount)))
+		return;
+	for (size_t i = 0; i < s->n; i++)
+		if (strcmp(s->list[i].path, mount->path) == 0)
+			return;
+	path = strdup(mount->path);
+	more = path ? realloc(s->list, (s->n + 1) * sizeof(*more)) : NULL;
+	if (!more) {
+		free(path);
+		s->failed = true;
+		return;
+	}
+	s->list = more;
+	more[s->n++].path = path;
 }
 
 /*
@@ -101,28 +81,28 @@ static char *absolute(const char *path)
 int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL, *at, *wanted = NULL;
-	struct ctl_mount *list = NULL;
-	size_t n = 0, cap = 0;
+	struct search s = { 0 };
+	char *wanted = NULL;
 	int r = f ? 0 : -errno;
 
 	if (r == 0 && path) {
 		wanted = absolute(path);
 		r = wanted ? 0 : -errno;
 	}
-	while (r == 0 && getline(&line, &cap, f) >= 0)
-		if (parse_line(line, wanted, &at) && (!wanted || strcmp(at, wanted) == 0))
-			r = add(&list, &n, at);
+	s.wanted = wanted;
+	if (r == 0 && !mountinfo_each(f, add, &s))
+		r = -EIO;
+	if (s.failed)
+		r = -ENOMEM;
 	if (f)
 		fclose(f);
-	free(line);
 	free(wanted);
 	if (r < 0) {
-		ctl_mounts_free(list, n);
+		ctl_mounts_free(s.list, s.n);
 		return r;
 	}
-	*ret = list;
-	*ret_n = n;
+	*ret = s.list;
+	*ret_n = s.n;
 	return 0;
 }
 

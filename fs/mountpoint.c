@@ -2,7 +2,6 @@
 #include "mountpoint.h"
 
 #include <errno.h>
-#include <mntent.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,23 +13,33 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "mountinfo.h"
 
 extern char **environ;
 
+struct search {
+	const char *path;
+	bool found;
+};
+
+static void find(void *ctx, const struct mountinfo *mount)
+{
+	struct search *s = ctx;
+
+	if (strcmp(mount->path, s->path) == 0)
+		s->found = strcmp(mount->type, "fuse.cartonfs") == 0;
+}
+
 static bool is_cartonfs(const char *path)
 {
-	FILE *f = setmntent("/proc/self/mounts", "r");
-	const struct mntent *entry;
-	bool found = false;
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct search s = { .path = path };
 
 	if (!f)
 		return false;
-	/* of several mounts at a path, the last one is on top */
-	while ((entry = getmntent(f)))
-		if (strcmp(entry->mnt_dir, path) == 0)
-			found = strcmp(entry->mnt_type, "fuse.cartonfs") == 0;
-	endmntent(f);
-	return found;
+	mountinfo_each(f, find, &s);
+	fclose(f);
+	return s.found;
 }
 
 static int detach(const char *path)

@@ -8,46 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Replaces \040 and the like, by which mountinfo writes spaces and backslashes. */
-static void unescape(char *s)
-{
-	char *out = s;
-
-	for (; *s; s++) {
-		if (s[0] == '\\' && s[1] && s[2] && s[3]) {
-			*out++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 3;
-		} else {
-			*out++ = *s;
-		}
-	}
-	*out = '\0';
-}
-
-/*
- * Calls `use` with the device ("0:57") and the mountpoint of each mount (fields 3 and 5 of proc_pid_mountinfo(5)).
- * False: they could not be read to the end.
- */
-static bool each_mount(FILE *mounts, void (*use)(void *ctx, const char *device, char *path),
-		       void *ctx)
-{
-	char *line = NULL;
-	size_t size = 0;
-	bool all;
-
-	rewind(mounts);
-	while (getline(&line, &size, mounts) > 0) {
-		char *rest = line, *fields[5] = { 0 };
-
-		for (int i = 0; i < 5; i++)
-			fields[i] = strsep(&rest, " ");
-		if (fields[4])
-			use(ctx, fields[2], fields[4]);
-	}
-	all = !ferror(mounts);
-	free(line);
-	return all;
-}
+#include "mountinfo.h"
 
 struct search {
 	const char *path;
@@ -55,23 +16,21 @@ struct search {
 	bool found;
 };
 
-static void find_path(void *ctx, const char *device, char *path)
+static void find_path(void *ctx, const struct mountinfo *mount)
 {
 	struct search *s = ctx;
 
-	unescape(path);
-	if (strcmp(path, s->path) != 0)
+	if (strcmp(mount->path, s->path) != 0)
 		return;
 	s->found = true;
-	snprintf(s->device, sizeof(((struct unmounted *)0)->device), "%s", device);
+	snprintf(s->device, sizeof(((struct unmounted *)0)->device), "%s", mount->device);
 }
 
-static void find_device(void *ctx, const char *device, char *path)
+static void find_device(void *ctx, const struct mountinfo *mount)
 {
 	struct search *s = ctx;
 
-	(void)path;
-	s->found = s->found || strcmp(device, s->device) == 0;
+	s->found = s->found || strcmp(mount->device, s->device) == 0;
 }
 
 static void *watch(void *ctx)
@@ -82,7 +41,7 @@ static void *watch(void *ctx)
 		struct pollfd p[] = { { fileno(u->mounts), POLLPRI, 0 }, { u->stop[0], 0, 0 } };
 		struct search s = { .device = u->device };
 
-		if (each_mount(u->mounts, find_device, &s) && !s.found) {
+		if (mountinfo_each(u->mounts, find_device, &s) && !s.found) {
 			u->gone();
 			return NULL;
 		}
@@ -105,7 +64,7 @@ void unmounted_watch(struct unmounted *u, void (*gone)(void))
 	struct search s = { .path = u->mountpoint, .device = u->device };
 	sigset_t all, before;
 
-	if (!u->mounts || !u->mountpoint || !each_mount(u->mounts, find_path, &s) || !s.found ||
+	if (!u->mounts || !u->mountpoint || !mountinfo_each(u->mounts, find_path, &s) || !s.found ||
 	    pipe2(u->stop, O_CLOEXEC) < 0)
 		return;
 	u->gone = gone;

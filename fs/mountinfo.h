@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mounts of this namespace, from /proc/self/mountinfo; proc_pid_mountinfo(5).
+ */
+#ifndef FS_MOUNTINFO_H
+#define FS_MOUNTINFO_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct mountinfo {
+	const char *device;  /* "0:57" */
+	const char *path;    /* the mountpoint */
+	const char *type;    /* "fuse.cartonfs" */
+	const char *options; /* of the file system: "rw,user_id=0,…" */
+};
+
+/*
+ * Calls `use` for each mount, from the start of the open file; of several at one path, the last one is on top.
+ * False: they could not be read to the end.
+ */
+typedef void mountinfo_fn(void *ctx, const struct mountinfo *mount);
+bool mountinfo_each(FILE *f, mountinfo_fn *use, void *ctx);
+
+#endif
