@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +37,10 @@ static void add(void *ctx, const struct mountinfo *mount)
 	    (s->wanted ? strcmp(mount->path, s->wanted) != 0 : !is_own(mount)))
 		return;
 	for (size_t i = 0; i < s->n; i++)
-		if (strcmp(s->list[i].path, mount->path) == 0)
+		if (strcmp(s->list[i].path, mount->path) == 0) {
+			s->list[i].own = is_own(mount);
 			return;
+		}
 	path = strdup(mount->path);
 	more = path ? realloc(s->list, (s->n + 1) * sizeof(*more)) : NULL;
 	if (!more) {
@@ -48,7 +49,7 @@ static void add(void *ctx, const struct mountinfo *mount)
 		return;
 	}
 	s->list = more;
-	more[s->n++].path = path;
+	more[s->n++] = (struct ctl_mount){ path, is_own(mount) };
 }
 
 /*

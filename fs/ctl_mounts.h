@@ -5,10 +5,12 @@
 #ifndef FS_CTL_MOUNTS_H
 #define FS_CTL_MOUNTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct ctl_mount {
 	char *path;
+	bool own; /* this user has made it */
 };
 
 /* Those mounts, or the one at `path`, of any user: 0, -ENOMEM or why the list cannot be read. */

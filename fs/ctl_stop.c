@@ -217,6 +217,12 @@ int ctl_stop(char **words, int n_words, const struct args *a)
 	if (n == 0) {
 		fprintf(stderr, "cartonctl: %s: is not a mount of cartonfs\n", words[0]);
 		status = EXIT_BAD;
+	} else if (!list[0].own && geteuid() != 0) {
+		fprintf(stderr,
+			"cartonctl: %s: not unmounted; only root and the user who has mounted may "
+			"do this\n",
+			words[0]);
+		status = EXIT_BAD;
 	} else {
 		status = stop(&list[0]);
 	}

@@ -200,6 +200,8 @@ def test_not_those_of_others(mount, sample_carton):
     """Root too: a file system of another user could keep it waiting."""
     with mount(sample_carton[0]) as m:
         assert m.path not in ctl('status', uid=harness.NOBODY).stdout
+        p = ctl('stop', m.path, uid=harness.NOBODY)
+        assert p.returncode == 1 and 'only root and the user who has mounted' in p.stderr
     with mount(sample_carton[0], uid=harness.NOBODY) as m:
         assert m.path not in ctl('status').stdout
         p = ctl('status', m.path)
