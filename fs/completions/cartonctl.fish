@@ -18,7 +18,12 @@ function __cartonctl_cache
 end
 
 function __cartonctl_options
-    cartonctl --help 2>/dev/null | string match -ra -- '--[a-z0-9-]+=?'
+    set -l pack
+    contains -- (__cartonctl_words)[1] pack repack link embed; and set pack (cartonctl pack --help 2>/dev/null)
+    begin
+        cartonctl --help 2>/dev/null
+        printf '%s\n' $pack
+    end | string match -ra -- '--[a-z0-9-]+=?' | sort -u
 end
 
 # Paths in a local carton, up to the next slash.

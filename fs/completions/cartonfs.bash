@@ -102,6 +102,7 @@ _cartonctl()
 		esac
 	done
 	help=$(cartonctl --help 2>/dev/null)
+	[[ ${words[0]} = @(pack|repack|link|embed) ]] && help+=$(cartonctl pack --help 2>/dev/null)
 	if [[ ${COMP_LINE:0:COMP_POINT} =~ [[:space:]]-[^[:space:]]*$ ]]; then
 		if [[ ${BASH_REMATCH[0]} = *=* ]]; then
 			compopt -o filenames 2>/dev/null

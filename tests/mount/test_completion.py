@@ -69,7 +69,8 @@ def test_commands_and_options(there, shell):
     assert {'info', 'ls', 'cat', 'cache'} <= commands == shell('cartonctl ', there[0])
     assert shell('cartonctl ve', there[0]) == {'verify'}
     options = shell('cartonctl ls --', there[0])
-    assert {'--offline', '--cache-dir=', '--json', '--help'} <= options
+    assert {'--offline', '--cache-dir=', '--json', '--help'} <= options and '--compress=' not in options
+    assert {'--offline', '--compress=', '--chunk-index', '--url='} <= shell('cartonctl link --', there[0])
     cache = re.findall(r'^  cache (.*?)(?:   |$)', shown, re.M)
     words = {word.split()[0] for line in cache for word in line.split('|')}
     assert {'list', 'gc', 'verify', 'path'} <= words == shell('cartonctl cache ', there[0])
