@@ -104,9 +104,9 @@ static void put_carton(struct info *info)
 	ctl_walk(carton_root(info->c), add_stored, &stored);
 	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),
 		 format_size(totals.bytes, size));
-	if (stored && stored < totals.bytes)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %s packed",
-			 format_size(stored, packed));
+	/* MANIFEST is not in the sum: sizes that look the same say nothing */
+	if (stored && stored < totals.bytes && strcmp(format_size(stored, packed), size) != 0)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %s packed", packed);
 	put_value(info, "files", text);
 	carton_places(info->c, &places);
 	text[0] = '\0';
