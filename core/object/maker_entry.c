@@ -127,6 +127,7 @@ static int prepare_whole(struct making *m)
 		.events = o->store->options.events,
 		.cancel = &o->store->stop,
 		.reads = &o->store->reads,
+		.hashed = &o->store->ingested,
 		.done = object_hashed,
 		.ctx = o,
 	};

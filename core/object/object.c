@@ -730,6 +730,7 @@ static int hash_whole(struct object *o)
 		.events = o->store->options.events,
 		.cancel = &o->store->stop,
 		.reads = &o->store->reads,
+		.hashed = &o->store->ingested,
 		.done = object_hashed,
 		.ctx = o,
 	};

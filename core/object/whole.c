@@ -57,8 +57,10 @@ static int hash_block(struct whole *w)
 		r = -EBADMSG;
 	if (r == 0)
 		r = hasher_feed(&w->hasher, w->block, n);
-	if (r == 0)
+	if (r == 0) {
 		w->done += n;
+		atomic_fetch_add(w->o.hashed, n);
+	}
 	return r;
 }
 

@@ -23,6 +23,7 @@ struct whole_options {
 	struct events *events;
 	struct cancel *cancel;
 	const _Atomic uint64_t *reads; /* grows with each read that somebody waits for */
+	_Atomic uint64_t *hashed;      /* bytes, to be added to */
 	whole_done_fn *done;
 	void *ctx;
 };

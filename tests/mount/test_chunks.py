@@ -166,6 +166,7 @@ def test_all_of_it(work, mount, who):
         eventually('all of it is hashed', whole_is_hashed(m))
         assert m.state('model/large') == 'verified'
         assert m.read('model/large') == LARGE
+        assert json.loads(m.read('.cartonfs/status.json'))['hashed_bytes'] >= len(LARGE)
 
 
 def test_seal(work, mount):
