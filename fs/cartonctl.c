@@ -95,7 +95,7 @@ static int run_cat(struct carton *c, const struct args *a)
 	int status = EXIT_GOOD;
 
 	if (!buf)
-		return EXIT_BAD;
+		return ctl_failed("cat", -ENOMEM);
 	for (int i = 0; i < a->n_paths; i++)
 		if (cat_one(c, a->paths[i], buf) < 0)
 			status = EXIT_BAD;

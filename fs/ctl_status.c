@@ -378,6 +378,8 @@ int ctl_status(char **words, int n_words, const struct args *a)
 
 	if (n_words > 1)
 		return ctl_usage("status: too many arguments: %s", words[1]);
+	if ((a->flags & CTL_WATCH) && (a->flags & CTL_JSON))
+		return ctl_usage("status: either --json or --watch");
 	if (a->flags & CTL_WATCH) {
 		r = watch(&v, mountpoint);
 		return ctl_finish(r < 0 ? ctl_failed(mountpoint ? mountpoint : "status", r) :

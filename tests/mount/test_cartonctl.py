@@ -415,6 +415,7 @@ def test_verify_many_bad_files(work):
     (('verfy', 'x'), 'unknown command: verfy; did you mean verify?'),
     (('hash',), 'hash: SOURCE is missing'), (('cat', 'x'), 'cat: PATH is missing'),
     (('hash', 'x', 'y'), 'hash: too many arguments: y'),
+    (('status', '--json', '--watch'), 'status: either --json or --watch'),
     (('hash', '--json', 'x'), 'hash has no option --json'),
     (('info', '-l', 'x'), 'info has no option --long'), (('hash', '-0', 'x'), 'hash has no option -0'),
     (('info', '--bogus', 'x'), "unrecognized option '--bogus'"),
