@@ -154,13 +154,13 @@ static int fetch_chunks(struct partial *p, struct chunked *c, struct flight f)
 	if (r == -ECANCELED || r == -ESHUTDOWN)
 		return -ENOTCONN; /* the mount ends */
 	if (r < 0) {
-		carton_log(CARTON_LOG_ERROR, object_name(p->object),
-			   r == -ENETUNREACH ?
-				   "bytes %llu to %llu are not in the cache, and nothing is fetched "
-				   "when offline: %s" :
-				   "bytes %llu to %llu cannot be fetched now: %s",
-			   (unsigned long long)from, (unsigned long long)(from + n - 1),
-			   strerror(-r));
+		carton_log(
+			CARTON_LOG_ERROR, object_name(p->object),
+			r == -ENETUNREACH ?
+				"bytes %llu to %llu are not in the cache, and nothing is fetched "
+				"when offline: %s" :
+				"bytes %llu to %llu cannot be fetched now: %s",
+			(unsigned long long)from, (unsigned long long)(from + n - 1), strerror(-r));
 		return r;
 	}
 	r = put_chunks(p, c, f, got);
