@@ -174,6 +174,8 @@ static struct slot *free_slot(struct ahead *a)
 			pthread_mutex_unlock(&a->lock);
 			release(s);
 			pthread_mutex_lock(&a->lock);
+			/* others may have finished meanwhile, and nobody heard their signals */
+			return free_slot(a);
 		}
 		if (!s->node)
 			found = s;
@@ -201,8 +203,8 @@ static void rest(struct ahead *a)
 /* Does one thing; false: there is nothing to do now. Lock held, but not meanwhile. */
 static bool step(struct ahead *a)
 {
-	struct carton_node *demand = a->demand, *node;
 	struct slot *s = free_slot(a);
+	struct carton_node *demand = a->demand, *node;
 	uint64_t back = 0;
 
 	if (demand) {

@@ -434,10 +434,11 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 	fi->keep_cache = !(atomic_fetch_and(carton_mark(node), (unsigned char)~MARK_TAINTED) &
 			   MARK_TAINTED);
 	fi->noflush = 1;
+	/* before the reply, so that opens are seen in their order */
+	ahead_opened(m->ahead, node);
 	/* the open was interrupted: no RELEASE will follow */
 	if (fuse_reply_open(req, fi) == -ENOENT)
 		carton_unpin(node);
-	ahead_opened(m->ahead, node);
 }
 
 static void finish_open(struct parked *p, int result)
