@@ -42,7 +42,8 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 	c->index = index;
 	c->file = file;
 	c->name = name;
-	c->n_chunks = c->left = n;
+	c->n_chunks = n;
+	c->left = n;
 	c->block = UINT64_MAX;
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_init(&c->lock[i], NULL);
