@@ -71,8 +71,8 @@ struct object_store {
 
 /* ---- object.c ---- */
 
-/* What hashes chunked bytes in the background, once an open has been answered. `ctx` is the object. */
-whole_done_fn object_hashed;
+/* What hashes the bytes at `at`, all of the object, in the background: whole_start() begins. 0 or -ENOMEM. */
+int object_whole(struct object *o, const struct bytes *at, struct whole **ret);
 
 /* All chunks of it are there, and pinned: hashes them in the background. */
 void object_complete(struct object *o);

@@ -115,26 +115,6 @@ static const struct chunks_file *in_index(const struct object *o)
 	return f && f->size == o->size ? f : NULL;
 }
 
-/* The background's part of a chunked object, which begins when the open has been answered. */
-static int prepare_whole(struct making *m)
-{
-	struct object *o = m->object;
-	const struct whole_options options = {
-		.source = m->bytes.source,
-		.off = m->bytes.off,
-		.size = o->size,
-		.tagger = o->store->tagger,
-		.events = o->store->options.events,
-		.cancel = &o->store->stop,
-		.reads = &o->store->reads,
-		.hashed = &o->store->ingested,
-		.done = object_hashed,
-		.ctx = o,
-	};
-
-	return whole_new(&options, &m->whole);
-}
-
 /* No chunk of the bytes, which are all there, is verified yet. */
 static int chunk(struct making *m, const struct chunks_file *f)
 {
@@ -146,7 +126,8 @@ static int chunk(struct making *m, const struct chunks_file *f)
 	if (!m->bytes.tags)
 		return -ENOMEM;
 	r = chunked_new(&o->store->index, f, o->name, &m->bytes.chunks);
-	return r < 0 ? r : prepare_whole(m);
+	/* the background's part begins when the open has been answered */
+	return r < 0 ? r : object_whole(m->object, &m->bytes, &m->whole);
 }
 
 /* A copy that is in the cache needs no fetch. */

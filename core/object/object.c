@@ -719,43 +719,7 @@ static const char *whole_fault(struct object *o, const struct ingested *in)
 	return NULL;
 }
 
-/* Hashes all of an object that is pinned, with a pin of its own. 0 or -ENOMEM. */
-static int hash_whole(struct object *o)
-{
-	const struct whole_options options = {
-		.source = o->bytes.source,
-		.off = o->bytes.off,
-		.size = o->size,
-		.tagger = o->store->tagger,
-		.events = o->store->options.events,
-		.cancel = &o->store->stop,
-		.reads = &o->store->reads,
-		.hashed = &o->store->ingested,
-		.done = object_hashed,
-		.ctx = o,
-	};
-	struct whole *w;
-	int r = whole_new(&options, &w);
-
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&o->store->lock);
-	o->pins++;
-	pthread_mutex_unlock(&o->store->lock);
-	whole_start(w);
-	return 0;
-}
-
-void object_complete(struct object *o)
-{
-	if (hash_whole(o) == 0)
-		return;
-	/* whoever opens it once it was closed has to wait for all of it */
-	atomic_store(&o->no_chunks, true);
-	atomic_store(&o->read_failed, true);
-}
-
-void object_hashed(void *ctx, int result, struct ingested *in)
+static void object_hashed(void *ctx, int result, struct ingested *in)
 {
 	struct object *o = ctx;
 	const char *fault = NULL;
@@ -785,4 +749,46 @@ void object_hashed(void *ctx, int result, struct ingested *in)
 		atomic_store(&o->read_failed, true);
 	}
 	object_put(o);
+}
+
+int object_whole(struct object *o, const struct bytes *at, struct whole **ret)
+{
+	const struct whole_options options = {
+		.source = at->source,
+		.off = at->off,
+		.size = o->size,
+		.tagger = o->store->tagger,
+		.events = o->store->options.events,
+		.cancel = &o->store->stop,
+		.reads = &o->store->reads,
+		.hashed = &o->store->ingested,
+		.done = object_hashed,
+		.ctx = o,
+	};
+
+	return whole_new(&options, ret);
+}
+
+/* Hashes all of an object that is pinned, with a pin of its own. 0 or -ENOMEM. */
+static int hash_whole(struct object *o)
+{
+	struct whole *w;
+	int r = object_whole(o, &o->bytes, &w);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&o->store->lock);
+	o->pins++;
+	pthread_mutex_unlock(&o->store->lock);
+	whole_start(w);
+	return 0;
+}
+
+void object_complete(struct object *o)
+{
+	if (hash_whole(o) == 0)
+		return;
+	/* whoever opens it once it was closed has to wait for all of it */
+	atomic_store(&o->no_chunks, true);
+	atomic_store(&o->read_failed, true);
 }
