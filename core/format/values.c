@@ -140,7 +140,8 @@ static bool is_one_of(struct word w, const char *list)
 {
 	const char *at = list;
 
-	if (w.n == 0)
+	/* a space would be found before the first word */
+	if (w.n == 0 || memchr(w.s, ' ', w.n))
 		return false;
 	while ((at = memmem(at, strlen(at), w.s, w.n))) {
 		if (at[-1] == ' ' && at[w.n] == ' ')

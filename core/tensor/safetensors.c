@@ -384,7 +384,10 @@ static void link_shapes(struct safetensors *s)
 	for (size_t i = 0; i < s->n; i++) {
 		struct tensor_info *info = &s->list[i].info;
 
-		info->shape = info->rank ? dims : NULL;
+		info->shape = NULL;
+		if (info->rank == 0)
+			continue;
+		info->shape = dims;
 		dims += info->rank;
 	}
 }
