@@ -26,6 +26,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 
 
+@pytest.fixture
+def mount(mount, work):
+    """With a cache of its own: what an earlier test has left there is not hashed, and so not pushed."""
+    def make(source, *options, **kw):
+        return mount(source, '-o', f'cache_dir={work}/cache', *options, **kw)
+    return make
+
+
 def blob(seed, size=SIZE):
     """Half of it cannot be compressed."""
     return random.Random(seed).randbytes(size // 2) + b'x' * (size - size // 2)
