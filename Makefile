@@ -223,9 +223,9 @@ build-fuzz/core/%.o: core/%.c
 	@mkdir -p $(@D)
 	$(Q)clang $(BASE) $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Icore -MMD -MP -c -o $@ $<
 
-build-fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(CORE_SRC:%.c=build-fuzz/%.o)
+build-fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(CORE_SRC:%.c=build-fuzz/%.o) tests/fuzz/fuzz.h
 	$(say) FUZZ $@
-	$(Q)clang $(BASE) -Icore $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(CORE_LIBS)
+	$(Q)clang $(BASE) -Icore $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $(filter %.c %.o,$^) $(CORE_LIBS)
 
 .SECONDARY: $(CORE_SRC:%.c=build-fuzz/%.o)
 

@@ -87,10 +87,10 @@ int load_listing(struct container *c, struct manifest **ret)
 		const struct entry *e = &c->entries[i];
 		const char *what = listing_fault(e);
 
-		/* an older MANIFEST, which will be made anew */
+		/* an old MANIFEST is replaced */
 		if (e->kind == ENTRY_FILE && strcmp(e->name, "MANIFEST") == 0)
 			continue;
-		/* of a directory that is no part of a carton, itself will do */
+		/* for a directory that is not part of a carton, one message is enough */
 		if (what && !strchr(e->name, '/')) {
 			carton_log(CARTON_LOG_ERROR, e->name, "%s", what);
 			faults++;

@@ -23,15 +23,21 @@
 
 /* ---- reading status.json: it has one member a line, as status.c writes it ---- */
 
-/* The text behind `"key": ` at the start of a line, or NULL. */
-static const char *member(const char *json, const char *key)
+/* The text behind `before` and `"key": `, or NULL. */
+static const char *behind(const char *json, const char *before, const char *key)
 {
 	char start[64];
 	const char *at;
 
-	snprintf(start, sizeof(start), "\n \"%s\": ", key);
+	snprintf(start, sizeof(start), "%s\"%s\": ", before, key);
 	at = strstr(json, start);
 	return at ? at + strlen(start) : NULL;
+}
+
+/* At the start of a line. */
+static const char *member(const char *json, const char *key)
+{
+	return behind(json, "\n ", key);
 }
 
 static uint64_t number(const char *json, const char *key)
@@ -200,12 +206,7 @@ static void put_traffic(const struct view *v, const char *json, const char *moun
 /* An element of a list: `"key": ` anywhere in its line. */
 static const char *in_element(const char *element, const char *key)
 {
-	char start[32];
-	const char *at;
-
-	snprintf(start, sizeof(start), "\"%s\": ", key);
-	at = strstr(element, start);
-	return at ? at + strlen(start) : NULL;
+	return behind(element, "", key);
 }
 
 static void put_waiting(const struct view *v, const char *element, bool first)

@@ -2,9 +2,7 @@
 #include "archive/decode.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <zlib.h>
 #define ZSTD_STATIC_LINKING_ONLY /* ZSTD_createDStream_advanced(), ZSTD_getFrameHeader() */
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -341,18 +339,33 @@ void decode_count(struct stream *s, struct budget *budget)
 
 /* ---- in memory ---- */
 
+struct block {
+	const void *data;
+	size_t n; /* 0: it was given */
+};
+
+static ssize_t feed_block(void *ctx, const void **ret_block)
+{
+	struct block *b = ctx;
+	size_t n = b->n;
+
+	*ret_block = b->data;
+	b->n = 0;
+	return (ssize_t)n;
+}
+
+/* Exactly `size` bytes, and nothing behind them? */
 static bool inflate_memory(const void *in, size_t stored, void *ret, size_t size)
 {
-	z_stream z = { .next_in = (Bytef *)(uintptr_t)in,
-		       .avail_in = (uInt)stored,
-		       .next_out = ret,
-		       .avail_out = (uInt)size };
-	bool done;
+	struct block block = { in, stored };
+	const struct inflate_input input = { feed_block, &block, stored, size };
+	struct inflate *f = NULL;
+	char extra;
+	bool done = inflate_open(&input, &f) == 0 &&
+		    (size == 0 || inflate_read(f, ret, size) == (ssize_t)size) &&
+		    inflate_read(f, &extra, 1) == 0 && block.n == 0 && inflate_unused(f) == 0;
 
-	if (stored > UINT_MAX || size > UINT_MAX || inflateInit2(&z, -MAX_WBITS) != Z_OK)
-		return false;
-	done = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_in == 0 && z.avail_out == 0;
-	inflateEnd(&z);
+	inflate_close(f);
 	return done;
 }
 

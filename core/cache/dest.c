@@ -121,8 +121,7 @@ int dest_restart(struct dest *d, const char *validator)
 
 /* ---- room ---- */
 
-/* Would `n` more bytes leave a twentieth of the file system, or `keep`, free? */
-static bool disk_has_room(int fd, uint64_t n, uint64_t keep)
+bool dest_disk_has_room(int fd, uint64_t n, uint64_t keep)
 {
 	struct statvfs vfs;
 	uint64_t avail;
@@ -137,7 +136,7 @@ static bool disk_has_room(int fd, uint64_t n, uint64_t keep)
 
 bool dest_has_room(const struct dest *d, uint64_t n)
 {
-	return disk_has_room(d->fd, n, UINT64_MAX);
+	return dest_disk_has_room(d->fd, n, UINT64_MAX);
 }
 
 int dest_reserve(struct dest *d, uint64_t size, bool certain)
@@ -149,7 +148,7 @@ int dest_reserve(struct dest *d, uint64_t size, bool certain)
 		return cache_fill_could_reserve(d->fill, size);
 	if (d->fill)
 		r = cache_fill_reserve(d->fill, size);
-	else if (size > d->max || !disk_has_room(d->fd, size, KEEP_KNOWN))
+	else if (size > d->max || !dest_disk_has_room(d->fd, size, KEEP_KNOWN))
 		r = -ENOSPC;
 	if (r == 0)
 		d->room = MAX(d->room, size);
@@ -179,7 +178,7 @@ static int make_room(struct dest *d, uint64_t end)
 		return r;
 	}
 	/* what is written may not show in the free space yet, so a step more has to be free */
-	if (!disk_has_room(d->fd, end - d->room + 2 * STEP, UINT64_MAX))
+	if (!dest_disk_has_room(d->fd, end - d->room + 2 * STEP, UINT64_MAX))
 		return -ENOSPC;
 	d->room = end + STEP;
 	return 0;

@@ -59,6 +59,9 @@ int dest_reserve(struct dest *d, uint64_t size, bool certain);
 /* Is there room for `n` more bytes on the disk, as if the cache's share were left free? */
 bool dest_has_room(const struct dest *d, uint64_t n);
 
+/* Would `n` more bytes leave a twentieth of the file system of `fd`, or `keep` bytes, free? */
+bool dest_disk_has_room(int fd, uint64_t n, uint64_t keep);
+
 /*
  * Writes at an offset. Whatever lies before the end of what is written takes room too, so writes should
  * not run far ahead of the others. 0, -ENOSPC, or -errno.

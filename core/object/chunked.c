@@ -23,7 +23,7 @@ struct chunked {
 	void *origin_ctx;
 	_Atomic uint64_t left;	       /* chunks that are not verified */
 	atomic_bool failed;	       /* a chunk had other bytes; logged */
-	atomic_bool bad;	       /* the whole had */
+	atomic_bool bad;	       /* the whole file has another hash */
 	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
 	pthread_mutex_t block_lock;    /* guards what follows */
 	uint64_t block;		       /* which block is there; UINT64_MAX: none */
@@ -75,14 +75,9 @@ bool chunked_has_origin(const struct chunked *c)
 	return c->origin != NULL;
 }
 
-static bool is_verified(const struct chunked *c, uint64_t i)
-{
-	return atomic_load_explicit(&c->verified[i / 8], memory_order_acquire) >> (i % 8) & 1;
-}
-
 bool chunked_is_verified(const struct chunked *c, uint64_t i)
 {
-	return is_verified(c, i);
+	return atomic_load_explicit(&c->verified[i / 8], memory_order_acquire) >> (i % 8) & 1;
 }
 
 /* Its lock is held. 1: it was the last one. */
@@ -104,10 +99,10 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
 
 	if (atomic_load(&c->bad))
 		return -EBADMSG;
-	*ret_verified = is_verified(c, i);
+	*ret_verified = chunked_is_verified(c, i);
 	do
 		i++;
-	while (*ret_verified && i * size < end && is_verified(c, i));
+	while (*ret_verified && i * size < end && chunked_is_verified(c, i));
 	*ret_n = (size_t)(MIN(i * size, end) - off);
 	return 0;
 }
@@ -207,7 +202,7 @@ int chunked_put(struct chunked *c, const struct chunked_bytes *b, uint64_t i, co
 	int r = 0;
 
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
-	if (!is_verified(c, i)) {
+	if (!chunked_is_verified(c, i)) {
 		r = check(c, i, data);
 		if (r == 0)
 			r = pwrite_full(b->source->fd, data, chunk_len(c, i),
@@ -232,7 +227,7 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
 	if (!data)
 		return -ENOMEM;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
-	there = is_verified(c, i);
+	there = chunked_is_verified(c, i);
 	if (!there)
 		r = verify(c, b, i, data);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
@@ -265,7 +260,7 @@ int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (
 		size_t n = ((chunk_len(c, i) - 1) / CHUNK_SIZE + 1) * TAG_SIZE;
 
 		pthread_mutex_lock(&c->lock[i % STRIPES]);
-		if (!is_verified(c, i)) {
+		if (!chunked_is_verified(c, i)) {
 			memcpy(at, new, n);
 			set_verified(c, i);
 		} else if (memcmp(at, new, n) != 0) {

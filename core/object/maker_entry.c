@@ -73,9 +73,9 @@ static int in_place(struct making *m, const struct entry *e)
 
 	if (r < 0)
 		return r;
-	/* what is not verified need not be read before somebody reads it */
+	/* with verify=off, nothing is read before a reader asks for it */
 	if (o->store->options.verify) {
-		/* they go to the page cache of a mount: one copy in memory is enough, unless it was there */
+		/* the mount's page cache gets the bytes, so the carton's pages are dropped, unless they were there before */
 		if (m->tap && !source_is_cached(source, off, o->size)) {
 			m->behind = source;
 			m->behind_off = off;
@@ -158,7 +158,7 @@ static int by_remote_chunks(struct making *m, const struct chunks_file *f)
 	return r < 0 ? r : chunk(m, f);
 }
 
-/* Of any place, as with a seal: a bad chunk makes the next open hash all places. */
+/* Takes the first place unhashed, as with a seal: after a bad chunk, the next open hashes all places. */
 static int by_chunks(struct making *m, const struct chunks_file *f)
 {
 	const struct object *o = m->object;
@@ -181,7 +181,7 @@ static int by_chunks(struct making *m, const struct chunks_file *f)
 	return r;
 }
 
-/* Of any place: should it hold other bytes, its reads fail, and all places are hashed. */
+/* Takes the first place unhashed: if it has other bytes, reads fail, and the next open hashes all places. */
 static bool entry_by_seal(struct making *m)
 {
 	const struct object *o = m->object;
@@ -237,7 +237,7 @@ static int into_memory(struct making *m, const struct entry *e)
 	return 0;
 }
 
-/* The stored bytes are in memory: decodes and hashes them into `memory`. False: not right, or not so. */
+/* Decodes into `memory` and hashes. False: the stored bytes are not in the page cache, or are wrong. */
 static bool decode_now(const struct object *o, const struct entry *e, char *memory)
 {
 	char buf[QUICK_OBJECT];

@@ -2,7 +2,6 @@
 #include "object/partial.h"
 
 #include <stdlib.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "archive/container.h"
@@ -11,10 +10,10 @@
 #include "fetch/fetcher.h"
 #include "fetch/remote_source.h"
 
-/* what a partial of chunks says instead of an ETag: its bytes are known by their hashes */
+/* the validator of a partial file of chunks, in place of an ETag: each chunk has a hash */
 #define VALIDATOR "chunks"
 #define MAX_FLIGHTS 32
-/* who reads on gets so much of what it has read in order fetched ahead, at most */
+/* readahead: at most this share of what was read in order, and at most so many bytes */
 #define AHEAD_SHARE 8
 #define AHEAD_MAX (8 * MIB)
 
@@ -124,21 +123,6 @@ static int put_chunks(const struct partial *p, struct chunked *c, struct flight 
 	return r < 0 ? r : 0;
 }
 
-/*
- * The cache has no room for so much, and nothing to remove. The file may still grow, as one without a name would,
- * while a twentieth of the disk stays free.
- */
-static int has_room(const struct partial *p, uint64_t n)
-{
-	struct statvfs vfs;
-
-	if (fstatvfs(p->bytes.source->fd, &vfs) < 0)
-		return -errno;
-	return (uint64_t)vfs.f_bavail * vfs.f_frsize < n + vfs.f_blocks / 20 * vfs.f_frsize ?
-		       -ENOSPC :
-		       0;
-}
-
 static int fetch_chunks(struct partial *p, struct chunked *c, struct flight f)
 {
 	uint64_t from = f.first * p->file->chunk_size;
@@ -147,8 +131,10 @@ static int fetch_chunks(struct partial *p, struct chunked *c, struct flight f)
 	struct source *got;
 	int r = locate(p, &data);
 
-	if (r == 0 && cache && cache_reserve(cache, n) < 0)
-		r = has_room(p, n);
+	/* without room in the cache, the file still grows while the disk has some, as an unnamed one would */
+	if (r == 0 && cache && cache_reserve(cache, n) < 0 &&
+	    !dest_disk_has_room(p->bytes.source->fd, n, UINT64_MAX))
+		r = -ENOSPC;
 	if (r == 0)
 		r = fetch_range(p, data + from, n, &got);
 	if (r == -ECANCELED || r == -ESHUTDOWN)

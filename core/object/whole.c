@@ -7,7 +7,7 @@
 
 #define BLOCK MIB
 #define BLOCKS 4 /* in one step */
-/* after a step during which somebody read: so it costs readers a fifth of a core and of the disk */
+/* after a step during which somebody read: readers keep four fifths of a core and of the disk */
 #define PAUSE_MS 20
 
 struct whole {

@@ -453,14 +453,9 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 	return r;
 }
 
-struct memory {
-	const char *text;
-	size_t n;
-};
-
-static ssize_t read_memory(void *ctx, void *ret_buf, size_t n)
+ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n)
 {
-	struct memory *m = ctx;
+	struct toml_mem *m = ctx;
 
 	n = MIN(n, m->n);
 	if (n)
@@ -473,9 +468,9 @@ static ssize_t read_memory(void *ctx, void *ret_buf, size_t n)
 int toml_parse_mem(const char *text, size_t n, const struct toml_events *events, void *ctx,
 		   struct toml_error *ret_error)
 {
-	struct memory m = { text, n };
+	struct toml_mem m = { text, n };
 
-	return toml_parse(read_memory, &m, events, ctx, ret_error);
+	return toml_parse(toml_read_mem, &m, events, ctx, ret_error);
 }
 
 bool toml_path_is(const struct toml_path *path, const char *pattern)

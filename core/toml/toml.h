@@ -80,6 +80,13 @@ struct toml_events {
 /* Reads up to `n` bytes of the document. Returns how many, 0 at its end, or -errno. */
 typedef ssize_t toml_read_fn(void *ctx, void *ret_buf, size_t n);
 
+/* The context of toml_read_mem(), a toml_read_fn of a document in memory. */
+struct toml_mem {
+	const char *text; /* what is left of it */
+	size_t n;
+};
+ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n);
+
 /* What is wrong with a document, and where. Also used by readers of formats in TOML. */
 struct toml_error {
 	size_t line;	   /* from 1; 0: no particular line */

@@ -7,7 +7,7 @@
 #include "base/util.h"
 #include "format/chunks.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "fuzz.h"
 
 struct input {
 	const uint8_t *data;

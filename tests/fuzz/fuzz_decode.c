@@ -12,13 +12,8 @@
 #include "archive/decode.h"
 #include "base/util.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "fuzz.h"
 
-#define CHECK(what)              \
-	do {                     \
-		if (!(what))     \
-			abort(); \
-	} while (0)
 #define ROOM (1 << 16)
 
 struct part {

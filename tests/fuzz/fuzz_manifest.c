@@ -7,13 +7,7 @@
 #include "archive/container.h"
 #include "format/manifest.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-#define CHECK(what)              \
-	do {                     \
-		if (!(what))     \
-			abort(); \
-	} while (0)
+#include "fuzz.h"
 
 /* The line as it stands in the text, and as it must stand in the file. */
 static void check_line(const struct manifest *m, size_t i, const char *file)

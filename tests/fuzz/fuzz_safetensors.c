@@ -8,13 +8,7 @@
 
 #include "tensor/safetensors.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-#define CHECK(what)              \
-	do {                     \
-		if (!(what))     \
-			abort(); \
-	} while (0)
+#include "fuzz.h"
 
 struct file {
 	uint8_t length[8];

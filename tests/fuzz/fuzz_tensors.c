@@ -13,13 +13,7 @@
 #include "tensor/index_toml.h"
 #include "base/util.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-#define CHECK(what)              \
-	do {                     \
-		if (!(what))     \
-			abort(); \
-	} while (0)
+#include "fuzz.h"
 
 /* Sizes that are right, wrong, unknown or missing, by the file's name. */
 static int size_of(void *ctx, const char *path, uint64_t *ret)
@@ -58,27 +52,11 @@ static void check_good(const struct index_toml *t, const struct tensor *good)
 	buf_free(&b);
 }
 
-struct text {
-	const char *s;
-	size_t n;
-};
-
-static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
-{
-	struct text *t = ctx;
-
-	n = MIN(n, t->n);
-	memcpy(ret_buf, t->s, n);
-	t->s += n;
-	t->n -= n;
-	return (ssize_t)n;
-}
-
 static void as_index(const char *text, size_t n)
 {
-	struct text reader = { text, n };
+	struct toml_mem reader = { text, n };
 	struct index_toml *t = NULL;
-	int r = index_toml_parse(read_text, &reader, NULL, &t, NULL);
+	int r = index_toml_parse(toml_read_mem, &reader, NULL, &t, NULL);
 
 	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
 	if (r)
@@ -104,22 +82,23 @@ static void as_strings(const char *text, size_t n)
 {
 	struct reason error = { 0 };
 	struct strings_size size;
-	struct text t = { text, n };
+	struct toml_mem t = { text, n };
 	uint64_t bytes = 0, ucs4 = 0;
 
-	if (strings_measure(read_text, &t, &size, &error)) {
+	if (strings_measure(toml_read_mem, &t, &size, &error)) {
 		CHECK(*error.text);
 		return;
 	}
-	t = (struct text){ text, n };
-	CHECK(!strings_emit(read_text, &t, size.count, STRINGS_BYTES, 0, count, &bytes, NULL));
+	t = (struct toml_mem){ text, n };
+	CHECK(!strings_emit(toml_read_mem, &t, size.count, STRINGS_BYTES, 0, count, &bytes, NULL));
 	CHECK(bytes == size.bytes);
-	t = (struct text){ text, n };
-	CHECK(strings_emit(read_text, &t, size.count + 1, STRINGS_BYTES, 0, count, &bytes, &error));
+	t = (struct toml_mem){ text, n };
+	CHECK(strings_emit(toml_read_mem, &t, size.count + 1, STRINGS_BYTES, 0, count, &bytes,
+			   &error));
 	if (size.count * size.width > 4 * MIB)
 		return;
-	t = (struct text){ text, n };
-	CHECK(!strings_emit(read_text, &t, size.count, STRINGS_UCS4, size.width, count, &ucs4,
+	t = (struct toml_mem){ text, n };
+	CHECK(!strings_emit(toml_read_mem, &t, size.count, STRINGS_UCS4, size.width, count, &ucs4,
 			    NULL));
 	CHECK(ucs4 == 4 * size.count * size.width);
 }

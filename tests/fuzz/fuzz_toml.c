@@ -10,18 +10,12 @@
 #include "toml/toml.h"
 #include "base/util.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "fuzz.h"
 
 struct seen {
 	uint64_t sum; /* of all events */
 	size_t open;
 };
-
-#define CHECK(what)              \
-	do {                     \
-		if (!(what))     \
-			abort(); \
-	} while (0)
 
 static void add(struct seen *seen, const void *data, size_t n)
 {

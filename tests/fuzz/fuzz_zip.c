@@ -11,13 +11,8 @@
 #include "archive/decode.h"
 #include "archive/zip.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "fuzz.h"
 
-#define CHECK(what)              \
-	do {                     \
-		if (!(what))     \
-			abort(); \
-	} while (0)
 #define MAX_STREAMED (1 * MIB) /* of one entry: a bomb need not be seen to its end */
 
 struct memory {

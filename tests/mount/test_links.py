@@ -64,7 +64,7 @@ def test_codings(linked, fault, refusing, coding, size, mirror):
         urls.insert(0, refusing)
     m, c = linked(x=(data, *urls))
     assert m.read('model/x') == data
-    # the first request is for a range: this server has none of an empty file, and gives parts of coded bytes
+    # the first request asks for a range: of an empty file there is none, and a part of coded bytes is of no use
     refused = [206] if kw else [416] if size == 0 else []
     assert [r['status'] for r in gets(fault, 'x')] == [*refused, 200]
     as_expected(m, c)

@@ -81,25 +81,9 @@ static void test_dtype_bytes(void **state)
 
 /* ---- index.toml ---- */
 
-struct text {
-	const char *at;
-	size_t left;
-};
-
-static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
-{
-	struct text *t = ctx;
-
-	n = MIN(n, t->left);
-	memcpy(ret_buf, t->at, n);
-	t->at += n;
-	t->left -= n;
-	return (ssize_t)n;
-}
-
 static int parse_text(const char *text, size_t n, struct index_toml **ret, struct toml_error *error)
 {
-	return index_toml_parse(read_text, &(struct text){ text, n }, NULL, ret, error);
+	return index_toml_parse(toml_read_mem, &(struct toml_mem){ text, n }, NULL, ret, error);
 }
 
 static struct index_toml *parse(const char *text)
