@@ -8,8 +8,11 @@
  *	whole		hashes these in the background
  *	keep		how long copies are kept: the idle list, the budget for memory
  *	seal		tags that an earlier mount has left in the cache
- *	object		who waits for an object and who has it pinned; asks its maker
+ *	waits		who waits for an object, and until when
  *	store		finds objects by their hash
+ *	making		an attempt to get its bytes: asks its maker
+ *	object		who has it pinned
+ *	hashed		what hashing it in the background shows
  *	copy		copies of what cannot be read in place
  *	maker_*		where bytes come from
  */
@@ -69,7 +72,35 @@ struct object_store {
 	struct task clock;    /* looks at them; not used without events */
 };
 
-/* ---- object.c ---- */
+/* ---- waits.c. All but the last two are called with the lock held ---- */
+
+/* May the object need a server, so that its waiters have a deadline? */
+bool waits_are_timed(const struct object *o);
+
+void wait_link(struct making *m, struct object_wait *w);
+
+/* Gives a new waiter its deadline. */
+void wait_time(struct making *m, struct object_wait *w);
+void waits_untime(struct making *m);
+
+/* Takes all waits off an attempt, as a list. */
+struct object_wait *waits_take(struct making *m);
+void waits_finish(struct object_wait *list, int result);
+
+/* The step of the store's clock: ends the waits that are overdue. */
+bool object_expire(struct task *clock);
+
+/* ---- making.c ---- */
+
+/*
+ * Waits for an attempt, a new one unless one is under way. *ret_start: it has to be submitted. Lock
+ * held. -EINPROGRESS, -EAGAIN (no `wait`), -ENOTCONN, -ENOMEM.
+ */
+int making_join(struct object *o, bool size_only, struct object_wait *wait,
+		struct making **ret_start);
+void making_submit(struct making *m);
+
+/* ---- hashed.c ---- */
 
 /* What hashes the bytes at `at`, all of the object, in the background: whole_start() begins. 0 or -ENOMEM. */
 int object_whole(struct object *o, const struct bytes *at, struct whole **ret);
@@ -77,13 +108,13 @@ int object_whole(struct object *o, const struct bytes *at, struct whole **ret);
 /* All chunks of it are there, and pinned: hashes them in the background. */
 void object_complete(struct object *o);
 
-/* The step of the store's clock: ends the waits that are overdue. */
-bool object_expire(struct task *clock);
-
-/* ---- keep.c. The first four are called with the lock held ---- */
+/* ---- keep.c. The first five are called with the lock held ---- */
 
 void keep_remove(struct object_store *s, struct object *o);
 void keep_add(struct object_store *s, struct object *o);
+
+/* Gives the object verified bytes. */
+void keep_attach(struct object *o, const struct bytes *bytes);
 
 /* Drops idle copies while too many files are open. Releases the lock meanwhile. */
 void keep_limit_files(struct object_store *s);

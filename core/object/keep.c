@@ -31,6 +31,15 @@ static void unclaim(struct object_store *s, uint64_t size)
 	budget_drop(s->options.budget, size);
 }
 
+void keep_attach(struct object *o, const struct bytes *bytes)
+{
+	o->bytes = *bytes;
+	atomic_store(&o->read_failed, false);
+	if (o->store->options.verify || o->maker->ops->always_verified)
+		o->state = OBJECT_VERIFIED;
+	o->store->files_used += bytes->kind == BYTES_FILE;
+}
+
 struct bytes keep_detach(struct object_store *s, struct object *o)
 {
 	struct bytes bytes = o->bytes;

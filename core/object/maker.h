@@ -2,7 +2,7 @@
 /*
  * Makers: how an object gets its bytes and its size. There is one kind for entries of the container
  * (maker_entry.c), one for what LINKS lists (maker_link.c) and one for content derived from other
- * objects (maker_derived.c). object.c asks them, and knows nothing of where bytes come from.
+ * objects (maker_derived.c). making.c asks them, and knows nothing of where bytes come from.
  *
  * Threads: a maker is asked on a worker of its lane. It may complete on any thread, also after it has
  * returned; so whatever waits for a server need not keep a thread.
@@ -34,7 +34,7 @@ struct making {
 	struct source *behind;	       /* its pages are dropped once they were tapped; or NULL */
 	uint64_t behind_off;	       /* where the bytes begin in it */
 
-	/* object.c's own */
+	/* making.c's own */
 	struct job job;
 	bool size_only;
 	bool try_seal;		     /* a seal is looked for first */

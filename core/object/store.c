@@ -6,6 +6,38 @@
 #include "cache/cache.h"
 #include "object/internal.h"
 
+const uint8_t *object_sha256(const struct object *o)
+{
+	return o->sha256;
+}
+
+const char *object_name(const struct object *o)
+{
+	return o->name;
+}
+
+uint64_t object_size(const struct object *o)
+{
+	uint64_t size = atomic_load(&o->size);
+
+	return size != OBJECT_NO_SIZE ? size : atomic_load(&o->reported_size);
+}
+
+bool object_size_is_certain(const struct object *o)
+{
+	return atomic_load(&o->size) != OBJECT_NO_SIZE;
+}
+
+enum object_state object_state(struct object *o)
+{
+	enum object_state state;
+
+	pthread_mutex_lock(&o->store->lock);
+	state = o->state;
+	pthread_mutex_unlock(&o->store->lock);
+	return state;
+}
+
 static void object_free(struct object *o)
 {
 	bytes_free(&o->bytes);
@@ -156,16 +188,6 @@ void object_store_traffic(const struct object_store *s, struct object_traffic *r
 	ret->fetched = atomic_load(&s->fetched);
 	ret->cache_hits = atomic_load(&s->cache_hits);
 	ret->cache_misses = atomic_load(&s->cache_misses);
-}
-
-static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
-{
-	return object_read(ctx, ret_buf, n, off, false);
-}
-
-void object_use_chunks(struct object_store *s, struct chunks *chunks, struct object *index)
-{
-	s->index = (struct chunk_index){ chunks, read_index, index };
 }
 
 uint64_t object_store_ingested(const struct object_store *s)

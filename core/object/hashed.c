@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hashing all of an object in the background whose bytes are verified chunk by chunk until then. */
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "object/internal.h"
+
+static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	return object_read(ctx, ret_buf, n, off, false);
+}
+
+void object_use_chunks(struct object_store *s, struct chunks *chunks, struct object *index)
+{
+	s->index = (struct chunk_index){ chunks, read_index, index };
+}
+
+/* All of it has another hash than the chunks led to expect. */
+static void whole_failed(struct object *o)
+{
+	atomic_store(&o->no_chunks, true);
+	atomic_store(&o->read_failed, true);
+	chunked_fail(o->bytes.chunks);
+	pthread_mutex_lock(&o->store->lock);
+	o->state = OBJECT_CORRUPT;
+	pthread_mutex_unlock(&o->store->lock);
+}
+
+/* What is wrong with an object all of which was hashed, or NULL. */
+static const char *whole_fault(struct object *o, const struct ingested *in)
+{
+	const struct chunked_bytes b = { o->bytes.source, o->bytes.off, o->bytes.tags,
+					 o->store->tagger };
+
+	if (memcmp(o->sha256, in->sha256, SHA256_SIZE) != 0)
+		return "does not have the sha256 that MANIFEST says, whatever " CHUNKS_PATH
+		       " says of its chunks; it can no longer be read: get the carton again";
+	if (chunked_complete(o->bytes.chunks, &b, in->tags) < 0)
+		return "had other bytes when they were read: it changed on disk, or " CHUNKS_PATH
+		       " is wrong; close and open it again";
+	return NULL;
+}
+
+static void object_hashed(void *ctx, int result, struct ingested *in)
+{
+	struct object *o = ctx;
+	const char *fault = NULL;
+
+	if (result == 0) {
+		fault = whole_fault(o, in);
+		if (!fault) {
+			chunked_hashed(o->bytes.chunks);
+			seal_keep(o, in->size, in->tags);
+		}
+		free(in->tags);
+	} else if (result == -EBADMSG) {
+		fault = "the carton has been cut off since it was opened; it can no longer be read";
+	}
+	if (fault) {
+		carton_log(CARTON_LOG_ERROR, object_name(o), "%s", fault);
+		whole_failed(o);
+	} else if (result == 0) {
+		pthread_mutex_lock(&o->store->lock);
+		o->state = OBJECT_VERIFIED;
+		pthread_mutex_unlock(&o->store->lock);
+	} else if (result != -ECANCELED) {
+		/* whoever opens it once it was closed has to wait for all of it */
+		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be hashed: %s",
+			   strerror(-result));
+		atomic_store(&o->no_chunks, true);
+		atomic_store(&o->read_failed, true);
+	}
+	object_put(o);
+}
+
+int object_whole(struct object *o, const struct bytes *at, struct whole **ret)
+{
+	const struct whole_options options = {
+		.source = at->source,
+		.off = at->off,
+		.size = o->size,
+		.tagger = o->store->tagger,
+		.events = o->store->options.events,
+		.cancel = &o->store->stop,
+		.reads = &o->store->reads,
+		.hashed = &o->store->ingested,
+		.done = object_hashed,
+		.ctx = o,
+	};
+
+	return whole_new(&options, ret);
+}
+
+/* Hashes all of an object that is pinned, with a pin of its own. 0 or -ENOMEM. */
+static int hash_whole(struct object *o)
+{
+	struct whole *w;
+	int r = object_whole(o, &o->bytes, &w);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&o->store->lock);
+	o->pins++;
+	pthread_mutex_unlock(&o->store->lock);
+	whole_start(w);
+	return 0;
+}
+
+void object_complete(struct object *o)
+{
+	if (hash_whole(o) == 0)
+		return;
+	/* whoever opens it once it was closed has to wait for all of it */
+	atomic_store(&o->no_chunks, true);
+	atomic_store(&o->read_failed, true);
+}
