@@ -72,6 +72,10 @@ def test_make_demo():
                  'misc/zero.png: OK'):
         assert text in out, text
     assert out.count('$ umount ' if IS_ROOT else '$ fusermount3 -u ') == 2
+    at = 0
+    for line in re.search(r'```console\n(.*?)```', TEXT, re.S)[1].splitlines():
+        at = out.find(line + '\n', at)
+        assert at >= 0, f'README.md shows {line!r}, the demo does not, or elsewhere'
 
 
 def test_make_install(work):
