@@ -396,7 +396,7 @@ struct carton_pack_options {
  *
  * 0, or, logged:
  *  -EBADMSG	the source is damaged, changes while it is read, or is what a mount, or Carton itself, refuses
- *  -EINVAL	an option makes no sense, or a path is not in the carton
+ *  -EINVAL	an option makes no sense, a path is not in the carton, or `out` lies in the directory `source`
  *  -EEXIST, -EISDIR, -EBUSY	`out` is no regular file, or is being written
  *  -ENOSPC, -EIO, … as the system says; and errors of carton_open()
  */

@@ -158,12 +158,31 @@ static int check_source(struct carton *c)
 	return problems ? -EBADMSG : 0;
 }
 
+/* A carton within the directory that it is made of would be a file of the next one. */
+static int check_outside(const char *source, const char *directory, const char *out)
+{
+	char *above = realpath(source, NULL), *below = realpath(directory, NULL);
+	size_t n = above ? strlen(above) : 0;
+	struct stat st;
+	int r = 0;
+
+	if (above && below && stat(above, &st) == 0 && S_ISDIR(st.st_mode) &&
+	    strncmp(above, below, n) == 0 && (below[n] == '/' || below[n] == '\0' || n == 1)) {
+		carton_log(CARTON_LOG_ERROR, out,
+			   "lies in %s, of which it is made; write it to another directory", above);
+		r = -EINVAL;
+	}
+	free(above);
+	free(below);
+	return r;
+}
+
 static int open_source(struct packing *p, const char *source)
 {
 	char *directory = newfile_directory(p->out.path);
 	struct confining k = { p->open, { directory, p->options->objects } };
 	struct carton_options o = *p->open;
-	int r = directory ? 0 : -ENOMEM;
+	int r = directory ? check_outside(source, directory, p->out.path) : -ENOMEM;
 
 	o.views = NULL;
 	if (o.confine) {

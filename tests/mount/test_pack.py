@@ -402,6 +402,8 @@ def test_refused_usage(tree, work):
                         (['pack', path, work / 'none/m.carton'], 'none/m.carton: cannot open its directory'),
                         (['pack', path, work], 'is there and is not a regular file'),
                         (['pack', path, f'{work}/x/'], 'is not the name of a file'),
+                        (['pack', path, path / 'm.carton'], f'lies in {path}, of which it is made'),
+                        (['pack', f'{path}/', path / 'model/../model/m.carton'], f'lies in {path}, of'),
                         (['pack', work / 'gone', out], 'gone: cannot open'),
                         (['pack', path / 'carton.toml', out], 'is not a directory')):
         assert text in refused(out, *words), words
