@@ -38,12 +38,16 @@ BASE := -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DCARTON_VERSION='"$(VER
 CORE_BASE := -fPIC -fvisibility=protected -Icore
 
 # The libraries of each layer: core/ is compiled without FUSE.
-CORE_PKGS := libarchive libzstd libcurl libcrypto zlib
+CORE_PKGS := libzstd libcrypto zlib
+# Loaded when they are needed (base/library.h), so they are not linked.
+LAZY_PKGS := libcurl libarchive
 # ISA-L decodes Deflate if it is there, else libarchive does. `make ISAL=no` builds without it.
 ISAL ?= $(shell pkg-config --exists libisal && echo yes)
-CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal)
+CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal,libarchive)
 FS_PKGS := fuse3 libseccomp
-CORE_CFLAGS = $(shell pkg-config --cflags $(CORE_PKGS))
+soname = $(shell LC_ALL=C readelf -d "$$($(CC) -print-file-name=$(1).so)" 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
+CORE_CFLAGS := $(shell pkg-config --cflags $(CORE_PKGS) $(LAZY_PKGS)) \
+	-DLIBCURL_FILE='"$(call soname,libcurl)"' -DLIBARCHIVE_FILE='"$(call soname,libarchive)"'
 CORE_LIBS = $(shell pkg-config --libs $(CORE_PKGS))
 FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
 FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "archive/compare.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "archive/libarchive.h"
 
 #define BLOCK (16 * KIB) /* libarchive reads local headers one by one */
 
@@ -169,10 +169,14 @@ static int compare_all(struct compare *k, struct archive *a)
 
 ssize_t compare_with_libarchive(const struct container *c, struct source *source)
 {
-	struct compare *k = malloc(sizeof(*k));
+	struct compare *k;
 	struct archive *a;
-	int r = -ENOMEM;
+	int r = archive_load();
 
+	if (r < 0)
+		return r;
+	r = -ENOMEM;
+	k = malloc(sizeof(*k));
 	if (!k)
 		return -ENOMEM;
 	*k = (struct compare){ .c = c, .source = source };

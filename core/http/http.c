@@ -91,9 +91,12 @@ static int start_thread(struct http *http)
 
 int http_start(const struct http_options *options, struct http **ret)
 {
-	struct http *http = calloc(1, sizeof(*http));
-	int r;
+	struct http *http;
+	int r = http_load_curl();
 
+	if (r < 0)
+		return r;
+	http = calloc(1, sizeof(*http));
 	if (!http)
 		return -ENOMEM;
 	if (curl_global_init(CURL_GLOBAL_DEFAULT)) {

@@ -8,17 +8,12 @@
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
 
-#include <curl/curl.h>
-
+#include "http/curl.h"
 #include "http/http.h"
 #include "http/policy.h"
 #include "http/response.h"
 #include "http/s3.h"
 #include "base/util.h"
-
-#if LIBCURL_VERSION_NUM < 0x075700
-#error "libcurl 7.87 or newer is needed"
-#endif
 
 enum http_action {
 	HTTP_ACT_START = 1,

@@ -128,9 +128,12 @@ int http_target_parse(const struct http_target *base, const char *text, struct h
 		      const char **ret_why)
 {
 	struct http_target target = { 0 };
-	CURLU *u = curl_url();
-	int r;
+	int r = http_load_curl();
+	CURLU *u;
 
+	if (r < 0)
+		return r;
+	u = curl_url();
 	if (!u)
 		return -ENOMEM;
 	r = target_read(u, base, text, ret_why);

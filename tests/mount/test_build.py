@@ -174,7 +174,7 @@ def test_core_is_without_fuse():
 
 # Each foreign library is used by one file; libcurl, libarchive and libzstd by one folder.
 @pytest.mark.parametrize('header, where', [
-    (r'archive(?:_entry)?\.h', r'archive/\w+\.c'), (r'zstd\w*\.h', r'archive/(de|en)code\.c'),
+    (r'archive(?:_entry)?\.h', r'archive/\w+\.[ch]'), (r'zstd\w*\.h', r'archive/(de|en)code\.c'),
     (r'isa-l/.*', r'archive/inflate_isal\.c'),
     (r'openssl/.*', r'base/digest\.c'), (r'curl/.*', r'http/\w+\.[ch]')])
 def test_one_place_for_each_library(header, where):

@@ -50,6 +50,17 @@ def linked(work, mount_fg, cache):
         context.__exit__(None, None, None)
 
 
+def test_libcurl_is_loaded_when_needed(linked, fault, mount, sample_carton):
+    """It and what it depends on take longer to load than a local carton to mount."""
+    data = fault_bytes(N)
+    m, c = linked(x=(data, fault.url('good', size=N)))
+    as_expected(m, c)
+    with mount(sample_carton[0]) as local:
+        maps = [harness.read_file(f'/proc/{pid}/maps') for pid in (m.pids[0], local.pids[0])]
+    assert [b'/libcurl' in text for text in maps] == [True, False]
+    assert not [text for text in maps if b'/libarchive.so' in text]
+
+
 # ---- the matrix ----
 
 
