@@ -101,7 +101,7 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 /* Over the network; what is read of it until it is open is held, for open_kept(). */
 static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
 {
-	int r = remote_source_open(&c->remote, url, ret);
+	int r = remote_source_open(&c->remote, url, NULL, ret);
 
 	if (r == 1)
 		return download_carton(&c->remote, c->cache, url, ret, ret_mtime);
@@ -113,7 +113,8 @@ static int open_remote(struct carton *c, const char *url, struct source **ret, i
 }
 
 /* Another place that has all of it. -ENOENT: none. */
-static int open_at_mirror(struct carton *c, struct source **ret, int64_t *ret_mtime)
+static int open_at_mirror(struct carton *c, const char *origin, struct source **ret,
+			  int64_t *ret_mtime)
 {
 	struct source *source = NULL;
 	int r = -ENOENT;
@@ -123,7 +124,7 @@ static int open_at_mirror(struct carton *c, struct source **ret, int64_t *ret_mt
 
 		if (!url)
 			return -ENOENT;
-		r = remote_source_open(&c->remote, url, &source);
+		r = remote_source_open(&c->remote, url, origin, &source);
 		free(url);
 		/* without ranges it is of no use here */
 		r = r == 1 ? -ENOENT : r;
@@ -141,7 +142,7 @@ static int open_url(struct carton *c, const char *url, bool pinned, struct conta
 	int r;
 
 	/* what a mirror says of the carton is checked against MANIFEST, and that against the pin */
-	r = pinned && c->remote.http ? open_at_mirror(c, &source, &mtime) : -ENOENT;
+	r = pinned && c->remote.http ? open_at_mirror(c, url, &source, &mtime) : -ENOENT;
 	if (r < 0)
 		r = c->remote.http ? open_remote(c, url, &source, &mtime) :
 				     open_kept(c, url, &source, &mtime);
@@ -415,19 +416,18 @@ bool carton_fetches(const struct carton *c)
 
 int carton_refresh(struct carton *c, const char *url)
 {
-	struct remote *version = c->remote_source ? remote_source_version(c->remote_source) : NULL;
 	const char *fault = http_url_fault(url);
 	char shown[256];
 	int r;
 
-	if (!version || (s3_is_url(url) && !c->s3))
+	if (!c->remote_source || (s3_is_url(url) && !c->s3))
 		return -EOPNOTSUPP;
 	http_url_redact(url, shown, sizeof(shown));
 	if (fault) {
 		carton_log(CARTON_LOG_ERROR, shown, "%s", fault);
 		return -EINVAL;
 	}
-	r = route_replace(version->route, url);
+	r = remote_source_refresh(c->remote_source, url);
 	if (r == 0)
 		carton_log(CARTON_LOG_INFO, shown, "the carton is fetched from here now");
 	return r;

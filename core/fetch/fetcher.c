@@ -204,6 +204,22 @@ static void end_round(struct fetcher *x)
 		over(x, x->m->error == -EAGAIN ? -EREMOTEIO : x->m->error);
 }
 
+/* The place of a range has failed and there is another: goes on there, behind what has arrived. */
+static bool leave_for_other(struct fetcher *x, int r)
+{
+	if (r >= 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM || r == -ENOSPC ||
+	    r == -EDQUOT || !mirror_has_other(x))
+		return false;
+	if (!remote_passes(r))
+		atomic_store(&x->m->remote->gone, true);
+	else if (r != -EBUSY)
+		origin_unreached(x->f.options->origins, x->m->url);
+	x->f.have = x->arrived;
+	x->turn++;
+	x->phase = FETCH_BEGIN;
+	return true;
+}
+
 static void end_try(struct fetcher *x, int r)
 {
 	bool again;
@@ -212,6 +228,8 @@ static void end_try(struct fetcher *x, int r)
 	/* what the user names is reported by the caller */
 	if ((r == -ENOSPC || r == -EDQUOT) && !trusted(x))
 		log_no_room(x);
+	if (leave_for_other(x, r))
+		return;
 	if (r == -EBUSY && x->f.what == FETCH_RANGE) {
 		log_overloaded(x);
 		r = -ETIMEDOUT;
@@ -240,7 +258,7 @@ static struct route *route_of(const struct fetcher *x)
 {
 	if (x->f.route)
 		return x->f.route;
-	return x->f.remote ? x->f.remote->route : &x->m->route;
+	return x->m->remote ? x->m->remote->route : &x->m->route;
 }
 
 /* False: it is not the turn of this fetch. */

@@ -31,8 +31,8 @@
 #include "fetch/remote.h"
 
 enum fetch_what {
-	FETCH_FILE,   /* all of it, in whatever coding and version */
-	FETCH_RANGE,  /* [off, off + n) of the version in `remote`; any other is -ESTALE */
+	FETCH_FILE, /* all of it, in whatever coding and version */
+	FETCH_RANGE, /* [off, off + n) of the version in `remote`, or of its other; any else is -ESTALE */
 	FETCH_SUFFIX, /* the last `n` bytes, as one answer */
 	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
 };

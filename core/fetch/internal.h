@@ -23,7 +23,8 @@
 struct mirror {
 	const char *url;
 	enum http_trust trust;
-	bool by_hash; /* one of the user's: asked once, for whatever has the hash */
+	bool by_hash;	       /* one of the user's: asked once, for whatever has the hash */
+	struct remote *remote; /* FETCH_RANGE: the version there */
 	struct route route;
 	bool exhausted; /* not to be tried again */
 	bool bad_hash;	/* has given wrong bytes once: ask past caches */
@@ -183,6 +184,9 @@ void mirror_free(struct fetcher *x);
 
 /* The place in the list of the one whose turn it is. */
 size_t mirror_index(const struct fetcher *x);
+
+/* Is there another place for a range, when this one fails? */
+bool mirror_has_other(const struct fetcher *x);
 
 /* Which to try next, from x->turn on; NULL: the round is over. */
 struct mirror *mirror_next(struct fetcher *x);

@@ -5,24 +5,29 @@
 #include "base/util.h"
 #include "fetch/internal.h"
 
-/* how long one of the user's mirrors has until its first byte */
+/* how long one of the user's mirrors has until its first byte, for an object or of the carton itself */
 #define BY_HASH_MS 5000
 /* a pause that is not worth another mirror */
 #define SHORT_PAUSE_MS 250
 
 int mirror_list(struct fetcher *x)
 {
-	x->n_mirrors = x->f.remote ? 1 : x->f.n_urls;
+	struct remote *remote = x->f.remote;
+
+	x->n_mirrors = !remote ? x->f.n_urls : remote->other ? 2 : 1;
 	x->mirrors = calloc(x->n_mirrors, sizeof(*x->mirrors));
 	if (!x->mirrors)
 		return -ENOMEM;
 	for (size_t i = 0; i < x->n_mirrors; i++) {
-		x->mirrors[i].url = x->f.remote ? x->f.remote->url : x->f.urls[i];
+		x->mirrors[i].remote = remote;
+		x->mirrors[i].url = remote ? remote->url : x->f.urls[i];
+		x->mirrors[i].exhausted = remote && remote->other && atomic_load(&remote->gone);
 		x->mirrors[i].by_hash = i < x->f.n_by_hash;
 		x->mirrors[i].trust = x->mirrors[i].by_hash ? HTTP_USER : x->f.trust;
 		/* a miss is no news */
 		x->mirrors[i].logged_once = x->mirrors[i].by_hash;
 		route_init(&x->mirrors[i].route);
+		remote = remote ? remote->other : NULL;
 	}
 	return 0;
 }
@@ -41,6 +46,11 @@ size_t mirror_index(const struct fetcher *x)
 	if (x->turn < user)
 		return x->turn;
 	return user + (x->first + x->turn - user) % (x->n_mirrors - user);
+}
+
+bool mirror_has_other(const struct fetcher *x)
+{
+	return x->f.what == FETCH_RANGE && x->turn + 1 < x->n_mirrors;
 }
 
 struct mirror *mirror_next(struct fetcher *x)
@@ -83,7 +93,7 @@ int64_t mirror_deadline(const struct fetcher *x)
 
 	for (size_t i = x->turn; i < x->n_mirrors; i++)
 		sharers += !x->mirrors[i].exhausted;
-	if (x->m && x->m->by_hash)
+	if (x->m && (x->m->by_hash || mirror_has_other(x)))
 		return now + MIN(left / (int64_t)MAX(sharers, 1), BY_HASH_MS);
 	return now + left / (int64_t)MAX(sharers, 1);
 }

@@ -36,6 +36,9 @@ struct remote {
 	/* what was logged since the last right answer: the status of a wrong one; that none came */
 	atomic_int logged_status;
 	atomic_bool logged_once;
+	/* the same file elsewhere, of the same size, asked when this one fails; or NULL */
+	struct remote *other;
+	atomic_bool gone; /* it has changed or was taken away: only the other is asked */
 };
 
 /*

@@ -12,10 +12,11 @@
 
 /*
  * The carton at a URL that the user gave: its size and last bytes are known after one request. 0; 1: it
- * is there, but its origin does not answer Range requests; else as fetch_run(). `options` and `url`
- * outlive it.
+ * is there, but its origin does not answer Range requests; else as fetch_run(). If `url` is a mirror's, the
+ * carton is also at `origin`, which is asked when the mirror fails; else that is NULL. `options` outlive it.
  */
-int remote_source_open(const struct remote_options *options, const char *url, struct source **ret);
+int remote_source_open(const struct remote_options *options, const char *url, const char *origin,
+		       struct source **ret);
 
 /* The same as it was when it was opened last, without its server. 0; -ENOENT: not kept; -ENOMEM. */
 int remote_source_restore(struct cache *cache, const char *url, struct source **ret);
@@ -25,6 +26,9 @@ int64_t remote_source_mtime(const struct source *s);
 
 /* The carton is open: what is held is kept for remote_source_restore() (NULL: it is not), then dropped. */
 void remote_source_opened(struct source *s, struct cache *cache);
+
+/* From now on it is fetched from here. 0; -EOPNOTSUPP: it was restored; -ENOMEM. */
+int remote_source_refresh(struct source *s, const char *url);
 
 /* The version that it is held to; NULL: it was restored, so it cannot be fetched from. */
 struct remote *remote_source_version(struct source *s);

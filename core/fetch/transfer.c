@@ -242,7 +242,7 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	/* those that fail together count as one */
 	if (now < x->hold_ms)
 		return 0;
-	if (++x->failures > MAX_REMOTE_ATTEMPTS)
+	if (++x->failures > (mirror_has_other(x) ? 1 : MAX_REMOTE_ATTEMPTS))
 		return error == -EAGAIN ? -EIO : error;
 	x->hold_ms = now + remote_pause(x->failures, retry_after_s);
 	if (x->hold_ms >= x->deadline_ms && active == 0)
@@ -365,7 +365,7 @@ int transfer_begin(struct fetcher *x)
 	x->failures = 0;
 	x->hold_ms = 0;
 	x->arrived = x->f.have;
-	x->remote = x->f.remote;
+	x->remote = m->remote;
 	if (x->f.what == FETCH_RANGE) {
 		pieces_begin(&x->pieces, x->f.off + x->f.have, x->f.off + x->f.n,
 			     x->f.options->connections);

@@ -25,6 +25,7 @@ struct remote_copy {
 	struct dest *dest, *scratch;
 	struct source *part; /* the scratch, once it is there */
 	char **urls;	     /* of mirrors; or NULL */
+	bool by_mirror;	     /* the carton is read from a mirror, which may have other bytes */
 	struct job job;
 };
 
@@ -39,12 +40,21 @@ bool copy_is_direct(const struct entry *e)
 	       !(e->flags & ENTRY_DESCRIPTOR);
 }
 
-/* The end; `in` may be NULL on failure. */
+static void fetch_entry(struct remote_copy *rc);
+
+/* The end; `in` may be NULL on failure. Wrong bytes of a mirror are asked for once more at the origin. */
 static void remote_over(struct remote_copy *rc, int r, struct ingested *in)
 {
 	struct ingested none = { 0 };
 	struct copy *c = rc->copy;
 
+	if (r == -EBADMSG && rc->by_mirror && dest_restart(rc->dest, NULL) == 0) {
+		atomic_store(&remote_source_version(options_of(rc)->source)->gone, true);
+		source_unref(rc->part);
+		rc->part = NULL;
+		fetch_entry(rc);
+		return;
+	}
 	source_unref(rc->part);
 	free(rc->urls);
 	free(rc);
@@ -215,11 +225,14 @@ static void fetch_entry(struct remote_copy *rc)
 	uint64_t n = entry_end(e) - e->header - (copy_is_direct(e) ? e->stored : 0);
 	struct ingested in = { .size = n };
 	struct fetch f;
+	const struct remote *version = remote_source_version(options_of(rc)->source);
+	bool held = n <= WHOLE && !(version && version->gone);
 	int r = open_scratch(rc, n);
 
-	if (r == 0 && n <= WHOLE)
+	rc->by_mirror = version && version->other && !version->gone;
+	if (r == 0 && held)
 		r = copy_held(rc, e->header, n);
-	if (r == 0 && n <= WHOLE) {
+	if (r == 0 && held) {
 		scratch_done(rc, 0, &in);
 		return;
 	}

@@ -2,13 +2,15 @@
 """-o mirror=: other caches and copies, asked by hash before the origin."""
 import errno
 import os
+import signal
+import threading
 
 import pytest
 
 import harness
-from harness import ctl
+from harness import ctl, eventually
 from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, digest, fault_bytes, lines_of,
-                    reserved_port)
+                    nginx_at, reserved_port)
 from zipwriter import Carton
 
 SIZE = 30 * MIB
@@ -193,13 +195,83 @@ def test_carton_itself(nginx, mount_fg, cache, tmp_path):
     assert nginx.requests('itself.carton') and not nginx.requests('copy.carton')
 
 
+@pytest.fixture
+def far(nginx, tmp_path):
+    """(carton, its URL, options) of a carton that a server of its own mirrors, and that server."""
+    c = Carton(method='stored').add('model/x', fault_bytes(SIZE, seed=2))
+    c.add('model/y', fault_bytes(MIB, seed=3), method='zstd')
+    c.write(nginx.root / 'far.carton')
+    with nginx_at(tmp_path / 'near', rate=8 * MIB) as near:
+        c.write(near.root / 'copy.carton')
+        nginx.clear()
+        yield c, nginx.url('far.carton'), near, (
+            '-o', f'manifest_sha256={c.model_hash()}', *mirror(near.url('slow/copy.carton') + '?{source}'))
+
+
+@pytest.mark.parametrize('how', ['stopped', 'frozen', 'removed', 'changed', 'wrong'])
+def test_mirror_of_the_carton_fails(far, nginx, mount_fg, cache, how):
+    """The origin is asked instead, for what comes after that."""
+    c, url, near, options = far
+    with mount_fg(url, *options, *cache.options) as m:
+        assert not nginx.requests()
+        if how == 'stopped':
+            near.stop()
+        elif how == 'frozen':
+            near.process.send_signal(signal.SIGSTOP)
+        elif how == 'removed':
+            (near.root / 'copy.carton').unlink()
+        else:
+            copy, data = near.root / 'copy.carton', bytearray((nginx.root / 'far.carton').read_bytes())
+            data[SIZE // 2] ^= 1
+            # nginx makes ETags of the size and the second
+            seconds = copy.stat().st_mtime + (how == 'changed')
+            copy.write_bytes(data)
+            os.utime(copy, (seconds, seconds))
+        try:
+            as_expected(m, c)
+        finally:
+            near.process.send_signal(signal.SIGCONT)
+        log = m.log()
+    assert sum(r['sent'] for r in nginx.requests()) >= SIZE
+    assert len(lines_of(log, 'going on without it')) == (
+        how in ('stopped', 'frozen')), log
+    assert bool(lines_of(log, 'sha256 mismatch')) == (how == 'wrong'), log
+
+
+def test_mirror_of_the_carton_fails_half_way(far, nginx, mount_fg, cache):
+    """What has come from it is not fetched again."""
+    c, url, near, options = far
+    got = []
+    with mount_fg(url, *options, *cache.options) as m:
+        reader = threading.Thread(target=lambda: got.append(m.read('model/x')))
+        reader.start()
+        eventually('8 MiB are here', lambda: max(cache.partials().values(), default=0) >= 8 * MIB)
+        near.stop()
+        reader.join()
+    assert got == [c.files()['model/x']]
+    assert 0 < sum(r['sent'] for r in nginx.requests()) <= SIZE - 8 * MIB
+
+
+def test_mirror_of_the_carton_and_then(far, nginx, mount_fg, cache, tmp_path):
+    """A URL that replaces the origin's is used; offline it is found under the URL that was given."""
+    c, url, near, options = far
+    with mount_fg(url, *options, *cache.options) as m:
+        assert ctl('refresh', m.path, nginx.url('secret/far.carton')).returncode == 0
+        with pytest.raises(OSError, match=os.strerror(errno.EACCES)):
+            m.read('model/x')
+        assert ctl('refresh', m.path, url).returncode == 0
+        as_expected(m, c)
+    near.stop()
+    with mount_fg(url, '-o', 'offline', *cache.options) as m:
+        as_expected(m, c)
+
+
 def test_export(nginx, mount_fg, cache, tmp_path):
     """The configuration that it writes makes nginx serve the cache of a node."""
     c, path, _ = linked(nginx, tmp_path)
     ctl('fetch', cache.flag, '--private-links', path)
     p = ctl('cache', 'export', cache.flag)
     assert p.returncode == 0, p.stderr
-    from origin import nginx_at
     with nginx_at(tmp_path / 'node', more=p.stdout) as node:
         mine = Cache(tmp_path / 'mine')
         nginx.clear()
