@@ -99,6 +99,11 @@ static int cmd_names(void)
 
 /* ---- index.toml ---- */
 
+static int write_out(void *ctx, const void *data, size_t n)
+{
+	return fwrite(data, 1, n, ctx) == n ? 0 : -EIO;
+}
+
 static int file_size(void *ctx, const char *path, uint64_t *ret)
 {
 	struct stat st;
@@ -155,14 +160,13 @@ static int add_good(struct view_json *j, const struct tensor *t)
 
 static int cmd_tensors(const char *dir)
 {
-	struct buf b = buf_init(MAX_VIEW_MEMORY);
 	struct view_json j;
 	struct index_toml *t;
 	int r = load(dir, &t);
 
 	if (r)
 		return fail("index.toml", r);
-	r = view_json_begin(&j, &b, NULL);
+	view_json_begin(&j, write_out, stdout);
 	for (size_t i = 0; i < t->n && !r; i++)
 		r = t->list[i].problem ? 0 : add_good(&j, &t->list[i]);
 	if (!r && t->problem)
@@ -177,8 +181,9 @@ static int cmd_tensors(const char *dir)
 	}
 	if (!r)
 		r = view_json_end(&j);
+	view_json_free(&j);
 	index_toml_free(t);
-	return print(&b, r);
+	return r ? fail("tensors", r) : 0;
 }
 
 static int cmd_write(const char *dir)
@@ -234,7 +239,6 @@ static int read_at(void *ctx, void *buf, size_t n, uint64_t off)
 
 static int cmd_read(const char *path)
 {
-	struct buf b = buf_init(MAX_VIEW_MEMORY);
 	struct reason error = { 0 };
 	struct safetensors *s;
 	struct view_json j;
@@ -249,7 +253,7 @@ static int cmd_read(const char *path)
 	fd_close(fd);
 	if (r)
 		return fail(error.text, r);
-	r = view_json_begin(&j, &b, NULL);
+	view_json_begin(&j, write_out, stdout);
 	for (size_t i = 0; i < s->n && !r; i++) {
 		struct view_json_tensor t = { .info = &s->list[i].info };
 
@@ -265,16 +269,12 @@ static int cmd_read(const char *path)
 	}
 	if (!r)
 		r = view_json_end(&j);
+	view_json_free(&j);
 	safetensors_free(s);
-	return print(&b, r);
+	return r ? fail("read", r) : 0;
 }
 
 /* ---- strings ---- */
-
-static int write_out(void *ctx, const void *data, size_t n)
-{
-	return fwrite(data, 1, n, ctx) == n ? 0 : -EIO;
-}
 
 static int cmd_strings(const char *what, uint64_t count, uint64_t width)
 {

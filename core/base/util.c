@@ -86,10 +86,9 @@ static int add_json_char(struct buf *b, const char *s, size_t step)
 	return buf_add(b, s, step);
 }
 
-int buf_add_json(struct buf *b, const char *s, size_t n)
+int buf_add_json_part(struct buf *b, const char *s, size_t n)
 {
-	size_t start = b->len;
-	int r = buf_addc(b, '"');
+	int r = 0;
 
 	for (size_t i = 0; i < n && r == 0;) {
 		size_t step = utf8_step(s + i, n - i);
@@ -97,6 +96,16 @@ int buf_add_json(struct buf *b, const char *s, size_t n)
 		r = step ? add_json_char(b, s + i, step) : buf_adds(b, "\xef\xbf\xbd");
 		i += step ? step : 1;
 	}
+	return r;
+}
+
+int buf_add_json(struct buf *b, const char *s, size_t n)
+{
+	size_t start = b->len;
+	int r = buf_addc(b, '"');
+
+	if (r == 0)
+		r = buf_add_json_part(b, s, n);
 	if (r == 0)
 		r = buf_addc(b, '"');
 	if (r < 0) {

@@ -87,6 +87,9 @@ int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 
 /* Appends `s` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
 int buf_add_json(struct buf *b, const char *s, size_t n);
 
+/* A part of such a string, without quotes; what was appended before a failure stays. */
+int buf_add_json_part(struct buf *b, const char *s, size_t n);
+
 /* Frees the bytes; the buffer is empty and can be used again. NULL-safe. */
 void buf_free(struct buf *b);
 

@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "object/maker.h"
 #include "tensor/filename.h"
 #include "views/json.h"
 #include "views/views.h"
@@ -62,6 +63,20 @@ int view_add_text(struct views *v, struct node *parent, const char *name, struct
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
 		  struct extent *extents, size_t n);
 
+/* Writes the text of an index.json, always the same, but not its end. 0 or -errno. */
+typedef int view_index_fn(struct views *v, struct making *m, void *ctx, struct view_json *j);
+
+struct view_index {
+	view_index_fn *write;
+	void *ctx;
+	struct object *file; /* is pinned for `write`; NULL: none */
+	bool lock;	     /* `write` runs with views->lock, and views->making */
+};
+
+/* Adds index.json, whose text of `size` bytes is made when it is opened. 0, -ENOMEM, or -EFBIG over a limit. */
+int view_add_index(struct views *v, struct node *dir, const struct view_index *index,
+		   uint64_t size);
+
 /* The files of one tensor: NAME.bin, and NAME.npy where numpy has its dtype. */
 struct view_tensor {
 	const struct tensor_info *info;
@@ -75,6 +90,9 @@ struct view_headers {
 	const struct head *heads[256];
 };
 
+/* Has the tensor a NAME.npy, with that name for its type? */
+bool view_has_npy(const struct tensor_info *info, const char *descr);
+
 int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 		    const struct view_tensor *t, struct view_headers *h);
 
@@ -86,10 +104,10 @@ int view_list_tensor(struct view_json *j, const struct tensor_info *info, const 
 int view_keep(struct views *v, void *p, void (*free_fn)(void *));
 void view_free_kept(struct views *v);
 
-/* For loops that fill a directory: -ECANCELED if it has no waiters left, else 0. */
-static inline int view_cancelled(const struct node *dir)
+/* For loops that fill a directory, or make a file of it: -ECANCELED if it has no waiters left, else 0. */
+static inline int view_cancelled(const struct making *m)
 {
-	return object_must_stop(dir->gate->object) ? -ECANCELED : 0;
+	return object_must_stop(m->object) ? -ECANCELED : 0;
 }
 
 /*

@@ -25,12 +25,16 @@
 /* The parts of the text, in their order. */
 enum view_json_part { VIEW_JSON_NONE, VIEW_JSON_TENSORS, VIEW_JSON_METADATA, VIEW_JSON_PROBLEMS };
 
+/* Takes the next bytes of the text, as output_write() does: 0 or -errno. */
+typedef int view_json_write_fn(void *ctx, const void *data, size_t n);
+
 struct view_json {
-	struct buf *b;
+	view_json_write_fn *write; /* NULL: the text is only counted */
+	void *ctx;
+	uint64_t size;		  /* of the text so far */
 	enum view_json_part part; /* the current one */
 	bool any;		  /* it has an element */
-	struct budget *budget;	  /* counts the text until its end; may be NULL */
-	uint64_t taken;
+	struct buf text;	  /* not written yet */
 };
 
 #define VIEW_JSON_UNKNOWN UINT64_MAX /* a size that is not known */
@@ -52,11 +56,10 @@ struct view_json_tensor {
 };
 
 /*
- * Call begin, then tensor, pair and problem any number of times in that order, then end. The text is
- * appended to `b`, which the caller owns. Each returns 0, -ENOMEM, -EFBIG when `b` is full, or -EINVAL if
- * called out of order. Discard the text after a failure.
+ * Call begin, then tensor, pair and problem any number of times in that order, then end, and free in any
+ * case. Each returns 0, -ENOMEM, -EINVAL if called out of order, or the error of `write`.
  */
-int view_json_begin(struct view_json *j, struct buf *b, struct budget *budget);
+void view_json_begin(struct view_json *j, view_json_write_fn *write, void *ctx);
 int view_json_tensor(struct view_json *j, const struct view_json_tensor *t);
 int view_json_pair(struct view_json *j, struct view_json_text key, struct view_json_text value);
 
@@ -64,8 +67,6 @@ int view_json_pair(struct view_json *j, struct view_json_text key, struct view_j
 int view_json_problem(struct view_json *j, struct view_json_text name, size_t line,
 		      const char *problem);
 int view_json_end(struct view_json *j);
-
-/* Counts the text no longer. After end, or a failure. */
 void view_json_free(struct view_json *j);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "object/maker.h"
 #include "tensor/npy.h"
 #include "views/internal.h"
 
@@ -161,6 +160,74 @@ int view_add_text(struct views *v, struct node *parent, const char *name, struct
 	return view_add_body(v, parent, name, b, &text, 0);
 }
 
+/* ---- index.json ---- */
+
+/* One that is made when it is opened. */
+struct index_file {
+	struct views *v;
+	struct view_index index;
+	uint64_t size;
+	char path[]; /* for the log */
+};
+
+static int write_index(const struct index_file *f, struct making *m, struct view_json *j)
+{
+	int r;
+
+	if (f->index.lock) {
+		pthread_mutex_lock(&f->v->lock);
+		f->v->making = m;
+	}
+	r = f->index.write(f->v, m, f->index.ctx, j);
+	if (f->index.lock)
+		pthread_mutex_unlock(&f->v->lock);
+	return r < 0 ? r : view_json_end(j);
+}
+
+static int derive_index(void *ctx, struct making *m)
+{
+	const struct index_file *f = ctx;
+	struct view_json j;
+	struct output out;
+	int r = f->index.file ? making_need(m, f->index.file) : 0;
+
+	if (r < 0)
+		return r;
+	r = output_begin(&out, m, f->size);
+	if (r == 0) {
+		view_json_begin(&j, output_write, &out);
+		r = output_end(&out, write_index(f, m, &j));
+		view_json_free(&j);
+	}
+	if (f->index.file)
+		object_put(f->index.file);
+	return r;
+}
+
+int view_add_index(struct views *v, struct node *dir, const struct view_index *index, uint64_t size)
+{
+	struct extent all = { .len = size };
+	char path[MAX_PATH_LEN + 1];
+	struct index_file *f;
+	int r;
+
+	if (size > MAX_VIEW_MEMORY)
+		return -EFBIG;
+	tree_path(dir, path);
+	f = malloc(sizeof(*f) + strlen(path) + sizeof("/index.json"));
+	if (!f)
+		return -ENOMEM;
+	*f = (struct index_file){ v, *index, size };
+	sprintf(f->path, "%s/index.json", path);
+	r = view_keep(v, f, free);
+	if (r == 0)
+		r = object_add_derived(v->options.store, f->path, size, derive_index, f,
+				       &all.object);
+	return r < 0 ? r : view_add_file(v, dir, "index.json", &all, NULL);
+}
+
+/* ---- tensors ---- */
+
 /* The slot for a header with these bytes, or with the same hash. */
 static const struct head **header_slot(struct view_headers *h, const struct buf *header)
 {
@@ -213,6 +280,11 @@ static int add_npy(struct views *v, struct node *dir, const char *name, const st
 	return r;
 }
 
+bool view_has_npy(const struct tensor_info *info, const char *descr)
+{
+	return descr && npy_can_hold(descr, info->shape, info->rank);
+}
+
 int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 		    const struct view_tensor *t, struct view_headers *h)
 {
@@ -221,7 +293,7 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 
 	snprintf(name, sizeof(name), "%s.bin", stem);
 	r = view_add_file(v, dir, name, &t->data, t->info);
-	if (r < 0 || !t->descr || !npy_can_hold(t->descr, t->info->shape, t->info->rank))
+	if (r < 0 || !view_has_npy(t->info, t->descr))
 		return r;
 	snprintf(name, sizeof(name), "%s.npy", stem);
 	return add_npy(v, dir, name, t, h);

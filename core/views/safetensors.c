@@ -7,15 +7,29 @@
 
 struct reader {
 	struct object *file;
-	const struct node *dir; /* which is being filled */
+	const struct making *making;
 };
 
 static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
 	const struct reader *rd = ctx;
-	int r = view_cancelled(rd->dir);
+	int r = view_cancelled(rd->making);
 
 	return r < 0 ? r : object_read(rd->file, ret_buf, n, off, false);
+}
+
+static int parse(struct views *v, struct making *m, struct object *file, struct safetensors **ret,
+		 struct reason *reason)
+{
+	struct reader reader = { file, m };
+	const struct safetensors_file f = {
+		.read = read_file,
+		.ctx = &reader,
+		.size = object_size(file),
+		.budget = v->options.tree->budget,
+	};
+
+	return safetensors_parse(&f, ret, reason);
 }
 
 static void free_safetensors(void *p)
@@ -23,109 +37,147 @@ static void free_safetensors(void *p)
 	safetensors_free(p);
 }
 
-/* A directory that is being filled. */
-struct filling {
-	struct views *v;
-	struct node *dir;
-	struct object *file; /* pinned */
-	struct view_json *json;
-	struct view_headers headers;
-};
+/* ---- index.json ---- */
 
-static int add_tensor(struct filling *f, const struct safetensors *s, const struct safetensor *t)
+static int list_all(struct making *m, const struct safetensors *s, struct view_json *j)
 {
-	struct view_tensor vt = {
-		.info = &t->info,
-		.data = { .object = f->file,
-			  .off = s->data_start + t->begin,
-			  .len = t->end - t->begin },
-		.descr = t->info.dtype->npy,
-	};
 	char stem[TENSOR_FILENAME_SIZE];
-	size_t before = node_children(f->dir)->n;
-	int r = tensor_filename(t->info.name, t->info.name_len, false, stem);
-
-	vt.npy_data = vt.data;
-	if (r == 0)
-		r = view_add_tensor(f->v, f->dir, stem, &vt, &f->headers);
-	if (r < 0)
-		return r;
-	return view_list_tensor(f->json, &t->info, t->info.dtype->safetensors, t->info.bytes, stem,
-				node_children(f->dir)->n - before > 1);
-}
-
-static int add_tensors(struct filling *f, const struct safetensors *s)
-{
 	int r = 0;
 
 	for (size_t i = 0; i < s->n && r == 0; i++) {
-		r = view_cancelled(f->dir);
+		const struct tensor_info *t = &s->list[i].info;
+
+		r = view_cancelled(m);
 		if (r == 0)
-			r = add_tensor(f, s, &s->list[i]);
+			r = tensor_filename(t->name, t->name_len, false, stem);
+		if (r == 0)
+			r = view_list_tensor(j, t, t->dtype->safetensors, t->bytes, stem,
+					     view_has_npy(t, t->dtype->npy));
 	}
 	for (size_t i = 0; i < s->n_metadata && r == 0; i++) {
 		const struct safetensors_pair *p = &s->metadata[i];
 
-		r = view_json_pair(f->json, (struct view_json_text){ p->key, p->key_len },
+		r = view_json_pair(j, (struct view_json_text){ p->key, p->key_len },
 				   (struct view_json_text){ p->value, p->value_len });
 	}
 	return r;
 }
 
-/*
- * Fills the directory from the pinned file, or adds the reason to index.json. `ret`: the header, which the
- * new files refer to; unchanged if there are none.
- */
-static int add_all(struct filling *f, struct safetensors **ret)
+/* The header is parsed again, so that no names need to be kept. */
+static int write_index(struct views *v, struct making *m, void *ctx, struct view_json *j)
+{
+	struct safetensors *s = NULL;
+	struct reason reason = { 0 };
+	int r = parse(v, m, ctx, &s, &reason);
+
+	if (r == 0)
+		r = list_all(m, s, j);
+	safetensors_free(s);
+	return r;
+}
+
+static int append(void *ctx, const void *data, size_t n)
+{
+	return buf_add(ctx, data, n);
+}
+
+/* An index.json that only says why there are no tensors. */
+static int add_problem(struct views *v, struct node *dir, const char *problem)
+{
+	struct buf text = buf_init(64 * KIB);
+	struct view_json j;
+	int r;
+
+	view_json_begin(&j, append, &text);
+	r = view_json_problem(&j, (struct view_json_text){ 0 }, 0, problem);
+	if (r == 0)
+		r = view_json_end(&j);
+	view_json_free(&j);
+	if (r == 0)
+		return view_add_text(v, dir, "index.json", &text);
+	buf_free(&text);
+	return r;
+}
+
+/* ---- the directory ---- */
+
+static int add_tensors(struct views *v, struct node *dir, struct making *m, struct object *file,
+		       const struct safetensors *s)
+{
+	struct view_headers headers = { 0 };
+	char stem[TENSOR_FILENAME_SIZE];
+	int r = 0;
+
+	for (size_t i = 0; i < s->n && r == 0; i++) {
+		const struct safetensor *t = &s->list[i];
+		struct view_tensor vt = {
+			.info = &t->info,
+			.data = { .object = file,
+				  .off = s->data_start + t->begin,
+				  .len = t->end - t->begin },
+			.descr = t->info.dtype->npy,
+		};
+
+		vt.npy_data = vt.data;
+		r = view_cancelled(m);
+		if (r == 0)
+			r = tensor_filename(t->info.name, t->info.name_len, false, stem);
+		if (r == 0)
+			r = view_add_tensor(v, dir, stem, &vt, &headers);
+	}
+	return r;
+}
+
+static int add_all(struct views *v, struct node *dir, struct making *m, struct object *file,
+		   const struct safetensors *s)
+{
+	const struct view_index index = { .write = write_index, .ctx = file, .file = file };
+	struct view_json j;
+	int r;
+
+	view_json_begin(&j, NULL, NULL);
+	r = list_all(m, s, &j);
+	if (r == 0)
+		r = view_json_end(&j);
+	view_json_free(&j);
+	if (r == 0)
+		r = view_add_index(v, dir, &index, j.size);
+	return r < 0 ? r : add_tensors(v, dir, m, file, s);
+}
+
+/* Fills the directory from the pinned file. The header is kept without its names: the new files refer to it. */
+static int fill(struct views *v, struct node *dir, struct making *m, struct object *file)
 {
 	char path[MAX_PATH_LEN + 1];
+	struct safetensors *s = NULL;
 	struct reason reason = { 0 };
-	struct reader reader = { f->file, f->dir };
-	const struct safetensors_file file = {
-		.read = read_file,
-		.ctx = &reader,
-		.size = object_size(f->file),
-		.budget = f->v->options.tree->budget,
-	};
-	int r = safetensors_parse(&file, ret, &reason);
+	int r = parse(v, m, file, &s, &reason);
 
 	if (r < 0 && reason.text[0]) {
-		carton_log(CARTON_LOG_WARNING, tree_path(f->dir, path), "is empty: %s",
-			   reason.text);
-		return view_json_problem(f->json, (struct view_json_text){ 0 }, 0, reason.text);
+		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", reason.text);
+		return add_problem(v, dir, reason.text);
 	}
-	return r < 0 ? r : add_tensors(f, *ret);
+	if (r == 0)
+		r = add_all(v, dir, m, file, s);
+	if (r < 0) {
+		safetensors_free(s);
+		return r;
+	}
+	safetensors_free_text(s);
+	return view_keep(v, s, free_safetensors);
 }
 
 int view_make_safetensors(struct views *v, struct node *dir, struct making *m, void *ctx)
 {
 	struct object *file = ctx;
-	struct buf text = buf_init(MAX_VIEW_MEMORY);
-	struct safetensors *s = NULL;
-	struct view_json j;
-	struct filling f = { .v = v, .dir = dir, .file = file, .json = &j };
-	int r = making_need(m, file), made;
+	int r = making_need(m, file);
 
-	if (r < 0 && r != -EBADMSG)
+	if (r == -EBADMSG)
+		return add_problem(v, dir,
+				   "the file is damaged: its sha256 is not that in MANIFEST");
+	if (r < 0)
 		return r;
-	made = view_json_begin(&j, &text, v->options.tree->budget);
-	if (r == -EBADMSG && made == 0)
-		made = view_json_problem(&j, (struct view_json_text){ 0 }, 0,
-					 "the file is damaged: its sha256 is not that in MANIFEST");
-	else if (made == 0)
-		made = add_all(&f, &s);
-	if (r == 0)
-		object_put(file);
-	if (made == 0)
-		made = view_json_end(&j);
-	view_json_free(&j);
-	if (made == 0)
-		made = view_add_text(v, dir, "index.json", &text);
-	buf_free(&text);
-	if (made < 0 || !s) {
-		safetensors_free(s);
-		return made;
-	}
-	safetensors_free_text(s);
-	return view_keep(v, s, free_safetensors);
+	r = fill(v, dir, m, file);
+	object_put(file);
+	return r;
 }

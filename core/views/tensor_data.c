@@ -135,7 +135,7 @@ static int list_nested(struct views *v, struct view_json *j, const struct tensor
 	return r;
 }
 
-/* Lists a problem of the whole index. */
+/* Lists a problem of the whole index. Logs it while the text is counted, which happens once. */
 static int list_whole(struct view_json *j, size_t line, const char *problem)
 {
 	char where[32] = "";
@@ -144,23 +144,27 @@ static int list_whole(struct view_json *j, size_t line, const char *problem)
 		return 0;
 	if (line)
 		snprintf(where, sizeof(where), "line %zu: ", line);
-	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "%s%s", where, problem);
+	if (!j->write)
+		carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "%s%s", where, problem);
 	return view_json_problem(j, (struct view_json_text){ 0 }, line, problem);
 }
 
+/* `later`: why its size was not known when tensor_data/ was filled, or NULL. */
 static int list_problem(struct view_json *j, const struct tensor *t, const char *later)
 {
+	const char *problem = later ? later : t->problem;
 	struct view_json_text name = { 0 };
 
-	if (!t->problem && !later)
+	if (!problem)
 		return 0;
 	if (t->info.name)
 		name = (struct view_json_text){ t->info.name, t->info.name_len };
-	carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml", "line %u: tensor \"%s\" %s: %s",
-		   t->line, t->info.name ? t->info.name : "",
-		   t->problem ? "has no view" : "has an unknown size",
-		   t->problem ? t->problem : later);
-	return view_json_problem(j, name, t->line, t->problem ? t->problem : later);
+	if (!j->write)
+		carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml",
+			   "line %u: tensor \"%s\" %s: %s", t->line,
+			   t->info.name ? t->info.name : "",
+			   later ? "has an unknown size" : "has no view", problem);
+	return view_json_problem(j, name, t->line, problem);
 }
 
 static int list_problems(struct views *v, struct view_json *j)
@@ -175,40 +179,47 @@ static int list_problems(struct views *v, struct view_json *j)
 	return r;
 }
 
-static int add_index(struct views *v, struct node *dir)
+/* The text of index.json. What was found later, for other views, does not change it. */
+static int write_index(struct views *v, struct making *m, void *ctx, struct view_json *j)
 {
+	const struct gate *gate = ctx;
 	struct index_toml *tensors = v->index.tensors;
-	struct buf text = buf_init(MAX_VIEW_MEMORY);
-	struct view_json j;
-	int r = view_json_begin(&j, &text, v->options.tree->budget);
+	int r = 0;
 
-	tree_sort(dir);
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 		struct extent data;
 
-		if (t->problem)
+		r = view_cancelled(m);
+		if (r < 0 || (t->problem && !v->strings[i].later))
 			continue;
 		if (t->info.dtype == dtype_nested) {
-			r = list_nested(v, &j, t);
+			r = list_nested(v, j, t);
 			continue;
 		}
 		r = view_data_any(v, t, &data);
 		if (r == 0)
-			r = list_plain(&j, dir, t,
+			r = list_plain(j, gate->dir, t,
 				       data.len == OBJECT_NO_SIZE ? VIEW_JSON_UNKNOWN : data.len);
 		else if (r == -EBADMSG)
 			r = 0;
 	}
-	if (r == 0)
-		r = list_problems(v, &j);
+	return r < 0 ? r : list_problems(v, j);
+}
+
+static int add_index(struct views *v, struct node *dir)
+{
+	const struct view_index index = { .write = write_index, .ctx = dir->gate, .lock = true };
+	struct view_json j;
+	int r;
+
+	tree_sort(dir);
+	view_json_begin(&j, NULL, NULL);
+	r = write_index(v, v->making, dir->gate, &j);
 	if (r == 0)
 		r = view_json_end(&j);
 	view_json_free(&j);
-	if (r == 0)
-		return view_add_text(v, dir, "index.json", &text);
-	buf_free(&text);
-	return r;
+	return r < 0 ? r : view_add_index(v, dir, &index, j.size);
 }
 
 /*
@@ -252,7 +263,7 @@ static int make_tensors(struct views *v, struct node *dir)
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 
-		r = view_cancelled(dir);
+		r = view_cancelled(v->making);
 		if (r == 0 && !t->problem)
 			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
 							    add_plain(v, dir, t, &headers);

@@ -216,7 +216,7 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
 	char name[64];
-	int r = view_cancelled(parent);
+	int r = view_cancelled(v->making);
 
 	snprintf(name, sizeof(name), "%s-%zu", kind, i);
 	if (r == 0)

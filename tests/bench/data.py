@@ -158,7 +158,7 @@ def write_safetensors(carton, count):
     tensors = {f'model.layers.{i}.mlp.weight': {'dtype': 'F32', 'shape': [4, 4],
                                                 'data_offsets': [64 * i, 64 * i + 64]}
                for i in range(count)}
-    header = json.dumps(tensors).encode()
+    header = json.dumps(tensors, separators=(',', ':')).encode()
     w = Writer(carton)
     w.bytes('carton.toml', TOML, DEFLATE)
     w.bytes('model/w.safetensors', struct.pack('<Q', len(header)) + header +

@@ -102,24 +102,20 @@ REFUSED = 'too many files or too much text'
 
 
 def test_memory_of_headers(work, mount_fg):
-    """Many views of one long header: as many as fit the limit; the rest report it."""
+    """Many views of one long header: their text is made when it is read, and not kept in memory."""
     header = {'__metadata__': {f'k{i}': 'x' * 60000 for i in range(1000)}}
     data, c, files = st_bytes(header), Carton(), 12
     for i in range(files):
         c.add(f'model/{i:02}.safetensors', data)
     c.write(work / 'm.carton')
-    room = 512 * MIB // len(data)
-    assert room < files - 1
     with mount_fg(work / 'm.carton', '-o', f'memory=2G,cache_dir={work}/cache') as m:
-        for some in (range(files), range(room, files)):
-            for i in some:
-                index = index_of(m, f'views/model/{i:02}.safetensors')
-                assert index.get('metadata') == (header['__metadata__'] if i < room else None)
-                assert [p['problem'].count(REFUSED) for p in index['problems']] == [1] * (i >= room)
-                assert os.listdir(m / f'views/model/{i:02}.safetensors') == ['index.json']
-        assert m.log().count(REFUSED) == files - room
+        for i in range(files):
+            where = f'views/model/{i:02}.safetensors'
+            index = index_of(m, where)
+            assert index['metadata'] == header['__metadata__'] and index['problems'] == []
+            assert len(m.read(f'{where}/index.json')) == os.path.getsize(m / f'{where}/index.json')
         if harness.SLOW == 1:           # sanitizers keep freed memory
-            assert resident(m.pids[0]) < 700 * MIB
+            assert resident(m.pids[0]) < len(data) + 40 * MIB
 
 
 # Bytes for each tensor of a directory: the table, two files, their share of index.json, and for

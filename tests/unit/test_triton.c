@@ -141,6 +141,11 @@ static void test_raw(void **state)
 
 #define TEXT(s) ((struct view_json_text){ s, sizeof(s) - 1 })
 
+static int append(void *ctx, const void *data, size_t n)
+{
+	return buf_add(ctx, data, n);
+}
+
 static void test_view_json(void **state)
 {
 	const struct tensor_info x = { "x\0", dtype_by_name("int8", 4), two_three, 6, 2, 2 };
@@ -151,7 +156,7 @@ static void test_view_json(void **state)
 	struct view_json j;
 
 	(void)state;
-	assert_int_equal(view_json_begin(&j, &b, NULL), 0);
+	view_json_begin(&j, append, &b);
 	assert_int_equal(view_json_tensor(&j, &(struct view_json_tensor){ &x, "int8", 6, files, 2,
 									  NULL, 0 }),
 			 0);
@@ -164,6 +169,8 @@ static void test_view_json(void **state)
 	assert_int_equal(view_json_problem(&j, (struct view_json_text){ NULL, 0 }, 0, "z"), 0);
 	assert_int_equal(view_json_pair(&j, TEXT("k"), TEXT("late")), -EINVAL);
 	assert_int_equal(view_json_end(&j), 0);
+	assert_int_equal(j.size, b.len);
+	view_json_free(&j);
 	assert_string_equal(
 		b.data,
 		"{\n \"tensors\": [\n"
@@ -176,19 +183,53 @@ static void test_view_json(void **state)
 		"  {\"name\": \"y\", \"line\": 9, \"problem\": \"bad \\\"y\\\"\"},\n"
 		"  {\"problem\": \"z\"}\n ]\n}\n");
 	b.len = 0;
-	assert_int_equal(view_json_begin(&j, &b, NULL), 0);
+	view_json_begin(&j, append, &b);
 	assert_int_equal(view_json_end(&j), 0);
+	view_json_free(&j);
 	assert_string_equal(b.data, "{\n \"tensors\": [],\n \"problems\": []\n}\n");
 	buf_free(&b);
+}
+
+/* A long text is written in parts, which do not cut a character; without a writer it is counted. */
+static void test_long_json(void **state)
+{
+	static const char unit[] = "\u20ac\n\xff"; /* 5 bytes, that take 8 */
+	const size_t n = 100000;
+	char *long_text = malloc(5 * n);
+	struct view_json_text key = TEXT("k"), value = { long_text, 5 * n };
+	struct buf b = buf_init(MIB), want = buf_init(MIB);
+	struct view_json j, counted;
+
+	(void)state;
+	assert_non_null(long_text);
+	for (size_t i = 0; i < n; i++)
+		memcpy(long_text + 5 * i, unit, 5);
+	view_json_begin(&j, append, &b);
+	view_json_begin(&counted, NULL, NULL);
+	assert_int_equal(view_json_pair(&j, key, value), 0);
+	assert_true(b.len > 10 * 64 * KIB);
+	assert_true(j.text.cap < 256 * KIB);
+	assert_int_equal(view_json_pair(&counted, key, value), 0);
+	assert_int_equal(view_json_end(&j), 0);
+	assert_int_equal(view_json_end(&counted), 0);
+	assert_int_equal(buf_adds(&want, "{\n \"tensors\": [],\n \"metadata\": {\n  \"k\": "), 0);
+	assert_int_equal(buf_add_json(&want, long_text, 5 * n), 0);
+	assert_int_equal(buf_adds(&want, "\n },\n \"problems\": []\n}\n"), 0);
+	assert_string_equal(b.data, want.data);
+	assert_int_equal(counted.size, want.len);
+	view_json_free(&j);
+	view_json_free(&counted);
+	buf_free(&b);
+	buf_free(&want);
+	free(long_text);
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_request),
-		cmocka_unit_test(test_obstacles),
-		cmocka_unit_test(test_raw),
-		cmocka_unit_test(test_view_json),
+		cmocka_unit_test(test_request),	  cmocka_unit_test(test_obstacles),
+		cmocka_unit_test(test_raw),	  cmocka_unit_test(test_view_json),
+		cmocka_unit_test(test_long_json),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
