@@ -163,6 +163,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o | $(CORE_SO)
 
 # a file system of the tests: it uses libfuse, and nothing of core/
 $(BUILD)/tests/faulty-disk.o: TEST_PKGS := fuse3
+$(BUILD)/tests/unit/test_decode_libarchive: TEST_LIBS += $(shell pkg-config --libs libarchive)
 $(BUILD)/tests/faulty-disk: TEST_LIBS = $(shell pkg-config --libs fuse3)
 
 tests: all $(UNIT) $(TOOLS)
