@@ -41,7 +41,7 @@ CORE_BASE := -fPIC -fvisibility=protected -Icore
 CORE_PKGS := libzstd libcrypto zlib
 # Loaded when they are needed (base/library.h), so they are not linked.
 LAZY_PKGS := libcurl libarchive
-# ISA-L decodes Deflate if it is there, else libarchive does. `make ISAL=no` builds without it.
+# ISA-L decodes Deflate and computes crc32 if it is there, else libarchive and zlib do. `make ISAL=no` builds without it.
 ISAL ?= $(shell pkg-config --exists libisal && echo yes)
 CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal,libarchive)
 FS_PKGS := fuse3 libseccomp
@@ -53,7 +53,8 @@ FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
 FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
 CTL_LIBS = $(shell pkg-config --libs libseccomp)
 
-CORE_SRC := $(filter-out core/archive/inflate_$(if $(filter yes,$(ISAL)),libarchive,isal).c, \
+CORE_SRC := $(filter-out $(if $(filter yes,$(ISAL)),core/archive/inflate_libarchive.c core/base/crc32_zlib.c, \
+	core/archive/inflate_isal.c core/base/crc32_isal.c), \
 	$(wildcard core/*.c core/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libcarton.a

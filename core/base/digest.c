@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
-#include <zlib.h>
 
 /* struct sha256, tagger and tag are OpenSSL contexts under another name. */
 
@@ -170,9 +169,4 @@ int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_
 			       n == KEY_SIZE ?
 		       0 :
 		       -EIO;
-}
-
-uint32_t crc32_update(uint32_t crc, const void *data, size_t n)
-{
-	return (uint32_t)crc32_z(crc, data, n);
 }
