@@ -13,6 +13,7 @@
 #include "archive/dir.h"
 #include "fetch/download.h"
 #include "load.h"
+#include "http/hf.h"
 #include "http/s3.h"
 #include "fetch/remote_source.h"
 #include "archive/zip.h"
@@ -20,7 +21,7 @@
 static bool is_url(const char *source)
 {
 	return strncasecmp(source, "http://", 7) == 0 || strncasecmp(source, "https://", 8) == 0 ||
-	       s3_is_url(source);
+	       s3_is_url(source) || hf_is_url(source);
 }
 
 /* The length of the scheme of what looks like a URL, but is none that can be read; 0: it does not. */
@@ -39,6 +40,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		.private_links = options->private_links,
 		.cacert = options->cacert,
 		.header_file = options->header_file,
+		.header = c->header,
 		.origin_url = is_url(source) ? source : NULL,
 		.s3 = c->s3,
 	};
@@ -164,7 +166,7 @@ static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 
 	if (fd < 0 && errno == ENOENT && scheme) {
 		carton_log(CARTON_LOG_ERROR, http_url_redact(path, shown, sizeof(shown)),
-			   "URLs with %.*s:// cannot be read here, only http, https and s3",
+			   "URLs with %.*s:// cannot be read here, only http, https, s3 and hf",
 			   MIN(scheme, 32), path);
 		return -EOPNOTSUPP;
 	}
@@ -331,6 +333,26 @@ static int open_parts(struct carton *c, enum opening how, const char *source,
 	return r;
 }
 
+/* The same for a hub: the URL that it stands for, and the user's token, which is read before confinement. */
+static int open_hub(struct carton *c, enum opening how, const char *source,
+		    const struct carton_options *options)
+{
+	const char *fault = hf_url_fault(source);
+	char *url;
+	int r;
+
+	if (fault) {
+		carton_log(CARTON_LOG_ERROR, source, "%s", fault);
+		return -EINVAL;
+	}
+	url = hf_http_url(source);
+	r = !url ? -ENOMEM : options->offline ? 0 : hf_header(&c->header);
+	if (r == 0)
+		r = open_parts(c, how, url, options);
+	free(url);
+	return r;
+}
+
 /*
  * Nothing that fails here matters to what the carton holds: its files are then verified as a whole.
  */
@@ -385,7 +407,8 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 	if (!c->verify && how != OPEN_UNHASHED)
 		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
 			   "verify=off: nothing that is read is checked against MANIFEST");
-	r = open_parts(c, how, source, options);
+	r = hf_is_url(source) ? open_hub(c, how, source, options) :
+				open_parts(c, how, source, options);
 	if (r == 0)
 		r = open_meta(c);
 	if (r < 0 && options->keep_going && c->tree) {
@@ -417,7 +440,7 @@ bool carton_fetches(const struct carton *c)
 int carton_refresh(struct carton *c, const char *url)
 {
 	const char *fault = http_url_fault(url);
-	char shown[256];
+	char shown[256], *at;
 	int r;
 
 	if (!c->remote_source || (s3_is_url(url) && !c->s3))
@@ -427,7 +450,9 @@ int carton_refresh(struct carton *c, const char *url)
 		carton_log(CARTON_LOG_ERROR, shown, "%s", fault);
 		return -EINVAL;
 	}
-	r = remote_source_refresh(c->remote_source, url);
+	at = hf_is_url(url) ? hf_http_url(url) : strdup(url);
+	r = at ? remote_source_refresh(c->remote_source, at) : -ENOMEM;
+	free(at);
 	if (r == 0)
 		carton_log(CARTON_LOG_INFO, shown, "the carton is fetched from here now");
 	return r;
@@ -469,6 +494,9 @@ void carton_close(struct carton *c)
 	origins_free(c->origins);
 	mirrors_free(c->mirrors);
 	s3_free(c->s3);
+	if (c->header)
+		explicit_bzero(c->header, strlen(c->header));
+	free(c->header);
 	cache_free(c->cache);
 	cancel_destroy(&c->stop);
 	free(c);

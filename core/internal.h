@@ -34,6 +34,7 @@ struct carton {
 	struct origins *origins;       /* likewise */
 	struct mirrors *mirrors;       /* likewise; or NULL */
 	struct s3 *s3;		       /* for its http; or NULL */
+	char *header;		       /* likewise: the token for a hub */
 	struct cancel stop;	       /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;

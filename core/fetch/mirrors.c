@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/util.h"
+#include "http/hf.h"
 #include "http/http.h"
 
 #define CACHE_LAYOUT "/v1/objects/{ab}/{sha256}"
@@ -148,8 +149,14 @@ static int add(struct mirrors *m, const char *text)
 	char *url;
 
 	t->local = *text == '/';
-	if (asprintf(&t->text, "%s%s", text, t->local && !strchr(text, '{') ? CACHE_LAYOUT : "") <
-	    0)
+	if (hf_is_url(text)) {
+		if (hf_url_fault(text))
+			return refuse(text, hf_url_fault(text));
+		t->text = hf_http_url(text);
+		if (!t->text)
+			return -ENOMEM;
+	} else if (asprintf(&t->text, "%s%s", text,
+			    t->local && !strchr(text, '{') ? CACHE_LAYOUT : "") < 0)
 		return -ENOMEM;
 	m->n++;
 	fault = fault_of(t);

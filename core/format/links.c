@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "http/hf.h"
 #include "http/http.h"
 #include "base/util.h"
 
@@ -79,7 +80,8 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 			return -ENOMEM;
 		link->urls = urls;
 	}
-	link->urls[link->n_urls] = strndup(v->str, v->len);
+	link->urls[link->n_urls] = hf_is_url(v->str) ? hf_http_url(v->str) :
+						       strndup(v->str, v->len);
 	return link->urls[link->n_urls] ? (link->n_urls++, 0) : -ENOMEM;
 }
 

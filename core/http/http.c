@@ -56,6 +56,8 @@ static int set_options(struct http *http, const struct http_options *o)
 		r = set_origin(http, o->origin_url);
 	if (r == 0 && o->header_file)
 		r = http_secrets_load(http, o->header_file);
+	else if (r == 0 && o->header)
+		r = http_secrets_add(http, o->header);
 	if (r == 0 && o->cacert) {
 		if (access(o->cacert, R_OK) < 0) {
 			r = -errno;

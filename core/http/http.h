@@ -56,6 +56,7 @@ struct http_options {
 	bool private_links;	   /* let LINKS and redirects reach private addresses */
 	const char *cacert;	   /* PEM file of the authorities to trust instead */
 	const char *header_file;   /* lines `Name: value`, for the origin of origin_url only */
+	const char *header;	   /* one such line, if there is no header_file; or NULL */
 	const char *origin_url;	   /* what the user typed; NULL: nothing gets credentials */
 	struct s3 *s3;		   /* for s3:// URLs (s3.h); outlives it; NULL: there are none */
 	long max_host_connections; /* to one host at once; default: no limit */
@@ -172,7 +173,10 @@ void http_close(struct http_stream *stream);
  */
 int http_status_errno(int status);
 
-/* NULL when `url` is an absolute http, https or s3 URL that http_start_request() takes, else what is wrong. */
+/*
+ * NULL when `url` is an absolute http, https or s3 URL that http_start_request() takes, or an hf URL that stands for
+ * one (hf.h), else what is wrong.
+ */
 const char *http_url_fault(const char *url);
 
 /* `url` without userinfo, query and fragment, cut to n - 1 bytes; for messages. Returns `ret`. */

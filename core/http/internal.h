@@ -149,6 +149,9 @@ int http_add_line(struct curl_slist **list, const char *line);
 
 /* Loads the user's header file for the first time. 0, or as http_headers_load(). */
 int http_secrets_load(struct http *http, const char *header_file);
+
+/* A header instead of the file's. 0 or -ENOMEM. */
+int http_secrets_add(struct http *http, const char *header);
 void http_secrets_free(struct http *http);
 
 /* Adds what only the server may know that the stream asks. 0 or -ENOMEM. */

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "http/hf.h"
 #include "http/internal.h"
 
 /* ---- URLs ---- */
@@ -175,6 +176,8 @@ const char *http_url_fault(const char *url)
 
 	if (s3_is_url(url))
 		return s3_url_fault(url);
+	if (hf_is_url(url))
+		return hf_url_fault(url);
 	if (http_target_parse(NULL, url, &target, &why) < 0)
 		return why;
 	http_target_free(&target);

@@ -36,6 +36,14 @@ int http_secrets_load(struct http *http, const char *header_file)
 	return http_headers_load(header_file, &http->headers);
 }
 
+int http_secrets_add(struct http *http, const char *header)
+{
+	http->headers = calloc(2, sizeof(*http->headers));
+	if (http->headers)
+		http->headers[0] = strdup(header);
+	return http->headers && http->headers[0] ? 0 : -ENOMEM;
+}
+
 void http_secrets_free(struct http *http)
 {
 	http_headers_free(http->headers);

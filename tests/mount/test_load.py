@@ -129,7 +129,7 @@ class Hub:
 
     def __init__(self, files, ttl=1000, rate=None, dead=lambda n: False):
         self.files, self.ttl, self.rate, self.dead = files, ttl, rate, dead
-        self.resolves, self.parts, self.secrets = [], [], []
+        self.resolves, self.parts, self.secrets, self.asked = [], [], [], []
         self.lock = threading.Lock()
 
     def __enter__(self):
@@ -166,6 +166,7 @@ class Hub:
         now = time.time()
         with self.lock:
             self.resolves.append((now, h.headers.get('Authorization')))
+            self.asked.append(h.path)
         date = time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))
         query = urllib.parse.urlencode({'X-Amz-Date': date, 'X-Amz-Expires': self.ttl,
                                         'X-Amz-Signature': f'{now:.6f}'})

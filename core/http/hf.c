@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/hf.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/util.h"
+#include "http/http.h"
+#include "http/policy.h"
+
+#define SCHEME "hf://"
+#define HUB "https://huggingface.co"
+#define MAX_TOKEN 1024
+#define NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+/* The parts of a URL, within it. */
+struct parts {
+	const char *repo; /* with what stands before it */
+	size_t repo_len;
+	const char *revision;
+	size_t revision_len; /* 0: main */
+	const char *path;
+};
+
+bool hf_is_url(const char *url)
+{
+	return strncasecmp(url, SCHEME, strlen(SCHEME)) == 0;
+}
+
+static bool is_dots(const char *text, size_t n)
+{
+	return n > 0 && n <= 2 && strspn(text, ".") >= n;
+}
+
+/* A name at *at and the `end` behind it: moves there. */
+static bool skip_name(const char **at, const char *ends)
+{
+	size_t n = strspn(*at, NAME);
+
+	if (n == 0 || is_dots(*at, n) || !(*at)[n] || !strchr(ends, (*at)[n]))
+		return false;
+	*at += n;
+	return true;
+}
+
+static const char *split(const char *url, struct parts *ret)
+{
+	const char *p = url + strlen(SCHEME);
+
+	ret->repo = p;
+	if (strncmp(p, "datasets/", 9) == 0 || strncmp(p, "spaces/", 7) == 0)
+		p += strcspn(p, "/") + 1;
+	if (!skip_name(&p, "/") || (p++, !skip_name(&p, "/@")))
+		return "not hf://ORG/REPO[@REVISION]/PATH";
+	ret->repo_len = (size_t)(p - ret->repo);
+	ret->revision = p + (*p == '@');
+	ret->revision_len = strcspn(ret->revision, "/");
+	if ((*p == '@') != (ret->revision_len > 0) || is_dots(ret->revision, ret->revision_len))
+		return "not hf://ORG/REPO[@REVISION]/PATH: the revision is none";
+	ret->path = ret->revision + ret->revision_len + 1;
+	if (!ret->revision[ret->revision_len] || !*ret->path)
+		return "not hf://ORG/REPO[@REVISION]/PATH: there is no path";
+	/* libcurl would resolve them */
+	for (p = ret->path - 1; p; p = strchr(p + 1, '/'))
+		if (is_dots(p + 1, strcspn(p + 1, "/")))
+			return "a path with the component . or .. cannot be asked for";
+	return NULL;
+}
+
+const char *hf_url_fault(const char *url)
+{
+	struct parts parts;
+
+	return strlen(url) > HTTP_MAX_URL / 4 ? "the URL is too long" : split(url, &parts);
+}
+
+static int add_encoded(struct buf *to, const char *text, size_t n, const char *kept)
+{
+	int r = 0;
+
+	for (; n > 0 && r == 0; text++, n--)
+		r = isalnum((unsigned char)*text) || strchr(kept, *text) ?
+			    buf_addc(to, *text) :
+			    buf_addf(to, "%%%02X", (unsigned char)*text);
+	return r;
+}
+
+char *hf_http_url(const char *url)
+{
+	const char *hub = getenv("HF_ENDPOINT");
+	struct buf out = buf_init(HTTP_MAX_URL + 1);
+	struct parts p;
+	int n, r;
+
+	if (split(url, &p))
+		return NULL;
+	hub = hub && *hub ? hub : HUB;
+	for (n = (int)MIN(strlen(hub), (size_t)HTTP_MAX_URL); n > 0 && hub[n - 1] == '/';)
+		n--;
+	r = buf_addf(&out, "%.*s/%.*s/resolve/", n, hub, (int)p.repo_len, p.repo);
+	if (r == 0 && p.revision_len > 0)
+		r = add_encoded(&out, p.revision, p.revision_len, "-._~%");
+	else if (r == 0)
+		r = buf_addf(&out, "main");
+	if (r == 0)
+		r = buf_addc(&out, '/');
+	if (r == 0)
+		r = add_encoded(&out, p.path, strlen(p.path), "-._~/{}");
+	if (r < 0) {
+		buf_free(&out);
+		return NULL;
+	}
+	return out.data;
+}
+
+/* ---- the token ---- */
+
+static FILE *open_saved(void)
+{
+	static const char *const places[][2] = { { "HF_TOKEN_PATH", "" },
+						 { "HF_HOME", "/token" },
+						 { "XDG_CACHE_HOME", "/huggingface/token" },
+						 { "HOME", "/.cache/huggingface/token" } };
+	char path[4096];
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		const char *at = getenv(places[i][0]);
+
+		if (!at || !*at)
+			continue;
+		snprintf(path, sizeof(path), "%s%s", at, places[i][1]);
+		return fopen(path, "re");
+	}
+	return NULL;
+}
+
+int hf_header(char **ret)
+{
+	const char *given = getenv("HF_TOKEN");
+	FILE *f = given && *given ? NULL : open_saved();
+	char token[MAX_TOKEN] = "", *start = token;
+	size_t n;
+	int r = 0;
+
+	*ret = NULL;
+	if (f && !fgets(token, sizeof(token), f))
+		*token = '\0';
+	if (f)
+		fclose(f);
+	else if (given)
+		snprintf(token, sizeof(token), "%s", given);
+	start += strspn(token, " \t\r\n");
+	n = strcspn(start, " \t\r\n");
+	if (n > 0 && (start[n + strspn(start + n, " \t\r\n")] || n == sizeof(token) - 1 ||
+		      (start[n] = '\0', !http_header_value_ok(start)))) {
+		carton_log(CARTON_LOG_ERROR, NULL,
+			   "HF_TOKEN or the saved token of huggingface_hub is no token");
+		r = -EINVAL;
+	} else if (n > 0 && asprintf(ret, "Authorization: Bearer %s", start) < 0) {
+		*ret = NULL;
+		r = -ENOMEM;
+	}
+	explicit_bzero(token, sizeof(token));
+	return r;
+}

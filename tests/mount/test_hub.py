@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hf://: the URL that it stands for, and where the token comes from and goes to."""
+import pytest
+
+from harness import ctl
+from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes
+from test_load import Hub
+from zipwriter import Carton
+
+TOKEN = 'hf_abcDEF'
+
+
+def endpoint(hub):
+    return {'HF_ENDPOINT': hub.url('')[:-len('hub/')]}
+
+
+@pytest.mark.parametrize('url, path', [
+    ('me/my-model.v1/m.carton', 'me/my-model.v1/resolve/main/m.carton'),
+    ('me/m@v1.0/a b/ä+%/m.carton', 'me/m/resolve/v1.0/a%20b/%C3%A4%2B%25/m.carton'),
+    ('me/m@refs%2Fpr%2F1/m.carton', 'me/m/resolve/refs%2Fpr%2F1/m.carton'),
+    ('datasets/me/m/@x?y#z/m.carton', 'datasets/me/m/resolve/main/%40x%3Fy%23z/m.carton')])
+def test_carton_of_a_hub(mount, cache, tmp_path, url, path):
+    c = Carton(method='stored').add('model/x', fault_bytes(20 * MIB, seed=1))
+    c.write(tmp_path / 'm.carton')
+    with Hub({'m.carton': (tmp_path / 'm.carton').read_bytes()}) as hub:
+        env = endpoint(hub) | {'HF_TOKEN': TOKEN}
+        with mount(f'hf://{url}', *cache.options, env=env) as m:
+            as_expected(m, c)
+        assert hub.asked == ['/' + path] and [t for _, t in hub.resolves] == [f'Bearer {TOKEN}']
+        assert hub.parts and set(hub.secrets) == {None}
+        asked = len(hub.parts)
+        with mount(f'hf://{url}', *cache.options, '-o', 'offline', env=env) as m:
+            as_expected(m, c)
+        assert len(hub.asked) == 1 and len(hub.parts) == asked
+
+
+@pytest.mark.parametrize('url', ['me/m.carton', 'me/m@/m.carton', 'me//m.carton', 'me/m/', 'me/../m.carton',
+                                 'me/m/a/../b', 'me/m@../b', 'datasets/me/m.carton', 'a b/m/x', 'me/m/./x'])
+def test_bad_urls(cache, url):
+    p = ctl('info', cache.flag, f'hf://{url}', env={'HF_ENDPOINT': 'http://127.0.0.1:1'})
+    assert p.returncode == 1 and ('not hf://ORG/REPO[@REVISION]/PATH' in p.stderr or
+                                  'a path with the component' in p.stderr), p.stderr
+
+
+@pytest.mark.parametrize('where', ['environment', 'path', 'hf_home', 'xdg', 'home', 'none', 'header_file'])
+def test_where_the_token_is(cache, tmp_path, where):
+    Carton().add('model/x', b'x').write(tmp_path / 'm.carton')
+    at = tmp_path / {'home': '.cache/huggingface/token', 'xdg': 'huggingface/token'}.get(where, 'token')
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.write_text(TOKEN + '\n')
+    env = {'HOME': tmp_path / 'nobody'} | {
+        'environment': {'HF_TOKEN': TOKEN, 'HF_TOKEN_PATH': '/nowhere'}, 'path': {'HF_TOKEN_PATH': at},
+        'hf_home': {'HF_HOME': tmp_path}, 'xdg': {'XDG_CACHE_HOME': tmp_path}, 'home': {'HOME': tmp_path},
+        'none': {}, 'header_file': {'HF_TOKEN': TOKEN}}[where]
+    options = []
+    if where == 'header_file':
+        at.write_text('Authorization: Bearer other\n')
+        options = [f'--header-file={at}']
+    with Hub({'m.carton': (tmp_path / 'm.carton').read_bytes()}) as hub:
+        p = ctl('hash', 'hf://me/m/m.carton', cache.flag, *options,
+                env={k: str(v) for k, v in env.items()} | endpoint(hub))
+        assert p.returncode == 0, p.stderr
+        wanted = {'none': None, 'header_file': 'Bearer other'}.get(where, f'Bearer {TOKEN}')
+        assert {t for _, t in hub.resolves} == {wanted}
+
+
+@pytest.mark.parametrize('text', ['two words', 'new\nline', 'x' * 2000, 'bell\a'])
+def test_what_is_no_token(cache, text):
+    p = ctl('hash', 'hf://me/m/m.carton', cache.flag,
+            env={'HF_TOKEN': text, 'HF_ENDPOINT': 'http://127.0.0.1:1'})
+    assert p.returncode == 1 and 'is no token' in p.stderr and text[:8] not in p.stderr
+
+
+def test_links_and_mirrors(mount, cache, tmp_path):
+    """They are public URLs: the token is not sent, unless the carton is at the same hub."""
+    data = {n: fault_bytes(MIB, seed=i) for i, n in enumerate('xyz')}
+    with Hub(data) as hub:
+        c = LinkedCarton().link('model/x', data['x'], 'hf://me/m/x')
+        c.link('model/y', data['y'], 'http://127.0.0.1:1/none')
+        path = c.write(tmp_path / 'm.carton')
+        env = endpoint(hub) | {'HF_TOKEN': TOKEN}
+        p = ctl('fetch', cache.flag, path, 'model/x', env=env)
+        assert p.returncode and 'loopback address' in p.stderr and not hub.asked
+        with mount(path, *PRIVATE, *cache.options, '-o', 'mirror=hf://me/mirror/{path}', env=env) as m:
+            assert m.read('model/y') == data['y']
+        assert {'/me/mirror/resolve/main/model/y'} == set(hub.asked) and {t for _, t in hub.resolves} == {None}
+        del hub.asked[:], hub.resolves[:]
+        assert ctl('fetch', cache.flag, '--private-links', path, 'model/x', env=env).returncode == 0
+        assert set(hub.asked) == {'/me/m/resolve/main/x'} and {t for _, t in hub.resolves} == {None}
+        hub.files['m.carton'] = path.read_bytes()
+        del hub.asked[:], hub.resolves[:]
+        assert ctl('fetch', f'--cache-dir={tmp_path}/other', '--private-links', 'hf://me/m/m.carton', 'model/x',
+                   env=env).returncode == 0
+        assert {t for _, t in hub.resolves} == {f'Bearer {TOKEN}'} and len(hub.asked) >= 2
+        assert set(hub.secrets) == {None}
