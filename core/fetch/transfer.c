@@ -321,6 +321,9 @@ static int ask_pieces(struct fetcher *x)
 		if (r < 0)
 			pieces_return(&x->pieces, c->left);
 	}
+	/* a place in the queue that is not used would block those behind it */
+	if (r == 0 && x->turn_ms)
+		conn_give_up(x);
 	/* others are under way */
 	if (r == -EBUSY && conns_active(x) > 0)
 		r = 0;
