@@ -26,6 +26,7 @@
 #include "park.h"
 #include "progress.h"
 #include "sandbox.h"
+#include "signals.h"
 #include "status_files.h"
 #include "unmounted.h"
 
@@ -250,15 +251,13 @@ static int loop(struct session *s, struct fuse_session *se)
 		return EXIT_SYSTEM;
 	fuse_loop_cfg_set_clone_fd(config, 0);
 	r = fuse_session_loop_mt(se, config);
+	signals_loop_ended();
 	fuse_loop_cfg_destroy(config);
 	notify_systemd("STOPPING=1");
 	ahead_stop(s->mount.ahead);
 	/* answer parked requests while the connection is still open */
 	carton_stop(s->mount.carton);
-	/*
-	 * A signal (r > 0) is a normal end, as an unmount is. A thread that reads a request during the
-	 * unmount gets ECONNABORTED.
-	 */
+	/* a thread that reads a request during the unmount gets ECONNABORTED */
 	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_OK;
 }
 
@@ -308,7 +307,7 @@ static int serve(struct session *s)
 	struct fuse_session *se = s->mount.session;
 	int status = EXIT_MOUNT;
 
-	if (fuse_set_signal_handlers(se) < 0)
+	if (signals_catch(se) < 0)
 		return status;
 	if (attach(s) == 0) {
 		dirops_parallel(&s->mount);
@@ -322,7 +321,6 @@ static int serve(struct session *s)
 		if (is_unmounted(se))
 			s->mounted = false;
 	}
-	fuse_remove_signal_handlers(se);
 	return status;
 }
 

@@ -5,6 +5,7 @@ fail. As root, tests with `who` run twice: as root and as an ordinary user.
 """
 import contextlib
 import fcntl
+import functools
 import os
 import shutil
 import signal
@@ -37,16 +38,17 @@ NEEDS = {
     'needs_promtool': ('where Prometheus is installed', lambda: shutil.which('promtool')),
     'slow': ('with TEST_SLOW=1 (make slow): takes minutes', lambda: os.environ.get('TEST_SLOW')),
     'needs_plain_build': ('without sanitizers', lambda: not harness.SANITIZED),
+    'needs_podman': ('where podman can run a container', harness.podman_runs),
     'needs_memory_group': ('where a memory control group can be made', harness.memory_group),
 }
 
 
 def pytest_collection_modifyitems(config, items):
     """Deselects what cannot run here, so that a skipped test is always a fault."""
-    holds = {name: condition() for name, (_, condition) in NEEDS.items()}
+    holds = functools.cache(lambda name: NEEDS[name][1]())
 
     def can_run(item):
-        return all(holds[name] for name in NEEDS if item.get_closest_marker(name))
+        return all(holds(name) for name in NEEDS if item.get_closest_marker(name))
 
     away = [item for item in items if not can_run(item)]
     if away:
@@ -196,3 +198,12 @@ def big_carton(session_dir):
     carton.add('model/big', zipwriter.Sparse(BIG, pieces, BIG_SUMS))
     carton.add('misc/after', b'behind 4 GiB\n')
     return carton.write(session_dir / 'big.carton'), carton
+
+
+@pytest.fixture(scope='session')
+def killer(session_dir):
+    """A library to preload, which sends a signal at a certain call: see killer.c."""
+    out = session_dir / 'killer.so'
+    p = harness.run('cc', '-shared', '-fPIC', '-o', out, Path(__file__).with_name('killer.c'))
+    assert p.returncode == 0, p.stderr
+    return out

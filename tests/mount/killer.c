@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded: kills the process before, or after, the Nth call of a function that puts a file in its place.
+ * Preloaded: kills the process before, or after, the Nth call of a function that puts a file in its place; or
+ * sends it SIGTERM right before it waits for one, but not before it can read a byte from standard input.
  *
  *	KILL_AT='linkat 1 after'
+ *	KILL_AT='sem_wait 1 term'
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,6 +28,8 @@ static int counts(const char *name)
 	if (!at || sscanf(at, "%15s %d %15s", want, &number, when) != 3 ||
 	    strcmp(want, name) != 0 || atomic_fetch_add(&calls, 1) + 1 != number)
 		return 0;
+	if (strcmp(when, "term") == 0)
+		return raise(SIGTERM);
 	if (strcmp(when, "before") == 0)
 		raise(SIGKILL);
 	return 1;
@@ -51,4 +56,13 @@ int renameat(int from, const char *old, int to, const char *new)
 	int kill = counts("renameat"), r = REAL(renameat)(from, old, to, new);
 
 	return kill ? raise(SIGKILL) : r;
+}
+
+int sem_wait(sem_t *semaphore)
+{
+	char c;
+
+	if (getenv("KILL_AT") && read(STDIN_FILENO, &c, 1) == 1)
+		counts("sem_wait");
+	return REAL(sem_wait)(semaphore);
 }

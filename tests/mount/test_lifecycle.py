@@ -338,6 +338,23 @@ def test_ignored_signal_is_ignored(load_carton, point):
         harness.abandon(where, [])
 
 
+@pytest.mark.needs_plain_build
+def test_signal_right_before_the_wait(sample_carton, killer, point):
+    """SIGTERM when the main thread has looked whether there was one, and does not wait for one yet."""
+    where = point()
+    p = subprocess.Popen([CARTONFS, '-f', sample_carton[0], where], stderr=subprocess.PIPE,
+                         stdin=subprocess.PIPE, env=environment(LD_PRELOAD=str(killer), KILL_AT='sem_wait 1 term'))
+    try:
+        eventually('a mount or an end', lambda: mountinfo(where) or p.poll() is not None)
+        assert 'model' in os.listdir(where)     # so the other threads wait for requests by now
+        assert p.communicate(b'.', timeout=EXIT_S * SLOW)[1] == b'' and p.returncode == 0
+        eventually('unmounted', lambda: mountinfo(where) is None)
+    finally:
+        p.kill()
+        p.communicate()
+        harness.abandon(where, [])
+
+
 # ---- readers that go away ----
 
 

@@ -22,7 +22,7 @@ import zstandard
 
 import chunkindex
 import packerform
-from harness import CARTONCTL, IS_ROOT, REFERENCE, ROOT, ctl, environment, eventually, run, scan, sha_file
+from harness import CARTONCTL, IS_ROOT, REFERENCE, ctl, environment, eventually, run, scan, sha_file
 from origin import MIB
 from test_faulty_disk import Disk
 from zipwriter import Carton, Sparse
@@ -106,13 +106,15 @@ def test_read_by_others(tree, work, compress):
     out = work / 'm.carton'
     assert pack('pack', f'--compress={compress}', path, out) == c.model_hash()
     verified(out)
+    seven = '7zz' if shutil.which('7zz') else '7z'
+    no_zstd = ['unzip'] + [seven] * ('ZSTD' not in run(seven, 'i').stdout)     # so that of Ubuntu 24.04
     want = tree_of(path)
     want['MANIFEST'] = ('file', len(c.manifest_bytes()),
                         hashlib.sha256(c.manifest_bytes()).hexdigest(), False)
     for name, words in (('bsdtar', ['bsdtar', '-xpf', out, '-C', work / 'bsdtar']),
-                        ('7z', [shutil.which('7zz') or '7z', 'x', '-snld', f'-o{work}/7z', out]),
+                        (seven, [seven, 'x', '-snld', f'-o{work}/{seven}', out]),
                         ('unzip', ['unzip', '-q', out, '-d', work / 'unzip'])):
-        if name == 'unzip' and compress != 'store':     # it has no zstd
+        if name in no_zstd and compress != 'store':
             continue
         os.mkdir(work / name)
         p = run(*words)
@@ -473,7 +475,7 @@ def test_changed_while_read(tree, work, how):
         out, err = p.communicate()
     assert p.returncode == 1 and out == '' and not (work / 'm.carton').exists(), err
     # noticed when it is opened, while it is read, or at its end
-    assert re.search('model/noise: (had .* when listed|became shorter|has changed) ', err), err
+    assert re.search('model/noise: (had .* when listed|became shorter|has changed)', err), err
 
 
 # ---- whole or not at all ----
@@ -500,14 +502,6 @@ def test_killed_while_it_is_written(tree, work, old):
         assert not old or out.read_bytes() == OLD
     pack('pack', path, out)
     verified(out)
-
-
-@pytest.fixture(scope='session')
-def killer(session_dir):
-    out = session_dir / 'killer.so'
-    p = run('cc', '-shared', '-fPIC', '-o', out, ROOT / 'tests/mount/killer.c')
-    assert p.returncode == 0, p.stderr
-    return out
 
 
 @pytest.mark.needs_plain_build
