@@ -403,3 +403,24 @@ def expected(files, links=None):
 def manifest(text):
     """{path: hex} of a MANIFEST."""
     return dict(line.rsplit('=', 1) for line in text.decode().splitlines())
+
+
+# ---- containers ----
+
+def podman(rootfs):
+    """Makes a directory for a container with this system's programs, and returns the command that runs one."""
+    for name in ('usr', 'etc', 'w', 'proc', 'dev', 'sys', 'tmp', 'var/tmp', 'run', 'prog'):
+        (rootfs / name).mkdir(parents=True)
+    for name in ('bin', 'lib', 'lib64', 'sbin'):
+        (rootfs / name).symlink_to(f'usr/{name}')
+    return ['podman', *(('--runtime', 'runc') if shutil.which('runc') else ()),
+            '--cgroup-manager=cgroupfs', 'run', '--rm', '--network=none', '--cap-drop=all',
+            '--security-opt=no-new-privileges', '--user=65534:65534', '--ulimit=nofile=1024:1024',
+            '--ulimit=nproc=1024:1024', '--volume=/usr:/usr:ro']
+
+
+def podman_runs():
+    if not shutil.which('podman') or not IS_ROOT:
+        return False
+    with tempfile.TemporaryDirectory() as d:
+        return run(*podman(Path(d) / 'rootfs'), '--rootfs', Path(d) / 'rootfs', '/bin/true').returncode == 0

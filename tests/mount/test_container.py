@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -144,27 +143,15 @@ def test_error_file(carton, work):
     assert p.returncode == 1 and 'none/x' in p.stderr
 
 
-PODMAN = ('podman', *(('--runtime', 'runc') if shutil.which('runc') else ()),
-          '--cgroup-manager=cgroupfs', 'run', '--rm', '--network=none', '--cap-drop=all',
-          '--security-opt=no-new-privileges', '--user=65534:65534', '--ulimit=nofile=1024:1024',
-          '--ulimit=nproc=1024:1024')
-
-
+@pytest.mark.needs_podman
 def test_podman(carton, work):
     """A container with this system's files serves what came over a socket."""
     c, path, where = carton
-    rootfs = work / 'rootfs'
-    for name in ('usr', 'etc', 'w', 'proc', 'dev', 'sys', 'tmp', 'var/tmp', 'run', 'prog'):
-        (rootfs / name).mkdir(parents=True)
-    for name in ('bin', 'lib', 'lib64', 'sbin'):
-        (rootfs / name).symlink_to(f'usr/{name}')
-    inside = (f'--volume={work}:/w', '--volume=/usr:/usr:ro', f'--volume={harness.PROGRAMS}:/prog:ro',
-              '--rootfs', str(rootfs))
-    if not shutil.which('podman') or run(*PODMAN, *inside, '/bin/true').returncode:
-        pytest.skip('podman cannot run a container here')
+    podman = [*harness.podman(work / 'rootfs'), f'--volume={work}:/w', f'--volume={harness.PROGRAMS}:/prog:ro',
+              '--rootfs', work / 'rootfs']
     with device(where) as fd, listening(work / 'sock', fd):
         p = subprocess.Popen(
-            [*PODMAN, *inside, '/prog/cartonfs', '-f', '-o', 'cache_dir=/w/cache', f'/w/{path.name}',
+            [*podman, '/prog/cartonfs', '-f', '-o', 'cache_dir=/w/cache', f'/w/{path.name}',
              '/w/sock'], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
             env=harness.environment())
         try:
