@@ -255,7 +255,7 @@ static int cmd_read(const char *path)
 		return fail(error.text, r);
 	view_json_begin(&j, write_out, stdout);
 	for (size_t i = 0; i < s->n && !r; i++) {
-		struct view_json_tensor t = { .info = &s->list[i].info };
+		struct view_json_tensor t = { .info = &s->list[i] };
 
 		t.dtype = t.info->dtype->safetensors;
 		t.bytes = t.info->bytes;

@@ -34,14 +34,19 @@ const struct dtype *dtype_at(size_t i);
 /* Its name for users: carton's, else that of safetensors. Never NULL. */
 const char *dtype_label(const struct dtype *dtype);
 
-/* The description of a tensor, without its data. Owns nothing. */
+struct object;
+
+/* The description of a tensor. Owns nothing. */
 struct tensor_info {
 	const char *name; /* UTF-8, may hold NUL; NUL-terminated beyond name_len */
 	const struct dtype *dtype;
 	const uint64_t *shape; /* rank dimensions, outermost first; NULL when rank is 0 */
 	uint64_t bytes;	       /* of a numeric tensor's data; 0 for string and nested */
 	uint32_t name_len;     /* at most MAX_TENSOR_NAME */
-	uint32_t rank;	       /* 0: a scalar */
+	uint32_t rank : 31;    /* 0: a scalar */
+	uint32_t whole : 1;    /* the data must be all of the object */
+	uint64_t off;	       /* of numeric data: in the object, or as its format counts */
+	struct object *object; /* which has the data of a numeric tensor; NULL: not known here */
 };
 
 /*

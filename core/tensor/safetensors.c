@@ -19,6 +19,10 @@ struct parse {
 	struct reason *reason;
 	size_t cap, cap_dims, cap_metadata; /* of the arrays in `s` */
 	size_t n_dims;
+	struct shape {
+		size_t start; /* in `dims` */
+		unsigned rank;
+	} shapes[256];	  /* some, by their hash */
 	struct key *keys; /* a stack: keys of the open objects that are not tensor names */
 	size_t n_keys, cap_keys;
 	size_t n_other_keys; /* all keys so far that are not tensor names */
@@ -252,30 +256,31 @@ wrong:
 }
 
 /* Checks that dtype, shape and data_offsets agree. */
-static int check_tensor(struct parse *p, struct safetensor *t)
+static int check_tensor(struct parse *p, struct tensor_info *i, const uint64_t offsets[2])
 {
-	struct tensor_info *i = &t->info;
+	uint64_t begin = offsets[0], end = offsets[1];
 	const uint64_t *shape = i->rank ? &p->s->dims[p->n_dims - i->rank] : NULL;
 	int r = dtype_bytes(i->dtype, shape, i->rank, &i->bytes);
 
-	if (t->end < t->begin)
+	if (end < begin)
 		return reason_set(p->reason, -EBADMSG,
 				  TENSOR_FMT " ends at %" PRIu64 ", before it begins at %" PRIu64,
-				  TENSOR_ARG(i), t->end, t->begin);
+				  TENSOR_ARG(i), end, begin);
 	if (r < 0)
 		return reason_set(
 			p->reason, -EBADMSG, TENSOR_FMT " has a shape whose size %s", TENSOR_ARG(i),
 			r == -EBADMSG ? "is not a whole number of bytes" : "does not fit 64 bits");
-	if (i->bytes != t->end - t->begin)
+	if (i->bytes != end - begin)
 		return reason_set(p->reason, -EBADMSG,
 				  TENSOR_FMT " has %" PRIu64
 					     " bytes by its data_offsets, but %" PRIu64
 					     " by its shape and dtype",
-				  TENSOR_ARG(i), t->end - t->begin, i->bytes);
+				  TENSOR_ARG(i), end - begin, i->bytes);
+	i->off = begin;
 	return 0;
 }
 
-static int add_tensor(struct parse *p, struct safetensor **ret)
+static int add_tensor(struct parse *p, struct tensor_info **ret)
 {
 	struct safetensors *s = p->s;
 	struct key name;
@@ -289,14 +294,13 @@ static int add_tensor(struct parse *p, struct safetensor **ret)
 	if (r < 0)
 		return r;
 	*ret = &s->list[s->n++];
-	**ret = (struct safetensor){ .info = { .name = name.text,
-					       .name_len = (uint32_t)name.len } };
+	**ret = (struct tensor_info){ .name = name.text, .name_len = (uint32_t)name.len };
 	return 0;
 }
 
 /* A tensor that is being read. */
 struct reading {
-	struct safetensor *t;
+	struct tensor_info *t;
 	uint64_t offsets[2];
 	unsigned has; /* bits of the known keys found so far */
 };
@@ -306,7 +310,7 @@ static const char *const known[] = { "dtype", "shape", "data_offsets" };
 /* Parses the value of the current key of a tensor. */
 static int parse_member(struct parse *p, struct reading *rd)
 {
-	struct tensor_info *i = &rd->t->info;
+	struct tensor_info *i = rd->t;
 	size_t k = 0;
 	int r;
 
@@ -323,6 +327,26 @@ static int parse_member(struct parse *p, struct reading *rd)
 	return k == 0 ? parse_dtype(p, i) : parse_integers(p, i, k == 1 ? NULL : rd->offsets);
 }
 
+/* Many tensors have one shape: it is kept once. Until link_shapes(), `shape` is where it begins in `dims`. */
+static void share_shape(struct parse *p, struct tensor_info *t)
+{
+	size_t start = p->n_dims - t->rank, size = t->rank * sizeof(*p->s->dims);
+	const uint64_t *dims = p->s->dims;
+	struct shape *slot;
+	uint64_t hash = t->rank;
+
+	if (!t->rank)
+		return;
+	for (size_t i = start; i < p->n_dims; i++)
+		hash = (hash ^ dims[i]) * 0x9e3779b97f4a7c15;
+	slot = &p->shapes[hash >> 56];
+	if (slot->rank == t->rank && memcmp(dims + slot->start, dims + start, size) == 0)
+		p->n_dims = start;
+	else
+		*slot = (struct shape){ start, t->rank };
+	t->shape = (const uint64_t *)(uintptr_t)slot->start;
+}
+
 static int parse_tensor(struct parse *p)
 {
 	struct reading rd = { 0 };
@@ -336,22 +360,22 @@ static int parse_tensor(struct parse *p)
 		return r;
 	if (e != JSON_OBJECT)
 		return reason_set(p->reason, -EBADMSG, TENSOR_FMT " is not an object",
-				  TENSOR_ARG(&rd.t->info));
+				  TENSOR_ARG(rd.t));
 	text = p->json.kept;
 	while (r == 0 && (r = next(p, &e)) == 0 && e == JSON_KEY)
 		r = parse_member(p, &rd);
 	for (size_t k = 0; r == 0 && k < ARRAY_SIZE(known); k++)
 		if (!(rd.has & 1U << k))
 			return reason_set(p->reason, -EBADMSG, TENSOR_FMT " has no %s",
-					  TENSOR_ARG(&rd.t->info), known[k]);
+					  TENSOR_ARG(rd.t), known[k]);
 	if (r == 0)
 		r = end_object(p, first);
 	if (r < 0)
 		return r;
 	p->json.kept = text; /* drops unknown keys, which are no longer needed */
-	rd.t->begin = rd.offsets[0];
-	rd.t->end = rd.offsets[1];
-	return check_tensor(p, rd.t);
+	r = check_tensor(p, rd.t, rd.offsets);
+	share_shape(p, rd.t);
+	return r;
 }
 
 /* ---- the whole header ---- */
@@ -376,19 +400,14 @@ static int parse_root(struct parse *p)
 	return r < 0 ? r : next(p, &e); /* JSON_EOF */
 }
 
-/* Sets the shapes, once the array of dimensions no longer moves. */
+/* Sets the shapes and the offsets, once the array of dimensions no longer moves. */
 static void link_shapes(struct safetensors *s)
 {
-	const uint64_t *dims = s->dims;
-
 	for (size_t i = 0; i < s->n; i++) {
-		struct tensor_info *info = &s->list[i].info;
+		struct tensor_info *info = &s->list[i];
 
-		info->shape = NULL;
-		if (info->rank == 0)
-			continue;
-		info->shape = dims;
-		dims += info->rank;
+		info->shape = info->rank ? s->dims + (uintptr_t)info->shape : NULL;
+		info->off += s->data_start;
 	}
 }
 
@@ -486,8 +505,8 @@ int safetensors_parse(const struct safetensors_file *file, struct safetensors **
 void safetensors_free_text(struct safetensors *s)
 {
 	for (size_t i = 0; i < s->n; i++) {
-		s->list[i].info.name = NULL;
-		s->list[i].info.name_len = 0;
+		s->list[i].name = NULL;
+		s->list[i].name_len = 0;
 	}
 	free(s->metadata);
 	s->metadata = NULL;

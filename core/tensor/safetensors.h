@@ -15,11 +15,6 @@
 #include "base/util.h"
 #include "tensor/dtype.h"
 
-struct safetensor {
-	struct tensor_info info;
-	uint64_t begin, end; /* in the data buffer: end - begin == info.bytes */
-};
-
 struct safetensors_pair {
 	const char *key, *value; /* NUL-terminated beyond their lengths; may hold NUL */
 	size_t key_len, value_len;
@@ -27,7 +22,7 @@ struct safetensors_pair {
 
 /* A header that has passed every check. Immutable; owns all its text. */
 struct safetensors {
-	struct safetensor *list; /* in the order of the header */
+	struct tensor_info *list; /* in the order of the header; `off` is in the file */
 	size_t n;
 	struct safetensors_pair *metadata; /* in the order of the header */
 	size_t n_metadata;

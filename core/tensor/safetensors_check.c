@@ -13,21 +13,21 @@ int safetensors_duplicate(const char *key, size_t n, struct reason *reason)
 
 static int by_name(const void *a, const void *b, void *list)
 {
-	const struct tensor_info *x = &((struct safetensor *)list)[*(const uint32_t *)a].info;
-	const struct tensor_info *y = &((struct safetensor *)list)[*(const uint32_t *)b].info;
+	const struct tensor_info *x = &((struct tensor_info *)list)[*(const uint32_t *)a];
+	const struct tensor_info *y = &((struct tensor_info *)list)[*(const uint32_t *)b];
 
 	return name_cmp(x->name, x->name_len, y->name, y->name_len);
 }
 
 static int by_offset(const void *a, const void *b, void *list)
 {
-	const struct safetensor *x = &((struct safetensor *)list)[*(const uint32_t *)a];
-	const struct safetensor *y = &((struct safetensor *)list)[*(const uint32_t *)b];
+	const struct tensor_info *x = &((struct tensor_info *)list)[*(const uint32_t *)a];
+	const struct tensor_info *y = &((struct tensor_info *)list)[*(const uint32_t *)b];
 
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	if (x->end != y->end)
-		return x->end < y->end ? -1 : 1;
+	if (x->off != y->off)
+		return x->off < y->off ? -1 : 1;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? -1 : 1;
 	return x < y ? -1 : x > y;
 }
 
@@ -38,16 +38,16 @@ static int check_offsets(const struct safetensors *s, const uint32_t *order, uin
 	uint64_t at = 0;
 
 	for (size_t i = 0; i < s->n; i++) {
-		const struct safetensor *t = &s->list[order[i]];
+		const struct tensor_info *t = &s->list[order[i]];
 
-		if (t->begin != at)
-			return reason_set(
-				reason, -EBADMSG,
-				TENSOR_FMT " begins at %" PRIu64
-					   ", %s the data before it, which ends at %" PRIu64,
-				TENSOR_ARG(&t->info), t->begin,
-				t->begin < at ? "overlapping" : "leaving a hole after", at);
-		at = t->end;
+		if (t->off != at)
+			return reason_set(reason, -EBADMSG,
+					  TENSOR_FMT
+					  " begins at %" PRIu64
+					  ", %s the data before it, which ends at %" PRIu64,
+					  TENSOR_ARG(t), t->off,
+					  t->off < at ? "overlapping" : "leaving a hole after", at);
+		at = t->off + t->bytes;
 	}
 	if (at != data)
 		return reason_set(reason, -EBADMSG,
@@ -70,8 +70,8 @@ int safetensors_check(const struct safetensors *s, uint64_t data, struct reason 
 		qsort_r(order, s->n, sizeof(*order), by_name, s->list);
 	for (size_t i = 1; i < s->n && r == 0; i++)
 		if (by_name(&order[i - 1], &order[i], s->list) == 0)
-			r = safetensors_duplicate(s->list[order[i]].info.name,
-						  s->list[order[i]].info.name_len, reason);
+			r = safetensors_duplicate(s->list[order[i]].name,
+						  s->list[order[i]].name_len, reason);
 	if (r == 0 && s->n)
 		qsort_r(order, s->n, sizeof(*order), by_offset, s->list);
 	if (r == 0)

@@ -98,11 +98,16 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 	return 0;
 }
 
-void tree_share_extents(struct node *file, const struct head *head, const struct node *other)
+void tree_set_tensor(struct node *file, const struct tensor_info *tensor)
+{
+	file->body.head = NULL;
+	file->body.tensor = tensor;
+	file->has_body = file->of_tensor = true;
+}
+
+void tree_set_head(struct node *file, const struct head *head)
 {
 	file->body.head = head;
-	file->body.content = other->body.content;
-	file->has_body = true;
 }
 
 int tree_add_head(struct tree *t, struct node *below, const void *data, size_t len,
@@ -138,6 +143,23 @@ int tree_own(struct tree *t, struct node *below, void *data, uint64_t n)
 
 /* ---- reading it ---- */
 
+/* The pieces behind the head of a file that has a body. */
+
+static size_t n_pieces(const struct node *file)
+{
+	if (file->of_tensor)
+		return 1;
+	return file->body.content ? file->body.content->n : 0;
+}
+
+static struct piece piece_at(const struct node *file, size_t i)
+{
+	const struct tensor_info *t = file->body.tensor;
+
+	return file->of_tensor ? (struct piece){ t->object, t->off, t->whole, t->bytes } :
+				 file->body.content->pieces[i];
+}
+
 static const struct entry *entry_of(const struct node *n)
 {
 	if (n->kind == NODE_SYMLINK)
@@ -167,8 +189,9 @@ const struct tensor_info *node_tensor(const struct node *n)
 
 	if (n->kind == NODE_DIR && n->nested)
 		return &nested;
-	return n->kind == NODE_FILE && n->has_body && n->body.content ? n->body.content->tensor :
-									NULL;
+	if (n->kind != NODE_FILE || !n->has_body)
+		return NULL;
+	return n->of_tensor ? n->body.tensor : n->body.content ? n->body.content->tensor : NULL;
 }
 
 int node_make_object(struct node *file)
@@ -197,55 +220,55 @@ struct object *node_object(const struct node *n)
 
 uint64_t node_size(const struct node *file)
 {
-	const struct content *c = file->body.content;
 	uint64_t size;
+	size_t n;
 
 	if (!file->has_body)
 		return file->file.entry	 ? file->file.entry->size :
 		       file->file.object ? object_size(file->file.object) :
 					   0;
-	size = c ? c->pieces[c->n - 1].end : 0;
+	n = n_pieces(file);
+	size = n ? piece_at(file, n - 1).end : 0;
 	if (size == OBJECT_NO_SIZE)
-		return object_size(c->pieces[0].object);
+		return object_size(piece_at(file, 0).object);
 	return size + (file->body.head ? file->body.head->len : 0);
 }
 
 bool node_size_is_certain(const struct node *file)
 {
-	const struct content *c = file->body.content;
-
 	if (!file->has_body)
 		return file->file.entry || !file->file.object ||
 		       object_size_is_certain(file->file.object);
-	return file->body.head || !c || c->n > 1 || object_size_is_certain(c->pieces[0].object);
+	return file->body.head || n_pieces(file) != 1 ||
+	       object_size_is_certain(piece_at(file, 0).object);
 }
 
 size_t node_n_extents(const struct node *file)
 {
 	if (!file->has_body)
 		return 1;
-	return (file->body.head != NULL) + (file->body.content ? file->body.content->n : 0);
+	return (file->body.head != NULL) + n_pieces(file);
 }
 
 struct extent node_extent(const struct node *file, size_t i)
 {
 	const struct head *h = file->body.head;
-	const struct content *c = file->body.content;
 	uint64_t start, behind;
+	struct piece p;
 
 	if (!file->has_body)
 		return (struct extent){ .object = file->file.object, .len = node_size(file) };
 	if (h && i == 0)
 		return (struct extent){ .literal = h->data, .len = h->len, .nul = h->nul };
 	i -= h != NULL;
-	start = i ? c->pieces[i - 1].end : 0;
+	p = piece_at(file, i);
+	start = i ? piece_at(file, i - 1).end : 0;
 	behind = h ? h->len : 0;
 	return (struct extent){
-		.object = c->pieces[i].object,
-		.off = c->pieces[i].off,
-		.len = c->pieces[i].end == OBJECT_NO_SIZE ? node_size(file) :
-							    c->pieces[i].end - start,
+		.object = p.object,
+		.off = p.off,
+		.len = p.end == OBJECT_NO_SIZE ? node_size(file) : p.end - start,
 		.start = behind + start,
-		.whole = c->pieces[i].whole,
+		.whole = p.whole,
 	};
 }

@@ -90,8 +90,11 @@ struct node {
 			struct object *object;	   /* of an entry: made at first use */
 		} file;				   /* without a body */
 		struct {
-			const struct head *head;       /* NULL: none */
-			const struct content *content; /* likewise */
+			const struct head *head; /* NULL: none */
+			union {
+				const struct content *content;	  /* likewise */
+				const struct tensor_info *tensor; /* of_tensor: its data */
+			};
 		} body;
 		struct {
 			const struct entry *entry; /* NULL: none */
@@ -104,9 +107,10 @@ struct node {
 	uint8_t room;	    /* a directory: its array has room for 2^room nodes; 0: it is full */
 	bool owns_list : 1; /* its array was malloc'ed for it */
 	bool gated : 1;
-	bool has_body : 1; /* a file that is not simply the bytes of an object */
-	bool nested : 1;   /* a directory that shows a nested tensor */
-	bool hidden : 1;   /* found by name, not listed */
+	bool has_body : 1;  /* a file that is not simply the bytes of an object */
+	bool of_tensor : 1; /* of a body: the rest is where the tensor says */
+	bool nested : 1;    /* a directory that shows a nested tensor */
+	bool hidden : 1;    /* found by name, not listed */
 };
 
 struct tree {
@@ -175,8 +179,11 @@ void tree_set_object(struct tree *t, struct node *file, struct object *object);
 int tree_set_extents(struct tree *t, struct node *file, const struct extent *extents, size_t n,
 		     const struct tensor_info *tensor);
 
-/* Gives a file the extents of another of its directory, behind a head. */
-void tree_share_extents(struct node *file, const struct head *head, const struct node *other);
+/* Gives a file the data of a tensor that has an object; the tensor outlives it. */
+void tree_set_tensor(struct node *file, const struct tensor_info *tensor);
+
+/* Puts a head before what one of these two has given. */
+void tree_set_head(struct node *file, const struct head *head);
 
 /* Copies a head. 0, -ENOMEM or -EFBIG. */
 int tree_add_head(struct tree *t, struct node *below, const void *data, size_t len,

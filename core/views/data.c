@@ -26,8 +26,7 @@ int view_load(struct views *v)
 	r = index_load(v->options.tree, v->making, &v->index);
 	if (r < 0)
 		return r;
-	if (v->index.tensors) {
-		/* of pages that are used only where there are strings */
+	if (v->index.strings_taken) {
 		v->strings = calloc(v->index.tensors->n + 1, sizeof(*v->strings));
 		if (!v->strings) {
 			index_free(&v->index);
@@ -53,15 +52,17 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret)
 	if (t->problem || t->info.dtype == dtype_nested)
 		return -EBADMSG;
 	if (t->info.dtype != dtype_string) {
-		file = index_file(v->options.tree, t);
-		if (!file)
-			return -EBADMSG;
+		file = t->info.object ? NULL : index_file(v->options.tree, t);
+		if (file) {
+			t->info.object = node_object(file);
+			t->info.whole = true;
+		}
 		*ret = (struct extent){
-			.object = node_object(file),
+			.object = t->info.object,
 			.len = t->info.bytes,
 			.whole = true,
 		};
-		return 0;
+		return t->info.object ? 0 : -EBADMSG;
 	}
 	r = view_measure(v, t, &size);
 	if (r < 0)
@@ -76,11 +77,12 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret)
 
 int view_data_any(struct views *v, struct tensor *t, struct extent *ret)
 {
-	struct view_strings *s = &v->strings[t - v->index.tensors->list];
+	struct view_strings *s;
 	int r = 0;
 
-	if (!s->later)
+	if (!view_later(v, t))
 		return view_data(v, t, ret);
+	s = &v->strings[t - v->index.tensors->list];
 	if (!s->bytes)
 		r = view_add_strings(v, t, STRINGS_BYTES, 0, OBJECT_NO_SIZE, &s->bytes);
 	if (r == 0)

@@ -33,7 +33,7 @@ struct views {
 	struct making *making; /* of the lazy directory that is being filled */
 	bool loaded;
 	struct index index;
-	struct view_strings *strings; /* one for each tensor of the index */
+	struct view_strings *strings; /* one for each tensor of the index; NULL: none has strings */
 	pthread_mutex_t kept_lock;    /* guards `kept` */
 	struct view_kept *kept;	      /* see view_keep() */
 };
@@ -54,6 +54,10 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 /* Adds a file of one extent. `tensor`: for its extended attributes, or NULL. */
 int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
 		  const struct tensor_info *tensor);
+
+/* Adds a file of extents. */
+int view_add_extents(struct views *v, struct node *parent, const char *name,
+		     const struct extent *extents, size_t n);
 
 /*
  * Adds a file of literal text; or of text and the `n` extents behind the first, which it sets. Both take over
@@ -128,6 +132,12 @@ int view_with_index(struct views *v, struct node *dir, struct making *m, view_fi
 
 /* Reads the index on the first call. 0, or -errno if it may work later. */
 int view_load(struct views *v);
+
+/* Why the size of a tensor's strings was not known when tensor_data/ was filled, or NULL. */
+static inline const char *view_later(const struct views *v, const struct tensor *t)
+{
+	return v->strings ? v->strings[t - v->index.tensors->list].later : NULL;
+}
 
 /* index_measure() of a tensor without a problem, else -EBADMSG. */
 int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret);

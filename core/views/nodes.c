@@ -123,12 +123,27 @@ static int add_file(struct views *v, struct node *parent, const char *name,
 	return r < 0 ? r : tree_set_extents(v->options.tree, *ret, extents, n, tensor);
 }
 
+int view_add_extents(struct views *v, struct node *parent, const char *name,
+		     const struct extent *extents, size_t n)
+{
+	struct node *file;
+
+	return add_file(v, parent, name, extents, n, NULL, &file);
+}
+
 int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
 		  const struct tensor_info *tensor)
 {
 	struct node *file;
+	int r;
 
-	return add_file(v, parent, name, data, 1, tensor, &file);
+	/* the common case needs no memory but the node */
+	if (!tensor || data->object != tensor->object)
+		return add_file(v, parent, name, data, 1, tensor, &file);
+	r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
+	if (r == 0)
+		tree_set_tensor(file, tensor);
+	return r;
 }
 
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
@@ -258,26 +273,21 @@ static int npy_head(struct views *v, struct node *dir, const struct view_tensor 
 	return r;
 }
 
-/* Adds NAME.npy: a header before the extents of NAME.bin, or before others. */
+/* Adds NAME.npy: a header before the data, in the form that numpy has for it. */
 static int add_npy(struct views *v, struct node *dir, const char *name, const struct view_tensor *t,
 		   struct view_headers *h)
 {
-	const struct node *bin = NULL;
 	const struct head *head = NULL;
-	struct node *file;
+	struct node_list *c;
 	int r = npy_head(v, dir, t, h, &head);
 
 	if (r == 0)
-		r = tree_add(v->options.tree, dir, name, strlen(name), NODE_FILE, &file);
+		r = view_add_file(v, dir, name, &t->npy_data, t->info);
 	if (r < 0)
 		return r;
-	if (t->npy_data.object == t->data.object && t->npy_data.off == t->data.off)
-		bin = file - 1;
-	else
-		r = tree_set_extents(v->options.tree, file, &t->npy_data, 1, t->info);
-	if (r == 0)
-		tree_share_extents(file, head, bin ? bin : file);
-	return r;
+	c = node_children(dir);
+	tree_set_head(&c->list[c->n - 1], head);
+	return 0;
 }
 
 bool view_has_npy(const struct tensor_info *info, const char *descr)

@@ -45,7 +45,7 @@ static int list_all(struct making *m, const struct safetensors *s, struct view_j
 	int r = 0;
 
 	for (size_t i = 0; i < s->n && r == 0; i++) {
-		const struct tensor_info *t = &s->list[i].info;
+		const struct tensor_info *t = &s->list[i];
 
 		r = view_cancelled(m);
 		if (r == 0)
@@ -101,27 +101,22 @@ static int add_problem(struct views *v, struct node *dir, const char *problem)
 
 /* ---- the directory ---- */
 
-static int add_tensors(struct views *v, struct node *dir, struct making *m, struct object *file,
-		       const struct safetensors *s)
+static int add_tensors(struct views *v, struct node *dir, struct making *m, struct safetensors *s,
+		       struct object *file)
 {
 	struct view_headers headers = { 0 };
 	char stem[TENSOR_FILENAME_SIZE];
 	int r = 0;
 
 	for (size_t i = 0; i < s->n && r == 0; i++) {
-		const struct safetensor *t = &s->list[i];
-		struct view_tensor vt = {
-			.info = &t->info,
-			.data = { .object = file,
-				  .off = s->data_start + t->begin,
-				  .len = t->end - t->begin },
-			.descr = t->info.dtype->npy,
-		};
+		struct tensor_info *t = &s->list[i];
+		struct extent data = { .object = file, .off = t->off, .len = t->bytes };
+		const struct view_tensor vt = { t, data, t->dtype->npy, data };
 
-		vt.npy_data = vt.data;
+		t->object = file;
 		r = view_cancelled(m);
 		if (r == 0)
-			r = tensor_filename(t->info.name, t->info.name_len, false, stem);
+			r = tensor_filename(t->name, t->name_len, false, stem);
 		if (r == 0)
 			r = view_add_tensor(v, dir, stem, &vt, &headers);
 	}
@@ -129,7 +124,7 @@ static int add_tensors(struct views *v, struct node *dir, struct making *m, stru
 }
 
 static int add_all(struct views *v, struct node *dir, struct making *m, struct object *file,
-		   const struct safetensors *s)
+		   struct safetensors *s)
 {
 	const struct view_index index = { .write = write_index, .ctx = file, .file = file };
 	struct view_json j;
@@ -142,7 +137,7 @@ static int add_all(struct views *v, struct node *dir, struct making *m, struct o
 	view_json_free(&j);
 	if (r == 0)
 		r = view_add_index(v, dir, &index, j.size);
-	return r < 0 ? r : add_tensors(v, dir, m, file, s);
+	return r < 0 ? r : add_tensors(v, dir, m, s, file);
 }
 
 /* Fills the directory from the pinned file. The header is kept without its names: the new files refer to it. */

@@ -175,7 +175,7 @@ static int list_problems(struct views *v, struct view_json *j)
 	if (r == 0 && tensors)
 		r = list_whole(j, tensors->problem_line, tensors->problem);
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++)
-		r = list_problem(j, &tensors->list[i], v->strings[i].later);
+		r = list_problem(j, &tensors->list[i], view_later(v, &tensors->list[i]));
 	return r;
 }
 
@@ -191,7 +191,7 @@ static int write_index(struct views *v, struct making *m, void *ctx, struct view
 		struct extent data;
 
 		r = view_cancelled(m);
-		if (r < 0 || (t->problem && !v->strings[i].later))
+		if (r < 0 || (t->problem && !view_later(v, t)))
 			continue;
 		if (t->info.dtype == dtype_nested) {
 			r = list_nested(v, j, t);
@@ -228,12 +228,13 @@ static int add_index(struct views *v, struct node *dir)
  */
 static int measure_strings(struct views *v, struct tensor *t)
 {
-	struct view_strings *s = &v->strings[t - v->index.tensors->list];
 	const struct strings_size *size;
+	struct view_strings *s;
 	int r;
 
 	if (t->problem || t->info.dtype != dtype_string)
 		return 0;
+	s = &v->strings[t - v->index.tensors->list];
 	free(s->later);
 	s->later = NULL;
 	r = view_measure(v, t, &size);
@@ -279,18 +280,74 @@ int view_make_tensors(struct views *v, struct node *dir, struct making *m, void 
 
 /* ---- tensor_data.safetensors ---- */
 
-/* The items are in the order of their data, as safetensors_header() has sorted them. */
-static int add_collected(struct views *v, struct node *dir, struct safetensors_item *items,
-			 size_t n, struct buf *header)
-{
-	struct extent *extents = calloc(n + 1, sizeof(*extents));
-	int r = extents ? 0 : -ENOMEM;
+/* What the file is put together from; the items are in the order of their data. */
+struct collection {
+	struct safetensors_item *items;
+	size_t n;
+	struct buf header;
+	uint64_t taken; /* of the budget */
+};
 
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = view_data(v, items[i].user, &extents[i + 1]);
+/* Bytes for each tensor while the file is put together: more than the header takes, mostly. */
+#define COLLECT_SIZE (2 * sizeof(struct safetensors_item) + sizeof(struct extent) + 128)
+
+static void collection_free(struct views *v, struct collection *c)
+{
+	buf_free(&c->header);
+	free(c->items);
+	budget_give(v->options.tree->budget, c->taken);
+}
+
+/* Errors of safetensors_header(). `log`: what is left out. */
+static int collect(struct views *v, bool log, struct collection *ret)
+{
+	struct index_toml *tensors = v->index.tensors;
+	struct collection c = { .header = buf_init(MAX_SAFETENSORS_HEADER + 8) };
+	int r = budget_take(v->options.tree->budget, tensors->n * COLLECT_SIZE);
+
+	if (r < 0)
+		return r;
+	c.taken = tensors->n * COLLECT_SIZE;
+	c.items = calloc(tensors->n + 1, sizeof(*c.items));
+	r = c.items ? 0 : -ENOMEM;
+	for (size_t i = 0; i < tensors->n && r == 0; i++) {
+		struct tensor *t = &tensors->list[i];
+
+		if (t->problem || !t->info.dtype->safetensors)
+			continue;
+		if (safetensors_can_hold(&t->info))
+			c.items[c.n++] = (struct safetensors_item){ .info = &t->info, .user = t };
+		else if (log)
+			carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors",
+				   "leaves out \"%s\": the format reserves this name",
+				   t->info.name);
+	}
 	if (r == 0)
-		r = view_add_body(v, dir, "tensor_data.safetensors", header, extents, n);
-	free(extents);
+		r = safetensors_header(c.items, c.n, &c.header);
+	if (r < 0)
+		collection_free(v, &c);
+	else
+		*ret = c;
+	return r;
+}
+
+/* Makes the header again. The tensors in it are the same: none that is numeric gets a problem later. */
+static int derive_header(void *ctx, struct making *m)
+{
+	struct views *v = ctx;
+	struct collection c;
+	struct output out;
+	int r;
+
+	pthread_mutex_lock(&v->lock);
+	r = collect(v, false, &c);
+	if (r == 0) {
+		r = output_begin(&out, m, c.header.len);
+		if (r == 0)
+			r = output_end(&out, output_write(&out, c.header.data, c.header.len));
+		collection_free(v, &c);
+	}
+	pthread_mutex_unlock(&v->lock);
 	return r;
 }
 
@@ -300,51 +357,40 @@ static int no_collection(const char *why)
 	return 0;
 }
 
-/* Bytes for each tensor while the file is put together: more than the header takes, mostly. */
-#define COLLECT_SIZE (sizeof(struct safetensors_item) + sizeof(struct extent) + 128)
-
-static int add_collection(struct views *v, struct node *dir)
+static int add_collection(struct views *v, struct node *dir, struct collection *c)
 {
-	struct index_toml *tensors = v->index.tensors;
-	struct safetensors_item *items = calloc(tensors->n + 1, sizeof(*items));
-	struct buf header = buf_init(MAX_SAFETENSORS_HEADER + 8);
-	size_t n = 0;
-	int r = items ? 0 : -ENOMEM;
+	struct extent *extents, header = { .len = c->header.len };
+	int r;
 
-	for (size_t i = 0; i < tensors->n && r == 0; i++) {
-		struct tensor *t = &tensors->list[i];
-
-		if (t->problem || !t->info.dtype->safetensors)
-			continue;
-		if (safetensors_can_hold(&t->info))
-			items[n++] = (struct safetensors_item){ .info = &t->info, .user = t };
-		else
-			carton_log(CARTON_LOG_WARNING, "tensor_data.safetensors",
-				   "leaves out \"%s\": the format reserves this name",
-				   t->info.name);
-	}
-	if (r == 0 && n > 0) {
-		r = safetensors_header(items, n, &header);
-		if (r == 0)
-			r = add_collected(v, dir, items, n, &header);
-		else if (r != -ENOMEM)
-			r = no_collection(
-				r == -EFBIG ? "its header would be longer than the format allows" :
-					      "it would have 2^63 bytes or more");
-	}
-	buf_free(&header);
-	free(items);
+	buf_free(&c->header);
+	extents = calloc(c->n + 1, sizeof(*extents));
+	r = extents ? object_add_derived(v->options.store, "tensor_data.safetensors", header.len,
+					 derive_header, v, &header.object) :
+		      -ENOMEM;
+	if (r == 0)
+		extents[0] = header;
+	for (size_t i = 0; i < c->n && r == 0; i++)
+		r = view_data(v, c->items[i].user, &extents[i + 1]);
+	if (r == 0)
+		r = view_add_extents(v, dir, "tensor_data.safetensors", extents, c->n + 1);
+	free(extents);
 	return r;
 }
 
 int view_add_collection(struct views *v, struct node *dir)
 {
-	uint64_t size = v->index.tensors->n * COLLECT_SIZE;
-	int r = budget_take(v->options.tree->budget, size);
+	struct collection c;
+	int r = collect(v, true, &c);
 
+	if (r == -EFBIG)
+		return no_collection("its header would be longer than the format allows, or takes "
+				     "more memory than this carton may");
+	if (r == -EOVERFLOW)
+		return no_collection("it would have 2^63 bytes or more");
 	if (r < 0)
-		return no_collection("it takes more memory than this carton may");
-	r = add_collection(v, dir);
-	budget_give(v->options.tree->budget, size);
+		return r;
+	if (c.n > 0)
+		r = add_collection(v, dir, &c);
+	collection_free(v, &c);
 	return r;
 }

@@ -55,12 +55,12 @@ static void test_good(void **state)
 	(void)state;
 	assert_int_equal(parse_n(text, strlen(text), &s, NULL), 0);
 	assert_int_equal(s->n, 2);
-	assert_string_equal(s->list[0].info.name, "b");
-	assert_int_equal(s->list[0].info.rank, 2);
-	assert_int_equal(s->list[0].info.shape[1], 9);
-	assert_int_equal(s->list[1].info.name_len, 1);
-	assert_int_equal(s->list[1].info.name[0], 0);
-	assert_string_equal(s->list[1].info.dtype->safetensors, "BF16");
+	assert_string_equal(s->list[0].name, "b");
+	assert_int_equal(s->list[0].rank, 2);
+	assert_int_equal(s->list[0].shape[1], 9);
+	assert_int_equal(s->list[1].name_len, 1);
+	assert_int_equal(s->list[1].name[0], 0);
+	assert_string_equal(s->list[1].dtype->safetensors, "BF16");
 	assert_int_equal(s->n_metadata, 1);
 	assert_int_equal(s->metadata[0].value_len, 2);
 	assert_int_equal(s->data_start, 8 + strlen(text));

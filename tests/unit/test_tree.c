@@ -278,7 +278,8 @@ static void test_extents(void **state)
 	assert_int_equal(tree_add_head(t, t->root, "HEADER", 6, &head), 0);
 	m = add(t, t->root, "m", NODE_FILE);
 	n = m - 1;
-	tree_share_extents(m, head, n);
+	assert_int_equal(tree_set_extents(t, m, parts + 1, 3, &info), 0);
+	tree_set_head(m, head);
 	for (size_t other = 0; other < 2; other++) {
 		const struct node *at = other ? m : n;
 		uint64_t start = other ? 6 : 4;
@@ -297,6 +298,36 @@ static void test_extents(void **state)
 			start += x.len;
 		}
 	}
+	tree_free(t);
+}
+
+/* A file that is the data of one tensor has no extents of its own. */
+static void test_of_tensor(void **state)
+{
+	struct object *object = (struct object *)&state;
+	const struct tensor_info info = { .bytes = 10, .off = 5, .whole = 1, .object = object };
+	const struct head *head;
+	struct extent x;
+	struct tree *t;
+	struct node *n;
+
+	assert_int_equal(tree_new(0, &t), 0);
+	n = add(t, t->root, "n", NODE_FILE);
+	tree_set_tensor(n, &info);
+	for (size_t heads = 0; heads < 2; heads++) {
+		assert_ptr_equal(node_tensor(n), &info);
+		assert_int_equal(node_n_extents(n), heads + 1);
+		assert_int_equal(node_size(n), 10 + 6 * heads);
+		x = node_extent(n, heads);
+		assert_ptr_equal(x.object, object);
+		assert_int_equal(x.off, 5);
+		assert_int_equal(x.len, 10);
+		assert_int_equal(x.start, 6 * heads);
+		assert_true(x.whole);
+		assert_int_equal(tree_add_head(t, t->root, "HEADER", 6, &head), 0);
+		tree_set_head(n, head);
+	}
+	assert_true(node_size_is_certain(n));
 	tree_free(t);
 }
 
@@ -488,9 +519,10 @@ int main(void)
 		cmocka_unit_test(test_paths),	    cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_add_to_root), cmocka_unit_test(test_gate),
 		cmocka_unit_test(test_equal_names), cmocka_unit_test(test_extents),
-		cmocka_unit_test(test_deep),	    cmocka_unit_test(test_max_nodes),
-		cmocka_unit_test(test_owned),	    cmocka_unit_test(test_budget),
-		cmocka_unit_test(test_links),	    cmocka_unit_test(test_hops),
+		cmocka_unit_test(test_of_tensor),   cmocka_unit_test(test_deep),
+		cmocka_unit_test(test_max_nodes),   cmocka_unit_test(test_owned),
+		cmocka_unit_test(test_budget),	    cmocka_unit_test(test_links),
+		cmocka_unit_test(test_hops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

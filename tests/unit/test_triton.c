@@ -148,8 +148,13 @@ static int append(void *ctx, const void *data, size_t n)
 
 static void test_view_json(void **state)
 {
-	const struct tensor_info x = { "x\0", dtype_by_name("int8", 4), two_three, 6, 2, 2 };
-	const struct tensor_info n = { "n", dtype_nested, NULL, 0, 1, 0 };
+	const struct tensor_info x = { .name = "x\0",
+				       .dtype = dtype_by_name("int8", 4),
+				       .shape = two_three,
+				       .bytes = 6,
+				       .name_len = 2,
+				       .rank = 2 };
+	const struct tensor_info n = { .name = "n", .dtype = dtype_nested, .name_len = 1 };
 	const struct view_json_text files[] = { TEXT("x%00.bin"), TEXT("x%00.npy") };
 	const struct view_json_text inner[] = { TEXT("x\0") };
 	struct buf b = buf_init(KIB);
