@@ -270,6 +270,15 @@ uint64_t carton_memory(const struct carton *c)
 	return c->budget.limit;
 }
 
+int carton_copy_fd(const struct carton_node *file)
+{
+	const struct node *n = to_node(file);
+
+	if (n->kind != NODE_FILE || n->has_body)
+		return -ENODATA;
+	return object_copy_fd(n->file.object);
+}
+
 void carton_unpin(struct carton_node *file)
 {
 	request_unpin(to_node(file));

@@ -250,6 +250,13 @@ int carton_pin_wait(struct carton *c, struct carton_node *file);
 ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait);
 
 /*
+ * Where the kernel can read the bytes of a pinned file by itself: the descriptor of a file that has just these,
+ * if it is a copy in the cache that was hashed whole since the carton was opened. It is the carton's, and not
+ * to be read elsewhere than here; what is read from it is not checked. -ENODATA: there is none.
+ */
+int carton_copy_fd(const struct carton_node *file);
+
+/*
  * Reads as carton_read() does, but on a thread of the carton's, into a buffer of the request's
  * that carton_request_data() shows once `done` was called with the number of bytes. The request
  * pins what it reads by itself. -EINPROGRESS; -ENOMEM; or -EBADMSG: it cannot be pinned any more.

@@ -147,6 +147,18 @@ static void put_state(const char *json, const char *label, const char *state)
 	putchar('\n');
 }
 
+static void put_passthrough(const struct view *v, const char *json)
+{
+	const char *at = member(json, "passthrough");
+	char count[TERM_COUNT], text[96];
+
+	if (!at)
+		return;
+	snprintf(text, sizeof(text), "%s open",
+		 term_count(number(json, "passthrough_files"), "file", count));
+	put_text(v, "passed", *at == 't' ? text : "none: passthrough is not possible here");
+}
+
 static void put_remote(const struct view *v, const char *json)
 {
 	char cached[SIZE_TEXT], remote[SIZE_TEXT], text[96];
@@ -279,6 +291,7 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	put_state(json, "corrupt", "corrupt");
 	put_state(json, "unread", "unread");
 	put_remote(v, json);
+	put_passthrough(v, json);
 	put_traffic(v, json, mountpoint);
 	put_list(v, json, "waiting", put_waiting);
 	put_list(v, json, "last_errors", put_error);

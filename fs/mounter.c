@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -32,6 +34,8 @@ enum request_kind {
 	REQUEST_LOG,
 	REQUEST_OPEN_FILES, /* with the two descriptors */
 	REQUEST_READ_AHEAD,
+	REQUEST_BACKING_OPEN,  /* with the device and the file */
+	REQUEST_BACKING_CLOSE, /* with the device; the text is the id */
 	REQUEST_QUIT,
 };
 
@@ -139,6 +143,13 @@ static ssize_t receive_message(int socket, void *ret_data, size_t n, int ret_fds
 	return got < 0 ? -errno : got;
 }
 
+static void close_all(const int fds[2])
+{
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
 /* Ignores errors: if the daemon has ended, the next receive_message() returns 0. */
 static void reply(int socket, int result, int fd)
 {
@@ -199,6 +210,34 @@ static void do_unmount(struct state *s)
 	reply(s->socket, 0, -1);
 }
 
+#ifndef FUSE_DEV_IOC_BACKING_OPEN
+struct fuse_backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define FUSE_DEV_IOC_BACKING_OPEN _IOW(229, 1, struct fuse_backing_map)
+#define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
+#endif
+
+static void backing_open(const struct state *s, const int fds[2])
+{
+	struct fuse_backing_map map = { .fd = fds[1] };
+	int id = ioctl(fds[0], FUSE_DEV_IOC_BACKING_OPEN, &map);
+
+	reply(s->socket, id < 0 ? -errno : id, -1);
+}
+
+static void backing_close(const struct request *q, size_t size, int device)
+{
+	uint32_t id;
+
+	if (size != HEAD_SIZE + sizeof(id))
+		return;
+	memcpy(&id, q->text, sizeof(id));
+	ioctl(device, FUSE_DEV_IOC_BACKING_CLOSE, &id);
+}
+
 /* False: the daemon has sent REQUEST_QUIT. */
 static bool serve(struct state *s, const struct request *q, size_t size, const int fds[2])
 {
@@ -221,11 +260,19 @@ static bool serve(struct state *s, const struct request *q, size_t size, const i
 		if (s->listener < 0) {
 			s->listener = fds[0];
 			s->memory = fds[1];
+			return true;
 		}
+		break;
+	case REQUEST_BACKING_OPEN:
+		backing_open(s, fds);
+		break;
+	case REQUEST_BACKING_CLOSE:
+		backing_close(q, size, fds[0]);
 		break;
 	default:
 		return false;
 	}
+	close_all(fds);
 	return true;
 }
 
@@ -377,6 +424,23 @@ int mounter_open_files(struct mounter *m, int listener, int memory)
 	const struct request q = { .kind = REQUEST_OPEN_FILES };
 
 	return send_message(m->fd, &q, HEAD_SIZE, (int[]){ listener, memory }, 2);
+}
+
+int mounter_backing_open(const struct mounter *m, int device, int fd)
+{
+	const struct request q = { .kind = REQUEST_BACKING_OPEN };
+	int r = send_message(m->fd, &q, HEAD_SIZE, (int[]){ device, fd }, 2);
+
+	return r < 0 ? r : answer(m, NULL);
+}
+
+void mounter_backing_close(const struct mounter *m, int device, int id)
+{
+	struct request q = { .kind = REQUEST_BACKING_CLOSE };
+	const uint32_t number = (uint32_t)id;
+
+	memcpy(q.text, &number, sizeof(number));
+	send_message(m->fd, &q, HEAD_SIZE + sizeof(number), &device, 1);
 }
 
 void mounter_stop(struct mounter *m)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the daemon
- * drops and never reads the carton. On request it does five things: mount at the mountpoint of the command
+ * drops and never reads the carton. On request it does six things: mount at the mountpoint of the command
  * line, unmount it, write a line to syslog, set how far the
- * kernel reads ahead, open resolver files (etc_files.h). It ends with the daemon.
+ * kernel reads ahead, open resolver files (etc_files.h), let the kernel read a file of the cache by itself. It
+ * ends with the daemon.
  */
 #ifndef FS_MOUNTER_H
 #define FS_MOUNTER_H
@@ -43,6 +44,14 @@ int mounter_open_files(struct mounter *m, int listener, int memory);
  * Makes the kernel read further ahead, if it may. Only once INIT was answered: that answer can only lower it.
  */
 void mounter_read_ahead(struct mounter *m);
+
+/*
+ * Tells the kernel of a file that it may read by itself: what it calls it, more than 0, or -errno; -EPERM
+ * without CAP_SYS_ADMIN. `device` is what mounter_mount() gave. One thread at a time calls these two, and
+ * none calls mounter_mount() then.
+ */
+int mounter_backing_open(const struct mounter *m, int device, int fd);
+void mounter_backing_close(const struct mounter *m, int device, int id);
 
 /* Ends it and waits for its exit. */
 void mounter_stop(struct mounter *m);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 
 #include "ahead.h"
 #include "park.h"
+#include "passthrough.h"
 #include "push.h"
 
 /* Names and attributes never change, so the kernel may cache them for a year (seconds). */
@@ -90,6 +92,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	/* always READDIRPLUS: attributes cost nothing here, and save a LOOKUP for each name */
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	conn->max_read = m->max_read;
+	passthrough_init(m->passthrough, conn);
 	conn->max_background = 64;
 	conn->congestion_threshold = 48;
 	m->ready(m->ctx);
@@ -131,11 +134,24 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_statfs(req, &st);
 }
 
+static bool is_file(const struct carton_node *node)
+{
+	struct carton_stat st;
+
+	carton_stat(node, &st);
+	return st.kind == CARTON_FILE;
+}
+
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
+	const struct mount *m = mount_of(req);
+	struct carton_node *node = to_node(m, ino);
 	char value[256];
-	ssize_t n = carton_property(to_node(mount_of(req), ino), name, value, sizeof(value));
+	ssize_t n = carton_property(node, name, value, sizeof(value));
 
+	if (m->passthrough && strcmp(name, PASSTHROUGH_NAME) == 0 && is_file(node))
+		n = snprintf(value, sizeof(value), "%s",
+			     passthrough_has(m->passthrough, node) ? "yes" : "no");
 	/* EOPNOTSUPP: unlike after ENODATA, the kernel and ls -l ask for ACLs and labels only once */
 	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
 		fuse_reply_err(req, EOPNOTSUPP);
@@ -151,12 +167,18 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-	const struct carton_node *node = to_node(mount_of(req), ino);
+	const struct mount *m = mount_of(req);
+	const struct carton_node *node = to_node(m, ino);
+	bool more = m->passthrough && is_file(node);
 	char names[1024];
 	const char *name;
 	size_t n = 0;
 
-	for (size_t i = 0; (name = carton_property_name(node, i)); i++) {
+	for (size_t i = 0; (name = carton_property_name(node, i)) || more; i++) {
+		if (!name) {
+			name = PASSTHROUGH_NAME;
+			more = false;
+		}
 		size_t len = strlen(name) + 1;
 
 		if (len > sizeof(names) - n)
@@ -434,11 +456,15 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 	fi->keep_cache = !(atomic_fetch_and(carton_mark(node), (unsigned char)~MARK_TAINTED) &
 			   MARK_TAINTED);
 	fi->noflush = 1;
+	/* it may clear keep_cache */
+	passthrough_open(m->passthrough, node, fi);
 	/* before the reply, so that opens are seen in their order */
 	ahead_opened(m->ahead, node);
 	/* the open was interrupted: no RELEASE will follow */
-	if (fuse_reply_open(req, fi) == -ENOENT)
+	if (fuse_reply_open(req, fi) == -ENOENT) {
+		passthrough_close(m->passthrough, node);
 		carton_unpin(node);
+	}
 }
 
 static void finish_open(struct parked *p, int result)
@@ -486,6 +512,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 	(void)fi;
 	push_saw_release(m, node);
+	passthrough_close(m->passthrough, node);
 	carton_unpin(node);
 	fuse_reply_err(req, 0);
 }

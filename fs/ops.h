@@ -30,7 +30,8 @@ struct mount {
 	atomic_bool is_used;
 	void *ctx;
 	pthread_mutex_t
-		first_open;	  /* held during the first open of a file: see mount_first_open() */
+		first_open; /* held during the first open of a file: see mount_first_open() */
+	struct passthrough *passthrough; /* NULL: not wanted */
 	struct ahead *ahead;	  /* verifies files before they are opened; NULL: nobody does */
 	atomic_int push_patience; /* more than 0: large files are pushed (push.h) */
 };
@@ -41,6 +42,9 @@ struct mount {
 #define MARK_PUSHING 4	/* a push is under way, or about to begin */
 #define MARK_PUSHED 8	/* all but its end was put into the page cache; its end was not read yet */
 #define MARK_TAINTED 16 /* the page cache may hold bytes that are not right: see push_end() */
+
+/* -o passthrough: whether the kernel reads the file by itself now; "yes" or "no". */
+#define PASSTHROUGH_NAME "user.carton.passthrough"
 
 /* The inode number for the kernel is the address of the node: nodes live as long as the mount. */
 static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_node *node)

@@ -37,7 +37,7 @@ const char options_help[] =
 	"  -o noviews            no generated directory views/; views=NAME: rename it\n"
 	"  -o allow_other        let other users read it; auto_unmount: even if killed\n"
 	"  -o uid=N,gid=N,umask=OCTAL  owner of the files, permission bits to remove\n"
-	"  -o mkdir              create MOUNTPOINT if it is missing\n"
+	"  -o mkdir              create MOUNTPOINT; passthrough: the kernel reads itself\n"
 	"Options of mount(8) work too. See cartonfs(1) for all, and cartonctl(1).\n"
 	"Exit: 0 mounted, 1 usage, 2 system error, 32 mount failed, 75 try again later\n";
 
@@ -45,7 +45,7 @@ const char options_help[] =
 struct raw {
 	struct carton_options carton;
 	char *verify, *views, *fsname, *error_file;
-	bool noviews, nochunks, nosandbox, mount_only;
+	bool noviews, nochunks, nosandbox, passthrough, mount_only;
 	unsigned uid, gid, umask, max_read;
 	int foreground, debug, help, version, fake; /* filled by fuse_opt */
 	int mkdir_mode;
@@ -71,6 +71,7 @@ static const struct option_spec mount_table[] = {
 	SPEC(fsname, TEXT, NULL, 0),
 	SPEC(error_file, TEXT, "a file", 0),
 	SPEC(nosandbox, FLAG, "no value", 0),
+	SPEC(passthrough, FLAG, "no value", 0),
 	SPEC(mount_only, FLAG, "no value", 0),
 	SPEC(max_read, NUMBER, "a number of bytes", UINT_MAX),
 	{ .name = NULL },
@@ -317,6 +318,7 @@ static int take_carton_options(struct raw *raw, struct options *o)
 	/* "hidden" is no name: views/ is found by its usual name, but not listed */
 	o->carton.views_hidden = raw->views && strcmp(raw->views, "hidden") == 0;
 	o->nosandbox = raw->nosandbox;
+	o->passthrough = raw->passthrough;
 	o->error_file = raw->error_file;
 	raw->error_file = NULL;
 	o->mount_only = raw->mount_only;

@@ -19,7 +19,7 @@ struct options {
 	char *mountpoint;	      /* an absolute path if it exists */
 	bool foreground, debug, help, version;
 	bool verify_at_mount, verify_in_background;
-	bool nosandbox;
+	bool nosandbox, passthrough;
 	bool mount_only;
 	bool fake;	/* mount -f: check the arguments, and do not mount */
 	int mkdir_mode; /* of a mountpoint to create if it is missing; -1: create none */

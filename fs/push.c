@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* a smaller file is read in less time than it takes to decide */
 #define PUSH_MIN (512 * 1024)
@@ -88,6 +89,16 @@ static void push_end(struct carton_tap *tap, int result)
 	free(p);
 }
 
+/* Nobody would read its pages here: the kernel reads the file of the cache. */
+static bool will_pass(const struct mount *m, const struct carton_node *node)
+{
+	char storage[64];
+
+	return m->passthrough &&
+	       (carton_property(node, "user.carton.storage", storage, sizeof(storage)) <= 0 ||
+		strncmp(storage, "stored ", 7) != 0);
+}
+
 /* Is there room for it? */
 static bool fits(const struct mount *m, uint64_t size)
 {
@@ -102,7 +113,8 @@ struct carton_tap *push_new(struct mount *m, struct carton_node *node,
 	struct push *p;
 
 	if (size < PUSH_MIN || (fi->flags & O_DIRECT) || atomic_load(&m->push_patience) <= 0 ||
-	    (atomic_load(mark) & (MARK_UNSURE | MARK_OPENED)) || !fits(m, size))
+	    (atomic_load(mark) & (MARK_UNSURE | MARK_OPENED)) || will_pass(m, node) ||
+	    !fits(m, size))
 		return NULL;
 	if (atomic_fetch_or(mark, MARK_PUSHING) & MARK_PUSHING)
 		return NULL;

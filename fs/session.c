@@ -24,6 +24,7 @@
 #include "notify.h"
 #include "ops.h"
 #include "park.h"
+#include "passthrough.h"
 #include "progress.h"
 #include "sandbox.h"
 #include "signals.h"
@@ -384,6 +385,10 @@ static int open_and_serve(struct session *s)
 		fuse_session_destroy(s->mount.session);
 		return EXIT_SYSTEM;
 	}
+	if (o->passthrough &&
+	    passthrough_new(s->mount.session, &s->mounter, &s->mount.passthrough) < 0)
+		carton_log(CARTON_LOG_WARNING, NULL, "passthrough: %s", strerror(ENOMEM));
+	s->counts.passthrough = s->mount.passthrough;
 	notify_open();
 	unmounted_open(&s->unmounted, o->mountpoint);
 	if (mountpoint_is_device(o->mountpoint))
@@ -407,6 +412,7 @@ static int open_and_serve(struct session *s)
 	carton_close(s->mount.carton);
 	/* closes the device, and with it the connection: the unmount waits for no request */
 	fuse_session_destroy(s->mount.session);
+	passthrough_free(s->mount.passthrough);
 	if (s->mounted)
 		mounter_unmount(&s->mounter);
 	mounter_stop(&s->mounter);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "passthrough.h"
 
 void status_error(struct status *s, const char *subject, const char *message)
 {
@@ -98,6 +99,8 @@ int status_json(struct status *s, struct carton *c, char **ret, size_t *ret_len)
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
 	struct list waiting = { .f = f };
+	uint64_t passed;
+	bool on;
 	int r;
 
 	if (!f)
@@ -111,6 +114,11 @@ int status_json(struct status *s, struct carton *c, char **ret, size_t *ret_len)
 	put_text(f, "version", CARTON_VERSION);
 	put_number(f, "pid", (uint64_t)getpid());
 	put_number(f, "started", (uint64_t)s->started);
+	if (s->passthrough) {
+		on = passthrough_count(s->passthrough, &passed);
+		fprintf(f, " \"passthrough\": %s,\n", on ? "true" : "false");
+		put_number(f, "passthrough_files", passed);
+	}
 	put_number(f, "files", k.files);
 	put_number(f, "bytes", k.bytes);
 	put_number(f, "verified_files", k.verified_files);

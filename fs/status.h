@@ -12,12 +12,15 @@
 
 #include "carton.h"
 
+struct passthrough;
+
 #define STATUS_ERRORS 8
 
 struct status {
 	const char *source; /* without credentials */
 	const char *mountpoint;
 	time_t started;
+	struct passthrough *passthrough; /* NULL: not wanted */
 
 	pthread_mutex_t lock; /* guards what follows */
 	struct status_error {

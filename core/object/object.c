@@ -4,6 +4,7 @@
 
 #include "base/util.h"
 #include "cache/cache.h"
+#include "fetch/mirrors.h"
 #include "object/internal.h"
 
 #define PROGRESS_OF_WORK (64 * KIB)
@@ -205,6 +206,19 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 			drop_cached(o);
 	}
 	return r;
+}
+
+int object_copy_fd(struct object *o)
+{
+	const struct object_options *options = &o->store->options;
+	const struct bytes *b = &o->bytes;
+
+	/* a directory of mirror= is another's cache */
+	if (object_state(o) != OBJECT_VERIFIED || !o->copied || b->kind != BYTES_FILE || !b->tags ||
+	    b->chunks || b->off || b->source->size != o->size || atomic_load(&o->read_failed) ||
+	    mirrors_directories(options->mirrors))
+		return -ENODATA;
+	return b->source->fd;
 }
 
 bool object_read_waits(const struct object *o)

@@ -196,6 +196,12 @@ void object_put(struct object *o);
  */
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait);
 
+/*
+ * The file of a pinned object whose bytes are all of it, if they are a copy of ours that was hashed whole
+ * since the store was made: its descriptor, the object's, while it is pinned. -ENODATA: not so.
+ */
+int object_copy_fd(struct object *o);
+
 /* May a read of a pinned object have to wait for a server? Not with `nowait`. */
 bool object_read_waits(const struct object *o);
 
