@@ -142,6 +142,8 @@ static int check_hash(struct fetcher *x, struct ingested *ret)
 		free(in.tags);
 		r = -EBADMSG;
 	}
+	if (r == 0 && x->f.check)
+		r = x->f.check(x->f.ctx, x->m->url);
 	if (r == 0)
 		*ret = in;
 	return r;
@@ -236,7 +238,7 @@ static void end_try(struct fetcher *x, int r)
 	}
 	/* a version was named, or nothing else is there: one try that retries by itself */
 	if (x->final || r == 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
-	    x->f.what == FETCH_RANGE) {
+	    x->f.what == FETCH_RANGE || (x->f.what == FETCH_PART && r == -EBADMSG)) {
 		if (r == 0 && x->f.first && !x->m->by_hash)
 			atomic_store(x->f.first, mirror_index(x) - x->f.n_by_hash);
 		over(x, r);

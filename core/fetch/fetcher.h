@@ -15,6 +15,8 @@
  * The user's own mirrors come first. They are asked once, without validators, and their failures are not
  * logged: all that counts is the hash.
  *
+ * A part of a file that any mirror may have is taken from the first that has it. Wrong bytes end that fetch.
+ *
  * Deadline: the fetch fails with -ETIMEDOUT after `timeout_ms` without progress, counted from its
  * start. Progress is counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte now
  * and then does not help it.
@@ -33,6 +35,7 @@
 enum fetch_what {
 	FETCH_FILE, /* all of it, in whatever coding and version */
 	FETCH_RANGE, /* [off, off + n) of the version in `remote`, or of its other; any else is -ESTALE */
+	FETCH_PART, /* the same of a file of `size` bytes, in whatever version; `check` looks at them */
 	FETCH_SUFFIX, /* the last `n` bytes, as one answer */
 	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
 };
@@ -50,6 +53,7 @@ struct fetch {
 	struct remote *remote; /* FETCH_RANGE */
 	struct route *route;   /* to the one URL; NULL: of remote, else not known */
 	uint64_t off, n;       /* FETCH_FILE: `n` is how long it should be; 0: not known */
+	uint64_t size;	       /* FETCH_PART */
 	uint64_t have;	       /* FETCH_RANGE: so many bytes of it are in `dest` already */
 	bool plain;	       /* ask for no content coding, and over one connection */
 	int64_t deadline_ms;   /* now_ms(), which bytes do not move; 0: as above */
@@ -59,12 +63,15 @@ struct fetch {
 	struct dest *dest; /* NULL with FETCH_SIZE */
 	/* Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL. */
 	int (*answered)(void *ctx, const struct http_response *answer);
+	/* All bytes are in `dest`, from that URL of `urls`: 0, -EBADMSG (logged), or why not. Or NULL. */
+	int (*check)(void *ctx, const char *url);
 	void (*progress)(void *ctx, uint64_t bytes); /* bytes hashed; or NULL */
 	void (*arrived)(void *ctx, uint64_t bytes);  /* bytes that came, likewise */
 	void *progress_ctx;
 	/*
 	 * The end. 0; -EBADMSG: all that any mirror gave is wrong; -ESTALE; -ENOSPC; -ECANCELED;
-	 * -ENODATA: no server says the size; or what the best mirror failed with: -EACCES, -ETIMEDOUT,
+	 * -ENODATA: no server says the size; -EOPNOTSUPP: of FETCH_PART, there is a server that has no such part;
+	 * or what the best mirror failed with: -EACCES, -ETIMEDOUT,
 	 * -ECONNREFUSED, … or -EIO. Each mirror's failure was logged. `in` has what was hashed and the
 	 * size; its tags go to the callee.
 	 */

@@ -118,6 +118,12 @@ struct fetcher {
 	struct chaser chasers[2]; /* one hashes, one tags */
 };
 
+/* Is it a part of a file, so that the destination has not the file's first byte? */
+static inline bool fetch_is_part(const struct fetcher *x)
+{
+	return x->f.what == FETCH_RANGE || x->f.what == FETCH_PART;
+}
+
 /* ---- pieces.c ---- */
 
 void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections);

@@ -184,6 +184,9 @@ int mirror_sum_up(const struct fetcher *x)
 
 		if (e == -ENODATA || e == -ENOSPC || e == -EDQUOT)
 			return e;
+		/* whether the others have the bytes or not: it may have all of them */
+		if (e == -EOPNOTSUPP && x->f.what == FETCH_PART)
+			return e;
 		/* there was no time to ask it */
 		if (e == 0)
 			e = -ETIMEDOUT;

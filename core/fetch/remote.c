@@ -74,6 +74,8 @@ int remote_check(struct remote *r, const struct http_response *a, uint64_t first
 		atomic_store(&r->logged_status, 0);
 		return 0;
 	}
+	if (r->is_mirror)
+		return error == 0 || error == -ERANGE ? -EOPNOTSUPP : error;
 	if (error == 0 || error == -ERANGE)
 		error = -ESTALE;
 	/* the file was there: ENOENT would say that the carton does not have it */

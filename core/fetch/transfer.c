@@ -49,7 +49,7 @@ static int put_decoded(void *ctx, const void *data, size_t n)
 
 static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 {
-	uint64_t base = x->f.what == FETCH_RANGE ? x->f.off : 0;
+	uint64_t base = fetch_is_part(x) ? x->f.off : 0;
 
 	return x->gunzip ? gunzip_feed(x->gunzip, data, n) :
 			   dest_write(x->f.dest, data, n, c->left.off - base);
@@ -144,6 +144,7 @@ static void begin_pieces(struct fetcher *x, uint64_t next)
 	/* any version will do that has the hash */
 	if (x->m->by_hash)
 		v->etag[0] = v->last_modified[0] = '\0';
+	v->is_mirror = false;
 	atomic_store(&v->logged_once, false);
 	atomic_store(&v->logged_status, 0);
 	x->remote = v;
@@ -232,7 +233,8 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	if (lost || (error == -EBUSY && x->n_mirrors == 1))
 		return 0;
 	active = conns_active(x);
-	if (!remote_passes(error))
+	/* another mirror may be better than another try */
+	if (!remote_passes(error) || (x->f.what == FETCH_PART && !x->bytes_came))
 		return error;
 	/* perhaps the server does not like so many at once */
 	x->pieces.want = MAX(active, 1U);
@@ -299,7 +301,7 @@ static int conn_step(struct fetcher *x, struct conn *c)
 
 static int ask_pieces(struct fetcher *x)
 {
-	uint64_t base = x->f.what == FETCH_RANGE ? x->f.off : 0;
+	uint64_t base = fetch_is_part(x) ? x->f.off : 0;
 	int r = 0;
 
 	for (size_t i = 0; i < x->pieces.want && r == 0 && now_ms() >= x->hold_ms; i++) {
@@ -347,7 +349,21 @@ static void find_arrived(struct fetcher *x)
 	for (size_t i = 0; i < x->pieces.n_returned; i++)
 		least = MIN(least, x->pieces.returned[i].off);
 	x->complete = least == x->pieces.end;
-	x->arrived = least - (x->f.what == FETCH_RANGE ? x->f.off : 0);
+	x->arrived = least - (fetch_is_part(x) ? x->f.off : 0);
+}
+
+/* Of this mirror any version will do. */
+static void use_mirror(struct fetcher *x)
+{
+	struct remote *v = &x->version;
+
+	v->url = (char *)x->m->url;
+	v->trust = x->m->trust;
+	v->size = x->f.size;
+	v->etag[0] = v->last_modified[0] = '\0';
+	v->is_mirror = true;
+	atomic_store(&v->logged_once, atomic_load(&x->m->logged_once));
+	x->remote = v;
 }
 
 int transfer_begin(struct fetcher *x)
@@ -369,7 +385,9 @@ int transfer_begin(struct fetcher *x)
 	x->hold_ms = 0;
 	x->arrived = x->f.have;
 	x->remote = m->remote;
-	if (x->f.what == FETCH_RANGE) {
+	if (x->f.what == FETCH_PART)
+		use_mirror(x);
+	if (fetch_is_part(x)) {
 		pieces_begin(&x->pieces, x->f.off + x->f.have, x->f.off + x->f.n,
 			     x->f.options->connections);
 		return ask_pieces(x);
