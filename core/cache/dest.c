@@ -23,6 +23,7 @@
 struct dest {
 	struct cache_fill *fill; /* NULL: not a cache entry */
 	int fd;			 /* the fill's, else our own */
+	uint64_t base;		 /* of all offsets in the file */
 	uint64_t max;
 	uint64_t claimed;   /* how large a server says it will be; UINT64_MAX: not known */
 	atomic_bool failed; /* the disk; it is logged */
@@ -92,6 +93,17 @@ int dest_memory(uint64_t max, struct dest **ret)
 	int fd = memfd_create("carton object", MFD_CLOEXEC);
 
 	return fd < 0 ? -errno : dest_new(NULL, fd, max, ret);
+}
+
+int dest_place(int fd, uint64_t off, uint64_t n, struct dest **ret)
+{
+	int own = fd_dup(fd), r = own < 0 ? own : dest_new(NULL, own, n, ret);
+
+	if (r == 0) {
+		(*ret)->base = off;
+		(*ret)->room = n;
+	}
+	return r;
 }
 
 /* After an error of its disk the copy can be made elsewhere, as if there were no room: -ENOSPC. */
@@ -195,12 +207,12 @@ int dest_write(struct dest *d, const void *data, size_t n, uint64_t off)
 	pthread_mutex_lock(&d->lock);
 	r = make_room(d, off + n);
 	pthread_mutex_unlock(&d->lock);
-	return disk_error(d, r < 0 ? r : pwrite_full(d->fd, data, n, off));
+	return disk_error(d, r < 0 ? r : pwrite_full(d->fd, data, n, d->base + off));
 }
 
 int dest_read(struct dest *d, void *ret_buf, size_t n, uint64_t off)
 {
-	return disk_error(d, pread_full(d->fd, ret_buf, n, off));
+	return disk_error(d, pread_full(d->fd, ret_buf, n, d->base + off));
 }
 
 /* Lock held, or by the owner. */

@@ -38,6 +38,12 @@ int dest_file(struct cache *cache, dev_t *dev, struct dest **ret);
 /* At most `max` bytes of memory; more is -ENOSPC. */
 int dest_memory(uint64_t max, struct dest **ret);
 
+/*
+ * The place of `n` bytes at `off` of a file, for which there is room; the file stays the caller's, and keeps what is
+ * written when the destination is aborted, which is its end. 0 or -errno.
+ */
+int dest_place(int fd, uint64_t off, uint64_t n, struct dest **ret);
+
 /* Is it a cache entry, so that what is there can be resumed? */
 bool dest_is_cached(const struct dest *d);
 
