@@ -28,7 +28,12 @@ struct carton_request {
 	struct node *file; /* NULL: not about one */
 
 	/* a late read */
+	struct workers *workers;
 	struct job job;
+	struct object_wait wait; /* for what has to be fetched */
+	unsigned round;		 /* how often a wait has begun or ended; guarded by the lock, as */
+	bool waiting;		 /* now */
+	int error;		 /* of the last wait */
 	uint64_t off;
 	size_t n;
 	char *data;
@@ -325,36 +330,70 @@ static void read_literal(char *ret_buf, const struct extent *x, uint64_t from, s
 		*nul++ = x->nul;
 }
 
-ssize_t request_read(struct node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
+/* Bytes of a file; when they have to be fetched, of which object, and where they are in it. */
+struct part {
+	struct node *file;
+	uint64_t off;
+	size_t n;
+	struct object *missing;
+	uint64_t missing_off;
+	size_t missing_n;
+};
+
+enum how {
+	READ_NOW,   /* what is in memory */
+	READ_HERE,  /* and on the disk */
+	READ_FETCH, /* and elsewhere */
+};
+
+static int read_object(struct part *p, char *out, struct object *o, uint64_t off, size_t n,
+		       enum how how)
 {
-	char *out = ret_buf;
-	uint64_t size = node_size(file);
+	int r = how == READ_FETCH ? object_read_wait(o, out, n, off) :
+				    object_read(o, out, n, off, how == READ_NOW);
+
+	if (r == -EINPROGRESS) {
+		p->missing = o;
+		p->missing_off = off;
+		p->missing_n = n;
+	}
+	return r;
+}
+
+static ssize_t read_part(struct part *p, char *out, enum how how)
+{
+	uint64_t size = node_size(p->file);
 	size_t done = 0;
 
-	if (off >= size)
+	if (p->off >= size)
 		return 0;
-	n = (size_t)MIN(n, size - off);
-	for (size_t i = find_extent(file, off); done < n; i++) {
-		const struct extent x = node_extent(file, i);
-		uint64_t from = off + done - x.start;
-		size_t step = (size_t)MIN(n - done, x.len - from);
+	p->n = (size_t)MIN(p->n, size - p->off);
+	for (size_t i = find_extent(p->file, p->off); done < p->n; i++) {
+		const struct extent x = node_extent(p->file, i);
+		uint64_t from = p->off + done - x.start;
+		size_t step = (size_t)MIN(p->n - done, x.len - from);
 		int r = 0;
 
 		if (x.literal)
 			read_literal(out + done, &x, from, step);
 		else if (step > 0)
-			r = object_read(x.object, out + done, step, x.off + from, nowait);
+			r = read_object(p, out + done, x.object, x.off + from, step, how);
 		if (r < 0)
 			return r;
 		done += step;
 	}
-	return (ssize_t)n;
+	return (ssize_t)p->n;
 }
 
-static void run_read(struct job *job)
+ssize_t request_read(struct node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
-	struct carton_request *q = container_of(job, struct carton_request, job);
-	ssize_t got = request_read(q->file, q->data, q->n, q->off, false);
+	struct part p = { .file = file, .off = off, .n = n };
+
+	return read_part(&p, ret_buf, nowait ? READ_NOW : READ_FETCH);
+}
+
+static void read_over(struct carton_request *q, ssize_t got)
+{
 	bool tell;
 
 	pthread_mutex_lock(&q->lock);
@@ -368,6 +407,69 @@ static void run_read(struct job *job)
 	request_unref(q);
 }
 
+/* Some of it was fetched, or that failed: perhaps what is wanted is there. */
+static void read_fetched(struct object_wait *wait, int result)
+{
+	struct carton_request *q = container_of(wait, struct carton_request, wait);
+
+	pthread_mutex_lock(&q->lock);
+	q->round++;
+	q->waiting = false;
+	q->error = result;
+	pthread_mutex_unlock(&q->lock);
+	workers_submit(q->workers, &q->job, LANE_READS);
+}
+
+/* The wait has begun, and perhaps ended. False: it was cancelled before. */
+static bool await_fetch(struct carton_request *q, unsigned round)
+{
+	bool gone = false;
+
+	pthread_mutex_lock(&q->lock);
+	if (q->round == round && q->cancelled)
+		gone = object_wait_cancel(&q->wait);
+	else if (q->round == round)
+		q->waiting = true;
+	pthread_mutex_unlock(&q->lock);
+	return !gone;
+}
+
+/* Has it fetched, without a thread that waits. -EINPROGRESS: `q` may be gone. */
+static int fetch_part(struct carton_request *q, const struct part *p)
+{
+	unsigned round;
+	int r;
+
+	pthread_mutex_lock(&q->lock);
+	r = q->cancelled ? -ECANCELED : q->error;
+	round = ++q->round;
+	pthread_mutex_unlock(&q->lock);
+	if (r < 0)
+		return r;
+	atomic_fetch_add(&q->refs, 1);
+	q->wait.done = read_fetched;
+	r = object_fetch(p->missing, p->missing_off, p->missing_n, &q->wait);
+	if (r == -EINPROGRESS && !await_fetch(q, round))
+		r = -ECANCELED;
+	request_unref(q);
+	return r;
+}
+
+static void run_read(struct job *job)
+{
+	struct carton_request *q = container_of(job, struct carton_request, job);
+	struct part p = { .file = q->file, .off = q->off, .n = q->n };
+	ssize_t got;
+
+	while ((got = read_part(&p, q->data, READ_HERE)) == -EINPROGRESS) {
+		got = fetch_part(q, &p);
+		if (got < 0)
+			break;
+	}
+	if (got != -EINPROGRESS)
+		read_over(q, got);
+}
+
 int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t off,
 		       carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
@@ -377,7 +479,6 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 	size_t last = off < size ? find_extent(file, MIN(MAX(n, (size_t)1), size - off) + off - 1) :
 				   0;
 	struct carton_request *q = request_new(last - first + 1, done, ctx);
-	enum lane lane = LANE_READS;
 
 	if (!q)
 		return -ENOMEM;
@@ -407,12 +508,11 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 			return r;
 		}
 		pin->state = PIN_DONE;
-		if (object_read_waits(pin->object))
-			lane = LANE_FETCHED;
 	}
 	*ret = q;
+	q->workers = w;
 	q->job.run = run_read;
-	workers_submit(w, &q->job, lane);
+	workers_submit(w, &q->job, LANE_READS);
 	return -EINPROGRESS;
 }
 
@@ -423,7 +523,7 @@ const void *carton_request_data(const struct carton_request *request)
 
 bool carton_request_cancel(struct carton_request *q)
 {
-	bool cancelled, over;
+	bool cancelled, over, read_over;
 
 	pthread_mutex_lock(&q->lock);
 	cancelled = !q->finished && !q->cancelled;
@@ -431,8 +531,9 @@ bool carton_request_cancel(struct carton_request *q)
 		q->cancelled = true;
 		cancel_waits(q);
 	}
-	/* a late read, and a pin whose `done` is on its way, clean up themselves */
-	over = cancelled && q->pending == 0 && !q->data;
+	read_over = cancelled && q->waiting && object_wait_cancel(&q->wait);
+	/* a late read that runs, and a pin whose `done` is on its way, clean up themselves */
+	over = cancelled && q->pending == 0 && (!q->data || read_over);
 	pthread_mutex_unlock(&q->lock);
 	if (over) {
 		put_pins(q);

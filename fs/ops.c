@@ -19,6 +19,7 @@
 #define BLOCK 4096
 /* files up to this size are put into the page cache when they are opened */
 #define SMALL (16 * 1024)
+#define MAX_WAITING_READS 8192
 
 static struct mount *mount_of(fuse_req_t req)
 {
@@ -93,8 +94,9 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	conn->max_read = m->max_read;
 	passthrough_init(m->passthrough, conn);
-	conn->max_background = 64;
-	conn->congestion_threshold = 48;
+	/* a read that waits for a server must not keep others in the kernel's queue */
+	conn->max_background = MAX_WAITING_READS;
+	conn->congestion_threshold = MAX_WAITING_READS;
 	m->ready(m->ctx);
 }
 

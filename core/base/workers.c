@@ -75,8 +75,8 @@ static int add_thread(struct queue *q)
 
 int workers_new(struct workers **ret)
 {
-	static const unsigned per_cpu[LANES] = { 2, 1, 2, 2, 2, 8 };
-	static const unsigned at_least[LANES] = { 4, 2, 8, 16, 4, 32 };
+	static const unsigned per_cpu[LANES] = { 2, 1, 2, 2, 2 };
+	static const unsigned at_least[LANES] = { 4, 2, 8, 16, 4 };
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	struct workers *w = calloc(1, sizeof(*w));
 	int r = 0;

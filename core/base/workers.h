@@ -9,12 +9,11 @@
 #define CARTON_BASE_WORKERS_H
 
 enum lane {
-	LANE_QUICK,   /* takes milliseconds: small objects */
-	LANE_BULK,    /* takes a core for long: large objects */
-	LANE_NET,     /* short steps driven by the network: never waits */
-	LANE_VIEWS,   /* may wait for the other lanes; no other lane may wait for it */
-	LANE_READS,   /* disk reads of open files */
-	LANE_FETCHED, /* reads of open files that wait for a server */
+	LANE_QUICK, /* takes milliseconds: small objects */
+	LANE_BULK,  /* takes a core for long: large objects */
+	LANE_NET,   /* short steps driven by the network: never waits */
+	LANE_VIEWS, /* may wait for the other lanes; no other lane may wait for it */
+	LANE_READS, /* disk reads of open files */
 	LANES,
 };
 

@@ -212,6 +212,11 @@ static bool leave_for_other(struct fetcher *x, int r)
 	if (r >= 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM || r == -ENOSPC ||
 	    r == -EDQUOT || !mirror_has_other(x))
 		return false;
+	/* wrong bytes: what of them has to come again, the caller knows */
+	if (r == -EBADMSG) {
+		atomic_store(&x->m->remote->gone, true);
+		return false;
+	}
 	if (!remote_passes(r))
 		atomic_store(&x->m->remote->gone, true);
 	else if (r != -EBUSY)

@@ -6,6 +6,14 @@
 #include "base/ingest.h"
 #include "base/util.h"
 
+int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
+		     const char *name)
+{
+	/* pages that are never written to are never allocated */
+	b->tags = calloc((size_t)((f->size - 1) / CHUNK_SIZE) + 1, TAG_SIZE);
+	return b->tags ? chunked_new(index, f, name, &b->chunks) : -ENOMEM;
+}
+
 struct range {
 	size_t n;
 	uint64_t off;

@@ -26,9 +26,15 @@ struct bytes {
 };
 
 /*
+ * The bytes are those that the index says, of which no chunk is verified yet. 0 or -ENOMEM. See chunked_new().
+ */
+int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
+		     const char *name);
+
+/*
  * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags (or the
- * chunk index) or was cut off; -ENOMEM; -EIO. With `nowait`, -EAGAIN when it is not in memory or not yet
- * verified.
+ * chunk index) or was cut off; -ENOMEM; -EIO; -EINPROGRESS: a chunk has to be fetched, by chunked_fetch(). With
+ * `nowait`, -EAGAIN when it is not in memory or not yet verified.
  */
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
 	       size_t n, uint64_t off, bool nowait);

@@ -28,6 +28,7 @@ struct chunked {
 	pthread_mutex_t block_lock;    /* guards what follows */
 	uint64_t block;		       /* which block is there; UINT64_MAX: none */
 	uint8_t hashes[BLOCK][SHA256_SIZE];
+	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock */
 	atomic_uchar verified[]; /* a bit for each chunk */
 };
 
@@ -35,7 +36,8 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 		struct chunked **ret)
 {
 	uint64_t n = chunks_count(file);
-	struct chunked *c = calloc(1, sizeof(*c) + (size_t)(n / 8) + 1);
+	size_t bits = (size_t)(n / 8) + 1;
+	struct chunked *c = calloc(1, sizeof(*c) + 2 * bits);
 
 	if (!c)
 		return -ENOMEM;
@@ -44,6 +46,7 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 	c->name = name;
 	c->n_chunks = n;
 	c->left = n;
+	c->claimed = c->verified + bits;
 	c->block = UINT64_MAX;
 	for (size_t i = 0; i < STRIPES; i++)
 		pthread_mutex_init(&c->lock[i], NULL);
@@ -70,14 +73,44 @@ void chunked_set_origin(struct chunked *c, const struct chunk_origin *origin, vo
 	c->origin_ctx = ctx;
 }
 
-bool chunked_has_origin(const struct chunked *c)
+void *chunked_origin(const struct chunked *c)
 {
-	return c->origin != NULL;
+	return c->origin_ctx;
+}
+
+int chunked_fetch(const struct chunked *c, uint64_t off, size_t n, struct object_wait *wait)
+{
+	uint64_t size = c->file->chunk_size;
+
+	return c->origin->fetch(c->origin_ctx, off / size, (off + n - 1) / size + 1, wait);
+}
+
+static bool is_set(const atomic_uchar *bits, uint64_t i)
+{
+	return atomic_load_explicit(&bits[i / 8], memory_order_acquire) >> (i % 8) & 1;
 }
 
 bool chunked_is_verified(const struct chunked *c, uint64_t i)
 {
-	return atomic_load_explicit(&c->verified[i / 8], memory_order_acquire) >> (i % 8) & 1;
+	return is_set(c->verified, i);
+}
+
+bool chunked_claim(struct chunked *c, uint64_t i)
+{
+	bool claimed;
+
+	/* waits for a reader that looks at what an earlier mount has left there */
+	pthread_mutex_lock(&c->lock[i % STRIPES]);
+	claimed = !chunked_is_verified(c, i);
+	if (claimed)
+		atomic_fetch_or(&c->claimed[i / 8], (unsigned char)(1 << (i % 8)));
+	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	return claimed;
+}
+
+void chunked_unclaim(struct chunked *c, uint64_t i)
+{
+	atomic_fetch_and(&c->claimed[i / 8], (unsigned char)~(1 << (i % 8)));
 }
 
 /* Its lock is held. 1: it was the last one. */
@@ -167,8 +200,7 @@ static int tag(const struct chunked *c, const struct chunked_bytes *b, uint64_t 
 	return r;
 }
 
-/* Is chunk `i` a hole in the file? Hashing one is of no use. */
-static bool is_hole(const struct chunked *c, const struct chunked_bytes *b, uint64_t i)
+bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uint64_t i)
 {
 	off_t start = (off_t)(b->off + i * c->file->chunk_size);
 	off_t data = lseek(b->source->fd, start, SEEK_DATA);
@@ -176,20 +208,21 @@ static bool is_hole(const struct chunked *c, const struct chunked_bytes *b, uint
 	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(c, i);
 }
 
-/* Reads chunk `i` and verifies it. 1: it was the last one; -ENOENT: the origin has to be asked. Lock held. */
+/* Reads chunk `i` and verifies it. 1: it was the last one; -EINPROGRESS: it has to be fetched. Lock held. */
 static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i, char *data)
 {
 	int r;
 
-	if (c->origin && is_hole(c, b, i))
-		return -ENOENT;
+	/* hashing a hole is of no use */
+	if (c->origin && (is_set(c->claimed, i) || chunked_is_hole(c, b, i)))
+		return -EINPROGRESS;
 	r = source_pread(b->source, data, chunk_len(c, i), b->off + i * c->file->chunk_size);
 	/* a file that ends too early was cut off since */
 	if (r == -ENODATA)
 		r = -EBADMSG;
 	/* what an earlier mount has left may be damaged, or not all there */
 	if (r == 0 && c->origin)
-		r = compare(c, i, data) == 0 ? 0 : -ENOENT;
+		r = compare(c, i, data) == 0 ? 0 : -EINPROGRESS;
 	else if (r == 0)
 		r = check(c, i, data);
 	if (r == 0)
@@ -197,22 +230,25 @@ static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i, 
 	return r == 0 ? set_verified(c, i) : r;
 }
 
-int chunked_put(struct chunked *c, const struct chunked_bytes *b, uint64_t i, const char *data)
+int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i)
 {
-	int r = 0;
+	char *data = malloc(chunk_len(c, i));
+	int r = data ? 0 : -ENOMEM;
 
+	if (r == 0)
+		r = source_pread(b->source, data, chunk_len(c, i),
+				 b->off + i * c->file->chunk_size);
+	if (r == 0)
+		r = compare(c, i, data);
+	if (r == 1)
+		r = -EBADMSG;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
-	if (!chunked_is_verified(c, i)) {
-		r = check(c, i, data);
-		if (r == 0)
-			r = pwrite_full(b->source->fd, data, chunk_len(c, i),
-					b->off + i * c->file->chunk_size);
-		if (r == 0)
-			r = tag(c, b, i, data);
-		if (r == 0)
-			r = set_verified(c, i);
-	}
+	if (r == 0)
+		r = tag(c, b, i, data);
+	if (r == 0)
+		r = set_verified(c, i);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	free(data);
 	return r;
 }
 
@@ -236,10 +272,6 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
 	free(data);
 	if (r == 1 && c->origin)
 		c->origin->complete(c->origin_ctx);
-	if (r == -ENOENT) {
-		r = c->origin->get(c->origin_ctx, c, i);
-		there = true;
-	}
 	return r < 0 ? r : there;
 }
 

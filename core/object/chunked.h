@@ -35,10 +35,15 @@ struct chunked_bytes {
 
 struct chunked;
 
+struct object_wait;
+
 /* Where chunks come from that the file lacks. Any thread. */
 struct chunk_origin {
-	/* Has chunk `i` put by chunked_put(), and perhaps others. 0 or why not. Waits for a server. */
-	int (*get)(void *ctx, struct chunked *c, uint64_t i);
+	/*
+	 * Has the first of the chunks [i, end) fetched that is not verified, and perhaps more: it claims them, and calls
+	 * chunked_fetched(). 0: all are verified; -EINPROGRESS: `wait` gets the result; -ENOTCONN; -ENOMEM.
+	 */
+	int (*fetch)(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait);
 	/* All chunks have been verified: called once, by a reader, before its read is answered. */
 	void (*complete)(void *ctx);
 	/* The whole has been hashed and is right. */
@@ -53,14 +58,26 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 /* The file lacks chunks: `ctx` is freed with the bytes. Before they are read. */
 void chunked_set_origin(struct chunked *c, const struct chunk_origin *origin, void *ctx);
 
-bool chunked_has_origin(const struct chunked *c);
+/* The `ctx` of its origin; NULL: none. */
+void *chunked_origin(const struct chunked *c);
+
+/* See fetch(): where [off, off+n) has bytes that are not verified. */
+int chunked_fetch(const struct chunked *c, uint64_t off, size_t n, struct object_wait *wait);
+
 bool chunked_is_verified(const struct chunked *c, uint64_t i);
 
+/* Is there nothing in the file where chunk `i` belongs? */
+bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uint64_t i);
+
+/* Claims chunk `i` for who writes it: no reader looks at it until then. False: it is verified by now. */
+bool chunked_claim(struct chunked *c, uint64_t i);
+void chunked_unclaim(struct chunked *c, uint64_t i);
+
 /*
- * Bytes of chunk `i` that came from the origin: verified, and written to the file. 0, also if the chunk was there; 1:
- * likewise, and now all are there; -EBADMSG: other bytes (logged); or the errors of chunked_read().
+ * Chunk `i` was written to the file by who claimed it: verifies it. 0; 1: likewise, and now all are verified;
+ * -EBADMSG: other bytes (not logged); or the errors of chunked_read().
  */
-int chunked_put(struct chunked *c, const struct chunked_bytes *b, uint64_t i, const char *data);
+int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i);
 
 /* NULL-safe. */
 void chunked_free(struct chunked *c);
@@ -75,7 +92,7 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
 /*
  * Verifies the chunk that holds [off, off+n), leaves its tags, and copies these bytes. 0; 1: another thread has
  * just verified it; -EBADMSG: other bytes, which is logged once, or the index has become unreadable; -ENOMEM;
- * -EIO; or what the origin says.
+ * -EIO; -EINPROGRESS: it has to be fetched.
  */
 int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf, size_t n,
 		 uint64_t off);

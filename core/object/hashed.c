@@ -13,13 +13,25 @@ static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
 void object_use_chunks(struct object_store *s, struct chunks *chunks, struct object *index)
 {
 	s->index = (struct chunk_index){ chunks, read_index, index };
+	/* what only a server could tell */
+	for (size_t i = 0; i < chunks->n; i++) {
+		struct object *o = store_find(s, chunks->files[i].sha256, OBJECT_NO_SIZE);
+
+		if (o && o->size == OBJECT_NO_SIZE)
+			o->size = chunks->files[i].size;
+	}
+}
+
+void object_distrust(struct object *o)
+{
+	atomic_store(&o->no_chunks, true);
+	atomic_store(&o->read_failed, true);
 }
 
 /* All of it has another hash than the chunks led to expect. */
 static void whole_failed(struct object *o)
 {
-	atomic_store(&o->no_chunks, true);
-	atomic_store(&o->read_failed, true);
+	object_distrust(o);
 	chunked_fail(o->bytes.chunks);
 	pthread_mutex_lock(&o->store->lock);
 	o->state = OBJECT_CORRUPT;
@@ -39,6 +51,12 @@ static const char *whole_fault(struct object *o, const struct ingested *in)
 		return "had other bytes when they were read: it changed on disk, or " CHUNKS_PATH
 		       " is wrong; close and open it again";
 	return NULL;
+}
+
+static void cannot_hash(struct object *o, int error)
+{
+	carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be hashed: %s", strerror(-error));
+	object_distrust(o);
 }
 
 static void object_hashed(void *ctx, int result, struct ingested *in)
@@ -64,21 +82,17 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 		o->state = OBJECT_VERIFIED;
 		pthread_mutex_unlock(&o->store->lock);
 	} else if (result != -ECANCELED) {
-		/* whoever opens it once it was closed has to wait for all of it */
-		carton_log(CARTON_LOG_ERROR, object_name(o), "cannot be hashed: %s",
-			   strerror(-result));
-		atomic_store(&o->no_chunks, true);
-		atomic_store(&o->read_failed, true);
+		cannot_hash(o, result);
 	}
 	object_put(o);
 }
 
-int object_whole(struct object *o, const struct bytes *at, struct whole **ret)
+int object_whole(struct object *o, const struct bytes *at, uint64_t size, struct whole **ret)
 {
 	const struct whole_options options = {
 		.source = at->source,
 		.off = at->off,
-		.size = o->size,
+		.size = size,
 		.tagger = o->store->tagger,
 		.events = o->store->options.events,
 		.cancel = &o->store->stop,
@@ -95,7 +109,7 @@ int object_whole(struct object *o, const struct bytes *at, struct whole **ret)
 static int hash_whole(struct object *o)
 {
 	struct whole *w;
-	int r = object_whole(o, &o->bytes, &w);
+	int r = object_whole(o, &o->bytes, o->size, &w);
 
 	if (r < 0)
 		return r;
@@ -108,9 +122,8 @@ static int hash_whole(struct object *o)
 
 void object_complete(struct object *o)
 {
-	if (hash_whole(o) == 0)
-		return;
-	/* whoever opens it once it was closed has to wait for all of it */
-	atomic_store(&o->no_chunks, true);
-	atomic_store(&o->read_failed, true);
+	int r = hash_whole(o);
+
+	if (r < 0)
+		cannot_hash(o, r);
 }

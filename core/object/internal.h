@@ -3,7 +3,6 @@
  * Shared by the files of object/. From the bottom up:
  *
  *	chunked		bytes that are verified as they are read
- *	partial		those that are fetched as they are read
  *	bytes		verified bytes, and reading them
  *	whole		hashes these in the background
  *	keep		how long copies are kept: the idle list, the budget for memory
@@ -13,7 +12,9 @@
  *	making		an attempt to get its bytes: asks its maker
  *	object		who has it pinned
  *	hashed		what hashing it in the background shows
+ *	partial		bytes that are fetched as they are read
  *	copy		copies of what cannot be read in place
+ *	indexed		what need not be copied first, since the chunk index has it
  *	maker_*		where bytes come from
  */
 #ifndef CARTON_OBJECT_INTERNAL_H
@@ -102,11 +103,16 @@ void making_submit(struct making *m);
 
 /* ---- hashed.c ---- */
 
-/* What hashes the bytes at `at`, all of the object, in the background: whole_start() begins. 0 or -ENOMEM. */
-int object_whole(struct object *o, const struct bytes *at, struct whole **ret);
+/*
+ * What hashes the `size` bytes at `at`, all of the object, in the background: whole_start() begins. 0 or -ENOMEM.
+ */
+int object_whole(struct object *o, const struct bytes *at, uint64_t size, struct whole **ret);
 
 /* All chunks of it are there, and pinned: hashes them in the background. */
 void object_complete(struct object *o);
+
+/* Its chunks cannot be had, or its hash: whoever opens it once it was closed has to wait for all of it. */
+void object_distrust(struct object *o);
 
 /* ---- keep.c. The first five are called with the lock held ---- */
 
@@ -192,6 +198,22 @@ void copy_filled(struct copy *c, int result, struct ingested *in);
 /* Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not. */
 struct stream;
 int making_verify(struct making *m, struct stream *in, struct ingested *ret);
+
+/* ---- indexed.c ---- */
+
+struct partial_options;
+
+/*
+ * What the index says of an object of `size` bytes (or OBJECT_NO_SIZE); NULL: it is to be hashed first, since there is
+ * nothing, or a read has failed.
+ */
+const struct chunks_file *indexed_find(const struct object *o, uint64_t size);
+
+/* The making's bytes are all there, and verified as they are read. 0 or -ENOMEM. */
+int indexed_use(struct making *m, const struct chunks_file *f);
+
+/* The same for what is fetched: those of a copy in the cache, or as they are read. 0 or -errno, without bytes. */
+int indexed_fetch(struct making *m, const struct partial_options *options);
 
 /* ---- maker_remote.c ---- */
 

@@ -130,6 +130,12 @@ typedef int object_derive_fn(void *ctx, struct making *m);
 int making_need(struct making *m, struct object *o);
 
 /*
+ * The same for bytes [off, off+n) of an object that is pinned: as object_read(), and what has to be fetched is, without
+ * keeping the thread. The derive function is then called again from its start, with these bytes there.
+ */
+int making_read(struct making *m, struct object *o, void *ret_buf, size_t n, uint64_t off);
+
+/*
  * An object without a hash, which `derive` makes. Owned by the store; `name` outlives it. May be added
  * at any time, by any thread. 0 or -ENOMEM.
  */

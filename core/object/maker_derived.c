@@ -20,6 +20,10 @@ struct derivation {
 	struct object *needed; /* NULL: none */
 	bool known;	       /* the result of the wait; with 0, `needed` is pinned */
 	int result;
+	struct object *read; /* pinned; what of it has to be fetched; NULL: nothing */
+	uint64_t off;
+	size_t n;
+	int error; /* of the last fetch */
 };
 
 /* Forgets the object that was waited for. */
@@ -31,6 +35,13 @@ static void forget(struct derivation *d)
 	d->known = false;
 }
 
+static void forget_read(struct derivation *d)
+{
+	if (d->read)
+		object_put(d->read);
+	d->read = NULL;
+}
+
 int making_need(struct making *m, struct object *o)
 {
 	struct derivation *d = m ? m->derivation : NULL;
@@ -40,6 +51,7 @@ int making_need(struct making *m, struct object *o)
 		return object_get_wait(o);
 	if (d->known && d->needed == o) {
 		d->known = false;
+		d->needed = NULL;
 		return d->result;
 	}
 	forget(d);
@@ -49,6 +61,48 @@ int making_need(struct making *m, struct object *o)
 	/* The wait begins when the derive function has returned: it may hold locks and has to clean up. */
 	d->needed = o;
 	return -EINPROGRESS;
+}
+
+int making_read(struct making *m, struct object *o, void *ret_buf, size_t n, uint64_t off)
+{
+	struct derivation *d = m ? m->derivation : NULL;
+	int r;
+
+	if (!d)
+		return object_read_wait(o, ret_buf, n, off);
+	r = object_read(o, ret_buf, n, off, false);
+	if (r != -EINPROGRESS)
+		return r;
+	/* others may have been fetched, but not these */
+	if (d->error)
+		return d->error;
+	forget_read(d);
+	r = object_get(o, NULL);
+	if (r < 0)
+		return r;
+	d->read = o;
+	d->off = off;
+	d->n = n;
+	return -EINPROGRESS;
+}
+
+/* Waits for what the derive function needs. -EINPROGRESS: `d` may be gone already. */
+static int begin_wait(struct derivation *d)
+{
+	if (d->read && !d->needed)
+		return object_fetch(d->read, d->off, d->n, &d->wait);
+	return object_get(d->needed, &d->wait);
+}
+
+/* It has ended. */
+static void end_wait(struct derivation *d, int result)
+{
+	if (d->needed) {
+		d->result = result;
+		d->known = true;
+	} else {
+		d->error = result;
+	}
 }
 
 /* Runs the derive function until it is done, or an object has to be waited for. */
@@ -61,13 +115,13 @@ static void run_derivation(struct derivation *d)
 
 	while ((r = cancel_fired(&m->cancel) ? -ECANCELED : md->derive(md->ctx, m)) ==
 	       -EINPROGRESS) {
-		r = object_get(d->needed, &d->wait);
+		r = begin_wait(d);
 		if (r == -EINPROGRESS)
-			return; /* `d` may be gone already */
-		d->result = r;
-		d->known = true;
+			return;
+		end_wait(d, r);
 	}
 	forget(d);
+	forget_read(d);
 	free(d);
 	making_done(m, r);
 }
@@ -81,8 +135,7 @@ static void needed_done(struct object_wait *wait, int result)
 {
 	struct derivation *d = container_of(wait, struct derivation, wait);
 
-	d->result = result;
-	d->known = true;
+	end_wait(d, result);
 	workers_submit(d->making->object->store->options.workers, &d->job, LANE_VIEWS);
 }
 

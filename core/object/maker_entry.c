@@ -8,7 +8,6 @@
 #include "archive/container.h"
 #include "archive/decode.h"
 #include "base/util.h"
-#include "cache/cache.h"
 #include "cache/dest.h"
 #include "object/internal.h"
 #include "object/partial.h"
@@ -97,85 +96,39 @@ static int in_place(struct making *m, const struct entry *e)
 /* ---- chunk by chunk ---- */
 
 /*
- * What the index says of an object that can be read in place, or of which parts can be fetched, and is large; NULL:
- * to be hashed first.
+ * What the index says of an object that can be read in place, or of which parts can be fetched; NULL: to be hashed
+ * first.
  */
 static const struct chunks_file *in_index(const struct object *o)
 {
-	const struct object_store *s = o->store;
 	const struct entry *e = maker_entry(o)->first.entry;
-	const struct chunks_file *f;
 
-	if (!s->index.chunks || !s->options.verify || !s->options.events || o->no_chunks ||
-	    e->method != METHOD_STORED || o->size <= CHUNKS_MIN_FILE ||
-	    (s->options.container->remote && !copy_is_direct(e)))
+	if (e->method != METHOD_STORED || o->size <= CHUNKS_MIN_FILE ||
+	    (container_of_object(o)->remote && !copy_is_direct(e)))
 		return NULL;
-	f = chunks_find(s->index.chunks, o->sha256);
-	/* of another size: that hash cannot be right for both; the whole is hashed */
-	return f && f->size == o->size ? f : NULL;
-}
-
-/* No chunk of the bytes, which are all there, is verified yet. */
-static int chunk(struct making *m, const struct chunks_file *f)
-{
-	const struct object *o = m->object;
-	int r;
-
-	/* pages that are never written to are never allocated */
-	m->bytes.tags = calloc((size_t)((o->size - 1) / CHUNK_SIZE) + 1, TAG_SIZE);
-	if (!m->bytes.tags)
-		return -ENOMEM;
-	r = chunked_new(&o->store->index, f, o->name, &m->bytes.chunks);
-	/* the background's part begins when the open has been answered */
-	return r < 0 ? r : object_whole(m->object, &m->bytes, &m->whole);
-}
-
-/* A copy that is in the cache needs no fetch. */
-static int by_cache(struct making *m)
-{
-	const struct object *o = m->object;
-	struct cache *cache = o->store->options.cache;
-	int fd, r = cache ? cache_lookup(cache, o->sha256, &fd, NULL) : -ENOENT;
-
-	if (r == 0)
-		r = source_from_fd(fd, &m->bytes.source);
-	if (r == 0 && m->bytes.source->size != o->size)
-		r = -EBADMSG;
-	m->bytes.kind = BYTES_FILE;
-	return r;
-}
-
-/* Chunks of the cache's copy, or else those that are fetched as they are read. */
-static int by_remote_chunks(struct making *m, const struct chunks_file *f)
-{
-	struct object *o = m->object;
-	int r = by_cache(m);
-
-	m->size = o->size;
-	m->copied = true;
-	if (r == -ENOENT)
-		return partial_open(o, maker_entry(o)->first.entry, f, &m->bytes);
-	return r < 0 ? r : chunk(m, f);
+	return indexed_find(o, o->size);
 }
 
 /* Takes the first place unhashed, as with a seal: after a bad chunk, the next open hashes all places. */
 static int by_chunks(struct making *m, const struct chunks_file *f)
 {
-	const struct object *o = m->object;
+	struct object *o = m->object;
+	const struct partial_options remote = {
+		.object = o,
+		.file = f,
+		.entry = maker_entry(o)->first.entry,
+	};
 	struct source *source;
 	uint64_t off;
 	int r;
 
-	if (container_of_object(o)->remote) {
-		r = by_remote_chunks(m, f);
-	} else {
-		r = container_locate(container_of_object(o), maker_entry(o)->first.entry, &source,
-				     &off);
-		if (r == 0) {
-			keep_place(m, source, off, NULL);
-			r = chunk(m, f);
-		}
-	}
+	if (container_of_object(o)->remote)
+		return indexed_fetch(m, &remote);
+	r = container_locate(container_of_object(o), remote.entry, &source, &off);
+	if (r < 0)
+		return r;
+	keep_place(m, source, off, NULL);
+	r = indexed_use(m, f);
 	if (r < 0)
 		bytes_free(&m->bytes);
 	return r;

@@ -8,6 +8,7 @@
 #include "fetch/mirrors.h"
 #include "format/links.h"
 #include "object/internal.h"
+#include "object/partial.h"
 
 struct maker_link {
 	struct maker maker;
@@ -86,10 +87,19 @@ static void fill_copy(struct copy *c, struct dest *dest)
 static void copy_done(struct copy *c, int result)
 {
 	struct making *m = c->making;
+	const struct object *o = m->object;
 	struct link_copy *lc = container_of(c, struct link_copy, copy);
 
 	free(lc->urls);
 	free(lc);
+	/* a file that has the hash, and is longer or shorter than everybody was told */
+	if (result == 0 && o->size != OBJECT_NO_SIZE && o->size != m->size) {
+		carton_log(CARTON_LOG_ERROR, object_name(o),
+			   CHUNKS_PATH " says that it has %llu bytes, but it has %llu",
+			   (unsigned long long)o->size, (unsigned long long)m->size);
+		bytes_free(&m->bytes);
+		result = -EBADMSG;
+	}
 	making_done(m, result);
 }
 
@@ -109,12 +119,48 @@ static struct link_copy *copy_new(struct making *m)
 	return lc;
 }
 
-static void link_get_bytes(struct making *m)
+/* Small files are fetched whole. */
+static const struct chunks_file *in_index(const struct object *o)
+{
+	const struct chunks_file *f = indexed_find(o, atomic_load(&o->size));
+
+	return f && f->size > PARTIAL_MIN ? f : NULL;
+}
+
+static void get_all(struct making *m)
 {
 	struct link_copy *lc = copy_new(m);
 
 	if (lc)
 		copy_start(&lc->copy);
+}
+
+/* Without ranges, or with other bytes than the index says, all of it is fetched, and has to have the hash. */
+static void probed(struct making *m, int result)
+{
+	if (result < 0)
+		bytes_free(&m->bytes);
+	if (result == -EOPNOTSUPP || result == -EBADMSG)
+		get_all(m);
+	else
+		making_done(m, result);
+}
+
+static void link_get_bytes(struct making *m)
+{
+	struct object *o = m->object;
+	const struct partial_options options = {
+		.object = o,
+		.file = in_index(o),
+		.link = link_of(o),
+	};
+
+	if (!options.file || indexed_fetch(m, &options) < 0)
+		get_all(m);
+	else if (m->whole)
+		making_done(m, 0);
+	else
+		partial_probe(m, probed);
 }
 
 /* ---- the size ---- */
@@ -172,6 +218,8 @@ static enum lane link_lane(const struct object *o)
 	uint64_t size = object_size(o);
 
 	/* a copy that is in the cache already is hashed there; a fetch waits elsewhere */
+	if (in_index(o))
+		return LANE_QUICK;
 	return size != OBJECT_NO_SIZE && size > BULK_OBJECT ? LANE_BULK : LANE_QUICK;
 }
 

@@ -116,23 +116,34 @@ static void sleeper_done(struct object_wait *wait, int result)
 	pthread_mutex_unlock(&sl->lock);
 }
 
-int object_get_wait(struct object *o)
+static void sleeper_init(struct sleeper *sl)
 {
-	struct sleeper sl = {
+	*sl = (struct sleeper){
 		.wait.done = sleeper_done,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.over = PTHREAD_COND_INITIALIZER,
 	};
-	int r = object_get(o, &sl.wait);
+}
 
+/* Waits for what is under way (-EINPROGRESS), or returns how it has ended. */
+static int sleep_for(struct sleeper *sl, int r)
+{
 	if (r != -EINPROGRESS)
 		return r;
-	pthread_mutex_lock(&sl.lock);
-	while (!sl.done)
-		pthread_cond_wait(&sl.over, &sl.lock);
-	r = sl.result;
-	pthread_mutex_unlock(&sl.lock);
+	pthread_mutex_lock(&sl->lock);
+	while (!sl->done)
+		pthread_cond_wait(&sl->over, &sl->lock);
+	r = sl->result;
+	pthread_mutex_unlock(&sl->lock);
 	return r;
+}
+
+int object_get_wait(struct object *o)
+{
+	struct sleeper sl;
+
+	sleeper_init(&sl);
+	return sleep_for(&sl, object_get(o, &sl.wait));
 }
 
 bool object_must_stop(const struct object *o)
@@ -221,7 +232,21 @@ int object_copy_fd(struct object *o)
 	return b->source->fd;
 }
 
-bool object_read_waits(const struct object *o)
+int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *wait)
 {
-	return o->bytes.chunks && chunked_has_origin(o->bytes.chunks);
+	return cancel_fired(&o->store->stop) ? -ENOTCONN :
+					       chunked_fetch(o->bytes.chunks, off, n, wait);
+}
+
+int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off)
+{
+	int r, error = 0;
+
+	while ((r = object_read(o, ret_buf, n, off, false)) == -EINPROGRESS && error == 0) {
+		struct sleeper sl;
+
+		sleeper_init(&sl);
+		error = sleep_for(&sl, object_fetch(o, off, n, &sl.wait));
+	}
+	return r == -EINPROGRESS ? error : r;
 }

@@ -73,7 +73,7 @@ extern const size_t object_cost;
 int object_store_new(const struct object_options *options, struct object_store **ret);
 
 /*
- * From now on entries that `chunks` lists are verified chunk by chunk. `index` is the object that it was made
+ * From now on what `chunks` lists is verified chunk by chunk, and has the size there. `index` is the object that it was made
  * from, which is pinned as long as the store exists; both outlive it. Before other threads use the store.
  */
 void object_use_chunks(struct object_store *s, struct chunks *chunks, struct object *index);
@@ -183,6 +183,13 @@ bool object_wait_cancel(struct object_wait *wait);
 /* As object_get(), but waits for as long as it takes. Not on a lane that the object may need. */
 int object_get_wait(struct object *o);
 
+/*
+ * Has what of [off, off+n) of a pinned object is not here fetched, from its start, at least a chunk. 0: nothing is
+ * missing; -EINPROGRESS: `wait` gets 0 once there is more, or why not; -ENOTCONN, -ENOMEM. Whoever reads a part that
+ * is there by now need not mind the failure of the rest.
+ */
+int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *wait);
+
 /* For a job of the object: should it be given up, since nobody waits for it any more? */
 bool object_must_stop(const struct object *o);
 
@@ -191,8 +198,8 @@ void object_put(struct object *o);
 
 /*
  * Copies bytes [off, off+n), which lie within the size, of a pinned object. 0; -EBADMSG (logged
- * once) when they are no longer those that were verified, or a chunk is bad; -EIO, -ENOMEM. With `nowait`,
- * -EAGAIN when they are not in memory now, or not verified.
+ * once) when they are no longer those that were verified, or a chunk is bad; -EIO, -ENOMEM; -EINPROGRESS when they
+ * have to be fetched first. With `nowait`, -EAGAIN when they are not in memory now, or not verified.
  */
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait);
 
@@ -202,7 +209,7 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
  */
 int object_copy_fd(struct object *o);
 
-/* May a read of a pinned object have to wait for a server? Not with `nowait`. */
-bool object_read_waits(const struct object *o);
+/* As object_read() without `nowait`, but waits for what has to be fetched. */
+int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off);
 
 #endif

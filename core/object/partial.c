@@ -8,221 +8,613 @@
 #include "base/util.h"
 #include "cache/dest.h"
 #include "fetch/fetcher.h"
+#include "fetch/mirrors.h"
 #include "fetch/remote_source.h"
+#include "format/links.h"
 
 /* the validator of a partial file of chunks, in place of an ETag: each chunk has a hash */
 #define VALIDATOR "chunks"
-#define MAX_FLIGHTS 32
 /* readahead: at most this share of what was read in order, and at most so many bytes */
 #define AHEAD_SHARE 8
 #define AHEAD_MAX (8 * MIB)
-
-/* Chunks [first, end), which somebody fetches now; end 0: unused. */
-struct flight {
-	uint64_t first, end;
-};
+/* the kernel repeats a page at once whose readahead failed: it gets the same answer, without another wait */
+#define REPEAT_MS 500
 
 struct partial {
-	struct object *object;
-	const struct entry *entry;
-	const struct chunks_file *file;
+	struct partial_options o;
+	struct chunked *chunks;
 	struct chunked_bytes bytes;
+	char **urls; /* of mirrors, then of LINKS */
+	size_t n_urls, n_by_hash;
 
-	pthread_mutex_t lock;	 /* guards the rest */
-	pthread_cond_t changed;	 /* a flight has ended */
+	pthread_mutex_t lock;	 /* guards the rest; taken before the store's */
 	struct cache_fill *fill; /* NULL: an unnamed file, or published */
-	struct flight flights[MAX_FLIGHTS];
+	struct flight *flights;
+	bool *dropped; /* of each URL: it is not asked again */
+	size_t good;   /* the URL of LINKS that worked last */
+	bool logged;   /* that the carton's server gives other bytes */
 	bool located;
-	uint64_t data;	    /* where the entry's data begins in the carton, once located */
-	uint64_t next, run; /* the chunk behind the last one asked for; how many came in order */
+	uint64_t data;	       /* where the entry's data begins in the carton, once located */
+	uint64_t next, run;    /* the chunk behind the last one asked for; how many came in order */
+	unsigned char *failed; /* a bit for each chunk: it could not be fetched, */
+	int64_t failed_ms;     /* at the last time then, */
+	int error;	       /* and why */
 };
 
-static const struct object_options *options_of(const struct partial *p)
+/* Chunks [first, end), which are being fetched. */
+struct flight {
+	struct making making; /* of its waiters and its end only */
+	struct partial *partial;
+	struct flight *next, **link; /* guarded by the partial's lock */
+	uint64_t first, end;
+	struct dest *dest, *header; /* where the chunks go, and the entry's local header */
+	struct cancel *cancel;
+	char **urls;	      /* those that it asks, in their order */
+	uint64_t bad;	      /* the first chunk with other bytes */
+	bool other;	      /* the carton has been asked at its other place, too */
+	struct making *probe; /* it is for this one, not for readers; or NULL */
+	void (*probed)(struct making *m, int result);
+};
+
+static struct object_store *store_of(const struct partial *p)
 {
-	return &p->object->store->options;
+	return p->o.object->store;
 }
 
-/* ---- fetching ---- */
-
-/* Fetches [off, off + n) of the carton, and waits. */
-static int fetch_range(const struct partial *p, uint64_t off, uint64_t n, struct source **ret)
+static uint64_t flight_off(const struct flight *f)
 {
-	const struct object_options *o = options_of(p);
-	struct fetch f = {
-		.options = o->remote,
-		.cancel = &p->object->store->stop,
-		.what = FETCH_RANGE,
-		.trust = HTTP_USER,
-		.off = off,
-		.n = n,
-	};
-	struct ingested in;
-	int r;
+	return f->first * f->partial->o.file->chunk_size;
+}
 
-	f.remote = o->remote ? remote_source_version(o->source) : NULL;
-	if (!f.remote)
-		return -ENETUNREACH;
-	r = dest_memory(n, &f.dest);
-	if (r < 0)
-		return r;
-	r = fetch_run(&f, &in);
-	if (r == 0)
-		return dest_commit(f.dest, NULL, in.size, ret);
-	dest_abort(f.dest, false);
-	return r;
+static uint64_t flight_bytes(const struct flight *f)
+{
+	const struct chunks_file *file = f->partial->o.file;
+
+	return MIN(f->end * file->chunk_size, file->size) - flight_off(f);
+}
+
+/* ---- which chunks ---- */
+
+static struct flight *in_flight(const struct partial *p, uint64_t i)
+{
+	struct flight *f = p->flights;
+
+	while (f && (i < f->first || i >= f->end))
+		f = f->next;
+	return f;
+}
+
+/*
+ * Chunk `i`, and what follows and is not there: up to `end`, which somebody waits for, and more for who reads in
+ * order. Claims them. Lock held.
+ */
+static void plan(struct flight *f, uint64_t i, uint64_t end)
+{
+	struct partial *p = f->partial;
+	uint64_t most = AHEAD_MAX / p->o.file->chunk_size;
+
+	p->run = i == p->next ? p->run : 0;
+	end = MIN(MAX(end, i + p->run / AHEAD_SHARE), i + most);
+	end = MIN(end, chunks_count(p->o.file));
+	f->first = f->end = i;
+	do
+		f->end++;
+	while (f->end < end && !in_flight(p, f->end) &&
+	       chunked_is_hole(p->chunks, &p->bytes, f->end) && chunked_claim(p->chunks, f->end));
+	p->run += f->end - i;
+	p->next = f->end;
+}
+
+/* Chunks [first, end) could not be fetched. Lock held. */
+static void note_failed(struct partial *p, uint64_t first, uint64_t end, int error)
+{
+	for (uint64_t i = first; i < end; i++)
+		p->failed[i / 8] |= (unsigned char)(1 << (i % 8));
+	p->failed_ms = now_ms();
+	p->error = error;
+}
+
+/* Why chunk `i` could not be fetched just now; once. Lock held. */
+static int repeated(struct partial *p, uint64_t i)
+{
+	unsigned char bit = (unsigned char)(1 << (i % 8));
+	bool failed = p->failed[i / 8] & bit;
+
+	p->failed[i / 8] &= (unsigned char)~bit;
+	return failed && now_ms() - p->failed_ms < REPEAT_MS ? p->error : 0;
+}
+
+/* ---- what comes ---- */
+
+/* The mirrors before the one that has it are not asked again. */
+static void note_good(struct partial *p, const char *url)
+{
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < p->n_urls; i++) {
+		if (p->urls[i] == url) {
+			p->good = MAX(i, p->n_by_hash);
+			break;
+		}
+		if (i < p->n_by_hash)
+			p->dropped[i] = true;
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void note_bad(struct flight *f, const char *url)
+{
+	struct partial *p = f->partial;
+	unsigned long long from = f->bad * p->o.file->chunk_size;
+	unsigned long long to = MIN(from + p->o.file->chunk_size, p->o.file->size) - 1;
+	bool logged = false;
+	char shown[256];
+	size_t i = 0;
+
+	pthread_mutex_lock(&p->lock);
+	while (i < p->n_urls && p->urls[i] != url)
+		i++;
+	if (i < p->n_urls) {
+		logged = p->dropped[i];
+		p->dropped[i] = true;
+	} else {
+		logged = p->logged;
+		p->logged = true;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (logged)
+		return;
+	if (i < p->n_urls)
+		carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
+			   "has other bytes of \"%s\" than " CHUNKS_PATH
+			   " says, from %llu to %llu; "
+			   "it is not asked for it again",
+			   object_name(p->o.object), from, to);
+	else
+		carton_log(CARTON_LOG_ERROR, object_name(p->o.object),
+			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
+			   " says; get the carton again",
+			   from, to);
+}
+
+/* A check() of a fetch: all chunks are in the file. Those that are right are kept, whatever the others are. */
+static int check(void *ctx, const char *url)
+{
+	struct flight *f = ctx;
+	struct partial *p = f->partial;
+	bool all = false, bad = false;
+
+	for (uint64_t i = f->first; i < f->end; i++) {
+		int r = chunked_is_verified(p->chunks, i) ?
+				0 :
+				chunked_fetched(p->chunks, &p->bytes, i);
+
+		if (r < 0 && r != -EBADMSG)
+			return r;
+		if (r == -EBADMSG && !bad)
+			f->bad = i;
+		bad |= r == -EBADMSG;
+		all |= r == 1;
+	}
+	if (all)
+		object_complete(p->o.object);
+	if (bad)
+		note_bad(f, url);
+	else
+		note_good(p, url);
+	return bad ? -EBADMSG : 0;
+}
+
+/* ---- the end ---- */
+
+static void flight_begin(struct flight *f);
+
+/* Is it gone, unless somebody has come to wait for it since it was cancelled? */
+static bool unlink_flight(struct flight *f, int result, struct object_wait **ret_waits)
+{
+	struct partial *p = f->partial;
+	struct object_store *s = store_of(p);
+	bool gone;
+
+	pthread_mutex_lock(&p->lock);
+	pthread_mutex_lock(&s->lock);
+	gone = result != -ECANCELED || !f->making.waits || cancel_fired(&s->stop);
+	if (gone) {
+		for (uint64_t i = f->first; i < f->end; i++)
+			chunked_unclaim(p->chunks, i);
+		*f->link = f->next;
+		if (f->next)
+			f->next->link = f->link;
+		waits_untime(&f->making);
+		*ret_waits = waits_take(&f->making);
+		if (result < 0 && result != -ECANCELED)
+			note_failed(p, f->first, f->end, result);
+	} else {
+		cancel_destroy(&f->making.cancel);
+		cancel_init(&f->making.cancel, &s->stop);
+	}
+	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_unlock(&p->lock);
+	return gone;
+}
+
+static void log_failure(const struct flight *f, int error)
+{
+	unsigned long long from = flight_off(f), to = from + flight_bytes(f) - 1;
+
+	carton_log(CARTON_LOG_ERROR, object_name(f->partial->o.object),
+		   error == -ENETUNREACH ?
+			   "bytes %llu to %llu are not in the cache, and nothing is fetched "
+			   "when offline: %s" :
+			   "bytes %llu to %llu cannot be fetched now: %s",
+		   from, to, strerror(-error));
+}
+
+static void flight_end(struct flight *f, int result)
+{
+	struct partial *p = f->partial;
+	struct object *o = p->o.object;
+	struct making *probe = f->probe;
+	struct object_wait *waits = NULL;
+
+	dest_abort(f->dest, false);
+	f->dest = NULL;
+	free(f->urls);
+	f->urls = NULL;
+	if (result == -ESHUTDOWN)
+		result = -ECANCELED;
+	if (!probe && (result == -EBADMSG || result == -EOPNOTSUPP)) {
+		if (p->o.link)
+			object_distrust(o);
+		/* the servers' bytes are wrong, not those that are here: they may be asked for again */
+		result = -EIO;
+	}
+	if (!unlink_flight(f, result, &waits)) {
+		flight_begin(f);
+		return;
+	}
+	if (!probe && result < 0 && result != -ECANCELED)
+		log_failure(f, result);
+	cancel_destroy(&f->making.cancel);
+	waits_finish(waits, result == -ECANCELED ? -ENOTCONN : result);
+	if (probe)
+		f->probed(probe, result);
+	free(f);
+	if (!probe)
+		object_put(o);
+}
+
+/* ---- from the carton ---- */
+
+static struct fetch fetch_of(struct flight *f)
+{
+	return (struct fetch){
+		.options = store_of(f->partial)->options.remote,
+		.cancel = f->cancel,
+		.off = flight_off(f),
+		.n = flight_bytes(f),
+		.dest = f->dest,
+		.check = check,
+		.arrived = making_arrived,
+		.progress_ctx = f->probe ? f->probe : &f->making,
+		.ctx = f,
+	};
+}
+
+static int ask_carton(struct flight *f, struct fetch *fetch)
+{
+	fetch->what = FETCH_RANGE;
+	fetch->trust = HTTP_USER;
+	if (fetch->options)
+		fetch->remote = remote_source_version(store_of(f->partial)->options.source);
+	return fetch->remote ? fetch_start(fetch) : -ENETUNREACH;
+}
+
+static void chunks_done(void *ctx, int result, struct ingested *in);
+
+static int ask_chunks(struct flight *f)
+{
+	struct fetch fetch = fetch_of(f);
+
+	fetch.off += f->partial->data;
+	fetch.done = chunks_done;
+	return ask_carton(f, &fetch);
+}
+
+/* Only the chunk that was wrong is still wanted: what is verified must not be written to again. */
+static int keep_bad(struct flight *f)
+{
+	struct partial *p = f->partial;
+
+	pthread_mutex_lock(&p->lock);
+	for (uint64_t i = f->first; i < f->end; i++)
+		if (i != f->bad)
+			chunked_unclaim(p->chunks, i);
+	f->first = f->bad;
+	f->end = f->bad + 1;
+	pthread_mutex_unlock(&p->lock);
+	dest_abort(f->dest, false);
+	f->dest = NULL;
+	return dest_place(p->bytes.source->fd, flight_off(f), flight_bytes(f), &f->dest);
+}
+
+/* After wrong bytes, the other place of the carton is asked, if it has one. */
+static void chunks_done(void *ctx, int result, struct ingested *in)
+{
+	struct flight *f = ctx;
+	struct remote *remote;
+	int r = result;
+
+	(void)in;
+	if (result == -EBADMSG && !f->other) {
+		remote = remote_source_version(store_of(f->partial)->options.source);
+		f->other = true;
+		r = remote->other ? keep_bad(f) : result;
+		if (r == 0)
+			r = ask_chunks(f);
+		if (r == 0)
+			return;
+	}
+	flight_end(f, r);
 }
 
 /* The data's offset is in the local header. */
-static int locate(struct partial *p, uint64_t *ret_data)
+static int locate(struct partial *p, struct dest *header)
 {
-	const struct entry *e = p->entry;
+	const struct entry *e = p->o.entry;
 	struct source *head;
 	uint64_t off;
-	int r;
+	int r = dest_commit(header, NULL, dest_end(header), &head);
 
-	pthread_mutex_lock(&p->lock);
-	*ret_data = p->data;
-	r = p->located;
-	pthread_mutex_unlock(&p->lock);
-	if (r)
-		return 0;
-	r = fetch_range(p, e->header, entry_end(e) - e->header - e->stored, &head);
 	if (r < 0)
 		return r;
-	r = container_locate_in(options_of(p)->container, e, head, &off);
+	r = container_locate_in(store_of(p)->options.container, e, head, &off);
 	source_unref(head);
 	if (r < 0)
 		return r;
-	*ret_data = e->header + off;
 	pthread_mutex_lock(&p->lock);
-	p->data = *ret_data;
+	p->data = e->header + off;
 	p->located = true;
 	pthread_mutex_unlock(&p->lock);
 	return 0;
 }
 
-static int put_chunks(const struct partial *p, struct chunked *c, struct flight f,
-		      struct source *got)
+static void header_done(void *ctx, int result, struct ingested *in)
 {
-	uint64_t size = p->file->chunk_size;
-	char *data = malloc((size_t)size);
-	int r = data ? 0 : -ENOMEM;
-	bool all = false;
+	struct flight *f = ctx;
 
-	for (uint64_t i = f.first; i < f.end && r >= 0; i++) {
-		uint64_t at = (i - f.first) * size;
-
-		r = source_pread(got, data, (size_t)MIN(size, got->size - at), at);
-		if (r == 0)
-			r = chunked_put(c, &p->bytes, i, data);
-		all |= r == 1;
-	}
-	free(data);
-	if (all)
-		object_complete(p->object);
-	return r < 0 ? r : 0;
+	(void)in;
+	if (result == 0)
+		result = locate(f->partial, f->header);
+	else
+		dest_abort(f->header, false);
+	if (result == 0)
+		result = ask_chunks(f);
+	if (result < 0)
+		flight_end(f, result);
 }
 
-static int fetch_chunks(struct partial *p, struct chunked *c, struct flight f)
+static int begin_carton(struct flight *f)
 {
-	uint64_t from = f.first * p->file->chunk_size;
-	uint64_t n = MIN(f.end * p->file->chunk_size, p->file->size) - from, data;
-	struct cache *cache = options_of(p)->cache;
-	struct source *got;
-	int r = locate(p, &data);
+	const struct entry *e = f->partial->o.entry;
+	struct fetch fetch = fetch_of(f);
+	bool located;
+	int r;
 
-	/* without room in the cache, the file still grows while the disk has some, as an unnamed one would */
-	if (r == 0 && cache && cache_reserve(cache, n) < 0 &&
-	    !dest_disk_has_room(p->bytes.source->fd, n, UINT64_MAX))
-		r = -ENOSPC;
-	if (r == 0)
-		r = fetch_range(p, data + from, n, &got);
-	if (r == -ECANCELED || r == -ESHUTDOWN)
-		return -ENOTCONN; /* the mount ends */
-	if (r < 0) {
-		carton_log(
-			CARTON_LOG_ERROR, object_name(p->object),
-			r == -ENETUNREACH ?
-				"bytes %llu to %llu are not in the cache, and nothing is fetched "
-				"when offline: %s" :
-				"bytes %llu to %llu cannot be fetched now: %s",
-			(unsigned long long)from, (unsigned long long)(from + n - 1), strerror(-r));
+	pthread_mutex_lock(&f->partial->lock);
+	located = f->partial->located;
+	pthread_mutex_unlock(&f->partial->lock);
+	if (located)
+		return ask_chunks(f);
+	fetch.off = e->header;
+	fetch.n = entry_end(e) - e->header - e->stored;
+	fetch.check = NULL;
+	fetch.done = header_done;
+	r = dest_memory(fetch.n, &f->header);
+	if (r < 0)
 		return r;
+	fetch.dest = f->header;
+	r = ask_carton(f, &fetch);
+	if (r < 0)
+		dest_abort(f->header, false);
+	return r;
+}
+
+/* ---- from mirrors, and as LINKS says ---- */
+
+/* The URLs that may be asked: those of mirrors, and those of LINKS from the one that worked last on. */
+static int list_urls(struct flight *f, struct fetch *ret)
+{
+	struct partial *p = f->partial;
+	size_t n = 0, links = p->n_urls - p->n_by_hash;
+
+	free(f->urls);
+	f->urls = malloc((p->n_urls + 1) * sizeof(*f->urls));
+	if (!f->urls)
+		return -ENOMEM;
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < p->n_urls; i++) {
+		size_t k = i < p->n_by_hash ?
+				   i :
+				   p->n_by_hash + (p->good + i - 2 * p->n_by_hash) % links;
+
+		if (!p->dropped[k])
+			f->urls[n++] = p->urls[k];
+		if (i + 1 == p->n_by_hash)
+			ret->n_by_hash = n;
 	}
-	r = put_chunks(p, c, f, got);
-	source_unref(got);
-	/* the server's bytes are wrong, not those that are here: they may be asked for again */
-	return r == -EBADMSG ? -EIO : r;
+	pthread_mutex_unlock(&p->lock);
+	ret->urls = f->urls;
+	ret->n_urls = n;
+	return 0;
 }
 
-/* ---- who fetches what ---- */
+static void part_done(void *ctx, int result, struct ingested *in);
 
-static bool in_flight(const struct partial *p, uint64_t i)
+/* -ENOENT: there are no more. */
+static int begin_urls(struct flight *f)
 {
-	for (size_t k = 0; k < MAX_FLIGHTS; k++)
-		if (i >= p->flights[k].first && i < p->flights[k].end)
-			return true;
-	return false;
+	struct fetch fetch = fetch_of(f);
+	int r = list_urls(f, &fetch);
+
+	fetch.what = FETCH_PART;
+	fetch.size = f->partial->o.file->size;
+	fetch.trust = HTTP_LINKS;
+	fetch.done = part_done;
+	if (r == 0 && !fetch.n_urls)
+		r = -ENOENT;
+	if (r == 0 && !fetch.options)
+		r = -ENETUNREACH;
+	return r < 0 ? r : fetch_start(&fetch);
 }
 
-static struct flight *unused(struct partial *p)
+static void drop_mirrors(struct partial *p)
 {
-	for (size_t k = 0; k < MAX_FLIGHTS; k++)
-		if (p->flights[k].end == 0)
-			return &p->flights[k];
-	return NULL;
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < p->n_by_hash; i++)
+		p->dropped[i] = true;
+	pthread_mutex_unlock(&p->lock);
 }
 
-/* Chunk `i`, and what follows and is not there, for who reads in order. Lock held. */
-static struct flight plan(struct partial *p, const struct chunked *c, uint64_t i)
+static void part_done(void *ctx, int result, struct ingested *in)
 {
-	uint64_t n_chunks = chunks_count(p->file), end = i + 1, most;
+	struct flight *f = ctx;
+	int r = result;
 
-	p->run = i == p->next ? p->run : 0;
-	most = MIN(p->run / AHEAD_SHARE, AHEAD_MAX / p->file->chunk_size);
-	while (end < n_chunks && end - i < most && !chunked_is_verified(c, end) &&
-	       !in_flight(p, end))
-		end++;
-	p->run += end - i;
-	p->next = end;
-	return (struct flight){ i, end };
+	(void)in;
+	if (result == -EBADMSG) {
+		r = keep_bad(f);
+		if (r == 0)
+			r = begin_urls(f);
+		if (r == -ENOENT && f->partial->o.link)
+			r = -EBADMSG;
+	} else if (f->partial->o.entry && result < 0 && result != -ECANCELED &&
+		   result != -ESHUTDOWN && result != -ENOMEM && result != -ENOSPC) {
+		drop_mirrors(f->partial);
+		r = -ENOENT;
+	} else {
+		flight_end(f, result);
+		return;
+	}
+	if (r == -ENOENT && f->partial->o.entry)
+		r = begin_carton(f);
+	if (r < 0)
+		flight_end(f, r);
 }
 
-/* A get() of a chunk_origin. Waits at most as long as a fetch may take: each ends by its deadline. */
-static int get_chunk(void *ctx, struct chunked *c, uint64_t i)
+/* ---- beginning ---- */
+
+/* Without room in the cache the file goes on as an unnamed one, as long as the disk has some. */
+static int make_room(struct partial *p, uint64_t n)
+{
+	struct cache *cache = store_of(p)->options.cache;
+	bool counted;
+
+	pthread_mutex_lock(&p->lock);
+	if (p->fill && cache_reserve(cache, n) < 0 &&
+	    !(keep_drop_idle(store_of(p)) && cache_reserve(cache, n) == 0)) {
+		cache_fill_abort(p->fill, false);
+		p->fill = NULL;
+	}
+	counted = p->fill;
+	pthread_mutex_unlock(&p->lock);
+	return counted || dest_disk_has_room(p->bytes.source->fd, n, UINT64_MAX) ? 0 : -ENOSPC;
+}
+
+static void flight_begin(struct flight *f)
+{
+	struct partial *p = f->partial;
+	int r = make_room(p, flight_bytes(f));
+
+	if (r == 0)
+		r = dest_place(p->bytes.source->fd, flight_off(f), flight_bytes(f), &f->dest);
+	if (r == 0)
+		r = begin_urls(f);
+	if (r == -ENOENT)
+		r = p->o.entry ? begin_carton(f) : -EBADMSG;
+	if (r < 0)
+		flight_end(f, r);
+}
+
+/* In the partial's list. Lock held. */
+static struct flight *flight_new(struct partial *p)
+{
+	struct flight *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->partial = p;
+	f->making.object = p->o.object;
+	cancel_init(&f->making.cancel, &store_of(p)->stop);
+	f->cancel = &f->making.cancel;
+	return f;
+}
+
+static void link_flight(struct flight *f)
+{
+	struct partial *p = f->partial;
+
+	f->next = p->flights;
+	if (f->next)
+		f->next->link = &f->next;
+	f->link = &p->flights;
+	p->flights = f;
+}
+
+/* A new one for chunk `i`; or the one that has it; NULL: no memory. Lock held. */
+static struct flight *flight_for(struct partial *p, uint64_t i, uint64_t end, bool *ret_new)
+{
+	struct flight *f = in_flight(p, i);
+
+	*ret_new = !f;
+	if (f)
+		return f;
+	f = flight_new(p);
+	if (!f)
+		return NULL;
+	plan(f, i, end);
+	link_flight(f);
+	return f;
+}
+
+/* A fetch() of a chunk_origin. */
+static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 {
 	struct partial *p = ctx;
-	int64_t timeout_ms = options_of(p)->timeout_ms, end_ms = now_ms() + timeout_ms;
-	struct flight *f;
-	bool failed = false;
+	struct object_store *s = store_of(p);
+	struct flight *f = NULL;
+	bool new = false;
 	int r = 0;
 
 	pthread_mutex_lock(&p->lock);
-	/* another one's fetch may fail: then this one tries, while it has time */
-	while (in_flight(p, i) || !(f = unused(p))) {
-		failed |= in_flight(p, i);
-		pthread_cond_wait(&p->changed, &p->lock);
+	while (i < end && (chunked_is_verified(p->chunks, i) ||
+			   (!in_flight(p, i) && !chunked_claim(p->chunks, i))))
+		i++;
+	if (i < end)
+		r = in_flight(p, i) ? 0 : repeated(p, i);
+	if (i < end && r == 0) {
+		f = flight_for(p, i, end, &new);
+		r = f ? -EINPROGRESS : -ENOMEM;
 	}
-	if (!chunked_is_verified(c, i) && failed && timeout_ms && now_ms() >= end_ms) {
-		r = -ETIMEDOUT;
-	} else if (!chunked_is_verified(c, i)) {
-		*f = plan(p, c, i);
-		pthread_mutex_unlock(&p->lock);
-		r = fetch_chunks(p, c, *f);
-		pthread_mutex_lock(&p->lock);
-		*f = (struct flight){ 0 };
-		pthread_cond_broadcast(&p->changed);
+	if (i < end && r != -EINPROGRESS)
+		chunked_unclaim(p->chunks, i);
+	pthread_mutex_lock(&s->lock);
+	if (f) {
+		p->o.object->pins += new;
+		wait_link(&f->making, wait);
+		wait_time(&f->making, wait);
 	}
+	pthread_mutex_unlock(&s->lock);
 	pthread_mutex_unlock(&p->lock);
-	/* what was fetched ahead may be wrong, and this right */
-	return r < 0 && chunked_is_verified(c, i) ? 0 : r;
+	if (new &&f)
+		flight_begin(f);
+	return r;
 }
 
 /* ---- the file ---- */
 
 static void complete(void *ctx)
 {
-	object_complete(((struct partial *)ctx)->object);
+	object_complete(((struct partial *)ctx)->o.object);
 }
 
 /* The whole is right: others find it under its hash. Best effort. */
@@ -232,7 +624,8 @@ static void publish(void *ctx)
 	int fd;
 
 	pthread_mutex_lock(&p->lock);
-	if (p->fill && cache_fill_publish_as(p->fill, p->object->sha256, p->file->size, &fd) == 0) {
+	if (p->fill &&
+	    cache_fill_publish_as(p->fill, p->o.object->sha256, p->o.file->size, &fd) == 0) {
 		p->fill = NULL;
 		fd_close(fd);
 	}
@@ -244,18 +637,20 @@ static void partial_free(void *ctx)
 	struct partial *p = ctx;
 
 	cache_fill_abort(p->fill, true);
-	pthread_cond_destroy(&p->changed);
 	pthread_mutex_destroy(&p->lock);
+	free(p->urls);
+	free(p->dropped);
+	free(p->failed);
 	free(p);
 }
 
-static const struct chunk_origin origin = { get_chunk, complete, publish, partial_free };
+static const struct chunk_origin origin = { fetch, complete, publish, partial_free };
 
 /* A partial of that size, whatever is in it: it is hashed before use. */
 static int adopt(struct partial *p)
 {
 	char validator[MAX_CACHE_VALIDATOR + 1];
-	uint64_t size = p->file->size, len;
+	uint64_t size = p->o.file->size, len;
 	int r = cache_fill_partial(p->fill, &len, validator, sizeof(validator));
 
 	if (r == 0 && len == size && strcmp(validator, VALIDATOR) == 0)
@@ -270,11 +665,11 @@ static int adopt(struct partial *p)
 static int open_fill(struct partial *p)
 {
 	uint8_t name[sizeof(VALIDATOR) + SHA256_SIZE], key[SHA256_SIZE];
-	struct cache *cache = options_of(p)->cache;
+	struct cache *cache = store_of(p)->options.cache;
 	int r;
 
 	memcpy(name, VALIDATOR, sizeof(VALIDATOR));
-	memcpy(name + sizeof(VALIDATOR), p->object->sha256, SHA256_SIZE);
+	memcpy(name + sizeof(VALIDATOR), p->o.object->sha256, SHA256_SIZE);
 	r = cache ? sha256_mem(name, sizeof(name), key) : -ENOENT;
 	if (r == 0)
 		r = cache_begin(cache, key, &p->fill);
@@ -295,10 +690,10 @@ static int open_file(struct partial *p, struct source **ret)
 	int fd = open_fill(p), r = 0;
 
 	if (fd < 0)
-		r = cache_tmpfile(options_of(p)->cache, &fd);
+		r = cache_tmpfile(store_of(p)->options.cache, &fd);
 	if (r < 0)
 		return r;
-	if (ftruncate(fd, (off_t)p->file->size) < 0) {
+	if (ftruncate(fd, (off_t)p->o.file->size) < 0) {
 		r = -errno;
 		fd_close(fd);
 		return r;
@@ -306,32 +701,72 @@ static int open_file(struct partial *p, struct source **ret)
 	return source_from_fd(fd, ret);
 }
 
-int partial_open(struct object *o, const struct entry *e, const struct chunks_file *f,
-		 struct bytes *ret)
+static int find_urls(struct partial *p)
+{
+	const struct object *o = p->o.object;
+	const struct link *link = p->o.link;
+	int r = mirrors_urls(o->store->options.mirrors, o->sha256, object_name(o),
+			     link ? link->urls : NULL, link ? link->n_urls : 0, &p->urls,
+			     &p->n_by_hash);
+
+	if (r < 0)
+		return r;
+	p->n_urls = p->n_by_hash + (link ? link->n_urls : 0);
+	p->good = p->n_by_hash;
+	p->dropped = calloc(p->n_urls + 1, sizeof(*p->dropped));
+	p->failed = calloc(chunks_count(p->o.file) / 8 + 1, 1);
+	return p->dropped && p->failed ? 0 : -ENOMEM;
+}
+
+int partial_open(const struct partial_options *options, struct bytes *ret)
 {
 	struct bytes bytes = { .kind = BYTES_FILE };
 	struct partial *p = calloc(1, sizeof(*p));
+	const struct object *o = options->object;
 	int r;
 
 	if (!p)
 		return -ENOMEM;
-	p->object = o;
-	p->entry = e;
-	p->file = f;
+	p->o = *options;
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_cond_init(&p->changed, NULL);
-	r = open_file(p, &bytes.source);
-	if (r == 0) {
-		bytes.tags = calloc((size_t)((f->size - 1) / CHUNK_SIZE) + 1, TAG_SIZE);
-		r = bytes.tags ? chunked_new(&o->store->index, f, o->name, &bytes.chunks) : -ENOMEM;
-	}
+	r = find_urls(p);
+	if (r == 0)
+		r = open_file(p, &bytes.source);
+	if (r == 0)
+		r = bytes_use_chunks(&bytes, &o->store->index, p->o.file, o->name);
 	if (r < 0) {
 		partial_free(p);
 		bytes_free(&bytes);
 		return r;
 	}
+	p->chunks = bytes.chunks;
 	p->bytes = (struct chunked_bytes){ bytes.source, 0, bytes.tags, o->store->tagger };
 	chunked_set_origin(bytes.chunks, &origin, p);
 	*ret = bytes;
 	return 0;
+}
+
+void partial_probe(struct making *m, void (*done)(struct making *m, int result))
+{
+	struct partial *p = chunked_origin(m->bytes.chunks);
+	struct flight *f;
+
+	if (!store_of(p)->options.remote || lseek(p->bytes.source->fd, 0, SEEK_DATA) >= 0) {
+		done(m, 0);
+		return;
+	}
+	f = flight_new(p);
+	if (!f) {
+		done(m, -ENOMEM);
+		return;
+	}
+	chunked_claim(p->chunks, 0);
+	f->end = 1;
+	f->probe = m;
+	f->probed = done;
+	f->cancel = &m->cancel;
+	pthread_mutex_lock(&p->lock);
+	link_flight(f);
+	pthread_mutex_unlock(&p->lock);
+	flight_begin(f);
 }

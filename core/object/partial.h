@@ -1,18 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A large Stored entry of a remote carton of which only those chunks are fetched that are read, into a file of the
- * cache. That is a partial under a name of its own: one process at a time fills it, and the next mount finds what is
- * there, chunk by chunk, by its hash. When all is there and has the right hash, it becomes a cache entry.
+ * A large object of which only those chunks are fetched that are read, into a file of the cache: a Stored entry of a
+ * remote carton, or what LINKS names. That file is a partial under a name of its own: one process at a time fills it,
+ * and the next mount finds what is there, chunk by chunk, by its hash. When all is there and has the right hash, it
+ * becomes a cache entry. Where another process fills it, or there is no cache or no room in it, the file is an unnamed
+ * one.
  *
- * Where another process fills it, or there is no cache, the file is an unnamed one.
+ * Chunks come from mirrors by hash, then from the URLs of LINKS, or the carton. A URL that gives a wrong chunk is not
+ * asked again; the other chunks that it gave are kept.
+ *
+ * A chunk that is fetched costs no thread: its readers are waiters, as those of an object are. A fetch without waiters
+ * is cancelled.
  */
 #ifndef CARTON_OBJECT_PARTIAL_H
 #define CARTON_OBJECT_PARTIAL_H
 
 #include "object/internal.h"
 
-/* The bytes of `o`, an entry that copy_is_direct(). 0, -ENOMEM, -ENOSPC, or -errno. */
-int partial_open(struct object *o, const struct entry *e, const struct chunks_file *f,
-		 struct bytes *ret);
+/* Smaller ones are fetched whole. */
+#define PARTIAL_MIN (8 * MIB)
+
+/* Where the bytes of `o` are, besides the mirrors; one of the two is NULL. */
+struct partial_options {
+	struct object *object;
+	const struct chunks_file *file; /* of the index */
+	const struct entry *entry;	/* that copy_is_direct() */
+	const struct link *link;
+};
+
+/* Its bytes. 0, -ENOMEM, -ENOSPC, or -errno. */
+int partial_open(const struct partial_options *options, struct bytes *ret);
+
+/*
+ * Before m->bytes, from partial_open(), are the object's: has its first chunk fetched, unless something of it is there
+ * or nothing can be fetched. `done` gets 0; -EOPNOTSUPP: there may be a server, but without ranges; -EBADMSG: no
+ * server has the chunk that the index says; or what the network says.
+ */
+void partial_probe(struct making *m, void (*done)(struct making *m, int result));
 
 #endif

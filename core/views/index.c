@@ -21,7 +21,7 @@ ssize_t index_read(void *reader, void *ret_buf, size_t n)
 		return 0;
 	if (cancel_fired(rd->cancel))
 		return -ECANCELED;
-	r = object_read(rd->object, ret_buf, n, rd->off, false);
+	r = object_read_wait(rd->object, ret_buf, n, rd->off);
 	if (r < 0)
 		return r;
 	rd->off += n;

@@ -7,7 +7,7 @@
 
 struct reader {
 	struct object *file;
-	const struct making *making;
+	struct making *making;
 };
 
 static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
@@ -15,7 +15,7 @@ static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
 	const struct reader *rd = ctx;
 	int r = view_cancelled(rd->making);
 
-	return r < 0 ? r : object_read(rd->file, ret_buf, n, off, false);
+	return r < 0 ? r : making_read(rd->making, rd->file, ret_buf, n, off);
 }
 
 static int parse(struct views *v, struct making *m, struct object *file, struct safetensors **ret,

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes of a large object that the chunk index lists: they are there at once, and verified as they are read. */
+#include <unistd.h>
+
+#include "archive/container.h"
+#include "base/util.h"
+#include "cache/cache.h"
+#include "fetch/mirrors.h"
+#include "object/internal.h"
+#include "object/partial.h"
+
+const struct chunks_file *indexed_find(const struct object *o, uint64_t size)
+{
+	const struct object_store *s = o->store;
+	const struct chunks_file *f;
+
+	if (!s->index.chunks || !s->options.verify || !s->options.events || o->no_chunks)
+		return NULL;
+	f = chunks_find(s->index.chunks, o->sha256);
+	/* of another size: that hash cannot be right for both; the whole is hashed */
+	return f && (f->size == size || size == OBJECT_NO_SIZE) ? f : NULL;
+}
+
+int indexed_use(struct making *m, const struct chunks_file *f)
+{
+	struct object *o = m->object;
+	int r = bytes_use_chunks(&m->bytes, &o->store->index, f, o->name);
+
+	m->size = f->size;
+	/* the background's part begins when the open has been answered */
+	return r < 0 ? r : object_whole(o, &m->bytes, f->size, &m->whole);
+}
+
+/* A copy that is in the cache needs no fetch. */
+static int use_cached(struct making *m, const struct chunks_file *f)
+{
+	const struct object *o = m->object;
+	struct cache *cache = o->store->options.cache;
+	int fd, r = cache ? cache_lookup(cache, o->sha256, &fd, NULL) : -ENOENT;
+
+	if (r == 0)
+		r = source_from_fd(fd, &m->bytes.source);
+	if (r < 0)
+		return r;
+	m->bytes.kind = BYTES_FILE;
+	return m->bytes.source->size == f->size ? indexed_use(m, f) : -EBADMSG;
+}
+
+/* Has a directory of the user's mirrors the object? It is hashed, and read in place. */
+static bool is_in_directory(const struct object *o)
+{
+	size_t at = 0;
+	int fd;
+
+	if (mirrors_open(o->store->options.mirrors, o->sha256, object_name(o), &at, &fd) < 0)
+		return false;
+	fd_close(fd);
+	return true;
+}
+
+int indexed_fetch(struct making *m, const struct partial_options *options)
+{
+	int r = use_cached(m, options->file);
+
+	m->size = options->file->size;
+	m->copied = true;
+	if (r == -ENOENT && !is_in_directory(m->object))
+		return partial_open(options, &m->bytes);
+	if (r < 0)
+		bytes_free(&m->bytes);
+	return r;
+}
