@@ -206,6 +206,7 @@ SOAK_SECONDS ?= 600
 SOAK_TSAN := $(filter build-tsan,$(BUILD))
 # 16 mounts, caches between them, an object store; as root, on this machine. FLEET: what to measure.
 fleet: all
+	@tests/deps fleet
 	tests/fleet/run $(BUILD) $(FLEET)
 
 soak: test-deps
