@@ -341,7 +341,7 @@ static int complete(struct raw *raw, struct options *o)
 		r = take_carton_options(raw, o);
 	if (r == 0)
 		r = check_verify(raw->verify, o);
-	o->carton.chunks = !raw->verify && !raw->nochunks;
+	o->carton.chunks = !raw->nochunks && (!raw->verify || o->verify_in_background);
 	return r == 0 ? add_mount_options(raw, o) : r;
 }
 

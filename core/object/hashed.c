@@ -96,6 +96,7 @@ int object_whole(struct object *o, const struct bytes *at, uint64_t size, struct
 		.tagger = o->store->tagger,
 		.events = o->store->options.events,
 		.cancel = &o->store->stop,
+		.queue = &o->store->wholes,
 		.reads = &o->store->reads,
 		.hashed = &o->store->ingested,
 		.done = object_hashed,

@@ -64,6 +64,7 @@ struct object_store {
 	_Atomic uint64_t fetched, cache_hits, cache_misses; /* see struct object_traffic */
 	_Atomic uint64_t reads;				    /* calls of object_read() */
 	struct chunk_index index; /* its chunks are NULL if there is none */
+	struct whole_queue wholes;
 
 	pthread_mutex_t lock;		/* guards what objects say it guards, and: */
 	struct object *oldest, *newest; /* copies that nobody has pinned, by last use */

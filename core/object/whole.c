@@ -9,14 +9,15 @@
 #define BLOCKS 4 /* in one step */
 /* after a step during which somebody read: readers keep four fifths of a core and of the disk */
 #define PAUSE_MS 20
+#define AT_ONCE 2
 
 struct whole {
 	struct whole_options o;
+	struct whole *next; /* in the queue */
 	struct task task;
 	struct cancel_hook hook;
-	bool hooked;
 	struct hasher hasher;
-	char *block;
+	char *block; /* once it has begun */
 	uint64_t done;
 	uint64_t reads; /* when the last step ended */
 };
@@ -29,10 +30,9 @@ int whole_new(const struct whole_options *options, struct whole **ret)
 	if (!w)
 		return -ENOMEM;
 	w->o = *options;
-	w->block = malloc(BLOCK);
-	r = w->block ? hasher_begin(&w->hasher, options->tagger, true) : -ENOMEM;
+	r = hasher_begin(&w->hasher, options->tagger, true);
 	if (r < 0)
-		whole_free(w);
+		free(w);
 	else
 		*ret = w;
 	return r;
@@ -64,6 +64,55 @@ static int hash_block(struct whole *w)
 	return r;
 }
 
+/* ---- the queue ---- */
+
+static bool step(struct task *t);
+
+static void run(struct whole *w)
+{
+	w->reads = atomic_load(w->o.reads);
+	task_init(&w->task, w->o.events, LANE_BULK, step);
+	task_wake(&w->task);
+}
+
+void whole_start(struct whole *w)
+{
+	struct whole_queue *q = w->o.queue;
+	bool now;
+
+	pthread_mutex_lock(&q->lock);
+	now = q->running < AT_ONCE;
+	q->running += now;
+	if (!now) {
+		if (q->first)
+			q->last->next = w;
+		else
+			q->first = w;
+		q->last = w;
+	}
+	pthread_mutex_unlock(&q->lock);
+	if (now)
+		run(w);
+}
+
+/* One has ended: the next one's turn. */
+static void run_next(struct whole_queue *q)
+{
+	struct whole *w;
+
+	pthread_mutex_lock(&q->lock);
+	w = q->first;
+	if (w)
+		q->first = w->next;
+	else
+		q->running--;
+	pthread_mutex_unlock(&q->lock);
+	if (w)
+		run(w);
+}
+
+/* ---- one ---- */
+
 static bool end(struct whole *w, int r)
 {
 	struct whole_options o = w->o;
@@ -71,11 +120,17 @@ static bool end(struct whole *w, int r)
 
 	cancel_hook_remove(o.cancel, &w->hook);
 	task_end(&w->task);
+	run_next(o.queue);
 	if (r == 0)
 		r = hasher_end(&w->hasher, &in);
 	whole_free(w);
 	o.done(o.ctx, r, r == 0 ? &in : NULL);
 	return false;
+}
+
+static void on_cancel(struct cancel_hook *hook)
+{
+	task_wake(&container_of(hook, struct whole, hook)->task);
 }
 
 static bool step(struct task *t)
@@ -85,9 +140,11 @@ static bool step(struct task *t)
 	int r = 0;
 
 	/* in a step: a hook that fires at once cannot end the task while it is being started */
-	if (!w->hooked) {
-		w->hooked = true;
+	if (!w->block) {
+		w->hook.fire = on_cancel;
 		cancel_hook_add(w->o.cancel, &w->hook);
+		w->block = malloc(BLOCK);
+		r = w->block ? 0 : -ENOMEM;
 	}
 	for (int i = 0; i < BLOCKS && r == 0 && w->done < w->o.size; i++)
 		r = cancel_fired(w->o.cancel) ? -ECANCELED : hash_block(w);
@@ -99,17 +156,4 @@ static bool step(struct task *t)
 		task_wake(t);
 	w->reads = reads;
 	return true;
-}
-
-static void on_cancel(struct cancel_hook *hook)
-{
-	task_wake(&container_of(hook, struct whole, hook)->task);
-}
-
-void whole_start(struct whole *w)
-{
-	w->reads = atomic_load(w->o.reads);
-	w->hook.fire = on_cancel;
-	task_init(&w->task, w->o.events, LANE_BULK, step);
-	task_wake(&w->task);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hashes a file in the background, in short steps that give way to readers: for objects whose bytes are
- * verified chunk by chunk until then.
+ * verified chunk by chunk until then. A few files at a time, whoever else is waiting.
  */
 #ifndef CARTON_OBJECT_WHOLE_H
 #define CARTON_OBJECT_WHOLE_H
@@ -13,6 +13,13 @@
 
 struct whole;
 
+/* Those that wait for their turn: each that runs reads a file of its own from its start. All zero: empty. */
+struct whole_queue {
+	pthread_mutex_t lock; /* guards what follows */
+	unsigned running;
+	struct whole *first, *last;
+};
+
 /* Called once, on a worker. `in` (NULL on failure): its tags are the callee's. -ECANCELED: it was stopped. */
 typedef void whole_done_fn(void *ctx, int result, struct ingested *in);
 
@@ -22,6 +29,7 @@ struct whole_options {
 	const struct tagger *tagger;
 	struct events *events;
 	struct cancel *cancel;
+	struct whole_queue *queue;     /* outlives it */
 	const _Atomic uint64_t *reads; /* grows with each read that somebody waits for */
 	_Atomic uint64_t *hashed;      /* bytes, to be added to */
 	whole_done_fn *done;
@@ -31,7 +39,7 @@ struct whole_options {
 /* Not started. 0 or -ENOMEM. */
 int whole_new(const struct whole_options *options, struct whole **ret);
 
-/* It ends and frees itself. */
+/* It begins in its turn, ends and frees itself. */
 void whole_start(struct whole *w);
 
 /* Frees one that was not started. NULL-safe. */

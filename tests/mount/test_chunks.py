@@ -21,6 +21,7 @@ import zipwriter
 from chunkindex import CHUNK
 from conftest import BIG
 from harness import ROOT, ctl, eventually, run
+from origin import MIB
 
 PAGE = ROOT / 'fs/cartonfs-chunks.5'
 # each mount hashes, and none finds what another test has left
@@ -326,3 +327,20 @@ def test_readers_beside_each_other(work, mount):
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             assert all(pool.map(read, range(8)))
+
+
+def test_verify_in_background(big_indexed, work, mount):
+    """Files that the index lists open at once all the same; in the end all are verified."""
+    carton = indexed()
+    for i in range(8):
+        data = content(3 * MIB + i, 100 + i)
+        carton.add(f'model/part{i}', data)
+    files = [e.data for name, e in carton.entries.items() if name.startswith('model/')]
+    carton.change(chunkindex.PATH, data=chunkindex.index(*files))
+    with mount(carton.write(work / 'all.carton'), '-o', 'verify=background', *UNSEALED) as m:
+        for name in ['model/large', *(f'model/part{i}' for i in range(8))]:
+            eventually(f'{name} is hashed', whole_is_hashed(m, name))
+            assert m.state(name) == 'verified'
+    with mount(big_indexed[0], '-o', 'verify=background', *UNSEALED) as m:
+        assert m.do(pread, m / 'model/big', 5, 0) == b'first'
+        assert m.state('model/big') == 'chunks'
