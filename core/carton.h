@@ -52,6 +52,14 @@ struct carton_paths {
  */
 typedef int carton_confine_fn(void *ctx, const struct carton_paths *paths);
 
+/*
+ * The file, which may be open, is damaged after all, although bytes of it were read: all of it has another sha256 than
+ * its chunks had. Its bytes cannot be read any more, whoever has kept some drops them. Called for each file that shows
+ * them, generated ones too, on a thread of the carton's; it may wait for reads.
+ */
+struct carton_node;
+typedef void carton_damaged_fn(void *ctx, struct carton_node *file);
+
 /* All zero is the default for everything. Strings need to live during carton_open() only. */
 struct carton_options {
 	enum carton_verify_mode verify;
@@ -74,6 +82,8 @@ struct carton_options {
 	bool keep_going;      /* faults of single files are logged, not fatal (for verify) */
 	carton_confine_fn *confine; /* NULL: none */
 	void *confine_ctx;
+	carton_damaged_fn *damaged; /* likewise */
+	void *damaged_ctx;
 };
 
 /*

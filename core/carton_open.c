@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening a carton, from wherever it is, and closing it. */
+#include "damage.h"
 #include "internal.h"
 
 #include <fcntl.h>
@@ -249,6 +250,7 @@ static int open_store(struct carton *c, const struct carton_options *options)
 		.timeout_ms = c->remote.timeout_ms,
 		.budget = &c->budget,
 		.find_entry = find_entry,
+		.damaged = damage_found,
 		.ctx = c,
 		.verify = c->verify,
 		.seals = options->noseals  ? SEALS_OFF :
@@ -402,6 +404,8 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 	if (!c)
 		return -ENOMEM;
 	cancel_init(&c->stop, NULL);
+	c->damaged = options->damaged;
+	c->damaged_ctx = options->damaged_ctx;
 	c->verify = options->verify == CARTON_VERIFY_OPEN && how != OPEN_UNHASHED;
 	budget_init(&c->budget, options->memory);
 	if (!c->verify && how != OPEN_UNHASHED)

@@ -46,6 +46,8 @@ struct carton {
 	size_t faults;		      /* found while opening (keep_going only) */
 	struct source *remote_source; /* of a remote carton (remote_source.h); or NULL */
 	bool verify;
+	carton_damaged_fn *damaged; /* NULL: none */
+	void *damaged_ctx;
 };
 
 /* The outside's nodes are the tree's. */

@@ -446,17 +446,38 @@ void mount_first_open(struct mount *m, struct carton_node *node)
 	pthread_mutex_unlock(&m->first_open);
 }
 
+static void drop_pages(const struct mount *m, struct carton_node *file)
+{
+	fuse_lowlevel_notify_inval_inode(m->session, mount_ino(m, file), 0, 0);
+}
+
+void mount_damaged(void *mount, struct carton_node *file)
+{
+	atomic_fetch_or(carton_mark(file), MARK_DAMAGED);
+	drop_pages(mount, file);
+}
+
+/* A read that was answered: if the file was found damaged meanwhile, its page came too late to be dropped. */
+static void read_answered(const struct mount *m, struct carton_node *file)
+{
+	if (atomic_load(carton_mark(file)) & MARK_DAMAGED)
+		drop_pages(m, file);
+}
+
 static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_file_info *fi, int r)
 {
 	struct mount *m = mount_of(req);
+	unsigned char tainted;
 
 	if (r < 0) {
 		fuse_reply_err(req, to_errno(r));
 		return;
 	}
 	mount_first_open(m, node);
-	fi->keep_cache = !(atomic_fetch_and(carton_mark(node), (unsigned char)~MARK_TAINTED) &
-			   MARK_TAINTED);
+	/* all of it has been hashed since it was found damaged */
+	tainted = atomic_fetch_and(carton_mark(node),
+				   (unsigned char)~(MARK_TAINTED | MARK_DAMAGED));
+	fi->keep_cache = !(tainted & (MARK_TAINTED | MARK_DAMAGED));
 	fi->noflush = 1;
 	/* it may clear keep_cache */
 	passthrough_open(m->passthrough, node, fi);
@@ -521,10 +542,14 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void finish_read(struct parked *p, int result)
 {
-	if (result < 0)
+	const struct mount *m = mount_of(p->req);
+
+	if (result < 0) {
 		fuse_reply_err(p->req, to_errno(result));
-	else
-		fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
+		return;
+	}
+	fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
+	read_answered(m, p->node);
 }
 
 static int start_read(struct parked *p)
@@ -536,17 +561,20 @@ static int start_read(struct parked *p)
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	struct carton_node *node = to_node(mount_of(req), ino);
+	const struct mount *m = mount_of(req);
+	struct carton_node *node = to_node(m, ino);
 	char *buf = malloc(size);
 	struct parked *p;
 	ssize_t n = buf ? carton_read(node, buf, size, (uint64_t)off, true) : -ENOMEM;
 
 	(void)fi;
 	push_saw_read(mount_of(req), node, (uint64_t)off, size);
-	if (n >= 0)
+	if (n >= 0) {
 		fuse_reply_buf(req, buf, (size_t)n);
-	else if (n != -EAGAIN)
+		read_answered(m, node);
+	} else if (n != -EAGAIN) {
 		fuse_reply_err(req, to_errno((int)n));
+	}
 	free(buf);
 	p = n == -EAGAIN ? parked_new(req, node, finish_read) : NULL;
 	if (!p)

@@ -43,6 +43,8 @@ struct mount {
 #define MARK_PUSHED 8	/* all but its end was put into the page cache; its end was not read yet */
 #define MARK_TAINTED 16 /* the page cache may hold bytes that are not right: see push_end() */
 
+#define MARK_DAMAGED 32 /* its bytes have become wrong: mount_damaged() */
+
 /* -o passthrough: whether the kernel reads the file by itself now; "yes" or "no". */
 #define PASSTHROUGH_NAME "user.carton.passthrough"
 
@@ -59,6 +61,9 @@ extern const struct fuse_lowlevel_ops mount_ops;
 void control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 		   struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_size,
 		   size_t out_size);
+
+/* The damaged() of the carton of a mount: what the kernel has of the file is dropped, also under its readers. */
+void mount_damaged(void *mount, struct carton_node *file);
 
 /* What the first open of a file does before it is answered; the file is pinned. */
 void mount_first_open(struct mount *m, struct carton_node *node);

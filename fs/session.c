@@ -397,6 +397,8 @@ static int open_and_serve(struct session *s)
 		o->carton.confine = sandbox_enter;
 		o->carton.confine_ctx = &helper;
 	}
+	o->carton.damaged = mount_damaged;
+	o->carton.damaged_ctx = &s->mount;
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
 	if (r == 0 && !o->nosandbox && !carton_fetches(s->mount.carton))
 		r = sandbox_cut_network();

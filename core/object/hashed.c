@@ -36,6 +36,8 @@ static void whole_failed(struct object *o)
 	pthread_mutex_lock(&o->store->lock);
 	o->state = OBJECT_CORRUPT;
 	pthread_mutex_unlock(&o->store->lock);
+	if (o->store->options.damaged)
+		o->store->options.damaged(o->store->options.ctx, o);
 }
 
 /* What is wrong with an object all of which was hashed, or NULL. */
@@ -75,8 +77,8 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 		fault = "the carton has been cut off since it was opened; it can no longer be read";
 	}
 	if (fault) {
-		carton_log(CARTON_LOG_ERROR, object_name(o), "%s", fault);
 		whole_failed(o);
+		carton_log(CARTON_LOG_ERROR, object_name(o), "%s", fault);
 	} else if (result == 0) {
 		pthread_mutex_lock(&o->store->lock);
 		o->state = OBJECT_VERIFIED;

@@ -58,6 +58,8 @@ struct object_options {
 	 * told of all. Any thread. */
 	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
 	void *ctx;
+	/* All of an object has another hash than its chunks, which were read; or NULL. May wait for reads. */
+	void (*damaged)(void *ctx, const struct object *o);
 	struct budget *budget; /* likewise; for copies in memory; NULL: none */
 	bool verify;	       /* false: nothing is hashed, nothing checked (-o verify=off) */
 	enum {

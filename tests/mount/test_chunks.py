@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import struct
+import subprocess
 import sys
 import zipfile
 
@@ -83,6 +84,11 @@ def big_indexed(big_carton, work):
     The path of big_carton() with an index, and where model/big begins in it. Of its chunks few are not zero.
     Hashing it takes seconds, reading a chunk less than a thousandth.
     """
+    return make_big(big_carton, work)
+
+
+def make_big(big_carton, work, sha=None):
+    """`sha`: another sha256 of model/big in MANIFEST and in the index."""
     big = big_carton[1].entries['model/big'].data
     chunks = [ZEROS] * (-(-len(big) // CHUNK))
     for off, data in big.pieces.items():
@@ -98,9 +104,9 @@ def big_indexed(big_carton, work):
                     chunk[off + k - i * CHUNK] = byte
         chunks[i] = hashlib.sha256(chunk).digest()
     carton = zipwriter.Carton(method='stored')
-    carton.add('model/big', big)
+    carton.add('model/big', big, sha=sha)
     carton.add(chunkindex.PATH, chunkindex.index_of(
-        [(bytes.fromhex(big.sums()[1]), len(big), CHUNK, chunks)]))
+        [(bytes.fromhex(sha or big.sums()[1]), len(big), CHUNK, chunks)]))
     path = carton.write(work / 'm.carton')
     with zipfile.ZipFile(path) as z:
         header = z.getinfo('model/big').header_offset
@@ -202,6 +208,35 @@ def test_whole_differs(work, mount_fg):
         eventually('it fails', lambda: m.error('model/large') == 'EIO')
         assert m.error('model/large') == 'EIO'
         assert 'model/large: does not have the sha256 that MANIFEST says' in m.log()
+
+
+KEPT = '''
+import mmap, os, sys
+path, off = sys.argv[1], int(sys.argv[2])
+fd = os.open(path, os.O_RDONLY)
+view = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+print(view[off], os.pread(fd, 1, off)[0], flush=True)
+sys.stdin.readline()
+try:
+    print(os.pread(fd, 1, off))
+except OSError as e:
+    print(e.errno, flush=True)
+print(view[off])
+'''
+
+
+def test_whole_differs_under_a_reader(big_carton, work, mount_fg):
+    """Who has the file open, or mapped, loses what the kernel has kept of it."""
+    path, _ = make_big(big_carton, work, sha='ab' * 32)
+    with mount_fg(path, *UNSEALED) as m:
+        with subprocess.Popen([sys.executable, '-c', KEPT, m / 'model/big', '0'], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as p:
+            assert p.stdout.readline() == f'{b"f"[0]} {b"f"[0]}\n'
+            eventually('it is found', lambda: 'model/big: does not have the sha256 that MANIFEST says'
+                       in m.log(), 60)
+            assert m.state('model/big') == 'corrupt' and m.error('model/big') == 'EIO'
+            out, _ = p.communicate('go on\n')
+        assert out == f'{errno.EIO}\n' and p.returncode == -signal.SIGBUS
 
 
 @pytest.mark.parametrize('options', [['-o', 'chunks=off'], ['-o', 'verify=open'],
