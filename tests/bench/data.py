@@ -100,6 +100,15 @@ def write_plain(path, size):
     return size, crc, sha.hexdigest()
 
 
+def facts(path):
+    """(size, crc, sha) of a file."""
+    crc, sha = 0, hashlib.sha256()
+    for data in chunks_of(path):
+        crc = zlib.crc32(data, crc)
+        sha.update(data)
+    return os.path.getsize(path), crc, sha.hexdigest()
+
+
 def chunks_of(path):
     with open(path, 'rb') as f:
         while data := f.read(1 << 20):

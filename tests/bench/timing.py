@@ -30,7 +30,7 @@ class Skip(Exception):
 class Section:
     def __init__(self, bench, title):
         self.bench, self.title, self.times = bench, title, {}
-        self.rows, self.curves, self.skipped = [], [], []
+        self.rows, self.curves, self.goals, self.skipped = [], [], [], []
 
     def run(self, *contestants):
         """Each is called once a round with note(name, seconds). One that raises Skip is out."""
@@ -68,6 +68,10 @@ class Section:
             print(f'  {r["what"]:<44} {number(r["ratio"]):>7}  ({number(r["low"])}-'
                   f'{number(r["high"])})'.ljust(72) + f'x  {r["against"]}' +
                   (f'; {r["remark"]}' if r['remark'] else ''))
+        for r in self.goals:
+            goal = ('≥' if r['least'] else '≤') + f' {number(r["goal"])}'
+            print(f'  {r["what"]:<66} {number(r["value"]):>7} {r["unit"]:<6} {goal:>8}  '
+                  f'{"met" if r["met"] else "NOT MET"}')
         for c in self.curves:
             for name, points in c['lines'].items():
                 print(f'  {name:<24} ' + '  '.join(f'{x:g} {c["x"]}: {number(y)} {c["y"]}' for x, y in points))
@@ -75,7 +79,8 @@ class Section:
             print(f'  not measured: {s}')
 
     def json(self):
-        return dict(title=self.title, rows=self.rows, curves=self.curves, skipped=self.skipped)
+        return dict(title=self.title, rows=self.rows, curves=self.curves, goals=self.goals,
+                    skipped=self.skipped)
 
 
 def number(x):
