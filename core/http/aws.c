@@ -13,11 +13,9 @@
 #include "base/json.h"
 #include "http/landing.h"
 
-#define MAX_AWS_FILE (1 * MIB)
-#define MAX_OUTPUT (64 * KIB)
 #define PROCESS_MS 60000
 
-/* ---- the files ---- */
+/* ---- the environment ---- */
 
 static const char *variable(const char *name)
 {
@@ -26,16 +24,73 @@ static const char *variable(const char *name)
 	return value && *value ? value : NULL;
 }
 
-static FILE *open_file(const char *variable_name, const char *name)
+/* Cuts what is too long. */
+static void copy(char *to, size_t n, const char *value)
+{
+	size_t len = value ? strnlen(value, n - 1) : 0;
+
+	if (len > 0)
+		memcpy(to, value, len);
+	to[len] = '\0';
+}
+
+static void find_file(const char *variable_name, const char *name, char *ret, size_t n)
 {
 	const char *given = variable(variable_name), *home = variable("HOME");
-	char path[4096];
 
-	if (!given && !home)
-		return NULL;
-	snprintf(path, sizeof(path), "%s%s%s", given ? given : home, given ? "" : "/.aws/",
-		 given ? "" : name);
-	return fopen(path, "re");
+	if (given || home)
+		snprintf(ret, n, "%s%s%s", given ? given : home, given ? "" : "/.aws/",
+			 given ? "" : name);
+}
+
+void aws_look_around(struct aws_environment *ret)
+{
+	const char *id = variable("AWS_ACCESS_KEY_ID");
+	const char *secret = variable("AWS_SECRET_ACCESS_KEY");
+	const char *profile = variable("AWS_PROFILE");
+
+	*ret = (struct aws_environment){ .keys = { .expiry = 0 } };
+	copy(ret->profile, sizeof(ret->profile), profile ? profile : "default");
+	find_file("AWS_CONFIG_FILE", "config", ret->config, sizeof(ret->config));
+	find_file("AWS_SHARED_CREDENTIALS_FILE", "credentials", ret->credentials,
+		  sizeof(ret->credentials));
+	if (!id || !secret)
+		return;
+	copy(ret->keys.id, sizeof(ret->keys.id), id);
+	copy(ret->keys.secret, sizeof(ret->keys.secret), secret);
+	copy(ret->keys.token, sizeof(ret->keys.token), variable("AWS_SESSION_TOKEN"));
+}
+
+/* ---- the files: async-signal-safe ---- */
+
+/* A file by lines. */
+struct lines {
+	int fd;
+	size_t at, n;
+	char block[4096];
+};
+
+/* The next line without its end; what does not fit is a line of its own. False: the end. */
+static bool next_line(struct lines *l, char *ret, size_t n)
+{
+	size_t len = 0;
+
+	for (;;) {
+		if (l->at == l->n) {
+			ssize_t got = read(l->fd, l->block, sizeof(l->block));
+
+			l->at = 0;
+			l->n = got > 0 ? (size_t)got : 0;
+		}
+		if (l->n == 0 || l->block[l->at] == '\n' || len == n - 1)
+			break;
+		ret[len++] = l->block[l->at++];
+	}
+	ret[len] = '\0';
+	if (l->n == 0)
+		return len > 0;
+	l->at += l->block[l->at] == '\n';
+	return true;
 }
 
 static char *trim(char *text)
@@ -44,42 +99,40 @@ static char *trim(char *text)
 
 	text += strspn(text, " \t");
 	n = strlen(text);
-	while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+	while (n > 0 && strchr(" \t\r", text[n - 1]))
 		text[--n] = '\0';
 	return text;
 }
 
 /* Is the line the header of the profile's section? In config it is [profile NAME], but [default]. */
-static bool is_section(char *line, bool config)
+static bool is_section(const struct aws_environment *e, char *line, bool config)
 {
-	const char *profile = variable("AWS_PROFILE");
 	char *end = strchr(line, ']');
 
-	if (!profile)
-		profile = "default";
 	if (!end)
 		return false;
 	*end = '\0';
 	line = trim(line + 1);
 	if (config && strncmp(line, "profile", 7) == 0 && strchr(" \t", line[7]))
 		line = trim(line + 7);
-	return strcmp(line, profile) == 0;
+	return strcmp(line, e->profile) == 0;
 }
 
 /* The value of a key in the section of the profile; false: there is none. */
-static bool read_value(bool config, const char *key, char *ret, size_t n)
+static bool read_value(const struct aws_environment *e, bool config, const char *key, char *ret,
+		       size_t n)
 {
-	FILE *f = config ? open_file("AWS_CONFIG_FILE", "config") :
-			   open_file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+	const char *path = config ? e->config : e->credentials;
+	struct lines l = { .fd = *path ? open(path, O_RDONLY | O_CLOEXEC) : -1 };
 	bool found = false, inside = false;
 	char line[16384];
 
-	while (f && !found && fgets(line, sizeof(line), f)) {
+	while (l.fd >= 0 && !found && next_line(&l, line, sizeof(line))) {
 		/* lines with a space before them belong to a nested section */
-		char *value = strchr("#; \t\r\n", *line) ? NULL : strchr(line, '=');
+		char *value = strchr("#; \t\r", *line) ? NULL : strchr(line, '=');
 
 		if (*line == '[')
-			inside = is_section(line, config);
+			inside = is_section(e, line, config);
 		if (*line == '[' || !inside || !value)
 			continue;
 		*value++ = '\0';
@@ -89,17 +142,12 @@ static bool read_value(bool config, const char *key, char *ret, size_t n)
 			strcpy(ret, value);
 	}
 	explicit_bzero(line, sizeof(line));
-	if (f)
-		fclose(f);
+	explicit_bzero(&l.block, sizeof(l.block));
+	fd_close(l.fd);
 	return found;
 }
 
-static void copy(char *to, size_t n, const char *value)
-{
-	snprintf(to, n, "%s", value ? value : "");
-}
-
-void aws_place(struct aws_place *ret)
+void aws_place(const struct aws_environment *e, struct aws_place *ret)
 {
 	const char *region = variable("AWS_REGION"), *server = variable("AWS_ENDPOINT_URL_S3");
 	size_t n;
@@ -108,28 +156,25 @@ void aws_place(struct aws_place *ret)
 	server = server ? server : variable("AWS_ENDPOINT_URL");
 	copy(ret->region, sizeof(ret->region), region);
 	copy(ret->endpoint, sizeof(ret->endpoint), server);
-	if (!region && !read_value(true, "region", ret->region, sizeof(ret->region)))
+	if (!region && !read_value(e, true, "region", ret->region, sizeof(ret->region)))
 		copy(ret->region, sizeof(ret->region), "us-east-1");
 	if (!server)
-		read_value(true, "endpoint_url", ret->endpoint, sizeof(ret->endpoint));
+		read_value(e, true, "endpoint_url", ret->endpoint, sizeof(ret->endpoint));
 	for (n = strlen(ret->endpoint); n > 0 && ret->endpoint[n - 1] == '/';)
 		ret->endpoint[--n] = '\0';
 }
 
-/* ---- credential_process ---- */
-
-/* Runs the command in a group of its own; all it writes, up to MAX_OUTPUT. 0 or -errno. */
-static int run(const char *command, struct buf *ret)
+/* Runs the command in a group of its own; what it writes. 0 or -errno. */
+static int run(const char *command, struct aws_found *ret)
 {
 	int64_t deadline = now_ms() + PROCESS_MS;
 	int fds[2], status = 0, r = 0;
-	char block[4096];
 	ssize_t n = 1;
 	pid_t pid;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
-	pid = fork();
+	pid = _Fork();
 	if (pid == 0) {
 		setpgid(0, 0);
 		signal(SIGPIPE, SIG_DFL);
@@ -143,12 +188,13 @@ static int run(const char *command, struct buf *ret)
 
 		if (poll(&p, 1, (int)MAX(deadline - now_ms(), 0)) == 0)
 			r = -ETIMEDOUT;
+		else if (ret->n == sizeof(ret->output))
+			r = -EFBIG;
 		else
-			n = read(fds[0], block, sizeof(block));
+			n = read(fds[0], ret->output + ret->n, sizeof(ret->output) - ret->n);
 		if (r == 0 && n > 0)
-			r = buf_add(ret, block, (size_t)n);
+			ret->n += (size_t)n;
 	}
-	explicit_bzero(block, sizeof(block));
 	fd_close(fds[0]);
 	if (pid < 0)
 		return -EAGAIN;
@@ -159,8 +205,34 @@ static int run(const char *command, struct buf *ret)
 	return r < 0 ? r : WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
 }
 
+static bool from_file(const struct aws_environment *e, bool config, struct aws_keys *ret)
+{
+	if (!read_value(e, config, "aws_access_key_id", ret->id, sizeof(ret->id)) ||
+	    !read_value(e, config, "aws_secret_access_key", ret->secret, sizeof(ret->secret)))
+		return false;
+	read_value(e, config, "aws_session_token", ret->token, sizeof(ret->token));
+	return true;
+}
+
+void aws_find(const struct aws_environment *e, struct aws_found *ret)
+{
+	char command[4096];
+
+	explicit_bzero(ret, sizeof(*ret));
+	ret->keys = e->keys;
+	if (*ret->keys.id || from_file(e, false, &ret->keys) || from_file(e, true, &ret->keys))
+		return;
+	explicit_bzero(&ret->keys, sizeof(ret->keys));
+	ret->ran = read_value(e, true, "credential_process", command, sizeof(command)) ||
+		   read_value(e, false, "credential_process", command, sizeof(command));
+	if (ret->ran)
+		ret->result = run(command, ret);
+}
+
+/* ---- the output of credential_process ---- */
+
 struct input {
-	const struct buf *text;
+	const struct aws_found *found;
 	size_t at;
 };
 
@@ -168,8 +240,8 @@ static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
 {
 	struct input *in = ctx;
 
-	n = MIN(n, in->text->len - in->at);
-	memcpy(ret_buf, in->text->data + in->at, n);
+	n = MIN(n, in->found->n - in->at);
+	memcpy(ret_buf, in->found->output + in->at, n);
 	in->at += n;
 	return (ssize_t)n;
 }
@@ -186,10 +258,10 @@ static void take(const struct json *j, char *ret, size_t n)
 }
 
 /* {"Version": 1, "AccessKeyId": …, "SecretAccessKey": …, "SessionToken": …, "Expiration": …} */
-static int parse(const struct buf *output, struct aws_keys *ret)
+static int parse(const struct aws_found *found, struct aws_keys *ret)
 {
-	struct buf text = buf_init(MAX_OUTPUT);
-	struct input in = { output, 0 };
+	struct buf text = buf_init(AWS_MAX_OUTPUT);
+	struct input in = { found, 0 };
 	struct json *j = calloc(1, sizeof(*j));
 	char key[32] = "", time[64] = "";
 	enum json_event e;
@@ -224,19 +296,17 @@ static int parse(const struct buf *output, struct aws_keys *ret)
 	return r < 0 ? r : *ret->id && *ret->secret ? 0 : -EBADMSG;
 }
 
-static int from_process(const char *command, struct aws_keys *ret)
+int aws_take(struct aws_found *found, struct aws_keys *ret)
 {
-	struct buf output = buf_init(MAX_OUTPUT);
-	int r = run(command, &output);
+	int r = found->result;
 
 	/* the scanner takes no newline behind the value */
-	while (r == 0 && output.len > 0 && strchr("\r\n\t", output.data[output.len - 1]))
-		output.len--;
+	while (found->n > 0 && strchr("\r\n\t", found->output[found->n - 1]))
+		found->n--;
+	if (r == 0 && found->ran)
+		r = parse(found, &found->keys);
 	if (r == 0)
-		r = parse(&output, ret);
-	if (output.data)
-		explicit_bzero(output.data, output.cap);
-	buf_free(&output);
+		*ret = found->keys;
 	if (r == 0 || r == -ENOMEM)
 		return r;
 	carton_log(CARTON_LOG_ERROR, "credential_process",
@@ -245,38 +315,4 @@ static int from_process(const char *command, struct aws_keys *ret)
 				     "the command of ~/.aws/config writes no JSON with AccessKeyId "
 				     "and SecretAccessKey");
 	return r == -ETIMEDOUT ? r : -EINVAL;
-}
-
-/* ---- all ---- */
-
-static bool from_file(bool config, struct aws_keys *ret)
-{
-	if (!read_value(config, "aws_access_key_id", ret->id, sizeof(ret->id)) ||
-	    !read_value(config, "aws_secret_access_key", ret->secret, sizeof(ret->secret)))
-		return false;
-	read_value(config, "aws_session_token", ret->token, sizeof(ret->token));
-	return true;
-}
-
-int aws_load(struct aws_keys *ret)
-{
-	const char *id = variable("AWS_ACCESS_KEY_ID");
-	const char *secret = variable("AWS_SECRET_ACCESS_KEY");
-	struct aws_keys none = { .expiry = 0 };
-	char command[4096];
-
-	*ret = none;
-	if (id && secret) {
-		copy(ret->id, sizeof(ret->id), id);
-		copy(ret->secret, sizeof(ret->secret), secret);
-		copy(ret->token, sizeof(ret->token), variable("AWS_SESSION_TOKEN"));
-		return 0;
-	}
-	if (from_file(false, ret) || from_file(true, ret))
-		return 0;
-	*ret = none;
-	if (read_value(true, "credential_process", command, sizeof(command)) ||
-	    read_value(false, "credential_process", command, sizeof(command)))
-		return from_process(command, ret);
-	return 0;
 }

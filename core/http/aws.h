@@ -10,16 +10,19 @@
  * The profile is AWS_PROFILE or default; AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name other
  * files. All else (SSO, instance metadata, web identity) is what credential_process is for.
  *
- * Threads: any, but aws_load() may run a program and reads the environment: before there are threads.
+ * Threads: any, but the environment is read by aws_look_around() and aws_place() only. aws_find() is for a process
+ * that was forked: it is async-signal-safe.
  */
 #ifndef CARTON_HTTP_AWS_H
 #define CARTON_HTTP_AWS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define AWS_MAX_KEY 256
 #define AWS_MAX_TOKEN 8192
+#define AWS_MAX_OUTPUT (64 * 1024)
 
 struct aws_keys {
 	char id[AWS_MAX_KEY]; /* "": there are none, so requests are not signed */
@@ -33,9 +36,30 @@ struct aws_place {
 	char endpoint[1024]; /* without a slash at its end; "": Amazon's */
 };
 
-void aws_place(struct aws_place *ret);
+/* What the environment says. */
+struct aws_environment {
+	char profile[256];
+	char config[4096], credentials[4096]; /* the files; "": none */
+	struct aws_keys keys;
+};
 
-/* 0; -EINVAL, logged: what credential_process has written is no such thing; -ETIMEDOUT; -errno. */
-int aws_load(struct aws_keys *ret);
+/* What a process has found; plain memory, of which the first `n` bytes of `output` are used. */
+struct aws_found {
+	int result; /* 0; -ETIMEDOUT, -ECHILD, -EFBIG, -errno: of credential_process */
+	bool ran;   /* it is what `output` is of */
+	struct aws_keys keys;
+	size_t n;
+	char output[AWS_MAX_OUTPUT];
+};
+
+void aws_look_around(struct aws_environment *ret);
+
+void aws_place(const struct aws_environment *e, struct aws_place *ret);
+
+/* Looks for keys; may run a program, and take as long as that. */
+void aws_find(const struct aws_environment *e, struct aws_found *ret);
+
+/* The keys that were found. 0; -EINVAL, logged: what was written is no such thing; -ETIMEDOUT, logged; -ENOMEM. */
+int aws_take(struct aws_found *found, struct aws_keys *ret);
 
 #endif

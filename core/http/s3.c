@@ -23,17 +23,13 @@
 #define FIRST_MS 70000 /* for the first, which are waited for */
 
 struct s3 {
+	struct aws_environment environment;
 	struct aws_place place;
 	struct aws_keys keys;
 	int fd;		  /* to the process */
 	bool asked;	  /* for new keys */
 	int64_t asked_ms; /* last */
-};
-
-/* One datagram of the process. */
-struct answer {
-	int result;
-	struct aws_keys keys;
+	struct aws_found found;
 };
 
 /* ---- URLs ---- */
@@ -106,17 +102,18 @@ char *s3_http_url(const struct s3 *s, const char *url)
 /* The name that ps(1) shows. argv is one block of memory, which is no longer used here. */
 static void rename_process(void)
 {
-	FILE *f = fopen("/proc/self/cmdline", "re");
+	static const char name[] = "cartonfs: keys";
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	char block[4096];
 	size_t size = 0;
+	ssize_t n;
 
-	while (f && getc(f) != EOF)
-		size++;
-	if (f)
-		fclose(f);
-	if (size > 0) {
-		memset(program_invocation_name, 0, size);
-		snprintf(program_invocation_name, size, "cartonfs: keys");
-	}
+	while (fd >= 0 && (n = read(fd, block, sizeof(block))) > 0)
+		size += (size_t)n;
+	fd_close(fd);
+	memset(program_invocation_name, 0, size);
+	if (size > 0)
+		memcpy(program_invocation_name, name, MIN(size - 1, sizeof(name)));
 	prctl(PR_SET_NAME, "cartonfs-keys");
 }
 
@@ -130,10 +127,12 @@ static void drop_terminal(void)
 	fd_close(null);
 }
 
-/* Loads keys whenever it is asked to. What it logs has no way to the log of its parent: stderr. */
-_Noreturn static void process(int fd, int parent_end)
+/*
+ * Looks for keys whenever it is asked to. The program may have had other threads when it was forked, so nothing here
+ * allocates, logs or takes a lock.
+ */
+_Noreturn static void process(struct s3 *s, int fd, int parent_end)
 {
-	static struct answer a;
 	char byte;
 
 	rename_process();
@@ -144,8 +143,9 @@ _Noreturn static void process(int fd, int parent_end)
 		dup3(fd, 3, O_CLOEXEC);
 	syscall(SYS_close_range, 4, ~0U, 0);
 	while (recv(3, &byte, 1, 0) == 1) {
-		a.result = aws_load(&a.keys);
-		if (send(3, &a, sizeof(a), MSG_NOSIGNAL) < 0)
+		aws_find(&s->environment, &s->found);
+		if (send(3, &s->found, offsetof(struct aws_found, output) + s->found.n,
+			 MSG_NOSIGNAL) < 0)
 			break;
 		drop_terminal();
 	}
@@ -156,22 +156,20 @@ _Noreturn static void process(int fd, int parent_end)
 static int receive(struct s3 *s, int wait_ms)
 {
 	struct pollfd p = { s->fd, POLLIN, 0 };
-	struct answer a;
 	ssize_t n;
 	int r = -EAGAIN;
 
 	if (wait_ms && poll(&p, 1, wait_ms) <= 0)
 		return -ETIMEDOUT;
-	n = recv(s->fd, &a, sizeof(a), MSG_DONTWAIT);
-	if (n == (ssize_t)sizeof(a)) {
-		r = a.result;
+	n = recv(s->fd, &s->found, sizeof(s->found), MSG_DONTWAIT);
+	if (n >= (ssize_t)offsetof(struct aws_found, output) &&
+	    (size_t)n == offsetof(struct aws_found, output) + s->found.n) {
+		r = aws_take(&s->found, &s->keys);
 		s->asked = false;
 	} else if (n >= 0) {
 		r = -EPIPE;
 	}
-	if (r == 0)
-		s->keys = a.keys;
-	explicit_bzero(&a, sizeof(a));
+	explicit_bzero(&s->found, sizeof(s->found));
 	return r;
 }
 
@@ -195,11 +193,12 @@ int s3_start(struct s3 **ret)
 		free(s);
 		return -errno;
 	}
-	aws_place(&s->place);
+	aws_look_around(&s->environment);
+	aws_place(&s->environment, &s->place);
 	s->fd = fds[0];
 	pid = fork();
 	if (pid == 0)
-		process(fds[1], fds[0]);
+		process(s, fds[1], fds[0]);
 	fd_close(fds[1]);
 	if (pid < 0) {
 		r = -EAGAIN;
@@ -226,7 +225,7 @@ void s3_free(struct s3 *s)
 		return;
 	/* the process ends when it notices; it may be running a command */
 	fd_close(s->fd);
-	explicit_bzero(&s->keys, sizeof(s->keys));
+	explicit_bzero(s, sizeof(*s));
 	free(s);
 }
 

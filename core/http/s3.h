@@ -5,7 +5,7 @@
  * The keys are loaded by a process that is forked before this one is confined: it may read ~/.aws and
  * run credential_process whenever keys are about to expire or were refused. It ends with us.
  *
- * Threads: s3_start() before there are any; then one at a time.
+ * Threads: one at a time.
  */
 #ifndef CARTON_HTTP_S3_H
 #define CARTON_HTTP_S3_H

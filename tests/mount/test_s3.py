@@ -10,6 +10,7 @@ import urllib.parse
 
 import pytest
 
+import harness
 from harness import ctl, eventually
 from origin import MIB, LinkedCarton, as_expected, fault_bytes
 from zipwriter import Carton
@@ -166,6 +167,38 @@ def test_where_keys_are(cache, tmp_path, where):
                 env=env | {'AWS_ENDPOINT_URL_S3': s.endpoint, 'AWS_ENDPOINT_URL': 'http://x.invalid'})
         assert p.returncode == 0, (p.stderr, s.seen)
         assert not [x for x in s.seen if x[1]]
+
+
+NO_MALLOC = '''
+#include <stdlib.h>
+#include <unistd.h>
+void *__libc_malloc(size_t n);
+static pid_t first;
+__attribute__((constructor)) static void begin(void) { first = getpid(); }
+void *malloc(size_t n)
+{
+	if (first && getpid() != first)
+		abort();
+	return __libc_malloc(n);
+}
+'''
+
+
+@pytest.mark.skipif(harness.SANITIZED, reason='the sanitizer has a malloc of its own')
+@pytest.mark.parametrize('config', [f'aws_access_key_id = {ID}\naws_secret_access_key={SECRET}\n',
+                                    'credential_process = exec cat "{0}"\n'])
+def test_process_allocates_nothing(cache, tmp_path, config):
+    """It is forked by a program that may have other threads, whose locks it would wait for."""
+    _, data = a_carton(tmp_path)
+    (tmp_path / 'keys').write_text(f'{{"AccessKeyId": "{ID}", "SecretAccessKey": "{SECRET}"}}')
+    (tmp_path / 'x.c').write_text(NO_MALLOC)
+    p = harness.run('cc', '-shared', '-fPIC', '-o', tmp_path / 'x.so', tmp_path / 'x.c')
+    assert p.returncode == 0, p.stderr
+    env = home(tmp_path, config='[default]\n' + config.format(tmp_path / 'keys'))
+    with Store({'m.carton': data}) as s:
+        p = ctl('hash', 's3://bucket/m.carton', cache.flag,
+                env=env | {'AWS_ENDPOINT_URL': s.endpoint, 'LD_PRELOAD': str(tmp_path / 'x.so')})
+        assert p.returncode == 0 and not [x for x in s.seen if x[1]], (p.stderr, s.seen)
 
 
 @pytest.mark.parametrize('output', ['', 'no json', '{"Version": 1}', '{"AccessKeyId": "x"'])
