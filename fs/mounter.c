@@ -199,6 +199,11 @@ static void do_mount(struct state *s)
 	fd = fuse_session_fd(s->session);
 	reply(s->socket, 0, fd);
 	give_up_device(fd);
+	/*
+	 * Not before: an automounter (autofs, systemd) knows by their process group those who mount, and lets all
+	 * others at the mountpoint wait for them.
+	 */
+	setsid();
 	if (!s->options->foreground)
 		drop_terminal();
 }
@@ -330,7 +335,6 @@ _Noreturn static void process(struct state s, int fd, pid_t daemon)
 	static char ident[32];
 
 	ignore_signals();
-	setsid();
 	if (fd != s.socket)
 		dup3(fd, s.socket, O_CLOEXEC);
 	syscall(SYS_close_range, s.socket + 1, ~0U, 0);

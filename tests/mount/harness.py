@@ -57,6 +57,8 @@ TIMEOUT = 60                            # -o timeout= if it is not given
 STALL = 10                              # seconds below 1 KiB/s after which a fetch is given up
 # Factor of every deadline, for slow builds such as those with sanitizers.
 SLOW = float(os.environ.get('TEST_SLOWDOWN', '1'))
+# (major, minor) of the kernel
+LINUX = tuple(map(int, re.match(r'(\d+)\.(\d+)', os.uname().release).groups()))
 
 PR_SET_CHILD_SUBREAPER = 36
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: exit codes, options, mount(8) and fstab, cache_dir, mountpoints, paths."""
 import contextlib
+import ctypes
+import fcntl
 import json
 import os
 import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 from pathlib import Path
 
@@ -588,3 +591,50 @@ def test_start_that_is_ended(big_carton, point, sig):
     harness.wait_exit(child)
     assert mountinfo(where) is None
     p.communicate()
+
+
+# ---- automount ----
+
+IOC_READY = 0x9360                      # of linux/auto_fs.h
+
+
+@contextlib.contextmanager
+def automounted(where):
+    """
+    autofs at `where`, as systemd mounts it: who comes there waits until this process, or one of its group, has
+    mounted. Gives the pipe with the requests, and a descriptor of the directory below.
+    """
+    r, w = os.pipe()
+    libc = ctypes.CDLL(None, use_errno=True)
+    data = f'fd={w},pgrp={os.getpgrp()},minproto=5,maxproto=5,direct'
+    if libc.mount(b'test', os.fsencode(where), b'autofs', 0, data.encode()):
+        raise OSError(ctypes.get_errno(), 'autofs')
+    os.close(w)
+    below = os.open(where, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield r, below
+    finally:
+        os.close(r)                     # ends all waits
+        os.close(below)
+        run('umount', '-l', where)
+
+
+@needs_root
+@pytest.mark.needs_autofs
+def test_automount(sample_carton, work):
+    """All processes that mount belong to the automounter's group, else they wait for themselves."""
+    path, c = sample_carton
+    where = work / 'auto'
+    where.mkdir()
+    with automounted(where) as (requests, below):
+        reader = subprocess.Popen(['cat', where / 'MANIFEST'], stdout=subprocess.PIPE, start_new_session=True)
+        try:
+            _, _, token = struct.unpack_from('=iiI', os.read(requests, 512))
+            p = run(CARTONFS, path, where, timeout=20)
+            assert p.returncode == 0, p.stderr
+            fcntl.ioctl(below, IOC_READY, token)
+            assert reader.communicate(timeout=20 * harness.SLOW)[0] == c.manifest_bytes()
+        finally:
+            reader.kill()
+            reader.wait()
+            harness.unmount(where)
