@@ -199,6 +199,21 @@ void carton_model_hash(const struct carton *c, char ret_hex[65]);
 const char *carton_property_name(const struct carton_node *node, size_t index);
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n);
 
+/*
+ * The number of a node: 1 is the root; 0: it was generated, and has none. Another process that opens the same
+ * carton with the same options has the same numbers, if carton_layout() says so.
+ */
+uint64_t carton_number(const struct carton *c, const struct carton_node *node);
+
+/* The node with that number, or NULL. */
+struct carton_node *carton_by_number(const struct carton *c, uint64_t number);
+
+/*
+ * 64 hex digits and a NUL: a hash of the model hash, and of the number, name, kind, mode, and time of each node
+ * that has a number. Reads all of them. 0, -ENOMEM or -EIO.
+ */
+int carton_layout(const struct carton *c, char ret_hex[65]);
+
 /* ---- reading ---- */
 
 /*

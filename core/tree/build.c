@@ -135,5 +135,6 @@ int tree_build(struct tree *t, const struct tree_paths *paths, uint64_t nodes, t
 		if (n->kind == NODE_DIR && n->name)
 			r = fill(&b, n);
 	t->n_nodes = t->last_ino;
+	t->n_places = (size_t)(b.free - t->nodes);
 	return r;
 }

@@ -119,6 +119,7 @@ struct tree {
 	struct budget *budget;	    /* counts what views take; may be NULL */
 	int64_t mtime;		    /* of all that has no entry */
 	struct node *nodes;	    /* those that tree_build() has made */
+	size_t n_places;	    /* in `nodes`; those without a name are free */
 	size_t spare;		    /* free places behind those of the root */
 	struct arena arena;	    /* of what is behind no gate */
 	uint64_t files, bytes;	    /* that tree_build() has made */

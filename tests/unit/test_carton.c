@@ -207,6 +207,46 @@ static void test_views(void **state)
 	teardown(&ends);
 }
 
+/* The same in each open of the same carton; what is generated has none. */
+static void test_numbers(void **state)
+{
+	struct env *e = env_new("views"), *other = env_new("views"), *plain = env_new(NULL);
+	void *ends[] = { e, other, plain };
+	char layout[65], layout2[65], layout3[65];
+	struct carton_node *views, *n;
+	size_t count = 0;
+
+	(void)state;
+	for (n = carton_root(e->c); n; n = carton_next(e->c, n)) {
+		uint64_t number = carton_number(e->c, n);
+		struct carton_node *twin = carton_by_number(other->c, number);
+		char path[4096], path2[4096];
+
+		assert_ptr_equal(carton_by_number(e->c, number), n);
+		carton_path(n, path);
+		carton_path(must(twin), path2);
+		assert_string_equal(path, path2);
+		count++;
+	}
+	/* "", carton.toml, MANIFEST, model, bad, good, tensor_data, index.toml, x.toml, views */
+	assert_int_equal(count, 10);
+	assert_int_equal(carton_number(e->c, carton_root(e->c)), 1);
+	assert_null(carton_by_number(e->c, 0));
+	assert_null(carton_by_number(e->c, count + 1000));
+	assert_null(carton_by_number(e->c, UINT64_MAX));
+	assert_int_equal(carton_resolve(e->c, "views/tensor_data/x.bin", &views), 0);
+	assert_int_equal(carton_number(e->c, views), 0);
+
+	assert_int_equal(carton_layout(e->c, layout), 0);
+	assert_int_equal(carton_layout(e->c, layout2), 0);
+	assert_string_equal(layout, layout2);
+	assert_int_equal(carton_layout(plain->c, layout3), 0);
+	assert_string_not_equal(layout, layout3);
+	assert_int_equal(strlen(layout), 64);
+	for (size_t i = 0; i < 3; i++)
+		teardown(&ends[i]);
+}
+
 static void test_compare(void **state)
 {
 	struct env *e = *state;
@@ -238,6 +278,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_counters, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_waits, setup, teardown),
 		cmocka_unit_test(test_views),
+		cmocka_unit_test(test_numbers),
 		cmocka_unit_test_setup_teardown(test_compare, setup, teardown),
 	};
 
