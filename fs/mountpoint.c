@@ -30,7 +30,7 @@ static void find(void *ctx, const struct mountinfo *mount)
 		s->found = strcmp(mount->type, "fuse.cartonfs") == 0;
 }
 
-static bool is_cartonfs(const char *path)
+bool mountpoint_is_cartonfs(const char *path)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	struct search s = { .path = path };
@@ -120,7 +120,7 @@ int mountpoint_prepare(const char *path)
 		return -ENOTDIR;
 	}
 	r = -errno;
-	if (r == -ENOTCONN && is_cartonfs(path)) {
+	if (r == -ENOTCONN && mountpoint_is_cartonfs(path)) {
 		r = detach(path);
 		if (r == 0) {
 			carton_log(CARTON_LOG_INFO, path, "removed a dead cartonfs mount");

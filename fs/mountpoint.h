@@ -8,6 +8,9 @@
 /* True: `path` is the open FUSE device of a mount that mount.fuse3 -o drop_privileges has made. */
 bool mountpoint_is_device(const char *path);
 
+/* Is a cartonfs mounted there? Asks the list of mounts, not the mount. */
+bool mountpoint_is_cartonfs(const char *path);
+
 /*
  * Creates the directory *path and its missing parents, as mkdir -p does, and makes the path absolute. Does
  * nothing if it is there. 0, or -errno, logged.

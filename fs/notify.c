@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,16 +33,14 @@ void notify_open(void)
 	}
 }
 
-#define DEVICE_NAME "FDNAME=cartonfs"
-
-int notify_store_device(int fd)
+int notify_store(int fd, const char *name)
 {
-	static char text[] = "FDSTORE=1\n" DEVICE_NAME;
+	char text[64];
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(fd))];
 	} control = { 0 };
-	struct iovec iov = { text, strlen(text) };
+	struct iovec iov = { text, 0 };
 	struct msghdr message = { .msg_iov = &iov,
 				  .msg_iovlen = 1,
 				  .msg_control = &control,
@@ -50,8 +49,7 @@ int notify_store_device(int fd)
 
 	if (notify_fd < 0)
 		return -ENOTCONN;
-	/* a device left over from an earlier start that failed */
-	notify_forget_device();
+	iov.iov_len = (size_t)snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s", name);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(fd));
@@ -59,9 +57,10 @@ int notify_store_device(int fd)
 	return sendmsg(notify_fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-void notify_forget_device(void)
+void notify_forget(void)
 {
-	notify_systemd("FDSTOREREMOVE=1\n" DEVICE_NAME);
+	notify_systemd("FDSTOREREMOVE=1\nFDNAME=" NOTIFY_DEVICE);
+	notify_systemd("FDSTOREREMOVE=1\nFDNAME=" NOTIFY_STATE);
 }
 
 void notify_systemd(const char *state)

@@ -5,14 +5,18 @@
 /* Connects to $NOTIFY_SOCKET, if set. Call it before the sandbox is entered. */
 void notify_open(void);
 
-/*
- * Gives the FUSE device of a mount to the service manager, which passes it to the main process of the
- * service as descriptor 3 (FileDescriptorStoreMax=). 0 or -errno.
- */
-int notify_store_device(int fd);
+/* Names of descriptors: the FUSE device of a mount, and the memfd of keep.h. */
+#define NOTIFY_DEVICE "cartonfs"
+#define NOTIFY_STATE "cartonfs-state"
 
-/* Makes the service manager close the stored device, so that the mount ends with the main process. */
-void notify_forget_device(void);
+/*
+ * Gives a descriptor to the service manager, which passes it to the main process of the service
+ * (FileDescriptorStoreMax=). 0 or -errno.
+ */
+int notify_store(int fd, const char *name);
+
+/* Makes the service manager close what is stored, so that the mount ends with the main process. */
+void notify_forget(void);
 
 /* Sends `state` to the service manager, as sd_notify(3) does. */
 void notify_systemd(const char *state);

@@ -26,11 +26,6 @@ static struct mount *mount_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-static struct carton_node *to_node(const struct mount *m, fuse_ino_t ino)
-{
-	return ino == FUSE_ROOT_ID ? carton_root(m->carton) : (struct carton_node *)(uintptr_t)ino;
-}
-
 /* The only place that turns EBADMSG (bad bytes) into EIO. */
 static int to_errno(int r)
 {
@@ -102,7 +97,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-	const char *target = carton_target(to_node(mount_of(req), ino));
+	const char *target = carton_target(mount_node(mount_of(req), ino));
 
 	if (target)
 		fuse_reply_readlink(req, target);
@@ -147,7 +142,7 @@ static bool is_file(const struct carton_node *node)
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	const struct mount *m = mount_of(req);
-	struct carton_node *node = to_node(m, ino);
+	struct carton_node *node = mount_node(m, ino);
 	char value[256];
 	ssize_t n = carton_property(node, name, value, sizeof(value));
 
@@ -170,7 +165,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	const struct mount *m = mount_of(req);
-	const struct carton_node *node = to_node(m, ino);
+	const struct carton_node *node = mount_node(m, ino);
 	bool more = m->passthrough && is_file(node);
 	char names[1024];
 	const char *name;
@@ -223,7 +218,7 @@ static void finish_opendir(struct parked *p, int result)
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);
-	struct carton_node *dir = to_node(m, ino);
+	struct carton_node *dir = mount_node(m, ino);
 	int r = carton_list(m->carton, dir, NULL, NULL, NULL);
 	struct parked *p;
 
@@ -267,7 +262,7 @@ static void finish_lookup(struct parked *p, int result)
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	const struct mount *m = mount_of(req);
-	struct carton_node *dir = to_node(m, parent);
+	struct carton_node *dir = mount_node(m, parent);
 	int r = carton_list(m->carton, dir, NULL, NULL, NULL);
 	struct parked *p;
 
@@ -313,7 +308,7 @@ static bool is_hidden(const struct carton_node *node)
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
 	const struct mount *m = mount_of(req);
-	struct carton_node *dir = to_node(m, ino), *node;
+	struct carton_node *dir = mount_node(m, ino), *node;
 	char *buf = malloc(size);
 	const char *name;
 	size_t used = 0;
@@ -388,7 +383,7 @@ static int start_getattr(struct parked *p)
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);
-	struct carton_node *node = to_node(m, ino);
+	struct carton_node *node = mount_node(m, ino);
 	struct parked *p;
 
 	(void)fi;
@@ -436,7 +431,8 @@ void mount_first_open(struct mount *m, struct carton_node *node)
 {
 	atomic_uchar *mark = carton_mark(node);
 
-	if (atomic_load(mark) & MARK_OPENED)
+	/* an earlier process may have answered opens */
+	if (m->epoch > 1 || atomic_load(mark) & MARK_OPENED)
 		return;
 	pthread_mutex_lock(&m->first_open);
 	if (!(atomic_load(mark) & MARK_OPENED)) {
@@ -481,6 +477,7 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 	fi->noflush = 1;
 	/* it may clear keep_cache */
 	passthrough_open(m->passthrough, node, fi);
+	fi->fh = m->epoch;
 	/* before the reply, so that opens are seen in their order */
 	ahead_opened(m->ahead, node);
 	/* the open was interrupted: no RELEASE will follow */
@@ -505,7 +502,7 @@ static int start_open(struct parked *p)
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
-	struct carton_node *node = to_node(m, ino);
+	struct carton_node *node = mount_node(m, ino);
 	struct parked *p;
 	int r;
 
@@ -531,12 +528,14 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
-	struct carton_node *node = to_node(m, ino);
+	struct carton_node *node = mount_node(m, ino);
 
-	(void)fi;
-	push_saw_release(m, node);
-	passthrough_close(m->passthrough, node);
-	carton_unpin(node);
+	/* an earlier process had pinned it */
+	if (fi->fh == m->epoch) {
+		push_saw_release(m, node);
+		passthrough_close(m->passthrough, node);
+		carton_unpin(node);
+	}
 	fuse_reply_err(req, 0);
 }
 
@@ -558,31 +557,64 @@ static int start_read(struct parked *p)
 				 parked_done, p, &p->request);
 }
 
+/* Parks a read: `start` begins it. */
+static void park_read(const struct parked *like, void (*finish)(struct parked *p, int result),
+		      int (*start)(struct parked *p))
+{
+	struct parked *p = parked_new(like->req, like->node, finish);
+
+	if (!p)
+		return;
+	p->size = like->size;
+	p->off = like->off;
+	p->reads = true;
+	park(p, start);
+}
+
+static void read_pinned(const struct parked *q)
+{
+	const struct mount *m = mount_of(q->req);
+	char *buf = malloc(q->size);
+	ssize_t n = buf ? carton_read(q->node, buf, q->size, (uint64_t)q->off, true) : -ENOMEM;
+
+	if (n >= 0) {
+		fuse_reply_buf(q->req, buf, (size_t)n);
+		read_answered(m, q->node);
+	} else if (n != -EAGAIN) {
+		fuse_reply_err(q->req, to_errno((int)n));
+	}
+	free(buf);
+	if (n == -EAGAIN)
+		park_read(q, finish_read, start_read);
+}
+
+/* Reads what an earlier process had opened: verified, and pinned for this read. */
+static void finish_pin(struct parked *p, int result)
+{
+	if (result < 0) {
+		fuse_reply_err(p->req, to_errno(result));
+		return;
+	}
+	read_pinned(p);
+	carton_unpin(p->node);
+}
+
+static int start_pin(struct parked *p)
+{
+	return carton_pin(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	const struct mount *m = mount_of(req);
-	struct carton_node *node = to_node(m, ino);
-	char *buf = malloc(size);
-	struct parked *p;
-	ssize_t n = buf ? carton_read(node, buf, size, (uint64_t)off, true) : -ENOMEM;
+	struct mount *m = mount_of(req);
+	struct parked q = { .req = req, .node = mount_node(m, ino), .size = size, .off = off };
 
-	(void)fi;
-	push_saw_read(mount_of(req), node, (uint64_t)off, size);
-	if (n >= 0) {
-		fuse_reply_buf(req, buf, (size_t)n);
-		read_answered(m, node);
-	} else if (n != -EAGAIN) {
-		fuse_reply_err(req, to_errno((int)n));
-	}
-	free(buf);
-	p = n == -EAGAIN ? parked_new(req, node, finish_read) : NULL;
-	if (!p)
-		return;
-	p->size = size;
-	p->off = off;
-	p->reads = true;
-	park(p, start_read);
+	push_saw_read(m, q.node, (uint64_t)off, size);
+	if (fi->fh == m->epoch)
+		read_pinned(&q);
+	else
+		park_read(&q, finish_pin, start_pin);
 }
 
 const struct fuse_lowlevel_ops mount_ops = {

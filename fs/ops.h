@@ -16,6 +16,8 @@
 #include "fuse.h"
 #include "status.h"
 
+struct keep;
+
 struct mount {
 	struct fuse_session *session;
 	struct carton *carton;
@@ -23,7 +25,11 @@ struct mount {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
-	bool in_init;		  /* INIT, the first request, is being answered */
+	bool in_init;	   /* INIT, the first request, is being answered */
+	struct keep *keep; /* or NULL */
+	_Atomic uint64_t *
+		pushes; /* MAX_PUSHES: inodes that are being pushed, for the next process; or NULL */
+	uint16_t epoch; /* counts the processes that have served this mount, from 1: see keep.h */
 	unsigned max_read;	  /* bytes, from the mount option; 0: no limit */
 	void (*ready)(void *ctx); /* called at INIT: the mount is usable */
 	void (*used)(void *ctx);  /* called once, at the first open of a file */
@@ -48,10 +54,45 @@ struct mount {
 /* -o passthrough: whether the kernel reads the file by itself now; "yes" or "no". */
 #define PASSTHROUGH_NAME "user.carton.passthrough"
 
-/* The inode number for the kernel is the address of the node: nodes live as long as the mount. */
+/*
+ * The inode numbers of the kernel: the number of the node behind a few of our own (status_files.c), so that the
+ * next process knows them too (keep.h). A generated node has no number, but its address, and the epoch above
+ * its 48 bits: nodes live as long as the process. What may outlive it has an epoch, see mount_mine().
+ */
+#define INO_FIRST 16
+#define MAX_PUSHES 64
+
+static inline uint64_t mount_tag(const struct mount *m, const void *address)
+{
+	return (uint64_t)m->epoch << 48 | (uint64_t)(uintptr_t)address;
+}
+
+/* Was it made by mount_tag() of this process, and not by an earlier one? */
+static inline bool mount_mine(const struct mount *m, uint64_t tag)
+{
+	return tag >> 48 == m->epoch;
+}
+
+static inline void *mount_untag(uint64_t tag)
+{
+	return (void *)(uintptr_t)(tag & ((1ULL << 48) - 1));
+}
+
 static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_node *node)
 {
-	return node == carton_root(m->carton) ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
+	uint64_t number = carton_number(m->carton, node);
+
+	return number == 1 ? FUSE_ROOT_ID : number ? INO_FIRST + number : mount_tag(m, node);
+}
+
+/* NULL: a generated node of an earlier process. */
+static inline struct carton_node *mount_node(const struct mount *m, fuse_ino_t ino)
+{
+	if (ino == FUSE_ROOT_ID)
+		return carton_root(m->carton);
+	if (ino >> 48)
+		return mount_mine(m, ino) ? mount_untag(ino) : NULL;
+	return ino > INO_FIRST ? carton_by_number(m->carton, ino - INO_FIRST) : NULL;
 }
 
 /* The user data of the session is a struct mount. */

@@ -18,9 +18,10 @@ struct push {
 	struct carton_tap tap;
 	struct mount *mount;
 	struct carton_node *node;
-	uint64_t end;	    /* nothing is put there, or behind it */
-	atomic_bool begun;  /* there are pages */
-	atomic_bool failed; /* and there will not be more */
+	uint64_t end;		 /* nothing is put there, or behind it */
+	_Atomic uint64_t *noted; /* in mount->pushes; NULL: there are none */
+	atomic_bool begun;	 /* there are pages */
+	atomic_bool failed;	 /* and there will not be more */
 };
 
 static uint64_t file_size(const struct carton_node *node)
@@ -50,6 +51,23 @@ static uint64_t free_memory(void)
 	if (f)
 		fclose(f);
 	return (uint64_t)kib * 1024;
+}
+
+/*
+ * Notes the push, so that the next process drops the pages if this one is killed: they are not verified. False:
+ * there is no place to.
+ */
+static bool note(const struct mount *m, struct carton_node *node, _Atomic uint64_t **ret)
+{
+	uint64_t none = 0;
+
+	*ret = NULL;
+	for (size_t i = 0; m->pushes && i < MAX_PUSHES; i++, none = 0)
+		if (atomic_compare_exchange_strong(&m->pushes[i], &none, mount_ino(m, node))) {
+			*ret = &m->pushes[i];
+			return true;
+		}
+	return !m->pushes;
 }
 
 static void push_bytes(struct carton_tap *tap, uint64_t off, const void *data, size_t n)
@@ -82,9 +100,13 @@ static void push_end(struct carton_tap *tap, int result)
 		r = fuse_lowlevel_notify_inval_inode(p->mount->session,
 						     mount_ino(p->mount, p->node), 0, 0);
 		/* the next open that succeeds drops them */
-		if (r < 0 && r != -ENOENT)
+		if (r < 0 && r != -ENOENT) {
 			atomic_fetch_or(mark, MARK_TAINTED);
+			p->noted = NULL; /* it stays noted */
+		}
 	}
+	if (p->noted)
+		atomic_store(p->noted, 0);
 	atomic_fetch_and(mark, (unsigned char)~MARK_PUSHING);
 	free(p);
 }
@@ -110,16 +132,20 @@ struct carton_tap *push_new(struct mount *m, struct carton_node *node,
 {
 	atomic_uchar *mark = carton_mark(node);
 	uint64_t size = file_size(node);
+	_Atomic uint64_t *noted;
 	struct push *p;
 
-	if (size < PUSH_MIN || (fi->flags & O_DIRECT) || atomic_load(&m->push_patience) <= 0 ||
+	/* after a restart a file that was never open here may be open all the same */
+	if (m->epoch > 1 || size < PUSH_MIN || (fi->flags & O_DIRECT) ||
+	    atomic_load(&m->push_patience) <= 0 ||
 	    (atomic_load(mark) & (MARK_UNSURE | MARK_OPENED)) || will_pass(m, node) ||
 	    !fits(m, size))
 		return NULL;
 	if (atomic_fetch_or(mark, MARK_PUSHING) & MARK_PUSHING)
 		return NULL;
 	p = malloc(sizeof(*p));
-	if (!p) {
+	if (!p || !note(m, node, &noted)) {
+		free(p);
 		atomic_fetch_and(mark, (unsigned char)~MARK_PUSHING);
 		return NULL;
 	}
@@ -128,6 +154,7 @@ struct carton_tap *push_new(struct mount *m, struct carton_node *node,
 		.mount = m,
 		.node = node,
 		.end = tail_of(size),
+		.noted = noted,
 	};
 	return &p->tap;
 }

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "ahead.h"
-#include "dirops.h"
 #include "handover.h"
+#include "keep.h"
 #include "mounter.h"
 #include "mountpoint.h"
 #include "notify.h"
@@ -38,6 +38,7 @@ struct session {
 	struct status counts;
 	bool journal; /* stderr goes to it */
 	struct unmounted unmounted;
+	struct keep keep;
 	bool mounted;  /* by the mounter, and not unmounted since */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
 	int error_fd;  /* of error_file; -1: none */
@@ -311,7 +312,9 @@ static int serve(struct session *s)
 	if (signals_catch(se) < 0)
 		return status;
 	if (attach(s) == 0) {
-		dirops_parallel(&s->mount);
+		/* the next start of the service mounts anew */
+		if (keep_begin(&s->keep, &s->mount, s->options) < 0)
+			return EXIT_SYSTEM;
 		start_ahead(s);
 		status = loop(s, se);
 		unmounted_close(&s->unmounted);
@@ -392,7 +395,7 @@ static int open_and_serve(struct session *s)
 	notify_open();
 	unmounted_open(&s->unmounted, o->mountpoint);
 	if (mountpoint_is_device(o->mountpoint))
-		notify_forget_device();
+		keep_open(&s->keep);
 	if (!o->nosandbox) {
 		o->carton.confine = sandbox_enter;
 		o->carton.confine_ctx = &helper;
@@ -411,6 +414,7 @@ static int open_and_serve(struct session *s)
 		if (status == EXIT_OK)
 			status = serve(s);
 	}
+	keep_end(&s->keep);
 	carton_close(s->mount.carton);
 	/* closes the device, and with it the connection: the unmount waits for no request */
 	fuse_session_destroy(s->mount.session);
@@ -432,7 +436,9 @@ static int mount_only(struct session *s)
 		return EXIT_USAGE;
 	notify_open();
 	if (fuse_session_mount(se, s->options->mountpoint) == 0) {
-		if (notify_store_device(fuse_session_fd(se)) == 0) {
+		/* those of an earlier mount */
+		notify_forget();
+		if (notify_store(fuse_session_fd(se), NOTIFY_DEVICE) == 0) {
 			status = EXIT_OK;
 		} else {
 			fprintf(stderr,
@@ -455,10 +461,12 @@ static int open_error_file(const char *path)
 }
 
 /* What is mounted on: *o->mountpoint may be replaced. 0, or -errno, logged. */
-static int prepare(struct options *o)
+static int prepare(struct options *o, struct keep *keep)
 {
-	int r = handover_receive(&o->mountpoint);
+	int r = keep_take(keep, &o->mountpoint);
 
+	if (r == 0)
+		r = handover_receive(&o->mountpoint);
 	if (r == 0 && o->mkdir_mode >= 0)
 		r = mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode);
 	return r < 0 ? r : mountpoint_prepare(o->mountpoint);
@@ -472,6 +480,7 @@ int session_run(struct options *o)
 			   .gid = o->gid,
 			   .umask = o->umask,
 			   .max_read = o->max_read,
+			   .epoch = 1,
 			   .ready = on_ready,
 			   .used = on_used,
 			   .first_open = PTHREAD_MUTEX_INITIALIZER,
@@ -494,7 +503,9 @@ int session_run(struct options *o)
 	s.error_fd = open_error_file(o->error_file);
 	if (s.error_fd == -2)
 		return EXIT_USAGE;
-	if (prepare(o) < 0)
+	if (o->mount_only && keep_is_kept(o->mountpoint))
+		return EXIT_OK;
+	if (prepare(o, &s.keep) < 0)
 		return report_status(&s, EXIT_MOUNT);
 	s.counts.mountpoint = o->mountpoint;
 	if (o->mount_only)

@@ -7,14 +7,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Inode numbers; those of the carton are addresses (see ops.c) and so larger. */
+/* Inode numbers; those of the carton are larger (INO_FIRST). */
 enum { INO_DIR = 2, INO_JSON, INO_METRICS, INO_END };
 
 static const char *const names[] = {
 	[INO_DIR] = ".cartonfs", [INO_JSON] = "status.json", [INO_METRICS] = "metrics"
 };
 
-/* The text of an open file: fi->fh. */
+/* The text of an open file; fi->fh is its mount_tag(). */
 struct text {
 	char *data;
 	size_t len;
@@ -114,7 +114,8 @@ static bool answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 		fuse_reply_err(req, -r);
 		return true;
 	}
-	fi->fh = (uint64_t)(uintptr_t)text;
+	fi->fh = mount_tag(m, text);
+	fi->noflush = 1;
 	fi->direct_io = 1; /* so that its end is where the text ends */
 	if (fuse_reply_open(req, fi) == -ENOENT) {
 		free(text->data);
@@ -126,11 +127,13 @@ static bool answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 static bool answer_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			const struct fuse_file_info *fi)
 {
-	const struct text *text = (const struct text *)(uintptr_t)fi->fh;
+	const struct text *text = mount_untag(fi->fh);
 
 	if (!is_ours(ino))
 		return false;
-	if (off < 0 || (uint64_t)off >= text->len)
+	if (!mount_mine(mount_of(req), fi->fh))
+		fuse_reply_err(req, ESTALE); /* of a process that has ended: open it again */
+	else if (off < 0 || (uint64_t)off >= text->len)
 		fuse_reply_buf(req, NULL, 0);
 	else
 		fuse_reply_buf(req, text->data + off,
@@ -140,12 +143,14 @@ static bool answer_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 static bool answer_release(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *fi)
 {
-	struct text *text = (struct text *)(uintptr_t)fi->fh;
+	struct text *text = mount_untag(fi->fh);
 
 	if (!is_ours(ino))
 		return false;
-	free(text->data);
-	free(text);
+	if (mount_mine(mount_of(req), fi->fh)) {
+		free(text->data);
+		free(text);
+	}
 	fuse_reply_err(req, 0);
 	return true;
 }
@@ -192,15 +197,24 @@ static bool answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 
 /* ---- requests: each is answered here, or passed on ---- */
 
+/* A generated node of an earlier process. On ESTALE the kernel looks its path up anew. */
+static bool is_stale(fuse_req_t req, fuse_ino_t ino)
+{
+	if (mount_node(mount_of(req), ino))
+		return false;
+	fuse_reply_err(req, ESTALE);
+	return true;
+}
+
 static void on_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	if (!answer_lookup(req, parent, name))
+	if (!answer_lookup(req, parent, name) && !is_stale(req, parent))
 		mount_ops.lookup(req, parent, name);
 }
 
 static void on_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (!answer_getattr(req, ino))
+	if (!answer_getattr(req, ino) && !is_stale(req, ino))
 		mount_ops.getattr(req, ino, fi);
 }
 
@@ -208,20 +222,20 @@ static void on_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	if (is_ours(ino))
 		fuse_reply_err(req, EINVAL);
-	else
+	else if (!is_stale(req, ino))
 		mount_ops.readlink(req, ino);
 }
 
 static void on_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (!answer_open(req, ino, fi))
+	if (!answer_open(req, ino, fi) && !is_stale(req, ino))
 		mount_ops.open(req, ino, fi);
 }
 
 static void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	if (!answer_read(req, ino, size, off, fi))
+	if (!answer_read(req, ino, size, off, fi) && !is_stale(req, ino))
 		mount_ops.read(req, ino, size, off, fi);
 }
 
@@ -233,21 +247,21 @@ static void on_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void on_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (!answer_opendir(req, ino, fi))
+	if (!answer_opendir(req, ino, fi) && !is_stale(req, ino))
 		mount_ops.opendir(req, ino, fi);
 }
 
 static void on_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
-	if (!answer_readdir(req, ino, size, off, false))
+	if (!answer_readdir(req, ino, size, off, false) && !is_stale(req, ino))
 		mount_ops.readdir(req, ino, size, off, fi);
 }
 
 static void on_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			   struct fuse_file_info *fi)
 {
-	if (!answer_readdir(req, ino, size, off, true))
+	if (!answer_readdir(req, ino, size, off, true) && !is_stale(req, ino))
 		mount_ops.readdirplus(req, ino, size, off, fi);
 }
 
@@ -255,15 +269,16 @@ static void on_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 {
 	if (is_ours(ino))
 		fuse_reply_err(req, strncmp(name, "user.", 5) == 0 ? ENODATA : EOPNOTSUPP);
-	else
+	else if (!is_stale(req, ino))
 		mount_ops.getxattr(req, ino, name, size);
 }
 
 static void on_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-	if (!is_ours(ino))
-		mount_ops.listxattr(req, ino, size);
-	else if (size == 0)
+	if (!is_ours(ino)) {
+		if (!is_stale(req, ino))
+			mount_ops.listxattr(req, ino, size);
+	} else if (size == 0)
 		fuse_reply_xattr(req, 0);
 	else
 		fuse_reply_buf(req, NULL, 0);

@@ -425,13 +425,18 @@ def manager(work):
     m.socket.close()
 
 
+def forgets(manager):
+    for name in ('cartonfs', 'cartonfs-state'):
+        assert manager.message() == (['FDSTOREREMOVE=1', f'FDNAME={name}'], [])
+
+
 def test_mount_and_main_process(manager, sample_carton, point, who):
     """As the unit does it: a step that mounts, and a main process that only serves."""
     path, c = sample_carton
     where = point(who)
     p = run(CARTONFS, '-o', 'mount_only', path, where, uid=who, env=manager.env)
     assert p.returncode == 0 and mountinfo(where), p.stderr
-    assert manager.message() == (['FDSTOREREMOVE=1', 'FDNAME=cartonfs'], [])
+    forgets(manager)
     words, (fd,) = manager.message()
     assert words == ['FDSTORE=1', 'FDNAME=cartonfs']
     main = subprocess.Popen([CARTONFS, '-f', path, f'/dev/fd/{fd}'], pass_fds=[fd],
@@ -439,7 +444,7 @@ def test_mount_and_main_process(manager, sample_carton, point, who):
     try:
         os.close(fd)
         # the main process is the only one to hold it, so that the mount dies with it
-        assert manager.message() == (['FDSTOREREMOVE=1', 'FDNAME=cartonfs'], [])
+        forgets(manager)
         words, fds = manager.message()
         assert words[0] == 'READY=1' and words[1].startswith('STATUS=') and fds == []
         for name, sha in c.hashes().items():

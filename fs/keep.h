@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Readers survive the process. The service manager keeps the FUSE device open, and so the connection, while
+ * the process is killed and started anew; the kernel keeps the requests. The next process goes on:
+ *
+ *  - It gets the device, and a memfd with what was agreed on with the kernel. INIT is answered only once in the
+ *    life of a connection, so the INIT of then is given to libfuse again, and the reply is not sent.
+ *  - The inode numbers of files in the carton are the same (mount_ino()), if the carton is: layout and options
+ *    are compared. Of generated files they are not: their names are looked up anew, and who has one open gets
+ *    ESTALE.
+ *  - Files that an earlier process has opened are pinned, and so verified, at each read.
+ *  - The kernel sends again what was read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9). Where it cannot,
+ *    nothing is kept: such requests would wait for ever.
+ *
+ * Only for the main process of a unit with RuntimeDirectory= and FileDescriptorStoreMax=2. The file `kept` of
+ * that directory has content while the mount outlives the process: the unit looks at it.
+ */
+#ifndef FS_KEEP_H
+#define FS_KEEP_H
+
+#include "ops.h"
+
+struct options;
+struct keep_state;
+
+struct keep {
+	bool wanted;		  /* the device stays with the service manager */
+	bool resumed;		  /* an earlier process has served the mount */
+	int memory, marker;	  /* the memfd, and the file `kept`; -1: none */
+	struct keep_state *state; /* mapped */
+	int failed;		  /* -errno, logged: the next process has to mount anew */
+	struct mount *mount;
+};
+
+/*
+ * Takes what the service manager passes (LISTEN_FDS). *mountpoint (malloc'ed), if it is a device, is replaced by
+ * the one that was passed. 0, or -errno, logged. `k` is set in any case.
+ */
+int keep_take(struct keep *k, char **mountpoint);
+
+/*
+ * For the step that mounts: is there a mount that waits for its next process? Nothing may be asked of that, it
+ * would not be answered.
+ */
+bool keep_is_kept(const char *mountpoint);
+
+/* Before the sandbox, after notify_open(): nothing is kept, or the next process gets the memfd too. */
+void keep_open(struct keep *k);
+
+/*
+ * Between mounting and serving: the session goes on where the earlier process has ended, or learns what the
+ * next one needs. 0; or -errno, logged: this carton is not the one that was mounted.
+ */
+int keep_begin(struct keep *k, struct mount *m, const struct options *o);
+
+/* The process ends by its own will: the mount ends with it. */
+void keep_end(struct keep *k);
+
+#endif

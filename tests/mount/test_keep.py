@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Readers survive the process: the service manager keeps the FUSE device, and the next process goes on. Here
+the test is the manager; tests/vm has a real one.
+"""
+import errno
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+import harness
+from harness import CARTONFS, eventually, mountinfo, run
+from test_faulty_disk import Disk
+from zipwriter import Carton, sample
+
+MIB = 1 << 20
+pytestmark = pytest.mark.needs_resend
+AS_RUNNER = pytest.mark.parametrize('who', [None], indirect=True)       # the disk is for who runs the tests
+
+
+class Manager:
+    """What systemd does: it is told, keeps descriptors by their names, and passes them to the next process."""
+
+    def __init__(self, work, who):
+        self.who, self.stored, self.process = who, {}, None
+        self.runtime = work / 'run'
+        self.runtime.mkdir()
+        self.kept = self.runtime / 'kept'
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(work / 'notify'))
+        self.socket.setblocking(False)
+        os.chmod(work / 'notify', 0o666)
+        if who is not None:
+            os.chown(self.runtime, who, who)
+        self.env = harness.environment(who, NOTIFY_SOCKET=str(work / 'notify'), RUNTIME_DIRECTORY=str(self.runtime))
+        self.log = open(work / 'log', 'w+b')
+
+    def told(self):
+        """Reads what has come: the words of all messages."""
+        words = []
+        while True:
+            try:
+                text, fds, *_ = socket.recv_fds(self.socket, 4096, 4)
+            except BlockingIOError:
+                return words
+            state = dict(x.split('=', 1) for x in text.decode().split('\n'))
+            words += text.decode().split('\n')
+            name = state.get('FDNAME')
+            if 'FDSTOREREMOVE' in state and name in self.stored:
+                os.close(self.stored.pop(name))
+            if 'FDSTORE' in state:
+                assert name not in self.stored and len(fds) == 1
+                self.stored[name] = fds[0]
+
+    def mount(self, source, where):
+        """The step before the main process."""
+        p = run(CARTONFS, '-o', 'mount_only', source, where, uid=self.who, env=self.env)
+        assert p.returncode == 0, p.stderr
+        return self.told()
+
+    def start(self, source, *options, ready=True):
+        """The main process. Descriptors come in any order."""
+        names = sorted(self.stored, reverse=True)
+        fds = [self.stored[n] for n in names]
+
+        def place():
+            high = [os.dup(fd) for fd in fds]
+            for i, fd in enumerate(high):
+                os.dup2(fd, 3 + i)
+                os.set_inheritable(3 + i, True)
+
+        self.process = subprocess.Popen(
+            ['sh', '-c', 'LISTEN_PID=$$ exec "$@"', 'sh', CARTONFS, '-f', *options, source, '/dev/fd/3'],
+            preexec_fn=place, pass_fds=range(3, 3 + len(fds)), stdin=subprocess.DEVNULL, stderr=self.log,
+            env={**self.env, 'LISTEN_FDS': str(len(fds)), 'LISTEN_FDNAMES': ':'.join(names)},
+            **harness.identity(self.who))
+        if ready:
+            words = []
+            eventually('it is ready', lambda: 'READY=1' in words or self.process.poll() is not None or
+                       words.extend(self.told()))
+            assert self.process.poll() is None, self.said()
+            eventually('it settles', lambda: self.kept.exists() and self.kept.stat().st_size)
+
+    def said(self):
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.told()
+
+    def end(self):
+        if self.process:
+            self.kill()
+        for fd in self.stored.values():
+            os.close(fd)
+        self.socket.close()
+        self.log.close()
+
+
+@pytest.fixture
+def place(work, point, who):
+    """(manager, mountpoint); nothing is mounted yet."""
+    m, where = Manager(work, who), point(who)
+    yield m, where
+    m.end()
+    harness.abandon(where, [])
+
+
+def forget_pages(fd):
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def child(who, fn, *args):
+    """fn(*args) in a process of its own. This one, which is the manager, never waits for the mount."""
+    return harness.as_user(os.geteuid() if who is None else who, fn, *args)
+
+
+class Later(threading.Thread):
+    """Calls something that waits for the next process."""
+
+    def __init__(self, fn, *args):
+        super().__init__(daemon=True)
+        self.fn, self.args, self.result = fn, args, None
+        self.start()
+
+    def run(self):
+        try:
+            self.result = self.fn(*self.args)
+        except OSError as e:
+            self.result = e
+
+    def get(self):
+        self.join(harness.EXIT_S * harness.SLOW)
+        assert not self.is_alive(), 'it still waits'
+        return self.result
+
+
+def big(work, method='stored'):
+    c = Carton(method=method)
+    data = random.Random(7).randbytes(8 * MIB)
+    c.add('model/big', data, level=1)
+    c.add('model/small', b'not much')
+    for i in range(20):
+        c.add(f'misc/{i}', bytes([65 + i]) * 30000)
+    return c, c.write(work / 'm.carton'), data
+
+
+@pytest.mark.parametrize('method', ['stored', 'zstd'])
+def test_readers_go_on(work, place, who, method):
+    """Open files, mappings, a working directory, and requests while there is no process: none sees an error."""
+    m, where = place
+    c, path, data = big(work, method)
+    m.mount(path, where)
+    m.start(path)
+    assert sorted(m.stored) == ['cartonfs', 'cartonfs-state']
+    reader = subprocess.Popen(['sh', '-c', 'cd "$1"/model; echo; read x; exec sha256sum big small', 'sh', where],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **harness.identity(who))
+    assert reader.stdout.readline() == '\n'
+    script = (f'import os, mmap, sys\n'
+              f'fd = os.open({os.path.join(where, "model/big")!r}, os.O_RDONLY)\n'
+              f'm = mmap.mmap(fd, 0, prot=mmap.PROT_READ)\n'
+              f'os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)\n'
+              f'for line in sys.stdin:\n'
+              f'    off = int(line)\n'
+              f'    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)\n'
+              f'    print(os.pread(fd, 5000, off).hex(), m[off + 1000000:off + 1005000].hex(), flush=True)\n')
+    other = subprocess.Popen(['python3', '-c', script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                             **harness.identity(who))
+
+    def ask(off):
+        other.stdin.write(f'{off}\n')
+        other.stdin.flush()
+
+    def answered(off):
+        a, b = other.stdout.readline().split()
+        assert bytes.fromhex(a) == data[off:off + 5000]
+        assert bytes.fromhex(b) == data[off + 1000000:off + 1005000]
+    try:
+        ask(0)
+        answered(0)
+        for turn in range(1, 4):
+            m.kill()
+            assert m.mount(path, where) == []           # it is mounted, and asks nobody
+            ask(turn * 2 * MIB)
+            looks = Later(child, who, harness.sha_file, os.path.join(where, f'misc/{turn}'))
+            stats = Later(child, who, os.stat, os.path.join(where, f'misc/{10 + turn}'))
+            m.start(path)
+            answered(turn * 2 * MIB)
+            assert looks.get() == c.hashes()[f'misc/{turn}']
+            assert stats.get().st_size == 30000
+            ask(turn * MIB)
+            answered(turn * MIB)
+        assert reader.communicate('go\n')[0].split()[::2] == [c.hashes()['model/big'], c.hashes()['model/small']]
+        other.stdin.close()
+        assert other.wait() == 0
+        for name, sha in c.hashes().items():
+            assert child(who, harness.sha_file, os.path.join(where, name)) == sha
+        assert m.said().count('goes on where the last process ended') == 3
+        m.process.terminate()
+        assert m.process.wait() == 0
+        m.told()
+        assert m.stored == {} and m.kept.read_text() == ''
+        assert child(who, error, os.listdir, where) == errno.ENOTCONN
+    finally:
+        for process in (reader, other):
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+
+
+def error(fn, *args):
+    """The errno that fn(*args) fails with; None: it does not."""
+    try:
+        fn(*args)
+    except OSError as e:
+        return e.errno
+    return None
+
+
+def test_generated_files_are_found_again(work, place, who):
+    """Who has a view open gets ESTALE; its path works, and so do directories that are in use."""
+    m, where = place
+    path = sample().write(work / 'm.carton')
+    m.mount(path, where)
+    m.start(path)
+    views = os.path.join(where, 'views')
+    before = child(who, harness.scan, views)
+    name = next(n for n in sorted(before) if n.endswith('.npy'))
+
+    def read_both():
+        """Opens a view and the status, waits for the test, reads them."""
+        with open(os.path.join(views, name), 'rb', buffering=0) as f, \
+                open(os.path.join(where, '.cartonfs/status.json'), 'rb', buffering=0) as s:
+            forget_pages(f.fileno())
+            (work / f'open{who}').touch()
+            eventually('a new process', lambda: (work / 'new').exists())
+            return error(f.read), error(s.read)
+    os.chmod(work, 0o777)
+    later = Later(child, who, read_both)
+    eventually('it is open', lambda: (work / f'open{who}').exists())
+    m.kill()
+    m.mount(path, where)
+    m.start(path)
+    (work / 'new').touch()
+    assert later.get() == (errno.ESTALE, errno.ESTALE)
+    assert child(who, harness.scan, views) == before
+    assert b'last_errors' in child(who, harness.read_file, os.path.join(where, '.cartonfs/status.json'))
+
+
+@pytest.mark.parametrize('what', ['carton', 'times', 'options'])
+def test_another_carton_is_mounted_anew(work, place, who, what):
+    """The kernel has cached what was: the next process ends, and the one behind it serves a new mount."""
+    m, where = place
+    c, path, _ = big(work)
+    m.mount(path, where)
+    m.start(path)
+    assert child(who, harness.read_file, os.path.join(where, 'model/small')) == b'not much'
+    m.kill()
+    path.unlink()
+    options = ()
+    if what == 'carton':
+        c = Carton().add('model/small', b'new')
+    elif what == 'times':
+        pass
+    else:
+        options = ('-o', 'umask=077')
+    c.write(path)
+    os.utime(path, (10 ** 9, 10 ** 9))          # directories have it
+    m.mount(path, where)
+    m.start(path, *options, ready=False)
+    assert m.process.wait() == 2
+    assert 'the carton or its options have changed' in m.said()
+    m.told()
+    assert m.stored == {} and m.kept.read_text() == ''
+    # as ExecStopPost= does
+    assert harness.unmount(where, who, lazy=True).returncode == 0
+    m.mount(path, where)
+    m.start(path, *options)
+    for name, sha in c.hashes().items():
+        assert child(who, harness.sha_file, os.path.join(where, name)) == sha
+
+
+@pytest.mark.parametrize('damage', ['size', 'version', 'reply'])
+def test_state_that_is_not_understood(work, place, who, damage):
+    """As of another version of the program, or one that has agreed on other things with the kernel."""
+    m, where = place
+    _, path, _ = big(work)
+    m.mount(path, where)
+    m.start(path)
+    m.kill()
+    fd = m.stored['cartonfs-state']
+    if damage == 'size':
+        os.ftruncate(fd, 100)
+    else:
+        at = 0 if damage == 'version' else 16 + 256 + 256
+        os.pwrite(fd, bytes([os.pread(fd, 1, at)[0] ^ 1]), at)
+    m.start(path, ready=False)
+    assert m.process.wait() == 2
+    assert 'cannot go on where the last process ended' in m.said()
+    m.told()
+    assert m.stored == {}
+
+
+@AS_RUNNER
+def test_requests_are_sent_again(work, place, who):
+    """Those that the process had read, and not answered, when it was killed."""
+    m, where = place
+    disk = Disk(work)
+    try:
+        c, _, data = big(work / 'files')
+        path = disk.path / 'm.carton'
+        m.mount(path, where)
+        m.start(path, '-o', f'cache_dir={work}/cache')
+        disk.set('slow 300')
+        opens = [Later(child, who, harness.read_file, os.path.join(where, 'model/big')) for _ in range(3)]
+        eventually('it is verified', lambda: b'verifying' in os.getxattr(
+            os.path.join(where, 'model/big'), 'user.carton.state'))
+        m.kill()
+        assert all(x.is_alive() for x in opens)
+        disk.set('none')
+        m.mount(path, where)
+        m.start(path, '-o', f'cache_dir={work}/cache')
+        assert all(x.get() == data for x in opens)
+    finally:
+        m.kill()
+        disk.stop()
+
+
+@AS_RUNNER
+def test_pages_of_a_killed_verification(work, place, who):
+    """What was in the page cache and not verified when the process was killed is never read."""
+    m, where = place
+    disk = Disk(work)
+    try:
+        c, real, data = big(work / 'files')
+        good = real.read_bytes()
+        at = good.index(data[:64])
+        real.write_bytes(good[:at] + bytes(MIB) + good[at + MIB:])
+        os.utime(real, (10 ** 9, 10 ** 9))
+        path = disk.path / 'm.carton'
+        m.mount(path, where)
+        m.start(path, '-o', f'cache_dir={work}/cache')
+        disk.set('slow 100')
+        later = Later(child, who, harness.read_file, os.path.join(where, 'model/big'))
+
+        def part():
+            state = os.getxattr(os.path.join(where, 'model/big'), 'user.carton.state').decode()
+            return int((re.search(r'(\d+)%', state) or [0, 0])[1])
+        eventually('some of it is read', lambda: part() >= 30)
+        m.kill()
+        real.write_bytes(good)
+        os.utime(real, (10 ** 9, 10 ** 9))
+        disk.set('none')
+        m.mount(path, where)
+        m.start(path, '-o', f'cache_dir={work}/cache')
+        got = later.get()
+        assert got == data
+        assert child(who, harness.read_file, os.path.join(where, 'model/big')) == data
+    finally:
+        m.kill()
+        disk.stop()
+
+
+def test_a_service_without_its_directory_keeps_nothing(work, place, who):
+    """As before: the mount ends with the main process."""
+    m, where = place
+    _, path, _ = big(work)
+    del m.env['RUNTIME_DIRECTORY']
+    m.mount(path, where)
+    m.start(path, ready=False)
+    words = []
+    eventually('it is ready', lambda: 'READY=1' in words or words.extend(m.told()))
+    assert m.stored == {} and mountinfo(where)
+    m.process.send_signal(signal.SIGKILL)
+    m.process.wait()
+    assert child(who, error, os.listdir, where) == errno.ENOTCONN
