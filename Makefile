@@ -80,7 +80,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fleet fuzz differential lint format man bench bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fleet fuzz differential lint format man bench bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -337,7 +337,7 @@ deb: deb-deps dist
 	$(Q)rm -rf $(BUILD)/deb && mkdir -p $(BUILD)/deb && tar -xf $(BUILD)/$(DIST).tar.gz -C $(BUILD)/deb
 	$(Q)cp -r .packaging/debian $(BUILD)/deb/$(DIST)
 	$(Q)cd $(BUILD)/deb/$(DIST) && env -u MAKEFLAGS -u MAKELEVEL -u MAKEOVERRIDES dpkg-buildpackage -us -uc -b
-	$(Q)cd $(BUILD)/deb && lintian --fail-on error --allow-root *.changes
+	$(Q)cd $(BUILD)/deb && lintian --profile debian --fail-on error --allow-root *.changes
 	@ls $(BUILD)/deb/*.deb
 
 rpm: rpm-deps dist
@@ -364,6 +364,11 @@ RELEASE ?= bookworm
 chroot:
 	tests/chroot $(RELEASE)
 
+# The units, in a system with systemd as its first process: trixie, or RELEASE. VM_TESTS: words of their names.
+VM_RELEASE := $(if $(filter command line environment,$(origin RELEASE)),$(RELEASE),trixie)
+vm:
+	tests/vm/run $(VM_RELEASE) $(VM_TESTS)
+
 clean:
 	rm -rf build build-asan build-tsan build-fuzz
 
@@ -389,6 +394,7 @@ help:
 	@echo 'make deps         install what building needs; test-deps: what the tests need'
 	@echo 'make chroot       as root: demo and check in a new RELEASE=bookworm or another'
 	@echo 'make chroot-deb   as root: build, install, try and purge the packages there'
+	@echo 'make vm           as root: boot RELEASE=trixie with the packages, test the units'
 	@echo 'make clean'
 
 -include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)
