@@ -80,7 +80,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fleet fuzz differential lint format man bench bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fleet image fuzz differential lint format man bench bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -208,6 +208,11 @@ SOAK_TSAN := $(filter build-tsan,$(BUILD))
 fleet: all
 	@tests/deps fleet
 	tests/fleet/run $(BUILD) $(FLEET)
+
+# The image of .container/, built without a registry, and run as the manifests say.
+image: all test-deps
+	@tests/deps image
+	@BUILD_DIR=$(BUILD) tests/image
 
 soak: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) $(if $(SOAK_TSAN),$(SANITIZE) VARIANT=-fsanitize=thread) all
@@ -383,6 +388,7 @@ help:
 	@echo 'make slow         tests of files over 4 GiB'
 	@echo 'make soak         readers, damage and kills (SOAK_SECONDS=600, BUILD=build-tsan)'
 	@echo 'make fleet        measure many nodes, caches and an object store (root)'
+	@echo 'make image        build the container image and run it (root)'
 	@echo 'make fuzz         fuzz the parsers (FUZZ_SECONDS=60 each)'
 	@echo 'make differential  compare the zip reader with others (DIFFERENTIAL_RUNS=30000)'
 	@echo 'make bench        measure, against the files beneath and against other tools'
