@@ -34,6 +34,7 @@ struct extract {
 	struct carton *c;
 	const char *output;
 	int root, tmp; /* directories; `tmp` is locked */
+	bool fresh;    /* the output directory was empty */
 	struct carton_node **files;
 	size_t n, cap;
 	bool no_memory;
@@ -53,44 +54,66 @@ static int report(const struct extract *x, const char *path, const char *what, i
 
 /* ---- one file ---- */
 
-/*
- * Opens the directory of `path` beneath the output directory, and makes what is missing of it. No symlink
- * is followed, and a path has no "..": it cannot lead out. *ret_name: the last component.
- */
-static int open_parent(const struct extract *x, const char *path, const char **ret_name)
+/* The directory of the last file: the next one is mostly in the same. */
+struct parent {
+	int fd; /* -1: none yet */
+	size_t len;
+	char path[4096];
+};
+
+/* Opens a directory beneath `at`, and makes it if it is missing. */
+static int enter(int at, const char *name)
 {
-	int at = fcntl(x->root, F_DUPFD_CLOEXEC, 0), r = at < 0 ? -errno : 0;
-	const char *slash;
+	int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT && (mkdirat(at, name, 0777) == 0 || errno == EEXIST))
+		fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Opens the directory `path` (as many bytes) beneath the output directory, and makes what is missing of it. */
+static int open_directory(const struct extract *x, const char *path, size_t len)
+{
+	int at = fcntl(x->root, F_DUPFD_CLOEXEC, 0), next = at < 0 ? -errno : at;
+	const char *end = path + len;
 	char name[256];
 
-	while (r == 0 && (slash = strchr(path, '/'))) {
-		size_t len = (size_t)(slash - path);
-		int next;
+	while (next >= 0 && path < end) {
+		size_t n = strcspn(path, "/");
 
-		if (len >= sizeof(name)) {
-			r = -ENAMETOOLONG;
-			break;
+		if (n < sizeof(name)) {
+			memcpy(name, path, n);
+			name[n] = '\0';
+			next = enter(at, name);
+		} else {
+			next = -ENAMETOOLONG;
 		}
-		memcpy(name, path, len);
-		name[len] = '\0';
-		path = slash + 1;
-		if (mkdirat(at, name, 0777) < 0 && errno != EEXIST) {
-			r = -errno;
-			break;
-		}
-		next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (next < 0)
-			r = -errno;
 		close(at);
 		at = next;
+		path += n + 1;
 	}
-	if (r < 0) {
-		if (at >= 0)
-			close(at);
-		return r;
-	}
-	*ret_name = path;
-	return at;
+	return next;
+}
+
+/*
+ * Makes `p` the directory of `path` beneath the output directory. No symlink is followed, and a path has no "..":
+ * it cannot lead out. *ret_name: the last component.
+ */
+static int find_parent(const struct extract *x, struct parent *p, const char *path,
+		       const char **ret_name)
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+
+	*ret_name = slash ? slash + 1 : path;
+	if (p->fd >= 0 && len == p->len && memcmp(path, p->path, len) == 0)
+		return 0;
+	if (p->fd >= 0)
+		close(p->fd);
+	p->fd = open_directory(x, path, len);
+	p->len = len;
+	memcpy(p->path, path, len);
+	return p->fd < 0 ? p->fd : 0;
 }
 
 /* Is the file there already? */
@@ -186,33 +209,31 @@ static int make_file(struct extract *x, struct carton_node *node, const char *pa
 	return r;
 }
 
-static int extract_one(struct extract *x, size_t i)
+static int extract_one(struct extract *x, size_t i, struct parent *p)
 {
 	struct carton_node *node = x->files[i];
 	char path[4096], tmp_name[24];
 	const char *name;
-	int parent, r;
+	int r;
 
 	carton_path(node, path);
-	parent = open_parent(x, path, &name);
-	if (parent < 0)
-		return report(x, path, "be made", parent);
-	if (!carton_target(node) && is_there(node, parent, name)) {
+	r = find_parent(x, p, path, &name);
+	if (r < 0)
+		return report(x, path, "be made", r);
+	if (!x->fresh && !carton_target(node) && is_there(node, p->fd, name)) {
 		struct carton_stat st;
 
 		carton_stat(node, &st);
 		atomic_fetch_add(&x->done, 2 * st.size);
 		atomic_fetch_add(&x->kept, 1);
-		close(parent);
 		return 0;
 	}
 	snprintf(tmp_name, sizeof(tmp_name), "%zu", i);
 	r = make_file(x, node, path, tmp_name);
-	if (r == 0 && renameat(x->tmp, tmp_name, parent, name) < 0)
+	if (r == 0 && renameat(x->tmp, tmp_name, p->fd, name) < 0)
 		r = report(x, path, "be replaced", -errno);
 	if (r < 0)
 		unlinkat(x->tmp, tmp_name, 0);
-	close(parent);
 	return r;
 }
 
@@ -221,16 +242,20 @@ static int extract_one(struct extract *x, size_t i)
 static void *run_thread(void *extract)
 {
 	struct extract *x = extract;
+	struct parent parent;
 	size_t i;
 
+	parent.fd = -1;
 	while (!atomic_load(&x->full) && (i = atomic_fetch_add(&x->next, 1)) < x->n) {
-		int r = extract_one(x, i);
+		int r = extract_one(x, i, &parent);
 
 		if (r < 0)
 			atomic_fetch_add(&x->failed, 1);
 		if (r == -ENOSPC || r == -EDQUOT)
 			atomic_store(&x->full, true);
 	}
+	if (parent.fd >= 0)
+		close(parent.fd);
 	return NULL;
 }
 
@@ -325,6 +350,19 @@ static int list_files(struct extract *x, const struct args *a, struct carton_nod
 
 /* ---- the temporary directory ---- */
 
+static bool is_empty(int dir)
+{
+	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = own < 0 ? NULL : fdopendir(own);
+	size_t n = 0;
+
+	while (stream && readdir(stream))
+		n++;
+	if (stream)
+		closedir(stream);
+	return n == 2;
+}
+
 static void remove_leftovers(int dir)
 {
 	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -397,10 +435,9 @@ static int extract(struct extract *x, const struct args *a)
 		return status;
 	run_threads(x);
 	if (manifest && atomic_load(&x->failed) == 0 && !atomic_load(&x->full)) {
-		x->files[x->n] = manifest; /* whose place is free */
-		if (extract_one(x, x->n) < 0)
-			atomic_fetch_add(&x->failed, 1);
-		x->n++;
+		x->files[x->n++] = manifest; /* whose place is free */
+		atomic_store(&x->next, x->n - 1);
+		run_thread(x);
 	}
 	if (atomic_load(&x->failed)) {
 		fprintf(stderr, "cartonctl: %s not extracted; run it again to resume\n",
@@ -421,6 +458,7 @@ int ctl_extract(struct carton *c, const struct args *a)
 	int status, r;
 
 	x.root = open(x.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	x.fresh = x.root >= 0 && is_empty(x.root);
 	r = x.root < 0 ? -errno : open_tmp(&x);
 	if (r == -EBUSY) {
 		fprintf(stderr, "cartonctl: %s: another process is extracting here\n", x.output);
