@@ -264,6 +264,9 @@ static void test_index_of_other_content(void **state)
 	assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header), 0);
 	assert_int_equal(get(k.item->object), 0);
 	assert_int_equal(state_at_end(k.item->object), OBJECT_CORRUPT);
+	/* it is told of the pages that are to go before the log is */
+	while (__atomic_load_n(&seen->n, __ATOMIC_ACQUIRE) == 0)
+		sched_yield();
 	assert_int_equal(seen->n, 1);
 	assert_says(seen, "does not have the sha256 that MANIFEST says");
 	assert_int_equal(object_read(k.item->object, &byte, 1, 0, false), -EBADMSG);

@@ -144,9 +144,10 @@ static inline void log_note(void *ctx, enum carton_log_level level, const char *
 	struct log_seen *seen = ctx;
 
 	(void)level;
-	seen->n++;
 	snprintf(seen->subject, sizeof(seen->subject), "%s", subject ? subject : "");
 	snprintf(seen->message, sizeof(seen->message), "%s", message);
+	/* last, for who waits for a line of another thread */
+	__atomic_fetch_add(&seen->n, 1, __ATOMIC_RELEASE);
 }
 
 /* Begins to watch the log, in one place that outlives a failing test. */
