@@ -24,13 +24,14 @@
 #define FIRST_FD 3
 #define MARKER "kept"
 /* of struct keep_state; another one is not read */
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 
 struct keep_state {
 	uint32_t version;
 	uint32_t epoch;		 /* of the process that serves now */
 	uint32_t n_init;	 /* bytes of `init`; 0: the rest is not set */
 	uint32_t n_reply;	 /* of `reply` */
+	char program[32];	 /* its version: another may generate other files */
 	char identity[256];	 /* what has to be the same for the next process */
 	unsigned char init[256]; /* the INIT request, and what was replied, without its header */
 	unsigned char reply[256];
@@ -80,7 +81,7 @@ static int take_state(struct keep *k, int fd)
 	k->memory = fd;
 	if (fstat(fd, &st) < 0)
 		return failed("state", -errno);
-	r = st.st_size == (off_t)sizeof(*k->state) ? map(k) : -EPROTO;
+	r = st.st_size >= (off_t)sizeof(*k->state) ? map(k) : -EPROTO;
 	if (r == 0 && (k->state->version != STATE_VERSION || !k->state->n_init ||
 		       k->state->n_init > sizeof(k->state->init) ||
 		       k->state->n_reply > sizeof(k->state->reply) || k->state->epoch >= INT16_MAX))
@@ -163,6 +164,10 @@ void keep_end(struct keep *k)
 	if (!k->wanted && !k->resumed)
 		return;
 	k->wanted = k->resumed = false;
+	if (k->mount) {
+		known_free(k->mount->known);
+		k->mount->known = NULL;
+	}
 	/* readers get ENOTCONN when the manager has closed it */
 	notify_forget();
 	if (k->marker >= 0 && ftruncate(k->marker, 0) < 0)
@@ -301,6 +306,21 @@ static int ask_again(int fd)
 	return write(fd, &out, sizeof(out)) < 0 ? failed("resend", -errno) : 0;
 }
 
+/* What is generated may be found by its inode number if this program generates the same. */
+static int open_known(struct keep *k)
+{
+	struct mount *m = k->mount;
+	off_t start = (off_t)sizeof(*k->state);
+	int r = 0;
+
+	if (strcmp(k->state->program, CARTON_VERSION) != 0 && ftruncate(k->memory, start) < 0)
+		r = -errno;
+	if (r == 0)
+		r = known_open(k->memory, start, m->carton, &m->known);
+	strcpy(k->state->program, CARTON_VERSION);
+	return r < 0 ? failed("generated files", r) : 0;
+}
+
 static int resume(struct keep *k)
 {
 	struct fuse_session *se = k->mount->session;
@@ -308,6 +328,9 @@ static int resume(struct keep *k)
 	struct fuse_buf buf = { .mem = init, .size = k->state->n_init };
 	int r;
 
+	r = open_known(k);
+	if (r < 0)
+		return r;
 	memcpy(init, k->state->init, sizeof(init));
 	k->mount->epoch = (uint16_t)++k->state->epoch;
 	fuse_session_process_buf(se, &buf);
@@ -359,5 +382,5 @@ int keep_begin(struct keep *k, struct mount *m, const struct options *o)
 	memcpy(k->state->identity, identity, sizeof(identity));
 	k->state->version = STATE_VERSION;
 	k->state->epoch = m->epoch;
-	return 0;
+	return open_known(k);
 }

@@ -3,6 +3,7 @@
 Readers survive the process: the service manager keeps the FUSE device, and the next process goes on. Here
 the test is the manager; tests/vm has a real one.
 """
+import contextlib
 import errno
 import os
 import random
@@ -113,10 +114,6 @@ def place(work, point, who):
     harness.abandon(where, [])
 
 
-def forget_pages(fd):
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
 def child(who, fn, *args):
     """fn(*args) in a process of its own. This one, which is the manager, never waits for the mount."""
     return harness.as_user(os.geteuid() if who is None else who, fn, *args)
@@ -225,34 +222,56 @@ def error(fn, *args):
     return None
 
 
-def test_generated_files_are_found_again(work, place, who):
-    """Who has a view open gets ESTALE; its path works, and so do directories that are in use."""
+@pytest.mark.parametrize('version', ['same', 'other'])
+def test_generated_files(work, place, who, version):
+    """They are found again by who has them open. Another program may generate others: they get ESTALE then."""
     m, where = place
     path = sample().write(work / 'm.carton')
     m.mount(path, where)
     m.start(path)
     views = os.path.join(where, 'views')
     before = child(who, harness.scan, views)
-    name = next(n for n in sorted(before) if n.endswith('.npy'))
-
-    def read_both():
-        """Opens a view and the status, waits for the test, reads them."""
-        with open(os.path.join(views, name), 'rb', buffering=0) as f, \
-                open(os.path.join(where, '.cartonfs/status.json'), 'rb', buffering=0) as s:
-            forget_pages(f.fileno())
-            (work / f'open{who}').touch()
-            eventually('a new process', lambda: (work / 'new').exists())
-            return error(f.read), error(s.read)
+    names = [n for n in sorted(before) if n.endswith(('.npy', '.bin', '.json'))]
+    assert len(names) > 4
+    content = [child(who, harness.read_file, os.path.join(views, n)) for n in names]
     os.chmod(work, 0o777)
-    later = Later(child, who, read_both)
-    eventually('it is open', lambda: (work / f'open{who}').exists())
+
+    def read_all(turn):
+        """Opens views and the status, waits for the test, reads them."""
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(open(os.path.join(views, n), 'rb', buffering=0)) for n in names]
+            status = stack.enter_context(open(os.path.join(where, '.cartonfs/status.json'), 'rb', buffering=0))
+            directory = os.open(os.path.join(views, 'tensor_data'), os.O_RDONLY)
+            for f in files:
+                os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            (work / f'open{turn}').touch()
+            eventually('a new process', lambda: (work / f'new{turn}').exists())
+            got = [error(f.read) or os.pread(f.fileno(), 1 << 20, 0) for f in files]
+            return got, error(os.listdir, directory), error(status.read)
+    for turn in range(3 if version == 'same' else 1):
+        later = Later(child, who, read_all, turn)
+        eventually('it is open', lambda: (work / f'open{turn}').exists())
+        m.kill()
+        if version == 'other':
+            os.pwrite(m.stored['cartonfs-state'], b'0.0.1', 16)
+        m.mount(path, where)
+        m.start(path)
+        (work / f'new{turn}').touch()
+        got, listed, status = later.get()
+        assert status == errno.ESTALE           # of a process that has ended
+        if version == 'same':
+            assert got == content and listed is None
+        else:
+            assert set(got) == {errno.ESTALE}
+        assert child(who, harness.scan, views) == before
+        assert b'last_errors' in child(who, harness.read_file, os.path.join(where, '.cartonfs/status.json'))
+    # notes that are cut off, or are none
+    end = os.fstat(m.stored['cartonfs-state']).st_size
+    os.pwrite(m.stored['cartonfs-state'], b'\xff' * 3, end - 3)
     m.kill()
     m.mount(path, where)
     m.start(path)
-    (work / 'new').touch()
-    assert later.get() == (errno.ESTALE, errno.ESTALE)
     assert child(who, harness.scan, views) == before
-    assert b'last_errors' in child(who, harness.read_file, os.path.join(where, '.cartonfs/status.json'))
 
 
 @pytest.mark.parametrize('what', ['carton', 'times', 'options'])
@@ -300,7 +319,7 @@ def test_state_that_is_not_understood(work, place, who, damage):
     if damage == 'size':
         os.ftruncate(fd, 100)
     else:
-        at = 0 if damage == 'version' else 16 + 256 + 256
+        at = 0 if damage == 'version' else 16 + 32 + 256 + 256
         os.pwrite(fd, bytes([os.pread(fd, 1, at)[0] ^ 1]), at)
     m.start(path, ready=False)
     assert m.process.wait() == 2

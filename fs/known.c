@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "known.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ops.h"
+
+#define MAX_NOTES (64 << 20) /* bytes; what comes later is not noted */
+#define MAX_PATH 4096
+
+/* A note: the inode number, the size of the path, and the path with its NUL. */
+#define HEAD_SIZE (sizeof(uint64_t) + sizeof(uint16_t))
+
+struct pair {
+	uint64_t ino;
+	struct carton_node *node;
+};
+
+struct known {
+	int fd;
+	off_t start;
+	struct pair *earlier; /* sorted by their numbers */
+	size_t n;
+	pthread_mutex_t lock; /* guards what follows, and writing */
+	off_t end;
+};
+
+static int compare(const void *a, const void *b)
+{
+	const struct pair *x = a, *y = b;
+
+	return x->ino < y->ino ? -1 : x->ino > y->ino;
+}
+
+/* The next note at *at, whose path `ret_path` points into `text`. False at the end, or where one is cut off. */
+static bool next(const char *text, size_t size, size_t *at, uint64_t *ret_ino,
+		 const char **ret_path)
+{
+	uint16_t len;
+
+	if (size - *at < HEAD_SIZE)
+		return false;
+	memcpy(ret_ino, text + *at, sizeof(*ret_ino));
+	memcpy(&len, text + *at + sizeof(*ret_ino), sizeof(len));
+	if (len == 0 || len > size - *at - HEAD_SIZE || text[*at + HEAD_SIZE + len - 1] != '\0')
+		return false;
+	*ret_path = text + *at + HEAD_SIZE;
+	*at += HEAD_SIZE + len;
+	return true;
+}
+
+static int find_all(struct known *k, const char *text, size_t size, const struct carton *c)
+{
+	size_t at = 0, n = 0;
+	const char *path;
+	uint64_t ino;
+
+	while (next(text, size, &at, &ino, &path))
+		n++;
+	k->end = k->start + (off_t)at;
+	k->earlier = calloc(n + 1, sizeof(*k->earlier));
+	if (!k->earlier)
+		return -ENOMEM;
+	for (at = 0; next(text, size, &at, &ino, &path);)
+		if (carton_resolve(c, path, &k->earlier[k->n].node) == 0)
+			k->earlier[k->n++].ino = ino;
+	qsort(k->earlier, k->n, sizeof(*k->earlier), compare);
+	return 0;
+}
+
+static int load(struct known *k, const struct carton *c)
+{
+	off_t size = lseek(k->fd, 0, SEEK_END);
+	char *text;
+	int r;
+
+	if (size < 0)
+		return -errno;
+	size = size < k->start ? 0 : size - k->start;
+	if (size > MAX_NOTES)
+		return -EFBIG;
+	text = malloc((size_t)size + 1);
+	if (!text)
+		return -ENOMEM;
+	r = pread(k->fd, text, (size_t)size, k->start) == size ?
+		    find_all(k, text, (size_t)size, c) :
+		    -EIO;
+	free(text);
+	return r;
+}
+
+int known_open(int fd, off_t start, const struct carton *c, struct known **ret)
+{
+	struct known *k = malloc(sizeof(*k));
+	int r;
+
+	if (!k)
+		return -ENOMEM;
+	*k = (struct known){ .fd = fd, .start = start, .lock = PTHREAD_MUTEX_INITIALIZER };
+	r = load(k, c);
+	if (r < 0) {
+		known_free(k);
+		return r;
+	}
+	*ret = k;
+	return 0;
+}
+
+void known_free(struct known *k)
+{
+	if (!k)
+		return;
+	free(k->earlier);
+	free(k);
+}
+
+void known_note(struct known *k, struct carton_node *node, uint64_t ino)
+{
+	char note[HEAD_SIZE + MAX_PATH];
+	uint16_t len;
+	size_t size;
+
+	if (!k || atomic_fetch_or(carton_mark(node), MARK_NOTED) & MARK_NOTED)
+		return;
+	carton_path(node, note + HEAD_SIZE);
+	len = (uint16_t)(strlen(note + HEAD_SIZE) + 1);
+	memcpy(note, &ino, sizeof(ino));
+	memcpy(note + sizeof(ino), &len, sizeof(len));
+	size = HEAD_SIZE + len;
+	pthread_mutex_lock(&k->lock);
+	/* one that was cut off is written over by the next */
+	if (k->end - k->start + (off_t)size <= MAX_NOTES &&
+	    pwrite(k->fd, note, size, k->end) == (ssize_t)size)
+		k->end += (off_t)size;
+	pthread_mutex_unlock(&k->lock);
+}
+
+struct carton_node *known_find(const struct known *k, uint64_t ino)
+{
+	const struct pair key = { .ino = ino };
+	const struct pair *found = k && k->n ?
+					   bsearch(&key, k->earlier, k->n, sizeof(key), compare) :
+					   NULL;
+
+	return found ? found->node : NULL;
+}
