@@ -44,6 +44,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		.header = c->header,
 		.origin_url = is_url(source) ? source : NULL,
 		.s3 = c->s3,
+		.budget = &c->budget,
 	};
 	int r;
 
@@ -52,6 +53,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
 	c->remote.connections = options->connections ? options->connections : 8;
 	c->remote.extra = &c->extra_connections;
+	c->remote.budget = &c->budget;
 	r = origins_new(&c->origins);
 	if (r < 0)
 		return r;

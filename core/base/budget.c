@@ -139,6 +139,12 @@ bool budget_hold(struct budget *b, uint64_t n)
 	return add(&b->used, n, b->limit);
 }
 
+void budget_charge(struct budget *b, uint64_t n)
+{
+	if (b)
+		atomic_fetch_add(&b->used, n);
+}
+
 int budget_take(struct budget *b, uint64_t n)
 {
 	/* what is left are other tables, and what open files keep */

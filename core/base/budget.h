@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that one carton may take: tables (what the carton lists, the tree, views), buffers that the
- * carton says the size of, and kept content, which gives way. Buffers of a fixed size per thread are not
- * counted.
+ * The memory that one carton may take: tables (what the carton lists, the tree, views), tags, buffers that
+ * the carton says the size of, those of fetches, and kept content, which gives way. Buffers of a fixed size
+ * per thread are not counted.
  *
  * Unless the user has set the limit, a small carton has a small one, so that it cannot make much of little.
  *
@@ -57,7 +57,10 @@ bool budget_keep(struct budget *b, uint64_t n);
 /* Counts `n` bytes of a buffer, for which kept content gives way; false: there is no room. Not with locks. */
 bool budget_hold(struct budget *b, uint64_t n);
 
-/* Gives back what budget_keep() or budget_hold() has counted. */
+/* Counts `n` bytes that are needed in any case, also over the limit: others get less then. */
+void budget_charge(struct budget *b, uint64_t n);
+
+/* Gives back what budget_keep(), budget_hold() or budget_charge() has counted. */
 void budget_drop(struct budget *b, uint64_t n);
 
 /* Bytes that are free now. */

@@ -28,9 +28,10 @@
 #define MIN_MEMORY (16 * MIB)
 #define MEMORY_START (40 * MIB)
 #define MEMORY_EXPANSION 64
-#define META_EXPANSION 16 /* of carton.toml, by its size */
-#define LINKS_EXPANSION 8 /* of LINKS */
-#define MALLOC_SIZE 16	  /* what malloc() adds to a block, at most */
+#define META_EXPANSION 16	  /* of carton.toml, by its size */
+#define LINKS_EXPANSION 8	  /* of LINKS */
+#define BUDGET_RESERVE (16 * MIB) /* less is left: fetches use small buffers, and few connections */
+#define MALLOC_SIZE 16		  /* what malloc() adds to a block, at most */
 
 /* Problems of one kind that are logged; further ones are only counted. */
 #define MAX_REPORTED 20
@@ -105,7 +106,8 @@
 #define HTTP_MAX_HEADERS 256 /* header lines of one response, 1xx and trailers included */
 #define HTTP_MAX_HEADER_BYTES (64 * KIB)  /* and their total text */
 #define HTTP_MAX_REDIRECT_BODY (16 * KIB) /* read to keep a connection; more: it is closed */
-#define HTTP_STREAM_BUFFER (1 * MIB)	  /* decoded bytes waiting for their reader */
+#define HTTP_STREAM_BUFFER (1 * MIB)	  /* decoded bytes waiting for their reader, */
+#define HTTP_SMALL_BUFFER (128 * KIB)	  /* and where memory is short */
 /*
  * A coded body may decode to so many times the bytes that came, and some more for a start. deflate
  * cannot pass 1032, zstd 32768 (a block of 128 KiB in 4 bytes); brotli can be without end.

@@ -21,6 +21,7 @@ struct remote_options {
 	int64_t timeout_ms;
 	unsigned connections;	 /* at once for one large file */
 	atomic_uint *extra;	 /* connections of all fetches now, besides one for each */
+	struct budget *budget;	 /* where it is short, there are no extra ones; or NULL */
 	struct origins *origins; /* the load of servers; NULL: not minded */
 	struct cancel *cancel;	 /* fires when the carton is closed */
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "base/util.h"
 #include "fetch/internal.h"
 
@@ -19,6 +20,10 @@ static bool conn_allow(struct fetcher *x, struct conn *c, unsigned active)
 	atomic_uint *extra = x->f.options->extra;
 
 	c->extra = active > 0;
+	if (c->extra && budget_left(x->f.options->budget) < BUDGET_RESERVE) {
+		c->extra = false;
+		return false;
+	}
 	if (!c->extra || atomic_fetch_add(extra, 1) < MAX_EXTRA_CONNECTIONS)
 		return true;
 	atomic_fetch_sub(extra, 1);

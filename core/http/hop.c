@@ -174,7 +174,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 	if (expands_too_much(s, n))
 		return callback_fail(s, -EFBIG, "the coded body expands too strongly");
 	if (!s->ring) {
-		s->ring = malloc(HTTP_STREAM_BUFFER);
+		s->ring = malloc(s->ring_size);
 		if (!s->ring)
 			return callback_fail(s, -ENOMEM, "out of memory");
 	}
@@ -249,8 +249,7 @@ static int set_request(struct http_stream *s)
 	if (s->undecoded)
 		r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
 	/* What one read of coded bytes decodes to must fit what libcurl holds while paused. */
-	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
-				   (long)(s->identity ? 256 * KIB : 32 * KIB));
+	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)s->read_size);
 	if (s->sent)
 		r |= (int)curl_easy_setopt(e, CURLOPT_HTTPHEADER, s->sent);
 	return r;
@@ -262,6 +261,7 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 	int r;
 
 	*ret_why = "out of memory";
+	http_stream_plan(s);
 	s->has_headers = s->again = false;
 	s->seen[s->n_seen] = strdup(s->target.url);
 	if (!s->seen[s->n_seen])

@@ -50,6 +50,7 @@ static int set_options(struct http *http, const struct http_options *o)
 	http->stall_ms = o->stall_ms > 0 ? o->stall_ms : 10000;
 	http->stall_rate = o->stall_rate > 0 ? o->stall_rate : 1024;
 	http->max_host_connections = MAX(o->max_host_connections, 0);
+	http->budget = o->budget;
 	http->private_links = o->private_links;
 	http->s3 = o->s3;
 	if (o->origin_url)

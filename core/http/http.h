@@ -42,6 +42,7 @@
 
 #include "base/limits.h"
 
+struct budget;
 struct http;
 struct http_landing;
 struct http_stream;
@@ -60,6 +61,7 @@ struct http_options {
 	const char *origin_url;	   /* what the user typed; NULL: nothing gets credentials */
 	struct s3 *s3;		   /* for s3:// URLs (s3.h); outlives it; NULL: there are none */
 	long max_host_connections; /* to one host at once; default: no limit */
+	struct budget *budget;	   /* counts the buffers of streams; outlives it; or NULL */
 };
 
 /*

@@ -31,6 +31,7 @@ struct http_sample {
 struct http {
 	/* constant after http_start() */
 	long connect_timeout_ms, stall_ms, stall_rate, max_host_connections;
+	struct budget *budget;
 	bool private_links;
 	char *cacert;
 	struct http_target origin;
@@ -79,6 +80,7 @@ struct http_stream {
 	pthread_mutex_t lock;
 	/* guarded by lock; bytes between tail and head belong to the owner, the rest to the thread */
 	char *ring;
+	size_t ring_size, read_size; /* the other is libcurl's; both are counted in the budget */
 	uint64_t head, tail;
 	uint64_t seen_head; /* head when the owner last looked */
 	bool ready;	    /* response is valid */
@@ -126,6 +128,9 @@ struct http_stream {
 struct http_stream *http_stream_new(struct http *http);
 struct http_stream *http_stream_ref(struct http_stream *stream);
 void http_stream_unref(struct http_stream *stream);
+
+/* Network thread: how large the buffers are, when it begins: where memory is short, small. */
+void http_stream_plan(struct http_stream *s);
 
 /* Network thread: hands the owner the response; n bytes of the body (false: no room); the end. */
 void http_stream_publish(struct http_stream *stream, const struct http_response *response);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "http/internal.h"
 
 /* ---- log ---- */
@@ -61,6 +62,7 @@ void http_stream_unref(struct http_stream *s)
 	curl_slist_free_all(s->lines);
 	pthread_mutex_destroy(&s->lock);
 	free(s->ring);
+	budget_drop(s->http->budget, s->ring_size + s->read_size);
 	free(s);
 }
 
@@ -91,19 +93,36 @@ void http_stream_end(struct http_stream *s, int error)
 	pthread_mutex_unlock(&s->lock);
 }
 
+void http_stream_plan(struct http_stream *s)
+{
+	struct budget *b = s->http->budget;
+
+	/* larger than what libcurl passes on at once */
+	_Static_assert(HTTP_SMALL_BUFFER >= 2 * CURL_MAX_WRITE_SIZE, "it would wait for ever");
+	if (s->ring_size)
+		return;
+	s->ring_size = HTTP_STREAM_BUFFER;
+	s->read_size = s->identity ? 256 * KIB : 32 * KIB;
+	if (budget_left(b) < BUDGET_RESERVE || !budget_keep(b, s->ring_size + s->read_size)) {
+		s->ring_size = HTTP_SMALL_BUFFER;
+		s->read_size = 32 * KIB;
+		budget_charge(b, s->ring_size + s->read_size);
+	}
+}
+
 bool http_stream_put(struct http_stream *s, const char *data, size_t n)
 {
 	size_t at, part;
 	bool room, first;
 
 	pthread_mutex_lock(&s->lock);
-	room = HTTP_STREAM_BUFFER - (s->head - s->tail) >= n;
+	room = s->ring_size - (s->head - s->tail) >= n;
 	s->paused = !room;
 	pthread_mutex_unlock(&s->lock);
 	if (!room)
 		return false;
-	at = s->head % HTTP_STREAM_BUFFER; /* only this thread writes head */
-	part = MIN(n, HTTP_STREAM_BUFFER - at);
+	at = s->head % s->ring_size; /* only this thread writes head */
+	part = MIN(n, s->ring_size - at);
 	memcpy(s->ring + at, data, part);
 	memcpy(s->ring, data + part, n - part);
 	pthread_mutex_lock(&s->lock);
@@ -138,10 +157,10 @@ ssize_t http_peek(struct http_stream *s, const char **ret)
 	pthread_mutex_lock(&s->lock);
 	s->seen_head = s->head;
 	if (s->head != s->tail) {
-		size_t at = s->tail % HTTP_STREAM_BUFFER;
+		size_t at = s->tail % s->ring_size;
 
 		*ret = s->ring + at;
-		r = (ssize_t)MIN(s->head - s->tail, HTTP_STREAM_BUFFER - at);
+		r = (ssize_t)MIN(s->head - s->tail, s->ring_size - at);
 	} else {
 		r = s->done ? s->error : -EAGAIN;
 	}
@@ -155,7 +174,7 @@ bool http_stream_skip(struct http_stream *s, size_t n)
 
 	pthread_mutex_lock(&s->lock);
 	s->tail += n;
-	resume = s->paused && s->head - s->tail <= HTTP_STREAM_BUFFER / 2;
+	resume = s->paused && s->head - s->tail <= s->ring_size / 2;
 	if (resume)
 		s->paused = false;
 	pthread_mutex_unlock(&s->lock);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/ingest.h"
+#include "base/budget.h"
 #include "base/util.h"
 
 int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
@@ -140,8 +141,20 @@ int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size
 	return read_tagged(b, tagger, size, ret_buf, at, nowait);
 }
 
+void bytes_count(struct bytes *b, uint64_t size, struct budget *budget)
+{
+	/* those of chunks are made as they are read */
+	if (!b->tags || b->chunks || b->counted)
+		return;
+	b->budget = budget;
+	b->counted = ((size + CHUNK_SIZE - 1) / CHUNK_SIZE) * TAG_SIZE;
+	if (!budget_hold(budget, b->counted))
+		budget_charge(budget, b->counted);
+}
+
 void bytes_free(struct bytes *b)
 {
+	budget_drop(b->budget, b->counted);
 	free(b->memory);
 	source_unref(b->source);
 	free(b->tags);

@@ -11,6 +11,8 @@
 #include "base/source.h"
 #include "object/chunked.h"
 
+struct budget;
+
 struct bytes {
 	enum {
 		BYTES_NONE,
@@ -23,6 +25,8 @@ struct bytes {
 	uint64_t off;		   /* where they begin in it */
 	uint8_t (*tags)[TAG_SIZE]; /* one for each CHUNK_SIZE; NULL: unchecked (-o verify=off) */
 	struct chunked *chunks;	   /* which tags are there yet; NULL: all */
+	struct budget *budget;	   /* counts the tags once bytes_count() was called */
+	uint64_t counted;
 };
 
 /*
@@ -38,6 +42,9 @@ int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const str
  */
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
 	       size_t n, uint64_t off, bool nowait);
+
+/* Counts the tags of `size` bytes, until bytes_free(). Not with locks. */
+void bytes_count(struct bytes *b, uint64_t size, struct budget *budget);
 
 /* Leaves BYTES_NONE. */
 void bytes_free(struct bytes *b);

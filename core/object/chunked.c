@@ -11,6 +11,8 @@
 
 /* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
 #define STRIPES 16
+/* read at once; a multiple of CHUNK_SIZE */
+#define PIECE ((size_t)(128 * KIB))
 /* hashes that are read from the index at once: of 64 MiB */
 #define BLOCK 256
 
@@ -161,24 +163,78 @@ static int wanted(struct chunked *c, uint64_t i, uint8_t ret[SHA256_SIZE])
 	return r;
 }
 
-/* 0; 1: it has another hash; or why that is not known. */
-static int compare(struct chunked *c, uint64_t i, const char *data)
+/* Bytes of a chunk that are copied on the way. */
+struct excerpt {
+	char *to;
+	size_t off, n; /* in the chunk */
+};
+
+static void copy_excerpt(const struct excerpt *x, const char *data, size_t n, size_t at)
+{
+	size_t from = MAX(x->off, at), end = MIN(x->off + x->n, at + n);
+
+	if (from < end)
+		memcpy(x->to + (from - x->off), data + (from - at), end - from);
+}
+
+static int tag(const struct chunked_bytes *b, uint64_t off, const char *data, size_t n)
+{
+	int r = 0;
+
+	for (size_t at = 0; at < n && r == 0; at += CHUNK_SIZE)
+		r = tagger_tag(b->tagger, data + at, MIN(CHUNK_SIZE, n - at),
+			       b->tags[(off + at) / CHUNK_SIZE]);
+	return r;
+}
+
+/* Reads chunk `i` by and by, as it may be of 16 MiB: hashes it, and leaves the tags of just these bytes. */
+static int read_chunk(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
+		      const struct excerpt *x, uint8_t ret[SHA256_SIZE])
+{
+	uint64_t start = i * c->file->chunk_size;
+	size_t len = chunk_len(c, i), n;
+	char *data = malloc(PIECE);
+	struct sha256 *hash = NULL;
+	int r = data ? sha256_new(&hash) : -ENOMEM;
+
+	for (size_t at = 0; at < len && r == 0; at += n) {
+		n = MIN(PIECE, len - at);
+		r = source_pread(b->source, data, n, b->off + start + at);
+		if (r == 0)
+			r = sha256_update(hash, data, n);
+		if (r == 0)
+			r = tag(b, start + at, data, n);
+		if (r == 0)
+			copy_excerpt(x, data, n, at);
+	}
+	if (r == 0)
+		r = sha256_final(hash, ret);
+	sha256_free(hash);
+	free(data);
+	return r;
+}
+
+/*
+ * 0; 1: it has another hash; -EBADMSG: the file ends before it; or why that is not known. Its lock is held: its
+ * tags count once it is verified.
+ */
+static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
+		   const struct excerpt *x)
 {
 	uint8_t want[SHA256_SIZE], found[SHA256_SIZE] = { 0 };
-	int r = wanted(c, i, want);
+	int r = read_chunk(c, b, i, x, found);
 
 	if (r == 0)
-		r = sha256_mem(data, chunk_len(c, i), found);
+		r = wanted(c, i, want);
+	else if (r == -ENODATA)
+		r = -EBADMSG; /* it was cut off since */
 	return r < 0 ? r : memcmp(want, found, SHA256_SIZE) != 0;
 }
 
-static int check(struct chunked *c, uint64_t i, const char *data)
+static int report_bad(struct chunked *c, uint64_t i)
 {
 	uint64_t start = i * c->file->chunk_size;
-	int r = compare(c, i, data);
 
-	if (r <= 0)
-		return r;
 	if (!atomic_exchange(&c->failed, true))
 		carton_log(CARTON_LOG_ERROR, c->name,
 			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
@@ -186,18 +242,6 @@ static int check(struct chunked *c, uint64_t i, const char *data)
 			   (unsigned long long)start,
 			   (unsigned long long)(start + chunk_len(c, i) - 1));
 	return -EBADMSG;
-}
-
-static int tag(const struct chunked *c, const struct chunked_bytes *b, uint64_t i, const char *data)
-{
-	size_t len = chunk_len(c, i);
-	uint64_t first = i * (c->file->chunk_size / CHUNK_SIZE);
-	int r = 0;
-
-	for (size_t at = 0; at < len && r == 0; at += CHUNK_SIZE)
-		r = tagger_tag(b->tagger, data + at, MIN(CHUNK_SIZE, len - at),
-			       b->tags[first + at / CHUNK_SIZE]);
-	return r;
 }
 
 bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uint64_t i)
@@ -209,46 +253,33 @@ bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uin
 }
 
 /* Reads chunk `i` and verifies it. 1: it was the last one; -EINPROGRESS: it has to be fetched. Lock held. */
-static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i, char *data)
+static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
+		  const struct excerpt *x)
 {
 	int r;
 
 	/* hashing a hole is of no use */
 	if (c->origin && (is_set(c->claimed, i) || chunked_is_hole(c, b, i)))
 		return -EINPROGRESS;
-	r = source_pread(b->source, data, chunk_len(c, i), b->off + i * c->file->chunk_size);
-	/* a file that ends too early was cut off since */
-	if (r == -ENODATA)
-		r = -EBADMSG;
+	r = compare(c, b, i, x);
 	/* what an earlier mount has left may be damaged, or not all there */
-	if (r == 0 && c->origin)
-		r = compare(c, i, data) == 0 ? 0 : -EINPROGRESS;
-	else if (r == 0)
-		r = check(c, i, data);
-	if (r == 0)
-		r = tag(c, b, i, data);
+	if (r == 1)
+		r = c->origin ? -EINPROGRESS : report_bad(c, i);
 	return r == 0 ? set_verified(c, i) : r;
 }
 
 int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i)
 {
-	char *data = malloc(chunk_len(c, i));
-	int r = data ? 0 : -ENOMEM;
+	const struct excerpt none = { 0 };
+	int r;
 
-	if (r == 0)
-		r = source_pread(b->source, data, chunk_len(c, i),
-				 b->off + i * c->file->chunk_size);
-	if (r == 0)
-		r = compare(c, i, data);
+	pthread_mutex_lock(&c->lock[i % STRIPES]);
+	r = compare(c, b, i, &none);
 	if (r == 1)
 		r = -EBADMSG;
-	pthread_mutex_lock(&c->lock[i % STRIPES]);
-	if (r == 0)
-		r = tag(c, b, i, data);
 	if (r == 0)
 		r = set_verified(c, i);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
-	free(data);
 	return r;
 }
 
@@ -256,20 +287,15 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
 		 uint64_t off)
 {
 	uint64_t i = off / c->file->chunk_size;
-	char *data = malloc(chunk_len(c, i));
+	const struct excerpt x = { ret_buf, (size_t)(off % c->file->chunk_size), n };
 	bool there;
 	int r = 0;
 
-	if (!data)
-		return -ENOMEM;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
 	there = chunked_is_verified(c, i);
 	if (!there)
-		r = verify(c, b, i, data);
+		r = verify(c, b, i, &x);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
-	if (r >= 0 && !there)
-		memcpy(ret_buf, data + off % c->file->chunk_size, n);
-	free(data);
 	if (r == 1 && c->origin)
 		c->origin->complete(c->origin_ctx);
 	return r < 0 ? r : there;

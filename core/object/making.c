@@ -192,6 +192,9 @@ void making_done(struct making *m, int result)
 	}
 	if (result == 0 && !m->sealed && !m->bytes.chunks)
 		seal_keep(m->object, m->size, m->bytes.tags);
+	if (result == 0)
+		bytes_count(&m->bytes, m->size ? m->size : object_size(m->object),
+			    m->object->store->options.budget);
 	report(m, result);
 	finish(m, result);
 }

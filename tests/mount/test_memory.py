@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory: a limit for each carton, by the control group, the option or the size of the file."""
+import concurrent.futures
 import contextlib
 import os
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+import chunkindex
 import harness
 from origin import MIB, digest
 from zipwriter import TOML, Carton
@@ -63,6 +65,43 @@ def test_small_objects_in_a_control_group(work, mount_fg, group, size):
             assert m.sha(path) == sums[path]
         for path in reversed(sums):
             assert m.sha(path) == sums[path]
+
+
+def in_parallel(paths, read):
+    with concurrent.futures.ThreadPoolExecutor(len(paths)) as pool:
+        return list(pool.map(read, paths))
+
+
+@pytest.mark.needs_memory_group
+def test_chunks_are_fetched_in_a_control_group(work, mount_fg, group, nginx):
+    """Each is 16 MiB, and is in memory until it is verified: so few at once that there is room."""
+    chunk, n = 16 * MIB, 12
+    block = os.urandom(chunk - 1)
+    data = b''.join(block + bytes([i]) for i in range(n))
+    c = Carton(method='stored').add('model/large', data)
+    c.add(chunkindex.PATH, chunkindex.index(data, chunk=chunk))
+    c.write(nginx.root / 'large.carton')
+    group(64 * MIB)
+    with mount_fg(nginx.url('large.carton'), '-o', f'cache_dir={work}/cache') as m:
+        def last(i):
+            fd = os.open(m / 'model/large', os.O_RDONLY)
+            try:
+                return os.pread(fd, 1, (i + 1) * chunk - 1)
+            finally:
+                os.close(fd)
+
+        assert in_parallel(range(n), last) == [bytes([i]) for i in range(n)]
+        assert m.process.poll() is None
+
+
+@pytest.mark.needs_memory_group
+def test_many_fetches_in_a_control_group(work, mount_fg, group, nginx):
+    """Their buffers alone would be 128 MiB."""
+    sums = packed(nginx.root / 'many.carton', 64)
+    group(64 * MIB)
+    with mount_fg(nginx.url('many.carton'), '-o', f'cache_dir={work}/cache') as m:
+        assert in_parallel(sums, m.sha) == list(sums.values())
+        assert m.process.poll() is None
 
 
 def test_small_objects_within_the_option(work, mount_fg):

@@ -104,6 +104,14 @@ static void test_kept_gives_way(void **state)
 	assert_int_equal(b.used, 1000);
 	assert_false(budget_hold(&b, 2000));
 	assert_true(budget_hold(NULL, 2000));
+	/* what is needed in any case is counted over the limit, and nothing else fits then */
+	budget_charge(&b, 500);
+	assert_int_equal(b.used, 1500);
+	assert_int_equal(budget_left(&b), 0);
+	assert_false(budget_keep(&b, 1));
+	budget_drop(&b, 500);
+	assert_int_equal(b.used, 1000);
+	budget_charge(NULL, 1);
 }
 
 static void put(const char *dir, const char *name, const char *text)
