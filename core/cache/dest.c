@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/util.h"
+#include "cache/internal.h"
 
 /* How much is lost at most when this process dies: so many bytes, or those of so long. */
 #define NOTE_BYTES (1 * MIB)
@@ -17,7 +16,6 @@
 /* room is asked for in such steps where the length is not known */
 #define STEP (4 * MIB)
 /* an unnamed file leaves free as much as the cache does, or so much when its length is known */
-#define KEEP_FREE 20
 #define KEEP_KNOWN (64 * MIB)
 
 struct dest {
@@ -135,15 +133,9 @@ int dest_restart(struct dest *d, const char *validator)
 
 bool dest_disk_has_room(int fd, uint64_t n, uint64_t keep)
 {
-	struct statvfs vfs;
-	uint64_t avail;
+	uint64_t missing;
 
-	/* a memfd has no file system size; its bound is `max` */
-	if (fstatvfs(fd, &vfs) < 0 || vfs.f_blocks == 0)
-		return true;
-	keep = MIN(keep, (uint64_t)vfs.f_blocks / KEEP_FREE * vfs.f_frsize);
-	avail = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-	return avail > keep && n <= avail - keep;
+	return cache_disk_short(fd, n, keep, &missing) < 0 || missing == 0;
 }
 
 bool dest_has_room(const struct dest *d, uint64_t n)

@@ -3,11 +3,30 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cache/internal.h"
 
+#define KEEP_FREE 20 /* a twentieth of the file system */
+
 #define TMP_TRIES 8 /* a sweep may remove a new name before it is locked */
+
+int cache_disk_short(int fd, uint64_t n, uint64_t keep, uint64_t *ret_short)
+{
+	struct statvfs vfs;
+	uint64_t avail, want;
+
+	if (fstatvfs(fd, &vfs) < 0)
+		return -errno;
+	keep = MIN(keep, (uint64_t)vfs.f_blocks / KEEP_FREE * vfs.f_frsize);
+	avail = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	if (__builtin_add_overflow(n, keep, &want))
+		want = UINT64_MAX;
+	/* a memfd has no file system size */
+	*ret_short = vfs.f_blocks == 0 || want <= avail ? 0 : want - avail;
+	return 0;
+}
 
 void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE])
 {

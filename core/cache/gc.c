@@ -5,13 +5,11 @@
  */
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cache/internal.h"
 
-#define KEEP_FREE 20	   /* a twentieth of the file system */
 #define COUNT_AGE_MS 10000 /* count anew after so long, */
 #define COUNT_SHARE 64	   /* or after so small a share of the limit was reserved */
 
@@ -143,21 +141,6 @@ static int count_all(struct cache *c, bool keep, struct count *ret_count)
 	return 0;
 }
 
-/* How many bytes are missing until `bytes` more leave the file system its free share. */
-static int free_shortfall(struct cache *c, uint64_t bytes, uint64_t *ret_short)
-{
-	uint64_t keep, want, avail;
-	struct statvfs vfs;
-
-	if (fstatvfs(c->objects, &vfs) < 0)
-		return -errno;
-	keep = (uint64_t)vfs.f_blocks / KEEP_FREE * vfs.f_frsize;
-	avail = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-	want = sat_add(bytes, keep);
-	*ret_short = want > avail ? want - avail : 0;
-	return 0;
-}
-
 /* ---- removing ---- */
 
 static void remove_partial(struct cache *c, const uint8_t sha256[32])
@@ -278,8 +261,8 @@ static bool fits(struct cache *c, uint64_t bytes)
 {
 	uint64_t missing;
 
-	return sat_add(c->used, bytes) <= c->limit && free_shortfall(c, bytes, &missing) == 0 &&
-	       missing == 0;
+	return sat_add(c->used, bytes) <= c->limit &&
+	       cache_disk_short(c->objects, bytes, UINT64_MAX, &missing) == 0 && missing == 0;
 }
 
 /* Is there room without a gc? Counts anew when the last count is too old to tell. */
@@ -311,7 +294,7 @@ static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe
 	r = count_all(c, true, &count);
 	if (r < 0)
 		return r;
-	r = free_shortfall(c, bytes, &missing);
+	r = cache_disk_short(c->objects, bytes, UINT64_MAX, &missing);
 	if (r == 0) {
 		total = sat_add(count.total, bytes);
 		missing = MAX(missing, total > c->limit ? total - c->limit : 0);
@@ -524,7 +507,7 @@ static int gc(struct cache *c, uint64_t target, uint64_t *ret_freed)
 	if (r < 0)
 		return r;
 	freed = remove_damaged(c, &count);
-	r = free_shortfall(c, 0, &missing);
+	r = cache_disk_short(c->objects, 0, UINT64_MAX, &missing);
 	if (r == 0) {
 		left = count.total - MIN(freed, count.total);
 		missing = MAX(missing, left > target ? left - target : 0);

@@ -52,6 +52,12 @@ struct cache_lock {
 	char name[HEX_SIZE];
 };
 
+/*
+ * How many bytes are missing on the file system of `fd` until `n` more leave a twentieth of it free, or `keep`
+ * bytes if that is less. 0 or -errno.
+ */
+int cache_disk_short(int fd, uint64_t n, uint64_t keep, uint64_t *ret_short);
+
 void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE]);
 void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE]);
 
