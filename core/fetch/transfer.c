@@ -165,6 +165,7 @@ static int take_first_piece(struct fetcher *x, struct conn *c, const struct http
 	if (!x->version.etag[0] && !x->m->by_hash && (uint64_t)a->range_last + 1 < x->version.size)
 		return -ESTALE;
 	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
+	c->exact = true; /* nothing comes behind it */
 	begin_pieces(x, c->left.end);
 	return 0;
 }
