@@ -129,6 +129,9 @@ typedef int object_derive_fn(void *ctx, struct making *m);
  */
 int making_need(struct making *m, struct object *o);
 
+/* The number of an attempt, however often its derive function is called in it; no other has it. 0: `m` is NULL. */
+uint64_t making_number(const struct making *m);
+
 /*
  * The same for bytes [off, off+n) of an object that is pinned: as object_read(), and what has to be fetched is, without
  * keeping the thread. The derive function is then called again from its start, with these bytes there.

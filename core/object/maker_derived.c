@@ -15,6 +15,7 @@ struct maker_derived {
 /* An attempt, which may run several times: once more for each object that it has to wait for. */
 struct derivation {
 	struct making *making;
+	uint64_t number;
 	struct job job; /* runs it again */
 	struct object_wait wait;
 	struct object *needed; /* NULL: none */
@@ -40,6 +41,11 @@ static void forget_read(struct derivation *d)
 	if (d->read)
 		object_put(d->read);
 	d->read = NULL;
+}
+
+uint64_t making_number(const struct making *m)
+{
+	return m && m->derivation ? m->derivation->number : 0;
 }
 
 int making_need(struct making *m, struct object *o)
@@ -141,6 +147,7 @@ static void needed_done(struct object_wait *wait, int result)
 
 static void derived_get(struct making *m)
 {
+	static _Atomic uint64_t last;
 	struct derivation *d = malloc(sizeof(*d));
 
 	if (!d) {
@@ -149,6 +156,7 @@ static void derived_get(struct making *m)
 	}
 	*d = (struct derivation){
 		.making = m,
+		.number = ++last,
 		.job.run = derive_again,
 		.wait.done = needed_done,
 	};

@@ -166,13 +166,17 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 	return n && n->kind == NODE_FILE && node_object(n) ? n : NULL;
 }
 
-/* Stores the sizes of a file, or its problem. 0; -errno: try later. */
-static int measure(struct index_strings *s, struct object *o, const struct cancel *cancel)
+/* Stores the sizes of a file, or its problem. 0; -EINPROGRESS; -errno: try later. */
+static int measure(struct index_strings *s, struct object *o, struct making *m)
 {
-	struct index_reader reader = { o, cancel, 0 };
+	struct index_reader reader = { o, m ? &m->cancel : NULL, 0 };
 	struct reason reason = { 0 };
-	int r = object_get_wait(o);
+	int r;
 
+	/* a file that could not be had is not waited for again, while the next ones are */
+	if (s->error && s->asked_in == making_number(m))
+		return s->error;
+	r = making_need(m, o);
 	if (r == 0) {
 		r = strings_measure(index_read, &reader, &s->size, &reason);
 		object_put(o);
@@ -184,10 +188,12 @@ static int measure(struct index_strings *s, struct object *o, const struct cance
 		r = s->problem ? 0 : -ENOMEM;
 	}
 	s->measured = r == 0;
+	s->error = m && r != -EINPROGRESS ? r : 0;
+	s->asked_in = making_number(m);
 	return r;
 }
 
-int index_measure(struct index *x, struct tensor *tensor, const struct making *m,
+int index_measure(struct index *x, struct tensor *tensor, struct making *m,
 		  const struct strings_size **ret)
 {
 	struct node *n = index_file(x->tree, tensor);
@@ -198,7 +204,7 @@ int index_measure(struct index *x, struct tensor *tensor, const struct making *m
 	s = bsearch(&key, x->strings, x->n_strings, sizeof(key), by_object);
 	if (!s)
 		return -EBADMSG; /* a tensor without a file has a problem */
-	r = s->measured ? 0 : measure(s, o, m ? &m->cancel : NULL);
+	r = s->measured ? 0 : measure(s, o, m);
 	if (r < 0)
 		return r;
 	if (s->problem)

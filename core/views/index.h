@@ -17,6 +17,8 @@ struct index_strings {
 	struct strings_size size;
 	char *problem; /* NULL: none, or not measured yet */
 	bool measured;
+	int error;	   /* why it could not be had */
+	uint64_t asked_in; /* the attempt (making_number()) with that error */
 };
 
 struct index {
@@ -41,10 +43,11 @@ void index_free(struct index *x);
 struct node *index_file(const struct tree *t, const struct tensor *tensor);
 
 /*
- * Measures the forms of a string tensor. The first call for a file reads the whole file, and blocks
- * while it is fetched. 0; -EBADMSG with the tensor's problem set; -errno if it may work later.
+ * Measures the forms of a string tensor. The first call for a file reads the whole file. 0; -EBADMSG with the
+ * tensor's problem set; -EINPROGRESS as making_need(); another -errno if it may work later, which every call of
+ * one attempt gets.
  */
-int index_measure(struct index *x, struct tensor *tensor, const struct making *m,
+int index_measure(struct index *x, struct tensor *tensor, struct making *m,
 		  const struct strings_size **ret);
 
 /* The context of index_read(), a toml_read_fn over the verified bytes of a pinned object. */

@@ -416,6 +416,41 @@ def test_unreachable_strings(work, mount, fault):  # noqa: F811
         check_index(m, td)
 
 
+def two_of_strings():
+    return TensorData(Tensor('a', 'uint8', (2,), b'ab'), Tensor('s', 'string', (1,), ['x']),
+                      Tensor('t', 'string', (1,), ['y']))
+
+
+def test_two_unreachable_strings(work, mount, fault):  # noqa: F811
+    """Each is waited for once, and both are told of."""
+    td = two_of_strings()
+    linked_carton(fault, td).write(work / 'm.carton')
+    for t in td.list[1:]:
+        away(fault, f'tensor_data/{t.file}')
+    with mount(work / 'm.carton', *PRIVATE, '-o', f'cache_dir={work}/cache') as m:
+        assert {'s.bin', 't.bin', 'a.bin'} < set(os.listdir(m / DATA))
+        problems = json.loads(m.read(f'{DATA}/index.json'))['problems']
+        assert [p['name'] for p in problems] == ['s', 't']
+        assert all('cannot be read now' in p['problem'] for p in problems)
+
+
+def test_strings_hold_up_no_other_view(work, mount, fault):  # noqa: F811
+    """While the strings of one view are waited for, another is filled."""
+    td = two_of_strings()
+    toml = TOML + b'[[self_test]]\ninputs.a = "@tensor_data/a"\n'
+    c = td.put(LinkedCarton(toml=toml))
+    path = f'tensor_data/{td.list[1].file}'
+    c.link(path, c.entries.pop(path).data, fault.url('s', silent=1))
+    c.write(work / 'm.carton')
+    with mount(work / 'm.carton', *PRIVATE, '-o', f'cache_dir={work}/cache,timeout=8') as m:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            listing = pool.submit(os.listdir, m / DATA)
+            eventually('it is asked for', lambda: fault.requests('s'))
+            assert os.listdir(m / 'views/triton/self_test-0')
+            assert not listing.done()
+            assert errno_of(listing.result) in (0, errno.ETIMEDOUT)
+
+
 def test_unreachable_index(work, mount, fault):  # noqa: F811
     """Without the index nobody knows the tensors of tensor_data; other views need it not."""
     td, data = network_tensors(), st_bytes({'t': st()}, b'x')
