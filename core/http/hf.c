@@ -8,7 +8,6 @@
 
 #include "base/util.h"
 #include "http/http.h"
-#include "http/policy.h"
 
 #define SCHEME "hf://"
 #define HUB "https://huggingface.co"
@@ -136,6 +135,13 @@ static FILE *open_saved(void)
 	return NULL;
 }
 
+static bool is_printable(const char *s)
+{
+	while (isgraph((unsigned char)*s))
+		s++;
+	return !*s;
+}
+
 int hf_header(char **ret)
 {
 	const char *given = getenv("HF_TOKEN");
@@ -154,7 +160,7 @@ int hf_header(char **ret)
 	start += strspn(token, " \t\r\n");
 	n = strcspn(start, " \t\r\n");
 	if (n > 0 && (start[n + strspn(start + n, " \t\r\n")] || n == sizeof(token) - 1 ||
-		      (start[n] = '\0', !http_header_value_ok(start)))) {
+		      (start[n] = '\0', !is_printable(start)))) {
 		carton_log(CARTON_LOG_ERROR, NULL,
 			   "HF_TOKEN or the saved token of huggingface_hub is no token");
 		r = -EINVAL;
