@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "pages.h"
 #include "push.h"
 
 #define MAX_SLOTS 4
@@ -130,7 +131,7 @@ static void begin(struct ahead *a, struct slot *s, struct carton_node *node, uin
 		return;
 	r = carton_pin(m->carton, node, NULL, NULL, NULL);
 	if (r == 0) {
-		mount_first_open(m, node);
+		pages_first_open(m, node);
 		carton_unpin(node);
 	}
 	if (r != -EAGAIN)

@@ -7,7 +7,7 @@
 #ifndef FS_AHEAD_H
 #define FS_AHEAD_H
 
-#include "ops.h"
+#include "mount.h"
 
 struct ahead;
 

@@ -18,7 +18,7 @@
 #ifndef FS_KEEP_H
 #define FS_KEEP_H
 
-#include "ops.h"
+#include "mount.h"
 
 struct options;
 struct keep_state;

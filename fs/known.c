@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ops.h"
+#include "mount.h"
 
 #define MAX_NOTES (64 << 20) /* bytes; what comes later is not noted */
 #define MAX_PATH 4096

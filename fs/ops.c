@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 
 #include "ahead.h"
+#include "pages.h"
 #include "park.h"
 #include "passthrough.h"
 #include "push.h"
@@ -17,8 +18,6 @@
 /* Names and attributes never change, so the kernel may cache them for a year (seconds). */
 #define TIMEOUT (365.0 * 24 * 3600)
 #define BLOCK 4096
-/* files up to this size are put into the page cache when they are opened */
-#define SMALL (16 * 1024)
 #define MAX_WAITING_READS 8192
 
 static struct mount *mount_of(fuse_req_t req)
@@ -400,68 +399,6 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 /* ---- files ---- */
 
-/*
- * Fills the page cache on first open. A small file is stored whole, which saves a READ. If the size
- * came from a server, at least the last page is stored: that sets i_size, which mmap and sendfile do
- * not ask for again.
- */
-static void store_bytes(const struct mount *m, struct carton_node *node, bool unsure)
-{
-	struct fuse_bufvec bytes = FUSE_BUFVEC_INIT(0);
-	struct carton_stat st;
-	char buf[SMALL];
-	uint64_t off;
-	ssize_t n;
-
-	carton_stat(node, &st);
-	if (st.size == 0 || (st.size > sizeof(buf) && !unsure))
-		return;
-	off = st.size <= sizeof(buf) ? 0 : (st.size - 1) / BLOCK * BLOCK;
-	n = carton_read(node, buf, sizeof(buf), off, !unsure);
-	if (n <= 0)
-		return;
-	bytes.buf[0].mem = buf;
-	bytes.buf[0].size = (size_t)n;
-	fuse_lowlevel_notify_store(m->session, mount_ino(m, node), (off_t)off, &bytes, 0);
-}
-
-/*
- * notify_store blocks on locked pages, whose reader may be waiting for this thread. Before the first
- * open is answered there are no readers, so it cannot deadlock.
- */
-void mount_first_open(struct mount *m, struct carton_node *node)
-{
-	atomic_uchar *mark = carton_mark(node);
-
-	/* an earlier process may have answered opens */
-	if (m->epoch > 1 || atomic_load(mark) & MARK_OPENED)
-		return;
-	pthread_mutex_lock(&m->first_open);
-	if (!(atomic_load(mark) & MARK_OPENED)) {
-		store_bytes(m, node, atomic_load(mark) & MARK_UNSURE);
-		atomic_fetch_or(mark, MARK_OPENED);
-	}
-	pthread_mutex_unlock(&m->first_open);
-}
-
-static void drop_pages(const struct mount *m, struct carton_node *file)
-{
-	fuse_lowlevel_notify_inval_inode(m->session, mount_ino(m, file), 0, 0);
-}
-
-void mount_damaged(void *mount, struct carton_node *file)
-{
-	atomic_fetch_or(carton_mark(file), MARK_DAMAGED);
-	drop_pages(mount, file);
-}
-
-/* A read that was answered: if the file was found damaged meanwhile, its page came too late to be dropped. */
-static void read_answered(const struct mount *m, struct carton_node *file)
-{
-	if (atomic_load(carton_mark(file)) & MARK_DAMAGED)
-		drop_pages(m, file);
-}
-
 static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_file_info *fi, int r)
 {
 	struct mount *m = mount_of(req);
@@ -471,7 +408,7 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 		fuse_reply_err(req, to_errno(r));
 		return;
 	}
-	mount_first_open(m, node);
+	pages_first_open(m, node);
 	/* all of it has been hashed since it was found damaged */
 	tainted = atomic_fetch_and(carton_mark(node),
 				   (unsigned char)~(MARK_TAINTED | MARK_DAMAGED));
@@ -550,7 +487,7 @@ static void finish_read(struct parked *p, int result)
 		return;
 	}
 	fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
-	read_answered(m, p->node);
+	pages_read_answered(m, p->node);
 }
 
 static int start_read(struct parked *p)
@@ -581,7 +518,7 @@ static void read_pinned(const struct parked *q)
 
 	if (n >= 0) {
 		fuse_reply_buf(q->req, buf, (size_t)n);
-		read_answered(m, q->node);
+		pages_read_answered(m, q->node);
 	} else if (n != -EAGAIN) {
 		fuse_reply_err(q->req, to_errno((int)n));
 	}

@@ -14,7 +14,7 @@
 #ifndef FS_PUSH_H
 #define FS_PUSH_H
 
-#include "ops.h"
+#include "mount.h"
 
 /*
  * A tap for carton_pin_tapped(), or NULL: the file is small, or larger than half of the free memory or than

@@ -23,6 +23,7 @@
 #include "mountpoint.h"
 #include "notify.h"
 #include "ops.h"
+#include "pages.h"
 #include "park.h"
 #include "passthrough.h"
 #include "progress.h"
@@ -400,7 +401,7 @@ static int open_and_serve(struct session *s)
 		o->carton.confine = sandbox_enter;
 		o->carton.confine_ctx = &helper;
 	}
-	o->carton.damaged = mount_damaged;
+	o->carton.damaged = pages_damaged;
 	o->carton.damaged_ctx = &s->mount;
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
 	if (r == 0 && !o->nosandbox && !carton_fetches(s->mount.carton))
