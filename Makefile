@@ -46,8 +46,9 @@ ISAL ?= $(shell pkg-config --exists libisal && echo yes)
 CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal,libarchive)
 FS_PKGS := fuse3 libseccomp
 soname = $(shell LC_ALL=C readelf -d "$$($(CC) -print-file-name=$(1).so)" 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
-CORE_CFLAGS := $(shell pkg-config --cflags $(CORE_PKGS) $(LAZY_PKGS)) \
-	-DLIBCURL_FILE='"$(call soname,libcurl)"' -DLIBARCHIVE_FILE='"$(call soname,libarchive)"'
+# once, when it is first needed: `make deps` has no compiler yet
+CORE_CFLAGS = $(eval CORE_CFLAGS := $(shell pkg-config --cflags $(CORE_PKGS) $(LAZY_PKGS)) \
+	-DLIBCURL_FILE='"$(call soname,libcurl)"' -DLIBARCHIVE_FILE='"$(call soname,libarchive)"')$(CORE_CFLAGS)
 CORE_LIBS = $(shell pkg-config --libs $(CORE_PKGS))
 FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
 FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
