@@ -77,8 +77,8 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 		fault = "the carton has been cut off since it was opened; it can no longer be read";
 	}
 	if (fault) {
-		whole_failed(o);
 		carton_log(CARTON_LOG_ERROR, object_name(o), "%s", fault);
+		whole_failed(o);
 	} else if (result == 0) {
 		pthread_mutex_lock(&o->store->lock);
 		o->state = OBJECT_VERIFIED;
