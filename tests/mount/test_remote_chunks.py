@@ -2,10 +2,12 @@
 """Remote cartons with a chunk index: only the chunks that are read are fetched, and they are kept."""
 import concurrent.futures
 import errno
+import hashlib
 import json
 import os
 import random
 import struct
+import time
 
 import numpy
 import pytest
@@ -20,6 +22,7 @@ from test_chunks import overwrite, pread, whole_is_hashed
 N_CHUNKS = 100
 LARGE = random.Random(13).randbytes(N_CHUNKS * CHUNK + 999)
 NAME = 'model/large'
+SHA = hashlib.sha256(LARGE).hexdigest()
 # what a mount reads at the end of the carton
 TAIL = 256 << 10
 
@@ -42,6 +45,11 @@ def remote(nginx):
 
 def sent(nginx):
     return sum(r['sent'] for r in nginx.requests('chunks.carton'))
+
+
+def partials(cache):
+    """The files of chunks that are not complete."""
+    return [p for p in (cache.path / 'v1/partial').iterdir() if p.stat().st_size == len(LARGE)]
 
 
 def chunk_at(i):
@@ -93,7 +101,7 @@ def test_chunks_are_kept(nginx, remote, mount, cache):
 def test_damaged_chunk_is_fetched_again(remote, mount, cache):
     with mount(remote[0], *cache.options) as m:
         assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7)
-    [partial] = [p for p in (cache.path / 'v1/partial').iterdir() if p.stat().st_size == len(LARGE)]
+    [partial] = partials(cache)
     overwrite(partial, 7 * CHUNK + 5, bytes([LARGE[7 * CHUNK + 5] ^ 1]))
     with mount(remote[0], *cache.options) as m:
         assert pread(m / NAME, CHUNK, 7 * CHUNK) == chunk_at(7)
@@ -107,6 +115,7 @@ def test_two_mounts(remote, mount, cache):
         for m in a, b:
             eventually('all of it is hashed', whole_is_hashed(m, NAME))
             assert m.state(NAME) == 'verified'
+    assert SHA in cache.objects() and not partials(cache)
 
 
 def test_readers_beside_each_other(remote, mount, cache):
@@ -128,6 +137,79 @@ def test_killed(remote, mount_fg, mount, cache):
         m.ended = True
     with mount(remote[0], *cache.options) as m:
         assert m.read(NAME) == LARGE
+
+
+def test_killed_while_it_is_completed(remote, mount_fg, mount, cache):
+    """At whatever moment: the next mount has right bytes, and in the end the cache has all of it."""
+    for i in range(6):
+        with mount_fg(remote[0], *cache.options) as m:
+            assert m.read(NAME) == LARGE
+            time.sleep(i * 0.02)        # while all of it is hashed, or moved to its name
+            m.process.kill()
+            m.process.wait()
+            m.ended = True
+        if i % 2:
+            for path in cache.objects().values():
+                path.unlink()
+    with mount(remote[0], *cache.options) as m:
+        assert m.read(NAME) == LARGE
+        eventually('all of it is hashed', whole_is_hashed(m, NAME))
+    assert SHA in cache.objects() and not partials(cache)
+
+
+# ---- room in the cache ----
+
+def used(cache):
+    """Bytes of disk of what has a name there."""
+    return sum(p.stat().st_blocks * 512 for d in ('partial', 'objects')
+               for p in (cache.path / 'v1' / d).rglob('*') if p.is_file())
+
+
+def test_gc(nginx, remote, mount, cache):
+    """It removes chunks, unless a mount has them; then they are fetched again."""
+    with mount(remote[0], *cache.options) as m:
+        with open(m / NAME, 'rb') as f:
+            assert os.pread(f.fileno(), CHUNK, 9 * CHUNK) == chunk_at(9)
+            assert ctl('cache', 'gc', cache.flag, '0').returncode == 0
+            assert partials(cache)
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            nginx.clear()
+            assert os.pread(f.fileno(), CHUNK, 9 * CHUNK) == chunk_at(9)
+            assert not nginx.requests('chunks.carton')
+    assert ctl('cache', 'gc', cache.flag, '0').returncode == 0
+    assert not partials(cache)
+    with mount(remote[0], *cache.options) as m:
+        assert pread(m / NAME, CHUNK, 9 * CHUNK) == chunk_at(9)
+
+
+def test_chunks_do_not_outgrow_the_cache(remote, mount, cache):
+    """What has no room there goes on without it."""
+    most = 8 * MIB
+    with mount(remote[0], *cache.options, '-o', f'cache_size={most}') as m:
+        with open(m / NAME, 'rb') as f:
+            for i in range(N_CHUNKS):
+                assert os.pread(f.fileno(), CHUNK, i * CHUNK) == chunk_at(i)
+                assert used(cache) <= most + most // 64
+        assert m.read(NAME) == LARGE
+
+
+def test_chunks_give_way(nginx, mount, cache):
+    """Those of a file that nobody has open, to those of another."""
+    other = random.Random(14).randbytes(len(LARGE))
+    carton = zipwriter.Carton(method='stored').add(NAME, LARGE).add('model/other', other)
+    carton.add(chunkindex.PATH, chunkindex.index(LARGE, other))
+    path = carton.write(nginx.root / 'chunks.carton')
+    most = len(LARGE) + 4 * MIB
+    with mount(nginx.url('chunks.carton'), *cache.options, '-o', f'cache_size={most}') as m:
+        for i in range(0, N_CHUNKS, 2):
+            assert pread(m / NAME, 10, i * CHUNK) == chunk_at(i)[:10]
+        assert partials(cache)
+        assert m.read('model/other') == other
+        assert used(cache) <= most
+        eventually('all of it is hashed', whole_is_hashed(m, 'model/other'))
+        assert hashlib.sha256(other).hexdigest() in cache.objects()
+        assert m.read(NAME) == LARGE
+    os.unlink(path)
 
 
 def test_bad_chunk(nginx, remote, mount_fg, cache):
