@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -241,15 +242,29 @@ def has_opened(pid, path):
     """Has the process opened the file, and does it sleep?"""
     with contextlib.suppress(OSError):
         return (any(os.readlink(fd) == str(path) for fd in Path(f'/proc/{pid}/fd').iterdir()) and
-                Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] in 'SD')
+                Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] in 'SD' and
+                Path(f'/proc/{pid}/wchan').read_text() not in ('', '0'))
 
 
-def test_interrupted(work, own, mount_fg, cache):
+# a fault without readahead, which the kernel interrupts
+MAPPED = '''
+import mmap, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+with open(sys.argv[-1], 'rb') as f:
+    view = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+    view.madvise(mmap.MADV_RANDOM)
+    view[-1]
+'''
+
+
+@pytest.mark.parametrize('reader', [['tail', '-c', '10'], [sys.executable, '-c', MAPPED]],
+                         ids=['cached', 'mapped'])
+def test_interrupted(work, own, mount_fg, cache, reader):
     """A reader who waits for a chunk of a dead server ends as soon as it is told to, and the mount goes on."""
     with begun(work, own, mount_fg, cache) as m:
         assert pread(m / NAME, 10, 0) == LARGE[:10]
         with stopped(own):
-            tail = subprocess.Popen(['tail', '-c', '10', m / NAME], stdout=subprocess.DEVNULL)
+            tail = subprocess.Popen([*reader, m / NAME], stdout=subprocess.DEVNULL)
             eventually('it waits', lambda: has_opened(tail.pid, m / NAME))
             with harness.at_once():
                 tail.send_signal(signal.SIGINT)

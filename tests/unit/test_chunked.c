@@ -191,6 +191,93 @@ static void test_complete(void **state)
 	fixture_free(f);
 }
 
+static int fetch_nothing(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
+{
+	(void)ctx;
+	(void)wait;
+	return i < end ? -ENOTCONN : 0;
+}
+
+static void count_complete(void *ctx)
+{
+	++*(int *)ctx;
+}
+
+static void free_nothing(void *ctx)
+{
+	(void)ctx;
+}
+
+/* What is not there has to be fetched; what is written is nobody's until it is verified. */
+static void test_origin(void **state)
+{
+	static const struct chunk_origin origin = { fetch_nothing, count_complete, count_complete,
+						    free_nothing };
+	struct fixture *f = fixture_new();
+	struct log_seen *seen = log_watch();
+	int completed = 0;
+
+	(void)state;
+	assert_null(chunked_origin(f->c));
+	chunked_set_origin(f->c, &origin, &completed);
+	assert_ptr_equal(chunked_origin(f->c), &completed);
+	assert_int_equal(chunked_fetch(f->c, CHUNK - 1, 1, NULL), -ENOTCONN);
+	/* what an earlier mount has left is right, or not */
+	assert_int_equal(read_at(f, 5, 2 * CHUNK), 0);
+	flip(f, 3 * CHUNK + 1);
+	assert_int_equal(read_at(f, 5, 3 * CHUNK), -EINPROGRESS);
+	assert_false(chunked_claim(f->c, 2));
+	assert_true(chunked_claim(f->c, 3));
+	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), -EBADMSG);
+	assert_int_equal(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off), 0);
+	/* it is right by now, but still claimed */
+	assert_int_equal(read_at(f, 5, 3 * CHUNK), -EINPROGRESS);
+	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), 0);
+	chunked_unclaim(f->c, 3);
+	assert_int_equal(read_at(f, 5, 3 * CHUNK), 1);
+	assert_tags(f, 3 * TAGS, 4 * TAGS - 1);
+	for (uint64_t i = 0; i < 4; i++)
+		if (i != 2 && i != 3)
+			assert_int_equal(read_at(f, 1, i * CHUNK), 0);
+	assert_true(chunked_claim(f->c, 4));
+	assert_true(chunked_claim(f->c, 5));
+	assert_int_equal(chunked_fetched(f->c, &f->bytes, 5), 0);
+	assert_int_equal(chunked_fetched(f->c, &f->bytes, 4), 1);
+	assert_span(f, 0, SIZE, SIZE, true);
+	assert_int_equal(completed, 0);
+	chunked_hashed(f->c);
+	assert_int_equal(completed, 1);
+	assert_int_equal(seen->n, 0);
+	fixture_free(f);
+	carton_log_set(NULL, NULL);
+}
+
+/* A hole is not hashed; the last chunk that a reader verifies makes it complete. */
+static void test_holes(void **state)
+{
+	static const struct chunk_origin origin = { fetch_nothing, count_complete, count_complete,
+						    free_nothing };
+	struct fixture *f = fixture_new();
+	int completed = 0, reads;
+
+	(void)state;
+	chunked_set_origin(f->c, &origin, &completed);
+	assert_false(chunked_is_hole(f->c, &f->bytes, 0));
+	assert_int_equal(ftruncate(f->box->fd, 0), 0);
+	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + SIZE)), 0);
+	reads = f->reads;
+	assert_true(chunked_is_hole(f->c, &f->bytes, 0));
+	assert_int_equal(read_at(f, 1, 0), -EINPROGRESS);
+	assert_int_equal(f->reads, reads);
+	assert_int_equal(pwrite_full(f->box->fd, f->box->items[0].data, SIZE, f->bytes.off), 0);
+	for (uint64_t i = 0; i < 6; i++) {
+		assert_int_equal(completed, 0);
+		assert_true(read_at(f, 1, i * CHUNK) >= 0);
+	}
+	assert_int_equal(completed, 1);
+	fixture_free(f);
+}
+
 /* ---- objects ---- */
 
 struct chunked_box {
@@ -385,6 +472,8 @@ int main(void)
 		cmocka_unit_test(test_spans),
 		cmocka_unit_test(test_bad_chunks),
 		cmocka_unit_test(test_complete),
+		cmocka_unit_test(test_origin),
+		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_object),
 		cmocka_unit_test(test_index_of_other_content),
 		cmocka_unit_test(test_read_after_failure),
