@@ -7,8 +7,9 @@
 
 #define BLOCK MIB
 #define BLOCKS 4 /* in one step */
-/* after a step during which somebody read: readers keep four fifths of a core and of the disk */
-#define PAUSE_MS 20
+/* after a step during which somebody read, so many times as long: readers keep four fifths of a core and of the disk */
+#define PAUSE 4
+#define MIN_PAUSE_MS 20
 #define AT_ONCE 2
 
 struct whole {
@@ -137,6 +138,7 @@ static bool step(struct task *t)
 {
 	struct whole *w = container_of(t, struct whole, task);
 	uint64_t reads = atomic_load(w->o.reads);
+	int64_t began_ms = now_ms(), now;
 	int r = 0;
 
 	/* in a step: a hook that fires at once cannot end the task while it is being started */
@@ -150,8 +152,9 @@ static bool step(struct task *t)
 		r = cancel_fired(w->o.cancel) ? -ECANCELED : hash_block(w);
 	if (r < 0 || w->done == w->o.size)
 		return end(w, r);
+	now = now_ms();
 	if (reads != w->reads)
-		task_wake_at(t, now_ms() + PAUSE_MS);
+		task_wake_at(t, now + MAX(MIN_PAUSE_MS, PAUSE * (now - began_ms)));
 	else
 		task_wake(t);
 	w->reads = reads;
