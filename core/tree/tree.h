@@ -101,10 +101,11 @@ struct node {
 			const char *target;
 		} link;
 	};
-	uint32_t ino;	    /* the root's is 1 */
+	uint32_t ino;	   /* the root's is 1 */
+	atomic_uchar mark; /* see carton_mark() */
+	uint8_t room;	   /* a directory: its array has room for 2^room nodes; 0: it is full */
+	/* compilers read the kind together with the flags, so `mark` does not stand between them */
 	uint8_t kind;	    /* enum node_kind */
-	atomic_uchar mark;  /* see carton_mark() */
-	uint8_t room;	    /* a directory: its array has room for 2^room nodes; 0: it is full */
 	bool owns_list : 1; /* its array was malloc'ed for it */
 	bool gated : 1;
 	bool has_body : 1;  /* a file that is not simply the bytes of an object */
