@@ -25,17 +25,24 @@ struct pair {
 struct known {
 	int fd;
 	off_t start;
-	struct pair *earlier; /* sorted by their numbers */
+	struct pair *by_ino, *by_node; /* of earlier processes, sorted */
 	size_t n;
 	pthread_mutex_t lock; /* guards what follows, and writing */
 	off_t end;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_inos(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
 
 	return x->ino < y->ino ? -1 : x->ino > y->ino;
+}
+
+static int compare_nodes(const void *a, const void *b)
+{
+	const struct pair *x = a, *y = b;
+
+	return x->node < y->node ? -1 : x->node > y->node;
 }
 
 /* The next note at *at, whose path `ret_path` points into `text`. False at the end, or where one is cut off. */
@@ -64,13 +71,21 @@ static int find_all(struct known *k, const char *text, size_t size, const struct
 	while (next(text, size, &at, &ino, &path))
 		n++;
 	k->end = k->start + (off_t)at;
-	k->earlier = calloc(n + 1, sizeof(*k->earlier));
-	if (!k->earlier)
+	k->by_ino = calloc(n + 1, sizeof(*k->by_ino));
+	k->by_node = calloc(n + 1, sizeof(*k->by_node));
+	if (!k->by_ino || !k->by_node)
 		return -ENOMEM;
-	for (at = 0; next(text, size, &at, &ino, &path);)
-		if (carton_resolve(c, path, &k->earlier[k->n].node) == 0)
-			k->earlier[k->n++].ino = ino;
-	qsort(k->earlier, k->n, sizeof(*k->earlier), compare);
+	for (at = 0; next(text, size, &at, &ino, &path);) {
+		struct pair *p = &k->by_ino[k->n];
+
+		if (carton_resolve(c, path, &p->node) < 0)
+			continue;
+		p->ino = ino;
+		atomic_fetch_or(carton_mark(p->node), MARK_NOTED);
+		k->by_node[k->n++] = *p;
+	}
+	qsort(k->by_ino, k->n, sizeof(*k->by_ino), compare_inos);
+	qsort(k->by_node, k->n, sizeof(*k->by_node), compare_nodes);
 	return 0;
 }
 
@@ -116,7 +131,8 @@ void known_free(struct known *k)
 {
 	if (!k)
 		return;
-	free(k->earlier);
+	free(k->by_ino);
+	free(k->by_node);
 	free(k);
 }
 
@@ -141,12 +157,25 @@ void known_note(struct known *k, struct carton_node *node, uint64_t ino)
 	pthread_mutex_unlock(&k->lock);
 }
 
+static const struct pair *find(const struct known *k, const struct pair *key,
+			       const struct pair *pairs,
+			       int (*compare)(const void *a, const void *b))
+{
+	return k->n ? bsearch(key, pairs, k->n, sizeof(*key), compare) : NULL;
+}
+
 struct carton_node *known_find(const struct known *k, uint64_t ino)
 {
 	const struct pair key = { .ino = ino };
-	const struct pair *found = k && k->n ?
-					   bsearch(&key, k->earlier, k->n, sizeof(key), compare) :
-					   NULL;
+	const struct pair *found = k ? find(k, &key, k->by_ino, compare_inos) : NULL;
 
 	return found ? found->node : NULL;
+}
+
+uint64_t known_ino(const struct known *k, const struct carton_node *node)
+{
+	const struct pair key = { .node = (struct carton_node *)node };
+	const struct pair *found = k ? find(k, &key, k->by_node, compare_nodes) : NULL;
+
+	return found ? found->ino : 0;
 }

@@ -29,4 +29,7 @@ void known_note(struct known *k, struct carton_node *node, uint64_t ino);
 /* The node that an earlier process has noted with this number, or NULL. NULL-safe. */
 struct carton_node *known_find(const struct known *k, uint64_t ino);
 
+/* Its number then, which it keeps; 0: none has noted it. NULL-safe. */
+uint64_t known_ino(const struct known *k, const struct carton_node *node);
+
 #endif

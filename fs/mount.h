@@ -82,7 +82,10 @@ static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_no
 {
 	uint64_t number = carton_number(m->carton, node);
 
-	return number == 1 ? FUSE_ROOT_ID : number ? INO_FIRST + number : mount_tag(m, node);
+	if (number)
+		return number == 1 ? FUSE_ROOT_ID : INO_FIRST + number;
+	number = known_ino(m->known, node);
+	return number ? number : mount_tag(m, node);
 }
 
 /* NULL: a generated node of an earlier process that cannot be found. */

@@ -305,21 +305,21 @@ static bool is_hidden(const struct carton_node *node)
 	return st.hidden;
 }
 
-/* Does not wait: opendir has waited until the directory was generated. */
-static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static void answer_list(const struct parked *q, int r, bool plus)
 {
-	const struct mount *m = mount_of(req);
-	struct carton_node *dir = mount_node(m, ino), *node;
-	char *buf = malloc(size);
+	const struct mount *m = mount_of(q->req);
+	char *buf = r < 0 ? NULL : malloc(q->size);
+	struct carton_node *node;
+	off_t off = q->off;
 	const char *name;
 	size_t used = 0;
 
 	if (!buf || off < 0) {
-		fuse_reply_err(req, buf ? EINVAL : ENOMEM);
+		fuse_reply_err(q->req, r < 0 ? to_errno(r) : buf ? EINVAL : ENOMEM);
 		free(buf);
 		return;
 	}
-	for (; (node = entry_at(dir, off, &name)); off++) {
+	for (; (node = entry_at(q->node, off, &name)); off++) {
 		struct fuse_entry_param e;
 		size_t need;
 
@@ -329,31 +329,67 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
 		if (off < 2)
 			e.ino = 0; /* no lookup count for "." and ".." */
 		if (plus)
-			need = fuse_add_direntry_plus(req, buf + used, size - used, name, &e,
+			need = fuse_add_direntry_plus(q->req, buf + used, q->size - used, name, &e,
 						      off + 1);
 		else
-			need = fuse_add_direntry(req, buf + used, size - used, name, &e.attr,
+			need = fuse_add_direntry(q->req, buf + used, q->size - used, name, &e.attr,
 						 off + 1);
-		if (need > size - used)
+		if (need > q->size - used)
 			break;
 		used += need;
 	}
-	fuse_reply_buf(req, buf, used);
+	fuse_reply_buf(q->req, buf, used);
 	free(buf);
+}
+
+static void finish_readdir(struct parked *p, int result)
+{
+	answer_list(p, result, false);
+}
+
+static void finish_readdirplus(struct parked *p, int result)
+{
+	answer_list(p, result, true);
+}
+
+/* opendir has waited until the directory was generated; if that was in an earlier process, this waits. */
+static void list(struct parked *q, void (*finish)(struct parked *p, int result))
+{
+	int r = carton_list(mount_of(q->req)->carton, q->node, NULL, NULL, NULL);
+	struct parked *p;
+
+	if (r != -EAGAIN) {
+		finish(q, r);
+		return;
+	}
+	p = parked_new(q->req, q->node, finish);
+	if (!p)
+		return;
+	p->size = q->size;
+	p->off = q->off;
+	park(p, start_list);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
+	struct parked q = {
+		.req = req, .node = mount_node(mount_of(req), ino), .size = size, .off = off
+	};
+
 	(void)fi;
-	list(req, ino, size, off, false);
+	list(&q, finish_readdir);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			   struct fuse_file_info *fi)
 {
+	struct parked q = {
+		.req = req, .node = mount_node(mount_of(req), ino), .size = size, .off = off
+	};
+
 	(void)fi;
-	list(req, ino, size, off, true);
+	list(&q, finish_readdirplus);
 }
 
 /* ---- attributes: may wait for a server ---- */

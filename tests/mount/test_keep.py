@@ -274,6 +274,36 @@ def test_generated_files(work, place, who, version):
     assert child(who, harness.scan, views) == before
 
 
+def test_generated_directories(work, place, who):
+    """One that is open and was not listed is listed whole, one that is a working directory has a path, and nothing is
+    noted twice."""
+    m, where = place
+    path = sample().write(work / 'm.carton')
+    m.mount(path, where)
+    m.start(path)
+    script = ('import os, sys\n'
+              'os.chdir(sys.argv[1] + "/tensor_data/ragged/..")\n'
+              'fds = [os.open(d, os.O_RDONLY) for d in (".", "..")]\n'
+              'print(flush=True)\n'
+              'input()\n'
+              'print(*[sorted(os.listdir(fd)) for fd in fds], os.getcwd(), sep="\\n", flush=True)\n')
+    views = os.path.join(where, 'views')
+    sizes = []
+    for turn in range(3):
+        with subprocess.Popen(['python3', '-c', script, views], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              **harness.identity(who)) as reader:
+            assert reader.stdout.readline() == '\n'
+            m.kill()
+            m.mount(path, where)
+            m.start(path)
+            inner, outer, cwd = reader.communicate('\n')[0].splitlines()
+        assert 'words.npy' in inner and 'tensor_data' in outer and cwd == os.path.join(views, 'tensor_data')
+        names = sorted(child(who, harness.scan, views))
+        assert inner == str([n.split('/')[1] for n in names if n.count('/') == 1])
+        sizes.append(os.fstat(m.stored['cartonfs-state']).st_size)
+    assert sizes[1] == sizes[2]
+
+
 @pytest.mark.parametrize('what', ['carton', 'times', 'options'])
 def test_another_carton_is_mounted_anew(work, place, who, what):
     """The kernel has cached what was: the next process ends, and the one behind it serves a new mount."""
