@@ -12,6 +12,8 @@
  *	making		an attempt to get its bytes: asks its maker
  *	object		who has it pinned
  *	hashed		what hashing it in the background shows
+ *	chunk_urls	which URLs may be asked for chunks
+ *	partial_file	the file that chunks go to
  *	partial		bytes that are fetched as they are read
  *	copy		copies of what cannot be read in place
  *	indexed		what need not be copied first, since the chunk index has it

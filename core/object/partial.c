@@ -10,10 +10,9 @@
 #include "fetch/fetcher.h"
 #include "fetch/mirrors.h"
 #include "fetch/remote_source.h"
-#include "format/links.h"
+#include "object/chunk_urls.h"
+#include "object/partial_file.h"
 
-/* the validator of a partial file of chunks, in place of an ETag: each chunk has a hash */
-#define VALIDATOR "chunks"
 /* readahead: at most this share of what was read in order, and at most so many bytes */
 #define AHEAD_SHARE 8
 #define AHEAD_MAX (8 * MIB)
@@ -24,15 +23,11 @@ struct partial {
 	struct partial_options o;
 	struct chunked *chunks;
 	struct chunked_bytes bytes;
-	char **urls; /* of mirrors, then of LINKS */
-	size_t n_urls, n_by_hash;
 
-	pthread_mutex_t lock;	 /* guards the rest; taken before the store's */
-	struct cache_fill *fill; /* NULL: an unnamed file, or published */
+	pthread_mutex_t lock; /* guards the rest; taken before the store's */
+	struct chunk_urls urls;
+	struct partial_file file;
 	struct flight *flights;
-	bool *dropped; /* of each URL: it is not asked again */
-	size_t good;   /* the URL of LINKS that worked last */
-	bool logged;   /* that the carton's server gives other bytes */
 	bool located;
 	uint64_t data;	       /* where the entry's data begins in the carton, once located */
 	uint64_t next, run;    /* the chunk behind the last one asked for; how many came in order */
@@ -126,18 +121,10 @@ static int repeated(struct partial *p, uint64_t i)
 
 /* ---- what comes ---- */
 
-/* The mirrors before the one that has it are not asked again. */
 static void note_good(struct partial *p, const char *url)
 {
 	pthread_mutex_lock(&p->lock);
-	for (size_t i = 0; i < p->n_urls; i++) {
-		if (p->urls[i] == url) {
-			p->good = MAX(i, p->n_by_hash);
-			break;
-		}
-		if (i < p->n_by_hash)
-			p->dropped[i] = true;
-	}
+	chunk_urls_good(&p->urls, url);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -146,24 +133,15 @@ static void note_bad(struct flight *f, const char *url)
 	struct partial *p = f->partial;
 	unsigned long long from = f->bad * p->o.file->chunk_size;
 	unsigned long long to = MIN(from + p->o.file->chunk_size, p->o.file->size) - 1;
-	bool logged = false;
 	char shown[256];
-	size_t i = 0;
+	bool first;
 
 	pthread_mutex_lock(&p->lock);
-	while (i < p->n_urls && p->urls[i] != url)
-		i++;
-	if (i < p->n_urls) {
-		logged = p->dropped[i];
-		p->dropped[i] = true;
-	} else {
-		logged = p->logged;
-		p->logged = true;
-	}
+	first = chunk_urls_bad(&p->urls, url);
 	pthread_mutex_unlock(&p->lock);
-	if (logged)
+	if (!first)
 		return;
-	if (i < p->n_urls)
+	if (chunk_urls_has(&p->urls, url))
 		carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
 			   "has other bytes of \"%s\" than " CHUNKS_PATH
 			   " says, from %llu to %llu; "
@@ -421,30 +399,18 @@ static int begin_carton(struct flight *f)
 
 /* ---- from mirrors, and as LINKS says ---- */
 
-/* The URLs that may be asked: those of mirrors, and those of LINKS from the one that worked last on. */
 static int list_urls(struct flight *f, struct fetch *ret)
 {
 	struct partial *p = f->partial;
-	size_t n = 0, links = p->n_urls - p->n_by_hash;
 
 	free(f->urls);
-	f->urls = malloc((p->n_urls + 1) * sizeof(*f->urls));
+	f->urls = malloc((p->urls.n + 1) * sizeof(*f->urls));
 	if (!f->urls)
 		return -ENOMEM;
 	pthread_mutex_lock(&p->lock);
-	for (size_t i = 0; i < p->n_urls; i++) {
-		size_t k = i < p->n_by_hash ?
-				   i :
-				   p->n_by_hash + (p->good + i - 2 * p->n_by_hash) % links;
-
-		if (!p->dropped[k])
-			f->urls[n++] = p->urls[k];
-		if (i + 1 == p->n_by_hash)
-			ret->n_by_hash = n;
-	}
+	ret->n_urls = chunk_urls_list(&p->urls, f->urls, &ret->n_by_hash);
 	pthread_mutex_unlock(&p->lock);
 	ret->urls = f->urls;
-	ret->n_urls = n;
 	return 0;
 }
 
@@ -470,8 +436,7 @@ static int begin_urls(struct flight *f)
 static void drop_mirrors(struct partial *p)
 {
 	pthread_mutex_lock(&p->lock);
-	for (size_t i = 0; i < p->n_by_hash; i++)
-		p->dropped[i] = true;
+	chunk_urls_drop_mirrors(&p->urls);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -503,21 +468,14 @@ static void part_done(void *ctx, int result, struct ingested *in)
 
 /* ---- beginning ---- */
 
-/* Without room in the cache the file goes on as an unnamed one, as long as the disk has some. */
 static int make_room(struct partial *p, uint64_t n)
 {
-	struct cache *cache = store_of(p)->options.cache;
-	bool counted;
+	int r;
 
 	pthread_mutex_lock(&p->lock);
-	if (p->fill && cache_reserve(cache, n) < 0 &&
-	    !(keep_drop_idle(store_of(p)) && cache_reserve(cache, n) == 0)) {
-		cache_fill_abort(p->fill, false);
-		p->fill = NULL;
-	}
-	counted = p->fill;
+	r = partial_file_make_room(&p->file, p->bytes.source->fd, n);
 	pthread_mutex_unlock(&p->lock);
-	return counted || dest_disk_has_room(p->bytes.source->fd, n, UINT64_MAX) ? 0 : -ENOSPC;
+	return r;
 }
 
 static void flight_begin(struct flight *f)
@@ -610,25 +568,19 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	return r;
 }
 
-/* ---- the file ---- */
+/* ---- the partial ---- */
 
 static void complete(void *ctx)
 {
 	object_complete(((struct partial *)ctx)->o.object);
 }
 
-/* The whole is right: others find it under its hash. Best effort. */
 static void publish(void *ctx)
 {
 	struct partial *p = ctx;
-	int fd;
 
 	pthread_mutex_lock(&p->lock);
-	if (p->fill &&
-	    cache_fill_publish_as(p->fill, p->o.object->sha256, p->o.file->size, &fd) == 0) {
-		p->fill = NULL;
-		fd_close(fd);
-	}
+	partial_file_publish(&p->file);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -636,87 +588,14 @@ static void partial_free(void *ctx)
 {
 	struct partial *p = ctx;
 
-	cache_fill_abort(p->fill, true);
+	partial_file_close(&p->file);
 	pthread_mutex_destroy(&p->lock);
-	free(p->urls);
-	free(p->dropped);
+	chunk_urls_free(&p->urls);
 	free(p->failed);
 	free(p);
 }
 
 static const struct chunk_origin origin = { fetch, complete, publish, partial_free };
-
-/* A partial of that size, whatever is in it: it is hashed before use. */
-static int adopt(struct partial *p)
-{
-	char validator[MAX_CACHE_VALIDATOR + 1];
-	uint64_t size = p->o.file->size, len;
-	int r = cache_fill_partial(p->fill, &len, validator, sizeof(validator));
-
-	if (r == 0 && len == size && strcmp(validator, VALIDATOR) == 0)
-		return 0;
-	r = cache_fill_restart(p->fill, VALIDATOR);
-	if (r == 0 && ftruncate(cache_fill_fd(p->fill), (off_t)size) < 0)
-		r = -errno;
-	return r < 0 ? r : cache_fill_progress(p->fill, size);
-}
-
-/* Its name in the cache is no sha256 of content: nobody finds it as an object. */
-static int open_fill(struct partial *p)
-{
-	uint8_t name[sizeof(VALIDATOR) + SHA256_SIZE], key[SHA256_SIZE];
-	struct cache *cache = store_of(p)->options.cache;
-	int r;
-
-	memcpy(name, VALIDATOR, sizeof(VALIDATOR));
-	memcpy(name + sizeof(VALIDATOR), p->o.object->sha256, SHA256_SIZE);
-	r = cache ? sha256_mem(name, sizeof(name), key) : -ENOENT;
-	if (r == 0)
-		r = cache_begin(cache, key, &p->fill);
-	if (r == 0)
-		r = adopt(p);
-	if (r == 0)
-		r = fd_dup(cache_fill_fd(p->fill));
-	if (r >= 0)
-		return r;
-	/* the bytes go elsewhere: this file must not be published */
-	cache_fill_abort(p->fill, true);
-	p->fill = NULL;
-	return r;
-}
-
-static int open_file(struct partial *p, struct source **ret)
-{
-	int fd = open_fill(p), r = 0;
-
-	if (fd < 0)
-		r = cache_tmpfile(store_of(p)->options.cache, &fd);
-	if (r < 0)
-		return r;
-	if (ftruncate(fd, (off_t)p->o.file->size) < 0) {
-		r = -errno;
-		fd_close(fd);
-		return r;
-	}
-	return source_from_fd(fd, ret);
-}
-
-static int find_urls(struct partial *p)
-{
-	const struct object *o = p->o.object;
-	const struct link *link = p->o.link;
-	int r = mirrors_urls(o->store->options.mirrors, o->sha256, object_name(o),
-			     link ? link->urls : NULL, link ? link->n_urls : 0, &p->urls,
-			     &p->n_by_hash);
-
-	if (r < 0)
-		return r;
-	p->n_urls = p->n_by_hash + (link ? link->n_urls : 0);
-	p->good = p->n_by_hash;
-	p->dropped = calloc(p->n_urls + 1, sizeof(*p->dropped));
-	p->failed = calloc(chunks_count(p->o.file) / 8 + 1, 1);
-	return p->dropped && p->failed ? 0 : -ENOMEM;
-}
 
 int partial_open(const struct partial_options *options, struct bytes *ret)
 {
@@ -729,9 +608,10 @@ int partial_open(const struct partial_options *options, struct bytes *ret)
 		return -ENOMEM;
 	p->o = *options;
 	pthread_mutex_init(&p->lock, NULL);
-	r = find_urls(p);
+	p->failed = calloc(chunks_count(p->o.file) / 8 + 1, 1);
+	r = p->failed ? chunk_urls_find(&p->urls, o, p->o.link) : -ENOMEM;
 	if (r == 0)
-		r = open_file(p, &bytes.source);
+		r = partial_file_open(&p->file, o, p->o.file->size, &bytes.source);
 	if (r == 0)
 		r = bytes_use_chunks(&bytes, &o->store->index, p->o.file, o->name);
 	if (r < 0) {

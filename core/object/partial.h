@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A large object of which only those chunks are fetched that are read, into a file of the cache: a Stored entry of a
- * remote carton, or what LINKS names. That file is a partial under a name of its own: one process at a time fills it,
- * and the next mount finds what is there, chunk by chunk, by its hash. When all is there and has the right hash, it
- * becomes a cache entry. Where another process fills it, or there is no cache or no room in it, the file is an unnamed
- * one.
+ * A large object of which only those chunks are fetched that are read, into a file of the cache (partial_file.h): a
+ * Stored entry of a remote carton, or what LINKS names. The next mount finds what is there, chunk by chunk, by its hash.
+ * When all is there and has the right hash, it becomes a cache entry.
  *
  * Chunks come from mirrors by hash, then from the URLs of LINKS, or the carton. A URL that gives a wrong chunk is not
  * asked again; the other chunks that it gave are kept.
