@@ -154,6 +154,17 @@ static void note_bad(struct flight *f, const char *url)
 			   from, to);
 }
 
+/* All of it is there, and is hashed next; while it is probed, once the object has these bytes. 0 or -ENOMEM. */
+static int all_there(const struct flight *f)
+{
+	const struct partial_options *o = &f->partial->o;
+
+	if (f->probe)
+		return object_whole(o->object, &f->probe->bytes, o->file->size, &f->probe->whole);
+	object_complete(o->object);
+	return 0;
+}
+
 /* A check() of a fetch: all chunks are in the file. Those that are right are kept, whatever the others are. */
 static int check(void *ctx, const char *url)
 {
@@ -173,13 +184,13 @@ static int check(void *ctx, const char *url)
 		bad |= r == -EBADMSG;
 		all |= r == 1;
 	}
-	if (all)
-		object_complete(p->o.object);
 	if (bad)
 		note_bad(f, url);
 	else
 		note_good(p, url);
-	return bad ? -EBADMSG : 0;
+	if (bad)
+		return -EBADMSG;
+	return all ? all_there(f) : 0;
 }
 
 /* ---- the end ---- */

@@ -127,6 +127,17 @@ def test_wrong_index(nginx, tmp_path, mount, cache):
         assert m.read(NAME) == LARGE
 
 
+def test_one_chunk(nginx, tmp_path, mount, cache):
+    """The chunk that an open has fetched may be all of the file."""
+    index = chunkindex.index(LARGE, chunk=16 * MIB)
+    with mount(linked(tmp_path / 'm.carton', nginx.put('linked', LARGE), index=index),
+               *PRIVATE, *cache.options) as m:
+        assert pread(m / NAME, 10, SIZE - 10) == LARGE[-10:]
+        eventually('all of it is hashed', whole_is_hashed(m, NAME))
+        assert m.state(NAME) == 'verified' and m.read(NAME) == LARGE
+    assert digest(LARGE) in cache.objects()
+
+
 def test_index_with_another_size(nginx, tmp_path, mount_fg, cache):
     """Everybody was told that size: the file is not read by halves, but refused."""
     url = nginx.put('linked', LARGE)
