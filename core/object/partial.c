@@ -4,13 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "archive/container.h"
 #include "base/util.h"
-#include "cache/dest.h"
-#include "fetch/fetcher.h"
-#include "fetch/mirrors.h"
-#include "fetch/remote_source.h"
-#include "object/chunk_urls.h"
+#include "object/chunk_fetch.h"
 #include "object/partial_file.h"
 
 /* readahead: at most this share of what was read in order, and at most so many bytes */
@@ -20,52 +15,28 @@
 #define REPEAT_MS 500
 
 struct partial {
-	struct partial_options o;
-	struct chunked *chunks;
-	struct chunked_bytes bytes;
-
-	pthread_mutex_t lock; /* guards the rest; taken before the store's */
-	struct chunk_urls urls;
+	struct chunk_places at; /* its lock guards the rest */
 	struct partial_file file;
 	struct flight *flights;
-	bool located;
-	uint64_t data;	       /* where the entry's data begins in the carton, once located */
 	uint64_t next, run;    /* the chunk behind the last one asked for; how many came in order */
 	unsigned char *failed; /* a bit for each chunk: it could not be fetched, */
 	int64_t failed_ms;     /* at the last time then, */
 	int error;	       /* and why */
 };
 
-/* Chunks [first, end), which are being fetched. */
+/* Chunks that are being fetched. */
 struct flight {
 	struct making making; /* of its waiters and its end only */
 	struct partial *partial;
 	struct flight *next, **link; /* guarded by the partial's lock */
-	uint64_t first, end;
-	struct dest *dest, *header; /* where the chunks go, and the entry's local header */
-	struct cancel *cancel;
-	char **urls;	      /* those that it asks, in their order */
-	uint64_t bad;	      /* the first chunk with other bytes */
-	bool other;	      /* the carton has been asked at its other place, too */
+	struct chunk_fetch fetch;
 	struct making *probe; /* it is for this one, not for readers; or NULL */
 	void (*probed)(struct making *m, int result);
 };
 
 static struct object_store *store_of(const struct partial *p)
 {
-	return p->o.object->store;
-}
-
-static uint64_t flight_off(const struct flight *f)
-{
-	return f->first * f->partial->o.file->chunk_size;
-}
-
-static uint64_t flight_bytes(const struct flight *f)
-{
-	const struct chunks_file *file = f->partial->o.file;
-
-	return MIN(f->end * file->chunk_size, file->size) - flight_off(f);
+	return p->at.object->store;
 }
 
 /* ---- which chunks ---- */
@@ -74,7 +45,7 @@ static struct flight *in_flight(const struct partial *p, uint64_t i)
 {
 	struct flight *f = p->flights;
 
-	while (f && (i < f->first || i >= f->end))
+	while (f && (i < f->fetch.first || i >= f->fetch.end))
 		f = f->next;
 	return f;
 }
@@ -86,18 +57,19 @@ static struct flight *in_flight(const struct partial *p, uint64_t i)
 static void plan(struct flight *f, uint64_t i, uint64_t end)
 {
 	struct partial *p = f->partial;
-	uint64_t most = AHEAD_MAX / p->o.file->chunk_size;
+	uint64_t most = AHEAD_MAX / p->at.file->chunk_size;
 
 	p->run = i == p->next ? p->run : 0;
 	end = MIN(MAX(end, i + p->run / AHEAD_SHARE), i + most);
-	end = MIN(end, chunks_count(p->o.file));
-	f->first = f->end = i;
+	end = MIN(end, chunks_count(p->at.file));
+	f->fetch.first = f->fetch.end = i;
 	do
-		f->end++;
-	while (f->end < end && !in_flight(p, f->end) &&
-	       chunked_is_hole(p->chunks, &p->bytes, f->end) && chunked_claim(p->chunks, f->end));
-	p->run += f->end - i;
-	p->next = f->end;
+		f->fetch.end++;
+	while (f->fetch.end < end && !in_flight(p, f->fetch.end) &&
+	       chunked_is_hole(p->at.chunks, &p->at.bytes, f->fetch.end) &&
+	       chunked_claim(p->at.chunks, f->fetch.end));
+	p->run += f->fetch.end - i;
+	p->next = f->fetch.end;
 }
 
 /* Chunks [first, end) could not be fetched. Lock held. */
@@ -119,80 +91,6 @@ static int repeated(struct partial *p, uint64_t i)
 	return failed && now_ms() - p->failed_ms < REPEAT_MS ? p->error : 0;
 }
 
-/* ---- what comes ---- */
-
-static void note_good(struct partial *p, const char *url)
-{
-	pthread_mutex_lock(&p->lock);
-	chunk_urls_good(&p->urls, url);
-	pthread_mutex_unlock(&p->lock);
-}
-
-static void note_bad(struct flight *f, const char *url)
-{
-	struct partial *p = f->partial;
-	unsigned long long from = f->bad * p->o.file->chunk_size;
-	unsigned long long to = MIN(from + p->o.file->chunk_size, p->o.file->size) - 1;
-	char shown[256];
-	bool first;
-
-	pthread_mutex_lock(&p->lock);
-	first = chunk_urls_bad(&p->urls, url);
-	pthread_mutex_unlock(&p->lock);
-	if (!first)
-		return;
-	if (chunk_urls_has(&p->urls, url))
-		carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
-			   "has other bytes of \"%s\" than " CHUNKS_PATH
-			   " says, from %llu to %llu; "
-			   "it is not asked for it again",
-			   object_name(p->o.object), from, to);
-	else
-		carton_log(CARTON_LOG_ERROR, object_name(p->o.object),
-			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
-			   " says; get the carton again",
-			   from, to);
-}
-
-/* All of it is there, and is hashed next; while it is probed, once the object has these bytes. 0 or -ENOMEM. */
-static int all_there(const struct flight *f)
-{
-	const struct partial_options *o = &f->partial->o;
-
-	if (f->probe)
-		return object_whole(o->object, &f->probe->bytes, o->file->size, &f->probe->whole);
-	object_complete(o->object);
-	return 0;
-}
-
-/* A check() of a fetch: all chunks are in the file. Those that are right are kept, whatever the others are. */
-static int check(void *ctx, const char *url)
-{
-	struct flight *f = ctx;
-	struct partial *p = f->partial;
-	bool all = false, bad = false;
-
-	for (uint64_t i = f->first; i < f->end; i++) {
-		int r = chunked_is_verified(p->chunks, i) ?
-				0 :
-				chunked_fetched(p->chunks, &p->bytes, i);
-
-		if (r < 0 && r != -EBADMSG)
-			return r;
-		if (r == -EBADMSG && !bad)
-			f->bad = i;
-		bad |= r == -EBADMSG;
-		all |= r == 1;
-	}
-	if (bad)
-		note_bad(f, url);
-	else
-		note_good(p, url);
-	if (bad)
-		return -EBADMSG;
-	return all ? all_there(f) : 0;
-}
-
 /* ---- the end ---- */
 
 static void flight_begin(struct flight *f);
@@ -204,33 +102,34 @@ static bool unlink_flight(struct flight *f, int result, struct object_wait **ret
 	struct object_store *s = store_of(p);
 	bool gone;
 
-	pthread_mutex_lock(&p->lock);
+	pthread_mutex_lock(&p->at.lock);
 	pthread_mutex_lock(&s->lock);
 	gone = result != -ECANCELED || !f->making.waits || cancel_fired(&s->stop);
 	if (gone) {
-		for (uint64_t i = f->first; i < f->end; i++)
-			chunked_unclaim(p->chunks, i);
+		for (uint64_t i = f->fetch.first; i < f->fetch.end; i++)
+			chunked_unclaim(p->at.chunks, i);
 		*f->link = f->next;
 		if (f->next)
 			f->next->link = f->link;
 		waits_untime(&f->making);
 		*ret_waits = waits_take(&f->making);
 		if (result < 0 && result != -ECANCELED)
-			note_failed(p, f->first, f->end, result);
+			note_failed(p, f->fetch.first, f->fetch.end, result);
 	} else {
 		cancel_destroy(&f->making.cancel);
 		cancel_init(&f->making.cancel, &s->stop);
 	}
 	pthread_mutex_unlock(&s->lock);
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&p->at.lock);
 	return gone;
 }
 
 static void log_failure(const struct flight *f, int error)
 {
-	unsigned long long from = flight_off(f), to = from + flight_bytes(f) - 1;
+	unsigned long long from = chunk_fetch_off(&f->fetch);
+	unsigned long long to = from + chunk_fetch_bytes(&f->fetch) - 1;
 
-	carton_log(CARTON_LOG_ERROR, object_name(f->partial->o.object),
+	carton_log(CARTON_LOG_ERROR, object_name(f->partial->at.object),
 		   error == -ENETUNREACH ?
 			   "bytes %llu to %llu are not in the cache, and nothing is fetched "
 			   "when offline: %s" :
@@ -241,18 +140,14 @@ static void log_failure(const struct flight *f, int error)
 static void flight_end(struct flight *f, int result)
 {
 	struct partial *p = f->partial;
-	struct object *o = p->o.object;
+	struct object *o = p->at.object;
 	struct making *probe = f->probe;
 	struct object_wait *waits = NULL;
 
-	dest_abort(f->dest, false);
-	f->dest = NULL;
-	free(f->urls);
-	f->urls = NULL;
 	if (result == -ESHUTDOWN)
 		result = -ECANCELED;
 	if (!probe && (result == -EBADMSG || result == -EOPNOTSUPP)) {
-		if (p->o.link)
+		if (p->at.link)
 			object_distrust(o);
 		/* the servers' bytes are wrong, not those that are here: they may be asked for again */
 		result = -EIO;
@@ -272,239 +167,45 @@ static void flight_end(struct flight *f, int result)
 		object_put(o);
 }
 
-/* ---- from the carton ---- */
-
-static struct fetch fetch_of(struct flight *f)
-{
-	return (struct fetch){
-		.options = store_of(f->partial)->options.remote,
-		.cancel = f->cancel,
-		.off = flight_off(f),
-		.n = flight_bytes(f),
-		.dest = f->dest,
-		.check = check,
-		.arrived = making_arrived,
-		.progress_ctx = f->probe ? f->probe : &f->making,
-		.ctx = f,
-	};
-}
-
-static int ask_carton(struct flight *f, struct fetch *fetch)
-{
-	fetch->what = FETCH_RANGE;
-	fetch->trust = HTTP_USER;
-	if (fetch->options)
-		fetch->remote = remote_source_version(store_of(f->partial)->options.source);
-	return fetch->remote ? fetch_start(fetch) : -ENETUNREACH;
-}
-
-static void chunks_done(void *ctx, int result, struct ingested *in);
-
-static int ask_chunks(struct flight *f)
-{
-	struct fetch fetch = fetch_of(f);
-
-	fetch.off += f->partial->data;
-	fetch.done = chunks_done;
-	return ask_carton(f, &fetch);
-}
-
-/* Only the chunk that was wrong is still wanted: what is verified must not be written to again. */
-static int keep_bad(struct flight *f)
-{
-	struct partial *p = f->partial;
-
-	pthread_mutex_lock(&p->lock);
-	for (uint64_t i = f->first; i < f->end; i++)
-		if (i != f->bad)
-			chunked_unclaim(p->chunks, i);
-	f->first = f->bad;
-	f->end = f->bad + 1;
-	pthread_mutex_unlock(&p->lock);
-	dest_abort(f->dest, false);
-	f->dest = NULL;
-	return dest_place(p->bytes.source->fd, flight_off(f), flight_bytes(f), &f->dest);
-}
-
-/* After wrong bytes, the other place of the carton is asked, if it has one. */
-static void chunks_done(void *ctx, int result, struct ingested *in)
-{
-	struct flight *f = ctx;
-	struct remote *remote;
-	int r = result;
-
-	(void)in;
-	if (result == -EBADMSG && !f->other) {
-		remote = remote_source_version(store_of(f->partial)->options.source);
-		f->other = true;
-		r = remote->other ? keep_bad(f) : result;
-		if (r == 0)
-			r = ask_chunks(f);
-		if (r == 0)
-			return;
-	}
-	flight_end(f, r);
-}
-
-/* The data's offset is in the local header. */
-static int locate(struct partial *p, struct dest *header)
-{
-	const struct entry *e = p->o.entry;
-	struct source *head;
-	uint64_t off;
-	int r = dest_commit(header, NULL, dest_end(header), &head);
-
-	if (r < 0)
-		return r;
-	r = container_locate_in(store_of(p)->options.container, e, head, &off);
-	source_unref(head);
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&p->lock);
-	p->data = e->header + off;
-	p->located = true;
-	pthread_mutex_unlock(&p->lock);
-	return 0;
-}
-
-static void header_done(void *ctx, int result, struct ingested *in)
-{
-	struct flight *f = ctx;
-
-	(void)in;
-	if (result == 0)
-		result = locate(f->partial, f->header);
-	else
-		dest_abort(f->header, false);
-	if (result == 0)
-		result = ask_chunks(f);
-	if (result < 0)
-		flight_end(f, result);
-}
-
-static int begin_carton(struct flight *f)
-{
-	const struct entry *e = f->partial->o.entry;
-	struct fetch fetch = fetch_of(f);
-	bool located;
-	int r;
-
-	pthread_mutex_lock(&f->partial->lock);
-	located = f->partial->located;
-	pthread_mutex_unlock(&f->partial->lock);
-	if (located)
-		return ask_chunks(f);
-	fetch.off = e->header;
-	fetch.n = entry_end(e) - e->header - e->stored;
-	fetch.check = NULL;
-	fetch.done = header_done;
-	r = dest_memory(fetch.n, &f->header);
-	if (r < 0)
-		return r;
-	fetch.dest = f->header;
-	r = ask_carton(f, &fetch);
-	if (r < 0)
-		dest_abort(f->header, false);
-	return r;
-}
-
-/* ---- from mirrors, and as LINKS says ---- */
-
-static int list_urls(struct flight *f, struct fetch *ret)
-{
-	struct partial *p = f->partial;
-
-	free(f->urls);
-	f->urls = malloc((p->urls.n + 1) * sizeof(*f->urls));
-	if (!f->urls)
-		return -ENOMEM;
-	pthread_mutex_lock(&p->lock);
-	ret->n_urls = chunk_urls_list(&p->urls, f->urls, &ret->n_by_hash);
-	pthread_mutex_unlock(&p->lock);
-	ret->urls = f->urls;
-	return 0;
-}
-
-static void part_done(void *ctx, int result, struct ingested *in);
-
-/* -ENOENT: there are no more. */
-static int begin_urls(struct flight *f)
-{
-	struct fetch fetch = fetch_of(f);
-	int r = list_urls(f, &fetch);
-
-	fetch.what = FETCH_PART;
-	fetch.size = f->partial->o.file->size;
-	fetch.trust = HTTP_LINKS;
-	fetch.done = part_done;
-	if (r == 0 && !fetch.n_urls)
-		r = -ENOENT;
-	if (r == 0 && !fetch.options)
-		r = -ENETUNREACH;
-	return r < 0 ? r : fetch_start(&fetch);
-}
-
-static void drop_mirrors(struct partial *p)
-{
-	pthread_mutex_lock(&p->lock);
-	chunk_urls_drop_mirrors(&p->urls);
-	pthread_mutex_unlock(&p->lock);
-}
-
-static void part_done(void *ctx, int result, struct ingested *in)
-{
-	struct flight *f = ctx;
-	int r = result;
-
-	(void)in;
-	if (result == -EBADMSG) {
-		r = keep_bad(f);
-		if (r == 0)
-			r = begin_urls(f);
-		if (r == -ENOENT && f->partial->o.link)
-			r = -EBADMSG;
-	} else if (f->partial->o.entry && result < 0 && result != -ECANCELED &&
-		   result != -ESHUTDOWN && result != -ENOMEM && result != -ENOSPC) {
-		drop_mirrors(f->partial);
-		r = -ENOENT;
-	} else {
-		flight_end(f, result);
-		return;
-	}
-	if (r == -ENOENT && f->partial->o.entry)
-		r = begin_carton(f);
-	if (r < 0)
-		flight_end(f, r);
-}
-
 /* ---- beginning ---- */
 
 static int make_room(struct partial *p, uint64_t n)
 {
 	int r;
 
-	pthread_mutex_lock(&p->lock);
-	r = partial_file_make_room(&p->file, p->bytes.source->fd, n);
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&p->at.lock);
+	r = partial_file_make_room(&p->file, p->at.bytes.source->fd, n);
+	pthread_mutex_unlock(&p->at.lock);
 	return r;
 }
 
 static void flight_begin(struct flight *f)
 {
-	struct partial *p = f->partial;
-	int r = make_room(p, flight_bytes(f));
+	int r = make_room(f->partial, chunk_fetch_bytes(&f->fetch));
 
 	if (r == 0)
-		r = dest_place(p->bytes.source->fd, flight_off(f), flight_bytes(f), &f->dest);
-	if (r == 0)
-		r = begin_urls(f);
-	if (r == -ENOENT)
-		r = p->o.entry ? begin_carton(f) : -EBADMSG;
+		r = chunk_fetch_start(&f->fetch);
 	if (r < 0)
 		flight_end(f, r);
 }
 
-/* In the partial's list. Lock held. */
+static void fetched(struct chunk_fetch *fetch, int result)
+{
+	flight_end(container_of(fetch, struct flight, fetch), result);
+}
+
+/* All of it is there, and is hashed next; while it is probed, once the object has these bytes. 0 or -ENOMEM. */
+static int all_there(struct chunk_fetch *fetch)
+{
+	const struct flight *f = container_of(fetch, struct flight, fetch);
+	const struct chunk_places *at = f->fetch.places;
+
+	if (f->probe)
+		return object_whole(at->object, &f->probe->bytes, at->file->size, &f->probe->whole);
+	object_complete(at->object);
+	return 0;
+}
+
 static struct flight *flight_new(struct partial *p)
 {
 	struct flight *f = calloc(1, sizeof(*f));
@@ -512,12 +213,19 @@ static struct flight *flight_new(struct partial *p)
 	if (!f)
 		return NULL;
 	f->partial = p;
-	f->making.object = p->o.object;
+	f->making.object = p->at.object;
 	cancel_init(&f->making.cancel, &store_of(p)->stop);
-	f->cancel = &f->making.cancel;
+	f->fetch = (struct chunk_fetch){
+		.places = &p->at,
+		.cancel = &f->making.cancel,
+		.making = &f->making,
+		.complete = all_there,
+		.done = fetched,
+	};
 	return f;
 }
 
+/* In the partial's list. Lock held. */
 static void link_flight(struct flight *f)
 {
 	struct partial *p = f->partial;
@@ -554,9 +262,9 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	bool new = false;
 	int r = 0;
 
-	pthread_mutex_lock(&p->lock);
-	while (i < end && (chunked_is_verified(p->chunks, i) ||
-			   (!in_flight(p, i) && !chunked_claim(p->chunks, i))))
+	pthread_mutex_lock(&p->at.lock);
+	while (i < end && (chunked_is_verified(p->at.chunks, i) ||
+			   (!in_flight(p, i) && !chunked_claim(p->at.chunks, i))))
 		i++;
 	if (i < end)
 		r = in_flight(p, i) ? 0 : repeated(p, i);
@@ -565,15 +273,15 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 		r = f ? -EINPROGRESS : -ENOMEM;
 	}
 	if (i < end && r != -EINPROGRESS)
-		chunked_unclaim(p->chunks, i);
+		chunked_unclaim(p->at.chunks, i);
 	pthread_mutex_lock(&s->lock);
 	if (f) {
-		p->o.object->pins += new;
+		p->at.object->pins += new;
 		wait_link(&f->making, wait);
 		wait_time(&f->making, wait);
 	}
 	pthread_mutex_unlock(&s->lock);
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&p->at.lock);
 	if (new &&f)
 		flight_begin(f);
 	return r;
@@ -583,16 +291,16 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 
 static void complete(void *ctx)
 {
-	object_complete(((struct partial *)ctx)->o.object);
+	object_complete(((struct partial *)ctx)->at.object);
 }
 
 static void publish(void *ctx)
 {
 	struct partial *p = ctx;
 
-	pthread_mutex_lock(&p->lock);
+	pthread_mutex_lock(&p->at.lock);
 	partial_file_publish(&p->file);
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&p->at.lock);
 }
 
 static void partial_free(void *ctx)
@@ -600,8 +308,8 @@ static void partial_free(void *ctx)
 	struct partial *p = ctx;
 
 	partial_file_close(&p->file);
-	pthread_mutex_destroy(&p->lock);
-	chunk_urls_free(&p->urls);
+	pthread_mutex_destroy(&p->at.lock);
+	chunk_urls_free(&p->at.urls);
 	free(p->failed);
 	free(p);
 }
@@ -617,21 +325,26 @@ int partial_open(const struct partial_options *options, struct bytes *ret)
 
 	if (!p)
 		return -ENOMEM;
-	p->o = *options;
-	pthread_mutex_init(&p->lock, NULL);
-	p->failed = calloc(chunks_count(p->o.file) / 8 + 1, 1);
-	r = p->failed ? chunk_urls_find(&p->urls, o, p->o.link) : -ENOMEM;
+	p->at = (struct chunk_places){
+		.object = options->object,
+		.file = options->file,
+		.entry = options->entry,
+		.link = options->link,
+	};
+	pthread_mutex_init(&p->at.lock, NULL);
+	p->failed = calloc(chunks_count(p->at.file) / 8 + 1, 1);
+	r = p->failed ? chunk_urls_find(&p->at.urls, o, p->at.link) : -ENOMEM;
 	if (r == 0)
-		r = partial_file_open(&p->file, o, p->o.file->size, &bytes.source);
+		r = partial_file_open(&p->file, o, p->at.file->size, &bytes.source);
 	if (r == 0)
-		r = bytes_use_chunks(&bytes, &o->store->index, p->o.file, o->name);
+		r = bytes_use_chunks(&bytes, &o->store->index, p->at.file, o->name);
 	if (r < 0) {
 		partial_free(p);
 		bytes_free(&bytes);
 		return r;
 	}
-	p->chunks = bytes.chunks;
-	p->bytes = (struct chunked_bytes){ bytes.source, 0, bytes.tags, o->store->tagger };
+	p->at.chunks = bytes.chunks;
+	p->at.bytes = (struct chunked_bytes){ bytes.source, 0, bytes.tags, o->store->tagger };
 	chunked_set_origin(bytes.chunks, &origin, p);
 	*ret = bytes;
 	return 0;
@@ -642,7 +355,7 @@ void partial_probe(struct making *m, void (*done)(struct making *m, int result))
 	struct partial *p = chunked_origin(m->bytes.chunks);
 	struct flight *f;
 
-	if (!store_of(p)->options.remote || lseek(p->bytes.source->fd, 0, SEEK_DATA) >= 0) {
+	if (!store_of(p)->options.remote || lseek(p->at.bytes.source->fd, 0, SEEK_DATA) >= 0) {
 		done(m, 0);
 		return;
 	}
@@ -651,13 +364,14 @@ void partial_probe(struct making *m, void (*done)(struct making *m, int result))
 		done(m, -ENOMEM);
 		return;
 	}
-	chunked_claim(p->chunks, 0);
-	f->end = 1;
+	chunked_claim(p->at.chunks, 0);
+	f->fetch.end = 1;
 	f->probe = m;
 	f->probed = done;
-	f->cancel = &m->cancel;
-	pthread_mutex_lock(&p->lock);
+	f->fetch.cancel = &m->cancel;
+	f->fetch.making = m;
+	pthread_mutex_lock(&p->at.lock);
 	link_flight(f);
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&p->at.lock);
 	flight_begin(f);
 }

@@ -4,8 +4,8 @@
  * Stored entry of a remote carton, or what LINKS names. The next mount finds what is there, chunk by chunk, by its hash.
  * When all is there and has the right hash, it becomes a cache entry.
  *
- * Chunks come from mirrors by hash, then from the URLs of LINKS, or the carton. A URL that gives a wrong chunk is not
- * asked again; the other chunks that it gave are kept.
+ * Chunks come from mirrors by hash, then from the URLs of LINKS, or the carton (chunk_fetch.h). A URL that gives a wrong
+ * chunk is not asked again; the other chunks that it gave are kept.
  *
  * A chunk that is fetched costs no thread: its readers are waiters, as those of an object are. A fetch without waiters
  * is cancelled.
