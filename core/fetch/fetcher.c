@@ -232,6 +232,9 @@ static void end_try(struct fetcher *x, int r)
 	bool again;
 
 	transfer_end(x);
+	/* an answer that cannot be decoded; only check() knows that bytes of a part are wrong */
+	if (r == -EBADMSG && x->f.what == FETCH_PART && x->phase != FETCH_CHECK)
+		r = -EPROTO;
 	/* what the user names is reported by the caller */
 	if ((r == -ENOSPC || r == -EDQUOT) && !trusted(x))
 		log_no_room(x);

@@ -81,6 +81,7 @@ static int check(void *ctx, const char *url)
 		bad |= r == -EBADMSG;
 		all |= r == 1;
 	}
+	f->wrong = bad;
 	if (bad)
 		note_bad(f, url);
 	else
@@ -154,13 +155,14 @@ static int keep_bad(struct chunk_fetch *f)
 			chunked_unclaim(p->chunks, i);
 	f->first = f->bad;
 	f->end = f->bad + 1;
+	f->wrong = false;
 	pthread_mutex_unlock(&p->lock);
 	dest_abort(f->dest, false);
 	f->dest = NULL;
 	return dest_place(p->bytes.source->fd, chunk_fetch_off(f), chunk_fetch_bytes(f), &f->dest);
 }
 
-/* After wrong bytes, the other place of the carton is asked, if it has one. */
+/* After wrong bytes, or an answer that cannot be decoded, the other place of the carton is asked, if it has one. */
 static void chunks_done(void *ctx, int result, struct ingested *in)
 {
 	struct chunk_fetch *f = ctx;
@@ -171,7 +173,9 @@ static void chunks_done(void *ctx, int result, struct ingested *in)
 	if (result == -EBADMSG && !f->other) {
 		remote = remote_source_version(store_of(f)->options.source);
 		f->other = true;
-		r = remote->other ? keep_bad(f) : result;
+		r = remote->other ? 0 : result;
+		if (r == 0 && f->wrong)
+			r = keep_bad(f);
 		if (r == 0)
 			r = ask_chunks(f);
 		if (r == 0)
@@ -291,7 +295,7 @@ static void part_done(void *ctx, int result, struct ingested *in)
 	int r = result;
 
 	(void)in;
-	if (result == -EBADMSG) {
+	if (result == -EBADMSG && f->wrong) {
 		r = keep_bad(f);
 		if (r == 0)
 			r = begin_urls(f);

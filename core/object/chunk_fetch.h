@@ -55,7 +55,8 @@ struct chunk_fetch {
 	/* its own; all zero at first */
 	struct dest *dest, *header; /* where the chunks go, and the entry's local header */
 	char **urls;		    /* those that it asks, in their order */
-	uint64_t bad;		    /* the first chunk with other bytes */
+	bool wrong;		    /* what came last has other bytes, */
+	uint64_t bad;		    /* first in this chunk */
 	bool other;		    /* the carton has been asked at its other place, too */
 };
 

@@ -174,6 +174,31 @@ def test_first_url_flips_a_byte(fault, tmp_path, mount_fg, cache):
         assert len(gets(fault, 'bad')) == asked
 
 
+# of several codings the answer is refused before a byte of it is taken
+CODED = {'size': SIZE, 'seed': 13, 'h': 'Content-Encoding:gzip, gzip'}
+
+
+def test_first_url_cannot_be_decoded(fault, tmp_path, mount_fg, cache):
+    """Nothing of it is wrong, since nothing came: the next one is asked."""
+    good = fault.url('good', size=SIZE, seed=13)
+    with mount_fg(linked(tmp_path / 'm.carton', fault.url('bad', **CODED), good),
+                  *PRIVATE, *cache.options) as m:
+        assert pread(m / NAME, 4096, 40 * CHUNK) == chunk_at(40)[:4096]
+        assert m.read(NAME) == LARGE
+        assert len(gets(fault, 'bad')) <= 2 and sent(fault, 'good') == SIZE
+        assert len(lines_of(m.log(), 'coded more than once')) == 1
+
+
+def test_mirror_by_hash_cannot_be_decoded(fault, nginx, work, mount_fg, cache):
+    """Then the carton is asked."""
+    c = Carton(method='stored').add(NAME, LARGE).add(chunkindex.PATH, chunkindex.index(LARGE))
+    c.write(nginx.root / 'm.carton')
+    template = fault.url('x', **CODED)[:-1] + '{sha256}'
+    with mount_fg(nginx.url('m.carton'), *PRIVATE, *mirror(template), *cache.options) as m:
+        assert pread(m / NAME, 4096, 40 * CHUNK) == chunk_at(40)[:4096]
+        assert len(gets(fault, digest(LARGE))) <= 2
+
+
 @pytest.mark.parametrize('chunk', [0, 3, N_CHUNKS])
 @pytest.mark.parametrize('remote', [False, True], ids=['links', 'entry'])
 def test_mirror_by_hash_flips_a_byte(fault, nginx, work, mount_fg, cache, remote, chunk):
