@@ -199,7 +199,9 @@ static int locate(struct chunk_places *p, struct dest *header)
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&p->lock);
-	p->data = e->header + off;
+	/* once: others read it without the lock */
+	if (!p->located)
+		p->data = e->header + off;
 	p->located = true;
 	pthread_mutex_unlock(&p->lock);
 	return 0;
