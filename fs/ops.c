@@ -516,14 +516,10 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void finish_read(struct parked *p, int result)
 {
-	const struct mount *m = mount_of(p->req);
-
-	if (result < 0) {
+	if (result < 0)
 		fuse_reply_err(p->req, to_errno(result));
-		return;
-	}
-	fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
-	pages_read_answered(m, p->node);
+	else
+		fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
 }
 
 static int start_read(struct parked *p)
@@ -548,16 +544,13 @@ static void park_read(const struct parked *like, void (*finish)(struct parked *p
 
 static void read_pinned(const struct parked *q)
 {
-	const struct mount *m = mount_of(q->req);
 	char *buf = malloc(q->size);
 	ssize_t n = buf ? carton_read(q->node, buf, q->size, (uint64_t)q->off, true) : -ENOMEM;
 
-	if (n >= 0) {
+	if (n >= 0)
 		fuse_reply_buf(q->req, buf, (size_t)n);
-		pages_read_answered(m, q->node);
-	} else if (n != -EAGAIN) {
+	else if (n != -EAGAIN)
 		fuse_reply_err(q->req, to_errno((int)n));
-	}
 	free(buf);
 	if (n == -EAGAIN)
 		park_read(q, finish_read, start_read);

@@ -49,19 +49,14 @@ void pages_first_open(struct mount *m, struct carton_node *node)
 	pthread_mutex_unlock(&m->first_open);
 }
 
-static void drop_pages(const struct mount *m, struct carton_node *file)
-{
-	fuse_lowlevel_notify_inval_inode(m->session, mount_ino(m, file), 0, 0);
-}
-
+/*
+ * Waits for the reads of the file that the kernel has sent. All that were answered with bytes are among them: a
+ * read that began later has failed. No thread that answers reads may call it, others wait for that one.
+ */
 void pages_damaged(void *mount, struct carton_node *file)
 {
-	atomic_fetch_or(carton_mark(file), MARK_DAMAGED);
-	drop_pages(mount, file);
-}
+	const struct mount *m = mount;
 
-void pages_read_answered(const struct mount *m, struct carton_node *file)
-{
-	if (atomic_load(carton_mark(file)) & MARK_DAMAGED)
-		drop_pages(m, file);
+	atomic_fetch_or(carton_mark(file), MARK_DAMAGED);
+	fuse_lowlevel_notify_inval_inode(m->session, mount_ino(m, file), 0, 0);
 }

@@ -23,6 +23,7 @@ from chunkindex import CHUNK
 from conftest import BIG
 from harness import ROOT, ctl, eventually, run
 from origin import MIB
+from test_faulty_disk import Disk
 
 PAGE = ROOT / 'fs/cartonfs-chunks.5'
 # each mount hashes, and none finds what another test has left
@@ -239,6 +240,48 @@ def test_whole_differs_under_a_reader(work, mount_fg):
             assert m.state('model/big') == 'corrupt' and m.error('model/big') == 'EIO'
             out, _ = p.communicate('go on\n')
         assert out == f'{errno.EIO}\n' and p.returncode == -signal.SIGBUS
+
+
+READING = '''
+import os, random, sys
+fd = int(sys.argv[1])
+try:
+    while True:
+        off = random.randrange(os.fstat(fd).st_size // 4096) * 4096
+        os.pread(fd, 4096, off)
+        os.posix_fadvise(fd, off, 4096, os.POSIX_FADV_DONTNEED)
+except OSError as e:
+    print(e.errno)
+'''
+
+
+def test_whole_differs_under_many_readers(work, mount_fg):
+    """More of them wait for the disk than there are threads that read: all end, and no page is left."""
+    disk = Disk(work)
+    data = random.Random(3).randbytes(48 * CHUNK)
+    sha = 'ab' * 32
+    chunks = [hashlib.sha256(data[i:i + CHUNK]).digest() for i in range(0, len(data), CHUNK)]
+    index = chunkindex.index_of([(bytes.fromhex(sha), len(data), CHUNK, chunks)])
+    carton_of(index, data, sha=sha).write(disk.files / 'm.carton')
+    disk.set('slow 20')
+    with contextlib.ExitStack() as stack:
+        stack.callback(disk.stop)
+        m = stack.enter_context(mount_fg(disk.path / 'm.carton', *UNSEALED))
+        fd = os.open(m / 'model/large', os.O_RDONLY)
+        stack.callback(os.close, fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+        readers = [stack.enter_context(subprocess.Popen([sys.executable, '-c', READING, str(fd)], text=True,
+                                                        stdout=subprocess.PIPE, pass_fds=[fd])) for _ in range(40)]
+        for p in readers:
+            stack.callback(p.kill)
+        eventually('it is found', lambda: 'model/large: does not have the sha256' in m.log(), 60)
+        eventually('all have ended', lambda: all(p.poll() is not None for p in readers))
+        assert {p.stdout.read() for p in readers} == {f'{errno.EIO}\n'}
+        disk.set('none')
+        for off in range(0, len(data), 4096):
+            with pytest.raises(OSError) as e:
+                os.pread(fd, 4096, off)
+            assert e.value.errno == errno.EIO
 
 
 @pytest.mark.parametrize('options', [['-o', 'chunks=off'], ['-o', 'verify=open'],
