@@ -77,8 +77,12 @@ static int find_all(struct known *k, const char *text, size_t size, const struct
 		return -ENOMEM;
 	for (at = 0; next(text, size, &at, &ino, &path);) {
 		struct pair *p = &k->by_ino[k->n];
+		int r = carton_resolve(c, path, &p->node);
 
-		if (carton_resolve(c, path, &p->node) < 0)
+		/* all readers wait meanwhile: not for the next ones, too */
+		if (r == -ETIMEDOUT)
+			break;
+		if (r < 0)
 			continue;
 		p->ino = ino;
 		atomic_fetch_or(carton_mark(p->node), MARK_NOTED);

@@ -17,8 +17,8 @@ struct known;
 
 /*
  * Reads what earlier processes have noted in `fd`, from `start` to its end, and finds these nodes: generates their
- * directories, and waits for that. One that is not found now stays unknown. Further notes follow there. 0 or
- * -errno.
+ * directories, and waits for that, but for one server that does not answer in time only. One that is not found now
+ * stays unknown. Further notes follow there. 0 or -errno.
  */
 int known_open(int fd, off_t start, const struct carton *c, struct known **ret);
 void known_free(struct known *k); /* NULL-safe */

@@ -8,8 +8,10 @@ import errno
 import os
 import random
 import re
+import shutil
 import signal
 import socket
+import struct
 import subprocess
 import threading
 
@@ -17,6 +19,7 @@ import pytest
 
 import harness
 from harness import CARTONFS, eventually, mountinfo, run
+from origin import PRIVATE, Fault, LinkedCarton
 from test_faulty_disk import Disk
 from zipwriter import Carton, sample
 
@@ -302,6 +305,40 @@ def test_generated_directories(work, place, who):
         assert inner == str([n.split('/')[1] for n in names if n.count('/') == 1])
         sizes.append(os.fstat(m.stored['cartonfs-state']).st_size)
     assert sizes[1] == sizes[2]
+
+
+def test_generated_files_of_a_dead_server(work, place, who):
+    """Once one does not answer in time, the others are not asked: readers of other files wait for that."""
+    m, where = place
+    (work / 'root').mkdir()
+    server, silence = Fault(root=work / 'root'), socket.socket()
+    c = LinkedCarton().add('misc/local', b'in the carton')
+    for i in range(4):
+        head = b'{"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}'
+        data = struct.pack('<Q', len(head)) + head + bytes([i] * 4)
+        (work / 'root' / str(i)).write_bytes(data)
+        c.link(f'model/{i}.safetensors', data, server.url(str(i), file=str(i)))
+    options = [*PRIVATE, '-o', f'timeout=3,cache_dir={work}/cache']
+    if who is not None:
+        os.chown(work, who, who)
+    try:
+        m.mount(c.write(work / 'm.carton'), where)
+        m.start(work / 'm.carton', *options)
+        child(who, harness.scan, os.path.join(where, 'views'))
+        m.kill()
+        server.stop()
+        shutil.rmtree(work / 'cache')
+        silence.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        silence.bind((server.host, server.port))
+        silence.listen()
+        m.mount(work / 'm.carton', where)
+        m.start(work / 'm.carton', *options)
+        assert m.said().count('no answer before the deadline') == 1
+        assert child(who, harness.read_file, os.path.join(where, 'misc/local')) == b'in the carton'
+    finally:
+        silence.close()
+        if server.process.returncode is None:
+            server.stop()
 
 
 @pytest.mark.parametrize('what', ['carton', 'times', 'options'])
