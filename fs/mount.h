@@ -5,6 +5,7 @@
 #ifndef FS_MOUNT_H
 #define FS_MOUNT_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -96,6 +97,17 @@ static inline struct carton_node *mount_node(const struct mount *m, fuse_ino_t i
 	if (ino >> 48)
 		return mount_mine(m, ino) ? mount_untag(ino) : known_find(m->known, ino);
 	return ino > INO_FIRST ? carton_by_number(m->carton, ino - INO_FIRST) : NULL;
+}
+
+static inline struct mount *mount_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* The only place that turns -EBADMSG (bad bytes) into EIO. */
+static inline int mount_errno(int r)
+{
+	return r == -EBADMSG ? EIO : -r;
 }
 
 #endif

@@ -20,17 +20,6 @@
 #define BLOCK 4096
 #define MAX_WAITING_READS 8192
 
-static struct mount *mount_of(fuse_req_t req)
-{
-	return fuse_req_userdata(req);
-}
-
-/* The only place that turns EBADMSG (bad bytes) into EIO. */
-static int to_errno(int r)
-{
-	return r == -EBADMSG ? EIO : -r;
-}
-
 /* Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain. */
 static double fill_stat(const struct mount *m, struct carton_node *node, struct stat *st)
 {
@@ -154,7 +143,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
 		fuse_reply_err(req, EOPNOTSUPP);
 	else if (n < 0)
-		fuse_reply_err(req, to_errno((int)n));
+		fuse_reply_err(req, mount_errno((int)n));
 	else if (size == 0)
 		fuse_reply_xattr(req, (size_t)n);
 	else if ((size_t)n > size)
@@ -202,7 +191,7 @@ static int start_list(struct parked *p)
 static void answer_opendir(fuse_req_t req, struct fuse_file_info *fi, int r)
 {
 	if (r < 0) {
-		fuse_reply_err(req, to_errno(r));
+		fuse_reply_err(req, mount_errno(r));
 		return;
 	}
 	fi->keep_cache = 1;
@@ -248,7 +237,7 @@ static void answer_lookup(fuse_req_t req, struct carton_node *dir, const char *n
 		e.entry_timeout = TIMEOUT;
 		fuse_reply_entry(req, &e);
 	} else if (r < 0) {
-		fuse_reply_err(req, to_errno(r));
+		fuse_reply_err(req, mount_errno(r));
 	} else {
 		fill_entry(m, node, &e);
 		fuse_reply_entry(req, &e);
@@ -315,7 +304,7 @@ static void answer_list(const struct parked *q, int r, bool plus)
 	size_t used = 0;
 
 	if (!buf || off < 0) {
-		fuse_reply_err(q->req, r < 0 ? to_errno(r) : buf ? EINVAL : ENOMEM);
+		fuse_reply_err(q->req, r < 0 ? mount_errno(r) : buf ? EINVAL : ENOMEM);
 		free(buf);
 		return;
 	}
@@ -400,7 +389,7 @@ static void answer_getattr(fuse_req_t req, struct carton_node *node, int r)
 	double timeout;
 
 	if (r < 0) {
-		fuse_reply_err(req, to_errno(r));
+		fuse_reply_err(req, mount_errno(r));
 		return;
 	}
 	timeout = fill_stat(mount_of(req), node, &st);
@@ -441,7 +430,7 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 	unsigned char tainted;
 
 	if (r < 0) {
-		fuse_reply_err(req, to_errno(r));
+		fuse_reply_err(req, mount_errno(r));
 		return;
 	}
 	pages_first_open(m, node);
@@ -474,7 +463,7 @@ static int start_open(struct parked *p)
 	return carton_pin_tapped(p->node, tap, parked_done, p, &p->request);
 }
 
-static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+static void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
 	struct carton_node *node = mount_node(m, ino);
@@ -500,7 +489,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	park(p, start_open);
 }
 
-static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+static void files_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
 	struct carton_node *node = mount_node(m, ino);
@@ -517,7 +506,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void finish_read(struct parked *p, int result)
 {
 	if (result < 0)
-		fuse_reply_err(p->req, to_errno(result));
+		fuse_reply_err(p->req, mount_errno(result));
 	else
 		fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
 }
@@ -550,7 +539,7 @@ static void read_pinned(const struct parked *q)
 	if (n >= 0)
 		fuse_reply_buf(q->req, buf, (size_t)n);
 	else if (n != -EAGAIN)
-		fuse_reply_err(q->req, to_errno((int)n));
+		fuse_reply_err(q->req, mount_errno((int)n));
 	free(buf);
 	if (n == -EAGAIN)
 		park_read(q, finish_read, start_read);
@@ -560,7 +549,7 @@ static void read_pinned(const struct parked *q)
 static void finish_pin(struct parked *p, int result)
 {
 	if (result < 0) {
-		fuse_reply_err(p->req, to_errno(result));
+		fuse_reply_err(p->req, mount_errno(result));
 		return;
 	}
 	read_pinned(p);
@@ -572,8 +561,8 @@ static int start_pin(struct parked *p)
 	return carton_pin(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
 }
 
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-		    struct fuse_file_info *fi)
+static void files_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
 	struct parked q = { .req = req, .node = mount_node(m, ino), .size = size, .off = off };
@@ -592,9 +581,9 @@ const struct fuse_lowlevel_ops mount_ops = {
 	.forget_multi = op_forget_multi,
 	.getattr = op_getattr,
 	.readlink = op_readlink,
-	.open = op_open,
-	.read = op_read,
-	.release = op_release,
+	.open = files_open,
+	.read = files_read,
+	.release = files_release,
 	.ioctl = control_ioctl,
 	.opendir = op_opendir,
 	.readdir = op_readdir,

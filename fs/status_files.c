@@ -20,11 +20,6 @@ struct text {
 	size_t len;
 };
 
-static struct mount *mount_of(fuse_req_t req)
-{
-	return fuse_req_userdata(req);
-}
-
 static bool is_ours(fuse_ino_t ino)
 {
 	return ino >= INO_DIR && ino < INO_END;
