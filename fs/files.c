@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "ahead.h"
+#include "pages.h"
+#include "park.h"
+#include "passthrough.h"
+#include "push.h"
+
+static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_file_info *fi, int r)
+{
+	struct mount *m = mount_of(req);
+	unsigned char tainted;
+
+	if (r < 0) {
+		fuse_reply_err(req, mount_errno(r));
+		return;
+	}
+	pages_first_open(m, node);
+	/* all of it has been hashed since it was found damaged */
+	tainted = atomic_fetch_and(carton_mark(node),
+				   (unsigned char)~(MARK_TAINTED | MARK_DAMAGED));
+	fi->keep_cache = !(tainted & (MARK_TAINTED | MARK_DAMAGED));
+	fi->noflush = 1;
+	/* it may clear keep_cache */
+	passthrough_open(m->passthrough, node, fi);
+	fi->fh = m->epoch;
+	/* before the reply, so that opens are seen in their order */
+	ahead_opened(m->ahead, node);
+	/* the open was interrupted: no RELEASE will follow */
+	if (fuse_reply_open(req, fi) == -ENOENT) {
+		passthrough_close(m->passthrough, node);
+		carton_unpin(node);
+	}
+}
+
+static void finish_open(struct parked *p, int result)
+{
+	answer_open(p->req, p->node, &p->fi, result);
+}
+
+static int start_open(struct parked *p)
+{
+	struct carton_tap *tap = push_new(mount_of(p->req), p->node, &p->fi);
+
+	return carton_pin_tapped(p->node, tap, parked_done, p, &p->request);
+}
+
+void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mount *m = mount_of(req);
+	struct carton_node *node = mount_node(m, ino);
+	struct parked *p;
+	int r;
+
+	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
+		fuse_reply_err(req, EROFS);
+		return;
+	}
+	if (!atomic_load(&m->is_used) && !atomic_exchange(&m->is_used, true))
+		m->used(m->ctx);
+	r = carton_pin(m->carton, node, NULL, NULL, NULL);
+	if (r != -EAGAIN) {
+		answer_open(req, node, fi, r);
+		return;
+	}
+	p = parked_new(req, node, finish_open);
+	if (!p)
+		return;
+	p->fi = *fi;
+	ahead_give_way(m->ahead, node);
+	park(p, start_open);
+}
+
+void files_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mount *m = mount_of(req);
+	struct carton_node *node = mount_node(m, ino);
+
+	/* an earlier process had pinned it */
+	if (fi->fh == m->epoch) {
+		push_saw_release(m, node);
+		passthrough_close(m->passthrough, node);
+		carton_unpin(node);
+	}
+	fuse_reply_err(req, 0);
+}
+
+static void finish_read(struct parked *p, int result)
+{
+	if (result < 0)
+		fuse_reply_err(p->req, mount_errno(result));
+	else
+		fuse_reply_buf(p->req, carton_request_data(p->request), (size_t)result);
+}
+
+static int start_read(struct parked *p)
+{
+	return carton_read_later(mount_of(p->req)->carton, p->node, p->size, (uint64_t)p->off,
+				 parked_done, p, &p->request);
+}
+
+/* Parks a read: `start` begins it. */
+static void park_read(const struct parked *like, void (*finish)(struct parked *p, int result),
+		      int (*start)(struct parked *p))
+{
+	struct parked *p = parked_new(like->req, like->node, finish);
+
+	if (!p)
+		return;
+	p->size = like->size;
+	p->off = like->off;
+	p->reads = true;
+	park(p, start);
+}
+
+static void read_pinned(const struct parked *q)
+{
+	char *buf = malloc(q->size);
+	ssize_t n = buf ? carton_read(q->node, buf, q->size, (uint64_t)q->off, true) : -ENOMEM;
+
+	if (n >= 0)
+		fuse_reply_buf(q->req, buf, (size_t)n);
+	else if (n != -EAGAIN)
+		fuse_reply_err(q->req, mount_errno((int)n));
+	free(buf);
+	if (n == -EAGAIN)
+		park_read(q, finish_read, start_read);
+}
+
+/* Reads what an earlier process had opened: verified, and pinned for this read. */
+static void finish_pin(struct parked *p, int result)
+{
+	if (result < 0) {
+		fuse_reply_err(p->req, mount_errno(result));
+		return;
+	}
+	read_pinned(p);
+	carton_unpin(p->node);
+}
+
+static int start_pin(struct parked *p)
+{
+	return carton_pin(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
+}
+
+void files_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct mount *m = mount_of(req);
+	struct parked q = { .req = req, .node = mount_node(m, ino), .size = size, .off = off };
+
+	push_saw_read(m, q.node, (uint64_t)off, size);
+	if (fi->fh == m->epoch)
+		read_pinned(&q);
+	else
+		park_read(&q, finish_pin, start_pin);
+}
