@@ -61,7 +61,6 @@
 #define MAX_REMOTE_ATTEMPTS 5
 #define MAX_EXTRA_CONNECTIONS 64       /* of all fetches together, besides one for each */
 #define MIN_REMOTE_PROGRESS (64 * KIB) /* an attempt that got so many bytes is not counted */
-#define MAX_SIZE_FETCH (4 * GIB)       /* fetched without a cache, only to learn a size */
 #define MAX_SNAPSHOT (256 * MIB)       /* of what opening a remote carton reads */
 
 /* TOML. */

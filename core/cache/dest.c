@@ -115,11 +115,6 @@ static int disk_error(struct dest *d, int r)
 	return -ENOSPC;
 }
 
-void dest_limit(struct dest *d, uint64_t max)
-{
-	d->max = max;
-}
-
 bool dest_is_cached(const struct dest *d)
 {
 	return d->fill;

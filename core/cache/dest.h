@@ -44,9 +44,6 @@ int dest_memory(uint64_t max, struct dest **ret);
  */
 int dest_place(int fd, uint64_t off, uint64_t n, struct dest **ret);
 
-/* It may grow to `max` bytes; more is -ENOSPC. */
-void dest_limit(struct dest *d, uint64_t max);
-
 /* Is it a cache entry, so that what is there can be resumed? */
 bool dest_is_cached(const struct dest *d);
 

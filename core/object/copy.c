@@ -171,8 +171,6 @@ static int open_place(struct copy *c)
 		return r == 0 || r == -ENOMEM || no_descriptor(r) ? r : -ENOSPC;
 	case COPY_OTHER_FILE:
 		r = open_file(c, NULL);
-		if (r == 0 && c->making->size_only)
-			dest_limit(c->dest, MAX_SIZE_FETCH);
 		return r < 0 && cache && !no_descriptor(r) ? -ENOSPC : r;
 	case COPY_MEMORY:
 		if ((size != OBJECT_NO_SIZE ? size : c->reached) > MAX_MEMORY_OBJECT)
@@ -200,14 +198,6 @@ static bool next_place(struct copy *c)
 		}
 	if (c->place == COPY_MEMORY)
 		return false;
-	/* who only asks for the size does not fill other disks with what may never end */
-	if (c->making->size_only && (c->place == COPY_CACHE || c->place == COPY_OTHER_FILE)) {
-		carton_log(CARTON_LOG_WARNING, object_name(c->making->object),
-			   "has no size: no server says it, and all that came before %s was full "
-			   "is not the whole file",
-			   c->place == COPY_CACHE ? "the cache" : "its limit");
-		return false;
-	}
 	c->place++;
 	return true;
 }

@@ -385,15 +385,6 @@ def test_size_by_fetching(linked, fault, kind):
     assert whole and len(fault.requests('x')) == before
 
 
-def test_size_by_fetching_what_does_not_end(linked, fault):
-    """It may fill the cache, and nothing else."""
-    m, _ = linked('-o', 'cache_size=16M',
-                  x=(b'?', fault.url('x', size=1 << 40, chunked=1, norange=1)))
-    assert errno_of(os.stat, m / 'model/x') == errno.ENOSPC
-    assert 'model/x: has no size: no server says it' in m.log()
-    assert sum(r['sent'] for r in fault.requests('x')) < 40 * MIB
-
-
 def test_size_where_only_one_mirror_answers(linked, fault, refusing):
     """One that does not say and one that is dead: the file can be had, so it has a size."""
     data = fault_bytes(N)

@@ -86,11 +86,6 @@ static void test_file_and_memory(void **state)
 	assert_int_equal(dest_restart(d, "none"), 0);
 	assert_int_equal(dest_end(d), 0);
 	fill_and_commit(d, key_of(1), NULL);
-	assert_int_equal(dest_file(c, NULL, &d), 0);
-	dest_limit(d, 80000);
-	assert_int_equal(put(d, key_of(1), 79000, 1001), -ENOSPC);
-	assert_int_equal(put(d, key_of(1), 79000, 1000), 0);
-	dest_abort(d, false);
 	dest_abort(NULL, true);
 	cache_free(c);
 }
