@@ -193,19 +193,44 @@ static int ask_size(struct link_copy *lc)
 	return fetch_start(&f);
 }
 
-static void link_get_size(struct making *m)
+/*
+ * The size of a copy in the cache. A damaged one must not tell its size: a large one has to be sealed, unless nobody
+ * else can be asked. 0; 1: it is small, and has to be hashed; -ENOENT.
+ */
+static int size_in_cache(struct making *m)
 {
 	const struct object_options *options = &m->object->store->options;
+	int fd, r = options->cache ?
+			    cache_lookup(options->cache, m->object->sha256, &fd, &m->size) :
+			    -ENOENT;
+
+	if (r < 0)
+		return -ENOENT;
+	fd_close(fd);
+	if (m->size < MIN_SEALED)
+		return 1;
+	if (options->seals == SEALS_USE && seal_of_cached(m)) {
+		bytes_free(&m->bytes);
+		m->copied = false;
+	} else if (options->seals == SEALS_USE && options->remote) {
+		return -ENOENT;
+	}
+	return 0;
+}
+
+static void link_get_size(struct making *m)
+{
 	struct link_copy *lc = copy_new(m);
-	int fd, r = -ENOENT;
+	int r;
 
 	if (!lc)
 		return;
-	if (options->cache)
-		r = cache_lookup(options->cache, m->object->sha256, &fd, &m->size);
-	if (r == 0) {
-		fd_close(fd);
-	} else {
+	r = size_in_cache(m);
+	if (r == 1) {
+		copy_start(&lc->copy);
+		return;
+	}
+	if (r < 0) {
 		r = ask_size(lc);
 		if (r == 0)
 			return;

@@ -98,6 +98,26 @@ def test_damaged_object(work, mount_fg, fault, cache, kind):
     assert len(bodies(fault, 'x')) == 1
 
 
+@pytest.mark.parametrize('size', [0, 1000, 2 * MIB])
+@pytest.mark.parametrize('kind', ['cut', 'longer'])
+def test_size_of_a_damaged_object(work, mount_fg, fault, cache, size, kind):
+    """stat(2) asks no server where the cache knows, and shows no size of a damaged file."""
+    data = fault_bytes(size)
+    carton_of(work, x=(data, fault.url('x', size=size)))
+    with mount_fg(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        assert m.read('model/x') == data
+    fault.clear()
+    with mount_fg(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        assert os.stat(m / 'model/x').st_size == size and fault.requests() == []
+    path = cache.objects()[digest(data)]
+    path.chmod(0o600)
+    path.write_bytes(data + b'longer' if kind == 'longer' else data[:size // 2])
+    path.chmod(0o400)
+    with mount_fg(work / 'm.carton', *PRIVATE, *cache.options) as m:
+        assert os.stat(m / 'model/x').st_size == size
+        assert m.read('model/x') == data
+
+
 def damage(path, at):
     """Other bytes in a published object, as a disk makes them: mode and size stay."""
     path.chmod(0o600)
