@@ -3,7 +3,9 @@
  * Decodes raw Deflate data (RFC 1951).
  *
  * There are two implementations, and a build has one of them: inflate_isal.c uses ISA-L, which is about
- * three times as fast, and inflate_libarchive.c is for machines that have no ISA-L.
+ * three times as fast, and inflate_libarchive.c is for machines that have no ISA-L. Both give the same bytes. ISA-L
+ * also decodes blocks with incomplete Huffman codes, which the other one, zlib in the end, refuses; such data has one
+ * meaning, too.
  *
  * Threads: each struct inflate is used by one thread at a time.
  */
