@@ -84,9 +84,11 @@ int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n)
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	struct search s = { 0 };
 	char *wanted = NULL;
-	int r = f ? 0 : -errno;
+	int r = 0;
 
-	if (r == 0 && path) {
+	if (!f)
+		return -errno;
+	if (path) {
 		wanted = absolute(path);
 		r = wanted ? 0 : -errno;
 	}
@@ -95,8 +97,7 @@ int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n)
 		r = -EIO;
 	if (s.failed)
 		r = -ENOMEM;
-	if (f)
-		fclose(f);
+	fclose(f);
 	free(wanted);
 	if (r < 0) {
 		ctl_mounts_free(s.list, s.n);

@@ -221,7 +221,7 @@ static int read_chunk(struct chunked *c, const struct chunked_bytes *b, uint64_t
 static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 		   const struct excerpt *x)
 {
-	uint8_t want[SHA256_SIZE], found[SHA256_SIZE] = { 0 };
+	uint8_t want[SHA256_SIZE] = { 0 }, found[SHA256_SIZE] = { 0 };
 	int r = read_chunk(c, b, i, x, found);
 
 	if (r == 0)

@@ -119,9 +119,9 @@ def test_memory_of_headers(work, mount_fg):
 
 
 # Bytes for each tensor of a directory: the table and two files; for index.toml also its place in
-# tensor_data.safetensors.
+# tensor_data.safetensors. malloc of glibc 2.41 keeps more of what was freed than 2.36.
 W = 'views/model/w.safetensors'
-PER_TENSOR = {W: 300, DATA: 330}
+PER_TENSOR = {W: 300, DATA: 360}
 
 
 def test_memory_of_tensors(work, mount_fg):
