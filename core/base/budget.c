@@ -100,6 +100,8 @@ void budget_limit_by_size(struct budget *b, uint64_t file_size)
 
 /* ---- counting ---- */
 
+#define SMALL_TABLE 4096
+
 /* Adds `n` to a count that may not exceed `limit`. */
 static bool add(_Atomic uint64_t *count, uint64_t n, uint64_t limit)
 {
@@ -147,11 +149,16 @@ void budget_charge(struct budget *b, uint64_t n)
 
 int budget_take(struct budget *b, uint64_t n)
 {
-	/* what is left are other tables, and what open files keep */
-	if (!budget_hold(b, n))
+	/* what is left are other tables, what open files keep, and buffers of fetches */
+	if (budget_hold(b, n)) {
+		if (b)
+			atomic_fetch_add(&b->tables, n);
+		return 0;
+	}
+	/* a small one, as for the open of a file, is not refused for what others hold just now */
+	if (n > SMALL_TABLE || !add(&b->tables, n, b->limit))
 		return refuse(b, n);
-	if (b)
-		atomic_fetch_add(&b->tables, n);
+	budget_charge(b, n);
 	return 0;
 }
 

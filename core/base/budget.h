@@ -35,7 +35,8 @@ void budget_limit_by_size(struct budget *b, uint64_t file_size);
 
 /*
  * Counts `n` bytes for tables, before they are allocated. 0; -EFBIG: more than the limit, which is logged
- * with the number that is needed. `b` may be NULL, here and below: no limit.
+ * with the number that is needed. A small table is refused for other tables only, not for what is held just now.
+ * `b` may be NULL, here and below: no limit.
  */
 int budget_take(struct budget *b, uint64_t n);
 void budget_give(struct budget *b, uint64_t n);
