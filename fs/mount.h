@@ -48,9 +48,8 @@ struct mount {
 #define MARK_PUSHING 4	/* a push is under way, or about to begin */
 #define MARK_PUSHED 8	/* all but its end was put into the page cache; its end was not read yet */
 #define MARK_TAINTED 16 /* the page cache may hold bytes that are not right: see push_end() */
-
-#define MARK_NOTED 64	/* see known.h */
 #define MARK_DAMAGED 32 /* its bytes have become wrong: pages_damaged() */
+#define MARK_NOTED 64	/* see known.h */
 
 /* -o passthrough: whether the kernel reads the file by itself now; "yes" or "no". */
 #define PASSTHROUGH_NAME "user.carton.passthrough"

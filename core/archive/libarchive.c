@@ -16,8 +16,7 @@ static int outcome;
 
 static void load(void)
 {
-	outcome = library_load(LIBARCHIVE_FILE, functions,
-			       sizeof(functions) / sizeof(functions[0]));
+	outcome = library_load(LIBARCHIVE_FILE, functions, ARRAY_SIZE(functions));
 }
 
 int archive_load(void)

@@ -16,7 +16,7 @@ static int outcome;
 
 static void load(void)
 {
-	outcome = library_load(LIBCURL_FILE, functions, sizeof(functions) / sizeof(functions[0]));
+	outcome = library_load(LIBCURL_FILE, functions, ARRAY_SIZE(functions));
 }
 
 int http_load_curl(void)

@@ -52,16 +52,21 @@ def read(path):
     return sum(timing.open_and_read(path))
 
 
-def at_best(b, source, fn):
-    """fn(mountpoint) through each peer that mounts it: the shortest time, or None."""
-    times = []
+def by_peers(b, source, fn):
+    """fn(mountpoint) through each peer that mounts it."""
+    found = []
     for name, command in b.peers.items():
         try:
             with b.patience(name), timing.mounted(command, source, b.mnt) as top:
-                times.append(fn(top))
+                found.append(fn(top))
         except (Skip, OSError):     # one cannot decode zstd
             pass
-    return min(times, default=None)
+    return found
+
+
+def at_best(b, source, fn):
+    """The shortest time of these, or None."""
+    return min(by_peers(b, source, fn), default=None)
 
 
 def have(*programs):
@@ -189,13 +194,7 @@ def loading(g):
     for (what, fn, n), t in zip(ways[:2], ours):
         g.note(f'{what}, {n} at once: speed / that of ext4', timed(
             loaders.in_processes, n, fn, plain, offsets) / t, .9, least=True)
-    peers = []
-    for name, command in b.peers.items():
-        try:
-            with b.patience(name), timing.mounted(command, source, b.mnt) as top:
-                peers.append(all_ways(top))
-        except (Skip, OSError):     # one cannot decode zstd
-            pass
+    peers = by_peers(b, source, all_ways)
     for i, (what, _, n) in list(enumerate(ways))[2:]:
         if peers:
             g.note(f'{what}, {n} at once: times the best peer', min(p[i] for p in peers) / ours[i], 1.3,
