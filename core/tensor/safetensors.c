@@ -63,17 +63,25 @@ static bool text_is(const struct parse *p, const char *s)
 	return json_text_len(j) == strlen(s) && !memcmp(j->text->data + j->kept, s, strlen(s));
 }
 
-/* Keeps the current key. The text buffer is as large as the header from the start, so it never moves. */
-static int keep_key(struct parse *p, struct key *ret)
+static int check_key_length(const struct parse *p)
 {
 	size_t n = json_text_len(&p->json);
 
 	if (n > MAX_TENSOR_NAME)
 		return reason_set(p->reason, -EFBIG, "a key has %zu bytes, more than %llu", n,
 				  MAX_TENSOR_NAME);
-	ret->text = json_keep(&p->json);
-	ret->len = n;
-	return ret->text ? 0 : -ENOMEM;
+	return 0;
+}
+
+/*
+ * Keeps the current key; `text` is NULL if there is no memory. The text buffer is as large as the header from the
+ * start, so it never moves.
+ */
+static struct key keep_key(struct parse *p)
+{
+	size_t n = json_text_len(&p->json);
+
+	return (struct key){ json_keep(&p->json), n };
 }
 
 /* Keeps a key that is not a tensor name, for end_object(). */
@@ -87,10 +95,11 @@ static int push_key(struct parse *p)
 				  MAX_SAFETENSORS_KEYS);
 	r = budget_room(p->file->budget, &p->keys_taken, p->keys, &p->cap_keys, p->n_keys + 1);
 	if (r == 0)
-		r = keep_key(p, &p->keys[p->n_keys]);
-	if (r == 0)
-		p->n_keys++;
-	return r;
+		r = check_key_length(p);
+	if (r < 0)
+		return r;
+	p->keys[p->n_keys] = keep_key(p);
+	return p->keys[p->n_keys++].text ? 0 : -ENOMEM;
 }
 
 static int by_text(const void *a, const void *b)
@@ -290,9 +299,12 @@ static int add_tensor(struct parse *p, struct tensor_info **ret)
 		return reason_set(p->reason, -EFBIG, "there are more than %d tensors", MAX_TENSORS);
 	r = budget_room(s->budget, &s->taken, s->list, &p->cap, s->n + 1);
 	if (r == 0)
-		r = keep_key(p, &name);
+		r = check_key_length(p);
 	if (r < 0)
 		return r;
+	name = keep_key(p);
+	if (!name.text)
+		return -ENOMEM;
 	*ret = &s->list[s->n++];
 	**ret = (struct tensor_info){ .name = name.text, .name_len = (uint32_t)name.len };
 	return 0;
