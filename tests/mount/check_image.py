@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import subprocess
 
 import pytest
 import yaml
@@ -11,7 +10,7 @@ import yaml
 import harness
 import test_container
 from harness import ROOT, eventually, run
-from test_container import device, listening, serves
+from test_container import device, listening, serves_in_container
 
 carton = test_container.carton      # a fixture
 PODMAN = shlex.split(os.environ.get('CARTONFS_PODMAN', 'podman'))
@@ -80,17 +79,9 @@ def test_sidecar(carton, work):
     (work / 'handover').chmod(0o777)
     volumes = {'handover': work / 'handover', 'cache': work / 'cache'}
     with device(where) as fd, listening(work / 'handover/fuse.sock', fd):
-        p = subprocess.Popen(
-            [*PODMAN, 'run', '--rm', *LIMITS, *flags(sidecar, volumes), f'--volume={path}:/m.carton:ro',
-             'cartonfs', *command(sidecar, '/m.carton')], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            text=True)
-        try:
-            serves(where, c, p)
-        finally:
-            run('umount', '-l', where)
-            p.terminate()
-            p.wait(harness.EXIT_S)
-            p.stderr.close()
+        serves_in_container(where, c, [
+            *PODMAN, 'run', '--rm', *LIMITS, *flags(sidecar, volumes), f'--volume={path}:/m.carton:ro', 'cartonfs',
+            *command(sidecar, '/m.carton')])
 
 
 @pytest.fixture

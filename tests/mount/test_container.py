@@ -143,6 +143,19 @@ def test_error_file(carton, work):
     assert p.returncode == 1 and 'none/x' in p.stderr
 
 
+def serves_in_container(where, c, command):
+    """The container that `command` runs in the foreground serves the mount, until that is unmounted."""
+    p = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                         env=harness.environment())
+    try:
+        serves(where, c, p)
+    finally:
+        run('umount', '-l', where)
+        p.terminate()
+        p.wait(harness.EXIT_S)
+        p.stderr.close()
+
+
 @pytest.mark.needs_podman
 def test_podman(carton, work):
     """A container with this system's files serves what came over a socket."""
@@ -150,14 +163,5 @@ def test_podman(carton, work):
     podman = [*harness.podman(work / 'rootfs'), f'--volume={work}:/w', f'--volume={harness.PROGRAMS}:/prog:ro',
               '--rootfs', work / 'rootfs']
     with device(where) as fd, listening(work / 'sock', fd):
-        p = subprocess.Popen(
-            [*podman, '/prog/cartonfs', '-f', '-o', 'cache_dir=/w/cache', f'/w/{path.name}',
-             '/w/sock'], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-            env=harness.environment())
-        try:
-            serves(where, c, p)
-        finally:
-            run('umount', '-l', where)
-            p.terminate()
-            p.wait(harness.EXIT_S)
-            p.stderr.close()
+        serves_in_container(where, c, [*podman, '/prog/cartonfs', '-f', '-o', 'cache_dir=/w/cache', f'/w/{path.name}',
+                                       '/w/sock'])
