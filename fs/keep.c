@@ -23,6 +23,7 @@
 #define NOTIFY_RESEND 7
 #define FIRST_FD 3
 #define MARKER "kept"
+#define FAILED "failed"
 /* of struct keep_state; another one is not read */
 #define STATE_VERSION 2
 
@@ -103,23 +104,32 @@ static int take_device(char **mountpoint, int fd)
 	return 0;
 }
 
+/* The path of a file of the service, malloc'ed; NULL: this is none, or out of memory. */
+static char *runtime_file(const char *name)
+{
+	const char *directory = getenv("RUNTIME_DIRECTORY");
+	char *path;
+
+	return directory && asprintf(&path, "%s/%s", directory, name) >= 0 ? path : NULL;
+}
+
 int keep_take(struct keep *k, char **mountpoint)
 {
 	const char *pid = getenv("LISTEN_PID"), *names = getenv("LISTEN_FDNAMES");
-	const char *directory = getenv("RUNTIME_DIRECTORY");
 	unsigned long n;
 	char *path;
 	int device, state;
 
 	*k = (struct keep){ .memory = -1, .marker = -1 };
-	if (!mountpoint_is_device(*mountpoint) || !directory || !names || !pid ||
+	if (!mountpoint_is_device(*mountpoint) || !getenv("RUNTIME_DIRECTORY") || !names || !pid ||
 	    !parse_number(pid, 10, INT_MAX, &n) || (pid_t)n != getpid())
 		return 0;
 	device = find_passed(names, NOTIFY_DEVICE);
 	state = find_passed(names, NOTIFY_STATE);
 	if (device < 0)
 		return 0;
-	if (asprintf(&path, "%s/" MARKER, directory) < 0)
+	path = runtime_file(MARKER);
+	if (!path)
 		return -ENOMEM;
 	k->marker = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	free(path);
@@ -132,14 +142,41 @@ int keep_take(struct keep *k, char **mountpoint)
 	return take_device(mountpoint, device);
 }
 
+void keep_leave_status(int status)
+{
+	char *path = runtime_file(FAILED);
+	FILE *f;
+
+	if (!path)
+		return;
+	unlink(path);
+	f = status ? fopen(path, "wxe") : NULL;
+	if (f) {
+		fprintf(f, "%d\n", status);
+		fclose(f);
+	}
+	free(path);
+}
+
+bool keep_take_status(int *ret)
+{
+	char *path = runtime_file(FAILED);
+	FILE *f = path ? fopen(path, "re") : NULL;
+	bool found = f && fscanf(f, "%d", ret) == 1;
+
+	if (f)
+		fclose(f);
+	free(path);
+	return found;
+}
+
 bool keep_is_kept(const char *mountpoint)
 {
-	const char *directory = getenv("RUNTIME_DIRECTORY");
+	char *path = runtime_file(MARKER);
 	struct stat st;
-	char *path;
 	bool kept;
 
-	if (!directory || asprintf(&path, "%s/" MARKER, directory) < 0)
+	if (!path)
 		return false;
 	kept = stat(path, &st) == 0 && st.st_size > 0 && mountpoint_is_cartonfs(mountpoint);
 	free(path);

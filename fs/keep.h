@@ -44,6 +44,16 @@ int keep_take(struct keep *k, char **mountpoint);
  */
 bool keep_is_kept(const char *mountpoint);
 
+/*
+ * systemd decides by the exit status of the main process whether it restarts a unit, not by that of a step before
+ * it. So the step that mounts (-o mount_only) leaves its exit status in the file `failed` of RUNTIME_DIRECTORY, 0
+ * by removing the file, and the main process ends with it. Without the directory nothing is done.
+ */
+void keep_leave_status(int status);
+
+/* True: the step that mounts has failed with *ret. */
+bool keep_take_status(int *ret);
+
 /* Before the sandbox, after notify_open(): nothing is kept, or the next process gets the memfd too. */
 void keep_open(struct keep *k);
 

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "keep.h"
+#include "mountpoint.h"
 #include "privacy.h"
 #include "session.h"
 
@@ -35,6 +37,9 @@ int main(int argc, char **argv)
 		perror("cartonfs: /dev/null");
 		return EXIT_SYSTEM;
 	}
+	/* the main process of a service, whose mount_only has failed and has said why */
+	if (argc > 1 && mountpoint_is_device(argv[argc - 1]) && keep_take_status(&status))
+		return status;
 	r = options_parse(argc, argv, &o);
 	for (int i = 1; i < argc; i++)
 		privacy_hide_url(argv[i]);
@@ -50,6 +55,8 @@ int main(int argc, char **argv)
 	} else if (r == 0) {
 		status = o.fake ? EXIT_OK : session_run(&o);
 	}
+	if (o.mount_only)
+		keep_leave_status(status);
 	options_free(&o);
 	return status;
 }

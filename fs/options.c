@@ -144,9 +144,17 @@ static bool is_ignored(const char *option)
 static void suggest(struct raw *raw, const char *option)
 {
 	static const struct option_spec *const tables[] = { mount_table, carton_option_table };
+	/* the most used ones of libfuse and the kernel */
+	static const char *const others[] = { "allow_other", "auto_unmount", "noexec", "noatime" };
 	char name[32];
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(option, "="), option);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && !raw->suggestion; i++) {
+		if (strcmp(name, others[i]) == 0)
+			return;
+		if (option_similar(name, others[i]))
+			raw->suggestion = others[i];
+	}
 	for (size_t i = 0; i < 2 && !raw->suggestion; i++)
 		for (const struct option_spec *s = tables[i]; s->name; s++)
 			if (option_similar(name, s->name))
@@ -258,6 +266,8 @@ static int check_paths(const struct raw *raw, struct options *o)
 		return usage_error("SOURCE and MOUNTPOINT are missing");
 	if (raw->n_paths == 1)
 		return usage_error("MOUNTPOINT is missing");
+	if (!*raw->paths[0] || !*raw->paths[1])
+		return usage_error("%s is empty", *raw->paths[0] ? "MOUNTPOINT" : "SOURCE");
 	o->source = absolute(raw->paths[0]);
 	o->mountpoint = absolute(raw->paths[1]);
 	o->label = o->source ? strdup(carton_source_label(o->source, label, sizeof(label))) : NULL;
@@ -321,7 +331,6 @@ static int take_carton_options(struct raw *raw, struct options *o)
 	o->passthrough = raw->passthrough;
 	o->error_file = raw->error_file;
 	raw->error_file = NULL;
-	o->mount_only = raw->mount_only;
 	if (!raw->noviews) {
 		bool named = raw->views && !o->carton.views_hidden;
 
@@ -356,10 +365,12 @@ int options_parse(int argc, char **argv, struct options *ret)
 {
 	struct raw raw = { .uid = getuid(), .gid = getgid(), .mkdir_mode = -1 };
 	struct options o = { .fuse = FUSE_ARGS_INIT(argc, argv) };
-	int r = -EINVAL;
+	int r = fuse_opt_parse(&o.fuse, &raw, is_helper(argv[0]) ? helper_flags : flags, on_option);
 
-	if (fuse_opt_parse(&o.fuse, &raw, is_helper(argv[0]) ? helper_flags : flags, on_option) ==
-	    0) {
+	o.mount_only = raw.mount_only;
+	if (r < 0) {
+		r = -EINVAL;
+	} else {
 		o.foreground = raw.foreground || raw.debug;
 		o.debug = raw.debug;
 		o.help = raw.help;

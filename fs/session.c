@@ -94,6 +94,9 @@ static int report_status(const struct session *s, int status)
 	return status;
 }
 
+/* struct options has it; libfuse passes no context to its log. */
+static const char *suggestion;
+
 /* Sends the messages of libfuse to the same log. */
 __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_level level,
 							      const char *fmt, va_list ap)
@@ -101,6 +104,7 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 	static _Thread_local char text[512];
 	size_t used = strlen(text);
 	char *newline;
+	bool mean;
 
 	/* libfuse may write one line in several calls */
 	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
@@ -109,11 +113,13 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 		return;
 	if (newline)
 		*newline = '\0';
+	mean = suggestion && strstr(text, "unknown option");
 	carton_log(level <= FUSE_LOG_ERR     ? CARTON_LOG_ERROR :
 		   level <= FUSE_LOG_WARNING ? CARTON_LOG_WARNING :
 		   level <= FUSE_LOG_INFO    ? CARTON_LOG_INFO :
 					       CARTON_LOG_DEBUG,
-		   NULL, "%s", text);
+		   NULL, "%s%s%s%s", text, mean ? "; did you mean " : "", mean ? suggestion : "",
+		   mean ? "?" : "");
 	text[0] = '\0';
 }
 
@@ -355,6 +361,10 @@ static int status_of(const struct options *o, int error)
 	case -EINVAL:
 		return EXIT_USAGE;
 	case -ENOMEM:
+	case -EMFILE:
+	case -ENFILE:
+	case -ENOSPC:
+	case -EDQUOT:
 		return EXIT_SYSTEM;
 	case -EREMOTEIO: /* a server answers with 500 */
 	case -ETIMEDOUT:
@@ -369,6 +379,13 @@ static int status_of(const struct options *o, int error)
 	}
 }
 
+/* NULL: out of memory, or an option that is unknown to libfuse too; reported. */
+static struct fuse_session *new_session(struct session *s, const struct fuse_lowlevel_ops *ops)
+{
+	suggestion = s->options->suggestion;
+	return fuse_session_new(&s->options->fuse, ops, sizeof(*ops), &s->mount);
+}
+
 static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { .open_for_me = open_files, .ctx = &s->mounter };
@@ -377,12 +394,9 @@ static int open_and_serve(struct session *s)
 
 	raise_file_limit();
 	/* before anything is fetched, because it reports unknown options */
-	s->mount.session = fuse_session_new(&o->fuse, status_ops(), sizeof(mount_ops), &s->mount);
-	if (!s->mount.session) {
-		if (o->suggestion)
-			fprintf(stderr, "cartonfs: did you mean %s?\n", o->suggestion);
+	s->mount.session = new_session(s, status_ops());
+	if (!s->mount.session)
 		return EXIT_USAGE;
-	}
 	r = mounter_start(s->mount.session, o, &s->mounter);
 	if (r < 0) {
 		fprintf(stderr, "cartonfs: %s\n", strerror(-r));
@@ -426,31 +440,6 @@ static int open_and_serve(struct session *s)
 	return status;
 }
 
-/* For a service whose main process has no privileges: mounts, and leaves the device to systemd. */
-static int mount_only(struct session *s)
-{
-	struct fuse_session *se = fuse_session_new(&s->options->fuse, &mount_ops, sizeof(mount_ops),
-						   &s->mount);
-	int status = EXIT_MOUNT;
-
-	if (!se)
-		return EXIT_USAGE;
-	notify_open();
-	if (fuse_session_mount(se, s->options->mountpoint) == 0) {
-		/* those of an earlier mount */
-		notify_forget();
-		if (notify_store(fuse_session_fd(se), NOTIFY_DEVICE) == 0) {
-			status = EXIT_OK;
-		} else {
-			fprintf(stderr,
-				"cartonfs: mount_only: no service manager takes the mount\n");
-			fuse_session_unmount(se);
-		}
-	}
-	fuse_session_destroy(se);
-	return status;
-}
-
 /* -1: none is wanted; -2: it cannot be opened. */
 static int open_error_file(const char *path)
 {
@@ -471,6 +460,36 @@ static int prepare(struct options *o, struct keep *keep)
 	if (r == 0 && o->mkdir_mode >= 0)
 		r = mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode);
 	return r < 0 ? r : mountpoint_prepare(o->mountpoint);
+}
+
+/* Mounts, and leaves the device to the service manager. */
+static int mount_and_pass(struct options *o, struct fuse_session *se)
+{
+	notify_open();
+	if (fuse_session_mount(se, o->mountpoint) < 0)
+		return EXIT_MOUNT;
+	/* those of an earlier mount */
+	notify_forget();
+	if (notify_store(fuse_session_fd(se), NOTIFY_DEVICE) == 0)
+		return EXIT_OK;
+	fprintf(stderr, "cartonfs: mount_only: no service manager takes the mount\n");
+	fuse_session_unmount(se);
+	return EXIT_MOUNT;
+}
+
+/* For a service whose main process has no privileges. A mount that waits for its next process stays. */
+static int mount_only(struct session *s)
+{
+	struct options *o = s->options;
+	struct fuse_session *se = new_session(s, &mount_ops);
+	int status = EXIT_OK;
+
+	if (!se)
+		return EXIT_USAGE;
+	if (!keep_is_kept(o->mountpoint))
+		status = prepare(o, &s->keep) < 0 ? EXIT_MOUNT : mount_and_pass(o, se);
+	fuse_session_destroy(se);
+	return status;
 }
 
 int session_run(struct options *o)
@@ -504,13 +523,11 @@ int session_run(struct options *o)
 	s.error_fd = open_error_file(o->error_file);
 	if (s.error_fd == -2)
 		return EXIT_USAGE;
-	if (o->mount_only && keep_is_kept(o->mountpoint))
-		return EXIT_OK;
+	if (o->mount_only)
+		return report_status(&s, mount_only(&s));
 	if (prepare(o, &s.keep) < 0)
 		return report_status(&s, EXIT_MOUNT);
 	s.counts.mountpoint = o->mountpoint;
-	if (o->mount_only)
-		return report_status(&s, mount_only(&s));
 	if (o->foreground)
 		return report_status(&s, open_and_serve(&s));
 

@@ -416,6 +416,8 @@ def test_unit_mounts_outside_of_its_namespace():
         assert re.match(r'[+-]+/usr/bin/nsenter -t 1 -m -- ', service[step]), step
     assert ' -o mount_only ' in service['ExecStartPre']
     assert service['ExecStart'].endswith(' ${SOURCE} /dev/fd/3')
+    # systemd does not look at the status of a step: the main process ends with it
+    assert service['ExecStartPre'].startswith('-') and service['RestartPreventExitStatus'] == '1 32'
     assert (service['Type'], service['NotifyAccess']) == ('notify', 'exec')
     assert service['FileDescriptorStoreMax'] == '2'
     assert service['EnvironmentFile'] == '/etc/cartonfs/%i.conf'

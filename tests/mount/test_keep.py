@@ -468,3 +468,35 @@ def test_a_service_without_its_directory_keeps_nothing(work, place, who):
     m.process.send_signal(signal.SIGKILL)
     m.process.wait()
     assert child(who, error, os.listdir, where) == errno.ENOTCONN
+
+
+@pytest.mark.parametrize('mistake, status, says', [
+    ('options', 1, 'did you mean allow_other'), ('value', 1, 'expected open, mount'), ('mountpoint', 32, 'mkdir -p')])
+def test_mount_step_that_fails_ends_the_service(work, place, who, mistake, status, says):
+    """systemd looks at the status of the main process only: that ends with the status of the step, and says nothing
+    again. Once the mistake is mended it serves."""
+    m, where = place
+    _, path, _ = big(work)
+    options = {'options': ('-o', 'alow_other'), 'value': ('-o', 'verify=x')}.get(mistake, ())
+    at = os.path.join(where, 'none') if mistake == 'mountpoint' else where
+    p = run(CARTONFS, '-o', 'mount_only', *options, path, at, uid=who, env=m.env)
+    assert p.returncode == status and says in p.stderr and mountinfo(at) is None
+    m.start(path, *options, ready=False)
+    assert m.process.wait() == status and m.said() == ''
+    m.mount(path, where)
+    m.start(path)
+    assert child(who, harness.read_file, os.path.join(where, 'model/small')) == b'not much'
+
+
+def test_mount_step_checks_options_of_a_mount_that_waits(work, place, who):
+    """So a reload with a mistake is refused. It asks nothing of the mount, which nobody serves."""
+    m, where = place
+    _, path, _ = big(work)
+    m.mount(path, where)
+    m.start(path)
+    m.kill()
+    p = run(CARTONFS, '-o', 'mount_only', '-o', 'noatime,alow_other', path, where, uid=who, env=m.env)
+    assert p.returncode == 1 and 'did you mean allow_other' in p.stderr
+    assert m.mount(path, where) == []
+    m.start(path)
+    assert child(who, harness.read_file, os.path.join(where, 'model/small')) == b'not much'

@@ -33,7 +33,7 @@ def fails(code, *args, says='', **kw):
 # ---- usage and exit codes ----
 
 
-@pytest.mark.parametrize('args', [(), ('SOURCE',), ('SOURCE', 'MNT', 'three'), ('-o',),
+@pytest.mark.parametrize('args', [(), ('SOURCE',), ('SOURCE', 'MNT', 'three'), ('-o',), ('', 'MNT'), ('SOURCE', ''),
                                   ('--bogus', 'SOURCE', 'MNT'), ('-Z', 'SOURCE', 'MNT')])
 def test_usage(sample_carton, point, args):
     words = {'SOURCE': sample_carton[0], 'MNT': point()}
@@ -66,12 +66,13 @@ def test_bad_option(sample_carton, point, option):
 
 
 @pytest.mark.parametrize('typed, meant', [('verfy=mount', 'verify'), ('cachedir=/x', 'cache_dir'),
-                                          ('privatelinks', 'private_links'), ('nosuchoption', None)])
+                                          ('privatelinks', 'private_links'), ('alow_other', 'allow_other'),
+                                          ('nosuchoption', None)])
 def test_unknown_option(work, point, typed, meant):
     """It is reported before the carton is opened: there is none."""
     p = fails(1, '-o', typed, work / 'none.carton', point())
-    assert p.stderr == (f"cartonfs: fuse: unknown option(s): `-o {typed}'\n" +
-                        (f'cartonfs: did you mean {meant}?\n' if meant else ''))
+    assert p.stderr == (f"cartonfs: fuse: unknown option(s): `-o {typed}'" +
+                        (f'; did you mean {meant}?\n' if meant else '\n'))
 
 
 def test_missing_source(work, point):
