@@ -231,6 +231,7 @@ static int run(const struct command *command, struct args *a)
 	int r, status = EXIT_BAD;
 
 	log.source = carton_source_label(a->source, label, sizeof(label));
+	log.opening = true;
 	carton_log_set(ctl_on_log, &log);
 	a->carton.keep_going = verify;
 	a->carton.hash_all = verify;
@@ -243,6 +244,7 @@ static int run(const struct command *command, struct args *a)
 	if (log.json)
 		fputs("{\"problems\":[", stdout);
 	r = carton_open(a->source, &a->carton, &c);
+	log.opening = false;
 	if (r == 0 && a->carton.confine && !carton_fetches(c))
 		r = sandbox_cut_network();
 	if (r == 0)
@@ -296,9 +298,11 @@ static int parse_options(int argc, char **argv, struct args *a)
 {
 	struct option options[OPTIONS_MAX];
 	char names[OPTIONS_MAX][24];
+	static char program[] = "cartonctl";
 	const struct option_spec *spec;
 	int option;
 
+	argv[0] = program; /* in the messages of getopt */
 	build_options(options, names);
 	while ((option = getopt_long(argc, argv, "jl0whV", options, NULL)) >= 0) {
 		switch (option) {

@@ -61,6 +61,7 @@ struct ctl_log {
 	size_t problems;      /* errors and warnings so far */
 	bool collect, json;   /* print them as problems, as JSON objects */
 	const char *source;   /* the subject of messages without one; or NULL */
+	bool opening;	      /* name it in all messages: the carton is not open yet */
 };
 
 /* A carton_log_fn; its context is a struct ctl_log. */

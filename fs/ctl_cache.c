@@ -75,6 +75,7 @@ static int export(const struct carton_cache_options *options)
 	return r;
 }
 
+/* 0 or -errno; -EBADMSG: it was reported; -EINVAL: there is no such command. */
 static int cache_command(char **words, int n, const struct carton_cache_options *options, bool json)
 {
 	uint64_t target = options->size ? options->size : UINT64_MAX, freed = 0;
@@ -87,7 +88,9 @@ static int cache_command(char **words, int n, const struct carton_cache_options 
 		return -EINVAL;
 	if (strcmp(words[0], "gc") == 0 && n <= 2) {
 		if (n == 2 && !parse_size(words[1], &target))
-			return -EINVAL;
+			return ctl_usage("cache gc: expected a size such as 500M or 20G: %s",
+					 words[1]),
+			       -EBADMSG;
 		r = carton_cache_gc(options, target, &freed);
 		if (r == 0)
 			printf("freed %" PRIu64 " bytes\n", freed);
@@ -105,6 +108,10 @@ static int cache_command(char **words, int n, const struct carton_cache_options 
 		return export(options);
 	if (strcmp(words[0], "path") == 0 && n == 2) {
 		r = carton_cache_path(options, words[1], path, sizeof(path));
+		if (r == -EINVAL)
+			return ctl_usage("cache path: expected 64 hexadecimal digits: %s",
+					 words[1]),
+			       -EBADMSG;
 		if (r == 0)
 			puts(path);
 		return r;

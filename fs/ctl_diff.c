@@ -426,6 +426,7 @@ static int compare(struct diff *d)
 struct opening {
 	struct diff *d;
 	struct args *args;
+	struct ctl_log *log;
 	char *second;
 };
 
@@ -436,16 +437,22 @@ struct opening {
 static int open_second(void *ctx, const struct carton_paths *paths)
 {
 	struct opening *o = ctx;
+	const char *first = o->log->source;
+	char label[256];
+	int r;
 
 	o->args->sandbox.input = paths->source;
-	return carton_open(o->second, &o->args->carton, &o->d->b.c);
+	o->log->source = carton_source_label(o->second, label, sizeof(label));
+	r = carton_open(o->second, &o->args->carton, &o->d->b.c);
+	o->log->source = first;
+	return r;
 }
 
-static int open_both(struct diff *d, char **sources, struct args *a)
+static int open_both(struct diff *d, char **sources, struct args *a, struct ctl_log *log)
 {
-	struct opening o = { d, a, strdup(sources[1]) };
+	struct opening o = { d, a, log, strdup(sources[1]) };
 	struct carton_options options;
-	char *first = strdup(sources[0]);
+	char *first = strdup(sources[0]), label[256];
 	int r = -ENOMEM;
 
 	a->carton.views = CTL_TENSOR_VIEWS;
@@ -454,8 +461,13 @@ static int open_both(struct diff *d, char **sources, struct args *a)
 	options.confine_ctx = &o;
 	privacy_hide_url(sources[0]);
 	privacy_hide_url(sources[1]);
-	if (first && o.second)
+	if (first && o.second) {
+		log->opening = true;
+		log->source = carton_source_label(first, label, sizeof(label));
 		r = carton_open(first, &options, &d->a.c);
+		log->source = NULL;
+		log->opening = false;
+	}
 	free(first);
 	free(o.second);
 	return r;
@@ -473,7 +485,7 @@ int ctl_diff(char **sources, int n, const struct args *args)
 		return ctl_usage("diff: two SOURCEs are needed");
 	carton_log_set(ctl_on_log, &log);
 	a.carton.confine_ctx = &a.sandbox;
-	r = open_both(&d, sources, &a);
+	r = open_both(&d, sources, &a, &log);
 	if (r == 0)
 		r = compare(&d);
 	if (r < 0 && !log.problems)

@@ -18,7 +18,8 @@
 struct list {
 	unsigned flags;
 	unsigned path_columns;
-	bool shorten; /* paths, to that */
+	bool shorten;  /* paths, to that */
+	bool measured; /* there is a file */
 	uint64_t files, bytes, packed, packed_to;
 };
 
@@ -42,6 +43,7 @@ static void measure(void *ctx, struct carton_node *node)
 	width = term_width(path);
 	if (width > l->path_columns)
 		l->path_columns = width;
+	l->measured = true;
 }
 
 /* ---- rows ---- */
@@ -205,7 +207,9 @@ static void put_total(const struct list *l)
 			 (double)l->packed_to * 100 / (double)l->packed);
 	term_style(TERM_TITLE);
 	term_cell(term_count(l->files, "file", count), l->path_columns);
-	printf("  %10s  %12s", format_size(l->bytes, size), percent);
+	printf("  %10s", format_size(l->bytes, size));
+	if (*percent)
+		printf("  %12s", percent);
 	term_style(TERM_PLAIN);
 	putchar('\n');
 }
@@ -216,6 +220,9 @@ static int list_table(struct carton *c, const struct args *a, struct list *l)
 	int status;
 
 	set_columns(c, a, l);
+	/* no path was found: there is nothing but the errors */
+	if (!l->measured)
+		return walk_all(c, a, l, put_row);
 	term_style(TERM_TITLE);
 	term_cell("PATH", l->path_columns);
 	if (is_long)

@@ -36,9 +36,12 @@ static void print_problem(struct ctl_log *log, enum carton_log_level level, cons
 void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
 {
 	struct ctl_log *log = ctx;
+	const char *source = NULL;
 
 	if (level > CARTON_LOG_WARNING)
 		return;
+	if (log->opening && subject && strcmp(subject, log->source) != 0)
+		source = log->source;
 	if (!subject)
 		subject = log->source;
 	pthread_mutex_lock(&log->lock);
@@ -46,8 +49,8 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	if (log->collect)
 		print_problem(log, level, subject, message);
 	else
-		fprintf(stderr, "cartonctl: %s%s%s\n", subject ? subject : "", subject ? ": " : "",
-			message);
+		fprintf(stderr, "cartonctl: %s%s%s%s%s\n", source ? source : "", source ? ": " : "",
+			subject ? subject : "", subject ? ": " : "", message);
 	log->problems++;
 	pthread_mutex_unlock(&log->lock);
 }

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import subprocess
+import zipfile
 
 import pytest
 
@@ -134,6 +135,9 @@ def test_ls_of_paths(source):
     p = ctl('ls', path, 'misc', 'model/none')
     assert p.returncode == 1 and p.stderr == 'cartonctl: model/none: No such file or directory\n'
     assert 'misc/' in p.stdout
+    for option in ((), ('-l',), ('-0',)):
+        p = ctl('ls', *option, path, 'model/none')
+        assert (p.returncode, p.stdout) == (1, '') and p.stderr == 'cartonctl: model/none: No such file or directory\n'
 
 
 def test_ls_storage_and_size(work):
@@ -418,6 +422,8 @@ def test_verify_many_bad_files(work):
     (('status', '--json', '--watch'), 'status: either --json or --watch'),
     (('hash', '--json', 'x'), 'hash has no option --json'),
     (('info', '-l', 'x'), 'info has no option --long'), (('hash', '-0', 'x'), 'hash has no option -0'),
+    (('cache', 'gc', '1x'), 'cache gc: expected a size such as 500M or 20G: 1x'),
+    (('cache', 'path', '12'), 'cache path: expected 64 hexadecimal digits: 12'),
     (('info', '--bogus', 'x'), "unrecognized option '--bogus'"),
     (('info', '--offline=1', 'x'), "option '--offline' doesn't allow an argument"),
     (('info', '--timeout=0', 'x'), '--timeout=0: expected seconds from 1 to 86400'),
@@ -425,10 +431,10 @@ def test_verify_many_bad_files(work):
 def test_usage(args, says):
     p = ctl(*args)
     assert (p.returncode, p.stdout) == (1, ''), args
-    assert p.stderr == f"{p.stderr.partition(': ')[0]}: {says}\nTry 'cartonctl --help'.\n"
+    assert p.stderr == f"cartonctl: {says}\nTry 'cartonctl --help'.\n"
 
 
-@pytest.mark.parametrize('words', [(), ('nonsense',), ('gc', '1x'), ('path',), ('list', '--json', 'x')])
+@pytest.mark.parametrize('words', [(), ('nonsense',), ('path',), ('list', '--json', 'x')])
 def test_usage_of_cache(words):
     p = ctl('cache', *words)
     assert (p.returncode, p.stdout) == (1, '')
@@ -442,6 +448,19 @@ def test_help_and_version():
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     p = ctl('--version')
     assert p.returncode == 0 and any(ch.isdigit() for ch in p.stdout)
+
+
+def test_refused_source_is_named(work):
+    """Which of several: the messages are about files in it, or about nothing."""
+    good, plain, junk = sample().write(work / 'm.carton'), work / 'plain.zip', work / 'junk'
+    with zipfile.ZipFile(plain, 'w') as z:
+        z.writestr('carton.toml', '')
+    junk.write_text('no zip')
+    for bad, says in ((plain, 'MANIFEST: is missing, so this is not a carton'), (junk, 'refused zip: not a zip file')):
+        for words in (('hash', bad), ('ls', bad), ('diff', good, bad), ('diff', bad, good)):
+            p = ctl(*words)
+            assert p.returncode != 0 and p.stderr.startswith(f'cartonctl: {bad}: {says}'), (words, p.stderr)
+            assert len(p.stderr.splitlines()) == 1
 
 
 def test_missing_source(work):
