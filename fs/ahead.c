@@ -21,12 +21,12 @@
 /* after giving way, if nothing is opened */
 #define PAUSE_S 1
 
-/* A file that is being verified. The thread's own, but what `lock` guards. */
+/* A file that is being verified. Used by the thread only, except the fields that `lock` guards. */
 struct slot {
 	struct ahead *ahead;
 	struct carton_node *node; /* NULL: free */
 	struct carton_request *request;
-	uint64_t back; /* its number in the background; 0: of a sequence */
+	uint64_t back; /* its number in the background pass; 0: it belongs to a sequence */
 	bool finished; /* with `result`; guarded by lock */
 	int result;
 };
@@ -36,14 +36,14 @@ struct ahead {
 	pthread_t thread;
 	unsigned n_slots;
 	struct slot slots[MAX_SLOTS];
-	struct carton_node *back; /* the next one of all; NULL: done, or not wanted */
+	struct carton_node *back; /* next file of the background pass, or NULL */
 	uint64_t n_back;	  /* how many of all were begun */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	bool over;
 	struct carton_node *expected; /* opened next, it makes or continues a sequence */
-	struct carton_node *at;	      /* the next one to verify; NULL: no sequence, or its end */
+	struct carton_node *at;	      /* next file of the sequence, or NULL */
 	uint64_t n_opened, n_ahead;   /* files of the sequence */
 	bool idle;		      /* the thread waits for a file to be opened */
 	struct carton_node *demand;   /* to give way to, or NULL */
@@ -52,7 +52,7 @@ struct ahead {
 
 /* ---- which ---- */
 
-/* Behind at most `hops` directories and symlinks. */
+/* Skips at most `hops` directories and symlinks. */
 static struct carton_node *next_file(const struct ahead *a, struct carton_node *node, unsigned hops)
 {
 	struct carton_stat st;
@@ -68,7 +68,7 @@ static struct carton_node *next_file(const struct ahead *a, struct carton_node *
 	return NULL;
 }
 
-/* In the container itself: not generated, not to be fetched. */
+/* True: its bytes are in the container, neither generated nor fetched. */
 static bool is_stored(const struct carton_node *node)
 {
 	char storage[64];
@@ -85,7 +85,7 @@ static uint64_t size_of(const struct carton_node *node)
 	return st.size;
 }
 
-/* The next file of the sequence, if it is wanted yet. Lock held. */
+/* The next file of the sequence that still needs verification. Lock held. */
 static struct carton_node *take_next(struct ahead *a)
 {
 	struct carton_node *node = a->at;
@@ -145,7 +145,10 @@ static void begin(struct ahead *a, struct slot *s, struct carton_node *node, uin
 	}
 }
 
-/* Ends what is under way for other files than `file`; the background goes back to the first of its own. */
+/*
+ * Cancels the work on all files but `file`. The background pass continues from its first cancelled
+ * file.
+ */
 static void cancel_others(struct ahead *a, const struct carton_node *file)
 {
 	for (unsigned i = 0; i < a->n_slots; i++) {
@@ -163,7 +166,10 @@ static void cancel_others(struct ahead *a, const struct carton_node *file)
 
 /* ---- the thread ---- */
 
-/* A free slot, once the finished ones are released; NULL: all are busy. Lock held, but not meanwhile. */
+/*
+ * A free slot, after releasing finished ones; NULL: all are busy. The lock is held, but dropped
+ * while slots are released.
+ */
 static struct slot *free_slot(struct ahead *a)
 {
 	struct slot *found = NULL;
@@ -175,7 +181,7 @@ static struct slot *free_slot(struct ahead *a)
 			pthread_mutex_unlock(&a->lock);
 			release(s);
 			pthread_mutex_lock(&a->lock);
-			/* others may have finished meanwhile, and nobody heard their signals */
+			/* others may have finished meanwhile, whose signals were missed */
 			return free_slot(a);
 		}
 		if (!s->node)
@@ -201,7 +207,10 @@ static void rest(struct ahead *a)
 		a->paused = false;
 }
 
-/* Does one thing; false: there is nothing to do now. Lock held, but not meanwhile. */
+/*
+ * Does one step of work; false: there is nothing to do now. The lock is held, but dropped during
+ * the work.
+ */
 static bool step(struct ahead *a)
 {
 	struct slot *s = free_slot(a);
@@ -306,7 +315,7 @@ void ahead_opened(struct ahead *a, struct carton_node *file)
 	pthread_mutex_lock(&a->lock);
 	if (file == a->expected) {
 		a->n_opened++;
-		/* the reader was faster, or this is where the sequence begins */
+		/* the reader has overtaken this thread, or a sequence begins here */
 		if (a->n_ahead < a->n_opened || !a->at) {
 			a->n_ahead = a->n_opened;
 			a->at = next_file(a, file, MAX_HOPS);

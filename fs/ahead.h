@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Verifies files before they are opened, on a thread of its own: the next ones when files are opened in the
- * order of the tree, or, with verify=background, all of them. Nothing is fetched for it. It gives way: an
- * open that has to wait cancels what is under way for other files.
+ * Verifies files before they are opened, on a thread of its own: the next files when files are
+ * opened in the order of the tree; with verify=background, all files. It fetches nothing. An open
+ * that has to wait goes first: it cancels the work on other files.
  */
 #ifndef FS_AHEAD_H
 #define FS_AHEAD_H
@@ -12,8 +12,8 @@
 struct ahead;
 
 /*
- * `all`: every file. 0 or -errno. It is stopped before the carton is, whose threads may call what is below
- * until it is closed; only then it is freed. Both are NULL-safe.
+ * `all`: every file. 0 or -errno. Call ahead_stop() before the carton is stopped, and ahead_free()
+ * after it is closed: until then its threads may call the functions below. Both are NULL-safe.
  */
 int ahead_start(struct mount *m, bool all, struct ahead **ret);
 void ahead_stop(struct ahead *a);

@@ -50,7 +50,7 @@ static int list_objects(const struct carton_cache_options *options, bool json)
 	return r;
 }
 
-/* A location for nginx, which makes this cache a mirror of other nodes. */
+/* Prints a location for nginx, with which other nodes can use this cache as a mirror. */
 static int export(const struct carton_cache_options *options)
 {
 	char path[4096];

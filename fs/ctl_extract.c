@@ -54,7 +54,7 @@ static int report(const struct extract *x, const char *path, const char *what, i
 
 /* ---- one file ---- */
 
-/* The directory of the last file: the next one is mostly in the same. */
+/* The directory of the last file. The next file is mostly in the same one. */
 struct parent {
 	int fd; /* -1: none yet */
 	size_t len;
@@ -71,7 +71,10 @@ static int enter(int at, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Opens the directory `path` (as many bytes) beneath the output directory, and makes what is missing of it. */
+/*
+ * Opens the directory at the first bytes of `path`, beneath the output directory; missing
+ * directories are made.
+ */
 static int open_directory(const struct extract *x, const char *path, size_t len)
 {
 	int at = fcntl(x->root, F_DUPFD_CLOEXEC, 0), next = at < 0 ? -errno : at;
@@ -259,7 +262,10 @@ static void *run_thread(void *extract)
 	return NULL;
 }
 
-/* Half of the work is to verify the bytes, which may have to be fetched, and half to write them. */
+/*
+ * Progress counts each byte twice: once when it is verified (and perhaps fetched), once when it is
+ * written.
+ */
 static void show_progress(const struct extract *x)
 {
 	struct carton_counters k;

@@ -104,7 +104,7 @@ static void put_carton(struct info *info)
 	ctl_walk(carton_root(info->c), add_stored, &stored);
 	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),
 		 format_size(totals.bytes, size));
-	/* MANIFEST is not in the sum: sizes that look the same say nothing */
+	/* MANIFEST is not in the sum; if both sizes look the same, the second one is left out */
 	if (stored && stored < totals.bytes && strcmp(format_size(stored, packed), size) != 0)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %s packed", packed);
 	put_value(info, "files", text);
@@ -287,7 +287,10 @@ static void put_fact(void *ctx, const struct carton_fact *f)
 	}
 }
 
-/* Does the line go on in the next one: is it long, and neither of them a list, a table, code or a heading? */
+/*
+ * True: the next line belongs to the same paragraph. The line is long, and neither of them is a
+ * list, a table, code or a heading.
+ */
 static bool goes_on(const char *line, const char *end)
 {
 	return end - line > 50 && !strchr(" \t#|>`", *line) && end[1] &&

@@ -12,7 +12,7 @@
 #include "privacy.h"
 #include "progress.h"
 
-#define LINES_FROM 1000000000 /* bytes: with fewer, no lines of progress are worth their place */
+#define LINES_FROM 1000000000 /* bytes: a smaller carton is packed too quickly for progress lines */
 
 /* Fits 24 lines of 80 columns. */
 static const char help[] =
@@ -119,7 +119,7 @@ struct lines {
 	unsigned tenth; /* shown last */
 };
 
-/* A bar at a terminal; else, for what takes long, a line at each tenth. */
+/* Draws a bar at a terminal. Elsewhere prints a line at each tenth, if the carton is large. */
 static void show(void *ctx, uint64_t done, uint64_t total)
 {
 	struct lines *lines = ctx;

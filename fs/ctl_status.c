@@ -71,7 +71,7 @@ static void string_at(const char *at, char *ret, size_t n)
 
 /* ---- one mount ---- */
 
-/* What was seen of a mount the last time, for rates. */
+/* The last counters of a mount, from which rates are computed. */
 struct seen {
 	char mountpoint[4096];
 	uint64_t hashed, fetched;

@@ -132,7 +132,7 @@ static void draw_child(struct drawing *d, const struct carton_node *node, bool l
 
 	carton_stat(node, &st);
 	set_name(d, node, st.kind);
-	/* without room for a name, levels are not indented any more */
+	/* deeper levels are not indented: there would be no room for a name */
 	if (deeper) {
 		strcpy(d->prefix + len,
 		       last ? term_symbol("└── ", "`-- ") : term_symbol("├── ", "|-- "));

@@ -21,7 +21,7 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 		return;
 	}
 	pages_first_open(m, node);
-	/* all of it has been hashed since it was found damaged */
+	/* the whole file was hashed again after it was found damaged */
 	tainted = atomic_fetch_and(carton_mark(node),
 				   (unsigned char)~(MARK_TAINTED | MARK_DAMAGED));
 	fi->keep_cache = !(tainted & (MARK_TAINTED | MARK_DAMAGED));
@@ -29,7 +29,7 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 	/* it may clear keep_cache */
 	passthrough_open(m->passthrough, node, fi);
 	fi->fh = m->epoch;
-	/* before the reply, so that opens are seen in their order */
+	/* before the reply, so that the order of opens is known */
 	ahead_opened(m->ahead, node);
 	/* the open was interrupted: no RELEASE will follow */
 	if (fuse_reply_open(req, fi) == -ENOENT) {
@@ -132,7 +132,9 @@ static void read_pinned(const struct parked *q)
 		park_read(q, finish_read, start_read);
 }
 
-/* Reads what an earlier process had opened: verified, and pinned for this read. */
+/*
+ * Reads a file that an earlier process has opened: it is verified, and pinned for this read only.
+ */
 static void finish_pin(struct parked *p, int result)
 {
 	if (result < 0) {

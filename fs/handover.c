@@ -40,7 +40,7 @@ static int connect_to(const char *path)
 	return r < 0 ? r : fd;
 }
 
-/* The descriptor of a message; of several the kernel closes all but the first: there is no room for them. */
+/* The descriptor in a message. There is room for one: the kernel closes any others. */
 static int receive(int socket)
 {
 	union {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A FUSE device that another program has opened and mounted, and passes over a unix socket (SCM_RIGHTS).
- * So a container without any privilege serves what a privileged one has mounted.
+ * Receives a FUSE device that another program has opened and mounted, over a unix socket
+ * (SCM_RIGHTS). So a container without privileges can serve a mount that a privileged program has
+ * made.
  */
 #ifndef FS_HANDOVER_H
 #define FS_HANDOVER_H

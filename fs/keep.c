@@ -48,7 +48,10 @@ static int failed(const char *what, int r)
 
 /* ---- what the service manager passes ---- */
 
-/* The number of the descriptor with that name, of those that follow each other from FIRST_FD on; -1: none. */
+/*
+ * The number of the descriptor called `name`. `names` lists descriptors from FIRST_FD on, with
+ * colons between; -1: none.
+ */
 static int find_passed(const char *names, const char *name)
 {
 	size_t len = strlen(name);
@@ -228,7 +231,7 @@ static int identify(const struct keep *k, const struct options *o, char ret[256]
 	return 0;
 }
 
-/* The reply to INIT is a header and a fuse_init_out. Until it is sent, there is one thread. */
+/* The reply to INIT is a header and a fuse_init_out. Only one thread runs until it is sent. */
 static struct fuse_init_out *init_reply(const struct iovec *iov, int n)
 {
 	return n == 2 && iov[1].iov_len >= sizeof(struct fuse_init_out) ? iov[1].iov_base : NULL;
@@ -242,7 +245,7 @@ static void save_reply(struct keep *k, const struct iovec *iov, int n)
 	memcpy(k->state->reply, iov[1].iov_base, iov[1].iov_len);
 }
 
-/* The kernel has had its reply: this one has to be the same. */
+/* The kernel already has a reply to INIT: this one must be equal to it. */
 static void check_reply(struct keep *k, const struct iovec *iov, int n)
 {
 	const struct keep_state *s = k->state;
@@ -269,7 +272,7 @@ static int mark(const struct keep *k)
 	return write(k->marker, text, strlen(text)) < 0 ? failed(MARKER, -errno) : 0;
 }
 
-/* From here on the mount outlives the process, or it never will. */
+/* Decides whether the mount outlives the process. */
 static void settle(struct keep *k, bool possible)
 {
 	if (possible && mark(k) == 0)
@@ -290,7 +293,7 @@ static ssize_t on_writev(int fd, struct iovec *iov, int n, void *userdata)
 		return writev(fd, iov, n);
 	m->in_init = false;
 #if FUSE_VERSION < FUSE_MAKE_VERSION(3, 17)
-	/* libfuse before 3.17 does not pass FUSE_CAP_PARALLEL_DIROPS on: the flag is added to its reply */
+	/* libfuse before 3.17 ignores FUSE_CAP_PARALLEL_DIROPS: add the flag to its reply */
 	if (init)
 		init->flags |= FUSE_PARALLEL_DIROPS;
 #endif
@@ -322,7 +325,7 @@ static ssize_t on_read(int fd, void *buf, size_t n, void *userdata)
 	return got;
 }
 
-/* Drops what was put into the page cache and not verified. Nobody reads it: see push.h. */
+/* Drops page cache content that was pushed but not verified. It has no readers: see push.h. */
 static int drop_pushed(const struct keep *k)
 {
 	for (size_t i = 0; i < MAX_PUSHES; i++) {
@@ -343,7 +346,7 @@ static int ask_again(int fd)
 	return write(fd, &out, sizeof(out)) < 0 ? failed("resend", -errno) : 0;
 }
 
-/* What is generated may be found by its inode number if this program generates the same. */
+/* Generated files can be found by inode number only if this program generates the same ones. */
 static int open_known(struct keep *k)
 {
 	struct mount *m = k->mount;
@@ -392,7 +395,7 @@ int keep_begin(struct keep *k, struct mount *m, const struct options *o)
 
 	if (k->failed < 0)
 		return k->failed;
-	/* the kernel would read open files in a way that the next process knows nothing of */
+	/* the kernel reads open files by itself, and the next process would not know of them */
 	if (m->passthrough) {
 		if (k->resumed)
 			return failed("passthrough", -EOPNOTSUPP);

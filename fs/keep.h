@@ -39,8 +39,8 @@ struct keep {
 int keep_take(struct keep *k, char **mountpoint);
 
 /*
- * For the step that mounts: is there a mount that waits for its next process? Nothing may be asked of that, it
- * would not be answered.
+ * For the step that mounts. True: a mount waits there for its next process. Do not access its
+ * files: nobody would answer.
  */
 bool keep_is_kept(const char *mountpoint);
 
@@ -54,16 +54,19 @@ void keep_leave_status(int status);
 /* True: the step that mounts has failed with *ret. */
 bool keep_take_status(int *ret);
 
-/* Before the sandbox, after notify_open(): nothing is kept, or the next process gets the memfd too. */
+/*
+ * Call it before the sandbox and after notify_open(). Either drops what was kept, or gives the
+ * memfd to the service manager for the next process.
+ */
 void keep_open(struct keep *k);
 
 /*
- * Between mounting and serving: the session goes on where the earlier process has ended, or learns what the
- * next one needs. 0; or -errno, logged: this carton is not the one that was mounted.
+ * Call it between mounting and serving. Continues the session of the earlier process, or saves what
+ * the next one needs. 0; or -errno, logged: another carton was mounted.
  */
 int keep_begin(struct keep *k, struct mount *m, const struct options *o);
 
-/* The process ends by its own will: the mount ends with it. */
+/* The process ends normally, and the mount with it. */
 void keep_end(struct keep *k);
 
 #endif

@@ -45,7 +45,10 @@ static int compare_nodes(const void *a, const void *b)
 	return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* The next note at *at, whose path `ret_path` points into `text`. False at the end, or where one is cut off. */
+/*
+ * Reads the note at *at; `ret_path` points into `text`. False at the end, or if the note is cut
+ * off.
+ */
 static bool next(const char *text, size_t size, size_t *at, uint64_t *ret_ino,
 		 const char **ret_path)
 {
@@ -79,7 +82,7 @@ static int find_all(struct known *k, const char *text, size_t size, const struct
 		struct pair *p = &k->by_ino[k->n];
 		int r = carton_resolve(c, path, &p->node);
 
-		/* all readers wait meanwhile: not for the next ones, too */
+		/* all readers wait meanwhile, so later files are not tried */
 		if (r == -ETIMEDOUT)
 			break;
 		if (r < 0)
@@ -154,7 +157,7 @@ void known_note(struct known *k, struct carton_node *node, uint64_t ino)
 	memcpy(note + sizeof(ino), &len, sizeof(len));
 	size = HEAD_SIZE + len;
 	pthread_mutex_lock(&k->lock);
-	/* one that was cut off is written over by the next */
+	/* the next note overwrites one that was cut off */
 	if (k->end - k->start + (off_t)size <= MAX_NOTES &&
 	    pwrite(k->fd, note, size, k->end) == (ssize_t)size)
 		k->end += (off_t)size;

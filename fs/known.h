@@ -16,20 +16,27 @@
 struct known;
 
 /*
- * Reads what earlier processes have noted in `fd`, from `start` to its end, and finds these nodes: generates their
- * directories, and waits for that, but for one server that does not answer in time only. One that is not found now
- * stays unknown. Further notes follow there. 0 or -errno.
+ * Reads the notes of earlier processes in `fd`, from `start` to its end, and finds their nodes. For
+ * that it generates their directories and waits for servers; after one server has not answered in
+ * time, it waits for no other. A node that is not found now stays unknown. New notes are appended.
+ * 0 or -errno.
  */
 int known_open(int fd, off_t start, const struct carton *c, struct known **ret);
 void known_free(struct known *k); /* NULL-safe */
 
-/* Notes a node, unless that was done. A failure means that the next process does not find it. NULL-safe. */
+/*
+ * Appends a note for the node, unless there is one. After a failure the next process does not find
+ * it. NULL-safe.
+ */
 void known_note(struct known *k, struct carton_node *node, uint64_t ino);
 
-/* The node that an earlier process has noted with this number, or NULL. NULL-safe. */
+/* The node to which an earlier process has given this inode number, or NULL. NULL-safe. */
 struct carton_node *known_find(const struct known *k, uint64_t ino);
 
-/* Its number then, which it keeps; 0: none has noted it. NULL-safe. */
+/*
+ * The inode number that an earlier process has given the node, and that it keeps; 0: none.
+ * NULL-safe.
+ */
 uint64_t known_ino(const struct known *k, const struct carton_node *node);
 
 #endif

@@ -165,7 +165,7 @@ static void drop_terminal(void)
 	close(null);
 }
 
-/* Without the right to, or without sysfs, the kernel reads 128 KiB ahead. */
+/* Without the right or without sysfs, the readahead stays at 128 KiB. */
 static void read_ahead(const struct state *s)
 {
 	char path[64];
@@ -200,8 +200,8 @@ static void do_mount(struct state *s)
 	reply(s->socket, 0, fd);
 	give_up_device(fd);
 	/*
-	 * Not before: an automounter (autofs, systemd) knows by their process group those who mount, and lets all
-	 * others at the mountpoint wait for them.
+	 * Not earlier: an automounter (autofs, systemd) identifies the process that mounts by its
+	 * process group, and makes all others wait at the mountpoint.
 	 */
 	setsid();
 	if (!s->options->foreground)

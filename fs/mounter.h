@@ -41,14 +41,15 @@ __attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, 
 int mounter_open_files(struct mounter *m, int listener, int memory);
 
 /*
- * Makes the kernel read further ahead, if it may. Only once INIT was answered: that answer can only lower it.
+ * Makes the kernel read further ahead, if the mounter has the right to. Call it after INIT is
+ * answered: that answer sets an upper limit.
  */
 void mounter_read_ahead(struct mounter *m);
 
 /*
- * Tells the kernel of a file that it may read by itself: what it calls it, more than 0, or -errno; -EPERM
- * without CAP_SYS_ADMIN. `device` is what mounter_mount() gave. One thread at a time calls these two, and
- * none calls mounter_mount() then.
+ * Registers a file that the kernel may read by itself (passthrough). Returns its backing id (more
+ * than 0) or -errno; -EPERM without CAP_SYS_ADMIN. `device` is that of mounter_mount(). Only one
+ * thread at a time may call these two functions, and none during mounter_mount().
  */
 int mounter_backing_open(const struct mounter *m, int device, int fd);
 void mounter_backing_close(const struct mounter *m, int device, int id);

@@ -284,7 +284,10 @@ static int add_mount_options(const struct raw *raw, struct options *o)
 		return -ENOMEM;
 	if (asprintf(&fsname, "fsname=%s", raw->fsname ? raw->fsname : o->label) < 0)
 		fsname = NULL;
-	/* then only fusermount3 can open it; without the option, libfuse asks it only if mount(2) fails */
+	/*
+	 * then only fusermount3 can open /dev/fuse. With auto_unmount libfuse calls it at once,
+	 * else only if mount(2) fails
+	 */
 	if (access("/dev/fuse", R_OK | W_OK) < 0 && !mountpoint_is_device(o->mountpoint) &&
 	    fuse_opt_add_opt(&text, "auto_unmount") < 0)
 		r = -ENOMEM;

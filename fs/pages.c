@@ -50,8 +50,9 @@ void pages_first_open(struct mount *m, struct carton_node *node)
 }
 
 /*
- * Waits for the reads of the file that the kernel has sent. All that were answered with bytes are among them: a
- * read that began later has failed. No thread that answers reads may call it, others wait for that one.
+ * Waits until the READs of the file that the kernel has sent are answered. All that got bytes are
+ * among them; a later READ fails. Do not call it on a thread that answers READs: they would wait
+ * for it.
  */
 void pages_damaged(void *mount, struct carton_node *file)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the page cache of the kernel holds of a file: filled at the first open of a small one, dropped when its
- * bytes turn out to be wrong. push.h fills it with large files. Threads: any, but for
+ * The page cache content of a file: filled at the first open of a small file, dropped when its
+ * bytes turn out to be wrong. push.h fills it for large files. Threads: any, except for
  * pages_damaged().
  */
 #ifndef FS_PAGES_H
@@ -13,8 +13,9 @@
 void pages_first_open(struct mount *m, struct carton_node *node);
 
 /*
- * The damaged() of the carton of a mount: what the kernel has of the file is dropped, also under its readers. Waits
- * until the reads that the kernel has sent are answered: not on a thread that they need.
+ * The damaged() callback of the carton of a mount: drops the page cache content of the file, also
+ * under its readers. It waits for READs that the kernel has sent, so it must not run on a thread
+ * that answers them.
  */
 void pages_damaged(void *mount, struct carton_node *file);
 

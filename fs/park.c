@@ -43,7 +43,7 @@ static void parked_unref(struct parked *p)
 	free(p);
 }
 
-/* Ends the wait with `error`, a positive errno. True: the caller has to answer the request with it. */
+/* Ends the wait with `error`, a positive errno. True: the caller has to answer the request. */
 static bool cancel(struct parked *p, int error)
 {
 	bool ours = false;

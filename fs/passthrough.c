@@ -12,7 +12,7 @@
 struct opened {
 	const struct carton_node *file;
 	unsigned opens;
-	int id; /* what the kernel calls the file beneath; 0: not passed through */
+	int id; /* the backing id of the kernel; 0: not passed through */
 	struct opened *next;
 };
 
@@ -80,7 +80,7 @@ void passthrough_init(struct passthrough *p, struct fuse_conn_info *conn)
 #endif
 }
 
-/* Where it is, or would be, in the table. Lock held. */
+/* The slot of the file, or where it would be inserted. Lock held. */
 static struct opened **find(struct passthrough *p, const struct carton_node *file)
 {
 	struct opened **at = &p->buckets[((uintptr_t)file >> 4) % BUCKETS];

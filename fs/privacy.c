@@ -12,7 +12,10 @@ void privacy_hide_url(char *arg)
 	size_t n = strlen(arg);
 	char *label = calloc(1, n + 1);
 
-	/* cut off if the label is longer than the URL; without memory for it, nothing is shown */
+	/*
+	 * the label is cut to the length of the URL; without memory for it, the argument becomes
+	 * empty
+	 */
 	if (label)
 		carton_source_label(arg, label, n + 1);
 	for (size_t i = 0; i < n; i++)

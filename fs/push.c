@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* a smaller file is read in less time than it takes to decide */
+/* for a smaller file the decision takes longer than the read */
 #define PUSH_MIN (512 * 1024)
 /* left out at the end; a multiple of any page size */
 #define TAIL (128 * 1024)
@@ -54,8 +54,8 @@ static uint64_t free_memory(void)
 }
 
 /*
- * Notes the push, so that the next process drops the pages if this one is killed: they are not verified. False:
- * there is no place to.
+ * Records the push, so that the next process drops these unverified pages if this one is killed.
+ * False: the table is full.
  */
 static bool note(const struct mount *m, struct carton_node *node, _Atomic uint64_t **ret)
 {
@@ -111,7 +111,7 @@ static void push_end(struct carton_tap *tap, int result)
 	free(p);
 }
 
-/* Nobody would read its pages here: the kernel reads the file of the cache. */
+/* Its pages would not be used: the kernel reads the file of the cache. */
 static bool will_pass(const struct mount *m, const struct carton_node *node)
 {
 	char storage[64];
@@ -135,7 +135,7 @@ struct carton_tap *push_new(struct mount *m, struct carton_node *node,
 	_Atomic uint64_t *noted;
 	struct push *p;
 
-	/* after a restart a file that was never open here may be open all the same */
+	/* after a restart, a file that was never open in this process may be open */
 	if (m->epoch > 1 || size < PUSH_MIN || (fi->flags & O_DIRECT) ||
 	    atomic_load(&m->push_patience) <= 0 ||
 	    (atomic_load(mark) & (MARK_UNSURE | MARK_OPENED)) || will_pass(m, node) ||

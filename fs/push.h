@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts a large file into the page cache of the mount while it is verified, so that its first reader need
- * not get it a second time.
+ * Fills the page cache with a large file while it is verified, so that its first reader does not
+ * transfer it a second time.
  *
- * Nobody can read these pages meanwhile: they belong to an inode that has never been open, and its opens
- * wait until push_end() has run. If the bytes were not right, the pages are gone by then. For the same
- * reason the store cannot deadlock: it waits for locked pages, and without a reader there are none.
+ * These pages cannot be read meanwhile: the inode was never open, and its opens wait until
+ * push_end() has run. If the bytes were wrong, the pages are dropped before that. For the same
+ * reason notify_store cannot deadlock: it waits for locked pages, and without a reader there are
+ * none.
  *
- * Pages in the cache cost no request, so nobody sees who reads them. The last block of each file is left
- * out: a READ of it tells that the file was read to its end. Where that does not follow, as when only
- * headers are read, pushing stops until some large file is read to its end again.
+ * Reads from the page cache cause no requests, so use cannot be seen directly. The last block of
+ * each file is left out: a READ of it shows that the file was read to its end. If that does not
+ * happen (for example only headers are read), pushing stops until some large file is read to its
+ * end again.
  */
 #ifndef FS_PUSH_H
 #define FS_PUSH_H

@@ -241,8 +241,9 @@ static int confine_files(const struct carton_paths *paths, const struct sandbox_
 /* ---- all ---- */
 
 /*
- * As root, /etc is not allowed as a whole, so a resolv.conf that is replaced later cannot be opened here:
- * the helper opens it. Without the helper, the resolver configuration of the start stays in use.
+ * As root, /etc is not allowed as a whole, so this process cannot open a resolv.conf that is
+ * replaced later: the helper opens it. Without the helper, the configuration of the start stays in
+ * use.
  */
 static int confine_syscalls(const struct sandbox_helper *helper, int memory, bool network)
 {

@@ -86,7 +86,7 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 		subject ? ": " : "", message);
 }
 
-/* For who cannot see the exit status. Returns it. */
+/* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */
 static int report_status(const struct session *s, int status)
 {
 	if (s->error_fd >= 0 && status != EXIT_OK)
@@ -245,7 +245,10 @@ static void raise_file_limit(void)
 	}
 }
 
-/* Nobody finds the mount any more. Those who wait in it would keep it until their deadline. */
+/*
+ * The mount has no name any more. Requests that wait are cancelled: else they would keep it until
+ * their deadline.
+ */
 static void on_unmounted(void)
 {
 	parked_cancel_all(ENOTCONN);
@@ -270,7 +273,9 @@ static int loop(struct session *s, struct fuse_session *se)
 	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_OK;
 }
 
-/* Mounts through the mounter, unless the caller has mounted; the session gets the open device. */
+/*
+ * Mounts through the mounter, unless the mountpoint is an open device. The session gets the device.
+ */
 static int attach(struct session *s)
 {
 	struct fuse_session *se = s->mount.session;
@@ -296,7 +301,10 @@ static bool is_unmounted(struct fuse_session *se)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
-/* Nothing is fetched ahead. Without it, files are verified when they are opened. */
+/*
+ * Verifies ahead, but fetches nothing ahead. If this fails, files are verified when they are
+ * opened.
+ */
 static void start_ahead(struct session *s)
 {
 	const struct options *o = s->options;
@@ -450,7 +458,7 @@ static int open_error_file(const char *path)
 	return path && fd < 0 ? -2 : fd;
 }
 
-/* What is mounted on: *o->mountpoint may be replaced. 0, or -errno, logged. */
+/* Prepares the mountpoint, which may be replaced by a device. 0, or -errno, logged. */
 static int prepare(struct options *o, struct keep *keep)
 {
 	int r = keep_take(keep, &o->mountpoint);

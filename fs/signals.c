@@ -20,7 +20,10 @@ static void repeat_after(long us)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* SIGALRM, too. It may come to any thread that does not block it; a worker's read(2) fails with EINTR. */
+/*
+ * Also handles SIGALRM, which may come to any thread that does not block it: read(2) of a worker
+ * fails with EINTR.
+ */
 static void end_loop(int signal)
 {
 	int saved = errno;

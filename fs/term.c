@@ -70,13 +70,13 @@ struct glyph {
 	unsigned width;
 };
 
-/* They reorder what is around them, so that a name could look like another. */
+/* Bidirectional controls reorder text, so that one name could look like another. */
 static bool is_bidi_control(uint32_t c)
 {
 	return (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-/* The character at `s`, which is not its end. Returns how many bytes it took. */
+/* Decodes the character at `s`, which is not the NUL. Returns its length in bytes. */
 static size_t next_glyph(const char *s, struct glyph *ret)
 {
 	uint32_t c;
@@ -106,7 +106,7 @@ unsigned term_width(const char *s)
 	return width;
 }
 
-/* Prints from `s` while it fits in `width` columns. Returns what is left of them. */
+/* Prints as much of `s` as fits in `width` columns. Returns the number of columns left. */
 static unsigned put_up_to(const char *s, unsigned width)
 {
 	struct glyph g;
@@ -126,7 +126,7 @@ void term_put(const char *s)
 	put_up_to(s, UINT32_MAX);
 }
 
-/* Where the last characters of `s` begin that fit in `width` columns. */
+/* Where the longest end of `s` that fits in `width` columns begins. */
 static const char *end_of(const char *s, unsigned all, unsigned width)
 {
 	struct glyph g;
@@ -226,7 +226,7 @@ void term_wrap(const char *s, unsigned indent, unsigned width)
 			continue;
 		}
 		if (at > 0 && indent + at + gap + n > width) {
-			/* what was indented in the text, such as a list, stays so */
+			/* keep the indentation of the text, such as that of a list */
 			printf("\n%*s", (int)indent, "");
 			at = 0;
 			gap = own;

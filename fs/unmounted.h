@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Notices that the mount was unmounted lazily (`umount -l`): it has no name any more, but lives on while a file
- * in it is open or a call in it waits. The kernel tells the daemon nothing of it.
+ * Notices a lazy unmount (`umount -l`): the mount has no path any more, but exists while one of its
+ * files is open or a call waits. The kernel does not tell the daemon.
  */
 #ifndef FS_UNMOUNTED_H
 #define FS_UNMOUNTED_H
@@ -27,8 +27,8 @@ struct unmounted {
 void unmounted_open(struct unmounted *u, const char *mountpoint);
 
 /*
- * Starts a thread that calls `gone` once, after the last mount of this file system in this mount namespace has
- * gone. It is mounted now.
+ * Starts a thread that calls `gone` once, when this file system has no mount left in this mount
+ * namespace. Call it after mounting.
  */
 void unmounted_watch(struct unmounted *u, void (*gone)(void));
 
