@@ -31,7 +31,7 @@ int carton_lookup(const struct carton_node *dir, const char *name, struct carton
 	return 0;
 }
 
-/* The next component of a path from `at`; waits for what is generated. */
+/* Resolves the next component of a path below `at`. Waits for generated directories. */
 static int step(struct node **at, const char *name)
 {
 	int r = node_gate(*at) ? object_get_wait(node_gate(*at)) : 0;
@@ -111,7 +111,7 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 	switch ((enum node_kind)n->kind) {
 	case NODE_DIR:
 		ret->kind = CARTON_DIR;
-		/* 1 says that it does not tell how many directories are in it */
+		/* a link count of 1: the number of subdirectories is not known */
 		ret->nlink = n->gated ? 1 : 2 + n->plain.n_dirs;
 		break;
 	case NODE_FILE:

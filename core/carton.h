@@ -36,7 +36,7 @@ enum carton_verify_mode {
 	CARTON_VERIFY_OFF,  /* nothing is checked but sizes */
 };
 
-/* What is opened by its name after the process was confined. */
+/* Files and directories that are opened by name after the process was confined. */
 struct carton_paths {
 	const char *source;   /* the directory that is read; NULL: a file, open by now, or a URL */
 	const char *cache;    /* the directory whose content is read and changed; NULL: none */
@@ -255,7 +255,9 @@ int carton_pin_tapped(struct carton_node *file, struct carton_tap *tap, carton_d
 /* Bytes of memory that the carton keeps to: the option, or what was found. */
 uint64_t carton_memory(const struct carton *c);
 
-/* A byte of each node for whoever serves the tree; 0 at first. Any thread may change it. */
+/*
+ * A byte of each node for the program that serves the tree; 0 at first. Any thread may change it.
+ */
 atomic_uchar *carton_mark(struct carton_node *node);
 
 /*
@@ -275,9 +277,10 @@ int carton_pin_wait(struct carton *c, struct carton_node *file);
 ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait);
 
 /*
- * Where the kernel can read the bytes of a pinned file by itself: the descriptor of a file that has just these,
- * if it is a copy in the cache that was hashed whole since the carton was opened. It is the carton's, and not
- * to be read elsewhere than here; what is read from it is not checked. -ENODATA: there is none.
+ * A descriptor of a file with exactly the bytes of a pinned file, which the kernel can read by
+ * itself: a copy in the cache whose whole sha256 was checked since the carton was opened. The
+ * carton owns it; do not use it for other reads. What is read from it is not checked again.
+ * -ENODATA: there is none.
  */
 int carton_copy_fd(const struct carton_node *file);
 
@@ -317,8 +320,9 @@ ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, s
 			   carton_progress_fn *progress, void *ctx);
 
 /*
- * Has the regular file `fd` the bytes of `file`, which is not generated? By its hash, without opening the
- * carton's own; it is read from its start. 0; -EBADMSG: it has others; or what reading it says.
+ * Compares the regular file `fd`, which is read from its start, with `file`, which is not
+ * generated: by sha256, without opening the carton's own copy. 0; -EBADMSG: the bytes differ; or
+ * the error of reading it.
  */
 int carton_compare(struct carton_node *file, int fd);
 

@@ -127,7 +127,7 @@ static int verify_one(void *ctx, const struct cache_object *object)
 			       cache_read(v->cache, object->sha256, &how, &source, &in);
 
 	if (r == 0 && !object->seal) {
-		/* it was not used: it is no reason to keep it longer */
+		/* a check is not a use: the entry keeps its last use */
 		futimens(source->fd, used);
 		source_unref(source);
 	}

@@ -25,7 +25,7 @@ static bool is_url(const char *source)
 	       s3_is_url(source) || hf_is_url(source);
 }
 
-/* The length of the scheme of what looks like a URL, but is none that can be read; 0: it does not. */
+/* The length of the scheme of a URL that cannot be read here; 0: `source` is not one. */
 static int foreign_scheme(const char *source)
 {
 	size_t n = strspn(source,
@@ -80,7 +80,7 @@ static int open_cache(struct carton *c, const struct carton_options *options)
 	return 0;
 }
 
-/* Without the network: as it was when it was opened last, if that was kept. */
+/* Opens the carton offline, as it was when it was last opened, if the cache has that. */
 static int open_kept(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
 {
 	char shown[256];
@@ -103,7 +103,7 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 	return -ENETUNREACH;
 }
 
-/* Over the network; what is read of it until it is open is held, for open_kept(). */
+/* Opens the carton over the network. What is read until it is open is kept for open_kept(). */
 static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
 {
 	int r = remote_source_open(&c->remote, url, NULL, ret);
@@ -146,14 +146,17 @@ static int open_url(struct carton *c, const char *url, bool pinned, struct conta
 	int64_t mtime;
 	int r;
 
-	/* what a mirror says of the carton is checked against MANIFEST, and that against the pin */
+	/*
+	 * a mirror is not trusted: its MANIFEST is checked against the pinned hash, everything else
+	 * against MANIFEST
+	 */
 	r = pinned && c->remote.http ? open_at_mirror(c, url, &source, &mtime) : -ENOENT;
 	if (r < 0)
 		r = c->remote.http ? open_remote(c, url, &source, &mtime) :
 				     open_kept(c, url, &source, &mtime);
 	if (r < 0)
 		return r;
-	/* where the server does not say, now is as good as any time */
+	/* if the server gives no date, the current time is used */
 	budget_limit_by_size(&c->budget, source->size);
 	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, &c->budget, ret);
 	source_unref(source);
@@ -279,7 +282,7 @@ static int confine(const struct carton *c, const char *directory,
 	return options->confine ? options->confine(options->confine_ctx, &paths) : 0;
 }
 
-/* The bytes of the carton. Once the process is confined, and not earlier, some are read. */
+/* Opens the source. Nothing of it is read before the process is confined. */
 static int open_container(struct carton *c, const char *source,
 			  const struct carton_options *options)
 {
@@ -357,9 +360,7 @@ static int open_hub(struct carton *c, enum opening how, const char *source,
 	return r;
 }
 
-/*
- * Nothing that fails here matters to what the carton holds: its files are then verified as a whole.
- */
+/* A failure here is harmless: without the index, files are verified as a whole. */
 static void open_chunks(struct carton *c)
 {
 	struct node *n = tree_find(c->tree, CHUNKS_PATH);

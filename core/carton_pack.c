@@ -148,7 +148,7 @@ static int check_directory(const char *source)
 	return 0;
 }
 
-/* What cannot be read here, a mount or Carton itself would refuse later. */
+/* Refuses what a mount or Carton itself would refuse later. */
 static int check_source(struct carton *c)
 {
 	ssize_t problems = check_contents(c);
@@ -158,7 +158,7 @@ static int check_source(struct carton *c)
 	return problems ? -EBADMSG : 0;
 }
 
-/* A carton within the directory that it is made of would be a file of the next one. */
+/* Refuses an output in the packed directory: the next pack would include it. */
 static int check_outside(const char *source, const char *directory, const char *out)
 {
 	char *above = realpath(source, NULL), *below = realpath(directory, NULL);
@@ -342,7 +342,7 @@ static int write_carton(struct packing *p, char ret_hash[65])
 	return r == 0 ? finish(p, &job, ret_hash) : r;
 }
 
-/* Opens it as anyone will, and reads all that it holds. */
+/* Opens the new carton as a reader does, and verifies all of it. */
 static int verify_carton(const struct packing *p, const char *hash)
 {
 	struct carton_options o = {
@@ -429,7 +429,10 @@ static int put_linked(struct packing *p, struct node *file, char *block)
 	return r;
 }
 
-/* The files that are left out are hashed, also if they go nowhere: their URLs are for these bytes. */
+/*
+ * Files that are left out are hashed even if they are not written anywhere: their URLs must lead to
+ * these bytes.
+ */
 static int put_objects(struct packing *p)
 {
 	char *block = malloc(COPY_BLOCK);

@@ -31,7 +31,7 @@ int load_listing(struct container *c, struct manifest **ret);
  */
 int load_links(struct container *c, struct links **ret);
 
-/* Has what opening reads fetched with as few requests as can be, where the container is remote. */
+/* Fetches what opening will read, with as few requests as possible, if the container is remote. */
 int load_ahead(struct container *c);
 
 /*

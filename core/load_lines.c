@@ -51,7 +51,10 @@ static int add_special(struct loader *l, const char *target, struct object *o)
 	return 1;
 }
 
-/* Each of these returns 1: a node; 0: none, because of a fault; or -errno. */
+/*
+ * Each of these functions returns 1: the line has a node; 0: it has a fault and gets none; or
+ * -errno.
+ */
 
 static int add_symlink(struct loader *l, const char *path, const struct entry *e)
 {
@@ -84,7 +87,7 @@ static int links_fault(struct loader *l, size_t line, const char *what, const ch
 	return 0;
 }
 
-/* A path that the container does not have: the same bytes under another name, or LINKS. */
+/* Handles a path that the container lacks: the same bytes under another name, or LINKS. */
 static int add_missing(struct loader *l, const char *path)
 {
 	uint8_t sha256[SHA256_SIZE];

@@ -9,7 +9,7 @@
 
 #define NO_ENTRY UINT32_MAX
 
-/* What a line leads to that is no file of the container. */
+/* The kinds of lines that lead to no file of the container. */
 struct special {
 	uint32_t line; /* in `lines` */
 	const char *target;

@@ -178,7 +178,7 @@ static int start_pins(struct carton_request *q, get_fn *get)
 		cancel_waits(q);
 	} else if (q->pending == 0 && q->holds && q->file)
 		r = check_extents(q->file);
-	/* those whose `done` is on its way already will put the pins when it comes */
+	/* for waits whose `done` is already being called, that call releases the pins */
 	if (q->pending > 0)
 		r = r < 0 ? r : -EINPROGRESS;
 	else if (r < 0)
@@ -220,7 +220,7 @@ static int try_pins(struct node *file)
 	return r;
 }
 
-/* Begins to wait; the handle is the caller's only where it has to. */
+/* Begins to wait. The caller gets the handle only if it has to wait. */
 static int begin(struct carton_request *q, get_fn *get, struct carton_request **ret)
 {
 	int r = start_pins(q, get);
@@ -259,7 +259,7 @@ int request_pin_tapped(struct node *file, struct carton_tap *tap, carton_done_fn
 		q = request_new(node_n_extents(file), done, ctx);
 		r = q ? 0 : -ENOMEM;
 	}
-	/* the bytes of a file that is put together are not those of one object */
+	/* a tap gets the bytes of one object, so a file of several ones cannot have it */
 	if (!q || !node_object(file)) {
 		end_tap(tap);
 		tap = NULL;
@@ -293,7 +293,7 @@ int request_list(struct node *dir, carton_done_fn *done, void *ctx, struct carto
 
 	if (!gate)
 		return 0;
-	/* a gate that is open stays open, so its pins need not be counted */
+	/* a gate never closes again, so pins of it need not be counted */
 	r = object_get(gate, NULL);
 	return r != -EAGAIN || !done ? r : await(gate, object_get, done, ctx, ret);
 }
@@ -407,7 +407,10 @@ static void read_over(struct carton_request *q, ssize_t got)
 	request_unref(q);
 }
 
-/* Some of it was fetched, or that failed: perhaps what is wanted is there. */
+/*
+ * Called when some bytes were fetched, or the fetch failed: looks whether the wanted ones are
+ * there.
+ */
 static void read_fetched(struct object_wait *wait, int result)
 {
 	struct carton_request *q = container_of(wait, struct carton_request, wait);
@@ -434,7 +437,7 @@ static bool await_fetch(struct carton_request *q, unsigned round)
 	return !gone;
 }
 
-/* Has it fetched, without a thread that waits. -EINPROGRESS: `q` may be gone. */
+/* Starts the fetch; no thread waits for it. -EINPROGRESS: `q` may already be freed. */
 static int fetch_part(struct carton_request *q, const struct part *p)
 {
 	unsigned round;
@@ -499,7 +502,10 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 		pin->object = node_extent(file, i).object;
 		if (!pin->object)
 			continue;
-		/* fails although the file is open, when the whole has another sha256 than its chunks */
+		/*
+		 * fails for an open file, if the whole file turned out to have another sha256 than
+		 * its chunks
+		 */
 		r = object_get(pin->object, NULL);
 		if (r < 0) {
 			put_pins(q);
@@ -532,7 +538,7 @@ bool carton_request_cancel(struct carton_request *q)
 		cancel_waits(q);
 	}
 	read_over = cancelled && q->waiting && object_wait_cancel(&q->wait);
-	/* a late read that runs, and a pin whose `done` is on its way, clean up themselves */
+	/* a running late read, and a pin whose `done` is being called, clean up by themselves */
 	over = cancelled && q->pending == 0 && (!q->data || read_over);
 	pthread_mutex_unlock(&q->lock);
 	if (over) {

@@ -149,13 +149,16 @@ void budget_charge(struct budget *b, uint64_t n)
 
 int budget_take(struct budget *b, uint64_t n)
 {
-	/* what is left are other tables, what open files keep, and buffers of fetches */
+	/* the rest is taken by other tables, open files and buffers of fetches */
 	if (budget_hold(b, n)) {
 		if (b)
 			atomic_fetch_add(&b->tables, n);
 		return 0;
 	}
-	/* a small one, as for the open of a file, is not refused for what others hold just now */
+	/*
+	 * a small table, such as one for an open, is not refused because of what others hold at the
+	 * moment
+	 */
 	if (n > SMALL_TABLE || !add(&b->tables, n, b->limit))
 		return refuse(b, n);
 	budget_charge(b, n);

@@ -58,7 +58,7 @@ bool budget_keep(struct budget *b, uint64_t n);
 /* Counts `n` bytes of a buffer, for which kept content gives way; false: there is no room. Not with locks. */
 bool budget_hold(struct budget *b, uint64_t n);
 
-/* Counts `n` bytes that are needed in any case, also over the limit: others get less then. */
+/* Counts `n` bytes that cannot be refused, even over the limit; others get less then. */
 void budget_charge(struct budget *b, uint64_t n);
 
 /* Gives back what budget_keep(), budget_hold() or budget_charge() has counted. */

@@ -7,7 +7,7 @@
 
 #define BLOCK ((size_t)512 * 1024)
 #define BLOCKS 4
-/* blocks to hash before a second thread is worth its start */
+/* blocks to hash before it pays to start a second thread */
 #define ALONE 8
 
 struct block {

@@ -19,7 +19,7 @@ static int lookup_once(struct cache *c, const uint8_t sha256[32], int *ret_fd, u
 		return -ENOENT;
 	if (r < 0)
 		return r;
-	/* Who has the exclusive lock is about to remove it. */
+	/* The holder of the exclusive lock is about to remove the file. */
 	if (flock(fd, LOCK_SH | LOCK_NB) < 0)
 		r = errno == EWOULDBLOCK ? -ENOENT : -errno;
 	else if (fstat(fd, &st) < 0)
@@ -64,11 +64,11 @@ int cache_drop(struct cache *c, const uint8_t sha256[32], int fd)
 		return errno == ENOENT ? 0 : -errno;
 	if (now.st_ino != bad.st_ino || now.st_dev != bad.st_dev)
 		return 0;
-	/* The mark stays on this inode, whatever the name means by now. */
+	/* Marks this inode, even if another file has its name by now. */
 	if (fchmod(fd, 0) < 0)
 		return -errno;
 	carton_log(CARTON_LOG_WARNING, name + 3, "damaged object dropped from the cache");
-	/* Who holds the lock will replace it, or leaves it to gc. */
+	/* The holder of the lock replaces the file, or leaves it to gc. */
 	r = cache_lock_try(c, sha256, &lock);
 	if (r < 0)
 		return r == -EAGAIN || r == -ENOSPC ? 0 : r;

@@ -10,7 +10,9 @@
 
 #include "cache/internal.h"
 
-/* How much is lost at most when this process dies: so many bytes, or those of so long. */
+/*
+ * Limits on what is lost if the process dies: bytes written, or time passed, since the last note.
+ */
 #define NOTE_BYTES (1 * MIB)
 #define NOTE_MS 1000
 /* room is asked for in such steps where the length is not known */
@@ -23,7 +25,7 @@ struct dest {
 	int fd;			 /* the fill's, else our own */
 	uint64_t base;		 /* of all offsets in the file */
 	uint64_t max;
-	uint64_t claimed;   /* how large a server says it will be; UINT64_MAX: not known */
+	uint64_t claimed;   /* the size that a server claims; UINT64_MAX: not known */
 	atomic_bool failed; /* the disk; it is logged */
 
 	pthread_mutex_t lock; /* guards what follows */
@@ -181,7 +183,7 @@ static int make_room(struct dest *d, uint64_t end)
 			d->room = more;
 		return r;
 	}
-	/* what is written may not show in the free space yet, so a step more has to be free */
+	/* recent writes may not count in the free space yet, so one more step has to be free */
 	if (!dest_disk_has_room(d->fd, end - d->room + 2 * STEP, UINT64_MAX))
 		return -ENOSPC;
 	d->room = end + STEP;
@@ -210,7 +212,7 @@ int dest_read(struct dest *d, void *ret_buf, size_t n, uint64_t off)
 /* Lock held, or by the owner. */
 static void note(struct dest *d)
 {
-	/* a failure costs bytes that have to come again, nothing else */
+	/* a failure only means that some bytes are fetched again */
 	if (d->fill && d->complete > d->noted && cache_fill_progress(d->fill, d->complete) == 0)
 		d->noted = d->complete;
 	d->noted_ms = now_ms();
@@ -288,7 +290,7 @@ int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct sou
 		r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;
-	/* its size will be the object's, so it may have no byte that was not hashed */
+	/* its size becomes the object's, so no unverified byte may remain */
 	if (source->size != size) {
 		source_unref(source);
 		return -EIO;

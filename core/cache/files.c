@@ -103,7 +103,7 @@ int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 			continue;
 		if (fd < 0)
 			return -errno;
-		/* A sweep may have had it before us; then it is gone, or is about to be. */
+		/* A sweep may have locked it first; then it is removed, or soon will be. */
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0 ? errno != EWOULDBLOCK : is_named(fd)) {
 			*ret_fd = fd;
 			return 0;

@@ -32,7 +32,7 @@ struct cache_fill {
 
 /* ---- waiting ---- */
 
-/* How many bytes the one who fills the object has written so far; 0 when nobody does. */
+/* The number of bytes that the current writer has written; 0: there is no writer. */
 static uint64_t filled(struct cache *c, const char *name)
 {
 	struct stat st;
@@ -161,7 +161,7 @@ static int partial_open(struct cache_fill *f)
 
 	if (r != -EACCES)
 		return r;
-	/* Its owner died in publish, between chmod and rename. */
+	/* Its writer died while publishing, between chmod and rename. */
 	r = cache_open_file(dir, f->lock.name, O_RDONLY, &fd);
 	if (r < 0)
 		return r;
@@ -170,7 +170,7 @@ static int partial_open(struct cache_fill *f)
 	return r < 0 ? r : cache_open_file(dir, f->lock.name, O_RDWR, &f->fd);
 }
 
-/* Adopts what counts of an earlier partial, and cuts off the rest. */
+/* Takes over the valid part of an earlier partial file, and cuts off the rest. */
 static int partial_adopt(struct cache_fill *f)
 {
 	struct stat st;
@@ -327,7 +327,7 @@ int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 	if (r < 0)
 		return r;
 	r = allocate(f->fd, size);
-	/* Others were faster, or a quota is smaller than the disk. */
+	/* Other writers took the space, or a quota is smaller than the disk. */
 	if (r == -ENOSPC && cache_evict(f->cache, size - have) == 0)
 		r = allocate(f->fd, size);
 	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back what it got */
@@ -406,7 +406,7 @@ int cache_fill_publish_as(struct cache_fill *f, const uint8_t sha256[32], uint64
 		return -errno;
 	if ((uint64_t)st.st_size < size)
 		return -EINVAL;
-	/* Also gives back what was reserved behind the end. */
+	/* Also frees the space reserved behind the end. */
 	if (ftruncate(f->fd, (off_t)size) < 0)
 		return -errno;
 	r = make_bucket(c, sha256);
@@ -434,7 +434,7 @@ void cache_fill_abort(struct cache_fill *f, bool keep_partial)
 	if (!f)
 		return;
 	if (keep_partial && f->sidecar >= 0 && f->len > 0) {
-		/* Gives back what was reserved; failing that, the next one does it. */
+		/* Frees the reserved space. If that fails, the next writer does it. */
 		if (ftruncate(f->fd, (off_t)f->len) < 0)
 			keep_partial = false;
 	} else {

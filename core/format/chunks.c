@@ -64,7 +64,7 @@ static int parse_header(struct reader *rd)
 		bad(24, "lists %llu files; the limit is %d", (unsigned long long)n, MAX_ENTRIES);
 		return -EFBIG;
 	}
-	/* neither product can overflow once its factor is below the size of the file */
+	/* the counts are below the size of the file, so neither product overflows */
 	if (n > rd->size / FILE_SIZE || c->n_chunks > rd->size / SHA256_SIZE ||
 	    rd->size != HEADER_SIZE + n * FILE_SIZE + c->n_chunks * SHA256_SIZE)
 		return bad(24, "%llu files and %llu chunks do not make an index of %llu bytes",
@@ -74,7 +74,7 @@ static int parse_header(struct reader *rd)
 	return 0;
 }
 
-/* One file; `chunk` is the first chunk that no file before it has. */
+/* Reads one record. `chunk` is the number of its first chunk. */
 static int parse_file(const struct chunks *c, size_t i, const uint8_t *p, uint64_t chunk)
 {
 	struct chunks_file *f = &c->files[i];
@@ -282,7 +282,7 @@ static int compare_written(const void *a, const void *b)
 		      SHA256_SIZE);
 }
 
-/* Sorts the files, and leaves out what the index has no place for. */
+/* Sorts the files, and drops duplicates and files without chunks. */
 static void tidy(struct chunks_writer *w)
 {
 	size_t n = 0;

@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 
-#define TRIES 16 /* of several processes that publish the same name at once, one comes first */
+#define TRIES 16 /* if several processes publish the same name at once, one of them is first */
 
 static int failed(const struct newfile *o, const char *what, int r)
 {
@@ -110,14 +110,14 @@ static int rename_temporary(const struct newfile *o)
 	return renameat(o->dir, o->temporary, o->dir, o->name) < 0 ? -errno : 0;
 }
 
-/* From no name to `name`, where another file may be. */
+/* Links the unnamed file at `name`, and replaces a file that is there. */
 static int replace(const struct newfile *o)
 {
 	int r = link_as(o, o->name);
 
 	for (unsigned i = 0; i < TRIES && (r == -EEXIST || r == -ENOENT); i++) {
 		r = link_as(o, o->temporary);
-		/* of a killed process, or of one that publishes now and will try again */
+		/* left by a killed process, or by one that is publishing now and will try again */
 		if (r == -EEXIST)
 			unlinkat(o->dir, o->temporary, 0);
 		else if (r == 0)

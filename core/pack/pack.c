@@ -20,7 +20,7 @@ struct run {
 	int64_t shown_ms; /* when progress was reported last */
 
 	pthread_mutex_t lock;	/* guards what follows */
-	pthread_cond_t work;	/* there is something to prepare or to fill, or it is over */
+	pthread_cond_t work;	/* there is something to prepare or fill, or all is done */
 	pthread_cond_t moved;	/* something was prepared or filled, or failed */
 	size_t next;		/* the next item to prepare */
 	size_t at;		/* the item to place */
@@ -45,7 +45,9 @@ static uint64_t cost(const struct pack_item *item)
 	return item->literal || item->zip.size > SMALL ? 0 : 2 * item->zip.size;
 }
 
-/* Compresses what was loaded; keeps what is to be kept of both. */
+/*
+ * Compresses the loaded bytes. Keeps the packed or the plain ones, as the choice for the item says.
+ */
 static int compress(struct pack_item *item, struct encoder *e)
 {
 	size_t n = (size_t)item->zip.size, cap = (size_t)encode_bound(n), packed;

@@ -165,7 +165,7 @@ void tree_free(struct tree *t)
 	if (!t)
 		return;
 	top = &t->root->plain;
-	/* nothing below was allocated by itself but what is behind gates */
+	/* below it, only what is behind gates has allocations of its own */
 	for (size_t i = 0; t->nodes && i < top->n; i++)
 		if (top->list[i].kind == NODE_DIR && top->list[i].gated)
 			tree_clear(t, &top->list[i]);

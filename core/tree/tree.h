@@ -68,7 +68,7 @@ struct node_list {
 	uint32_t n, n_dirs;
 };
 
-/* Of a directory whose children are made when they are first asked for. */
+/* The state of a lazy directory, whose children are made at the first lookup. */
 struct gate {
 	struct node_list children;
 	struct object *object; /* they are there once this is verified */
@@ -204,7 +204,7 @@ static inline struct node_list *node_children(const struct node *dir)
 	return dir->gated ? &dir->gate->children : (struct node_list *)&dir->plain;
 }
 
-/* What the children of a directory wait for; NULL: nothing. */
+/* The gate to pass before the children of a directory are there; NULL: none. */
 static inline struct object *node_gate(const struct node *dir)
 {
 	return dir->kind == NODE_DIR && dir->gated ? dir->gate->object : NULL;
@@ -220,10 +220,10 @@ bool node_is_executable(const struct node *n);
 /* The tensor that a view shows, or NULL. Of a nested one nothing is known: its dtype is NULL. */
 const struct tensor_info *node_tensor(const struct node *n);
 
-/* Bytes of a file: OBJECT_NO_SIZE while only a server could tell (object_get_size()). */
+/* The size of a file in bytes; OBJECT_NO_SIZE while only a server knows it (object_get_size()). */
 uint64_t node_size(const struct node *file);
 
-/* Could a server still say another size than node_size()? */
+/* False: a server may still report another size than node_size(). */
 bool node_size_is_certain(const struct node *file);
 
 /* How many extents a file has, and one of them. An entry must have its object: node_make_object(). */

@@ -173,7 +173,10 @@ static int measure(struct index_strings *s, struct object *o, struct making *m)
 	struct reason reason = { 0 };
 	int r;
 
-	/* a file that could not be had is not waited for again, while the next ones are */
+	/*
+	 * after a failure the file is not tried again in the same attempt, which goes on with the
+	 * others
+	 */
 	if (s->error && s->asked_in == making_number(m))
 		return s->error;
 	r = making_need(m, o);

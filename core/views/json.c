@@ -74,7 +74,7 @@ static int element(struct view_json *j, enum view_json_part part)
 	return r;
 }
 
-/* A string, written as it is made: one may be as long as all else. */
+/* Writes a string piece by piece: one string may be as long as all the rest. */
 static int add_text(struct view_json *j, const char *s, size_t n)
 {
 	int r = buf_addc(&j->text, '"');

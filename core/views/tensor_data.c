@@ -179,7 +179,7 @@ static int list_problems(struct views *v, struct view_json *j)
 	return r;
 }
 
-/* The text of index.json. What was found later, for other views, does not change it. */
+/* The text of index.json. Problems found later, by other views, do not change it. */
 static int write_index(struct views *v, struct making *m, void *ctx, struct view_json *j)
 {
 	const struct gate *gate = ctx;
@@ -280,7 +280,7 @@ int view_make_tensors(struct views *v, struct node *dir, struct making *m, void 
 
 /* ---- tensor_data.safetensors ---- */
 
-/* What the file is put together from; the items are in the order of their data. */
+/* The parts of the file, in the order of their data. */
 struct collection {
 	struct safetensors_item *items;
 	size_t n;
@@ -288,7 +288,10 @@ struct collection {
 	uint64_t taken; /* of the budget */
 };
 
-/* Bytes for each tensor while the file is put together: more than the header takes, mostly. */
+/*
+ * An estimate of the memory that a tensor takes while the file is built, mostly more than its part
+ * of the header.
+ */
 #define COLLECT_SIZE (2 * sizeof(struct safetensors_item) + sizeof(struct extent) + 128)
 
 static void collection_free(struct views *v, struct collection *c)
