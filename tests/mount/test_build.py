@@ -260,6 +260,7 @@ def test_help_names_every_target():
     for target in ('demo', 'check', 'asan', 'tsan', 'fuzz', 'lint', 'format', 'man', 'install',
                    'uninstall', 'deps', 'clean', 'V=1', 'DESTDIR', 'PREFIX'):
         assert target in out, target
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize('works', [True, False])
