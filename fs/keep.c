@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mountpoint.h"
@@ -25,7 +26,10 @@
 #define MARKER "kept"
 #define FAILED "failed"
 /* of struct keep_state; another one is not read */
-#define STATE_VERSION 2
+#define STATE_VERSION 3
+/* so many restarts in so many seconds: there is a request that no process survives */
+#define MAX_RESTARTS 8
+#define RESTARTS_S 60
 
 struct keep_state {
 	uint32_t version;
@@ -37,6 +41,7 @@ struct keep_state {
 	unsigned char init[256]; /* the INIT request, and what was replied, without its header */
 	unsigned char reply[256];
 	_Atomic uint64_t pushes[MAX_PUSHES]; /* see struct mount */
+	int64_t restarts[MAX_RESTARTS];	     /* when: seconds since the boot; by epoch */
 };
 
 static int failed(const char *what, int r)
@@ -361,6 +366,25 @@ static int open_known(struct keep *k)
 	return r < 0 ? failed("generated files", r) : 0;
 }
 
+/* The kernel sends requests again that were not answered: one of them may be what ends each process. */
+static int count_restart(struct keep_state *s)
+{
+	int64_t *earlier = &s->restarts[s->epoch % MAX_RESTARTS];
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	if (*earlier && now.tv_sec - *earlier < RESTARTS_S) {
+		carton_log(
+			CARTON_LOG_ERROR, NULL,
+			"the process has ended %d times within %d s: the mount is made anew, and "
+			"its readers get ENOTCONN",
+			MAX_RESTARTS, RESTARTS_S);
+		return -EAGAIN;
+	}
+	*earlier = now.tv_sec;
+	return 0;
+}
+
 static int resume(struct keep *k)
 {
 	struct fuse_session *se = k->mount->session;
@@ -368,7 +392,9 @@ static int resume(struct keep *k)
 	struct fuse_buf buf = { .mem = init, .size = k->state->n_init };
 	int r;
 
-	r = open_known(k);
+	r = count_restart(k->state);
+	if (r == 0)
+		r = open_known(k);
 	if (r < 0)
 		return r;
 	memcpy(init, k->state->init, sizeof(init));

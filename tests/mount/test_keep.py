@@ -500,3 +500,22 @@ def test_mount_step_checks_options_of_a_mount_that_waits(work, place, who):
     assert m.mount(path, where) == []
     m.start(path)
     assert child(who, harness.read_file, os.path.join(where, 'model/small')) == b'not much'
+
+
+def test_a_request_that_kills_every_process(work, place, who):
+    """It is sent again to each next one: after some of them the mount is made anew."""
+    m, where = place
+    _, path, _ = big(work)
+    m.mount(path, where)
+    m.start(path)
+    for _ in range(8):
+        m.kill()
+        m.mount(path, where)
+        m.start(path)
+    m.kill()
+    m.mount(path, where)
+    m.start(path, ready=False)
+    assert m.process.wait() == 2 and 'has ended 8 times within 60 s' in m.said()
+    m.told()
+    assert m.stored == {} and m.kept.read_text() == ''
+    assert child(who, error, os.listdir, where) == errno.ENOTCONN
