@@ -92,7 +92,7 @@ static bool has_mapped(const char *pid, const char *mountpoint)
 static const char *use_of(const char *pid, const char *mountpoint)
 {
 	if (link_is_beneath(pid, "cwd", mountpoint))
-		return "works in it";
+		return "has its working directory there";
 	if (link_is_beneath(pid, "root", mountpoint))
 		return "has its root in it";
 	if (link_is_beneath(pid, "exe", mountpoint))
@@ -182,8 +182,10 @@ static int open_daemon(const struct ctl_mount *m)
 static int stop(const struct ctl_mount *m)
 {
 	struct pollfd daemon = { .fd = open_daemon(m), .events = POLLIN };
-	int r = unmount(m->path), status = EXIT_GOOD;
+	int r, status = EXIT_GOOD;
 
+	/* this process may have been started there */
+	r = chdir("/") < 0 ? -errno : unmount(m->path);
 	if (r == -EBUSY) {
 		fprintf(stderr, "cartonctl: %s: not unmounted; it is in use by\n", m->path);
 		put_users(m->path);

@@ -448,7 +448,7 @@ def test_mkdir(sample_carton, work, option, mode):
 def test_mkdir_failures(sample_carton, work):
     path, _ = sample_carton
     (work / 'file').touch()
-    for where in (work / 'file', work / 'file/below', '/proc/none', ''):
+    for where in (work / 'file', work / 'file/below', '/proc/none'):
         p = run(CARTONFS, '-o', 'mkdir', path, where)
         assert p.returncode == 32 and len(p.stderr.splitlines()) == 1, p.stderr
     p = run(CARTONFS, '-o', 'mkdir=0999', path, work / 'new')

@@ -262,9 +262,17 @@ def test_stop(mount, sample_carton, who):
         m.wait_end()
 
 
-@pytest.mark.parametrize('how', ['works in it', 'has files open', 'has files mapped'])
+def test_stop_from_inside(mount, sample_carton):
+    """Its own working directory does not keep it busy."""
+    with mount(sample_carton[0]) as m:
+        p = ctl('stop', '..', cwd=m / 'model')
+        assert (p.returncode, p.stdout, p.stderr) == (0, '', '')
+        m.wait_end()
+
+
+@pytest.mark.parametrize('how', ['has its working directory there', 'has files open', 'has files mapped'])
 def test_stop_names_who_is_in_the_way(mount, sample_carton, who, how):
-    script = {'works in it': 'os.chdir(sys.argv[1])',
+    script = {'has its working directory there': 'os.chdir(sys.argv[1])',
               'has files open': 'f = open(sys.argv[1] + "/carton.toml")',
               'has files mapped': 'f = open(sys.argv[1] + "/carton.toml"); '
                                   'm = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); f.close()'}[how]
