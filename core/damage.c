@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "damage.h"
 
+/* Bytes of the object, or what was made of it. */
 static bool shows(const struct node *file, const struct object *o)
 {
 	/* an entry without an object was never opened */
 	if (!file->has_body)
 		return __atomic_load_n(&file->file.object, __ATOMIC_ACQUIRE) == o;
-	for (size_t i = 0; i < node_n_extents(file); i++)
-		if (node_extent(file, i).object == o)
+	for (size_t i = 0; i < node_n_extents(file); i++) {
+		const struct object *shown = node_extent(file, i).object;
+
+		if (shown && (shown == o || object_made_of(shown, o)))
 			return true;
+	}
 	return false;
 }
 

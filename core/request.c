@@ -200,6 +200,14 @@ static void put_extents(struct node *file, size_t n)
 	}
 }
 
+/* Was the directory that it is in generated from what has turned out to be damaged? Its text comes from there. */
+static bool is_withdrawn(const struct node *file)
+{
+	const struct gate *gate = file->has_body ? node_gate_above(file) : NULL;
+
+	return gate && object_is_withdrawn(gate->object);
+}
+
 /* Pins what is ready; on failure nothing. */
 static int try_pins(struct node *file)
 {
@@ -253,6 +261,8 @@ int request_pin_tapped(struct node *file, struct carton_tap *tap, carton_done_fn
 
 	if (file->kind != NODE_FILE)
 		r = file->kind == NODE_DIR ? -EISDIR : -ELOOP;
+	if (r == 0 && is_withdrawn(file))
+		r = -EBADMSG;
 	if (r == 0)
 		r = node_make_object(file);
 	if (r == 0 && done) {

@@ -5,6 +5,8 @@
 #include "base/util.h"
 #include "object/internal.h"
 
+#define VOUCH_BLOCK (128 * KIB)
+
 static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
 	return object_read(ctx, ret_buf, n, off, false);
@@ -28,6 +30,15 @@ void object_distrust(struct object *o)
 	atomic_store(&o->read_failed, true);
 }
 
+/* What was made of it, or is just being made. Lock held. */
+static void withdraw_derived(struct object *of)
+{
+	for (struct object *o = of->store->derived; o; o = o->next_hash)
+		if ((o->content || o->length || o->state == OBJECT_VERIFIED) &&
+		    object_made_of(o, of))
+			atomic_store(&o->withdrawn, true);
+}
+
 /* All of it has another hash than the chunks led to expect. */
 static void whole_failed(struct object *o)
 {
@@ -35,6 +46,7 @@ static void whole_failed(struct object *o)
 	chunked_fail(o->bytes.chunks);
 	pthread_mutex_lock(&o->store->lock);
 	o->state = OBJECT_CORRUPT;
+	withdraw_derived(o);
 	pthread_mutex_unlock(&o->store->lock);
 	if (o->store->options.damaged)
 		o->store->options.damaged(o->store->options.ctx, o);
@@ -129,4 +141,44 @@ void object_complete(struct object *o)
 
 	if (r < 0)
 		cannot_hash(o, r);
+}
+
+/* ---- for who cannot wait for that ---- */
+
+static int hash_by_reading(struct object *o, const struct cancel *cancel, char *block,
+			   struct sha256 *hash)
+{
+	uint64_t size = object_size(o), n;
+	int r = 0;
+
+	for (uint64_t off = 0; off < size && r == 0; off += n) {
+		n = MIN(VOUCH_BLOCK, size - off);
+		r = cancel_fired(cancel) ? -ECANCELED : object_read_wait(o, block, (size_t)n, off);
+		if (r == 0)
+			r = sha256_update(hash, block, (size_t)n);
+	}
+	return r;
+}
+
+int object_vouch(struct object *o, const struct cancel *cancel)
+{
+	uint8_t found[SHA256_SIZE] = { 0 };
+	struct sha256 *hash = NULL;
+	char *block;
+	int r;
+
+	if (object_state(o) != OBJECT_CHUNKED)
+		return object_state(o) == OBJECT_CORRUPT ? -EBADMSG : 0;
+	block = malloc(VOUCH_BLOCK);
+	r = block ? sha256_new(&hash) : -ENOMEM;
+	if (r == 0)
+		r = hash_by_reading(o, cancel, block, hash);
+	if (r == 0)
+		r = sha256_final(hash, found);
+	/* the background says so in the log */
+	if (r == 0 && memcmp(o->sha256, found, SHA256_SIZE) != 0)
+		r = -EBADMSG;
+	sha256_free(hash);
+	free(block);
+	return r;
 }

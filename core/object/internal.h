@@ -52,6 +52,7 @@ struct object {
 	bool copied;		      /* as in struct making */
 	struct object *older, *newer; /* in the idle list */
 	bool idle;		      /* in that list */
+	atomic_bool withdrawn;	      /* see object_is_withdrawn(); set with the lock */
 };
 
 struct object_store {

@@ -145,6 +145,12 @@ int making_read(struct making *m, struct object *o, void *ret_buf, size_t n, uin
 int object_add_derived(struct object_store *s, const char *name, uint64_t size,
 		       object_derive_fn *derive, void *ctx, struct object **ret);
 
+/*
+ * Says what a derived object is made of, before anyone gets it: if that turns out to be damaged after it was made, it
+ * is withdrawn. Needs no call for what object_vouch() was asked about.
+ */
+void object_depend(struct object *derived, struct object *of);
+
 /* Where derived bytes go: memory if they are few, else an unnamed file with tags. Private. */
 struct output {
 	struct making *making;

@@ -10,6 +10,7 @@ struct maker_derived {
 	struct maker maker;
 	object_derive_fn *derive;
 	void *ctx;
+	struct object *of; /* what it is made of; NULL: nothing that can be damaged later */
 };
 
 /* An attempt, which may run several times: once more for each object that it has to wait for. */
@@ -190,8 +191,19 @@ int object_add_derived(struct object_store *s, const char *name, uint64_t size,
 
 	if (!md)
 		return -ENOMEM;
-	*md = (struct maker_derived){ { &derived_ops }, derive, ctx };
+	*md = (struct maker_derived){ .maker = { &derived_ops }, .derive = derive, .ctx = ctx };
 	return store_add_derived(s, name, size, &md->maker, ret);
+}
+
+void object_depend(struct object *derived, struct object *of)
+{
+	container_of(derived->maker, struct maker_derived, maker)->of = of;
+}
+
+bool object_made_of(const struct object *o, const struct object *of)
+{
+	return o->maker->ops == &derived_ops &&
+	       container_of(o->maker, struct maker_derived, maker)->of == of;
 }
 
 /* ---- output ---- */

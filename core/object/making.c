@@ -128,7 +128,7 @@ static void take_result(struct making *m, int result)
 	}
 }
 
-/* Only the size was wanted, but the bytes had to be made for it. */
+/* Only the size was wanted, but the bytes had to be made for it; or nobody may have them. */
 static void drop_bytes(struct making *m)
 {
 	if (m->bytes.kind == BYTES_MEMORY)
@@ -155,9 +155,14 @@ static void finish(struct making *m, int result)
 	struct object_store *s = m->object->store;
 	struct whole *whole = m->whole;
 	struct object_wait *waits;
+	bool withdrawn;
 
 	making_end_tap(m, result < 0 || m->tapped ? result : -EALREADY);
 	pthread_mutex_lock(&s->lock);
+	/* what it is made of was found damaged meanwhile */
+	withdrawn = result == 0 && object_is_withdrawn(m->object);
+	if (withdrawn)
+		result = -EBADMSG;
 	/* Cancelled for lack of waiters, but one has arrived since: run it again. */
 	if (result == -ECANCELED && m->waits && !cancel_fired(&s->stop)) {
 		cancel_destroy(&m->cancel);
@@ -171,7 +176,7 @@ static void finish(struct making *m, int result)
 	/* it releases the lock: a wait that was cancelled then would leave its pin */
 	keep_limit_files(s);
 	pthread_mutex_unlock(&s->lock);
-	if (m->size_only && result == 0)
+	if ((m->size_only && result == 0) || withdrawn)
 		drop_bytes(m);
 	making_free(m);
 	waits_finish(waits, result == -ECANCELED ? -ENOTCONN : result);

@@ -63,7 +63,7 @@ int object_get(struct object *o, struct object_wait *wait)
 	if (o->bytes.kind == BYTES_NONE && !wait && !o->content && o->state != OBJECT_CORRUPT &&
 	    o->maker->ops->get_now && !cancel_fired(&s->stop))
 		get_now(o);
-	if (o->bytes.chunks && o->state == OBJECT_CORRUPT) {
+	if (object_is_withdrawn(o) || (o->bytes.chunks && o->state == OBJECT_CORRUPT)) {
 		r = -EBADMSG;
 	} else if (o->bytes.kind != BYTES_NONE) {
 		keep_remove(s, o);

@@ -33,6 +33,7 @@
 struct budget;
 struct carton_tap;
 struct cache;
+struct cancel;
 struct chunks;
 struct container;
 struct entry;
@@ -132,6 +133,12 @@ const struct entry *object_entry(const struct object *o); /* NULL: it is fetched
  */
 uint64_t object_size(const struct object *o);
 bool object_size_is_certain(const struct object *o);
+
+/* Is `o` made of `of`, as object_depend() said? */
+bool object_made_of(const struct object *o, const struct object *of);
+
+/* Is it withdrawn, since what it was made of is damaged? Then nobody gets it any more. */
+bool object_is_withdrawn(const struct object *o);
 #define OBJECT_NO_SIZE UINT64_MAX
 
 enum object_state object_state(struct object *o);
@@ -213,5 +220,11 @@ int object_copy_fd(struct object *o);
 
 /* As object_read() without `nowait`, but waits for what has to be fetched. */
 int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off);
+
+/*
+ * Hashes all of a pinned object of which only chunks are verified: for who makes something of it that would stay
+ * when the whole turns out to be another file. 0; -EBADMSG; -ECANCELED; or as object_read_wait().
+ */
+int object_vouch(struct object *o, const struct cancel *cancel);
 
 #endif

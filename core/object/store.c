@@ -28,6 +28,11 @@ bool object_size_is_certain(const struct object *o)
 	return atomic_load(&o->size) != OBJECT_NO_SIZE;
 }
 
+bool object_is_withdrawn(const struct object *o)
+{
+	return atomic_load(&o->withdrawn);
+}
+
 enum object_state object_state(struct object *o)
 {
 	enum object_state state;

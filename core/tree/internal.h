@@ -13,9 +13,6 @@ struct text {
 	void *data;
 };
 
-/* The gate that a node is behind, or its own; NULL: none. */
-struct gate *node_gate_above(const struct node *n);
-
 /* Where what belongs to a node is allocated. */
 struct arena *node_arena(struct tree *t, const struct node *n);
 

@@ -212,6 +212,9 @@ static inline struct object *node_gate(const struct node *dir)
 
 struct tree *node_tree(const struct node *n);
 
+/* The gate that a node is behind, or its own; NULL: none. */
+struct gate *node_gate_above(const struct node *n);
+
 /* Seconds since 1970. */
 int64_t node_mtime(const struct node *n);
 

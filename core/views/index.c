@@ -9,6 +9,19 @@
 #include "base/util.h"
 
 #define INDEX "tensor_data/index.toml"
+#define TOO_LARGE "index.toml is too large"
+
+int index_need(struct making *m, struct object *o)
+{
+	int r = making_need(m, o);
+
+	if (r < 0)
+		return r;
+	r = object_vouch(o, m ? &m->cancel : NULL);
+	if (r < 0)
+		object_put(o);
+	return r;
+}
 
 ssize_t index_read(void *reader, void *ret_buf, size_t n)
 {
@@ -56,7 +69,7 @@ static int parse(const struct tree *t, struct object *o, const struct cancel *ca
 	int r;
 
 	if (object_size(o) > MAX_INDEX_TOML)
-		return set_problem(x, 0, "index.toml is too large");
+		return set_problem(x, 0, TOO_LARGE);
 	r = index_toml_parse(index_read, &reader, t->budget, &x->tensors, &error);
 	if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
 		return set_problem(x, error.line, error.message);
@@ -122,8 +135,11 @@ int index_load(const struct tree *t, struct making *m, struct index *ret)
 	o = n ? node_object(n) : NULL;
 	if (!o && dir)
 		r = set_problem(&x, 0, "index.toml is missing, so the tensors are unknown");
-	if (o) {
-		r = making_need(m, o);
+	if (o && object_size_is_certain(o) && object_size(o) > MAX_INDEX_TOML) {
+		/* then it is not even hashed */
+		r = set_problem(&x, 0, TOO_LARGE);
+	} else if (o) {
+		r = index_need(m, o);
 		if (r == 0) {
 			r = parse(t, o, m ? &m->cancel : NULL, &x);
 			object_put(o);
@@ -179,7 +195,7 @@ static int measure(struct index_strings *s, struct object *o, struct making *m)
 	 */
 	if (s->error && s->asked_in == making_number(m))
 		return s->error;
-	r = making_need(m, o);
+	r = index_need(m, o);
 	if (r == 0) {
 		r = strings_measure(index_read, &reader, &s->size, &reason);
 		object_put(o);

@@ -50,6 +50,9 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor);
 int index_measure(struct index *x, struct tensor *tensor, struct making *m,
 		  const struct strings_size **ret);
 
+/* As making_need(), for what is converted: all of it is verified, not only its chunks. */
+int index_need(struct making *m, struct object *o);
+
 /* The context of index_read(), a toml_read_fn over the verified bytes of a pinned object. */
 struct index_reader {
 	struct object *object;

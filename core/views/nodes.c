@@ -238,6 +238,8 @@ int view_add_index(struct views *v, struct node *dir, const struct view_index *i
 	if (r == 0)
 		r = object_add_derived(v->options.store, f->path, size, derive_index, f,
 				       &all.object);
+	if (r == 0 && index->file)
+		object_depend(all.object, index->file);
 	return r < 0 ? r : view_add_file(v, dir, "index.json", &all, NULL);
 }
 

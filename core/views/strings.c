@@ -56,7 +56,7 @@ static int derive(void *ctx, struct making *m)
 {
 	const struct strings_view *sv = ctx;
 	uint64_t size;
-	int r = making_need(m, sv->file);
+	int r = index_need(m, sv->file);
 
 	if (r < 0)
 		return r;

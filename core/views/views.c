@@ -87,8 +87,11 @@ static int add_mirror(struct views *v, struct node *top, struct node *file)
 	child = find_mirrored(top, at, file->name);
 	if (child)
 		return no_views(child, path);
-	return view_add_dir(v, at, file->name, view_make_safetensors, safetensors_object(file),
-			    NULL);
+	r = view_add_dir(v, at, file->name, view_make_safetensors, safetensors_object(file),
+			 &child);
+	if (r == 0)
+		object_depend(node_gate(child), safetensors_object(file));
+	return r;
 }
 
 static int add_marker(struct views *v, struct node *dir)

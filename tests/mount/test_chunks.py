@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy
 import pytest
@@ -22,7 +23,7 @@ import zipwriter
 from chunkindex import CHUNK
 from conftest import BIG
 from harness import ROOT, ctl, eventually, run
-from origin import MIB
+from origin import MIB, errno_of
 from test_faulty_disk import Disk
 
 PAGE = ROOT / 'fs/cartonfs-chunks.5'
@@ -88,8 +89,8 @@ def big_indexed(big_carton, work):
     return make_big(big_carton[1].entries['model/big'].data, work)
 
 
-def make_big(big, work, sha=None):
-    """`sha`: another sha256 of model/big in MANIFEST and in the index."""
+def make_big(big, work, sha=None, name='model/big'):
+    """`sha`: another sha256 of it in MANIFEST and in the index."""
     chunks = [ZEROS] * (-(-len(big) // CHUNK))
     for off, data in big.pieces.items():
         for i in range(off // CHUNK, (off + len(data) - 1) // CHUNK + 1):
@@ -104,12 +105,12 @@ def make_big(big, work, sha=None):
                     chunk[off + k - i * CHUNK] = byte
         chunks[i] = hashlib.sha256(chunk).digest()
     carton = zipwriter.Carton(method='stored')
-    carton.add('model/big', big, sha=sha)
+    carton.add(name, big, sha=sha)
     carton.add(chunkindex.PATH, chunkindex.index_of(
         [(bytes.fromhex(sha or big.sums()[1]), len(big), CHUNK, chunks)]))
     path = carton.write(work / 'm.carton')
     with zipfile.ZipFile(path) as z:
-        header = z.getinfo('model/big').header_offset
+        header = z.getinfo(name).header_offset
     with open(path, 'rb') as f:
         f.seek(header + 26)
         name, extra = struct.unpack('<HH', f.read(4))
@@ -240,6 +241,27 @@ def test_whole_differs_under_a_reader(work, mount_fg):
             assert m.state('model/big') == 'corrupt' and m.error('model/big') == 'EIO'
             out, _ = p.communicate('go on\n')
         assert out == f'{errno.EIO}\n' and p.returncode == -signal.SIGBUS
+
+
+def test_views_of_what_differs(work, mount_fg):
+    """Nothing of a view that was made of the chunks is left: not its text, not its names, not its open files."""
+    size, room = 1 << 30, 256
+    header = json.dumps({'t': {'dtype': 'U8', 'shape': [size - 8 - room],
+                               'data_offsets': [0, size - 8 - room]}}).encode().ljust(room)
+    data = zipwriter.Sparse(size, {0: struct.pack('<Q', room) + header}, (0, 'ab' * 32))
+    path, _ = make_big(data, work, sha='ab' * 32, name='model/w.safetensors')
+    with mount_fg(path, *UNSEALED) as m, contextlib.ExitStack() as stack:
+        root = Path(m / 'views/model/w.safetensors')
+        kept = [stack.enter_context(open(root / name, 'rb', buffering=0)) for name in ('index.json', 't.npy')]
+        assert b'"t"' in os.pread(kept[0].fileno(), 999, 0)
+        assert os.pread(kept[1].fileno(), 6, 0) == b'\x93NUMPY'
+        eventually('it is found', lambda: 'w.safetensors: does not have the sha256 that MANIFEST says'
+                   in m.log(), 300)
+        for f in kept:
+            eventually('its pages go', lambda: errno_of(os.pread, f.fileno(), 999, 0) == errno.EIO)
+        for name in 'index.json', 't.npy', 't.bin':
+            assert errno_of(os.open, root / name, os.O_RDONLY) == errno.EIO
+        assert errno_of(os.listdir, root) == errno.EIO
 
 
 READING = '''

@@ -2,6 +2,7 @@
 /* Bytes that are verified chunk by chunk, and objects that have them until the whole is hashed. */
 #include "object/chunked.h"
 #include "format/chunks.h"
+#include "object/maker.h"
 #include "object_help.h"
 #include "request.h"
 
@@ -367,6 +368,108 @@ static void test_index_of_other_content(void **state)
 	carton_log_set(NULL, NULL);
 }
 
+/* ---- what is made of them ---- */
+
+/* Makes a byte of an object, but not before all of that was hashed. */
+static int derive_late(void *ctx, struct making *m)
+{
+	struct output out;
+	int r = making_need(m, ctx);
+
+	if (r < 0)
+		return r;
+	while (object_state(ctx) == OBJECT_CHUNKED)
+		sched_yield();
+	r = output_begin(&out, m, 1);
+	if (r == 0)
+		r = output_end(&out, output_write(&out, "x", 1));
+	object_put(ctx);
+	return r;
+}
+
+/* What was being made of an object when that was found damaged is not given to anyone. */
+static void test_derived_of_damaged(void **state)
+{
+	char *other = make_bytes(SIZE, 2);
+	struct chunked_box k = box_chunked(other);
+	struct object *of = k.item->object, *derived, *next;
+
+	(void)state;
+	log_watch();
+	assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header), 0);
+	assert_int_equal(object_add_derived(k.box->store, "d", 1, derive_late, of, &derived), 0);
+	assert_int_equal(object_add_derived(k.box->store, "n", 1, derive_late, of, &next), 0);
+	assert_false(object_made_of(derived, of));
+	object_depend(derived, of);
+	object_depend(next, of);
+	assert_true(object_made_of(derived, of));
+	assert_false(object_made_of(of, of));
+	assert_false(object_is_withdrawn(derived));
+	assert_int_equal(get(derived), -EBADMSG);
+	assert_true(object_is_withdrawn(derived));
+	assert_int_equal(get(derived), -EBADMSG);
+	/* also when the object is right again; but what was not made yet is made of that */
+	assert_int_equal(pwrite_full(k.box->fd, k.item->data, SIZE, k.item->entry.header), 0);
+	assert_int_equal(get(of), 0);
+	assert_int_equal(get(derived), -EBADMSG);
+	assert_false(object_is_withdrawn(next));
+	assert_int_equal(get(next), 0);
+	object_put(next);
+	object_put(of);
+	chunked_box_free(&k);
+	free(other);
+	carton_log_set(NULL, NULL);
+}
+
+static void test_derived_of_right(void **state)
+{
+	struct chunked_box k = box_chunked(NULL);
+	struct object *derived;
+
+	(void)state;
+	assert_int_equal(object_add_derived(k.box->store, "d", 1, derive_late, k.item->object,
+					    &derived),
+			 0);
+	object_depend(derived, k.item->object);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(get(derived), 0);
+		object_put(derived);
+	}
+	chunked_box_free(&k);
+}
+
+/* Who cannot take back what it makes has all of it hashed first. */
+static void test_vouch(void **state)
+{
+	char *other = make_bytes(SIZE, 2);
+	struct cancel fired;
+
+	(void)state;
+	log_watch();
+	cancel_init(&fired, NULL);
+	cancel_fire(&fired);
+	for (int bad = 0; bad < 2; bad++) {
+		struct chunked_box k = box_chunked(bad ? other : NULL);
+
+		if (bad)
+			assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header),
+					 0);
+		assert_int_equal(get(k.item->object), 0);
+		int r = object_vouch(k.item->object, &fired);
+
+		/* unless the background was quicker */
+		assert_true(r == -ECANCELED || r == (bad ? -EBADMSG : 0));
+		assert_int_equal(object_vouch(k.item->object, NULL), bad ? -EBADMSG : 0);
+		state_at_end(k.item->object);
+		assert_int_equal(object_vouch(k.item->object, &fired), bad ? -EBADMSG : 0);
+		object_put(k.item->object);
+		chunked_box_free(&k);
+	}
+	cancel_destroy(&fired);
+	free(other);
+	carton_log_set(NULL, NULL);
+}
+
 static void not_called(void *ctx, int result)
 {
 	(void)ctx;
@@ -476,6 +579,9 @@ int main(void)
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_object),
 		cmocka_unit_test(test_index_of_other_content),
+		cmocka_unit_test(test_derived_of_damaged),
+		cmocka_unit_test(test_derived_of_right),
+		cmocka_unit_test(test_vouch),
 		cmocka_unit_test(test_read_after_failure),
 		cmocka_unit_test(test_wrong_index),
 		cmocka_unit_test(test_stopped),
