@@ -11,8 +11,11 @@
 
 #include "mount.h"
 
-#define MAX_NOTES (64 << 20) /* bytes; what comes later is not noted */
+/* bytes of notes and of what the next process makes of them, at most, and as a share of the carton's memory */
+#define MAX_MEMORY (64 << 20)
+#define SHARE 8
 #define MAX_PATH 4096
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 /* A note: the inode number, the size of the path, and the path with its NUL. */
 #define HEAD_SIZE (sizeof(uint64_t) + sizeof(uint16_t))
@@ -29,7 +32,23 @@ struct known {
 	size_t n;
 	pthread_mutex_t lock; /* guards what follows, and writing */
 	off_t end;
+	uint64_t room; /* for further notes, as cost() has them */
+	bool full;     /* logged */
 };
+
+/* Bytes of memory for a note of that size, here and in the next process. */
+static uint64_t cost(size_t size)
+{
+	return size + 2 * sizeof(struct pair);
+}
+
+static bool take(struct known *k, size_t size)
+{
+	bool fits = cost(size) <= k->room;
+
+	k->room -= fits ? cost(size) : 0;
+	return fits;
+}
 
 static int compare_inos(const void *a, const void *b)
 {
@@ -65,15 +84,26 @@ static bool next(const char *text, size_t size, size_t *at, uint64_t *ret_ino,
 	return true;
 }
 
-static int find_all(struct known *k, const char *text, size_t size, const struct carton *c)
+/* How many notes there are, and where they end: before one that is cut off, or for which there is no room. */
+static size_t count(struct known *k, const char *text, size_t size, size_t *ret_end)
 {
-	size_t at = 0, n = 0;
+	size_t at = 0, end = 0, n = 0;
 	const char *path;
 	uint64_t ino;
 
-	while (next(text, size, &at, &ino, &path))
-		n++;
-	k->end = k->start + (off_t)at;
+	for (; next(text, size, &at, &ino, &path) && take(k, at - end); n++)
+		end = at;
+	*ret_end = end;
+	return n;
+}
+
+static int find_all(struct known *k, const char *text, size_t size, const struct carton *c)
+{
+	size_t at, n = count(k, text, size, &size);
+	const char *path;
+	uint64_t ino;
+
+	k->end = k->start + (off_t)size;
 	k->by_ino = calloc(n + 1, sizeof(*k->by_ino));
 	k->by_node = calloc(n + 1, sizeof(*k->by_node));
 	if (!k->by_ino || !k->by_node)
@@ -104,9 +134,8 @@ static int load(struct known *k, const struct carton *c)
 
 	if (size < 0)
 		return -errno;
-	size = size < k->start ? 0 : size - k->start;
-	if (size > MAX_NOTES)
-		return -EFBIG;
+	/* what is over the limit now is found by its name */
+	size = size < k->start ? 0 : MIN(size - k->start, (off_t)k->room);
 	text = malloc((size_t)size + 1);
 	if (!text)
 		return -ENOMEM;
@@ -114,6 +143,9 @@ static int load(struct known *k, const struct carton *c)
 		    find_all(k, text, (size_t)size, c) :
 		    -EIO;
 	free(text);
+	/* the next note follows the last one that counts, and nothing follows that */
+	if (r == 0 && ftruncate(k->fd, k->end) < 0)
+		r = -errno;
 	return r;
 }
 
@@ -125,6 +157,7 @@ int known_open(int fd, off_t start, const struct carton *c, struct known **ret)
 	if (!k)
 		return -ENOMEM;
 	*k = (struct known){ .fd = fd, .start = start, .lock = PTHREAD_MUTEX_INITIALIZER };
+	k->room = MIN(carton_memory(c) / SHARE, MAX_MEMORY);
 	r = load(k, c);
 	if (r < 0) {
 		known_free(k);
@@ -146,6 +179,7 @@ void known_free(struct known *k)
 void known_note(struct known *k, struct carton_node *node, uint64_t ino)
 {
 	char note[HEAD_SIZE + MAX_PATH];
+	bool full = false;
 	uint16_t len;
 	size_t size;
 
@@ -157,11 +191,18 @@ void known_note(struct known *k, struct carton_node *node, uint64_t ino)
 	memcpy(note + sizeof(ino), &len, sizeof(len));
 	size = HEAD_SIZE + len;
 	pthread_mutex_lock(&k->lock);
-	/* the next note overwrites one that was cut off */
-	if (k->end - k->start + (off_t)size <= MAX_NOTES &&
-	    pwrite(k->fd, note, size, k->end) == (ssize_t)size)
-		k->end += (off_t)size;
+	if (!take(k, size)) {
+		full = !k->full;
+		k->full = true;
+	} else if (pwrite(k->fd, note, size, k->end) == (ssize_t)size) {
+		k->end += (off_t)size; /* the next note overwrites one that was cut off */
+	}
 	pthread_mutex_unlock(&k->lock);
+	if (full)
+		carton_log(CARTON_LOG_WARNING, NULL,
+			   "no more generated files can be noted: that takes an eighth of the "
+			   "memory limit; who has further ones open gets an error after a restart; "
+			   "allow more with memory=");
 }
 
 static const struct pair *find(const struct known *k, const struct pair *key,

@@ -147,21 +147,30 @@ void budget_charge(struct budget *b, uint64_t n)
 		atomic_fetch_add(&b->used, n);
 }
 
-int budget_take(struct budget *b, uint64_t n)
+bool budget_try(struct budget *b, uint64_t n)
 {
 	/* the rest is taken by other tables, open files and buffers of fetches */
 	if (budget_hold(b, n)) {
 		if (b)
 			atomic_fetch_add(&b->tables, n);
-		return 0;
+		return true;
 	}
-	/*
-	 * a small table, such as one for an open, is not refused because of what others hold at the
-	 * moment
-	 */
-	if (n > SMALL_TABLE || !add(&b->tables, n, b->limit))
-		return refuse(b, n);
+	/* the first two stay; the buffers are held for a moment */
+	if (!add(&b->tables, n, b->limit))
+		return false;
 	budget_charge(b, n);
+	return true;
+}
+
+int budget_take(struct budget *b, uint64_t n)
+{
+	/* a small table, such as one for an open, is not refused because of what others hold */
+	if (n <= SMALL_TABLE)
+		return budget_try(b, n) ? 0 : refuse(b, n);
+	if (!budget_hold(b, n))
+		return refuse(b, n);
+	if (b)
+		atomic_fetch_add(&b->tables, n);
 	return 0;
 }
 

@@ -41,6 +41,9 @@ void budget_limit_by_size(struct budget *b, uint64_t file_size);
 int budget_take(struct budget *b, uint64_t n);
 void budget_give(struct budget *b, uint64_t n);
 
+/* The same, unlogged, and refused for other tables only, whatever its size. False: more than the limit. Not with locks. */
+bool budget_try(struct budget *b, uint64_t n);
+
 /* Counts a table of *cap items of `size` bytes before array_grow() to `need`, and adds that to *taken. */
 int budget_grow(struct budget *b, uint64_t *taken, size_t cap, size_t need, size_t size);
 

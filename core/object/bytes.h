@@ -30,7 +30,7 @@ struct bytes {
 };
 
 /*
- * The bytes are those that the index says, of which no chunk is verified yet. 0 or -ENOMEM. See chunked_new().
+ * The bytes are those that the index says, of which no chunk is verified yet. As chunked_new().
  */
 int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
 		     const char *name);

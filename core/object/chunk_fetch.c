@@ -304,7 +304,7 @@ static void part_done(void *ctx, int result, struct ingested *in)
 		if (r == -ENOENT && f->places->link)
 			r = -EBADMSG;
 	} else if (f->places->entry && result < 0 && result != -ECANCELED && result != -ESHUTDOWN &&
-		   result != -ENOMEM && result != -ENOSPC) {
+		   result != -ENOMEM && result != -ENOSPC && result != -EFBIG) {
 		drop_mirrors(f->places);
 		r = -ENOENT;
 	} else {

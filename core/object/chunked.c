@@ -13,8 +13,8 @@
 #define STRIPES 16
 /* read at once; a multiple of CHUNK_SIZE */
 #define PIECE ((size_t)(128 * KIB))
-/* hashes that are read from the index at once: of 64 MiB */
-#define BLOCK 256
+/* hashes that are read from the index at once: of 8 MiB and more */
+#define BLOCK 32
 
 struct chunked {
 	const struct chunk_index *index;
@@ -26,6 +26,9 @@ struct chunked {
 	_Atomic uint64_t left;	       /* chunks that are not verified */
 	atomic_bool failed;	       /* a chunk had other bytes; logged */
 	atomic_bool bad;	       /* the whole file has another hash */
+	atomic_bool refused;	       /* there is no memory for a chunk; logged */
+	_Atomic uint64_t counted;      /* of the budget, as tables; */
+	_Atomic uint64_t charged;      /* and what is not refused */
 	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
 	pthread_mutex_t block_lock;    /* guards what follows */
 	uint64_t block;		       /* which block is there; UINT64_MAX: none */
@@ -38,11 +41,17 @@ int chunked_new(const struct chunk_index *index, const struct chunks_file *file,
 		struct chunked **ret)
 {
 	uint64_t n = chunks_count(file);
-	size_t bits = (size_t)(n / 8) + 1;
-	struct chunked *c = calloc(1, sizeof(*c) + 2 * bits);
+	size_t bits = (size_t)(n / 8) + 1, size = sizeof(struct chunked) + 2 * bits;
+	struct chunked *c;
 
-	if (!c)
+	if (!budget_try(index->budget, size))
+		return -EFBIG;
+	c = calloc(1, size);
+	if (!c) {
+		budget_give(index->budget, size);
 		return -ENOMEM;
+	}
+	c->counted = size;
 	c->index = index;
 	c->file = file;
 	c->name = name;
@@ -66,7 +75,50 @@ void chunked_free(struct chunked *c)
 	pthread_mutex_destroy(&c->block_lock);
 	if (c->origin)
 		c->origin->free(c->origin_ctx);
+	budget_give(c->index->budget, c->counted);
+	budget_drop(c->index->budget, c->charged);
 	free(c);
+}
+
+static size_t chunk_len(const struct chunked *c, uint64_t i)
+{
+	return (size_t)MIN(c->file->chunk_size, c->file->size - i * c->file->chunk_size);
+}
+
+/* ---- the memory of tags ---- */
+
+static uint64_t tags_cost(const struct chunked *c, uint64_t i)
+{
+	return ((chunk_len(c, i) - 1) / CHUNK_SIZE + 1) * TAG_SIZE;
+}
+
+/* Counts the tags of chunk `i`, before its lock is taken. 0 or -EFBIG. */
+static int take_tags(struct chunked *c, uint64_t i)
+{
+	struct budget *b = c->index->budget;
+
+	if (budget_try(b, tags_cost(c, i)))
+		return 0;
+	if (!atomic_exchange(&c->refused, true))
+		carton_log(CARTON_LOG_ERROR, c->name,
+			   "no further chunk of it can be read: with what checks them, all tables "
+			   "take more memory than the limit, %llu MiB; allow more with memory=",
+			   (unsigned long long)(b->limit / MIB));
+	return -EFBIG;
+}
+
+static void give_tags(struct chunked *c, uint64_t i)
+{
+	budget_give(c->index->budget, tags_cost(c, i));
+}
+
+/* They stay until the end if the chunk was verified just now (r >= 0). */
+static void keep_tags(struct chunked *c, uint64_t i, int r)
+{
+	if (r < 0)
+		give_tags(c, i);
+	else
+		atomic_fetch_add(&c->counted, tags_cost(c, i));
 }
 
 void chunked_set_origin(struct chunked *c, const struct chunk_origin *origin, void *ctx)
@@ -80,10 +132,15 @@ void *chunked_origin(const struct chunked *c)
 	return c->origin_ctx;
 }
 
-int chunked_fetch(const struct chunked *c, uint64_t off, size_t n, struct object_wait *wait)
+int chunked_fetch(struct chunked *c, uint64_t off, size_t n, struct object_wait *wait)
 {
 	uint64_t size = c->file->chunk_size;
+	int r = take_tags(c, off / size);
 
+	/* what cannot be kept need not be fetched; it is counted when it is there */
+	if (r < 0)
+		return r;
+	give_tags(c, off / size);
 	return c->origin->fetch(c->origin_ctx, off / size, (off + n - 1) / size + 1, wait);
 }
 
@@ -121,11 +178,6 @@ static int set_verified(struct chunked *c, uint64_t i)
 	atomic_fetch_or_explicit(&c->verified[i / 8], (unsigned char)(1 << (i % 8)),
 				 memory_order_release);
 	return atomic_fetch_sub(&c->left, 1) == 1;
-}
-
-static size_t chunk_len(const struct chunked *c, uint64_t i)
-{
-	return (size_t)MIN(c->file->chunk_size, c->file->size - i * c->file->chunk_size);
 }
 
 int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n, bool *ret_verified)
@@ -271,8 +323,10 @@ static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i)
 {
 	const struct excerpt none = { 0 };
-	int r;
+	int r = take_tags(c, i);
 
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
 	r = compare(c, b, i, &none);
 	if (r == 1)
@@ -280,6 +334,7 @@ int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i
 	if (r == 0)
 		r = set_verified(c, i);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	keep_tags(c, i, r);
 	return r;
 }
 
@@ -289,13 +344,19 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
 	uint64_t i = off / c->file->chunk_size;
 	const struct excerpt x = { ret_buf, (size_t)(off % c->file->chunk_size), n };
 	bool there;
-	int r = 0;
+	int r;
 
+	if (chunked_is_verified(c, i))
+		return 1;
+	r = take_tags(c, i);
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&c->lock[i % STRIPES]);
 	there = chunked_is_verified(c, i);
 	if (!there)
 		r = verify(c, b, i, &x);
 	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	keep_tags(c, i, there ? -EALREADY : r);
 	if (r == 1 && c->origin)
 		c->origin->complete(c->origin_ctx);
 	return r < 0 ? r : there;
@@ -321,6 +382,9 @@ int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (
 		if (!chunked_is_verified(c, i)) {
 			memcpy(at, new, n);
 			set_verified(c, i);
+			/* they are there in any case: others get less */
+			budget_charge(c->index->budget, n);
+			atomic_fetch_add(&c->charged, n);
 		} else if (memcmp(at, new, n) != 0) {
 			r = -EBADMSG;
 		}

@@ -23,6 +23,7 @@ struct chunk_index {
 	struct chunks *chunks;
 	chunks_read_fn *read; /* any thread */
 	void *ctx;
+	struct budget *budget; /* counts what chunks take once they are verified; NULL: no limit */
 };
 
 /* The bytes: where they begin in a local source, and room for their tags. */
@@ -51,7 +52,7 @@ struct chunk_origin {
 	void (*free)(void *ctx);
 };
 
-/* No chunk is verified. `index`, `file` and `name` (for the log) outlive it. 0 or -ENOMEM. */
+/* No chunk is verified. `index`, `file` and `name` (for the log) outlive it. 0, -ENOMEM, or -EFBIG over the budget. */
 int chunked_new(const struct chunk_index *index, const struct chunks_file *file, const char *name,
 		struct chunked **ret);
 
@@ -61,8 +62,8 @@ void chunked_set_origin(struct chunked *c, const struct chunk_origin *origin, vo
 /* The `ctx` of its origin; NULL: none. */
 void *chunked_origin(const struct chunked *c);
 
-/* See fetch(): where [off, off+n) has bytes that are not verified. */
-int chunked_fetch(const struct chunked *c, uint64_t off, size_t n, struct object_wait *wait);
+/* See fetch(): where [off, off+n) has bytes that are not verified. -EFBIG as chunked_read(). */
+int chunked_fetch(struct chunked *c, uint64_t off, size_t n, struct object_wait *wait);
 
 bool chunked_is_verified(const struct chunked *c, uint64_t i);
 
@@ -92,7 +93,7 @@ int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n,
 /*
  * Verifies the chunk that holds [off, off+n), leaves its tags, and copies these bytes. 0; 1: another thread has
  * just verified it; -EBADMSG: other bytes, which is logged once, or the index has become unreadable; -ENOMEM;
- * -EIO; -EINPROGRESS: it has to be fetched.
+ * -EIO; -EFBIG: its tags would be over the budget, which is logged once; -EINPROGRESS: it has to be fetched.
  */
 int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf, size_t n,
 		 uint64_t off);

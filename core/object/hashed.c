@@ -14,7 +14,7 @@ static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
 
 void object_use_chunks(struct object_store *s, struct chunks *chunks, struct object *index)
 {
-	s->index = (struct chunk_index){ chunks, read_index, index };
+	s->index = (struct chunk_index){ chunks, read_index, index, s->options.budget };
 	/* what only a server could tell */
 	for (size_t i = 0; i < chunks->n; i++) {
 		struct object *o = store_find(s, chunks->files[i].sha256, OBJECT_NO_SIZE);
@@ -111,6 +111,7 @@ int object_whole(struct object *o, const struct bytes *at, uint64_t size, struct
 		.events = o->store->options.events,
 		.cancel = &o->store->stop,
 		.queue = &o->store->wholes,
+		.budget = o->store->options.budget,
 		.reads = &o->store->reads,
 		.hashed = &o->store->ingested,
 		.done = object_hashed,

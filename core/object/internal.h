@@ -109,7 +109,7 @@ void making_submit(struct making *m);
 /* ---- hashed.c ---- */
 
 /*
- * What hashes the `size` bytes at `at`, all of the object, in the background: whole_start() begins. 0 or -ENOMEM.
+ * What hashes the `size` bytes at `at`, all of the object, in the background: whole_start() begins. As whole_new().
  */
 int object_whole(struct object *o, const struct bytes *at, uint64_t size, struct whole **ret);
 
@@ -214,7 +214,7 @@ struct partial_options;
  */
 const struct chunks_file *indexed_find(const struct object *o, uint64_t size);
 
-/* The making's bytes are all there, and verified as they are read. 0 or -ENOMEM. */
+/* The making's bytes are all there, and verified as they are read. 0, -ENOMEM, or -EFBIG over the budget. */
 int indexed_use(struct making *m, const struct chunks_file *f);
 
 /* The same for what is fetched: those of a copy in the cache, or as they are read. 0 or -errno, without bytes. */

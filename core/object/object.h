@@ -194,8 +194,8 @@ int object_get_wait(struct object *o);
 
 /*
  * Has what of [off, off+n) of a pinned object is not here fetched, from its start, at least a chunk. 0: nothing is
- * missing; -EINPROGRESS: `wait` gets 0 once there is more, or why not; -ENOTCONN, -ENOMEM. Whoever reads a part that
- * is there by now need not mind the failure of the rest.
+ * missing; -EINPROGRESS: `wait` gets 0 once there is more, or why not; -ENOTCONN, -ENOMEM; -EFBIG as object_read().
+ * Whoever reads a part that is there by now need not mind the failure of the rest.
  */
 int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *wait);
 
@@ -207,8 +207,8 @@ void object_put(struct object *o);
 
 /*
  * Copies bytes [off, off+n), which lie within the size, of a pinned object. 0; -EBADMSG (logged
- * once) when they are no longer those that were verified, or a chunk is bad; -EIO, -ENOMEM; -EINPROGRESS when they
- * have to be fetched first. With `nowait`, -EAGAIN when they are not in memory now, or not verified.
+ * once) when they are no longer those that were verified, or a chunk is bad; -EIO, -ENOMEM; -EFBIG (likewise) when
+ * what checks a chunk would be over the budget; -EINPROGRESS when they have to be fetched first. With `nowait`, -EAGAIN when they are not in memory now, or not verified.
  */
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait);
 

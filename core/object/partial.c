@@ -156,7 +156,8 @@ static void flight_end(struct flight *f, int result)
 		flight_begin(f);
 		return;
 	}
-	if (!probe && result < 0 && result != -ECANCELED)
+	/* over the budget: chunked_read() has said so */
+	if (!probe && result < 0 && result != -ECANCELED && result != -EFBIG)
 		log_failure(f, result);
 	cancel_destroy(&f->making.cancel);
 	waits_finish(waits, result == -ECANCELED ? -ENOTCONN : result);

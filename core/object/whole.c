@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/budget.h"
 #include "base/util.h"
 
 #define BLOCK MIB
@@ -23,20 +24,29 @@ struct whole {
 	uint64_t reads; /* when the last step ended */
 };
 
+/* Bytes of the tags that it makes, beside those that readers check. */
+static uint64_t cost(const struct whole_options *o)
+{
+	return (o->size / CHUNK_SIZE + 1) * TAG_SIZE;
+}
+
 int whole_new(const struct whole_options *options, struct whole **ret)
 {
-	struct whole *w = calloc(1, sizeof(*w));
+	struct whole *w;
 	int r;
 
-	if (!w)
-		return -ENOMEM;
-	w->o = *options;
-	r = hasher_begin(&w->hasher, options->tagger, true);
-	if (r < 0)
+	if (!budget_try(options->budget, cost(options)))
+		return -EFBIG;
+	w = calloc(1, sizeof(*w));
+	r = w ? hasher_begin(&w->hasher, options->tagger, true) : -ENOMEM;
+	if (r < 0) {
+		budget_give(options->budget, cost(options));
 		free(w);
-	else
-		*ret = w;
-	return r;
+		return r;
+	}
+	w->o = *options;
+	*ret = w;
+	return 0;
 }
 
 void whole_free(struct whole *w)
@@ -44,6 +54,7 @@ void whole_free(struct whole *w)
 	if (!w)
 		return;
 	hasher_abort(&w->hasher);
+	budget_give(w->o.budget, cost(&w->o));
 	free(w->block);
 	free(w);
 }

@@ -11,6 +11,7 @@
 #include "base/hasher.h"
 #include "base/source.h"
 
+struct budget;
 struct whole;
 
 /* Those that wait for their turn: each that runs reads a file of its own from its start. All zero: empty. */
@@ -30,13 +31,14 @@ struct whole_options {
 	struct events *events;
 	struct cancel *cancel;
 	struct whole_queue *queue;     /* outlives it */
+	struct budget *budget;	       /* counts its tags; NULL: no limit */
 	const _Atomic uint64_t *reads; /* grows with each read that somebody waits for */
 	_Atomic uint64_t *hashed;      /* bytes, to be added to */
 	whole_done_fn *done;
 	void *ctx;
 };
 
-/* Not started. 0 or -ENOMEM. */
+/* Not started. 0, -ENOMEM, or -EFBIG: its tags would be over the budget. */
 int whole_new(const struct whole_options *options, struct whole **ret);
 
 /* It begins in its turn, ends and frees itself. */

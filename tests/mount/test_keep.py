@@ -21,6 +21,7 @@ import harness
 from harness import CARTONFS, eventually, mountinfo, run
 from origin import PRIVATE, Fault, LinkedCarton
 from test_faulty_disk import Disk
+from test_memory import header
 from zipwriter import Carton, sample
 
 MIB = 1 << 20
@@ -275,6 +276,27 @@ def test_generated_files(work, place, who, version):
     m.mount(path, where)
     m.start(path)
     assert child(who, harness.scan, views) == before
+
+
+def test_generated_files_over_the_limit(work, place, who):
+    """Their notes take no more than an eighth of memory=; what was not noted is found by its name."""
+    m, where = place
+    limit, n = 16 * MIB, 20000
+    path = Carton().add('model/w.safetensors', header(n, '{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}'),
+                        method='zstd').write(work / 'm.carton')
+    m.mount(path, where)
+    m.start(path, '-o', f'memory={limit}')
+    top = os.path.join(where, 'views/model/w.safetensors')
+    for turn in range(2):
+        names = child(who, os.listdir, top)
+        assert len(names) == 2 * n + 1
+        assert limit // 16 < os.fstat(m.stored['cartonfs-state']).st_size < limit // 8
+        assert m.said().count('no more generated files can be noted') == turn + 1
+        m.kill()
+        m.mount(path, where)
+        m.start(path, '-o', f'memory={limit}')
+        assert child(who, harness.read_file, os.path.join(top, f'{n - 1:x}.bin')) == b'\0'
+    assert m.process.poll() is None
 
 
 def test_generated_directories(work, place, who):

@@ -38,7 +38,8 @@ struct box {
 	struct workers *workers;
 	struct events *events;
 	int64_t timeout_ms; /* of waits; set before box_start(), */
-	int seals;	    /* as this: as in struct object_options */
+	int seals;	    /* as these: as in struct object_options */
+	struct budget *budget;
 	struct object_store *store;
 
 	pthread_mutex_t lock; /* guards the rest */
@@ -144,6 +145,7 @@ static inline void box_start(struct box *b, struct cache *cache, bool verify)
 	options.events = b->events;
 	options.timeout_ms = b->timeout_ms;
 	options.seals = b->seals;
+	options.budget = b->budget;
 	assert_int_equal(object_store_new(&options, &b->store), 0);
 	for (size_t i = 0; i < b->n; i++)
 		assert_int_equal(object_add(b->store, b->items[i].sha256, &b->items[i].entry,

@@ -30,6 +30,25 @@ static void test_limits(void **state)
 	assert_true(budget_keep(NULL, 1));
 }
 
+/* Refused for tables only, of whatever size, and without a line. */
+static void test_try(void **state)
+{
+	struct log_seen *seen = log_watch();
+	struct budget b;
+
+	(void)state;
+	budget_init(&b, MIB);
+	budget_charge(&b, MIB);
+	assert_true(budget_try(&b, MIB - 1));
+	assert_false(budget_try(&b, 2));
+	assert_true(budget_try(&b, 1));
+	assert_int_equal(b.used, 2 * MIB);
+	assert_false(budget_try(&b, 1));
+	assert_true(budget_try(NULL, UINT64_MAX));
+	assert_int_equal(seen->n, 0);
+	carton_log_set(NULL, NULL);
+}
+
 static void test_limit_by_size(void **state)
 {
 	struct log_seen *seen = log_watch();
@@ -167,7 +186,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_limits), cmocka_unit_test(test_limit_by_size),
 		cmocka_unit_test(test_grow),   cmocka_unit_test(test_kept_gives_way),
-		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_groups), cmocka_unit_test(test_try),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

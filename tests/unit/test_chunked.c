@@ -3,6 +3,7 @@
 #include "object/chunked.h"
 #include "format/chunks.h"
 #include "object/maker.h"
+#include "object/whole.h"
 #include "object_help.h"
 #include "request.h"
 
@@ -279,6 +280,104 @@ static void test_holes(void **state)
 	fixture_free(f);
 }
 
+/* ---- their memory ---- */
+
+static void use_budget(struct fixture *f, struct budget *b)
+{
+	chunked_free(f->c);
+	f->index.budget = b;
+	b->limit = 1;
+	assert_int_equal(chunked_new(&f->index, &f->index.chunks->files[0], "name", &f->c), -EFBIG);
+	b->limit = GIB;
+	assert_int_equal(chunked_new(&f->index, &f->index.chunks->files[0], "name", &f->c), 0);
+	assert_true(b->tables > SIZE / CHUNK / 4 && b->tables < 4096);
+}
+
+/* One chunk more than there is memory for: an error, and all that was verified before stays readable. */
+static void test_memory_of_chunks(void **state)
+{
+	struct fixture *f = fixture_new();
+	struct log_seen *seen = log_watch();
+	struct budget b;
+
+	(void)state;
+	budget_init(&b, GIB);
+	use_budget(f, &b);
+	b.limit = b.tables + 2 * TAGS * TAG_SIZE;
+	/* buffers of fetches do not count */
+	budget_charge(&b, GIB);
+	assert_int_equal(read_at(f, 1, 0), 0);
+	assert_int_equal(read_at(f, 1, 3 * CHUNK), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(read_at(f, 1, 2 * CHUNK), -EFBIG);
+	assert_int_equal(chunked_fetched(f->c, &f->bytes, 2), -EFBIG);
+	assert_int_equal(chunked_fetch(f->c, 2 * CHUNK, 1, NULL), -EFBIG);
+	assert_int_equal(seen->n, 1);
+	assert_says(seen, "more memory than the limit, 0 MiB; allow more with memory=");
+	assert_int_equal(read_at(f, 1, 3 * CHUNK), 1);
+	assert_span(f, 3 * CHUNK, CHUNK, CHUNK, true);
+	/* the last one is of 77 bytes */
+	b.limit += TAG_SIZE;
+	assert_int_equal(read_at(f, 1, 5 * CHUNK), 0);
+	assert_int_equal(read_at(f, 1, 2 * CHUNK), -EFBIG);
+	budget_drop(&b, GIB);
+	chunked_free(f->c);
+	f->c = NULL;
+	assert_int_equal(b.used, 0);
+	assert_int_equal(b.tables, 0);
+	fixture_free(f);
+	carton_log_set(NULL, NULL);
+}
+
+/* What fails, or was there, is not counted; what the background adds is. */
+static void test_memory_is_given_back(void **state)
+{
+	uint8_t(*tags)[TAG_SIZE] = must(calloc(SIZE / CHUNK_SIZE + 1, TAG_SIZE));
+	struct fixture *f = fixture_new();
+	struct budget b;
+	uint64_t none;
+
+	(void)state;
+	log_watch();
+	budget_init(&b, GIB);
+	use_budget(f, &b);
+	none = b.used;
+	flip(f, 3 * CHUNK);
+	assert_int_equal(read_at(f, 1, 3 * CHUNK), -EBADMSG);
+	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), -EBADMSG);
+	assert_int_equal(b.used, none);
+	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), 0);
+	assert_int_equal(b.used, none + (SIZE / CHUNK_SIZE + 1) * TAG_SIZE);
+	assert_int_equal(read_at(f, 1, 3 * CHUNK), 1);
+	assert_int_equal(b.used, none + (SIZE / CHUNK_SIZE + 1) * TAG_SIZE);
+	chunked_free(f->c);
+	f->c = NULL;
+	assert_int_equal(b.used, 0);
+	assert_int_equal(b.tables, 0);
+	free(tags);
+	fixture_free(f);
+	carton_log_set(NULL, NULL);
+}
+
+static void test_memory_of_whole(void **state)
+{
+	const uint64_t cost = (SIZE / CHUNK_SIZE + 1) * TAG_SIZE;
+	struct budget b;
+	struct whole_options o = { .size = SIZE, .budget = &b };
+	struct whole *w;
+
+	(void)state;
+	budget_init(&b, cost - 1);
+	assert_int_equal(whole_new(&o, &w), -EFBIG);
+	assert_int_equal(b.used, 0);
+	b.limit = cost;
+	assert_int_equal(whole_new(&o, &w), 0);
+	assert_int_equal(b.tables, cost);
+	whole_free(w);
+	assert_int_equal(b.used, 0);
+	assert_int_equal(b.tables, 0);
+}
+
 /* ---- objects ---- */
 
 struct chunked_box {
@@ -294,10 +393,11 @@ static int read_object(void *ctx, void *ret_buf, size_t n, uint64_t off)
 }
 
 /* A store whose first object is chunked; `indexed`: what the index was made from, or NULL: its bytes. */
-static struct chunked_box box_chunked(const char *indexed)
+static struct chunked_box box_chunked_in(const char *indexed, struct budget *budget)
 {
 	struct chunked_box k = { .box = box_new() };
 
+	k.box->budget = budget;
 	k.item = box_add_made(k.box, SIZE, 1, METHOD_STORED);
 	make_index(k.box, k.item, indexed ? indexed : k.item->data);
 	box_start(k.box, NULL, true);
@@ -307,6 +407,11 @@ static struct chunked_box box_chunked(const char *indexed)
 		chunks_parse(k.box->items[1].entry.size, read_object, k.index, NULL, &k.chunks), 0);
 	object_use_chunks(k.box->store, k.chunks, k.index);
 	return k;
+}
+
+static struct chunked_box box_chunked(const char *indexed)
+{
+	return box_chunked_in(indexed, NULL);
 }
 
 static void chunked_box_free(struct chunked_box *k)
@@ -338,6 +443,25 @@ static void test_object(void **state)
 		object_put(k.item->object);
 	}
 	chunked_box_free(&k);
+}
+
+/* Without memory for its chunks it is hashed before it is opened, as if there were no index. */
+static void test_object_without_memory(void **state)
+{
+	struct budget b;
+	struct chunked_box k;
+
+	(void)state;
+	log_watch();
+	budget_init(&b, GIB);
+	k = box_chunked_in(NULL, &b);
+	b.limit = b.used + 100;
+	assert_int_equal(get(k.item->object), 0);
+	assert_int_equal(object_state(k.item->object), OBJECT_VERIFIED);
+	assert_true(reads_right(k.item, SIZE, 0, false));
+	object_put(k.item->object);
+	chunked_box_free(&k);
+	carton_log_set(NULL, NULL);
 }
 
 /* Right chunks of wrong content: it can be read until the whole is hashed, and then no more. */
@@ -427,9 +551,8 @@ static void test_derived_of_right(void **state)
 	struct object *derived;
 
 	(void)state;
-	assert_int_equal(object_add_derived(k.box->store, "d", 1, derive_late, k.item->object,
-					    &derived),
-			 0);
+	assert_int_equal(
+		object_add_derived(k.box->store, "d", 1, derive_late, k.item->object, &derived), 0);
 	object_depend(derived, k.item->object);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(get(derived), 0);
@@ -577,7 +700,11 @@ int main(void)
 		cmocka_unit_test(test_complete),
 		cmocka_unit_test(test_origin),
 		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_memory_of_chunks),
+		cmocka_unit_test(test_memory_is_given_back),
+		cmocka_unit_test(test_memory_of_whole),
 		cmocka_unit_test(test_object),
+		cmocka_unit_test(test_object_without_memory),
 		cmocka_unit_test(test_index_of_other_content),
 		cmocka_unit_test(test_derived_of_damaged),
 		cmocka_unit_test(test_derived_of_right),
