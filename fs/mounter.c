@@ -19,6 +19,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "datagram.h"
 #include "etc_files.h"
 
 #define MAX_TEXT 2048
@@ -415,7 +416,8 @@ void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(q.text, sizeof(q.text), fmt, ap);
 	va_end(ap);
-	ask(m, &q, strlen(q.text));
+	/* a log that is stuck must not hold up whoever reads files */
+	datagram_send(m->fd, &q, HEAD_SIZE + strlen(q.text));
 }
 
 void mounter_read_ahead(struct mounter *m)

@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "datagram.h"
+
 static int notify_fd = -1;
 
 void notify_open(void)
@@ -67,5 +69,5 @@ void notify_systemd(const char *state)
 {
 	/* an error needs no handling: the service manager has a timeout */
 	if (notify_fd >= 0)
-		(void)!send(notify_fd, state, strlen(state), MSG_NOSIGNAL);
+		datagram_send(notify_fd, state, strlen(state));
 }

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """.cartonfs/ in a mount, cartonctl status and stop, and signs of life during a first open."""
+import contextlib
 import errno
 import fcntl
 import json
 import os
 import pty
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 import harness
 from harness import CARTONCTL, CARTONFS, ctl, environment, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
+from test_sandbox import mounter_of
 from test_terminal import plain
 from zipwriter import Carton, sample
 
@@ -317,6 +320,49 @@ def test_systemd_gets_a_status(work, mount_fg):
             m.error('model/bad')
             assert 'STATUS=last error: model/bad: sha256 mismatch' in s.recv(4096).decode()
         assert re.search(rf'^STATUS=\d+ files, model {c.model_hash()[:12]}$', texts[-1], re.M)
+
+
+def many_bad(path):
+    """So many that their errors fill each queue of the kernel's."""
+    c = Carton().add('model/good', b'good')
+    for i in range(700):
+        c.add(f'model/bad{i}', b'b' * 100 + b'%d' % i, sha='%064x' % (i + 1))
+    return c.write(path)
+
+
+def all_are_answered(m):
+    assert {m.error(f'model/bad{i}') for i in range(700)} == {'EIO'}
+    assert m.read('model/good') == b'good'
+
+
+def test_service_manager_that_does_not_read(work, mount_fg):
+    """Errors are shown there if it takes them; nobody waits for it."""
+    path = str(work / 'notify')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.bind(path)
+        with mount_fg(many_bad(work / 'm.carton'), env={'NOTIFY_SOCKET': path}) as m:
+            all_are_answered(m)
+            # and when it reads again, it is told again
+            s.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    s.recv(4096)
+        texts = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                texts.append(s.recv(4096))
+        assert b'STOPPING=1' in texts
+
+
+def test_log_that_is_stuck(work, mount):
+    """The process that writes to syslog may hang with it."""
+    with mount(many_bad(work / 'm.carton')) as m:
+        pid, = mounter_of(m.pids[0])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            all_are_answered(m)
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_priorities_for_the_journal(mount_fg, work):
