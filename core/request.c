@@ -27,8 +27,7 @@ struct carton_request {
 
 	struct node *file; /* NULL: not about one */
 
-	/* a late read */
-	struct workers *workers;
+	struct workers *workers; /* of a late read; else NULL */
 	struct job job;
 	struct object_wait wait; /* for what has to be fetched */
 	unsigned round;		 /* how often a wait has begun or ended; guarded by the lock, as */
@@ -36,7 +35,7 @@ struct carton_request {
 	int error;		 /* of the last wait */
 	uint64_t off;
 	size_t n;
-	char *data;
+	char *data; /* NULL while it waits */
 
 	size_t n_pins; /* when pinning: one for each extent */
 	struct pin pins[];
@@ -459,6 +458,9 @@ static int fetch_part(struct carton_request *q, const struct part *p)
 	pthread_mutex_unlock(&q->lock);
 	if (r < 0)
 		return r;
+	/* thousands may wait, with 1 MiB each */
+	free(q->data);
+	q->data = NULL;
 	atomic_fetch_add(&q->refs, 1);
 	q->wait.done = read_fetched;
 	r = object_fetch(p->missing, p->missing_off, p->missing_n, &q->wait);
@@ -468,13 +470,20 @@ static int fetch_part(struct carton_request *q, const struct part *p)
 	return r;
 }
 
+static ssize_t read_here(struct carton_request *q, struct part *p)
+{
+	if (!q->data)
+		q->data = malloc(q->n ? q->n : 1);
+	return q->data ? read_part(p, q->data, READ_HERE) : -ENOMEM;
+}
+
 static void run_read(struct job *job)
 {
 	struct carton_request *q = container_of(job, struct carton_request, job);
 	struct part p = { .file = q->file, .off = q->off, .n = q->n };
 	ssize_t got;
 
-	while ((got = read_part(&p, q->data, READ_HERE)) == -EINPROGRESS) {
+	while ((got = read_here(q, &p)) == -EINPROGRESS) {
 		got = fetch_part(q, &p);
 		if (got < 0)
 			break;
@@ -495,12 +504,6 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 
 	if (!q)
 		return -ENOMEM;
-	q->data = malloc(n ? n : 1);
-	if (!q->data) {
-		q->refs = 1;
-		request_unref(q);
-		return -ENOMEM;
-	}
 	q->file = file;
 	q->off = off;
 	q->n = n;
@@ -549,7 +552,7 @@ bool carton_request_cancel(struct carton_request *q)
 	}
 	read_over = cancelled && q->waiting && object_wait_cancel(&q->wait);
 	/* a running late read, and a pin whose `done` is being called, clean up by themselves */
-	over = cancelled && q->pending == 0 && (!q->data || read_over);
+	over = cancelled && q->pending == 0 && (!q->workers || read_over);
 	pthread_mutex_unlock(&q->lock);
 	if (over) {
 		put_pins(q);

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of LINKS, and mirrors by hash, that are fetched chunk by chunk; and who waits for chunks."""
+import concurrent.futures
 import contextlib
 import errno
+import mmap
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +20,7 @@ import chunkindex
 import harness
 from chunkindex import CHUNK
 from harness import eventually
-from origin import MIB, PRIVATE, Fault, LinkedCarton, digest, fault_bytes, lines_of
+from origin import MIB, PRIVATE, Fault, LinkedCarton, digest, errno_of, fault_bytes, lines_of
 from test_chunks import pread, whole_is_hashed
 from test_mirrors import mirror
 from zipwriter import Carton
@@ -309,6 +312,33 @@ def test_interrupted(work, own, mount_fg, cache, reader):
             with harness.at_once():
                 assert m.read('misc/local') == b'here'
         assert pread(m / NAME, 99, SIZE - 99) == LARGE[-99:]
+
+
+def read_direct(path, n, off):
+    """In one request, past the page cache: how many bytes came."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, n) as buf:
+            return os.preadv(fd, [buf], off)
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.needs_plain_build
+def test_memory_of_reads_that_wait(work, own, mount_fg, cache):
+    """What they have of their bytes already is not kept meanwhile: 200 times 1 MiB."""
+    with begun(work, own, mount_fg, cache, '-o', f'timeout={TIMEOUT}') as m:
+        assert read_direct(m / NAME, MIB, 0) == MIB
+
+        def peak():
+            text = Path(f'/proc/{m.process.pid}/status').read_text()
+            return int(re.search(r'VmHWM:\s+(\d+) kB', text)[1]) >> 10
+
+        before = peak()
+        with stopped(own), concurrent.futures.ThreadPoolExecutor(200) as pool:
+            errors = set(pool.map(lambda _: errno_of(read_direct, m / NAME, MIB, 4096), range(200)))
+        assert errors <= {errno.ETIMEDOUT, errno.EIO}
+        assert peak() - before < 80
 
 
 class Readers:
