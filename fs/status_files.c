@@ -123,16 +123,26 @@ static bool answer_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			const struct fuse_file_info *fi)
 {
 	const struct text *text = mount_untag(fi->fh);
+	size_t left;
+	char *copy;
 
 	if (!is_ours(ino))
 		return false;
-	if (!mount_mine(mount_of(req), fi->fh))
+	if (!mount_mine(mount_of(req), fi->fh)) {
 		fuse_reply_err(req, ESTALE); /* of a process that has ended: open it again */
-	else if (off < 0 || (uint64_t)off >= text->len)
-		fuse_reply_buf(req, NULL, 0);
-	else
-		fuse_reply_buf(req, text->data + off,
-			       size < text->len - (size_t)off ? size : text->len - (size_t)off);
+		return true;
+	}
+	left = off < 0 || (uint64_t)off >= text->len ? 0 : text->len - (size_t)off;
+	left = size < left ? size : left;
+	copy = malloc(left + 1);
+	if (!copy) {
+		fuse_reply_err(req, ENOMEM);
+		return true;
+	}
+	/* the text may be released as soon as the kernel has the reply, before that function returns */
+	memcpy(copy, text->data + (left ? off : 0), left);
+	fuse_reply_buf(req, copy, left);
+	free(copy);
 	return true;
 }
 
