@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/workers.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -22,7 +24,8 @@ struct queue {
 struct workers {
 	pthread_mutex_t lock; /* guards all of it */
 	bool ending;
-	unsigned unfinished; /* jobs queued or running: each may still queue others */
+	unsigned unfinished;	/* jobs queued or running: each may still queue others */
+	atomic_uint signalling; /* who has submitted a job, and is about to wake a thread */
 	struct queue queues[LANES];
 };
 
@@ -116,9 +119,11 @@ void workers_submit(struct workers *w, struct job *job, enum lane lane)
 	w->unfinished++;
 	if (q->waiting > q->idle && q->n_threads < q->max_threads && !w->ending)
 		add_thread(q); /* on failure, existing threads run the job later */
+	atomic_fetch_add(&w->signalling, 1);
 	pthread_mutex_unlock(&w->lock);
 	/* after the unlock: the woken thread takes the lock */
 	pthread_cond_signal(&q->ready);
+	atomic_fetch_sub(&w->signalling, 1);
 }
 
 void workers_free(struct workers *w)
@@ -129,11 +134,14 @@ void workers_free(struct workers *w)
 	w->ending = true;
 	wake_all(w);
 	pthread_mutex_unlock(&w->lock);
-	for (size_t i = 0; i < LANES; i++) {
+	for (size_t i = 0; i < LANES; i++)
 		for (unsigned t = 0; t < w->queues[i].n_threads; t++)
 			pthread_join(w->queues[i].threads[t], NULL);
+	/* the last job may have run before its submitter, such as a timer, came to wake a thread for it */
+	while (atomic_load(&w->signalling) > 0)
+		sched_yield();
+	for (size_t i = 0; i < LANES; i++)
 		pthread_cond_destroy(&w->queues[i].ready);
-	}
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }

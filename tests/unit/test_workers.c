@@ -193,12 +193,48 @@ static void test_many_submitters(void **state)
 	free(s);
 }
 
+struct lone {
+	struct workers *w;
+	struct job job;
+	atomic_bool ran;
+};
+
+static void run_lone(struct job *job)
+{
+	atomic_store(&container_of(job, struct lone, job)->ran, true);
+}
+
+static void *submit_lone(void *arg)
+{
+	struct lone *l = arg;
+
+	workers_submit(l->w, &l->job, 0);
+	return NULL;
+}
+
+/* It ends as soon as the last job has run, which may be before its submitter is done; sanitizers look. */
+static void test_end_while_submitting(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 300; i++) {
+		struct lone l = { .job.run = run_lone };
+		pthread_t thread;
+
+		assert_int_equal(workers_new(&l.w), 0);
+		assert_int_equal(pthread_create(&thread, NULL, submit_lone, &l), 0);
+		while (!atomic_load(&l.ran))
+			sched_yield();
+		workers_free(l.w);
+		pthread_join(thread, NULL);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_run),		cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_at_once),		cmocka_unit_test(test_chains),
-		cmocka_unit_test(test_many_submitters),
+		cmocka_unit_test(test_many_submitters), cmocka_unit_test(test_end_while_submitting),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
