@@ -267,8 +267,8 @@ static int read_chunk(struct chunked *c, const struct chunked_bytes *b, uint64_t
 }
 
 /*
- * 0; 1: it has another hash; -EBADMSG: the file ends before it; or why that is not known. Its lock is held: its
- * tags count once it is verified.
+ * 0; 1: it has another hash; -EBADMSG: the file ends before it, and nobody fetches the rest; or why that is not known.
+ * Its lock is held: its tags count once it is verified.
  */
 static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 		   const struct excerpt *x)
@@ -276,10 +276,11 @@ static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 	uint8_t want[SHA256_SIZE] = { 0 }, found[SHA256_SIZE] = { 0 };
 	int r = read_chunk(c, b, i, x, found);
 
+	/* it was cut off since; what is fetched can come again */
+	if (r == -ENODATA)
+		return c->origin ? 1 : -EBADMSG;
 	if (r == 0)
 		r = wanted(c, i, want);
-	else if (r == -ENODATA)
-		r = -EBADMSG; /* it was cut off since */
 	return r < 0 ? r : memcmp(want, found, SHA256_SIZE) != 0;
 }
 

@@ -228,6 +228,9 @@ static void test_origin(void **state)
 	assert_int_equal(read_at(f, 5, 2 * CHUNK), 0);
 	flip(f, 3 * CHUNK + 1);
 	assert_int_equal(read_at(f, 5, 3 * CHUNK), -EINPROGRESS);
+	/* nor is it where the file was cut off */
+	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + 4 * CHUNK + 100)), 0);
+	assert_int_equal(read_at(f, 5, 4 * CHUNK), -EINPROGRESS);
 	assert_false(chunked_claim(f->c, 2));
 	assert_true(chunked_claim(f->c, 3));
 	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), -EBADMSG);
