@@ -36,8 +36,13 @@ runner_compat_version = 1
 """
 
 
+def zip64(*numbers):
+    """The extra field of the sizes, and of the offset, that do not fit in 32 bits."""
+    return struct.pack(f'<HH{len(numbers)}Q', 1, 8 * len(numbers), *numbers) if numbers else b''
+
+
 class Writer:
-    """A zip, written in order; MANIFEST comes last. Offsets of 4 GiB and more it does not do."""
+    """A zip, written in order; MANIFEST comes last."""
 
     def __init__(self, path):
         self.f = open(path, 'wb', buffering=1 << 20)
@@ -47,12 +52,18 @@ class Writer:
         """`chunks` yields the `stored` bytes; `size`, `crc` and `sha` are of what they become."""
         raw, at = name.encode(), self.f.tell()
         stored = size if stored is None else stored
-        common = struct.pack('<HHHHHIIIHH', 20, 0, method, 0, 0x21, crc, stored, size, len(raw), 0)
-        self.f.write(b'PK\3\4' + common + raw)
+        sizes = (size, stored) if max(size, stored) >= MAX32 else ()
+        if sizes:
+            size = stored = MAX32
+        common = struct.pack('<HHHHHIIIH', 45 if sizes else 20, 0, method, 0, 0x21, crc, stored, size,
+                             len(raw))
+        extra = zip64(*sizes)
+        self.f.write(b'PK\3\4' + common + struct.pack('<H', len(extra)) + raw + extra)
         for c in chunks:
             self.f.write(c)
-        self.central.append(b'PK\1\2' + struct.pack('<H', 0x314) + common +
-                            struct.pack('<HHHII', 0, 0, 0, 0o100644 << 16, at) + raw)
+        extra = zip64(*sizes, *(at,) * (at >= MAX32))
+        self.central.append(b'PK\1\2' + struct.pack('<H', 0x314) + common + struct.pack(
+            '<HHHHII', len(extra), 0, 0, 0, 0o100644 << 16, min(at, MAX32)) + raw + extra)
         self.count += 1
         if sha:
             self.lines.append(f'{name}={sha}\n')
@@ -68,11 +79,11 @@ class Writer:
         start, records = self.f.tell(), b''.join(self.central)
         self.f.write(records)
         n, size, end = self.count, len(records), self.f.tell()
-        if n > MAX16:
+        if n > MAX16 or start >= MAX32:
             self.f.write(struct.pack('<IQHHIIQQQQ', 0x06064b50, 44, 45, 45, 0, 0, n, n, size,
                                      start))
             self.f.write(struct.pack('<IIQI', 0x07064b50, 0, end, 1))
-        n = min(n, MAX16)
+        n, start = min(n, MAX16), min(start, MAX32)
         self.f.write(struct.pack('<IHHHHIIH', 0x06054b50, 0, 0, n, n, size, start, 0))
         self.f.close()
 
