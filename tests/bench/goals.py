@@ -24,7 +24,7 @@ BIG = 'model/big'
 
 class Goals:
     def __init__(self, b):
-        self.b, self.values, self.skipped = b, {}, []
+        self.b, self.values, self.skipped, self.given_up = b, {}, [], set()
         self.cartonctl = os.path.join(os.path.dirname(b.cartonfs), 'cartonctl')
 
     def note(self, what, value, goal, unit='×', least=False):
@@ -52,21 +52,24 @@ def read(path):
     return sum(timing.open_and_read(path))
 
 
-def by_peers(b, source, fn):
-    """fn(mountpoint) through each peer that mounts it."""
+def by_peers(g, what, source, fn):
+    """fn(mountpoint) through each peer that mounts it. One that cannot do `what` is not asked again."""
     found = []
-    for name, command in b.peers.items():
+    for name, command in g.b.peers.items():
+        if (name, what) in g.given_up:
+            continue
         try:
-            with b.patience(name), timing.mounted(command, source, b.mnt) as top:
+            with g.b.patience(name), timing.mounted(command, source, g.b.mnt) as top:
                 found.append(fn(top))
-        except (Skip, OSError):     # one cannot decode zstd
-            pass
+        except (Skip, OSError):     # too slow; or it cannot decode zstd
+            g.given_up.add((name, what))
+            g.skipped.append(f'{what} by {name}')
     return found
 
 
-def at_best(b, source, fn):
+def at_best(g, what, source, fn):
     """The shortest time of these, or None."""
-    return min(by_peers(b, source, fn), default=None)
+    return min(by_peers(g, what, source, fn), default=None)
 
 
 def have(*programs):
@@ -94,7 +97,7 @@ def first_reads(g):
         if limit:
             timing.read_file(plain + suffix)
             g.note(f'first read of {name} / its limit', first / shell(limit, plain + suffix), goal)
-        best = at_best(b, source, lambda top: read(f'{top}/{BIG}'))
+        best = at_best(g, f'first read of {name}', source, lambda top: read(f'{top}/{BIG}'))
         if best:
             if name == 'Deflate':
                 g.note('first read of Deflate: times the best peer', best / first, 1.6, least=True)
@@ -160,7 +163,7 @@ def readers(g):
     source, _ = g.b.large(data.STORED, g.b.size // MIB)
     with g.b.carton(source) as top:
         ours = timed(several, top, 8)
-    best = at_best(g.b, source, lambda top: timed(several, top, 8))
+    best = at_best(g, '8 readers', source, lambda top: timed(several, top, 8))
     if best:
         g.note('8 readers of a Stored file: times the best peer', best / ours, 1, least=True)
     have('zstd')
@@ -194,7 +197,7 @@ def loading(g):
     for (what, fn, n), t in zip(ways[:2], ours):
         g.note(f'{what}, {n} at once: speed / that of ext4', timed(
             loaders.in_processes, n, fn, plain, offsets) / t, .9, least=True)
-    peers = by_peers(b, source, all_ways)
+    peers = by_peers(g, 'loading', source, all_ways)
     for i, (what, _, n) in list(enumerate(ways))[2:]:
         if peers:
             g.note(f'{what}, {n} at once: times the best peer', min(p[i] for p in peers) / ours[i], 1.3,
@@ -226,7 +229,7 @@ def eight(g):
 
     with b.carton(source) as top:
         ours = all_of(top)
-    best = at_best(b, source, all_of)
+    best = at_best(g, 'eight files', source, all_of)
     if best:
         g.note('eight files, one after the other: times the best peer', best / ours, 1.7, least=True)
 
@@ -302,4 +305,5 @@ def goals(b):
         s.skipped.append('times the best peer: no other program that mounts a zip was found')
     if b.quick:
         s.skipped.append('goals are for the sizes without --quick')
+    s.skipped += g.skipped
     s.goals = list(g.rows())
