@@ -5,10 +5,47 @@
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
-#include <openssl/rand.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/random.h>
+
+/*
+ * A library context of our own, with OpenSSL's default provider: the one that programs share reads openssl.cnf
+ * and seeds a random generator first, which takes a fifth of the time of a mount. libcurl uses that one.
+ */
+static struct {
+	pthread_once_t once;
+	OSSL_LIB_CTX *context;
+	EVP_MD *sha256; /* NULL: it cannot be had */
+	EVP_MAC *poly1305;
+} library = { .once = PTHREAD_ONCE_INIT };
+
+static void load(void)
+{
+	library.context = OSSL_LIB_CTX_new();
+	library.sha256 = EVP_MD_fetch(library.context, "SHA256", NULL);
+	library.poly1305 = EVP_MAC_fetch(library.context, "POLY1305", NULL);
+}
+
+/* Looking them up for each use takes longer than hashing a small file. */
+static const EVP_MD *sha256(void)
+{
+	pthread_once(&library.once, load);
+	return library.sha256;
+}
+
+/* Bytes that nobody can guess. 0 or -EIO. */
+static int random_bytes(uint8_t *ret, size_t n)
+{
+	ssize_t got;
+
+	do
+		got = getrandom(ret, n, 0);
+	while (got < 0 && errno == EINTR);
+	/* up to 256 bytes are never cut short */
+	return got == (ssize_t)n ? 0 : -EIO;
+}
 
 /* struct sha256, tagger and tag are OpenSSL contexts under another name. */
 
@@ -16,7 +53,7 @@ int sha256_new(struct sha256 **ret)
 {
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 
-	if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1) {
+	if (!ctx || !sha256() || EVP_DigestInit_ex(ctx, sha256(), NULL) != 1) {
 		EVP_MD_CTX_free(ctx);
 		return -ENOMEM;
 	}
@@ -39,33 +76,23 @@ void sha256_free(struct sha256 *s)
 	EVP_MD_CTX_free((EVP_MD_CTX *)s);
 }
 
-static EVP_MD *fetched;
-
-static void fetch_sha256(void)
-{
-	fetched = EVP_MD_fetch(NULL, "SHA256", NULL);
-}
-
 int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	/* looking up EVP_sha256() anew takes longer than hashing a small file */
-	pthread_once(&once, fetch_sha256);
-	return fetched && EVP_Digest(data, n, ret_hash, NULL, fetched, NULL) == 1 ? 0 : -EIO;
+	return sha256() && EVP_Digest(data, n, ret_hash, NULL, sha256(), NULL) == 1 ? 0 : -EIO;
 }
 
 /* A tagger is keyed and never updated: each tag works on a copy. */
 int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret)
 {
-	EVP_MAC *mac = EVP_MAC_fetch(NULL, "POLY1305", NULL);
-	EVP_MAC_CTX *ctx = mac ? EVP_MAC_CTX_new(mac) : NULL;
-	unsigned char made[KEY_SIZE];
-	int r = ctx ? 0 : -ENOMEM;
+	EVP_MAC_CTX *ctx;
+	uint8_t made[KEY_SIZE];
+	int r;
 
-	EVP_MAC_free(mac);
-	if (r == 0 && !key && RAND_priv_bytes(made, sizeof(made)) != 1)
-		r = -EIO;
+	pthread_once(&library.once, load);
+	ctx = library.poly1305 ? EVP_MAC_CTX_new(library.poly1305) : NULL;
+	r = ctx ? 0 : -ENOMEM;
+	if (r == 0 && !key)
+		r = random_bytes(made, sizeof(made));
 	if (r == 0 && EVP_MAC_init(ctx, key ? key : made, KEY_SIZE, NULL) != 1)
 		r = -EIO;
 	OPENSSL_cleanse(made, sizeof(made));
@@ -126,37 +153,48 @@ int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_t
 
 #define NONCE_SIZE 12
 
+/* Seals are few: looked up for each. */
+static EVP_CIPHER *aes_256_gcm(void)
+{
+	pthread_once(&library.once, load);
+	return EVP_CIPHER_fetch(library.context, "AES-256-GCM", NULL);
+}
+
 int box_close(const struct box_of *b, uint8_t ret_lock[BOX_LOCK_SIZE])
 {
 	EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
+	EVP_CIPHER *cipher = aes_256_gcm();
 	uint8_t *mac = ret_lock + NONCE_SIZE;
-	int n, r = ctx ? 0 : -ENOMEM;
+	int n, r = ctx && cipher ? 0 : -ENOMEM;
 
-	if (r == 0 && (RAND_bytes(ret_lock, NONCE_SIZE) != 1 ||
-		       EVP_EncryptInit_ex(ctx, EVP_aes_256_gcm(), NULL, b->key, ret_lock) != 1 ||
+	if (r == 0 && (random_bytes(ret_lock, NONCE_SIZE) < 0 ||
+		       EVP_EncryptInit_ex(ctx, cipher, NULL, b->key, ret_lock) != 1 ||
 		       EVP_EncryptUpdate(ctx, NULL, &n, b->head, (int)b->n_head) != 1 ||
 		       EVP_EncryptUpdate(ctx, b->data, &n, b->data, (int)b->n) != 1 ||
 		       EVP_EncryptFinal_ex(ctx, NULL, &n) != 1 ||
 		       EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, TAG_SIZE, mac) != 1))
 		r = -EIO;
 	EVP_CIPHER_CTX_free(ctx);
+	EVP_CIPHER_free(cipher);
 	return r;
 }
 
 int box_open(const struct box_of *b, const uint8_t lock[BOX_LOCK_SIZE])
 {
 	EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
+	EVP_CIPHER *cipher = aes_256_gcm();
 	uint8_t mac[TAG_SIZE];
-	int n, r = ctx ? 0 : -ENOMEM;
+	int n, r = ctx && cipher ? 0 : -ENOMEM;
 
 	memcpy(mac, lock + NONCE_SIZE, TAG_SIZE);
-	if (r == 0 && (EVP_DecryptInit_ex(ctx, EVP_aes_256_gcm(), NULL, b->key, lock) != 1 ||
+	if (r == 0 && (EVP_DecryptInit_ex(ctx, cipher, NULL, b->key, lock) != 1 ||
 		       EVP_DecryptUpdate(ctx, NULL, &n, b->head, (int)b->n_head) != 1 ||
 		       EVP_DecryptUpdate(ctx, b->data, &n, b->data, (int)b->n) != 1 ||
 		       EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, TAG_SIZE, mac) != 1 ||
 		       EVP_DecryptFinal_ex(ctx, NULL, &n) != 1))
 		r = -EBADMSG;
 	EVP_CIPHER_CTX_free(ctx);
+	EVP_CIPHER_free(cipher);
 	return r;
 }
 
@@ -164,7 +202,8 @@ int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_
 {
 	size_t n = 0;
 
-	return EVP_Q_mac(NULL, "HMAC", NULL, "SHA256", NULL, secret, KEY_SIZE,
+	pthread_once(&library.once, load);
+	return EVP_Q_mac(library.context, "HMAC", NULL, "SHA256", NULL, secret, KEY_SIZE,
 			 (const unsigned char *)purpose, strlen(purpose), ret_key, KEY_SIZE, &n) &&
 			       n == KEY_SIZE ?
 		       0 :
