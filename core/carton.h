@@ -314,10 +314,11 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 /*
  * Verifies files as carton_pin() does, fetching what has to be fetched, so that later pins need not
  * wait: the `n` that are given, or all of them when `files` is NULL. Failures are logged. Returns how
- * many failed, or -errno. `progress` may be NULL.
+ * many failed, or -errno. *ret_why is set if some failed: -EBADMSG if one of them is damaged, else the
+ * -errno of one, such as -ETIMEDOUT. `progress` and `ret_why` may be NULL.
  */
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
-			   carton_progress_fn *progress, void *ctx);
+			   carton_progress_fn *progress, void *ctx, int *ret_why);
 
 /*
  * Compares the regular file `fd`, which is read from its start, with `file`, which is not

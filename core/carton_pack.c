@@ -219,8 +219,8 @@ static int fetch_source(struct packing *p)
 		if (f->kind == NODE_FILE && node_object(f) &&
 		    (!f->file.entry || p->c->container->remote) && plan_includes(p->options, f))
 			files[n++] = from_node(f);
-	bad = n ? carton_materialize(p->c, files, n, p->options->progress,
-				     p->options->progress_ctx) :
+	bad = n ? carton_materialize(p->c, files, n, p->options->progress, p->options->progress_ctx,
+				     NULL) :
 		  0;
 	free(files);
 	return bad < 0 ? (int)bad : bad ? -EIO : 0;

@@ -25,6 +25,7 @@ struct verify {
 	uint64_t total;		/* bytes to read, as far as known */
 	_Atomic uint64_t bytes; /* read by checks of entries; the object store counts its own */
 	atomic_size_t problems;
+	atomic_int why; /* -errno of an object: -EBADMSG if one is damaged, else of the first */
 	pthread_mutex_t lock; /* guards left */
 	pthread_cond_t over;  /* signalled when left decreases */
 	size_t left;	      /* checks that have not ended */
@@ -232,10 +233,17 @@ struct object_check {
 
 static void object_over(struct object_check *k, int result)
 {
-	if (result == 0)
+	int none = 0;
+
+	if (result == 0) {
 		object_put(k->object);
-	else
+	} else {
 		atomic_fetch_add(&k->v->problems, 1);
+		if (result == -EBADMSG)
+			atomic_store(&k->v->why, result);
+		else
+			atomic_compare_exchange_strong(&k->v->why, &none, result);
+	}
 	check_over(k->v);
 }
 
@@ -390,12 +398,14 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 }
 
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
-			   carton_progress_fn *progress, void *ctx)
+			   carton_progress_fn *progress, void *ctx, int *ret_why)
 {
 	struct verify v;
 	int r;
 
 	verify_init(&v, c);
 	r = get_objects(&v, files, n, false, progress, ctx);
+	if (r == 0 && ret_why && atomic_load(&v.problems))
+		*ret_why = atomic_load(&v.why);
 	return r < 0 ? r : (ssize_t)atomic_load(&v.problems);
 }

@@ -132,7 +132,7 @@ static int run_fetch(struct carton *c, const struct args *a)
 
 	if (status == EXIT_GOOD)
 		bad = carton_materialize(c, a->n_paths ? files : NULL, (size_t)a->n_paths,
-					 progress_show, "fetch");
+					 progress_show, "fetch", NULL);
 	progress_clear();
 	free(files);
 	if (bad < 0)

@@ -343,26 +343,7 @@ static int serve(struct session *s)
 	return status;
 }
 
-static int verify_all(struct session *s)
-{
-	const char *label = s->options->label;
-	ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show, "verify");
-
-	progress_clear();
-	if (bad > 0)
-		fprintf(stderr, "cartonfs: %s: not mounted: %zd file%s failed\n", label, bad,
-			bad == 1 ? "" : "s");
-	else if (bad < 0)
-		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", label, strerror((int)-bad));
-	return bad > 0 ? EXIT_MOUNT : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
-}
-
-static int open_files(void *ctx, int listener, int memory)
-{
-	return mounter_open_files(ctx, listener, memory);
-}
-
-/* The exit status for a carton that cannot be opened. */
+/* The exit status for a carton that cannot be opened, or whose files cannot be verified. */
 static int status_of(const struct options *o, int error)
 {
 	switch (error) {
@@ -385,6 +366,26 @@ static int status_of(const struct options *o, int error)
 	default:
 		return EXIT_MOUNT;
 	}
+}
+
+static int verify_all(struct session *s)
+{
+	const char *label = s->options->label;
+	int why = 0;
+	ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show, "verify", &why);
+
+	progress_clear();
+	if (bad > 0)
+		fprintf(stderr, "cartonfs: %s: not mounted: %zd file%s failed\n", label, bad,
+			bad == 1 ? "" : "s");
+	else if (bad < 0)
+		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", label, strerror((int)-bad));
+	return bad > 0 ? status_of(s->options, why) : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
+}
+
+static int open_files(void *ctx, int listener, int memory)
+{
+	return mounter_open_files(ctx, listener, memory);
 }
 
 /* NULL: out of memory, or an option that is unknown to libfuse too; reported. */
