@@ -244,7 +244,7 @@ static int run(const struct command *command, struct args *a)
 	if (log.json)
 		fputs("{\"problems\":[", stdout);
 	r = carton_open(a->source, &a->carton, &c);
-	log.opening = false;
+	ctl_log_source(&log, log.source, false);
 	if (r == 0 && a->carton.confine && !carton_fetches(c))
 		r = sandbox_cut_network();
 	if (r == 0)

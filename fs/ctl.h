@@ -57,12 +57,15 @@ struct args {
 
 /* Where log messages go: to stderr or, as the problems that verify finds, to stdout. */
 struct ctl_log {
-	pthread_mutex_t lock; /* guards `problems` and the output: any thread may log */
+	pthread_mutex_t lock; /* guards problems, source, opening and the output */
 	size_t problems;      /* errors and warnings so far */
 	bool collect, json;   /* print them as problems, as JSON objects */
 	const char *source;   /* the subject of messages without one; or NULL */
 	bool opening;	      /* name it in all messages: the carton is not open yet */
 };
+
+/* Sets these two. Any thread may log meanwhile. */
+void ctl_log_source(struct ctl_log *log, const char *source, bool opening);
 
 /* A carton_log_fn; its context is a struct ctl_log. */
 void ctl_on_log(void *log, enum carton_log_level level, const char *subject, const char *message);

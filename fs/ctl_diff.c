@@ -442,9 +442,9 @@ static int open_second(void *ctx, const struct carton_paths *paths)
 	int r;
 
 	o->args->sandbox.input = paths->source;
-	o->log->source = carton_source_label(o->second, label, sizeof(label));
+	ctl_log_source(o->log, carton_source_label(o->second, label, sizeof(label)), true);
 	r = carton_open(o->second, &o->args->carton, &o->d->b.c);
-	o->log->source = first;
+	ctl_log_source(o->log, first, true);
 	return r;
 }
 
@@ -462,11 +462,9 @@ static int open_both(struct diff *d, char **sources, struct args *a, struct ctl_
 	privacy_hide_url(sources[0]);
 	privacy_hide_url(sources[1]);
 	if (first && o.second) {
-		log->opening = true;
-		log->source = carton_source_label(first, label, sizeof(label));
+		ctl_log_source(log, carton_source_label(first, label, sizeof(label)), true);
 		r = carton_open(first, &options, &d->a.c);
-		log->source = NULL;
-		log->opening = false;
+		ctl_log_source(log, NULL, false);
 	}
 	free(first);
 	free(o.second);

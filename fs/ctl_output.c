@@ -40,11 +40,11 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 
 	if (level > CARTON_LOG_WARNING)
 		return;
+	pthread_mutex_lock(&log->lock);
 	if (log->opening && subject && strcmp(subject, log->source) != 0)
 		source = log->source;
 	if (!subject)
 		subject = log->source;
-	pthread_mutex_lock(&log->lock);
 	progress_clear();
 	if (log->collect)
 		print_problem(log, level, subject, message);
@@ -52,6 +52,14 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 		fprintf(stderr, "cartonctl: %s%s%s%s%s\n", source ? source : "", source ? ": " : "",
 			subject ? subject : "", subject ? ": " : "", message);
 	log->problems++;
+	pthread_mutex_unlock(&log->lock);
+}
+
+void ctl_log_source(struct ctl_log *log, const char *source, bool opening)
+{
+	pthread_mutex_lock(&log->lock);
+	log->source = source;
+	log->opening = opening;
 	pthread_mutex_unlock(&log->lock);
 }
 

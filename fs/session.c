@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ struct session {
 	struct mount mount;
 	struct mounter mounter;
 	struct status counts;
-	bool journal; /* stderr goes to it */
+	bool journal;	     /* stderr goes to it */
+	atomic_bool opening; /* the carton: errors without a subject are about it */
 	struct unmounted unmounted;
 	struct keep keep;
 	bool mounted;  /* by the mounter, and not unmounted since */
@@ -64,6 +66,8 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 	static const char *const prefixes[] = { "", "warning: ", "", "" };
 	struct session *s = ctx;
 
+	if (!subject && level == CARTON_LOG_ERROR && s->opening)
+		subject = s->options->label;
 	if (level <= CARTON_LOG_WARNING) {
 		status_error(&s->counts, subject, message);
 		tell_error(subject, message);
@@ -426,7 +430,9 @@ static int open_and_serve(struct session *s)
 	}
 	o->carton.damaged = pages_damaged;
 	o->carton.damaged_ctx = &s->mount;
+	s->opening = true;
 	r = carton_open(o->source, &o->carton, &s->mount.carton);
+	s->opening = false;
 	if (r == 0 && !o->nosandbox && !carton_fetches(s->mount.carton))
 		r = sandbox_cut_network();
 	if (r < 0) {

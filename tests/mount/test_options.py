@@ -79,6 +79,12 @@ def test_missing_source(work, point):
     fails(32, work / 'none.carton', point(), says='none.carton.*no such file')
 
 
+def test_refused_source_is_named(work, point):
+    (work / 'junk').write_text('no zip')
+    p = fails(32, work / 'junk', point())
+    assert [line.startswith(f'cartonfs: {work}/junk: ') for line in p.stderr.splitlines()] == [True, True], p.stderr
+
+
 def test_unreadable_source(sample_carton, work, point):
     path = shutil.copy(sample_carton[0], work / 'private.carton')
     os.chmod(path, 0)
