@@ -13,7 +13,9 @@
 #define LOCATOR_SIZE 20
 #define RECORD_SIG 0x06064b50
 #define RECORD_SIZE 56
-#define MAX_OTHER_ENDS 16 /* end records in the data of the last entries, such as nested zips */
+#define MAX_TAIL (EOCD_SIZE + UINT16_MAX + LOCATOR_SIZE)
+/* end records in the data of the last entries: as many nested zips as find room there */
+#define MAX_OTHER_ENDS 256
 
 /* The central directory, by the EOCD or the zip64 record. */
 struct end {
@@ -104,11 +106,15 @@ static int check_other_ends(const struct zip *z, const uint8_t *tail, size_t eoc
 	unsigned n = 0;
 
 	for (size_t i = 0; i + 4 <= eocd_at; i++) {
-		int r;
+		int r = 0;
 
 		if (tail[i] != 'P' || get_le32(tail + i) != EOCD_SIG)
 			continue;
-		r = ++n > MAX_OTHER_ENDS ? 1 : leads_to_directory(z, tail, i);
+		/* of a remote zip: a nested one that is in the tail leads to near its start */
+		if (n++ == 0)
+			r = source_prefetch(z->source, 0, MIN(z->source->size, MAX_TAIL), 0);
+		if (r == 0)
+			r = n > MAX_OTHER_ENDS ? 1 : leads_to_directory(z, tail, i);
 		if (r < 0)
 			return r;
 		if (r > 0)
@@ -190,7 +196,7 @@ static int parse_end(struct zip *z, const uint8_t *tail, size_t at, struct end *
 
 int zip_read_end(struct zip *z)
 {
-	size_t n = (size_t)MIN(z->source->size, EOCD_SIZE + UINT16_MAX + LOCATOR_SIZE), at = 0;
+	size_t n = (size_t)MIN(z->source->size, MAX_TAIL), at = 0;
 	uint8_t *tail = malloc(n + 1);
 	struct end end = { 0 };
 	int r;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every case of malformed.py is refused where and how it says; what may be accepted is."""
 import hashlib
+import io
 import re
 import unicodedata
 
@@ -128,6 +129,14 @@ def text(extra, old=b'', new=b''):
     return lambda c: c.change('carton.toml', data=zw.TOML.replace(old, new) + extra) and None
 
 
+def small_zips(c):
+    """More of them near the end than anybody would hide end records in: arrays of numpy, say."""
+    for i in range(100):
+        f = io.BytesIO()
+        zw.Zip([Entry('x.npy', b'x' * i)]).write(f)
+        c.add(f'misc/{i}.npz', f.getvalue())
+
+
 BOTH_TIMES = zw.extra_field(0x5455, b'\3' + bytes(8))
 ACCEPTED = {
     'descriptor': accept_descriptor('sig'), 'descriptor-no-signature': accept_descriptor('nosig'),
@@ -138,7 +147,9 @@ ACCEPTED = {
     'archive-comment': whole(comment=b'a comment'), 'longest-comment': whole(comment=b'c' * 65535),
     'entry-comments': fields(comment=b'a comment'),
     'zip64-end': whole(zip64_end=True), 'zip64-entries': fields(zip64=True),
-    'unicode-path-same': own_unicode_path,
+    'small-zips': small_zips, 'unicode-path-same': own_unicode_path,
+    'disk-number-in-zip64': lambda c: c.change('model/a', central={
+        'disk': 0xffff, 'extra': zw.extra_field(1, bytes(4))}) and None,
     'timestamps-extra': fields(local_extra=BOTH_TIMES,
                                central_extra=zw.extra_field(0x5455, b'\3' + bytes(4))),
     'local-extra-only': fields(local_extra=zw.extra_field(0xcafe, bytes(100))),
