@@ -75,13 +75,34 @@ static bool in_copied_views(const struct loader *l, const struct entry *e)
 	return is;
 }
 
-static void report_unlisted(const struct loader *l)
+/*
+ * Nobody opens an entry that is not listed, so its local header is compared now, unless that costs a
+ * request. 0, also with a fault, which is logged; or of the system.
+ */
+static int check_place(struct loader *l, const struct entry *e)
+{
+	struct source *source;
+	uint64_t off;
+	int r;
+
+	if (!l->c->one_file || l->c->remote)
+		return 0;
+	r = container_locate(l->c, e, &source, &off);
+	if (r == 0)
+		source_unref(source);
+	l->faults += r == -EBADMSG;
+	return r == -EBADMSG ? 0 : r;
+}
+
+/* `keep_going`: their headers are compared later, by carton_verify(). */
+static int report_unlisted(struct loader *l, bool keep_going)
 {
 	const char *listed = l->m->text, *end = listed + l->m->size;
 	char views[MAX_COMPONENT + 2] = ""; /* the last directory with the marker, and a slash */
 	size_t n = 0;
+	int r = 0;
 
-	for (size_t i = 0; i < l->c->n_entries; i++) {
+	for (size_t i = 0; i < l->c->n_entries && r == 0 && l->faults < MAX_REPORTED; i++) {
 		const struct entry *e = &l->c->entries[i];
 
 		if (e->kind == ENTRY_DIR || (e->name >= listed && e->name < end) ||
@@ -97,10 +118,12 @@ static void report_unlisted(const struct loader *l)
 		if (n++ < MAX_REPORTED)
 			carton_log(CARTON_LOG_WARNING, e->name,
 				   "is not listed in MANIFEST: not shown");
+		r = keep_going ? 0 : check_place(l, e);
 	}
 	if (n > MAX_REPORTED)
 		carton_log(CARTON_LOG_WARNING, NULL, "%zu more entries are not listed in MANIFEST",
 			   n - MAX_REPORTED);
+	return r;
 }
 
 static int add_manifest(struct loader *l)
@@ -180,7 +203,9 @@ static int build(struct loader *l, bool keep_going)
 	if (r < 0)
 		return r;
 	check_links(l);
-	report_unlisted(l);
+	r = report_unlisted(l, keep_going);
+	if (r < 0)
+		return r;
 	if (l->faults > MAX_REPORTED)
 		carton_log(CARTON_LOG_ERROR, NULL, "%zu more faults like these",
 			   l->faults - MAX_REPORTED);

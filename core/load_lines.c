@@ -13,6 +13,26 @@ void load_fault(struct loader *l, const char *path, const char *what)
 	l->faults++;
 }
 
+static bool is_below(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return strncmp(path, dir, n) == 0 && path[n] == '/';
+}
+
+/*
+ * An entry that is not listed: no path of MANIFEST, `before` and `after` it in order, may need a directory
+ * where the entry is a file, or the other way round. LINKS, or an entry with the same bytes, may have these paths.
+ */
+static void check_unlisted(struct loader *l, const struct entry *e, const char *before,
+			   const char *after)
+{
+	if (before && is_below(e->name, before))
+		load_fault(l, before, "is listed in MANIFEST, but it is a directory");
+	else if (after && e->kind != ENTRY_DIR && is_below(after, e->name))
+		load_fault(l, after, "is listed in MANIFEST below a path that is not a directory");
+}
+
 int load_match_entries(struct loader *l)
 {
 	struct container *c = l->c;
@@ -30,6 +50,10 @@ int load_match_entries(struct loader *l)
 			l->entries[i++] = (uint32_t)k;
 			continue;
 		}
+		check_unlisted(l, e,
+			       i && l->entries[i - 1] == NO_ENTRY ? manifest_path(l->m, i - 1) :
+								    NULL,
+			       i < l->m->n ? manifest_path(l->m, i) : NULL);
 		e->name = arena_text(&names, e->name, e->name_len);
 		if (!e->name) {
 			arena_free(&names);

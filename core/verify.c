@@ -34,7 +34,7 @@ struct verify {
 struct file_check {
 	struct job job;
 	struct verify *v;
-	const char *line; /* its path in MANIFEST; NULL: no hash, only its headers are checked */
+	const char *line; /* its path in MANIFEST; NULL: it has no hash */
 	const struct entry *entry;
 };
 
@@ -74,7 +74,7 @@ static void count_bytes(void *ctx, uint64_t n)
 	atomic_fetch_add(&v->bytes, n);
 }
 
-/* Checks the headers of an entry that a mount never opens. */
+/* Checks the headers of a directory, which a mount never opens. */
 static int check_place(struct file_check *f)
 {
 	struct source *source;
@@ -92,7 +92,7 @@ static int check_file(struct file_check *f)
 	struct ingest job = {
 		.in = &crc.stream,
 		.size = f->entry->size,
-		.hash = true,
+		.hash = f->line != NULL,
 		.progress = count_bytes,
 		.ctx = f->v,
 	};
@@ -102,15 +102,18 @@ static int check_file(struct file_check *f)
 
 	if (r < 0)
 		return r;
-	manifest_hash(f->line, sha256);
-	crc.chunks.chunk_size = check_chunks_size(&f->v->chunks, sha256);
+	if (f->line) {
+		manifest_hash(f->line, sha256);
+		crc.chunks.chunk_size = check_chunks_size(&f->v->chunks, sha256);
+	}
 	r = ingest_run(&job, &found);
 	stream_close(&crc.stream);
 	if (r < 0) {
 		chunks_hasher_free(&crc.chunks);
 		return r;
 	}
-	r = manifest_check_hash(f->entry->name, f->line, found.sha256);
+	if (f->line)
+		r = manifest_check_hash(f->entry->name, f->line, found.sha256);
 	if (f->entry->has_crc && crc.crc != f->entry->crc) {
 		carton_log(CARTON_LOG_ERROR, f->entry->name,
 			   "crc mismatch: the zip says %08x, the bytes have %08x", f->entry->crc,
@@ -138,7 +141,7 @@ static void run_check(struct job *job)
 {
 	struct file_check *f = container_of(job, struct file_check, job);
 	struct verify *v = f->v;
-	int r = f->line ? check_file(f) : check_place(f);
+	int r = f->entry->kind == ENTRY_DIR ? check_place(f) : check_file(f);
 
 	if (r < 0)
 		atomic_fetch_add(&v->problems, 1);
@@ -202,7 +205,7 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 			continue;
 		}
 		checks[n++] = (struct file_check){ { .run = run_check }, v, line, e };
-		v->total += line ? e->size : 0;
+		v->total += e->size;
 	}
 	v->left = n;
 	for (size_t i = 0; i < n; i++)

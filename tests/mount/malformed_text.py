@@ -149,6 +149,19 @@ def _(c):
     c.manifest = b''.join(ls[:2] + [b'MANIFEST/b=' + gone + b'\n'] + ls[2:])
 
 
+@case('manifest-below-an-unlisted-file', 'below a path that is not a directory', entry='misc/u/x')
+def _(c):
+    """Its bytes are there under another name, so nothing else would miss it."""
+    c.add('misc/u', b'x', listed=False)
+    c.manifest = c.manifest_bytes() + b'misc/u/x=' + zw.sha256(c.entries['misc/d'].data).encode()
+
+
+@case('manifest-lists-a-directory-of-an-unlisted-file', 'directory', entry='misc/u')
+def _(c):
+    c.add('misc/u/x', b'x', listed=False)
+    c.manifest = c.manifest_bytes() + b'misc/u=' + zw.sha256(c.entries['misc/d'].data).encode()
+
+
 @case('manifest-missing', 'MANIFEST')
 def _(c):
     c.manifest_entry = {'skip': True}

@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import zipfile
+import zlib
 
 import pytest
 
@@ -391,6 +392,17 @@ def test_verify_unlisted(work, local):
     told = [ln for ln in (p.stdout + p.stderr).splitlines() if 'misc/note' in ln]
     assert p.returncode == 1 and len(told) == (2 if local else 1), p.stdout + p.stderr
     assert 'not listed' in told[0] and (not local or 'local header' in told[1])
+
+
+@pytest.mark.parametrize('entry', [{'method': 'deflate', 'payload': zlib.compress(b'unlisted')},
+                                   {'local': {'crc': 1}, 'central': {'crc': 1}},
+                                   {'payload': b'unlIsted'}])
+def test_verify_unlisted_data(work, entry):
+    """Readers that know no MANIFEST extract them too: their data must be right."""
+    c = sample().add('misc/note', b'unlisted', **{'method': 'stored', **entry}, listed=False)
+    p = ctl('verify', c.write(work / 'm.carton'))
+    told = [ln for ln in (p.stdout + p.stderr).splitlines() if 'misc/note' in ln]
+    assert p.returncode == 1 and len(told) == 2 and re.search('crc|deflate', told[1]), told
 
 
 def test_verify_remote_directory(nginx, cache):
