@@ -155,6 +155,15 @@ static int zstd_fault(struct decoder *d, size_t code)
 	}
 }
 
+/*
+ * The first byte of a frame or a skippable one (RFC 8878, 3.1). libzstd may have been built to take formats from
+ * before as well, which other readers refuse.
+ */
+static bool begins_frame(uint8_t first)
+{
+	return first == 0x28 || first >> 4 == 5;
+}
+
 /* Decodes a step into `out`. Returns 1 to go on, 0 at the end, or -errno. */
 static int zstd_step(struct decoder *d, ZSTD_outBuffer *out)
 {
@@ -171,6 +180,8 @@ static int zstd_step(struct decoder *d, ZSTD_outBuffer *out)
 	}
 	size_t in_before = d->block.pos, out_before = out->pos;
 
+	if (!d->frame_open && !begins_frame((uint8_t)d->buf[in_before]))
+		return bad(d, "bad zstd data: a frame is of no known format");
 	left = ZSTD_decompressStream(d->zstd, out, &d->block);
 	if (ZSTD_isError(left))
 		return zstd_fault(d, left);
@@ -320,6 +331,8 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
 	};
 	if (method == METHOD_STORED)
 		r = stored == size ? 0 : bad(d, "a Stored entry whose two sizes differ");
+	else if (stored == 0 && decode_knows(method))
+		r = bad(d, "it has no compressed bytes, so it ends too early");
 	else if (method == METHOD_ZSTD)
 		r = zstd_open(d);
 	else if (method == METHOD_DEFLATE)
@@ -389,7 +402,7 @@ int decode_memory(const void *in, size_t stored, unsigned method, void *ret, siz
 	} else if (method == METHOD_ZSTD && is_plain_frame(in, stored)) {
 		/* an error is larger than any size */
 		done = ZSTD_decompress(ret, size, in, stored) == size;
-	} else if (method == METHOD_DEFLATE) {
+	} else if (method == METHOD_DEFLATE && stored > 0) {
 		done = inflate_memory(in, stored, ret, size);
 	}
 	return done ? 0 : -EAGAIN;

@@ -304,6 +304,48 @@ static void test_zstd_frames(void **state)
 	buf_free(&b);
 }
 
+/* Formats from before RFC 8878, which libzstd may still take: a raw block of "a" each, and the end. */
+static void test_zstd_before(void **state)
+{
+	static const char *const heads[] = { "\x25\xb5\x2f\xfd\0", "\x26\xb5\x2f\xfd\0",
+					     "\x27\xb5\x2f\xfd\0\x50" };
+	struct log_seen *seen = log_watch();
+	char out[16];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(heads); i++)
+		for (int second = 0; second < 2; second++) {
+			struct buf b = packed(METHOD_ZSTD, "b", second ? 1 : 0);
+
+			b.len *= (size_t)second;
+			buf_add(&b, heads[i], i == 2 ? 6 : 5);
+			buf_add(&b, "\x40\0\1a\xc0\0\0", 7);
+			assert_int_equal(
+				decode(&b, METHOD_ZSTD, 1 + (uint64_t)second, SIZE_MAX, 16, out),
+				-EBADMSG);
+			assert_says(seen, "bad zstd data");
+			assert_int_equal(
+				decode_memory(b.data, b.len, METHOD_ZSTD, out, 1 + (size_t)second),
+				-EAGAIN);
+			buf_free(&b);
+		}
+	carton_log_set(NULL, NULL);
+}
+
+/* Nothing at all is no data of either method. */
+static void test_no_bytes(void **state)
+{
+	struct buf b = buf_init(1);
+	char out[16];
+
+	(void)state;
+	for (size_t m = 1; m < 3; m++) {
+		assert_int_equal(decode(&b, methods[m], 0, SIZE_MAX, 16, out), -EBADMSG);
+		assert_int_equal(decode_memory("", 0, methods[m], out, 0), -EAGAIN);
+	}
+	buf_free(&b);
+}
+
 static void test_names(void **state)
 {
 	(void)state;
@@ -323,6 +365,7 @@ int main(void)
 		cmocka_unit_test(test_errors_pass),	cmocka_unit_test(test_bit_flips),
 		cmocka_unit_test(test_zstd_window),	cmocka_unit_test(test_zstd_frames),
 		cmocka_unit_test(test_in_memory),	cmocka_unit_test(test_names),
+		cmocka_unit_test(test_zstd_before),	cmocka_unit_test(test_no_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
