@@ -13,14 +13,21 @@
 #define EXTRA_UNIX_TIME 0x5455
 #define EXTRA_UNICODE_PATH 0x7075
 #define EXTRA_STREAMING 0x6c78 /* of libarchive: overrides mode and kind */
+#define EXTRA_ASI_UNIX 0x756e  /* has a mode, which unzip takes where there is no other */
 
 /* accepted: deflate level (bits 1, 2), data descriptor (3), UTF-8 name (11) */
 #define FLAG_UTF8 (1 << 11)
 #define FLAGS_KNOWN (1 << 1 | 1 << 2 | ENTRY_DESCRIPTOR | FLAG_UTF8)
 
+#define MADE_BY_AMIGA 1
 #define MADE_BY_UNIX 3
 #define MADE_BY_MACOS 19
 #define DOS_DIRECTORY 0x10
+#define INTERNAL_TEXT 1
+#define AMIGA_KIND 06000
+#define AMIGA_DIRECTORY 04000
+
+#define MAX_VERSION 63 /* "needed to extract": 6.3, which has zstd */
 
 /* ---- extra fields ---- */
 
@@ -52,8 +59,10 @@ const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret)
 				return "has a duplicate Unicode path extra field";
 			ret->unicode_path = p + 4;
 			ret->unicode_path_len = len;
-		} else if (id == EXTRA_STREAMING) {
-			return "has an extra field 0x6c78, which can change its kind";
+		} else if (id == EXTRA_STREAMING || id == EXTRA_ASI_UNIX) {
+			return id == EXTRA_STREAMING ?
+				       "has an extra field 0x6c78, which can change its kind" :
+				       "has an extra field 0x756e, which can change its kind";
 		}
 		p += 4 + len;
 		n -= 4 + len;
@@ -148,19 +157,23 @@ static const char *check_flags(unsigned flags, unsigned method)
 	return NULL;
 }
 
-/* Sets the kind of an entry from its Unix mode, if it has one, and its name. */
+/*
+ * Sets the kind of an entry from its Unix mode, if it has one, and its name. Whether the mode of an entry that was made
+ * by another system counts differs between readers, and so does what the DOS attribute says then.
+ */
 static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 {
 	unsigned made_by = h[5];
 	uint32_t attributes = get_le32(h + 38);
-	unsigned mode = made_by == MADE_BY_UNIX || made_by == MADE_BY_MACOS ? attributes >> 16 : 0;
+	unsigned mode = attributes >> 16;
 
-	e->executable = mode & 0111;
+	e->executable = (made_by == MADE_BY_UNIX || made_by == MADE_BY_MACOS) && (mode & 0111);
 	e->kind = slash ? ENTRY_DIR : ENTRY_FILE;
+	if (!slash && ((attributes & DOS_DIRECTORY) ||
+		       (made_by == MADE_BY_AMIGA && (mode & AMIGA_KIND) == AMIGA_DIRECTORY)))
+		return "is marked as a directory, but its name does not end in a slash";
 	switch (mode & S_IFMT) {
 	case 0:
-		if (!slash && (attributes & DOS_DIRECTORY))
-			return "is marked as a directory, but its name does not end in a slash";
 		break;
 	case S_IFREG:
 		if (slash)
@@ -173,9 +186,10 @@ static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 	case S_IFLNK:
 		if (slash)
 			return "is marked as a symlink, but its name ends in a slash";
-		if (made_by != MADE_BY_UNIX)
+		/* unzip goes by one of the internal attributes too, of which only "text" has a meaning */
+		if (made_by != MADE_BY_UNIX || (get_le16(h + 36) & ~INTERNAL_TEXT))
 			return "is a symlink for some readers and a file for others: it is not "
-			       "made by Unix";
+			       "made by Unix, or has unknown attributes";
 		e->kind = ENTRY_SYMLINK;
 		break;
 	default:
@@ -220,8 +234,12 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 		fault = zip_check_unicode_path(&x, name, len);
 	if (!fault)
 		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
-	if (!fault && get_le16(h + 34) != 0 && !(get_le16(h + 34) == UINT16_MAX && x.zip64))
+	/* 0xffff: the zip64 extra field ends with the number, which is 0 */
+	if (!fault && get_le16(h + 34) != 0 &&
+	    !(get_le16(h + 34) == UINT16_MAX && x.zip64_len % 8 == 4))
 		fault = "is on another disk; multi-disk archives are not supported";
+	if (!fault && h[6] > MAX_VERSION)
+		fault = "needs a reader of a later version of the zip format than 6.3";
 	if (!fault)
 		fault = find_kind(e, h, slash);
 	if (!fault && get_le16(h + 10) == METHOD_STORED && e->size != e->stored)

@@ -59,6 +59,8 @@ fields('size-sentinel-without-zip64', 'zip64', 'mount', central={'usize': MAX32}
 fields('compressed-sentinel-without-zip64', 'zip64', 'mount', central={'csize': MAX32})
 fields('offset-sentinel-without-zip64', 'zip64', 'mount', central={'offset': MAX32})
 fields('disk-sentinel-without-zip64', 'zip64|disk', 'mount', central={'disk': MAX16})
+fields('version-64', 'later version', 'mount', central={'version': 64})
+fields('disk-sentinel-without-number', 'disk', 'mount', zip64=True, central={'disk': MAX16})
 fields('zip64-extra-short', 'zip64|extra|short', 'mount', zip64=True,
        central={'extra': zw.zip64_extra(650, 650)})
 fields('zip64-extra-odd', 'zip64|extra|short', 'mount', zip64=True,
@@ -70,6 +72,8 @@ fields('extra-twice', 'twice|duplicate|second|repeat', 'mount',
 fields('extra-of-libarchive', '0x6c78', 'mount', central_extra=zw.extra_field(0x6c78, b'\4' + bytes(4)))
 fields('local-extra-of-libarchive', '0x6c78', 'either',
        local={'extra': zw.extra_field(0x6c78, b'\4' + bytes(4))})
+ASI_LINK = zw.extra_field(0x756e, bytes(4) + struct.pack('<HIHH', stat.S_IFLNK | 0o777, 0, 0, 0))
+fields('extra-of-asi-unix', '0x756e', 'mount', mode=0, central_extra=ASI_LINK)
 fields('extra-short', 'extra|short', 'mount', central_extra=b'UT')
 fields('extra-overrun', 'extra|short|beyond', 'mount',
        central_extra=zw.extra_field(0x5455, b'\1abcd', size=6))
@@ -287,9 +291,24 @@ def _(c):
     c.add('misc/é', b'x', flags=0)
 
 
-@case('symlink-of-another-system', 'symlink for some', entry='misc/l')
+# FAT, and what 7-Zip takes for NTFS: it makes a symlink; VMS, Atari, BeOS, AtheOS: unzip does
+for system in (0, 2, 5, 11, 16, 19, 30):
+    @case(f'symlink-of-system-{system}', 'symlink for some', entry='misc/l')
+    def _(c, system=system):
+        c.symlink('misc/l', 'd', central={'made_by': system << 8 | 20})
+
+
+fields('directory-of-amiga', 'directory', 'mount', central={'made_by': 1 << 8 | 20, 'external': 0o4000 << 16})
+
+
+@case('symlink-with-internal-attributes', 'symlink for some', entry='misc/l')
 def _(c):
-    c.symlink('misc/l', 'd', central={'made_by': 19 << 8 | 20})
+    c.symlink('misc/l', 'd', central={'internal': 4})
+
+
+@case('unlisted-local-name', 'misc/u: has another name')
+def _(c):
+    c.add('misc/u', b'x', listed=False, local={'name': b'misc/v'})
 
 
 @case('directory-local-name', 'name', entry='misc')
