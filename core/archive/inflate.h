@@ -5,7 +5,12 @@
  * There are two implementations, and a build has one of them: inflate_isal.c uses ISA-L, which is about
  * three times as fast, and inflate_libarchive.c is for machines that have no ISA-L. Both give the same bytes. ISA-L
  * also decodes blocks with incomplete Huffman codes, which the other one, zlib in the end, refuses; such data has one
- * meaning, too.
+ * meaning, too, and the sha256 decides.
+ *
+ * Why that is not checked: ISA-L decodes up to 64 KiB ahead and shows no header of a block but the last, and where a
+ * block begins is known only to who has decoded the one before. So all of the data would have to be decoded twice.
+ * Measured on 32 MiB of machine code and of text: zlib in addition takes 1.6 to 2.4 times as long as ISA-L, a scanner
+ * that follows the codes and writes nothing 1.5 to 2.3 times: a first open would take three times as long.
  *
  * Threads: each struct inflate is used by one thread at a time.
  */
