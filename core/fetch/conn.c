@@ -25,8 +25,8 @@ void conn_give_up(struct fetcher *x)
 	origin_give_up(x->waits_for, &x->at_origin);
 	origin_unref(x->waits_for);
 	x->waits_for = NULL;
-	if (x->route)
-		route_give_up(x->route, &x->at_route);
+	if (x->m)
+		route_give_up(x->m->route, &x->at_route);
 	x->turn_ms = 0;
 }
 
@@ -56,7 +56,7 @@ static int enter_origin(struct fetcher *x, struct conn *c, const char *url)
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 {
 	char *url = NULL;
-	int r = route_enter(x->route, c, &x->at_route, &c->landing, &url);
+	int r = route_enter(x->m->route, c, &x->at_route, &c->landing, &url);
 
 	if (r < 0) {
 		x->turn_ms = INT64_MAX;
@@ -97,30 +97,29 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 	struct http_landing *landing;
 
 	if (error < 0) {
-		route_failed(x->route, c, c->landing);
+		route_failed(x->m->route, c, c->landing);
 		return;
 	}
 	origin_answered(c->origin, c->landing ? http_landing_url(c->landing) : x->m->url, a->status,
 			a->retry_after_s);
-	if (http_status_errno(a->status) < 0) {
-		route_failed(x->route, c, c->landing);
+	if (http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
+		route_failed(x->m->route, c, c->landing);
 		return;
 	}
 	landing = http_landing(c->stream);
 	if (landing || !c->landing)
-		route_found(x->route, c, landing);
+		route_found(x->m->route, c, landing);
 }
 
-bool conn_lost_way(const struct conn *c, int error)
+bool conn_lost_way(const struct conn *c, int status)
 {
-	return c->landing && (error == -EACCES || error == -ENOENT || error == -ESTALE ||
-			      error == -EAGAIN || error == -EBUSY);
+	return c->landing && (http_status_errno(status) < 0 || (c->exact && status != 206));
 }
 
 void conn_close(struct fetcher *x, struct conn *c)
 {
-	if (x->route)
-		route_failed(x->route, c, NULL);
+	if (x->m)
+		route_failed(x->m->route, c, NULL);
 	http_close(c->stream);
 	c->stream = NULL;
 	http_landing_unref(c->landing);

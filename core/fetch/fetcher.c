@@ -232,6 +232,10 @@ static void end_try(struct fetcher *x, int r)
 	bool again;
 
 	transfer_end(x);
+	if (r == -EREMCHG) {
+		x->phase = FETCH_BEGIN;
+		return;
+	}
 	/* an answer that cannot be decoded; only check() knows that bytes of a part are wrong */
 	if (r == -EBADMSG && x->f.what == FETCH_PART && x->phase != FETCH_CHECK)
 		r = -EPROTO;
@@ -264,24 +268,20 @@ static void end_try(struct fetcher *x, int r)
 		end_round(x);
 }
 
-static struct route *route_of(const struct fetcher *x)
-{
-	if (x->f.route)
-		return x->f.route;
-	return x->m->remote ? x->m->remote->route : &x->m->route;
-}
-
 /* False: it is not the turn of this fetch. */
 static bool begin_try(struct fetcher *x)
 {
+	struct mirror *m = mirror_ready(x);
 	int r = hash_begin(x);
 
-	x->m = mirror_ready(x);
-	if (!x->m) {
+	/* it may have waited for its turn at another one */
+	if (m != x->m)
+		conn_give_up(x);
+	x->m = m;
+	if (!m) {
 		over(x, mirror_sum_up(x));
 		return true;
 	}
-	x->route = route_of(x);
 	x->try_deadline_ms = mirror_deadline(x);
 	if (r == 0)
 		r = x->f.what == FETCH_SIZE ? size_begin(x) : transfer_begin(x);

@@ -40,18 +40,24 @@ enum fetch_what {
 	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
 };
 
+/* What was learnt of a URL, for later fetches from it. All zero but for its route. Any thread. */
+struct url_state {
+	struct route route;
+	atomic_bool bad; /* its bytes are wrong: it is not asked */
+};
+
 /* What to fetch. Copied; what its pointers lead to lives until `done` was called. */
 struct fetch {
 	const struct remote_options *options;
 	struct cancel *cancel; /* -ECANCELED once it fires; NULL: never */
 	enum fetch_what what;
-	char *const *urls; /* FETCH_RANGE: NULL, it is remote->url */
+	char *const *urls; /* FETCH_RANGE and FETCH_SUFFIX: NULL, it is remote->url */
 	size_t n_urls;
+	struct url_state *states; /* of these URLs; or NULL */
 	size_t n_by_hash; /* so many of them, the first, are mirrors that the user named (mirrors.h) */
 	atomic_size_t *first; /* of the others, the one that worked last; or NULL */
 	enum http_trust trust;
-	struct remote *remote; /* FETCH_RANGE */
-	struct route *route;   /* to the one URL; NULL: of remote, else not known */
+	struct remote *remote; /* FETCH_RANGE, FETCH_SUFFIX */
 	uint64_t off, n;       /* FETCH_FILE: `n` is how long it should be; 0: not known */
 	uint64_t size;	       /* FETCH_PART */
 	uint64_t have;	       /* FETCH_RANGE: so many bytes of it are in `dest` already */

@@ -25,14 +25,15 @@ struct mirror {
 	enum http_trust trust;
 	bool by_hash;	       /* one of the user's: asked once, for whatever has the hash */
 	struct remote *remote; /* FETCH_RANGE: the version there */
-	struct route route;
-	bool exhausted; /* not to be tried again */
-	bool bad_hash;	/* has given wrong bytes once: ask past caches */
-	bool no_resume; /* neither resume nor split: that went wrong */
-	bool gzip;	/* its answers are coded so */
-	bool no_head;	/* a HEAD of it is no use */
-	int error;	/* of the last try, */
-	int status;	/* and its status, or 0 */
+	struct route *route,   /* which may be */
+		own;	       /* this fetch's */
+	bool exhausted;	       /* not to be tried again */
+	bool bad_hash;	       /* has given wrong bytes once: ask past caches */
+	bool no_resume;	       /* neither resume nor split: that went wrong */
+	bool gzip;	       /* its answers are coded so */
+	bool no_head;	       /* a HEAD of it is no use */
+	int error;	       /* of the last try, */
+	int status;	       /* and its status, or 0 */
 	atomic_bool logged_once;
 	long retry_after_s;
 };
@@ -93,7 +94,6 @@ struct fetcher {
 
 	/* one try of one mirror */
 	struct mirror *m;
-	struct route *route;
 	int64_t try_deadline_ms; /* until bytes come */
 	bool bytes_came;
 	bool final;   /* how the try failed is how the fetch ends */
@@ -148,9 +148,11 @@ void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
  */
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q);
 
-/* Its answer has come, or why there is none (`error`). What a landing answers badly has no meaning. */
+/* Its answer has come, or why there is none (`error`). */
 void conn_answered(struct fetcher *x, struct conn *c, const struct http_response *a, int error);
-bool conn_lost_way(const struct conn *c, int error);
+
+/* What a landing answers badly has no meaning: is it such an answer? */
+bool conn_lost_way(const struct conn *c, int status);
 
 /* Another request in the same turn. 0 or -errno. */
 int conn_ask_again(struct fetcher *x, struct conn *c, struct http_request *q);
@@ -168,7 +170,10 @@ void conn_give_up(struct fetcher *x);
 /* Begins a try of x->m. 0; -EAGAIN: it is not its turn (x->turn_ms); or why not. */
 int transfer_begin(struct fetcher *x);
 
-/* Takes what has come and asks for more. 0: all bytes are there; -EINPROGRESS; or why it failed. */
+/*
+ * Takes what has come and asks for more. 0: all bytes are there; -EINPROGRESS; -EREMCHG: a landing has failed, so that
+ * the same try begins at the URL; or why it failed.
+ */
 int transfer_step(struct fetcher *x);
 
 /* Ends all requests of the try. */

@@ -19,14 +19,20 @@ int mirror_list(struct fetcher *x)
 	if (!x->mirrors)
 		return -ENOMEM;
 	for (size_t i = 0; i < x->n_mirrors; i++) {
-		x->mirrors[i].remote = remote;
-		x->mirrors[i].url = remote ? remote->url : x->f.urls[i];
-		x->mirrors[i].exhausted = remote && remote->other && atomic_load(&remote->gone);
-		x->mirrors[i].by_hash = i < x->f.n_by_hash;
-		x->mirrors[i].trust = x->mirrors[i].by_hash ? HTTP_USER : x->f.trust;
+		struct url_state *state = x->f.states ? &x->f.states[i] : NULL;
+		struct mirror *m = &x->mirrors[i];
+
+		m->remote = remote;
+		m->url = remote ? remote->url : x->f.urls[i];
+		m->exhausted = remote ? remote->other && atomic_load(&remote->gone) :
+					state && atomic_load(&state->bad);
+		m->error = state && m->exhausted ? -EBADMSG : 0;
+		m->by_hash = i < x->f.n_by_hash;
+		m->trust = m->by_hash ? HTTP_USER : x->f.trust;
 		/* a miss is no news */
-		x->mirrors[i].logged_once = x->mirrors[i].by_hash;
-		route_init(&x->mirrors[i].route);
+		m->logged_once = m->by_hash;
+		route_init(&m->own);
+		m->route = remote ? remote->route : state ? &state->route : &m->own;
 		remote = remote ? remote->other : NULL;
 	}
 	return 0;
@@ -35,7 +41,7 @@ int mirror_list(struct fetcher *x)
 void mirror_free(struct fetcher *x)
 {
 	for (size_t i = 0; i < x->n_mirrors; i++)
-		route_destroy(&x->mirrors[i].route);
+		route_destroy(&x->mirrors[i].own);
 	free(x->mirrors);
 }
 

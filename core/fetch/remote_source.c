@@ -246,9 +246,7 @@ static int fetch_tail(struct remote_source *s)
 {
 	struct fetch f = {
 		.what = FETCH_SUFFIX,
-		.urls = &s->remote.url,
-		.n_urls = 1,
-		.route = &s->route,
+		.remote = &s->remote,
 		.trust = HTTP_USER,
 		.n = TAIL,
 		.answered = first_answer,

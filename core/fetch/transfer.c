@@ -230,13 +230,12 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry_after_s)
 {
 	int64_t now = now_ms();
-	bool lost = !c->answered && conn_lost_way(c, error);
 	unsigned active;
 
 	pieces_return(&x->pieces, c->left);
 	conn_close(x, c);
-	/* back to where the redirects began; or when it is the fetch's turn, unless it can go elsewhere */
-	if (lost || (error == -EBUSY && x->n_mirrors == 1))
+	/* when it is the fetch's turn, unless it can go elsewhere */
+	if (error == -EBUSY && x->n_mirrors == 1)
 		return 0;
 	active = conns_active(x);
 	/* another mirror may be better than another try */
@@ -258,6 +257,15 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	return 0;
 }
 
+/* Back to where the redirects began. */
+static int go_back(struct fetcher *x, struct conn *c)
+{
+	if (x->remote)
+		pieces_return(&x->pieces, c->left);
+	conn_close(x, c);
+	return x->remote ? 0 : -EREMCHG;
+}
+
 static int conn_step(struct fetcher *x, struct conn *c)
 {
 	struct http_response a = { .retry_after_s = 0 };
@@ -267,8 +275,8 @@ static int conn_step(struct fetcher *x, struct conn *c)
 		return 0;
 	if (!c->answered) {
 		conn_answered(x, c, &a, r);
-		if (r == 0 && conn_lost_way(c, http_status_errno(a.status)))
-			return piece_failed(x, c, http_status_errno(a.status), 0);
+		if (r == 0 && conn_lost_way(c, a.status))
+			return go_back(x, c);
 	}
 	/* a part of a coded body is of no use, all of it may be */
 	if (r == -EOPNOTSUPP && x->probing && !c->answered)
@@ -390,7 +398,7 @@ int transfer_begin(struct fetcher *x)
 	x->failures = 0;
 	x->hold_ms = 0;
 	x->arrived = x->f.have;
-	x->remote = m->remote;
+	x->remote = x->f.what == FETCH_RANGE ? m->remote : NULL;
 	if (x->f.what == FETCH_PART)
 		use_mirror(x);
 	if (fetch_is_part(x)) {

@@ -7,7 +7,9 @@
 #include "base/util.h"
 #include "cache/dest.h"
 #include "fetch/fetcher.h"
+#include "fetch/mirrors.h"
 #include "fetch/remote_source.h"
+#include "format/links.h"
 #include "object/internal.h"
 
 static struct object_store *store_of(const struct chunk_fetch *f)
@@ -27,29 +29,75 @@ uint64_t chunk_fetch_bytes(const struct chunk_fetch *f)
 	return MIN(f->end * file->chunk_size, file->size) - chunk_fetch_off(f);
 }
 
-/* ---- what comes ---- */
+/* ---- URLs ---- */
 
-static void note_good(struct chunk_places *p, const char *url)
+int chunk_places_find(struct chunk_places *p)
 {
-	pthread_mutex_lock(&p->lock);
-	chunk_urls_good(&p->urls, url);
-	pthread_mutex_unlock(&p->lock);
+	const struct link *link = p->link;
+	int r = mirrors_urls(p->object->store->options.mirrors, p->object->sha256,
+			     object_name(p->object), link ? link->urls : NULL,
+			     link ? link->n_urls : 0, &p->urls, &p->n_by_hash);
+	size_t n = p->n_by_hash + (link ? link->n_urls : 0);
+
+	if (r < 0)
+		return r;
+	p->states = calloc(n + 1, sizeof(*p->states));
+	if (!p->states)
+		return -ENOMEM;
+	for (p->n_urls = 0; p->n_urls < n; p->n_urls++)
+		route_init(&p->states[p->n_urls].route);
+	return 0;
 }
+
+void chunk_places_free(struct chunk_places *p)
+{
+	for (size_t i = 0; i < p->n_urls; i++)
+		route_destroy(&p->states[i].route);
+	free(p->states);
+	free(p->urls);
+}
+
+/* Is there one that may be asked? */
+static bool has_urls(const struct chunk_places *p)
+{
+	size_t i = 0;
+
+	while (i < p->n_urls && atomic_load(&p->states[i].bad))
+		i++;
+	return i < p->n_urls;
+}
+
+/* Its number; p->n_urls: it is the carton's. */
+static size_t index_of(const struct chunk_places *p, const char *url)
+{
+	size_t i = 0;
+
+	while (i < p->n_urls && p->urls[i] != url)
+		i++;
+	return i;
+}
+
+/* The first `n` mirrors are not asked again. */
+static void drop_mirrors(struct chunk_places *p, size_t n)
+{
+	for (size_t i = 0; i < MIN(n, p->n_by_hash); i++)
+		atomic_store(&p->states[i].bad, true);
+}
+
+/* ---- what comes ---- */
 
 static void note_bad(struct chunk_fetch *f, const char *url)
 {
 	struct chunk_places *p = f->places;
 	unsigned long long from = f->bad * p->file->chunk_size;
 	unsigned long long to = MIN(from + p->file->chunk_size, p->file->size) - 1;
+	size_t i = index_of(p, url);
+	bool listed = i < p->n_urls;
 	char shown[256];
-	bool first;
 
-	pthread_mutex_lock(&p->lock);
-	first = chunk_urls_bad(&p->urls, url);
-	pthread_mutex_unlock(&p->lock);
-	if (!first)
+	if (atomic_exchange(listed ? &p->states[i].bad : &p->logged, true))
 		return;
-	if (chunk_urls_has(&p->urls, url))
+	if (listed)
 		carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
 			   "has other bytes of \"%s\" than " CHUNKS_PATH
 			   " says, from %llu to %llu; "
@@ -85,7 +133,7 @@ static int check(void *ctx, const char *url)
 	if (bad)
 		note_bad(f, url);
 	else
-		note_good(p, url);
+		drop_mirrors(p, index_of(p, url));
 	if (bad)
 		return -EBADMSG;
 	return all ? f->complete(f) : 0;
@@ -93,17 +141,10 @@ static int check(void *ctx, const char *url)
 
 /* ---- the end ---- */
 
-static void clear(struct chunk_fetch *f)
+static void finish(struct chunk_fetch *f, int result)
 {
 	dest_abort(f->dest, false);
 	f->dest = NULL;
-	free(f->urls);
-	f->urls = NULL;
-}
-
-static void finish(struct chunk_fetch *f, int result)
-{
-	clear(f);
 	f->done(f, result);
 }
 
@@ -250,45 +291,26 @@ static int begin_carton(struct chunk_fetch *f)
 
 /* ---- from mirrors, and as LINKS says ---- */
 
-static int list_urls(struct chunk_fetch *f, struct fetch *ret)
-{
-	struct chunk_places *p = f->places;
-
-	free(f->urls);
-	f->urls = malloc((p->urls.n + 1) * sizeof(*f->urls));
-	if (!f->urls)
-		return -ENOMEM;
-	pthread_mutex_lock(&p->lock);
-	ret->n_urls = chunk_urls_list(&p->urls, f->urls, &ret->n_by_hash);
-	pthread_mutex_unlock(&p->lock);
-	ret->urls = f->urls;
-	return 0;
-}
-
 static void part_done(void *ctx, int result, struct ingested *in);
 
 /* -ENOENT: there are no more. */
 static int begin_urls(struct chunk_fetch *f)
 {
+	struct chunk_places *p = f->places;
 	struct fetch fetch = fetch_of(f);
-	int r = list_urls(f, &fetch);
 
 	fetch.what = FETCH_PART;
-	fetch.size = f->places->file->size;
+	fetch.urls = p->urls;
+	fetch.n_urls = p->n_urls;
+	fetch.n_by_hash = p->n_by_hash;
+	fetch.states = p->states;
+	fetch.first = &p->first;
+	fetch.size = p->file->size;
 	fetch.trust = HTTP_LINKS;
 	fetch.done = part_done;
-	if (r == 0 && !fetch.n_urls)
-		r = -ENOENT;
-	if (r == 0 && !fetch.options)
-		r = -ENETUNREACH;
-	return r < 0 ? r : fetch_start(&fetch);
-}
-
-static void drop_mirrors(struct chunk_places *p)
-{
-	pthread_mutex_lock(&p->lock);
-	chunk_urls_drop_mirrors(&p->urls);
-	pthread_mutex_unlock(&p->lock);
+	if (!has_urls(p))
+		return -ENOENT;
+	return fetch.options ? fetch_start(&fetch) : -ENETUNREACH;
 }
 
 static void part_done(void *ctx, int result, struct ingested *in)
@@ -305,7 +327,7 @@ static void part_done(void *ctx, int result, struct ingested *in)
 			r = -EBADMSG;
 	} else if (f->places->entry && result < 0 && result != -ECANCELED && result != -ESHUTDOWN &&
 		   result != -ENOMEM && result != -ENOSPC && result != -EFBIG) {
-		drop_mirrors(f->places);
+		drop_mirrors(f->places, SIZE_MAX);
 		r = -ENOENT;
 	} else {
 		finish(f, result);
@@ -328,7 +350,9 @@ int chunk_fetch_start(struct chunk_fetch *f)
 		r = begin_urls(f);
 	if (r == -ENOENT)
 		r = p->entry ? begin_carton(f) : -EBADMSG;
-	if (r < 0)
-		clear(f);
+	if (r < 0) {
+		dest_abort(f->dest, false);
+		f->dest = NULL;
+	}
 	return r;
 }

@@ -9,16 +9,21 @@
 #define CARTON_OBJECT_CHUNK_FETCH_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
-#include "object/chunk_urls.h"
 #include "object/chunked.h"
 
 struct cancel;
 struct dest;
 struct entry;
+struct link;
 struct making;
+struct url_state;
 
-/* Where the chunks of an object are. Embedded in their owner, and outlives the fetches. */
+/*
+ * Where the chunks of an object are. Embedded in their owner, and outlives the fetches. A URL that gave other bytes is
+ * not asked again, nor are the mirrors that were asked in vain.
+ */
 struct chunk_places {
 	/* constant; one of `entry` and `link` is NULL */
 	struct object *object;
@@ -27,9 +32,14 @@ struct chunk_places {
 	const struct link *link;
 	struct chunked *chunks;
 	struct chunked_bytes bytes; /* of the file that they go to */
+	char **urls;		    /* of `n_by_hash` mirrors, then of LINKS */
+	size_t n_urls, n_by_hash;
+
+	struct url_state *states; /* of these URLs; any thread */
+	atomic_size_t first;	  /* of those of LINKS, the one that worked last */
+	atomic_bool logged;	  /* that the carton has other bytes */
 
 	pthread_mutex_t lock; /* the owner's, too; taken before the store's; guards what follows */
-	struct chunk_urls urls;
 	bool located;
 	uint64_t data; /* where the entry's data begins in the carton, once located */
 };
@@ -54,11 +64,14 @@ struct chunk_fetch {
 
 	/* its own; all zero at first */
 	struct dest *dest, *header; /* where the chunks go, and the entry's local header */
-	char **urls;		    /* those that it asks, in their order */
 	bool wrong;		    /* what came last has other bytes, */
 	uint64_t bad;		    /* first in this chunk */
 	bool other;		    /* the carton has been asked at its other place, too */
 };
+
+/* Finds the URLs of p->object. 0 or -ENOMEM; freed in any case by chunk_places_free(). */
+int chunk_places_find(struct chunk_places *p);
+void chunk_places_free(struct chunk_places *p); /* NULL members are fine */
 
 /* Where the chunks are in the object, and how many bytes they have. */
 uint64_t chunk_fetch_off(const struct chunk_fetch *f);

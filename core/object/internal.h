@@ -12,7 +12,6 @@
  *	making		an attempt to get its bytes: asks its maker
  *	object		who has it pinned
  *	hashed		what hashing it in the background shows
- *	chunk_urls	which URLs may be asked for chunks
  *	chunk_fetch	fetches chunks from the place that has them
  *	partial_file	the file that chunks go to
  *	partial		bytes that are fetched as they are read

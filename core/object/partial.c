@@ -310,7 +310,7 @@ static void partial_free(void *ctx)
 
 	partial_file_close(&p->file);
 	pthread_mutex_destroy(&p->at.lock);
-	chunk_urls_free(&p->at.urls);
+	chunk_places_free(&p->at);
 	free(p->failed);
 	free(p);
 }
@@ -322,7 +322,7 @@ int partial_open(const struct partial_options *options, struct bytes *ret)
 	struct bytes bytes = { .kind = BYTES_FILE };
 	struct partial *p = calloc(1, sizeof(*p));
 	const struct object *o = options->object;
-	int r;
+	int r = -ENOMEM;
 
 	if (!p)
 		return -ENOMEM;
@@ -334,7 +334,8 @@ int partial_open(const struct partial_options *options, struct bytes *ret)
 	};
 	pthread_mutex_init(&p->at.lock, NULL);
 	p->failed = calloc(chunks_count(p->at.file) / 8 + 1, 1);
-	r = p->failed ? chunk_urls_find(&p->at.urls, o, p->at.link) : -ENOMEM;
+	if (p->failed)
+		r = chunk_places_find(&p->at);
 	if (r == 0)
 		r = partial_file_open(&p->file, o, p->at.file->size, &bytes.source);
 	if (r == 0)

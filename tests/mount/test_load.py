@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server is asked for: overloaded ones, ranges that caches like, redirects to signed URLs."""
 import http.server
+import os
 import re
 import threading
 import time
@@ -9,6 +10,8 @@ from collections import Counter
 
 import pytest
 
+import chunkindex
+import harness
 from harness import ctl
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes, lines_of
 from zipwriter import Carton
@@ -127,8 +130,8 @@ class Hub:
     Serves the CDN too: 403 once that is over, `rate` bytes a second.
     """
 
-    def __init__(self, files, ttl=1000, rate=None, dead=lambda n: False):
-        self.files, self.ttl, self.rate, self.dead = files, ttl, rate, dead
+    def __init__(self, files, ttl=1000, rate=None, dead=lambda n: False, etag='"one"'):
+        self.files, self.ttl, self.rate, self.dead, self.etag = files, ttl, rate, dead, etag
         self.resolves, self.parts, self.secrets, self.asked = [], [], [], []
         self.lock = threading.Lock()
 
@@ -195,7 +198,7 @@ class Hub:
             first, last = (int(a), min(int(b), last)) if a else (len(data) - int(b), last)
         h.send_response(206 if wanted else 200)
         h.send_header('Content-Length', str(last + 1 - first))
-        h.send_header('ETag', '"one"')
+        h.send_header('ETag', self.etag)
         h.send_header('Accept-Ranges', 'bytes')
         if wanted:
             h.send_header('Content-Range', f'bytes {first}-{last}/{len(data)}')
@@ -259,6 +262,66 @@ def test_final_url_that_fails(mount, cache, tmp_path, status):
         with mount(hub.url('m.carton'), *cache.options) as m:
             as_expected(m, c)
         assert len(hub.resolves) == 2 and len(set(hub.parts)) == 2, hub.parts
+
+
+def test_final_url_that_fails_before_its_first_byte(mount, cache, tmp_path):
+    """A second request of the same try, since the file cannot be split, begins at the final URL; then at the first."""
+    data = rng(MIB, 7)
+    with Hub({'x': data}, dead=lambda n: 403 if n == 1 else 0, etag='W/"weak"') as hub:
+        c = LinkedCarton().link('model/x', data, hub.url('x'))
+        with harness.at_once():
+            fetch(c.write(tmp_path / 'm.carton'), cache)
+        assert len(hub.resolves) == 2 and len(hub.parts) == 3
+
+
+CHUNKED = 'model/large'
+
+
+def chunked_at(hub, tmp_path, data):
+    """A local carton, one large file of which LINKS says is at the hub, and the index has its chunks."""
+    c = LinkedCarton(method='stored').link(CHUNKED, data, hub.url('x'))
+    return c.add(chunkindex.PATH, chunkindex.index(data)).write(tmp_path / 'm.carton')
+
+
+def read_chunks(m, data, numbers):
+    for i in numbers:
+        off = i * chunkindex.CHUNK + i
+        with open(m / CHUNKED, 'rb') as f:
+            assert os.pread(f.fileno(), 100, off) == data[off:off + 100]
+
+
+def test_chunks_go_to_the_final_url(mount, cache, tmp_path):
+    """One resolve for all chunks of a file, however they are read; none is needed for its size."""
+    data = rng(16 * MIB, 7)
+    with Hub({'x': data}) as hub:
+        with mount(chunked_at(hub, tmp_path, data), *PRIVATE, *cache.options) as m:
+            read_chunks(m, data, [40, 3, 17, 9, 60])
+            assert len(hub.parts) >= 5 and len(hub.resolves) == 1
+            assert m.read(CHUNKED) == data
+        assert len(hub.resolves) == 1 and len(set(hub.parts)) == 1
+
+
+@pytest.mark.parametrize('status', [200, 400, 401, 403, 404, 410, 416, 500, 503])
+def test_final_url_of_chunks_fails(mount_fg, cache, tmp_path, status):
+    """Then the first one is asked again, once, and nothing is logged."""
+    data = rng(16 * MIB, 7)
+    with Hub({'x': data}, dead=lambda n: status if n == 3 else 0) as hub:
+        with mount_fg(chunked_at(hub, tmp_path, data), *PRIVATE, *cache.options) as m:
+            with harness.at_once():
+                read_chunks(m, data, [40, 3, 17, 9, 60])
+            assert len(hub.resolves) == 2 and len(set(hub.parts)) == 2, hub.parts
+            assert m.read(CHUNKED) == data
+            assert len(hub.resolves) == 2 and not lines_of(m.log(), 'hub/x')
+
+
+def test_final_url_of_chunks_expires(mount, cache, tmp_path):
+    """One resolve for each expiry."""
+    data = rng(16 * MIB, 7)
+    with Hub({'x': data}, ttl=1, rate=4 * MIB) as hub:
+        before = time.time()
+        with mount(chunked_at(hub, tmp_path, data), *PRIVATE, *cache.options) as m:
+            assert m.read(CHUNKED) == data
+        assert 1 < len(hub.resolves) <= 2 + (time.time() - before) / .9
 
 
 def test_addresses_at_each_hop(cache, tmp_path):
