@@ -69,7 +69,9 @@ struct chaser {
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */
 struct pieces {
 	uint64_t next, end;
-	struct piece returned[MAX_CONNECTIONS];
+	struct piece
+		returned[2 *
+			 MAX_CONNECTIONS]; /* of each connection its piece, and the rest of it */
 	size_t n_returned;
 	size_t size;	    /* how large pieces should be now */
 	unsigned want, max; /* connections: now, and at most */

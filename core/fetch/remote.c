@@ -67,10 +67,11 @@ static void log_wrong(struct remote *r, int status, int error)
 int remote_check(struct remote *r, const struct http_response *a, uint64_t first, uint64_t last)
 {
 	int error = http_status_errno(a->status);
+	uint64_t least = MIN(last, first + MIN_REMOTE_PROGRESS - 1);
 
 	if (a->status == 206 && a->range_first == (int64_t)first &&
-	    a->range_last == (int64_t)last && a->range_total == (int64_t)r->size &&
-	    same_version(r, a)) {
+	    a->range_last >= (int64_t)least && a->range_last <= (int64_t)last &&
+	    a->range_total == (int64_t)r->size && same_version(r, a)) {
 		atomic_store(&r->logged_status, 0);
 		return 0;
 	}

@@ -209,9 +209,14 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 		r = take_first_piece(x, c, a);
 		return r < 0 ? r : start_over(x, a);
 	}
-	if (x->f.what == FETCH_FILE && a->status == 206 &&
-	    (c->left.off == 0 || a->range_first != (int64_t)c->left.off))
-		return -EPROTO;
+	if (x->f.what == FETCH_FILE && a->status == 206) {
+		if (c->left.off == 0)
+			return -EPROTO;
+		/* only all that is left will do, of the same version: some servers ignore If-Range */
+		if (a->range_first != (int64_t)c->left.off || a->range_last + 1 != a->range_total ||
+		    strcmp(a->etag, x->version.etag) != 0)
+			return -ESTALE;
+	}
 	if (a->status != 206 || x->f.what == FETCH_SUFFIX) {
 		c->left.off = 0;
 		r = start_over(x, a);
@@ -257,6 +262,20 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	return 0;
 }
 
+/* A server may give the first part of what it was asked for (RFC 9110, 15.3.7): the rest is asked for again. */
+static int take_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
+{
+	int r = remote_check(x->remote, a, c->left.off, c->left.end - 1);
+	uint64_t end = (uint64_t)a->range_last + 1;
+
+	if (r < 0)
+		return r;
+	pieces_return(&x->pieces, (struct piece){ end, c->left.end });
+	c->left.end = end;
+	c->size = end - c->left.off;
+	return 0;
+}
+
 /* Back to where the redirects began. */
 static int go_back(struct fetcher *x, struct conn *c)
 {
@@ -282,8 +301,7 @@ static int conn_step(struct fetcher *x, struct conn *c)
 	if (r == -EOPNOTSUPP && x->probing && !c->answered)
 		r = -ESTALE;
 	if (r == 0 && !c->answered)
-		r = c->exact ? remote_check(x->remote, &a, c->left.off, c->left.end - 1) :
-			       take_answer(x, c, &a);
+		r = c->exact ? take_piece(x, c, &a) : take_answer(x, c, &a);
 	if (r == 0) {
 		c->answered = true;
 		r = drain(x, c);
@@ -384,7 +402,6 @@ int transfer_begin(struct fetcher *x)
 {
 	struct conn *c = &x->conns[0];
 	struct mirror *m = x->m;
-	char etag[256];
 	struct http_request q = {
 		.no_cache = m->bad_hash,
 		.identity = x->f.plain || (m->bad_hash && m->no_resume),
@@ -410,11 +427,11 @@ int transfer_begin(struct fetcher *x)
 	c->left = (struct piece){ 0, UINT64_MAX };
 	if (x->f.what == FETCH_SUFFIX) {
 		q.suffix = x->f.n;
-	} else if (find_partial(x, &c->left.off, etag, sizeof(etag))) {
+	} else if (find_partial(x, &c->left.off, x->version.etag, sizeof(x->version.etag))) {
 		q.has_range = true;
 		q.first = c->left.off;
 		q.last = c->left.off + MAX_FILE_SIZE;
-		q.if_range = etag;
+		q.if_range = x->version.etag;
 	} else {
 		c->left.off = 0;
 		/* a small file is asked for without, so that it may come in a content coding */

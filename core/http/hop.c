@@ -169,6 +169,9 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 		s->discarded += n;
 		return s->discarded > HTTP_MAX_REDIRECT_BODY ? 0 : n;
 	}
+	/* such as behind a 101, which libcurl takes for an answer */
+	if (!s->head_done)
+		return callback_fail(s, -EPROTO, "the answer's headers are malformed");
 	if (s->expected >= 0 && n > (uint64_t)s->expected - s->received)
 		return callback_fail(s, -EPROTO, "the body is longer than announced");
 	if (expands_too_much(s, n))

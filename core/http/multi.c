@@ -197,7 +197,7 @@ static void stream_done(struct http_stream *s, CURLcode code)
 		r = curl_errno(s, code, &why);
 		stream_fail(s, r, why);
 	} else if (!s->head_done) {
-		stream_fail(s, -EPROTO, "the answer has no end of headers");
+		stream_fail(s, -ECONNRESET, "the connection ended before the answer's headers");
 	} else if (s->expected >= 0 && s->received < (uint64_t)s->expected) {
 		stream_fail(s, -EPROTO, "the body is shorter than announced");
 	} else {

@@ -17,6 +17,8 @@ static void head_reset(struct http_head *head)
 			      .range_total = -1,
 			      .retry_after_s = -1,
 			      .last_modified_s = INT64_MIN },
+		.date = -1,
+		.retry_at = -1,
 		.lines = head->lines,
 		.bytes = head->bytes,
 	};
@@ -134,10 +136,10 @@ static void head_etag(struct http_response *response, const char *value)
 	response->strong_etag = open == value;
 }
 
-static void head_retry_after(struct http_response *response, const char *value)
+static void head_retry_after(struct http_head *head, const char *value)
 {
+	struct http_response *response = &head->response;
 	const char *p = value;
-	time_t when;
 	int64_t v;
 
 	if (parse_number(&p, &v) && !*p) {
@@ -148,11 +150,7 @@ static void head_retry_after(struct http_response *response, const char *value)
 		response->retry_after_s = HTTP_MAX_RETRY_AFTER;
 		return;
 	}
-	when = curl_getdate(value, NULL);
-	if (when == -1)
-		return;
-	v = MAX((int64_t)when - (int64_t)time(NULL), 0);
-	response->retry_after_s = (long)MIN(v, HTTP_MAX_RETRY_AFTER);
+	head->retry_at = (int64_t)curl_getdate(value, NULL);
 }
 
 static void head_modified(struct http_response *response, const char *value)
@@ -198,7 +196,9 @@ static int head_field(struct http_head *head, const char *name, const char *valu
 	else if (!strcasecmp(name, "last-modified"))
 		head_modified(response, value);
 	else if (!strcasecmp(name, "retry-after"))
-		head_retry_after(response, value);
+		head_retry_after(head, value);
+	else if (!strcasecmp(name, "date"))
+		head->date = (int64_t)curl_getdate(value, NULL);
 	return 0;
 }
 
@@ -220,7 +220,11 @@ static int head_status(struct http_head *head, const char *line)
 static void head_finish(struct http_head *head)
 {
 	struct http_response *response = &head->response;
+	int64_t now = head->date != -1 ? head->date : (int64_t)time(NULL);
 
+	if (head->retry_at != -1)
+		response->retry_after_s = (long)MIN(MAX(head->retry_at - now, 0),
+						    HTTP_MAX_RETRY_AFTER);
 	if (head->chunked)
 		response->length = -1;
 	if (response->status == 204 || response->status == 304)

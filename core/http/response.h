@@ -15,7 +15,8 @@ struct http_head {
 	unsigned codings;	       /* content codings but identity, over all header lines */
 	bool transfer_coded;	       /* a Transfer-Encoding other than chunked */
 	bool chunked;
-	unsigned lines; /* of all blocks so far */
+	int64_t date, retry_at; /* by the server's clock, in seconds since 1970; -1: not said */
+	unsigned lines;		/* of all blocks so far */
 	size_t bytes;
 };
 
