@@ -7,7 +7,7 @@
 #include "base/util.h"
 #include "cache/read.h"
 #include "fetch/fetcher.h"
-#include "http/landing.h"
+#include "http/http.h"
 
 /* A note says which version is there: "<sha256> <version>". */
 #define NOTE_VERSION (2 * SHA256_SIZE + 1)

@@ -6,7 +6,7 @@
 
 #include "fetch/fetcher.h"
 #include "fetch/snapshot.h"
-#include "http/landing.h"
+#include "http/http.h"
 
 #define TAIL (256 * KIB)
 /* a stretch that is asked for ahead; what stays held when the carton is open */

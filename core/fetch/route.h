@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way to a file whose URL redirects: the first answer shows where it leads (http/landing.h), and
+ * The way to a file whose URL redirects: the first answer shows where it leads (http/http.h), and
  * later requests begin there until one fails or the time in that URL is over. Then one request goes to
  * the first URL again, and those that come meanwhile wait for its answer.
  *
@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 #include "fetch/origin.h"
-#include "http/landing.h"
+#include "http/http.h"
 
 struct route {
 	pthread_mutex_t lock; /* guards what follows */

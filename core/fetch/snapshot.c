@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/digest.h"
-#include "http/landing.h"
+#include "http/http.h"
 
 #define MAGIC "cfsnap01"
 #define SIZE_AT 8

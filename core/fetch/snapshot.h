@@ -6,7 +6,7 @@
  *
  * A snapshot is an object of the cache: "cfsnap01", le64 size of the carton, le64 its time, then the
  * held stretches (held.h). A note under the sha256 of "snapshot " and the URL, without its
- * signature (http/landing.h), names the object.
+ * signature (http/http.h), names the object.
  *
  * Threads: each call is on its own.
  */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a request may go: the kinds of addresses, and proxies. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <strings.h>
 #include <sys/socket.h>
 
@@ -158,4 +160,104 @@ enum http_address_class http_host_class(const char *host)
 	    http_in_domain(host, http_name_len(host), "localhost.localdomain", 21))
 		return HTTP_ADDRESS_LOOPBACK;
 	return HTTP_ADDRESS_PUBLIC;
+}
+
+/* ---- proxies ---- */
+
+static int copy_env(const char *lower, const char *upper, char **ret)
+{
+	const char *value = getenv(lower);
+
+	if (!value && upper)
+		value = getenv(upper);
+	if (!value || !*value)
+		return 0;
+	*ret = strdup(value);
+	return *ret ? 0 : -ENOMEM;
+}
+
+int http_proxies_load(struct http_proxies *ret)
+{
+	struct http_proxies proxies = { 0 };
+
+	/* No HTTP_PROXY: a CGI server sets it from a request's header. */
+	if (copy_env("http_proxy", NULL, &proxies.http) < 0 ||
+	    copy_env("https_proxy", "HTTPS_PROXY", &proxies.https) < 0 ||
+	    copy_env("all_proxy", "ALL_PROXY", &proxies.all) < 0 ||
+	    copy_env("no_proxy", "NO_PROXY", &proxies.no) < 0) {
+		http_proxies_free(&proxies);
+		return -ENOMEM;
+	}
+	*ret = proxies;
+	return 0;
+}
+
+void http_proxies_free(struct http_proxies *proxies)
+{
+	free(proxies->http);
+	free(proxies->https);
+	free(proxies->all);
+	free(proxies->no);
+	*proxies = (struct http_proxies){ 0 };
+}
+
+/* Is the literal address `host` in `token`, an address or a network ADDRESS/BITS? */
+static bool address_in_token(const struct sockaddr_storage *host, const char *token)
+{
+	size_t at = host->ss_family == AF_INET ? offsetof(struct sockaddr_in, sin_addr) :
+						 offsetof(struct sockaddr_in6, sin6_addr);
+	unsigned bits = host->ss_family == AF_INET ? 32 : 128;
+	const uint8_t *a = (const uint8_t *)host + at, *b;
+	char text[INET6_ADDRSTRLEN], *end;
+	struct sockaddr_storage net;
+	size_t n = strcspn(token, "/");
+	unsigned long v;
+
+	if (n >= sizeof(text))
+		return false;
+	memcpy(text, token, n);
+	text[n] = '\0';
+	if (!http_parse_address(text, &net) || net.ss_family != host->ss_family)
+		return false;
+	if (token[n] == '/') {
+		v = strtoul(token + n + 1, &end, 10);
+		if (end == token + n + 1 || *end || v > bits)
+			return false;
+		bits = (unsigned)v;
+	}
+	b = (const uint8_t *)&net + at;
+	return !memcmp(a, b, bits / 8) &&
+	       (bits % 8 == 0 || ((a[bits / 8] ^ b[bits / 8]) >> (8 - bits % 8)) == 0);
+}
+
+static bool token_matches(const char *token, const char *host)
+{
+	struct sockaddr_storage address;
+
+	if (!strcmp(token, "*"))
+		return true;
+	if (http_parse_address(host, &address))
+		return address_in_token(&address, token);
+	token += *token == '.';
+	return *token && http_in_domain(host, http_name_len(host), token, http_name_len(token));
+}
+
+const char *http_proxy_for(const struct http_proxies *proxies, const struct http_target *target)
+{
+	const char *proxy = target->https ? proxies->https : proxies->http;
+	const char *no = proxies->no ? proxies->no : "";
+
+	while (*(no += strspn(no, ", \t"))) {
+		size_t n = strcspn(no, ", \t");
+		char token[256];
+
+		if (n < sizeof(token)) {
+			memcpy(token, no, n);
+			token[n] = '\0';
+			if (token_matches(token, target->host))
+				return NULL;
+		}
+		no += n;
+	}
+	return proxy ? proxy : proxies->all;
 }

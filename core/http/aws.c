@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "http/landing.h"
+#include "base/util.h"
 
 #define PROCESS_MS 60000
 
@@ -231,6 +231,27 @@ void aws_find(const struct aws_environment *e, struct aws_found *ret)
 
 /* ---- the output of credential_process ---- */
 
+int64_t aws_time(const char *text)
+{
+	struct tm tm = { 0 };
+	char digits[16];
+	size_t n = 0;
+
+	for (; *text && n < sizeof(digits) - 1; text++) {
+		if (strncasecmp(text, "%3a", 3) == 0)
+			text += 2;
+		else if (*text >= '0' && *text <= '9')
+			digits[n++] = *text;
+	}
+	digits[n] = '\0';
+	if (n < 14 || sscanf(digits, "%4d%2d%2d%2d%2d%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+			     &tm.tm_hour, &tm.tm_min, &tm.tm_sec) != 6)
+		return 0;
+	tm.tm_year -= 1900;
+	tm.tm_mon--;
+	return MAX((int64_t)timegm(&tm), 0);
+}
+
 struct input {
 	const struct aws_found *found;
 	size_t at;
@@ -288,7 +309,7 @@ static int parse(const struct aws_found *found, struct aws_keys *ret)
 				take(j, time, sizeof(time));
 		}
 	}
-	ret->expiry = http_parse_time(time);
+	ret->expiry = aws_time(time);
 	if (text.data)
 		explicit_bzero(text.data, text.cap);
 	buf_free(&text);

@@ -56,6 +56,9 @@ void aws_look_around(struct aws_environment *ret);
 
 void aws_place(const struct aws_environment *e, struct aws_place *ret);
 
+/* 20250131T235959Z, or with - and : (perhaps as %3A), in seconds since 1970; 0: it is no such time. */
+int64_t aws_time(const char *text);
+
 /* Looks for keys; may run a program, and take as long as that. */
 void aws_find(const struct aws_environment *e, struct aws_found *ret);
 

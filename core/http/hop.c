@@ -300,3 +300,52 @@ void http_hop_end(struct http_stream *s)
 	curl_slist_free_all(s->sent);
 	s->sent = NULL;
 }
+
+int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
+{
+	long os_error = 0;
+
+	*ret_why = *s->error_text ? s->error_text : curl_easy_strerror(code);
+	/* The text may quote a proxy URL with its password. */
+	if (strchr(*ret_why, '@'))
+		*ret_why = curl_easy_strerror(code);
+	switch (code) {
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+		return -EHOSTUNREACH;
+	case CURLE_COULDNT_CONNECT:
+		curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
+		/* -EAGAIN means "nothing yet" to the owner */
+		return os_error > 0 && os_error != EAGAIN ? -(int)os_error : -EHOSTUNREACH;
+	case CURLE_OPERATION_TIMEDOUT:
+		return -ETIMEDOUT;
+	case CURLE_SEND_ERROR:
+	case CURLE_RECV_ERROR:
+	case CURLE_GOT_NOTHING:
+	case CURLE_PARTIAL_FILE:
+	case CURLE_HTTP2: /* such as a request that has crossed a GOAWAY */
+	case CURLE_HTTP2_STREAM:
+		return -ECONNRESET;
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_INVALIDCERTSTATUS:
+	case CURLE_SSL_ISSUER_ERROR:
+	case CURLE_SSL_CACERT_BADFILE:
+		return -EACCES;
+	case CURLE_BAD_CONTENT_ENCODING:
+	case CURLE_WRITE_ERROR: /* from a decoder: our callbacks set a fault */
+		*ret_why = "the coded body is broken";
+		return -EBADMSG;
+#if LIBCURL_VERSION_NUM >= 0x080600
+	case CURLE_TOO_LARGE:
+#endif
+	case CURLE_OUT_OF_MEMORY:
+		/* Also returned when a header line or the paused data grows too large. */
+		if (!s->held && (!s->connected || s->head_done))
+			return -ENOMEM;
+		*ret_why = s->held ? "the coded body expands too strongly" :
+				     "the answer's headers are too large";
+		return -EFBIG;
+	default:
+		return -EPROTO;
+	}
+}

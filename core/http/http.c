@@ -1,12 +1,276 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
+/* The thread that drives all transfers: its start, its work, its end. */
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "http/internal.h"
+
+/* ---- the end of a transfer ---- */
+
+/* The last thing done to a stream on this thread. The owner sees `error` after all bytes. */
+static void stream_finish(struct http_stream *s, int error)
+{
+	/* libcurl keeps a connection of HTTP/2 when one of its streams ends early, also a silent one */
+	if (error < 0 && s->easy)
+		curl_easy_setopt(s->easy, CURLOPT_FORBID_REUSE, 1L);
+	http_hop_end(s);
+	s->finished = true;
+	*s->live_link = s->live_next;
+	if (s->live_next)
+		s->live_next->live_link = s->live_link;
+	http_stream_end(s, error);
+	http_stream_unref(s);
+}
+
+static void stream_fail(struct http_stream *s, int error, const char *why)
+{
+	if (!s->probe || error != -EOPNOTSUPP)
+		http_log(http_failure_level(s), s->target.url, "%s", why);
+	stream_finish(s, error);
+}
+
+static void stream_fail_address(struct http_stream *s)
+{
+	http_log(http_failure_level(s), s->target.url,
+		 "refused: %s leads to a %s address; the option -o private_links allows it",
+		 s->n_seen > 1 || s->landed ? "a redirect" : "a URL of the carton",
+		 http_address_class_name(s->refused_class));
+	stream_finish(s, -EACCES);
+}
+
+/* ---- from hop to hop ---- */
+
+static void hop_start(struct http_stream *s)
+{
+	const char *why;
+	int r = http_hop_begin(s, &why);
+
+	if (r < 0 && !why)
+		stream_fail_address(s);
+	else if (r < 0)
+		stream_fail(s, r, why);
+}
+
+/* Follows a redirect: checks it and replaces the target. 0, or -errno with `ret_why`. */
+static int redirect(struct http_stream *s, const char **ret_why)
+{
+	struct http_target next;
+	const char *to = http_head_redirect(&s->response_head);
+	int r = http_target_parse(&s->target, to, &next, ret_why);
+
+	if (r < 0)
+		return r == -EINVAL ? -EPROTO : r;
+	for (unsigned i = 0; r == 0 && i < s->n_seen; i++)
+		r = strcmp(next.url, s->seen[i]) ? 0 : -ELOOP;
+	*ret_why = "refused: the redirects go in a circle";
+	if (r == 0 && s->n_seen > HTTP_MAX_REDIRECTS) {
+		*ret_why = "refused: too many redirects";
+		r = -ELOOP;
+	}
+	if (r == 0 && s->target.https && !next.https) {
+		*ret_why = "refused: a redirect from https to http";
+		r = -EACCES;
+	}
+	if (r < 0) {
+		http_target_free(&next);
+		return r;
+	}
+	s->left_origin |= !http_same_origin(&s->target, &next);
+	if (!s->http->private_links)
+		s->allowed = HTTP_ALLOW(HTTP_ADDRESS_PUBLIC) |
+			     (s->trust == HTTP_USER ? HTTP_ALLOW(s->class) : 0);
+	http_target_free(&s->target);
+	s->target = next;
+	return 0;
+}
+
+static void stream_done(struct http_stream *s, CURLcode code)
+{
+	const char *why = NULL;
+	int r;
+
+	if (s->refused && (code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK)) {
+		stream_fail_address(s);
+	} else if (s->fault) {
+		stream_fail(s, s->fault, s->fault_why);
+	} else if (s->again) {
+		http_hop_end(s);
+		free(s->seen[--s->n_seen]);
+		hop_start(s);
+	} else if (s->redirected) {
+		http_hop_end(s);
+		r = redirect(s, &why);
+		if (r < 0)
+			stream_fail(s, r, why ? why : "out of memory");
+		else
+			hop_start(s);
+	} else if (code != CURLE_OK) {
+		r = http_hop_error(s, code, &why);
+		stream_fail(s, r, why);
+	} else if (!s->head_done) {
+		stream_fail(s, -ECONNRESET, "the connection ended before the answer's headers");
+	} else if (s->expected >= 0 && s->received < (uint64_t)s->expected) {
+		stream_fail(s, -EPROTO, "the body is shorter than announced");
+	} else {
+		stream_finish(s, 0);
+	}
+}
+
+/* ---- stalls ---- */
+
+static long stall_tick(const struct http *http)
+{
+	return MAX(http->stall_ms / (HTTP_STALL_SAMPLES - 1), 5);
+}
+
+/* Has this transfer been too slow for stall_ms? Pauses made by its owner do not count. */
+static bool stalled(struct http_stream *s, int64_t now)
+{
+	const struct http *http = s->http;
+	struct http_sample sample = { .when_ms = now };
+	curl_off_t bytes = 0;
+
+	if (!s->connected || s->held) {
+		s->n_samples = 0;
+		return false;
+	}
+	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &bytes);
+	sample.bytes = bytes;
+	if (s->n_samples == HTTP_STALL_SAMPLES)
+		memmove(s->samples, s->samples + 1, --s->n_samples * sizeof(*s->samples));
+	s->samples[s->n_samples++] = sample;
+	now -= s->samples[0].when_ms;
+	return now >= http->stall_ms &&
+	       sample.bytes - s->samples[0].bytes < (int64_t)http->stall_rate * now / 1000;
+}
+
+static void check_stalls(struct http *http)
+{
+	int64_t now = now_ms();
+	struct http_stream *next;
+
+	if (now - http->checked_ms < stall_tick(http))
+		return;
+	http->checked_ms = now;
+	for (struct http_stream *s = http->live; s; s = next) {
+		next = s->live_next;
+		if (stalled(s, now))
+			stream_fail(s, -ETIMEDOUT,
+				    s->head_done ? "the server has stopped sending" :
+						   "the server does not answer");
+	}
+}
+
+/* ---- the thread ---- */
+
+/* Puts a stream on the list of live ones, until stream_finish(). */
+static void adopt(struct http_stream *s)
+{
+	struct http *http = s->http;
+
+	s->live_next = http->live;
+	s->live_link = &http->live;
+	if (http->live)
+		http->live->live_link = &s->live_next;
+	http->live = http_stream_ref(s);
+}
+
+static void start(struct http_stream *s)
+{
+	adopt(s);
+	s->expected = -1;
+	if (!s->landed)
+		s->allowed = s->trust == HTTP_USER || s->http->private_links ?
+				     HTTP_ALLOW_ALL :
+				     HTTP_ALLOW(HTTP_ADDRESS_PUBLIC);
+	hop_start(s);
+}
+
+static void resume(struct http_stream *s)
+{
+	const char *why;
+	CURLcode code;
+	int r;
+
+	if (!s->held)
+		return;
+	s->held = false;
+	code = curl_easy_pause(s->easy, CURLPAUSE_CONT);
+	/* libcurl reports this failure here only */
+	if (code == CURLE_OK)
+		return;
+	r = s->fault ? s->fault : http_hop_error(s, code, &why);
+	stream_fail(s, r, s->fault ? s->fault_why : why);
+}
+
+static void act(struct http_stream *s, unsigned actions)
+{
+	if ((actions & HTTP_ACT_START) && !(actions & HTTP_ACT_CLOSE))
+		start(s);
+	else if (!s->live_link || s->finished)
+		return;
+	else if (actions & HTTP_ACT_CLOSE)
+		stream_finish(s, -ECANCELED);
+	else if (actions & HTTP_ACT_RESUME)
+		resume(s);
+}
+
+static void take_messages(struct http *http)
+{
+	CURLMsg *message;
+	int left;
+
+	while ((message = curl_multi_info_read(http->multi, &left))) {
+		CURLcode code = message->data.result;
+		struct http_stream *s = NULL;
+
+		if (message->msg != CURLMSG_DONE)
+			continue;
+		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&s);
+		stream_done(s, code);
+	}
+}
+
+static void end_all(struct http *http)
+{
+	struct http_stream *s;
+	unsigned actions;
+
+	/* post() of stream.c refuses new actions by now */
+	while ((s = http_next(http, &actions))) {
+		if (!s->live_link)
+			adopt(s); /* so that it is finished below */
+		http_stream_unref(s);
+	}
+	while (http->live)
+		stream_finish(http->live, -ESHUTDOWN);
+}
+
+static void *run(void *ctx)
+{
+	struct http *http = ctx;
+	struct http_stream *s;
+	bool stopping = false;
+	unsigned actions;
+	int running;
+
+	while (!stopping) {
+		while ((s = http_next(http, &actions))) {
+			act(s, actions);
+			http_stream_unref(s);
+		}
+		curl_multi_perform(http->multi, &running);
+		take_messages(http);
+		check_stalls(http);
+		curl_multi_poll(http->multi, NULL, 0, http->live ? (int)stall_tick(http) : 3600000,
+				NULL);
+		pthread_mutex_lock(&http->lock);
+		stopping = http->stopping;
+		pthread_mutex_unlock(&http->lock);
+	}
+	end_all(http);
+	return NULL;
+}
 
 /* ---- start and stop ---- */
 
@@ -87,7 +351,7 @@ static int start_thread(struct http *http)
 	curl_multi_setopt(http->multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
 	curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, 32L);
 	curl_multi_setopt(http->multi, CURLMOPT_MAX_HOST_CONNECTIONS, http->max_host_connections);
-	r = thread_start(&http->thread, http_thread, http);
+	r = thread_start(&http->thread, run, http);
 	http->running = r == 0;
 	return r;
 }
@@ -147,136 +411,4 @@ void http_free(struct http *http)
 	pthread_mutex_destroy(&http->lock);
 	free(http);
 	curl_global_cleanup();
-}
-
-/* ---- streams ---- */
-
-static int add_line(struct http_stream *s, const char *name, const char *value)
-{
-	struct curl_slist *lines;
-	char *line;
-
-	if (!value)
-		return 0;
-	if (!http_header_value_ok(value))
-		return -EINVAL;
-	if (asprintf(&line, "%s: %s", name, value) < 0)
-		return -ENOMEM;
-	lines = curl_slist_append(s->lines, line);
-	free(line);
-	if (!lines)
-		return -ENOMEM;
-	s->lines = lines;
-	return 0;
-}
-
-static int set_request(struct http_stream *s, const struct http_request *q)
-{
-	int r;
-
-	if (q->has_range && (q->suffix || q->first > q->last))
-		return -EINVAL;
-	s->head_only = q->method == HTTP_HEAD;
-	s->identity = q->identity || q->undecoded || q->has_range || q->suffix;
-	s->undecoded = q->undecoded;
-	s->trust = q->trust;
-	s->logged_once = q->logged_once;
-	s->probe = q->probe;
-	if (q->has_range)
-		snprintf(s->range, sizeof(s->range), "%" PRIu64 "-%" PRIu64, q->first, q->last);
-	else if (q->suffix)
-		snprintf(s->range, sizeof(s->range), "-%" PRIu64, q->suffix);
-	r = add_line(s, "If-Match", q->if_match);
-	if (r == 0)
-		r = add_line(s, "If-Range", q->if_range);
-	if (r == 0)
-		r = add_line(s, "If-Unmodified-Since", q->if_unmodified_since);
-	if (r == 0)
-		r = add_line(s, "Cache-Control", q->no_cache ? "no-cache" : NULL);
-	if (r == 0)
-		r = add_line(s, "Pragma", q->no_cache ? "no-cache" : NULL);
-	return r;
-}
-
-/* The object store of the user's environment: any address of it is allowed. */
-static int set_s3_target(struct http_stream *s, const char *url, const char **ret_why)
-{
-	const struct http *http = s->http;
-	char *text;
-	int r;
-
-	*ret_why = s3_url_fault(url);
-	if (*ret_why)
-		return -EINVAL;
-	*ret_why = "refused: LINKS may lead to the bucket of an s3 carton only";
-	if (!http->s3 ||
-	    (s->trust == HTTP_LINKS && (!http->s3_origin || !s3_same_bucket(url, http->s3_origin))))
-		return -EACCES;
-	text = s3_http_url(http->s3, url);
-	if (!text)
-		return -ENOMEM;
-	s->s3 = true;
-	s->trust = HTTP_USER;
-	r = http_target_parse(NULL, text, &s->target, ret_why);
-	free(text);
-	return r;
-}
-
-static int set_target(struct http_stream *s, const struct http_request *q, const char **ret_why)
-{
-	if (!q->landing && s3_is_url(q->url))
-		return set_s3_target(s, q->url, ret_why);
-	if (!q->landing)
-		return http_target_parse(NULL, q->url, &s->target, ret_why);
-	s->landed = true;
-	s->allowed = q->landing->allowed;
-	s->left_origin = q->landing->left_origin;
-	return http_target_parse(NULL, q->landing->url, &s->target, ret_why);
-}
-
-int http_start_request(struct http *http, const struct http_request *request, http_wake_fn *wake,
-		       void *ctx, struct http_stream **ret)
-{
-	struct http_stream *s = http_stream_new(http);
-	const char *why = "a validator or range that makes no sense";
-	int r;
-
-	if (!s)
-		return -ENOMEM;
-	s->wake = wake;
-	s->ctx = ctx;
-	r = set_request(s, request);
-	if (r == 0)
-		r = set_target(s, request, &why);
-	if (r < 0 && r != -ENOMEM)
-		http_log(http_failure_level(s), request->url, "%s", why);
-	if (r == 0)
-		r = http_post(s, HTTP_ACT_START);
-	if (r < 0) {
-		http_stream_unref(s);
-		return r;
-	}
-	*ret = s;
-	return 0;
-}
-
-void http_skip(struct http_stream *s, size_t n)
-{
-	if (http_stream_skip(s, n))
-		http_post(s, HTTP_ACT_RESUME);
-}
-
-void http_close(struct http_stream *s)
-{
-	bool done;
-
-	if (!s)
-		return;
-	pthread_mutex_lock(&s->lock);
-	done = s->done;
-	s->closed = true;
-	pthread_mutex_unlock(&s->lock);
-	if (!done)
-		http_post(s, HTTP_ACT_CLOSE);
-	http_stream_unref(s);
 }

@@ -93,7 +93,7 @@ enum http_trust {
 
 struct http_request {
 	const char *url;
-	struct http_landing *landing; /* begin there (landing.h); NULL: at `url` */
+	struct http_landing *landing; /* begin there (below); NULL: at `url` */
 	enum http_method method;
 	enum http_trust trust;
 	bool has_range; /* ask for bytes first..last, last included */
@@ -169,6 +169,22 @@ void http_skip(struct http_stream *stream, size_t n);
 void http_close(struct http_stream *stream);
 
 /*
+ * Where redirects have led, so that the next request can begin there. Object stores and hubs redirect to URLs that are
+ * good for a while: their query has a signature and a time. A request that begins at a landing obeys the rules of the
+ * redirects that led there: the same addresses are allowed, and no credentials are sent to another origin. Constant.
+ */
+
+/* That of a stream that has been answered: a reference; NULL: no redirects, or ENOMEM. */
+struct http_landing *http_landing(struct http_stream *stream);
+struct http_landing *http_landing_ref(struct http_landing *l); /* both NULL-safe */
+void http_landing_unref(struct http_landing *l);
+
+const char *http_landing_url(const struct http_landing *l);
+
+/* Is the time in its URL over, or nearly? False if there is none. */
+bool http_landing_expired(const struct http_landing *l);
+
+/*
  * What a status means: 0 for 2xx; -EACCES 401, 403, 407; -ENOENT 404, 410; -ESTALE 412 (a
  * validator no longer holds); -ERANGE 416; -EBUSY 429 and 503 (too much at once); -EAGAIN 408, 425
  * and other 5xx (try again later, or another mirror); -EPROTO for all else.
@@ -183,6 +199,18 @@ const char *http_url_fault(const char *url);
 
 /* `url` without userinfo, query and fragment, cut to n - 1 bytes; for messages. Returns `ret`. */
 char *http_url_redact(const char *url, char *ret, size_t n);
+
+/*
+ * When a signed URL stops to be valid, in seconds since 1970 (X-Amz-Date and X-Amz-Expires, the same of
+ * X-Goog, Expires, Azure's se); 0: it does not say.
+ */
+int64_t http_url_expiry(const char *url);
+
+/*
+ * `url` without the parameters of known signatures, if it is signed so: a name for what it leads to. NULL: out of
+ * memory.
+ */
+char *http_url_unsigned(const char *url);
 
 /* The kind of an address. IPv4 inside IPv6 (mapped, compatible, NAT64, 6to4, ISATAP) has the kind
  * of the IPv4 address. */

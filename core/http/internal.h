@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of this folder. http.c is called by owners of streams; multi.c and hop.c run
- * on the network thread, which drives libcurl; stream.c is where the two meet: a stream's lock guards
- * its bytes and its outcome, http's lock guards the queue of actions for the network thread. No other
- * folder includes libcurl's headers.
+ * Shared by the files of this folder. From the bottom up: url.c, address.c and response.c read text;
+ * stream.c is where owners of streams and the network thread meet: a stream's lock guards its bytes and its outcome,
+ * http's lock guards the queue of actions for the network thread; secrets.c, hop.c and http.c run on that thread,
+ * which drives libcurl. No other folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -137,8 +137,8 @@ void http_stream_publish(struct http_stream *stream, const struct http_response 
 bool http_stream_put(struct http_stream *stream, const char *data, size_t n);
 void http_stream_end(struct http_stream *stream, int error);
 
-/* Frees n bytes of the ring; true: the network thread has to be told to go on. */
-bool http_stream_skip(struct http_stream *stream, size_t n);
+/* Network thread: the next stream with actions, or NULL. The caller gets the queue's reference. */
+struct http_stream *http_next(struct http *http, unsigned *ret_actions);
 
 /* Logs with `url` as its subject, without userinfo, query and fragment. */
 void http_log(enum carton_log_level level, const char *url, const char *fmt, ...)
@@ -174,10 +174,7 @@ bool http_secrets_refused(struct http_stream *stream);
 int http_hop_begin(struct http_stream *stream, const char **ret_why);
 void http_hop_end(struct http_stream *stream);
 
-/* ---- multi.c ---- */
-
-/* The network thread; and asking it for an action, -ESHUTDOWN after http_stop(). */
-void *http_thread(void *http);
-int http_post(struct http_stream *stream, enum http_action action);
+/* The -errno for a failure of libcurl. The caller logs `ret_why`. */
+int http_hop_error(struct http_stream *stream, CURLcode code, const char **ret_why);
 
 #endif

@@ -5,6 +5,17 @@
 
 #include "http/internal.h"
 
+bool http_header_value_ok(const char *value)
+{
+	if (!*value)
+		return false;
+	for (; *value; value++) {
+		if (((unsigned char)*value < 0x20 && *value != '\t') || *value == 0x7f)
+			return false;
+	}
+	return true;
+}
+
 /* Forgets the fields of one block of headers, as those of a 1xx. */
 static void head_reset(struct http_head *head)
 {

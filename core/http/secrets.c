@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "http/internal.h"
 
@@ -17,6 +19,126 @@ int http_add_line(struct curl_slist **list, const char *line)
 		return -ENOMEM;
 	*list = l;
 	return 0;
+}
+
+/* ---- the user's headers ---- */
+
+/* NULL when the line may be sent, else what is wrong with it. */
+static const char *header_fault(const char *line)
+{
+	static const char *const ours[] = {
+		"host",
+		"range",
+		"accept-encoding",
+		"connection",
+		"te",
+		"trailer",
+		"upgrade",
+		"expect",
+		"content-length",
+		"transfer-encoding",
+		"if-match",
+		"if-none-match",
+		"if-range",
+		"if-modified-since",
+		"if-unmodified-since",
+		"proxy-connection",
+		"keep-alive",
+	};
+	size_t n = strspn(line, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+				"ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+	if (n == 0 || line[n] != ':')
+		return "not a line `Name: value`";
+	for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
+		if (strlen(ours[i]) == n && !strncasecmp(ours[i], line, n))
+			return "this header is not the user's to set";
+	}
+	line += n + 1;
+	line += strspn(line, " \t");
+	return http_header_value_ok(line) ? NULL : "an empty value or a control character";
+}
+
+static int read_file(const char *path, struct buf *b)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), r = 0;
+	char chunk[4096];
+	ssize_t n = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (r == 0 && (n = read(fd, chunk, sizeof(chunk))) != 0) {
+		if (n < 0 && errno != EINTR)
+			r = -errno;
+		else if (n > 0)
+			r = buf_add(b, chunk, (size_t)n);
+	}
+	fd_close(fd);
+	if (r == 0 && b->len > 0 && memchr(b->data, '\0', b->len))
+		r = -EINVAL;
+	return r;
+}
+
+static int add_header(char **headers, size_t *n, const char *line, size_t len)
+{
+	if (*n == HTTP_MAX_FILE_HEADERS)
+		return -EFBIG;
+	headers[*n] = strndup(line, len);
+	return headers[*n] ? ((*n)++, 0) : -ENOMEM;
+}
+
+static int parse_headers(const char *path, const char *text, char **headers)
+{
+	size_t n = 0;
+	int r = 0;
+
+	for (unsigned no = 1; r == 0 && *text; no++) {
+		size_t len = strcspn(text, "\n"), cut = len;
+		const char *fault;
+
+		if (cut > 0 && text[cut - 1] == '\r')
+			cut--;
+		if (cut > 0 && *text != '#') {
+			r = add_header(headers, &n, text, cut);
+			fault = r == 0 ? header_fault(headers[n - 1]) : NULL;
+			if (fault) {
+				carton_log(CARTON_LOG_ERROR, path, "header file, line %u: %s", no,
+					   fault);
+				r = -EINVAL;
+			}
+		}
+		text += len + (text[len] == '\n');
+	}
+	return r;
+}
+
+int http_headers_load(const char *path, char ***ret)
+{
+	struct buf text = buf_init(HTTP_MAX_HEADER_FILE);
+	char **headers = calloc(HTTP_MAX_FILE_HEADERS + 1, sizeof(*headers));
+	int r = headers ? read_file(path, &text) : -ENOMEM;
+
+	if (r < 0 && r != -ENOMEM)
+		carton_log(CARTON_LOG_ERROR, path, "the header file cannot be read: %s",
+			   r == -EINVAL ? "it holds a NUL" : strerror(-r));
+	if (r == 0)
+		r = parse_headers(path, text.data ? text.data : "", headers);
+	buf_free(&text);
+	if (r < 0) {
+		http_headers_free(headers);
+		return r;
+	}
+	*ret = headers;
+	return 0;
+}
+
+void http_headers_free(char **headers)
+{
+	for (char **h = headers; h && *h; h++) {
+		explicit_bzero(*h, strlen(*h)); /* they are secrets more often than not */
+		free(*h);
+	}
+	free(headers);
 }
 
 /* ---- the header file ---- */

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One transfer as both sides see it: its life, its bytes, and what is logged of it. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/budget.h"
 #include "http/internal.h"
+
+/* A landing is left this part of its life before its end, */
+#define MARGIN_PART 10
+#define MARGIN_MAX_S 30 /* but not earlier */
 
 /* ---- log ---- */
 
@@ -135,7 +141,156 @@ bool http_stream_put(struct http_stream *s, const char *data, size_t n)
 	return true;
 }
 
+/* ---- the queue: from any thread ---- */
+
+static int post(struct http_stream *s, enum http_action action)
+{
+	struct http *http = s->http;
+	int r = 0;
+
+	pthread_mutex_lock(&http->lock);
+	if (http->stopping) {
+		r = -ESHUTDOWN;
+	} else {
+		if (!s->actions) {
+			s->queue_next = NULL;
+			*http->queue_end = http_stream_ref(s);
+			http->queue_end = &s->queue_next;
+		}
+		s->actions |= action;
+		curl_multi_wakeup(http->multi);
+	}
+	pthread_mutex_unlock(&http->lock);
+	return r;
+}
+
+struct http_stream *http_next(struct http *http, unsigned *ret_actions)
+{
+	struct http_stream *s;
+
+	pthread_mutex_lock(&http->lock);
+	s = http->queue;
+	if (s) {
+		http->queue = s->queue_next;
+		if (!http->queue)
+			http->queue_end = &http->queue;
+		*ret_actions = s->actions;
+		s->actions = 0;
+	}
+	pthread_mutex_unlock(&http->lock);
+	return s;
+}
+
 /* ---- the owner's side ---- */
+
+static int add_line(struct http_stream *s, const char *name, const char *value)
+{
+	struct curl_slist *lines;
+	char *line;
+
+	if (!value)
+		return 0;
+	if (!http_header_value_ok(value))
+		return -EINVAL;
+	if (asprintf(&line, "%s: %s", name, value) < 0)
+		return -ENOMEM;
+	lines = curl_slist_append(s->lines, line);
+	free(line);
+	if (!lines)
+		return -ENOMEM;
+	s->lines = lines;
+	return 0;
+}
+
+static int set_request(struct http_stream *s, const struct http_request *q)
+{
+	int r;
+
+	if (q->has_range && (q->suffix || q->first > q->last))
+		return -EINVAL;
+	s->head_only = q->method == HTTP_HEAD;
+	s->identity = q->identity || q->undecoded || q->has_range || q->suffix;
+	s->undecoded = q->undecoded;
+	s->trust = q->trust;
+	s->logged_once = q->logged_once;
+	s->probe = q->probe;
+	if (q->has_range)
+		snprintf(s->range, sizeof(s->range), "%" PRIu64 "-%" PRIu64, q->first, q->last);
+	else if (q->suffix)
+		snprintf(s->range, sizeof(s->range), "-%" PRIu64, q->suffix);
+	r = add_line(s, "If-Match", q->if_match);
+	if (r == 0)
+		r = add_line(s, "If-Range", q->if_range);
+	if (r == 0)
+		r = add_line(s, "If-Unmodified-Since", q->if_unmodified_since);
+	if (r == 0)
+		r = add_line(s, "Cache-Control", q->no_cache ? "no-cache" : NULL);
+	if (r == 0)
+		r = add_line(s, "Pragma", q->no_cache ? "no-cache" : NULL);
+	return r;
+}
+
+/* The object store of the user's environment: any address of it is allowed. */
+static int set_s3_target(struct http_stream *s, const char *url, const char **ret_why)
+{
+	const struct http *http = s->http;
+	char *text;
+	int r;
+
+	*ret_why = s3_url_fault(url);
+	if (*ret_why)
+		return -EINVAL;
+	*ret_why = "refused: LINKS may lead to the bucket of an s3 carton only";
+	if (!http->s3 ||
+	    (s->trust == HTTP_LINKS && (!http->s3_origin || !s3_same_bucket(url, http->s3_origin))))
+		return -EACCES;
+	text = s3_http_url(http->s3, url);
+	if (!text)
+		return -ENOMEM;
+	s->s3 = true;
+	s->trust = HTTP_USER;
+	r = http_target_parse(NULL, text, &s->target, ret_why);
+	free(text);
+	return r;
+}
+
+static int set_target(struct http_stream *s, const struct http_request *q, const char **ret_why)
+{
+	if (!q->landing && s3_is_url(q->url))
+		return set_s3_target(s, q->url, ret_why);
+	if (!q->landing)
+		return http_target_parse(NULL, q->url, &s->target, ret_why);
+	s->landed = true;
+	s->allowed = q->landing->allowed;
+	s->left_origin = q->landing->left_origin;
+	return http_target_parse(NULL, q->landing->url, &s->target, ret_why);
+}
+
+int http_start_request(struct http *http, const struct http_request *request, http_wake_fn *wake,
+		       void *ctx, struct http_stream **ret)
+{
+	struct http_stream *s = http_stream_new(http);
+	const char *why = "a validator or range that makes no sense";
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->wake = wake;
+	s->ctx = ctx;
+	r = set_request(s, request);
+	if (r == 0)
+		r = set_target(s, request, &why);
+	if (r < 0 && r != -ENOMEM)
+		http_log(http_failure_level(s), request->url, "%s", why);
+	if (r == 0)
+		r = post(s, HTTP_ACT_START);
+	if (r < 0) {
+		http_stream_unref(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
 
 int http_answer(struct http_stream *s, struct http_response *ret)
 {
@@ -168,7 +323,7 @@ ssize_t http_peek(struct http_stream *s, const char **ret)
 	return r;
 }
 
-bool http_stream_skip(struct http_stream *s, size_t n)
+void http_skip(struct http_stream *s, size_t n)
 {
 	bool resume;
 
@@ -178,5 +333,80 @@ bool http_stream_skip(struct http_stream *s, size_t n)
 	if (resume)
 		s->paused = false;
 	pthread_mutex_unlock(&s->lock);
-	return resume;
+	if (resume)
+		post(s, HTTP_ACT_RESUME);
+}
+
+void http_close(struct http_stream *s)
+{
+	bool done;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	done = s->done;
+	s->closed = true;
+	pthread_mutex_unlock(&s->lock);
+	if (!done)
+		post(s, HTTP_ACT_CLOSE);
+	http_stream_unref(s);
+}
+
+/* ---- landings ---- */
+
+struct http_landing *http_landing(struct http_stream *s)
+{
+	struct http_landing *l = NULL;
+	int64_t now = (int64_t)time(NULL), left;
+
+	/* the network thread does not change them after it has published the response */
+	pthread_mutex_lock(&s->lock);
+	if (s->ready && s->n_seen > 1)
+		l = calloc(1, sizeof(*l));
+	if (l) {
+		atomic_init(&l->refs, 1);
+		l->url = strdup(s->target.url);
+		l->allowed = s->allowed;
+		l->left_origin = s->left_origin;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (l && !l->url) {
+		free(l);
+		return NULL;
+	}
+	if (!l)
+		return NULL;
+	l->expiry = http_url_expiry(l->url);
+	left = l->expiry - now;
+	/* a clock that differs by more than its life: only the server can tell */
+	if (left <= 0)
+		l->expiry = 0;
+	else
+		l->expiry -= MIN(left / MARGIN_PART, MARGIN_MAX_S);
+	return l;
+}
+
+struct http_landing *http_landing_ref(struct http_landing *l)
+{
+	if (l)
+		atomic_fetch_add(&l->refs, 1);
+	return l;
+}
+
+void http_landing_unref(struct http_landing *l)
+{
+	if (!l || atomic_fetch_sub(&l->refs, 1) != 1)
+		return;
+	free(l->url);
+	free(l);
+}
+
+const char *http_landing_url(const struct http_landing *l)
+{
+	return l->url;
+}
+
+bool http_landing_expired(const struct http_landing *l)
+{
+	return l->expiry && (int64_t)time(NULL) >= l->expiry;
 }

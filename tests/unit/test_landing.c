@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "http/landing.h"
+#include "http/http.h"
 
 static void test_expiry(void **state)
 {
