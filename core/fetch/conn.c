@@ -1,9 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The requests of a fetch: when they may be sent, where they begin, what their answers say of the server. */
+/*
+ * The requests of a fetch: for which bytes, when they may be sent, where they begin, what their answers say of the
+ * server; and those that ask for a size.
+ *
+ * A large file is cut into pieces for several connections.
+ *
+ * Bytes that are not contiguous with the start are lost when the fetch ends early. So pieces begin
+ * small, and grow only as long as each takes a fraction of a second; and none is larger than its share
+ * of what is left, so that all connections end at about the same time. Pieces begin and end at multiples
+ * of their size, as caches on the way cut files.
+ */
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "fetch/internal.h"
+
+#define PIECE_MIN (256 * KIB)
+#define PIECE_MAX (4 * MIB)
+#define PIECE_QUICK_MS 250 /* a piece that takes less may be larger next time, */
+#define PIECE_SLOW_MS 1000 /* one that takes more smaller */
+/* up to here it is one piece */
+#define SHORT (8 * MIB)
+/* how many pieces of PIECE_MAX, besides one for each connection, may be ahead of what is contiguous */
+#define AHEAD 2
+
+/* ---- pieces ---- */
+
+void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections)
+{
+	bool one = end - off <= SHORT;
+
+	*p = (struct pieces){ .next = off, .end = end, .size = PIECE_FIRST };
+	p->max = p->want = one ? 1 : MIN(MAX(connections, 1U), MAX_CONNECTIONS);
+	if (one)
+		p->size = SHORT;
+}
+
+static struct piece cut(const struct pieces *p)
+{
+	uint64_t left = p->end - p->next, unit = PIECE_MIN;
+	uint64_t most = MIN((uint64_t)p->size, MAX(left / p->max, PIECE_MIN));
+
+	if (p->max == 1 && left <= p->size)
+		return (struct piece){ p->next, p->end };
+	while (2 * unit <= most)
+		unit *= 2;
+	return (struct piece){ p->next, MIN((p->next / unit + 1) * unit, p->end) };
+}
+
+bool pieces_follow(struct pieces *p, uint64_t off, struct piece *ret)
+{
+	if (off != p->next || p->next == p->end)
+		return false;
+	*ret = cut(p);
+	p->next = ret->end;
+	return true;
+}
+
+bool pieces_take(struct pieces *p, uint64_t arrived, struct piece *ret)
+{
+	if (p->n_returned > 0) {
+		*ret = p->returned[--p->n_returned];
+		return true;
+	}
+	if (p->next > arrived && p->next - arrived > (p->max + AHEAD) * PIECE_MAX)
+		return false;
+	return pieces_follow(p, p->next, ret);
+}
+
+void pieces_return(struct pieces *p, struct piece left)
+{
+	if (left.off < left.end)
+		p->returned[p->n_returned++] = left;
+}
+
+void pieces_learn(struct pieces *p, uint64_t n, int64_t ms)
+{
+	p->want = MIN(p->want + 1, p->max);
+	/* a smaller one, at the end or of an earlier size, says nothing new */
+	if (n != p->size)
+		return;
+	if (ms < PIECE_QUICK_MS)
+		p->size = (size_t)MIN(2 * n, PIECE_MAX);
+	else if (ms > PIECE_SLOW_MS)
+		p->size = (size_t)MAX(n / 2, PIECE_MIN);
+}
+
+/* ---- requests ---- */
 
 /* Called by http on its thread. */
 static void wake(void *fetcher)
@@ -83,15 +166,6 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 	return r;
 }
 
-int conn_ask_again(struct fetcher *x, struct conn *c, struct http_request *q)
-{
-	http_close(c->stream);
-	c->stream = NULL;
-	q->url = x->m->url;
-	q->trust = x->m->trust;
-	return http_start_request(x->f.options->http, q, wake, x, &c->stream);
-}
-
 void conn_answered(struct fetcher *x, struct conn *c, const struct http_response *a, int error)
 {
 	struct http_landing *landing;
@@ -132,4 +206,103 @@ void conn_close(struct fetcher *x, struct conn *c)
 	if (c->extra)
 		atomic_fetch_sub(x->f.options->extra, 1);
 	c->extra = false;
+}
+
+/* ---- the size: a HEAD, then a GET of the first byte ---- */
+
+/* Another request in the same turn. */
+static int ask_again(struct fetcher *x, struct conn *c, struct http_request *q)
+{
+	http_close(c->stream);
+	c->stream = NULL;
+	q->url = x->m->url;
+	q->trust = x->m->trust;
+	return http_start_request(x->f.options->http, q, wake, x, &c->stream);
+}
+
+static int ask(struct fetcher *x,
+	       int (*send)(struct fetcher *, struct conn *, struct http_request *))
+{
+	struct http_request q = {
+		.method = x->head ? HTTP_HEAD : HTTP_GET,
+		.identity = true,
+		.has_range = !x->head,
+		.probe = true,
+		.logged_once = &x->m->logged_once,
+	};
+
+	return send(x, &x->conns[0], &q);
+}
+
+int size_begin(struct fetcher *x)
+{
+	x->m->retry_after_s = 0;
+	x->remote = NULL;
+	x->bytes_came = x->final = false;
+	x->head = !x->m->no_head;
+	return ask(x, conn_open);
+}
+
+/* What an answer says: 0 with x->arrived, -ENODATA or what its status means. */
+static int read_size(struct fetcher *x, const struct http_response *a)
+{
+	int r = http_status_errno(a->status);
+	struct remote found;
+
+	x->m->retry_after_s = a->retry_after_s;
+	/* the one byte of an empty file is out of its range */
+	if (r == -ERANGE && a->range_total == 0) {
+		x->arrived = 0;
+		return 0;
+	}
+	if (r == 0 && !remote_identify(a, &found))
+		r = -ENODATA;
+	if (r == 0)
+		x->arrived = found.size;
+	return r;
+}
+
+/*
+ * True: only fetching the file tells its size. A server may fail at a HEAD, or at a part, and have the
+ * file all the same: its failures are those of the fetch to come, which tries again. One that says when
+ * to come back is taken at its word.
+ */
+static bool only_fetching_tells(const struct mirror *m, int status, int error)
+{
+	return status >= 400 && error != -EACCES && error != -ENOENT && error != -EBUSY &&
+	       m->retry_after_s <= 0;
+}
+
+int size_step(struct fetcher *x)
+{
+	struct mirror *m = x->m;
+	struct http_response a = { .status = 0 };
+	int r = http_answer(x->conns[0].stream, &a);
+	char shown[256];
+
+	if (r == -EAGAIN)
+		return -EINPROGRESS;
+	/* that a server fails at HEAD says nothing of its load */
+	if (r < 0 || !x->head || a.retry_after_s > 0 || http_status_errno(a.status) == 0)
+		conn_answered(x, &x->conns[0], &a, r);
+	/* a part of a coded body: it says nothing of the size when decoded */
+	if (r == -EOPNOTSUPP)
+		r = -ENODATA;
+	if (r == 0)
+		r = read_size(x, &a);
+	if (x->head && r < 0 && !(m->by_hash && r == -ENOENT)) {
+		/* some servers have no HEAD, and a URL may be signed for GET only */
+		m->no_head = a.status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET;
+		if (m->no_head && ((r != -EAGAIN && r != -EBUSY) || m->retry_after_s <= 0)) {
+			x->head = false;
+			r = ask(x, ask_again);
+			return r < 0 ? r : -EINPROGRESS;
+		}
+	}
+	if (r == 0 || !only_fetching_tells(m, a.status, r))
+		return r;
+	if (!atomic_exchange(&m->logged_once, true))
+		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
+			   "does not say how long the file is: status %d", a.status);
+	return -ENODATA;
 }

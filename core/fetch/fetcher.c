@@ -190,7 +190,7 @@ static void end_round(struct fetcher *x)
 	long wait = mirror_wait(x);
 
 	x->turn = 0;
-	x->pause_ms = now_ms() + remote_pause(++x->rounds, MAX(wait, 0));
+	x->pause_ms = now_ms() + origin_pause(++x->rounds, MAX(wait, 0));
 	/* an overloaded server is asked until the deadline */
 	if (overloaded(x))
 		x->rounds = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files that make up the fetcher. From the bottom up: pieces.c (which bytes are missing),
- * transfer.c (the requests of one try), size.c (the same for a size), mirror.c (which mirror, and what
- * its failure means), fetcher.c (the state machine, hashing, the end).
+ * Shared by the files that make up the fetcher. From the bottom up: conn.c (one request, and which bytes are missing),
+ * transfer.c (the requests of one try), mirror.c (which mirror, and what its failure means), fetcher.c (the state
+ * machine, hashing, the end).
  *
  * Everything here belongs to the fetch's task, but for the fields that say otherwise.
  */
@@ -124,7 +124,7 @@ static inline bool fetch_is_part(const struct fetcher *x)
 	return x->f.what == FETCH_RANGE || x->f.what == FETCH_PART;
 }
 
-/* ---- pieces.c ---- */
+/* ---- conn.c ---- */
 
 void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections);
 
@@ -140,8 +140,6 @@ void pieces_return(struct pieces *p, struct piece left);
 /* A piece of `n` bytes took so long: adjusts the size of the next. */
 void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
 
-/* ---- conn.c ---- */
-
 /*
  * Sends a request for c->left: `q` with the URL, the trust and where to begin. 0; -EAGAIN: the fetch has
  * to wait for its turn (x->turn_ms), and nothing was sent; -EBUSY: that is after its deadline; or -errno.
@@ -154,9 +152,6 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 /* What a landing answers badly has no meaning: is it such an answer? */
 bool conn_lost_way(const struct conn *c, int status);
 
-/* Another request in the same turn. 0 or -errno. */
-int conn_ask_again(struct fetcher *x, struct conn *c, struct http_request *q);
-
 void conn_close(struct fetcher *x, struct conn *c);
 
 /* How many there are. */
@@ -164,6 +159,10 @@ unsigned conns_active(const struct fetcher *x);
 
 /* The fetch does not wait for its turn any more. */
 void conn_give_up(struct fetcher *x);
+
+/* A try of FETCH_SIZE, as transfer_begin() and transfer_step(); the size is x->arrived. */
+int size_begin(struct fetcher *x);
+int size_step(struct fetcher *x);
 
 /* ---- transfer.c ---- */
 
@@ -182,11 +181,6 @@ void transfer_end(struct fetcher *x);
 /* Until when the next bytes must come, in now_ms(); logs that none came. */
 int64_t transfer_deadline(const struct fetcher *x);
 void transfer_log_late(struct fetcher *x);
-
-/* ---- size.c: the same for FETCH_SIZE; the size is x->arrived ---- */
-
-int size_begin(struct fetcher *x);
-int size_step(struct fetcher *x);
 
 /* ---- mirror.c ---- */
 

@@ -3,10 +3,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "base/util.h"
-#include "fetch/remote.h"
+#include "http/http.h"
 
+#define PAUSE_FIRST_MS 100
+#define PAUSE_MAX_MS 5000
 #define INTERVAL_FIRST_US 50000 /* between requests, after the first refusal, */
 #define INTERVAL_MAX_US 5000000
 #define INTERVAL_MIN_US 2000 /* what is shorter is none */
@@ -253,6 +256,19 @@ void origin_give_up(struct origin *o, struct turn *t)
 
 /* ---- answers ---- */
 
+int64_t origin_pause(unsigned attempt, long retry_after_s)
+{
+	int64_t pause = PAUSE_FIRST_MS;
+	uint32_t random = 0;
+
+	for (unsigned i = 1; i < attempt && pause < PAUSE_MAX_MS; i++)
+		pause *= 2;
+	(void)!getrandom(&random, sizeof(random), 0);
+	/* half of it to all of it, so that those who failed together do not come back together */
+	pause = pause / 2 + random % (pause / 2 + 1);
+	return MAX(pause, (int64_t)retry_after_s * 1000);
+}
+
 static void refuse(struct origin *o, const char *url, int status, long retry_after_s)
 {
 	int64_t now = now_ms();
@@ -271,7 +287,7 @@ static void refuse(struct origin *o, const char *url, int status, long retry_aft
 		o->good = 0;
 		o->interval_us = o->interval_us ? MIN(2 * o->interval_us, INTERVAL_MAX_US) :
 						  INTERVAL_FIRST_US;
-		o->pause_us = (now + remote_pause(o->in_row, 0)) * 1000;
+		o->pause_us = (now + origin_pause(o->in_row, 0)) * 1000;
 	}
 	o->pause_us = MAX(o->pause_us, (now + MAX(retry_after_s, 0) * 1000) * 1000);
 	o->next_us = MAX(o->next_us, o->pause_us);

@@ -69,4 +69,10 @@ int64_t origin_paused(struct origin *o);
 /* When it last gave a right answer, in now_ms(); 0: never. */
 int64_t origin_served(struct origin *o);
 
+/*
+ * The pause in ms before attempt number `attempt` (from 1): longer each time, never the same for all,
+ * at least `retry_after_s`.
+ */
+int64_t origin_pause(unsigned attempt, long retry_after_s);
+
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all fetching shares: options, one version of a file at a URL, pauses between tries.
+ * What all fetching shares: options, one version of a file at a URL, the way to it.
  *
- * Threads: any. A struct remote is constant but for its flags.
+ * Threads: any. A struct remote is constant but for its flags and its route.
  */
 #ifndef CARTON_FETCH_REMOTE_H
 #define CARTON_FETCH_REMOTE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/event.h"
-#include "fetch/route.h"
+#include "fetch/origin.h"
 #include "http/http.h"
 
 /* Shared by all fetches of a carton. Constant once made. */
@@ -24,6 +25,20 @@ struct remote_options {
 	struct budget *budget;	 /* where it is short, there are no extra ones; or NULL */
 	struct origins *origins; /* the load of servers; NULL: not minded */
 	struct cancel *cancel;	 /* fires when the carton is closed */
+};
+
+/*
+ * The way to a file whose URL redirects: the first answer shows where it leads (a landing), and
+ * later requests begin there until one fails or the time in that URL is over. Then one request goes to
+ * the first URL again, and those that come meanwhile wait for its answer.
+ */
+struct route {
+	pthread_mutex_t lock; /* guards what follows */
+	char *url;	      /* in place of the file's; or NULL */
+	struct http_landing *landing;
+	bool moves;		/* it has redirected */
+	const void *pathfinder; /* the request that asks the first URL; NULL: none */
+	struct queue queue;
 };
 
 /* One version of a file whose origin answers Range requests. */
@@ -63,10 +78,26 @@ int remote_check(struct remote *r, const struct http_response *a, uint64_t first
 /* May it help to try again later? */
 bool remote_passes(int error);
 
+void route_init(struct route *r);
+void route_destroy(struct route *r);
+
 /*
- * The pause in ms before attempt number `attempt` (from 1): longer each time, never the same for all,
- * at least `retry_after_s`.
+ * For a request `who`: 0, with a reference to where it begins (NULL: at the first URL, which is
+ * *ret_url, malloc'ed, if that is not NULL, else the file's). -EAGAIN: the turn is queued until another
+ * request knows the way. -ENOMEM.
  */
-int64_t remote_pause(unsigned attempt, long retry_after_s);
+int route_enter(struct route *r, const void *who, struct turn *t, struct http_landing **ret,
+		char **ret_url);
+
+/* That request was answered well, and was led there (a reference, taken over; or NULL). */
+void route_found(struct route *r, const void *who, struct http_landing *landing);
+
+/* It has failed: where it began, if that was a landing, is left. */
+void route_failed(struct route *r, const void *who, const struct http_landing *began);
+
+void route_give_up(struct route *r, struct turn *t);
+
+/* From now on begins at this URL. 0 or -ENOMEM. */
+int route_replace(struct route *r, const char *url);
 
 #endif

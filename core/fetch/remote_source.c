@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/util.h"
 #include "fetch/fetcher.h"
 #include "fetch/snapshot.h"
 #include "http/http.h"
