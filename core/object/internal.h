@@ -5,10 +5,8 @@
  *	chunked		bytes that are verified as they are read
  *	bytes		verified bytes, and reading them
  *	whole		hashes these in the background
- *	keep		how long copies are kept: the idle list, the budget for memory
- *	seal		tags that an earlier mount has left in the cache
- *	waits		who waits for an object, and until when
- *	store		finds objects by their hash
+ *	keep		how long copies are kept: the idle list, the budget for memory, seals
+ *	store		finds objects by their hash; who waits for them, and until when
  *	making		an attempt to get its bytes: asks its maker
  *	object		who has it pinned
  *	hashed		what hashing it in the background shows
@@ -77,24 +75,6 @@ struct object_store {
 	struct task clock;    /* looks at them; not used without events */
 };
 
-/* ---- waits.c. All but the last two are called with the lock held ---- */
-
-/* May the object need a server, so that its waiters have a deadline? */
-bool waits_are_timed(const struct object *o);
-
-void wait_link(struct making *m, struct object_wait *w);
-
-/* Gives a new waiter its deadline. */
-void wait_time(struct making *m, struct object_wait *w);
-void waits_untime(struct making *m);
-
-/* Takes all waits off an attempt, as a list. */
-struct object_wait *waits_take(struct making *m);
-void waits_finish(struct object_wait *list, int result);
-
-/* The step of the store's clock: ends the waits that are overdue. */
-bool object_expire(struct task *clock);
-
 /* ---- making.c ---- */
 
 /*
@@ -138,8 +118,6 @@ void keep_make_room(void *store, uint64_t n);
 /* Drops all idle copies; false: none of them was a file. */
 bool keep_drop_idle(struct object_store *s);
 
-/* ---- seal.c ---- */
-
 /* The tags of the making's object, if it has `size` bytes and a seal. The caller frees them. */
 bool seal_tags(const struct making *m, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE]);
 
@@ -152,7 +130,23 @@ void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 /* Bytes did not fit their tags: the next open hashes all of them. */
 void seal_drop(const struct object *o);
 
-/* ---- store.c ---- */
+/* ---- store.c. Up to waits_take() all are called with the lock held ---- */
+
+/* May the object need a server, so that its waiters have a deadline? */
+bool waits_are_timed(const struct object *o);
+
+void wait_link(struct making *m, struct object_wait *w);
+
+/* Gives a new waiter its deadline. */
+void wait_time(struct making *m, struct object_wait *w);
+void waits_untime(struct making *m);
+
+/* Takes all waits off an attempt, as a list. */
+struct object_wait *waits_take(struct making *m);
+void waits_finish(struct object_wait *list, int result);
+
+/* The step of the store's clock: ends the waits that are overdue. */
+bool object_expire(struct task *clock);
 
 /* The object of that hash, and of that size unless that is OBJECT_NO_SIZE; or NULL. */
 struct object *store_find(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],
