@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/util.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -69,6 +70,17 @@ int buf_addf(struct buf *b, const char *fmt, ...)
 	va_end(ap);
 	b->len += (size_t)n;
 	return 0;
+}
+
+int buf_add_encoded(struct buf *b, const char *s, size_t n, const char *kept)
+{
+	int r = 0;
+
+	for (; n > 0 && r == 0; s++, n--)
+		r = isalnum((unsigned char)*s) || (*s && strchr(kept, *s)) ?
+			    buf_addc(b, *s) :
+			    buf_addf(b, "%%%02X", (unsigned char)*s);
+	return r;
 }
 
 static int add_json_char(struct buf *b, const char *s, size_t step)

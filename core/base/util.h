@@ -84,6 +84,9 @@ int buf_addc(struct buf *b, char c);
 int buf_adds(struct buf *b, const char *s);
 int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same of n bytes, percent-encoded but for letters, digits and those in `kept`. */
+int buf_add_encoded(struct buf *b, const char *s, size_t n, const char *kept);
+
 /* Appends `s` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
 int buf_add_json(struct buf *b, const char *s, size_t n);
 

@@ -27,13 +27,13 @@ struct mirror {
 	struct remote *remote; /* FETCH_RANGE: the version there */
 	struct route *route,   /* which may be */
 		own;	       /* this fetch's */
-	bool exhausted; /* not to be tried again */
-	bool bad_hash;	/* has given wrong bytes once: ask past caches */
-	bool no_resume; /* neither resume nor split: that went wrong */
-	bool gzip;	/* its answers are coded so */
-	bool no_head;	/* a HEAD of it is no use */
-	int error;	/* of the last try, */
-	int status;	/* and its status, or 0 */
+	bool exhausted;	       /* not to be tried again */
+	bool bad_hash;	       /* has given wrong bytes once: ask past caches */
+	bool no_resume;	       /* neither resume nor split: that went wrong */
+	bool gzip;	       /* its answers are coded so */
+	bool no_head;	       /* a HEAD of it is no use */
+	int error;	       /* of the last try, */
+	int status;	       /* and its status, or 0 */
 	atomic_bool logged_once;
 	long retry_after_s;
 };
@@ -69,7 +69,9 @@ struct chaser {
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */
 struct pieces {
 	uint64_t next, end;
-	struct piece returned[2 * MAX_CONNECTIONS]; /* of each connection its piece, and the rest of it */
+	struct piece
+		returned[2 *
+			 MAX_CONNECTIONS]; /* of each connection its piece, and the rest of it */
 	size_t n_returned;
 	size_t size;	    /* how large pieces should be now */
 	unsigned want, max; /* connections: now, and at most */

@@ -39,23 +39,6 @@ static const char *const names[N_VALUES] = { "{sha256}", "{ab}", "{path}", "{sou
 
 /* ---- expansion ---- */
 
-static bool is_unreserved(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       strchr("-._~", c) != NULL;
-}
-
-static int add_encoded(struct buf *to, const char *value, const char *kept)
-{
-	int r = 0;
-
-	for (; *value && r == 0; value++)
-		r = is_unreserved(*value) || strchr(kept, *value) ?
-			    buf_add(to, value, 1) :
-			    buf_addf(to, "%%%02X", (unsigned char)*value);
-	return r;
-}
-
 /* The placeholder at `text`, or N_VALUES. */
 static enum value value_at(const char *text)
 {
@@ -90,10 +73,10 @@ static char *expand(const struct template *t, const char *const values[N_VALUES]
 		if (t->local)
 			r = buf_add(&out, values[v], strlen(values[v]));
 		else
-			r = add_encoded(&out, values[v],
-					query		  ? "" :
-					v == VALUE_SOURCE ? "/:" :
-							    "/");
+			r = buf_add_encoded(&out, values[v], strlen(values[v]),
+					    query	      ? "-._~" :
+					    v == VALUE_SOURCE ? "-._~/:" :
+								"-._~/");
 	}
 	if (r == 0)
 		r = buf_add(&out, "", 1);

@@ -69,9 +69,9 @@ void remote_request(const struct remote *r, uint64_t first, uint64_t last,
 		    struct http_request *ret);
 
 /*
- * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0; -ESTALE: another version, or no ranges any more;
- * or what the status means. A wrong status is logged once, until there is a right one. Of a mirror, nothing is
- * logged, and -EOPNOTSUPP means that there are no such ranges.
+ * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0; -ESTALE: another version,
+ * or no ranges any more; or what the status means. A wrong status is logged once, until there is a right one. Of a
+ * mirror, nothing is logged, and -EOPNOTSUPP means that there are no such ranges.
  */
 int remote_check(struct remote *r, const struct http_response *a, uint64_t first, uint64_t last);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "cache/dest.h"
+#include "cache/read.h"
 #include "http/http.h"
 
 #define MAGIC "cfsnap01"
@@ -124,7 +126,8 @@ void held_trim(struct held *h, uint64_t max)
 	pthread_mutex_unlock(&h->lock);
 }
 
-int held_save(struct held *h, struct buf *to)
+/* Appends all stretches, in their order. 0; -EFBIG: some had to give way, or the buffer is full; -ENOMEM. */
+static int save(struct held *h, struct buf *to)
 {
 	uint8_t head[RECORD_HEADER];
 	int r;
@@ -140,34 +143,6 @@ int held_save(struct held *h, struct buf *to)
 	}
 	pthread_mutex_unlock(&h->lock);
 	return r;
-}
-
-int held_load(struct held *h, const void *text, size_t n)
-{
-	const uint8_t *p = text, *end = p + n;
-
-	while (p < end) {
-		uint64_t off, len;
-		char *data;
-		int r;
-
-		if ((size_t)(end - p) < RECORD_HEADER)
-			return -EBADMSG;
-		off = get_le64(p);
-		len = get_le64(p + 8);
-		p += RECORD_HEADER;
-		if (len > (size_t)(end - p))
-			return -EBADMSG;
-		data = malloc(len ? len : 1);
-		if (!data)
-			return -ENOMEM;
-		memcpy(data, p, len);
-		r = held_add(h, data, len, off);
-		if (r < 0)
-			return r;
-		p += len;
-	}
-	return 0;
 }
 
 /* ---- what is kept ---- */
@@ -188,22 +163,24 @@ static int make_key(const char *url, uint8_t ret_key[SHA256_SIZE])
 
 static int store(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const struct buf *text)
 {
-	struct cache_fill *fill;
-	int fd, r = cache_begin(cache, sha256, &fill);
+	struct source *source;
+	struct dest *dest;
+	int r = dest_cache(cache, sha256, &dest);
 
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
-	r = cache_fill_restart(fill, NULL);
+	r = dest_restart(dest, NULL);
 	if (r == 0)
-		r = cache_fill_reserve(fill, text->len);
+		r = dest_reserve(dest, text->len, true);
 	if (r == 0)
-		r = pwrite_full(cache_fill_fd(fill), text->data, text->len, 0);
+		r = dest_write(dest, text->data, text->len, 0);
+	if (r < 0) {
+		dest_abort(dest, false);
+		return r;
+	}
+	r = dest_commit(dest, NULL, text->len, &source);
 	if (r == 0)
-		r = cache_fill_publish(fill, text->len, &fd);
-	if (r < 0)
-		cache_fill_abort(fill, false);
-	else
-		fd_close(fd);
+		source_unref(source);
 	return r;
 }
 
@@ -215,7 +192,7 @@ static int write_text(const struct snapshot *s, struct buf *to)
 	put_le64(head + SIZE_AT, s->size);
 	put_le64(head + MTIME_AT, (uint64_t)s->mtime);
 	r = buf_add(to, head, sizeof(head));
-	return r < 0 ? r : held_save(s->held, to);
+	return r < 0 ? r : save(s->held, to);
 }
 
 void snapshot_save(const struct snapshot *s, struct cache *cache, const char *url)
@@ -246,48 +223,52 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 			   "nothing is kept for a mount without network: %s", strerror(-r));
 }
 
-/* The bytes of the cached object, if they have its hash. */
-static int read_object(struct cache *cache, const uint8_t sha256[SHA256_SIZE], struct buf *ret)
+static int load_stretch(struct source *from, uint64_t *at, struct held *to)
 {
-	uint8_t found[SHA256_SIZE];
-	uint64_t size;
-	int fd, r = cache_lookup(cache, sha256, &fd, &size);
+	uint8_t head[RECORD_HEADER];
+	uint64_t off, n;
+	char *data;
+	int r = source_pread(from, head, sizeof(head), *at);
 
 	if (r < 0)
 		return r;
-	*ret = buf_init(MAX_SNAPSHOT);
-	r = buf_reserve(ret, (size_t)MIN(size, SIZE_MAX));
+	off = get_le64(head);
+	n = get_le64(head + 8);
+	*at += sizeof(head);
+	if (n > from->size - *at)
+		return -EBADMSG;
+	data = malloc(n ? n : 1);
+	r = data ? source_pread(from, data, n, *at) : -ENOMEM;
+	*at += n;
 	if (r == 0)
-		r = pread_full(fd, ret->data, (size_t)size, 0);
-	if (r == 0) {
-		ret->len = (size_t)size;
-		r = sha256_mem(ret->data, ret->len, found);
-	}
-	if (r == 0 && memcmp(found, sha256, SHA256_SIZE) != 0) {
-		cache_drop(cache, sha256, fd);
-		r = -ENOENT;
-	}
-	fd_close(fd);
+		return held_add(to, data, n, off);
+	free(data);
 	return r;
 }
 
-static int parse(const struct buf *text, struct snapshot *ret)
+static int load(struct source *from, struct snapshot *ret)
 {
-	const uint8_t *p = (const uint8_t *)text->data;
+	uint64_t at = HEADER;
+	uint8_t head[HEADER] = { 0 };
+	int r = from->size > MAX_SNAPSHOT ? -EFBIG : source_pread(from, head, sizeof(head), 0);
 
-	if (text->len < HEADER || memcmp(p, MAGIC, SIZE_AT) != 0)
-		return -EBADMSG;
-	ret->size = get_le64(p + SIZE_AT);
-	ret->mtime = (int64_t)get_le64(p + MTIME_AT);
-	return held_load(ret->held, p + HEADER, text->len - HEADER);
+	if (r == 0 && memcmp(head, MAGIC, SIZE_AT) != 0)
+		r = -EBADMSG;
+	while (r == 0 && at < from->size)
+		r = load_stretch(from, &at, ret->held);
+	ret->size = get_le64(head + SIZE_AT);
+	ret->mtime = (int64_t)get_le64(head + MTIME_AT);
+	return r;
 }
 
 int snapshot_load(struct cache *cache, const char *url, struct snapshot *ret)
 {
+	const struct ingest all = { .size = UINT64_MAX };
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	struct snapshot s = { .held = held_new(MAX_SNAPSHOT) };
 	char hex[2 * SHA256_SIZE + 1];
-	struct buf text = { 0 };
+	struct source *source = NULL;
+	struct ingested in;
 	int r = s.held ? make_key(url, key) : -ENOMEM;
 
 	if (r == 0)
@@ -295,10 +276,10 @@ int snapshot_load(struct cache *cache, const char *url, struct snapshot *ret)
 	if (r == 0 && (strlen(hex) != sizeof(hex) - 1 || !hex_decode(hex, SHA256_SIZE, sha256)))
 		r = -ENOENT;
 	if (r == 0)
-		r = read_object(cache, sha256, &text);
+		r = cache_read(cache, sha256, &all, &source, &in);
 	if (r == 0)
-		r = parse(&text, &s);
-	buf_free(&text);
+		r = load(source, &s);
+	source_unref(source);
 	if (r < 0) {
 		held_free(s.held);
 		return r == -ENOMEM ? r : -ENOENT;

@@ -4,9 +4,9 @@
  * symlinks), kept in the cache, so that the carton can be opened again without its server. Its files
  * are objects of the cache as any others.
  *
- * A snapshot is an object of the cache: "cfsnap01", le64 size of the carton, le64 its time, then the
- * held stretches. A note under the sha256 of "snapshot " and the URL, without its
- * signature (http/http.h), names the object.
+ * A snapshot is an object of the cache: "cfsnap01", le64 size of the carton, le64 its time, then for each
+ * stretch le64 offset, le64 length and its bytes, in the order in which they were read. A note under the
+ * sha256 of "snapshot " and the URL, without its signature (http/http.h), names the object.
  *
  * Threads: each call is on its own, but where it says more.
  */
@@ -30,15 +30,6 @@ bool held_read(struct held *h, void *ret_buf, uint64_t n, uint64_t off);
 
 /* From now on holds at most `max` bytes. */
 void held_trim(struct held *h, uint64_t max);
-
-/*
- * Appends (le64 offset, le64 length, bytes) for each stretch, in their order. 0; -EFBIG: some had to
- * give way, or the buffer is full; -ENOMEM.
- */
-int held_save(struct held *h, struct buf *to);
-
-/* The reverse. 0; -EBADMSG: it is no such text; -ENOMEM. */
-int held_load(struct held *h, const void *text, size_t n);
 
 /* What is known of a carton at a URL. */
 struct snapshot {

@@ -213,8 +213,8 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 		if (c->left.off == 0)
 			return -EPROTO;
 		/* only all that is left will do, of the same version: some servers ignore If-Range */
-		if (a->range_first != (int64_t)c->left.off ||
-		    a->range_last + 1 != a->range_total || strcmp(a->etag, x->version.etag) != 0)
+		if (a->range_first != (int64_t)c->left.off || a->range_last + 1 != a->range_total ||
+		    strcmp(a->etag, x->version.etag) != 0)
 			return -ESTALE;
 	}
 	if (a->status != 206 || x->f.what == FETCH_SUFFIX) {

@@ -75,17 +75,6 @@ const char *hf_url_fault(const char *url)
 	return strlen(url) > HTTP_MAX_URL / 4 ? "the URL is too long" : split(url, &parts);
 }
 
-static int add_encoded(struct buf *to, const char *text, size_t n, const char *kept)
-{
-	int r = 0;
-
-	for (; n > 0 && r == 0; text++, n--)
-		r = isalnum((unsigned char)*text) || strchr(kept, *text) ?
-			    buf_addc(to, *text) :
-			    buf_addf(to, "%%%02X", (unsigned char)*text);
-	return r;
-}
-
 char *hf_http_url(const char *url)
 {
 	const char *hub = getenv("HF_ENDPOINT");
@@ -100,13 +89,13 @@ char *hf_http_url(const char *url)
 		n--;
 	r = buf_addf(&out, "%.*s/%.*s/resolve/", n, hub, (int)p.repo_len, p.repo);
 	if (r == 0 && p.revision_len > 0)
-		r = add_encoded(&out, p.revision, p.revision_len, "-._~%");
+		r = buf_add_encoded(&out, p.revision, p.revision_len, "-._~%");
 	else if (r == 0)
 		r = buf_addf(&out, "main");
 	if (r == 0)
 		r = buf_addc(&out, '/');
 	if (r == 0)
-		r = add_encoded(&out, p.path, strlen(p.path), "-._~/{}");
+		r = buf_add_encoded(&out, p.path, strlen(p.path), "-._~/{}");
 	if (r < 0) {
 		buf_free(&out);
 		return NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/s3.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -86,10 +85,8 @@ char *s3_http_url(const struct s3 *s, const char *url)
 		r = buf_addf(&out, "https://s3.%s.amazonaws.com/%.*s", s->place.region, n, bucket);
 	else
 		r = buf_addf(&out, "https://%.*s.s3.%s.amazonaws.com", n, bucket, s->place.region);
-	for (const char *p = bucket + n; r == 0 && *p; p++)
-		r = isalnum((unsigned char)*p) || strchr("-._~/", *p) ?
-			    buf_addc(&out, *p) :
-			    buf_addf(&out, "%%%02X", (unsigned char)*p);
+	if (r == 0)
+		r = buf_add_encoded(&out, bucket + n, strlen(bucket + n), "-._~/");
 	if (r < 0) {
 		buf_free(&out);
 		return NULL;
