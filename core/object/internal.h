@@ -67,9 +67,9 @@ struct object_store {
 	struct chunk_index index; /* its chunks are NULL if there is none */
 	struct whole_queue wholes;
 
-	pthread_mutex_t lock;		/* guards what objects say it guards, and: */
-	struct object *oldest, *newest; /* copies that nobody has pinned, by last use */
-	uint64_t memory_used;
+	pthread_mutex_t lock;		   /* guards what objects say it guards, and: */
+	struct object *oldest, *newest;	   /* copies that nobody has pinned, by last use */
+	uint64_t memory_used, idle_memory; /* by all copies, and by these */
 	unsigned files_used;
 	struct making *timed; /* those whose waiters have deadlines */
 	struct task clock;    /* looks at them; not used without events */
@@ -106,8 +106,8 @@ void keep_add(struct object_store *s, struct object *o);
 /* Gives the object verified bytes. */
 void keep_attach(struct object *o, const struct bytes *bytes);
 
-/* Drops idle copies while too many files are open. Releases the lock meanwhile. */
-void keep_limit_files(struct object_store *s);
+/* Drops idle copies while there are too many, or too many files are open. Releases the lock meanwhile. */
+void keep_limit(struct object_store *s);
 
 /* Takes the object's bytes away from it; the caller frees them without the lock. */
 struct bytes keep_detach(struct object_store *s, struct object *o);

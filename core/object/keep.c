@@ -16,6 +16,8 @@ void keep_remove(struct object_store *s, struct object *o)
 	*(o->newer ? &o->newer->older : &s->newest) = o->older;
 	o->older = o->newer = NULL;
 	o->idle = false;
+	if (o->bytes.kind == BYTES_MEMORY)
+		s->idle_memory -= o->size;
 }
 
 void keep_add(struct object_store *s, struct object *o)
@@ -25,6 +27,8 @@ void keep_add(struct object_store *s, struct object *o)
 	*(s->newest ? &s->newest->newer : &s->oldest) = o;
 	s->newest = o;
 	o->idle = true;
+	if (o->bytes.kind == BYTES_MEMORY)
+		s->idle_memory += o->size;
 }
 
 static void unclaim(struct object_store *s, uint64_t size)
@@ -70,12 +74,6 @@ static bool drop(struct object_store *s, struct object *o)
 	return file;
 }
 
-void keep_limit_files(struct object_store *s)
-{
-	while (s->oldest && s->files_used > MAX_OBJECT_FILES)
-		drop(s, s->oldest);
-}
-
 /* The oldest idle copy that takes memory, or NULL. Few of the others stand before it: they are files. */
 static struct object *oldest_in_memory(const struct object_store *s)
 {
@@ -84,6 +82,16 @@ static struct object *oldest_in_memory(const struct object_store *s)
 	while (o && o->bytes.kind != BYTES_MEMORY)
 		o = o->newer;
 	return o;
+}
+
+void keep_limit(struct object_store *s)
+{
+	struct object *o;
+
+	while (s->oldest && s->files_used > MAX_OBJECT_FILES)
+		drop(s, s->oldest);
+	while (s->idle_memory > MAX_IDLE_MEMORY && (o = oldest_in_memory(s)))
+		drop(s, o);
 }
 
 void keep_make_room(void *store, uint64_t n)

@@ -174,7 +174,7 @@ static void finish(struct making *m, int result)
 	take_result(m, result);
 	waits = waits_take(m);
 	/* it releases the lock: a wait that was cancelled then would leave its pin */
-	keep_limit_files(s);
+	keep_limit(s);
 	pthread_mutex_unlock(&s->lock);
 	if ((m->size_only && result == 0) || withdrawn)
 		drop_bytes(m);

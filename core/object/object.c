@@ -173,7 +173,7 @@ static struct bytes let_go(struct object_store *s, struct object *o)
 	if (o->bytes.kind != BYTES_MEMORY && o->bytes.kind != BYTES_FILE)
 		return none;
 	keep_add(s, o);
-	keep_limit_files(s);
+	keep_limit(s);
 	return none;
 }
 
