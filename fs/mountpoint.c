@@ -114,8 +114,13 @@ int mountpoint_prepare(const char *path)
 
 	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
-		if (S_ISDIR(st.st_mode))
+		if (S_ISDIR(st.st_mode)) {
+			if (mountpoint_is_cartonfs(path))
+				carton_log(CARTON_LOG_WARNING, path,
+					   "a carton is mounted there already, and is now covered; "
+					   "each has to be unmounted");
 			return 0;
+		}
 		carton_log(CARTON_LOG_ERROR, path, "is not a directory");
 		return -ENOTDIR;
 	}

@@ -131,6 +131,23 @@ def test_mountpoint_not_empty(sample_carton, work):
     assert (where / 'below').read_text() == 'x'
 
 
+def test_mounted_twice(sample_carton, work):
+    """Allowed, as for every file system; but it is most often a mistake, so it is said."""
+    where, (path, _) = work / 'where', sample_carton
+    where.mkdir()
+    said = []
+    try:
+        for _ in range(2):
+            p = run(CARTONFS, path, where)
+            assert p.returncode == 0
+            said.append(p.stderr)
+        assert said[0] == '' and re.fullmatch(f'cartonfs: warning: {where}: a carton is mounted there already.*\n', said[1])
+    finally:
+        while mountinfo(where):
+            assert harness.unmount(where).returncode == 0
+    assert len(said) == 2
+
+
 def test_relative_paths(sample_carton, work, point):
     """Source, mountpoint and cache_dir count from where the command runs, not from /."""
     shutil.copy(sample_carton[0], work / 'm.carton')
