@@ -2,6 +2,8 @@
 #ifndef FS_NOTIFY_H
 #define FS_NOTIFY_H
 
+#include <stdbool.h>
+
 /* Connects to $NOTIFY_SOCKET, if set. Call it before the sandbox is entered. */
 void notify_open(void);
 
@@ -20,5 +22,8 @@ void notify_forget(void);
 
 /* Sends `state` to the service manager, as sd_notify(3) does. */
 void notify_systemd(const char *state);
+
+/* Does stderr go to the journal? As sd-daemon(3) says. Lines there may begin with a priority, such as "<3>". */
+bool notify_is_journal(void);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "numbers.h"
 #include "mountpoint.h"
+#include "notify.h"
 #include "option_table.h"
 
 /* Fits 24 lines of 80 columns. */
@@ -118,12 +119,13 @@ static const char *const ignored[] = {
 
 __attribute__((format(printf, 1, 2))) static int usage_error(const char *fmt, ...)
 {
+	bool journal = notify_is_journal();
 	va_list ap;
 
 	va_start(ap, fmt);
-	fputs("cartonfs: ", stderr);
+	fputs(journal ? "<3>cartonfs: " : "cartonfs: ", stderr);
 	vfprintf(stderr, fmt, ap);
-	fputs("\nTry 'cartonfs --help'.\n", stderr);
+	fputs(journal ? "\n" : "\nTry 'cartonfs --help'.\n", stderr);
 	va_end(ap);
 	return -EINVAL;
 }

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -128,17 +127,6 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 }
 
 /* ---- the daemon ---- */
-
-/* Does stderr go to the journal? As sd-daemon(3) says. */
-static bool to_journal(void)
-{
-	const char *stream = getenv("JOURNAL_STREAM");
-	unsigned long long dev, ino;
-	struct stat st;
-
-	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 &&
-	       fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
-}
 
 /* Says what is mounted, to systemd and at a terminal. */
 static void tell_ready(const struct session *s)
@@ -372,18 +360,30 @@ static int status_of(const struct options *o, int error)
 	}
 }
 
+/* After the reason, which was logged. */
+__attribute__((format(printf, 2, 3))) static void tell_not_mounted(const struct session *s,
+								   const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fprintf(stderr, "%scartonfs: %s: not mounted: ", s->journal ? "<3>" : "",
+		s->options->label);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+	va_end(ap);
+}
+
 static int verify_all(struct session *s)
 {
-	const char *label = s->options->label;
 	int why = 0;
 	ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show, "verify", &why);
 
 	progress_clear();
 	if (bad > 0)
-		fprintf(stderr, "cartonfs: %s: not mounted: %zd file%s failed\n", label, bad,
-			bad == 1 ? "" : "s");
+		tell_not_mounted(s, "%zd file%s failed", bad, bad == 1 ? "" : "s");
 	else if (bad < 0)
-		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", label, strerror((int)-bad));
+		tell_not_mounted(s, "%s", strerror((int)-bad));
 	return bad > 0 ? status_of(s->options, why) : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
 }
 
@@ -436,8 +436,7 @@ static int open_and_serve(struct session *s)
 	if (r == 0 && !o->nosandbox && !carton_fetches(s->mount.carton))
 		r = sandbox_cut_network();
 	if (r < 0) {
-		fprintf(stderr, "cartonfs: %s: not mounted: %s\n", o->label,
-			r == -EBADMSG ? "not a valid carton" : strerror(-r));
+		tell_not_mounted(s, "%s", r == -EBADMSG ? "not a valid carton" : strerror(-r));
 		status = status_of(o, r);
 	} else {
 		status = o->verify_at_mount ? verify_all(s) : EXIT_OK;
@@ -532,7 +531,7 @@ int session_run(struct options *o)
 	s.mount.status = &s.counts;
 	s.counts.source = o->label;
 	s.counts.started = time(NULL);
-	s.journal = to_journal();
+	s.journal = notify_is_journal();
 	carton_log_set(on_log, &s);
 	fuse_set_log_func(on_fuse_log);
 	s.error_fd = open_error_file(o->error_file);

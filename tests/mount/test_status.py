@@ -382,6 +382,16 @@ def test_priorities_for_the_journal(mount_fg, work):
         assert p.wait(harness.EXIT_S) == 0
         lines = (work / 'journal').read_text().splitlines()
         assert any(ln.startswith('<3>cartonfs: model/bad: sha256 mismatch') for ln in lines), lines
+        # what ends a unit before it has mounted: each in one line, without a hint that is for people at a terminal
+        (work / 'junk').write_text('no zip')
+        for args, says in (((work / 'junk', where), 'not mounted: not a valid carton'),
+                           (('-o', 'verify=x', path, where), '-o verify=x: expected open'), ((path, ''), 'MOUNTPOINT is')):
+            err.truncate(0)
+            err.seek(0)
+            p = subprocess.run([harness.CARTONFS, '-f', *args], stderr=err, stdin=subprocess.DEVNULL,
+                               env=environment(JOURNAL_STREAM=f'{st.st_dev}:{st.st_ino}'))
+            lines = (work / 'journal').read_text().splitlines()
+            assert p.returncode in (1, 32) and says in lines[-1] and all(ln.startswith('<3>') for ln in lines), lines
     # elsewhere there is no prefix
     with mount_fg(path) as m:
         m.error('model/bad')
