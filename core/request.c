@@ -65,6 +65,14 @@ static void request_unref(struct carton_request *q)
 	free(q);
 }
 
+/* Was the directory that it is in generated from what has turned out to be damaged? Its text comes from there. */
+static bool is_withdrawn(const struct node *file)
+{
+	const struct gate *gate = file->has_body ? node_gate_above(file) : NULL;
+
+	return gate && object_is_withdrawn(gate->object);
+}
+
 /* ---- pinning ---- */
 
 static void put_pins(struct carton_request *q)
@@ -197,14 +205,6 @@ static void put_extents(struct node *file, size_t n)
 		if (o)
 			object_put(o);
 	}
-}
-
-/* Was the directory that it is in generated from what has turned out to be damaged? Its text comes from there. */
-static bool is_withdrawn(const struct node *file)
-{
-	const struct gate *gate = file->has_body ? node_gate_above(file) : NULL;
-
-	return gate && object_is_withdrawn(gate->object);
 }
 
 /* Pins what is ready; on failure nothing. */
@@ -374,6 +374,9 @@ static ssize_t read_part(struct part *p, char *out, enum how how)
 	uint64_t size = node_size(p->file);
 	size_t done = 0;
 
+	/* pinned or not: its literal bytes were made of the damaged ones */
+	if (is_withdrawn(p->file))
+		return -EBADMSG;
 	if (p->off >= size)
 		return 0;
 	p->n = (size_t)MIN(p->n, size - p->off);

@@ -203,6 +203,9 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 {
 	int r;
 
+	/* also who has it pinned; what it was made of has been reported */
+	if (object_is_withdrawn(o))
+		return -EBADMSG;
 	atomic_fetch_add_explicit(&o->store->reads, 1, memory_order_relaxed);
 	r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
 	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true)) {

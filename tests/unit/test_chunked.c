@@ -497,21 +497,75 @@ static void test_index_of_other_content(void **state)
 
 /* ---- what is made of them ---- */
 
-/* Makes a byte of an object, but not before all of that was hashed. */
-static int derive_late(void *ctx, struct making *m)
+/* Makes a byte of an object. */
+static int derive(void *ctx, struct making *m, bool late)
 {
 	struct output out;
 	int r = making_need(m, ctx);
 
 	if (r < 0)
 		return r;
-	while (object_state(ctx) == OBJECT_CHUNKED)
+	while (late && object_state(ctx) == OBJECT_CHUNKED)
 		sched_yield();
 	r = output_begin(&out, m, 1);
 	if (r == 0)
 		r = output_end(&out, output_write(&out, "x", 1));
 	object_put(ctx);
 	return r;
+}
+
+static int derive_now(void *ctx, struct making *m)
+{
+	return derive(ctx, m, false);
+}
+
+/* Not before all of the object was hashed. */
+static int derive_late(void *ctx, struct making *m)
+{
+	return derive(ctx, m, true);
+}
+
+static atomic_bool held;
+
+static void wait_while_held(struct job *job)
+{
+	(void)job;
+	while (atomic_load(&held))
+		sched_yield();
+}
+
+/* What was made of an object before that was found damaged goes, also for who has it open. */
+static void test_derived_and_open(void **state)
+{
+	char *other = make_bytes(SIZE, 2), byte;
+	struct chunked_box k = box_chunked(other);
+	struct job jobs[128] = { 0 };
+	struct object *derived;
+
+	(void)state;
+	log_watch();
+	assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header), 0);
+	assert_int_equal(
+		object_add_derived(k.box->store, "d", 1, derive_now, k.item->object, &derived), 0);
+	object_depend(derived, k.item->object);
+	/* the background does not get its turn */
+	atomic_store(&held, true);
+	for (size_t i = 0; i < ARRAY_SIZE(jobs); i++) {
+		jobs[i].run = wait_while_held;
+		workers_submit(k.box->workers, &jobs[i], LANE_BULK);
+	}
+	assert_int_equal(get(derived), 0);
+	assert_int_equal(object_read(derived, &byte, 1, 0, true), 0);
+	assert_int_equal(object_state(k.item->object), OBJECT_CHUNKED);
+	atomic_store(&held, false);
+	while (!object_is_withdrawn(derived))
+		sched_yield();
+	assert_int_equal(object_read(derived, &byte, 1, 0, true), -EBADMSG);
+	object_put(derived);
+	assert_int_equal(get(derived), -EBADMSG);
+	chunked_box_free(&k);
+	free(other);
+	carton_log_set(NULL, NULL);
 }
 
 /* What was being made of an object when that was found damaged is not given to anyone. */
@@ -709,6 +763,7 @@ int main(void)
 		cmocka_unit_test(test_object),
 		cmocka_unit_test(test_object_without_memory),
 		cmocka_unit_test(test_index_of_other_content),
+		cmocka_unit_test(test_derived_and_open),
 		cmocka_unit_test(test_derived_of_damaged),
 		cmocka_unit_test(test_derived_of_right),
 		cmocka_unit_test(test_vouch),
