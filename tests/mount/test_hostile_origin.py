@@ -33,7 +33,7 @@ HOLD, RESET = object(), object()        # silence until the other side goes; a r
 
 
 class Request:
-    """`n`: how many of that path were there before; `range`: (first, end) of `data`, or None."""
+    """`n`: how many GETs of that path were there before; `range`: (first, end) of `data`, or None."""
 
     def __init__(self, text, data, n):
         lines = text.decode('latin-1').split('\r\n')
@@ -97,7 +97,8 @@ class Raw:
             s.sendall(head(404, 'Content-Length: 0'))
             return True
         with self.lock:
-            r = Request(text, self.files[name], sum(q.path == path for q in self.requests))
+            gets = sum(q.path == path and q.method == 'GET' for q in self.requests)
+            r = Request(text, self.files[name], gets)
             self.requests.append(r)
         for part in (self.answers.get(name, right) if r.method == 'GET' else right)(r):
             if part is HOLD:
