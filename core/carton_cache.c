@@ -15,11 +15,8 @@ static int open_cache(const struct carton_cache_options *options, struct cache *
 	struct cache *cache;
 	int r = cache_open(options->dir, options->size, &cache);
 
-	if (r < 0) {
-		carton_log(CARTON_LOG_ERROR, options->dir, "cannot open the cache: %s",
-			   strerror(-r));
-		return r;
-	}
+	if (r < 0)
+		return log_error(r, options->dir, "cannot open the cache: %s", strerror(-r));
 	paths.cache = cache_directory(cache);
 	r = options->confine ? options->confine(NULL, &paths) : 0;
 	if (r < 0)

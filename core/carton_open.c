@@ -68,11 +68,9 @@ static int open_cache(struct carton *c, const struct carton_options *options)
 {
 	int r = cache_open(options->cache_dir, options->cache_size, &c->cache);
 
-	if (r < 0 && options->cache_dir) {
-		carton_log(CARTON_LOG_ERROR, options->cache_dir, "cannot be used as a cache: %s",
-			   strerror(-r));
-		return r;
-	}
+	if (r < 0 && options->cache_dir)
+		return log_error(r, options->cache_dir, "cannot be used as a cache: %s",
+				 strerror(-r));
 	if (r < 0)
 		carton_log(CARTON_LOG_INFO, NULL,
 			   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp",
@@ -97,10 +95,9 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 	}
 	if (r != -ENOENT)
 		return r;
-	carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
-		   "is not in the cache, and nothing is fetched when offline; run "
-		   "cartonctl fetch first");
-	return -ENETUNREACH;
+	return log_error(-ENETUNREACH, http_url_redact(url, shown, sizeof(shown)),
+			 "is not in the cache, and nothing is fetched when offline; run "
+			 "cartonctl fetch first");
 }
 
 /* Opens the carton over the network. What is read until it is open is kept for open_kept(). */
@@ -170,18 +167,16 @@ static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 	int scheme = foreign_scheme(path);
 	char shown[256];
 
-	if (fd < 0 && errno == ENOENT && scheme) {
-		carton_log(CARTON_LOG_ERROR, http_url_redact(path, shown, sizeof(shown)),
-			   "URLs with %.*s:// cannot be read here, only http, https, s3 and hf",
-			   MIN(scheme, 32), path);
-		return -EOPNOTSUPP;
-	}
+	if (fd < 0 && errno == ENOENT && scheme)
+		return log_error(
+			-EOPNOTSUPP, http_url_redact(path, shown, sizeof(shown)),
+			"URLs with %.*s:// cannot be read here, only http, https, s3 and hf",
+			MIN(scheme, 32), path);
 	if (fd < 0 || fstat(fd, ret_st) < 0) {
 		r = -errno;
 		carton_log(CARTON_LOG_ERROR, path, "cannot open: %s", strerror(-r));
 	} else if (!S_ISDIR(ret_st->st_mode) && !S_ISREG(ret_st->st_mode)) {
-		carton_log(CARTON_LOG_ERROR, path, "is neither a carton file nor a directory");
-		r = -EBADMSG;
+		r = log_error(-EBADMSG, path, "is neither a carton file nor a directory");
 	}
 	if (r < 0)
 		fd_close(fd);
@@ -212,11 +207,10 @@ static int open_meta(struct carton *c)
 	struct buf text = { 0 };
 	int r = carton_slurp(c, "carton.toml", MAX_CARTON_TOML, &text);
 
-	if (r == -ENOENT) {
-		carton_log(CARTON_LOG_ERROR, "carton.toml",
-			   "is not listed in MANIFEST as a regular file, so this is not a carton");
-		r = -EBADMSG;
-	}
+	if (r == -ENOENT)
+		r = log_error(
+			-EBADMSG, "carton.toml",
+			"is not listed in MANIFEST as a regular file, so this is not a carton");
 	if (r == 0)
 		r = budget_take(&c->budget, META_EXPANSION * text.len);
 	if (r == 0)
@@ -224,16 +218,12 @@ static int open_meta(struct carton *c)
 	buf_free(&text);
 	if (r < 0)
 		return r;
-	if (!c->meta->has_spec_version) {
-		carton_log(CARTON_LOG_ERROR, "carton.toml", "has no spec_version; it must be 1");
-		return -EBADMSG;
-	}
-	if (c->meta->spec_version != 1) {
-		carton_log(CARTON_LOG_ERROR, "carton.toml",
-			   "spec_version is %" PRId64 "; this program reads version 1",
-			   c->meta->spec_version);
-		return -EOPNOTSUPP;
-	}
+	if (!c->meta->has_spec_version)
+		return log_error(-EBADMSG, "carton.toml", "has no spec_version; it must be 1");
+	if (c->meta->spec_version != 1)
+		return log_error(-EOPNOTSUPP, "carton.toml",
+				 "spec_version is %" PRId64 "; this program reads version 1",
+				 c->meta->spec_version);
 	return 0;
 }
 
@@ -348,10 +338,8 @@ static int open_hub(struct carton *c, enum opening how, const char *source,
 	char *url;
 	int r;
 
-	if (fault) {
-		carton_log(CARTON_LOG_ERROR, source, "%s", fault);
-		return -EINVAL;
-	}
+	if (fault)
+		return log_error(-EINVAL, source, "%s", fault);
 	url = hf_http_url(source);
 	r = !url ? -ENOMEM : options->offline ? 0 : hf_header(&c->header);
 	if (r == 0)
@@ -389,11 +377,9 @@ static int open_views(struct carton *c, const struct carton_options *options)
 	c->totals = (struct carton_totals){ c->tree->files, c->tree->n_nodes, c->tree->bytes };
 	if (!options->views)
 		return 0;
-	if (path_fault(options->views, strlen(options->views)) || strchr(options->views, '/')) {
-		carton_log(CARTON_LOG_ERROR, NULL, "views=%s is not the name of a directory",
-			   options->views);
-		return -EINVAL;
-	}
+	if (path_fault(options->views, strlen(options->views)) || strchr(options->views, '/'))
+		return log_error(-EINVAL, NULL, "views=%s is not the name of a directory",
+				 options->views);
 	return views_new(&v, &c->views);
 }
 
@@ -453,10 +439,8 @@ int carton_refresh(struct carton *c, const char *url)
 	if (!c->remote_source || (s3_is_url(url) && !c->s3))
 		return -EOPNOTSUPP;
 	http_url_redact(url, shown, sizeof(shown));
-	if (fault) {
-		carton_log(CARTON_LOG_ERROR, shown, "%s", fault);
-		return -EINVAL;
-	}
+	if (fault)
+		return log_error(-EINVAL, shown, "%s", fault);
 	at = hf_is_url(url) ? hf_http_url(url) : strdup(url);
 	r = at ? remote_source_refresh(c->remote_source, at) : -ENOMEM;
 	free(at);

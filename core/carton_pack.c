@@ -31,8 +31,7 @@ struct packing {
 
 static int refuse(const char *subject, const char *what)
 {
-	carton_log(CARTON_LOG_ERROR, subject, "%s", what);
-	return -EINVAL;
+	return log_error(-EINVAL, subject, "%s", what);
 }
 
 static int check_urls(const struct carton_pack_options *o)
@@ -134,17 +133,10 @@ static int check_directory(const char *source)
 {
 	struct stat st;
 
-	if (stat(source, &st) < 0) {
-		int r = -errno;
-
-		carton_log(CARTON_LOG_ERROR, source, "cannot open: %s", strerror(-r));
-		return r;
-	}
-	if (!S_ISDIR(st.st_mode)) {
-		carton_log(CARTON_LOG_ERROR, source,
-			   "is not a directory; a carton can be repacked");
-		return -ENOTDIR;
-	}
+	if (stat(source, &st) < 0)
+		return log_error(-errno, source, "cannot open: %s", strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return log_error(-ENOTDIR, source, "is not a directory; a carton can be repacked");
 	return 0;
 }
 
@@ -167,11 +159,10 @@ static int check_outside(const char *source, const char *directory, const char *
 	int r = 0;
 
 	if (above && below && stat(above, &st) == 0 && S_ISDIR(st.st_mode) &&
-	    strncmp(above, below, n) == 0 && (below[n] == '/' || below[n] == '\0' || n == 1)) {
-		carton_log(CARTON_LOG_ERROR, out,
-			   "lies in %s, of which it is made; write it to another directory", above);
-		r = -EINVAL;
-	}
+	    strncmp(above, below, n) == 0 && (below[n] == '/' || below[n] == '\0' || n == 1))
+		r = log_error(-EINVAL, out,
+			      "lies in %s, of which it is made; write it to another directory",
+			      above);
 	free(above);
 	free(below);
 	return r;
@@ -455,13 +446,9 @@ static int put_objects(struct packing *p)
 
 static int make_objects_directory(const char *path)
 {
-	int r;
-
 	if (!path || mkdir(path, 0777) == 0 || errno == EEXIST)
 		return 0;
-	r = -errno;
-	carton_log(CARTON_LOG_ERROR, path, "cannot be made: %s", strerror(-r));
-	return r;
+	return log_error(-errno, path, "cannot be made: %s", strerror(errno));
 }
 
 /* ---- all ---- */

@@ -80,19 +80,16 @@ int check_chunks_compare(const struct check_chunks *k, const char *name,
 	uint8_t want[SHA256_SIZE];
 	int r = 0;
 
-	if (f->size != h->size) {
-		carton_log(CARTON_LOG_ERROR, CHUNKS_PATH,
-			   "has %" PRIu64 " bytes for \"%s\", which has %" PRIu64, f->size, name,
-			   h->size);
-		return -EBADMSG;
-	}
+	if (f->size != h->size)
+		return log_error(-EBADMSG, CHUNKS_PATH,
+				 "has %" PRIu64 " bytes for \"%s\", which has %" PRIu64, f->size,
+				 name, h->size);
 	for (size_t i = 0; i < h->n && r == 0; i++) {
 		r = read_index((void *)k, want, sizeof(want), chunks_hash_at(k->chunks, f, i));
-		if (r == 0 && memcmp(want, h->hashes[i], sizeof(want)) != 0) {
-			carton_log(CARTON_LOG_ERROR, CHUNKS_PATH,
-				   "chunk %zu of \"%s\" has another hash than the file", i, name);
-			r = -EBADMSG;
-		}
+		if (r == 0 && memcmp(want, h->hashes[i], sizeof(want)) != 0)
+			r = log_error(-EBADMSG, CHUNKS_PATH,
+				      "chunk %zu of \"%s\" has another hash than the file", i,
+				      name);
 	}
 	return r;
 }

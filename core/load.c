@@ -17,10 +17,8 @@ static int count_nodes(const struct loader *l, uint64_t *ret)
 	uint64_t bytes;
 
 	tree_count(&all, ret, &bytes);
-	if (*ret + 1 > MAX_NODES) {
-		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
-		return -EFBIG;
-	}
+	if (*ret + 1 > MAX_NODES)
+		return log_error(-EFBIG, NULL, "more than %d files and directories", MAX_NODES);
 	return budget_take(l->c->budget, bytes);
 }
 

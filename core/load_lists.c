@@ -28,16 +28,12 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 	char hex[2 * SHA256_SIZE + 1];
 	int r;
 
-	if (pin && !read_pin(pin, wanted)) {
-		carton_log(CARTON_LOG_ERROR, NULL,
-			   "manifest_sha256 must be 64 hex digits, not \"%s\"", pin);
-		return -EINVAL;
-	}
-	if (!e || e->kind != ENTRY_FILE) {
-		carton_log(CARTON_LOG_ERROR, "MANIFEST", "%s, so this is not a carton",
-			   e ? "is not a regular file" : "is missing");
-		return -EBADMSG;
-	}
+	if (pin && !read_pin(pin, wanted))
+		return log_error(-EINVAL, NULL, "manifest_sha256 must be 64 hex digits, not \"%s\"",
+				 pin);
+	if (!e || e->kind != ENTRY_FILE)
+		return log_error(-EBADMSG, "MANIFEST", "%s, so this is not a carton",
+				 e ? "is not a regular file" : "is missing");
 	r = container_read(c, e, MAX_MANIFEST, &text);
 	if (r < 0) {
 		buf_free(&text);
@@ -118,10 +114,8 @@ int load_links(struct container *c, struct links **ret)
 	*ret = NULL;
 	if (!e)
 		return 0;
-	if (e->kind != ENTRY_FILE) {
-		carton_log(CARTON_LOG_ERROR, "LINKS", "is not a regular file");
-		return -EBADMSG;
-	}
+	if (e->kind != ENTRY_FILE)
+		return log_error(-EBADMSG, "LINKS", "is not a regular file");
 	r = container_read(c, e, MAX_LINKS_FILE, &text);
 	if (r == 0)
 		r = budget_take(c->budget, LINKS_EXPANSION * text.len);

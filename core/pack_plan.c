@@ -37,8 +37,7 @@ static ssize_t watched_read(struct stream *s, void *ret_buf, size_t n)
 		return -errno;
 	if (same(&w->before, &now))
 		return 0;
-	carton_log(CARTON_LOG_ERROR, w->name, "has changed while it was read");
-	return -EBADMSG;
+	return log_error(-EBADMSG, w->name, "has changed while it was read");
 }
 
 static void watched_close(struct stream *s)
@@ -208,10 +207,8 @@ static int check_paths(const struct plan *p)
 							     "has to stay in the carton" :
 							     NULL;
 
-		if (what) {
-			carton_log(CARTON_LOG_ERROR, *paths, "%s", what);
-			return -EINVAL;
-		}
+		if (what)
+			return log_error(-EINVAL, *paths, "%s", what);
 	}
 	return 0;
 }

@@ -98,13 +98,11 @@ static int check_extents(const struct node *file)
 
 		if (!x.object)
 			continue;
-		if (x.off > size || x.len > size - x.off || (x.whole && x.len != size)) {
-			carton_log(CARTON_LOG_ERROR, tree_path(file, path),
-				   "needs %llu bytes at %llu of a file that has %llu",
-				   (unsigned long long)x.len, (unsigned long long)x.off,
-				   (unsigned long long)size);
-			return -EBADMSG;
-		}
+		if (x.off > size || x.len > size - x.off || (x.whole && x.len != size))
+			return log_error(-EBADMSG, tree_path(file, path),
+					 "needs %llu bytes at %llu of a file that has %llu",
+					 (unsigned long long)x.len, (unsigned long long)x.off,
+					 (unsigned long long)size);
 	}
 	return 0;
 }

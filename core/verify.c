@@ -114,12 +114,10 @@ static int check_file(struct file_check *f)
 	}
 	if (f->line)
 		r = manifest_check_hash(f->entry->name, f->line, found.sha256);
-	if (f->entry->has_crc && crc.crc != f->entry->crc) {
-		carton_log(CARTON_LOG_ERROR, f->entry->name,
-			   "crc mismatch: the zip says %08x, the bytes have %08x", f->entry->crc,
-			   crc.crc);
-		r = -EBADMSG;
-	}
+	if (f->entry->has_crc && crc.crc != f->entry->crc)
+		r = log_error(-EBADMSG, f->entry->name,
+			      "crc mismatch: the zip says %08x, the bytes have %08x", f->entry->crc,
+			      crc.crc);
 	if (r == 0)
 		r = chunks_hasher_end(&crc.chunks);
 	/* of a bad file, that is said */

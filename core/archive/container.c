@@ -158,11 +158,9 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 	ssize_t got;
 	int r;
 
-	if (e->size > max) {
-		carton_log(CARTON_LOG_ERROR, e->name, "has %" PRIu64 " bytes; the limit is %zu",
-			   e->size, max);
-		return -EFBIG;
-	}
+	if (e->size > max)
+		return log_error(-EFBIG, e->name, "has %" PRIu64 " bytes; the limit is %zu",
+				 e->size, max);
 	ret->max = max + 1;
 	r = budget_take(c->budget, e->size);
 	if (r == 0)
@@ -178,10 +176,8 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 		return (int)got;
 	ret->len = (size_t)got;
 	ret->data[ret->len] = '\0';
-	if (e->has_crc && crc32_update(0, ret->data, ret->len) != e->crc) {
-		carton_log(CARTON_LOG_ERROR, e->name, "crc mismatch: the entry is damaged");
-		return -EBADMSG;
-	}
+	if (e->has_crc && crc32_update(0, ret->data, ret->len) != e->crc)
+		return log_error(-EBADMSG, e->name, "crc mismatch: the entry is damaged");
 	return 0;
 }
 

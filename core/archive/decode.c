@@ -74,9 +74,8 @@ static ssize_t feed(struct decoder *d)
 
 static int bad(const struct decoder *d, const char *what)
 {
-	carton_log(CARTON_LOG_ERROR, d->name, "%s (%" PRIu64 " of %" PRIu64 " bytes decoded)", what,
-		   d->made, d->size);
-	return -EBADMSG;
+	return log_error(-EBADMSG, d->name, "%s (%" PRIu64 " of %" PRIu64 " bytes decoded)", what,
+			 d->made, d->size);
 }
 
 /* ---- Stored ---- */
@@ -134,24 +133,22 @@ static int zstd_fault(struct decoder *d, size_t code)
 {
 	switch (ZSTD_getErrorCode(code)) {
 	case ZSTD_error_frameParameter_windowTooLarge:
-		carton_log(CARTON_LOG_ERROR, d->name,
-			   "zstd window is larger than 2^%d bytes; compress it without --long",
-			   MAX_ZSTD_WINDOW_LOG);
-		return -EOPNOTSUPP;
+		return log_error(
+			-EOPNOTSUPP, d->name,
+			"zstd window is larger than 2^%d bytes; compress it without --long",
+			MAX_ZSTD_WINDOW_LOG);
 	case ZSTD_error_dictionary_wrong:
-		carton_log(CARTON_LOG_ERROR, d->name, "zstd frame needs a dictionary");
-		return -EOPNOTSUPP;
+		return log_error(-EOPNOTSUPP, d->name, "zstd frame needs a dictionary");
 	case ZSTD_error_memory_allocation:
 		if (!d->refused)
 			return -ENOMEM;
-		carton_log(CARTON_LOG_ERROR, d->name,
-			   "decoding takes %zu MiB of memory, and the limit for all of this carton "
-			   "is %" PRIu64 " MiB; if it is trusted, allow more with memory=",
-			   (size_t)(d->refused / MIB) + 1, (uint64_t)(d->budget->limit / MIB));
-		return -EFBIG;
+		return log_error(
+			-EFBIG, d->name,
+			"decoding takes %zu MiB of memory, and the limit for all of this carton "
+			"is %" PRIu64 " MiB; if it is trusted, allow more with memory=",
+			(size_t)(d->refused / MIB) + 1, (uint64_t)(d->budget->limit / MIB));
 	default:
-		carton_log(CARTON_LOG_ERROR, d->name, "bad zstd data: %s", ZSTD_getErrorName(code));
-		return -EBADMSG;
+		return log_error(-EBADMSG, d->name, "bad zstd data: %s", ZSTD_getErrorName(code));
 	}
 }
 

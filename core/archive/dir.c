@@ -44,10 +44,9 @@ static int dir_locate(struct container *c, const struct entry *e, struct source 
 	int r;
 
 	/* it was a regular file when listed: after a failure here the directory has changed */
-	if (fd < 0) {
-		carton_log(CARTON_LOG_ERROR, e->name, "cannot open: %s", strerror(-fd));
-		return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -EIO : fd;
-	}
+	if (fd < 0)
+		return log_error(fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -EIO : fd,
+				 e->name, "cannot open: %s", strerror(-fd));
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		carton_log(CARTON_LOG_ERROR, e->name, "is no longer a regular file");
 		fd_close(fd);
@@ -108,10 +107,8 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 	struct stat st;
 	int r;
 
-	if (d->container.n_entries >= MAX_ENTRIES) {
-		carton_log(CARTON_LOG_ERROR, prefix, "more than %d entries", MAX_ENTRIES);
-		return -EFBIG;
-	}
+	if (d->container.n_entries >= MAX_ENTRIES)
+		return log_error(-EFBIG, prefix, "more than %d entries", MAX_ENTRIES);
 	/* the array may be twice as large as needed */
 	r = budget_take(d->container.budget, 2 * sizeof(*e) + len + sizeof(uint64_t));
 	if (r < 0)
@@ -124,10 +121,8 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 	e->name = path;
 	d->container.n_entries++;
 	fault = path_fault(path, len);
-	if (fault) {
-		carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
-		return -EBADMSG;
-	}
+	if (fault)
+		return log_error(-EBADMSG, e->name, "%s", fault);
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	e->name_len = len & 0xfff;
@@ -142,10 +137,9 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 	} else if (S_ISREG(st.st_mode)) {
 		e->kind = ENTRY_FILE;
 	} else {
-		carton_log(CARTON_LOG_ERROR, e->name,
-			   "is a fifo, device or socket; a carton has files, directories and "
-			   "symlinks");
-		return -EBADMSG;
+		return log_error(-EBADMSG, e->name,
+				 "is a fifo, device or socket; a carton has files, directories and "
+				 "symlinks");
 	}
 	return 0;
 }

@@ -44,17 +44,13 @@ static bool offsets_fault(struct entry *e, uint64_t end)
 {
 	uint64_t room = end - e->header;
 
-	if (end < e->header || room < least_room(e)) {
-		carton_log(CARTON_LOG_ERROR, e->name, "overlaps what follows it at offset %" PRIu64,
-			   end);
-		return true;
-	}
-	if (room > most_room(e)) {
-		carton_log(CARTON_LOG_ERROR, e->name,
-			   "is followed by bytes that belong to no entry, before offset %" PRIu64,
-			   end);
-		return true;
-	}
+	if (end < e->header || room < least_room(e))
+		return log_error(true, e->name, "overlaps what follows it at offset %" PRIu64, end);
+	if (room > most_room(e))
+		return log_error(
+			true, e->name,
+			"is followed by bytes that belong to no entry, before offset %" PRIu64,
+			end);
 	_Static_assert(LOCAL_SIZE + MAX_PATH_LEN + 1 + UINT16_MAX + DESCRIPTOR_MAX < 1 << 17,
 		       "fits struct entry");
 	e->room = (uint32_t)(room - e->stored);

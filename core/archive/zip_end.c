@@ -32,8 +32,7 @@ int zip_refuse(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	carton_log(CARTON_LOG_ERROR, NULL, "refused zip: %s", text);
-	return -EBADMSG;
+	return log_error(-EBADMSG, NULL, "refused zip: %s", text);
 }
 
 /*
@@ -215,13 +214,11 @@ int zip_read_end(struct zip *z)
 	free(tail);
 	if (r < 0)
 		return r;
-	if (end.entries > MAX_ENTRIES || end.size > MAX_CENTRAL_DIRECTORY) {
-		carton_log(CARTON_LOG_ERROR, NULL,
-			   "refused zip: %" PRIu64 " entries in %" PRIu64
-			   " bytes of central directory are over the limit",
-			   end.entries, end.size);
-		return -EFBIG;
-	}
+	if (end.entries > MAX_ENTRIES || end.size > MAX_CENTRAL_DIRECTORY)
+		return log_error(-EFBIG, NULL,
+				 "refused zip: %" PRIu64 " entries in %" PRIu64
+				 " bytes of central directory are over the limit",
+				 end.entries, end.size);
 	if (end.entries > end.size / CENTRAL_SIZE)
 		return zip_refuse("the end record's count of %" PRIu64
 				  " entries does not fit in the central directory",

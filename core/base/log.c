@@ -42,20 +42,38 @@ static void escape(const char *s, char *out, size_t n)
 	out[used] = '\0';
 }
 
-void carton_log(enum carton_log_level level, const char *subject, const char *fmt, ...)
+__attribute__((format(printf, 3, 0))) static void report(enum carton_log_level level,
+							 const char *subject, const char *fmt,
+							 va_list ap)
 {
 	char text[2048], safe_text[4096], safe_subject[4 * (MAX_PATH_LEN + 1)];
 	int saved = errno;
-	va_list ap;
 
 	if (!logger.fn)
 		return;
-	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
 	escape(text, safe_text, sizeof(safe_text));
 	if (subject)
 		escape(subject, safe_subject, sizeof(safe_subject));
 	logger.fn(logger.ctx, level, subject ? safe_subject : NULL, safe_text);
 	errno = saved;
+}
+
+void carton_log(enum carton_log_level level, const char *subject, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	report(level, subject, fmt, ap);
+	va_end(ap);
+}
+
+int log_error(int r, const char *subject, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	report(CARTON_LOG_ERROR, subject, fmt, ap);
+	va_end(ap);
+	return r;
 }

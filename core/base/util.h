@@ -23,6 +23,10 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
+/* Logs an error, as carton_log(). Returns `r`. */
+int log_error(int r, const char *subject, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* ---- little-endian integers, at any alignment ---- */
 
 static inline uint16_t get_le16(const void *p)

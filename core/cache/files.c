@@ -125,9 +125,8 @@ static int tmpfile_elsewhere(int *ret_fd)
 
 		if (r == -EMFILE || r == -ENFILE)
 			return r;
-		carton_log(CARTON_LOG_ERROR, "/var/tmp", "cannot hold a temporary file: %s",
-			   strerror(-r));
-		return r == -ENOSPC || r == -EDQUOT ? r : -EIO;
+		return log_error(r == -ENOSPC || r == -EDQUOT ? r : -EIO, "/var/tmp",
+				 "cannot hold a temporary file: %s", strerror(-r));
 	}
 	*ret_fd = fd;
 	return 0;

@@ -66,20 +66,16 @@ static int check_dir(int fd, const char *shown, const char *name)
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (st.st_uid != geteuid()) {
-		carton_log(CARTON_LOG_ERROR, shown,
-			   "cache directory %s belongs to uid %u, not to %u who runs this: "
-			   "name another one with cache_dir=",
-			   name, (unsigned)st.st_uid, (unsigned)geteuid());
-		return -EPERM;
-	}
-	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
-		carton_log(CARTON_LOG_ERROR, shown,
-			   "cache directory %s has mode %04o, so others may write to it: "
-			   "chmod go-w it, or name another one with cache_dir=",
-			   name, (unsigned)(st.st_mode & 07777));
-		return -EPERM;
-	}
+	if (st.st_uid != geteuid())
+		return log_error(-EPERM, shown,
+				 "cache directory %s belongs to uid %u, not to %u who runs this: "
+				 "name another one with cache_dir=",
+				 name, (unsigned)st.st_uid, (unsigned)geteuid());
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return log_error(-EPERM, shown,
+				 "cache directory %s has mode %04o, so others may write to it: "
+				 "chmod go-w it, or name another one with cache_dir=",
+				 name, (unsigned)(st.st_mode & 07777));
 	return 0;
 }
 
@@ -88,19 +84,13 @@ static int open_subdir(int parent, const char *name, const char *shown, int *ret
 {
 	int fd, r;
 
-	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST) {
-		r = -errno;
-		carton_log(CARTON_LOG_ERROR, shown, "cannot make %s in the cache: %s", name,
-			   strerror(-r));
-		return r;
-	}
+	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
+		return log_error(-errno, shown, "cannot make %s in the cache: %s", name,
+				 strerror(errno));
 	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | OPEN_FLAGS);
-	if (fd < 0) {
-		r = -errno;
-		carton_log(CARTON_LOG_ERROR, shown, "cannot open %s in the cache: %s", name,
-			   strerror(-r));
-		return r;
-	}
+	if (fd < 0)
+		return log_error(-errno, shown, "cannot open %s in the cache: %s", name,
+				 strerror(errno));
 	r = check_dir(fd, shown, name);
 	if (r < 0) {
 		fd_close(fd);
@@ -126,14 +116,11 @@ static int open_top(char *path, int *ret_fd)
 		fd = open(path, flags);
 		r = fd < 0 ? -errno : 0;
 	}
-	if (r < 0) {
-		carton_log(CARTON_LOG_ERROR, path, "cannot open the cache directory: %s%s",
-			   strerror(-r),
-			   r == -ELOOP || r == -ENOTDIR ?
-				   " (it has to be a directory, not a link to one)" :
-				   "");
-		return r;
-	}
+	if (r < 0)
+		return log_error(r, path, "cannot open the cache directory: %s%s", strerror(-r),
+				 r == -ELOOP || r == -ENOTDIR ?
+					 " (it has to be a directory, not a link to one)" :
+					 "");
 	r = check_dir(fd, path, ".");
 	if (r < 0) {
 		fd_close(fd);

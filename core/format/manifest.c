@@ -193,9 +193,8 @@ int manifest_check_hash(const char *path, const char *line, const uint8_t found[
 	hex_encode(found, SHA256_SIZE, hex);
 	if (memcmp(hex, want, HEX_SIZE) == 0)
 		return 0;
-	carton_log(CARTON_LOG_ERROR, path,
-		   "sha256 mismatch: MANIFEST says %.64s, the bytes have %s", want, hex);
-	return -EBADMSG;
+	return log_error(-EBADMSG, path, "sha256 mismatch: MANIFEST says %.64s, the bytes have %s",
+			 want, hex);
 }
 
 void manifest_free(struct manifest *m)

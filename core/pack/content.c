@@ -27,8 +27,7 @@ struct tee {
 
 int content_write_error(int r)
 {
-	carton_log(CARTON_LOG_ERROR, NULL, "the output cannot be written: %s", strerror(-r));
-	return r;
+	return log_error(r, NULL, "the output cannot be written: %s", strerror(-r));
 }
 
 static ssize_t tee_read(struct stream *s, void *ret_buf, size_t n)

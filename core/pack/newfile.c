@@ -14,8 +14,7 @@
 
 static int failed(const struct newfile *o, const char *what, int r)
 {
-	carton_log(CARTON_LOG_ERROR, o->path, "%s: %s", what, strerror(-r));
-	return r;
+	return log_error(r, o->path, "%s: %s", what, strerror(-r));
 }
 
 char *newfile_directory(const char *path)
@@ -34,8 +33,8 @@ static int check_old(const struct newfile *o)
 		return errno == ENOENT ? 0 : failed(o, "cannot be written", -errno);
 	if (S_ISREG(st.st_mode))
 		return 0;
-	carton_log(CARTON_LOG_ERROR, o->path, "is there and is not a regular file");
-	return S_ISDIR(st.st_mode) ? -EISDIR : -EEXIST;
+	return log_error(S_ISDIR(st.st_mode) ? -EISDIR : -EEXIST, o->path,
+			 "is there and is not a regular file");
 }
 
 /* The file `temporary`, locked: one that a killed process has left is used again. */
@@ -46,10 +45,8 @@ static int open_named(struct newfile *o)
 	o->fd = openat(o->dir, o->temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (o->fd < 0)
 		return failed(o, "cannot be written", -errno);
-	if (flock(o->fd, LOCK_EX | LOCK_NB) < 0 || fstat(o->fd, &st) < 0 || st.st_nlink != 1) {
-		carton_log(CARTON_LOG_ERROR, o->path, "is being written by another process");
-		return -EBUSY;
-	}
+	if (flock(o->fd, LOCK_EX | LOCK_NB) < 0 || fstat(o->fd, &st) < 0 || st.st_nlink != 1)
+		return log_error(-EBUSY, o->path, "is being written by another process");
 	o->named = true;
 	return ftruncate(o->fd, 0) < 0 ? failed(o, "cannot be written", -errno) : 0;
 }

@@ -86,10 +86,8 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, 
 	struct node *n;
 	int r;
 
-	if (t->n_nodes >= MAX_NODES || t->last_ino >= UINT32_MAX) {
-		carton_log(CARTON_LOG_ERROR, NULL, "more than %d files and directories", MAX_NODES);
-		return -EFBIG;
-	}
+	if (t->n_nodes >= MAX_NODES || t->last_ino >= UINT32_MAX)
+		return log_error(-EFBIG, NULL, "more than %d files and directories", MAX_NODES);
 	r = make_room(t, parent);
 	if (r < 0)
 		return r;
