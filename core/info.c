@@ -12,60 +12,43 @@
 
 #define MAX_INFO (256 * MIB)
 
-/* The output so far. After the first error nothing more is added: callers need no checks. */
-struct out {
-	struct buf text;
-	int error;
-};
-
-#define OUT(o, call)                         \
-	do {                                 \
-		if ((o)->error == 0)         \
-			(o)->error = (call); \
-	} while (0)
-
-static void put(struct out *o, const char *s)
-{
-	OUT(o, buf_adds(&o->text, s));
-}
-
-static void put_json(struct out *o, const char *s)
+static void put_json(struct buf *o, const char *s)
 {
 	if (s)
-		OUT(o, buf_add_json(&o->text, s, strlen(s)));
+		buf_add_json(o, s, strlen(s));
 	else
-		put(o, "null");
+		buf_adds(o, "null");
 }
 
 /* ---- JSON ---- */
 
-static void json_member(struct out *o, const char *key, const char *value)
+static void json_member(struct buf *o, const char *key, const char *value)
 {
 	put_json(o, key);
-	put(o, ":");
+	buf_adds(o, ":");
 	put_json(o, value);
-	put(o, ",");
+	buf_adds(o, ",");
 }
 
 /* Ends a list or object; overwrites the comma after its last member. */
-static void json_end(struct out *o, const char *end)
+static void json_end(struct buf *o, const char *end)
 {
-	if (o->error == 0 && o->text.len && o->text.data[o->text.len - 1] == ',')
-		o->text.len--;
-	put(o, end);
+	if (!o->error && o->data[o->len - 1] == ',')
+		o->len--;
+	buf_adds(o, end);
 }
 
-static void json_tensors(struct out *o, const char *key, const struct meta_tensor *list, size_t n)
+static void json_tensors(struct buf *o, const char *key, const struct meta_tensor *list, size_t n)
 {
 	put_json(o, key);
-	put(o, ":[");
+	buf_adds(o, ":[");
 	for (size_t i = 0; i < n; i++) {
-		put(o, "{");
+		buf_adds(o, "{");
 		json_member(o, "name", list[i].name);
 		json_member(o, "dtype", list[i].dtype);
-		put(o, "\"shape\":");
-		put(o, list[i].shape ? list[i].shape : "null");
-		put(o, ",");
+		buf_adds(o, "\"shape\":");
+		buf_adds(o, list[i].shape ? list[i].shape : "null");
+		buf_adds(o, ",");
 		json_member(o, "description", list[i].description);
 		json_member(o, "internal_name", list[i].internal_name);
 		json_end(o, "},");
@@ -73,22 +56,22 @@ static void json_tensors(struct out *o, const char *key, const struct meta_tenso
 	json_end(o, "],");
 }
 
-static void json_values(struct out *o, const char *key, const struct meta_value *list, size_t n)
+static void json_values(struct buf *o, const char *key, const struct meta_value *list, size_t n)
 {
 	put_json(o, key);
-	put(o, ":{");
+	buf_adds(o, ":{");
 	for (size_t i = 0; i < n; i++)
 		json_member(o, list[i].name, list[i].reference);
 	json_end(o, "},");
 }
 
-static void json_cases(struct out *o, const char *key, const char *outputs,
+static void json_cases(struct buf *o, const char *key, const char *outputs,
 		       const struct meta_case *list, size_t n)
 {
 	put_json(o, key);
-	put(o, ":[");
+	buf_adds(o, ":[");
 	for (size_t i = 0; i < n; i++) {
-		put(o, "{");
+		buf_adds(o, "{");
 		json_member(o, "name", list[i].name);
 		json_member(o, "description", list[i].description);
 		json_values(o, "inputs", list[i].inputs, list[i].n_inputs);
@@ -99,7 +82,7 @@ static void json_cases(struct out *o, const char *key, const char *outputs,
 }
 
 /* An option with all below it; JSON has no dates, nan and inf. The depth is bounded by TOML_MAX_KEY_PARTS and TOML_MAX_DEPTH. */
-static void json_option(struct out *o, const struct meta_option *option)
+static void json_option(struct buf *o, const struct meta_option *option)
 {
 	bool table = option->type == TOML_TABLE;
 
@@ -107,55 +90,53 @@ static void json_option(struct out *o, const struct meta_option *option)
 		if (option->type > TOML_BOOL)
 			put_json(o, option->value);
 		else if (option->type == TOML_FLOAT && strpbrk(option->value, "ni"))
-			put(o, "null");
+			buf_adds(o, "null");
 		else
-			put(o, option->value);
+			buf_adds(o, option->value);
 		return;
 	}
-	put(o, table ? "{" : "[");
+	buf_adds(o, table ? "{" : "[");
 	for (const struct meta_option *c = option->first; c; c = c->next) {
 		if (table) {
-			OUT(o, buf_add_json(&o->text, c->name, c->len));
-			put(o, ":");
+			buf_add_json(o, c->name, c->len);
+			buf_adds(o, ":");
 		}
 		json_option(o, c);
-		put(o, ",");
+		buf_adds(o, ",");
 	}
 	json_end(o, table ? "}" : "]");
 }
 
-static void json_info(struct out *o, const struct carton *c, const char *hash)
+static void json_info(struct buf *o, const struct carton *c, const char *hash)
 {
 	const struct meta *m = c->meta;
 
-	put(o, "{");
+	buf_adds(o, "{");
 	json_member(o, "model_hash", hash);
-	OUT(o, buf_addf(&o->text, "\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",", c->tree->files,
-			c->tree->bytes));
-	OUT(o, buf_addf(&o->text, "\"spec_version\":%" PRId64 ",", m->spec_version));
+	buf_addf(o, "\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",", c->tree->files, c->tree->bytes);
+	buf_addf(o, "\"spec_version\":%" PRId64 ",", m->spec_version);
 	json_member(o, "model_name", m->model_name);
 	json_member(o, "short_description", m->short_description);
 	json_member(o, "model_description", m->model_description);
 	json_member(o, "license", m->license);
 	json_member(o, "repository", m->repository);
 	json_member(o, "homepage", m->homepage);
-	put(o, "\"required_platforms\":[");
+	buf_adds(o, "\"required_platforms\":[");
 	for (size_t i = 0; i < m->n_platforms; i++) {
 		put_json(o, m->platforms[i]);
-		put(o, ",");
+		buf_adds(o, ",");
 	}
 	json_end(o, "],");
 	json_tensors(o, "inputs", m->inputs, m->n_inputs);
 	json_tensors(o, "outputs", m->outputs, m->n_outputs);
 	json_cases(o, "self_tests", "expected_out", m->self_tests, m->n_self_tests);
 	json_cases(o, "examples", "sample_out", m->examples, m->n_examples);
-	put(o, "\"runner\":{");
+	buf_adds(o, "\"runner\":{");
 	json_member(o, "runner_name", m->runner_name);
 	json_member(o, "required_framework_version", m->framework_version);
 	if (m->has_compat_version)
-		OUT(o, buf_addf(&o->text, "\"runner_compat_version\":%" PRId64 ",",
-				m->compat_version));
-	put(o, "\"opts\":");
+		buf_addf(o, "\"runner_compat_version\":%" PRId64 ",", m->compat_version);
+	buf_adds(o, "\"opts\":");
 	json_option(o, &m->options);
 	json_end(o, "}");
 	json_end(o, "}\n");
@@ -164,40 +145,40 @@ static void json_info(struct out *o, const struct carton *c, const char *hash)
 /* ---- one after the other ---- */
 
 /* A key as TOML spells it: quoted if it has other characters than letters, digits, '_' and '-'. */
-static void toml_key(struct out *o, const struct meta_option *option)
+static void toml_key(struct buf *o, const struct meta_option *option)
 {
 	static const char bare[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
 
 	if (option->len && strspn(option->name, bare) == option->len)
-		put(o, option->name);
+		buf_adds(o, option->name);
 	else
-		OUT(o, buf_add_json(&o->text, option->name, option->len));
+		buf_add_json(o, option->name, option->len);
 }
 
 /* A value on one line, as TOML spells it. */
-static void toml_value(struct out *o, const struct meta_option *option)
+static void toml_value(struct buf *o, const struct meta_option *option)
 {
 	bool table = option->type == TOML_TABLE;
 
 	if (option->type < TOML_TABLE) {
-		put(o, option->value);
+		buf_adds(o, option->value);
 		return;
 	}
-	put(o, table ? "{" : "[");
+	buf_adds(o, table ? "{" : "[");
 	for (const struct meta_option *c = option->first; c; c = c->next) {
-		put(o, c != option->first ? ", " : table ? " " : "");
+		buf_adds(o, c != option->first ? ", " : table ? " " : "");
 		if (table) {
 			toml_key(o, c);
-			put(o, " = ");
+			buf_adds(o, " = ");
 		}
 		toml_value(o, c);
 	}
-	put(o, table ? option->first ? " }" : "}" : "]");
+	buf_adds(o, table ? option->first ? " }" : "}" : "]");
 }
 
 /* A shape without the quotes of JSON, and with a space after each comma: [batch, 3, 512, 512] */
-static void plain_shape(struct out *o, const char *json)
+static void plain_shape(struct buf *o, const char *json)
 {
 	bool quoted = false;
 
@@ -208,24 +189,24 @@ static void plain_shape(struct out *o, const char *json)
 		}
 		/* an escaped character of a symbol stays escaped */
 		if (*p == '\\' && p[1])
-			OUT(o, buf_addc(&o->text, *p++));
-		OUT(o, buf_addc(&o->text, *p));
+			buf_addc(o, *p++);
+		buf_addc(o, *p);
 		if (*p == ',' && !quoted)
-			OUT(o, buf_addc(&o->text, ' '));
+			buf_addc(o, ' ');
 	}
 }
 
 struct facts {
-	struct out out; /* the text of one fact */
+	struct buf text; /* of one fact */
 	carton_fact_fn *fn;
 	void *ctx;
 };
 
 static void tell(struct facts *f, const struct carton_fact *fact)
 {
-	if (f->out.error == 0)
+	if (!f->text.error)
 		f->fn(f->ctx, fact);
-	f->out.text.len = 0;
+	f->text.len = 0;
 }
 
 static void tell_text(struct facts *f, const char *name, const char *text)
@@ -238,11 +219,10 @@ static void tell_text(struct facts *f, const char *name, const char *text)
 static void tell_options(struct facts *f, const struct meta_option *opts)
 {
 	for (const struct meta_option *c = opts->first; c; c = c->next) {
-		toml_key(&f->out, c);
-		put(&f->out, " = ");
-		toml_value(&f->out, c);
-		tell(f,
-		     &(struct carton_fact){ .kind = CARTON_FACT_OPTION, .text = f->out.text.data });
+		toml_key(&f->text, c);
+		buf_adds(&f->text, " = ");
+		toml_value(&f->text, c);
+		tell(f, &(struct carton_fact){ .kind = CARTON_FACT_OPTION, .text = f->text.data });
 	}
 }
 
@@ -251,13 +231,13 @@ static void tell_tensors(struct facts *f, enum carton_fact_kind kind,
 {
 	for (size_t i = 0; i < n; i++) {
 		if (list[i].shape)
-			plain_shape(&f->out, list[i].shape);
+			plain_shape(&f->text, list[i].shape);
 		tell(f, &(struct carton_fact){
 				.kind = kind,
 				.name = list[i].name,
 				.text = list[i].description,
 				.dtype = list[i].dtype,
-				.shape = list[i].shape ? f->out.text.data : NULL,
+				.shape = list[i].shape ? f->text.data : NULL,
 				.internal_name = list[i].internal_name,
 			});
 	}
@@ -273,9 +253,10 @@ static void tell_cases(struct facts *f, enum carton_fact_kind kind, const struct
 
 int carton_facts(struct carton *c, carton_fact_fn *fn, void *ctx)
 {
-	struct facts f = { .out = { .text = buf_init(MAX_INFO) }, .fn = fn, .ctx = ctx };
+	struct facts f = { .text = buf_init(MAX_INFO), .fn = fn, .ctx = ctx };
 	const struct meta *m = c->meta;
 	char number[32];
+	int r;
 
 	if (!m)
 		return -EBADMSG;
@@ -297,25 +278,27 @@ int carton_facts(struct carton *c, carton_fact_fn *fn, void *ctx)
 	tell_cases(&f, CARTON_FACT_SELF_TEST, m->self_tests, m->n_self_tests);
 	tell_cases(&f, CARTON_FACT_EXAMPLE, m->examples, m->n_examples);
 	tell_text(&f, "model_description", m->model_description);
-	buf_free(&f.out.text);
-	return f.out.error;
+	r = f.text.error;
+	buf_free(&f.text);
+	return r;
 }
 
 int carton_info(struct carton *c, char **ret_json)
 {
-	struct out o = { .text = buf_init(MAX_INFO) };
+	struct buf o = buf_init(MAX_INFO);
 	char hash[65];
+	int r;
 
 	if (!c->meta)
 		return -EBADMSG;
 	carton_model_hash(c, hash);
 	json_info(&o, c, hash);
-	if (o.error < 0) {
-		buf_free(&o.text);
-		return o.error;
-	}
-	*ret_json = o.text.data;
-	return 0;
+	r = o.error;
+	if (r < 0)
+		buf_free(&o);
+	else
+		*ret_json = o.data;
+	return r;
 }
 
 /* ---- where the bytes are ---- */

@@ -14,15 +14,17 @@ int buf_reserve(struct buf *b, size_t more)
 	size_t need, cap;
 	char *data;
 
+	if (b->error)
+		return b->error;
 	if (__builtin_add_overflow(b->len, more, &need) || need > b->max || need == SIZE_MAX)
-		return -EFBIG;
+		return b->error = -EFBIG;
 	if (b->data && need < b->cap)
 		return 0;
 	cap = MAX(need + 1, MIN(b->max, b->cap + b->cap / 2) + 1);
 	cap = MAX(cap, (size_t)32);
 	data = realloc(b->data, cap);
 	if (!data)
-		return -ENOMEM;
+		return b->error = -ENOMEM;
 	data[b->len] = '\0';
 	b->data = data;
 	b->cap = cap;
@@ -100,32 +102,23 @@ static int add_json_char(struct buf *b, const char *s, size_t step)
 
 int buf_add_json_part(struct buf *b, const char *s, size_t n)
 {
-	int r = 0;
-
-	for (size_t i = 0; i < n && r == 0;) {
+	for (size_t i = 0; i < n && !b->error;) {
 		size_t step = utf8_step(s + i, n - i);
 
-		r = step ? add_json_char(b, s + i, step) : buf_adds(b, "\xef\xbf\xbd");
+		if (step)
+			add_json_char(b, s + i, step);
+		else
+			buf_adds(b, "\xef\xbf\xbd");
 		i += step ? step : 1;
 	}
-	return r;
+	return b->error;
 }
 
 int buf_add_json(struct buf *b, const char *s, size_t n)
 {
-	size_t start = b->len;
-	int r = buf_addc(b, '"');
-
-	if (r == 0)
-		r = buf_add_json_part(b, s, n);
-	if (r == 0)
-		r = buf_addc(b, '"');
-	if (r < 0) {
-		b->len = start;
-		if (b->data)
-			b->data[start] = '\0';
-	}
-	return r;
+	buf_addc(b, '"');
+	buf_add_json_part(b, s, n);
+	return buf_addc(b, '"');
 }
 
 void buf_free(struct buf *b)
@@ -135,6 +128,7 @@ void buf_free(struct buf *b)
 	free(b->data);
 	b->data = NULL;
 	b->len = b->cap = 0;
+	b->error = 0;
 }
 
 void *array_grow(void *array, size_t *cap, size_t need, size_t size)

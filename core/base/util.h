@@ -73,6 +73,7 @@ struct buf {
 	size_t len;
 	size_t cap;
 	size_t max; /* bytes it may hold; more is -EFBIG */
+	int error;  /* of the first call that failed; 0: none */
 };
 
 /* An empty buffer that may hold `max` bytes. Owns nothing yet. */
@@ -81,7 +82,10 @@ static inline struct buf buf_init(size_t max)
 	return (struct buf){ .max = max };
 }
 
-/* Each returns 0, -ENOMEM or -EFBIG; on failure the buffer is unchanged. */
+/*
+ * Each returns 0, -ENOMEM or -EFBIG; on failure the buffer is unchanged. All later calls fail in the same
+ * way, so that of several only the last one has to be looked at.
+ */
 int buf_reserve(struct buf *b, size_t more);
 int buf_add(struct buf *b, const void *data, size_t n);
 int buf_addc(struct buf *b, char c);
@@ -91,10 +95,10 @@ int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 
 /* The same of n bytes, percent-encoded but for letters, digits and those in `kept`. */
 int buf_add_encoded(struct buf *b, const char *s, size_t n, const char *kept);
 
-/* Appends `s` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
+/* Appends `s` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. A failure may leave a part. */
 int buf_add_json(struct buf *b, const char *s, size_t n);
 
-/* A part of such a string, without quotes; what was appended before a failure stays. */
+/* A part of such a string, without quotes. */
 int buf_add_json_part(struct buf *b, const char *s, size_t n);
 
 /* Frees the bytes; the buffer is empty and can be used again. NULL-safe. */

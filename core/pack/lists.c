@@ -17,16 +17,14 @@ int lists_add_file(struct buf *manifest, const char *path, const uint8_t sha256[
 static int fill(struct buf *url, const char *template, const char *hex)
 {
 	const char *at = strstr(template, place);
-	int r = 0;
 
 	*url = buf_init(HTTP_MAX_URL + 1);
-	for (; at && r == 0; at = strstr(template, place)) {
-		r = buf_add(url, template, (size_t)(at - template));
-		if (r == 0)
-			r = buf_adds(url, hex);
+	for (; at; at = strstr(template, place)) {
+		buf_add(url, template, (size_t)(at - template));
+		buf_adds(url, hex);
 		template = at + strlen(place);
 	}
-	return r == 0 ? buf_adds(url, template) : r;
+	return buf_adds(url, template);
 }
 
 const char *lists_template_fault(const char *template)
@@ -69,26 +67,24 @@ int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 {
 	char hex[2 * SHA256_SIZE + 1];
 	const char *comma = "";
-	int r;
+	int r = 0;
 
 	hex_encode(sha256, SHA256_SIZE, hex);
-	r = buf_addf(links, "%s = [", hex);
+	buf_addf(links, "%s = [", hex);
 	for (size_t i = 0; r == 0 && templates[i]; i++, comma = ", ") {
 		struct buf url;
 
 		r = fill(&url, templates[i], hex);
+		buf_adds(links, comma);
 		if (r == 0)
-			r = buf_adds(links, comma);
-		if (r == 0)
-			r = buf_add_json(links, url.data, url.len);
+			buf_add_json(links, url.data, url.len);
 		buf_free(&url);
 	}
-	for (size_t i = 0; r == 0 && old && i < old->n_urls; i++) {
+	for (size_t i = 0; old && i < old->n_urls; i++) {
 		if (is_among(old->urls[i], templates, hex))
 			continue;
-		r = buf_adds(links, comma);
-		if (r == 0)
-			r = buf_add_json(links, old->urls[i], strlen(old->urls[i]));
+		buf_adds(links, comma);
+		buf_add_json(links, old->urls[i], strlen(old->urls[i]));
 		comma = ", ";
 	}
 	return r == 0 ? buf_adds(links, "]\n") : r;

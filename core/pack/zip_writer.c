@@ -151,7 +151,6 @@ static int add_central(struct buf *b, const struct zip_entry *e)
 	bool far = e->header >= UINT32_MAX;
 	size_t extra = 0;
 	uint32_t mode = e->symlink ? S_IFLNK | 0777 : S_IFREG | (e->executable ? 0755 : 0644);
-	int r;
 
 	put_le32(h, CENTRAL_SIG);
 	put_le16(h + 4, MADE_BY);
@@ -173,10 +172,9 @@ static int add_central(struct buf *b, const struct zip_entry *e)
 		extra += EXTRA_HEAD;
 		put_le16(h + 30, (uint16_t)extra);
 	}
-	r = buf_add(b, h, CENTRAL_SIZE);
-	if (r == 0)
-		r = buf_adds(b, e->name);
-	return r == 0 ? buf_add(b, h + CENTRAL_SIZE, extra) : r;
+	buf_add(b, h, CENTRAL_SIZE);
+	buf_adds(b, e->name);
+	return buf_add(b, h + CENTRAL_SIZE, extra);
 }
 
 /* The end of a directory that began at `start`: a zip64 record and locator if needed, EOCD. */
@@ -184,7 +182,6 @@ static int add_end(struct buf *b, uint64_t start, uint64_t end, uint64_t n)
 {
 	uint8_t record[RECORD_SIZE + LOCATOR_SIZE] = { 0 }, eocd[EOCD_SIZE] = { 0 };
 	uint64_t size = end - start;
-	int r = 0;
 
 	if (n >= UINT16_MAX || size >= UINT32_MAX || start >= UINT32_MAX) {
 		put_le32(record, RECORD_SIG);
@@ -198,14 +195,14 @@ static int add_end(struct buf *b, uint64_t start, uint64_t end, uint64_t n)
 		put_le32(record + RECORD_SIZE, LOCATOR_SIG);
 		put_le64(record + RECORD_SIZE + 8, end);
 		put_le32(record + RECORD_SIZE + 16, 1);
-		r = buf_add(b, record, sizeof(record));
+		buf_add(b, record, sizeof(record));
 	}
 	put_le32(eocd, EOCD_SIG);
 	put_le16(eocd + 8, (uint16_t)MIN(n, UINT16_MAX));
 	put_le16(eocd + 10, (uint16_t)MIN(n, UINT16_MAX));
 	put_le32(eocd + 12, (uint32_t)MIN(size, UINT32_MAX));
 	put_le32(eocd + 16, (uint32_t)MIN(start, UINT32_MAX));
-	return r == 0 ? buf_add(b, eocd, sizeof(eocd)) : r;
+	return buf_add(b, eocd, sizeof(eocd));
 }
 
 static int flush(struct zip_writer *w, struct buf *b)

@@ -9,42 +9,22 @@
 /* numpy reserves room for the first dimension to grow to any 64-bit number. */
 #define GROWTH_DIGITS 21
 
-static int add_shape(struct buf *b, const uint64_t *shape, unsigned rank)
+static void add_shape(struct buf *b, const uint64_t *shape, unsigned rank)
 {
-	int r = buf_addc(b, '(');
-
-	for (unsigned i = 0; !r && i < rank; i++)
-		r = buf_addf(b, "%s%" PRIu64, i ? ", " : "", shape[i]);
-	if (!r && rank == 1)
-		r = buf_addc(b, ',');
-	return r ? r : buf_addc(b, ')');
-}
-
-static int add_spaces(struct buf *b, size_t n)
-{
-	int r = 0;
-
-	while (!r && n--)
-		r = buf_addc(b, ' ');
-	return r;
+	buf_addc(b, '(');
+	for (unsigned i = 0; i < rank; i++)
+		buf_addf(b, "%s%" PRIu64, i ? ", " : "", shape[i]);
+	buf_adds(b, rank == 1 ? ",)" : ")");
 }
 
 /* The dictionary as Python prints it, with sorted keys and space for the shape to grow. */
 static int add_dict(struct buf *b, const char *descr, const uint64_t *shape, unsigned rank)
 {
-	int r = buf_addf(b, "{'descr': '%s', 'fortran_order': False, 'shape': ", descr);
+	int digits = rank ? snprintf(NULL, 0, "%" PRIu64, shape[0]) : GROWTH_DIGITS;
 
-	if (!r)
-		r = add_shape(b, shape, rank);
-	if (!r)
-		r = buf_adds(b, ", }");
-	if (!r && rank) {
-		char digits[24];
-		int n = snprintf(digits, sizeof(digits), "%" PRIu64, shape[0]);
-
-		r = add_spaces(b, (size_t)(GROWTH_DIGITS - n));
-	}
-	return r;
+	buf_addf(b, "{'descr': '%s', 'fortran_order': False, 'shape': ", descr);
+	add_shape(b, shape, rank);
+	return buf_addf(b, ", }%*s", GROWTH_DIGITS - digits, "");
 }
 
 /* The value of the length field for a dictionary of `n` bytes after `prefix` bytes. */
@@ -59,7 +39,6 @@ static int add_header(struct buf *b, const struct buf *dict)
 	uint8_t prefix[12] = "\x93NUMPY\x01";
 	unsigned n = 10;
 	uint64_t len = padded(dict->len, n);
-	int r;
 
 	if (len > UINT16_MAX) {
 		prefix[6] = 2;
@@ -71,14 +50,10 @@ static int add_header(struct buf *b, const struct buf *dict)
 	} else {
 		put_le16(prefix + 8, (uint16_t)len);
 	}
-	r = buf_reserve(b, n + len);
-	if (!r)
-		r = buf_add(b, prefix, n);
-	if (!r)
-		r = buf_add(b, dict->data, dict->len);
-	if (!r)
-		r = add_spaces(b, len - dict->len - 1);
-	return r ? r : buf_addc(b, '\n');
+	buf_reserve(b, n + len);
+	buf_add(b, prefix, n);
+	buf_add(b, dict->data, dict->len);
+	return buf_addf(b, "%*s\n", (int)(len - dict->len - 1), "");
 }
 
 bool npy_can_hold(const char *descr, const uint64_t *shape, unsigned rank)

@@ -25,18 +25,14 @@ static int in_file_order(const void *a, const void *b)
 static int add_tensor(struct buf *b, const struct safetensors_item *item, bool first)
 {
 	const struct tensor_info *i = item->info;
-	int r = first ? 0 : buf_addc(b, ',');
-
-	if (!r)
-		r = buf_add_json(b, i->name, i->name_len);
-	if (!r)
-		r = buf_addf(b, ":{\"dtype\":\"%s\",\"shape\":[", i->dtype->safetensors);
-	for (unsigned d = 0; d < i->rank && !r; d++)
-		r = buf_addf(b, "%s%" PRIu64, d ? "," : "", i->shape[d]);
-	if (!r)
-		r = buf_addf(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", item->offset,
-			     item->offset + i->bytes);
-	return r;
+	if (!first)
+		buf_addc(b, ',');
+	buf_add_json(b, i->name, i->name_len);
+	buf_addf(b, ":{\"dtype\":\"%s\",\"shape\":[", i->dtype->safetensors);
+	for (unsigned d = 0; d < i->rank; d++)
+		buf_addf(b, "%s%" PRIu64, d ? "," : "", i->shape[d]);
+	return buf_addf(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", item->offset,
+			item->offset + i->bytes);
 }
 
 /* The JSON, behind the `start` bytes that are in `b` already. */

@@ -46,19 +46,13 @@ const char *triton_obstacle(const struct triton_tensor *tensors, size_t n)
 
 static int add_tensor(struct buf *b, const struct tensor_info *i, bool first)
 {
-	int r = buf_adds(b, first ? "{\"name\":" : ",{\"name\":");
-
-	if (!r)
-		r = buf_add_json(b, i->name, i->name_len);
-	if (!r)
-		r = buf_adds(b, ",\"shape\":[");
-	for (unsigned d = 0; d < i->rank && !r; d++)
-		r = buf_addf(b, "%s%" PRIu64, d ? "," : "", i->shape[d]);
-	if (!r)
-		r = buf_addf(b, "],\"datatype\":\"%s\",\"parameters\":{", i->dtype->triton);
-	if (!r)
-		r = buf_addf(b, "\"binary_data_size\":%" PRIu64 "}}", i->bytes);
-	return r;
+	buf_adds(b, first ? "{\"name\":" : ",{\"name\":");
+	buf_add_json(b, i->name, i->name_len);
+	buf_adds(b, ",\"shape\":[");
+	for (unsigned d = 0; d < i->rank; d++)
+		buf_addf(b, "%s%" PRIu64, d ? "," : "", i->shape[d]);
+	buf_addf(b, "],\"datatype\":\"%s\",\"parameters\":{", i->dtype->triton);
+	return buf_addf(b, "\"binary_data_size\":%" PRIu64 "}}", i->bytes);
 }
 
 static int add_tensors(struct buf *b, const struct triton_tensor *tensors, size_t n)
@@ -86,10 +80,10 @@ static int body_length(uint64_t json, const struct triton_tensor *tensors, size_
 int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b, uint64_t *ret_body)
 {
 	size_t before = b->len;
-	int r = buf_adds(b, "{\"inputs\":[");
+	int r;
 
-	if (!r)
-		r = add_tensors(b, inputs, n);
+	buf_adds(b, "{\"inputs\":[");
+	r = add_tensors(b, inputs, n);
 	if (!r)
 		r = buf_adds(b, "],\"parameters\":{\"binary_data_output\":true}}");
 	return r ? r : body_length(b->len - before, inputs, n, ret_body);
@@ -99,19 +93,16 @@ int triton_response(const char *model_name, const struct triton_tensor *outputs,
 		    struct buf *b, uint64_t *ret_body)
 {
 	size_t before = b->len;
-	int r = buf_addc(b, '{');
+	int r;
 
-	if (!r && model_name) {
-		r = buf_adds(b, "\"model_name\":");
-		if (!r)
-			r = buf_add_json(b, model_name, strlen(model_name));
-		if (!r)
-			r = buf_addc(b, ',');
+	buf_addc(b, '{');
+	if (model_name) {
+		buf_adds(b, "\"model_name\":");
+		buf_add_json(b, model_name, strlen(model_name));
+		buf_addc(b, ',');
 	}
-	if (!r)
-		r = buf_adds(b, "\"outputs\":[");
-	if (!r)
-		r = add_tensors(b, outputs, n);
+	buf_adds(b, "\"outputs\":[");
+	r = add_tensors(b, outputs, n);
 	if (!r)
 		r = buf_adds(b, "]}");
 	return r ? r : body_length(b->len - before, outputs, n, ret_body);

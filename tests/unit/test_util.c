@@ -46,16 +46,21 @@ static void test_buf_bound(void **state)
 	assert_string_equal(b.data, "12345678");
 	b.len = 5;
 	b.data[5] = '\0';
-	/* half of it fits: then none of it stays */
-	assert_int_equal(buf_add_json(&b, "ab", 2), -EFBIG);
+	/* there is room now, but something is missing before it */
+	assert_int_equal(buf_addc(&b, 'x'), -EFBIG);
+	assert_int_equal(buf_add_json(&b, "", 0), -EFBIG);
 	assert_string_equal(b.data, "12345");
 	assert_int_equal(b.len, 5);
-	assert_int_equal(buf_add_json(&b, "a", 1), 0);
-	assert_string_equal(b.data, "12345\"a\"");
+	buf_free(&b);
+	assert_int_equal(buf_add_json(&b, "abcdef", 6), 0);
+	assert_string_equal(b.data, "\"abcdef\"");
+	buf_free(&b);
+	assert_int_equal(buf_add_json(&b, "abcdefg", 7), -EFBIG);
 	buf_free(&b);
 
 	b = buf_init(SIZE_MAX);
 	assert_true(buf_reserve(&b, SIZE_MAX) < 0);
+	buf_free(&b);
 	assert_int_equal(buf_adds(&b, "x"), 0);
 	buf_free(&b);
 }
