@@ -9,7 +9,6 @@
 
 #include "archive/decode.h"
 #include "tensor/dtype.h"
-#include "request.h"
 
 /* ---- the tree ---- */
 
@@ -252,19 +251,6 @@ ssize_t carton_property(const struct carton_node *node, const char *name, char *
 
 /* ---- reading ---- */
 
-int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,
-	       struct carton_request **ret_request)
-{
-	(void)c;
-	return request_pin(to_node(file), done, ctx, ret_request);
-}
-
-int carton_pin_tapped(struct carton_node *file, struct carton_tap *tap, carton_done_fn *done,
-		      void *ctx, struct carton_request **ret_request)
-{
-	return request_pin_tapped(to_node(file), tap, done, ctx, ret_request);
-}
-
 uint64_t carton_memory(const struct carton *c)
 {
 	return c->budget.limit;
@@ -277,25 +263,6 @@ int carton_copy_fd(const struct carton_node *file)
 	if (n->kind != NODE_FILE || n->has_body)
 		return -ENODATA;
 	return object_copy_fd(n->file.object);
-}
-
-void carton_unpin(struct carton_node *file)
-{
-	request_unpin(to_node(file));
-}
-
-int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done, void *ctx,
-		struct carton_request **ret_request)
-{
-	(void)c;
-	return request_list(to_node(dir), done, ctx, ret_request);
-}
-
-int carton_size(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,
-		struct carton_request **ret_request)
-{
-	(void)c;
-	return request_size(to_node(file), done, ctx, ret_request);
 }
 
 struct waiter {
@@ -335,17 +302,6 @@ int carton_pin_wait(struct carton *c, struct carton_node *file)
 	return r;
 }
 
-ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
-{
-	return request_read(to_node(file), ret_buf, n, off, nowait);
-}
-
-int carton_read_later(struct carton *c, struct carton_node *file, size_t n, uint64_t off,
-		      carton_done_fn *done, void *ctx, struct carton_request **ret_request)
-{
-	return request_read_later(c->workers, to_node(file), n, off, done, ctx, ret_request);
-}
-
 int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret)
 {
 	struct node *n = tree_find(c->tree, path);
@@ -362,8 +318,8 @@ int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret
 	if (r == -EFBIG)
 		carton_log(CARTON_LOG_ERROR, path, "is %" PRIu64 " bytes; at most %zu are read",
 			   node_size(n), max);
-	got = r == 0 ? request_read(n, ret->data, (size_t)node_size(n), 0, false) : r;
-	request_unpin(n);
+	got = r == 0 ? carton_read(from_node(n), ret->data, (size_t)node_size(n), 0, false) : r;
+	carton_unpin(from_node(n));
 	if (got < 0)
 		return (int)got;
 	ret->len = (size_t)got;

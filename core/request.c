@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "request.h"
+/*
+ * Requests: what the outside waits for. Pinning a file waits for the objects of all its extents; a late
+ * read waits for a disk, or for bytes that have to be fetched.
+ */
+#include "internal.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -221,7 +225,7 @@ static int try_pins(struct node *file)
 	}
 	r = check_extents(file);
 	if (r < 0)
-		request_unpin(file);
+		put_extents(file, node_n_extents(file));
 	return r;
 }
 
@@ -250,9 +254,10 @@ static int await(struct object *o, get_fn *get, carton_done_fn *done, void *ctx,
 	return begin(q, get, ret);
 }
 
-int request_pin_tapped(struct node *file, struct carton_tap *tap, carton_done_fn *done, void *ctx,
-		       struct carton_request **ret)
+int carton_pin_tapped(struct carton_node *node, struct carton_tap *tap, carton_done_fn *done,
+		      void *ctx, struct carton_request **ret)
 {
+	struct node *file = to_node(node);
 	struct carton_request *q = NULL;
 	int r = 0;
 
@@ -281,23 +286,31 @@ int request_pin_tapped(struct node *file, struct carton_tap *tap, carton_done_fn
 	return begin(q, object_get, ret);
 }
 
-int request_pin(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
+int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done, void *ctx,
+	       struct carton_request **ret)
 {
-	return request_pin_tapped(file, NULL, done, ctx, ret);
+	(void)c;
+	return carton_pin_tapped(file, NULL, done, ctx, ret);
 }
 
-int request_size(struct node *file, carton_done_fn *done, void *ctx, struct carton_request **ret)
+int carton_size(struct carton *c, struct carton_node *node, carton_done_fn *done, void *ctx,
+		struct carton_request **ret)
 {
+	const struct node *file = to_node(node);
+
+	(void)c;
 	if (file->kind != NODE_FILE || node_size(file) != OBJECT_NO_SIZE)
 		return 0;
 	return done ? await(node_extent(file, 0).object, object_get_size, done, ctx, ret) : -EAGAIN;
 }
 
-int request_list(struct node *dir, carton_done_fn *done, void *ctx, struct carton_request **ret)
+int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done, void *ctx,
+		struct carton_request **ret)
 {
-	struct object *gate = node_gate(dir);
+	struct object *gate = node_gate(to_node(dir));
 	int r;
 
+	(void)c;
 	if (!gate)
 		return 0;
 	/* a gate never closes again, so pins of it need not be counted */
@@ -305,9 +318,9 @@ int request_list(struct node *dir, carton_done_fn *done, void *ctx, struct carto
 	return r != -EAGAIN || !done ? r : await(gate, object_get, done, ctx, ret);
 }
 
-void request_unpin(struct node *file)
+void carton_unpin(struct carton_node *file)
 {
-	put_extents(file, node_n_extents(file));
+	put_extents(to_node(file), node_n_extents(to_node(file)));
 }
 
 /* ---- reading ---- */
@@ -395,9 +408,9 @@ static ssize_t read_part(struct part *p, char *out, enum how how)
 	return (ssize_t)p->n;
 }
 
-ssize_t request_read(struct node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
+ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
-	struct part p = { .file = file, .off = off, .n = n };
+	struct part p = { .file = to_node(file), .off = off, .n = n };
 
 	return read_part(&p, ret_buf, nowait ? READ_NOW : READ_FETCH);
 }
@@ -493,9 +506,10 @@ static void run_read(struct job *job)
 		read_over(q, got);
 }
 
-int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t off,
-		       carton_done_fn *done, void *ctx, struct carton_request **ret)
+int carton_read_later(struct carton *c, struct carton_node *node, size_t n, uint64_t off,
+		      carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
+	struct node *file = to_node(node);
 	uint64_t size = node_size(file);
 	size_t first = off < size ? find_extent(file, off) : 0;
 	/* the last byte wanted, or where it would be: reading nothing ends before it begins */
@@ -530,9 +544,9 @@ int request_read_later(struct workers *w, struct node *file, size_t n, uint64_t 
 		pin->state = PIN_DONE;
 	}
 	*ret = q;
-	q->workers = w;
+	q->workers = c->workers;
 	q->job.run = run_read;
-	workers_submit(w, &q->job, LANE_READS);
+	workers_submit(q->workers, &q->job, LANE_READS);
 	return -EINPROGRESS;
 }
 

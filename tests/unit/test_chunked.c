@@ -5,7 +5,7 @@
 #include "object/maker.h"
 #include "object/whole.h"
 #include "object_help.h"
-#include "request.h"
+#include "internal.h"
 
 #define CHUNK (256 * KIB)
 #define TAGS (CHUNK / CHUNK_SIZE) /* of a chunk */
@@ -674,7 +674,8 @@ static void test_read_after_failure(void **state)
 	assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header), 0);
 	assert_int_equal(get(k.item->object), 0);
 	assert_int_equal(state_at_end(k.item->object), OBJECT_CORRUPT);
-	assert_int_equal(request_read_later(k.box->workers, file, 1000, 77, not_called, NULL, &q),
+	assert_int_equal(carton_read_later(&(struct carton){ .workers = k.box->workers },
+					   from_node(file), 1000, 77, not_called, NULL, &q),
 			 -EBADMSG);
 	assert_null(q);
 	object_put(k.item->object);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests over files of several extents: pinned as a whole or not at all, read across edges. */
-#include "request.h"
+#include "internal.h"
 #include "object_help.h"
 
 /* ---- a file of literals and objects ---- */
@@ -118,7 +118,7 @@ static int pin(struct node *file)
 	int r;
 
 	end_init(&e);
-	r = request_pin(file, on_done, &e, &q);
+	r = carton_pin(NULL, from_node(file), on_done, &e, &q);
 	if (r == -EINPROGRESS)
 		r = wait_end(&e);
 	carton_request_free(q);
@@ -133,10 +133,10 @@ static void test_ranges(void **state)
 	(void)state;
 	mixed_init(&x, -1);
 	out = must(malloc(x.size + 100));
-	assert_int_equal(request_pin(x.file, NULL, NULL, NULL), -EAGAIN);
+	assert_int_equal(carton_pin(NULL, from_node(x.file), NULL, NULL, NULL), -EAGAIN);
 	assert_int_equal(pin(x.file), 0);
-	assert_int_equal(request_pin(x.file, NULL, NULL, NULL), 0);
-	request_unpin(x.file);
+	assert_int_equal(carton_pin(NULL, from_node(x.file), NULL, NULL, NULL), 0);
+	carton_unpin(from_node(x.file));
 	/* across and at every edge */
 	assert_int_equal(node_n_extents(x.file), 8);
 	for (size_t i = 0; i < 8; i++) {
@@ -146,19 +146,20 @@ static void test_ranges(void **state)
 			for (size_t n = 0; n < 300000; n = n * 7 + 1) {
 				size_t want = (size_t)MIN(n, x.size - off);
 
-				assert_int_equal(request_read(x.file, out, n, off, false), want);
+				assert_int_equal(carton_read(from_node(x.file), out, n, off, false),
+						 want);
 				assert_memory_equal(out, x.want + off, want);
 			}
 	}
-	assert_int_equal(request_read(x.file, out, x.size + 100, 0, false), x.size);
+	assert_int_equal(carton_read(from_node(x.file), out, x.size + 100, 0, false), x.size);
 	assert_memory_equal(out, x.want, x.size);
-	assert_int_equal(request_read(x.file, out, 10, x.size - 1, false), 1);
-	assert_int_equal(request_read(x.file, out, 10, x.size, false), 0);
-	assert_int_equal(request_read(x.file, out, 10, UINT64_MAX, false), 0);
+	assert_int_equal(carton_read(from_node(x.file), out, 10, x.size - 1, false), 1);
+	assert_int_equal(carton_read(from_node(x.file), out, 10, x.size, false), 0);
+	assert_int_equal(carton_read(from_node(x.file), out, 10, UINT64_MAX, false), 0);
 	/* literal bytes and small objects are in memory */
-	assert_int_equal(request_read(x.file, out, 1006, 0, true), 1006);
+	assert_int_equal(carton_read(from_node(x.file), out, 1006, 0, true), 1006);
 	assert_memory_equal(out, x.want, 1006);
-	request_unpin(x.file);
+	carton_unpin(from_node(x.file));
 	free(out);
 	mixed_free(&x);
 }
@@ -174,7 +175,7 @@ static void test_one_fails(void **state)
 		assert_int_equal(pin(x.file), -EBADMSG);
 		assert_int_equal(pin(x.file), -EBADMSG);
 		/* the wait for the others was given up: they may not be ready */
-		r = request_pin(x.file, NULL, NULL, NULL);
+		r = carton_pin(NULL, from_node(x.file), NULL, NULL, NULL);
 		assert_true(r == -EBADMSG || r == -EAGAIN);
 		mixed_free(&x);
 	}
@@ -194,7 +195,7 @@ static void test_transient(void **state)
 	for (int i = 0; i < OBJECTS && r == -ENOSPC; i++)
 		r = pin(x.file);
 	assert_int_equal(r, 0);
-	request_unpin(x.file);
+	carton_unpin(from_node(x.file));
 	expect_pins(&x, true);
 	mixed_free(&x);
 }
@@ -208,17 +209,17 @@ static void test_kinds(void **state)
 
 	(void)state;
 	mixed_init(&x, -1);
-	assert_int_equal(request_pin(x.tree->root, on_done, NULL, NULL), -EISDIR);
+	assert_int_equal(carton_pin(NULL, from_node(x.tree->root), on_done, NULL, NULL), -EISDIR);
 	assert_int_equal(tree_add(x.tree, x.tree->root, "link", 4, NODE_SYMLINK, &n), 0);
-	assert_int_equal(request_pin(n, on_done, NULL, NULL), -ELOOP);
+	assert_int_equal(carton_pin(NULL, from_node(n), on_done, NULL, NULL), -ELOOP);
 	assert_int_equal(tree_add(x.tree, x.tree->root, "none", 4, NODE_FILE, &n), 0);
-	assert_int_equal(request_pin(n, NULL, NULL, NULL), 0);
-	assert_int_equal(request_read(n, out, 4, 0, true), 0);
+	assert_int_equal(carton_pin(NULL, from_node(n), NULL, NULL, NULL), 0);
+	assert_int_equal(carton_read(from_node(n), out, 4, 0, true), 0);
 	assert_int_equal(tree_set_extents(x.tree, n, &abc, 1, NULL), 0);
-	assert_int_equal(request_pin(n, NULL, NULL, NULL), 0);
-	assert_int_equal(request_read(n, out, 4, 1, true), 2);
+	assert_int_equal(carton_pin(NULL, from_node(n), NULL, NULL, NULL), 0);
+	assert_int_equal(carton_read(from_node(n), out, 4, 1, true), 2);
 	assert_memory_equal(out, "bc", 2);
-	request_unpin(n);
+	carton_unpin(from_node(n));
 	mixed_free(&x);
 }
 
@@ -234,14 +235,14 @@ static void test_cancel(void **state)
 	/* with some ready and some not */
 	assert_int_equal(get(x.b->items[2].object), 0);
 	box_gate(x.b, true);
-	assert_int_equal(request_pin(x.file, on_done, &e, &q), -EINPROGRESS);
+	assert_int_equal(carton_pin(NULL, from_node(x.file), on_done, &e, &q), -EINPROGRESS);
 	box_wait_inside(x.b, 1);
 	assert_true(carton_request_cancel(q));
 	assert_false(carton_request_cancel(q));
 	carton_request_free(q);
 	box_gate(x.b, false);
 	assert_int_equal(pin(x.file), 0);
-	request_unpin(x.file);
+	carton_unpin(from_node(x.file));
 	object_put(x.b->items[2].object);
 	assert_int_equal(e.calls, 0);
 	mixed_free(&x);
@@ -259,7 +260,8 @@ static void test_stop(void **state)
 	box_gate(x.b, true);
 	for (size_t i = 0; i < 10; i++) {
 		end_init(&e[i]);
-		assert_int_equal(request_pin(x.file, on_done, &e[i], &q[i]), -EINPROGRESS);
+		assert_int_equal(carton_pin(NULL, from_node(x.file), on_done, &e[i], &q[i]),
+				 -EINPROGRESS);
 	}
 	box_wait_inside(x.b, 1);
 	object_store_stop(x.b->store);
@@ -296,8 +298,9 @@ static void test_read_later(void **state)
 		struct end e;
 
 		end_init(&e);
-		assert_int_equal(request_read_later(x.b->workers, x.file, list[i].n, list[i].off,
-						    on_done, &e, &q),
+		assert_int_equal(carton_read_later(&(struct carton){ .workers = x.b->workers },
+						   from_node(x.file), list[i].n, list[i].off,
+						   on_done, &e, &q),
 				 -EINPROGRESS);
 		assert_int_equal(wait_end(&e), want);
 		assert_memory_equal(carton_request_data(q), x.want + MIN(list[i].off, x.size),
@@ -311,11 +314,12 @@ static void test_read_later(void **state)
 
 	end_init(&e);
 	assert_int_equal(ftruncate(x.b->fd, (off_t)x.b->items[1].entry.header), 0);
-	assert_int_equal(request_read_later(x.b->workers, x.file, 300000, 0, on_done, &e, &q),
+	assert_int_equal(carton_read_later(&(struct carton){ .workers = x.b->workers },
+					   from_node(x.file), 300000, 0, on_done, &e, &q),
 			 -EINPROGRESS);
 	assert_int_equal(wait_end(&e), -EBADMSG);
 	carton_request_free(q);
-	request_unpin(x.file);
+	carton_unpin(from_node(x.file));
 	mixed_free(&x);
 }
 
@@ -345,12 +349,13 @@ static void test_read_later_beside_opens(void **state)
 		assert_int_equal(object_get(b->items[i + 1].object, &waiters[i].wait),
 				 -EINPROGRESS);
 	}
-	assert_int_equal(request_read_later(b->workers, file, 1000, 77, on_done, &e, &q),
+	assert_int_equal(carton_read_later(&(struct carton){ .workers = b->workers },
+					   from_node(file), 1000, 77, on_done, &e, &q),
 			 -EINPROGRESS);
 	assert_int_equal(wait_end(&e), 1000);
 	assert_memory_equal(carton_request_data(q), b->items[0].data + 77, 1000);
 	carton_request_free(q);
-	request_unpin(file);
+	carton_unpin(from_node(file));
 	box_gate(b, false);
 	for (size_t i = 0; i < COLD; i++) {
 		assert_int_equal(waiter_wait(&waiters[i]), 0);
@@ -375,11 +380,11 @@ static void test_read_later_gone(void **state)
 
 		end_init(&e);
 		assert_int_equal(pin(x.file), 0);
-		assert_int_equal(
-			request_read_later(x.b->workers, x.file, 300000, i, on_done, &e, &q),
-			-EINPROGRESS);
+		assert_int_equal(carton_read_later(&(struct carton){ .workers = x.b->workers },
+						   from_node(x.file), 300000, i, on_done, &e, &q),
+				 -EINPROGRESS);
 		cancelled = carton_request_cancel(q);
-		request_unpin(x.file);
+		carton_unpin(from_node(x.file));
 		if (!cancelled)
 			assert_int_equal(wait_end(&e), 300000);
 		carton_request_free(q);
@@ -410,7 +415,7 @@ static void *pin_cancel_read(void *arg)
 		int r;
 
 		end_init(&e);
-		r = request_pin(x->file, on_done, &e, &q);
+		r = carton_pin(NULL, from_node(x->file), on_done, &e, &q);
 		if (r == -EINPROGRESS && rand_r(&rd->seed) % 2 && carton_request_cancel(q))
 			r = -ECANCELED;
 		else if (r == -EINPROGRESS)
@@ -419,9 +424,10 @@ static void *pin_cancel_read(void *arg)
 		if (r == 0) {
 			size_t n = (size_t)MIN((uint64_t)400000, x->size - off);
 
-			rd->wrong += request_read(x->file, out, n, off, false) != (ssize_t)n ||
+			rd->wrong += carton_read(from_node(x->file), out, n, off, false) !=
+					     (ssize_t)n ||
 				     memcmp(out, x->want + off, n) != 0;
-			request_unpin(x->file);
+			carton_unpin(from_node(x->file));
 		}
 		rd->wrong += r != -ECANCELED && r != (rd->bad ? -EBADMSG : 0);
 	}
