@@ -42,10 +42,10 @@ static int check_tensors(struct check *k)
 		return r;
 	if (r < 0)
 		report(k, index_path, "cannot be read: %s", strerror(-r));
-	if (k->index.problem && k->index.problem_line)
-		report(k, index_path, "line %zu: %s", k->index.problem_line, k->index.problem);
-	else if (k->index.problem)
-		report(k, index_path, "%s", k->index.problem);
+	if (*k->index.problem.text && k->index.problem.line)
+		report(k, index_path, "line %zu: %s", k->index.problem.line, k->index.problem.text);
+	else if (*k->index.problem.text)
+		report(k, index_path, "%s", k->index.problem.text);
 	tensors = k->index.tensors;
 	if (!tensors)
 		return 0;
@@ -173,8 +173,7 @@ static void check_meta(struct check *k)
 	if (!m)
 		return;
 	for (size_t i = 0; i < m->n_problems; i++)
-		report(k, "carton.toml", "line %zu: %s", m->problems[i].line,
-		       m->problems[i].message);
+		report(k, "carton.toml", "line %zu: %s", m->problems[i].line, m->problems[i].text);
 	if (!m->has_runner)
 		report(k, "carton.toml", "has no [runner]");
 	if (m->has_runner && !m->runner_name)

@@ -122,8 +122,8 @@ static int add_missing(struct loader *l, const char *path)
 	manifest_hash(path, sha256);
 	link = links_find(l->links, sha256);
 	r = object_add_link(l->store, sha256, path, link, &o);
-	if (r == -ENOENT && l->links && *l->links->error.message)
-		return links_fault(l, l->links->error.line, l->links->error.message, path);
+	if (r == -ENOENT && l->links && *l->links->error.text)
+		return links_fault(l, l->links->error.line, l->links->error.text, path);
 	if (r == -ENOENT) {
 		load_fault(l, path,
 			   "is listed in MANIFEST, but neither the carton nor LINKS has it");
@@ -131,8 +131,8 @@ static int add_missing(struct loader *l, const char *path)
 	}
 	if (r < 0)
 		return r;
-	if (!object_entry(o) && *l->links->error.message)
-		return links_fault(l, l->links->error.line, l->links->error.message, path);
+	if (!object_entry(o) && *l->links->error.text)
+		return links_fault(l, l->links->error.line, l->links->error.text, path);
 	if (!object_entry(o) && link->fault)
 		return links_fault(l, link->line, link->fault, path);
 	return add_special(l, NULL, o);

@@ -118,7 +118,7 @@ static int file_size(void *ctx, const char *path, uint64_t *ret)
 
 static int load(const char *dir, struct index_toml **ret)
 {
-	struct toml_error error = { 0 };
+	struct reason error = { 0 };
 	int root = open(dir, O_PATH | O_DIRECTORY);
 	int fd = openat(root, "tensor_data/index.toml", O_RDONLY);
 	int r = fd < 0 ? -errno : index_toml_parse(read_fd, &fd, NULL, ret, &error);
@@ -131,7 +131,7 @@ static int load(const char *dir, struct index_toml **ret)
 	fd_close(fd);
 	fd_close(root);
 	if (r)
-		fprintf(stderr, "line %zu: %s\n", error.line, error.message);
+		fprintf(stderr, "line %zu: %s\n", error.line, error.text);
 	return r;
 }
 

@@ -266,12 +266,12 @@ static int decode(toml_read_fn *read_fn, void *ctx, char *ret_reason, size_t n)
 {
 	static const struct toml_events events = { .begin = on_begin, .value = on_value };
 	struct item root = { .type = TOML_TABLE };
-	struct toml_error error;
+	struct reason error;
 	int r = toml_parse(read_fn, ctx, &events, &root, &error);
 
 	if (r) {
 		snprintf(ret_reason, n, "line %zu: %s", error.line,
-			 *error.message ? error.message : strerror(-r));
+			 *error.text ? error.text : strerror(-r));
 	} else {
 		r = print(&root);
 		if (!r && (fflush(out) || ferror(out)))

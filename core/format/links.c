@@ -23,11 +23,11 @@ __attribute__((format(printf, 3, 4))) static int set_error(struct links *l, size
 {
 	va_list ap;
 
-	if (*l->error.message)
+	if (*l->error.text)
 		return 0;
 	l->error.line = line;
 	va_start(ap, fmt);
-	vsnprintf(l->error.message, sizeof(l->error.message), fmt, ap);
+	vsnprintf(l->error.text, sizeof(l->error.text), fmt, ap);
 	va_end(ap);
 	return 0;
 }
@@ -132,14 +132,14 @@ int links_parse(const char *text, size_t n, struct budget *budget, struct links 
 					    .value = on_value,
 					    .budget = budget };
 	struct reader rd = { .l = calloc(1, sizeof(*rd.l)) };
-	struct toml_error error;
+	struct reason error;
 	int r;
 
 	if (!rd.l)
 		return -ENOMEM;
 	r = toml_parse_mem(text, n, &events, &rd, &error);
-	if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
-		r = set_error(rd.l, error.line, "%s", error.message);
+	if ((r == -EBADMSG || r == -EFBIG) && error.text[0])
+		r = set_error(rd.l, error.line, "%s", error.text);
 	else if (r == 0 && !rd.has_version)
 		set_error(rd.l, 0, "it has no version");
 	for (size_t i = 0; i < rd.l->n && r == 0; i++)

@@ -33,7 +33,7 @@ struct link {
 struct links {
 	struct link *list; /* sorted by sha256 */
 	size_t n;
-	struct toml_error error; /* of the file, or the first line without a hash; "": none */
+	struct reason error; /* of the file, or the first line without a hash; "": none */
 };
 
 /*

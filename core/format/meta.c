@@ -427,7 +427,7 @@ int meta_parse(const char *text, size_t n, struct budget *budget, struct meta **
 		.begin = on_begin, .end = on_end, .value = on_value, .budget = budget
 	};
 	struct reader rd = { .m = calloc(1, sizeof(*rd.m)), .shape = buf_init(MAX_CARTON_TOML) };
-	struct toml_error error = { 0 };
+	struct reason error = { 0 };
 	int r;
 
 	if (!rd.m)
@@ -440,14 +440,14 @@ int meta_parse(const char *text, size_t n, struct budget *budget, struct meta **
 	if (r == 0)
 		r = sort_names(rd.m, rd.m->outputs, rd.m->n_outputs, &rd.m->output_names);
 	if (r < 0) {
-		if (r == -EFBIG && !*error.message)
+		if (r == -EFBIG && !*error.text)
 			carton_log(
 				CARTON_LOG_ERROR, "carton.toml",
 				"has more than %d tables of one kind, or a shape that is too long",
 				MAX_META_TABLES);
 		else if (r == -EBADMSG || r == -EFBIG)
 			carton_log(CARTON_LOG_ERROR, "carton.toml", "line %zu: %s", error.line,
-				   error.message);
+				   error.text);
 		meta_free(rd.m);
 		return r;
 	}

@@ -81,9 +81,9 @@ struct meta {
 	char *runner_name, *framework_version;
 	bool has_runner, has_compat_version;
 	int64_t compat_version;
-	struct meta_option options;	    /* [runner.opts], a table */
-	size_t n_options, n_opened_options; /* in it, at all depths; tables and arrays of them */
-	struct toml_error problems[MAX_REPORTED]; /* may quote hostile text */
+	struct meta_option options;	      /* [runner.opts], a table */
+	size_t n_options, n_opened_options;   /* in it, at all depths; tables and arrays of them */
+	struct reason problems[MAX_REPORTED]; /* may quote hostile text */
 	size_t n_problems;
 	unsigned not_arrays; /* bits: arrays of tables of the wrong type, for the parser */
 	struct arena arena;  /* owns all of the above */

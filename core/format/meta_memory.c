@@ -37,14 +37,14 @@ void *meta_grow(struct meta *m, void *array, size_t n, size_t size)
 
 int meta_problem(struct meta *m, size_t line, const char *fmt, ...)
 {
-	struct toml_error *problem = &m->problems[m->n_problems];
+	struct reason *problem = &m->problems[m->n_problems];
 	va_list ap;
 
 	if (m->n_problems >= MAX_REPORTED)
 		return 0;
 	problem->line = line;
 	va_start(ap, fmt);
-	vsnprintf(problem->message, sizeof(problem->message), fmt, ap);
+	vsnprintf(problem->text, sizeof(problem->text), fmt, ap);
 	va_end(ap);
 	m->n_problems++;
 	return 0;

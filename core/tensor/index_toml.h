@@ -60,7 +60,7 @@ struct index_toml {
  * -ENOMEM; or the error of `read`.
  */
 int index_toml_parse(toml_read_fn *read, void *ctx, struct budget *budget, struct index_toml **ret,
-		     struct toml_error *ret_error);
+		     struct reason *ret_error);
 
 /*
  * Returns the size in bytes of a file by its path in the carton ("tensor_data/x.bin"). 0; -ENOENT: not in

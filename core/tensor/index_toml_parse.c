@@ -10,9 +10,9 @@
 
 struct parse {
 	struct index_toml *x;
-	size_t cap;		 /* of x->list */
-	size_t total_inner;	 /* of all tensors */
-	struct toml_error limit; /* set with -EFBIG: which one was reached */
+	size_t cap;	     /* of x->list */
+	size_t total_inner;  /* of all tensors */
+	struct reason limit; /* set with -EFBIG: which one was reached */
 
 	/* the last tensor, until finish_last(): */
 	size_t element; /* its place in the array `tensor` */
@@ -44,9 +44,7 @@ static int index_fault(struct parse *p, size_t line, const char *text)
 static int over_limit(struct parse *p, size_t line, unsigned max, const char *what)
 {
 	p->limit.line = line;
-	snprintf(p->limit.message, sizeof(p->limit.message), "there are more than %u %s", max,
-		 what);
-	return -EFBIG;
+	return reason_set(&p->limit, -EFBIG, "there are more than %u %s", max, what);
 }
 
 /* ---- one tensor ---- */
@@ -325,7 +323,7 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 }
 
 int index_toml_parse(toml_read_fn *read, void *ctx, struct budget *budget, struct index_toml **ret,
-		     struct toml_error *ret_error)
+		     struct reason *ret_error)
 {
 	const struct toml_events events = { .begin = on_begin,
 					    .value = on_value,

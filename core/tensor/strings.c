@@ -11,7 +11,7 @@
 /* One pass over a file: counts, measures and, with `write`, converts. */
 struct pass {
 	struct strings_size size;
-	struct reason *reason;
+	struct reason reason;
 	uint64_t expected; /* elements to write */
 	bool data;	   /* the key `data` was found */
 	enum strings_form form;
@@ -22,7 +22,7 @@ struct pass {
 	size_t n_out;
 };
 
-#define fault(p, ...) reason_set((p)->reason, -EBADMSG, __VA_ARGS__)
+#define fault(p, ...) reason_set(&(p)->reason, -EBADMSG, __VA_ARGS__)
 
 /* ---- output ---- */
 
@@ -160,11 +160,11 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 static int run(struct pass *p, toml_read_fn *read, void *ctx)
 {
 	static const struct toml_events events = { .begin = on_begin, .value = on_value };
-	struct toml_error toml = { 0 };
+	struct reason toml = { 0 };
 	int r = toml_parse(read, ctx, &events, p, &toml);
 
-	if (r && !*p->reason->text && *toml.message)
-		reason_set(p->reason, r, "line %zu: %s", toml.line, toml.message);
+	if (r && !*p->reason.text && *toml.text)
+		reason_set(&p->reason, r, "line %zu: %s", toml.line, toml.text);
 	if (r)
 		return r;
 	if (!p->data)
@@ -177,24 +177,21 @@ static int run(struct pass *p, toml_read_fn *read, void *ctx)
 
 int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret, struct reason *reason)
 {
-	struct reason why = { 0 };
-	struct pass p = { .reason = &why };
+	struct pass p = { .write = NULL };
 	int r = run(&p, read, ctx);
 
 	if (!r)
 		*ret = p.size;
 	else if (reason)
-		*reason = why;
+		*reason = p.reason;
 	return r;
 }
 
 int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum strings_form form,
 		 uint64_t width, strings_write_fn *write, void *write_ctx, struct reason *reason)
 {
-	struct reason why = { 0 };
 	struct pass p = {
 		.expected = count,
-		.reason = &why,
 		.form = form,
 		.width = width,
 		.write = write,
@@ -208,6 +205,6 @@ int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum string
 	r = run(&p, read, read_ctx);
 	free(p.out);
 	if (r && reason)
-		*reason = why;
+		*reason = p.reason;
 	return r;
 }

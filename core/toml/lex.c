@@ -8,11 +8,11 @@
 
 int toml_fail(struct toml_lexer *lex, int error, const char *fmt, ...)
 {
-	char *p = lex->error.message;
+	char *p = lex->error.text;
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(p, sizeof(lex->error.message), fmt, ap);
+	vsnprintf(p, sizeof(lex->error.text), fmt, ap);
 	va_end(ap);
 	for (; *p; p++)
 		if (*p < 0x20 || *p > 0x7e)

@@ -7,8 +7,8 @@
 
 struct toml_lexer {
 	struct toml_input in;
-	struct buf text;	 /* a string with escapes, or that does not fit in the window */
-	struct toml_error error; /* set by the call that failed */
+	struct buf text;     /* a string with escapes, or that does not fit in the window */
+	struct reason error; /* set by the call that failed */
 };
 
 /* Sets the error at the current line and returns `error`. */

@@ -419,13 +419,13 @@ static int document(struct toml *t)
 }
 
 int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *events, void *ctx,
-	       struct toml_error *ret_error)
+	       struct reason *ret_error)
 {
 	struct toml *t = malloc(sizeof(*t));
 	int r;
 
 	if (ret_error)
-		*ret_error = (struct toml_error){ .line = 0 };
+		*ret_error = (struct reason){ .line = 0 };
 	if (!t)
 		return -ENOMEM;
 	toml_input_init(&t->lex.in, read, read_ctx);
@@ -435,7 +435,7 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 	t->ctx = ctx;
 	t->place = t->table_place = (struct place){ 0, 0 };
 	t->depth = 0;
-	t->lex.error = (struct toml_error){ .line = 0 };
+	t->lex.error = (struct reason){ .line = 0 };
 	t->c_locale = newlocale(LC_ALL_MASK, "C", NULL);
 	r = t->c_locale ? toml_keys_init(&t->keys, events->budget) : -ENOMEM;
 	if (!r) {
@@ -466,7 +466,7 @@ ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n)
 }
 
 int toml_parse_mem(const char *text, size_t n, const struct toml_events *events, void *ctx,
-		   struct toml_error *ret_error)
+		   struct reason *ret_error)
 {
 	struct toml_mem m = { text, n };
 

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/types.h>
 
+#include "base/reason.h"
+
 struct budget;
 
 /* The position of a value: keys and array indices from the root, outermost first. */
@@ -87,12 +89,6 @@ struct toml_mem {
 };
 ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n);
 
-/* What is wrong with a document, and where. Also used by readers of formats in TOML. */
-struct toml_error {
-	size_t line;	   /* from 1; 0: no particular line */
-	char message[160]; /* "": no error */
-};
-
 /*
  * Parses a whole document. Returns 0; -EBADMSG if it is not TOML 1.0; -EFBIG over a limit TOML_MAX_…
  * of limits.h; -ENOMEM; or the error of `read` or of a callback. `ret_error` may be NULL; it is always
@@ -100,11 +96,11 @@ struct toml_error {
  * before an error have been delivered: the caller drops what it built from them.
  */
 int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *events, void *ctx,
-	       struct toml_error *ret_error);
+	       struct reason *ret_error);
 
 /* toml_parse() of a document in memory. */
 int toml_parse_mem(const char *text, size_t n, const struct toml_events *events, void *ctx,
-		   struct toml_error *ret_error);
+		   struct reason *ret_error);
 
 /* Compares the whole key, which may contain NUL. */
 static inline bool toml_is_key(const struct toml_step *step, const char *key)

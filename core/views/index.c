@@ -54,32 +54,24 @@ static int size_of(void *ctx, const char *path, uint64_t *ret_size)
 	return *ret_size == OBJECT_NO_SIZE ? -EAGAIN : 0;
 }
 
-static int set_problem(struct index *x, size_t line, const char *text)
-{
-	x->problem = strdup(text);
-	x->problem_line = line;
-	return x->problem ? 0 : -ENOMEM;
-}
-
 static int parse(const struct tree *t, struct object *o, const struct cancel *cancel,
 		 struct index *x)
 {
 	struct index_reader reader = { o, cancel, 0 };
-	struct toml_error error = { 0 };
 	int r;
 
 	if (object_size(o) > MAX_INDEX_TOML)
-		return set_problem(x, 0, TOO_LARGE);
-	r = index_toml_parse(index_read, &reader, t->budget, &x->tensors, &error);
-	if ((r == -EBADMSG || r == -EFBIG) && error.message[0])
-		return set_problem(x, error.line, error.message);
+		return reason_set(&x->problem, 0, TOO_LARGE);
+	r = index_toml_parse(index_read, &reader, t->budget, &x->tensors, &x->problem);
+	if ((r == -EBADMSG || r == -EFBIG) && *x->problem.text)
+		return 0;
 	if (r == 0)
 		r = index_toml_check_files(x->tensors, size_of, (void *)t);
 	if (r != -EFBIG)
 		return r;
 	index_toml_free(x->tensors);
 	x->tensors = NULL;
-	return set_problem(x, 0, "index.toml takes more memory than this carton may");
+	return reason_set(&x->problem, 0, "index.toml takes more memory than this carton may");
 }
 
 static int by_object(const void *a, const void *b)
@@ -134,10 +126,10 @@ int index_load(const struct tree *t, struct making *m, struct index *ret)
 	n = tree_resolve((struct node *)n);
 	o = n ? node_object(n) : NULL;
 	if (!o && dir)
-		r = set_problem(&x, 0, "index.toml is missing, so the tensors are unknown");
+		reason_set(&x.problem, 0, "index.toml is missing, so the tensors are unknown");
 	if (o && object_size_is_certain(o) && object_size(o) > MAX_INDEX_TOML) {
 		/* then it is not even hashed */
-		r = set_problem(&x, 0, TOO_LARGE);
+		reason_set(&x.problem, 0, TOO_LARGE);
 	} else if (o) {
 		r = index_need(m, o);
 		if (r == 0) {
@@ -146,7 +138,7 @@ int index_load(const struct tree *t, struct making *m, struct index *ret)
 		}
 		/* A wrong hash, already logged. It is permanent. */
 		if (r == -EBADMSG)
-			r = set_problem(&x, 0, "index.toml is damaged");
+			r = reason_set(&x.problem, 0, "index.toml is damaged");
 	}
 	if (r == 0 && x.tensors)
 		r = list_strings(&x);
@@ -166,7 +158,6 @@ void index_free(struct index *x)
 	free(x->strings);
 	if (x->strings_taken)
 		budget_give(x->tree->budget, x->strings_taken);
-	free(x->problem);
 	*x = (struct index){ 0 };
 }
 

@@ -23,12 +23,11 @@ struct index_strings {
 
 struct index {
 	const struct tree *tree;       /* of the carton */
-	struct index_toml *tensors;    /* NULL: no index, or `problem` is set */
+	struct index_toml *tensors;    /* NULL: no index, or `problem` has a text */
 	struct index_strings *strings; /* sorted by object */
 	size_t n_strings;
 	uint64_t strings_taken; /* of the budget */
-	char *problem;		/* why the index cannot be read, or NULL */
-	size_t problem_line;	/* 0: no particular line */
+	struct reason problem;	/* why the index cannot be read */
 };
 
 /*

@@ -140,7 +140,7 @@ static int list_whole(struct view_json *j, size_t line, const char *problem)
 {
 	char where[32] = "";
 
-	if (!problem)
+	if (!problem || !*problem)
 		return 0;
 	if (line)
 		snprintf(where, sizeof(where), "line %zu: ", line);
@@ -170,7 +170,7 @@ static int list_problem(struct view_json *j, const struct tensor *t, const char 
 static int list_problems(struct views *v, struct view_json *j)
 {
 	const struct index_toml *tensors = v->index.tensors;
-	int r = list_whole(j, v->index.problem_line, v->index.problem);
+	int r = list_whole(j, v->index.problem.line, v->index.problem.text);
 
 	if (r == 0 && tensors)
 		r = list_whole(j, tensors->problem_line, tensors->problem);

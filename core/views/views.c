@@ -117,7 +117,7 @@ static int fill_top(struct views *v, struct node *dir)
 	}
 	if (r == 0)
 		r = add_marker(v, dir);
-	if (r == 0 && (later || v->index.tensors || v->index.problem))
+	if (r == 0 && (later || v->index.tensors || *v->index.problem.text))
 		r = view_add_dir(v, dir, "tensor_data", view_make_tensors, NULL, NULL);
 	if (r == 0 && v->index.tensors)
 		r = view_add_collection(v, dir);

@@ -93,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	CHECK(check_option(&m->options, 0) == m->n_options);
 	CHECK(m->n_problems <= MAX_REPORTED);
 	for (size_t i = 0; i < m->n_problems; i++)
-		CHECK(*m->problems[i].message);
+		CHECK(*m->problems[i].text);
 	meta_free(m);
 	return 0;
 }

@@ -107,13 +107,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	};
 	struct seen whole = { 0 }, cut = { 0 };
 	struct pieces pieces = { data, n, n ? 1 + data[0] % 16 : 1 };
-	struct toml_error error, cut_error;
+	struct reason error, cut_error;
 	int r = toml_parse_mem((const char *)data, n, &events, &whole, &error);
 
 	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
-	CHECK(!r == !*error.message && !r == !error.line);
+	CHECK(!r == !*error.text && !r == !error.line);
 	CHECK(toml_parse(read_pieces, &pieces, &events, &cut, &cut_error) == r);
 	CHECK(whole.sum == cut.sum && whole.open == cut.open);
-	CHECK(error.line == cut_error.line && !strcmp(error.message, cut_error.message));
+	CHECK(error.line == cut_error.line && !strcmp(error.text, cut_error.text));
 	return 0;
 }

@@ -20,7 +20,7 @@ static bool has_problem(const struct meta *m, const char *text)
 
 	for (size_t i = 0; i < m->n_problems; i++) {
 		snprintf(line, sizeof(line), "line %zu: %s", m->problems[i].line,
-			 m->problems[i].message);
+			 m->problems[i].text);
 		if (strstr(line, text))
 			return true;
 	}

@@ -81,7 +81,7 @@ static void test_dtype_bytes(void **state)
 
 /* ---- index.toml ---- */
 
-static int parse_text(const char *text, size_t n, struct index_toml **ret, struct toml_error *error)
+static int parse_text(const char *text, size_t n, struct index_toml **ret, struct reason *error)
 {
 	return index_toml_parse(toml_read_mem, &(struct toml_mem){ text, n }, NULL, ret, error);
 }
@@ -89,11 +89,11 @@ static int parse_text(const char *text, size_t n, struct index_toml **ret, struc
 static struct index_toml *parse(const char *text)
 {
 	struct index_toml *t = NULL;
-	struct toml_error error = { 0 };
+	struct reason error = { 0 };
 	int r = parse_text(text, strlen(text), &t, &error);
 
 	if (r)
-		print_error("%d, line %zu: %s\n", r, error.line, error.message);
+		print_error("%d, line %zu: %s\n", r, error.line, error.text);
 	assert_int_equal(r, 0);
 	return t;
 }
@@ -335,7 +335,7 @@ static void test_limits_whole(void **state)
 {
 	struct buf b = buf_init(GIB);
 	struct index_toml *t = NULL;
-	struct toml_error error;
+	struct reason error;
 
 	(void)state;
 	assert_int_equal(buf_adds(&b, "tensor = ["), 0);
@@ -343,7 +343,7 @@ static void test_limits_whole(void **state)
 		assert_int_equal(buf_adds(&b, "{},"), 0);
 	assert_int_equal(buf_adds(&b, "{}]"), 0);
 	assert_int_equal(parse_text(b.data, b.len, &t, &error), -EFBIG);
-	assert_string_equal(error.message, "there are more than 1000000 tensors");
+	assert_string_equal(error.text, "there are more than 1000000 tensors");
 	assert_int_equal(error.line, 1);
 	b.data[b.len - 4] = ' '; /* the last comma and table */
 	b.data[b.len - 3] = ' ';
@@ -357,7 +357,7 @@ static void test_limits_whole(void **state)
 		assert_int_equal(buf_adds(&b, "'',"), 0);
 	assert_int_equal(buf_adds(&b, "]"), 0);
 	assert_int_equal(parse_text(b.data, b.len, &t, &error), -EFBIG);
-	assert_string_equal(error.message, "there are more than 1000000 names in inner");
+	assert_string_equal(error.text, "there are more than 1000000 names in inner");
 	assert_int_equal(error.line, 4);
 	buf_free(&b);
 }
@@ -365,7 +365,7 @@ static void test_limits_whole(void **state)
 static void test_not_toml(void **state)
 {
 	struct index_toml *t = (struct index_toml *)&t;
-	struct toml_error error;
+	struct reason error;
 
 	(void)state;
 	assert_int_equal(parse_text("[[tensor]]\nname=", 16, &t, &error), -EBADMSG);

@@ -102,27 +102,27 @@ static void expect_events(const char *text, const char *want)
 	for (piece = 1; piece <= 7; piece++) {
 		struct pieces p = { text, strlen(text), piece, 0 };
 		struct buf b = buf_init(1 * MIB);
-		struct toml_error error;
+		struct reason error;
 
 		assert_int_equal(toml_parse(read_pieces, &p, &events, &b, &error), 0);
 		assert_string_equal(b.len ? b.data : "", want);
 		assert_int_equal(error.line, 0);
-		assert_string_equal(error.message, "");
+		assert_string_equal(error.text, "");
 		buf_free(&b);
 	}
 }
 
 static void expect_error(const char *text, int want, size_t line, const char *message)
 {
-	struct toml_error error;
+	struct reason error;
 
 	assert_int_equal(
 		toml_parse_mem(text, strlen(text), &(struct toml_events){ 0 }, NULL, &error), want);
 	assert_int_equal(error.line, line);
-	assert_string_equal(error.message, message);
+	assert_string_equal(error.text, message);
 }
 
-static int parse(const struct buf *b, struct toml_error *ret_error)
+static int parse(const struct buf *b, struct reason *ret_error)
 {
 	return toml_parse_mem(b->data, b->len, &(struct toml_events){ 0 }, NULL, ret_error);
 }
@@ -240,7 +240,7 @@ static void test_callback_stops(void **state)
 	struct toml_events on_v = { .value = refuse }, on_b = { .begin = refuse_begin },
 			   on_e = { .end = refuse_end };
 	int codes[] = { -EIO, 1, 7, -EBADMSG }, *code;
-	struct toml_error error;
+	struct reason error;
 	size_t i;
 
 	(void)state;
@@ -249,7 +249,7 @@ static void test_callback_stops(void **state)
 			assert_int_equal(
 				toml_parse_mem(text[i], strlen(text[i]), &on_v, code, &error),
 				*code);
-			assert_string_equal(error.message, "");
+			assert_string_equal(error.text, "");
 		}
 		assert_int_equal(toml_parse_mem("[a]\n!", 5, &on_b, code, NULL), *code);
 		assert_int_equal(toml_parse_mem("[[a]]\n!", 7, &on_b, code, NULL), *code);
@@ -269,12 +269,12 @@ static void test_read_fails(void **state)
 	(void)state;
 	for (n = 0; n <= strlen(text); n++) {
 		struct pieces p = { text, n, 3, -ETIMEDOUT };
-		struct toml_error error;
+		struct reason error;
 
 		assert_int_equal(
 			toml_parse(read_pieces, &p, &(struct toml_events){ 0 }, NULL, &error),
 			-ETIMEDOUT);
-		assert_string_equal(error.message, "");
+		assert_string_equal(error.text, "");
 	}
 }
 
@@ -286,7 +286,7 @@ static void expect_limit(const char *head, const char *item, size_t n, const cha
 
 	for (past = 0; past <= 1; past++) {
 		struct buf b = buf_init(GIB);
-		struct toml_error error;
+		struct reason error;
 
 		repeat(&b, head, 1);
 		repeat(&b, item, n + past);
@@ -294,7 +294,7 @@ static void expect_limit(const char *head, const char *item, size_t n, const cha
 		repeat(&b, back, n + past);
 		repeat(&b, tail, 1);
 		assert_int_equal(parse(&b, &error), past ? -EFBIG : 0);
-		assert_string_equal(error.message, past ? message : "");
+		assert_string_equal(error.text, past ? message : "");
 		buf_free(&b);
 	}
 }
@@ -330,7 +330,7 @@ static void test_string_limit(void **state)
 	for (i = 0; i < ARRAY_SIZE(quotes); i++) {
 		for (past = 0; past <= 1; past++) {
 			struct buf b = buf_init(GIB);
-			struct toml_error error;
+			struct reason error;
 
 			buf_adds(&b, "a = ");
 			buf_adds(&b, quotes[i]);
@@ -339,7 +339,7 @@ static void test_string_limit(void **state)
 			b.len += TOML_MAX_STRING + past;
 			buf_adds(&b, quotes[i]);
 			assert_int_equal(parse(&b, &error), past ? -EFBIG : 0);
-			assert_string_equal(error.message, past ? "a string that is too long" : "");
+			assert_string_equal(error.text, past ? "a string that is too long" : "");
 			buf_free(&b);
 		}
 	}
@@ -348,7 +348,7 @@ static void test_string_limit(void **state)
 static void test_key_limits(void **state)
 {
 	struct buf b = buf_init(2 * GIB);
-	struct toml_error error;
+	struct reason error;
 	size_t i;
 
 	(void)state;
@@ -358,7 +358,7 @@ static void test_key_limits(void **state)
 	assert_int_equal(buf_adds(&b, "more = 1\n"), 0);
 	assert_int_equal(parse(&b, &error), -EFBIG);
 	assert_int_equal(error.line, TOML_MAX_KEYS + 1);
-	assert_string_equal(error.message, "too many keys");
+	assert_string_equal(error.text, "too many keys");
 
 	b.len = 0;
 	for (i = 0; i < TOML_MAX_KEY_BYTES / TOML_MAX_KEY; i++)
@@ -366,7 +366,7 @@ static void test_key_limits(void **state)
 	assert_int_equal(parse(&b, &error), 0);
 	assert_int_equal(buf_adds(&b, "m = 1\n"), 0);
 	assert_int_equal(parse(&b, &error), -EFBIG);
-	assert_string_equal(error.message, "too many keys");
+	assert_string_equal(error.text, "too many keys");
 	buf_free(&b);
 }
 
