@@ -159,19 +159,13 @@ int cache_fill_could_reserve(const struct cache_fill *fill, uint64_t size);
 int cache_fill_progress(struct cache_fill *fill, uint64_t len);
 
 /*
- * Makes the file the object, at once and whole; the caller has verified that its first `size` bytes
- * are the object (more are cut off). On success `fill` is gone, and *ret_fd is the object as
+ * Makes the file the object `sha256`, at once and whole; the caller has verified that its first `size` bytes
+ * are the object (more are cut off). NULL: of the name that the fill was begun with; another one is for bytes whose
+ * hash shows only when they are all there. On success `fill` is gone, and *ret_fd is the object as
  * cache_lookup() gives it. On failure (-EINVAL when the file is shorter than `size`, -errno)
  * `fill` is still the caller's, to abort.
  */
-int cache_fill_publish(struct cache_fill *fill, uint64_t size, int *ret_fd);
-
-/*
- * The same under another name than the fill was begun with: for bytes whose hash shows only when they
- * are all there, which are filled under a name made up from where they come from.
- */
-int cache_fill_publish_as(struct cache_fill *fill, const uint8_t sha256[32], uint64_t size,
-			  int *ret_fd);
+int cache_fill_publish(struct cache_fill *fill, const uint8_t *sha256, uint64_t size, int *ret_fd);
 
 /*
  * Gives the fill up and frees it. With `keep_partial` the bytes of the last cache_fill_progress()

@@ -277,8 +277,7 @@ int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct sou
 		return r;
 	}
 	if (d->fill)
-		r = sha256 ? cache_fill_publish_as(d->fill, sha256, size, &fd) :
-			     cache_fill_publish(d->fill, size, &fd);
+		r = cache_fill_publish(d->fill, sha256, size, &fd);
 	if (r < 0 && d->fill)
 		carton_log(CARTON_LOG_WARNING, NULL,
 			   "a verified object cannot be kept in the cache: %s", strerror(-r));

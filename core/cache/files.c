@@ -113,6 +113,22 @@ int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 	return -EEXIST;
 }
 
+int cache_put_file(struct cache *c, int dir, const char *name, const void *data, size_t n)
+{
+	char tmp[HEX_SIZE];
+	int fd, r = cache_tmp_create(c, tmp, &fd);
+
+	if (r < 0)
+		return r;
+	r = pwrite_full(fd, data, n, 0);
+	if (r == 0 && renameat(c->tmp, tmp, dir, name) < 0)
+		r = -errno;
+	if (r < 0)
+		unlinkat(c->tmp, tmp, 0);
+	fd_close(fd);
+	return r;
+}
+
 static int tmpfile_elsewhere(int *ret_fd)
 {
 	const char *dir = getenv("TMPDIR");

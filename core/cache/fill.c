@@ -389,13 +389,7 @@ static int open_locked(struct cache_fill *f, int *ret_fd)
 	return r;
 }
 
-int cache_fill_publish(struct cache_fill *f, uint64_t size, int *ret_fd)
-{
-	return cache_fill_publish_as(f, f->sha256, size, ret_fd);
-}
-
-int cache_fill_publish_as(struct cache_fill *f, const uint8_t sha256[32], uint64_t size,
-			  int *ret_fd)
+int cache_fill_publish(struct cache_fill *f, const uint8_t *sha256, uint64_t size, int *ret_fd)
 {
 	char object[OBJECT_NAME_SIZE];
 	struct cache *c = f->cache;
@@ -409,6 +403,7 @@ int cache_fill_publish_as(struct cache_fill *f, const uint8_t sha256[32], uint64
 	/* Also frees the space reserved behind the end. */
 	if (ftruncate(f->fd, (off_t)size) < 0)
 		return -errno;
+	sha256 = sha256 ? sha256 : f->sha256;
 	r = make_bucket(c, sha256);
 	if (r == 0)
 		r = open_locked(f, &fd);

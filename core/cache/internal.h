@@ -98,6 +98,9 @@ bool cache_is_published(struct cache *c, const uint8_t sha256[32]);
  */
 int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd);
 
+/* Puts a file of `n` bytes at `name` beneath `dir`, whole or not at all; it replaces what was there. 0 or -errno. */
+int cache_put_file(struct cache *c, int dir, const char *name, const void *data, size_t n);
+
 /* A stream of the directory `name` beneath `fd`; -ENOENT and the like as they are. */
 int cache_opendir(int fd, const char *name, DIR **ret_dir);
 

@@ -2,30 +2,16 @@
 /*
  * Notes: small texts in the cache, written whole or not at all.
  */
-#include <stdio.h>
-#include <unistd.h>
-
 #include "cache/internal.h"
 
 int cache_note_put(struct cache *c, const uint8_t key[32], const char *text)
 {
-	char tmp[HEX_SIZE], name[HEX_SIZE];
-	size_t n = strlen(text);
-	int fd, r;
+	char name[HEX_SIZE];
 
-	if (n > MAX_CACHE_VALIDATOR)
+	if (strlen(text) > MAX_CACHE_VALIDATOR)
 		return -EFBIG;
-	r = cache_tmp_create(c, tmp, &fd);
-	if (r < 0)
-		return r;
 	hex_encode(key, 32, name);
-	r = pwrite_full(fd, text, n, 0);
-	if (r == 0 && renameat(c->tmp, tmp, c->notes, name) < 0)
-		r = -errno;
-	if (r < 0)
-		unlinkat(c->tmp, tmp, 0);
-	fd_close(fd);
-	return r;
+	return cache_put_file(c, c->notes, name, text, strlen(text));
 }
 
 int cache_note_get(struct cache *c, const uint8_t key[32], char *ret_text, size_t n)

@@ -158,22 +158,12 @@ static int check_locks(struct cache *c)
 }
 
 /*
- * The tag is in v1/, as the directory that a user names may hold more than a cache. It is renamed
- * into place, so that it is whole or missing. A cache without it works.
+ * The tag is in v1/, as the directory that a user names may hold more than a cache. A cache without it works.
  */
 static void write_tag(struct cache *c, int v1)
 {
-	char name[HEX_SIZE];
-	int fd;
-
-	if (faccessat(v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		return;
-	if (cache_tmp_create(c, name, &fd) < 0)
-		return;
-	if (pwrite_full(fd, TAG, sizeof(TAG) - 1, 0) < 0 ||
-	    renameat(c->tmp, name, v1, "CACHEDIR.TAG") < 0)
-		unlinkat(c->tmp, name, 0);
-	fd_close(fd);
+	if (faccessat(v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		cache_put_file(c, v1, "CACHEDIR.TAG", TAG, sizeof(TAG) - 1);
 }
 
 static int open_layout(struct cache *c, int top)

@@ -119,22 +119,6 @@ static int open_box(const struct box_of *box, uint8_t *lock)
 	return box_open(box, lock);
 }
 
-static int write_seal(struct cache *c, const char *name, const void *all, size_t n)
-{
-	char tmp[HEX_SIZE];
-	int fd, r = cache_tmp_create(c, tmp, &fd);
-
-	if (r < 0)
-		return r;
-	r = pwrite_full(fd, all, n, 0);
-	if (r == 0 && renameat(c->tmp, tmp, c->seals, name) < 0)
-		r = -errno;
-	if (r < 0)
-		unlinkat(c->tmp, tmp, 0);
-	fd_close(fd);
-	return r;
-}
-
 int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
 		   uint8_t (*tags)[TAG_SIZE])
 {
@@ -157,7 +141,7 @@ int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
 	memcpy(all + TAGS_AT, tags, n - TAGS_AT);
 	r = with_box(c, all, size, box_close);
 	if (r == 0)
-		r = write_seal(c, name, all, n);
+		r = cache_put_file(c, c->seals, name, all, n);
 	free(all);
 	return r;
 }

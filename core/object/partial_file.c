@@ -88,7 +88,7 @@ void partial_file_publish(struct partial_file *f)
 {
 	int fd;
 
-	if (f->fill && cache_fill_publish_as(f->fill, f->object->sha256, f->size, &fd) == 0) {
+	if (f->fill && cache_fill_publish(f->fill, f->object->sha256, f->size, &fd) == 0) {
 		f->fill = NULL;
 		fd_close(fd);
 	}

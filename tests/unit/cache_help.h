@@ -95,7 +95,7 @@ static inline int publish(struct cache *c, struct key k, size_t n)
 	if (r == 0)
 		r = put_bytes(cache_fill_fd(f), k, 0, n);
 	if (r == 0)
-		r = cache_fill_publish(f, n, &fd);
+		r = cache_fill_publish(f, NULL, n, &fd);
 	if (r < 0)
 		cache_fill_abort(f, false);
 	else

@@ -182,9 +182,9 @@ static void test_publish_and_lookup(void **state)
 	assert_int_equal(put_bytes(cache_fill_fd(f), k, 0, 12345 + 11), 0);
 	assert_int_equal(cache_lookup(c, k.sha256, &fd, &size), -ENOENT);
 	/* Shorter than said is refused and leaves the fill; longer is cut. */
-	assert_int_equal(cache_fill_publish(f, 12345 + 12, &fd), -EINVAL);
+	assert_int_equal(cache_fill_publish(f, NULL, 12345 + 12, &fd), -EINVAL);
 	assert_int_equal(fd, 77);
-	assert_int_equal(cache_fill_publish(f, 12345, &fd), 0);
+	assert_int_equal(cache_fill_publish(f, NULL, 12345, &fd), 0);
 	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
 	assert_true(bytes_are_right(fd, k, 12345));
 	close(fd);
@@ -244,7 +244,7 @@ static void test_resume(void **state)
 	assert_string_equal(validator, "\"etag\" http://x/");
 	assert_int_equal(cache_fill_partial(f, &len, small, sizeof(small)), -ERANGE);
 	assert_int_equal(put_bytes(cache_fill_fd(f), k, len, 4000), 0);
-	assert_int_equal(cache_fill_publish(f, 9000, &fd), 0);
+	assert_int_equal(cache_fill_publish(f, NULL, 9000, &fd), 0);
 	assert_true(bytes_are_right(fd, k, 9000));
 	close(fd);
 	assert_int_equal(entries(e, "partial"), 0);

@@ -66,7 +66,7 @@ static int get(struct cache *c, struct key k, struct shared *s, int *ret_fd)
 		r = put_bytes(cache_fill_fd(f), k, 0, SIZE);
 		go_out(s);
 		if (r == 0)
-			r = cache_fill_publish(f, SIZE, ret_fd);
+			r = cache_fill_publish(f, NULL, SIZE, ret_fd);
 		if (r < 0)
 			cache_fill_abort(f, false);
 		return r;
@@ -270,7 +270,7 @@ static uint64_t adopt(struct cache *c, struct key k)
 		assert_int_equal(st.st_size, len);
 		assert_true(bytes_are_right(cache_fill_fd(f), k, len));
 		assert_int_equal(put_bytes(cache_fill_fd(f), k, len, SIZE - len), 0);
-		assert_int_equal(cache_fill_publish(f, SIZE, &fd), 0);
+		assert_int_equal(cache_fill_publish(f, NULL, SIZE, &fd), 0);
 		close(fd);
 	} else {
 		assert_int_equal(r, -EEXIST); /* it had come as far as that */
@@ -321,7 +321,7 @@ static int live_whole_life(const struct env *e)
 	if (cache_begin(c, k.sha256, &f) < 0 ||
 	    put_bytes(cache_fill_fd(f), k, PART, SIZE - PART) < 0)
 		return 3;
-	if (cache_fill_publish(f, SIZE, &fd) < 0)
+	if (cache_fill_publish(f, NULL, SIZE, &fd) < 0)
 		return 4;
 	/* Right bytes, but dropped all the same; then filled anew, and removed. */
 	if (cache_drop(c, k.sha256, fd) < 0)

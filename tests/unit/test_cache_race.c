@@ -218,7 +218,7 @@ static int child_publishes(const struct env *e)
 		return r == -EAGAIN ? REFUSED : 1;
 	if (cache_fill_restart(f, "v") < 0 || cache_fill_reserve(f, SIZE) < 0 ||
 	    put_bytes(cache_fill_fd(f), k, 0, SIZE) < 0 || cache_fill_progress(f, SIZE) < 0 ||
-	    cache_fill_publish(f, SIZE, &fd) < 0)
+	    cache_fill_publish(f, NULL, SIZE, &fd) < 0)
 		return 2;
 	/* As long as it is open here, it is there for all. */
 	return has(e->c, k) && bytes_are_right(fd, k, SIZE) && has(e->c, k) ? DONE : 3;

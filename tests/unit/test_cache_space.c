@@ -76,7 +76,7 @@ static void test_limit(void **state)
 	/* Unreserved bytes are counted when they are published. */
 	assert_int_equal(cache_begin(c, key_of(5).sha256, &f), 0);
 	assert_int_equal(put_bytes(cache_fill_fd(f), key_of(5), 0, 300 * KIB), 0);
-	assert_int_equal(cache_fill_publish(f, 300 * KIB, &fd), 0);
+	assert_int_equal(cache_fill_publish(f, NULL, 300 * KIB, &fd), 0);
 	assert_int_equal(cache_list(c, count_sizes, &sum), 0);
 	assert_true(sum <= MIB);
 	assert_true(has(c, key_of(5)));
@@ -128,7 +128,7 @@ static void test_partials_are_evicted(void **state)
 	assert_int_equal(cache_fill_reserve(f, MIB + 4096), -ENOSPC);
 	assert_int_equal(cache_fill_reserve(f, UINT64_MAX), -ENOSPC);
 	assert_int_equal(put_bytes(cache_fill_fd(f), live, 0, 900 * KIB), 0);
-	assert_int_equal(cache_fill_publish(f, 900 * KIB, &fd), 0);
+	assert_int_equal(cache_fill_publish(f, NULL, 900 * KIB, &fd), 0);
 	close(fd);
 	cache_free(c);
 }

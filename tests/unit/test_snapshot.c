@@ -133,7 +133,7 @@ static void plant(struct env *e, struct cache *c, const void *text, size_t n)
 	assert_int_equal(sha256_mem("snapshot " URL, strlen("snapshot " URL), note.sha256), 0);
 	assert_int_equal(cache_begin(c, k.sha256, &fill), 0);
 	assert_int_equal(pwrite_full(cache_fill_fd(fill), text, n, 0), 0);
-	assert_int_equal(cache_fill_publish(fill, n, &fd), 0);
+	assert_int_equal(cache_fill_publish(fill, NULL, n, &fd), 0);
 	close(fd);
 	hex_encode(k.sha256, 32, hex);
 	assert_int_equal(cache_note_put(c, note.sha256, hex), 0);
