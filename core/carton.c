@@ -3,9 +3,7 @@
 #include "internal.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "archive/decode.h"
 #include "tensor/dtype.h"

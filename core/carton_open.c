@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "archive/dir.h"
 #include "fetch/download.h"
@@ -412,12 +411,11 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 		open_chunks(c);
 	if (r == 0)
 		r = open_views(c, options);
-	if (r < 0) {
+	if (r < 0)
 		carton_close(c);
-		return r;
-	}
-	*ret = c;
-	return 0;
+	else
+		*ret = c;
+	return r;
 }
 
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret)

@@ -2,7 +2,6 @@
 /* Making a carton: from the source to a file that is complete, verified and in its place. */
 #include "internal.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

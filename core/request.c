@@ -5,7 +5,6 @@
  */
 #include "internal.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 

@@ -8,7 +8,6 @@
  */
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "internal.h"

@@ -2,7 +2,6 @@
 /*
  * `cartonctl info`: the model, for people.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * `cartonctl tree`: the directories of a carton, with the share that each has of the bytes.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

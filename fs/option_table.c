@@ -2,7 +2,6 @@
 #include "option_table.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #define FS_TERM_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum term_style {

@@ -334,12 +334,11 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
 		r = zstd_open(d);
 	else if (method == METHOD_DEFLATE)
 		r = deflate_open(d);
-	if (r < 0) {
+	if (r < 0)
 		decoder_close(&d->stream);
-		return r;
-	}
-	*ret = &d->stream;
-	return 0;
+	else
+		*ret = &d->stream;
+	return r;
 }
 
 void decode_count(struct stream *s, struct budget *budget)

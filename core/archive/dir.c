@@ -221,10 +221,9 @@ int dir_open(int fd, struct budget *budget, struct container **ret)
 		d->container.mtime = st.st_mtime;
 		r = container_index(&d->container);
 	}
-	if (r < 0) {
+	if (r < 0)
 		dir_free(&d->container);
-		return r;
-	}
-	*ret = &d->container;
-	return 0;
+	else
+		*ret = &d->container;
+	return r;
 }

@@ -5,10 +5,7 @@
  */
 #include <archive.h>
 #include <archive_entry.h>
-#include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "archive/decode.h"
 #include "archive/inflate.h"

@@ -453,10 +453,9 @@ int zip_open(struct source *source, int64_t mtime, struct budget *budget, struct
 	}
 	if (r == 0)
 		r = check_directories(z);
-	if (r < 0) {
+	if (r < 0)
 		zip_free(&z->container);
-		return r;
-	}
-	*ret = &z->container;
-	return 0;
+	else
+		*ret = &z->container;
+	return r;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/arena.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/budget.h"

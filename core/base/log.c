@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/util.h"
 

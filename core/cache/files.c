@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of the cache: their names, temporary ones, and walking through them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -59,12 +60,11 @@ int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
 		r = -errno;
 	else if (!S_ISREG(st.st_mode))
 		r = -EISDIR;
-	if (r < 0) {
+	if (r < 0)
 		fd_close(fd);
-		return r;
-	}
-	*ret_fd = fd;
-	return 0;
+	else
+		*ret_fd = fd;
+	return r;
 }
 
 int cache_open_object(struct cache *c, const uint8_t sha256[32], int *ret_fd)

@@ -5,7 +5,6 @@
  */
 #include <stdlib.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cache/internal.h"

@@ -92,12 +92,11 @@ static int open_subdir(int parent, const char *name, const char *shown, int *ret
 		return log_error(-errno, shown, "cannot open %s in the cache: %s", name,
 				 strerror(errno));
 	r = check_dir(fd, shown, name);
-	if (r < 0) {
+	if (r < 0)
 		fd_close(fd);
-		return r;
-	}
-	*ret_fd = fd;
-	return 0;
+	else
+		*ret_fd = fd;
+	return r;
 }
 
 static int open_top(char *path, int *ret_fd)
@@ -122,12 +121,11 @@ static int open_top(char *path, int *ret_fd)
 					 " (it has to be a directory, not a link to one)" :
 					 "");
 	r = check_dir(fd, path, ".");
-	if (r < 0) {
+	if (r < 0)
 		fd_close(fd);
-		return r;
-	}
-	*ret_fd = fd;
-	return 0;
+	else
+		*ret_fd = fd;
+	return r;
 }
 
 /* Network file systems may lack flock, or refuse an exclusive one on a read-only descriptor. */

@@ -142,12 +142,11 @@ int index_load(const struct tree *t, struct making *m, struct index *ret)
 	}
 	if (r == 0 && x.tensors)
 		r = list_strings(&x);
-	if (r < 0) {
+	if (r < 0)
 		index_free(&x);
-		return r;
-	}
-	*ret = x;
-	return 0;
+	else
+		*ret = x;
+	return r;
 }
 
 void index_free(struct index *x)

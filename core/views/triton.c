@@ -95,12 +95,11 @@ static int side_load(struct views *v, const struct meta_value *values, size_t n,
 			r = -ENOMEM;
 		triton_sort(s.tensors, s.n);
 	}
-	if (r < 0) {
+	if (r < 0)
 		side_free(&s);
-		return r;
-	}
-	*ret = s;
-	return 0;
+	else
+		*ret = s;
+	return r;
 }
 
 /* Sets the reason why a side has no body. */

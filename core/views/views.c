@@ -162,12 +162,11 @@ int views_new(const struct views_options *options, struct views **ret)
 		/* they stay where they are from now on */
 		r = find_safetensors(v);
 	}
-	if (r < 0) {
+	if (r < 0)
 		views_free(v);
-		return r;
-	}
-	*ret = v;
-	return 0;
+	else
+		*ret = v;
+	return r;
 }
 
 void views_free(struct views *v)
