@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "message.h"
 #include "mountpoint.h"
 #include "numbers.h"
 
@@ -39,34 +40,16 @@ static int connect_to(const char *path)
 	return r < 0 ? r : fd;
 }
 
-/* The descriptor in a message. There is room for one: the kernel closes any others. */
+/* The descriptor of the next message. */
 static int receive(int socket)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
 	char text[4096];
-	struct iovec iov = { text, sizeof(text) };
-	struct msghdr message = { .msg_iov = &iov,
-				  .msg_iovlen = 1,
-				  .msg_control = &control,
-				  .msg_controllen = CMSG_LEN(sizeof(int)) };
-	const struct cmsghdr *c;
-	ssize_t n;
-	int fd;
+	int fds[2];
+	ssize_t n = message_receive(socket, text, sizeof(text), fds);
 
-	do
-		n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	c = CMSG_FIRSTHDR(&message);
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
-	    c->cmsg_len != CMSG_LEN(sizeof(int)))
-		return -EPROTO;
-	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	return fd;
+	if (fds[1] >= 0)
+		close(fds[1]);
+	return n < 0 ? (int)n : fds[0] < 0 ? -EPROTO : fds[0];
 }
 
 /* The socket, or -errno; -ENOENT: there is none. `ret_from` is what to call it. */

@@ -21,6 +21,7 @@
 
 #include "datagram.h"
 #include "etc_files.h"
+#include "message.h"
 
 #define MAX_TEXT 2048
 /*
@@ -48,12 +49,6 @@ struct request {
 };
 
 #define HEAD_SIZE offsetof(struct request, text)
-
-/* What carries one or two descriptors. */
-union control {
-	struct cmsghdr align;
-	char bytes[CMSG_SPACE(2 * sizeof(int))];
-};
 
 /* ---- the process ---- */
 
@@ -98,52 +93,6 @@ static void give_up_device(int fd)
 	close(null);
 }
 
-/* Sends `n` bytes and `n_fds` descriptors, of which there may be none. 0 or -errno. */
-static int send_message(int socket, const void *data, size_t n, const int *fds, size_t n_fds)
-{
-	union control control = { 0 };
-	struct iovec iov = { (void *)data, n };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
-	struct cmsghdr *c;
-	ssize_t sent;
-
-	if (n_fds > 0) {
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(n_fds * sizeof(*fds));
-		c = CMSG_FIRSTHDR(&message);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n_fds * sizeof(*fds));
-		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(*fds));
-	}
-	do
-		sent = sendmsg(socket, &message, MSG_NOSIGNAL);
-	while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -errno : 0;
-}
-
-/* Returns the size of the next message, 0 at the end, or -errno. ret_fds: its descriptors, or -1. */
-static ssize_t receive_message(int socket, void *ret_data, size_t n, int ret_fds[2])
-{
-	union control control;
-	struct iovec iov = { ret_data, n };
-	struct msghdr message = { .msg_iov = &iov,
-				  .msg_iovlen = 1,
-				  .msg_control = &control,
-				  .msg_controllen = sizeof(control) };
-	const struct cmsghdr *c;
-	ssize_t got;
-
-	ret_fds[0] = ret_fds[1] = -1;
-	do
-		got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
-	c = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
-	if (c && c->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-	return got < 0 ? -errno : got;
-}
-
 static void close_all(const int fds[2])
 {
 	for (int i = 0; i < 2; i++)
@@ -151,10 +100,10 @@ static void close_all(const int fds[2])
 			close(fds[i]);
 }
 
-/* Ignores errors: if the daemon has ended, the next receive_message() returns 0. */
+/* Ignores errors: if the daemon has ended, the next message_receive() returns 0. */
 static void reply(int socket, int result, int fd)
 {
-	send_message(socket, &result, sizeof(result), &fd, fd >= 0);
+	message_send(socket, &result, sizeof(result), &fd, fd >= 0);
 }
 
 static void drop_terminal(void)
@@ -311,7 +260,7 @@ static void run(struct state *s)
 			s->listener = -1;
 		if (!p[0].revents)
 			continue;
-		n = receive_message(s->socket, &q, sizeof(q), fds);
+		n = message_receive(s->socket, &q, sizeof(q), fds);
 		if (n <= 0)
 			break;
 		if (!serve(s, &q, (size_t)n, fds))
@@ -377,13 +326,13 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
 
 static int ask(const struct mounter *m, const struct request *q, size_t text)
 {
-	return send_message(m->fd, q, HEAD_SIZE + text, NULL, 0);
+	return message_send(m->fd, q, HEAD_SIZE + text, NULL, 0);
 }
 
 static int answer(const struct mounter *m, int *ret_fd)
 {
 	int result = 0, fds[2];
-	ssize_t n = receive_message(m->fd, &result, sizeof(result), fds);
+	ssize_t n = message_receive(m->fd, &result, sizeof(result), fds);
 
 	if (n != sizeof(result))
 		return n < 0 ? (int)n : -EPIPE;
@@ -429,13 +378,13 @@ int mounter_open_files(struct mounter *m, int listener, int memory)
 {
 	const struct request q = { .kind = REQUEST_OPEN_FILES };
 
-	return send_message(m->fd, &q, HEAD_SIZE, (int[]){ listener, memory }, 2);
+	return message_send(m->fd, &q, HEAD_SIZE, (int[]){ listener, memory }, 2);
 }
 
 int mounter_backing_open(const struct mounter *m, int device, int fd)
 {
 	const struct request q = { .kind = REQUEST_BACKING_OPEN };
-	int r = send_message(m->fd, &q, HEAD_SIZE, (int[]){ device, fd }, 2);
+	int r = message_send(m->fd, &q, HEAD_SIZE, (int[]){ device, fd }, 2);
 
 	return r < 0 ? r : answer(m, NULL);
 }
@@ -446,7 +395,7 @@ void mounter_backing_close(const struct mounter *m, int device, int id)
 	const uint32_t number = (uint32_t)id;
 
 	memcpy(q.text, &number, sizeof(number));
-	send_message(m->fd, &q, HEAD_SIZE + sizeof(number), &device, 1);
+	message_send(m->fd, &q, HEAD_SIZE + sizeof(number), &device, 1);
 }
 
 void mounter_stop(struct mounter *m)

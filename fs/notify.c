@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "datagram.h"
+#include "message.h"
 
 static int notify_fd = -1;
 
@@ -39,25 +40,9 @@ void notify_open(void)
 int notify_store(int fd, const char *name)
 {
 	char text[64];
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(fd))];
-	} control = { 0 };
-	struct iovec iov = { text, 0 };
-	struct msghdr message = { .msg_iov = &iov,
-				  .msg_iovlen = 1,
-				  .msg_control = &control,
-				  .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+	int n = snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s", name);
 
-	if (notify_fd < 0)
-		return -ENOTCONN;
-	iov.iov_len = (size_t)snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s", name);
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	return sendmsg(notify_fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return notify_fd < 0 ? -ENOTCONN : message_send(notify_fd, text, (size_t)n, &fd, 1);
 }
 
 void notify_forget(void)

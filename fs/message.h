@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages with descriptors, over unix sockets (SCM_RIGHTS). */
+#ifndef FS_MESSAGE_H
+#define FS_MESSAGE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Sends `n` bytes and `n_fds` descriptors, 0 to 2, which the caller still owns. 0 or -errno. */
+int message_send(int socket, const void *data, size_t n, const int *fds, size_t n_fds);
+
+/*
+ * The size of the next message, 0 at the end, or -errno. ret_fds: its descriptors, or -1; of more than two the
+ * kernel closes the rest.
+ */
+ssize_t message_receive(int socket, void *ret_data, size_t n, int ret_fds[2]);
+
+#endif
