@@ -42,22 +42,23 @@ const char options_help[] =
 	"Options of mount(8) work too. See cartonfs(1) for all, and cartonctl(1).\n"
 	"Exit: 0 mounted, 1 usage, 2 system error, 32 mount failed, 75 try again later\n";
 
-/* What the command line says; moved to struct options once it is complete. */
+/* The options, and what the command line says of those that are not in them as they were given. */
 struct raw {
-	struct carton_options carton;
-	char *verify, *views, *fsname, *error_file;
-	bool noviews, nochunks, nosandbox, passthrough, mount_only;
-	unsigned uid, gid, umask, max_read;
-	int foreground, debug, help, version, fake; /* filled by fuse_opt */
-	int mkdir_mode;
+	struct options o;
+	char *verify, *views, *fsname;
+	bool noviews, nochunks;
 	char *paths[2];
 	int n_paths;
-	const char *suggestion;
 };
 
 #define SPEC(name, kind, expected, max)                                         \
 	{                                                                       \
 #name, OPTION_##kind, offsetof(struct raw, name), expected, max \
+	}
+
+#define OWN(name, kind, expected, max)                                            \
+	{                                                                         \
+#name, OPTION_##kind, offsetof(struct raw, o.name), expected, max \
 	}
 
 /* The options that cartonctl does not have. */
@@ -66,21 +67,21 @@ static const struct option_spec mount_table[] = {
 	{ "chunks", OPTION_UNLESS, offsetof(struct raw, nochunks), "on or off", 0 },
 	SPEC(noviews, FLAG, "no value", 0),
 	SPEC(views, TEXT, "a name, or hidden", 0),
-	SPEC(uid, NUMBER, "a number", UINT_MAX - 1),
-	SPEC(gid, NUMBER, "a number", UINT_MAX - 1),
-	SPEC(umask, OCTAL, "an octal number such as 022", 0777),
+	OWN(uid, NUMBER, "a number", UINT_MAX - 1),
+	OWN(gid, NUMBER, "a number", UINT_MAX - 1),
+	OWN(umask, OCTAL, "an octal number such as 022", 0777),
 	SPEC(fsname, TEXT, NULL, 0),
-	SPEC(error_file, TEXT, "a file", 0),
-	SPEC(nosandbox, FLAG, "no value", 0),
-	SPEC(passthrough, FLAG, "no value", 0),
-	SPEC(mount_only, FLAG, "no value", 0),
-	SPEC(max_read, NUMBER, "a number of bytes", UINT_MAX),
+	OWN(error_file, TEXT, "a file", 0),
+	OWN(nosandbox, FLAG, "no value", 0),
+	OWN(passthrough, FLAG, "no value", 0),
+	OWN(mount_only, FLAG, "no value", 0),
+	OWN(max_read, NUMBER, "a number of bytes", UINT_MAX),
 	{ .name = NULL },
 };
 
-#define FLAG(text, field)                            \
-	{                                            \
-		text, offsetof(struct raw, field), 1 \
+#define FLAG(text, field)                              \
+	{                                              \
+		text, offsetof(struct raw, o.field), 1 \
 	}
 
 static const struct fuse_opt flags[] = {
@@ -151,16 +152,16 @@ static void suggest(struct raw *raw, const char *option)
 	char name[32];
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(option, "="), option);
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && !raw->suggestion; i++) {
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && !raw->o.suggestion; i++) {
 		if (strcmp(name, others[i]) == 0)
 			return;
 		if (option_similar(name, others[i]))
-			raw->suggestion = others[i];
+			raw->o.suggestion = others[i];
 	}
-	for (size_t i = 0; i < 2 && !raw->suggestion; i++)
+	for (size_t i = 0; i < 2 && !raw->o.suggestion; i++)
 		for (const struct option_spec *s = tables[i]; s->name; s++)
 			if (option_similar(name, s->name))
-				raw->suggestion = s->name;
+				raw->o.suggestion = s->name;
 }
 
 /* `text` is NAME or NAME=VALUE. 1: it is left to libfuse; 0: done; -1: it was wrong, and reported. */
@@ -173,7 +174,7 @@ static int set_option(struct raw *raw, const char *text)
 
 	if (!spec) {
 		spec = option_find(carton_option_table, text, n);
-		target = &raw->carton;
+		target = &raw->o.carton;
 	}
 	if (!spec) {
 		suggest(raw, text);
@@ -206,7 +207,7 @@ static int set_mkdir(struct raw *raw, const char *option, const char *mode)
 
 	if (mode && !parse_number(mode, 8, 0777, &n))
 		return usage_error("-o %s: expected an octal number such as 0755", option), -1;
-	raw->mkdir_mode = (int)n;
+	raw->o.mkdir_mode = (int)n;
 	return 0;
 }
 
@@ -260,8 +261,9 @@ static char *absolute(const char *path)
 	return found ? found : strdup(path);
 }
 
-static int check_paths(const struct raw *raw, struct options *o)
+static int check_paths(struct raw *raw)
 {
+	struct options *o = &raw->o;
 	char label[4096];
 
 	if (raw->n_paths == 0)
@@ -283,14 +285,15 @@ static int check_paths(const struct raw *raw, struct options *o)
 #define MAX_READ "131072"
 
 /* Adds the mount options that are always set, fsname, and max_read unless the user has set it. */
-static int add_mount_options(const struct raw *raw, struct options *o)
+static int add_mount_options(struct raw *raw)
 {
+	struct options *o = &raw->o;
 	char *text = NULL, *fsname = NULL;
 	int r = 0;
 
 	if (fuse_opt_add_opt(&text, "ro,nosuid,nodev,default_permissions,subtype=cartonfs") < 0)
 		return -ENOMEM;
-	if (raw->max_read == 0) {
+	if (o->max_read == 0) {
 		o->max_read = (unsigned)strtoul(MAX_READ, NULL, 10);
 		if (fuse_opt_add_opt(&text, "max_read=" MAX_READ) < 0)
 			r = -ENOMEM;
@@ -325,49 +328,38 @@ static char *absolute_name(const char *path)
 	return name;
 }
 
-/* Moves the carton's options from `raw`, which no longer owns them. */
-static int take_carton_options(struct raw *raw, struct options *o)
+/* Files that are opened again after the daemon has changed its directory. */
+static int make_absolute(struct carton_options *c)
 {
-	const char *cacert = raw->carton.cacert, *header_file = raw->carton.header_file;
+	const char *cacert = c->cacert, *header_file = c->header_file;
+	int r;
 
-	o->carton = raw->carton;
-	raw->carton = (struct carton_options){ 0 };
-	/* files that are opened again after the daemon has changed its directory */
-	if (header_file) {
-		o->carton.header_file = absolute_name(header_file);
-		free((char *)header_file);
-	}
-	if (cacert) {
-		o->carton.cacert = absolute(cacert);
-		free((char *)cacert);
-	}
-	/* "hidden" is no name: views/ is found by its usual name, but not listed */
-	o->carton.views_hidden = raw->views && strcmp(raw->views, "hidden") == 0;
-	o->nosandbox = raw->nosandbox;
-	o->passthrough = raw->passthrough;
-	o->error_file = raw->error_file;
-	raw->error_file = NULL;
-	if (!raw->noviews) {
-		bool named = raw->views && !o->carton.views_hidden;
-
-		o->carton.views = strdup(named ? raw->views : "views");
-		if (!o->carton.views)
-			return -ENOMEM;
-	}
-	return (cacert && !o->carton.cacert) || (header_file && !o->carton.header_file) ? -ENOMEM :
-											  0;
+	c->header_file = header_file ? absolute_name(header_file) : NULL;
+	c->cacert = cacert ? absolute(cacert) : NULL;
+	r = (cacert && !c->cacert) || (header_file && !c->header_file) ? -ENOMEM : 0;
+	free((char *)header_file);
+	free((char *)cacert);
+	return r;
 }
 
-static int complete(struct raw *raw, struct options *o)
+static int complete(struct raw *raw)
 {
-	int r = check_paths(raw, o);
+	struct options *o = &raw->o;
+	int r = check_paths(raw);
 
 	if (r == 0)
-		r = take_carton_options(raw, o);
+		r = make_absolute(&o->carton);
 	if (r == 0)
 		r = check_verify(raw->verify, o);
+	/* "hidden" is no name: views/ is found by its usual name, but not listed */
+	o->carton.views_hidden = raw->views && strcmp(raw->views, "hidden") == 0;
+	if (!raw->noviews)
+		o->carton.views = strdup(raw->views && !o->carton.views_hidden ? raw->views :
+										 "views");
+	if (r == 0 && !raw->noviews && !o->carton.views)
+		r = -ENOMEM;
 	o->carton.chunks = !raw->nochunks && (!raw->verify || o->verify_in_background);
-	return r == 0 ? add_mount_options(raw, o) : r;
+	return r == 0 ? add_mount_options(raw) : r;
 }
 
 static bool is_helper(const char *argv0)
@@ -379,32 +371,22 @@ static bool is_helper(const char *argv0)
 
 int options_parse(int argc, char **argv, struct options *ret)
 {
-	struct raw raw = { .uid = getuid(), .gid = getgid(), .mkdir_mode = -1 };
-	struct options o = { .fuse = FUSE_ARGS_INIT(argc, argv) };
-	int r = fuse_opt_parse(&o.fuse, &raw, is_helper(argv[0]) ? helper_flags : flags, on_option);
+	struct raw raw = { .o = { .uid = getuid(),
+				  .gid = getgid(),
+				  .mkdir_mode = -1,
+				  .fuse = FUSE_ARGS_INIT(argc, argv) } };
+	const struct fuse_opt *letters = is_helper(argv[0]) ? helper_flags : flags;
+	int r = fuse_opt_parse(&raw.o.fuse, &raw, letters, on_option) < 0 ? -EINVAL : 0;
 
-	o.mount_only = raw.mount_only;
-	if (r < 0) {
-		r = -EINVAL;
-	} else {
-		o.foreground = raw.foreground || raw.debug;
-		o.debug = raw.debug;
-		o.help = raw.help;
-		o.version = raw.version;
-		o.uid = raw.uid;
-		o.gid = raw.gid;
-		o.umask = raw.umask;
-		o.max_read = raw.max_read;
-		o.fake = raw.fake;
-		o.mkdir_mode = raw.mkdir_mode;
-		o.suggestion = raw.suggestion;
-		r = o.help || o.version ? 0 : complete(&raw, &o);
-	}
-	option_free(mount_table, &raw);
-	option_free(carton_option_table, &raw.carton);
+	raw.o.foreground |= raw.o.debug;
+	if (r == 0 && !raw.o.help && !raw.o.version)
+		r = complete(&raw);
+	free(raw.verify);
+	free(raw.views);
+	free(raw.fsname);
 	free(raw.paths[0]);
 	free(raw.paths[1]);
-	*ret = o;
+	*ret = raw.o;
 	return r;
 }
 

@@ -17,11 +17,11 @@ struct options {
 	char *label;		      /* the source without credentials and query, for messages */
 	char *error_file;	      /* where a failure is written; or NULL */
 	char *mountpoint;	      /* an absolute path if it exists */
-	bool foreground, debug, help, version;
+	int foreground, debug, help, version; /* flags */
 	bool verify_at_mount, verify_in_background;
 	bool nosandbox, passthrough;
 	bool mount_only;
-	bool fake;	/* mount -f: check the arguments, and do not mount */
+	int fake;	/* a flag; mount -f: check the arguments, and do not mount */
 	int mkdir_mode; /* of a mountpoint to create if it is missing; -1: create none */
 	uid_t uid;
 	gid_t gid;
