@@ -85,7 +85,7 @@ static int cat_one(struct carton *c, const char *path, char *buf)
 		carton_unpin(node);
 	}
 	if (r < 0)
-		fprintf(stderr, "cartonctl: %s: %s\n", path, strerror(r == -EBADMSG ? EIO : -r));
+		ctl_failed(path, r);
 	return r;
 }
 
@@ -116,10 +116,8 @@ static int find_files(struct carton *c, const struct args *a, struct carton_node
 			carton_stat(ret[i], &st);
 			r = st.kind == CARTON_DIR ? -EISDIR : 0;
 		}
-		if (r < 0) {
-			fprintf(stderr, "cartonctl: %s: %s\n", a->paths[i], strerror(-r));
-			status = EXIT_BAD;
-		}
+		if (r < 0)
+			status = ctl_failed(a->paths[i], r);
 	}
 	return status;
 }

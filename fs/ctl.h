@@ -83,6 +83,20 @@ int ctl_finish(int status);
 /* Prints what went wrong with `what`. Returns EXIT_BAD. */
 int ctl_failed(const char *what, int r);
 
+/*
+ * Makes room for one more item of `size` bytes in an array that has `n`. Returns the array, which may have moved;
+ * NULL: out of memory, and it is unchanged.
+ */
+void *ctl_grow(void *array, size_t *cap, size_t n, size_t size);
+
+/* A list of nodes. */
+struct ctl_files {
+	struct carton_node **list;
+	size_t n, cap;
+	bool no_memory; /* it is not complete */
+};
+void ctl_add_file(struct ctl_files *files, struct carton_node *node);
+
 /* Calls `fn` for all files and symlinks of a directory and below, or for one file. */
 typedef void ctl_node_fn(void *ctx, struct carton_node *node);
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);

@@ -19,9 +19,7 @@
 /* One of the two. */
 struct side {
 	struct carton *c;
-	struct carton_node **files; /* in the order of their paths, without MANIFEST */
-	size_t n, cap;
-	bool no_memory;
+	struct ctl_files files; /* in the order of their paths, without MANIFEST */
 };
 
 struct tensor {
@@ -158,18 +156,12 @@ static void put_tensor(struct diff *d, int what, const struct tensor *a, const s
 static int add_tensor(void *ctx, const struct ctl_tensor *t)
 {
 	struct tensors *list = ctx;
-	struct tensor *new;
+	struct tensor *new = ctl_grow(list->list, &list->cap, list->n, sizeof(*new));
 
-	if (list->n == list->cap) {
-		size_t cap = list->cap ? 2 * list->cap : 64;
-		struct tensor *more = realloc(list->list, cap * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		list->list = more;
-		list->cap = cap;
-	}
-	new = &list->list[list->n];
+	if (!new)
+		return -ENOMEM;
+	list->list = new;
+	new += list->n;
 	new->name = strdup(t->name);
 	if (!new->name)
 		return -ENOMEM;
@@ -282,22 +274,9 @@ static void add_file(void *ctx, struct carton_node *node)
 {
 	struct side *side = ctx;
 
-	if (strcmp(carton_name(node), "MANIFEST") == 0 &&
-	    carton_parent(node) == carton_root(side->c))
-		return;
-	if (side->n == side->cap) {
-		size_t cap = side->cap ? 2 * side->cap : 256;
-		struct carton_node **more = realloc(side->files,
-						    cap * sizeof(struct carton_node *));
-
-		if (!more) {
-			side->no_memory = true;
-			return;
-		}
-		side->files = more;
-		side->cap = cap;
-	}
-	side->files[side->n++] = node;
+	if (strcmp(carton_name(node), "MANIFEST") != 0 ||
+	    carton_parent(node) != carton_root(side->c))
+		ctl_add_file(&side->files, node);
 }
 
 /* The order in which a tree is walked: '/' before any other byte. */
@@ -356,22 +335,20 @@ static void compare_files(struct diff *d, struct carton_node *a, struct carton_n
 
 static void compare_all(struct diff *d)
 {
-	struct side *a = &d->a, *b = &d->b;
+	const struct ctl_files *a = &d->a.files, *b = &d->b.files;
 
 	for (size_t i = 0, j = 0; i < a->n || j < b->n;) {
-		int order = i == a->n ? 1 :
-			    j == b->n ? -1 :
-					compare_paths(a->files[i], b->files[j]);
+		int order = i == a->n ? 1 : j == b->n ? -1 : compare_paths(a->list[i], b->list[j]);
 
 		if (order == 0) {
-			compare_files(d, a->files[i++], b->files[j++]);
+			compare_files(d, a->list[i++], b->list[j++]);
 			continue;
 		}
-		note_change(d, order < 0 ? a->files[i] : b->files[j]);
+		note_change(d, order < 0 ? a->list[i] : b->list[j]);
 		if (order < 0)
-			put_file(d, REMOVED, a->files[i++], NULL);
+			put_file(d, REMOVED, a->list[i++], NULL);
 		else
-			put_file(d, ADDED, NULL, b->files[j++]);
+			put_file(d, ADDED, NULL, b->list[j++]);
 		end_file(d);
 	}
 }
@@ -405,7 +382,7 @@ static int compare(struct diff *d)
 {
 	ctl_walk(carton_root(d->a.c), add_file, &d->a);
 	ctl_walk(carton_root(d->b.c), add_file, &d->b);
-	if (d->a.no_memory || d->b.no_memory)
+	if (d->a.files.no_memory || d->b.files.no_memory)
 		return -ENOMEM;
 	if (d->json)
 		fputs("{\"files\":[", stdout);
@@ -488,8 +465,8 @@ int ctl_diff(char **sources, int n, const struct args *args)
 		r = compare(&d);
 	if (r < 0 && !log.problems)
 		ctl_failed("diff", r);
-	free(d.a.files);
-	free(d.b.files);
+	free(d.a.files.list);
+	free(d.b.files.list);
 	carton_close(d.a.c);
 	carton_close(d.b.c);
 	return ctl_finish(r < 0					   ? EXIT_TROUBLE :

@@ -34,9 +34,7 @@ struct extract {
 	const char *output;
 	int root, tmp; /* directories; `tmp` is locked */
 	bool fresh;    /* the output directory was empty */
-	struct carton_node **files;
-	size_t n, cap;
-	bool no_memory;
+	struct ctl_files files;
 	atomic_size_t next; /* of `files`, to be taken by a thread */
 	atomic_size_t failed, kept;
 	atomic_bool full;      /* the disk is: nothing more is begun */
@@ -213,7 +211,7 @@ static int make_file(struct extract *x, struct carton_node *node, const char *pa
 
 static int extract_one(struct extract *x, size_t i, struct parent *p)
 {
-	struct carton_node *node = x->files[i];
+	struct carton_node *node = x->files.list[i];
 	char path[4096], tmp_name[24];
 	const char *name;
 	int r;
@@ -248,7 +246,7 @@ static void *run_thread(void *extract)
 	size_t i;
 
 	parent.fd = -1;
-	while (!atomic_load(&x->full) && (i = atomic_fetch_add(&x->next, 1)) < x->n) {
+	while (!atomic_load(&x->full) && (i = atomic_fetch_add(&x->next, 1)) < x->files.n) {
 		int r = extract_one(x, i, &parent);
 
 		if (r < 0)
@@ -296,7 +294,8 @@ static void run_threads(struct extract *x)
 	pthread_t threads[THREADS];
 	size_t n = 0;
 
-	while (n < THREADS && n < x->n && pthread_create(&threads[n], NULL, run_thread, x) == 0)
+	while (n < THREADS && n < x->files.n &&
+	       pthread_create(&threads[n], NULL, run_thread, x) == 0)
 		n++;
 	if (n == 0)
 		run_thread(x);
@@ -310,18 +309,7 @@ static void add_file(void *ctx, struct carton_node *node)
 	struct extract *x = ctx;
 	struct carton_stat st;
 
-	if (x->n == x->cap) {
-		size_t cap = x->cap ? 2 * x->cap : 256;
-		struct carton_node **more = realloc(x->files, cap * sizeof(struct carton_node *));
-
-		if (!more) {
-			x->no_memory = true;
-			return;
-		}
-		x->files = more;
-		x->cap = cap;
-	}
-	x->files[x->n++] = node;
+	ctl_add_file(&x->files, node);
 	carton_stat(node, &st);
 	if (st.kind == CARTON_FILE)
 		x->total += st.size;
@@ -334,10 +322,10 @@ static int list_files(struct extract *x, const struct args *a, struct carton_nod
 
 	if (a->n_paths == 1) {
 		ctl_walk(carton_root(x->c), add_file, x);
-		for (size_t i = 0; i < x->n; i++)
+		for (size_t i = 0; i < x->files.n; i++)
 			if (carton_lookup(carton_root(x->c), "MANIFEST", ret_manifest) == 0 &&
-			    x->files[i] == *ret_manifest) {
-				x->files[i] = x->files[--x->n];
+			    x->files.list[i] == *ret_manifest) {
+				x->files.list[i] = x->files.list[--x->files.n];
 				break;
 			}
 	}
@@ -350,7 +338,7 @@ static int list_files(struct extract *x, const struct args *a, struct carton_nod
 		else
 			ctl_walk(node, add_file, x);
 	}
-	return x->no_memory ? ctl_failed(x->output, -ENOMEM) : status;
+	return x->files.no_memory ? ctl_failed(x->output, -ENOMEM) : status;
 }
 
 /* ---- the temporary directory ---- */
@@ -440,8 +428,8 @@ static int extract(struct extract *x, const struct args *a)
 		return status;
 	run_threads(x);
 	if (manifest && atomic_load(&x->failed) == 0 && !atomic_load(&x->full)) {
-		x->files[x->n++] = manifest; /* whose place is free */
-		atomic_store(&x->next, x->n - 1);
+		x->files.list[x->files.n++] = manifest; /* whose place is free */
+		atomic_store(&x->next, x->files.n - 1);
 		run_thread(x);
 	}
 	if (atomic_load(&x->failed)) {
@@ -449,7 +437,7 @@ static int extract(struct extract *x, const struct args *a)
 			term_count(atomic_load(&x->failed), "file", count));
 		return EXIT_BAD;
 	}
-	printf("%s, %s in ", term_count(x->n, "file", count), format_size(x->total, size));
+	printf("%s, %s in ", term_count(x->files.n, "file", count), format_size(x->total, size));
 	term_put(x->output);
 	if (atomic_load(&x->kept))
 		printf("; %zu kept", atomic_load(&x->kept));
@@ -476,6 +464,6 @@ int ctl_extract(struct carton *c, const struct args *a)
 	}
 	if (x.root >= 0)
 		close(x.root);
-	free(x.files);
+	free(x.files.list);
 	return status;
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "json.h"
@@ -76,6 +77,28 @@ int ctl_failed(const char *what, int r)
 {
 	fprintf(stderr, "cartonctl: %s: %s\n", what, strerror(r == -EBADMSG ? EIO : -r));
 	return EXIT_BAD;
+}
+
+void *ctl_grow(void *array, size_t *cap, size_t n, size_t size)
+{
+	size_t more = n < *cap ? *cap : 2 * n + 64;
+	void *grown = n < *cap ? array : reallocarray(array, more, size);
+
+	if (grown)
+		*cap = more;
+	return grown;
+}
+
+void ctl_add_file(struct ctl_files *files, struct carton_node *node)
+{
+	struct carton_node **grown = ctl_grow(files->list, &files->cap, files->n,
+					      sizeof(struct carton_node *));
+
+	files->no_memory |= !grown;
+	if (!grown)
+		return;
+	files->list = grown;
+	grown[files->n++] = node;
 }
 
 /* The depth of a path is limited. */

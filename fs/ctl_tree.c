@@ -34,17 +34,12 @@ struct drawing {
 
 static size_t new_totals(struct drawing *d)
 {
-	if (d->n == d->cap) {
-		size_t cap = d->cap ? 2 * d->cap : 64;
-		struct totals *more = realloc(d->totals, cap * sizeof(*more));
+	struct totals *grown = ctl_grow(d->totals, &d->cap, d->n, sizeof(*grown));
 
-		if (!more) {
-			d->failed = true;
-			return 0;
-		}
-		d->totals = more;
-		d->cap = cap;
-	}
+	d->failed |= !grown;
+	if (!grown)
+		return 0;
+	d->totals = grown;
 	d->totals[d->n] = (struct totals){ 0 };
 	return d->n++;
 }

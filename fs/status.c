@@ -32,13 +32,16 @@ static uint64_t count_errors(struct status *s)
 	return n;
 }
 
-static int end_text(FILE *f, char **text)
+/* Ends `f`, which has written to `text`. */
+static int end_text(FILE *f, const struct status_text *text, struct status_text *ret)
 {
 	int failed = ferror(f);
 
-	if (fclose(f) == 0 && !failed)
+	if (fclose(f) == 0 && !failed) {
+		*ret = *text;
 		return 0;
-	free(*text);
+	}
+	free(text->data);
 	return -ENOMEM;
 }
 
@@ -91,16 +94,15 @@ static void put_text(FILE *f, const char *name, const char *value)
 	fputs(",\n", f);
 }
 
-int status_json(struct status *s, struct carton *c, char **ret, size_t *ret_len)
+int status_json(struct status *s, struct carton *c, struct status_text *ret)
 {
 	struct carton_counters k;
-	char *text, hash[65];
-	size_t len;
-	FILE *f = open_memstream(&text, &len);
+	struct status_text text;
+	FILE *f = open_memstream(&text.data, &text.len);
 	struct list waiting = { .f = f };
+	char hash[65];
 	uint64_t passed;
 	bool on;
-	int r;
 
 	if (!f)
 		return -ENOMEM;
@@ -138,12 +140,7 @@ int status_json(struct status *s, struct carton *c, char **ret, size_t *ret_len)
 	fputs("],\n \"last_errors\": [", f);
 	put_errors(f, s);
 	fputs("]\n}\n", f);
-	r = end_text(f, &text);
-	if (r < 0)
-		return r;
-	*ret = text;
-	*ret_len = len;
-	return 0;
+	return end_text(f, &text, ret);
 }
 
 /* ---- Prometheus: names, units and suffixes follow its conventions ---- */
@@ -181,13 +178,11 @@ static void put_info(FILE *f, const struct status *s, const struct carton *c)
 	fprintf(f, ",model_hash=\"%s\",version=\"%s\"} 1\n", hash, CARTON_VERSION);
 }
 
-int status_metrics(struct status *s, struct carton *c, char **ret, size_t *ret_len)
+int status_metrics(struct status *s, struct carton *c, struct status_text *ret)
 {
 	struct carton_counters k;
-	size_t len;
-	char *text;
-	FILE *f = open_memstream(&text, &len);
-	int r;
+	struct status_text text;
+	FILE *f = open_memstream(&text.data, &text.len);
 
 	if (!f)
 		return -ENOMEM;
@@ -217,10 +212,5 @@ int status_metrics(struct status *s, struct carton *c, char **ret, size_t *ret_l
 	put_metric(f, "waiting_opens", "gauge", "Opens that wait for a file.", k.waiting);
 	put_metric(f, "errors_total", "counter", "Errors and warnings that were logged.",
 		   count_errors(s));
-	r = end_text(f, &text);
-	if (r < 0)
-		return r;
-	*ret = text;
-	*ret_len = len;
-	return 0;
+	return end_text(f, &text, ret);
 }

@@ -33,11 +33,14 @@ struct status {
 /* Remembers an error or a warning. `subject` may be NULL. Any thread. */
 void status_error(struct status *s, const char *subject, const char *message);
 
-/*
- * The text of status.json, or of metrics in Prometheus' format: 0 and a malloc'ed string of *ret_len bytes,
- * or -ENOMEM. Waits for no I/O.
- */
-int status_json(struct status *s, struct carton *c, char **ret, size_t *ret_len);
-int status_metrics(struct status *s, struct carton *c, char **ret, size_t *ret_len);
+/* A malloc'ed text. */
+struct status_text {
+	char *data;
+	size_t len;
+};
+
+/* The text of status.json, or of metrics in Prometheus' format: 0 or -ENOMEM. Waits for no I/O. */
+int status_json(struct status *s, struct carton *c, struct status_text *ret);
+int status_metrics(struct status *s, struct carton *c, struct status_text *ret);
 
 #endif

@@ -14,12 +14,6 @@ static const char *const names[] = {
 	[INO_DIR] = ".cartonfs", [INO_JSON] = "status.json", [INO_METRICS] = "metrics"
 };
 
-/* The text of an open file; fi->fh is its mount_tag(). */
-struct text {
-	char *data;
-	size_t len;
-};
-
 static bool is_ours(fuse_ino_t ino)
 {
 	return ino >= INO_DIR && ino < INO_END;
@@ -77,37 +71,24 @@ static bool answer_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	return ino || parent == INO_DIR;
 }
 
-static bool answer_getattr(fuse_req_t req, fuse_ino_t ino)
-{
-	struct stat st;
-
-	if (!is_ours(ino))
-		return false;
-	fill_stat(mount_of(req), ino, &st);
-	fuse_reply_attr(req, &st, 0);
-	return true;
-}
-
-static bool answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+/* fi->fh of an open file is the mount_tag() of its struct status_text. */
+static void answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);
-	struct text *text;
+	struct status_text *text;
 	int r = -ENOMEM;
 
-	if (!is_ours(ino))
-		return false;
 	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
 		fuse_reply_err(req, EROFS);
-		return true;
+		return;
 	}
 	text = calloc(1, sizeof(*text));
 	if (text)
-		r = (ino == INO_JSON ? status_json : status_metrics)(m->status, m->carton,
-								     &text->data, &text->len);
+		r = (ino == INO_JSON ? status_json : status_metrics)(m->status, m->carton, text);
 	if (r < 0) {
 		free(text);
 		fuse_reply_err(req, -r);
-		return true;
+		return;
 	}
 	fi->fh = mount_tag(m, text);
 	fi->noflush = 1;
@@ -116,56 +97,40 @@ static bool answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 		free(text->data);
 		free(text);
 	}
-	return true;
 }
 
-static bool answer_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-			const struct fuse_file_info *fi)
+static void answer_read(fuse_req_t req, size_t size, off_t off, const struct fuse_file_info *fi)
 {
-	const struct text *text = mount_untag(fi->fh);
+	const struct status_text *text = mount_untag(fi->fh);
 	size_t left;
 	char *copy;
 
-	if (!is_ours(ino))
-		return false;
 	if (!mount_mine(mount_of(req), fi->fh)) {
 		fuse_reply_err(req, ESTALE); /* of a process that has ended: open it again */
-		return true;
+		return;
 	}
 	left = off < 0 || (uint64_t)off >= text->len ? 0 : text->len - (size_t)off;
 	left = size < left ? size : left;
 	copy = malloc(left + 1);
 	if (!copy) {
 		fuse_reply_err(req, ENOMEM);
-		return true;
+		return;
 	}
 	/* the text may be released as soon as the kernel has the reply, before that function returns */
 	memcpy(copy, text->data + (left ? off : 0), left);
 	fuse_reply_buf(req, copy, left);
 	free(copy);
-	return true;
 }
 
-static bool answer_release(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *fi)
+static void answer_release(fuse_req_t req, const struct fuse_file_info *fi)
 {
-	struct text *text = mount_untag(fi->fh);
+	struct status_text *text = mount_untag(fi->fh);
 
-	if (!is_ours(ino))
-		return false;
 	if (mount_mine(mount_of(req), fi->fh)) {
 		free(text->data);
 		free(text);
 	}
 	fuse_reply_err(req, 0);
-	return true;
-}
-
-static bool answer_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	if (ino != INO_DIR)
-		return false;
-	fuse_reply_open(req, fi);
-	return true;
 }
 
 static bool answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
@@ -219,8 +184,14 @@ static void on_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void on_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (!answer_getattr(req, ino) && !is_stale(req, ino))
+	struct stat st;
+
+	if (is_ours(ino)) {
+		fill_stat(mount_of(req), ino, &st);
+		fuse_reply_attr(req, &st, 0);
+	} else if (!is_stale(req, ino)) {
 		mount_ops.getattr(req, ino, fi);
+	}
 }
 
 static void on_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -233,26 +204,34 @@ static void on_readlink(fuse_req_t req, fuse_ino_t ino)
 
 static void on_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (!answer_open(req, ino, fi) && !is_stale(req, ino))
+	if (is_ours(ino))
+		answer_open(req, ino, fi);
+	else if (!is_stale(req, ino))
 		mount_ops.open(req, ino, fi);
 }
 
 static void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	if (!answer_read(req, ino, size, off, fi) && !is_stale(req, ino))
+	if (is_ours(ino))
+		answer_read(req, size, off, fi);
+	else if (!is_stale(req, ino))
 		mount_ops.read(req, ino, size, off, fi);
 }
 
 static void on_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (!answer_release(req, ino, fi))
+	if (is_ours(ino))
+		answer_release(req, fi);
+	else
 		mount_ops.release(req, ino, fi);
 }
 
 static void on_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (!answer_opendir(req, ino, fi) && !is_stale(req, ino))
+	if (ino == INO_DIR)
+		fuse_reply_open(req, fi);
+	else if (!is_stale(req, ino))
 		mount_ops.opendir(req, ino, fi);
 }
 
