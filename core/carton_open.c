@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening a carton, from wherever it is, and closing it. */
-#include "damage.h"
 #include "internal.h"
 
 #include <fcntl.h>
@@ -244,7 +243,7 @@ static int open_store(struct carton *c, const struct carton_options *options)
 		.timeout_ms = c->remote.timeout_ms,
 		.budget = &c->budget,
 		.find_entry = find_entry,
-		.damaged = damage_found,
+		.damaged = carton_damage_found,
 		.ctx = c,
 		.verify = c->verify,
 		.seals = options->noseals  ? SEALS_OFF :

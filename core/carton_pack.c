@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "archive/decode.h"
-#include "check.h"
 #include "pack/lists.h"
 #include "pack/newfile.h"
 #include "pack_plan.h"
@@ -142,7 +141,7 @@ static int check_directory(const char *source)
 /* Refuses what a mount or Carton itself would refuse later. */
 static int check_source(struct carton *c)
 {
-	ssize_t problems = check_contents(c);
+	ssize_t problems = carton_check_contents(c);
 
 	if (problems < 0)
 		return (int)problems;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "check.h"
+#include "internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -188,7 +188,7 @@ static void check_meta(struct check *k)
 	check_cases(k, "example", m->examples, m->n_examples, false);
 }
 
-ssize_t check_contents(struct carton *c)
+ssize_t carton_check_contents(struct carton *c)
 {
 	struct check k = { .c = c };
 	int r = check_tensors(&k);

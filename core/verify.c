@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "internal.h"
-#include "check.h"
 #include "check_chunks.h"
 #include "base/ingest.h"
 #include "base/util.h"
@@ -383,7 +382,7 @@ ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void 
 ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 {
 	struct verify v;
-	ssize_t contents = check_contents(c), held, form;
+	ssize_t contents = carton_check_contents(c), held, form;
 	int r;
 
 	verify_init(&v, c);

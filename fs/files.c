@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "files.h"
+#include "ops.h"
 
 #include <errno.h>
 #include <fcntl.h>

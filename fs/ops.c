@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "files.h"
 #include "park.h"
 #include "passthrough.h"
 

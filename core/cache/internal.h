@@ -7,7 +7,7 @@
  *	clean		removing what does not belong there
  *	gc		space: counting it, removing what nobody uses, sweeping leftovers
  *	fill		the object that is being filled
- *	cache, note	published objects; small texts
+ *	cache		published objects; small texts
  *	seal		tags of objects
  *	open		the directories
  *	dest, read	unverified bytes; verified objects
