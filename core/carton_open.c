@@ -367,7 +367,6 @@ static int open_views(struct carton *c, const struct carton_options *options)
 		.tree = c->tree,
 		.store = c->store,
 		.meta = c->meta,
-		.cache = c->cache,
 		.name = options->views,
 		.hidden = options->views_hidden,
 	};

@@ -149,13 +149,6 @@ static void differs(struct compare *k, const char *name, const char *what)
 			   what);
 }
 
-static bool is_ascii(const char *s)
-{
-	while (*s && !(*s & 0x80))
-		s++;
-	return !*s;
-}
-
 static enum entry_kind kind_of(struct archive_entry *entry)
 {
 	unsigned type = archive_entry_filetype(entry);

@@ -225,6 +225,20 @@ bool utf8_valid(const char *s, size_t n)
 	return true;
 }
 
+bool is_ascii(const char *s)
+{
+	while (*s && !(*s & 0x80))
+		s++;
+	return !*s;
+}
+
+bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n > m && strcmp(s + n - m, end) == 0;
+}
+
 int utf8_quoted(const char *s, size_t n)
 {
 	size_t end = MIN(n, (size_t)64);
@@ -346,20 +360,6 @@ const char *path_fault(const char *path, size_t n)
 		}
 	}
 	return NULL;
-}
-
-char *size_format(uint64_t bytes, char *ret, size_t n)
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	double value = (double)bytes;
-	size_t unit = 0;
-
-	while (value >= 1024 && unit + 1 < ARRAY_SIZE(units)) {
-		value /= 1024;
-		unit++;
-	}
-	snprintf(ret, n, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-	return ret;
 }
 
 int64_t now_ms(void)

@@ -139,6 +139,11 @@ size_t utf8_encode(uint32_t c, char ret[4]);
 /* Is [s, s+n) well-formed UTF-8 (no overlong form, no surrogate, at most U+10FFFF)? */
 bool utf8_valid(const char *s, size_t n);
 
+bool is_ascii(const char *s);
+
+/* Does `s` end with `end`, and begin with something else? */
+bool ends_with(const char *s, const char *end);
+
 /* How many bytes of a text a message quotes, for its "%.*s": 64, or less for whole characters. */
 int utf8_quoted(const char *s, size_t n);
 
@@ -160,9 +165,6 @@ bool hex_decode(const char *hex, size_t n, uint8_t *ret_data);
  * Returns NULL if it is valid, else a constant text that says what is wrong.
  */
 const char *path_fault(const char *path, size_t n);
-
-/* A human-readable size, "1.5 GiB". Writes at most `n` bytes with the NUL; returns `ret`. */
-char *size_format(uint64_t bytes, char *ret, size_t n);
 
 /* ---- time and threads ---- */
 

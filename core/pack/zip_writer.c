@@ -93,13 +93,6 @@ static unsigned version_needed(const struct zip_entry *e, bool zip64)
 	return e->method == METHOD_ZSTD ? 63 : zip64 ? 45 : 20;
 }
 
-static bool is_ascii(const char *s)
-{
-	while (*s && !(*s & 0x80))
-		s++;
-	return !*s;
-}
-
 /* The fields from version to the sizes, which both headers have. */
 static void put_common(uint8_t *h, const struct zip_entry *e, bool zip64)
 {

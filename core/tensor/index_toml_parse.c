@@ -53,13 +53,6 @@ static bool has(const struct parse *p, enum field f)
 	return p->seen >> f & 1;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n > m && !strcmp(s + n - m, end);
-}
-
 static int check_nested(struct parse *p)
 {
 	if (has(p, FILE_))

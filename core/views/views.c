@@ -12,11 +12,7 @@
 /* The object of a file, or of a symlink's target, if the name ends in .safetensors; else NULL. */
 static struct object *safetensors_object(struct node *n)
 {
-	static const char suffix[] = ".safetensors";
-	size_t len = strlen(n->name);
-
-	if (n->kind == NODE_DIR || len <= strlen(suffix) ||
-	    strcmp(n->name + len - strlen(suffix), suffix) != 0)
+	if (n->kind == NODE_DIR || !ends_with(n->name, ".safetensors"))
 		return NULL;
 	n = tree_resolve(n);
 	return n && n->kind == NODE_FILE ? node_object(n) : NULL;

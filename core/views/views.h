@@ -33,9 +33,8 @@ struct views_options {
 	struct tree *tree;
 	struct object_store *store;
 	const struct meta *meta;
-	struct cache *cache; /* for large converted strings; may be NULL */
-	const char *name;    /* of the directory below the root */
-	bool hidden;	     /* found by name, but not listed */
+	const char *name; /* of the directory below the root */
+	bool hidden;	  /* found by name, but not listed */
 };
 
 /*

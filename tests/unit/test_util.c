@@ -174,20 +174,6 @@ static void test_path(void **state)
 	assert_string_equal(path_fault(path, MAX_PATH_LEN + 1), "is longer than 4095 bytes");
 }
 
-static void test_size_format(void **state)
-{
-	char text[32];
-
-	(void)state;
-	assert_string_equal(size_format(0, text, sizeof(text)), "0 B");
-	assert_string_equal(size_format(1023, text, sizeof(text)), "1023 B");
-	assert_string_equal(size_format(1536 * MIB, text, sizeof(text)), "1.5 GiB");
-	assert_string_equal(size_format(UINT64_MAX, text, sizeof(text)), "16.0 EiB");
-	assert_string_equal(size_format(123456, text, 4), "120");
-}
-
-/* ---- I/O ---- */
-
 static void test_io(void **state)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC), pipes[2];
@@ -292,13 +278,12 @@ static void test_log_long(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hex_value),   cmocka_unit_test(test_buf),
-		cmocka_unit_test(test_buf_bound),   cmocka_unit_test(test_buf_grows),
-		cmocka_unit_test(test_json),	    cmocka_unit_test(test_utf8),
-		cmocka_unit_test(test_hex),	    cmocka_unit_test(test_path),
-		cmocka_unit_test(test_size_format), cmocka_unit_test(test_io),
-		cmocka_unit_test(test_le),	    cmocka_unit_test(test_log),
-		cmocka_unit_test(test_log_long),
+		cmocka_unit_test(test_hex_value), cmocka_unit_test(test_buf),
+		cmocka_unit_test(test_buf_bound), cmocka_unit_test(test_buf_grows),
+		cmocka_unit_test(test_json),	  cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_hex),	  cmocka_unit_test(test_path),
+		cmocka_unit_test(test_io),	  cmocka_unit_test(test_le),
+		cmocka_unit_test(test_log),	  cmocka_unit_test(test_log_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
