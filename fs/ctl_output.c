@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
 #include "progress.h"
+#include "text.h"
 
 void ctl_print_json(const char *s)
 {

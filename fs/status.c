@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "json.h"
 #include "passthrough.h"
+#include "text.h"
 
 void status_error(struct status *s, const char *subject, const char *message)
 {

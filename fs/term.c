@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "utf8.h"
+#include "text.h"
 
 #define MIN_COLUMNS 40
 
