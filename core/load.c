@@ -156,8 +156,7 @@ static const char *check_link(const struct loader *l, struct node *link)
 
 	if (!at || at->kind != NODE_FILE || !node_object(at))
 		return "is a symlink that does not lead to a file that MANIFEST lists, by a "
-		       "relative "
-		       "path inside the carton and without a loop";
+		       "relative path inside the carton and without a loop";
 	if (l->m->unhashed)
 		return NULL;
 	manifest_hash(link->name, sha256);

@@ -353,11 +353,6 @@ static void compare_all(struct diff *d)
 	}
 }
 
-static bool tensor_data_is_cheap(const struct diff *d)
-{
-	return d->all_tensors || (!carton_is_remote(d->a.c) && !carton_is_remote(d->b.c));
-}
-
 /* ---- all ---- */
 
 static void put_end(const struct diff *d)
@@ -390,7 +385,8 @@ static int compare(struct diff *d)
 	if (d->json)
 		fputs("\n]", stdout);
 	/* in JSON, a member of the whole */
-	if (d->tensor_data_changed && tensor_data_is_cheap(d))
+	if (d->tensor_data_changed &&
+	    (d->all_tensors || (!carton_is_remote(d->a.c) && !carton_is_remote(d->b.c))))
 		compare_tensors(d, "tensor_data");
 	if (d->json)
 		printf(",\"same\":%" PRIu64 "}\n", d->n[SAME]);

@@ -343,29 +343,20 @@ static int list_files(struct extract *x, const struct args *a, struct carton_nod
 
 /* ---- the temporary directory ---- */
 
-static bool is_empty(int dir)
-{
-	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = own < 0 ? NULL : fdopendir(own);
-	size_t n = 0;
-
-	while (stream && readdir(stream))
-		n++;
-	if (stream)
-		closedir(stream);
-	return n == 2;
-}
-
-static void remove_leftovers(int dir)
+/* The number of names in a directory, whose files are removed, if so wanted. */
+static size_t count_names(int dir, bool remove)
 {
 	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = own < 0 ? NULL : fdopendir(own);
 	const struct dirent *e;
+	size_t n = 0;
 
-	while (stream && (e = readdir(stream)))
-		unlinkat(dir, e->d_name, 0);
+	for (; stream && (e = readdir(stream)); n++)
+		if (remove)
+			unlinkat(dir, e->d_name, 0);
 	if (stream)
 		closedir(stream);
+	return n;
 }
 
 /* Makes and locks it. -EBUSY: another process extracts to the same directory. */
@@ -388,18 +379,12 @@ static int open_tmp(struct extract *x)
 		}
 		/* another process may have removed it after it was opened */
 		if (fstat(fd, &st) == 0 && st.st_nlink > 0) {
-			remove_leftovers(fd);
+			count_names(fd, true); /* leftovers */
 			x->tmp = fd;
 			return 0;
 		}
 		close(fd);
 	}
-}
-
-static void close_tmp(struct extract *x)
-{
-	unlinkat(x->root, TMP_NAME, AT_REMOVEDIR);
-	close(x->tmp);
 }
 
 /* ---- the command ---- */
@@ -451,7 +436,7 @@ int ctl_extract(struct carton *c, const struct args *a)
 	int status, r;
 
 	x.root = open(x.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	x.fresh = x.root >= 0 && is_empty(x.root);
+	x.fresh = x.root >= 0 && count_names(x.root, false) == 2;
 	r = x.root < 0 ? -errno : open_tmp(&x);
 	if (r == -EBUSY) {
 		fprintf(stderr, "cartonctl: %s: another process is extracting here\n", x.output);
@@ -460,7 +445,8 @@ int ctl_extract(struct carton *c, const struct args *a)
 		status = ctl_failed(x.output, r);
 	} else {
 		status = extract(&x, a);
-		close_tmp(&x);
+		unlinkat(x.root, TMP_NAME, AT_REMOVEDIR);
+		close(x.tmp);
 	}
 	if (x.root >= 0)
 		close(x.root);

@@ -25,9 +25,8 @@ struct drawing {
 	struct totals *totals; /* of directories */
 	size_t n, cap, next;
 	unsigned name_columns;
-	bool failed; /* no memory */
-	char prefix
-		[8300]; /* of the rows of the directory that is drawn; a level takes up to 8 bytes */
+	bool failed;	   /* no memory */
+	char prefix[8300]; /* of the rows that are drawn; a level takes up to 8 bytes */
 	size_t prefix_len, prefix_columns;
 	char name[8300]; /* of the current node: not on the stack, since paths may be deep */
 };

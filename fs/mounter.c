@@ -158,13 +158,6 @@ static void do_mount(struct state *s)
 		drop_terminal();
 }
 
-static void do_unmount(struct state *s)
-{
-	if (s->mounted)
-		fuse_session_unmount(s->session);
-	reply(s->socket, 0, -1);
-}
-
 #ifndef FUSE_DEV_IOC_BACKING_OPEN
 struct fuse_backing_map {
 	int32_t fd;
@@ -203,7 +196,9 @@ static bool serve(struct state *s, const struct request *q, size_t size, const i
 		do_mount(s);
 		break;
 	case REQUEST_UNMOUNT:
-		do_unmount(s);
+		if (s->mounted)
+			fuse_session_unmount(s->session);
+		reply(s->socket, 0, -1);
 		break;
 	case REQUEST_READ_AHEAD:
 		read_ahead(s);

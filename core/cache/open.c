@@ -155,37 +155,25 @@ static int check_locks(struct cache *c)
 	return r;
 }
 
-/*
- * The tag is in v1/, as the directory that a user names may hold more than a cache. A cache without it works.
- */
-static void write_tag(struct cache *c, int v1)
-{
-	if (faccessat(v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		cache_put_file(c, v1, "CACHEDIR.TAG", TAG, sizeof(TAG) - 1);
-}
-
 static int open_layout(struct cache *c, int top)
 {
+	const struct {
+		const char *name;
+		int *ret_fd;
+	} subdirs[] = { { "objects", &c->objects }, { "partial", &c->partial },
+			{ "locks", &c->locks },	    { "notes", &c->notes },
+			{ "seals", &c->seals },	    { "tmp", &c->tmp } };
 	char *dir = c->path;
 	int v1 = -1, r;
 
 	r = open_subdir(top, "v1", dir, &v1);
-	if (r == 0)
-		r = open_subdir(v1, "objects", dir, &c->objects);
-	if (r == 0)
-		r = open_subdir(v1, "partial", dir, &c->partial);
-	if (r == 0)
-		r = open_subdir(v1, "locks", dir, &c->locks);
-	if (r == 0)
-		r = open_subdir(v1, "notes", dir, &c->notes);
-	if (r == 0)
-		r = open_subdir(v1, "seals", dir, &c->seals);
-	if (r == 0)
-		r = open_subdir(v1, "tmp", dir, &c->tmp);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(subdirs); i++)
+		r = open_subdir(v1, subdirs[i].name, dir, subdirs[i].ret_fd);
 	if (r == 0)
 		r = check_locks(c);
-	if (r == 0)
-		write_tag(c, v1);
+	/* not in the directory that a user names, which may hold more than a cache; without it a cache works */
+	if (r == 0 && faccessat(v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		cache_put_file(c, v1, "CACHEDIR.TAG", TAG, sizeof(TAG) - 1);
 	fd_close(v1);
 	if (r < 0)
 		return r;

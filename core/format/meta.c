@@ -11,9 +11,8 @@
 /* The state of a parse: the meta so far, and a shape that is being read. */
 struct reader {
 	struct meta *m;
-	struct meta_tensor
-		*shape_of; /* whose shape is being read; NULL: none, or it is malformed */
-	struct buf shape;  /* its JSON so far */
+	struct meta_tensor *shape_of; /* that is being read; NULL: none, or it is malformed */
+	struct buf shape;	      /* its JSON so far */
 };
 
 /* ---- known keys ---- */

@@ -32,11 +32,10 @@ struct pack_item {
 	/* set here */
 	uint8_t sha256[SHA256_SIZE]; /* unless it was literal, or copied as it is */
 	enum choice choice;
-	void *data;		/* prepared bytes, zip.stored of them; or NULL */
-	bool ready;		/* prepared */
-	struct pack_item *next; /* to be filled */
-	struct chunks_hasher
-		chunks; /* of a large file, if the job has `chunks`; freed by the caller */
+	void *data;		     /* prepared bytes, zip.stored of them; or NULL */
+	bool ready;		     /* prepared */
+	struct pack_item *next;	     /* to be filled */
+	struct chunks_hasher chunks; /* if the job has `chunks`; freed by the caller */
 };
 
 struct pack_ops {
