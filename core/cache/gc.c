@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The space of the cache: counting it, removing what was used longest ago and by nobody now, and
- * sweeping what dead processes left. Nothing is removed without the lock of its object.
+ * The space of the cache: counting it, and removing what was used longest ago and by nobody now. Nothing is removed
+ * without the lock of its object.
  */
 #include <stdlib.h>
 #include <sys/file.h>
@@ -142,16 +142,6 @@ static int count_all(struct cache *c, bool keep, struct count *ret_count)
 
 /* ---- removing ---- */
 
-static void remove_partial(struct cache *c, const uint8_t sha256[32])
-{
-	char name[SIDECAR_NAME_SIZE];
-
-	cache_sidecar_name(sha256, name);
-	unlinkat(c->partial, name, 0); /* first: without it the rest counts for nothing */
-	name[64] = '\0';
-	unlinkat(c->partial, name, 0);
-}
-
 /*
  * Does nobody have the object open? Then *ret_fd keeps it so: no lookup gets it while we have the
  * exclusive lock. A damaged one nobody can open any more; *ret_fd may be -1.
@@ -207,7 +197,7 @@ static bool item_remove(struct cache *c, const struct item *item, bool probe)
 		done = object_unused(c, item, &fd);
 	if (done && !probe) {
 		if (item->kind == PARTIAL)
-			remove_partial(c, item->sha256);
+			cache_remove_partial(c, item->sha256);
 		else
 			done = unlinkat(c->objects, name, 0) == 0 || errno == ENOENT;
 	}
@@ -355,129 +345,6 @@ void cache_settle(struct cache *c, uint64_t bytes)
 	if (has_room(c, 0, &room) == 0 && !room)
 		make_room(c, 0, 0, false);
 	pthread_mutex_unlock(&c->space_lock);
-}
-
-/* ---- sweeping ---- */
-
-static void sweep_locks(struct cache *c)
-{
-	struct cache_lock lock;
-	uint8_t sha256[32];
-	struct dirent *de;
-	DIR *dir;
-
-	if (cache_opendir(c->locks, ".", &dir) < 0)
-		return;
-	while ((de = readdir(dir)))
-		if (cache_name_decode(de->d_name, 32, sha256) &&
-		    cache_lock_try(c, sha256, &lock) == 0)
-			cache_lock_release(c, &lock); /* removes its file */
-	closedir(dir);
-}
-
-static bool older_than(int fd, const char *name, int64_t age_s)
-{
-	struct timespec now;
-	struct stat st;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       now.tv_sec - st.st_mtim.tv_sec > age_s;
-}
-
-/* Nobody will resume it: too old, or one of the two files is missing. The lock is held. */
-static bool partial_is_leftover(struct cache *c, const uint8_t sha256[32])
-{
-	char name[SIDECAR_NAME_SIZE];
-
-	cache_sidecar_name(sha256, name);
-	if (faccessat(c->partial, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		return true;
-	name[64] = '\0';
-	return faccessat(c->partial, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
-	       older_than(c->partial, name, CACHE_PARTIAL_MAX_AGE_S);
-}
-
-/* What was reserved behind its end, by one who was killed. */
-static void give_back(struct cache *c, const char *name)
-{
-	struct stat st;
-	int fd;
-
-	if (cache_open_file(c->partial, name, O_RDWR, &fd) < 0)
-		return;
-	if (fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 > (uint64_t)st.st_size)
-		(void)!ftruncate(fd, st.st_size);
-	fd_close(fd);
-}
-
-static void sweep_partials(struct cache *c)
-{
-	struct cache_lock lock;
-	uint8_t sha256[32];
-	struct dirent *de;
-	DIR *dir;
-
-	if (cache_opendir(c->partial, ".", &dir) < 0)
-		return;
-	while ((de = readdir(dir))) {
-		if (strlen(de->d_name) == SIDECAR_NAME_SIZE - 1 &&
-		    strcmp(de->d_name + 64, SIDECAR_SUFFIX) == 0)
-			de->d_name[64] = '\0';
-		if (!cache_name_decode(de->d_name, 32, sha256) ||
-		    cache_lock_try(c, sha256, &lock) < 0)
-			continue;
-		if (partial_is_leftover(c, sha256))
-			remove_partial(c, sha256);
-		else
-			give_back(c, de->d_name);
-		cache_lock_release(c, &lock);
-	}
-	closedir(dir);
-}
-
-static void sweep_tmp(struct cache *c)
-{
-	struct dirent *de;
-	DIR *dir;
-
-	if (cache_opendir(c->tmp, ".", &dir) < 0)
-		return;
-	while ((de = readdir(dir))) {
-		int fd;
-
-		if (de->d_name[0] == '.')
-			continue;
-		if (cache_open_file(c->tmp, de->d_name, O_RDONLY, &fd) < 0)
-			continue;
-		/* A name in use is locked by its maker, who looks again when a sweep was faster. */
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-			unlinkat(c->tmp, de->d_name, 0);
-		fd_close(fd);
-	}
-	closedir(dir);
-}
-
-/* A note has no object to go with; what nobody asked for in a long time is of no use. */
-static void sweep_notes(struct cache *c)
-{
-	struct dirent *de;
-	DIR *dir;
-
-	if (cache_opendir(c->notes, ".", &dir) < 0)
-		return;
-	while ((de = readdir(dir)))
-		if (de->d_name[0] != '.' && older_than(c->notes, de->d_name, CACHE_NOTE_MAX_AGE_S))
-			unlinkat(c->notes, de->d_name, 0);
-	closedir(dir);
-}
-
-void cache_sweep(struct cache *c)
-{
-	sweep_locks(c);
-	sweep_partials(c);
-	sweep_notes(c);
-	sweep_tmp(c);
 }
 
 /* ---- gc ---- */

@@ -5,7 +5,8 @@
  *	files		names, temporary files, walking
  *	lock		who fills, drops or removes an object
  *	clean		removing what does not belong there
- *	gc		space: counting it, removing what nobody uses, sweeping leftovers
+ *	sweep		what dead processes left
+ *	gc		space: counting it, removing what nobody uses
  *	fill		the object that is being filled
  *	cache		published objects; small texts
  *	seal		tags of objects
@@ -125,6 +126,9 @@ int cache_evict(struct cache *c, uint64_t bytes);
 
 /* Removes what dead processes left in partial/, locks/ and tmp/. Best effort. */
 void cache_sweep(struct cache *c);
+
+/* Removes a partial and its sidecar; their lock is held. */
+void cache_remove_partial(struct cache *c, const uint8_t sha256[32]);
 
 /* Brings the cache under its limit after `bytes` that nobody reserved came. Best effort. */
 void cache_settle(struct cache *c, uint64_t bytes);

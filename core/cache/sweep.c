@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Removes what dead processes left, with the lock of its object. */
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+void cache_remove_partial(struct cache *c, const uint8_t sha256[32])
+{
+	char name[SIDECAR_NAME_SIZE];
+
+	cache_sidecar_name(sha256, name);
+	unlinkat(c->partial, name, 0); /* first: without it the rest counts for nothing */
+	name[64] = '\0';
+	unlinkat(c->partial, name, 0);
+}
+
+static void sweep_locks(struct cache *c)
+{
+	struct cache_lock lock;
+	uint8_t sha256[32];
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->locks, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir)))
+		if (cache_name_decode(de->d_name, 32, sha256) &&
+		    cache_lock_try(c, sha256, &lock) == 0)
+			cache_lock_release(c, &lock); /* removes its file */
+	closedir(dir);
+}
+
+static bool older_than(int fd, const char *name, int64_t age_s)
+{
+	struct timespec now;
+	struct stat st;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       now.tv_sec - st.st_mtim.tv_sec > age_s;
+}
+
+/* Nobody will resume it: too old, or one of the two files is missing. The lock is held. */
+static bool partial_is_leftover(struct cache *c, const uint8_t sha256[32])
+{
+	char name[SIDECAR_NAME_SIZE];
+
+	cache_sidecar_name(sha256, name);
+	if (faccessat(c->partial, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return true;
+	name[64] = '\0';
+	return faccessat(c->partial, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
+	       older_than(c->partial, name, CACHE_PARTIAL_MAX_AGE_S);
+}
+
+/* What was reserved behind its end, by one who was killed. */
+static void give_back(struct cache *c, const char *name)
+{
+	struct stat st;
+	int fd;
+
+	if (cache_open_file(c->partial, name, O_RDWR, &fd) < 0)
+		return;
+	if (fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 > (uint64_t)st.st_size)
+		(void)!ftruncate(fd, st.st_size);
+	fd_close(fd);
+}
+
+static void sweep_partials(struct cache *c)
+{
+	struct cache_lock lock;
+	uint8_t sha256[32];
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->partial, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir))) {
+		if (strlen(de->d_name) == SIDECAR_NAME_SIZE - 1 &&
+		    strcmp(de->d_name + 64, SIDECAR_SUFFIX) == 0)
+			de->d_name[64] = '\0';
+		if (!cache_name_decode(de->d_name, 32, sha256) ||
+		    cache_lock_try(c, sha256, &lock) < 0)
+			continue;
+		if (partial_is_leftover(c, sha256))
+			cache_remove_partial(c, sha256);
+		else
+			give_back(c, de->d_name);
+		cache_lock_release(c, &lock);
+	}
+	closedir(dir);
+}
+
+static void sweep_tmp(struct cache *c)
+{
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->tmp, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir))) {
+		int fd;
+
+		if (de->d_name[0] == '.')
+			continue;
+		if (cache_open_file(c->tmp, de->d_name, O_RDONLY, &fd) < 0)
+			continue;
+		/* A name in use is locked by its maker, who looks again when a sweep was faster. */
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			unlinkat(c->tmp, de->d_name, 0);
+		fd_close(fd);
+	}
+	closedir(dir);
+}
+
+/* A note has no object to go with; what nobody asked for in a long time is of no use. */
+static void sweep_notes(struct cache *c)
+{
+	struct dirent *de;
+	DIR *dir;
+
+	if (cache_opendir(c->notes, ".", &dir) < 0)
+		return;
+	while ((de = readdir(dir)))
+		if (de->d_name[0] != '.' && older_than(c->notes, de->d_name, CACHE_NOTE_MAX_AGE_S))
+			unlinkat(c->notes, de->d_name, 0);
+	closedir(dir);
+}
+
+void cache_sweep(struct cache *c)
+{
+	sweep_locks(c);
+	sweep_partials(c);
+	sweep_notes(c);
+	sweep_tmp(c);
+}
