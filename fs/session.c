@@ -4,19 +4,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include "ahead.h"
+#include "daemon.h"
 #include "handover.h"
 #include "keep.h"
 #include "mounter.h"
@@ -148,29 +146,12 @@ static void tell_ready(const struct session *s)
 static void on_ready(void *ctx)
 {
 	struct session *s = ctx;
-	char ok = 1;
-	int null;
 
 	tell_ready(s);
 	if (s->status_fd < 0)
 		return;
 	__atomic_store_n(&s->detached, true, __ATOMIC_RELEASE);
-	setsid();
-	/* all relative paths have been opened or made absolute */
-	if (chdir("/") < 0)
-		carton_log(CARTON_LOG_WARNING, "/", "%s", strerror(errno));
-	null = open("/dev/null", O_RDWR);
-	if (null >= 0) {
-		dup2(null, STDIN_FILENO);
-		dup2(null, STDOUT_FILENO);
-		dup2(null, STDERR_FILENO);
-		if (null > STDERR_FILENO)
-			close(null);
-	}
-	if (write(s->status_fd, &ok, 1) != 1)
-		carton_log(CARTON_LOG_WARNING, NULL,
-			   "the process that started this mount has ended");
-	close(s->status_fd);
+	daemon_ready(s->status_fd);
 	s->status_fd = -1;
 }
 
@@ -180,48 +161,6 @@ static void on_used(void *ctx)
 
 	if (s->mounted)
 		mounter_read_ahead(&s->mounter);
-}
-
-/* The signals that the parent passes on to the child while it mounts; not those that are ignored. */
-static void forwarded_signals(sigset_t *ret)
-{
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction now;
-
-	sigemptyset(ret);
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-			sigaddset(ret, numbers[i]);
-}
-
-/*
- * Waits until the child has mounted or has ended: the exit status. Forwards `signals`, which are
- * blocked, to the child.
- */
-static int wait_for_child(pid_t child, int fd, const sigset_t *signals)
-{
-	struct pollfd polls[] = { { fd, POLLIN, 0 },
-				  { signalfd(-1, signals, SFD_CLOEXEC), POLLIN, 0 } };
-	struct signalfd_siginfo info;
-	char ok;
-	ssize_t n;
-	int status;
-
-	while (poll(polls, 2, -1) < 0 || !polls[0].revents)
-		if (polls[1].revents && read(polls[1].fd, &info, sizeof(info)) == sizeof(info))
-			kill(child, (int)info.ssi_signo);
-	do
-		n = read(fd, &ok, 1);
-	while (n < 0 && errno == EINTR);
-	if (n == 1)
-		return EXIT_OK;
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			return EXIT_SYSTEM;
-	if (WIFEXITED(status))
-		return WEXITSTATUS(status);
-	fprintf(stderr, "cartonfs: killed by signal %d before it was mounted\n", WTERMSIG(status));
-	return EXIT_SYSTEM;
 }
 
 /* ---- serving ---- */
@@ -523,9 +462,7 @@ int session_run(struct options *o)
 		.status_fd = -1,
 		.error_fd = -1,
 	};
-	sigset_t signals, before;
-	int fds[2], status;
-	pid_t child;
+	int status;
 
 	s.mount.ctx = &s;
 	s.mount.status = &s.counts;
@@ -545,20 +482,9 @@ int session_run(struct options *o)
 	if (o->foreground)
 		return report_status(&s, open_and_serve(&s));
 
-	/* fork before any thread starts; the child logs to stderr until it is mounted */
-	forwarded_signals(&signals);
-	sigprocmask(SIG_BLOCK, &signals, &before);
-	if (pipe2(fds, O_CLOEXEC) < 0 || (child = fork()) < 0) {
-		perror("cartonfs");
-		return EXIT_SYSTEM;
-	}
-	if (child > 0) {
-		close(fds[1]);
-		return wait_for_child(child, fds[0], &signals);
-	}
-	close(fds[0]);
-	sigprocmask(SIG_SETMASK, &before, NULL);
-	s.status_fd = fds[1];
+	/* before any thread starts; the child logs to stderr until it is mounted */
+	if (!daemon_fork(&s.status_fd, &status))
+		return status;
 	status = report_status(&s, open_and_serve(&s));
 	options_free(o);
 	exit(status);
