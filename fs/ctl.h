@@ -80,7 +80,8 @@ int ctl_try_help(void);
 /* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
 int ctl_finish(int status);
 
-/* Prints what went wrong with `what`. Returns EXIT_BAD. */
+/* Print what went wrong with `what`: a sentence, or an -errno. Both return EXIT_BAD. */
+int ctl_refuse(const char *what, const char *why);
 int ctl_failed(const char *what, int r);
 
 /*

@@ -438,11 +438,9 @@ int ctl_extract(struct carton *c, const struct args *a)
 	x.root = open(x.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	x.fresh = x.root >= 0 && count_names(x.root, false) == 2;
 	r = x.root < 0 ? -errno : open_tmp(&x);
-	if (r == -EBUSY) {
-		fprintf(stderr, "cartonctl: %s: another process is extracting here\n", x.output);
-		status = EXIT_BAD;
-	} else if (r < 0) {
-		status = ctl_failed(x.output, r);
+	if (r < 0) {
+		status = r == -EBUSY ? ctl_refuse(x.output, "another process is extracting here") :
+				       ctl_failed(x.output, r);
 	} else {
 		status = extract(&x, a);
 		unlinkat(x.root, TMP_NAME, AT_REMOVEDIR);

@@ -73,10 +73,15 @@ int ctl_finish(int status)
 	return EXIT_BAD;
 }
 
+int ctl_refuse(const char *what, const char *why)
+{
+	fprintf(stderr, "cartonctl: %s: %s\n", what, why);
+	return EXIT_BAD;
+}
+
 int ctl_failed(const char *what, int r)
 {
-	fprintf(stderr, "cartonctl: %s: %s\n", what, strerror(r == -EBADMSG ? EIO : -r));
-	return EXIT_BAD;
+	return ctl_refuse(what, strerror(r == -EBADMSG ? EIO : -r));
 }
 
 void *ctl_grow(void *array, size_t *cap, size_t n, size_t size)

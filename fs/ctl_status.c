@@ -311,9 +311,7 @@ static char *get_status(const struct ctl_mount *m, int *status)
 	if (r == 0)
 		return json;
 	if (r == -ENOTCONN)
-		fprintf(stderr,
-			"cartonctl: %s: its process has ended; cartonctl stop removes the mount\n",
-			m->path);
+		ctl_refuse(m->path, "its process has ended; cartonctl stop removes the mount");
 	else if (r != -ENOENT)
 		ctl_failed(m->path, r);
 	*status = EXIT_BAD;
@@ -402,12 +400,9 @@ int ctl_status(char **words, int n_words, const struct args *a)
 	r = ctl_mounts(mountpoint, &list, &n);
 	if (r < 0)
 		return ctl_failed(mountpoint ? mountpoint : "status", r);
-	if (mountpoint && n == 0) {
-		fprintf(stderr, "cartonctl: %s: is not a mount of cartonfs\n", mountpoint);
-		status = EXIT_BAD;
-	} else {
-		status = a->flags & CTL_JSON ? put_json(list, n) : put_mounts(&v, list, n);
-	}
+	status = mountpoint && n == 0 ? ctl_refuse(mountpoint, "is not a mount of cartonfs") :
+		 a->flags & CTL_JSON  ? put_json(list, n) :
+					put_mounts(&v, list, n);
 	ctl_mounts_free(list, n);
 	return ctl_finish(status);
 }

@@ -192,10 +192,9 @@ static int stop(const struct ctl_mount *m)
 	} else if (r < 0) {
 		status = ctl_failed(m->path, r);
 	} else if (daemon.fd >= 0 && poll(&daemon, 1, END_MS) == 0) {
-		fprintf(stderr,
-			"cartonctl: %s: unmounted, but its process has not ended: another mount "
-			"namespace, such as a container's, may have a copy of the mount\n",
-			m->path);
+		ctl_refuse(m->path, "unmounted, but its process has not ended: another mount "
+				    "namespace, such as a "
+				    "container's, may have a copy of the mount");
 	}
 	if (daemon.fd >= 0)
 		close(daemon.fd);
@@ -215,18 +214,14 @@ int ctl_stop(char **words, int n_words, const struct args *a)
 	r = ctl_mounts(words[0], &list, &n);
 	if (r < 0)
 		return ctl_failed(words[0], r);
-	if (n == 0) {
-		fprintf(stderr, "cartonctl: %s: is not a mount of cartonfs\n", words[0]);
-		status = EXIT_BAD;
-	} else if (!list[0].own && geteuid() != 0) {
-		fprintf(stderr,
-			"cartonctl: %s: not unmounted; only root and the user who has mounted may "
-			"do this\n",
-			words[0]);
-		status = EXIT_BAD;
-	} else {
+	if (n == 0)
+		status = ctl_refuse(words[0], "is not a mount of cartonfs");
+	else if (!list[0].own && geteuid() != 0)
+		status = ctl_refuse(
+			words[0],
+			"not unmounted; only root and the user who has mounted may do this");
+	else
 		status = stop(&list[0]);
-	}
 	ctl_mounts_free(list, n);
 	return ctl_finish(status);
 }

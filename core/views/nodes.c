@@ -59,12 +59,9 @@ static int refuse(struct views *v, struct node *dir)
 				    "  {\"problem\": \"" REFUSAL "\"}\n ]\n}\n";
 	char path[MAX_PATH_LEN + 1];
 	const struct extent text = { .literal = index, .len = strlen(index) };
-	struct node *file;
-	int r;
 
 	carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: " REFUSAL);
-	r = tree_add(v->options.tree, dir, "index.json", strlen("index.json"), NODE_FILE, &file);
-	return r < 0 ? r : tree_set_extents(v->options.tree, file, &text, 1, NULL);
+	return view_add_file(v, dir, "index.json", &text, NULL);
 }
 
 static int fill(void *ctx, struct making *m)
@@ -115,20 +112,18 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 
 /* A file of extents. */
 static int add_file(struct views *v, struct node *parent, const char *name,
-		    const struct extent *extents, size_t n, const struct tensor_info *tensor,
-		    struct node **ret)
+		    const struct extent *extents, size_t n, const struct tensor_info *tensor)
 {
-	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, ret);
+	struct node *file;
+	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
 
-	return r < 0 ? r : tree_set_extents(v->options.tree, *ret, extents, n, tensor);
+	return r < 0 ? r : tree_set_extents(v->options.tree, file, extents, n, tensor);
 }
 
 int view_add_extents(struct views *v, struct node *parent, const char *name,
 		     const struct extent *extents, size_t n)
 {
-	struct node *file;
-
-	return add_file(v, parent, name, extents, n, NULL, &file);
+	return add_file(v, parent, name, extents, n, NULL);
 }
 
 int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
@@ -139,7 +134,7 @@ int view_add_file(struct views *v, struct node *parent, const char *name, const 
 
 	/* the common case needs no memory but the node */
 	if (!tensor || data->object != tensor->object)
-		return add_file(v, parent, name, data, 1, tensor, &file);
+		return add_file(v, parent, name, data, 1, tensor);
 	r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
 	if (r == 0)
 		tree_set_tensor(file, tensor);
@@ -149,7 +144,6 @@ int view_add_file(struct views *v, struct node *parent, const char *name, const 
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
 		  struct extent *extents, size_t n)
 {
-	struct node *file;
 	char *fit;
 	int r = buf_reserve(b, 0);
 
@@ -158,7 +152,7 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 		if (fit)
 			b->data = fit;
 		extents[0] = (struct extent){ .literal = b->data, .len = b->len };
-		r = add_file(v, parent, name, extents, n + 1, NULL, &file);
+		r = add_file(v, parent, name, extents, n + 1, NULL);
 	}
 	if (r == 0)
 		r = tree_own(v->options.tree, parent, b->data, b->len);
