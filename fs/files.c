@@ -11,13 +11,15 @@
 #include "passthrough.h"
 #include "push.h"
 
-static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_file_info *fi, int r)
+static void finish_open(struct parked *p, int r)
 {
-	struct mount *m = mount_of(req);
+	struct mount *m = mount_of(p->req);
+	struct carton_node *node = p->node;
+	struct fuse_file_info *fi = &p->fi;
 	unsigned char tainted;
 
 	if (r < 0) {
-		fuse_reply_err(req, mount_errno(r));
+		fuse_reply_err(p->req, mount_errno(r));
 		return;
 	}
 	pages_first_open(m, node);
@@ -32,15 +34,10 @@ static void answer_open(fuse_req_t req, struct carton_node *node, struct fuse_fi
 	/* before the reply, so that the order of opens is known */
 	ahead_opened(m->ahead, node);
 	/* the open was interrupted: no RELEASE will follow */
-	if (fuse_reply_open(req, fi) == -ENOENT) {
+	if (fuse_reply_open(p->req, fi) == -ENOENT) {
 		passthrough_close(m->passthrough, node);
 		carton_unpin(node);
 	}
-}
-
-static void finish_open(struct parked *p, int result)
-{
-	answer_open(p->req, p->node, &p->fi, result);
 }
 
 static int start_open(struct parked *p)
@@ -53,8 +50,9 @@ static int start_open(struct parked *p)
 void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
-	struct carton_node *node = mount_node(m, ino);
-	struct parked *p;
+	struct parked q = {
+		.req = req, .finish = finish_open, .node = mount_node(m, ino), .fi = *fi
+	};
 	int r;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
@@ -63,17 +61,13 @@ void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	if (!atomic_load(&m->is_used) && !atomic_exchange(&m->is_used, true))
 		m->used(m->ctx);
-	r = carton_pin(m->carton, node, NULL, NULL, NULL);
+	r = carton_pin(m->carton, q.node, NULL, NULL, NULL);
 	if (r != -EAGAIN) {
-		answer_open(req, node, fi, r);
+		finish_open(&q, r);
 		return;
 	}
-	p = parked_new(req, node, finish_open);
-	if (!p)
-		return;
-	p->fi = *fi;
-	ahead_give_way(m->ahead, node);
-	park(p, start_open);
+	ahead_give_way(m->ahead, q.node);
+	park(&q, start_open);
 }
 
 void files_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -104,21 +98,7 @@ static int start_read(struct parked *p)
 				 parked_done, p, &p->request);
 }
 
-/* Parks a read: `start` begins it. */
-static void park_read(const struct parked *like, void (*finish)(struct parked *p, int result),
-		      int (*start)(struct parked *p))
-{
-	struct parked *p = parked_new(like->req, like->node, finish);
-
-	if (!p)
-		return;
-	p->size = like->size;
-	p->off = like->off;
-	p->reads = true;
-	park(p, start);
-}
-
-static void read_pinned(const struct parked *q)
+static void read_pinned(struct parked *q)
 {
 	char *buf = malloc(q->size);
 	ssize_t n = buf ? carton_read(q->node, buf, q->size, (uint64_t)q->off, true) : -ENOMEM;
@@ -128,8 +108,10 @@ static void read_pinned(const struct parked *q)
 	else if (n != -EAGAIN)
 		fuse_reply_err(q->req, mount_errno((int)n));
 	free(buf);
-	if (n == -EAGAIN)
-		park_read(q, finish_read, start_read);
+	if (n != -EAGAIN)
+		return;
+	q->finish = finish_read;
+	park(q, start_read);
 }
 
 /*
@@ -153,11 +135,16 @@ static int start_pin(struct parked *p)
 void files_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct mount *m = mount_of(req);
-	struct parked q = { .req = req, .node = mount_node(m, ino), .size = size, .off = off };
+	struct parked q = { .req = req,
+			    .finish = finish_pin,
+			    .node = mount_node(m, ino),
+			    .size = size,
+			    .off = off,
+			    .reads = true };
 
 	push_saw_read(m, q.node, (uint64_t)off, size);
 	if (fi->fh == m->epoch)
 		read_pinned(&q);
 	else
-		park_read(&q, finish_pin, start_pin);
+		park(&q, start_pin);
 }

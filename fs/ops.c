@@ -184,87 +184,71 @@ static int start_list(struct parked *p)
 	return carton_list(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
 }
 
-static void answer_opendir(fuse_req_t req, struct fuse_file_info *fi, int r)
+/* Answers, once the children of a lazy directory are there: READDIR too, if they were in an earlier process. */
+static void list_first(struct parked *q)
+{
+	int r = carton_list(mount_of(q->req)->carton, q->node, NULL, NULL, NULL);
+
+	if (r == -EAGAIN)
+		park(q, start_list);
+	else
+		q->finish(q, r);
+}
+
+static void finish_opendir(struct parked *p, int r)
 {
 	if (r < 0) {
-		fuse_reply_err(req, mount_errno(r));
+		fuse_reply_err(p->req, mount_errno(r));
 		return;
 	}
-	fi->keep_cache = 1;
-	fi->cache_readdir = 1;
-	fuse_reply_open(req, fi);
+	p->fi.keep_cache = 1;
+	p->fi.cache_readdir = 1;
+	fuse_reply_open(p->req, &p->fi);
 }
 
-static void finish_opendir(struct parked *p, int result)
-{
-	answer_opendir(p->req, &p->fi, result);
-}
-
-/* Waits here for a lazy directory, so that READDIR never waits. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	const struct mount *m = mount_of(req);
-	struct carton_node *dir = mount_node(m, ino);
-	int r = carton_list(m->carton, dir, NULL, NULL, NULL);
-	struct parked *p;
+	struct parked q = { .req = req,
+			    .finish = finish_opendir,
+			    .node = mount_node(mount_of(req), ino),
+			    .fi = *fi };
 
-	if (r != -EAGAIN) {
-		answer_opendir(req, fi, r);
-		return;
-	}
-	p = parked_new(req, dir, finish_opendir);
-	if (!p)
-		return;
-	p->fi = *fi;
-	park(p, start_list);
+	list_first(&q);
 }
 
-static void answer_lookup(fuse_req_t req, struct carton_node *dir, const char *name, int r)
+static void finish_lookup(struct parked *p, int r)
 {
-	const struct mount *m = mount_of(req);
+	const struct mount *m = mount_of(p->req);
 	struct carton_node *node;
 	struct fuse_entry_param e;
 
 	if (r == 0)
-		r = carton_lookup(dir, name, &node);
+		r = carton_lookup(p->node, p->name, &node);
 	if (r == -ENOENT) {
 		/* inode 0: the kernel caches that the name does not exist */
 		memset(&e, 0, sizeof(e));
 		e.entry_timeout = TIMEOUT;
-		fuse_reply_entry(req, &e);
+		fuse_reply_entry(p->req, &e);
 	} else if (r < 0) {
-		fuse_reply_err(req, mount_errno(r));
+		fuse_reply_err(p->req, mount_errno(r));
 	} else {
 		fill_entry(m, node, &e);
-		fuse_reply_entry(req, &e);
+		fuse_reply_entry(p->req, &e);
 	}
-}
-
-static void finish_lookup(struct parked *p, int result)
-{
-	answer_lookup(p->req, p->node, p->name, result);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	const struct mount *m = mount_of(req);
-	struct carton_node *dir = mount_node(m, parent);
-	int r = carton_list(m->carton, dir, NULL, NULL, NULL);
-	struct parked *p;
+	struct parked q = { .req = req,
+			    .finish = finish_lookup,
+			    .node = mount_node(mount_of(req), parent) };
 
-	if (strlen(name) >= sizeof(p->name)) {
+	if (strlen(name) >= sizeof(q.name)) {
 		fuse_reply_err(req, ENAMETOOLONG);
 		return;
 	}
-	if (r != -EAGAIN) {
-		answer_lookup(req, dir, name, r);
-		return;
-	}
-	p = parked_new(req, dir, finish_lookup);
-	if (!p)
-		return;
-	strcpy(p->name, name);
-	park(p, start_list);
+	strcpy(q.name, name);
+	list_first(&q);
 }
 
 /* The entry at an offset: 0 is ".", 1 is "..", then the children. NULL after the last one. */
@@ -337,64 +321,45 @@ static void finish_readdirplus(struct parked *p, int result)
 	answer_list(p, result, true);
 }
 
-/* opendir has waited until the directory was generated; if that was in an earlier process, this waits. */
-static void list(struct parked *q, void (*finish)(struct parked *p, int result))
-{
-	int r = carton_list(mount_of(q->req)->carton, q->node, NULL, NULL, NULL);
-	struct parked *p;
-
-	if (r != -EAGAIN) {
-		finish(q, r);
-		return;
-	}
-	p = parked_new(q->req, q->node, finish);
-	if (!p)
-		return;
-	p->size = q->size;
-	p->off = q->off;
-	park(p, start_list);
-}
-
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
-	struct parked q = {
-		.req = req, .node = mount_node(mount_of(req), ino), .size = size, .off = off
-	};
+	struct parked q = { .req = req,
+			    .finish = finish_readdir,
+			    .node = mount_node(mount_of(req), ino),
+			    .size = size,
+			    .off = off };
 
 	(void)fi;
-	list(&q, finish_readdir);
+	list_first(&q);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			   struct fuse_file_info *fi)
 {
-	struct parked q = {
-		.req = req, .node = mount_node(mount_of(req), ino), .size = size, .off = off
-	};
+	struct parked q = { .req = req,
+			    .finish = finish_readdirplus,
+			    .node = mount_node(mount_of(req), ino),
+			    .size = size,
+			    .off = off };
 
 	(void)fi;
-	list(&q, finish_readdirplus);
+	list_first(&q);
 }
 
 /* ---- attributes: may wait for a server ---- */
 
-static void answer_getattr(fuse_req_t req, struct carton_node *node, int r)
+static void finish_getattr(struct parked *p, int r)
 {
 	struct stat st;
 	double timeout;
 
 	if (r < 0) {
-		fuse_reply_err(req, mount_errno(r));
+		fuse_reply_err(p->req, mount_errno(r));
 		return;
 	}
-	timeout = fill_stat(mount_of(req), node, &st);
-	fuse_reply_attr(req, &st, timeout);
-}
-
-static void finish_getattr(struct parked *p, int result)
-{
-	answer_getattr(p->req, p->node, result);
+	timeout = fill_stat(mount_of(p->req), p->node, &st);
+	fuse_reply_attr(p->req, &st, timeout);
 }
 
 static int start_getattr(struct parked *p)
@@ -405,17 +370,13 @@ static int start_getattr(struct parked *p)
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);
-	struct carton_node *node = mount_node(m, ino);
-	struct parked *p;
+	struct parked q = { .req = req, .finish = finish_getattr, .node = mount_node(m, ino) };
 
 	(void)fi;
-	if (carton_size(m->carton, node, NULL, NULL, NULL) == 0) {
-		answer_getattr(req, node, 0);
-		return;
-	}
-	p = parked_new(req, node, finish_getattr);
-	if (p)
-		park(p, start_getattr);
+	if (carton_size(m->carton, q.node, NULL, NULL, NULL) == 0)
+		finish_getattr(&q, 0);
+	else
+		park(&q, start_getattr);
 }
 
 const struct fuse_lowlevel_ops mount_ops = {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* All that are not answered yet. */
 static pthread_mutex_t parked_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
@@ -107,30 +108,39 @@ void parked_done(void *parked, int result)
 	parked_unref(p);
 }
 
-struct parked *parked_new(fuse_req_t req, struct carton_node *node,
-			  void (*finish)(struct parked *p, int result))
+static struct parked *copy(const struct parked *q)
 {
-	struct parked *p = calloc(1, sizeof(*p));
+	struct parked *p = malloc(sizeof(*p));
 
-	if (!p) {
-		fuse_reply_err(req, ENOMEM);
+	if (!p)
 		return NULL;
-	}
-	pthread_mutex_init(&p->lock, NULL);
-	p->req = req;
-	p->node = node;
-	p->finish = finish;
-	p->refs = 2;
+	*p = (struct parked){
+		.req = q->req,
+		.finish = q->finish,
+		.node = q->node,
+		.fi = q->fi,
+		.size = q->size,
+		.off = q->off,
+		.reads = q->reads,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.refs = 2,
+	};
+	memcpy(p->name, q->name, sizeof(p->name));
 	list_add(p);
 	return p;
 }
 
-void park(struct parked *p, int (*start)(struct parked *p))
+void park(const struct parked *q, int (*start)(struct parked *p))
 {
-	fuse_req_t req = p->req;
+	struct parked *p = copy(q);
+	fuse_req_t req = q->req;
 	bool ours = false;
 	int r, error;
 
+	if (!p) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
 	fuse_req_interrupt_func(req, on_interrupt, p);
 	pthread_mutex_lock(&p->lock);
 	r = start(p);

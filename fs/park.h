@@ -2,8 +2,8 @@
 /*
  * FUSE requests that must wait, without a thread that waits.
  *
- * A request is parked with a function that starts the wait (such as carton_pin()) and one that replies.
- * Either the carton ends it (parked_done) or an interrupt; carton_request_cancel() decides which.
+ * A request is parked with a function that starts the wait (such as carton_pin()) and one that replies; an operation
+ * that need not wait calls that by itself. Either the carton ends it (parked_done) or an interrupt; carton_request_cancel() decides which.
  */
 #ifndef FS_PARK_H
 #define FS_PARK_H
@@ -16,19 +16,19 @@
 #include "fuse.h"
 
 struct parked {
+	/* set by the operation, with its arguments for `finish` */
 	fuse_req_t req;
 	void (*finish)(struct parked *p, int result); /* answers */
 	struct carton_node *node;
-
-	/* arguments of the operation, for `finish` */
 	struct fuse_file_info fi;
 	size_t size;
 	off_t off;
 	char name[256];
 	bool reads; /* from an open file */
 
+	/* private */
 	pthread_mutex_t lock;		/* guards what follows */
-	struct carton_request *request; /* NULL: not parked yet */
+	struct carton_request *request; /* NULL: not parked yet; for `start` and `finish` */
 	int error;			/* it was cancelled, and is answered with this errno */
 	unsigned refs; /* the operation that parks it, the one that ends it, parked_cancel_all() */
 
@@ -36,15 +36,11 @@ struct parked {
 	struct parked *next_cancelled; /* a list of parked_cancel_all() */
 };
 
-/* NULL: no memory, and the FUSE request was answered. */
-struct parked *parked_new(fuse_req_t req, struct carton_node *node,
-			  void (*finish)(struct parked *p, int result));
-
 /*
- * Parks the request, which the caller may not use afterwards. `start` starts the wait, passing
- * parked_done() and &p->request to the carton. The FUSE request is answered in any case, now or later.
+ * Parks a copy of `q`. `start` starts the wait, passing parked_done() and &p->request to the carton. The FUSE request is
+ * answered in any case, now or later.
  */
-void park(struct parked *p, int (*start)(struct parked *p));
+void park(const struct parked *q, int (*start)(struct parked *p));
 
 /* Answers all that wait with `error`, a positive errno, but not reads. */
 void parked_cancel_all(int error);
