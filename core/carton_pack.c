@@ -21,7 +21,7 @@ struct packing {
 	struct carton *c;
 	struct plan plan;
 	struct newfile out;
-	struct chunks_writer *chunks; /* of the index, if there is to be one */
+	struct chunks_writer chunks; /* of the index, if there is to be one */
 	uint64_t total; /* bytes to read: each is read again to verify the new carton */
 };
 
@@ -243,10 +243,10 @@ static int put_index(struct packing *p, struct pack_job *job, struct zip_entry *
 
 	for (size_t i = 0; i < p->plan.n && r == 0; i++)
 		if (p->plan.items[i].chunks.chunk_size)
-			r = chunks_writer_add(p->chunks, p->plan.items[i].sha256,
+			r = chunks_writer_add(&p->chunks, p->plan.items[i].sha256,
 					      &p->plan.items[i].chunks);
 	if (r == 0)
-		r = chunks_writer_end(p->chunks, &bytes, &data.len);
+		r = chunks_writer_end(&p->chunks, &bytes, &data.len);
 	data.data = (char *)bytes;
 	if (r == 0)
 		r = sha256_mem(data.data, data.len, ret_hash);
@@ -413,7 +413,7 @@ static int put_linked(struct packing *p, struct node *file, char *block)
 	if (r == 0)
 		r = chunks_hasher_end(&chunks);
 	if (r == 0)
-		r = chunks_writer_add(p->chunks, object_sha256(node_object(file)), &chunks);
+		r = chunks_writer_add(&p->chunks, object_sha256(node_object(file)), &chunks);
 	chunks_hasher_free(&chunks);
 	return r;
 }
@@ -462,9 +462,7 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 	if (r < 0)
 		return r;
 	p->total = 2 * p->plan.bytes;
-	r = p->plan.index ? chunks_writer_new(&p->chunks) : 0;
-	if (r == 0)
-		r = put_objects(p);
+	r = put_objects(p);
 	if (r == 0)
 		r = write_carton(p, ret_hash);
 	if (r == 0)
@@ -488,7 +486,7 @@ int carton_pack(const char *source, const char *out, const struct carton_options
 	r = run(&p, source, hash);
 	for (size_t i = 0; i < p.plan.n; i++)
 		chunks_hasher_free(&p.plan.items[i].chunks);
-	chunks_writer_free(p.chunks);
+	chunks_writer_free(&p.chunks);
 	plan_free(&p.plan);
 	carton_close(p.c);
 	newfile_end(&p.out);

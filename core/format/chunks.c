@@ -249,21 +249,10 @@ void chunks_hasher_free(struct chunks_hasher *h)
 
 /* ---- writing ---- */
 
-struct written {
+struct chunks_written {
 	uint8_t sha256[SHA256_SIZE];
 	struct chunks_hasher h;
 };
-
-struct chunks_writer {
-	struct written *files;
-	size_t n, cap;
-};
-
-int chunks_writer_new(struct chunks_writer **ret)
-{
-	*ret = calloc(1, sizeof(**ret));
-	return *ret ? 0 : -ENOMEM;
-}
 
 int chunks_writer_add(struct chunks_writer *w, const uint8_t sha256[SHA256_SIZE],
 		      struct chunks_hasher *h)
@@ -278,8 +267,9 @@ int chunks_writer_add(struct chunks_writer *w, const uint8_t sha256[SHA256_SIZE]
 
 static int compare_written(const void *a, const void *b)
 {
-	return memcmp(((const struct written *)a)->sha256, ((const struct written *)b)->sha256,
-		      SHA256_SIZE);
+	const struct chunks_written *x = a, *y = b;
+
+	return memcmp(x->sha256, y->sha256, SHA256_SIZE);
 }
 
 /* Sorts the files, and drops duplicates and files without chunks. */
@@ -337,10 +327,7 @@ int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_s
 
 void chunks_writer_free(struct chunks_writer *w)
 {
-	if (!w)
-		return;
 	for (size_t i = 0; i < w->n; i++)
 		chunks_hasher_free(&w->files[i].h);
 	free(w->files);
-	free(w);
 }

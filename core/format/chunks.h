@@ -87,9 +87,11 @@ int chunks_hasher_end(struct chunks_hasher *h);
 /* Frees the hashes; at any time. */
 void chunks_hasher_free(struct chunks_hasher *h);
 
-struct chunks_writer;
-
-int chunks_writer_new(struct chunks_writer **ret); /* 0 or -ENOMEM */
+/* Of the files of an index that is made; zeroed, to start with. */
+struct chunks_writer {
+	struct chunks_written *files;
+	size_t n, cap;
+};
 
 /*
  * Adds a file, in any order, from a hasher that has ended and now is empty. One without bytes, or that was added
@@ -101,7 +103,6 @@ int chunks_writer_add(struct chunks_writer *w, const uint8_t sha256[SHA256_SIZE]
 /* The index, which the caller frees. 0 or -ENOMEM. */
 int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_size);
 
-/* NULL-safe. */
 void chunks_writer_free(struct chunks_writer *w);
 
 #endif

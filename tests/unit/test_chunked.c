@@ -14,16 +14,15 @@
 static void make_index(struct box *b, const struct box_item *item, const char *data)
 {
 	struct chunks_hasher h = { .chunk_size = CHUNK };
-	struct chunks_writer *w;
+	struct chunks_writer w = { 0 };
 	uint8_t *index;
 	size_t n;
 
-	assert_int_equal(chunks_writer_new(&w), 0);
 	assert_int_equal(chunks_hasher_feed(&h, data, item->entry.size), 0);
 	assert_int_equal(chunks_hasher_end(&h), 0);
-	assert_int_equal(chunks_writer_add(w, item->sha256, &h), 0);
-	assert_int_equal(chunks_writer_end(w, &index, &n), 0);
-	chunks_writer_free(w);
+	assert_int_equal(chunks_writer_add(&w, item->sha256, &h), 0);
+	assert_int_equal(chunks_writer_end(&w, &index, &n), 0);
+	chunks_writer_free(&w);
 	box_add(b, (char *)index, n, METHOD_STORED);
 }
 
