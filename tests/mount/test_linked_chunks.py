@@ -327,7 +327,7 @@ def read_direct(path, n, off):
 @pytest.mark.needs_plain_build
 def test_memory_of_reads_that_wait(work, own, mount_fg, cache):
     """What they have of their bytes already is not kept meanwhile: 200 times 1 MiB."""
-    with begun(work, own, mount_fg, cache, '-o', f'timeout={TIMEOUT}') as m:
+    with begun(work, own, mount_fg, cache, '-o', f'timeout={TIMEOUT},max_read={MIB}') as m:
         assert read_direct(m / NAME, MIB, 0) == MIB
 
         def peak():
