@@ -594,6 +594,7 @@ static long retry_after(const char *value)
 static void test_head_retry_after(void **state)
 {
 	time_t soon = time(NULL) + 100;
+	struct http_head h;
 	char text[64];
 	struct tm tm;
 
@@ -607,6 +608,12 @@ static void test_head_retry_after(void **state)
 	gmtime_r(&soon, &tm);
 	strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm);
 	assert_in_range(retry_after(text), 90, 100);
+	/* a date is one by the server's clock */
+	assert_int_equal(feed(&h, "HTTP/1.1 503 x\r\n"
+				  "Retry-After: Tue, 15 Nov 1994 12:45:26 GMT\r\n"
+				  "Date: Tue, 15 Nov 1994 12:45:16 GMT\r\n\r\n"),
+			 0);
+	assert_int_equal(h.response.retry_after_s, 10);
 }
 
 static void test_head_limits(void **state)
