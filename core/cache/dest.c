@@ -267,7 +267,7 @@ static int commit_file(struct dest *d, uint64_t size, int *ret_fd)
 
 int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct source **ret)
 {
-	struct source *source;
+	struct source *source = NULL;
 	int fd, r = -EOPNOTSUPP;
 
 	if (dest_end(d) < size) {
