@@ -491,7 +491,7 @@ void carton_close(struct carton *c)
 
 char *carton_source_label(const char *source, char *ret, size_t n)
 {
-	if (is_url(source))
+	if (is_url(source) || foreign_scheme(source))
 		return http_url_redact(source, ret, n);
 	snprintf(ret, n, "%s", source);
 	return ret;
