@@ -194,7 +194,7 @@ def doing(pid):
     for path in (Path(f'/proc/{pid}/cmdline'), *Path(f'/proc/{pid}/task').glob('*/s*')):
         if path.name in ('cmdline', 'stat', 'syscall', 'stack'):
             with contextlib.suppress(OSError):
-                text.append(f'{path}: {path.read_text()[:1000]}')
+                text.append(f'{path}: {path.read_text()[:1000]}'.replace('\0', ' '))
     # A copy of the mount in another namespace keeps the daemon alive.
     spaces = {}
     for link in Path('/proc').glob('[0-9]*/ns/mnt'):
