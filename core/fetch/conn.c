@@ -74,6 +74,14 @@ void pieces_return(struct pieces *p, struct piece left)
 		p->returned[p->n_returned++] = left;
 }
 
+void pieces_cut(struct pieces *p, struct piece *piece, uint64_t end)
+{
+	if (end >= piece->end || p->n_returned >= MAX_CONNECTIONS)
+		return;
+	pieces_return(p, (struct piece){ end, piece->end });
+	piece->end = end;
+}
+
 void pieces_learn(struct pieces *p, uint64_t n, int64_t ms)
 {
 	p->want = MIN(p->want + 1, p->max);

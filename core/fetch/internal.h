@@ -69,9 +69,8 @@ struct chaser {
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */
 struct pieces {
 	uint64_t next, end;
-	struct piece
-		returned[2 *
-			 MAX_CONNECTIONS]; /* of each connection its piece, and the rest of it */
+	/* pieces_cut() fills half of it; the rest is for those under way, one for each connection */
+	struct piece returned[2 * MAX_CONNECTIONS];
 	size_t n_returned;
 	size_t size;	    /* how large pieces should be now */
 	unsigned want, max; /* connections: now, and at most */
@@ -138,6 +137,12 @@ bool pieces_follow(struct pieces *p, uint64_t off, struct piece *ret);
 
 /* What is left of a piece whose request failed. */
 void pieces_return(struct pieces *p, struct piece left);
+
+/*
+ * Cuts a piece that is under way, so that what is behind `end` is asked for again. If too many pieces wait, which takes
+ * a server that cuts off its answers again and again, it stays whole, and its request fails at `end`.
+ */
+void pieces_cut(struct pieces *p, struct piece *piece, uint64_t end);
 
 /* A piece of `n` bytes took so long: adjusts the size of the next. */
 void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);

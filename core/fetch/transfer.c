@@ -266,13 +266,11 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 static int take_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
 	int r = remote_check(x->remote, a, c->left.off, c->left.end - 1);
-	uint64_t end = (uint64_t)a->range_last + 1;
 
 	if (r < 0)
 		return r;
-	pieces_return(&x->pieces, (struct piece){ end, c->left.end });
-	c->left.end = end;
-	c->size = end - c->left.off;
+	pieces_cut(&x->pieces, &c->left, (uint64_t)a->range_last + 1);
+	c->size = c->left.end - c->left.off;
 	return 0;
 }
 

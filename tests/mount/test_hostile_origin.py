@@ -545,3 +545,25 @@ def test_half_ranges(work, mount, cache):
         with mount(raw.url('x'), *cache.options) as m:
             assert m.sha('model/x') == digest(fault_bytes(12 * MIB, seed=8))
         assert sum(q.method == 'GET' for q in raw.requests) >= 40
+
+
+def test_half_ranges_that_break_off(work, cache):
+    """Each answer is a byte shorter than what was asked for, and breaks off: the missing ends do not pile up."""
+    content = fault_bytes(7 * MIB, seed=8)
+    data = Carton(method='stored').add('model/x', content).write(work / 'm.carton').read_bytes()
+    least = 65536                                   # what counts as progress
+
+    def answer(r):
+        first, end = r.range or (0, 0)
+        if r.h.get('range', '').startswith('bytes=-') or end - first <= least + 1:
+            yield from right(r)
+            return
+        yield head(206, f'Content-Length: {end - 1 - first}',
+                   f'Content-Range: bytes {first}-{end - 2}/{len(data)}', ETAG)
+        yield data[first:first + least]
+        yield None
+
+    with Raw({'x': data}, {'x': answer}) as raw:
+        p = ctl('cat', cache.flag, raw.url('x'), 'model/x', text=False)
+        assert p.returncode == 0 and p.stdout == content, p.stderr
+        assert len(raw.requests) > 100
