@@ -142,8 +142,11 @@ static int check_hash(struct fetcher *x, struct ingested *ret)
 		free(in.tags);
 		r = -EBADMSG;
 	}
-	if (r == 0 && x->f.check)
+	if (r == 0 && x->f.check) {
 		r = x->f.check(x->f.ctx, x->m->url);
+		/* any other failure is of this machine, such as of its memory */
+		x->final = r < 0 && r != -EBADMSG;
+	}
 	if (r == 0)
 		*ret = in;
 	return r;
@@ -209,8 +212,8 @@ static void end_round(struct fetcher *x)
 /* The place of a range has failed and there is another: goes on there, behind what has arrived. */
 static bool leave_for_other(struct fetcher *x, int r)
 {
-	if (r >= 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM || r == -ENOSPC ||
-	    r == -EDQUOT || !mirror_has_other(x))
+	if (r >= 0 || x->final || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
+	    r == -ENOSPC || r == -EDQUOT || !mirror_has_other(x))
 		return false;
 	/* wrong bytes: what of them has to come again, the caller knows */
 	if (r == -EBADMSG) {

@@ -69,7 +69,10 @@ struct fetch {
 	struct dest *dest; /* NULL with FETCH_SIZE */
 	/* Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL. */
 	int (*answered)(void *ctx, const struct http_response *answer);
-	/* All bytes are in `dest`, from that URL of `urls`: 0, -EBADMSG (logged), or why not. Or NULL. */
+	/*
+	 * All bytes are in `dest`, from that URL of `urls`: 0; -EBADMSG (logged); or why that is not known, which
+	 * ends the fetch. Or NULL.
+	 */
 	int (*check)(void *ctx, const char *url);
 	void (*progress)(void *ctx, uint64_t bytes); /* bytes hashed; or NULL */
 	void (*arrived)(void *ctx, uint64_t bytes);  /* bytes that came, likewise */
