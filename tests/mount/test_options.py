@@ -409,8 +409,9 @@ def test_user_mounts_by_fstab(installed, sample_carton, point, work):
     os.chown(cache, harness.NOBODY, harness.NOBODY)
     table = work / 'fstab'
     table.write_text(f'{path} {where} cartonfs user,noauto,cache_dir={cache} 0 0\n')
-    lines = f'mount --bind "$1" /etc/fstab && shift && exec setpriv --reuid={harness.NOBODY} ' \
-            f'--regid={harness.NOBODY} --clear-groups sh -ec "$@"'
+    # the daemons of other tests would outlive their umount as long as this namespace has copies of their mounts
+    lines = 'umount -a -l -t fuse.cartonfs; mount --bind "$1" /etc/fstab && shift && ' \
+            f'exec setpriv --reuid={harness.NOBODY} --regid={harness.NOBODY} --clear-groups sh -ec "$@"'
     p = run('unshare', '--mount', 'sh', '-ec', lines, 'sh', table,
             'mount "$0"; findmnt -n -o OPTIONS "$0"; cat "$0/carton.toml"; umount "$0"', where,
             cwd='/')
