@@ -2,20 +2,25 @@
 #include "mountpoint.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "log.h"
 #include "mountinfo.h"
+#include "numbers.h"
 
 extern char **environ;
+
+#define DEVICE "/dev/fd/" /* and its number */
 
 struct search {
 	const char *path;
@@ -61,7 +66,7 @@ static int detach(const char *path)
 
 bool mountpoint_is_device(const char *path)
 {
-	return strncmp(path, "/dev/fd/", 8) == 0;
+	return strncmp(path, DEVICE, strlen(DEVICE)) == 0;
 }
 
 static int make_directories(char *path, mode_t mode)
@@ -103,6 +108,20 @@ int mountpoint_create(char **path, mode_t mode)
 	return 0;
 }
 
+/* libfuse takes any descriptor, and would wait for requests from one of our own that has the number by now. */
+static int check_device(const char *path)
+{
+	unsigned long fd;
+	struct stat st;
+
+	if (parse_number(path + strlen(DEVICE), 10, INT_MAX, &fd) && fstat((int)fd, &st) == 0 &&
+	    st.st_rdev == makedev(10, 229))
+		return 0;
+	carton_log(CARTON_LOG_ERROR, path,
+		   "is not an open FUSE device; was the step that opens and mounts it killed?");
+	return -EBADF;
+}
+
 int mountpoint_prepare(const char *path)
 {
 	struct statfs fs;
@@ -110,7 +129,7 @@ int mountpoint_prepare(const char *path)
 	int r;
 
 	if (mountpoint_is_device(path))
-		return 0;
+		return check_device(path);
 
 	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {

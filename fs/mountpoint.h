@@ -19,7 +19,8 @@ int mountpoint_create(char **path, mode_t mode);
 
 /*
  * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has left
- * there. Warns if a live one is there, which will be covered. 0, or -errno, logged with what to do.
+ * there. Warns if a live one is there, which will be covered. Of a device, checks that it is one. 0, or
+ * -errno, logged with what to do.
  */
 int mountpoint_prepare(const char *path);
 

@@ -123,6 +123,13 @@ def test_no_device_comes(carton, work, message):
     p.stderr.close()
 
 
+@pytest.mark.parametrize('number', ['3', '30', '0', 'x'])
+def test_no_device_there(carton, number):
+    """As after a step of the service that was killed: 3 would be a socket of the program, which it reads for ever."""
+    p = run(CARTONFS, '-f', carton[1], f'/dev/fd/{number}')
+    assert p.returncode == 32 and 'is not an open FUSE device' in p.stderr
+
+
 def test_error_file(carton, work):
     """Why it failed after the device was handed over, where the supervisor looks for it."""
     _, _, where = carton
