@@ -47,7 +47,7 @@
 #define MAX_MEMORY_OBJECT (4 * MIB)
 #define MAX_SMALL_STORED (128 * KIB) /* a larger Stored one is read in place */
 #define MAX_OBJECT_MEMORY (256 * MIB)
-#define MAX_IDLE_MEMORY (16 * MIB) /* of those that are not open: the kernel has their pages */
+#define MAX_IDLE_MEMORY (8 * MIB) /* of those that are not open: the kernel has their pages */
 #define MAX_OBJECT_FILES 256
 #define BULK_OBJECT (8 * MIB)	/* larger ones do not hold up smaller ones */
 #define QUICK_OBJECT (64 * KIB) /* with its headers: verified by the thread that asks for it */
