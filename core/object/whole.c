@@ -33,18 +33,20 @@ static uint64_t cost(const struct whole_options *o)
 int whole_new(const struct whole_options *options, struct whole **ret)
 {
 	struct whole *w;
-	int r;
+	int r = -ENOMEM;
 
 	if (!budget_try(options->budget, cost(options)))
 		return -EFBIG;
 	w = calloc(1, sizeof(*w));
-	r = w ? hasher_begin(&w->hasher, options->tagger, true) : -ENOMEM;
+	if (w) {
+		w->o = *options;
+		r = hasher_begin(&w->hasher, options->tagger, true);
+	}
 	if (r < 0) {
 		budget_give(options->budget, cost(options));
 		free(w);
 		return r;
 	}
-	w->o = *options;
 	*ret = w;
 	return 0;
 }
