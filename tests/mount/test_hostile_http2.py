@@ -5,14 +5,12 @@ soon; and another mirror helps.
 """
 import contextlib
 import errno
-import socket
 import ssl
 import struct
-import threading
 
 import harness
 from origin import PRIVATE, LinkedCarton, fault_bytes, lines_of
-from test_hostile_origin import at_once, numbered
+from test_hostile_origin import Listener, at_once, numbered
 
 DATA = fault_bytes(5000, seed=9)
 DATA_, HEADERS, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
@@ -48,36 +46,18 @@ def right(s, data, get):
         yield frame(DATA_, END_STREAM, s, data)
 
 
-class Http2:
+class Http2(Listener):
     """A server of {name: data} that answers a GET with the frames that answers[name](stream, data, get) yields."""
 
     def __init__(self, certificate, files, answers):
-        self.files, self.answers, self.ending = files, answers, False
+        super().__init__()
+        self.files, self.answers = files, answers
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(*certificate)
         self.context.set_alpn_protocols(['h2'])
-        self.listener = socket.create_server(('', 0), backlog=200)
-        self.listener.settimeout(.2)
-        self.thread = threading.Thread(target=self.accept)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *a):
-        self.ending = True
-        self.thread.join()
-        self.listener.close()
 
     def url(self, name):
         return f'https://127.0.0.1:{self.listener.getsockname()[1]}/{name}'
-
-    def accept(self):
-        while not self.ending:
-            with contextlib.suppress(TimeoutError):
-                s = self.listener.accept()[0]
-                s.settimeout(60)
-                threading.Thread(target=self.serve, args=[s], daemon=True).start()
 
     def serve(self, raw):
         with raw, contextlib.suppress(OSError), self.context.wrap_socket(raw, server_side=True) as s:

@@ -47,12 +47,11 @@ class Request:
             self.range = max(0, len(data) - int(last)), len(data)
 
 
-class Raw:
-    """A server of {name: data} that sends what answers[name](request) yields, byte by byte; others are right."""
+class Listener:
+    """A server that calls serve(socket) in a thread for each connection."""
 
-    def __init__(self, files, answers):
-        self.files, self.answers, self.requests = files, answers, []
-        self.lock, self.ending = threading.Lock(), False
+    def __init__(self):
+        self.ending = False
         self.listener = socket.create_server(('', 0), backlog=200)
         self.listener.settimeout(.2)
         self.thread = threading.Thread(target=self.accept)
@@ -66,16 +65,24 @@ class Raw:
         self.thread.join()
         self.listener.close()
 
-    def url(self, name, host=0):
-        """Each number of a host is an origin of its own: none reads what another one has left on a connection."""
-        return f'http://127.0.{host // 250}.{host % 250 + 1}:{self.listener.getsockname()[1]}/{name}'
-
     def accept(self):
         while not self.ending:
             with contextlib.suppress(TimeoutError):
                 s = self.listener.accept()[0]
                 s.settimeout(60)
                 threading.Thread(target=self.serve, args=[s], daemon=True).start()
+
+
+class Raw(Listener):
+    """A server of {name: data} that sends what answers[name](request) yields, byte by byte; others are right."""
+
+    def __init__(self, files, answers):
+        super().__init__()
+        self.files, self.answers, self.requests, self.lock = files, answers, [], threading.Lock()
+
+    def url(self, name, host=0):
+        """Each number of a host is an origin of its own: none reads what another one has left on a connection."""
+        return f'http://127.0.{host // 250}.{host % 250 + 1}:{self.listener.getsockname()[1]}/{name}'
 
     def serve(self, s):
         rest = b''
