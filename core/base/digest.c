@@ -11,31 +11,32 @@
 #include <sys/random.h>
 
 /*
- * A library context of our own, with OpenSSL's default provider: the one that programs share reads openssl.cnf
- * and seeds a random generator first, which takes a fifth of the time of a mount. libcurl uses that one.
+ * A library context of our own, with OpenSSL's default provider. The default context reads openssl.cnf and seeds
+ * a random generator, which would take a fifth of the time of a mount; libcurl uses that one when it is loaded.
  */
-static struct {
-	pthread_once_t once;
+static struct library {
 	OSSL_LIB_CTX *context;
-	EVP_MD *sha256; /* NULL: it cannot be had */
+	EVP_MD *sha256; /* NULL: not available; so is poly1305 */
 	EVP_MAC *poly1305;
-} library = { .once = PTHREAD_ONCE_INIT };
+} loaded;
 
 static void load(void)
 {
-	library.context = OSSL_LIB_CTX_new();
-	library.sha256 = EVP_MD_fetch(library.context, "SHA256", NULL);
-	library.poly1305 = EVP_MAC_fetch(library.context, "POLY1305", NULL);
+	loaded.context = OSSL_LIB_CTX_new();
+	loaded.sha256 = EVP_MD_fetch(loaded.context, "SHA256", NULL);
+	loaded.poly1305 = EVP_MAC_fetch(loaded.context, "POLY1305", NULL);
 }
 
-/* Looking them up for each use takes longer than hashing a small file. */
-static const EVP_MD *sha256(void)
+/* Loaded once: looking up an algorithm takes longer than hashing a small file. */
+static const struct library *library(void)
 {
-	pthread_once(&library.once, load);
-	return library.sha256;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, load);
+	return &loaded;
 }
 
-/* Bytes that nobody can guess. 0 or -EIO. */
+/* Random bytes from the kernel. 0 or -EIO. */
 static int random_bytes(uint8_t *ret, size_t n)
 {
 	ssize_t got;
@@ -52,8 +53,9 @@ static int random_bytes(uint8_t *ret, size_t n)
 int sha256_new(struct sha256 **ret)
 {
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	const EVP_MD *md = library()->sha256;
 
-	if (!ctx || !sha256() || EVP_DigestInit_ex(ctx, sha256(), NULL) != 1) {
+	if (!ctx || !md || EVP_DigestInit_ex(ctx, md, NULL) != 1) {
 		EVP_MD_CTX_free(ctx);
 		return -ENOMEM;
 	}
@@ -78,19 +80,19 @@ void sha256_free(struct sha256 *s)
 
 int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 {
-	return sha256() && EVP_Digest(data, n, ret_hash, NULL, sha256(), NULL) == 1 ? 0 : -EIO;
+	const EVP_MD *md = library()->sha256;
+
+	return md && EVP_Digest(data, n, ret_hash, NULL, md, NULL) == 1 ? 0 : -EIO;
 }
 
 /* A tagger is keyed and never updated: each tag works on a copy. */
 int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret)
 {
-	EVP_MAC_CTX *ctx;
+	EVP_MAC *mac = library()->poly1305;
+	EVP_MAC_CTX *ctx = mac ? EVP_MAC_CTX_new(mac) : NULL;
 	uint8_t made[KEY_SIZE];
-	int r;
+	int r = ctx ? 0 : -ENOMEM;
 
-	pthread_once(&library.once, load);
-	ctx = library.poly1305 ? EVP_MAC_CTX_new(library.poly1305) : NULL;
-	r = ctx ? 0 : -ENOMEM;
 	if (r == 0 && !key)
 		r = random_bytes(made, sizeof(made));
 	if (r == 0 && EVP_MAC_init(ctx, key ? key : made, KEY_SIZE, NULL) != 1)
@@ -153,11 +155,10 @@ int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_t
 
 #define NONCE_SIZE 12
 
-/* Seals are few: looked up for each. */
+/* Not kept: only seals need it, and they are few. The caller frees it. */
 static EVP_CIPHER *aes_256_gcm(void)
 {
-	pthread_once(&library.once, load);
-	return EVP_CIPHER_fetch(library.context, "AES-256-GCM", NULL);
+	return EVP_CIPHER_fetch(library()->context, "AES-256-GCM", NULL);
 }
 
 int box_close(const struct box_of *b, uint8_t ret_lock[BOX_LOCK_SIZE])
@@ -202,8 +203,7 @@ int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_
 {
 	size_t n = 0;
 
-	pthread_once(&library.once, load);
-	return EVP_Q_mac(library.context, "HMAC", NULL, "SHA256", NULL, secret, KEY_SIZE,
+	return EVP_Q_mac(library()->context, "HMAC", NULL, "SHA256", NULL, secret, KEY_SIZE,
 			 (const unsigned char *)purpose, strlen(purpose), ret_key, KEY_SIZE, &n) &&
 			       n == KEY_SIZE ?
 		       0 :

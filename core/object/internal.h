@@ -69,7 +69,7 @@ struct object_store {
 
 	pthread_mutex_t lock;		   /* guards what objects say it guards, and: */
 	struct object *oldest, *newest;	   /* copies that nobody has pinned, by last use */
-	uint64_t memory_used, idle_memory; /* by all copies, and by these */
+	uint64_t memory_used, idle_memory; /* of all copies; of the idle ones */
 	unsigned files_used;
 	struct making *timed; /* those whose waiters have deadlines */
 	struct task clock;    /* looks at them; not used without events */
