@@ -471,6 +471,13 @@ ssize_t carton_cache_verify(const struct carton_cache_options *options,
 /* The absolute path of the directory (v1) with the objects: 0, -ENAMETOOLONG, or as the others. */
 int carton_cache_directory(const struct carton_cache_options *options, char *ret_path, size_t n);
 
+/*
+ * Is the open file or directory this user's alone, as the cache demands of its own: it belongs to him, and nobody else
+ * may write to it? 0, -EPERM or -errno, and ret_why says what it does: "belongs to uid ...".
+ */
+#define CARTON_WHY 128
+int carton_check_own(int fd, char ret_why[CARTON_WHY]);
+
 /* The file of an object (64 hex digits), unverified: 0, -ENOENT, -EINVAL, -ENAMETOOLONG. */
 int carton_cache_path(const struct carton_cache_options *options, const char *sha256,
 		      char *ret_path, size_t n);

@@ -7,6 +7,7 @@
 
 #include "cache/read.h"
 #include "carton.h"
+#include "base/own.h"
 #include "base/util.h"
 
 static int open_cache(const struct carton_cache_options *options, struct cache **ret)
@@ -161,4 +162,10 @@ int carton_cache_directory(const struct carton_cache_options *options, char *ret
 		r = -ENAMETOOLONG;
 	cache_free(cache);
 	return r;
+}
+
+int carton_check_own(int fd, char ret_why[CARTON_WHY])
+{
+	_Static_assert(CARTON_WHY == OWN_WHY, "the same buffer");
+	return own_check(fd, ret_why);
 }

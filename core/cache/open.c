@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/own.h"
 #include "cache/internal.h"
 
 #define DEFAULT_SHARE 10 /* a tenth of the file system */
@@ -62,21 +63,14 @@ static int make_dirs(char *path)
 /* Refuses a directory that another user could change under us. `shown` is for the message. */
 static int check_dir(int fd, const char *shown, const char *name)
 {
-	struct stat st;
+	char why[OWN_WHY];
+	int r = own_check(fd, why);
 
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_uid != geteuid())
-		return log_error(-EPERM, shown,
-				 "cache directory %s belongs to uid %u, not to %u who runs this: "
-				 "name another one with cache_dir=",
-				 name, (unsigned)st.st_uid, (unsigned)geteuid());
-	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		return log_error(-EPERM, shown,
-				 "cache directory %s has mode %04o, so others may write to it: "
-				 "chmod go-w it, or name another one with cache_dir=",
-				 name, (unsigned)(st.st_mode & 07777));
-	return 0;
+	return r < 0 ? log_error(r, shown,
+				 "cache directory %s %s: make it yours alone, or name another one "
+				 "with cache_dir=",
+				 name, why) :
+		       0;
 }
 
 /* Opens the directory `name` beneath `parent`, made when missing, and checks it. */

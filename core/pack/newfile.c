@@ -37,18 +37,49 @@ static int check_old(const struct newfile *o)
 			 "is there and is not a regular file");
 }
 
-/* The file `temporary`, locked: one that a killed process has left is used again. */
+/* Removes the file `temporary` that a killed process of this user has left, unless a living one writes it. */
+static int remove_left(const struct newfile *o)
+{
+	int fd = openat(o->dir, o->temporary, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	int r = fd < 0 ? -errno : fstat(fd, &st) < 0 ? -errno : 0;
+
+	if (r == 0 && st.st_uid != geteuid())
+		r = log_error(-EPERM, o->path,
+			      "cannot be written: %s is there and belongs to uid %u, not to %u",
+			      o->temporary, (unsigned)st.st_uid, (unsigned)geteuid());
+	else if (r == 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+		r = log_error(-EBUSY, o->path, "is being written by another process");
+	else if (r == 0 && unlinkat(o->dir, o->temporary, 0) < 0)
+		r = failed(o, "cannot be written", -errno);
+	else if (r < 0)
+		r = r == -ENOENT ? 0 : failed(o, "cannot be written", r);
+	fd_close(fd);
+	return r;
+}
+
+/* The new file `temporary`, locked. One that was there is not used: others might have it open. */
 static int open_named(struct newfile *o)
 {
+	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 	struct stat st;
+	int r = 0;
 
-	o->fd = openat(o->dir, o->temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+	for (unsigned i = 0; i < TRIES && r == 0; i++) {
+		o->fd = openat(o->dir, o->temporary, flags, 0666);
+		if (o->fd >= 0 || errno != EEXIST)
+			break;
+		r = remove_left(o);
+	}
+	if (r < 0)
+		return r;
 	if (o->fd < 0)
 		return failed(o, "cannot be written", -errno);
+	/* another process may have taken it for one that was left */
 	if (flock(o->fd, LOCK_EX | LOCK_NB) < 0 || fstat(o->fd, &st) < 0 || st.st_nlink != 1)
 		return log_error(-EBUSY, o->path, "is being written by another process");
 	o->named = true;
-	return ftruncate(o->fd, 0) < 0 ? failed(o, "cannot be written", -errno) : 0;
+	return 0;
 }
 
 static int open_file(struct newfile *o)

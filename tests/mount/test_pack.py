@@ -21,6 +21,7 @@ import pytest
 import zstandard
 
 import chunkindex
+import harness
 import packerform
 from harness import CARTONCTL, IS_ROOT, REFERENCE, ctl, environment, eventually, run, scan, sha_file
 from origin import MIB
@@ -502,6 +503,45 @@ def test_killed_while_it_is_written(tree, work, old):
         assert not old or out.read_bytes() == OLD
     pack('pack', path, out)
     verified(out)
+
+
+@pytest.fixture(scope='module')
+def notmpfile(session_dir):
+    """A library to preload, with which no file system has unnamed files."""
+    out = session_dir / 'notmpfile.so'
+    p = run('cc', '-shared', '-fPIC', '-o', out, Path(__file__).with_name('notmpfile.c'))
+    assert p.returncode == 0, p.stderr
+    return dict(LD_PRELOAD=str(out))
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_plain_build
+@pytest.mark.parametrize('command', ['pack', 'repack', 'embed', 'link'])
+def test_temporary_file_of_another_user(tree, work, notmpfile, command):
+    """What he has made beforehand is his: he could change it when it was verified, until it is published."""
+    _, path = tree
+    out = work / 'shared'
+    out.mkdir()
+    out.chmod(0o1777)
+    source = path
+    if command != 'pack':
+        source = work / 'm.carton'
+        assert ctl('pack', path, source).returncode == 0
+    more = ['--url=https://example.com/{sha256}'] if command == 'link' else []
+    new = out / '.m.carton.new'
+    new.write_bytes(b'')
+    new.chmod(0o666)
+    os.chown(new, harness.NOBODY, harness.NOBODY)
+    p = ctl(command, source, out / 'm.carton', *more, env=notmpfile)
+    assert p.returncode == 1 and f'belongs to uid {harness.NOBODY}' in p.stderr, p.stderr
+    assert os.listdir(out) == ['.m.carton.new'] and new.read_bytes() == b''
+    # one that a killed process of the same user has left is removed, and not written to
+    os.chown(new, 0, 0)
+    with open(new, 'rb') as before:
+        p = ctl(command, source, out / 'm.carton', *more, env=notmpfile)
+        assert p.returncode == 0, p.stderr
+        assert before.read() == b'' and os.listdir(out) == ['m.carton']
+    verified(out / 'm.carton') if command != 'link' else None
 
 
 @pytest.mark.needs_plain_build
