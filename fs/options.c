@@ -261,6 +261,17 @@ static char *absolute(const char *path)
 	return found ? found : strdup(path);
 }
 
+/* The same without following symlinks: the file may be replaced later. NULL: out of memory. */
+static char *absolute_name(const char *path)
+{
+	char *cwd = *path == '/' ? NULL : getcwd(NULL, 0), *name;
+
+	if (!cwd || asprintf(&name, "%s/%s", cwd, path) < 0)
+		name = cwd ? NULL : strdup(path);
+	free(cwd);
+	return name;
+}
+
 static int check_paths(struct raw *raw)
 {
 	struct options *o = &raw->o;
@@ -274,8 +285,9 @@ static int check_paths(struct raw *raw)
 		return usage_error("%s is empty", *raw->paths[0] ? "MOUNTPOINT" : "SOURCE");
 	o->source = absolute(raw->paths[0]);
 	o->mountpoint = absolute(raw->paths[1]);
+	o->given = absolute_name(raw->paths[1]);
 	o->label = o->source ? strdup(carton_source_label(o->source, label, sizeof(label))) : NULL;
-	return o->label && o->mountpoint ? 0 : -ENOMEM;
+	return o->label && o->mountpoint && o->given ? 0 : -ENOMEM;
 }
 
 /*
@@ -315,17 +327,6 @@ static int add_mount_options(struct raw *raw)
 	free(fsname);
 	free(text);
 	return r;
-}
-
-/* The same without following symlinks: the file may be replaced later. NULL: out of memory. */
-static char *absolute_name(const char *path)
-{
-	char *cwd = *path == '/' ? NULL : getcwd(NULL, 0), *name;
-
-	if (!cwd || asprintf(&name, "%s/%s", cwd, path) < 0)
-		name = cwd ? NULL : strdup(path);
-	free(cwd);
-	return name;
 }
 
 /* Files that are opened again after the daemon has changed its directory. */
@@ -398,5 +399,6 @@ void options_free(struct options *o)
 	free(o->source);
 	free(o->label);
 	free(o->mountpoint);
+	free(o->given);
 	free(o->error_file);
 }

@@ -15,8 +15,9 @@ struct options {
 	struct carton_options carton; /* its strings are freed with these options */
 	char *source;		      /* an absolute path if it exists, or a URL */
 	char *label;		      /* the source without credentials and query, for messages */
-	char *error_file;	      /* where a failure is written; or NULL */
-	char *mountpoint;	      /* an absolute path if it exists */
+	char *given;	  /* the mountpoint as it was named, absolute; symlinks are kept */
+	char *error_file; /* where a failure is written; or NULL */
+	char *mountpoint; /* an absolute path if it exists */
 	int foreground, debug, help, version; /* flags */
 	bool verify_at_mount, verify_in_background;
 	bool nosandbox, passthrough;

@@ -409,7 +409,7 @@ static int prepare(struct options *o, struct keep *keep)
 	int r = keep_take(keep, &o->mountpoint);
 
 	if (r == 0)
-		r = handover_receive(&o->mountpoint);
+		r = handover_receive(o->given, &o->mountpoint);
 	if (r == 0 && o->mkdir_mode >= 0)
 		r = mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode);
 	return r < 0 ? r : mountpoint_prepare(o->mountpoint);

@@ -68,17 +68,28 @@ def send(connection, fd):
 
 
 @contextlib.contextmanager
+def listener(path, uid=0):
+    """A socket that `uid` has made, and listens at."""
+    s = socket.socket(socket.AF_UNIX)
+    os.seteuid(uid)
+    try:
+        s.bind(str(path))
+        os.chmod(path, 0o666)
+        s.listen()
+    finally:
+        os.seteuid(0)
+    with s:
+        yield s
+
+
+@contextlib.contextmanager
 def listening(path, fd):
     """Hands the device to whoever connects."""
-    s = socket.socket(socket.AF_UNIX)
-    s.bind(str(path))
-    os.chmod(path, 0o666)
-    s.listen()
-    t = threading.Thread(target=lambda: send(s.accept()[0], fd))
-    t.start()
-    yield path
-    t.join(harness.EXIT_S)
-    s.close()
+    with listener(path) as s:
+        t = threading.Thread(target=lambda: send(s.accept()[0], fd))
+        t.start()
+        yield path
+        t.join(harness.EXIT_S)
 
 
 @pytest.mark.parametrize('how', ['descriptor', 'socket', 'variable'])
@@ -97,6 +108,86 @@ def test_device_from_another(carton, work, how):
             p = start(path, where, work, fds=(b.fileno(),), env={'_FUSE_COMMFD': str(b.fileno())})
             b.close()
             send(a, fd)
+        try:
+            serves(where, c, p)
+            p.terminate()
+            assert p.wait(harness.EXIT_S * harness.SLOW) == 0
+        finally:
+            p.kill()
+            p.wait()
+            p.stderr.close()
+
+
+def refused(carton, given, s, why):
+    """Root's cartonfs takes nothing from the socket: it says why, and asks nobody for a device, or no further."""
+    with device(carton[2]) as fd:
+        t = threading.Thread(target=offer, args=(s, os.dup(fd)))
+        t.start()
+        p = run(CARTONFS, '-f', carton[1], given)
+        assert p.returncode == 32 and why in p.stderr and p.stderr.count('\n') == 1, p.stderr
+        s.shutdown(socket.SHUT_RDWR)
+        t.join()
+
+
+def offer(s, fd):
+    with contextlib.suppress(OSError):
+        send(s.accept()[0], fd)
+
+
+@pytest.fixture
+def theirs(work):
+    """A directory of another user."""
+    path = work / 'theirs'
+    path.mkdir()
+    os.chown(path, 65534, 65534)
+    return path
+
+
+def test_socket_of_another_user(carton, theirs):
+    """He would read root's carton, through a mount of his own."""
+    with listener(theirs / 'mnt', 65534) as s:
+        refused(carton, theirs / 'mnt', s, f'{theirs} belongs to another user')
+
+
+def test_socket_of_another_user_in_a_sticky_directory(carton, work):
+    (work / 'open').mkdir()
+    (work / 'open').chmod(0o1777)
+    with listener(work / 'open/mnt', 65534) as s:
+        refused(carton, work / 'open/mnt', s, f'{work}/open/mnt belongs to another user')
+
+
+def test_socket_that_another_user_listens_at(carton, work):
+    """The name belongs to root, but not who answers."""
+    work.chmod(0o777)
+    with listener(work / 'sock', 65534) as s:
+        os.chown(work / 'sock', 0, 0)
+        work.chmod(0o755)
+        refused(carton, work / 'sock', s, 'uid 65534 listens there')
+
+
+@pytest.mark.parametrize('mode', [0o777, 0o775])
+def test_socket_that_another_user_could_replace(carton, work, mode):
+    """Each directory of the way counts: there he can put another of root's sockets."""
+    (work / 'open/below').mkdir(parents=True)
+    (work / 'open').chmod(mode)
+    with listener(work / 'open/below/mnt') as s:
+        refused(carton, work / 'open/below/mnt', s, f'{work}/open/below is in a directory that another user')
+
+
+def test_socket_behind_a_symlink(carton, work):
+    with listener(work / 'sock') as s:
+        (work / 'link').symlink_to(work)
+        refused(carton, work / 'link/sock', s, f'{work}/link is a symlink')
+
+
+@pytest.mark.parametrize('mode', [0o1777, 0o755])
+def test_socket_where_nobody_can_replace_it(carton, work, mode):
+    """In a sticky directory, such as /tmp, others cannot rename what is ours or root's."""
+    c, path, where = carton
+    (work / 'open').mkdir()
+    (work / 'open').chmod(mode)
+    with device(where) as fd, listening(work / 'open/sock', fd):
+        p = start(path, work / 'open/sock', work)
         try:
             serves(where, c, p)
             p.terminate()
