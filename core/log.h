@@ -10,6 +10,7 @@
 #define CARTON_LOG_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 #pragma GCC visibility push(default)
 
@@ -21,8 +22,8 @@ enum carton_log_level {
 };
 
 /*
- * `subject` and `message` are already safe to print: control characters and invalid UTF-8, which
- * may come from the carton, are escaped. `subject` may be NULL. Called from any thread.
+ * `subject` and `message` are already safe to print: carton_escape() has escaped what may come from the
+ * carton. `subject` may be NULL. Called from any thread.
  */
 typedef void carton_log_fn(void *ctx, enum carton_log_level level, const char *subject,
 			   const char *message);
@@ -33,6 +34,25 @@ void carton_log_set(carton_log_fn *fn, void *ctx);
 /* Reports one thing. `subject` may be NULL and may be hostile text. errno is preserved. */
 void carton_log(enum carton_log_level level, const char *subject, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* ---- text from outside, as it may be shown ---- */
+
+enum carton_escape {
+	CARTON_ESCAPE_TEXT, /* for people, at a terminal or in a log: \xNN for each byte */
+	CARTON_ESCAPE_ALL,  /* the same of every character */
+	CARTON_ESCAPE_JSON, /* in quotes of JSON: \", \\ and \uNNNN; what is not UTF-8 becomes U+FFFD */
+	CARTON_ESCAPE_LABEL, /* in quotes of a Prometheus label, which has no \u: \", \\, \n and \\xNN */
+};
+
+#define CARTON_ESCAPE_SIZE 24 /* of the longest, and a NUL */
+
+/*
+ * Writes the character at the start of [s, s+n), n > 0, escaped if a terminal would obey it, if it reorders or ends
+ * a line, if nobody sees it, or if it is not UTF-8. Returns how many bytes of `s` that were. What has no backslash
+ * of its own, such as a path in a carton, stays unambiguous. Any thread.
+ */
+size_t carton_escape(enum carton_escape style, const char *s, size_t n,
+		     char ret[CARTON_ESCAPE_SIZE]);
 
 #pragma GCC visibility pop
 

@@ -18,6 +18,7 @@
 #include "progress.h"
 #include "sandbox.h"
 #include "term.h"
+#include "text.h"
 
 #define BLOCK ((size_t)1 << 20)
 
@@ -134,10 +135,10 @@ static int run_fetch(struct carton *c, const struct args *a)
 	progress_clear();
 	free(files);
 	if (bad < 0)
-		fprintf(stderr, "cartonctl: %s\n", strerror((int)-bad));
+		text_line(stderr, "cartonctl: %s", strerror((int)-bad));
 	else if (bad > 0)
-		fprintf(stderr, "cartonctl: %zd file%s could not be fetched\n", bad,
-			bad == 1 ? "" : "s");
+		text_line(stderr, "cartonctl: %zd file%s could not be fetched", bad,
+			  bad == 1 ? "" : "s");
 	return bad ? EXIT_BAD : status;
 }
 
@@ -148,7 +149,7 @@ static int run_verify(struct carton *c, const struct args *a)
 	(void)a;
 	progress_clear();
 	if (n < 0)
-		fprintf(stderr, "cartonctl: %s\n", strerror((int)-n));
+		text_line(stderr, "cartonctl: %s", strerror((int)-n));
 	return n == 0 ? EXIT_GOOD : EXIT_BAD;
 }
 
@@ -248,7 +249,7 @@ static int run(const struct command *command, struct args *a)
 	if (r == 0)
 		status = command->run(c, a);
 	else if (!log.problems)
-		fprintf(stderr, "cartonctl: %s: %s\n", label, strerror(-r));
+		text_line(stderr, "cartonctl: %s: %s", label, strerror(-r));
 	if (verify)
 		status = print_result(c, &log, status);
 	carton_close(c);
@@ -292,15 +293,29 @@ static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX
 	memcpy(ret + n, own, sizeof(own));
 }
 
+/* Says why getopt_long() has refused the option before argv[optind]. */
+static int bad_option(char *const *argv, const struct option *options)
+{
+	const char *word = argv[optind - 1];
+
+	for (; options->name; options++)
+		if (optopt == options->val && options->has_arg == required_argument)
+			return ctl_usage("option '--%s' requires an argument", options->name);
+		else if (optopt == options->val && strncmp(word, "--", 2) == 0)
+			return ctl_usage("option '--%s' doesn't allow an argument", options->name);
+	if (optopt)
+		return ctl_usage("invalid option -- '%c'", optopt);
+	return ctl_usage("unrecognized option '%s'", word);
+}
+
 static int parse_options(int argc, char **argv, struct args *a)
 {
 	struct option options[OPTIONS_MAX];
 	char names[OPTIONS_MAX][24];
-	static char program[] = "cartonctl";
 	const struct option_spec *spec;
 	int option;
 
-	argv[0] = program; /* in the messages of getopt */
+	opterr = 0; /* it would print the option as it is */
 	build_options(options, names);
 	while ((option = getopt_long(argc, argv, "jl0whV", options, NULL)) >= 0) {
 		switch (option) {
@@ -339,8 +354,8 @@ static int parse_options(int argc, char **argv, struct args *a)
 			if (ctl_pack_option(&a->pack, option, optarg) != EXIT_GOOD)
 				return EXIT_USAGE;
 			break;
-		case '?': /* getopt has printed the reason */
-			return ctl_try_help();
+		case '?':
+			return bad_option(argv, options);
 		default:
 			spec = &carton_option_table[option - OPTION_BASE];
 			if (option_set(spec, &a->carton, optarg) < 0)

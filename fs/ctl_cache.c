@@ -9,6 +9,7 @@
 
 #include "numbers.h"
 #include "progress.h"
+#include "text.h"
 
 struct list {
 	bool json;
@@ -134,8 +135,8 @@ int ctl_cache(char **words, int n, const struct args *a)
 		return EXIT_USAGE;
 	}
 	if (r == -ENOENT && strcmp(words[0], "path") == 0)
-		fprintf(stderr, "cartonctl: not in the cache: %s\n", words[1]);
+		text_line(stderr, "cartonctl: not in the cache: %s", words[1]);
 	else if (r < 0 && r != -EBADMSG)
-		fprintf(stderr, "cartonctl: cache %s: %s\n", words[0], strerror(-r));
+		text_line(stderr, "cartonctl: cache %s: %s", words[0], strerror(-r));
 	return ctl_finish(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }

@@ -22,6 +22,7 @@
 #include "numbers.h"
 #include "progress.h"
 #include "term.h"
+#include "text.h"
 
 #define THREADS 8
 #define BLOCK ((size_t)1 << 20)
@@ -418,8 +419,8 @@ static int extract(struct extract *x, const struct args *a)
 		run_thread(x);
 	}
 	if (atomic_load(&x->failed)) {
-		fprintf(stderr, "cartonctl: %s not extracted; run it again to resume\n",
-			term_count(atomic_load(&x->failed), "file", count));
+		text_line(stderr, "cartonctl: %s not extracted; run it again to resume",
+			  term_count(atomic_load(&x->failed), "file", count));
 		return EXIT_BAD;
 	}
 	printf("%s, %s in ", term_count(x->files.n, "file", count), format_size(x->total, size));

@@ -10,6 +10,7 @@
 #include "ctl_tensors.h"
 #include "numbers.h"
 #include "term.h"
+#include "text.h"
 
 #define LABEL 13	 /* columns of the labels */
 #define TEXT_COLUMNS 100 /* longer lines are hard to read */
@@ -434,7 +435,7 @@ static int put_json(struct carton *c)
 
 	if (r < 0)
 		return ctl_failed("info", r);
-	fputs(text, stdout);
+	json_document(stdout, text);
 	free(text);
 	return EXIT_GOOD;
 }

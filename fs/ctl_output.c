@@ -30,7 +30,7 @@ static void print_problem(struct ctl_log *log, enum carton_log_level level, cons
 		ctl_print_json(message);
 		putchar('}');
 	} else {
-		printf("%s%s%s\n", subject ? subject : "", subject ? ": " : "", message);
+		text_line(stdout, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
 	}
 }
 
@@ -50,8 +50,8 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	if (log->collect)
 		print_problem(log, level, subject, message);
 	else
-		fprintf(stderr, "cartonctl: %s%s%s%s%s\n", source ? source : "", source ? ": " : "",
-			subject ? subject : "", subject ? ": " : "", message);
+		text_line(stderr, "cartonctl: %s%s%s%s%s", source ? source : "", source ? ": " : "",
+			  subject ? subject : "", subject ? ": " : "", message);
 	log->problems++;
 	pthread_mutex_unlock(&log->lock);
 }
@@ -69,13 +69,13 @@ int ctl_finish(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
-	fprintf(stderr, "cartonctl: cannot write: %s\n", strerror(errno));
+	text_line(stderr, "cartonctl: cannot write: %s", strerror(errno));
 	return EXIT_BAD;
 }
 
 int ctl_refuse(const char *what, const char *why)
 {
-	fprintf(stderr, "cartonctl: %s: %s\n", what, why);
+	text_line(stderr, "cartonctl: %s: %s", what, why);
 	return EXIT_BAD;
 }
 
@@ -139,8 +139,7 @@ int ctl_usage(const char *fmt, ...)
 
 	va_start(ap, fmt);
 	fputs("cartonctl: ", stderr);
-	vfprintf(stderr, fmt, ap);
-	fputc('\n', stderr);
+	text_vline(stderr, fmt, ap);
 	va_end(ap);
 	return ctl_try_help();
 }

@@ -11,6 +11,7 @@
 #include "numbers.h"
 #include "privacy.h"
 #include "progress.h"
+#include "text.h"
 
 #define LINES_FROM 1000000000 /* bytes: a smaller carton is packed too quickly for progress lines */
 
@@ -129,8 +130,8 @@ static void show(void *ctx, uint64_t done, uint64_t total)
 	if (isatty(STDERR_FILENO)) {
 		progress_show((void *)lines->label, done, total);
 	} else if (total >= LINES_FROM && tenth > lines->tenth && done < total) {
-		fprintf(stderr, "cartonctl: %s: %u%% of %s\n", lines->label, 10 * tenth,
-			format_size(total, size));
+		text_line(stderr, "cartonctl: %s: %u%% of %s", lines->label, 10 * tenth,
+			  format_size(total, size));
 		lines->tenth = tenth;
 	}
 }
@@ -162,7 +163,7 @@ static int run(const struct args *a, const char *source, const char *out,
 	else if (!log.problems)
 		ctl_failed(carton_source_label(source, label, sizeof(label)), r);
 	if (r < 0)
-		fprintf(stderr, "cartonctl: %s was not made\n", out);
+		text_line(stderr, "cartonctl: %s was not made", out);
 	return ctl_finish(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }
 

@@ -8,6 +8,7 @@
 #include "control.h"
 #include "ctl.h"
 #include "privacy.h"
+#include "text.h"
 
 static int refresh(const char *mountpoint, const char *url)
 {
@@ -42,6 +43,6 @@ int ctl_refresh(char **words, int n, const struct args *a)
 	      r == -EINVAL     ? "the URL cannot be used" :
 	      r == -EPERM      ? "only root and the user who has mounted may do this" :
 				 strerror(-r);
-	fprintf(stderr, "cartonctl: refresh: %s: %s\n", words[0], why);
+	text_line(stderr, "cartonctl: refresh: %s: %s", words[0], why);
 	return EXIT_BAD;
 }

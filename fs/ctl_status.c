@@ -16,6 +16,7 @@
 #include "ctl_mounts.h"
 #include "numbers.h"
 #include "term.h"
+#include "text.h"
 
 #define MOUNTS_MAX 256
 #define LABEL 10
@@ -45,28 +46,6 @@ static uint64_t number(const char *json, const char *key)
 	const char *at = member(json, key);
 
 	return at ? strtoull(at, NULL, 10) : 0;
-}
-
-/* Decodes the JSON string at `at` into `ret`, as far as it fits. */
-static void string_at(const char *at, char *ret, size_t n)
-{
-	size_t len = 0;
-	unsigned code;
-
-	ret[0] = '\0';
-	if (!at || *at++ != '"')
-		return;
-	for (; *at && *at != '"' && len + 1 < n; at++) {
-		if (*at == '\\' && at[1] == 'u' && sscanf(at + 2, "%4x", &code) == 1) {
-			ret[len++] = (char)code;
-			at += 5;
-		} else {
-			if (*at == '\\' && at[1])
-				at++;
-			ret[len++] = *at;
-		}
-	}
-	ret[len] = '\0';
 }
 
 /* ---- one mount ---- */
@@ -229,8 +208,8 @@ static void put_waiting(const struct view *v, const char *element, bool first)
 	uint64_t whole = size ? strtoull(size, NULL, 10) : 0;
 	unsigned waiting = opens ? (unsigned)strtoul(opens, NULL, 10) : 0;
 
-	string_at(in_element(element, "path"), path, sizeof(path));
-	string_at(in_element(element, "state"), state, sizeof(state));
+	json_decode(in_element(element, "path"), path, sizeof(path));
+	json_decode(in_element(element, "state"), state, sizeof(state));
 	put_label(first ? "waiting" : "");
 	if (whole && done)
 		snprintf(text, sizeof(text), " %.0f%%",
@@ -246,7 +225,7 @@ static void put_error(const struct view *v, const char *element, bool first)
 	char text[1024], clock[16] = "";
 	struct tm tm;
 
-	string_at(in_element(element, "message"), text, sizeof(text));
+	json_decode(in_element(element, "message"), text, sizeof(text));
 	put_label(first ? "errors" : "");
 	if (localtime_r(&at, &tm))
 		strftime(clock, sizeof(clock), "%H:%M:%S ", &tm);
@@ -282,9 +261,9 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	term_short(mountpoint, v->columns);
 	term_style(TERM_PLAIN);
 	putchar('\n');
-	string_at(member(json, "source"), text, sizeof(text));
+	json_decode(member(json, "source"), text, sizeof(text));
 	put_text(v, "source", text);
-	string_at(member(json, "model_hash"), text, sizeof(text));
+	json_decode(member(json, "model_hash"), text, sizeof(text));
 	put_text(v, "model", text);
 	put_process(v, json);
 	put_state(json, "verified", "verified");
@@ -329,7 +308,8 @@ static int put_json(const struct ctl_mount *list, size_t n)
 
 		if (!json)
 			continue;
-		printf("%s\n%s", first ? "" : ",", json);
+		puts(first ? "" : ",");
+		json_document(stdout, json);
 		first = false;
 		free(json);
 	}

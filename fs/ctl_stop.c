@@ -17,6 +17,7 @@
 
 #include "ctl.h"
 #include "ctl_mounts.h"
+#include "text.h"
 
 #define END_MS 30000 /* that the daemon may take to end */
 
@@ -112,7 +113,7 @@ static void put_process(const char *pid, const char *use)
 		name[strcspn(name, "\n")] = '\0';
 	if (f)
 		fclose(f);
-	fprintf(stderr, "  %8s  %-16s  %s\n", pid, name, use);
+	text_line(stderr, "  %8s  %-16s  %s", pid, name, use);
 }
 
 /* Lists the processes that use the mount, as far as this user may see them. */
@@ -186,7 +187,7 @@ static int stop(const struct ctl_mount *m)
 	/* this process may have been started there */
 	r = chdir("/") < 0 ? -errno : unmount(m->path);
 	if (r == -EBUSY) {
-		fprintf(stderr, "cartonctl: %s: not unmounted; it is in use by\n", m->path);
+		text_line(stderr, "cartonctl: %s: not unmounted; it is in use by", m->path);
 		put_users(m->path);
 		status = EXIT_BAD;
 	} else if (r < 0) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "session.h"
+#include "text.h"
 
 /* The signals that the parent passes on to the child while it mounts; not those that are ignored. */
 static void forwarded_signals(sigset_t *ret)
@@ -51,7 +52,7 @@ static int wait_for_child(pid_t child, int fd, const sigset_t *signals)
 			return EXIT_SYSTEM;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	fprintf(stderr, "cartonfs: killed by signal %d before it was mounted\n", WTERMSIG(status));
+	text_line(stderr, "cartonfs: killed by signal %d before it was mounted", WTERMSIG(status));
 	return EXIT_SYSTEM;
 }
 

@@ -139,7 +139,7 @@ int keep_take(struct keep *k, char **mountpoint)
 	path = runtime_file(MARKER);
 	if (!path)
 		return -ENOMEM;
-	k->marker = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	k->marker = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	free(path);
 	k->wanted = k->marker >= 0;
 	fcntl(device, F_SETFD, FD_CLOEXEC);

@@ -12,6 +12,7 @@
 #include "mountpoint.h"
 #include "privacy.h"
 #include "session.h"
+#include "text.h"
 
 /*
  * Opens /dev/null for each of stdin, stdout and stderr that is closed. Otherwise the carton could be
@@ -44,7 +45,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++)
 		privacy_hide_url(argv[i]);
 	if (r == -ENOMEM) {
-		fprintf(stderr, "cartonfs: %s\n", strerror(ENOMEM));
+		text_line(stderr, "cartonfs: %s", strerror(ENOMEM));
 		status = EXIT_SYSTEM;
 	} else if (r == 0 && o.help) {
 		fputs(options_help, stdout);

@@ -14,6 +14,7 @@
 #include "mountpoint.h"
 #include "notify.h"
 #include "option_table.h"
+#include "text.h"
 
 /* Fits 24 lines of 80 columns. */
 const char options_help[] =
@@ -125,8 +126,9 @@ __attribute__((format(printf, 1, 2))) static int usage_error(const char *fmt, ..
 
 	va_start(ap, fmt);
 	fputs(journal ? "<3>cartonfs: " : "cartonfs: ", stderr);
-	vfprintf(stderr, fmt, ap);
-	fputs(journal ? "\n" : "\nTry 'cartonfs --help'.\n", stderr);
+	text_vline(stderr, fmt, ap);
+	if (!journal)
+		fputs("Try 'cartonfs --help'.\n", stderr);
 	va_end(ap);
 	return -EINVAL;
 }

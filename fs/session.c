@@ -28,6 +28,7 @@
 #include "sandbox.h"
 #include "signals.h"
 #include "status_files.h"
+#include "text.h"
 #include "unmounted.h"
 
 struct session {
@@ -41,7 +42,7 @@ struct session {
 	struct keep keep;
 	bool mounted;  /* by the mounter, and not unmounted since */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
-	int error_fd;  /* of error_file; -1: none */
+	FILE *error_file; /* or NULL */
 	bool detached; /* the daemon has closed its stderr: log to syslog. Atomic: any thread logs */
 };
 
@@ -52,9 +53,22 @@ static void tell_error(const char *subject, const char *message)
 {
 	char text[512];
 
-	snprintf(text, sizeof(text), "STATUS=last error: %s%s%s", subject ? subject : "",
-		 subject ? ": " : "", message);
-	notify_systemd(text);
+	notify_systemd(text_format(text, sizeof(text), "STATUS=last error: %s%s%s",
+				   subject ? subject : "", subject ? ": " : "", message));
+}
+
+/* Writes a line to error_file, if there is one. */
+__attribute__((format(printf, 2, 3))) static void put_error(const struct session *s,
+							    const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!s->error_file)
+		return;
+	va_start(ap, fmt);
+	text_vline(s->error_file, fmt, ap);
+	va_end(ap);
+	fflush(s->error_file);
 }
 
 static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
@@ -62,6 +76,7 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 	static const char *const prefixes[] = { "", "warning: ", "", "" };
 	struct session *s = ctx;
+	char priority[16];
 
 	if (!subject && level == CARTON_LOG_ERROR && s->opening)
 		subject = s->options->label;
@@ -76,22 +91,20 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 			    subject ? subject : "", subject ? ": " : "", message);
 		return;
 	}
-	if (s->error_fd >= 0 && level == CARTON_LOG_ERROR)
-		dprintf(s->error_fd, "%s%s%s\n", subject ? subject : "", subject ? ": " : "",
-			message);
+	if (level == CARTON_LOG_ERROR)
+		put_error(s, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
 	progress_clear();
 	/* the journal takes the priority from a prefix */
-	if (s->journal)
-		fprintf(stderr, "<%d>", priorities[level]);
-	fprintf(stderr, "cartonfs: %s%s%s%s\n", prefixes[level], subject ? subject : "",
-		subject ? ": " : "", message);
+	snprintf(priority, sizeof(priority), "<%d>", priorities[level]);
+	text_line(stderr, "%scartonfs: %s%s%s%s", s->journal ? priority : "", prefixes[level],
+		  subject ? subject : "", subject ? ": " : "", message);
 }
 
 /* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */
 static int report_status(const struct session *s, int status)
 {
-	if (s->error_fd >= 0 && status != EXIT_OK)
-		dprintf(s->error_fd, "cartonfs: %s: exit status %d\n", s->options->label, status);
+	if (status != EXIT_OK)
+		put_error(s, "cartonfs: %s: exit status %d", s->options->label, status);
 	return status;
 }
 
@@ -138,8 +151,8 @@ static void tell_ready(const struct session *s)
 		 (unsigned long long)totals.files, hash);
 	notify_systemd(text);
 	if (s->options->foreground && isatty(STDERR_FILENO))
-		fprintf(stderr, "cartonfs: %s is mounted on %s; Ctrl-C unmounts it\n",
-			s->options->label, s->options->mountpoint);
+		text_line(stderr, "cartonfs: %s is mounted on %s; Ctrl-C unmounts it",
+			  s->options->label, s->options->mountpoint);
 }
 
 /* Called when the mount is usable: becomes a daemon, and lets the parent process return. */
@@ -303,14 +316,14 @@ static int status_of(const struct options *o, int error)
 __attribute__((format(printf, 2, 3))) static void tell_not_mounted(const struct session *s,
 								   const char *fmt, ...)
 {
+	char why[256];
 	va_list ap;
 
 	va_start(ap, fmt);
-	fprintf(stderr, "%scartonfs: %s: not mounted: ", s->journal ? "<3>" : "",
-		s->options->label);
-	vfprintf(stderr, fmt, ap);
-	fputc('\n', stderr);
+	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
+	text_line(stderr, "%scartonfs: %s: not mounted: %s", s->journal ? "<3>" : "",
+		  s->options->label, why);
 }
 
 static int verify_all(struct session *s)
@@ -351,7 +364,7 @@ static int open_and_serve(struct session *s)
 		return EXIT_USAGE;
 	r = mounter_start(s->mount.session, o, &s->mounter);
 	if (r < 0) {
-		fprintf(stderr, "cartonfs: %s\n", strerror(-r));
+		text_line(stderr, "cartonfs: %s", strerror(-r));
 		fuse_session_destroy(s->mount.session);
 		return EXIT_SYSTEM;
 	}
@@ -393,14 +406,39 @@ static int open_and_serve(struct session *s)
 	return status;
 }
 
-/* -1: none is wanted; -2: it cannot be opened. */
-static int open_error_file(const char *path)
+/*
+ * Whoever can write to the directory may have put a symlink there, or a second name of a file: nothing is written but
+ * to a file that is ours, or root's and given to us to write to. It is emptied after that is known.
+ */
+static bool is_safe_error_file(int fd)
 {
-	int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644) : -1;
+	struct stat st;
 
-	if (path && fd < 0)
-		fprintf(stderr, "cartonfs: %s: %s\n", path, strerror(errno));
-	return path && fd < 0 ? -2 : fd;
+	if (fstat(fd, &st) < 0)
+		return false;
+	errno = EPERM;
+	if ((st.st_uid != geteuid() && st.st_uid != 0) || st.st_nlink > 1)
+		return false;
+	return !S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0;
+}
+
+/* False: it cannot be opened, or another user has made it. */
+static bool open_error_file(const char *path, FILE **ret)
+{
+	const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
+	int fd = path ? open(path, flags, 0644) : -1;
+
+	*ret = fd >= 0 && is_safe_error_file(fd) ? fdopen(fd, "w") : NULL;
+	if (!path || *ret)
+		return true;
+	text_line(stderr, "cartonfs: error_file %s: %s%s", path, strerror(errno),
+		  errno == ELOOP ? "; it is a symlink" :
+		  errno == EPERM ? "; it has to belong to the user who mounts, or to root, and to "
+				   "have one name" :
+				   "");
+	if (fd >= 0)
+		close(fd);
+	return false;
 }
 
 /* Prepares the mountpoint, which may be replaced by a device. 0, or -errno, logged. */
@@ -425,7 +463,7 @@ static int mount_and_pass(struct options *o, struct fuse_session *se)
 	notify_forget();
 	if (notify_store(fuse_session_fd(se), NOTIFY_DEVICE) == 0)
 		return EXIT_OK;
-	fprintf(stderr, "cartonfs: mount_only: no service manager takes the mount\n");
+	text_line(stderr, "cartonfs: mount_only: no service manager takes the mount");
 	fuse_session_unmount(se);
 	return EXIT_MOUNT;
 }
@@ -460,7 +498,6 @@ int session_run(struct options *o)
 			   .push_patience = 1 },
 		.counts = { .lock = PTHREAD_MUTEX_INITIALIZER },
 		.status_fd = -1,
-		.error_fd = -1,
 	};
 	int status;
 
@@ -471,8 +508,7 @@ int session_run(struct options *o)
 	s.journal = notify_is_journal();
 	carton_log_set(on_log, &s);
 	fuse_set_log_func(on_fuse_log);
-	s.error_fd = open_error_file(o->error_file);
-	if (s.error_fd == -2)
+	if (!open_error_file(o->error_file, &s.error_file))
 		return EXIT_USAGE;
 	if (o->mount_only)
 		return report_status(&s, mount_only(&s));

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "log.h"
 #include "text.h"
 
 #define MIN_COLUMNS 40
@@ -66,31 +67,21 @@ const char *term_symbol(const char *text, const char *ascii)
 
 /* One character as it is printed. */
 struct glyph {
-	char text[8]; /* printable, NUL-terminated */
+	char text[CARTON_ESCAPE_SIZE]; /* printable, NUL-terminated */
 	unsigned width;
 };
-
-/* Bidirectional controls reorder text, so that one name could look like another. */
-static bool is_bidi_control(uint32_t c)
-{
-	return (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-}
 
 /* Decodes the character at `s`, which is not the NUL. Returns its length in bytes. */
 static size_t next_glyph(const char *s, struct glyph *ret)
 {
 	uint32_t c;
-	size_t n = utf8_decode(s, &c);
-	int width = n ? wcwidth((wchar_t)c) : -1;
+	int width = utf8_decode(s, &c) ? wcwidth((wchar_t)c) : -1;
+	/* what the locale knows no width of is not shown either */
+	size_t n = carton_escape(width < 0 ? CARTON_ESCAPE_ALL : CARTON_ESCAPE_TEXT, s,
+				 strnlen(s, 4), ret->text);
+	size_t len = strlen(ret->text);
 
-	if (width < 0 || is_bidi_control(c)) {
-		snprintf(ret->text, sizeof(ret->text), "\\x%02x", (unsigned char)*s);
-		ret->width = 4;
-		return 1;
-	}
-	memcpy(ret->text, s, n);
-	ret->text[n] = '\0';
-	ret->width = (unsigned)width;
+	ret->width = len == n ? (unsigned)width : (unsigned)len;
 	return n;
 }
 

@@ -37,7 +37,7 @@ const char *term_symbol(const char *text, const char *ascii);
 /* The columns that term_put() fills with `s`. */
 unsigned term_width(const char *s);
 
-/* Prints `s`. Control characters, bidirectional overrides and bytes that are not UTF-8 are escaped. */
+/* Prints `s`, escaped (carton_escape()). */
 void term_put(const char *s);
 
 /* The same in exactly `width` columns: padded with spaces, or shortened in its middle. */

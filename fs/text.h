@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text for a terminal, a log, JSON or a metric: all that may come from outside goes through carton_escape().
+ */
 #ifndef FS_TEXT_H
 #define FS_TEXT_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,10 +13,23 @@
 /* Decodes the UTF-8 character at `s`, which may be its NUL. Returns its length; 0: it is none. */
 size_t utf8_decode(const char *s, uint32_t *ret);
 
+/* Formats a text and escapes it, as far as it fits. Returns `ret`. */
+char *text_format(char *ret, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Writes a line: the text, escaped, and a newline. */
+void text_line(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void text_vline(FILE *f, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+
 /* Writes `s` as a JSON string. What is not UTF-8 becomes U+FFFD. */
 void json_string(FILE *f, const char *s);
 
-/* The same as the value of a Prometheus label, which has no other escapes than \\, \" and \n. */
+/* The same as the value of a Prometheus label. */
 void json_label(FILE *f, const char *s);
+
+/* Writes a JSON text that another program may have made, with the same meaning and safe to show. */
+void json_document(FILE *f, const char *s);
+
+/* Decodes the JSON string at `at`, which may be NULL, into `ret`, as far as it fits. */
+void json_decode(const char *at, char *ret, size_t n);
 
 #endif

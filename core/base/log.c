@@ -17,24 +17,20 @@ void carton_log_set(carton_log_fn *fn, void *ctx)
 	logger.ctx = ctx;
 }
 
-/* Copies text so that no terminal or syslog can be tricked by it. */
+/* Copies text so that no terminal or syslog can be tricked by it, as far as it fits. */
 static void escape(const char *s, char *out, size_t n)
 {
+	char shown[CARTON_ESCAPE_SIZE];
 	size_t used = 0;
 
 	while (*s) {
-		size_t step = utf8_plain(s, strnlen(s, 4));
+		size_t step = carton_escape(CARTON_ESCAPE_TEXT, s, strnlen(s, 4), shown);
+		size_t len = strlen(shown);
 
-		if (used + (step ? step : 4) + 1 > n)
+		if (used + len + 1 > n)
 			break;
-		if (step) {
-			memcpy(out + used, s, step);
-			used += step;
-		} else {
-			used += (size_t)snprintf(out + used, n - used, "\\x%02x",
-						 (unsigned char)*s);
-			step = 1;
-		}
+		memcpy(out + used, shown, len);
+		used += len;
 		s += step;
 	}
 	out[used] = '\0';

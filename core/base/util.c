@@ -183,15 +183,6 @@ size_t utf8_step(const char *s, size_t n)
 	return len;
 }
 
-size_t utf8_plain(const char *s, size_t n)
-{
-	size_t step = utf8_step(s, n);
-	bool c0 = step == 1 && ((uint8_t)*s < 0x20 || *s == 0x7f);
-	bool c1 = step == 2 && (uint8_t)s[0] == 0xc2 && (uint8_t)s[1] < 0xa0;
-
-	return c0 || c1 ? 0 : step;
-}
-
 uint32_t utf8_code(const char *s, size_t step)
 {
 	static const uint8_t lead[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };

@@ -127,9 +127,6 @@ void *array_fit(void *array, size_t n, size_t size);
 /* The length of the UTF-8 character at the start of [s, s+n); 0: it is malformed or incomplete. */
 size_t utf8_step(const char *s, size_t n);
 
-/* The same, but 0 also for control characters (C0, DEL, C1): not to be sent to a terminal. */
-size_t utf8_plain(const char *s, size_t n);
-
 /* The code point of the character at `s`, whose length `step` utf8_step() has returned. */
 uint32_t utf8_code(const char *s, size_t step);
 

@@ -51,6 +51,14 @@ static size_t suffix_dot(const char *name, size_t n)
 	return n;
 }
 
+/* C0, DEL or C1? The names of files in views/ depend on it: it stays as it is. */
+static bool is_control(const char *s, size_t step)
+{
+	uint32_t c = utf8_code(s, step);
+
+	return c < 0x20 || (c >= 0x7f && c < 0xa0);
+}
+
 static void encode(struct encoder *e, const char *name, size_t n, bool nested)
 {
 	size_t dot = nested ? suffix_dot(name, n) : n;
@@ -60,8 +68,8 @@ static void encode(struct encoder *e, const char *name, size_t n, bool nested)
 		step = utf8_step(name + i, n - i);
 		leading = leading && name[i] == '.';
 		add(e, name + i, step ? step : 1,
-		    leading || i == dot || name[i] == '%' || name[i] == '/' ||
-			    !utf8_plain(name + i, n - i));
+		    leading || i == dot || name[i] == '%' || name[i] == '/' || !step ||
+			    is_control(name + i, step));
 	}
 }
 

@@ -241,6 +241,24 @@ def test_error_file(carton, work):
     assert p.returncode == 1 and 'none/x' in p.stderr
 
 
+@pytest.mark.parametrize('what', ['symlink', 'hard link', 'file'])
+def test_error_file_of_another_user(carton, work, theirs, what):
+    """Root writes, and empties, nothing that he points to."""
+    bad, precious, errors = work / 'bad.carton', work / 'precious', theirs / 'errors'
+    bad.write_bytes(b'no zip' * 1000)
+    precious.write_text('keep me')
+    if what == 'symlink':
+        errors.symlink_to(precious)
+    elif what == 'hard link':
+        os.link(precious, errors)
+    else:
+        errors.write_text('keep me')
+        os.chown(errors, 65534, 65534)
+    p = run(CARTONFS, '-f', '-o', f'error_file={errors}', bad, carton[2])
+    assert p.returncode == 1 and f'{errors}: ' in p.stderr and 'zip' not in p.stderr, p.stderr
+    assert precious.read_text() == 'keep me' and errors.read_text() == 'keep me'
+
+
 def serves_in_container(where, c, command):
     """The container that `command` runs in the foreground serves the mount, until that is unmounted."""
     p = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
