@@ -35,6 +35,7 @@ struct extract {
 	const char *output;
 	int root, tmp; /* directories; `tmp` is locked */
 	bool fresh;    /* the output directory was empty */
+	uid_t owner;   /* of the output directory */
 	struct ctl_files files;
 	atomic_size_t next; /* of `files`, to be taken by a thread */
 	atomic_size_t failed, kept;
@@ -59,14 +60,29 @@ struct parent {
 	char path[4096];
 };
 
-/* Opens a directory beneath `at`, and makes it if it is missing. */
-static int enter(int at, const char *name)
+/*
+ * May what is there be used? In a shared directory such as /tmp, another user may have made it, and changes it later.
+ * Whoever owns the output directory may do as he likes.
+ */
+static bool is_trusted(const struct extract *x, const struct stat *st)
+{
+	return st->st_uid == geteuid() || st->st_uid == 0 || st->st_uid == x->owner;
+}
+
+/* Opens a directory beneath `at`, and makes it if it is missing. -EPERM: another user has made it. */
+static int enter(const struct extract *x, int at, const char *name)
 {
 	int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
 
 	if (fd < 0 && errno == ENOENT && (mkdirat(at, name, 0777) == 0 || errno == EEXIST))
 		fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) == 0 && is_trusted(x, &st))
+		return fd;
+	close(fd);
+	return -EPERM;
 }
 
 /*
@@ -85,7 +101,7 @@ static int open_directory(const struct extract *x, const char *path, size_t len)
 		if (n < sizeof(name)) {
 			memcpy(name, path, n);
 			name[n] = '\0';
-			next = enter(at, name);
+			next = enter(x, at, name);
 		} else {
 			next = -ENAMETOOLONG;
 		}
@@ -118,7 +134,8 @@ static int find_parent(const struct extract *x, struct parent *p, const char *pa
 }
 
 /* Is the file there already? */
-static bool is_there(struct carton_node *node, int parent, const char *name)
+static bool is_there(const struct extract *x, struct carton_node *node, int parent,
+		     const char *name)
 {
 	int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct carton_stat want;
@@ -128,7 +145,7 @@ static bool is_there(struct carton_node *node, int parent, const char *name)
 	if (fd < 0)
 		return false;
 	carton_stat(node, &want);
-	same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && is_trusted(x, &st) &&
 	       (!want.size_certain || (uint64_t)st.st_size == want.size) &&
 	       carton_compare(node, fd) == 0;
 	if (same && want.executable && !(st.st_mode & 0100))
@@ -221,7 +238,7 @@ static int extract_one(struct extract *x, size_t i, struct parent *p)
 	r = find_parent(x, p, path, &name);
 	if (r < 0)
 		return report(x, path, "be made", r);
-	if (!x->fresh && !carton_target(node) && is_there(node, p->fd, name)) {
+	if (!x->fresh && !carton_target(node) && is_there(x, node, p->fd, name)) {
 		struct carton_stat st;
 
 		carton_stat(node, &st);
@@ -360,23 +377,41 @@ static size_t count_names(int dir, bool remove)
 	return n;
 }
 
-/* Makes and locks it. -EBUSY: another process extracts to the same directory. */
+/* Is it this user's alone? Otherwise another one could put his bytes into our files. 0 or -EPERM, logged. */
+static int check_tmp(const struct extract *x, int fd)
+{
+	char why[CARTON_WHY];
+	int r = carton_check_own(fd, why);
+
+	if (r < 0)
+		carton_log(CARTON_LOG_ERROR, x->output,
+			   "cannot extract there: " TMP_NAME " %s; remove it", why);
+	return r < 0 ? -EPERM : 0;
+}
+
+/*
+ * Makes and locks it. -EBUSY: another process extracts to the same directory. -EPERM, logged: another user has made
+ * it.
+ */
 static int open_tmp(struct extract *x)
 {
 	for (;;) {
 		struct stat st;
-		int fd;
+		int fd, r;
 
 		if (mkdirat(x->root, TMP_NAME, 0700) < 0 && errno != EEXIST)
-			return -errno;
+			return errno == EPERM ? -EACCES : -errno;
 		fd = openat(x->root, TMP_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (fd < 0 && errno == ENOENT)
 			continue;
 		if (fd < 0)
 			return -errno;
-		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		r = check_tmp(x, fd);
+		if (r == 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+			r = -EBUSY;
+		if (r < 0) {
 			close(fd);
-			return -EBUSY;
+			return r;
 		}
 		/* another process may have removed it after it was opened */
 		if (fstat(fd, &st) == 0 && st.st_nlink > 0) {
@@ -434,13 +469,19 @@ static int extract(struct extract *x, const struct args *a)
 int ctl_extract(struct carton *c, const struct args *a)
 {
 	struct extract x = { .c = c, .output = a->paths[0] };
+	struct stat st;
 	int status, r;
 
 	x.root = open(x.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	x.fresh = x.root >= 0 && count_names(x.root, false) == 2;
-	r = x.root < 0 ? -errno : open_tmp(&x);
+	r = x.root < 0 || fstat(x.root, &st) < 0 ? -errno : 0;
+	if (r == 0) {
+		x.fresh = count_names(x.root, false) == 2;
+		x.owner = st.st_uid;
+		r = open_tmp(&x);
+	}
 	if (r < 0) {
 		status = r == -EBUSY ? ctl_refuse(x.output, "another process is extracting here") :
+			 r == -EPERM ? EXIT_BAD :
 				       ctl_failed(x.output, r);
 	} else {
 		status = extract(&x, a);

@@ -187,6 +187,68 @@ def test_root_extracts_for_another_user(work):
     assert p.returncode == 0, p.stderr
 
 
+# ---- a directory in which others can write ----
+
+OTHER = harness.NOBODY - 1              # the attacker
+
+
+@pytest.fixture
+def shared(work):
+    """A sticky directory, as /tmp is, and a carton."""
+    out = work / 'shared'
+    out.mkdir()
+    out.chmod(0o1777)
+    c = sample()
+    path = c.write(work / 'm.carton')
+    path.chmod(0o644)
+    return out, path, c
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize('owner, mode, why', [
+    (OTHER, 0o777, f'belongs to uid {OTHER}'), (OTHER, 0o755, f'belongs to uid {OTHER}'),
+    (None, 0o777, 'has mode 0777'), (None, 0o720, 'has mode 0720')])
+def test_temporary_directory_of_another_user(shared, who, owner, mode, why):
+    """He would open the files in it while they are written, and put his bytes there."""
+    out, path, _ = shared
+    (out / TMP).mkdir()
+    os.chmod(out / TMP, mode)
+    uid = (who or 0) if owner is None else owner
+    os.chown(out / TMP, uid, uid)
+    p = ctl('extract', path, out, uid=who)
+    assert p.returncode == 1 and f'{TMP} {why}' in p.stderr and p.stderr.count('\n') == 1, p.stderr
+    assert os.listdir(out) == [TMP] and os.listdir(out / TMP) == []
+
+
+@pytest.mark.needs_root
+def test_directory_of_another_user_below(shared, who):
+    """He would replace the files in it, and does so when they were verified."""
+    out, path, _ = shared
+    (out / 'model').mkdir()
+    os.chmod(out / 'model', 0o777)
+    os.chown(out / 'model', OTHER, OTHER)
+    p = ctl('extract', path, out, uid=who)
+    assert p.returncode == 1 and 'model/' in p.stderr, p.stderr
+    assert os.listdir(out / 'model') == [] and not (out / 'MANIFEST').exists()
+
+
+@pytest.mark.needs_root
+def test_file_of_another_user_is_not_kept(shared):
+    """It has the right bytes while they are compared, and others later."""
+    out, path, c = shared
+    name, data = next((n, d) for n, d in c.files().items() if '/' not in n)
+    (out / name).write_bytes(data)
+    (out / name).chmod(0o644)
+    os.chown(out / name, OTHER, OTHER)
+    p = ctl('extract', path, out, uid=harness.NOBODY)
+    assert p.returncode == 1 and name in p.stderr, p.stderr
+    assert not (out / 'MANIFEST').exists()
+    os.unlink(out / name)
+    p = ctl('extract', path, out, uid=harness.NOBODY)
+    assert p.returncode == 0, p.stderr
+    assert os.stat(out / name).st_uid == harness.NOBODY
+
+
 # ---- copies of a mount ----
 
 @pytest.fixture
