@@ -52,21 +52,30 @@ static void add(void *ctx, const struct mountinfo *mount)
 	more[s->n++] = (struct ctl_mount){ path, is_own(mount) };
 }
 
+/* A copy without slashes at its end; NULL: out of memory. */
+static char *without_slashes(const char *path)
+{
+	char *copy = strdup(path);
+
+	for (size_t len = copy ? strlen(copy) : 0; len > 1 && copy[len - 1] == '/'; len--)
+		copy[len - 1] = '\0';
+	return copy;
+}
+
 /*
  * The absolute form of a mountpoint: its parent's, and its name, because realpath(3) of a dead mount fails.
  * Malloc'ed; or NULL, and errno is set.
  */
-static char *absolute(const char *path)
+static char *resolve(const char *path)
 {
-	char *full = realpath(path, NULL), *copy, *slash, *parent, *ret = NULL;
+	/* a slash at its end would ask the mount whether it is a directory */
+	char *copy = without_slashes(path), *full, *slash, *parent, *ret = NULL;
 
-	if (full)
+	full = copy ? realpath(copy, NULL) : NULL;
+	if (full || !copy) {
+		free(copy);
 		return full;
-	copy = strdup(path);
-	if (!copy)
-		return NULL;
-	for (size_t len = strlen(copy); len > 1 && copy[len - 1] == '/'; len--)
-		copy[len - 1] = '\0';
+	}
 	slash = strrchr(copy, '/');
 	if (slash)
 		*slash = '\0';
@@ -79,6 +88,43 @@ static char *absolute(const char *path)
 	return ret;
 }
 
+/* A ctl_question: the absolute form of a path. */
+static int answer_path(const void *path, char **ret)
+{
+	*ret = resolve(path);
+	return *ret ? 0 : -errno;
+}
+
+/* The same from the path alone. */
+static char *from_cwd(const char *path)
+{
+	char *name = without_slashes(path), *cwd, *ret;
+
+	if (!name || *name == '/')
+		return name;
+	cwd = getcwd(NULL, 0);
+	if (!cwd || asprintf(&ret, "%s/%s", strcmp(cwd, "/") == 0 ? "" : cwd, name) < 0)
+		ret = NULL;
+	free(cwd);
+	free(name);
+	return ret;
+}
+
+/* The absolute form of a path, which may lead through a mount that does not answer. 0 or -errno. */
+static int absolute(const char *path, char **ret)
+{
+	struct ctl_question q = { .ask = answer_path, .ctx = path };
+
+	ctl_ask(&q, 1);
+	if (q.r == -ETIMEDOUT) {
+		q.text = from_cwd(path);
+		q.r = q.text ? 0 : -ENOMEM;
+	}
+	if (q.r == 0)
+		*ret = q.text;
+	return q.r;
+}
+
 int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -88,10 +134,8 @@ int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n)
 
 	if (!f)
 		return -errno;
-	if (path) {
-		wanted = absolute(path);
-		r = wanted ? 0 : -errno;
-	}
+	if (path)
+		r = absolute(path, &wanted);
 	s.wanted = wanted;
 	if (r == 0 && !mountinfo_each(f, add, &s))
 		r = -EIO;
@@ -115,8 +159,10 @@ void ctl_mounts_free(struct ctl_mount *list, size_t n)
 	free(list);
 }
 
-int ctl_mount_status(const struct ctl_mount *m, char **ret)
+/* A ctl_question: the status.json of a mount. */
+static int read_status(const void *mount, char **ret)
 {
+	const struct ctl_mount *m = mount;
 	char *path, *text = NULL;
 	size_t len = 0;
 	ssize_t n = 1;
@@ -150,4 +196,11 @@ int ctl_mount_status(const struct ctl_mount *m, char **ret)
 	text[len] = '\0';
 	*ret = text;
 	return 0;
+}
+
+void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret)
+{
+	for (size_t i = 0; i < n; i++)
+		ret[i] = (struct ctl_question){ .ask = read_status, .ctx = &list[i] };
+	ctl_ask(ret, n);
 }

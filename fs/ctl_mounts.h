@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ctl_ask.h"
+
 struct ctl_mount {
 	char *path;
 	bool own; /* this user has made it */
@@ -17,7 +19,10 @@ struct ctl_mount {
 int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
 
-/* The text of its .cartonfs/status.json: 0 and a malloc'ed string, -ENOTCONN for a dead mount, -errno. */
-int ctl_mount_status(const struct ctl_mount *m, char **ret);
+/*
+ * Asks each mount for its .cartonfs/status.json: the text of ret[i], or its r: -ETIMEDOUT, -ENOTCONN for a dead mount,
+ * -errno. Takes at most CTL_ANSWER_MS.
+ */
+void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret);
 
 #endif

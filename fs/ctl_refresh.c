@@ -2,44 +2,53 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "control.h"
 #include "ctl.h"
+#include "ctl_ask.h"
 #include "privacy.h"
 #include "text.h"
 
-static int refresh(const char *mountpoint, const char *url)
+/* A ctl_question of the mountpoint and the URL. */
+static int refresh(const void *words, char **ret)
 {
+	char *const *w = words;
 	struct control_refresh q = { .url = "" };
-	int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	int fd = open(w[0], O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 
 	if (fd < 0)
 		return -errno;
-	snprintf(q.url, sizeof(q.url), "%s", url);
-	if (strlen(url) >= sizeof(q.url))
+	snprintf(q.url, sizeof(q.url), "%s", w[1]);
+	if (strlen(w[1]) >= sizeof(q.url))
 		r = -EINVAL;
 	else if (ioctl(fd, CONTROL_REFRESH, &q) < 0)
 		r = -errno;
 	close(fd);
-	return r;
+	*ret = r == 0 ? strdup("") : NULL;
+	return r == 0 && !*ret ? -ENOMEM : r;
 }
 
 int ctl_refresh(char **words, int n, const struct args *a)
 {
+	struct ctl_question q = { .ask = refresh, .ctx = words };
 	const char *why;
 	int r;
 
 	(void)a;
 	if (n != 2)
 		return ctl_usage("refresh: expected MOUNTPOINT URL");
-	r = refresh(words[0], words[1]);
+	ctl_ask(&q, 1);
+	free(q.text);
+	r = q.r;
 	privacy_hide_url(words[1]);
 	if (r == 0)
 		return ctl_finish(EXIT_GOOD);
 	why = r == -ENOTTY     ? "is not a mount of cartonfs" :
 	      r == -EOPNOTSUPP ? "its carton does not come from a server" :
+	      r == -ETIMEDOUT  ? CTL_NO_ANSWER :
 	      r == -EINVAL     ? "the URL cannot be used" :
 	      r == -EPERM      ? "only root and the user who has mounted may do this" :
 				 strerror(-r);

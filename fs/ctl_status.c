@@ -279,63 +279,90 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 /* ---- all mounts ---- */
 
 /*
- * The status of a mount, malloc'ed; or NULL, after saying why. One that has ended since it was listed is
- * left out.
+ * Reports why a mount has given no status, but for one that does not answer, which has a row of its own. One that has
+ * ended since it was listed is left out. An exit status.
  */
-static char *get_status(const struct ctl_mount *m, int *status)
+static int check_answer(const struct ctl_mount *m, int r)
 {
-	char *json;
-	int r = ctl_mount_status(m, &json);
-
-	if (r == 0)
-		return json;
 	if (r == -ENOTCONN)
 		ctl_refuse(m->path, "its process has ended; cartonctl stop removes the mount");
-	else if (r != -ENOENT)
+	else if (r < 0 && r != -ENOENT && r != -ETIMEDOUT)
 		ctl_failed(m->path, r);
-	*status = EXIT_BAD;
-	return NULL;
+	return r < 0 ? EXIT_BAD : EXIT_GOOD;
 }
 
-static int put_json(const struct ctl_mount *list, size_t n)
+static void put_json(const struct ctl_mount *m, const struct ctl_question *q, bool first)
 {
+	puts(first ? "" : ",");
+	if (q->text) {
+		json_document(stdout, q->text);
+		return;
+	}
+	fputs("{\n \"mountpoint\": ", stdout);
+	json_string(stdout, m->path);
+	puts(",\n \"error\": \"" CTL_NO_ANSWER "\"\n}");
+}
+
+static void put_row(const struct view *v, const struct ctl_mount *m, const struct ctl_question *q,
+		    bool first)
+{
+	if (!first)
+		putchar('\n');
+	if (q->text) {
+		put_mount(v, m->path, q->text);
+		return;
+	}
+	term_style(TERM_TITLE);
+	term_short(m->path, v->columns);
+	term_style(TERM_PLAIN);
+	putchar('\n');
+	put_text(v, "no answer", CTL_NO_ANSWER);
+}
+
+/* Asks all mounts, and prints what they say; `v` is NULL for JSON. An exit status. */
+static int put_mounts(const struct view *v, const struct ctl_mount *list, size_t n)
+{
+	struct ctl_question *answers = calloc(n + 1, sizeof(*answers));
 	int status = EXIT_GOOD;
 	bool first = true;
 
-	putchar('[');
+	if (!answers)
+		return ctl_failed("status", -ENOMEM);
+	ctl_mounts_ask(list, n, answers);
 	for (size_t i = 0; i < n; i++) {
-		char *json = get_status(&list[i], &status);
+		const struct ctl_question *q = &answers[i];
 
-		if (!json)
+		if (check_answer(&list[i], q->r) != EXIT_GOOD)
+			status = EXIT_BAD;
+		if (!q->text && q->r != -ETIMEDOUT)
 			continue;
-		puts(first ? "" : ",");
-		json_document(stdout, json);
+		if (v)
+			put_row(v, &list[i], q, first);
+		else
+			put_json(&list[i], q, first);
+		free(q->text);
 		first = false;
-		free(json);
 	}
+	free(answers);
+	return status;
+}
+
+/* The same as a list of JSON. */
+static int put_json_list(const struct ctl_mount *list, size_t n)
+{
+	int status;
+
+	putchar('[');
+	status = put_mounts(NULL, list, n);
 	puts("]");
 	return status;
 }
 
-static int put_mounts(const struct view *v, const struct ctl_mount *list, size_t n)
+static int put_all(const struct view *v, const struct ctl_mount *list, size_t n)
 {
-	int status = EXIT_GOOD;
-	bool first = true;
-
-	for (size_t i = 0; i < n; i++) {
-		char *json = get_status(&list[i], &status);
-
-		if (!json)
-			continue;
-		if (!first)
-			putchar('\n');
-		put_mount(v, list[i].path, json);
-		first = false;
-		free(json);
-	}
 	if (n == 0)
 		puts("no carton is mounted");
-	return status;
+	return put_mounts(v, list, n);
 }
 
 /* Draws the screen again and again, from its top. */
@@ -350,7 +377,7 @@ static int watch(struct view *v, const char *mountpoint)
 		if (term_is_tty())
 			fputs("\033[H\033[J", stdout);
 		v->columns = term_columns(80);
-		put_mounts(v, list, n);
+		put_all(v, list, n);
 		ctl_mounts_free(list, n);
 		if (fflush(stdout) != 0 || ferror(stdout) || (mountpoint && n == 0))
 			break;
@@ -381,8 +408,8 @@ int ctl_status(char **words, int n_words, const struct args *a)
 	if (r < 0)
 		return ctl_failed(mountpoint ? mountpoint : "status", r);
 	status = mountpoint && n == 0 ? ctl_refuse(mountpoint, "is not a mount of cartonfs") :
-		 a->flags & CTL_JSON  ? put_json(list, n) :
-					put_mounts(&v, list, n);
+		 a->flags & CTL_JSON  ? put_json_list(list, n) :
+					put_all(&v, list, n);
 	ctl_mounts_free(list, n);
 	return ctl_finish(status);
 }

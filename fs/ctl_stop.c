@@ -163,25 +163,26 @@ static int unmount(const char *path)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
 }
 
-/* The process that serves the mount, as a pidfd; -1: not known. */
-static int open_daemon(const struct ctl_mount *m)
+/* The process that serves the mount, as a pidfd; -1: not known. *ret_silent: it does not answer. */
+static int open_daemon(const struct ctl_mount *m, bool *ret_silent)
 {
+	struct ctl_question q;
 	const char *at;
-	char *json;
 	int fd = -1;
 
-	if (ctl_mount_status(m, &json) < 0)
-		return -1;
-	at = strstr(json, "\n \"pid\": ");
+	ctl_mounts_ask(m, 1, &q);
+	*ret_silent = q.r == -ETIMEDOUT;
+	at = q.r == 0 ? strstr(q.text, "\n \"pid\": ") : NULL;
 	if (at)
 		fd = (int)syscall(SYS_pidfd_open, (pid_t)strtol(at + 9, NULL, 10), 0);
-	free(json);
+	free(q.text);
 	return fd;
 }
 
 static int stop(const struct ctl_mount *m)
 {
-	struct pollfd daemon = { .fd = open_daemon(m), .events = POLLIN };
+	bool silent;
+	struct pollfd daemon = { .fd = open_daemon(m, &silent), .events = POLLIN };
 	int r, status = EXIT_GOOD;
 
 	/* this process may have been started there */
@@ -192,6 +193,8 @@ static int stop(const struct ctl_mount *m)
 		status = EXIT_BAD;
 	} else if (r < 0) {
 		status = ctl_failed(m->path, r);
+	} else if (silent) {
+		ctl_refuse(m->path, "unmounted; " CTL_NO_ANSWER " It ends when it goes on");
 	} else if (daemon.fd >= 0 && poll(&daemon, 1, END_MS) == 0) {
 		ctl_refuse(m->path, "unmounted, but its process has not ended: another mount "
 				    "namespace, such as a "

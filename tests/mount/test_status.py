@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import termios
+import time
 
 import pytest
 
@@ -252,6 +253,110 @@ def test_watch(mount, sample_carton):
         m.wait_end()
     assert p.wait(harness.EXIT_S) == 0
     os.close(leader)
+
+
+# ---- daemons that do not answer ----
+
+NO_ANSWER = 'does not answer'
+
+
+def answer_ms():
+    """What the program gives each mount."""
+    header = (harness.ROOT / 'fs/ctl_ask.h').read_text()
+    return int(re.search(r'#define CTL_ANSWER_MS (\d+)', header)[1])
+
+
+@pytest.fixture
+def stopped(mount, sample_carton):
+    """stopped(n, uid=None): mounts whose daemons are stopped; they go on at the end."""
+    with contextlib.ExitStack() as stack:
+        def make(n, uid=None):
+            made = []
+            for _ in range(n):
+                m = stack.enter_context(mount(sample_carton[0], uid=uid))
+                os.kill(m.pids[0], signal.SIGSTOP)
+                stack.callback(resume, m)
+                made.append(m)
+            for m in made:
+                eventually('it is stopped', lambda m=m: state_of(m.pids[0]) == 'T')
+            return made
+        yield make
+
+
+def state_of(pid):
+    return harness.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
+
+
+def resume(m):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(m.pids[0], signal.SIGCONT)
+
+
+def in_time(*words, uid=None):
+    """Runs cartonctl; all mounts together take the time of one, and a pipe of its output is closed then."""
+    begin = time.monotonic()
+    p = ctl(*words, uid=uid)
+    took = time.monotonic() - begin
+    assert took < 2 * answer_ms() / 1000 * harness.SLOW, f'{took:.1f} s'
+    return p
+
+
+def test_status_of_stopped_daemons(mount, stopped, sample_carton, who):
+    """Each row says so, also if there are ten; the others are shown."""
+    with mount(sample_carton[0], uid=who) as good:
+        silent = stopped(10, uid=who)
+        p = in_time('status', uid=who)
+        assert p.returncode == 1
+        rows = p.stdout.split('\n\n')
+        for m in silent:
+            row, = (r for r in rows if r.startswith(m.path))
+            assert NO_ANSWER in row
+        row, = (r for r in rows if r.startswith(good.path))
+        assert NO_ANSWER not in row and 'verified' in row
+        p = in_time('status', '--json', uid=who)
+        listed = {e['mountpoint']: e for e in json.loads(p.stdout)}
+        assert p.returncode == 1 and 'pid' in listed[good.path]
+        assert all(NO_ANSWER in listed[m.path]['error'] for m in silent)
+
+
+@pytest.mark.parametrize('name', ['{}', '{}/', '{}//'])
+def test_status_of_one_stopped_daemon(stopped, who, name):
+    m, = stopped(1, uid=who)
+    # and nothing of it is left running
+    p = in_time('status', name.format(m.path), uid=who)
+    assert p.returncode == 1 and p.stdout.startswith(m.path) and NO_ANSWER in p.stdout and p.stderr == ''
+
+
+def test_watch_of_a_stopped_daemon(stopped):
+    """Draws on, and shows the mount again when its daemon goes on."""
+    m, = stopped(1)
+    with subprocess.Popen([CARTONCTL, 'status', '--watch', m.path], stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, env=environment()) as p:
+        seen = 0
+        for line in p.stdout:
+            seen += NO_ANSWER in line
+            if seen == 2:
+                resume(m)
+            if 'verified' in line or 'unread' in line:
+                break
+        assert seen >= 2
+        p.terminate()
+
+
+def test_stop_of_a_stopped_daemon(stopped, who):
+    """It is unmounted at once; the process ends when it goes on."""
+    m, = stopped(1, uid=who)
+    p = in_time('stop', m.path, uid=who)
+    assert p.returncode == 0 and NO_ANSWER in p.stderr, p.stderr
+    assert m.gone() and state_of(m.pids[0]) == 'T'
+    resume(m)
+    m.wait_end()
+
+
+def test_refresh_of_a_stopped_daemon(stopped, who):
+    m, = stopped(1, uid=who)
+    p = in_time('refresh', m.path, 'http://h/x', uid=who)
+    assert p.returncode == 1 and NO_ANSWER in p.stderr
 
 
 # ---- cartonctl stop ----
