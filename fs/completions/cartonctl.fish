@@ -30,8 +30,8 @@ end
 function __cartonctl_paths
     set -l source (__cartonctl_words)[2]
     set -l current (commandline -ct)
-    test -e "$source"; or return
-    cartonctl ls -0 --offline $source 2>/dev/null | string split0 |
+    string match -q '*://*' -- "$source"; and return
+    timeout --foreground 5 cartonctl ls -0 --offline $source 2>/dev/null | string split0 |
         string replace -rf -- '^('(string escape --style=regex -- "$current")'[^/]*/?).*' '$1' | sort -u
 end
 

@@ -31,14 +31,14 @@ _cartonfs_paths()
 {
 	local path rest
 	local -A seen=()
-	[[ -e $1 ]] || return 0
+	[[ $1 != *://* ]] || return 0
 	compopt -o filenames 2>/dev/null
 	while IFS= read -r -d '' path; do
 		[[ $path = "$cur"* ]] || continue
 		rest=${path:${#cur}}
 		[[ $rest = */* ]] && path=$cur${rest%%/*}/
 		seen[$path]=1
-	done < <(cartonctl ls -0 --offline "$1" 2>/dev/null)
+	done < <(timeout --foreground 5 cartonctl ls -0 --offline "$1" 2>/dev/null)
 	COMPREPLY=("${!seen[@]}")
 	[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} = */ ]] && compopt -o nospace 2>/dev/null
 }

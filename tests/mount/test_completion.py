@@ -3,10 +3,12 @@
 import os
 import re
 import shlex
+import signal
+from pathlib import Path
 
 import pytest
 
-from harness import PROGRAMS, ROOT, run
+from harness import PROGRAMS, ROOT, at_once, eventually, run
 from zipwriter import sample
 
 COMPLETIONS = ROOT / 'fs/completions'
@@ -131,3 +133,18 @@ def test_deep_paths(work):
     c.write(work / 'm.carton')
     assert bash('cartonctl cat m.carton misc/deep/', work) == {f'misc/deep/{i}/' for i in range(3)}
     assert len(bash('cartonctl cat m.carton misc/deep/1/', work)) == 100
+
+
+@SHELLS
+def test_source_on_a_stopped_mount(mount, there, shell):
+    """A shell does not hang for ever where its user has only pressed a key."""
+    work, _ = there
+    with mount(work / 'm.carton') as m:
+        pid, = m.pids
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            eventually('it is stopped', lambda: ') T ' in Path(f'/proc/{pid}/stat').read_text())
+            with at_once():
+                assert shell(f'cartonctl cat {m.path} ', work) == set()
+        finally:
+            os.kill(pid, signal.SIGCONT)
