@@ -229,18 +229,39 @@ slow: test-deps
 FUZZ_SECONDS ?= 60
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=build-fuzz/fuzz_%)
-FUZZ_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+FUZZ_FLAGS := -O1 -g -U_FORTIFY_SOURCE -Wno-missing-field-initializers -fsanitize=address,undefined -fno-sanitize-recover=all
+
+FUZZ_CORE := $(CORE_SRC:%.c=build-fuzz/%.o)
+FUZZ_FS := $(patsubst %.c,build-fuzz/%.o,$(filter-out $(CTL_SRC) fs/main.c,$(wildcard fs/*.c)))
+FUZZ_PUBLIC := $(PUBLIC:$(BUILD)/%=build-fuzz/%)
+# Functions that a target replaces: what they would do to the system, it checks.
 
 build-fuzz/core/%.o: core/%.c
 	$(say) FUZZ $<
 	@mkdir -p $(@D)
 	$(Q)clang $(BASE) $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Icore -MMD -MP -c -o $@ $<
 
-build-fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(CORE_SRC:%.c=build-fuzz/%.o) tests/fuzz/fuzz.h
-	$(say) FUZZ $@
-	$(Q)clang $(BASE) -Icore $(CORE_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $(filter %.c %.o,$^) $(CORE_LIBS)
+$(FUZZ_PUBLIC): build-fuzz/include/%.h: core/%.h
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 
-.SECONDARY: $(CORE_SRC:%.c=build-fuzz/%.o)
+build-fuzz/fs/%.o: fs/%.c $(FUZZ_PUBLIC)
+	$(say) FUZZ $<
+	@mkdir -p $(@D)
+	$(Q)clang $(BASE) $(FS_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Ibuild-fuzz/include -MMD -MP -c -o $@ $<
+
+# Of an archive, a target links only what it calls.
+build-fuzz/core.a: $(FUZZ_CORE)
+build-fuzz/fs.a: $(FUZZ_FS)
+build-fuzz/%.a:
+	$(Q)rm -f $@ && $(AR) rcsT $@ $^
+
+build-fuzz/fuzz_%: tests/fuzz/fuzz_%.c build-fuzz/fs.a build-fuzz/core.a
+	$(say) FUZZ $@
+	$(Q)clang $(BASE) -Icore -Ifs $(CORE_CFLAGS) $(FS_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer -MMD -MP -MF $@.d \
+		$(WRAP:%=-Wl,--wrap=%) -o $@ $(filter %.c %.a,$^) $(FS_LIBS) $(CORE_LIBS)
+
+.SECONDARY: $(FUZZ_CORE) $(FUZZ_FS)
 
 fuzzers: $(FUZZ)
 
@@ -406,4 +427,4 @@ help:
 	@echo 'make clean          remove what was built'
 
 -include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)
--include $(wildcard build-fuzz/core/*.d build-fuzz/core/*/*.d)
+-include $(wildcard build-fuzz/*.d build-fuzz/fs/*.d build-fuzz/core/*.d build-fuzz/core/*/*.d)
