@@ -235,6 +235,7 @@ FUZZ_CORE := $(CORE_SRC:%.c=build-fuzz/%.o)
 FUZZ_FS := $(patsubst %.c,build-fuzz/%.o,$(filter-out $(CTL_SRC) fs/main.c,$(wildcard fs/*.c)))
 FUZZ_PUBLIC := $(PUBLIC:$(BUILD)/%=build-fuzz/%)
 # Functions that a target replaces: what they would do to the system, it checks.
+build-fuzz/fuzz_mounter: WRAP := poll open64 ioctl syslog setsid fuse_session_mount fuse_session_unmount fuse_session_fd
 
 build-fuzz/core/%.o: core/%.c
 	$(say) FUZZ $<

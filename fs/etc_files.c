@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/seccomp.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -27,6 +27,15 @@ static int open_listed(int memory, unsigned long long address)
 	if (pread(memory, path, sizeof(path) - 1, (off_t)address) <= 0 || !is_listed(path))
 		return -1;
 	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+bool etc_files_is_listener(int fd)
+{
+	char path[32], target[32] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, target, sizeof(target) - 1) > 0 &&
+	       strcmp(target, "anon_inode:seccomp notify") == 0;
 }
 
 void etc_files_answer(int listener, int memory)

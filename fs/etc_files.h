@@ -6,6 +6,11 @@
 #ifndef FS_ETC_FILES_H
 #define FS_ETC_FILES_H
 
+#include <stdbool.h>
+
+/* Is it a listener, as etc_files_answer() needs it? */
+bool etc_files_is_listener(int fd);
+
 /* Answers one open(2), when `listener` is readable; `memory` is /proc/PID/mem of the confined process. */
 void etc_files_answer(int listener, int memory);
 

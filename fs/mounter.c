@@ -22,9 +22,11 @@
 #include "datagram.h"
 #include "etc_files.h"
 #include "message.h"
+#include "mountpoint.h"
 #include "text.h"
 
 #define MAX_TEXT 2048
+#define SOCKET 3 /* the number of its socket in the process */
 /*
  * A loader that copies tensors out of a mapping takes 0.75 of the time that it does with 128, a sequential
  * reader 0.8. More gains little, and random faults read that much each.
@@ -59,8 +61,7 @@ struct state {
 	bool mounted;
 	unsigned major, minor; /* of what is mounted */
 	int socket;
-	int daemon;	      /* a pidfd; -1: the kernel has none */
-	int listener, memory; /* to open files for it; -1: not yet */
+	int open[2]; /* the listener and the memory, to open files for it; -1: not yet */
 };
 
 /* Sets the name that ps(1) shows. argv is one block of memory, which is no longer used. */
@@ -94,11 +95,13 @@ static void give_up_device(int fd)
 	close(null);
 }
 
-static void close_all(const int fds[2])
+static void close_both(int fds[2])
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		if (fds[i] >= 0)
 			close(fds[i]);
+		fds[i] = -1;
+	}
 }
 
 /* Ignores errors: if the daemon has ended, the next message_receive() returns 0. */
@@ -169,19 +172,24 @@ struct fuse_backing_map {
 #define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 #endif
 
+/* To another device, the same number may mean something else. */
 static void backing_open(const struct state *s, const int fds[2])
 {
 	struct fuse_backing_map map = { .fd = fds[1] };
-	int id = ioctl(fds[0], FUSE_DEV_IOC_BACKING_OPEN, &map);
+	int id = -EBADF;
 
-	reply(s->socket, id < 0 ? -errno : id, -1);
+	if (mountpoint_is_fuse(fds[0])) {
+		id = ioctl(fds[0], FUSE_DEV_IOC_BACKING_OPEN, &map);
+		id = id < 0 ? -errno : id;
+	}
+	reply(s->socket, id, -1);
 }
 
 static void backing_close(const struct request *q, size_t size, int device)
 {
 	uint32_t id;
 
-	if (size != HEAD_SIZE + sizeof(id))
+	if (size != HEAD_SIZE + sizeof(id) || !mountpoint_is_fuse(device))
 		return;
 	memcpy(&id, q->text, sizeof(id));
 	ioctl(device, FUSE_DEV_IOC_BACKING_CLOSE, &id);
@@ -196,8 +204,17 @@ static void put_log(const struct request *q, int n)
 	       text_format(line, sizeof(line), "%.*s", n, q->text));
 }
 
-/* False: the daemon has sent REQUEST_QUIT. */
-static bool serve(struct state *s, const struct request *q, size_t size, const int fds[2])
+/* Takes the descriptors, once, and only if the first is such a listener: any other may always be readable. */
+static void open_files(struct state *s, int fds[2])
+{
+	if (s->open[0] >= 0 || !etc_files_is_listener(fds[0]))
+		return;
+	memcpy(s->open, fds, sizeof(s->open));
+	fds[0] = fds[1] = -1;
+}
+
+/* Does what the list names; the daemon may be in other hands. False: it has sent REQUEST_QUIT. */
+static bool serve(struct state *s, const struct request *q, size_t size, int fds[2])
 {
 	if (size < HEAD_SIZE)
 		return true;
@@ -217,11 +234,7 @@ static bool serve(struct state *s, const struct request *q, size_t size, const i
 		put_log(q, (int)(size - HEAD_SIZE));
 		break;
 	case REQUEST_OPEN_FILES:
-		if (s->listener < 0) {
-			s->listener = fds[0];
-			s->memory = fds[1];
-			return true;
-		}
+		open_files(s, fds);
 		break;
 	case REQUEST_BACKING_OPEN:
 		backing_open(s, fds);
@@ -229,10 +242,9 @@ static bool serve(struct state *s, const struct request *q, size_t size, const i
 	case REQUEST_BACKING_CLOSE:
 		backing_close(q, size, fds[0]);
 		break;
-	default:
+	case REQUEST_QUIT:
 		return false;
 	}
-	close_all(fds);
 	return true;
 }
 
@@ -248,30 +260,43 @@ static void wait_for_end(int daemon)
 		;
 }
 
-static void run(struct state *s)
+/* True: the daemon has sent REQUEST_QUIT; false: it has ended. */
+static bool run(struct state *s)
 {
 	struct request q;
+	bool more = true;
 	int fds[2];
 	ssize_t n;
 
-	for (;;) {
-		struct pollfd p[] = { { s->socket, POLLIN, 0 }, { s->listener, POLLIN, 0 } };
+	while (more) {
+		struct pollfd p[] = { { s->socket, POLLIN, 0 }, { s->open[0], POLLIN, 0 } };
 
 		if (poll(p, 2, -1) < 0)
 			continue;
 		if (p[1].revents & POLLIN)
-			etc_files_answer(s->listener, s->memory);
+			etc_files_answer(s->open[0], s->open[1]);
 		else if (p[1].revents)
-			s->listener = -1;
+			close_both(s->open);
 		if (!p[0].revents)
 			continue;
 		n = message_receive(s->socket, &q, sizeof(q), fds);
-		if (n <= 0)
-			break;
-		if (!serve(s, &q, (size_t)n, fds))
-			return;
+		if (n <= 0) {
+			close_both(fds);
+			return false;
+		}
+		more = serve(s, &q, (size_t)n, fds);
+		close_both(fds);
 	}
-	wait_for_end(s->daemon);
+	return true;
+}
+
+bool mounter_serve(struct fuse_session *session, const struct options *o, int socket)
+{
+	struct state s = { .options = o, .session = session, .socket = socket, .open = { -1, -1 } };
+	bool quit = run(&s);
+
+	close_both(s.open);
+	return quit;
 }
 
 static void ignore_signals(void)
@@ -285,20 +310,23 @@ static void ignore_signals(void)
 }
 
 /* Closes all inherited descriptors (callers wait for some), and survives the end of the terminal. */
-_Noreturn static void process(struct state s, int fd, pid_t daemon)
+_Noreturn static void process(struct fuse_session *session, const struct options *o, int fd,
+			      pid_t daemon)
 {
 	static char ident[32];
+	int pidfd; /* -1: the kernel has none */
 
 	ignore_signals();
-	if (fd != s.socket)
-		dup3(fd, s.socket, O_CLOEXEC);
-	syscall(SYS_close_range, s.socket + 1, ~0U, 0);
-	s.daemon = (int)syscall(SYS_pidfd_open, daemon, 0);
+	if (fd != SOCKET)
+		dup3(fd, SOCKET, O_CLOEXEC);
+	syscall(SYS_close_range, SOCKET + 1, ~0U, 0);
+	pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
 	rename_process();
 	(void)!chdir("/");
 	snprintf(ident, sizeof(ident), "cartonfs[%d]", (int)daemon);
 	openlog(ident, 0, LOG_DAEMON);
-	run(&s);
+	if (!mounter_serve(session, o, SOCKET))
+		wait_for_end(pidfd);
 	_exit(0);
 }
 
@@ -313,12 +341,7 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
 		return -errno;
 	pid = fork();
 	if (pid == 0)
-		process((struct state){ .options = o,
-					.session = session,
-					.socket = 3,
-					.listener = -1,
-					.memory = -1 },
-			fds[1], daemon);
+		process(session, o, fds[1], daemon);
 	r = -errno;
 	close(fds[1]);
 	if (pid < 0) {

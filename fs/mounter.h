@@ -54,6 +54,13 @@ void mounter_read_ahead(struct mounter *m);
 int mounter_backing_open(const struct mounter *m, int device, int fd);
 void mounter_backing_close(const struct mounter *m, int device, int id);
 
+/*
+ * What the process does: answers the requests that come from `socket`, until the other side closes it (false) or
+ * asks it to quit (true). Whatever comes, it does no more than the functions above ask for, and closes each
+ * descriptor that came. No other thread runs.
+ */
+bool mounter_serve(struct fuse_session *session, const struct options *o, int socket);
+
 /* Ends it and waits for its exit. */
 void mounter_stop(struct mounter *m);
 

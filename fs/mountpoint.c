@@ -108,14 +108,19 @@ int mountpoint_create(char **path, mode_t mode)
 	return 0;
 }
 
+bool mountpoint_is_fuse(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(10, 229);
+}
+
 /* libfuse takes any descriptor, and would wait for requests from one of our own that has the number by now. */
 static int check_device(const char *path)
 {
 	unsigned long fd;
-	struct stat st;
 
-	if (parse_number(path + strlen(DEVICE), 10, INT_MAX, &fd) && fstat((int)fd, &st) == 0 &&
-	    st.st_rdev == makedev(10, 229))
+	if (parse_number(path + strlen(DEVICE), 10, INT_MAX, &fd) && mountpoint_is_fuse((int)fd))
 		return 0;
 	carton_log(CARTON_LOG_ERROR, path,
 		   "is not an open FUSE device; was the step that opens and mounts it killed?");

@@ -8,6 +8,9 @@
 /* True: `path` is the open FUSE device of a mount that mount.fuse3 -o drop_privileges has made. */
 bool mountpoint_is_device(const char *path);
 
+/* Is it an open FUSE device? */
+bool mountpoint_is_fuse(int fd);
+
 /* Is a cartonfs mounted there? Asks the list of mounts, not the mount. */
 bool mountpoint_is_cartonfs(const char *path);
 

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The mounter keeps the privileges that the daemon gives up. Here the daemon's socket to it is in other hands: only
+what its list of requests names is done, and nothing that was sent stays open. tests/fuzz/fuzz_mounter.c sends more.
+"""
+import contextlib
+import ctypes
+import errno
+import os
+import re
+import socket
+import struct
+
+import pytest
+
+from harness import mountinfo
+from test_sandbox import mounter_of
+
+pytestmark = pytest.mark.needs_root     # it takes a descriptor out of another process
+
+PIDFD_GETFD = 438
+# the requests, as fs/mounter.c numbers them
+MOUNT, LOG, OPEN_FILES, BACKING_OPEN, BACKING_CLOSE = 0, 2, 3, 5, 6
+
+
+@contextlib.contextmanager
+def taken_socket(pid):
+    """The daemon's end of the socket to its mounter."""
+    system = ctypes.CDLL(None, use_errno=True).syscall
+    pidfd = os.pidfd_open(pid)
+    try:
+        for n in os.listdir(f'/proc/{pid}/fd'):
+            if not os.readlink(f'/proc/{pid}/fd/{n}').startswith('socket:'):
+                continue
+            fd = system(PIDFD_GETFD, pidfd, int(n), 0)
+            assert fd >= 0, os.strerror(ctypes.get_errno())
+            with socket.socket(fileno=fd) as s:
+                if s.type == socket.SOCK_SEQPACKET:
+                    yield s
+                    return
+        raise AssertionError('the daemon has no such socket')
+    finally:
+        os.close(pidfd)
+
+
+def held(pid):
+    """What the process has open: numbers and names."""
+    return {n: re.sub(r'\d+', '', os.readlink(f'/proc/{pid}/fd/{n}')) for n in os.listdir(f'/proc/{pid}/fd')}
+
+
+def test_requests_of_others(mount, sample_carton, work, who):
+    secret = work / 'secret'
+    secret.write_bytes(b'/etc/shadow\0')
+    with mount(sample_carton[0], uid=who) as m, taken_socket(m.pids[0]) as s, \
+            open('/dev/zero', 'rb') as device, open(secret, 'rb') as file:
+        pid, = mounter_of(m.pids[0])
+
+        def ask(kind, text=b'', fds=(device.fileno(), file.fileno()), size=None):
+            socket.send_fds(s, [(struct.pack('=ii', kind, 0) + text)[:size]], list(fds))
+
+        def answer():
+            data, fds, *_ = socket.recv_fds(s, 64, 4)
+            assert not fds
+            return struct.unpack('=i', data)[0]
+
+        ask(BACKING_OPEN)
+        assert answer() == -errno.EBADF
+        # it has done all that was asked before
+        before, mounts = held(pid), mountinfo(m.path)
+        for _ in range(20):
+            ask(MOUNT, size=4)                          # shorter than a request
+            ask(1000)                                   # no request
+            ask(-1)
+            ask(LOG, b'a line of a test')
+            ask(OPEN_FILES)                             # no listener
+            ask(OPEN_FILES, fds=())
+            ask(BACKING_CLOSE, b'\1\0\0\0')             # no FUSE device
+            ask(BACKING_CLOSE, b'\1')
+            ask(MOUNT)                                  # it is mounted
+            assert answer() == -errno.EIO
+            ask(BACKING_OPEN)
+            assert answer() == -errno.EBADF
+            ask(BACKING_OPEN, fds=())
+            assert answer() == -errno.EBADF
+        assert held(pid) == before
+        assert mountinfo(m.path) == mounts
+        assert m.read('MANIFEST')
+    assert not os.path.exists(f'/proc/{pid}')
