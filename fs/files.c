@@ -100,9 +100,18 @@ static int start_read(struct parked *p)
 
 static void read_pinned(struct parked *q)
 {
-	char *buf = malloc(q->size);
-	ssize_t n = buf ? carton_read(q->node, buf, q->size, (uint64_t)q->off, true) : -ENOMEM;
+	struct carton_stat st;
+	char *buf;
+	ssize_t n;
 
+	/* the buffer is no larger than what there is to read */
+	carton_stat(q->node, &st);
+	if ((uint64_t)q->off >= st.size)
+		q->size = 0;
+	else if (q->size > st.size - (uint64_t)q->off)
+		q->size = st.size - (uint64_t)q->off;
+	buf = malloc(q->size + 1);
+	n = buf ? carton_read(q->node, buf, q->size, (uint64_t)q->off, true) : -ENOMEM;
 	if (n >= 0)
 		fuse_reply_buf(q->req, buf, (size_t)n);
 	else if (n != -EAGAIN)

@@ -15,6 +15,7 @@
 #define TIMEOUT (365.0 * 24 * 3600)
 #define BLOCK 4096
 #define MAX_WAITING_READS 8192
+#define MAX_LIST (1 << 20) /* bytes of one answer */
 
 /* Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain. */
 static double fill_stat(const struct mount *m, struct carton_node *node, struct stat *st)
@@ -277,7 +278,9 @@ static bool is_hidden(const struct carton_node *node)
 static void answer_list(const struct parked *q, int r, bool plus)
 {
 	const struct mount *m = mount_of(q->req);
-	char *buf = r < 0 ? NULL : malloc(q->size);
+	/* a shorter list is no end: the kernel asks again */
+	const size_t size = q->size < MAX_LIST ? q->size : MAX_LIST;
+	char *buf = r < 0 ? NULL : malloc(size);
 	struct carton_node *node;
 	off_t off = q->off;
 	const char *name;
@@ -298,12 +301,12 @@ static void answer_list(const struct parked *q, int r, bool plus)
 		if (off < 2)
 			e.ino = 0; /* no lookup count for "." and ".." */
 		if (plus)
-			need = fuse_add_direntry_plus(q->req, buf + used, q->size - used, name, &e,
+			need = fuse_add_direntry_plus(q->req, buf + used, size - used, name, &e,
 						      off + 1);
 		else
-			need = fuse_add_direntry(q->req, buf + used, q->size - used, name, &e.attr,
+			need = fuse_add_direntry(q->req, buf + used, size - used, name, &e.attr,
 						 off + 1);
-		if (need > q->size - used)
+		if (need > size - used)
 			break;
 		used += need;
 	}
