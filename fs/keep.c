@@ -92,7 +92,7 @@ static int take_state(struct keep *k, int fd)
 		return failed("state", -errno);
 	r = st.st_size >= (off_t)sizeof(*k->state) ? map(k) : -EPROTO;
 	if (r == 0 && (k->state->version != STATE_VERSION || !k->state->n_init ||
-		       k->state->n_init > sizeof(k->state->init) ||
+		       !k->state->epoch || k->state->n_init > sizeof(k->state->init) ||
 		       k->state->n_reply > sizeof(k->state->reply) || k->state->epoch >= INT16_MAX))
 		r = -EPROTO;
 	if (r < 0)
@@ -251,13 +251,10 @@ static void save_reply(struct keep *k, const struct iovec *iov, int n)
 }
 
 /* The kernel already has a reply to INIT: this one must be equal to it. */
-static void check_reply(struct keep *k, const struct iovec *iov, int n)
+static bool is_same_reply(const struct keep_state *s, const struct iovec *iov, int n)
 {
-	const struct keep_state *s = k->state;
-
-	if (!init_reply(iov, n) || iov[1].iov_len != s->n_reply ||
-	    memcmp(iov[1].iov_base, s->reply, s->n_reply) != 0)
-		k->failed = failed("libfuse agrees on something else", -EPROTO);
+	return init_reply(iov, n) && iov[1].iov_len == s->n_reply &&
+	       memcmp(iov[1].iov_base, s->reply, s->n_reply) == 0;
 }
 
 static bool has_resend(const unsigned char *message, size_t n)
@@ -303,7 +300,7 @@ static ssize_t on_writev(int fd, struct iovec *iov, int n, void *userdata)
 		init->flags |= FUSE_PARALLEL_DIROPS;
 #endif
 	if (k && k->resumed) {
-		check_reply(k, iov, n);
+		k->failed = is_same_reply(k->state, iov, n) ? 0 : -EPROTO;
 		return (ssize_t)(iov[0].iov_len + (n == 2 ? iov[1].iov_len : 0));
 	}
 	if (k && k->wanted)
@@ -361,7 +358,7 @@ static int open_known(struct keep *k)
 	if (strcmp(k->state->program, CARTON_VERSION) != 0 && ftruncate(k->memory, start) < 0)
 		r = -errno;
 	if (r == 0)
-		r = known_open(k->memory, start, m->carton, &m->known);
+		r = known_open(k->memory, start, m, &m->known);
 	strcpy(k->state->program, CARTON_VERSION);
 	return r < 0 ? failed("generated files", r) : 0;
 }
@@ -373,7 +370,7 @@ static int count_restart(struct keep_state *s)
 	struct timespec now;
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
-	if (*earlier && now.tv_sec - *earlier < RESTARTS_S) {
+	if (*earlier && *earlier > now.tv_sec - RESTARTS_S) {
 		carton_log(
 			CARTON_LOG_ERROR, NULL,
 			"the process has ended %d times within %d s: the mount is made anew, and "
@@ -393,16 +390,21 @@ static int resume(struct keep *k)
 	int r;
 
 	r = count_restart(k->state);
-	if (r == 0)
-		r = open_known(k);
+	if (r < 0)
+		return r;
+	k->mount->epoch = (uint16_t)++k->state->epoch;
+	r = open_known(k);
 	if (r < 0)
 		return r;
 	memcpy(init, k->state->init, sizeof(init));
-	k->mount->epoch = (uint16_t)++k->state->epoch;
+	/* whatever libfuse replies is compared, and not sent */
+	k->mount->in_init = true;
+	k->failed = -EPROTO;
 	fuse_session_process_buf(se, &buf);
-	r = k->failed;
-	if (r == 0)
-		r = drop_pushed(k);
+	k->mount->in_init = false;
+	if (k->failed < 0)
+		return failed("libfuse agrees on something else", k->failed);
+	r = drop_pushed(k);
 	if (r == 0)
 		r = ask_again(fuse_session_fd(se));
 	if (r == 0)

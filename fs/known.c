@@ -97,9 +97,28 @@ static size_t count(struct known *k, const char *text, size_t size, size_t *ret_
 	return n;
 }
 
-static int find_all(struct known *k, const char *text, size_t size, const struct carton *c)
+/* May an earlier process have given the node that number? A later one is an address in this process. */
+static bool is_possible(const struct mount *m, uint64_t ino, const struct carton_node *node)
 {
-	size_t at, n = count(k, text, size, &size);
+	return ino >> 48 != 0 && ino >> 48 < m->epoch && !carton_number(m->carton, node);
+}
+
+/* Of the notes with one number, one counts. */
+static void sort(struct known *k, size_t n)
+{
+	qsort(k->by_ino, n, sizeof(*k->by_ino), compare_inos);
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || k->by_ino[i].ino != k->by_ino[i - 1].ino)
+			k->by_node[k->n++] = k->by_ino[i];
+	memcpy(k->by_ino, k->by_node, k->n * sizeof(*k->by_ino));
+	qsort(k->by_node, k->n, sizeof(*k->by_node), compare_nodes);
+	for (size_t i = 0; i < k->n; i++)
+		atomic_fetch_or(carton_mark(k->by_node[i].node), MARK_NOTED);
+}
+
+static int find_all(struct known *k, const char *text, size_t size, const struct mount *m)
+{
+	size_t at, found = 0, n = count(k, text, size, &size);
 	const char *path;
 	uint64_t ino;
 
@@ -109,24 +128,22 @@ static int find_all(struct known *k, const char *text, size_t size, const struct
 	if (!k->by_ino || !k->by_node)
 		return -ENOMEM;
 	for (at = 0; next(text, size, &at, &ino, &path);) {
-		struct pair *p = &k->by_ino[k->n];
-		int r = carton_resolve(c, path, &p->node);
+		struct pair *p = &k->by_ino[found];
+		int r = carton_resolve(m->carton, path, &p->node);
 
 		/* all readers wait meanwhile, so later files are not tried */
 		if (r == -ETIMEDOUT)
 			break;
-		if (r < 0)
+		if (r < 0 || !is_possible(m, ino, p->node))
 			continue;
 		p->ino = ino;
-		atomic_fetch_or(carton_mark(p->node), MARK_NOTED);
-		k->by_node[k->n++] = *p;
+		found++;
 	}
-	qsort(k->by_ino, k->n, sizeof(*k->by_ino), compare_inos);
-	qsort(k->by_node, k->n, sizeof(*k->by_node), compare_nodes);
+	sort(k, found);
 	return 0;
 }
 
-static int load(struct known *k, const struct carton *c)
+static int load(struct known *k, const struct mount *m)
 {
 	off_t size = lseek(k->fd, 0, SEEK_END);
 	char *text;
@@ -140,7 +157,7 @@ static int load(struct known *k, const struct carton *c)
 	if (!text)
 		return -ENOMEM;
 	r = pread(k->fd, text, (size_t)size, k->start) == size ?
-		    find_all(k, text, (size_t)size, c) :
+		    find_all(k, text, (size_t)size, m) :
 		    -EIO;
 	free(text);
 	/* the next note follows the last one that counts, and nothing follows that */
@@ -149,7 +166,7 @@ static int load(struct known *k, const struct carton *c)
 	return r;
 }
 
-int known_open(int fd, off_t start, const struct carton *c, struct known **ret)
+int known_open(int fd, off_t start, const struct mount *m, struct known **ret)
 {
 	struct known *k = malloc(sizeof(*k));
 	int r;
@@ -157,8 +174,8 @@ int known_open(int fd, off_t start, const struct carton *c, struct known **ret)
 	if (!k)
 		return -ENOMEM;
 	*k = (struct known){ .fd = fd, .start = start, .lock = PTHREAD_MUTEX_INITIALIZER };
-	k->room = MIN(carton_memory(c) / SHARE, MAX_MEMORY);
-	r = load(k, c);
+	k->room = MIN(carton_memory(m->carton) / SHARE, MAX_MEMORY);
+	r = load(k, m);
 	if (r < 0) {
 		known_free(k);
 		return r;

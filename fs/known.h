@@ -15,14 +15,16 @@
 #include "carton.h"
 
 struct known;
+struct mount;
 
 /*
  * Reads the notes of earlier processes in `fd`, from `start` to its end, and finds their nodes. For
  * that it generates their directories and waits for servers; after one server has not answered in
  * time, it waits for no other. A node that is not found now stays unknown. New notes are appended.
- * 0 or -errno.
+ * Notes may be hostile: a number counts for one generated node, and only if an earlier process than
+ * that of `m` may have given it. 0 or -errno.
  */
-int known_open(int fd, off_t start, const struct carton *c, struct known **ret);
+int known_open(int fd, off_t start, const struct mount *m, struct known **ret);
 void known_free(struct known *k); /* NULL-safe */
 
 /*

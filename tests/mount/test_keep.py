@@ -278,6 +278,33 @@ def test_generated_files(work, place, who, version):
     assert child(who, harness.scan, views) == before
 
 
+def test_notes_of_others(work, place, who):
+    """A process in other hands has noted numbers: of the next process, which are addresses there, and one for two."""
+    m, where = place
+    path = sample().write(work / 'm.carton')
+    m.mount(path, where)
+    m.start(path)
+    views, state = os.path.join(where, 'views'), m.stored['cartonfs-state']
+    start = os.fstat(state).st_size
+    before = child(who, harness.scan, views)
+    names = [n for n in sorted(before) if n.endswith(('.npy', '.bin'))]
+    content = [child(who, harness.read_file, os.path.join(views, n)) for n in names]
+    m.kill()
+    os.truncate(state, start)
+
+    def note(number, name):
+        text = f'views/{name}'.encode() + b'\0'
+        os.pwrite(state, struct.pack('=QH', number, len(text)) + text, os.fstat(state).st_size)
+
+    for n, name in enumerate(names):
+        note((2 << 48 | 0x1000) if n % 2 else 1 << 48 | 7, name)
+    m.mount(path, where)
+    m.start(path)
+    assert child(who, harness.scan, views) == before
+    assert [child(who, harness.read_file, os.path.join(views, n)) for n in names] == content
+    assert m.process.poll() is None, m.said()
+
+
 def test_generated_files_over_the_limit(work, place, who):
     """Their notes take no more than an eighth of memory=; what was not noted is found by its name."""
     m, where = place
