@@ -73,8 +73,9 @@ struct carton_options {
 	bool offline;		     /* fetch nothing */
 	unsigned connections;	     /* at once for one large file; 0: 8 */
 	unsigned timeout_s;	     /* without a byte, before a fetch fails; 0: 60 */
-	bool private_links;	     /* LINKS may lead to private addresses */
-	const char *cacert;	     /* PEM file of authorities to trust instead of the system's */
+	uint64_t max_size;  /* bytes of one fetched file; 0: 1 TiB, or 64 GiB if not announced */
+	bool private_links; /* LINKS may lead to private addresses */
+	const char *cacert; /* PEM file of authorities to trust instead of the system's */
 	const char *header_file; /* `Name: value` lines for the origin of the source's URL only */
 	char *const *mirrors; /* templates, asked before the origin; ends with NULL; NULL: none */
 	const char *views;    /* the name of the directory of generated views; NULL: none */

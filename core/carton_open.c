@@ -50,6 +50,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		return 0;
 	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
 	c->remote.connections = options->connections ? options->connections : 8;
+	c->remote.max_size = options->max_size;
 	c->remote.extra = &c->extra_connections;
 	c->remote.budget = &c->budget;
 	r = origins_new(&c->origins);

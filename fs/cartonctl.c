@@ -43,8 +43,9 @@ static const char help[] =
 	"\n"
 	"  -j, --json              JSON: info, ls, diff, verify, status, cache list\n"
 	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline  --memory=N\n"
-	"  --connections=N  --timeout=SECONDS  --private-links  --cacert=FILE\n"
-	"  --header-file=FILE  --mirror=URL  --seals=off  --nosandbox: as in cartonfs(1)\n"
+	"  --connections=N  --timeout=SECONDS  --max-size=SIZE  --private-links\n"
+	"  --cacert=FILE  --header-file=FILE  --mirror=URL  --seals=off  --nosandbox\n"
+	"                          as in cartonfs(1)\n"
 	"  -h, --help  -V, --version\n"
 	"Exit status: 0 success, 1 usage error, failure or problems found\n";
 

@@ -23,6 +23,7 @@ const struct option_spec carton_option_table[] = {
 	SPEC(connections, COUNT, "a number from 1 to 32", 32),
 	{ "timeout", OPTION_COUNT, offsetof(struct carton_options, timeout_s),
 	  "seconds from 1 to 86400", 86400 },
+	SPEC(max_size, SIZE, "a size such as 500M or 2T", 0),
 	SPEC(private_links, FLAG, "no value", 0),
 	SPEC(cacert, TEXT, "a file", 0),
 	SPEC(header_file, TEXT, "a file", 0),

@@ -32,7 +32,7 @@ const char options_help[] =
 	"  -o cache_dir=DIR      keep unpacked and fetched files in DIR\n"
 	"  -o cache_size=20G     limit the cache; memory=2G: limit the use of memory\n"
 	"  -o offline            make no network requests, use only the cache\n"
-	"  -o connections=N      parallel requests for a large file (default 8)\n"
+	"  -o connections=N      parallel requests for a file (8); max_size=2T: its bytes\n"
 	"  -o timeout=SECONDS    fail a request that gets no data for so long (60)\n"
 	"  -o private_links      private addresses in LINKS; mirror=URL: ask it first\n"
 	"  -o cacert=FILE        trusted CAs; header_file=FILE: request headers to send\n"

@@ -24,8 +24,10 @@ struct dest {
 	int fd;			 /* the fill's, else our own */
 	uint64_t base;		 /* of all offsets in the file */
 	uint64_t max;
-	uint64_t claimed;   /* the size that a server claims; UINT64_MAX: not known */
-	atomic_bool failed; /* the disk; it is logged */
+	uint64_t claimed;	/* the size that a server claims; UINT64_MAX: not known */
+	atomic_bool failed;	/* the disk; it is logged */
+	_Atomic uint64_t limit; /* more bytes are refused, */
+	atomic_bool over;	/* which has happened */
 
 	pthread_mutex_t lock; /* guards what follows */
 	uint64_t room;	      /* the file may grow to so many bytes without asking */
@@ -52,6 +54,7 @@ static int dest_new(struct cache_fill *fill, int fd, uint64_t max, struct dest *
 	d->fill = fill;
 	d->fd = fd;
 	d->max = max;
+	d->limit = MAX_FILE_SIZE;
 	d->claimed = UINT64_MAX;
 	d->noted_ms = now_ms();
 	/* an earlier fill's bytes have their room */
@@ -125,6 +128,7 @@ int dest_restart(struct dest *d, const char *validator)
 {
 	d->room = d->complete = d->noted = 0;
 	d->claimed = UINT64_MAX;
+	d->over = false;
 	if (d->fill)
 		return disk_error(d, cache_fill_restart(d->fill, validator));
 	return ftruncate(d->fd, 0) < 0 ? disk_error(d, -errno) : 0;
@@ -191,12 +195,24 @@ static int make_room(struct dest *d, uint64_t end)
 
 /* ---- bytes ---- */
 
+void dest_limit(struct dest *d, uint64_t max)
+{
+	d->limit = MIN(max, MAX_FILE_SIZE);
+}
+
+bool dest_is_over(const struct dest *d)
+{
+	return d->over;
+}
+
 int dest_write(struct dest *d, const void *data, size_t n, uint64_t off)
 {
 	int r;
 
-	if (off > MAX_FILE_SIZE || n > MAX_FILE_SIZE - off)
+	if (off > d->limit || n > d->limit - off) {
+		d->over = true;
 		return -EFBIG;
+	}
 	pthread_mutex_lock(&d->lock);
 	r = make_room(d, off + n);
 	pthread_mutex_unlock(&d->lock);

@@ -69,8 +69,15 @@ bool dest_has_room(const struct dest *d, uint64_t n);
 bool dest_disk_has_room(int fd, uint64_t n, uint64_t keep);
 
 /*
+ * From now on dest_write() refuses what ends behind the first `max` bytes: -EFBIG, and nothing of it is written.
+ * dest_is_over(): it has refused something since dest_restart().
+ */
+void dest_limit(struct dest *d, uint64_t max);
+bool dest_is_over(const struct dest *d);
+
+/*
  * Writes at an offset. Whatever lies before the end of what is written takes room too, so writes should
- * not run far ahead of the others. 0, -ENOSPC, or -errno.
+ * not run far ahead of the others. 0, -ENOSPC, -EFBIG (dest_limit()), or -errno.
  */
 int dest_write(struct dest *d, const void *data, size_t n, uint64_t off);
 

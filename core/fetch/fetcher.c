@@ -239,6 +239,8 @@ static void end_try(struct fetcher *x, int r)
 		x->phase = FETCH_BEGIN;
 		return;
 	}
+	if (r == -EFBIG)
+		r = bound_passed(x);
 	/* an answer that cannot be decoded; only check() knows that bytes of a part are wrong */
 	if (r == -EBADMSG && x->f.what == FETCH_PART && x->phase != FETCH_CHECK)
 		r = -EPROTO;

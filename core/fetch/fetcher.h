@@ -59,6 +59,7 @@ struct fetch {
 	enum http_trust trust;
 	struct remote *remote; /* FETCH_RANGE, FETCH_SUFFIX */
 	uint64_t off, n;       /* FETCH_FILE: `n` is how long it should be; 0: not known */
+	uint64_t max;	       /* FETCH_FILE: it is no longer, as the carton says; 0: not known */
 	uint64_t size;	       /* FETCH_PART */
 	uint64_t have;	       /* FETCH_RANGE: so many bytes of it are in `dest` already */
 	bool plain;	       /* ask for no content coding, and over one connection */
@@ -78,7 +79,7 @@ struct fetch {
 	void (*arrived)(void *ctx, uint64_t bytes);  /* bytes that came, likewise */
 	void *progress_ctx;
 	/*
-	 * The end. 0; -EBADMSG: all that any mirror gave is wrong; -ESTALE; -ENOSPC; -ECANCELED;
+	 * The end. 0; -EBADMSG: all that any mirror gave is wrong; -EFBIG: wrong or larger than max_size; -ESTALE; -ENOSPC; -ECANCELED;
 	 * -ENODATA: no server says the size; -EOPNOTSUPP: of FETCH_PART, there is a server that has no such part;
 	 * or what the best mirror failed with: -EACCES, -ETIMEDOUT,
 	 * -ECONNREFUSED, … or -EIO. Each mirror's failure was logged. `in` has what was hashed and the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files that make up the fetcher. From the bottom up: conn.c (one request, and which bytes are missing),
- * transfer.c (the requests of one try), mirror.c (which mirror, and what its failure means), fetcher.c (the state
- * machine, hashing, the end).
+ * bound.c (how long a file may be), transfer.c (the requests of one try), mirror.c (which mirror, and what its failure
+ * means), fetcher.c (the state machine, hashing, the end).
  *
  * Everything here belongs to the fetch's task, but for the fields that say otherwise.
  */
@@ -32,6 +32,7 @@ struct mirror {
 	bool no_resume;	       /* neither resume nor split: that went wrong */
 	bool gzip;	       /* its answers are coded so */
 	bool no_head;	       /* a HEAD of it is no use */
+	bool too_large;	       /* more than max_size */
 	int error;	       /* of the last try, */
 	int status;	       /* and its status, or 0 */
 	atomic_bool logged_once;
@@ -109,6 +110,8 @@ struct fetcher {
 	uint64_t came;	   /* bytes since the last failure, */
 	uint64_t taken;	   /* and in this step */
 	int64_t hold_ms;   /* no request before */
+	uint64_t bound;	   /* how many bytes there may be; 0: that is not limited, */
+	int64_t announced; /* and how many the server says there are; -1: it does not */
 	uint64_t arrived;  /* the first so many bytes are in the destination */
 	bool complete;	   /* and they are all */
 
@@ -170,6 +173,17 @@ void conn_give_up(struct fetcher *x);
 /* A try of FETCH_SIZE, as transfer_begin() and transfer_step(); the size is x->arrived. */
 int size_begin(struct fetcher *x);
 int size_step(struct fetcher *x);
+
+/* ---- bound.c ---- */
+
+/* An answer to FETCH_FILE: limits the destination. 0; -EFBIG: it announces more. */
+int bound_answer(struct fetcher *x, const struct http_response *a);
+
+/*
+ * A try has ended with -EFBIG. If the bound was the reason, logs it, empties the destination, and returns -EBADMSG where
+ * the carton says how long the file is, else -EFBIG with x->m->too_large.
+ */
+int bound_passed(struct fetcher *x);
 
 /* ---- transfer.c ---- */
 

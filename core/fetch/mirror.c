@@ -132,6 +132,10 @@ static bool check_failure(struct mirror *m, int error)
 		m->exhausted = true;
 		return false;
 	}
+	if (m->too_large) {
+		m->exhausted = true;
+		return false;
+	}
 	if (error == -EBADMSG || error == -EFBIG) {
 		m->exhausted = m->bad_hash;
 		m->bad_hash = m->no_resume = true;
@@ -178,8 +182,9 @@ long mirror_wait(const struct fetcher *x)
 }
 
 /*
- * An error that may pass is better than -EBADMSG, which must be true of all mirrors. A mirror that does
- * not say a size still has the file, and after a full disk there may be room elsewhere.
+ * An error that may pass is better than -EBADMSG, which must be true of all mirrors; so is -EFBIG, since a file that is
+ * too large may be the right one. A mirror that does not say a size still has the file, and after a full disk there may
+ * be room elsewhere.
  */
 int mirror_sum_up(const struct fetcher *x)
 {
@@ -196,6 +201,8 @@ int mirror_sum_up(const struct fetcher *x)
 		/* there was no time to ask it */
 		if (e == 0)
 			e = -ETIMEDOUT;
+		if (e == -EFBIG && x->mirrors[i].too_large && sum == -EBADMSG)
+			sum = -EFBIG;
 		if (e == -EBADMSG || e == -EFBIG)
 			continue;
 		/* asked to come back later than this fetch waits */
@@ -204,7 +211,7 @@ int mirror_sum_up(const struct fetcher *x)
 		if (e != -EACCES && e != -ETIMEDOUT && e != -ECONNREFUSED && e != -EHOSTUNREACH &&
 		    e != -ENETUNREACH && e != -ECONNRESET)
 			e = -EIO;
-		if (sum == -EBADMSG || sum == -EIO)
+		if (sum == -EBADMSG || sum == -EFBIG || sum == -EIO)
 			sum = e;
 	}
 	return sum;

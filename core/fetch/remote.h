@@ -21,6 +21,7 @@ struct remote_options {
 	struct workers *workers;
 	int64_t timeout_ms;
 	unsigned connections;	 /* at once for one large file */
+	uint64_t max_size;	 /* bytes of one file; 0: MAX_FETCHED, MAX_FETCHED_UNSAID */
 	atomic_uint *extra;	 /* connections of all fetches now, besides one for each */
 	struct budget *budget;	 /* where it is short, there are no extra ones; or NULL */
 	struct origins *origins; /* the load of servers; NULL: not minded */

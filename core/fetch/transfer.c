@@ -203,6 +203,8 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 		r = x->f.answered(x->f.ctx, a);
 		x->final = r != 0;
 	}
+	if (r == 0)
+		r = bound_answer(x, a);
 	if (r != 0)
 		return r;
 	if (x->probing && a->status == 206) {
@@ -411,6 +413,7 @@ int transfer_begin(struct fetcher *x)
 	m->status = 0;
 	x->complete = x->bytes_came = x->final = x->probing = false;
 	x->failures = 0;
+	x->bound = 0;
 	x->hold_ms = 0;
 	x->arrived = x->f.have;
 	x->remote = x->f.what == FETCH_RANGE ? m->remote : NULL;

@@ -69,6 +69,8 @@ static void fill_copy(struct copy *c, struct dest *dest)
 
 	f.what = FETCH_FILE;
 	f.n = object_size(m->object) != OBJECT_NO_SIZE ? object_size(m->object) : 0;
+	/* the chunk index says how long it is; what a server has said may be wrong */
+	f.max = m->object->size != OBJECT_NO_SIZE ? m->object->size : 0;
 	f.deadline_ms = lc->deadline_ms;
 	f.sha256 = m->object->sha256;
 	f.hash = true;

@@ -279,6 +279,7 @@ static int ask_mirrors(struct remote_copy *rc)
 	if (r < 0)
 		return r;
 	f.what = FETCH_FILE;
+	f.max = rc->entry->size;
 	f.urls = rc->urls;
 	f.n_urls = f.n_by_hash;
 	f.remote = NULL;

@@ -59,7 +59,7 @@ _cartonfs_mount_options()
 	word=${word##*[[:space:]]}
 	[[ $word = *,* ]] && before=${word%,*},
 	for name in verify=open verify=mount verify=background verify=off manifest_sha256= cache_dir= cache_size= memory= offline \
-		connections= timeout= private_links cacert= header_file= noviews views= views=hidden uid= gid= \
+		connections= timeout= max_size= private_links cacert= header_file= noviews views= views=hidden uid= gid= \
 		umask= seals=off chunks=off mirror= allow_other auto_unmount fsname= max_read= error_file= mkdir passthrough nosandbox noexec noatime; do
 		list+=("$before$name")
 	done

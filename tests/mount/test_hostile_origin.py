@@ -79,6 +79,7 @@ class Raw(Listener):
     def __init__(self, files, answers):
         super().__init__()
         self.files, self.answers, self.requests, self.lock = files, answers, [], threading.Lock()
+        self.heads = {}                 # the same for HEAD
 
     def url(self, name, host=0):
         """Each number of a host is an origin of its own: none reads what another one has left on a connection."""
@@ -107,7 +108,7 @@ class Raw(Listener):
             gets = sum(q.path == path and q.method == 'GET' for q in self.requests)
             r = Request(text, self.files[name], gets)
             self.requests.append(r)
-        for part in (self.answers.get(name, right) if r.method == 'GET' else right)(r):
+        for part in (self.answers if r.method == 'GET' else self.heads).get(name, right)(r):
             if part is HOLD:
                 while s.recv(65536):
                     pass
