@@ -13,7 +13,7 @@ struct sockaddr_storage;
 /* A parsed URL. All strings are owned; a zeroed one is empty. */
 struct http_target {
 	char *url;	       /* normalized, without userinfo and fragment */
-	char *host;	       /* no brackets; numeric IPv4 in dotted form; zone after % */
+	char *host;	       /* ASCII; no brackets; numeric IPv4 in dotted form; zone after % */
 	char *user, *password; /* percent-decoded userinfo; NULL: none */
 	unsigned port;
 	bool https;

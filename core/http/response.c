@@ -120,6 +120,8 @@ static void head_codings(struct http_head *head, const char *value, bool transfe
 		memset(name, 0, sizeof(name));
 		for (size_t i = 0; i < MIN(n, sizeof(name) - 1); i++)
 			name[i] = (char)(value[i] | (value[i] >= 'A' && value[i] <= 'Z' ? 32 : 0));
+		if (n == 0)
+			name[0] = '?'; /* parameters of nothing: a coding that nobody knows */
 		value += strcspn(value, ",");
 		if (!strcmp(name, "identity") || (transfer && !strcmp(name, "chunked"))) {
 			head->chunked |= transfer && *name == 'c';
@@ -168,6 +170,7 @@ static void head_modified(struct http_response *response, const char *value)
 {
 	time_t when = curl_getdate(value, NULL);
 
+	response->last_modified[0] = '\0'; /* of two lines the last one counts, text and time */
 	if (strlen(value) < sizeof(response->last_modified) && http_header_value_ok(value))
 		strcpy(response->last_modified, value);
 	response->last_modified_s = when == -1 ? INT64_MIN : (int64_t)when;
@@ -261,8 +264,8 @@ int http_head_line(struct http_head *head, const char *line, size_t n, bool *ret
 		*ret_end = head->response.status >= 200;
 		return 0;
 	}
-	/* two parsers may read a folded line differently */
-	if (memchr(line, '\0', n) || *line == ' ' || *line == '\t')
+	/* two parsers may read a folded line, or one with a CR in it, differently */
+	if (memchr(line, '\0', n) || memchr(line, '\r', n) || *line == ' ' || *line == '\t')
 		return -EPROTO;
 	text = strndup(line, n);
 	if (!text)

@@ -72,6 +72,8 @@ static int target_host(CURLU *u, struct http_target *ret)
 	n = strlen(ret->host);
 	if (ret->host[0] != '[')
 		return 0;
+	if (n < 3)
+		return -EINVAL; /* a zone of no address, which libcurl does not read again */
 	memmove(ret->host, ret->host + 1, n - 1);
 	ret->host[n - 2] = '\0';
 	if (url_get_optional(u, CURLUPART_ZONEID, &zone) == 0 && zone) {
@@ -85,6 +87,16 @@ static int target_host(CURLU *u, struct http_target *ret)
 	}
 	free(zone);
 	return r;
+}
+
+/* The zone of an address may have bytes that no host has. */
+static bool host_ok(const char *host)
+{
+	for (; *host; host++)
+		if ((unsigned char)*host <= ' ' || (unsigned char)*host >= 0x7f ||
+		    strchr("/?#@\\[]", *host))
+			return false;
+	return true;
 }
 
 /* Splits a URL that libcurl has parsed; takes its userinfo and fragment off. */
@@ -102,6 +114,8 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 	free(scheme);
 	if (r == 0)
 		r = target_host(u, ret);
+	if (r == 0 && !host_ok(ret->host))
+		r = -EINVAL;
 	if (r == 0)
 		r = url_get(u, CURLUPART_PORT, CURLU_DEFAULT_PORT, &port);
 	if (r == 0)
@@ -119,6 +133,28 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 	    curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0))
 		return -ENOMEM;
 	return url_get(u, CURLUPART_URL, 0, &ret->url);
+}
+
+/*
+ * A host of other letters is another name when libcurl connects (IDNA), which may be an address or localhost: it is
+ * replaced by that name.
+ */
+static int target_ascii(CURLU *u, const char **ret_why)
+{
+	char *host = NULL, *text = NULL;
+	CURLUcode code = CURLUE_OK;
+	int r = url_get_optional(u, CURLUPART_HOST, &host);
+
+	if (r == 0 && host && !is_ascii(host)) {
+		*ret_why = "the host name cannot be written in ASCII";
+		code = curl_url_get(u, CURLUPART_URL, &text, CURLU_PUNYCODE);
+		if (code == CURLUE_OK)
+			code = curl_url_set(u, CURLUPART_URL, text, 0);
+		r = code == CURLUE_OK ? 0 : -EINVAL;
+		curl_free(text);
+	}
+	free(host);
+	return r;
 }
 
 /* Has libcurl read `text`; CURLU_URLENCODE for redirects, which come with spaces and UTF-8. */
@@ -147,7 +183,7 @@ static int target_read(CURLU *u, const struct http_target *base, const char *tex
 						       "not a valid URL";
 	if (code == CURLUE_UNSUPPORTED_SCHEME)
 		return -EACCES;
-	return code == CURLUE_OK ? 0 : -EINVAL;
+	return code == CURLUE_OK ? target_ascii(u, ret_why) : -EINVAL;
 }
 
 int http_target_parse(const struct http_target *base, const char *text, struct http_target *ret,

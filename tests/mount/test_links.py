@@ -710,3 +710,16 @@ def test_each_failure_is_logged_once(linked, fault, refusing):
     assert errno_of(m.read, 'model/x') == errno.ECONNREFUSED
     assert len(lines_of(m.log(), 'nobody')) == 1, m.log()
     assert 'hunter2' not in m.log()
+
+
+def test_an_address_in_other_letters(work, fault, cache):
+    """
+    libcurl asks a proxy for the host that such letters stand for: it is checked as that. Names of other letters are
+    read by the locale, which cartonctl sets.
+    """
+    data, proxy = fault_bytes(N), fault.url('')
+    hosts = {'a': '\uff11\uff12\uff17.0.0.1', 'b': '127\u30020.0.1', 'c': '\u24dbocalhost', 'd': '127.0.0.1'}
+    carton_of(work, **{k: (data + k.encode(), f'http://{host}:9/x') for k, host in hosts.items()})
+    p = ctl('fetch', cache.flag, '--timeout=5', work / 'm.carton', env={'http_proxy': proxy})
+    assert p.returncode == 1 and fault.requests() == []
+    assert len(lines_of(p.stderr, 'refused: .*leads to a loopback address')) == len(hosts), p.stderr

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What HTTP decides without a network: addresses, URLs, proxies, headers of both sides. */
 #include <arpa/inet.h>
+#include <locale.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -293,6 +294,39 @@ static void test_url_parse(void **state)
 		assert_string_equal(a.host, "127.0.0.1");
 		http_target_free(&a);
 	}
+	/* by which libcurl reads the names that follow; a program that has libcarton may have set it */
+	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
+	/* so is one in letters that libcurl takes for others when it connects: by a proxy, nobody looks again */
+	for (const char *const *p =
+		     (const char *const[]){ "\xef\xbc\x91\xef\xbc\x92\xef\xbc\x97.0.0.1",
+					    "127\xe3\x80\x82"
+					    "0.0.1",
+					    "\xef\xbc\x90x7f.1", NULL };
+	     *p; p++) {
+		char url[64];
+
+		snprintf(url, sizeof(url), "http://%s/", *p);
+		assert_int_equal(http_target_parse(NULL, url, &a, &why), 0);
+		assert_string_equal(a.host, "127.0.0.1");
+		assert_string_equal(a.url, "http://127.0.0.1/");
+		http_target_free(&a);
+	}
+	assert_int_equal(http_target_parse(NULL, "http://\xe2\x93\x9bocalhost/", &a, &why), 0);
+	assert_int_equal(http_host_class(a.host), HTTP_ADDRESS_LOOPBACK);
+	http_target_free(&a);
+	assert_int_equal(http_target_parse(NULL,
+					   "http://u:p@b\xc3\xbc"
+					   "cher.example/x",
+					   &a, &why),
+			 0);
+	assert_string_equal(a.host, "xn--bcher-kva.example");
+	assert_string_equal(a.user, "u");
+	assert_null(strchr(a.url, '@'));
+	http_target_free(&a);
+	assert_non_null(setlocale(LC_CTYPE, "C"));
+	assert_int_equal(http_target_parse(NULL, "http://[::1%25\xc3\xa9]/", &a, &why), -EINVAL);
+	assert_int_equal(http_target_parse(NULL, "http://[::1%25[x]/", &a, &why), -EINVAL);
+	assert_int_equal(http_target_parse(NULL, "http://[%25lo]/", &a, &why), -EINVAL);
 	assert_int_equal(http_target_parse(NULL, "http://[::ffff:10.0.0.1]/", &a, &why), 0);
 	assert_int_equal(http_host_class(a.host), HTTP_ADDRESS_PRIVATE);
 	http_target_free(&a);
@@ -526,6 +560,16 @@ static void test_head_absent(void **state)
 		assert_int_equal(feed(&h, text), 0);
 		assert_string_equal(h.response.etag, n == 255 ? tag : "");
 	}
+	/* of two dates the last one counts, also one that is too long to be sent back */
+	memset(tag, ' ', 80);
+	snprintf(tag + 80, sizeof(tag) - 80, "GMT");
+	snprintf(text, sizeof(text),
+		 "HTTP/1.1 200 x\r\nLast-Modified: Tue, 15 Nov 1994 12:45:26 GMT\r\n"
+		 "Last-Modified: Tue, 15 Nov 1994 12:45:27 %s\r\n\r\n",
+		 tag);
+	assert_int_equal(feed(&h, text), 0);
+	assert_int_equal(h.response.last_modified_s, 784903527);
+	assert_string_equal(h.response.last_modified, "");
 	/* A range means something for a 206 only. */
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Range: bytes 0-1/2\r\n\r\n"), 0);
 	assert_int_equal(h.response.range_first, -1);
@@ -540,6 +584,7 @@ static void test_head_bad(void **state)
 		"HTTP/1.1 200 x\r\nContent-Length: 9223372036854775808\r\n\r\n",
 		"HTTP/1.1 200 x\r\nContent-Length:\r\n\r\n",
 		"HTTP/1.1 200 x\r\nX: y\r\n folded\r\n\r\n",
+		"HTTP/1.1 200 x\r\nX: y\rContent-Length: 5\r\n\r\n",
 		"HTTP/1.1 200 x\r\nnonsense\r\n\r\n",
 		"HTTP/1.1 20 x\r\n\r\n",
 		"HTTP/1.1 2000 x\r\n\r\n",
@@ -573,6 +618,10 @@ static void test_head_codings(void **state)
 	assert_int_equal(
 		feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: a-name-longer-than-that\r\n\r\n"), 0);
 	assert_string_equal(h.response.coding, "a-name-longer-t");
+	/* counted, so it has a name */
+	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: ;q=1\r\n\r\n"), 0);
+	assert_int_equal(h.codings, 1);
+	assert_string_equal(h.response.coding, "?");
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nTransfer-Encoding: Chunked\r\n"
 				  "Content-Length: 5\r\n\r\n"),
 			 0);
