@@ -109,6 +109,19 @@ static int refuse(const char *text, const char *why)
 	return -EINVAL;
 }
 
+/* Does the carton say which server, bucket or user it is, as a path stands there? */
+static bool has_path_as_host(const char *text)
+{
+	const char *p = strstr(text, "://"), *path = strstr(text, names[VALUE_PATH]);
+
+	if (!p || !path)
+		return false;
+	p += 3;
+	/* libcurl takes more slashes for two */
+	p += strspn(p, "/");
+	return path < p + strcspn(p, "/?#");
+}
+
 /* A template with something wrong between braces, or none; NULL: it is fine. */
 static const char *fault_of(const struct template *t)
 {
@@ -121,6 +134,8 @@ static const char *fault_of(const struct template *t)
 	}
 	if (!any)
 		return "it has none of {sha256}, {path} and {source}";
+	if (!t->local && has_path_as_host(t->text))
+		return "{path} cannot be a part of the host";
 	return t->local && has(t->text, VALUE_SOURCE) ? "{source} is for URLs" : NULL;
 }
 

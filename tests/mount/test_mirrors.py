@@ -126,7 +126,8 @@ def test_placeholders(nginx, fault, cache, tmp_path):
 
 
 @pytest.mark.parametrize('text', ['relative/{sha256}', 'http://h/nothing', 'http://h/{sha}',
-                                  'ftp://h/{sha256}', '/dir/{source}'])
+                                  'ftp://h/{sha256}', '/dir/{source}', 'http://h{path}', 'http://h:80{path}?x',
+                                  'http:///{path}/x', 'http://{path}@h/{sha256}', 's3://b{path}/{sha256}'])
 def test_bad_templates(tmp_path, text):
     path = Carton().write(tmp_path / 'm.carton')
     p = ctl('info', f'--mirror={text}', path)
