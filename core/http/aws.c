@@ -12,8 +12,10 @@
 
 #include "base/json.h"
 #include "base/util.h"
+#include "http/policy.h"
 
 #define PROCESS_MS 60000
+#define REGION "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 
 /* ---- the environment ---- */
 
@@ -147,7 +149,7 @@ static bool read_value(const struct aws_environment *e, bool config, const char 
 	return found;
 }
 
-void aws_place(const struct aws_environment *e, struct aws_place *ret)
+int aws_place(const struct aws_environment *e, struct aws_place *ret)
 {
 	const char *region = variable("AWS_REGION"), *server = variable("AWS_ENDPOINT_URL_S3");
 	size_t n;
@@ -162,6 +164,13 @@ void aws_place(const struct aws_environment *e, struct aws_place *ret)
 		read_value(e, true, "endpoint_url", ret->endpoint, sizeof(ret->endpoint));
 	for (n = strlen(ret->endpoint); n > 0 && ret->endpoint[n - 1] == '/';)
 		ret->endpoint[--n] = '\0';
+	/* it becomes a part of a host name, and of what is signed */
+	if (!*ret->region || ret->region[strspn(ret->region, REGION)]) {
+		carton_log(CARTON_LOG_ERROR, ret->region,
+			   "is no AWS region: the name has a-z, 0-9 and - only");
+		return -EINVAL;
+	}
+	return 0;
 }
 
 /* Runs the command in a group of its own; what it writes. 0 or -errno. */
@@ -214,17 +223,32 @@ static bool from_file(const struct aws_environment *e, bool config, struct aws_k
 	return true;
 }
 
+bool aws_file_keys(const struct aws_environment *e, struct aws_keys *ret)
+{
+	bool found;
+
+	explicit_bzero(ret, sizeof(*ret));
+	found = from_file(e, false, ret) || from_file(e, true, ret);
+	if (!found)
+		explicit_bzero(ret, sizeof(*ret));
+	return found;
+}
+
+bool aws_file_command(const struct aws_environment *e, char *ret, size_t n)
+{
+	return read_value(e, true, "credential_process", ret, n) ||
+	       read_value(e, false, "credential_process", ret, n);
+}
+
 void aws_find(const struct aws_environment *e, struct aws_found *ret)
 {
 	char command[4096];
 
 	explicit_bzero(ret, sizeof(*ret));
 	ret->keys = e->keys;
-	if (*ret->keys.id || from_file(e, false, &ret->keys) || from_file(e, true, &ret->keys))
+	if (*ret->keys.id || aws_file_keys(e, &ret->keys))
 		return;
-	explicit_bzero(&ret->keys, sizeof(ret->keys));
-	ret->ran = read_value(e, true, "credential_process", command, sizeof(command)) ||
-		   read_value(e, false, "credential_process", command, sizeof(command));
+	ret->ran = aws_file_command(e, command, sizeof(command));
 	if (ret->ran)
 		ret->result = run(command, ret);
 }
@@ -272,7 +296,7 @@ static void take(const struct json *j, char *ret, size_t n)
 {
 	size_t len = json_text_len(j);
 
-	if (len < n && memchr(j->text->data + j->kept, '\0', len) == NULL) {
+	if (len > 0 && len < n && memchr(j->text->data + j->kept, '\0', len) == NULL) {
 		memcpy(ret, j->text->data + j->kept, len);
 		ret[len] = '\0';
 	}
@@ -317,6 +341,14 @@ static int parse(const struct aws_found *found, struct aws_keys *ret)
 	return r < 0 ? r : *ret->id && *ret->secret ? 0 : -EBADMSG;
 }
 
+/* They are sent in headers: a line break would begin another one. */
+static bool keys_ok(const struct aws_keys *k)
+{
+	return (!*k->id || http_header_value_ok(k->id)) &&
+	       (!*k->secret || http_header_value_ok(k->secret)) &&
+	       (!*k->token || http_header_value_ok(k->token));
+}
+
 int aws_take(struct aws_found *found, struct aws_keys *ret)
 {
 	int r = found->result;
@@ -326,6 +358,10 @@ int aws_take(struct aws_found *found, struct aws_keys *ret)
 		found->n--;
 	if (r == 0 && found->ran)
 		r = parse(found, &found->keys);
+	if (r == 0 && !keys_ok(&found->keys)) {
+		carton_log(CARTON_LOG_ERROR, NULL, "a key for S3 has a control character");
+		return -EINVAL;
+	}
 	if (r == 0)
 		*ret = found->keys;
 	if (r == 0 || r == -ENOMEM)

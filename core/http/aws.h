@@ -54,15 +54,20 @@ struct aws_found {
 
 void aws_look_around(struct aws_environment *ret);
 
-void aws_place(const struct aws_environment *e, struct aws_place *ret);
+/* 0; -EINVAL, logged: the region is no such name. */
+int aws_place(const struct aws_environment *e, struct aws_place *ret);
 
 /* 20250131T235959Z, or with - and : (perhaps as %3A), in seconds since 1970; 0: it is no such time. */
 int64_t aws_time(const char *text);
 
+/* What the files say for the profile: keys, and the command of credential_process. False: nothing. */
+bool aws_file_keys(const struct aws_environment *e, struct aws_keys *ret);
+bool aws_file_command(const struct aws_environment *e, char *ret, size_t n);
+
 /* Looks for keys; may run a program, and take as long as that. */
 void aws_find(const struct aws_environment *e, struct aws_found *ret);
 
-/* The keys that were found. 0; -EINVAL, logged: what was written is no such thing; -ETIMEDOUT, logged; -ENOMEM. */
+/* The keys that were found. 0; -EINVAL, logged: what was written is no such thing, or cannot be sent; -ETIMEDOUT, logged; -ENOMEM. */
 int aws_take(struct aws_found *found, struct aws_keys *ret);
 
 #endif

@@ -28,9 +28,19 @@ bool hf_is_url(const char *url)
 	return strncasecmp(url, SCHEME, strlen(SCHEME)) == 0;
 }
 
+/* Is it `.` or `..`, percent-encoded or not? */
 static bool is_dots(const char *text, size_t n)
 {
-	return n > 0 && n <= 2 && strspn(text, ".") >= n;
+	unsigned dots = 0;
+
+	for (const char *end = text + n; text < end; dots++) {
+		size_t one = *text == '.' ? 1 : strncasecmp(text, "%2e", 3) == 0 ? 3 : 0;
+
+		if (!one)
+			return false;
+		text += one;
+	}
+	return dots == 1 || dots == 2;
 }
 
 /* A name at *at and the `end` behind it: moves there. */

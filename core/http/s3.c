@@ -72,19 +72,19 @@ bool s3_same_bucket(const char *a, const char *b)
 	return n == bucket_len(b) && strncmp(a + strlen(SCHEME), b + strlen(SCHEME), n) == 0;
 }
 
-char *s3_http_url(const struct s3 *s, const char *url)
+char *s3_url_at(const struct aws_place *place, const char *url)
 {
 	const char *bucket = url + strlen(SCHEME);
 	struct buf out = buf_init(HTTP_MAX_URL + 1);
 	int n = (int)bucket_len(url), r;
 
-	if (*s->place.endpoint)
-		r = buf_addf(&out, "%s/%.*s", s->place.endpoint, n, bucket);
+	if (*place->endpoint)
+		r = buf_addf(&out, "%s/%.*s", place->endpoint, n, bucket);
 	else if (memchr(bucket, '.', (size_t)n))
 		/* no certificate is for a name with more dots */
-		r = buf_addf(&out, "https://s3.%s.amazonaws.com/%.*s", s->place.region, n, bucket);
+		r = buf_addf(&out, "https://s3.%s.amazonaws.com/%.*s", place->region, n, bucket);
 	else
-		r = buf_addf(&out, "https://%.*s.s3.%s.amazonaws.com", n, bucket, s->place.region);
+		r = buf_addf(&out, "https://%.*s.s3.%s.amazonaws.com", n, bucket, place->region);
 	if (r == 0)
 		r = buf_add_encoded(&out, bucket + n, strlen(bucket + n), "-._~/");
 	if (r < 0) {
@@ -92,6 +92,11 @@ char *s3_http_url(const struct s3 *s, const char *url)
 		return NULL;
 	}
 	return out.data;
+}
+
+char *s3_http_url(const struct s3 *s, const char *url)
+{
+	return s3_url_at(&s->place, url);
 }
 
 /* ---- the process ---- */
@@ -191,7 +196,13 @@ int s3_start(struct s3 **ret)
 		return -errno;
 	}
 	aws_look_around(&s->environment);
-	aws_place(&s->environment, &s->place);
+	r = aws_place(&s->environment, &s->place);
+	if (r < 0) {
+		fd_close(fds[0]);
+		fd_close(fds[1]);
+		free(s);
+		return r;
+	}
 	s->fd = fds[0];
 	pid = fork();
 	if (pid == 0)

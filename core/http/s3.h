@@ -26,6 +26,7 @@ void s3_free(struct s3 *s); /* NULL-safe */
 
 /* The http(s) URL of an s3:// URL, malloc'ed: path style with an endpoint, else virtual host. */
 char *s3_http_url(const struct s3 *s, const char *url);
+char *s3_url_at(const struct aws_place *place, const char *url);
 
 /* Are they of the same bucket? */
 bool s3_same_bucket(const char *a, const char *b);

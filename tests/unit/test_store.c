@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the AWS command line say, and hf:// and s3:// URLs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "http/hf.h"
+#include "http/s3.h"
+
+/* Where a config file with this region leads, and an empty file of credentials. */
+static int place_of(const char *region, struct aws_place *ret)
+{
+	struct aws_environment e = { .profile = "default", .credentials = "/dev/null" };
+	int fd = memfd_create("config", MFD_CLOEXEC), r;
+
+	assert_true(fd >= 0 && dprintf(fd, "[default]\nregion = %s\n", region) > 0);
+	snprintf(e.config, sizeof(e.config), "/proc/self/fd/%d", fd);
+	r = aws_place(&e, ret);
+	fd_close(fd);
+	return r;
+}
+
+/* It is a part of the host that is asked with the user's keys. */
+static void test_region(void **state)
+{
+	static const char *const bad[] = { "evil.example/", "x.y", "a b", "a:b",
+					   "\xc3\xa9",	    "x?",  "x#" };
+	struct aws_place place = { .region = "" };
+	char *url;
+
+	(void)state;
+	unsetenv("AWS_REGION");
+	unsetenv("AWS_DEFAULT_REGION");
+	unsetenv("AWS_ENDPOINT_URL");
+	unsetenv("AWS_ENDPOINT_URL_S3");
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		if (place_of(bad[i], &place) != -EINVAL)
+			fail_msg("taken: %s", bad[i]);
+	assert_int_equal(place_of("eu-central-1", &place), 0);
+	url = s3_url_at(&place, "s3://bucket/a b");
+	assert_string_equal(url, "https://bucket.s3.eu-central-1.amazonaws.com/a%20b");
+	free(url);
+}
+
+/* They are sent in headers: none may begin another line. */
+static void test_keys(void **state)
+{
+	static const struct {
+		const char *output;
+		int want;
+	} cases[] = {
+		{ "{\"AccessKeyId\": \"A\", \"SecretAccessKey\": \"S\", \"SessionToken\": \"T\"}",
+		  0 },
+		{ "{\"AccessKeyId\": \"A\", \"SecretAccessKey\": \"S\", \"SessionToken\": \"\"}",
+		  0 },
+		{ "{\"AccessKeyId\": \"A\", \"SecretAccessKey\": \"S\", \"SessionToken\": \"T\\r\\nX: y\"}",
+		  -EINVAL },
+		{ "{\"AccessKeyId\": \"A\\n\", \"SecretAccessKey\": \"S\"}", -EINVAL },
+		{ "{\"AccessKeyId\": \"A\", \"SecretAccessKey\": \"S\\u007f\"}", -EINVAL },
+		{ "{\"AccessKeyId\": \"A\"}", -EINVAL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		static struct aws_found found;
+		struct aws_keys keys = { .expiry = 0 };
+
+		found = (struct aws_found){ .ran = true, .n = strlen(cases[i].output) };
+		memcpy(found.output, cases[i].output, found.n);
+		if (aws_take(&found, &keys) != cases[i].want)
+			fail_msg("%s", cases[i].output);
+		assert_int_equal(!*keys.id, cases[i].want != 0);
+	}
+}
+
+/* A server may undo percent-encoding before it resolves dots. */
+static void test_revision(void **state)
+{
+	static const char *const bad[] = { "..", "%2e%2e", ".%2E", "%2e", "." };
+	char url[64];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		snprintf(url, sizeof(url), "hf://org/repo@%s/x", bad[i]);
+		if (!hf_url_fault(url))
+			fail_msg("taken: %s", url);
+	}
+	assert_null(hf_url_fault("hf://org/repo@refs%2Fpr%2F1/x"));
+	assert_null(hf_url_fault("hf://org/repo@.../x"));
+	assert_null(hf_url_fault("hf://org/repo@%2e%2e%2e/x"));
+	assert_null(hf_url_fault("hf://org/repo@v1.0/a..b/x"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_region),
+		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_revision),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
