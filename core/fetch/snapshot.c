@@ -184,7 +184,7 @@ static int store(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const s
 	return r;
 }
 
-static int write_text(const struct snapshot *s, struct buf *to)
+int snapshot_write(const struct snapshot *s, struct buf *to)
 {
 	uint8_t head[HEADER] = MAGIC;
 	int r;
@@ -200,7 +200,7 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	struct buf text = buf_init(MAX_SNAPSHOT);
 	char hex[2 * SHA256_SIZE + 1];
-	int fd, r = write_text(s, &text);
+	int fd, r = snapshot_write(s, &text);
 
 	if (r == 0)
 		r = make_key(url, key);
@@ -246,7 +246,7 @@ static int load_stretch(struct source *from, uint64_t *at, struct held *to)
 	return r;
 }
 
-static int load(struct source *from, struct snapshot *ret)
+int snapshot_read(struct source *from, struct snapshot *ret)
 {
 	uint64_t at = HEADER;
 	uint8_t head[HEADER] = { 0 };
@@ -278,7 +278,7 @@ int snapshot_load(struct cache *cache, const char *url, struct snapshot *ret)
 	if (r == 0)
 		r = cache_read(cache, sha256, &all, &source, &in);
 	if (r == 0)
-		r = load(source, &s);
+		r = snapshot_read(source, &s);
 	source_unref(source);
 	if (r < 0) {
 		held_free(s.held);

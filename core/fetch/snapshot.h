@@ -13,6 +13,8 @@
 #ifndef CARTON_FETCH_SNAPSHOT_H
 #define CARTON_FETCH_SNAPSHOT_H
 
+#include "base/source.h"
+#include "base/util.h"
 #include "cache/cache.h"
 
 /* Stretches of a remote file in memory. Any thread. */
@@ -37,6 +39,12 @@ struct snapshot {
 	int64_t mtime; /* seconds since 1970 */
 	struct held *held;
 };
+
+/* Its text: 0; -EFBIG: `to` is full, or not all of it is held any more; -ENOMEM. */
+int snapshot_write(const struct snapshot *s, struct buf *to);
+
+/* The same backwards, into an empty `ret->held`. 0; -EBADMSG; -EFBIG: over MAX_SNAPSHOT; -errno. */
+int snapshot_read(struct source *from, struct snapshot *ret);
 
 /*
  * Keeps it, in place of what was kept before. Best effort: more than MAX_SNAPSHOT bytes, or what the
