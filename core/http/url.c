@@ -76,7 +76,8 @@ static int target_host(CURLU *u, struct http_target *ret)
 		return -EINVAL; /* a zone of no address, which libcurl does not read again */
 	memmove(ret->host, ret->host + 1, n - 1);
 	ret->host[n - 2] = '\0';
-	if (url_get_optional(u, CURLUPART_ZONEID, &zone) == 0 && zone) {
+	r = url_get_optional(u, CURLUPART_ZONEID, &zone);
+	if (r == 0 && zone) {
 		char *host;
 
 		r = asprintf(&host, "%s%%%s", ret->host, zone) < 0 ? -ENOMEM : 0;

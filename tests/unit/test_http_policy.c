@@ -327,6 +327,7 @@ static void test_url_parse(void **state)
 	assert_int_equal(http_target_parse(NULL, "http://[::1%25\xc3\xa9]/", &a, &why), -EINVAL);
 	assert_int_equal(http_target_parse(NULL, "http://[::1%25[x]/", &a, &why), -EINVAL);
 	assert_int_equal(http_target_parse(NULL, "http://[%25lo]/", &a, &why), -EINVAL);
+	assert_int_equal(http_target_parse(NULL, "http://[::1%25x@[%12lo]/", &a, &why), -EINVAL);
 	assert_int_equal(http_target_parse(NULL, "http://[::ffff:10.0.0.1]/", &a, &why), 0);
 	assert_int_equal(http_host_class(a.host), HTTP_ADDRESS_PRIVATE);
 	http_target_free(&a);
