@@ -12,7 +12,6 @@
 
 #include "base/json.h"
 #include "base/util.h"
-#include "http/policy.h"
 
 #define PROCESS_MS 60000
 #define REGION "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
@@ -341,12 +340,17 @@ static int parse(const struct aws_found *found, struct aws_keys *ret)
 	return r < 0 ? r : *ret->id && *ret->secret ? 0 : -EBADMSG;
 }
 
+static bool is_line(const char *text)
+{
+	while ((unsigned char)*text >= ' ' && *text != 0x7f)
+		text++;
+	return !*text;
+}
+
 /* They are sent in headers: a line break would begin another one. */
 static bool keys_ok(const struct aws_keys *k)
 {
-	return (!*k->id || http_header_value_ok(k->id)) &&
-	       (!*k->secret || http_header_value_ok(k->secret)) &&
-	       (!*k->token || http_header_value_ok(k->token));
+	return is_line(k->id) && is_line(k->secret) && is_line(k->token);
 }
 
 int aws_take(struct aws_found *found, struct aws_keys *ret)
