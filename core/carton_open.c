@@ -17,19 +17,13 @@
 #include "fetch/remote_source.h"
 #include "archive/zip.h"
 
-static bool is_url(const char *source)
-{
-	return strncasecmp(source, "http://", 7) == 0 || strncasecmp(source, "https://", 8) == 0 ||
-	       s3_is_url(source) || hf_is_url(source);
-}
-
 /* The length of the scheme of a URL that cannot be read here; 0: `source` is not one. */
 static int foreign_scheme(const char *source)
 {
 	size_t n = strspn(source,
 			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
 
-	return n > 0 && strncmp(source + n, "://", 3) == 0 && !is_url(source) ? (int)n : 0;
+	return n > 0 && strncmp(source + n, "://", 3) == 0 && !http_is_url(source) ? (int)n : 0;
 }
 
 /* Starts what fetching needs, unless nothing may be fetched. */
@@ -40,7 +34,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		.cacert = options->cacert,
 		.header_file = options->header_file,
 		.header = c->header,
-		.origin_url = is_url(source) ? source : NULL,
+		.origin_url = http_is_url(source) ? source : NULL,
 		.s3 = c->s3,
 		.budget = &c->budget,
 	};
@@ -164,7 +158,7 @@ static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
 	int scheme = foreign_scheme(path);
-	char shown[256];
+	char shown[4096];
 
 	if (fd < 0 && errno == ENOENT && scheme)
 		return log_error(
@@ -173,9 +167,11 @@ static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 			MIN(scheme, 32), path);
 	if (fd < 0 || fstat(fd, ret_st) < 0) {
 		r = -errno;
-		carton_log(CARTON_LOG_ERROR, path, "cannot open: %s", strerror(-r));
+		carton_log(CARTON_LOG_ERROR, http_source_label(path, shown, sizeof(shown)),
+			   "cannot open: %s", strerror(-r));
 	} else if (!S_ISDIR(ret_st->st_mode) && !S_ISREG(ret_st->st_mode)) {
-		r = log_error(-EBADMSG, path, "is neither a carton file nor a directory");
+		r = log_error(-EBADMSG, http_source_label(path, shown, sizeof(shown)),
+			      "is neither a carton file nor a directory");
 	}
 	if (r < 0)
 		fd_close(fd);
@@ -275,7 +271,7 @@ static int confine(const struct carton *c, const char *directory,
 static int open_container(struct carton *c, const char *source,
 			  const struct carton_options *options)
 {
-	bool url = is_url(source);
+	bool url = http_is_url(source);
 	struct stat st = { 0 };
 	int fd = -1, r = url ? 0 : open_path(source, &fd, &st);
 
@@ -334,11 +330,12 @@ static int open_hub(struct carton *c, enum opening how, const char *source,
 		    const struct carton_options *options)
 {
 	const char *fault = hf_url_fault(source);
-	char *url;
+	char *url, shown[256];
 	int r;
 
 	if (fault)
-		return log_error(-EINVAL, source, "%s", fault);
+		return log_error(-EINVAL, http_url_redact(source, shown, sizeof(shown)), "%s",
+				 fault);
 	url = hf_http_url(source);
 	r = !url ? -ENOMEM : options->offline ? 0 : hf_header(&c->header);
 	if (r == 0)
@@ -492,8 +489,5 @@ void carton_close(struct carton *c)
 
 char *carton_source_label(const char *source, char *ret, size_t n)
 {
-	if (is_url(source) || foreign_scheme(source))
-		return http_url_redact(source, ret, n);
-	snprintf(ret, n, "%s", source);
-	return ret;
+	return http_source_label(source, ret, n);
 }

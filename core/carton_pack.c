@@ -35,6 +35,7 @@ static int refuse(const char *subject, const char *what)
 static int check_urls(const struct carton_pack_options *o)
 {
 	const char *fault;
+	char shown[256];
 
 	if (o->mode != CARTON_LINK)
 		return o->urls || o->paths || o->objects ?
@@ -47,7 +48,7 @@ static int check_urls(const struct carton_pack_options *o)
 		fault = i < MAX_LINK_MIRRORS ? lists_template_fault(o->urls[i]) :
 					       "is one of more than 256 URLs";
 		if (fault)
-			return refuse(o->urls[i], fault);
+			return refuse(http_url_redact(o->urls[i], shown, sizeof(shown)), fault);
 	}
 	return 0;
 }
@@ -129,12 +130,15 @@ static int confine(void *ctx, const struct carton_paths *paths)
 
 static int check_directory(const char *source)
 {
+	char shown[4096];
 	struct stat st;
+	int r = stat(source, &st) < 0 ? -errno : 0;
 
-	if (stat(source, &st) < 0)
-		return log_error(-errno, source, "cannot open: %s", strerror(errno));
+	http_source_label(source, shown, sizeof(shown));
+	if (r < 0)
+		return log_error(r, shown, "cannot open: %s", strerror(-r));
 	if (!S_ISDIR(st.st_mode))
-		return log_error(-ENOTDIR, source, "is not a directory; a carton can be repacked");
+		return log_error(-ENOTDIR, shown, "is not a directory; a carton can be repacked");
 	return 0;
 }
 

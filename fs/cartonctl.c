@@ -306,7 +306,8 @@ static int bad_option(char *const *argv, const struct option *options)
 			return ctl_usage("option '--%s' doesn't allow an argument", options->name);
 	if (optopt)
 		return ctl_usage("invalid option -- '%c'", optopt);
-	return ctl_usage("unrecognized option '%s'", word);
+	/* its value may be a URL with a password */
+	return ctl_usage("unrecognized option '%.*s'", (int)strcspn(word, "="), word);
 }
 
 static int parse_options(int argc, char **argv, struct args *a)
@@ -354,6 +355,8 @@ static int parse_options(int argc, char **argv, struct args *a)
 			a->flags |= CTL_PACK_OPTIONS;
 			if (ctl_pack_option(&a->pack, option, optarg) != EXIT_GOOD)
 				return EXIT_USAGE;
+			if (option == CTL_URL)
+				privacy_hide(optarg);
 			break;
 		case '?':
 			return bad_option(argv, options);
@@ -361,15 +364,19 @@ static int parse_options(int argc, char **argv, struct args *a)
 			spec = &carton_option_table[option - OPTION_BASE];
 			if (option_set(spec, &a->carton, optarg) < 0)
 				return ctl_usage("--%s=%s: expected %s",
-						 names[option - OPTION_BASE], optarg,
+						 names[option - OPTION_BASE], ctl_shown(optarg),
 						 spec->expected);
+			if (optarg)
+				privacy_hide(optarg); /* option_set() has copied it */
 		}
 	}
 	return EXIT_GOOD;
 }
 
-static int unknown_command(const char *name)
+static int unknown_command(const char *text)
 {
+	const char *name = ctl_shown(text);
+
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (option_similar(name, commands[i].name))
 			return ctl_usage("unknown command: %s; did you mean %s?", name,
@@ -405,7 +412,7 @@ static int run_on_source(const struct command *command, int n, char **words, str
 	a->source = strdup(words[0]);
 	if (!a->source)
 		return ctl_failed(command->name, -ENOMEM);
-	privacy_hide_url(words[0]);
+	privacy_hide(words[0]);
 	a->paths = words + 1;
 	a->n_paths = n - 1;
 	if (a->n_paths < command->min_paths)
@@ -413,7 +420,7 @@ static int run_on_source(const struct command *command, int n, char **words, str
 				 command->run == ctl_extract ? "DIR" : "PATH");
 	if (command->max_paths >= 0 && a->n_paths > command->max_paths)
 		return ctl_usage("%s: too many arguments: %s", command->name,
-				 a->paths[command->max_paths]);
+				 ctl_shown(a->paths[command->max_paths]));
 	return run(command, a);
 }
 
@@ -447,6 +454,7 @@ int main(int argc, char **argv)
 	if (status == EXIT_GOOD)
 		status = run_command(argc - optind, argv + optind, &a);
 	option_free(carton_option_table, &a.carton);
+	ctl_pack_free(&a.pack);
 	free(a.source);
 	return status;
 }

@@ -30,7 +30,7 @@ enum ctl_flag {
 struct pack_args {
 	const char *compress, *align, *jobs, *objects;
 	bool chunk_index;
-	const char *urls[257]; /* ends with NULL */
+	char *urls[257]; /* malloc'ed; ends with NULL */
 	size_t n_urls;
 };
 
@@ -76,6 +76,9 @@ void ctl_print_json(const char *s);
 /* Prints a usage error, and where help is. Both return EXIT_USAGE. */
 int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int ctl_try_help(void);
+
+/* An argument as messages may show it (carton_source_label()), cut; until the next call. One thread. */
+const char *ctl_shown(const char *arg);
 
 /* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
 int ctl_finish(int status);
@@ -126,6 +129,7 @@ ctl_words_fn ctl_pack, ctl_repack, ctl_link, ctl_embed;
 
 /* Sets an option of pack and the like. An exit status. */
 int ctl_pack_option(struct pack_args *p, int option, const char *value);
+void ctl_pack_free(struct pack_args *p);
 
 /* Prints the help of pack and the like, if the command is one of them. */
 bool ctl_pack_help(const char *command);

@@ -90,7 +90,7 @@ static int cache_command(char **words, int n, const struct carton_cache_options 
 	if (strcmp(words[0], "gc") == 0 && n <= 2) {
 		if (n == 2 && !parse_size(words[1], &target))
 			return ctl_usage("cache gc: expected a size such as 500M or 20G: %s",
-					 words[1]),
+					 ctl_shown(words[1])),
 			       -EBADMSG;
 		r = carton_cache_gc(options, target, &freed);
 		if (r == 0)
@@ -111,7 +111,7 @@ static int cache_command(char **words, int n, const struct carton_cache_options 
 		r = carton_cache_path(options, words[1], path, sizeof(path));
 		if (r == -EINVAL)
 			return ctl_usage("cache path: expected 64 hexadecimal digits: %s",
-					 words[1]),
+					 ctl_shown(words[1])),
 			       -EBADMSG;
 		if (r == 0)
 			puts(path);

@@ -432,8 +432,8 @@ static int open_both(struct diff *d, char **sources, struct args *a, struct ctl_
 	options = a->carton;
 	options.confine = open_second;
 	options.confine_ctx = &o;
-	privacy_hide_url(sources[0]);
-	privacy_hide_url(sources[1]);
+	privacy_hide(sources[0]);
+	privacy_hide(sources[1]);
 	if (first && o.second) {
 		ctl_log_source(log, carton_source_label(first, label, sizeof(label)), true);
 		r = carton_open(first, &options, &d->a.c);

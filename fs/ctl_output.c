@@ -133,6 +133,13 @@ bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret)
 	return true;
 }
 
+const char *ctl_shown(const char *arg)
+{
+	static char shown[512];
+
+	return carton_source_label(arg, shown, sizeof(shown));
+}
+
 int ctl_usage(const char *fmt, ...)
 {
 	va_list ap;

@@ -74,11 +74,12 @@ static int parse(const struct pack_args *p, const char *command, struct carton_p
 	if (p->compress && !parse_compress(p->compress, o))
 		return ctl_usage("--compress=%s: expected auto, store, zstd or zstd:LEVEL from 1 "
 				 "to 19",
-				 p->compress);
+				 ctl_shown(p->compress));
 	if (p->align && (!parse_unsigned(p->align, 32768, &o->align) || o->align & (o->align - 1)))
-		return ctl_usage("--align=%s: expected a power of two from 1 to 32768", p->align);
+		return ctl_usage("--align=%s: expected a power of two from 1 to 32768",
+				 ctl_shown(p->align));
 	if (p->jobs && !parse_unsigned(p->jobs, 1024, &o->jobs))
-		return ctl_usage("--jobs=%s: expected a number from 1 to 1024", p->jobs);
+		return ctl_usage("--jobs=%s: expected a number from 1 to 1024", ctl_shown(p->jobs));
 	if (strcmp(command, "link") == 0 ? p->n_urls == 0 : p->n_urls || p->objects)
 		return ctl_usage(p->n_urls || p->objects ?
 					 "%s: --url and --objects are for link" :
@@ -108,9 +109,18 @@ int ctl_pack_option(struct pack_args *p, int option, const char *value)
 	default:
 		if (p->n_urls == sizeof(p->urls) / sizeof(p->urls[0]) - 1)
 			return ctl_usage("more than %zu --url", p->n_urls);
-		p->urls[p->n_urls++] = value;
+		p->urls[p->n_urls] = strdup(value);
+		if (!p->urls[p->n_urls])
+			return ctl_failed("--url", -ENOMEM);
+		p->n_urls++;
 	}
 	return EXIT_GOOD;
+}
+
+void ctl_pack_free(struct pack_args *p)
+{
+	while (p->n_urls > 0)
+		free(p->urls[--p->n_urls]);
 }
 
 /* ---- progress ---- */
@@ -174,7 +184,7 @@ static int make(enum carton_pack_mode mode, const char *name, char **words, int 
 	struct lines lines = { name, 0 };
 	struct carton_pack_options o = {
 		.mode = mode,
-		.urls = mode == CARTON_LINK ? a->pack.urls : NULL,
+		.urls = mode == CARTON_LINK ? (const char *const *)a->pack.urls : NULL,
 		.paths = n > 2 ? (const char *const *)words + 2 : NULL,
 		.objects = a->pack.objects,
 		.chunk_index = a->pack.chunk_index,
@@ -190,14 +200,14 @@ static int make(enum carton_pack_mode mode, const char *name, char **words, int 
 				 mode == CARTON_PACK ? "DIRECTORY" :
 						       "SOURCE");
 	if (n > 2 && mode != CARTON_LINK)
-		return ctl_usage("%s: too many arguments: %s", name, words[2]);
+		return ctl_usage("%s: too many arguments: %s", name, ctl_shown(words[2]));
 	r = parse(&a->pack, name, &o);
 	if (r != EXIT_GOOD)
 		return r;
 	source = strdup(words[0]);
 	if (!source)
 		return ctl_failed(name, -ENOMEM);
-	privacy_hide_url(words[0]);
+	privacy_hide(words[0]);
 	r = run(a, source, words[1], &o);
 	free(source);
 	return r;

@@ -33,17 +33,22 @@ static int refresh(const void *words, char **ret)
 
 int ctl_refresh(char **words, int n, const struct args *a)
 {
-	struct ctl_question q = { .ask = refresh, .ctx = words };
+	char *copies[2];
+	struct ctl_question q = { .ask = refresh, .ctx = copies };
 	const char *why;
 	int r;
 
 	(void)a;
 	if (n != 2)
 		return ctl_usage("refresh: expected MOUNTPOINT URL");
-	ctl_ask(&q, 1);
+	copies[0] = words[0];
+	copies[1] = strdup(words[1]);
+	privacy_hide(words[1]);
+	if (copies[1])
+		ctl_ask(&q, 1);
+	r = copies[1] ? q.r : -ENOMEM;
+	free(copies[1]);
 	free(q.text);
-	r = q.r;
-	privacy_hide_url(words[1]);
 	if (r == 0)
 		return ctl_finish(EXIT_GOOD);
 	why = r == -ENOTTY     ? "is not a mount of cartonfs" :

@@ -396,7 +396,7 @@ int ctl_status(char **words, int n_words, const struct args *a)
 	int r, status;
 
 	if (n_words > 1)
-		return ctl_usage("status: too many arguments: %s", words[1]);
+		return ctl_usage("status: too many arguments: %s", ctl_shown(words[1]));
 	if ((a->flags & CTL_WATCH) && (a->flags & CTL_JSON))
 		return ctl_usage("status: either --json or --watch");
 	if (a->flags & CTL_WATCH) {

@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 		return status;
 	r = options_parse(argc, argv, &o);
 	for (int i = 1; i < argc; i++)
-		privacy_hide_url(argv[i]);
+		privacy_hide(argv[i]);
 	if (r == -ENOMEM) {
 		text_line(stderr, "cartonfs: %s", strerror(ENOMEM));
 		status = EXIT_SYSTEM;

@@ -166,12 +166,24 @@ static void suggest(struct raw *raw, const char *option)
 				raw->o.suggestion = s->name;
 }
 
+/* libfuse would show it. A comma in a password begins another option. 1: it is left to libfuse; -1. */
+static int check_unknown(const char *text)
+{
+	if (!strchr(text, '@') && !strstr(text, "://"))
+		return 1;
+	usage_error("an unknown option has an @ or a URL in it, and is not shown; write \\, for a "
+		    "comma "
+		    "in the value of an option");
+	return -1;
+}
+
 /* `text` is NAME or NAME=VALUE. 1: it is left to libfuse; 0: done; -1: it was wrong, and reported. */
 static int set_option(struct raw *raw, const char *text)
 {
 	size_t n = strcspn(text, "=");
 	const struct option_spec *spec = option_find(mount_table, text, n);
 	void *target = raw;
+	char shown[256];
 	int r;
 
 	if (!spec) {
@@ -180,11 +192,12 @@ static int set_option(struct raw *raw, const char *text)
 	}
 	if (!spec) {
 		suggest(raw, text);
-		return 1;
+		return check_unknown(text);
 	}
 	r = option_set(spec, target, text[n] ? text + n + 1 : NULL);
 	if (r == -EINVAL)
-		usage_error("-o %s: expected %s", text, spec->expected);
+		usage_error("-o %s: expected %s", carton_source_label(text, shown, sizeof(shown)),
+			    spec->expected);
 	/* libfuse has to know this one as well */
 	return r < 0 ? -1 : strcmp(spec->name, "max_read") == 0;
 }
@@ -218,16 +231,19 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 {
 	struct raw *raw = data;
 	const char *mode;
+	char shown[256];
 
 	(void)outargs;
 	if (key == FUSE_OPT_KEY_NONOPT) {
 		if (raw->n_paths == 2)
-			return usage_error("too many arguments: %s", arg), -1;
+			return usage_error("too many arguments: %s",
+					   carton_source_label(arg, shown, sizeof(shown))),
+			       -1;
 		raw->paths[raw->n_paths++] = strdup(arg);
 		return 0;
 	}
 	if (arg[0] == '-')
-		return usage_error("unknown option: %s", arg), -1;
+		return usage_error("unknown option: %.*s", (int)strcspn(arg, "="), arg), -1;
 	if (strcmp(arg, "remount") == 0)
 		return usage_error("-o remount: a mount cannot be changed; unmount it, and mount "
 				   "it again"),
@@ -302,7 +318,7 @@ static int check_paths(struct raw *raw)
 static int add_mount_options(struct raw *raw)
 {
 	struct options *o = &raw->o;
-	char *text = NULL, *fsname = NULL;
+	char *text = NULL, *fsname = NULL, label[4096];
 	int r = 0;
 
 	if (fuse_opt_add_opt(&text, "ro,nosuid,nodev,default_permissions,subtype=cartonfs") < 0)
@@ -312,7 +328,8 @@ static int add_mount_options(struct raw *raw)
 		if (fuse_opt_add_opt(&text, "max_read=" MAX_READ) < 0)
 			r = -ENOMEM;
 	}
-	if (asprintf(&fsname, "fsname=%s", raw->fsname ? raw->fsname : o->label) < 0)
+	carton_source_label(raw->fsname ? raw->fsname : o->label, label, sizeof(label));
+	if (asprintf(&fsname, "fsname=%s", label) < 0)
 		fsname = NULL;
 	/*
 	 * then only fusermount3 can open /dev/fuse. With auto_unmount libfuse calls it at once,

@@ -6,10 +6,10 @@
 #define FS_PRIVACY_H
 
 /*
- * Overwrites an argument of main() that is a URL with carton_source_label(), because every user can
- * read /proc/PID/cmdline. Copy the URL before.
+ * Overwrites an argument of main(), because every user can read /proc/PID/cmdline: a URL with its
+ * carton_source_label(), and so each value in a list of options. It may become shorter, or be cut. Copy it before.
  */
-void privacy_hide_url(char *arg);
+void privacy_hide(char *arg);
 
 /* Turns off core dumps of this process and of its children. */
 void privacy_no_core_dumps(void);

@@ -204,7 +204,7 @@ int mirrors_new(char *const *templates, const char *source, struct mirrors **ret
 	while (templates[n])
 		n++;
 	m->list = calloc(n + 1, sizeof(*m->list));
-	m->source = strdup(source);
+	m->source = http_url_public(source);
 	r = m->list && m->source ? 0 : -ENOMEM;
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = add(m, templates[i]);

@@ -6,7 +6,7 @@
  * A template is a URL, or an absolute path of a directory that is read in place and never written:
  *
  *	{sha256}  64 hex digits    {ab}      the first two of them
- *	{path}    of the file      {source}  the URL of the carton
+ *	{path}    of the file      {source}  the URL of the carton, as http_url_public() gives it
  *
  * A path without any of these is the cache directory of another cartonfs. Values are percent-encoded in
  * URLs; slashes are not, before a `?`. A template with {source} and none of the others is for the carton

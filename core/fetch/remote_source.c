@@ -290,7 +290,8 @@ int remote_source_open(const struct remote_options *options, const char *url, co
 	}
 	s->source.size = s->remote.size;
 	/* only a strong ETag names bytes */
-	plain = http_url_unsigned(url);
+	/* it goes to the cache */
+	plain = http_url_public(url);
 	if (plain && s->remote.etag[0] && asprintf(&version, "%s %s", s->remote.etag, plain) >= 0) {
 		if (strlen(version) <= MAX_CACHE_VALIDATOR)
 			s->source.version = version;

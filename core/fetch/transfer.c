@@ -107,13 +107,17 @@ static int drain(struct fetcher *x, struct conn *c)
 /* The ETag of a partial that came from this mirror; false: there is none to resume. */
 static bool find_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_etag, size_t n)
 {
-	char validator[MAX_CACHE_VALIDATOR + 1], *space;
+	char validator[MAX_CACHE_VALIDATOR + 1], *space, *url;
+	bool same;
 
 	if (x->f.what != FETCH_FILE || x->m->no_resume || x->m->by_hash ||
 	    dest_partial(x->f.dest, ret_len, validator, sizeof(validator)) < 0 || *ret_len == 0)
 		return false;
 	space = strrchr(validator, ' ');
-	if (!space || strcmp(space + 1, x->m->url) != 0 || (size_t)(space - validator) >= n)
+	url = http_url_public(x->m->url);
+	same = space && url && strcmp(space + 1, url) == 0 && (size_t)(space - validator) < n;
+	free(url);
+	if (!same)
 		return false;
 	*space = '\0';
 	strcpy(ret_etag, validator);
@@ -123,14 +127,16 @@ static bool find_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_e
 /* Empties the destination for a body that begins with the first byte. */
 static int start_over(struct fetcher *x, const struct http_response *a)
 {
-	char validator[MAX_CACHE_VALIDATOR + 1] = "";
+	char validator[MAX_CACHE_VALIDATOR + 1] = "", *url = http_url_public(x->m->url);
 	int64_t length = a->length;
 	int r;
 
-	if (x->f.what == FETCH_FILE && !x->m->by_hash && a->strong_etag && !a->coding[0] &&
-	    (size_t)snprintf(validator, sizeof(validator), "%s %s", a->etag, x->m->url) >=
+	/* of the URL only what may be in a file */
+	if (x->f.what == FETCH_FILE && !x->m->by_hash && a->strong_etag && !a->coding[0] && url &&
+	    (size_t)snprintf(validator, sizeof(validator), "%s %s", a->etag, url) >=
 		    sizeof(validator))
 		validator[0] = '\0';
+	free(url);
 	r = dest_restart(x->f.dest, validator);
 	if (x->probing && a->status == 206)
 		length = a->range_total;

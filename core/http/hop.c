@@ -306,8 +306,8 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 	long os_error = 0;
 
 	*ret_why = *s->error_text ? s->error_text : curl_easy_strerror(code);
-	/* The text may quote a proxy URL with its password. */
-	if (strchr(*ret_why, '@'))
+	/* The text may quote a proxy URL with its password, and be cut before the @. */
+	if (strchr(*ret_why, '@') || strstr(*ret_why, "proxy syntax"))
 		*ret_why = curl_easy_strerror(code);
 	switch (code) {
 	case CURLE_COULDNT_RESOLVE_HOST:

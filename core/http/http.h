@@ -197,8 +197,26 @@ int http_status_errno(int status);
  */
 const char *http_url_fault(const char *url);
 
-/* `url` without userinfo, query and fragment, cut to n - 1 bytes; for messages. Returns `ret`. */
+/* Is there a user name or a password in a URL without fault? */
+bool http_url_has_userinfo(const char *url);
+
+/* Does it begin as an http, https, s3 or hf URL does, or as one that is misspelt? */
+bool http_is_url(const char *text);
+
+/*
+ * `url`, which may also be none or a template, without userinfo, query and fragment, cut to n - 1 bytes; for messages.
+ * Of a text that cannot be divided for sure, no more than its scheme. Returns `ret`.
+ */
 char *http_url_redact(const char *url, char *ret, size_t n);
+
+/* The same for what the user names: the path of a file is shown as it is. */
+char *http_source_label(const char *source, char *ret, size_t n);
+
+/*
+ * `url` as others may have it: without userinfo, fragment, signature and parameters that are called token, key,
+ * password and the like. Other parameters stay: they say what is asked for. malloc'ed; NULL: out of memory, too long.
+ */
+char *http_url_public(const char *url);
 
 /*
  * When a signed URL stops to be valid, in seconds since 1970 (X-Amz-Date and X-Amz-Expires, the same of

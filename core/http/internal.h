@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of this folder. From the bottom up: url.c, address.c and response.c read text;
+ * Shared by the files of this folder. From the bottom up: redact.c, url.c, address.c and response.c read text;
  * stream.c is where owners of streams and the network thread meet: a stream's lock guards its bytes and its outcome,
  * http's lock guards the queue of actions for the network thread; secrets.c, hop.c and http.c run on that thread,
  * which drives libcurl. No other folder includes libcurl's headers.

@@ -10,6 +10,17 @@
 
 struct sockaddr_storage;
 
+/*
+ * Where the parts of SCHEME://[USERINFO@]HOST[:PORT][PATH][?QUERY][#FRAGMENT] begin, or of the scheme: how long it is.
+ * The host is as long as [host, path), port included.
+ */
+struct http_url_parts {
+	size_t scheme, userinfo, host, path, query;
+};
+
+/* False: the text has another form, or one in which not all programs see the same host. */
+bool http_url_split(const char *url, struct http_url_parts *ret);
+
 /* A parsed URL. All strings are owned; a zeroed one is empty. */
 struct http_target {
 	char *url;	       /* normalized, without userinfo and fragment */

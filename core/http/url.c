@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* URLs: what they lead to, what is signed in them; and the library that reads them. */
+/* URLs: what they lead to, and the library that reads them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -7,8 +7,6 @@
 #include "base/library.h"
 #include "http/hf.h"
 #include "http/internal.h"
-
-#define MAX_LIFE_S (100L * 365 * 24 * 3600)
 
 /* ---- libcurl ---- */
 
@@ -163,9 +161,15 @@ static int target_read(CURLU *u, const struct http_target *base, const char *tex
 		       const char **ret_why)
 {
 	CURLUcode code = CURLUE_OK;
+	struct http_url_parts parts;
 
 	if (strlen(text) > HTTP_MAX_URL) {
 		*ret_why = "the URL is too long";
+		return -EINVAL;
+	}
+	/* libcurl also reads http:///user:password@host, where others do not see a password */
+	if (!base && http_is_url(text) && !http_url_split(text, &parts)) {
+		*ret_why = "not a URL of the form http://HOST/PATH";
 		return -EINVAL;
 	}
 	if (!base && strncasecmp(text, "http://", 7) && strncasecmp(text, "https://", 8)) {
@@ -244,111 +248,4 @@ const char *http_url_fault(const char *url)
 		return why;
 	http_target_free(&target);
 	return NULL;
-}
-
-char *http_url_redact(const char *url, char *ret, size_t n)
-{
-	const char *start = strstr(url, "://");
-	size_t path = strcspn(url, "?#"), scheme, authority;
-	const char *at, *colon;
-
-	scheme = start && start < url + path ? (size_t)(start - url) + 3 : 0;
-	authority = scheme + strcspn(url + scheme, "/?#\\");
-	at = memrchr(url + scheme, '@', authority - scheme);
-	start = at ? at + 1 : url + scheme;
-	colon = memrchr(start, ':', authority - (size_t)(start - url));
-	/* A password that was not percent-encoded looks like a port that is no number. */
-	if (colon && *start != '[' &&
-	    colon + 1 + strspn(colon + 1, "0123456789") != url + authority)
-		snprintf(ret, n, "%.*s(unreadable)", (int)MIN(scheme, 64), url);
-	else
-		snprintf(ret, n, "%.*s%.*s", (int)MIN(scheme, 64), url,
-			 (int)MIN((size_t)(url + path - start), HTTP_MAX_URL), start);
-	return ret;
-}
-
-/* ---- signed URLs ---- */
-
-/* The value of a parameter of the query, cut to n - 1 bytes; false: there is none. */
-static bool parameter(const char *url, const char *name, char *ret, size_t n)
-{
-	const char *p = strchr(url, '?');
-	size_t len = strlen(name);
-
-	for (; p && *p && *p != '#'; p += strcspn(p, "&#")) {
-		p++;
-		if (strncasecmp(p, name, len) == 0 && p[len] == '=') {
-			snprintf(ret, n, "%.*s", (int)MIN(strcspn(p + len + 1, "&#"), n),
-				 p + len + 1);
-			return true;
-		}
-	}
-	return false;
-}
-
-int64_t http_url_expiry(const char *url)
-{
-	static const char *const signers[][2] = { { "X-Amz-Date", "X-Amz-Expires" },
-						  { "X-Goog-Date", "X-Goog-Expires" } };
-	char from[40], value[40];
-	int64_t when;
-
-	for (size_t i = 0; i < ARRAY_SIZE(signers); i++) {
-		if (!parameter(url, signers[i][0], from, sizeof(from)) ||
-		    !parameter(url, signers[i][1], value, sizeof(value)))
-			continue;
-		when = aws_time(from);
-		/* a server may say anything */
-		return when ? when + MIN(MAX(strtol(value, NULL, 10), 0), MAX_LIFE_S) : 0;
-	}
-	if (parameter(url, "Expires", value, sizeof(value)))
-		return MAX(strtol(value, NULL, 10), 0);
-	return parameter(url, "se", value, sizeof(value)) ? aws_time(value) : 0;
-}
-
-/* Such names mean something else in the query of a URL that is not signed so. */
-static bool is_signature(const char *url, const char *name, size_t n)
-{
-	static const char *const prefixes[] = { "x-amz-", "x-goog-" };
-	static const char *const names[] = { "expires",	      "signature",	"key-pair-id",
-					     "policy",	      "awsaccesskeyid", "googleaccessid",
-					     "hash-algorithm" };
-	/* Azure's shared access signatures */
-	static const char *const azure[] = { "sv",  "ss",  "srt", "sp",	 "st",	  "se",
-					     "sr",  "sig", "sip", "spr", "skoid", "sktid",
-					     "skt", "ske", "sks", "skv" };
-	char value[1];
-
-	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
-		if (n > strlen(prefixes[i]) && !strncasecmp(name, prefixes[i], strlen(prefixes[i])))
-			return true;
-	for (size_t i = 0; i < ARRAY_SIZE(names) && parameter(url, "Signature", value, 1); i++)
-		if (n == strlen(names[i]) && !strncasecmp(name, names[i], n))
-			return true;
-	for (size_t i = 0; i < ARRAY_SIZE(azure) && parameter(url, "sig", value, 1); i++)
-		if (n == strlen(azure[i]) && !strncmp(name, azure[i], n))
-			return true;
-	return false;
-}
-
-char *http_url_unsigned(const char *url)
-{
-	char *copy = strdup(url), *query = copy ? strchr(copy, '?') : NULL, *to = query;
-	bool first = true;
-
-	if (!query)
-		return copy;
-	for (const char *p = query; *p && *p != '#';) {
-		size_t n = strcspn(++p, "&#");
-
-		if (!is_signature(url, p, MIN(n, strcspn(p, "=")))) {
-			*to++ = first ? '?' : '&';
-			memmove(to, p, n);
-			to += n;
-			first = false;
-		}
-		p += n;
-	}
-	*to = '\0';
-	return copy;
 }

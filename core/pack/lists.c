@@ -40,6 +40,9 @@ const char *lists_template_fault(const char *template)
 	hex[sizeof(hex) - 1] = '\0';
 	r = fill(&url, template, hex);
 	fault = r == -EFBIG ? "is too long" : r < 0 ? "no memory" : http_url_fault(url.data);
+	if (!fault && http_url_has_userinfo(url.data))
+		fault = "has a user name or password, which LINKS would show to everybody, and "
+			"which is not sent";
 	buf_free(&url);
 	return fault;
 }

@@ -196,6 +196,40 @@ def test_carton_itself(nginx, mount_fg, cache, tmp_path):
     assert nginx.requests('itself.carton') and not nginx.requests('copy.carton')
 
 
+@pytest.mark.parametrize('template', ['copy.carton?{source}', 'mirror/{source}'])
+def test_secrets_of_the_source_stay_home(nginx, mount_fg, cache, template):
+    """A mirror gets the URL of the source without what permits to read it; what says which file it is stays."""
+    c = Carton(method='stored').add('model/x', fault_bytes(MIB, seed=2))
+    c.write(nginx.root / 'copy.carton')
+    c.write(nginx.root / 'home.carton')
+    plain = nginx.url('home.carton')
+    url = (plain.replace('//', '//me:hunter2@') +
+           '?token=tok3n&id=5&X-Amz-Signature=s1gn&v=a%2Fb&of=http%3A%2F%2Fme%3Ahunter2%40h%2F#fr4g')
+    pin = ('-o', f'manifest_sha256={c.model_hash()}')
+    nginx.clear()
+    with mount_fg(url, *mirror(nginx.url('') + template), *pin, *cache.options) as m:
+        as_expected(m, c)
+        said = m.log() + m.read('.cartonfs/status.json').decode() + ctl('status', m.path).stdout
+    asked = [r for r in nginx.requests() if not r['path'].startswith('/home.carton')]
+    assert asked
+    said += ''.join(r['path'] + r['query'] for r in asked)
+    assert not any(secret in said for secret in ('hunter2', 'tok3n', 's1gn', 'fr4g')), said
+    assert any('id%3D5%26v%3Da%252Fb' in r['query'] + r['path'] or 'id=5&v=a%2Fb' in r['query'] + r['path']
+               for r in asked), asked
+
+
+def test_secrets_are_not_in_the_cache(fault, mount_fg, cache, tmp_path):
+    """Which URL a part of a file came from is kept beside it."""
+    data = fault_bytes(SIZE)
+    url = fault.url('part', size=SIZE, truncate=SIZE // 2, norange=1).replace('//', '//me:hunter2@') + '?token=tok3n&id=5'
+    path = LinkedCarton().link('model/x', data, url).write(tmp_path / 'm.carton')
+    p = ctl('fetch', cache.flag, '--timeout=2', '--private-links', path)
+    assert p.returncode and 'hunter2' not in p.stderr and 'tok3n' not in p.stderr
+    kept = b''.join(f.read_bytes() for f in (cache.path / 'v1').rglob('*')
+                    if f.is_file() and f.stat().st_size < 8192)
+    assert b'/part' in kept and b'hunter2' not in kept and b'tok3n' not in kept, kept
+
+
 @pytest.fixture
 def far(nginx, tmp_path):
     """(carton, its URL, options) of a carton that a server of its own mirrors, and that server."""

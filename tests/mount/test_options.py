@@ -552,6 +552,70 @@ def test_secrets_in_a_url_are_hidden_by_cartonctl(nginx, cache):
     p.stdout.close()
 
 
+ODD = ['http:///me:hunter2@{}', 'http:/me:hunter2@{}', 'http:me:hunter2@{}', 'HTTP:\\\\me:hunter2@{}',
+       ' http://me:hunter2@{}', 'ht\ttp://me:hunter2@{}', 'http://me:hunter2%40{}', 'http://me:hunter2\uff20{}',
+       '//me:hunter2@{}', 'me:hunter2@{}', 'http://me:hunter2\\@{}', 's3://ID:1/hunter2@{}']
+
+
+@pytest.mark.parametrize('form', ODD)
+def test_secrets_in_a_url_of_no_form(nginx, point, cache, tmp_path, form):
+    """libcurl takes some of these for URLs: they are refused, and nothing shows the password."""
+    sample().write(nginx.root / 'm.carton')
+    url, where, path = form.format(nginx.url('m.carton').partition('//')[2]), point(), tmp_path / 'error'
+    p = harness.run(CARTONFS, '-o', f'error_file={path}', *cache.options, url, where)
+    assert p.returncode and p.stderr and 'hunter2' not in p.stderr + p.stdout + path.read_text(), p.stderr
+    assert not os.path.ismount(where)
+    for words in (['info', cache.flag, url], ['diff', url, url], [url, 'x'], ['info', '--offline', cache.flag, url],
+                  ['repack', url, tmp_path / 'x'], ['pack', url, tmp_path / 'x'], ['verify', '--json', url],
+                  ['info', 'x', url], [f'--mirrror={url}'], ['info', f'--mirror={url}', 'x'],
+                  ['link', f'--url={url}', 'x', 'y']):
+        p = harness.ctl(*words)
+        assert p.returncode and 'hunter2' not in p.stderr + p.stdout, (words, p.stderr)
+    for words in (['-o', f'mirror={url}'], ['-o', f'mirrror={url}'], [f'--mirror={url}'], ['-o', f'timeout={url}'],
+                  ['-o', 'mirror=http://me:hun,hunter2@h/{sha256}'], ['a', 'b', url]):
+        p = harness.run(CARTONFS, *words, tmp_path / 'none', where)
+        assert p.returncode and 'hunter2' not in p.stderr + p.stdout, (words, p.stderr)
+
+
+@pytest.mark.parametrize('how', ['-o', '-olist', 'foreground'])
+def test_secrets_of_a_mirror_are_hidden(mount, mount_fg, nginx, cache, how):
+    """In the process list, mountinfo, status.json, metrics, the log and what cartonctl prints."""
+    c = sample()
+    c.write(nginx.root / 'm.carton')
+    url, shown = secret_url(nginx)
+    template = (nginx.url('') + 'objects/{sha256}').replace('//', '//me:hunter2@') + '?token=tok3n'
+    options = [f'-oro,mirror={template},timeout=9'] if how == '-olist' else ['-o', f'mirror={template}']
+    with (mount_fg if how == 'foreground' else mount)(url, *options, *cache.options) as m:
+        assert m.do(scan, m.path) == expected(c.files(), c.links())
+        for pid in m.pids:
+            words = harness.read_file(f'/proc/{pid}/cmdline') + harness.read_file(f'/proc/{pid}/environ')
+            assert b'hunter2' not in words and b'tok3n' not in words, words
+        check_cmdline(m.pids[0], shown)
+        said = ''.join(m.read(f'.cartonfs/{name}').decode() for name in ('status.json', 'metrics'))
+        said += ' '.join(mountinfo(m.path)) + (m.log() if how == 'foreground' else '')
+        for words in (['status', m.path], ['status', '--json', m.path], ['info', '--json', cache.flag, url]):
+            said += harness.ctl(*words).stdout
+        said += harness.run('df', m.path).stdout
+        assert shown in said and 'hunter2' not in said and 'tok3n' not in said, said
+
+
+def test_secrets_of_a_mirror_are_hidden_by_cartonctl(nginx, cache):
+    c = Carton(method='stored').add('model/m', bytes(8 << 20))
+    c.write(nginx.root / 'm.carton')
+    url, shown = secret_url(nginx)
+    template = (nginx.url('') + 'objects/{sha256}').replace('//', '//me:hunter2@') + '?token=tok3n'
+    p = subprocess.Popen([CARTONCTL, 'cat', cache.flag, f'--mirror={template}', '--mirror', template, url, 'model/m'],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.environment())
+    assert p.stdout.read(1) == b'\0'        # it now writes to a full pipe
+    check_cmdline(p.pid, shown)
+    assert p.stdout.read() == bytes((8 << 20) - 1)
+    err = p.stderr.read()
+    assert p.wait(60) == 0
+    p.stdout.close()
+    p.stderr.close()
+    assert b'hunter2' not in err and b'tok3n' not in err, err
+
+
 @pytest.fixture
 def core_dumps_allowed():
     before = resource.getrlimit(resource.RLIMIT_CORE)

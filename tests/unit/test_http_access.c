@@ -158,6 +158,95 @@ static void test_userinfo(void **state)
 	server_stop(&other);
 }
 
+/* Credentials go nowhere else, however a redirect writes it; and what it has of its own is neither sent nor shown. */
+static void test_redirects_that_ask_for_credentials(void **state)
+{
+	char origin[URL_MAX], url[URL_MAX], to[URL_MAX], back[URL_MAX];
+	struct http_options o = { .origin_url = origin,
+				  .header = "X-Key: sesame",
+				  .private_links = true };
+	struct http_response r;
+	struct http *http;
+	struct server other;
+	const char *const elsewhere[] = {
+		"http://localhost",	       /* another host */
+		"http://joe:s3cret@localhost", /* that asks with the same */
+		"http://127.0.0.1.",	       /* a dot at its end */
+		"http://[::ffff:127.0.0.1]",   /* the same address */
+		"http:///eve:pw@localhost",    /* forms that libcurl takes */
+		"//eve:pw@localhost",
+		"http:\\\\eve:pw@localhost",
+	};
+
+	(void)state;
+	server_start(&other, "127.0.0.1", NULL, NULL);
+	snprintf(origin, sizeof(origin), "http://joe:s3cret@127.0.0.1:%d/m", main_server.port);
+	http = start_with(&o);
+	for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++) {
+		int port = i == 0 ? main_server.port : other.port;
+
+		server_clear(&main_server);
+		server_clear(&other);
+		snprintf(to, sizeof(to), "%s:%d/size=10/x", elsewhere[i], port);
+		url_of(&main_server, url, "/redirect=302/to=%s/x", segment(to));
+		get(http, url, NULL, &r);
+		/* the request that was redirected, and no other */
+		assert_int_equal(server_saw(&main_server, "sesame"), 1);
+		assert_int_equal(server_saw(&main_server, "Authorization"), 1);
+		assert_int_equal(server_saw(&other, "sesame"), 0);
+		assert_int_equal(server_saw(&other, "Authorization"), 0);
+		assert_false(log_has("s3cret") || log_has("sesame") || log_has("eve"));
+		log_clear();
+	}
+	/* by another port, and from there back: they stay behind */
+	server_clear(&main_server);
+	server_clear(&other);
+	url_of(&main_server, back, "/size=10/x");
+	url_of(&other, to, "/redirect=302/to=%s/x", segment(back));
+	url_of(&main_server, url, "/redirect=302/to=%s/x", segment(to));
+	assert_int_equal(get(http, url, pattern(0), &r), 10);
+	assert_int_equal(server_saw(&main_server, "sesame"), 1);
+	assert_int_equal(server_saw(&other, "sesame"), 0);
+	/* another case of the host is the same origin, and userinfo there changes nothing */
+	snprintf(to, sizeof(to), "http://eve:pw@127.0.0.1:%d/auth=joe:s3cret/size=10/x",
+		 main_server.port);
+	url_of(&main_server, url, "/redirect=302/to=%s/x", segment(to));
+	assert_int_equal(get(http, url, pattern(0), &r), 10);
+	assert_int_equal(log_count(), 0);
+	http_free(http);
+	server_stop(&other);
+}
+
+/* libcurl quotes a proxy that it cannot read, and cuts the line: also before the @. */
+static void test_password_of_a_proxy(void **state)
+{
+	static const char *const proxies[][2] = { { "http://joe:", "@host:port/" },
+						  { "joe:", "%40host:1" },
+						  { "://joe:", "@h" },
+						  { "http:///joe:", "@[::1/" } };
+	struct http_response r;
+	char secret[400], proxy[512];
+
+	(void)state;
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(proxies); i++) {
+		size_t n = i % 2 ? sizeof(secret) - 1 : 6;
+		struct http *http;
+
+		memset(secret, 'Z', n);
+		secret[n] = '\0';
+		snprintf(proxy, sizeof(proxy), "%s%s%s", proxies[i / 2][0], secret,
+			 proxies[i / 2][1]);
+		setenv("http_proxy", proxy, 1);
+		http = start_default();
+		unsetenv("http_proxy");
+		assert_true(get(http, "http://somewhere.invalid/x", NULL, &r) < 0);
+		assert_true(log_count() > 0);
+		assert_false(log_has("ZZZZ"));
+		log_clear();
+		http_free(http);
+	}
+}
+
 static void test_netrc(void **state)
 {
 	static const char text[] = "machine 127.0.0.1 login ann password pw\n"
@@ -481,6 +570,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_dl_url),
 		cmocka_unit_test(test_origin_headers),
 		cmocka_unit_test(test_userinfo),
+		cmocka_unit_test(test_redirects_that_ask_for_credentials),
+		cmocka_unit_test(test_password_of_a_proxy),
 		cmocka_unit_test(test_netrc),
 		cmocka_unit_test(test_links_loopback),
 		cmocka_unit_test(test_user_redirect_class),
