@@ -11,10 +11,12 @@ int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash)
 	return hash ? sha256_new(&h->sha256) : 0;
 }
 
-int hasher_hash(struct hasher *h, const void *data, size_t n)
+int hasher_hash(struct hasher *h, const struct tagged *t)
 {
-	h->hashed += n;
-	return h->sha256 ? sha256_update(h->sha256, data, n) : 0;
+	if (t->off != h->hashed)
+		return -EIO;
+	h->hashed += t->n;
+	return h->sha256 ? sha256_update(h->sha256, t->data, t->n) : 0;
 }
 
 static int end_chunk(struct hasher *h)
@@ -25,12 +27,11 @@ static int end_chunk(struct hasher *h)
 	return tag ? tag_end(tag, h->tags[(h->tagged - 1) / CHUNK_SIZE]) : 0;
 }
 
-int hasher_tag(struct hasher *h, const void *data, size_t n)
+static int make_tags(struct hasher *h, const char *p, size_t n)
 {
-	const char *p = data;
 	int r = 0;
 
-	while (h->tagger && n > 0 && r == 0) {
+	while (n > 0 && r == 0) {
 		size_t step = MIN(n, CHUNK_SIZE - (size_t)(h->tagged % CHUNK_SIZE));
 
 		if (!h->tag) {
@@ -52,17 +53,27 @@ int hasher_tag(struct hasher *h, const void *data, size_t n)
 	return r;
 }
 
+int hasher_tag(struct hasher *h, const void *data, size_t n, struct tagged *ret)
+{
+	*ret = (struct tagged){ data, n, h->tagged };
+	if (h->tagger)
+		return make_tags(h, data, n);
+	h->tagged += n;
+	return 0;
+}
+
 int hasher_feed(struct hasher *h, const void *data, size_t n)
 {
-	int r = hasher_tag(h, data, n);
+	struct tagged t;
+	int r = hasher_tag(h, data, n, &t);
 
-	return r < 0 ? r : hasher_hash(h, data, n);
+	return r < 0 ? r : hasher_hash(h, &t);
 }
 
 int hasher_end(struct hasher *h, struct ingested *ret)
 {
 	struct ingested out = { .size = h->hashed };
-	int r = end_chunk(h);
+	int r = h->hashed == h->tagged ? end_chunk(h) : -EIO;
 
 	if (r == 0 && h->sha256)
 		r = sha256_final(h->sha256, out.sha256);

@@ -2,8 +2,12 @@
 /*
  * Hashes and tags bytes as they arrive. ingest.h does it for a whole stream.
  *
+ * Tags stand for the hash when the bytes are read again, so both are computed from one buffer, which nobody else can
+ * write to: had each read the file for itself, tags of other bytes could come under a right hash. That is why nothing
+ * else makes tags to keep, and why only bytes that were tagged can be hashed (struct tagged).
+ *
  * Threads: a hasher belongs to one thread at a time, but hasher_hash() and hasher_tag() work on
- * different fields, so one thread may hash while another one tags.
+ * different fields, so one thread may hash a buffer while another one tags the next.
  */
 #ifndef CARTON_BASE_HASHER_H
 #define CARTON_BASE_HASHER_H
@@ -26,6 +30,13 @@ struct ingested {
 		[TAG_SIZE]; /* one for each CHUNK_SIZE bytes; the caller frees them; or NULL */
 };
 
+/* A buffer that was tagged, and is still to be hashed. All private: hasher_tag() makes it, hasher_hash() takes it. */
+struct tagged {
+	const void *data;
+	size_t n;
+	uint64_t off;
+};
+
 /* All private. */
 struct hasher {
 	struct sha256 *sha256; /* NULL: does not hash */
@@ -33,8 +44,7 @@ struct hasher {
 	struct tag *tag; /* of the last chunk, while it is not full; or NULL */
 	uint8_t (*tags)[TAG_SIZE];
 	size_t tag_cap;
-	uint64_t tagged; /* bytes */
-	uint64_t hashed;
+	uint64_t tagged, hashed; /* bytes; also where there is no tagger, or no sha256 */
 };
 
 /* Begins with `tagger` (NULL: makes no tags); `hash` false: the sha256 stays all zero. 0 or -ENOMEM. */
@@ -43,11 +53,14 @@ int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash);
 /* The next `n` bytes. 0, -ENOMEM or -EIO; after a failure only hasher_abort() may be called. */
 int hasher_feed(struct hasher *h, const void *data, size_t n);
 
-/* The two halves of hasher_feed(): each must get all bytes, in order. */
-int hasher_hash(struct hasher *h, const void *data, size_t n);
-int hasher_tag(struct hasher *h, const void *data, size_t n);
+/*
+ * hasher_feed() in two halves, for two threads: first the buffer is tagged, then hashed, and it stays as it is until
+ * both are done. Each half gets all bytes in order. As hasher_feed().
+ */
+int hasher_tag(struct hasher *h, const void *data, size_t n, struct tagged *ret);
+int hasher_hash(struct hasher *h, const struct tagged *t);
 
-/* Ends and frees it, also on failure: 0, -ENOMEM or -EIO. Or only frees it. */
+/* Ends and frees it, also on failure: 0, -ENOMEM or -EIO (also: not all that was tagged was hashed). Or only frees it. */
 int hasher_end(struct hasher *h, struct ingested *ret);
 void hasher_abort(struct hasher *h);
 

@@ -14,7 +14,8 @@ struct block {
 	char *data;
 	size_t n;
 	uint64_t off;
-	bool tap; /* the second thread taps it */
+	struct tagged tagged; /* the same bytes, to be hashed */
+	bool tap;	      /* the second thread taps it */
 };
 
 struct run {
@@ -49,7 +50,7 @@ static void *hash_blocks(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&run->lock);
-		r = hasher_hash(&run->hasher, b->data, b->n);
+		r = hasher_hash(&run->hasher, &b->tagged);
 		if (b->tap)
 			run->job->tap(run->job->ctx, b->off, b->data, b->n);
 		pthread_mutex_lock(&run->lock);
@@ -104,7 +105,7 @@ static int hash_block(struct run *run, struct block *b)
 		pthread_cond_signal(&run->moved);
 		pthread_mutex_unlock(&run->lock);
 	} else {
-		r = hasher_hash(&run->hasher, b->data, b->n);
+		r = hasher_hash(&run->hasher, &b->tagged);
 	}
 	if (tap && r == 0)
 		job->tap(job->ctx, b->off, b->data, b->n);
@@ -140,7 +141,7 @@ static int read_blocks(struct run *run)
 		b->n = (size_t)got;
 		r = check_size(run, b->n);
 		if (r == 0)
-			r = hasher_tag(&run->hasher, b->data, b->n);
+			r = hasher_tag(&run->hasher, b->data, b->n, &b->tagged);
 		if (r == 0)
 			r = hash_block(run, b);
 		if (r < 0)

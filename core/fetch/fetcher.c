@@ -17,105 +17,101 @@ static bool trusted(const struct fetcher *x)
 	return x->f.trust == HTTP_USER;
 }
 
-/* ---- hashing and tagging: a job each, since one takes as long as all the rest ---- */
+/* ---- hashing: a job, since it takes as long as all the rest ---- */
 
 static bool is_hashing(struct fetcher *x)
 {
 	bool busy;
 
 	pthread_mutex_lock(&x->lock);
-	busy = x->chasers[0].busy || x->chasers[1].busy;
+	busy = x->hashing.busy;
 	pthread_mutex_unlock(&x->lock);
 	return busy;
 }
 
-/* Reads what is in the destination up to hash_to: also what an earlier fetch has left. */
-static void chase(struct chaser *c)
+/*
+ * Hashes and tags what is in the destination up to hashing.to, also what an earlier fetch has left. Who else can write
+ * to the file may do so at any time, so each block is read once, for both.
+ */
+static void hash_blocks(struct fetcher *x)
 {
-	struct fetcher *x = c->x;
+	struct hashing *h = &x->hashing;
 	char block[128 * KIB];
 
-	for (uint64_t to; (to = MIN(x->hash_to, c->end)) > c->done && c->error == 0 &&
-			  !cancel_fired(x->f.cancel);) {
-		size_t n = (size_t)MIN(sizeof(block), to - c->done);
-		int r = dest_read(x->f.dest, block, n, c->done);
+	for (uint64_t to;
+	     (to = MIN(h->to, h->end)) > h->done && h->error == 0 && !cancel_fired(x->f.cancel);) {
+		size_t n = (size_t)MIN(sizeof(block), to - h->done);
+		int r = dest_read(x->f.dest, block, n, h->done);
 
 		if (r == 0)
-			r = c->run(&x->hasher, block, n);
-		c->error = r;
-		c->done += n;
-		if (r == 0 && x->f.progress && c->run == hasher_hash)
+			r = hasher_feed(&h->hasher, block, n);
+		h->error = r;
+		h->done += n;
+		if (r == 0 && x->f.progress)
 			x->f.progress(x->f.progress_ctx, n);
 	}
 }
 
-static void run_chaser(struct job *job)
+static void run_hashing(struct job *job)
 {
-	struct chaser *c = container_of(job, struct chaser, job);
-	struct fetcher *x = c->x;
+	struct fetcher *x = container_of(job, struct fetcher, hashing.job);
 
-	chase(c);
+	hash_blocks(x);
 	pthread_mutex_lock(&x->lock);
-	c->busy = false;
+	x->hashing.busy = false;
 	/* with the lock: the task may be over as soon as it sees this */
 	task_wake(&x->task);
 	pthread_mutex_unlock(&x->lock);
 }
 
-static bool is_behind(const struct chaser *c)
+static bool is_behind(const struct fetcher *x)
 {
-	return c->run && c->error == 0 && c->done < c->x->arrived;
-}
+	const struct hashing *h = &x->hashing;
 
-static void chase_on(struct chaser *c)
-{
-	struct fetcher *x = c->x;
-	bool busy;
-
-	pthread_mutex_lock(&x->lock);
-	busy = c->busy;
-	c->busy = busy || (is_behind(c) && x->arrived - c->done > HASH_HERE);
-	pthread_mutex_unlock(&x->lock);
-	/* a job that runs goes on */
-	if (busy || !is_behind(c))
-		return;
-	c->end = c->done + HASH_JOB;
-	if (c->busy)
-		workers_submit(x->f.options->workers, &c->job, LANE_NET);
-	else if (x->complete) /* not little by little, which costs more */
-		chase(c);
+	return h->wanted && h->error == 0 && h->done < x->arrived;
 }
 
 /* Hashes on if there is enough. False: all that has arrived is hashed, or that failed. */
 static bool hash_on(struct fetcher *x)
 {
-	bool behind = false;
+	struct hashing *h = &x->hashing;
 
-	x->hash_to = x->arrived;
-	for (size_t i = 0; i < 2; i++) {
-		chase_on(&x->chasers[i]);
-		behind |= is_behind(&x->chasers[i]);
+	h->to = x->arrived;
+	/* a job that runs goes on */
+	if (is_hashing(x))
+		return true;
+	if (!is_behind(x))
+		return false;
+	h->end = h->done + HASH_JOB;
+	if (x->arrived - h->done > HASH_HERE) {
+		/* nobody else looks at it until the job is submitted */
+		h->busy = true;
+		workers_submit(x->f.options->workers, &h->job, LANE_NET);
+		return true;
 	}
-	return is_hashing(x) || behind;
+	/* not little by little, which costs more */
+	if (x->complete)
+		hash_blocks(x);
+	return is_behind(x);
+}
+
+/* What was hashed is of no use. */
+static void hash_drop(struct fetcher *x)
+{
+	if (x->hashing.wanted)
+		hasher_abort(&x->hashing.hasher);
+	x->hashing = (struct hashing){ .job.run = run_hashing };
 }
 
 static int hash_begin(struct fetcher *x)
 {
-	bool hash = x->f.hash && x->f.what != FETCH_SIZE;
-	bool tag = x->f.tagger && x->f.what != FETCH_SIZE;
 	int r = 0;
 
-	if (x->hasher_begun)
-		hasher_abort(&x->hasher);
-	x->chasers[0] = (struct chaser){ .x = x, .job.run = run_chaser, .run = hasher_hash };
-	x->chasers[1] = (struct chaser){ .x = x, .job.run = run_chaser, .run = hasher_tag };
-	if (!hash && !tag)
-		x->chasers[0].run = NULL;
-	if (!tag)
-		x->chasers[1].run = NULL;
-	if (hash || tag)
-		r = hasher_begin(&x->hasher, x->f.tagger, x->f.hash);
-	x->hasher_begun = r == 0 && (hash || tag);
+	hash_drop(x);
+	if (x->f.what != FETCH_SIZE && (x->f.hash || x->f.tagger)) {
+		r = hasher_begin(&x->hashing.hasher, x->f.tagger, x->f.hash);
+		x->hashing.wanted = r == 0;
+	}
 	return r;
 }
 
@@ -124,11 +120,11 @@ static int check_hash(struct fetcher *x, struct ingested *ret)
 {
 	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
 	struct ingested in = { .size = x->arrived };
-	int r = x->chasers[0].error ? x->chasers[0].error : x->chasers[1].error;
+	int r = x->hashing.error;
 
-	if (r == 0 && x->hasher_begun) {
-		x->hasher_begun = false;
-		r = hasher_end(&x->hasher, &in);
+	if (r == 0 && x->hashing.wanted) {
+		x->hashing.wanted = false;
+		r = hasher_end(&x->hashing.hasher, &in);
 	}
 	if (r == 0 && x->f.sha256 && memcmp(in.sha256, x->f.sha256, SHA256_SIZE) != 0) {
 		hex_encode(x->f.sha256, SHA256_SIZE, want);
@@ -356,8 +352,7 @@ static bool finish(struct fetcher *x, struct ingested *in)
 	transfer_end(x);
 	cancel_hook_remove(f.cancel, &x->hook);
 	task_end(&x->task);
-	if (x->hasher_begun)
-		hasher_abort(&x->hasher);
+	hash_drop(x);
 	if (f.what == FETCH_SIZE)
 		in->size = x->arrived;
 	pthread_mutex_destroy(&x->lock);

@@ -56,15 +56,16 @@ struct conn {
 	int64_t began_ms;
 };
 
-/* Follows the bytes that have arrived. */
-struct chaser {
+/* Hashes and tags the bytes that have arrived, each block of the destination read once for both. */
+struct hashing {
 	struct job job;
-	struct fetcher *x;
-	int (*run)(struct hasher *h, const void *data, size_t n); /* NULL: not wanted */
-	bool busy; /* its job runs; else `end` is the task's */
-	atomic_int error;
+	bool wanted;  /* false: the rest is not used */
+	bool busy;    /* the job runs; else `end` is the task's; guarded by the fetcher's lock */
 	uint64_t end; /* where the job ends at the latest */
+	_Atomic uint64_t to; /* what has arrived, for the job */
 	_Atomic uint64_t done;
+	atomic_int error;
+	struct hasher hasher; /* begun as long as it is wanted */
 };
 
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */
@@ -115,11 +116,8 @@ struct fetcher {
 	uint64_t arrived;  /* the first so many bytes are in the destination */
 	bool complete;	   /* and they are all */
 
-	pthread_mutex_t lock; /* guards `busy` of the chasers */
-	struct hasher hasher;
-	bool hasher_begun;
-	_Atomic uint64_t hash_to; /* arrived, for the chasers' jobs */
-	struct chaser chasers[2]; /* one hashes, one tags */
+	pthread_mutex_t lock; /* guards hashing.busy */
+	struct hashing hashing;
 };
 
 /* Is it a part of a file, so that the destination has not the file's first byte? */

@@ -63,9 +63,9 @@ static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 /* The network may be so far ahead of the hash: together they use all cores to the end. */
 static uint64_t hash_limit(const struct fetcher *x)
 {
-	const struct chaser *c = &x->chasers[0];
+	const struct hashing *h = &x->hashing;
 
-	return c->run && c->error == 0 ? c->done + HASH_LAG : UINT64_MAX;
+	return h->wanted && h->error == 0 ? h->done + HASH_LAG : UINT64_MAX;
 }
 
 /* Takes the bytes that are there. 1: the body or the piece is over; -EAGAIN: more to come. */

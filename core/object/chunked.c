@@ -87,6 +87,12 @@ static size_t chunk_len(const struct chunked *c, uint64_t i)
 
 /* ---- the memory of tags ---- */
 
+/* Where the tags of chunk `i` are among all. */
+static uint64_t first_tag(const struct chunked *c, uint64_t i)
+{
+	return i * (c->file->chunk_size / CHUNK_SIZE);
+}
+
 static uint64_t tags_cost(const struct chunked *c, uint64_t i)
 {
 	return ((chunk_len(c, i) - 1) / CHUNK_SIZE + 1) * TAG_SIZE;
@@ -229,59 +235,53 @@ static void copy_excerpt(const struct excerpt *x, const char *data, size_t n, si
 		memcpy(x->to + (from - x->off), data + (from - at), end - from);
 }
 
-static int tag(const struct chunked_bytes *b, uint64_t off, const char *data, size_t n)
-{
-	int r = 0;
-
-	for (size_t at = 0; at < n && r == 0; at += CHUNK_SIZE)
-		r = tagger_tag(b->tagger, data + at, MIN(CHUNK_SIZE, n - at),
-			       b->tags[(off + at) / CHUNK_SIZE]);
-	return r;
-}
-
-/* Reads chunk `i` by and by, as it may be of 16 MiB: hashes it, and leaves the tags of just these bytes. */
+/* Reads chunk `i` by and by, as it may be of 16 MiB: hashes and tags just these bytes, and copies of them. */
 static int read_chunk(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
-		      const struct excerpt *x, uint8_t ret[SHA256_SIZE])
+		      const struct excerpt *x, struct ingested *ret)
 {
-	uint64_t start = i * c->file->chunk_size;
+	uint64_t start = b->off + i * c->file->chunk_size;
 	size_t len = chunk_len(c, i), n;
 	char *data = malloc(PIECE);
-	struct sha256 *hash = NULL;
-	int r = data ? sha256_new(&hash) : -ENOMEM;
+	struct hasher h = { 0 };
+	int r = data ? hasher_begin(&h, b->tagger, true) : -ENOMEM;
 
 	for (size_t at = 0; at < len && r == 0; at += n) {
 		n = MIN(PIECE, len - at);
-		r = source_pread(b->source, data, n, b->off + start + at);
+		r = source_pread(b->source, data, n, start + at);
 		if (r == 0)
-			r = sha256_update(hash, data, n);
-		if (r == 0)
-			r = tag(b, start + at, data, n);
+			r = hasher_feed(&h, data, n);
 		if (r == 0)
 			copy_excerpt(x, data, n, at);
 	}
-	if (r == 0)
-		r = sha256_final(hash, ret);
-	sha256_free(hash);
 	free(data);
+	if (r == 0)
+		return hasher_end(&h, ret);
+	hasher_abort(&h);
 	return r;
 }
 
 /*
- * 0; 1: it has another hash; -EBADMSG: the file ends before it, and nobody fetches the rest; or why that is not known.
- * Its lock is held: its tags count once it is verified.
+ * 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and nobody fetches the rest; or
+ * why that is not known. Its lock is held: its tags count once it is verified.
  */
 static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 		   const struct excerpt *x)
 {
-	uint8_t want[SHA256_SIZE] = { 0 }, found[SHA256_SIZE] = { 0 };
-	int r = read_chunk(c, b, i, x, found);
+	uint8_t want[SHA256_SIZE] = { 0 };
+	struct ingested found = { 0 };
+	int r = read_chunk(c, b, i, x, &found);
 
 	/* it was cut off since; what is fetched can come again */
 	if (r == -ENODATA)
 		return c->origin ? 1 : -EBADMSG;
 	if (r == 0)
 		r = wanted(c, i, want);
-	return r < 0 ? r : memcmp(want, found, SHA256_SIZE) != 0;
+	if (r == 0)
+		r = memcmp(want, found.sha256, SHA256_SIZE) != 0;
+	if (r == 0)
+		memcpy(b->tags + first_tag(c, i), found.tags, tags_cost(c, i));
+	free(found.tags);
+	return r;
 }
 
 static int report_bad(struct chunked *c, uint64_t i)
@@ -371,13 +371,12 @@ void chunked_hashed(struct chunked *c)
 
 int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE])
 {
-	uint64_t per_chunk = c->file->chunk_size / CHUNK_SIZE;
 	int r = 0;
 
 	for (uint64_t i = 0; i < c->n_chunks && r == 0; i++) {
-		uint8_t(*at)[TAG_SIZE] = b->tags + i * per_chunk,
-		(*new)[TAG_SIZE] = tags + i * per_chunk;
-		size_t n = ((chunk_len(c, i) - 1) / CHUNK_SIZE + 1) * TAG_SIZE;
+		uint8_t(*at)[TAG_SIZE] = b->tags + first_tag(c, i),
+		(*new)[TAG_SIZE] = tags + first_tag(c, i);
+		size_t n = tags_cost(c, i);
 
 		pthread_mutex_lock(&c->lock[i % STRIPES]);
 		if (!chunked_is_verified(c, i)) {

@@ -97,6 +97,25 @@ def calls(layer):
     return {a: {defines[s] for s in symbols if s in defines} - {a} for a, symbols in uses.items()}
 
 
+# Who may call what computes a hash or a tag in parts: see "A block is read once" in core/README.md.
+PASSES = {
+    'hasher_hash': {'base/ingest'}, 'hasher_tag': {'base/ingest'},
+    'tag_begin': {'base/hasher'}, 'tag_update': {'base/hasher'}, 'tag_end': {'base/hasher'},
+    'tagger_tag': {'object/bytes'},     # compares
+    'sha256_update': {'base/hasher', 'carton_number', 'format/chunks', 'object/hashed'},
+}
+
+
+def test_one_pass_hashes_and_tags():
+    users = {symbol: set() for symbol in PASSES}
+    for path in (BUILD / 'core').rglob('*.o'):
+        name = str(path.relative_to(BUILD / 'core'))[:-2]
+        if (CORE / f'{name}.c').exists():
+            for symbol in set(run('nm', '-u', path).stdout.split()) & set(PASSES):
+                users[symbol].add(name)
+    assert users == PASSES
+
+
 def circles(graph):
     """The sets of nodes that reach each other (Tarjan's strongly connected components)."""
     index, low, stack, found = {}, {}, [], []

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holes punched into a carton or a cache entry while it is read; cartons still being written."""
+"""Holes and other bytes in a carton or the cache, while it is read; cartons still being written."""
+import contextlib
 import ctypes
 import errno
 import os
 import random
+import shutil
+import struct
 import threading
+import urllib.request
+from collections import Counter
 
 import pytest
 
+import chunkindex
 import harness
-from harness import CARTONFS, ctl, mountinfo, run
-from origin import MIB, Cache, lines_of
+from harness import CARTONFS, ctl, eventually, mountinfo, run
+from origin import MIB, Cache, LinkedCarton, digest, lines_of
+from tamper import Tamperer, Target, judge, reads
 from zipwriter import Carton, sample
 
 CHUNK = 32 << 10
@@ -253,3 +260,177 @@ def test_directory_being_written(mount, work):
             assert m.error(f'model/{name}') in ('', 'EIO')
     with mount(root) as m:
         assert m.read('model/a') == want['model/a'] and m.read('model/b') == want['model/b']
+
+
+# ---- written to while it is hashed and tagged ----
+
+N_TAMPERED, TAMPERED_SIZE = 8, 9 * MIB      # more than is kept in memory, or fetched whole despite an index
+TAMPERINGS = int(os.environ.get('TAMPERINGS', 16))     # of each kind, at least
+
+
+class Intake:
+    """One way for bytes to come in: a carton, and which files are written to meanwhile."""
+    by_chunks = False
+
+    def __init__(self, nginx, work, method='zstd'):
+        self.nginx, self.work = nginx, work
+        self.data = {f'model/{i}': random.Random(i).randbytes(TAMPERED_SIZE + i) for i in range(N_TAMPERED)}
+        self.carton, self.source = LinkedCarton(method=method), work / 'm.carton'
+        self.add()
+        self.carton.write(self.source)
+        self.pin = self.carton.model_hash()
+
+    def add(self):
+        for path, data in self.data.items():
+            self.carton.add(path, data, level=1)
+
+    def link(self):
+        for path, data in self.data.items():
+            self.carton.link(path, data, self.nginx.put(f'tampered/{path}', data))
+
+    def index(self):
+        self.carton.add(chunkindex.PATH, chunkindex.index(*self.data.values()), method='stored')
+
+    def prepare(self, cache):
+        """Before each mount with an empty cache."""
+
+    def target(self, cache, path):
+        """What is written to is the copy that the cache gets."""
+        data = self.data[path]
+        return Target(data, cache.path / 'v1/partial' / digest(data))
+
+
+class FetchedWhole(Intake):
+    add = Intake.link
+
+
+class FetchedByChunks(Intake):
+    by_chunks = True
+
+    def add(self):
+        self.link()
+        self.index()
+
+    def target(self, cache, path):
+        data = self.data[path]
+        name = digest(b'chunks\0' + bytes.fromhex(digest(data)))
+        return Target(data, cache.path / 'v1/partial' / name)
+
+
+class Resumed(FetchedWhole):
+    """Half of each file is there from a fetch that was cut off."""
+
+    def prepare(self, cache):
+        for path, data in self.data.items():
+            url = self.nginx.url(f'tampered/{path}')
+            etag = urllib.request.urlopen(url).headers['ETag']
+            validator, name = f'{etag} {url}'.encode(), cache.path / 'v1/partial' / digest(data)
+            name.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            half = len(data) // 2
+            name.write_bytes(data[:half])
+            name.with_suffix('.v').write_bytes(b'cfspart1' + struct.pack('<QI', half, len(validator)) + validator)
+
+
+class Adopted(FetchedWhole):
+    """Another process has fetched them, and left no seals."""
+
+    def prepare(self, cache):
+        p = ctl('fetch', '--private-links', cache.flag, self.source)
+        assert p.returncode == 0, p.stderr
+        for seal in cache.seals().values():
+            seal.unlink()
+        for entry in cache.objects().values():
+            entry.chmod(0o600)
+
+    def target(self, cache, path):
+        data = self.data[path]
+        return Target(data, cache.path / 'v1/objects' / digest(data)[:2] / digest(data))
+
+
+class Decoded(Intake):
+    pass
+
+
+class InPlace(Intake):
+    """A local carton, of which nothing is copied."""
+
+    def __init__(self, nginx, work):
+        super().__init__(nginx, work, 'stored')
+        self.right = self.source.read_bytes()
+
+    def prepare(self, cache):
+        with open(self.source, 'r+b') as f:
+            f.write(self.right)
+
+    def target(self, cache, path):
+        return Target(self.data[path], self.source, self.carton.placed[path].data)
+
+
+class InPlaceByChunks(InPlace):
+    by_chunks = True
+
+    def add(self):
+        super().add()
+        self.index()
+
+
+class Unpacked(Intake):
+    def prepare(self, cache):
+        self.source = self.work / 'unpacked'
+        shutil.rmtree(self.source, ignore_errors=True)
+        self.carton.unpack(self.source)
+
+    def target(self, cache, path):
+        return Target(self.data[path], self.source / path)
+
+
+INTAKES = [FetchedWhole, FetchedByChunks, Resumed, Adopted, Decoded, InPlace, InPlaceByChunks, Unpacked]
+
+
+def taken_in(m, path, window, by_chunks):
+    """Opens and reads a file. Chunks are taken in as they are read, and all of it after that."""
+    try:
+        with window:
+            f = open(m / path, 'rb', buffering=0)
+            with contextlib.suppress(OSError):
+                if by_chunks and reads(f):
+                    eventually('all of it is hashed', lambda: m.state(path) != 'chunks')
+        with f:
+            return reads(f)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+
+
+def tampered_round(mount, intake, cache, seed, counts):
+    """All files once, then in two later mounts; how many were written to in the window."""
+    intake.prepare(cache)
+    paths, options = list(intake.data), (*cache.options, '-o', f'private_links,manifest_sha256={intake.pin}')
+    targets = [intake.target(cache, p) for p in paths]
+    with mount(intake.source, *options) as m, Tamperer(targets, seed) as t:
+        for i, path in enumerate(paths):
+            for word, window in ('', t.reading(i)), ('again ', contextlib.nullcontext()):
+                got = taken_in(m, path, window, intake.by_chunks)
+                counts[word + judge(got, intake.data[path])] += 1
+    for _ in range(2):
+        with mount(intake.source, *options, '-o', 'offline') as m:
+            for path in paths:
+                got = judge(taken_in(m, path, contextlib.nullcontext(), False), intake.data[path])
+                counts[f'later {got}'] += 1
+                counts['sealed'] += got == 'right' and m.state(path) == 'sealed'
+    counts['writes'] += t.writes()
+    return t.hits()
+
+
+@pytest.mark.parametrize('kind', INTAKES)
+def test_written_while_taken_in(nginx, mount, work, kind, record_property):
+    """Whoever writes to a file between its hash and its tags gets nobody to read that."""
+    intake, counts, hits, rounds = kind(nginx, work), Counter(), 0, 0
+    while hits < TAMPERINGS:
+        cache = Cache(work / 'cache')
+        hits += tampered_round(mount, intake, cache, rounds, counts)
+        shutil.rmtree(cache.path)
+        rounds += 1
+        assert rounds < TAMPERINGS, f'{hits} of {rounds * N_TAMPERED} were hit: {dict(counts)}'
+    print(f'{kind.__name__}: {hits} tamperings, {dict(sorted(counts.items()))}')
+    assert not [k for k in counts if 'wrong' in k], dict(counts)
+    assert counts['right'] and counts['later right'] and counts['sealed'], dict(counts)

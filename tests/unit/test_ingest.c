@@ -212,6 +212,30 @@ static void test_push(void **state)
 	free(data);
 }
 
+/* Nothing is hashed that was not tagged, or not in its turn; and what was tagged has to be hashed. */
+static void test_halves(void **state)
+{
+	char *data = make_bytes(3 * CHUNK_SIZE, 3);
+	struct tagged first, second;
+	struct tagger *tagger;
+	struct ingested out;
+	struct hasher h;
+
+	(void)state;
+	assert_int_equal(tagger_new(NULL, &tagger), 0);
+	for (unsigned with_tags = 0; with_tags < 2; with_tags++) {
+		assert_int_equal(hasher_begin(&h, with_tags ? tagger : NULL, true), 0);
+		assert_int_equal(hasher_tag(&h, data, CHUNK_SIZE, &first), 0);
+		assert_int_equal(hasher_tag(&h, data + CHUNK_SIZE, CHUNK_SIZE, &second), 0);
+		assert_int_equal(hasher_hash(&h, &second), -EIO);
+		assert_int_equal(hasher_hash(&h, &first), 0);
+		assert_int_equal(hasher_hash(&h, &first), -EIO);
+		assert_int_equal(hasher_end(&h, &out), -EIO);
+	}
+	tagger_free(tagger);
+	free(data);
+}
+
 /* ---- bytes ---- */
 
 #define HELD (5 * CHUNK_SIZE + 1000)
@@ -396,6 +420,7 @@ int main(void)
 		cmocka_unit_test(test_no_hash),
 		cmocka_unit_test(test_cancelled),
 		cmocka_unit_test(test_push),
+		cmocka_unit_test(test_halves),
 		cmocka_unit_test_setup_teardown(test_ranges, hold, let_go),
 		cmocka_unit_test_setup_teardown(test_overwritten, hold, let_go),
 		cmocka_unit_test_setup_teardown(test_swapped, hold, let_go),
