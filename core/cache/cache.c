@@ -153,3 +153,11 @@ int cache_note_get(struct cache *c, const uint8_t key[32], char *ret_text, size_
 	fd_close(fd);
 	return r;
 }
+
+void cache_note_drop(struct cache *c, const uint8_t key[32])
+{
+	char name[HEX_SIZE];
+
+	hex_encode(key, 32, name);
+	unlinkat(c->notes, name, 0);
+}

@@ -216,6 +216,9 @@ size_t cache_clean(struct cache *cache);
 int cache_note_put(struct cache *cache, const uint8_t key[32], const char *text);
 int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);
 
+/* Removes it, if there is one. */
+void cache_note_drop(struct cache *cache, const uint8_t key[32]);
+
 /* ---- seals: the tags of verified bytes (digest.h), which a later mount need not hash ---- */
 
 /* The key of all tags in seals. 0; -ENOENT: this cache has no seals. */

@@ -43,6 +43,7 @@ static void withdraw_derived(struct object *of)
 static void whole_failed(struct object *o)
 {
 	object_distrust(o);
+	doubt_keep(o);
 	chunked_fail(o->bytes.chunks);
 	pthread_mutex_lock(&o->store->lock);
 	o->state = OBJECT_CORRUPT;

@@ -21,6 +21,22 @@ const struct chunks_file *indexed_find(const struct object *o, uint64_t size)
 	return f && (f->size == size || size == OBJECT_NO_SIZE) ? f : NULL;
 }
 
+bool indexed_is_doubted(struct making *m)
+{
+	struct object *o = m->object;
+
+	if (!doubt_find(o))
+		return false;
+	carton_log(CARTON_LOG_INFO, object_name(o),
+		   "had another sha256 than MANIFEST says when it was last hashed: all of it is "
+		   "hashed "
+		   "before it opens");
+	/* from now on indexed_find() finds nothing */
+	atomic_store(&o->no_chunks, true);
+	making_submit(m);
+	return true;
+}
+
 int indexed_use(struct making *m, const struct chunks_file *f)
 {
 	struct object *o = m->object;

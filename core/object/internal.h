@@ -39,6 +39,7 @@ struct object {
 	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
 	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
 	atomic_bool no_chunks;	 /* a read failed: the next open hashes all of it */
+	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
 	int64_t stale_ms; /* when the last attempt ended with -ESTALE, else 0; the content making's */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
@@ -130,6 +131,18 @@ void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 /* Bytes did not fit their tags: the next open hashes all of them. */
 void seal_drop(const struct object *o);
 
+/*
+ * Leaves a note that the whole is another file than the chunk index says, for later mounts, which open it at once
+ * otherwise: wherever the bytes come from, the index's word is not enough. Best effort.
+ */
+void doubt_keep(struct object *o);
+
+/* Is there such a note? Then all of it is hashed first. It makes things stricter only, so it need not be true. */
+bool doubt_find(struct object *o);
+
+/* All of it was hashed, and is right: the note goes. */
+void doubt_drop(struct object *o);
+
 /* ---- store.c. Up to waits_take() all are called with the lock held ---- */
 
 /* May the object need a server, so that its waiters have a deadline? */
@@ -206,6 +219,9 @@ struct partial_options;
  * nothing, or a read has failed.
  */
 const struct chunks_file *indexed_find(const struct object *o, uint64_t size);
+
+/* An earlier mount has found another file there: begins anew, to hash all of it on the lane for that. False: not so. */
+bool indexed_is_doubted(struct making *m);
 
 /* The making's bytes are all there, and verified as they are read. 0, -ENOMEM, or -EFBIG over the budget. */
 int indexed_use(struct making *m, const struct chunks_file *f);

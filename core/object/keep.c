@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How long verified copies are kept: those that nobody has pinned are dropped, oldest first, when they
- * take too much memory or too many descriptors. And what is kept for later mounts: seals. An object without its bytes
- * at hand has no use for one: both are found, or neither.
+ * take too much memory or too many descriptors. And what is kept for later mounts: seals, and notes of what failed. An
+ * object without its bytes at hand has no use for a seal: both are found, or neither.
  */
 #include "base/util.h"
 #include "cache/cache.h"
@@ -188,4 +188,50 @@ void seal_drop(const struct object *o)
 {
 	if (o->store->options.seals && o->maker->ops->by_seal)
 		cache_seal_drop(o->store->options.cache, o->sha256);
+}
+
+/* ---- notes of what failed ---- */
+
+#define DOUBT "other bytes than its chunks"
+
+/* The name of the note: under the hash, and that of the index whose word was wrong. False: there is no place for it. */
+static bool doubt_key(const struct object *o, uint8_t ret_key[SHA256_SIZE])
+{
+	const struct object_store *s = o->store;
+	const struct object *index = s->index.ctx;
+	uint8_t name[sizeof(DOUBT) + 2 * SHA256_SIZE];
+
+	if (!s->options.cache || !s->index.chunks)
+		return false;
+	memcpy(name, DOUBT, sizeof(DOUBT));
+	memcpy(name + sizeof(DOUBT), o->sha256, SHA256_SIZE);
+	memcpy(name + sizeof(DOUBT) + SHA256_SIZE, index->sha256, SHA256_SIZE);
+	return sha256_mem(name, sizeof(name), ret_key) == 0;
+}
+
+void doubt_keep(struct object *o)
+{
+	uint8_t key[SHA256_SIZE];
+
+	if (doubt_key(o, key) && cache_note_put(o->store->options.cache, key, DOUBT) == 0)
+		atomic_store(&o->doubted, true);
+}
+
+bool doubt_find(struct object *o)
+{
+	char text[MAX_CACHE_VALIDATOR + 1];
+	uint8_t key[SHA256_SIZE];
+
+	if (doubt_key(o, key) &&
+	    cache_note_get(o->store->options.cache, key, text, sizeof(text)) == 0)
+		atomic_store(&o->doubted, true);
+	return atomic_load(&o->doubted);
+}
+
+void doubt_drop(struct object *o)
+{
+	uint8_t key[SHA256_SIZE];
+
+	if (atomic_exchange(&o->doubted, false) && doubt_key(o, key))
+		cache_note_drop(o->store->options.cache, key);
 }

@@ -328,6 +328,8 @@ static void entry_get_bytes(struct making *m)
 	const struct chunks_file *f = in_index(m->object);
 	struct attempt *a;
 
+	if (f && indexed_is_doubted(m))
+		return;
 	/* where that fails, hashing all says why */
 	if (f && by_chunks(m, f) == 0) {
 		making_done(m, 0);

@@ -157,6 +157,8 @@ static void link_get_bytes(struct making *m)
 		.link = link_of(o),
 	};
 
+	if (options.file && indexed_is_doubted(m))
+		return;
 	if (!options.file || indexed_fetch(m, &options) < 0)
 		get_all(m);
 	else if (m->whole)

@@ -195,8 +195,12 @@ void making_done(struct making *m, int result)
 		making_submit(m);
 		return;
 	}
-	if (result == 0 && !m->sealed && !m->bytes.chunks)
+	if (result == 0 && !m->sealed && !m->bytes.chunks) {
 		seal_keep(m->object, m->size, m->bytes.tags);
+		/* else only its size is known */
+		if (m->bytes.kind != BYTES_NONE)
+			doubt_drop(m->object);
+	}
 	if (result == 0)
 		bytes_count(&m->bytes, m->size ? m->size : object_size(m->object),
 			    m->object->store->options.budget);

@@ -23,7 +23,7 @@ import zipwriter
 from chunkindex import CHUNK
 from conftest import BIG
 from harness import ROOT, ctl, eventually, run
-from origin import MIB, errno_of
+from origin import MIB, PRIVATE, LinkedCarton, errno_of
 from test_faulty_disk import Disk
 
 PAGE = ROOT / 'fs/cartonfs-chunks.5'
@@ -209,6 +209,82 @@ def test_whole_differs(work, mount_fg):
         eventually('it fails', lambda: m.error('model/large') == 'EIO')
         assert m.error('model/large') == 'EIO'
         assert 'model/large: does not have the sha256 that MANIFEST says' in m.log()
+
+
+# ---- later mounts of what had another hash than its chunks ----
+
+def notes(cache):
+    return list(cache.path.glob('v1/notes/*'))
+
+
+def damaged_late(work, mount, cache):
+    """A carton of which one chunk is bad; a mount has hashed it after it was opened and read. Its path, where."""
+    c = indexed()
+    path = c.write(work / 'm.carton')
+    at = c.placed['model/large'].data + 4 * CHUNK
+    overwrite(path, at, b'other')
+    with mount(path, *cache.options) as m:
+        with open(m / 'model/large', 'rb'):     # it opens; what is read before it is hashed is right
+            eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == 'corrupt'
+    return path, at
+
+
+def test_failed_whole_is_hashed_first_later(work, mount, cache):
+    """No byte of it is read before; when it is right again, it opens as before."""
+    path, at = damaged_late(work, mount, cache)
+    for _ in range(2):
+        with mount(path, *cache.options) as m:
+            assert errno_of(pread, m / 'model/large', 1, 0) == errno.EIO
+            assert m.state('model/large') == 'corrupt'
+    assert len(notes(cache)) == 1
+    overwrite(path, at, LARGE[4 * CHUNK:][:5])
+    with mount(path, *cache.options) as m:
+        assert pread(m / 'model/large', 1000, 0) == LARGE[:1000] and m.state('model/large') == 'verified'
+        assert m.read('model/large') == LARGE
+    assert notes(cache) == []
+    with mount(path, *cache.options, *UNSEALED) as m:
+        assert pread(m / 'model/large', 1000, 0) == LARGE[:1000]
+        assert m.state('model/large') in ('chunks', 'verified')
+
+
+def test_failed_whole_elsewhere(work, mount, cache, nginx):
+    """An index that lies of what LINKS names: a server with the right bytes heals it."""
+    data, lie = content(40 * CHUNK, 3), content(40 * CHUNK, 4)
+    c = LinkedCarton(method='stored').link('model/large', data, nginx.put('lie', lie))
+    c.add(chunkindex.PATH, chunkindex.index_of(
+        [(hashlib.sha256(data).digest(), len(data), CHUNK, chunkindex.chunk_hashes(lie))]))
+    path = c.write(work / 'm.carton')
+    with mount(path, *PRIVATE, *cache.options) as m:
+        assert pread(m / 'model/large', 1000, 0) == lie[:1000]
+        with contextlib.suppress(OSError):      # the last byte has all of it hashed
+            m.read('model/large')
+        eventually('all of it is hashed', lambda: notes(cache))
+    assert len(notes(cache)) == 1
+    with mount(path, *PRIVATE, *cache.options) as m:
+        assert errno_of(pread, m / 'model/large', 1, 0) == errno.EIO
+    nginx.put('lie', data)
+    with mount(path, *PRIVATE, *cache.options) as m:
+        assert m.read('model/large') == data and m.state('model/large') == 'verified'
+    assert notes(cache) == []
+
+
+@pytest.mark.parametrize('text', [b'', b'any', b'x' * 99999, None], ids=['empty', 'any', 'long', 'directory'])
+def test_forged_note(work, mount, cache, text):
+    """Who writes notes has a file hashed first, once; it is read as ever."""
+    path, at = damaged_late(work, mount, cache)
+    overwrite(path, at, LARGE[4 * CHUNK:][:5])
+    note = notes(cache)[0]
+    note.unlink()
+    note.mkdir() if text is None else note.write_bytes(text)
+    with mount(path, *cache.options) as m:
+        assert m.read('model/large') == LARGE
+        eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == 'verified'
+    # what is no note at all does nothing
+    assert notes(cache) == ([note] if text is None or len(text) > 1000 else [])
+    if text is None:
+        note.rmdir()
 
 
 KEPT = '''
