@@ -223,52 +223,103 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 			   "nothing is kept for a mount without network: %s", strerror(-r));
 }
 
-static int load_stretch(struct source *from, uint64_t *at, struct held *to)
+/* What is loaded is hashed in the memory that it is read to. */
+struct loading {
+	struct source *from;
+	uint64_t at;
+	struct sha256 *hash;
+};
+
+static int take(struct loading *l, void *ret_buf, size_t n)
+{
+	int r = source_pread(l->from, ret_buf, n, l->at);
+
+	l->at += n;
+	return r < 0 ? r : sha256_update(l->hash, ret_buf, n);
+}
+
+static int load_stretch(struct loading *l, struct held *to)
 {
 	uint8_t head[RECORD_HEADER];
 	uint64_t off, n;
 	char *data;
-	int r = source_pread(from, head, sizeof(head), *at);
+	int r = take(l, head, sizeof(head));
 
 	if (r < 0)
 		return r;
 	off = get_le64(head);
 	n = get_le64(head + 8);
-	*at += sizeof(head);
-	if (n > from->size - *at)
+	if (n > l->from->size - l->at)
 		return -EBADMSG;
 	data = malloc(n ? n : 1);
-	r = data ? source_pread(from, data, n, *at) : -ENOMEM;
-	*at += n;
+	r = data ? take(l, data, n) : -ENOMEM;
 	if (r == 0)
 		return held_add(to, data, n, off);
 	free(data);
 	return r;
 }
 
-int snapshot_read(struct source *from, struct snapshot *ret)
+static int load_all(struct loading *l, const uint8_t sha256[SHA256_SIZE], struct snapshot *ret)
 {
-	uint64_t at = HEADER;
-	uint8_t head[HEADER] = { 0 };
-	int r = from->size > MAX_SNAPSHOT ? -EFBIG : source_pread(from, head, sizeof(head), 0);
+	uint8_t head[HEADER] = { 0 }, found[SHA256_SIZE];
+	int r = l->from->size > MAX_SNAPSHOT ? -EFBIG : take(l, head, sizeof(head));
 
 	if (r == 0 && memcmp(head, MAGIC, SIZE_AT) != 0)
 		r = -EBADMSG;
-	while (r == 0 && at < from->size)
-		r = load_stretch(from, &at, ret->held);
+	while (r == 0 && l->at < l->from->size)
+		r = load_stretch(l, ret->held);
+	if (r == 0)
+		r = sha256_final(l->hash, found);
+	if (r == 0 && memcmp(found, sha256, SHA256_SIZE) != 0)
+		r = -EBADMSG;
 	ret->size = get_le64(head + SIZE_AT);
 	ret->mtime = (int64_t)get_le64(head + MTIME_AT);
 	return r;
 }
 
-int snapshot_load(struct cache *cache, const char *url, struct snapshot *ret)
+int snapshot_read(struct source *from, const uint8_t sha256[SHA256_SIZE], struct snapshot *ret)
+{
+	struct loading l = { .from = from };
+	int r = sha256_new(&l.hash);
+
+	if (r == 0)
+		r = load_all(&l, sha256, ret);
+	sha256_free(l.hash);
+	return r;
+}
+
+/* It could not be loaded: if it is not what its name says, it goes, so that it can be kept anew. */
+static void drop_damaged(struct cache *cache, const uint8_t sha256[SHA256_SIZE])
 {
 	const struct ingest all = { .size = UINT64_MAX };
+	struct source *source;
+	struct ingested in;
+
+	if (cache_read(cache, sha256, &all, &source, &in) == 0)
+		source_unref(source);
+}
+
+static int load_object(struct cache *cache, const uint8_t sha256[SHA256_SIZE], struct snapshot *ret)
+{
+	struct source *source;
+	int fd, r = cache_lookup(cache, sha256, &fd, NULL);
+
+	if (r == 0)
+		r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	r = snapshot_read(source, sha256, ret);
+	source_unref(source);
+	if (r < 0 && r != -ENOMEM)
+		drop_damaged(cache, sha256);
+	return r;
+}
+
+int snapshot_load(struct cache *cache, const char *url, struct snapshot *ret)
+{
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	struct snapshot s = { .held = held_new(MAX_SNAPSHOT) };
 	char hex[2 * SHA256_SIZE + 1];
-	struct source *source = NULL;
-	struct ingested in;
 	int r = s.held ? make_key(url, key) : -ENOMEM;
 
 	if (r == 0)
@@ -276,10 +327,7 @@ int snapshot_load(struct cache *cache, const char *url, struct snapshot *ret)
 	if (r == 0 && (strlen(hex) != sizeof(hex) - 1 || !hex_decode(hex, SHA256_SIZE, sha256)))
 		r = -ENOENT;
 	if (r == 0)
-		r = cache_read(cache, sha256, &all, &source, &in);
-	if (r == 0)
-		r = snapshot_read(source, &s);
-	source_unref(source);
+		r = load_object(cache, sha256, &s);
 	if (r < 0) {
 		held_free(s.held);
 		return r == -ENOMEM ? r : -ENOENT;

@@ -13,6 +13,7 @@
 #ifndef CARTON_FETCH_SNAPSHOT_H
 #define CARTON_FETCH_SNAPSHOT_H
 
+#include "base/digest.h"
 #include "base/source.h"
 #include "base/util.h"
 #include "cache/cache.h"
@@ -43,8 +44,11 @@ struct snapshot {
 /* Its text: 0; -EFBIG: `to` is full, or not all of it is held any more; -ENOMEM. */
 int snapshot_write(const struct snapshot *s, struct buf *to);
 
-/* The same backwards, into an empty `ret->held`. 0; -EBADMSG; -EFBIG: over MAX_SNAPSHOT; -errno. */
-int snapshot_read(struct source *from, struct snapshot *ret);
+/*
+ * The same backwards, into an empty `ret->held`, hashed in the memory that it is read to. 0; -EBADMSG: also another
+ * sha256; -EFBIG: over MAX_SNAPSHOT; -errno.
+ */
+int snapshot_read(struct source *from, const uint8_t sha256[SHA256_SIZE], struct snapshot *ret);
 
 /*
  * Keeps it, in place of what was kept before. Best effort: more than MAX_SNAPSHOT bytes, or what the

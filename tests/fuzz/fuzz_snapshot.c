@@ -42,11 +42,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct snapshot s = { .held = held_new(MAX_SNAPSHOT) };
 	struct buf text = buf_init(MAX_SNAPSHOT);
 	struct source *source;
+	uint8_t sha256[SHA256_SIZE];
 	char path[32];
 	int r, fd = fuzz_file(data, n, path);
 
-	CHECK(s.held && source_from_fd(fd, &source) == 0);
-	r = snapshot_read(source, &s);
+	CHECK(s.held && source_from_fd(fd, &source) == 0 && sha256_mem(data, n, sha256) == 0);
+	r = snapshot_read(source, sha256, &s);
 	source_unref(source);
 	CHECK(r == 0 || r == -EBADMSG || r == -ENODATA || r == -EIO);
 	if (r == 0) {

@@ -2,9 +2,10 @@
 """
 Another process of the user that writes to files while a mount takes their bytes in.
 
-A Tamperer changes one byte of each file to and fro, from when the byte has arrived until the reader has come to its
-end, and leaves it wrong in three files of four. Whoever reads a byte once to hash it and once to tag it takes tags of a wrong byte under a
-right hash in one of four cases. Each reader gets the right bytes or an error.
+A Tamperer changes one byte of each file to and fro, from when the byte has arrived until the reader has come
+to its end, and leaves it wrong in three files of four. Whoever reads a byte once to hash it and once to tag
+it takes tags of a wrong byte under a right hash in one of four cases. Each reader gets the right bytes or an
+error.
 """
 import contextlib
 import multiprocessing

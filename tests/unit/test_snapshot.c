@@ -2,6 +2,9 @@
 /* Snapshots: what was read can be read again; what was not, and what is damaged, is said to be so. */
 #include "cache_help.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "base/digest.h"
 #include "base/limits.h"
 #include "fetch/remote_source.h"
@@ -176,15 +179,76 @@ static void test_malformed(void **state)
 	cache_free(c);
 }
 
+struct tamperer {
+	int fd;
+	off_t at;
+	char right;
+	atomic_bool over;
+};
+
+static void *tamper(void *arg)
+{
+	struct tamperer *t = arg;
+	const char wrong = (char)(t->right ^ 1);
+
+	while (!atomic_load(&t->over)) {
+		assert_int_equal(pwrite(t->fd, &wrong, 1, t->at), 1);
+		assert_int_equal(pwrite(t->fd, &t->right, 1, t->at), 1);
+	}
+	return NULL;
+}
+
+/* Another process changes a byte to and fro: what is loaded is right, or it is said to be damaged. */
+static void test_tampered(void **state)
+{
+	const size_t size = 24 + 16 + MIB;
+	uint8_t *text = must(calloc(1, size));
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct tamperer t = { .at = 24 + 16 + MIB / 2 };
+	char *got = must(malloc(MIB)), path[PATH_MAX];
+	unsigned loaded = 0;
+	struct key k;
+
+	memcpy(text, "cfsnap01", 8);
+	put_le64(text + 8, MIB);
+	put_le64(text + 32, MIB);
+	assert_int_equal(sha256_mem(text, size, k.sha256), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		struct source *s;
+		pthread_t thread;
+
+		plant(e, c, text, size);
+		assert_int_equal(cache_path(c, k.sha256, path, sizeof(path)), 0);
+		assert_int_equal(chmod(path, 0600), 0);
+		t.fd = open(path, O_RDWR | O_CLOEXEC);
+		assert_true(t.fd >= 0);
+		atomic_store(&t.over, false);
+		assert_int_equal(pthread_create(&thread, NULL, tamper, &t), 0);
+		if (remote_source_restore(c, URL, &s) == 0) {
+			assert_int_equal(source_pread(s, got, MIB, 0), 0);
+			assert_memory_equal(got, text + 24 + 16, MIB);
+			source_unref(s);
+			loaded++;
+		}
+		atomic_store(&t.over, true);
+		pthread_join(thread, NULL);
+		close(t.fd);
+		assert_int_equal(unlink(path) == 0 || errno == ENOENT, 1);
+	}
+	assert_true(loaded > 0);
+	free(got);
+	free(text);
+	cache_free(c);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_restore),
-		TEST(test_bounded),
-		TEST(test_bound),
-		TEST(test_malformed),
+		TEST(test_restore),   TEST(test_bounded),  TEST(test_bound),
+		TEST(test_malformed), TEST(test_tampered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
