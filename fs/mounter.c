@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "datagram.h"
-#include "etc_files.h"
+#include "opener.h"
 #include "message.h"
 #include "mountpoint.h"
 #include "text.h"
@@ -207,7 +207,7 @@ static void put_log(const struct request *q, int n)
 /* Takes the descriptors, once, and only if the first is such a listener: any other may always be readable. */
 static void open_files(struct state *s, int fds[2])
 {
-	if (s->open[0] >= 0 || !etc_files_is_listener(fds[0]))
+	if (s->open[0] >= 0 || !opener_is_listener(fds[0]))
 		return;
 	memcpy(s->open, fds, sizeof(s->open));
 	fds[0] = fds[1] = -1;
@@ -274,7 +274,7 @@ static bool run(struct state *s)
 		if (poll(p, 2, -1) < 0)
 			continue;
 		if (p[1].revents & POLLIN)
-			etc_files_answer(s->open[0], s->open[1]);
+			opener_answer(s->open[0], s->open[1]);
 		else if (p[1].revents)
 			close_both(s->open);
 		if (!p[0].revents)

@@ -3,7 +3,7 @@
  * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the daemon
  * drops and never reads the carton. On request it does six things: mount at the mountpoint of the command
  * line, unmount it, write a line to syslog, set how far the
- * kernel reads ahead, open resolver files (etc_files.h), let the kernel read a file of the cache by itself. It
+ * kernel reads ahead, open resolver files (opener.h), let the kernel read a file of the cache by itself. It
  * ends with the daemon.
  */
 #ifndef FS_MOUNTER_H
@@ -37,7 +37,7 @@ void mounter_unmount(struct mounter *m);
 __attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, int priority,
 						       const char *fmt, ...);
 
-/* Makes it open files for the daemon (etc_files.h). The caller still owns both descriptors. 0 or -errno. */
+/* Makes it open files for the daemon (opener.h). The caller still owns both descriptors. 0 or -errno. */
 int mounter_open_files(struct mounter *m, int listener, int memory);
 
 /*

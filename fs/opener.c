@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "etc_files.h"
+#include "opener.h"
 
 #include <fcntl.h>
 #include <linux/seccomp.h>
@@ -29,7 +29,7 @@ static int open_listed(int memory, unsigned long long address)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-bool etc_files_is_listener(int fd)
+bool opener_is_listener(int fd)
 {
 	char path[32], target[32] = "";
 
@@ -38,7 +38,7 @@ bool etc_files_is_listener(int fd)
 	       strcmp(target, "anon_inode:seccomp notify") == 0;
 }
 
-void etc_files_answer(int listener, int memory)
+void opener_answer(int listener, int memory)
 {
 	/* with room for the longer structures of later kernels */
 	union {
