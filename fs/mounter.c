@@ -61,7 +61,7 @@ struct state {
 	bool mounted;
 	unsigned major, minor; /* of what is mounted */
 	int socket;
-	int open[2]; /* the listener and the memory, to open files for it; -1: not yet */
+	struct opener opener;
 };
 
 /* Sets the name that ps(1) shows. argv is one block of memory, which is no longer used. */
@@ -207,9 +207,9 @@ static void put_log(const struct request *q, int n)
 /* Takes the descriptors, once, and only if the first is such a listener: any other may always be readable. */
 static void open_files(struct state *s, int fds[2])
 {
-	if (s->open[0] >= 0 || !opener_is_listener(fds[0]))
+	if (s->opener.fds[0] >= 0 || !opener_is_listener(fds[0]))
 		return;
-	memcpy(s->open, fds, sizeof(s->open));
+	memcpy(s->opener.fds, fds, sizeof(s->opener.fds));
 	fds[0] = fds[1] = -1;
 }
 
@@ -269,14 +269,14 @@ static bool run(struct state *s)
 	ssize_t n;
 
 	while (more) {
-		struct pollfd p[] = { { s->socket, POLLIN, 0 }, { s->open[0], POLLIN, 0 } };
+		struct pollfd p[] = { { s->socket, POLLIN, 0 }, { s->opener.fds[0], POLLIN, 0 } };
 
 		if (poll(p, 2, -1) < 0)
 			continue;
 		if (p[1].revents & POLLIN)
-			opener_answer(s->open[0], s->open[1]);
+			opener_answer(&s->opener);
 		else if (p[1].revents)
-			close_both(s->open);
+			close_both(s->opener.fds);
 		if (!p[0].revents)
 			continue;
 		n = message_receive(s->socket, &q, sizeof(q), fds);
@@ -292,10 +292,13 @@ static bool run(struct state *s)
 
 bool mounter_serve(struct fuse_session *session, const struct options *o, int socket)
 {
-	struct state s = { .options = o, .session = session, .socket = socket, .open = { -1, -1 } };
-	bool quit = run(&s);
+	struct state s = { .options = o, .session = session, .socket = socket };
+	bool quit;
 
-	close_both(s.open);
+	opener_init(&s.opener, &o->carton);
+	quit = run(&s);
+	close_both(s.opener.fds);
+	opener_free(&s.opener);
 	return quit;
 }
 

@@ -1,17 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens resolver files such as /etc/resolv.conf for a confined process. The kernel reports each open(2) of
- * that process (seccomp_unotify(2)). Listed files are opened here; for all others its own rules apply.
+ * Opens a few files for a confined process: resolver files such as /etc/resolv.conf, and those that the user has
+ * named. They may be replaced by rename(2) or by a symlink on the way, and a Landlock rule covers only the inode that
+ * was there. The kernel reports each open(2) of that process (seccomp_unotify(2)). Files of the list are opened here,
+ * for reading; for all others the process's own rules apply.
+ *
+ * The list is made before the process reads a carton, and paths are compared as they are written: the process cannot
+ * name any other file.
  */
 #ifndef FS_OPENER_H
 #define FS_OPENER_H
 
 #include <stdbool.h>
 
+#include "carton.h"
+
+struct opener {
+	int fds[2]; /* a seccomp listener, and /proc/PID/mem of the confined process; -1: not yet */
+	const char *files[3]; /* NULL: none */
+	char *netrc;	      /* the last of them */
+};
+
+/* Takes the list from the options, whose strings have to stay. */
+void opener_init(struct opener *o, const struct carton_options *options);
+
+/* Closes no descriptor. */
+void opener_free(struct opener *o);
+
 /* Is it a listener, as opener_answer() needs it? */
 bool opener_is_listener(int fd);
 
-/* Answers one open(2), when `listener` is readable; `memory` is /proc/PID/mem of the confined process. */
-void opener_answer(int listener, int memory);
+/* Answers one open(2), when `listener` is readable. */
+void opener_answer(const struct opener *o);
+
+/* The .netrc that libcurl reads; malloc'ed, NULL: there is no home directory, or out of memory. */
+char *opener_netrc(void);
 
 #endif

@@ -355,7 +355,7 @@ static int make_absolute(struct carton_options *c)
 	int r;
 
 	c->header_file = header_file ? absolute_name(header_file) : NULL;
-	c->cacert = cacert ? absolute(cacert) : NULL;
+	c->cacert = cacert ? absolute_name(cacert) : NULL;
 	r = (cacert && !c->cacert) || (header_file && !c->header_file) ? -ENOMEM : 0;
 	free((char *)header_file);
 	free((char *)cacert);

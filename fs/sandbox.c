@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "landlock.h"
+#include "opener.h"
 #include "syscalls.h"
 
 static int failed(const char *what, int r)
@@ -127,48 +127,14 @@ static int allow_all(int set, const char *const *paths, size_t n)
 	return r;
 }
 
-/* The .netrc that libcurl reads: in HOME, or in the home directory of the password file. */
+/* The file alone: its directory may have other secrets. One that is replaced later only the helper can open. */
 static int allow_netrc(int set)
 {
-	const char *home = getenv("HOME");
-	const struct passwd *pw = home ? NULL : getpwuid(geteuid());
-	char *path;
-	int r;
+	char *path = opener_netrc();
+	int r = path ? landlock_allow(set, path, LANDLOCK_USE_READ) : 0;
 
-	home = pw ? pw->pw_dir : home;
-	if (!home)
-		return 0;
-	if (asprintf(&path, "%s/.netrc", home) < 0)
-		return -ENOMEM;
-	r = landlock_allow(set, path, LANDLOCK_USE_READ);
 	free(path);
 	return r;
-}
-
-/*
- * A rule covers an inode, and a file of secrets is often replaced. So its directory is allowed, if it has
- * a purpose of its own.
- */
-static int allow_directory(int set, const char *file)
-{
-	static const char *const common[] = { "/etc", "/root", "/home", "/tmp",	   "/var/tmp",
-					      "/run", "/var",  "/srv",	"/var/lib" };
-	const char *home = getenv("HOME"), *end = file ? strrchr(file, '/') : NULL;
-	char *dir;
-	int r = 0;
-
-	if (!end || end == file)
-		return 0;
-	dir = strndup(file, (size_t)(end - file));
-	if (!dir)
-		return -ENOMEM;
-	for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
-		if (strcmp(dir, common[i]) == 0)
-			r = 1;
-	if (r == 0 && !(home && strcmp(dir, home) == 0))
-		r = landlock_allow(set, dir, LANDLOCK_USE_READ);
-	free(dir);
-	return r < 0 ? r : 0;
 }
 
 static int allow_network(int set, const struct carton_paths *paths)
@@ -184,8 +150,6 @@ static int allow_network(int set, const struct carton_paths *paths)
 		r = allow_all(set, etc, 1);
 	if (r == 0)
 		r = allow_all(set, paths->files, sizeof(paths->files) / sizeof(paths->files[0]));
-	for (size_t i = 0; r == 0 && i < sizeof(paths->files) / sizeof(paths->files[0]); i++)
-		r = allow_directory(set, paths->files[i]);
 	return r == 0 ? allow_netrc(set) : r;
 }
 
@@ -241,14 +205,19 @@ static int confine_files(const struct carton_paths *paths, const struct sandbox_
 /* ---- all ---- */
 
 /*
- * As root, /etc is not allowed as a whole, so this process cannot open a resolv.conf that is
- * replaced later: the helper opens it. Without the helper, the configuration of the start stays in
- * use.
+ * This process cannot open a file that replaces one of its Landlock rules: the helper opens it. Without the
+ * helper, the files of the start stay in use.
  */
 static int confine_syscalls(const struct sandbox_helper *helper, int memory, bool network)
 {
 	int listener = -1, r = syscalls_confine(network, memory >= 0 ? &listener : NULL);
 
+	/* a process has one such listener, and a container may have it already */
+	if (r == -EBUSY) {
+		missing("another program sees which files are opened: files that are replaced "
+			"later are not read again");
+		r = syscalls_confine(network, NULL);
+	}
 	if (r == -ENOSYS) {
 		missing("the kernel has no seccomp filters: system calls are not limited");
 		return 0;
@@ -269,7 +238,7 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return failed("no new privileges", -errno);
 	/* before the sandbox forbids it; the helper reads file names from it */
-	if (helper->open_for_me && paths->network && geteuid() == 0)
+	if (helper->open_for_me && paths->network)
 		memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
 	r = drop_capabilities(paths, helper);
 	if (r == 0)

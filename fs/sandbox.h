@@ -10,7 +10,7 @@
 
 struct sandbox_helper {
 	/*
-	 * Lets another process open files for this one (opener.h), which may be replaced while it runs.
+	 * Lets another process open files for this one (opener.h) that may be replaced while it runs.
 	 * The caller keeps both descriptors. 0 or -errno. NULL: there is none.
 	 */
 	int (*open_for_me)(void *ctx, int listener, int memory);

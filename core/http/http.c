@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that drives all transfers: its start, its work, its end. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -324,12 +325,15 @@ static int set_options(struct http *http, const struct http_options *o)
 	else if (r == 0 && o->header)
 		r = http_secrets_add(http, o->header);
 	if (r == 0 && o->cacert) {
-		if (access(o->cacert, R_OK) < 0) {
+		int fd = open(o->cacert, O_RDONLY | O_CLOEXEC);
+
+		if (fd < 0) {
 			r = -errno;
 			carton_log(CARTON_LOG_ERROR, o->cacert,
 				   "the file of trusted authorities cannot be read: %s",
 				   strerror(-r));
 		} else {
+			fd_close(fd);
 			http->cacert = strdup(o->cacert);
 			r = http->cacert ? 0 : -ENOMEM;
 		}

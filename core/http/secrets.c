@@ -143,6 +143,19 @@ void http_headers_free(char **headers)
 
 /* ---- the header file ---- */
 
+/* In a directory that this process may not search another one may still open the file for it (fs/opener.h). */
+static int look(const char *path, struct stat *ret)
+{
+	int fd, r;
+
+	if (stat(path, ret) == 0)
+		return 0;
+	fd = errno == EACCES ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	r = fd < 0 || fstat(fd, ret) < 0 ? -errno : 0;
+	fd_close(fd);
+	return r;
+}
+
 int http_secrets_load(struct http *http, const char *header_file)
 {
 	struct stat st = { 0 };
@@ -151,7 +164,7 @@ int http_secrets_load(struct http *http, const char *header_file)
 	if (!http->header_file)
 		return -ENOMEM;
 	/* before it is read: a change in between is noticed later */
-	if (stat(header_file, &st) == 0) {
+	if (look(header_file, &st) == 0) {
 		http->headers_changed = st.st_mtim;
 		http->headers_inode = st.st_ino;
 	}
@@ -182,7 +195,7 @@ static bool refresh(struct http *http, bool now)
 	if (!http->header_file || (!now && time - http->headers_checked_ms < CHECK_MS))
 		return false;
 	http->headers_checked_ms = time;
-	if (stat(http->header_file, &st) < 0 ||
+	if (look(http->header_file, &st) < 0 ||
 	    (st.st_ino == http->headers_inode &&
 	     memcmp(&st.st_mtim, &http->headers_changed, sizeof(st.st_mtim)) == 0))
 		return false;

@@ -162,10 +162,8 @@ def test_mounter_holds_nothing(mount, sample_carton, who):
         assert Path(f'/proc/{pid}/cmdline').read_bytes().startswith(b'cartonfs: mounter\0')
         assert os.readlink(f'/proc/{pid}/cwd') == '/'
         held = {os.readlink(f'/proc/{pid}/fd/{n}') for n in os.listdir(f'/proc/{pid}/fd')}
-        # for root it opens the files that names are resolved with
-        opens = {'anon_inode:seccomp notify', '/proc//mem'} if who is None and IS_ROOT else set()
         assert {re.sub(r'\d+', '', h) for h in held} == {
-            '/dev/null', 'socket:[]', 'anon_inode:[pidfd]'} | opens
+            '/dev/null', 'socket:[]', 'anon_inode:[pidfd]', 'anon_inode:seccomp notify', '/proc//mem'}
         os.kill(pid, signal.SIGTERM)                # what ends a whole group ends the daemon first
         m.sha('MANIFEST')
     assert not os.path.exists(f'/proc/{pid}')
@@ -256,6 +254,64 @@ if LANDLOCK >= 2:
         with cartonctl(library, sample_carton[0], who) as p:
             assert [p.ask('read', x) for x in ('/etc/shadow', mine)] == ['EACCES'] * 2
             assert p.ask('write', mine) == 'EACCES'
+
+    @pytest.mark.parametrize('home, where', [
+        ('home', 'home'), ('home/', 'home'), ('home', 'home//'), ('.', 'home'), ('link', 'home'), ('home', 'link')],
+        ids=['as it is', 'slash', 'two slashes', 'of another user', 'linked home', 'linked file'])
+    def test_files_beside_those_of_options(probe, remote, who, work, home, where):
+        """Only the files that are named, whatever HOME is, and also once they are replaced."""
+        (work / 'home/.ssh').mkdir(parents=True)
+        (work / 'link').symlink_to('home')
+        for name in ('.ssh/id', 'id', 'token', 'ca.pem', '.netrc'):
+            (work / 'home' / name).write_text('# secret\n')
+            (work / 'home' / name).chmod(0o600)
+        if who is not None:
+            for path in (work / 'home', *(work / 'home').rglob('*')):
+                os.chown(path, who, who)
+        token, ca, netrc = f'{work}/{where}/token', f'{work}/{where}/ca.pem', f'{work}/{home}/.netrc'
+        beside = [f'{work}/{at}/{name}' for at in ('home', where) for name in ('.ssh/id', 'id', '../home/id')]
+
+        def check(p):
+            for path in beside:
+                assert p.ask('read', path) == 'EACCES', path
+            for path in (token, ca) + (() if home == '.' else (netrc,)):
+                assert p.ask('read', path) == '', path
+                assert p.ask('write', path) == 'EACCES', path
+        with probe(remote, '-o', f'header_file={token},cacert={ca}', uid=who, env=[('HOME', f'{work}/{home}')]) as p:
+            check(p)
+            for name in ('token', 'ca.pem', '.netrc'):
+                new = work / 'home/new'
+                harness.as_user(who, new.write_text, '# new\n')
+                new.rename(work / 'home' / name)
+            check(p)
+            # a name that is in the list, below another directory
+            assert p.ask('read', f'/proc/self/root{token}') == 'EACCES'
+
+    def test_file_of_an_option_behind_a_symlink(probe, remote, who, work):
+        """As Kubernetes replaces it, which leaves only what the link leads to now."""
+        for name in ('one', 'two'):
+            (work / 'secrets' / name).mkdir(parents=True)
+            (work / 'secrets' / name / 'token').write_text('# token\n')
+            (work / 'secrets' / name / 'id').write_text('secret')
+        (work / 'secrets/..data').symlink_to('one')
+        (work / 'secrets/token').symlink_to('..data/token')
+        with probe(remote, '-o', f'header_file={work}/secrets/token', uid=who) as p:
+            for name in ('one', 'two'):
+                assert p.ask('read', work / 'secrets/token') == ''
+                assert p.ask('read', work / 'secrets' / name / 'id') == 'EACCES'
+                (work / 'secrets/new').symlink_to('two')
+                (work / 'secrets/new').rename(work / 'secrets/..data')
+            assert p.ask('read', work / 'secrets/two/token') == 'EACCES'
+
+    def test_file_of_an_option_that_is_no_file(probe, remote, who, work):
+        """A FIFO in its place does not keep the mounter, which unmounts."""
+        token = work / 'token'
+        token.write_text('# token\n')
+        with probe(remote, '-o', f'header_file={token}', uid=who) as p:
+            token.unlink()
+            os.mkfifo(token, 0o666)
+            assert p.ask('read', token) == 'EACCES'
+            assert p.ask('read', '/etc/hosts') == ''
 
     if LANDLOCK >= 4:
         def test_no_server_port(probe, sample_carton, who, remote):
