@@ -14,12 +14,19 @@ static int open_cache(const struct carton_cache_options *options, struct cache *
 {
 	struct carton_paths paths = { 0 };
 	struct cache *cache;
-	int r = cache_open(options->dir, options->size, &cache);
+	int r = cache_find(options->dir, &cache);
 
 	if (r < 0)
 		return log_error(r, options->dir, "cannot open the cache: %s", strerror(-r));
 	paths.cache = cache_directory(cache);
 	r = options->confine ? options->confine(NULL, &paths) : 0;
+	if (r < 0) {
+		cache_free(cache);
+		return r;
+	}
+	r = cache_start(cache, options->size);
+	if (r < 0)
+		log_error(r, options->dir, "cannot open the cache: %s", strerror(-r));
 	if (r < 0)
 		cache_free(cache);
 	else
@@ -167,5 +174,5 @@ int carton_cache_directory(const struct carton_cache_options *options, char *ret
 int carton_check_own(int fd, char ret_why[CARTON_WHY])
 {
 	_Static_assert(CARTON_WHY == OWN_WHY, "the same buffer");
-	return own_check(fd, ret_why);
+	return own_check(fd, false, ret_why);
 }

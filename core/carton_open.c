@@ -57,10 +57,16 @@ static int open_network(struct carton *c, const char *source, const struct carto
 	return http_start(&http, &c->remote.http);
 }
 
-static int open_cache(struct carton *c, const struct carton_options *options)
+/* Finds the cache, or with `start` begins to use it, which may be done by another user: see cache_find(). */
+static int open_cache(struct carton *c, const struct carton_options *options, bool start)
 {
-	int r = cache_open(options->cache_dir, options->cache_size, &c->cache);
+	int r = start ? cache_start(c->cache, options->cache_size) :
+			cache_find(options->cache_dir, &c->cache);
 
+	if (r < 0) {
+		cache_free(c->cache);
+		c->cache = NULL;
+	}
 	if (r < 0 && options->cache_dir)
 		return log_error(r, options->cache_dir, "cannot be used as a cache: %s",
 				 strerror(-r));
@@ -282,6 +288,8 @@ static int open_container(struct carton *c, const char *source,
 		r = s3_start(&c->s3);
 	if (r == 0)
 		r = confine(c, S_ISDIR(st.st_mode) ? source : NULL, options);
+	if (r == 0 && c->cache)
+		r = open_cache(c, options, true);
 	/* threads are confined as the one that starts them */
 	if (r == 0)
 		r = workers_new(&c->workers);
@@ -301,7 +309,7 @@ static int open_container(struct carton *c, const char *source,
 static int open_parts(struct carton *c, enum opening how, const char *source,
 		      const struct carton_options *options)
 {
-	int r = how == OPEN_CARTON ? open_cache(c, options) : 0;
+	int r = how == OPEN_CARTON ? open_cache(c, options, false) : 0;
 
 	if (r == 0)
 		r = open_container(c, source, options);

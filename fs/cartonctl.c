@@ -19,6 +19,7 @@
 #include "sandbox.h"
 #include "term.h"
 #include "text.h"
+#include "user.h"
 
 #define BLOCK ((size_t)1 << 20)
 
@@ -438,6 +439,10 @@ static int run_command(int n, char **words, struct args *a)
 		return unknown_command(words[0]);
 	if (check_flags(command, a->flags) != EXIT_GOOD)
 		return EXIT_USAGE;
+	/* the others do not change the user, as they write files: see sandbox_enter() */
+	if (a->carton.confine && command->run != ctl_extract &&
+	    !(command->flags & CTL_PACK_OPTIONS) && user_default_cache(&a->carton.cache_dir) < 0)
+		return ctl_failed(command->name, -ENOMEM);
 	return command->run ? run_on_source(command, n - 1, words + 1, a) :
 			      command->run_words(words + 1, n - 1, a);
 }

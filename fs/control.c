@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ops.h"
 
@@ -22,7 +21,7 @@ void control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 	(void)out_size;
 	if (cmd != CONTROL_REFRESH || in_size != sizeof(*q))
 		r = -ENOTTY;
-	else if (uid != 0 && uid != geteuid())
+	else if (uid != 0 && uid != mount_of(req)->owner)
 		r = -EPERM;
 	else
 		r = memchr(q->url, '\0', sizeof(q->url)) ?

@@ -21,7 +21,8 @@ struct mount {
 	struct fuse_session *session;
 	struct carton *carton;
 	struct status *status;
-	uid_t uid;
+	uid_t owner; /* who mounts */
+	uid_t uid;   /* whom the files belong to */
 	gid_t gid;
 	mode_t umask;
 	bool in_init;	     /* INIT, the first request, is being answered */

@@ -80,7 +80,7 @@ bool opener_is_listener(int fd)
 	       strcmp(target, "anon_inode:seccomp notify") == 0;
 }
 
-void opener_answer(int listener, int memory)
+void opener_answer(const struct opener *o)
 {
 	/* with room for the longer structures of later kernels */
 	union {

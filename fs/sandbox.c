@@ -14,6 +14,7 @@
 #include "landlock.h"
 #include "opener.h"
 #include "syscalls.h"
+#include "user.h"
 
 static int failed(const char *what, int r)
 {
@@ -27,7 +28,7 @@ static void missing(const char *what)
 	carton_log(CARTON_LOG_INFO, NULL, "sandbox: %s", what);
 }
 
-/* ---- capabilities ---- */
+/* ---- user and capabilities ---- */
 
 struct capabilities {
 	struct __user_cap_data_struct of[2]; /* 32 each */
@@ -53,14 +54,39 @@ static bool is_denied(const char *path, int mode)
 }
 
 /*
- * Drops all capabilities, except CAP_DAC_READ_SEARCH if root needs it to read files of other users, and
- * CAP_DAC_OVERRIDE to make files in their directories. A source directory may contain such files anywhere.
+ * Must this process, with no effective capability, read files of other users? A source directory may contain such
+ * files anywhere, and so may one of a mirror. Files of options are opened by the helper, if there is one.
  */
-static int drop_capabilities(const struct carton_paths *paths, const struct sandbox_helper *helper)
+static bool must_read(const struct carton_paths *paths, const struct sandbox_helper *helper)
+{
+	bool need = paths->source || is_denied(helper->input, R_OK);
+
+	for (size_t k = 0; k < sizeof(paths->files) / sizeof(paths->files[0]); k++)
+		need = need || (!helper->open_for_me && is_denied(paths->files[k], R_OK));
+	for (size_t k = 0; paths->mirrors && paths->mirrors[k]; k++)
+		need = need || is_denied(paths->mirrors[k], R_OK | X_OK);
+	return need;
+}
+
+/* Likewise, make files in their directories? */
+static bool must_write(const struct carton_paths *paths, const struct sandbox_helper *helper)
+{
+	bool need = is_denied(helper->output, W_OK | X_OK);
+
+	for (size_t k = 0; k < sizeof(paths->writes) / sizeof(paths->writes[0]); k++)
+		need = need || is_denied(paths->writes[k], W_OK | X_OK);
+	return need;
+}
+
+/*
+ * Changes to `user`, unless that is NULL, and drops all capabilities, except CAP_DAC_READ_SEARCH and
+ * CAP_DAC_OVERRIDE if root needs them for files of others.
+ */
+static int drop_privileges(const struct user *user, const struct carton_paths *paths,
+			   const struct sandbox_helper *helper)
 {
 	struct capabilities have, none = { 0 }, keep = { 0 };
 	const int i = CAP_TO_INDEX(CAP_DAC_READ_SEARCH), w = CAP_TO_INDEX(CAP_DAC_OVERRIDE);
-	bool need = paths->source, need_write;
 	int r = capget_of_process(&have);
 
 	if (r < 0)
@@ -73,19 +99,16 @@ static int drop_capabilities(const struct carton_paths *paths, const struct sand
 		prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 
+	r = user ? user_become(user) : 0;
+	if (r < 0)
+		return failed("change to the system user", r);
 	/* check which files are readable with no effective capability */
 	for (size_t k = 0; k < 2; k++)
 		none.of[k].permitted = have.of[k].permitted;
 	r = capset_of_process(&none);
-	for (size_t k = 0; k < sizeof(paths->files) / sizeof(paths->files[0]); k++)
-		need = need || is_denied(paths->files[k], R_OK);
-	need = need || is_denied(helper->input, R_OK);
-	need_write = is_denied(helper->output, W_OK | X_OK);
-	for (size_t k = 0; k < sizeof(paths->writes) / sizeof(paths->writes[0]); k++)
-		need_write = need_write || is_denied(paths->writes[k], W_OK | X_OK);
-	if (need)
+	if (must_read(paths, helper))
 		keep.of[i].permitted |= have.of[i].effective & CAP_TO_MASK(CAP_DAC_READ_SEARCH);
-	if (need_write)
+	if (must_write(paths, helper))
 		keep.of[w].permitted |= have.of[w].effective & CAP_TO_MASK(CAP_DAC_OVERRIDE);
 	for (size_t k = 0; k < 2; k++)
 		keep.of[k].effective = keep.of[k].permitted;
@@ -137,7 +160,7 @@ static int allow_netrc(int set)
 	return r;
 }
 
-static int allow_network(int set, const struct carton_paths *paths)
+static int allow_network(int set, const struct carton_paths *paths, bool root)
 {
 	static const char *const etc[] = { "/etc" };
 	int r = allow_all(set, network_files, sizeof(network_files) / sizeof(network_files[0]));
@@ -146,7 +169,7 @@ static int allow_network(int set, const struct carton_paths *paths)
 	 * A rule covers an inode, and resolv.conf is often replaced by a new one. So allow all of /etc,
 	 * unless we are root: other users cannot read secrets there anyway.
 	 */
-	if (r == 0 && geteuid() != 0)
+	if (r == 0 && !root)
 		r = allow_all(set, etc, 1);
 	if (r == 0)
 		r = allow_all(set, paths->files, sizeof(paths->files) / sizeof(paths->files[0]));
@@ -161,10 +184,13 @@ static int allow_tmp(int set)
 	return r == 0 ? landlock_allow(set, "/var/tmp", LANDLOCK_USE_TMP) : r;
 }
 
-static int confine_files(const struct carton_paths *paths, const struct sandbox_helper *helper)
+/* The rules for files: -1 in *ret_set if the kernel has no Landlock. They cover what is there now. */
+static int make_rules(const struct carton_paths *paths, const struct sandbox_helper *helper,
+		      int *ret_set)
 {
 	int set, r = landlock_new(&set);
 
+	*ret_set = -1;
 	if (r < 0) {
 		missing("the kernel has no Landlock: access to files is not restricted");
 		return 0;
@@ -179,7 +205,7 @@ static int confine_files(const struct carton_paths *paths, const struct sandbox_
 	if (r == 0)
 		r = landlock_allow(set, "/dev/null", LANDLOCK_USE_FILE);
 	if (r == 0 && paths->network)
-		r = allow_network(set, paths);
+		r = allow_network(set, paths, geteuid() == 0);
 	if (r == 0)
 		r = allow_all(set, &paths->source, 1);
 	for (size_t i = 0; r == 0 && paths->mirrors && paths->mirrors[i]; i++)
@@ -196,8 +222,10 @@ static int confine_files(const struct carton_paths *paths, const struct sandbox_
 	/* for files that do not fit in the cache */
 	if (r == 0)
 		r = allow_tmp(set);
-	if (r == 0)
-		return (r = landlock_enter(set)) < 0 ? failed("Landlock", r) : 0;
+	if (r == 0) {
+		*ret_set = set;
+		return 0;
+	}
 	close(set);
 	return failed("Landlock", r);
 }
@@ -229,6 +257,31 @@ static int confine_syscalls(const struct sandbox_helper *helper, int memory, boo
 	return r < 0 ? failed("seccomp", r) : 0;
 }
 
+/* Gives up what root has, and what is not needed of files: the rules are made by who may find them all. */
+static int confine_access(const struct carton_paths *paths, const struct sandbox_helper *helper)
+{
+	/* who writes a user's files has to stay that user */
+	bool writes = helper->output || paths->writes[0] || paths->writes[1];
+	struct user user;
+	bool change = !writes && user_find(&user);
+	int set = -1, r = 0;
+
+	if (change && paths->cache)
+		r = user_give_cache(&user, paths->cache);
+	if (r < 0)
+		return failed(paths->cache, r);
+	r = make_rules(paths, helper, &set);
+	if (r == 0)
+		r = drop_privileges(change ? &user : NULL, paths, helper);
+	if (r < 0) {
+		if (set >= 0)
+			close(set);
+		return r;
+	}
+	r = set >= 0 ? landlock_enter(set) : 0;
+	return r < 0 ? failed("Landlock", r) : 0;
+}
+
 int sandbox_enter(void *ctx, const struct carton_paths *paths)
 {
 	static const struct sandbox_helper none;
@@ -240,9 +293,7 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 	/* before the sandbox forbids it; the helper reads file names from it */
 	if (helper->open_for_me && paths->network)
 		memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-	r = drop_capabilities(paths, helper);
-	if (r == 0)
-		r = confine_files(paths, helper);
+	r = confine_access(paths, helper);
 	/* no core dumps, regardless of the limit, and no ptrace by other processes of the user */
 	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		r = failed("dumpable", -errno);

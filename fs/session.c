@@ -30,6 +30,7 @@
 #include "status_files.h"
 #include "text.h"
 #include "unmounted.h"
+#include "user.h"
 
 struct session {
 	struct options *options;
@@ -380,6 +381,8 @@ static int open_and_serve(struct session *s)
 		o->carton.confine = sandbox_enter;
 		o->carton.confine_ctx = &helper;
 	}
+	if (!o->nosandbox && user_default_cache(&o->carton.cache_dir) < 0)
+		o->carton.cache_dir = NULL;
 	o->carton.damaged = pages_damaged;
 	o->carton.damaged_ctx = &s->mount;
 	s->opening = true;
@@ -487,7 +490,8 @@ int session_run(struct options *o)
 {
 	struct session s = {
 		.options = o,
-		.mount = { .uid = o->uid,
+		.mount = { .owner = geteuid(),
+			   .uid = o->uid,
 			   .gid = o->gid,
 			   .umask = o->umask,
 			   .max_read = o->max_read,

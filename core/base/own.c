@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int own_check(int fd, char ret_why[OWN_WHY])
+int own_check(int fd, bool root, char ret_why[OWN_WHY])
 {
 	struct stat st;
 	int r = fstat(fd, &st) < 0 ? -errno : 0;
@@ -16,7 +16,7 @@ int own_check(int fd, char ret_why[OWN_WHY])
 		snprintf(ret_why, OWN_WHY, "cannot be examined: %s", strerror(-r));
 		return r;
 	}
-	if (st.st_uid != geteuid()) {
+	if (st.st_uid != geteuid() && !(root && st.st_uid == 0)) {
 		snprintf(ret_why, OWN_WHY, "belongs to uid %u, not to %u who runs this",
 			 (unsigned)st.st_uid, (unsigned)geteuid());
 		return -EPERM;

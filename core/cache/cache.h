@@ -59,6 +59,15 @@ struct cache_fill;
  */
 int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache);
 
+/*
+ * The same in two steps. The first finds the directory and opens it and its v1/, each made when missing; then the
+ * process may change to the user whom v1/ belongs to by now, and give up to open anything above it. The second
+ * checks whose they are, and does all the rest: nothing that lies there is read before. As root, `dir` may also be
+ * below directories that this user cannot search.
+ */
+int cache_find(const char *dir, struct cache **ret_cache);
+int cache_start(struct cache *cache, uint64_t size_limit);
+
 /* The absolute path of the directory beneath which everything is (v1/). It lives as long as `cache`. */
 const char *cache_directory(const struct cache *cache);
 

@@ -33,7 +33,8 @@
 #define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW)
 
 struct cache {
-	/* Set by cache_open(), then constant. */
+	/* Set by cache_find() and cache_start(), then constant. */
+	int top, v1; /* the directory, and v1/; -1 after cache_start() */
 	int objects, partial, locks, notes, seals, tmp; /* the directories of v1/ */
 	char *path;					/* of v1/, absolute */
 	uint64_t limit;

@@ -60,11 +60,14 @@ static int make_dirs(char *path)
 	return errno == ENOENT && r < 0 ? r : -errno;
 }
 
-/* Refuses a directory that another user could change under us. `shown` is for the message. */
-static int check_dir(int fd, const char *shown, const char *name)
+/*
+ * Refuses a directory that another user could change under us. `shown` is for the message. `root`: it may
+ * belong to root as well.
+ */
+static int check_dir(int fd, const char *shown, const char *name, bool root)
 {
 	char why[OWN_WHY];
-	int r = own_check(fd, why);
+	int r = own_check(fd, root, why);
 
 	return r < 0 ? log_error(r, shown,
 				 "cache directory %s %s: make it yours alone, or name another one "
@@ -73,10 +76,10 @@ static int check_dir(int fd, const char *shown, const char *name)
 		       0;
 }
 
-/* Opens the directory `name` beneath `parent`, made when missing, and checks it. */
+/* Opens the directory `name` beneath `parent`, made when missing. */
 static int open_subdir(int parent, const char *name, const char *shown, int *ret_fd)
 {
-	int fd, r;
+	int fd;
 
 	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
 		return log_error(-errno, shown, "cannot make %s in the cache: %s", name,
@@ -85,12 +88,8 @@ static int open_subdir(int parent, const char *name, const char *shown, int *ret
 	if (fd < 0)
 		return log_error(-errno, shown, "cannot open %s in the cache: %s", name,
 				 strerror(errno));
-	r = check_dir(fd, shown, name);
-	if (r < 0)
-		fd_close(fd);
-	else
-		*ret_fd = fd;
-	return r;
+	*ret_fd = fd;
+	return 0;
 }
 
 static int open_top(char *path, int *ret_fd)
@@ -114,12 +113,8 @@ static int open_top(char *path, int *ret_fd)
 				 r == -ELOOP || r == -ENOTDIR ?
 					 " (it has to be a directory, not a link to one)" :
 					 "");
-	r = check_dir(fd, path, ".");
-	if (r < 0)
-		fd_close(fd);
-	else
-		*ret_fd = fd;
-	return r;
+	*ret_fd = fd;
+	return 0;
 }
 
 /* Network file systems may lack flock, or refuse an exclusive one on a read-only descriptor. */
@@ -149,7 +144,7 @@ static int check_locks(struct cache *c)
 	return r;
 }
 
-static int open_layout(struct cache *c, int top)
+static int open_layout(struct cache *c)
 {
 	const struct {
 		const char *name;
@@ -157,26 +152,23 @@ static int open_layout(struct cache *c, int top)
 	} subdirs[] = { { "objects", &c->objects }, { "partial", &c->partial },
 			{ "locks", &c->locks },	    { "notes", &c->notes },
 			{ "seals", &c->seals },	    { "tmp", &c->tmp } };
-	char *dir = c->path;
-	int v1 = -1, r;
+	int r;
 
-	r = open_subdir(top, "v1", dir, &v1);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(subdirs); i++)
-		r = open_subdir(v1, subdirs[i].name, dir, subdirs[i].ret_fd);
+	/* that of root's daemon may be below a directory of root's, which the daemon cannot change */
+	r = check_dir(c->top, c->path, ".", true);
+	if (r == 0)
+		r = check_dir(c->v1, c->path, "v1", false);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(subdirs); i++) {
+		r = open_subdir(c->v1, subdirs[i].name, c->path, subdirs[i].ret_fd);
+		if (r == 0)
+			r = check_dir(*subdirs[i].ret_fd, c->path, subdirs[i].name, false);
+	}
 	if (r == 0)
 		r = check_locks(c);
 	/* not in the directory that a user names, which may hold more than a cache; without it a cache works */
-	if (r == 0 && faccessat(v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		cache_put_file(c, v1, "CACHEDIR.TAG", TAG, sizeof(TAG) - 1);
-	fd_close(v1);
-	if (r < 0)
-		return r;
-	if (asprintf(&c->path, "%s/v1", dir) < 0) {
-		c->path = dir;
-		return -ENOMEM;
-	}
-	free(dir);
-	return 0;
+	if (r == 0 && faccessat(c->v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		cache_put_file(c, c->v1, "CACHEDIR.TAG", TAG, sizeof(TAG) - 1);
+	return r;
 }
 
 static int set_limit(struct cache *c, uint64_t size_limit)
@@ -194,13 +186,12 @@ static int set_limit(struct cache *c, uint64_t size_limit)
 	return 0;
 }
 
-int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
+int cache_find(const char *dir, struct cache **ret_cache)
 {
+	char *path = dir ? strdup(dir) : default_dir(), *found = NULL;
 	struct cache *c;
-	char *path;
-	int top = -1, r;
+	int r;
 
-	path = dir ? strdup(dir) : default_dir();
 	if (!path)
 		return dir ? -ENOMEM : -errno;
 	c = calloc(1, sizeof(*c));
@@ -209,24 +200,58 @@ int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
 		return -ENOMEM;
 	}
 	c->objects = c->partial = c->locks = c->notes = c->seals = c->tmp = -1;
+	c->top = c->v1 = -1;
 	pthread_mutex_init(&c->space_lock, NULL);
-	r = open_top(path, &top);
-	if (r == 0) {
-		c->path = realpath(path, NULL);
-		r = c->path ? open_layout(c, top) : -errno;
+	r = open_top(path, &c->top);
+	/* whether it is ours shows later, if this process may change to another user; an ordinary one stays */
+	if (r == 0 && geteuid() != 0)
+		r = check_dir(c->top, path, ".", false);
+	if (r == 0)
+		r = open_subdir(c->top, "v1", path, &c->v1);
+	if (r == 0)
+		found = realpath(path, NULL);
+	if (r == 0 && (!found || asprintf(&c->path, "%s/v1", found) < 0)) {
+		r = found ? -ENOMEM : -errno;
+		c->path = NULL;
 	}
+	free(found);
+	free(path);
+	if (r < 0)
+		cache_free(c);
+	else
+		*ret_cache = c;
+	return r;
+}
+
+int cache_start(struct cache *c, uint64_t size_limit)
+{
+	int r = open_layout(c);
+
 	if (r == 0)
 		r = set_limit(c, size_limit);
-	fd_close(top);
-	free(path);
-	if (r < 0) {
-		cache_free(c);
+	if (r < 0)
 		return r;
-	}
+	fd_close(c->top);
+	fd_close(c->v1);
+	c->top = c->v1 = -1;
 	cache_open_secret(c);
 	cache_sweep(c);
-	*ret_cache = c;
 	return 0;
+}
+
+int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
+{
+	struct cache *c;
+	int r = cache_find(dir, &c);
+
+	if (r < 0)
+		return r;
+	r = cache_start(c, size_limit);
+	if (r < 0)
+		cache_free(c);
+	else
+		*ret_cache = c;
+	return r;
 }
 
 const char *cache_directory(const struct cache *c)
@@ -244,6 +269,8 @@ void cache_free(struct cache *c)
 	fd_close(c->notes);
 	fd_close(c->seals);
 	fd_close(c->tmp);
+	fd_close(c->v1);
+	fd_close(c->top);
 	pthread_mutex_destroy(&c->space_lock);
 	free(c->path);
 	free(c);
