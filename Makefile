@@ -12,6 +12,7 @@ DOCDIR ?= $(PREFIX)/share/doc/cartonfs
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 USERUNITDIR ?= $(PREFIX)/lib/systemd/user
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
@@ -325,6 +326,7 @@ INSTALLED = $(call installed,755,$(BUILD)/cartonfs $(BUILD)/cartonctl,$(BINDIR))
 	$(call installed,644,$(wildcard fs/completions/*.fish),$(FISHDIR)) \
 	644:fs/completions/_cartonfs:$(ZSHDIR)/_cartonfs \
 	644:systemd/tmpfiles.conf:$(TMPFILESDIR)/cartonfs.conf \
+	644:systemd/sysusers.conf:$(SYSUSERSDIR)/cartonfs.conf \
 	$(call installed,644,$(wildcard systemd/examples/*),$(DOCDIR)/examples)
 LINKED = $(BINDIR)/cartonfs:$(MOUNTDIR)/mount.cartonfs ../man1/cartonfs.1:$(MANDIR)/man8/mount.cartonfs.8 \
 	cartonfs:$(BASHDIR)/cartonctl \

@@ -159,10 +159,21 @@ static int open_url(struct carton *c, const char *url, bool pinned, struct conta
 	return r;
 }
 
+/* An inherited descriptor is used as it is: whoever opened it may be another user. */
+static int open_or_inherit(const char *path)
+{
+	unsigned fd;
+	int end = 0;
+
+	if (sscanf(path, "/dev/fd/%9u%n", &fd, &end) == 1 && !path[end])
+		return fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
 /* The file or directory at `path`, of which nothing is read yet. */
 static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+	int fd = open_or_inherit(path), r = 0;
 	int scheme = foreign_scheme(path);
 	char shown[4096];
 

@@ -128,12 +128,13 @@ int keep_take(struct keep *k, char **mountpoint)
 	char *path;
 	int device, state;
 
-	*k = (struct keep){ .memory = -1, .marker = -1 };
+	*k = (struct keep){ .memory = -1, .marker = -1, .source = -1 };
 	if (!mountpoint_is_device(*mountpoint) || !getenv("RUNTIME_DIRECTORY") || !names || !pid ||
 	    !parse_number(pid, 10, INT_MAX, &n) || (pid_t)n != getpid())
 		return 0;
 	device = find_passed(names, NOTIFY_DEVICE);
 	state = find_passed(names, NOTIFY_STATE);
+	k->source = find_passed(names, NOTIFY_SOURCE);
 	if (device < 0)
 		return 0;
 	path = runtime_file(MARKER);
@@ -143,6 +144,8 @@ int keep_take(struct keep *k, char **mountpoint)
 	free(path);
 	k->wanted = k->marker >= 0;
 	fcntl(device, F_SETFD, FD_CLOEXEC);
+	if (k->source >= 0)
+		fcntl(k->source, F_SETFD, FD_CLOEXEC);
 	if (state >= 0)
 		fcntl(state, F_SETFD, FD_CLOEXEC);
 	if (state >= 0)
@@ -160,6 +163,8 @@ void keep_leave_status(int status)
 	unlink(path);
 	f = status ? fopen(path, "wxe") : NULL;
 	if (f) {
+		/* whatever the umask is: the main process may be another user */
+		fchmod(fileno(f), 0644);
 		fprintf(f, "%d\n", status);
 		fclose(f);
 	}

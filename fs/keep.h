@@ -12,7 +12,7 @@
  *  - The kernel sends again what was read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9). Where it cannot,
  *    nothing is kept: such requests would wait for ever.
  *
- * Only for the main process of a unit with RuntimeDirectory= and FileDescriptorStoreMax=2. The file `kept` of
+ * Only for the main process of a unit with RuntimeDirectory= and FileDescriptorStoreMax=3. The file `kept` of
  * that directory has content while the mount outlives the process: the unit looks at it.
  */
 #ifndef FS_KEEP_H
@@ -27,6 +27,7 @@ struct keep {
 	bool wanted;		  /* the device stays with the service manager */
 	bool resumed;		  /* an earlier process has served the mount */
 	int memory, marker;	  /* the memfd, and the file `kept`; -1: none */
+	int source;		  /* the carton, open for reading; -1: it was not passed */
 	struct keep_state *state; /* mapped */
 	int failed;		  /* -errno, logged: the next process has to mount anew */
 	struct mount *mount;

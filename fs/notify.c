@@ -45,10 +45,18 @@ int notify_store(int fd, const char *name)
 	return notify_fd < 0 ? -ENOTCONN : message_send(notify_fd, text, (size_t)n, &fd, 1);
 }
 
+void notify_store_source(int fd)
+{
+	notify_systemd("FDSTOREREMOVE=1\nFDNAME=" NOTIFY_SOURCE);
+	if (fd >= 0)
+		notify_store(fd, NOTIFY_SOURCE);
+}
+
 void notify_forget(void)
 {
 	notify_systemd("FDSTOREREMOVE=1\nFDNAME=" NOTIFY_DEVICE);
 	notify_systemd("FDSTOREREMOVE=1\nFDNAME=" NOTIFY_STATE);
+	notify_systemd("FDSTOREREMOVE=1\nFDNAME=" NOTIFY_SOURCE);
 }
 
 void notify_systemd(const char *state)

@@ -7,15 +7,19 @@
 /* Connects to $NOTIFY_SOCKET, if set. Call it before the sandbox is entered. */
 void notify_open(void);
 
-/* Names of descriptors: the FUSE device of a mount, and the memfd of keep.h. */
+/* Names of descriptors: the FUSE device of a mount, the memfd of keep.h, and the carton. */
 #define NOTIFY_DEVICE "cartonfs"
 #define NOTIFY_STATE "cartonfs-state"
+#define NOTIFY_SOURCE "cartonfs-source"
 
 /*
  * Gives a descriptor to the service manager, which passes it to the main process of the service
  * (FileDescriptorStoreMax=). 0 or -errno.
  */
 int notify_store(int fd, const char *name);
+
+/* Stores the carton in place of an earlier one; fd < 0: there is none any more. */
+void notify_store_source(int fd);
 
 /* Makes the service manager close what is stored, so that the mount ends with the main process. */
 void notify_forget(void);

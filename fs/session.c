@@ -356,8 +356,10 @@ static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { .open_for_me = open_files, .ctx = &s->mounter };
 	struct options *o = s->options;
+	char passed[32];
 	int r, status;
 
+	snprintf(passed, sizeof(passed), "/dev/fd/%d", s->keep.source);
 	raise_file_limit();
 	/* before anything is fetched, because it reports unknown options */
 	s->mount.session = new_session(s, status_ops());
@@ -386,7 +388,7 @@ static int open_and_serve(struct session *s)
 	o->carton.damaged = pages_damaged;
 	o->carton.damaged_ctx = &s->mount;
 	s->opening = true;
-	r = carton_open(o->source, &o->carton, &s->mount.carton);
+	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->carton, &s->mount.carton);
 	s->opening = false;
 	if (r == 0 && !o->nosandbox && !carton_fetches(s->mount.carton))
 		r = sandbox_cut_network();
@@ -456,10 +458,28 @@ static int prepare(struct options *o, struct keep *keep)
 	return r < 0 ? r : mountpoint_prepare(o->mountpoint);
 }
 
+/*
+ * The main process may be a user who cannot open the carton. This step may be one too, when it checks the options for
+ * a reload: what is stored stays then.
+ */
+static void pass_source(const struct options *o)
+{
+	int fd;
+
+	/* without it, the main process takes the first descriptor for the device: see keep_take() */
+	if (!getenv("RUNTIME_DIRECTORY"))
+		return;
+	fd = open(o->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 && errno == EACCES)
+		return;
+	notify_store_source(fd);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* Mounts, and leaves the device to the service manager. */
 static int mount_and_pass(struct options *o, struct fuse_session *se)
 {
-	notify_open();
 	if (fuse_session_mount(se, o->mountpoint) < 0)
 		return EXIT_MOUNT;
 	/* those of an earlier mount */
@@ -480,8 +500,11 @@ static int mount_only(struct session *s)
 
 	if (!se)
 		return EXIT_USAGE;
+	notify_open();
 	if (!keep_is_kept(o->mountpoint))
 		status = prepare(o, &s->keep) < 0 ? EXIT_MOUNT : mount_and_pass(o, se);
+	if (status == EXIT_OK)
+		pass_source(o);
 	fuse_session_destroy(se);
 	return status;
 }

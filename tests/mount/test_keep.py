@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -160,7 +161,7 @@ def test_readers_go_on(work, place, who, method):
     c, path, data = big(work, method)
     m.mount(path, where)
     m.start(path)
-    assert sorted(m.stored) == ['cartonfs', 'cartonfs-state']
+    assert sorted(m.stored) == ['cartonfs', 'cartonfs-source', 'cartonfs-state']
     reader = subprocess.Popen(['sh', '-c', 'cd "$1"/model; echo; read x; exec sha256sum big small', 'sh', where],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **harness.identity(who))
     assert reader.stdout.readline() == '\n'
@@ -188,7 +189,7 @@ def test_readers_go_on(work, place, who, method):
         answered(0)
         for turn in range(1, 4):
             m.kill()
-            assert m.mount(path, where) == []           # it is mounted, and asks nobody
+            assert 'FDNAME=cartonfs' not in m.mount(path, where)           # it is mounted, and asks nobody
             ask(turn * 2 * MIB)
             looks = Later(child, who, harness.sha_file, os.path.join(where, f'misc/{turn}'))
             stats = Later(child, who, os.stat, os.path.join(where, f'misc/{10 + turn}'))
@@ -547,7 +548,7 @@ def test_mount_step_checks_options_of_a_mount_that_waits(work, place, who):
     m.kill()
     p = run(CARTONFS, '-o', 'mount_only', '-o', 'noatime,alow_other', path, where, uid=who, env=m.env)
     assert p.returncode == 1 and 'did you mean allow_other' in p.stderr
-    assert m.mount(path, where) == []
+    assert 'FDNAME=cartonfs' not in m.mount(path, where)
     m.start(path)
     assert child(who, harness.read_file, os.path.join(where, 'model/small')) == b'not much'
 
@@ -569,3 +570,37 @@ def test_a_request_that_kills_every_process(work, place, who):
     m.told()
     assert m.stored == {} and m.kept.read_text() == ''
     assert child(who, error, os.listdir, where) == errno.ENOTCONN
+
+
+@pytest.mark.needs_root
+@AS_RUNNER
+def test_main_process_of_another_user(work, place, who):
+    """As the unit has it: root mounts, and opens a carton that only root can read."""
+    m, where = place
+    c, path, data = big(work)
+    path.chmod(0o600)
+    os.chown(m.runtime, harness.NOBODY, harness.NOBODY)
+    root, other = m.env, harness.environment(harness.NOBODY) | {k: m.env[k] for k in ('NOTIFY_SOCKET', 'RUNTIME_DIRECTORY')}
+
+    def step(uid, env, fn, *args, **kw):
+        m.who, m.env = uid, env
+        return fn(*args, **kw)
+    step(None, root, m.mount, path, where)
+    inode = os.fstat(m.stored['cartonfs-source']).st_ino
+    assert inode == path.stat().st_ino
+    step(harness.NOBODY, other, m.start, path)
+    assert child(who, harness.read_file, os.path.join(where, 'model/big')) == data
+    # the check of a reload is the other user's, and leaves what is stored
+    step(harness.NOBODY, other, m.mount, path, where)
+    assert os.fstat(m.stored['cartonfs-source']).st_ino == inode
+    m.kill()
+    step(None, root, m.mount, path, where)
+    step(harness.NOBODY, other, m.start, path)
+    assert child(who, harness.read_file, os.path.join(where, 'misc/1')) == c.files()['misc/1']
+    assert Path(f'/proc/{m.process.pid}/status').read_text().count(f'\t{harness.NOBODY}\t') >= 2
+    m.kill()
+    # why the step has failed is the other user's to read, whatever the umask
+    p = run('sh', '-c', 'umask 077; exec "$@"', 'sh', CARTONFS, '-o', 'mount_only,alow_other', path, where, env=root)
+    assert p.returncode == 1, p.stderr
+    step(harness.NOBODY, other, m.start, path, ready=False)
+    assert m.process.wait() == 1

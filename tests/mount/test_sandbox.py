@@ -484,7 +484,7 @@ def manager(work):
 
 
 def forgets(manager):
-    for name in ('cartonfs', 'cartonfs-state'):
+    for name in ('cartonfs', 'cartonfs-state', 'cartonfs-source'):
         assert manager.message() == (['FDSTOREREMOVE=1', f'FDNAME={name}'], [])
 
 
