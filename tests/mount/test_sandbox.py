@@ -119,6 +119,8 @@ def test_status(mount, sample_carton, who):
         tasks = list(Path(f'/proc/{m.pids[0]}/task').glob('*/status'))
         assert len(tasks) > 2
         for s in map(status, tasks):
+            # as who has mounted it; where root's has a user of its own, see test_system_user.py
+            assert s['Uid'].split() == [str(os.geteuid() if who is None else who)] * 4
             assert (s['NoNewPrivs'], s['Seccomp']) == ('1', '2')
             assert {int(s[f'Cap{k}'], 16) for k in ('Inh', 'Prm', 'Eff', 'Amb')} == {0}
             if who is None and IS_ROOT:

@@ -4,6 +4,7 @@ Root's daemon where the packages have made a system user for it. Only a mount na
 user, as /etc/passwd and /var/cache are other files there.
 """
 import contextlib
+import hashlib
 import os
 import signal
 import stat
@@ -15,7 +16,7 @@ import pytest
 import harness
 import test_sandbox
 from harness import CARTONCTL, CARTONFS, NOBODY, eventually, run, wait_exit
-from origin import MIB, fault_bytes
+from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
 from test_sandbox import LANDLOCK, READ_SEARCH, Probe, mounter_of, status
 from zipwriter import Carton, sample
 
@@ -188,6 +189,25 @@ def test_directory_of_private_files(probe, work):
         assert p.read('model/a') == b'x' * 1000
         if LANDLOCK >= 2:
             assert p.ask('read', mine) == 'EACCES'
+
+
+@pytest.mark.parametrize('mode, capabilities', [(0o755, 0), (0o700, READ_SEARCH)])
+def test_directory_of_a_mirror(probe, nginx, cache, work, mode, capabilities):
+    """One that others may read needs no capability."""
+    data = fault_bytes(MIB, seed=3)
+    (nginx.root / 'mirrored').write_bytes(data)
+    LinkedCarton().link('model/x', data, nginx.url('mirrored')).write(work / 'm.carton')
+    (work / 'mirror').mkdir()
+    file = work / 'mirror' / hashlib.sha256(data).hexdigest()
+    file.write_bytes(data)
+    file.chmod(0o644 if mode & 0o5 else 0o600)
+    (work / 'mirror').chmod(mode)
+    nginx.clear()
+    with probe(work / 'm.carton', *PRIVATE, '-o', f'mirror={work}/mirror/{{sha256}}') as p:
+        assert p.read('model/x') == data
+        s = status(f'/proc/{p.pid}/status')
+        assert ids(s) == CHANGED and int(s['CapPrm'], 16) == capabilities
+    assert not [r for r in nginx.requests() if r['method'] == 'GET']
 
 
 # ---- files of options ----
