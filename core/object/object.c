@@ -195,7 +195,7 @@ static void drop_cached(struct object *o)
 	const struct object_options *options = &o->store->options;
 
 	/* which leaves the entry alone when it is another file than ours */
-	if (options->cache && o->state != OBJECT_UNVERIFIED)
+	if (options->cache && object_state(o) != OBJECT_UNVERIFIED)
 		cache_drop(options->cache, o->sha256, o->bytes.source->fd);
 }
 
