@@ -11,8 +11,8 @@
 
 /*
  * Is the open file or directory this user's alone: does it belong to the effective uid, and may nobody else write to
- * it? `root`: it may belong to root as well. What others can change is not trusted. 0; -EPERM, and ret_why says what it does ("belongs to uid ..."); or -errno
- * of fstat(2). Any thread.
+ * it? What others can change is not trusted. `root`: it may belong to root as well. 0; -EPERM, and ret_why says what it
+ * does ("belongs to uid ..."); or -errno of fstat(2). Any thread.
  */
 int own_check(int fd, bool root, char ret_why[OWN_WHY]);
 

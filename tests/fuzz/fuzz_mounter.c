@@ -2,7 +2,7 @@
 /*
  * Any datagrams to the mounter, as from a daemon in other hands. What it would do to the system is replaced
  * (WRAP in the Makefile), and must be what its list of requests names: the mountpoint of the command line, two
- * ioctls of a FUSE device, five files of /etc, the readahead of its own mount. It answers each request that
+ * ioctls of a FUSE device, five files of /etc and those of the options, the readahead of its own mount. It answers each request that
  * asks for it once, and keeps no descriptor.
  *
  * The input: how poll(2) shows the listener, in 8 bytes; then datagrams, each
@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -34,7 +35,9 @@
 #define MOUNTPOINT "/proc"
 #define MAX_DATAGRAMS 32
 #define MAX_TEXT 2048 /* of the mounter */
-#define MAX_FDS 48    /* that a run may have open */
+#define HEADER_FILE "/h/f"
+#define NETRC "/h/.netrc"
+#define MAX_FDS 48 /* that a run may have open */
 
 /* The requests, as fs/mounter.c numbers them. */
 enum { MOUNT, UNMOUNT, LOG, OPEN_FILES, READ_AHEAD, BACKING_OPEN, BACKING_CLOSE, QUIT };
@@ -110,8 +113,13 @@ int __wrap_poll(struct pollfd *p, nfds_t n, int timeout)
 
 int __wrap_open64(const char *path, int flags, ...)
 {
-	static const char *const listed[] = { "/etc/resolv.conf", "/etc/hosts", "/etc/host.conf",
-					      "/etc/nsswitch.conf", "/etc/gai.conf" };
+	static const char *const listed[] = { "/etc/resolv.conf",
+					      "/etc/hosts",
+					      "/etc/host.conf",
+					      "/etc/nsswitch.conf",
+					      "/etc/gai.conf",
+					      HEADER_FILE,
+					      NETRC };
 	struct stat st;
 	char bdi[64];
 
@@ -125,10 +133,13 @@ int __wrap_open64(const char *path, int flags, ...)
 		run.done[READ_AHEAD]++;
 		return __real_open64("/dev/null", O_WRONLY | O_CLOEXEC);
 	}
-	CHECK(flags == (O_RDONLY | O_CLOEXEC));
+	/* a FIFO must not keep it waiting */
+	CHECK(flags == (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 	for (size_t i = 0; i < sizeof(listed) / sizeof(listed[0]); i++)
 		if (strcmp(path, listed[i]) == 0)
-			return run.opened = __real_open64("/dev/null", O_RDONLY | O_CLOEXEC);
+			return run.opened = run.polls[6] & 2 ? __real_open64("/dev/null",
+									     O_RDONLY | O_CLOEXEC) :
+							       memfd_create("listed", MFD_CLOEXEC);
 	abort();
 }
 
@@ -142,13 +153,14 @@ static int on_listener(int fd, unsigned long command, void *arg)
 			CHECK(((const char *)q)[i] == 0); /* the kernel demands it */
 		run.listens++;
 		q->id = 7;
-		q->data.args[1] = run.polls[7] & 0xf;
+		q->data.args[1] = run.polls[7] & 0x1f;
 		return run.polls[6] & 1 ? (errno = ENOENT, -1) : 0;
 	}
 	if (command == SECCOMP_IOCTL_NOTIF_ADDFD) {
 		const struct seccomp_notif_addfd *add = arg;
 
 		CHECK(add->id == 7 && run.opened >= 0 && add->srcfd == (unsigned)run.opened);
+		CHECK(!(run.polls[6] & 2)); /* that is no regular file */
 		CHECK(add->newfd == 0 && add->newfd_flags == O_CLOEXEC);
 		return 0;
 	}
@@ -173,14 +185,17 @@ int __wrap_ioctl(int fd, unsigned long command, void *arg)
 
 void __wrap_syslog(int priority, const char *fmt, ...)
 {
+	const char *text;
 	va_list ap;
-	int n;
 
 	va_start(ap, fmt);
-	n = va_arg(ap, int);
+	text = va_arg(ap, const char *);
 	va_end(ap);
-	CHECK((priority & ~LOG_PRIMASK) == 0 && strcmp(fmt, "%.*s") == 0);
-	CHECK(n >= 0 && n <= MAX_TEXT);
+	CHECK((priority & ~LOG_PRIMASK) == 0 && strcmp(fmt, "%s") == 0);
+	CHECK(strlen(text) < 2 * MAX_TEXT);
+	/* nothing that a terminal would obey */
+	for (; *text; text++)
+		CHECK((unsigned char)*text >= ' ' && *text != 0x7f);
 	run.done[LOG]++;
 }
 
@@ -319,11 +334,12 @@ static void *make_listener(void *ret)
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const char names[] = "/etc/hosts\0/etc/shadow";
+	static const char names[] = "/etc/hosts\0" HEADER_FILE "\0/etc/shadow";
 	pthread_t thread;
 
 	(void)argc;
 	(void)argv;
+	CHECK(setenv("HOME", "/h", 1) == 0);
 	kinds[0] = __real_open64("/dev/fuse", O_RDWR | O_CLOEXEC);
 	kinds[1] = -2;
 	CHECK(pthread_create(&thread, NULL, make_listener, &kinds[1]) == 0);
@@ -337,7 +353,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	struct options o = { .mountpoint = MOUNTPOINT, .foreground = 1 };
+	struct options o = {
+		.mountpoint = MOUNTPOINT,
+		.foreground = 1,
+		.carton.header_file = HEADER_FILE,
+	};
 	const uint8_t *at = data + 8, *end = data + n;
 	uint64_t before = open_fds();
 	int pair[2];
