@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-`cartonctl extract` against programs that unpack a zip. Those compare a CRC; extract compares the sha256 of
-each file.
+`cartonctl extract` and `pack` against programs that unpack or make a zip. Those compare a CRC; cartonctl compares
+the sha256 of each file.
 """
+import contextlib
 import os
+import random
 import shutil
 import subprocess
 
@@ -61,3 +63,46 @@ def copies(b):
         for peer in ('unzip', 'bsdtar'):
             s.row('cartonctl extract', peer, 'which compares CRCs only')
         os.unlink(carton)
+
+
+TOML = "spec_version = 1\n[runner]\nrunner_name = 'x'\nrequired_framework_version = '=1'\nrunner_compat_version = 1\n"
+
+
+def pack(b):
+    """A directory of one large file of floats, one of random bytes, and some small ones."""
+    mib = b.size // MIB // 4
+    tree, out = b.path('unpacked'), b.path('packed')
+    os.makedirs(f'{tree}/model/small')
+    with open(f'{tree}/carton.toml', 'w') as f:
+        f.write(TOML)
+    shutil.copy(b.plain(mib)[0], f'{tree}/model/floats')
+    with open(f'{tree}/model/random', 'wb') as f:
+        for i in range(mib):
+            f.write(random.Random(i).randbytes(MIB))
+    for i in range(1000):
+        with open(f'{tree}/model/small/{i}', 'w') as f:
+            f.write(f'{i}\n' * 200)
+
+    def made(name, *words):
+        def contest(note):
+            if not shutil.which(words[0]):
+                raise Skip(f'{name}: not installed')
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(out)
+            note(name, timed(subprocess.run, words, check=True, cwd=tree, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL))
+        return contest
+
+    ctl = os.path.join(os.path.dirname(b.cartonfs), 'cartonctl')
+    zip7 = shutil.which('7zz') or '7z'
+    s = b.section(f'Making a carton of two files of {mib} MiB and 1000 small ones')
+    copy = 'cp -r . "$1" && sync -f "$1" && rm -r "$1"'
+    s.run(*[made(f'pack --compress={how}', ctl, 'pack', f'--compress={how}', '.', out)
+            for how in ('store', 'auto', 'zstd')],
+          made('cp -r, and sync', 'sh', '-c', copy, 'sh', out),
+          made('zip -0', 'zip', '-qr0', out, '.'), made('zip -6', 'zip', '-qr6', out, '.'),
+          made('7z, deflated', zip7, 'a', '-tzip', '-bd', '-mx=5', out, '.'))
+    s.row('pack --compress=store', 'cp -r, and sync', 'hashes it, and reads it again to verify it')
+    for how in ('store', 'auto', 'zstd'):
+        s.row(f'pack --compress={how}', 'zip -0' if how == 'store' else 'zip -6')
+    s.row('pack --compress=zstd', '7z, deflated', '7-Zip does not write zstd')
