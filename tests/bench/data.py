@@ -11,7 +11,7 @@ import subprocess
 import zlib
 
 STORED, DEFLATE, ZSTD = 0, 8, 93
-BLOCK = 8 << 20
+BLOCK = 1 << 20
 MAX16, MAX32 = 0xffff, 0xffffffff
 SMALL = 1024                            # bytes of a small file
 PER_DIR = 1000
@@ -42,11 +42,14 @@ def zip64(*numbers):
 
 
 class Writer:
-    """A zip, written in order; MANIFEST comes last."""
+    """
+    A zip, written in order; MANIFEST comes last. No two of its files have the same content: cartonfs would decode,
+    hash and keep them as one, where other programs do each of them.
+    """
 
     def __init__(self, path):
         self.f = open(path, 'wb', buffering=1 << 20)
-        self.central, self.count, self.lines = [], 0, []
+        self.central, self.count, self.lines, self.hashes = [], 0, [], set()
 
     def add(self, name, size, crc, sha, chunks, stored=None, method=STORED):
         """`chunks` yields the `stored` bytes; `size`, `crc` and `sha` are of what they become."""
@@ -66,6 +69,9 @@ class Writer:
             '<HHHHII', len(extra), 0, 0, 0, 0o100644 << 16, min(at, MAX32)) + raw + extra)
         self.count += 1
         if sha:
+            if sha in self.hashes:
+                raise ValueError(f'{name} has the content of another file')
+            self.hashes.add(sha)
             self.lines.append(f'{name}={sha}\n')
 
     def bytes(self, name, data, method=STORED, listed=True):
@@ -88,8 +94,8 @@ class Writer:
         self.f.close()
 
 
-def floats(seed=0):
-    """8 MiB that look like float32 weights to a compressor: few exponents, random mantissas."""
+def floats(seed):
+    """BLOCK bytes that look like float32 weights to a compressor: few exponents, random mantissas."""
     rng, out = random.Random(seed), bytearray(BLOCK)
     for i in range(3):
         out[i::4] = rng.randbytes(BLOCK // 4)
@@ -98,26 +104,16 @@ def floats(seed=0):
     return bytes(out)
 
 
-def write_plain(path, size):
-    """`size` bytes (whole blocks): each block another turn of the same floats. (size, crc, sha)"""
-    crc, sha, block = 0, hashlib.sha256(), floats()
+def write_plain(path, size, seed):
+    """`size` bytes (whole blocks) of floats, no block like another, nor like one of another seed. (size, crc, sha)"""
+    crc, sha = 0, hashlib.sha256()
     with open(path, 'wb', buffering=0) as f:
         for i in range(size // BLOCK):
-            turn = (i * 4096) % BLOCK
-            data = block[turn:] + block[:turn]
+            data = floats(f'{seed}/{i}')
             f.write(data)
             crc = zlib.crc32(data, crc)
             sha.update(data)
     return size, crc, sha.hexdigest()
-
-
-def facts(path):
-    """(size, crc, sha) of a file."""
-    crc, sha = 0, hashlib.sha256()
-    for data in chunks_of(path):
-        crc = zlib.crc32(data, crc)
-        sha.update(data)
-    return os.path.getsize(path), crc, sha.hexdigest()
 
 
 def chunks_of(path):
@@ -139,13 +135,39 @@ def zstandard(path, out):
     subprocess.run(['zstd', '-q', '-f', '-1', path, '-o', out], check=True)
 
 
-def write_large(carton, name, plain, what, packed=None, method=STORED):
-    """A carton with one large file; `what` is what write_plain() gave."""
+def pack(plain, packed, method):
+    """Makes `packed` of a plain file; the path of what to add."""
+    if method == STORED:
+        return plain
+    (deflated if method == DEFLATE else zstandard)(plain, packed)
+    return packed
+
+
+def write_large(carton, name, plain, what, body, method):
+    """A carton with one large file; `what` is what write_plain() gave, `body` is packed."""
     w = Writer(carton)
     w.bytes('carton.toml', TOML, DEFLATE)
-    body = packed or plain
     w.add(name, *what, chunks_of(body), os.path.getsize(body), method)
     w.close()
+
+
+def write_several(carton, prefix, mib, methods):
+    """
+    model/00, model/01, ...: files of `mib` MiB, one for each of the methods, each of other content. Beside the carton
+    stay the plain files, prefix00 and so on; their paths.
+    """
+    w, paths = Writer(carton), []
+    w.bytes('carton.toml', TOML, DEFLATE)
+    for i, method in enumerate(methods):
+        path = f'{prefix}{i:02}'
+        what = write_plain(path, mib << 20, os.path.basename(path))
+        body = pack(path, f'{path}.packed', method)
+        w.add(f'model/{i:02}', *what, chunks_of(body), os.path.getsize(body), method)
+        if body != path:
+            os.unlink(body)
+        paths.append(path)
+    w.close()
+    return paths
 
 
 def write_small(carton, count):

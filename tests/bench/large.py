@@ -14,7 +14,7 @@ import zlib
 
 import data
 import timing
-from timing import mounted, timed
+from timing import Skip, timed
 
 MIB = 1 << 20
 BLOCK = 512 << 10                       # that zlib gives at once
@@ -22,10 +22,9 @@ BLOCK = 512 << 10                       # that zlib gives at once
 
 def stored(b):
     source, plain = b.large(data.STORED, b.size // MIB)
-    cold = b.args.cold
 
     def limits(note):
-        timing.read_file(plain)
+        b.conditions.pages(plain, name='file')
         note('reading the file beneath', timed(timing.read_file, plain))
         note('sha256 in one thread', timed(timing.hash_file, plain))
 
@@ -36,35 +35,34 @@ def stored(b):
             note('reading after that', read)
             note('first open and read', opened + read)
             note('second open and read', sum(timing.open_and_read(f'{top}/model/big')))
-            if cold:
-                timing.drop_caches()
-                note('open and read after drop_caches',
-                     sum(timing.open_and_read(f'{top}/model/big')))
 
-    def after_drop(note):
-        if cold:
-            timing.drop_caches()
-            note('reading the file beneath after drop_caches', timed(timing.read_file, plain))
+    def limits_cold(note):
+        b.conditions.pages(plain, cached=False, name='file')
+        note('sha256 in one thread, from the disk', timed(timing.hash_file, plain))
+
+    def cold(note):
+        with b.carton(source, cached=False) as top:
+            note('first open and read, from the disk', sum(timing.open_and_read(f'{top}/model/big')))
 
     def peer(name, command):
         def contest(note):
-            with b.patience(name), mounted(command, source, b.mnt) as top:
+            with b.patience(name), b.peer(command, source) as top:
                 note(f'{name}, first read', sum(timing.open_and_read(f'{top}/model/big')))
                 note(f'{name}, second read', sum(timing.open_and_read(f'{top}/model/big')))
         return contest
 
     s = b.section(f'A Stored file of {b.size // MIB} MiB')
-    s.run(limits, cartonfs, after_drop, *[peer(k, v) for k, v in b.peers.items()])
+    s.run(limits, cartonfs, *[limits_cold, cold] * b.args.cold, *[peer(k, v) for k, v in b.peers.items()])
     s.row('first open: verifies', 'sha256 in one thread')
     s.row('reading after that', 'reading the file beneath')
     s.row('first open and read', 'sha256 in one thread')
     s.row('second open and read', 'reading the file beneath')
-    s.row('open and read after drop_caches', 'reading the file beneath after drop_caches')
+    s.row('first open and read, from the disk', 'sha256 in one thread, from the disk')
     for name in b.peers:
         s.row(f'{name}, first read', 'first open and read', 'and verifies nothing')
         s.row(f'{name}, second read', 'second open and read')
-    if not cold:
-        s.skipped.append('cold reads: --cold, as root, drops the page cache')
+    if not b.args.cold:
+        s.skipped.append('reads of what is not in the page cache: --cold')
 
 
 def inflate_and_hash(path):
@@ -88,11 +86,13 @@ def inflate_and_hash(path):
 
 
 def packed(b, method, name, limit, limit_name):
-    mib = b.size // MIB // 4
+    mib = b.size // MIB // 2
     source, plain = b.large(method, mib)
+    body = f'{plain}.{method}'
 
     def limits(note):
-        note(limit_name, timed(limit, plain))
+        b.conditions.pages(plain, body, name='files')
+        note(limit_name, timed(limit, body))
         note('sha256 in one thread', timed(timing.hash_file, plain))
         note('reading the file beneath', timed(timing.read_file, plain))
 
@@ -102,22 +102,22 @@ def packed(b, method, name, limit, limit_name):
             opened, read = timing.open_and_read(f'{top}/model/big')
             note('first open: unpacks, verifies, keeps', opened)
             note('reading after that', read)
+            note('first open and read', opened + read)
             note('second open and read', sum(timing.open_and_read(f'{top}/model/big')))
         with b.carton(source, cache=cache) as top:
-            note('first open in the next mount: has a seal',
-                 timing.open_and_read(f'{top}/model/big')[0])
+            note('open in the next mount: has a seal', timing.open_and_read(f'{top}/model/big')[0])
 
     s = b.section(f'A {name} file of {mib} MiB')
     s.run(limits, cartonfs)
     s.row('first open: unpacks, verifies, keeps', limit_name)
+    s.row('first open and read', limit_name)
     s.row('reading after that', 'reading the file beneath')
     s.row('second open and read', 'reading the file beneath')
-    s.row('first open in the next mount: has a seal', 'sha256 in one thread')
+    s.row('open in the next mount: has a seal', 'sha256 in one thread')
 
 
 def deflate(b):
-    packed(b, data.DEFLATE, 'deflated', lambda plain: inflate_and_hash(plain + '.deflate'),
-           'zlib and sha256, two threads')
+    packed(b, data.DEFLATE, 'deflated', inflate_and_hash, 'zlib and sha256, two threads')
 
 
 def unzstd_and_hash(path):
@@ -131,40 +131,14 @@ def zstd(b):
     if not shutil.which('zstd'):
         b.section('A zstd file').skipped.append('zstd is not installed')
         return
-    packed(b, data.ZSTD, 'zstd', lambda plain: unzstd_and_hash(plain + '.zst'), 'zstd -dc | sha256')
-
-
-def later(b):
-    """Open and 4 KiB from the middle, in a mount that finds the seal of an earlier one."""
-    sizes = [n for n in (8, 64, b.size // MIB) if n <= b.size // MIB]
-    s = b.section('A later mount: open, and 4 KiB of a Stored file')
-    names = {mib: (f'{mib} MiB, sealed', f'{mib} MiB, seals=off') for mib in sizes}
-
-    def first_bytes(source, mib, cache, *options):
-        with b.carton(source, cache=cache, options=options) as top:
-            return timed(timing.pread_all, f'{top}/model/big', [mib * MIB // 2], 4096)
-
-    def contest(mib):
-        source, cache = b.large(data.STORED, mib)[0], b.path(f'later{mib}')
-        first_bytes(source, mib, cache)
-
-        def run(note):
-            for name, options in zip(names[mib], ((), ('seals=off',))):
-                note(name, first_bytes(source, mib, cache, *options))
-        return run
-
-    s.run(*[contest(mib) for mib in sizes])
-    for sealed, off in names.values():
-        s.row(sealed, off, 'as if nothing had been hashed')
-    s.row(names[sizes[-1]][0], names[sizes[0]][0], 'the size does not matter')
+    packed(b, data.ZSTD, 'zstd', unzstd_and_hash, 'zstd -dc | sha256')
 
 
 def chunks(b):
     """A file that the chunk index lists, against one that is hashed before it opens."""
     mib = b.size // MIB
     plain, source = b.large(data.STORED, mib)[0], b.path('indexed.carton')
-    ctl = os.path.join(b.args.build, 'cartonctl')
-    subprocess.run([ctl, 'repack', '--chunk-index', plain, source], check=True, capture_output=True)
+    subprocess.run(b.ctl('repack', '--chunk-index', plain, source), check=True, capture_output=True)
 
     def contest(name, *options):
         def run(note):
@@ -185,19 +159,21 @@ def chunks(b):
 def access(b):
     mib = b.size // MIB // 4
     source, plain = b.large(data.STORED, mib)
-    n = 2000 if b.quick else 10000
+    n = b.pick(10000, 2000, 200)
 
     def reads(name, path, note, spread):
         # every page at most once, so that none of them is in the page cache of the mount
         pages = spread.sample(range(mib * MIB // 4096), 2 * n)
+        b.conditions.say('verified, not read')
         note(f'{name}: random 4 KiB reads', timed(timing.pread_all, path,
              [p * 4096 for p in pages[:n]], 4096))
+        b.conditions.say('just read')
         note(f'{name}: the same again', timed(timing.pread_all, path,
              [p * 4096 for p in pages[:n]], 4096))
         return pages[n:]
 
     def beneath(note):
-        timing.read_file(plain)
+        b.conditions.pages(plain, name='file')
         pages = reads('beneath', plain, note, random.Random(3))
         note('beneath: mmap, random pages', timed(timing.touch_all, plain,
              [p * 4096 for p in pages]))
@@ -211,16 +187,42 @@ def access(b):
             with b.patience(name), mount() as top:
                 path = f'{top}/model/big'
                 timing.verify(path)
+                b.conditions.say('verified, not read')
                 note(f'{name}: mmap, random pages', timed(timing.touch_all, path,
                      [p * 4096 for p in pages]))
         return contest
 
     s = b.section(f'Random access to a Stored file of {mib} MiB')
-    tools = [through(k, lambda c=v: mounted(c, source, b.mnt)) for k, v in b.peers.items()]
+    tools = [through(k, lambda c=v: b.peer(c, source)) for k, v in b.peers.items()]
     s.run(beneath, through('cartonfs', lambda: b.carton(source)), *tools)
     kinds = ('random 4 KiB reads', 'the same again', 'mmap, random pages')
     for what in kinds:
-        s.row(f'cartonfs: {what}', f'beneath: {what}')
+        s.row(f'cartonfs: {what}', f'beneath: {what}', count=n)
     for name in b.peers:
         for what in kinds:
             s.row(f'{name}: {what}', f'cartonfs: {what}')
+
+
+def passthrough(b):
+    """What the kernel reads by itself from the cache, once it was decoded."""
+    mib = b.size // MIB // 2
+    s = b.section(f'Passthrough: a zstd file of {mib} MiB, read again')
+    if not shutil.which('zstd'):
+        s.skipped.append('zstd is not installed')
+        return
+    source, plain = b.large(data.ZSTD, mib)
+
+    def beneath(note):
+        b.conditions.pages(plain, name='file')
+        note('the file beneath', timed(timing.read_file, plain))
+
+    def cartonfs(note):
+        with b.carton(source, options=['passthrough']) as top, open(f'{top}/model/big', 'rb'):
+            if os.getxattr(f'{top}/model/big', 'user.carton.passthrough') != b'yes':
+                raise Skip('passthrough: not possible here (it needs root, libfuse 3.17 and Linux 6.9)')
+            timing.read_file(f'{top}/model/big')
+            b.conditions.say('just read')
+            note('passthrough', timed(timing.read_file, f'{top}/model/big'))
+
+    s.run(beneath, cartonfs)
+    s.row('passthrough', 'the file beneath')

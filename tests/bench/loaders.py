@@ -8,9 +8,10 @@ import os
 import random
 import sys
 
+import conditions
 import data
 import timing
-from timing import mounted, timed
+from timing import timed
 
 MIB = 1 << 20
 TENSOR = 16 * MIB
@@ -62,13 +63,12 @@ def loaders(b):
     def reads(name, path, note):
         for what, fn, counts in ways:
             for n in counts:
-                fd = os.open(path, os.O_RDONLY)
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                os.close(fd)
+                conditions.drop(path)
+                b.conditions.say('verified, not in the page cache of the mount')
                 note(f'{name}: {what}, {n} at once', timed(in_processes, n, fn, path, offsets))
 
     def beneath(note):
-        timing.read_file(plain)
+        b.conditions.pages(plain, name='file')
         for what, fn, counts in ways[:1]:
             for n in counts:
                 note(f'beneath: {what}, {n} at once', timed(in_processes, n, fn, plain, offsets))
@@ -81,7 +81,7 @@ def loaders(b):
         return contest
 
     s = b.section(f'Loading 16 MiB tensors of a Stored file of {mib} MiB, in any order')
-    tools = [through(k, lambda c=v: mounted(c, source, b.mnt)) for k, v in b.peers.items()]
+    tools = [through(k, lambda c=v: b.peer(c, source)) for k, v in b.peers.items()]
     s.run(beneath, through('cartonfs', lambda: b.carton(source)), *tools)
     for what, _, counts in ways:
         for n in counts:

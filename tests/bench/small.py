@@ -8,19 +8,17 @@ import shutil
 
 import data
 import timing
-from timing import Skip, mounted, timed
+from timing import Skip, timed
 
 MIB = 1 << 20
 
 
 def many(b):
-    count = 20000 if b.quick else 100000
-    part = 2000 if b.quick else 10000
+    count, part = b.pick(100000, 20000, 2000), b.pick(10000, 2000, 1000)
     dirs, limit = part // data.PER_DIR, 5 if b.quick else 30
     source, tree = b.path('small.carton'), b.path('tree')
     b.say(f'writing {count} files')
     data.write_small(source, count)
-    warm = f'unzipped, {part} by %s, second time'
     by_tar = [f'model/d{i:03}' for i in range(dirs)]
     by_cat = [f'model/d{i:03}' for i in range(dirs, 2 * dirs)]
     tar = 'top=$1; shift; tar -C "$top" -cf - "$@" | cat'
@@ -45,31 +43,32 @@ def many(b):
         return contest
 
     def unzipped(note):
-        shutil.rmtree(tree, ignore_errors=True)
-        os.mkdir(tree)
-        wanted = [d + '/*' for d in by_tar + by_cat]
-        run(f'unzip of {2 * part}', note, 'c=$1 d=$2; shift 2; unzip -q "$c" "$@" -d "$d"',
-            source, tree, *wanted)
+        b.conditions.pages(*(os.path.join(where, f) for where, _, names in os.walk(tree) for f in names),
+                           name='files')
         reads('unzipped', tree, note)
 
-    def listing(note):
+    def unzip(note):
+        b.conditions.pages(source)
         note('unzip -l', timed(timing.shell, 'unzip -l "$1"', source))
+        run(f'unzip -p of {part}', note, 'c=$1; shift; unzip -p "$c" "$@" | cat', source, *[d + '/*' for d in by_tar])
 
     s = b.section(f'{count} files of 1 KiB, deflated; {part} of them read')
     if not shutil.which('unzip'):
         s.skipped.append('files beneath: unzip is not installed')
         return
+    timing.shell('c=$1 d=$2; shift 2; unzip -q "$c" "$@" -d "$d"', source, tree,
+                 *[d + '/*' for d in by_tar + by_cat])
     tools = [tool('cartonfs', lambda note: b.carton(source, note))]
     for name, command in b.peers.items():
-        tools.append(tool(name, lambda note, c=command: mounted(c, source, b.mnt, note)))
-    s.run(listing, unzipped, *tools)
+        tools.append(tool(name, lambda note, c=command: b.peer(c, source, note)))
+    s.run(unzip, unzipped, *tools)
     s.row('cartonfs, mount', 'unzip -l')
     s.row('cartonfs, ls -lR', 'unzip -l')
-    s.row(f'cartonfs, {part} by tar, first time', f'unzip of {2 * part}', 'twice as many')
+    s.row(f'cartonfs, {part} by tar, first time', f'unzip -p of {part}')
     for name in ['cartonfs', *b.peers]:
         for how in ('tar', 'cat'):
             for turn in ('first', 'second'):
-                s.row(f'{name}, {part} by {how}, {turn} time', warm % how)
+                s.row(f'{name}, {part} by {how}, {turn} time', f'unzipped, {part} by {how}, second time')
     for name in b.peers:
         for what in ('mount', 'ls -lR', f'{part} by tar, first time',
                      f'{part} by tar, second time'):
@@ -77,7 +76,7 @@ def many(b):
 
 
 def views(b):
-    mib, count = b.size // MIB // 4, 1000 if b.quick else 10000
+    mib, count = b.size // MIB // 4, b.pick(10000, 1000, 100)
     plain, what = b.plain(mib)
     source = b.path('tensors.carton')
     data.write_tensors(source, plain, what, count)
@@ -92,6 +91,7 @@ def views(b):
             with b.carton(source) as top:
                 for path in big.values():       # what is timed is reading, not verifying
                     timing.verify(f'{top}/{path}')
+                b.conditions.say('verified, not read')
                 for name in names:
                     note(f'reading {name}', timed(timing.read_file, f'{top}/{big[name]}'))
         return contest
@@ -108,8 +108,10 @@ def views(b):
     header = data.write_safetensors(file, tensors)
 
     def header_list(note):
+        b.conditions.say('in memory')
         note('json.loads of the header', timed(json.loads, header))
         with b.carton(file) as top:
+            b.conditions.say('verified')
             timing.verify(f'{top}/model/w.safetensors')
             note('ls of the views, first time', timed(os.listdir, f'{top}/views/model/w.safetensors'))
 

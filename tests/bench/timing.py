@@ -29,7 +29,8 @@ class Skip(Exception):
 
 class Section:
     def __init__(self, bench, title):
-        self.bench, self.title, self.times = bench, title, {}
+        self.bench, self.title, self.times, self.conditions = bench, title, {}, {}
+        self.word = None                # what --only calls it
         self.rows, self.curves, self.goals, self.skipped = [], [], [], []
 
     def run(self, *contestants):
@@ -39,47 +40,78 @@ class Section:
             turn = i % max(len(live), 1)
             for c in live[turn:] + live[:turn]:
                 self.bench.say(f'{self.title}: round {i + 1} of {self.bench.rounds}')
+                self.bench.conditions.begin()
                 try:
-                    c(lambda name, s, i=i: self.times.setdefault(name, {}).setdefault(i, s))
+                    c(lambda name, seconds, i=i: self.note(name, i, seconds))
                 except Skip as e:
                     live.remove(c)
                     self.skipped.append(str(e))
         return self
 
-    def row(self, name, reference, remark=''):
-        """One line of the table: how many times as long as the reference `name` took."""
+    def note(self, name, turn, seconds):
+        """Also notes the condition, which must be that of the rounds before."""
+        now = self.bench.conditions.text()
+        was = self.conditions.setdefault(name, now)
+        if was != now:
+            del self.times[name]
+            raise Skip(f'{name}: "{was}" in one round, "{now}" in another')
+        self.times.setdefault(name, {}).setdefault(turn, seconds)
+
+    def row(self, name, reference, remark='', count=1):
+        """
+        One line of the table: how many times as long as the reference `name` took. What takes that long was
+        done `count` times.
+        """
         a, b = self.times.get(name, {}), self.times.get(reference, {})
         ratios = sorted(a[i] / b[i] for i in a if i in b)
         if ratios:
             self.rows.append(dict(what=name, against=reference, remark=remark, rounds=len(ratios),
-                                  ratio=statistics.median(ratios), low=ratios[0], high=ratios[-1],
+                                  ratio=statistics.median(ratios), low=ratios[0], high=ratios[-1], count=count,
                                   seconds=statistics.median(a.values()),
-                                  reference_seconds=statistics.median(b.values())))
+                                  reference_seconds=statistics.median(b.values()),
+                                  condition=self.conditions[name],
+                                  reference_condition=self.conditions[reference]))
         return self
 
-    def curve(self, y, x, lines):
+    def curve(self, y, x, lines, condition):
         """A cost as it grows: lines is {name: [(x, y)…]}, with the units of both."""
-        self.curves.append(dict(x=x, y=y, lines=lines))
+        self.curves.append(dict(x=x, y=y, lines=lines, condition=condition))
+
+    def time_curve(self, x, lines):
+        """lines is {name: [(x, what was noted)…]}: the medians of these."""
+        points = {name: [(n, statistics.median(self.times[what].values())) for n, what in line if
+                         what in self.times] for name, line in lines.items()}
+        self.curve('seconds', x, {name: p for name, p in points.items() if p}, '; '.join(
+            f'{name}: {self.conditions[line[0][1]]}' for name, line in lines.items() if points[name]))
 
     def print(self):
         self.bench.say('')
         print(f'\n{self.title}')
+        heading = None
         for r in self.rows:
+            if heading != r['condition']:
+                heading = r['condition']
+                print(f' {heading}:')
             print(f'  {r["what"]:<44} {number(r["ratio"]):>7}  ({number(r["low"])}-'
                   f'{number(r["high"])})'.ljust(72) + f'x  {r["against"]}' +
-                  (f'; {r["remark"]}' if r['remark'] else ''))
+                  (f'; {r["remark"]}' if r['remark'] else '') +
+                  (f' ({r["reference_condition"]})' if r['reference_condition'] != heading else ''))
         for r in self.goals:
+            if heading != r['condition']:
+                heading = r['condition']
+                print(f' {heading}:')
             goal = ('≥' if r['least'] else '≤') + f' {number(r["goal"])}'
             print(f'  {r["what"]:<66} {number(r["value"]):>7} {r["unit"]:<6} {goal:>8}  '
                   f'{"met" if r["met"] else "NOT MET"}')
         for c in self.curves:
+            print(f' {c["condition"]}:')
             for name, points in c['lines'].items():
                 print(f'  {name:<24} ' + '  '.join(f'{x:g} {c["x"]}: {number(y)} {c["y"]}' for x, y in points))
         for s in self.skipped:
             print(f'  not measured: {s}')
 
     def json(self):
-        return dict(title=self.title, rows=self.rows, curves=self.curves, goals=self.goals,
+        return dict(word=self.word, title=self.title, rows=self.rows, curves=self.curves, goals=self.goals,
                     skipped=self.skipped)
 
 
@@ -89,13 +121,15 @@ def number(x):
 
 # ---- mounts ----
 
-# programs that mount a zip, and how; each returns when the mount is there
+# Programs that mount a zip, and how; each returns when the mount is there. All may keep pages in the kernel from
+# one open to the next, as cartonfs does, and none may keep anything from one mount to the next.
 PEERS = {
     'mount-zip': ['mount-zip'],
-    'fuse-zip': ['fuse-zip', '-r'],
+    'fuse-zip': ['fuse-zip', '-r', '-o', 'kernel_cache'],
     'fuse-archive': ['fuse-archive'],
-    'archivemount': ['archivemount', '-o', 'readonly'],
-    'ratarmount': ['ratarmount'],
+    'archivemount': ['archivemount', '-o', 'readonly,kernel_cache'],
+    'ratarmount': ['ratarmount', '--index-file', ':memory:', '-o', 'kernel_cache'],
+    'squashfuse': ['squashfuse_ll'],    # of an image with the same files; it keeps pages by itself
 }
 
 
@@ -267,11 +301,6 @@ def walk(top):
                 if e.is_dir(follow_symlinks=False):
                     todo.append(e.path)
 
-
-def drop_caches():
-    subprocess.run(['sync'], check=True)
-    with open('/proc/sys/vm/drop_caches', 'w') as f:
-        f.write('3\n')
 
 
 @contextlib.contextmanager

@@ -1,0 +1,125 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+Prints the table of README.md from what `tests/bench/run --json` wrote, or puts it there.
+
+    tests/bench/table.py NUMBERS.json [README.md]
+
+A row of which not all was measured is left out, and named.
+"""
+import json
+import re
+import sys
+
+HEAD = ['| work | under which condition | cartonfs | `ONLY=` |', '|---|---|---|---|']
+
+# (section, work, (what, against, what is said of the two) ...); {} is a number of the section's title, or of `what`.
+# The condition is that of the first `what`, or of `against` where a peer is compared with us.
+ROWS = (
+    ('stored', 'first read of a stored file of {} MiB',
+     ('first open and read', 'sha256 in one thread', '{ratio} times the time of its sha256 in one thread'),
+     ('fuse-zip, first read', 'first open and read', 'fuse-zip, which verifies nothing, takes {ratio} times as long'),
+     ('squashfuse, first read', 'first open and read', 'squashfuse {ratio} times')),
+    ('stored', 'second read of it, in the same mount',
+     ('second open and read', 'reading the file beneath', '{ratio} times the time of the file beneath'),
+     ('fuse-zip, second read', 'second open and read', 'fuse-zip takes {ratio} times as long'),
+     ('squashfuse, second read', 'second open and read', 'squashfuse {ratio} times')),
+    ('zstd', 'first read of a zstd file of {} MiB',
+     ('first open and read', 'zstd -dc | sha256', '{ratio} times the time of `zstd -dc` and sha256, in two threads')),
+    ('sizes', 'open a stored file of {} MiB, read 4 KiB of it',
+     (r'first mount, (1024|8) MiB', r'sha256 in one thread, (1024|8) MiB', '{time}')),
+    ('sizes', 'the same in a later mount',
+     (r'later mount, (1024|8) MiB', r'first mount, (1024|8) MiB', '{time}')),
+    ('access', 'random reads of 4 KiB',
+     ('cartonfs: random 4 KiB reads', 'beneath: random 4 KiB reads', '{time} each'),
+     ('fuse-zip: random 4 KiB reads', 'cartonfs: random 4 KiB reads', 'fuse-zip takes {ratio} times as long'),
+     ('squashfuse: random 4 KiB reads', 'cartonfs: random 4 KiB reads', 'squashfuse {ratio} times')),
+    ('loaders', 'reads of 1 MiB with `O_DIRECT`, 4 processes',
+     ('fuse-zip: O_DIRECT, 1 MiB blocks, 4 at once', 'cartonfs: O_DIRECT, 1 MiB blocks, 4 at once',
+      'fuse-zip takes {ratio} times as long'),
+     ('squashfuse: O_DIRECT, 1 MiB blocks, 4 at once', 'cartonfs: O_DIRECT, 1 MiB blocks, 4 at once',
+      'squashfuse {ratio} times')),
+    ('loaders', 'tensors of 16 MiB copied out of a mapping',
+     ('cartonfs: tensors from a mapping, 1 at once', 'beneath: tensors from a mapping, 1 at once',
+      '{ratio} times the time of the file beneath')),
+    ('many', '{} files of 1 KiB, deflated, read by `tar`',
+     (r'cartonfs, (\d+) by tar, first time', r'unzip -p of \d+', '{time}, {ratio} times the time of `unzip -p`'),
+     (r'fuse-zip, (\d+) by tar, first time', r'cartonfs, (\d+) by tar, first time',
+      'fuse-zip takes {ratio} times as long'),
+     (r'squashfuse, (\d+) by tar, first time', r'cartonfs, (\d+) by tar, first time', 'squashfuse {ratio} times')),
+    ('extract', 'a copy on disk of {} deflated files of {} MiB by `cartonctl extract`',
+     ('cartonctl extract', 'unzip', '{ratio} times the time of `unzip`'),
+     ('cartonctl extract', 'bsdtar', '{ratio} times that of `bsdtar`'),
+     ('cartonctl extract', '7zz', '{ratio} times that of `7zz`; these use one thread')),
+    ('entries', 'mount of {} files',
+     (r'mount of (1000000|1000)', r'unzip -l of (1000000|1000)', '{time}, {ratio} times the time of `unzip -l`')),
+    ('remote', 'mount a carton on a web server, read {} MiB',
+     ('mount and read, no limit', 'curl, no limit', '{ratio} times the time of `curl`, then `openssl dgst -sha256`'),
+     ('mount and read, no limit', 'rclone, no limit', '{ratio} times that of `rclone`, then the same')),
+)
+
+
+def find(section, what, against):
+    """The row of these, as regular expressions, and the numbers in `what`; or nothing."""
+    for r in section['rows']:
+        # names have characters that mean something in an expression; those that are meant have a bracket
+        m = re.fullmatch(what if '(' in what else re.escape(what), r['what'])
+        if m and re.fullmatch(against if '\\d' in against or '(' in against else re.escape(against), r['against']):
+            return r, [g for g in m.groups() if g]
+    return None, []
+
+
+def as_time(s):
+    scale, unit = (1, 's') if s >= 1 else (1e3, 'ms') if s >= 1e-3 else (1e6, 'µs')
+    return f'{float(f"{s * scale:.2g}"):g} {unit}'
+
+
+def number(x):
+    return f'{x:.0f}' if x >= 10 else f'{x:.1f}' if x >= 2 else f'{x:.2f}'
+
+
+def line(sections, word, work, parts):
+    """A line of the table, or None if not all of it was measured."""
+    said, condition, numbers = [], None, []
+    for what, against, text in parts:
+        for s in sections:
+            row, found = find(s, what, against)
+            if row and s['word'] == word:
+                break
+        else:
+            return None
+        if not said:
+            ours = what.startswith(('fuse-zip', 'squashfuse'))
+            condition = row['reference_condition' if ours else 'condition']
+            numbers = found or re.findall(r'\d+', s['title'])
+        said.append(text.format(ratio=number(row['ratio']), time=as_time(row['seconds'] / row['count'])))
+    return f'| {work.format(*numbers)} | {condition} | {"; ".join(said)} | `{word}` |'
+
+
+def table(numbers):
+    """(lines, what could not be made)."""
+    made = [(work, line(numbers['sections'], word, work, parts)) for word, work, *parts in ROWS]
+    return HEAD + [text for _, text in made if text], [work for work, text in made if not text]
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__.strip())
+    with open(sys.argv[1]) as f:
+        lines, missing = table(json.load(f))
+    for work in missing:
+        print(f'not measured: {work}', file=sys.stderr)
+    if len(sys.argv) == 2:
+        print('\n'.join(lines))
+        return
+    with open(sys.argv[2]) as f:
+        text = f.read()
+    new, n = re.subn(re.escape(HEAD[0]) + r'\n(\|.*\n)*', lambda m: '\n'.join(lines) + '\n', text)
+    if n != 1:
+        sys.exit(f'{sys.argv[2]} has {n} tables that begin with {HEAD[0]}')
+    with open(sys.argv[2], 'w') as f:
+        f.write(new)
+
+
+if __name__ == '__main__':
+    main()
