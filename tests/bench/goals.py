@@ -26,6 +26,7 @@ class Goals:
     def __init__(self, b):
         self.b, self.values, self.skipped, self.given_up = b, {}, [], set()
         self.round, self.condition = 0, {}
+        self.zip = {k: v for k, v in b.peers.items() if k != 'squashfuse'}     # goals are among those that mount a zip
 
     def race(self, *contestants):
         """
@@ -55,11 +56,11 @@ class Goals:
                     self.given_up.add((name, what))
                     raise Skip(f'{what} by {name}') from None
             return name, run
-        return [contest(k, v) for k, v in self.b.peers.items() if (k, what) not in self.given_up]
+        return [contest(k, v) for k, v in self.zip.items() if (k, what) not in self.given_up]
 
     def best(self, times):
         """The shortest time of a peer, or None."""
-        return min((t for name, t in times.items() if name in self.b.peers), default=None)
+        return min((t for name, t in times.items() if name in self.zip), default=None)
 
     def note(self, what, value, goal, unit='×', least=False):
         """Under the condition of ours in the last race."""
@@ -225,7 +226,7 @@ def loading(g):
     t = g.race((OURS, ours), ('beneath', beneath), *g.peers('loading', source, all_ways))
     for i, (what, _, n) in enumerate(ways[:2]):
         g.note(f'{what}, {n} at once: speed / that of ext4', t['beneath'][i] / t[OURS][i], .9, least=True)
-    peers = [p for name, p in t.items() if name in b.peers]
+    peers = [p for name, p in t.items() if name in g.zip]
     for i, (what, _, n) in list(enumerate(ways))[2:]:
         if peers:
             g.note(f'{what}, {n} at once: times the best peer', min(p[i] for p in peers) / t[OURS][i], 1.3,
@@ -332,7 +333,7 @@ def goals(b):
                 part(g)
             except Skip as e:
                 g.skipped.append(str(e))
-    if not b.peers:
+    if not g.zip:
         s.skipped.append('times the best peer: no other program that mounts a zip was found')
     if b.quick:
         s.skipped.append('goals are for the sizes without --quick')

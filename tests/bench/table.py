@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Prints the table of README.md from what `tests/bench/run --json` wrote, or puts it there.
+Prints what README.md says of the speed, from what `tests/bench/run --json` wrote, or puts it there: a sentence about the
+machine, and a table.
 
     tests/bench/table.py NUMBERS.json [README.md]
 
@@ -102,23 +103,42 @@ def table(numbers):
     return HEAD + [text for _, text in made if text], [work for work, text in made if not text]
 
 
+def sentence(numbers):
+    """On what, when, and how undisturbed. A load of one and a half is that of the measurement itself."""
+    m = numbers['machine']
+    load = max(m['loads'])
+    other = '' if load < 2 * m['cpus'] else f'; other programs ran on the machine, load {load:.0f}'
+    return (f'Measured on {m["date"]} with `make bench-readme` on {m["system"]}, Linux {m["kernel"].split("-")[0]}, '
+            f'on {m["cpus"]} CPUs ({m["processor"]}, with{"" if m["sha_instructions"] else "out"} SHA instructions)'
+            f'{other}; medians of {numbers["rounds"]} rounds.')
+
+
+def put(text, numbers):
+    """README.md with these instead of its sentence and its table."""
+    lines, _ = table(numbers)
+    for old, new in ((r'^Measured on .*$', sentence(numbers)),
+                     ('^' + re.escape(HEAD[0]) + r'\n(\|.*\n)*', '\n'.join(lines) + '\n')):
+        text, n = re.subn(old, lambda m: new, text, flags=re.M)
+        if n != 1:
+            sys.exit(f'README.md has this {n} times: {old}')
+    return text
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__.strip())
     with open(sys.argv[1]) as f:
-        lines, missing = table(json.load(f))
+        numbers = json.load(f)
+    lines, missing = table(numbers)
     for work in missing:
         print(f'not measured: {work}', file=sys.stderr)
     if len(sys.argv) == 2:
-        print('\n'.join(lines))
+        print('\n'.join([sentence(numbers), '', *lines]))
         return
     with open(sys.argv[2]) as f:
-        text = f.read()
-    new, n = re.subn(re.escape(HEAD[0]) + r'\n(\|.*\n)*', lambda m: '\n'.join(lines) + '\n', text)
-    if n != 1:
-        sys.exit(f'{sys.argv[2]} has {n} tables that begin with {HEAD[0]}')
+        text = put(f.read(), numbers)
     with open(sys.argv[2], 'w') as f:
-        f.write(new)
+        f.write(text)
 
 
 if __name__ == '__main__':
