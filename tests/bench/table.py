@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Prints what README.md says of the speed, from what `tests/bench/run --json` wrote, or puts it there: a sentence about the
-machine, and a table.
+Prints what README.md says of the speed, from what `tests/bench/run --json` wrote, or puts it there: a sentence
+about the machine, and a table.
 
     tests/bench/table.py NUMBERS.json [README.md]
 
-A row of which not all was measured is left out, and named.
+What was not measured is left out, and named.
 """
 import json
 import re
@@ -20,11 +20,11 @@ ROWS = (
     ('stored', 'first read of a stored file of {} MiB',
      ('first open and read', 'sha256 in one thread', '{ratio} times the time of its sha256 in one thread'),
      ('fuse-zip, first read', 'first open and read', 'fuse-zip, which verifies nothing, takes {ratio} times as long'),
-     ('squashfuse, first read', 'first open and read', 'squashfuse {ratio} times')),
+     ('squashfuse, first read', 'first open and read', 'squashfuse {ratio} times as long')),
     ('stored', 'second read of it, in the same mount',
      ('second open and read', 'reading the file beneath', '{ratio} times the time of the file beneath'),
      ('fuse-zip, second read', 'second open and read', 'fuse-zip takes {ratio} times as long'),
-     ('squashfuse, second read', 'second open and read', 'squashfuse {ratio} times')),
+     ('squashfuse, second read', 'second open and read', 'squashfuse {ratio} times as long')),
     ('zstd', 'first read of a zstd file of {} MiB',
      ('first open and read', 'zstd -dc | sha256', '{ratio} times the time of `zstd -dc` and sha256, in two threads')),
     ('sizes', 'open a stored file of {} MiB, read 4 KiB of it',
@@ -34,12 +34,12 @@ ROWS = (
     ('access', 'random reads of 4 KiB',
      ('cartonfs: random 4 KiB reads', 'beneath: random 4 KiB reads', '{time} each'),
      ('fuse-zip: random 4 KiB reads', 'cartonfs: random 4 KiB reads', 'fuse-zip takes {ratio} times as long'),
-     ('squashfuse: random 4 KiB reads', 'cartonfs: random 4 KiB reads', 'squashfuse {ratio} times')),
+     ('squashfuse: random 4 KiB reads', 'cartonfs: random 4 KiB reads', 'squashfuse {ratio} times as long')),
     ('loaders', 'reads of 1 MiB with `O_DIRECT`, 4 processes',
      ('fuse-zip: O_DIRECT, 1 MiB blocks, 4 at once', 'cartonfs: O_DIRECT, 1 MiB blocks, 4 at once',
       'fuse-zip takes {ratio} times as long'),
      ('squashfuse: O_DIRECT, 1 MiB blocks, 4 at once', 'cartonfs: O_DIRECT, 1 MiB blocks, 4 at once',
-      'squashfuse {ratio} times')),
+      'squashfuse {ratio} times as long')),
     ('loaders', 'tensors of 16 MiB copied out of a mapping',
      ('cartonfs: tensors from a mapping, 1 at once', 'beneath: tensors from a mapping, 1 at once',
       '{ratio} times the time of the file beneath')),
@@ -47,7 +47,7 @@ ROWS = (
      (r'cartonfs, (\d+) by tar, first time', r'unzip -p of \d+', '{time}, {ratio} times the time of `unzip -p`'),
      (r'fuse-zip, (\d+) by tar, first time', r'cartonfs, (\d+) by tar, first time',
       'fuse-zip takes {ratio} times as long'),
-     (r'squashfuse, (\d+) by tar, first time', r'cartonfs, (\d+) by tar, first time', 'squashfuse {ratio} times')),
+     (r'squashfuse, (\d+) by tar, first time', r'cartonfs, (\d+) by tar, first time', 'squashfuse {ratio} times as long')),
     ('extract', 'a copy on disk of {} deflated files of {} MiB by `cartonctl extract`',
      ('cartonctl extract', 'unzip', '{ratio} times the time of `unzip`'),
      ('cartonctl extract', 'bsdtar', '{ratio} times that of `bsdtar`'),
@@ -61,13 +61,13 @@ ROWS = (
 
 
 def find(section, what, against):
-    """The row of these, as regular expressions, and the numbers in `what`; or nothing."""
+    """(the row of these, as regular expressions; the numbers in `what`), or None."""
     for r in section['rows']:
         # names have characters that mean something in an expression; those that are meant have a bracket
         m = re.fullmatch(what if '(' in what else re.escape(what), r['what'])
         if m and re.fullmatch(against if '\\d' in against or '(' in against else re.escape(against), r['against']):
             return r, [g for g in m.groups() if g]
-    return None, []
+    return None
 
 
 def as_time(s):
@@ -79,28 +79,28 @@ def number(x):
     return f'{x:.0f}' if x >= 10 else f'{x:.1f}' if x >= 2 else f'{x:.2f}'
 
 
-def line(sections, word, work, parts):
-    """A line of the table, or None if not all of it was measured."""
+def line(sections, word, work, parts, missing):
+    """A line of the table, or None if nothing of it was measured; what was not is added to `missing`."""
     said, condition, numbers = [], None, []
     for what, against, text in parts:
-        for s in sections:
-            row, found = find(s, what, against)
-            if row and s['word'] == word:
-                break
-        else:
-            return None
+        s, row, found = next(((s, *f) for s in sections if s['word'] == word and (f := find(s, what, against))),
+                             (None, None, None))
+        if not row:
+            missing.append(f'{word}: {what} / {against}')
+            continue
         if not said:
             ours = what.startswith(('fuse-zip', 'squashfuse'))
             condition = row['reference_condition' if ours else 'condition']
             numbers = found or re.findall(r'\d+', s['title'])
         said.append(text.format(ratio=number(row['ratio']), time=as_time(row['seconds'] / row['count'])))
-    return f'| {work.format(*numbers)} | {condition} | {"; ".join(said)} | `{word}` |'
+    return said and f'| {work.format(*numbers)} | {condition} | {"; ".join(said)} | `{word}` |'
 
 
 def table(numbers):
-    """(lines, what could not be made)."""
-    made = [(work, line(numbers['sections'], word, work, parts)) for word, work, *parts in ROWS]
-    return HEAD + [text for _, text in made if text], [work for work, text in made if not text]
+    """(lines, what was not measured)."""
+    missing = []
+    lines = [line(numbers['sections'], word, work, parts, missing) for word, work, *parts in ROWS]
+    return HEAD + [text for text in lines if text], missing
 
 
 def sentence(numbers):

@@ -73,7 +73,7 @@ def test_each_section(measure, word):
         assert row['reference_condition'] and row['rounds'] == 2, row
     for _, work_done, *parts in (r for r in table.ROWS if r[0] == word):
         ours = [part for part in parts if not part[0].startswith(('fuse-zip', 'squashfuse'))]
-        assert not ours or table.line(sections, word, work_done, ours[:1]), work_done
+        assert not ours or table.line(sections, word, work_done, ours[:1], []), work_done
 
 
 def test_home(work):
