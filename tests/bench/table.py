@@ -12,6 +12,11 @@ import json
 import re
 import sys
 
+BEGIN, END = '<!-- by make bench-readme -->', '<!-- end -->'
+LEGEND = ('"As long" is as long as cartonfs. "Cache" is that of cartonfs; each round has one of its own. No two files '
+          'have the\nsame content.')
+PICTURE = ('![Seconds to open a file and read 4 KiB of it, by its size: the first mount hashes it, later ones do not]'
+           '(.github/bench.svg)')
 HEAD = ['| work | under which condition | cartonfs | `ONLY=` |', '|---|---|---|---|']
 
 # (section, work, (what, against, what is said of the two) ...); {} is a number of the section's title, or of `what`.
@@ -113,15 +118,18 @@ def sentence(numbers):
             f'{other}; medians of {numbers["rounds"]} rounds.')
 
 
-def put(text, numbers):
-    """README.md with these instead of its sentence and its table."""
+def figures(numbers):
+    """All of README.md that depends on what was measured."""
     lines, _ = table(numbers)
-    for old, new in ((r'^Measured on .*$', sentence(numbers)),
-                     ('^' + re.escape(HEAD[0]) + r'\n(\|.*\n)*', '\n'.join(lines) + '\n')):
-        text, n = re.subn(old, lambda m: new, text, flags=re.M)
-        if n != 1:
-            sys.exit(f'README.md has this {n} times: {old}')
-    return text
+    return '\n'.join([sentence(numbers), '', *lines, '', LEGEND, '', PICTURE, ''])
+
+
+def put(text, what):
+    """README.md with `what` as its figures."""
+    new, n = re.subn(f'({BEGIN}\n).*({END}\n)', lambda m: m[1] + what + m[2], text, flags=re.S)
+    if n != 1:
+        sys.exit(f'README.md has no {BEGIN} with {END} after it')
+    return new
 
 
 def main():
@@ -129,14 +137,13 @@ def main():
         sys.exit(__doc__.strip())
     with open(sys.argv[1]) as f:
         numbers = json.load(f)
-    lines, missing = table(numbers)
-    for work in missing:
-        print(f'not measured: {work}', file=sys.stderr)
+    for what in table(numbers)[1]:
+        print(f'not measured: {what}', file=sys.stderr)
     if len(sys.argv) == 2:
-        print('\n'.join([sentence(numbers), '', *lines]))
+        print('\n'.join([sentence(numbers), '', *table(numbers)[0]]))
         return
     with open(sys.argv[2]) as f:
-        text = put(f.read(), numbers)
+        text = put(f.read(), figures(numbers))
     with open(sys.argv[2], 'w') as f:
         f.write(text)
 
