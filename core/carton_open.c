@@ -284,7 +284,25 @@ static int confine(const struct carton *c, const char *directory,
 	return options->confine ? options->confine(options->confine_ctx, &paths) : 0;
 }
 
-/* Opens the source. Nothing of it is read before the process is confined. */
+/*
+ * Loads the libraries that the source may need: a confined process cannot. A local carton needs libcurl only for LINKS,
+ * and it takes longer to load than such a carton to mount.
+ */
+static int load_libraries(const char *source, int fd, const struct stat *st,
+			  const struct carton_options *options)
+{
+	if (!options->confine)
+		return 0;
+	if (options->keep_going && !S_ISDIR(st->st_mode))
+		container_prepare_compare();
+	return is_url(source) || options->mirrors || container_may_have(fd, st, "LINKS") ?
+		       http_prepare() :
+		       0;
+}
+
+/*
+ * Opens the source. Nothing of it is parsed before the process is confined. It is only searched for the name LINKS.
+ */
 static int open_container(struct carton *c, const char *source,
 			  const struct carton_options *options)
 {
@@ -297,6 +315,8 @@ static int open_container(struct carton *c, const char *source,
 	/* forks, and reads files that are not allowed later */
 	if (r == 0 && !options->offline && (s3_is_url(source) || mirrors_have_s3(c->mirrors)))
 		r = s3_start(&c->s3);
+	if (r == 0)
+		r = load_libraries(source, fd, &st, options);
 	if (r == 0)
 		r = confine(c, S_ISDIR(st.st_mode) ? source : NULL, options);
 	if (r == 0 && c->cache)
@@ -445,13 +465,15 @@ bool carton_fetches(const struct carton *c)
 
 int carton_refresh(struct carton *c, const char *url)
 {
-	const char *fault = http_url_fault(url);
 	char shown[256], *at;
+	const char *fault;
 	int r;
 
+	/* first: for a local carton, libcurl was not loaded, and cannot be any more */
 	if (!c->remote_source || (s3_is_url(url) && !c->s3))
 		return -EOPNOTSUPP;
 	http_url_redact(url, shown, sizeof(shown));
+	fault = http_url_fault(url);
 	if (fault)
 		return log_error(-EINVAL, shown, "%s", fault);
 	at = hf_is_url(url) ? hf_http_url(url) : strdup(url);

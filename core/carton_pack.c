@@ -179,6 +179,8 @@ static int open_source(struct packing *p, const char *source)
 
 	o.views = NULL;
 	if (o.confine) {
+		/* the new carton is verified */
+		container_prepare_compare();
 		o.confine = confine;
 		o.confine_ctx = &k;
 	}

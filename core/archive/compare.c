@@ -70,6 +70,11 @@ static int archive_load(void)
 	return outcome;
 }
 
+void container_prepare_compare(void)
+{
+	archive_load();
+}
+
 #define BLOCK (16 * KIB) /* libarchive reads local headers one by one */
 
 struct compare {

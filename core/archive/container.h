@@ -62,6 +62,8 @@ struct container {
 	bool one_file;	       /* all entries are ranges of one source, which stays open */
 };
 
+struct stat;
+
 struct container_ops {
 	int (*locate)(struct container *c, const struct entry *e, struct source **ret_source,
 		      uint64_t *ret_off);
@@ -125,6 +127,16 @@ int container_readlink(struct container *c, const struct entry *e, struct buf *r
  * request. Reorders `list`. 0 or the error of the request.
  */
 int container_prefetch(struct container *c, const struct entry **list, size_t n);
+
+/*
+ * May the file or directory behind `fd` have an entry called `name`, below no directory? False: it has none, or cannot
+ * be opened as a container. It only searches for bytes and follows no number of the file, so it may be called before
+ * the process is confined.
+ */
+bool container_may_have(int fd, const struct stat *st, const char *name);
+
+/* Loads what container_compare() needs, before the process is confined. If that fails, which is logged, so does it. */
+void container_prepare_compare(void);
 
 /*
  * Lists a local zip with another reader too (compare.h), and logs differences. Returns their number, 0

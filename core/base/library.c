@@ -5,9 +5,11 @@
 
 #include "base/util.h"
 
+#define FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+
 int library_load(const char *file, const struct library_function *functions, size_t n)
 {
-	void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	void *library = dlopen(file, FLAGS);
 	const char *why;
 
 	for (size_t i = 0; library && i < n; i++) {
@@ -24,4 +26,9 @@ int library_load(const char *file, const struct library_function *functions, siz
 	carton_log(CARTON_LOG_ERROR, file, "cannot be loaded: %s; is its package installed?",
 		   why ? why : "unknown error");
 	return -ELIBACC;
+}
+
+void library_load_optional(const char *file)
+{
+	(void)dlopen(file, FLAGS);
 }

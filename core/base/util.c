@@ -382,6 +382,7 @@ int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 	int r;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* of a denied system call: blocked, it could not be logged */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(ret, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -65,6 +65,12 @@ struct http_options {
 };
 
 /*
+ * Loads libcurl and what it may load itself when it resolves names and checks certificates. Before the process is
+ * confined, which forbids that; nothing is kept that must be freed. 0; -ELIBACC, logged; -ENOMEM.
+ */
+int http_prepare(void);
+
+/*
  * Reads the header file and the proxy variables and starts the thread (so after any fork). Logs
  * once which content codings this libcurl lacks. Returns 0; -EINVAL for an origin_url or a header
  * file that cannot be used, -EFBIG when that file breaks a limit, the open's -errno when it or

@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "archive/container.h"
 #include "archive/decode.h"
@@ -101,6 +104,19 @@ static void read_whole(struct container *c, const struct entry *e)
 	buf_free(&b);
 }
 
+/* Searched for before it is opened, a name that is there is found. */
+static void check_hint(const struct container *c, const uint8_t *data, size_t n)
+{
+	int fd = memfd_create("zip", MFD_CLOEXEC);
+	struct stat st;
+
+	CHECK(fd >= 0 && pwrite_full(fd, data, n, 0) == 0 && fstat(fd, &st) == 0);
+	for (size_t i = 0; i < c->n_entries && i < 4; i++)
+		CHECK(c->entries[i].kind == ENTRY_DIR ||
+		      container_may_have(fd, &st, c->entries[i].name));
+	close(fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const struct source_ops ops = {
@@ -135,6 +151,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		read_whole(c, e);
 		stream_to_end(c, e);
 	}
+	check_hint(c, data, n);
 	container_free(c);
 	return 0;
 }

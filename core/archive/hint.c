@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a container may have, before it is opened. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "archive/container.h"
+#include "archive/internal.h"
+
+/*
+ * Longer than a central header with its name, extra field and comment, the end records and the comment of the archive
+ * together. So each block that lies in the central directory, or ends where the file does, has the start of a header.
+ */
+#define BLOCK (256 * KIB)
+#define HEADER_SIZE 46
+#define NAME_LEN_AT 28
+
+static const uint8_t signature[] = { 'P', 'K', 1, 2 };
+
+/* Is there a central header with this name? */
+static bool has_header(const uint8_t *data, size_t n, const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (const uint8_t *p = data, *end = data + n, *h;
+	     (h = memmem(p, (size_t)(end - p), signature, sizeof(signature))); p = h + 1)
+		if ((size_t)(end - h) >= HEADER_SIZE + len && get_le16(h + NAME_LEN_AT) == len &&
+		    memcmp(h + HEADER_SIZE, name, len) == 0)
+			return true;
+	return false;
+}
+
+static bool zip_may_have(int fd, uint64_t size, const char *name, uint8_t *block)
+{
+	const size_t overlap = HEADER_SIZE + strlen(name);
+	const uint64_t last = size > MAX_CENTRAL_DIRECTORY ? size - MAX_CENTRAL_DIRECTORY : 0;
+	uint64_t end = size;
+
+	while (end > last) {
+		uint64_t at = end > BLOCK ? end - BLOCK : 0;
+		size_t n = (size_t)MIN(end + overlap, size) - (size_t)at;
+
+		if (pread_full(fd, block, n, at) < 0 || has_header(block, n, name))
+			return true;
+		if (!memmem(block, n, signature, sizeof(signature)))
+			return false;
+		end = at;
+	}
+	return last > 0;
+}
+
+bool container_may_have(int fd, const struct stat *st, const char *name)
+{
+	uint8_t *block;
+	bool may;
+
+	if (S_ISDIR(st->st_mode))
+		return faccessat(fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+	block = malloc(BLOCK + HEADER_SIZE + MAX_PATH_LEN);
+	may = !block || zip_may_have(fd, (uint64_t)st->st_size, name, block);
+	free(block);
+	return may;
+}
