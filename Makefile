@@ -64,9 +64,10 @@ LIB := $(BUILD)/libcarton.a
 SONAME := libcarton.so.0
 SO_FILE := $(SONAME).$(VERSION)
 SO := $(BUILD)/$(SONAME)
-FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,mountinfo numbers opener option_table privacy progress sandbox landlock syscalls text user)
+FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,mountinfo numbers opener option_table privacy progress sandbox landlock denied \
+	syscall_table syscalls text user) $(BUILD)/fs/syscall_names.o
 CTL_SRC := $(wildcard fs/ctl_*.c) fs/cartonctl.c fs/term.c
-CARTONFS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CTL_SRC),$(wildcard fs/*.c)))
+CARTONFS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CTL_SRC),$(wildcard fs/*.c))) $(BUILD)/fs/syscall_names.o
 CARTONCTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(CTL_SRC)) $(FS_COMMON)
 # `make check` and the like build with all cores, unless make was started with -j.
 ALL_CORES = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -111,6 +112,20 @@ $(BUILD)/fs/%.o: fs/%.c $(BUILD)/flags $(PUBLIC)
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE) -I$(BUILD)/include $(FS_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# The names of this system's calls by number, for the log.
+$(BUILD)/fs/syscall_names.c: $(BUILD)/flags
+	$(say) GEN $@
+	@mkdir -p $(@D)
+	$(Q)(echo '#include <stddef.h>'; echo '#include <sys/syscall.h>'; \
+		echo 'extern const char *const syscall_names[];'; echo 'extern const size_t n_syscall_names;'; \
+		echo 'const char *const syscall_names[] = {'; echo '#include <sys/syscall.h>' | $(CC) -E -dM -x c - | \
+		sed -n 's/^\#define SYS_\([a-z0-9_]*\) .*/[SYS_\1] = "\1",/p'; echo '};'; \
+		echo 'const size_t n_syscall_names = sizeof(syscall_names) / sizeof(syscall_names[0]);') > $@
+
+$(BUILD)/fs/syscall_names.o: $(BUILD)/fs/syscall_names.c
+	$(say) CC $<
+	$(Q)$(CC) $(BASE) -I$(BUILD)/include $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # carton.h and log.h declare default visibility; all other symbols are protected and made local here.
 $(LIB): $(CORE_OBJ)

@@ -295,7 +295,7 @@ static int load_libraries(const char *source, int fd, const struct stat *st,
 		return 0;
 	if (options->keep_going && !S_ISDIR(st->st_mode))
 		container_prepare_compare();
-	return is_url(source) || options->mirrors || container_may_have(fd, st, "LINKS") ?
+	return http_is_url(source) || options->mirrors || container_may_have(fd, st, "LINKS") ?
 		       http_prepare() :
 		       0;
 }

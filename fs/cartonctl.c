@@ -246,8 +246,8 @@ static int run(const struct command *command, struct args *a)
 		fputs("{\"problems\":[", stdout);
 	r = carton_open(a->source, &a->carton, &c);
 	ctl_log_source(&log, log.source, false);
-	if (r == 0 && a->carton.confine && !carton_fetches(c))
-		r = sandbox_cut_network();
+	if (r == 0 && a->carton.confine)
+		r = sandbox_opened(carton_fetches(c));
 	if (r == 0)
 		status = command->run(c, a);
 	else if (!log.problems)

@@ -400,6 +400,18 @@ void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
 	datagram_send(m->fd, &q, HEAD_SIZE + strlen(q.text));
 }
 
+void mounter_log_line(const struct mounter *m, int priority, const char *subject, const char *line)
+{
+	struct request q = { .kind = REQUEST_LOG, .priority = priority };
+	const char *const parts[] = { subject, ": ", line };
+	size_t used = 0;
+
+	for (size_t i = 0; i < 3; i++)
+		for (const char *p = parts[i]; *p && used < sizeof(q.text); p++)
+			q.text[used++] = *p;
+	datagram_send(m->fd, &q, HEAD_SIZE + used);
+}
+
 void mounter_read_ahead(struct mounter *m)
 {
 	ask(m, &(struct request){ .kind = REQUEST_READ_AHEAD }, 0);

@@ -236,15 +236,24 @@ static int make_rules(const struct carton_paths *paths, const struct sandbox_hel
  * This process cannot open a file that replaces one of its Landlock rules: the helper opens it. Without the
  * helper, the files of the start stay in use.
  */
-static int confine_syscalls(const struct sandbox_helper *helper, int memory, bool network)
+static int confine_syscalls(const struct carton_paths *paths, const struct sandbox_helper *helper,
+			    int memory)
 {
-	int listener = -1, r = syscalls_confine(network, memory >= 0 ? &listener : NULL);
+	const bool directory = paths->source || helper->input,
+		   output = helper->output || paths->writes[0];
+	const unsigned features = (paths->network ? SYSCALLS_NETWORK : 0) |
+				  (paths->cache ? SYSCALLS_CACHE : 0) |
+				  (directory ? SYSCALLS_DIRECTORY : 0) |
+				  (output ? SYSCALLS_OUTPUT : 0) |
+				  (helper->open_for_me ? SYSCALLS_MOUNT : 0);
+	int listener = -1,
+	    r = syscalls_confine(features, helper->denied, memory >= 0 ? &listener : NULL);
 
 	/* a process has one such listener, and a container may have it already */
 	if (r == -EBUSY) {
 		missing("another program sees which files are opened: files that are replaced "
 			"later are not read again");
-		r = syscalls_confine(network, NULL);
+		r = syscalls_confine(features, helper->denied, NULL);
 	}
 	if (r == -ENOSYS) {
 		missing("the kernel has no seccomp filters: system calls are not limited");
@@ -298,15 +307,15 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		r = failed("dumpable", -errno);
 	if (r == 0)
-		r = confine_syscalls(helper, memory, paths->network);
+		r = confine_syscalls(paths, helper, memory);
 	if (memory >= 0)
 		close(memory);
 	return r;
 }
 
-int sandbox_cut_network(void)
+int sandbox_opened(bool fetches)
 {
-	int r = syscalls_cut_network();
+	int r = syscalls_opened(fetches);
 
 	return r < 0 && r != -ENOSYS ? failed("seccomp", r) : 0;
 }

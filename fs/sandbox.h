@@ -15,6 +15,8 @@ struct sandbox_helper {
 	 */
 	int (*open_for_me)(void *ctx, int listener, int memory);
 	void *ctx;
+	/* Logs a system call that was denied; in a signal handler (syscalls.h). NULL: to stderr */
+	void (*denied)(const char *line);
 	const char *input;  /* one more file or directory to read; NULL: none */
 	const char *output; /* a directory, in which files of all kinds may be made; NULL: none */
 };
@@ -25,7 +27,7 @@ struct sandbox_helper {
  */
 int sandbox_enter(void *helper, const struct carton_paths *paths);
 
-/* Denies new sockets to all threads, once nothing has to be fetched. 0 or -errno, logged. */
-int sandbox_cut_network(void);
+/* The carton is open: denies all threads what is needed no more. 0 or -errno, logged. */
+int sandbox_opened(bool fetches);
 
 #endif

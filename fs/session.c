@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -340,6 +341,23 @@ static int verify_all(struct session *s)
 	return bad > 0 ? status_of(s->options, why) : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
 }
 
+static struct session *reporting; /* the session of this process, for a signal handler */
+
+/* A system call that was denied: a line of the log, by what is safe in a signal handler. */
+static void on_denied(const char *line)
+{
+	const struct session *s = reporting;
+	struct iovec parts[] = { { (char[]){ "<3>" }, s->journal ? 3 : 0 },
+				 { (char[]){ "cartonfs: " }, 10 },
+				 { (char *)line, strlen(line) },
+				 { (char[]){ "\n" }, 1 } };
+
+	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE))
+		mounter_log_line(&s->mounter, LOG_ERR, s->options->label, line);
+	else
+		(void)!writev(STDERR_FILENO, parts, 4);
+}
+
 static int open_files(void *ctx, int listener, int memory)
 {
 	return mounter_open_files(ctx, listener, memory);
@@ -354,7 +372,9 @@ static struct fuse_session *new_session(struct session *s, const struct fuse_low
 
 static int open_and_serve(struct session *s)
 {
-	struct sandbox_helper helper = { .open_for_me = open_files, .ctx = &s->mounter };
+	struct sandbox_helper helper = { .open_for_me = open_files,
+					 .ctx = &s->mounter,
+					 .denied = on_denied };
 	struct options *o = s->options;
 	char passed[32];
 	int r, status;
@@ -390,8 +410,8 @@ static int open_and_serve(struct session *s)
 	s->opening = true;
 	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->carton, &s->mount.carton);
 	s->opening = false;
-	if (r == 0 && !o->nosandbox && !carton_fetches(s->mount.carton))
-		r = sandbox_cut_network();
+	if (r == 0 && !o->nosandbox)
+		r = sandbox_opened(carton_fetches(s->mount.carton));
 	if (r < 0) {
 		tell_not_mounted(s, "%s", r == -EBADMSG ? "not a valid carton" : strerror(-r));
 		status = status_of(o, r);
@@ -529,6 +549,7 @@ int session_run(struct options *o)
 	int status;
 
 	s.mount.ctx = &s;
+	reporting = &s;
 	s.mount.status = &s.counts;
 	s.counts.source = o->label;
 	s.counts.started = time(NULL);

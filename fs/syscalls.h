@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seccomp filters. A system call that the program never makes kills the process with SIGSYS; one that
- * libraries try but do not need fails with an error.
+ * Seccomp filters: a list of the system calls that are allowed (syscall_table.h), by what the process has to do and by
+ * three phases. While it opens the carton it may load further filters. Once the carton is open, it cannot; and it loses
+ * the network if all content is here. Nothing may be made executable in any phase: libraries are loaded before.
+ *
+ * All other calls are trapped: the kernel does not execute them, and a signal handler logs the name and the arguments.
+ * Then those that no honest code makes end the process with SIGSYS. Others fail: with the errno that libraries cope
+ * with, which for a call that is in no list is ENOSYS, as from an older kernel. An update of a library that tries a
+ * new system call must not end the mount.
+ *
+ * A library that blocks SIGSYS loses that choice, as the kernel then ends the process. So threads leave it unblocked.
  */
 #ifndef FS_SYSCALLS_H
 #define FS_SYSCALLS_H
@@ -13,14 +21,28 @@
 #define SANITIZER 1
 #endif
 
-/*
- * Confines this thread and all that it starts. With `ret_listener`, each openat(AT_FDCWD) for reading is
- * reported to that descriptor (seccomp_unotify(2)); -1 if the kernel does not support it. 0; -ENOSYS: the
- * kernel has no seccomp filters; or -errno.
- */
-int syscalls_confine(bool network, int *ret_listener);
+enum syscall_feature {
+	SYSCALLS_NETWORK = 1,	/* something may be fetched */
+	SYSCALLS_CACHE = 2,	/* there is a cache directory */
+	SYSCALLS_DIRECTORY = 4, /* a directory is read */
+	SYSCALLS_OUTPUT = 8,	/* files are written elsewhere: extract, pack */
+	SYSCALLS_MOUNT = 16,	/* the daemon */
+};
 
-/* Denies new sockets to all threads. 0 or -errno, as above. */
-int syscalls_cut_network(void);
+/*
+ * Writes the line of a denied call to the log; it has no newline and does not name the program. It runs in a signal
+ * handler, on any thread, and calls only what signal-safety(7) lists.
+ */
+typedef void syscalls_report_fn(const char *line);
+
+/*
+ * Confines this thread and all that it starts to what `features` need. `report` NULL: lines go to stderr. With
+ * `ret_listener`, each openat(AT_FDCWD) for reading is reported to that descriptor (seccomp_unotify(2)); -1 if the kernel
+ * does not support it. 0; -ENOSYS: the kernel has no seccomp filters; or -errno.
+ */
+int syscalls_confine(unsigned features, syscalls_report_fn *report, int *ret_listener);
+
+/* The carton is open: denies all threads what is needed no more. 0 or -errno, as above. */
+int syscalls_opened(bool fetches);
 
 #endif

@@ -43,8 +43,7 @@ static void load_name_services(void)
 	char *line = NULL;
 
 	while (f && getline(&line, &cap, f) > 0)
-		if (strncmp(line, "hosts:", 6) == 0 ||
-		    (users && strncmp(line, "passwd:", 7) == 0))
+		if (strncmp(line, "hosts:", 6) == 0 || (users && strncmp(line, "passwd:", 7) == 0))
 			load_services(strchr(line, ':') + 1);
 	free(line);
 	if (f)

@@ -8,12 +8,15 @@ What Landlock forbids is tried only where the kernel has it: test_landlock_is_he
 import contextlib
 import ctypes
 import errno
+import fcntl
 import http.server
 import os
 import re
 import signal
 import socket
+import stat
 import subprocess
+import tempfile
 import termios
 import threading
 from pathlib import Path
@@ -34,7 +37,7 @@ READ_SEARCH = 1 << 2
 def library(session_dir):
     path = session_dir / 'probe.so'
     p = run('cc', '-shared', '-fPIC', '-O1', '-D_GNU_SOURCE', '-o', path,
-            Path(__file__).with_name('probe.c'), '-ldl')
+            Path(__file__).with_name('probe.c'), harness.BUILD / 'fs/syscall_names.c', '-ldl')
     assert p.returncode == 0, p.stderr
     return path
 
@@ -331,29 +334,199 @@ def test_without_landlock(probe, sample_carton):
 
 # ---- system calls ----
 
-PROGRAMS = ['execve', 'execveat', 'ptrace', 'process_vm_readv', 'personality', 'clone']
-KILLED = ['process_vm_writev', 'mount', 'umount2', 'move_mount', 'fsopen', 'pivot_root', 'chroot',
-          'init_module', 'finit_module', 'delete_module', 'bpf', 'keyctl', 'add_key', 'request_key',
-          'kexec_load', 'reboot', 'swapon', 'setns', 'unshare', 'open_by_handle_at', 'syslog',
-          'perf_event_open', 'userfaultfd', 'io_uring_setup', 'kill', 'tgkill', 'fchmodat',
-          'fchownat', 'setxattr', 'mknodat', 'listen', 'accept4', 'setuid', 'setresuid', 'capset',
-          'pidfd_getfd']
+PROGRAMS = ['execve', 'execveat', 'fork', 'vfork', 'ptrace', 'process_vm_readv', 'personality', 'clone',
+            'kill', 'tgkill', 'tkill', 'sched_setaffinity', 'setrlimit', 'prlimit64']
+# Independent of the table in fs/: what no confined process may call, whatever the arguments.
+KILLED = """
+    process_vm_writev process_madvise process_mrelease pidfd_getfd pidfd_open pidfd_send_signal kcmp
+    rt_sigqueueinfo rt_tgsigqueueinfo setpriority setpgid sched_setscheduler sched_setattr ioprio_set timer_create
+    shmget shmat shmctl msgget semget mq_open remap_file_pages pkey_mprotect
+    mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick mount_setattr setns unshare
+    name_to_handle_at open_by_handle_at quotactl fanotify_init
+    init_module finit_module delete_module kexec_load kexec_file_load reboot swapon swapoff acct syslog
+    sethostname setdomainname vhangup iopl ioperm settimeofday clock_settime clock_adjtime adjtimex modify_ldt
+    bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register keyctl add_key request_key
+    migrate_pages move_pages mbind vmsplice splice tee
+    setuid setgid setreuid setregid setresuid setresgid setgroups setfsuid setfsgid capset
+    chmod fchmodat chown lchown fchown fchownat utime utimes futimesat setxattr lsetxattr fsetxattr removexattr
+    lremovexattr fremovexattr mknod mknodat truncate listen accept accept4""".split()
 
 
-@pytest.mark.parametrize('call', KILLED + ([] if SANITIZED else PROGRAMS))
+def here(names):
+    """Those that this processor has."""
+    known = (harness.BUILD / 'fs/syscall_names.c').read_text()
+    return [n for n in names if f'"{n}"' in known]
+
+
+@pytest.mark.parametrize('call', here(KILLED + ([] if SANITIZED else PROGRAMS)))
 def test_killed(library, sample_carton, call):
-    """The filter is the same in cartonfs and cartonctl, and for root and users."""
+    """In the same way in cartonfs and cartonctl, and for root and users; a line says what it was."""
     with cartonctl(library, sample_carton[0], None) as p:
-        assert p.ask('call', call) == 'SIGSYS'
+        assert p.ask('call', call, 1) == 'SIGSYS'
+        assert re.search(rf'^cartonctl: sandbox: the system call {call}\(1, .*\) is not allowed; the process ends$',
+                         p.process.communicate()[1], re.M)
+
+
+def test_more_are_known():
+    """Most of the list above are calls of any processor: the names of this one are right."""
+    assert len(here(KILLED)) > 80
+
+
+class Attack:
+    """What a try gives: an end of the process, or an errno; and the call that the log names."""
+
+    def __init__(self, call, gives, *words):
+        self.call, self.gives, self.words = call, gives, words
+
+    def __repr__(self):
+        return '-'.join(map(str, self.words)).replace('/', '_')
+
+
+CLONE_VM, CLONE_NEWUSER, CLONE_NEWNET = 0x100, 0x10000000, 0x40000000
+O_ASYNC = 0o20000
+F_SETSIG, F_SETOWN_EX = 10, 15
+MEMORY = [Attack('mmap', 'EPERM', 'memory'), Attack('mmap', 'EPERM', 'code'),
+          Attack('mmap', 'EPERM', 'code', 'PROGRAM'), Attack('mprotect', 'EPERM', 'protect')]
+ATTACKS = [
+    # a program of root's with a set-id bit; one that others may write
+    Attack('fchmod', 'SIGSYS', 'mode', 'PROGRAM', '04755'),
+    Attack('fchmod', 'SIGSYS', 'mode', 'PROGRAM', '02755'),
+    Attack('fchmod', 'SIGSYS', 'mode', 'PROGRAM', '0777'),
+    Attack('openat', 'SIGSYS', 'setid', 'NEW'),
+    # signals by way of a limit, of input or output, of a lease, of a directory
+    Attack('fcntl', 'SIGSYS', 'fcntl', fcntl.F_SETOWN, 1), Attack('fcntl', 'SIGSYS', 'fcntl', F_SETSIG, 9),
+    Attack('fcntl', 'SIGSYS', 'fcntl', F_SETOWN_EX, 1), Attack('fcntl', 'SIGSYS', 'fcntl', fcntl.F_NOTIFY, 1),
+    Attack('fcntl', 'SIGSYS', 'fcntl', fcntl.F_SETLEASE, 0), Attack('fcntl', 'SIGSYS', 'fcntl', fcntl.F_SETFL, O_ASYNC),
+    # memory that other processes see
+    Attack('shmget', 'SIGSYS', 'call', 'shmget', 0, 4096, 0o1600),
+    # the filters
+    Attack('seccomp', 'SIGSYS', 'call', 'seccomp', 1, 0, 0),
+    # sockets of other kinds
+    Attack('socket', 'EACCES', 'family', int(socket.AF_PACKET)), Attack('socket', 'EACCES', 'family', int(socket.AF_ALG)),
+    # what a library may try
+    Attack('600', 'ENOSYS', 'call', 600), Attack('prctl', 'EPERM', 'call', 'prctl', 4, 1),
+    Attack('ioctl', 'ENOTTY', 'call', 'ioctl', 0, termios.TIOCSTI),
+]
+PLAIN_ATTACKS = MEMORY + [
+    Attack('prlimit64', 'SIGSYS', 'call', 'prlimit64', 'PARENT', 0, 1, 0),
+    Attack('prlimit64', 'SIGSYS', 'call', 'prlimit64', 0, 0, 1, 0),
+    Attack('prlimit64', 'SIGSYS', 'call', 'prlimit64', 'PARENT', 0, 0, 1),
+    Attack('kill', 'SIGSYS', 'call', 'kill', 'PARENT', 0), Attack('tgkill', 'SIGSYS', 'call', 'tgkill', 'PARENT', 'PARENT', 0),
+    Attack('clone', 'SIGSYS', 'call', 'clone', CLONE_NEWUSER), Attack('clone', 'SIGSYS', 'call', 'clone', CLONE_VM),
+    Attack('rt_sigaction', 'SIGSYS', 'call', 'rt_sigaction', int(signal.SIGSYS), 0, 0, 8),
+    # every flag of a thread, and a namespace
+    Attack('clone', 'SIGSYS', 'call', 'clone', 0x3d0f00 | CLONE_NEWNET),
+]
+
+
+@pytest.fixture
+def program(request):
+    """A file of the daemon's user where the daemon may read and write."""
+    with tempfile.NamedTemporaryFile(dir='/var/tmp') as f:
+        f.write(b'#!/bin/sh\n' * 1000)
+        f.flush()
+        os.chmod(f.name, 0o755)
+        if 'who' in request.fixturenames and request.getfixturevalue('who') is not None:
+            os.chown(f.name, NOBODY, NOBODY)
+        yield f.name
+
+
+def expect(p, attack, program):
+    """Tries it. Returns what then looks for the line of the log in p.err."""
+    stand_for = {'PARENT': os.getpid(), 'PROGRAM': program, 'NEW': f'{program}.new'}
+    assert p.ask(*[stand_for.get(w, w) for w in attack.words]) == attack.gives
+    if attack.gives == 'SIGSYS':
+        p.err = p.process.communicate()[1]
+    line = rf'^cartonfs: sandbox: the system call {attack.call}\(.*\) is not allowed; ' + \
+        ('the process ends$' if attack.gives == 'SIGSYS' else f'it fails with {attack.gives}$')
+    return lambda: re.search(line, p.err, re.M)
+
+
+@pytest.mark.parametrize('attack', ATTACKS + ([] if SANITIZED else PLAIN_ATTACKS), ids=repr)
+def test_attack_in_a_mount(probe, sample_carton, program, who, attack):
+    """Each ends the daemon, or fails and leaves it alive; and its log names the call."""
+    with probe(sample_carton[0], uid=who) as p:
+        logged = expect(p, attack, program)
+    assert logged(), p.err
+    assert stat.S_IMODE(os.stat(program).st_mode) == 0o755 and not os.path.exists(f'{program}.new')
+
+
+@pytest.mark.parametrize('attack', [] if SANITIZED else MEMORY, ids=repr)
+def test_code_while_a_carton_is_opened(library, sample_carton, program, attack):
+    """Libraries have been loaded before, and no byte has been parsed."""
+    with cartonctl(library, sample_carton[0], None) as p:
+        assert p.ask(*[program if w == 'PROGRAM' else w for w in attack.words]) == attack.gives
+
+
+def test_numbers_of_other_programs(library, sample_carton):
+    """The filter's rules are for this processor's numbers, so all others end the program."""
+    if os.uname().machine != 'x86_64':
+        return
+    x32 = 0x40000000
+    for words, call in ((['old'], r'20 of another processor type'), (['call', x32 | 39], rf'{x32 | 39:#x}\(.*\)')):
+        with cartonctl(library, sample_carton[0], None) as p:
+            assert p.ask(*words) == 'SIGSYS'
+            assert re.search(rf'sandbox: the system call {call} is not allowed; the process ends',
+                             p.process.communicate()[1])
+
+
+def test_log_of_a_daemon(library, sample_carton, point, who, work):
+    """A daemon has no stderr: the mounter writes the line, after the daemon has ended too."""
+    where, log = point(who), work / 'log'
+    work.chmod(0o777)
+    p = Probe(library, [CARTONFS, sample_carton[0], where], who, [('PROBE_SYSLOG', str(log))])
+    try:
+        assert p.process.wait(harness.EXIT_S * harness.SLOW) == 0
+        p.ours.sendall(b'family 17\n')
+        assert p.answers.readline() == f'{errno.EACCES}\n'
+        p.ours.sendall(b'family 17\n')
+        assert p.answers.readline() == f'{errno.EACCES}\n'
+        p.ours.sendall(b'call mount\n')
+        assert p.answers.readline() == ''
+        eventually('a line of the log', lambda: log.exists() and 'the process ends' in log.read_text())
+        lines = [line for line in log.read_text().splitlines() if 'sandbox' in line]
+        assert len(lines) == 2, lines       # one of a kind
+        assert re.fullmatch(r'.*: sandbox: the system call socket\(17, .*\) is not allowed; it fails with EACCES', lines[0])
+        assert re.fullmatch(r'.*: sandbox: the system call mount\(0, .*\) is not allowed; the process ends', lines[1])
+    finally:
+        p.close()
+        harness.abandon(where, [])
+
+
+def test_the_same_calls_with_good_arguments(probe, sample_carton, who):
+    """What the program itself does with these calls goes on."""
+    with probe(sample_carton[0], uid=who) as p:
+        assert p.ask('call prlimit64 0 7 0 0') == ''
+        assert p.ask('fcntl', fcntl.F_SETFL, os.O_NONBLOCK) == ''
+        assert p.ask('call rt_sigaction', int(signal.SIGPIPE), 0, 0, 8) == ''
+        assert p.ask('call kill', p.process.pid, 0) == ''
+
+
+def test_files_are_made_only_where_they_are_needed(library, sample_carton, program, work):
+    """cartonctl makes symlinks where it extracts, and nowhere else; the mount keeps no directory's calls."""
+    with cartonctl(library, sample_carton[0], None) as p:
+        assert p.ask('call symlinkat 0 0 0') == 'EPERM'
+        assert p.ask('call openat2 0 0 0 0') == 'ENOSYS'
+        assert p.ask('call setsid') == 'EPERM'
+    out = work / 'out'
+    p = Probe(library, [CARTONCTL, 'extract', sample_carton[0], out], None, [('PROBE_WAIT', '1')])
+    try:
+        assert p.ask('call symlinkat 0 0 0') == 'EFAULT'
+        assert p.ask('mode', program, '0755') == ''
+        assert p.ask('mode', program, '04755') == 'SIGSYS'
+    finally:
+        p.close()
+        p.process.kill()
+        p.process.communicate()
 
 
 @pytest.mark.parametrize('high', [0, 1 << 32, 0xffffffff << 32])
 @pytest.mark.parametrize('request_name', ['TIOCSTI', 'TIOCLINUX'])
-def test_killed_input_to_a_terminal(library, sample_carton, request_name, high):
+def test_no_input_to_a_terminal(library, sample_carton, request_name, high):
     """Whatever is in the half of the register that the kernel ignores."""
     number = {'TIOCSTI': termios.TIOCSTI, 'TIOCLINUX': 0x541c}[request_name]
     with cartonctl(library, sample_carton[0], None) as p:
-        assert p.ask('call ioctl 0', number | high) == 'SIGSYS'
+        assert p.ask('call ioctl 0', number | high) == 'ENOTTY'
 
 
 def test_killed_daemon_is_a_dead_mount(probe, sample_carton, who):

@@ -54,7 +54,9 @@ static void test_places(void **state)
 	memset(comment, 'c', sizeof(comment) - 1);
 	for (size_t i = 1; i < FILES; i++) {
 		snprintf(names[i], sizeof(names[i]), "f%02zu", i);
-		files[i] = (struct zip_file){ .name = names[i], .extra = extra, .extra_len = EXTRA };
+		files[i] = (struct zip_file){ .name = names[i],
+					      .extra = extra,
+					      .extra_len = EXTRA };
 	}
 	for (size_t n = 0; n < 300; n++) {
 		struct zip_made z;
