@@ -88,12 +88,14 @@ static int target_host(CURLU *u, struct http_target *ret)
 	return r;
 }
 
-/* The zone of an address may have bytes that no host has. */
+/* The zone of an address may have bytes that no host has. A percent sign elsewhere is not read again. */
 static bool host_ok(const char *host)
 {
-	for (; *host; host++)
-		if ((unsigned char)*host <= ' ' || (unsigned char)*host >= 0x7f ||
-		    strchr("/?#@\\[]", *host))
+	const char *zone = strchr(host, ':') ? strchr(host, '%') : NULL;
+
+	for (const char *p = host; *p; p++)
+		if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f ||
+		    strchr("/?#@\\[]", *p) || (*p == '%' && p != zone))
 			return false;
 	return true;
 }
@@ -103,6 +105,7 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 {
 	char *scheme = NULL, *port = NULL;
 	int r = url_get(u, CURLUPART_SCHEME, 0, &scheme);
+	struct http_url_parts parts;
 
 	if (r == 0 && strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0) {
 		*ret_why = "only http and https are allowed";
@@ -131,7 +134,9 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 	    curl_url_set(u, CURLUPART_OPTIONS, NULL, 0) ||
 	    curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0))
 		return -ENOMEM;
-	return url_get(u, CURLUPART_URL, 0, &ret->url);
+	r = url_get(u, CURLUPART_URL, 0, &ret->url);
+	/* a redirect may have a host that a URL of ours has not, and where it leads is kept, and read again */
+	return r == 0 && !http_url_split(ret->url, &parts) ? -EINVAL : r;
 }
 
 /*

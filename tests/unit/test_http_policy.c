@@ -297,6 +297,7 @@ static void test_url_parse(void **state)
 	/* by which libcurl reads the names that follow; a program that has libcarton may have set it */
 	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
 	/* so is one in letters that libcurl takes for others when it connects: by a proxy, nobody looks again */
+	assert_int_equal(http_target_parse(NULL, "http://h/", &b, &why), 0);
 	for (const char *const *p =
 		     (const char *const[]){ "\xef\xbc\x91\xef\xbc\x92\xef\xbc\x97.0.0.1",
 					    "127\xe3\x80\x82"
@@ -306,11 +307,14 @@ static void test_url_parse(void **state)
 		char url[64];
 
 		snprintf(url, sizeof(url), "http://%s/", *p);
-		assert_int_equal(http_target_parse(NULL, url, &a, &why), 0);
+		assert_int_equal(http_target_parse(&b, url, &a, &why), 0);
 		assert_string_equal(a.host, "127.0.0.1");
 		assert_string_equal(a.url, "http://127.0.0.1/");
 		http_target_free(&a);
 	}
+	http_target_free(&b);
+	/* fullwidth forms may be a colon or an @ */
+	assert_int_equal(http_target_parse(NULL, "http://\xef\xbc\x91.2/", &a, &why), -EINVAL);
 	assert_int_equal(http_target_parse(NULL, "http://\xe2\x93\x9bocalhost/", &a, &why), 0);
 	assert_int_equal(http_host_class(a.host), HTTP_ADDRESS_LOOPBACK);
 	http_target_free(&a);
@@ -330,6 +334,14 @@ static void test_url_parse(void **state)
 	assert_int_equal(http_target_parse(NULL, "http://[::1%25x@[%12lo]/", &a, &why), -EINVAL);
 	assert_int_equal(http_target_parse(NULL, "http://[::ffff:10.0.0.1]/", &a, &why), 0);
 	assert_int_equal(http_host_class(a.host), HTTP_ADDRESS_PRIVATE);
+	/* in a redirect, libcurl takes these for part of the name, and nobody reads them again */
+	assert_int_equal(http_target_parse(&a, "http://h|/", &b, &why), -EINVAL);
+	assert_int_equal(http_target_parse(&a, "http://h%/", &b, &why), -EINVAL);
+	assert_int_equal(http_target_parse(&a, "http://h%25lo/", &b, &why), -EINVAL);
+	assert_int_equal(http_target_parse(&a, "http://[::1%25o%25lo]/", &b, &why), -EINVAL);
+	assert_int_equal(http_target_parse(&a, "http://[fe80::1%25lo]/", &b, &why), 0);
+	assert_string_equal(b.host, "fe80::1%lo");
+	http_target_free(&b);
 	http_target_free(&a);
 }
 
