@@ -219,9 +219,12 @@ static bool is_mkdir(const char *option, const char **ret_mode)
 static int set_mkdir(struct raw *raw, const char *option, const char *mode)
 {
 	unsigned long n = 0755;
+	char shown[256];
 
 	if (mode && !parse_number(mode, 8, 0777, &n))
-		return usage_error("-o %s: expected an octal number such as 0755", option), -1;
+		return usage_error("-o %s: expected an octal number such as 0755",
+				   carton_source_label(option, shown, sizeof(shown))),
+		       -1;
 	raw->o.mkdir_mode = (int)n;
 	return 0;
 }
@@ -242,8 +245,8 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 		raw->paths[raw->n_paths++] = strdup(arg);
 		return 0;
 	}
-	if (arg[0] == '-')
-		return usage_error("unknown option: %.*s", (int)strcspn(arg, "="), arg), -1;
+	if (arg[0] == '-') /* what follows may be a URL */
+		return usage_error("unknown option: %.*s", (int)strcspn(arg, "=:/?#@"), arg), -1;
 	if (strcmp(arg, "remount") == 0)
 		return usage_error("-o remount: a mount cannot be changed; unmount it, and mount "
 				   "it again"),
@@ -255,6 +258,8 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 
 static int check_verify(const char *verify, struct options *o)
 {
+	char shown[256];
+
 	if (!verify || strcmp(verify, "open") == 0)
 		return 0;
 	if (strcmp(verify, "mount") == 0)
@@ -264,7 +269,8 @@ static int check_verify(const char *verify, struct options *o)
 	else if (strcmp(verify, "off") == 0)
 		o->carton.verify = CARTON_VERIFY_OFF;
 	else
-		return usage_error("-o verify=%s: expected open, mount, background or off", verify);
+		return usage_error("-o verify=%s: expected open, mount, background or off",
+				   carton_source_label(verify, shown, sizeof(shown)));
 	return 0;
 }
 

@@ -572,7 +572,8 @@ def test_secrets_in_a_url_of_no_form(nginx, point, cache, tmp_path, form):
         p = harness.ctl(*words)
         assert p.returncode and 'hunter2' not in p.stderr + p.stdout, (words, p.stderr)
     for words in (['-o', f'mirror={url}'], ['-o', f'mirrror={url}'], [f'--mirror={url}'], ['-o', f'timeout={url}'],
-                  ['-o', 'mirror=http://me:hun,hunter2@h/{sha256}'], ['a', 'b', url]):
+                  ['-o', 'mirror=http://me:hun,hunter2@h/{sha256}'], ['a', 'b', url], [f'-{url}'],
+                  ['-o', f'verify={url}'], ['-o', f'mkdir={url}']):
         p = harness.run(CARTONFS, *words, tmp_path / 'none', where)
         assert p.returncode and 'hunter2' not in p.stderr + p.stdout, (words, p.stderr)
 

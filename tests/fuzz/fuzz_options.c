@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any command line: it ends with options or with usage and a text that says so. Whatever is asked for, libfuse is
+ * given ro, nosuid and nodev last. No password of a URL is printed, or is in an option of libfuse, which all users see
+ * in the table of mounts.
+ *
+ * The input: how the program is called (1 byte: 1 as mount.cartonfs), then its arguments, each with a NUL. The byte 1
+ * stands for a URL with a password, up to its @; 2 for a URL with a token; once in an argument, behind names of options:
+ * in the path of another URL it is no secret.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "options.h"
+
+#include "fuzz.h"
+
+#define MAX_ARGS 40
+#define MAX_TEXT 65536 /* of all arguments */
+#define SECRET "Zk9Qv7Canary"
+#define NAMES "-_=,abcdefghijklmnopqrstuvwxyz0123456789"
+
+/* What libfuse takes for a mount flag, in its own way: the last one counts. */
+struct flags {
+	int ro, nosuid, nodev;
+};
+
+#define FLAG(text, field, value)                            \
+	{                                                   \
+		text, offsetof(struct flags, field), value, \
+	}
+
+static const struct fuse_opt flag_table[] = {
+	FLAG("ro", ro, 1),
+	FLAG("rw", ro, 0),
+	FLAG("nosuid", nosuid, 1),
+	FLAG("suid", nosuid, 0),
+	FLAG("nodev", nodev, 1),
+	FLAG("dev", nodev, 0),
+	FUSE_OPT_END,
+};
+
+static const char *const stands_for[] = { "https://user:" SECRET "@",
+					  "https://host/a?token=" SECRET };
+
+/* The arguments of the input, with a NUL after each, in `text`. */
+static int make_args(const uint8_t *data, size_t n, char *text, char **argv)
+{
+	int argc = 0;
+	size_t len = 0;
+
+	argv[argc++] = n && data[0] == 1 ? "/sbin/mount.cartonfs" : "cartonfs";
+	for (size_t i = 1; i < n && argc < MAX_ARGS && len + 64 < MAX_TEXT; i++) {
+		if (i == 1 || data[i - 1] == 0)
+			argv[argc++] = text + len;
+		text[len] = '\0';
+		if ((data[i] == 1 || data[i] == 2) &&
+		    !argv[argc - 1][strspn(argv[argc - 1], NAMES)]) {
+			strcpy(text + len, stands_for[data[i] - 1]);
+			len += strlen(text + len);
+		} else {
+			text[len++] = (char)data[i];
+		}
+	}
+	text[len] = '\0';
+	argv[argc] = NULL;
+	return argc;
+}
+
+static void check_flags(const struct options *o)
+{
+	struct fuse_args copy = FUSE_ARGS_INIT(o->fuse.argc, o->fuse.argv);
+	struct flags f = { 0 };
+
+	CHECK(fuse_opt_parse(&copy, &f, flag_table, NULL) == 0);
+	fuse_opt_free_args(&copy);
+	CHECK(f.ro && f.nosuid && f.nodev);
+}
+
+static void check_options(struct options *o)
+{
+	static const struct fuse_lowlevel_ops none;
+	struct fuse_session *session;
+
+	CHECK(o->source && o->mountpoint && o->given && o->label);
+	CHECK(*o->source && *o->mountpoint && *o->given == '/' && o->max_read > 0);
+	CHECK(o->umask <= 0777 && o->mkdir_mode >= -1 && o->mkdir_mode <= 0777);
+	CHECK(o->carton.connections <= 32 && o->carton.timeout_s <= 86400);
+	CHECK(!strstr(o->label, SECRET));
+	for (int i = 0; i < o->fuse.argc; i++)
+		CHECK(!strstr(o->fuse.argv[i], SECRET));
+	check_flags(o);
+	/* what is left is known to libfuse, or it says what is not */
+	session = fuse_session_new(&o->fuse, &none, sizeof(none), NULL);
+	if (session)
+		fuse_session_destroy(session);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	static char text[MAX_TEXT];
+	char *argv[MAX_ARGS + 1], *printed = NULL;
+	FILE *before = stderr, *out;
+	struct options o = { 0 };
+	size_t n_printed;
+	int r;
+
+	if (memmem(data, n, SECRET, strlen(SECRET)))
+		return 0; /* there it may be no secret */
+	out = open_memstream(&printed, &n_printed);
+	CHECK(out);
+	stderr = out;
+	r = options_parse(make_args(data, n, text, argv), argv, &o);
+	fflush(out);
+	CHECK(r == 0 || r == -EINVAL);
+	CHECK((r == -EINVAL) == (n_printed > 0));
+	CHECK(r == 0 || strcmp(printed + n_printed - 1, "\n") == 0);
+	if (r == 0 && !o.help && !o.version)
+		check_options(&o);
+	options_free(&o);
+	stderr = before;
+	fclose(out);
+	CHECK(!strstr(printed, SECRET));
+	free(printed);
+	return 0;
+}
