@@ -30,14 +30,16 @@ static bool append_option(char *to, size_t n, size_t *len, const char *text, con
 	const char *value = text[name] == '=' ? text + name + 1 : text;
 	size_t room = strlen(value) + sizeof("https://" UNREADABLE);
 	char *label = malloc(room);
-	bool changed;
+	bool changed, cut;
 
 	append(to, n, len, text, (size_t)(value - text));
 	if (!label)
 		return true;
 	carton_source_label(value, label, room);
-	if (strcmp(label, value) == 0 && *value != '/' &&
-	    (strchr(value, '@') || (strchr(value, ':') && strpbrk(rest, "@?#"))))
+	changed = strcmp(label, value) != 0;
+	/* where a password has an @ and a comma, what follows that @ is no host */
+	cut = strchr(value, ':') && strpbrk(rest, changed ? "@" : "@?#");
+	if (*value != '/' && (cut || (!changed && strchr(value, '@'))))
 		strcpy(label, UNREADABLE);
 	changed = strcmp(label, value) != 0;
 	append(to, n, len, label, strlen(label));

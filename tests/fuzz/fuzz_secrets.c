@@ -15,11 +15,9 @@
 #include "http/internal.h"
 #include "fetch/mirrors.h"
 #include "pack/lists.h"
+#include "privacy.h"
 
 #include "fuzz.h"
-
-/* cartonfs is another program: what it does to its command line is compiled into this one */
-#include "../../fs/privacy.c"
 
 #define MARKER "q7Zk"
 #define MAX_TEXT 2048
