@@ -388,6 +388,17 @@ static int complete(struct raw *raw)
 	return r == 0 ? add_mount_options(raw) : r;
 }
 
+/* libfuse leaves a -- at the end where there are options for it. What is added behind it would be no option. */
+static void remove_dashes(struct fuse_args *args)
+{
+	char *last = args->argv[args->argc - 1];
+
+	if (args->argc < 2 || strcmp(last, "--") != 0)
+		return;
+	args->argv[--args->argc] = NULL;
+	free(last);
+}
+
 static bool is_helper(const char *argv0)
 {
 	const char *slash = strrchr(argv0, '/');
@@ -404,6 +415,8 @@ int options_parse(int argc, char **argv, struct options *ret)
 	const struct fuse_opt *letters = is_helper(argv[0]) ? helper_flags : flags;
 	int r = fuse_opt_parse(&raw.o.fuse, &raw, letters, on_option) < 0 ? -EINVAL : 0;
 
+	if (r == 0)
+		remove_dashes(&raw.o.fuse);
 	raw.o.foreground |= raw.o.debug;
 	if (r == 0 && !raw.o.help && !raw.o.version)
 		r = complete(&raw);

@@ -313,6 +313,16 @@ def test_bad_cache_dir(sample_carton, point, work, kind):
 # ---- usual mount options, mount(8), fstab ----
 
 
+def test_end_of_options(sample_carton, point):
+    """Behind -- the options that are always set would be none; with an option for libfuse it stays at the end."""
+    where = point()
+    assert run(CARTONFS, '-o', 'noexec', sample_carton[0], where, '--').returncode == 0
+    pids = harness.daemons(where)
+    assert {'ro', 'nosuid', 'nodev', 'noexec'} <= set(mountinfo(where)[5].split(','))
+    assert harness.unmount(where).returncode == 0
+    assert [harness.wait_exit(pid) for pid in pids] == [0]
+
+
 @pytest.mark.parametrize('options', ['ro', 'noatime', 'nodev,nosuid', 'noexec', 'fsname=other',
                                      'subtype=x', 'max_read=131072', 'default_permissions'])
 def test_usual_options(mount, sample_carton, who, options):
