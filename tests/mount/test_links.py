@@ -714,12 +714,12 @@ def test_each_failure_is_logged_once(linked, fault, refusing):
 
 def test_an_address_in_other_letters(work, fault, cache):
     """
-    libcurl asks a proxy for the host that such letters stand for: it is checked as that. Names of other letters are
-    read by the locale, which cartonctl sets.
+    libcurl asks a proxy for the host that such letters stand for, in the locale that cartonctl sets: it is checked as
+    that, or refused as no URL.
     """
     data, proxy = fault_bytes(N), fault.url('')
-    hosts = {'a': '\uff11\uff12\uff17.0.0.1', 'b': '127\u30020.0.1', 'c': '\u24dbocalhost', 'd': '127.0.0.1'}
-    carton_of(work, **{k: (data + k.encode(), f'http://{host}:9/x') for k, host in hosts.items()})
-    p = ctl('fetch', cache.flag, '--timeout=5', work / 'm.carton', env={'http_proxy': proxy})
-    assert p.returncode == 1 and fault.requests() == []
-    assert len(lines_of(p.stderr, 'refused: .*leads to a loopback address')) == len(hosts), p.stderr
+    for host in '\uff11\uff12\uff17.0.0.1', '127\u30020.0.1', '\u24dbocalhost', '127.0.0.1':
+        carton_of(work, a=(data, f'http://{host}:9/x'))
+        p = ctl('fetch', cache.flag, '--timeout=5', work / 'm.carton', env={'http_proxy': proxy})
+        assert p.returncode == 1 and fault.requests() == []
+        assert len(lines_of(p.stderr, 'refused: .*leads to a loopback address|not a URL of the form')) == 1, p.stderr
