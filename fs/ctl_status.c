@@ -215,7 +215,9 @@ static void put_waiting(const struct view *v, const char *element, bool first)
 		snprintf(text, sizeof(text), " %.0f%%",
 			 (double)strtoull(done, NULL, 10) * 100 / (double)whole);
 	term_short(path, v->columns > 60 ? v->columns - 45 : 20);
-	printf("  %s%s, %u open%s\n", state, text, waiting, waiting == 1 ? "" : "s");
+	term_spaces(2);
+	term_put(state);
+	printf("%s, %u open%s\n", text, waiting, waiting == 1 ? "" : "s");
 }
 
 static void put_error(const struct view *v, const char *element, bool first)

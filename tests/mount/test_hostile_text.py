@@ -226,6 +226,22 @@ def test_mount(carton, place, sound):
         assert sound or '\\xe2\\x80\\x8b' in shown('log', f.read())
 
 
+@pytest.mark.needs_root     # binds a file
+def test_status_of_another_program(mount, work):
+    """What serves a mount may say anything in its status.json."""
+    quoted = json.dumps(CONTROL)
+    lists = ''.join(f',\n "{name}": [\n  {{"path": {quoted}, "state": {quoted}, "message": {quoted}, "opens": 2}}\n ]'
+                    for name in ('waiting', 'last_errors'))
+    (work / 'status.json').write_text(f'{{\n "source": {quoted},\n "model_hash": {quoted}{lists}\n}}\n')
+    bind = 'mount --bind "$0" "$1/.cartonfs/status.json" && shift && exec "$@"'
+    with mount(Carton().add('model/a', b'x').write(work / 'm.carton')) as m:
+        for words in ['status'], ['status', '--json']:
+            status, out, err = call('--mount', 'sh', '-ec', bind, work / 'status.json', m, CARTONCTL, *words, m,
+                                    program='unshare')
+            assert status == 0 and err == '', err
+            assert len(words) > 1 or ('2 opens' in out and out.count('\\x1b[2J') >= 5)
+
+
 def test_mount_is_refused(carton, place):
     path = carton[0]
     with open(path, 'wb') as f:
