@@ -136,7 +136,7 @@ static int open_at_mirror(struct carton *c, const char *origin, struct source **
 	return 0;
 }
 
-static int open_url(struct carton *c, const char *url, bool pinned, struct container **ret)
+static int open_url(struct carton *c, const char *url, bool checked, struct container **ret)
 {
 	struct source *source;
 	int64_t mtime;
@@ -144,9 +144,9 @@ static int open_url(struct carton *c, const char *url, bool pinned, struct conta
 
 	/*
 	 * a mirror is not trusted: its MANIFEST is checked against the pinned hash, everything else
-	 * against MANIFEST
+	 * against MANIFEST; where that is off, only the origin will do
 	 */
-	r = pinned && c->remote.http ? open_at_mirror(c, url, &source, &mtime) : -ENOENT;
+	r = checked && c->remote.http ? open_at_mirror(c, url, &source, &mtime) : -ENOENT;
 	if (r < 0)
 		r = c->remote.http ? open_remote(c, url, &source, &mtime) :
 				     open_kept(c, url, &source, &mtime);
@@ -333,7 +333,7 @@ static int open_container(struct carton *c, const char *source,
 	if (!url)
 		return open_local(c, fd, &st, &c->container);
 	r = open_network(c, source, options);
-	return r < 0 ? r : open_url(c, source, options->manifest_sha256, &c->container);
+	return r < 0 ? r : open_url(c, source, c->verify && options->manifest_sha256, &c->container);
 }
 
 /* What the carton is made of, up to its tree. */

@@ -196,6 +196,19 @@ def test_carton_itself(nginx, mount_fg, cache, tmp_path):
     assert nginx.requests('itself.carton') and not nginx.requests('copy.carton')
 
 
+def test_carton_at_a_mirror_without_checks(nginx, mount_fg, cache):
+    """Where files are not compared with MANIFEST, nobody but the origin is asked for them."""
+    c = Carton(method='stored').add('model/x', fault_bytes(SIZE, seed=2))
+    path = c.write(nginx.root / 'home.carton')
+    bad = bytearray(path.read_bytes())
+    bad[bad.index(fault_bytes(SIZE, seed=2)) + SIZE // 2] ^= 1
+    (nginx.root / 'copy.carton').write_bytes(bad)
+    with mount_fg(nginx.url('home.carton'), *mirror(nginx.url('copy.carton') + '?{source}'), *cache.options,
+                  '-o', f'verify=off,manifest_sha256={c.model_hash()}') as m:
+        as_expected(m, c)
+    assert nginx.requests('home.carton') and not nginx.requests('copy.carton')
+
+
 @pytest.mark.parametrize('template', ['copy.carton?{source}', 'mirror/{source}'])
 def test_secrets_of_the_source_stay_home(nginx, mount_fg, cache, template):
     """A mirror gets the URL of the source without what permits to read it; what says which file it is stays."""
