@@ -333,7 +333,8 @@ static int open_container(struct carton *c, const char *source,
 	if (!url)
 		return open_local(c, fd, &st, &c->container);
 	r = open_network(c, source, options);
-	return r < 0 ? r : open_url(c, source, c->verify && options->manifest_sha256, &c->container);
+	return r < 0 ? r :
+		       open_url(c, source, c->verify && options->manifest_sha256, &c->container);
 }
 
 /* What the carton is made of, up to its tree. */

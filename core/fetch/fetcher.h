@@ -79,9 +79,10 @@ struct fetch {
 	void (*arrived)(void *ctx, uint64_t bytes);  /* bytes that came, likewise */
 	void *progress_ctx;
 	/*
-	 * The end. 0; -EBADMSG: all that any mirror gave is wrong; -EFBIG: wrong or larger than max_size; -ESTALE; -ENOSPC; -ECANCELED;
-	 * -ENODATA: no server says the size; -EOPNOTSUPP: of FETCH_PART, there is a server that has no such part;
-	 * or what the best mirror failed with: -EACCES, -ETIMEDOUT,
+	 * The end. 0; -EBADMSG: all that any mirror gave is wrong; -EFBIG: wrong or larger than
+	 * max_size; -ESTALE; -ENOSPC; -ECANCELED; -ENODATA: no server says the size; -EOPNOTSUPP: of
+	 * FETCH_PART, there is a server that has no such part; or what the best mirror failed with:
+	 * -EACCES, -ETIMEDOUT,
 	 * -ECONNREFUSED, … or -EIO. Each mirror's failure was logged. `in` has what was hashed and the
 	 * size; its tags go to the callee.
 	 */

@@ -67,7 +67,10 @@ bool aws_file_command(const struct aws_environment *e, char *ret, size_t n);
 /* Looks for keys; may run a program, and take as long as that. */
 void aws_find(const struct aws_environment *e, struct aws_found *ret);
 
-/* The keys that were found. 0; -EINVAL, logged: what was written is no such thing, or cannot be sent; -ETIMEDOUT, logged; -ENOMEM. */
+/*
+ * The keys that were found. 0; -EINVAL, logged: what was written is no such thing, or cannot be
+ * sent; -ETIMEDOUT, logged; -ENOMEM.
+ */
 int aws_take(struct aws_found *found, struct aws_keys *ret);
 
 #endif
