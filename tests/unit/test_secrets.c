@@ -214,7 +214,8 @@ static void test_command_line(void **state)
 		{ "--mirror=http://joe:secret@h/{sha256}", "--mirror=http://h/{sha256}" },
 		{ "mirror=http:///joe:secret@h/{sha256},x", "mirror=http://" HIDDEN },
 		/* a comma begins another option, and ends a password */
-		{ "mirror=http://joe:sec,ret@h/{sha256}", "mirror=http://" HIDDEN },
+		{ "mirror=http://joe:sec,ret@h/{sha256}", "mirror=" HIDDEN },
+		{ "mirror=http://joe:s@ec,ret@h/{sha256}", "mirror=" HIDDEN },
 		{ "mirror=http://joe:sec\\,ret@h/{sha256}", "mirror=http://" HIDDEN },
 		{ "mirror=http://sec,ret@h/{sha256},timeout=5", "mirror=" HIDDEN },
 		{ "timeout=5,ret@h", "timeout=5," HIDDEN },
