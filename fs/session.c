@@ -420,6 +420,7 @@ static int open_and_serve(struct session *s)
 		if (status == EXIT_OK)
 			status = serve(s);
 	}
+	unmounted_close(&s->unmounted);
 	keep_end(&s->keep);
 	carton_close(s->mount.carton);
 	/* closes the device, and with it the connection: the unmount waits for no request */
