@@ -100,10 +100,17 @@ static int add_signals(scmp_filter_ctx f)
 		.n_arguments = 1,
 		.arguments = { { 0, UINT32_MAX, (uint32_t)getpid() } },
 	};
-	const struct scmp_arg_cmp other = { 0, SCMP_CMP_NE, SIGSYS, 0 };
 	int r = add_row(f, SCMP_ACT_ALLOW, &self);
 
-	return r == 0 ? add_rule(f, SCMP_ACT_ALLOW, SCMP_SYS(rt_sigaction), &other, 1) : r;
+	/* not by SCMP_CMP_NE, which compares the upper half of the register too */
+	for (int n = 1; r == 0 && n < NSIG; n++) {
+		const struct scmp_arg_cmp other = compare(
+			&(struct syscall_argument){ 0, UINT32_MAX, (uint64_t)n });
+
+		if (n != SIGSYS)
+			r = add_rule(f, SCMP_ACT_ALLOW, SCMP_SYS(rt_sigaction), &other, 1);
+	}
+	return r;
 #endif
 }
 

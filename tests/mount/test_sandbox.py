@@ -415,6 +415,8 @@ PLAIN_ATTACKS = MEMORY + [
     Attack('kill', 'SIGSYS', 'call', 'kill', 'PARENT', 0), Attack('tgkill', 'SIGSYS', 'call', 'tgkill', 'PARENT', 'PARENT', 0),
     Attack('clone', 'SIGSYS', 'call', 'clone', CLONE_NEWUSER), Attack('clone', 'SIGSYS', 'call', 'clone', CLONE_VM),
     Attack('rt_sigaction', 'SIGSYS', 'call', 'rt_sigaction', int(signal.SIGSYS), 0, 0, 8),
+    # the kernel ignores the upper half
+    Attack('rt_sigaction', 'SIGSYS', 'call', 'rt_sigaction', 1 << 32 | int(signal.SIGSYS), 0, 0, 8),
     # every flag of a thread, and a namespace
     Attack('clone', 'SIGSYS', 'call', 'clone', 0x3d0f00 | CLONE_NEWNET),
 ]
