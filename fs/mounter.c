@@ -172,13 +172,21 @@ struct fuse_backing_map {
 #define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 #endif
 
+/* Is it open for reading? The kernel asks for no right to a file that is open as a path, and opens it with ours. */
+static bool is_readable(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != O_WRONLY;
+}
+
 /* To another device, the same number may mean something else. */
 static void backing_open(const struct state *s, const int fds[2])
 {
 	struct fuse_backing_map map = { .fd = fds[1] };
 	int id = -EBADF;
 
-	if (mountpoint_is_fuse(fds[0])) {
+	if (mountpoint_is_fuse(fds[0]) && is_readable(fds[1])) {
 		id = ioctl(fds[0], FUSE_DEV_IOC_BACKING_OPEN, &map);
 		id = id < 0 ? -errno : id;
 	}

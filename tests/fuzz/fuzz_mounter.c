@@ -179,8 +179,9 @@ int __wrap_ioctl(int fd, unsigned long command, void *arg)
 	run.done[command == IOC_BACKING_OPEN ? BACKING_OPEN : BACKING_CLOSE]++;
 	if (command == IOC_BACKING_CLOSE)
 		return 0;
-	CHECK(map->flags == 0 && map->padding == 0 && (map->fd == -1 || map->fd > 2));
-	return map->fd < 0 ? (errno = EBADF, -1) : 5;
+	CHECK(map->flags == 0 && map->padding == 0 && map->fd > 2);
+	CHECK(!(fcntl(map->fd, F_GETFL) & (O_PATH | O_WRONLY)));
+	return 5;
 }
 
 void __wrap_syslog(int priority, const char *fmt, ...)

@@ -23,24 +23,29 @@ PIDFD_GETFD = 438
 MOUNT, LOG, OPEN_FILES, BACKING_OPEN, BACKING_CLOSE = 0, 2, 3, 5, 6
 
 
-@contextlib.contextmanager
-def taken_socket(pid):
-    """The daemon's end of the socket to its mounter."""
+def taken(pid, prefix):
+    """Copies of what the daemon has open by such a name."""
     system = ctypes.CDLL(None, use_errno=True).syscall
     pidfd = os.pidfd_open(pid)
     try:
         for n in os.listdir(f'/proc/{pid}/fd'):
-            if not os.readlink(f'/proc/{pid}/fd/{n}').startswith('socket:'):
-                continue
-            fd = system(PIDFD_GETFD, pidfd, int(n), 0)
-            assert fd >= 0, os.strerror(ctypes.get_errno())
-            with socket.socket(fileno=fd) as s:
-                if s.type == socket.SOCK_SEQPACKET:
-                    yield s
-                    return
-        raise AssertionError('the daemon has no such socket')
+            if os.readlink(f'/proc/{pid}/fd/{n}').startswith(prefix):
+                fd = system(PIDFD_GETFD, pidfd, int(n), 0)
+                assert fd >= 0, os.strerror(ctypes.get_errno())
+                yield fd
     finally:
         os.close(pidfd)
+
+
+@contextlib.contextmanager
+def taken_socket(pid):
+    """The daemon's end of the socket to its mounter."""
+    for fd in taken(pid, 'socket:'):
+        with socket.socket(fileno=fd) as s:
+            if s.type == socket.SOCK_SEQPACKET:
+                yield s
+                return
+    raise AssertionError('the daemon has no such socket')
 
 
 def held(pid):
@@ -86,3 +91,16 @@ def test_requests_of_others(mount, sample_carton, work, who):
         assert mountinfo(m.path) == mounts
         assert m.read('MANIFEST')
     assert not os.path.exists(f'/proc/{pid}')
+
+
+@pytest.mark.parametrize('flags', [os.O_PATH, os.O_WRONLY])
+def test_file_that_is_not_open_for_reading(mount, sample_carton, work, flags):
+    """The kernel would open it again with the rights of the mounter."""
+    (work / 'secret').write_bytes(b'secret')
+    with mount(sample_carton[0], '-o', 'passthrough') as m, taken_socket(m.pids[0]) as s:
+        device, *more = taken(m.pids[0], '/dev/fuse')
+        file = os.open(work / 'secret', flags)
+        socket.send_fds(s, [struct.pack('=ii', BACKING_OPEN, 0)], [device, file])
+        for fd in (device, file, *more):
+            os.close(fd)
+        assert struct.unpack('=i', s.recv(64)) == (-errno.EBADF,)
