@@ -53,16 +53,36 @@ static bool is_denied(const char *path, int mode)
 	return path && faccessat(AT_FDCWD, path, mode, AT_EACCESS) < 0 && errno == EACCES;
 }
 
+/* Files that this process opens itself, unless the helper does: those of options, and .netrc. NULL: none. */
+struct own_files {
+	const char *of[3];
+	char *netrc; /* the last of them */
+};
+
+/* Call it as root: the .netrc may be in a directory that no other user can search. */
+static void own_files_find(struct own_files *own, const struct carton_paths *paths, bool helped)
+{
+	*own = (struct own_files){ 0 };
+	if (helped)
+		return;
+	own->of[0] = paths->files[0];
+	own->of[1] = paths->files[1];
+	own->netrc = paths->network ? opener_netrc() : NULL;
+	if (own->netrc && faccessat(AT_FDCWD, own->netrc, R_OK, AT_EACCESS) == 0)
+		own->of[2] = own->netrc;
+}
+
 /*
  * Must this process, with no effective capability, read files of other users? A source directory may contain such
- * files anywhere, and so may one of a mirror. Files of options are opened by the helper, if there is one.
+ * files anywhere, and so may one of a mirror.
  */
-static bool must_read(const struct carton_paths *paths, const struct sandbox_helper *helper)
+static bool must_read(const struct carton_paths *paths, const struct sandbox_helper *helper,
+		      const struct own_files *own)
 {
 	bool need = paths->source || is_denied(helper->input, R_OK);
 
-	for (size_t k = 0; k < sizeof(paths->files) / sizeof(paths->files[0]); k++)
-		need = need || (!helper->open_for_me && is_denied(paths->files[k], R_OK));
+	for (size_t k = 0; k < sizeof(own->of) / sizeof(own->of[0]); k++)
+		need = need || is_denied(own->of[k], R_OK);
 	for (size_t k = 0; paths->mirrors && paths->mirrors[k]; k++)
 		need = need || is_denied(paths->mirrors[k], R_OK | X_OK);
 	return need;
@@ -83,7 +103,7 @@ static bool must_write(const struct carton_paths *paths, const struct sandbox_he
  * CAP_DAC_OVERRIDE if root needs them for files of others.
  */
 static int drop_privileges(const struct user *user, const struct carton_paths *paths,
-			   const struct sandbox_helper *helper)
+			   const struct sandbox_helper *helper, const struct own_files *own)
 {
 	struct capabilities have, none = { 0 }, keep = { 0 };
 	const int i = CAP_TO_INDEX(CAP_DAC_READ_SEARCH), w = CAP_TO_INDEX(CAP_DAC_OVERRIDE);
@@ -106,7 +126,7 @@ static int drop_privileges(const struct user *user, const struct carton_paths *p
 	for (size_t k = 0; k < 2; k++)
 		none.of[k].permitted = have.of[k].permitted;
 	r = capset_of_process(&none);
-	if (must_read(paths, helper))
+	if (must_read(paths, helper, own))
 		keep.of[i].permitted |= have.of[i].effective & CAP_TO_MASK(CAP_DAC_READ_SEARCH);
 	if (must_write(paths, helper))
 		keep.of[w].permitted |= have.of[w].effective & CAP_TO_MASK(CAP_DAC_OVERRIDE);
@@ -233,11 +253,26 @@ static int make_rules(const struct carton_paths *paths, const struct sandbox_hel
 /* ---- all ---- */
 
 /*
- * This process cannot open a file that replaces one of its Landlock rules: the helper opens it. Without the
- * helper, the files of the start stay in use.
+ * This process cannot open a file that replaces one of its Landlock rules, or that only root can read: the helper
+ * opens it. *ret: it does. Without the helper, the files of the start stay in use.
  */
-static int confine_syscalls(const struct carton_paths *paths, const struct sandbox_helper *helper,
-			    int memory)
+static int ask_helper(const struct sandbox_helper *helper, int memory, bool *ret)
+{
+	int listener = -1, r = memory < 0 ? 0 : syscalls_listen(&listener);
+
+	/* a process has one such listener, and a container may have it already */
+	if (r == -EBUSY)
+		missing("another program sees which files are opened: files that are replaced "
+			"later are not read again");
+	if (r == 0 && listener >= 0) {
+		r = helper->open_for_me(helper->ctx, listener, memory);
+		close(listener);
+		*ret = r == 0;
+	}
+	return r == -EBUSY || r == -ENOSYS ? 0 : r < 0 ? failed("seccomp", r) : 0;
+}
+
+static int confine_syscalls(const struct carton_paths *paths, const struct sandbox_helper *helper)
 {
 	const bool directory = paths->source || helper->input,
 		   output = helper->output || paths->writes[0];
@@ -246,31 +281,22 @@ static int confine_syscalls(const struct carton_paths *paths, const struct sandb
 				  (directory ? SYSCALLS_DIRECTORY : 0) |
 				  (output ? SYSCALLS_OUTPUT : 0) |
 				  (helper->open_for_me ? SYSCALLS_MOUNT : 0);
-	int listener = -1,
-	    r = syscalls_confine(features, helper->denied, memory >= 0 ? &listener : NULL);
+	int r = syscalls_confine(features, helper->denied);
 
-	/* a process has one such listener, and a container may have it already */
-	if (r == -EBUSY) {
-		missing("another program sees which files are opened: files that are replaced "
-			"later are not read again");
-		r = syscalls_confine(features, helper->denied, NULL);
-	}
 	if (r == -ENOSYS) {
 		missing("the kernel has no seccomp filters: system calls are not limited");
 		return 0;
-	}
-	if (r == 0 && listener >= 0) {
-		r = helper->open_for_me(helper->ctx, listener, memory);
-		close(listener);
 	}
 	return r < 0 ? failed("seccomp", r) : 0;
 }
 
 /* Gives up what root has, and what is not needed of files: the rules are made by who may find them all. */
-static int confine_access(const struct carton_paths *paths, const struct sandbox_helper *helper)
+static int confine_access(const struct carton_paths *paths, const struct sandbox_helper *helper,
+			  bool helped)
 {
 	/* who writes a user's files has to stay that user */
 	bool writes = helper->output || paths->writes[0] || paths->writes[1];
+	struct own_files own;
 	struct user user;
 	bool change = !writes && user_find(&user);
 	int set = -1, r = 0;
@@ -280,8 +306,10 @@ static int confine_access(const struct carton_paths *paths, const struct sandbox
 	if (r < 0)
 		return failed(paths->cache, r);
 	r = make_rules(paths, helper, &set);
+	own_files_find(&own, paths, helped);
 	if (r == 0)
-		r = drop_privileges(change ? &user : NULL, paths, helper);
+		r = drop_privileges(change ? &user : NULL, paths, helper, &own);
+	free(own.netrc);
 	if (r < 0) {
 		if (set >= 0)
 			close(set);
@@ -295,6 +323,7 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 {
 	static const struct sandbox_helper none;
 	const struct sandbox_helper *helper = ctx ? ctx : &none;
+	bool helped = false;
 	int memory = -1, r;
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -302,15 +331,15 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 	/* before the sandbox forbids it; the helper reads file names from it */
 	if (helper->open_for_me && paths->network)
 		memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-	r = confine_access(paths, helper);
+	r = ask_helper(helper, memory, &helped);
+	if (memory >= 0)
+		close(memory);
+	if (r == 0)
+		r = confine_access(paths, helper, helped);
 	/* no core dumps, regardless of the limit, and no ptrace by other processes of the user */
 	if (r == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		r = failed("dumpable", -errno);
-	if (r == 0)
-		r = confine_syscalls(paths, helper, memory);
-	if (memory >= 0)
-		close(memory);
-	return r;
+	return r == 0 ? confine_syscalls(paths, helper) : r;
 }
 
 int sandbox_opened(bool fetches)

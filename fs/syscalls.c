@@ -143,7 +143,7 @@ static int load(scmp_filter_ctx f, int r)
 }
 
 /* A filter of its own: all in the other one would be ambiguous for openat. */
-static int load_listener(int *ret_listener)
+int syscalls_listen(int *ret_listener)
 {
 	const scmp_datum_t other = O_ACCMODE | O_CREAT | O_DIRECTORY | O_PATH;
 	const struct scmp_arg_cmp args[] = {
@@ -157,7 +157,8 @@ static int load_listener(int *ret_listener)
 	if (r == 0)
 		*ret_listener = seccomp_notify_fd(f);
 	seccomp_release(f);
-	return r;
+	/* what libseccomp makes of an errno that it does not know */
+	return r == -EFAULT ? -EBUSY : r;
 }
 
 /* pthread_cancel(), with which libfuse ends its threads, loads it; without it glibc aborts. */
@@ -168,7 +169,7 @@ static void load_unwinder(void)
 	backtrace(&frame, 1);
 }
 
-int syscalls_confine(unsigned features, syscalls_report_fn *report, int *ret_listener)
+int syscalls_confine(unsigned features, syscalls_report_fn *report)
 {
 	const unsigned phases = features & SYSCALLS_NETWORK ? PHASE_ANY : PHASE_OPEN | PHASE_LOCAL;
 	scmp_filter_ctx f = seccomp_init(DENY);
@@ -181,8 +182,6 @@ int syscalls_confine(unsigned features, syscalls_report_fn *report, int *ret_lis
 		r = add_signals(f);
 	if (r == 0)
 		r = add_refused(f);
-	if (r == 0 && ret_listener)
-		r = load_listener(ret_listener);
 	r = f ? load(f, r) : r;
 	seccomp_release(f);
 	return r;

@@ -36,11 +36,17 @@ enum syscall_feature {
 typedef void syscalls_report_fn(const char *line);
 
 /*
- * Confines this thread and all that it starts to what `features` need. `report` NULL: lines go to stderr. With
- * `ret_listener`, each openat(AT_FDCWD) for reading is reported to that descriptor (seccomp_unotify(2)); -1 if the kernel
- * does not support it. 0; -ENOSYS: the kernel has no seccomp filters; or -errno.
+ * From now on, each openat(AT_FDCWD) for reading by this thread and all that it starts is reported to the descriptor,
+ * and waits until it is answered (seccomp_unotify(2)). 0; -EBUSY: there is such a descriptor already; -ENOSYS: the
+ * kernel does not support it; or -errno.
  */
-int syscalls_confine(unsigned features, syscalls_report_fn *report, int *ret_listener);
+int syscalls_listen(int *ret_listener);
+
+/*
+ * Confines this thread and all that it starts to what `features` need. `report` NULL: lines go to stderr. 0; -ENOSYS:
+ * the kernel has no seccomp filters; or -errno.
+ */
+int syscalls_confine(unsigned features, syscalls_report_fn *report);
 
 /* The carton is open: denies all threads what is needed no more. 0 or -errno, as above. */
 int syscalls_opened(bool fetches);

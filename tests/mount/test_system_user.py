@@ -9,6 +9,7 @@ import os
 import signal
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,56 @@ def test_private_header_file_is_replaced(probe, fault, cache, work):
         assert p.read('model/x') == c.files()['model/x']
         assert ids(status(f'/proc/{p.pid}/status')) == CHANGED
         assert p.ask('read', token) == '' and p.ask('read', beside) == 'EACCES'
+
+
+# A filter of a container: it allows all, and has the one listener that a process may have.
+LISTENED = r"""
+import ctypes, os, sys
+code = (ctypes.c_uint8 * 8)(6, 0, 0, 0, 0, 0, 0xff, 0x7f)       # return ALLOW
+program = (ctypes.c_uint64 * 2)(1, ctypes.addressof(code))
+fd = ctypes.CDLL(None, use_errno=True).syscall(317, 1, 8, program)
+assert fd >= 0, os.strerror(ctypes.get_errno())
+os.set_inheritable(fd, True)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != 'x86_64', reason='it makes a system call by number')
+def test_private_header_file_without_the_helper(namespace, fault, cache, work, point):
+    """Where another program has the listener, the process reads the file itself, by the one capability for that."""
+    c = sample()
+    c.write(os.path.join(fault.root, 'h.carton'))
+    Path(fault.root, 'accepts').write_text('old')
+    token = private(work / 'secrets/token', b'X-Token: old\n')
+    where = point()
+    p = subprocess.Popen([*namespace.prefix, sys.executable, '-c', LISTENED, CARTONFS, '-f', '-o', f'header_file={token}',
+                          fault.url('h.carton', file='h.carton', needs='X-Token:accepts'), where],
+                         env=harness.environment(None), stderr=subprocess.PIPE)
+    try:
+        inside = namespace.at(where)
+        eventually('a mount or an end', lambda: os.path.exists(inside / 'MANIFEST') or p.poll() is not None)
+        assert p.poll() is None, p.communicate()
+        s = status(f'/proc/{p.pid}/status')
+        assert ids(s) == CHANGED and int(s['CapPrm'], 16) == READ_SEARCH
+        for name, data in c.files().items():
+            assert (inside / name).read_bytes() == data
+    finally:
+        p.terminate()
+        p.communicate(timeout=harness.EXIT_S * harness.SLOW)
+
+
+def test_netrc_of_root(namespace, probe, nginx, cache, work):
+    """For cartonfs, whose mounter opens it, and for cartonctl, which has no such helper."""
+    c = sample()
+    c.write(nginx.root / 'n.carton')
+    netrc = private(work / 'home/.netrc', b'machine 127.0.0.1 login me password hunter2\n')
+    env = [('HOME', str(netrc.parent))]
+    with probe(nginx.url('netrc/n.carton'), env=env) as p:
+        assert p.read('MANIFEST') == c.files()['MANIFEST']
+        s = status(f'/proc/{p.pid}/status')
+        assert ids(s) == CHANGED and int(s['CapPrm'], 16) == 0
+    r = namespace.run(CARTONCTL, 'verify', nginx.url('netrc/n.carton'), env=harness.environment(None, **dict(env)))
+    assert r.returncode == 0, r.stderr
 
 
 def test_refresh_is_for_root(namespace, probe, fault, work):
