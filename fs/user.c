@@ -117,6 +117,12 @@ int user_default_cache(const char **cache_dir)
 	return *cache_dir ? 0 : -ENOMEM;
 }
 
+/* May nobody but root and the user change what is in the directory? */
+static bool is_safe(const struct user *user, const struct stat *st)
+{
+	return (st->st_uid == 0 || st->st_uid == user->uid) && !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
 static int give(const struct user *user, int fd, int depth);
 
 /* Gives away the entry `name` of the directory `fd`, if it is root's. */
@@ -127,7 +133,8 @@ static int give_entry(const struct user *user, int fd, const char *name, int dep
 
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	if (S_ISDIR(st.st_mode) && depth > 0) {
+	/* what is below one that was not root's could change meanwhile; below the user's, all was given before it */
+	if (S_ISDIR(st.st_mode) && depth > 0 && st.st_uid == 0 && is_safe(user, &st)) {
 		sub = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		r = sub < 0 ? (errno == ENOENT ? 0 : -errno) : give(user, sub, depth - 1);
 		if (sub >= 0)
@@ -163,12 +170,6 @@ static int give(const struct user *user, int fd, int depth)
 	if (r == 0 && fchown(fd, user->uid, user->gid) < 0)
 		r = -errno;
 	return r;
-}
-
-/* May nobody but root and the user change what is in the directory? */
-static bool is_safe(const struct user *user, const struct stat *st)
-{
-	return (st->st_uid == 0 || st->st_uid == user->uid) && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
 int user_give_cache(const struct user *user, const char *path)

@@ -349,6 +349,22 @@ def test_cache_that_others_may_change(namespace, work, sample_carton, point):
         assert owners(cache / 'v1') == {(0, 0)}
 
 
+def test_directory_of_another_user_in_the_cache(namespace, work, sample_carton, point):
+    """Nothing in it is given to the user: that one could change it meanwhile."""
+    cache = work / 'cache'
+    for name, uid, mode in (('foreign', NOBODY, 0o755), ('open', 0, 0o777), ('shared', 0, 0o755)):
+        private(work / 'file')
+        (cache / 'v1' / name).mkdir(parents=True)
+        (work / 'file').rename(cache / 'v1' / name / 'x')
+        os.chown(cache / 'v1' / name, uid, uid)
+        (cache / 'v1' / name).chmod(mode)
+    where = point()
+    r = namespace.run(CARTONFS, '-o', f'cache_dir={cache}', sample_carton[0], where)
+    assert r.returncode == 0 and namespace.run('umount', '-l', where).returncode == 0, r.stderr
+    assert owners(cache / 'v1/foreign') == {(NOBODY, NOBODY), (0, 0)} and owners(cache / 'v1/open') == {(0, 0)}
+    assert owners(cache / 'v1/shared') == {(UID, GID)}
+
+
 # ---- cartonctl ----
 
 def test_cartonctl(namespace, library, work):
