@@ -55,6 +55,18 @@ static bool is_mapped(const char *map, unsigned id)
 	return found;
 }
 
+/* A user namespace may forbid that, whatever the capabilities. */
+static bool may_drop_groups(void)
+{
+	FILE *f = fopen("/proc/self/setgroups", "re");
+	char text[8] = "";
+	bool denied = f && fgets(text, sizeof(text), f) && strncmp(text, "deny", 4) == 0;
+
+	if (f)
+		fclose(f);
+	return !denied;
+}
+
 static bool may_change(void)
 {
 	static const int needed[] = { CAP_SETUID, CAP_SETGID, CAP_CHOWN };
@@ -66,7 +78,7 @@ static bool may_change(void)
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (!(have[CAP_TO_INDEX(needed[i])].effective & CAP_TO_MASK(needed[i])))
 			return false;
-	return true;
+	return may_drop_groups();
 }
 
 bool user_find(struct user *ret)

@@ -161,6 +161,31 @@ def test_only_root_changes(namespace, sample_carton, point):
             p.communicate(timeout=harness.EXIT_S * harness.SLOW)
 
 
+# A user namespace with all users, in which nobody may change groups.
+NO_GROUPS = """
+import ctypes, os, sys
+mine, theirs = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.close(theirs)
+    os.read(mine, 1)
+    for name, text in (('setgroups', 'deny'), ('uid_map', '0 0 65536'), ('gid_map', '0 0 65536')):
+        with open(f'/proc/{os.getppid()}/{name}', 'w') as f:
+            f.write(text)
+    os._exit(0)
+assert ctypes.CDLL(None).unshare(0x10000000) == 0
+os.close(theirs)
+assert os.waitpid(pid, 0)[1] == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_groups_that_cannot_be_dropped(namespace, sample_carton, cache):
+    """There root does not change to the user, and goes on."""
+    r = namespace.run(sys.executable, '-c', NO_GROUPS, CARTONCTL, cache.flag, 'verify', sample_carton[0])
+    assert r.returncode == 0, r.stdout + r.stderr
+
+
 def test_killed_and_mounted_again(namespace, sample_carton, point):
     where = point()
     for _ in range(2):
