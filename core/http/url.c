@@ -105,7 +105,6 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 {
 	char *scheme = NULL, *port = NULL;
 	int r = url_get(u, CURLUPART_SCHEME, 0, &scheme);
-	struct http_url_parts parts;
 
 	if (r == 0 && strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0) {
 		*ret_why = "only http and https are allowed";
@@ -134,9 +133,28 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 	    curl_url_set(u, CURLUPART_OPTIONS, NULL, 0) ||
 	    curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0))
 		return -ENOMEM;
-	r = url_get(u, CURLUPART_URL, 0, &ret->url);
-	/* a redirect may have a host that a URL of ours has not, and where it leads is kept, and read again */
-	return r == 0 && !http_url_split(ret->url, &parts) ? -EINVAL : r;
+	return url_get(u, CURLUPART_URL, 0, &ret->url);
+}
+
+/*
+ * Where a redirect leads is kept, and given to libcurl again, which must read the same host: one that a URL of ours has
+ * not, or a number that libcurl has only now decoded, is refused.
+ */
+static int target_read_again(const struct http_target *t)
+{
+	struct http_target again = { 0 };
+	struct http_url_parts parts;
+	CURLU *u = curl_url();
+	int r = !u ? -ENOMEM :
+		!http_url_split(t->url, &parts) || curl_url_set(u, CURLUPART_URL, t->url, 0) ?
+		     -EINVAL :
+		     target_host(u, &again);
+
+	if (r == 0 && strcmp(again.host, t->host) != 0)
+		r = -EINVAL;
+	http_target_free(&again);
+	curl_url_cleanup(u);
+	return r;
 }
 
 /*
@@ -211,6 +229,8 @@ int http_target_parse(const struct http_target *base, const char *text, struct h
 	r = target_read(u, base, text, ret_why);
 	if (r == 0)
 		r = target_split(u, &target, ret_why);
+	if (r == 0)
+		r = target_read_again(&target);
 	curl_url_cleanup(u);
 	if (r == 0 && strlen(target.url) > HTTP_MAX_URL) {
 		*ret_why = "the URL is too long";

@@ -339,6 +339,11 @@ static void test_url_parse(void **state)
 	assert_int_equal(http_target_parse(&a, "http://h%/", &b, &why), -EINVAL);
 	assert_int_equal(http_target_parse(&a, "http://h%25lo/", &b, &why), -EINVAL);
 	assert_int_equal(http_target_parse(&a, "http://[::1%25o%25lo]/", &b, &why), -EINVAL);
+	/* a number that is one only once it is decoded: newer versions of libcurl read it at once */
+	if (http_target_parse(&a, "http://21307064%33/", &b, &why) == 0) {
+		assert_string_equal(b.host, "12.179.51.51");
+		http_target_free(&b);
+	}
 	assert_int_equal(http_target_parse(&a, "http://[fe80::1%25lo]/", &b, &why), 0);
 	assert_string_equal(b.host, "fe80::1%lo");
 	http_target_free(&b);
