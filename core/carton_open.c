@@ -57,7 +57,10 @@ static int open_network(struct carton *c, const char *source, const struct carto
 	return http_start(&http, &c->remote.http);
 }
 
-/* Finds the cache, or with `start` begins to use it, which may be done by another user: see cache_find(). */
+/*
+ * Finds the cache; with `start`, begins to use the one that was found. Between the two calls, root may have changed to
+ * another user: see cache_find().
+ */
 static int open_cache(struct carton *c, const struct carton_options *options, bool start)
 {
 	int r = start ? cache_start(c->cache, options->cache_size) :

@@ -51,7 +51,7 @@ _Noreturn static void answer(const struct ctl_question *q, int out)
 	syscall(SYS_close_range, out + 1, ~0U, 0);
 	r = q->ask(q->ctx, &text);
 	write_all(out, &r, sizeof(r));
-	if (r == 0)
+	if (r == 0 && text)
 		write_all(out, text, strlen(text));
 	_exit(0);
 }

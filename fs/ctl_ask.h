@@ -14,7 +14,7 @@
 
 struct ctl_question {
 	int (*ask)(const void *ctx,
-		   char **ret); /* in the child: 0 and a malloc'ed text, or -errno */
+		   char **ret); /* in the child: 0 and a malloc'ed text (NULL: none), or -errno */
 	const void *ctx;
 	int r;	    /* out: what `ask` has returned; -ETIMEDOUT; or why there is no child */
 	char *text; /* out: malloc'ed; NULL if r < 0 */

@@ -95,7 +95,7 @@ static int answer_path(const void *path, char **ret)
 	return *ret ? 0 : -errno;
 }
 
-/* The same from the path alone. */
+/* Makes a path absolute without asking any file system. Malloc'ed; NULL: out of memory. */
 static char *from_cwd(const char *path)
 {
 	char *name = without_slashes(path), *cwd, *ret;

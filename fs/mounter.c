@@ -212,7 +212,10 @@ static void put_log(const struct request *q, int n)
 	       text_format(line, sizeof(line), "%.*s", n, q->text));
 }
 
-/* Takes the descriptors, once, and only if the first is such a listener: any other may always be readable. */
+/*
+ * Takes the descriptors, once, and only if the first is a seccomp listener: poll(2) may report another file as readable
+ * for ever.
+ */
 static void open_files(struct state *s, int fds[2])
 {
 	if (s->opener.fds[0] >= 0 || !opener_is_listener(fds[0]))

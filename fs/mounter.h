@@ -37,7 +37,7 @@ void mounter_unmount(struct mounter *m);
 __attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, int priority,
 						       const char *fmt, ...);
 
-/* The same for `subject` and `line`, with ": " between. Safe in a signal handler. */
+/* Writes `subject`, ": " and `line` to syslog. Safe in a signal handler. */
 void mounter_log_line(const struct mounter *m, int priority, const char *subject, const char *line);
 
 /* Makes it open files for the daemon (opener.h). The caller still owns both descriptors. 0 or -errno. */

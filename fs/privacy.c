@@ -37,7 +37,7 @@ static bool append_option(char *to, size_t n, size_t *len, const char *text, con
 		return true;
 	carton_source_label(value, label, room);
 	changed = strcmp(label, value) != 0;
-	/* where a password has an @ and a comma, what follows that @ is no host */
+	/* a password with an @ and a comma was cut at the comma: the text behind the @ is a part of it, no host */
 	cut = strchr(value, ':') && strpbrk(rest, changed ? "@" : "@?#");
 	if (*value != '/' && (cut || (!changed && strchr(value, '@'))))
 		strcpy(label, UNREADABLE);

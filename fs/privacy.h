@@ -6,8 +6,8 @@
 #define FS_PRIVACY_H
 
 /*
- * Overwrites an argument of main(), because every user can read /proc/PID/cmdline: a URL with its
- * carton_source_label(), and so each value in a list of options. It may become shorter, or be cut. Copy it before.
+ * Overwrites an argument of main(), because every user can read /proc/PID/cmdline: replaces a URL, and each value in a
+ * list of options, by its carton_source_label(). The argument never becomes longer. The caller copies it before.
  */
 void privacy_hide(char *arg);
 

@@ -100,7 +100,7 @@ static bool must_write(const struct carton_paths *paths, const struct sandbox_he
 
 /*
  * Changes to `user`, unless that is NULL, and drops all capabilities, except CAP_DAC_READ_SEARCH and
- * CAP_DAC_OVERRIDE if root needs them for files of others.
+ * CAP_DAC_OVERRIDE where root has to open files of other users.
  */
 static int drop_privileges(const struct user *user, const struct carton_paths *paths,
 			   const struct sandbox_helper *helper, const struct own_files *own)

@@ -237,7 +237,7 @@ const char *const syscalls_that_end[] = {
 	"setuid setuid32 setgid setgid32 setreuid setreuid32 setregid setregid32 setresuid",
 	"setresuid32 setresgid setresgid32 setgroups setgroups32 setfsuid setfsuid32 setfsgid",
 	"setfsgid32 capset",
-	/* changes to files that Landlock does not restrict, and by name */
+	/* changes of mode, owner, times and attributes: Landlock does not restrict them */
 	"chmod fchmod fchmodat fchmodat2 chown chown32 lchown lchown32 fchown fchown32 fchownat "
 	"utime",
 	"utimes futimesat utimensat utimensat_time64 setxattr lsetxattr fsetxattr setxattrat",

@@ -17,8 +17,8 @@
 
 enum syscall_phase {
 	PHASE_OPEN = 1,	 /* until the carton is open */
-	PHASE_FETCH = 2, /* after that, where content may have to be fetched */
-	PHASE_LOCAL = 4, /* after that, where all content is here */
+	PHASE_FETCH = 2, /* the carton is open, and content may have to be fetched */
+	PHASE_LOCAL = 4, /* the carton is open, and all content is local */
 	PHASE_ANY = 7,
 };
 

@@ -5,8 +5,8 @@
  * the network if all content is here. Nothing may be made executable in any phase: libraries are loaded before.
  *
  * All other calls are trapped: the kernel does not execute them, and a signal handler logs the name and the arguments.
- * Then those that no honest code makes end the process with SIGSYS. Others fail: with the errno that libraries cope
- * with, which for a call that is in no list is ENOSYS, as from an older kernel. An update of a library that tries a
+ * Calls that no honest code makes then end the process with SIGSYS. All others fail with an errno that libraries cope
+ * with; a call that is in no list fails with ENOSYS, as on an older kernel. An update of a library that tries a
  * new system call must not end the mount.
  *
  * A library that blocks SIGSYS loses that choice, as the kernel then ends the process. So threads leave it unblocked.

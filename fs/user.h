@@ -27,8 +27,8 @@ bool user_find(struct user *ret);
 int user_default_cache(const char **cache_dir);
 
 /*
- * Makes a cache the user's: what is below `path` and root's, then `path` itself. Does nothing if that is another
- * user's, or if others may write to it or to the directory that it is in. 0 or -errno. Call it as root.
+ * Makes `user` the owner of the cache at `path`, and of all files below it that belong to root. Does nothing if `path`
+ * belongs to another user, or if others may write to it or to its parent directory. 0 or -errno. Call it as root.
  */
 int user_give_cache(const struct user *user, const char *path);
 

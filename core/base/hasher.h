@@ -2,9 +2,10 @@
 /*
  * Hashes and tags bytes as they arrive. ingest.h does it for a whole stream.
  *
- * Tags stand for the hash when the bytes are read again, so both are computed from one buffer, which nobody else can
- * write to: had each read the file for itself, tags of other bytes could come under a right hash. That is why nothing
- * else makes tags to keep, and why only bytes that were tagged can be hashed (struct tagged).
+ * A later read compares the bytes with their tags, not with the hash. So hash and tags must be computed from one
+ * buffer, which no other process can write to: if each read the file by itself, a writer in between could leave tags of
+ * wrong bytes under a right hash. Therefore only this file makes tags that are kept, and hasher_hash() takes only bytes
+ * that were tagged (struct tagged).
  *
  * Threads: a hasher belongs to one thread at a time, but hasher_hash() and hasher_tag() work on
  * different fields, so one thread may hash a buffer while another one tags the next.

@@ -58,9 +58,10 @@
 
 /* LINKS, and what comes over a network: tries without progress, and what is held ahead of use. */
 #define MAX_LINK_URLS 1000000
-#define MAX_LINK_MIRRORS 256	      /* URLs of one hash */
-#define MAX_FETCHED (1024 * GIB)      /* one file, where nothing says less (max_size), */
-#define MAX_FETCHED_UNSAID (64 * GIB) /* and where the server does not say how long it is */
+#define MAX_LINK_MIRRORS 256 /* URLs of one hash */
+#define MAX_FETCHED \
+	(1024 * GIB) /* bytes of one file whose size the server announces; see max_size */
+#define MAX_FETCHED_UNSAID (64 * GIB) /* the same, where the server announces no size */
 #define MAX_REMOTE_ATTEMPTS 5
 #define MAX_EXTRA_CONNECTIONS 64       /* of all fetches together, besides one for each */
 #define MIN_REMOTE_PROGRESS (64 * KIB) /* an attempt that got so many bytes is not counted */

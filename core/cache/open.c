@@ -203,7 +203,7 @@ int cache_find(const char *dir, struct cache **ret_cache)
 	c->top = c->v1 = -1;
 	pthread_mutex_init(&c->space_lock, NULL);
 	r = open_top(path, &c->top);
-	/* whether it is ours shows later, if this process may change to another user; an ordinary one stays */
+	/* root may become another user: cache_start() checks the owner then */
 	if (r == 0 && geteuid() != 0)
 		r = check_dir(c->top, path, ".", false);
 	if (r == 0)

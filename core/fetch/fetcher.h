@@ -59,7 +59,8 @@ struct fetch {
 	enum http_trust trust;
 	struct remote *remote; /* FETCH_RANGE, FETCH_SUFFIX */
 	uint64_t off, n;       /* FETCH_FILE: `n` is how long it should be; 0: not known */
-	uint64_t max;	       /* FETCH_FILE: it is no longer, as the carton says; 0: not known */
+	uint64_t
+		max; /* FETCH_FILE: its size, as the carton says; more bytes are wrong; 0: not known */
 	uint64_t size;	       /* FETCH_PART */
 	uint64_t have;	       /* FETCH_RANGE: so many bytes of it are in `dest` already */
 	bool plain;	       /* ask for no content coding, and over one connection */

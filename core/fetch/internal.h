@@ -65,7 +65,7 @@ struct hashing {
 	_Atomic uint64_t to; /* what has arrived, for the job */
 	_Atomic uint64_t done;
 	atomic_int error;
-	struct hasher hasher; /* begun as long as it is wanted */
+	struct hasher hasher; /* is begun while `wanted` is true */
 };
 
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */

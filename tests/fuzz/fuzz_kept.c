@@ -196,16 +196,7 @@ static int change(const uint8_t *data, size_t n)
 
 	memcpy(changed, state, n_state);
 	CHECK(fd >= 0);
-	while (n >= 4 && data[0] == 1) {
-		size_t at = (size_t)(data[1] | data[2] << 8) % n_state, len = data[3];
-
-		data += 4;
-		n -= 4;
-		len = MIN(len, MIN(n, n_state - at));
-		memcpy(changed + at, data, len);
-		data += len;
-		n -= len;
-	}
+	fuzz_patch(changed, n_state, &data, &n);
 	CHECK(pwrite(fd, changed, n_state, 0) == (ssize_t)n_state);
 	if (n >= 3 && data[0] == 2)
 		CHECK(ftruncate(fd, data[1] | data[2] << 8) == 0);

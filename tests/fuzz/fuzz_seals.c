@@ -45,16 +45,7 @@ static size_t change(uint8_t *all, const uint8_t *data, size_t n)
 		return size;
 	}
 	memcpy(all, seal, n_seal);
-	while (n >= 4 && data[0] == 1) {
-		size_t at = (size_t)(data[1] | data[2] << 8) % n_seal, len = data[3];
-
-		data += 4;
-		n -= 4;
-		len = MIN(len, MIN(n, n_seal - at));
-		memcpy(all + at, data, len);
-		data += len;
-		n -= len;
-	}
+	fuzz_patch(all, n_seal, &data, &n);
 	if (n >= 3 && data[0] == 2)
 		size = (size_t)(data[1] | data[2] << 8) % MAX_SEAL;
 	return size;
