@@ -64,11 +64,13 @@ LIB := $(BUILD)/libcarton.a
 SONAME := libcarton.so.0
 SO_FILE := $(SONAME).$(VERSION)
 SO := $(BUILD)/$(SONAME)
-FS_COMMON := $(patsubst %,$(BUILD)/fs/%.o,mountinfo numbers opener option_table privacy progress sandbox landlock denied \
-	syscall_table syscalls text user) $(BUILD)/fs/syscall_names.o
-CTL_SRC := $(wildcard fs/ctl_*.c) fs/cartonctl.c fs/term.c
-CARTONFS_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(CTL_SRC),$(wildcard fs/*.c))) $(BUILD)/fs/syscall_names.o
-CARTONCTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(CTL_SRC)) $(FS_COMMON)
+# A program is a room of its own, and those objects of the rooms beneath (FS_LIB) that it calls.
+CARTONFS_SRC := $(wildcard fs/mount/*.c)
+CARTONFS_OBJ := $(CARTONFS_SRC:%.c=$(BUILD)/%.o)
+CARTONCTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard fs/ctl/*.c))
+FS_LIB_SRC := $(wildcard fs/process/*.c fs/common/*.c)
+FS_LIB_OBJ := $(FS_LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/fs/syscall_names.o
+FS_LIB := $(BUILD)/fs.a
 # `make check` and the like build with all cores, unless make was started with -j.
 ALL_CORES = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
@@ -111,7 +113,7 @@ $(PUBLIC): $(BUILD)/include/%.h: core/%.h
 $(BUILD)/fs/%.o: fs/%.c $(BUILD)/flags $(PUBLIC)
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE) -I$(BUILD)/include $(FS_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(BASE) -Ifs -I$(BUILD)/include $(FS_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # The names of this system's calls by number, for the log.
 $(BUILD)/fs/syscall_names.c: $(BUILD)/flags
@@ -141,13 +143,17 @@ $(SO): $(LIB) core/libcarton.map
 		-Wl,-z,relro,-z,now -o $@ $(BUILD)/libcarton.o $(CORE_LIBS)
 	$(Q)ln -sf $(SONAME) $(BUILD)/libcarton.so
 
-$(BUILD)/cartonfs: $(CARTONFS_OBJ) $(LIB)
-	$(say) LINK $@
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONFS_OBJ) $(LIB) $(FS_LIBS) $(CORE_LIBS)
+$(FS_LIB): $(FS_LIB_OBJ)
+	$(say) AR $@
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(BUILD)/cartonctl: $(CARTONCTL_OBJ) $(LIB)
+$(BUILD)/cartonfs: $(CARTONFS_OBJ) $(FS_LIB) $(LIB)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONCTL_OBJ) $(LIB) $(CTL_LIBS) $(CORE_LIBS)
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONFS_OBJ) $(FS_LIB) $(LIB) $(FS_LIBS) $(CORE_LIBS)
+
+$(BUILD)/cartonctl: $(CARTONCTL_OBJ) $(FS_LIB) $(LIB)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -pie -Wl,-z,relro,-z,now -o $@ $(CARTONCTL_OBJ) $(FS_LIB) $(LIB) $(CTL_LIBS) $(CORE_LIBS)
 
 # ---- tests ----
 
@@ -167,7 +173,7 @@ $(CORE_SO): $(CORE_OBJ)
 $(BUILD)/tests/%.o: tests/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(BASE) $(CORE_BASE) $(CORE_CFLAGS) $(TEST_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(BASE) $(CORE_BASE) -Ifs $(CORE_CFLAGS) $(TEST_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/tests/unit/test_%: $(BUILD)/tests/unit/test_%.o | $(CORE_SO)
 	$(say) LINK $@
@@ -250,7 +256,7 @@ FUZZ := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=build-fuzz/fuzz_%)
 FUZZ_FLAGS := -O1 -g -U_FORTIFY_SOURCE -Wno-missing-field-initializers -fsanitize=address,undefined -fno-sanitize-recover=all
 
 FUZZ_CORE := $(CORE_SRC:%.c=build-fuzz/%.o)
-FUZZ_FS := $(patsubst %.c,build-fuzz/%.o,$(filter-out $(CTL_SRC) fs/main.c,$(wildcard fs/*.c)))
+FUZZ_FS := $(patsubst %.c,build-fuzz/%.o,$(filter-out %/main.c,$(CARTONFS_SRC)) $(FS_LIB_SRC))
 FUZZ_PUBLIC := $(PUBLIC:$(BUILD)/%=build-fuzz/%)
 # Functions that a target replaces: what they would do to the system, it checks.
 build-fuzz/fuzz_mounter: WRAP := poll open64 ioctl syslog setsid fuse_session_mount fuse_session_unmount fuse_session_fd
@@ -267,7 +273,7 @@ $(FUZZ_PUBLIC): build-fuzz/include/%.h: core/%.h
 build-fuzz/fs/%.o: fs/%.c $(FUZZ_PUBLIC)
 	$(say) FUZZ $<
 	@mkdir -p $(@D)
-	$(Q)clang $(BASE) $(FS_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Ibuild-fuzz/include -MMD -MP -c -o $@ $<
+	$(Q)clang $(BASE) $(FS_CFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Ifs -Ibuild-fuzz/include -MMD -MP -c -o $@ $<
 
 # Of an archive, a target links only what it calls.
 build-fuzz/core.a: $(FUZZ_CORE)
@@ -300,7 +306,7 @@ DIFFERENTIAL_RUNS ?= 30000
 differential: $(BUILD)/tests/zip-read
 	/usr/bin/python3 tests/fuzz/differential.py $(BUILD) --runs $(DIFFERENTIAL_RUNS)
 
-STYLED := $(wildcard core/*.[ch] core/*/*.[ch] fs/*.[ch] tests/*.[ch] tests/*/*.[ch])
+STYLED := $(wildcard core/*.[ch] core/*/*.[ch] fs/*/*.[ch] tests/*.[ch] tests/*/*.[ch])
 lint:
 	@tests/lint $(STYLED)
 
@@ -323,7 +329,7 @@ bench-deps: deps
 
 # ---- users ----
 
-MAN := $(wildcard fs/*.[1-8] core/*.[1-8])
+MAN := $(wildcard fs/*/*.[1-8] core/*.[1-8])
 
 demo: deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) all
@@ -454,5 +460,5 @@ help:
 	@echo 'make vm             boot a system, test the units there (root, RELEASE=trixie)'
 	@echo 'make clean          remove what was built'
 
--include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)
--include $(wildcard build-fuzz/*.d build-fuzz/fs/*.d build-fuzz/core/*.d build-fuzz/core/*/*.d)
+-include $(CORE_OBJ:.o=.d) $(CARTONFS_OBJ:.o=.d) $(CARTONCTL_OBJ:.o=.d) $(FS_LIB_OBJ:.o=.d) $(UNIT:%=%.d) $(TOOLS:%=%.d)
+-include $(wildcard build-fuzz/*.d build-fuzz/fs/*/*.d build-fuzz/core/*.d build-fuzz/core/*/*.d)

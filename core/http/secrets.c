@@ -143,7 +143,7 @@ void http_headers_free(char **headers)
 
 /* ---- the header file ---- */
 
-/* In a directory that this process may not search another one may still open the file for it (fs/opener.h). */
+/* In a directory that this process may not search another one may still open the file for it (fs/process/opener.h). */
 static int look(const char *path, struct stat *ret)
 {
 	int fd, r;

@@ -1,347 +1,502 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pack/pack.h"
+/* Making a carton: from the source to a file that is complete, verified and in its place. */
+#include "carton/opened.h"
 
-#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "archive/decode.h"
-#include "base/util.h"
-#include "pack/content.h"
+#include "writer/lists.h"
+#include "writer/newfile.h"
+#include "pack/plan.h"
 
-#define SMALL (8 * MIB) /* up to here a file is prepared in memory */
-#define AHEAD 256	/* items prepared before their turn */
-#define PROGRESS_MS 100
+#define DEFAULT_ALIGN 4096
+#define COPY_BLOCK MIB
 
-struct run {
-	struct pack_job *job;
-	unsigned threads;
-	uint64_t max_held;
-	_Atomic uint64_t done;
-	int64_t shown_ms; /* when progress was reported last */
-
-	pthread_mutex_t lock;	/* guards what follows */
-	pthread_cond_t work;	/* there is something to prepare or fill, or all is done */
-	pthread_cond_t moved;	/* something was prepared or filled, or failed */
-	size_t next;		/* the next item to prepare */
-	size_t at;		/* the item to place */
-	uint64_t held;		/* bytes of prepared items */
-	struct pack_item *head; /* items to fill */
-	struct pack_item **tail;
-	size_t filling; /* items to fill, and those under way */
-	int error;
-	bool over;
+struct packing {
+	const struct carton_options *open;
+	const struct carton_pack_options *options;
+	struct carton *c;
+	struct plan plan;
+	struct newfile out;
+	struct chunks_writer chunks; /* of the index, if there is to be one */
+	uint64_t total; /* bytes to read: each is read again to verify the new carton */
 };
 
-static unsigned level_of(const struct pack_job *job)
+/* ---- options ---- */
+
+static int refuse(const char *subject, const char *what)
 {
-	return job->level ? job->level : ENCODE_LEVEL;
+	return log_error(-EINVAL, subject, "%s", what);
 }
 
-/* ---- prepare ---- */
-
-/* Bytes that are held for an item from when it is prepared until it is placed. */
-static uint64_t cost(const struct pack_item *item)
+static int check_urls(const struct carton_pack_options *o)
 {
-	return item->literal || item->zip.size > SMALL ? 0 : 2 * item->zip.size;
+	const char *fault;
+	char shown[256];
+
+	if (o->mode != CARTON_LINK)
+		return o->urls || o->paths || o->objects ?
+			       refuse(NULL,
+				      "only link takes URLs, paths and a directory of objects") :
+			       0;
+	if (!o->urls || !o->urls[0])
+		return refuse(NULL, "link needs a URL with {sha256} in it");
+	for (size_t i = 0; o->urls[i]; i++) {
+		fault = i < MAX_LINK_MIRRORS ? lists_template_fault(o->urls[i]) :
+					       "is one of more than 256 URLs";
+		if (fault)
+			return refuse(http_url_redact(o->urls[i], shown, sizeof(shown)), fault);
+	}
+	return 0;
+}
+
+static int check_options(const struct carton_pack_options *o)
+{
+	if (o->align > ZIP_MAX_ALIGN || (o->align & (o->align - 1)))
+		return refuse(NULL, "the alignment has to be a power of two from 1 to 32768");
+	if (o->level > ENCODE_MAX_LEVEL)
+		return refuse(NULL, "the level of zstd has to be from 1 to 19");
+	if (o->mode == CARTON_EMBED && o->chunk_index)
+		return refuse(NULL, "embed makes no chunk index; repack does");
+	return check_urls(o);
+}
+
+static enum compression compression_of(const struct carton_pack_options *o)
+{
+	switch (o->compress) {
+	case CARTON_COMPRESS_STORE:
+		return COMPRESS_STORE;
+	case CARTON_COMPRESS_ZSTD:
+		return COMPRESS_ZSTD;
+	case CARTON_COMPRESS_AUTO:
+		return COMPRESS_AUTO;
+	default:
+		return COMPRESS_KEEP;
+	}
+}
+
+static unsigned threads_of(const struct carton_pack_options *o)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return o->jobs ? o->jobs : n > 0 ? (unsigned)n : 1;
+}
+
+/* ---- progress ---- */
+
+struct shown {
+	const struct packing *p;
+	uint64_t before; /* bytes of earlier steps */
+};
+
+static void show(const struct shown *s, uint64_t done)
+{
+	const struct carton_pack_options *o = s->p->options;
+
+	done = MIN(s->before + done, s->p->total);
+	if (o->progress)
+		o->progress(o->progress_ctx, done, s->p->total);
+}
+
+static void show_packed(void *ctx, uint64_t done)
+{
+	show(ctx, done);
+}
+
+static void show_verified(void *ctx, uint64_t done, uint64_t total)
+{
+	(void)total;
+	show(ctx, done);
+}
+
+/* ---- the source ---- */
+
+struct confining {
+	const struct carton_options *open;
+	const char *writes[2];
+};
+
+static int confine(void *ctx, const struct carton_paths *paths)
+{
+	const struct confining *k = ctx;
+	struct carton_paths more = *paths;
+
+	memcpy(more.writes, k->writes, sizeof(more.writes));
+	return k->open->confine(k->open->confine_ctx, &more);
+}
+
+static int check_directory(const char *source)
+{
+	char shown[4096];
+	struct stat st;
+	int r = stat(source, &st) < 0 ? -errno : 0;
+
+	http_source_label(source, shown, sizeof(shown));
+	if (r < 0)
+		return log_error(r, shown, "cannot open: %s", strerror(-r));
+	if (!S_ISDIR(st.st_mode))
+		return log_error(-ENOTDIR, shown, "is not a directory; a carton can be repacked");
+	return 0;
+}
+
+/* Refuses what a mount or Carton itself would refuse later. */
+static int check_source(struct carton *c)
+{
+	ssize_t problems = carton_check_contents(c);
+
+	if (problems < 0)
+		return (int)problems;
+	return problems ? -EBADMSG : 0;
+}
+
+/* Refuses an output in the packed directory: the next pack would include it. */
+static int check_outside(const char *source, const char *directory, const char *out)
+{
+	char *above = realpath(source, NULL), *below = realpath(directory, NULL);
+	size_t n = above ? strlen(above) : 0;
+	struct stat st;
+	int r = 0;
+
+	if (above && below && stat(above, &st) == 0 && S_ISDIR(st.st_mode) &&
+	    strncmp(above, below, n) == 0 && (below[n] == '/' || below[n] == '\0' || n == 1))
+		r = log_error(-EINVAL, out,
+			      "lies in %s, of which it is made; write it to another directory",
+			      above);
+	free(above);
+	free(below);
+	return r;
+}
+
+static int open_source(struct packing *p, const char *source)
+{
+	char *directory = newfile_directory(p->out.path);
+	struct confining k = { p->open, { directory, p->options->objects } };
+	struct carton_options o = *p->open;
+	int r = directory ? check_outside(source, directory, p->out.path) : -ENOMEM;
+
+	o.views = NULL;
+	if (o.confine) {
+		/* the new carton is verified */
+		container_prepare_compare();
+		o.confine = confine;
+		o.confine_ctx = &k;
+	}
+	if (r == 0 && p->options->mode == CARTON_PACK) {
+		r = check_directory(source);
+		if (r == 0)
+			r = carton_open_as(OPEN_UNHASHED, source, &o, &p->c);
+		if (r == 0)
+			r = check_source(p->c);
+	} else if (r == 0) {
+		r = carton_open(source, &o, &p->c);
+	}
+	free(directory);
+	return r;
+}
+
+/* Fetches what is not local and will be in the new carton: then its size is known. */
+static int fetch_source(struct packing *p)
+{
+	const struct tree *t = p->c->tree;
+	struct carton_node **files;
+	size_t n = 0;
+	ssize_t bad;
+
+	if (!carton_fetches(p->c) && p->options->mode != CARTON_EMBED)
+		return 0;
+	files = calloc((size_t)t->n_nodes + 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	for (struct node *f = t->root; f; f = tree_next(t->root, f))
+		if (f->kind == NODE_FILE && node_object(f) &&
+		    (!f->file.entry || p->c->container->remote) && plan_includes(p->options, f))
+			files[n++] = from_node(f);
+	bad = n ? carton_materialize(p->c, files, n, p->options->progress, p->options->progress_ctx,
+				     NULL) :
+		  0;
+	free(files);
+	return bad < 0 ? (int)bad : bad ? -EIO : 0;
+}
+
+/* ---- the new carton ---- */
+
+static int put_text(struct pack_job *job, struct zip_entry *e, const struct buf *text, bool last)
+{
+	int r = 0;
+
+	e->size = text->len;
+	e->method = METHOD_STORED;
+	e->crc = crc32_update(0, text->data, text->len);
+	if (last)
+		r = zip_writer_place_last(&job->zip, e);
+	else
+		zip_writer_place(&job->zip, e, text->len);
+	if (r == 0)
+		r = pwrite_full(job->zip.fd, text->data, text->len, e->data);
+	return r == 0 ? zip_writer_header(&job->zip, e) : r;
+}
+
+/* Adds the chunks of the items to those of linked files; writes the index, and hashes it. */
+static int put_index(struct packing *p, struct pack_job *job, struct zip_entry *e,
+		     uint8_t ret_hash[SHA256_SIZE])
+{
+	struct buf data = { 0 };
+	uint8_t *bytes = NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < p->plan.n && r == 0; i++)
+		if (p->plan.items[i].chunks.chunk_size)
+			r = chunks_writer_add(&p->chunks, p->plan.items[i].sha256,
+					      &p->plan.items[i].chunks);
+	if (r == 0)
+		r = chunks_writer_end(&p->chunks, &bytes, &data.len);
+	data.data = (char *)bytes;
+	if (r == 0)
+		r = sha256_mem(data.data, data.len, ret_hash);
+	if (r == 0)
+		r = put_text(job, e, &data, false);
+	free(bytes);
+	return r;
+}
+
+/* Puts an entry in its place among `n` that are sorted. */
+static void insert(const struct zip_entry **entries, size_t n, const struct zip_entry *e)
+{
+	for (; n && strcmp(entries[n - 1]->name, e->name) > 0; n--)
+		entries[n] = entries[n - 1];
+	entries[n] = e;
+}
+
+/* The chunk index, LINKS, MANIFEST, the directory. */
+static int finish(struct packing *p, struct pack_job *job, char ret_hash[65])
+{
+	const struct zip_entry **entries = calloc(p->plan.n + 3, sizeof(*entries));
+	struct zip_entry links = { .name = "LINKS" }, manifest = { .name = "MANIFEST" },
+			 index = { .name = CHUNKS_PATH };
+	struct buf links_text = { 0 }, text = { 0 };
+	uint8_t index_hash[SHA256_SIZE];
+	uint8_t hash[SHA256_SIZE];
+	size_t n = p->plan.n;
+	int r = entries ? plan_links(&p->plan, &links_text) : -ENOMEM;
+
+	if (r == 0 && p->plan.index)
+		r = put_index(p, job, &index, index_hash);
+	if (r == 0)
+		r = plan_manifest(&p->plan, p->plan.index ? index_hash : NULL, &text);
+	if (r == 0)
+		r = sha256_mem(text.data, text.len, hash);
+	if (r < 0)
+		goto out;
+	hex_encode(hash, SHA256_SIZE, ret_hash);
+	for (size_t i = 0; i < n; i++)
+		entries[i] = &p->plan.items[i].zip;
+	if (p->plan.index)
+		insert(entries, n++, &index);
+	if (links_text.len) {
+		r = put_text(job, &links, &links_text, false);
+		entries[n++] = &links;
+	}
+	if (r == 0)
+		r = put_text(job, &manifest, &text, true);
+	entries[n++] = &manifest;
+	if (r == 0)
+		r = zip_writer_finish(&job->zip, entries, n);
+	if (r < 0)
+		carton_log(CARTON_LOG_ERROR, p->out.path, "cannot be written: %s", strerror(-r));
+out:
+	buf_free(&links_text);
+	buf_free(&text);
+	free(entries);
+	return r;
+}
+
+static int write_carton(struct packing *p, char ret_hash[65])
+{
+	const struct carton_pack_options *o = p->options;
+	struct shown shown = { p, 0 };
+	struct pack_job job = {
+		.zip = { p->out.fd, 0, o->align ? o->align : DEFAULT_ALIGN },
+		.items = p->plan.items,
+		.n = p->plan.n,
+		.chunks = p->plan.index,
+		.container = p->c->container,
+		.ops = &plan_ops,
+		.ctx = &p->plan,
+		.compress = compression_of(o),
+		.level = o->level,
+		.threads = threads_of(o),
+		.memory = budget_left(&p->c->budget) / 2,
+		.progress = show_packed,
+		.progress_ctx = &shown,
+	};
+	int r = pack_run(&job);
+
+	return r == 0 ? finish(p, &job, ret_hash) : r;
+}
+
+/* Opens the new carton as a reader does, and verifies all of it. */
+static int verify_carton(const struct packing *p, const char *hash)
+{
+	struct carton_options o = {
+		.manifest_sha256 = hash,
+		.memory = p->open->memory,
+		.offline = true,
+	};
+	struct shown shown = { p, p->plan.bytes };
+	struct carton *c;
+	ssize_t problems;
+	char self[32];
+	int r;
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", p->out.fd);
+	r = carton_open_as(OPEN_HELD, self, &o, &c);
+	if (r < 0)
+		return r;
+	problems = carton_verify_held(c, show_verified, &shown);
+	carton_close(c);
+	return problems < 0 ? (int)problems : problems ? -EBADMSG : 0;
+}
+
+/* ---- objects ---- */
+
+/* Reads a pinned file: into `fd`, or -1, and its chunks into the hasher, if that has a size for them. */
+static int copy_object(struct node *file, int fd, char *block, struct chunks_hasher *chunks)
+{
+	uint64_t at = 0;
+	ssize_t got;
+	int r = 0;
+
+	while (r == 0 && (got = carton_read(from_node(file), block, COPY_BLOCK, at, false)) != 0) {
+		r = got < 0 ? (int)got : 0;
+		if (r == 0 && fd >= 0)
+			r = pwrite_full(fd, block, (size_t)got, at);
+		if (r == 0 && chunks->chunk_size)
+			r = chunks_hasher_feed(chunks, block, (size_t)got);
+		at += got > 0 ? (uint64_t)got : 0;
+	}
+	return r;
+}
+
+static int put_object(struct packing *p, struct node *file, const char *hex, char *block)
+{
+	struct chunks_hasher none = { 0 };
+	struct newfile out;
+	char *path;
+	int r = asprintf(&path, "%s/%s", p->options->objects, hex) < 0 ? -ENOMEM : 0;
+
+	if (r < 0)
+		return r;
+	r = newfile_begin(path, &out);
+	if (r == 0) {
+		r = copy_object(file, out.fd, block, &none);
+		if (r == 0)
+			r = newfile_publish(&out);
+		else
+			carton_log(CARTON_LOG_ERROR, path, "cannot be written: %s", strerror(-r));
+		newfile_end(&out);
+	}
+	free(path);
+	return r;
+}
+
+/* A file that is left out, pinned. */
+static int put_linked(struct packing *p, struct node *file, char *block)
+{
+	struct chunks_hasher chunks = { 0 };
+	char hex[2 * SHA256_SIZE + 1];
+	int r = 0;
+
+	hex_encode(object_sha256(node_object(file)), SHA256_SIZE, hex);
+	if (p->options->objects)
+		r = put_object(p, file, hex, block);
+	if (r < 0 || !p->plan.index || node_size(file) <= CHUNKS_MIN_FILE)
+		return r;
+	chunks.chunk_size = chunks_size_for(node_size(file));
+	r = copy_object(file, -1, block, &chunks);
+	if (r == 0)
+		r = chunks_hasher_end(&chunks);
+	if (r == 0)
+		r = chunks_writer_add(&p->chunks, object_sha256(node_object(file)), &chunks);
+	chunks_hasher_free(&chunks);
+	return r;
 }
 
 /*
- * Compresses the loaded bytes. Keeps the packed or the plain ones, as the choice for the item says.
+ * Files that are left out are hashed even if they are not written anywhere: their URLs must lead to
+ * these bytes.
  */
-static int compress(struct pack_item *item, struct encoder *e)
+static int put_objects(struct packing *p)
 {
-	size_t n = (size_t)item->zip.size, cap = (size_t)encode_bound(n), packed;
-	void *out = malloc(cap);
-	int r = out ? encoder_block(e, item->data, n, out, cap, &packed) : -ENOMEM;
+	char *block = malloc(COPY_BLOCK);
+	int r = block ? 0 : -ENOMEM;
 
-	if (r == 0 && item->choice == CHOOSE_SHRINK)
-		item->choice = choose_shrinks(n, packed) ? CHOOSE_ZSTD : CHOOSE_STORE;
-	if (r < 0 || item->choice == CHOOSE_STORE) {
-		free(out);
-		return r;
-	}
-	free(item->data);
-	item->data = out;
-	item->zip.stored = packed;
-	return 0;
-}
+	for (size_t i = 0; i < p->plan.n_linked && r == 0; i++) {
+		struct node *file = p->plan.linked[i];
 
-struct sampling {
-	const struct pack_job *job;
-	const struct pack_item *item;
-};
-
-static int read_sample(void *ctx, void *ret_buf, size_t n, uint64_t off)
-{
-	const struct sampling *s = ctx;
-
-	return s->job->ops->sample(s->job->ctx, s->item, ret_buf, n, off);
-}
-
-static int prepare(struct run *run, struct pack_item *item, struct encoder *e)
-{
-	const struct pack_job *job = run->job;
-	struct content c = { .job = job, .item = item, .done = &run->done };
-	struct sampling sampling = { job, item };
-	bool shrinks;
-	int r = 0;
-
-	if (item->literal)
-		return 0;
-	item->choice = choose(job->compress, job->level != 0, item->zip.size, item->entry);
-	if (item->choice == CHOOSE_COPY)
-		return 0;
-	if (item->zip.size > SMALL) {
-		if (item->choice != CHOOSE_SHRINK)
-			return 0;
-		r = choose_by_samples(e, item->zip.size, read_sample, &sampling, &shrinks);
-		item->choice = r == 0 && shrinks ? CHOOSE_ZSTD : CHOOSE_STORE;
-		return r < 0 ? content_read_error(item->zip.name, r) : 0;
-	}
-	item->data = malloc(item->zip.size ? item->zip.size : 1);
-	r = item->data ? content_load(&c, item->data) : -ENOMEM;
-	item->zip.stored = item->zip.size;
-	return r < 0 || item->choice == CHOOSE_STORE ? r : compress(item, e);
-}
-
-/* ---- fill ---- */
-
-static int fill(struct run *run, struct pack_item *item)
-{
-	struct content c = { .job = run->job, .item = item, .done = &run->done };
-	int r = 0;
-
-	if (item->choice == CHOOSE_COPY && run->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
-		r = content_digest(&c);
-	if (r == 0)
-		r = item->choice == CHOOSE_COPY ? content_copy(&c) : content_store(&c);
-	if (r == 0) {
-		r = zip_writer_header(&run->job->zip, &item->zip);
-		if (r < 0)
-			content_write_error(r);
-	}
-	return r;
-}
-
-/* ---- threads ---- */
-
-/* May the next item be prepared now? Lock held. */
-static bool may_prepare(const struct run *run)
-{
-	return run->next < run->job->n && run->next < run->at + AHEAD &&
-	       (run->held == 0 || run->held + cost(&run->job->items[run->next]) <= run->max_held);
-}
-
-/* Does one piece of work, if there is some; false: there is none now. Lock held. */
-static bool work_once(struct run *run, struct encoder *e)
-{
-	struct pack_item *item = run->head;
-	int r;
-
-	if (item) {
-		run->head = item->next;
-		if (!run->head)
-			run->tail = &run->head;
-		pthread_mutex_unlock(&run->lock);
-		r = fill(run, item);
-		pthread_mutex_lock(&run->lock);
-		run->filling--;
-	} else if (may_prepare(run)) {
-		item = &run->job->items[run->next++];
-		run->held += cost(item);
-		pthread_mutex_unlock(&run->lock);
-		r = prepare(run, item, e);
-		pthread_mutex_lock(&run->lock);
-		item->ready = true;
-	} else {
-		return false;
-	}
-	if (r < 0 && run->error == 0)
-		run->error = r;
-	pthread_cond_signal(&run->moved);
-	return true;
-}
-
-static void *work(void *arg)
-{
-	struct run *run = arg;
-	struct encoder *e = NULL;
-	int r = encoder_new(level_of(run->job), 0, &e);
-
-	pthread_mutex_lock(&run->lock);
-	if (r < 0) {
-		run->error = r;
-		pthread_cond_signal(&run->moved);
-	}
-	while (run->error == 0 && !run->over)
-		if (!work_once(run, e))
-			pthread_cond_wait(&run->work, &run->lock);
-	pthread_mutex_unlock(&run->lock);
-	encoder_free(e);
-	return NULL;
-}
-
-static void tick(void *ctx)
-{
-	struct run *run = ctx;
-	int64_t now = now_ms();
-
-	if (!run->job->progress || now - run->shown_ms < PROGRESS_MS)
-		return;
-	run->shown_ms = now;
-	run->job->progress(run->job->progress_ctx, atomic_load(&run->done));
-}
-
-/* Waits a moment for something to move. Lock held. */
-static void wait_moved(struct run *run)
-{
-	struct timespec until = ms_to_timespec(now_ms() + PROGRESS_MS);
-
-	if (pthread_cond_timedwait(&run->moved, &run->lock, &until) == ETIMEDOUT) {
-		pthread_mutex_unlock(&run->lock);
-		tick(run);
-		pthread_mutex_lock(&run->lock);
-	}
-}
-
-/* ---- place ---- */
-
-/* An item whose bytes are in memory. */
-static int put_prepared(struct run *run, struct pack_item *item)
-{
-	struct zip_writer *w = &run->job->zip;
-	const void *data = item->literal ? item->literal : item->data;
-	int r;
-
-	if (item->literal) {
-		item->zip.stored = item->zip.size;
-		item->zip.crc = crc32_update(0, data, (size_t)item->zip.size);
-	}
-	zip_writer_place(w, &item->zip, item->zip.stored);
-	r = pwrite_full(w->fd, data, (size_t)item->zip.stored, item->zip.data);
-	if (r == 0)
-		r = zip_writer_header(w, &item->zip);
-	if (r < 0)
-		content_write_error(r);
-	free(item->data);
-	item->data = NULL;
-	return r;
-}
-
-/* A large file: libzstd uses all threads. */
-static int put_encoded(struct run *run, struct pack_item *item)
-{
-	struct zip_writer *w = &run->job->zip;
-	struct content c = { run->job, item, &run->done, tick, run };
-	struct encoder *e;
-	int r = encoder_new(level_of(run->job), run->threads, &e);
-
-	if (r < 0)
-		return r;
-	zip_writer_place(w, &item->zip, encode_bound(item->zip.size));
-	r = content_encode(&c, e);
-	encoder_free(e);
-	if (r < 0)
-		return r;
-	w->at = item->zip.data + item->zip.stored;
-	r = zip_writer_header(w, &item->zip);
-	return r < 0 ? content_write_error(r) : 0;
-}
-
-/* Places an item of known size for the workers to fill. */
-static void submit(struct run *run, struct pack_item *item)
-{
-	const struct entry *e = item->choice == CHOOSE_COPY ? item->entry : NULL;
-
-	if (e)
-		item->zip.crc = e->crc;
-	zip_writer_place(&run->job->zip, &item->zip, e ? e->stored : item->zip.size);
-	pthread_mutex_lock(&run->lock);
-	item->next = NULL;
-	*run->tail = item;
-	run->tail = &item->next;
-	run->filling++;
-	pthread_cond_signal(&run->work);
-	pthread_mutex_unlock(&run->lock);
-}
-
-static int place(struct run *run, struct pack_item *item)
-{
-	item->zip.method = item->literal || item->choice == CHOOSE_STORE ? METHOD_STORED :
-			   item->choice == CHOOSE_COPY			 ? item->entry->method :
-									   METHOD_ZSTD;
-	if (item->literal || item->data)
-		return put_prepared(run, item);
-	if (item->choice == CHOOSE_ZSTD)
-		return put_encoded(run, item);
-	submit(run, item);
-	return 0;
-}
-
-static int place_all(struct run *run)
-{
-	struct pack_job *job = run->job;
-	int r = 0;
-
-	pthread_mutex_lock(&run->lock);
-	for (; run->at < job->n && r == 0;) {
-		struct pack_item *item = &job->items[run->at];
-
-		while (!item->ready && run->error == 0)
-			wait_moved(run);
-		r = run->error;
+		if (!p->options->objects && !file->file.entry)
+			continue;
+		r = carton_pin_wait(p->c, from_node(file));
 		if (r < 0)
 			break;
-		pthread_mutex_unlock(&run->lock);
-		r = place(run, item);
-		pthread_mutex_lock(&run->lock);
-		run->held -= cost(item);
-		run->at++;
-		pthread_cond_broadcast(&run->work);
+		r = put_linked(p, file, block);
+		carton_unpin(from_node(file));
 	}
-	if (run->error == 0)
-		run->error = r;
-	while (run->filling > 0 && run->error == 0)
-		wait_moved(run);
-	run->over = true;
-	r = run->error;
-	pthread_cond_broadcast(&run->work);
-	pthread_mutex_unlock(&run->lock);
+	free(block);
 	return r;
 }
 
-int pack_run(struct pack_job *job)
+static int make_objects_directory(const char *path)
 {
-	uint64_t per_thread = encode_memory(level_of(job)) + 4 * SMALL;
-	struct run run = { .job = job };
-	pthread_t *threads;
-	unsigned n = 0;
-	int r = 0;
+	if (!path || mkdir(path, 0777) == 0 || errno == EEXIST)
+		return 0;
+	return log_error(-errno, path, "cannot be made: %s", strerror(errno));
+}
 
-	run.threads = (unsigned)MAX(MIN((uint64_t)job->threads, job->memory / per_thread), 1);
-	run.max_held = run.threads * 2 * SMALL;
-	run.tail = &run.head;
-	threads = calloc(run.threads, sizeof(*threads));
-	if (!threads)
-		return -ENOMEM;
-	pthread_mutex_init(&run.lock, NULL);
-	pthread_cond_init(&run.work, NULL);
-	cond_init(&run.moved);
-	for (; n < run.threads && r == 0; n += r == 0)
-		r = thread_start(&threads[n], work, &run);
-	/* with one thread it takes longer */
-	r = n ? place_all(&run) : r;
-	for (unsigned i = 0; i < n; i++)
-		pthread_join(threads[i], NULL);
-	for (size_t i = 0; i < job->n; i++) {
-		free(job->items[i].data);
-		job->items[i].data = NULL;
-	}
-	if (r == 0 && job->progress)
-		job->progress(job->progress_ctx, atomic_load(&run.done));
-	pthread_cond_destroy(&run.moved);
-	pthread_cond_destroy(&run.work);
-	pthread_mutex_destroy(&run.lock);
-	free(threads);
+/* ---- all ---- */
+
+static int run(struct packing *p, const char *source, char ret_hash[65])
+{
+	int r = open_source(p, source);
+
+	if (r == 0)
+		r = fetch_source(p);
+	if (r == 0)
+		r = plan_make(p->c, p->options, &p->plan);
+	if (r < 0)
+		return r;
+	p->total = 2 * p->plan.bytes;
+	r = put_objects(p);
+	if (r == 0)
+		r = write_carton(p, ret_hash);
+	if (r == 0)
+		r = verify_carton(p, ret_hash);
+	return r == 0 ? newfile_publish(&p->out) : r;
+}
+
+int carton_pack(const char *source, const char *out, const struct carton_options *open,
+		const struct carton_pack_options *options, char ret_model_hash[65])
+{
+	struct packing p = { .open = open, .options = options };
+	char hash[2 * SHA256_SIZE + 1];
+	int r = check_options(options);
+
+	if (r == 0)
+		r = make_objects_directory(options->objects);
+	if (r == 0)
+		r = newfile_begin(out, &p.out);
+	if (r < 0)
+		return r;
+	r = run(&p, source, hash);
+	for (size_t i = 0; i < p.plan.n; i++)
+		chunks_hasher_free(&p.plan.items[i].chunks);
+	chunks_writer_free(&p.chunks);
+	plan_free(&p.plan);
+	carton_close(p.c);
+	newfile_end(&p.out);
+	if (r == 0)
+		memcpy(ret_model_hash, hash, sizeof(hash));
 	return r;
 }

@@ -15,11 +15,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "keep.h"
-#include "notify.h"
-#include "options.h"
+#include "mount/keep.h"
+#include "process/notify.h"
+#include "process/options.h"
 #include "sample.h"
-#include "status_files.h"
+#include "mount/status_files.h"
 
 #define MAX_STATE 8192
 #define RESEND 7

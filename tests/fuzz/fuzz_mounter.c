@@ -28,7 +28,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "mounter.h"
+#include "process/mounter.h"
 
 #include "fuzz.h"
 
@@ -39,7 +39,7 @@
 #define NETRC "/h/.netrc"
 #define MAX_FDS 48 /* that a run may have open */
 
-/* The requests, as fs/mounter.c numbers them. */
+/* The requests, as fs/process/mounter.c numbers them. */
 enum { MOUNT, UNMOUNT, LOG, OPEN_FILES, READ_AHEAD, BACKING_OPEN, BACKING_CLOSE, QUIT };
 
 struct head {

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "mountinfo.h"
+#include "common/mountinfo.h"
 
 #include "fuzz.h"
 

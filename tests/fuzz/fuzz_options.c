@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "options.h"
+#include "process/options.h"
 
 #include "fuzz.h"
 

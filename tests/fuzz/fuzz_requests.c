@@ -18,7 +18,7 @@
 #include <time.h>
 
 #include "sample.h"
-#include "status_files.h"
+#include "mount/status_files.h"
 
 #define REPLY_S 20	    /* without an answer: it hangs */
 #define MAX_BLOCK (8 << 20) /* bytes of memory, whatever is asked for */

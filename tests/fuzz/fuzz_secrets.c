@@ -14,8 +14,8 @@
 #include "http/hf.h"
 #include "http/internal.h"
 #include "fetch/mirrors.h"
-#include "pack/lists.h"
-#include "privacy.h"
+#include "writer/lists.h"
+#include "common/privacy.h"
 
 #include "fuzz.h"
 

@@ -31,7 +31,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* By number; the Makefile makes it (fs/syscall_table.h). */
+/* By number; the Makefile makes it (fs/process/syscall_table.h). */
 extern const char *const syscall_names[];
 extern const size_t n_syscall_names;
 

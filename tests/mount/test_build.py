@@ -13,8 +13,8 @@ import pytest
 from harness import BUILD, CARTONCTL, CARTONFS, ROOT, run
 
 CORE, FS = ROOT / 'core', ROOT / 'fs'
-MAN = ('cartonfs.1', 'cartonctl.1', 'cartonctl-pack.1')
-PAGES = [p.name for d in (FS, CORE) for p in d.glob('*.[1-8]')]
+MAN = ('mount/cartonfs.1', 'ctl/cartonctl.1', 'ctl/cartonctl-pack.1')
+PAGES = [p.name for d in (FS, CORE) for p in d.rglob('*.[1-8]')]
 UNIT = 'cartonfs@.service'
 VERSION = re.search(r'^VERSION := (\S+)$', (ROOT / 'Makefile').read_text(), re.M)[1]
 # What fs/ may see of core/, and so no module of core/ is too low to know.
@@ -32,44 +32,47 @@ def includes(path, form):
 
 
 def sources(directory):
-    files = sorted(directory.glob('*.[ch]'))
-    assert len(files) > 5
+    """The C files of core/ or fs/, by their names in it."""
+    files = sorted(str(p.relative_to(directory)) for p in directory.rglob('*.[ch]'))
+    assert len(files) > 50
     return files
 
 
 # ---- layers ----
 
-def rooms():
-    """The folders of core/, highest first, as the stack in core/README.md has them; '' is core/ itself."""
-    block = re.search(r'```text\n(core/ .*?)```', (CORE / 'README.md').read_text(), re.S)
-    names = [line.split()[0] for line in block[1].splitlines() if not line.startswith(' ')]
-    assert names[0] == 'core/' and set(names[1:]) == {f'{p.name}/' for p in CORE.iterdir() if p.is_dir()}
-    return ['', *(name.rstrip('/') for name in names[1:])]
+def rooms(layer):
+    """The folders of core/ or fs/, highest first, as the stack in its README.md has them; '' is core/ itself."""
+    block = re.search(r'```text\n(.*?)```', (layer / 'README.md').read_text(), re.S)
+    names = [line.split()[0].rstrip('/') for line in block[1].splitlines() if not line.startswith(' ')]
+    order = ['' if name == layer.name else name for name in names]
+    assert set(order) | {''} == {room(name) for name in sources(layer)} | {''}
+    return order
 
 
 def room(name):
     return name.rpartition('/')[0]
 
 
-def core_sources():
-    files = sorted(str(p.relative_to(CORE)) for p in CORE.rglob('*.[ch]'))
-    assert len(files) > 100
-    return files
-
-
-def test_core_includes_downwards():
-    order = rooms()
-    for name in core_sources():
-        for target in includes(CORE / name, '"([^"]*)"'):
-            assert (CORE / target).exists(), f'core/{name} includes {target}'
+@pytest.mark.parametrize('layer', [CORE, FS], ids=lambda p: p.name)
+def test_includes_go_down(layer):
+    order = rooms(layer)
+    for name in sources(layer):
+        for target in includes(layer / name, '"([^"]*)"'):
             if target in PUBLIC:
                 continue
+            assert (layer / target).exists(), f'{layer.name}/{name} includes {target}'
             assert order.index(room(target)) >= order.index(room(name)), \
-                f'core/{name} includes {target}, of a higher folder'
+                f'{layer.name}/{name} includes {target}, of a higher folder'
+
+
+def test_the_programs_do_not_see_each_other():
+    for name in sources(FS):
+        seen = {room(target) for target in includes(FS / name, '"([^"]*)"')} | {room(name)}
+        assert not {'mount', 'ctl'} <= seen, name
 
 
 def test_one_internal_header_for_each_folder():
-    for name in core_sources():
+    for name in sources(CORE):
         stem = Path(name).stem
         assert stem == 'internal' or not re.search('priv|parts|internal', stem), name
         if stem == 'internal':
@@ -102,7 +105,7 @@ PASSES = {
     'hasher_hash': {'base/ingest'}, 'hasher_tag': {'base/ingest'},
     'tag_begin': {'base/hasher'}, 'tag_update': {'base/hasher'}, 'tag_end': {'base/hasher'},
     'tagger_tag': {'object/bytes'},     # compares
-    'sha256_update': {'base/hasher', 'carton_number', 'fetch/snapshot', 'format/chunks', 'object/hashed'},
+    'sha256_update': {'base/hasher', 'carton/number', 'fetch/snapshot', 'format/chunks', 'object/hashed'},
 }
 
 
@@ -145,23 +148,23 @@ def test_circles_are_found():
     assert circles({'a': {'b'}, 'b': {'c'}, 'c': {'b', 'd'}, 'd': set()}) == [['b', 'c']]
 
 
-def test_no_circles():
-    files = calls(CORE)
-    order = rooms()
+@pytest.mark.parametrize('layer', [CORE, FS], ids=lambda p: p.name)
+def test_no_circles(layer):
+    files = calls(layer)
+    order = rooms(layer)
     for a, bs in files.items():
         for b in bs:
             if b != 'base/log':
                 assert order.index(room(b)) >= order.index(room(a)), f'{a} calls {b}, of a higher folder'
     assert circles(files) == []
-    assert circles(calls(FS)) == []
 
 
 def test_fs_sees_only_the_public_headers():
-    own = {path.name for path in sources(FS)}
-    for path in sources(FS):
-        for target in includes(path, '"([^"]*)"'):
-            assert target in own or target in PUBLIC, f'fs/{path.name} includes {target}'
-            assert not (target in own and target in PUBLIC)
+    own = set(sources(FS))
+    assert not own & set(PUBLIC)
+    for name in own:
+        for target in includes(FS / name, '"([^"]*)"'):
+            assert target in own or target in PUBLIC, f'fs/{name} includes {target}'
     # nor could it by accident: the others are in none of the directories it is compiled with
     assert sorted(os.listdir(BUILD / 'include')) == sorted(PUBLIC)
     for command in compile_commands('fs'):
@@ -180,13 +183,13 @@ def compile_commands(layer):
 
 def test_core_is_without_fuse():
     compiled = {re.search(r'core/[\w/]+\.c', c)[0] for c in compile_commands('core')}
-    others = {f'core/{name}' for name in core_sources() if name.endswith('.c')} - compiled
+    others = {f'core/{name}' for name in sources(CORE) if name.endswith('.c')} - compiled
     # of two implementations, a build has one: with ISA-L or without
     with_isal = {'core/archive/inflate_isal.c', 'core/base/crc32_isal.c'}
     assert others in (with_isal, {'core/archive/inflate_libarchive.c', 'core/base/crc32_zlib.c'})
     for command in compile_commands('core'):
         assert 'fuse' not in command.lower(), command
-    for name in core_sources():
+    for name in sources(CORE):
         assert not [i for i in includes(CORE / name, '[<"]([^>"]*)[>"]') if 'fuse' in i], name
     for name in ('cartonctl', 'cartonfs'):
         p = run('readelf', '-d', BUILD / name)
@@ -199,10 +202,10 @@ def test_core_is_without_fuse():
     (r'isa-l/.*', r'(archive/inflate|base/crc32)_isal\.c'), (r'zlib\.h', r'(http/gzip|base/crc32_zlib)\.c'),
     (r'openssl/.*', r'base/digest\.c'), (r'curl/.*', r'http/\w+\.[ch]')])
 def test_one_place_for_each_library(header, where):
-    users = {name for name in core_sources() if includes(CORE / name, f'[<"]({header})[>"]')}
+    users = {name for name in sources(CORE) if includes(CORE / name, f'[<"]({header})[>"]')}
     assert users, 'nothing uses it'
     assert all(re.fullmatch(where, name) for name in users), users
-    assert not [p for p in sources(FS) if includes(p, f'[<"]({header})[>"]')]
+    assert not [name for name in sources(FS) if includes(FS / name, f'[<"]({header})[>"]')]
 
 
 def test_exported_symbols_have_one_prefix():
@@ -230,7 +233,7 @@ def tree(work):
     return where
 
 
-OBJECTS = 'b/core/base/log.o', 'b/fs/options.o'
+OBJECTS = 'b/core/base/log.o', 'b/fs/process/options.o'
 
 
 def compiles(tree, *args):
@@ -243,14 +246,14 @@ def test_rebuilds(tree):
         at = max(os.stat(tree / o).st_mtime_ns for o in OBJECTS) + 1
         os.utime(tree / name, ns=(at, at))
 
-    both = ['core/base/log.c', 'fs/options.c']
+    both = ['core/base/log.c', 'fs/process/options.c']
     assert compiles(tree) == both
     assert compiles(tree) == []
     assert compiles(tree, 'CFLAGS=-O0') == both
     assert compiles(tree, 'CFLAGS=-O0') == []
     assert compiles(tree, 'CPPFLAGS=-DX', 'CFLAGS=-O0') == both
     assert compiles(tree) == both
-    for name, built in (('core/archive/zip.h', []), ('fs/options.h', both[1:]), ('core/base/util.h', both[:1]),
+    for name, built in (('core/archive/zip.h', []), ('fs/process/options.h', both[1:]), ('core/base/util.h', both[:1]),
                         ('core/log.h', both)):
         touch(name)
         assert compiles(tree) == built, name

@@ -26,7 +26,7 @@ from harness import ROOT, ctl, eventually, run
 from origin import MIB, PRIVATE, LinkedCarton, errno_of
 from test_faulty_disk import Disk
 
-PAGE = ROOT / 'fs/cartonfs-chunks.5'
+PAGE = ROOT / 'fs/ctl/cartonfs-chunks.5'
 # each mount hashes, and none finds what another test has left
 UNSEALED = '-o', 'seals=off'
 ZEROS = hashlib.sha256(bytes(CHUNK)).digest()

@@ -103,7 +103,7 @@ def test_paths_in_cartons(there, shell):
 def test_mount_options(there, shell):
     """All that the program knows; also behind a comma, and values."""
     names = set()
-    for name in ('options.c', 'option_table.c'):
+    for name in ('process/options.c', 'common/option_table.c'):
         names |= set(re.findall(r'^\tSPEC\((\w+),|^\t\{ "(\w+)", OPTION', (ROOT / 'fs' / name).read_text(), re.M))
     names = {a or b for a, b in names} - {'mount_only', 'uid', 'gid'}
     got = shell('cartonfs -o ', there[0])

@@ -34,7 +34,7 @@ def shell(block, place, **env):
 
 
 def test_cartonctl(place, nginx):
-    blocks = examples(FS / 'cartonctl.1')
+    blocks = examples(FS / 'ctl/cartonctl.1')
     assert len(blocks) >= 3
     sample().write(nginx.root / 'm.carton')
     url = nginx.url('m.carton')
@@ -45,7 +45,7 @@ def test_cartonctl(place, nginx):
 
 def test_cartonfs(place):
     """Those that are commands; /tmp/m is a directory of the test."""
-    blocks = [b for b in examples(FS / 'cartonfs.1') if re.search(r'^(\w+=\$\()?cartonfs ', b, re.M) or 'cartonfs -o' in b]
+    blocks = [b for b in examples(FS / 'mount/cartonfs.1') if re.search(r'^(\w+=\$\()?cartonfs ', b, re.M) or 'cartonfs -o' in b]
     assert len(blocks) >= 2
     for n, block in enumerate(blocks):
         where = place / f'mnt{n}'
@@ -62,7 +62,7 @@ def test_cartonfs(place):
 
 
 def test_fstab_lines_have_options_that_exist(place):
-    lines = [line.split() for b in examples(FS / 'cartonfs.1') for line in b.splitlines()
+    lines = [line.split() for b in examples(FS / 'mount/cartonfs.1') for line in b.splitlines()
              if ' cartonfs ' in line and line.endswith('0  0')]
     assert len(lines) >= 3
     helper = place / 'mount.cartonfs'
@@ -74,7 +74,7 @@ def test_fstab_lines_have_options_that_exist(place):
 
 
 def test_carton_toml(work):
-    block, = examples(FS / 'carton.toml.5')
+    block, = examples(FS / 'ctl/carton.toml.5')
     Carton(toml=block.encode()).add('model/a', b'x').write(work / 'm.carton')
     p = run(PROGRAMS / 'cartonctl', 'info', work / 'm.carton')
     assert p.returncode == 0 and 'digit_reader' in p.stdout and 'a zero' in p.stdout, p.stderr

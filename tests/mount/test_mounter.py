@@ -19,7 +19,7 @@ from test_sandbox import mounter_of
 pytestmark = pytest.mark.needs_root     # it takes a descriptor out of another process
 
 PIDFD_GETFD = 438
-# the requests, as fs/mounter.c numbers them
+# the requests, as fs/process/mounter.c numbers them
 MOUNT, LOG, OPEN_FILES, BACKING_OPEN, BACKING_CLOSE = 0, 2, 3, 5, 6
 
 

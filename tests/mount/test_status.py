@@ -262,7 +262,7 @@ NO_ANSWER = 'does not answer'
 
 def answer_ms():
     """What the program gives each mount."""
-    header = (harness.ROOT / 'fs/ctl_ask.h').read_text()
+    header = (harness.ROOT / 'fs/ctl/ask.h').read_text()
     return int(re.search(r'#define CTL_ANSWER_MS (\d+)', header)[1])
 
 

@@ -5,7 +5,7 @@
 #include "object/maker.h"
 #include "object/whole.h"
 #include "object_help.h"
-#include "internal.h"
+#include "carton/opened.h"
 
 #define CHUNK (256 * KIB)
 #define TAGS (CHUNK / CHUNK_SIZE) /* of a chunk */

@@ -8,10 +8,10 @@
 #include "archive/container.h"
 #include "archive/encode.h"
 #include "archive/zip.h"
-#include "pack/choose.h"
-#include "pack/lists.h"
-#include "pack/newfile.h"
-#include "pack/zip_writer.h"
+#include "writer/choose.h"
+#include "writer/lists.h"
+#include "writer/newfile.h"
+#include "writer/zip_writer.h"
 #include "zip_help.h"
 
 /* ---- headers ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests over files of several extents: pinned as a whole or not at all, read across edges. */
-#include "internal.h"
+#include "carton/opened.h"
 #include "object_help.h"
 
 /* ---- a file of literals and objects ---- */

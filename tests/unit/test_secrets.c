@@ -14,12 +14,12 @@
 #include "base/util.h"
 #include "fetch/mirrors.h"
 #include "http/http.h"
-#include "pack/lists.h"
+#include "writer/lists.h"
 
 #include "../must.h"
 
 /* of another program */
-#include "../../fs/privacy.c"
+#include "common/privacy.c"
 
 #define HIDDEN "(unreadable)"
 

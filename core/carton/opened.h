@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an open carton is made of, for the files that implement carton.h.
+ */
+#ifndef CARTON_OPENED_H
+#define CARTON_OPENED_H
+
+#include "carton.h"
+#include "archive/container.h"
+#include "base/budget.h"
+#include "format/chunks.h"
+#include "format/links.h"
+#include "format/manifest.h"
+#include "format/meta.h"
+#include "object/object.h"
+#include "fetch/mirrors.h"
+#include "fetch/origin.h"
+#include "fetch/remote.h"
+#include "tree/tree.h"
+#include "views/views.h"
+#include "base/cancel.h"
+#include "base/workers.h"
+
+struct carton {
+	struct budget budget;
+	struct container *container;
+	struct manifest *manifest;
+	struct links *links; /* NULL: there are none */
+	struct workers *workers;
+	struct events *events;
+	struct cache *cache;	       /* NULL: there is none */
+	struct remote_options remote;  /* its http is NULL while nothing can be fetched */
+	atomic_uint extra_connections; /* for `remote` */
+	struct origins *origins;       /* likewise */
+	struct mirrors *mirrors;       /* likewise; or NULL */
+	struct s3 *s3;		       /* for its http; or NULL */
+	char *header;		       /* likewise: the token for a hub */
+	struct cancel stop;	       /* fired when the carton is closed */
+	struct object_store *store;
+	struct tree *tree;
+	struct chunks *chunks;	      /* NULL: none that is used */
+	struct node *index;	      /* what they were read from, pinned; or NULL */
+	struct carton_totals totals;  /* of what is not generated */
+	struct views *views;	      /* NULL: there are none */
+	struct meta *meta;	      /* NULL: could not be read (keep_going only) */
+	size_t faults;		      /* found while opening (keep_going only) */
+	struct source *remote_source; /* of a remote carton (remote_source.h); or NULL */
+	bool verify;
+	carton_damaged_fn *damaged; /* NULL: none */
+	void *damaged_ctx;
+};
+
+/* The outside's nodes are the tree's. */
+static inline struct node *to_node(const struct carton_node *n)
+{
+	return (struct node *)n;
+}
+
+static inline struct carton_node *from_node(const struct node *n)
+{
+	return (struct carton_node *)n;
+}
+
+/*
+ * All bytes of a regular file of the tree, verified, at most `max`, into an empty buf. 0, -ENOENT,
+ * -EFBIG, or as carton_pin_wait() and carton_read().
+ */
+int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret);
+
+enum opening {
+	/* carton_open() */
+	OPEN_CARTON,
+	/* A directory that is to be packed: instead of its MANIFEST, if it has one, all its files count, with
+	 * hashes that are not known yet, and nothing is verified. -EBADMSG, logged, for what does not belong
+	 * into a carton. No cache. */
+	OPEN_UNHASHED,
+	/* To look at what the container holds: no cache, nothing is fetched. */
+	OPEN_HELD,
+};
+
+/* Errors of carton_open(). */
+int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
+		   struct carton **ret);
+
+/* The damaged() of the store of `carton`: tells the user of the carton which files show the object. */
+void carton_damage_found(void *carton, const struct object *o);
+
+/*
+ * Checks that carton.toml, tensor_data/index.toml and the tree agree with each other and with the format, as the
+ * reference loader does; a mount does not need it. Logs each problem as a warning. Returns their number, or -ENOMEM.
+ */
+ssize_t carton_check_contents(struct carton *c);
+
+/* As carton_verify(), but only the bytes and headers of the container: nothing is fetched or understood. */
+ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void *ctx);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests: what the outside waits for. Shared by request.c, which pins, and read.c. */
+#ifndef CARTON_REQUEST_H
+#define CARTON_REQUEST_H
+
+#include <stdatomic.h>
+
+#include "base/util.h"
+#include "carton/opened.h"
+
+/* One extent of a file that is being pinned. */
+struct pin {
+	struct object_wait wait;
+	struct carton_request *request;
+	struct object *object; /* NULL: literal bytes need no pin */
+	enum { PIN_NONE, PIN_WAITING, PIN_DONE } state;
+};
+
+struct carton_request {
+	atomic_uint refs; /* the caller's handle, and who will call `done` */
+	carton_done_fn *done;
+	void *ctx;
+	pthread_mutex_t lock; /* guards what follows */
+	bool cancelled, finished;
+	int result;
+	size_t pending; /* pins being waited for */
+	bool holds;	/* what is waited for is a pin, to be put when all fails */
+
+	struct node *file; /* NULL: not about one */
+
+	struct workers *workers; /* of a late read; else NULL */
+	struct job job;
+	struct object_wait wait; /* for what has to be fetched */
+	unsigned round;		 /* how often a wait has begun or ended; guarded by the lock, as */
+	bool waiting;		 /* now */
+	int error;		 /* of the last wait */
+	uint64_t off;
+	size_t n;
+	char *data; /* NULL while it waits */
+
+	size_t n_pins; /* when pinning: one for each extent */
+	struct pin pins[];
+};
+
+/* With two references: the caller's, and that of who calls `done`. NULL: no memory. */
+struct carton_request *request_new(size_t n_pins, carton_done_fn *done, void *ctx);
+void request_unref(struct carton_request *q);
+
+/* Gives back the pins that it holds. */
+void request_put_pins(struct carton_request *q);
+
+/* Was the directory that it is in generated from what has turned out to be damaged? Its text comes from there. */
+bool request_is_withdrawn(const struct node *file);
+
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "open/load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "open/load_lines.h"
+#include "views/views.h"
+
+/* ---- nodes ---- */
+
+/* Counts what the nodes take, before they are made: one long path may be of thousands of directories. */
+static int count_nodes(const struct loader *l, uint64_t *ret)
+{
+	const struct tree_paths all = { l->m->text, l->m->lines, l->m->n };
+	uint64_t bytes;
+
+	tree_count(&all, ret, &bytes);
+	if (*ret + 1 > MAX_NODES)
+		return log_error(-EFBIG, NULL, "more than %d files and directories", MAX_NODES);
+	return budget_take(l->c->budget, bytes);
+}
+
+static void add_leaf(void *ctx, size_t i, struct node *n)
+{
+	const struct loader *l = ctx;
+	const struct entry *e = l->entries[i] == NO_ENTRY ? NULL : &l->c->entries[l->entries[i]];
+	size_t low = 0, high = l->n_special;
+
+	n->kind = NODE_FILE;
+	if (e && e->kind == ENTRY_FILE) {
+		tree_set_entry(l->tree, n, e);
+		return;
+	}
+	while (high - low > 1) {
+		size_t mid = low + (high - low) / 2;
+
+		if (l->special[mid].line <= i)
+			low = mid;
+		else
+			high = mid;
+	}
+	if (!e) {
+		tree_set_object(l->tree, n, l->special[low].object);
+		return;
+	}
+	n->kind = NODE_SYMLINK;
+	n->link.entry = e;
+	n->link.target = l->special[low].target;
+}
+
+/* The entry is in a directory of the root that has the marker of generated views. */
+static bool in_copied_views(const struct loader *l, const struct entry *e)
+{
+	size_t len = strcspn(e->name, "/");
+	const struct entry *marker;
+	struct buf text = { 0 };
+	char path[MAX_PATH_LEN + 1];
+	bool is;
+
+	/* a zip is not a copy of a mount */
+	if (l->c->one_file || !e->name[len] ||
+	    snprintf(path, sizeof(path), "%.*s/" VIEWS_MARKER, (int)len, e->name) >=
+		    (int)sizeof(path))
+		return false;
+	marker = container_find(l->c, path);
+	if (!marker || marker->kind != ENTRY_FILE || marker->size != strlen(VIEWS_MARKER_TEXT))
+		return false;
+	is = container_read(l->c, marker, strlen(VIEWS_MARKER_TEXT), &text) == 0 &&
+	     strcmp(text.data, VIEWS_MARKER_TEXT) == 0;
+	buf_free(&text);
+	return is;
+}
+
+/*
+ * Nobody opens an entry that is not listed, so its local header is compared now, unless that costs a
+ * request. 0, also with a fault, which is logged; or of the system.
+ */
+static int check_place(struct loader *l, const struct entry *e)
+{
+	struct source *source;
+	uint64_t off;
+	int r;
+
+	if (!l->c->one_file || l->c->remote)
+		return 0;
+	r = container_locate(l->c, e, &source, &off);
+	if (r == 0)
+		source_unref(source);
+	l->faults += r == -EBADMSG;
+	return r == -EBADMSG ? 0 : r;
+}
+
+/* `keep_going`: their headers are compared later, by carton_verify(). */
+static int report_unlisted(struct loader *l, bool keep_going)
+{
+	const char *listed = l->m->text, *end = listed + l->m->size;
+	char views[MAX_COMPONENT + 2] = ""; /* the last directory with the marker, and a slash */
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < l->c->n_entries && r == 0 && l->faults < MAX_REPORTED; i++) {
+		const struct entry *e = &l->c->entries[i];
+
+		if (e->kind == ENTRY_DIR || (e->name >= listed && e->name < end) ||
+		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0)
+			continue;
+		if (*views && strncmp(e->name, views, strlen(views)) == 0)
+			continue;
+		if (in_copied_views(l, e)) {
+			snprintf(views, sizeof(views), "%.*s/", (int)strcspn(e->name, "/"),
+				 e->name);
+			continue;
+		}
+		if (n++ < MAX_REPORTED)
+			carton_log(CARTON_LOG_WARNING, e->name,
+				   "is not listed in MANIFEST: not shown");
+		r = keep_going ? 0 : check_place(l, e);
+	}
+	if (n > MAX_REPORTED)
+		carton_log(CARTON_LOG_WARNING, NULL, "%zu more entries are not listed in MANIFEST",
+			   n - MAX_REPORTED);
+	return r;
+}
+
+static int add_manifest(struct loader *l)
+{
+	struct tree *t = l->tree;
+	struct head *text = arena_alloc(&t->arena, sizeof(*text));
+	struct node *n;
+	int r = text ? tree_add(t, t->root, "MANIFEST", 8, NODE_FILE, &n) : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	*text = (struct head){
+		.data = l->m->text,
+		.len = l->m->size,
+		.nul = '=', /* its paths end with a NUL */
+		.entry = container_find(l->c, "MANIFEST"),
+	};
+	n->has_body = true;
+	n->body.head = text;
+	t->files++;
+	t->bytes += l->m->size;
+	tree_sort(t->root);
+	return 0;
+}
+
+/* ---- symlinks ---- */
+
+static const char *check_link(const struct loader *l, struct node *link)
+{
+	const struct node *at = tree_resolve(link);
+	uint8_t sha256[SHA256_SIZE];
+
+	if (!at || at->kind != NODE_FILE || !node_object(at))
+		return "is a symlink that does not lead to a file that MANIFEST lists, by a "
+		       "relative path inside the carton and without a loop";
+	if (l->m->unhashed)
+		return NULL;
+	manifest_hash(link->name, sha256);
+	if (memcmp(object_sha256(node_object(at)), sha256, SHA256_SIZE) != 0)
+		return "is a symlink to a file whose hash is not the one that MANIFEST gives the "
+		       "link";
+	return NULL;
+}
+
+static void check_links(struct loader *l)
+{
+	char path[MAX_PATH_LEN + 1];
+	bool any = false;
+
+	for (size_t i = 0; i < l->n_special && !any; i++)
+		any = l->special[i].target;
+	for (struct node *n = l->tree->root; n && any; n = tree_next(l->tree->root, n)) {
+		const char *what = n->kind == NODE_SYMLINK ? check_link(l, n) : NULL;
+
+		if (what)
+			load_fault(l, tree_path(n, path), what);
+	}
+}
+
+static int build(struct loader *l, bool keep_going)
+{
+	struct tree_paths paths = { .text = l->m->text };
+	uint64_t nodes;
+	int r = count_nodes(l, &nodes);
+
+	if (r == 0)
+		r = load_match_entries(l);
+	if (r == 0)
+		r = load_check_lines(l);
+	paths.lines = l->lines;
+	paths.n = l->n;
+	if (r == 0)
+		r = tree_build(l->tree, &paths, nodes, add_leaf, l);
+	if (r == 0)
+		r = add_manifest(l);
+	if (r < 0)
+		return r;
+	check_links(l);
+	r = report_unlisted(l, keep_going);
+	if (r < 0)
+		return r;
+	if (l->faults > MAX_REPORTED)
+		carton_log(CARTON_LOG_ERROR, NULL, "%zu more faults like these",
+			   l->faults - MAX_REPORTED);
+	return l->faults && !keep_going ? -EBADMSG : 0;
+}
+
+int load_tree(struct container *c, const struct manifest *m, const struct links *links,
+	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults)
+{
+	struct loader l = { .c = c, .m = m, .links = links, .store = store };
+	int r = tree_new(c->mtime, &l.tree);
+
+	if (r < 0)
+		return r;
+	l.tree->store = store;
+	l.tree->budget = c->budget;
+	l.entries = calloc(m->n + 1, sizeof(*l.entries));
+	r = l.entries ? build(&l, keep_going) : -ENOMEM;
+	free(l.good);
+	free(l.entries);
+	free(l.special);
+	if (r < 0) {
+		tree_free(l.tree);
+		return r;
+	}
+	*ret = l.tree;
+	*ret_faults = l.faults;
+	return 0;
+}

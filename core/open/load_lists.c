@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of a carton that say what it has: MANIFEST, LINKS, the chunk index. */
+#include "open/load.h"
+
+#include <stdlib.h>
+
+#include "base/util.h"
+
+/* 64 hex digits as people paste them, in either case. */
+static bool read_pin(const char *pin, uint8_t ret[SHA256_SIZE])
+{
+	char lower[2 * SHA256_SIZE + 1];
+	size_t n = strlen(pin);
+
+	if (n != 2 * SHA256_SIZE)
+		return false;
+	for (size_t i = 0; i <= n; i++)
+		lower[i] = (char)(pin[i] >= 'A' && pin[i] <= 'F' ? pin[i] | 32 : pin[i]);
+	return hex_decode(lower, SHA256_SIZE, ret);
+}
+
+int load_manifest(struct container *c, const char *pin, struct manifest **ret)
+{
+	const struct entry *e = container_find(c, "MANIFEST");
+	uint8_t wanted[SHA256_SIZE];
+	struct buf text = { 0 };
+	struct manifest *m;
+	char hex[2 * SHA256_SIZE + 1];
+	int r;
+
+	if (pin && !read_pin(pin, wanted))
+		return log_error(-EINVAL, NULL, "manifest_sha256 must be 64 hex digits, not \"%s\"",
+				 pin);
+	if (!e || e->kind != ENTRY_FILE)
+		return log_error(-EBADMSG, "MANIFEST", "%s, so this is not a carton",
+				 e ? "is not a regular file" : "is missing");
+	r = container_read(c, e, MAX_MANIFEST, &text);
+	if (r < 0) {
+		buf_free(&text);
+		return r;
+	}
+	r = manifest_parse(text.data, text.len, c->budget, &m);
+	if (r < 0)
+		return r;
+	if (pin && memcmp(m->model_hash, wanted, SHA256_SIZE) != 0) {
+		hex_encode(m->model_hash, SHA256_SIZE, hex);
+		carton_log(CARTON_LOG_ERROR, "MANIFEST",
+			   "this is not the model asked for: its hash is %s, not %s", hex, pin);
+		manifest_free(m);
+		return -EBADMSG;
+	}
+	*ret = m;
+	return 0;
+}
+
+/* NULL, or why an entry of a directory cannot be packed. */
+static const char *listing_fault(const struct entry *e)
+{
+	static const char *const parts[] = { "carton.toml", "model", "tensor_data", "misc" };
+	size_t n = strcspn(e->name, "/");
+
+	if (strcmp(e->name, "LINKS") == 0)
+		return "is there, so files may be missing that it names; repack keeps it, embed "
+		       "fetches them, or remove it";
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (strlen(parts[i]) == n && memcmp(e->name, parts[i], n) == 0)
+			return NULL;
+	return "is not a part of a carton: it has carton.toml, model, tensor_data and misc";
+}
+
+int load_listing(struct container *c, struct manifest **ret)
+{
+	struct buf text = buf_init(MAX_MANIFEST);
+	size_t faults = 0;
+	int r = 0;
+
+	if (!container_find(c, "carton.toml")) {
+		carton_log(CARTON_LOG_ERROR, "carton.toml", "is missing");
+		faults++;
+	}
+	for (size_t i = 0; i < c->n_entries && r == 0 && faults < MAX_REPORTED; i++) {
+		const struct entry *e = &c->entries[i];
+		const char *what = listing_fault(e);
+
+		/* an old MANIFEST is replaced */
+		if (e->kind == ENTRY_FILE && strcmp(e->name, "MANIFEST") == 0)
+			continue;
+		/* for a directory that is not part of a carton, one message is enough */
+		if (what && !strchr(e->name, '/')) {
+			carton_log(CARTON_LOG_ERROR, e->name, "%s", what);
+			faults++;
+		} else if (!what && e->kind != ENTRY_DIR) {
+			r = buf_addf(&text, "%s=%064zx\n", e->name, i);
+		}
+	}
+	if (r == 0 && faults)
+		r = -EBADMSG;
+	if (r < 0) {
+		buf_free(&text);
+		return r;
+	}
+	r = manifest_parse(text.data, text.len, c->budget, ret);
+	if (r == 0)
+		(*ret)->unhashed = true;
+	return r;
+}
+
+int load_links(struct container *c, struct links **ret)
+{
+	const struct entry *e = container_find(c, "LINKS");
+	struct buf text = { 0 };
+	int r;
+
+	*ret = NULL;
+	if (!e)
+		return 0;
+	if (e->kind != ENTRY_FILE)
+		return log_error(-EBADMSG, "LINKS", "is not a regular file");
+	r = container_read(c, e, MAX_LINKS_FILE, &text);
+	if (r == 0)
+		r = budget_take(c->budget, LINKS_EXPANSION * text.len);
+	if (r == 0)
+		r = links_parse(text.data, text.len, c->budget, ret);
+	buf_free(&text);
+	return r;
+}
+
+int load_ahead(struct container *c)
+{
+	static const char *const names[] = { "MANIFEST", "LINKS", "carton.toml" };
+	const struct entry **list;
+	size_t n = 0;
+	int r;
+
+	if (!c->remote)
+		return 0;
+	list = malloc((c->n_entries + 1) * sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const struct entry *e = container_find(c, names[i]);
+
+		if (e && e->kind == ENTRY_FILE)
+			list[n++] = e;
+	}
+	for (size_t i = 0; i < c->n_entries; i++)
+		if (c->entries[i].kind == ENTRY_SYMLINK)
+			list[n++] = &c->entries[i];
+	r = container_prefetch(c, list, n);
+	free(list);
+	return r;
+}
+
+/* ---- the chunk index ---- */
+
+static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	return object_read(ctx, ret_buf, n, off, false);
+}
+
+int load_chunks(struct node *index, struct budget *budget, struct chunks **ret)
+{
+	int r = chunks_parse(node_size(index), read_index, node_object(index), budget, ret);
+
+	/* bytes that are wrong were logged with their place */
+	if (r < 0 && r != -EBADMSG && r != -EOPNOTSUPP && r != -EFBIG)
+		carton_log(CARTON_LOG_WARNING, CHUNKS_PATH, "cannot be read: %s", strerror(-r));
+	return r;
+}

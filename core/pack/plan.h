@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a new carton will contain: an item (pack/pack.h) for each file of an open carton, and the files that
+ * LINKS will name instead.
+ */
+#ifndef CARTON_PACK_PLAN_H
+#define CARTON_PACK_PLAN_H
+
+#include "base/arena.h"
+#include "carton/opened.h"
+#include "writer/pack.h"
+
+struct plan {
+	struct carton *c;
+	const struct carton_pack_options *options;
+	struct pack_item *items; /* sorted by name (strcmp); `from` is the node */
+	size_t n;
+	bool index;	      /* the carton gets a new chunk index */
+	struct node **linked; /* to be named in LINKS, sorted by hash, each hash once */
+	size_t n_linked;
+	uint64_t bytes; /* of all items */
+	struct arena names;
+};
+
+/* The callbacks of pack_run(); their context is the plan. Content is opened once; any thread. */
+extern const struct pack_ops plan_ops;
+
+/*
+ * Makes the items. Sizes must be known: of what is fetched, after carton_materialize(). 0; -EINVAL, logged: a
+ * path of the options that is not there; -ENOMEM; -EFBIG over the budget.
+ */
+int plan_make(struct carton *c, const struct carton_pack_options *options, struct plan *ret);
+void plan_free(struct plan *p);
+
+/* Is the file one of those that are put into the new carton? */
+bool plan_includes(const struct carton_pack_options *options, const struct node *file);
+
+/*
+ * Writes the text of MANIFEST into an empty buf, when the items have been hashed. `index`: the hash of the chunk
+ * index, or NULL. 0, -ENOMEM or -EFBIG.
+ */
+int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret);
+
+/* The text of LINKS, empty if there is none, likewise. */
+int plan_links(const struct plan *p, struct buf *ret);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which compression an entry gets. The answer depends on content and options only, so that the same input
+ * makes the same carton.
+ */
+#ifndef CARTON_WRITER_CHOOSE_H
+#define CARTON_WRITER_CHOOSE_H
+
+#include "archive/container.h"
+#include "archive/encode.h"
+
+enum choice {
+	CHOOSE_STORE,  /* Stored */
+	CHOOSE_ZSTD,   /* compressed here */
+	CHOOSE_COPY,   /* the entry's bytes as they are in its zip file */
+	CHOOSE_SHRINK, /* zstd if that makes it smaller by a twentieth, else Stored */
+};
+
+enum compression {
+	COMPRESS_AUTO,
+	COMPRESS_STORE,
+	COMPRESS_ZSTD,
+	COMPRESS_KEEP, /* as the entries of a zip file are; others as COMPRESS_AUTO */
+};
+
+/* Is `packed` smaller than `size` by at least a twentieth? */
+bool choose_shrinks(uint64_t size, uint64_t packed);
+
+/*
+ * The choice for a file of `size` bytes; `e`: the entry of a zip file that has them, or NULL. `level_given`:
+ * zstd entries are compressed anew, as nothing says which level they have.
+ */
+enum choice choose(enum compression how, bool level_given, uint64_t size, const struct entry *e);
+
+/* Reads exactly `n` bytes at `off` of the content. 0 or -errno. */
+typedef int choose_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
+
+/* Tells from samples of a large file whether it shrinks. 0, -ENOMEM, -EIO, or what `read` returns. */
+int choose_by_samples(struct encoder *e, uint64_t size, choose_read_fn *read, void *ctx, bool *ret);
+
+#endif

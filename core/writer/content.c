@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "writer/content.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/ingest.h"
+#include "base/util.h"
+#include "format/manifest.h"
+
+#define COPY_BLOCK MIB
+
+/* Passes bytes through, to their reader and to `sink`. */
+struct tee {
+	struct stream stream;
+	struct stream *in;
+	uint32_t crc;
+	int (*sink)(struct tee *tee, const void *data, size_t n);
+	int sink_error;
+
+	/* of the sinks */
+	const struct content *content;
+	struct encoder *encoder;
+	char *memory;
+	uint64_t at; /* where the next byte goes: in memory, or in the file */
+};
+
+int content_write_error(int r)
+{
+	return log_error(r, NULL, "the output cannot be written: %s", strerror(-r));
+}
+
+static ssize_t tee_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct tee *t = container_of(s, struct tee, stream);
+	ssize_t got = stream_read(t->in, ret_buf, n);
+
+	if (got <= 0)
+		return got;
+	t->crc = crc32_update(t->crc, ret_buf, (size_t)got);
+	if (t->content->item->chunks.chunk_size) {
+		int r = chunks_hasher_feed(&t->content->item->chunks, ret_buf, (size_t)got);
+
+		if (r < 0)
+			return r;
+	}
+	t->sink_error = t->sink(t, ret_buf, (size_t)got);
+	return t->sink_error < 0 ? t->sink_error : got;
+}
+
+static const struct stream_ops tee_ops = { .read = tee_read };
+
+static int to_memory(struct tee *t, const void *data, size_t n)
+{
+	if (n > t->content->item->zip.size - t->at)
+		return -EBADMSG;
+	memcpy(t->memory + t->at, data, n);
+	t->at += n;
+	return 0;
+}
+
+static int to_file(struct tee *t, const void *data, size_t n)
+{
+	int r = pwrite_full(t->content->job->zip.fd, data, n, t->at);
+
+	t->at += n;
+	return r;
+}
+
+static int to_nowhere(struct tee *t, const void *data, size_t n)
+{
+	(void)t;
+	(void)data;
+	(void)n;
+	return 0;
+}
+
+static int encoded_to_file(void *tee, const void *data, size_t n)
+{
+	return to_file(tee, data, n);
+}
+
+static int to_encoder(struct tee *t, const void *data, size_t n)
+{
+	return encoder_feed(t->encoder, data, n, false, encoded_to_file, t);
+}
+
+static void count(void *ctx, uint64_t n)
+{
+	const struct content *c = ctx;
+
+	atomic_fetch_add(c->done, n);
+	if (c->tick)
+		c->tick(c->ctx);
+}
+
+int content_read_error(const char *name, int r)
+{
+	if (r == -ENODATA)
+		carton_log(CARTON_LOG_ERROR, name, "became shorter while it was read");
+	else if (r != -EBADMSG && r != -EOPNOTSUPP)
+		carton_log(CARTON_LOG_ERROR, name, "cannot be read: %s", strerror(-r));
+	return r == -ENODATA ? -EBADMSG : r;
+}
+
+/* Reads all of it, through `t` to its sink. */
+static int run(const struct content *c, struct tee *t)
+{
+	struct pack_item *item = c->item;
+	struct ingest job = {
+		.in = &t->stream,
+		.size = item->zip.size,
+		.hash = true,
+		.progress = count,
+		.ctx = (void *)c,
+	};
+	struct ingested found = { 0 };
+	int r;
+
+	t->stream.ops = &tee_ops;
+	t->content = c;
+	r = c->job->ops->open(c->job->ctx, item, &t->in);
+	if (r < 0)
+		return content_read_error(c->item->zip.name, r);
+	if (c->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
+		item->chunks.chunk_size = chunks_size_for(item->zip.size);
+	r = ingest_run(&job, &found);
+	stream_close(t->in);
+	if (r == 0)
+		r = chunks_hasher_end(&item->chunks);
+	if (r < 0)
+		return t->sink_error < 0 ? content_write_error(r) :
+					   content_read_error(c->item->zip.name, r);
+	item->zip.crc = t->crc;
+	memcpy(item->sha256, found.sha256, SHA256_SIZE);
+	return item->line ? manifest_check_hash(item->zip.name, item->line, found.sha256) : 0;
+}
+
+int content_load(const struct content *c, void *ret_data)
+{
+	struct tee t = { .sink = to_memory, .memory = ret_data };
+
+	return run(c, &t);
+}
+
+int content_digest(const struct content *c)
+{
+	struct tee t = { .sink = to_nowhere };
+
+	return run(c, &t);
+}
+
+int content_store(const struct content *c)
+{
+	struct tee t = { .sink = to_file, .at = c->item->zip.data };
+
+	return run(c, &t);
+}
+
+int content_encode(const struct content *c, struct encoder *e)
+{
+	struct tee t = { .sink = to_encoder, .encoder = e, .at = c->item->zip.data };
+	int r = encoder_begin(e, c->item->zip.size);
+
+	if (r == 0)
+		r = run(c, &t);
+	if (r < 0)
+		return r;
+	r = encoder_feed(e, NULL, 0, true, encoded_to_file, &t);
+	c->item->zip.stored = t.at - c->item->zip.data;
+	return r < 0 ? content_write_error(r) : 0;
+}
+
+int content_copy(const struct content *c)
+{
+	const struct entry *e = c->item->entry;
+	uint64_t left = e->stored, at = c->item->zip.data, off;
+	char *block = malloc(COPY_BLOCK);
+	struct source *source;
+	int r = -ENOMEM;
+
+	if (block)
+		r = container_locate(c->job->container, e, &source, &off);
+	if (r < 0) {
+		free(block);
+		return content_read_error(c->item->zip.name, r);
+	}
+	while (left > 0 && r == 0) {
+		size_t n = (size_t)MIN(left, COPY_BLOCK);
+
+		r = source_pread(source, block, n, off);
+		if (r < 0) {
+			r = content_read_error(c->item->zip.name, r);
+			break;
+		}
+		r = pwrite_full(c->job->zip.fd, block, n, at);
+		if (r < 0)
+			content_write_error(r);
+		left -= n;
+		off += n;
+		at += n;
+	}
+	if (r == 0 && !c->item->chunks.chunk_size)
+		count((void *)c, c->item->zip.size);
+	source_unref(source);
+	free(block);
+	return r;
+}

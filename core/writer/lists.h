@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The texts of MANIFEST and LINKS (carton format v1). */
+#ifndef CARTON_WRITER_LISTS_H
+#define CARTON_WRITER_LISTS_H
+
+#include "base/digest.h"
+#include "base/util.h"
+#include "format/links.h"
+
+/* Adds a line of MANIFEST. Lines come in alphabetical order (strcmp). Errors of buf_add(). */
+int lists_add_file(struct buf *manifest, const char *path, const uint8_t sha256[SHA256_SIZE]);
+
+/* A URL that has {sha256} in place of the hash. NULL, or what is wrong with it. */
+const char *lists_template_fault(const char *url);
+
+/*
+ * Begins LINKS, then adds the URLs of a hash: those of the templates, then those of `old` (NULL: none) that
+ * are not among them. Hashes come in order. -EFBIG over the limits of links.h; -ENOMEM.
+ */
+int lists_begin_links(struct buf *links);
+int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
+		   const char *const *templates, const struct link *old);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "writer/newfile.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define TRIES 16 /* if several processes publish the same name at once, one of them is first */
+
+static int failed(const struct newfile *o, const char *what, int r)
+{
+	return log_error(r, o->path, "%s: %s", what, strerror(-r));
+}
+
+char *newfile_directory(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}
+
+/* What is there may be replaced if it is a regular file. */
+static int check_old(const struct newfile *o)
+{
+	struct stat st;
+
+	if (fstatat(o->dir, o->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : failed(o, "cannot be written", -errno);
+	if (S_ISREG(st.st_mode))
+		return 0;
+	return log_error(S_ISDIR(st.st_mode) ? -EISDIR : -EEXIST, o->path,
+			 "is there and is not a regular file");
+}
+
+/* Removes the file `temporary` that a killed process of this user has left, unless a living one writes it. */
+static int remove_left(const struct newfile *o)
+{
+	int fd = openat(o->dir, o->temporary, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	int r = fd < 0 ? -errno : fstat(fd, &st) < 0 ? -errno : 0;
+
+	if (r == 0 && st.st_uid != geteuid())
+		r = log_error(-EPERM, o->path,
+			      "cannot be written: %s is there and belongs to uid %u, not to %u",
+			      o->temporary, (unsigned)st.st_uid, (unsigned)geteuid());
+	else if (r == 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+		r = log_error(-EBUSY, o->path, "is being written by another process");
+	else if (r == 0 && unlinkat(o->dir, o->temporary, 0) < 0)
+		r = failed(o, "cannot be written", -errno);
+	else if (r < 0)
+		r = r == -ENOENT ? 0 : failed(o, "cannot be written", r);
+	fd_close(fd);
+	return r;
+}
+
+/* The new file `temporary`, locked. One that was there is not used: others might have it open. */
+static int open_named(struct newfile *o)
+{
+	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	struct stat st;
+	int r = 0;
+
+	for (unsigned i = 0; i < TRIES && r == 0; i++) {
+		o->fd = openat(o->dir, o->temporary, flags, 0666);
+		if (o->fd >= 0 || errno != EEXIST)
+			break;
+		r = remove_left(o);
+	}
+	if (r < 0)
+		return r;
+	if (o->fd < 0)
+		return failed(o, "cannot be written", -errno);
+	/* another process may have taken it for one that was left */
+	if (flock(o->fd, LOCK_EX | LOCK_NB) < 0 || fstat(o->fd, &st) < 0 || st.st_nlink != 1)
+		return log_error(-EBUSY, o->path, "is being written by another process");
+	o->named = true;
+	return 0;
+}
+
+static int open_file(struct newfile *o)
+{
+	o->fd = openat(o->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+	if (o->fd >= 0)
+		return 0;
+	if (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)
+		return open_named(o);
+	return failed(o, "cannot be written", -errno);
+}
+
+int newfile_begin(const char *path, struct newfile *ret)
+{
+	struct newfile o = { .path = strdup(path), .dir = -1, .fd = -1 };
+	char *directory = newfile_directory(path);
+	int r = -ENOMEM;
+
+	if (!o.path || !directory)
+		goto out;
+	o.name = strrchr(o.path, '/');
+	o.name = o.name ? o.name + 1 : o.path;
+	r = -EINVAL;
+	if (!*o.name || strcmp(o.name, ".") == 0 || strcmp(o.name, "..") == 0) {
+		carton_log(CARTON_LOG_ERROR, path, "is not the name of a file");
+		goto out;
+	}
+	r = -ENOMEM;
+	if (asprintf(&o.temporary, ".%s.new", o.name) < 0) {
+		o.temporary = NULL;
+		goto out;
+	}
+	o.dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = o.dir < 0 ? failed(&o, "cannot open its directory", -errno) : check_old(&o);
+	if (r == 0)
+		r = open_file(&o);
+out:
+	free(directory);
+	if (r < 0)
+		newfile_end(&o);
+	else
+		*ret = o;
+	return r;
+}
+
+static int link_as(const struct newfile *o, const char *name)
+{
+	char self[32];
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", o->fd);
+	return linkat(AT_FDCWD, self, o->dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static int rename_temporary(const struct newfile *o)
+{
+	return renameat(o->dir, o->temporary, o->dir, o->name) < 0 ? -errno : 0;
+}
+
+/* Links the unnamed file at `name`, and replaces a file that is there. */
+static int replace(const struct newfile *o)
+{
+	int r = link_as(o, o->name);
+
+	for (unsigned i = 0; i < TRIES && (r == -EEXIST || r == -ENOENT); i++) {
+		r = link_as(o, o->temporary);
+		/* left by a killed process, or by one that is publishing now and will try again */
+		if (r == -EEXIST)
+			unlinkat(o->dir, o->temporary, 0);
+		else if (r == 0)
+			r = rename_temporary(o);
+	}
+	return r;
+}
+
+int newfile_publish(struct newfile *o)
+{
+	int r = fsync(o->fd) < 0 ? -errno : check_old(o);
+
+	if (r == 0)
+		r = o->named ? rename_temporary(o) : replace(o);
+	if (r < 0)
+		return failed(o, "cannot be written", r);
+	o->named = false;
+	/* some file systems cannot; the name is there */
+	fsync(o->dir);
+	return 0;
+}
+
+void newfile_end(struct newfile *o)
+{
+	if (o->named)
+		unlinkat(o->dir, o->temporary, 0);
+	fd_close(o->path ? o->fd : -1);
+	fd_close(o->path ? o->dir : -1);
+	free(o->temporary);
+	free(o->path);
+	*o = (struct newfile){ .dir = -1, .fd = -1 };
+}

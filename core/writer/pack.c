@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "writer/pack.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "archive/decode.h"
+#include "base/util.h"
+#include "writer/content.h"
+
+#define SMALL (8 * MIB) /* up to here a file is prepared in memory */
+#define AHEAD 256	/* items prepared before their turn */
+#define PROGRESS_MS 100
+
+struct run {
+	struct pack_job *job;
+	unsigned threads;
+	uint64_t max_held;
+	_Atomic uint64_t done;
+	int64_t shown_ms; /* when progress was reported last */
+
+	pthread_mutex_t lock;	/* guards what follows */
+	pthread_cond_t work;	/* there is something to prepare or fill, or all is done */
+	pthread_cond_t moved;	/* something was prepared or filled, or failed */
+	size_t next;		/* the next item to prepare */
+	size_t at;		/* the item to place */
+	uint64_t held;		/* bytes of prepared items */
+	struct pack_item *head; /* items to fill */
+	struct pack_item **tail;
+	size_t filling; /* items to fill, and those under way */
+	int error;
+	bool over;
+};
+
+static unsigned level_of(const struct pack_job *job)
+{
+	return job->level ? job->level : ENCODE_LEVEL;
+}
+
+/* ---- prepare ---- */
+
+/* Bytes that are held for an item from when it is prepared until it is placed. */
+static uint64_t cost(const struct pack_item *item)
+{
+	return item->literal || item->zip.size > SMALL ? 0 : 2 * item->zip.size;
+}
+
+/*
+ * Compresses the loaded bytes. Keeps the packed or the plain ones, as the choice for the item says.
+ */
+static int compress(struct pack_item *item, struct encoder *e)
+{
+	size_t n = (size_t)item->zip.size, cap = (size_t)encode_bound(n), packed;
+	void *out = malloc(cap);
+	int r = out ? encoder_block(e, item->data, n, out, cap, &packed) : -ENOMEM;
+
+	if (r == 0 && item->choice == CHOOSE_SHRINK)
+		item->choice = choose_shrinks(n, packed) ? CHOOSE_ZSTD : CHOOSE_STORE;
+	if (r < 0 || item->choice == CHOOSE_STORE) {
+		free(out);
+		return r;
+	}
+	free(item->data);
+	item->data = out;
+	item->zip.stored = packed;
+	return 0;
+}
+
+struct sampling {
+	const struct pack_job *job;
+	const struct pack_item *item;
+};
+
+static int read_sample(void *ctx, void *ret_buf, size_t n, uint64_t off)
+{
+	const struct sampling *s = ctx;
+
+	return s->job->ops->sample(s->job->ctx, s->item, ret_buf, n, off);
+}
+
+static int prepare(struct run *run, struct pack_item *item, struct encoder *e)
+{
+	const struct pack_job *job = run->job;
+	struct content c = { .job = job, .item = item, .done = &run->done };
+	struct sampling sampling = { job, item };
+	bool shrinks;
+	int r = 0;
+
+	if (item->literal)
+		return 0;
+	item->choice = choose(job->compress, job->level != 0, item->zip.size, item->entry);
+	if (item->choice == CHOOSE_COPY)
+		return 0;
+	if (item->zip.size > SMALL) {
+		if (item->choice != CHOOSE_SHRINK)
+			return 0;
+		r = choose_by_samples(e, item->zip.size, read_sample, &sampling, &shrinks);
+		item->choice = r == 0 && shrinks ? CHOOSE_ZSTD : CHOOSE_STORE;
+		return r < 0 ? content_read_error(item->zip.name, r) : 0;
+	}
+	item->data = malloc(item->zip.size ? item->zip.size : 1);
+	r = item->data ? content_load(&c, item->data) : -ENOMEM;
+	item->zip.stored = item->zip.size;
+	return r < 0 || item->choice == CHOOSE_STORE ? r : compress(item, e);
+}
+
+/* ---- fill ---- */
+
+static int fill(struct run *run, struct pack_item *item)
+{
+	struct content c = { .job = run->job, .item = item, .done = &run->done };
+	int r = 0;
+
+	if (item->choice == CHOOSE_COPY && run->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
+		r = content_digest(&c);
+	if (r == 0)
+		r = item->choice == CHOOSE_COPY ? content_copy(&c) : content_store(&c);
+	if (r == 0) {
+		r = zip_writer_header(&run->job->zip, &item->zip);
+		if (r < 0)
+			content_write_error(r);
+	}
+	return r;
+}
+
+/* ---- threads ---- */
+
+/* May the next item be prepared now? Lock held. */
+static bool may_prepare(const struct run *run)
+{
+	return run->next < run->job->n && run->next < run->at + AHEAD &&
+	       (run->held == 0 || run->held + cost(&run->job->items[run->next]) <= run->max_held);
+}
+
+/* Does one piece of work, if there is some; false: there is none now. Lock held. */
+static bool work_once(struct run *run, struct encoder *e)
+{
+	struct pack_item *item = run->head;
+	int r;
+
+	if (item) {
+		run->head = item->next;
+		if (!run->head)
+			run->tail = &run->head;
+		pthread_mutex_unlock(&run->lock);
+		r = fill(run, item);
+		pthread_mutex_lock(&run->lock);
+		run->filling--;
+	} else if (may_prepare(run)) {
+		item = &run->job->items[run->next++];
+		run->held += cost(item);
+		pthread_mutex_unlock(&run->lock);
+		r = prepare(run, item, e);
+		pthread_mutex_lock(&run->lock);
+		item->ready = true;
+	} else {
+		return false;
+	}
+	if (r < 0 && run->error == 0)
+		run->error = r;
+	pthread_cond_signal(&run->moved);
+	return true;
+}
+
+static void *work(void *arg)
+{
+	struct run *run = arg;
+	struct encoder *e = NULL;
+	int r = encoder_new(level_of(run->job), 0, &e);
+
+	pthread_mutex_lock(&run->lock);
+	if (r < 0) {
+		run->error = r;
+		pthread_cond_signal(&run->moved);
+	}
+	while (run->error == 0 && !run->over)
+		if (!work_once(run, e))
+			pthread_cond_wait(&run->work, &run->lock);
+	pthread_mutex_unlock(&run->lock);
+	encoder_free(e);
+	return NULL;
+}
+
+static void tick(void *ctx)
+{
+	struct run *run = ctx;
+	int64_t now = now_ms();
+
+	if (!run->job->progress || now - run->shown_ms < PROGRESS_MS)
+		return;
+	run->shown_ms = now;
+	run->job->progress(run->job->progress_ctx, atomic_load(&run->done));
+}
+
+/* Waits a moment for something to move. Lock held. */
+static void wait_moved(struct run *run)
+{
+	struct timespec until = ms_to_timespec(now_ms() + PROGRESS_MS);
+
+	if (pthread_cond_timedwait(&run->moved, &run->lock, &until) == ETIMEDOUT) {
+		pthread_mutex_unlock(&run->lock);
+		tick(run);
+		pthread_mutex_lock(&run->lock);
+	}
+}
+
+/* ---- place ---- */
+
+/* An item whose bytes are in memory. */
+static int put_prepared(struct run *run, struct pack_item *item)
+{
+	struct zip_writer *w = &run->job->zip;
+	const void *data = item->literal ? item->literal : item->data;
+	int r;
+
+	if (item->literal) {
+		item->zip.stored = item->zip.size;
+		item->zip.crc = crc32_update(0, data, (size_t)item->zip.size);
+	}
+	zip_writer_place(w, &item->zip, item->zip.stored);
+	r = pwrite_full(w->fd, data, (size_t)item->zip.stored, item->zip.data);
+	if (r == 0)
+		r = zip_writer_header(w, &item->zip);
+	if (r < 0)
+		content_write_error(r);
+	free(item->data);
+	item->data = NULL;
+	return r;
+}
+
+/* A large file: libzstd uses all threads. */
+static int put_encoded(struct run *run, struct pack_item *item)
+{
+	struct zip_writer *w = &run->job->zip;
+	struct content c = { run->job, item, &run->done, tick, run };
+	struct encoder *e;
+	int r = encoder_new(level_of(run->job), run->threads, &e);
+
+	if (r < 0)
+		return r;
+	zip_writer_place(w, &item->zip, encode_bound(item->zip.size));
+	r = content_encode(&c, e);
+	encoder_free(e);
+	if (r < 0)
+		return r;
+	w->at = item->zip.data + item->zip.stored;
+	r = zip_writer_header(w, &item->zip);
+	return r < 0 ? content_write_error(r) : 0;
+}
+
+/* Places an item of known size for the workers to fill. */
+static void submit(struct run *run, struct pack_item *item)
+{
+	const struct entry *e = item->choice == CHOOSE_COPY ? item->entry : NULL;
+
+	if (e)
+		item->zip.crc = e->crc;
+	zip_writer_place(&run->job->zip, &item->zip, e ? e->stored : item->zip.size);
+	pthread_mutex_lock(&run->lock);
+	item->next = NULL;
+	*run->tail = item;
+	run->tail = &item->next;
+	run->filling++;
+	pthread_cond_signal(&run->work);
+	pthread_mutex_unlock(&run->lock);
+}
+
+static int place(struct run *run, struct pack_item *item)
+{
+	item->zip.method = item->literal || item->choice == CHOOSE_STORE ? METHOD_STORED :
+			   item->choice == CHOOSE_COPY			 ? item->entry->method :
+									   METHOD_ZSTD;
+	if (item->literal || item->data)
+		return put_prepared(run, item);
+	if (item->choice == CHOOSE_ZSTD)
+		return put_encoded(run, item);
+	submit(run, item);
+	return 0;
+}
+
+static int place_all(struct run *run)
+{
+	struct pack_job *job = run->job;
+	int r = 0;
+
+	pthread_mutex_lock(&run->lock);
+	for (; run->at < job->n && r == 0;) {
+		struct pack_item *item = &job->items[run->at];
+
+		while (!item->ready && run->error == 0)
+			wait_moved(run);
+		r = run->error;
+		if (r < 0)
+			break;
+		pthread_mutex_unlock(&run->lock);
+		r = place(run, item);
+		pthread_mutex_lock(&run->lock);
+		run->held -= cost(item);
+		run->at++;
+		pthread_cond_broadcast(&run->work);
+	}
+	if (run->error == 0)
+		run->error = r;
+	while (run->filling > 0 && run->error == 0)
+		wait_moved(run);
+	run->over = true;
+	r = run->error;
+	pthread_cond_broadcast(&run->work);
+	pthread_mutex_unlock(&run->lock);
+	return r;
+}
+
+int pack_run(struct pack_job *job)
+{
+	uint64_t per_thread = encode_memory(level_of(job)) + 4 * SMALL;
+	struct run run = { .job = job };
+	pthread_t *threads;
+	unsigned n = 0;
+	int r = 0;
+
+	run.threads = (unsigned)MAX(MIN((uint64_t)job->threads, job->memory / per_thread), 1);
+	run.max_held = run.threads * 2 * SMALL;
+	run.tail = &run.head;
+	threads = calloc(run.threads, sizeof(*threads));
+	if (!threads)
+		return -ENOMEM;
+	pthread_mutex_init(&run.lock, NULL);
+	pthread_cond_init(&run.work, NULL);
+	cond_init(&run.moved);
+	for (; n < run.threads && r == 0; n += r == 0)
+		r = thread_start(&threads[n], work, &run);
+	/* with one thread it takes longer */
+	r = n ? place_all(&run) : r;
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	for (size_t i = 0; i < job->n; i++) {
+		free(job->items[i].data);
+		job->items[i].data = NULL;
+	}
+	if (r == 0 && job->progress)
+		job->progress(job->progress_ctx, atomic_load(&run.done));
+	pthread_cond_destroy(&run.moved);
+	pthread_cond_destroy(&run.work);
+	pthread_mutex_destroy(&run.lock);
+	free(threads);
+	return r;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes files into a zip file, with several threads. The bytes that it writes do not depend on how many.
+ *
+ *	prepare	(any thread, a few items ahead)	chooses the compression; reads and compresses small files
+ *	place	(one thread, in order)		gives each item the next offset, once its size is known
+ *	fill	(any thread)			copies large Stored files and entries to their place
+ *
+ * A large file that is compressed is placed and filled by the placing thread, and libzstd uses all threads
+ * for it. Content is hashed on the way.
+ *
+ * Threads: the callbacks are called by several, except `progress`.
+ */
+#ifndef CARTON_WRITER_PACK_H
+#define CARTON_WRITER_PACK_H
+
+#include "archive/container.h"
+#include "base/digest.h"
+#include "base/source.h"
+#include "format/chunks.h"
+#include "writer/choose.h"
+#include "writer/zip_writer.h"
+
+struct pack_item {
+	/* set by the caller */
+	struct zip_entry zip;	   /* name, size and kind; the rest is set here */
+	const struct entry *entry; /* of a zip `container`, that may be copied as it is; or NULL */
+	const void *literal;	   /* the content; it is Stored and not hashed. Or NULL */
+	const char *line;	   /* in MANIFEST, with the sha256 that it must have; NULL: any */
+	void *from;		   /* for the callbacks */
+
+	/* set here */
+	uint8_t sha256[SHA256_SIZE]; /* unless it was literal, or copied as it is */
+	enum choice choice;
+	void *data;		     /* prepared bytes, zip.stored of them; or NULL */
+	bool ready;		     /* prepared */
+	struct pack_item *next;	     /* to be filled */
+	struct chunks_hasher chunks; /* if the job has `chunks`; freed by the caller */
+};
+
+struct pack_ops {
+	/* The content as a stream. 0, or -errno: logged if it is -EBADMSG. */
+	int (*open)(void *ctx, const struct pack_item *item, struct stream **ret);
+	/* Exactly `n` bytes of it, for a sample. */
+	int (*sample)(void *ctx, const struct pack_item *item, void *ret_buf, size_t n,
+		      uint64_t off);
+};
+
+struct pack_job {
+	struct zip_writer zip; /* w->at is at the end of the data afterwards */
+	struct pack_item *items;
+	size_t n;
+	bool chunks;		     /* hash the chunks of files over CHUNKS_MIN_FILE */
+	struct container *container; /* where entries are copied from */
+	const struct pack_ops *ops;
+	void *ctx;
+	enum compression compress;
+	unsigned level;	  /* 0: not given */
+	unsigned threads; /* at least 1 */
+	uint64_t memory;  /* bytes; fewer threads are used if they would need more */
+	void (*progress)(void *ctx, uint64_t bytes); /* bytes read so far; or NULL */
+	void *progress_ctx;
+};
+
+/*
+ * Writes all items, and their local headers. 0; -EBADMSG: content that is damaged, has changed while it was
+ * read, or has another hash; -ENOSPC and others of the system. Logged.
+ */
+int pack_run(struct pack_job *job);
+
+#endif

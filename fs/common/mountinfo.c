@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/mountinfo.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Replaces the octal escapes, such as \040 for a space. */
+static void unescape(char *s)
+{
+	char *out = s;
+
+	for (; *s; s++) {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
+		    s[3] >= '0' && s[3] <= '7') {
+			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+			s += 3;
+		} else {
+			*out++ = *s;
+		}
+	}
+	*out = '\0';
+}
+
+/* Fields 3 and 5, and behind a "-" the type, the source and the options. False: malformed. */
+static bool parse(char *line, struct mountinfo *ret)
+{
+	char *fields[5], *rest = line, *field;
+
+	for (int i = 0; i < 5; i++)
+		fields[i] = strsep(&rest, " ");
+	if (!fields[4])
+		return false;
+	do
+		field = strsep(&rest, " ");
+	while (field && strcmp(field, "-") != 0);
+	unescape(fields[4]);
+	ret->device = fields[2];
+	ret->path = fields[4];
+	ret->type = strsep(&rest, " ");
+	strsep(&rest, " ");
+	ret->options = rest;
+	return ret->type && ret->options;
+}
+
+bool mountinfo_each(FILE *f, mountinfo_fn *use, void *ctx)
+{
+	struct mountinfo mount;
+	char *line = NULL;
+	size_t size = 0;
+	bool all;
+
+	rewind(f);
+	while (getline(&line, &size, f) > 0)
+		if (parse(line, &mount))
+			use(ctx, &mount);
+	all = !ferror(f);
+	free(line);
+	return all;
+}

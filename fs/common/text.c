@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+size_t utf8_decode(const char *s, uint32_t *ret)
+{
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const unsigned char *b = (const unsigned char *)s;
+	size_t n = b[0] < 0x80 ? 1 : b[0] < 0xc0 ? 0 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : 4;
+	uint32_t c = n == 1 ? b[0] : n ? b[0] & (0x7f >> n) : 0;
+
+	for (size_t i = 1; i < n; i++) {
+		if ((b[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (b[i] & 0x3f);
+	}
+	if (n == 0 || c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+		return 0;
+	*ret = c;
+	return n;
+}
+
+/* Writes `s` escaped. */
+static void put(FILE *f, enum carton_escape style, const char *s)
+{
+	char shown[CARTON_ESCAPE_SIZE];
+
+	while (*s) {
+		s += carton_escape(style, s, strnlen(s, 4), shown);
+		fputs(shown, f);
+	}
+}
+
+char *text_format(char *ret, size_t n, const char *fmt, ...)
+{
+	char *text = NULL, shown[CARTON_ESCAPE_SIZE];
+	size_t used = 0;
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vasprintf(&text, fmt, ap) < 0)
+		text = NULL;
+	va_end(ap);
+	for (const char *s = text; s && *s; used += strlen(shown)) {
+		s += carton_escape(CARTON_ESCAPE_TEXT, s, strnlen(s, 4), shown);
+		if (strlen(shown) >= n - used)
+			break;
+		strcpy(ret + used, shown);
+	}
+	ret[used] = '\0';
+	free(text);
+	return ret;
+}
+
+void text_vline(FILE *f, const char *fmt, va_list ap)
+{
+	char *text, *line = NULL;
+	size_t n;
+	FILE *memory;
+
+	if (vasprintf(&text, fmt, ap) < 0)
+		return;
+	/* stderr has no buffer: the line is one write(2) */
+	memory = open_memstream(&line, &n);
+	if (memory) {
+		put(memory, CARTON_ESCAPE_TEXT, text);
+		fputc('\n', memory);
+		if (fclose(memory) == 0)
+			fputs(line, f);
+	}
+	free(line);
+	free(text);
+}
+
+void text_line(FILE *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	text_vline(f, fmt, ap);
+	va_end(ap);
+}
+
+static void put_quoted(FILE *f, enum carton_escape style, const char *s)
+{
+	fputc('"', f);
+	put(f, style, s);
+	fputc('"', f);
+}
+
+void json_string(FILE *f, const char *s)
+{
+	put_quoted(f, CARTON_ESCAPE_JSON, s);
+}
+
+void json_label(FILE *f, const char *s)
+{
+	put_quoted(f, CARTON_ESCAPE_LABEL, s);
+}
+
+void json_document(FILE *f, const char *s)
+{
+	char shown[CARTON_ESCAPE_SIZE];
+
+	while (*s) {
+		/* what JSON has between and in its strings */
+		if (strchr("\"\\\n\t", *s)) {
+			fputc(*s++, f);
+		} else {
+			s += carton_escape(CARTON_ESCAPE_JSON, s, strnlen(s, 4), shown);
+			fputs(shown, f);
+		}
+	}
+}
+
+/* ---- reading JSON ---- */
+
+/* Encodes a code point below U+110000. Returns its length. */
+static size_t utf8_encode(uint32_t c, char ret[4])
+{
+	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+
+	for (size_t i = n - 1; i > 0; i--, c >>= 6)
+		ret[i] = (char)(0x80 | (c & 0x3f));
+	ret[0] = (char)(n == 1 ? c : (0xf00U >> n & 0xff) | c);
+	return n;
+}
+
+/* The character of the \uNNNN at `s`, or of two that are a surrogate pair. Returns the bytes of it; 0: none. */
+static size_t decode_code(const char *s, char ret[4], size_t *ret_n)
+{
+	unsigned c, low;
+	size_t took = 6;
+
+	if (sscanf(s, "\\u%4x", &c) != 1 || c == 0)
+		return 0;
+	if (c >= 0xd800 && c < 0xdc00 && strnlen(s, 12) == 12 &&
+	    sscanf(s + 6, "\\u%4x", &low) == 1 && low >= 0xdc00 && low < 0xe000) {
+		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+		took = 12;
+	}
+	*ret_n = utf8_encode(c, ret);
+	return took;
+}
+
+void json_decode(const char *at, char *ret, size_t n)
+{
+	size_t len = 0;
+
+	ret[0] = '\0';
+	if (!at || *at++ != '"')
+		return;
+	while (*at && *at != '"') {
+		char c[4];
+		size_t c_len = 1, took = strnlen(at, 6) == 6 ? decode_code(at, c, &c_len) : 0;
+
+		if (took == 0) {
+			at += *at == '\\' && at[1];
+			c[0] = *at;
+			took = 1;
+		}
+		if (len + c_len >= n)
+			break;
+		memcpy(ret + len, c, c_len);
+		len += c_len;
+		at += took;
+	}
+	ret[len] = '\0';
+}

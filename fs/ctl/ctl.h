@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shared by the files of cartonctl.
+ */
+#ifndef FS_CTL_H
+#define FS_CTL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "carton.h"
+#include "process/sandbox.h"
+
+/* EXIT_BAD: the command failed or found problems, or differences. EXIT_TROUBLE: diff could not tell. */
+enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1, EXIT_TROUBLE = 2 };
+
+/* Options of single commands. */
+enum ctl_flag {
+	CTL_JSON = 1,
+	CTL_LONG = 2,
+	CTL_NUL = 4,
+	CTL_TENSORS = 8,
+	CTL_WATCH = 16,
+	CTL_PACK_OPTIONS = 1 << 8, /* those of struct pack_args */
+};
+
+/* Options of pack, repack, link and embed, as they were given; NULL: not. */
+struct pack_args {
+	const char *compress, *align, *jobs, *objects;
+	bool chunk_index;
+	char *urls[257]; /* malloc'ed; ends with NULL */
+	size_t n_urls;
+};
+
+/* Their numbers for getopt. */
+enum {
+	CTL_COMPRESS = 'C',
+	CTL_ALIGN = 'A',
+	CTL_JOBS = 'J',
+	CTL_OBJECTS = 'O',
+	CTL_URL = 'U',
+	CTL_CHUNKS = 'K'
+};
+
+/* The command line, after the command. */
+struct args {
+	struct carton_options carton;
+	char *source; /* malloc'ed */
+	char **paths;
+	int n_paths;
+	unsigned flags; /* enum ctl_flag */
+	struct sandbox_helper sandbox;
+	struct pack_args pack;
+};
+
+/* Where log messages go: to stderr or, as the problems that verify finds, to stdout. */
+struct ctl_log {
+	pthread_mutex_t lock; /* guards problems, source, opening and the output */
+	size_t problems;      /* errors and warnings so far */
+	bool collect, json;   /* print them as problems, as JSON objects */
+	const char *source;   /* the subject of messages without one; or NULL */
+	bool opening;	      /* name it in all messages: the carton is not open yet */
+};
+
+/* Sets these two. Any thread may log meanwhile. */
+void ctl_log_source(struct ctl_log *log, const char *source, bool opening);
+
+/* A carton_log_fn; its context is a struct ctl_log. */
+void ctl_on_log(void *log, enum carton_log_level level, const char *subject, const char *message);
+
+/* Writes `s` to stdout as a JSON string. */
+void ctl_print_json(const char *s);
+
+/* Prints a usage error, and where help is. Both return EXIT_USAGE. */
+int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int ctl_try_help(void);
+
+/* An argument as messages may show it (carton_source_label()), cut; until the next call. One thread. */
+const char *ctl_shown(const char *arg);
+
+/* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
+int ctl_finish(int status);
+
+/* Print what went wrong with `what`: a sentence, or an -errno. Both return EXIT_BAD. */
+int ctl_refuse(const char *what, const char *why);
+int ctl_failed(const char *what, int r);
+
+/*
+ * Makes room for one more item of `size` bytes in an array that has `n`. Returns the array, which may have moved;
+ * NULL: out of memory, and it is unchanged.
+ */
+void *ctl_grow(void *array, size_t *cap, size_t n, size_t size);
+
+/* A list of nodes. */
+struct ctl_files {
+	struct carton_node **list;
+	size_t n, cap;
+	bool no_memory; /* it is not complete */
+};
+void ctl_add_file(struct ctl_files *files, struct carton_node *node);
+
+/* Calls `fn` for all files and symlinks of a directory and below, or for one file. */
+typedef void ctl_node_fn(void *ctx, struct carton_node *node);
+void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);
+
+/* How the container holds a file: false if nothing is known of that. */
+struct ctl_storage {
+	char method[16]; /* "zstd", …; "links": it is fetched */
+	bool has_stored;
+	uint64_t stored; /* bytes in the container */
+};
+bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret);
+
+/* ---- commands: each returns an exit status ---- */
+
+/* Those that read an open carton. */
+typedef int ctl_carton_fn(struct carton *c, const struct args *a);
+ctl_carton_fn ctl_extract, ctl_info, ctl_ls, ctl_tree;
+
+/* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
+int ctl_extract_prepare(struct args *a);
+
+/* The others get the `n` words after the command. */
+typedef int ctl_words_fn(char **words, int n, const struct args *a);
+ctl_words_fn ctl_cache, ctl_diff, ctl_refresh, ctl_status, ctl_stop;
+ctl_words_fn ctl_pack, ctl_repack, ctl_link, ctl_embed;
+
+/* Sets an option of pack and the like. An exit status. */
+int ctl_pack_option(struct pack_args *p, int option, const char *value);
+void ctl_pack_free(struct pack_args *p);
+
+/* Prints the help of pack and the like, if the command is one of them. */
+bool ctl_pack_help(const char *command);
+
+#endif

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `cartonctl extract`: a verified copy of a carton's files in a directory.
+ *
+ * Each file is written under a temporary name and then renamed, so no file is ever incomplete. MANIFEST
+ * comes last: a directory that has it has everything. What is there with the right hash is kept, so an
+ * extraction that was interrupted is resumed by running it again.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ctl/ctl.h"
+#include "common/numbers.h"
+#include "common/progress.h"
+#include "ctl/term.h"
+#include "common/text.h"
+
+#define THREADS 8
+#define BLOCK ((size_t)1 << 20)
+#define PROGRESS_MS 200
+/* in the output directory, for files that are being written; removed at the end */
+#define TMP_NAME ".cartonctl-extract"
+
+struct extract {
+	struct carton *c;
+	const char *output;
+	int root, tmp; /* directories; `tmp` is locked */
+	bool fresh;    /* the output directory was empty */
+	uid_t owner;   /* of the output directory */
+	struct ctl_files files;
+	atomic_size_t next; /* of `files`, to be taken by a thread */
+	atomic_size_t failed, kept;
+	atomic_bool full;      /* the disk is: nothing more is begun */
+	_Atomic uint64_t done; /* bytes written; twice those of files that are kept */
+	uint64_t total;	       /* bytes, as far as known */
+};
+
+/* Reports a failure that the library has not reported. Returns `r`. */
+static int report(const struct extract *x, const char *path, const char *what, int r)
+{
+	carton_log(CARTON_LOG_ERROR, path, "cannot %s in %s: %s", what, x->output, strerror(-r));
+	return r;
+}
+
+/* ---- one file ---- */
+
+/* The directory of the last file. The next file is mostly in the same one. */
+struct parent {
+	int fd; /* -1: none yet */
+	size_t len;
+	char path[4096];
+};
+
+/*
+ * May what is there be used? In a shared directory such as /tmp, another user may have made it, and changes it later.
+ * Whoever owns the output directory may do as he likes.
+ */
+static bool is_trusted(const struct extract *x, const struct stat *st)
+{
+	return st->st_uid == geteuid() || st->st_uid == 0 || st->st_uid == x->owner;
+}
+
+/* Opens a directory beneath `at`, and makes it if it is missing. -EPERM: another user has made it. */
+static int enter(const struct extract *x, int at, const char *name)
+{
+	int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 && errno == ENOENT && (mkdirat(at, name, 0777) == 0 || errno == EEXIST))
+		fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) == 0 && is_trusted(x, &st))
+		return fd;
+	close(fd);
+	return -EPERM;
+}
+
+/*
+ * Opens the directory at the first bytes of `path`, beneath the output directory; missing
+ * directories are made.
+ */
+static int open_directory(const struct extract *x, const char *path, size_t len)
+{
+	int at = fcntl(x->root, F_DUPFD_CLOEXEC, 0), next = at < 0 ? -errno : at;
+	const char *end = path + len;
+	char name[256];
+
+	while (next >= 0 && path < end) {
+		size_t n = strcspn(path, "/");
+
+		if (n < sizeof(name)) {
+			memcpy(name, path, n);
+			name[n] = '\0';
+			next = enter(x, at, name);
+		} else {
+			next = -ENAMETOOLONG;
+		}
+		close(at);
+		at = next;
+		path += n + 1;
+	}
+	return next;
+}
+
+/*
+ * Makes `p` the directory of `path` beneath the output directory. No symlink is followed, and a path has no "..":
+ * it cannot lead out. *ret_name: the last component.
+ */
+static int find_parent(const struct extract *x, struct parent *p, const char *path,
+		       const char **ret_name)
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+
+	*ret_name = slash ? slash + 1 : path;
+	if (p->fd >= 0 && len == p->len && memcmp(path, p->path, len) == 0)
+		return 0;
+	if (p->fd >= 0)
+		close(p->fd);
+	p->fd = open_directory(x, path, len);
+	p->len = len;
+	memcpy(p->path, path, len);
+	return p->fd < 0 ? p->fd : 0;
+}
+
+/* Is the file there already? */
+static bool is_there(const struct extract *x, struct carton_node *node, int parent,
+		     const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct carton_stat want;
+	struct stat st;
+	bool same;
+
+	if (fd < 0)
+		return false;
+	carton_stat(node, &want);
+	same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && is_trusted(x, &st) &&
+	       (!want.size_certain || (uint64_t)st.st_size == want.size) &&
+	       carton_compare(node, fd) == 0;
+	if (same && want.executable && !(st.st_mode & 0100))
+		fchmod(fd, st.st_mode | ((st.st_mode & 0444) >> 2));
+	close(fd);
+	return same;
+}
+
+static int write_all(int fd, const char *data, size_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(fd, data, n);
+
+		if (done < 0 && errno != EINTR)
+			return -errno;
+		if (done > 0) {
+			data += done;
+			n -= (size_t)done;
+		}
+	}
+	return 0;
+}
+
+/* Copies a pinned file. *ret_reported: the library has said why it failed. */
+static int copy_bytes(struct extract *x, struct carton_node *node, int fd, bool *ret_reported)
+{
+	char *buf = malloc(BLOCK);
+	uint64_t off = 0;
+	ssize_t n = 0;
+	int r = buf ? 0 : -ENOMEM;
+
+	while (r == 0 && (n = carton_read(node, buf, BLOCK, off, false)) > 0) {
+		r = write_all(fd, buf, (size_t)n);
+		off += (uint64_t)n;
+		atomic_fetch_add(&x->done, (uint64_t)n);
+	}
+	free(buf);
+	*ret_reported = n < 0;
+	return r < 0 ? r : (int)n;
+}
+
+/* Writes the temporary file `tmp_name`. */
+static int write_file(struct extract *x, struct carton_node *node, const char *path,
+		      const char *tmp_name)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { 0 } };
+	bool reported = false;
+	struct carton_stat st;
+	int fd, r;
+
+	carton_stat(node, &st);
+	times[1].tv_sec = (time_t)st.mtime;
+	fd = openat(x->tmp, tmp_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    st.executable ? 0777 : 0666);
+	r = fd < 0 ? -errno : copy_bytes(x, node, fd, &reported);
+	if (r == 0 && futimens(fd, times) < 0)
+		r = -errno;
+	if (fd >= 0 && close(fd) < 0 && r == 0)
+		r = -errno;
+	return r < 0 && !reported ? report(x, path, "be written", r) : r;
+}
+
+/* Makes the file under its temporary name: the library reports why it cannot be pinned. */
+static int make_file(struct extract *x, struct carton_node *node, const char *path,
+		     const char *tmp_name)
+{
+	const char *target = carton_target(node);
+	int r;
+
+	if (target)
+		return symlinkat(target, x->tmp, tmp_name) < 0 ?
+			       report(x, path, "be made", -errno) :
+			       0;
+	r = carton_pin_wait(x->c, node);
+	if (r < 0)
+		return r;
+	r = write_file(x, node, path, tmp_name);
+	carton_unpin(node);
+	return r;
+}
+
+static int extract_one(struct extract *x, size_t i, struct parent *p)
+{
+	struct carton_node *node = x->files.list[i];
+	char path[4096], tmp_name[24];
+	const char *name;
+	int r;
+
+	carton_path(node, path);
+	r = find_parent(x, p, path, &name);
+	if (r < 0)
+		return report(x, path, "be made", r);
+	if (!x->fresh && !carton_target(node) && is_there(x, node, p->fd, name)) {
+		struct carton_stat st;
+
+		carton_stat(node, &st);
+		atomic_fetch_add(&x->done, 2 * st.size);
+		atomic_fetch_add(&x->kept, 1);
+		return 0;
+	}
+	snprintf(tmp_name, sizeof(tmp_name), "%zu", i);
+	r = make_file(x, node, path, tmp_name);
+	if (r == 0 && renameat(x->tmp, tmp_name, p->fd, name) < 0)
+		r = report(x, path, "be replaced", -errno);
+	if (r < 0)
+		unlinkat(x->tmp, tmp_name, 0);
+	return r;
+}
+
+/* ---- all files ---- */
+
+static void *run_thread(void *extract)
+{
+	struct extract *x = extract;
+	struct parent parent;
+	size_t i;
+
+	parent.fd = -1;
+	while (!atomic_load(&x->full) && (i = atomic_fetch_add(&x->next, 1)) < x->files.n) {
+		int r = extract_one(x, i, &parent);
+
+		if (r < 0)
+			atomic_fetch_add(&x->failed, 1);
+		if (r == -ENOSPC || r == -EDQUOT)
+			atomic_store(&x->full, true);
+	}
+	if (parent.fd >= 0)
+		close(parent.fd);
+	return NULL;
+}
+
+/*
+ * Progress counts each byte twice: once when it is verified (and perhaps fetched), once when it is
+ * written.
+ */
+static void show_progress(const struct extract *x)
+{
+	struct carton_counters k;
+	uint64_t done;
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	carton_counters(x->c, &k);
+	done = (k.hashed_bytes + atomic_load(&x->done)) / 2;
+	progress_show("extract", done < x->total ? done : x->total, x->total);
+}
+
+/* Waits for the end of a thread. */
+static void join(const struct extract *x, pthread_t thread)
+{
+	struct timespec until;
+
+	do {
+		show_progress(x);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += PROGRESS_MS * 1000000L;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+	} while (pthread_timedjoin_np(thread, NULL, &until) == ETIMEDOUT);
+}
+
+static void run_threads(struct extract *x)
+{
+	pthread_t threads[THREADS];
+	size_t n = 0;
+
+	while (n < THREADS && n < x->files.n &&
+	       pthread_create(&threads[n], NULL, run_thread, x) == 0)
+		n++;
+	if (n == 0)
+		run_thread(x);
+	while (n > 0)
+		join(x, threads[--n]);
+	progress_clear();
+}
+
+static void add_file(void *ctx, struct carton_node *node)
+{
+	struct extract *x = ctx;
+	struct carton_stat st;
+
+	ctl_add_file(&x->files, node);
+	carton_stat(node, &st);
+	if (st.kind == CARTON_FILE)
+		x->total += st.size;
+}
+
+/* Lists what the paths name. *ret_manifest: MANIFEST, if all of the carton is wanted; it comes last. */
+static int list_files(struct extract *x, const struct args *a, struct carton_node **ret_manifest)
+{
+	int status = EXIT_GOOD;
+
+	if (a->n_paths == 1) {
+		ctl_walk(carton_root(x->c), add_file, x);
+		for (size_t i = 0; i < x->files.n; i++)
+			if (carton_lookup(carton_root(x->c), "MANIFEST", ret_manifest) == 0 &&
+			    x->files.list[i] == *ret_manifest) {
+				x->files.list[i] = x->files.list[--x->files.n];
+				break;
+			}
+	}
+	for (int i = 1; i < a->n_paths; i++) {
+		struct carton_node *node;
+		int r = carton_resolve(x->c, a->paths[i], &node);
+
+		if (r < 0)
+			status = ctl_failed(a->paths[i], r);
+		else
+			ctl_walk(node, add_file, x);
+	}
+	return x->files.no_memory ? ctl_failed(x->output, -ENOMEM) : status;
+}
+
+/* ---- the temporary directory ---- */
+
+/* The number of names in a directory, whose files are removed, if so wanted. */
+static size_t count_names(int dir, bool remove)
+{
+	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = own < 0 ? NULL : fdopendir(own);
+	const struct dirent *e;
+	size_t n = 0;
+
+	for (; stream && (e = readdir(stream)); n++)
+		if (remove)
+			unlinkat(dir, e->d_name, 0);
+	if (stream)
+		closedir(stream);
+	return n;
+}
+
+/* Is it this user's alone? Otherwise another one could put his bytes into our files. 0 or -EPERM, logged. */
+static int check_tmp(const struct extract *x, int fd)
+{
+	char why[CARTON_WHY];
+	int r = carton_check_own(fd, why);
+
+	if (r < 0)
+		carton_log(CARTON_LOG_ERROR, x->output,
+			   "cannot extract there: " TMP_NAME " %s; remove it", why);
+	return r < 0 ? -EPERM : 0;
+}
+
+/*
+ * Makes and locks it. -EBUSY: another process extracts to the same directory. -EPERM, logged: another user has made
+ * it.
+ */
+static int open_tmp(struct extract *x)
+{
+	for (;;) {
+		struct stat st;
+		int fd, r;
+
+		if (mkdirat(x->root, TMP_NAME, 0700) < 0 && errno != EEXIST)
+			return errno == EPERM ? -EACCES : -errno;
+		fd = openat(x->root, TMP_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 && errno == ENOENT)
+			continue;
+		if (fd < 0)
+			return -errno;
+		r = check_tmp(x, fd);
+		if (r == 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+			r = -EBUSY;
+		if (r < 0) {
+			close(fd);
+			return r;
+		}
+		/* another process may have removed it after it was opened */
+		if (fstat(fd, &st) == 0 && st.st_nlink > 0) {
+			count_names(fd, true); /* leftovers */
+			x->tmp = fd;
+			return 0;
+		}
+		close(fd);
+	}
+}
+
+/* ---- the command ---- */
+
+int ctl_extract_prepare(struct args *a)
+{
+	const char *output = a->paths[0];
+
+	if (mkdir(output, 0777) < 0 && errno != EEXIST) {
+		int r = -errno;
+
+		ctl_failed(output, r);
+		return r;
+	}
+	a->sandbox.output = output;
+	return 0;
+}
+
+static int extract(struct extract *x, const struct args *a)
+{
+	char count[TERM_COUNT], size[SIZE_TEXT];
+	struct carton_node *manifest = NULL;
+	int status = list_files(x, a, &manifest);
+
+	if (status != EXIT_GOOD)
+		return status;
+	run_threads(x);
+	if (manifest && atomic_load(&x->failed) == 0 && !atomic_load(&x->full)) {
+		x->files.list[x->files.n++] = manifest; /* whose place is free */
+		atomic_store(&x->next, x->files.n - 1);
+		run_thread(x);
+	}
+	if (atomic_load(&x->failed)) {
+		text_line(stderr, "cartonctl: %s not extracted; run it again to resume",
+			  term_count(atomic_load(&x->failed), "file", count));
+		return EXIT_BAD;
+	}
+	printf("%s, %s in ", term_count(x->files.n, "file", count), format_size(x->total, size));
+	term_put(x->output);
+	if (atomic_load(&x->kept))
+		printf("; %zu kept", atomic_load(&x->kept));
+	putchar('\n');
+	return EXIT_GOOD;
+}
+
+int ctl_extract(struct carton *c, const struct args *a)
+{
+	struct extract x = { .c = c, .output = a->paths[0] };
+	struct stat st;
+	int status, r;
+
+	x.root = open(x.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = x.root < 0 || fstat(x.root, &st) < 0 ? -errno : 0;
+	if (r == 0) {
+		x.fresh = count_names(x.root, false) == 2;
+		x.owner = st.st_uid;
+		r = open_tmp(&x);
+	}
+	if (r < 0) {
+		status = r == -EBUSY ? ctl_refuse(x.output, "another process is extracting here") :
+			 r == -EPERM ? EXIT_BAD :
+				       ctl_failed(x.output, r);
+	} else {
+		status = extract(&x, a);
+		unlinkat(x.root, TMP_NAME, AT_REMOVEDIR);
+		close(x.tmp);
+	}
+	if (x.root >= 0)
+		close(x.root);
+	free(x.files.list);
+	return status;
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `cartonctl info`: the model, for people.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/ctl.h"
+#include "ctl/tensors.h"
+#include "common/numbers.h"
+#include "ctl/term.h"
+#include "common/text.h"
+
+#define LABEL 13	 /* columns of the labels */
+#define TEXT_COLUMNS 100 /* longer lines are hard to read */
+#define DTYPES 32
+
+struct dtype_sum {
+	char name[32];
+	uint64_t bytes;
+};
+
+struct sums {
+	uint64_t tensors, elements, bytes;
+	struct dtype_sum dtypes[DTYPES];
+	size_t n_dtypes;
+};
+
+struct info {
+	struct carton *c;
+	const struct args *args;
+	unsigned columns;
+	enum carton_fact_kind kind; /* of the last fact */
+	bool begun;		    /* there was one */
+	bool carton_put;
+	char last_name[64];
+	unsigned name_columns, dtype_columns, shape_columns; /* of the table of inputs or outputs */
+	uint64_t n[CARTON_FACT_EXAMPLE + 1];
+	struct sums sums;
+	uint64_t unread, unread_bytes; /* files with tensors that were not read */
+};
+
+/* ---- rows ---- */
+
+static void put_label(const char *label)
+{
+	term_style(TERM_TITLE);
+	term_cell(label, LABEL);
+	term_style(TERM_PLAIN);
+}
+
+static void put_value(const struct info *info, const char *label, const char *value)
+{
+	put_label(label);
+	term_wrap(value, LABEL, info->columns);
+	putchar('\n');
+}
+
+static void put_heading(const char *heading)
+{
+	putchar('\n');
+	term_style(TERM_TITLE);
+	puts(heading);
+	term_style(TERM_PLAIN);
+}
+
+/* ---- the carton ---- */
+
+static void add_stored(void *ctx, struct carton_node *node)
+{
+	struct ctl_storage storage;
+	uint64_t *sum = ctx;
+
+	if (!carton_target(node) && ctl_storage(node, &storage))
+		*sum += storage.stored;
+}
+
+/* Appends ", SIZE WORDS" to a text. */
+static void add_part(char *text, size_t n, uint64_t bytes, const char *words)
+{
+	char size[SIZE_TEXT];
+	size_t used = strlen(text);
+
+	if (bytes)
+		snprintf(text + used, n - used, "%s%s %s", used ? ", " : "",
+			 format_size(bytes, size), words);
+}
+
+static void put_carton(struct info *info)
+{
+	char hash[65], text[160] = "", count[TERM_COUNT], size[SIZE_TEXT], packed[SIZE_TEXT];
+	struct carton_places places;
+	struct carton_totals totals;
+	uint64_t stored = 0;
+
+	if (info->carton_put)
+		return;
+	info->carton_put = true;
+	carton_model_hash(info->c, hash);
+	putchar('\n');
+	put_value(info, "hash", hash);
+	carton_totals(info->c, &totals);
+	ctl_walk(carton_root(info->c), add_stored, &stored);
+	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),
+		 format_size(totals.bytes, size));
+	/* MANIFEST is not in the sum; if both sizes look the same, the second one is left out */
+	if (stored && stored < totals.bytes && strcmp(format_size(stored, packed), size) != 0)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %s packed", packed);
+	put_value(info, "files", text);
+	carton_places(info->c, &places);
+	text[0] = '\0';
+	add_part(text, sizeof(text), places.local, "here");
+	add_part(text, sizeof(text), places.cached, "in the cache");
+	add_part(text, sizeof(text), places.remote, "to be fetched");
+	if (places.cached || places.remote)
+		put_value(info, "where", text);
+}
+
+/* ---- what carton.toml says ---- */
+
+static const char *shown(const char *s)
+{
+	return s && *s ? s : "-";
+}
+
+static void grow(unsigned *columns, const char *s)
+{
+	if (term_width(shown(s)) > *columns)
+		*columns = term_width(shown(s));
+}
+
+/* Finds the widths of the table's columns, and how many facts there are of each kind. */
+static void measure(void *ctx, const struct carton_fact *f)
+{
+	struct info *info = ctx;
+
+	info->n[f->kind]++;
+	if (f->kind != CARTON_FACT_INPUT && f->kind != CARTON_FACT_OUTPUT)
+		return;
+	grow(&info->name_columns, f->name);
+	grow(&info->dtype_columns, f->dtype);
+	grow(&info->shape_columns, f->shape);
+}
+
+static bool is_title(const char *name)
+{
+	return strcmp(name, "model_name") == 0 || strcmp(name, "short_description") == 0;
+}
+
+static void put_text(struct info *info, const struct carton_fact *f)
+{
+	static const struct {
+		const char *name, *label;
+	} labels[] = {
+		{ "license", "license" },
+		{ "repository", "repository" },
+		{ "homepage", "homepage" },
+		{ "platform", "platforms" },
+		{ "runner_name", "runner" },
+		{ "required_framework_version", "framework" },
+		{ "runner_compat_version", "compat" },
+	};
+	const char *label = "";
+
+	if (is_title(f->name)) {
+		if (strcmp(f->name, "model_name") == 0)
+			term_style(TERM_TITLE);
+		term_wrap(f->text, 0, info->columns);
+		term_style(TERM_PLAIN);
+		putchar('\n');
+		return;
+	}
+	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++)
+		if (strcmp(f->name, labels[i].name) == 0)
+			label = labels[i].label;
+	put_value(info, strcmp(info->last_name, f->name) == 0 ? "" : label, f->text);
+	snprintf(info->last_name, sizeof(info->last_name), "%s", f->name);
+}
+
+/* A cell that is shortened only where the terminal has no room at all. */
+static unsigned put_cell(const char *s, unsigned width, unsigned most)
+{
+	width = width < most ? width : most;
+	term_cell(shown(s), width);
+	return width;
+}
+
+static void put_tensor(const struct info *info, const struct carton_fact *f)
+{
+	unsigned at = 2 + 2 + 2, third = info->columns / 3;
+	bool more = (f->text && *f->text) || (f->internal_name && *f->internal_name);
+
+	term_spaces(2);
+	at += put_cell(f->name, info->name_columns, third);
+	term_spaces(2);
+	at += put_cell(f->dtype, info->dtype_columns, third / 2);
+	term_spaces(2);
+	if (!more) {
+		term_short(shown(f->shape), info->columns - at);
+		putchar('\n');
+		return;
+	}
+	at += 2 + put_cell(f->shape, info->shape_columns, third);
+	term_spaces(2);
+	if (at + 24 > info->columns) {
+		printf("\n%*s", 6, "");
+		at = 6;
+	}
+	if (f->text && *f->text) {
+		term_wrap(f->text, at, info->columns - 1);
+		if (f->internal_name && *f->internal_name)
+			printf("\n%*s", (int)at, "");
+	}
+	if (f->internal_name && *f->internal_name) {
+		term_style(TERM_FAINT);
+		fputs("internal name ", stdout);
+		term_put(f->internal_name);
+		term_style(TERM_PLAIN);
+	}
+	putchar('\n');
+}
+
+static void put_case(const struct info *info, const struct carton_fact *f)
+{
+	const char *name = f->name && *f->name ? f->name : "(no name)";
+
+	term_spaces(2);
+	term_short(name, info->columns - 4);
+	if (f->text && *f->text) {
+		unsigned at = 2 + term_width(name) + 2;
+
+		term_spaces(2);
+		if (at + 24 > info->columns) {
+			at = 6;
+			printf("\n%*s", (int)at, "");
+		}
+		term_wrap(f->text, at, info->columns - 1);
+	}
+	putchar('\n');
+}
+
+/* "2 inputs", before the first of them. */
+static void begin_kind(struct info *info, enum carton_fact_kind kind)
+{
+	static const char *const nouns[] = {
+		[CARTON_FACT_INPUT] = "input",
+		[CARTON_FACT_OUTPUT] = "output",
+		[CARTON_FACT_SELF_TEST] = "self test",
+		[CARTON_FACT_EXAMPLE] = "example",
+	};
+	char count[TERM_COUNT];
+
+	if (info->begun && info->kind == kind)
+		return;
+	info->begun = true;
+	info->kind = kind;
+	if (nouns[kind])
+		put_heading(term_count(info->n[kind], nouns[kind], count));
+}
+
+static void put_fact(void *ctx, const struct carton_fact *f)
+{
+	struct info *info = ctx;
+
+	if (f->kind == CARTON_FACT_TEXT && strcmp(f->name, "model_description") == 0)
+		return;
+	if (f->kind != CARTON_FACT_TEXT || !is_title(f->name))
+		put_carton(info);
+	begin_kind(info, f->kind);
+	switch (f->kind) {
+	case CARTON_FACT_TEXT:
+		put_text(info, f);
+		break;
+	case CARTON_FACT_OPTION:
+		put_value(info, *info->last_name ? "options" : "", f->text);
+		info->last_name[0] = '\0';
+		break;
+	case CARTON_FACT_INPUT:
+	case CARTON_FACT_OUTPUT:
+		put_tensor(info, f);
+		break;
+	case CARTON_FACT_SELF_TEST:
+	case CARTON_FACT_EXAMPLE:
+		put_case(info, f);
+		break;
+	}
+}
+
+/*
+ * True: the next line belongs to the same paragraph. The line is long, and neither of them is a
+ * list, a table, code or a heading.
+ */
+static bool goes_on(const char *line, const char *end)
+{
+	return end - line > 50 && !strchr(" \t#|>`", *line) && end[1] &&
+	       !strchr(" \t\n#|>`-*+!0123456789", end[1]);
+}
+
+/* Joins the lines of a paragraph, as Markdown does. */
+static void join_lines(char *text)
+{
+	bool code = false;
+
+	for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+		if (strncmp(line, "```", 3) == 0)
+			code = !code;
+		else if (!code && goes_on(line, end))
+			*end = ' ';
+	}
+}
+
+static void put_description(void *ctx, const struct carton_fact *f)
+{
+	const struct info *info = ctx;
+	char *text, *copy;
+
+	if (f->kind != CARTON_FACT_TEXT || strcmp(f->name, "model_description") != 0)
+		return;
+	copy = strdup(f->text);
+	if (!copy)
+		return;
+	join_lines(copy);
+	text = copy + strspn(copy, "\n");
+	for (size_t n = strlen(text); n > 0 && text[n - 1] == '\n'; n--)
+		text[n - 1] = '\0';
+	putchar('\n');
+	term_wrap(text, 0, info->columns);
+	putchar('\n');
+	free(copy);
+}
+
+/* ---- tensors ---- */
+
+static int add_tensor(void *ctx, const struct ctl_tensor *t)
+{
+	struct sums *s = ctx;
+	size_t i = 0;
+
+	s->tensors++;
+	s->elements += ctl_elements(t->shape);
+	s->bytes += t->bytes;
+	while (i < s->n_dtypes && strcmp(s->dtypes[i].name, t->dtype) != 0)
+		i++;
+	if (i == DTYPES)
+		return 0;
+	if (i == s->n_dtypes)
+		strcpy(s->dtypes[s->n_dtypes++].name, t->dtype);
+	s->dtypes[i].bytes += t->bytes;
+	return 0;
+}
+
+static void sum_file(void *ctx, struct carton_node *file)
+{
+	struct info *info = ctx;
+	struct carton_stat st;
+	char path[4096];
+
+	if (!ctl_has_tensors(file))
+		return;
+	carton_path(file, path);
+	carton_stat(file, &st);
+	if (!(info->args->flags & CTL_TENSORS) && !ctl_is_cheap(info->c, file)) {
+		info->unread++;
+		info->unread_bytes += st.size;
+	} else {
+		ctl_tensors(info->c, path, add_tensor, &info->sums);
+	}
+}
+
+/* "1.5 billion", for a number of parameters. */
+static char *format_number(uint64_t n, char *ret, size_t size)
+{
+	static const char *const words[] = { "", " thousand", " million", " billion", " trillion" };
+	double value = (double)n;
+	size_t i = 0;
+
+	while (value >= 999.95 && i + 1 < sizeof(words) / sizeof(words[0])) {
+		value /= 1000;
+		i++;
+	}
+	snprintf(ret, size, i ? "%.1f%s" : "%.0f%s", value, words[i]);
+	return ret;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	uint64_t x = ((const struct dtype_sum *)a)->bytes, y = ((const struct dtype_sum *)b)->bytes;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static void put_sums(const char *where, const char *noun, struct sums *s)
+{
+	char count[TERM_COUNT], number[48], size[SIZE_TEXT];
+
+	if (s->tensors == 0)
+		return;
+	term_style(TERM_TITLE);
+	printf("\n%s in %s", term_count(s->tensors, "tensor", count), where);
+	term_style(TERM_PLAIN);
+	printf(": %s %s%s, %s\n", format_number(s->elements, number, sizeof(number)), noun,
+	       s->elements == 1 ? "" : "s", format_size(s->bytes, size));
+	qsort(s->dtypes, s->n_dtypes, sizeof(s->dtypes[0]), by_bytes);
+	for (size_t i = 0; i < s->n_dtypes; i++) {
+		printf("  %-10s  %10s  ", s->dtypes[i].name, format_size(s->dtypes[i].bytes, size));
+		term_bar(s->dtypes[i].bytes, s->bytes, 20);
+		printf(" %3.0f%%\n",
+		       s->bytes ? (double)s->dtypes[i].bytes * 100 / (double)s->bytes : 0);
+	}
+}
+
+static void put_tensors(struct info *info)
+{
+	char count[TERM_COUNT], size[SIZE_TEXT];
+	struct sums stored = { 0 };
+
+	ctl_walk(carton_root(info->c), sum_file, info);
+	put_sums("the model", "parameter", &info->sums);
+	if (info->unread)
+		printf("\n%s with tensors, %s: --tensors reads and sums them up\n",
+		       term_count(info->unread, "file", count),
+		       format_size(info->unread_bytes, size));
+	if (!carton_is_remote(info->c) || (info->args->flags & CTL_TENSORS))
+		ctl_tensors(info->c, "tensor_data", add_tensor, &stored);
+	put_sums("tensor_data, for tests", "element", &stored);
+}
+
+/* ---- all ---- */
+
+static int put_json(struct carton *c)
+{
+	char *text;
+	int r = carton_info(c, &text);
+
+	if (r < 0)
+		return ctl_failed("info", r);
+	json_document(stdout, text);
+	free(text);
+	return EXIT_GOOD;
+}
+
+int ctl_info(struct carton *c, const struct args *a)
+{
+	struct info info = { .c = c, .args = a, .columns = term_columns(80) };
+	int r;
+
+	if (a->flags & CTL_JSON)
+		return put_json(c);
+	if (info.columns > TEXT_COLUMNS)
+		info.columns = TEXT_COLUMNS;
+	r = carton_facts(c, measure, &info);
+	if (r == 0)
+		r = carton_facts(c, put_fact, &info);
+	if (r < 0)
+		return ctl_failed("info", r);
+	put_carton(&info);
+	put_tensors(&info);
+	carton_facts(c, put_description, &info);
+	return EXIT_GOOD;
+}

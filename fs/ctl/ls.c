@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `cartonctl ls`: the files of a carton.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/ctl.h"
+#include "common/numbers.h"
+#include "ctl/term.h"
+
+#define SHORT_HASH 12
+/* the columns after the path in the short form, with two spaces before each */
+#define OTHER_COLUMNS (2 + 10 + 2 + 12 + 2 + SHORT_HASH)
+#define PATH_MAX_COLUMNS 60 /* to which paths are padded where there is no terminal */
+
+struct list {
+	unsigned flags;
+	unsigned path_columns;
+	bool shorten;  /* paths, to that */
+	bool measured; /* there is a file */
+	uint64_t files, bytes, packed, packed_to;
+};
+
+/* What the first column shows: PATH, or PATH -> TARGET. */
+static void shown_path(const struct carton_node *node, char *ret, size_t n)
+{
+	const char *target = carton_target(node);
+	char path[4096];
+
+	carton_path(node, path);
+	snprintf(ret, n, "%s%s%s", path, target ? " -> " : "", target ? target : "");
+}
+
+static void measure(void *ctx, struct carton_node *node)
+{
+	struct list *l = ctx;
+	char path[8200];
+	unsigned width;
+
+	shown_path(node, path, sizeof(path));
+	width = term_width(path);
+	if (width > l->path_columns)
+		l->path_columns = width;
+	l->measured = true;
+}
+
+/* ---- rows ---- */
+
+static void put_path(const struct list *l, const struct carton_node *node)
+{
+	char path[8200];
+	unsigned width;
+
+	shown_path(node, path, sizeof(path));
+	if (carton_target(node))
+		term_style(TERM_LINK);
+	if (l->shorten) {
+		term_cell(path, l->path_columns);
+	} else {
+		term_put(path);
+		width = term_width(path);
+		if (width < l->path_columns)
+			term_spaces(l->path_columns - width);
+	}
+	if (carton_target(node))
+		term_style(TERM_PLAIN);
+}
+
+/* "zstd 44%": the method, and how large the packed bytes are. */
+static void format_packed(const struct carton_stat *st, const struct ctl_storage *s, char *ret,
+			  size_t n)
+{
+	double percent = st->size ? (double)s->stored * 100 / (double)st->size : 0;
+
+	/* of a few bytes it says nothing */
+	if (!s->has_stored || st->size == 0 || percent > 999 || strcmp(s->method, "stored") == 0)
+		snprintf(ret, n, "%s", s->method);
+	else
+		snprintf(ret, n, "%-7s %3.0f%%", s->method, percent);
+}
+
+static void put_row(void *ctx, struct carton_node *node)
+{
+	struct list *l = ctx;
+	char size[SIZE_TEXT] = "-", packed[32] = "-", hash[128] = "-";
+	struct ctl_storage storage;
+	struct carton_stat st;
+
+	carton_stat(node, &st);
+	if (st.kind == CARTON_SYMLINK) {
+		strcpy(packed, "symlink");
+	} else if (st.size_known) {
+		format_size(st.size, size);
+		l->bytes += st.size;
+	}
+	l->files++;
+	if (st.kind == CARTON_FILE && ctl_storage(node, &storage)) {
+		format_packed(&st, &storage, packed, sizeof(packed));
+		l->packed += storage.has_stored ? st.size : 0;
+		l->packed_to += storage.stored;
+	}
+	carton_property(node, "user.carton.sha256", hash, sizeof(hash));
+	put_path(l, node);
+	printf("  %10s  %-12s  ", size, packed);
+	term_style(TERM_FAINT);
+	printf("%.*s", SHORT_HASH, hash);
+	term_style(TERM_PLAIN);
+	putchar('\n');
+}
+
+static void put_long_row(void *ctx, struct carton_node *node)
+{
+	struct list *l = ctx;
+	char size[24] = "-", stored[24] = "-", hash[128] = "-";
+	struct ctl_storage storage = { .method = "-" };
+	struct carton_stat st;
+
+	carton_stat(node, &st);
+	if (st.kind == CARTON_SYMLINK)
+		strcpy(storage.method, "symlink");
+	else if (st.size_known)
+		snprintf(size, sizeof(size), "%" PRIu64, st.size);
+	if (st.kind == CARTON_FILE && ctl_storage(node, &storage) && storage.has_stored)
+		snprintf(stored, sizeof(stored), "%" PRIu64, storage.stored);
+	carton_property(node, "user.carton.sha256", hash, sizeof(hash));
+	put_path(l, node);
+	printf("  %12s  %-8s %12s  %s\n", size, storage.method, stored, hash);
+}
+
+static void put_name(void *ctx, struct carton_node *node)
+{
+	char path[4096];
+
+	(void)ctx;
+	carton_path(node, path);
+	fwrite(path, 1, strlen(path) + 1, stdout);
+}
+
+static void put_json(void *ctx, struct carton_node *node)
+{
+	struct list *l = ctx;
+	const char *target = carton_target(node);
+	char hash[128], storage[128], path[4096];
+	struct carton_stat st;
+
+	carton_stat(node, &st);
+	carton_path(node, path);
+	printf("%s\n{\"path\":", l->files++ ? "," : "");
+	ctl_print_json(path);
+	if (st.size_known)
+		printf(",\"size\":%" PRIu64, st.size);
+	if (carton_property(node, "user.carton.sha256", hash, sizeof(hash)) > 0)
+		printf(",\"sha256\":\"%s\"", hash);
+	if (carton_property(node, "user.carton.storage", storage, sizeof(storage)) > 0)
+		printf(",\"storage\":\"%s\"", storage);
+	if (target) {
+		fputs(",\"target\":", stdout);
+		ctl_print_json(target);
+	}
+	putchar('}');
+}
+
+/* ---- all ---- */
+
+/* Calls `fn` for what the paths name, or for the whole tree. */
+static int walk_all(struct carton *c, const struct args *a, struct list *l, ctl_node_fn *fn)
+{
+	int status = EXIT_GOOD;
+
+	if (a->n_paths == 0)
+		ctl_walk(carton_root(c), fn, l);
+	for (int i = 0; i < a->n_paths; i++) {
+		struct carton_node *node;
+		int r = carton_resolve(c, a->paths[i], &node);
+
+		if (r == 0)
+			ctl_walk(node, fn, l);
+		else if (fn != measure)
+			status = ctl_failed(a->paths[i], r);
+	}
+	return status;
+}
+
+/* Chooses the width of the first column, so that no row is wider than the terminal. */
+static void set_columns(struct carton *c, const struct args *a, struct list *l)
+{
+	unsigned most = PATH_MAX_COLUMNS;
+
+	walk_all(c, a, l, measure);
+	l->shorten = term_is_tty() && !(a->flags & CTL_LONG);
+	if (l->shorten)
+		most = term_columns(0) > OTHER_COLUMNS + 16 ? term_columns(0) - OTHER_COLUMNS : 16;
+	if (l->path_columns > most)
+		l->path_columns = most;
+	if (l->path_columns < 10)
+		l->path_columns = 10;
+}
+
+static void put_total(const struct list *l)
+{
+	char count[TERM_COUNT], size[SIZE_TEXT], percent[32] = "";
+
+	if (l->packed)
+		snprintf(percent, sizeof(percent), "%.0f%%",
+			 (double)l->packed_to * 100 / (double)l->packed);
+	term_style(TERM_TITLE);
+	term_cell(term_count(l->files, "file", count), l->path_columns);
+	printf("  %10s", format_size(l->bytes, size));
+	if (*percent)
+		printf("  %12s", percent);
+	term_style(TERM_PLAIN);
+	putchar('\n');
+}
+
+static int list_table(struct carton *c, const struct args *a, struct list *l)
+{
+	bool is_long = a->flags & CTL_LONG;
+	int status;
+
+	set_columns(c, a, l);
+	/* no path was found: there is nothing but the errors */
+	if (!l->measured)
+		return walk_all(c, a, l, put_row);
+	term_style(TERM_TITLE);
+	term_cell("PATH", l->path_columns);
+	if (is_long)
+		printf("  %12s  %-8s %12s  %s", "SIZE", "STORAGE", "STORED", "SHA256");
+	else
+		printf("  %10s  %-12s  %s", "SIZE", "PACKED", "SHA256");
+	term_style(TERM_PLAIN);
+	putchar('\n');
+	status = walk_all(c, a, l, is_long ? put_long_row : put_row);
+	if (!is_long)
+		put_total(l);
+	return status;
+}
+
+int ctl_ls(struct carton *c, const struct args *a)
+{
+	struct list l = { .flags = a->flags };
+	int status;
+
+	if (a->flags & CTL_NUL)
+		return walk_all(c, a, &l, put_name);
+	if (!(a->flags & CTL_JSON))
+		return list_table(c, a, &l);
+	putchar('[');
+	status = walk_all(c, a, &l, put_json);
+	puts("\n]");
+	return status;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl/mounts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/mountinfo.h"
+
+#define STATUS_MAX ((size_t)4 << 20)
+
+struct search {
+	const char *wanted; /* the path of the mount, of any user; NULL: all of this user */
+	struct ctl_mount *list;
+	size_t n;
+	bool failed; /* no memory */
+};
+
+/* root does not ask mounts of others: they could keep it waiting. */
+static bool is_own(const struct mountinfo *mount)
+{
+	const char *user = strstr(mount->options, "user_id=");
+
+	return user && strtoul(user + 8, NULL, 10) == geteuid();
+}
+
+static void add(void *ctx, const struct mountinfo *mount)
+{
+	struct search *s = ctx;
+	struct ctl_mount *more;
+	char *path;
+
+	if (strcmp(mount->type, "fuse.cartonfs") != 0 ||
+	    (s->wanted ? strcmp(mount->path, s->wanted) != 0 : !is_own(mount)))
+		return;
+	for (size_t i = 0; i < s->n; i++)
+		if (strcmp(s->list[i].path, mount->path) == 0) {
+			s->list[i].own = is_own(mount);
+			return;
+		}
+	path = strdup(mount->path);
+	more = path ? realloc(s->list, (s->n + 1) * sizeof(*more)) : NULL;
+	if (!more) {
+		free(path);
+		s->failed = true;
+		return;
+	}
+	s->list = more;
+	more[s->n++] = (struct ctl_mount){ path, is_own(mount) };
+}
+
+/* A copy without slashes at its end; NULL: out of memory. */
+static char *without_slashes(const char *path)
+{
+	char *copy = strdup(path);
+
+	for (size_t len = copy ? strlen(copy) : 0; len > 1 && copy[len - 1] == '/'; len--)
+		copy[len - 1] = '\0';
+	return copy;
+}
+
+/*
+ * The absolute form of a mountpoint: its parent's, and its name, because realpath(3) of a dead mount fails.
+ * Malloc'ed; or NULL, and errno is set.
+ */
+static char *resolve(const char *path)
+{
+	/* a slash at its end would ask the mount whether it is a directory */
+	char *copy = without_slashes(path), *full, *slash, *parent, *ret = NULL;
+
+	full = copy ? realpath(copy, NULL) : NULL;
+	if (full || !copy) {
+		free(copy);
+		return full;
+	}
+	slash = strrchr(copy, '/');
+	if (slash)
+		*slash = '\0';
+	parent = realpath(!slash ? "." : *copy ? copy : "/", NULL);
+	if (parent && asprintf(&ret, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent,
+			       slash ? slash + 1 : copy) < 0)
+		ret = NULL;
+	free(parent);
+	free(copy);
+	return ret;
+}
+
+/* A ctl_question: the absolute form of a path. */
+static int answer_path(const void *path, char **ret)
+{
+	*ret = resolve(path);
+	return *ret ? 0 : -errno;
+}
+
+/* Makes a path absolute without asking any file system. Malloc'ed; NULL: out of memory. */
+static char *from_cwd(const char *path)
+{
+	char *name = without_slashes(path), *cwd, *ret;
+
+	if (!name || *name == '/')
+		return name;
+	cwd = getcwd(NULL, 0);
+	if (!cwd || asprintf(&ret, "%s/%s", strcmp(cwd, "/") == 0 ? "" : cwd, name) < 0)
+		ret = NULL;
+	free(cwd);
+	free(name);
+	return ret;
+}
+
+/* The absolute form of a path, which may lead through a mount that does not answer. 0 or -errno. */
+static int absolute(const char *path, char **ret)
+{
+	struct ctl_question q = { .ask = answer_path, .ctx = path };
+
+	ctl_ask(&q, 1);
+	if (q.r == -ETIMEDOUT) {
+		q.text = from_cwd(path);
+		q.r = q.text ? 0 : -ENOMEM;
+	}
+	if (q.r == 0)
+		*ret = q.text;
+	return q.r;
+}
+
+int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct search s = { 0 };
+	char *wanted = NULL;
+	int r = 0;
+
+	if (!f)
+		return -errno;
+	if (path)
+		r = absolute(path, &wanted);
+	s.wanted = wanted;
+	if (r == 0 && !mountinfo_each(f, add, &s))
+		r = -EIO;
+	if (s.failed)
+		r = -ENOMEM;
+	fclose(f);
+	free(wanted);
+	if (r < 0) {
+		ctl_mounts_free(s.list, s.n);
+		return r;
+	}
+	*ret = s.list;
+	*ret_n = s.n;
+	return 0;
+}
+
+void ctl_mounts_free(struct ctl_mount *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(list[i].path);
+	free(list);
+}
+
+/* A ctl_question: the status.json of a mount. */
+static int read_status(const void *mount, char **ret)
+{
+	const struct ctl_mount *m = mount;
+	char *path, *text = NULL;
+	size_t len = 0;
+	ssize_t n = 1;
+	int fd, r = 0;
+
+	if (asprintf(&path, "%s/.cartonfs/status.json", m->path) < 0)
+		return -ENOMEM;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	r = fd < 0 ? -errno : 0;
+	free(path);
+	while (r == 0 && n > 0 && len < STATUS_MAX) {
+		char *more = realloc(text, len + 65537);
+
+		if (!more) {
+			r = -ENOMEM;
+			break;
+		}
+		text = more;
+		n = read(fd, text + len, 65536);
+		if (n < 0)
+			r = -errno;
+		else
+			len += (size_t)n;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (r < 0) {
+		free(text);
+		return r;
+	}
+	text[len] = '\0';
+	*ret = text;
+	return 0;
+}
+
+void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret)
+{
+	for (size_t i = 0; i < n; i++)
+		ret[i] = (struct ctl_question){ .ask = read_status, .ctx = &list[i] };
+	ctl_ask(ret, n);
+}

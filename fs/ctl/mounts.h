@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mounts of cartonfs that this user has made; from /proc/self/mountinfo.
+ */
+#ifndef FS_CTL_MOUNTS_H
+#define FS_CTL_MOUNTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ctl/ask.h"
+
+struct ctl_mount {
+	char *path;
+	bool own; /* this user has made it */
+};
+
+/* Those mounts, or the one at `path`, of any user: 0, -ENOMEM or why the list cannot be read. */
+int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
+void ctl_mounts_free(struct ctl_mount *list, size_t n);
+
+/*
+ * Asks each mount for its .cartonfs/status.json: the text of ret[i], or its r: -ETIMEDOUT, -ENOTCONN for a dead mount,
+ * -errno. Takes at most CTL_ANSWER_MS.
+ */
+void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl/ctl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+#include "common/text.h"
+
+void ctl_print_json(const char *s)
+{
+	json_string(stdout, s);
+}
+
+static void print_problem(struct ctl_log *log, enum carton_log_level level, const char *subject,
+			  const char *message)
+{
+	if (log->json) {
+		printf("%s{\"level\":\"%s\",\"subject\":", log->problems ? "," : "",
+		       level == CARTON_LOG_ERROR ? "error" : "warning");
+		if (subject)
+			ctl_print_json(subject);
+		else
+			fputs("null", stdout);
+		fputs(",\"message\":", stdout);
+		ctl_print_json(message);
+		putchar('}');
+	} else {
+		text_line(stdout, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
+	}
+}
+
+void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
+{
+	struct ctl_log *log = ctx;
+	const char *source = NULL;
+
+	if (level > CARTON_LOG_WARNING)
+		return;
+	pthread_mutex_lock(&log->lock);
+	if (log->opening && subject && strcmp(subject, log->source) != 0)
+		source = log->source;
+	if (!subject)
+		subject = log->source;
+	progress_clear();
+	if (log->collect)
+		print_problem(log, level, subject, message);
+	else
+		text_line(stderr, "cartonctl: %s%s%s%s%s", source ? source : "", source ? ": " : "",
+			  subject ? subject : "", subject ? ": " : "", message);
+	log->problems++;
+	pthread_mutex_unlock(&log->lock);
+}
+
+void ctl_log_source(struct ctl_log *log, const char *source, bool opening)
+{
+	pthread_mutex_lock(&log->lock);
+	log->source = source;
+	log->opening = opening;
+	pthread_mutex_unlock(&log->lock);
+}
+
+/* stdio remembers write errors, so one check at the end will do. A closed pipe kills the process. */
+int ctl_finish(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	text_line(stderr, "cartonctl: cannot write: %s", strerror(errno));
+	return EXIT_BAD;
+}
+
+int ctl_refuse(const char *what, const char *why)
+{
+	text_line(stderr, "cartonctl: %s: %s", what, why);
+	return EXIT_BAD;
+}
+
+int ctl_failed(const char *what, int r)
+{
+	return ctl_refuse(what, strerror(r == -EBADMSG ? EIO : -r));
+}
+
+void *ctl_grow(void *array, size_t *cap, size_t n, size_t size)
+{
+	size_t more = n < *cap ? *cap : 2 * n + 64;
+	void *grown = n < *cap ? array : reallocarray(array, more, size);
+
+	if (grown)
+		*cap = more;
+	return grown;
+}
+
+void ctl_add_file(struct ctl_files *files, struct carton_node *node)
+{
+	struct carton_node **grown = ctl_grow(files->list, &files->cap, files->n,
+					      sizeof(struct carton_node *));
+
+	files->no_memory |= !grown;
+	if (!grown)
+		return;
+	files->list = grown;
+	grown[files->n++] = node;
+}
+
+/* The depth of a path is limited. */
+void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx)
+{
+	struct carton_node *child;
+	struct carton_stat st;
+
+	carton_stat(top, &st);
+	if (st.kind != CARTON_DIR) {
+		fn(ctx, top);
+		return;
+	}
+	for (size_t i = 0; (child = carton_child(top, i)); i++)
+		ctl_walk(child, fn, ctx);
+}
+
+bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret)
+{
+	struct ctl_storage s = { 0 };
+	char text[64];
+
+	if (carton_property(node, "user.carton.storage", text, sizeof(text)) < 0)
+		return false;
+	s.has_stored = sscanf(text, "%15s %" SCNu64, s.method, &s.stored) == 2;
+	*ret = s;
+	return true;
+}
+
+const char *ctl_shown(const char *arg)
+{
+	static char shown[512];
+
+	return carton_source_label(arg, shown, sizeof(shown));
+}
+
+int ctl_usage(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fputs("cartonctl: ", stderr);
+	text_vline(stderr, fmt, ap);
+	va_end(ap);
+	return ctl_try_help();
+}
+
+int ctl_try_help(void)
+{
+	fputs("Try 'cartonctl --help'.\n", stderr);
+	return EXIT_USAGE;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `cartonctl status`: what the mounts of this user do, from the status.json of each.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl/ctl.h"
+#include "ctl/mounts.h"
+#include "common/numbers.h"
+#include "ctl/term.h"
+#include "common/text.h"
+
+#define MOUNTS_MAX 256
+#define LABEL 10
+#define WATCH_MS 1000
+
+/* ---- reading status.json: it has one member a line, as status.c writes it ---- */
+
+/* The text behind `before` and `"key": `, or NULL. */
+static const char *behind(const char *json, const char *before, const char *key)
+{
+	char start[64];
+	const char *at;
+
+	snprintf(start, sizeof(start), "%s\"%s\": ", before, key);
+	at = strstr(json, start);
+	return at ? at + strlen(start) : NULL;
+}
+
+/* At the start of a line. */
+static const char *member(const char *json, const char *key)
+{
+	return behind(json, "\n ", key);
+}
+
+static uint64_t number(const char *json, const char *key)
+{
+	const char *at = member(json, key);
+
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+/* ---- one mount ---- */
+
+/* The last counters of a mount, from which rates are computed. */
+struct seen {
+	char mountpoint[4096];
+	uint64_t hashed, fetched;
+	double when; /* seconds; 0: not seen yet */
+};
+
+struct view {
+	unsigned columns;
+	struct seen *seen; /* MOUNTS_MAX of them; NULL: no rates */
+};
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static void put_label(const char *label)
+{
+	term_spaces(2);
+	term_style(TERM_FAINT);
+	term_cell(label, LABEL);
+	term_style(TERM_PLAIN);
+}
+
+static void put_text(const struct view *v, const char *label, const char *text)
+{
+	put_label(label);
+	term_short(text, v->columns - LABEL - 2);
+	putchar('\n');
+}
+
+/* "3 days, 4:05:06" */
+static void format_time(uint64_t seconds, char *ret, size_t n)
+{
+	char days[TERM_COUNT];
+
+	snprintf(ret, n, "%s%s%" PRIu64 ":%02" PRIu64 ":%02" PRIu64,
+		 seconds >= 86400 ? term_count(seconds / 86400, "day", days) : "",
+		 seconds >= 86400 ? ", " : "", seconds / 3600 % 24, seconds / 60 % 60,
+		 seconds % 60);
+}
+
+static void put_process(const struct view *v, const char *json)
+{
+	uint64_t started = number(json, "started"), current = (uint64_t)time(NULL);
+	char up[96], text[160];
+
+	format_time(current > started ? current - started : 0, up, sizeof(up));
+	snprintf(text, sizeof(text), "%" PRIu64 ", up %s", number(json, "pid"), up);
+	put_text(v, "process", text);
+}
+
+static void put_state(const char *json, const char *label, const char *state)
+{
+	char key[32], count[TERM_COUNT], size[SIZE_TEXT];
+	uint64_t files, bytes;
+
+	snprintf(key, sizeof(key), "%s_files", state);
+	files = number(json, key);
+	snprintf(key, sizeof(key), "%s_bytes", state);
+	bytes = number(json, key);
+	if (files == 0)
+		return;
+	put_label(label);
+	if (strcmp(state, "corrupt") == 0)
+		term_style(TERM_BAD);
+	printf("%14s  %10s  ", term_count(files, "file", count), format_size(bytes, size));
+	term_style(TERM_PLAIN);
+	term_bar(bytes, number(json, "bytes"), 20);
+	putchar('\n');
+}
+
+static void put_passthrough(const struct view *v, const char *json)
+{
+	const char *at = member(json, "passthrough");
+	char count[TERM_COUNT], text[96];
+
+	if (!at)
+		return;
+	snprintf(text, sizeof(text), "%s open",
+		 term_count(number(json, "passthrough_files"), "file", count));
+	put_text(v, "passed", *at == 't' ? text : "none: passthrough is not possible here");
+}
+
+static void put_remote(const struct view *v, const char *json)
+{
+	char cached[SIZE_TEXT], remote[SIZE_TEXT], text[96];
+
+	if (number(json, "cached_bytes") + number(json, "remote_bytes") == 0)
+		return;
+	snprintf(text, sizeof(text), "%s fetched, %s to fetch",
+		 format_size(number(json, "cached_bytes"), cached),
+		 format_size(number(json, "remote_bytes"), remote));
+	put_text(v, "remote", text);
+}
+
+/* The slot of a mount, new if it was not seen. */
+static struct seen *find_seen(const struct view *v, const char *mountpoint)
+{
+	for (size_t i = 0; v->seen && i < MOUNTS_MAX; i++) {
+		if (!*v->seen[i].mountpoint)
+			snprintf(v->seen[i].mountpoint, sizeof(v->seen[i].mountpoint), "%s",
+				 mountpoint);
+		if (strcmp(v->seen[i].mountpoint, mountpoint) == 0)
+			return &v->seen[i];
+	}
+	return NULL;
+}
+
+static void put_traffic(const struct view *v, const char *json, const char *mountpoint)
+{
+	uint64_t hashed = number(json, "hashed_bytes"), fetched = number(json, "fetched_bytes");
+	char a[SIZE_TEXT], b[SIZE_TEXT], text[128];
+	struct seen *s = find_seen(v, mountpoint);
+	double t = now();
+
+	snprintf(text, sizeof(text), "%s hashed, %s fetched", format_size(hashed, a),
+		 format_size(fetched, b));
+	put_text(v, "traffic", text);
+	if (s && s->when > 0 && t > s->when && hashed >= s->hashed && fetched >= s->fetched) {
+		double seconds = t - s->when;
+
+		snprintf(text, sizeof(text), "%s/s hashed, %s/s fetched",
+			 format_size((uint64_t)((double)(hashed - s->hashed) / seconds), a),
+			 format_size((uint64_t)((double)(fetched - s->fetched) / seconds), b));
+		put_text(v, "rate", text);
+	}
+	if (s) {
+		s->hashed = hashed;
+		s->fetched = fetched;
+		s->when = t;
+	}
+	if (number(json, "cache_hits") + number(json, "cache_misses")) {
+		snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " contents were there",
+			 number(json, "cache_hits"),
+			 number(json, "cache_hits") + number(json, "cache_misses"));
+		put_text(v, "cache", text);
+	}
+}
+
+/* An element of a list: `"key": ` anywhere in its line. */
+static const char *in_element(const char *element, const char *key)
+{
+	return behind(element, "", key);
+}
+
+static void put_waiting(const struct view *v, const char *element, bool first)
+{
+	const char *done = in_element(element, "done"), *size = in_element(element, "size");
+	const char *opens = in_element(element, "opens");
+	char path[4096], state[16], text[64] = "";
+	uint64_t whole = size ? strtoull(size, NULL, 10) : 0;
+	unsigned waiting = opens ? (unsigned)strtoul(opens, NULL, 10) : 0;
+
+	json_decode(in_element(element, "path"), path, sizeof(path));
+	json_decode(in_element(element, "state"), state, sizeof(state));
+	put_label(first ? "waiting" : "");
+	if (whole && done)
+		snprintf(text, sizeof(text), " %.0f%%",
+			 (double)strtoull(done, NULL, 10) * 100 / (double)whole);
+	term_short(path, v->columns > 60 ? v->columns - 45 : 20);
+	term_spaces(2);
+	term_put(state);
+	printf("%s, %u open%s\n", text, waiting, waiting == 1 ? "" : "s");
+}
+
+static void put_error(const struct view *v, const char *element, bool first)
+{
+	const char *when = in_element(element, "time");
+	time_t at = when ? (time_t)strtoll(when, NULL, 10) : 0;
+	char text[1024], clock[16] = "";
+	struct tm tm;
+
+	json_decode(in_element(element, "message"), text, sizeof(text));
+	put_label(first ? "errors" : "");
+	if (localtime_r(&at, &tm))
+		strftime(clock, sizeof(clock), "%H:%M:%S ", &tm);
+	fputs(clock, stdout);
+	term_wrap(text, LABEL + 2, v->columns > 9 ? v->columns - 9 : v->columns);
+	putchar('\n');
+}
+
+/* Calls `put` for the elements of a list, which are a line each. */
+static void put_list(const struct view *v, const char *json, const char *key,
+		     void (*put)(const struct view *v, const char *element, bool first))
+{
+	const char *at = member(json, key);
+	bool first = true;
+
+	while (at && (at = strchr(at, '\n')) && strncmp(at, "\n  {", 4) == 0) {
+		const char *end = strchr(at + 1, '\n');
+		char *element = strndup(at + 1, end ? (size_t)(end - at - 1) : strlen(at + 1));
+
+		if (element)
+			put(v, element, first);
+		free(element);
+		first = false;
+		at++;
+	}
+}
+
+static void put_mount(const struct view *v, const char *mountpoint, const char *json)
+{
+	char text[4096];
+
+	term_style(TERM_TITLE);
+	term_short(mountpoint, v->columns);
+	term_style(TERM_PLAIN);
+	putchar('\n');
+	json_decode(member(json, "source"), text, sizeof(text));
+	put_text(v, "source", text);
+	json_decode(member(json, "model_hash"), text, sizeof(text));
+	put_text(v, "model", text);
+	put_process(v, json);
+	put_state(json, "verified", "verified");
+	put_state(json, "corrupt", "corrupt");
+	put_state(json, "unread", "unread");
+	put_remote(v, json);
+	put_passthrough(v, json);
+	put_traffic(v, json, mountpoint);
+	put_list(v, json, "waiting", put_waiting);
+	put_list(v, json, "last_errors", put_error);
+}
+
+/* ---- all mounts ---- */
+
+/*
+ * Reports why a mount has given no status, but for one that does not answer, which has a row of its own. One that has
+ * ended since it was listed is left out. An exit status.
+ */
+static int check_answer(const struct ctl_mount *m, int r)
+{
+	if (r == -ENOTCONN)
+		ctl_refuse(m->path, "its process has ended; cartonctl stop removes the mount");
+	else if (r < 0 && r != -ENOENT && r != -ETIMEDOUT)
+		ctl_failed(m->path, r);
+	return r < 0 ? EXIT_BAD : EXIT_GOOD;
+}
+
+static void put_json(const struct ctl_mount *m, const struct ctl_question *q, bool first)
+{
+	puts(first ? "" : ",");
+	if (q->text) {
+		json_document(stdout, q->text);
+		return;
+	}
+	fputs("{\n \"mountpoint\": ", stdout);
+	json_string(stdout, m->path);
+	puts(",\n \"error\": \"" CTL_NO_ANSWER "\"\n}");
+}
+
+static void put_row(const struct view *v, const struct ctl_mount *m, const struct ctl_question *q,
+		    bool first)
+{
+	if (!first)
+		putchar('\n');
+	if (q->text) {
+		put_mount(v, m->path, q->text);
+		return;
+	}
+	term_style(TERM_TITLE);
+	term_short(m->path, v->columns);
+	term_style(TERM_PLAIN);
+	putchar('\n');
+	put_text(v, "no answer", CTL_NO_ANSWER);
+}
+
+/* Asks all mounts, and prints what they say; `v` is NULL for JSON. An exit status. */
+static int put_mounts(const struct view *v, const struct ctl_mount *list, size_t n)
+{
+	struct ctl_question *answers = calloc(n + 1, sizeof(*answers));
+	int status = EXIT_GOOD;
+	bool first = true;
+
+	if (!answers)
+		return ctl_failed("status", -ENOMEM);
+	ctl_mounts_ask(list, n, answers);
+	for (size_t i = 0; i < n; i++) {
+		const struct ctl_question *q = &answers[i];
+
+		if (check_answer(&list[i], q->r) != EXIT_GOOD)
+			status = EXIT_BAD;
+		if (!q->text && q->r != -ETIMEDOUT)
+			continue;
+		if (v)
+			put_row(v, &list[i], q, first);
+		else
+			put_json(&list[i], q, first);
+		free(q->text);
+		first = false;
+	}
+	free(answers);
+	return status;
+}
+
+/* The same as a list of JSON. */
+static int put_json_list(const struct ctl_mount *list, size_t n)
+{
+	int status;
+
+	putchar('[');
+	status = put_mounts(NULL, list, n);
+	puts("]");
+	return status;
+}
+
+static int put_all(const struct view *v, const struct ctl_mount *list, size_t n)
+{
+	if (n == 0)
+		puts("no carton is mounted");
+	return put_mounts(v, list, n);
+}
+
+/* Draws the screen again and again, from its top. */
+static int watch(struct view *v, const char *mountpoint)
+{
+	struct ctl_mount *list;
+	size_t n;
+	int r;
+
+	v->seen = calloc(MOUNTS_MAX, sizeof(*v->seen));
+	while ((r = ctl_mounts(mountpoint, &list, &n)) == 0) {
+		if (term_is_tty())
+			fputs("\033[H\033[J", stdout);
+		v->columns = term_columns(80);
+		put_all(v, list, n);
+		ctl_mounts_free(list, n);
+		if (fflush(stdout) != 0 || ferror(stdout) || (mountpoint && n == 0))
+			break;
+		poll(NULL, 0, WATCH_MS);
+	}
+	free(v->seen);
+	return r;
+}
+
+int ctl_status(char **words, int n_words, const struct args *a)
+{
+	const char *mountpoint = n_words ? words[0] : NULL;
+	struct view v = { .columns = term_columns(80) };
+	struct ctl_mount *list;
+	size_t n;
+	int r, status;
+
+	if (n_words > 1)
+		return ctl_usage("status: too many arguments: %s", ctl_shown(words[1]));
+	if ((a->flags & CTL_WATCH) && (a->flags & CTL_JSON))
+		return ctl_usage("status: either --json or --watch");
+	if (a->flags & CTL_WATCH) {
+		r = watch(&v, mountpoint);
+		return ctl_finish(r < 0 ? ctl_failed(mountpoint ? mountpoint : "status", r) :
+					  EXIT_GOOD);
+	}
+	r = ctl_mounts(mountpoint, &list, &n);
+	if (r < 0)
+		return ctl_failed(mountpoint ? mountpoint : "status", r);
+	status = mountpoint && n == 0 ? ctl_refuse(mountpoint, "is not a mount of cartonfs") :
+		 a->flags & CTL_JSON  ? put_json_list(list, n) :
+					put_all(&v, list, n);
+	ctl_mounts_free(list, n);
+	return ctl_finish(status);
+}

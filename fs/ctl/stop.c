@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `cartonctl stop`: unmounts, and says which processes prevent it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl/ctl.h"
+#include "ctl/mounts.h"
+#include "common/text.h"
+
+#define END_MS 30000 /* that the daemon may take to end */
+
+extern char **environ;
+
+/* ---- who keeps it busy ---- */
+
+static bool is_beneath(const char *path, const char *mountpoint)
+{
+	size_t n = strlen(mountpoint);
+
+	return strncmp(path, mountpoint, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+/* Does the link /proc/PID/NAME lead into the mount? */
+static bool link_is_beneath(const char *pid, const char *name, const char *mountpoint)
+{
+	char link[300], target[4096];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/%s/%s", pid, name);
+	n = readlink(link, target, sizeof(target) - 1);
+	if (n < 0)
+		return false;
+	target[n] = '\0';
+	return is_beneath(target, mountpoint);
+}
+
+static bool has_open(const char *pid, const char *mountpoint)
+{
+	char path[300];
+	const struct dirent *e;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
+	dir = opendir(path);
+	while (dir && !found && (e = readdir(dir))) {
+		char name[280];
+
+		snprintf(name, sizeof(name), "fd/%s", e->d_name);
+		found = link_is_beneath(pid, name, mountpoint);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static bool has_mapped(const char *pid, const char *mountpoint)
+{
+	char path[300], *line = NULL;
+	size_t cap = 0;
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%s/maps", pid);
+	f = fopen(path, "re");
+	while (f && !found && getline(&line, &cap, f) >= 0) {
+		char *at = strchr(line, '/');
+
+		if (at)
+			at[strcspn(at, "\n")] = '\0';
+		found = at && is_beneath(at, mountpoint);
+	}
+	if (f)
+		fclose(f);
+	free(line);
+	return found;
+}
+
+/* How a process uses the mount, or NULL. */
+static const char *use_of(const char *pid, const char *mountpoint)
+{
+	if (link_is_beneath(pid, "cwd", mountpoint))
+		return "has its working directory there";
+	if (link_is_beneath(pid, "root", mountpoint))
+		return "has its root in it";
+	if (link_is_beneath(pid, "exe", mountpoint))
+		return "runs from it";
+	if (has_open(pid, mountpoint))
+		return "has files open";
+	return has_mapped(pid, mountpoint) ? "has files mapped" : NULL;
+}
+
+static void put_process(const char *pid, const char *use)
+{
+	char path[300], name[64] = "?";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
+	f = fopen(path, "re");
+	if (f && fgets(name, sizeof(name), f))
+		name[strcspn(name, "\n")] = '\0';
+	if (f)
+		fclose(f);
+	text_line(stderr, "  %8s  %-16s  %s", pid, name, use);
+}
+
+/* Lists the processes that use the mount, as far as this user may see them. */
+static void put_users(const char *mountpoint)
+{
+	DIR *dir = opendir("/proc");
+	const struct dirent *e;
+	bool any = false;
+
+	while (dir && (e = readdir(dir))) {
+		const char *use = e->d_name[0] >= '1' && e->d_name[0] <= '9' ?
+					  use_of(e->d_name, mountpoint) :
+					  NULL;
+
+		if (use)
+			put_process(e->d_name, use);
+		any = any || use;
+	}
+	if (dir)
+		closedir(dir);
+	if (!any)
+		fputs("  processes of other users, or another mount in it\n", stderr);
+}
+
+/* ---- unmounting ---- */
+
+/* 0, -EBUSY or -errno. */
+static int unmount(const char *path)
+{
+	char *argv[] = { "fusermount3", "-u", "--", (char *)path, NULL };
+	posix_spawn_file_actions_t quiet;
+	pid_t child;
+	int status, r;
+
+	if (geteuid() == 0)
+		return umount2(path, UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+	posix_spawn_file_actions_init(&quiet);
+	posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	r = posix_spawnp(&child, argv[0], &quiet, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&quiet);
+	if (r != 0)
+		return -r;
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	/* it does not say why; what else could it be */
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
+}
+
+/* The process that serves the mount, as a pidfd; -1: not known. *ret_silent: it does not answer. */
+static int open_daemon(const struct ctl_mount *m, bool *ret_silent)
+{
+	struct ctl_question q;
+	const char *at;
+	int fd = -1;
+
+	ctl_mounts_ask(m, 1, &q);
+	*ret_silent = q.r == -ETIMEDOUT;
+	at = q.r == 0 ? strstr(q.text, "\n \"pid\": ") : NULL;
+	if (at)
+		fd = (int)syscall(SYS_pidfd_open, (pid_t)strtol(at + 9, NULL, 10), 0);
+	free(q.text);
+	return fd;
+}
+
+static int stop(const struct ctl_mount *m)
+{
+	bool silent;
+	struct pollfd daemon = { .fd = open_daemon(m, &silent), .events = POLLIN };
+	int r, status = EXIT_GOOD;
+
+	/* this process may have been started there */
+	r = chdir("/") < 0 ? -errno : unmount(m->path);
+	if (r == -EBUSY) {
+		text_line(stderr, "cartonctl: %s: not unmounted; it is in use by", m->path);
+		put_users(m->path);
+		status = EXIT_BAD;
+	} else if (r < 0) {
+		status = ctl_failed(m->path, r);
+	} else if (silent) {
+		ctl_refuse(m->path, "unmounted; " CTL_NO_ANSWER " It ends when it goes on");
+	} else if (daemon.fd >= 0 && poll(&daemon, 1, END_MS) == 0) {
+		ctl_refuse(m->path, "unmounted, but its process has not ended: another mount "
+				    "namespace, such as a "
+				    "container's, may have a copy of the mount");
+	}
+	if (daemon.fd >= 0)
+		close(daemon.fd);
+	return status;
+}
+
+int ctl_stop(char **words, int n_words, const struct args *a)
+{
+	struct ctl_mount *list;
+	int r, status;
+	size_t n;
+
+	(void)a;
+	if (n_words != 1)
+		return ctl_usage("stop: %s",
+				 n_words ? "too many arguments" : "MOUNTPOINT is missing");
+	r = ctl_mounts(words[0], &list, &n);
+	if (r < 0)
+		return ctl_failed(words[0], r);
+	if (n == 0)
+		status = ctl_refuse(words[0], "is not a mount of cartonfs");
+	else if (!list[0].own && geteuid() != 0)
+		status = ctl_refuse(
+			words[0],
+			"not unmounted; only root and the user who has mounted may do this");
+	else
+		status = stop(&list[0]);
+	ctl_mounts_free(list, n);
+	return ctl_finish(status);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Readers survive the process. The service manager keeps the FUSE device open, and so the connection, while
+ * the process is killed and started anew; the kernel keeps the requests. The next process goes on:
+ *
+ *  - It gets the device, and a memfd with what was agreed on with the kernel. INIT is answered only once in the
+ *    life of a connection, so the INIT of then is given to libfuse again, and the reply is not sent.
+ *  - The inode numbers of files in the carton are the same (mount_ino()), if the carton is: layout and options
+ *    are compared. Generated files are found by their paths (known.h), if the program has the same version: else
+ *    their names are looked up anew, and who has one open gets ESTALE.
+ *  - Files that an earlier process has opened are pinned, and so verified, at each read.
+ *  - The kernel sends again what was read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9). Where it cannot,
+ *    nothing is kept: such requests would wait for ever.
+ *
+ * Only for the main process of a unit with RuntimeDirectory= and FileDescriptorStoreMax=3. The file `kept` of
+ * that directory has content while the mount outlives the process: the unit looks at it.
+ */
+#ifndef FS_KEEP_H
+#define FS_KEEP_H
+
+#include "mount/mount.h"
+
+struct options;
+struct keep_state;
+
+struct keep {
+	bool wanted;		  /* the device stays with the service manager */
+	bool resumed;		  /* an earlier process has served the mount */
+	int memory, marker;	  /* the memfd, and the file `kept`; -1: none */
+	int source;		  /* the carton, open for reading; -1: it was not passed */
+	struct keep_state *state; /* mapped */
+	int failed;		  /* -errno, logged: the next process has to mount anew */
+	struct mount *mount;
+};
+
+/*
+ * Takes what the service manager passes (LISTEN_FDS). *mountpoint (malloc'ed), if it is a device, is replaced by
+ * the one that was passed. 0, or -errno, logged. `k` is set in any case.
+ */
+int keep_take(struct keep *k, char **mountpoint);
+
+/*
+ * For the step that mounts. True: a mount waits there for its next process. Do not access its
+ * files: nobody would answer.
+ */
+bool keep_is_kept(const char *mountpoint);
+
+/*
+ * systemd decides by the exit status of the main process whether it restarts a unit, not by that of a step before
+ * it. So the step that mounts (-o mount_only) leaves its exit status in the file `failed` of RUNTIME_DIRECTORY, 0
+ * by removing the file, and the main process ends with it. Without the directory nothing is done.
+ */
+void keep_leave_status(int status);
+
+/* True: the step that mounts has failed with *ret. */
+bool keep_take_status(int *ret);
+
+/*
+ * Call it before the sandbox and after notify_open(). Either drops what was kept, or gives the
+ * memfd to the service manager for the next process.
+ */
+void keep_open(struct keep *k);
+
+/*
+ * Call it between mounting and serving. Continues the session of the earlier process, or saves what
+ * the next one needs. 0; or -errno, logged: another carton was mounted.
+ */
+int keep_begin(struct keep *k, struct mount *m, const struct options *o);
+
+/* The process ends normally, and the mount with it. */
+void keep_end(struct keep *k);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cartonfs: mounts a carton.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mount/keep.h"
+#include "process/mountpoint.h"
+#include "common/exit_status.h"
+#include "common/privacy.h"
+#include "mount/session.h"
+#include "common/text.h"
+
+/*
+ * Opens /dev/null for each of stdin, stdout and stderr that is closed. Otherwise the carton could be
+ * opened as descriptor 0 to 2, which the daemon replaces with /dev/null.
+ */
+static int open_standard_files(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	return fd < 0 ? -1 : close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	struct options o;
+	int r, status = EXIT_USAGE;
+
+	privacy_no_core_dumps();
+	if (open_standard_files() < 0) {
+		perror("cartonfs: /dev/null");
+		return EXIT_SYSTEM;
+	}
+	/* the main process of a service, whose mount_only has failed and has said why */
+	if (argc > 1 && mountpoint_is_device(argv[argc - 1]) && keep_take_status(&status))
+		return status;
+	r = options_parse(argc, argv, &o);
+	for (int i = 1; i < argc; i++)
+		privacy_hide(argv[i]);
+	if (r == -ENOMEM) {
+		text_line(stderr, "cartonfs: %s", strerror(ENOMEM));
+		status = EXIT_SYSTEM;
+	} else if (r == 0 && o.help) {
+		fputs(options_help, stdout);
+		status = EXIT_OK;
+	} else if (r == 0 && o.version) {
+		printf("cartonfs %s, libfuse %s\n", CARTON_VERSION, fuse_pkgversion());
+		status = EXIT_OK;
+	} else if (r == 0) {
+		status = o.fake ? EXIT_OK : session_run(&o);
+	}
+	if (o.mount_only)
+		keep_leave_status(status);
+	options_free(&o);
+	return status;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A mount: what the threads that answer its requests share, its inode numbers, and the flags of its files.
+ */
+#ifndef FS_MOUNT_H
+#define FS_MOUNT_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "carton.h"
+#include "process/fuse.h"
+#include "mount/known.h"
+#include "mount/status.h"
+
+struct keep;
+
+struct mount {
+	struct fuse_session *session;
+	struct carton *carton;
+	struct status *status;
+	uid_t owner; /* who mounts */
+	uid_t uid;   /* whom the files belong to */
+	gid_t gid;
+	mode_t umask;
+	bool in_init;	     /* INIT, the first request, is being answered */
+	struct known *known; /* NULL: nothing is kept */
+	struct keep *keep;   /* or NULL */
+	_Atomic uint64_t *
+		pushes; /* MAX_PUSHES: inodes that are being pushed, for the next process; or NULL */
+	uint16_t epoch; /* counts the processes that have served this mount, from 1: see keep.h */
+	unsigned max_read;	  /* bytes, from the mount option; 0: no limit */
+	void (*ready)(void *ctx); /* called at INIT: the mount is usable */
+	void (*used)(void *ctx);  /* called once, at the first open of a file */
+	atomic_bool is_used;
+	void *ctx;
+	pthread_mutex_t
+		first_open; /* held during the first open of a file: see pages_first_open() */
+	struct passthrough *passthrough; /* NULL: not wanted */
+	struct ahead *ahead;	  /* verifies files before they are opened; NULL: nobody does */
+	atomic_int push_patience; /* more than 0: large files are pushed (push.h) */
+};
+
+/* Flags of a node: its carton_mark(). */
+#define MARK_UNSURE 1	/* the kernel was given a size that may be wrong */
+#define MARK_OPENED 2	/* an open has been answered */
+#define MARK_PUSHING 4	/* a push is under way, or about to begin */
+#define MARK_PUSHED 8	/* all but its end was put into the page cache; its end was not read yet */
+#define MARK_TAINTED 16 /* the page cache may hold bytes that are not right: see push_end() */
+#define MARK_DAMAGED 32 /* its bytes have become wrong: pages_damaged() */
+#define MARK_NOTED 64	/* see known.h */
+
+/* -o passthrough: whether the kernel reads the file by itself now; "yes" or "no". */
+#define PASSTHROUGH_NAME "user.carton.passthrough"
+
+/*
+ * The inode numbers of the kernel: the number of the node behind a few of our own (status_files.c), so that the
+ * next process knows them too (keep.h). A generated node has no number, but its address, and the epoch above
+ * its 48 bits: nodes live as long as the process. The next one finds them in known.h.
+ */
+#define INO_FIRST 16
+#define MAX_PUSHES 64
+
+static inline uint64_t mount_tag(const struct mount *m, const void *address)
+{
+	return (uint64_t)m->epoch << 48 | (uint64_t)(uintptr_t)address;
+}
+
+/* Was it made by mount_tag() of this process, and not by an earlier one? */
+static inline bool mount_mine(const struct mount *m, uint64_t tag)
+{
+	return tag >> 48 == m->epoch;
+}
+
+static inline void *mount_untag(uint64_t tag)
+{
+	return (void *)(uintptr_t)(tag & ((1ULL << 48) - 1));
+}
+
+static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_node *node)
+{
+	uint64_t number = carton_number(m->carton, node);
+
+	if (number)
+		return number == 1 ? FUSE_ROOT_ID : INO_FIRST + number;
+	number = known_ino(m->known, node);
+	return number ? number : mount_tag(m, node);
+}
+
+/* NULL: a generated node of an earlier process that cannot be found. */
+static inline struct carton_node *mount_node(const struct mount *m, fuse_ino_t ino)
+{
+	if (ino == FUSE_ROOT_ID)
+		return carton_root(m->carton);
+	if (ino >> 48)
+		return mount_mine(m, ino) ? mount_untag(ino) : known_find(m->known, ino);
+	return ino > INO_FIRST ? carton_by_number(m->carton, ino - INO_FIRST) : NULL;
+}
+
+static inline struct mount *mount_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* The only place that turns -EBADMSG (bad bytes) into EIO. */
+static inline int mount_errno(int r)
+{
+	return r == -EBADMSG ? EIO : -r;
+}
+
+#endif

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/ops.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "mount/park.h"
+#include "mount/passthrough.h"
+
+/* Names and attributes never change, so the kernel may cache them for a year (seconds). */
+#define TIMEOUT (365.0 * 24 * 3600)
+#define BLOCK 4096
+#define MAX_WAITING_READS 8192
+#define MAX_LIST (1 << 20) /* bytes of one answer */
+
+/* Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain. */
+static double fill_stat(const struct mount *m, struct carton_node *node, struct stat *st)
+{
+	struct carton_stat cs;
+
+	carton_stat(node, &cs);
+	memset(st, 0, sizeof(*st));
+	st->st_ino = cs.ino;
+	st->st_nlink = cs.nlink;
+	st->st_uid = m->uid;
+	st->st_gid = m->gid;
+	st->st_size = (off_t)cs.size;
+	st->st_blocks = (blkcnt_t)((cs.size + 511) / 512);
+	st->st_blksize = BLOCK;
+	st->st_mtime = st->st_ctime = st->st_atime = cs.mtime;
+	switch (cs.kind) {
+	case CARTON_DIR:
+		/* writable, so that the owner can remove a copy; the mount itself is read-only */
+		st->st_mode = S_IFDIR | (0755 & ~m->umask);
+		break;
+	case CARTON_FILE:
+		st->st_mode = S_IFREG | ((cs.executable ? 0555 : 0444) & ~m->umask);
+		break;
+	case CARTON_SYMLINK:
+		st->st_mode = S_IFLNK | 0777;
+		break;
+	}
+	if (cs.size_certain)
+		return TIMEOUT;
+	atomic_fetch_or(carton_mark(node), MARK_UNSURE);
+	return 0;
+}
+
+/* ---- requests that never wait ---- */
+
+static void fill_entry(const struct mount *m, struct carton_node *node, struct fuse_entry_param *e)
+{
+	memset(e, 0, sizeof(*e));
+	e->ino = mount_ino(m, node);
+	e->entry_timeout = TIMEOUT;
+	e->attr_timeout = fill_stat(m, node, &e->attr);
+	if (!carton_number(m->carton, node))
+		known_note(m->known, node, e->ino);
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct mount *m = userdata;
+
+	m->in_init = true;
+	/* replies are in memory, and a write is faster than a splice */
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+				  FUSE_CAP_SPLICE_MOVE);
+	conn->want |= conn->capable & (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_READDIRPLUS |
+				       FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS);
+	/* always READDIRPLUS: attributes cost nothing here, and save a LOOKUP for each name */
+	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
+	conn->max_read = m->max_read;
+	passthrough_init(m->passthrough, conn);
+	/* a read that waits for a server must not keep others in the kernel's queue */
+	conn->max_background = MAX_WAITING_READS;
+	conn->congestion_threshold = MAX_WAITING_READS;
+	m->ready(m->ctx);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	const char *target = carton_target(mount_node(mount_of(req), ino));
+
+	if (target)
+		fuse_reply_readlink(req, target);
+	else
+		fuse_reply_err(req, EINVAL);
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	(void)ino;
+	(void)n;
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	(void)count;
+	(void)forgets;
+	fuse_reply_none(req);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct carton_totals totals;
+	struct statvfs st = { .f_bsize = BLOCK, .f_frsize = BLOCK, .f_namemax = 255 };
+
+	(void)ino;
+	carton_totals(mount_of(req)->carton, &totals);
+	st.f_blocks = (totals.bytes + BLOCK - 1) / BLOCK;
+	st.f_files = totals.nodes;
+	fuse_reply_statfs(req, &st);
+}
+
+static bool is_file(const struct carton_node *node)
+{
+	struct carton_stat st;
+
+	carton_stat(node, &st);
+	return st.kind == CARTON_FILE;
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *node = mount_node(m, ino);
+	char value[256];
+	ssize_t n = carton_property(node, name, value, sizeof(value));
+
+	if (m->passthrough && strcmp(name, PASSTHROUGH_NAME) == 0 && is_file(node))
+		n = snprintf(value, sizeof(value), "%s",
+			     passthrough_has(m->passthrough, node) ? "yes" : "no");
+	/* EOPNOTSUPP: unlike after ENODATA, the kernel and ls -l ask for ACLs and labels only once */
+	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
+		fuse_reply_err(req, EOPNOTSUPP);
+	else if (n < 0)
+		fuse_reply_err(req, mount_errno((int)n));
+	else if (size == 0)
+		fuse_reply_xattr(req, (size_t)n);
+	else if ((size_t)n > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, value, (size_t)n);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	const struct mount *m = mount_of(req);
+	const struct carton_node *node = mount_node(m, ino);
+	bool more = m->passthrough && is_file(node);
+	char names[1024];
+	const char *name;
+	size_t n = 0;
+
+	for (size_t i = 0; (name = carton_property_name(node, i)) || more; i++) {
+		if (!name) {
+			name = PASSTHROUGH_NAME;
+			more = false;
+		}
+		size_t len = strlen(name) + 1;
+
+		if (len > sizeof(names) - n)
+			break;
+		memcpy(names + n, name, len);
+		n += len;
+	}
+	if (size == 0)
+		fuse_reply_xattr(req, n);
+	else if (n > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, names, n);
+}
+
+/* ---- directories: may wait until they are generated ---- */
+
+static int start_list(struct parked *p)
+{
+	return carton_list(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
+}
+
+/* Answers, once the children of a lazy directory are there: READDIR too, if they were in an earlier process. */
+static void list_first(struct parked *q)
+{
+	int r = carton_list(mount_of(q->req)->carton, q->node, NULL, NULL, NULL);
+
+	if (r == -EAGAIN)
+		park(q, start_list);
+	else
+		q->finish(q, r);
+}
+
+static void finish_opendir(struct parked *p, int r)
+{
+	if (r < 0) {
+		fuse_reply_err(p->req, mount_errno(r));
+		return;
+	}
+	p->fi.keep_cache = 1;
+	p->fi.cache_readdir = 1;
+	fuse_reply_open(p->req, &p->fi);
+}
+
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct parked q = { .req = req,
+			    .finish = finish_opendir,
+			    .node = mount_node(mount_of(req), ino),
+			    .fi = *fi };
+
+	list_first(&q);
+}
+
+static void finish_lookup(struct parked *p, int r)
+{
+	const struct mount *m = mount_of(p->req);
+	struct carton_node *node;
+	struct fuse_entry_param e;
+
+	if (r == 0)
+		r = carton_lookup(p->node, p->name, &node);
+	if (r == -ENOENT) {
+		/* inode 0: the kernel caches that the name does not exist */
+		memset(&e, 0, sizeof(e));
+		e.entry_timeout = TIMEOUT;
+		fuse_reply_entry(p->req, &e);
+	} else if (r < 0) {
+		fuse_reply_err(p->req, mount_errno(r));
+	} else {
+		fill_entry(m, node, &e);
+		fuse_reply_entry(p->req, &e);
+	}
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct parked q = { .req = req,
+			    .finish = finish_lookup,
+			    .node = mount_node(mount_of(req), parent) };
+
+	if (strlen(name) >= sizeof(q.name)) {
+		fuse_reply_err(req, ENAMETOOLONG);
+		return;
+	}
+	strcpy(q.name, name);
+	list_first(&q);
+}
+
+/* The entry at an offset: 0 is ".", 1 is "..", then the children. NULL after the last one. */
+static struct carton_node *entry_at(struct carton_node *dir, off_t off, const char **ret_name)
+{
+	struct carton_node *node;
+
+	if (off < 2) {
+		*ret_name = off == 0 ? "." : "..";
+		return off == 0 ? dir : carton_parent(dir);
+	}
+	node = carton_child(dir, (size_t)off - 2);
+	if (node)
+		*ret_name = carton_name(node);
+	return node;
+}
+
+static bool is_hidden(const struct carton_node *node)
+{
+	struct carton_stat st;
+
+	carton_stat(node, &st);
+	return st.hidden;
+}
+
+static void answer_list(const struct parked *q, int r, bool plus)
+{
+	const struct mount *m = mount_of(q->req);
+	/* a shorter list is no end: the kernel asks again */
+	const size_t size = q->size < MAX_LIST ? q->size : MAX_LIST;
+	char *buf = r < 0 ? NULL : malloc(size);
+	struct carton_node *node;
+	off_t off = q->off;
+	const char *name;
+	size_t used = 0;
+
+	if (!buf || off < 0) {
+		fuse_reply_err(q->req, r < 0 ? mount_errno(r) : buf ? EINVAL : ENOMEM);
+		free(buf);
+		return;
+	}
+	for (; (node = entry_at(q->node, off, &name)); off++) {
+		struct fuse_entry_param e;
+		size_t need;
+
+		if (off >= 2 && is_hidden(node))
+			continue;
+		fill_entry(m, node, &e);
+		if (off < 2)
+			e.ino = 0; /* no lookup count for "." and ".." */
+		if (plus)
+			need = fuse_add_direntry_plus(q->req, buf + used, size - used, name, &e,
+						      off + 1);
+		else
+			need = fuse_add_direntry(q->req, buf + used, size - used, name, &e.attr,
+						 off + 1);
+		if (need > size - used)
+			break;
+		used += need;
+	}
+	fuse_reply_buf(q->req, buf, used);
+	free(buf);
+}
+
+static void finish_readdir(struct parked *p, int result)
+{
+	answer_list(p, result, false);
+}
+
+static void finish_readdirplus(struct parked *p, int result)
+{
+	answer_list(p, result, true);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	struct parked q = { .req = req,
+			    .finish = finish_readdir,
+			    .node = mount_node(mount_of(req), ino),
+			    .size = size,
+			    .off = off };
+
+	(void)fi;
+	list_first(&q);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			   struct fuse_file_info *fi)
+{
+	struct parked q = { .req = req,
+			    .finish = finish_readdirplus,
+			    .node = mount_node(mount_of(req), ino),
+			    .size = size,
+			    .off = off };
+
+	(void)fi;
+	list_first(&q);
+}
+
+/* ---- attributes: may wait for a server ---- */
+
+static void finish_getattr(struct parked *p, int r)
+{
+	struct stat st;
+	double timeout;
+
+	if (r < 0) {
+		fuse_reply_err(p->req, mount_errno(r));
+		return;
+	}
+	timeout = fill_stat(mount_of(p->req), p->node, &st);
+	fuse_reply_attr(p->req, &st, timeout);
+}
+
+static int start_getattr(struct parked *p)
+{
+	return carton_size(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	const struct mount *m = mount_of(req);
+	struct parked q = { .req = req, .finish = finish_getattr, .node = mount_node(m, ino) };
+
+	(void)fi;
+	if (carton_size(m->carton, q.node, NULL, NULL, NULL) == 0)
+		finish_getattr(&q, 0);
+	else
+		park(&q, start_getattr);
+}
+
+const struct fuse_lowlevel_ops mount_ops = {
+	.init = op_init,
+	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
+	.getattr = op_getattr,
+	.readlink = op_readlink,
+	.open = files_open,
+	.read = files_read,
+	.release = files_release,
+	.ioctl = control_ioctl,
+	.opendir = op_opendir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.statfs = op_statfs,
+	.getxattr = op_getxattr,
+	.listxattr = op_listxattr,
+};

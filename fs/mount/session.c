@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "mount/ahead.h"
+#include "process/daemon.h"
+#include "process/handover.h"
+#include "mount/keep.h"
+#include "process/mounter.h"
+#include "process/mountpoint.h"
+#include "process/notify.h"
+#include "mount/ops.h"
+#include "mount/pages.h"
+#include "mount/park.h"
+#include "mount/passthrough.h"
+#include "common/exit_status.h"
+#include "common/progress.h"
+#include "process/sandbox.h"
+#include "process/signals.h"
+#include "mount/status_files.h"
+#include "common/text.h"
+#include "process/unmounted.h"
+#include "process/user.h"
+
+struct session {
+	struct options *options;
+	struct mount mount;
+	struct mounter mounter;
+	struct status counts;
+	bool journal;	     /* stderr goes to it */
+	atomic_bool opening; /* the carton: errors without a subject are about it */
+	struct unmounted unmounted;
+	struct keep keep;
+	bool mounted;  /* by the mounter, and not unmounted since */
+	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
+	FILE *error_file; /* or NULL */
+	bool detached; /* the daemon has closed its stderr: log to syslog. Atomic: any thread logs */
+};
+
+/* ---- log ---- */
+
+/* Shows the last error in `systemctl status`. */
+static void tell_error(const char *subject, const char *message)
+{
+	char text[512];
+
+	notify_systemd(text_format(text, sizeof(text), "STATUS=last error: %s%s%s",
+				   subject ? subject : "", subject ? ": " : "", message));
+}
+
+/* Writes a line to error_file, if there is one. */
+__attribute__((format(printf, 2, 3))) static void put_error(const struct session *s,
+							    const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!s->error_file)
+		return;
+	va_start(ap, fmt);
+	text_vline(s->error_file, fmt, ap);
+	va_end(ap);
+	fflush(s->error_file);
+}
+
+static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
+{
+	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+	static const char *const prefixes[] = { "", "warning: ", "", "" };
+	struct session *s = ctx;
+	char priority[16];
+
+	if (!subject && level == CARTON_LOG_ERROR && s->opening)
+		subject = s->options->label;
+	if (level <= CARTON_LOG_WARNING) {
+		status_error(&s->counts, subject, message);
+		tell_error(subject, message);
+	}
+	if (level == CARTON_LOG_DEBUG && !s->options->debug)
+		return;
+	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
+		mounter_log(&s->mounter, priorities[level], "%s: %s%s%s", s->options->label,
+			    subject ? subject : "", subject ? ": " : "", message);
+		return;
+	}
+	if (level == CARTON_LOG_ERROR)
+		put_error(s, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
+	progress_clear();
+	/* the journal takes the priority from a prefix */
+	snprintf(priority, sizeof(priority), "<%d>", priorities[level]);
+	text_line(stderr, "%scartonfs: %s%s%s%s", s->journal ? priority : "", prefixes[level],
+		  subject ? subject : "", subject ? ": " : "", message);
+}
+
+/* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */
+static int report_status(const struct session *s, int status)
+{
+	if (status != EXIT_OK)
+		put_error(s, "cartonfs: %s: exit status %d", s->options->label, status);
+	return status;
+}
+
+/* struct options has it; libfuse passes no context to its log. */
+static const char *suggestion;
+
+/* Sends the messages of libfuse to the same log. */
+__attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_level level,
+							      const char *fmt, va_list ap)
+{
+	static _Thread_local char text[512];
+	size_t used = strlen(text);
+	char *newline;
+	bool mean;
+
+	/* libfuse may write one line in several calls */
+	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
+	newline = strchr(text, '\n');
+	if (!newline && strlen(text) < sizeof(text) - 1)
+		return;
+	if (newline)
+		*newline = '\0';
+	mean = suggestion && strstr(text, "unknown option");
+	carton_log(level <= FUSE_LOG_ERR     ? CARTON_LOG_ERROR :
+		   level <= FUSE_LOG_WARNING ? CARTON_LOG_WARNING :
+		   level <= FUSE_LOG_INFO    ? CARTON_LOG_INFO :
+					       CARTON_LOG_DEBUG,
+		   NULL, "%s%s%s%s", text, mean ? "; did you mean " : "", mean ? suggestion : "",
+		   mean ? "?" : "");
+	text[0] = '\0';
+}
+
+/* ---- the daemon ---- */
+
+/* Says what is mounted, to systemd and at a terminal. */
+static void tell_ready(const struct session *s)
+{
+	struct carton_totals totals;
+	char hash[65], text[256];
+
+	carton_totals(s->mount.carton, &totals);
+	carton_model_hash(s->mount.carton, hash);
+	snprintf(text, sizeof(text), "READY=1\nSTATUS=%llu files, model %.12s",
+		 (unsigned long long)totals.files, hash);
+	notify_systemd(text);
+	if (s->options->foreground && isatty(STDERR_FILENO))
+		text_line(stderr, "cartonfs: %s is mounted on %s; Ctrl-C unmounts it",
+			  s->options->label, s->options->mountpoint);
+}
+
+/* Called when the mount is usable: becomes a daemon, and lets the parent process return. */
+static void on_ready(void *ctx)
+{
+	struct session *s = ctx;
+
+	tell_ready(s);
+	if (s->status_fd < 0)
+		return;
+	__atomic_store_n(&s->detached, true, __ATOMIC_RELEASE);
+	daemon_ready(s->status_fd);
+	s->status_fd = -1;
+}
+
+static void on_used(void *ctx)
+{
+	struct session *s = ctx;
+
+	if (s->mounted)
+		mounter_read_ahead(&s->mounter);
+}
+
+/* ---- serving ---- */
+
+/* Every large file that was unpacked keeps a descriptor open. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+/*
+ * The mount has no name any more. Requests that wait are cancelled: else they would keep it until
+ * their deadline.
+ */
+static void on_unmounted(void)
+{
+	parked_cancel_all(ENOTCONN);
+}
+
+static int loop(struct session *s, struct fuse_session *se)
+{
+	struct fuse_loop_config *config = fuse_loop_cfg_create();
+	int r;
+
+	if (!config)
+		return EXIT_SYSTEM;
+	fuse_loop_cfg_set_clone_fd(config, 0);
+	r = fuse_session_loop_mt(se, config);
+	signals_loop_ended();
+	fuse_loop_cfg_destroy(config);
+	notify_systemd("STOPPING=1");
+	ahead_stop(s->mount.ahead);
+	/* answer parked requests while the connection is still open */
+	carton_stop(s->mount.carton);
+	/* a thread that reads a request during the unmount gets ECONNABORTED */
+	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_OK;
+}
+
+/*
+ * Mounts through the mounter, unless the mountpoint is an open device. The session gets the device.
+ */
+static int attach(struct session *s)
+{
+	struct fuse_session *se = s->mount.session;
+	char path[32];
+	int fd, r;
+
+	if (mountpoint_is_device(s->options->mountpoint))
+		return fuse_session_mount(se, s->options->mountpoint);
+	r = mounter_mount(&s->mounter, &fd);
+	if (r < 0)
+		return r;
+	s->mounted = true;
+	unmounted_watch(&s->unmounted, on_unmounted);
+	snprintf(path, sizeof(path), "/dev/fd/%d", fd);
+	return fuse_session_mount(se, path);
+}
+
+/* True: unmounted from outside. Another mount may be at the mountpoint now. */
+static bool is_unmounted(struct fuse_session *se)
+{
+	struct pollfd p = { fuse_session_fd(se), 0, 0 };
+
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
+/*
+ * Verifies ahead, but fetches nothing ahead. If this fails, files are verified when they are
+ * opened.
+ */
+static void start_ahead(struct session *s)
+{
+	const struct options *o = s->options;
+	int r;
+
+	if (o->carton.verify == CARTON_VERIFY_OFF || strstr(o->source, "://"))
+		return;
+	r = ahead_start(&s->mount, o->verify_in_background, &s->mount.ahead);
+	if (r < 0)
+		carton_log(CARTON_LOG_WARNING, NULL, "files are not verified ahead: %s",
+			   strerror(-r));
+}
+
+/* Mounts, and serves until the end of the mount. */
+static int serve(struct session *s)
+{
+	struct fuse_session *se = s->mount.session;
+	int status = EXIT_MOUNT;
+
+	if (signals_catch(se) < 0)
+		return status;
+	if (attach(s) == 0) {
+		/* the next start of the service mounts anew */
+		if (keep_begin(&s->keep, &s->mount, s->options) < 0)
+			return EXIT_SYSTEM;
+		start_ahead(s);
+		status = loop(s, se);
+		unmounted_close(&s->unmounted);
+		/* before the unmount: its threads may still answer requests */
+		carton_close(s->mount.carton);
+		s->mount.carton = NULL;
+		ahead_free(s->mount.ahead);
+		if (is_unmounted(se))
+			s->mounted = false;
+	}
+	return status;
+}
+
+/* The exit status for a carton that cannot be opened, or whose files cannot be verified. */
+static int status_of(const struct options *o, int error)
+{
+	switch (error) {
+	case -EINVAL:
+		return EXIT_USAGE;
+	case -ENOMEM:
+	case -EMFILE:
+	case -ENFILE:
+	case -ENOSPC:
+	case -EDQUOT:
+		return EXIT_SYSTEM;
+	case -EREMOTEIO: /* a server answers with 500 */
+	case -ETIMEDOUT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+	case -ENETDOWN:
+		return o->carton.offline ? EXIT_MOUNT : EXIT_LATER;
+	default:
+		return EXIT_MOUNT;
+	}
+}
+
+/* After the reason, which was logged. */
+__attribute__((format(printf, 2, 3))) static void tell_not_mounted(const struct session *s,
+								   const char *fmt, ...)
+{
+	char why[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	text_line(stderr, "%scartonfs: %s: not mounted: %s", s->journal ? "<3>" : "",
+		  s->options->label, why);
+}
+
+static int verify_all(struct session *s)
+{
+	int why = 0;
+	ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show, "verify", &why);
+
+	progress_clear();
+	if (bad > 0)
+		tell_not_mounted(s, "%zd file%s failed", bad, bad == 1 ? "" : "s");
+	else if (bad < 0)
+		tell_not_mounted(s, "%s", strerror((int)-bad));
+	return bad > 0 ? status_of(s->options, why) : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
+}
+
+static struct session *reporting; /* the session of this process, for a signal handler */
+
+/* A system call that was denied: a line of the log, by what is safe in a signal handler. */
+static void on_denied(const char *line)
+{
+	const struct session *s = reporting;
+	struct iovec parts[] = { { (char[]){ "<3>" }, s->journal ? 3 : 0 },
+				 { (char[]){ "cartonfs: " }, 10 },
+				 { (char *)line, strlen(line) },
+				 { (char[]){ "\n" }, 1 } };
+
+	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE))
+		mounter_log_line(&s->mounter, LOG_ERR, s->options->label, line);
+	else
+		(void)!writev(STDERR_FILENO, parts, 4);
+}
+
+static int open_files(void *ctx, int listener, int memory)
+{
+	return mounter_open_files(ctx, listener, memory);
+}
+
+/* NULL: out of memory, or an option that is unknown to libfuse too; reported. */
+static struct fuse_session *new_session(struct session *s, const struct fuse_lowlevel_ops *ops)
+{
+	suggestion = s->options->suggestion;
+	return fuse_session_new(&s->options->fuse, ops, sizeof(*ops), &s->mount);
+}
+
+static int open_and_serve(struct session *s)
+{
+	struct sandbox_helper helper = { .open_for_me = open_files,
+					 .ctx = &s->mounter,
+					 .denied = on_denied };
+	struct options *o = s->options;
+	char passed[32];
+	int r, status;
+
+	snprintf(passed, sizeof(passed), "/dev/fd/%d", s->keep.source);
+	raise_file_limit();
+	/* before anything is fetched, because it reports unknown options */
+	s->mount.session = new_session(s, status_ops());
+	if (!s->mount.session)
+		return EXIT_USAGE;
+	r = mounter_start(s->mount.session, o, &s->mounter);
+	if (r < 0) {
+		text_line(stderr, "cartonfs: %s", strerror(-r));
+		fuse_session_destroy(s->mount.session);
+		return EXIT_SYSTEM;
+	}
+	if (o->passthrough &&
+	    passthrough_new(s->mount.session, &s->mounter, &s->mount.passthrough) < 0)
+		carton_log(CARTON_LOG_WARNING, NULL, "passthrough: %s", strerror(ENOMEM));
+	s->counts.passthrough = s->mount.passthrough;
+	notify_open();
+	unmounted_open(&s->unmounted, o->mountpoint);
+	if (mountpoint_is_device(o->mountpoint))
+		keep_open(&s->keep);
+	if (!o->nosandbox) {
+		o->carton.confine = sandbox_enter;
+		o->carton.confine_ctx = &helper;
+	}
+	if (!o->nosandbox && user_default_cache(&o->carton.cache_dir) < 0)
+		o->carton.cache_dir = NULL;
+	o->carton.damaged = pages_damaged;
+	o->carton.damaged_ctx = &s->mount;
+	s->opening = true;
+	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->carton, &s->mount.carton);
+	s->opening = false;
+	if (r == 0 && !o->nosandbox)
+		r = sandbox_opened(carton_fetches(s->mount.carton));
+	if (r < 0) {
+		tell_not_mounted(s, "%s", r == -EBADMSG ? "not a valid carton" : strerror(-r));
+		status = status_of(o, r);
+	} else {
+		status = o->verify_at_mount ? verify_all(s) : EXIT_OK;
+		if (status == EXIT_OK)
+			status = serve(s);
+	}
+	unmounted_close(&s->unmounted);
+	keep_end(&s->keep);
+	carton_close(s->mount.carton);
+	/* closes the device, and with it the connection: the unmount waits for no request */
+	fuse_session_destroy(s->mount.session);
+	passthrough_free(s->mount.passthrough);
+	if (s->mounted)
+		mounter_unmount(&s->mounter);
+	mounter_stop(&s->mounter);
+	return status;
+}
+
+/*
+ * Whoever can write to the directory may have put a symlink there, or a second name of a file: nothing is written but
+ * to a file that is ours, or root's and given to us to write to. It is emptied after that is known.
+ */
+static bool is_safe_error_file(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	errno = EPERM;
+	if ((st.st_uid != geteuid() && st.st_uid != 0) || st.st_nlink > 1)
+		return false;
+	return !S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0;
+}
+
+/* False: it cannot be opened, or another user has made it. */
+static bool open_error_file(const char *path, FILE **ret)
+{
+	const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
+	int fd = path ? open(path, flags, 0644) : -1;
+
+	*ret = fd >= 0 && is_safe_error_file(fd) ? fdopen(fd, "w") : NULL;
+	if (!path || *ret)
+		return true;
+	text_line(stderr, "cartonfs: error_file %s: %s%s", path, strerror(errno),
+		  errno == ELOOP ? "; it is a symlink" :
+		  errno == EPERM ? "; it has to belong to the user who mounts, or to root, and to "
+				   "have one name" :
+				   "");
+	if (fd >= 0)
+		close(fd);
+	return false;
+}
+
+/* Prepares the mountpoint, which may be replaced by a device. 0, or -errno, logged. */
+static int prepare(struct options *o, struct keep *keep)
+{
+	int r = keep_take(keep, &o->mountpoint);
+
+	if (r == 0)
+		r = handover_receive(o->given, &o->mountpoint);
+	if (r == 0 && o->mkdir_mode >= 0)
+		r = mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode);
+	return r < 0 ? r : mountpoint_prepare(o->mountpoint);
+}
+
+/*
+ * The main process may be a user who cannot open the carton. This step may be one too, when it checks the options for
+ * a reload: what is stored stays then.
+ */
+static void pass_source(const struct options *o)
+{
+	int fd;
+
+	/* without it, the main process takes the first descriptor for the device: see keep_take() */
+	if (!getenv("RUNTIME_DIRECTORY"))
+		return;
+	fd = open(o->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 && errno == EACCES)
+		return;
+	notify_store_source(fd);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Mounts, and leaves the device to the service manager. */
+static int mount_and_pass(struct options *o, struct fuse_session *se)
+{
+	if (fuse_session_mount(se, o->mountpoint) < 0)
+		return EXIT_MOUNT;
+	/* those of an earlier mount */
+	notify_forget();
+	if (notify_store(fuse_session_fd(se), NOTIFY_DEVICE) == 0)
+		return EXIT_OK;
+	text_line(stderr, "cartonfs: mount_only: no service manager takes the mount");
+	fuse_session_unmount(se);
+	return EXIT_MOUNT;
+}
+
+/* For a service whose main process has no privileges. A mount that waits for its next process stays. */
+static int mount_only(struct session *s)
+{
+	struct options *o = s->options;
+	struct fuse_session *se = new_session(s, &mount_ops);
+	int status = EXIT_OK;
+
+	if (!se)
+		return EXIT_USAGE;
+	notify_open();
+	if (!keep_is_kept(o->mountpoint))
+		status = prepare(o, &s->keep) < 0 ? EXIT_MOUNT : mount_and_pass(o, se);
+	if (status == EXIT_OK)
+		pass_source(o);
+	fuse_session_destroy(se);
+	return status;
+}
+
+int session_run(struct options *o)
+{
+	struct session s = {
+		.options = o,
+		.mount = { .owner = geteuid(),
+			   .uid = o->uid,
+			   .gid = o->gid,
+			   .umask = o->umask,
+			   .max_read = o->max_read,
+			   .epoch = 1,
+			   .ready = on_ready,
+			   .used = on_used,
+			   .first_open = PTHREAD_MUTEX_INITIALIZER,
+			   .push_patience = 1 },
+		.counts = { .lock = PTHREAD_MUTEX_INITIALIZER },
+		.status_fd = -1,
+	};
+	int status;
+
+	s.mount.ctx = &s;
+	reporting = &s;
+	s.mount.status = &s.counts;
+	s.counts.source = o->label;
+	s.counts.started = time(NULL);
+	s.journal = notify_is_journal();
+	carton_log_set(on_log, &s);
+	fuse_set_log_func(on_fuse_log);
+	if (!open_error_file(o->error_file, &s.error_file))
+		return EXIT_USAGE;
+	if (o->mount_only)
+		return report_status(&s, mount_only(&s));
+	if (prepare(o, &s.keep) < 0)
+		return report_status(&s, EXIT_MOUNT);
+	s.counts.mountpoint = o->mountpoint;
+	if (o->foreground)
+		return report_status(&s, open_and_serve(&s));
+
+	/* before any thread starts; the child logs to stderr until it is mounted */
+	if (!daemon_fork(&s.status_fd, &status))
+		return status;
+	status = report_status(&s, open_and_serve(&s));
+	options_free(o);
+	exit(status);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "mount/passthrough.h"
+#include "common/text.h"
+
+void status_error(struct status *s, const char *subject, const char *message)
+{
+	struct status_error *e;
+
+	pthread_mutex_lock(&s->lock);
+	e = &s->last[s->n_errors++ % STATUS_ERRORS];
+	e->when = time(NULL);
+	snprintf(e->text, sizeof(e->text), "%s%s%s", subject ? subject : "", subject ? ": " : "",
+		 message);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static uint64_t count_errors(struct status *s)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&s->lock);
+	n = s->n_errors;
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+/* Ends `f`, which has written to `text`. */
+static int end_text(FILE *f, const struct status_text *text, struct status_text *ret)
+{
+	int failed = ferror(f);
+
+	if (fclose(f) == 0 && !failed) {
+		*ret = *text;
+		return 0;
+	}
+	free(text->data);
+	return -ENOMEM;
+}
+
+/* ---- JSON: one member or element a line, for cartonctl ---- */
+
+struct list {
+	FILE *f;
+	bool begun;
+};
+
+static void put_waiting(void *ctx, const struct carton_waiting *w)
+{
+	struct list *l = ctx;
+
+	fprintf(l->f, "%s\n  {\"path\": ", l->begun ? "," : "");
+	json_string(l->f, w->path);
+	fprintf(l->f,
+		", \"state\": \"%s\", \"done\": %" PRIu64 ", \"size\": %" PRIu64 ", \"opens\": %u}",
+		w->fetching ? "fetching" : "verifying", w->done, w->size, w->opens);
+	l->begun = true;
+}
+
+static void put_errors(FILE *f, struct status *s)
+{
+	bool begun = false;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint64_t i = s->n_errors > STATUS_ERRORS ? s->n_errors - STATUS_ERRORS : 0;
+	     i < s->n_errors; i++) {
+		const struct status_error *e = &s->last[i % STATUS_ERRORS];
+
+		fprintf(f, "%s\n  {\"time\": %lld, \"message\": ", begun ? "," : "",
+			(long long)e->when);
+		json_string(f, e->text);
+		fputc('}', f);
+		begun = true;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void put_number(FILE *f, const char *name, uint64_t value)
+{
+	fprintf(f, " \"%s\": %" PRIu64 ",\n", name, value);
+}
+
+static void put_text(FILE *f, const char *name, const char *value)
+{
+	fprintf(f, " \"%s\": ", name);
+	json_string(f, value);
+	fputs(",\n", f);
+}
+
+int status_json(struct status *s, struct carton *c, struct status_text *ret)
+{
+	struct carton_counters k;
+	struct status_text text;
+	FILE *f = open_memstream(&text.data, &text.len);
+	struct list waiting = { .f = f };
+	char hash[65];
+	uint64_t passed;
+	bool on;
+
+	if (!f)
+		return -ENOMEM;
+	carton_counters(c, &k);
+	carton_model_hash(c, hash);
+	fputs("{\n", f);
+	put_text(f, "mountpoint", s->mountpoint);
+	put_text(f, "source", s->source);
+	put_text(f, "model_hash", hash);
+	put_text(f, "version", CARTON_VERSION);
+	put_number(f, "pid", (uint64_t)getpid());
+	put_number(f, "started", (uint64_t)s->started);
+	if (s->passthrough) {
+		on = passthrough_count(s->passthrough, &passed);
+		fprintf(f, " \"passthrough\": %s,\n", on ? "true" : "false");
+		put_number(f, "passthrough_files", passed);
+	}
+	put_number(f, "files", k.files);
+	put_number(f, "bytes", k.bytes);
+	put_number(f, "verified_files", k.verified_files);
+	put_number(f, "verified_bytes", k.verified_bytes);
+	put_number(f, "corrupt_files", k.corrupt_files);
+	put_number(f, "corrupt_bytes", k.corrupt_bytes);
+	put_number(f, "unread_files", k.files - k.verified_files - k.corrupt_files);
+	put_number(f, "unread_bytes", k.bytes - k.verified_bytes - k.corrupt_bytes);
+	put_number(f, "cached_bytes", k.cached_bytes);
+	put_number(f, "remote_bytes", k.remote_bytes);
+	put_number(f, "hashed_bytes", k.hashed_bytes);
+	put_number(f, "fetched_bytes", k.fetched_bytes);
+	put_number(f, "cache_hits", k.cache_hits);
+	put_number(f, "cache_misses", k.cache_misses);
+	put_number(f, "errors", count_errors(s));
+	fputs(" \"waiting\": [", f);
+	carton_waiting(c, put_waiting, &waiting);
+	fputs("],\n \"last_errors\": [", f);
+	put_errors(f, s);
+	fputs("]\n}\n", f);
+	return end_text(f, &text, ret);
+}
+
+/* ---- Prometheus: names, units and suffixes follow its conventions ---- */
+
+static void put_family(FILE *f, const char *name, const char *type, const char *help)
+{
+	fprintf(f, "# HELP cartonfs_%s %s\n# TYPE cartonfs_%s %s\n", name, help, name, type);
+}
+
+static void put_metric(FILE *f, const char *name, const char *type, const char *help,
+		       uint64_t value)
+{
+	put_family(f, name, type, help);
+	fprintf(f, "cartonfs_%s %" PRIu64 "\n", name, value);
+}
+
+static void put_states(FILE *f, const char *name, const uint64_t values[3])
+{
+	static const char *const states[] = { "verified", "corrupt", "unread" };
+
+	for (size_t i = 0; i < 3; i++)
+		fprintf(f, "cartonfs_%s{state=\"%s\"} %" PRIu64 "\n", name, states[i], values[i]);
+}
+
+static void put_info(FILE *f, const struct status *s, const struct carton *c)
+{
+	char hash[65];
+
+	carton_model_hash(c, hash);
+	put_family(f, "info", "gauge", "The carton that is mounted; always 1.");
+	fputs("cartonfs_info{source=", f);
+	json_label(f, s->source);
+	fputs(",mountpoint=", f);
+	json_label(f, s->mountpoint);
+	fprintf(f, ",model_hash=\"%s\",version=\"%s\"} 1\n", hash, CARTON_VERSION);
+}
+
+int status_metrics(struct status *s, struct carton *c, struct status_text *ret)
+{
+	struct carton_counters k;
+	struct status_text text;
+	FILE *f = open_memstream(&text.data, &text.len);
+
+	if (!f)
+		return -ENOMEM;
+	carton_counters(c, &k);
+	put_info(f, s, c);
+	put_metric(f, "start_time_seconds", "gauge", "When it was mounted, since 1970.",
+		   (uint64_t)s->started);
+	put_family(f, "files", "gauge", "Files of the carton by their state.");
+	put_states(f, "files",
+		   (uint64_t[]){ k.verified_files, k.corrupt_files,
+				 k.files - k.verified_files - k.corrupt_files });
+	put_family(f, "files_size_bytes", "gauge", "Sizes of these files together.");
+	put_states(f, "files_size_bytes",
+		   (uint64_t[]){ k.verified_bytes, k.corrupt_bytes,
+				 k.bytes - k.verified_bytes - k.corrupt_bytes });
+	put_metric(f, "cached_bytes", "gauge",
+		   "Files that a local carton does not have and that were fetched.",
+		   k.cached_bytes);
+	put_metric(f, "remote_bytes", "gauge", "Files that were not fetched yet.", k.remote_bytes);
+	put_metric(f, "hashed_bytes_total", "counter", "Bytes read to be verified.",
+		   k.hashed_bytes);
+	put_metric(f, "fetched_bytes_total", "counter", "Bytes that came from servers.",
+		   k.fetched_bytes);
+	put_metric(f, "cache_hits_total", "counter", "Contents that the cache had.", k.cache_hits);
+	put_metric(f, "cache_misses_total", "counter", "Contents that the cache had not.",
+		   k.cache_misses);
+	put_metric(f, "waiting_opens", "gauge", "Opens that wait for a file.", k.waiting);
+	put_metric(f, "errors_total", "counter", "Errors and warnings that were logged.",
+		   count_errors(s));
+	return end_text(f, &text, ret);
+}

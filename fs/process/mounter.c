@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "process/mounter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "process/datagram.h"
+#include "process/opener.h"
+#include "process/message.h"
+#include "process/mountpoint.h"
+#include "common/text.h"
+
+#define MAX_TEXT 2048
+#define SOCKET 3 /* the number of its socket in the process */
+/*
+ * A loader that copies tensors out of a mapping takes 0.75 of the time that it does with 128, a sequential
+ * reader 0.8. More gains little, and random faults read that much each.
+ */
+#define READ_AHEAD_KIB "512"
+
+enum request_kind {
+	REQUEST_MOUNT,
+	REQUEST_UNMOUNT,
+	REQUEST_LOG,
+	REQUEST_OPEN_FILES, /* with the two descriptors */
+	REQUEST_READ_AHEAD,
+	REQUEST_BACKING_OPEN,  /* with the device and the file */
+	REQUEST_BACKING_CLOSE, /* with the device; the text is the id */
+	REQUEST_QUIT,
+};
+
+/* One datagram; of `text` only what is used is sent. */
+struct request {
+	int kind;
+	int priority;
+	char text[MAX_TEXT];
+};
+
+#define HEAD_SIZE offsetof(struct request, text)
+
+/* ---- the process ---- */
+
+struct state {
+	const struct options *options;
+	struct fuse_session *session;
+	bool mounted;
+	unsigned major, minor; /* of what is mounted */
+	int socket;
+	struct opener opener;
+};
+
+/* Sets the name that ps(1) shows. argv is one block of memory, which is no longer used. */
+static void rename_process(void)
+{
+	char text[4096];
+	FILE *f = fopen("/proc/self/cmdline", "re");
+	size_t size = 0, n;
+
+	while (f && (n = fread(text, 1, sizeof(text), f)) > 0)
+		size += n;
+	if (f)
+		fclose(f);
+	if (size > 0) {
+		memset(program_invocation_name, 0, size);
+		snprintf(program_invocation_name, size, "cartonfs: mounter");
+	}
+	prctl(PR_SET_NAME, "cartonfs-mount");
+}
+
+/*
+ * Closes the device here, so that the connection ends with the daemon. libfuse will close this descriptor
+ * number when it unmounts, so /dev/null takes it.
+ */
+static void give_up_device(int fd)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0)
+		close(fd);
+	close(null);
+}
+
+static void close_both(int fds[2])
+{
+	for (int i = 0; i < 2; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+		fds[i] = -1;
+	}
+}
+
+/* Ignores errors: if the daemon has ended, the next message_receive() returns 0. */
+static void reply(int socket, int result, int fd)
+{
+	message_send(socket, &result, sizeof(result), &fd, fd >= 0);
+}
+
+static void drop_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+		dup2(null, fd);
+	close(null);
+}
+
+/* Without the right or without sysfs, the readahead stays at 128 KiB. */
+static void read_ahead(const struct state *s)
+{
+	char path[64];
+	int fd;
+
+	if (!s->mounted)
+		return;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", s->major, s->minor);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	(void)!write(fd, READ_AHEAD_KIB, strlen(READ_AHEAD_KIB));
+	close(fd);
+}
+
+static void do_mount(struct state *s)
+{
+	struct statx st;
+	int fd;
+
+	if (s->mounted || fuse_session_mount(s->session, s->options->mountpoint) < 0) {
+		reply(s->socket, -EIO, -1);
+		return;
+	}
+	s->mounted = true;
+	/* DONT_SYNC: nobody answers requests yet */
+	if (statx(AT_FDCWD, s->options->mountpoint, AT_STATX_DONT_SYNC, 0, &st) == 0) {
+		s->major = st.stx_dev_major;
+		s->minor = st.stx_dev_minor;
+	}
+	fd = fuse_session_fd(s->session);
+	reply(s->socket, 0, fd);
+	give_up_device(fd);
+	/*
+	 * Not earlier: an automounter (autofs, systemd) identifies the process that mounts by its
+	 * process group, and makes all others wait at the mountpoint.
+	 */
+	setsid();
+	if (!s->options->foreground)
+		drop_terminal();
+}
+
+#ifndef FUSE_DEV_IOC_BACKING_OPEN
+struct fuse_backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define FUSE_DEV_IOC_BACKING_OPEN _IOW(229, 1, struct fuse_backing_map)
+#define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
+#endif
+
+/* Is it open for reading? The kernel asks for no right to a file that is open as a path, and opens it with ours. */
+static bool is_readable(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != O_WRONLY;
+}
+
+/* To another device, the same number may mean something else. */
+static void backing_open(const struct state *s, const int fds[2])
+{
+	struct fuse_backing_map map = { .fd = fds[1] };
+	int id = -EBADF;
+
+	if (mountpoint_is_fuse(fds[0]) && is_readable(fds[1])) {
+		id = ioctl(fds[0], FUSE_DEV_IOC_BACKING_OPEN, &map);
+		id = id < 0 ? -errno : id;
+	}
+	reply(s->socket, id, -1);
+}
+
+static void backing_close(const struct request *q, size_t size, int device)
+{
+	uint32_t id;
+
+	if (size != HEAD_SIZE + sizeof(id) || !mountpoint_is_fuse(device))
+		return;
+	memcpy(&id, q->text, sizeof(id));
+	ioctl(device, FUSE_DEV_IOC_BACKING_CLOSE, &id);
+}
+
+/* Escapes it here: a daemon that a carton has broken into may send anything. */
+static void put_log(const struct request *q, int n)
+{
+	char line[2 * MAX_TEXT];
+
+	syslog(q->priority & LOG_PRIMASK, "%s",
+	       text_format(line, sizeof(line), "%.*s", n, q->text));
+}
+
+/*
+ * Takes the descriptors, once, and only if the first is a seccomp listener: poll(2) may report another file as readable
+ * for ever.
+ */
+static void open_files(struct state *s, int fds[2])
+{
+	if (s->opener.fds[0] >= 0 || !opener_is_listener(fds[0]))
+		return;
+	memcpy(s->opener.fds, fds, sizeof(s->opener.fds));
+	fds[0] = fds[1] = -1;
+}
+
+/* Does what the list names; the daemon may be in other hands. False: it has sent REQUEST_QUIT. */
+static bool serve(struct state *s, const struct request *q, size_t size, int fds[2])
+{
+	if (size < HEAD_SIZE)
+		return true;
+	switch (q->kind) {
+	case REQUEST_MOUNT:
+		do_mount(s);
+		break;
+	case REQUEST_UNMOUNT:
+		if (s->mounted)
+			fuse_session_unmount(s->session);
+		reply(s->socket, 0, -1);
+		break;
+	case REQUEST_READ_AHEAD:
+		read_ahead(s);
+		break;
+	case REQUEST_LOG:
+		put_log(q, (int)(size - HEAD_SIZE));
+		break;
+	case REQUEST_OPEN_FILES:
+		open_files(s, fds);
+		break;
+	case REQUEST_BACKING_OPEN:
+		backing_open(s, fds);
+		break;
+	case REQUEST_BACKING_CLOSE:
+		backing_close(q, size, fds[0]);
+		break;
+	case REQUEST_QUIT:
+		return false;
+	}
+	return true;
+}
+
+/*
+ * The daemon was killed. fusermount3 with auto_unmount waits for this process to end, then checks whether
+ * the mount is dead. It is once the kernel has closed the daemon's descriptors, so wait for that.
+ */
+static void wait_for_end(int daemon)
+{
+	struct pollfd p = { daemon, POLLIN, 0 };
+
+	while (daemon >= 0 && poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+}
+
+/* True: the daemon has sent REQUEST_QUIT; false: it has ended. */
+static bool run(struct state *s)
+{
+	struct request q;
+	bool more = true;
+	int fds[2];
+	ssize_t n;
+
+	while (more) {
+		struct pollfd p[] = { { s->socket, POLLIN, 0 }, { s->opener.fds[0], POLLIN, 0 } };
+
+		if (poll(p, 2, -1) < 0)
+			continue;
+		if (p[1].revents & POLLIN)
+			opener_answer(&s->opener);
+		else if (p[1].revents)
+			close_both(s->opener.fds);
+		if (!p[0].revents)
+			continue;
+		n = message_receive(s->socket, &q, sizeof(q), fds);
+		if (n <= 0) {
+			close_both(fds);
+			return false;
+		}
+		more = serve(s, &q, (size_t)n, fds);
+		close_both(fds);
+	}
+	return true;
+}
+
+bool mounter_serve(struct fuse_session *session, const struct options *o, int socket)
+{
+	struct state s = { .options = o, .session = session, .socket = socket };
+	bool quit;
+
+	opener_init(&s.opener, &o->carton);
+	quit = run(&s);
+	close_both(s.opener.fds);
+	opener_free(&s.opener);
+	return quit;
+}
+
+static void ignore_signals(void)
+{
+	static const int signals[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2
+	};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		signal(signals[i], SIG_IGN);
+}
+
+/* Closes all inherited descriptors (callers wait for some), and survives the end of the terminal. */
+_Noreturn static void process(struct fuse_session *session, const struct options *o, int fd,
+			      pid_t daemon)
+{
+	static char ident[32];
+	int pidfd; /* -1: the kernel has none */
+
+	ignore_signals();
+	if (fd != SOCKET)
+		dup3(fd, SOCKET, O_CLOEXEC);
+	syscall(SYS_close_range, SOCKET + 1, ~0U, 0);
+	pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
+	rename_process();
+	(void)!chdir("/");
+	snprintf(ident, sizeof(ident), "cartonfs[%d]", (int)daemon);
+	openlog(ident, 0, LOG_DAEMON);
+	if (!mounter_serve(session, o, SOCKET))
+		wait_for_end(pidfd);
+	_exit(0);
+}
+
+/* ---- its caller ---- */
+
+int mounter_start(struct fuse_session *session, const struct options *o, struct mounter *ret)
+{
+	pid_t daemon = getpid(), pid;
+	int fds[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	pid = fork();
+	if (pid == 0)
+		process(session, o, fds[1], daemon);
+	r = -errno;
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return r;
+	}
+	*ret = (struct mounter){ fds[0], pid };
+	return 0;
+}
+
+static int ask(const struct mounter *m, const struct request *q, size_t text)
+{
+	return message_send(m->fd, q, HEAD_SIZE + text, NULL, 0);
+}
+
+static int answer(const struct mounter *m, int *ret_fd)
+{
+	int result = 0, fds[2];
+	ssize_t n = message_receive(m->fd, &result, sizeof(result), fds);
+
+	if (n != sizeof(result))
+		return n < 0 ? (int)n : -EPIPE;
+	if (result == 0 && ret_fd) {
+		if (fds[0] < 0)
+			return -EPROTO;
+		*ret_fd = fds[0];
+	}
+	return result;
+}
+
+int mounter_mount(struct mounter *m, int *ret_fd)
+{
+	int r = ask(m, &(struct request){ .kind = REQUEST_MOUNT }, 0);
+
+	return r < 0 ? r : answer(m, ret_fd);
+}
+
+void mounter_unmount(struct mounter *m)
+{
+	if (ask(m, &(struct request){ .kind = REQUEST_UNMOUNT }, 0) == 0)
+		answer(m, NULL);
+}
+
+void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
+{
+	struct request q = { .kind = REQUEST_LOG, .priority = priority };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(q.text, sizeof(q.text), fmt, ap);
+	va_end(ap);
+	/* a log that is stuck must not hold up whoever reads files */
+	datagram_send(m->fd, &q, HEAD_SIZE + strlen(q.text));
+}
+
+void mounter_log_line(const struct mounter *m, int priority, const char *subject, const char *line)
+{
+	struct request q = { .kind = REQUEST_LOG, .priority = priority };
+	const char *const parts[] = { subject, ": ", line };
+	size_t used = 0;
+
+	for (size_t i = 0; i < 3; i++)
+		for (const char *p = parts[i]; *p && used < sizeof(q.text); p++)
+			q.text[used++] = *p;
+	datagram_send(m->fd, &q, HEAD_SIZE + used);
+}
+
+void mounter_read_ahead(struct mounter *m)
+{
+	ask(m, &(struct request){ .kind = REQUEST_READ_AHEAD }, 0);
+}
+
+int mounter_open_files(struct mounter *m, int listener, int memory)
+{
+	const struct request q = { .kind = REQUEST_OPEN_FILES };
+
+	return message_send(m->fd, &q, HEAD_SIZE, (int[]){ listener, memory }, 2);
+}
+
+int mounter_backing_open(const struct mounter *m, int device, int fd)
+{
+	const struct request q = { .kind = REQUEST_BACKING_OPEN };
+	int r = message_send(m->fd, &q, HEAD_SIZE, (int[]){ device, fd }, 2);
+
+	return r < 0 ? r : answer(m, NULL);
+}
+
+void mounter_backing_close(const struct mounter *m, int device, int id)
+{
+	struct request q = { .kind = REQUEST_BACKING_CLOSE };
+	const uint32_t number = (uint32_t)id;
+
+	memcpy(q.text, &number, sizeof(number));
+	message_send(m->fd, &q, HEAD_SIZE + sizeof(number), &device, 1);
+}
+
+void mounter_stop(struct mounter *m)
+{
+	if (m->fd < 0)
+		return;
+	ask(m, &(struct request){ .kind = REQUEST_QUIT }, 0);
+	close(m->fd);
+	m->fd = -1;
+	while (waitpid(m->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}

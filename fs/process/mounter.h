@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the daemon
+ * drops and never reads the carton. On request it does six things: mount at the mountpoint of the command
+ * line, unmount it, write a line to syslog, set how far the
+ * kernel reads ahead, open listed files (opener.h), let the kernel read a file of the cache by itself. It
+ * ends with the daemon.
+ */
+#ifndef FS_MOUNTER_H
+#define FS_MOUNTER_H
+
+#include <sys/types.h>
+
+#include "process/options.h"
+
+struct mounter {
+	int fd; /* a socket to it */
+	pid_t pid;
+};
+
+/*
+ * Forks it; call this before any thread is started. It mounts its copy of `session`, which is not mounted
+ * yet, and uses the current log function. 0 or -errno.
+ */
+int mounter_start(struct fuse_session *session, const struct options *o, struct mounter *ret);
+
+/*
+ * Mounts; *ret_fd is then the FUSE device, which the caller owns. 0, or -errno, logged. One thread
+ * at a time calls this and mounter_unmount().
+ */
+int mounter_mount(struct mounter *m, int *ret_fd);
+
+/* Lazily unmounts what mounter_mount() has mounted. The caller has closed the device. */
+void mounter_unmount(struct mounter *m);
+
+/* Writes a line to syslog. Any thread. */
+__attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, int priority,
+						       const char *fmt, ...);
+
+/* Writes `subject`, ": " and `line` to syslog. Safe in a signal handler. */
+void mounter_log_line(const struct mounter *m, int priority, const char *subject, const char *line);
+
+/* Makes it open files for the daemon (opener.h). The caller still owns both descriptors. 0 or -errno. */
+int mounter_open_files(struct mounter *m, int listener, int memory);
+
+/*
+ * Makes the kernel read further ahead, if the mounter has the right to. Call it after INIT is
+ * answered: that answer sets an upper limit.
+ */
+void mounter_read_ahead(struct mounter *m);
+
+/*
+ * Registers a file that the kernel may read by itself (passthrough). Returns its backing id (more
+ * than 0) or -errno; -EPERM without CAP_SYS_ADMIN. `device` is that of mounter_mount(). Only one
+ * thread at a time may call these two functions, and none during mounter_mount().
+ */
+int mounter_backing_open(const struct mounter *m, int device, int fd);
+void mounter_backing_close(const struct mounter *m, int device, int id);
+
+/*
+ * What the process does: answers the requests that come from `socket`, until the other side closes it (false) or
+ * asks it to quit (true). Whatever comes, it does no more than the functions above ask for, and closes each
+ * descriptor that came. No other thread runs.
+ */
+bool mounter_serve(struct fuse_session *session, const struct options *o, int socket);
+
+/* Ends it and waits for its exit. */
+void mounter_stop(struct mounter *m);
+
+#endif

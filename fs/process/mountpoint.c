@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "process/mountpoint.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "common/mountinfo.h"
+#include "common/numbers.h"
+
+extern char **environ;
+
+#define DEVICE "/dev/fd/" /* and its number */
+
+struct search {
+	const char *path;
+	bool found;
+};
+
+static void find(void *ctx, const struct mountinfo *mount)
+{
+	struct search *s = ctx;
+
+	if (strcmp(mount->path, s->path) == 0)
+		s->found = strcmp(mount->type, "fuse.cartonfs") == 0;
+}
+
+bool mountpoint_is_cartonfs(const char *path)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct search s = { .path = path };
+
+	if (!f)
+		return false;
+	mountinfo_each(f, find, &s);
+	fclose(f);
+	return s.found;
+}
+
+static int detach(const char *path)
+{
+	char *argv[] = { "fusermount3", "-u", "-z", "--", (char *)path, NULL };
+	pid_t child;
+	int status, r;
+
+	if (geteuid() == 0)
+		return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+	r = posix_spawnp(&child, argv[0], NULL, NULL, argv, environ);
+	if (r != 0)
+		return -r;
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
+}
+
+bool mountpoint_is_device(const char *path)
+{
+	return strncmp(path, DEVICE, strlen(DEVICE)) == 0;
+}
+
+static int make_directories(char *path, mode_t mode)
+{
+	/* not the leading slash */
+	for (char *p = path + 1;; p++) {
+		char end = *p;
+		int r;
+
+		if (end != '/' && end != '\0')
+			continue;
+		*p = '\0';
+		r = mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+		*p = end;
+		if (r < 0 || end == '\0')
+			return r;
+	}
+}
+
+int mountpoint_create(char **path, mode_t mode)
+{
+	struct stat st;
+	char *found;
+	int r;
+
+	/* anything but "not there" is reported by mountpoint_prepare() */
+	if (mountpoint_is_device(*path) || lstat(*path, &st) == 0 || errno != ENOENT)
+		return 0;
+	r = **path ? make_directories(*path, mode) : -ENOENT;
+	found = r < 0 ? NULL : realpath(*path, NULL);
+	if (!found) {
+		r = r < 0 ? r : -errno;
+		carton_log(CARTON_LOG_ERROR, *path, "cannot create the mountpoint: %s",
+			   strerror(-r));
+		return r;
+	}
+	free(*path);
+	*path = found;
+	return 0;
+}
+
+bool mountpoint_is_fuse(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(10, 229);
+}
+
+/* libfuse takes any descriptor, and would wait for requests from one of our own that has the number by now. */
+static int check_device(const char *path)
+{
+	unsigned long fd;
+
+	if (parse_number(path + strlen(DEVICE), 10, INT_MAX, &fd) && mountpoint_is_fuse((int)fd))
+		return 0;
+	carton_log(CARTON_LOG_ERROR, path,
+		   "is not an open FUSE device; was the step that opens and mounts it killed?");
+	return -EBADF;
+}
+
+int mountpoint_prepare(const char *path)
+{
+	struct statfs fs;
+	struct stat st;
+	int r;
+
+	if (mountpoint_is_device(path))
+		return check_device(path);
+
+	/* on a dead mount stat(2) may still succeed, from the kernel's cache; statfs(2) fails */
+	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
+		if (S_ISDIR(st.st_mode)) {
+			if (mountpoint_is_cartonfs(path))
+				carton_log(CARTON_LOG_WARNING, path,
+					   "a carton is mounted there already, and is now covered; "
+					   "each has to be unmounted");
+			return 0;
+		}
+		carton_log(CARTON_LOG_ERROR, path, "is not a directory");
+		return -ENOTDIR;
+	}
+	r = -errno;
+	if (r == -ENOTCONN && mountpoint_is_cartonfs(path)) {
+		r = detach(path);
+		if (r == 0) {
+			carton_log(CARTON_LOG_INFO, path, "removed a dead cartonfs mount");
+			return 0;
+		}
+	}
+	if (r == -ENOENT)
+		carton_log(CARTON_LOG_ERROR, path, "no such directory; create it with mkdir -p");
+	else
+		carton_log(CARTON_LOG_ERROR, path, "cannot be used as a mountpoint: %s",
+			   strerror(-r));
+	return r;
+}
