@@ -7,12 +7,12 @@ import shlex
 import pytest
 import yaml
 
+import handover
 import harness
-import test_container
+from handover import device, listening, serves_in_container
 from harness import ROOT, eventually, run
-from test_container import device, listening, serves_in_container
 
-carton = test_container.carton      # a fixture
+carton = handover.carton      # a fixture
 PODMAN = shlex.split(os.environ.get('CARTONFS_PODMAN', 'podman'))
 LIMITS = ('--network=none', '--ulimit=nofile=1024:1024', '--ulimit=nproc=1024:1024')
 

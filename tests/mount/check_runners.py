@@ -16,7 +16,7 @@ import pytest
 import harness
 from harness import NOBODY, run
 from origin import nginx_at
-from test_info_diff import floats, weights
+from tensorfiles import floats, weights
 from zipwriter import Carton, sample
 
 INDEX = b"""[[tensor]]

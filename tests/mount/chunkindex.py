@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Writes chunk indexes, as cartonfs-chunks(5) describes them and independently of core/format/chunks.c.
+Writes chunk indexes, as cartonfs-chunks(5) describes them and independently of core/format/chunks.c; and what the
+tests of such cartons share.
 """
 import hashlib
+import os
 import struct
 
 PATH = 'misc/.cartonfs/chunks'
@@ -36,3 +38,21 @@ def index(*contents, chunk=CHUNK):
     """The index of these contents, each bytes."""
     return index_of({(hashlib.sha256(data).digest(), len(data), chunk, tuple(chunk_hashes(data, chunk)))
                      for data in contents})
+
+
+def pread(path, n, off):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.pread(fd, n, off)
+    finally:
+        os.close(fd)
+
+
+def overwrite(path, off, data):
+    with open(path, 'r+b') as f:
+        f.seek(off)
+        f.write(data)
+
+
+def whole_is_hashed(m, name='model/large'):
+    return lambda: m.state(name) not in ('chunks', 'unverified')

@@ -18,6 +18,7 @@ import pytest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(__file__))
 
+import bigcarton  # noqa: E402
 import harness  # noqa: E402
 import origin  # noqa: E402
 import packerform  # noqa: E402
@@ -188,17 +189,10 @@ def packer_carton(request, work):
     return carton.write(work / 'm.carton'), carton.links()
 
 
-BIG = (4 << 30) + (1 << 20) + 12345     # a Stored entry beyond 4 GiB
-BIG_SUMS = 3738719875, 'f8e209f37ec86ff70c0f42c57d8534f9733e1336de65823550403802ff23f471'
-
-
 @pytest.fixture(scope='session')
 def big_carton(session_dir):
-    """(path, Carton): model/big is sparse and longer than 4 GiB, misc/after lies behind it."""
-    pieces = {0: b'first', (1 << 32) - 3: b'across', BIG - 4: b'last'}
-    carton = zipwriter.Carton(method='stored')
-    carton.add('model/big', zipwriter.Sparse(BIG, pieces, BIG_SUMS))
-    carton.add('misc/after', b'behind 4 GiB\n')
+    """(path, Carton) of bigcarton.py."""
+    carton = bigcarton.big_carton()
     return carton.write(session_dir / 'big.carton'), carton
 
 

@@ -464,3 +464,7 @@ def digest(data):
 
 
 needs_root = pytest.mark.needs_root     # conftest.py deselects it for other users
+
+
+def mirror(*templates):
+    return [x for t in templates for x in ('-o', f'mirror={t}')]

@@ -339,3 +339,26 @@ BAD = {  # name: header, data, what the message must say
     'depth': (b'{"a":{"x":' + b'[' * 63 + b']' * 63 + b',"dtype":"U8","shape":[0],'
               b'"data_offsets":[0,0]}}', b'', 'nested too deeply'),
 }
+
+
+def floats(*values):
+    return struct.pack(f'<{len(values)}f', *values)
+
+
+def safetensors(tensors):
+    """The bytes of a file with {name: (dtype, shape, data)}."""
+    header, data = {}, b''
+    for name, (dtype, shape, part) in tensors.items():
+        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [len(data), len(data) + len(part)]}
+        data += part
+    return st_bytes(header, data)
+
+
+def weights(**tensors):
+    return safetensors({n: ('F32', [len(v) // 4], v) for n, v in tensors.items()})
+
+
+def header(n, tensor):
+    """A safetensors file of `n` tensors of one byte."""
+    text = '{' + ','.join(f'"{i:x}":{tensor % (i, i + 1)}' for i in range(n)) + '}'
+    return len(text).to_bytes(8, 'little') + text.encode() + bytes(n)

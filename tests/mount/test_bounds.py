@@ -13,9 +13,9 @@ import pytest
 import chunkindex
 from harness import ctl
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, digest, errno_of, fault_bytes, lines_of
-from test_hostile_http2 import DATA_, Http2, STATUS_200, frame
-from test_hostile_http2 import head as head2
-from test_hostile_origin import CHUNKED, ETAG, Raw, head
+from rawhttp import CHUNKED, ETAG, Raw, head
+from rawhttp2 import DATA_, STATUS_200, Http2, frame
+from rawhttp2 import head as head2
 from zipwriter import Carton
 
 BOUND = 2 * MIB

@@ -20,11 +20,11 @@ import pytest
 
 import chunkindex
 import zipwriter
-from chunkindex import CHUNK
-from conftest import BIG
+from bigcarton import BIG
+from chunkindex import CHUNK, overwrite, pread, whole_is_hashed
+from faultydisk import Disk
 from harness import ROOT, ctl, eventually, run
 from origin import MIB, PRIVATE, LinkedCarton, errno_of
-from test_faulty_disk import Disk
 
 PAGE = ROOT / 'fs/ctl/cartonfs-chunks.5'
 # each mount hashes, and none finds what another test has left
@@ -115,24 +115,6 @@ def make_big(big, work, sha=None, name='model/big'):
         f.seek(header + 26)
         name, extra = struct.unpack('<HH', f.read(4))
     return path, header + 30 + name + extra
-
-
-def pread(path, n, off):
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        return os.pread(fd, n, off)
-    finally:
-        os.close(fd)
-
-
-def overwrite(path, off, data):
-    with open(path, 'r+b') as f:
-        f.seek(off)
-        f.write(data)
-
-
-def whole_is_hashed(m, name='model/large'):
-    return lambda: m.state(name) not in ('chunks', 'unverified')
 
 
 def test_opens_and_reads_before_all_is_hashed(big_indexed, mount, who):

@@ -1,95 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Without privileges: a FUSE device that somebody else has mounted, over a descriptor or a socket."""
 import contextlib
-import ctypes
 import os
 import socket
-import subprocess
 import threading
 
 import pytest
 
+import handover
 import harness
-from harness import CARTONFS, eventually, mountinfo, run
-from zipwriter import sample
+from handover import device, listener, listening, send, serves, serves_in_container, start
+from harness import CARTONFS, run
 
 pytestmark = pytest.mark.skipif(not harness.IS_ROOT, reason='mounts as root for others')
-LIBC = ctypes.CDLL(None, use_errno=True)
-UNPRIVILEGED = ('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--no-new-privs',
-                '--inh-caps=-all', '--bounding-set=-all')
-
-
-@contextlib.contextmanager
-def device(where):
-    """An open /dev/fuse that is mounted at `where` for uid 65534."""
-    fd = os.open('/dev/fuse', os.O_RDWR)
-    data = f'fd={fd},rootmode=40000,user_id=65534,group_id=65534,allow_other'
-    if LIBC.mount(b'carton', os.fsencode(where), b'fuse.cartonfs', 1 | 2 | 4, data.encode()):
-        raise OSError(ctypes.get_errno(), 'mount')
-    try:
-        yield fd
-    finally:
-        with contextlib.suppress(OSError):
-            os.close(fd)
-        if mountinfo(where):
-            run('umount', '-l', where)
-
-
-@pytest.fixture
-def carton(work):
-    c = sample()
-    path = c.write(work / 'm.carton')
-    path.chmod(0o644)
-    work.chmod(0o755)
-    (work / 'mnt').mkdir()
-    (work / 'cache').mkdir()
-    os.chown(work / 'cache', 65534, 65534)
-    return c, path, work / 'mnt'
-
-
-def serves(where, c, process):
-    eventually('the mount answers', lambda: process.poll() is not None or
-               run('timeout', '-s', 'KILL', '3', 'test', '-f', where / 'MANIFEST').returncode == 0)
-    assert process.poll() is None, process.stderr.read()
-    for name, sha in c.hashes().items():
-        assert harness.sha_file(where / name) == sha
-
-
-def start(path, mountpoint, work, *options, fds=(), env=None):
-    return subprocess.Popen([*UNPRIVILEGED, CARTONFS, '-f', '-o', f'cache_dir={work}/cache', *options,
-                             str(path), str(mountpoint)], pass_fds=fds, stderr=subprocess.PIPE,
-                            text=True, env=harness.environment(65534, **(env or {})))
-
-
-def send(connection, fd):
-    socket.send_fds(connection, [b'\0'], [fd])
-    os.close(fd)
-    connection.close()
-
-
-@contextlib.contextmanager
-def listener(path, uid=0):
-    """A socket that `uid` has made, and listens at."""
-    s = socket.socket(socket.AF_UNIX)
-    os.seteuid(uid)
-    try:
-        s.bind(str(path))
-        os.chmod(path, 0o666)
-        s.listen()
-    finally:
-        os.seteuid(0)
-    with s:
-        yield s
-
-
-@contextlib.contextmanager
-def listening(path, fd):
-    """Hands the device to whoever connects."""
-    with listener(path) as s:
-        t = threading.Thread(target=lambda: send(s.accept()[0], fd))
-        t.start()
-        yield path
-        t.join(harness.EXIT_S)
+carton = handover.carton      # a fixture
 
 
 @pytest.mark.parametrize('how', ['descriptor', 'socket', 'variable'])
@@ -257,19 +181,6 @@ def test_error_file_of_another_user(carton, work, theirs, what):
     p = run(CARTONFS, '-f', '-o', f'error_file={errors}', bad, carton[2])
     assert p.returncode == 1 and f'{errors}: ' in p.stderr and 'zip' not in p.stderr, p.stderr
     assert precious.read_text() == 'keep me' and errors.read_text() == 'keep me'
-
-
-def serves_in_container(where, c, command):
-    """The container that `command` runs in the foreground serves the mount, until that is unmounted."""
-    p = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                         env=harness.environment())
-    try:
-        serves(where, c, p)
-    finally:
-        run('umount', '-l', where)
-        p.terminate()
-        p.wait(harness.EXIT_S)
-        p.stderr.close()
 
 
 @pytest.mark.needs_podman

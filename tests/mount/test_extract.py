@@ -14,7 +14,7 @@ import pytest
 import harness
 import packerform
 from harness import CARTONCTL, ctl, environment, eventually, expected, run, scan
-from test_terminal import terminal
+from terminal import terminal
 from zipwriter import Carton, sample
 
 TMP = '.cartonctl-extract'

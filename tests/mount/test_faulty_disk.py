@@ -2,8 +2,6 @@
 """
 Disks that fail while a carton or the cache on them is used: EIO, flipped bits, short and slow
 reads, files that end too early, writes that fail. Readers get the right bytes or EIO, at once.
-
-The disk is tests/faulty-disk.c, which reads from the file `control` what goes wrong.
 """
 import contextlib
 import errno
@@ -11,14 +9,14 @@ import functools
 import os
 import random
 import signal
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
 import harness
-from harness import BUILD, CARTONFS, ctl, eventually, mountinfo, run
+from faultydisk import Disk
+from harness import CARTONFS, ctl, mountinfo, run
 from origin import MIB, PRIVATE, Cache, LinkedCarton, lines_of
 from zipwriter import Carton
 
@@ -28,33 +26,6 @@ HARMLESS = {'short 5000', 'slow 10'}
 READS = ['eio 1', 'eio 3', 'flip 1', 'flip 4', 'shrink 3000000', 'shrink 1', 'dead', *sorted(HARMLESS)]
 TRANSIENT = {'eio 1', 'eio 3', 'dead'}      # of which the disk says itself that it could not read
 SECONDS = 30                                # what any of this may take
-
-
-class Disk:
-    """What is at `path` lies in `files`, and has faults."""
-
-    def __init__(self, where):
-        self.files, self.path, self.control = where / 'files', where / 'disk', where / 'control'
-        for d in (self.files, self.path):
-            d.mkdir()
-        self.set('none')
-        self.process = subprocess.Popen(
-            [BUILD / 'tests/faulty-disk', self.files, self.control, '-f', '-o', 'max_threads=10',
-             self.path],
-            stdin=subprocess.DEVNULL)
-        eventually('the disk is there', lambda: mountinfo(self.path))
-
-    def set(self, fault, part=''):
-        new = self.control.with_suffix('.new')
-        new.write_text(f'{fault if " " in fault else fault + " 1"} {part}\n')
-        os.rename(new, self.control)
-
-    def stop(self):
-        self.set('none')
-        run('umount' if harness.IS_ROOT else 'fusermount3',
-            '-fl' if harness.IS_ROOT else '-uz', self.path)
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 import harness
 from harness import CARTONCTL, CARTONFS, environment
 from origin import LinkedCarton, fault_bytes
-from test_terminal import terminal
+from terminal import terminal
 from zipwriter import Carton
 
 # in a name inside of a carton: no C0, C1 (those are refused)

@@ -3,8 +3,8 @@
 import pytest
 
 from harness import ctl
+from hub import Hub
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes
-from test_load import Hub
 from zipwriter import Carton
 
 TOKEN = 'hf_abcDEF'

@@ -7,8 +7,8 @@ import pytest
 
 import packerform
 from harness import ctl, sha_file
-from tensorfiles import st_bytes
-from test_terminal import plain, terminal, width
+from tensorfiles import floats, safetensors, weights
+from terminal import plain, terminal, width
 from zipwriter import TOML, Carton, sample
 
 TEXT = TOML[:TOML.index(b'[runner]')] + b"""
@@ -25,23 +25,6 @@ shape = ['batch', 1000]
 name = 'first'
 inputs = {}
 """ + TOML[TOML.index(b'[runner]'):]
-
-
-def floats(*values):
-    return struct.pack(f'<{len(values)}f', *values)
-
-
-def safetensors(tensors):
-    """The bytes of a file with {name: (dtype, shape, data)}."""
-    header, data = {}, b''
-    for name, (dtype, shape, part) in tensors.items():
-        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [len(data), len(data) + len(part)]}
-        data += part
-    return st_bytes(header, data)
-
-
-def weights(**tensors):
-    return safetensors({n: ('F32', [len(v) // 4], v) for n, v in tensors.items()})
 
 
 @pytest.mark.parametrize('columns', [80, 120])

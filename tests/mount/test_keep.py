@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 import harness
+from faultydisk import Disk
 from harness import CARTONFS, eventually, mountinfo, run
 from origin import PRIVATE, Fault, LinkedCarton
-from test_faulty_disk import Disk
-from test_memory import header
+from tensorfiles import header
 from zipwriter import Carton, sample
 
 MIB = 1 << 20

@@ -15,6 +15,7 @@ import pytest
 import harness
 from harness import (CARTONFS, EXIT_S, IS_ROOT, NOBODY, SLOW, environment, eventually, mountinfo,
                      read_file, run, sha_file, unmount, wait_exit)
+from probing import in_open, sits_in_open
 from zipwriter import Carton, Sparse
 
 NAMES = [f'model/{i:02}' for i in range(40)]
@@ -356,21 +357,6 @@ def test_signal_right_before_the_wait(sample_carton, killer, point):
 
 
 # ---- readers that go away ----
-
-
-def sits_in_open(pid, path):
-    """Is a process inside openat(2) or open(2) of `path`?"""
-    want = os.fsencode(path) + b'\0'
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        call = read_file(f'/proc/{pid}/syscall').split()
-        name = int(call[{b'257': 2, b'56': 2, b'2': 1}[call[0]]], 16)
-        with open(f'/proc/{pid}/mem', 'rb', buffering=0) as memory:
-            return os.pread(memory.fileno(), len(want), name) == want
-    return False
-
-
-def in_open(pid, path):
-    eventually('the reader is inside open', lambda: sits_in_open(pid, path))
 
 
 @pytest.mark.big

@@ -18,11 +18,9 @@ import pytest
 
 import chunkindex
 import harness
-from chunkindex import CHUNK
+from chunkindex import CHUNK, pread, whole_is_hashed
 from harness import eventually
-from origin import MIB, PRIVATE, Fault, LinkedCarton, digest, errno_of, fault_bytes, lines_of
-from test_chunks import pread, whole_is_hashed
-from test_mirrors import mirror
+from origin import MIB, PRIVATE, Fault, LinkedCarton, digest, errno_of, fault_bytes, lines_of, mirror
 from zipwriter import Carton
 
 N_CHUNKS = 60

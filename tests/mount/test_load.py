@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server is asked for: overloaded ones, ranges that caches like, redirects to signed URLs."""
-import http.server
 import os
-import re
-import threading
 import time
-import urllib.parse
 from collections import Counter
 
 import pytest
@@ -13,6 +9,7 @@ import pytest
 import chunkindex
 import harness
 from harness import ctl
+from hub import Hub
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes, lines_of
 from zipwriter import Carton
 
@@ -123,94 +120,6 @@ def test_ranges_of_a_link(nginx, cache, tmp_path, size):
 
 
 # ---- redirects to signed URLs ----
-
-class Hub:
-    """
-    Redirects /hub/NAME to CDN/NAME?X-Amz-Date=…&X-Amz-Expires=TTL, which is good for so many seconds.
-    Serves the CDN too: 403 once that is over, `rate` bytes a second.
-    """
-
-    def __init__(self, files, ttl=1000, rate=None, dead=lambda n: False, etag='"one"'):
-        self.files, self.ttl, self.rate, self.dead, self.etag = files, ttl, rate, dead, etag
-        self.resolves, self.parts, self.secrets, self.asked = [], [], [], []
-        self.lock = threading.Lock()
-
-    def __enter__(self):
-        self.hub, self.cdn = (self.serve(f) for f in (self.resolve, self.deliver))
-        return self
-
-    def __exit__(self, *a):
-        for s in (self.hub, self.cdn):
-            s.shutdown()
-            s.server_close()
-
-    def url(self, name):
-        return f'http://127.0.0.1:{self.hub.server_address[1]}/hub/{name}'
-
-    @staticmethod
-    def serve(answer):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-            timeout = 60
-
-            def do_GET(self):
-                answer(self)
-
-            do_HEAD = do_GET
-
-            def log_message(self, *a):
-                pass
-        s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        s.daemon_threads = True
-        threading.Thread(target=s.serve_forever, daemon=True).start()
-        return s
-
-    def resolve(self, h):
-        now = time.time()
-        with self.lock:
-            self.resolves.append((now, h.headers.get('Authorization')))
-            self.asked.append(h.path)
-        date = time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))
-        query = urllib.parse.urlencode({'X-Amz-Date': date, 'X-Amz-Expires': self.ttl,
-                                        'X-Amz-Signature': f'{now:.6f}'})
-        name = h.path.rpartition('/')[2]
-        h.send_response(302)
-        h.send_header('Location', f'http://localhost:{self.cdn.server_address[1]}/{name}?{query}')
-        h.send_header('Content-Length', '0')
-        h.end_headers()
-
-    def deliver(self, h):
-        url = urllib.parse.urlsplit(h.path)
-        query = dict(urllib.parse.parse_qsl(url.query))
-        with self.lock:
-            n = len(self.parts)
-            self.parts.append(query['X-Amz-Signature'])
-            self.secrets.append(h.headers.get('Authorization'))
-        if time.time() > float(query['X-Amz-Signature']) + self.ttl or self.dead(n):
-            h.send_response(403 if not self.dead(n) else self.dead(n))
-            h.send_header('Content-Length', '0')
-            h.end_headers()
-            return
-        data = self.files[url.path[1:]]
-        first, last = 0, len(data) - 1
-        if wanted := re.fullmatch(r'bytes=(\d*)-(\d*)', h.headers.get('Range', '')):
-            a, b = wanted.groups()
-            first, last = (int(a), min(int(b), last)) if a else (len(data) - int(b), last)
-        h.send_response(206 if wanted else 200)
-        h.send_header('Content-Length', str(last + 1 - first))
-        h.send_header('ETag', self.etag)
-        h.send_header('Accept-Ranges', 'bytes')
-        if wanted:
-            h.send_header('Content-Range', f'bytes {first}-{last}/{len(data)}')
-        h.end_headers()
-        if h.command == 'HEAD':
-            return
-        begin = time.monotonic()
-        for at in range(first, last + 1, 65536):
-            h.wfile.write(data[at:min(at + 65536, last + 1)])
-            if self.rate:
-                time.sleep(max(0, (at - first) / self.rate - (time.monotonic() - begin)))
-
 
 def hub_carton(tmp_path):
     c = Carton(method='stored').add('model/x', rng(60 * MIB, 7)).add('model/y', rng(20 * MIB, 8))

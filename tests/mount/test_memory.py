@@ -13,6 +13,7 @@ import zstandard
 import chunkindex
 import harness
 from origin import MIB, digest
+from tensorfiles import header
 from zipwriter import TOML, Carton
 
 pytestmark = pytest.mark.needs_plain_build      # sanitizers take memory of their own
@@ -160,12 +161,6 @@ def table(text, n):
     """An index.toml of `n` tensors: `text` with the number of each."""
     return b''.join(b'[[tensor]]\nname = "%x"\n' % i + text.replace(b'#', b'%x' % i)
                     for i in range(n))
-
-
-def header(n, tensor):
-    """A safetensors file of `n` tensors of one byte."""
-    text = '{' + ','.join(f'"{i:x}":{tensor % (i, i + 1)}' for i in range(n)) + '}'
-    return len(text).to_bytes(8, 'little') + text.encode() + bytes(n)
 
 
 def lone_header(text):

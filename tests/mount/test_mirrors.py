@@ -10,7 +10,7 @@ import pytest
 import harness
 from harness import ctl, eventually
 from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, digest, fault_bytes, lines_of,
-                    nginx_at, reserved_port)
+                    mirror, nginx_at, reserved_port)
 from zipwriter import Carton
 
 SIZE = 30 * MIB
@@ -32,10 +32,6 @@ def publish(nginx, c, where='objects'):
         nginx.put(f'{where}/{sha[:2]}/{sha}', c.files()[path])
     nginx.clear()
     return nginx.url('') + where + '/{ab}/{sha256}'
-
-
-def mirror(*templates):
-    return [x for t in templates for x in ('-o', f'mirror={t}')]
 
 
 def test_links_by_hash(nginx, mount_fg, cache, tmp_path):

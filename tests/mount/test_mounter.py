@@ -14,7 +14,7 @@ import struct
 import pytest
 
 from harness import mountinfo
-from test_sandbox import mounter_of
+from probing import mounter_of
 
 pytestmark = pytest.mark.needs_root     # it takes a descriptor out of another process
 

@@ -23,9 +23,9 @@ import zstandard
 import chunkindex
 import harness
 import packerform
+from faultydisk import Disk
 from harness import CARTONCTL, IS_ROOT, REFERENCE, ctl, environment, eventually, run, scan, sha_file
 from origin import MIB
-from test_faulty_disk import Disk
 from zipwriter import Carton, Sparse
 
 TEXT = b''.join(b'line %d of a text that can be compressed\n' % i for i in range(30000))

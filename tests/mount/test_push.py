@@ -15,7 +15,7 @@ import threading
 import pytest
 
 from harness import read_file
-from test_lifecycle import in_open
+from probing import in_open
 from zipwriter import Carton
 
 TAIL = 128 << 10                        # at the end, is never pushed

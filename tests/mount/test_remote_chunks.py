@@ -15,9 +15,9 @@ import pytest
 import chunkindex
 import zipwriter
 from chunkindex import CHUNK
+from chunkindex import overwrite, pread, whole_is_hashed
 from harness import ctl, eventually
 from origin import MIB
-from test_chunks import overwrite, pread, whole_is_hashed
 
 N_CHUNKS = 100
 LARGE = random.Random(13).randbytes(N_CHUNKS * CHUNK + 999)

@@ -6,7 +6,6 @@ and as an ordinary user; and the mounter, which can do more and reads nothing.
 What Landlock forbids is tried only where the kernel has it: test_landlock_is_here names that.
 """
 import contextlib
-import ctypes
 import errno
 import fcntl
 import http.server
@@ -24,52 +23,14 @@ from pathlib import Path
 import pytest
 
 import harness
+import probing
 from harness import (CARTONCTL, CARTONFS, IS_ROOT, NOBODY, eventually, mountinfo, run, wait_exit)
+from probing import LANDLOCK, READ_SEARCH, Probe, mounter_of, status
 from zipwriter import Carton
 
 needs_root = pytest.mark.needs_root     # files of other users do
 SANITIZED = harness.SANITIZED
-LANDLOCK = ctypes.CDLL(None).syscall(444, None, 0, 1)   # the version; less than 2 does not suffice
-READ_SEARCH = 1 << 2
-
-
-@pytest.fixture(scope='module')
-def library(session_dir):
-    path = session_dir / 'probe.so'
-    p = run('cc', '-shared', '-fPIC', '-O1', '-D_GNU_SOURCE', '-o', path,
-            Path(__file__).with_name('probe.c'), harness.BUILD / 'fs/syscall_names.c', '-ldl')
-    assert p.returncode == 0, p.stderr
-    return path
-
-
-class Probe:
-    """A running program with the library in it."""
-
-    def __init__(self, library, cmd, uid=None, env=(), **kw):
-        self.ours, theirs = socket.socketpair()
-        self.answers = self.ours.makefile('r')
-        more = dict(LD_PRELOAD=str(library), PROBE_FD=str(theirs.fileno()), **dict(env))
-        if SANITIZED:
-            more['ASAN_OPTIONS'] = os.environ.get('ASAN_OPTIONS', '') + ':verify_asan_link_order=0'
-        self.process = subprocess.Popen(
-            [str(c) for c in cmd], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],
-            env=harness.environment(uid, **more), **harness.identity(uid), **kw)
-        theirs.close()
-
-    def ask(self, *words):
-        """The errno name of a try, '' when it succeeds; 'SIGSYS' when it kills the program."""
-        self.ours.sendall((' '.join(map(str, words)) + '\n').encode())
-        line = self.answers.readline()
-        if not line:
-            return signal.Signals(-self.process.wait(harness.EXIT_S)).name
-        number = int(line)
-        assert number != errno.ENOEXEC, words
-        return errno.errorcode[number] if number else ''
-
-    def close(self):
-        self.answers.close()
-        self.ours.close()
+library = probing.library       # a fixture
 
 
 @pytest.fixture
@@ -96,15 +57,6 @@ def probe(library, point):
             p.process.communicate()
             harness.abandon(where, [])
     return make
-
-
-def status(path):
-    return dict(re.findall(r'^(\w+):\t(.*)$', Path(path).read_text(), re.M))
-
-
-def mounter_of(pid):
-    """The pids of the mounter of a daemon: its only child."""
-    return [int(n) for n in Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
 
 
 # ---- what /proc says ----

@@ -19,8 +19,8 @@ import pytest
 import harness
 from harness import CARTONCTL, CARTONFS, ctl, environment, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
-from test_sandbox import mounter_of
-from test_terminal import plain
+from probing import mounter_of
+from terminal import plain
 from zipwriter import Carton, sample
 
 JSON, METRICS = '.cartonfs/status.json', '.cartonfs/metrics'

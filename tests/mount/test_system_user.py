@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 import harness
-import test_sandbox
+import probing
 from harness import CARTONCTL, CARTONFS, NOBODY, eventually, run, wait_exit
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
-from test_sandbox import LANDLOCK, READ_SEARCH, Probe, mounter_of, status
+from probing import LANDLOCK, READ_SEARCH, Probe, mounter_of, status
 from zipwriter import Carton, sample
 
 pytestmark = pytest.mark.needs_root
 UID, GID = 4242, 4243
-library = test_sandbox.library
+library = probing.library
 SCRIPT = """
 set -e
 umount -a -l -t fuse.cartonfs

@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 import harness
-from conftest import BIG
+from bigcarton import BIG
 from harness import expected, manifest, read_file, scan, sha_file
 from zipwriter import INDEX, TOML, Carton, Entry, Zip, local_header, read_zip, sample
 

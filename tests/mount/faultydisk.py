@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk that fails when a test says so: tests/faulty-disk.c, which reads from the file `control` what goes wrong."""
+import os
+import subprocess
+
+import harness
+from harness import BUILD, eventually, mountinfo, run
+
+
+class Disk:
+    """What is at `path` lies in `files`, and has faults."""
+
+    def __init__(self, where):
+        self.files, self.path, self.control = where / 'files', where / 'disk', where / 'control'
+        for d in (self.files, self.path):
+            d.mkdir()
+        self.set('none')
+        self.process = subprocess.Popen(
+            [BUILD / 'tests/faulty-disk', self.files, self.control, '-f', '-o', 'max_threads=10',
+             self.path],
+            stdin=subprocess.DEVNULL)
+        eventually('the disk is there', lambda: mountinfo(self.path))
+
+    def set(self, fault, part=''):
+        new = self.control.with_suffix('.new')
+        new.write_text(f'{fault if " " in fault else fault + " 1"} {part}\n')
+        os.rename(new, self.control)
+
+    def stop(self):
+        self.set('none')
+        run('umount' if harness.IS_ROOT else 'fusermount3',
+            '-fl' if harness.IS_ROOT else '-uz', self.path)
+        self.process.kill()
+        self.process.wait()
