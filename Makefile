@@ -75,7 +75,7 @@ FS_LIB := $(BUILD)/fs.a
 ALL_CORES = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_SRC:%.c=$(BUILD)/%)
-TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*.c))
+TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 
 ifeq ($(V),1)
 Q :=
@@ -179,16 +179,16 @@ $(BUILD)/tests/unit/test_%: $(BUILD)/tests/unit/test_%.o | $(CORE_SO)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN/..' $(TEST_LIBS) $(CMOCKA)
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.o | $(CORE_SO)
+$(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o | $(CORE_SO)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN' $(TEST_LIBS)
+	$(Q)$(CC) $(BASE) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,-rpath,'$$ORIGIN/..' $(TEST_LIBS)
 
 .SECONDARY: $(UNIT:%=%.o) $(TOOLS:%=%.o)
 
 # a file system of the tests: it uses libfuse, and nothing of core/
-$(BUILD)/tests/faulty-disk.o: TEST_PKGS := fuse3
+$(BUILD)/tests/tools/faulty-disk.o: TEST_PKGS := fuse3
 $(BUILD)/tests/unit/test_decode_libarchive: TEST_LIBS += $(shell pkg-config --libs libarchive)
-$(BUILD)/tests/faulty-disk: TEST_LIBS = $(shell pkg-config --libs fuse3)
+$(BUILD)/tests/tools/faulty-disk: TEST_LIBS = $(shell pkg-config --libs fuse3)
 
 tests: all $(UNIT) $(TOOLS)
 	$(Q)rm -f $(filter-out $(UNIT) %.d %.o,$(wildcard $(BUILD)/tests/unit/test_*)) # whose source is gone
@@ -224,7 +224,7 @@ check-runners: test-deps
 	@tests/deps runners
 	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider \
-		tests/mount/check_runners.py
+		tests/fs/check_runners.py
 
 # Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
 SOAK_SECONDS ?= 600
@@ -303,10 +303,10 @@ fuzz: $(FUZZ_SRC:tests/fuzz/fuzz_%.c=fuzz-%)
 
 # Random archives for our reader of zips and for others: none may see other content (see --help).
 DIFFERENTIAL_RUNS ?= 30000
-differential: $(BUILD)/tests/zip-read
+differential: $(BUILD)/tests/tools/zip-read
 	/usr/bin/python3 tests/fuzz/differential.py $(BUILD) --runs $(DIFFERENTIAL_RUNS)
 
-STYLED := $(wildcard core/*.[ch] core/*/*.[ch] fs/*/*.[ch] tests/*.[ch] tests/*/*.[ch])
+STYLED := $(wildcard core/*.[ch] core/*/*.[ch] fs/*/*.[ch] tests/*.[ch] tests/*/*.[ch] tests/tools/preload/*.[ch])
 lint:
 	@tests/lint $(STYLED)
 

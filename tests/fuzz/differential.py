@@ -30,7 +30,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / 'mount')]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / 'lib')]
 import zipwriter as zw      # noqa: E402
 from readers import LibArchive, LibZip, Ours, python    # noqa: E402
 from zipwriter import MAX16, MAX32, Entry, Zip      # noqa: E402
@@ -478,7 +478,7 @@ def main():
     parser.add_argument('--keep', type=Path, help='where archives with a difference are put')
     parser.add_argument('files', nargs='*', type=Path)
     args = parser.parse_args()
-    d = Differential(args.build / 'tests/zip-read', args.keep or args.build / 'differential')
+    d = Differential(args.build / 'tests/tools/zip-read', args.keep or args.build / 'differential')
     for path in args.files:
         d.check(str(path), path.read_bytes())
     n = 0

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the HTTP tests share: what was logged, tests/mount/faultserver.py on loopback and what it
+ * What the HTTP tests share: what was logged, tests/lib/faultserver.py on loopback and what it
  * serves, asking for a URL, and network namespaces. One main_server per program.
  */
 #ifndef HTTP_HELP_H
@@ -124,7 +124,7 @@ static inline const char *server_script(void)
 	static char path[4096];
 	const char *slash = strrchr(__FILE__, '/');
 
-	snprintf(path, sizeof(path), "%.*s/../mount/faultserver.py",
+	snprintf(path, sizeof(path), "%.*s/../lib/faultserver.py",
 		 slash ? (int)(slash - __FILE__) : 1, slash ? __FILE__ : ".");
 	return getenv("FAULTSERVER") ? getenv("FAULTSERVER") : path;
 }

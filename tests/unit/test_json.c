@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The JSON scanner: events and texts, tokens across windows, what is refused, and that a reader can
- * stop it. tests/mount/test_view_safetensors.py has it read headers.
+ * stop it. tests/format/test_view_safetensors.py has it read headers.
  */
 #include <setjmp.h>
 #include <stdarg.h>

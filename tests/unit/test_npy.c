@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .npy headers by themselves; tests/mount/test_formats.py compares them with numpy's. */
+/* .npy headers by themselves; tests/format/test_formats.py compares them with numpy's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * safetensors headers: read, cut short, at the limits, and written. Every rule of the format has
- * its malformed file in tests/mount/test_formats.py.
+ * its malformed file in tests/format/test_formats.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -28,7 +28,7 @@
 #include "tensor/index_toml.h"
 #include "tensor/triton.h"
 #include "views/json.h"
-#include "must.h"
+#include "../must.h"
 
 static int fail(const char *what, int r)
 {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that fails when a test says so: tests/faulty-disk.c, which reads from the file `control` what goes wrong."""
+"""A disk that fails when a test says so: tests/tools/faulty-disk.c, which reads from the file `control` what goes wrong."""
 import os
 import subprocess
 
 import harness
-from harness import BUILD, eventually, mountinfo, run
+from harness import TOOLS, eventually, mountinfo, run
 
 
 class Disk:
@@ -16,7 +16,7 @@ class Disk:
             d.mkdir()
         self.set('none')
         self.process = subprocess.Popen(
-            [BUILD / 'tests/faulty-disk', self.files, self.control, '-f', '-o', 'max_threads=10',
+            [TOOLS / 'faulty-disk', self.files, self.control, '-f', '-o', 'max_threads=10',
              self.path],
             stdin=subprocess.DEVNULL)
         eventually('the disk is there', lambda: mountinfo(self.path))

@@ -49,6 +49,8 @@ CARTONCTL = str(PROGRAMS / 'cartonctl')
 # A carton that the reference packer wrote, which is not part of this repository.
 REFERENCE = ROOT.parent / 'shared/data/reference-packer.carton'
 FLAGS = BUILD / 'flags'
+TOOLS = BUILD / 'tests/tools'           # programs of the tests
+PRELOAD = ROOT / 'tests/tools/preload'  # sources of libraries that tests preload
 SANITIZED = FLAGS.exists() and '-fsanitize' in FLAGS.read_text()
 NOBODY = 65534                          # the ordinary user of the tests
 IS_ROOT = os.geteuid() == 0

@@ -509,7 +509,7 @@ def test_killed_while_it_is_written(tree, work, old):
 def notmpfile(session_dir):
     """A library to preload, with which no file system has unnamed files."""
     out = session_dir / 'notmpfile.so'
-    p = run('cc', '-shared', '-fPIC', '-o', out, Path(__file__).with_name('notmpfile.c'))
+    p = run('cc', '-shared', '-fPIC', '-o', out, harness.PRELOAD / 'notmpfile.c')
     assert p.returncode == 0, p.stderr
     return dict(LD_PRELOAD=str(out))
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Flips at every byte of small cartons, and every truncation: the answer is always an error or the
-right bytes. tests/read-many reads each through the same core as a mount, all in one process; every
+right bytes. tests/tools/read-many.c reads each through the same core as a mount, all in one process; every
 SAMPLE'th goes through `cartonctl cat` too, for its exit code and output.
 """
 import subprocess
 
 import pytest
 
-from harness import BUILD, CARTONCTL, SLOW, ctl, environment
+from harness import CARTONCTL, SLOW, TOOLS, ctl, environment
 from zipwriter import Carton
 
 MASKS = (0x01, 0x80, 0xff)
@@ -54,7 +54,7 @@ class ReadMany:
     """read(source, path) -> (0 or -errno, errors logged, content)"""
 
     def __init__(self):
-        self.process = subprocess.Popen([BUILD / 'tests/read-many'], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([TOOLS / 'read-many'], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, env=ENV)
 
     def read(self, source, path):

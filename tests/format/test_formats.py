@@ -20,7 +20,7 @@ from tensorfiles import (BAD, CARTON, bytes_form, decoded, every_safetensors_dty
                          random_name, random_tensors, reference_header, size_of, st, st_file,
                          strings_toml, toml_string)
 
-TOOL = str(harness.BUILD / 'tests/format-tool')
+TOOL = str(harness.TOOLS / 'format-tool')
 
 
 def run(*args, data=b'', ok=True):

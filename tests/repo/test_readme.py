@@ -15,6 +15,7 @@ import threading
 
 import pytest
 
+import faultserver
 from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, SANITIZED, mountinfo, run
 from zipwriter import TOML, sample
 
@@ -111,7 +112,7 @@ class Triton(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def servers(work):
     """{URL in the text: URL here}: one server has m.carton, one is a model's."""
-    origin = subprocess.Popen([sys.executable, ROOT / 'tests/mount/faultserver.py', '--root', work],
+    origin = subprocess.Popen([sys.executable, faultserver.__file__, '--root', work],
                               stdout=subprocess.PIPE, text=True)
     port = origin.stdout.readline().strip()
     triton = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Triton)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Fixtures of the mount tests. BUILD_DIR (default: build) has the programs. Without /dev/fuse the tests
-fail. As root, tests with `who` run twice: as root and as an ordinary user.
+Fixtures of the tests in all rooms (see README.md). BUILD_DIR (default: build) has the programs. Without /dev/fuse
+the tests fail. As root, tests with `who` run twice: as root and as an ordinary user.
 """
 import contextlib
 import fcntl
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(__file__))
+pytest.register_assert_rewrite(*(p.stem for p in Path(__file__).with_name('lib').glob('*.py')))
 
 import bigcarton  # noqa: E402
 import harness  # noqa: E402
@@ -200,6 +200,6 @@ def big_carton(session_dir):
 def killer(session_dir):
     """A library to preload, which sends a signal at a certain call: see killer.c."""
     out = session_dir / 'killer.so'
-    p = harness.run('cc', '-shared', '-fPIC', '-o', out, Path(__file__).with_name('killer.c'))
+    p = harness.run('cc', '-shared', '-fPIC', '-o', out, harness.PRELOAD / 'killer.c')
     assert p.returncode == 0, p.stderr
     return out

@@ -23,7 +23,7 @@ READ_SEARCH = 1 << 2
 def library(session_dir):
     path = session_dir / 'probe.so'
     p = run('cc', '-shared', '-fPIC', '-O1', '-D_GNU_SOURCE', '-o', path,
-            Path(__file__).with_name('probe.c'), harness.BUILD / 'fs/syscall_names.c', '-ldl')
+            harness.PRELOAD / 'probe.c', harness.BUILD / 'fs/syscall_names.c', '-ldl')
     assert p.returncode == 0, p.stderr
     return path
 

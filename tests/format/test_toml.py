@@ -19,7 +19,7 @@ import pytest
 
 import harness
 
-DECODE = harness.BUILD / "tests/toml-decode"
+DECODE = harness.TOOLS / "toml-decode"
 RANDOM_DOCUMENTS = int(os.environ.get("TOML_RANDOM_DOCUMENTS", "1500"))
 
 
