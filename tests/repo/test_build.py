@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims about sources and Makefile: layers, symbols, rebuilds, install, man pages, the unit."""
+import ast
 import configparser
 import io
 import os
 import re
 import shutil
+import sys
 import tarfile
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from harness import BUILD, CARTONCTL, CARTONFS, ROOT, run
 
-CORE, FS = ROOT / 'core', ROOT / 'fs'
+CORE, FS, TESTS = ROOT / 'core', ROOT / 'fs', ROOT / 'tests'
 MAN = ('mount/cartonfs.1', 'ctl/cartonctl.1', 'ctl/cartonctl-pack.1')
 PAGES = [p.name for d in (FS, CORE) for p in d.rglob('*.[1-8]')]
 UNIT = 'cartonfs@.service'
@@ -396,6 +398,65 @@ def test_versions_agree():
     packaging = ROOT / '.packaging'
     assert re.match(rf'cartonfs \({re.escape(VERSION)}-\d+\) ', (packaging / 'debian/changelog').read_text())
     assert f'\nVersion:        {VERSION}\n' in (packaging / 'cartonfs.spec').read_text()
+
+
+# ---- the rooms of tests/ ----
+
+ROOMS = ['fs', 'net', 'ctl', 'format', 'repo']
+# What a room imports of tests/: repo/ has the tests of bench/.
+MAY = {name: {'lib'} for name in ROOMS} | {'repo': {'lib', 'bench'}}
+FOREIGN = {'numpy', 'pytest', 'yaml', 'zstandard'}
+
+
+def floors():
+    """The folders of tests/, highest floor first, as the stack in tests/README.md has them."""
+    block = re.search(r'```text\n(fs/ .*?)```', (TESTS / 'README.md').read_text(), re.S)
+    found = [re.findall(r'^(\w+)/ ', floor, re.M) for floor in re.split(r'^-+$', block[1], flags=re.M)]
+    assert sorted(sum(found, [])) == sorted(
+        p.name for p in TESTS.iterdir() if p.is_dir() and p.name != '__pycache__')
+    assert found[0][:len(ROOMS)] == ROOMS
+    return found
+
+
+def scripts(folder):
+    """The Python files of a folder, with those that only their first line names."""
+    files = (p for p in (TESTS / folder).iterdir() if p.is_file())
+    return [p for p in sorted(files) if p.suffix == '.py' or re.match(rb'#!.*python3\n', p.read_bytes())]
+
+
+def imported(path):
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
+    return {n.partition('.')[0] for n in names + [n.module for n in nodes if isinstance(n, ast.ImportFrom)]}
+
+
+def test_rooms_import_downwards():
+    """A test imports no test; what two of them share is in tests/lib."""
+    order = floors()
+    where = {p.stem: folder for floor in order for folder in floor for p in scripts(folder) if p.suffix == '.py'}
+    assert where['harness'] == 'lib' and where[Path(__file__).stem] == 'repo'
+    for level, floor in enumerate(order):
+        below = set(sum(order[level + 1:], []))
+        for folder in floor:
+            may = MAY.get(folder, below | {folder})
+            for path in scripts(folder):
+                for name in imported(path) & set(where):
+                    assert where[name] in may, f'tests/{folder}/{path.name} imports {name} of {where[name]}/'
+                others = imported(path) - set(where) - sys.stdlib_module_names
+                assert folder not in [*ROOMS, 'lib'] or others <= FOREIGN, (path, others)
+
+
+def test_no_two_modules_of_tests_have_one_name():
+    """pytest and the scripts find them by name alone."""
+    names = [p.stem for floor in floors() for folder in floor for p in scripts(folder) if p.suffix == '.py']
+    assert len(names) > 90 and [n for n in names if names.count(n) > 1] == []
+
+
+def test_lib_has_no_circles_and_is_listed():
+    modules = {p.stem: imported(p) - {p.stem} for p in scripts('lib')}
+    assert circles(modules) == []
+    rows = re.findall(r'^\| (`.*?`) \|', (TESTS / 'README.md').read_text(), re.M)
+    assert sorted(re.findall(r'`(\w+)`', ' '.join(rows))) == sorted(modules)
 
 
 # ---- man pages ----

@@ -185,7 +185,7 @@ def test_options_of_the_table_exist():
 
 
 @pytest.mark.parametrize('name', ['README.md', 'core/README.md', '.github/CONTRIBUTING.md',
-                                  '.github/SECURITY.md'])
+                                  '.github/SECURITY.md', 'tests/README.md'])
 def test_files_that_the_text_names_exist(name):
     """In backquotes, or linked; in core/README.md paths begin in core/, or in the root."""
     text = (ROOT / name).read_text()
