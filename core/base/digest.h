@@ -3,7 +3,7 @@
  * Digests; only digest.c uses OpenSSL and zlib:
  *
  *  sha256	compared with MANIFEST
- *  tags	detect changes of a chunk since it was hashed: Poly1305 with a secret key, four times
+ *  tags	detect changes of a block since it was hashed: Poly1305 with a secret key, four times
  *		as fast as sha256
  *  boxes	tables of tags on disk: AES-256-GCM, so that nobody reads or changes them unnoticed
  *  crc32	detects damage in MANIFEST, LINKS and symlinks, which no sha256 covers
@@ -36,7 +36,7 @@ struct tagger;
 int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret);
 void tagger_free(struct tagger *t); /* NULL-safe */
 
-/* The tag of one chunk: 0, -ENOMEM or -EIO. Tags must stay secret: the key can be computed from them. */
+/* The tag of one block: 0, -ENOMEM or -EIO. Tags must stay secret: the key can be computed from them. */
 int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_tag[TAG_SIZE]);
 
 /* The same in parts: begin, any number of updates, then end or abort, which free it. */

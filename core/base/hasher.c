@@ -19,12 +19,12 @@ int hasher_hash(struct hasher *h, const struct tagged *t)
 	return h->sha256 ? sha256_update(h->sha256, t->data, t->n) : 0;
 }
 
-static int end_chunk(struct hasher *h)
+static int end_block(struct hasher *h)
 {
 	struct tag *tag = h->tag;
 
 	h->tag = NULL;
-	return tag ? tag_end(tag, h->tags[(h->tagged - 1) / CHUNK_SIZE]) : 0;
+	return tag ? tag_end(tag, h->tags[(h->tagged - 1) / TAG_BLOCK]) : 0;
 }
 
 static int make_tags(struct hasher *h, const char *p, size_t n)
@@ -32,11 +32,11 @@ static int make_tags(struct hasher *h, const char *p, size_t n)
 	int r = 0;
 
 	while (n > 0 && r == 0) {
-		size_t step = MIN(n, CHUNK_SIZE - (size_t)(h->tagged % CHUNK_SIZE));
+		size_t step = MIN(n, TAG_BLOCK - (size_t)(h->tagged % TAG_BLOCK));
 
 		if (!h->tag) {
 			/* grows with the bytes received, not with an announced size */
-			r = array_room(h->tags, &h->tag_cap, (size_t)(h->tagged / CHUNK_SIZE) + 1);
+			r = array_room(h->tags, &h->tag_cap, (size_t)(h->tagged / TAG_BLOCK) + 1);
 			if (r == 0)
 				r = tag_begin(h->tagger, &h->tag);
 		}
@@ -47,8 +47,8 @@ static int make_tags(struct hasher *h, const char *p, size_t n)
 		p += step;
 		n -= step;
 		h->tagged += step;
-		if (h->tagged % CHUNK_SIZE == 0)
-			r = end_chunk(h);
+		if (h->tagged % TAG_BLOCK == 0)
+			r = end_block(h);
 	}
 	return r;
 }
@@ -73,7 +73,7 @@ int hasher_feed(struct hasher *h, const void *data, size_t n)
 int hasher_end(struct hasher *h, struct ingested *ret)
 {
 	struct ingested out = { .size = h->hashed };
-	int r = h->hashed == h->tagged ? end_chunk(h) : -EIO;
+	int r = h->hashed == h->tagged ? end_block(h) : -EIO;
 
 	if (r == 0 && h->sha256)
 		r = sha256_final(h->sha256, out.sha256);

@@ -18,17 +18,17 @@
 #include "base/digest.h"
 
 /*
- * Bytes per tag. A read fetches whole chunks to check their tags: for a random one of 4 KiB, 32 KiB take a third
+ * Bytes of a block, which has one tag. A read reads whole blocks to check their tags: for a random one of 4 KiB, 32 KiB take a third
  * of the time of 128; a tag takes 1/2048 of the size of an open file in memory.
  */
-#define CHUNK_SIZE ((size_t)32 * 1024)
+#define TAG_BLOCK ((size_t)32 * 1024)
 
 /* The result. */
 struct ingested {
 	uint8_t sha256[SHA256_SIZE]; /* all zero when nothing was hashed */
 	uint64_t size;
-	uint8_t (*tags)
-		[TAG_SIZE]; /* one for each CHUNK_SIZE bytes; the caller frees them; or NULL */
+	uint8_t (
+		*tags)[TAG_SIZE]; /* one for each TAG_BLOCK bytes; the caller frees them; or NULL */
 };
 
 /* A buffer that was tagged, and is still to be hashed. All private: hasher_tag() makes it, hasher_hash() takes it. */
@@ -42,7 +42,7 @@ struct tagged {
 struct hasher {
 	struct sha256 *sha256; /* NULL: does not hash */
 	const struct tagger *tagger;
-	struct tag *tag; /* of the last chunk, while it is not full; or NULL */
+	struct tag *tag; /* of the last block, while it is not full; or NULL */
 	uint8_t (*tags)[TAG_SIZE];
 	size_t tag_cap;
 	uint64_t tagged, hashed; /* bytes; also where there is no tagger, or no sha256 */

@@ -92,7 +92,7 @@ int cache_tag_key(const struct cache *c, uint8_t ret_key[KEY_SIZE])
 
 static size_t tags_size(uint64_t size)
 {
-	return (size_t)((size + CHUNK_SIZE - 1) / CHUNK_SIZE) * TAG_SIZE;
+	return (size_t)((size + TAG_BLOCK - 1) / TAG_BLOCK) * TAG_SIZE;
 }
 
 static void write_head(uint8_t head[HEAD_SIZE], const uint8_t sha256[32], uint64_t size)
@@ -100,7 +100,7 @@ static void write_head(uint8_t head[HEAD_SIZE], const uint8_t sha256[32], uint64
 	memcpy(head, MAGIC, 16);
 	memcpy(head + 16, sha256, 32);
 	put_le64(head + 48, size);
-	put_le64(head + 56, CHUNK_SIZE);
+	put_le64(head + 56, TAG_BLOCK);
 }
 
 /* `all` is a whole seal: its tags are encrypted or decrypted in place. */

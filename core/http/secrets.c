@@ -62,16 +62,16 @@ static const char *header_fault(const char *line)
 static int read_file(const char *path, struct buf *b)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), r = 0;
-	char chunk[4096];
+	char part[4096];
 	ssize_t n = 0;
 
 	if (fd < 0)
 		return -errno;
-	while (r == 0 && (n = read(fd, chunk, sizeof(chunk))) != 0) {
+	while (r == 0 && (n = read(fd, part, sizeof(part))) != 0) {
 		if (n < 0 && errno != EINTR)
 			r = -errno;
 		else if (n > 0)
-			r = buf_add(b, chunk, (size_t)n);
+			r = buf_add(b, part, (size_t)n);
 	}
 	fd_close(fd);
 	if (r == 0 && b->len > 0 && memchr(b->data, '\0', b->len))

@@ -11,7 +11,7 @@ int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const str
 		     const char *name)
 {
 	/* pages that are never written to are never allocated */
-	b->tags = calloc((size_t)((f->size - 1) / CHUNK_SIZE) + 1, TAG_SIZE);
+	b->tags = calloc((size_t)((f->size - 1) / TAG_BLOCK) + 1, TAG_SIZE);
 	return b->tags ? chunked_new(index, f, name, &b->chunks) : -ENOMEM;
 }
 
@@ -32,22 +32,22 @@ static int fetch(const struct bytes *b, void *ret_buf, size_t n, uint64_t off, b
 }
 
 static int check(const struct bytes *b, const struct tagger *tagger, const void *data, size_t n,
-		 uint64_t chunk)
+		 uint64_t block)
 {
 	uint8_t tag[TAG_SIZE];
 	int r = tagger_tag(tagger, data, n, tag);
 
-	if (r == 0 && memcmp(tag, b->tags[chunk], TAG_SIZE) != 0)
+	if (r == 0 && memcmp(tag, b->tags[block], TAG_SIZE) != 0)
 		r = -EBADMSG;
 	return r;
 }
 
-/* A part of one chunk: all of the chunk has to be read to check it. */
+/* A part of one block: all of the block has to be read to check it. */
 static int read_part(const struct bytes *b, const struct tagger *tagger, uint64_t size, char *out,
 		     size_t n, uint64_t off, bool nowait)
 {
-	uint64_t chunk = off / CHUNK_SIZE, start = chunk * CHUNK_SIZE;
-	size_t len = (size_t)MIN(CHUNK_SIZE, size - start);
+	uint64_t block = off / TAG_BLOCK, start = block * TAG_BLOCK;
+	size_t len = (size_t)MIN(TAG_BLOCK, size - start);
 	char *data = malloc(len);
 	int r;
 
@@ -55,21 +55,21 @@ static int read_part(const struct bytes *b, const struct tagger *tagger, uint64_
 		return -ENOMEM;
 	r = fetch(b, data, len, start, nowait);
 	if (r == 0)
-		r = check(b, tagger, data, len, chunk);
+		r = check(b, tagger, data, len, block);
 	if (r == 0)
 		memcpy(out, data + (off - start), n);
 	free(data);
 	return r;
 }
 
-/* Whole chunks, read straight to where they belong. The last one of all may be short. */
+/* Whole blocks, read straight to where they belong. The last one of all may be short. */
 static int read_whole(const struct bytes *b, const struct tagger *tagger, char *out, size_t n,
 		      uint64_t off, bool nowait)
 {
 	int r = fetch(b, out, n, off, nowait);
 
-	for (size_t i = 0; i < n && r == 0; i += CHUNK_SIZE)
-		r = check(b, tagger, out + i, MIN(CHUNK_SIZE, n - i), (off + i) / CHUNK_SIZE);
+	for (size_t i = 0; i < n && r == 0; i += TAG_BLOCK)
+		r = check(b, tagger, out + i, MIN(TAG_BLOCK, n - i), (off + i) / TAG_BLOCK);
 	return r;
 }
 
@@ -82,11 +82,11 @@ static int read_tagged(const struct bytes *b, const struct tagger *tagger, uint6
 		uint64_t end = at.off + at.n;
 		size_t step;
 
-		if (at.off % CHUNK_SIZE == 0 && (at.n >= CHUNK_SIZE || end == size)) {
-			step = end == size ? at.n : at.n - at.n % CHUNK_SIZE;
+		if (at.off % TAG_BLOCK == 0 && (at.n >= TAG_BLOCK || end == size)) {
+			step = end == size ? at.n : at.n - at.n % TAG_BLOCK;
 			r = read_whole(b, tagger, out, step, at.off, nowait);
 		} else {
-			step = MIN(at.n, CHUNK_SIZE - (size_t)(at.off % CHUNK_SIZE));
+			step = MIN(at.n, TAG_BLOCK - (size_t)(at.off % TAG_BLOCK));
 			r = read_part(b, tagger, size, out, step, at.off, nowait);
 		}
 		out += step;
@@ -147,7 +147,7 @@ void bytes_count(struct bytes *b, uint64_t size, struct budget *budget)
 	if (!b->tags || b->chunks || b->counted)
 		return;
 	b->budget = budget;
-	b->counted = ((size + CHUNK_SIZE - 1) / CHUNK_SIZE) * TAG_SIZE;
+	b->counted = ((size + TAG_BLOCK - 1) / TAG_BLOCK) * TAG_SIZE;
 	if (!budget_hold(budget, b->counted))
 		budget_charge(budget, b->counted);
 }

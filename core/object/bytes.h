@@ -23,7 +23,7 @@ struct bytes {
 	char *memory;
 	struct source *source;	   /* a local one, and a reference to it */
 	uint64_t off;		   /* where they begin in it */
-	uint8_t (*tags)[TAG_SIZE]; /* one for each CHUNK_SIZE; NULL: unchecked (-o verify=off) */
+	uint8_t (*tags)[TAG_SIZE]; /* one for each TAG_BLOCK; NULL: unchecked (-o verify=off) */
 	struct chunked *chunks;	   /* which tags are there yet; NULL: all */
 	struct budget *budget;	   /* counts the tags once bytes_count() was called */
 	uint64_t counted;

@@ -11,7 +11,7 @@
 
 /* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
 #define STRIPES 16
-/* read at once; a multiple of CHUNK_SIZE */
+/* read at once; a multiple of TAG_BLOCK */
 #define PIECE ((size_t)(128 * KIB))
 /* hashes that are read from the index at once: of 8 MiB and more */
 #define BLOCK 32
@@ -90,12 +90,12 @@ static size_t chunk_len(const struct chunked *c, uint64_t i)
 /* Where the tags of chunk `i` are among all. */
 static uint64_t first_tag(const struct chunked *c, uint64_t i)
 {
-	return i * (c->file->chunk_size / CHUNK_SIZE);
+	return i * (c->file->chunk_size / TAG_BLOCK);
 }
 
 static uint64_t tags_cost(const struct chunked *c, uint64_t i)
 {
-	return ((chunk_len(c, i) - 1) / CHUNK_SIZE + 1) * TAG_SIZE;
+	return ((chunk_len(c, i) - 1) / TAG_BLOCK + 1) * TAG_SIZE;
 }
 
 /* Counts the tags of chunk `i`, before its lock is taken. 0 or -EFBIG. */

@@ -10,7 +10,7 @@
  *	in memory	what is small, as long as all of it together stays within a budget
  *
  * Bytes kept in a file can change after they were hashed. So the hash pass leaves a secret tag for
- * each chunk (digest.h), and every read is checked against it before it is given to anyone. The tags of
+ * each block (digest.h), and every read is checked against it before it is given to anyone. The tags of
  * a large object are sealed in the cache (cache.h): a later mount uses them, and does not hash it again.
  *
  * An object with the wrong hash is corrupt, and stays so. Any other failure (disk full, no memory,

@@ -27,7 +27,7 @@ struct whole {
 /* Bytes of the tags that it makes, beside those that readers check. */
 static uint64_t cost(const struct whole_options *o)
 {
-	return (o->size / CHUNK_SIZE + 1) * TAG_SIZE;
+	return (o->size / TAG_BLOCK + 1) * TAG_SIZE;
 }
 
 int whole_new(const struct whole_options *options, struct whole **ret)

@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 
-#define CHUNK (64 * KIB)
+#define OUT_SIZE (64 * KIB)
 
 /* One pass over a file: counts, measures and, with `write`, converts. */
 struct pass {
@@ -18,7 +18,7 @@ struct pass {
 	uint64_t width;
 	strings_write_fn *write; /* NULL: measure only */
 	void *write_ctx;
-	uint8_t *out; /* CHUNK bytes */
+	uint8_t *out; /* OUT_SIZE bytes */
 	size_t n_out;
 };
 
@@ -39,13 +39,13 @@ static int put(struct pass *p, const void *data, size_t n)
 	int r = 0;
 
 	while (n && !r) {
-		size_t part = MIN(n, CHUNK - p->n_out);
+		size_t part = MIN(n, OUT_SIZE - p->n_out);
 
 		memcpy(p->out + p->n_out, data, part);
 		p->n_out += part;
 		data = (const char *)data + part;
 		n -= part;
-		if (p->n_out == CHUNK)
+		if (p->n_out == OUT_SIZE)
 			r = flush(p);
 	}
 	return r;
@@ -199,7 +199,7 @@ int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum string
 	};
 	int r;
 
-	p.out = malloc(CHUNK);
+	p.out = malloc(OUT_SIZE);
 	if (!p.out)
 		return -ENOMEM;
 	r = run(&p, read, read_ctx);

@@ -10,7 +10,7 @@ from harness import expected, read_file, scan
 from origin import Cache
 from zipwriter import Carton, sample
 
-CHUNK = 32 << 10
+BLOCK = 32 << 10
 LARGE = 4 << 20
 METHODS = ['stored', 'deflate', 'zstd']
 
@@ -67,16 +67,16 @@ def test_overwritten_in_place(mount, work, method):
         assert os.pread(fd, LARGE, 0) == want['model/0']
         with open(source, 'r+b') as f:
             for path in ('model/0', 'model/1'):
-                f.seek(c.placed[path].data + 5 * CHUNK + 100)
+                f.seek(c.placed[path].data + 5 * BLOCK + 100)
                 f.write(b'OVERWRITTEN')
-        # model/0 was verified: a chunk that changed is EIO, every other one reads on.
+        # model/0 was verified: a block that changed is EIO, every other one reads on.
         failed = []
-        for off in range(0, LARGE, CHUNK):
-            got = reread(fd, CHUNK, off)
+        for off in range(0, LARGE, BLOCK):
+            got = reread(fd, BLOCK, off)
             if got == 'EIO':
-                failed.append(off // CHUNK)
+                failed.append(off // BLOCK)
             else:
-                assert got == want['model/0'][off:off + CHUNK], off
+                assert got == want['model/0'][off:off + BLOCK], off
         assert failed in ([5], [5, 6]) if method == 'stored' else failed == []
         os.close(fd)
         # model/1 was not read yet: its open fails. model/2 did not change.
@@ -95,9 +95,9 @@ def test_truncated_in_place(mount, work, method):
         fds = {p: os.open(m / p, os.O_RDONLY) for p in ('model/0', 'model/2')}
         os.truncate(source, c.placed['model/1'].data + 1000)
         for path, fd in fds.items():
-            for off in range(0, LARGE, 7 * CHUNK):
-                got = reread(fd, CHUNK, off)
-                assert got == 'EIO' or got == want[path][off:off + CHUNK]
+            for off in range(0, LARGE, 7 * BLOCK):
+                got = reread(fd, BLOCK, off)
+                assert got == 'EIO' or got == want[path][off:off + BLOCK]
                 if path == 'model/0' or method != 'stored':
                     assert got != 'EIO', (path, off)
                 else:
@@ -125,9 +125,9 @@ def test_other_carton_copied_over_it(mount, work, method):
         with open(source, 'r+b') as f:
             f.write(data)
             f.truncate()
-        for off in range(0, LARGE, 3 * CHUNK):
-            got = reread(fd, CHUNK, off)
-            assert got == 'EIO' or got == old.files()['model/0'][off:off + CHUNK]
+        for off in range(0, LARGE, 3 * BLOCK):
+            got = reread(fd, BLOCK, off)
+            assert got == 'EIO' or got == old.files()['model/0'][off:off + BLOCK]
         os.close(fd)
         for path in ('model/1', 'model/2', 'misc/small'):
             assert m.error(path) == 'EIO'
@@ -141,11 +141,11 @@ def test_file_of_a_directory_source_changes(mount, work):
     with mount(root) as m:
         fd = os.open(m / 'model/0', os.O_RDONLY)
         with open(f'{root}/model/0', 'r+b') as f:
-            f.seek(3 * CHUNK)
+            f.seek(3 * BLOCK)
             f.write(b'OVERWRITTEN')
-        for off in range(0, LARGE, CHUNK):
-            got = reread(fd, CHUNK, off)
-            assert got == 'EIO' if off == 3 * CHUNK else got == want['model/0'][off:off + CHUNK]
+        for off in range(0, LARGE, BLOCK):
+            got = reread(fd, BLOCK, off)
+            assert got == 'EIO' if off == 3 * BLOCK else got == want['model/0'][off:off + BLOCK]
         os.close(fd)
         os.unlink(f'{root}/model/1')
         assert m.error('model/1') != ''

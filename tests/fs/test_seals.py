@@ -125,7 +125,7 @@ def test_changed_since(carton, mount_fg, cache, kind):
 
 @pytest.mark.parametrize('kind', ['stored', 'zstd'])
 def test_every_chunk_is_checked(carton, mount, cache, kind):
-    """A bit of each tenth chunk is flipped: no read gives it."""
+    """A bit of each tenth block is flipped: no read gives it."""
     source, where = carton(kind)
     with mount(source, *cache.options) as m:
         assert opened(m) == 'verified'

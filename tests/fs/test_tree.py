@@ -18,8 +18,8 @@ from harness import expected, manifest, read_file, scan, sha_file
 from zipwriter import INDEX, TOML, Carton, Entry, Zip, local_header, read_zip, sample
 
 METHODS = ['stored', 'deflate', 'zstd']
-CHUNK = 128 << 10
-SIZES = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, (1 << 20) + 3, 20 << 20]
+REQUEST = 128 << 10
+SIZES = [0, 1, REQUEST - 1, REQUEST, REQUEST + 1, (1 << 20) + 3, 20 << 20]
 
 
 def noise(n, seed=1):
@@ -250,7 +250,7 @@ def test_symlinks(mount, work, who, method):
 def test_directory_source(mount, work, who):
     c = sample()
     c.add('misc/=odd name=', b'x').symlink('misc/up', '../model/main.py')
-    c.add('model/deep/' + 'd/' * 50 + 'file', noise(CHUNK + 1))
+    c.add('model/deep/' + 'd/' * 50 + 'file', noise(REQUEST + 1))
     check(mount, c, c.unpack(work / 'unpacked'), uid=who)
     os.symlink('unpacked', work / 'link')
     check(mount, c, work / 'link', uid=who)
@@ -309,7 +309,7 @@ def test_reference_carton(mount, who, packer_carton):
 @pytest.fixture(scope='module')
 def readers(session_dir):
     c = Carton()
-    data = {m: noise(3 * CHUNK + 777, i) + pattern(1 << 20) for i, m in enumerate(METHODS)}
+    data = {m: noise(3 * REQUEST + 777, i) + pattern(1 << 20) for i, m in enumerate(METHODS)}
     for method, d in data.items():
         c.add(f'model/{method}', d, method=method)
     # three times the same content: one object under several paths
@@ -326,14 +326,14 @@ def test_random_offsets(mount, readers, method):
         fd = os.open(m / f'model/{method}', os.O_RDONLY)
         for cold in (True, False):
             for _ in range(300):
-                off, n = rng.randrange(len(want) + 5000), rng.choice([1, 17, 4096, CHUNK, 400000])
+                off, n = rng.randrange(len(want) + 5000), rng.choice([1, 17, 4096, REQUEST, 400000])
                 if cold:
                     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
                 assert os.pread(fd, n, off) == want[off:off + n]
         os.close(fd)
         fd = os.open(m / f'model/{method}', os.O_RDONLY | os.O_DIRECT)
         buf = mmap.mmap(-1, 1 << 20)
-        for off in (0, 4096, CHUNK - 4096, CHUNK, len(want) // 4096 * 4096):
+        for off in (0, 4096, REQUEST - 4096, REQUEST, len(want) // 4096 * 4096):
             n = os.preadv(fd, [buf], off)
             assert buf[:n] == want[off:off + n] and n == min(len(buf), len(want) - off)
         os.close(fd)
@@ -346,9 +346,9 @@ def test_mmap(mount, readers, method, who):
 
     def mapped(name):
         with open(name, 'rb') as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as view:
-            return view[-1], view[CHUNK], view[:]
+            return view[-1], view[REQUEST], view[:]
     with mount(path, uid=who) as m:
-        assert m.do(mapped, m / f'model/{method}') == (want[-1], want[CHUNK], want)
+        assert m.do(mapped, m / f'model/{method}') == (want[-1], want[REQUEST], want)
 
 
 @pytest.mark.parametrize('method', METHODS)

@@ -20,11 +20,11 @@ from origin import MIB, Cache, LinkedCarton, digest, lines_of
 from tamper import Tamperer, Target, judge, reads
 from zipwriter import Carton, sample
 
-CHUNK = 32 << 10
+BLOCK = 32 << 10
 SIZE = 6 * MIB
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-HOLES = [0, 5, 20, 47]                  # chunks
+HOLES = [0, 5, 20, 47]                  # blocks
 PUNCH_HOLE = 0x02 | 0x01                # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 
 
@@ -68,7 +68,7 @@ class Readers:
         while not self.ending.is_set():
             path = rng.choice(list(self.want))
             off = rng.randrange(SIZE)
-            n = rng.choice([1, 4096, CHUNK, 1000])
+            n = rng.choice([1, 4096, BLOCK, 1000])
             os.posix_fadvise(self.fds[path], 0, 0, os.POSIX_FADV_DONTNEED)
             try:
                 got = os.pread(self.fds[path], n, off)
@@ -80,16 +80,16 @@ class Readers:
             if not got or got != self.want[path][off:off + len(got)]:
                 self.wrong.append((path, off, n, len(got)))
 
-    def chunks(self, path):
-        """The numbers of the 32 KiB chunks that cannot be read."""
+    def bad_blocks(self, path):
+        """The numbers of the 32 KiB blocks that cannot be read."""
         bad, fd = [], self.fds[path]
-        for off in range(0, SIZE, CHUNK):
+        for off in range(0, SIZE, BLOCK):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             try:
                 assert os.pread(fd, 1, off) == self.want[path][off:off + 1]
             except OSError as e:
                 assert e.errno == errno.EIO
-                bad.append(off // CHUNK)
+                bad.append(off // BLOCK)
         return bad
 
     def some(self, n=50):
@@ -119,12 +119,12 @@ def test_holes_in_the_carton(mount, work, method):
     with mount(source, '-o', f'cache_dir={work}/cache') as m:
         with Readers(m, {p: want[p] for p in ('model/a', 'model/b')}) as r:
             r.some()
-            for chunk in HOLES:
-                punch(source, c.placed['model/a'].data + chunk * CHUNK + 1000, 4096)
+            for block in HOLES:
+                punch(source, c.placed['model/a'].data + block * BLOCK + 1000, 4096)
                 r.some(10)
             # of what is decoded nothing is read from the carton again
-            assert r.chunks('model/a') == (HOLES if method == 'stored' else [])
-            assert r.chunks('model/b') == []
+            assert r.bad_blocks('model/a') == (HOLES if method == 'stored' else [])
+            assert r.bad_blocks('model/b') == []
         punch(source, c.placed['model/c'].data + MIB, 4096)
         assert m.error('model/c') == 'EIO' and m.state('model/c') == 'corrupt'
         assert reread(m, 'model/b') == want['model/b']
@@ -139,10 +139,10 @@ def test_holes_in_a_cache_entry(mount, work, method):
             r.some()
             entry = cache.objects()[c.hashes()['model/a']]
             with open(entry, 'rb') as f:        # it is removed as soon as a read notices
-                for chunk in HOLES:
-                    punch(f'/proc/self/fd/{f.fileno()}', chunk * CHUNK + 1000, 4096)
+                for block in HOLES:
+                    punch(f'/proc/self/fd/{f.fileno()}', block * BLOCK + 1000, 4096)
                     r.some(10)
-            assert r.chunks('model/a') == HOLES and r.chunks('model/b') == []
+            assert r.bad_blocks('model/a') == HOLES and r.bad_blocks('model/b') == []
         # who opens it now gets it made again
         harness.eventually('it reads again', lambda: m.error('model/a') == '')
         assert reread(m, 'model/a') == want['model/a'] and reread(m, 'model/b') == want['model/b']

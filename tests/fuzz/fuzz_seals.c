@@ -13,7 +13,7 @@
 #include "sample.h"
 
 #define SIZE (MIN_SEALED + 5) /* of the object */
-#define N_TAGS ((SIZE + CHUNK_SIZE - 1) / CHUNK_SIZE)
+#define N_TAGS ((SIZE + TAG_BLOCK - 1) / TAG_BLOCK)
 #define MAX_SEAL 4096
 
 static struct cache *cache;
@@ -53,7 +53,7 @@ static size_t change(uint8_t *all, const uint8_t *data, size_t n)
 
 static void try_seal(const uint8_t *data, size_t n)
 {
-	static const uint64_t sizes[] = { SIZE, SIZE - 1, SIZE + CHUNK_SIZE, MIN_SEALED,
+	static const uint64_t sizes[] = { SIZE, SIZE - 1, SIZE + TAG_BLOCK, MIN_SEALED,
 					  MAX_SEALED };
 	uint8_t all[MAX_SEAL] = { 0 }, (*got)[TAG_SIZE];
 	size_t size = change(all, data, n);

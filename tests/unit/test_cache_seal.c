@@ -5,7 +5,7 @@
 #include "cache_help.h"
 
 #define SIZE (MIN_SEALED + 1)
-#define N_TAGS (SIZE / CHUNK_SIZE + 1)
+#define N_TAGS (SIZE / TAG_BLOCK + 1)
 
 typedef uint8_t tags_t[N_TAGS][TAG_SIZE];
 

@@ -8,7 +8,7 @@
 #include "carton/opened.h"
 
 #define CHUNK (256 * KIB)
-#define TAGS (CHUNK / CHUNK_SIZE) /* of a chunk */
+#define TAGS (CHUNK / TAG_BLOCK) /* of a chunk */
 #define SIZE (5 * CHUNK + 77)
 
 static void make_index(struct box *b, const struct box_item *item, const char *data)
@@ -65,7 +65,7 @@ static struct fixture *fixture_new(void)
 	f->bytes = (struct chunked_bytes){
 		.source = f->box->source,
 		.off = item->entry.header,
-		.tags = must(calloc(SIZE / CHUNK_SIZE + 1, TAG_SIZE)),
+		.tags = must(calloc(SIZE / TAG_BLOCK + 1, TAG_SIZE)),
 		.tagger = f->tagger,
 	};
 	return f;
@@ -115,10 +115,10 @@ static void assert_tags(const struct fixture *f, size_t first, size_t last)
 	uint8_t tag[TAG_SIZE];
 
 	for (size_t i = first; i <= last; i++) {
-		size_t n = MIN(CHUNK_SIZE, SIZE - i * CHUNK_SIZE);
+		size_t n = MIN(TAG_BLOCK, SIZE - i * TAG_BLOCK);
 
 		assert_int_equal(
-			tagger_tag(f->tagger, f->box->items[0].data + i * CHUNK_SIZE, n, tag), 0);
+			tagger_tag(f->tagger, f->box->items[0].data + i * TAG_BLOCK, n, tag), 0);
 		assert_memory_equal(f->bytes.tags[i], tag, TAG_SIZE);
 	}
 }
@@ -170,19 +170,19 @@ static void test_bad_chunks(void **state)
 static void test_complete(void **state)
 {
 	struct fixture *f = fixture_new();
-	uint8_t(*tags)[TAG_SIZE] = must(calloc(SIZE / CHUNK_SIZE + 1, TAG_SIZE));
+	uint8_t(*tags)[TAG_SIZE] = must(calloc(SIZE / TAG_BLOCK + 1, TAG_SIZE));
 	size_t n;
 	bool verified;
 
 	(void)state;
-	for (size_t i = 0; i <= SIZE / CHUNK_SIZE; i++)
-		assert_int_equal(tagger_tag(f->tagger, f->box->items[0].data + i * CHUNK_SIZE,
-					    MIN(CHUNK_SIZE, SIZE - i * CHUNK_SIZE), tags[i]),
+	for (size_t i = 0; i <= SIZE / TAG_BLOCK; i++)
+		assert_int_equal(tagger_tag(f->tagger, f->box->items[0].data + i * TAG_BLOCK,
+					    MIN(TAG_BLOCK, SIZE - i * TAG_BLOCK), tags[i]),
 				 0);
 	assert_int_equal(read_at(f, 1, CHUNK), 0);
 	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), 0);
 	assert_span(f, 0, SIZE, SIZE, true);
-	assert_tags(f, 0, SIZE / CHUNK_SIZE);
+	assert_tags(f, 0, SIZE / TAG_BLOCK);
 	/* other bytes than those that were read */
 	tags[3][0] ^= 1;
 	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), -EBADMSG);
@@ -334,7 +334,7 @@ static void test_memory_of_chunks(void **state)
 /* What fails, or was there, is not counted; what the background adds is. */
 static void test_memory_is_given_back(void **state)
 {
-	uint8_t(*tags)[TAG_SIZE] = must(calloc(SIZE / CHUNK_SIZE + 1, TAG_SIZE));
+	uint8_t(*tags)[TAG_SIZE] = must(calloc(SIZE / TAG_BLOCK + 1, TAG_SIZE));
 	struct fixture *f = fixture_new();
 	struct budget b;
 	uint64_t none;
@@ -349,9 +349,9 @@ static void test_memory_is_given_back(void **state)
 	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), -EBADMSG);
 	assert_int_equal(b.used, none);
 	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), 0);
-	assert_int_equal(b.used, none + (SIZE / CHUNK_SIZE + 1) * TAG_SIZE);
+	assert_int_equal(b.used, none + (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), 1);
-	assert_int_equal(b.used, none + (SIZE / CHUNK_SIZE + 1) * TAG_SIZE);
+	assert_int_equal(b.used, none + (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
 	chunked_free(f->c);
 	f->c = NULL;
 	assert_int_equal(b.used, 0);
@@ -363,7 +363,7 @@ static void test_memory_is_given_back(void **state)
 
 static void test_memory_of_whole(void **state)
 {
-	const uint64_t cost = (SIZE / CHUNK_SIZE + 1) * TAG_SIZE;
+	const uint64_t cost = (SIZE / TAG_BLOCK + 1) * TAG_SIZE;
 	struct budget b;
 	struct whole_options o = { .size = SIZE, .budget = &b };
 	struct whole *w;

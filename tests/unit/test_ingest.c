@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashing a stream, and reading back what was hashed, chunk by chunk, so that it stays verified. */
+/* Hashing a stream, and reading back what was hashed, block by block, so that it stays verified. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -40,8 +40,8 @@ static int run(struct ingest job, const char *data, size_t n, struct ingested *r
 static void test_sizes(void **state)
 {
 	static const size_t sizes[] = {
-		0,     1,	  CHUNK_SIZE - 1, CHUNK_SIZE,	 CHUNK_SIZE + 1, BLOCK - 1,
-		BLOCK, BLOCK + 1, 8 * BLOCK,	  8 * BLOCK + 1, 13 * BLOCK,	 20 * BLOCK + 12345,
+		0,     1,	  TAG_BLOCK - 1, TAG_BLOCK,	TAG_BLOCK + 1, BLOCK - 1,
+		BLOCK, BLOCK + 1, 8 * BLOCK,	 8 * BLOCK + 1, 13 * BLOCK,    20 * BLOCK + 12345,
 	};
 	char *data = make_bytes(21 * BLOCK, 1);
 	struct tagger *tagger;
@@ -65,10 +65,10 @@ static void test_sizes(void **state)
 		assert_int_equal(steps.bytes, n);
 		sha256_of(data, n, want);
 		assert_memory_equal(out.sha256, want, SHA256_SIZE);
-		for (size_t at = 0; at < n; at += CHUNK_SIZE) {
-			assert_int_equal(
-				tagger_tag(tagger, data + at, MIN(CHUNK_SIZE, n - at), tag), 0);
-			assert_memory_equal(out.tags[at / CHUNK_SIZE], tag, TAG_SIZE);
+		for (size_t at = 0; at < n; at += TAG_BLOCK) {
+			assert_int_equal(tagger_tag(tagger, data + at, MIN(TAG_BLOCK, n - at), tag),
+					 0);
+			assert_memory_equal(out.tags[at / TAG_BLOCK], tag, TAG_SIZE);
 		}
 		/* the same without knowing the size */
 		assert_int_equal(run((struct ingest){ .size = UINT64_MAX,
@@ -81,7 +81,7 @@ static void test_sizes(void **state)
 		assert_memory_equal(same.sha256, want, SHA256_SIZE);
 		if (n)
 			assert_memory_equal(same.tags, out.tags,
-					    (n + CHUNK_SIZE - 1) / CHUNK_SIZE * TAG_SIZE);
+					    (n + TAG_BLOCK - 1) / TAG_BLOCK * TAG_SIZE);
 		free(out.tags);
 		free(same.tags);
 	}
@@ -172,10 +172,10 @@ static void test_cancelled(void **state)
 static void test_push(void **state)
 {
 	static const size_t sizes[] = {
-		0, 1, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, 3 * BLOCK + 5
+		0, 1, TAG_BLOCK - 1, TAG_BLOCK, TAG_BLOCK + 1, 3 * BLOCK + 5
 	};
-	static const size_t steps[] = { 1000,	    16384,	    CHUNK_SIZE - 1,
-					CHUNK_SIZE, CHUNK_SIZE + 1, SIZE_MAX };
+	static const size_t steps[] = { 1000,	   16384,	  TAG_BLOCK - 1,
+					TAG_BLOCK, TAG_BLOCK + 1, SIZE_MAX };
 	char *data = make_bytes(4 * BLOCK, 2);
 	struct tagger *tagger;
 	struct hasher h;
@@ -196,17 +196,17 @@ static void test_push(void **state)
 			assert_int_equal(out.size, n);
 			sha256_of(data, n, want);
 			assert_memory_equal(out.sha256, want, SHA256_SIZE);
-			for (size_t at = 0; at < n; at += CHUNK_SIZE) {
+			for (size_t at = 0; at < n; at += TAG_BLOCK) {
 				assert_int_equal(
-					tagger_tag(tagger, data + at, MIN(CHUNK_SIZE, n - at), tag),
+					tagger_tag(tagger, data + at, MIN(TAG_BLOCK, n - at), tag),
 					0);
-				assert_memory_equal(out.tags[at / CHUNK_SIZE], tag, TAG_SIZE);
+				assert_memory_equal(out.tags[at / TAG_BLOCK], tag, TAG_SIZE);
 			}
 			free(out.tags);
 		}
-	/* given up in the middle of a chunk */
+	/* given up in the middle of a block */
 	assert_int_equal(hasher_begin(&h, tagger, true), 0);
-	assert_int_equal(hasher_feed(&h, data, CHUNK_SIZE + 5), 0);
+	assert_int_equal(hasher_feed(&h, data, TAG_BLOCK + 5), 0);
 	hasher_abort(&h);
 	tagger_free(tagger);
 	free(data);
@@ -215,7 +215,7 @@ static void test_push(void **state)
 /* Nothing is hashed that was not tagged, or not in its turn; and what was tagged has to be hashed. */
 static void test_halves(void **state)
 {
-	char *data = make_bytes(3 * CHUNK_SIZE, 3);
+	char *data = make_bytes(3 * TAG_BLOCK, 3);
 	struct tagged first, second;
 	struct tagger *tagger;
 	struct ingested out;
@@ -225,8 +225,8 @@ static void test_halves(void **state)
 	assert_int_equal(tagger_new(NULL, &tagger), 0);
 	for (unsigned with_tags = 0; with_tags < 2; with_tags++) {
 		assert_int_equal(hasher_begin(&h, with_tags ? tagger : NULL, true), 0);
-		assert_int_equal(hasher_tag(&h, data, CHUNK_SIZE, &first), 0);
-		assert_int_equal(hasher_tag(&h, data + CHUNK_SIZE, CHUNK_SIZE, &second), 0);
+		assert_int_equal(hasher_tag(&h, data, TAG_BLOCK, &first), 0);
+		assert_int_equal(hasher_tag(&h, data + TAG_BLOCK, TAG_BLOCK, &second), 0);
 		assert_int_equal(hasher_hash(&h, &second), -EIO);
 		assert_int_equal(hasher_hash(&h, &first), 0);
 		assert_int_equal(hasher_hash(&h, &first), -EIO);
@@ -238,7 +238,7 @@ static void test_halves(void **state)
 
 /* ---- bytes ---- */
 
-#define HELD (5 * CHUNK_SIZE + 1000)
+#define HELD (5 * TAG_BLOCK + 1000)
 #define BEFORE 777
 
 struct held {
@@ -292,14 +292,14 @@ static void test_ranges(void **state)
 	static const size_t edges[] = {
 		0,
 		1,
-		CHUNK_SIZE - 1,
-		CHUNK_SIZE,
-		CHUNK_SIZE + 1,
-		2 * CHUNK_SIZE,
-		4 * CHUNK_SIZE + 5,
-		5 * CHUNK_SIZE - 1,
-		5 * CHUNK_SIZE,
-		5 * CHUNK_SIZE + 1,
+		TAG_BLOCK - 1,
+		TAG_BLOCK,
+		TAG_BLOCK + 1,
+		2 * TAG_BLOCK,
+		4 * TAG_BLOCK + 5,
+		5 * TAG_BLOCK - 1,
+		5 * TAG_BLOCK,
+		5 * TAG_BLOCK + 1,
 		HELD - 1,
 		HELD,
 	};
@@ -318,24 +318,24 @@ static void test_ranges(void **state)
 	free(out);
 }
 
-/* A changed byte fails the reads of its chunk, and of no other. */
+/* A changed byte fails the reads of its block, and of no other. */
 static void test_overwritten(void **state)
 {
 	struct held *h = *state;
 	char *out = must(malloc(HELD));
 
-	for (size_t chunk = 0; chunk < 6; chunk++) {
-		size_t at = chunk * CHUNK_SIZE + 321;
+	for (size_t block = 0; block < 6; block++) {
+		size_t at = block * TAG_BLOCK + 321;
 		char other = (char)(h->data[BEFORE + at] ^ 1);
 
 		assert_int_equal(pwrite_full(h->fd, &other, 1, BEFORE + at), 0);
 		assert_int_equal(read_at(h, out, HELD, 0, false), -EBADMSG);
 		for (size_t i = 0; i < 6; i++) {
-			size_t n = MIN(CHUNK_SIZE, HELD - i * CHUNK_SIZE);
-			int want = i == chunk ? -EBADMSG : 0;
+			size_t n = MIN(TAG_BLOCK, HELD - i * TAG_BLOCK);
+			int want = i == block ? -EBADMSG : 0;
 
-			assert_int_equal(read_at(h, out, n, i * CHUNK_SIZE, false), want);
-			assert_int_equal(read_at(h, out, 1, i * CHUNK_SIZE + 7, false), want);
+			assert_int_equal(read_at(h, out, n, i * TAG_BLOCK, false), want);
+			assert_int_equal(read_at(h, out, 1, i * TAG_BLOCK + 7, false), want);
 		}
 		assert_int_equal(pwrite_full(h->fd, &h->data[BEFORE + at], 1, BEFORE + at), 0);
 		assert_int_equal(read_at(h, out, HELD, 0, false), 0);
@@ -348,17 +348,17 @@ static void test_overwritten(void **state)
 	free(out);
 }
 
-/* Chunks that change places are not what they were either. */
+/* Blocks that change places are not what they were either. */
 static void test_swapped(void **state)
 {
 	struct held *h = *state;
 	char *out = must(malloc(HELD));
 
-	assert_int_equal(pwrite_full(h->fd, h->data + BEFORE, CHUNK_SIZE, BEFORE + CHUNK_SIZE), 0);
-	assert_int_equal(pwrite_full(h->fd, h->data + BEFORE + CHUNK_SIZE, CHUNK_SIZE, BEFORE), 0);
+	assert_int_equal(pwrite_full(h->fd, h->data + BEFORE, TAG_BLOCK, BEFORE + TAG_BLOCK), 0);
+	assert_int_equal(pwrite_full(h->fd, h->data + BEFORE + TAG_BLOCK, TAG_BLOCK, BEFORE), 0);
 	assert_int_equal(read_at(h, out, 100, 0, false), -EBADMSG);
-	assert_int_equal(read_at(h, out, CHUNK_SIZE, CHUNK_SIZE, false), -EBADMSG);
-	assert_int_equal(read_at(h, out, CHUNK_SIZE, 2 * CHUNK_SIZE, false), 0);
+	assert_int_equal(read_at(h, out, TAG_BLOCK, TAG_BLOCK, false), -EBADMSG);
+	assert_int_equal(read_at(h, out, TAG_BLOCK, 2 * TAG_BLOCK, false), 0);
 	free(out);
 }
 
@@ -367,16 +367,16 @@ static void test_cut_off(void **state)
 	struct held *h = *state;
 	char *out = must(malloc(HELD));
 
-	assert_int_equal(ftruncate(h->fd, BEFORE + 3 * (off_t)CHUNK_SIZE + 5), 0);
-	assert_int_equal(read_at(h, out, 3 * CHUNK_SIZE, 0, false), 0);
-	assert_memory_equal(out, h->data + BEFORE, 3 * CHUNK_SIZE);
-	assert_int_equal(read_at(h, out, 1, 3 * CHUNK_SIZE, false), -EBADMSG);
+	assert_int_equal(ftruncate(h->fd, BEFORE + 3 * (off_t)TAG_BLOCK + 5), 0);
+	assert_int_equal(read_at(h, out, 3 * TAG_BLOCK, 0, false), 0);
+	assert_memory_equal(out, h->data + BEFORE, 3 * TAG_BLOCK);
+	assert_int_equal(read_at(h, out, 1, 3 * TAG_BLOCK, false), -EBADMSG);
 	assert_int_equal(read_at(h, out, HELD, 0, false), -EBADMSG);
 	/* it only waits to find out */
-	assert_int_equal(read_at(h, out, 1, 3 * CHUNK_SIZE, true), -EAGAIN);
+	assert_int_equal(read_at(h, out, 1, 3 * TAG_BLOCK, true), -EAGAIN);
 	/* zeros in place of what was there are no better */
 	assert_int_equal(ftruncate(h->fd, BEFORE + HELD), 0);
-	assert_int_equal(read_at(h, out, 1, 4 * CHUNK_SIZE, false), -EBADMSG);
+	assert_int_equal(read_at(h, out, 1, 4 * TAG_BLOCK, false), -EBADMSG);
 	free(out);
 }
 

@@ -180,8 +180,8 @@ static void test_closed_without_lock(void **state)
 static void test_overwritten(void **state)
 {
 	struct box *b = box_new();
-	struct box_item *item = box_add_made(b, 5 * CHUNK_SIZE + 99, 1, METHOD_STORED);
-	uint64_t at = item->entry.header + 2 * CHUNK_SIZE + 50;
+	struct box_item *item = box_add_made(b, 5 * TAG_BLOCK + 99, 1, METHOD_STORED);
+	uint64_t at = item->entry.header + 2 * TAG_BLOCK + 50;
 	struct log_seen *seen = log_watch();
 	char out[100];
 
@@ -189,15 +189,15 @@ static void test_overwritten(void **state)
 	box_start(b, NULL, true);
 	assert_int_equal(get(item->object), 0);
 	assert_int_equal(pwrite_full(b->fd, "changed!", 8, at), 0);
-	assert_int_equal(object_read(item->object, out, 100, 2 * CHUNK_SIZE, false), -EBADMSG);
-	assert_int_equal(object_read(item->object, out, 1, 3 * CHUNK_SIZE - 1, false), -EBADMSG);
-	assert_true(object_read(item->object, out, 1, 3 * CHUNK_SIZE - 1, true) < 0);
-	assert_true(reads_right(item, 2 * CHUNK_SIZE, 0, false));
-	assert_true(reads_right(item, 2 * CHUNK_SIZE + 99, 3 * CHUNK_SIZE, false));
+	assert_int_equal(object_read(item->object, out, 100, 2 * TAG_BLOCK, false), -EBADMSG);
+	assert_int_equal(object_read(item->object, out, 1, 3 * TAG_BLOCK - 1, false), -EBADMSG);
+	assert_true(object_read(item->object, out, 1, 3 * TAG_BLOCK - 1, true) < 0);
+	assert_true(reads_right(item, 2 * TAG_BLOCK, 0, false));
+	assert_true(reads_right(item, 2 * TAG_BLOCK + 99, 3 * TAG_BLOCK, false));
 	assert_int_equal(seen->n, 1);
 	assert_says(seen, "changed on disk");
 	/* the old bytes again are the right bytes again */
-	assert_int_equal(pwrite_full(b->fd, item->data + 2 * CHUNK_SIZE + 50, 8, at), 0);
+	assert_int_equal(pwrite_full(b->fd, item->data + 2 * TAG_BLOCK + 50, 8, at), 0);
 	assert_true(reads_right(item, item->entry.size, 0, false));
 	object_put(item->object);
 	carton_log_set(NULL, NULL);
@@ -207,17 +207,17 @@ static void test_overwritten(void **state)
 static void test_cut_off(void **state)
 {
 	struct box *b = box_new();
-	struct box_item *item = box_add_made(b, 5 * CHUNK_SIZE, 1, METHOD_STORED),
-			*later = box_add_made(b, 5 * CHUNK_SIZE, 2, METHOD_STORED);
+	struct box_item *item = box_add_made(b, 5 * TAG_BLOCK, 1, METHOD_STORED),
+			*later = box_add_made(b, 5 * TAG_BLOCK, 2, METHOD_STORED);
 	char out[100];
 
 	(void)state;
 	box_start(b, NULL, true);
 	assert_int_equal(get(item->object), 0);
-	assert_int_equal(ftruncate(b->fd, (off_t)(item->entry.header + 3 * CHUNK_SIZE)), 0);
-	assert_true(reads_right(item, 3 * CHUNK_SIZE, 0, false));
-	assert_int_equal(object_read(item->object, out, 100, 3 * CHUNK_SIZE, false), -EBADMSG);
-	assert_int_equal(object_read(item->object, out, 100, 3 * CHUNK_SIZE - 50, false), -EBADMSG);
+	assert_int_equal(ftruncate(b->fd, (off_t)(item->entry.header + 3 * TAG_BLOCK)), 0);
+	assert_true(reads_right(item, 3 * TAG_BLOCK, 0, false));
+	assert_int_equal(object_read(item->object, out, 100, 3 * TAG_BLOCK, false), -EBADMSG);
+	assert_int_equal(object_read(item->object, out, 100, 3 * TAG_BLOCK - 50, false), -EBADMSG);
 	object_put(item->object);
 	/* one that was not verified before that */
 	assert_int_equal(get(later->object), -EBADMSG);
@@ -233,7 +233,7 @@ static void *scribble(void *arg)
 
 	memset(other, 'x', sizeof(other));
 	for (unsigned i = 0; i < 300; i++) {
-		uint64_t at = 1 + i * 7919 % (8 * CHUNK_SIZE - 64);
+		uint64_t at = 1 + i * 7919 % (8 * TAG_BLOCK - 64);
 
 		pwrite_full(b->fd, other, sizeof(other), at);
 		pwrite_full(b->fd, b->blob.data + at, sizeof(other), at);
@@ -248,19 +248,19 @@ static void test_scribbled(void **state)
 	(void)state;
 	for (unsigned round = 0; round < 5; round++) {
 		struct box *b = box_new();
-		struct box_item *item = box_add_made(b, 8 * CHUNK_SIZE, round, METHOD_STORED);
-		char *out = must(malloc(8 * CHUNK_SIZE));
+		struct box_item *item = box_add_made(b, 8 * TAG_BLOCK, round, METHOD_STORED);
+		char *out = must(malloc(8 * TAG_BLOCK));
 		pthread_t thread;
 
 		box_start(b, NULL, true);
 		assert_int_equal(pthread_create(&thread, NULL, scribble, b), 0);
 		if (get(item->object) == 0) {
 			for (unsigned i = 0; i < 100; i++) {
-				int r = object_read(item->object, out, 8 * CHUNK_SIZE, 0, i % 2);
+				int r = object_read(item->object, out, 8 * TAG_BLOCK, 0, i % 2);
 
 				assert_true(r == 0 || r == -EBADMSG || (i % 2 && r == -EAGAIN));
 				if (r == 0)
-					assert_memory_equal(out, item->data, 8 * CHUNK_SIZE);
+					assert_memory_equal(out, item->data, 8 * TAG_BLOCK);
 				right += r == 0;
 				refused += r != 0;
 			}

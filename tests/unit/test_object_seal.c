@@ -115,11 +115,11 @@ static void test_changed_before(void **state)
 	make_seal(e, METHOD_STORED);
 	b = sealed_box(e, METHOD_STORED, 0, SEALS_USE);
 	item = last(b);
-	assert_int_equal(pwrite_full(b->fd, "changed", 7, item->entry.header + 3 * CHUNK_SIZE), 0);
+	assert_int_equal(pwrite_full(b->fd, "changed", 7, item->entry.header + 3 * TAG_BLOCK), 0);
 	seen = log_watch();
 	assert_int_equal(get(item->object), 0);
-	assert_true(reads_right(item, 3 * CHUNK_SIZE, 0, false));
-	assert_int_equal(object_read(item->object, &byte, 1, 4 * CHUNK_SIZE - 1, false), -EBADMSG);
+	assert_true(reads_right(item, 3 * TAG_BLOCK, 0, false));
+	assert_int_equal(object_read(item->object, &byte, 1, 4 * TAG_BLOCK - 1, false), -EBADMSG);
 	assert_false(has_seal(e, b));
 	assert_int_equal(seen->n, 1);
 	/* while it is open */
@@ -154,9 +154,9 @@ static void test_cut_before(void **state)
 	make_seal(e, METHOD_STORED);
 	b = sealed_box(e, METHOD_STORED, 0, SEALS_USE);
 	item = last(b);
-	assert_int_equal(ftruncate(b->fd, (off_t)(item->entry.header + 2 * CHUNK_SIZE)), 0);
+	assert_int_equal(ftruncate(b->fd, (off_t)(item->entry.header + 2 * TAG_BLOCK)), 0);
 	assert_int_equal(get(item->object), 0);
-	assert_true(reads_right(item, 2 * CHUNK_SIZE, 0, false));
+	assert_true(reads_right(item, 2 * TAG_BLOCK, 0, false));
 	assert_int_equal(object_read(item->object, out, 100, SIZE - 100, false), -EBADMSG);
 	object_put(item->object);
 	assert_int_equal(get(item->object), -EBADMSG);
