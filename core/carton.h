@@ -77,10 +77,11 @@ struct carton_options {
 	bool private_links; /* LINKS may lead to private addresses */
 	const char *cacert; /* PEM file of authorities to trust instead of the system's */
 	const char *header_file; /* `Name: value` lines for the origin of the source's URL only */
-	char *const *mirrors; /* templates, asked before the origin; ends with NULL; NULL: none */
-	const char *views;    /* the name of the directory of generated views; NULL: none */
-	bool views_hidden;    /* it is found by name, but not listed */
-	bool keep_going;      /* faults of single files are logged, not fatal (for verify) */
+	char *const *
+		mirrors; /* templates, asked before LINKS and the source URL; ends with NULL; NULL: none */
+	const char *views;	    /* the name of the directory of generated views; NULL: none */
+	bool views_hidden;	    /* it is found by name, but not listed */
+	bool keep_going;	    /* faults of single files are logged, not fatal (for verify) */
 	carton_confine_fn *confine; /* NULL: none */
 	void *confine_ctx;
 	carton_damaged_fn *damaged; /* likewise */

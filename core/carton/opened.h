@@ -14,7 +14,7 @@
 #include "format/meta.h"
 #include "object/object.h"
 #include "fetch/mirrors.h"
-#include "fetch/origin.h"
+#include "fetch/server.h"
 #include "fetch/remote.h"
 #include "tree/tree.h"
 #include "views/views.h"
@@ -31,7 +31,7 @@ struct carton {
 	struct cache *cache;	       /* NULL: there is none */
 	struct remote_options remote;  /* its http is NULL while nothing can be fetched */
 	atomic_uint extra_connections; /* for `remote` */
-	struct origins *origins;       /* likewise */
+	struct servers *servers;       /* likewise */
 	struct mirrors *mirrors;       /* likewise; or NULL */
 	struct s3 *s3;		       /* for its http; or NULL */
 	char *header;		       /* likewise: the token for a hub */

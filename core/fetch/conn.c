@@ -113,34 +113,34 @@ unsigned conns_active(const struct fetcher *x)
 
 void conn_give_up(struct fetcher *x)
 {
-	origin_give_up(x->waits_for, &x->at_origin);
-	origin_unref(x->waits_for);
+	server_give_up(x->waits_for, &x->at_server);
+	server_unref(x->waits_for);
 	x->waits_for = NULL;
 	if (x->m)
 		route_give_up(x->m->route, &x->at_route);
 	x->turn_ms = 0;
 }
 
-/* Its turn at the origin of `url`; it may wait for another origin than before. */
-static int enter_origin(struct fetcher *x, struct conn *c, const char *url)
+/* Its slot at the server of `url`; the fetch may have waited at another server before. */
+static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 {
-	struct origin *o = origin_get(x->f.options->origins, url);
-	int64_t served = origin_served(o);
+	struct server *o = server_get(x->f.options->servers, url);
+	int64_t served = server_served(o);
 	int r;
 
 	if (o != x->waits_for) {
-		origin_give_up(x->waits_for, &x->at_origin);
-		origin_unref(x->waits_for);
-		x->waits_for = origin_ref(o);
+		server_give_up(x->waits_for, &x->at_server);
+		server_unref(x->waits_for);
+		x->waits_for = server_ref(o);
 	}
 	/* who waits for its turn at a server that serves others does not time out */
 	if (x->turn_ms && served && !x->f.deadline_ms)
 		x->deadline_ms = MAX(x->deadline_ms, served + x->f.options->timeout_ms);
-	r = origin_enter(o, &x->at_origin, x->deadline_ms, &x->turn_ms);
+	r = server_enter(o, &x->at_server, x->deadline_ms, &x->turn_ms);
 	if (r == 0)
-		c->origin = o;
+		c->server = o;
 	else
-		origin_unref(o);
+		server_unref(o);
 	return r;
 }
 
@@ -160,7 +160,7 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 	c->answered = false;
 	c->began_ms = now_ms();
 	c->size = c->left.end - c->left.off;
-	r = enter_origin(x, c, c->landing ? http_landing_url(c->landing) : q->url);
+	r = enter_server(x, c, c->landing ? http_landing_url(c->landing) : q->url);
 	if (r == 0) {
 		/* the server's time to answer begins here */
 		if (x->turn_ms)
@@ -182,7 +182,7 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 		route_failed(x->m->route, c, c->landing);
 		return;
 	}
-	origin_answered(c->origin, c->landing ? http_landing_url(c->landing) : x->m->url, a->status,
+	server_answered(c->server, c->landing ? http_landing_url(c->landing) : x->m->url, a->status,
 			a->retry_after_s);
 	if (http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
 		route_failed(x->m->route, c, c->landing);
@@ -206,11 +206,11 @@ void conn_close(struct fetcher *x, struct conn *c)
 	c->stream = NULL;
 	http_landing_unref(c->landing);
 	c->landing = NULL;
-	if (c->origin) {
-		origin_leave(c->origin);
-		origin_unref(c->origin);
+	if (c->server) {
+		server_leave(c->server);
+		server_unref(c->server);
 	}
-	c->origin = NULL;
+	c->server = NULL;
 	if (c->extra)
 		atomic_fetch_sub(x->f.options->extra, 1);
 	c->extra = false;

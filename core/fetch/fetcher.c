@@ -189,7 +189,7 @@ static void end_round(struct fetcher *x)
 	long wait = mirror_wait(x);
 
 	x->turn = 0;
-	x->pause_ms = now_ms() + origin_pause(++x->rounds, MAX(wait, 0));
+	x->pause_ms = now_ms() + server_pause(++x->rounds, MAX(wait, 0));
 	/* an overloaded server is asked until the deadline */
 	if (overloaded(x))
 		x->rounds = 0;
@@ -219,7 +219,7 @@ static bool leave_for_other(struct fetcher *x, int r)
 	if (!remote_passes(r))
 		atomic_store(&x->m->remote->gone, true);
 	else if (r != -EBUSY)
-		origin_unreached(x->f.options->origins, x->m->url);
+		server_unreached(x->f.options->servers, x->m->url);
 	x->f.have = x->arrived;
 	x->turn++;
 	x->phase = FETCH_BEGIN;
@@ -290,7 +290,7 @@ static bool begin_try(struct fetcher *x)
 		return false;
 	x->phase = FETCH_TRY;
 	if (r == -EAGAIN || r == -EBUSY) {
-		x->m->retry_after_s = 1 + origin_paused(x->waits_for) / 1000;
+		x->m->retry_after_s = 1 + server_paused(x->waits_for) / 1000;
 		r = -EBUSY;
 	}
 	if (r < 0)
@@ -432,7 +432,7 @@ int fetch_start(const struct fetch *fetch)
 	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :
 					      now_ms() + fetch->options->timeout_ms;
 	x->hook.fire = fire;
-	x->at_origin.task = x->at_route.task = &x->task;
+	x->at_server.task = x->at_route.task = &x->task;
 	task_init(&x->task, fetch->options->events, LANE_NET, step);
 	task_wake(&x->task);
 	return 0;

@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 #include "fetch/fetcher.h"
-#include "fetch/origin.h"
+#include "fetch/server.h"
 #include "http/gzip.h"
 
 #define MAX_CONNECTIONS 32
@@ -46,7 +46,7 @@ struct piece {
 /* One request and what is still to come of it. */
 struct conn {
 	struct http_stream *stream;   /* NULL: idle */
-	struct origin *origin;	      /* which was entered for it; or NULL */
+	struct server *server;	      /* which was entered for it; or NULL */
 	struct http_landing *landing; /* where it began; NULL: at the first URL */
 	struct piece left;	      /* end is UINT64_MAX while it is not known */
 	bool exact;		      /* asks for just this piece of x->remote */
@@ -91,8 +91,8 @@ struct fetcher {
 	unsigned rounds;		 /* without progress */
 	uint64_t best;			 /* how far any try has come */
 	int64_t pause_ms;		 /* when the next round begins */
-	struct turn at_origin, at_route; /* while it waits to send a request */
-	struct origin *waits_for;	 /* the origin that it asked last; or NULL */
+	struct turn at_server, at_route; /* while it waits to send a request */
+	struct server *waits_for;	 /* the server that it asked last; or NULL */
 	int64_t turn_ms;		 /* when it asks again; 0: it does not wait */
 
 	/* one try of one mirror */

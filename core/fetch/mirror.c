@@ -75,12 +75,12 @@ struct mirror *mirror_ready(struct fetcher *x)
 	struct mirror *m = mirror_next(x);
 
 	while (m && (m->by_hash || x->turn + 1 < x->n_mirrors)) {
-		struct origin *o = origin_get(x->f.options->origins, m->url);
-		bool paused = origin_paused(o) > SHORT_PAUSE_MS;
+		struct server *o = server_get(x->f.options->servers, m->url);
+		bool paused = server_paused(o) > SHORT_PAUSE_MS;
 		size_t turn = x->turn++;
 		struct mirror *next = paused ? mirror_next(x) : NULL;
 
-		origin_unref(o);
+		server_unref(o);
 		if (!paused || (!next && !m->by_hash)) {
 			x->turn = turn;
 			break;
@@ -158,7 +158,7 @@ bool mirror_failed(struct fetcher *x, int error)
 	m->error = error;
 	if (m->by_hash && (error == -ECONNREFUSED || error == -EHOSTUNREACH ||
 			   error == -ETIMEDOUT || error == -ENETUNREACH))
-		origin_unreached(x->f.options->origins, m->url);
+		server_unreached(x->f.options->servers, m->url);
 	log_failure(m, m->trust == HTTP_USER);
 	return again;
 }

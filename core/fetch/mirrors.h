@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The mirrors that the user names (`-o mirror=TEMPLATE`): places that may have an object, asked for it
- * by its hash before its origin is. What they have is hashed like all else, so nothing of them is trusted.
+ * by its hash before the URLs of LINKS and the source URL. What they have is hashed like all else, so nothing of them is trusted.
  *
  * A template is a URL, or an absolute path of a directory that is read in place and never written:
  *

@@ -81,7 +81,7 @@ int remote_check(struct remote *r, const struct http_response *a, uint64_t first
 	/* the file was there: ENOENT would say that the carton does not have it */
 	if (error == -ENOENT)
 		error = -EIO;
-	/* logged by origin.c */
+	/* logged by server.c */
 	if (error != -EBUSY)
 		log_wrong(r, a->status, error);
 	return error;

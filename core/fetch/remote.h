@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/event.h"
-#include "fetch/origin.h"
+#include "fetch/server.h"
 #include "http/http.h"
 
 /* Shared by all fetches of a carton. Constant once made. */
@@ -24,7 +24,7 @@ struct remote_options {
 	uint64_t max_size;	 /* bytes of one file; 0: MAX_FETCHED, MAX_FETCHED_UNSAID */
 	atomic_uint *extra;	 /* connections of all fetches now, besides one for each */
 	struct budget *budget;	 /* where it is short, there are no extra ones; or NULL */
-	struct origins *origins; /* the load of servers; NULL: not minded */
+	struct servers *servers; /* the load of servers; NULL: not minded */
 	struct cancel *cancel;	 /* fires when the carton is closed */
 };
 
@@ -42,7 +42,7 @@ struct route {
 	struct queue queue;
 };
 
-/* One version of a file whose origin answers Range requests. */
+/* One version of a file whose server answers Range requests. */
 struct remote {
 	char *url;
 	struct route *route; /* for requests; NULL: there is none yet */

@@ -18,8 +18,8 @@ struct remote_source {
 	struct source source;
 	const struct remote_options *options; /* NULL: restored */
 	struct remote remote,
-		origin; /* the latter of what came from a mirror, else without a URL */
-	struct route route, origin_route;
+		at_source; /* the second of a carton that came from a mirror; else without a URL */
+	struct route route, source_route;
 	int64_t mtime;
 	struct held *held;
 };
@@ -195,8 +195,8 @@ static void source_free(struct source *base)
 
 	held_free(s->held);
 	route_destroy(&s->route);
-	route_destroy(&s->origin_route);
-	free(s->origin.url);
+	route_destroy(&s->source_route);
+	free(s->at_source.url);
 	free((char *)s->source.version);
 	free(s->remote.url);
 	free(s);
@@ -214,7 +214,7 @@ static int source_new(const char *url, struct remote_source **ret)
 	s->remote.trust = HTTP_USER;
 	s->remote.route = &s->route;
 	route_init(&s->route);
-	route_init(&s->origin_route);
+	route_init(&s->source_route);
 	s->remote.url = strdup(url);
 	if (!s->remote.url) {
 		source_free(&s->source);
@@ -260,18 +260,18 @@ static int fetch_tail(struct remote_source *s)
 }
 
 /* Any version of it will do: whatever comes from there has a hash. */
-static int add_origin(struct remote_source *s, const char *url)
+static int add_source_url(struct remote_source *s, const char *url)
 {
-	s->origin.trust = HTTP_USER;
-	s->origin.route = &s->origin_route;
-	s->origin.size = s->remote.size;
-	s->origin.url = strdup(url);
-	s->remote.other = &s->origin;
-	return s->origin.url ? 0 : -ENOMEM;
+	s->at_source.trust = HTTP_USER;
+	s->at_source.route = &s->source_route;
+	s->at_source.size = s->remote.size;
+	s->at_source.url = strdup(url);
+	s->remote.other = &s->at_source;
+	return s->at_source.url ? 0 : -ENOMEM;
 }
 
-int remote_source_open(const struct remote_options *options, const char *url, const char *origin,
-		       struct source **ret)
+int remote_source_open(const struct remote_options *options, const char *url,
+		       const char *source_url, struct source **ret)
 {
 	struct remote_source *s;
 	char *version = NULL, *plain;
@@ -282,8 +282,8 @@ int remote_source_open(const struct remote_options *options, const char *url, co
 	s->options = options;
 	s->held = held_new(MAX_SNAPSHOT);
 	r = s->held ? fetch_tail(s) : -ENOMEM;
-	if (r == 0 && origin)
-		r = add_origin(s, origin);
+	if (r == 0 && source_url)
+		r = add_source_url(s, source_url);
 	if (r != 0) {
 		source_free(&s->source);
 		return r;
@@ -331,7 +331,8 @@ void remote_source_opened(struct source *base, struct cache *cache)
 	struct snapshot snapshot = { base->size, s->mtime, s->held };
 
 	if (s->options && cache)
-		snapshot_save(&snapshot, cache, s->origin.url ? s->origin.url : s->remote.url);
+		snapshot_save(&snapshot, cache,
+			      s->at_source.url ? s->at_source.url : s->remote.url);
 	held_trim(s->held, MAX_HELD_OPEN);
 }
 
@@ -343,11 +344,11 @@ int64_t remote_source_mtime(const struct source *s)
 int remote_source_refresh(struct source *base, const char *url)
 {
 	struct remote_source *s = of(base);
-	struct remote *at = s->origin.url ? &s->origin : &s->remote;
+	struct remote *at = s->at_source.url ? &s->at_source : &s->remote;
 	int r = s->options ? route_replace(at->route, url) : -EOPNOTSUPP;
 
 	/* the user knows better than the mirror */
-	if (r == 0 && s->origin.url)
+	if (r == 0 && s->at_source.url)
 		atomic_store(&s->remote.gone, true);
 	return r;
 }

@@ -264,7 +264,7 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 		return 0;
 	if (++x->failures > (mirror_has_other(x) ? 1 : MAX_REMOTE_ATTEMPTS))
 		return error == -EAGAIN ? -EIO : error;
-	x->hold_ms = now + origin_pause(x->failures, retry_after_s);
+	x->hold_ms = now + server_pause(x->failures, retry_after_s);
 	if (x->hold_ms >= x->deadline_ms && active == 0)
 		return error == -EAGAIN ? -ETIMEDOUT : error;
 	return 0;

@@ -289,16 +289,16 @@ static void log_codings(void)
 			   zstd ? "" : " zstd");
 }
 
-static int set_origin(struct http *http, const char *url)
+static int set_source(struct http *http, const char *url)
 {
 	const char *why = "out of memory";
 	int r;
 
 	if (s3_is_url(url)) {
-		http->s3_origin = strdup(url);
-		return http->s3_origin ? 0 : -ENOMEM;
+		http->s3_source = strdup(url);
+		return http->s3_source ? 0 : -ENOMEM;
 	}
-	r = http_target_parse(NULL, url, &http->origin, &why);
+	r = http_target_parse(NULL, url, &http->source, &why);
 
 	if (r < 0 && r != -ENOMEM) {
 		http_log(CARTON_LOG_ERROR, url, "%s", why);
@@ -318,8 +318,8 @@ static int set_options(struct http *http, const struct http_options *o)
 	http->budget = o->budget;
 	http->private_links = o->private_links;
 	http->s3 = o->s3;
-	if (o->origin_url)
-		r = set_origin(http, o->origin_url);
+	if (o->source_url)
+		r = set_source(http, o->source_url);
 	if (r == 0 && o->header_file)
 		r = http_secrets_load(http, o->header_file);
 	else if (r == 0 && o->header)
@@ -408,8 +408,8 @@ void http_free(struct http *http)
 	if (http->multi)
 		curl_multi_cleanup(http->multi);
 	http_secrets_free(http);
-	http_target_free(&http->origin);
-	free(http->s3_origin);
+	http_target_free(&http->source);
+	free(http->s3_source);
 	http_proxies_free(&http->proxies);
 	free(http->cacert);
 	pthread_mutex_destroy(&http->lock);

@@ -20,8 +20,8 @@
  *    is a URL whose host is a literal address or a localhost name.
  *  - s3://BUCKET/KEY is a URL of the object store that the user's environment names; LINKS may
  *    lead to the bucket of the carton's own URL only.
- *  - Credentials (userinfo of origin_url, .netrc, the header file) go to the origin (scheme, host
- *    and port) of origin_url and nowhere else. Userinfo of any other URL is dropped with a warning.
+ *  - Credentials (userinfo of source_url, .netrc, the header file) go to the origin (scheme, host
+ *    and port) of source_url and nowhere else. Userinfo of any other URL is dropped with a warning.
  *  - TLS certificates are always verified.
  *  - At most one content coding is decoded; headers are bounded; bodies are not: the caller counts.
  *
@@ -56,9 +56,9 @@ struct http_options {
 	long stall_rate;	   /* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
 	bool private_links;	   /* let LINKS and redirects reach private addresses */
 	const char *cacert;	   /* PEM file of the authorities to trust instead */
-	const char *header_file;   /* lines `Name: value`, for the origin of origin_url only */
+	const char *header_file;   /* lines `Name: value`, for the origin of source_url only */
 	const char *header;	   /* one such line, if there is no header_file; or NULL */
-	const char *origin_url;	   /* what the user typed; NULL: nothing gets credentials */
+	const char *source_url;	   /* what the user typed; NULL: nothing gets credentials */
 	struct s3 *s3;		   /* for s3:// URLs (s3.h); outlives it; NULL: there are none */
 	long max_host_connections; /* to one host at once; default: no limit */
 	struct budget *budget;	   /* counts the buffers of streams; outlives it; or NULL */
@@ -72,7 +72,7 @@ int http_prepare(void);
 
 /*
  * Reads the header file and the proxy variables and starts the thread (so after any fork). Logs
- * once which content codings this libcurl lacks. Returns 0; -EINVAL for an origin_url or a header
+ * once which content codings this libcurl lacks. Returns 0; -EINVAL for a source_url or a header
  * file that cannot be used, -EFBIG when that file breaks a limit, the open's -errno when it or
  * cacert cannot be read (each logged); -ENOMEM, -EAGAIN.
  */

@@ -34,9 +34,9 @@ struct http {
 	struct budget *budget;
 	bool private_links;
 	char *cacert;
-	struct http_target origin;
-	char *s3_origin; /* the s3:// URL of the user; or NULL */
-	struct s3 *s3;	 /* NULL: no S3; used by the network thread once it runs */
+	struct http_target source; /* the URL that the user typed */
+	char *s3_source;	   /* the s3:// URL of the user; or NULL */
+	struct s3 *s3;		   /* NULL: no S3; used by the network thread once it runs */
 	struct http_proxies proxies;
 	CURLM *multi;
 	pthread_t thread;

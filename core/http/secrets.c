@@ -252,7 +252,7 @@ int http_secrets_set(struct http_stream *s)
 
 	if (s->s3)
 		return set_s3(s);
-	if (s->left_origin || !http_same_origin(&s->target, &http->origin)) {
+	if (s->left_origin || !http_same_origin(&s->target, &http->source)) {
 		/* logged once: a carton may have many URLs, each with many requests */
 		if ((s->target.user || s->target.password) && !http->userinfo_logged) {
 			http_log(CARTON_LOG_WARNING, s->target.url,
@@ -268,11 +268,11 @@ int http_secrets_set(struct http_stream *s)
 	if (r < 0)
 		return r;
 	r |= (int)curl_easy_setopt(s->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-	if (!http->origin.user && !http->origin.password)
+	if (!http->source.user && !http->source.password)
 		r |= (int)curl_easy_setopt(s->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
-	else if (http->origin.user)
-		r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, http->origin.user);
-	if (http->origin.password)
-		r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, http->origin.password);
+	else if (http->source.user)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, http->source.user);
+	if (http->source.password)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, http->source.password);
 	return r ? -ENOMEM : 0;
 }

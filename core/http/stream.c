@@ -242,7 +242,7 @@ static int set_s3_target(struct http_stream *s, const char *url, const char **re
 		return -EINVAL;
 	*ret_why = "refused: LINKS may lead to the bucket of an s3 carton only";
 	if (!http->s3 ||
-	    (s->trust == HTTP_LINKS && (!http->s3_origin || !s3_same_bucket(url, http->s3_origin))))
+	    (s->trust == HTTP_LINKS && (!http->s3_source || !s3_same_bucket(url, http->s3_source))))
 		return -EACCES;
 	text = s3_http_url(http->s3, url);
 	if (!text)

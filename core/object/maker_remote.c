@@ -42,7 +42,7 @@ bool copy_is_direct(const struct entry *e)
 
 static void fetch_entry(struct remote_copy *rc);
 
-/* The end; `in` may be NULL on failure. Wrong bytes of a mirror are asked for once more at the origin. */
+/* The end; `in` may be NULL on failure. Wrong bytes of a mirror are asked for once more at the source URL. */
 static void remote_over(struct remote_copy *rc, int r, struct ingested *in)
 {
 	struct ingested none = { 0 };

@@ -34,7 +34,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		.cacert = options->cacert,
 		.header_file = options->header_file,
 		.header = c->header,
-		.origin_url = http_is_url(source) ? source : NULL,
+		.source_url = http_is_url(source) ? source : NULL,
 		.s3 = c->s3,
 		.budget = &c->budget,
 	};
@@ -47,10 +47,10 @@ static int open_network(struct carton *c, const char *source, const struct carto
 	c->remote.max_size = options->max_size;
 	c->remote.extra = &c->extra_connections;
 	c->remote.budget = &c->budget;
-	r = origins_new(&c->origins);
+	r = servers_new(&c->servers);
 	if (r < 0)
 		return r;
-	c->remote.origins = c->origins;
+	c->remote.servers = c->servers;
 	c->remote.cancel = &c->stop;
 	c->remote.workers = c->workers;
 	c->remote.events = c->events;
@@ -117,7 +117,7 @@ static int open_remote(struct carton *c, const char *url, struct source **ret, i
 }
 
 /* Another place that has all of it. -ENOENT: none. */
-static int open_at_mirror(struct carton *c, const char *origin, struct source **ret,
+static int open_at_mirror(struct carton *c, const char *source_url, struct source **ret,
 			  int64_t *ret_mtime)
 {
 	struct source *source = NULL;
@@ -128,7 +128,7 @@ static int open_at_mirror(struct carton *c, const char *origin, struct source **
 
 		if (!url)
 			return -ENOENT;
-		r = remote_source_open(&c->remote, url, origin, &source);
+		r = remote_source_open(&c->remote, url, source_url, &source);
 		free(url);
 		/* without ranges it is of no use here */
 		r = r == 1 ? -ENOENT : r;
@@ -147,7 +147,7 @@ static int open_url(struct carton *c, const char *url, bool checked, struct cont
 
 	/*
 	 * a mirror is not trusted: its MANIFEST is checked against the pinned hash, everything else
-	 * against MANIFEST; where that is off, only the origin will do
+	 * against MANIFEST; where that is off, only the source URL will do
 	 */
 	r = checked && c->remote.http ? open_at_mirror(c, url, &source, &mtime) : -ENOENT;
 	if (r < 0)
@@ -521,7 +521,7 @@ void carton_close(struct carton *c)
 	container_free(c->container);
 	source_unref(c->remote_source);
 	http_free(c->remote.http);
-	origins_free(c->origins);
+	servers_free(c->servers);
 	mirrors_free(c->mirrors);
 	s3_free(c->s3);
 	if (c->header)

@@ -489,7 +489,7 @@ static void test_start(void **state)
 	(void)state;
 	log_clear();
 	assert_int_equal(
-		http_start(&(struct http_options){ .origin_url = "ftp://u:secret@h/" }, &http),
+		http_start(&(struct http_options){ .source_url = "ftp://u:secret@h/" }, &http),
 		-EINVAL);
 	assert_false(log_has("secret"));
 	assert_int_equal(http_start(&(struct http_options){ .cacert = "/dev/null/x" }, &http),

@@ -88,7 +88,7 @@ static void test_origin_headers(void **state)
 {
 	struct server other;
 	char *file = temp_file("X-Token: sesame\n", 16), origin[URL_MAX], url[URL_MAX], to[URL_MAX];
-	struct http_options o = { .origin_url = origin, .header_file = file };
+	struct http_options o = { .source_url = origin, .header_file = file };
 	struct http_response r;
 	struct http *http;
 
@@ -126,7 +126,7 @@ static void test_origin_headers(void **state)
 static void test_userinfo(void **state)
 {
 	char origin[URL_MAX], url[URL_MAX], to[URL_MAX];
-	struct http_options o = { .origin_url = origin, .private_links = true };
+	struct http_options o = { .source_url = origin, .private_links = true };
 	struct http_response r;
 	struct http *http;
 	struct server other;
@@ -162,7 +162,7 @@ static void test_userinfo(void **state)
 static void test_redirects_that_ask_for_credentials(void **state)
 {
 	char origin[URL_MAX], url[URL_MAX], to[URL_MAX], back[URL_MAX];
-	struct http_options o = { .origin_url = origin,
+	struct http_options o = { .source_url = origin,
 				  .header = "X-Key: sesame",
 				  .private_links = true };
 	struct http_response r;
@@ -267,7 +267,7 @@ static void test_netrc(void **state)
 	close(fd);
 	setenv("HOME", home, 1);
 	http = start_with(
-		&(struct http_options){ .origin_url = url_of(&main_server, origin, "/m") });
+		&(struct http_options){ .source_url = url_of(&main_server, origin, "/m") });
 	url_of(&main_server, url, "/auth=ann:pw/size=10/x");
 	assert_int_equal(get(http, url, pattern(0), &r), 10);
 	/* .netrc knows hosts, not ports: another port is another origin. */

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fetch/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/util.h"
+#include "http/http.h"
+
+#define PAUSE_FIRST_MS 100
+#define PAUSE_MAX_MS 5000
+#define INTERVAL_FIRST_US 50000 /* between requests, after the first refusal, */
+#define INTERVAL_MAX_US 5000000
+#define INTERVAL_MIN_US 2000 /* what is shorter is none */
+#define INTERVAL_DECAY 32    /* each right answer takes off this part of it */
+#define GOOD_TO_GROW 8	     /* right answers for each connection, before there is one more */
+#define LIMIT_NONE 32	     /* so many connections at once are no limit any more */
+#define QUIET_MS 10000	     /* without a refusal: the incident is over */
+#define DOWN_MS 10000	     /* for which a mirror that is not reached is not asked */
+#define MAX_KEPT 256	     /* servers that nobody uses, but that are limited */
+
+struct servers {
+	pthread_mutex_t lock; /* guards all that is here and in the servers */
+	struct server *list;
+	unsigned n;
+};
+
+struct server {
+	struct servers *all;
+	struct server *next;
+	unsigned refs;
+	unsigned active;  /* requests under way */
+	unsigned limit;	  /* of them; 0: none */
+	unsigned good;	  /* right answers since the limit was changed */
+	unsigned in_row;  /* pauses since the last right answer */
+	unsigned refused; /* in this incident; 0: there is none */
+	int64_t interval_us;
+	int64_t next_us;	       /* no request before */
+	int64_t pause_us;	       /* end of the last pause */
+	int64_t refused_ms, served_ms; /* last */
+	int64_t down_ms;	       /* a mirror that is not asked until then */
+	bool unreached;		       /* which was logged */
+	struct queue queue;
+	char name[];
+};
+
+/* ---- queues ---- */
+
+void queue_add(struct queue *q, struct turn *t)
+{
+	struct turn **at = &q->first;
+
+	if (t->link)
+		return;
+	while (*at)
+		at = &(*at)->next;
+	t->next = NULL;
+	t->link = at;
+	*at = t;
+}
+
+void queue_remove(struct turn *t)
+{
+	if (!t->link)
+		return;
+	*t->link = t->next;
+	if (t->next)
+		t->next->link = t->link;
+	t->link = NULL;
+}
+
+void queue_wake(const struct queue *q, bool all)
+{
+	for (struct turn *t = q->first; t; t = all ? t->next : NULL)
+		task_wake(t->task);
+}
+
+/* ---- the table ---- */
+
+int servers_new(struct servers **ret)
+{
+	struct servers *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	pthread_mutex_init(&s->lock, NULL);
+	*ret = s;
+	return 0;
+}
+
+static void end_incident(struct server *s)
+{
+	if (s->refused > 0)
+		carton_log(CARTON_LOG_WARNING, s->name,
+			   "was overloaded: %u %s had to be sent again", s->refused,
+			   s->refused == 1 ? "request" : "requests");
+	s->refused = 0;
+}
+
+void servers_free(struct servers *all)
+{
+	if (!all)
+		return;
+	while (all->list) {
+		struct server *s = all->list;
+
+		all->list = s->next;
+		end_incident(s);
+		free(s);
+	}
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+}
+
+/* Forgets a server that nobody uses, unless it is worth remembering. Lock held. */
+static void tidy(struct servers *all)
+{
+	struct server **at = &all->list;
+
+	while (*at) {
+		struct server *s = *at;
+		bool limited = s->limit || s->interval_us || s->refused || s->unreached;
+
+		if (s->refs > 0 || (limited && all->n <= MAX_KEPT)) {
+			at = &s->next;
+			continue;
+		}
+		*at = s->next;
+		all->n--;
+		end_incident(s);
+		free(s);
+	}
+}
+
+static struct server *find(struct servers *all, const char *name)
+{
+	struct server *s = all->list;
+
+	while (s && strcmp(s->name, name) != 0)
+		s = s->next;
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s) + strlen(name) + 1);
+	if (!s)
+		return NULL;
+	strcpy(s->name, name);
+	s->all = all;
+	s->next = all->list;
+	all->list = s;
+	all->n++;
+	return s;
+}
+
+struct server *server_get(struct servers *all, const char *url)
+{
+	struct server *s;
+	char name[512], *host;
+
+	if (!all)
+		return NULL;
+	/* without userinfo, since it is logged */
+	http_url_redact(url, name, sizeof(name));
+	host = strstr(name, "://");
+	host = host ? host + 3 : name;
+	host[strcspn(host, "/")] = '\0';
+	pthread_mutex_lock(&all->lock);
+	s = find(all, name);
+	if (s)
+		s->refs++;
+	pthread_mutex_unlock(&all->lock);
+	return s;
+}
+
+struct server *server_ref(struct server *s)
+{
+	if (!s)
+		return NULL;
+	pthread_mutex_lock(&s->all->lock);
+	s->refs++;
+	pthread_mutex_unlock(&s->all->lock);
+	return s;
+}
+
+void server_unref(struct server *s)
+{
+	struct servers *all = s ? s->all : NULL;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&all->lock);
+	if (--s->refs == 0)
+		tidy(all);
+	pthread_mutex_unlock(&all->lock);
+}
+
+/* ---- requests ---- */
+
+static int enter(struct server *s, struct turn *t, int64_t deadline_ms, int64_t *ret_when_ms)
+{
+	int64_t now = now_ms();
+	bool first = !s->queue.first || s->queue.first == t;
+
+	if (s->next_us / 1000 > MAX(deadline_ms, now)) {
+		if (t->entered || t->link || s->active > 0)
+			return -EBUSY;
+	} else if (!first || now * 1000 < s->next_us || (s->limit && s->active >= s->limit)) {
+		queue_add(&s->queue, t);
+		/* only the first sets a timer: it wakes the next */
+		*ret_when_ms = first && now * 1000 < s->next_us ? (s->next_us + 999) / 1000 :
+								  INT64_MAX;
+		return -EAGAIN;
+	}
+	queue_remove(t);
+	t->entered = true;
+	s->active++;
+	if (s->interval_us && s->next_us <= now * 1000)
+		s->next_us = now * 1000 + s->interval_us;
+	queue_wake(&s->queue, false);
+	return 0;
+}
+
+int server_enter(struct server *s, struct turn *t, int64_t deadline_ms, int64_t *ret_when_ms)
+{
+	int r;
+
+	if (!s)
+		return 0;
+	pthread_mutex_lock(&s->all->lock);
+	r = enter(s, t, deadline_ms, ret_when_ms);
+	pthread_mutex_unlock(&s->all->lock);
+	return r;
+}
+
+void server_leave(struct server *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->all->lock);
+	s->active--;
+	queue_wake(&s->queue, false);
+	pthread_mutex_unlock(&s->all->lock);
+}
+
+void server_give_up(struct server *s, struct turn *t)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->all->lock);
+	if (t->link) {
+		queue_remove(t);
+		queue_wake(&s->queue, false);
+	}
+	pthread_mutex_unlock(&s->all->lock);
+}
+
+/* ---- answers ---- */
+
+int64_t server_pause(unsigned attempt, long retry_after_s)
+{
+	int64_t pause = PAUSE_FIRST_MS;
+	uint32_t random = 0;
+
+	for (unsigned i = 1; i < attempt && pause < PAUSE_MAX_MS; i++)
+		pause *= 2;
+	(void)!getrandom(&random, sizeof(random), 0);
+	/* half of it to all of it, so that those who failed together do not come back together */
+	pause = pause / 2 + random % (pause / 2 + 1);
+	return MAX(pause, (int64_t)retry_after_s * 1000);
+}
+
+static void refuse(struct server *s, const char *url, int status, long retry_after_s)
+{
+	int64_t now = now_ms();
+	char shown[256];
+
+	if (s->refused++ == 0)
+		carton_log(CARTON_LOG_WARNING, http_url_redact(url, shown, sizeof(shown)),
+			   "the server is overloaded (status %d): requests are sent again later, "
+			   "fewer at once",
+			   status);
+	s->refused_ms = now;
+	/* those that were under way when the pause began are part of what it is for */
+	if (now * 1000 >= s->pause_us) {
+		s->in_row++;
+		s->limit = MAX((s->limit ? MIN(s->limit, s->active) : s->active) / 2, 1U);
+		s->good = 0;
+		s->interval_us = s->interval_us ? MIN(2 * s->interval_us, INTERVAL_MAX_US) :
+						  INTERVAL_FIRST_US;
+		s->pause_us = (now + server_pause(s->in_row, 0)) * 1000;
+	}
+	s->pause_us = MAX(s->pause_us, (now + MAX(retry_after_s, 0) * 1000) * 1000);
+	s->next_us = MAX(s->next_us, s->pause_us);
+}
+
+static void serve(struct server *s)
+{
+	s->served_ms = now_ms();
+	s->unreached = false;
+	s->in_row = 0;
+	if (s->refused > 0 && s->served_ms - s->refused_ms > QUIET_MS)
+		end_incident(s);
+	s->interval_us -= s->interval_us / INTERVAL_DECAY;
+	if (s->interval_us < INTERVAL_MIN_US)
+		s->interval_us = 0;
+	if (!s->limit || ++s->good < GOOD_TO_GROW * s->limit)
+		return;
+	s->good = 0;
+	if (++s->limit >= LIMIT_NONE)
+		s->limit = 0;
+	queue_wake(&s->queue, false);
+}
+
+void server_answered(struct server *s, const char *url, int status, long retry_after_s)
+{
+	int error = http_status_errno(status);
+
+	if (!s || (error != 0 && error != -EBUSY))
+		return;
+	pthread_mutex_lock(&s->all->lock);
+	if (error == 0)
+		serve(s);
+	else
+		refuse(s, url, status, retry_after_s);
+	pthread_mutex_unlock(&s->all->lock);
+}
+
+void server_unreached(struct servers *all, const char *url)
+{
+	struct server *s = server_get(all, url);
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&all->lock);
+	s->down_ms = now_ms() + DOWN_MS;
+	if (!s->unreached)
+		carton_log(
+			CARTON_LOG_WARNING, s->name,
+			"the mirror cannot be reached: going on without it, and looking again now "
+			"and then");
+	s->unreached = true;
+	pthread_mutex_unlock(&all->lock);
+	server_unref(s);
+}
+
+int64_t server_paused(struct server *s)
+{
+	int64_t left;
+
+	if (!s)
+		return 0;
+	pthread_mutex_lock(&s->all->lock);
+	left = MAX(s->pause_us / 1000, s->down_ms) - now_ms();
+	pthread_mutex_unlock(&s->all->lock);
+	return MAX(left, 0);
+}
+
+int64_t server_served(struct server *s)
+{
+	int64_t when;
+
+	if (!s)
+		return 0;
+	pthread_mutex_lock(&s->all->lock);
+	when = s->served_ms;
+	pthread_mutex_unlock(&s->all->lock);
+	return when;
+}
