@@ -147,7 +147,7 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 {
 	char *url = NULL;
-	int r = route_enter(x->m->route, c, &x->at_route, &c->landing, &url);
+	int r = route_enter(x->m->route, c, &x->at_route, &c->redirect, &url);
 
 	if (r < 0) {
 		x->turn_ms = INT64_MAX;
@@ -156,11 +156,11 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 	}
 	q->url = url ? url : x->m->url;
 	q->trust = x->m->trust;
-	q->landing = c->landing;
+	q->redirect = c->redirect;
 	c->answered = false;
 	c->began_ms = now_ms();
 	c->size = c->left.end - c->left.off;
-	r = enter_server(x, c, c->landing ? http_landing_url(c->landing) : q->url);
+	r = enter_server(x, c, c->redirect ? http_redirect_url(c->redirect) : q->url);
 	if (r == 0) {
 		/* the server's time to answer begins here */
 		if (x->turn_ms)
@@ -176,26 +176,26 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 
 void conn_answered(struct fetcher *x, struct conn *c, const struct http_response *a, int error)
 {
-	struct http_landing *landing;
+	struct http_redirect *redirect;
 
 	if (error < 0) {
-		route_failed(x->m->route, c, c->landing);
+		route_failed(x->m->route, c, c->redirect);
 		return;
 	}
-	server_answered(c->server, c->landing ? http_landing_url(c->landing) : x->m->url, a->status,
-			a->retry_after_s);
+	server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->m->url,
+			a->status, a->retry_after_s);
 	if (http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
-		route_failed(x->m->route, c, c->landing);
+		route_failed(x->m->route, c, c->redirect);
 		return;
 	}
-	landing = http_landing(c->stream);
-	if (landing || !c->landing)
-		route_found(x->m->route, c, landing);
+	redirect = http_redirect_of(c->stream);
+	if (redirect || !c->redirect)
+		route_found(x->m->route, c, redirect);
 }
 
 bool conn_lost_way(const struct conn *c, int status)
 {
-	return c->landing && (http_status_errno(status) < 0 || (c->exact && status != 206));
+	return c->redirect && (http_status_errno(status) < 0 || (c->exact && status != 206));
 }
 
 void conn_close(struct fetcher *x, struct conn *c)
@@ -204,8 +204,8 @@ void conn_close(struct fetcher *x, struct conn *c)
 		route_failed(x->m->route, c, NULL);
 	http_close(c->stream);
 	c->stream = NULL;
-	http_landing_unref(c->landing);
-	c->landing = NULL;
+	http_redirect_unref(c->redirect);
+	c->redirect = NULL;
 	if (c->server) {
 		server_leave(c->server);
 		server_unref(c->server);

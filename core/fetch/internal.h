@@ -45,11 +45,11 @@ struct piece {
 
 /* One request and what is still to come of it. */
 struct conn {
-	struct http_stream *stream;   /* NULL: idle */
-	struct server *server;	      /* which was entered for it; or NULL */
-	struct http_landing *landing; /* where it began; NULL: at the first URL */
-	struct piece left;	      /* end is UINT64_MAX while it is not known */
-	bool exact;		      /* asks for just this piece of x->remote */
+	struct http_stream *stream;	/* NULL: idle */
+	struct server *server;		/* which was entered for it; or NULL */
+	struct http_redirect *redirect; /* where it began; NULL: at the first URL */
+	struct piece left;		/* end is UINT64_MAX while it is not known */
+	bool exact;			/* asks for just this piece of x->remote */
 	bool answered;
 	bool extra;    /* counted in options->extra */
 	uint64_t size; /* of the piece, when it began, */
@@ -157,7 +157,7 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q);
 /* Its answer has come, or why there is none (`error`). */
 void conn_answered(struct fetcher *x, struct conn *c, const struct http_response *a, int error);
 
-/* What a landing answers badly has no meaning: is it such an answer? */
+/* What a redirect target answers badly has no meaning: is it such an answer? */
 bool conn_lost_way(const struct conn *c, int status);
 
 void conn_close(struct fetcher *x, struct conn *c);
@@ -189,7 +189,7 @@ int bound_passed(struct fetcher *x);
 int transfer_begin(struct fetcher *x);
 
 /*
- * Takes what has come and asks for more. 0: all bytes are there; -EINPROGRESS; -EREMCHG: a landing has failed, so that
+ * Takes what has come and asks for more. 0: all bytes are there; -EINPROGRESS; -EREMCHG: a redirect target has failed, so that
  * the same try begins at the URL; or why it failed.
  */
 int transfer_step(struct fetcher *x);

@@ -97,49 +97,49 @@ bool remote_passes(int error)
 
 void route_init(struct route *r)
 {
-	*r = (struct route){ .landing = NULL };
+	*r = (struct route){ .redirect = NULL };
 	pthread_mutex_init(&r->lock, NULL);
 }
 
 void route_destroy(struct route *r)
 {
-	http_landing_unref(r->landing);
+	http_redirect_unref(r->redirect);
 	free(r->url);
 	pthread_mutex_destroy(&r->lock);
 }
 
 /* Lock held. */
-static void leave_landing(struct route *r)
+static void leave_redirect(struct route *r)
 {
-	http_landing_unref(r->landing);
-	r->landing = NULL;
+	http_redirect_unref(r->redirect);
+	r->redirect = NULL;
 }
 
-static int enter(struct route *r, const void *who, struct turn *t, struct http_landing **ret,
+static int enter(struct route *r, const void *who, struct turn *t, struct http_redirect **ret,
 		 char **ret_url)
 {
 	char *url = NULL;
 
-	if (r->landing && http_landing_expired(r->landing))
-		leave_landing(r);
-	if (!r->landing && r->moves && r->pathfinder && r->pathfinder != who) {
+	if (r->redirect && http_redirect_expired(r->redirect))
+		leave_redirect(r);
+	if (!r->redirect && r->moves && r->pathfinder && r->pathfinder != who) {
 		queue_add(&r->queue, t);
 		return -EAGAIN;
 	}
-	if (!r->landing && r->url) {
+	if (!r->redirect && r->url) {
 		url = strdup(r->url);
 		if (!url)
 			return -ENOMEM;
 	}
-	if (!r->landing && r->moves)
+	if (!r->redirect && r->moves)
 		r->pathfinder = who;
 	queue_remove(t);
-	*ret = http_landing_ref(r->landing);
+	*ret = http_redirect_ref(r->redirect);
 	*ret_url = url;
 	return 0;
 }
 
-int route_enter(struct route *r, const void *who, struct turn *t, struct http_landing **ret,
+int route_enter(struct route *r, const void *who, struct turn *t, struct http_redirect **ret,
 		char **ret_url)
 {
 	int result;
@@ -159,23 +159,23 @@ static void end_search(struct route *r, const void *who)
 	queue_wake(&r->queue, true);
 }
 
-void route_found(struct route *r, const void *who, struct http_landing *landing)
+void route_found(struct route *r, const void *who, struct http_redirect *redirect)
 {
 	pthread_mutex_lock(&r->lock);
-	if (landing) {
-		leave_landing(r);
-		r->landing = landing;
+	if (redirect) {
+		leave_redirect(r);
+		r->redirect = redirect;
 	}
-	r->moves = r->landing;
+	r->moves = r->redirect;
 	end_search(r, who);
 	pthread_mutex_unlock(&r->lock);
 }
 
-void route_failed(struct route *r, const void *who, const struct http_landing *began)
+void route_failed(struct route *r, const void *who, const struct http_redirect *began)
 {
 	pthread_mutex_lock(&r->lock);
-	if (began && r->landing == began)
-		leave_landing(r);
+	if (began && r->redirect == began)
+		leave_redirect(r);
 	end_search(r, who);
 	pthread_mutex_unlock(&r->lock);
 }
@@ -196,7 +196,7 @@ int route_replace(struct route *r, const char *url)
 	pthread_mutex_lock(&r->lock);
 	free(r->url);
 	r->url = copy;
-	leave_landing(r);
+	leave_redirect(r);
 	r->moves = false;
 	pthread_mutex_unlock(&r->lock);
 	return 0;

@@ -29,14 +29,14 @@ struct remote_options {
 };
 
 /*
- * The way to a file whose URL redirects: the first answer shows where it leads (a landing), and
+ * The way to a file whose URL redirects: the first answer shows where it leads (a redirect target), and
  * later requests begin there until one fails or the time in that URL is over. Then one request goes to
  * the first URL again, and those that come meanwhile wait for its answer.
  */
 struct route {
 	pthread_mutex_t lock; /* guards what follows */
 	char *url;	      /* in place of the file's; or NULL */
-	struct http_landing *landing;
+	struct http_redirect *redirect;
 	bool moves;		/* it has redirected */
 	const void *pathfinder; /* the request that asks the first URL; NULL: none */
 	struct queue queue;
@@ -87,14 +87,14 @@ void route_destroy(struct route *r);
  * *ret_url, malloc'ed, if that is not NULL, else the file's). -EAGAIN: the turn is queued until another
  * request knows the way. -ENOMEM.
  */
-int route_enter(struct route *r, const void *who, struct turn *t, struct http_landing **ret,
+int route_enter(struct route *r, const void *who, struct turn *t, struct http_redirect **ret,
 		char **ret_url);
 
 /* That request was answered well, and was led there (a reference, taken over; or NULL). */
-void route_found(struct route *r, const void *who, struct http_landing *landing);
+void route_found(struct route *r, const void *who, struct http_redirect *redirect);
 
-/* It has failed: where it began, if that was a landing, is left. */
-void route_failed(struct route *r, const void *who, const struct http_landing *began);
+/* It has failed: where it began, if that was a redirect target, is left. */
+void route_failed(struct route *r, const void *who, const struct http_redirect *began);
 
 void route_give_up(struct route *r, struct turn *t);
 

@@ -34,7 +34,7 @@ static void stream_fail_address(struct http_stream *s)
 {
 	http_log(http_failure_level(s), s->target.url,
 		 "refused: %s leads to a %s address; the option -o private_links allows it",
-		 s->n_seen > 1 || s->landed ? "a redirect" : "a URL of the carton",
+		 s->n_seen > 1 || s->from_redirect ? "a redirect" : "a URL of the carton",
 		 http_address_class_name(s->refused_class));
 	stream_finish(s, -EACCES);
 }
@@ -180,7 +180,7 @@ static void start(struct http_stream *s)
 {
 	adopt(s);
 	s->expected = -1;
-	if (!s->landed)
+	if (!s->from_redirect)
 		s->allowed = s->trust == HTTP_USER || s->http->private_links ?
 				     HTTP_ALLOW_ALL :
 				     HTTP_ALLOW(HTTP_ADDRESS_PUBLIC);

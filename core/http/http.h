@@ -44,7 +44,7 @@
 
 struct budget;
 struct http;
-struct http_landing;
+struct http_redirect;
 struct http_stream;
 struct s3;
 struct sockaddr;
@@ -99,7 +99,7 @@ enum http_trust {
 
 struct http_request {
 	const char *url;
-	struct http_landing *landing; /* begin there (below); NULL: at `url` */
+	struct http_redirect *redirect; /* begin there (below); NULL: at `url` */
 	enum http_method method;
 	enum http_trust trust;
 	bool has_range; /* ask for bytes first..last, last included */
@@ -176,19 +176,19 @@ void http_close(struct http_stream *stream);
 
 /*
  * Where redirects have led, so that the next request can begin there. Object stores and hubs redirect to URLs that are
- * good for a while: their query has a signature and a time. A request that begins at a landing obeys the rules of the
+ * good for a while: their query has a signature and a time. A request that begins at a redirect target obeys the rules of the
  * redirects that led there: the same addresses are allowed, and no credentials are sent to another origin. Constant.
  */
 
 /* That of a stream that has been answered: a reference; NULL: no redirects, or ENOMEM. */
-struct http_landing *http_landing(struct http_stream *stream);
-struct http_landing *http_landing_ref(struct http_landing *l); /* both NULL-safe */
-void http_landing_unref(struct http_landing *l);
+struct http_redirect *http_redirect_of(struct http_stream *stream);
+struct http_redirect *http_redirect_ref(struct http_redirect *to); /* both NULL-safe */
+void http_redirect_unref(struct http_redirect *to);
 
-const char *http_landing_url(const struct http_landing *l);
+const char *http_redirect_url(const struct http_redirect *to);
 
 /* Is the time in its URL over, or nearly? False if there is none. */
-bool http_landing_expired(const struct http_landing *l);
+bool http_redirect_expired(const struct http_redirect *to);
 
 /*
  * What a status means: 0 for 2xx; -EACCES 401, 403, 407; -ENOENT 404, 410; -ESTALE 412 (a

@@ -57,7 +57,7 @@ struct http {
 	bool userinfo_logged;	    /* the warning that it is not sent was logged */
 };
 
-struct http_landing {
+struct http_redirect {
 	atomic_uint refs;
 	char *url;
 	int64_t expiry;	  /* when to leave it, in seconds since 1970; 0: never */
@@ -103,10 +103,10 @@ struct http_stream {
 	struct http_target target;
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
-	bool s3;	  /* signed, as long as it has not left its origin */
-	bool landed;	  /* began at a landing: allowed and left_origin are its */
-	bool left_origin; /* a redirect has: no credentials any more */
-	bool has_headers; /* the user's were sent */
+	bool s3;	    /* signed, as long as it has not left its origin */
+	bool from_redirect; /* began at a redirect target: allowed and left_origin are its */
+	bool left_origin;   /* a redirect has: no credentials any more */
+	bool has_headers;   /* the user's were sent */
 	bool refused_once;
 	bool again; /* they were refused, and have changed since */
 	bool proxied, connected, held, head_done, redirected, refused, finished;

@@ -9,7 +9,7 @@
 #include "base/budget.h"
 #include "http/internal.h"
 
-/* A landing is left this part of its life before its end, */
+/* A redirect target is left this part of its life before its end, */
 #define MARGIN_PART 10
 #define MARGIN_MAX_S 30 /* but not earlier */
 
@@ -256,14 +256,14 @@ static int set_s3_target(struct http_stream *s, const char *url, const char **re
 
 static int set_target(struct http_stream *s, const struct http_request *q, const char **ret_why)
 {
-	if (!q->landing && s3_is_url(q->url))
+	if (!q->redirect && s3_is_url(q->url))
 		return set_s3_target(s, q->url, ret_why);
-	if (!q->landing)
+	if (!q->redirect)
 		return http_target_parse(NULL, q->url, &s->target, ret_why);
-	s->landed = true;
-	s->allowed = q->landing->allowed;
-	s->left_origin = q->landing->left_origin;
-	return http_target_parse(NULL, q->landing->url, &s->target, ret_why);
+	s->from_redirect = true;
+	s->allowed = q->redirect->allowed;
+	s->left_origin = q->redirect->left_origin;
+	return http_target_parse(NULL, q->redirect->url, &s->target, ret_why);
 }
 
 int http_start_request(struct http *http, const struct http_request *request, http_wake_fn *wake,
@@ -352,61 +352,61 @@ void http_close(struct http_stream *s)
 	http_stream_unref(s);
 }
 
-/* ---- landings ---- */
+/* ---- redirect targets ---- */
 
-struct http_landing *http_landing(struct http_stream *s)
+struct http_redirect *http_redirect_of(struct http_stream *s)
 {
-	struct http_landing *l = NULL;
+	struct http_redirect *to = NULL;
 	int64_t now = (int64_t)time(NULL), left;
 
 	/* the network thread does not change them after it has published the response */
 	pthread_mutex_lock(&s->lock);
 	if (s->ready && s->n_seen > 1)
-		l = calloc(1, sizeof(*l));
-	if (l) {
-		atomic_init(&l->refs, 1);
-		l->url = strdup(s->target.url);
-		l->allowed = s->allowed;
-		l->left_origin = s->left_origin;
+		to = calloc(1, sizeof(*to));
+	if (to) {
+		atomic_init(&to->refs, 1);
+		to->url = strdup(s->target.url);
+		to->allowed = s->allowed;
+		to->left_origin = s->left_origin;
 	}
 	pthread_mutex_unlock(&s->lock);
-	if (l && !l->url) {
-		free(l);
+	if (to && !to->url) {
+		free(to);
 		return NULL;
 	}
-	if (!l)
+	if (!to)
 		return NULL;
-	l->expiry = http_url_expiry(l->url);
-	left = l->expiry - now;
+	to->expiry = http_url_expiry(to->url);
+	left = to->expiry - now;
 	/* a clock that differs by more than its life: only the server can tell */
 	if (left <= 0)
-		l->expiry = 0;
+		to->expiry = 0;
 	else
-		l->expiry -= MIN(left / MARGIN_PART, MARGIN_MAX_S);
-	return l;
+		to->expiry -= MIN(left / MARGIN_PART, MARGIN_MAX_S);
+	return to;
 }
 
-struct http_landing *http_landing_ref(struct http_landing *l)
+struct http_redirect *http_redirect_ref(struct http_redirect *to)
 {
-	if (l)
-		atomic_fetch_add(&l->refs, 1);
-	return l;
+	if (to)
+		atomic_fetch_add(&to->refs, 1);
+	return to;
 }
 
-void http_landing_unref(struct http_landing *l)
+void http_redirect_unref(struct http_redirect *to)
 {
-	if (!l || atomic_fetch_sub(&l->refs, 1) != 1)
+	if (!to || atomic_fetch_sub(&to->refs, 1) != 1)
 		return;
-	free(l->url);
-	free(l);
+	free(to->url);
+	free(to);
 }
 
-const char *http_landing_url(const struct http_landing *l)
+const char *http_redirect_url(const struct http_redirect *to)
 {
-	return l->url;
+	return to->url;
 }
 
-bool http_landing_expired(const struct http_landing *l)
+bool http_redirect_expired(const struct http_redirect *to)
 {
-	return l->expiry && (int64_t)time(NULL) >= l->expiry;
+	return to->expiry && (int64_t)time(NULL) >= to->expiry;
 }
