@@ -118,7 +118,7 @@ void conn_give_up(struct fetcher *x)
 	x->waits_for = NULL;
 	if (x->m)
 		route_give_up(x->m->route, &x->at_route);
-	x->turn_ms = 0;
+	x->slot_ms = 0;
 }
 
 /* Its slot at the server of `url`; the fetch may have waited at another server before. */
@@ -133,10 +133,10 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 		server_unref(x->waits_for);
 		x->waits_for = server_ref(o);
 	}
-	/* who waits for its turn at a server that serves others does not time out */
-	if (x->turn_ms && served && !x->f.deadline_ms)
+	/* a fetch that waits in the queue of a server that serves others does not time out */
+	if (x->slot_ms && served && !x->f.deadline_ms)
 		x->deadline_ms = MAX(x->deadline_ms, served + x->f.options->timeout_ms);
-	r = server_enter(o, &x->at_server, x->deadline_ms, &x->turn_ms);
+	r = server_enter(o, &x->at_server, x->deadline_ms, &x->slot_ms);
 	if (r == 0)
 		c->server = o;
 	else
@@ -150,7 +150,7 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 	int r = route_enter(x->m->route, c, &x->at_route, &c->redirect, &url);
 
 	if (r < 0) {
-		x->turn_ms = INT64_MAX;
+		x->slot_ms = INT64_MAX;
 		conn_close(x, c);
 		return r;
 	}
@@ -163,9 +163,9 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 	r = enter_server(x, c, c->redirect ? http_redirect_url(c->redirect) : q->url);
 	if (r == 0) {
 		/* the server's time to answer begins here */
-		if (x->turn_ms)
+		if (x->slot_ms)
 			x->try_deadline_ms = mirror_deadline(x);
-		x->turn_ms = 0;
+		x->slot_ms = 0;
 		r = http_start_request(x->f.options->http, q, wake, x, &c->stream);
 	}
 	free(url);
@@ -218,7 +218,7 @@ void conn_close(struct fetcher *x, struct conn *c)
 
 /* ---- the size: a HEAD, then a GET of the first byte ---- */
 
-/* Another request in the same turn. */
+/* Another request of the same slot. */
 static int ask_again(struct fetcher *x, struct conn *c, struct http_request *q)
 {
 	http_close(c->stream);

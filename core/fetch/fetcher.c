@@ -188,7 +188,7 @@ static void end_round(struct fetcher *x)
 {
 	long wait = mirror_wait(x);
 
-	x->turn = 0;
+	x->tried = 0;
 	x->pause_ms = now_ms() + server_pause(++x->rounds, MAX(wait, 0));
 	/* an overloaded server is asked until the deadline */
 	if (overloaded(x))
@@ -221,7 +221,7 @@ static bool leave_for_other(struct fetcher *x, int r)
 	else if (r != -EBUSY)
 		server_unreached(x->f.options->servers, x->m->url);
 	x->f.have = x->arrived;
-	x->turn++;
+	x->tried++;
 	x->phase = FETCH_BEGIN;
 	return true;
 }
@@ -264,18 +264,18 @@ static void end_try(struct fetcher *x, int r)
 	again = mirror_failed(x, r);
 	x->phase = FETCH_BEGIN;
 	if (!again)
-		x->turn++;
+		x->tried++;
 	if (!mirror_next(x) || now_ms() >= x->deadline_ms)
 		end_round(x);
 }
 
-/* False: it is not the turn of this fetch. */
+/* False: the fetch waits in a queue. */
 static bool begin_try(struct fetcher *x)
 {
 	struct mirror *m = mirror_ready(x);
 	int r = hash_begin(x);
 
-	/* it may have waited for its turn at another one */
+	/* it may have waited in the queue of another one */
 	if (m != x->m)
 		conn_give_up(x);
 	x->m = m;
@@ -341,7 +341,7 @@ static int64_t next_wake(const struct fetcher *x)
 
 	if (x->hold_ms > now_ms())
 		when = MIN(when, x->hold_ms);
-	return x->turn_ms ? MIN(when, x->turn_ms) : when;
+	return x->slot_ms ? MIN(when, x->slot_ms) : when;
 }
 
 static bool finish(struct fetcher *x, struct ingested *in)
@@ -389,7 +389,7 @@ static bool step(struct task *t)
 			if (is_hashing(x))
 				return true;
 			if (!begin_try(x)) {
-				task_wake_at(t, MIN(x->turn_ms, x->deadline_ms));
+				task_wake_at(t, MIN(x->slot_ms, x->deadline_ms));
 				return true;
 			}
 			break;

@@ -87,13 +87,13 @@ struct fetcher {
 	int64_t deadline_ms;
 
 	struct mirror *mirrors;
-	size_t n_mirrors, first, turn;	 /* the mirror to try is number first + turn */
-	unsigned rounds;		 /* without progress */
-	uint64_t best;			 /* how far any try has come */
-	int64_t pause_ms;		 /* when the next round begins */
-	struct turn at_server, at_route; /* while it waits to send a request */
-	struct server *waits_for;	 /* the server that it asked last; or NULL */
-	int64_t turn_ms;		 /* when it asks again; 0: it does not wait */
+	size_t n_mirrors, first, tried;	       /* the mirror to try is number first + tried */
+	unsigned rounds;		       /* without progress */
+	uint64_t best;			       /* how far any try has come */
+	int64_t pause_ms;		       /* when the next round begins */
+	struct queue_slot at_server, at_route; /* while it waits to send a request */
+	struct server *waits_for;	       /* the server that it asked last; or NULL */
+	int64_t slot_ms;		       /* when it asks again; 0: it does not wait */
 
 	/* one try of one mirror */
 	struct mirror *m;
@@ -150,7 +150,7 @@ void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
 
 /*
  * Sends a request for c->left: `q` with the URL, the trust and where to begin. 0; -EAGAIN: the fetch has
- * to wait for its turn (x->turn_ms), and nothing was sent; -EBUSY: that is after its deadline; or -errno.
+ * to wait in a queue (x->slot_ms), and nothing was sent; -EBUSY: that is after its deadline; or -errno.
  */
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q);
 
@@ -165,7 +165,7 @@ void conn_close(struct fetcher *x, struct conn *c);
 /* How many there are. */
 unsigned conns_active(const struct fetcher *x);
 
-/* The fetch does not wait for its turn any more. */
+/* The fetch leaves the queues that it waits in. */
 void conn_give_up(struct fetcher *x);
 
 /* A try of FETCH_SIZE, as transfer_begin() and transfer_step(); the size is x->arrived. */
@@ -185,7 +185,7 @@ int bound_passed(struct fetcher *x);
 
 /* ---- transfer.c ---- */
 
-/* Begins a try of x->m. 0; -EAGAIN: it is not its turn (x->turn_ms); or why not. */
+/* Begins a try of x->m. 0; -EAGAIN: it waits in a queue (x->slot_ms); or why not. */
 int transfer_begin(struct fetcher *x);
 
 /*
@@ -206,13 +206,13 @@ void transfer_log_late(struct fetcher *x);
 int mirror_list(struct fetcher *x);
 void mirror_free(struct fetcher *x);
 
-/* The place in the list of the one whose turn it is. */
+/* The index of the one to try next. */
 size_t mirror_index(const struct fetcher *x);
 
 /* Is there another place for a range, when this one fails? */
 bool mirror_has_other(const struct fetcher *x);
 
-/* Which to try next, from x->turn on; NULL: the round is over. */
+/* Which to try next, from x->tried on; NULL: the round is over. */
 struct mirror *mirror_next(struct fetcher *x);
 
 /* The same, but leaves out those whose servers are overloaded, as long as there are others. NULL: none. */

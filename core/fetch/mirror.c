@@ -49,19 +49,19 @@ size_t mirror_index(const struct fetcher *x)
 {
 	size_t user = x->f.n_by_hash;
 
-	if (x->turn < user)
-		return x->turn;
-	return user + (x->first + x->turn - user) % (x->n_mirrors - user);
+	if (x->tried < user)
+		return x->tried;
+	return user + (x->first + x->tried - user) % (x->n_mirrors - user);
 }
 
 bool mirror_has_other(const struct fetcher *x)
 {
-	return x->f.what == FETCH_RANGE && x->turn + 1 < x->n_mirrors;
+	return x->f.what == FETCH_RANGE && x->tried + 1 < x->n_mirrors;
 }
 
 struct mirror *mirror_next(struct fetcher *x)
 {
-	for (; x->turn < x->n_mirrors; x->turn++) {
+	for (; x->tried < x->n_mirrors; x->tried++) {
 		struct mirror *m = &x->mirrors[mirror_index(x)];
 
 		if (!m->exhausted)
@@ -74,15 +74,15 @@ struct mirror *mirror_ready(struct fetcher *x)
 {
 	struct mirror *m = mirror_next(x);
 
-	while (m && (m->by_hash || x->turn + 1 < x->n_mirrors)) {
+	while (m && (m->by_hash || x->tried + 1 < x->n_mirrors)) {
 		struct server *o = server_get(x->f.options->servers, m->url);
 		bool paused = server_paused(o) > SHORT_PAUSE_MS;
-		size_t turn = x->turn++;
+		size_t tried = x->tried++;
 		struct mirror *next = paused ? mirror_next(x) : NULL;
 
 		server_unref(o);
 		if (!paused || (!next && !m->by_hash)) {
-			x->turn = turn;
+			x->tried = tried;
 			break;
 		}
 		m->error = -EBUSY;
@@ -97,7 +97,7 @@ int64_t mirror_deadline(const struct fetcher *x)
 	int64_t now = now_ms(), left = MAX(x->deadline_ms - now, 0);
 	size_t sharers = 0;
 
-	for (size_t i = x->turn; i < x->n_mirrors; i++)
+	for (size_t i = x->tried; i < x->n_mirrors; i++)
 		sharers += !x->mirrors[i].exhausted;
 	if (x->m && (x->m->by_hash || mirror_has_other(x)))
 		return now + MIN(left / (int64_t)MAX(sharers, 1), BY_HASH_MS);

@@ -115,15 +115,15 @@ static void leave_redirect(struct route *r)
 	r->redirect = NULL;
 }
 
-static int enter(struct route *r, const void *who, struct turn *t, struct http_redirect **ret,
-		 char **ret_url)
+static int enter(struct route *r, const void *who, struct queue_slot *slot,
+		 struct http_redirect **ret, char **ret_url)
 {
 	char *url = NULL;
 
 	if (r->redirect && http_redirect_expired(r->redirect))
 		leave_redirect(r);
 	if (!r->redirect && r->moves && r->pathfinder && r->pathfinder != who) {
-		queue_add(&r->queue, t);
+		queue_add(&r->queue, slot);
 		return -EAGAIN;
 	}
 	if (!r->redirect && r->url) {
@@ -133,19 +133,19 @@ static int enter(struct route *r, const void *who, struct turn *t, struct http_r
 	}
 	if (!r->redirect && r->moves)
 		r->pathfinder = who;
-	queue_remove(t);
+	queue_remove(slot);
 	*ret = http_redirect_ref(r->redirect);
 	*ret_url = url;
 	return 0;
 }
 
-int route_enter(struct route *r, const void *who, struct turn *t, struct http_redirect **ret,
-		char **ret_url)
+int route_enter(struct route *r, const void *who, struct queue_slot *slot,
+		struct http_redirect **ret, char **ret_url)
 {
 	int result;
 
 	pthread_mutex_lock(&r->lock);
-	result = enter(r, who, t, ret, ret_url);
+	result = enter(r, who, slot, ret, ret_url);
 	pthread_mutex_unlock(&r->lock);
 	return result;
 }
@@ -180,10 +180,10 @@ void route_failed(struct route *r, const void *who, const struct http_redirect *
 	pthread_mutex_unlock(&r->lock);
 }
 
-void route_give_up(struct route *r, struct turn *t)
+void route_give_up(struct route *r, struct queue_slot *slot)
 {
 	pthread_mutex_lock(&r->lock);
-	queue_remove(t);
+	queue_remove(slot);
 	pthread_mutex_unlock(&r->lock);
 }
 

@@ -84,11 +84,11 @@ void route_destroy(struct route *r);
 
 /*
  * For a request `who`: 0, with a reference to where it begins (NULL: at the first URL, which is
- * *ret_url, malloc'ed, if that is not NULL, else the file's). -EAGAIN: the turn is queued until another
+ * *ret_url, malloc'ed, if that is not NULL, else the file's). -EAGAIN: the slot is queued until another
  * request knows the way. -ENOMEM.
  */
-int route_enter(struct route *r, const void *who, struct turn *t, struct http_redirect **ret,
-		char **ret_url);
+int route_enter(struct route *r, const void *who, struct queue_slot *slot,
+		struct http_redirect **ret, char **ret_url);
 
 /* That request was answered well, and was led there (a reference, taken over; or NULL). */
 void route_found(struct route *r, const void *who, struct http_redirect *redirect);
@@ -96,7 +96,7 @@ void route_found(struct route *r, const void *who, struct http_redirect *redirec
 /* It has failed: where it began, if that was a redirect target, is left. */
 void route_failed(struct route *r, const void *who, const struct http_redirect *began);
 
-void route_give_up(struct route *r, struct turn *t);
+void route_give_up(struct route *r, struct queue_slot *slot);
 
 /* From now on begins at this URL. 0 or -ENOMEM. */
 int route_replace(struct route *r, const char *url);

@@ -47,33 +47,33 @@ struct server {
 
 /* ---- queues ---- */
 
-void queue_add(struct queue *q, struct turn *t)
+void queue_add(struct queue *q, struct queue_slot *slot)
 {
-	struct turn **at = &q->first;
+	struct queue_slot **at = &q->first;
 
-	if (t->link)
+	if (slot->link)
 		return;
 	while (*at)
 		at = &(*at)->next;
-	t->next = NULL;
-	t->link = at;
-	*at = t;
+	slot->next = NULL;
+	slot->link = at;
+	*at = slot;
 }
 
-void queue_remove(struct turn *t)
+void queue_remove(struct queue_slot *slot)
 {
-	if (!t->link)
+	if (!slot->link)
 		return;
-	*t->link = t->next;
-	if (t->next)
-		t->next->link = t->link;
-	t->link = NULL;
+	*slot->link = slot->next;
+	if (slot->next)
+		slot->next->link = slot->link;
+	slot->link = NULL;
 }
 
 void queue_wake(const struct queue *q, bool all)
 {
-	for (struct turn *t = q->first; t; t = all ? t->next : NULL)
-		task_wake(t->task);
+	for (struct queue_slot *slot = q->first; slot; slot = all ? slot->next : NULL)
+		task_wake(slot->task);
 }
 
 /* ---- the table ---- */
@@ -196,23 +196,24 @@ void server_unref(struct server *s)
 
 /* ---- requests ---- */
 
-static int enter(struct server *s, struct turn *t, int64_t deadline_ms, int64_t *ret_when_ms)
+static int enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
+		 int64_t *ret_when_ms)
 {
 	int64_t now = now_ms();
-	bool first = !s->queue.first || s->queue.first == t;
+	bool first = !s->queue.first || s->queue.first == slot;
 
 	if (s->next_us / 1000 > MAX(deadline_ms, now)) {
-		if (t->entered || t->link || s->active > 0)
+		if (slot->entered || slot->link || s->active > 0)
 			return -EBUSY;
 	} else if (!first || now * 1000 < s->next_us || (s->limit && s->active >= s->limit)) {
-		queue_add(&s->queue, t);
+		queue_add(&s->queue, slot);
 		/* only the first sets a timer: it wakes the next */
 		*ret_when_ms = first && now * 1000 < s->next_us ? (s->next_us + 999) / 1000 :
 								  INT64_MAX;
 		return -EAGAIN;
 	}
-	queue_remove(t);
-	t->entered = true;
+	queue_remove(slot);
+	slot->entered = true;
 	s->active++;
 	if (s->interval_us && s->next_us <= now * 1000)
 		s->next_us = now * 1000 + s->interval_us;
@@ -220,14 +221,15 @@ static int enter(struct server *s, struct turn *t, int64_t deadline_ms, int64_t 
 	return 0;
 }
 
-int server_enter(struct server *s, struct turn *t, int64_t deadline_ms, int64_t *ret_when_ms)
+int server_enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
+		 int64_t *ret_when_ms)
 {
 	int r;
 
 	if (!s)
 		return 0;
 	pthread_mutex_lock(&s->all->lock);
-	r = enter(s, t, deadline_ms, ret_when_ms);
+	r = enter(s, slot, deadline_ms, ret_when_ms);
 	pthread_mutex_unlock(&s->all->lock);
 	return r;
 }
@@ -242,13 +244,13 @@ void server_leave(struct server *s)
 	pthread_mutex_unlock(&s->all->lock);
 }
 
-void server_give_up(struct server *s, struct turn *t)
+void server_give_up(struct server *s, struct queue_slot *slot)
 {
 	if (!s)
 		return;
 	pthread_mutex_lock(&s->all->lock);
-	if (t->link) {
-		queue_remove(t);
+	if (slot->link) {
+		queue_remove(slot);
 		queue_wake(&s->queue, false);
 	}
 	pthread_mutex_unlock(&s->all->lock);

@@ -20,19 +20,19 @@ struct servers;
 struct server;
 
 /* A task's place in a queue; zeroed at first. Private but for `task`. */
-struct turn {
+struct queue_slot {
 	struct task *task;
-	struct turn *next, **link; /* link is NULL while it is in no queue */
-	bool entered;		   /* it has sent a request */
+	struct queue_slot *next, **link; /* link is NULL while it is in no queue */
+	bool entered;			 /* it has sent a request */
 };
 
 /* Tasks that wait, in their order; guarded by its owner's lock. */
 struct queue {
-	struct turn *first;
+	struct queue_slot *first;
 };
 
-void queue_add(struct queue *q, struct turn *t); /* at the end, unless it is in it */
-void queue_remove(struct turn *t);
+void queue_add(struct queue *q, struct queue_slot *slot); /* at the end, unless it is in it */
+void queue_remove(struct queue_slot *slot);
 void queue_wake(const struct queue *q, bool all); /* the first, or all */
 
 /* 0 or -ENOMEM. */
@@ -47,15 +47,16 @@ struct server *server_ref(struct server *s);
 void server_unref(struct server *s);
 
 /*
- * 0: a request may be sent; then server_leave() is called once. -EAGAIN: the turn is queued, and the task
+ * 0: a request may be sent; then server_leave() is called once. -EAGAIN: the slot is queued, and the task
  * asks again when it is woken, and at *ret_when_ms. -EBUSY: the server asks to be left alone until
  * after `deadline_ms`. (Who comes then for the first time may try all the same, one at a time.)
  */
-int server_enter(struct server *s, struct turn *t, int64_t deadline_ms, int64_t *ret_when_ms);
+int server_enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
+		 int64_t *ret_when_ms);
 void server_leave(struct server *s);
 
-/* The turn is not wanted any more. May be called at any time. */
-void server_give_up(struct server *s, struct turn *t);
+/* The slot is not wanted any more. May be called at any time. */
+void server_give_up(struct server *s, struct queue_slot *slot);
 
 /* The server has answered so. The URL is for the log. */
 void server_answered(struct server *s, const char *url, int status, long retry_after_s);

@@ -247,7 +247,7 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 
 	pieces_return(&x->pieces, c->left);
 	conn_close(x, c);
-	/* when it is the fetch's turn, unless it can go elsewhere */
+	/* the queue says when, unless the fetch can go elsewhere */
 	if (error == -EBUSY && x->n_mirrors == 1)
 		return 0;
 	active = conns_active(x);
@@ -362,7 +362,7 @@ static int ask_pieces(struct fetcher *x)
 			pieces_return(&x->pieces, c->left);
 	}
 	/* a place in the queue that is not used would block those behind it */
-	if (r == 0 && x->turn_ms)
+	if (r == 0 && x->slot_ms)
 		conn_give_up(x);
 	/* others are under way */
 	if (r == -EBUSY && conns_active(x) > 0)
@@ -470,7 +470,7 @@ int transfer_step(struct fetcher *x)
 
 int64_t transfer_deadline(const struct fetcher *x)
 {
-	return x->bytes_came || x->turn_ms ? x->deadline_ms :
+	return x->bytes_came || x->slot_ms ? x->deadline_ms :
 					     MIN(x->try_deadline_ms, x->deadline_ms);
 }
 
