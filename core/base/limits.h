@@ -62,10 +62,10 @@
 #define MAX_FETCHED \
 	(1024 * GIB) /* bytes of one file whose size the server announces; see max_size */
 #define MAX_FETCHED_UNSAID (64 * GIB) /* the same, where the server announces no size */
-#define MAX_REMOTE_ATTEMPTS 5
-#define MAX_EXTRA_CONNECTIONS 64       /* of all fetches together, besides one for each */
-#define MIN_REMOTE_PROGRESS (64 * KIB) /* an attempt that got so many bytes is not counted */
-#define MAX_SNAPSHOT (256 * MIB)       /* of what opening a remote carton reads */
+#define MAX_FETCH_ATTEMPTS 5
+#define MAX_EXTRA_CONNECTIONS 64      /* of all fetches together, besides one for each */
+#define MIN_FETCH_PROGRESS (64 * KIB) /* an attempt that got so many bytes is not counted */
+#define MAX_SNAPSHOT (256 * MIB)      /* of what opening a remote carton reads */
 
 /* TOML. */
 #define TOML_MAX_DEPTH 64	       /* nested arrays and inline tables */

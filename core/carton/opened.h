@@ -15,7 +15,7 @@
 #include "object/object.h"
 #include "fetch/mirrors.h"
 #include "fetch/server.h"
-#include "fetch/remote.h"
+#include "fetch/version.h"
 #include "tree/tree.h"
 #include "views/views.h"
 #include "base/cancel.h"
@@ -29,8 +29,8 @@ struct carton {
 	struct workers *workers;
 	struct events *events;
 	struct cache *cache;	       /* NULL: there is none */
-	struct remote_options remote;  /* its http is NULL while nothing can be fetched */
-	atomic_uint extra_connections; /* for `remote` */
+	struct fetch_options fetch;    /* its http is NULL while nothing can be fetched */
+	atomic_uint extra_connections; /* for `fetch` */
 	struct servers *servers;       /* likewise */
 	struct mirrors *mirrors;       /* likewise; or NULL */
 	struct s3 *s3;		       /* for its http; or NULL */

@@ -245,7 +245,7 @@ static int ask(struct fetcher *x,
 int size_begin(struct fetcher *x)
 {
 	x->m->retry_after_s = 0;
-	x->remote = NULL;
+	x->version = NULL;
 	x->bytes_came = x->final = false;
 	x->head = !x->m->no_head;
 	return ask(x, conn_open);
@@ -255,7 +255,7 @@ int size_begin(struct fetcher *x)
 static int read_size(struct fetcher *x, const struct http_response *a)
 {
 	int r = http_status_errno(a->status);
-	struct remote found;
+	struct version found;
 
 	x->m->retry_after_s = a->retry_after_s;
 	/* the one byte of an empty file is out of its range */
@@ -263,7 +263,7 @@ static int read_size(struct fetcher *x, const struct http_response *a)
 		x->arrived = 0;
 		return 0;
 	}
-	if (r == 0 && !remote_identify(a, &found))
+	if (r == 0 && !version_identify(a, &found))
 		r = -ENODATA;
 	if (r == 0)
 		x->arrived = found.size;

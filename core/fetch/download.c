@@ -13,7 +13,7 @@
 #define NOTE_VERSION (2 * SHA256_SIZE + 1)
 
 struct download {
-	const struct remote_options *options;
+	const struct fetch_options *options;
 	struct cache *cache; /* NULL: there is none, or it has no room */
 	char *url;
 	uint8_t key[SHA256_SIZE];	    /* of the URL in the cache */
@@ -158,7 +158,7 @@ static int download(struct download *d, struct source **ret)
 	return r < 0 ? r : fetch_to(d, dest, ret);
 }
 
-int download_carton(const struct remote_options *options, struct cache *cache, const char *url,
+int download_carton(const struct fetch_options *options, struct cache *cache, const char *url,
 		    struct source **ret, int64_t *ret_mtime)
 {
 	struct download d = { .options = options, .cache = cache, .url = (char *)url };

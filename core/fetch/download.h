@@ -8,7 +8,7 @@
 
 #include "base/source.h"
 #include "cache/cache.h"
-#include "fetch/remote.h"
+#include "fetch/version.h"
 
 /*
  * The file at `url` as a local source, and when it was last modified (INT64_MIN: not said). An earlier
@@ -17,7 +17,7 @@
  * under a strong ETag). Several processes download it once. `cache` may be NULL: then into an unnamed
  * file. 0, or -errno as fetch_run(), logged.
  */
-int download_carton(const struct remote_options *options, struct cache *cache, const char *url,
+int download_carton(const struct fetch_options *options, struct cache *cache, const char *url,
 		    struct source **ret, int64_t *ret_mtime);
 
 /* What was downloaded last from `url`, without asking its server. 0; -ENOENT; -ENOMEM. */

@@ -193,7 +193,7 @@ static void end_round(struct fetcher *x)
 	/* an overloaded server is asked until the deadline */
 	if (overloaded(x))
 		x->rounds = 0;
-	if (wait >= 0 && x->rounds < MAX_REMOTE_ATTEMPTS && x->pause_ms < x->deadline_ms) {
+	if (wait >= 0 && x->rounds < MAX_FETCH_ATTEMPTS && x->pause_ms < x->deadline_ms) {
 		x->phase = FETCH_PAUSE;
 		return;
 	}
@@ -213,11 +213,11 @@ static bool leave_for_other(struct fetcher *x, int r)
 		return false;
 	/* wrong bytes: what of them has to come again, the caller knows */
 	if (r == -EBADMSG) {
-		atomic_store(&x->m->remote->gone, true);
+		atomic_store(&x->m->version->gone, true);
 		return false;
 	}
-	if (!remote_passes(r))
-		atomic_store(&x->m->remote->gone, true);
+	if (!fetch_error_passes(r))
+		atomic_store(&x->m->version->gone, true);
 	else if (r != -EBUSY)
 		server_unreached(x->f.options->servers, x->m->url);
 	x->f.have = x->arrived;
@@ -257,7 +257,7 @@ static void end_try(struct fetcher *x, int r)
 		over(x, r);
 		return;
 	}
-	if (x->arrived >= x->best + MIN_REMOTE_PROGRESS) {
+	if (x->arrived >= x->best + MIN_FETCH_PROGRESS) {
 		x->best = x->arrived;
 		x->rounds = 0;
 	}

@@ -30,11 +30,11 @@
 #include "base/cancel.h"
 #include "base/hasher.h"
 #include "cache/dest.h"
-#include "fetch/remote.h"
+#include "fetch/version.h"
 
 enum fetch_what {
 	FETCH_FILE, /* all of it, in whatever coding and version */
-	FETCH_RANGE, /* [off, off + n) of the version in `remote`, or of its other; any else is -ESTALE */
+	FETCH_RANGE, /* [off, off + n) of the version in `version`, or of its other; any else is -ESTALE */
 	FETCH_PART, /* the same of a file of `size` bytes, in whatever version; `check` looks at them */
 	FETCH_SUFFIX, /* the last `n` bytes, as one answer */
 	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
@@ -48,17 +48,17 @@ struct url_state {
 
 /* What to fetch. Copied; what its pointers lead to lives until `done` was called. */
 struct fetch {
-	const struct remote_options *options;
+	const struct fetch_options *options;
 	struct cancel *cancel; /* -ECANCELED once it fires; NULL: never */
 	enum fetch_what what;
-	char *const *urls; /* FETCH_RANGE and FETCH_SUFFIX: NULL, it is remote->url */
+	char *const *urls; /* FETCH_RANGE and FETCH_SUFFIX: NULL, it is version->url */
 	size_t n_urls;
 	struct url_state *states; /* of these URLs; or NULL */
 	size_t n_by_hash; /* so many of them, the first, are mirrors that the user named (mirrors.h) */
 	atomic_size_t *first; /* of the others, the one that worked last; or NULL */
 	enum http_trust trust;
-	struct remote *remote; /* FETCH_RANGE, FETCH_SUFFIX */
-	uint64_t off, n;       /* FETCH_FILE: `n` is how long it should be; 0: not known */
+	struct version *version; /* FETCH_RANGE, FETCH_SUFFIX */
+	uint64_t off, n;	 /* FETCH_FILE: `n` is how long it should be; 0: not known */
 	uint64_t
 		max; /* FETCH_FILE: its size, as the carton says; more bytes are wrong; 0: not known */
 	uint64_t size;	       /* FETCH_PART */

@@ -23,18 +23,18 @@
 struct mirror {
 	const char *url;
 	enum http_trust trust;
-	bool by_hash;	       /* one of the user's: asked once, for whatever has the hash */
-	struct remote *remote; /* FETCH_RANGE: the version there */
-	struct route *route,   /* which may be */
-		own;	       /* this fetch's */
-	bool exhausted;	       /* not to be tried again */
-	bool bad_hash;	       /* has given wrong bytes once: ask past caches */
-	bool no_resume;	       /* neither resume nor split: that went wrong */
-	bool gzip;	       /* its answers are coded so */
-	bool no_head;	       /* a HEAD of it is no use */
-	bool too_large;	       /* more than max_size */
-	int error;	       /* of the last try, */
-	int status;	       /* and its status, or 0 */
+	bool by_hash;		 /* one of the user's: asked once, for whatever has the hash */
+	struct version *version; /* FETCH_RANGE: the version there */
+	struct route *route,	 /* which may be */
+		own;		 /* this fetch's */
+	bool exhausted;		 /* not to be tried again */
+	bool bad_hash;		 /* has given wrong bytes once: ask past caches */
+	bool no_resume;		 /* neither resume nor split: that went wrong */
+	bool gzip;		 /* its answers are coded so */
+	bool no_head;		 /* a HEAD of it is no use */
+	bool too_large;		 /* more than max_size */
+	int error;		 /* of the last try, */
+	int status;		 /* and its status, or 0 */
 	atomic_bool logged_once;
 	long retry_after_s;
 };
@@ -49,7 +49,7 @@ struct conn {
 	struct server *server;		/* which was entered for it; or NULL */
 	struct http_redirect *redirect; /* where it began; NULL: at the first URL */
 	struct piece left;		/* end is UINT64_MAX while it is not known */
-	bool exact;			/* asks for just this piece of x->remote */
+	bool exact;			/* asks for just this piece of x->version */
 	bool answered;
 	bool extra;    /* counted in options->extra */
 	uint64_t size; /* of the piece, when it began, */
@@ -103,8 +103,8 @@ struct fetcher {
 	bool probing; /* the first request is for the first piece */
 	bool head;    /* FETCH_SIZE: the question under way is a HEAD */
 	struct gunzip *gunzip;
-	struct remote version; /* of a mirror that is split */
-	struct remote *remote; /* pieces of this version are fetched; NULL: one answer is taken */
+	struct version found;	 /* of a mirror that is split */
+	struct version *version; /* pieces of this version are fetched; NULL: one answer is taken */
 	struct pieces pieces;
 	struct conn conns[MAX_CONNECTIONS];
 	unsigned failures; /* of pieces, without progress */

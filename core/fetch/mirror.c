@@ -12,9 +12,9 @@
 
 int mirror_list(struct fetcher *x)
 {
-	struct remote *remote = x->f.remote;
+	struct version *version = x->f.version;
 
-	x->n_mirrors = !remote ? x->f.n_urls : remote->other ? 2 : 1;
+	x->n_mirrors = !version ? x->f.n_urls : version->other ? 2 : 1;
 	x->mirrors = calloc(x->n_mirrors, sizeof(*x->mirrors));
 	if (!x->mirrors)
 		return -ENOMEM;
@@ -22,18 +22,18 @@ int mirror_list(struct fetcher *x)
 		struct url_state *state = x->f.states ? &x->f.states[i] : NULL;
 		struct mirror *m = &x->mirrors[i];
 
-		m->remote = remote;
-		m->url = remote ? remote->url : x->f.urls[i];
-		m->exhausted = remote ? remote->other && atomic_load(&remote->gone) :
-					state && atomic_load(&state->bad);
+		m->version = version;
+		m->url = version ? version->url : x->f.urls[i];
+		m->exhausted = version ? version->other && atomic_load(&version->gone) :
+					 state && atomic_load(&state->bad);
 		m->error = state && m->exhausted ? -EBADMSG : 0;
 		m->by_hash = i < x->f.n_by_hash;
 		m->trust = m->by_hash ? HTTP_USER : x->f.trust;
 		/* a miss is no news */
 		m->logged_once = m->by_hash;
 		route_init(&m->own);
-		m->route = remote ? remote->route : state ? &state->route : &m->own;
-		remote = remote ? remote->other : NULL;
+		m->route = version ? version->route : state ? &state->route : &m->own;
+		version = version ? version->other : NULL;
 	}
 	return 0;
 }
@@ -146,7 +146,7 @@ static bool check_failure(struct mirror *m, int error)
 		m->no_resume = true;
 		return !m->exhausted;
 	}
-	m->exhausted = !remote_passes(error);
+	m->exhausted = !fetch_error_passes(error);
 	return false;
 }
 

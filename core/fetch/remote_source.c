@@ -16,8 +16,8 @@
 
 struct remote_source {
 	struct source source;
-	const struct remote_options *options; /* NULL: restored */
-	struct remote remote,
+	const struct fetch_options *options; /* NULL: restored */
+	struct version version,
 		at_source; /* the second of a carton that came from a mirror; else without a URL */
 	struct route route, source_route;
 	int64_t mtime;
@@ -74,13 +74,13 @@ static int fetch_held(struct remote_source *s, struct fetch *f, uint64_t n)
 	if (r != 0)
 		return r;
 	return held_add(s->held, data, size,
-			f->what == FETCH_SUFFIX ? s->remote.size - size : f->off);
+			f->what == FETCH_SUFFIX ? s->version.size - size : f->off);
 }
 
 /* Has [off, off + n) held. */
 static int hold(struct remote_source *s, uint64_t off, uint64_t n)
 {
-	struct fetch f = { .what = FETCH_RANGE, .remote = &s->remote, .off = off, .n = n };
+	struct fetch f = { .what = FETCH_RANGE, .version = &s->version, .off = off, .n = n };
 
 	if (off > s->source.size || n > s->source.size - off)
 		return -ENODATA;
@@ -129,7 +129,7 @@ static ssize_t window_read(struct stream *stream, void *ret_buf, size_t n)
 	if (w->at == w->n && w->off < w->end) {
 		struct fetch f = {
 			.what = FETCH_RANGE,
-			.remote = &s->remote,
+			.version = &s->version,
 			.off = w->off,
 			.n = MIN(MAX_PREFETCH, w->end - w->off),
 		};
@@ -198,7 +198,7 @@ static void source_free(struct source *base)
 	route_destroy(&s->source_route);
 	free(s->at_source.url);
 	free((char *)s->source.version);
-	free(s->remote.url);
+	free(s->version.url);
 	free(s);
 }
 
@@ -211,12 +211,12 @@ static int source_new(const char *url, struct remote_source **ret)
 	if (!s)
 		return -ENOMEM;
 	s->source = (struct source){ .ops = &remote_ops, .refs = 1, .fd = -1 };
-	s->remote.trust = HTTP_USER;
-	s->remote.route = &s->route;
+	s->version.trust = HTTP_USER;
+	s->version.route = &s->route;
 	route_init(&s->route);
 	route_init(&s->source_route);
-	s->remote.url = strdup(url);
-	if (!s->remote.url) {
+	s->version.url = strdup(url);
+	if (!s->version.url) {
 		source_free(&s->source);
 		return -ENOMEM; /* cppcheck-suppress memleak; source_free() frees what has it */
 	}
@@ -231,13 +231,13 @@ static int first_answer(void *ctx, const struct http_response *a)
 	struct remote_source *s = ctx;
 	char shown[256];
 
-	if (a->status != 206 || !remote_identify(a, &s->remote))
+	if (a->status != 206 || !version_identify(a, &s->version))
 		return 1;
 	s->mtime = a->last_modified_s;
-	if (a->range_first == (int64_t)(s->remote.size - MIN(TAIL, s->remote.size)) &&
-	    a->range_last == (int64_t)s->remote.size - 1)
+	if (a->range_first == (int64_t)(s->version.size - MIN(TAIL, s->version.size)) &&
+	    a->range_last == (int64_t)s->version.size - 1)
 		return 0;
-	carton_log(CARTON_LOG_ERROR, http_url_redact(s->remote.url, shown, sizeof(shown)),
+	carton_log(CARTON_LOG_ERROR, http_url_redact(s->version.url, shown, sizeof(shown)),
 		   "the server answers with other bytes than the last ones it was asked for");
 	return -EPROTO;
 }
@@ -247,7 +247,7 @@ static int fetch_tail(struct remote_source *s)
 {
 	struct fetch f = {
 		.what = FETCH_SUFFIX,
-		.remote = &s->remote,
+		.version = &s->version,
 		.trust = HTTP_USER,
 		.n = TAIL,
 		.answered = first_answer,
@@ -264,14 +264,14 @@ static int add_source_url(struct remote_source *s, const char *url)
 {
 	s->at_source.trust = HTTP_USER;
 	s->at_source.route = &s->source_route;
-	s->at_source.size = s->remote.size;
+	s->at_source.size = s->version.size;
 	s->at_source.url = strdup(url);
-	s->remote.other = &s->at_source;
+	s->version.other = &s->at_source;
 	return s->at_source.url ? 0 : -ENOMEM;
 }
 
-int remote_source_open(const struct remote_options *options, const char *url,
-		       const char *source_url, struct source **ret)
+int remote_source_open(const struct fetch_options *options, const char *url, const char *source_url,
+		       struct source **ret)
 {
 	struct remote_source *s;
 	char *version = NULL, *plain;
@@ -288,11 +288,12 @@ int remote_source_open(const struct remote_options *options, const char *url,
 		source_free(&s->source);
 		return r;
 	}
-	s->source.size = s->remote.size;
+	s->source.size = s->version.size;
 	/* only a strong ETag names bytes */
 	/* it goes to the cache */
 	plain = http_url_public(url);
-	if (plain && s->remote.etag[0] && asprintf(&version, "%s %s", s->remote.etag, plain) >= 0) {
+	if (plain && s->version.etag[0] &&
+	    asprintf(&version, "%s %s", s->version.etag, plain) >= 0) {
 		if (strlen(version) <= MAX_CACHE_VALIDATOR)
 			s->source.version = version;
 		else
@@ -332,7 +333,7 @@ void remote_source_opened(struct source *base, struct cache *cache)
 
 	if (s->options && cache)
 		snapshot_save(&snapshot, cache,
-			      s->at_source.url ? s->at_source.url : s->remote.url);
+			      s->at_source.url ? s->at_source.url : s->version.url);
 	held_trim(s->held, MAX_HELD_OPEN);
 }
 
@@ -344,18 +345,18 @@ int64_t remote_source_mtime(const struct source *s)
 int remote_source_refresh(struct source *base, const char *url)
 {
 	struct remote_source *s = of(base);
-	struct remote *at = s->at_source.url ? &s->at_source : &s->remote;
+	struct version *at = s->at_source.url ? &s->at_source : &s->version;
 	int r = s->options ? route_replace(at->route, url) : -EOPNOTSUPP;
 
 	/* the user knows better than the mirror */
 	if (r == 0 && s->at_source.url)
-		atomic_store(&s->remote.gone, true);
+		atomic_store(&s->version.gone, true);
 	return r;
 }
 
-struct remote *remote_source_version(struct source *s)
+struct version *remote_source_version(struct source *s)
 {
-	return of(s)->options ? &of(s)->remote : NULL;
+	return of(s)->options ? &of(s)->version : NULL;
 }
 
 bool remote_source_held(struct source *s, void *ret_buf, uint64_t n, uint64_t off)

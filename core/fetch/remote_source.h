@@ -8,15 +8,15 @@
 
 #include "base/source.h"
 #include "cache/cache.h"
-#include "fetch/remote.h"
+#include "fetch/version.h"
 
 /*
  * The carton at a URL that the user gave: its size and last bytes are known after one request. 0; 1: it
  * is there, but its server does not answer Range requests; else as fetch_run(). If `url` is a mirror's, the
  * carton is also at `source_url`, which is asked when the mirror fails; else that is NULL. `options` outlive it.
  */
-int remote_source_open(const struct remote_options *options, const char *url,
-		       const char *source_url, struct source **ret);
+int remote_source_open(const struct fetch_options *options, const char *url, const char *source_url,
+		       struct source **ret);
 
 /* The same as it was when it was opened last, without its server. 0; -ENOENT: not kept; -ENOMEM. */
 int remote_source_restore(struct cache *cache, const char *url, struct source **ret);
@@ -31,7 +31,7 @@ void remote_source_opened(struct source *s, struct cache *cache);
 int remote_source_refresh(struct source *s, const char *url);
 
 /* The version that it is held to; NULL: it was restored, so it cannot be fetched from. */
-struct remote *remote_source_version(struct source *s);
+struct version *remote_source_version(struct source *s);
 
 /* Copies [off, off + n) if it is held. */
 bool remote_source_held(struct source *s, void *ret_buf, uint64_t n, uint64_t off);

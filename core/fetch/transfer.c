@@ -76,7 +76,7 @@ static int drain(struct fetcher *x, struct conn *c)
 	ssize_t got;
 	int r;
 
-	if (!x->remote && x->arrived > hash_limit(x))
+	if (!x->version && x->arrived > hash_limit(x))
 		return -EAGAIN;
 	while ((got = http_peek(c->stream, &data)) > 0) {
 		size_t n = (size_t)MIN(MIN((uint64_t)got, BLOCK), c->left.end - c->left.off);
@@ -148,7 +148,7 @@ static int start_over(struct fetcher *x, const struct http_response *a)
 /* Pieces of that version are fetched from `next` on; the first answer's body is what stands before. */
 static void begin_pieces(struct fetcher *x, uint64_t next)
 {
-	struct remote *v = &x->version;
+	struct version *v = &x->found;
 
 	v->url = (char *)x->m->url;
 	v->trust = x->m->trust;
@@ -158,17 +158,17 @@ static void begin_pieces(struct fetcher *x, uint64_t next)
 	v->is_mirror = false;
 	atomic_store(&v->logged_once, false);
 	atomic_store(&v->logged_status, 0);
-	x->remote = v;
+	x->version = v;
 	pieces_begin(&x->pieces, next, v->size, x->f.options->connections);
 }
 
 /* An answer to a request for the first piece of a large file. -ESTALE: ask without a range. */
 static int take_first_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
-	if (a->range_first != 0 || !remote_identify(a, &x->version))
+	if (a->range_first != 0 || !version_identify(a, &x->found))
 		return -ESTALE;
 	/* what follows has to be of the same version */
-	if (!x->version.etag[0] && !x->m->by_hash && (uint64_t)a->range_last + 1 < x->version.size)
+	if (!x->found.etag[0] && !x->m->by_hash && (uint64_t)a->range_last + 1 < x->found.size)
 		return -ESTALE;
 	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
 	c->exact = true; /* nothing comes behind it */
@@ -179,11 +179,11 @@ static int take_first_piece(struct fetcher *x, struct conn *c, const struct http
 /* A large object of a mirror that has ranges: several connections take what follows. */
 static void split(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
-	struct remote *v = &x->version;
+	struct version *v = &x->found;
 
 	if (x->f.what != FETCH_FILE || x->f.plain || x->m->no_resume ||
 	    x->f.options->connections < 2 || (a->status != 206 && !a->accept_ranges) ||
-	    !remote_identify(a, v) || (!v->etag[0] && !x->m->by_hash) || v->size < c->left.off ||
+	    !version_identify(a, v) || (!v->etag[0] && !x->m->by_hash) || v->size < c->left.off ||
 	    v->size - c->left.off <= PARALLEL)
 		return;
 	begin_pieces(x, c->left.off);
@@ -222,7 +222,7 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 			return -EPROTO;
 		/* only all that is left will do, of the same version: some servers ignore If-Range */
 		if (a->range_first != (int64_t)c->left.off || a->range_last + 1 != a->range_total ||
-		    strcmp(a->etag, x->version.etag) != 0)
+		    strcmp(a->etag, x->found.etag) != 0)
 			return -ESTALE;
 	}
 	if (a->status != 206 || x->f.what == FETCH_SUFFIX) {
@@ -252,17 +252,17 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 		return 0;
 	active = conns_active(x);
 	/* another mirror may be better than another try */
-	if (!remote_passes(error) || (x->f.what == FETCH_PART && !x->bytes_came))
+	if (!fetch_error_passes(error) || (x->f.what == FETCH_PART && !x->bytes_came))
 		return error;
 	/* perhaps the server does not like so many at once */
 	x->pieces.want = MAX(active, 1U);
-	if (x->came >= MIN_REMOTE_PROGRESS)
+	if (x->came >= MIN_FETCH_PROGRESS)
 		x->failures = 0;
 	x->came = 0;
 	/* those that fail together count as one */
 	if (now < x->hold_ms)
 		return 0;
-	if (++x->failures > (mirror_has_other(x) ? 1 : MAX_REMOTE_ATTEMPTS))
+	if (++x->failures > (mirror_has_other(x) ? 1 : MAX_FETCH_ATTEMPTS))
 		return error == -EAGAIN ? -EIO : error;
 	x->hold_ms = now + server_pause(x->failures, retry_after_s);
 	if (x->hold_ms >= x->deadline_ms && active == 0)
@@ -273,7 +273,7 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 /* A server may give the first part of what it was asked for (RFC 9110, 15.3.7): the rest is asked for again. */
 static int take_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
-	int r = remote_check(x->remote, a, c->left.off, c->left.end - 1);
+	int r = version_check(x->version, a, c->left.off, c->left.end - 1);
 
 	if (r < 0)
 		return r;
@@ -285,10 +285,10 @@ static int take_piece(struct fetcher *x, struct conn *c, const struct http_respo
 /* Back to where the redirects began. */
 static int go_back(struct fetcher *x, struct conn *c)
 {
-	if (x->remote)
+	if (x->version)
 		pieces_return(&x->pieces, c->left);
 	conn_close(x, c);
-	return x->remote ? 0 : -EREMCHG;
+	return x->version ? 0 : -EREMCHG;
 }
 
 static int conn_step(struct fetcher *x, struct conn *c)
@@ -315,14 +315,14 @@ static int conn_step(struct fetcher *x, struct conn *c)
 			return 0;
 	}
 	if (r < 0)
-		return x->remote && !x->final ? piece_failed(x, c, r, a.retry_after_s) : r;
+		return x->version && !x->final ? piece_failed(x, c, r, a.retry_after_s) : r;
 	if (x->final)
 		return r;
-	if (!x->remote) {
+	if (!x->version) {
 		x->complete = true;
 		return x->gunzip ? gunzip_end(x->gunzip) : 0;
 	}
-	atomic_store(&x->remote->logged_once, false);
+	atomic_store(&x->version->logged_once, false);
 	pieces_learn(&x->pieces, c->size, now_ms() - c->began_ms);
 	c->began_ms = now_ms();
 	/* a whole answer reads on where nobody else has begun */
@@ -354,8 +354,8 @@ static int ask_pieces(struct fetcher *x)
 			conn_close(x, c);
 			break;
 		}
-		remote_request(x->remote, c->left.off, c->left.end - 1, &q);
-		q.logged_once = &x->remote->logged_once;
+		version_request(x->version, c->left.off, c->left.end - 1, &q);
+		q.logged_once = &x->version->logged_once;
 		c->exact = true;
 		r = conn_open(x, c, &q);
 		if (r < 0)
@@ -377,7 +377,7 @@ static void find_arrived(struct fetcher *x)
 
 	if (x->gunzip)
 		return;
-	if (!x->remote) {
+	if (!x->version) {
 		x->arrived = x->conns[0].left.off;
 		return;
 	}
@@ -393,7 +393,7 @@ static void find_arrived(struct fetcher *x)
 /* Of this mirror any version will do. */
 static void use_mirror(struct fetcher *x)
 {
-	struct remote *v = &x->version;
+	struct version *v = &x->found;
 
 	v->url = (char *)x->m->url;
 	v->trust = x->m->trust;
@@ -401,7 +401,7 @@ static void use_mirror(struct fetcher *x)
 	v->etag[0] = v->last_modified[0] = '\0';
 	v->is_mirror = true;
 	atomic_store(&v->logged_once, atomic_load(&x->m->logged_once));
-	x->remote = v;
+	x->version = v;
 }
 
 int transfer_begin(struct fetcher *x)
@@ -422,7 +422,7 @@ int transfer_begin(struct fetcher *x)
 	x->bound = 0;
 	x->hold_ms = 0;
 	x->arrived = x->f.have;
-	x->remote = x->f.what == FETCH_RANGE ? m->remote : NULL;
+	x->version = x->f.what == FETCH_RANGE ? m->version : NULL;
 	if (x->f.what == FETCH_PART)
 		use_mirror(x);
 	if (fetch_is_part(x)) {
@@ -434,11 +434,11 @@ int transfer_begin(struct fetcher *x)
 	c->left = (struct piece){ 0, UINT64_MAX };
 	if (x->f.what == FETCH_SUFFIX) {
 		q.suffix = x->f.n;
-	} else if (find_partial(x, &c->left.off, x->version.etag, sizeof(x->version.etag))) {
+	} else if (find_partial(x, &c->left.off, x->found.etag, sizeof(x->found.etag))) {
 		q.has_range = true;
 		q.first = c->left.off;
 		q.last = c->left.off + MAX_FILE_SIZE;
-		q.if_range = x->version.etag;
+		q.if_range = x->found.etag;
 	} else {
 		c->left.off = 0;
 		/* a small file is asked for without, so that it may come in a content coding */
@@ -457,13 +457,13 @@ int transfer_step(struct fetcher *x)
 	for (size_t i = 0; i < MAX_CONNECTIONS && r == 0 && !x->complete; i++)
 		if (x->conns[i].stream)
 			r = conn_step(x, &x->conns[i]);
-	if (x->remote || x->conns[0].answered) {
+	if (x->version || x->conns[0].answered) {
 		find_arrived(x);
 		dest_progress(x->f.dest, x->arrived);
 	}
 	if (r != 0 || x->complete)
 		return r;
-	if (x->remote)
+	if (x->version)
 		r = ask_pieces(x);
 	return r < 0 ? r : -EINPROGRESS;
 }
@@ -476,7 +476,7 @@ int64_t transfer_deadline(const struct fetcher *x)
 
 void transfer_log_late(struct fetcher *x)
 {
-	atomic_bool *logged = x->remote ? &x->remote->logged_once : &x->m->logged_once;
+	atomic_bool *logged = x->version ? &x->version->logged_once : &x->m->logged_once;
 	bool answered = false;
 	char shown[256];
 

@@ -153,7 +153,7 @@ static void finish(struct chunk_fetch *f, int result)
 static struct fetch fetch_of(struct chunk_fetch *f)
 {
 	return (struct fetch){
-		.options = store_of(f)->options.remote,
+		.options = store_of(f)->options.fetch,
 		.cancel = f->cancel,
 		.off = chunk_fetch_off(f),
 		.n = chunk_fetch_bytes(f),
@@ -170,8 +170,8 @@ static int ask_carton(struct chunk_fetch *f, struct fetch *fetch)
 	fetch->what = FETCH_RANGE;
 	fetch->trust = HTTP_USER;
 	if (fetch->options)
-		fetch->remote = remote_source_version(store_of(f)->options.source);
-	return fetch->remote ? fetch_start(fetch) : -ENETUNREACH;
+		fetch->version = remote_source_version(store_of(f)->options.source);
+	return fetch->version ? fetch_start(fetch) : -ENETUNREACH;
 }
 
 static void chunks_done(void *ctx, int result, struct ingested *in);
@@ -207,14 +207,14 @@ static int keep_bad(struct chunk_fetch *f)
 static void chunks_done(void *ctx, int result, struct ingested *in)
 {
 	struct chunk_fetch *f = ctx;
-	struct remote *remote;
+	struct version *version;
 	int r = result;
 
 	(void)in;
 	if (result == -EBADMSG && !f->other) {
-		remote = remote_source_version(store_of(f)->options.source);
+		version = remote_source_version(store_of(f)->options.source);
 		f->other = true;
-		r = remote->other ? 0 : result;
+		r = version->other ? 0 : result;
 		if (r == 0 && f->wrong)
 			r = keep_bad(f);
 		if (r == 0)

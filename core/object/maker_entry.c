@@ -247,7 +247,7 @@ static void fill_copy(struct copy *c, struct dest *dest)
 	const struct object_options *options = &c->making->object->store->options;
 	int r;
 
-	if (options->container->remote && options->remote) {
+	if (options->container->remote && options->fetch) {
 		copy_remote(c, a->place->entry, dest);
 		return;
 	}

@@ -40,7 +40,7 @@ static int fetch_of(struct link_copy *lc, struct fetch *ret)
 	r = mirrors_urls(o->store->options.mirrors, o->sha256, object_name(o), link->urls,
 			 link->n_urls, &lc->urls, &n);
 	*ret = (struct fetch){
-		.options = o->store->options.remote,
+		.options = o->store->options.fetch,
 		.cancel = &m->cancel,
 		.urls = lc->urls,
 		.n_urls = n + link->n_urls,
@@ -216,7 +216,7 @@ static int size_in_cache(struct making *m)
 	if (options->seals == SEALS_USE && seal_of_cached(m)) {
 		bytes_free(&m->bytes);
 		m->copied = false;
-	} else if (options->seals == SEALS_USE && options->remote) {
+	} else if (options->seals == SEALS_USE && options->fetch) {
 		return -ENOENT;
 	}
 	return 0;

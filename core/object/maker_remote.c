@@ -66,11 +66,11 @@ static struct fetch fetch_of(struct remote_copy *rc, uint64_t off, uint64_t n, s
 	const struct object_options *o = options_of(rc);
 
 	return (struct fetch){
-		.options = o->remote,
+		.options = o->fetch,
 		.cancel = &rc->copy->making->cancel,
 		.what = FETCH_RANGE,
 		.trust = HTTP_USER,
-		.remote = remote_source_version(o->source),
+		.version = remote_source_version(o->source),
 		.off = off,
 		.n = n,
 		.dest = dest,
@@ -225,7 +225,7 @@ static void fetch_entry(struct remote_copy *rc)
 	uint64_t n = entry_end(e) - e->header - (copy_is_direct(e) ? e->stored : 0);
 	struct ingested in = { .size = n };
 	struct fetch f;
-	const struct remote *version = remote_source_version(options_of(rc)->source);
+	const struct version *version = remote_source_version(options_of(rc)->source);
 	bool held = n <= WHOLE && !(version && version->gone);
 	int r = open_scratch(rc, n);
 
@@ -282,7 +282,7 @@ static int ask_mirrors(struct remote_copy *rc)
 	f.max = rc->entry->size;
 	f.urls = rc->urls;
 	f.n_urls = f.n_by_hash;
-	f.remote = NULL;
+	f.version = NULL;
 	f.sha256 = o->sha256;
 	f.hash = true;
 	f.tagger = o->store->tagger;

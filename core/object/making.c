@@ -143,7 +143,7 @@ static void report(struct making *m, int result)
 	if (m->size_only || result == 0 || result == -EBADMSG || result == -ECANCELED)
 		return;
 	/* copy_offline() has said so */
-	if (result == -ENETUNREACH && !o->store->options.remote)
+	if (result == -ENETUNREACH && !o->store->options.fetch)
 		return;
 	if (result == -ESTALE)
 		o->stale_ms = now_ms();

@@ -43,7 +43,7 @@ struct making;
 struct mirrors;
 struct object;
 struct object_store;
-struct remote_options;
+struct fetch_options;
 
 struct object_options {
 	struct container *container; /* where entries are; outlives the store */
@@ -51,7 +51,7 @@ struct object_options {
 	struct events *events;	     /* likewise */
 	struct cache *cache;   /* likewise; NULL: large copies go to unnamed temporary files */
 	struct source *source; /* of a remote carton (remote_source.h), likewise */
-	const struct remote_options *remote; /* likewise; NULL: nothing is fetched (offline) */
+	const struct fetch_options *fetch; /* likewise; NULL: nothing is fetched (offline) */
 	const struct mirrors
 		*mirrors;   /* likewise; asked before links and a remote carton; or NULL */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */

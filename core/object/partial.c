@@ -357,7 +357,7 @@ void partial_probe(struct making *m, void (*done)(struct making *m, int result))
 	struct partial *p = chunked_origin(m->bytes.chunks);
 	struct flight *f;
 
-	if (!store_of(p)->options.remote || lseek(p->at.bytes.source->fd, 0, SEEK_DATA) >= 0) {
+	if (!store_of(p)->options.fetch || lseek(p->at.bytes.source->fd, 0, SEEK_DATA) >= 0) {
 		done(m, 0);
 		return;
 	}

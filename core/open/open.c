@@ -40,21 +40,21 @@ static int open_network(struct carton *c, const char *source, const struct carto
 	};
 	int r;
 
-	if (options->offline || c->remote.http)
+	if (options->offline || c->fetch.http)
 		return 0;
-	c->remote.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
-	c->remote.connections = options->connections ? options->connections : 8;
-	c->remote.max_size = options->max_size;
-	c->remote.extra = &c->extra_connections;
-	c->remote.budget = &c->budget;
+	c->fetch.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
+	c->fetch.connections = options->connections ? options->connections : 8;
+	c->fetch.max_size = options->max_size;
+	c->fetch.extra = &c->extra_connections;
+	c->fetch.budget = &c->budget;
 	r = servers_new(&c->servers);
 	if (r < 0)
 		return r;
-	c->remote.servers = c->servers;
-	c->remote.cancel = &c->stop;
-	c->remote.workers = c->workers;
-	c->remote.events = c->events;
-	return http_start(&http, &c->remote.http);
+	c->fetch.servers = c->servers;
+	c->fetch.cancel = &c->stop;
+	c->fetch.workers = c->workers;
+	c->fetch.events = c->events;
+	return http_start(&http, &c->fetch.http);
 }
 
 /*
@@ -105,10 +105,10 @@ static int open_kept(struct carton *c, const char *url, struct source **ret, int
 /* Opens the carton over the network. What is read until it is open is kept for open_kept(). */
 static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
 {
-	int r = remote_source_open(&c->remote, url, NULL, ret);
+	int r = remote_source_open(&c->fetch, url, NULL, ret);
 
 	if (r == 1)
-		return download_carton(&c->remote, c->cache, url, ret, ret_mtime);
+		return download_carton(&c->fetch, c->cache, url, ret, ret_mtime);
 	if (r < 0)
 		return r;
 	*ret_mtime = remote_source_mtime(*ret);
@@ -128,7 +128,7 @@ static int open_at_mirror(struct carton *c, const char *source_url, struct sourc
 
 		if (!url)
 			return -ENOENT;
-		r = remote_source_open(&c->remote, url, source_url, &source);
+		r = remote_source_open(&c->fetch, url, source_url, &source);
 		free(url);
 		/* without ranges it is of no use here */
 		r = r == 1 ? -ENOENT : r;
@@ -149,10 +149,10 @@ static int open_url(struct carton *c, const char *url, bool checked, struct cont
 	 * a mirror is not trusted: its MANIFEST is checked against the pinned hash, everything else
 	 * against MANIFEST; where that is off, only the source URL will do
 	 */
-	r = checked && c->remote.http ? open_at_mirror(c, url, &source, &mtime) : -ENOENT;
+	r = checked && c->fetch.http ? open_at_mirror(c, url, &source, &mtime) : -ENOENT;
 	if (r < 0)
-		r = c->remote.http ? open_remote(c, url, &source, &mtime) :
-				     open_kept(c, url, &source, &mtime);
+		r = c->fetch.http ? open_remote(c, url, &source, &mtime) :
+				    open_kept(c, url, &source, &mtime);
 	if (r < 0)
 		return r;
 	/* if the server gives no date, the current time is used */
@@ -255,9 +255,9 @@ static int open_store(struct carton *c, const struct carton_options *options)
 		.container = c->container,
 		.cache = c->cache,
 		.source = c->remote_source,
-		.remote = c->remote.http ? &c->remote : NULL,
+		.fetch = c->fetch.http ? &c->fetch : NULL,
 		.mirrors = c->mirrors,
-		.timeout_ms = c->remote.timeout_ms,
+		.timeout_ms = c->fetch.timeout_ms,
 		.budget = &c->budget,
 		.find_entry = find_entry,
 		.damaged = carton_damage_found,
@@ -464,7 +464,7 @@ int carton_open(const char *source, const struct carton_options *options, struct
 
 bool carton_fetches(const struct carton *c)
 {
-	return c->remote.http != NULL;
+	return c->fetch.http != NULL;
 }
 
 int carton_refresh(struct carton *c, const char *url)
@@ -498,8 +498,8 @@ void carton_stop(struct carton *c)
 	cancel_fire(&c->stop);
 	if (c->store)
 		object_store_stop(c->store);
-	if (c->remote.http)
-		http_stop(c->remote.http);
+	if (c->fetch.http)
+		http_stop(c->fetch.http);
 }
 
 void carton_close(struct carton *c)
@@ -520,7 +520,7 @@ void carton_close(struct carton *c)
 	links_free(c->links);
 	container_free(c->container);
 	source_unref(c->remote_source);
-	http_free(c->remote.http);
+	http_free(c->fetch.http);
 	servers_free(c->servers);
 	mirrors_free(c->mirrors);
 	s3_free(c->s3);

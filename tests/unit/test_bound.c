@@ -58,7 +58,7 @@ static void test_bounds(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bounds); i++) {
 		const struct bound *b = &bounds[i];
-		const struct remote_options options = { .max_size = b->max_size };
+		const struct fetch_options options = { .max_size = b->max_size };
 		struct fetcher x = {
 			.f = { .options = &options, .what = FETCH_FILE, .max = b->carton }
 		};
@@ -86,7 +86,7 @@ static void test_bounds(void **state)
 /* Parts of a file are as long as was asked for. */
 static void test_only_whole_files(void **state)
 {
-	const struct remote_options options = { .max_size = 1 };
+	const struct fetch_options options = { .max_size = 1 };
 	struct http_response a = { .status = 206, .length = 5, .range_total = 5000 };
 	struct fetcher x = { .f = { .options = &options } };
 

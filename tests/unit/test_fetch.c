@@ -9,10 +9,10 @@
 #define SIZE 300000
 
 struct fixture {
-	struct remote_options options;
+	struct fetch_options options;
 	atomic_uint extra;
 	char urls[2][URL_MAX];
-	struct remote remotes[2];
+	struct version remotes[2];
 	struct route routes[2];
 	unsigned checks;
 	int verdict, result;
@@ -49,7 +49,7 @@ static void fixture_init(struct fixture *f)
 	for (size_t i = 0; i < 2; i++) {
 		url_of(&main_server, f->urls[i], "/size=%d/%zu", SIZE, i);
 		route_init(&f->routes[i]);
-		f->remotes[i] = (struct remote){
+		f->remotes[i] = (struct version){
 			.url = f->urls[i], .route = &f->routes[i], .trust = HTTP_USER, .size = SIZE
 		};
 	}
@@ -82,7 +82,7 @@ static unsigned fetch_checked(struct fixture *f, enum fetch_what what, int verdi
 	};
 
 	if (what == FETCH_RANGE) {
-		fetch.remote = &f->remotes[0];
+		fetch.version = &f->remotes[0];
 	} else {
 		fetch.urls = urls;
 		fetch.n_urls = 2;

@@ -2,10 +2,10 @@
 /*
  * What all fetching shares: options, one version of a file at a URL, the way to it.
  *
- * Threads: any. A struct remote is constant but for its flags and its route.
+ * Threads: any. A struct version is constant but for its flags and its route.
  */
-#ifndef CARTON_FETCH_REMOTE_H
-#define CARTON_FETCH_REMOTE_H
+#ifndef CARTON_FETCH_VERSION_H
+#define CARTON_FETCH_VERSION_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 #include "http/http.h"
 
 /* Shared by all fetches of a carton. Constant once made. */
-struct remote_options {
+struct fetch_options {
 	struct http *http;
 	struct events *events;
 	struct workers *workers;
@@ -43,7 +43,7 @@ struct route {
 };
 
 /* One version of a file whose server answers Range requests. */
-struct remote {
+struct version {
 	char *url;
 	struct route *route; /* for requests; NULL: there is none yet */
 	enum http_trust trust;
@@ -55,7 +55,7 @@ struct remote {
 	atomic_int logged_status;
 	atomic_bool logged_once;
 	/* the same file elsewhere, of the same size, asked when this one fails; or NULL */
-	struct remote *other;
+	struct version *other;
 	atomic_bool gone; /* it has changed or was taken away: only the other is asked */
 };
 
@@ -63,21 +63,21 @@ struct remote {
  * Keeps what a response (to a HEAD, or 200 or 206 to a GET) says of the file. False: not enough to read
  * ranges of it.
  */
-bool remote_identify(const struct http_response *response, struct remote *ret);
+bool version_identify(const struct http_response *response, struct version *ret);
 
 /* Asks for [first, last] of that version only. */
-void remote_request(const struct remote *r, uint64_t first, uint64_t last,
-		    struct http_request *ret);
+void version_request(const struct version *r, uint64_t first, uint64_t last,
+		     struct http_request *ret);
 
 /*
  * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0; -ESTALE: another version,
  * or no ranges any more; or what the status means. A wrong status is logged once, until there is a right one. Of a
  * mirror, nothing is logged, and -EOPNOTSUPP means that there are no such ranges.
  */
-int remote_check(struct remote *r, const struct http_response *a, uint64_t first, uint64_t last);
+int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last);
 
 /* May it help to try again later? */
-bool remote_passes(int error);
+bool fetch_error_passes(int error);
 
 void route_init(struct route *r);
 void route_destroy(struct route *r);

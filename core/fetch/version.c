@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fetch/remote.h"
+#include "fetch/version.h"
 
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- versions ---- */
 
-bool remote_identify(const struct http_response *response, struct remote *ret)
+bool version_identify(const struct http_response *response, struct version *ret)
 {
 	int64_t size = response->status == 206 ? response->range_total : response->length;
 
@@ -22,7 +22,8 @@ bool remote_identify(const struct http_response *response, struct remote *ret)
 	return true;
 }
 
-void remote_request(const struct remote *r, uint64_t first, uint64_t last, struct http_request *ret)
+void version_request(const struct version *r, uint64_t first, uint64_t last,
+		     struct http_request *ret)
 {
 	*ret = (struct http_request){
 		.url = r->url,
@@ -39,7 +40,7 @@ void remote_request(const struct remote *r, uint64_t first, uint64_t last, struc
  * Does the answer name the version? A 206 to a request without If-Range has all header fields of a 200
  * (RFC 9110, 15.3.7), so one without a validator comes from a server that does not check.
  */
-static bool same_version(const struct remote *r, const struct http_response *a)
+static bool same_version(const struct version *r, const struct http_response *a)
 {
 	if (r->etag[0])
 		return strcmp(r->etag, a->etag) == 0;
@@ -47,7 +48,7 @@ static bool same_version(const struct remote *r, const struct http_response *a)
 }
 
 /* Logs a wrong answer, once for all who get the same one. */
-static void log_wrong(struct remote *r, int status, int error)
+static void log_wrong(struct version *r, int status, int error)
 {
 	char shown[256];
 
@@ -63,10 +64,10 @@ static void log_wrong(struct remote *r, int status, int error)
 		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d", status);
 }
 
-int remote_check(struct remote *r, const struct http_response *a, uint64_t first, uint64_t last)
+int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last)
 {
 	int error = http_status_errno(a->status);
-	uint64_t least = MIN(last, first + MIN_REMOTE_PROGRESS - 1);
+	uint64_t least = MIN(last, first + MIN_FETCH_PROGRESS - 1);
 
 	if (a->status == 206 && a->range_first == (int64_t)first &&
 	    a->range_last >= (int64_t)least && a->range_last <= (int64_t)last &&
@@ -87,7 +88,7 @@ int remote_check(struct remote *r, const struct http_response *a, uint64_t first
 	return error;
 }
 
-bool remote_passes(int error)
+bool fetch_error_passes(int error)
 {
 	return error == -EAGAIN || error == -EBUSY || error == -ECONNRESET || error == -ETIMEDOUT ||
 	       error == -ECONNREFUSED || error == -EHOSTUNREACH || error == -ENETUNREACH;
