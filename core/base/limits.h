@@ -58,7 +58,7 @@
 
 /* LINKS, and what comes over a network: tries without progress, and what is held ahead of use. */
 #define MAX_LINK_URLS 1000000
-#define MAX_LINK_MIRRORS 256 /* URLs of one hash */
+#define MAX_HASH_URLS 256 /* URLs of one hash */
 #define MAX_FETCHED \
 	(1024 * GIB) /* bytes of one file whose size the server announces; see max_size */
 #define MAX_FETCHED_UNSAID (64 * GIB) /* the same, where the server announces no size */

@@ -30,7 +30,7 @@ int bound_answer(struct fetcher *x, const struct http_response *a)
 
 static void log_wrong_size(const struct fetcher *x, const char *shown)
 {
-	enum carton_log_level level = x->m->bad_hash ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR;
+	enum carton_log_level level = x->u->bad_hash ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR;
 
 	if (x->announced >= 0)
 		carton_log(level, shown, "the carton says that it has %llu bytes, but it has %llu",
@@ -61,13 +61,13 @@ int bound_passed(struct fetcher *x)
 
 	if (!x->bound || (!announced_more(x) && !dest_is_over(x->f.dest)))
 		return -EFBIG;
-	http_url_redact(x->m->url, shown, sizeof(shown));
+	http_url_redact(x->u->url, shown, sizeof(shown));
 	if (known)
 		log_wrong_size(x, shown);
 	else
 		log_too_large(x, shown);
 	/* nothing of it can be used */
 	dest_restart(x->f.dest, NULL);
-	x->m->too_large = !known;
+	x->u->too_large = !known;
 	return known ? -EBADMSG : -EFBIG;
 }

@@ -116,8 +116,8 @@ void conn_give_up(struct fetcher *x)
 	server_give_up(x->waits_for, &x->at_server);
 	server_unref(x->waits_for);
 	x->waits_for = NULL;
-	if (x->m)
-		route_give_up(x->m->route, &x->at_route);
+	if (x->u)
+		route_give_up(x->u->route, &x->at_route);
 	x->slot_ms = 0;
 }
 
@@ -147,15 +147,15 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 {
 	char *url = NULL;
-	int r = route_enter(x->m->route, c, &x->at_route, &c->redirect, &url);
+	int r = route_enter(x->u->route, c, &x->at_route, &c->redirect, &url);
 
 	if (r < 0) {
 		x->slot_ms = INT64_MAX;
 		conn_close(x, c);
 		return r;
 	}
-	q->url = url ? url : x->m->url;
-	q->trust = x->m->trust;
+	q->url = url ? url : x->u->url;
+	q->trust = x->u->trust;
 	q->redirect = c->redirect;
 	c->answered = false;
 	c->began_ms = now_ms();
@@ -164,7 +164,7 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 	if (r == 0) {
 		/* the server's time to answer begins here */
 		if (x->slot_ms)
-			x->try_deadline_ms = mirror_deadline(x);
+			x->try_deadline_ms = url_deadline(x);
 		x->slot_ms = 0;
 		r = http_start_request(x->f.options->http, q, wake, x, &c->stream);
 	}
@@ -179,18 +179,18 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 	struct http_redirect *redirect;
 
 	if (error < 0) {
-		route_failed(x->m->route, c, c->redirect);
+		route_failed(x->u->route, c, c->redirect);
 		return;
 	}
-	server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->m->url,
+	server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->u->url,
 			a->status, a->retry_after_s);
 	if (http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
-		route_failed(x->m->route, c, c->redirect);
+		route_failed(x->u->route, c, c->redirect);
 		return;
 	}
 	redirect = http_redirect_of(c->stream);
 	if (redirect || !c->redirect)
-		route_found(x->m->route, c, redirect);
+		route_found(x->u->route, c, redirect);
 }
 
 bool conn_lost_way(const struct conn *c, int status)
@@ -200,8 +200,8 @@ bool conn_lost_way(const struct conn *c, int status)
 
 void conn_close(struct fetcher *x, struct conn *c)
 {
-	if (x->m)
-		route_failed(x->m->route, c, NULL);
+	if (x->u)
+		route_failed(x->u->route, c, NULL);
 	http_close(c->stream);
 	c->stream = NULL;
 	http_redirect_unref(c->redirect);
@@ -223,8 +223,8 @@ static int ask_again(struct fetcher *x, struct conn *c, struct http_request *q)
 {
 	http_close(c->stream);
 	c->stream = NULL;
-	q->url = x->m->url;
-	q->trust = x->m->trust;
+	q->url = x->u->url;
+	q->trust = x->u->trust;
 	return http_start_request(x->f.options->http, q, wake, x, &c->stream);
 }
 
@@ -236,7 +236,7 @@ static int ask(struct fetcher *x,
 		.identity = true,
 		.has_range = !x->head,
 		.probe = true,
-		.logged_once = &x->m->logged_once,
+		.logged_once = &x->u->logged_once,
 	};
 
 	return send(x, &x->conns[0], &q);
@@ -244,10 +244,10 @@ static int ask(struct fetcher *x,
 
 int size_begin(struct fetcher *x)
 {
-	x->m->retry_after_s = 0;
+	x->u->retry_after_s = 0;
 	x->version = NULL;
 	x->bytes_came = x->final = false;
-	x->head = !x->m->no_head;
+	x->head = !x->u->no_head;
 	return ask(x, conn_open);
 }
 
@@ -257,7 +257,7 @@ static int read_size(struct fetcher *x, const struct http_response *a)
 	int r = http_status_errno(a->status);
 	struct version found;
 
-	x->m->retry_after_s = a->retry_after_s;
+	x->u->retry_after_s = a->retry_after_s;
 	/* the one byte of an empty file is out of its range */
 	if (r == -ERANGE && a->range_total == 0) {
 		x->arrived = 0;
@@ -275,15 +275,15 @@ static int read_size(struct fetcher *x, const struct http_response *a)
  * file all the same: its failures are those of the fetch to come, which tries again. One that says when
  * to come back is taken at its word.
  */
-static bool only_fetching_tells(const struct mirror *m, int status, int error)
+static bool only_fetching_tells(const struct url *u, int status, int error)
 {
 	return status >= 400 && error != -EACCES && error != -ENOENT && error != -EBUSY &&
-	       m->retry_after_s <= 0;
+	       u->retry_after_s <= 0;
 }
 
 int size_step(struct fetcher *x)
 {
-	struct mirror *m = x->m;
+	struct url *u = x->u;
 	struct http_response a = { .status = 0 };
 	int r = http_answer(x->conns[0].stream, &a);
 	char shown[256];
@@ -298,19 +298,19 @@ int size_step(struct fetcher *x)
 		r = -ENODATA;
 	if (r == 0)
 		r = read_size(x, &a);
-	if (x->head && r < 0 && !(m->by_hash && r == -ENOENT)) {
+	if (x->head && r < 0 && !(u->by_hash && r == -ENOENT)) {
 		/* some servers have no HEAD, and a URL may be signed for GET only */
-		m->no_head = a.status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET;
-		if (m->no_head && ((r != -EAGAIN && r != -EBUSY) || m->retry_after_s <= 0)) {
+		u->no_head = a.status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET;
+		if (u->no_head && ((r != -EAGAIN && r != -EBUSY) || u->retry_after_s <= 0)) {
 			x->head = false;
 			r = ask(x, ask_again);
 			return r < 0 ? r : -EINPROGRESS;
 		}
 	}
-	if (r == 0 || !only_fetching_tells(m, a.status, r))
+	if (r == 0 || !only_fetching_tells(u, a.status, r))
 		return r;
-	if (!atomic_exchange(&m->logged_once, true))
-		carton_log(CARTON_LOG_WARNING, http_url_redact(m->url, shown, sizeof(shown)),
+	if (!atomic_exchange(&u->logged_once, true))
+		carton_log(CARTON_LOG_WARNING, http_url_redact(u->url, shown, sizeof(shown)),
 			   "does not say how long the file is: status %d", a.status);
 	return -ENODATA;
 }

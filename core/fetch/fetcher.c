@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state machine of a fetch: tries of mirrors, pauses, hashing, the end. */
+/* The state machine of a fetch: tries of URLs, pauses, hashing, the end. */
 #include "fetch/fetcher.h"
 
 #include <stdlib.h>
@@ -129,8 +129,8 @@ static int check_hash(struct fetcher *x, struct ingested *ret)
 	if (r == 0 && x->f.sha256 && memcmp(in.sha256, x->f.sha256, SHA256_SIZE) != 0) {
 		hex_encode(x->f.sha256, SHA256_SIZE, want);
 		hex_encode(in.sha256, SHA256_SIZE, found);
-		carton_log(x->m->bad_hash ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR,
-			   http_url_redact(x->m->url, shown, sizeof(shown)),
+		carton_log(x->u->bad_hash ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR,
+			   http_url_redact(x->u->url, shown, sizeof(shown)),
 			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found,
 			   want);
 		/* none of them is worth keeping */
@@ -139,7 +139,7 @@ static int check_hash(struct fetcher *x, struct ingested *ret)
 		r = -EBADMSG;
 	}
 	if (r == 0 && x->f.check) {
-		r = x->f.check(x->f.ctx, x->m->url);
+		r = x->f.check(x->f.ctx, x->u->url);
 		/* any other failure is of this machine, such as of its memory */
 		x->final = r < 0 && r != -EBADMSG;
 	}
@@ -160,7 +160,7 @@ static void log_no_room(const struct fetcher *x)
 {
 	char shown[256];
 
-	carton_log(CARTON_LOG_WARNING, http_url_redact(x->m->url, shown, sizeof(shown)),
+	carton_log(CARTON_LOG_WARNING, http_url_redact(x->u->url, shown, sizeof(shown)),
 		   dest_is_cached(x->f.dest) ?
 			   "there is no room for it in the cache: stopped after %llu bytes" :
 			   "there is no room for it on the disk: stopped after %llu bytes",
@@ -171,22 +171,22 @@ static void log_overloaded(const struct fetcher *x)
 {
 	char shown[256];
 
-	carton_log(CARTON_LOG_ERROR, http_url_redact(x->m->url, shown, sizeof(shown)),
+	carton_log(CARTON_LOG_ERROR, http_url_redact(x->u->url, shown, sizeof(shown)),
 		   "the server was overloaded until the timeout; try again later");
 }
 
 static bool overloaded(const struct fetcher *x)
 {
-	for (size_t i = 0; i < x->n_mirrors; i++)
-		if (x->mirrors[i].error == -EBUSY)
+	for (size_t i = 0; i < x->n_urls; i++)
+		if (x->urls[i].error == -EBUSY)
 			return true;
 	return false;
 }
 
-/* All mirrors have failed: pauses before the next round, or gives up. */
+/* All URLs have failed: pauses before the next round, or gives up. */
 static void end_round(struct fetcher *x)
 {
-	long wait = mirror_wait(x);
+	long wait = url_wait(x);
 
 	x->tried = 0;
 	x->pause_ms = now_ms() + server_pause(++x->rounds, MAX(wait, 0));
@@ -197,29 +197,29 @@ static void end_round(struct fetcher *x)
 		x->phase = FETCH_PAUSE;
 		return;
 	}
-	if (x->m->error == -EBUSY && !x->m->by_hash)
+	if (x->u->error == -EBUSY && !x->u->by_hash)
 		log_overloaded(x);
-	if (!trusted(x) || x->m->by_hash || x->m->error == -EBUSY)
-		over(x, mirror_sum_up(x));
+	if (!trusted(x) || x->u->by_hash || x->u->error == -EBUSY)
+		over(x, url_sum_up(x));
 	else
-		over(x, x->m->error == -EAGAIN ? -EREMOTEIO : x->m->error);
+		over(x, x->u->error == -EAGAIN ? -EREMOTEIO : x->u->error);
 }
 
 /* The place of a range has failed and there is another: goes on there, behind what has arrived. */
 static bool leave_for_other(struct fetcher *x, int r)
 {
 	if (r >= 0 || x->final || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
-	    r == -ENOSPC || r == -EDQUOT || !mirror_has_other(x))
+	    r == -ENOSPC || r == -EDQUOT || !url_has_other(x))
 		return false;
 	/* wrong bytes: what of them has to come again, the caller knows */
 	if (r == -EBADMSG) {
-		atomic_store(&x->m->version->gone, true);
+		atomic_store(&x->u->version->gone, true);
 		return false;
 	}
 	if (!fetch_error_passes(r))
-		atomic_store(&x->m->version->gone, true);
+		atomic_store(&x->u->version->gone, true);
 	else if (r != -EBUSY)
-		server_unreached(x->f.options->servers, x->m->url);
+		server_unreached(x->f.options->servers, x->u->url);
 	x->f.have = x->arrived;
 	x->tried++;
 	x->phase = FETCH_BEGIN;
@@ -252,8 +252,8 @@ static void end_try(struct fetcher *x, int r)
 	/* a version was named, or nothing else is there: one try that retries by itself */
 	if (x->final || r == 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
 	    x->f.what == FETCH_RANGE || (x->f.what == FETCH_PART && r == -EBADMSG)) {
-		if (r == 0 && x->f.first && !x->m->by_hash)
-			atomic_store(x->f.first, mirror_index(x) - x->f.n_by_hash);
+		if (r == 0 && x->f.first && !x->u->by_hash)
+			atomic_store(x->f.first, url_index(x) - x->f.n_by_hash);
 		over(x, r);
 		return;
 	}
@@ -261,36 +261,36 @@ static void end_try(struct fetcher *x, int r)
 		x->best = x->arrived;
 		x->rounds = 0;
 	}
-	again = mirror_failed(x, r);
+	again = url_failed(x, r);
 	x->phase = FETCH_BEGIN;
 	if (!again)
 		x->tried++;
-	if (!mirror_next(x) || now_ms() >= x->deadline_ms)
+	if (!url_next(x) || now_ms() >= x->deadline_ms)
 		end_round(x);
 }
 
 /* False: the fetch waits in a queue. */
 static bool begin_try(struct fetcher *x)
 {
-	struct mirror *m = mirror_ready(x);
+	struct url *u = url_ready(x);
 	int r = hash_begin(x);
 
 	/* it may have waited in the queue of another one */
-	if (m != x->m)
+	if (u != x->u)
 		conn_give_up(x);
-	x->m = m;
-	if (!m) {
-		over(x, mirror_sum_up(x));
+	x->u = u;
+	if (!u) {
+		over(x, url_sum_up(x));
 		return true;
 	}
-	x->try_deadline_ms = mirror_deadline(x);
+	x->try_deadline_ms = url_deadline(x);
 	if (r == 0)
 		r = x->f.what == FETCH_SIZE ? size_begin(x) : transfer_begin(x);
 	if (r == -EAGAIN && now_ms() < x->deadline_ms)
 		return false;
 	x->phase = FETCH_TRY;
 	if (r == -EAGAIN || r == -EBUSY) {
-		x->m->retry_after_s = 1 + server_paused(x->waits_for) / 1000;
+		x->u->retry_after_s = 1 + server_paused(x->waits_for) / 1000;
 		r = -EBUSY;
 	}
 	if (r < 0)
@@ -356,7 +356,7 @@ static bool finish(struct fetcher *x, struct ingested *in)
 	if (f.what == FETCH_SIZE)
 		in->size = x->arrived;
 	pthread_mutex_destroy(&x->lock);
-	mirror_free(x);
+	urls_finish(x);
 	free(x);
 	f.done(f.ctx, result, in);
 	return false;
@@ -423,7 +423,7 @@ int fetch_start(const struct fetch *fetch)
 	if (!x)
 		return -ENOMEM;
 	x->f = *fetch;
-	if (mirror_list(x) < 0) {
+	if (urls_init(x) < 0) {
 		free(x);
 		return -ENOMEM;
 	}

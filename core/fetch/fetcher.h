@@ -3,10 +3,10 @@
  * Fetches bytes from URLs into a destination (dest.h). One fetch is one state machine (event.h):
  * while it waits for a server or for the next try it keeps no thread.
  *
- * URLs are mirrors: tried in their order, the one that worked last first. Connection failures,
+ * URLs are tried in their order, the one that worked last first. Connection failures,
  * timeouts, 4xx and 5xx, and answers that are too short lead to the next one; when all have failed,
  * those that may recover are tried again after a pause. Bytes with the wrong hash are requested once
- * more past any cache; then that mirror is exhausted.
+ * more past any cache; then that URL is exhausted.
  *
  * A large file of one version (a strong ETag, or the version that the caller names) is fetched in
  * pieces over several connections; each piece is written where it belongs. A failed piece is requested
@@ -15,7 +15,7 @@
  * The user's own mirrors come first. They are asked once, without validators, and their failures are not
  * logged: all that counts is the hash.
  *
- * A part of a file that any mirror may have is taken from the first that has it. Wrong bytes end that fetch.
+ * A part of a file that any URL may have is taken from the first that has it. Wrong bytes end that fetch.
  *
  * Deadline: the fetch fails with -ETIMEDOUT after `timeout_ms` without progress, counted from its
  * start. Progress is counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte now
@@ -80,11 +80,11 @@ struct fetch {
 	void (*arrived)(void *ctx, uint64_t bytes);  /* bytes that came, likewise */
 	void *progress_ctx;
 	/*
-	 * The end. 0; -EBADMSG: all that any mirror gave is wrong; -EFBIG: wrong or larger than
+	 * The end. 0; -EBADMSG: all that any URL gave is wrong; -EFBIG: wrong or larger than
 	 * max_size; -ESTALE; -ENOSPC; -ECANCELED; -ENODATA: no server says the size; -EOPNOTSUPP: of
-	 * FETCH_PART, there is a server that has no such part; or what the best mirror failed with:
+	 * FETCH_PART, there is a server that has no such part; or what the best URL failed with:
 	 * -EACCES, -ETIMEDOUT,
-	 * -ECONNREFUSED, … or -EIO. Each mirror's failure was logged. `in` has what was hashed and the
+	 * -ECONNREFUSED, … or -EIO. The failure of each URL was logged. `in` has what was hashed and the
 	 * size; its tags go to the callee.
 	 */
 	void (*done)(void *ctx, int result, struct ingested *in);

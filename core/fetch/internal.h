@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files that make up the fetcher. From the bottom up: conn.c (one request, and which bytes are missing),
- * bound.c (how long a file may be), transfer.c (the requests of one try), mirror.c (which mirror, and what its failure
+ * bound.c (how long a file may be), transfer.c (the requests of one try), urls.c (which URL, and what its failure
  * means), fetcher.c (the state machine, hashing, the end).
  *
  * Everything here belongs to the fetch's task, but for the fields that say otherwise.
@@ -20,7 +20,7 @@
 #define PIECE_FIRST (512 * KIB) /* bytes of the first piece */
 
 /* One URL, in one fetch. */
-struct mirror {
+struct url {
 	const char *url;
 	enum http_trust trust;
 	bool by_hash;		 /* one of the user's: asked once, for whatever has the hash */
@@ -86,8 +86,8 @@ struct fetcher {
 	int result;
 	int64_t deadline_ms;
 
-	struct mirror *mirrors;
-	size_t n_mirrors, first, tried;	       /* the mirror to try is number first + tried */
+	struct url *urls;
+	size_t n_urls, first, tried;	       /* the URL to try is number first + tried */
 	unsigned rounds;		       /* without progress */
 	uint64_t best;			       /* how far any try has come */
 	int64_t pause_ms;		       /* when the next round begins */
@@ -95,15 +95,15 @@ struct fetcher {
 	struct server *waits_for;	       /* the server that it asked last; or NULL */
 	int64_t slot_ms;		       /* when it asks again; 0: it does not wait */
 
-	/* one try of one mirror */
-	struct mirror *m;
+	/* one try of one URL */
+	struct url *u;
 	int64_t try_deadline_ms; /* until bytes come */
 	bool bytes_came;
 	bool final;   /* how the try failed is how the fetch ends */
 	bool probing; /* the first request is for the first piece */
 	bool head;    /* FETCH_SIZE: the question under way is a HEAD */
 	struct gunzip *gunzip;
-	struct version found;	 /* of a mirror that is split */
+	struct version found;	 /* of a file that is split */
 	struct version *version; /* pieces of this version are fetched; NULL: one answer is taken */
 	struct pieces pieces;
 	struct conn conns[MAX_CONNECTIONS];
@@ -179,13 +179,13 @@ int bound_answer(struct fetcher *x, const struct http_response *a);
 
 /*
  * A try has ended with -EFBIG. If the bound was the reason, logs it, empties the destination, and returns -EBADMSG where
- * the carton says how long the file is, else -EFBIG with x->m->too_large.
+ * the carton says how long the file is, else -EFBIG with x->u->too_large.
  */
 int bound_passed(struct fetcher *x);
 
 /* ---- transfer.c ---- */
 
-/* Begins a try of x->m. 0; -EAGAIN: it waits in a queue (x->slot_ms); or why not. */
+/* Begins a try of x->u. 0; -EAGAIN: it waits in a queue (x->slot_ms); or why not. */
 int transfer_begin(struct fetcher *x);
 
 /*
@@ -201,33 +201,33 @@ void transfer_end(struct fetcher *x);
 int64_t transfer_deadline(const struct fetcher *x);
 void transfer_log_late(struct fetcher *x);
 
-/* ---- mirror.c ---- */
+/* ---- urls.c ---- */
 
-int mirror_list(struct fetcher *x);
-void mirror_free(struct fetcher *x);
+int urls_init(struct fetcher *x);
+void urls_finish(struct fetcher *x);
 
 /* The index of the one to try next. */
-size_t mirror_index(const struct fetcher *x);
+size_t url_index(const struct fetcher *x);
 
 /* Is there another place for a range, when this one fails? */
-bool mirror_has_other(const struct fetcher *x);
+bool url_has_other(const struct fetcher *x);
 
 /* Which to try next, from x->tried on; NULL: the round is over. */
-struct mirror *mirror_next(struct fetcher *x);
+struct url *url_next(struct fetcher *x);
 
 /* The same, but leaves out those whose servers are overloaded, as long as there are others. NULL: none. */
-struct mirror *mirror_ready(struct fetcher *x);
+struct url *url_ready(struct fetcher *x);
 
-/* A mirror that does not answer leaves as much time for each of those behind it. */
-int64_t mirror_deadline(const struct fetcher *x);
+/* A URL whose server does not answer leaves as much time for each of those behind it. */
+int64_t url_deadline(const struct fetcher *x);
 
-/* Decides what the failed try means for its mirror, and logs it; true: try it again at once. */
-bool mirror_failed(struct fetcher *x, int error);
+/* Decides what the failed try means for its URL, and logs it; true: try it again at once. */
+bool url_failed(struct fetcher *x, int error);
 
-/* How long to wait at least before a mirror may be tried again, in s; -1: there is no use. */
-long mirror_wait(const struct fetcher *x);
+/* How long to wait at least before a URL may be tried again, in s; -1: there is no use. */
+long url_wait(const struct fetcher *x);
 
 /* The error of the whole fetch. */
-int mirror_sum_up(const struct fetcher *x);
+int url_sum_up(const struct fetcher *x);
 
 #endif

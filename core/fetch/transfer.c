@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One try of one mirror: its requests, and their bytes on the way to the destination. */
+/* One try of one URL: its requests, and their bytes on the way to the destination. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "base/util.h"
 #include "fetch/internal.h"
 
-/* a mirror's object larger than this is worth several connections */
+/* an object of a URL larger than this is worth several connections */
 #define PARALLEL (8 * MIB)
 /* bytes of one connection in one step, after which other fetches have their turn */
 #define STEP_BYTES (1 * MIB)
@@ -104,17 +104,17 @@ static int drain(struct fetcher *x, struct conn *c)
 
 /* ---- one answer ---- */
 
-/* The ETag of a partial that came from this mirror; false: there is none to resume. */
+/* The ETag of a partial that came from this URL; false: there is none to resume. */
 static bool find_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_etag, size_t n)
 {
 	char validator[MAX_CACHE_VALIDATOR + 1], *space, *url;
 	bool same;
 
-	if (x->f.what != FETCH_FILE || x->m->no_resume || x->m->by_hash ||
+	if (x->f.what != FETCH_FILE || x->u->no_resume || x->u->by_hash ||
 	    dest_partial(x->f.dest, ret_len, validator, sizeof(validator)) < 0 || *ret_len == 0)
 		return false;
 	space = strrchr(validator, ' ');
-	url = http_url_public(x->m->url);
+	url = http_url_public(x->u->url);
 	same = space && url && strcmp(space + 1, url) == 0 && (size_t)(space - validator) < n;
 	free(url);
 	if (!same)
@@ -127,12 +127,12 @@ static bool find_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_e
 /* Empties the destination for a body that begins with the first byte. */
 static int start_over(struct fetcher *x, const struct http_response *a)
 {
-	char validator[MAX_CACHE_VALIDATOR + 1] = "", *url = http_url_public(x->m->url);
+	char validator[MAX_CACHE_VALIDATOR + 1] = "", *url = http_url_public(x->u->url);
 	int64_t length = a->length;
 	int r;
 
 	/* of the URL only what may be in a file */
-	if (x->f.what == FETCH_FILE && !x->m->by_hash && a->strong_etag && !a->coding[0] && url &&
+	if (x->f.what == FETCH_FILE && !x->u->by_hash && a->strong_etag && !a->coding[0] && url &&
 	    (size_t)snprintf(validator, sizeof(validator), "%s %s", a->etag, url) >=
 		    sizeof(validator))
 		validator[0] = '\0';
@@ -150,12 +150,12 @@ static void begin_pieces(struct fetcher *x, uint64_t next)
 {
 	struct version *v = &x->found;
 
-	v->url = (char *)x->m->url;
-	v->trust = x->m->trust;
+	v->url = (char *)x->u->url;
+	v->trust = x->u->trust;
 	/* any version will do that has the hash */
-	if (x->m->by_hash)
+	if (x->u->by_hash)
 		v->etag[0] = v->last_modified[0] = '\0';
-	v->is_mirror = false;
+	v->one_of_several = false;
 	atomic_store(&v->logged_once, false);
 	atomic_store(&v->logged_status, 0);
 	x->version = v;
@@ -168,7 +168,7 @@ static int take_first_piece(struct fetcher *x, struct conn *c, const struct http
 	if (a->range_first != 0 || !version_identify(a, &x->found))
 		return -ESTALE;
 	/* what follows has to be of the same version */
-	if (!x->found.etag[0] && !x->m->by_hash && (uint64_t)a->range_last + 1 < x->found.size)
+	if (!x->found.etag[0] && !x->u->by_hash && (uint64_t)a->range_last + 1 < x->found.size)
 		return -ESTALE;
 	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
 	c->exact = true; /* nothing comes behind it */
@@ -176,14 +176,14 @@ static int take_first_piece(struct fetcher *x, struct conn *c, const struct http
 	return 0;
 }
 
-/* A large object of a mirror that has ranges: several connections take what follows. */
+/* A large object at a URL that has ranges: several connections take what follows. */
 static void split(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
 	struct version *v = &x->found;
 
-	if (x->f.what != FETCH_FILE || x->f.plain || x->m->no_resume ||
+	if (x->f.what != FETCH_FILE || x->f.plain || x->u->no_resume ||
 	    x->f.options->connections < 2 || (a->status != 206 && !a->accept_ranges) ||
-	    !version_identify(a, v) || (!v->etag[0] && !x->m->by_hash) || v->size < c->left.off ||
+	    !version_identify(a, v) || (!v->etag[0] && !x->u->by_hash) || v->size < c->left.off ||
 	    v->size - c->left.off <= PARALLEL)
 		return;
 	begin_pieces(x, c->left.off);
@@ -192,17 +192,17 @@ static void split(struct fetcher *x, struct conn *c, const struct http_response 
 
 static int take_answer(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
-	struct mirror *m = x->m;
-	bool undecoded = m->bad_hash && m->no_resume && m->gzip;
+	struct url *u = x->u;
+	bool undecoded = u->bad_hash && u->no_resume && u->gzip;
 	int r = http_status_errno(a->status);
 
-	m->retry_after_s = a->retry_after_s;
-	m->status = a->status;
-	m->gzip = !strcmp(a->coding, "gzip") || !strcmp(a->coding, "x-gzip");
+	u->retry_after_s = a->retry_after_s;
+	u->status = a->status;
+	u->gzip = !strcmp(a->coding, "gzip") || !strcmp(a->coding, "x-gzip");
 	if ((r == -ERANGE || r == -EPROTO) && x->probing)
 		r = -ESTALE;
 	if (r == -ERANGE && x->f.what == FETCH_FILE) {
-		m->no_resume = true; /* the partial is not a part of what is there */
+		u->no_resume = true; /* the partial is not a part of what is there */
 		r = -EAGAIN;
 	}
 	if (r == 0 && x->f.answered) {
@@ -231,7 +231,7 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 	}
 	x->arrived = c->left.off;
 	if (r == 0 && undecoded && a->coding[0])
-		r = m->gzip ? gunzip_new(put_decoded, x, &x->gunzip) : -EBADMSG;
+		r = u->gzip ? gunzip_new(put_decoded, x, &x->gunzip) : -EBADMSG;
 	if (r == 0)
 		split(x, c, a);
 	return r;
@@ -248,10 +248,10 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	pieces_return(&x->pieces, c->left);
 	conn_close(x, c);
 	/* the queue says when, unless the fetch can go elsewhere */
-	if (error == -EBUSY && x->n_mirrors == 1)
+	if (error == -EBUSY && x->n_urls == 1)
 		return 0;
 	active = conns_active(x);
-	/* another mirror may be better than another try */
+	/* another URL may be better than another try */
 	if (!fetch_error_passes(error) || (x->f.what == FETCH_PART && !x->bytes_came))
 		return error;
 	/* perhaps the server does not like so many at once */
@@ -262,7 +262,7 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	/* those that fail together count as one */
 	if (now < x->hold_ms)
 		return 0;
-	if (++x->failures > (mirror_has_other(x) ? 1 : MAX_FETCH_ATTEMPTS))
+	if (++x->failures > (url_has_other(x) ? 1 : MAX_FETCH_ATTEMPTS))
 		return error == -EAGAIN ? -EIO : error;
 	x->hold_ms = now + server_pause(x->failures, retry_after_s);
 	if (x->hold_ms >= x->deadline_ms && active == 0)
@@ -390,41 +390,41 @@ static void find_arrived(struct fetcher *x)
 	x->arrived = least - (fetch_is_part(x) ? x->f.off : 0);
 }
 
-/* Of this mirror any version will do. */
-static void use_mirror(struct fetcher *x)
+/* At this URL any version will do. */
+static void use_url(struct fetcher *x)
 {
 	struct version *v = &x->found;
 
-	v->url = (char *)x->m->url;
-	v->trust = x->m->trust;
+	v->url = (char *)x->u->url;
+	v->trust = x->u->trust;
 	v->size = x->f.size;
 	v->etag[0] = v->last_modified[0] = '\0';
-	v->is_mirror = true;
-	atomic_store(&v->logged_once, atomic_load(&x->m->logged_once));
+	v->one_of_several = true;
+	atomic_store(&v->logged_once, atomic_load(&x->u->logged_once));
 	x->version = v;
 }
 
 int transfer_begin(struct fetcher *x)
 {
 	struct conn *c = &x->conns[0];
-	struct mirror *m = x->m;
+	struct url *u = x->u;
 	struct http_request q = {
-		.no_cache = m->bad_hash,
-		.identity = x->f.plain || (m->bad_hash && m->no_resume),
+		.no_cache = u->bad_hash,
+		.identity = x->f.plain || (u->bad_hash && u->no_resume),
 		/* libcurl decodes the first member only of a gzip body */
-		.undecoded = m->bad_hash && m->no_resume && m->gzip,
-		.logged_once = &m->logged_once,
+		.undecoded = u->bad_hash && u->no_resume && u->gzip,
+		.logged_once = &u->logged_once,
 	};
 
-	m->status = 0;
+	u->status = 0;
 	x->complete = x->bytes_came = x->final = x->probing = false;
 	x->failures = 0;
 	x->bound = 0;
 	x->hold_ms = 0;
 	x->arrived = x->f.have;
-	x->version = x->f.what == FETCH_RANGE ? m->version : NULL;
+	x->version = x->f.what == FETCH_RANGE ? u->version : NULL;
 	if (x->f.what == FETCH_PART)
-		use_mirror(x);
+		use_url(x);
 	if (fetch_is_part(x)) {
 		pieces_begin(&x->pieces, x->f.off + x->f.have, x->f.off + x->f.n,
 			     x->f.options->connections);
@@ -442,7 +442,7 @@ int transfer_begin(struct fetcher *x)
 	} else {
 		c->left.off = 0;
 		/* a small file is asked for without, so that it may come in a content coding */
-		x->probing = x->f.what == FETCH_FILE && !x->f.plain && !m->no_resume &&
+		x->probing = x->f.what == FETCH_FILE && !x->f.plain && !u->no_resume &&
 			     x->f.options->connections > 1 && (!x->f.n || x->f.n > PARALLEL);
 		q.has_range = q.probe = x->probing;
 		q.last = PIECE_FIRST - 1;
@@ -476,14 +476,14 @@ int64_t transfer_deadline(const struct fetcher *x)
 
 void transfer_log_late(struct fetcher *x)
 {
-	atomic_bool *logged = x->version ? &x->version->logged_once : &x->m->logged_once;
+	atomic_bool *logged = x->version ? &x->version->logged_once : &x->u->logged_once;
 	bool answered = false;
 	char shown[256];
 
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
 		answered |= x->conns[i].stream && x->conns[i].answered;
 	carton_log(atomic_exchange(logged, true) ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING,
-		   http_url_redact(x->m->url, shown, sizeof(shown)), "%s",
+		   http_url_redact(x->u->url, shown, sizeof(shown)), "%s",
 		   answered ? "the body did not end before the deadline" :
 			      "no answer before the deadline");
 }

@@ -75,7 +75,7 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 		atomic_store(&r->logged_status, 0);
 		return 0;
 	}
-	if (r->is_mirror)
+	if (r->one_of_several)
 		return error == 0 || error == -ERANGE ? -EOPNOTSUPP : error;
 	if (error == 0 || error == -ERANGE)
 		error = -ESTALE;

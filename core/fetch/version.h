@@ -50,7 +50,7 @@ struct version {
 	uint64_t size;
 	char etag[256];		/* strong, or "" */
 	char last_modified[64]; /* used when there is no such ETag; or "" */
-	bool is_mirror;		/* one of several: the caller says what is wrong with it */
+	bool one_of_several;	/* one of several: the caller says what is wrong with it */
 	/* what was logged since the last right answer: the status of a wrong one; that none came */
 	atomic_int logged_status;
 	atomic_bool logged_once;
@@ -71,8 +71,8 @@ void version_request(const struct version *r, uint64_t first, uint64_t last,
 
 /*
  * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0; -ESTALE: another version,
- * or no ranges any more; or what the status means. A wrong status is logged once, until there is a right one. Of a
- * mirror, nothing is logged, and -EOPNOTSUPP means that there are no such ranges.
+ * or no ranges any more; or what the status means. A wrong status is logged once, until there is a right one. Of one of
+ * several URLs, nothing is logged, and -EOPNOTSUPP means that there are no such ranges.
  */
 int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last);
 

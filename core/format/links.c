@@ -70,8 +70,8 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 		return -EFBIG;
 	if (fault)
 		return set_fault(link, v->line, fault);
-	_Static_assert(MAX_LINK_MIRRORS == 256, "as the message says");
-	if (link->n_urls == MAX_LINK_MIRRORS)
+	_Static_assert(MAX_HASH_URLS == 256, "as the message says");
+	if (link->n_urls == MAX_HASH_URLS)
 		return set_fault(link, v->line, "more than 256 URLs");
 	/* capacity doubles whenever the count is a power of two */
 	if ((link->n_urls & (link->n_urls - 1)) == 0) {

@@ -23,11 +23,11 @@
 
 struct link {
 	uint8_t sha256[SHA256_SIZE];
-	char **urls; /* mirrors, in file order */
+	char **urls; /* of the same content, in file order */
 	size_t n_urls;
 	size_t line;	     /* of `fault`, else of the hash */
 	const char *fault;   /* why it cannot be used; NULL: usable */
-	atomic_size_t first; /* the mirror that worked last */
+	atomic_size_t first; /* the URL that worked last */
 };
 
 struct links {

@@ -17,7 +17,7 @@ bool hf_is_url(const char *url);
 const char *hf_url_fault(const char *url);
 
 /*
- * Its https URL, at the hub that HF_ENDPOINT names, malloc'ed. Placeholders of mirrors in braces stay. NULL: out of
+ * Its https URL, at the hub that HF_ENDPOINT names, malloc'ed. Placeholders of mirror templates in braces stay. NULL: out of
  * memory.
  */
 char *hf_http_url(const char *url);

@@ -5,7 +5,7 @@
  * One network thread drives all transfers. The owner of a stream is told by a callback that
  * something is there (the response, bytes, the end) and takes it with calls that never wait. A
  * stream holds at most HTTP_STREAM_BUFFER decoded bytes: when its owner is slow, the transfer
- * pauses. Retries, mirrors, deadlines, hashes and the cache are the caller's (fetch/): this module
+ * pauses. Retries, other URLs, deadlines, hashes and the cache are the caller's (fetch/): this module
  * makes one attempt and reports exactly how it went.
  *
  * What is enforced here, whatever the caller asks for:
@@ -193,7 +193,7 @@ bool http_redirect_expired(const struct http_redirect *to);
 /*
  * What a status means: 0 for 2xx; -EACCES 401, 403, 407; -ENOENT 404, 410; -ESTALE 412 (a
  * validator no longer holds); -ERANGE 416; -EBUSY 429 and 503 (too much at once); -EAGAIN 408, 425
- * and other 5xx (try again later, or another mirror); -EPROTO for all else.
+ * and other 5xx (try again later, or another URL); -EPROTO for all else.
  */
 int http_status_errno(int status);
 

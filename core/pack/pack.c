@@ -45,8 +45,8 @@ static int check_urls(const struct carton_pack_options *o)
 	if (!o->urls || !o->urls[0])
 		return refuse(NULL, "link needs a URL with {sha256} in it");
 	for (size_t i = 0; o->urls[i]; i++) {
-		fault = i < MAX_LINK_MIRRORS ? lists_template_fault(o->urls[i]) :
-					       "is one of more than 256 URLs";
+		fault = i < MAX_HASH_URLS ? lists_template_fault(o->urls[i]) :
+					    "is one of more than 256 URLs";
 		if (fault)
 			return refuse(http_url_redact(o->urls[i], shown, sizeof(shown)), fault);
 	}

@@ -4,7 +4,7 @@
 #include "views/internal.h"
 
 /*
- * Added by fill_top() before the mirrored directories: the marker, tensor_data, tensor_data.safetensors,
+ * Added by fill_top() before the directories of the carton: the marker, tensor_data, tensor_data.safetensors,
  * triton.
  */
 #define OWN_CHILDREN 4
@@ -38,7 +38,7 @@ static int find_safetensors(struct views *v)
  * The child with that name. A directory that is being filled is not sorted yet, but the files come in tree
  * order: besides OWN_CHILDREN at the top, only the last child can match.
  */
-static struct node *find_mirrored(const struct node *top, const struct node *at, const char *name)
+static struct node *find_dir(const struct node *top, const struct node *at, const char *name)
 {
 	const struct node_list *c = node_children(at);
 
@@ -61,7 +61,7 @@ static int no_views(const struct node *taken, const char *path)
  * Adds the lazy directory of a safetensors file, below the same directories that the file is in. Not
  * below tensor_data/ and triton/, which are generated themselves.
  */
-static int add_mirror(struct views *v, struct node *top, struct node *file)
+static int add_in_place(struct views *v, struct node *top, struct node *file)
 {
 	char path[MAX_PATH_LEN + 1], full[MAX_PATH_LEN + 1], *slash;
 	struct node *at = top, *child;
@@ -70,7 +70,7 @@ static int add_mirror(struct views *v, struct node *top, struct node *file)
 	tree_path(file, path);
 	for (char *p = path; r == 0 && (slash = strchr(p, '/')); p = slash + 1) {
 		*slash = '\0';
-		child = find_mirrored(top, at, p);
+		child = find_dir(top, at, p);
 		if (child && (child->kind != NODE_DIR || child->gated))
 			return no_views(child, tree_path(file, full));
 		if (!child)
@@ -80,7 +80,7 @@ static int add_mirror(struct views *v, struct node *top, struct node *file)
 	}
 	if (r < 0)
 		return r;
-	child = find_mirrored(top, at, file->name);
+	child = find_dir(top, at, file->name);
 	if (child)
 		return no_views(child, path);
 	r = view_add_dir(v, at, file->name, view_make_safetensors, safetensors_object(file),
@@ -120,7 +120,7 @@ static int fill_top(struct views *v, struct node *dir)
 	if (r == 0 && m && (m->n_self_tests || m->n_examples))
 		r = view_add_dir(v, dir, "triton", view_make_triton, NULL, NULL);
 	for (size_t i = 0; i < v->n_safetensors && r == 0; i++)
-		r = add_mirror(v, dir, v->safetensors[i]);
+		r = add_in_place(v, dir, v->safetensors[i]);
 	return r;
 }
 

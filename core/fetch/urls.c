@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which URL to try, and what its failure means. */
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "fetch/internal.h"
+
+/* how long one of the user's mirrors has until its first byte, for an object or of the carton itself */
+#define BY_HASH_MS 5000
+/* a pause that is not worth another URL */
+#define SHORT_PAUSE_MS 250
+
+int urls_init(struct fetcher *x)
+{
+	struct version *version = x->f.version;
+
+	x->n_urls = !version ? x->f.n_urls : version->other ? 2 : 1;
+	x->urls = calloc(x->n_urls, sizeof(*x->urls));
+	if (!x->urls)
+		return -ENOMEM;
+	for (size_t i = 0; i < x->n_urls; i++) {
+		struct url_state *state = x->f.states ? &x->f.states[i] : NULL;
+		struct url *u = &x->urls[i];
+
+		u->version = version;
+		u->url = version ? version->url : x->f.urls[i];
+		u->exhausted = version ? version->other && atomic_load(&version->gone) :
+					 state && atomic_load(&state->bad);
+		u->error = state && u->exhausted ? -EBADMSG : 0;
+		u->by_hash = i < x->f.n_by_hash;
+		u->trust = u->by_hash ? HTTP_USER : x->f.trust;
+		/* a miss is no news */
+		u->logged_once = u->by_hash;
+		route_init(&u->own);
+		u->route = version ? version->route : state ? &state->route : &u->own;
+		version = version ? version->other : NULL;
+	}
+	return 0;
+}
+
+void urls_finish(struct fetcher *x)
+{
+	for (size_t i = 0; i < x->n_urls; i++)
+		route_destroy(&x->urls[i].own);
+	free(x->urls);
+}
+
+size_t url_index(const struct fetcher *x)
+{
+	size_t user = x->f.n_by_hash;
+
+	if (x->tried < user)
+		return x->tried;
+	return user + (x->first + x->tried - user) % (x->n_urls - user);
+}
+
+bool url_has_other(const struct fetcher *x)
+{
+	return x->f.what == FETCH_RANGE && x->tried + 1 < x->n_urls;
+}
+
+struct url *url_next(struct fetcher *x)
+{
+	for (; x->tried < x->n_urls; x->tried++) {
+		struct url *u = &x->urls[url_index(x)];
+
+		if (!u->exhausted)
+			return u;
+	}
+	return NULL;
+}
+
+struct url *url_ready(struct fetcher *x)
+{
+	struct url *u = url_next(x);
+
+	while (u && (u->by_hash || x->tried + 1 < x->n_urls)) {
+		struct server *o = server_get(x->f.options->servers, u->url);
+		bool paused = server_paused(o) > SHORT_PAUSE_MS;
+		size_t tried = x->tried++;
+		struct url *next = paused ? url_next(x) : NULL;
+
+		server_unref(o);
+		if (!paused || (!next && !u->by_hash)) {
+			x->tried = tried;
+			break;
+		}
+		u->error = -EBUSY;
+		u->exhausted |= u->by_hash;
+		u = next;
+	}
+	return u;
+}
+
+int64_t url_deadline(const struct fetcher *x)
+{
+	int64_t now = now_ms(), left = MAX(x->deadline_ms - now, 0);
+	size_t sharers = 0;
+
+	for (size_t i = x->tried; i < x->n_urls; i++)
+		sharers += !x->urls[i].exhausted;
+	if (x->u && (x->u->by_hash || url_has_other(x)))
+		return now + MIN(left / (int64_t)MAX(sharers, 1), BY_HASH_MS);
+	return now + left / (int64_t)MAX(sharers, 1);
+}
+
+/* Once for each URL. http/ logs what fails below a status, the check of the hash wrong bytes. */
+static void log_failure(struct url *u, bool trusted)
+{
+	char shown[256];
+
+	/* an overloaded server was logged as such; one without ranges is asked for all, next */
+	if (u->error == -EBUSY || (u->error == -ESTALE && !u->exhausted) ||
+	    atomic_exchange(&u->logged_once, true))
+		return;
+	http_url_redact(u->url, shown, sizeof(shown));
+	if (trusted && u->status >= 400 && u->error != -ERANGE) {
+		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d", u->status);
+		return;
+	}
+	if (u->error == -ENOENT || u->error == -EACCES || u->error == -EAGAIN ||
+	    u->error == -EPROTO)
+		carton_log(CARTON_LOG_WARNING, shown, "cannot be fetched from there: %s",
+			   u->error == -EAGAIN ? "the server asks to come back later" :
+						 strerror(-u->error));
+}
+
+static bool check_failure(struct url *u, int error)
+{
+	/* there may be a fault with ranges; all else is a miss */
+	if (u->by_hash && (error != -ESTALE || u->no_resume)) {
+		u->exhausted = true;
+		return false;
+	}
+	if (u->too_large) {
+		u->exhausted = true;
+		return false;
+	}
+	if (error == -EBADMSG || error == -EFBIG) {
+		u->exhausted = u->bad_hash;
+		u->bad_hash = u->no_resume = true;
+		return !u->exhausted;
+	}
+	if (error == -ESTALE) {
+		u->exhausted = u->no_resume;
+		u->no_resume = true;
+		return !u->exhausted;
+	}
+	u->exhausted = !fetch_error_passes(error);
+	return false;
+}
+
+bool url_failed(struct fetcher *x, int error)
+{
+	struct url *u = x->u;
+	bool again = check_failure(u, error);
+
+	u->error = error;
+	if (u->by_hash && (error == -ECONNREFUSED || error == -EHOSTUNREACH ||
+			   error == -ETIMEDOUT || error == -ENETUNREACH))
+		server_unreached(x->f.options->servers, u->url);
+	log_failure(u, u->trust == HTTP_USER);
+	return again;
+}
+
+long url_wait(const struct fetcher *x)
+{
+	long soonest = -1;
+
+	for (size_t i = 0; i < x->n_urls; i++) {
+		const struct url *u = &x->urls[i];
+		long wait = MAX(u->retry_after_s, 0);
+
+		if (u->by_hash)
+			continue;
+		if (u->error == -ENODATA)
+			return -1;
+		if (!u->exhausted && (soonest < 0 || wait < soonest))
+			soonest = wait;
+	}
+	return soonest;
+}
+
+/*
+ * An error that may pass is better than -EBADMSG, which must be true of all URLs; so is -EFBIG, since a file that is
+ * too large may be the right one. A server that does not say a size still has the file, and after a full disk there may
+ * be room elsewhere.
+ */
+int url_sum_up(const struct fetcher *x)
+{
+	int sum = -EBADMSG;
+
+	for (size_t i = x->n_urls > x->f.n_by_hash ? x->f.n_by_hash : 0; i < x->n_urls; i++) {
+		int e = x->urls[i].error;
+
+		if (e == -ENODATA || e == -ENOSPC || e == -EDQUOT)
+			return e;
+		/* whether the others have the bytes or not: it may have all of them */
+		if (e == -EOPNOTSUPP && x->f.what == FETCH_PART)
+			return e;
+		/* there was no time to ask it */
+		if (e == 0)
+			e = -ETIMEDOUT;
+		if (e == -EFBIG && x->urls[i].too_large && sum == -EBADMSG)
+			sum = -EFBIG;
+		if (e == -EBADMSG || e == -EFBIG)
+			continue;
+		/* asked to come back later than this fetch waits */
+		if (e == -EBUSY || (e == -EAGAIN && x->urls[i].retry_after_s > 0))
+			e = -ETIMEDOUT;
+		if (e != -EACCES && e != -ETIMEDOUT && e != -ECONNREFUSED && e != -EHOSTUNREACH &&
+		    e != -ENETUNREACH && e != -ECONNRESET)
+			e = -EIO;
+		if (sum == -EBADMSG || sum == -EFBIG || sum == -EIO)
+			sum = e;
+	}
+	return sum;
+}
