@@ -10,9 +10,9 @@
 #include "http/http.h"
 
 #define TAIL (256 * KIB)
-/* a stretch that is asked for ahead; what stays held when the carton is open */
+/* a range that is fetched ahead; the cached ranges that stay once the carton is open */
 #define MAX_PREFETCH (16 * MIB)
-#define MAX_HELD_OPEN (32 * MIB)
+#define MAX_CACHED_OPEN (32 * MIB)
 
 struct remote_source {
 	struct source source;
@@ -21,7 +21,7 @@ struct remote_source {
 		at_source; /* the second of a carton that came from a mirror; else without a URL */
 	struct route route, source_route;
 	int64_t mtime;
-	struct held *held;
+	struct cached_ranges *ranges;
 };
 
 static struct remote_source *of(const struct source *s)
@@ -64,8 +64,8 @@ static int fetch_bytes(struct remote_source *s, struct fetch *f, uint64_t n, cha
 	return 0;
 }
 
-/* The same, and holds them. */
-static int fetch_held(struct remote_source *s, struct fetch *f, uint64_t n)
+/* The same, into the cached ranges. */
+static int fetch_range(struct remote_source *s, struct fetch *f, uint64_t n)
 {
 	uint64_t size;
 	char *data;
@@ -73,30 +73,30 @@ static int fetch_held(struct remote_source *s, struct fetch *f, uint64_t n)
 
 	if (r != 0)
 		return r;
-	return held_add(s->held, data, size,
-			f->what == FETCH_SUFFIX ? s->version.size - size : f->off);
+	return cached_ranges_add(s->ranges, data, size,
+				 f->what == FETCH_SUFFIX ? s->version.size - size : f->off);
 }
 
-/* Has [off, off + n) held. */
-static int hold(struct remote_source *s, uint64_t off, uint64_t n)
+/* Fetches [off, off + n) unless it is cached. */
+static int cache_range(struct remote_source *s, uint64_t off, uint64_t n)
 {
 	struct fetch f = { .what = FETCH_RANGE, .version = &s->version, .off = off, .n = n };
 
 	if (off > s->source.size || n > s->source.size - off)
 		return -ENODATA;
-	if (n == 0 || held_read(s->held, NULL, n, off))
+	if (n == 0 || cached_ranges_read(s->ranges, NULL, n, off))
 		return 0;
 	/* reading waits for an open, and nothing else */
-	return s->options ? fetch_held(s, &f, n) : -ENETUNREACH;
+	return s->options ? fetch_range(s, &f, n) : -ENETUNREACH;
 }
 
 /* ---- the source ---- */
 
 static int source_read(struct source *base, void *ret_buf, size_t n, uint64_t off)
 {
-	int r = hold(of(base), off, n);
+	int r = cache_range(of(base), off, n);
 
-	if (r == 0 && n > 0 && !held_read(of(base)->held, ret_buf, n, off))
+	if (r == 0 && n > 0 && !cached_ranges_read(of(base)->ranges, ret_buf, n, off))
 		r = -EIO;
 	return r;
 }
@@ -106,13 +106,13 @@ static int prefetch(struct source *base, uint64_t off, uint64_t n, uint64_t befo
 	struct remote_source *s = of(base);
 
 	if (!s->options || off > base->size || n > base->size - off || n > MAX_PREFETCH ||
-	    held_read(s->held, NULL, n, off))
+	    cached_ranges_read(s->ranges, NULL, n, off))
 		return 0;
 	before = MIN(before, MIN(off, MAX_PREFETCH - n));
-	return hold(s, off - before, n + before);
+	return cache_range(s, off - before, n + before);
 }
 
-/* A large stretch, of which only a window is in memory: for who checks all of a carton. */
+/* A large range, of which only a window is in memory: for checking all of a carton. */
 struct window {
 	struct stream stream;
 	struct source *source;
@@ -181,11 +181,12 @@ static int open_stream(struct source *base, uint64_t off, uint64_t n, struct str
 
 	if (off > base->size || n > base->size - off)
 		return -ENODATA;
-	if (of(base)->options && n > MAX_PREFETCH && !held_read(of(base)->held, NULL, n, off))
+	if (of(base)->options && n > MAX_PREFETCH &&
+	    !cached_ranges_read(of(base)->ranges, NULL, n, off))
 		return open_window(base, off, n, ret);
 	/* all of it at once; without a network perhaps only parts are there */
 	if (of(base)->options)
-		r = hold(of(base), off, n);
+		r = cache_range(of(base), off, n);
 	return r < 0 ? r : source_part(base, off, n, ret);
 }
 
@@ -193,7 +194,7 @@ static void source_free(struct source *base)
 {
 	struct remote_source *s = of(base);
 
-	held_free(s->held);
+	cached_ranges_free(s->ranges);
 	route_destroy(&s->route);
 	route_destroy(&s->source_route);
 	free(s->at_source.url);
@@ -253,7 +254,7 @@ static int fetch_tail(struct remote_source *s)
 		.answered = first_answer,
 		.ctx = s,
 	};
-	int r = fetch_held(s, &f, TAIL);
+	int r = fetch_range(s, &f, TAIL);
 
 	/* an empty file has no last bytes, but some servers give them of no file that is shorter */
 	return r == -ERANGE ? 1 : r;
@@ -280,8 +281,8 @@ int remote_source_open(const struct fetch_options *options, const char *url, con
 	if (r < 0)
 		return r;
 	s->options = options;
-	s->held = held_new(MAX_SNAPSHOT);
-	r = s->held ? fetch_tail(s) : -ENOMEM;
+	s->ranges = cached_ranges_new(MAX_SNAPSHOT);
+	r = s->ranges ? fetch_tail(s) : -ENOMEM;
 	if (r == 0 && source_url)
 		r = add_source_url(s, source_url);
 	if (r != 0) {
@@ -314,10 +315,10 @@ int remote_source_restore(struct cache *cache, const char *url, struct source **
 		return r;
 	r = source_new(url, &s);
 	if (r < 0) {
-		held_free(snapshot.held);
+		cached_ranges_free(snapshot.ranges);
 		return r;
 	}
-	s->held = snapshot.held;
+	s->ranges = snapshot.ranges;
 	s->source.size = snapshot.size;
 	s->mtime = snapshot.mtime;
 	*ret = &s->source;
@@ -329,12 +330,12 @@ int remote_source_restore(struct cache *cache, const char *url, struct source **
 void remote_source_opened(struct source *base, struct cache *cache)
 {
 	struct remote_source *s = of(base);
-	struct snapshot snapshot = { base->size, s->mtime, s->held };
+	struct snapshot snapshot = { base->size, s->mtime, s->ranges };
 
 	if (s->options && cache)
 		snapshot_save(&snapshot, cache,
 			      s->at_source.url ? s->at_source.url : s->version.url);
-	held_trim(s->held, MAX_HELD_OPEN);
+	cached_ranges_trim(s->ranges, MAX_CACHED_OPEN);
 }
 
 int64_t remote_source_mtime(const struct source *s)
@@ -359,7 +360,7 @@ struct version *remote_source_version(struct source *s)
 	return of(s)->options ? &of(s)->version : NULL;
 }
 
-bool remote_source_held(struct source *s, void *ret_buf, uint64_t n, uint64_t off)
+bool remote_source_cached(struct source *s, void *ret_buf, uint64_t n, uint64_t off)
 {
-	return held_read(of(s)->held, ret_buf, n, off);
+	return cached_ranges_read(of(s)->ranges, ret_buf, n, off);
 }

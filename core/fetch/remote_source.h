@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A remote carton as a source, for whoever opens it: reads wait for the network, and all that was read
- * is held. Once the carton is open, nothing waits here any more: its entries are fetched (fetcher.h).
+ * is cached in memory. Once the carton is open, nothing waits here any more: its entries are fetched (fetcher.h).
  */
 #ifndef CARTON_FETCH_REMOTE_SOURCE_H
 #define CARTON_FETCH_REMOTE_SOURCE_H
@@ -24,16 +24,16 @@ int remote_source_restore(struct cache *cache, const char *url, struct source **
 /* Seconds since 1970; INT64_MIN: not known. */
 int64_t remote_source_mtime(const struct source *s);
 
-/* The carton is open: what is held is kept for remote_source_restore() (NULL: it is not), then dropped. */
+/* The carton is open: the cached ranges are kept for remote_source_restore() (NULL: it is not), then dropped. */
 void remote_source_opened(struct source *s, struct cache *cache);
 
 /* From now on it is fetched from here. 0; -EOPNOTSUPP: it was restored; -ENOMEM. */
 int remote_source_refresh(struct source *s, const char *url);
 
-/* The version that it is held to; NULL: it was restored, so it cannot be fetched from. */
+/* The version that all requests name; NULL: it was restored, so it cannot be fetched from. */
 struct version *remote_source_version(struct source *s);
 
-/* Copies [off, off + n) if it is held. */
-bool remote_source_held(struct source *s, void *ret_buf, uint64_t n, uint64_t off);
+/* Copies [off, off + n) if it is cached. */
+bool remote_source_cached(struct source *s, void *ret_buf, uint64_t n, uint64_t off);
 
 #endif

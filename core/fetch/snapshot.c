@@ -15,25 +15,25 @@
 #define HEADER 24
 #define RECORD_HEADER 16
 
-/* ---- what is held ---- */
+/* ---- cached ranges ---- */
 
-struct stretch {
+struct cached_range {
 	char *data;
 	uint64_t off, n;
 };
 
-struct held {
-	pthread_mutex_t lock; /* guards what follows */
-	struct stretch *list; /* oldest first */
+struct cached_ranges {
+	pthread_mutex_t lock;	   /* guards what follows */
+	struct cached_range *list; /* oldest first */
 	size_t n, cap;
 	size_t last; /* the one that was read last: reads come in the order of the list */
 	uint64_t bytes, max;
 	bool dropped; /* one has given way */
 };
 
-struct held *held_new(uint64_t max)
+struct cached_ranges *cached_ranges_new(uint64_t max)
 {
-	struct held *h = calloc(1, sizeof(*h));
+	struct cached_ranges *h = calloc(1, sizeof(*h));
 
 	if (!h)
 		return NULL;
@@ -42,7 +42,7 @@ struct held *held_new(uint64_t max)
 	return h;
 }
 
-void held_free(struct held *h)
+void cached_ranges_free(struct cached_ranges *h)
 {
 	if (!h)
 		return;
@@ -54,7 +54,7 @@ void held_free(struct held *h)
 }
 
 /* Drops the oldest until `more` bytes fit. Lock held. */
-static void make_room(struct held *h, uint64_t more)
+static void make_room(struct cached_ranges *h, uint64_t more)
 {
 	size_t k = 0;
 
@@ -70,7 +70,7 @@ static void make_room(struct held *h, uint64_t more)
 	memmove(h->list, h->list + k, h->n * sizeof(*h->list));
 }
 
-static int add(struct held *h, char *data, uint64_t n, uint64_t off)
+static int add(struct cached_ranges *h, char *data, uint64_t n, uint64_t off)
 {
 	make_room(h, n);
 	if (h->n == h->cap) {
@@ -82,12 +82,12 @@ static int add(struct held *h, char *data, uint64_t n, uint64_t off)
 		h->list = list;
 		h->cap = cap;
 	}
-	h->list[h->n++] = (struct stretch){ data, off, n };
+	h->list[h->n++] = (struct cached_range){ data, off, n };
 	h->bytes += n;
 	return 0;
 }
 
-int held_add(struct held *h, char *data, uint64_t n, uint64_t off)
+int cached_ranges_add(struct cached_ranges *h, char *data, uint64_t n, uint64_t off)
 {
 	int r;
 
@@ -99,14 +99,14 @@ int held_add(struct held *h, char *data, uint64_t n, uint64_t off)
 	return r;
 }
 
-bool held_read(struct held *h, void *ret_buf, uint64_t n, uint64_t off)
+bool cached_ranges_read(struct cached_ranges *h, void *ret_buf, uint64_t n, uint64_t off)
 {
 	bool found = false;
 
 	pthread_mutex_lock(&h->lock);
 	for (size_t i = 0; i < h->n && !found; i++) {
 		size_t at = (h->last + i) % h->n;
-		const struct stretch *s = &h->list[at];
+		const struct cached_range *s = &h->list[at];
 
 		found = off >= s->off && n <= s->n && off - s->off <= s->n - n;
 		if (found && ret_buf)
@@ -118,7 +118,7 @@ bool held_read(struct held *h, void *ret_buf, uint64_t n, uint64_t off)
 	return found;
 }
 
-void held_trim(struct held *h, uint64_t max)
+void cached_ranges_trim(struct cached_ranges *h, uint64_t max)
 {
 	pthread_mutex_lock(&h->lock);
 	h->max = max;
@@ -126,8 +126,8 @@ void held_trim(struct held *h, uint64_t max)
 	pthread_mutex_unlock(&h->lock);
 }
 
-/* Appends all stretches, in their order. 0; -EFBIG: some had to give way, or the buffer is full; -ENOMEM. */
-static int save(struct held *h, struct buf *to)
+/* Appends all ranges, in their order. 0; -EFBIG: some had to give way, or the buffer is full; -ENOMEM. */
+static int save(struct cached_ranges *h, struct buf *to)
 {
 	uint8_t head[RECORD_HEADER];
 	int r;
@@ -192,7 +192,7 @@ int snapshot_write(const struct snapshot *s, struct buf *to)
 	put_le64(head + SIZE_AT, s->size);
 	put_le64(head + MTIME_AT, (uint64_t)s->mtime);
 	r = buf_add(to, head, sizeof(head));
-	return r < 0 ? r : save(s->held, to);
+	return r < 0 ? r : save(s->ranges, to);
 }
 
 void snapshot_save(const struct snapshot *s, struct cache *cache, const char *url)
@@ -238,7 +238,7 @@ static int take(struct loading *l, void *ret_buf, size_t n)
 	return r < 0 ? r : sha256_update(l->hash, ret_buf, n);
 }
 
-static int load_stretch(struct loading *l, struct held *to)
+static int load_range(struct loading *l, struct cached_ranges *to)
 {
 	uint8_t head[RECORD_HEADER];
 	uint64_t off, n;
@@ -254,7 +254,7 @@ static int load_stretch(struct loading *l, struct held *to)
 	data = malloc(n ? n : 1);
 	r = data ? take(l, data, n) : -ENOMEM;
 	if (r == 0)
-		return held_add(to, data, n, off);
+		return cached_ranges_add(to, data, n, off);
 	free(data);
 	return r;
 }
@@ -267,7 +267,7 @@ static int load_all(struct loading *l, const uint8_t sha256[SHA256_SIZE], struct
 	if (r == 0 && memcmp(head, MAGIC, SIZE_AT) != 0)
 		r = -EBADMSG;
 	while (r == 0 && l->at < l->from->size)
-		r = load_stretch(l, ret->held);
+		r = load_range(l, ret->ranges);
 	if (r == 0)
 		r = sha256_final(l->hash, found);
 	if (r == 0 && memcmp(found, sha256, SHA256_SIZE) != 0)
@@ -318,9 +318,9 @@ static int load_object(struct cache *cache, const uint8_t sha256[SHA256_SIZE], s
 int snapshot_load(struct cache *cache, const char *url, struct snapshot *ret)
 {
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
-	struct snapshot s = { .held = held_new(MAX_SNAPSHOT) };
+	struct snapshot s = { .ranges = cached_ranges_new(MAX_SNAPSHOT) };
 	char hex[2 * SHA256_SIZE + 1];
-	int r = s.held ? make_key(url, key) : -ENOMEM;
+	int r = s.ranges ? make_key(url, key) : -ENOMEM;
 
 	if (r == 0)
 		r = cache_note_get(cache, key, hex, sizeof(hex));
@@ -329,7 +329,7 @@ int snapshot_load(struct cache *cache, const char *url, struct snapshot *ret)
 	if (r == 0)
 		r = load_object(cache, sha256, &s);
 	if (r < 0) {
-		held_free(s.held);
+		cached_ranges_free(s.ranges);
 		return r == -ENOMEM ? r : -ENOENT;
 	}
 	*ret = s;

@@ -212,7 +212,7 @@ static int copy_held(struct remote_copy *rc, uint64_t off, uint64_t n)
 	char *data = malloc((size_t)n + 1);
 	int r = data ? -ENOENT : -ENOMEM;
 
-	if (r == -ENOENT && remote_source_held(options_of(rc)->source, data, n, off))
+	if (r == -ENOENT && remote_source_cached(options_of(rc)->source, data, n, off))
 		r = dest_write(rc->scratch, data, (size_t)n, 0);
 	free(data);
 	return r;
@@ -273,7 +273,7 @@ static int ask_mirrors(struct remote_copy *rc)
 	int r = -ENOENT;
 
 	if (options->verify && mirrors_have_urls(options->mirrors) &&
-	    !remote_source_held(options->source, NULL, rc->entry->stored, rc->entry->header))
+	    !remote_source_cached(options->source, NULL, rc->entry->stored, rc->entry->header))
 		r = mirrors_urls(options->mirrors, o->sha256, object_name(o), NULL, 0, &rc->urls,
 				 &f.n_by_hash);
 	if (r < 0)

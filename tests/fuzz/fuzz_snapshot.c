@@ -16,7 +16,7 @@
 #define RECORD 16
 #define SMALL 100
 
-static void check_stretches(const struct snapshot *s, const uint8_t *data, size_t n)
+static void check_ranges(const struct snapshot *s, const uint8_t *data, size_t n)
 {
 	char got[SMALL];
 	uint64_t first = 0;
@@ -25,41 +25,42 @@ static void check_stretches(const struct snapshot *s, const uint8_t *data, size_
 		uint64_t off = get_le64(data + at), len = get_le64(data + at + 8);
 
 		at += RECORD;
-		CHECK(len <= n - at && held_read(s->held, NULL, len, off));
+		CHECK(len <= n - at && cached_ranges_read(s->ranges, NULL, len, off));
 		/* of two that overlap either may be read: only the first is compared */
 		if (first == 0 && len > 0 && len <= SMALL) {
-			CHECK(held_read(s->held, got, len, off));
+			CHECK(cached_ranges_read(s->ranges, got, len, off));
 			CHECK(memcmp(got, data + at, len) == 0);
 		}
 		at += len;
 	}
-	CHECK(!held_read(s->held, NULL, n, 0) || n == 0);
-	CHECK(!held_read(s->held, NULL, UINT64_MAX, 1) && !held_read(s->held, NULL, n, UINT64_MAX));
+	CHECK(!cached_ranges_read(s->ranges, NULL, n, 0) || n == 0);
+	CHECK(!cached_ranges_read(s->ranges, NULL, UINT64_MAX, 1) &&
+	      !cached_ranges_read(s->ranges, NULL, n, UINT64_MAX));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	struct snapshot s = { .held = held_new(MAX_SNAPSHOT) };
+	struct snapshot s = { .ranges = cached_ranges_new(MAX_SNAPSHOT) };
 	struct buf text = buf_init(MAX_SNAPSHOT);
 	struct source *source;
 	uint8_t sha256[SHA256_SIZE];
 	char path[32];
 	int r, fd = fuzz_file(data, n, path);
 
-	CHECK(s.held && source_from_fd(fd, &source) == 0 && sha256_mem(data, n, sha256) == 0);
+	CHECK(s.ranges && source_from_fd(fd, &source) == 0 && sha256_mem(data, n, sha256) == 0);
 	r = snapshot_read(source, sha256, &s);
 	source_unref(source);
 	CHECK(r == 0 || r == -EBADMSG || r == -ENODATA || r == -EIO);
 	if (r == 0) {
 		CHECK(n >= HEADER && snapshot_write(&s, &text) == 0);
 		CHECK(text.len == n && memcmp(text.data, data, n) == 0);
-		check_stretches(&s, data, n);
+		check_ranges(&s, data, n);
 		/* a larger one is refused, and nothing is written behind the end */
 		buf_free(&text);
 		text = buf_init(n - 1);
 		CHECK(snapshot_write(&s, &text) == -EFBIG);
 	}
 	buf_free(&text);
-	held_free(s.held);
+	cached_ranges_free(s.ranges);
 	return 0;
 }

@@ -15,12 +15,12 @@
 #define MTIME 1600000000
 
 /* Holds [off, off + n). */
-static void hold(struct held *h, uint64_t off, size_t n)
+static void cache_range(struct cached_ranges *h, uint64_t off, size_t n)
 {
 	char *data = must(malloc(n));
 
 	fill_bytes(key_of(1), data, off, n);
-	assert_int_equal(held_add(h, data, n, off), 0);
+	assert_int_equal(cached_ranges_add(h, data, n, off), 0);
 }
 
 /* Reads, and compares with what must be there. */
@@ -36,13 +36,13 @@ static void read_right(struct source *s, uint64_t off, size_t n)
 /* Keeps a snapshot of three stretches. */
 static void keep(struct cache *c)
 {
-	struct snapshot s = { SIZE, MTIME, held_new(MAX_SNAPSHOT) };
+	struct snapshot s = { SIZE, MTIME, cached_ranges_new(MAX_SNAPSHOT) };
 
-	hold(s.held, SIZE - 1000, 1000);
-	hold(s.held, 5000, 1);
-	hold(s.held, 6000, 3000);
+	cache_range(s.ranges, SIZE - 1000, 1000);
+	cache_range(s.ranges, 5000, 1);
+	cache_range(s.ranges, 6000, 3000);
 	snapshot_save(&s, c, URL);
-	held_free(s.held);
+	cached_ranges_free(s.ranges);
 }
 
 static void test_restore(void **state)
@@ -82,21 +82,21 @@ static void test_restore(void **state)
 /* Older stretches give way to newer ones. */
 static void test_bounded(void **state)
 {
-	struct held *h = held_new(100);
+	struct cached_ranges *h = cached_ranges_new(100);
 	char got[60];
 
 	(void)state;
-	hold(h, 0, 60);
-	hold(h, 1000, 40);
-	assert_true(held_read(h, got, 60, 0) && held_read(h, got, 40, 1000));
-	hold(h, 2000, 1);
-	assert_false(held_read(h, got, 1, 0));
-	assert_true(held_read(h, got, 40, 1000) && held_read(h, NULL, 1, 2000));
-	held_trim(h, 1);
-	assert_true(!held_read(h, got, 1, 1000) && held_read(h, got, 1, 2000));
-	hold(h, 3000, 50); /* larger than all that may be held: it alone */
-	assert_true(!held_read(h, got, 1, 2000) && held_read(h, got, 50, 3000));
-	held_free(h);
+	cache_range(h, 0, 60);
+	cache_range(h, 1000, 40);
+	assert_true(cached_ranges_read(h, got, 60, 0) && cached_ranges_read(h, got, 40, 1000));
+	cache_range(h, 2000, 1);
+	assert_false(cached_ranges_read(h, got, 1, 0));
+	assert_true(cached_ranges_read(h, got, 40, 1000) && cached_ranges_read(h, NULL, 1, 2000));
+	cached_ranges_trim(h, 1);
+	assert_true(!cached_ranges_read(h, got, 1, 1000) && cached_ranges_read(h, got, 1, 2000));
+	cache_range(h, 3000, 50); /* larger than all that may be held: it alone */
+	assert_true(!cached_ranges_read(h, got, 1, 2000) && cached_ranges_read(h, got, 50, 3000));
+	cached_ranges_free(h);
 }
 
 /* What does not fit the bound is not kept. */
@@ -107,19 +107,20 @@ static void test_bound(void **state)
 	const size_t step = 64 * MIB - 16;
 
 	for (uint64_t over = 0; over < 2; over++) {
-		struct snapshot s = { 2 * GIB, MTIME, held_new(MAX_SNAPSHOT) };
+		struct snapshot s = { 2 * GIB, MTIME, cached_ranges_new(MAX_SNAPSHOT) };
 		const char *url = over ? URL "/over" : URL;
 
 		/* a header of 24 bytes; 16 for each stretch */
 		for (int i = 0; i < 4; i++)
-			assert_int_equal(held_add(s.held, must(calloc(1, step)),
-						  i < 3 ? step : step - 24 + over, (uint64_t)i),
+			assert_int_equal(cached_ranges_add(s.ranges, must(calloc(1, step)),
+							   i < 3 ? step : step - 24 + over,
+							   (uint64_t)i),
 					 0);
 		snapshot_save(&s, c, url);
-		held_free(s.held);
+		cached_ranges_free(s.ranges);
 		assert_int_equal(snapshot_load(c, url, &s), over ? -ENOENT : 0);
 		if (!over)
-			held_free(s.held);
+			cached_ranges_free(s.ranges);
 	}
 	cache_free(c);
 }
