@@ -31,7 +31,7 @@ int carton_lookup(const struct carton_node *dir, const char *name, struct carton
 /* Resolves the next component of a path below `at`. Waits for generated directories. */
 static int step(struct node **at, const char *name)
 {
-	int r = node_gate(*at) ? object_get_wait(node_gate(*at)) : 0;
+	int r = node_lazy_object(*at) ? object_get_wait(node_lazy_object(*at)) : 0;
 
 	*at = r < 0 ? *at : tree_child(*at, name);
 	return r < 0 ? r : *at ? 0 : -ENOENT;
@@ -109,7 +109,7 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret)
 	case NODE_DIR:
 		ret->kind = CARTON_DIR;
 		/* a link count of 1: the number of subdirectories is not known */
-		ret->nlink = n->gated ? 1 : 2 + n->plain.n_dirs;
+		ret->nlink = n->is_lazy ? 1 : 2 + n->plain.n_dirs;
 		break;
 	case NODE_FILE:
 		ret->kind = CARTON_FILE;
@@ -346,8 +346,8 @@ static bool shows(const struct node *file, const struct object *o)
 static void tell_damage(struct carton *c, const struct node *top, const struct object *o)
 {
 	for (struct node *n = tree_next(top, (struct node *)top); n; n = tree_next(top, n)) {
-		if (n->kind == NODE_DIR && n->gated &&
-		    object_state(node_gate(n)) == OBJECT_VERIFIED)
+		if (n->kind == NODE_DIR && n->is_lazy &&
+		    object_state(node_lazy_object(n)) == OBJECT_VERIFIED)
 			tell_damage(c, n, o);
 		else if (n->kind == NODE_FILE && shows(n, o))
 			c->damaged(c->damaged_ctx, from_node(n));

@@ -30,9 +30,9 @@ void request_unref(struct carton_request *q)
 
 bool request_is_withdrawn(const struct node *file)
 {
-	const struct gate *gate = file->has_body ? node_gate_above(file) : NULL;
+	const struct lazy_dir *lazy = file->has_body ? node_lazy_above(file) : NULL;
 
-	return gate && object_is_withdrawn(gate->object);
+	return lazy && object_is_withdrawn(lazy->object);
 }
 
 /* ---- pinning ---- */
@@ -265,15 +265,15 @@ int carton_size(struct carton *c, struct carton_node *node, carton_done_fn *done
 int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done, void *ctx,
 		struct carton_request **ret)
 {
-	struct object *gate = node_gate(to_node(dir));
+	struct object *children = node_lazy_object(to_node(dir));
 	int r;
 
 	(void)c;
-	if (!gate)
+	if (!children)
 		return 0;
-	/* a gate never closes again, so pins of it need not be counted */
-	r = object_get(gate, NULL);
-	return r != -EAGAIN || !done ? r : await(gate, object_get, done, ctx, ret);
+	/* the children stay once they are made, so pins of them need not be counted */
+	r = object_get(children, NULL);
+	return r != -EAGAIN || !done ? r : await(children, object_get, done, ctx, ret);
 }
 
 void carton_unpin(struct carton_node *file)

@@ -16,7 +16,7 @@ struct text {
 /* Where what belongs to a node is allocated. */
 struct arena *node_arena(struct tree *t, const struct node *n);
 
-/* Counts `n` bytes for what is below a gate; without one, they were counted. 0 or -EFBIG. */
-int gate_take(struct tree *t, struct gate *g, uint64_t n);
+/* Counts `n` bytes for what is below a lazy directory; without one, they were counted. 0 or -EFBIG. */
+int lazy_take(struct tree *t, struct lazy_dir *lazy, uint64_t n);
 
 #endif

@@ -14,27 +14,27 @@ struct tree *node_tree(const struct node *n)
 	return container_of(n, struct tree, top);
 }
 
-struct gate *node_gate_above(const struct node *n)
+struct lazy_dir *node_lazy_above(const struct node *n)
 {
 	for (; n->parent != n; n = n->parent)
-		if (n->kind == NODE_DIR && n->gated)
-			return n->gate;
+		if (n->kind == NODE_DIR && n->is_lazy)
+			return n->lazy;
 	return NULL;
 }
 
 struct arena *node_arena(struct tree *t, const struct node *n)
 {
-	struct gate *g = node_gate_above(n);
+	struct lazy_dir *lazy = node_lazy_above(n);
 
-	return g ? &g->arena : &t->arena;
+	return lazy ? &lazy->arena : &t->arena;
 }
 
-int gate_take(struct tree *t, struct gate *g, uint64_t n)
+int lazy_take(struct tree *t, struct lazy_dir *lazy, uint64_t n)
 {
-	int r = g ? budget_take(t->budget, n) : 0;
+	int r = lazy ? budget_take(t->budget, n) : 0;
 
-	if (r == 0 && g)
-		g->cost += n;
+	if (r == 0 && lazy)
+		lazy->cost += n;
 	return r;
 }
 
@@ -122,22 +122,22 @@ int tree_add_head(struct tree *t, struct node *below, const void *data, size_t l
 
 int tree_own(struct tree *t, struct node *below, void *data, uint64_t n)
 {
-	struct gate *g = node_gate_above(below);
+	struct lazy_dir *lazy = node_lazy_above(below);
 	struct text *x;
 	int r;
 
 	if (atomic_fetch_add(&t->owned, n) + n > MAX_VIEW_MEMORY)
 		r = -EFBIG;
 	else
-		r = gate_take(t, g, n);
-	x = r == 0 ? arena_alloc(&g->arena, sizeof(*x)) : NULL;
+		r = lazy_take(t, lazy, n);
+	x = r == 0 ? arena_alloc(&lazy->arena, sizeof(*x)) : NULL;
 	if (!x) {
 		t->owned -= n;
-		return r < 0 ? r : arena_error(&g->arena);
+		return r < 0 ? r : arena_error(&lazy->arena);
 	}
-	*x = (struct text){ g->texts, data };
-	g->texts = x;
-	g->owned += n;
+	*x = (struct text){ lazy->texts, data };
+	lazy->texts = x;
+	lazy->owned += n;
 	return 0;
 }
 

@@ -33,8 +33,8 @@ static void moved(const struct node_list *c)
 
 		if (n->kind != NODE_DIR)
 			continue;
-		if (n->gated)
-			n->gate->dir = n;
+		if (n->is_lazy)
+			n->lazy->dir = n;
 		below = node_children(n);
 		for (size_t k = 0; k < below->n; k++)
 			below->list[k].parent = n;
@@ -45,7 +45,7 @@ static void moved(const struct node_list *c)
 static int make_room(struct tree *t, struct node *dir)
 {
 	struct node_list *c = node_children(dir);
-	struct gate *g = node_gate_above(dir);
+	struct lazy_dir *lazy = node_lazy_above(dir);
 	uint8_t room = 2;
 	struct node *list;
 	int r;
@@ -58,7 +58,7 @@ static int make_room(struct tree *t, struct node *dir)
 		return 0;
 	while (1U << room <= c->n)
 		room++;
-	r = gate_take(t, g,
+	r = lazy_take(t, lazy,
 		      (1ULL << room) * sizeof(*list) - (dir->room ? c->n * sizeof(*list) : 0));
 	if (r < 0)
 		return r;
@@ -80,7 +80,7 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, 
 	     struct node **ret)
 {
 	struct node_list *c = node_children(parent);
-	struct gate *g = node_gate_above(parent);
+	struct lazy_dir *lazy = node_lazy_above(parent);
 	struct arena *a = node_arena(t, parent);
 	char *copy;
 	struct node *n;
@@ -99,35 +99,35 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, 
 	n->ino = (uint32_t)++t->last_ino;
 	t->n_nodes++;
 	c->n_dirs += kind == NODE_DIR;
-	if (g)
-		g->nodes++;
+	if (lazy)
+		lazy->nodes++;
 	*ret = n;
 	return 0;
 }
 
-int tree_set_gate(struct tree *t, struct node *dir)
+int tree_set_lazy(struct tree *t, struct node *dir)
 {
-	struct gate *g = arena_alloc(node_arena(t, dir), sizeof(*g));
+	struct lazy_dir *lazy = arena_alloc(node_arena(t, dir), sizeof(*lazy));
 
-	if (!g)
+	if (!lazy)
 		return -ENOMEM;
-	*g = (struct gate){ .dir = dir, .arena.budget = t->budget };
-	dir->gate = g;
-	dir->gated = true;
+	*lazy = (struct lazy_dir){ .dir = dir, .arena.budget = t->budget };
+	dir->lazy = lazy;
+	dir->is_lazy = true;
 	return 0;
 }
 
-/* Frees what is behind a gate but its nodes. */
-static void gate_empty(struct tree *t, struct gate *g)
+/* Frees what a lazy directory owns but its nodes. */
+static void lazy_empty(struct tree *t, struct lazy_dir *lazy)
 {
-	for (struct text *x = g->texts; x; x = x->next)
+	for (struct text *x = lazy->texts; x; x = x->next)
 		free(x->data);
-	arena_free(&g->arena);
-	t->n_nodes -= g->nodes;
-	t->owned -= g->owned;
-	budget_give(t->budget, g->cost);
-	g->texts = NULL;
-	g->nodes = g->owned = g->cost = 0;
+	arena_free(&lazy->arena);
+	t->n_nodes -= lazy->nodes;
+	t->owned -= lazy->owned;
+	budget_give(t->budget, lazy->cost);
+	lazy->texts = NULL;
+	lazy->nodes = lazy->owned = lazy->cost = 0;
 }
 
 void tree_clear(struct tree *t, struct node *dir)
@@ -143,8 +143,8 @@ void tree_clear(struct tree *t, struct node *dir)
 		}
 		if (c && n->owns_list)
 			free(c->list);
-		if (c && n->gated)
-			gate_empty(t, n->gate);
+		if (c && n->is_lazy)
+			lazy_empty(t, n->lazy);
 		if (c) {
 			*c = (struct node_list){ 0 };
 			n->owns_list = false;
@@ -163,9 +163,9 @@ void tree_free(struct tree *t)
 	if (!t)
 		return;
 	top = &t->root->plain;
-	/* below it, only what is behind gates has allocations of its own */
+	/* below it, only lazy directories have allocations of their own */
 	for (size_t i = 0; t->nodes && i < top->n; i++)
-		if (top->list[i].kind == NODE_DIR && top->list[i].gated)
+		if (top->list[i].kind == NODE_DIR && top->list[i].is_lazy)
 			tree_clear(t, &top->list[i]);
 	if (t->nodes && t->root->owns_list)
 		free(top->list);
@@ -201,7 +201,7 @@ void tree_finish(struct node *top)
 		struct node_list *c = n->kind == NODE_DIR ? node_children(n) : NULL;
 		struct node *list;
 
-		if (!c || (n->gated && n != top))
+		if (!c || (n->is_lazy && n != top))
 			continue;
 		if (n->room && (list = array_fit(c->list, c->n, sizeof(*list))) != c->list) {
 			c->list = list;
@@ -237,7 +237,7 @@ struct node *tree_find(const struct tree *t, const char *path)
 	while (at && *path) {
 		size_t len = strcspn(path, "/");
 
-		if (len == 0 || len > MAX_COMPONENT || (at->kind == NODE_DIR && at->gated))
+		if (len == 0 || len > MAX_COMPONENT || (at->kind == NODE_DIR && at->is_lazy))
 			return NULL;
 		memcpy(name, path, len);
 		name[len] = '\0';
@@ -249,7 +249,7 @@ struct node *tree_find(const struct tree *t, const char *path)
 
 struct node *tree_next(const struct node *top, struct node *node)
 {
-	if (node->kind == NODE_DIR && (!node->gated || node == top) && node_children(node)->n > 0)
+	if (node->kind == NODE_DIR && (!node->is_lazy || node == top) && node_children(node)->n > 0)
 		return node_children(node)->list;
 	for (; node != top; node = node->parent) {
 		const struct node_list *c = node_children(node->parent);

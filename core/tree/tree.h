@@ -6,8 +6,8 @@
  * what is put together from several (a view) is many. So one way of reading serves all files, and
  * nothing that is shown is copied to be shown.
  *
- * Built by one thread, then immutable: no lock. What is below a directory with a gate is built later,
- * by the one job of that gate, and touched by nobody else before the gate is open.
+ * Built by one thread, then immutable: no lock. What is below a lazy directory is built later,
+ * by the one job of that directory, and touched by nobody else before the job is done.
  *
  * Memory: a node takes 40 bytes, and those of one directory stand in one array, sorted by name. Names of
  * files point into MANIFEST; those of directories, and all that a view needs, are in arenas.
@@ -69,7 +69,7 @@ struct node_list {
 };
 
 /* The state of a lazy directory, whose children are made at the first lookup. */
-struct gate {
+struct lazy_dir {
 	struct node_list children;
 	struct object *object; /* they are there once this is verified */
 	struct node *dir;
@@ -83,8 +83,8 @@ struct node {
 	const char *name;    /* one component; "" for the root */
 	struct node *parent; /* the root's is itself */
 	union {
-		struct node_list plain; /* a directory, not gated */
-		struct gate *gate;
+		struct node_list plain; /* a directory that is not lazy */
+		struct lazy_dir *lazy;
 		struct {
 			const struct entry *entry; /* of the container; NULL: `object` is set */
 			struct object *object;	   /* of an entry: made at first use */
@@ -107,7 +107,7 @@ struct node {
 	/* compilers read the kind together with the flags, so `mark` does not stand between them */
 	uint8_t kind;	    /* enum node_kind */
 	bool owns_list : 1; /* its array was malloc'ed for it */
-	bool gated : 1;
+	bool is_lazy : 1;
 	bool has_body : 1;  /* a file that is not simply the bytes of an object */
 	bool of_tensor : 1; /* of a body: the rest is where the tensor says */
 	bool nested : 1;    /* a directory that shows a nested tensor */
@@ -122,7 +122,7 @@ struct tree {
 	struct node *nodes;	    /* those that tree_build() has made */
 	size_t n_places;	    /* in `nodes`; those without a name are free */
 	size_t spare;		    /* free places behind those of the root */
-	struct arena arena;	    /* of what is behind no gate */
+	struct arena arena;	    /* of all that is not below a lazy directory */
 	uint64_t files, bytes;	    /* that tree_build() has made */
 	_Atomic uint64_t last_ino;
 	_Atomic uint64_t n_nodes;
@@ -153,22 +153,22 @@ int tree_build(struct tree *t, const struct tree_paths *paths, uint64_t nodes, t
 	       void *ctx);
 
 /*
- * A new node below `parent`: the root, or a directory behind a gate. The name is copied; it must be new
+ * A new node below `parent`: the root, or a directory below a lazy one. The name is copied; it must be new
  * there. Moves the other nodes of that directory. 0, -ENOMEM, or -EFBIG over MAX_NODES or the budget.
  */
 int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
 	     struct node **ret);
 
-/* Gives a new directory a gate. 0 or -ENOMEM. */
-int tree_set_gate(struct tree *t, struct node *dir);
+/* Makes a new directory lazy. 0 or -ENOMEM. */
+int tree_set_lazy(struct tree *t, struct node *dir);
 
-/* Frees all that is below a directory with a gate. */
+/* Frees all that is below a lazy directory. */
 void tree_clear(struct tree *t, struct node *dir);
 
 /* Sorts a directory, so that it can be searched. Moves its nodes. */
 void tree_sort(struct node *dir);
 
-/* Sorts all that is below a gate, and frees the places that are left. */
+/* Sorts all that is below a lazy directory, and frees the places that are left. */
 void tree_finish(struct node *dir);
 
 /* Gives a file an entry of the container. Its object is made at first use. */
@@ -201,19 +201,19 @@ int tree_own(struct tree *t, struct node *below, void *data, uint64_t n);
 
 static inline struct node_list *node_children(const struct node *dir)
 {
-	return dir->gated ? &dir->gate->children : (struct node_list *)&dir->plain;
+	return dir->is_lazy ? &dir->lazy->children : (struct node_list *)&dir->plain;
 }
 
-/* The gate to pass before the children of a directory are there; NULL: none. */
-static inline struct object *node_gate(const struct node *dir)
+/* The object that has to be verified before the children of a directory are there; NULL: none. */
+static inline struct object *node_lazy_object(const struct node *dir)
 {
-	return dir->kind == NODE_DIR && dir->gated ? dir->gate->object : NULL;
+	return dir->kind == NODE_DIR && dir->is_lazy ? dir->lazy->object : NULL;
 }
 
 struct tree *node_tree(const struct node *n);
 
-/* The gate that a node is behind, or its own; NULL: none. */
-struct gate *node_gate_above(const struct node *n);
+/* The lazy directory that a node is below, or the node itself; NULL: none. */
+struct lazy_dir *node_lazy_above(const struct node *n);
 
 /* Seconds since 1970. */
 int64_t node_mtime(const struct node *n);
@@ -247,7 +247,7 @@ int node_make_object(struct node *file);
 /* The child of that name, or NULL. `dir` must be sorted. */
 struct node *tree_child(const struct node *dir, const char *name);
 
-/* The node at a path from the root ("" is the root), or NULL. Follows no symlink, passes no gate. */
+/* The node at a path from the root ("" is the root), or NULL. Follows no symlink, enters no lazy directory. */
 struct node *tree_find(const struct tree *t, const char *path);
 
 /*
@@ -258,7 +258,7 @@ struct node *tree_resolve(struct node *node);
 
 /*
  * The next node in depth-first order below `top`, or NULL: tree_next(top, top) is the first. Goes
- * through no gate but that of `top`.
+ * into no lazy directory but `top`.
  */
 struct node *tree_next(const struct node *top, struct node *node);
 

@@ -15,9 +15,9 @@ struct view_kept {
 };
 
 /* A directory that is filled at its first lookup. */
-struct lazy_dir {
+struct view_dir {
 	struct views *v;
-	struct gate *gate;
+	struct lazy_dir *lazy;
 	view_make_fn *make;
 	void *ctx;
 	char path[]; /* for the log */
@@ -66,14 +66,14 @@ static int refuse(struct views *v, struct node *dir)
 
 static int fill(void *ctx, struct making *m)
 {
-	struct lazy_dir *lazy = ctx;
-	struct node *dir = lazy->gate->dir;
-	int r = lazy->make(lazy->v, dir, m, lazy->ctx);
+	struct view_dir *view = ctx;
+	struct node *dir = view->lazy->dir;
+	int r = view->make(view->v, dir, m, view->ctx);
 
 	if (r < 0)
-		tree_clear(lazy->v->options.tree, dir); /* the next attempt starts over */
+		tree_clear(view->v->options.tree, dir); /* the next attempt starts over */
 	if (r == -EFBIG)
-		r = refuse(lazy->v, dir);
+		r = refuse(view->v, dir);
 	if (r < 0)
 		return r;
 	tree_finish(dir);
@@ -86,23 +86,23 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 {
 	char path[MAX_PATH_LEN + 1];
 	struct node *dir;
-	struct lazy_dir *lazy;
+	struct view_dir *view;
 	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
 
 	if (r == 0)
-		r = tree_set_gate(v->options.tree, dir);
+		r = tree_set_lazy(v->options.tree, dir);
 	if (r < 0)
 		return r;
 	tree_path(dir, path);
-	lazy = malloc(sizeof(*lazy) + strlen(path) + 1);
-	if (!lazy)
+	view = malloc(sizeof(*view) + strlen(path) + 1);
+	if (!view)
 		return -ENOMEM;
-	*lazy = (struct lazy_dir){ v, dir->gate, make, ctx };
-	strcpy(lazy->path, path);
-	r = view_keep(v, lazy, free);
+	*view = (struct view_dir){ v, dir->lazy, make, ctx };
+	strcpy(view->path, path);
+	r = view_keep(v, view, free);
 	if (r == 0)
-		r = object_add_derived(v->options.store, lazy->path, 0, fill, lazy,
-				       &dir->gate->object);
+		r = object_add_derived(v->options.store, view->path, 0, fill, view,
+				       &dir->lazy->object);
 	if (r == 0 && ret)
 		*ret = dir;
 	return r;

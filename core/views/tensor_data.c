@@ -182,7 +182,7 @@ static int list_problems(struct views *v, struct view_json *j)
 /* The text of index.json. Problems found later, by other views, do not change it. */
 static int write_index(struct views *v, struct making *m, void *ctx, struct view_json *j)
 {
-	const struct gate *gate = ctx;
+	const struct lazy_dir *lazy = ctx;
 	struct index_toml *tensors = v->index.tensors;
 	int r = 0;
 
@@ -199,7 +199,7 @@ static int write_index(struct views *v, struct making *m, void *ctx, struct view
 		}
 		r = view_data_any(v, t, &data);
 		if (r == 0)
-			r = list_plain(j, gate->dir, t,
+			r = list_plain(j, lazy->dir, t,
 				       data.len == OBJECT_NO_SIZE ? VIEW_JSON_UNKNOWN : data.len);
 		else if (r == -EBADMSG)
 			r = 0;
@@ -209,13 +209,13 @@ static int write_index(struct views *v, struct making *m, void *ctx, struct view
 
 static int add_index(struct views *v, struct node *dir)
 {
-	const struct view_index index = { .write = write_index, .ctx = dir->gate, .lock = true };
+	const struct view_index index = { .write = write_index, .ctx = dir->lazy, .lock = true };
 	struct view_json j;
 	int r;
 
 	tree_sort(dir);
 	view_json_begin(&j, NULL, NULL);
-	r = write_index(v, v->making, dir->gate, &j);
+	r = write_index(v, v->making, dir->lazy, &j);
 	if (r == 0)
 		r = view_json_end(&j);
 	view_json_free(&j);

@@ -71,7 +71,7 @@ static int add_in_place(struct views *v, struct node *top, struct node *file)
 	for (char *p = path; r == 0 && (slash = strchr(p, '/')); p = slash + 1) {
 		*slash = '\0';
 		child = find_dir(top, at, p);
-		if (child && (child->kind != NODE_DIR || child->gated))
+		if (child && (child->kind != NODE_DIR || child->is_lazy))
 			return no_views(child, tree_path(file, full));
 		if (!child)
 			r = tree_add(v->options.tree, at, p, strlen(p), NODE_DIR, &child);
@@ -86,7 +86,7 @@ static int add_in_place(struct views *v, struct node *top, struct node *file)
 	r = view_add_dir(v, at, file->name, view_make_safetensors, safetensors_object(file),
 			 &child);
 	if (r == 0)
-		object_depend(node_gate(child), safetensors_object(file));
+		object_depend(node_lazy_object(child), safetensors_object(file));
 	return r;
 }
 

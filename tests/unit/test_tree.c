@@ -170,10 +170,10 @@ static void test_add_to_root(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		struct node *n = add(t, t->root, names[i], NODE_DIR);
 
-		assert_int_equal(tree_set_gate(t, n), 0);
-		assert_ptr_equal(n->gate->dir, n);
+		assert_int_equal(tree_set_lazy(t, n), 0);
+		assert_ptr_equal(n->lazy->dir, n);
 		tree_sort(t->root);
-		assert_ptr_equal(tree_child(t->root, names[i])->gate->dir,
+		assert_ptr_equal(tree_child(t->root, names[i])->lazy->dir,
 				 tree_child(t->root, names[i]));
 		add(t, tree_child(t->root, names[i]), "below", NODE_FILE);
 		tree_sort(t->root);
@@ -184,7 +184,7 @@ static void test_add_to_root(void **state)
 }
 
 /* Directories behind a gate grow, are sorted, finished, emptied and filled again. */
-static void test_gate(void **state)
+static void test_lazy(void **state)
 {
 	struct tree *t;
 	struct node *top, *dir, *n;
@@ -193,7 +193,7 @@ static void test_gate(void **state)
 	(void)state;
 	assert_int_equal(tree_new(0, &t), 0);
 	top = add(t, t->root, "views", NODE_DIR);
-	assert_int_equal(tree_set_gate(t, top), 0);
+	assert_int_equal(tree_set_lazy(t, top), 0);
 	for (size_t count = 0; count < 300; count = count * 2 + 1) {
 		for (size_t i = 0; i < count; i++) {
 			snprintf(name, sizeof(name), "%03zu", i * 7 % 307);
@@ -202,7 +202,7 @@ static void test_gate(void **state)
 				snprintf(name, sizeof(name), "%zu", 20 - k);
 				n = add(t, dir, name, k % 2 ? NODE_DIR : NODE_FILE);
 				if (k % 2)
-					assert_int_equal(tree_set_gate(t, n), 0);
+					assert_int_equal(tree_set_lazy(t, n), 0);
 			}
 		}
 		tree_finish(top);
@@ -215,7 +215,7 @@ static void test_gate(void **state)
 				snprintf(name, sizeof(name), "%zu", 20 - k);
 				n = tree_child(dir, name);
 				assert_ptr_equal(n->parent, dir);
-				assert_true(!n->gated || n->gate->dir == n);
+				assert_true(!n->is_lazy || n->lazy->dir == n);
 			}
 		}
 		n = add(t, top, "late", NODE_FILE); /* also when it is full */
@@ -385,7 +385,7 @@ static void test_owned(void **state)
 	(void)state;
 	assert_int_equal(tree_new(0, &t), 0);
 	dir = add(t, t->root, "d", NODE_DIR);
-	assert_int_equal(tree_set_gate(t, dir), 0);
+	assert_int_equal(tree_set_lazy(t, dir), 0);
 	nodes = t->n_nodes;
 	for (size_t n = 1; n <= 2; n++) {
 		struct extent e = { .literal = must(calloc(1, n)), .len = n };
@@ -418,7 +418,7 @@ static void test_budget(void **state)
 	assert_int_equal(tree_new(0, &t), 0);
 	t->budget = &budget;
 	dir = add(t, t->root, "d", NODE_DIR);
-	assert_int_equal(tree_set_gate(t, dir), 0);
+	assert_int_equal(tree_set_lazy(t, dir), 0);
 	for (size_t round = 0; round < 2; round++) {
 		size_t i;
 
@@ -517,7 +517,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_paths),	    cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_add_to_root), cmocka_unit_test(test_gate),
+		cmocka_unit_test(test_add_to_root), cmocka_unit_test(test_lazy),
 		cmocka_unit_test(test_equal_names), cmocka_unit_test(test_extents),
 		cmocka_unit_test(test_of_tensor),   cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_max_nodes),   cmocka_unit_test(test_owned),
