@@ -99,7 +99,7 @@ static ssize_t stored_read(struct stream *s, void *ret_buf, size_t n)
 /* ---- zstd ---- */
 
 /* Each block begins with its size, as far as it was counted. */
-#define BLOCK_HEAD 16
+#define SIZE_BEFORE 16
 
 static void *zstd_alloc(void *ctx, size_t n)
 {
@@ -110,19 +110,19 @@ static void *zstd_alloc(void *ctx, size_t n)
 		d->refused = n;
 		return NULL;
 	}
-	block = n < SIZE_MAX - BLOCK_HEAD ? malloc(BLOCK_HEAD + n) : NULL;
+	block = n < SIZE_MAX - SIZE_BEFORE ? malloc(SIZE_BEFORE + n) : NULL;
 	if (!block) {
 		budget_drop(d->budget, n);
 		return NULL;
 	}
 	*block = d->budget ? n : 0;
-	return (char *)block + BLOCK_HEAD;
+	return (char *)block + SIZE_BEFORE;
 }
 
 static void zstd_free(void *ctx, void *p)
 {
 	const struct decoder *d = ctx;
-	uint64_t *block = p ? (uint64_t *)((char *)p - BLOCK_HEAD) : NULL;
+	uint64_t *block = p ? (uint64_t *)((char *)p - SIZE_BEFORE) : NULL;
 
 	if (block)
 		budget_drop(d->budget, *block);

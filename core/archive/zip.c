@@ -228,24 +228,24 @@ static int check_entry(struct source *from, uint64_t base, const struct entry *e
 		       const char **ret_fault)
 {
 	uint64_t at = e->header - base;
-	uint8_t head[512], *rest = NULL;
-	size_t have = (size_t)MIN(entry_end(e) - e->header, sizeof(head)), more;
+	uint8_t header[512], *rest = NULL;
+	size_t have = (size_t)MIN(entry_end(e) - e->header, sizeof(header)), more;
 	const char *fault;
 	int r;
 
 	have = (size_t)MIN(have, from->size - MIN(at, from->size));
 	if (have < LOCAL_SIZE)
 		return -ENODATA;
-	r = source_pread(from, head, have, at);
+	r = source_pread(from, header, have, at);
 	if (r < 0)
 		return r;
-	if (get_le32(head) != LOCAL_SIG)
+	if (get_le32(header) != LOCAL_SIG)
 		return at_fault(ret_fault, "has no local header where the central directory says");
-	more = (size_t)get_le16(head + 26) + get_le16(head + 28);
+	more = (size_t)get_le16(header + 26) + get_le16(header + 28);
 	if (more > entry_end(e) - e->header - LOCAL_SIZE)
 		return at_fault(ret_fault, "overlaps what follows it");
 	if (LOCAL_SIZE + more <= have) {
-		fault = check_local(e, head, head + LOCAL_SIZE);
+		fault = check_local(e, header, header + LOCAL_SIZE);
 	} else {
 		/* a part that was cut for the local header has no room for a longer one */
 		if (LOCAL_SIZE + more > from->size - at)
@@ -254,7 +254,7 @@ static int check_entry(struct source *from, uint64_t base, const struct entry *e
 		if (!rest)
 			return -ENOMEM;
 		r = source_pread(from, rest, more, at + LOCAL_SIZE);
-		fault = r < 0 ? NULL : check_local(e, head, rest);
+		fault = r < 0 ? NULL : check_local(e, header, rest);
 		free(rest);
 		if (r < 0)
 			return r;

@@ -170,7 +170,7 @@ int box_close(const struct box_of *b, uint8_t ret_lock[BOX_LOCK_SIZE])
 
 	if (r == 0 && (random_bytes(ret_lock, NONCE_SIZE) < 0 ||
 		       EVP_EncryptInit_ex(ctx, cipher, NULL, b->key, ret_lock) != 1 ||
-		       EVP_EncryptUpdate(ctx, NULL, &n, b->head, (int)b->n_head) != 1 ||
+		       EVP_EncryptUpdate(ctx, NULL, &n, b->header, (int)b->n_header) != 1 ||
 		       EVP_EncryptUpdate(ctx, b->data, &n, b->data, (int)b->n) != 1 ||
 		       EVP_EncryptFinal_ex(ctx, NULL, &n) != 1 ||
 		       EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, TAG_SIZE, mac) != 1))
@@ -189,7 +189,7 @@ int box_open(const struct box_of *b, const uint8_t lock[BOX_LOCK_SIZE])
 
 	memcpy(mac, lock + NONCE_SIZE, TAG_SIZE);
 	if (r == 0 && (EVP_DecryptInit_ex(ctx, cipher, NULL, b->key, lock) != 1 ||
-		       EVP_DecryptUpdate(ctx, NULL, &n, b->head, (int)b->n_head) != 1 ||
+		       EVP_DecryptUpdate(ctx, NULL, &n, b->header, (int)b->n_header) != 1 ||
 		       EVP_DecryptUpdate(ctx, b->data, &n, b->data, (int)b->n) != 1 ||
 		       EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, TAG_SIZE, mac) != 1 ||
 		       EVP_DecryptFinal_ex(ctx, NULL, &n) != 1))

@@ -53,16 +53,16 @@ void tag_abort(struct tag *tag);			     /* NULL-safe */
 
 struct box_of {
 	const uint8_t *key; /* KEY_SIZE bytes */
-	const void *head;   /* is authenticated with the data */
-	size_t n_head;
+	const void *header; /* is authenticated with the data */
+	size_t n_header;
 	void *data; /* is encrypted in place */
-	size_t n;   /* at most INT_MAX, as n_head */
+	size_t n;   /* at most INT_MAX, as n_header */
 };
 
 /* Encrypts under a new random nonce. 0, -ENOMEM or -EIO. */
 int box_close(const struct box_of *box, uint8_t ret_lock[BOX_LOCK_SIZE]);
 
-/* 0; -EBADMSG: the key, the head, the data or the lock is another one; -ENOMEM. */
+/* 0; -EBADMSG: the key, the header, the data or the lock is another one; -ENOMEM. */
 int box_open(const struct box_of *box, const uint8_t lock[BOX_LOCK_SIZE]);
 
 /* A key for one purpose, from a secret one of KEY_SIZE bytes. 0 or -EIO. */

@@ -78,7 +78,7 @@ int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, struct
 static int sidecar_read(struct cache_fill *f)
 {
 	char name[SIDECAR_NAME_SIZE], *validator = NULL;
-	uint8_t head[SIDECAR_HEADER];
+	uint8_t header[SIDECAR_HEADER];
 	struct stat st;
 	uint32_t n;
 	int fd, r;
@@ -87,10 +87,10 @@ static int sidecar_read(struct cache_fill *f)
 	r = cache_open_file(f->cache->partial, name, O_RDWR, &fd);
 	if (r < 0)
 		return r == -ENOENT || r == -EISDIR ? 0 : r;
-	if (fstat(fd, &st) < 0 || pread_full(fd, head, sizeof(head), 0) < 0 ||
-	    memcmp(head, SIDECAR_MAGIC, 8) != 0)
+	if (fstat(fd, &st) < 0 || pread_full(fd, header, sizeof(header), 0) < 0 ||
+	    memcmp(header, SIDECAR_MAGIC, 8) != 0)
 		goto bad;
-	n = get_le32(head + 16);
+	n = get_le32(header + 16);
 	if (n == 0 || n > MAX_CACHE_VALIDATOR || st.st_size != (off_t)SIDECAR_HEADER + n)
 		goto bad;
 	validator = calloc(1, (size_t)n + 1);
@@ -101,7 +101,7 @@ static int sidecar_read(struct cache_fill *f)
 	if (pread_full(fd, validator, n, SIDECAR_HEADER) < 0 || strlen(validator) != n)
 		goto bad;
 	f->sidecar = fd;
-	f->len = get_le64(head + SIDECAR_LEN_AT);
+	f->len = get_le64(header + SIDECAR_LEN_AT);
 	f->validator = validator;
 	return 0;
 bad:
@@ -129,15 +129,15 @@ static int sidecar_remove(struct cache_fill *f)
 static int sidecar_write(struct cache_fill *f, const char *validator, size_t n)
 {
 	char name[SIDECAR_NAME_SIZE], tmp[HEX_SIZE];
-	uint8_t head[SIDECAR_HEADER] = SIDECAR_MAGIC;
+	uint8_t header[SIDECAR_HEADER] = SIDECAR_MAGIC;
 	int fd, r;
 
 	r = cache_tmp_create(f->cache, tmp, &fd);
 	if (r < 0)
 		return r;
-	put_le32(head + 16, (uint32_t)n);
+	put_le32(header + 16, (uint32_t)n);
 	cache_sidecar_name(f->sha256, name);
-	r = pwrite_full(fd, head, sizeof(head), 0);
+	r = pwrite_full(fd, header, sizeof(header), 0);
 	if (r == 0)
 		r = pwrite_full(fd, validator, n, SIDECAR_HEADER);
 	if (r == 0 && renameat(f->cache->tmp, tmp, f->cache->partial, name) < 0)

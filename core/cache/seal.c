@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seals: the tags of verified bytes. A seal is a head and the tags, encrypted and authenticated with a key
+ * Seals: the tags of verified bytes. A seal is a header and the tags, encrypted and authenticated with a key
  * that only this cache has. Whatever is in its place (another object's seal, one of another cache, a torn
  * one) does not open, is removed, and costs its reader a hash.
  *
@@ -20,8 +20,8 @@
 #include "cache/internal.h"
 
 #define MAGIC "cartonfs seal 1"
-#define HEAD_SIZE 64
-#define TAGS_AT (HEAD_SIZE + BOX_LOCK_SIZE)
+#define HEADER_SIZE 64
+#define TAGS_AT (HEADER_SIZE + BOX_LOCK_SIZE)
 
 /* ---- the secret ---- */
 
@@ -95,12 +95,12 @@ static size_t tags_size(uint64_t size)
 	return (size_t)((size + TAG_BLOCK - 1) / TAG_BLOCK) * TAG_SIZE;
 }
 
-static void write_head(uint8_t head[HEAD_SIZE], const uint8_t sha256[32], uint64_t size)
+static void write_header(uint8_t header[HEADER_SIZE], const uint8_t sha256[32], uint64_t size)
 {
-	memcpy(head, MAGIC, 16);
-	memcpy(head + 16, sha256, 32);
-	put_le64(head + 48, size);
-	put_le64(head + 56, TAG_BLOCK);
+	memcpy(header, MAGIC, 16);
+	memcpy(header + 16, sha256, 32);
+	put_le64(header + 48, size);
+	put_le64(header + 56, TAG_BLOCK);
 }
 
 /* `all` is a whole seal: its tags are encrypted or decrypted in place. */
@@ -108,10 +108,10 @@ static int with_box(struct cache *c, uint8_t *all, uint64_t size,
 		    int (*fn)(const struct box_of *box, uint8_t *lock))
 {
 	uint8_t key[KEY_SIZE];
-	struct box_of box = { key, all, HEAD_SIZE, all + TAGS_AT, tags_size(size) };
+	struct box_of box = { key, all, HEADER_SIZE, all + TAGS_AT, tags_size(size) };
 	int r = key_derive(c->secret, "seals", key);
 
-	return r < 0 ? r : fn(&box, all + HEAD_SIZE);
+	return r < 0 ? r : fn(&box, all + HEADER_SIZE);
 }
 
 static int open_box(const struct box_of *box, uint8_t *lock)
@@ -137,7 +137,7 @@ int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
 	if (!all)
 		return -ENOMEM;
 	hex_encode(sha256, 32, name);
-	write_head(all, sha256, size);
+	write_header(all, sha256, size);
 	memcpy(all + TAGS_AT, tags, n - TAGS_AT);
 	r = with_box(c, all, size, box_close);
 	if (r == 0)
@@ -150,15 +150,15 @@ int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
 static int read_seal(struct cache *c, int fd, const uint8_t sha256[32], uint64_t size,
 		     uint8_t **ret_all)
 {
-	uint8_t head[HEAD_SIZE], want[HEAD_SIZE], *all;
+	uint8_t header[HEADER_SIZE], want[HEADER_SIZE], *all;
 	struct stat st;
-	int r = fstat(fd, &st) < 0 ? -errno : pread_full(fd, head, HEAD_SIZE, 0);
+	int r = fstat(fd, &st) < 0 ? -errno : pread_full(fd, header, HEADER_SIZE, 0);
 
 	if (r < 0)
 		return r == -ENODATA ? -EBADMSG : r;
-	write_head(want, sha256, size == UINT64_MAX ? get_le64(head + 48) : size);
+	write_header(want, sha256, size == UINT64_MAX ? get_le64(header + 48) : size);
 	size = get_le64(want + 48);
-	if (memcmp(head, want, HEAD_SIZE) != 0 || size < MIN_SEALED || size > MAX_SEALED ||
+	if (memcmp(header, want, HEADER_SIZE) != 0 || size < MIN_SEALED || size > MAX_SEALED ||
 	    (uint64_t)st.st_size != TAGS_AT + tags_size(size))
 		return -EBADMSG;
 	all = malloc((size_t)st.st_size);
@@ -166,7 +166,7 @@ static int read_seal(struct cache *c, int fd, const uint8_t sha256[32], uint64_t
 		return -ENOMEM;
 	r = pread_full(fd, all, (size_t)st.st_size, 0);
 	/* what was compared may have been changed since */
-	memcpy(all, want, HEAD_SIZE);
+	memcpy(all, want, HEADER_SIZE);
 	if (r == 0)
 		r = with_box(c, all, size, open_box);
 	if (r == 0)

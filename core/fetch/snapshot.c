@@ -129,15 +129,15 @@ void cached_ranges_trim(struct cached_ranges *h, uint64_t max)
 /* Appends all ranges, in their order. 0; -EFBIG: some had to give way, or the buffer is full; -ENOMEM. */
 static int save(struct cached_ranges *h, struct buf *to)
 {
-	uint8_t head[RECORD_HEADER];
+	uint8_t header[RECORD_HEADER];
 	int r;
 
 	pthread_mutex_lock(&h->lock);
 	r = h->dropped ? -EFBIG : 0;
 	for (size_t i = 0; i < h->n && r == 0; i++) {
-		put_le64(head, h->list[i].off);
-		put_le64(head + 8, h->list[i].n);
-		r = buf_add(to, head, sizeof(head));
+		put_le64(header, h->list[i].off);
+		put_le64(header + 8, h->list[i].n);
+		r = buf_add(to, header, sizeof(header));
 		if (r == 0)
 			r = buf_add(to, h->list[i].data, h->list[i].n);
 	}
@@ -186,12 +186,12 @@ static int store(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const s
 
 int snapshot_write(const struct snapshot *s, struct buf *to)
 {
-	uint8_t head[HEADER] = MAGIC;
+	uint8_t header[HEADER] = MAGIC;
 	int r;
 
-	put_le64(head + SIZE_AT, s->size);
-	put_le64(head + MTIME_AT, (uint64_t)s->mtime);
-	r = buf_add(to, head, sizeof(head));
+	put_le64(header + SIZE_AT, s->size);
+	put_le64(header + MTIME_AT, (uint64_t)s->mtime);
+	r = buf_add(to, header, sizeof(header));
 	return r < 0 ? r : save(s->ranges, to);
 }
 
@@ -240,15 +240,15 @@ static int take(struct loading *l, void *ret_buf, size_t n)
 
 static int load_range(struct loading *l, struct cached_ranges *to)
 {
-	uint8_t head[RECORD_HEADER];
+	uint8_t header[RECORD_HEADER];
 	uint64_t off, n;
 	char *data;
-	int r = take(l, head, sizeof(head));
+	int r = take(l, header, sizeof(header));
 
 	if (r < 0)
 		return r;
-	off = get_le64(head);
-	n = get_le64(head + 8);
+	off = get_le64(header);
+	n = get_le64(header + 8);
 	if (n > l->from->size - l->at)
 		return -EBADMSG;
 	data = malloc(n ? n : 1);
@@ -261,10 +261,10 @@ static int load_range(struct loading *l, struct cached_ranges *to)
 
 static int load_all(struct loading *l, const uint8_t sha256[SHA256_SIZE], struct snapshot *ret)
 {
-	uint8_t head[HEADER] = { 0 }, found[SHA256_SIZE];
-	int r = l->from->size > MAX_SNAPSHOT ? -EFBIG : take(l, head, sizeof(head));
+	uint8_t header[HEADER] = { 0 }, found[SHA256_SIZE];
+	int r = l->from->size > MAX_SNAPSHOT ? -EFBIG : take(l, header, sizeof(header));
 
-	if (r == 0 && memcmp(head, MAGIC, SIZE_AT) != 0)
+	if (r == 0 && memcmp(header, MAGIC, SIZE_AT) != 0)
 		r = -EBADMSG;
 	while (r == 0 && l->at < l->from->size)
 		r = load_range(l, ret->ranges);
@@ -272,8 +272,8 @@ static int load_all(struct loading *l, const uint8_t sha256[SHA256_SIZE], struct
 		r = sha256_final(l->hash, found);
 	if (r == 0 && memcmp(found, sha256, SHA256_SIZE) != 0)
 		r = -EBADMSG;
-	ret->size = get_le64(head + SIZE_AT);
-	ret->mtime = (int64_t)get_le64(head + MTIME_AT);
+	ret->size = get_le64(header + SIZE_AT);
+	ret->mtime = (int64_t)get_le64(header + MTIME_AT);
 	return r;
 }
 

@@ -41,25 +41,25 @@ __attribute__((format(printf, 2, 3))) static int bad(uint64_t off, const char *f
 
 static int parse_header(struct reader *rd)
 {
-	uint8_t head[HEADER_SIZE];
+	uint8_t header[HEADER_SIZE];
 	struct chunks *c = rd->c;
 	uint64_t n;
 	int r;
 
 	if (rd->size < HEADER_SIZE)
 		return bad(rd->size, "ends in its header of %d bytes", HEADER_SIZE);
-	r = rd->read(rd->ctx, head, sizeof(head), 0);
+	r = rd->read(rd->ctx, header, sizeof(header), 0);
 	if (r < 0)
 		return r;
-	if (memcmp(head, MAGIC, MAGIC_SIZE) != 0)
+	if (memcmp(header, MAGIC, MAGIC_SIZE) != 0)
 		return bad(0, "does not begin with \"cartonfs-chunks\" and a newline");
-	if (get_le64(head + 16) != VERSION) {
+	if (get_le64(header + 16) != VERSION) {
 		bad(16, "version is %llu; only %d is supported",
-		    (unsigned long long)get_le64(head + 16), VERSION);
+		    (unsigned long long)get_le64(header + 16), VERSION);
 		return -EOPNOTSUPP;
 	}
-	n = get_le64(head + 24);
-	c->n_chunks = get_le64(head + 32);
+	n = get_le64(header + 24);
+	c->n_chunks = get_le64(header + 32);
 	if (n > MAX_ENTRIES) {
 		bad(24, "lists %llu files; the limit is %d", (unsigned long long)n, MAX_ENTRIES);
 		return -EFBIG;

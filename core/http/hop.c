@@ -65,22 +65,22 @@ static bool coding_known(const char *coding)
 /* Checks the headers of the final response: 0, or -errno with the reason. */
 static int check_body(struct http_stream *s, const char **ret_why)
 {
-	const struct http_head *head = &s->response_head;
-	const struct http_response *response = &head->response;
+	const struct http_header *header = &s->response_header;
+	const struct http_response *response = &header->response;
 	int64_t part = response->range_last - response->range_first + 1;
 
 	if (response->status < 200 || response->status > 299)
 		return 0;
 	*ret_why = "the answer is coded more than once; one content coding is allowed";
-	if (head->codings > 1 || head->transfer_coded)
+	if (header->codings > 1 || header->transfer_coded)
 		return -EBADMSG;
 	if (s->head_only)
 		return 0;
 	*ret_why = "the answer has a content coding that cannot be read here";
-	if (head->codings && !s->undecoded && !coding_known(response->coding))
+	if (header->codings && !s->undecoded && !coding_known(response->coding))
 		return -EOPNOTSUPP;
 	*ret_why = "a part of a coded body cannot be decoded";
-	if (head->codings && response->status == 206)
+	if (header->codings && response->status == 206)
 		return -EOPNOTSUPP;
 	*ret_why = "Content-Length and Content-Range contradict each other";
 	if (response->range_first >= 0 && response->length >= 0 && response->length != part)
@@ -90,10 +90,10 @@ static int check_body(struct http_stream *s, const char **ret_why)
 
 static void publish(struct http_stream *s)
 {
-	struct http_head *head = &s->response_head;
-	struct http_response *response = &head->response;
+	struct http_header *header = &s->response_header;
+	struct http_response *response = &header->response;
 
-	if (head->codings && !s->undecoded)
+	if (header->codings && !s->undecoded)
 		response->length = -1;
 	else if (response->range_first >= 0 && !s->head_only)
 		response->length = response->range_last - response->range_first + 1;
@@ -103,18 +103,18 @@ static void publish(struct http_stream *s)
 
 static size_t on_head_end(struct http_stream *s, size_t n)
 {
-	const struct http_head *head = &s->response_head;
+	const struct http_header *header = &s->response_header;
 	const char *why = NULL;
 	int r;
 
-	s->head_done = true;
-	s->again = (head->response.status == 401 || head->response.status == 403) &&
+	s->header_done = true;
+	s->again = (header->response.status == 401 || header->response.status == 403) &&
 		   http_secrets_refused(s);
-	if (s->again || http_head_redirect(head)) {
+	if (s->again || http_header_redirect(header)) {
 		s->redirected = true;
 		/* A short body is read to the end, so that the connection can be reused. */
-		if (s->head_only || (head->response.length >= 0 &&
-				     head->response.length <= (int64_t)HTTP_MAX_REDIRECT_BODY))
+		if (s->head_only || (header->response.length >= 0 &&
+				     header->response.length <= (int64_t)HTTP_MAX_REDIRECT_BODY))
 			return n;
 		return 0;
 	}
@@ -128,18 +128,18 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 {
 	struct http_stream *s = ctx;
-	struct http_head *head = &s->response_head;
+	struct http_header *header = &s->response_header;
 	bool end = false;
 	int r = 0;
 
 	n *= size;
-	if (s->head_done) {
+	if (s->header_done) {
 		/* Trailers are ignored, but counted. */
-		head->bytes += n;
-		if (++head->lines > HTTP_MAX_HEADERS || head->bytes > HTTP_MAX_HEADER_BYTES)
+		header->bytes += n;
+		if (++header->lines > HTTP_MAX_HEADERS || header->bytes > HTTP_MAX_HEADER_BYTES)
 			r = -EFBIG;
 	} else {
-		r = http_head_line(head, line, n, &end);
+		r = http_header_line(header, line, n, &end);
 	}
 	if (r < 0)
 		return callback_fail(s, r,
@@ -154,7 +154,7 @@ static bool expands_too_much(struct http_stream *s, size_t n)
 {
 	curl_off_t wire = 0;
 
-	if (!s->response_head.codings || s->undecoded || s->received + n <= HTTP_EXPANSION_START)
+	if (!s->response_header.codings || s->undecoded || s->received + n <= HTTP_EXPANSION_START)
 		return false;
 	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &wire);
 	return (s->received + n - HTTP_EXPANSION_START) / HTTP_MAX_EXPANSION > (uint64_t)wire;
@@ -170,7 +170,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 		return s->discarded > HTTP_MAX_REDIRECT_BODY ? 0 : n;
 	}
 	/* such as behind a 101, which libcurl takes for an answer */
-	if (!s->head_done)
+	if (!s->header_done)
 		return callback_fail(s, -EPROTO, "the answer's headers are malformed");
 	if (s->expected >= 0 && n > (uint64_t)s->expected - s->received)
 		return callback_fail(s, -EPROTO, "the body is longer than announced");
@@ -271,12 +271,12 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 		return -ENOMEM;
 	s->n_seen++;
 	s->proxied = proxy;
-	s->connected = s->held = s->head_done = s->redirected = s->refused = false;
+	s->connected = s->held = s->header_done = s->redirected = s->refused = false;
 	s->discarded = 0;
 	s->n_samples = 0;
 	s->fault = 0;
-	http_head_free(&s->response_head);
-	http_head_init(&s->response_head);
+	http_header_finish(&s->response_header);
+	http_header_init(&s->response_header);
 	if (proxy && !check_address(s, http_host_class(s->target.host))) {
 		*ret_why = NULL;
 		return -EACCES;
@@ -340,7 +340,7 @@ int http_hop_error(struct http_stream *s, CURLcode code, const char **ret_why)
 #endif
 	case CURLE_OUT_OF_MEMORY:
 		/* Also returned when a header line or the paused data grows too large. */
-		if (!s->held && (!s->connected || s->head_done))
+		if (!s->held && (!s->connected || s->header_done))
 			return -ENOMEM;
 		*ret_why = s->held ? "the coded body expands too strongly" :
 				     "the answer's headers are too large";

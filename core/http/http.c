@@ -56,7 +56,7 @@ static void hop_start(struct http_stream *s)
 static int redirect(struct http_stream *s, const char **ret_why)
 {
 	struct http_target next;
-	const char *to = http_head_redirect(&s->response_head);
+	const char *to = http_header_redirect(&s->response_header);
 	int r = http_target_parse(&s->target, to, &next, ret_why);
 
 	if (r < 0)
@@ -108,7 +108,7 @@ static void stream_done(struct http_stream *s, CURLcode code)
 	} else if (code != CURLE_OK) {
 		r = http_hop_error(s, code, &why);
 		stream_fail(s, r, why);
-	} else if (!s->head_done) {
+	} else if (!s->header_done) {
 		stream_fail(s, -ECONNRESET, "the connection ended before the answer's headers");
 	} else if (s->expected >= 0 && s->received < (uint64_t)s->expected) {
 		stream_fail(s, -EPROTO, "the body is shorter than announced");
@@ -157,8 +157,8 @@ static void check_stalls(struct http *http)
 		next = s->live_next;
 		if (stalled(s, now))
 			stream_fail(s, -ETIMEDOUT,
-				    s->head_done ? "the server has stopped sending" :
-						   "the server does not answer");
+				    s->header_done ? "the server has stopped sending" :
+						     "the server does not answer");
 	}
 }
 

@@ -109,10 +109,10 @@ struct http_stream {
 	bool has_headers;   /* the user's were sent */
 	bool refused_once;
 	bool again; /* they were refused, and have changed since */
-	bool proxied, connected, held, head_done, redirected, refused, finished;
+	bool proxied, connected, held, header_done, redirected, refused, finished;
 	unsigned allowed; /* address classes, HTTP_ALLOW */
 	enum http_address_class class, refused_class;
-	struct http_head response_head;
+	struct http_header response_header;
 	uint64_t received, discarded;
 	int64_t expected; /* bytes that must be received; -1: unknown */
 	int fault;	  /* why a callback ended the transfer */

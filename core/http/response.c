@@ -17,11 +17,11 @@ bool http_header_value_ok(const char *value)
 }
 
 /* Forgets the fields of one block of headers, as those of a 1xx. */
-static void head_reset(struct http_head *head)
+static void header_reset(struct http_header *header)
 {
-	free(head->location);
-	free(head->dl_url);
-	*head = (struct http_head){
+	free(header->location);
+	free(header->dl_url);
+	*header = (struct http_header){
 		.response = { .length = -1,
 			      .range_first = -1,
 			      .range_last = -1,
@@ -30,22 +30,22 @@ static void head_reset(struct http_head *head)
 			      .last_modified_s = INT64_MIN },
 		.date = -1,
 		.retry_at = -1,
-		.lines = head->lines,
-		.bytes = head->bytes,
+		.lines = header->lines,
+		.bytes = header->bytes,
 	};
 }
 
-void http_head_init(struct http_head *head)
+void http_header_init(struct http_header *header)
 {
-	*head = (struct http_head){ 0 };
-	head_reset(head);
+	*header = (struct http_header){ 0 };
+	header_reset(header);
 }
 
-void http_head_free(struct http_head *head)
+void http_header_finish(struct http_header *header)
 {
-	free(head->location);
-	free(head->dl_url);
-	head->location = head->dl_url = NULL;
+	free(header->location);
+	free(header->dl_url);
+	header->location = header->dl_url = NULL;
 }
 
 /* Digits and nothing else before `end`; moves `p` behind them. */
@@ -65,20 +65,20 @@ static bool parse_number(const char **p, int64_t *ret)
 	return true;
 }
 
-static int head_length(struct http_head *head, const char *value)
+static int header_length(struct http_header *header, const char *value)
 {
 	int64_t v;
 
 	if (!parse_number(&value, &v) || *value)
 		return -EPROTO;
-	if (head->response.length >= 0 && head->response.length != v)
+	if (header->response.length >= 0 && header->response.length != v)
 		return -EPROTO;
-	head->response.length = v;
+	header->response.length = v;
 	return 0;
 }
 
 /* Content-Range: bytes FIRST-LAST/TOTAL, where either side may be a star; else it is absent. */
-static int head_range(struct http_head *head, const char *value)
+static int header_range(struct http_header *header, const char *value)
 {
 	int64_t first = -1, last = -1, total = -1;
 	bool star;
@@ -100,22 +100,22 @@ static int head_range(struct http_head *head, const char *value)
 		return 0;
 	if (*value || last == INT64_MAX || (total >= 0 && last >= total))
 		return 0;
-	if (head->response.range_first >= 0 &&
-	    (head->response.range_first != first || head->response.range_last != last ||
-	     head->response.range_total != total))
+	if (header->response.range_first >= 0 &&
+	    (header->response.range_first != first || header->response.range_last != last ||
+	     header->response.range_total != total))
 		return -EPROTO;
-	head->response.range_first = first;
-	head->response.range_last = last;
-	head->response.range_total = total;
+	header->response.range_first = first;
+	header->response.range_last = last;
+	header->response.range_total = total;
 	return 0;
 }
 
 /* Counts the elements of a list of codings; names are lower-cased and cut to 15 bytes. */
-static void head_codings(struct http_head *head, const char *value, bool transfer)
+static void header_codings(struct http_header *header, const char *value, bool transfer)
 {
 	while (*(value += strspn(value, ", \t"))) {
 		size_t n = strcspn(value, ", \t;");
-		char name[sizeof(head->response.coding)];
+		char name[sizeof(header->response.coding)];
 
 		memset(name, 0, sizeof(name));
 		for (size_t i = 0; i < MIN(n, sizeof(name) - 1); i++)
@@ -124,19 +124,19 @@ static void head_codings(struct http_head *head, const char *value, bool transfe
 			name[0] = '?'; /* parameters of nothing: a coding that nobody knows */
 		value += strcspn(value, ",");
 		if (!strcmp(name, "identity") || (transfer && !strcmp(name, "chunked"))) {
-			head->chunked |= transfer && *name == 'c';
+			header->chunked |= transfer && *name == 'c';
 			continue;
 		}
 		if (transfer) {
-			head->transfer_coded = true;
+			header->transfer_coded = true;
 			continue;
 		}
-		head->codings++;
-		memcpy(head->response.coding, name, sizeof(name));
+		header->codings++;
+		memcpy(header->response.coding, name, sizeof(name));
 	}
 }
 
-static void head_etag(struct http_response *response, const char *value)
+static void header_etag(struct http_response *response, const char *value)
 {
 	const char *open = value + (strncmp(value, "W/", 2) ? 0 : 2);
 	size_t n = strlen(value);
@@ -149,9 +149,9 @@ static void head_etag(struct http_response *response, const char *value)
 	response->strong_etag = open == value;
 }
 
-static void head_retry_after(struct http_head *head, const char *value)
+static void header_retry_after(struct http_header *header, const char *value)
 {
-	struct http_response *response = &head->response;
+	struct http_response *response = &header->response;
 	const char *p = value;
 	int64_t v;
 
@@ -163,10 +163,10 @@ static void head_retry_after(struct http_head *head, const char *value)
 		response->retry_after_s = HTTP_MAX_RETRY_AFTER;
 		return;
 	}
-	head->retry_at = (int64_t)curl_getdate(value, NULL);
+	header->retry_at = (int64_t)curl_getdate(value, NULL);
 }
 
-static void head_modified(struct http_response *response, const char *value)
+static void header_modified(struct http_response *response, const char *value)
 {
 	time_t when = curl_getdate(value, NULL);
 
@@ -187,59 +187,59 @@ static int copy_once(char **to, const char *value)
 	return *to ? 0 : -ENOMEM;
 }
 
-static int head_field(struct http_head *head, const char *name, const char *value)
+static int header_field(struct http_header *header, const char *name, const char *value)
 {
-	struct http_response *response = &head->response;
+	struct http_response *response = &header->response;
 
 	if (!strcasecmp(name, "content-length"))
-		return head_length(head, value);
+		return header_length(header, value);
 	if (!strcasecmp(name, "content-range"))
-		return head_range(head, value);
+		return header_range(header, value);
 	if (!strcasecmp(name, "location"))
-		return copy_once(&head->location, value);
+		return copy_once(&header->location, value);
 	if (!strcasecmp(name, "x-carton-dl-url"))
-		return copy_once(&head->dl_url, value);
+		return copy_once(&header->dl_url, value);
 	if (!strcasecmp(name, "content-encoding"))
-		head_codings(head, value, false);
+		header_codings(header, value, false);
 	else if (!strcasecmp(name, "transfer-encoding"))
-		head_codings(head, value, true);
+		header_codings(header, value, true);
 	else if (!strcasecmp(name, "accept-ranges"))
 		response->accept_ranges = !strcasecmp(value, "bytes");
 	else if (!strcasecmp(name, "etag"))
-		head_etag(response, value);
+		header_etag(response, value);
 	else if (!strcasecmp(name, "last-modified"))
-		head_modified(response, value);
+		header_modified(response, value);
 	else if (!strcasecmp(name, "retry-after"))
-		head_retry_after(head, value);
+		header_retry_after(header, value);
 	else if (!strcasecmp(name, "date"))
-		head->date = (int64_t)curl_getdate(value, NULL);
+		header->date = (int64_t)curl_getdate(value, NULL);
 	return 0;
 }
 
 /* "HTTP/1.1 200 OK", "HTTP/2 200" */
-static int head_status(struct http_head *head, const char *line)
+static int header_status(struct http_header *header, const char *line)
 {
 	const char *p = line + strcspn(line, " ");
 	int64_t status;
 
-	head_reset(head);
+	header_reset(header);
 	p += strspn(p, " ");
 	if (!parse_number(&p, &status) || status < 100 || status > 999 || (*p && *p != ' '))
 		return -EPROTO;
-	head->response.status = (int)status;
+	header->response.status = (int)status;
 	return 0;
 }
 
 /* Checks that need all headers. */
-static void head_finish(struct http_head *head)
+static void header_complete(struct http_header *header)
 {
-	struct http_response *response = &head->response;
-	int64_t now = head->date != -1 ? head->date : (int64_t)time(NULL);
+	struct http_response *response = &header->response;
+	int64_t now = header->date != -1 ? header->date : (int64_t)time(NULL);
 
-	if (head->retry_at != -1)
-		response->retry_after_s = (long)MIN(MAX(head->retry_at - now, 0),
+	if (header->retry_at != -1)
+		response->retry_after_s = (long)MIN(MAX(header->retry_at - now, 0),
 						    HTTP_MAX_RETRY_AFTER);
-	if (head->chunked)
+	if (header->chunked)
 		response->length = -1;
 	if (response->status == 204 || response->status == 304)
 		response->length = 0;
@@ -249,19 +249,19 @@ static void head_finish(struct http_head *head)
 		response->range_total = -1;
 }
 
-int http_head_line(struct http_head *head, const char *line, size_t n, bool *ret_end)
+int http_header_line(struct http_header *header, const char *line, size_t n, bool *ret_end)
 {
 	char *text, *colon, *value;
 	int r;
 
-	head->bytes += n;
-	if (++head->lines > HTTP_MAX_HEADERS || head->bytes > HTTP_MAX_HEADER_BYTES)
+	header->bytes += n;
+	if (++header->lines > HTTP_MAX_HEADERS || header->bytes > HTTP_MAX_HEADER_BYTES)
 		return -EFBIG;
 	while (n > 0 && strchr("\r\n \t", line[n - 1]))
 		n--;
 	if (n == 0) {
-		head_finish(head);
-		*ret_end = head->response.status >= 200;
+		header_complete(header);
+		*ret_end = header->response.status >= 200;
 		return 0;
 	}
 	/* two parsers may read a folded line, or one with a CR in it, differently */
@@ -272,12 +272,12 @@ int http_head_line(struct http_head *head, const char *line, size_t n, bool *ret
 		return -ENOMEM;
 	colon = strchr(text, ':');
 	if (!strncasecmp(text, "HTTP/", 5)) {
-		r = head_status(head, text);
+		r = header_status(header, text);
 	} else if (colon) {
 		*colon = '\0';
 		value = colon + 1;
 		value += strspn(value, " \t");
-		r = head_field(head, text, value);
+		r = header_field(header, text, value);
 	} else {
 		r = -EPROTO;
 	}
@@ -285,14 +285,14 @@ int http_head_line(struct http_head *head, const char *line, size_t n, bool *ret
 	return r;
 }
 
-const char *http_head_redirect(const struct http_head *head)
+const char *http_header_redirect(const struct http_header *header)
 {
-	int status = head->response.status;
+	int status = header->response.status;
 
-	if (status < 400 && head->dl_url)
-		return head->dl_url;
+	if (status < 400 && header->dl_url)
+		return header->dl_url;
 	if (status == 301 || status == 302 || status == 303 || status == 307 || status == 308)
-		return head->location;
+		return header->location;
 	return NULL;
 }
 

@@ -8,7 +8,7 @@
 
 #include "http/http.h"
 
-struct http_head {
+struct http_header {
 	struct http_response response; /* length is Content-Length as sent */
 	char *location;		       /* owned; NULL: none */
 	char *dl_url;		       /* x-carton-dl-url, owned; NULL: none */
@@ -20,17 +20,17 @@ struct http_head {
 	size_t bytes;
 };
 
-void http_head_init(struct http_head *head);
-void http_head_free(struct http_head *head);
+void http_header_init(struct http_header *header);
+void http_header_finish(struct http_header *header);
 
 /*
  * Takes one line as it came, with its CRLF. `ret_end` becomes true at the empty line that ends the
  * headers of a final (not 1xx) response. Returns 0, -EFBIG over a limit of limits.h, -EPROTO for
  * a line that could be understood in two ways, -ENOMEM.
  */
-int http_head_line(struct http_head *head, const char *line, size_t n, bool *ret_end);
+int http_header_line(struct http_header *header, const char *line, size_t n, bool *ret_end);
 
-/* The URL that this response redirects to, owned by `head`; NULL: no redirect. */
-const char *http_head_redirect(const struct http_head *head);
+/* The URL that this response redirects to, owned by `header`; NULL: no redirect. */
+const char *http_header_redirect(const struct http_header *header);
 
 #endif

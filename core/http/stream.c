@@ -47,7 +47,7 @@ struct http_stream *http_stream_new(struct http *http)
 	s->http = http;
 	atomic_init(&s->refs, 1);
 	pthread_mutex_init(&s->lock, NULL);
-	http_head_init(&s->response_head);
+	http_header_init(&s->response_header);
 	return s;
 }
 
@@ -64,7 +64,7 @@ void http_stream_unref(struct http_stream *s)
 	for (unsigned i = 0; i < s->n_seen; i++)
 		free(s->seen[i]);
 	http_target_free(&s->target);
-	http_head_free(&s->response_head);
+	http_header_finish(&s->response_header);
 	curl_slist_free_all(s->lines);
 	pthread_mutex_destroy(&s->lock);
 	free(s->ring);

@@ -127,20 +127,20 @@ static int report_unlisted(struct loader *l, bool keep_going)
 static int add_manifest(struct loader *l)
 {
 	struct tree *t = l->tree;
-	struct head *text = arena_alloc(&t->arena, sizeof(*text));
+	struct file_header *text = arena_alloc(&t->arena, sizeof(*text));
 	struct node *n;
 	int r = text ? tree_add(t, t->root, "MANIFEST", 8, NODE_FILE, &n) : -ENOMEM;
 
 	if (r < 0)
 		return r;
-	*text = (struct head){
+	*text = (struct file_header){
 		.data = l->m->text,
 		.len = l->m->size,
 		.nul = '=', /* its paths end with a NUL */
 		.entry = container_find(l->c, "MANIFEST"),
 	};
 	n->has_body = true;
-	n->body.head = text;
+	n->body.header = text;
 	t->files++;
 	t->bytes += l->m->size;
 	tree_sort(t->root);

@@ -56,12 +56,13 @@ void tree_set_object(struct tree *t, struct node *file, struct object *object)
 	t->files++;
 }
 
-static struct head *head_new(struct tree *t, struct node *below, const void *data, uint64_t len)
+static struct file_header *header_new(struct tree *t, struct node *below, const void *data,
+				      uint64_t len)
 {
-	struct head *h = arena_alloc(node_arena(t, below), sizeof(*h));
+	struct file_header *h = arena_alloc(node_arena(t, below), sizeof(*h));
 
 	if (h)
-		*h = (struct head){ .data = data, .len = len };
+		*h = (struct file_header){ .data = data, .len = len };
 	return h;
 }
 
@@ -71,11 +72,11 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 	const struct extent *first = n && extents[0].literal ? extents : NULL;
 	struct arena *a = node_arena(t, file);
 	struct content *c = NULL;
-	struct head *h = NULL;
+	struct file_header *h = NULL;
 	uint64_t end = 0;
 
 	if (first) {
-		h = head_new(t, file, first->literal, first->len);
+		h = header_new(t, file, first->literal, first->len);
 		if (!h)
 			return arena_error(a);
 		extents++;
@@ -92,7 +93,7 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 		c->pieces[i] = (struct piece){ extents[i].object, extents[i].off, extents[i].whole,
 					       end };
 	}
-	file->body.head = h;
+	file->body.header = h;
 	file->body.content = c;
 	file->has_body = true;
 	return 0;
@@ -100,23 +101,23 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 
 void tree_set_tensor(struct node *file, const struct tensor_info *tensor)
 {
-	file->body.head = NULL;
+	file->body.header = NULL;
 	file->body.tensor = tensor;
 	file->has_body = file->of_tensor = true;
 }
 
-void tree_set_head(struct node *file, const struct head *head)
+void tree_set_header(struct node *file, const struct file_header *header)
 {
-	file->body.head = head;
+	file->body.header = header;
 }
 
-int tree_add_head(struct tree *t, struct node *below, const void *data, size_t len,
-		  const struct head **ret)
+int tree_add_header(struct tree *t, struct node *below, const void *data, size_t len,
+		    const struct file_header **ret)
 {
 	struct arena *a = node_arena(t, below);
 	char *copy = arena_text(a, data, len);
 
-	*ret = copy ? head_new(t, below, copy, len) : NULL;
+	*ret = copy ? header_new(t, below, copy, len) : NULL;
 	return *ret ? 0 : arena_error(a);
 }
 
@@ -143,7 +144,7 @@ int tree_own(struct tree *t, struct node *below, void *data, uint64_t n)
 
 /* ---- reading it ---- */
 
-/* The pieces behind the head of a file that has a body. */
+/* The pieces behind the header of a file that has a body. */
 
 static size_t n_pieces(const struct node *file)
 {
@@ -165,7 +166,7 @@ static const struct entry *entry_of(const struct node *n)
 	if (n->kind == NODE_SYMLINK)
 		return n->link.entry;
 	if (n->kind == NODE_FILE && n->has_body)
-		return n->body.head ? n->body.head->entry : NULL;
+		return n->body.header ? n->body.header->entry : NULL;
 	return n->kind == NODE_FILE ? n->file.entry : NULL;
 }
 
@@ -231,7 +232,7 @@ uint64_t node_size(const struct node *file)
 	size = n ? piece_at(file, n - 1).end : 0;
 	if (size == OBJECT_NO_SIZE)
 		return object_size(piece_at(file, 0).object);
-	return size + (file->body.head ? file->body.head->len : 0);
+	return size + (file->body.header ? file->body.header->len : 0);
 }
 
 bool node_size_is_certain(const struct node *file)
@@ -239,7 +240,7 @@ bool node_size_is_certain(const struct node *file)
 	if (!file->has_body)
 		return file->file.entry || !file->file.object ||
 		       object_size_is_certain(file->file.object);
-	return file->body.head || n_pieces(file) != 1 ||
+	return file->body.header || n_pieces(file) != 1 ||
 	       object_size_is_certain(piece_at(file, 0).object);
 }
 
@@ -247,12 +248,12 @@ size_t node_n_extents(const struct node *file)
 {
 	if (!file->has_body)
 		return 1;
-	return (file->body.head != NULL) + n_pieces(file);
+	return (file->body.header != NULL) + n_pieces(file);
 }
 
 struct extent node_extent(const struct node *file, size_t i)
 {
-	const struct head *h = file->body.head;
+	const struct file_header *h = file->body.header;
 	uint64_t start, behind;
 	struct piece p;
 

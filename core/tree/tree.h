@@ -37,15 +37,15 @@ struct extent {
 	char nul;	/* what a NUL in a literal stands for; 0: itself */
 };
 
-/* The literal that a file begins with. Several may share it. */
-struct head {
+/* The literal that a file begins with. Several files may share it. */
+struct file_header {
 	const char *data;
 	uint64_t len;
 	const struct entry *entry; /* whose time the file has; NULL: none */
 	char nul;		   /* as in struct extent */
 };
 
-/* The ranges of objects that a file has behind its head. Several may share them. */
+/* The ranges of objects that a file has behind its header. Several may share them. */
 struct content {
 	const struct tensor_info *tensor; /* what is shown; NULL: no view of a tensor */
 	size_t n;
@@ -53,7 +53,7 @@ struct content {
 		struct object *object;
 		uint64_t off : 63;
 		uint64_t whole : 1;
-		uint64_t end; /* behind the head; OBJECT_NO_SIZE: as long as the object */
+		uint64_t end; /* behind the header; OBJECT_NO_SIZE: as long as the object */
 	} pieces[];
 };
 
@@ -90,7 +90,7 @@ struct node {
 			struct object *object;	   /* of an entry: made at first use */
 		} file;				   /* without a body */
 		struct {
-			const struct head *head; /* NULL: none */
+			const struct file_header *header; /* NULL: none */
 			union {
 				const struct content *content;	  /* likewise */
 				const struct tensor_info *tensor; /* of_tensor: its data */
@@ -184,12 +184,12 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 /* Gives a file the data of a tensor that has an object; the tensor outlives it. */
 void tree_set_tensor(struct node *file, const struct tensor_info *tensor);
 
-/* Puts a head before what one of these two has given. */
-void tree_set_head(struct node *file, const struct head *head);
+/* Puts a header before what one of these two has given. */
+void tree_set_header(struct node *file, const struct file_header *header);
 
-/* Copies a head. 0, -ENOMEM or -EFBIG. */
-int tree_add_head(struct tree *t, struct node *below, const void *data, size_t len,
-		  const struct head **ret);
+/* Copies a header. 0, -ENOMEM or -EFBIG. */
+int tree_add_header(struct tree *t, struct node *below, const void *data, size_t len,
+		    const struct file_header **ret);
 
 /*
  * Takes over malloc'ed bytes, a literal of a file that is below `below`: freed with that. 0, -ENOMEM, or

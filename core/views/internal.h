@@ -91,7 +91,7 @@ struct view_tensor {
 
 /* Headers of .npy files of one directory that others can share. Initially all zero. */
 struct view_headers {
-	const struct head *heads[256];
+	const struct file_header *headers[256];
 };
 
 /* Has the tensor a NAME.npy, with that name for its type? */

@@ -240,32 +240,32 @@ int view_add_index(struct views *v, struct node *dir, const struct view_index *i
 /* ---- tensors ---- */
 
 /* The slot for a header with these bytes, or with the same hash. */
-static const struct head **header_slot(struct view_headers *h, const struct buf *header)
+static const struct file_header **header_slot(struct view_headers *h, const struct buf *header)
 {
 	uint32_t hash = 2166136261;
 
 	for (size_t i = 0; i < header->len; i++)
 		hash = (hash ^ (uint8_t)header->data[i]) * 16777619;
-	return &h->heads[hash % ARRAY_SIZE(h->heads)];
+	return &h->headers[hash % ARRAY_SIZE(h->headers)];
 }
 
 /* The header of a .npy. Tensors of the same shape and dtype share one. 0 or -errno. */
-static int npy_head(struct views *v, struct node *dir, const struct view_tensor *t,
-		    struct view_headers *h, const struct head **ret)
+static int npy_file_header(struct views *v, struct node *dir, const struct view_tensor *t,
+			   struct view_headers *h, const struct file_header **ret)
 {
 	struct buf header = buf_init(NPY_HEADER_MAX);
-	const struct head **slot, *head;
+	const struct file_header **slot, *found;
 	int r = npy_header(t->descr, t->info->shape, t->info->rank, &header);
 
 	if (r < 0)
 		return r;
 	slot = header_slot(h, &header);
-	head = *slot;
-	if (!head || head->len != header.len || memcmp(head->data, header.data, header.len) != 0)
-		r = tree_add_head(v->options.tree, dir, header.data, header.len, &head);
+	found = *slot;
+	if (!found || found->len != header.len || memcmp(found->data, header.data, header.len) != 0)
+		r = tree_add_header(v->options.tree, dir, header.data, header.len, &found);
 	buf_free(&header);
 	if (r == 0)
-		*ret = *slot = head;
+		*ret = *slot = found;
 	return r;
 }
 
@@ -273,16 +273,16 @@ static int npy_head(struct views *v, struct node *dir, const struct view_tensor 
 static int add_npy(struct views *v, struct node *dir, const char *name, const struct view_tensor *t,
 		   struct view_headers *h)
 {
-	const struct head *head = NULL;
+	const struct file_header *found = NULL;
 	struct node_list *c;
-	int r = npy_head(v, dir, t, h, &head);
+	int r = npy_file_header(v, dir, t, h, &found);
 
 	if (r == 0)
 		r = view_add_file(v, dir, name, &t->npy_data, t->info);
 	if (r < 0)
 		return r;
 	c = node_children(dir);
-	tree_set_head(&c->list[c->n - 1], head);
+	tree_set_header(&c->list[c->n - 1], found);
 	return 0;
 }
 

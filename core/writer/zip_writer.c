@@ -24,9 +24,9 @@
 
 #define EXTRA_ZIP64 0x0001
 #define EXTRA_ALIGN 0xd935
-#define EXTRA_HEAD 4
-#define ALIGN_LEAST (EXTRA_HEAD + 2) /* with the alignment as a number */
-#define LOCAL_ZIP64 (EXTRA_HEAD + 16)
+#define EXTRA_HEADER 4
+#define ALIGN_LEAST (EXTRA_HEADER + 2) /* with the alignment as a number */
+#define LOCAL_ZIP64 (EXTRA_HEADER + 16)
 #define MAX_EXTRA 65535
 
 /* readers look for the end record in so many bytes at the end: it, its comment and a zip64 locator */
@@ -122,7 +122,7 @@ int zip_writer_header(const struct zip_writer *w, const struct zip_entry *e)
 	x = h + LOCAL_SIZE + len;
 	if (e->wide) {
 		put_le16(x, EXTRA_ZIP64);
-		put_le16(x + 2, LOCAL_ZIP64 - EXTRA_HEAD);
+		put_le16(x + 2, LOCAL_ZIP64 - EXTRA_HEADER);
 		put_le64(x + 4, e->size);
 		put_le64(x + 12, e->stored);
 		x += LOCAL_ZIP64;
@@ -130,7 +130,7 @@ int zip_writer_header(const struct zip_writer *w, const struct zip_entry *e)
 	pad = (size_t)(h + n - x);
 	if (pad) {
 		put_le16(x, EXTRA_ALIGN);
-		put_le16(x + 2, (uint16_t)(pad - EXTRA_HEAD));
+		put_le16(x + 2, (uint16_t)(pad - EXTRA_HEADER));
 		put_le16(x + 4, (uint16_t)w->align);
 	}
 	r = pwrite_full(w->fd, h, n, e->header);
@@ -140,7 +140,7 @@ int zip_writer_header(const struct zip_writer *w, const struct zip_entry *e)
 
 static int add_central(struct buf *b, const struct zip_entry *e)
 {
-	uint8_t h[CENTRAL_SIZE + EXTRA_HEAD + 24] = { 0 }, *x = h + CENTRAL_SIZE + EXTRA_HEAD;
+	uint8_t h[CENTRAL_SIZE + EXTRA_HEADER + 24] = { 0 }, *x = h + CENTRAL_SIZE + EXTRA_HEADER;
 	bool far = e->header >= UINT32_MAX;
 	size_t extra = 0;
 	uint32_t mode = e->symlink ? S_IFLNK | 0777 : S_IFREG | (e->executable ? 0755 : 0644);
@@ -162,7 +162,7 @@ static int add_central(struct buf *b, const struct zip_entry *e)
 	if (extra) {
 		put_le16(h + CENTRAL_SIZE, EXTRA_ZIP64);
 		put_le16(h + CENTRAL_SIZE + 2, (uint16_t)extra);
-		extra += EXTRA_HEAD;
+		extra += EXTRA_HEADER;
 		put_le16(h + 30, (uint16_t)extra);
 	}
 	buf_add(b, h, CENTRAL_SIZE);

@@ -18,7 +18,7 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 /* A note: the inode number, the size of the path, and the path with its NUL. */
-#define HEAD_SIZE (sizeof(uint64_t) + sizeof(uint16_t))
+#define HEADER_SIZE (sizeof(uint64_t) + sizeof(uint16_t))
 
 struct pair {
 	uint64_t ino;
@@ -73,14 +73,14 @@ static bool next(const char *text, size_t size, size_t *at, uint64_t *ret_ino,
 {
 	uint16_t len;
 
-	if (size - *at < HEAD_SIZE)
+	if (size - *at < HEADER_SIZE)
 		return false;
 	memcpy(ret_ino, text + *at, sizeof(*ret_ino));
 	memcpy(&len, text + *at + sizeof(*ret_ino), sizeof(len));
-	if (len == 0 || len > size - *at - HEAD_SIZE || text[*at + HEAD_SIZE + len - 1] != '\0')
+	if (len == 0 || len > size - *at - HEADER_SIZE || text[*at + HEADER_SIZE + len - 1] != '\0')
 		return false;
-	*ret_path = text + *at + HEAD_SIZE;
-	*at += HEAD_SIZE + len;
+	*ret_path = text + *at + HEADER_SIZE;
+	*at += HEADER_SIZE + len;
 	return true;
 }
 
@@ -195,18 +195,18 @@ void known_free(struct known *k)
 
 void known_note(struct known *k, struct carton_node *node, uint64_t ino)
 {
-	char note[HEAD_SIZE + MAX_PATH];
+	char note[HEADER_SIZE + MAX_PATH];
 	bool full = false;
 	uint16_t len;
 	size_t size;
 
 	if (!k || atomic_fetch_or(carton_mark(node), MARK_NOTED) & MARK_NOTED)
 		return;
-	carton_path(node, note + HEAD_SIZE);
-	len = (uint16_t)(strlen(note + HEAD_SIZE) + 1);
+	carton_path(node, note + HEADER_SIZE);
+	len = (uint16_t)(strlen(note + HEADER_SIZE) + 1);
 	memcpy(note, &ino, sizeof(ino));
 	memcpy(note + sizeof(ino), &len, sizeof(len));
-	size = HEAD_SIZE + len;
+	size = HEADER_SIZE + len;
 	pthread_mutex_lock(&k->lock);
 	if (!take(k, size)) {
 		full = !k->full;

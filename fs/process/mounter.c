@@ -51,7 +51,7 @@ struct request {
 	char text[MAX_TEXT];
 };
 
-#define HEAD_SIZE offsetof(struct request, text)
+#define HEADER_SIZE offsetof(struct request, text)
 
 /* ---- the process ---- */
 
@@ -197,7 +197,7 @@ static void backing_close(const struct request *q, size_t size, int device)
 {
 	uint32_t id;
 
-	if (size != HEAD_SIZE + sizeof(id) || !mountpoint_is_fuse(device))
+	if (size != HEADER_SIZE + sizeof(id) || !mountpoint_is_fuse(device))
 		return;
 	memcpy(&id, q->text, sizeof(id));
 	ioctl(device, FUSE_DEV_IOC_BACKING_CLOSE, &id);
@@ -227,7 +227,7 @@ static void open_files(struct state *s, int fds[2])
 /* Does what the list names; the daemon may be in other hands. False: it has sent REQUEST_QUIT. */
 static bool serve(struct state *s, const struct request *q, size_t size, int fds[2])
 {
-	if (size < HEAD_SIZE)
+	if (size < HEADER_SIZE)
 		return true;
 	switch (q->kind) {
 	case REQUEST_MOUNT:
@@ -242,7 +242,7 @@ static bool serve(struct state *s, const struct request *q, size_t size, int fds
 		read_ahead(s);
 		break;
 	case REQUEST_LOG:
-		put_log(q, (int)(size - HEAD_SIZE));
+		put_log(q, (int)(size - HEADER_SIZE));
 		break;
 	case REQUEST_OPEN_FILES:
 		open_files(s, fds);
@@ -368,7 +368,7 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
 
 static int ask(const struct mounter *m, const struct request *q, size_t text)
 {
-	return message_send(m->fd, q, HEAD_SIZE + text, NULL, 0);
+	return message_send(m->fd, q, HEADER_SIZE + text, NULL, 0);
 }
 
 static int answer(const struct mounter *m, int *ret_fd)
@@ -408,7 +408,7 @@ void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
 	vsnprintf(q.text, sizeof(q.text), fmt, ap);
 	va_end(ap);
 	/* a log that is stuck must not hold up whoever reads files */
-	datagram_send(m->fd, &q, HEAD_SIZE + strlen(q.text));
+	datagram_send(m->fd, &q, HEADER_SIZE + strlen(q.text));
 }
 
 void mounter_log_line(const struct mounter *m, int priority, const char *subject, const char *line)
@@ -420,7 +420,7 @@ void mounter_log_line(const struct mounter *m, int priority, const char *subject
 	for (size_t i = 0; i < 3; i++)
 		for (const char *p = parts[i]; *p && used < sizeof(q.text); p++)
 			q.text[used++] = *p;
-	datagram_send(m->fd, &q, HEAD_SIZE + used);
+	datagram_send(m->fd, &q, HEADER_SIZE + used);
 }
 
 void mounter_read_ahead(struct mounter *m)
@@ -432,13 +432,13 @@ int mounter_open_files(struct mounter *m, int listener, int memory)
 {
 	const struct request q = { .kind = REQUEST_OPEN_FILES };
 
-	return message_send(m->fd, &q, HEAD_SIZE, (int[]){ listener, memory }, 2);
+	return message_send(m->fd, &q, HEADER_SIZE, (int[]){ listener, memory }, 2);
 }
 
 int mounter_backing_open(const struct mounter *m, int device, int fd)
 {
 	const struct request q = { .kind = REQUEST_BACKING_OPEN };
-	int r = message_send(m->fd, &q, HEAD_SIZE, (int[]){ device, fd }, 2);
+	int r = message_send(m->fd, &q, HEADER_SIZE, (int[]){ device, fd }, 2);
 
 	return r < 0 ? r : answer(m, NULL);
 }
@@ -449,7 +449,7 @@ void mounter_backing_close(const struct mounter *m, int device, int id)
 	const uint32_t number = (uint32_t)id;
 
 	memcpy(q.text, &number, sizeof(number));
-	message_send(m->fd, &q, HEAD_SIZE + sizeof(number), &device, 1);
+	message_send(m->fd, &q, HEADER_SIZE + sizeof(number), &device, 1);
 }
 
 void mounter_stop(struct mounter *m)

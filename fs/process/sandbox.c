@@ -36,16 +36,16 @@ struct capabilities {
 
 static int capset_of_process(const struct capabilities *c)
 {
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 
-	return syscall(SYS_capset, &head, c->of) < 0 ? -errno : 0;
+	return syscall(SYS_capset, &header, c->of) < 0 ? -errno : 0;
 }
 
 static int capget_of_process(struct capabilities *ret)
 {
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 
-	return syscall(SYS_capget, &head, ret->of) < 0 ? -errno : 0;
+	return syscall(SYS_capget, &header, ret->of) < 0 ? -errno : 0;
 }
 
 static bool is_denied(const char *path, int mode)

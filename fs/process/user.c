@@ -70,10 +70,10 @@ static bool may_drop_groups(void)
 static bool may_change(void)
 {
 	static const int needed[] = { CAP_SETUID, CAP_SETGID, CAP_CHOWN };
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct have[2];
 
-	if (syscall(SYS_capget, &head, have) < 0)
+	if (syscall(SYS_capget, &header, have) < 0)
 		return false;
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (!(have[CAP_TO_INDEX(needed[i])].effective & CAP_TO_MASK(needed[i])))

@@ -42,7 +42,7 @@
 /* The requests, as fs/process/mounter.c numbers them. */
 enum { MOUNT, UNMOUNT, LOG, OPEN_FILES, READ_AHEAD, BACKING_OPEN, BACKING_CLOSE, QUIT };
 
-struct head {
+struct header {
 	int kind, priority;
 };
 
@@ -238,16 +238,17 @@ int __wrap_fuse_session_fd(struct fuse_session *se)
 static size_t send_one(int socket, const uint8_t **at, size_t n)
 {
 	uint8_t kind = (*at)[0], form = (*at)[1], which = (*at)[2];
-	size_t text = (*at)[3] < n - 4 ? (*at)[3] : n - 4, size = sizeof(struct head) + text;
-	struct head head = { (int)(kind <= QUIT + 1 ? kind : kind * 0x01010101U),
-			     (int)(form * 0x01020408U) };
-	char all[sizeof(head) + 2 * MAX_TEXT] = { 0 }, control[CMSG_SPACE(3 * sizeof(int))] = { 0 };
+	size_t text = (*at)[3] < n - 4 ? (*at)[3] : n - 4, size = sizeof(struct header) + text;
+	struct header header = { (int)(kind <= QUIT + 1 ? kind : kind * 0x01010101U),
+				 (int)(form * 0x01020408U) };
+	char all[sizeof(header) + 2 * MAX_TEXT] = { 0 },
+				      control[CMSG_SPACE(3 * sizeof(int))] = { 0 };
 	struct iovec iov = { all, size };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 	int fds[3], count = 0;
 
-	memcpy(all, &head, sizeof(head));
-	memcpy(all + sizeof(head), *at + 4, text);
+	memcpy(all, &header, sizeof(header));
+	memcpy(all + sizeof(header), *at + 4, text);
 	*at += 4 + text;
 	if (form & 1)
 		iov.iov_len = size = form >> 4;
@@ -268,8 +269,8 @@ static size_t send_one(int socket, const uint8_t **at, size_t n)
 		CHECK(errno == EAGAIN);
 		return 0;
 	}
-	if (size >= sizeof(head) && head.kind >= 0 && head.kind <= QUIT)
-		run.asked[head.kind]++;
+	if (size >= sizeof(header) && header.kind >= 0 && header.kind <= QUIT)
+		run.asked[header.kind]++;
 	return run.asked[QUIT] ? 0 : size;
 }
 

@@ -14,17 +14,17 @@
 #define ROOM (2 * HTTP_MAX_HEADER_BYTES)
 
 /* The lines up to the end of the headers of a final response. 0; 1: that has not come; what the parser says. */
-static int parse(const char *data, size_t n, struct http_head *ret)
+static int parse(const char *data, size_t n, struct http_header *ret)
 {
 	bool end = false;
 	int r = 0;
 
-	http_head_init(ret);
+	http_header_init(ret);
 	while (r == 0 && n > 0 && !end) {
 		const char *nl = memchr(data, '\n', n);
 		size_t len = nl ? (size_t)(nl - data) + 1 : n;
 
-		r = http_head_line(ret, data, len, &end);
+		r = http_header_line(ret, data, len, &end);
 		CHECK(r == 0 || r == -EFBIG || r == -EPROTO);
 		/* one more than is allowed is refused */
 		CHECK(r < 0 ||
@@ -67,36 +67,36 @@ static void check_etag(const struct http_response *a)
 		      open - a->etag == (a->strong_etag ? 0 : 2));
 }
 
-static void check_redirect(const struct http_head *head)
+static void check_redirect(const struct http_header *header)
 {
-	const char *to = http_head_redirect(head);
+	const char *to = http_header_redirect(header);
 
 	if (!to)
 		return;
 	CHECK(*to && to[strlen(to) - 1] != ' ' && to[strlen(to) - 1] != '\r' && !strchr(to, '\n'));
-	CHECK(head->response.status < 400);
+	CHECK(header->response.status < 400);
 }
 
-static void check_head(const struct http_head *head)
+static void check_header(const struct http_header *header)
 {
-	const struct http_response *a = &head->response;
+	const struct http_response *a = &header->response;
 
 	check_numbers(a);
 	check_etag(a);
 	check_text(a->last_modified, sizeof(a->last_modified));
 	CHECK(memchr(a->coding, '\0', sizeof(a->coding)));
-	CHECK((head->codings > 0) == (a->coding[0] != '\0'));
+	CHECK((header->codings > 0) == (a->coding[0] != '\0'));
 	for (const char *p = a->coding; *p; p++)
 		CHECK(*p < 'A' || *p > 'Z');
-	check_redirect(head);
+	check_redirect(header);
 }
 
 /* Writes what was understood, in other letters and without a date, and reads it again. */
-static void check_again(const struct http_head *head)
+static void check_again(const struct http_header *header)
 {
 	static char text[ROOM];
-	const struct http_response *a = &head->response;
-	struct http_head again;
+	const struct http_response *a = &header->response;
+	struct http_header again;
 	size_t n = (size_t)snprintf(text, ROOM, "HTTP/1.1 %03d x\r\n", a->status);
 
 	if (a->length >= 0)
@@ -122,10 +122,10 @@ static void check_again(const struct http_head *head)
 		n += (size_t)snprintf(text + n, ROOM - n, "Content-encoding: %s\n", a->coding);
 	if (a->retry_after_s >= 0)
 		n += (size_t)snprintf(text + n, ROOM - n, "Retry-After: %ld\n", a->retry_after_s);
-	if (head->location)
-		n += (size_t)snprintf(text + n, ROOM - n, "Location: %s\r\n", head->location);
-	if (head->dl_url)
-		n += (size_t)snprintf(text + n, ROOM - n, "X-Carton-DL-URL: %s\n", head->dl_url);
+	if (header->location)
+		n += (size_t)snprintf(text + n, ROOM - n, "Location: %s\r\n", header->location);
+	if (header->dl_url)
+		n += (size_t)snprintf(text + n, ROOM - n, "X-Carton-DL-URL: %s\n", header->dl_url);
 	n += (size_t)snprintf(text + n, ROOM - n, "\r\n");
 	CHECK(n < ROOM);
 	CHECK(parse(text, n, &again) == 0);
@@ -140,21 +140,21 @@ static void check_again(const struct http_head *head)
 	CHECK(!*a->last_modified || again.response.last_modified_s == a->last_modified_s);
 	CHECK(!strcmp(again.response.coding, a->coding) ||
 	      strlen(a->coding) == sizeof(a->coding) - 1);
-	CHECK(!again.location == !head->location && !again.dl_url == !head->dl_url);
-	CHECK(!head->location || strcmp(again.location, head->location) == 0);
-	CHECK(!head->dl_url || strcmp(again.dl_url, head->dl_url) == 0);
-	http_head_free(&again);
+	CHECK(!again.location == !header->location && !again.dl_url == !header->dl_url);
+	CHECK(!header->location || strcmp(again.location, header->location) == 0);
+	CHECK(!header->dl_url || strcmp(again.dl_url, header->dl_url) == 0);
+	http_header_finish(&again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	struct http_head head;
+	struct http_header header;
 
 	CHECK(http_load_curl() == 0);
-	if (parse((const char *)data, n, &head) == 0) {
-		check_head(&head);
-		check_again(&head);
+	if (parse((const char *)data, n, &header) == 0) {
+		check_header(&header);
+		check_again(&header);
 	}
-	http_head_free(&head);
+	http_header_finish(&header);
 	return 0;
 }

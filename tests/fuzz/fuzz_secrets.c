@@ -319,21 +319,21 @@ static void check_headers(const char *text)
 /* The lines of an answer, of which redirects and validators are kept; and libcurl's text of a proxy. */
 static void check_answer(const char *text, const char *from)
 {
-	struct http_head head;
+	struct http_header header;
 	bool end = false;
 	static struct http_stream s = { .proxied = true };
 	const char *why;
 	static char line[MAX_TEXT + 32];
 
-	http_head_init(&head);
-	http_head_line(&head, "HTTP/1.1 302 x", 14, &end);
+	http_header_init(&header);
+	http_header_line(&header, "HTTP/1.1 302 x", 14, &end);
 	snprintf(line, sizeof(line), "Location: %s", text);
-	http_head_line(&head, line, strlen(line), &end);
+	http_header_line(&header, line, strlen(line), &end);
 	snprintf(line, sizeof(line), "WWW-Authenticate: Basic realm=\"%s\"", text);
-	http_head_line(&head, line, strlen(line), &end);
-	if (http_head_redirect(&head))
-		check_redirect(from, http_head_redirect(&head));
-	http_head_free(&head);
+	http_header_line(&header, line, strlen(line), &end);
+	if (http_header_redirect(&header))
+		check_redirect(from, http_header_redirect(&header));
+	http_header_finish(&header);
 	snprintf(s.error_text, sizeof(s.error_text), "Unsupported proxy syntax in '%s'", text);
 	http_hop_error(&s, CURLE_COULDNT_RESOLVE_PROXY, &why);
 	CHECK(!shows(why));

@@ -478,26 +478,26 @@ static void test_header_file(void **state)
 
 /* ---- headers of a response ---- */
 
-static int feed(struct http_head *head, const char *text)
+static int feed(struct http_header *header, const char *text)
 {
 	bool end = false;
 	int r = 0;
 
-	http_head_init(head);
+	http_header_init(header);
 	while (r == 0 && *text) {
 		size_t n = strcspn(text, "\n") + 1;
 
 		assert_false(end);
-		r = http_head_line(head, text, n, &end);
+		r = http_header_line(header, text, n, &end);
 		text += n;
 	}
 	assert_true(r < 0 || end);
 	return r;
 }
 
-static void test_head_good(void **state)
+static void test_header_good(void **state)
 {
-	struct http_head h;
+	struct http_header h;
 
 	(void)state;
 	assert_int_equal(
@@ -520,25 +520,25 @@ static void test_head_good(void **state)
 	assert_int_equal(h.codings, 1);
 	assert_string_equal(h.response.coding, "gzip");
 	assert_int_equal(h.response.retry_after_s, -1);
-	http_head_free(&h);
+	http_header_finish(&h);
 	assert_int_equal(
 		feed(&h, "HTTP/2 416\r\nContent-Range: bytes */77\r\nETag: W/\"x\"\r\n\r\n"), 0);
 	assert_int_equal(h.response.range_total, 77);
 	assert_int_equal(h.response.range_first, -1);
 	assert_string_equal(h.response.etag, "W/\"x\"");
 	assert_false(h.response.strong_etag);
-	http_head_free(&h);
+	http_header_finish(&h);
 	assert_int_equal(feed(&h, "HTTP/2 206\r\nContent-Range: bytes 0-0/*\r\n\r\n"), 0);
 	assert_int_equal(h.response.range_last, 0);
 	assert_int_equal(h.response.range_total, -1);
-	http_head_free(&h);
+	http_header_finish(&h);
 	assert_int_equal(feed(&h, "HTTP/1.1 304 x\r\nContent-Length: 9\r\n\r\n"), 0);
 	assert_int_equal(h.response.length, 0);
-	http_head_free(&h);
+	http_header_finish(&h);
 }
 
 /* Nonsense that is only left out. */
-static void test_head_absent(void **state)
+static void test_header_absent(void **state)
 {
 	static const char *const ranges[] = {
 		"bytes 5-4/9",
@@ -555,7 +555,7 @@ static void test_head_absent(void **state)
 	static const char *const etags[] = { "x",	 "\"",	    "\"a", "a\"",
 					     "\"a\"b\"", "w/\"x\"", "W/",  "" };
 	char text[1024], tag[300];
-	struct http_head h;
+	struct http_header h;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
@@ -593,7 +593,7 @@ static void test_head_absent(void **state)
 	assert_int_equal(h.response.range_first, -1);
 }
 
-static void test_head_bad(void **state)
+static void test_header_bad(void **state)
 {
 	static const char *const bad[] = {
 		"HTTP/1.1 200 x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
@@ -612,19 +612,19 @@ static void test_head_bad(void **state)
 		("HTTP/1.1 206 x\r\nContent-Range: bytes 0-1/2\r\n"
 		 "Content-Range: bytes 0-1/3\r\n\r\n"),
 	};
-	struct http_head h;
+	struct http_header h;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		if (feed(&h, bad[i]) != -EPROTO)
 			fail_msg("taken: %s", bad[i]);
-		http_head_free(&h);
+		http_header_finish(&h);
 	}
 }
 
-static void test_head_codings(void **state)
+static void test_header_codings(void **state)
 {
-	struct http_head h;
+	struct http_header h;
 
 	(void)state;
 	assert_int_equal(feed(&h, "HTTP/1.1 200 x\r\nContent-Encoding: gzip\r\n"
@@ -650,7 +650,7 @@ static void test_head_codings(void **state)
 
 static long retry_after(const char *value)
 {
-	struct http_head h;
+	struct http_header h;
 	char text[256];
 
 	snprintf(text, sizeof(text), "HTTP/1.1 429 x\r\nRetry-After: %s\r\n\r\n", value);
@@ -658,10 +658,10 @@ static long retry_after(const char *value)
 	return h.response.retry_after_s;
 }
 
-static void test_head_retry_after(void **state)
+static void test_header_retry_after(void **state)
 {
 	time_t soon = time(NULL) + 100;
-	struct http_head h;
+	struct http_header h;
 	char text[64];
 	struct tm tm;
 
@@ -683,30 +683,30 @@ static void test_head_retry_after(void **state)
 	assert_int_equal(h.response.retry_after_s, 10);
 }
 
-static void test_head_limits(void **state)
+static void test_header_limits(void **state)
 {
-	struct http_head h;
+	struct http_header h;
 	bool end = false;
 	char *line = must(malloc(HTTP_MAX_HEADER_BYTES + 1));
 	int r = 0;
 
 	(void)state;
-	http_head_init(&h);
+	http_header_init(&h);
 	for (unsigned i = 0; i < HTTP_MAX_HEADERS; i++)
-		r |= http_head_line(&h, i ? "a: b\r\n" : "HTTP/1.1 200 x\r\n", i ? 6 : 16, &end);
+		r |= http_header_line(&h, i ? "a: b\r\n" : "HTTP/1.1 200 x\r\n", i ? 6 : 16, &end);
 	assert_int_equal(r, 0);
-	assert_int_equal(http_head_line(&h, "\r\n", 2, &end), -EFBIG);
+	assert_int_equal(http_header_line(&h, "\r\n", 2, &end), -EFBIG);
 	memset(line, 'a', HTTP_MAX_HEADER_BYTES + 1);
 	line[1] = ':';
-	http_head_init(&h);
-	assert_int_equal(http_head_line(&h, line, HTTP_MAX_HEADER_BYTES, &end), 0);
-	http_head_init(&h);
-	assert_int_equal(http_head_line(&h, line, HTTP_MAX_HEADER_BYTES + 1, &end), -EFBIG);
+	http_header_init(&h);
+	assert_int_equal(http_header_line(&h, line, HTTP_MAX_HEADER_BYTES, &end), 0);
+	http_header_init(&h);
+	assert_int_equal(http_header_line(&h, line, HTTP_MAX_HEADER_BYTES + 1, &end), -EFBIG);
 	free(line);
 	/* 1xx answers do not start the count again. */
-	http_head_init(&h);
-	for (unsigned i = 0; (r = http_head_line(&h, i % 2 ? "\r\n" : "HTTP/1.1 100 x\r\n",
-						 i % 2 ? 2 : 16, &end)) == 0;
+	http_header_init(&h);
+	for (unsigned i = 0; (r = http_header_line(&h, i % 2 ? "\r\n" : "HTTP/1.1 100 x\r\n",
+						   i % 2 ? 2 : 16, &end)) == 0;
 	     i++)
 		assert_true(i < HTTP_MAX_HEADERS && !end);
 	assert_int_equal(r, -EFBIG);
@@ -735,14 +735,14 @@ static void test_status(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_ipv4), cmocka_unit_test(test_address_embedded),
-		cmocka_unit_test(test_address_ipv6), cmocka_unit_test(test_host_class),
-		cmocka_unit_test(test_url_fault),    cmocka_unit_test(test_url_parse),
-		cmocka_unit_test(test_url_redact),   cmocka_unit_test(test_proxies),
-		cmocka_unit_test(test_header_file),  cmocka_unit_test(test_head_good),
-		cmocka_unit_test(test_head_absent),  cmocka_unit_test(test_head_bad),
-		cmocka_unit_test(test_head_codings), cmocka_unit_test(test_head_retry_after),
-		cmocka_unit_test(test_head_limits),  cmocka_unit_test(test_status),
+		cmocka_unit_test(test_address_ipv4),   cmocka_unit_test(test_address_embedded),
+		cmocka_unit_test(test_address_ipv6),   cmocka_unit_test(test_host_class),
+		cmocka_unit_test(test_url_fault),      cmocka_unit_test(test_url_parse),
+		cmocka_unit_test(test_url_redact),     cmocka_unit_test(test_proxies),
+		cmocka_unit_test(test_header_file),    cmocka_unit_test(test_header_good),
+		cmocka_unit_test(test_header_absent),  cmocka_unit_test(test_header_bad),
+		cmocka_unit_test(test_header_codings), cmocka_unit_test(test_header_retry_after),
+		cmocka_unit_test(test_header_limits),  cmocka_unit_test(test_status),
 	};
 
 	carton_log_set(log_keep, NULL);

@@ -247,7 +247,7 @@ static void test_equal_names(void **state)
 	tree_free(t);
 }
 
-/* A literal; one of which NULs stand for something; a head before ranges that others share. */
+/* A literal; one of which NULs stand for something; a header before ranges that others share. */
 static void test_extents(void **state)
 {
 	const struct extent text = { .literal = "text", .len = 4 };
@@ -258,7 +258,7 @@ static void test_extents(void **state)
 		{ .off = 3, .len = 5, .whole = true },
 	};
 	const struct tensor_info info = { .name = "x" };
-	const struct head *head;
+	const struct file_header *header;
 	struct tree *t;
 	struct node *n, *m;
 
@@ -275,11 +275,11 @@ static void test_extents(void **state)
 	assert_memory_equal(node_extent(n, 0).literal, "text", 4);
 	assert_int_equal(tree_set_extents(t, n, parts, 4, &info), 0);
 	assert_ptr_equal(node_tensor(n), &info);
-	assert_int_equal(tree_add_head(t, t->root, "HEADER", 6, &head), 0);
+	assert_int_equal(tree_add_header(t, t->root, "HEADER", 6, &header), 0);
 	m = add(t, t->root, "m", NODE_FILE);
 	n = m - 1;
 	assert_int_equal(tree_set_extents(t, m, parts + 1, 3, &info), 0);
-	tree_set_head(m, head);
+	tree_set_header(m, header);
 	for (size_t other = 0; other < 2; other++) {
 		const struct node *at = other ? m : n;
 		uint64_t start = other ? 6 : 4;
@@ -306,7 +306,7 @@ static void test_of_tensor(void **state)
 {
 	struct object *object = (struct object *)&state;
 	const struct tensor_info info = { .bytes = 10, .off = 5, .whole = 1, .object = object };
-	const struct head *head;
+	const struct file_header *header;
 	struct extent x;
 	struct tree *t;
 	struct node *n;
@@ -314,18 +314,18 @@ static void test_of_tensor(void **state)
 	assert_int_equal(tree_new(0, &t), 0);
 	n = add(t, t->root, "n", NODE_FILE);
 	tree_set_tensor(n, &info);
-	for (size_t heads = 0; heads < 2; heads++) {
+	for (size_t headers = 0; headers < 2; headers++) {
 		assert_ptr_equal(node_tensor(n), &info);
-		assert_int_equal(node_n_extents(n), heads + 1);
-		assert_int_equal(node_size(n), 10 + 6 * heads);
-		x = node_extent(n, heads);
+		assert_int_equal(node_n_extents(n), headers + 1);
+		assert_int_equal(node_size(n), 10 + 6 * headers);
+		x = node_extent(n, headers);
 		assert_ptr_equal(x.object, object);
 		assert_int_equal(x.off, 5);
 		assert_int_equal(x.len, 10);
-		assert_int_equal(x.start, 6 * heads);
+		assert_int_equal(x.start, 6 * headers);
 		assert_true(x.whole);
-		assert_int_equal(tree_add_head(t, t->root, "HEADER", 6, &head), 0);
-		tree_set_head(n, head);
+		assert_int_equal(tree_add_header(t, t->root, "HEADER", 6, &header), 0);
+		tree_set_header(n, header);
 	}
 	assert_true(node_size_is_certain(n));
 	tree_free(t);
