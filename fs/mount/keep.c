@@ -215,8 +215,8 @@ void keep_end(struct keep *k)
 		return;
 	k->wanted = k->resumed = false;
 	if (k->mount) {
-		known_free(k->mount->known);
-		k->mount->known = NULL;
+		inode_notes_free(k->mount->notes);
+		k->mount->notes = NULL;
 	}
 	/* readers get ENOTCONN when the manager has closed it */
 	notify_forget();
@@ -363,7 +363,7 @@ static int open_known(struct keep *k)
 	if (strcmp(k->state->program, CARTON_VERSION) != 0 && ftruncate(k->memory, start) < 0)
 		r = -errno;
 	if (r == 0)
-		r = known_open(k->memory, start, m, &m->known);
+		r = inode_notes_new(k->memory, start, m, &m->notes);
 	strcpy(k->state->program, CARTON_VERSION);
 	return r < 0 ? failed("generated files", r) : 0;
 }

@@ -6,7 +6,7 @@
  *  - It gets the device, and a memfd with what was agreed on with the kernel. INIT is answered only once in the
  *    life of a connection, so the INIT of then is given to libfuse again, and the reply is not sent.
  *  - The inode numbers of files in the carton are the same (mount_ino()), if the carton is: layout and options
- *    are compared. Generated files are found by their paths (known.h), if the program has the same version: else
+ *    are compared. Generated files are found by their paths (inode_notes.h), if the program has the same version: else
  *    their names are looked up anew, and who has one open gets ESTALE.
  *  - Files that an earlier process has opened are pinned, and so verified, at each read.
  *  - The kernel sends again what was read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9). Where it cannot,

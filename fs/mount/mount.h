@@ -12,7 +12,7 @@
 
 #include "carton.h"
 #include "process/fuse.h"
-#include "mount/known.h"
+#include "mount/inode_notes.h"
 #include "mount/status.h"
 
 struct keep;
@@ -25,9 +25,9 @@ struct mount {
 	uid_t uid;   /* whom the files belong to */
 	gid_t gid;
 	mode_t umask;
-	bool in_init;	     /* INIT, the first request, is being answered */
-	struct known *known; /* NULL: nothing is kept */
-	struct keep *keep;   /* or NULL */
+	bool in_init;		   /* INIT, the first request, is being answered */
+	struct inode_notes *notes; /* NULL: nothing is kept */
+	struct keep *keep;	   /* or NULL */
 	_Atomic uint64_t *
 		pushes; /* MAX_PUSHES: inodes that are being pushed, for the next process; or NULL */
 	uint16_t epoch; /* counts the processes that have served this mount, from 1: see keep.h */
@@ -50,7 +50,7 @@ struct mount {
 #define MARK_PUSHED 8	/* all but its end was put into the page cache; its end was not read yet */
 #define MARK_TAINTED 16 /* the page cache may hold bytes that are not right: see push_end() */
 #define MARK_DAMAGED 32 /* its bytes have become wrong: pages_damaged() */
-#define MARK_NOTED 64	/* see known.h */
+#define MARK_NOTED 64	/* see inode_notes.h */
 
 /* -o passthrough: whether the kernel reads the file by itself now; "yes" or "no". */
 #define PASSTHROUGH_NAME "user.carton.passthrough"
@@ -58,7 +58,7 @@ struct mount {
 /*
  * The inode numbers of the kernel: the number of the node behind a few of our own (status_files.c), so that the
  * next process knows them too (keep.h). A generated node has no number, but its address, and the epoch above
- * its 48 bits: nodes live as long as the process. The next one finds them in known.h.
+ * its 48 bits: nodes live as long as the process. The next one finds them in inode_notes.h.
  */
 #define INO_FIRST 16
 #define MAX_PUSHES 64
@@ -85,7 +85,7 @@ static inline fuse_ino_t mount_ino(const struct mount *m, const struct carton_no
 
 	if (number)
 		return number == 1 ? FUSE_ROOT_ID : INO_FIRST + number;
-	number = known_ino(m->known, node);
+	number = inode_notes_ino(m->notes, node);
 	return number ? number : mount_tag(m, node);
 }
 
@@ -95,7 +95,7 @@ static inline struct carton_node *mount_node(const struct mount *m, fuse_ino_t i
 	if (ino == FUSE_ROOT_ID)
 		return carton_root(m->carton);
 	if (ino >> 48)
-		return mount_mine(m, ino) ? mount_untag(ino) : known_find(m->known, ino);
+		return mount_mine(m, ino) ? mount_untag(ino) : inode_notes_find(m->notes, ino);
 	return ino > INO_FIRST ? carton_by_number(m->carton, ino - INO_FIRST) : NULL;
 }
 

@@ -59,7 +59,7 @@ static void fill_entry(const struct mount *m, struct carton_node *node, struct f
 	e->entry_timeout = TIMEOUT;
 	e->attr_timeout = fill_stat(m, node, &e->attr);
 	if (!carton_number(m->carton, node))
-		known_note(m->known, node, e->ino);
+		inode_notes_add(m->notes, node, e->ino);
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)

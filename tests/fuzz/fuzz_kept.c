@@ -106,7 +106,7 @@ static int begin(struct keep *k, struct mount *m, int pair[2], int memory)
 
 static void end(struct keep *k, struct mount *m)
 {
-	known_free(m->known);
+	inode_notes_free(m->notes);
 	fuse_session_destroy(m->session);
 	if (k->state)
 		munmap(k->state, n_state ? n_state : MAX_STATE);
@@ -232,11 +232,11 @@ static void check_notes(const struct mount *m, const uint8_t *data, size_t n)
 		uint64_t ino;
 
 		memcpy(&ino, data + i, sizeof(ino));
-		found = known_find(m->known, ino);
+		found = inode_notes_find(m->notes, ino);
 		if (!found)
 			continue;
 		CHECK(ino >> 48 && ino >> 48 < m->epoch && !carton_number(m->carton, found));
-		CHECK(known_ino(m->known, found));
+		CHECK(inode_notes_ino(m->notes, found));
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mount/known.h"
+#include "mount/inode_notes.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ struct pair {
 	struct carton_node *node;
 };
 
-struct known {
+struct inode_notes {
 	int fd;
 	off_t start;
 	struct pair *by_ino, *by_node; /* of earlier processes, sorted */
@@ -42,11 +42,11 @@ static uint64_t cost(size_t size)
 	return size + 2 * sizeof(struct pair);
 }
 
-static bool take(struct known *k, size_t size)
+static bool take(struct inode_notes *notes, size_t size)
 {
-	bool fits = cost(size) <= k->room;
+	bool fits = cost(size) <= notes->room;
 
-	k->room -= fits ? cost(size) : 0;
+	notes->room -= fits ? cost(size) : 0;
 	return fits;
 }
 
@@ -85,13 +85,13 @@ static bool next(const char *text, size_t size, size_t *at, uint64_t *ret_ino,
 }
 
 /* How many notes there are, and where they end: before one that is cut off, or for which there is no room. */
-static size_t count(struct known *k, const char *text, size_t size, size_t *ret_end)
+static size_t count(struct inode_notes *notes, const char *text, size_t size, size_t *ret_end)
 {
 	size_t at = 0, end = 0, n = 0;
 	const char *path;
 	uint64_t ino;
 
-	for (; next(text, size, &at, &ino, &path) && take(k, at - end); n++)
+	for (; next(text, size, &at, &ino, &path) && take(notes, at - end); n++)
 		end = at;
 	*ret_end = end;
 	return n;
@@ -104,31 +104,31 @@ static bool is_possible(const struct mount *m, uint64_t ino, const struct carton
 }
 
 /* Of the notes with one number, one counts. */
-static void sort(struct known *k, size_t n)
+static void sort(struct inode_notes *notes, size_t n)
 {
-	qsort(k->by_ino, n, sizeof(*k->by_ino), compare_inos);
+	qsort(notes->by_ino, n, sizeof(*notes->by_ino), compare_inos);
 	for (size_t i = 0; i < n; i++)
-		if (i == 0 || k->by_ino[i].ino != k->by_ino[i - 1].ino)
-			k->by_node[k->n++] = k->by_ino[i];
-	memcpy(k->by_ino, k->by_node, k->n * sizeof(*k->by_ino));
-	qsort(k->by_node, k->n, sizeof(*k->by_node), compare_nodes);
-	for (size_t i = 0; i < k->n; i++)
-		atomic_fetch_or(carton_mark(k->by_node[i].node), MARK_NOTED);
+		if (i == 0 || notes->by_ino[i].ino != notes->by_ino[i - 1].ino)
+			notes->by_node[notes->n++] = notes->by_ino[i];
+	memcpy(notes->by_ino, notes->by_node, notes->n * sizeof(*notes->by_ino));
+	qsort(notes->by_node, notes->n, sizeof(*notes->by_node), compare_nodes);
+	for (size_t i = 0; i < notes->n; i++)
+		atomic_fetch_or(carton_mark(notes->by_node[i].node), MARK_NOTED);
 }
 
-static int find_all(struct known *k, const char *text, size_t size, const struct mount *m)
+static int find_all(struct inode_notes *notes, const char *text, size_t size, const struct mount *m)
 {
-	size_t at, found = 0, n = count(k, text, size, &size);
+	size_t at, found = 0, n = count(notes, text, size, &size);
 	const char *path;
 	uint64_t ino;
 
-	k->end = k->start + (off_t)size;
-	k->by_ino = calloc(n + 1, sizeof(*k->by_ino));
-	k->by_node = calloc(n + 1, sizeof(*k->by_node));
-	if (!k->by_ino || !k->by_node)
+	notes->end = notes->start + (off_t)size;
+	notes->by_ino = calloc(n + 1, sizeof(*notes->by_ino));
+	notes->by_node = calloc(n + 1, sizeof(*notes->by_node));
+	if (!notes->by_ino || !notes->by_node)
 		return -ENOMEM;
 	for (at = 0; next(text, size, &at, &ino, &path);) {
-		struct pair *p = &k->by_ino[found];
+		struct pair *p = &notes->by_ino[found];
 		int r = carton_resolve(m->carton, path, &p->node);
 
 		/* all readers wait meanwhile, so later files are not tried */
@@ -139,82 +139,84 @@ static int find_all(struct known *k, const char *text, size_t size, const struct
 		p->ino = ino;
 		found++;
 	}
-	sort(k, found);
+	sort(notes, found);
 	return 0;
 }
 
-static int load(struct known *k, const struct mount *m)
+static int load(struct inode_notes *notes, const struct mount *m)
 {
-	off_t size = lseek(k->fd, 0, SEEK_END);
+	off_t size = lseek(notes->fd, 0, SEEK_END);
 	char *text;
 	int r;
 
 	if (size < 0)
 		return -errno;
 	/* what is over the limit now is found by its name */
-	size = size < k->start ? 0 : MIN(size - k->start, (off_t)k->room);
+	size = size < notes->start ? 0 : MIN(size - notes->start, (off_t)notes->room);
 	text = malloc((size_t)size + 1);
 	if (!text)
 		return -ENOMEM;
-	r = pread(k->fd, text, (size_t)size, k->start) == size ?
-		    find_all(k, text, (size_t)size, m) :
+	r = pread(notes->fd, text, (size_t)size, notes->start) == size ?
+		    find_all(notes, text, (size_t)size, m) :
 		    -EIO;
 	free(text);
 	/* the next note follows the last one that counts, and nothing follows that */
-	if (r == 0 && ftruncate(k->fd, k->end) < 0)
+	if (r == 0 && ftruncate(notes->fd, notes->end) < 0)
 		r = -errno;
 	return r;
 }
 
-int known_open(int fd, off_t start, const struct mount *m, struct known **ret)
+int inode_notes_new(int fd, off_t start, const struct mount *m, struct inode_notes **ret)
 {
-	struct known *k = malloc(sizeof(*k));
+	struct inode_notes *notes = malloc(sizeof(*notes));
 	int r;
 
-	if (!k)
+	if (!notes)
 		return -ENOMEM;
-	*k = (struct known){ .fd = fd, .start = start, .lock = PTHREAD_MUTEX_INITIALIZER };
-	k->room = MIN(carton_memory(m->carton) / SHARE, MAX_MEMORY);
-	r = load(k, m);
+	*notes = (struct inode_notes){ .fd = fd,
+				       .start = start,
+				       .lock = PTHREAD_MUTEX_INITIALIZER };
+	notes->room = MIN(carton_memory(m->carton) / SHARE, MAX_MEMORY);
+	r = load(notes, m);
 	if (r < 0) {
-		known_free(k);
+		inode_notes_free(notes);
 		return r;
 	}
-	*ret = k;
+	*ret = notes;
 	return 0;
 }
 
-void known_free(struct known *k)
+void inode_notes_free(struct inode_notes *notes)
 {
-	if (!k)
+	if (!notes)
 		return;
-	free(k->by_ino);
-	free(k->by_node);
-	free(k);
+	free(notes->by_ino);
+	free(notes->by_node);
+	free(notes);
 }
 
-void known_note(struct known *k, struct carton_node *node, uint64_t ino)
+void inode_notes_add(struct inode_notes *notes, struct carton_node *node, uint64_t ino)
 {
 	char note[HEADER_SIZE + MAX_PATH];
 	bool full = false;
 	uint16_t len;
 	size_t size;
 
-	if (!k || atomic_fetch_or(carton_mark(node), MARK_NOTED) & MARK_NOTED)
+	if (!notes || atomic_fetch_or(carton_mark(node), MARK_NOTED) & MARK_NOTED)
 		return;
 	carton_path(node, note + HEADER_SIZE);
 	len = (uint16_t)(strlen(note + HEADER_SIZE) + 1);
 	memcpy(note, &ino, sizeof(ino));
 	memcpy(note + sizeof(ino), &len, sizeof(len));
 	size = HEADER_SIZE + len;
-	pthread_mutex_lock(&k->lock);
-	if (!take(k, size)) {
-		full = !k->full;
-		k->full = true;
-	} else if (pwrite(k->fd, note, size, k->end) == (ssize_t)size) {
-		k->end += (off_t)size; /* the next note overwrites one that was cut off */
+	pthread_mutex_lock(&notes->lock);
+	if (!take(notes, size)) {
+		full = !notes->full;
+		notes->full = true;
+	} else if (pwrite(notes->fd, note, size, notes->end) == (ssize_t)size) {
+		notes->end += (off_t)size; /* the next note overwrites one that was cut off */
 	}
-	pthread_mutex_unlock(&k->lock);
+	pthread_mutex_unlock(&notes->lock);
 	if (full)
 		carton_log(CARTON_LOG_WARNING, NULL,
 			   "no more generated files can be noted: that takes an eighth of the "
@@ -222,25 +224,25 @@ void known_note(struct known *k, struct carton_node *node, uint64_t ino)
 			   "allow more with memory=");
 }
 
-static const struct pair *find(const struct known *k, const struct pair *key,
+static const struct pair *find(const struct inode_notes *notes, const struct pair *key,
 			       const struct pair *pairs,
 			       int (*compare)(const void *a, const void *b))
 {
-	return k->n ? bsearch(key, pairs, k->n, sizeof(*key), compare) : NULL;
+	return notes->n ? bsearch(key, pairs, notes->n, sizeof(*key), compare) : NULL;
 }
 
-struct carton_node *known_find(const struct known *k, uint64_t ino)
+struct carton_node *inode_notes_find(const struct inode_notes *notes, uint64_t ino)
 {
 	const struct pair key = { .ino = ino };
-	const struct pair *found = k ? find(k, &key, k->by_ino, compare_inos) : NULL;
+	const struct pair *found = notes ? find(notes, &key, notes->by_ino, compare_inos) : NULL;
 
 	return found ? found->node : NULL;
 }
 
-uint64_t known_ino(const struct known *k, const struct carton_node *node)
+uint64_t inode_notes_ino(const struct inode_notes *notes, const struct carton_node *node)
 {
 	const struct pair key = { .node = (struct carton_node *)node };
-	const struct pair *found = k ? find(k, &key, k->by_node, compare_nodes) : NULL;
+	const struct pair *found = notes ? find(notes, &key, notes->by_node, compare_nodes) : NULL;
 
 	return found ? found->ino : 0;
 }

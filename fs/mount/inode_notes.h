@@ -4,17 +4,17 @@
  * the inode numbers that this one has given out (keep.h). The file is in memory: how many are noted follows the memory
  * that the carton may take.
  *
- * Any thread, but for known_open() and known_free().
+ * Any thread, but for inode_notes_new() and inode_notes_free().
  */
-#ifndef FS_KNOWN_H
-#define FS_KNOWN_H
+#ifndef FS_INODE_NOTES_H
+#define FS_INODE_NOTES_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "carton.h"
 
-struct known;
+struct inode_notes;
 struct mount;
 
 /*
@@ -24,22 +24,22 @@ struct mount;
  * Notes may be hostile: a number counts for one generated node, and only if an earlier process than
  * that of `m` may have given it. 0 or -errno.
  */
-int known_open(int fd, off_t start, const struct mount *m, struct known **ret);
-void known_free(struct known *k); /* NULL-safe */
+int inode_notes_new(int fd, off_t start, const struct mount *m, struct inode_notes **ret);
+void inode_notes_free(struct inode_notes *notes); /* NULL-safe */
 
 /*
  * Appends a note for the node, unless there is one. After a failure the next process does not find
  * it. NULL-safe.
  */
-void known_note(struct known *k, struct carton_node *node, uint64_t ino);
+void inode_notes_add(struct inode_notes *notes, struct carton_node *node, uint64_t ino);
 
 /* The node to which an earlier process has given this inode number, or NULL. NULL-safe. */
-struct carton_node *known_find(const struct known *k, uint64_t ino);
+struct carton_node *inode_notes_find(const struct inode_notes *notes, uint64_t ino);
 
 /*
  * The inode number that an earlier process has given the node, and that it keeps; 0: none.
  * NULL-safe.
  */
-uint64_t known_ino(const struct known *k, const struct carton_node *node);
+uint64_t inode_notes_ino(const struct inode_notes *notes, const struct carton_node *node);
 
 #endif
