@@ -236,23 +236,23 @@ void carton_unpin(struct carton_node *file);
  * Gets the bytes of a file while they are verified, so that they need not be copied to their readers a
  * second time. Nothing of it may be readable anywhere before end(0): that is the caller's duty.
  */
-struct carton_tap {
+struct carton_observer {
 	/* Not verified yet. Each byte once, in any order, on two threads at once; it may not wait long. */
-	void (*bytes)(struct carton_tap *tap, uint64_t off, const void *data, size_t n);
+	void (*bytes)(struct carton_observer *observer, uint64_t off, const void *data, size_t n);
 	/*
 	 * Called once, after bytes() has returned, before any `done` is called: 0: all bytes were given, and
-	 * are verified; -EALREADY: none was given; any other: what was given is to be forgotten. The tap is
+	 * are verified; -EALREADY: none was given; any other: what was given is to be forgotten. The observer is
 	 * its own from here on.
 	 */
-	void (*end)(struct carton_tap *tap, int result);
+	void (*end)(struct carton_observer *observer, int result);
 };
 
 /*
- * As carton_pin(), with a tap (may be NULL) that gets the bytes if this call is what begins to verify them.
+ * As carton_pin(), with an observer (may be NULL) that gets the bytes if this call is what begins to verify them.
  * Its end() is called in any case.
  */
-int carton_pin_tapped(struct carton_node *file, struct carton_tap *tap, carton_done_fn *done,
-		      void *ctx, struct carton_request **ret_request);
+int carton_pin_observed(struct carton_node *file, struct carton_observer *observer,
+			carton_done_fn *done, void *ctx, struct carton_request **ret_request);
 
 /* Bytes of memory that the carton keeps to: the option, or what was found. */
 uint64_t carton_memory(const struct carton *c);

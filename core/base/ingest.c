@@ -15,7 +15,7 @@ struct block {
 	size_t n;
 	uint64_t off;
 	struct tagged tagged; /* the same bytes, to be hashed */
-	bool tap;	      /* the second thread taps it */
+	bool observe;	      /* the second thread observers it */
 };
 
 struct run {
@@ -51,8 +51,8 @@ static void *hash_blocks(void *arg)
 		}
 		pthread_mutex_unlock(&run->lock);
 		r = hasher_hash(&run->hasher, &b->tagged);
-		if (b->tap)
-			run->job->tap(run->job->ctx, b->off, b->data, b->n);
+		if (b->observe)
+			run->job->observe(run->job->ctx, b->off, b->data, b->n);
 		pthread_mutex_lock(&run->lock);
 		run->n_hashed++;
 		if (r < 0)
@@ -89,17 +89,17 @@ static struct block *next_block(struct run *run)
 static int hash_block(struct run *run, struct block *b)
 {
 	const struct ingest *job = run->job;
-	bool tap = job->tap && b->n > 0;
+	bool observe = job->observe && b->n > 0;
 	int r = 0;
 
 	b->off = run->done;
-	b->tap = false;
+	b->observe = false;
 	if (run->threaded) {
 		pthread_mutex_lock(&run->lock);
 		/* whoever waits for the other has time for it */
-		if (tap && run->n_given == run->n_hashed) {
-			b->tap = true;
-			tap = false;
+		if (observe && run->n_given == run->n_hashed) {
+			b->observe = true;
+			observe = false;
 		}
 		run->n_given++;
 		pthread_cond_signal(&run->moved);
@@ -107,8 +107,8 @@ static int hash_block(struct run *run, struct block *b)
 	} else {
 		r = hasher_hash(&run->hasher, &b->tagged);
 	}
-	if (tap && r == 0)
-		job->tap(job->ctx, b->off, b->data, b->n);
+	if (observe && r == 0)
+		job->observe(job->ctx, b->off, b->data, b->n);
 	return r;
 }
 

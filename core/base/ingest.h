@@ -27,7 +27,7 @@ struct ingest {
 	 * Called with each block on its way, by whichever thread has time: in any order, on two threads at
 	 * once. Nothing is verified yet. NULL: nobody wants them.
 	 */
-	void (*tap)(void *ctx, uint64_t off, const void *data, size_t n);
+	void (*observe)(void *ctx, uint64_t off, const void *data, size_t n);
 };
 
 /*

@@ -108,11 +108,11 @@ static void pin_done(struct object_wait *wait, int result)
 	request_unref(q);
 }
 
-/* A tap that was not taken gets nothing. */
-static void end_tap(struct carton_tap *tap)
+/* An observer that was not taken gets nothing. */
+static void end_observer(struct carton_observer *observer)
 {
-	if (tap)
-		tap->end(tap, -EALREADY);
+	if (observer)
+		observer->end(observer, -EALREADY);
 }
 
 typedef int get_fn(struct object *o, struct object_wait *wait);
@@ -130,7 +130,7 @@ static int start_pins(struct carton_request *q, get_fn *get)
 		pin->request = q;
 		pin->wait.done = pin_done;
 		r = get(pin->object, &pin->wait);
-		end_tap(pin->wait.tap);
+		end_observer(pin->wait.observer);
 		if (r == 0) {
 			pin->state = PIN_DONE;
 		} else if (r == -EINPROGRESS) {
@@ -212,8 +212,8 @@ static int await(struct object *o, get_fn *get, carton_done_fn *done, void *ctx,
 	return begin(q, get, ret);
 }
 
-int carton_pin_tapped(struct carton_node *node, struct carton_tap *tap, carton_done_fn *done,
-		      void *ctx, struct carton_request **ret)
+int carton_pin_observed(struct carton_node *node, struct carton_observer *observer,
+			carton_done_fn *done, void *ctx, struct carton_request **ret)
 {
 	struct node *file = to_node(node);
 	struct carton_request *q = NULL;
@@ -229,18 +229,18 @@ int carton_pin_tapped(struct carton_node *node, struct carton_tap *tap, carton_d
 		q = request_new(node_n_extents(file), done, ctx);
 		r = q ? 0 : -ENOMEM;
 	}
-	/* a tap gets the bytes of one object, so a file of several ones cannot have it */
+	/* an observer gets the bytes of one object, so a file of several ones cannot have it */
 	if (!q || !node_object(file)) {
-		end_tap(tap);
-		tap = NULL;
+		end_observer(observer);
+		observer = NULL;
 	}
 	if (r < 0 || !done)
 		return r < 0 ? r : try_pins(file);
 	q->file = file;
 	for (size_t i = 0; i < q->n_pins; i++)
 		q->pins[i].object = node_extent(file, i).object;
-	if (tap)
-		q->pins[0].wait.tap = tap;
+	if (observer)
+		q->pins[0].wait.observer = observer;
 	return begin(q, object_get, ret);
 }
 
@@ -248,7 +248,7 @@ int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done,
 	       struct carton_request **ret)
 {
 	(void)c;
-	return carton_pin_tapped(file, NULL, done, ctx, ret);
+	return carton_pin_observed(file, NULL, done, ctx, ret);
 }
 
 int carton_size(struct carton *c, struct carton_node *node, carton_done_fn *done, void *ctx,

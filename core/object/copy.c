@@ -43,7 +43,7 @@ static struct ingest ingest_of(struct copy *c)
 		.cancel = &c->making->cancel,
 		.progress = making_count,
 		.ctx = c->making,
-		.tap = c->making->tap ? making_tap : NULL,
+		.observe = c->making->observer ? making_observe : NULL,
 	};
 }
 
@@ -59,10 +59,10 @@ static int from_cache(struct copy *c)
 	atomic_fetch_add(r == 0 ? &o->store->cache_hits : &o->store->cache_misses, 1);
 	if (r == 0)
 		keep_source(c, source, &in);
-	c->making->tapped = r == 0;
-	/* found, but not right: the tap may have had some of it */
+	c->making->observed = r == 0;
+	/* found, but not right: the observer may have had some of it */
 	if (r < 0 && r != -ENOENT)
-		making_end_tap(c->making, r);
+		making_end_observer(c->making, r);
 	return r == -EBADMSG ? -ENOENT : r;
 }
 
@@ -87,9 +87,9 @@ static int from_mirror(struct copy *c)
 			keep_source(c, source, &in);
 			return 0;
 		}
-		/* the tap may have had bytes that another place does not replace */
-		making_end_tap(c->making, r);
-		how.tap = NULL;
+		/* the observer may have had bytes that another place does not replace */
+		making_end_observer(c->making, r);
+		how.observe = NULL;
 		if (r == -ECANCELED || r == -ENOMEM)
 			return r;
 		carton_log(CARTON_LOG_WARNING, object_name(o),
@@ -297,7 +297,7 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret)
 		.cancel = &m->cancel,
 		.progress = making_count,
 		.ctx = m,
-		.tap = m->tap ? making_tap : NULL,
+		.observe = m->observer ? making_observe : NULL,
 	};
 	struct ingested done = { 0 };
 	int r = ingest_run(&job, &done);
@@ -305,10 +305,10 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret)
 	stream_close(in);
 	if (r == 0)
 		r = making_check(m, done.sha256);
-	m->tapped = r == 0;
+	m->observed = r == 0;
 	if (r < 0) {
 		/* another place may have other bytes */
-		making_end_tap(m, r);
+		making_end_observer(m, r);
 		free(done.tags);
 		return r;
 	}

@@ -28,11 +28,11 @@ struct making {
 
 	struct whole *whole; /* the bytes are chunked: this hashes all of them; else NULL */
 
-	struct derivation *derivation; /* maker_derived.c's own */
-	struct carton_tap *tap;	       /* for one pass over the bytes; or NULL */
-	bool tapped;		       /* all bytes went through it */
-	struct source *behind;	       /* its pages are dropped once they were tapped; or NULL */
-	uint64_t behind_off;	       /* where the bytes begin in it */
+	struct derivation *derivation;	  /* maker_derived.c's own */
+	struct carton_observer *observer; /* for one pass over the bytes; or NULL */
+	bool observed;			  /* all bytes went through it */
+	struct source *behind; /* its pages are dropped once they were observed; or NULL */
+	uint64_t behind_off;   /* where the bytes begin in it */
 
 	/* making.c's own */
 	struct job job;
@@ -95,14 +95,14 @@ void making_arrived(void *making, uint64_t bytes);
 /* The same, and counts bytes read to be verified; `making` is a struct making, as struct ingest has it. */
 void making_count(void *making, uint64_t bytes);
 
-/* The tap of struct ingest; `making` as above. */
-void making_tap(void *making, uint64_t off, const void *data, size_t n);
+/* The observer of struct ingest; `making` as above. */
+void making_observe(void *making, uint64_t off, const void *data, size_t n);
 
 /* Drops the pages of m->behind up to `end` of the bytes. */
 void making_drop_pages(struct making *m, uint64_t end);
 
-/* Ends the tap, if there is one: what it got is of no use (result < 0), or all of it is right. */
-void making_end_tap(struct making *m, int result);
+/* Ends the observer, if there is one: what it got is of no use (result < 0), or all of it is right. */
+void making_end_observer(struct making *m, int result);
 
 /* Compares a hash with the object's: 0, or -EBADMSG, which is logged. */
 int making_check(const struct making *m, const uint8_t found[SHA256_SIZE]);

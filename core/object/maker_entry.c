@@ -75,7 +75,7 @@ static int in_place(struct making *m, const struct entry *e)
 	/* with verify=off, nothing is read before a reader asks for it */
 	if (o->store->options.verify) {
 		/* the mount's page cache gets the bytes, so the carton's pages are dropped, unless they were there before */
-		if (m->tap && !source_is_cached(source, off, o->size)) {
+		if (m->observer && !source_is_cached(source, off, o->size)) {
 			m->behind = source;
 			m->behind_off = off;
 		}

@@ -157,7 +157,7 @@ static void finish(struct making *m, int result)
 	struct object_wait *waits;
 	bool withdrawn;
 
-	making_end_tap(m, result < 0 || m->tapped ? result : -EALREADY);
+	making_end_observer(m, result < 0 || m->observed ? result : -EALREADY);
 	pthread_mutex_lock(&s->lock);
 	/* what it is made of was found damaged meanwhile */
 	withdrawn = result == 0 && object_is_withdrawn(m->object);
@@ -235,11 +235,11 @@ void making_count(void *making, uint64_t bytes)
 	making_progress(m, bytes);
 }
 
-void making_tap(void *making, uint64_t off, const void *data, size_t n)
+void making_observe(void *making, uint64_t off, const void *data, size_t n)
 {
 	struct making *m = making;
 
-	m->tap->bytes(m->tap, off, data, n);
+	m->observer->bytes(m->observer, off, data, n);
 	if (off % DROP_STEP == 0)
 		making_drop_pages(m, off);
 }
@@ -253,11 +253,11 @@ void making_drop_pages(struct making *m, uint64_t end)
 		source_drop_pages(m->behind, m->behind_off + from, end - from);
 }
 
-void making_end_tap(struct making *m, int result)
+void making_end_observer(struct making *m, int result)
 {
-	if (m->tap)
-		m->tap->end(m->tap, result);
-	m->tap = NULL;
+	if (m->observer)
+		m->observer->end(m->observer, result);
+	m->observer = NULL;
 }
 
 int making_check(const struct making *m, const uint8_t found[SHA256_SIZE])
@@ -289,8 +289,8 @@ int making_join(struct object *o, bool size_only, struct object_wait *wait,
 		if (!*at)
 			return -ENOMEM;
 		*ret_start = *at;
-		(*at)->tap = wait->tap;
-		wait->tap = NULL;
+		(*at)->observer = wait->observer;
+		wait->observer = NULL;
 	}
 	wait_link(*at, wait);
 	wait_time(*at, wait);

@@ -31,7 +31,7 @@
 #include "base/workers.h"
 
 struct budget;
-struct carton_tap;
+struct carton_observer;
 struct cache;
 struct cancel;
 struct chunks;
@@ -161,7 +161,8 @@ bool object_progress(struct object *o, struct object_progress *ret);
 struct object_wait {
 	/* the object is pinned (0), or why not; called once, on a worker's thread */
 	void (*done)(struct object_wait *wait, int result);
-	struct carton_tap *tap; /* or NULL; taken by the attempt that this waiter begins */
+	struct carton_observer
+		*observer; /* or NULL; taken by the attempt that this waiter begins */
 	struct object *object;
 	struct making *making;
 	int64_t deadline_ms; /* now_ms(); guarded by the store's lock, as the next line */

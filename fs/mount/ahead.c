@@ -137,7 +137,7 @@ static void begin(struct ahead *a, struct slot *s, struct carton_node *node, uin
 	if (r != -EAGAIN)
 		return;
 	*s = (struct slot){ .ahead = a, .node = node, .back = back };
-	r = carton_pin_tapped(node, push_new(m, node, &buffered), on_done, s, &s->request);
+	r = carton_pin_observed(node, push_new(m, node, &buffered), on_done, s, &s->request);
 	if (r != -EINPROGRESS) {
 		s->finished = true;
 		s->result = r;

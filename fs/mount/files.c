@@ -42,9 +42,9 @@ static void finish_open(struct parked *p, int r)
 
 static int start_open(struct parked *p)
 {
-	struct carton_tap *tap = push_new(mount_of(p->req), p->node, &p->fi);
+	struct carton_observer *observer = push_new(mount_of(p->req), p->node, &p->fi);
 
-	return carton_pin_tapped(p->node, tap, parked_done, p, &p->request);
+	return carton_pin_observed(p->node, observer, parked_done, p, &p->request);
 }
 
 void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -15,7 +15,7 @@
 #define PATIENCE 2
 
 struct push {
-	struct carton_tap tap;
+	struct carton_observer observer;
 	struct mount *mount;
 	struct carton_node *node;
 	uint64_t end;		 /* nothing is put there, or behind it */
@@ -70,9 +70,9 @@ static bool note(const struct mount *m, struct carton_node *node, _Atomic uint64
 	return !m->pushes;
 }
 
-static void push_bytes(struct carton_tap *tap, uint64_t off, const void *data, size_t n)
+static void push_bytes(struct carton_observer *observer, uint64_t off, const void *data, size_t n)
 {
-	struct push *p = (struct push *)tap;
+	struct push *p = (struct push *)observer;
 	struct fuse_bufvec bytes = FUSE_BUFVEC_INIT(0);
 
 	if (off >= p->end || atomic_load(&p->failed))
@@ -88,9 +88,9 @@ static void push_bytes(struct carton_tap *tap, uint64_t off, const void *data, s
 		atomic_store(&p->failed, true);
 }
 
-static void push_end(struct carton_tap *tap, int result)
+static void push_end(struct carton_observer *observer, int result)
 {
-	struct push *p = (struct push *)tap;
+	struct push *p = (struct push *)observer;
 	atomic_uchar *mark = carton_mark(p->node);
 	int r;
 
@@ -127,8 +127,8 @@ static bool fits(const struct mount *m, uint64_t size)
 	return size <= carton_memory(m->carton) && size <= free_memory() / 2;
 }
 
-struct carton_tap *push_new(struct mount *m, struct carton_node *node,
-			    const struct fuse_file_info *fi)
+struct carton_observer *push_new(struct mount *m, struct carton_node *node,
+				 const struct fuse_file_info *fi)
 {
 	atomic_uchar *mark = carton_mark(node);
 	uint64_t size = file_size(node);
@@ -150,13 +150,13 @@ struct carton_tap *push_new(struct mount *m, struct carton_node *node,
 		return NULL;
 	}
 	*p = (struct push){
-		.tap = { push_bytes, push_end },
+		.observer = { push_bytes, push_end },
 		.mount = m,
 		.node = node,
 		.end = tail_of(size),
 		.noted = noted,
 	};
-	return &p->tap;
+	return &p->observer;
 }
 
 void push_saw_read(struct mount *m, struct carton_node *node, uint64_t off, size_t n)

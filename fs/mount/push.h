@@ -19,11 +19,11 @@
 #include "mount/mount.h"
 
 /*
- * A tap for carton_pin_tapped(), or NULL: the file is small, or larger than half of the free memory or than
+ * An observer for carton_pin_observed(), or NULL: the file is small, or larger than half of the free memory or than
  * what the carton may take; it was open before; it is opened with O_DIRECT; or nobody reads all of a file.
  */
-struct carton_tap *push_new(struct mount *m, struct carton_node *node,
-			    const struct fuse_file_info *fi);
+struct carton_observer *push_new(struct mount *m, struct carton_node *node,
+				 const struct fuse_file_info *fi);
 
 /* To be called for each READ, and once for each RELEASE. */
 void push_saw_read(struct mount *m, struct carton_node *node, uint64_t off, size_t n);

@@ -148,10 +148,10 @@ static void test_kept(void **state)
 	}
 }
 
-/* ---- taps ---- */
+/* ---- observers ---- */
 
-struct tap {
-	struct carton_tap tap;
+struct observer {
+	struct carton_observer observer;
 	struct waiter *waiter; /* must not have been told before the end; or NULL */
 	char *got;
 	_Atomic uint64_t bytes;
@@ -159,18 +159,19 @@ struct tap {
 	int result;
 };
 
-static void tap_bytes(struct carton_tap *tap, uint64_t off, const void *data, size_t n)
+static void observer_bytes(struct carton_observer *observer, uint64_t off, const void *data,
+			   size_t n)
 {
-	struct tap *t = container_of(tap, struct tap, tap);
+	struct observer *t = container_of(observer, struct observer, observer);
 
 	assert_int_equal(t->ends, 0);
 	memcpy(t->got + off, data, n);
 	t->bytes += n;
 }
 
-static void tap_end(struct carton_tap *tap, int result)
+static void observer_end(struct carton_observer *observer, int result)
 {
-	struct tap *t = container_of(tap, struct tap, tap);
+	struct observer *t = container_of(observer, struct observer, observer);
 
 	t->ends++;
 	t->result = result;
@@ -181,13 +182,15 @@ static void tap_end(struct carton_tap *tap, int result)
 	}
 }
 
-static struct tap tap_of(struct waiter *w, char *got)
+static struct observer observer_of(struct waiter *w, char *got)
 {
-	return (struct tap){ .tap = { tap_bytes, tap_end }, .waiter = w, .got = got };
+	return (struct observer){ .observer = { observer_bytes, observer_end },
+				  .waiter = w,
+				  .got = got };
 }
 
 /* Who begins to wait gets each byte, and the verdict before anyone is told. */
-static void test_tap(void **state)
+static void test_observer(void **state)
 {
 	static const size_t sizes[] = { 2 * MAX_SMALL_STORED, 5 * MIB, 17 * MIB + 1 };
 	char *got = must(malloc(17 * MIB + 1));
@@ -198,31 +201,34 @@ static void test_tap(void **state)
 			for (int bad = 0; bad < 2; bad++) {
 				struct box *b = box_new();
 				struct box_item *item = box_add_made(b, sizes[i], 1, method);
-				bool tapped = method == METHOD_STORED ||
-					      sizes[i] > MAX_MEMORY_OBJECT;
+				bool observed = method == METHOD_STORED ||
+						sizes[i] > MAX_MEMORY_OBJECT;
 				struct waiter first, second;
-				struct tap t = tap_of(&first, got), late = tap_of(NULL, NULL);
+				struct observer t = observer_of(&first, got),
+						late = observer_of(NULL, NULL);
 
 				item->sha256[0] ^= (uint8_t)bad;
 				box_start(b, NULL, true);
 				box_gate(b, true);
 				waiter_init(&first);
 				waiter_init(&second);
-				first.wait.tap = &t.tap;
-				second.wait.tap = &late.tap;
+				first.wait.observer = &t.observer;
+				second.wait.observer = &late.observer;
 				assert_int_equal(object_get(item->object, &first.wait),
 						 -EINPROGRESS);
-				assert_null(first.wait.tap);
+				assert_null(first.wait.observer);
 				assert_int_equal(object_get(item->object, &second.wait),
 						 -EINPROGRESS);
-				assert_ptr_equal(second.wait.tap, &late.tap);
+				assert_ptr_equal(second.wait.observer, &late.observer);
 				box_gate(b, false);
 				assert_int_equal(waiter_wait(&first), bad ? -EBADMSG : 0);
 				assert_int_equal(waiter_wait(&second), bad ? -EBADMSG : 0);
 				assert_int_equal(t.ends, 1);
-				assert_int_equal(t.result, bad ? -EBADMSG : tapped ? 0 : -EALREADY);
-				assert_int_equal(t.bytes, tapped ? sizes[i] : 0);
-				if (tapped)
+				assert_int_equal(t.result, bad	    ? -EBADMSG :
+							   observed ? 0 :
+								      -EALREADY);
+				assert_int_equal(t.bytes, observed ? sizes[i] : 0);
+				if (observed)
 					assert_memory_equal(got, item->data, sizes[i]);
 				assert_int_equal(late.ends, 0);
 				for (int n = 0; n < 2 && !bad; n++)
@@ -232,20 +238,20 @@ static void test_tap(void **state)
 	free(got);
 }
 
-/* The only one gives up: what the tap got is to be forgotten, whoever comes next. */
-static void test_tap_cancelled(void **state)
+/* The only one gives up: what the observer got is to be forgotten, whoever comes next. */
+static void test_observer_cancelled(void **state)
 {
 	struct box *b = box_new();
 	struct box_item *item = box_add_made(b, 9 * MIB, 1, METHOD_STORED);
 	struct waiter first, second;
-	struct tap t = tap_of(NULL, NULL);
+	struct observer t = observer_of(NULL, NULL);
 
 	(void)state;
 	box_start(b, NULL, true);
 	box_gate(b, true);
 	waiter_init(&first);
 	waiter_init(&second);
-	first.wait.tap = &t.tap;
+	first.wait.observer = &t.observer;
 	assert_int_equal(object_get(item->object, &first.wait), -EINPROGRESS);
 	box_wait_inside(b, 1);
 	assert_true(object_wait_cancel(&first.wait));
@@ -712,8 +718,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_quick),
 		cmocka_unit_test(test_quick_and_others),
-		cmocka_unit_test(test_tap),
-		cmocka_unit_test(test_tap_cancelled),
+		cmocka_unit_test(test_observer),
+		cmocka_unit_test(test_observer_cancelled),
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_corrupt_stays),
 		cmocka_unit_test(test_damaged_stream),
