@@ -219,7 +219,7 @@ size_t cache_clean(struct cache *cache);
 
 /*
  * Remembers `text` (at most MAX_CACHE_VALIDATOR bytes) under `key`, in place of what was there; or
- * gives it back with a NUL into `ret_text`, which holds `n` bytes. Nothing vouches for a note: it is
+ * gives it back with a NUL into `ret_text`, which holds `n` bytes. Nothing verifies a note: it is
  * a hint. Returns 0; -ENOENT: there is none; -ERANGE; -EFBIG; -errno of the system.
  */
 int cache_note_put(struct cache *cache, const uint8_t key[32], const char *text);

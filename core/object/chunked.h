@@ -5,7 +5,7 @@
  *
  * The file may lack chunks: then it is filled from an origin, and what is there from before is used once it passes.
  *
- * The sha256 of the whole is compared later (whole.h). Until then the index vouches for what was read.
+ * The sha256 of the whole is compared later (hash_job.h). Until then only the index says that what was read is right.
  *
  * Threads: any.
  */

@@ -44,7 +44,7 @@ int indexed_use(struct making *m, const struct chunks_file *f)
 
 	m->size = f->size;
 	/* the background's part begins when the open has been answered */
-	return r < 0 ? r : object_whole(o, &m->bytes, f->size, &m->whole);
+	return r < 0 ? r : object_new_hash_job(o, &m->bytes, f->size, &m->hash_job);
 }
 
 /* A copy that is in the cache needs no fetch. */

@@ -27,7 +27,7 @@
 #include "base/event.h"
 #include "base/siphash.h"
 #include "object/maker.h"
-#include "object/whole.h"
+#include "object/hash_job.h"
 
 struct object {
 	struct object_store *store;
@@ -66,7 +66,7 @@ struct object_store {
 	_Atomic uint64_t fetched, cache_hits, cache_misses; /* see struct object_traffic */
 	_Atomic uint64_t reads;				    /* calls of object_read() */
 	struct chunk_index index; /* its chunks are NULL if there is none */
-	struct whole_queue wholes;
+	struct hash_job_queue hash_jobs;
 
 	pthread_mutex_t lock;		   /* guards what objects say it guards, and: */
 	struct object *oldest, *newest;	   /* copies that nobody has pinned, by last use */
@@ -89,9 +89,10 @@ void making_submit(struct making *m);
 /* ---- hashed.c ---- */
 
 /*
- * What hashes the `size` bytes at `at`, all of the object, in the background: whole_start() begins. As whole_new().
+ * What hashes the `size` bytes at `at`, all of the object, in the background: hash_job_start() begins. As hash_job_new().
  */
-int object_whole(struct object *o, const struct bytes *at, uint64_t size, struct whole **ret);
+int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
+			struct hash_job **ret);
 
 /* All chunks of it are there, and pinned: hashes them in the background. */
 void object_complete(struct object *o);

@@ -26,7 +26,7 @@ struct making {
 	bool copied; /* the bytes are in a file of ours, which can be made again */
 	bool sealed; /* the tags are from a seal: the bytes were hashed by an earlier mount */
 
-	struct whole *whole; /* the bytes are chunked: this hashes all of them; else NULL */
+	struct hash_job *hash_job; /* the bytes are chunked: this hashes all of them; else NULL */
 
 	struct derivation *derivation;	  /* maker_derived.c's own */
 	struct carton_observer *observer; /* for one pass over the bytes; or NULL */
@@ -47,7 +47,7 @@ struct making {
 	struct making *next_timed, **timed_link; /* its waiters have deadlines; or NULL */
 };
 
-struct whole;
+struct hash_job;
 
 struct maker {
 	const struct maker_ops *ops;
@@ -147,7 +147,7 @@ int object_add_derived(struct object_store *s, const char *name, uint64_t size,
 
 /*
  * Says what a derived object is made of, before anyone gets it: if that turns out to be damaged after it was made, it
- * is withdrawn. Needs no call for what object_vouch() was asked about.
+ * is withdrawn. Needs no call for what object_hash_all() was asked about.
  */
 void object_depend(struct object *derived, struct object *of);
 

@@ -161,7 +161,7 @@ static void link_get_bytes(struct making *m)
 		return;
 	if (!options.file || indexed_fetch(m, &options) < 0)
 		get_all(m);
-	else if (m->whole)
+	else if (m->hash_job)
 		making_done(m, 0);
 	else
 		partial_probe(m, probed);

@@ -102,7 +102,7 @@ static void take_bytes(struct making *m)
 	if (m->bytes.chunks || m->sealed)
 		o->state = m->bytes.chunks ? OBJECT_CHUNKED : OBJECT_SEALED;
 	/* the background has one, too */
-	o->pins += m->n_waiting + (m->whole != NULL);
+	o->pins += m->n_waiting + (m->hash_job != NULL);
 	if (o->pins == 0 && m->bytes.kind != BYTES_PLACE)
 		keep_add(s, o);
 }
@@ -153,7 +153,7 @@ static void report(struct making *m, int result)
 static void finish(struct making *m, int result)
 {
 	struct object_store *s = m->object->store;
-	struct whole *whole = m->whole;
+	struct hash_job *hash_job = m->hash_job;
 	struct object_wait *waits;
 	bool withdrawn;
 
@@ -180,8 +180,8 @@ static void finish(struct making *m, int result)
 		drop_bytes(m);
 	making_free(m);
 	waits_finish(waits, result == -ECANCELED ? -ENOTCONN : result);
-	if (whole)
-		whole_start(whole);
+	if (hash_job)
+		hash_job_start(hash_job);
 }
 
 void making_done(struct making *m, int result)

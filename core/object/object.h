@@ -226,6 +226,6 @@ int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off);
  * Hashes all of a pinned object of which only chunks are verified: for who makes something of it that would stay
  * when the whole turns out to be another file. 0; -EBADMSG; -ECANCELED; or as object_read_wait().
  */
-int object_vouch(struct object *o, const struct cancel *cancel);
+int object_hash_all(struct object *o, const struct cancel *cancel);
 
 #endif

@@ -202,7 +202,8 @@ static int all_there(struct chunk_fetch *fetch)
 	const struct chunk_places *at = f->fetch.places;
 
 	if (f->probe)
-		return object_whole(at->object, &f->probe->bytes, at->file->size, &f->probe->whole);
+		return object_new_hash_job(at->object, &f->probe->bytes, at->file->size,
+					   &f->probe->hash_job);
 	object_complete(at->object);
 	return 0;
 }

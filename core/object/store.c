@@ -325,7 +325,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 	if (s->options.events)
 		task_init(&s->clock, s->options.events, LANE_QUICK, object_expire);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->wholes.lock, NULL);
+	pthread_mutex_init(&s->hash_jobs.lock, NULL);
 	s->n_buckets = 1023;
 	siphash_key_init(&s->bucket_key);
 	s->buckets = calloc(s->n_buckets, sizeof(*s->buckets));
@@ -382,6 +382,6 @@ void object_store_free(struct object_store *s)
 	tagger_free(s->tagger);
 	cancel_destroy(&s->stop);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->wholes.lock);
+	pthread_mutex_destroy(&s->hash_jobs.lock);
 	free(s);
 }

@@ -17,7 +17,7 @@ int index_need(struct making *m, struct object *o)
 
 	if (r < 0)
 		return r;
-	r = object_vouch(o, m ? &m->cancel : NULL);
+	r = object_hash_all(o, m ? &m->cancel : NULL);
 	if (r < 0)
 		object_put(o);
 	return r;

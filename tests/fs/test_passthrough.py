@@ -101,7 +101,7 @@ def test_status(mount_fg, carton, cache):
 
 
 def test_only_what_was_hashed(mount_fg, carton, cache):
-    """Neither what a seal vouches for, nor a part of the carton, nor small files, nor views."""
+    """Neither what is verified by a seal, nor a part of the carton, nor small files, nor views."""
     options = [*cache.options, '-o', 'passthrough']
     with mount_fg(carton, *options) as m:
         for name in ('model/x', 'model/stored', 'model/small'):

@@ -3,7 +3,7 @@
 #include "object/chunked.h"
 #include "format/chunks.h"
 #include "object/maker.h"
-#include "object/whole.h"
+#include "object/hash_job.h"
 #include "object_help.h"
 #include "carton/opened.h"
 
@@ -365,17 +365,17 @@ static void test_memory_of_whole(void **state)
 {
 	const uint64_t cost = (SIZE / TAG_BLOCK + 1) * TAG_SIZE;
 	struct budget b;
-	struct whole_options o = { .size = SIZE, .budget = &b };
-	struct whole *w;
+	struct hash_job_options o = { .size = SIZE, .budget = &b };
+	struct hash_job *w;
 
 	(void)state;
 	budget_init(&b, cost - 1);
-	assert_int_equal(whole_new(&o, &w), -EFBIG);
+	assert_int_equal(hash_job_new(&o, &w), -EFBIG);
 	assert_int_equal(b.used, 0);
 	b.limit = cost;
-	assert_int_equal(whole_new(&o, &w), 0);
+	assert_int_equal(hash_job_new(&o, &w), 0);
 	assert_int_equal(b.tables, cost);
-	whole_free(w);
+	hash_job_free(w);
 	assert_int_equal(b.used, 0);
 	assert_int_equal(b.tables, 0);
 }
@@ -618,7 +618,7 @@ static void test_derived_of_right(void **state)
 }
 
 /* Who cannot take back what it makes has all of it hashed first. */
-static void test_vouch(void **state)
+static void test_hash_all(void **state)
 {
 	char *other = make_bytes(SIZE, 2);
 	struct cancel fired;
@@ -634,13 +634,13 @@ static void test_vouch(void **state)
 			assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header),
 					 0);
 		assert_int_equal(get(k.item->object), 0);
-		int r = object_vouch(k.item->object, &fired);
+		int r = object_hash_all(k.item->object, &fired);
 
 		/* unless the background was quicker */
 		assert_true(r == -ECANCELED || r == (bad ? -EBADMSG : 0));
-		assert_int_equal(object_vouch(k.item->object, NULL), bad ? -EBADMSG : 0);
+		assert_int_equal(object_hash_all(k.item->object, NULL), bad ? -EBADMSG : 0);
 		state_at_end(k.item->object);
-		assert_int_equal(object_vouch(k.item->object, &fired), bad ? -EBADMSG : 0);
+		assert_int_equal(object_hash_all(k.item->object, &fired), bad ? -EBADMSG : 0);
 		object_put(k.item->object);
 		chunked_box_free(&k);
 	}
@@ -766,7 +766,7 @@ int main(void)
 		cmocka_unit_test(test_derived_and_open),
 		cmocka_unit_test(test_derived_of_damaged),
 		cmocka_unit_test(test_derived_of_right),
-		cmocka_unit_test(test_vouch),
+		cmocka_unit_test(test_hash_all),
 		cmocka_unit_test(test_read_after_failure),
 		cmocka_unit_test(test_wrong_index),
 		cmocka_unit_test(test_stopped),

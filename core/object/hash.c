@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "object/internal.h"
 
-#define VOUCH_BLOCK (128 * KIB)
+#define READ_BLOCK (128 * KIB)
 
 static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
@@ -40,7 +40,7 @@ static void withdraw_derived(struct object *of)
 }
 
 /* All of it has another hash than the chunks led to expect. */
-static void whole_failed(struct object *o)
+static void hash_failed(struct object *o)
 {
 	object_distrust(o);
 	doubt_keep(o);
@@ -54,7 +54,7 @@ static void whole_failed(struct object *o)
 }
 
 /* What is wrong with an object all of which was hashed, or NULL. */
-static const char *whole_fault(struct object *o, const struct ingested *in)
+static const char *hash_fault(struct object *o, const struct ingested *in)
 {
 	const struct chunked_bytes b = { o->bytes.source, o->bytes.off, o->bytes.tags,
 					 o->store->tagger };
@@ -80,7 +80,7 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 	const char *fault = NULL;
 
 	if (result == 0) {
-		fault = whole_fault(o, in);
+		fault = hash_fault(o, in);
 		if (!fault) {
 			chunked_hashed(o->bytes.chunks);
 			seal_keep(o, in->size, in->tags);
@@ -91,7 +91,7 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 	}
 	if (fault) {
 		carton_log(CARTON_LOG_ERROR, object_name(o), "%s", fault);
-		whole_failed(o);
+		hash_failed(o);
 	} else if (result == 0) {
 		pthread_mutex_lock(&o->store->lock);
 		o->state = OBJECT_VERIFIED;
@@ -102,16 +102,17 @@ static void object_hashed(void *ctx, int result, struct ingested *in)
 	object_put(o);
 }
 
-int object_whole(struct object *o, const struct bytes *at, uint64_t size, struct whole **ret)
+int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
+			struct hash_job **ret)
 {
-	const struct whole_options options = {
+	const struct hash_job_options options = {
 		.source = at->source,
 		.off = at->off,
 		.size = size,
 		.tagger = o->store->tagger,
 		.events = o->store->options.events,
 		.cancel = &o->store->stop,
-		.queue = &o->store->wholes,
+		.queue = &o->store->hash_jobs,
 		.budget = o->store->options.budget,
 		.reads = &o->store->reads,
 		.hashed = &o->store->ingested,
@@ -119,21 +120,21 @@ int object_whole(struct object *o, const struct bytes *at, uint64_t size, struct
 		.ctx = o,
 	};
 
-	return whole_new(&options, ret);
+	return hash_job_new(&options, ret);
 }
 
 /* Hashes all of an object that is pinned, with a pin of its own. 0 or -ENOMEM. */
 static int hash_whole(struct object *o)
 {
-	struct whole *w;
-	int r = object_whole(o, &o->bytes, o->size, &w);
+	struct hash_job *w;
+	int r = object_new_hash_job(o, &o->bytes, o->size, &w);
 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&o->store->lock);
 	o->pins++;
 	pthread_mutex_unlock(&o->store->lock);
-	whole_start(w);
+	hash_job_start(w);
 	return 0;
 }
 
@@ -154,7 +155,7 @@ static int hash_by_reading(struct object *o, const struct cancel *cancel, char *
 	int r = 0;
 
 	for (uint64_t off = 0; off < size && r == 0; off += n) {
-		n = MIN(VOUCH_BLOCK, size - off);
+		n = MIN(READ_BLOCK, size - off);
 		r = cancel_fired(cancel) ? -ECANCELED : object_read_wait(o, block, (size_t)n, off);
 		if (r == 0)
 			r = sha256_update(hash, block, (size_t)n);
@@ -162,7 +163,7 @@ static int hash_by_reading(struct object *o, const struct cancel *cancel, char *
 	return r;
 }
 
-int object_vouch(struct object *o, const struct cancel *cancel)
+int object_hash_all(struct object *o, const struct cancel *cancel)
 {
 	uint8_t found[SHA256_SIZE] = { 0 };
 	struct sha256 *hash = NULL;
@@ -171,7 +172,7 @@ int object_vouch(struct object *o, const struct cancel *cancel)
 
 	if (object_state(o) != OBJECT_CHUNKED)
 		return object_state(o) == OBJECT_CORRUPT ? -EBADMSG : 0;
-	block = malloc(VOUCH_BLOCK);
+	block = malloc(READ_BLOCK);
 	r = block ? sha256_new(&hash) : -ENOMEM;
 	if (r == 0)
 		r = hash_by_reading(o, cancel, block, hash);
