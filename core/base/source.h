@@ -3,7 +3,7 @@
  * Where bytes come from.
  *
  * A source has a size and gives the bytes at an offset: a local file here, a file of an http server in
- * remote.h. A stream gives bytes one after the other: a part of a source, a decoder over another
+ * remote_source.h. A stream gives bytes one after the other: a part of a source, a decoder over another
  * stream (decode.h), an http body. Nothing at this level is verified.
  */
 #ifndef CARTON_BASE_SOURCE_H

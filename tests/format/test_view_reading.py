@@ -130,7 +130,7 @@ def test_views_share_the_verified_bytes(work, mount):
             fd = os.open(m / f'{DATA}/{path}', os.O_RDONLY | os.O_DIRECT)
             assert os.pread(fd, 4096, at + 5 * MIB) == data[5 * MIB:5 * MIB + 4096]
             os.close(fd)
-        # a few chunks: none of them decodes and hashes again
+        # a few parts: none of them decodes and hashes again
         assert io_read(m.pids[0]) - before < MIB
         assert [p.name for p in cache.glob('v1/objects/*/*')] == [sha256(data)]
 

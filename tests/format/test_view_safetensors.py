@@ -186,7 +186,7 @@ def test_every_dtype(work, mount, who, storage):
 
 
 def test_wherever_it_is(work, mount):
-    """views/ mirrors the tree, with nothing in it but what holds tensors."""
+    """views/ has the directories of the tree, with nothing in it but what holds tensors."""
     rng, c, want = random.Random(1), Carton(), {}
     for i, path in enumerate(['top.safetensors', 'model/a/b/c.safetensors', 'model/a.safetensors',
                               'model/a/b/d e🥳.safetensors', 'misc/x.safetensors',

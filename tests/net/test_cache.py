@@ -506,8 +506,8 @@ def watching(disk):
 @pytest.mark.parametrize('wrong', [dict(size=5 * MIB, seed=9), dict(size=3 * MIB, long=2 * MIB)],
                          ids=['other', 'long'])
 @pytest.mark.parametrize('kind', [{}, dict(chunked=1)], ids=str)
-def test_leftovers_of_a_mirror(work, mount, fault, cache, kind, wrong):
-    """What a mirror has left in a file outside of the cache is no part of the next one's answer."""
+def test_leftovers_of_a_url(work, mount, fault, cache, kind, wrong):
+    """What one URL has left in a file outside of the cache is no part of the next one's answer."""
     data = fault_bytes(3 * MIB)
     carton_of(work, x=(data, fault.url('bad', **kind, **wrong), fault.url('good', size=3 * MIB)))
     with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'cache_size=1M') as m:

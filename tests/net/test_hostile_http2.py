@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Origins that break RFC 9113: frames that no real server sends. Each read ends with the right bytes or with one error,
-soon; and another mirror helps.
+soon; and another URL helps.
 """
 import errno
 import struct

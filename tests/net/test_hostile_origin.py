@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Origins that break RFC 9110 and 9112, or use what these allow and nobody does. Each read ends with the right bytes or
-with one error, soon, whatever the server sends; and another mirror helps.
+with one error, soon, whatever the server sends; and another URL helps.
 
 What a server does with bytes, codings and sizes is in test_links.py, what redirects are refused in
 tests/unit/test_http_access.c.

@@ -140,16 +140,16 @@ def test_without_ranges(h2, mount, options):
 
 
 def linked(h2, work, port=None):
-    """A carton of links: from one place, coded, after mirrors that fail, of a larger file."""
-    data = {n: rng_bytes(300_000, n) for n in ('one', 'coded', 'mirrors', 'empty')}
+    """A carton of links: from one place, coded, after URLs that fail, of a larger file."""
+    data = {n: rng_bytes(300_000, n) for n in ('one', 'coded', 'several', 'empty')}
     data |= dict(empty=b'', large=rng_bytes(20 * MIB))
     for name, content in data.items():
         h2.put(name, content)
     h2.put('as-gzip/coded', gzipped(data['coded']))
     h2.put('wrong', rng_bytes(300_000, 'other'))
-    h2.put('short', data['mirrors'][:-1])
+    h2.put('short', data['several'][:-1])
     paths = dict(coded=['as-gzip/coded'],
-                 mirrors=['gone/x', 'denied/x', 'closes/x', 'wrong', 'short', 'mirrors'])
+                 several=['gone/x', 'denied/x', 'closes/x', 'wrong', 'short', 'several'])
     c = LinkedCarton().add('misc/local', b'in the carton\n')
     for name, content in data.items():
         c.link(f'model/{name}', content, *(url(h2, p, port) for p in paths.get(name, [name])))
@@ -162,7 +162,7 @@ def test_links(h2, mount_fg, work, options):
     with mount_fg(work / 'm.carton', *options) as m:
         as_expected(m, c)
         assert lines_of(m.log(), 'gone/x: ') and lines_of(m.log(), 'denied/x: ')
-    for name in ('one', 'coded', 'mirrors', 'large', 'x', 'wrong', 'short'):
+    for name in ('one', 'coded', 'several', 'large', 'x', 'wrong', 'short'):
         all_http2(h2, name)
 
 
@@ -239,7 +239,7 @@ def reload(n):
 def test_goaway_between_requests(h2, mount_fg, work, options):
     c = linked(h2, work)
     with mount_fg(work / 'm.carton', *options) as m:
-        for path in ('model/one', 'model/coded', 'model/mirrors', 'model/large', 'model/empty'):
+        for path in ('model/one', 'model/coded', 'model/several', 'model/large', 'model/empty'):
             assert errno_of(m.read, path) == 0, m.log()
             assert m.read(path) == c.files()[path]
             reload(h2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LINKS: every coding and size from any mirror, failover, sizes, and what is refused."""
+"""LINKS: every coding and size from any URL, failover, sizes, and what is refused."""
 import errno
 import mmap
 import os
@@ -64,14 +64,14 @@ def test_libcurl_is_loaded_when_needed(linked, fault, mount, sample_carton):
 # ---- the matrix ----
 
 
-@pytest.mark.parametrize('mirror', ['first', 'second'])
+@pytest.mark.parametrize('which', ['first', 'second'])
 @pytest.mark.parametrize('size', [0, 1, MIB])
 @pytest.mark.parametrize('coding', CODINGS)
-def test_codings(linked, fault, refusing, coding, size, mirror):
+def test_codings(linked, fault, refusing, coding, size, which):
     data = fault_bytes(size, seed=size + 1)
     kw = {} if coding == 'identity' else dict(enc=coding)
     urls = [fault.url('x', size=size, seed=size + 1, **kw)]
-    if mirror == 'second':
+    if which == 'second':
         urls.insert(0, refusing)
     m, c = linked(x=(data, *urls))
     assert m.read('model/x') == data
@@ -144,7 +144,7 @@ def test_real_server_codings(linked, nginx):
 
 # ---- failover ----
 
-# what goes wrong at the first mirror; a stall takes ten seconds: test_stuck.py has those
+# what goes wrong at the first URL; a stall takes ten seconds: test_stuck.py has those
 FAILURES = {
     'refuse': dict(refuse=1), 'eof': dict(eof=1), 'garbage': dict(garbage=1),
     'reset': dict(reset=5000), 'truncate': dict(truncate=5000), 'extra': dict(long=5),
@@ -162,7 +162,7 @@ FAILURES = {
 
 @pytest.mark.parametrize('kind', FAILURES)
 def test_failover(linked, fault, kind):
-    """One bad mirror costs time, nothing else; the good one is asked first from then on."""
+    """One bad URL costs time, nothing else; the good one is asked first from then on."""
     data, other = fault_bytes(N), fault_bytes(N, seed=1)
     bad = fault.url('bad', size=N, **FAILURES[kind])
     m, c = linked(x=(data, bad, fault.url('good', size=N)),
@@ -177,7 +177,7 @@ def test_failover(linked, fault, kind):
     as_expected(m, c)
 
 
-def test_good_mirror_comes_first(linked, fault, cache):
+def test_good_url_comes_first(linked, fault, cache):
     """The one that worked last is asked first, and the others not at all."""
     data = fault_bytes(N)
     m, _ = linked(x=(data, fault.url('bad', size=N, status=500), fault.url('good', size=N)))
@@ -191,7 +191,7 @@ def test_good_mirror_comes_first(linked, fault, cache):
     assert fault.requests('bad') == []
 
 
-def test_three_bad_mirrors_then_a_good_one(linked, fault, refusing):
+def test_three_bad_urls_then_a_good_one(linked, fault, refusing):
     data = fault_bytes(N)
     urls = [refusing, fault.url('a', size=N, flip=3), fault.url('b', size=N, truncate=10),
             fault.url('good', size=N)]
@@ -239,7 +239,7 @@ def test_no_time_is_lost_on_a_drip(linked, fault):
 
 
 def test_many_urls_of_one_file(work, linked, fault, refusing):
-    """As many as any list of mirrors has; one more is refused with its line."""
+    """As many as any list of URLs has; one more is refused with its line."""
     data = fault_bytes(N)
     m, _ = linked(x=(data, *[refusing] * 255, fault.url('x', size=N)))
     assert m.read('model/x') == data
@@ -251,7 +251,7 @@ def test_many_urls_of_one_file(work, linked, fault, refusing):
 @pytest.mark.parametrize('lie', [dict(length=1 << 49), dict(length=1 << 62), dict(zeros=1, size=1 << 40)],
                          ids=['length', 'longer', 'endless'])
 def test_lengths_that_fit_nowhere(linked, fault, lie):
-    """Another mirror may have the file all the same."""
+    """Another URL may have the file all the same."""
     data = fault_bytes(N)
     m, _ = linked('-o', 'cache_size=8M', x=(data, fault.url('lie', **(dict(size=N) | lie)),
                                             fault.url('good', size=N)))
@@ -263,7 +263,7 @@ def test_lengths_that_fit_nowhere(linked, fault, lie):
 
 
 def test_wrong_bytes_one_more_try_past_caches(linked, fault):
-    """Once with no-cache, then the next mirror."""
+    """Once with no-cache, then the next URL."""
     data = fault_bytes(N)
     m, _ = linked(x=(data, fault.url('bad', size=N, flip=9), fault.url('good', size=N)))
     assert m.read('model/x') == data
@@ -385,7 +385,7 @@ def test_size_by_fetching(linked, fault, kind):
     assert whole and len(fault.requests('x')) == before
 
 
-def test_size_where_only_one_mirror_answers(linked, fault, refusing):
+def test_size_where_only_one_url_answers(linked, fault, refusing):
     """One that does not say and one that is dead: the file can be had, so it has a size."""
     data = fault_bytes(N)
     m, _ = linked(x=(data, fault.url('x', size=N, chunked=1, norange=1), refusing))

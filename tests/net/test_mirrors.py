@@ -100,7 +100,7 @@ def test_mirror_that_does_not_help(nginx, fault, mount_fg, cache, tmp_path, kind
         assert sum(r['sent'] for r in nginx.requests('origin-large') if r['method'] == 'GET') == 0
 
 
-def test_order_of_mirrors(nginx, mount_fg, cache, tmp_path):
+def test_order_of_urls(nginx, mount_fg, cache, tmp_path):
     c, path, _ = linked(nginx, tmp_path)
     full = publish(nginx, c)
     with mount_fg(path, *PRIVATE, *mirror(nginx.url('none/') + '{sha256}', full),

@@ -148,8 +148,8 @@ def test_redirect_refused(cat, there, host, way):
     assert p.returncode == 0 and p.stdout == fault_bytes(N), p.stderr
 
 
-def test_next_mirror(cat, there):
-    """A refused URL is a mirror that failed."""
+def test_next_url(cat, there):
+    """A refused URL counts as one that failed."""
     public, victim = there
     p = cat(victim.at(METADATA, 'x', size=N), public.at(PUBLIC, 'x', size=N))
     assert p.returncode == 0 and p.stdout == fault_bytes(N)

@@ -422,7 +422,7 @@ def test_lazy_umount_leaves_open_files(mounts, readers, fault):
 
 
 def test_stalls_fail_over(mounts, readers, fault):
-    """Less than 1 KiB/s for 10 s, in whatever way, and the next mirror has its turn."""
+    """Less than 1 KiB/s for 10 s, in whatever way, and the next URL is tried."""
     data = {n: fault_bytes(SIZE, i) for i, n in enumerate(DEAD)}
     files = {n.replace(' ', '_'): (d, fault.url('dead', size=SIZE, seed=i, **DEAD[n]),
                                    fault.url('good', size=SIZE, seed=i))
@@ -437,8 +437,8 @@ def test_stalls_fail_over(mounts, readers, fault):
     assert len([r for r in fault.requests('good') if r['method'] == 'GET']) == len(DEAD)
 
 
-def test_silent_mirrors_leave_time_for_others(mounts, fault):
-    """However short the deadline: each mirror has its share of it."""
+def test_silent_urls_leave_time_for_others(mounts, fault):
+    """However short the deadline: each URL has its share of it."""
     data = fault_bytes(SIZE)
     dead = [fault.url(f'dead{i}', silent=1) for i in range(2)]
     m = mounts('-o', 'timeout=3', x=(data, *dead, fault.url('good', size=SIZE)))
