@@ -196,7 +196,7 @@ ssize_t container_compare(struct container *c)
 	return c->ops->compare ? c->ops->compare(c) : 0;
 }
 
-void container_free(struct container *c)
+void container_close(struct container *c)
 {
 	if (c)
 		c->ops->free(c);

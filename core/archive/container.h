@@ -150,6 +150,6 @@ ssize_t container_compare(struct container *c);
 int container_index(struct container *c);
 
 /* NULL-safe. */
-void container_free(struct container *c);
+void container_close(struct container *c);
 
 #endif

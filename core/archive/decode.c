@@ -277,7 +277,7 @@ static int deflate_open(struct decoder *d)
 {
 	const struct inflate_input input = { inflate_feed, d, d->stored, d->size };
 
-	int r = inflate_open(&input, &d->inflate);
+	int r = inflate_new(&input, &d->inflate);
 
 	return r < 0 ? inflate_fault(d, r) : 0;
 }
@@ -290,7 +290,7 @@ static void decoder_close(struct stream *s)
 
 	stream_close(d->in);
 	ZSTD_freeDStream(d->zstd);
-	inflate_close(d->inflate);
+	inflate_free(d->inflate);
 	free(d);
 }
 
@@ -370,11 +370,11 @@ static bool inflate_memory(const void *in, size_t stored, void *ret, size_t size
 	const struct inflate_input input = { feed_block, &block, stored, size };
 	struct inflate *f = NULL;
 	char extra;
-	bool done = inflate_open(&input, &f) == 0 &&
+	bool done = inflate_new(&input, &f) == 0 &&
 		    (size == 0 || inflate_read(f, ret, size) == (ssize_t)size) &&
 		    inflate_read(f, &extra, 1) == 0 && block.n == 0 && inflate_unused(f) == 0;
 
-	inflate_close(f);
+	inflate_free(f);
 	return done;
 }
 

@@ -195,7 +195,7 @@ static void dir_free(struct container *c)
 	struct dir *d = container_of(c, struct dir, container);
 
 	free(c->entries);
-	arena_free(&c->names);
+	arena_finish(&c->names);
 	fd_close(d->root);
 	free(d);
 }

@@ -34,7 +34,7 @@ struct inflate_input {
 };
 
 /* 0, -ENOMEM, or an error of inflate_read(). *ret is set on failure too, for inflate_why(), unless -ENOMEM. */
-int inflate_open(const struct inflate_input *input, struct inflate **ret);
+int inflate_new(const struct inflate_input *input, struct inflate **ret);
 
 /*
  * Decodes the next `n` bytes; fewer only at the end of the data. -EBADMSG for damaged or truncated data,
@@ -45,10 +45,10 @@ ssize_t inflate_read(struct inflate *f, void *ret_buf, size_t n);
 /* How many bytes that feed() has returned come after the end of the data. */
 size_t inflate_unused(const struct inflate *f);
 
-/* What was wrong with the data, after -EBADMSG. Valid until inflate_close(). */
+/* What was wrong with the data, after -EBADMSG. Valid until inflate_free(). */
 const char *inflate_why(const struct inflate *f);
 
 /* `f` may be NULL. */
-void inflate_close(struct inflate *f);
+void inflate_free(struct inflate *f);
 
 #endif

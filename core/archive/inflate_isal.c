@@ -11,7 +11,7 @@ struct inflate {
 	struct inflate_state state;
 };
 
-int inflate_open(const struct inflate_input *input, struct inflate **ret)
+int inflate_new(const struct inflate_input *input, struct inflate **ret)
 {
 	struct inflate *f = malloc(sizeof(*f));
 
@@ -87,7 +87,7 @@ const char *inflate_why(const struct inflate *f)
 	return f->why;
 }
 
-void inflate_close(struct inflate *f)
+void inflate_free(struct inflate *f)
 {
 	free(f);
 }

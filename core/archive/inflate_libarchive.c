@@ -64,7 +64,7 @@ static int fault(const struct inflate *f)
 	return archive_errno(f->archive) == ENOMEM ? -ENOMEM : -EBADMSG;
 }
 
-int inflate_open(const struct inflate_input *input, struct inflate **ret)
+int inflate_new(const struct inflate_input *input, struct inflate **ret)
 {
 	struct inflate *f = calloc(1, sizeof(*f));
 	struct archive_entry *entry;
@@ -107,7 +107,7 @@ const char *inflate_why(const struct inflate *f)
 	return why ? why : "damaged";
 }
 
-void inflate_close(struct inflate *f)
+void inflate_free(struct inflate *f)
 {
 	if (!f)
 		return;

@@ -401,7 +401,7 @@ static void zip_free(struct container *c)
 
 	source_unref(z->source);
 	free(c->entries);
-	arena_free(&c->names);
+	arena_finish(&c->names);
 	free(z);
 }
 

@@ -62,7 +62,7 @@ char *arena_text(struct arena *a, const char *s, size_t n)
 	return copy;
 }
 
-void arena_free(struct arena *a)
+void arena_finish(struct arena *a)
 {
 	while (a->blocks) {
 		struct arena_block *b = a->blocks;

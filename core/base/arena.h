@@ -36,6 +36,6 @@ void *arena_alloc(struct arena *a, size_t n);
 char *arena_text(struct arena *a, const char *s, size_t n);
 
 /* Frees all; the arena is empty again. */
-void arena_free(struct arena *a);
+void arena_finish(struct arena *a);
 
 #endif

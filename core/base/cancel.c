@@ -16,7 +16,7 @@ void cancel_init(struct cancel *c, struct cancel *parent)
 	cancel_hook_add(parent, &c->in_parent);
 }
 
-void cancel_destroy(struct cancel *c)
+void cancel_finish(struct cancel *c)
 {
 	cancel_hook_remove(c->parent, &c->in_parent);
 	pthread_cond_destroy(&c->changed);

@@ -38,7 +38,7 @@ struct cancel {
 void cancel_init(struct cancel *c, struct cancel *parent);
 
 /* No hook may be left. Waits for a parent that is firing this token. */
-void cancel_destroy(struct cancel *c);
+void cancel_finish(struct cancel *c);
 
 /* Fires the token: runs its hooks, one after the other, in this thread. Only the first call does. */
 void cancel_fire(struct cancel *c);

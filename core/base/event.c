@@ -97,7 +97,7 @@ void task_wake_at(struct task *t, int64_t when_ms)
 	pthread_mutex_unlock(&e->lock);
 }
 
-void task_end(struct task *t)
+void task_finish(struct task *t)
 {
 	pthread_mutex_lock(&t->events->lock);
 	if (t->link)
@@ -120,7 +120,7 @@ static void *fire_timers(void *arg)
 
 			pthread_cond_timedwait(&e->changed, &e->lock, &ts);
 		} else {
-			/* lock held: after task_end() no wake may follow */
+			/* lock held: after task_finish() no wake may follow */
 			unlink_timer(e, t);
 			task_wake(t);
 		}

@@ -38,7 +38,7 @@ void events_free(struct events *e);
 
 /*
  * `step` runs on `lane` and must not wait. It returns false when the task is over: before, it has made
- * sure that nothing wakes the task any more and called task_end(), and it may have freed it.
+ * sure that nothing wakes the task any more and called task_finish(), and it may have freed it.
  */
 void task_init(struct task *t, struct events *e, enum lane lane, bool (*step)(struct task *t));
 
@@ -49,6 +49,6 @@ void task_wake(struct task *t);
 void task_wake_at(struct task *t, int64_t when_ms);
 
 /* Stops the timer. */
-void task_end(struct task *t);
+void task_finish(struct task *t);
 
 #endif

@@ -121,7 +121,7 @@ int buf_add_json(struct buf *b, const char *s, size_t n)
 	return buf_addc(b, '"');
 }
 
-void buf_free(struct buf *b)
+void buf_finish(struct buf *b)
 {
 	if (!b)
 		return;

@@ -102,7 +102,7 @@ int buf_add_json(struct buf *b, const char *s, size_t n);
 int buf_add_json_part(struct buf *b, const char *s, size_t n);
 
 /* Frees the bytes; the buffer is empty and can be used again. NULL-safe. */
-void buf_free(struct buf *b);
+void buf_finish(struct buf *b);
 
 /*
  * Grows an array with room for *cap items of `size` bytes to at least `need` items. Returns the array,

@@ -72,7 +72,7 @@ int cache_start(struct cache *cache, uint64_t size_limit);
 const char *cache_directory(const struct cache *cache);
 
 /* Frees `cache`, after all its fills have ended. Descriptors it gave stay good. NULL-safe. */
-void cache_free(struct cache *cache);
+void cache_close(struct cache *cache);
 
 /*
  * Opens a published object, read-only, and marks it as used now. The caller owns *ret_fd, and must

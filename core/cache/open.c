@@ -217,7 +217,7 @@ int cache_find(const char *dir, struct cache **ret_cache)
 	free(found);
 	free(path);
 	if (r < 0)
-		cache_free(c);
+		cache_close(c);
 	else
 		*ret_cache = c;
 	return r;
@@ -248,7 +248,7 @@ int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache)
 		return r;
 	r = cache_start(c, size_limit);
 	if (r < 0)
-		cache_free(c);
+		cache_close(c);
 	else
 		*ret_cache = c;
 	return r;
@@ -259,7 +259,7 @@ const char *cache_directory(const struct cache *c)
 	return c->path;
 }
 
-void cache_free(struct cache *c)
+void cache_close(struct cache *c)
 {
 	if (!c)
 		return;

@@ -21,14 +21,14 @@ static int open_cache(const struct carton_cache_options *options, struct cache *
 	paths.cache = cache_directory(cache);
 	r = options->confine ? options->confine(NULL, &paths) : 0;
 	if (r < 0) {
-		cache_free(cache);
+		cache_close(cache);
 		return r;
 	}
 	r = cache_start(cache, options->size);
 	if (r < 0)
 		log_error(r, options->dir, "cannot open the cache: %s", strerror(-r));
 	if (r < 0)
-		cache_free(cache);
+		cache_close(cache);
 	else
 		*ret = cache;
 	return r;
@@ -60,7 +60,7 @@ int carton_cache_list(const struct carton_cache_options *options,
 	if (r < 0)
 		return r;
 	r = cache_list(cache, list_one, &l);
-	cache_free(cache);
+	cache_close(cache);
 	return r;
 }
 
@@ -73,7 +73,7 @@ int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
 	if (r < 0)
 		return r;
 	r = cache_gc(cache, target, ret_freed);
-	cache_free(cache);
+	cache_close(cache);
 	return r;
 }
 
@@ -90,7 +90,7 @@ int carton_cache_path(const struct carton_cache_options *options, const char *sh
 	if (r < 0)
 		return r;
 	r = cache_path(cache, hash, ret_path, n);
-	cache_free(cache);
+	cache_close(cache);
 	return r;
 }
 
@@ -154,7 +154,7 @@ ssize_t carton_cache_verify(const struct carton_cache_options *options,
 	r = cache_list(v.cache, add_size, &v);
 	if (r == 0)
 		r = cache_list(v.cache, verify_one, &v);
-	cache_free(v.cache);
+	cache_close(v.cache);
 	return r < 0 ? r : v.dropped;
 }
 
@@ -167,7 +167,7 @@ int carton_cache_directory(const struct carton_cache_options *options, char *ret
 		return r;
 	if ((size_t)snprintf(ret_path, n, "%s", cache_directory(cache)) >= n)
 		r = -ENAMETOOLONG;
-	cache_free(cache);
+	cache_close(cache);
 	return r;
 }
 

@@ -278,7 +278,7 @@ int carton_facts(struct carton *c, carton_fact_fn *fn, void *ctx)
 	tell_cases(&f, CARTON_FACT_EXAMPLE, m->examples, m->n_examples);
 	tell_text(&f, "model_description", m->model_description);
 	r = f.text.error;
-	buf_free(&f.text);
+	buf_finish(&f.text);
 	return r;
 }
 
@@ -294,7 +294,7 @@ int carton_info(struct carton *c, char **ret_json)
 	json_info(&o, c, hash);
 	r = o.error;
 	if (r < 0)
-		buf_free(&o);
+		buf_finish(&o);
 	else
 		*ret_json = o.data;
 	return r;

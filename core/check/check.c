@@ -195,6 +195,6 @@ ssize_t carton_check_contents(struct carton *c)
 
 	if (r == 0)
 		check_meta(&k);
-	index_free(&k.index);
+	index_finish(&k.index);
 	return r < 0 ? r : (ssize_t)k.problems;
 }

@@ -41,7 +41,7 @@ static ssize_t count_strangers(const struct carton *c, const struct chunks *chun
 	return n ? 1 : 0;
 }
 
-ssize_t check_chunks_begin(struct carton *c, struct check_chunks *ret)
+ssize_t check_chunks_init(struct carton *c, struct check_chunks *ret)
 {
 	struct node *n = tree_find(c->tree, CHUNKS_PATH);
 	int r;
@@ -59,7 +59,7 @@ ssize_t check_chunks_begin(struct carton *c, struct check_chunks *ret)
 	return r < 0 ? 1 : count_strangers(c, ret->chunks);
 }
 
-void check_chunks_end(struct check_chunks *k)
+void check_chunks_finish(struct check_chunks *k)
 {
 	chunks_free(k->chunks);
 	if (k->file)

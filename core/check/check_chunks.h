@@ -16,11 +16,11 @@ struct check_chunks {
 };
 
 /*
- * Reads the index, if there is one. Problems are logged: how many, or -ENOMEM. Ended by check_chunks_end(), also
+ * Reads the index, if there is one. Problems are logged: how many, or -ENOMEM. Ended by check_chunks_finish(), also
  * after a failure.
  */
-ssize_t check_chunks_begin(struct carton *c, struct check_chunks *ret);
-void check_chunks_end(struct check_chunks *k);
+ssize_t check_chunks_init(struct carton *c, struct check_chunks *ret);
+void check_chunks_finish(struct check_chunks *k);
 
 /* The chunk size of the file of that hash and size; 0: the index does not have it. */
 uint64_t check_chunks_size(const struct check_chunks *k, const uint8_t sha256[SHA256_SIZE]);

@@ -107,7 +107,7 @@ static int check_file(struct file_check *f)
 	r = ingest_run(&job, &found);
 	stream_close(&crc.stream);
 	if (r < 0) {
-		chunks_hasher_free(&crc.chunks);
+		chunks_hasher_finish(&crc.chunks);
 		return r;
 	}
 	if (f->line)
@@ -121,7 +121,7 @@ static int check_file(struct file_check *f)
 	/* of a bad file, that is said */
 	if (r == 0 && crc.chunks.chunk_size)
 		r = check_chunks_compare(&f->v->chunks, f->entry->name, sha256, &crc.chunks);
-	chunks_hasher_free(&crc.chunks);
+	chunks_hasher_finish(&crc.chunks);
 	return r;
 }
 
@@ -356,10 +356,10 @@ static void verify_init(struct verify *v, struct carton *c)
 /* The problems of what the container holds, or -errno. */
 static ssize_t verify_held(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
-	ssize_t bad_index = check_chunks_begin(v->c, &v->chunks), different = 0;
+	ssize_t bad_index = check_chunks_init(v->c, &v->chunks), different = 0;
 	int r = bad_index < 0 ? (int)bad_index : check_files(v, progress, ctx);
 
-	check_chunks_end(&v->chunks);
+	check_chunks_finish(&v->chunks);
 
 	/* libarchive reads local headers, which those with a problem would only repeat */
 	if (r == 0 && atomic_load(&v->problems) == 0)

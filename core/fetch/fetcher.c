@@ -351,7 +351,7 @@ static bool finish(struct fetcher *x, struct ingested *in)
 
 	transfer_end(x);
 	cancel_hook_remove(f.cancel, &x->hook);
-	task_end(&x->task);
+	task_finish(&x->task);
 	hash_drop(x);
 	if (f.what == FETCH_SIZE)
 		in->size = x->arrived;

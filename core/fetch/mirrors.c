@@ -81,7 +81,7 @@ static char *expand(const struct template *t, const char *const values[N_VALUES]
 	if (r == 0)
 		r = buf_add(&out, "", 1);
 	if (r < 0) {
-		buf_free(&out);
+		buf_finish(&out);
 		return NULL;
 	}
 	return out.data;

@@ -195,8 +195,8 @@ static void source_free(struct source *base)
 	struct remote_source *s = of(base);
 
 	cached_ranges_free(s->ranges);
-	route_destroy(&s->route);
-	route_destroy(&s->source_route);
+	route_finish(&s->route);
+	route_finish(&s->source_route);
 	free(s->at_source.url);
 	free((char *)s->source.version);
 	free(s->version.url);

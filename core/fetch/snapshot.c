@@ -157,7 +157,7 @@ static int make_key(const char *url, uint8_t ret_key[SHA256_SIZE])
 	free(plain);
 	if (r == 0)
 		r = sha256_mem(name.data, name.len, ret_key);
-	buf_free(&name);
+	buf_finish(&name);
 	return r;
 }
 
@@ -217,7 +217,7 @@ void snapshot_save(const struct snapshot *s, struct cache *cache, const char *ur
 	}
 	if (r == 0)
 		r = cache_note_put(cache, key, hex);
-	buf_free(&text);
+	buf_finish(&text);
 	if (r < 0)
 		carton_log(CARTON_LOG_DEBUG, NULL,
 			   "nothing is kept for a mount without network: %s", strerror(-r));

@@ -41,7 +41,7 @@ int urls_init(struct fetcher *x)
 void urls_finish(struct fetcher *x)
 {
 	for (size_t i = 0; i < x->n_urls; i++)
-		route_destroy(&x->urls[i].own);
+		route_finish(&x->urls[i].own);
 	free(x->urls);
 }
 

@@ -102,7 +102,7 @@ void route_init(struct route *r)
 	pthread_mutex_init(&r->lock, NULL);
 }
 
-void route_destroy(struct route *r)
+void route_finish(struct route *r)
 {
 	http_redirect_unref(r->redirect);
 	free(r->url);

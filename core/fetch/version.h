@@ -80,7 +80,7 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 bool fetch_error_passes(int error);
 
 void route_init(struct route *r);
-void route_destroy(struct route *r);
+void route_finish(struct route *r);
 
 /*
  * For a request `who`: 0, with a reference to where it begins (NULL: at the first URL, which is

@@ -240,7 +240,7 @@ int chunks_hasher_end(struct chunks_hasher *h)
 	return 0;
 }
 
-void chunks_hasher_free(struct chunks_hasher *h)
+void chunks_hasher_finish(struct chunks_hasher *h)
 {
 	sha256_free(h->open);
 	free(h->hashes);
@@ -283,7 +283,7 @@ static void tidy(struct chunks_writer *w)
 		bool again = n && compare_written(&w->files[n - 1], &w->files[i]) == 0;
 
 		if (again || w->files[i].h.n == 0)
-			chunks_hasher_free(&w->files[i].h);
+			chunks_hasher_finish(&w->files[i].h);
 		else
 			w->files[n++] = w->files[i];
 	}
@@ -325,9 +325,9 @@ int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_s
 	return 0;
 }
 
-void chunks_writer_free(struct chunks_writer *w)
+void chunks_writer_finish(struct chunks_writer *w)
 {
 	for (size_t i = 0; i < w->n; i++)
-		chunks_hasher_free(&w->files[i].h);
+		chunks_hasher_finish(&w->files[i].h);
 	free(w->files);
 }

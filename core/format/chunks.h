@@ -85,7 +85,7 @@ int chunks_hasher_feed(struct chunks_hasher *h, const void *data, size_t n);
 int chunks_hasher_end(struct chunks_hasher *h);
 
 /* Frees the hashes; at any time. */
-void chunks_hasher_free(struct chunks_hasher *h);
+void chunks_hasher_finish(struct chunks_hasher *h);
 
 /* Of the files of an index that is made; zeroed, to start with. */
 struct chunks_writer {
@@ -103,6 +103,6 @@ int chunks_writer_add(struct chunks_writer *w, const uint8_t sha256[SHA256_SIZE]
 /* The index, which the caller frees. 0 or -ENOMEM. */
 int chunks_writer_end(struct chunks_writer *w, uint8_t **ret_data, size_t *ret_size);
 
-void chunks_writer_free(struct chunks_writer *w);
+void chunks_writer_finish(struct chunks_writer *w);
 
 #endif

@@ -433,7 +433,7 @@ int meta_parse(const char *text, size_t n, struct budget *budget, struct meta **
 		return -ENOMEM;
 	rd.m->options.type = TOML_TABLE;
 	r = toml_parse_mem(text, n, &events, &rd, &error);
-	buf_free(&rd.shape);
+	buf_finish(&rd.shape);
 	if (r == 0)
 		r = sort_names(rd.m, rd.m->inputs, rd.m->n_inputs, &rd.m->input_names);
 	if (r == 0)

@@ -54,6 +54,6 @@ void meta_free(struct meta *m)
 {
 	if (!m)
 		return;
-	arena_free(&m->arena);
+	arena_finish(&m->arena);
 	free(m);
 }

@@ -118,7 +118,7 @@ static int set_value(struct meta *m, struct meta_option *o, const struct toml_va
 
 	if (r == 0)
 		r = meta_strdup(m, json.data, json.len, &o->value);
-	buf_free(&json);
+	buf_finish(&json);
 	return r;
 }
 

@@ -185,14 +185,14 @@ int http_proxies_load(struct http_proxies *ret)
 	    copy_env("https_proxy", "HTTPS_PROXY", &proxies.https) < 0 ||
 	    copy_env("all_proxy", "ALL_PROXY", &proxies.all) < 0 ||
 	    copy_env("no_proxy", "NO_PROXY", &proxies.no) < 0) {
-		http_proxies_free(&proxies);
+		http_proxies_finish(&proxies);
 		return -ENOMEM;
 	}
 	*ret = proxies;
 	return 0;
 }
 
-void http_proxies_free(struct http_proxies *proxies)
+void http_proxies_finish(struct http_proxies *proxies)
 {
 	free(proxies->http);
 	free(proxies->https);

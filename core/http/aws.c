@@ -335,7 +335,7 @@ static int parse(const struct aws_found *found, struct aws_keys *ret)
 	ret->expiry = aws_time(time);
 	if (text.data)
 		explicit_bzero(text.data, text.cap);
-	buf_free(&text);
+	buf_finish(&text);
 	free(j);
 	return r < 0 ? r : *ret->id && *ret->secret ? 0 : -EBADMSG;
 }

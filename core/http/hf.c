@@ -107,7 +107,7 @@ char *hf_http_url(const char *url)
 	if (r == 0)
 		r = buf_add_encoded(&out, p.path, strlen(p.path), "-._~/{}");
 	if (r < 0) {
-		buf_free(&out);
+		buf_finish(&out);
 		return NULL;
 	}
 	return out.data;

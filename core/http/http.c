@@ -73,14 +73,14 @@ static int redirect(struct http_stream *s, const char **ret_why)
 		r = -EACCES;
 	}
 	if (r < 0) {
-		http_target_free(&next);
+		http_target_finish(&next);
 		return r;
 	}
 	s->left_origin |= !http_same_origin(&s->target, &next);
 	if (!s->http->private_links)
 		s->allowed = HTTP_ALLOW(HTTP_ADDRESS_PUBLIC) |
 			     (s->trust == HTTP_USER ? HTTP_ALLOW(s->class) : 0);
-	http_target_free(&s->target);
+	http_target_finish(&s->target);
 	s->target = next;
 	return 0;
 }
@@ -360,7 +360,7 @@ static int start_thread(struct http *http)
 	return r;
 }
 
-int http_start(const struct http_options *options, struct http **ret)
+int http_new(const struct http_options *options, struct http **ret)
 {
 	struct http *http;
 	int r = http_load_curl();
@@ -407,10 +407,10 @@ void http_free(struct http *http)
 	http_stop(http);
 	if (http->multi)
 		curl_multi_cleanup(http->multi);
-	http_secrets_free(http);
-	http_target_free(&http->source);
+	http_secrets_finish(http);
+	http_target_finish(&http->source);
 	free(http->s3_source);
-	http_proxies_free(&http->proxies);
+	http_proxies_finish(&http->proxies);
 	free(http->cacert);
 	pthread_mutex_destroy(&http->lock);
 	free(http);

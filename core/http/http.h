@@ -76,7 +76,7 @@ int http_prepare(void);
  * file that cannot be used, -EFBIG when that file breaks a limit, the open's -errno when it or
  * cacert cannot be read (each logged); -ENOMEM, -EAGAIN.
  */
-int http_start(const struct http_options *options, struct http **ret);
+int http_new(const struct http_options *options, struct http **ret);
 
 /*
  * Ends the thread and all transfers: they end with -ESHUTDOWN, after the bytes that are there, and

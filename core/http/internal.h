@@ -29,7 +29,7 @@ struct http_sample {
 };
 
 struct http {
-	/* constant after http_start() */
+	/* constant after http_new() */
 	long connect_timeout_ms, stall_ms, stall_rate, max_host_connections;
 	struct budget *budget;
 	bool private_links;
@@ -40,7 +40,7 @@ struct http {
 	struct http_proxies proxies;
 	CURLM *multi;
 	pthread_t thread;
-	bool running; /* used by http_start() and http_stop() only */
+	bool running; /* used by http_new() and http_stop() only */
 
 	pthread_mutex_t lock;
 	bool stopping;				/* guarded by lock, as is multi's wakeup */
@@ -157,7 +157,7 @@ int http_secrets_load(struct http *http, const char *header_file);
 
 /* A header instead of the file's. 0 or -ENOMEM. */
 int http_secrets_add(struct http *http, const char *header);
-void http_secrets_free(struct http *http);
+void http_secrets_finish(struct http *http);
 
 /* Adds what only the server may know that the stream asks. 0 or -ENOMEM. */
 int http_secrets_set(struct http_stream *stream);

@@ -37,7 +37,7 @@ struct http_target {
  */
 int http_target_parse(const struct http_target *base, const char *text, struct http_target *ret,
 		      const char **ret_why);
-void http_target_free(struct http_target *target);
+void http_target_finish(struct http_target *target);
 
 /* Same scheme, host and port? False when either is empty. */
 bool http_same_origin(const struct http_target *a, const struct http_target *b);
@@ -66,7 +66,7 @@ struct http_proxies {
 };
 
 int http_proxies_load(struct http_proxies *ret);
-void http_proxies_free(struct http_proxies *proxies);
+void http_proxies_finish(struct http_proxies *proxies);
 
 /* The proxy for this URL, NULL for none. Owned by `proxies`. */
 const char *http_proxy_for(const struct http_proxies *proxies, const struct http_target *target);

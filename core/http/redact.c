@@ -379,7 +379,7 @@ char *http_url_public(const char *url)
 	if (r == 0)
 		r = buf_addc(&out, '\0');
 	if (r < 0)
-		buf_free(&out);
+		buf_finish(&out);
 	return r < 0 ? NULL : out.data;
 }
 
@@ -396,7 +396,7 @@ char *http_url_unsigned(const char *url)
 	if (r == 0)
 		r = buf_addc(&out, '\0');
 	if (r < 0)
-		buf_free(&out);
+		buf_finish(&out);
 	return r < 0 ? NULL : out.data;
 }
 

@@ -88,7 +88,7 @@ char *s3_url_at(const struct aws_place *place, const char *url)
 	if (r == 0)
 		r = buf_add_encoded(&out, bucket + n, strlen(bucket + n), "-._~/");
 	if (r < 0) {
-		buf_free(&out);
+		buf_finish(&out);
 		return NULL;
 	}
 	return out.data;
@@ -183,7 +183,7 @@ static void ask(struct s3 *s)
 	s->asked = send(s->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-int s3_start(struct s3 **ret)
+int s3_new(struct s3 **ret)
 {
 	struct s3 *s = calloc(1, sizeof(*s));
 	int fds[2], r;

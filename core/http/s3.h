@@ -21,7 +21,7 @@ bool s3_is_url(const char *url);
 const char *s3_url_fault(const char *url);
 
 /* Loads the keys; may take as long as credential_process does. 0, or -errno, logged. */
-int s3_start(struct s3 **ret);
+int s3_new(struct s3 **ret);
 void s3_free(struct s3 *s); /* NULL-safe */
 
 /* The http(s) URL of an s3:// URL, malloc'ed: path style with an endpoint, else virtual host. */

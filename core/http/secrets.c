@@ -123,7 +123,7 @@ int http_headers_load(const char *path, char ***ret)
 			   r == -EINVAL ? "it holds a NUL" : strerror(-r));
 	if (r == 0)
 		r = parse_headers(path, text.data ? text.data : "", headers);
-	buf_free(&text);
+	buf_finish(&text);
 	if (r < 0) {
 		http_headers_free(headers);
 		return r;
@@ -179,7 +179,7 @@ int http_secrets_add(struct http *http, const char *header)
 	return http->headers && http->headers[0] ? 0 : -ENOMEM;
 }
 
-void http_secrets_free(struct http *http)
+void http_secrets_finish(struct http *http)
 {
 	http_headers_free(http->headers);
 	free(http->header_file);

@@ -63,7 +63,7 @@ void http_stream_unref(struct http_stream *s)
 		return;
 	for (unsigned i = 0; i < s->n_seen; i++)
 		free(s->seen[i]);
-	http_target_free(&s->target);
+	http_target_finish(&s->target);
 	http_header_finish(&s->response_header);
 	curl_slist_free_all(s->lines);
 	pthread_mutex_destroy(&s->lock);

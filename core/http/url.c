@@ -152,7 +152,7 @@ static int target_read_again(const struct http_target *t)
 
 	if (r == 0 && strcmp(again.host, t->host) != 0)
 		r = -EINVAL;
-	http_target_free(&again);
+	http_target_finish(&again);
 	curl_url_cleanup(u);
 	return r;
 }
@@ -237,13 +237,13 @@ int http_target_parse(const struct http_target *base, const char *text, struct h
 		r = -EINVAL;
 	}
 	if (r < 0)
-		http_target_free(&target);
+		http_target_finish(&target);
 	else
 		*ret = target;
 	return r;
 }
 
-void http_target_free(struct http_target *target)
+void http_target_finish(struct http_target *target)
 {
 	if (!target)
 		return;
@@ -271,6 +271,6 @@ const char *http_url_fault(const char *url)
 		return hf_url_fault(url);
 	if (http_target_parse(NULL, url, &target, &why) < 0)
 		return why;
-	http_target_free(&target);
+	http_target_finish(&target);
 	return NULL;
 }

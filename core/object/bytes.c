@@ -152,7 +152,7 @@ void bytes_count(struct bytes *b, uint64_t size, struct budget *budget)
 		budget_charge(budget, b->counted);
 }
 
-void bytes_free(struct bytes *b)
+void bytes_finish(struct bytes *b)
 {
 	budget_drop(b->budget, b->counted);
 	free(b->memory);

@@ -43,10 +43,10 @@ int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const str
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
 	       size_t n, uint64_t off, bool nowait);
 
-/* Counts the tags of `size` bytes, until bytes_free(). Not with locks. */
+/* Counts the tags of `size` bytes, until bytes_finish(). Not with locks. */
 void bytes_count(struct bytes *b, uint64_t size, struct budget *budget);
 
 /* Leaves BYTES_NONE. */
-void bytes_free(struct bytes *b);
+void bytes_finish(struct bytes *b);
 
 #endif

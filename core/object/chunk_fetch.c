@@ -49,10 +49,10 @@ int chunk_places_find(struct chunk_places *p)
 	return 0;
 }
 
-void chunk_places_free(struct chunk_places *p)
+void chunk_places_finish(struct chunk_places *p)
 {
 	for (size_t i = 0; i < p->n_urls; i++)
-		route_destroy(&p->states[i].route);
+		route_finish(&p->states[i].route);
 	free(p->states);
 	free(p->urls);
 }

@@ -69,9 +69,9 @@ struct chunk_fetch {
 	bool other;		    /* the carton has been asked at its other place, too */
 };
 
-/* Finds the URLs of p->object. 0 or -ENOMEM; freed in any case by chunk_places_free(). */
+/* Finds the URLs of p->object. 0 or -ENOMEM; freed in any case by chunk_places_finish(). */
 int chunk_places_find(struct chunk_places *p);
-void chunk_places_free(struct chunk_places *p); /* NULL members are fine */
+void chunk_places_finish(struct chunk_places *p); /* NULL members are fine */
 
 /* Where the chunks are in the object, and how many bytes they have. */
 uint64_t chunk_fetch_off(const struct chunk_fetch *f);

@@ -243,7 +243,7 @@ static bool wait_step(struct task *t)
 		return true;
 	}
 	cancel_hook_remove(&c->making->cancel, &c->hook);
-	task_end(t);
+	task_finish(t);
 	if (r == -ECANCELED) {
 		c->done(c, r);
 		return false;

@@ -133,7 +133,7 @@ static bool end(struct hash_job *j, int r)
 	struct ingested in;
 
 	cancel_hook_remove(o.cancel, &j->hook);
-	task_end(&j->task);
+	task_finish(&j->task);
 	run_next(o.queue);
 	if (r == 0)
 		r = hasher_end(&j->hasher, &in);

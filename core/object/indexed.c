@@ -83,6 +83,6 @@ int indexed_fetch(struct making *m, const struct partial_options *options)
 	if (r == -ENOENT && !is_in_directory(m->object))
 		return partial_open(options, &m->bytes);
 	if (r < 0)
-		bytes_free(&m->bytes);
+		bytes_finish(&m->bytes);
 	return r;
 }

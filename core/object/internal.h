@@ -157,7 +157,7 @@ void waits_untime(struct making *m);
 
 /* Takes all waits off an attempt, as a list. */
 struct object_wait *waits_take(struct making *m);
-void waits_finish(struct object_wait *list, int result);
+void waits_end(struct object_wait *list, int result);
 
 /* The step of the store's clock: ends the waits that are overdue. */
 bool object_expire(struct task *clock);

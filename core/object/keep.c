@@ -69,7 +69,7 @@ static bool drop(struct object_store *s, struct object *o)
 	file = bytes.kind == BYTES_FILE;
 	/* closing a large file that has no name any more takes long */
 	pthread_mutex_unlock(&s->lock);
-	bytes_free(&bytes);
+	bytes_finish(&bytes);
 	pthread_mutex_lock(&s->lock);
 	return file;
 }

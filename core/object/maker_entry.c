@@ -130,7 +130,7 @@ static int by_chunks(struct making *m, const struct chunks_file *f)
 	keep_place(m, source, off, NULL);
 	r = indexed_use(m, f);
 	if (r < 0)
-		bytes_free(&m->bytes);
+		bytes_finish(&m->bytes);
 	return r;
 }
 

@@ -99,7 +99,7 @@ static void copy_done(struct copy *c, int result)
 		carton_log(CARTON_LOG_ERROR, object_name(o),
 			   CHUNKS_PATH " says that it has %llu bytes, but it has %llu",
 			   (unsigned long long)o->size, (unsigned long long)m->size);
-		bytes_free(&m->bytes);
+		bytes_finish(&m->bytes);
 		result = -EBADMSG;
 	}
 	making_done(m, result);
@@ -141,7 +141,7 @@ static void get_all(struct making *m)
 static void probed(struct making *m, int result)
 {
 	if (result < 0)
-		bytes_free(&m->bytes);
+		bytes_finish(&m->bytes);
 	if (result == -EOPNOTSUPP || result == -EBADMSG)
 		get_all(m);
 	else
@@ -214,7 +214,7 @@ static int size_in_cache(struct making *m)
 	if (m->size < MIN_SEALED)
 		return 1;
 	if (options->seals == SEALS_USE && seal_of_cached(m)) {
-		bytes_free(&m->bytes);
+		bytes_finish(&m->bytes);
 		m->copied = false;
 	} else if (options->seals == SEALS_USE && options->fetch) {
 		return -ENOENT;

@@ -29,7 +29,7 @@ static struct making *making_new(struct object *o, bool size_only)
 
 static void making_free(struct making *m)
 {
-	cancel_destroy(&m->cancel);
+	cancel_finish(&m->cancel);
 	free(m);
 }
 
@@ -133,7 +133,7 @@ static void drop_bytes(struct making *m)
 {
 	if (m->bytes.kind == BYTES_MEMORY)
 		object_unclaim_memory(m->object->store, m->size);
-	bytes_free(&m->bytes);
+	bytes_finish(&m->bytes);
 }
 
 static void report(struct making *m, int result)
@@ -165,7 +165,7 @@ static void finish(struct making *m, int result)
 		result = -EBADMSG;
 	/* Cancelled for lack of waiters, but one has arrived since: run it again. */
 	if (result == -ECANCELED && m->waits && !cancel_fired(&s->stop)) {
-		cancel_destroy(&m->cancel);
+		cancel_finish(&m->cancel);
 		cancel_init(&m->cancel, &s->stop);
 		pthread_mutex_unlock(&s->lock);
 		making_submit(m);
@@ -179,7 +179,7 @@ static void finish(struct making *m, int result)
 	if ((m->size_only && result == 0) || withdrawn)
 		drop_bytes(m);
 	making_free(m);
-	waits_finish(waits, result == -ECANCELED ? -ENOTCONN : result);
+	waits_end(waits, result == -ECANCELED ? -ENOTCONN : result);
 	if (hash_job)
 		hash_job_start(hash_job);
 }

@@ -49,7 +49,7 @@ static void get_now(struct object *o)
 	}
 	pthread_mutex_unlock(&s->lock);
 	object_unclaim_memory(s, o->size);
-	bytes_free(&bytes);
+	bytes_finish(&bytes);
 	pthread_mutex_lock(&s->lock);
 }
 
@@ -186,7 +186,7 @@ void object_put(struct object *o)
 	if (--o->pins == 0)
 		bytes = let_go(s, o);
 	pthread_mutex_unlock(&s->lock);
-	bytes_free(&bytes);
+	bytes_finish(&bytes);
 }
 
 /* Drops the cache entry after a failed read check. The caller holds a pin. */

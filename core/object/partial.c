@@ -116,7 +116,7 @@ static bool unlink_flight(struct flight *f, int result, struct object_wait **ret
 		if (result < 0 && result != -ECANCELED)
 			note_failed(p, f->fetch.first, f->fetch.end, result);
 	} else {
-		cancel_destroy(&f->making.cancel);
+		cancel_finish(&f->making.cancel);
 		cancel_init(&f->making.cancel, &s->stop);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -159,8 +159,8 @@ static void flight_end(struct flight *f, int result)
 	/* over the budget: chunked_read() has said so */
 	if (!probe && result < 0 && result != -ECANCELED && result != -EFBIG)
 		log_failure(f, result);
-	cancel_destroy(&f->making.cancel);
-	waits_finish(waits, result == -ECANCELED ? -ENOTCONN : result);
+	cancel_finish(&f->making.cancel);
+	waits_end(waits, result == -ECANCELED ? -ENOTCONN : result);
 	if (probe)
 		f->probed(probe, result);
 	free(f);
@@ -311,7 +311,7 @@ static void partial_free(void *ctx)
 
 	partial_file_close(&p->file);
 	pthread_mutex_destroy(&p->at.lock);
-	chunk_places_free(&p->at);
+	chunk_places_finish(&p->at);
 	free(p->failed);
 	free(p);
 }
@@ -343,7 +343,7 @@ int partial_open(const struct partial_options *options, struct bytes *ret)
 		r = bytes_use_chunks(&bytes, &o->store->index, p->at.file, o->name);
 	if (r < 0) {
 		partial_free(p);
-		bytes_free(&bytes);
+		bytes_finish(&bytes);
 		return r;
 	}
 	p->at.chunks = bytes.chunks;

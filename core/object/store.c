@@ -53,7 +53,7 @@ struct object_wait *waits_take(struct making *m)
 	return list;
 }
 
-void waits_finish(struct object_wait *list, int result)
+void waits_end(struct object_wait *list, int result)
 {
 	while (list) {
 		struct object_wait *w = list;
@@ -132,7 +132,7 @@ bool object_expire(struct task *clock)
 	if (next_ms != INT64_MAX && !cancel_fired(&s->stop))
 		task_wake_at(&s->clock, next_ms);
 	pthread_mutex_unlock(&s->lock);
-	waits_finish(list, -ETIMEDOUT);
+	waits_end(list, -ETIMEDOUT);
 	return true;
 }
 
@@ -193,7 +193,7 @@ enum object_state object_state(struct object *o)
 
 static void object_free(struct object *o)
 {
-	bytes_free(&o->bytes);
+	bytes_finish(&o->bytes);
 	o->maker->ops->free(o->maker);
 	free(o);
 }
@@ -357,7 +357,7 @@ void object_store_stop(struct object_store *s)
 	/* from here on nobody sets the clock */
 	pthread_mutex_lock(&s->lock);
 	if (s->options.events)
-		task_end(&s->clock);
+		task_finish(&s->clock);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -380,7 +380,7 @@ void object_store_free(struct object_store *s)
 	}
 	free(s->buckets);
 	tagger_free(s->tagger);
-	cancel_destroy(&s->stop);
+	cancel_finish(&s->stop);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->hash_jobs.lock);
 	free(s);

@@ -69,7 +69,7 @@ static bool in_copied_views(const struct loader *l, const struct entry *e)
 		return false;
 	is = container_read(l->c, marker, strlen(VIEWS_MARKER_TEXT), &text) == 0 &&
 	     strcmp(text.data, VIEWS_MARKER_TEXT) == 0;
-	buf_free(&text);
+	buf_finish(&text);
 	return is;
 }
 

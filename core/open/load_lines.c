@@ -56,13 +56,13 @@ int load_match_entries(struct loader *l)
 			       i < l->m->n ? manifest_path(l->m, i) : NULL);
 		e->name = arena_text(&names, e->name, e->name_len);
 		if (!e->name) {
-			arena_free(&names);
+			arena_finish(&names);
 			return -ENOMEM;
 		}
 	}
 	while (i < l->m->n)
 		l->entries[i++] = NO_ENTRY;
-	arena_free(&c->names);
+	arena_finish(&c->names);
 	c->names = names;
 	return 0;
 }
@@ -96,7 +96,7 @@ static int add_symlink(struct loader *l, const char *path, const struct entry *e
 		copy = arena_text(&l->tree->arena, target.data, target.len);
 		r = copy ? add_special(l, copy, NULL) : -ENOMEM;
 	}
-	buf_free(&target);
+	buf_finish(&target);
 	return r;
 }
 

@@ -36,7 +36,7 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 				 e ? "is not a regular file" : "is missing");
 	r = container_read(c, e, MAX_MANIFEST, &text);
 	if (r < 0) {
-		buf_free(&text);
+		buf_finish(&text);
 		return r;
 	}
 	r = manifest_parse(text.data, text.len, c->budget, &m);
@@ -96,7 +96,7 @@ int load_listing(struct container *c, struct manifest **ret)
 	if (r == 0 && faults)
 		r = -EBADMSG;
 	if (r < 0) {
-		buf_free(&text);
+		buf_finish(&text);
 		return r;
 	}
 	r = manifest_parse(text.data, text.len, c->budget, ret);
@@ -121,7 +121,7 @@ int load_links(struct container *c, struct links **ret)
 		r = budget_take(c->budget, LINKS_EXPANSION * text.len);
 	if (r == 0)
 		r = links_parse(text.data, text.len, c->budget, ret);
-	buf_free(&text);
+	buf_finish(&text);
 	return r;
 }
 

@@ -54,7 +54,7 @@ static int open_network(struct carton *c, const char *source, const struct carto
 	c->fetch.cancel = &c->stop;
 	c->fetch.workers = c->workers;
 	c->fetch.events = c->events;
-	return http_start(&http, &c->fetch.http);
+	return http_new(&http, &c->fetch.http);
 }
 
 /*
@@ -67,7 +67,7 @@ static int open_cache(struct carton *c, const struct carton_options *options, bo
 			cache_find(options->cache_dir, &c->cache);
 
 	if (r < 0) {
-		cache_free(c->cache);
+		cache_close(c->cache);
 		c->cache = NULL;
 	}
 	if (r < 0 && options->cache_dir)
@@ -230,7 +230,7 @@ static int open_meta(struct carton *c)
 		r = budget_take(&c->budget, META_EXPANSION * text.len);
 	if (r == 0)
 		r = meta_parse(text.data, text.len, &c->budget, &c->meta);
-	buf_free(&text);
+	buf_finish(&text);
 	if (r < 0)
 		return r;
 	if (!c->meta->has_spec_version)
@@ -317,7 +317,7 @@ static int open_container(struct carton *c, const char *source,
 		r = mirrors_new(options->mirrors, source, &c->mirrors);
 	/* forks, and reads files that are not allowed later */
 	if (r == 0 && !options->offline && (s3_is_url(source) || mirrors_have_s3(c->mirrors)))
-		r = s3_start(&c->s3);
+		r = s3_new(&c->s3);
 	if (r == 0)
 		r = load_libraries(source, fd, &st, options);
 	if (r == 0)
@@ -518,7 +518,7 @@ void carton_close(struct carton *c)
 	chunks_free(c->chunks);
 	manifest_free(c->manifest);
 	links_free(c->links);
-	container_free(c->container);
+	container_close(c->container);
 	source_unref(c->remote_source);
 	http_free(c->fetch.http);
 	servers_free(c->servers);
@@ -527,8 +527,8 @@ void carton_close(struct carton *c)
 	if (c->header)
 		explicit_bzero(c->header, strlen(c->header));
 	free(c->header);
-	cache_free(c->cache);
-	cancel_destroy(&c->stop);
+	cache_close(c->cache);
+	cancel_finish(&c->stop);
 	free(c);
 }
 

@@ -303,12 +303,12 @@ static int finish(struct packing *p, struct pack_job *job, char ret_hash[65])
 		r = put_text(job, &manifest, &text, true);
 	entries[n++] = &manifest;
 	if (r == 0)
-		r = zip_writer_finish(&job->zip, entries, n);
+		r = zip_writer_end(&job->zip, entries, n);
 	if (r < 0)
 		carton_log(CARTON_LOG_ERROR, p->out.path, "cannot be written: %s", strerror(-r));
 out:
-	buf_free(&links_text);
-	buf_free(&text);
+	buf_finish(&links_text);
+	buf_finish(&text);
 	free(entries);
 	return r;
 }
@@ -420,7 +420,7 @@ static int put_linked(struct packing *p, struct node *file, char *block)
 		r = chunks_hasher_end(&chunks);
 	if (r == 0)
 		r = chunks_writer_add(&p->chunks, object_sha256(node_object(file)), &chunks);
-	chunks_hasher_free(&chunks);
+	chunks_hasher_finish(&chunks);
 	return r;
 }
 
@@ -491,9 +491,9 @@ int carton_pack(const char *source, const char *out, const struct carton_options
 		return r;
 	r = run(&p, source, hash);
 	for (size_t i = 0; i < p.plan.n; i++)
-		chunks_hasher_free(&p.plan.items[i].chunks);
-	chunks_writer_free(&p.chunks);
-	plan_free(&p.plan);
+		chunks_hasher_finish(&p.plan.items[i].chunks);
+	chunks_writer_finish(&p.chunks);
+	plan_finish(&p.plan);
 	carton_close(p.c);
 	newfile_end(&p.out);
 	if (r == 0)

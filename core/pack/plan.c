@@ -303,7 +303,7 @@ int plan_make(struct carton *c, const struct carton_pack_options *options, struc
 	for (struct node *node = t->root; node && r == 0; node = tree_next(t->root, node))
 		r = add_node(&p, node);
 	if (r < 0) {
-		plan_free(&p);
+		plan_finish(&p);
 		return r;
 	}
 	if (p.n)
@@ -313,11 +313,11 @@ int plan_make(struct carton *c, const struct carton_pack_options *options, struc
 	return 0;
 }
 
-void plan_free(struct plan *p)
+void plan_finish(struct plan *p)
 {
 	free(p->items);
 	free(p->linked);
-	arena_free(&p->names);
+	arena_finish(&p->names);
 	*p = (struct plan){ 0 };
 }
 
@@ -373,7 +373,7 @@ static int replace_index_line(const uint8_t *index, struct buf *text)
 	}
 	if (r == 0 && index && text->len && text->data[text->len - 1] != '\n')
 		r = buf_addc(text, '\n');
-	buf_free(&old);
+	buf_finish(&old);
 	return r == 0 && index ? lists_add_file(text, CHUNKS_PATH, index) : r;
 }
 

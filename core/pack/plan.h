@@ -30,7 +30,7 @@ extern const struct pack_ops plan_ops;
  * path of the options that is not there; -ENOMEM; -EFBIG over the budget.
  */
 int plan_make(struct carton *c, const struct carton_pack_options *options, struct plan *ret);
-void plan_free(struct plan *p);
+void plan_finish(struct plan *p);
 
 /* Is the file one of those that are put into the new carton? */
 bool plan_includes(const struct carton_pack_options *options, const struct node *file);

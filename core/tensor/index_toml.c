@@ -30,7 +30,7 @@ void index_toml_free(struct index_toml *x)
 	free(x->list);
 	free(x->by_name);
 	budget_give(x->arena.budget, x->taken);
-	arena_free(&x->arena);
+	arena_finish(&x->arena);
 	free(x);
 }
 

@@ -73,7 +73,7 @@ int npy_header(const char *descr, const uint64_t *shape, unsigned rank, struct b
 
 	if (!r)
 		r = add_header(b, &dict);
-	buf_free(&dict);
+	buf_finish(&dict);
 	return r;
 }
 

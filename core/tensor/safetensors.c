@@ -523,7 +523,7 @@ void safetensors_free_text(struct safetensors *s)
 	free(s->metadata);
 	s->metadata = NULL;
 	s->n_metadata = 0;
-	buf_free(&s->text);
+	buf_finish(&s->text);
 	budget_give(s->budget, s->text_taken);
 	s->text_taken = 0;
 }

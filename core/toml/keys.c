@@ -18,7 +18,7 @@ int toml_keys_init(struct toml_keys *keys, struct budget *budget)
 	keys->root = calloc(1, sizeof(*keys->root) + 1);
 	keys->buckets = calloc(FIRST_BUCKETS, sizeof(*keys->buckets));
 	if (!keys->root || !keys->buckets) {
-		toml_keys_free(keys);
+		toml_keys_finish(keys);
 		return -ENOMEM;
 	}
 	keys->root->kind = TOML_KIND_HEADER;
@@ -26,7 +26,7 @@ int toml_keys_init(struct toml_keys *keys, struct budget *budget)
 	return 0;
 }
 
-void toml_keys_free(struct toml_keys *keys)
+void toml_keys_finish(struct toml_keys *keys)
 {
 	if (!keys)
 		return;

@@ -45,7 +45,7 @@ struct toml_keys {
 int toml_keys_init(struct toml_keys *keys, struct budget *budget);
 
 /* Frees all keys. NULL-safe; a zeroed struct is fine. */
-void toml_keys_free(struct toml_keys *keys);
+void toml_keys_finish(struct toml_keys *keys);
 
 /*
  * Finds the key `name` of table `parent`, or adds it with `kind` (then *ret_new is true). Returns 0,

@@ -443,12 +443,12 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 		r = document(t);
 		if (r && ret_error)
 			*ret_error = t->lex.error;
-		toml_keys_free(&t->keys);
+		toml_keys_finish(&t->keys);
 	}
 	if (t->c_locale)
 		freelocale(t->c_locale);
-	buf_free(&t->lex.text);
-	buf_free(&t->key);
+	buf_finish(&t->lex.text);
+	buf_finish(&t->key);
 	free(t);
 	return r;
 }

@@ -122,7 +122,7 @@ static void lazy_empty(struct tree *t, struct lazy_dir *lazy)
 {
 	for (struct text *x = lazy->texts; x; x = x->next)
 		free(x->data);
-	arena_free(&lazy->arena);
+	arena_finish(&lazy->arena);
 	t->n_nodes -= lazy->nodes;
 	t->owned -= lazy->owned;
 	budget_give(t->budget, lazy->cost);
@@ -172,7 +172,7 @@ void tree_free(struct tree *t)
 	if (!t->nodes)
 		tree_clear(t, t->root);
 	free(t->nodes);
-	arena_free(&t->arena);
+	arena_finish(&t->arena);
 	free(t);
 }
 
@@ -195,7 +195,7 @@ void tree_sort(struct node *dir)
 		}
 }
 
-void tree_finish(struct node *top)
+void tree_sort_below(struct node *top)
 {
 	for (struct node *n = top; n; n = tree_next(top, n)) {
 		struct node_list *c = n->kind == NODE_DIR ? node_children(n) : NULL;

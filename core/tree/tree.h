@@ -169,7 +169,7 @@ void tree_clear(struct tree *t, struct node *dir);
 void tree_sort(struct node *dir);
 
 /* Sorts all that is below a lazy directory, and frees the places that are left. */
-void tree_finish(struct node *dir);
+void tree_sort_below(struct node *dir);
 
 /* Gives a file an entry of the container. Its object is made at first use. */
 void tree_set_entry(struct tree *t, struct node *file, const struct entry *entry);

@@ -29,7 +29,7 @@ int view_load(struct views *v)
 	if (v->index.strings_taken) {
 		v->strings = calloc(v->index.tensors->n + 1, sizeof(*v->strings));
 		if (!v->strings) {
-			index_free(&v->index);
+			index_finish(&v->index);
 			return -ENOMEM;
 		}
 	}

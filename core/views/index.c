@@ -143,13 +143,13 @@ int index_load(const struct tree *t, struct making *m, struct index *ret)
 	if (r == 0 && x.tensors)
 		r = list_strings(&x);
 	if (r < 0)
-		index_free(&x);
+		index_finish(&x);
 	else
 		*ret = x;
 	return r;
 }
 
-void index_free(struct index *x)
+void index_finish(struct index *x)
 {
 	index_toml_free(x->tensors);
 	for (size_t i = 0; i < x->n_strings; i++)

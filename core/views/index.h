@@ -36,7 +36,7 @@ struct index {
  * being made; -ECANCELED once it has no waiters. NULL: block, without cancellation.
  */
 int index_load(const struct tree *t, struct making *m, struct index *ret);
-void index_free(struct index *x);
+void index_finish(struct index *x);
 
 /* The file with the tensor's data; NULL: there is none. */
 struct node *index_file(const struct tree *t, const struct tensor *tensor);

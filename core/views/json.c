@@ -8,14 +8,14 @@
 /* What is collected before it is written. */
 #define PIECE (64 * KIB)
 
-void view_json_begin(struct view_json *j, view_json_write_fn *write, void *ctx)
+void view_json_init(struct view_json *j, view_json_write_fn *write, void *ctx)
 {
 	*j = (struct view_json){ .write = write, .ctx = ctx, .text = buf_init(16 * PIECE) };
 }
 
-void view_json_free(struct view_json *j)
+void view_json_finish(struct view_json *j)
 {
-	buf_free(&j->text);
+	buf_finish(&j->text);
 }
 
 /* A failure of `write` is one of the text, too: nothing more is added. */

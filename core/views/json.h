@@ -59,7 +59,7 @@ struct view_json_tensor {
  * Call begin, then tensor, pair and problem any number of times in that order, then end, and free in any
  * case. Each returns 0, -ENOMEM, -EINVAL if called out of order, or the error of `write`; the first failure stays.
  */
-void view_json_begin(struct view_json *j, view_json_write_fn *write, void *ctx);
+void view_json_init(struct view_json *j, view_json_write_fn *write, void *ctx);
 int view_json_tensor(struct view_json *j, const struct view_json_tensor *t);
 int view_json_pair(struct view_json *j, struct view_json_text key, struct view_json_text value);
 
@@ -67,6 +67,6 @@ int view_json_pair(struct view_json *j, struct view_json_text key, struct view_j
 int view_json_problem(struct view_json *j, struct view_json_text name, size_t line,
 		      const char *problem);
 int view_json_end(struct view_json *j);
-void view_json_free(struct view_json *j);
+void view_json_finish(struct view_json *j);
 
 #endif

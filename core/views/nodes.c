@@ -76,7 +76,7 @@ static int fill(void *ctx, struct making *m)
 		r = refuse(view->v, dir);
 	if (r < 0)
 		return r;
-	tree_finish(dir);
+	tree_sort_below(dir);
 	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
 	return 0;
 }
@@ -158,7 +158,7 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 		r = tree_own(v->options.tree, parent, b->data, b->len);
 	if (r == 0)
 		*b = buf_init(b->max);
-	buf_free(b);
+	buf_finish(b);
 	return r;
 }
 
@@ -204,9 +204,9 @@ static int derive_index(void *ctx, struct making *m)
 		return r;
 	r = output_begin(&out, m, f->size);
 	if (r == 0) {
-		view_json_begin(&j, output_write, &out);
+		view_json_init(&j, output_write, &out);
 		r = output_end(&out, write_index(f, m, &j));
-		view_json_free(&j);
+		view_json_finish(&j);
 	}
 	if (f->index.file)
 		object_put(f->index.file);
@@ -263,7 +263,7 @@ static int npy_file_header(struct views *v, struct node *dir, const struct view_
 	found = *slot;
 	if (!found || found->len != header.len || memcmp(found->data, header.data, header.len) != 0)
 		r = tree_add_header(v->options.tree, dir, header.data, header.len, &found);
-	buf_free(&header);
+	buf_finish(&header);
 	if (r == 0)
 		*ret = *slot = found;
 	return r;

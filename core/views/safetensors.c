@@ -88,14 +88,14 @@ static int add_problem(struct views *v, struct node *dir, const char *problem)
 	struct view_json j;
 	int r;
 
-	view_json_begin(&j, append, &text);
+	view_json_init(&j, append, &text);
 	r = view_json_problem(&j, (struct view_json_text){ 0 }, 0, problem);
 	if (r == 0)
 		r = view_json_end(&j);
-	view_json_free(&j);
+	view_json_finish(&j);
 	if (r == 0)
 		return view_add_text(v, dir, "index.json", &text);
-	buf_free(&text);
+	buf_finish(&text);
 	return r;
 }
 
@@ -130,11 +130,11 @@ static int add_all(struct views *v, struct node *dir, struct making *m, struct o
 	struct view_json j;
 	int r;
 
-	view_json_begin(&j, NULL, NULL);
+	view_json_init(&j, NULL, NULL);
 	r = list_all(m, s, &j);
 	if (r == 0)
 		r = view_json_end(&j);
-	view_json_free(&j);
+	view_json_finish(&j);
 	if (r == 0)
 		r = view_add_index(v, dir, &index, j.size);
 	return r < 0 ? r : add_tensors(v, dir, m, s, file);

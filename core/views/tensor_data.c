@@ -214,11 +214,11 @@ static int add_index(struct views *v, struct node *dir)
 	int r;
 
 	tree_sort(dir);
-	view_json_begin(&j, NULL, NULL);
+	view_json_init(&j, NULL, NULL);
 	r = write_index(v, v->making, dir->lazy, &j);
 	if (r == 0)
 		r = view_json_end(&j);
-	view_json_free(&j);
+	view_json_finish(&j);
 	return r < 0 ? r : view_add_index(v, dir, &index, j.size);
 }
 
@@ -296,7 +296,7 @@ struct collection {
 
 static void collection_free(struct views *v, struct collection *c)
 {
-	buf_free(&c->header);
+	buf_finish(&c->header);
 	free(c->items);
 	budget_give(v->options.tree->budget, c->taken);
 }
@@ -365,7 +365,7 @@ static int add_collection(struct views *v, struct node *dir, struct collection *
 	struct extent *extents, header = { .len = c->header.len };
 	int r;
 
-	buf_free(&c->header);
+	buf_finish(&c->header);
 	extents = calloc(c->n + 1, sizeof(*extents));
 	r = extents ? object_add_derived(v->options.store, "tensor_data.safetensors", header.len,
 					 derive_header, v, &header.object) :

@@ -16,7 +16,7 @@ struct side {
 	char *problem; /* why there is no body, or NULL */
 };
 
-static void side_free(struct side *s)
+static void side_finish(struct side *s)
 {
 	for (size_t i = 0; i < s->n; i++)
 		free(s->tensors[i].user);
@@ -96,7 +96,7 @@ static int side_load(struct views *v, const struct meta_value *values, size_t n,
 		triton_sort(s.tensors, s.n);
 	}
 	if (r < 0)
-		side_free(&s);
+		side_finish(&s);
 	else
 		*ret = s;
 	return r;
@@ -142,7 +142,7 @@ static int add_body(struct views *v, struct node *dir, const char *name, struct 
 	*ret_json = json.len;
 	if (r == 0 && !s->problem)
 		r = view_add_body(v, dir, name, &json, extents, s->n);
-	buf_free(&json);
+	buf_finish(&json);
 	free(extents);
 	return r;
 }
@@ -154,7 +154,7 @@ static int add_readme(struct views *v, struct node *dir, const char *what, const
 
 	if (r == 0)
 		return view_add_text(v, dir, "README", &text);
-	buf_free(&text);
+	buf_finish(&text);
 	return r;
 }
 
@@ -192,7 +192,7 @@ static int add_request(struct views *v, struct node *dir, struct side *inputs,
 		r = triton_headers(json, &headers);
 	if (r == 0)
 		r = view_add_text(v, dir, "headers", &headers);
-	buf_free(&headers);
+	buf_finish(&headers);
 	return r < 0 ? r : add_raw(v, dir, inputs, c);
 }
 
@@ -234,8 +234,8 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 		r = add_request(v, dir, &inputs, c);
 	if (r == 0 && (c->has_outputs || c->bad_outputs))
 		r = add_expected(v, dir, &outputs, inputs.problem != NULL);
-	side_free(&inputs);
-	side_free(&outputs);
+	side_finish(&inputs);
+	side_finish(&outputs);
 	return r;
 }
 

@@ -172,7 +172,7 @@ void views_free(struct views *v)
 	view_free_kept(v);
 	for (size_t i = 0; v->strings && i < v->index.tensors->n; i++)
 		free(v->strings[i].later);
-	index_free(&v->index);
+	index_finish(&v->index);
 	free(v->strings);
 	free(v->safetensors);
 	pthread_mutex_destroy(&v->lock);

@@ -43,7 +43,7 @@ const char *lists_template_fault(const char *template)
 	if (!fault && http_url_has_userinfo(url.data))
 		fault = "has a user name or password, which LINKS would show to everybody, and "
 			"which is not sent";
-	buf_free(&url);
+	buf_finish(&url);
 	return fault;
 }
 
@@ -60,7 +60,7 @@ static bool is_among(const char *url, const char *const *templates, const char *
 		struct buf b;
 
 		found = fill(&b, *templates, hex) == 0 && strcmp(b.data, url) == 0;
-		buf_free(&b);
+		buf_finish(&b);
 	}
 	return found;
 }
@@ -81,7 +81,7 @@ int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 		buf_adds(links, comma);
 		if (r == 0)
 			buf_add_json(links, url.data, url.len);
-		buf_free(&url);
+		buf_finish(&url);
 	}
 	for (size_t i = 0; old && i < old->n_urls; i++) {
 		if (is_among(old->urls[i], templates, hex))

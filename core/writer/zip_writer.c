@@ -207,7 +207,7 @@ static int flush(struct zip_writer *w, struct buf *b)
 	return r;
 }
 
-int zip_writer_finish(struct zip_writer *w, const struct zip_entry *const *entries, size_t n)
+int zip_writer_end(struct zip_writer *w, const struct zip_entry *const *entries, size_t n)
 {
 	struct buf b = buf_init(2 * MIB);
 	uint64_t start = w->at;
@@ -222,6 +222,6 @@ int zip_writer_finish(struct zip_writer *w, const struct zip_entry *const *entri
 		r = add_end(&b, start, w->at + b.len, n);
 	if (r == 0)
 		r = flush(w, &b);
-	buf_free(&b);
+	buf_finish(&b);
 	return r;
 }

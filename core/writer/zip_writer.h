@@ -54,6 +54,6 @@ int zip_writer_place_last(struct zip_writer *w, struct zip_entry *e);
 int zip_writer_header(const struct zip_writer *w, const struct zip_entry *e);
 
 /* Writes the central directory and the end records at w->at. 0, -ENOMEM or -errno of the file. */
-int zip_writer_finish(struct zip_writer *w, const struct zip_entry *const *entries, size_t n);
+int zip_writer_end(struct zip_writer *w, const struct zip_entry *const *entries, size_t n);
 
 #endif

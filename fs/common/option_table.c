@@ -109,7 +109,7 @@ int option_set(const struct option_spec *spec, void *target, const char *value)
 	}
 }
 
-void option_free(const struct option_spec *table, void *target)
+void option_finish(const struct option_spec *table, void *target)
 {
 	for (; table->name; table++) {
 		void *field = (char *)target + table->offset;

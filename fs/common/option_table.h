@@ -43,7 +43,7 @@ const struct option_spec *option_find(const struct option_spec *table, const cha
 int option_set(const struct option_spec *spec, void *target, const char *value);
 
 /* Frees the texts of `target`. */
-void option_free(const struct option_spec *table, void *target);
+void option_finish(const struct option_spec *table, void *target);
 
 /* Is `a` perhaps a typo of `b`? True if it takes at most 2 edits, fewer than half of the length of `b`. */
 bool option_similar(const char *a, const char *b);

@@ -138,5 +138,5 @@ int ctl_cache(char **words, int n, const struct args *a)
 		text_line(stderr, "cartonctl: not in the cache: %s", words[1]);
 	else if (r < 0 && r != -EBADMSG)
 		text_line(stderr, "cartonctl: cache %s: %s", words[0], strerror(-r));
-	return ctl_finish(r < 0 ? EXIT_BAD : EXIT_GOOD);
+	return ctl_flush(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }

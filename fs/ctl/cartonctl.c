@@ -255,7 +255,7 @@ static int run(const struct command *command, struct args *a)
 	if (verify)
 		status = print_result(c, &log, status);
 	carton_close(c);
-	return ctl_finish(status);
+	return ctl_flush(status);
 }
 
 /* The long options for getopt: carton_option_table by index, with '-' for '_', and a few more. */
@@ -343,10 +343,10 @@ static int parse_options(int argc, char **argv, struct args *a)
 		case 'h':
 			if (argc < 2 || !ctl_pack_help(argv[1]))
 				fputs(help, stdout);
-			exit(ctl_finish(EXIT_GOOD));
+			exit(ctl_flush(EXIT_GOOD));
 		case 'V':
 			printf("cartonctl %s\n", CARTON_VERSION);
-			exit(ctl_finish(EXIT_GOOD));
+			exit(ctl_flush(EXIT_GOOD));
 		case CTL_COMPRESS:
 		case CTL_ALIGN:
 		case CTL_JOBS:
@@ -458,8 +458,8 @@ int main(int argc, char **argv)
 	status = parse_options(argc, argv, &a);
 	if (status == EXIT_GOOD)
 		status = run_command(argc - optind, argv + optind, &a);
-	option_free(carton_option_table, &a.carton);
-	ctl_pack_free(&a.pack);
+	option_finish(carton_option_table, &a.carton);
+	ctl_pack_finish(&a.pack);
 	free(a.source);
 	return status;
 }

@@ -81,7 +81,7 @@ int ctl_try_help(void);
 const char *ctl_shown(const char *arg);
 
 /* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
-int ctl_finish(int status);
+int ctl_flush(int status);
 
 /* Print what went wrong with `what`: a sentence, or an -errno. Both return EXIT_BAD. */
 int ctl_refuse(const char *what, const char *why);
@@ -129,7 +129,7 @@ ctl_words_fn ctl_pack, ctl_repack, ctl_link, ctl_embed;
 
 /* Sets an option of pack and the like. An exit status. */
 int ctl_pack_option(struct pack_args *p, int option, const char *value);
-void ctl_pack_free(struct pack_args *p);
+void ctl_pack_finish(struct pack_args *p);
 
 /* Prints the help of pack and the like, if the command is one of them. */
 bool ctl_pack_help(const char *command);

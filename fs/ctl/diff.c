@@ -465,7 +465,7 @@ int ctl_diff(char **sources, int n, const struct args *args)
 	free(d.b.files.list);
 	carton_close(d.a.c);
 	carton_close(d.b.c);
-	return ctl_finish(r < 0					   ? EXIT_TROUBLE :
-			  d.n[REMOVED] + d.n[ADDED] + d.n[CHANGED] ? EXIT_BAD :
-								     EXIT_GOOD);
+	return ctl_flush(r < 0					  ? EXIT_TROUBLE :
+			 d.n[REMOVED] + d.n[ADDED] + d.n[CHANGED] ? EXIT_BAD :
+								    EXIT_GOOD);
 }

@@ -65,7 +65,7 @@ void ctl_log_source(struct ctl_log *log, const char *source, bool opening)
 }
 
 /* stdio remembers write errors, so one check at the end will do. A closed pipe kills the process. */
-int ctl_finish(int status)
+int ctl_flush(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;

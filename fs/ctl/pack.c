@@ -117,7 +117,7 @@ int ctl_pack_option(struct pack_args *p, int option, const char *value)
 	return EXIT_GOOD;
 }
 
-void ctl_pack_free(struct pack_args *p)
+void ctl_pack_finish(struct pack_args *p)
 {
 	while (p->n_urls > 0)
 		free(p->urls[--p->n_urls]);
@@ -174,7 +174,7 @@ static int run(const struct args *a, const char *source, const char *out,
 		ctl_failed(carton_source_label(source, label, sizeof(label)), r);
 	if (r < 0)
 		text_line(stderr, "cartonctl: %s was not made", out);
-	return ctl_finish(r < 0 ? EXIT_BAD : EXIT_GOOD);
+	return ctl_flush(r < 0 ? EXIT_BAD : EXIT_GOOD);
 }
 
 /* The command called `name`: source, output, and for link paths. */

@@ -50,7 +50,7 @@ int ctl_refresh(char **words, int n, const struct args *a)
 	free(copies[1]);
 	free(q.text);
 	if (r == 0)
-		return ctl_finish(EXIT_GOOD);
+		return ctl_flush(EXIT_GOOD);
 	why = r == -ENOTTY     ? "is not a mount of cartonfs" :
 	      r == -EOPNOTSUPP ? "its carton does not come from a server" :
 	      r == -ETIMEDOUT  ? CTL_NO_ANSWER :

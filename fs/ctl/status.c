@@ -403,8 +403,8 @@ int ctl_status(char **words, int n_words, const struct args *a)
 		return ctl_usage("status: either --json or --watch");
 	if (a->flags & CTL_WATCH) {
 		r = watch(&v, mountpoint);
-		return ctl_finish(r < 0 ? ctl_failed(mountpoint ? mountpoint : "status", r) :
-					  EXIT_GOOD);
+		return ctl_flush(r < 0 ? ctl_failed(mountpoint ? mountpoint : "status", r) :
+					 EXIT_GOOD);
 	}
 	r = ctl_mounts(mountpoint, &list, &n);
 	if (r < 0)
@@ -413,5 +413,5 @@ int ctl_status(char **words, int n_words, const struct args *a)
 		 a->flags & CTL_JSON  ? put_json_list(list, n) :
 					put_all(&v, list, n);
 	ctl_mounts_free(list, n);
-	return ctl_finish(status);
+	return ctl_flush(status);
 }

@@ -227,5 +227,5 @@ int ctl_stop(char **words, int n_words, const struct args *a)
 	else
 		status = stop(&list[0]);
 	ctl_mounts_free(list, n);
-	return ctl_finish(status);
+	return ctl_flush(status);
 }

@@ -267,7 +267,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int ahead_start(struct mount *m, bool all, struct ahead **ret)
+int ahead_new(struct mount *m, bool all, struct ahead **ret)
 {
 	struct ahead *a = calloc(1, sizeof(*a));
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);

@@ -15,7 +15,7 @@ struct ahead;
  * `all`: every file. 0 or -errno. Call ahead_stop() before the carton is stopped, and ahead_free()
  * after it is closed: until then its threads may call the functions below. Both are NULL-safe.
  */
-int ahead_start(struct mount *m, bool all, struct ahead **ret);
+int ahead_new(struct mount *m, bool all, struct ahead **ret);
 void ahead_stop(struct ahead *a);
 void ahead_free(struct ahead *a);
 

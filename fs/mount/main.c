@@ -59,6 +59,6 @@ int main(int argc, char **argv)
 	}
 	if (o.mount_only)
 		keep_leave_status(status);
-	options_free(&o);
+	options_finish(&o);
 	return status;
 }

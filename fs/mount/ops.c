@@ -75,7 +75,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	/* always READDIRPLUS: attributes cost nothing here, and save a LOOKUP for each name */
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	conn->max_read = m->max_read;
-	passthrough_init(m->passthrough, conn);
+	passthrough_negotiate(m->passthrough, conn);
 	/* a read that waits for a server must not keep others in the kernel's queue */
 	conn->max_background = MAX_WAITING_READS;
 	conn->congestion_threshold = MAX_WAITING_READS;

@@ -63,7 +63,7 @@ static void turn_off(struct passthrough *p, const char *why)
 		   why);
 }
 
-void passthrough_init(struct passthrough *p, struct fuse_conn_info *conn)
+void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn)
 {
 	if (!p)
 		return;

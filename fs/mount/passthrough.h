@@ -23,7 +23,7 @@ int passthrough_new(struct fuse_session *session, struct mounter *mounter,
 void passthrough_free(struct passthrough *p); /* NULL-safe */
 
 /* Asks the kernel for it, in INIT. The functions below do nothing if it does not know it. */
-void passthrough_init(struct passthrough *p, struct fuse_conn_info *conn);
+void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn);
 
 /*
  * Counts an open of a pinned file. True: it is passed through, as *fi then says. passthrough_close() is called

@@ -259,7 +259,7 @@ static void start_ahead(struct session *s)
 
 	if (o->carton.verify == CARTON_VERIFY_OFF || strstr(o->source, "://"))
 		return;
-	r = ahead_start(&s->mount, o->verify_in_background, &s->mount.ahead);
+	r = ahead_new(&s->mount, o->verify_in_background, &s->mount.ahead);
 	if (r < 0)
 		carton_log(CARTON_LOG_WARNING, NULL, "files are not verified ahead: %s",
 			   strerror(-r));
@@ -572,6 +572,6 @@ int session_run(struct options *o)
 	if (!daemon_fork(&s.status_fd, &status))
 		return status;
 	status = report_status(&s, open_and_serve(&s));
-	options_free(o);
+	options_finish(o);
 	exit(status);
 }

@@ -309,7 +309,7 @@ bool mounter_serve(struct fuse_session *session, const struct options *o, int so
 	opener_init(&s.opener, &o->carton);
 	quit = run(&s);
 	close_both(s.opener.fds);
-	opener_free(&s.opener);
+	opener_finish(&s.opener);
 	return quit;
 }
 

@@ -35,7 +35,7 @@ void opener_init(struct opener *o, const struct carton_options *options)
 	o->files[2] = o->netrc;
 }
 
-void opener_free(struct opener *o)
+void opener_finish(struct opener *o)
 {
 	free(o->netrc);
 }

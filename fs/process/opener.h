@@ -25,7 +25,7 @@ struct opener {
 void opener_init(struct opener *o, const struct carton_options *options);
 
 /* Closes no descriptor. */
-void opener_free(struct opener *o);
+void opener_finish(struct opener *o);
 
 /* Is it a listener, as opener_answer() needs it? */
 bool opener_is_listener(int fd);

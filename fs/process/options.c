@@ -429,10 +429,10 @@ int options_parse(int argc, char **argv, struct options *ret)
 	return r;
 }
 
-void options_free(struct options *o)
+void options_finish(struct options *o)
 {
 	fuse_opt_free_args(&o->fuse);
-	option_free(carton_option_table, &o->carton);
+	option_finish(carton_option_table, &o->carton);
 	free((char *)o->carton.views);
 	free(o->source);
 	free(o->label);

@@ -278,7 +278,7 @@ static void read_one(struct container *c, const struct item *it, bool changed)
 		r = container_readlink(c, e, &got);
 		CHECK(changed ? r <= 0 : r == 0 && got.len == it->size);
 		CHECK(changed || memcmp(got.data, it->target, got.len) == 0);
-		buf_free(&got);
+		buf_finish(&got);
 		got = (struct buf){ 0 };
 	}
 	r = container_read(c, e, SIZE_MAX - 1, &got);
@@ -288,7 +288,7 @@ static void read_one(struct container *c, const struct item *it, bool changed)
 		CHECK(r == (items[it->content].locked ? -EACCES : 0));
 	for (size_t i = 0; r == 0 && i < it->size; i++)
 		CHECK(got.len == it->size && got.data[i] == byte_of(&items[it->content], i));
-	buf_free(&got);
+	buf_finish(&got);
 }
 
 static int open_tree(struct container **ret)
@@ -370,7 +370,7 @@ static void read_tree(void)
 		read_one(c, &items[i], false);
 	CHECK(open_tree(&again) == 0);
 	compare_lists(c, again);
-	container_free(again);
+	container_close(again);
 	for (unsigned i = 0; i < n_items; i++) {
 		if (!items[i].replaced)
 			continue;
@@ -379,7 +379,7 @@ static void read_tree(void)
 			read_one(c, &items[j], true);
 		put_back(&items[i]);
 	}
-	container_free(c);
+	container_close(c);
 }
 
 static void remove_all(void)

@@ -76,8 +76,8 @@ static void check_json(struct text *t, const char *s, size_t n)
 		buf_add(&want, step ? s + i : "\xef\xbf\xbd", step ? step : 3);
 	}
 	CHECK(back.len == want.len && (want.len == 0 || !memcmp(back.data, want.data, want.len)));
-	buf_free(&back);
-	buf_free(&want);
+	buf_finish(&back);
+	buf_finish(&want);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -66,6 +66,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		http_headers_free(again);
 	}
 	http_headers_free(headers);
-	buf_free(&text);
+	buf_finish(&text);
 	return 0;
 }

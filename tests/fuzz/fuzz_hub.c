@@ -74,7 +74,7 @@ static void check_url(const char *url)
 	for (const char *p = t.url; *p; p++)
 		CHECK(strncasecmp(p, "/../", 4) != 0 && strncasecmp(p, "/%2e%2e/", 8) != 0 &&
 		      strncasecmp(p, "/%2e/", 5) != 0);
-	http_target_free(&t);
+	http_target_finish(&t);
 	free(text);
 }
 

@@ -49,9 +49,9 @@ static void check_place(const char *a, const char *b)
 		CHECK(http_same_origin(&at[0], &at[1]));
 		CHECK(!at[0].user == !at[1].user &&
 		      (!at[0].user || strcmp(at[0].user, at[1].user) == 0));
-		http_target_free(&at[1]);
+		http_target_finish(&at[1]);
 	}
-	http_target_free(&at[0]);
+	http_target_finish(&at[0]);
 }
 
 static void check_directories(const struct mirrors *m, const char *template)

@@ -263,7 +263,7 @@ static void try_seal(void)
 /* As a process that comes later. */
 static void reopen(void)
 {
-	cache_free(cache);
+	cache_close(cache);
 	CHECK(cache_open(sample_dir, 0, &cache) == 0);
 }
 

@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	CHECK(r == 0 || strcmp(printed + n_printed - 1, "\n") == 0);
 	if (r == 0 && !o.help && !o.version)
 		check_options(&o);
-	options_free(&o);
+	options_finish(&o);
 	stderr = before;
 	fclose(out);
 	CHECK(!strstr(printed, SECRET));

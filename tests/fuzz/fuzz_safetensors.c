@@ -73,7 +73,7 @@ static void write_again(const struct safetensors *s, uint64_t data)
 	for (size_t i = 0; i < s->n; i++)
 		CHECK(again->list[i].off == again->data_start + items[i].offset);
 	safetensors_free(again);
-	buf_free(&b);
+	buf_finish(&b);
 	free(items);
 }
 

@@ -270,8 +270,8 @@ static void check_redirect(const char *from, const char *to)
 			CHECK(base.https == next.https && base.port == next.port &&
 			      strcasecmp(base.host, next.host) == 0);
 	}
-	http_target_free(&next);
-	http_target_free(&base);
+	http_target_finish(&next);
+	http_target_finish(&base);
 }
 
 static void check_template(const char *text, const char *source)

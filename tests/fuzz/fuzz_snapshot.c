@@ -56,11 +56,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		CHECK(text.len == n && memcmp(text.data, data, n) == 0);
 		check_ranges(&s, data, n);
 		/* a larger one is refused, and nothing is written behind the end */
-		buf_free(&text);
+		buf_finish(&text);
 		text = buf_init(n - 1);
 		CHECK(snapshot_write(&s, &text) == -EFBIG);
 	}
-	buf_free(&text);
+	buf_finish(&text);
 	cached_ranges_free(s.ranges);
 	return 0;
 }

@@ -26,7 +26,7 @@ static void check_at(const struct aws_place *place, const char *url, const char 
 	CHECK(strlen(t.host) >= strlen(host));
 	CHECK(strcmp(t.host + strlen(t.host) - strlen(host), host) == 0);
 	CHECK(!strpbrk(t.url, "?#"));
-	http_target_free(&t);
+	http_target_finish(&t);
 	free(text);
 }
 

@@ -49,7 +49,7 @@ static void check_good(const struct index_toml *t, const struct tensor *good)
 		return;
 	CHECK(!dtype_bytes(i->dtype, i->shape, i->rank, &bytes) && bytes == i->bytes);
 	CHECK(!npy_header(i->dtype->npy, i->shape, i->rank, &b) && b.len % 64 == 0);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void as_index(const char *text, size_t n)

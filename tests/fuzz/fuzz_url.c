@@ -96,7 +96,7 @@ static void check_again(const struct http_target *t)
 	CHECK(http_target_parse(NULL, t->url, &again, &why) == 0);
 	CHECK(strcmp(again.url, t->url) == 0 && strcmp(again.host, t->host) == 0);
 	CHECK(http_same_origin(&again, t) && http_same_origin(t, &again) && !again.user);
-	http_target_free(&again);
+	http_target_finish(&again);
 }
 
 /* Without its signature it leads to the same place, and no signature is left. */
@@ -111,7 +111,7 @@ static void check_unsigned(const struct http_target *t)
 	CHECK(again && strlen(again) <= strlen(plain));
 	CHECK(http_url_expiry(t->url) >= 0 && http_url_expiry(plain) >= 0);
 	CHECK(http_target_parse(NULL, plain, &target, &why) == 0 && http_same_origin(&target, t));
-	http_target_free(&target);
+	http_target_finish(&target);
 	free(again);
 	free(plain);
 }
@@ -163,9 +163,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		if (parse(&target, lines[1], &next)) {
 			/* what is not a URL by itself stays where it is */
 			CHECK(strpbrk(lines[1], "/:\\") || http_same_origin(&target, &next));
-			http_target_free(&next);
+			http_target_finish(&next);
 		}
-		http_target_free(&target);
+		http_target_finish(&target);
 	} else if (!s3_is_url(text) && !hf_is_url(text)) {
 		CHECK(http_url_fault(text));
 	}

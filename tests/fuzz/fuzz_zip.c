@@ -101,7 +101,7 @@ static void read_whole(struct container *c, const struct entry *e)
 
 	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG || r == -EOPNOTSUPP || r == -ENOMEM);
 	CHECK(r < 0 || (b.len == e->size && b.data[b.len] == '\0'));
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 /* Searched for before it is opened, a name that is there is found. */
@@ -152,6 +152,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		stream_to_end(c, e);
 	}
 	check_hint(c, data, n);
-	container_free(c);
+	container_close(c);
 	return 0;
 }

@@ -40,7 +40,7 @@ static int print(struct buf *b, int r)
 {
 	if (!r && fwrite(b->data, 1, b->len, stdout) != b->len)
 		r = -EIO;
-	buf_free(b);
+	buf_finish(b);
 	return r ? fail("no output", r) : 0;
 }
 
@@ -166,7 +166,7 @@ static int cmd_tensors(const char *dir)
 
 	if (r)
 		return fail("index.toml", r);
-	view_json_begin(&j, write_out, stdout);
+	view_json_init(&j, write_out, stdout);
 	for (size_t i = 0; i < t->n && !r; i++)
 		r = t->list[i].problem ? 0 : add_good(&j, &t->list[i]);
 	if (!r && t->problem)
@@ -181,7 +181,7 @@ static int cmd_tensors(const char *dir)
 	}
 	if (!r)
 		r = view_json_end(&j);
-	view_json_free(&j);
+	view_json_finish(&j);
 	index_toml_free(t);
 	return r ? fail("tensors", r) : 0;
 }
@@ -253,7 +253,7 @@ static int cmd_read(const char *path)
 	fd_close(fd);
 	if (r)
 		return fail(error.text, r);
-	view_json_begin(&j, write_out, stdout);
+	view_json_init(&j, write_out, stdout);
 	for (size_t i = 0; i < s->n && !r; i++) {
 		struct view_json_tensor t = { .info = &s->list[i] };
 
@@ -269,7 +269,7 @@ static int cmd_read(const char *path)
 	}
 	if (!r)
 		r = view_json_end(&j);
-	view_json_free(&j);
+	view_json_finish(&j);
 	safetensors_free(s);
 	return r ? fail("read", r) : 0;
 }

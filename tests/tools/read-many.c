@@ -83,7 +83,7 @@ int main(void)
 		printf("%d %u %zu\n", r, (unsigned)errors, content.len);
 		if (content.len)
 			fwrite(content.data, 1, content.len, stdout);
-		buf_free(&content);
+		buf_finish(&content);
 		if (fflush(stdout))
 			return 2;
 	}

@@ -172,7 +172,7 @@ static int print_text(const char *s, size_t n)
 
 	if (!r)
 		fwrite(b.data, 1, b.len, out);
-	buf_free(&b);
+	buf_finish(&b);
 	return r;
 }
 

@@ -63,7 +63,7 @@ static void print_entry(struct container *c, const struct entry *e, struct buf *
 	} else {
 		buf_adds(line, "null],");
 	}
-	buf_free(&content);
+	buf_finish(&content);
 }
 
 static void read_zip(int fd, struct buf *line)
@@ -84,7 +84,7 @@ static void read_zip(int fd, struct buf *line)
 		if (c->n_entries)
 			line->len--;
 		buf_adds(line, "]}");
-		container_free(c);
+		container_close(c);
 	}
 	source_unref(source);
 }
@@ -109,6 +109,6 @@ int main(void)
 		puts(line.data);
 		fflush(stdout);
 	}
-	buf_free(&line);
+	buf_finish(&line);
 	return 0;
 }

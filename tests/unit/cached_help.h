@@ -31,7 +31,7 @@ static inline int cached_teardown(void **state)
 	char command[100];
 	int r;
 
-	cache_free(e->cache);
+	cache_close(e->cache);
 	snprintf(command, sizeof(command), "rm -rf '%s'", e->dir);
 	r = system(command);
 	free(e);

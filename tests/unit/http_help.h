@@ -306,7 +306,7 @@ static inline struct http *start_with(const struct http_options *o)
 {
 	struct http *http = NULL;
 
-	assert_int_equal(http_start(o, &http), 0);
+	assert_int_equal(http_new(o, &http), 0);
 	log_clear();
 	return http;
 }

@@ -198,7 +198,7 @@ static inline void box_free(struct box *b)
 	object_store_free(b->store);
 	source_unref(b->source);
 	fd_close(b->fd);
-	buf_free(&b->blob);
+	buf_finish(&b->blob);
 	for (size_t i = 0; i < b->n; i++)
 		free(b->items[i].data);
 	pthread_mutex_destroy(&b->lock);

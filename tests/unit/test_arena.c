@@ -32,9 +32,9 @@ static void test_texts(void **state)
 	}
 	assert_true(a.total >= sum && a.total < sum + sum / 4);
 	assert_string_equal(arena_text(&a, NULL, 0), "");
-	arena_free(&a);
+	arena_finish(&a);
 	assert_int_equal(a.total, 0);
-	arena_free(&a);
+	arena_finish(&a);
 }
 
 static void test_aligned(void **state)
@@ -60,7 +60,7 @@ static void test_aligned(void **state)
 	}
 	assert_null(arena_alloc(&a, SIZE_MAX));
 	assert_null(arena_text(&a, "", SIZE_MAX));
-	arena_free(&a);
+	arena_finish(&a);
 }
 
 int main(void)

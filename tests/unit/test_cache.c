@@ -48,12 +48,12 @@ static void test_layout(void **state)
 	assert_int_equal(pread_full(fd, tag, 43, 0), 0);
 	assert_string_equal(tag, "Signature: 8a477f597d28d172789f06886806bc55");
 	close(fd);
-	cache_free(c);
-	cache_free(NULL);
+	cache_close(c);
+	cache_close(NULL);
 	/* A second time, over what is there. */
 	c = open_cache(e, 0);
 	assert_int_equal(entries(e, "tmp"), 0);
-	cache_free(c);
+	cache_close(c);
 }
 
 static void test_default_dir(void **state)
@@ -64,7 +64,7 @@ static void test_default_dir(void **state)
 
 	setenv("XDG_CACHE_HOME", e->dir, 1);
 	assert_int_equal(cache_open(NULL, 0, &c), 0);
-	cache_free(c);
+	cache_close(c);
 	snprintf(path, sizeof(path), "%s/cartonfs/v1", e->dir);
 	assert_int_equal(mode_of(path), 0700);
 
@@ -72,7 +72,7 @@ static void test_default_dir(void **state)
 	setenv("XDG_CACHE_HOME", "relative", 1);
 	setenv("HOME", e->dir, 1);
 	assert_int_equal(cache_open(NULL, 0, &c), 0);
-	cache_free(c);
+	cache_close(c);
 	snprintf(path, sizeof(path), "%s/.cache/cartonfs/v1", e->dir);
 	assert_int_equal(mode_of(path), 0700);
 	unsetenv("XDG_CACHE_HOME");
@@ -100,7 +100,7 @@ static void test_unsafe_dirs(void **state)
 	chmod(e->cache, 0702);
 	assert_refused(e->cache, EPERM, "mode 0702");
 	chmod(e->cache, 0755); /* readable by others is the owner's choice */
-	cache_free(open_cache(e, 0));
+	cache_close(open_cache(e, 0));
 
 	snprintf(path, sizeof(path), "%s/v1/objects", e->cache);
 	chmod(path, 0720);
@@ -147,7 +147,7 @@ static void test_no_symlink_inside(void **state)
 	assert_int_equal(publish(c, k, 100), 0);
 	assert_int_equal(cache_lookup(c, k.sha256, &fd, NULL), 0);
 	close(fd);
-	cache_free(c);
+	cache_close(c);
 
 	snprintf(path, sizeof(path), "%s/v1/locks", e->cache);
 	snprintf(away, sizeof(away), "%s/locks", e->dir);
@@ -205,7 +205,7 @@ static void test_publish_and_lookup(void **state)
 	assert_int_equal(cache_lookup(c, k.sha256, &fd, &size), 0);
 	assert_int_equal(size, 0);
 	close(fd);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* Begins a fill and says what is there of an earlier one. */
@@ -278,7 +278,7 @@ static void test_resume(void **state)
 	leave_partial(c, k, NULL);
 	assert_int_equal(entries(e, "partial"), 0);
 	cache_fill_abort(NULL, true);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* A sidecar cut at each length, or damaged: the partial counts for nothing, and never for more. */
@@ -319,7 +319,7 @@ static void test_bad_sidecar(void **state)
 	f = resume(c, k, &len, validator);
 	assert_int_equal(len, 0);
 	cache_fill_abort(f, false);
-	cache_free(c);
+	cache_close(c);
 }
 
 static void test_tmpfile(void **state)
@@ -337,7 +337,7 @@ static void test_tmpfile(void **state)
 	snprintf(to, sizeof(to), "%s/out", e->dir);
 	assert_int_equal(linkat(AT_FDCWD, link, AT_FDCWD, to, AT_SYMLINK_FOLLOW), -1);
 	close(fd);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* ---- damaged objects ---- */
@@ -383,8 +383,8 @@ static void test_drop(void **state)
 	assert_int_equal(entries(e, "objects"), 0);
 	close(fd);
 	close(again);
-	cache_free(other);
-	cache_free(c);
+	cache_close(other);
+	cache_close(c);
 }
 
 /* ---- listing ---- */
@@ -434,7 +434,7 @@ static void test_list(void **state)
 	assert_int_equal(sum, 299 * 298 / 2);
 	used_at(c, key_of(298), 4242);
 	assert_int_equal(cache_list(c, count_sizes, &sum), 42);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* ---- what does not belong there ---- */
@@ -505,7 +505,7 @@ static void test_things_in_place_of_files(void **state)
 			assert_true(cache_note_get(c, k.sha256, note, sizeof(note)) < 0);
 			no_fill(c, k);
 			cache_wait(c, k.sha256, 1, NULL);
-			cache_free(c);
+			cache_close(c);
 			c = open_cache(e, 0);
 			sum = 0;
 			assert_int_equal(cache_list(c, count_sizes, &sum), 0);
@@ -528,7 +528,7 @@ static void test_things_in_place_of_files(void **state)
 		}
 	alarm(0);
 	assert_true(has(c, key_of(8)));
-	cache_free(c);
+	cache_close(c);
 }
 
 static void test_things_in_place_of_buckets(void **state)
@@ -563,7 +563,7 @@ static void test_things_in_place_of_buckets(void **state)
 		assert_int_equal(walk(bucket, true), 0);
 	}
 	alarm(0);
-	cache_free(c);
+	cache_close(c);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)

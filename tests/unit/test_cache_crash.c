@@ -117,7 +117,7 @@ static void test_processes_fetch_once(void **state)
 			close(fd);
 		}
 		if (own != c)
-			cache_free(own);
+			cache_close(own);
 		_exit(0);
 	}
 	close(gate[0]);
@@ -127,7 +127,7 @@ static void test_processes_fetch_once(void **state)
 	assert_int_equal(s->fills, 50);
 	assert_int_equal(entries(e, "objects"), 50);
 	assert_int_equal(entries(e, "locks") + entries(e, "partial") + entries(e, "tmp"), 0);
-	cache_free(c);
+	cache_close(c);
 	munmap(s, sizeof(*s));
 }
 
@@ -172,7 +172,7 @@ static void test_threads_fetch_once(void **state)
 		assert_int_equal(a[i].bad, 0);
 	}
 	assert_int_equal(s->fills, 50);
-	cache_free(c);
+	cache_close(c);
 	munmap(s, sizeof(*s));
 }
 
@@ -218,7 +218,7 @@ static void test_lock_is_exclusive(void **state)
 	for (unsigned i = 0; i < ARRAY_SIZE(pids); i++)
 		assert_int_equal(wait_child(pids[i]), 0);
 	assert_int_equal(s->worst, 0);
-	cache_free(c);
+	cache_close(c);
 	munmap(s, sizeof(*s));
 }
 
@@ -301,7 +301,7 @@ static void test_dead_holder_is_adopted(void **state)
 		assert_int_equal(adopt(c, k), step >= NOTED ? PART : 0);
 	}
 	assert_int_equal(entries(e, "partial") + entries(e, "locks") + entries(e, "tmp"), 0);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* Everything there is to do with an object, for the kills below; returns its exit status. */
@@ -357,7 +357,7 @@ static void test_killed_at_every_system_call(void **state)
 		assert_int_equal(entries(e, "partial") + entries(e, "locks") + entries(e, "tmp"),
 				 0);
 		assert_int_equal(entries(e, "objects"), 1);
-		cache_free(c);
+		cache_close(c);
 		assert_int_equal(walk(e->cache, true), 0);
 	}
 	assert_true(n > 200);
@@ -389,7 +389,7 @@ static void test_gc_spares_what_others_use(void **state)
 			_exit(1);
 		copy = dup(fd);
 		close(fd);
-		cache_free(c);
+		cache_close(c);
 		if (copy >= 0 && write(ready[1], "x", 1) == 1)
 			pause();
 		_exit(1);
@@ -405,7 +405,7 @@ static void test_gc_spares_what_others_use(void **state)
 	assert_true(freed >= SIZE);
 	assert_false(has(c, k));
 	close(ready[0]);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* Readers, fillers and gc at once: what a reader has open is right, and stays in the cache. */
@@ -449,7 +449,7 @@ static void test_gc_against_readers(void **state)
 	assert_int_equal(cache_gc(c, 0, NULL), 0);
 	assert_int_equal(entries(e, "objects") + entries(e, "partial") + entries(e, "locks"), 0);
 	assert_true(s->fills >= 7);
-	cache_free(c);
+	cache_close(c);
 	munmap(s, sizeof(*s));
 }
 

@@ -29,7 +29,7 @@ static int close_teardown(void **state)
 	struct env *e = *state;
 
 	if (e->pid == getpid())
-		cache_free(e->c);
+		cache_close(e->c);
 	return env_teardown(state);
 }
 
@@ -288,7 +288,7 @@ static void test_wait(void **state)
 	assert_int_equal(cache_wait(c, k.sha256, -1, &cancel), -ECANCELED);
 	pthread_join(thread, NULL);
 	assert_int_equal(cache_wait(c, k.sha256, -1, &cancel), -ECANCELED);
-	cancel_destroy(&cancel);
+	cancel_finish(&cancel);
 
 	/* It dies, and its lock with it. */
 	kill(pid, SIGKILL);

@@ -92,7 +92,7 @@ static void test_put_and_get(void **state)
 	assert_null(memmem(all, load(e, k, all), tags, TAG_SIZE));
 	later = open_cache(e, 0);
 	assert_int_equal(get(later, k, SIZE), 0);
-	cache_free(later);
+	cache_close(later);
 	/* of another size it is none of this object */
 	assert_int_equal(get(c, k, SIZE + 1), -ENOENT);
 	assert_false(is_there(e, k));
@@ -104,7 +104,7 @@ static void test_put_and_get(void **state)
 	assert_int_equal(get(c, k, MIN_SEALED - 1), -ENOENT);
 	assert_int_equal(get(c, k, MAX_SEALED + 1), -ENOENT);
 	assert_int_equal(entries(e, "tmp"), 0);
-	cache_free(c);
+	cache_close(c);
 }
 
 static void test_flipped_and_cut(void **state)
@@ -133,7 +133,7 @@ static void test_flipped_and_cut(void **state)
 	assert_int_equal(get(c, k, SIZE), -ENOENT);
 	store(e, k, good, n);
 	assert_int_equal(get(c, k, SIZE), 0);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* A seal of another object, and one of another cache. */
@@ -162,8 +162,8 @@ static void test_swapped(void **state)
 	assert_int_equal(get(d, k, SIZE), -ENOENT);
 	assert_int_equal(put(d, k), 0);
 	assert_int_equal(get(d, k, SIZE), 0);
-	cache_free(d);
-	cache_free(c);
+	cache_close(d);
+	cache_close(c);
 }
 
 static void secret_path(const struct env *e, char path[PATH_MAX])
@@ -186,7 +186,7 @@ static void test_secret(void **state)
 
 		assert_int_equal(put(c, k), 0);
 		assert_int_equal(cache_tag_key(c, was), 0);
-		cache_free(c);
+		cache_close(c);
 		if (kind == 0)
 			assert_int_equal(chmod(path, 0640), 0);
 		else if (kind == 1)
@@ -204,7 +204,7 @@ static void test_secret(void **state)
 		assert_int_equal(lstat(path, &st), 0);
 		assert_int_equal(st.st_mode, S_IFREG | 0600);
 		assert_int_equal(put(c, k), 0);
-		cache_free(c);
+		cache_close(c);
 	}
 }
 
@@ -217,7 +217,7 @@ static void test_no_secret(void **state)
 	uint8_t key[KEY_SIZE];
 	char path[PATH_MAX];
 
-	cache_free(c);
+	cache_close(c);
 	secret_path(e, path);
 	assert_true(unlink(path) == 0 && mkdir(path, 0700) == 0);
 	c = open_cache(e, 0);
@@ -226,12 +226,12 @@ static void test_no_secret(void **state)
 	assert_int_equal(get(c, k, SIZE), -ENOENT);
 	assert_int_equal(cache_seal_check(c, k.sha256), -ENOENT);
 	assert_int_equal(cache_clean(c), 1);
-	cache_free(c);
+	cache_close(c);
 	c = open_cache(e, 0);
 	assert_int_equal(put(c, k), 0);
 	assert_int_equal(cache_clean(c), 0);
 	assert_int_equal(get(c, k, SIZE), 0);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* Never waits for a FIFO, and follows nothing. */
@@ -261,7 +261,7 @@ static void test_other_kinds(void **state)
 	}
 	assert_int_equal(get(c, l, SIZE), 0);
 	assert_int_equal(entries(e, "tmp"), 0);
-	cache_free(c);
+	cache_close(c);
 }
 
 static int list_one(void *ctx, const struct cache_object *o)
@@ -300,11 +300,11 @@ static void test_space(void **state)
 		assert_int_equal(is_there(e, key_of(i)), i != 1);
 	assert_int_equal(cache_gc(c, 0, &freed), 0);
 	assert_int_equal(entries(e, "seals"), 1); /* the secret */
-	cache_free(c);
+	cache_close(c);
 	/* where nothing fits there are no seals */
 	c = open_cache(e, 10);
 	assert_int_equal(put(c, key_of(1)), -ENOSPC);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* ---- killed, and several at once ---- */
@@ -338,7 +338,7 @@ static void test_killed(void **state)
 		assert_int_equal(put(c, key_of(1)), 0);
 		assert_int_equal(get(c, key_of(1), SIZE), 0);
 		assert_int_equal(entries(e, "tmp"), 0);
-		cache_free(c);
+		cache_close(c);
 	}
 	assert_true(n > 20);
 }
@@ -365,7 +365,7 @@ static void test_one_secret(void **state)
 		c = open_cache(e, 0);
 		for (unsigned i = 0; i < 8; i++)
 			assert_int_equal(get(c, key_of(i), SIZE), 0);
-		cache_free(c);
+		cache_close(c);
 	}
 }
 

@@ -38,7 +38,7 @@ static void test_lru(void **state)
 	assert_int_equal(cache_gc(c, 0, &freed), 0);
 	assert_int_equal(freed, 65536);
 	assert_int_equal(entries(e, "objects"), 0);
-	cache_free(c);
+	cache_close(c);
 }
 
 static int count_sizes(void *ctx, const struct cache_object *o)
@@ -97,7 +97,7 @@ static void test_limit(void **state)
 		assert_true(has(c, key_of(10 + i)));
 		close(fds[i]);
 	}
-	cache_free(c);
+	cache_close(c);
 }
 
 /* A partial counts and goes like an object, but not one that is being filled. */
@@ -130,7 +130,7 @@ static void test_partials_are_evicted(void **state)
 	assert_int_equal(put_bytes(cache_fill_fd(f), live, 0, 900 * KIB), 0);
 	assert_int_equal(cache_fill_publish(f, NULL, 900 * KIB, &fd), 0);
 	close(fd);
-	cache_free(c);
+	cache_close(c);
 }
 
 static void put_text(const char *path, const char *text)
@@ -176,7 +176,7 @@ static void test_small_disk(void **state)
 	c = open_cache(e, 0); /* a tenth: 819 KiB */
 	assert_int_equal(cache_reserve(c, 800 * KIB), 0);
 	assert_int_equal(cache_reserve(c, 900 * KIB), -ENOSPC);
-	cache_free(c);
+	cache_close(c);
 
 	c = open_cache(e, GIB);
 	for (unsigned i = 0; i < 7; i++) {
@@ -205,7 +205,7 @@ static void test_small_disk(void **state)
 	free(block);
 	assert_int_equal(statvfs(e->cache, &vfs), 0);
 	assert_int_equal(vfs.f_bavail, 0);
-	cache_free(c);
+	cache_close(c);
 	c = open_cache(e, GIB);
 	assert_int_equal(cache_lookup(c, key_of(8).sha256, &fd, NULL), 0);
 	assert_true(bytes_are_right(fd, key_of(8), 2 * MIB));
@@ -216,7 +216,7 @@ static void test_small_disk(void **state)
 	assert_int_equal(publish(c, key_of(9), 64 * KIB), 0);
 	assert_false(has(c, key_of(8)));
 	close(big);
-	cache_free(c);
+	cache_close(c);
 	assert_int_equal(umount(e->cache), 0);
 }
 
@@ -254,7 +254,7 @@ static void test_sweep(void **state)
 	set_mtime(inside(e, "partial", key_of(6), "", path), 1000);
 	assert_int_equal(entries(e, "partial"), 7);
 
-	cache_free(open_cache(e, 0));
+	cache_close(open_cache(e, 0));
 	assert_int_equal(entries(e, "tmp"), 1);
 	assert_int_equal(entries(e, "locks"), 1);
 	assert_int_equal(entries(e, "partial"), 3);
@@ -267,7 +267,7 @@ static void test_sweep(void **state)
 	assert_int_equal(cache_gc(c, UINT64_MAX, NULL), 0);
 	assert_int_equal(entries(e, "tmp"), 0);
 	assert_int_equal(entries(e, "partial"), 2);
-	cache_free(c);
+	cache_close(c);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)

@@ -48,7 +48,7 @@ static void test_fires_once(void **state)
 	assert_int_equal(late.calls, 1);
 	cancel_hook_remove(&c, &late.hook);
 	cancel_hook_remove(&c, &a.hook);
-	cancel_destroy(&c);
+	cancel_finish(&c);
 }
 
 static void test_null_token(void **state)
@@ -72,7 +72,7 @@ static void test_hook_removes_itself(void **state)
 	cancel_hook_add(&c, &a.hook);
 	cancel_fire(&c);
 	assert_int_equal(a.calls, 1);
-	cancel_destroy(&c);
+	cancel_finish(&c);
 }
 
 static void test_parent_fires_children(void **state)
@@ -85,7 +85,7 @@ static void test_parent_fires_children(void **state)
 	cancel_init(&mid, &top);
 	cancel_init(&low, &mid);
 	cancel_init(&gone, &top);
-	cancel_destroy(&gone);
+	cancel_finish(&gone);
 	cancel_hook_add(&low, &a.hook);
 	cancel_fire(&top);
 	assert_true(cancel_fired(&mid));
@@ -93,10 +93,10 @@ static void test_parent_fires_children(void **state)
 	assert_int_equal(a.calls, 1);
 	cancel_init(&late, &mid);
 	assert_true(cancel_fired(&late));
-	cancel_destroy(&late);
-	cancel_destroy(&low);
-	cancel_destroy(&mid);
-	cancel_destroy(&top);
+	cancel_finish(&late);
+	cancel_finish(&low);
+	cancel_finish(&mid);
+	cancel_finish(&top);
 }
 
 static void test_child_leaves_parent_alone(void **state)
@@ -108,8 +108,8 @@ static void test_child_leaves_parent_alone(void **state)
 	cancel_init(&low, &top);
 	cancel_fire(&low);
 	assert_false(cancel_fired(&top));
-	cancel_destroy(&low);
-	cancel_destroy(&top);
+	cancel_finish(&low);
+	cancel_finish(&top);
 }
 
 /* ---- with threads ---- */
@@ -134,7 +134,7 @@ static void test_sleep(void **state)
 	assert_int_equal(cancel_sleep(&c, INT32_MAX), -ECANCELED);
 	assert_int_equal(cancel_sleep(&c, INT32_MAX), -ECANCELED);
 	pthread_join(thread, NULL);
-	cancel_destroy(&c);
+	cancel_finish(&c);
 }
 
 struct slow {
@@ -186,7 +186,7 @@ static void test_remove_waits_for_the_hook(void **state)
 	pthread_join(removing, &left);
 	pthread_join(firing, NULL);
 	assert_non_null(left);
-	cancel_destroy(&c);
+	cancel_finish(&c);
 	sem_destroy(&s.entered);
 	sem_destroy(&s.go);
 }
@@ -204,7 +204,7 @@ static void *come_and_go(void *parent)
 		cancel_hook_add(&c, &a.hook);
 		cancel_hook_remove(&c, &a.hook);
 		fired = (size_t)a.calls;
-		cancel_destroy(&c);
+		cancel_finish(&c);
 	}
 	return NULL;
 }
@@ -222,7 +222,7 @@ static void test_race(void **state)
 		cancel_fire(&top);
 		for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
 			pthread_join(threads[i], NULL);
-		cancel_destroy(&top);
+		cancel_finish(&top);
 	}
 }
 

@@ -22,7 +22,7 @@ static void make_index(struct box *b, const struct box_item *item, const char *d
 	assert_int_equal(chunks_hasher_end(&h), 0);
 	assert_int_equal(chunks_writer_add(&w, item->sha256, &h), 0);
 	assert_int_equal(chunks_writer_end(&w, &index, &n), 0);
-	chunks_writer_free(&w);
+	chunks_writer_finish(&w);
 	box_add(b, (char *)index, n, METHOD_STORED);
 }
 
@@ -644,7 +644,7 @@ static void test_hash_all(void **state)
 		object_put(k.item->object);
 		chunked_box_free(&k);
 	}
-	cancel_destroy(&fired);
+	cancel_finish(&fired);
 	free(other);
 	carton_log_set(NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void add(struct chunks_writer *w, uint8_t value, size_t size, uint64_t ch
 	assert_int_equal(chunks_hasher_end(&h), 0);
 	assert_int_equal(h.size, size);
 	assert_int_equal(chunks_writer_add(w, name, &h), 0);
-	chunks_hasher_free(&h);
+	chunks_hasher_finish(&h);
 	free(data);
 }
 
@@ -62,7 +62,7 @@ static uint8_t *sample(size_t *ret_n)
 	add(&w, 9, 512 * KIB, 256 * KIB); /* again */
 	add(&w, 7, 0, MIN_CHUNK);
 	assert_int_equal(chunks_writer_end(&w, &data, ret_n), 0);
-	chunks_writer_free(&w);
+	chunks_writer_finish(&w);
 	return data;
 }
 
@@ -117,7 +117,7 @@ static void test_empty(void **state)
 
 	(void)state;
 	assert_int_equal(chunks_writer_end(&w, &data, &n), 0);
-	chunks_writer_free(&w);
+	chunks_writer_finish(&w);
 	assert_int_equal(n, HEADER);
 	assert_int_equal(parse(data, n, &c), 0);
 	assert_null(chunks_find(c, name));

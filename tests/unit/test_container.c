@@ -150,7 +150,7 @@ static void test_read(void **state)
 	(void)state;
 	assert_int_equal(container_read(&f.container, &e, 11, &got), 0);
 	assert_string_equal(got.data, "hello world");
-	buf_free(&got);
+	buf_finish(&got);
 	assert_int_equal(seen->n, 0);
 	assert_int_equal(container_read(&f.container, &e, 10, &got), -EFBIG);
 	assert_null(got.data);
@@ -159,33 +159,33 @@ static void test_read(void **state)
 	e.has_crc = true;
 	e.crc = crc32_update(0, "hello world", 11);
 	assert_int_equal(container_read(&f.container, &e, 11, &got), 0);
-	buf_free(&got);
+	buf_finish(&got);
 	e.crc++;
 	assert_int_equal(container_read(&f.container, &e, 11, &got), -EBADMSG);
 	assert_says(seen, "crc mismatch");
-	buf_free(&got);
+	buf_finish(&got);
 
 	e.crc--;
 	e.method = METHOD_ZSTD;
 	assert_int_equal(container_read(&f.container, &e, 11, &got), -EBADMSG);
-	buf_free(&got);
+	buf_finish(&got);
 	e.method = 77;
 	assert_int_equal(container_read(&f.container, &e, 11, &got), -EOPNOTSUPP);
-	buf_free(&got);
+	buf_finish(&got);
 	e.method = METHOD_STORED;
 	f.fail = -EHOSTUNREACH;
 	assert_int_equal(container_read(&f.container, &e, 11, &got), -EHOSTUNREACH);
-	buf_free(&got);
+	buf_finish(&got);
 	f.fail = 0;
 	e.header = 10;
 	assert_int_equal(container_read(&f.container, &e, 11, &got), -EIO);
-	buf_free(&got);
+	buf_finish(&got);
 
 	/* empty, with the crc of nothing */
 	e = (struct entry){ .name = "e", .has_crc = true };
 	assert_int_equal(container_read(&f.container, &e, 0, &got), 0);
 	assert_string_equal(got.data, "");
-	buf_free(&got);
+	buf_finish(&got);
 	carton_log_set(NULL, NULL);
 	source_unref(&f.source->source);
 }
@@ -207,7 +207,7 @@ static void test_stream(void **state)
 	assert_int_equal(stream_read_full(s, out, 500001), 500000);
 	assert_memory_equal(out, data, 500000);
 	stream_close(s);
-	buf_free(&packed);
+	buf_finish(&packed);
 	free(data);
 	free(out);
 }

@@ -59,7 +59,7 @@ static void test_round_trips(void **state)
 					sizes[i]);
 				assert_memory_equal(out, data, sizes[i]);
 			}
-			buf_free(&b);
+			buf_finish(&b);
 		}
 	free(data);
 	free(out);
@@ -96,7 +96,7 @@ static void test_in_memory(void **state)
 			assert_int_equal(decode_memory(b.data, b.len, methods[m], out, sizes[i]),
 					 -EAGAIN);
 			assert_int_equal(decode_memory(b.data, b.len, 14, out, sizes[i]), -EAGAIN);
-			buf_free(&b);
+			buf_finish(&b);
 		}
 	free(data);
 	free(out);
@@ -136,7 +136,7 @@ static void test_wrong_lengths(void **state)
 					 -EBADMSG);
 			b.len = len;
 		}
-		buf_free(&b);
+		buf_finish(&b);
 	}
 	free(data);
 	free(out);
@@ -156,7 +156,7 @@ static void test_empty_with_rest(void **state)
 		b.len = 0;
 		buf_adds(&b, "no such data");
 		assert_int_equal(decode(&b, methods[m], 0, SIZE_MAX, 5, out), -EBADMSG);
-		buf_free(&b);
+		buf_finish(&b);
 	}
 }
 
@@ -179,7 +179,7 @@ static void test_short_source(void **state)
 		} else {
 			assert_int_equal(r, -EBADMSG);
 		}
-		buf_free(&b);
+		buf_finish(&b);
 	}
 	free(data);
 }
@@ -236,7 +236,7 @@ static void test_bit_flips(void **state)
 			assert_true(got == 3000 || got == -EBADMSG || got == -EOPNOTSUPP);
 			b.data[bit / 8] ^= (char)(1 << bit % 8);
 		}
-		buf_free(&b);
+		buf_finish(&b);
 	}
 	free(data);
 	free(out);
@@ -269,18 +269,18 @@ static void test_zstd_window(void **state)
 	b = frame_with_window(MAX_ZSTD_WINDOW_LOG, false);
 	assert_int_equal(decode(&b, METHOD_ZSTD, 1, SIZE_MAX, 16, out), 1);
 	assert_int_equal(out[0], 'a');
-	buf_free(&b);
+	buf_finish(&b);
 	assert_int_equal(seen->n, 0);
 
 	b = frame_with_window(MAX_ZSTD_WINDOW_LOG + 1, false);
 	assert_int_equal(decode(&b, METHOD_ZSTD, 1, SIZE_MAX, 16, out), -EOPNOTSUPP);
-	buf_free(&b);
+	buf_finish(&b);
 	assert_string_equal(seen->subject, "entry");
 	assert_says(seen, "window is larger than 2^27");
 
 	b = frame_with_window(20, true);
 	assert_int_equal(decode(&b, METHOD_ZSTD, 1, SIZE_MAX, 16, out), -EOPNOTSUPP);
-	buf_free(&b);
+	buf_finish(&b);
 	assert_says(seen, "dictionary");
 	carton_log_set(NULL, NULL);
 }
@@ -301,7 +301,7 @@ static void test_zstd_frames(void **state)
 	assert_memory_equal(out, "abcdefg", 7);
 	assert_int_equal(decode(&b, METHOD_ZSTD, 7, 1, 1, out), 7);
 	assert_int_equal(decode(&b, METHOD_ZSTD, 3, SIZE_MAX, 16, out), -EBADMSG);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 /* Formats from before RFC 8878, which libzstd may still take: a raw block of "a" each, and the end. */
@@ -327,7 +327,7 @@ static void test_zstd_before(void **state)
 			assert_int_equal(
 				decode_memory(b.data, b.len, METHOD_ZSTD, out, 1 + (size_t)second),
 				-EAGAIN);
-			buf_free(&b);
+			buf_finish(&b);
 		}
 	carton_log_set(NULL, NULL);
 }
@@ -343,7 +343,7 @@ static void test_no_bytes(void **state)
 		assert_int_equal(decode(&b, methods[m], 0, SIZE_MAX, 16, out), -EBADMSG);
 		assert_int_equal(decode_memory("", 0, methods[m], out, 0), -EAGAIN);
 	}
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_names(void **state)

@@ -55,7 +55,7 @@ static void test_cache_entry(void **state)
 	fill_and_commit(d, key_of(3), key_of(3).sha256);
 	assert_true(has(c, key_of(3)) && !has(c, key_of(2)));
 	assert_int_equal(entries(e, "partial"), 0);
-	cache_free(c);
+	cache_close(c);
 }
 
 static void test_file_and_memory(void **state)
@@ -87,7 +87,7 @@ static void test_file_and_memory(void **state)
 	assert_int_equal(dest_end(d), 0);
 	fill_and_commit(d, key_of(1), NULL);
 	dest_abort(NULL, true);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* What dest_progress() said is there for the next one, and nothing else. */
@@ -115,7 +115,7 @@ static void test_resume(void **state)
 	assert_int_equal(dest_partial(d, &len, validator, sizeof(validator)), 0);
 	assert_int_equal(len, 0);
 	dest_abort(d, false);
-	cache_free(c);
+	cache_close(c);
 }
 
 static void test_room(void **state)
@@ -139,7 +139,7 @@ static void test_room(void **state)
 	assert_int_equal(dest_reserve(d, 150000, true), 0);
 	assert_int_equal(dest_write(d, "", 1, UINT64_MAX), -EFBIG);
 	dest_abort(d, false);
-	cache_free(c);
+	cache_close(c);
 }
 
 struct part {
@@ -179,7 +179,7 @@ static void test_threads(void **state)
 	assert_int_equal(dest_commit(d, NULL, 1000000, &source), 0);
 	assert_true(bytes_are_right(source->fd, key_of(1), 1000000));
 	source_unref(source);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* ---- as a stream ---- */
@@ -212,7 +212,7 @@ static void test_stream(void **state)
 	source_unref(from);
 	free(got);
 	free(want);
-	cache_free(c);
+	cache_close(c);
 }
 
 int main(void)

@@ -34,7 +34,7 @@ static int teardown(void **state)
 	char command[100];
 	int r;
 
-	container_free(e->c);
+	container_close(e->c);
 	close(e->fd);
 	snprintf(command, sizeof(command), "rm -rf '%s'", e->path);
 	r = system(command);
@@ -94,15 +94,15 @@ static void test_lists(void **state)
 	assert_int_equal(container_find(e->c, "none")->kind, ENTRY_DIR);
 	assert_int_equal(read_entry(e, "a/b/deep", &got), 0);
 	assert_string_equal(got.data, "deep down");
-	buf_free(&got);
+	buf_finish(&got);
 	assert_int_equal(read_entry(e, "run", &got), 0);
 	assert_int_equal(got.len, 0);
-	buf_free(&got);
+	buf_finish(&got);
 	found = container_find(e->c, "a/link");
 	assert_int_equal(found->kind, ENTRY_SYMLINK);
 	assert_int_equal(container_readlink(e->c, found, &got), 0);
 	assert_string_equal(got.data, "../z");
-	buf_free(&got);
+	buf_finish(&got);
 }
 
 static void test_empty(void **state)
@@ -169,7 +169,7 @@ static void test_no_way_out(void **state)
 	assert_int_equal(read_entry(e, "dir/file", &got), -EIO);
 	assert_int_equal(seen->n, 3);
 	assert_says(seen, "cannot open");
-	buf_free(&got);
+	buf_finish(&got);
 }
 
 /* In place of a file, a fifo keeps nobody waiting, and neither it nor a directory passes for one. */
@@ -194,11 +194,11 @@ static void test_other_kind_later(void **state)
 	assert_int_equal(renameat(e->fd, "dir", e->fd, "file"), 0);
 	assert_int_equal(container_read(e->c, container_find(e->c, "file"), MIB, &got), -EIO);
 	assert_says(seen, "no longer a regular file");
-	buf_free(&got);
+	buf_finish(&got);
 	assert_int_equal(unlinkat(e->fd, "empty", 0), 0);
 	assert_int_equal(mkfifoat(e->fd, "empty", 0600), 0);
 	assert_int_equal(read_entry(e, "empty", &got), -EIO);
-	buf_free(&got);
+	buf_finish(&got);
 }
 
 static void test_size_changes(void **state)
@@ -216,7 +216,7 @@ static void test_size_changes(void **state)
 	assert_int_equal(read_entry(e, "file", &got), -EBADMSG);
 	put_file(e, "file", "abcde", 0644);
 	assert_int_equal(read_entry(e, "file", &got), 0);
-	buf_free(&got);
+	buf_finish(&got);
 }
 
 /* Deeper than a path may be: refused, not listed for ever. */
@@ -241,7 +241,7 @@ static void test_deep(void **state)
 	assert_int_equal(e->c->n_entries, 16);
 	assert_int_equal(e->c->entries[15].name_len, MAX_PATH_LEN);
 	assert_int_equal(mkdirat(fd, "x", 0700), 0);
-	container_free(e->c);
+	container_close(e->c);
 	e->c = NULL;
 	assert_int_equal(open_dir(e), -EBADMSG);
 	assert_says(seen, "longer than 4095 bytes");
@@ -261,11 +261,11 @@ static void test_link_target(void **state)
 	assert_int_equal(open_dir(e), 0);
 	assert_int_equal(container_readlink(e->c, container_find(e->c, "link"), &got), 0);
 	assert_string_equal(got.data, target);
-	buf_free(&got);
+	buf_finish(&got);
 	assert_true(container_readlink(e->c, container_find(e->c, "file"), &got) < 0);
 	assert_int_equal(unlinkat(e->fd, "link", 0), 0);
 	assert_int_equal(container_readlink(e->c, container_find(e->c, "link"), &got), -ENOENT);
-	buf_free(&got);
+	buf_finish(&got);
 }
 
 int main(void)

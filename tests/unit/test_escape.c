@@ -109,7 +109,7 @@ static void test_each_code_point(void **state)
 	for (uint32_t c = 0; c <= 0x10ffff; c++)
 		if (c < 0xd800 || c > 0xdfff)
 			check_code(c, &buf);
-	buf_free(&buf);
+	buf_finish(&buf);
 }
 
 static void test_not_utf8(void **state)

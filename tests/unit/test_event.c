@@ -61,7 +61,7 @@ static bool count_step(struct task *t)
 	atomic_store(&c->seen, atomic_load(&c->wanted));
 	over = atomic_load(&c->seen) == 0xffff;
 	if (over)
-		task_end(t);
+		task_finish(t);
 	atomic_fetch_sub(&c->inside, 1);
 	if (over)
 		atomic_store(&c->over, true);
@@ -108,7 +108,7 @@ static bool again_step(struct task *t)
 		task_wake(t);
 		return true;
 	}
-	task_end(t);
+	task_finish(t);
 	atomic_store(&c->over, true);
 	return false;
 }
@@ -158,7 +158,7 @@ static void test_end(void **state)
 	task_init(&other.task, e->events, LANE_NET, count_step);
 	task_wake_at(&stopped.task, now_ms() + 20);
 	task_wake_at(&other.task, now_ms() + 40);
-	task_end(&stopped.task);
+	task_finish(&stopped.task);
 	until(&other.over);
 	assert_int_equal(stopped.steps, 0);
 	/* one that is set when all ends never fires */

@@ -63,7 +63,7 @@ static void fixture_end(struct fixture *f)
 	events_free(f->options.events);
 	http_free(f->options.http);
 	for (size_t i = 0; i < 2; i++)
-		route_destroy(&f->routes[i]);
+		route_finish(&f->routes[i]);
 }
 
 /* Fetches all of it as a part, or a range, of which check() says `verdict`; how often it is asked. */

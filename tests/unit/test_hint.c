@@ -32,13 +32,13 @@ static void test_names(void **state)
 	(void)state;
 	assert_true(may_have(&z.out, "LINKS"));
 	assert_true(may_have(&z.out, "MANIFEST"));
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	z = zip_make(without, 2, (struct zip_end){ .zip64 = true });
 	assert_false(may_have(&z.out, "LINKS"));
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	z = zip_make(NULL, 0, (struct zip_end){ 0 });
 	assert_false(may_have(&z.out, "LINKS"));
-	buf_free(&z.out);
+	buf_finish(&z.out);
 }
 
 /* A directory of several blocks, before the longest comment: the header lies across the place where a block begins. */
@@ -67,7 +67,7 @@ static void test_places(void **state)
 		behind += z.out.len - z.central[0] < BLOCKS - 50;
 		assert_true(may_have(&z.out, "LINKS"));
 		assert_false(may_have(&z.out, "LINKZ"));
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
 	assert_true(before > 0 && behind > 0);
 }

@@ -489,12 +489,12 @@ static void test_start(void **state)
 	(void)state;
 	log_clear();
 	assert_int_equal(
-		http_start(&(struct http_options){ .source_url = "ftp://u:secret@h/" }, &http),
+		http_new(&(struct http_options){ .source_url = "ftp://u:secret@h/" }, &http),
 		-EINVAL);
 	assert_false(log_has("secret"));
-	assert_int_equal(http_start(&(struct http_options){ .cacert = "/dev/null/x" }, &http),
+	assert_int_equal(http_new(&(struct http_options){ .cacert = "/dev/null/x" }, &http),
 			 -ENOTDIR);
-	assert_int_equal(http_start(&(struct http_options){ .header_file = "/dev/null/x" }, &http),
+	assert_int_equal(http_new(&(struct http_options){ .header_file = "/dev/null/x" }, &http),
 			 -ENOTDIR);
 	assert_null(http);
 	assert_int_equal(log_count(), 3);

@@ -272,16 +272,16 @@ static void test_url_parse(void **state)
 	assert_non_null(strstr(b.url, "/z%20z%c3%a9?r"));
 	assert_null(b.user);
 	assert_true(http_same_origin(&a, &b));
-	http_target_free(&b);
+	http_target_finish(&b);
 	assert_int_equal(http_target_parse(&a, "http://example.com:81/y", &b, &why), 0);
 	assert_false(http_same_origin(&a, &b));
-	http_target_free(&b);
+	http_target_finish(&b);
 	assert_int_equal(http_target_parse(&a, "https://example.com:80/y", &b, &why), 0);
 	assert_false(http_same_origin(&a, &b));
-	http_target_free(&b);
+	http_target_finish(&b);
 	assert_int_equal(http_target_parse(&a, "ftp://example.com/", &b, &why), -EACCES);
 	assert_int_equal(http_target_parse(&a, "gopherx://example.com/", &b, &why), -EACCES);
-	http_target_free(&a);
+	http_target_finish(&a);
 	/* Every spelling of 127.0.0.1 is seen as what it is. */
 	for (const char *const *p =
 		     (const char *const[]){ "0x7f000001", "2130706433", "017700000001", "127.1",
@@ -292,7 +292,7 @@ static void test_url_parse(void **state)
 		snprintf(url, sizeof(url), "http://%s/", *p);
 		assert_int_equal(http_target_parse(NULL, url, &a, &why), 0);
 		assert_string_equal(a.host, "127.0.0.1");
-		http_target_free(&a);
+		http_target_finish(&a);
 	}
 	/* by which libcurl reads the names that follow; a program that has libcarton may have set it */
 	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
@@ -310,14 +310,14 @@ static void test_url_parse(void **state)
 		assert_int_equal(http_target_parse(&b, url, &a, &why), 0);
 		assert_string_equal(a.host, "127.0.0.1");
 		assert_string_equal(a.url, "http://127.0.0.1/");
-		http_target_free(&a);
+		http_target_finish(&a);
 	}
-	http_target_free(&b);
+	http_target_finish(&b);
 	/* fullwidth forms may be a colon or an @ */
 	assert_int_equal(http_target_parse(NULL, "http://\xef\xbc\x91.2/", &a, &why), -EINVAL);
 	assert_int_equal(http_target_parse(NULL, "http://\xe2\x93\x9bocalhost/", &a, &why), 0);
 	assert_int_equal(http_host_class(a.host), HTTP_ADDRESS_LOOPBACK);
-	http_target_free(&a);
+	http_target_finish(&a);
 	assert_int_equal(http_target_parse(NULL,
 					   "http://u:p@b\xc3\xbc"
 					   "cher.example/x",
@@ -326,7 +326,7 @@ static void test_url_parse(void **state)
 	assert_string_equal(a.host, "xn--bcher-kva.example");
 	assert_string_equal(a.user, "u");
 	assert_null(strchr(a.url, '@'));
-	http_target_free(&a);
+	http_target_finish(&a);
 	assert_non_null(setlocale(LC_CTYPE, "C"));
 	assert_int_equal(http_target_parse(NULL, "http://[::1%25\xc3\xa9]/", &a, &why), -EINVAL);
 	assert_int_equal(http_target_parse(NULL, "http://[::1%25[x]/", &a, &why), -EINVAL);
@@ -342,12 +342,12 @@ static void test_url_parse(void **state)
 	/* a number that is one only once it is decoded: newer versions of libcurl read it at once */
 	if (http_target_parse(&a, "http://21307064%33/", &b, &why) == 0) {
 		assert_string_equal(b.host, "12.179.51.51");
-		http_target_free(&b);
+		http_target_finish(&b);
 	}
 	assert_int_equal(http_target_parse(&a, "http://[fe80::1%25lo]/", &b, &why), 0);
 	assert_string_equal(b.host, "fe80::1%lo");
-	http_target_free(&b);
-	http_target_free(&a);
+	http_target_finish(&b);
+	http_target_finish(&a);
 }
 
 static void test_url_redact(void **state)

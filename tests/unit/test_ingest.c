@@ -134,7 +134,7 @@ static void test_stops(void **state)
 				     data, 20 * BLOCK, &out),
 				 -ECANCELED);
 		assert_int_equal(steps.bytes, at * BLOCK);
-		cancel_destroy(&cancel);
+		cancel_finish(&cancel);
 	}
 	free(data);
 }
@@ -164,7 +164,7 @@ static void test_cancelled(void **state)
 	cancel_fire(&cancel);
 	assert_int_equal(run((struct ingest){ .size = 10, .cancel = &cancel }, data, 10, &out),
 			 -ECANCELED);
-	cancel_destroy(&cancel);
+	cancel_finish(&cancel);
 	free(data);
 }
 
@@ -273,8 +273,8 @@ static int let_go(void **state)
 {
 	struct held *h = *state;
 
-	bytes_free(&h->bytes);
-	bytes_free(&h->bytes);
+	bytes_finish(&h->bytes);
+	bytes_finish(&h->bytes);
 	tagger_free(h->tagger);
 	close(h->fd);
 	free(h->data);
@@ -391,7 +391,7 @@ static void test_memory(void **state)
 	assert_int_equal(bytes_read(&b, NULL, 1000, out, 3, 997, true), 0);
 	assert_memory_equal(out, want + 997, 3);
 	assert_int_equal(bytes_read(&b, NULL, 1000, out, 0, 1000, true), 0);
-	bytes_free(&b);
+	bytes_finish(&b);
 	assert_int_equal(b.kind, BYTES_NONE);
 	assert_null(b.memory);
 	free(want);

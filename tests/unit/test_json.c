@@ -63,7 +63,7 @@ static int scan(struct text t, struct buf *ret, const char **ret_fault)
 	assert_int_equal(r == -EBADMSG, j->fault != NULL);
 	if (ret_fault)
 		*ret_fault = j->fault;
-	buf_free(&text);
+	buf_finish(&text);
 	free(j);
 	return r;
 }
@@ -76,7 +76,7 @@ static void good(const char *s, const char *want)
 		assert_int_equal(scan((struct text){ s, strlen(s), piece, SIZE_MAX }, &got, NULL),
 				 0);
 		assert_string_equal(got.data, want);
-		buf_free(&got);
+		buf_finish(&got);
 	}
 }
 
@@ -185,7 +185,7 @@ static void test_bad(void **state)
 				     &fault),
 				-EBADMSG);
 			assert_int_equal(strncmp(fault, "it ", 3), 0);
-			buf_free(&got);
+			buf_finish(&got);
 		}
 	}
 }
@@ -205,8 +205,8 @@ static void test_depth(void **state)
 				 depth > JSON_MAX_DEPTH ? -EBADMSG : 0);
 		if (fault)
 			assert_string_equal(fault, "it is nested too deeply");
-		buf_free(&s);
-		buf_free(&got);
+		buf_finish(&s);
+		buf_finish(&got);
 	}
 }
 
@@ -232,8 +232,8 @@ static void test_stopped(void **state)
 		got.len = 0;
 		assert_int_equal(
 			scan((struct text){ s.data, s.len, SIZE_MAX, SIZE_MAX }, &got, NULL), 0);
-		buf_free(&s);
-		buf_free(&got);
+		buf_finish(&s);
+		buf_finish(&got);
 	}
 }
 
@@ -258,7 +258,7 @@ static void test_keep(void **state)
 	assert_int_equal(json_next(j, &e), 0);
 	assert_string_equal(json_keep(j), "d");
 	assert_memory_equal(text.data, "a\0\0d", 5);
-	buf_free(&text);
+	buf_finish(&text);
 	free(j);
 }
 

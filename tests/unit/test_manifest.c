@@ -186,7 +186,7 @@ static void test_reported(void **state)
 	seen->n = 0;
 	assert_int_equal(parse(b.data, &m), -EBADMSG);
 	assert_int_equal(seen->n, MAX_REPORTED);
-	buf_free(&b);
+	buf_finish(&b);
 	carton_log_set(NULL, NULL);
 }
 
@@ -205,7 +205,7 @@ static void test_long_path(void **state)
 	b.len -= 65;
 	buf_adds(&b, "p=" H0);
 	assert_int_equal(parse(b.data, &m), -EBADMSG);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 /* One line more than MAX_ENTRIES is over the limit, however short; one less is only bad. */

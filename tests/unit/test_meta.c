@@ -238,7 +238,7 @@ static void test_reported(void **state)
 	m = parse(b.data);
 	assert_int_equal(m->n_problems, MAX_REPORTED);
 	meta_free(m);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_tables(void **state)
@@ -268,7 +268,7 @@ static void test_tables(void **state)
 		assert_null(m);
 		assert_int_equal(seen->n, 1);
 		assert_says(seen, "more than 100000 tables");
-		buf_free(&b);
+		buf_finish(&b);
 	}
 	carton_log_set(NULL, NULL);
 }
@@ -297,7 +297,7 @@ static void test_long_shape(void **state)
 		}
 	}
 	assert_says(seen, "a shape that is too long");
-	buf_free(&b);
+	buf_finish(&b);
 	carton_log_set(NULL, NULL);
 }
 
@@ -330,7 +330,7 @@ static void test_faults_cost_nothing(void **state)
 		assert_true(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd <
 			    64 * MIB);
 		meta_free(m);
-		buf_free(&b);
+		buf_finish(&b);
 	}
 }
 
@@ -433,7 +433,7 @@ static void test_option_limits(void **state)
 	assert_int_equal(m->options.n, MAX_META_OPTION_TABLES);
 	assert_int_equal(m->options.first->n, 3);
 	meta_free(m);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_version_requirements(void **state)
@@ -461,7 +461,7 @@ static void test_version_requirements(void **state)
 	assert_null(version_req_fault(b.data));
 	buf_adds(&b, ",1");
 	assert_non_null(version_req_fault(b.data));
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_platforms(void **state)

@@ -24,7 +24,7 @@ static void expect(const char *descr, const uint64_t *shape, unsigned rank, cons
 	for (size_t i = 10 + strlen(dict); i < total - 1; i++)
 		assert_int_equal(b.data[i], ' ');
 	assert_int_equal(b.data[total - 1], '\n');
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_shapes(void **state)
@@ -76,7 +76,7 @@ static void test_widest(void **state)
 		shape[i] = UINT64_MAX;
 	assert_int_equal(npy_header("<U536870911", shape, MAX_TENSOR_RANK, &b), 0);
 	assert_int_equal(b.len % 64, 0);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_version_2(void **state)
@@ -92,7 +92,7 @@ static void test_version_2(void **state)
 	assert_int_equal(b.len % 64, 0);
 	assert_int_equal(b.data[b.len - 1], '\n');
 	free(shape);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_full(void **state)
@@ -102,7 +102,7 @@ static void test_full(void **state)
 	(void)state;
 	assert_int_equal(npy_header("<f4", NULL, 0, &b), -EFBIG);
 	assert_int_equal(b.len, 0);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_string_descr(void **state)

@@ -323,7 +323,7 @@ static void test_directory(void **state)
 	assert_true(count_fds() <= fds + MAX_OBJECT_FILES);
 	workers_free(options.workers);
 	object_store_free(store);
-	container_free(c);
+	container_close(c);
 	free(data);
 	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
 	assert_int_equal(system(command), 0);
@@ -556,7 +556,7 @@ static int full_disk(const char *dir)
 	if (!status)
 		object_put(large->object);
 	box_free(b);
-	cache_free(cache);
+	cache_close(cache);
 	return status;
 }
 

@@ -228,7 +228,7 @@ static void test_other_key(void **state)
 	struct box *b;
 
 	make_seal(e, METHOD_STORED);
-	cache_free(e->cache);
+	cache_close(e->cache);
 	snprintf(secret, sizeof(secret), "%s/v1/seals/secret", e->dir);
 	assert_int_equal(unlink(secret), 0);
 	assert_int_equal(cache_open(e->dir, 0, &e->cache), 0);

@@ -93,12 +93,12 @@ static void test_alignment(void **state)
 						 30 + strlen(names[i]));
 			list[i] = &entries[i];
 		}
-		assert_int_equal(zip_writer_finish(&w, list, ARRAY_SIZE(list)), 0);
+		assert_int_equal(zip_writer_end(&w, list, ARRAY_SIZE(list)), 0);
 		c = reopen(&w);
 		assert_int_equal(c->n_entries, ARRAY_SIZE(list));
 		for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
 			expect_entry(c, &entries[i]);
-		container_free(c);
+		container_close(c);
 		close(w.fd);
 	}
 }
@@ -129,13 +129,13 @@ static void test_zip64(void **state)
 	assert_int_equal(zip_writer_header(&w, &entries[6]), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++)
 		list[i] = &entries[i];
-	assert_int_equal(zip_writer_finish(&w, list, ARRAY_SIZE(list)), 0);
+	assert_int_equal(zip_writer_end(&w, list, ARRAY_SIZE(list)), 0);
 	assert_false(entries[0].wide);
 	assert_true(entries[1].wide);
 	c = reopen(&w);
 	for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
 		expect_entry(c, &entries[i]);
-	container_free(c);
+	container_close(c);
 	close(w.fd);
 }
 
@@ -150,13 +150,13 @@ static void test_names_and_kinds(void **state)
 	(void)state;
 	put_zeros(&w, &file, 10, 0);
 	put_zeros(&w, &link, 4, 0);
-	assert_int_equal(zip_writer_finish(&w, list, 2), 0);
+	assert_int_equal(zip_writer_end(&w, list, 2), 0);
 	c = reopen(&w);
 	expect_entry(c, &file);
 	expect_entry(c, &link);
 	assert_int_equal(container_find(c, file.name)->flags, 1 << 11);
 	assert_int_equal(container_find(c, "l")->flags, 0);
-	container_free(c);
+	container_close(c);
 	close(w.fd);
 }
 
@@ -181,10 +181,10 @@ static void test_end_record_in_data(void **state)
 		assert_int_equal(last.data - last.header > 1000, behind < 61000);
 		assert_int_equal(pwrite_full(w.fd, "xyz", 3, last.data), 0);
 		assert_int_equal(zip_writer_header(&w, &last), 0);
-		assert_int_equal(zip_writer_finish(&w, list, 3), 0);
+		assert_int_equal(zip_writer_end(&w, list, 3), 0);
 		c = reopen(&w);
 		expect_entry(c, &last);
-		container_free(c);
+		container_close(c);
 		close(w.fd);
 	}
 }
@@ -207,10 +207,10 @@ static void test_many(void **state)
 			put_zeros(&w, &entries[i], 0, 0);
 			list[i] = &entries[i];
 		}
-		assert_int_equal(zip_writer_finish(&w, list, n), 0);
+		assert_int_equal(zip_writer_end(&w, list, n), 0);
 		c = reopen(&w);
 		assert_int_equal(c->n_entries, n);
-		container_free(c);
+		container_close(c);
 		close(w.fd);
 		free(names);
 		free(list);
@@ -320,12 +320,12 @@ static void test_stream(void **state)
 		stream_with(threads, threads * 100003, data, n, &other);
 		assert_int_equal(other.len, first.len);
 		assert_memory_equal(other.data, first.data, first.len);
-		buf_free(&other);
+		buf_finish(&other);
 	}
 	assert_int_equal(ZSTD_findFrameCompressedSize(first.data, first.len), first.len);
 	assert_int_equal(ZSTD_decompress(out, n, first.data, first.len), n);
 	assert_memory_equal(out, data, n);
-	buf_free(&first);
+	buf_finish(&first);
 	free(out);
 	free(data);
 }
@@ -344,7 +344,7 @@ static void test_stream_of_another_size(void **state)
 	assert_int_equal(encoder_begin(e, 5), 0);
 	assert_int_equal(encoder_feed(e, "short", 5, true, add_bytes, &b), 0);
 	encoder_free(e);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_blocks(void **state)
@@ -390,7 +390,7 @@ static void test_links(void **state)
 		 "\"https://c/\xc3\xa4?\\\"\"]\n",
 		 hex, hex, hex, hex);
 	assert_string_equal(b.data, want);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_templates(void **state)

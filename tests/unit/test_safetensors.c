@@ -129,7 +129,7 @@ static void check_count(size_t limit, const char *before, const char *piece, con
 		assert_int_equal(parse_n(b.data, b.len, &s, &e), over ? -EFBIG : 0);
 		if (!over)
 			safetensors_free(s);
-		buf_free(&b);
+		buf_finish(&b);
 	}
 }
 
@@ -198,7 +198,7 @@ static void test_write(void **state)
 	b.len = 0;
 	assert_int_equal(safetensors_header(NULL, 0, &b), 0);
 	assert_memory_equal(b.data, "\x08\0\0\0\0\0\0\0{}      ", 16);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_write_refused(void **state)
@@ -230,7 +230,7 @@ static void test_write_refused(void **state)
 	b.max = 20;
 	assert_int_equal(safetensors_header(items, 1, &b), -EFBIG);
 	assert_int_equal(b.len, 0);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 int main(void)

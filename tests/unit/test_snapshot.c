@@ -76,7 +76,7 @@ static void test_restore(void **state)
 	keep(c); /* the same again: nothing more is kept */
 	assert_int_equal(entries(e, "notes"), 1);
 	assert_int_equal(entries(e, "objects"), 1);
-	cache_free(c);
+	cache_close(c);
 }
 
 /* Older stretches give way to newer ones. */
@@ -122,7 +122,7 @@ static void test_bound(void **state)
 		if (!over)
 			cached_ranges_free(s.ranges);
 	}
-	cache_free(c);
+	cache_close(c);
 }
 
 /* Puts `text` there as the snapshot of URL, with its right hash. */
@@ -177,7 +177,7 @@ static void test_malformed(void **state)
 	put_le64(text + 32, 4);
 	plant(e, c, text, sizeof(text));
 	assert_int_equal(remote_source_restore(c, URL, &s), -ENOENT);
-	cache_free(c);
+	cache_close(c);
 }
 
 struct tamperer {
@@ -240,7 +240,7 @@ static void test_tampered(void **state)
 	assert_true(loaded > 0);
 	free(got);
 	free(text);
-	cache_free(c);
+	cache_close(c);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, env_setup, env_teardown)

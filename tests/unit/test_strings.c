@@ -70,7 +70,7 @@ static void test_forms(void **state)
 		assert_int_equal(b.len, sizeof(ucs4));
 		for (size_t i = 0; i < ARRAY_SIZE(ucs4); i++)
 			assert_int_equal(get_le32(b.data + 4 * i), ucs4[i]);
-		buf_free(&b);
+		buf_finish(&b);
 	}
 }
 
@@ -84,7 +84,7 @@ static void test_narrow(void **state)
 	assert_int_equal(strings_emit(read_text, &t, 4, STRINGS_UCS4, 1, write_buf, &b, &error),
 			 -EBADMSG);
 	assert_string_equal(error.text, "element 1 has 2 code points, more than 1");
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static ssize_t read_fails(void *ctx, void *ret_buf, size_t n)
@@ -163,7 +163,7 @@ static void test_other_number(void **state)
 			n == 4 ? 0 : -EBADMSG);
 	}
 	assert_string_equal(error.text, "data has 4 elements, but its shape 5");
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 int main(void)

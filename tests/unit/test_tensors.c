@@ -315,7 +315,7 @@ static void test_limits(void **state)
 		assert_null(t->list[0].problem);
 		assert_int_equal(t->list[0].info.rank, MAX_TENSOR_RANK);
 		index_toml_free(t);
-		buf_free(&b);
+		buf_finish(&b);
 	}
 	for (int over = 0; over <= 1; over++) {
 		assert_int_equal(buf_adds(&b, F32("a") "[[tensor]]\nname='"), 0);
@@ -326,7 +326,7 @@ static void test_limits(void **state)
 		assert_null(t->list[0].problem);
 		assert_int_equal(t->list[1].problem != NULL, over);
 		index_toml_free(t);
-		buf_free(&b);
+		buf_finish(&b);
 	}
 }
 
@@ -359,7 +359,7 @@ static void test_limits_whole(void **state)
 	assert_int_equal(parse_text(b.data, b.len, &t, &error), -EFBIG);
 	assert_string_equal(error.text, "there are more than 1000000 names in inner");
 	assert_int_equal(error.line, 4);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_not_toml(void **state)

@@ -108,7 +108,7 @@ static void expect_events(const char *text, const char *want)
 		assert_string_equal(b.len ? b.data : "", want);
 		assert_int_equal(error.line, 0);
 		assert_string_equal(error.text, "");
-		buf_free(&b);
+		buf_finish(&b);
 	}
 }
 
@@ -295,7 +295,7 @@ static void expect_limit(const char *head, const char *item, size_t n, const cha
 		repeat(&b, tail, 1);
 		assert_int_equal(parse(&b, &error), past ? -EFBIG : 0);
 		assert_string_equal(error.text, past ? message : "");
-		buf_free(&b);
+		buf_finish(&b);
 	}
 }
 
@@ -340,7 +340,7 @@ static void test_string_limit(void **state)
 			buf_adds(&b, quotes[i]);
 			assert_int_equal(parse(&b, &error), past ? -EFBIG : 0);
 			assert_string_equal(error.text, past ? "a string that is too long" : "");
-			buf_free(&b);
+			buf_finish(&b);
 		}
 	}
 }
@@ -367,7 +367,7 @@ static void test_key_limits(void **state)
 	assert_int_equal(buf_adds(&b, "m = 1\n"), 0);
 	assert_int_equal(parse(&b, &error), -EFBIG);
 	assert_string_equal(error.text, "too many keys");
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 /* More keys than may be remembered at once, in elements that are over. */

@@ -54,7 +54,7 @@ static struct tree *plant_build(struct plant *p)
 static void plant_free(struct plant *p)
 {
 	tree_free(p->tree);
-	buf_free(&p->text);
+	buf_finish(&p->text);
 	free(p);
 }
 
@@ -205,7 +205,7 @@ static void test_lazy(void **state)
 					assert_int_equal(tree_set_lazy(t, n), 0);
 			}
 		}
-		tree_finish(top);
+		tree_sort_below(top);
 		assert_null(tree_find(t, "views/000"));
 		for (size_t i = 0; i < count; i++) {
 			snprintf(name, sizeof(name), "%03zu", i * 7 % 307);

@@ -66,7 +66,7 @@ static void test_request(void **state)
 	assert_int_equal(triton_headers(123, &b), 0);
 	assert_string_equal(b.data, "Content-Type: application/octet-stream\n"
 				    "Inference-Header-Content-Length: 123\n");
-	buf_free(&b);
+	buf_finish(&b);
 	triton_sort(NULL, 0);
 }
 
@@ -90,7 +90,7 @@ static void test_obstacles(void **state)
 	assert_non_null(triton_obstacle(in, 2));
 	assert_int_equal(triton_request(in, 2, &b, &body), -EINVAL);
 	assert_int_equal(body, 77);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_raw(void **state)
@@ -161,7 +161,7 @@ static void test_view_json(void **state)
 	struct view_json j;
 
 	(void)state;
-	view_json_begin(&j, append, &b);
+	view_json_init(&j, append, &b);
 	assert_int_equal(view_json_tensor(&j, &(struct view_json_tensor){ &x, "int8", 6, files, 2,
 									  NULL, 0 }),
 			 0);
@@ -175,7 +175,7 @@ static void test_view_json(void **state)
 	assert_int_equal(view_json_end(&j), 0);
 	assert_int_equal(view_json_pair(&j, TEXT("k"), TEXT("late")), -EINVAL);
 	assert_int_equal(j.size, b.len);
-	view_json_free(&j);
+	view_json_finish(&j);
 	assert_string_equal(
 		b.data,
 		"{\n \"tensors\": [\n"
@@ -188,11 +188,11 @@ static void test_view_json(void **state)
 		"  {\"name\": \"y\", \"line\": 9, \"problem\": \"bad \\\"y\\\"\"},\n"
 		"  {\"problem\": \"z\"}\n ]\n}\n");
 	b.len = 0;
-	view_json_begin(&j, append, &b);
+	view_json_init(&j, append, &b);
 	assert_int_equal(view_json_end(&j), 0);
-	view_json_free(&j);
+	view_json_finish(&j);
 	assert_string_equal(b.data, "{\n \"tensors\": [],\n \"problems\": []\n}\n");
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 /* A long text is written in parts, which do not cut a character; without a writer it is counted. */
@@ -209,8 +209,8 @@ static void test_long_json(void **state)
 	assert_non_null(long_text);
 	for (size_t i = 0; i < n; i++)
 		memcpy(long_text + 5 * i, unit, 5);
-	view_json_begin(&j, append, &b);
-	view_json_begin(&counted, NULL, NULL);
+	view_json_init(&j, append, &b);
+	view_json_init(&counted, NULL, NULL);
 	assert_int_equal(view_json_pair(&j, key, value), 0);
 	assert_true(b.len > 10 * 64 * KIB);
 	assert_true(j.text.cap < 256 * KIB);
@@ -222,10 +222,10 @@ static void test_long_json(void **state)
 	assert_int_equal(buf_adds(&want, "\n },\n \"problems\": []\n}\n"), 0);
 	assert_string_equal(b.data, want.data);
 	assert_int_equal(counted.size, want.len);
-	view_json_free(&j);
-	view_json_free(&counted);
-	buf_free(&b);
-	buf_free(&want);
+	view_json_finish(&j);
+	view_json_finish(&counted);
+	buf_finish(&b);
+	buf_finish(&want);
 	free(long_text);
 }
 

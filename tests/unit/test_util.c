@@ -22,12 +22,12 @@ static void test_buf(void **state)
 	assert_int_equal(buf_addf(&b, "%d/%s", 42, "x"), 0);
 	assert_string_equal(b.data, "abc-42/x");
 	assert_int_equal(b.len, 8);
-	buf_free(&b);
+	buf_finish(&b);
 	assert_null(b.data);
 	assert_int_equal(buf_adds(&b, "again"), 0);
 	assert_string_equal(b.data, "again");
-	buf_free(&b);
-	buf_free(NULL);
+	buf_finish(&b);
+	buf_finish(NULL);
 }
 
 static void test_buf_bound(void **state)
@@ -51,18 +51,18 @@ static void test_buf_bound(void **state)
 	assert_int_equal(buf_add_json(&b, "", 0), -EFBIG);
 	assert_string_equal(b.data, "12345");
 	assert_int_equal(b.len, 5);
-	buf_free(&b);
+	buf_finish(&b);
 	assert_int_equal(buf_add_json(&b, "abcdef", 6), 0);
 	assert_string_equal(b.data, "\"abcdef\"");
-	buf_free(&b);
+	buf_finish(&b);
 	assert_int_equal(buf_add_json(&b, "abcdefg", 7), -EFBIG);
-	buf_free(&b);
+	buf_finish(&b);
 
 	b = buf_init(SIZE_MAX);
 	assert_true(buf_reserve(&b, SIZE_MAX) < 0);
-	buf_free(&b);
+	buf_finish(&b);
 	assert_int_equal(buf_adds(&b, "x"), 0);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_buf_grows(void **state)
@@ -77,7 +77,7 @@ static void test_buf_grows(void **state)
 	assert_int_equal(buf_addc(&b, '!'), -EFBIG);
 	for (size_t i = 0; i < 10000; i++)
 		assert_int_equal(b.data[i], 'a' + i % 26);
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 static void test_json(void **state)
@@ -90,7 +90,7 @@ static void test_json(void **state)
 	assert_string_equal(b.data,
 			    "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\xc3\xa9\xef\xbf\xbd"
 			    "\xf0\x9f\xa5\xb3\\u0000z\"");
-	buf_free(&b);
+	buf_finish(&b);
 }
 
 /* ---- text ---- */

@@ -32,7 +32,7 @@ static void expect_content(struct container *c, const struct zip_file *f)
 	assert_int_equal(got.len, f->n);
 	assert_memory_equal(got.data, f->data ? f->data : "", f->n);
 	assert_int_equal(got.data[got.len], 0);
-	buf_free(&got);
+	buf_finish(&got);
 }
 
 static void test_methods_and_forms(void **state)
@@ -69,8 +69,8 @@ static void test_methods_and_forms(void **state)
 			expect_content(c, &files[i]);
 		assert_null(container_find(c, "d"));
 		assert_null(container_find(c, "d/99"));
-		container_free(c);
-		buf_free(&z.out);
+		container_close(c);
+		buf_finish(&z.out);
 	}
 	free(data);
 }
@@ -83,9 +83,9 @@ static void test_empty(void **state)
 	(void)state;
 	assert_int_equal(c->n_entries, 0);
 	assert_null(container_find(c, ""));
-	container_free(c);
-	container_free(NULL);
-	buf_free(&z.out);
+	container_close(c);
+	container_close(NULL);
+	buf_finish(&z.out);
 }
 
 static void test_kinds(void **state)
@@ -128,9 +128,9 @@ static void test_kinds(void **state)
 	}
 	assert_int_equal(container_readlink(c, container_find(c, "packed-link"), &target), 0);
 	assert_string_equal(target.data, "../run");
-	buf_free(&target);
-	container_free(c);
-	buf_free(&z.out);
+	buf_finish(&target);
+	container_close(c);
+	buf_finish(&z.out);
 }
 
 /* The order in the directory, and of the data, may be any. */
@@ -161,9 +161,9 @@ static void test_order(void **state)
 	}
 	for (size_t i = 0; i < 3; i++)
 		expect_content(c, &files[i]);
-	container_free(c);
+	container_close(c);
 	free(copy);
-	buf_free(&z.out);
+	buf_finish(&z.out);
 }
 
 static void test_times(void **state)
@@ -191,8 +191,8 @@ static void test_times(void **state)
 	assert_true(container_find(c, "b")->mtime == NO_TIME);
 	assert_true(container_find(c, "c")->mtime == NO_TIME);
 	assert_int_equal(container_find(c, "d")->mtime, 946684798);
-	container_free(c);
-	buf_free(&z.out);
+	container_close(c);
+	buf_finish(&z.out);
 }
 
 /* An extra field that fills its 16 bits, in a header that no small read holds. */
@@ -213,8 +213,8 @@ static void test_long_header(void **state)
 	c = open_zip(&z.out);
 	expect_content(c, &files[0]);
 	expect_content(c, &files[1]);
-	container_free(c);
-	buf_free(&z.out);
+	container_close(c);
+	buf_finish(&z.out);
 	free(extra);
 }
 
@@ -233,8 +233,8 @@ static void test_long_comment(void **state)
 		z = zip_make(&file, 1, (struct zip_end){ .comment = comment, .zip64 = wide });
 		c = open_zip(&z.out);
 		expect_content(c, &file);
-		container_free(c);
-		buf_free(&z.out);
+		container_close(c);
+		buf_finish(&z.out);
 	}
 	free(comment);
 }
@@ -259,9 +259,9 @@ static void test_reads(void **state)
 	assert_int_equal(m->n_reads, 2);
 	expect_content(c, &files[7]);
 	assert_int_equal(m->n_reads, 4);
-	container_free(c);
+	container_close(c);
 	source_unref(&m->source);
-	buf_free(&z.out);
+	buf_finish(&z.out);
 }
 
 /* An entry and an archive of more than 4 GiB, of which only the ends are there. */
@@ -295,8 +295,8 @@ static void test_large(void **state)
 	assert_int_equal(container_locate(c, container_find(c, "b"), &s, &off), 0);
 	assert_true(off == z.data[1] + hole);
 	source_unref(s);
-	container_free(c);
-	buf_free(&z.out);
+	container_close(c);
+	buf_finish(&z.out);
 }
 
 /* What the source gives passes through. */
@@ -317,12 +317,12 @@ static void test_source_fails(void **state)
 	m->fail = -ECONNRESET;
 	assert_int_equal(container_read(c, container_find(c, "a"), 1, &got), -ECONNRESET);
 	m->fail = 0;
-	buf_free(&got);
+	buf_finish(&got);
 	assert_int_equal(container_read(c, container_find(c, "a"), 1, &got), 0);
-	buf_free(&got);
-	container_free(c);
+	buf_finish(&got);
+	container_close(c);
 	source_unref(&m->source);
-	buf_free(&z.out);
+	buf_finish(&z.out);
 }
 
 /* ---- limits ---- */
@@ -344,7 +344,7 @@ static int open_huge(uint64_t entries, uint64_t size)
 	assert_int_equal(source_from_fd(fd, &s), 0);
 	r = zip_open(s, 0, NULL, &c);
 	source_unref(s);
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	return r;
 }
 
@@ -378,13 +378,13 @@ static void test_file_size(void **state)
 	put_le64(z.out.data + z.central[0] + 46 + 1 + 4, MAX_FILE_SIZE);
 	assert_int_equal(zip_open(&m->source, 0, NULL, &c), 0);
 	assert_true(c->entries[0].size == MAX_FILE_SIZE);
-	container_free(c);
+	container_close(c);
 	put_le64(z.out.data + z.central[0] + 46 + 1 + 4, MAX_FILE_SIZE + 1);
 	assert_int_equal(zip_open(&m->source, 0, NULL, &c), -EBADMSG);
 	assert_says(seen, "larger than the limit of 2^50 bytes");
 	carton_log_set(NULL, NULL);
 	source_unref(&m->source);
-	buf_free(&z.out);
+	buf_finish(&z.out);
 }
 
 /* libarchive, as a second reader, agrees with what is there, and not with anything else. */
@@ -423,8 +423,8 @@ static void test_compare(void **state)
 		assert_says(seen, says[change]);
 		m->fail = 0;
 		source_unref(&m->source);
-		container_free(c);
-		buf_free(&z.out);
+		container_close(c);
+		buf_finish(&z.out);
 	}
 	carton_log_set(NULL, NULL);
 }

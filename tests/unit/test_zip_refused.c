@@ -25,9 +25,9 @@ static int read_all(const char *data, size_t n)
 			if (r == 0)
 				source_unref(source);
 		}
-		buf_free(&got);
+		buf_finish(&got);
 	}
-	container_free(c);
+	container_close(c);
 	return r;
 }
 
@@ -192,7 +192,7 @@ static void try_changes(struct zip_end end, const struct change *list, size_t n)
 	}
 	assert_int_equal(read_all(z.out.data, z.out.len), 0);
 	carton_log_set(NULL, NULL);
-	buf_free(&z.out);
+	buf_finish(&z.out);
 }
 
 static void test_changes(void **state)
@@ -216,7 +216,7 @@ static void test_cut_off(void **state)
 			if (n)
 				assert_int_equal(read_all(z.out.data + n, z.out.len - n), -EBADMSG);
 		}
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
 }
 
@@ -237,7 +237,7 @@ static void test_inserted(void **state)
 				assert_int_equal(read_all(more, z.out.len + 1), -EBADMSG);
 			}
 		free(more);
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
 }
 
@@ -261,7 +261,7 @@ static void test_bit_flips(void **state)
 		}
 		/* versions, times, attributes, directory crc: about 30 bytes for each entry */
 		assert_in_range(passed, 1, ARRAY_SIZE(good_files) * 8 * 40);
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
 }
 
@@ -282,12 +282,12 @@ static void test_second_end(void **state)
 	put_le16(z.out.data + z.eocd + 22 + 20, 1);
 	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 	assert_says(seen, "two end records");
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	/* and one that is cut off */
 	z = zip_make(&file, 1, (struct zip_end){ .comment = "c PK\x05\x06" });
 	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 	assert_says(seen, "second end record");
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	carton_log_set(NULL, NULL);
 }
 
@@ -311,7 +311,7 @@ static void test_names_clash(void **state)
 
 		assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 		assert_says(seen, clashes[i].says);
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
 	carton_log_set(NULL, NULL);
 }
@@ -360,7 +360,7 @@ static void test_extra_fields(void **state)
 			fail_msg("extra field %zu: %d, \"%s\"", i, r, seen->message);
 		if (list[i].says)
 			assert_says(seen, list[i].says);
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
 	carton_log_set(NULL, NULL);
 }
@@ -378,14 +378,14 @@ static void test_reported(void **state)
 	z = zip_make(files, ZIP_FILES, (struct zip_end){ 0 });
 	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 	assert_int_equal(seen->n, MAX_REPORTED);
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	for (size_t i = 0; i < ZIP_FILES; i++)
 		files[i] = (struct zip_file){ .name = "a" };
 	z = zip_make(files, ZIP_FILES, (struct zip_end){ 0 });
 	seen->n = 0;
 	assert_int_equal(read_all(z.out.data, z.out.len), -EBADMSG);
 	assert_int_equal(seen->n, MAX_REPORTED);
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	carton_log_set(NULL, NULL);
 }
 
@@ -408,9 +408,9 @@ static void test_long_record(void **state)
 		assert_int_equal(read_all(b.data, b.len), more ? -EBADMSG : 0);
 		if (more)
 			assert_says(seen, "zip64 end record is not of 56 bytes");
-		buf_free(&b);
+		buf_finish(&b);
 	}
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	carton_log_set(NULL, NULL);
 }
 
@@ -456,7 +456,7 @@ static void test_end_in_data(void **state)
 	};
 
 	(void)state;
-	buf_free(&z.out);
+	buf_finish(&z.out);
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
 		z = with_end_in_data(list[i].count, (uint32_t)list[i].directory, list[i].zip64,
 				     list[i].record);
@@ -465,7 +465,7 @@ static void test_end_in_data(void **state)
 			fail_msg("end record %zu: %s", i, seen->message);
 		if (list[i].refused)
 			assert_says(seen, "a second end record before the real one, at offset 51");
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
 	carton_log_set(NULL, NULL);
 }
@@ -490,9 +490,9 @@ static void test_ends_in_data(void **state)
 		assert_int_equal(read_all(z.out.data, z.out.len), n > 256 ? -EBADMSG : 0);
 		if (n > 256)
 			assert_says(seen, "a second end record");
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
-	buf_free(&data);
+	buf_finish(&data);
 	carton_log_set(NULL, NULL);
 }
 
@@ -537,7 +537,7 @@ static void test_directory_data(void **state)
 			fail_msg("directory %zu: %d, \"%s\"", i, r, seen->message);
 		if (list[i].says)
 			assert_says(seen, list[i].says);
-		buf_free(&z.out);
+		buf_finish(&z.out);
 	}
 	carton_log_set(NULL, NULL);
 }

@@ -302,7 +302,7 @@ static inline void zip_local(struct zip_made *z, size_t i, const struct zip_file
 	}
 	*ret_stored = packed.len;
 	*ret_crc = crc;
-	buf_free(&packed);
+	buf_finish(&packed);
 }
 
 static inline void zip_central(struct zip_made *z, size_t i, const struct zip_file *f,
@@ -362,7 +362,7 @@ static inline void zip_finish(struct zip_made *z, size_t n, const struct zip_end
 	assert_int_equal(buf_add(b, end->comment, len), 0);
 }
 
-/* Free it with buf_free(&z.out). */
+/* Free it with buf_finish(&z.out). */
 static inline struct zip_made zip_make(const struct zip_file *files, size_t n, struct zip_end end)
 {
 	struct zip_made z = { .out = buf_init(SIZE_MAX / 2) };
