@@ -8,11 +8,11 @@
  *
  * Every function returns 0 or more on success and -errno on failure; ret_ parameters are then
  * untouched. What went wrong is logged (log.h). Once open, a carton may be used by any number of
- * threads. Nodes live as long as the carton. Callbacks come from threads of the library: they may not
- * wait, nor close the carton.
+ * threads. Nodes live as long as the carton. Callbacks come from threads of the library: they may
+ * not wait, nor close the carton.
  *
- * Of libcarton.so.0 only these names are exported, each with a version. Structures may grow, and functions
- * change, only together with the number in the name of the library. See libcarton(3).
+ * Of libcarton.so.0 only these names are exported, each with a version. Structures may grow, and
+ * functions change, only together with the number in the name of the library. See libcarton(3).
  */
 #ifndef CARTON_H
 #define CARTON_H
@@ -53,9 +53,10 @@ struct carton_paths {
 typedef int carton_confine_fn(void *ctx, const struct carton_paths *paths);
 
 /*
- * The file, which may be open, is damaged after all, although bytes of it were read: all of it has another sha256 than
- * its chunks had. Its bytes cannot be read any more, whoever has kept some drops them. Called for each file that shows
- * them, generated ones too, on a thread of the carton's; it may wait for reads.
+ * The file, which may be open, is damaged after all, although bytes of it were read: all of it has
+ * another sha256 than its chunks had. Its bytes cannot be read any more, whoever has kept some
+ * drops them. Called for each file that shows them, generated ones too, on a thread of the
+ * carton's; it may wait for reads.
  */
 struct carton_node;
 typedef void carton_damaged_fn(void *ctx, struct carton_node *file);
@@ -107,9 +108,9 @@ int carton_open(const char *source, const struct carton_options *options, struct
 bool carton_fetches(const struct carton *c);
 
 /*
- * From now on fetches the carton from `url`: the same file, such as with a new signature. Another file
- * is noticed, and is -ESTALE for readers. 0; -EINVAL: no URL (logged); -EOPNOTSUPP: it is not fetched;
- * -ENOMEM. Any thread.
+ * From now on fetches the carton from `url`: the same file, such as with a new signature. Another
+ * file is noticed, and is -ESTALE for readers. 0; -EINVAL: no URL (logged); -EOPNOTSUPP: it is not
+ * fetched; -ENOMEM. Any thread.
  */
 int carton_refresh(struct carton *c, const char *url);
 
@@ -157,9 +158,9 @@ struct carton_totals {
 struct carton_node *carton_root(const struct carton *c);
 
 /*
- * Makes sure that a directory's children are there: some are generated when they are first asked for.
- * 0; -EINPROGRESS: `done` will be called, as carton_pin(); -EAGAIN: it has to wait, and `done` is
- * NULL; or why not now. The functions below need it, where it is not said otherwise.
+ * Makes sure that a directory's children are there: some are generated when they are first asked
+ * for. 0; -EINPROGRESS: `done` will be called, as carton_pin(); -EAGAIN: it has to wait, and `done`
+ * is NULL; or why not now. The functions below need it, where it is not said otherwise.
  */
 int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done, void *ctx,
 		struct carton_request **ret_request);
@@ -168,8 +169,8 @@ int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done,
 int carton_lookup(const struct carton_node *dir, const char *name, struct carton_node **ret);
 
 /*
- * The node at a path from the root. A symlink there is followed to its file, and generated directories
- * on the way are waited for: 0, -ENOENT, or why not now.
+ * The node at a path from the root. A symlink there is followed to its file, and generated
+ * directories on the way are waited for: 0, -ENOENT, or why not now.
  */
 int carton_resolve(const struct carton *c, const char *path, struct carton_node **ret);
 
@@ -178,7 +179,9 @@ struct carton_node *carton_child(const struct carton_node *dir, size_t index);
 
 struct carton_node *carton_parent(const struct carton_node *node);
 
-/* The next node of all that is not generated, depth-first, from the root on; NULL behind the last. */
+/*
+ * The next node of all that is not generated, depth-first, from the root on; NULL behind the last.
+ */
 struct carton_node *carton_next(const struct carton *c, struct carton_node *node);
 
 const char *carton_name(const struct carton_node *node);
@@ -202,8 +205,8 @@ const char *carton_property_name(const struct carton_node *node, size_t index);
 ssize_t carton_property(const struct carton_node *node, const char *name, char *ret, size_t n);
 
 /*
- * The number of a node: 1 is the root; 0: it was generated, and has none. Another process that opens the same
- * carton with the same options has the same numbers, if carton_layout() says so.
+ * The number of a node: 1 is the root; 0: it was generated, and has none. Another process that
+ * opens the same carton with the same options has the same numbers, if carton_layout() says so.
  */
 uint64_t carton_number(const struct carton *c, const struct carton_node *node);
 
@@ -211,8 +214,8 @@ uint64_t carton_number(const struct carton *c, const struct carton_node *node);
 struct carton_node *carton_by_number(const struct carton *c, uint64_t number);
 
 /*
- * 64 hex digits and a NUL: a hash of the model hash, and of the number, name, kind, mode, and time of each node
- * that has a number. Reads all of them. 0, -ENOMEM or -EIO.
+ * 64 hex digits and a NUL: a hash of the model hash, and of the number, name, kind, mode, and time
+ * of each node that has a number. Reads all of them. 0, -ENOMEM or -EIO.
  */
 int carton_layout(const struct carton *c, char ret_hex[65]);
 
@@ -233,23 +236,27 @@ int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done,
 void carton_unpin(struct carton_node *file);
 
 /*
- * Gets the bytes of a file while they are verified, so that they need not be copied to their readers a
- * second time. Nothing of it may be readable anywhere before end(0): that is the caller's duty.
+ * Gets the bytes of a file while they are verified, so that they need not be copied to their
+ * readers a second time. Nothing of it may be readable anywhere before end(0): that is the caller's
+ * duty.
  */
 struct carton_observer {
-	/* Not verified yet. Each byte once, in any order, on two threads at once; it may not wait long. */
+	/*
+	 * Not verified yet. Each byte once, in any order, on two threads at once; it may not wait
+	 * long.
+	 */
 	void (*bytes)(struct carton_observer *observer, uint64_t off, const void *data, size_t n);
 	/*
-	 * Called once, after bytes() has returned, before any `done` is called: 0: all bytes were given, and
-	 * are verified; -EALREADY: none was given; any other: what was given is to be forgotten. The observer is
-	 * its own from here on.
+	 * Called once, after bytes() has returned, before any `done` is called: 0: all bytes were
+	 * given, and are verified; -EALREADY: none was given; any other: what was given is to be
+	 * forgotten. The observer is its own from here on.
 	 */
 	void (*end)(struct carton_observer *observer, int result);
 };
 
 /*
- * As carton_pin(), with an observer (may be NULL) that gets the bytes if this call is what begins to verify them.
- * Its end() is called in any case.
+ * As carton_pin(), with an observer (may be NULL) that gets the bytes if this call is what begins
+ * to verify them. Its end() is called in any case.
  */
 int carton_pin_observed(struct carton_node *file, struct carton_observer *observer,
 			carton_done_fn *done, void *ctx, struct carton_request **ret_request);
@@ -315,9 +322,9 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 
 /*
  * Verifies files as carton_pin() does, fetching what has to be fetched, so that later pins need not
- * wait: the `n` that are given, or all of them when `files` is NULL. Failures are logged. Returns how
- * many failed, or -errno. *ret_why is set if some failed: -EBADMSG if one of them is damaged, else the
- * -errno of one, such as -ETIMEDOUT. `progress` and `ret_why` may be NULL.
+ * wait: the `n` that are given, or all of them when `files` is NULL. Failures are logged. Returns
+ * how many failed, or -errno. *ret_why is set if some failed: -EBADMSG if one of them is damaged,
+ * else the -errno of one, such as -ETIMEDOUT. `progress` and `ret_why` may be NULL.
  */
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
 			   carton_progress_fn *progress, void *ctx, int *ret_why);
@@ -332,8 +339,8 @@ int carton_compare(struct carton_node *file, int fd);
 /* ---- what it does ---- */
 
 /*
- * Now, and since it was opened. Files are those that MANIFEST lists, bytes those of files whose size is
- * known. A file that shares its content with another counts as well.
+ * Now, and since it was opened. Files are those that MANIFEST lists, bytes those of files whose
+ * size is known. A file that shares its content with another counts as well.
  */
 struct carton_counters {
 	uint64_t files, bytes;
@@ -361,7 +368,9 @@ struct carton_waiting {
 typedef void carton_waiting_fn(void *ctx, const struct carton_waiting *waiting);
 void carton_waiting(struct carton *c, carton_waiting_fn *fn, void *ctx);
 
-/* What carton.toml says of the model as JSON: 0 and a malloc'ed string; -EBADMSG, -EFBIG, -ENOMEM. */
+/*
+ * What carton.toml says of the model as JSON: 0 and a malloc'ed string; -EBADMSG, -EFBIG, -ENOMEM.
+ */
 int carton_info(struct carton *c, char **ret_json);
 
 enum carton_fact_kind {
@@ -428,10 +437,11 @@ struct carton_pack_options {
 };
 
 /*
- * Makes the carton `out` of `source`, which carton_open() would open, or for CARTON_PACK of a directory with
- * carton.toml, model, tensor_data and misc. It is verified before it appears; until then, and after a failure,
- * what was at `out` stays. The bytes depend on the files, their executable bits, the options but `jobs`, and the
- * version of libzstd. `ret_model_hash`: 64 hex digits and a NUL.
+ * Makes the carton `out` of `source`, which carton_open() would open, or for CARTON_PACK of a
+ * directory with carton.toml, model, tensor_data and misc. It is verified before it appears; until
+ * then, and after a failure, what was at `out` stays. The bytes depend on the files, their
+ * executable bits, the options but `jobs`, and the version of libzstd. `ret_model_hash`: 64 hex
+ * digits and a NUL.
  *
  * 0, or, logged:
  *  -EBADMSG	the source is damaged, changes while it is read, or is what a mount, or Carton itself, refuses
@@ -466,7 +476,10 @@ int carton_cache_list(const struct carton_cache_options *options,
 int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
 		    uint64_t *ret_freed);
 
-/* Hashes all objects, checks all seals, and drops, with a log line, what is damaged: how many, or -errno. */
+/*
+ * Hashes all objects, checks all seals, and drops, with a log line, what is damaged: how many, or
+ * -errno.
+ */
 ssize_t carton_cache_verify(const struct carton_cache_options *options,
 			    carton_progress_fn *progress, void *ctx);
 
@@ -474,8 +487,9 @@ ssize_t carton_cache_verify(const struct carton_cache_options *options,
 int carton_cache_directory(const struct carton_cache_options *options, char *ret_path, size_t n);
 
 /*
- * Is the open file or directory this user's alone, as the cache demands of its own: it belongs to him, and nobody else
- * may write to it? 0, -EPERM or -errno, and ret_why says what it does: "belongs to uid ...".
+ * Is the open file or directory this user's alone, as the cache demands of its own: it belongs to
+ * him, and nobody else may write to it? 0, -EPERM or -errno, and ret_why says what it does:
+ * "belongs to uid ...".
  */
 #define CARTON_WHY 128
 int carton_check_own(int fd, char ret_why[CARTON_WHY]);

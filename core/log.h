@@ -22,8 +22,8 @@ enum carton_log_level {
 };
 
 /*
- * `subject` and `message` are already safe to print: carton_escape() has escaped what may come from the
- * carton. `subject` may be NULL. Called from any thread.
+ * `subject` and `message` are already safe to print: carton_escape() has escaped what may come from
+ * the carton. `subject` may be NULL. Called from any thread.
  */
 typedef void carton_log_fn(void *ctx, enum carton_log_level level, const char *subject,
 			   const char *message);
@@ -47,9 +47,10 @@ enum carton_escape {
 #define CARTON_ESCAPE_SIZE 24 /* of the longest, and a NUL */
 
 /*
- * Writes the character at the start of [s, s+n), n > 0, escaped if a terminal would obey it, if it reorders or ends
- * a line, if nobody sees it, or if it is not UTF-8. Returns how many bytes of `s` that were. What has no backslash
- * of its own, such as a path in a carton, stays unambiguous. Any thread.
+ * Writes the character at the start of [s, s+n), n > 0, escaped if a terminal would obey it, if it
+ * reorders or ends a line, if nobody sees it, or if it is not UTF-8. Returns how many bytes of `s`
+ * that were. What has no backslash of its own, such as a path in a carton, stays unambiguous. Any
+ * thread.
  */
 size_t carton_escape(enum carton_escape style, const char *s, size_t n,
 		     char ret[CARTON_ESCAPE_SIZE]);

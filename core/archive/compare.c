@@ -10,8 +10,8 @@
 #include "base/library.h"
 
 /*
- * libarchive is loaded when archive_load() is first called. The functions in use have the names of the library, so
- * calls look like any other.
+ * libarchive is loaded when archive_load() is first called. The functions in use have the names of
+ * the library, so calls look like any other.
  */
 #define ARCHIVE_FUNCTIONS(X)                        \
 	X(archive_entry_filetype)                   \
@@ -205,8 +205,8 @@ static void compare_missing(struct compare *k)
 }
 
 /*
- * libarchive converts names to the character set of the locale. Without one for UTF-8, as in a sandbox
- * that cannot read locale files, names that are not ASCII are only counted.
+ * libarchive converts names to the character set of the locale. Without one for UTF-8, as in a
+ * sandbox that cannot read locale files, names that are not ASCII are only counted.
  */
 static int compare_all(struct compare *k, struct archive *a)
 {

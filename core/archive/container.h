@@ -78,8 +78,8 @@ struct container_ops {
 };
 
 /*
- * Orders paths so that the contents of a directory follow it directly: bytewise, with '/' before any
- * other byte. Returns <0, 0 or >0.
+ * Orders paths so that the contents of a directory follow it directly: bytewise, with '/' before
+ * any other byte. Returns <0, 0 or >0.
  */
 int path_compare(const char *a, const char *b);
 
@@ -87,24 +87,24 @@ int path_compare(const char *a, const char *b);
 const struct entry *container_find(const struct container *c, const char *name);
 
 /*
- * Finds the stored bytes of a file or symlink: a source (the caller gets a reference) and the offset
- * of entry->stored bytes in it. Checks the local header of a zip entry. 0; -EBADMSG if that disagrees
- * with the central directory; -EIO if a listed file is gone; errors of the system.
+ * Finds the stored bytes of a file or symlink: a source (the caller gets a reference) and the
+ * offset of entry->stored bytes in it. Checks the local header of a zip entry. 0; -EBADMSG if that
+ * disagrees with the central directory; -EIO if a listed file is gone; errors of the system.
  */
 int container_locate(struct container *c, const struct entry *e, struct source **ret_source,
 		     uint64_t *ret_off);
 
 /*
- * The same in a copy of a part of a zip: `part` begins with the entry's local header. It has all up to
- * entry_end(), or, if no data descriptor follows the data, at least the local header.
+ * The same in a copy of a part of a zip: `part` begins with the entry's local header. It has all up
+ * to entry_end(), or, if no data descriptor follows the data, at least the local header.
  */
 int container_locate_in(struct container *c, const struct entry *e, struct source *part,
 			uint64_t *ret_off);
 
 /*
- * The stored bytes of a file, if reading them waits for nothing: *ret_stored points to them in `buf`, which
- * has room for entry_end(e) - e->header bytes. 0; -EAGAIN: not in memory, not a local zip, or at fault, which
- * container_locate() logs.
+ * The stored bytes of a file, if reading them waits for nothing: *ret_stored points to them in
+ * `buf`, which has room for entry_end(e) - e->header bytes. 0; -EAGAIN: not in memory, not a local
+ * zip, or at fault, which container_locate() logs.
  */
 int container_peek(struct container *c, const struct entry *e, void *buf, const void **ret_stored);
 
@@ -113,9 +113,9 @@ int container_stream(struct container *c, const struct entry *e, struct stream *
 
 /*
  * Reads a whole entry that no hash covers (MANIFEST, LINKS, the target of a zip symlink), at most
- * `max` bytes, and checks its crc if the container has one. `ret` must be empty; it is NUL-terminated
- * on success. The text is counted in the budget as long as the container is open.
- * 0; -EBADMSG; -EFBIG for a larger entry (both logged); errors of container_stream.
+ * `max` bytes, and checks its crc if the container has one. `ret` must be empty; it is
+ * NUL-terminated on success. The text is counted in the budget as long as the container is open. 0;
+ * -EBADMSG; -EFBIG for a larger entry (both logged); errors of container_stream.
  */
 int container_read(struct container *c, const struct entry *e, size_t max, struct buf *ret);
 
@@ -123,24 +123,27 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 int container_readlink(struct container *c, const struct entry *e, struct buf *ret);
 
 /*
- * Announces that these entries will be read next. A remote container fetches neighbouring ones in one
- * request. Reorders `list`. 0 or the error of the request.
+ * Announces that these entries will be read next. A remote container fetches neighbouring ones in
+ * one request. Reorders `list`. 0 or the error of the request.
  */
 int container_prefetch(struct container *c, const struct entry **list, size_t n);
 
 /*
- * May the file or directory behind `fd` have an entry called `name`, below no directory? False: it has none, or cannot
- * be opened as a container. It only searches for bytes and follows no number of the file, so it may be called before
- * the process is confined.
+ * May the file or directory behind `fd` have an entry called `name`, below no directory? False: it
+ * has none, or cannot be opened as a container. It only searches for bytes and follows no number of
+ * the file, so it may be called before the process is confined.
  */
 bool container_may_have(int fd, const struct stat *st, const char *name);
 
-/* Loads what container_compare() needs, before the process is confined. If that fails, which is logged, so does it. */
+/*
+ * Loads what container_compare() needs, before the process is confined. If that fails, which is
+ * logged, so does it.
+ */
 void container_prepare_compare(void);
 
 /*
- * Lists a local zip with another reader too (compare.h), and logs differences. Returns their number, 0
- * for other containers, or -ENOMEM.
+ * Lists a local zip with another reader too (compare.h), and logs differences. Returns their
+ * number, 0 for other containers, or -ENOMEM.
  */
 ssize_t container_compare(struct container *c);
 

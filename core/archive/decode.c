@@ -54,7 +54,9 @@ const char *decode_name(unsigned method)
 	}
 }
 
-/* Reads the next block of compressed bytes into d->buf. Returns its size, 0 at the end, or -errno. */
+/*
+ * Reads the next block of compressed bytes into d->buf. Returns its size, 0 at the end, or -errno.
+ */
 static ssize_t feed(struct decoder *d)
 {
 	size_t want = (size_t)MIN(d->stored - d->fed, d->buf_size);
@@ -153,8 +155,8 @@ static int zstd_fault(struct decoder *d, size_t code)
 }
 
 /*
- * The first byte of a frame or a skippable one (RFC 8878, 3.1). libzstd may have been built to take formats from
- * before as well, which other readers refuse.
+ * The first byte of a frame or a skippable one (RFC 8878, 3.1). libzstd may have been built to take
+ * formats from before as well, which other readers refuse.
  */
 static bool begins_frame(uint8_t first)
 {

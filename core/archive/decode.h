@@ -2,8 +2,8 @@
 /*
  * The compression methods of the carton format: Stored (0), Deflate (8) and zstd (93).
  *
- * zstd is decoded by libzstd: libarchive before 3.8 fails on valid zstd entries. Deflate is decoded by
- * archive/inflate.h, or by zlib where all of it is in memory.
+ * zstd is decoded by libzstd: libarchive before 3.8 fails on valid zstd entries. Deflate is decoded
+ * by archive/inflate.h, or by zlib where all of it is in memory.
  *
  * Threads: each stream is used by one thread at a time.
  */
@@ -41,12 +41,14 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
 		const char *name, struct stream **ret);
 
 /*
- * Decodes a small entry from memory to memory, in one step. 0 if its `stored` bytes gave exactly `size`
- * bytes; else -EAGAIN, unlogged: decode_open() shows why. `ret` may have been written to.
+ * Decodes a small entry from memory to memory, in one step. 0 if its `stored` bytes gave exactly
+ * `size` bytes; else -EAGAIN, unlogged: decode_open() shows why. `ret` may have been written to.
  */
 int decode_memory(const void *in, size_t stored, unsigned method, void *ret, size_t size);
 
-/* Has the window of such a stream counted. Then reading fails with -EFBIG, logged, over the budget. */
+/*
+ * Has the window of such a stream counted. Then reading fails with -EFBIG, logged, over the budget.
+ */
 void decode_count(struct stream *s, struct budget *budget);
 
 #endif

@@ -144,7 +144,9 @@ static int list_one(struct dir *d, int fd, const char *prefix, const char *name)
 	return 0;
 }
 
-/* Lists the directory `fd` (closed on return), whose path is `prefix`, but not its subdirectories. */
+/*
+ * Lists the directory `fd` (closed on return), whose path is `prefix`, but not its subdirectories.
+ */
 static int list_level(struct dir *d, int fd, const char *prefix)
 {
 	DIR *stream = fdopendir(fd);

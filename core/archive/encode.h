@@ -2,8 +2,9 @@
 /*
  * Compresses to zstd, one frame at a time (the other direction of decode.h).
  *
- * The bytes of a frame depend on the content, the level and the version of libzstd, not on the number of
- * threads: a block is compressed by one thread; a stream in jobs of a fixed size, by any number.
+ * The bytes of a frame depend on the content, the level and the version of libzstd, not on the
+ * number of threads: a block is compressed by one thread; a stream in jobs of a fixed size, by any
+ * number.
  *
  * Threads: an encoder is used by one thread at a time.
  */
@@ -19,7 +20,9 @@
 
 struct encoder;
 
-/* `threads`: that work on a stream; 0: for blocks only. 0; -ENOMEM; -EOPNOTSUPP: libzstd has none. */
+/*
+ * `threads`: that work on a stream; 0: for blocks only. 0; -ENOMEM; -EOPNOTSUPP: libzstd has none.
+ */
 int encoder_new(unsigned level, unsigned threads, struct encoder **ret);
 void encoder_free(struct encoder *e); /* NULL-safe */
 
@@ -37,8 +40,8 @@ int encoder_block(struct encoder *e, const void *data, size_t n, void *ret_data,
 typedef int encode_write_fn(void *ctx, const void *data, size_t n);
 
 /*
- * One frame of `size` bytes in parts: begin, then feed all bytes; `last`: with these it ends. 0, -ENOMEM,
- * -EBADMSG: not `size` bytes; or what `write` returns.
+ * One frame of `size` bytes in parts: begin, then feed all bytes; `last`: with these it ends. 0,
+ * -ENOMEM, -EBADMSG: not `size` bytes; or what `write` returns.
  */
 int encoder_begin(struct encoder *e, uint64_t size);
 int encoder_feed(struct encoder *e, const void *data, size_t n, bool last, encode_write_fn *write,

@@ -9,8 +9,9 @@
 #include "archive/internal.h"
 
 /*
- * Longer than a central header with its name, extra field and comment, the end records and the comment of the archive
- * together. So each block that lies in the central directory, or ends where the file does, has the start of a header.
+ * Longer than a central header with its name, extra field and comment, the end records and the
+ * comment of the archive together. So each block that lies in the central directory, or ends where
+ * the file does, has the start of a header.
  */
 #define BLOCK (256 * KIB)
 #define HEADER_SIZE 46

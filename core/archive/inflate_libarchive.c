@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libarchive has no interface for bare Deflate data. Its streaming zip reader is fed a local header that is
- * made here, then the data. It never sees the local header of the archive, which is untrusted.
+ * libarchive has no interface for bare Deflate data. Its streaming zip reader is fed a local header
+ * that is made here, then the data. It never sees the local header of the archive, which is
+ * untrusted.
  */
 #include <archive.h>
 #include <archive_entry.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files of zip.h, lowest first: the end of the archive (zip_end.c), the central
- * directory (zip_central.c), offsets and local headers (zip.c). Section numbers are of APPNOTE 6.3.10.
+ * directory (zip_central.c), offsets and local headers (zip.c). Section numbers are of APPNOTE
+ * 6.3.10.
  */
 #ifndef CARTON_ARCHIVE_INTERNAL_H
 #define CARTON_ARCHIVE_INTERNAL_H
@@ -34,7 +35,10 @@ int zip_refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Reads the end of the archive and finds the central directory. 0 or errors of zip_open(). */
 int zip_read_end(struct zip *z);
 
-/* Fills z->container.entries from the central directory. 0; -EBADMSG, logged; -ENOMEM; or of the source. */
+/*
+ * Fills z->container.entries from the central directory. 0; -EBADMSG, logged; -ENOMEM; or of the
+ * source.
+ */
 int zip_parse_directory(struct zip *z);
 
 /* The extra fields that are interpreted; pointers into the block. */

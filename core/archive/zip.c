@@ -80,8 +80,8 @@ static int order_by_offset(const struct container *c, struct entry ***ret)
 }
 
 /*
- * Entries must follow each other from offset 0 to the central directory. The length of a local extra
- * field is known only from the local header: zip_locate() checks the exact end.
+ * Entries must follow each other from offset 0 to the central directory. The length of a local
+ * extra field is known only from the local header: zip_locate() checks the exact end.
  */
 static int check_offsets(struct zip *z)
 {
@@ -173,8 +173,8 @@ static int at_fault(const char **ret_fault, const char *fault)
 }
 
 /*
- * Checks the bytes after the data: a descriptor that agrees, or none. `from` begins at `base` of the
- * archive.
+ * Checks the bytes after the data: a descriptor that agrees, or none. `from` begins at `base` of
+ * the archive.
  */
 static int check_trailer(struct source *from, uint64_t base, const struct entry *e,
 			 uint64_t data_at, const char **ret_fault)
@@ -221,8 +221,8 @@ static int check_empty(struct zip *z, const struct entry *e, uint64_t data_at)
 }
 
 /*
- * Checks the local header and what follows the data; where the data begins in `from`. *ret_fault is set
- * for -EBADMSG.
+ * Checks the local header and what follows the data; where the data begins in `from`. *ret_fault is
+ * set for -EBADMSG.
  */
 static int check_entry(struct source *from, uint64_t base, const struct entry *e, uint64_t *ret_off,
 		       const char **ret_fault)
@@ -340,8 +340,8 @@ static int zip_locate(struct container *c, const struct entry *e, struct source 
 }
 
 /*
- * Directories are never opened, so their local headers are compared now, unless that costs requests: a
- * local extra field has room for a whole other entry.
+ * Directories are never opened, so their local headers are compared now, unless that costs
+ * requests: a local extra field has room for a whole other entry.
  */
 static int check_directories(struct zip *z)
 {

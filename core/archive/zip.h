@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A zip file as a container (PKWARE APPNOTE 6.3.10). It is read strictly: an archive that two readers
- * could understand differently is refused. tests/fuzz/differential.py compares with other readers.
+ * A zip file as a container (PKWARE APPNOTE 6.3.10). It is read strictly: an archive that two
+ * readers could understand differently is refused. tests/fuzz/differential.py compares with other
+ * readers.
  *
- * Reads the end of the file and the central directory. The local header of an entry is compared when
- * the entry is located; those of directories, which are never located, at once if the file is local.
- * The accepted layout, in which every byte belongs to a structure:
+ * Reads the end of the file and the central directory. The local header of an entry is compared
+ * when the entry is located; those of directories, which are never located, at once if the file is
+ * local. The accepted layout, in which every byte belongs to a structure:
  *
  *	(local header, data, [data descriptor])*  central directory  [zip64 record, locator]  EOCD
  *
- * Accepted: Stored, Deflate and zstd; zip64; entries in any order; an archive comment; directories whose
- * data decodes to nothing. Refused: several disks, encryption, patches, other methods, files that are
- * not regular, directory or symlink; and what readers are known to understand differently: names that
- * are not ASCII without the UTF-8 flag, extensible data in a zip64 record, further end records.
+ * Accepted: Stored, Deflate and zstd; zip64; entries in any order; an archive comment; directories
+ * whose data decodes to nothing. Refused: several disks, encryption, patches, other methods, files
+ * that are not regular, directory or symlink; and what readers are known to understand differently:
+ * names that are not ASCII without the UTF-8 flag, extensible data in a zip64 record, further end
+ * records.
  */
 #ifndef CARTON_ARCHIVE_ZIP_H
 #define CARTON_ARCHIVE_ZIP_H
@@ -21,8 +23,8 @@
 
 /*
  * Opens the zip in `source`, of which it takes a reference. `mtime` is that of the file. Faults are
- * logged entry by entry, up to MAX_REPORTED. 0; -EBADMSG if it is not a zip or is refused; -EFBIG over
- * a limit; -ENOMEM; or an error of the source.
+ * logged entry by entry, up to MAX_REPORTED. 0; -EBADMSG if it is not a zip or is refused; -EFBIG
+ * over a limit; -ENOMEM; or an error of the source.
  */
 int zip_open(struct source *source, int64_t mtime, struct budget *budget, struct container **ret);
 

@@ -92,7 +92,10 @@ const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[],
 		return wanted ? "needs a zip64 extra field, but there is none" : NULL;
 	if (x->zip64_len < 8 * wanted)
 		return "has a short zip64 extra field";
-	/* either only the fields whose 32-bit value is all ones, perhaps with the disk number; or all */
+	/*
+	 * either only the fields whose 32-bit value is all ones, perhaps with the disk number; or
+	 * all
+	 */
 	all = x->zip64_len != 8 * wanted && x->zip64_len != 8 * wanted + 4;
 	for (size_t i = 0; i < n; i++) {
 		bool sentinel = *fields[i] == UINT32_MAX;
@@ -157,8 +160,9 @@ static const char *check_flags(unsigned flags, unsigned method)
 }
 
 /*
- * Sets the kind of an entry from its Unix mode, if it has one, and its name. Whether the mode of an entry that was made
- * by another system counts differs between readers, and so does what the DOS attribute says then.
+ * Sets the kind of an entry from its Unix mode, if it has one, and its name. Whether the mode of an
+ * entry that was made by another system counts differs between readers, and so does what the DOS
+ * attribute says then.
  */
 static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 {
@@ -185,7 +189,10 @@ static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 	case S_IFLNK:
 		if (slash)
 			return "is marked as a symlink, but its name ends in a slash";
-		/* unzip goes by one of the internal attributes too, of which only "text" has a meaning */
+		/*
+		 * unzip goes by one of the internal attributes too, of which only "text" has a
+		 * meaning
+		 */
 		if (made_by != MADE_BY_UNIX || (get_le16(h + 36) & ~INTERNAL_TEXT))
 			return "is a symlink for some readers and a file for others: it is not "
 			       "made by Unix, or has unknown attributes";
@@ -247,7 +254,9 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 		fault = "is larger than the limit of 2^50 bytes";
 	if (fault)
 		return fault;
-	/* extended timestamp: if flag bit 0 is set, the first time is the modification time in UTC */
+	/*
+	 * extended timestamp: if flag bit 0 is set, the first time is the modification time in UTC
+	 */
 	if (x.unix_time_len >= 5 && (x.unix_time[0] & 1))
 		e->mtime = (int32_t)get_le32(x.unix_time + 1);
 	else

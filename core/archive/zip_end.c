@@ -36,8 +36,8 @@ int zip_refuse(const char *fmt, ...)
 }
 
 /*
- * Finds the EOCD whose comment ends at the end of the file. A second candidate, or a signature inside
- * the comment, is refused: readers would disagree.
+ * Finds the EOCD whose comment ends at the end of the file. A second candidate, or a signature
+ * inside the comment, is refused: readers would disagree.
  */
 static int find_eocd(const uint8_t *tail, size_t n, size_t *ret_at)
 {
@@ -96,9 +96,9 @@ static int leads_to_directory(const struct zip *z, const uint8_t *tail, size_t a
 }
 
 /*
- * Other end records before the real one, in the data of entries or in the directory. libzip takes the
- * one whose directory looks best. One of a nested zip is harmless: its offsets count from the start of
- * that zip, so here they do not lead to a directory.
+ * Other end records before the real one, in the data of entries or in the directory. libzip takes
+ * the one whose directory looks best. One of a nested zip is harmless: its offsets count from the
+ * start of that zip, so here they do not lead to a directory.
  */
 static int check_other_ends(const struct zip *z, const uint8_t *tail, size_t eocd_at)
 {
@@ -145,7 +145,9 @@ static int read_zip64(const struct zip *z, const uint8_t *locator, const uint8_t
 		return r;
 	if (get_le32(record) != RECORD_SIG)
 		return zip_refuse("zip64 locator does not point to a zip64 end record");
-	/* a longer record could hide a second one, which readers that start at the end would find */
+	/*
+	 * a longer record could hide a second one, which readers that start at the end would find
+	 */
 	if (locator_at - at != RECORD_SIZE || get_le64(record + 4) != RECORD_SIZE - 12)
 		return zip_refuse("zip64 end record is not of 56 bytes");
 	if (get_le32(record + 16) != 0 || get_le32(record + 20) != 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for many small allocations with one lifetime: no header for each, none is moved, all are freed
- * at once. One thread at a time.
+ * Memory for many small allocations with one lifetime: no header for each, none is moved, all are
+ * freed at once. One thread at a time.
  */
 #ifndef CARTON_BASE_ARENA_H
 #define CARTON_BASE_ARENA_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that one carton may take: tables (what the carton lists, the tree, views), tags, buffers that
- * the carton says the size of, those of fetches, and kept content, which gives way. Buffers of a fixed size
- * per thread are not counted.
+ * The memory that one carton may take: tables (what the carton lists, the tree, views), tags,
+ * buffers that the carton says the size of, those of fetches, and kept content, which gives way.
+ * Buffers of a fixed size per thread are not counted.
  *
- * Unless the user has set the limit, a small carton has a small one, so that it cannot make much of little.
+ * Unless the user has set the limit, a small carton has a small one, so that it cannot make much of
+ * little.
  *
  * Threads: any, once it is set up.
  */
@@ -22,7 +23,10 @@ struct budget {
 	_Atomic uint64_t used;
 	_Atomic uint64_t tables; /* of `used`, for messages */
 
-	/* Drops kept content, at least `n` bytes if there is so much; NULL: none is kept. Not with locks. */
+	/*
+	 * Drops kept content, at least `n` bytes if there is so much; NULL: none is kept. Not with
+	 * locks.
+	 */
 	void (*make_room)(void *ctx, uint64_t n);
 	void *ctx;
 };
@@ -34,17 +38,23 @@ void budget_init(struct budget *b, uint64_t limit);
 void budget_limit_by_size(struct budget *b, uint64_t file_size);
 
 /*
- * Counts `n` bytes for tables, before they are allocated. 0; -EFBIG: more than the limit, which is logged
- * with the number that is needed. A small table is refused for other tables only, not for what is held just now.
- * `b` may be NULL, here and below: no limit.
+ * Counts `n` bytes for tables, before they are allocated. 0; -EFBIG: more than the limit, which is
+ * logged with the number that is needed. A small table is refused for other tables only, not for
+ * what is held just now. `b` may be NULL, here and below: no limit.
  */
 int budget_take(struct budget *b, uint64_t n);
 void budget_give(struct budget *b, uint64_t n);
 
-/* The same, unlogged, and refused for other tables only, whatever its size. False: more than the limit. Not with locks. */
+/*
+ * The same, unlogged, and refused for other tables only, whatever its size. False: more than the
+ * limit. Not with locks.
+ */
 bool budget_try(struct budget *b, uint64_t n);
 
-/* Counts a table of *cap items of `size` bytes before array_grow() to `need`, and adds that to *taken. */
+/*
+ * Counts a table of *cap items of `size` bytes before array_grow() to `need`, and adds that to
+ * *taken.
+ */
 int budget_grow(struct budget *b, uint64_t *taken, size_t cap, size_t need, size_t size);
 
 /* Both, for the pointer `array` (util.h). 0, -ENOMEM or -EFBIG. */
@@ -58,7 +68,10 @@ int budget_grow(struct budget *b, uint64_t *taken, size_t cap, size_t need, size
 /* Counts `n` bytes of kept content; false: there is no room. */
 bool budget_keep(struct budget *b, uint64_t n);
 
-/* Counts `n` bytes of a buffer, for which kept content gives way; false: there is no room. Not with locks. */
+/*
+ * Counts `n` bytes of a buffer, for which kept content gives way; false: there is no room. Not with
+ * locks.
+ */
 bool budget_hold(struct budget *b, uint64_t n);
 
 /* Counts `n` bytes that cannot be refused, even over the limit; others get less then. */
@@ -71,8 +84,8 @@ void budget_drop(struct budget *b, uint64_t n);
 uint64_t budget_left(const struct budget *b);
 
 /*
- * The least limit in the control groups of `groups`, a file as /proc/self/cgroup, and all above them, below
- * the directory `root` (/sys/fs/cgroup). UINT64_MAX: none.
+ * The least limit in the control groups of `groups`, a file as /proc/self/cgroup, and all above
+ * them, below the directory `root` (/sys/fs/cgroup). UINT64_MAX: none.
  */
 uint64_t budget_group_limit(const char *groups, const char *root);
 

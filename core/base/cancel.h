@@ -3,11 +3,11 @@
  * Cancellation: one token per piece of work, passed down to all functions that work on it.
  *
  * The caller that starts the work owns the token and fires it when the result is no longer needed.
- * Loops check cancel_fired(); code that waits for something else adds a hook. Firing a token fires its
- * children too: closing a carton cancels all its work.
+ * Loops check cancel_fired(); code that waits for something else adds a hook. Firing a token fires
+ * its children too: closing a carton cancels all its work.
  *
- * Threads: any, but only the owner calls init and destroy. NULL is a token that never fires, for the
- * functions marked NULL-safe.
+ * Threads: any, but only the owner calls init and destroy. NULL is a token that never fires, for
+ * the functions marked NULL-safe.
  */
 #ifndef CARTON_BASE_CANCEL_H
 #define CARTON_BASE_CANCEL_H
@@ -40,7 +40,9 @@ void cancel_init(struct cancel *c, struct cancel *parent);
 /* No hook may be left. Waits for a parent that is firing this token. */
 void cancel_finish(struct cancel *c);
 
-/* Fires the token: runs its hooks, one after the other, in this thread. Only the first call does. */
+/*
+ * Fires the token: runs its hooks, one after the other, in this thread. Only the first call does.
+ */
 void cancel_fire(struct cancel *c);
 
 /* NULL-safe. */
@@ -56,8 +58,8 @@ static inline bool cancel_fired(const struct cancel *c)
 void cancel_hook_add(struct cancel *c, struct cancel_hook *hook);
 
 /*
- * Afterwards the hook is not running and will not run. Do not hold a lock that the hook takes. A hook
- * may remove itself. NULL-safe.
+ * Afterwards the hook is not running and will not run. Do not hold a lock that the hook takes. A
+ * hook may remove itself. NULL-safe.
  */
 void cancel_hook_remove(struct cancel *c, struct cancel_hook *hook);
 

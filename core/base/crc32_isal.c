@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zip's crc32 by ISA-L: several times as fast as zlib's. crc32_zlib.c is built where it is missing. */
+/*
+ * zip's crc32 by ISA-L: several times as fast as zlib's. crc32_zlib.c is built where it is missing.
+ */
 #include <isa-l/crc.h>
 
 #include "base/digest.h"

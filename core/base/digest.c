@@ -11,8 +11,9 @@
 #include <sys/random.h>
 
 /*
- * A library context of our own, with OpenSSL's default provider. The default context reads openssl.cnf and seeds
- * a random generator, which would take a fifth of the time of a mount; libcurl uses that one when it is loaded.
+ * A library context of our own, with OpenSSL's default provider. The default context reads
+ * openssl.cnf and seeds a random generator, which would take a fifth of the time of a mount;
+ * libcurl uses that one when it is loaded.
  */
 static struct library {
 	OSSL_LIB_CTX *context;

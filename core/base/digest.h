@@ -36,7 +36,10 @@ struct tagger;
 int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret);
 void tagger_free(struct tagger *t); /* NULL-safe */
 
-/* The tag of one block: 0, -ENOMEM or -EIO. Tags must stay secret: the key can be computed from them. */
+/*
+ * The tag of one block: 0, -ENOMEM or -EIO. Tags must stay secret: the key can be computed from
+ * them.
+ */
 int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_tag[TAG_SIZE]);
 
 /* The same in parts: begin, any number of updates, then end or abort, which free it. */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What may be shown of text that comes from a carton, a server or a user. The only place that decides this.
+ * What may be shown of text that comes from a carton, a server or a user. The only place that
+ * decides this.
  */
 #include <stdio.h>
 
 #include "base/util.h"
 
 /*
- * Characters that a terminal obeys, that reorder or end a line, or that nobody sees, so that two names could look
- * the same: controls, line separators, and what Unicode calls Default_Ignorable_Code_Point. Sorted.
+ * Characters that a terminal obeys, that reorder or end a line, or that nobody sees, so that two
+ * names could look the same: controls, line separators, and what Unicode calls
+ * Default_Ignorable_Code_Point. Sorted.
  */
 static const struct {
 	uint32_t first, last;

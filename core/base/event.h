@@ -37,15 +37,18 @@ int events_new(struct workers *workers, struct events **ret);
 void events_free(struct events *e);
 
 /*
- * `step` runs on `lane` and must not wait. It returns false when the task is over: before, it has made
- * sure that nothing wakes the task any more and called task_finish(), and it may have freed it.
+ * `step` runs on `lane` and must not wait. It returns false when the task is over: before, it has
+ * made sure that nothing wakes the task any more and called task_finish(), and it may have freed
+ * it.
  */
 void task_init(struct task *t, struct events *e, enum lane lane, bool (*step)(struct task *t));
 
 /* Runs a step soon; once more when one is running now. Never fails, never waits. */
 void task_wake(struct task *t);
 
-/* Wakes the task at `when_ms` (now_ms()) at the latest. It may come earlier: set it in each step. */
+/*
+ * Wakes the task at `when_ms` (now_ms()) at the latest. It may come earlier: set it in each step.
+ */
 void task_wake_at(struct task *t, int64_t when_ms);
 
 /* Stops the timer. */

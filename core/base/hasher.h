@@ -2,10 +2,10 @@
 /*
  * Hashes and tags bytes as they arrive. ingest.h does it for a whole stream.
  *
- * A later read compares the bytes with their tags, not with the hash. So hash and tags must be computed from one
- * buffer, which no other process can write to: if each read the file by itself, a writer in between could leave tags of
- * wrong bytes under a right hash. Therefore only this file makes tags that are kept, and hasher_hash() takes only bytes
- * that were tagged (struct tagged).
+ * A later read compares the bytes with their tags, not with the hash. So hash and tags must be
+ * computed from one buffer, which no other process can write to: if each read the file by itself, a
+ * writer in between could leave tags of wrong bytes under a right hash. Therefore only this file
+ * makes tags that are kept, and hasher_hash() takes only bytes that were tagged (struct tagged).
  *
  * Threads: a hasher belongs to one thread at a time, but hasher_hash() and hasher_tag() work on
  * different fields, so one thread may hash a buffer while another one tags the next.
@@ -18,8 +18,9 @@
 #include "base/digest.h"
 
 /*
- * Bytes of a block, which has one tag. A read reads whole blocks to check their tags: for a random one of 4 KiB, 32 KiB take a third
- * of the time of 128; a tag takes 1/2048 of the size of an open file in memory.
+ * Bytes of a block, which has one tag. A read reads whole blocks to check their tags: for a random
+ * one of 4 KiB, 32 KiB take a third of the time of 128; a tag takes 1/2048 of the size of an open
+ * file in memory.
  */
 #define TAG_BLOCK ((size_t)32 * 1024)
 
@@ -31,7 +32,10 @@ struct ingested {
 		*tags)[TAG_SIZE]; /* one for each TAG_BLOCK bytes; the caller frees them; or NULL */
 };
 
-/* A buffer that was tagged, and is still to be hashed. All private: hasher_tag() makes it, hasher_hash() takes it. */
+/*
+ * A buffer that was tagged, and is still to be hashed. All private: hasher_tag() makes it,
+ * hasher_hash() takes it.
+ */
 struct tagged {
 	const void *data;
 	size_t n;
@@ -48,20 +52,26 @@ struct hasher {
 	uint64_t tagged, hashed; /* bytes; also where there is no tagger, or no sha256 */
 };
 
-/* Begins with `tagger` (NULL: makes no tags); `hash` false: the sha256 stays all zero. 0 or -ENOMEM. */
+/*
+ * Begins with `tagger` (NULL: makes no tags); `hash` false: the sha256 stays all zero. 0 or
+ * -ENOMEM.
+ */
 int hasher_begin(struct hasher *h, const struct tagger *tagger, bool hash);
 
 /* The next `n` bytes. 0, -ENOMEM or -EIO; after a failure only hasher_abort() may be called. */
 int hasher_feed(struct hasher *h, const void *data, size_t n);
 
 /*
- * hasher_feed() in two halves, for two threads: first the buffer is tagged, then hashed, and it stays as it is until
- * both are done. Each half gets all bytes in order. As hasher_feed().
+ * hasher_feed() in two halves, for two threads: first the buffer is tagged, then hashed, and it
+ * stays as it is until both are done. Each half gets all bytes in order. As hasher_feed().
  */
 int hasher_tag(struct hasher *h, const void *data, size_t n, struct tagged *ret);
 int hasher_hash(struct hasher *h, const struct tagged *t);
 
-/* Ends and frees it, also on failure: 0, -ENOMEM or -EIO (also: not all that was tagged was hashed). Or only frees it. */
+/*
+ * Ends and frees it, also on failure: 0, -ENOMEM or -EIO (also: not all that was tagged was
+ * hashed). Or only frees it.
+ */
 int hasher_end(struct hasher *h, struct ingested *ret);
 void hasher_abort(struct hasher *h);
 

@@ -2,8 +2,8 @@
 /*
  * Reads a stream to its end, and hashes and tags its bytes (hasher.h).
  *
- * A stream of more than a few blocks is decoded on the calling thread and hashed on a second one, since
- * both take about the same time. Threads: calls share no state.
+ * A stream of more than a few blocks is decoded on the calling thread and hashed on a second one,
+ * since both take about the same time. Threads: calls share no state.
  */
 #ifndef CARTON_BASE_INGEST_H
 #define CARTON_BASE_INGEST_H
@@ -24,14 +24,15 @@ struct ingest {
 	void *ctx;
 	void (*progress)(void *ctx, uint64_t bytes); /* called with each block's size; or NULL */
 	/*
-	 * Called with each block on its way, by whichever thread has time: in any order, on two threads at
-	 * once. Nothing is verified yet. NULL: nobody wants them.
+	 * Called with each block on its way, by whichever thread has time: in any order, on two
+	 * threads at once. Nothing is verified yet. NULL: nobody wants them.
 	 */
 	void (*observe)(void *ctx, uint64_t off, const void *data, size_t n);
 };
 
 /*
- * 0; -EBADMSG if the length is not `size`; -EFBIG over `max`; -ECANCELED; -ENOMEM; or the stream's error.
+ * 0; -EBADMSG if the length is not `size`; -EFBIG over `max`; -ECANCELED; -ENOMEM; or the stream's
+ * error.
  */
 int ingest_run(const struct ingest *job, struct ingested *ret);
 

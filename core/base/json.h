@@ -2,9 +2,9 @@
 /*
  * A strict JSON scanner (RFC 8259): pulls its text through a callback, returns one event at a time.
  *
- * Stricter than the RFC: nothing but spaces may follow the value, strings are well-formed UTF-8 without
- * halves of surrogate pairs, and nesting ends at JSON_MAX_DEPTH. Duplicate keys are for the caller.
- * Memory: one window, and the text of the current token. Not for several threads at once.
+ * Stricter than the RFC: nothing but spaces may follow the value, strings are well-formed UTF-8
+ * without halves of surrogate pairs, and nesting ends at JSON_MAX_DEPTH. Duplicate keys are for the
+ * caller. Memory: one window, and the text of the current token. Not for several threads at once.
  */
 #ifndef CARTON_BASE_JSON_H
 #define CARTON_BASE_JSON_H
@@ -43,8 +43,9 @@ struct json {
 };
 
 /*
- * The next event. Its text is the end of *text, from `kept` on, until the next call. 0; -EBADMSG with
- * `fault` set; -ENOMEM or -EFBIG when `text` is full; or the error of `read`. A failure is final.
+ * The next event. Its text is the end of *text, from `kept` on, until the next call. 0; -EBADMSG
+ * with `fault` set; -ENOMEM or -EFBIG when `text` is full; or the error of `read`. A failure is
+ * final.
  */
 int json_next(struct json *j, enum json_event *ret);
 

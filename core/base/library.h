@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared libraries that are loaded when they are first needed. A local carton needs neither libcurl nor
- * libarchive, and loading them with all that they depend on takes longer than mounting it.
+ * Shared libraries that are loaded when they are first needed. A local carton needs neither libcurl
+ * nor libarchive, and loading them with all that they depend on takes longer than mounting it.
  */
 #ifndef CARTON_BASE_LIBRARY_H
 #define CARTON_BASE_LIBRARY_H
@@ -14,8 +14,8 @@ struct library_function {
 };
 
 /*
- * Loads `file` (a name as in DT_NEEDED) and finds its functions; it is never unloaded. 0, or -ELIBACC,
- * logged. Any thread; harmless if it was loaded before.
+ * Loads `file` (a name as in DT_NEEDED) and finds its functions; it is never unloaded. 0, or
+ * -ELIBACC, logged. Any thread; harmless if it was loaded before.
  */
 int library_load(const char *file, const struct library_function *functions, size_t n);
 

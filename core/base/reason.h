@@ -2,7 +2,8 @@
 /*
  * Why an input was refused: a text that a parser returns together with the -errno.
  *
- * A parser sets it where it finds the fault and logs nothing; its caller, which knows the file, logs it.
+ * A parser sets it where it finds the fault and logs nothing; its caller, which knows the file,
+ * logs it.
  */
 #ifndef CARTON_BASE_REASON_H
 #define CARTON_BASE_REASON_H

@@ -2,9 +2,9 @@
 /*
  * Where bytes come from.
  *
- * A source has a size and gives the bytes at an offset: a local file here, a file of an http server in
- * remote_source.h. A stream gives bytes one after the other: a part of a source, a decoder over another
- * stream (decode.h), an http body. Nothing at this level is verified.
+ * A source has a size and gives the bytes at an offset: a local file here, a file of an http server
+ * in remote_source.h. A stream gives bytes one after the other: a part of a source, a decoder over
+ * another stream (decode.h), an http body. Nothing at this level is verified.
  */
 #ifndef CARTON_BASE_SOURCE_H
 #define CARTON_BASE_SOURCE_H
@@ -27,8 +27,8 @@ struct stream_ops {
 };
 
 /*
- * Reads up to `n` (> 0) bytes. Returns how many, 0 at the end, or -errno; -EBADMSG if it ends before its
- * known length.
+ * Reads up to `n` (> 0) bytes. Returns how many, 0 at the end, or -errno; -EBADMSG if it ends
+ * before its known length.
  */
 static inline ssize_t stream_read(struct stream *s, void *ret_buf, size_t n)
 {
@@ -75,7 +75,9 @@ static inline bool source_is_local(const struct source *s)
 	return s->fd >= 0;
 }
 
-/* Exactly `n` bytes at `off`. Blocks. -ENODATA if the source is shorter; or an error of its kind. */
+/*
+ * Exactly `n` bytes at `off`. Blocks. -ENODATA if the source is shorter; or an error of its kind.
+ */
 int source_pread(struct source *s, void *ret_buf, size_t n, uint64_t off);
 
 /* The same for a local source, but -EAGAIN if the bytes are not in the page cache. */
@@ -88,8 +90,9 @@ bool source_is_cached(struct source *s, uint64_t off, uint64_t n);
 void source_drop_pages(struct source *s, uint64_t off, uint64_t n);
 
 /*
- * Announces that [off, off+n) will be read soon, in small reads. A remote source fetches it with one
- * request, if it is not too large, together with up to `before` bytes before it. 0 or the request's error.
+ * Announces that [off, off+n) will be read soon, in small reads. A remote source fetches it with
+ * one request, if it is not too large, together with up to `before` bytes before it. 0 or the
+ * request's error.
  */
 static inline int source_prefetch(struct source *s, uint64_t off, uint64_t n, uint64_t before)
 {
@@ -99,7 +102,9 @@ static inline int source_prefetch(struct source *s, uint64_t off, uint64_t n, ui
 /* For implementations of sources: a stream that reads [off, off+n) with source_pread(). */
 int source_part(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
 
-/* A stream of [off, off+n), which holds a reference. 0, -ENOMEM, or an error of the kind of source. */
+/*
+ * A stream of [off, off+n), which holds a reference. 0, -ENOMEM, or an error of the kind of source.
+ */
 int source_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
 
 #endif

@@ -293,7 +293,9 @@ static bool is_plain(const char *s, size_t n)
 	for (; n >= 8; s += 8, n -= 8) {
 		memcpy(&x, s, 8);
 		y = x ^ '\\' * ones;
-		/* >= 0x80, < 0x20, 0x7f, a backslash; a borrow can only flag bytes after a real hit */
+		/*
+		 * >= 0x80, < 0x20, 0x7f, a backslash; a borrow can only flag bytes after a real hit
+		 */
 		bad |= x | ((x - 0x20 * ones) & ~x) | (x + ones) | ((y - ones) & ~y);
 	}
 	for (; n > 0; s++, n--)

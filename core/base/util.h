@@ -83,8 +83,8 @@ static inline struct buf buf_init(size_t max)
 }
 
 /*
- * Each returns 0, -ENOMEM or -EFBIG; on failure the buffer is unchanged. All later calls fail in the same
- * way, so that of several only the last one has to be looked at.
+ * Each returns 0, -ENOMEM or -EFBIG; on failure the buffer is unchanged. All later calls fail in
+ * the same way, so that of several only the last one has to be looked at.
  */
 int buf_reserve(struct buf *b, size_t more);
 int buf_add(struct buf *b, const void *data, size_t n);
@@ -95,7 +95,10 @@ int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 
 /* The same of n bytes, percent-encoded but for letters, digits and those in `kept`. */
 int buf_add_encoded(struct buf *b, const char *s, size_t n, const char *kept);
 
-/* Appends `s` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. A failure may leave a part. */
+/*
+ * Appends `s` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. A failure may leave a
+ * part.
+ */
 int buf_add_json(struct buf *b, const char *s, size_t n);
 
 /* A part of such a string, without quotes. */
@@ -105,8 +108,8 @@ int buf_add_json_part(struct buf *b, const char *s, size_t n);
 void buf_finish(struct buf *b);
 
 /*
- * Grows an array with room for *cap items of `size` bytes to at least `need` items. Returns the array,
- * which may have moved; NULL: out of memory, and the old array is unchanged.
+ * Grows an array with room for *cap items of `size` bytes to at least `need` items. Returns the
+ * array, which may have moved; NULL: out of memory, and the old array is unchanged.
  */
 void *array_grow(void *array, size_t *cap, size_t need, size_t size);
 
@@ -130,7 +133,9 @@ size_t utf8_step(const char *s, size_t n);
 /* The code point of the character at `s`, whose length `step` utf8_step() has returned. */
 uint32_t utf8_code(const char *s, size_t step);
 
-/* Writes a code point, which must not be a surrogate or above U+10FFFF. Returns its length, 1 to 4. */
+/*
+ * Writes a code point, which must not be a surrogate or above U+10FFFF. Returns its length, 1 to 4.
+ */
 size_t utf8_encode(uint32_t c, char ret[4]);
 
 /* Is [s, s+n) well-formed UTF-8 (no overlong form, no surrogate, at most U+10FFFF)? */

@@ -137,7 +137,10 @@ void workers_free(struct workers *w)
 	for (size_t i = 0; i < LANES; i++)
 		for (unsigned t = 0; t < w->queues[i].n_threads; t++)
 			pthread_join(w->queues[i].threads[t], NULL);
-	/* the last job may have run before its submitter, such as a timer, came to wake a thread for it */
+	/*
+	 * the last job may have run before its submitter, such as a timer, came to wake a thread
+	 * for it
+	 */
 	while (atomic_load(&w->signalling) > 0)
 		sched_yield();
 	for (size_t i = 0; i < LANES; i++)

@@ -2,8 +2,8 @@
 /*
  * A bounded pool of threads for work that takes long or blocks: hashing, decoding, disk reads.
  *
- * Each lane has threads and a queue of its own, so that slow jobs of one kind (hashing a model) do not
- * delay the others (listing small files, reading an open file).
+ * Each lane has threads and a queue of its own, so that slow jobs of one kind (hashing a model) do
+ * not delay the others (listing small files, reading an open file).
  */
 #ifndef CARTON_BASE_WORKERS_H
 #define CARTON_BASE_WORKERS_H

@@ -13,11 +13,11 @@
  *	DIR/v1/seals/secret		the key of all seals, mode 0600
  *	DIR/v1/tmp/			names that live for microseconds, and unnamed files
  *
- * Trust. The cache promises names, not bytes: whoever opens an object hashes it before use, or checks
- * each read against its seal, and drops it when it is another one. So nothing here is ever fsynced: what
- * a power cut tears is found that way. The caller that publishes has verified the bytes it publishes.
- * Seals are as good as the secrecy of their key: who can read it could make bytes that pass for others,
- * and who can write here can replace it.
+ * Trust. The cache promises names, not bytes: whoever opens an object hashes it before use, or
+ * checks each read against its seal, and drops it when it is another one. So nothing here is ever
+ * fsynced: what a power cut tears is found that way. The caller that publishes has verified the
+ * bytes it publishes. Seals are as good as the secrecy of their key: who can read it could make
+ * bytes that pass for others, and who can write here can replace it.
  *
  * Locks. An object that anyone has open carries that one's shared flock(2), taken by
  * cache_lookup() and cache_fill_publish(); it lives as long as the descriptor (or a dup of it), in
@@ -60,15 +60,18 @@ struct cache_fill;
 int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache);
 
 /*
- * The same in two steps. The first finds the directory and opens it and its v1/, each made when missing; then the
- * process may change to the user whom v1/ belongs to by now, and give up to open anything above it. The second
- * checks whose they are, and does all the rest: nothing that lies there is read before. As root, `dir` may also be
- * below directories that this user cannot search.
+ * The same in two steps. The first finds the directory and opens it and its v1/, each made when
+ * missing; then the process may change to the user whom v1/ belongs to by now, and give up to open
+ * anything above it. The second checks whose they are, and does all the rest: nothing that lies
+ * there is read before. As root, `dir` may also be below directories that this user cannot search.
  */
 int cache_find(const char *dir, struct cache **ret_cache);
 int cache_start(struct cache *cache, uint64_t size_limit);
 
-/* The absolute path of the directory beneath which everything is (v1/). It lives as long as `cache`. */
+/*
+ * The absolute path of the directory beneath which everything is (v1/). It lives as long as
+ * `cache`.
+ */
 const char *cache_directory(const struct cache *cache);
 
 /* Frees `cache`, after all its fills have ended. Descriptors it gave stay good. NULL-safe. */
@@ -128,11 +131,11 @@ int cache_wait(struct cache *cache, const uint8_t sha256[32], int timeout_ms,
 int cache_fill_fd(const struct cache_fill *fill);
 
 /*
- * What an earlier fill, or an earlier try of this one, left: the file holds the first *ret_len bytes of
- * what `ret_validator` names (the string given to cache_fill_restart() then), to be hashed again by
- * the caller. With nothing there it is 0 and "". The caller goes on at *ret_len when the validator still suits it, else
- * calls cache_fill_restart(). When a resumed object turns out to have the wrong hash, the old part
- * may be to blame: restart once from 0 before blaming the source.
+ * What an earlier fill, or an earlier try of this one, left: the file holds the first *ret_len
+ * bytes of what `ret_validator` names (the string given to cache_fill_restart() then), to be hashed
+ * again by the caller. With nothing there it is 0 and "". The caller goes on at *ret_len when the
+ * validator still suits it, else calls cache_fill_restart(). When a resumed object turns out to
+ * have the wrong hash, the old part may be to blame: restart once from 0 before blaming the source.
  * `n` is what ret_validator holds; MAX_CACHE_VALIDATOR + 1 is enough. Returns 0 or -ERANGE.
  */
 int cache_fill_partial(const struct cache_fill *fill, uint64_t *ret_len, char *ret_validator,
@@ -156,8 +159,8 @@ int cache_fill_restart(struct cache_fill *fill, const char *validator);
 int cache_fill_reserve(struct cache_fill *fill, uint64_t size);
 
 /*
- * What cache_fill_reserve() would say of an empty file, without reserving or removing anything: for a
- * length that may be a lie.
+ * What cache_fill_reserve() would say of an empty file, without reserving or removing anything: for
+ * a length that may be a lie.
  */
 int cache_fill_could_reserve(const struct cache_fill *fill, uint64_t size);
 
@@ -168,11 +171,11 @@ int cache_fill_could_reserve(const struct cache_fill *fill, uint64_t size);
 int cache_fill_progress(struct cache_fill *fill, uint64_t len);
 
 /*
- * Makes the file the object `sha256`, at once and whole; the caller has verified that its first `size` bytes
- * are the object (more are cut off). NULL: of the name that the fill was begun with; another one is for bytes whose
- * hash shows only when they are all there. On success `fill` is gone, and *ret_fd is the object as
- * cache_lookup() gives it. On failure (-EINVAL when the file is shorter than `size`, -errno)
- * `fill` is still the caller's, to abort.
+ * Makes the file the object `sha256`, at once and whole; the caller has verified that its first
+ * `size` bytes are the object (more are cut off). NULL: of the name that the fill was begun with;
+ * another one is for bytes whose hash shows only when they are all there. On success `fill` is
+ * gone, and *ret_fd is the object as cache_lookup() gives it. On failure (-EINVAL when the file is
+ * shorter than `size`, -errno) `fill` is still the caller's, to abort.
  */
 int cache_fill_publish(struct cache_fill *fill, const uint8_t *sha256, uint64_t size, int *ret_fd);
 
@@ -186,8 +189,8 @@ void cache_fill_abort(struct cache_fill *fill, bool keep_partial);
 
 /*
  * An unnamed file (O_RDWR) on the cache's file system, for bytes that must not be published. Gone
- * with its last descriptor. Reserve its space first. Where there is no cache (NULL) it is in $TMPDIR or
- * /var/tmp. Returns 0; -ENOSPC; -EIO (logged) when there is no such place; -errno.
+ * with its last descriptor. Reserve its space first. Where there is no cache (NULL) it is in
+ * $TMPDIR or /var/tmp. Returns 0; -ENOSPC; -EIO (logged) when there is no such place; -errno.
  */
 int cache_tmpfile(struct cache *cache, int *ret_fd);
 
@@ -211,7 +214,8 @@ int cache_gc(struct cache *cache, uint64_t target, uint64_t *ret_freed);
 
 /*
  * Removes what does not belong into the cache, whatever it is (a FIFO or a directory in place of an
- * object, a file in place of a bucket); each is logged. How many were removed. cache_gc() does it, too.
+ * object, a file in place of a bucket); each is logged. How many were removed. cache_gc() does it,
+ * too.
  */
 size_t cache_clean(struct cache *cache);
 
@@ -234,21 +238,24 @@ void cache_note_drop(struct cache *cache, const uint8_t key[32]);
 int cache_tag_key(const struct cache *cache, uint8_t ret_key[KEY_SIZE]);
 
 /*
- * Keeps the tags, made with the key above, of an object of `size` bytes, of which each byte was hashed, in
- * place of those that were there. 0; -EINVAL: smaller than MIN_SEALED or larger than MAX_SEALED; -ENOSPC;
- * or -errno.
+ * Keeps the tags, made with the key above, of an object of `size` bytes, of which each byte was
+ * hashed, in place of those that were there. 0; -EINVAL: smaller than MIN_SEALED or larger than
+ * MAX_SEALED; -ENOSPC; or -errno.
  */
 int cache_seal_put(struct cache *cache, const uint8_t sha256[32], uint64_t size,
 		   uint8_t (*tags)[TAG_SIZE]);
 
 /*
- * Gives the tags back, which the caller frees, and marks the seal as used. 0; -ENOENT: there is none of
- * that size, or it was damaged and is dropped, which is logged; -ENOMEM; or -errno.
+ * Gives the tags back, which the caller frees, and marks the seal as used. 0; -ENOENT: there is
+ * none of that size, or it was damaged and is dropped, which is logged; -ENOMEM; or -errno.
  */
 int cache_seal_get(struct cache *cache, const uint8_t sha256[32], uint64_t size,
 		   uint8_t (**ret_tags)[TAG_SIZE]);
 
-/* Checks a seal, but does not mark it. 0; -ENOENT; -EBADMSG: it is dropped, which is logged; or -errno. */
+/*
+ * Checks a seal, but does not mark it. 0; -ENOENT; -EBADMSG: it is dropped, which is logged; or
+ * -errno.
+ */
 int cache_seal_check(struct cache *cache, const uint8_t sha256[32]);
 
 /* Removes it: bytes did not fit it. */
@@ -264,7 +271,10 @@ struct cache_object {
 /* `object` is good during the call only. Other calls on the cache are fine; not 0 ends the list. */
 typedef int cache_list_fn(void *ctx, const struct cache_object *object);
 
-/* Calls `fn` for each published object, then for each seal, in no order. Returns 0, what `fn` returned, or -errno. */
+/*
+ * Calls `fn` for each published object, then for each seal, in no order. Returns 0, what `fn`
+ * returned, or -errno.
+ */
 int cache_list(struct cache *cache, cache_list_fn *fn, void *ctx);
 
 #endif

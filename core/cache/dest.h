@@ -10,13 +10,14 @@
  * The order is: dest_cache(), dest_file() or dest_memory(); then for the cache dest_partial() or
  * dest_restart(); dest_reserve(), dest_write(), dest_progress(); dest_commit() or dest_abort().
  *
- * Room is asked for as bytes are written, in steps of a few MiB: the cache's share and a twentieth of
- * the file system stay free (cache.h), and no object is evicted for a length that only a server says.
+ * Room is asked for as bytes are written, in steps of a few MiB: the cache's share and a twentieth
+ * of the file system stay free (cache.h), and no object is evicted for a length that only a server
+ * says.
  *
  * An error of the disk is logged, and returned as -ENOSPC: the caller can make the copy elsewhere.
  *
- * Threads: dest_write(), dest_read() and dest_progress() may be called by several threads at once. All
- * other calls belong to the owner, while no other thread uses the destination.
+ * Threads: dest_write(), dest_read() and dest_progress() may be called by several threads at once.
+ * All other calls belong to the owner, while no other thread uses the destination.
  */
 #ifndef CARTON_CACHE_DEST_H
 #define CARTON_CACHE_DEST_H
@@ -30,8 +31,8 @@ struct dest;
 int dest_cache(struct cache *cache, const uint8_t key[32], struct dest **ret);
 
 /*
- * An unnamed file, as cache_tmpfile(), but not on the file system *dev (0: any), which is then set to
- * the one it is on: -ENOSPC when there is no other. `dev` may be NULL.
+ * An unnamed file, as cache_tmpfile(), but not on the file system *dev (0: any), which is then set
+ * to the one it is on: -ENOSPC when there is no other. `dev` may be NULL.
  */
 int dest_file(struct cache *cache, dev_t *dev, struct dest **ret);
 
@@ -39,8 +40,8 @@ int dest_file(struct cache *cache, dev_t *dev, struct dest **ret);
 int dest_memory(uint64_t max, struct dest **ret);
 
 /*
- * The place of `n` bytes at `off` of a file, for which there is room; the file stays the caller's, and keeps what is
- * written when the destination is aborted, which is its end. 0 or -errno.
+ * The place of `n` bytes at `off` of a file, for which there is room; the file stays the caller's,
+ * and keeps what is written when the destination is aborted, which is its end. 0 or -errno.
  */
 int dest_place(int fd, uint64_t off, uint64_t n, struct dest **ret);
 
@@ -48,8 +49,8 @@ int dest_place(int fd, uint64_t off, uint64_t n, struct dest **ret);
 bool dest_is_cached(const struct dest *d);
 
 /*
- * What an earlier fill has left: as cache_fill_partial(), to be hashed again with dest_read(). 0 bytes
- * where nothing can be resumed.
+ * What an earlier fill has left: as cache_fill_partial(), to be hashed again with dest_read(). 0
+ * bytes where nothing can be resumed.
  */
 int dest_partial(struct dest *d, uint64_t *ret_len, char *ret_validator, size_t n);
 
@@ -69,19 +70,21 @@ bool dest_has_room(const struct dest *d, uint64_t n);
 bool dest_disk_has_room(int fd, uint64_t n, uint64_t keep);
 
 /*
- * From now on dest_write() refuses what ends behind the first `max` bytes: -EFBIG, and nothing of it is written.
- * dest_is_over(): it has refused something since dest_restart().
+ * From now on dest_write() refuses what ends behind the first `max` bytes: -EFBIG, and nothing of
+ * it is written. dest_is_over(): it has refused something since dest_restart().
  */
 void dest_limit(struct dest *d, uint64_t max);
 bool dest_is_over(const struct dest *d);
 
 /*
- * Writes at an offset. Whatever lies before the end of what is written takes room too, so writes should
- * not run far ahead of the others. 0, -ENOSPC, -EFBIG (dest_limit()), or -errno.
+ * Writes at an offset. Whatever lies before the end of what is written takes room too, so writes
+ * should not run far ahead of the others. 0, -ENOSPC, -EFBIG (dest_limit()), or -errno.
  */
 int dest_write(struct dest *d, const void *data, size_t n, uint64_t off);
 
-/* Reads what was written: 0; -ENOSPC where it is gone, as somebody has cut the file, or unreadable. */
+/*
+ * Reads what was written: 0; -ENOSPC where it is gone, as somebody has cut the file, or unreadable.
+ */
 int dest_read(struct dest *d, void *ret_buf, size_t n, uint64_t off);
 
 /* The first `len` bytes are all written. Cheap: call it after each write. */
@@ -91,9 +94,9 @@ void dest_progress(struct dest *d, uint64_t len);
 uint64_t dest_end(const struct dest *d);
 
 /*
- * Ends it, also on failure: its first `size` bytes are verified, and what is behind them is dropped. A
- * cache entry is published as `sha256` (NULL: as its key); if that fails, the file is kept on its own. 0
- * and a reference to a local file of just these bytes; -errno.
+ * Ends it, also on failure: its first `size` bytes are verified, and what is behind them is
+ * dropped. A cache entry is published as `sha256` (NULL: as its key); if that fails, the file is
+ * kept on its own. 0 and a reference to a local file of just these bytes; -errno.
  */
 int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct source **ret);
 
@@ -101,9 +104,9 @@ int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct sou
 void dest_abort(struct dest *d, bool keep);
 
 /*
- * The first `have` bytes of the destination, then those of `in` (taken over, also on failure), which
- * are written to it as they are read. Used by one thread. 0 or -ENOMEM; reading also gives what
- * dest_write() does.
+ * The first `have` bytes of the destination, then those of `in` (taken over, also on failure),
+ * which are written to it as they are read. Used by one thread. 0 or -ENOMEM; reading also gives
+ * what dest_write() does.
  */
 int dest_stream(struct dest *d, uint64_t have, struct stream *in, struct stream **ret);
 

@@ -43,8 +43,8 @@ void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZ
 }
 
 /*
- * A FIFO would have an open wait for its other end, and opening a device may do anything. So it is looked
- * at before, and again when it is open.
+ * A FIFO would have an open wait for its other end, and opening a device may do anything. So it is
+ * looked at before, and again when it is open.
  */
 int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
 {

@@ -193,8 +193,8 @@ static int partial_adopt(struct cache_fill *f)
 }
 
 /*
- * Made at the start, so that publishing under that name needs no more than a rename. -ENOTDIR or -EISDIR:
- * something is in the way.
+ * Made at the start, so that publishing under that name needs no more than a rename. -ENOTDIR or
+ * -EISDIR: something is in the way.
  */
 static int make_bucket(struct cache *c, const uint8_t sha256[32])
 {

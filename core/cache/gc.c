@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The space of the cache: counting it, and removing what was used longest ago and by nobody now. Nothing is removed
- * without the lock of its object.
+ * The space of the cache: counting it, and removing what was used longest ago and by nobody now.
+ * Nothing is removed without the lock of its object.
  */
 #include <stdlib.h>
 #include <sys/file.h>
@@ -271,8 +271,8 @@ static int has_room(struct cache *c, uint64_t bytes, bool *ret_room)
 }
 
 /*
- * Removes what makes `bytes` fit, and at least `least` bytes; nothing when that cannot be had, or with
- * `probe`, which only asks.
+ * Removes what makes `bytes` fit, and at least `least` bytes; nothing when that cannot be had, or
+ * with `probe`, which only asks.
  */
 static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 {

@@ -55,8 +55,8 @@ struct cache_lock {
 };
 
 /*
- * How many bytes are missing on the file system of `fd` until `n` more leave a twentieth of it free, or `keep`
- * bytes if that is less. 0 or -errno.
+ * How many bytes are missing on the file system of `fd` until `n` more leave a twentieth of it
+ * free, or `keep` bytes if that is less. 0 or -errno.
  */
 int cache_disk_short(int fd, uint64_t n, uint64_t keep, uint64_t *ret_short);
 
@@ -64,8 +64,8 @@ void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE]
 void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE]);
 
 /*
- * Opens a regular file beneath `dir`, without ever waiting or following a symlink. 0; -EISDIR: it is
- * something else (also a FIFO or a symlink); -errno as openat(2).
+ * Opens a regular file beneath `dir`, without ever waiting or following a symlink. 0; -EISDIR: it
+ * is something else (also a FIFO or a symlink); -errno as openat(2).
  */
 int cache_open_file(int dir, const char *name, int flags, int *ret_fd);
 
@@ -95,12 +95,15 @@ static inline bool cache_is_damaged(mode_t mode)
 bool cache_is_published(struct cache *c, const uint8_t sha256[32]);
 
 /*
- * A new file in tmp/ (O_RDWR, mode 0600) with an exclusive flock, so that no sweep takes it. Where there
- * are no such locks, none can sweep it either.
+ * A new file in tmp/ (O_RDWR, mode 0600) with an exclusive flock, so that no sweep takes it. Where
+ * there are no such locks, none can sweep it either.
  */
 int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd);
 
-/* Puts a file of `n` bytes at `name` beneath `dir`, whole or not at all; it replaces what was there. 0 or -errno. */
+/*
+ * Puts a file of `n` bytes at `name` beneath `dir`, whole or not at all; it replaces what was
+ * there. 0 or -errno.
+ */
 int cache_put_file(struct cache *c, int dir, const char *name, const void *data, size_t n);
 
 /* A stream of the directory `name` beneath `fd`; -ENOENT and the like as they are. */
@@ -115,7 +118,9 @@ int cache_each(struct cache *c, cache_each_fn *fn, void *ctx);
 /* The same for each seal: the stat is that of its file. */
 int cache_each_seal(struct cache *c, cache_each_fn *fn, void *ctx);
 
-/* Reads the secret that seals are made with, or makes it. Best effort: without it there are none. */
+/*
+ * Reads the secret that seals are made with, or makes it. Best effort: without it there are none.
+ */
 void cache_open_secret(struct cache *c);
 #define SECRET_NAME "secret"
 

@@ -61,8 +61,8 @@ static int make_dirs(char *path)
 }
 
 /*
- * Refuses a directory that another user could change under us. `shown` is for the message. `root`: it may
- * belong to root as well.
+ * Refuses a directory that another user could change under us. `shown` is for the message. `root`:
+ * it may belong to root as well.
  */
 static int check_dir(int fd, const char *shown, const char *name, bool root)
 {
@@ -154,7 +154,9 @@ static int open_layout(struct cache *c)
 			{ "seals", &c->seals },	    { "tmp", &c->tmp } };
 	int r;
 
-	/* that of root's daemon may be below a directory of root's, which the daemon cannot change */
+	/*
+	 * that of root's daemon may be below a directory of root's, which the daemon cannot change
+	 */
 	r = check_dir(c->top, c->path, ".", true);
 	if (r == 0)
 		r = check_dir(c->v1, c->path, "v1", false);
@@ -165,7 +167,10 @@ static int open_layout(struct cache *c)
 	}
 	if (r == 0)
 		r = check_locks(c);
-	/* not in the directory that a user names, which may hold more than a cache; without it a cache works */
+	/*
+	 * not in the directory that a user names, which may hold more than a cache; without it a
+	 * cache works
+	 */
 	if (r == 0 && faccessat(c->v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		cache_put_file(c, c->v1, "CACHEDIR.TAG", TAG, sizeof(TAG) - 1);
 	return r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seals: the tags of verified bytes. A seal is a header and the tags, encrypted and authenticated with a key
- * that only this cache has. Whatever is in its place (another object's seal, one of another cache, a torn
- * one) does not open, is removed, and costs its reader a hash.
+ * Seals: the tags of verified bytes. A seal is a header and the tags, encrypted and authenticated
+ * with a key that only this cache has. Whatever is in its place (another object's seal, one of
+ * another cache, a torn one) does not open, is removed, and costs its reader a hash.
  *
  *	 0  16	MAGIC
  *	16  32	the sha256 of the object
@@ -146,7 +146,10 @@ int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
 	return r;
 }
 
-/* All of a seal's file, with its tags decrypted. *size is UINT64_MAX if any will do. -EBADMSG; -ENOMEM; … */
+/*
+ * All of a seal's file, with its tags decrypted. *size is UINT64_MAX if any will do. -EBADMSG;
+ * -ENOMEM; …
+ */
 static int read_seal(struct cache *c, int fd, const uint8_t sha256[32], uint64_t size,
 		     uint8_t **ret_all)
 {

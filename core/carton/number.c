@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of nodes that another process has too: their places in the array that tree_build() has made. */
+/*
+ * Numbers of nodes that another process has too: their places in the array that tree_build() has
+ * made.
+ */
 #include "carton/opened.h"
 
 #include "base/digest.h"

@@ -82,16 +82,22 @@ enum opening {
 int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
 		   struct carton **ret);
 
-/* The damaged() of the store of `carton`: tells the user of the carton which files show the object. */
+/*
+ * The damaged() of the store of `carton`: tells the user of the carton which files show the object.
+ */
 void carton_damage_found(void *carton, const struct object *o);
 
 /*
- * Checks that carton.toml, tensor_data/index.toml and the tree agree with each other and with the format, as the
- * reference loader does; a mount does not need it. Logs each problem as a warning. Returns their number, or -ENOMEM.
+ * Checks that carton.toml, tensor_data/index.toml and the tree agree with each other and with the
+ * format, as the reference loader does; a mount does not need it. Logs each problem as a warning.
+ * Returns their number, or -ENOMEM.
  */
 ssize_t carton_check_contents(struct carton *c);
 
-/* As carton_verify(), but only the bytes and headers of the container: nothing is fetched or understood. */
+/*
+ * As carton_verify(), but only the bytes and headers of the container: nothing is fetched or
+ * understood.
+ */
 ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void *ctx);
 
 #endif

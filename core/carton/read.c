@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading pinned files, at once, or by a request that waits for a disk or for bytes that have to be fetched. */
+/*
+ * Reading pinned files, at once, or by a request that waits for a disk or for bytes that have to be
+ * fetched.
+ */
 #include <stdlib.h>
 
 #include "carton/request.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that pin: they wait for the objects of all extents of a file. Also the handles of all requests. */
+/*
+ * Requests that pin: they wait for the objects of all extents of a file. Also the handles of all
+ * requests.
+ */
 #include "carton/request.h"
 
 #include <stdlib.h>

@@ -49,7 +49,10 @@ void request_unref(struct carton_request *q);
 /* Gives back the pins that it holds. */
 void request_put_pins(struct carton_request *q);
 
-/* Was the directory that it is in generated from what has turned out to be damaged? Its text comes from there. */
+/*
+ * Was the directory that it is in generated from what has turned out to be damaged? Its text comes
+ * from there.
+ */
 bool request_is_withdrawn(const struct node *file);
 
 #endif

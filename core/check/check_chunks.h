@@ -16,8 +16,8 @@ struct check_chunks {
 };
 
 /*
- * Reads the index, if there is one. Problems are logged: how many, or -ENOMEM. Ended by check_chunks_finish(), also
- * after a failure.
+ * Reads the index, if there is one. Problems are logged: how many, or -ENOMEM. Ended by
+ * check_chunks_finish(), also after a failure.
  */
 ssize_t check_chunks_init(struct carton *c, struct check_chunks *ret);
 void check_chunks_finish(struct check_chunks *k);
@@ -26,8 +26,8 @@ void check_chunks_finish(struct check_chunks *k);
 uint64_t check_chunks_size(const struct check_chunks *k, const uint8_t sha256[SHA256_SIZE]);
 
 /*
- * Compares the chunks of a whole file, whose hasher has ended, with those of the index. 0; -EBADMSG, logged with the
- * first that differs; or an error of reading the index.
+ * Compares the chunks of a whole file, whose hasher has ended, with those of the index. 0;
+ * -EBADMSG, logged with the first that differs; or an error of reading the index.
  */
 int check_chunks_compare(const struct check_chunks *k, const char *name,
 			 const uint8_t sha256[SHA256_SIZE], const struct chunks_hasher *h);

@@ -2,9 +2,9 @@
 /*
  * Two ways to check a whole carton, on all cores.
  *
- * carton_verify() hashes every entry, also if several have the same content; checks the entries that a
- * mount never opens; and reports everything else that can be wrong. carton_materialize() does for
- * each file what opening it would do.
+ * carton_verify() hashes every entry, also if several have the same content; checks the entries
+ * that a mount never opens; and reports everything else that can be wrong. carton_materialize()
+ * does for each file what opening it would do.
  */
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests of a fetch: for which bytes, when they may be sent, where they begin, what their answers say of the
- * server; and those that ask for a size.
+ * The requests of a fetch: for which bytes, when they may be sent, where they begin, what their
+ * answers say of the server; and those that ask for a size.
  *
  * A large file is cut into pieces for several connections.
  *
  * Bytes that are not contiguous with the start are lost when the fetch ends early. So pieces begin
- * small, and grow only as long as each takes a fraction of a second; and none is larger than its share
- * of what is left, so that all connections end at about the same time. Pieces begin and end at multiples
- * of their size, as caches on the way cut files.
+ * small, and grow only as long as each takes a fraction of a second; and none is larger than its
+ * share of what is left, so that all connections end at about the same time. Pieces begin and end
+ * at multiples of their size, as caches on the way cut files.
  */
 #include <stdlib.h>
 
@@ -21,7 +21,9 @@
 #define PIECE_SLOW_MS 1000 /* one that takes more smaller */
 /* up to here it is one piece */
 #define SHORT (8 * MIB)
-/* how many pieces of PIECE_MAX, besides one for each connection, may be ahead of what is contiguous */
+/*
+ * how many pieces of PIECE_MAX, besides one for each connection, may be ahead of what is contiguous
+ */
 #define AHEAD 2
 
 /* ---- pieces ---- */
@@ -271,9 +273,9 @@ static int read_size(struct fetcher *x, const struct http_response *a)
 }
 
 /*
- * True: only fetching the file tells its size. A server may fail at a HEAD, or at a part, and have the
- * file all the same: its failures are those of the fetch to come, which tries again. One that says when
- * to come back is taken at its word.
+ * True: only fetching the file tells its size. A server may fail at a HEAD, or at a part, and have
+ * the file all the same: its failures are those of the fetch to come, which tries again. One that
+ * says when to come back is taken at its word.
  */
 static bool only_fetching_tells(const struct url *u, int status, int error)
 {

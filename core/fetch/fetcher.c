@@ -30,8 +30,8 @@ static bool is_hashing(struct fetcher *x)
 }
 
 /*
- * Hashes and tags what is in the destination up to hashing.to, also what an earlier fetch has left. Who else can write
- * to the file may do so at any time, so each block is read once, for both.
+ * Hashes and tags what is in the destination up to hashing.to, also what an earlier fetch has left.
+ * Who else can write to the file may do so at any time, so each block is read once, for both.
  */
 static void hash_blocks(struct fetcher *x)
 {

@@ -5,24 +5,25 @@
  *
  * URLs are tried in their order, the one that worked last first. Connection failures,
  * timeouts, 4xx and 5xx, and answers that are too short lead to the next one; when all have failed,
- * those that may recover are tried again after a pause. Bytes with the wrong hash are requested once
- * more past any cache; then that URL is exhausted.
+ * those that may recover are tried again after a pause. Bytes with the wrong hash are requested
+ * once more past any cache; then that URL is exhausted.
  *
  * A large file of one version (a strong ETag, or the version that the caller names) is fetched in
- * pieces over several connections; each piece is written where it belongs. A failed piece is requested
- * again from where it broke off.
+ * pieces over several connections; each piece is written where it belongs. A failed piece is
+ * requested again from where it broke off.
  *
- * The user's own mirrors come first. They are asked once, without validators, and their failures are not
- * logged: all that counts is the hash.
+ * The user's own mirrors come first. They are asked once, without validators, and their failures
+ * are not logged: all that counts is the hash.
  *
- * A part of a file that any URL may have is taken from the first that has it. Wrong bytes end that fetch.
+ * A part of a file that any URL may have is taken from the first that has it. Wrong bytes end that
+ * fetch.
  *
  * Deadline: the fetch fails with -ETIMEDOUT after `timeout_ms` without progress, counted from its
- * start. Progress is counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte now
- * and then does not help it.
+ * start. Progress is counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte
+ * now and then does not help it.
  *
- * Threads: any thread may start a fetch. `answered` and `done` are called on workers, `progress` too,
- * perhaps at the same time.
+ * Threads: any thread may start a fetch. `answered` and `done` are called on workers, `progress`
+ * too, perhaps at the same time.
  */
 #ifndef CARTON_FETCH_FETCHER_H
 #define CARTON_FETCH_FETCHER_H
@@ -69,11 +70,13 @@ struct fetch {
 	bool hash;	       /* false: ingested.sha256 stays all zero */
 	const struct tagger *tagger;
 	struct dest *dest; /* NULL with FETCH_SIZE */
-	/* Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL. */
+	/*
+	 * Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL.
+	 */
 	int (*answered)(void *ctx, const struct http_response *answer);
 	/*
-	 * All bytes are in `dest`, from that URL of `urls`: 0; -EBADMSG (logged); or why that is not known, which
-	 * ends the fetch. Or NULL.
+	 * All bytes are in `dest`, from that URL of `urls`: 0; -EBADMSG (logged); or why that is
+	 * not known, which ends the fetch. Or NULL.
 	 */
 	int (*check)(void *ctx, const char *url);
 	void (*progress)(void *ctx, uint64_t bytes); /* bytes hashed; or NULL */
@@ -81,11 +84,10 @@ struct fetch {
 	void *progress_ctx;
 	/*
 	 * The end. 0; -EBADMSG: all that any URL gave is wrong; -EFBIG: wrong or larger than
-	 * max_size; -ESTALE; -ENOSPC; -ECANCELED; -ENODATA: no server says the size; -EOPNOTSUPP: of
-	 * FETCH_PART, there is a server that has no such part; or what the best URL failed with:
-	 * -EACCES, -ETIMEDOUT,
-	 * -ECONNREFUSED, … or -EIO. The failure of each URL was logged. `in` has what was hashed and the
-	 * size; its tags go to the callee.
+	 * max_size; -ESTALE; -ENOSPC; -ECANCELED; -ENODATA: no server says the size; -EOPNOTSUPP:
+	 * of FETCH_PART, there is a server that has no such part; or what the best URL failed with:
+	 * -EACCES, -ETIMEDOUT, -ECONNREFUSED, … or -EIO. The failure of each URL was logged. `in`
+	 * has what was hashed and the size; its tags go to the callee.
 	 */
 	void (*done)(void *ctx, int result, struct ingested *in);
 	void *ctx;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files that make up the fetcher. From the bottom up: conn.c (one request, and which bytes are missing),
- * bound.c (how long a file may be), transfer.c (the requests of one try), urls.c (which URL, and what its failure
- * means), fetcher.c (the state machine, hashing, the end).
+ * Shared by the files that make up the fetcher. From the bottom up: conn.c (one request, and which
+ * bytes are missing), bound.c (how long a file may be), transfer.c (the requests of one try),
+ * urls.c (which URL, and what its failure means), fetcher.c (the state machine, hashing, the end).
  *
  * Everything here belongs to the fetch's task, but for the fields that say otherwise.
  */
@@ -71,7 +71,9 @@ struct hashing {
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */
 struct pieces {
 	uint64_t next, end;
-	/* pieces_cut() fills half of it; the rest is for those under way, one for each connection */
+	/*
+	 * pieces_cut() fills half of it; the rest is for those under way, one for each connection
+	 */
 	struct piece returned[2 * MAX_CONNECTIONS];
 	size_t n_returned;
 	size_t size;	    /* how large pieces should be now */
@@ -140,8 +142,9 @@ bool pieces_follow(struct pieces *p, uint64_t off, struct piece *ret);
 void pieces_return(struct pieces *p, struct piece left);
 
 /*
- * Cuts a piece that is under way, so that what is behind `end` is asked for again. If too many pieces wait, which takes
- * a server that cuts off its answers again and again, it stays whole, and its request fails at `end`.
+ * Cuts a piece that is under way, so that what is behind `end` is asked for again. If too many
+ * pieces wait, which takes a server that cuts off its answers again and again, it stays whole, and
+ * its request fails at `end`.
  */
 void pieces_cut(struct pieces *p, struct piece *piece, uint64_t end);
 
@@ -149,8 +152,9 @@ void pieces_cut(struct pieces *p, struct piece *piece, uint64_t end);
 void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
 
 /*
- * Sends a request for c->left: `q` with the URL, the trust and where to begin. 0; -EAGAIN: the fetch has
- * to wait in a queue (x->slot_ms), and nothing was sent; -EBUSY: that is after its deadline; or -errno.
+ * Sends a request for c->left: `q` with the URL, the trust and where to begin. 0; -EAGAIN: the
+ * fetch has to wait in a queue (x->slot_ms), and nothing was sent; -EBUSY: that is after its
+ * deadline; or -errno.
  */
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q);
 
@@ -178,8 +182,8 @@ int size_step(struct fetcher *x);
 int bound_answer(struct fetcher *x, const struct http_response *a);
 
 /*
- * A try has ended with -EFBIG. If the bound was the reason, logs it, empties the destination, and returns -EBADMSG where
- * the carton says how long the file is, else -EFBIG with x->u->too_large.
+ * A try has ended with -EFBIG. If the bound was the reason, logs it, empties the destination, and
+ * returns -EBADMSG where the carton says how long the file is, else -EFBIG with x->u->too_large.
  */
 int bound_passed(struct fetcher *x);
 
@@ -189,8 +193,8 @@ int bound_passed(struct fetcher *x);
 int transfer_begin(struct fetcher *x);
 
 /*
- * Takes what has come and asks for more. 0: all bytes are there; -EINPROGRESS; -EREMCHG: a redirect target has failed, so that
- * the same try begins at the URL; or why it failed.
+ * Takes what has come and asks for more. 0: all bytes are there; -EINPROGRESS; -EREMCHG: a redirect
+ * target has failed, so that the same try begins at the URL; or why it failed.
  */
 int transfer_step(struct fetcher *x);
 
@@ -215,7 +219,10 @@ bool url_has_other(const struct fetcher *x);
 /* Which to try next, from x->tried on; NULL: the round is over. */
 struct url *url_next(struct fetcher *x);
 
-/* The same, but leaves out those whose servers are overloaded, as long as there are others. NULL: none. */
+/*
+ * The same, but leaves out those whose servers are overloaded, as long as there are others. NULL:
+ * none.
+ */
 struct url *url_ready(struct fetcher *x);
 
 /* A URL whose server does not answer leaves as much time for each of those behind it. */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mirrors that the user names (`-o mirror=TEMPLATE`): places that may have an object, asked for it
- * by its hash before the URLs of LINKS and the source URL. What they have is hashed like all else, so nothing of them is trusted.
+ * The mirrors that the user names (`-o mirror=TEMPLATE`): places that may have an object, asked for
+ * it by its hash before the URLs of LINKS and the source URL. What they have is hashed like all
+ * else, so nothing of them is trusted.
  *
  * A template is a URL, or an absolute path of a directory that is read in place and never written:
  *
  *	{sha256}  64 hex digits    {ab}      the first two of them
  *	{path}    of the file      {source}  the URL of the carton, as http_url_public() gives it
  *
- * A path without any of these is the cache directory of another cartonfs. Values are percent-encoded in
- * URLs; slashes are not, before a `?`. A template with {source} and none of the others is for the carton
- * itself.
+ * A path without any of these is the cache directory of another cartonfs. Values are
+ * percent-encoded in URLs; slashes are not, before a `?`. A template with {source} and none of the
+ * others is for the carton itself.
  *
  * Threads: constant once made.
  */
@@ -30,8 +31,9 @@ int mirrors_new(char *const *templates, const char *source, struct mirrors **ret
 void mirrors_free(struct mirrors *m); /* NULL-safe */
 
 /*
- * The URLs of an object, followed by those in `more` (of which there may be none): *ret is one block, of
- * which *ret_first URLs are of mirrors. All functions from here on take NULL mirrors. 0 or -ENOMEM.
+ * The URLs of an object, followed by those in `more` (of which there may be none): *ret is one
+ * block, of which *ret_first URLs are of mirrors. All functions from here on take NULL mirrors. 0
+ * or -ENOMEM.
  */
 int mirrors_urls(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,
 		 char *const *more, size_t n_more, char ***ret, size_t *ret_first);
@@ -46,13 +48,17 @@ bool mirrors_have_s3(const struct mirrors *m);
 char *mirrors_carton(const struct mirrors *m, size_t index);
 
 /*
- * Opens an object in the `index`th directory or behind: *ret_index is where it was. The caller owns *ret_fd and
- * verifies the bytes. 0; -ENOENT: none has a regular file of that name that can be opened.
+ * Opens an object in the `index`th directory or behind: *ret_index is where it was. The caller owns
+ * *ret_fd and verifies the bytes. 0; -ENOENT: none has a regular file of that name that can be
+ * opened.
  */
 int mirrors_open(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,
 		 size_t *index, int *ret_fd);
 
-/* The directories that mirrors_open() reads, ending with NULL; they live as long as `m`. NULL: none. */
+/*
+ * The directories that mirrors_open() reads, ending with NULL; they live as long as `m`. NULL:
+ * none.
+ */
 const char *const *mirrors_directories(const struct mirrors *m);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A remote carton as a source, for whoever opens it: reads wait for the network, and all that was read
- * is cached in memory. Once the carton is open, nothing waits here any more: its entries are fetched (fetcher.h).
+ * A remote carton as a source, for whoever opens it: reads wait for the network, and all that was
+ * read is cached in memory. Once the carton is open, nothing waits here any more: its entries are
+ * fetched (fetcher.h).
  */
 #ifndef CARTON_FETCH_REMOTE_SOURCE_H
 #define CARTON_FETCH_REMOTE_SOURCE_H
@@ -11,9 +12,10 @@
 #include "fetch/version.h"
 
 /*
- * The carton at a URL that the user gave: its size and last bytes are known after one request. 0; 1: it
- * is there, but its server does not answer Range requests; else as fetch_run(). If `url` is a mirror's, the
- * carton is also at `source_url`, which is asked when the mirror fails; else that is NULL. `options` outlive it.
+ * The carton at a URL that the user gave: its size and last bytes are known after one request. 0;
+ * 1: it is there, but its server does not answer Range requests; else as fetch_run(). If `url` is a
+ * mirror's, the carton is also at `source_url`, which is asked when the mirror fails; else that is
+ * NULL. `options` outlive it.
  */
 int remote_source_open(const struct fetch_options *options, const char *url, const char *source_url,
 		       struct source **ret);
@@ -24,7 +26,10 @@ int remote_source_restore(struct cache *cache, const char *url, struct source **
 /* Seconds since 1970; INT64_MIN: not known. */
 int64_t remote_source_mtime(const struct source *s);
 
-/* The carton is open: the cached ranges are kept for remote_source_restore() (NULL: it is not), then dropped. */
+/*
+ * The carton is open: the cached ranges are kept for remote_source_restore() (NULL: it is not),
+ * then dropped.
+ */
 void remote_source_opened(struct source *s, struct cache *cache);
 
 /* From now on it is fetched from here. 0; -EOPNOTSUPP: it was restored; -ENOMEM. */

@@ -2,10 +2,10 @@
 /*
  * The load of servers, as far as it is known. A server is the scheme, host and port of a URL.
  *
- * A task enters the server before it sends a request, and leaves it when the request is over. A server that
- * answers 429 or 503 asks for less: then all requests to it share one pause, and after it they are
- * fewer at once (half) and further apart (twice the time). Both grow back little by little with right
- * answers. Tasks that wait are served in the order of asking, and keep no thread.
+ * A task enters the server before it sends a request, and leaves it when the request is over. A
+ * server that answers 429 or 503 asks for less: then all requests to it share one pause, and after
+ * it they are fewer at once (half) and further apart (twice the time). Both grow back little by
+ * little with right answers. Tasks that wait are served in the order of asking, and keep no thread.
  *
  * The first refusal of an incident is logged, and at its end how many there were.
  *
@@ -47,9 +47,10 @@ struct server *server_ref(struct server *s);
 void server_unref(struct server *s);
 
 /*
- * 0: a request may be sent; then server_leave() is called once. -EAGAIN: the slot is queued, and the task
- * asks again when it is woken, and at *ret_when_ms. -EBUSY: the server asks to be left alone until
- * after `deadline_ms`. (Who comes then for the first time may try all the same, one at a time.)
+ * 0: a request may be sent; then server_leave() is called once. -EAGAIN: the slot is queued, and
+ * the task asks again when it is woken, and at *ret_when_ms. -EBUSY: the server asks to be left
+ * alone until after `deadline_ms`. (Who comes then for the first time may try all the same, one at
+ * a time.)
  */
 int server_enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 		 int64_t *ret_when_ms);
@@ -71,8 +72,8 @@ int64_t server_paused(struct server *s);
 int64_t server_served(struct server *s);
 
 /*
- * The pause in ms before attempt number `attempt` (from 1): longer each time, never the same for all,
- * at least `retry_after_s`.
+ * The pause in ms before attempt number `attempt` (from 1): longer each time, never the same for
+ * all, at least `retry_after_s`.
  */
 int64_t server_pause(unsigned attempt, long retry_after_s);
 

@@ -126,7 +126,10 @@ void cached_ranges_trim(struct cached_ranges *h, uint64_t max)
 	pthread_mutex_unlock(&h->lock);
 }
 
-/* Appends all ranges, in their order. 0; -EFBIG: some had to give way, or the buffer is full; -ENOMEM. */
+/*
+ * Appends all ranges, in their order. 0; -EFBIG: some had to give way, or the buffer is full;
+ * -ENOMEM.
+ */
 static int save(struct cached_ranges *h, struct buf *to)
 {
 	uint8_t header[RECORD_HEADER];

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What opening a remote carton reads of it (the end, the central directory, MANIFEST, LINKS,
- * symlinks), kept in the cache, so that the carton can be opened again without its server. Its files
- * are objects of the cache as any others.
+ * symlinks), kept in the cache, so that the carton can be opened again without its server. Its
+ * files are objects of the cache as any others.
  *
- * A snapshot is an object of the cache: "cfsnap01", le64 size of the carton, le64 its time, then for each
- * range le64 offset, le64 length and its bytes, in the order in which they were read. A note under the
- * sha256 of "snapshot " and the URL, without its signature (http/http.h), names the object.
+ * A snapshot is an object of the cache: "cfsnap01", le64 size of the carton, le64 its time, then
+ * for each range le64 offset, le64 length and its bytes, in the order in which they were read. A
+ * note under the sha256 of "snapshot " and the URL, without its signature (http/http.h), names the
+ * object.
  *
  * Threads: each call is on its own, but where it says more.
  */
@@ -45,14 +46,14 @@ struct snapshot {
 int snapshot_write(const struct snapshot *s, struct buf *to);
 
 /*
- * The same backwards, into an empty `ret->ranges`, hashed in the memory that it is read to. 0; -EBADMSG: also another
- * sha256; -EFBIG: over MAX_SNAPSHOT; -errno.
+ * The same backwards, into an empty `ret->ranges`, hashed in the memory that it is read to. 0;
+ * -EBADMSG: also another sha256; -EFBIG: over MAX_SNAPSHOT; -errno.
  */
 int snapshot_read(struct source *from, const uint8_t sha256[SHA256_SIZE], struct snapshot *ret);
 
 /*
- * Keeps it, in place of what was kept before. Best effort: more than MAX_SNAPSHOT bytes, or what the
- * cache has no room for, is not kept.
+ * Keeps it, in place of what was kept before. Best effort: more than MAX_SNAPSHOT bytes, or what
+ * the cache has no room for, is not kept.
  */
 void snapshot_save(const struct snapshot *s, struct cache *cache, const char *url);
 

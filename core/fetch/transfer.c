@@ -145,7 +145,9 @@ static int start_over(struct fetcher *x, const struct http_response *a)
 	return r;
 }
 
-/* Pieces of that version are fetched from `next` on; the first answer's body is what stands before. */
+/*
+ * Pieces of that version are fetched from `next` on; the first answer's body is what stands before.
+ */
 static void begin_pieces(struct fetcher *x, uint64_t next)
 {
 	struct version *v = &x->found;
@@ -220,7 +222,9 @@ static int take_answer(struct fetcher *x, struct conn *c, const struct http_resp
 	if (x->f.what == FETCH_FILE && a->status == 206) {
 		if (c->left.off == 0)
 			return -EPROTO;
-		/* only all that is left will do, of the same version: some servers ignore If-Range */
+		/*
+		 * only all that is left will do, of the same version: some servers ignore If-Range
+		 */
 		if (a->range_first != (int64_t)c->left.off || a->range_last + 1 != a->range_total ||
 		    strcmp(a->etag, x->found.etag) != 0)
 			return -ESTALE;
@@ -270,7 +274,10 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	return 0;
 }
 
-/* A server may give the first part of what it was asked for (RFC 9110, 15.3.7): the rest is asked for again. */
+/*
+ * A server may give the first part of what it was asked for (RFC 9110, 15.3.7): the rest is asked
+ * for again.
+ */
 static int take_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
 {
 	int r = version_check(x->version, a, c->left.off, c->left.end - 1);

@@ -5,7 +5,10 @@
 #include "base/util.h"
 #include "fetch/internal.h"
 
-/* how long one of the user's mirrors has until its first byte, for an object or of the carton itself */
+/*
+ * how long one of the user's mirrors has until its first byte, for an object or of the carton
+ * itself
+ */
 #define BY_HASH_MS 5000
 /* a pause that is not worth another URL */
 #define SHORT_PAUSE_MS 250
@@ -182,9 +185,9 @@ long url_wait(const struct fetcher *x)
 }
 
 /*
- * An error that may pass is better than -EBADMSG, which must be true of all URLs; so is -EFBIG, since a file that is
- * too large may be the right one. A server that does not say a size still has the file, and after a full disk there may
- * be room elsewhere.
+ * An error that may pass is better than -EBADMSG, which must be true of all URLs; so is -EFBIG,
+ * since a file that is too large may be the right one. A server that does not say a size still has
+ * the file, and after a full disk there may be room elsewhere.
  */
 int url_sum_up(const struct fetcher *x)
 {

@@ -37,8 +37,8 @@ void version_request(const struct version *r, uint64_t first, uint64_t last,
 }
 
 /*
- * Does the answer name the version? A 206 to a request without If-Range has all header fields of a 200
- * (RFC 9110, 15.3.7), so one without a validator comes from a server that does not check.
+ * Does the answer name the version? A 206 to a request without If-Range has all header fields of a
+ * 200 (RFC 9110, 15.3.7), so one without a validator comes from a server that does not check.
  */
 static bool same_version(const struct version *r, const struct http_response *a)
 {

@@ -29,9 +29,9 @@ struct fetch_options {
 };
 
 /*
- * The way to a file whose URL redirects: the first answer shows where it leads (a redirect target), and
- * later requests begin there until one fails or the time in that URL is over. Then one request goes to
- * the first URL again, and those that come meanwhile wait for its answer.
+ * The way to a file whose URL redirects: the first answer shows where it leads (a redirect target),
+ * and later requests begin there until one fails or the time in that URL is over. Then one request
+ * goes to the first URL again, and those that come meanwhile wait for its answer.
  */
 struct route {
 	pthread_mutex_t lock; /* guards what follows */
@@ -60,8 +60,8 @@ struct version {
 };
 
 /*
- * Keeps what a response (to a HEAD, or 200 or 206 to a GET) says of the file. False: not enough to read
- * ranges of it.
+ * Keeps what a response (to a HEAD, or 200 or 206 to a GET) says of the file. False: not enough to
+ * read ranges of it.
  */
 bool version_identify(const struct http_response *response, struct version *ret);
 
@@ -70,9 +70,10 @@ void version_request(const struct version *r, uint64_t first, uint64_t last,
 		     struct http_request *ret);
 
 /*
- * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0; -ESTALE: another version,
- * or no ranges any more; or what the status means. A wrong status is logged once, until there is a right one. Of one of
- * several URLs, nothing is logged, and -EOPNOTSUPP means that there are no such ranges.
+ * Is it a 206 for just these bytes of that version, or for enough of the first of them? 0; -ESTALE:
+ * another version, or no ranges any more; or what the status means. A wrong status is logged once,
+ * until there is a right one. Of one of several URLs, nothing is logged, and -EOPNOTSUPP means that
+ * there are no such ranges.
  */
 int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last);
 
@@ -84,8 +85,8 @@ void route_finish(struct route *r);
 
 /*
  * For a request `who`: 0, with a reference to where it begins (NULL: at the first URL, which is
- * *ret_url, malloc'ed, if that is not NULL, else the file's). -EAGAIN: the slot is queued until another
- * request knows the way. -ENOMEM.
+ * *ret_url, malloc'ed, if that is not NULL, else the file's). -EAGAIN: the slot is queued until
+ * another request knows the way. -ENOMEM.
  */
 int route_enter(struct route *r, const void *who, struct queue_slot *slot,
 		struct http_redirect **ret, char **ret_url);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The chunk index: the sha256 of each chunk of large files, so that a part of a file can be verified
- * without the rest. cartonfs-chunks(5) has the format. A carton has it as CHUNKS_PATH, an ordinary file that
- * MANIFEST lists: whoever reads it verifies it first, by the sha256 there.
+ * The chunk index: the sha256 of each chunk of large files, so that a part of a file can be
+ * verified without the rest. cartonfs-chunks(5) has the format. A carton has it as CHUNKS_PATH, an
+ * ordinary file that MANIFEST lists: whoever reads it verifies it first, by the sha256 there.
  *
  * In memory are the files only; the hashes of chunks are read where they are, by chunks_hash_at().
  *
@@ -39,9 +39,9 @@ struct chunks {
 typedef int chunks_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
 
 /*
- * Reads the header and the files of an index of `size` bytes. What is malformed is logged with the byte where
- * it stands. 0; -EBADMSG; -EOPNOTSUPP for another version (logged); -EFBIG over MAX_ENTRIES or the budget
- * (NULL: none) (logged); -ENOMEM; or what `read` returned.
+ * Reads the header and the files of an index of `size` bytes. What is malformed is logged with the
+ * byte where it stands. 0; -EBADMSG; -EOPNOTSUPP for another version (logged); -EFBIG over
+ * MAX_ENTRIES or the budget (NULL: none) (logged); -ENOMEM; or what `read` returned.
  */
 int chunks_parse(uint64_t size, chunks_read_fn *read, void *ctx, struct budget *budget,
 		 struct chunks **ret);
@@ -64,8 +64,8 @@ void chunks_free(struct chunks *c);
 #define CHUNKS_MIN_FILE (1024 * 1024)
 
 /*
- * The chunk size that suits a file: 256 KiB up to 4 GiB, then twice as much for each four times the size,
- * so that the hashes of a file do not outweigh a chunk of it.
+ * The chunk size that suits a file: 256 KiB up to 4 GiB, then twice as much for each four times the
+ * size, so that the hashes of a file do not outweigh a chunk of it.
  */
 uint64_t chunks_size_for(uint64_t file_size);
 
@@ -94,8 +94,8 @@ struct chunks_writer {
 };
 
 /*
- * Adds a file, in any order, from a hasher that has ended and now is empty. One without bytes, or that was added
- * before, is left out. 0 or -ENOMEM.
+ * Adds a file, in any order, from a hasher that has ended and now is empty. One without bytes, or
+ * that was added before, is left out. 0 or -ENOMEM.
  */
 int chunks_writer_add(struct chunks_writer *w, const uint8_t sha256[SHA256_SIZE],
 		      struct chunks_hasher *h);

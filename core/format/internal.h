@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files that implement meta.h, lowest first: memory and problems (meta_memory.c),
- * runner.opts (meta_options.c), all of carton.toml (meta.c). Functions return 0 or -ENOMEM unless stated
- * otherwise.
+ * runner.opts (meta_options.c), all of carton.toml (meta.c). Functions return 0 or -ENOMEM unless
+ * stated otherwise.
  */
 #ifndef CARTON_FORMAT_INTERNAL_H
 #define CARTON_FORMAT_INTERNAL_H
@@ -17,7 +17,9 @@ int meta_strdup(struct meta *m, const char *s, size_t n, char **ret);
 /* Makes room for one more element; an array that is replaced is freed with the meta. */
 void *meta_grow(struct meta *m, void *array, size_t n, size_t size);
 
-/* Adds a problem, unless there are MAX_REPORTED already. `line` 0: no particular line. Returns 0. */
+/*
+ * Adds a problem, unless there are MAX_REPORTED already. `line` 0: no particular line. Returns 0.
+ */
 int meta_problem(struct meta *m, size_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

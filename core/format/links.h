@@ -6,8 +6,8 @@
  *	[urls]
  *	<sha256> = ["https://…", …]
  *
- * LINKS is not covered by the model hash and nothing in it is trusted: fetched bytes are hashed like
- * all others. A fault in it therefore affects only the files that need it.
+ * LINKS is not covered by the model hash and nothing in it is trusted: fetched bytes are hashed
+ * like all others. A fault in it therefore affects only the files that need it.
  *
  * Threads: immutable once parsed, except `first`, which is atomic.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MANIFEST (carton format v1): a line `path=sha256` for each file of the carton but MANIFEST and LINKS.
+ * MANIFEST (carton format v1): a line `path=sha256` for each file of the carton but MANIFEST and
+ * LINKS.
  *
  * A path may contain '=': a line splits at its last one. The hash is 64 lower-case hex digits. The
  * sha256 of the whole file is the model hash.
@@ -30,12 +31,16 @@ struct manifest {
 };
 
 /*
- * Parses `text`, which was malloc'ed and is owned by the manifest from now on, also on failure. Logs
- * malformed lines, up to MAX_REPORTED. 0, -EBADMSG, -EFBIG over MAX_ENTRIES or the budget (NULL: none) (logged), -ENOMEM.
+ * Parses `text`, which was malloc'ed and is owned by the manifest from now on, also on failure.
+ * Logs malformed lines, up to MAX_REPORTED. 0, -EBADMSG, -EFBIG over MAX_ENTRIES or the budget
+ * (NULL: none) (logged), -ENOMEM.
  */
 int manifest_parse(char *text, size_t size, struct budget *budget, struct manifest **ret);
 
-/* The path of the line at `i` of the sorted lines. It lives as long as the manifest, as all of `text`. */
+/*
+ * The path of the line at `i` of the sorted lines. It lives as long as the manifest, as all of
+ * `text`.
+ */
 static inline const char *manifest_path(const struct manifest *m, size_t i)
 {
 	return m->text + m->lines[i];
@@ -55,7 +60,10 @@ static inline void manifest_hash(const char *path, uint8_t ret[SHA256_SIZE])
 	hex_decode(manifest_hex(path), SHA256_SIZE, ret);
 }
 
-/* Compares the hash of a path's content with that of `line`, a path in `text`. 0, or -EBADMSG, logged. */
+/*
+ * Compares the hash of a path's content with that of `line`, a path in `text`. 0, or -EBADMSG,
+ * logged.
+ */
 int manifest_check_hash(const char *path, const char *line, const uint8_t found[SHA256_SIZE]);
 
 /* NULL-safe. */

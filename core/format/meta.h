@@ -3,8 +3,8 @@
  * carton.toml (carton format v1): what the model is called, takes, gives and needs to run.
  *
  * Only spec_version decides whether a carton can be mounted; the rest is for people, runners and
- * views. Parsing therefore keeps the valid values and records a problem for each other one. A value is
- * invalid if the reference loader refuses it.
+ * views. Parsing therefore keeps the valid values and records a problem for each other one. A value
+ * is invalid if the reference loader refuses it.
  *
  * Threads: immutable once parsed.
  */

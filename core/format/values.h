@@ -10,8 +10,9 @@
 const char *version_req_fault(const char *text);
 
 /*
- * An item of required_platforms: a target triple, ARCH[-VENDOR][-OS][-ENVIRONMENT][-FORMAT], each part
- * one of those that the target-lexicon crate knows; a vendor may also be another lower-case name.
+ * An item of required_platforms: a target triple, ARCH[-VENDOR][-OS][-ENVIRONMENT][-FORMAT], each
+ * part one of those that the target-lexicon crate knows; a vendor may also be another lower-case
+ * name.
  */
 const char *platform_fault(const char *text);
 

@@ -105,7 +105,9 @@ static char *trim(char *text)
 	return text;
 }
 
-/* Is the line the header of the profile's section? In config it is [profile NAME], but [default]. */
+/*
+ * Is the line the header of the profile's section? In config it is [profile NAME], but [default].
+ */
 static bool is_section(const struct aws_environment *e, char *line, bool config)
 {
 	char *end = strchr(line, ']');

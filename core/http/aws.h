@@ -10,8 +10,8 @@
  * The profile is AWS_PROFILE or default; AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name other
  * files. All else (SSO, instance metadata, web identity) is what credential_process is for.
  *
- * Threads: any, but the environment is read by aws_look_around() and aws_place() only. aws_find() is for a process
- * that was forked: it is async-signal-safe.
+ * Threads: any, but the environment is read by aws_look_around() and aws_place() only. aws_find()
+ * is for a process that was forked: it is async-signal-safe.
  */
 #ifndef CARTON_HTTP_AWS_H
 #define CARTON_HTTP_AWS_H
@@ -57,10 +57,14 @@ void aws_look_around(struct aws_environment *ret);
 /* 0; -EINVAL, logged: the region is no such name. */
 int aws_place(const struct aws_environment *e, struct aws_place *ret);
 
-/* 20250131T235959Z, or with - and : (perhaps as %3A), in seconds since 1970; 0: it is no such time. */
+/*
+ * 20250131T235959Z, or with - and : (perhaps as %3A), in seconds since 1970; 0: it is no such time.
+ */
 int64_t aws_time(const char *text);
 
-/* What the files say for the profile: keys, and the command of credential_process. False: nothing. */
+/*
+ * What the files say for the profile: keys, and the command of credential_process. False: nothing.
+ */
 bool aws_file_keys(const struct aws_environment *e, struct aws_keys *ret);
 bool aws_file_command(const struct aws_environment *e, char *ret, size_t n);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes a gzip body of several members, one after the other (RFC 1952, 2.2), of which libcurl decodes
- * the first only. One thread at a time uses a decoder.
+ * Decodes a gzip body of several members, one after the other (RFC 1952, 2.2), of which libcurl
+ * decodes the first only. One thread at a time uses a decoder.
  */
 #ifndef CARTON_HTTP_GZIP_H
 #define CARTON_HTTP_GZIP_H
@@ -15,7 +15,10 @@ typedef int gunzip_put_fn(void *ctx, const void *data, size_t n);
 
 int gunzip_new(gunzip_put_fn *put, void *ctx, struct gunzip **ret);
 
-/* Decodes the next coded bytes. 0; -EBADMSG: not gzip, or more behind its last member; what `put` gives. */
+/*
+ * Decodes the next coded bytes. 0; -EBADMSG: not gzip, or more behind its last member; what `put`
+ * gives.
+ */
 int gunzip_feed(struct gunzip *g, const void *data, size_t n);
 
 /* All bytes were fed: 0, or -EBADMSG when they were cut off. */

@@ -11,7 +11,10 @@
 /* The last thing done to a stream on this thread. The owner sees `error` after all bytes. */
 static void stream_finish(struct http_stream *s, int error)
 {
-	/* libcurl keeps a connection of HTTP/2 when one of its streams ends early, also a silent one */
+	/*
+	 * libcurl keeps a connection of HTTP/2 when one of its streams ends early, also a silent
+	 * one
+	 */
 	if (error < 0 && s->easy)
 		curl_easy_setopt(s->easy, CURLOPT_FORBID_REUSE, 1L);
 	http_hop_end(s);

@@ -5,8 +5,8 @@
  * One network thread drives all transfers. The owner of a stream is told by a callback that
  * something is there (the response, bytes, the end) and takes it with calls that never wait. A
  * stream holds at most HTTP_STREAM_BUFFER decoded bytes: when its owner is slow, the transfer
- * pauses. Retries, other URLs, deadlines, hashes and the cache are the caller's (fetch/): this module
- * makes one attempt and reports exactly how it went.
+ * pauses. Retries, other URLs, deadlines, hashes and the cache are the caller's (fetch/): this
+ * module makes one attempt and reports exactly how it went.
  *
  * What is enforced here, whatever the caller asks for:
  *  - http and https only; https never redirects to http; at most HTTP_MAX_REDIRECTS redirects
@@ -25,8 +25,8 @@
  *  - TLS certificates are always verified.
  *  - At most one content coding is decoded; headers are bounded; bodies are not: the caller counts.
  *
- * URLs are logged without userinfo, query and fragment. Every failure but -ESHUTDOWN is logged here,
- * once.
+ * URLs are logged without userinfo, query and fragment. Every failure but -ESHUTDOWN is logged
+ * here, once.
  *
  * Threads: any thread may start and stop; one thread at a time uses a stream.
  */
@@ -65,8 +65,9 @@ struct http_options {
 };
 
 /*
- * Loads libcurl and what it may load itself when it resolves names and checks certificates. Before the process is
- * confined, which forbids that; nothing is kept that must be freed. 0; -ELIBACC, logged; -ENOMEM.
+ * Loads libcurl and what it may load itself when it resolves names and checks certificates. Before
+ * the process is confined, which forbids that; nothing is kept that must be freed. 0; -ELIBACC,
+ * logged; -ENOMEM.
  */
 int http_prepare(void);
 
@@ -112,7 +113,9 @@ struct http_request {
 	bool undecoded; /* the same, and do not decode one that is there all the same */
 	bool no_cache;	/* ask caches on the way to look again */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
-	/* set when a failure is logged; later ones go to the debug log. Until http_close(). Or NULL */
+	/*
+	 * set when a failure is logged; later ones go to the debug log. Until http_close(). Or NULL
+	 */
 	atomic_bool *logged_once;
 };
 
@@ -175,9 +178,10 @@ void http_skip(struct http_stream *stream, size_t n);
 void http_close(struct http_stream *stream);
 
 /*
- * Where redirects have led, so that the next request can begin there. Object stores and hubs redirect to URLs that are
- * good for a while: their query has a signature and a time. A request that begins at a redirect target obeys the rules of the
- * redirects that led there: the same addresses are allowed, and no credentials are sent to another origin. Constant.
+ * Where redirects have led, so that the next request can begin there. Object stores and hubs
+ * redirect to URLs that are good for a while: their query has a signature and a time. A request
+ * that begins at a redirect target obeys the rules of the redirects that led there: the same
+ * addresses are allowed, and no credentials are sent to another origin. Constant.
  */
 
 /* That of a stream that has been answered: a reference; NULL: no redirects, or ENOMEM. */
@@ -198,8 +202,8 @@ bool http_redirect_expired(const struct http_redirect *to);
 int http_status_errno(int status);
 
 /*
- * NULL when `url` is an absolute http, https or s3 URL that http_start_request() takes, or an hf URL that stands for
- * one (hf.h), else what is wrong.
+ * NULL when `url` is an absolute http, https or s3 URL that http_start_request() takes, or an hf
+ * URL that stands for one (hf.h), else what is wrong.
  */
 const char *http_url_fault(const char *url);
 
@@ -210,8 +214,9 @@ bool http_url_has_userinfo(const char *url);
 bool http_is_url(const char *text);
 
 /*
- * `url`, which may also be none or a template, without userinfo, query and fragment, cut to n - 1 bytes; for messages.
- * Of a text that cannot be divided for sure, no more than its scheme. Returns `ret`.
+ * `url`, which may also be none or a template, without userinfo, query and fragment, cut to n - 1
+ * bytes; for messages. Of a text that cannot be divided for sure, no more than its scheme. Returns
+ * `ret`.
  */
 char *http_url_redact(const char *url, char *ret, size_t n);
 
@@ -219,20 +224,21 @@ char *http_url_redact(const char *url, char *ret, size_t n);
 char *http_source_label(const char *source, char *ret, size_t n);
 
 /*
- * `url` as others may have it: without userinfo, fragment, signature and parameters that are called token, key,
- * password and the like. Other parameters stay: they say what is asked for. malloc'ed; NULL: out of memory, too long.
+ * `url` as others may have it: without userinfo, fragment, signature and parameters that are called
+ * token, key, password and the like. Other parameters stay: they say what is asked for. malloc'ed;
+ * NULL: out of memory, too long.
  */
 char *http_url_public(const char *url);
 
 /*
- * When a signed URL stops to be valid, in seconds since 1970 (X-Amz-Date and X-Amz-Expires, the same of
- * X-Goog, Expires, Azure's se); 0: it does not say.
+ * When a signed URL stops to be valid, in seconds since 1970 (X-Amz-Date and X-Amz-Expires, the
+ * same of X-Goog, Expires, Azure's se); 0: it does not say.
  */
 int64_t http_url_expiry(const char *url);
 
 /*
- * `url` without the parameters of known signatures, if it is signed so: a name for what it leads to. NULL: out of
- * memory.
+ * `url` without the parameters of known signatures, if it is signed so: a name for what it leads
+ * to. NULL: out of memory.
  */
 char *http_url_unsigned(const char *url);
 

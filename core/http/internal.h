@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of this folder. From the bottom up: redact.c, url.c, address.c and response.c read text;
- * stream.c is where owners of streams and the network thread meet: a stream's lock guards its bytes and its outcome,
- * http's lock guards the queue of actions for the network thread; secrets.c, hop.c and http.c run on that thread,
- * which drives libcurl. No other folder includes libcurl's headers.
+ * Shared by the files of this folder. From the bottom up: redact.c, url.c, address.c and response.c
+ * read text; stream.c is where owners of streams and the network thread meet: a stream's lock
+ * guards its bytes and its outcome, http's lock guards the queue of actions for the network thread;
+ * secrets.c, hop.c and http.c run on that thread, which drives libcurl. No other folder includes
+ * libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -78,7 +79,9 @@ struct http_stream {
 	void *ctx;
 
 	pthread_mutex_t lock;
-	/* guarded by lock; bytes between tail and head belong to the owner, the rest to the thread */
+	/*
+	 * guarded by lock; bytes between tail and head belong to the owner, the rest to the thread
+	 */
 	char *ring;
 	size_t ring_size, read_size; /* the other is libcurl's; both are counted in the budget */
 	uint64_t head, tail;
@@ -162,14 +165,16 @@ void http_secrets_finish(struct http *http);
 /* Adds what only the server may know that the stream asks. 0 or -ENOMEM. */
 int http_secrets_set(struct http_stream *stream);
 
-/* The server has refused them (401 or 403). True: there are others now, so it may be asked again. */
+/*
+ * The server has refused them (401 or 403). True: there are others now, so it may be asked again.
+ */
 bool http_secrets_refused(struct http_stream *stream);
 
 /* ---- hop.c ---- */
 
 /*
- * One request for s->target. begin returns 0, or -errno with the reason in `ret_why` (NULL: a refused
- * address, see `refused`). end may be called at any time.
+ * One request for s->target. begin returns 0, or -errno with the reason in `ret_why` (NULL: a
+ * refused address, see `refused`). end may be called at any time.
  */
 int http_hop_begin(struct http_stream *stream, const char **ret_why);
 void http_hop_end(struct http_stream *stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules for HTTP: URLs, origins, addresses, proxies, the user's headers. Decisions only, no transfer.
- * Private to this folder and its tests. Any thread; nothing here has state.
+ * Rules for HTTP: URLs, origins, addresses, proxies, the user's headers. Decisions only, no
+ * transfer. Private to this folder and its tests. Any thread; nothing here has state.
  */
 #ifndef CARTON_HTTP_POLICY_H
 #define CARTON_HTTP_POLICY_H
@@ -11,8 +11,8 @@
 struct sockaddr_storage;
 
 /*
- * Where the parts of SCHEME://[USERINFO@]HOST[:PORT][PATH][?QUERY][#FRAGMENT] begin, or of the scheme: how long it is.
- * The host is as long as [host, path), port included.
+ * Where the parts of SCHEME://[USERINFO@]HOST[:PORT][PATH][?QUERY][#FRAGMENT] begin, or of the
+ * scheme: how long it is. The host is as long as [host, path), port included.
  */
 struct http_url_parts {
 	size_t scheme, userinfo, host, path, query;

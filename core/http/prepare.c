@@ -15,7 +15,9 @@ static bool is_built_in(const char *service)
 	return strcmp(service, "files") == 0 || strcmp(service, "dns") == 0;
 }
 
-/* The modules of a line such as `hosts: files mymachines [NOTFOUND=return] dns`, after its colon. */
+/*
+ * The modules of a line such as `hosts: files mymachines [NOTFOUND=return] dns`, after its colon.
+ */
 static void load_services(char *line)
 {
 	char file[MAX_SERVICE + 16], *rest;
@@ -32,8 +34,8 @@ static void load_services(char *line)
 }
 
 /*
- * Those that find hosts, and the home directory with .netrc. A module that is not loaded now counts as unavailable, and
- * the next one in the line is asked.
+ * Those that find hosts, and the home directory with .netrc. A module that is not loaded now counts
+ * as unavailable, and the next one in the line is asked.
  */
 static void load_name_services(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of a URL is a secret: its userinfo, and the parameters of its query that sign or permit a request. All text
- * that is shown, and what is given to others, comes from here.
+ * What of a URL is a secret: its userinfo, and the parameters of its query that sign or permit a
+ * request. All text that is shown, and what is given to others, comes from here.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -20,8 +20,9 @@ static const char *const schemes[] = { "https", "http", "s3", "hf" };
 /* ---- form ---- */
 
 /*
- * A name, an address or one in brackets, and perhaps a port. Bytes above ASCII are those of a name, but those of
- * fullwidth forms (which begin with EF), which IDNA makes : / and @ of. Braces are those of templates.
+ * A name, an address or one in brackets, and perhaps a port. Bytes above ASCII are those of a name,
+ * but those of fullwidth forms (which begin with EF), which IDNA makes : / and @ of. Braces are
+ * those of templates.
  */
 static bool is_host(const char *text, size_t n, bool port_allowed)
 {
@@ -73,7 +74,10 @@ bool http_url_split(const char *url, struct http_url_parts *ret)
 	return true;
 }
 
-/* The scheme of ours that a text begins with, also in a way that no URL is written: http:host, " HTTP:". Or NULL. */
+/*
+ * The scheme of ours that a text begins with, also in a way that no URL is written: http:host, "
+ * HTTP:". Or NULL.
+ */
 static const char *own_scheme(const char *text)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
@@ -113,7 +117,10 @@ static size_t any_scheme(const char *text)
 
 /* ---- parameters ---- */
 
-/* Parameters of signatures. `with`: such a name means something else where that one is not in the query. */
+/*
+ * Parameters of signatures. `with`: such a name means something else where that one is not in the
+ * query.
+ */
 static const struct {
 	const char *name, *with;
 } signatures[] = {
@@ -148,7 +155,9 @@ static const struct {
 	{ "skv", "sig" },
 };
 
-/* Words of a parameter's name whose value nobody else may have; with *, also at the end of a word. */
+/*
+ * Words of a parameter's name whose value nobody else may have; with *, also at the end of a word.
+ */
 static const char *const secret_words[] = {
 	"*token",	"*secret",   "*password", "*passwd",   "*signature", "*credential",
 	"*credentials", "*apikey",   "*session",  "sessionid", "*cookie",    "authorization",
@@ -169,7 +178,10 @@ static bool is_word(const char *word, size_t n)
 	return false;
 }
 
-/* access_token, X-Api-Key, accessToken, auth[key], TOKEN; not monkey, author. `humps`: a capital begins a word. */
+/*
+ * access_token, X-Api-Key, accessToken, auth[key], TOKEN; not monkey, author. `humps`: a capital
+ * begins a word.
+ */
 static bool has_secret_word(const char *name, size_t n, bool humps)
 {
 	size_t start = 0;
@@ -260,8 +272,8 @@ static bool is_signature(const char *url, const char *name, size_t n)
 }
 
 /*
- * May nobody else have this parameter? Also one in the value, behind ; or ? or in a URL with userinfo: not all readers
- * divide a query alike.
+ * May nobody else have this parameter? Also one in the value, behind ; or ? or in a URL with
+ * userinfo: not all readers divide a query alike.
  */
 static bool is_secret(const char *url, const char *text, size_t n)
 {

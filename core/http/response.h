@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parses the headers of one response, line by line: hostile text in, checked numbers out. Private to
- * this folder and its tests. Used by one thread at a time.
+ * Parses the headers of one response, line by line: hostile text in, checked numbers out. Private
+ * to this folder and its tests. Used by one thread at a time.
  */
 #ifndef CARTON_HTTP_RESPONSE_H
 #define CARTON_HTTP_RESPONSE_H

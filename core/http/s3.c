@@ -130,8 +130,8 @@ static void drop_terminal(void)
 }
 
 /*
- * Looks for keys whenever it is asked to. The program may have had other threads when it was forked, so nothing here
- * allocates, logs or takes a lock.
+ * Looks for keys whenever it is asked to. The program may have had other threads when it was
+ * forked, so nothing here allocates, logs or takes a lock.
  */
 _Noreturn static void process(struct s3 *s, int fd, int parent_end)
 {

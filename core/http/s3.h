@@ -2,8 +2,8 @@
 /*
  * s3://BUCKET/KEY: requests to an object store, signed by libcurl (AWS_SIGV4).
  *
- * The keys are loaded by a process that is forked before this one is confined: it may read ~/.aws and
- * run credential_process whenever keys are about to expire or were refused. It ends with us.
+ * The keys are loaded by a process that is forked before this one is confined: it may read ~/.aws
+ * and run credential_process whenever keys are about to expire or were refused. It ends with us.
  *
  * Threads: one at a time.
  */

@@ -143,7 +143,10 @@ void http_headers_free(char **headers)
 
 /* ---- the header file ---- */
 
-/* In a directory that this process may not search another one may still open the file for it (fs/process/opener.h). */
+/*
+ * In a directory that this process may not search another one may still open the file for it
+ * (fs/process/opener.h).
+ */
 static int look(const char *path, struct stat *ret)
 {
 	int fd, r;
@@ -185,7 +188,9 @@ void http_secrets_finish(struct http *http)
 	free(http->header_file);
 }
 
-/* Loads it again if it has changed: true. One that cannot be used is logged, and the old one stays. */
+/*
+ * Loads it again if it has changed: true. One that cannot be used is logged, and the old one stays.
+ */
 static bool refresh(struct http *http, bool now)
 {
 	int64_t time = now_ms();

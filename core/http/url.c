@@ -88,7 +88,10 @@ static int target_host(CURLU *u, struct http_target *ret)
 	return r;
 }
 
-/* The zone of an address may have bytes that no host has. A percent sign elsewhere is not read again. */
+/*
+ * The zone of an address may have bytes that no host has. A percent sign elsewhere is not read
+ * again.
+ */
 static bool host_ok(const char *host)
 {
 	const char *zone = strchr(host, ':') ? strchr(host, '%') : NULL;
@@ -137,8 +140,8 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 }
 
 /*
- * Where a redirect leads is kept, and given to libcurl again, which must read the same host: one that a URL of ours has
- * not, or a number that libcurl has only now decoded, is refused.
+ * Where a redirect leads is kept, and given to libcurl again, which must read the same host: one
+ * that a URL of ours has not, or a number that libcurl has only now decoded, is refused.
  */
 static int target_read_again(const struct http_target *t)
 {
@@ -158,8 +161,8 @@ static int target_read_again(const struct http_target *t)
 }
 
 /*
- * A host of other letters is another name when libcurl connects (IDNA), which may be an address or localhost: it is
- * replaced by that name.
+ * A host of other letters is another name when libcurl connects (IDNA), which may be an address or
+ * localhost: it is replaced by that name.
  */
 static int target_ascii(CURLU *u, const char **ret_why)
 {

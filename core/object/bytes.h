@@ -36,9 +36,9 @@ int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const str
 		     const char *name);
 
 /*
- * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags (or the
- * chunk index) or was cut off; -ENOMEM; -EIO; -EINPROGRESS: a chunk has to be fetched, by chunked_fetch(). With
- * `nowait`, -EAGAIN when it is not in memory or not yet verified.
+ * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags (or
+ * the chunk index) or was cut off; -ENOMEM; -EIO; -EINPROGRESS: a chunk has to be fetched, by
+ * chunked_fetch(). With `nowait`, -EAGAIN when it is not in memory or not yet verified.
  */
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
 	       size_t n, uint64_t off, bool nowait);

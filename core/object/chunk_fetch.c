@@ -110,7 +110,10 @@ static void note_bad(struct chunk_fetch *f, const char *url)
 			   from, to);
 }
 
-/* A check() of a fetch: all chunks are in the file. Those that are right are kept, whatever the others are. */
+/*
+ * A check() of a fetch: all chunks are in the file. Those that are right are kept, whatever the
+ * others are.
+ */
 static int check(void *ctx, const char *url)
 {
 	struct chunk_fetch *f = ctx;
@@ -203,7 +206,10 @@ static int keep_bad(struct chunk_fetch *f)
 	return dest_place(p->bytes.source->fd, chunk_fetch_off(f), chunk_fetch_bytes(f), &f->dest);
 }
 
-/* After wrong bytes, or an answer that cannot be decoded, the other place of the carton is asked, if it has one. */
+/*
+ * After wrong bytes, or an answer that cannot be decoded, the other place of the carton is asked,
+ * if it has one.
+ */
 static void chunks_done(void *ctx, int result, struct ingested *in)
 {
 	struct chunk_fetch *f = ctx;

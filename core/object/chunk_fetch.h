@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fetches chunks of an object into its file, from the first place that has the right bytes: mirrors by hash, then the
- * URLs of LINKS, or the carton, also at its other place. What is right of them is kept, whatever the rest is.
+ * Fetches chunks of an object into its file, from the first place that has the right bytes: mirrors
+ * by hash, then the URLs of LINKS, or the carton, also at its other place. What is right of them is
+ * kept, whatever the rest is.
  *
  * Threads: a fetch belongs to its starter until it is started, then to one thread at a time.
  */
@@ -21,8 +22,8 @@ struct making;
 struct url_state;
 
 /*
- * Where the chunks of an object are. Embedded in their owner, and outlives the fetches. A URL that gave other bytes is
- * not asked again, nor are the mirrors that were asked in vain.
+ * Where the chunks of an object are. Embedded in their owner, and outlives the fetches. A URL that
+ * gave other bytes is not asked again, nor are the mirrors that were asked in vain.
  */
 struct chunk_places {
 	/* constant; one of `entry` and `link` is NULL */
@@ -47,18 +48,23 @@ struct chunk_places {
 /* Embedded in what starts it. */
 struct chunk_fetch {
 	/*
-	 * Chunks [first, end), which the starter has claimed; changed with the lock. When only one is still wanted, the
-	 * fetch releases the others; those that are left are released by the starter, after the end.
+	 * Chunks [first, end), which the starter has claimed; changed with the lock. When only one
+	 * is still wanted, the fetch releases the others; those that are left are released by the
+	 * starter, after the end.
 	 */
 	uint64_t first, end;
 	struct chunk_places *places;
 	struct cancel *cancel;
 	struct making *making; /* whose progress it is */
-	/* All chunks of the object have been verified. 0, or -errno, with which the fetch fails. Any thread. */
+	/*
+	 * All chunks of the object have been verified. 0, or -errno, with which the fetch fails.
+	 * Any thread.
+	 */
 	int (*complete)(struct chunk_fetch *f);
 	/*
-	 * The end, on any thread. 0: the chunks that are left are verified; -EBADMSG: no place has the right bytes;
-	 * -EOPNOTSUPP: none has ranges; -ENETUNREACH: offline; -ECANCELED, -ESHUTDOWN; or what the network says.
+	 * The end, on any thread. 0: the chunks that are left are verified; -EBADMSG: no place has
+	 * the right bytes; -EOPNOTSUPP: none has ranges; -ENETUNREACH: offline; -ECANCELED,
+	 * -ESHUTDOWN; or what the network says.
 	 */
 	void (*done)(struct chunk_fetch *f, int result);
 

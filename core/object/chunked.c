@@ -235,7 +235,10 @@ static void copy_excerpt(const struct excerpt *x, const char *data, size_t n, si
 		memcpy(x->to + (from - x->off), data + (from - at), end - from);
 }
 
-/* Reads chunk `i` by and by, as it may be of 16 MiB: hashes and tags just these bytes, and copies of them. */
+/*
+ * Reads chunk `i` by and by, as it may be of 16 MiB: hashes and tags just these bytes, and copies
+ * of them.
+ */
 static int read_chunk(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 		      const struct excerpt *x, struct ingested *ret)
 {
@@ -261,8 +264,8 @@ static int read_chunk(struct chunked *c, const struct chunked_bytes *b, uint64_t
 }
 
 /*
- * 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and nobody fetches the rest; or
- * why that is not known. Its lock is held: its tags count once it is verified.
+ * 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and nobody
+ * fetches the rest; or why that is not known. Its lock is held: its tags count once it is verified.
  */
 static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 		   const struct excerpt *x)
@@ -305,7 +308,10 @@ bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uin
 	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(c, i);
 }
 
-/* Reads chunk `i` and verifies it. 1: it was the last one; -EINPROGRESS: it has to be fetched. Lock held. */
+/*
+ * Reads chunk `i` and verifies it. 1: it was the last one; -EINPROGRESS: it has to be fetched. Lock
+ * held.
+ */
 static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 		  const struct excerpt *x)
 {

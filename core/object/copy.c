@@ -66,7 +66,10 @@ static int from_cache(struct copy *c)
 	return r == -EBADMSG ? -ENOENT : r;
 }
 
-/* What a directory of the user's mirrors has: read in place. Another's cache, so nothing is dropped. */
+/*
+ * What a directory of the user's mirrors has: read in place. Another's cache, so nothing is
+ * dropped.
+ */
 static int from_mirror(struct copy *c)
 {
 	struct object *o = c->making->object;
@@ -119,8 +122,8 @@ static int without_cache(struct copy *c, int error)
 }
 
 /*
- * 0 with a destination, or with bytes that were there already. -EAGAIN: another process is filling it;
- * -ENOSPC: not in this cache.
+ * 0 with a destination, or with bytes that were there already. -EAGAIN: another process is filling
+ * it; -ENOSPC: not in this cache.
  */
 static int open_cache(struct copy *c)
 {
@@ -185,7 +188,9 @@ static void first_place(struct copy *c)
 	c->place = c->cached && store_of(c)->options.cache ? COPY_CACHE : COPY_FILE;
 }
 
-/* Where to go when there is no room: copies that nobody reads give way to what somebody waits for. */
+/*
+ * Where to go when there is no room: copies that nobody reads give way to what somebody waits for.
+ */
 static bool next_place(struct copy *c)
 {
 	bool *dropped = c->place == COPY_CACHE ? &c->dropped_idle : &c->again;

@@ -8,7 +8,10 @@
 
 #define BLOCK MIB
 #define BLOCKS 4 /* in one step */
-/* after a step during which somebody read, so many times as long: readers keep four fifths of a core and of the disk */
+/*
+ * after a step during which somebody read, so many times as long: readers keep four fifths of a
+ * core and of the disk
+ */
 #define PAUSE 4
 #define MIN_PAUSE_MS 20
 #define AT_ONCE 2

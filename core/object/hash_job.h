@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hashes a file in the background, in short steps that give way to readers: for objects whose bytes are
- * verified chunk by chunk until then. A few files at a time, whoever else is waiting.
+ * Hashes a file in the background, in short steps that give way to readers: for objects whose bytes
+ * are verified chunk by chunk until then. A few files at a time, whoever else is waiting.
  */
 #ifndef CARTON_OBJECT_HASH_JOB_H
 #define CARTON_OBJECT_HASH_JOB_H
@@ -14,14 +14,20 @@
 struct budget;
 struct hash_job;
 
-/* Those that wait for their turn: each that runs reads a file of its own from its start. All zero: empty. */
+/*
+ * Those that wait for their turn: each that runs reads a file of its own from its start. All zero:
+ * empty.
+ */
 struct hash_job_queue {
 	pthread_mutex_t lock; /* guards what follows */
 	unsigned running;
 	struct hash_job *first, *last;
 };
 
-/* Called once, on a worker. `in` (NULL on failure): its tags are the callee's. -ECANCELED: it was stopped. */
+/*
+ * Called once, on a worker. `in` (NULL on failure): its tags are the callee's. -ECANCELED: it was
+ * stopped.
+ */
 typedef void whole_done_fn(void *ctx, int result, struct ingested *in);
 
 struct hash_job_options {

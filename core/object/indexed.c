@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a large object that the chunk index lists: they are there at once, and verified as they are read. */
+/*
+ * Bytes of a large object that the chunk index lists: they are there at once, and verified as they
+ * are read.
+ */
 #include <unistd.h>
 
 #include "archive/container.h"

@@ -89,7 +89,8 @@ void making_submit(struct making *m);
 /* ---- hashed.c ---- */
 
 /*
- * What hashes the `size` bytes at `at`, all of the object, in the background: hash_job_start() begins. As hash_job_new().
+ * What hashes the `size` bytes at `at`, all of the object, in the background: hash_job_start()
+ * begins. As hash_job_new().
  */
 int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
 			struct hash_job **ret);
@@ -97,7 +98,10 @@ int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
 /* All chunks of it are there, and pinned: hashes them in the background. */
 void object_complete(struct object *o);
 
-/* Its chunks cannot be had, or its hash: whoever opens it once it was closed has to wait for all of it. */
+/*
+ * Its chunks cannot be had, or its hash: whoever opens it once it was closed has to wait for all of
+ * it.
+ */
 void object_distrust(struct object *o);
 
 /* ---- keep.c. The first five are called with the lock held ---- */
@@ -108,7 +112,10 @@ void keep_add(struct object_store *s, struct object *o);
 /* Gives the object verified bytes. */
 void keep_attach(struct object *o, const struct bytes *bytes);
 
-/* Drops idle copies while there are too many, or too many files are open. Releases the lock meanwhile. */
+/*
+ * Drops idle copies while there are too many, or too many files are open. Releases the lock
+ * meanwhile.
+ */
 void keep_limit(struct object_store *s);
 
 /* Takes the object's bytes away from it; the caller frees them without the lock. */
@@ -133,12 +140,16 @@ void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 void seal_drop(const struct object *o);
 
 /*
- * Leaves a note that the whole is another file than the chunk index says, for later mounts, which open it at once
- * otherwise: wherever the bytes come from, the index's word is not enough. Best effort.
+ * Leaves a note that the whole is another file than the chunk index says, for later mounts, which
+ * open it at once otherwise: wherever the bytes come from, the index's word is not enough. Best
+ * effort.
  */
 void doubt_keep(struct object *o);
 
-/* Is there such a note? Then all of it is hashed first. It makes things stricter only, so it need not be true. */
+/*
+ * Is there such a note? Then all of it is hashed first. It makes things stricter only, so it need
+ * not be true.
+ */
 bool doubt_find(struct object *o);
 
 /* All of it was hashed, and is right: the note goes. */
@@ -177,14 +188,17 @@ int store_add_derived(struct object_store *s, const char *name, uint64_t size, s
 struct dest;
 
 /*
- * A verified copy of what cannot be read in place: in the cache, for everyone; else, where there is no
- * cache or it has no room, in an unnamed file; else, when the disks are full, a small one in memory.
- * Embedded in what fills it.
+ * A verified copy of what cannot be read in place: in the cache, for everyone; else, where there is
+ * no cache or it has no room, in an unnamed file; else, when the disks are full, a small one in
+ * memory. Embedded in what fills it.
  */
 struct copy {
 	struct making *making;
 	bool cached; /* may be put into the cache: the bytes are verified */
-	/* Writes the bytes to the destination, verifies them, and calls copy_filled(), now or later. */
+	/*
+	 * Writes the bytes to the destination, verifies them, and calls copy_filled(), now or
+	 * later.
+	 */
 	void (*fill)(struct copy *c, struct dest *dest);
 	/* Called once at the end, on any thread. 0: the making has the bytes. */
 	void (*done)(struct copy *c, int result);
@@ -207,7 +221,9 @@ void copy_start(struct copy *c);
 /* The destination has all bytes, and they are right (0, with their size and tags); or why not. */
 void copy_filled(struct copy *c, int result, struct ingested *in);
 
-/* Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not. */
+/*
+ * Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not.
+ */
 struct stream;
 int making_verify(struct making *m, struct stream *in, struct ingested *ret);
 
@@ -216,18 +232,27 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret);
 struct partial_options;
 
 /*
- * What the index says of an object of `size` bytes (or OBJECT_NO_SIZE); NULL: it is to be hashed first, since there is
- * nothing, or a read has failed.
+ * What the index says of an object of `size` bytes (or OBJECT_NO_SIZE); NULL: it is to be hashed
+ * first, since there is nothing, or a read has failed.
  */
 const struct chunks_file *indexed_find(const struct object *o, uint64_t size);
 
-/* An earlier mount has found another file there: begins anew, to hash all of it on the lane for that. False: not so. */
+/*
+ * An earlier mount has found another file there: begins anew, to hash all of it on the lane for
+ * that. False: not so.
+ */
 bool indexed_is_doubted(struct making *m);
 
-/* The making's bytes are all there, and verified as they are read. 0, -ENOMEM, or -EFBIG over the budget. */
+/*
+ * The making's bytes are all there, and verified as they are read. 0, -ENOMEM, or -EFBIG over the
+ * budget.
+ */
 int indexed_use(struct making *m, const struct chunks_file *f);
 
-/* The same for what is fetched: those of a copy in the cache, or as they are read. 0 or -errno, without bytes. */
+/*
+ * The same for what is fetched: those of a copy in the cache, or as they are read. 0 or -errno,
+ * without bytes.
+ */
 int indexed_fetch(struct making *m, const struct partial_options *options);
 
 /* ---- maker_remote.c ---- */

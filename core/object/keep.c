@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long verified copies are kept: those that nobody has pinned are dropped, oldest first, when they
- * take too much memory or too many descriptors. And what is kept for later mounts: seals, and notes of what failed. An
- * object without its bytes at hand has no use for a seal: both are found, or neither.
+ * How long verified copies are kept: those that nobody has pinned are dropped, oldest first, when
+ * they take too much memory or too many descriptors. And what is kept for later mounts: seals, and
+ * notes of what failed. An object without its bytes at hand has no use for a seal: both are found,
+ * or neither.
  */
 #include "base/util.h"
 #include "cache/cache.h"
@@ -74,7 +75,10 @@ static bool drop(struct object_store *s, struct object *o)
 	return file;
 }
 
-/* The oldest idle copy that takes memory, or NULL. Few of the others stand before it: they are files. */
+/*
+ * The oldest idle copy that takes memory, or NULL. Few of the others stand before it: they are
+ * files.
+ */
 static struct object *oldest_in_memory(const struct object_store *s)
 {
 	struct object *o = s->oldest;
@@ -194,7 +198,10 @@ void seal_drop(const struct object *o)
 
 #define DOUBT "other bytes than its chunks"
 
-/* The name of the note: under the hash, and that of the index whose word was wrong. False: there is no place for it. */
+/*
+ * The name of the note: under the hash, and that of the index whose word was wrong. False: there is
+ * no place for it.
+ */
 static bool doubt_key(const struct object *o, uint8_t ret_key[SHA256_SIZE])
 {
 	const struct object_store *s = o->store;

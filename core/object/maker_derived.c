@@ -65,7 +65,10 @@ int making_need(struct making *m, struct object *o)
 	r = object_get(o, NULL);
 	if (r != -EAGAIN)
 		return r;
-	/* The wait begins when the derive function has returned: it may hold locks and has to clean up. */
+	/*
+	 * The wait begins when the derive function has returned: it may hold locks and has to clean
+	 * up.
+	 */
 	d->needed = o;
 	return -EINPROGRESS;
 }

@@ -74,7 +74,10 @@ static int in_place(struct making *m, const struct entry *e)
 		return r;
 	/* with verify=off, nothing is read before a reader asks for it */
 	if (o->store->options.verify) {
-		/* the mount's page cache gets the bytes, so the carton's pages are dropped, unless they were there before */
+		/*
+		 * the mount's page cache gets the bytes, so the carton's pages are dropped, unless
+		 * they were there before
+		 */
 		if (m->observer && !source_is_cached(source, off, o->size)) {
 			m->behind = source;
 			m->behind_off = off;
@@ -96,8 +99,8 @@ static int in_place(struct making *m, const struct entry *e)
 /* ---- chunk by chunk ---- */
 
 /*
- * What the index says of an object that can be read in place, or of which parts can be fetched; NULL: to be hashed
- * first.
+ * What the index says of an object that can be read in place, or of which parts can be fetched;
+ * NULL: to be hashed first.
  */
 static const struct chunks_file *in_index(const struct object *o)
 {
@@ -109,7 +112,10 @@ static const struct chunks_file *in_index(const struct object *o)
 	return indexed_find(o, o->size);
 }
 
-/* Takes the first place unhashed, as with a seal: after a bad chunk, the next open hashes all places. */
+/*
+ * Takes the first place unhashed, as with a seal: after a bad chunk, the next open hashes all
+ * places.
+ */
 static int by_chunks(struct making *m, const struct chunks_file *f)
 {
 	struct object *o = m->object;
@@ -134,7 +140,10 @@ static int by_chunks(struct making *m, const struct chunks_file *f)
 	return r;
 }
 
-/* Takes the first place unhashed: if it has other bytes, reads fail, and the next open hashes all places. */
+/*
+ * Takes the first place unhashed: if it has other bytes, reads fail, and the next open hashes all
+ * places.
+ */
 static bool entry_by_seal(struct making *m)
 {
 	const struct object *o = m->object;
@@ -190,7 +199,10 @@ static int into_memory(struct making *m, const struct entry *e)
 	return 0;
 }
 
-/* Decodes into `memory` and hashes. False: the stored bytes are not in the page cache, or are wrong. */
+/*
+ * Decodes into `memory` and hashes. False: the stored bytes are not in the page cache, or are
+ * wrong.
+ */
 static bool decode_now(const struct object *o, const struct entry *e, char *memory)
 {
 	char buf[QUICK_OBJECT];

@@ -137,7 +137,10 @@ static void get_all(struct making *m)
 		copy_start(&lc->copy);
 }
 
-/* Without ranges, or with other bytes than the index says, all of it is fetched, and has to have the hash. */
+/*
+ * Without ranges, or with other bytes than the index says, all of it is fetched, and has to have
+ * the hash.
+ */
 static void probed(struct making *m, int result)
 {
 	if (result < 0)
@@ -198,8 +201,8 @@ static int ask_size(struct link_copy *lc)
 }
 
 /*
- * The size of a copy in the cache. A damaged one must not tell its size: a large one has to be sealed, unless nobody
- * else can be asked. 0; 1: it is small, and has to be hashed; -ENOENT.
+ * The size of a copy in the cache. A damaged one must not tell its size: a large one has to be
+ * sealed, unless nobody else can be asked. 0; 1: it is small, and has to be hashed; -ENOENT.
  */
 static int size_in_cache(struct making *m)
 {

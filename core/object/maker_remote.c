@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of entries of a remote carton. Nothing here waits: a large Stored entry is fetched into its
- * destination, and can be resumed; any other is fetched as it is into a scratch destination first, and
- * decoded from there, as a local one.
+ * Copies of entries of a remote carton. Nothing here waits: a large Stored entry is fetched into
+ * its destination, and can be resumed; any other is fetched as it is into a scratch destination
+ * first, and decoded from there, as a local one.
  */
 #include <stdlib.h>
 
@@ -42,7 +42,10 @@ bool copy_is_direct(const struct entry *e)
 
 static void fetch_entry(struct remote_copy *rc);
 
-/* The end; `in` may be NULL on failure. Wrong bytes of a mirror are asked for once more at the source URL. */
+/*
+ * The end; `in` may be NULL on failure. Wrong bytes of a mirror are asked for once more at the
+ * source URL.
+ */
 static void remote_over(struct remote_copy *rc, int r, struct ingested *in)
 {
 	struct ingested none = { 0 };
@@ -253,7 +256,9 @@ static void mirror_done(void *ctx, int result, struct ingested *in)
 {
 	struct remote_copy *rc = ctx;
 
-	/* the carton lies about one of them; a read by its size would give a part as if it were all */
+	/*
+	 * the carton lies about one of them; a read by its size would give a part as if it were all
+	 */
 	if (result == 0 && in->size != rc->entry->size) {
 		free(in->tags);
 		result = -EBADMSG;

@@ -28,8 +28,8 @@ bool object_progress(struct object *o, struct object_progress *ret)
 }
 
 /*
- * Gets the bytes of a small object in this thread, without the lock, which is held before and after. Another
- * thread may get them too: the first one's are kept.
+ * Gets the bytes of a small object in this thread, without the lock, which is held before and
+ * after. Another thread may get them too: the first one's are kept.
  */
 static void get_now(struct object *o)
 {

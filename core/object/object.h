@@ -10,14 +10,15 @@
  *	in memory	what is small, as long as all of it together stays within a budget
  *
  * Bytes kept in a file can change after they were hashed. So the hash pass leaves a secret tag for
- * each block (digest.h), and every read is checked against it before it is given to anyone. The tags of
- * a large object are sealed in the cache (cache.h): a later mount uses them, and does not hash it again.
+ * each block (digest.h), and every read is checked against it before it is given to anyone. The
+ * tags of a large object are sealed in the cache (cache.h): a later mount uses them, and does not
+ * hash it again.
  *
  * An object with the wrong hash is corrupt, and stays so. Any other failure (disk full, no memory,
  * network) is only that attempt's: the next object_get() tries again.
  *
- * Where the carton has a chunk index (chunks.h), a large entry is not hashed at first: each chunk is verified
- * when it is first read, and the whole is hashed in the background.
+ * Where the carton has a chunk index (chunks.h), a large entry is not hashed at first: each chunk
+ * is verified when it is first read, and the whole is hashed in the background.
  *
  * This module does not know where in the tree an object stands, nor what MANIFEST is.
  */
@@ -59,7 +60,10 @@ struct object_options {
 	 * told of all. Any thread. */
 	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
 	void *ctx;
-	/* All of an object has another hash than its chunks, which were read; or NULL. May wait for reads. */
+	/*
+	 * All of an object has another hash than its chunks, which were read; or NULL. May wait for
+	 * reads.
+	 */
 	void (*damaged)(void *ctx, const struct object *o);
 	struct budget *budget; /* likewise; for copies in memory; NULL: none */
 	bool verify;	       /* false: nothing is hashed, nothing checked (-o verify=off) */
@@ -76,8 +80,9 @@ extern const size_t object_cost;
 int object_store_new(const struct object_options *options, struct object_store **ret);
 
 /*
- * From now on what `chunks` lists is verified chunk by chunk, and has the size there. `index` is the object that it was made
- * from, which is pinned as long as the store exists; both outlive it. Before other threads use the store.
+ * From now on what `chunks` lists is verified chunk by chunk, and has the size there. `index` is
+ * the object that it was made from, which is pinned as long as the store exists; both outlive it.
+ * Before other threads use the store.
  */
 void object_use_chunks(struct object_store *s, struct chunks *chunks, struct object *index);
 
@@ -154,9 +159,9 @@ struct object_progress {
 bool object_progress(struct object *o, struct object_progress *ret);
 
 /*
- * A waiter. Belongs to the caller, who sets `done`; the rest is private. What needs a server ends with
- * -ETIMEDOUT for a waiter once `timeout_ms` has passed since it came, whoever else waits; bytes move
- * that on, as long as at least 1 KiB/s comes, for those who wait for bytes.
+ * A waiter. Belongs to the caller, who sets `done`; the rest is private. What needs a server ends
+ * with -ETIMEDOUT for a waiter once `timeout_ms` has passed since it came, whoever else waits;
+ * bytes move that on, as long as at least 1 KiB/s comes, for those who wait for bytes.
  */
 struct object_wait {
 	/* the object is pinned (0), or why not; called once, on a worker's thread */
@@ -194,9 +199,10 @@ bool object_wait_cancel(struct object_wait *wait);
 int object_get_wait(struct object *o);
 
 /*
- * Has what of [off, off+n) of a pinned object is not here fetched, from its start, at least a chunk. 0: nothing is
- * missing; -EINPROGRESS: `wait` gets 0 once there is more, or why not; -ENOTCONN, -ENOMEM; -EFBIG as object_read().
- * Whoever reads a part that is there by now need not mind the failure of the rest.
+ * Has what of [off, off+n) of a pinned object is not here fetched, from its start, at least a
+ * chunk. 0: nothing is missing; -EINPROGRESS: `wait` gets 0 once there is more, or why not;
+ * -ENOTCONN, -ENOMEM; -EFBIG as object_read(). Whoever reads a part that is there by now need not
+ * mind the failure of the rest.
  */
 int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *wait);
 
@@ -208,14 +214,16 @@ void object_put(struct object *o);
 
 /*
  * Copies bytes [off, off+n), which lie within the size, of a pinned object. 0; -EBADMSG (logged
- * once) when they are no longer those that were verified, or a chunk is bad; -EIO, -ENOMEM; -EFBIG (likewise) when
- * what checks a chunk would be over the budget; -EINPROGRESS when they have to be fetched first. With `nowait`, -EAGAIN when they are not in memory now, or not verified.
+ * once) when they are no longer those that were verified, or a chunk is bad; -EIO, -ENOMEM; -EFBIG
+ * (likewise) when what checks a chunk would be over the budget; -EINPROGRESS when they have to be
+ * fetched first. With `nowait`, -EAGAIN when they are not in memory now, or not verified.
  */
 int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait);
 
 /*
- * The file of a pinned object whose bytes are all of it, if they are a copy of ours that was hashed whole
- * since the store was made: its descriptor, the object's, while it is pinned. -ENODATA: not so.
+ * The file of a pinned object whose bytes are all of it, if they are a copy of ours that was hashed
+ * whole since the store was made: its descriptor, the object's, while it is pinned. -ENODATA: not
+ * so.
  */
 int object_copy_fd(struct object *o);
 
@@ -223,8 +231,9 @@ int object_copy_fd(struct object *o);
 int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off);
 
 /*
- * Hashes all of a pinned object of which only chunks are verified: for who makes something of it that would stay
- * when the whole turns out to be another file. 0; -EBADMSG; -ECANCELED; or as object_read_wait().
+ * Hashes all of a pinned object of which only chunks are verified: for who makes something of it
+ * that would stay when the whole turns out to be another file. 0; -EBADMSG; -ECANCELED; or as
+ * object_read_wait().
  */
 int object_hash_all(struct object *o, const struct cancel *cancel);
 

@@ -11,7 +11,10 @@
 /* readahead: at most this share of what was read in order, and at most so many bytes */
 #define AHEAD_SHARE 8
 #define AHEAD_MAX (8 * MIB)
-/* the kernel repeats a page at once whose readahead failed: it gets the same answer, without another wait */
+/*
+ * the kernel repeats a page at once whose readahead failed: it gets the same answer, without
+ * another wait
+ */
 #define REPEAT_MS 500
 
 struct partial {
@@ -51,8 +54,8 @@ static struct flight *in_flight(const struct partial *p, uint64_t i)
 }
 
 /*
- * Chunk `i`, and what follows and is not there: up to `end`, which somebody waits for, and more for who reads in
- * order. Claims them. Lock held.
+ * Chunk `i`, and what follows and is not there: up to `end`, which somebody waits for, and more for
+ * who reads in order. Claims them. Lock held.
  */
 static void plan(struct flight *f, uint64_t i, uint64_t end)
 {
@@ -149,7 +152,10 @@ static void flight_end(struct flight *f, int result)
 	if (!probe && (result == -EBADMSG || result == -EOPNOTSUPP)) {
 		if (p->at.link)
 			object_distrust(o);
-		/* the servers' bytes are wrong, not those that are here: they may be asked for again */
+		/*
+		 * the servers' bytes are wrong, not those that are here: they may be asked for
+		 * again
+		 */
 		result = -EIO;
 	}
 	if (!unlink_flight(f, result, &waits)) {
@@ -195,7 +201,10 @@ static void fetched(struct chunk_fetch *fetch, int result)
 	flight_end(container_of(fetch, struct flight, fetch), result);
 }
 
-/* All of it is there, and is hashed next; while it is probed, once the object has these bytes. 0 or -ENOMEM. */
+/*
+ * All of it is there, and is hashed next; while it is probed, once the object has these bytes. 0 or
+ * -ENOMEM.
+ */
 static int all_there(struct chunk_fetch *fetch)
 {
 	const struct flight *f = container_of(fetch, struct flight, fetch);

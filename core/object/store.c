@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store of objects: one for each distinct sha256, found by it; what an object is; and who waits, until when. */
+/*
+ * The store of objects: one for each distinct sha256, found by it; what an object is; and who
+ * waits, until when.
+ */
 #include <stdlib.h>
 
 #include "base/util.h"

@@ -10,7 +10,10 @@
 
 /* ---- nodes ---- */
 
-/* Counts what the nodes take, before they are made: one long path may be of thousands of directories. */
+/*
+ * Counts what the nodes take, before they are made: one long path may be of thousands of
+ * directories.
+ */
 static int count_nodes(const struct loader *l, uint64_t *ret)
 {
 	const struct tree_paths all = { l->m->text, l->m->lines, l->m->n };
@@ -74,8 +77,8 @@ static bool in_copied_views(const struct loader *l, const struct entry *e)
 }
 
 /*
- * Nobody opens an entry that is not listed, so its local header is compared now, unless that costs a
- * request. 0, also with a fault, which is logged; or of the system.
+ * Nobody opens an entry that is not listed, so its local header is compared now, unless that costs
+ * a request. 0, also with a fault, which is logged; or of the system.
  */
 static int check_place(struct loader *l, const struct entry *e)
 {

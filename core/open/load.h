@@ -21,7 +21,8 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret);
 
 /*
  * Makes a MANIFEST of what a directory holds, with a hash for each file that is only its number. 0;
- * -EBADMSG, logged: something that does not belong into a carton, or LINKS; errors of manifest_parse().
+ * -EBADMSG, logged: something that does not belong into a carton, or LINKS; errors of
+ * manifest_parse().
  */
 int load_listing(struct container *c, struct manifest **ret);
 
@@ -35,23 +36,24 @@ int load_links(struct container *c, struct links **ret);
 int load_ahead(struct container *c);
 
 /*
- * Builds the tree: exactly what MANIFEST lists, plus MANIFEST. A path that neither the container nor
- * LINKS has, a directory that is listed, and a symlink that does not lead, inside the tree, to a file
- * of the hash that MANIFEST gives the link are faults: logged, and -EBADMSG, or with `keep_going` left out of the
- * tree and counted in *ret_faults. What the container has beyond MANIFEST is logged and left out.
+ * Builds the tree: exactly what MANIFEST lists, plus MANIFEST. A path that neither the container
+ * nor LINKS has, a directory that is listed, and a symlink that does not lead, inside the tree, to
+ * a file of the hash that MANIFEST gives the link are faults: logged, and -EBADMSG, or with
+ * `keep_going` left out of the tree and counted in *ret_faults. What the container has beyond
+ * MANIFEST is logged and left out.
  */
 int load_tree(struct container *c, const struct manifest *m, const struct links *links,
 	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults);
 
 /*
- * Reads the chunk index from its file, which the caller has pinned. 0, or -EBADMSG and other errors of
- * chunks_parse(): it cannot be used (logged).
+ * Reads the chunk index from its file, which the caller has pinned. 0, or -EBADMSG and other errors
+ * of chunks_parse(): it cannot be used (logged).
  */
 int load_chunks(struct node *index, struct budget *budget, struct chunks **ret);
 
 /*
- * The next entry that should have the object's bytes: its line is the one at *line, or behind it. NULL:
- * there is none. Any thread.
+ * The next entry that should have the object's bytes: its line is the one at *line, or behind it.
+ * NULL: there is none. Any thread.
  */
 const struct entry *load_find_entry(const struct container *c, const struct manifest *m,
 				    const struct object *o, size_t *line);

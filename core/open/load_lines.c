@@ -21,8 +21,9 @@ static bool is_below(const char *path, const char *dir)
 }
 
 /*
- * An entry that is not listed: no path of MANIFEST, `before` and `after` it in order, may need a directory
- * where the entry is a file, or the other way round. LINKS, or an entry with the same bytes, may have these paths.
+ * An entry that is not listed: no path of MANIFEST, `before` and `after` it in order, may need a
+ * directory where the entry is a file, or the other way round. LINKS, or an entry with the same
+ * bytes, may have these paths.
  */
 static void check_unlisted(struct loader *l, const struct entry *e, const char *before,
 			   const char *after)

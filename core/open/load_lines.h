@@ -37,8 +37,8 @@ struct loader {
 void load_fault(struct loader *l, const char *path, const char *what);
 
 /*
- * Finds the entry of each line; both are sorted. Entries that MANIFEST lists get its paths as their names,
- * and those of all others are copied, so that their text can be freed. 0 or -ENOMEM.
+ * Finds the entry of each line; both are sorted. Entries that MANIFEST lists get its paths as their
+ * names, and those of all others are copied, so that their text can be freed. 0 or -ENOMEM.
  */
 int load_match_entries(struct loader *l);
 

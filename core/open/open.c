@@ -58,8 +58,8 @@ static int open_network(struct carton *c, const char *source, const struct carto
 }
 
 /*
- * Finds the cache; with `start`, begins to use the one that was found. Between the two calls, root may have changed to
- * another user: see cache_find().
+ * Finds the cache; with `start`, begins to use the one that was found. Between the two calls, root
+ * may have changed to another user: see cache_find().
  */
 static int open_cache(struct carton *c, const struct carton_options *options, bool start)
 {
@@ -288,8 +288,8 @@ static int confine(const struct carton *c, const char *directory,
 }
 
 /*
- * Loads the libraries that the source may need: a confined process cannot. A local carton needs libcurl only for LINKS,
- * and it takes longer to load than such a carton to mount.
+ * Loads the libraries that the source may need: a confined process cannot. A local carton needs
+ * libcurl only for LINKS, and it takes longer to load than such a carton to mount.
  */
 static int load_libraries(const char *source, int fd, const struct stat *st,
 			  const struct carton_options *options)
@@ -304,7 +304,8 @@ static int load_libraries(const char *source, int fd, const struct stat *st,
 }
 
 /*
- * Opens the source. Nothing of it is parsed before the process is confined. It is only searched for the name LINKS.
+ * Opens the source. Nothing of it is parsed before the process is confined. It is only searched for
+ * the name LINKS.
  */
 static int open_container(struct carton *c, const char *source,
 			  const struct carton_options *options)
@@ -368,7 +369,10 @@ static int open_parts(struct carton *c, enum opening how, const char *source,
 	return r;
 }
 
-/* The same for a hub: the URL that it stands for, and the user's token, which is read before confinement. */
+/*
+ * The same for a hub: the URL that it stands for, and the user's token, which is read before
+ * confinement.
+ */
 static int open_hub(struct carton *c, enum opening how, const char *source,
 		    const struct carton_options *options)
 {

@@ -362,7 +362,10 @@ static int verify_carton(const struct packing *p, const char *hash)
 
 /* ---- objects ---- */
 
-/* Reads a pinned file: into `fd`, or -1, and its chunks into the hasher, if that has a size for them. */
+/*
+ * Reads a pinned file: into `fd`, or -1, and its chunks into the hasher, if that has a size for
+ * them.
+ */
 static int copy_object(struct node *file, int fd, char *block, struct chunks_hasher *chunks)
 {
 	uint64_t at = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a new carton will contain: an item (pack/pack.h) for each file of an open carton, and the files that
- * LINKS will name instead.
+ * What a new carton will contain: an item (pack/pack.h) for each file of an open carton, and the
+ * files that LINKS will name instead.
  */
 #ifndef CARTON_PACK_PLAN_H
 #define CARTON_PACK_PLAN_H
@@ -26,8 +26,8 @@ struct plan {
 extern const struct pack_ops plan_ops;
 
 /*
- * Makes the items. Sizes must be known: of what is fetched, after carton_materialize(). 0; -EINVAL, logged: a
- * path of the options that is not there; -ENOMEM; -EFBIG over the budget.
+ * Makes the items. Sizes must be known: of what is fetched, after carton_materialize(). 0; -EINVAL,
+ * logged: a path of the options that is not there; -ENOMEM; -EFBIG over the budget.
  */
 int plan_make(struct carton *c, const struct carton_pack_options *options, struct plan *ret);
 void plan_finish(struct plan *p);
@@ -36,8 +36,8 @@ void plan_finish(struct plan *p);
 bool plan_includes(const struct carton_pack_options *options, const struct node *file);
 
 /*
- * Writes the text of MANIFEST into an empty buf, when the items have been hashed. `index`: the hash of the chunk
- * index, or NULL. 0, -ENOMEM or -EFBIG.
+ * Writes the text of MANIFEST into an empty buf, when the items have been hashed. `index`: the hash
+ * of the chunk index, or NULL. 0, -ENOMEM or -EFBIG.
  */
 int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret);
 

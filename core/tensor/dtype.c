@@ -4,8 +4,9 @@
 #include "base/util.h"
 
 /*
- * First the dtypes of carton, then those that only safetensors has, then those without a fixed size.
- * `order` is the position in the reference serializer's enumeration, which is sorted by alignment.
+ * First the dtypes of carton, then those that only safetensors has, then those without a fixed
+ * size. `order` is the position in the reference serializer's enumeration, which is sorted by
+ * alignment.
  */
 static const struct dtype table[] = {
 	{ "float32", "F32", "<f4", "FP32", 32, 19 },  { "float64", "F64", "<f8", "FP64", 64, 21 },

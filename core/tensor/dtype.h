@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element types: one table with their names in each format, and the size of a shape of them. Also the
- * description of one tensor, which all formats share.
+ * Element types: one table with their names in each format, and the size of a shape of them. Also
+ * the description of one tensor, which all formats share.
  */
 #ifndef CARTON_TENSOR_DTYPE_H
 #define CARTON_TENSOR_DTYPE_H
@@ -51,7 +51,8 @@ struct tensor_info {
 
 /*
  * The number of elements of a shape. Returns 0, or -EOVERFLOW when the product of the dimensions
- * that are not 0 does not fit 64 bits: readers then disagree, depending on the order they multiply in.
+ * that are not 0 does not fit 64 bits: readers then disagree, depending on the order they multiply
+ * in.
  */
 int shape_count(const uint64_t *shape, unsigned rank, uint64_t *ret_count);
 

@@ -2,14 +2,16 @@
 /*
  * File names for tensor names, which may be any text.
  *
- * Percent-encoded are '%', '/', control characters (also NUL) and all leading dots. An empty name becomes
- * "%~empty". A name that gets too long is cut, and its sha256 follows: START%~HEX.
+ * Percent-encoded are '%', '/', control characters (also NUL) and all leading dots. An empty name
+ * becomes "%~empty". A name that gets too long is cut, and its sha256 follows: START%~HEX.
  *
  * No two files of one view have the same name:
- * - The encoding is reversible, so two names that are not cut have different encodings. "%~" is in no
+ * - The encoding is reversible, so two names that are not cut have different encodings. "%~" is in
+ * no
  *   encoding, so a cut name equals none of them; two cut ones differ in their sha256.
  * - Plain tensors give ENC.bin and ENC.npy.
- * - Nested tensors give a directory. If its name would end in ".bin", ".npy" or ".json", that dot is
+ * - Nested tensors give a directory. If its name would end in ".bin", ".npy" or ".json", that dot
+ * is
  *   encoded too, still reversibly. So no directory has one of these suffixes, and every file does.
  * - index.json ends in ".json", which no tensor's file does.
  */

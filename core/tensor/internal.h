@@ -13,8 +13,8 @@
 int safetensors_duplicate(const char *key, size_t n, struct reason *reason);
 
 /*
- * Checks all tensors together: no name twice, and their data covers the `data` bytes without hole or
- * overlap. 0; -EBADMSG with the reason set; -ENOMEM.
+ * Checks all tensors together: no name twice, and their data covers the `data` bytes without hole
+ * or overlap. 0; -EBADMSG with the reason set; -ENOMEM.
  */
 int safetensors_check(const struct safetensors *s, uint64_t data, struct reason *reason);
 

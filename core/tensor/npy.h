@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The header of a .npy file, byte for byte what numpy.save writes before the data of a C-order
- * array (numpy 1.22 to 2.x; older versions reserve no room for the first dimension to grow). The data
- * follows at a multiple of 64 bytes.
+ * array (numpy 1.22 to 2.x; older versions reserve no room for the first dimension to grow). The
+ * data follows at a multiple of 64 bytes.
  *
  * Version 1.0 while the header's length fits 16 bits, else 2.0. Version 3.0 differs only by
  * field names that are not latin1; arrays without fields never need it.
@@ -18,8 +18,8 @@
 #define NPY_HEADER_MAX 2048
 
 /*
- * Can numpy load such an array? Its size must fit int64, computed without the dimensions of 0. Ranks
- * above 32 need numpy 2, which allows 64.
+ * Can numpy load such an array? Its size must fit int64, computed without the dimensions of 0.
+ * Ranks above 32 need numpy 2, which allows 64.
  */
 bool npy_can_hold(const char *descr, const uint64_t *shape, unsigned rank);
 

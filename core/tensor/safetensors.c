@@ -74,8 +74,8 @@ static int check_key_length(const struct parse *p)
 }
 
 /*
- * Keeps the current key; `text` is NULL if there is no memory. The text buffer is as large as the header from the
- * start, so it never moves.
+ * Keeps the current key; `text` is NULL if there is no memory. The text buffer is as large as the
+ * header from the start, so it never moves.
  */
 static struct key keep_key(struct parse *p)
 {
@@ -339,7 +339,10 @@ static int parse_member(struct parse *p, struct reading *rd)
 	return k == 0 ? parse_dtype(p, i) : parse_integers(p, i, k == 1 ? NULL : rd->offsets);
 }
 
-/* Many tensors have one shape: it is kept once. Until link_shapes(), `shape` is where it begins in `dims`. */
+/*
+ * Many tensors have one shape: it is kept once. Until link_shapes(), `shape` is where it begins in
+ * `dims`.
+ */
 static void share_shape(struct parse *p, struct tensor_info *t)
 {
 	size_t start = p->n_dims - t->rank, size = t->rank * sizeof(*p->s->dims);

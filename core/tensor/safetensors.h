@@ -3,9 +3,9 @@
  * The header of a safetensors file: read under all rules of the format, and written as the
  * reference serializer writes it. Tensor data is never touched here.
  *
- * The file: 8 bytes little-endian N, N bytes of JSON, then the data buffer. The reference reader accepts
- * more: duplicate keys (the last one wins), other whitespace at the end of the header, and null as
- * metadata. Both readers ignore unknown keys of a tensor.
+ * The file: 8 bytes little-endian N, N bytes of JSON, then the data buffer. The reference reader
+ * accepts more: duplicate keys (the last one wins), other whitespace at the end of the header, and
+ * null as metadata. Both readers ignore unknown keys of a tensor.
  */
 #ifndef CARTON_TENSOR_SAFETENSORS_H
 #define CARTON_TENSOR_SAFETENSORS_H
@@ -50,9 +50,9 @@ struct safetensors_file {
  * whose tensors each have a known dtype, a shape of integers and two data_offsets that agree
  * with them, and together cover the data buffer to its last byte without hole or overlap.
  *
- * Returns 0; -EBADMSG for a broken rule, -EOPNOTSUPP for a dtype we do not know, -EFBIG over a limit,
- * each with the reason set; -EFBIG over the budget; -ENOMEM; or the error of `read`, which is called for at most 64 KiB and so
- * can cancel a long parse.
+ * Returns 0; -EBADMSG for a broken rule, -EOPNOTSUPP for a dtype we do not know, -EFBIG over a
+ * limit, each with the reason set; -EFBIG over the budget; -ENOMEM; or the error of `read`, which
+ * is called for at most 64 KiB and so can cancel a long parse.
  */
 int safetensors_parse(const struct safetensors_file *file, struct safetensors **ret,
 		      struct reason *reason);
@@ -78,8 +78,9 @@ bool safetensors_can_hold(const struct tensor_info *info);
  * then compact JSON padded with spaces to a multiple of 8. Sorts the items into the order of
  * their data (dtypes by alignment, descending, then names bytewise) and gives each its offset.
  *
- * Names must be unique. Returns 0; -EINVAL if safetensors_can_hold() is false for one; -EFBIG if the
- * header is too long; -EOVERFLOW for a file of 2^63 bytes or more; -ENOMEM. On failure `b` is unchanged.
+ * Names must be unique. Returns 0; -EINVAL if safetensors_can_hold() is false for one; -EFBIG if
+ * the header is too long; -EOVERFLOW for a file of 2^63 bytes or more; -ENOMEM. On failure `b` is
+ * unchanged.
  */
 int safetensors_header(struct safetensors_item *items, size_t n, struct buf *b);
 

@@ -3,8 +3,8 @@
  * The files of string tensors, `data = ["a", "b", …]`: measures them, and converts them to Triton's
  * BYTES or to numpy's fixed-width strings.
  *
- * Works on a stream: memory is one string and one output buffer. The file has exactly one key, `data`,
- * with the elements in C order.
+ * Works on a stream: memory is one string and one output buffer. The file has exactly one key,
+ * `data`, with the elements in C order.
  */
 #ifndef CARTON_TENSOR_STRINGS_H
 #define CARTON_TENSOR_STRINGS_H
@@ -22,9 +22,9 @@ struct strings_size {
 };
 
 /*
- * Counts and measures the strings of a file. Returns 0; -EBADMSG if it is not TOML, has another key, no
- * data, or an element that is not a string; -EFBIG over a limit of the TOML parser; -ENOMEM; or the error
- * of `read`. The first two set the reason, which may be NULL.
+ * Counts and measures the strings of a file. Returns 0; -EBADMSG if it is not TOML, has another
+ * key, no data, or an element that is not a string; -EFBIG over a limit of the TOML parser;
+ * -ENOMEM; or the error of `read`. The first two set the reason, which may be NULL.
  */
 int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret, struct reason *reason);
 
@@ -37,10 +37,10 @@ enum strings_form {
 typedef int strings_write_fn(void *ctx, const void *data, size_t n);
 
 /*
- * Converts `count` elements (-EBADMSG if there are more or fewer) and writes them in pieces of up to
- * 64 KiB. `width`, for STRINGS_UCS4: code points of each element, at least those of the longest one (else
- * -EBADMSG), and 1 if all are empty, as in numpy. Returns as strings_measure(), or the error of `write`.
- * Discard the output after a failure.
+ * Converts `count` elements (-EBADMSG if there are more or fewer) and writes them in pieces of up
+ * to 64 KiB. `width`, for STRINGS_UCS4: code points of each element, at least those of the longest
+ * one (else -EBADMSG), and 1 if all are empty, as in numpy. Returns as strings_measure(), or the
+ * error of `write`. Discard the output after a failure.
  */
 int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum strings_form form,
 		 uint64_t width, strings_write_fn *write, void *write_ctx, struct reason *reason);

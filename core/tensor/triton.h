@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Triton's v2 HTTP protocol with the binary tensor data extension: the JSON of a request or response,
- * and the HTTP headers for it.
+ * Triton's v2 HTTP protocol with the binary tensor data extension: the JSON of a request or
+ * response, and the HTTP headers for it.
  *
- * The JSON is compact, with keys in the order of the public client. The binary blocks follow it without a
- * gap, in the order of the tensors; the caller adds them.
+ * The JSON is compact, with keys in the order of the public client. The binary blocks follow it
+ * without a gap, in the order of the tensors; the caller adds them.
  */
 #ifndef CARTON_TENSOR_TRITON_H
 #define CARTON_TENSOR_TRITON_H
@@ -13,8 +13,8 @@
 #include "base/util.h"
 
 /*
- * One input or output. `info.name` is the input's name, not the tensor's; `info.bytes` is the size of
- * the binary block, for strings of their BYTES form.
+ * One input or output. `info.name` is the input's name, not the tensor's; `info.bytes` is the size
+ * of the binary block, for strings of their BYTES form.
  */
 struct triton_tensor {
 	struct tensor_info info;
@@ -26,15 +26,15 @@ struct triton_tensor {
 void triton_sort(struct triton_tensor *tensors, size_t n);
 
 /*
- * Why these tensors cannot be in a body, as a constant sentence: one has a dtype that the protocol lacks,
- * or the blocks have 2 GiB or more in all. NULL: they can.
+ * Why these tensors cannot be in a body, as a constant sentence: one has a dtype that the protocol
+ * lacks, or the blocks have 2 GiB or more in all. NULL: they can.
  */
 const char *triton_obstacle(const struct triton_tensor *tensors, size_t n);
 
 /*
- * Appends the JSON of an inference request with binary output. `ret_body`: bytes of the new JSON and the
- * blocks. Returns 0; -EINVAL for a tensor whose dtype Triton does not have; -EFBIG when `b` is full;
- * -EOVERFLOW for a body over MAX_TRITON_BODY; -ENOMEM.
+ * Appends the JSON of an inference request with binary output. `ret_body`: bytes of the new JSON
+ * and the blocks. Returns 0; -EINVAL for a tensor whose dtype Triton does not have; -EFBIG when `b`
+ * is full; -EOVERFLOW for a body over MAX_TRITON_BODY; -ENOMEM.
  */
 int triton_request(const struct triton_tensor *inputs, size_t n, struct buf *b, uint64_t *ret_body);
 
@@ -43,8 +43,8 @@ int triton_response(const char *model_name, const struct triton_tensor *outputs,
 		    struct buf *b, uint64_t *ret_body);
 
 /*
- * Appends the header lines for `curl -H @file`: the content type, and the bytes of the JSON (0 for a raw
- * request). curl itself adds Content-Length. Returns 0, -ENOMEM or -EFBIG.
+ * Appends the header lines for `curl -H @file`: the content type, and the bytes of the JSON (0 for
+ * a raw request). curl itself adds Content-Length. Returns 0, -ENOMEM or -EFBIG.
  */
 int triton_headers(uint64_t json_length, struct buf *b);
 
@@ -59,10 +59,10 @@ struct triton_declared {
 };
 
 /*
- * Can this tensor be sent as a raw binary request, a body without JSON? The model must have one input,
- * and the server must be able to deduce its shape from the body's size: at most one variable dimension and
- * then none of 0, for strings exactly [1]. And the tensor must fit the declaration, since the body has no
- * name, dtype or shape.
+ * Can this tensor be sent as a raw binary request, a body without JSON? The model must have one
+ * input, and the server must be able to deduce its shape from the body's size: at most one variable
+ * dimension and then none of 0, for strings exactly [1]. And the tensor must fit the declaration,
+ * since the body has no name, dtype or shape.
  */
 bool triton_raw_applies(const struct triton_declared *declared, const struct tensor_info *input);
 

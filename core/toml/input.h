@@ -9,9 +9,9 @@
 #define TOML_BUFFER (64 * KIB)
 
 /*
- * A window on the document. A byte-order mark at the start is dropped, and CRLF becomes LF. A control
- * character (except tab and LF), a lone CR or ill-formed UTF-8 ends the text and sets `fault`. The window
- * never contains a NUL, so a NUL marks its end.
+ * A window on the document. A byte-order mark at the start is dropped, and CRLF becomes LF. A
+ * control character (except tab and LF), a lone CR or ill-formed UTF-8 ends the text and sets
+ * `fault`. The window never contains a NUL, so a NUL marks its end.
  */
 struct toml_input {
 	toml_read_fn *read;

@@ -48,9 +48,9 @@ int toml_keys_init(struct toml_keys *keys, struct budget *budget);
 void toml_keys_finish(struct toml_keys *keys);
 
 /*
- * Finds the key `name` of table `parent`, or adds it with `kind` (then *ret_new is true). Returns 0,
- * -ENOMEM, or -EFBIG over TOML_MAX_KEYS, TOML_MAX_KEY, TOML_MAX_KEY_BYTES or the budget. The node lives until
- * toml_keys_empty() is called on one of its ancestors.
+ * Finds the key `name` of table `parent`, or adds it with `kind` (then *ret_new is true). Returns
+ * 0, -ENOMEM, or -EFBIG over TOML_MAX_KEYS, TOML_MAX_KEY, TOML_MAX_KEY_BYTES or the budget. The
+ * node lives until toml_keys_empty() is called on one of its ancestors.
  */
 int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *name, size_t len,
 		  enum toml_kind kind, bool *ret_new, struct toml_node **ret);

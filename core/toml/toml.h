@@ -4,8 +4,9 @@
  *
  * The parser pulls its text through a callback, so a document may be far larger than memory. It
  * keeps one token and the names of the keys seen so far, which TOML requires to refuse duplicates
- * and redefined tables. It does not keep values; it drops the keys of an inline table at its end and
- * those of a [[table]] when the next one starts. Memory does not grow with the length of any array.
+ * and redefined tables. It does not keep values; it drops the keys of an inline table at its end
+ * and those of a [[table]] when the next one starts. Memory does not grow with the length of any
+ * array.
  *
  * Threads: no shared state; any number of documents can be parsed at once.
  */
@@ -60,10 +61,11 @@ struct toml_value {
 /*
  * CRLF is read as LF, also in strings. Dates and times are given as RFC 3339 with 'T' and 'Z' in
  * upper case and a fraction of at most nine digits; the year 0000 and the second 60 are accepted. A
- * float outside the range of a double is an infinity; an integer that does not fit 64 bits an error.
+ * float outside the range of a double is an infinity; an integer that does not fit 64 bits an
+ * error.
  *
- * Callbacks; each may be NULL. A non-zero return stops the parse, which then returns it. Strings and
- * paths are valid until the callback returns.
+ * Callbacks; each may be NULL. A non-zero return stops the parse, which then returns it. Strings
+ * and paths are valid until the callback returns.
  *
  *  begin	a table ([header], element of [[header]], inline table) or an array ([…] or the
  *		first [[header]]) starts at `path`. Called for the line of a [header], also if its
@@ -90,10 +92,11 @@ struct toml_mem {
 ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n);
 
 /*
- * Parses a whole document. Returns 0; -EBADMSG if it is not TOML 1.0; -EFBIG over a limit TOML_MAX_…
- * of limits.h; -ENOMEM; or the error of `read` or of a callback. `ret_error` may be NULL; it is always
- * set, and its message, in printable ASCII, is empty unless the parser itself found a fault. Events
- * before an error have been delivered: the caller drops what it built from them.
+ * Parses a whole document. Returns 0; -EBADMSG if it is not TOML 1.0; -EFBIG over a limit
+ * TOML_MAX_… of limits.h; -ENOMEM; or the error of `read` or of a callback. `ret_error` may be
+ * NULL; it is always set, and its message, in printable ASCII, is empty unless the parser itself
+ * found a fault. Events before an error have been delivered: the caller drops what it built from
+ * them.
  */
 int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *events, void *ctx,
 	       struct reason *ret_error);
@@ -109,8 +112,9 @@ static inline bool toml_is_key(const struct toml_step *step, const char *key)
 }
 
 /*
- * Does `path` match `pattern`? A pattern is written "tensor[].name": keys by name, "[]" for any array
- * element, "*" for any one key; "" is the root. Its keys cannot contain '.' or '[', nor be "*".
+ * Does `path` match `pattern`? A pattern is written "tensor[].name": keys by name, "[]" for any
+ * array element, "*" for any one key; "" is the root. Its keys cannot contain '.' or '[', nor be
+ * "*".
  */
 bool toml_path_is(const struct toml_path *path, const char *pattern);
 

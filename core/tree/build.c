@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes the nodes of sorted paths: one array, in which the children of a directory follow each other,
- * directory after directory. A directory that is not filled yet is a range of the paths.
+ * Makes the nodes of sorted paths: one array, in which the children of a directory follow each
+ * other, directory after directory. A directory that is not filled yet is a range of the paths.
  */
 #include <stdlib.h>
 
@@ -49,8 +49,8 @@ static const char *path_at(const struct builder *b, size_t i, size_t off)
 }
 
 /*
- * The end of the paths from `first` on, and before `end`, that begin with its `n` bytes from `off` on. They
- * share what is before. Mostly few do, or all.
+ * The end of the paths from `first` on, and before `end`, that begin with its `n` bytes from `off`
+ * on. They share what is before. Mostly few do, or all.
  */
 static uint32_t end_of_group(const struct builder *b, uint32_t first, uint32_t end, size_t off,
 			     size_t n)

@@ -9,8 +9,9 @@
  * Built by one thread, then immutable: no lock. What is below a lazy directory is built later,
  * by the one job of that directory, and touched by nobody else before the job is done.
  *
- * Memory: a node takes 40 bytes, and those of one directory stand in one array, sorted by name. Names of
- * files point into MANIFEST; those of directories, and all that a view needs, are in arenas.
+ * Memory: a node takes 40 bytes, and those of one directory stand in one array, sorted by name.
+ * Names of files point into MANIFEST; those of directories, and all that a view needs, are in
+ * arenas.
  */
 #ifndef CARTON_TREE_TREE_H
 #define CARTON_TREE_TREE_H
@@ -135,14 +136,19 @@ struct tree {
 int tree_new(int64_t mtime, struct tree **ret); /* a root with nothing in it: 0 or -ENOMEM */
 void tree_free(struct tree *t);			/* NULL-safe */
 
-/* Paths at text + lines[i], NUL-terminated and sorted by path_compare(); none is a directory of another. */
+/*
+ * Paths at text + lines[i], NUL-terminated and sorted by path_compare(); none is a directory of
+ * another.
+ */
 struct tree_paths {
 	const char *text; /* outlives the tree */
 	const uint32_t *lines;
 	size_t n;
 };
 
-/* Counts the nodes of these paths and of the directories above them, and the memory that they take. */
+/*
+ * Counts the nodes of these paths and of the directories above them, and the memory that they take.
+ */
 void tree_count(const struct tree_paths *paths, uint64_t *ret_nodes, uint64_t *ret_bytes);
 
 /* Makes a node a file or symlink: that of path `i`. */
@@ -153,8 +159,9 @@ int tree_build(struct tree *t, const struct tree_paths *paths, uint64_t nodes, t
 	       void *ctx);
 
 /*
- * A new node below `parent`: the root, or a directory below a lazy one. The name is copied; it must be new
- * there. Moves the other nodes of that directory. 0, -ENOMEM, or -EFBIG over MAX_NODES or the budget.
+ * A new node below `parent`: the root, or a directory below a lazy one. The name is copied; it must
+ * be new there. Moves the other nodes of that directory. 0, -ENOMEM, or -EFBIG over MAX_NODES or
+ * the budget.
  */
 int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
 	     struct node **ret);
@@ -192,8 +199,9 @@ int tree_add_header(struct tree *t, struct node *below, const void *data, size_t
 		    const struct file_header **ret);
 
 /*
- * Takes over malloc'ed bytes, a literal of a file that is below `below`: freed with that. 0, -ENOMEM, or
- * -EFBIG when all such literals together would be over MAX_VIEW_MEMORY, or over the budget.
+ * Takes over malloc'ed bytes, a literal of a file that is below `below`: freed with that. 0,
+ * -ENOMEM, or -EFBIG when all such literals together would be over MAX_VIEW_MEMORY, or over the
+ * budget.
  */
 int tree_own(struct tree *t, struct node *below, void *data, uint64_t n);
 
@@ -229,13 +237,15 @@ uint64_t node_size(const struct node *file);
 /* False: a server may still report another size than node_size(). */
 bool node_size_is_certain(const struct node *file);
 
-/* How many extents a file has, and one of them. An entry must have its object: node_make_object(). */
+/*
+ * How many extents a file has, and one of them. An entry must have its object: node_make_object().
+ */
 size_t node_n_extents(const struct node *file);
 struct extent node_extent(const struct node *file, size_t i);
 
 /*
- * The object that a file shows as a whole, made now if it has an entry; NULL: it is put together, or
- * literal, or there is no memory. Any thread.
+ * The object that a file shows as a whole, made now if it has an entry; NULL: it is put together,
+ * or literal, or there is no memory. Any thread.
  */
 struct object *node_object(const struct node *n);
 
@@ -247,7 +257,10 @@ int node_make_object(struct node *file);
 /* The child of that name, or NULL. `dir` must be sorted. */
 struct node *tree_child(const struct node *dir, const char *name);
 
-/* The node at a path from the root ("" is the root), or NULL. Follows no symlink, enters no lazy directory. */
+/*
+ * The node at a path from the root ("" is the root), or NULL. Follows no symlink, enters no lazy
+ * directory.
+ */
 struct node *tree_find(const struct tree *t, const char *path);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tensors of an open carton: tensor_data/index.toml (index_toml.h), checked against its tree. Not
- * for several threads at once.
+ * The tensors of an open carton: tensor_data/index.toml (index_toml.h), checked against its tree.
+ * Not for several threads at once.
  */
 #ifndef CARTON_VIEWS_INDEX_H
 #define CARTON_VIEWS_INDEX_H
@@ -32,8 +32,8 @@ struct index {
 
 /*
  * Reads and checks the index. Returns 0 also for a bad index, with `problem` set; -EINPROGRESS as
- * making_need(); another -errno if it may work later (network, memory). `m`, here and below: the object
- * being made; -ECANCELED once it has no waiters. NULL: block, without cancellation.
+ * making_need(); another -errno if it may work later (network, memory). `m`, here and below: the
+ * object being made; -ECANCELED once it has no waiters. NULL: block, without cancellation.
  */
 int index_load(const struct tree *t, struct making *m, struct index *ret);
 void index_finish(struct index *x);
@@ -42,9 +42,9 @@ void index_finish(struct index *x);
 struct node *index_file(const struct tree *t, const struct tensor *tensor);
 
 /*
- * Measures the forms of a string tensor. The first call for a file reads the whole file. 0; -EBADMSG with the
- * tensor's problem set; -EINPROGRESS as making_need(); another -errno if it may work later, which every call of
- * one attempt gets.
+ * Measures the forms of a string tensor. The first call for a file reads the whole file. 0;
+ * -EBADMSG with the tensor's problem set; -EINPROGRESS as making_need(); another -errno if it may
+ * work later, which every call of one attempt gets.
  */
 int index_measure(struct index *x, struct tensor *tensor, struct making *m,
 		  const struct strings_size **ret);

@@ -41,9 +41,9 @@ struct views {
 /* ---- nodes.c: any thread ---- */
 
 /*
- * Fills a lazy directory, on a worker. 0; -EFBIG over a limit (permanent: the directory then has only an
- * index.json with the reason); -EINPROGRESS as making_need(); another -errno: the next lookup retries.
- * After a failure the directory is emptied.
+ * Fills a lazy directory, on a worker. 0; -EFBIG over a limit (permanent: the directory then has
+ * only an index.json with the reason); -EINPROGRESS as making_need(); another -errno: the next
+ * lookup retries. After a failure the directory is emptied.
  */
 typedef int view_make_fn(struct views *v, struct node *dir, struct making *m, void *ctx);
 
@@ -60,8 +60,8 @@ int view_add_extents(struct views *v, struct node *parent, const char *name,
 		     const struct extent *extents, size_t n);
 
 /*
- * Adds a file of literal text; or of text and the `n` extents behind the first, which it sets. Both take over
- * `b`, also on failure.
+ * Adds a file of literal text; or of text and the `n` extents behind the first, which it sets. Both
+ * take over `b`, also on failure.
  */
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b);
 int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
@@ -77,7 +77,10 @@ struct view_index {
 	bool lock;	     /* `write` runs with views->lock, and views->making */
 };
 
-/* Adds index.json, whose text of `size` bytes is made when it is opened. 0, -ENOMEM, or -EFBIG over a limit. */
+/*
+ * Adds index.json, whose text of `size` bytes is made when it is opened. 0, -ENOMEM, or -EFBIG over
+ * a limit.
+ */
 int view_add_index(struct views *v, struct node *dir, const struct view_index *index,
 		   uint64_t size);
 
@@ -108,15 +111,18 @@ int view_list_tensor(struct view_json *j, const struct tensor_info *info, const 
 int view_keep(struct views *v, void *p, void (*free_fn)(void *));
 void view_free_kept(struct views *v);
 
-/* For loops that fill a directory, or make a file of it: -ECANCELED if it has no waiters left, else 0. */
+/*
+ * For loops that fill a directory, or make a file of it: -ECANCELED if it has no waiters left, else
+ * 0.
+ */
 static inline int view_cancelled(const struct making *m)
 {
 	return object_must_stop(m->object) ? -ECANCELED : 0;
 }
 
 /*
- * True for network failures: leave this part out and show the rest. After a temporary local error the
- * whole directory is filled again instead.
+ * True for network failures: leave this part out and show the rest. After a temporary local error
+ * the whole directory is filled again instead.
  */
 static inline bool view_unreachable(int r)
 {
@@ -143,8 +149,8 @@ static inline const char *view_later(const struct views *v, const struct tensor 
 int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret);
 
 /*
- * The data of a tensor: its bytes, or the BYTES form of strings. 0; -EBADMSG: it has a problem or is
- * nested; -errno: try later.
+ * The data of a tensor: its bytes, or the BYTES form of strings. 0; -EBADMSG: it has a problem or
+ * is nested; -errno: try later.
  */
 int view_data(struct views *v, struct tensor *t, struct extent *ret);
 
@@ -152,8 +158,8 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret);
 int view_data_any(struct views *v, struct tensor *t, struct extent *ret);
 
 /*
- * Adds an object with the strings of `t` in a form, converted from their file when it is opened. `size`:
- * OBJECT_NO_SIZE for a BYTES form that is not measured yet.
+ * Adds an object with the strings of `t` in a form, converted from their file when it is opened.
+ * `size`: OBJECT_NO_SIZE for a BYTES form that is not measured yet.
  */
 int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, uint64_t width,
 		     uint64_t size, struct object **ret);

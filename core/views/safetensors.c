@@ -140,7 +140,10 @@ static int add_all(struct views *v, struct node *dir, struct making *m, struct o
 	return r < 0 ? r : add_tensors(v, dir, m, s, file);
 }
 
-/* Fills the directory from the pinned file. The header is kept without its names: the new files refer to it. */
+/*
+ * Fills the directory from the pinned file. The header is kept without its names: the new files
+ * refer to it.
+ */
 static int fill(struct views *v, struct node *dir, struct making *m, struct object *file)
 {
 	char path[MAX_PATH_LEN + 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strings of a tensor in a binary form, converted from the verified bytes of their file at open. Kept
- * in memory if small, else in an unnamed file with tags.
+ * The strings of a tensor in a binary form, converted from the verified bytes of their file at
+ * open. Kept in memory if small, else in an unnamed file with tags.
  */
 #include <stdlib.h>
 

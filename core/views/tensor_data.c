@@ -223,8 +223,8 @@ static int add_index(struct views *v, struct node *dir)
 }
 
 /*
- * If the file is bad, every tensor that uses it has a problem. If it cannot be fetched now, only the size
- * of the tensor is unknown.
+ * If the file is bad, every tensor that uses it has a problem. If it cannot be fetched now, only
+ * the size of the tensor is unknown.
  */
 static int measure_strings(struct views *v, struct tensor *t)
 {
@@ -334,7 +334,10 @@ static int collect(struct views *v, bool log, struct collection *ret)
 	return r;
 }
 
-/* Makes the header again. The tensors in it are the same: none that is numeric gets a problem later. */
+/*
+ * Makes the header again. The tensors in it are the same: none that is numeric gets a problem
+ * later.
+ */
 static int derive_header(void *ctx, struct making *m)
 {
 	struct views *v = ctx;

@@ -24,7 +24,10 @@ static void side_finish(struct side *s)
 	free(s->problem);
 }
 
-/* The tensor of a reference "@tensor_data/NAME"; NULL: another kind of reference, or no such tensor. */
+/*
+ * The tensor of a reference "@tensor_data/NAME"; NULL: another kind of reference, or no such
+ * tensor.
+ */
 static struct tensor *find_tensor(const struct views *v, const char *reference)
 {
 	static const char prefix[] = "@tensor_data/";

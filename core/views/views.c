@@ -4,8 +4,8 @@
 #include "views/internal.h"
 
 /*
- * Added by fill_top() before the directories of the carton: the marker, tensor_data, tensor_data.safetensors,
- * triton.
+ * Added by fill_top() before the directories of the carton: the marker, tensor_data,
+ * tensor_data.safetensors, triton.
  */
 #define OWN_CHILDREN 4
 
@@ -35,8 +35,8 @@ static int find_safetensors(struct views *v)
 }
 
 /*
- * The child with that name. A directory that is being filled is not sorted yet, but the files come in tree
- * order: besides OWN_CHILDREN at the top, only the last child can match.
+ * The child with that name. A directory that is being filled is not sorted yet, but the files come
+ * in tree order: besides OWN_CHILDREN at the top, only the last child can match.
  */
 static struct node *find_dir(const struct node *top, const struct node *at, const char *name)
 {
@@ -58,8 +58,8 @@ static int no_views(const struct node *taken, const char *path)
 }
 
 /*
- * Adds the lazy directory of a safetensors file, below the same directories that the file is in. Not
- * below tensor_data/ and triton/, which are generated themselves.
+ * Adds the lazy directory of a safetensors file, below the same directories that the file is in.
+ * Not below tensor_data/ and triton/, which are generated themselves.
  */
 static int add_in_place(struct views *v, struct node *top, struct node *file)
 {

@@ -7,9 +7,9 @@
  *	PATH/OF/w.safetensors/NAME.bin  NAME.npy  index.json		safetensors.c
  *	triton/self_test-0/request  headers  expected_output  raw	triton.c
  *
- * A generated file is a list of ranges of the carton's objects, which are verified when it is opened;
- * nothing is copied. Only strings are converted, into an object of their own. Each directory is lazy
- * (tree.h): a job fills it at the first lookup in it.
+ * A generated file is a list of ranges of the carton's objects, which are verified when it is
+ * opened; nothing is copied. Only strings are converted, into an object of their own. Each
+ * directory is lazy (tree.h): a job fills it at the first lookup in it.
  */
 #ifndef CARTON_VIEWS_VIEWS_H
 #define CARTON_VIEWS_VIEWS_H
@@ -21,8 +21,8 @@
 struct views;
 
 /*
- * A file in the generated directory, so that a copy of it in an unpacked carton is known as one. Its text
- * is always this.
+ * A file in the generated directory, so that a copy of it in an unpacked carton is known as one.
+ * Its text is always this.
  */
 #define VIEWS_MARKER ".cartonfs-views"
 #define VIEWS_MARKER_TEXT                                                             \
@@ -38,9 +38,9 @@ struct views_options {
 };
 
 /*
- * Adds the directory to the tree, unless the carton itself has an entry of that name (logged; *ret is
- * NULL). What the options point to must outlive the views. 0 or -ENOMEM. For the thread that builds
- * the tree.
+ * Adds the directory to the tree, unless the carton itself has an entry of that name (logged; *ret
+ * is NULL). What the options point to must outlive the views. 0 or -ENOMEM. For the thread that
+ * builds the tree.
  */
 int views_new(const struct views_options *options, struct views **ret);
 

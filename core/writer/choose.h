@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which compression an entry gets. The answer depends on content and options only, so that the same input
- * makes the same carton.
+ * Which compression an entry gets. The answer depends on content and options only, so that the same
+ * input makes the same carton.
  */
 #ifndef CARTON_WRITER_CHOOSE_H
 #define CARTON_WRITER_CHOOSE_H
@@ -27,15 +27,17 @@ enum compression {
 bool choose_shrinks(uint64_t size, uint64_t packed);
 
 /*
- * The choice for a file of `size` bytes; `e`: the entry of a zip file that has them, or NULL. `level_given`:
- * zstd entries are compressed anew, as nothing says which level they have.
+ * The choice for a file of `size` bytes; `e`: the entry of a zip file that has them, or NULL.
+ * `level_given`: zstd entries are compressed anew, as nothing says which level they have.
  */
 enum choice choose(enum compression how, bool level_given, uint64_t size, const struct entry *e);
 
 /* Reads exactly `n` bytes at `off` of the content. 0 or -errno. */
 typedef int choose_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
 
-/* Tells from samples of a large file whether it shrinks. 0, -ENOMEM, -EIO, or what `read` returns. */
+/*
+ * Tells from samples of a large file whether it shrinks. 0, -ENOMEM, -EIO, or what `read` returns.
+ */
 int choose_by_samples(struct encoder *e, uint64_t size, choose_read_fn *read, void *ctx, bool *ret);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the content of one item, computes its crc and sha256, and writes it where it belongs. Each function
- * returns 0 or -errno, logged. `done` counts the bytes that were read.
+ * Reads the content of one item, computes its crc and sha256, and writes it where it belongs. Each
+ * function returns 0 or -errno, logged. `done` counts the bytes that were read.
  *
  * Threads: calls for different items share nothing but `done`.
  */
@@ -35,7 +35,10 @@ int content_digest(const struct content *c);
 /* The bytes of the entry as they are, which are verified when the carton is. */
 int content_copy(const struct content *c);
 
-/* Log a failure of reading, unless that was done, or of writing. They return the -errno of the caller. */
+/*
+ * Log a failure of reading, unless that was done, or of writing. They return the -errno of the
+ * caller.
+ */
 int content_read_error(const char *name, int r);
 int content_write_error(int r);
 

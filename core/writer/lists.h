@@ -14,8 +14,8 @@ int lists_add_file(struct buf *manifest, const char *path, const uint8_t sha256[
 const char *lists_template_fault(const char *url);
 
 /*
- * Begins LINKS, then adds the URLs of a hash: those of the templates, then those of `old` (NULL: none) that
- * are not among them. Hashes come in order. -EFBIG over the limits of links.h; -ENOMEM.
+ * Begins LINKS, then adds the URLs of a hash: those of the templates, then those of `old` (NULL:
+ * none) that are not among them. Hashes come in order. -EFBIG over the limits of links.h; -ENOMEM.
  */
 int lists_begin_links(struct buf *links);
 int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],

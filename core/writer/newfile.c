@@ -37,7 +37,10 @@ static int check_old(const struct newfile *o)
 			 "is there and is not a regular file");
 }
 
-/* Removes the file `temporary` that a killed process of this user has left, unless a living one writes it. */
+/*
+ * Removes the file `temporary` that a killed process of this user has left, unless a living one
+ * writes it.
+ */
 static int remove_left(const struct newfile *o)
 {
 	int fd = openat(o->dir, o->temporary, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

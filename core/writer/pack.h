@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes files into a zip file, with several threads. The bytes that it writes do not depend on how many.
+ * Writes files into a zip file, with several threads. The bytes that it writes do not depend on how
+ * many.
  *
  *	prepare	(any thread, a few items ahead)	chooses the compression; reads and compresses small files
  *	place	(one thread, in order)		gives each item the next offset, once its size is known
  *	fill	(any thread)			copies large Stored files and entries to their place
  *
- * A large file that is compressed is placed and filled by the placing thread, and libzstd uses all threads
- * for it. Content is hashed on the way.
+ * A large file that is compressed is placed and filled by the placing thread, and libzstd uses all
+ * threads for it. Content is hashed on the way.
  *
  * Threads: the callbacks are called by several, except `progress`.
  */
@@ -63,8 +64,8 @@ struct pack_job {
 };
 
 /*
- * Writes all items, and their local headers. 0; -EBADMSG: content that is damaged, has changed while it was
- * read, or has another hash; -ENOSPC and others of the system. Logged.
+ * Writes all items, and their local headers. 0; -EBADMSG: content that is damaged, has changed
+ * while it was read, or has another hash; -ENOSPC and others of the system. Logged.
  */
 int pack_run(struct pack_job *job);
 

@@ -29,7 +29,9 @@
 #define LOCAL_ZIP64 (EXTRA_HEADER + 16)
 #define MAX_EXTRA 65535
 
-/* readers look for the end record in so many bytes at the end: it, its comment and a zip64 locator */
+/*
+ * readers look for the end record in so many bytes at the end: it, its comment and a zip64 locator
+ */
 #define END_SEARCH (EOCD_SIZE + 65535 + LOCATOR_SIZE)
 
 /* ---- places ---- */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the headers of a zip file (PKWARE APPNOTE 6.3.10) that archive/zip.h accepts, and so do the
- * usual readers: local headers with all sizes, no data descriptors, zip64 only where it is needed, names in
- * UTF-8 with its flag, modes of Unix, and 1980-01-01 as the date of all entries.
+ * Writes the headers of a zip file (PKWARE APPNOTE 6.3.10) that archive/zip.h accepts, and so do
+ * the usual readers: local headers with all sizes, no data descriptors, zip64 only where it is
+ * needed, names in UTF-8 with its flag, modes of Unix, and 1980-01-01 as the date of all entries.
  *
- * The data of a Stored entry of at least `align` bytes begins at a multiple of `align`: an extra field
- * 0xD935, as zipalign makes it, fills the local header.
+ * The data of a Stored entry of at least `align` bytes begins at a multiple of `align`: an extra
+ * field 0xD935, as zipalign makes it, fills the local header.
  *
- * Threads: zip_writer_place() in the order of the entries, by one thread; zip_writer_header() by any.
+ * Threads: zip_writer_place() in the order of the entries, by one thread; zip_writer_header() by
+ * any.
  */
 #ifndef CARTON_WRITER_ZIP_WRITER_H
 #define CARTON_WRITER_ZIP_WRITER_H
@@ -39,14 +40,16 @@ struct zip_writer {
 };
 
 /*
- * Gives the entry the next place. Its name, method and size are set; `stored`: how many bytes its data has,
- * or, while that is not known, the most that it may have; then the caller moves w->at to the end of the data.
+ * Gives the entry the next place. Its name, method and size are set; `stored`: how many bytes its
+ * data has, or, while that is not known, the most that it may have; then the caller moves w->at to
+ * the end of the data.
  */
 void zip_writer_place(struct zip_writer *w, struct zip_entry *e, uint64_t stored);
 
 /*
- * Places the last entry, which is Stored. If the data before it has the signature of an end record where
- * readers look for that, its header is made so long that they do not see it. 0 or -errno of the file.
+ * Places the last entry, which is Stored. If the data before it has the signature of an end record
+ * where readers look for that, its header is made so long that they do not see it. 0 or -errno of
+ * the file.
  */
 int zip_writer_place_last(struct zip_writer *w, struct zip_entry *e);
 

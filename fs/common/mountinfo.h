@@ -16,8 +16,8 @@ struct mountinfo {
 };
 
 /*
- * Calls `use` for each mount, from the start of the open file; of several at one path, the last one is on top.
- * False: they could not be read to the end.
+ * Calls `use` for each mount, from the start of the open file; of several at one path, the last one
+ * is on top. False: they could not be read to the end.
  */
 typedef void mountinfo_fn(void *ctx, const struct mountinfo *mount);
 bool mountinfo_each(FILE *f, mountinfo_fn *use, void *ctx);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers as people write and read them. A parse function returns false, with *ret untouched, for anything else.
+ * Numbers as people write and read them. A parse function returns false, with *ret untouched, for
+ * anything else.
  */
 #ifndef FS_NUMBERS_H
 #define FS_NUMBERS_H

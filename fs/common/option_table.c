@@ -123,7 +123,10 @@ void option_finish(const struct option_spec *table, void *target)
 	}
 }
 
-/* The number of characters to insert, remove or replace; names longer than the row are not compared. */
+/*
+ * The number of characters to insert, remove or replace; names longer than the row are not
+ * compared.
+ */
 static size_t edits(const char *a, const char *b)
 {
 	size_t row[32], n = strlen(b);

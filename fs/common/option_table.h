@@ -37,15 +37,18 @@ extern const struct option_spec carton_option_table[];
 const struct option_spec *option_find(const struct option_spec *table, const char *name, size_t n);
 
 /*
- * Sets the field of `target`, a struct of the table's kind. `value` is NULL if none was given. 0; -EINVAL
- * for an invalid value; or -ENOMEM.
+ * Sets the field of `target`, a struct of the table's kind. `value` is NULL if none was given. 0;
+ * -EINVAL for an invalid value; or -ENOMEM.
  */
 int option_set(const struct option_spec *spec, void *target, const char *value);
 
 /* Frees the texts of `target`. */
 void option_finish(const struct option_spec *table, void *target);
 
-/* Is `a` perhaps a typo of `b`? True if it takes at most 2 edits, fewer than half of the length of `b`. */
+/*
+ * Is `a` perhaps a typo of `b`? True if it takes at most 2 edits, fewer than half of the length of
+ * `b`.
+ */
 bool option_similar(const char *a, const char *b);
 
 #endif

@@ -21,8 +21,8 @@ static void append(char *to, size_t n, size_t *len, const char *text, size_t tex
 }
 
 /*
- * One of a list of options, with `rest` behind it, which may be the rest of a URL with a comma. True: so it is, or
- * this option has changed.
+ * One of a list of options, with `rest` behind it, which may be the rest of a URL with a comma.
+ * True: so it is, or this option has changed.
  */
 static bool append_option(char *to, size_t n, size_t *len, const char *text, const char *rest)
 {
@@ -37,7 +37,10 @@ static bool append_option(char *to, size_t n, size_t *len, const char *text, con
 		return true;
 	carton_source_label(value, label, room);
 	changed = strcmp(label, value) != 0;
-	/* a password with an @ and a comma was cut at the comma: the text behind the @ is a part of it, no host */
+	/*
+	 * a password with an @ and a comma was cut at the comma: the text behind the @ is a part of
+	 * it, no host
+	 */
 	cut = strchr(value, ':') && strpbrk(rest, changed ? "@" : "@?#");
 	if (*value != '/' && (cut || (!changed && strchr(value, '@'))))
 		strcpy(label, UNREADABLE);
@@ -88,8 +91,8 @@ void privacy_hide(char *arg)
 void privacy_no_core_dumps(void)
 {
 	/*
-	 * A limit of 1 also keeps the kernel from piping a dump to a program, where it ignores 0. The
-	 * sandbox, where there is one, also sets PR_SET_DUMPABLE.
+	 * A limit of 1 also keeps the kernel from piping a dump to a program, where it ignores 0.
+	 * The sandbox, where there is one, also sets PR_SET_DUMPABLE.
 	 */
 	struct rlimit one = { 1, 1 };
 

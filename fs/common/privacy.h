@@ -6,8 +6,9 @@
 #define FS_PRIVACY_H
 
 /*
- * Overwrites an argument of main(), because every user can read /proc/PID/cmdline: replaces a URL, and each value in a
- * list of options, by its carton_source_label(). The argument never becomes longer. The caller copies it before.
+ * Overwrites an argument of main(), because every user can read /proc/PID/cmdline: replaces a URL,
+ * and each value in a list of options, by its carton_source_label(). The argument never becomes
+ * longer. The caller copies it before.
  */
 void privacy_hide(char *arg);
 

@@ -130,7 +130,10 @@ static size_t utf8_encode(uint32_t c, char ret[4])
 	return n;
 }
 
-/* The character of the \uNNNN at `s`, or of two that are a surrogate pair. Returns the bytes of it; 0: none. */
+/*
+ * The character of the \uNNNN at `s`, or of two that are a surrogate pair. Returns the bytes of it;
+ * 0: none.
+ */
 static size_t decode_code(const char *s, char ret[4], size_t *ret_n)
 {
 	unsigned c, low;

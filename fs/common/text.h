@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text for a terminal, a log, JSON or a metric: all that may come from outside goes through carton_escape().
+ * Text for a terminal, a log, JSON or a metric: all that may come from outside goes through
+ * carton_escape().
  */
 #ifndef FS_TEXT_H
 #define FS_TEXT_H

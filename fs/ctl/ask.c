@@ -37,7 +37,10 @@ static void write_all(int fd, const void *data, size_t n)
 	}
 }
 
-/* Sends r and the text. Keeps nothing open: who reads our stdout must not wait for a child that was given up. */
+/*
+ * Sends r and the text. Keeps nothing open: who reads our stdout must not wait for a child that was
+ * given up.
+ */
 _Noreturn static void answer(const struct ctl_question *q, int out)
 {
 	char *text = NULL;
@@ -158,8 +161,8 @@ static void wait_for(struct asked *asked, struct pollfd *p, size_t n)
 }
 
 /*
- * Kills those that have not answered. A mount is busy until they have ended, which they do at once, unless their
- * request is one that cannot be interrupted.
+ * Kills those that have not answered. A mount is busy until they have ended, which they do at once,
+ * unless their request is one that cannot be interrupted.
  */
 static void give_up(const struct asked *asked, const struct pollfd *p, size_t n)
 {

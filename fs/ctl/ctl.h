@@ -13,7 +13,10 @@
 #include "carton.h"
 #include "process/sandbox.h"
 
-/* EXIT_BAD: the command failed or found problems, or differences. EXIT_TROUBLE: diff could not tell. */
+/*
+ * EXIT_BAD: the command failed or found problems, or differences. EXIT_TROUBLE: diff could not
+ * tell.
+ */
 enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1, EXIT_TROUBLE = 2 };
 
 /* Options of single commands. */
@@ -77,7 +80,10 @@ void ctl_print_json(const char *s);
 int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int ctl_try_help(void);
 
-/* An argument as messages may show it (carton_source_label()), cut; until the next call. One thread. */
+/*
+ * An argument as messages may show it (carton_source_label()), cut; until the next call. One
+ * thread.
+ */
 const char *ctl_shown(const char *arg);
 
 /* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
@@ -88,8 +94,8 @@ int ctl_refuse(const char *what, const char *why);
 int ctl_failed(const char *what, int r);
 
 /*
- * Makes room for one more item of `size` bytes in an array that has `n`. Returns the array, which may have moved;
- * NULL: out of memory, and it is unchanged.
+ * Makes room for one more item of `size` bytes in an array that has `n`. Returns the array, which
+ * may have moved; NULL: out of memory, and it is unchanged.
  */
 void *ctl_grow(void *array, size_t *cap, size_t n, size_t size);
 

@@ -404,8 +404,8 @@ struct opening {
 };
 
 /*
- * The confine function of the first carton: opens the second one, which enters the sandbox. So the cache
- * and the files of both are open before.
+ * The confine function of the first carton: opens the second one, which enters the sandbox. So the
+ * cache and the files of both are open before.
  */
 static int open_second(void *ctx, const struct carton_paths *paths)
 {

@@ -2,9 +2,9 @@
 /*
  * `cartonctl extract`: a verified copy of a carton's files in a directory.
  *
- * Each file is written under a temporary name and then renamed, so no file is ever incomplete. MANIFEST
- * comes last: a directory that has it has everything. What is there with the right hash is kept, so an
- * extraction that was interrupted is resumed by running it again.
+ * Each file is written under a temporary name and then renamed, so no file is ever incomplete.
+ * MANIFEST comes last: a directory that has it has everything. What is there with the right hash is
+ * kept, so an extraction that was interrupted is resumed by running it again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -61,15 +61,17 @@ struct parent {
 };
 
 /*
- * May what is there be used? In a shared directory such as /tmp, another user may have made it, and changes it later.
- * Whoever owns the output directory may do as he likes.
+ * May what is there be used? In a shared directory such as /tmp, another user may have made it, and
+ * changes it later. Whoever owns the output directory may do as he likes.
  */
 static bool is_trusted(const struct extract *x, const struct stat *st)
 {
 	return st->st_uid == geteuid() || st->st_uid == 0 || st->st_uid == x->owner;
 }
 
-/* Opens a directory beneath `at`, and makes it if it is missing. -EPERM: another user has made it. */
+/*
+ * Opens a directory beneath `at`, and makes it if it is missing. -EPERM: another user has made it.
+ */
 static int enter(const struct extract *x, int at, const char *name)
 {
 	int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -113,8 +115,8 @@ static int open_directory(const struct extract *x, const char *path, size_t len)
 }
 
 /*
- * Makes `p` the directory of `path` beneath the output directory. No symlink is followed, and a path has no "..":
- * it cannot lead out. *ret_name: the last component.
+ * Makes `p` the directory of `path` beneath the output directory. No symlink is followed, and a
+ * path has no "..": it cannot lead out. *ret_name: the last component.
  */
 static int find_parent(const struct extract *x, struct parent *p, const char *path,
 		       const char **ret_name)
@@ -333,7 +335,10 @@ static void add_file(void *ctx, struct carton_node *node)
 		x->total += st.size;
 }
 
-/* Lists what the paths name. *ret_manifest: MANIFEST, if all of the carton is wanted; it comes last. */
+/*
+ * Lists what the paths name. *ret_manifest: MANIFEST, if all of the carton is wanted; it comes
+ * last.
+ */
 static int list_files(struct extract *x, const struct args *a, struct carton_node **ret_manifest)
 {
 	int status = EXIT_GOOD;
@@ -377,7 +382,10 @@ static size_t count_names(int dir, bool remove)
 	return n;
 }
 
-/* Is it this user's alone? Otherwise another one could put his bytes into our files. 0 or -EPERM, logged. */
+/*
+ * Is it this user's alone? Otherwise another one could put his bytes into our files. 0 or -EPERM,
+ * logged.
+ */
 static int check_tmp(const struct extract *x, int fd)
 {
 	char why[CARTON_WHY];
@@ -390,8 +398,8 @@ static int check_tmp(const struct extract *x, int fd)
 }
 
 /*
- * Makes and locks it. -EBUSY: another process extracts to the same directory. -EPERM, logged: another user has made
- * it.
+ * Makes and locks it. -EBUSY: another process extracts to the same directory. -EPERM, logged:
+ * another user has made it.
  */
 static int open_tmp(struct extract *x)
 {

@@ -63,8 +63,8 @@ static char *without_slashes(const char *path)
 }
 
 /*
- * The absolute form of a mountpoint: its parent's, and its name, because realpath(3) of a dead mount fails.
- * Malloc'ed; or NULL, and errno is set.
+ * The absolute form of a mountpoint: its parent's, and its name, because realpath(3) of a dead
+ * mount fails. Malloc'ed; or NULL, and errno is set.
  */
 static char *resolve(const char *path)
 {

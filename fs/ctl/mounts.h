@@ -20,8 +20,8 @@ int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
 
 /*
- * Asks each mount for its .cartonfs/status.json: the text of ret[i], or its r: -ETIMEDOUT, -ENOTCONN for a dead mount,
- * -errno. Takes at most CTL_ANSWER_MS.
+ * Asks each mount for its .cartonfs/status.json: the text of ret[i], or its r: -ETIMEDOUT,
+ * -ENOTCONN for a dead mount, -errno. Takes at most CTL_ANSWER_MS.
  */
 void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret);
 

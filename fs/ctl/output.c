@@ -64,7 +64,9 @@ void ctl_log_source(struct ctl_log *log, const char *source, bool opening)
 	pthread_mutex_unlock(&log->lock);
 }
 
-/* stdio remembers write errors, so one check at the end will do. A closed pipe kills the process. */
+/*
+ * stdio remembers write errors, so one check at the end will do. A closed pipe kills the process.
+ */
 int ctl_flush(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))

@@ -12,7 +12,10 @@
 #include "common/privacy.h"
 #include "common/text.h"
 
-/* Asks the mount of words[0] to go on with the URL words[1]: a ctl_question, whose answer has no text. */
+/*
+ * Asks the mount of words[0] to go on with the URL words[1]: a ctl_question, whose answer has no
+ * text.
+ */
 static int refresh(const void *words, char **ret)
 {
 	char *const *w = words;

@@ -281,8 +281,8 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 /* ---- all mounts ---- */
 
 /*
- * Reports why a mount has given no status, but for one that does not answer, which has a row of its own. One that has
- * ended since it was listed is left out. An exit status.
+ * Reports why a mount has given no status, but for one that does not answer, which has a row of its
+ * own. One that has ended since it was listed is left out. An exit status.
  */
 static int check_answer(const struct ctl_mount *m, int r)
 {

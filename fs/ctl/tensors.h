@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tensors of a carton: those of tensor_data/ and of each safetensors file, as the views have them.
- * The carton is opened with views = CTL_TENSOR_VIEWS.
+ * The tensors of a carton: those of tensor_data/ and of each safetensors file, as the views have
+ * them. The carton is opened with views = CTL_TENSOR_VIEWS.
  */
 #ifndef FS_CTL_TENSORS_H
 #define FS_CTL_TENSORS_H
@@ -19,8 +19,9 @@ struct ctl_tensor {
 };
 
 /*
- * Calls `fn` for each tensor of the file or directory at `path`, by name, until it does not return 0.
- * The file is verified, and so read as a whole. Returns what `fn` does; -ENOENT: it has no tensors.
+ * Calls `fn` for each tensor of the file or directory at `path`, by name, until it does not return
+ * 0. The file is verified, and so read as a whole. Returns what `fn` does; -ENOENT: it has no
+ * tensors.
  */
 typedef int ctl_tensor_fn(void *ctx, const struct ctl_tensor *tensor);
 int ctl_tensors(struct carton *c, const char *path, ctl_tensor_fn *fn, void *ctx);

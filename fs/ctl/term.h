@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text for people, on stdout: aligned by columns, safe to print, coloured at a terminal. One thread.
+ * Text for people, on stdout: aligned by columns, safe to print, coloured at a terminal. One
+ * thread.
  */
 #ifndef FS_TERM_H
 #define FS_TERM_H
@@ -47,8 +48,8 @@ void term_cell(const char *s, unsigned width);
 void term_short(const char *s, unsigned width);
 
 /*
- * Prints text in lines of at most `width` columns, broken between words; a longer word gets its own line.
- * Lines after the first begin with `indent` spaces. Newlines in the text are kept.
+ * Prints text in lines of at most `width` columns, broken between words; a longer word gets its own
+ * line. Lines after the first begin with `indent` spaces. Newlines in the text are kept.
  */
 void term_wrap(const char *s, unsigned indent, unsigned width);
 

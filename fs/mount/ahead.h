@@ -19,7 +19,9 @@ int ahead_new(struct mount *m, bool all, struct ahead **ret);
 void ahead_stop(struct ahead *a);
 void ahead_free(struct ahead *a);
 
-/* To be called when a file was opened, and when an open has to wait. `a` may be NULL. Any thread. */
+/*
+ * To be called when a file was opened, and when an open has to wait. `a` may be NULL. Any thread.
+ */
 void ahead_opened(struct ahead *a, struct carton_node *file);
 void ahead_give_way(struct ahead *a, struct carton_node *file);
 

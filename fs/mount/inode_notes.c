@@ -11,7 +11,10 @@
 
 #include "mount/mount.h"
 
-/* bytes of notes and of what the next process makes of them, at most, and as a share of the carton's memory */
+/*
+ * bytes of notes and of what the next process makes of them, at most, and as a share of the
+ * carton's memory
+ */
 #define MAX_MEMORY (64 << 20)
 #define SHARE 8
 #define MAX_PATH 4096
@@ -84,7 +87,10 @@ static bool next(const char *text, size_t size, size_t *at, uint64_t *ret_ino,
 	return true;
 }
 
-/* How many notes there are, and where they end: before one that is cut off, or for which there is no room. */
+/*
+ * How many notes there are, and where they end: before one that is cut off, or for which there is
+ * no room.
+ */
 static size_t count(struct inode_notes *notes, const char *text, size_t size, size_t *ret_end)
 {
 	size_t at = 0, end = 0, n = 0;
@@ -97,7 +103,10 @@ static size_t count(struct inode_notes *notes, const char *text, size_t size, si
 	return n;
 }
 
-/* May an earlier process have given the node that number? A later one is an address in this process. */
+/*
+ * May an earlier process have given the node that number? A later one is an address in this
+ * process.
+ */
 static bool is_possible(const struct mount *m, uint64_t ino, const struct carton_node *node)
 {
 	return ino >> 48 != 0 && ino >> 48 < m->epoch && !carton_number(m->carton, node);

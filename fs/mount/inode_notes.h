@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generated nodes that the kernel knows, noted in a file with their paths: so the next process finds them by
- * the inode numbers that this one has given out (keep.h). The file is in memory: how many are noted follows the memory
- * that the carton may take.
+ * Generated nodes that the kernel knows, noted in a file with their paths: so the next process
+ * finds them by the inode numbers that this one has given out (keep.h). The file is in memory: how
+ * many are noted follows the memory that the carton may take.
  *
  * Any thread, but for inode_notes_new() and inode_notes_free().
  */

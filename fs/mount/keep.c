@@ -368,7 +368,10 @@ static int open_known(struct keep *k)
 	return r < 0 ? failed("generated files", r) : 0;
 }
 
-/* The kernel sends requests again that were not answered: one of them may be what ends each process. */
+/*
+ * The kernel sends requests again that were not answered: one of them may be what ends each
+ * process.
+ */
 static int count_restart(struct keep_state *s)
 {
 	int64_t *earlier = &s->restarts[s->epoch % MAX_RESTARTS];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Readers survive the process. The service manager keeps the FUSE device open, and so the connection, while
- * the process is killed and started anew; the kernel keeps the requests. The next process goes on:
+ * Readers survive the process. The service manager keeps the FUSE device open, and so the
+ * connection, while the process is killed and started anew; the kernel keeps the requests. The next
+ * process goes on:
  *
  *  - It gets the device, and a memfd with what was agreed on with the kernel. INIT is answered only once in the
  *    life of a connection, so the INIT of then is given to libfuse again, and the reply is not sent.
@@ -12,8 +13,8 @@
  *  - The kernel sends again what was read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9). Where it cannot,
  *    nothing is kept: such requests would wait for ever.
  *
- * Only for the main process of a unit with RuntimeDirectory= and FileDescriptorStoreMax=3. The file `kept` of
- * that directory has content while the mount outlives the process: the unit looks at it.
+ * Only for the main process of a unit with RuntimeDirectory= and FileDescriptorStoreMax=3. The file
+ * `kept` of that directory has content while the mount outlives the process: the unit looks at it.
  */
 #ifndef FS_KEEP_H
 #define FS_KEEP_H
@@ -34,8 +35,8 @@ struct keep {
 };
 
 /*
- * Takes what the service manager passes (LISTEN_FDS). *mountpoint (malloc'ed), if it is a device, is replaced by
- * the one that was passed. 0, or -errno, logged. `k` is set in any case.
+ * Takes what the service manager passes (LISTEN_FDS). *mountpoint (malloc'ed), if it is a device,
+ * is replaced by the one that was passed. 0, or -errno, logged. `k` is set in any case.
  */
 int keep_take(struct keep *k, char **mountpoint);
 
@@ -46,9 +47,10 @@ int keep_take(struct keep *k, char **mountpoint);
 bool keep_is_kept(const char *mountpoint);
 
 /*
- * systemd decides by the exit status of the main process whether it restarts a unit, not by that of a step before
- * it. So the step that mounts (-o mount_only) leaves its exit status in the file `failed` of RUNTIME_DIRECTORY, 0
- * by removing the file, and the main process ends with it. Without the directory nothing is done.
+ * systemd decides by the exit status of the main process whether it restarts a unit, not by that of
+ * a step before it. So the step that mounts (-o mount_only) leaves its exit status in the file
+ * `failed` of RUNTIME_DIRECTORY, 0 by removing the file, and the main process ends with it. Without
+ * the directory nothing is done.
  */
 void keep_leave_status(int status);
 

@@ -16,8 +16,8 @@
 #include "common/text.h"
 
 /*
- * Opens /dev/null for each of stdin, stdout and stderr that is closed. Otherwise the carton could be
- * opened as descriptor 0 to 2, which the daemon replaces with /dev/null.
+ * Opens /dev/null for each of stdin, stdout and stderr that is closed. Otherwise the carton could
+ * be opened as descriptor 0 to 2, which the daemon replaces with /dev/null.
  */
 static int open_standard_files(void)
 {

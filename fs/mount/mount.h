@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mount: what the threads that answer its requests share, its inode numbers, and the flags of its files.
+ * A mount: what the threads that answer its requests share, its inode numbers, and the flags of its
+ * files.
  */
 #ifndef FS_MOUNT_H
 #define FS_MOUNT_H
@@ -56,9 +57,10 @@ struct mount {
 #define PASSTHROUGH_NAME "user.carton.passthrough"
 
 /*
- * The inode numbers of the kernel: the number of the node behind a few of our own (status_files.c), so that the
- * next process knows them too (keep.h). A generated node has no number, but its address, and the epoch above
- * its 48 bits: nodes live as long as the process. The next one finds them in inode_notes.h.
+ * The inode numbers of the kernel: the number of the node behind a few of our own (status_files.c),
+ * so that the next process knows them too (keep.h). A generated node has no number, but its
+ * address, and the epoch above its 48 bits: nodes live as long as the process. The next one finds
+ * them in inode_notes.h.
  */
 #define INO_FIRST 16
 #define MAX_PUSHES 64

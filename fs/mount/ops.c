@@ -17,7 +17,9 @@
 #define MAX_WAITING_READS 8192
 #define MAX_LIST (1 << 20) /* bytes of one answer */
 
-/* Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain. */
+/*
+ * Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain.
+ */
 static double fill_stat(const struct mount *m, struct carton_node *node, struct stat *st)
 {
 	struct carton_stat cs;
@@ -136,7 +138,9 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	if (m->passthrough && strcmp(name, PASSTHROUGH_NAME) == 0 && is_file(node))
 		n = snprintf(value, sizeof(value), "%s",
 			     passthrough_has(m->passthrough, node) ? "yes" : "no");
-	/* EOPNOTSUPP: unlike after ENODATA, the kernel and ls -l ask for ACLs and labels only once */
+	/*
+	 * EOPNOTSUPP: unlike after ENODATA, the kernel and ls -l ask for ACLs and labels only once
+	 */
 	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
 		fuse_reply_err(req, EOPNOTSUPP);
 	else if (n < 0)
@@ -185,7 +189,10 @@ static int start_list(struct parked *p)
 	return carton_list(mount_of(p->req)->carton, p->node, parked_done, p, &p->request);
 }
 
-/* Answers, once the children of a lazy directory are there: READDIR too, if they were in an earlier process. */
+/*
+ * Answers, once the children of a lazy directory are there: READDIR too, if they were in an earlier
+ * process.
+ */
 static void list_first(struct parked *q)
 {
 	int r = carton_list(mount_of(q->req)->carton, q->node, NULL, NULL, NULL);

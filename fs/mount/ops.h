@@ -2,8 +2,9 @@
 /*
  * Answers FUSE requests from a carton.
  *
- * libfuse's threads never wait. A request that must wait (opening a file that is not verified yet, a read
- * from disk) is parked (park.h): a worker replies later, or an interrupt replies EINTR at once.
+ * libfuse's threads never wait. A request that must wait (opening a file that is not verified yet,
+ * a read from disk) is parked (park.h): a worker replies later, or an interrupt replies EINTR at
+ * once.
  */
 #ifndef FS_OPS_H
 #define FS_OPS_H

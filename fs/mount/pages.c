@@ -7,8 +7,8 @@
 
 /*
  * Fills the page cache on first open. A small file is stored whole, which saves a READ. If the size
- * came from a server, at least the last page is stored: that sets i_size, which mmap and sendfile do
- * not ask for again.
+ * came from a server, at least the last page is stored: that sets i_size, which mmap and sendfile
+ * do not ask for again.
  */
 static void store_bytes(const struct mount *m, struct carton_node *node, bool unsure)
 {
@@ -31,8 +31,8 @@ static void store_bytes(const struct mount *m, struct carton_node *node, bool un
 }
 
 /*
- * notify_store blocks on locked pages, whose reader may be waiting for this thread. Before the first
- * open is answered there are no readers, so it cannot deadlock.
+ * notify_store blocks on locked pages, whose reader may be waiting for this thread. Before the
+ * first open is answered there are no readers, so it cannot deadlock.
  */
 void pages_first_open(struct mount *m, struct carton_node *node)
 {

@@ -2,8 +2,9 @@
 /*
  * FUSE requests that must wait, without a thread that waits.
  *
- * A request is parked with a function that starts the wait (such as carton_pin()) and one that replies; an operation
- * that need not wait calls that by itself. Either the carton ends it (parked_done) or an interrupt; carton_request_cancel() decides which.
+ * A request is parked with a function that starts the wait (such as carton_pin()) and one that
+ * replies; an operation that need not wait calls that by itself. Either the carton ends it
+ * (parked_done) or an interrupt; carton_request_cancel() decides which.
  */
 #ifndef FS_PARK_H
 #define FS_PARK_H
@@ -37,8 +38,8 @@ struct parked {
 };
 
 /*
- * Parks a copy of `q`. `start` starts the wait, passing parked_done() and &p->request to the carton. The FUSE request is
- * answered in any case, now or later.
+ * Parks a copy of `q`. `start` starts the wait, passing parked_done() and &p->request to the
+ * carton. The FUSE request is answered in any case, now or later.
  */
 void park(const struct parked *q, int (*start)(struct parked *p));
 

@@ -2,11 +2,12 @@
 /*
  * -o passthrough: the kernel reads and maps the file of the cache itself, without asking here.
  *
- * What is read then is not compared with tags. So it is only done on request, and only for files that were
- * hashed whole since the mount began. It needs libfuse 3.17, Linux 6.9 and CAP_SYS_ADMIN, which the mounter
- * has if root mounts; where one is missing, files are read as without the option.
+ * What is read then is not compared with tags. So it is only done on request, and only for files
+ * that were hashed whole since the mount began. It needs libfuse 3.17, Linux 6.9 and CAP_SYS_ADMIN,
+ * which the mounter has if root mounts; where one is missing, files are read as without the option.
  *
- * An inode is open in one way at a time, so the first open decides, until the last close. Any thread.
+ * An inode is open in one way at a time, so the first open decides, until the last close. Any
+ * thread.
  */
 #ifndef FS_PASSTHROUGH_H
 #define FS_PASSTHROUGH_H
@@ -26,8 +27,8 @@ void passthrough_free(struct passthrough *p); /* NULL-safe */
 void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn);
 
 /*
- * Counts an open of a pinned file. True: it is passed through, as *fi then says. passthrough_close() is called
- * once for each, also if the open is not answered.
+ * Counts an open of a pinned file. True: it is passed through, as *fi then says.
+ * passthrough_close() is called once for each, also if the open is not answered.
  */
 bool passthrough_open(struct passthrough *p, struct carton_node *file, struct fuse_file_info *fi);
 void passthrough_close(struct passthrough *p, const struct carton_node *file);

@@ -19,8 +19,9 @@
 #include "mount/mount.h"
 
 /*
- * An observer for carton_pin_observed(), or NULL: the file is small, or larger than half of the free memory or than
- * what the carton may take; it was open before; it is opened with O_DIRECT; or nobody reads all of a file.
+ * An observer for carton_pin_observed(), or NULL: the file is small, or larger than half of the
+ * free memory or than what the carton may take; it was open before; it is opened with O_DIRECT; or
+ * nobody reads all of a file.
  */
 struct carton_observer *push_new(struct mount *m, struct carton_node *node,
 				 const struct fuse_file_info *fi);

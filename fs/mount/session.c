@@ -434,8 +434,9 @@ static int open_and_serve(struct session *s)
 }
 
 /*
- * Whoever can write to the directory may have put a symlink there, or a second name of a file: nothing is written but
- * to a file that is ours, or root's and given to us to write to. It is emptied after that is known.
+ * Whoever can write to the directory may have put a symlink there, or a second name of a file:
+ * nothing is written but to a file that is ours, or root's and given to us to write to. It is
+ * emptied after that is known.
  */
 static bool is_safe_error_file(int fd)
 {
@@ -481,14 +482,16 @@ static int prepare(struct options *o, struct keep *keep)
 }
 
 /*
- * The main process may be a user who cannot open the carton. This step may be one too, when it checks the options for
- * a reload: what is stored stays then.
+ * The main process may be a user who cannot open the carton. This step may be one too, when it
+ * checks the options for a reload: what is stored stays then.
  */
 static void pass_source(const struct options *o)
 {
 	int fd;
 
-	/* without it, the main process takes the first descriptor for the device: see keep_take() */
+	/*
+	 * without it, the main process takes the first descriptor for the device: see keep_take()
+	 */
 	if (!getenv("RUNTIME_DIRECTORY"))
 		return;
 	fd = open(o->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -513,7 +516,10 @@ static int mount_and_pass(struct options *o, struct fuse_session *se)
 	return EXIT_MOUNT;
 }
 
-/* For a service whose main process has no privileges. A mount that waits for its next process stays. */
+/*
+ * For a service whose main process has no privileges. A mount that waits for its next process
+ * stays.
+ */
 static int mount_only(struct session *s)
 {
 	struct options *o = s->options;

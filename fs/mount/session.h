@@ -8,8 +8,9 @@
 #include "process/options.h"
 
 /*
- * Mounts and serves; returns an exit status. In the foreground it returns after the unmount. Otherwise
- * it forks a daemon that serves, and returns as soon as the mount is usable or has failed.
+ * Mounts and serves; returns an exit status. In the foreground it returns after the unmount.
+ * Otherwise it forks a daemon that serves, and returns as soon as the mount is usable or has
+ * failed.
  */
 int session_run(struct options *o);
 

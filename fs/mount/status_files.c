@@ -116,7 +116,10 @@ static void answer_read(fuse_req_t req, size_t size, off_t off, const struct fus
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	/* the text may be released as soon as the kernel has the reply, before that function returns */
+	/*
+	 * the text may be released as soon as the kernel has the reply, before that function
+	 * returns
+	 */
 	memcpy(copy, text->data + (left ? off : 0), left);
 	fuse_reply_buf(req, copy, left);
 	free(copy);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hidden directory .cartonfs/ in the root of a mount, with the files status.json and metrics. It is
- * found by name, but not listed, so that no copy of the mount has it. A carton's own entry of that name
- * is shown instead.
+ * The hidden directory .cartonfs/ in the root of a mount, with the files status.json and metrics.
+ * It is found by name, but not listed, so that no copy of the mount has it. A carton's own entry of
+ * that name is shown instead.
  */
 #ifndef FS_STATUS_FILES_H
 #define FS_STATUS_FILES_H

@@ -15,7 +15,9 @@
 #include "common/text.h"
 #include "log.h"
 
-/* The signals that the parent passes on to the child while it mounts; not those that are ignored. */
+/*
+ * The signals that the parent passes on to the child while it mounts; not those that are ignored.
+ */
 static void forwarded_signals(sigset_t *ret)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /*
- * Forks. True in the child, which passes *ret_fd to daemon_ready(). False: *ret_status is the exit status of this
- * process, once the child is ready or has ended, or after a failure.
+ * Forks. True in the child, which passes *ret_fd to daemon_ready(). False: *ret_status is the exit
+ * status of this process, once the child is ready or has ended, or after a failure.
  */
 bool daemon_fork(int *ret_fd, int *ret_status);
 

@@ -30,8 +30,8 @@ static uint64_t logged[MAX_NUMBER / 64 + 1]; /* by number: each call that fails 
 
 #ifdef DENIED_LOG
 /*
- * make CPPFLAGS=-DDENIED_LOG='\"FILE\"': lines of all programs also go to this file, which exists. A test run shows
- * then what the table lacks, also where nobody looks at the log.
+ * make CPPFLAGS=-DDENIED_LOG='\"FILE\"': lines of all programs also go to this file, which exists.
+ * A test run shows then what the table lacks, also where nobody looks at the log.
  */
 static int collected;
 
@@ -125,7 +125,10 @@ static void write_line(struct line *l)
 
 /* ---- the handler ---- */
 
-/* SIGSYS is blocked here: another call that is trapped ends the process with it, whatever its handler is. */
+/*
+ * SIGSYS is blocked here: another call that is trapped ends the process with it, whatever its
+ * handler is.
+ */
 static _Noreturn void end(void)
 {
 	for (;;) {

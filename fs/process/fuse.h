@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Includes libfuse. The program uses version 3.12 of its API, which all supported distributions have.
+ * Includes libfuse. The program uses version 3.12 of its API, which all supported distributions
+ * have.
  */
 #ifndef FS_FUSE_H
 #define FS_FUSE_H

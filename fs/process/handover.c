@@ -26,8 +26,8 @@ static bool is_trusted(uid_t uid)
 }
 
 /*
- * Why the step from directory `at` to `next` is not to be trusted; NULL: it is. In a sticky directory others cannot
- * rename or remove what belongs to us or to root.
+ * Why the step from directory `at` to `next` is not to be trusted; NULL: it is. In a sticky
+ * directory others cannot rename or remove what belongs to us or to root.
  */
 static const char *fault_of_step(int at, int next)
 {
@@ -45,7 +45,10 @@ static const char *fault_of_step(int at, int next)
 	return NULL;
 }
 
-/* Opens the last component of an absolute path, O_PATH. -EPERM, logged, if another user could have put it there. */
+/*
+ * Opens the last component of an absolute path, O_PATH. -EPERM, logged, if another user could have
+ * put it there.
+ */
 static int open_trusted(const char *path)
 {
 	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
@@ -85,7 +88,9 @@ static int open_trusted(const char *path)
 	return r < 0 ? r : at;
 }
 
-/* Connects to the socket that is open as `fd`, whatever has its name by now, and asks who listens. */
+/*
+ * Connects to the socket that is open as `fd`, whatever has its name by now, and asks who listens.
+ */
 static int connect_to(const char *path, int fd)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

@@ -8,12 +8,12 @@
 #define FS_HANDOVER_H
 
 /*
- * Takes the device from descriptor _FUSE_COMMFD of the environment, as fusermount3 passes it, else from the
- * socket at `given`, an absolute path, if it is one. *mountpoint (malloc'ed) is then /dev/fd/N. 0, also if there is
- * neither; or -errno, logged. Waits until the device comes.
+ * Takes the device from descriptor _FUSE_COMMFD of the environment, as fusermount3 passes it, else
+ * from the socket at `given`, an absolute path, if it is one. *mountpoint (malloc'ed) is then
+ * /dev/fd/N. 0, also if there is neither; or -errno, logged. Waits until the device comes.
  *
- * Who hands over the device reads the carton: such a socket belongs to us or to root, as does who listens, and
- * nobody else can change the way to it; no symlink is followed. -EPERM otherwise.
+ * Who hands over the device reads the carton: such a socket belongs to us or to root, as does who
+ * listens, and nobody else can change the way to it; no symlink is followed. -EPERM otherwise.
  */
 int handover_receive(const char *given, char **mountpoint);
 

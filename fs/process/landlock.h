@@ -13,7 +13,9 @@ enum landlock_use {
 	LANDLOCK_USE_FILE,   /* read and write an existing file or device */
 };
 
-/* A new set of rules, which allows nothing. 0; -ENOSYS: the kernel has no (or a too old) Landlock. */
+/*
+ * A new set of rules, which allows nothing. 0; -ENOSYS: the kernel has no (or a too old) Landlock.
+ */
 int landlock_new(int *ret_set);
 
 /* Allows a use of the file or directory that is at `path` now, if there is one. 0 or -errno. */

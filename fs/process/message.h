@@ -10,8 +10,8 @@
 int message_send(int socket, const void *data, size_t n, const int *fds, size_t n_fds);
 
 /*
- * The size of the next message, 0 at the end, or -errno. ret_fds: its descriptors, or -1; of more than two the
- * kernel closes the rest.
+ * The size of the next message, 0 at the end, or -errno. ret_fds: its descriptors, or -1; of more
+ * than two the kernel closes the rest.
  */
 ssize_t message_receive(int socket, void *ret_data, size_t n, int ret_fds[2]);
 

@@ -28,8 +28,8 @@
 #define MAX_TEXT 2048
 #define SOCKET 3 /* the number of its socket in the process */
 /*
- * A loader that copies tensors out of a mapping takes 0.75 of the time that it does with 128, a sequential
- * reader 0.8. More gains little, and random faults read that much each.
+ * A loader that copies tensors out of a mapping takes 0.75 of the time that it does with 128, a
+ * sequential reader 0.8. More gains little, and random faults read that much each.
  */
 #define READ_AHEAD_KIB "512"
 
@@ -83,8 +83,8 @@ static void rename_process(void)
 }
 
 /*
- * Closes the device here, so that the connection ends with the daemon. libfuse will close this descriptor
- * number when it unmounts, so /dev/null takes it.
+ * Closes the device here, so that the connection ends with the daemon. libfuse will close this
+ * descriptor number when it unmounts, so /dev/null takes it.
  */
 static void give_up_device(int fd)
 {
@@ -172,7 +172,10 @@ struct fuse_backing_map {
 #define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 #endif
 
-/* Is it open for reading? The kernel asks for no right to a file that is open as a path, and opens it with ours. */
+/*
+ * Is it open for reading? The kernel asks for no right to a file that is open as a path, and opens
+ * it with ours.
+ */
 static bool is_readable(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
@@ -213,8 +216,8 @@ static void put_log(const struct request *q, int n)
 }
 
 /*
- * Takes the descriptors, once, and only if the first is a seccomp listener: poll(2) may report another file as readable
- * for ever.
+ * Takes the descriptors, once, and only if the first is a seccomp listener: poll(2) may report
+ * another file as readable for ever.
  */
 static void open_files(struct state *s, int fds[2])
 {
@@ -260,8 +263,9 @@ static bool serve(struct state *s, const struct request *q, size_t size, int fds
 }
 
 /*
- * The daemon was killed. fusermount3 with auto_unmount waits for this process to end, then checks whether
- * the mount is dead. It is once the kernel has closed the daemon's descriptors, so wait for that.
+ * The daemon was killed. fusermount3 with auto_unmount waits for this process to end, then checks
+ * whether the mount is dead. It is once the kernel has closed the daemon's descriptors, so wait for
+ * that.
  */
 static void wait_for_end(int daemon)
 {
@@ -323,7 +327,9 @@ static void ignore_signals(void)
 		signal(signals[i], SIG_IGN);
 }
 
-/* Closes all inherited descriptors (callers wait for some), and survives the end of the terminal. */
+/*
+ * Closes all inherited descriptors (callers wait for some), and survives the end of the terminal.
+ */
 _Noreturn static void process(struct fuse_session *session, const struct options *o, int fd,
 			      pid_t daemon)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the daemon
- * drops and never reads the carton. On request it does six things: mount at the mountpoint of the command
- * line, unmount it, write a line to syslog, set how far the
- * kernel reads ahead, open listed files (opener.h), let the kernel read a file of the cache by itself. It
- * ends with the daemon.
+ * A helper process, forked before the daemon enters its sandbox. It keeps the privileges that the
+ * daemon drops and never reads the carton. On request it does six things: mount at the mountpoint
+ * of the command line, unmount it, write a line to syslog, set how far the kernel reads ahead, open
+ * listed files (opener.h), let the kernel read a file of the cache by itself. It ends with the
+ * daemon.
  */
 #ifndef FS_MOUNTER_H
 #define FS_MOUNTER_H
@@ -19,8 +19,8 @@ struct mounter {
 };
 
 /*
- * Forks it; call this before any thread is started. It mounts its copy of `session`, which is not mounted
- * yet, and uses the current log function. 0 or -errno.
+ * Forks it; call this before any thread is started. It mounts its copy of `session`, which is not
+ * mounted yet, and uses the current log function. 0 or -errno.
  */
 int mounter_start(struct fuse_session *session, const struct options *o, struct mounter *ret);
 
@@ -40,7 +40,10 @@ __attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, 
 /* Writes `subject`, ": " and `line` to syslog. Safe in a signal handler. */
 void mounter_log_line(const struct mounter *m, int priority, const char *subject, const char *line);
 
-/* Makes it open files for the daemon (opener.h). The caller still owns both descriptors. 0 or -errno. */
+/*
+ * Makes it open files for the daemon (opener.h). The caller still owns both descriptors. 0 or
+ * -errno.
+ */
 int mounter_open_files(struct mounter *m, int listener, int memory);
 
 /*
@@ -58,9 +61,9 @@ int mounter_backing_open(const struct mounter *m, int device, int fd);
 void mounter_backing_close(const struct mounter *m, int device, int id);
 
 /*
- * What the process does: answers the requests that come from `socket`, until the other side closes it (false) or
- * asks it to quit (true). Whatever comes, it does no more than the functions above ask for, and closes each
- * descriptor that came. No other thread runs.
+ * What the process does: answers the requests that come from `socket`, until the other side closes
+ * it (false) or asks it to quit (true). Whatever comes, it does no more than the functions above
+ * ask for, and closes each descriptor that came. No other thread runs.
  */
 bool mounter_serve(struct fuse_session *session, const struct options *o, int socket);
 

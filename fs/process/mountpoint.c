@@ -115,7 +115,10 @@ bool mountpoint_is_fuse(int fd)
 	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(10, 229);
 }
 
-/* libfuse takes any descriptor, and would wait for requests from one of our own that has the number by now. */
+/*
+ * libfuse takes any descriptor, and would wait for requests from one of our own that has the number
+ * by now.
+ */
 static int check_device(const char *path)
 {
 	unsigned long fd;

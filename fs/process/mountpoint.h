@@ -15,15 +15,15 @@ bool mountpoint_is_fuse(int fd);
 bool mountpoint_is_cartonfs(const char *path);
 
 /*
- * Creates the directory *path and its missing parents, as mkdir -p does, and makes the path absolute. Does
- * nothing if it is there. 0, or -errno, logged.
+ * Creates the directory *path and its missing parents, as mkdir -p does, and makes the path
+ * absolute. Does nothing if it is there. 0, or -errno, logged.
  */
 int mountpoint_create(char **path, mode_t mode);
 
 /*
- * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has left
- * there. Warns if a live one is there, which will be covered. Of a device, checks that it is one. 0, or
- * -errno, logged with what to do.
+ * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has
+ * left there. Warns if a live one is there, which will be covered. Of a device, checks that it is
+ * one. 0, or -errno, logged with what to do.
  */
 int mountpoint_prepare(const char *path);
 

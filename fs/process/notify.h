@@ -27,7 +27,10 @@ void notify_forget(void);
 /* Sends `state` to the service manager, as sd_notify(3) does. */
 void notify_systemd(const char *state);
 
-/* Does stderr go to the journal? As sd-daemon(3) says. Lines there may begin with a priority, such as "<3>". */
+/*
+ * Does stderr go to the journal? As sd-daemon(3) says. Lines there may begin with a priority, such
+ * as "<3>".
+ */
 bool notify_is_journal(void);
 
 #endif

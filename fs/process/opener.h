@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens a few files for a confined process: resolver files such as /etc/resolv.conf, and those that the user has
- * named. They may be replaced by rename(2) or by a symlink on the way, and a Landlock rule covers only the inode that
- * was there. The kernel reports each open(2) of that process (seccomp_unotify(2)). Files of the list are opened here,
- * for reading; for all others the process's own rules apply.
+ * Opens a few files for a confined process: resolver files such as /etc/resolv.conf, and those that
+ * the user has named. They may be replaced by rename(2) or by a symlink on the way, and a Landlock
+ * rule covers only the inode that was there. The kernel reports each open(2) of that process
+ * (seccomp_unotify(2)). Files of the list are opened here, for reading; for all others the
+ * process's own rules apply.
  *
- * The list is made before the process reads a carton, and paths are compared as they are written: the process cannot
- * name any other file.
+ * The list is made before the process reads a carton, and paths are compared as they are written:
+ * the process cannot name any other file.
  */
 #ifndef FS_OPENER_H
 #define FS_OPENER_H

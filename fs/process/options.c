@@ -166,7 +166,9 @@ static void suggest(struct raw *raw, const char *option)
 				raw->o.suggestion = s->name;
 }
 
-/* libfuse would show it. A comma in a password begins another option. 1: it is left to libfuse; -1. */
+/*
+ * libfuse would show it. A comma in a password begins another option. 1: it is left to libfuse; -1.
+ */
 static int check_unknown(const char *text)
 {
 	if (!strchr(text, '@') && !strstr(text, "://"))
@@ -177,7 +179,9 @@ static int check_unknown(const char *text)
 	return -1;
 }
 
-/* `text` is NAME or NAME=VALUE. 1: it is left to libfuse; 0: done; -1: it was wrong, and reported. */
+/*
+ * `text` is NAME or NAME=VALUE. 1: it is left to libfuse; 0: done; -1: it was wrong, and reported.
+ */
 static int set_option(struct raw *raw, const char *text)
 {
 	size_t n = strcspn(text, "=");
@@ -202,7 +206,9 @@ static int set_option(struct raw *raw, const char *text)
 	return r < 0 ? -1 : strcmp(spec->name, "max_read") == 0;
 }
 
-/* mkdir and mkdir=MODE, also with the names that mount(8) has for it. False: it is another option. */
+/*
+ * mkdir and mkdir=MODE, also with the names that mount(8) has for it. False: it is another option.
+ */
 static bool is_mkdir(const char *option, const char **ret_mode)
 {
 	static const char *const names[] = { "mkdir", "X-mount.mkdir", "x-mount.mkdir" };
@@ -275,8 +281,9 @@ static int check_verify(const char *verify, struct options *o)
 }
 
 /*
- * The absolute path of an existing file: a daemon changes its directory. A URL and an open FUSE device
- * (mount.fuse3 -o drop_privileges) are returned unchanged. A missing file is reported when it is opened.
+ * The absolute path of an existing file: a daemon changes its directory. A URL and an open FUSE
+ * device (mount.fuse3 -o drop_privileges) are returned unchanged. A missing file is reported when
+ * it is opened.
  */
 static char *absolute(const char *path)
 {
@@ -315,8 +322,8 @@ static int check_paths(struct raw *raw)
 }
 
 /*
- * The kernel divides a read-ahead into requests of this size, and several threads answer them at once.
- * Requests of 1 MiB take 1.9 times as long with O_DIRECT, and 1.3 times in sequential reads.
+ * The kernel divides a read-ahead into requests of this size, and several threads answer them at
+ * once. Requests of 1 MiB take 1.9 times as long with O_DIRECT, and 1.3 times in sequential reads.
  */
 #define MAX_READ "131072"
 
@@ -388,7 +395,10 @@ static int complete(struct raw *raw)
 	return r == 0 ? add_mount_options(raw) : r;
 }
 
-/* libfuse leaves a -- at the end where there are options for it. What is added behind it would be no option. */
+/*
+ * libfuse leaves a -- at the end where there are options for it. What is added behind it would be
+ * no option.
+ */
 static void remove_dashes(struct fuse_args *args)
 {
 	char *last = args->argv[args->argc - 1];

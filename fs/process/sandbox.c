@@ -53,7 +53,10 @@ static bool is_denied(const char *path, int mode)
 	return path && faccessat(AT_FDCWD, path, mode, AT_EACCESS) < 0 && errno == EACCES;
 }
 
-/* Files that this process opens itself, unless the helper does: those of options, and .netrc. NULL: none. */
+/*
+ * Files that this process opens itself, unless the helper does: those of options, and .netrc. NULL:
+ * none.
+ */
 struct own_files {
 	const char *of[3];
 	char *netrc; /* the last of them */
@@ -73,8 +76,8 @@ static void own_files_find(struct own_files *own, const struct carton_paths *pat
 }
 
 /*
- * Must this process, with no effective capability, read files of other users? A source directory may contain such
- * files anywhere, and so may one of a mirror.
+ * Must this process, with no effective capability, read files of other users? A source directory
+ * may contain such files anywhere, and so may one of a mirror.
  */
 static bool must_read(const struct carton_paths *paths, const struct sandbox_helper *helper,
 		      const struct own_files *own)
@@ -99,8 +102,8 @@ static bool must_write(const struct carton_paths *paths, const struct sandbox_he
 }
 
 /*
- * Changes to `user`, unless that is NULL, and drops all capabilities, except CAP_DAC_READ_SEARCH and
- * CAP_DAC_OVERRIDE where root has to open files of other users.
+ * Changes to `user`, unless that is NULL, and drops all capabilities, except CAP_DAC_READ_SEARCH
+ * and CAP_DAC_OVERRIDE where root has to open files of other users.
  */
 static int drop_privileges(const struct user *user, const struct carton_paths *paths,
 			   const struct sandbox_helper *helper, const struct own_files *own)
@@ -139,7 +142,9 @@ static int drop_privileges(const struct user *user, const struct carton_paths *p
 
 /* ---- files ---- */
 
-/* Read by system libraries: shared objects, locales, time zones, certificates; and by sysconf(3). */
+/*
+ * Read by system libraries: shared objects, locales, time zones, certificates; and by sysconf(3).
+ */
 static const char *const system_files[] = { "/usr",
 					    "/lib",
 					    "/lib64",
@@ -170,7 +175,10 @@ static int allow_all(int set, const char *const *paths, size_t n)
 	return r;
 }
 
-/* The file alone: its directory may have other secrets. One that is replaced later only the helper can open. */
+/*
+ * The file alone: its directory may have other secrets. One that is replaced later only the helper
+ * can open.
+ */
 static int allow_netrc(int set)
 {
 	char *path = opener_netrc();
@@ -186,8 +194,8 @@ static int allow_network(int set, const struct carton_paths *paths, bool root)
 	int r = allow_all(set, network_files, sizeof(network_files) / sizeof(network_files[0]));
 
 	/*
-	 * A rule covers an inode, and resolv.conf is often replaced by a new one. So allow all of /etc,
-	 * unless we are root: other users cannot read secrets there anyway.
+	 * A rule covers an inode, and resolv.conf is often replaced by a new one. So allow all of
+	 * /etc, unless we are root: other users cannot read secrets there anyway.
 	 */
 	if (r == 0 && !root)
 		r = allow_all(set, etc, 1);
@@ -204,7 +212,9 @@ static int allow_tmp(int set)
 	return r == 0 ? landlock_allow(set, "/var/tmp", LANDLOCK_USE_TMP) : r;
 }
 
-/* The rules for files: -1 in *ret_set if the kernel has no Landlock. They cover what is there now. */
+/*
+ * The rules for files: -1 in *ret_set if the kernel has no Landlock. They cover what is there now.
+ */
 static int make_rules(const struct carton_paths *paths, const struct sandbox_helper *helper,
 		      int *ret_set)
 {
@@ -253,8 +263,8 @@ static int make_rules(const struct carton_paths *paths, const struct sandbox_hel
 /* ---- all ---- */
 
 /*
- * This process cannot open a file that replaces one of its Landlock rules, or that only root can read: the helper
- * opens it. *ret: it does. Without the helper, the files of the start stay in use.
+ * This process cannot open a file that replaces one of its Landlock rules, or that only root can
+ * read: the helper opens it. *ret: it does. Without the helper, the files of the start stay in use.
  */
 static int ask_helper(const struct sandbox_helper *helper, int memory, bool *ret)
 {
@@ -290,7 +300,10 @@ static int confine_syscalls(const struct carton_paths *paths, const struct sandb
 	return r < 0 ? failed("seccomp", r) : 0;
 }
 
-/* Gives up what root has, and what is not needed of files: the rules are made by who may find them all. */
+/*
+ * Gives up what root has, and what is not needed of files: the rules are made by who may find them
+ * all.
+ */
 static int confine_access(const struct carton_paths *paths, const struct sandbox_helper *helper,
 			  bool helped)
 {

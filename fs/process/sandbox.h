@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drops capabilities and restricts files and system calls before a carton is read, to limit what a bug in a
- * parser can do. SECURITY in cartonfs(1) has the list.
+ * Drops capabilities and restricts files and system calls before a carton is read, to limit what a
+ * bug in a parser can do. SECURITY in cartonfs(1) has the list.
  */
 #ifndef FS_SANDBOX_H
 #define FS_SANDBOX_H
@@ -10,8 +10,8 @@
 
 struct sandbox_helper {
 	/*
-	 * Lets another process open files for this one (opener.h) that may be replaced while it runs.
-	 * The caller keeps both descriptors. 0 or -errno. NULL: there is none.
+	 * Lets another process open files for this one (opener.h) that may be replaced while it
+	 * runs. The caller keeps both descriptors. 0 or -errno. NULL: there is none.
 	 */
 	int (*open_for_me)(void *ctx, int listener, int memory);
 	void *ctx;
@@ -22,8 +22,8 @@ struct sandbox_helper {
 };
 
 /*
- * A carton_confine_fn; its context is a struct sandbox_helper, or NULL. Features that the kernel lacks are
- * logged and left out; other failures are errors. Call it before any thread is started.
+ * A carton_confine_fn; its context is a struct sandbox_helper, or NULL. Features that the kernel
+ * lacks are logged and left out; other failures are errors. Call it before any thread is started.
  */
 int sandbox_enter(void *helper, const struct carton_paths *paths);
 

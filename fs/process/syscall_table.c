@@ -18,7 +18,10 @@
 #define PR_SET_VMA 0x53564d41
 #endif
 
-/* The kernel ignores the upper half of an int's register. glibc 2.41 extends the sign there; an attacker sets any bit. */
+/*
+ * The kernel ignores the upper half of an int's register. glibc 2.41 extends the sign there; an
+ * attacker sets any bit.
+ */
 #define INT(i, value)                            \
 	{                                        \
 		i, UINT32_MAX, (uint32_t)(value) \
@@ -53,7 +56,10 @@
 #define CLONE_FLAGS 0
 #endif
 
-/* Locks, flags, pipes and seals: nothing that makes the kernel send signals (F_SETOWN, F_SETSIG, F_NOTIFY, leases). */
+/*
+ * Locks, flags, pipes and seals: nothing that makes the kernel send signals (F_SETOWN, F_SETSIG,
+ * F_NOTIFY, leases).
+ */
 static const uint32_t fcntl_commands[] = {
 	F_DUPFD,
 	F_DUPFD_CLOEXEC,
@@ -77,7 +83,10 @@ static const uint32_t fcntl_commands[] = {
 #endif
 };
 
-/* TCGETS2, by which isatty() asks in glibc 2.42: its structure has 44 bytes, and no header that libc can include. */
+/*
+ * TCGETS2, by which isatty() asks in glibc 2.42: its structure has 44 bytes, and no header that
+ * libc can include.
+ */
 #define TCGETS2_REQUEST _IOR('T', 0x2a, char[44])
 
 /* Is it a terminal, and how wide? How much has the resolver's socket? */
@@ -100,8 +109,8 @@ const struct syscall_row syscall_table[] = {
 	{ "brk munmap mremap madvise membarrier mincore", 0, PHASE_ANY, EPERM, ANY_ARGUMENTS },
 #ifndef SANITIZER
 	/*
-	 * Never executable, so no code that was read or written can run: all libraries are loaded before
-	 * (base/library.h).
+	 * Never executable, so no code that was read or written can run: all libraries are loaded
+	 * before (base/library.h).
 	 */
 	{ "mmap mmap2 mprotect", 0, PHASE_ANY, EPERM, WITH(1, BITS(2, PROT_EXEC, 0)) },
 #endif

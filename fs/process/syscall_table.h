@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls that a confined process may make, each with the feature that needs it, when it is needed, and which
- * arguments it may have. syscalls.h has the phases and what happens to all other calls.
+ * The system calls that a confined process may make, each with the feature that needs it, when it
+ * is needed, and which arguments it may have. syscalls.h has the phases and what happens to all
+ * other calls.
  */
 #ifndef FS_SYSCALL_TABLE_H
 #define FS_SYSCALL_TABLE_H
@@ -53,7 +54,10 @@ extern const size_t n_syscall_names;
 /* The next name of a row, of which *at is the rest; its length, or 0 at the end. */
 size_t syscall_name_next(const char **at);
 
-/* What happens to a call that the filters do not allow: an errno, or DENIED_ENDS. Safe in a signal handler. */
+/*
+ * What happens to a call that the filters do not allow: an errno, or DENIED_ENDS. Safe in a signal
+ * handler.
+ */
 int syscall_denied(const char *name);
 
 #endif

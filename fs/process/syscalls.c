@@ -120,7 +120,10 @@ static int add_refused(scmp_filter_ctx f)
 	const struct scmp_arg_cmp local = { 0, SCMP_CMP_MASKED_EQ, UINT32_MAX, AF_UNIX };
 	int r = add_names(f, SCMP_ACT_ERRNO(ENOSYS), "clone3");
 
-	/* services of the system, some of which run programs on request: the name service tries some */
+	/*
+	 * services of the system, some of which run programs on request: the name service tries
+	 * some
+	 */
 	return r == 0 ? add_rule(f, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), &local, 1) : r;
 }
 

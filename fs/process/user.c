@@ -145,7 +145,10 @@ static int give_entry(const struct user *user, int fd, const char *name, int dep
 
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	/* what is below one that was not root's could change meanwhile; below the user's, all was given before it */
+	/*
+	 * what is below one that was not root's could change meanwhile; below the user's, all was
+	 * given before it
+	 */
 	if (S_ISDIR(st.st_mode) && depth > 0 && st.st_uid == 0 && is_safe(user, &st)) {
 		sub = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		r = sub < 0 ? (errno == ENOENT ? 0 : -errno) : give(user, sub, depth - 1);

@@ -18,7 +18,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 			abort(); \
 	} while (0)
 
-/* A file with these bytes: its descriptor, and its name in `ret_path` (32 bytes) for what opens files. */
+/*
+ * A file with these bytes: its descriptor, and its name in `ret_path` (32 bytes) for what opens
+ * files.
+ */
 static inline int fuzz_file(const void *data, size_t n, char *ret_path)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
@@ -29,8 +32,8 @@ static inline int fuzz_file(const void *data, size_t n, char *ret_path)
 }
 
 /*
- * Changes `size` bytes as the input says, which begins with any number of: a byte 1, an offset in two bytes, a length,
- * the new bytes. Moves *data and *n behind them.
+ * Changes `size` bytes as the input says, which begins with any number of: a byte 1, an offset in
+ * two bytes, a length, the new bytes. Moves *data and *n behind them.
  */
 __attribute__((unused)) static void fuzz_patch(void *bytes, size_t size, const uint8_t **data,
 					       size_t *n)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a chunk index: what is accepted has each file found, and each hash within the bytes. */
+/*
+ * Any bytes as a chunk index: what is accepted has each file found, and each hash within the bytes.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

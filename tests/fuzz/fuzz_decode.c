@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as Deflate data: what is decoded is what zlib decodes, and the error, if any, comes at the same
- * place, whatever the sizes of the reads and of the input's blocks. The first four bytes are these sizes and
- * the length of the result that is declared.
+ * Any bytes as Deflate data: what is decoded is what zlib decodes, and the error, if any, comes at
+ * the same place, whatever the sizes of the reads and of the input's blocks. The first four bytes
+ * are these sizes and the length of the result that is declared.
  *
- * One difference is known: ISA-L decodes a block whose Huffman codes do not use all bit patterns, as long as none of
- * the unused ones occurs; zlib refuses most of these. It can be read in one way only.
+ * One difference is known: ISA-L decodes a block whose Huffman codes do not use all bit patterns,
+ * as long as none of the unused ones occurs; zlib refuses most of these. It can be read in one way
+ * only.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +42,10 @@ static void part_close(struct stream *s)
 	free(container_of(s, struct part, stream));
 }
 
-/* Decodes `n` bytes with zlib to exactly `size` bytes. Is that what they are? *ret_codes: zlib refuses the codes. */
+/*
+ * Decodes `n` bytes with zlib to exactly `size` bytes. Is that what they are? *ret_codes: zlib
+ * refuses the codes.
+ */
 static bool expected(const uint8_t *data, size_t n, uint8_t *out, size_t size, bool *ret_codes)
 {
 	z_stream z = { .next_in = (uint8_t *)data,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any tree in place of an unpacked carton: the reader lists all of it or says that it may not be, gives the bytes that
- * were written, and never those of a file outside, also when what it listed is replaced afterwards by a symlink to
- * there. It waits for no FIFO. As root the reader has the rights of nobody, so that there are files it may not read.
+ * Any tree in place of an unpacked carton: the reader lists all of it or says that it may not be,
+ * gives the bytes that were written, and never those of a file outside, also when what it listed is
+ * replaced afterwards by a symlink to there. It waits for no FIFO. As root the reader has the
+ * rights of nobody, so that there are files it may not read.
  *
- * The input: items, each: kind, directory it goes into (or the item that is replaced), form and size of its name, the
- * name, and one byte more.
+ * The input: items, each: kind, directory it goes into (or the item that is replaced), form and
+ * size of its name, the name, and one byte more.
  */
 #include <fcntl.h>
 #include <sys/fsuid.h>

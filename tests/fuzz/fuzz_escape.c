@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as text that is shown: only plain characters come out, and JSON gives back what went in. */
+/*
+ * Any bytes as text that is shown: only plain characters come out, and JSON gives back what went
+ * in.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a gzip body of several members: what is decoded is what zlib decodes member by member, however the bytes
- * are divided (by the first one), and an error is the same one. What refuses bytes ends the decoding at once.
+ * Any bytes as a gzip body of several members: what is decoded is what zlib decodes member by
+ * member, however the bytes are divided (by the first one), and an error is the same one. What
+ * refuses bytes ends the decoding at once.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a header file: what is accepted is lines `Name: value` that cannot be taken for two, nor change what the
- * request means; written again, they are the same.
+ * Any bytes as a header file: what is accepted is lines `Name: value` that cannot be taken for two,
+ * nor change what the request means; written again, they are the same.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as an hf:// URL (the first line) and as a saved token (the rest): what is accepted leads to the hub that
- * HF_ENDPOINT names, to just this file below its repository, whatever libcurl makes of dots and percents; a token is
- * one word in one header line.
+ * Any text as an hf:// URL (the first line) and as a saved token (the rest): what is accepted leads
+ * to the hub that HF_ENDPOINT names, to just this file below its repository, whatever libcurl makes
+ * of dots and percents; a token is one word in one header line.
  */
 #include <errno.h>
 #include <string.h>

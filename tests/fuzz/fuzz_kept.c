@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the supervisor keeps for the next process, after its last one was in other hands: the state, and the
- * notes behind it. The next process goes on or refuses; nothing but notifications go to the device; each
- * generated node is found by the number that the kernel is told for it, and numbers of earlier processes lead to
- * generated nodes.
+ * What the supervisor keeps for the next process, after its last one was in other hands: the state,
+ * and the notes behind it. The next process goes on or refuses; nothing but notifications go to the
+ * device; each generated node is found by the number that the kernel is told for it, and numbers of
+ * earlier processes lead to generated nodes.
  *
  * The input: changes of a good state, each
  *	1, offset (2 bytes), size, bytes

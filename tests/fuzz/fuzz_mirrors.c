@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as a template of a mirror (the first line) and as the path of a file (the second): each URL or path that a
- * template makes is at the place that its user has named, whatever the carton calls the file.
+ * Any text as a template of a mirror (the first line) and as the path of a file (the second): each
+ * URL or path that a template makes is at the place that its user has named, whatever the carton
+ * calls the file.
  */
 #include <errno.h>
 #include <string.h>

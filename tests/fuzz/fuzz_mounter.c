@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any datagrams to the mounter, as from a daemon in other hands. What it would do to the system is replaced
- * (WRAP in the Makefile), and must be what its list of requests names: the mountpoint of the command line, two
- * ioctls of a FUSE device, five files of /etc and those of the options, the readahead of its own mount. It answers each request that
- * asks for it once, and keeps no descriptor.
+ * Any datagrams to the mounter, as from a daemon in other hands. What it would do to the system is
+ * replaced (WRAP in the Makefile), and must be what its list of requests names: the mountpoint of
+ * the command line, two ioctls of a FUSE device, five files of /etc and those of the options, the
+ * readahead of its own mount. It answers each request that asks for it once, and keeps no
+ * descriptor.
  *
  * The input: how poll(2) shows the listener, in 8 bytes; then datagrams, each
  *	kind, form, descriptors, size of the text, the text
@@ -234,7 +235,10 @@ int __wrap_fuse_session_fd(struct fuse_session *se)
 
 /* ---- what is asked ---- */
 
-/* 0: the end of the run: the mounter takes no bytes for the end of the daemon; or the socket is full. */
+/*
+ * 0: the end of the run: the mounter takes no bytes for the end of the daemon; or the socket is
+ * full.
+ */
 static size_t send_one(int socket, const uint8_t **at, size_t n)
 {
 	uint8_t kind = (*at)[0], form = (*at)[1], which = (*at)[2];

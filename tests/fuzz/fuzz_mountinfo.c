@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a list of mounts; and lists as the kernel writes them, which are read as they were meant:
- * the input is then records of four texts, each with its NUL.
+ * Any bytes as a list of mounts; and lists as the kernel writes them, which are read as they were
+ * meant: the input is then records of four texts, each with its NUL.
  */
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any command line: it ends with options or with usage and a text that says so. Whatever is asked for, libfuse is
- * given ro, nosuid and nodev last. No password of a URL is printed, or is in an option of libfuse, which all users see
- * in the table of mounts.
+ * Any command line: it ends with options or with usage and a text that says so. Whatever is asked
+ * for, libfuse is given ro, nosuid and nodev last. No password of a URL is printed, or is in an
+ * option of libfuse, which all users see in the table of mounts.
  *
- * The input: how the program is called (1 byte: 1 as mount.cartonfs), then its arguments, each with a NUL. The byte 1
- * stands for a URL with a password, up to its @; 2 for a URL with a token; once in an argument, behind names of options:
- * in the path of another URL it is no secret.
+ * The input: how the program is called (1 byte: 1 as mount.cartonfs), then its arguments, each with
+ * a NUL. The byte 1 stands for a URL with a password, up to its @; 2 for a URL with a token; once
+ * in an argument, behind names of options: in the path of another URL it is no secret.
  */
 #include <errno.h>
 #include <stddef.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any requests of a FUSE device that another program has opened: to a real carton, through libfuse, which decodes them.
- * Each is answered once, with no more than it asked for, and in time; it takes no more memory than there is to answer;
- * what is read is right; a damaged file is not read.
+ * Any requests of a FUSE device that another program has opened: to a real carton, through libfuse,
+ * which decodes them. Each is answered once, with no more than it asked for, and in time; it takes
+ * no more memory than there is to answer; what is read is right; a damaged file is not read.
  *
- * As the kernel does, it names inodes of this process only after it was told them, and so with open files; all other
- * numbers are any.
+ * As the kernel does, it names inodes of this process only after it was told them, and so with open
+ * files; all other numbers are any.
  *
- * The input: requests of 12 bytes each: what, the inode or open file, form, size of the name, a number; the name.
+ * The input: requests of 12 bytes each: what, the inode or open file, form, size of the name, a
+ * number; the name.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the headers of responses, line by line: numbers are in their order and text is such as may be sent or
- * followed; what was understood, written again in one way, is understood to be the same.
+ * Any bytes as the headers of responses, line by line: numbers are in their order and text is such
+ * as may be sent or followed; what was understood, written again in one way, is understood to be
+ * the same.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +14,10 @@
 
 #define ROOM (2 * HTTP_MAX_HEADER_BYTES)
 
-/* The lines up to the end of the headers of a final response. 0; 1: that has not come; what the parser says. */
+/*
+ * The lines up to the end of the headers of a final response. 0; 1: that has not come; what the
+ * parser says.
+ */
 static int parse(const char *data, size_t n, struct http_header *ret)
 {
 	bool end = false;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any file in place of a seal, and in place of what stands beside a partial: a seal gives the tags that were put, or
- * nothing, and a damaged one is gone; a partial has what its sidecar says, and no more than its file.
+ * Any file in place of a seal, and in place of what stands beside a partial: a seal gives the tags
+ * that were put, or nothing, and a damaged one is gone; a partial has what its sidecar says, and no
+ * more than its file.
  *
- * The input: a seal's file: changes of a good one, each 1, offset (2 bytes), size, bytes; or 2 and its size (2 bytes);
- * or 3, and all that follows is the file. Or 4, the size of a partial (1 byte), and its sidecar.
+ * The input: a seal's file: changes of a good one, each 1, offset (2 bytes), size, bytes; or 2 and
+ * its size (2 bytes); or 3, and all that follows is the file. Or 4, the size of a partial (1 byte),
+ * and its sidecar.
  */
 #include <fcntl.h>
 

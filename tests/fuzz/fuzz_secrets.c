@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * No secret of a URL is in anything that is shown, kept or given to others. The input is lines: what the user typed,
- * where a redirect leads, a template, lines of a header file. Its bytes 1 to 3 become a marker, in three ways of
- * writing it. Who reads the lines as libcurl does, or as browsers do, knows where the marker is secret; where it is in
- * nothing else, no output may have it.
+ * No secret of a URL is in anything that is shown, kept or given to others. The input is lines:
+ * what the user typed, where a redirect leads, a template, lines of a header file. Its bytes 1 to 3
+ * become a marker, in three ways of writing it. Who reads the lines as libcurl does, or as browsers
+ * do, knows where the marker is secret; where it is in nothing else, no output may have it.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -108,7 +108,10 @@ static bool curl_reads(const char *text, unsigned flags, bool parameters, struct
 	return good;
 }
 
-/* As browsers: without controls, with slashes for backslashes, and any number of them. False: no URL of the web. */
+/*
+ * As browsers: without controls, with slashes for backslashes, and any number of them. False: no
+ * URL of the web.
+ */
 static bool browser_reads(const char *text, bool parameters, struct seen *ret)
 {
 	static char copy[MAX_TEXT + 1], userinfo[MAX_TEXT + 1], rest[MAX_TEXT + 1];
@@ -223,7 +226,9 @@ static void check_shown(const char *text, bool secret)
 	CHECK(!secret || !shows(arg));
 }
 
-/* The URL as others get it: still a URL, the same again, no userinfo; and what is harmless stays. */
+/*
+ * The URL as others get it: still a URL, the same again, no userinfo; and what is harmless stays.
+ */
 static void check_public(const char *text, bool secret)
 {
 	static const char identity[] = "?id=5";
@@ -316,7 +321,10 @@ static void check_headers(const char *text)
 		http_headers_free(headers);
 }
 
-/* The lines of an answer, of which redirects and validators are kept; and libcurl's text of a proxy. */
+/*
+ * The lines of an answer, of which redirects and validators are kept; and libcurl's text of a
+ * proxy.
+ */
 static void check_answer(const char *text, const char *from)
 {
 	struct http_header header;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as what is kept of a carton: what is accepted is written as it was, byte for byte, and can be read at each
- * place that it says, and at none beside.
+ * Any bytes as what is kept of a carton: what is accepted is written as it was, byte for byte, and
+ * can be read at each place that it says, and at none beside.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as the key of an s3:// URL (the first line) and as the files of the AWS command line (the second and the
- * rest are one each, see below): the URL leads to the bucket's host, to just this key; values are those of an
- * independent reader, are one line each, and keys can be sent in a header.
+ * Any text as the key of an s3:// URL (the first line) and as the files of the AWS command line
+ * (the second and the rest are one each, see below): the URL leads to the bucket's host, to just
+ * this key; values are those of an independent reader, are one line each, and keys can be sent in a
+ * header.
  *
  * The first byte: 0 a URL, 1 a file, 2 the output of credential_process.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as a URL (the first line), as a redirect from there (the second) and as no_proxy (the third). What our rules
- * take for scheme, host and port is what libcurl reads in the URL that it is given, and a host that the resolver takes
- * for an address has the class of that address.
+ * Any text as a URL (the first line), as a redirect from there (the second) and as no_proxy (the
+ * third). What our rules take for scheme, host and port is what libcurl reads in the URL that it is
+ * given, and a host that the resolver takes for an address has the class of that address.
  */
 #include <locale.h>
 #include <netdb.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An unpacked carton in a directory of its own, which is removed at exit: small and large files, one that is
- * damaged, a symlink, a directory of many, tensors with views.
+ * An unpacked carton in a directory of its own, which is removed at exit: small and large files,
+ * one that is damaged, a symlink, a directory of many, tensors with views.
  */
 #ifndef TESTS_FUZZ_SAMPLE_H
 #define TESTS_FUZZ_SAMPLE_H

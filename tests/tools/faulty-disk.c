@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * faulty-disk DIRECTORY CONTROL [FUSE ARGUMENT…] MOUNTPOINT: a file system that has what DIRECTORY has,
- * and the faults that the file CONTROL asks for. It is read at each operation, and has a line
+ * faulty-disk DIRECTORY CONTROL [FUSE ARGUMENT…] MOUNTPOINT: a file system that has what DIRECTORY
+ * has, and the faults that the file CONTROL asks for. It is read at each operation, and has a line
  *
  *	FAULT NUMBER [PART]
  *

@@ -2,9 +2,9 @@
 /*
  * zip-read: what core/archive reads in zip archives, for tests/fuzz/differential.py.
  *
- * Reads archives from stdin, each after its length as 4 little-endian bytes. Prints a line of JSON for
- * each: {"refused": WHY}, or {"entries": [[NAME, KIND, SIZE, SHA256]]}, where an entry that cannot be
- * read has null instead of a hash.
+ * Reads archives from stdin, each after its length as 4 little-endian bytes. Prints a line of JSON
+ * for each: {"refused": WHY}, or {"entries": [[NAME, KIND, SIZE, SHA256]]}, where an entry that
+ * cannot be read has null instead of a hash.
  */
 #include <stdio.h>
 #include <stdlib.h>

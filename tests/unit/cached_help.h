@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of objects with a cache share: a cache in a directory of its own, and damage to it. */
+/*
+ * What the tests of objects with a cache share: a cache in a directory of its own, and damage to
+ * it.
+ */
 #ifndef CACHED_HELP_H
 #define CACHED_HELP_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits for what http.h reports, for tests: one thread reads one stream, with a deadline and a switch
- * that ends the waiting.
+ * Waits for what http.h reports, for tests: one thread reads one stream, with a deadline and a
+ * switch that ends the waiting.
  */
 #ifndef HTTP_READER_H
 #define HTTP_READER_H

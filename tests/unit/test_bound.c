@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a fetched file may be, from what the user, the carton and the server say; one byte more is refused. */
+/*
+ * How long a fetched file may be, from what the user, the carton and the server say; one byte more
+ * is refused.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +42,9 @@ static struct http_response answer_of(const struct bound *b)
 	return a;
 }
 
-/* The last byte may be written, and none behind it; `at` may be far beyond what there is room for. */
+/*
+ * The last byte may be written, and none behind it; `at` may be far beyond what there is room for.
+ */
 static void check_edge(struct dest *d, uint64_t at)
 {
 	int r = dest_write(d, "xy", 1, at - 1);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seals in the cache: whatever a disk, a user or another cache puts in their place does not open. */
+/*
+ * Seals in the cache: whatever a disk, a user or another cache puts in their place does not open.
+ */
 #include "base/hasher.h"
 #include "base/limits.h"
 #include "cache_help.h"

@@ -295,7 +295,10 @@ static void use_budget(struct fixture *f, struct budget *b)
 	assert_true(b->tables > SIZE / CHUNK / 4 && b->tables < 4096);
 }
 
-/* One chunk more than there is memory for: an error, and all that was verified before stays readable. */
+/*
+ * One chunk more than there is memory for: an error, and all that was verified before stays
+ * readable.
+ */
 static void test_memory_of_chunks(void **state)
 {
 	struct fixture *f = fixture_new();
@@ -394,7 +397,10 @@ static int read_object(void *ctx, void *ret_buf, size_t n, uint64_t off)
 	return object_read(ctx, ret_buf, n, off, false);
 }
 
-/* A store whose first object is chunked; `indexed`: what the index was made from, or NULL: its bytes. */
+/*
+ * A store whose first object is chunked; `indexed`: what the index was made from, or NULL: its
+ * bytes.
+ */
 static struct chunked_box box_chunked_in(const char *indexed, struct budget *budget)
 {
 	struct chunked_box k = { .box = box_new() };
@@ -655,7 +661,9 @@ static void not_called(void *ctx, int result)
 	fail_msg("done with %d", result);
 }
 
-/* A read that begins when the whole has failed cannot pin the bytes, which go with the last reader. */
+/*
+ * A read that begins when the whole has failed cannot pin the bytes, which go with the last reader.
+ */
 static void test_read_after_failure(void **state)
 {
 	char *other = make_bytes(SIZE, 2);

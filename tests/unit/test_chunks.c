@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chunk index: what the writer writes and the parser finds again, and what is refused and where. */
+/*
+ * The chunk index: what the writer writes and the parser finds again, and what is refused and
+ * where.
+ */
 #include "format/chunks.h"
 #include "zip_help.h"
 
@@ -33,7 +36,10 @@ static void name_of(uint8_t ret[SHA256_SIZE], uint8_t first)
 	ret[0] = first;
 }
 
-/* Adds a file of `size` bytes, each `value`, that are fed in odd steps; it is named by `value`, too. */
+/*
+ * Adds a file of `size` bytes, each `value`, that are fed in odd steps; it is named by `value`,
+ * too.
+ */
 static void add(struct chunks_writer *w, uint8_t value, size_t size, uint64_t chunk_size)
 {
 	struct chunks_hasher h = { .chunk_size = chunk_size };

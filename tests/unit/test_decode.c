@@ -304,7 +304,9 @@ static void test_zstd_frames(void **state)
 	buf_finish(&b);
 }
 
-/* Formats from before RFC 8878, which libzstd may still take: a raw block of "a" each, and the end. */
+/*
+ * Formats from before RFC 8878, which libzstd may still take: a raw block of "a" each, and the end.
+ */
 static void test_zstd_before(void **state)
 {
 	static const char *const heads[] = { "\x25\xb5\x2f\xfd\0", "\x26\xb5\x2f\xfd\0",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tests of test_decode.c, with Deflate decoded by libarchive, whatever the library was built with.
+ * The tests of test_decode.c, with Deflate decoded by libarchive, whatever the library was built
+ * with.
  */
 #include "archive/inflate_libarchive.c"
 

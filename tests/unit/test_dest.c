@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Destinations: a cache entry, an unnamed file, memory; resuming, room, and threads that write at once. */
+/*
+ * Destinations: a cache entry, an unnamed file, memory; resuming, room, and threads that write at
+ * once.
+ */
 #include "cache_help.h"
 
 #include <pthread.h>

@@ -172,7 +172,9 @@ static void test_no_way_out(void **state)
 	buf_finish(&got);
 }
 
-/* In place of a file, a fifo keeps nobody waiting, and neither it nor a directory passes for one. */
+/*
+ * In place of a file, a fifo keeps nobody waiting, and neither it nor a directory passes for one.
+ */
 static void test_other_kind_later(void **state)
 {
 	struct env *e = *state;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks: no wake is lost, no two steps overlap, timers fire in order and end when they are told to. */
+/*
+ * Tasks: no wake is lost, no two steps overlap, timers fire in order and end when they are told to.
+ */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

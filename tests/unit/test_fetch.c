@@ -66,7 +66,9 @@ static void fixture_end(struct fixture *f)
 		route_finish(&f->routes[i]);
 }
 
-/* Fetches all of it as a part, or a range, of which check() says `verdict`; how often it is asked. */
+/*
+ * Fetches all of it as a part, or a range, of which check() says `verdict`; how often it is asked.
+ */
 static unsigned fetch_checked(struct fixture *f, enum fetch_what what, int verdict)
 {
 	char *urls[] = { f->urls[0], f->urls[1] };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* File names of tensors; that no two collide is tested at length in tests/format/test_formats.py. */
+/*
+ * File names of tensors; that no two collide is tested at length in tests/format/test_formats.py.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

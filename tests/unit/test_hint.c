@@ -41,7 +41,10 @@ static void test_names(void **state)
 	buf_finish(&z.out);
 }
 
-/* A directory of several blocks, before the longest comment: the header lies across the place where a block begins. */
+/*
+ * A directory of several blocks, before the longest comment: the header lies across the place where
+ * a block begins.
+ */
 static void test_places(void **state)
 {
 	enum { FILES = 13, EXTRA = 60000, BLOCKS = 3 * 256 * 1024 };

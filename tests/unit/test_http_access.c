@@ -158,7 +158,10 @@ static void test_userinfo(void **state)
 	server_stop(&other);
 }
 
-/* Credentials go nowhere else, however a redirect writes it; and what it has of its own is neither sent nor shown. */
+/*
+ * Credentials go nowhere else, however a redirect writes it; and what it has of its own is neither
+ * sent nor shown.
+ */
 static void test_redirects_that_ask_for_credentials(void **state)
 {
 	char origin[URL_MAX], url[URL_MAX], to[URL_MAX], back[URL_MAX];

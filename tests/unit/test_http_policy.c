@@ -294,9 +294,15 @@ static void test_url_parse(void **state)
 		assert_string_equal(a.host, "127.0.0.1");
 		http_target_finish(&a);
 	}
-	/* by which libcurl reads the names that follow; a program that has libcarton may have set it */
+	/*
+	 * by which libcurl reads the names that follow; a program that has libcarton may have set
+	 * it
+	 */
 	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
-	/* so is one in letters that libcurl takes for others when it connects: by a proxy, nobody looks again */
+	/*
+	 * so is one in letters that libcurl takes for others when it connects: by a proxy, nobody
+	 * looks again
+	 */
 	assert_int_equal(http_target_parse(NULL, "http://h/", &b, &why), 0);
 	for (const char *const *p =
 		     (const char *const[]){ "\xef\xbc\x91\xef\xbc\x92\xef\xbc\x97.0.0.1",
@@ -339,7 +345,9 @@ static void test_url_parse(void **state)
 	assert_int_equal(http_target_parse(&a, "http://h%/", &b, &why), -EINVAL);
 	assert_int_equal(http_target_parse(&a, "http://h%25lo/", &b, &why), -EINVAL);
 	assert_int_equal(http_target_parse(&a, "http://[::1%25o%25lo]/", &b, &why), -EINVAL);
-	/* a number that is one only once it is decoded: newer versions of libcurl read it at once */
+	/*
+	 * a number that is one only once it is decoded: newer versions of libcurl read it at once
+	 */
 	if (http_target_parse(&a, "http://21307064%33/", &b, &why) == 0) {
 		assert_string_equal(b.host, "12.179.51.51");
 		http_target_finish(&b);

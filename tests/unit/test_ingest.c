@@ -212,7 +212,9 @@ static void test_push(void **state)
 	free(data);
 }
 
-/* Nothing is hashed that was not tagged, or not in its turn; and what was tagged has to be hashed. */
+/*
+ * Nothing is hashed that was not tagged, or not in its turn; and what was tagged has to be hashed.
+ */
 static void test_halves(void **state)
 {
 	char *data = make_bytes(3 * TAG_BLOCK, 3);

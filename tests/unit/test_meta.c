@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* carton.toml: which values are kept, which are problems, and that malformed values cost no memory. */
+/*
+ * carton.toml: which values are kept, which are problems, and that malformed values cost no memory.
+ */
 #include <malloc.h>
 
 #include "format/meta.h"
@@ -302,8 +304,8 @@ static void test_long_shape(void **state)
 }
 
 /*
- * Malformed items after a long list of good ones must not make the list grow. Each once copied the whole
- * list, so that 16 MiB of text took hundreds of gigabytes.
+ * Malformed items after a long list of good ones must not make the list grow. Each once copied the
+ * whole list, so that 16 MiB of text took hundreds of gigabytes.
  */
 static void test_faults_cost_nothing(void **state)
 {

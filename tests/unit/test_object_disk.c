@@ -342,7 +342,9 @@ static void test_cached(void **state)
 
 		box_start(b, e->cache, true);
 		assert_int_equal(get(item->object), 0);
-		/* made in the first round, found in the second, damaged and made anew in the third */
+		/*
+		 * made in the first round, found in the second, damaged and made anew in the third
+		 */
 		assert_int_equal(box_located(b), round != 1);
 		assert_int_equal(seen->n > 0, round == 2);
 		assert_true(reads_right(item, 5 * MIB, 0, false));
@@ -480,7 +482,9 @@ static void test_wrong_size(void **state)
 	box_free(b);
 }
 
-/* Descriptors are used up: those of idle copies are closed; without any, the error says what it is. */
+/*
+ * Descriptors are used up: those of idle copies are closed; without any, the error says what it is.
+ */
 static void test_descriptors(void **state)
 {
 	enum { KEPT = 8 };

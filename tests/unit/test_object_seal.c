@@ -103,7 +103,10 @@ static void test_corrupt(void **state)
 	box_free(b);
 }
 
-/* A carton that was changed in place before: the first read that meets it is an error, then every open. */
+/*
+ * A carton that was changed in place before: the first read that meets it is an error, then every
+ * open.
+ */
 static void test_changed_before(void **state)
 {
 	struct cached *e = *state;

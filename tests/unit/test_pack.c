@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing cartons: headers, which archive/ then reads; the choice of compression; frames; lists; new files. */
+/*
+ * Writing cartons: headers, which archive/ then reads; the choice of compression; frames; lists;
+ * new files.
+ */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshots: what was read can be read again; what was not, and what is damaged, is said to be so. */
+/*
+ * Snapshots: what was read can be read again; what was not, and what is damaged, is said to be so.
+ */
 #include "cache_help.h"
 
 #include <pthread.h>
@@ -199,7 +201,9 @@ static void *tamper(void *arg)
 	return NULL;
 }
 
-/* Another process changes a byte to and fro: what is loaded is right, or it is said to be damaged. */
+/*
+ * Another process changes a byte to and fro: what is loaded is right, or it is said to be damaged.
+ */
 static void test_tampered(void **state)
 {
 	const size_t size = 24 + 16 + MIB;

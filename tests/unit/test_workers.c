@@ -212,7 +212,10 @@ static void *submit_lone(void *arg)
 	return NULL;
 }
 
-/* It ends as soon as the last job has run, which may be before its submitter is done; sanitizers look. */
+/*
+ * It ends as soon as the last job has run, which may be before its submitter is done; sanitizers
+ * look.
+ */
 static void test_end_while_submitting(void **state)
 {
 	(void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded: kills the process before, or after, the Nth call of a function that puts a file in its place; or
- * sends it SIGTERM right before it waits for one, but not before it can read a byte from standard input.
+ * Preloaded: kills the process before, or after, the Nth call of a function that puts a file in its
+ * place; or sends it SIGTERM right before it waits for one, but not before it can read a byte from
+ * standard input.
  *
  *	KILL_AT='linkat 1 after'
  *	KILL_AT='sem_wait 1 term'

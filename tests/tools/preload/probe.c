@@ -2,8 +2,8 @@
 /*
  * Tries things inside a running cartonfs or cartonctl, into which it is loaded by LD_PRELOAD. It
  * starts with the first thread of the program, which is confined by then; with PROBE_WAIT it comes
- * before that thread, else beside it. On the descriptor PROBE_FD it reads commands, each a line, and
- * answers each with a line: 0, or the errno.
+ * before that thread, else beside it. On the descriptor PROBE_FD it reads commands, each a line,
+ * and answers each with a line: 0, or the errno.
  *
  *	read PATH | write PATH | create PATH | remove PATH	a file
  *	connect ADDRESS PORT | bind PORT | family NUMBER	a socket
@@ -13,7 +13,8 @@
  *	call NAME-OR-NUMBER [NUMBER...]				a system call
  *	old							one by the numbers of 32 bit programs
  *
- * The mounter, a process of the same program, writes to the file PROBE_SYSLOG what it would send to syslog.
+ * The mounter, a process of the same program, writes to the file PROBE_SYSLOG what it would send to
+ * syslog.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
