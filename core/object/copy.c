@@ -5,7 +5,6 @@
 #include "base/ingest.h"
 #include "cache/dest.h"
 #include "cache/read.h"
-#include "fetch/mirrors.h"
 #include "object/internal.h"
 
 /* measurements of the free space of one disk differ by less */
@@ -77,9 +76,7 @@ static int from_mirror(struct copy *c)
 	size_t i = 0;
 	int fd;
 
-	for (; o->store->options.mirrors &&
-	       mirrors_open(o->store->options.mirrors, o->sha256, object_name(o), &i, &fd) == 0;
-	     i++) {
+	for (; plan_open_directory(c->making->plan, &i, &fd) == 0; i++) {
 		struct ingested in;
 		struct source *source;
 		int r = source_from_fd(fd, &source);
@@ -209,6 +206,54 @@ static bool next_place(struct copy *c)
 
 static void try_places(struct copy *c);
 
+/* The destination has all bytes, and they are right (0, with their size and tags); or why not. */
+static void filled(struct copy *c, int result, struct ingested *in)
+{
+	struct source *source;
+
+	if (result == 0) {
+		result = dest_commit(c->dest, NULL, in->size, &source);
+		if (result == 0)
+			keep_source(c, source, in);
+		else
+			free(in->tags);
+	} else {
+		if (disk_full(result))
+			c->reached = MAX(c->reached, dest_end(c->dest));
+		/* on a full disk a partial is in the way of all that would fit */
+		dest_abort(c->dest, result != -EBADMSG && !disk_full(result));
+	}
+	c->dest = NULL;
+	if (disk_full(result) && next_place(c))
+		try_places(c);
+	else
+		c->done(c, result);
+}
+
+static void got(struct get *g, int result, struct ingested *in)
+{
+	filled(container_of(g, struct copy, get), result, in);
+}
+
+static void fill(struct copy *c)
+{
+	struct ingested in = { 0 };
+	int r;
+
+	if (c->fill) {
+		filled(c, c->fill(c, c->dest, &in), &in);
+		return;
+	}
+	c->get.plan = c->making->plan;
+	c->get.making = c->making;
+	c->get.dest = c->dest;
+	c->get.all = true;
+	c->get.done = got;
+	r = get_start(&c->get);
+	if (r < 0)
+		filled(c, r, &in);
+}
+
 static void on_cancel(struct cancel_hook *hook)
 {
 	task_wake(&container_of(hook, struct copy, hook)->wait);
@@ -280,7 +325,7 @@ static void try_places(struct copy *c)
 		c->dest = NULL;
 		r = open_place(c);
 		if (r == 0 && c->dest) {
-			c->fill(c, c->dest);
+			fill(c);
 			return;
 		}
 		if (r == -EAGAIN && c->place == COPY_CACHE) {
@@ -333,35 +378,4 @@ void copy_start(struct copy *c)
 		try_places(c);
 	else
 		c->done(c, r);
-}
-
-void copy_filled(struct copy *c, int result, struct ingested *in)
-{
-	struct source *source;
-
-	if (result == 0) {
-		result = dest_commit(c->dest, NULL, in->size, &source);
-		if (result == 0)
-			keep_source(c, source, in);
-		else
-			free(in->tags);
-	} else {
-		if (disk_full(result))
-			c->reached = MAX(c->reached, dest_end(c->dest));
-		/* on a full disk a partial is in the way of all that would fit */
-		dest_abort(c->dest, result != -EBADMSG && !disk_full(result));
-	}
-	c->dest = NULL;
-	if (disk_full(result) && next_place(c))
-		try_places(c);
-	else
-		c->done(c, result);
-}
-
-int copy_offline(const struct making *m)
-{
-	carton_log(CARTON_LOG_ERROR, object_name(m->object),
-		   "is not in the cache, and nothing is fetched when offline; run "
-		   "cartonctl fetch first");
-	return -ENETUNREACH;
 }

@@ -8,7 +8,6 @@
 #include "archive/container.h"
 #include "base/util.h"
 #include "cache/cache.h"
-#include "fetch/mirrors.h"
 #include "object/internal.h"
 #include "object/partial.h"
 
@@ -66,25 +65,25 @@ static int use_cached(struct making *m, const struct chunks_file *f)
 }
 
 /* Has a directory of the user's mirrors the object? It is hashed, and read in place. */
-static bool is_in_directory(const struct object *o)
+static bool is_in_directory(const struct plan *p)
 {
 	size_t at = 0;
 	int fd;
 
-	if (mirrors_open(o->store->options.mirrors, o->sha256, object_name(o), &at, &fd) < 0)
+	if (plan_open_directory(p, &at, &fd) < 0)
 		return false;
 	fd_close(fd);
 	return true;
 }
 
-int indexed_fetch(struct making *m, const struct partial_options *options)
+int indexed_fetch(struct making *m, const struct chunks_file *f)
 {
-	int r = use_cached(m, options->file);
+	int r = use_cached(m, f);
 
-	m->size = options->file->size;
+	m->size = f->size;
 	m->copied = true;
-	if (r == -ENOENT && !is_in_directory(m->object))
-		return partial_open(options, &m->bytes);
+	if (r == -ENOENT && !is_in_directory(m->plan))
+		return partial_open(m->plan, f, &m->bytes);
 	if (r < 0)
 		bytes_finish(&m->bytes);
 	return r;

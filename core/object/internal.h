@@ -10,7 +10,9 @@
  *	making		an attempt to get its bytes: asks its maker
  *	object		who has it pinned
  *	hashed		what hashing it in the background shows
- *	chunk_fetch	fetches chunks from the place that has them
+ *	plan		where the bytes may be
+ *	get		gets them from the network
+ *	chunk_fetch	fetches chunks
  *	partial_file	the file that chunks go to
  *	partial		bytes that are fetched as they are read
  *	copy		copies of what cannot be read in place
@@ -26,6 +28,7 @@
 #include "base/budget.h"
 #include "base/event.h"
 #include "base/siphash.h"
+#include "object/get.h"
 #include "object/maker.h"
 #include "object/hash_job.h"
 
@@ -193,13 +196,13 @@ struct dest;
  * memory. Embedded in what fills it.
  */
 struct copy {
-	struct making *making;
-	bool cached; /* may be put into the cache: the bytes are verified */
+	struct making *making; /* and its plan */
+	bool cached;	       /* may be put into the cache: the bytes are verified */
 	/*
-	 * Writes the bytes to the destination, verifies them, and calls copy_filled(), now or
-	 * later.
+	 * Writes the bytes to the destination, and verifies them: 0, or why not. NULL: they come
+	 * from the network.
 	 */
-	void (*fill)(struct copy *c, struct dest *dest);
+	int (*fill)(struct copy *c, struct dest *dest, struct ingested *ret);
 	/* Called once at the end, on any thread. 0: the making has the bytes. */
 	void (*done)(struct copy *c, int result);
 
@@ -214,12 +217,10 @@ struct copy {
 	bool dropped_idle, again;
 	dev_t disk;	  /* of the first unnamed file; 0: none yet */
 	uint64_t reached; /* how many bytes there were when there was no room for more */
+	struct get get;
 };
 
 void copy_start(struct copy *c);
-
-/* The destination has all bytes, and they are right (0, with their size and tags); or why not. */
-void copy_filled(struct copy *c, int result, struct ingested *in);
 
 /*
  * Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not.
@@ -228,8 +229,6 @@ struct stream;
 int making_verify(struct making *m, struct stream *in, struct ingested *ret);
 
 /* ---- indexed.c ---- */
-
-struct partial_options;
 
 /*
  * What the index says of an object of `size` bytes (or OBJECT_NO_SIZE); NULL: it is to be hashed
@@ -253,17 +252,6 @@ int indexed_use(struct making *m, const struct chunks_file *f);
  * The same for what is fetched: those of a copy in the cache, or as they are read. 0 or -errno,
  * without bytes.
  */
-int indexed_fetch(struct making *m, const struct partial_options *options);
-
-/* ---- maker_remote.c ---- */
-
-/* Fills the copy from an entry of a remote carton: fill() of a copy. Calls copy_filled(). */
-void copy_remote(struct copy *c, const struct entry *e, struct dest *dest);
-
-/* Is it a large Stored entry, whose data is fetched as it is? */
-bool copy_is_direct(const struct entry *e);
-
-/* Logs that the object is not there without network: -ENETUNREACH. */
-int copy_offline(const struct making *m);
+int indexed_fetch(struct making *m, const struct chunks_file *f);
 
 #endif

@@ -28,6 +28,7 @@ struct making {
 
 	struct hash_job *hash_job; /* the bytes are chunked: this hashes all of them; else NULL */
 
+	struct plan *plan; /* where the bytes may be, once the maker has said so; or NULL */
 	struct derivation *derivation;	  /* maker_derived.c's own */
 	struct carton_observer *observer; /* for one pass over the bytes; or NULL */
 	bool observed;			  /* all bytes went through it */
@@ -112,6 +113,12 @@ void making_end_observer(struct making *m, int result);
 
 /* Compares a hash with the object's: 0, or -EBADMSG, which is logged. */
 int making_check(const struct making *m, const uint8_t found[SHA256_SIZE]);
+
+struct place;
+struct link;
+
+/* Begins with a new plan. As plan_new(): 0 or -ENOMEM. */
+int making_plan(struct making *m, const struct place *first, struct link *link);
 
 /*
  * Counts `size` bytes of memory as used by kept objects, dropping others for them. False: there is

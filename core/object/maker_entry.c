@@ -12,12 +12,6 @@
 #include "object/internal.h"
 #include "object/partial.h"
 
-/* An entry that should hold the object's bytes. */
-struct place {
-	const struct entry *entry;
-	struct place *next;
-};
-
 struct maker_entry {
 	struct maker maker;
 	struct place first;
@@ -30,10 +24,7 @@ const size_t object_cost = sizeof(struct object) + sizeof(struct maker_entry) + 
 /* One attempt at all places. */
 struct attempt {
 	struct copy copy;
-	const struct place *place;
-	struct place found; /* by find_entry() */
-	size_t at;	    /* its own */
-	int error;	    /* of earlier places */
+	int error; /* of earlier places */
 };
 
 static struct container *container_of_object(const struct object *o)
@@ -107,7 +98,7 @@ static const struct chunks_file *in_index(const struct object *o)
 	const struct entry *e = maker_entry(o)->first.entry;
 
 	if (e->method != METHOD_STORED || o->size <= CHUNKS_MIN_FILE ||
-	    (container_of_object(o)->remote && !copy_is_direct(e)))
+	    (container_of_object(o)->remote && !plan_is_direct(e)))
 		return NULL;
 	return indexed_find(o, o->size);
 }
@@ -119,18 +110,13 @@ static const struct chunks_file *in_index(const struct object *o)
 static int by_chunks(struct making *m, const struct chunks_file *f)
 {
 	struct object *o = m->object;
-	const struct partial_options remote = {
-		.object = o,
-		.file = f,
-		.entry = maker_entry(o)->first.entry,
-	};
 	struct source *source;
 	uint64_t off;
 	int r;
 
 	if (container_of_object(o)->remote)
-		return indexed_fetch(m, &remote);
-	r = container_locate(container_of_object(o), remote.entry, &source, &off);
+		return indexed_fetch(m, f);
+	r = container_locate(container_of_object(o), m->plan->entry, &source, &off);
 	if (r < 0)
 		return r;
 	keep_place(m, source, off, NULL);
@@ -251,23 +237,12 @@ static int open_copy(struct making *m, const struct entry *e, struct dest *dest,
 	return r < 0 ? r : dest_stream(dest, 0, *ret, ret);
 }
 
-static void fill_copy(struct copy *c, struct dest *dest)
+static int fill_copy(struct copy *c, struct dest *dest, struct ingested *ret)
 {
-	const struct attempt *a = container_of(c, struct attempt, copy);
-	struct ingested in = { 0 };
 	struct stream *stream;
-	const struct object_options *options = &c->making->object->store->options;
-	int r;
+	int r = open_copy(c->making, c->making->plan->entry, dest, &stream);
 
-	if (options->container->remote && options->fetch) {
-		copy_remote(c, a->place->entry, dest);
-		return;
-	}
-	r = options->container->remote ? copy_offline(c->making) :
-					 open_copy(c->making, a->place->entry, dest, &stream);
-	if (r == 0)
-		r = making_verify(c->making, stream, &in);
-	copy_filled(c, r, &in);
+	return r < 0 ? r : making_verify(c->making, stream, ret);
 }
 
 /* ---- all places ---- */
@@ -278,7 +253,7 @@ static void try_place(struct attempt *a)
 {
 	struct making *m = a->copy.making;
 	struct object *o = m->object;
-	const struct entry *e = a->place->entry;
+	const struct entry *e = m->plan->entry;
 	int r;
 
 	m->size = o->size;
@@ -296,20 +271,6 @@ static void try_place(struct attempt *a)
 	}
 }
 
-/* The next place to try, or NULL. */
-static const struct place *next_place(struct attempt *a)
-{
-	const struct object *o = a->copy.making->object;
-	const struct object_options *options = &o->store->options;
-
-	if (!options->find_entry)
-		return a->place->next;
-	do
-		a->found.entry = options->find_entry(options->ctx, o, &a->at);
-	while (a->found.entry && a->found.entry == maker_entry(o)->first.entry);
-	return a->found.entry ? &a->found : NULL;
-}
-
 /* Any place with the right bytes will do; one that failed for a passing reason may do later. */
 static void place_done(struct copy *c, int result)
 {
@@ -324,8 +285,7 @@ static void place_done(struct copy *c, int result)
 	if (result < 0 && result != -ECANCELED && result != -ESHUTDOWN) {
 		if (result != -EBADMSG)
 			a->error = result;
-		a->place = next_place(a);
-		if (a->place) {
+		if (plan_next_entry(m->plan)) {
 			try_place(a);
 			return;
 		}
@@ -337,28 +297,30 @@ static void place_done(struct copy *c, int result)
 
 static void entry_get_bytes(struct making *m)
 {
-	const struct chunks_file *f = in_index(m->object);
+	const struct object *o = m->object;
+	const struct chunks_file *f = in_index(o);
 	struct attempt *a;
+	int r;
 
 	if (f && indexed_is_doubted(m))
 		return;
+	r = making_plan(m, &maker_entry(o)->first, NULL);
 	/* where that fails, hashing all says why */
-	if (f && by_chunks(m, f) == 0) {
+	if (r == 0 && f && by_chunks(m, f) == 0) {
 		making_done(m, 0);
 		return;
 	}
-	a = calloc(1, sizeof(*a));
+	a = r == 0 ? calloc(1, sizeof(*a)) : NULL;
 	if (!a) {
 		making_done(m, -ENOMEM);
 		return;
 	}
 	a->copy = (struct copy){
 		.making = m,
-		.cached = m->object->store->options.verify,
-		.fill = fill_copy,
+		.cached = o->store->options.verify,
+		.fill = container_of_object(o)->remote ? NULL : fill_copy,
 		.done = place_done,
 	};
-	a->place = &maker_entry(m->object)->first;
 	a->error = -EBADMSG;
 	try_place(a);
 }

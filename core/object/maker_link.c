@@ -4,8 +4,6 @@
 
 #include "base/util.h"
 #include "cache/cache.h"
-#include "fetch/fetcher.h"
-#include "fetch/mirrors.h"
 #include "format/links.h"
 #include "object/internal.h"
 #include "object/partial.h"
@@ -15,85 +13,19 @@ struct maker_link {
 	struct link *link;
 };
 
-struct link_copy {
-	struct copy copy;
-	char **urls;	     /* of the fetch */
-	int64_t deadline_ms; /* for a size, which has to be known by then; or 0 */
-};
-
 static struct link *link_of(const struct object *o)
 {
 	return container_of(o->maker, struct maker_link, maker)->link;
 }
 
-/* A fetch for a making, which ends when that is cancelled. 0 or -ENOMEM. */
-static int fetch_of(struct link_copy *lc, struct fetch *ret)
-{
-	struct making *m = lc->copy.making;
-	const struct object *o = m->object;
-	struct link *link = link_of(o);
-	size_t n;
-	int r;
-
-	free(lc->urls);
-	lc->urls = NULL;
-	r = mirrors_urls(o->store->options.mirrors, o->sha256, object_name(o), link->urls,
-			 link->n_urls, &lc->urls, &n);
-	*ret = (struct fetch){
-		.options = o->store->options.fetch,
-		.cancel = &m->cancel,
-		.urls = lc->urls,
-		.n_urls = n + link->n_urls,
-		.n_by_hash = n,
-		.first = &link->first,
-		.trust = HTTP_LINKS,
-		.ctx = lc,
-	};
-	return r;
-}
-
 /* ---- bytes ---- */
-
-static void fetched(void *ctx, int result, struct ingested *in)
-{
-	copy_filled(&((struct link_copy *)ctx)->copy, result, in);
-}
-
-static void fill_copy(struct copy *c, struct dest *dest)
-{
-	struct making *m = c->making;
-	struct link_copy *lc = container_of(c, struct link_copy, copy);
-	struct ingested in = { 0 };
-	struct fetch f;
-	int r = fetch_of(lc, &f);
-
-	f.what = FETCH_FILE;
-	f.n = object_size(m->object) != OBJECT_NO_SIZE ? object_size(m->object) : 0;
-	/* the chunk index says how long it is; what a server has said may be wrong */
-	f.max = m->object->size != OBJECT_NO_SIZE ? m->object->size : 0;
-	f.deadline_ms = lc->deadline_ms;
-	f.sha256 = m->object->sha256;
-	f.hash = true;
-	f.tagger = m->object->store->tagger;
-	f.dest = dest;
-	f.progress = making_count;
-	f.arrived = making_arrived;
-	f.progress_ctx = m;
-	f.done = fetched;
-	if (r == 0)
-		r = f.options ? fetch_start(&f) : copy_offline(m);
-	if (r < 0)
-		copy_filled(c, r, &in);
-}
 
 static void copy_done(struct copy *c, int result)
 {
 	struct making *m = c->making;
 	const struct object *o = m->object;
-	struct link_copy *lc = container_of(c, struct link_copy, copy);
 
-	free(lc->urls);
-	free(lc);
+	free(c);
 	/* a file that has the hash, and is longer or shorter than everybody was told */
 	if (result == 0 && o->size != OBJECT_NO_SIZE && o->size != m->size) {
 		carton_log(CARTON_LOG_ERROR, object_name(o),
@@ -105,20 +37,15 @@ static void copy_done(struct copy *c, int result)
 	making_done(m, result);
 }
 
-static struct link_copy *copy_new(struct making *m)
+static struct copy *copy_new(struct making *m)
 {
-	struct link_copy *lc = calloc(1, sizeof(*lc));
+	struct copy *c = calloc(1, sizeof(*c));
 
-	if (!lc)
+	if (!c)
 		making_done(m, -ENOMEM);
 	else
-		lc->copy = (struct copy){
-			.making = m,
-			.cached = true,
-			.fill = fill_copy,
-			.done = copy_done,
-		};
-	return lc;
+		*c = (struct copy){ .making = m, .cached = true, .done = copy_done };
+	return c;
 }
 
 /* Small files are fetched whole. */
@@ -131,10 +58,10 @@ static const struct chunks_file *in_index(const struct object *o)
 
 static void get_all(struct making *m)
 {
-	struct link_copy *lc = copy_new(m);
+	struct copy *c = copy_new(m);
 
-	if (lc)
-		copy_start(&lc->copy);
+	if (c)
+		copy_start(c);
 }
 
 /*
@@ -154,15 +81,15 @@ static void probed(struct making *m, int result)
 static void link_get_bytes(struct making *m)
 {
 	struct object *o = m->object;
-	const struct partial_options options = {
-		.object = o,
-		.file = in_index(o),
-		.link = link_of(o),
-	};
+	const struct chunks_file *f = in_index(o);
+	int r;
 
-	if (options.file && indexed_is_doubted(m))
+	if (f && indexed_is_doubted(m))
 		return;
-	if (!options.file || indexed_fetch(m, &options) < 0)
+	r = making_plan(m, NULL, link_of(o));
+	if (r < 0)
+		making_done(m, r);
+	else if (!f || indexed_fetch(m, f) < 0)
 		get_all(m);
 	else if (m->hash_job)
 		making_done(m, 0);
@@ -172,32 +99,31 @@ static void link_get_bytes(struct making *m)
 
 /* ---- the size ---- */
 
-static void size_fetched(void *ctx, int result, struct ingested *in)
+static void size_got(struct get *g, int result, struct ingested *in)
 {
-	struct link_copy *lc = ctx;
+	struct copy *c = container_of(g, struct copy, get);
 
-	lc->copy.making->size = in->size;
+	c->making->size = in->size;
 	/* no server says: then only all of it tells, and the cache has it for the open to come */
 	if (result == -ENODATA)
-		copy_start(&lc->copy);
+		copy_start(c);
 	else
-		copy_done(&lc->copy, result);
+		copy_done(c, result);
 }
 
-static int ask_size(struct link_copy *lc)
+static int ask_size(struct copy *c)
 {
-	struct fetch f;
-	int r = fetch_of(lc, &f);
+	const struct object_options *options = &c->making->object->store->options;
 
-	if (r < 0)
-		return r;
-	if (!f.options)
-		return copy_offline(lc->copy.making);
-	lc->deadline_ms = now_ms() + f.options->timeout_ms;
-	f.what = FETCH_SIZE;
-	f.deadline_ms = lc->deadline_ms;
-	f.done = size_fetched;
-	return fetch_start(&f);
+	c->get = (struct get){
+		.plan = c->making->plan,
+		.making = c->making,
+		.all = true,
+		/* also where all of it has to be fetched for that */
+		.deadline_ms = now_ms() + options->timeout_ms,
+		.done = size_got,
+	};
+	return get_start_size(&c->get);
 }
 
 /*
@@ -227,22 +153,24 @@ static int size_in_cache(struct making *m)
 
 static void link_get_size(struct making *m)
 {
-	struct link_copy *lc = copy_new(m);
+	struct copy *c = copy_new(m);
 	int r;
 
-	if (!lc)
+	if (!c)
 		return;
-	r = size_in_cache(m);
+	r = making_plan(m, NULL, link_of(m->object));
+	if (r == 0)
+		r = size_in_cache(m);
 	if (r == 1) {
-		copy_start(&lc->copy);
+		copy_start(c);
 		return;
 	}
-	if (r < 0) {
-		r = ask_size(lc);
+	if (r == -ENOENT) {
+		r = ask_size(c);
 		if (r == 0)
 			return;
 	}
-	copy_done(&lc->copy, r);
+	copy_done(c, r);
 }
 
 static enum lane link_lane(const struct object *o)

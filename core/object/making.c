@@ -30,7 +30,15 @@ static struct making *making_new(struct object *o, bool size_only)
 static void making_free(struct making *m)
 {
 	cancel_finish(&m->cancel);
+	plan_unref(m->plan);
 	free(m);
+}
+
+int making_plan(struct making *m, const struct place *first, struct link *link)
+{
+	plan_unref(m->plan);
+	m->plan = plan_new(m->object, first, link);
+	return m->plan ? 0 : -ENOMEM;
 }
 
 void making_submit(struct making *m)
@@ -142,7 +150,7 @@ static void report(struct making *m, int result)
 
 	if (m->size_only || result == 0 || result == -EBADMSG || result == -ECANCELED)
 		return;
-	/* copy_offline() has said so */
+	/* get_start() has said so */
 	if (result == -ENETUNREACH && !o->store->options.fetch)
 		return;
 	if (result == -ESTALE)

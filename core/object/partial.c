@@ -39,7 +39,7 @@ struct flight {
 
 static struct object_store *store_of(const struct partial *p)
 {
-	return p->at.object->store;
+	return p->at.plan->object->store;
 }
 
 /* ---- which chunks ---- */
@@ -132,7 +132,7 @@ static void log_failure(const struct flight *f, int error)
 	unsigned long long from = chunk_fetch_off(&f->fetch);
 	unsigned long long to = from + chunk_fetch_bytes(&f->fetch) - 1;
 
-	carton_log(CARTON_LOG_ERROR, object_name(f->partial->at.object),
+	carton_log(CARTON_LOG_ERROR, object_name(f->partial->at.plan->object),
 		   error == -ENETUNREACH ?
 			   "bytes %llu to %llu are not in the cache, and nothing is fetched "
 			   "when offline: %s" :
@@ -143,14 +143,14 @@ static void log_failure(const struct flight *f, int error)
 static void flight_end(struct flight *f, int result)
 {
 	struct partial *p = f->partial;
-	struct object *o = p->at.object;
+	struct object *o = p->at.plan->object;
 	struct making *probe = f->probe;
 	struct object_wait *waits = NULL;
 
 	if (result == -ESHUTDOWN)
 		result = -ECANCELED;
 	if (!probe && (result == -EBADMSG || result == -EOPNOTSUPP)) {
-		if (p->at.link)
+		if (p->at.plan->link)
 			object_distrust(o);
 		/*
 		 * the servers' bytes are wrong, not those that are here: they may be asked for
@@ -211,9 +211,9 @@ static int all_there(struct chunk_fetch *fetch)
 	const struct chunk_places *at = f->fetch.places;
 
 	if (f->probe)
-		return object_new_hash_job(at->object, &f->probe->bytes, at->file->size,
+		return object_new_hash_job(at->plan->object, &f->probe->bytes, at->file->size,
 					   &f->probe->hash_job);
-	object_complete(at->object);
+	object_complete(at->plan->object);
 	return 0;
 }
 
@@ -224,11 +224,10 @@ static struct flight *flight_new(struct partial *p)
 	if (!f)
 		return NULL;
 	f->partial = p;
-	f->making.object = p->at.object;
+	f->making.object = p->at.plan->object;
 	cancel_init(&f->making.cancel, &store_of(p)->stop);
 	f->fetch = (struct chunk_fetch){
 		.places = &p->at,
-		.cancel = &f->making.cancel,
 		.making = &f->making,
 		.complete = all_there,
 		.done = fetched,
@@ -287,7 +286,7 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 		chunked_unclaim(p->at.chunks, i);
 	pthread_mutex_lock(&s->lock);
 	if (f) {
-		p->at.object->pins += new;
+		p->at.plan->object->pins += new;
 		wait_link(&f->making, wait);
 		wait_time(&f->making, wait);
 	}
@@ -302,7 +301,7 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 
 static void complete(void *ctx)
 {
-	object_complete(((struct partial *)ctx)->at.object);
+	object_complete(((struct partial *)ctx)->at.plan->object);
 }
 
 static void publish(void *ctx)
@@ -320,32 +319,26 @@ static void partial_free(void *ctx)
 
 	partial_file_close(&p->file);
 	pthread_mutex_destroy(&p->at.lock);
-	chunk_places_finish(&p->at);
+	plan_unref(p->at.plan);
 	free(p->failed);
 	free(p);
 }
 
 static const struct chunk_origin origin = { fetch, complete, publish, partial_free };
 
-int partial_open(const struct partial_options *options, struct bytes *ret)
+int partial_open(struct plan *plan, const struct chunks_file *file, struct bytes *ret)
 {
 	struct bytes bytes = { .kind = BYTES_FILE };
 	struct partial *p = calloc(1, sizeof(*p));
-	const struct object *o = options->object;
-	int r = -ENOMEM;
+	const struct object *o = plan->object;
+	int r;
 
 	if (!p)
 		return -ENOMEM;
-	p->at = (struct chunk_places){
-		.object = options->object,
-		.file = options->file,
-		.entry = options->entry,
-		.link = options->link,
-	};
+	p->at = (struct chunk_places){ .plan = plan_ref(plan), .file = file };
 	pthread_mutex_init(&p->at.lock, NULL);
 	p->failed = calloc(chunks_count(p->at.file) / 8 + 1, 1);
-	if (p->failed)
-		r = chunk_places_find(&p->at);
+	r = p->failed ? plan_find_urls(plan) : -ENOMEM;
 	if (r == 0)
 		r = partial_file_open(&p->file, o, p->at.file->size, &bytes.source);
 	if (r == 0)
@@ -380,7 +373,6 @@ void partial_probe(struct making *m, void (*done)(struct making *m, int result))
 	f->fetch.end = 1;
 	f->probe = m;
 	f->probed = done;
-	f->fetch.cancel = &m->cancel;
 	f->fetch.making = m;
 	pthread_mutex_lock(&p->at.lock);
 	link_flight(f);

@@ -19,16 +19,11 @@
 /* Smaller ones are fetched whole. */
 #define PARTIAL_MIN (8 * MIB)
 
-/* Where the bytes of `o` are, besides the mirrors; one of the two is NULL. */
-struct partial_options {
-	struct object *object;
-	const struct chunks_file *file; /* of the index */
-	const struct entry *entry;	/* that copy_is_direct() */
-	const struct link *link;
-};
-
-/* Its bytes. 0, -ENOMEM, -ENOSPC, or -errno. */
-int partial_open(const struct partial_options *options, struct bytes *ret);
+/*
+ * The bytes of the plan's object, as `file` says. The plan's entry, if it has one, is
+ * plan_is_direct(). 0, -ENOMEM, -ENOSPC, or -errno.
+ */
+int partial_open(struct plan *plan, const struct chunks_file *file, struct bytes *ret);
 
 /*
  * Before m->bytes, from partial_open(), are the object's: has its first chunk fetched, unless

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+import chunkindex
 import harness
 from harness import ctl, eventually
 from origin import (MIB, PRIVATE, Cache, LinkedCarton, as_expected, digest, fault_bytes, lines_of,
@@ -294,6 +295,24 @@ def test_mirror_of_the_carton_fails_half_way(far, nginx, mount_fg, cache):
         reader.join()
     assert got == [c.files()['model/x']]
     assert 0 < sum(r['sent'] for r in nginx.requests()) <= SIZE - 8 * MIB
+
+
+def test_header_of_a_mirror(nginx, mount_fg, cache):
+    """A mirror that lies about where the data of a file begins does not keep the origin's from being read."""
+    data = fault_bytes(SIZE, seed=2)
+    c = Carton(method='stored').add('model/x', data)
+    c.add(chunkindex.PATH, chunkindex.index(data))
+    path = c.write(nginx.root / 'home.carton')
+    bad = bytearray(path.read_bytes())
+    header = bad.index(data) - 30 - len('model/x')
+    assert bad[header:header + 4] == b'PK\3\4' and bad[header + 28] == 0
+    bad[header + 28] = 1  # bytes of extra fields
+    (nginx.root / 'copy.carton').write_bytes(bad)
+    with mount_fg(nginx.url('home.carton'), *mirror(nginx.url('copy.carton') + '?{source}'), *cache.options,
+                  '-o', f'manifest_sha256={c.model_hash()}') as m:
+        for off in 5 * chunkindex.CHUNK, 50 * chunkindex.CHUNK:
+            assert chunkindex.pread(m / 'model/x', 1000, off) == data[off:off + 1000]
+    assert sum(r['sent'] for r in nginx.requests('home.carton')) >= 2 * chunkindex.CHUNK
 
 
 def test_mirror_of_the_carton_and_then(far, nginx, mount_fg, cache, tmp_path):

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "object/get.h"
+
+#include <stdlib.h>
+
+#include "archive/container.h"
+#include "archive/decode.h"
+#include "base/util.h"
+#include "cache/dest.h"
+#include "fetch/fetcher.h"
+#include "fetch/remote_source.h"
+#include "format/links.h"
+#include "object/internal.h"
+
+#define SCRATCH_MEMORY (256 * KIB)
+/* as much as opening the carton may have left of an entry */
+#define MAX_CACHED (8 * MIB)
+
+static const struct object_options *options_of(const struct get *g)
+{
+	return &g->plan->object->store->options;
+}
+
+static void finish(struct get *g, int result, struct ingested *in)
+{
+	struct ingested none = { 0 };
+
+	g->done(g, result, result == 0 ? in : &none);
+}
+
+/* A check() of a fetch. */
+static int check(void *ctx, const char *url)
+{
+	struct get *g = ctx;
+
+	g->checked = g->check(g, url);
+	return g->checked;
+}
+
+/* What all requests have in common. */
+static struct fetch fetch_of(struct get *g)
+{
+	return (struct fetch){
+		.options = options_of(g)->fetch,
+		.cancel = &g->making->cancel,
+		.off = g->off,
+		.n = g->n,
+		.dest = g->dest,
+		.arrived = making_arrived,
+		.progress_ctx = g->making,
+		.ctx = g,
+	};
+}
+
+/* The bytes are looked at as they come, or by the owner. */
+static void look_at(const struct get *g, struct fetch *f)
+{
+	if (!g->all) {
+		f->check = check;
+		return;
+	}
+	f->hash = options_of(g)->verify || g->plan->link;
+	f->tagger = g->plan->object->store->tagger;
+	f->progress = making_count;
+}
+
+/* Makes room for bytes that come once more. */
+static int begin_again(struct get *g)
+{
+	int wrong = g->checked;
+
+	g->checked = 0;
+	if (g->all)
+		return dest_restart(g->dest, NULL);
+	return wrong == -EBADMSG ? g->again(g) : 0;
+}
+
+/* ---- from the carton ---- */
+
+static int ask_carton(struct get *g);
+
+/*
+ * Wrong bytes of a mirror, or such as cannot be decoded: the carton's own URL is asked, for its
+ * header, too.
+ */
+static int ask_other(struct get *g)
+{
+	int r;
+
+	atomic_store(&remote_source_version(options_of(g)->source)->gone, true);
+	atomic_store(&g->plan->data, 0);
+	r = begin_again(g);
+	return r < 0 ? r : ask_carton(g);
+}
+
+static void carton_over(struct get *g, int result, struct ingested *in)
+{
+	if (result == -EBADMSG && g->by_mirror) {
+		result = ask_other(g);
+		if (result == 0)
+			return;
+	}
+	finish(g, result, in);
+}
+
+static struct fetch fetch_of_carton(struct get *g, uint64_t off, uint64_t n)
+{
+	struct fetch f = fetch_of(g);
+
+	f.what = FETCH_RANGE;
+	f.trust = HTTP_USER;
+	f.version = remote_source_version(options_of(g)->source);
+	f.off = off;
+	f.n = n;
+	return f;
+}
+
+/* How much an earlier fill has left of this very version. */
+static uint64_t find_partial(const struct get *g, const char *version)
+{
+	char validator[MAX_CACHE_VALIDATOR + 1];
+	uint64_t len;
+
+	if (!version || dest_partial(g->dest, &len, validator, sizeof(validator)) < 0 ||
+	    strcmp(validator, version) != 0 || len > g->plan->entry->size)
+		return 0;
+	return len;
+}
+
+static void data_done(void *ctx, int result, struct ingested *in)
+{
+	struct get *g = ctx;
+
+	if (result == 0 && g->all)
+		result = making_check(g->making, in->sha256);
+	if (result < 0) {
+		free(in->tags);
+		in->tags = NULL;
+	}
+	carton_over(g, result, in);
+}
+
+static int ask_data(struct get *g)
+{
+	const char *version = options_of(g)->source->version;
+	uint64_t size = g->plan->entry->size;
+	struct fetch f = fetch_of_carton(g, g->plan->data + g->off, g->all ? size : g->n);
+	int r = 0;
+
+	if (g->all) {
+		f.have = find_partial(g, version);
+		if (!f.have)
+			r = dest_restart(g->dest, version);
+		if (r == 0)
+			r = dest_reserve(g->dest, size, true);
+	}
+	look_at(g, &f);
+	f.done = data_done;
+	return r < 0 ? r : fetch_start(&f);
+}
+
+static int decode(struct get *g, uint64_t off, struct ingested *ret)
+{
+	const struct entry *e = g->plan->entry;
+	struct stream *in = NULL;
+	int r = dest_restart(g->dest, NULL);
+
+	if (r == 0)
+		r = dest_reserve(g->dest, e->size, true);
+	if (r == 0)
+		r = source_stream(g->part, off, e->stored, &in);
+	if (r == 0)
+		r = decode_open(in, e->method, e->stored, e->size, e->name, &in);
+	if (r == 0)
+		decode_count(in, options_of(g)->budget);
+	if (r == 0)
+		r = dest_stream(g->dest, 0, in, &in);
+	return r < 0 ? r : making_verify(g->making, in, ret);
+}
+
+/* What the container says of the entry is checked with what is there of it. */
+static int locate(struct get *g, uint64_t *ret_off)
+{
+	return container_locate_in(options_of(g)->container, g->plan->entry, g->part, ret_off);
+}
+
+static void leave_part(struct get *g)
+{
+	source_unref(g->part);
+	g->part = NULL;
+}
+
+static void run_decode(struct job *job)
+{
+	struct get *g = container_of(job, struct get, job);
+	struct ingested in = { 0 };
+	uint64_t off;
+	int r = locate(g, &off);
+
+	if (r == 0)
+		r = decode(g, off, &in);
+	leave_part(g);
+	carton_over(g, r, &in);
+}
+
+/* The scratch, `n` bytes from the entry's header on, is there. */
+static int use_scratch(struct get *g, uint64_t n)
+{
+	const struct entry *e = g->plan->entry;
+	uint64_t off;
+	int r = dest_commit(g->scratch, NULL, n, &g->part);
+
+	if (r < 0)
+		return r;
+	if (!plan_is_direct(e)) {
+		g->job.run = run_decode;
+		workers_submit(options_of(g)->workers, &g->job,
+			       MAX(e->size, e->stored) > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
+		return 0;
+	}
+	r = locate(g, &off);
+	leave_part(g);
+	if (r < 0)
+		return r;
+	atomic_store(&g->plan->data, e->header + off);
+	return ask_data(g);
+}
+
+static void scratch_done(void *ctx, int result, struct ingested *in)
+{
+	struct get *g = ctx;
+
+	if (result == 0)
+		result = use_scratch(g, in->size);
+	else
+		dest_abort(g->scratch, false);
+	if (result < 0)
+		carton_over(g, result, in);
+}
+
+static int open_scratch_file(struct get *g, struct cache *cache, uint64_t n)
+{
+	int r = dest_file(cache, NULL, &g->scratch);
+
+	if (r == 0)
+		r = dest_reserve(g->scratch, n, true);
+	if (r < 0) {
+		dest_abort(g->scratch, false);
+		g->scratch = NULL;
+	}
+	return r;
+}
+
+static int open_scratch(struct get *g, uint64_t n)
+{
+	struct cache *cache = options_of(g)->cache;
+	int r;
+
+	if (n <= SCRATCH_MEMORY)
+		return dest_memory(n, &g->scratch);
+	r = open_scratch_file(g, cache, n);
+	return r == -ENOSPC && cache ? open_scratch_file(g, NULL, n) : r;
+}
+
+/* What opening the carton has left of it. */
+static int copy_cached(struct get *g, uint64_t off, uint64_t n)
+{
+	char *data = malloc((size_t)n + 1);
+	int r = data ? -ENOENT : -ENOMEM;
+
+	if (r == -ENOENT && remote_source_cached(options_of(g)->source, data, n, off))
+		r = dest_write(g->scratch, data, (size_t)n, 0);
+	free(data);
+	return r;
+}
+
+/* What of the entry says where its data is; or all of it, which is then decoded. */
+static int ask_entry(struct get *g)
+{
+	const struct entry *e = g->plan->entry;
+	uint64_t n = entry_end(e) - e->header - (plan_is_direct(e) ? e->stored : 0);
+	struct fetch f = fetch_of_carton(g, e->header, n);
+	int r = open_scratch(g, n);
+
+	if (r < 0)
+		return r;
+	r = n <= MAX_CACHED && !f.version->gone ? copy_cached(g, e->header, n) : -ENOENT;
+	if (r == 0)
+		return use_scratch(g, n);
+	f.dest = g->scratch;
+	f.done = scratch_done;
+	if (r == -ENOENT)
+		r = fetch_start(&f);
+	if (r < 0)
+		dest_abort(g->scratch, false);
+	return r;
+}
+
+/* 0: it is under way. */
+static int ask_carton(struct get *g)
+{
+	const struct version *version = remote_source_version(options_of(g)->source);
+	int r;
+
+	if (!version)
+		return -ENETUNREACH;
+	g->by_mirror = version->other && !version->gone;
+	r = g->plan->data ? ask_data(g) : ask_entry(g);
+	return r == -EBADMSG && g->by_mirror ? ask_other(g) : r;
+}
+
+/* ---- from URLs ---- */
+
+static void urls_done(void *ctx, int result, struct ingested *in);
+
+/* 0: it is under way; -ENOENT: there are none. */
+static int ask_urls(struct get *g)
+{
+	const struct plan *p = g->plan;
+	const struct object *o = p->object;
+	uint64_t size = object_size(o);
+	struct fetch f = fetch_of(g);
+
+	if (!plan_has_urls(p))
+		return -ENOENT;
+	f.what = g->all ? FETCH_FILE : FETCH_PART;
+	f.trust = p->entry ? HTTP_USER : HTTP_LINKS;
+	f.urls = p->urls;
+	f.n_urls = p->n_urls;
+	f.n_by_hash = p->n_by_hash;
+	f.states = p->states;
+	f.first = p->link ? &p->link->first : NULL;
+	f.deadline_ms = g->deadline_ms;
+	f.size = size;
+	f.done = urls_done;
+	look_at(g, &f);
+	if (g->all) {
+		f.sha256 = o->sha256;
+		f.n = size != OBJECT_NO_SIZE ? size : 0;
+		/* what the carton or the chunk index says; what a server has said may be wrong */
+		f.max = o->size != OBJECT_NO_SIZE ? o->size : 0;
+	}
+	return fetch_start(&f);
+}
+
+/* May the carton have the bytes, which the URLs do not? */
+static bool carton_may_have(const struct get *g, int error)
+{
+	return g->plan->entry && error < 0 && g->checked == 0 && error != -ECANCELED &&
+	       error != -ESHUTDOWN && error != -ENOMEM && error != -ENOSPC && error != -EDQUOT;
+}
+
+static void urls_done(void *ctx, int result, struct ingested *in)
+{
+	struct get *g = ctx;
+	struct plan *p = g->plan;
+
+	/*
+	 * the carton lies about one of them; a read by its size would give a part as if it were all
+	 */
+	if (result == 0 && g->all && p->entry && in->size != p->entry->size) {
+		free(in->tags);
+		result = -EBADMSG;
+	}
+	if (result == -EBADMSG && g->checked == -EBADMSG) {
+		result = begin_again(g);
+		if (result == 0)
+			result = ask_urls(g);
+		if (result == 0)
+			return;
+		if (result == -ENOENT)
+			result = p->entry ? ask_carton(g) : -EBADMSG;
+	} else if (carton_may_have(g, result)) {
+		if (!g->all)
+			plan_drop_mirrors(p, SIZE_MAX);
+		result = ask_carton(g);
+	} else {
+		finish(g, result, in);
+		return;
+	}
+	if (result < 0)
+		finish(g, result, in);
+}
+
+/* ---- beginning ---- */
+
+/* Does a mirror save anything? Not when the entry was fetched with the container's directory. */
+static bool is_cached(const struct get *g)
+{
+	const struct entry *e = g->plan->entry;
+
+	return e && remote_source_cached(options_of(g)->source, NULL, e->stored, e->header);
+}
+
+static int begin(const struct get *g)
+{
+	if (options_of(g)->fetch)
+		return plan_find_urls(g->plan);
+	/* who wants a part says which */
+	if (g->all)
+		carton_log(CARTON_LOG_ERROR, object_name(g->plan->object),
+			   "is not in the cache, and nothing is fetched when offline; run "
+			   "cartonctl fetch first");
+	return -ENETUNREACH;
+}
+
+int get_start(struct get *g)
+{
+	struct plan *p = g->plan;
+	int r = begin(g);
+
+	if (r < 0)
+		return r;
+	g->checked = 0;
+	if (g->all)
+		plan_allow_urls(p);
+	/* without verify, what a mirror has would not be compared with anything */
+	r = p->entry && (!options_of(g)->verify || is_cached(g)) ? -ENOENT : ask_urls(g);
+	if (r == -ENOENT)
+		r = p->entry ? ask_carton(g) : -EBADMSG;
+	return r;
+}
+
+static void size_done(void *ctx, int result, struct ingested *in)
+{
+	finish(ctx, result, in);
+}
+
+int get_start_size(struct get *g)
+{
+	struct plan *p = g->plan;
+	struct fetch f = fetch_of(g);
+	int r = begin(g);
+
+	if (r < 0)
+		return r;
+	f.what = FETCH_SIZE;
+	f.trust = HTTP_LINKS;
+	f.urls = p->urls;
+	f.n_urls = p->n_urls;
+	f.n_by_hash = p->n_by_hash;
+	f.first = p->link ? &p->link->first : NULL;
+	f.deadline_ms = g->deadline_ms;
+	f.done = size_done;
+	return fetch_start(&f);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gets content from the network: from the URLs of a plan, then from the carton, also at its other
+ * place, until one has the right bytes. Either all of it, hashed as it comes, or some bytes of it,
+ * which the owner checks.
+ *
+ * Embedded in its owner. Threads: it belongs to its starter until it is started, then to one thread
+ * at a time.
+ */
+#ifndef CARTON_OBJECT_GET_H
+#define CARTON_OBJECT_GET_H
+
+#include "base/hasher.h"
+#include "base/source.h"
+#include "base/workers.h"
+#include "object/plan.h"
+
+struct dest;
+struct making;
+
+struct get {
+	struct plan *plan;     /* outlives it */
+	struct making *making; /* whose progress it is, and whose cancel token ends it */
+	struct dest *dest;     /* where the bytes go; stays the owner's */
+	int64_t deadline_ms;   /* for URLs: now_ms(), which bytes do not move; 0: as usual */
+	bool all;
+	/* unless it is all: which bytes of the content */
+	uint64_t off, n;
+	/*
+	 * They are in `dest`, from that URL. 0; -EBADMSG: they are wrong; -errno: that is not
+	 * known, and ends it.
+	 */
+	int (*check)(struct get *g, const char *url);
+	/* They were wrong: says anew what is wanted, and where it goes. 0 or -errno. */
+	int (*again)(struct get *g);
+	/*
+	 * The end, on any thread. 0: all is in `dest`; its tags in `in` are the callee's. -EBADMSG:
+	 * no place has the right bytes; -EOPNOTSUPP: none has ranges; -ENETUNREACH: offline;
+	 * -ECANCELED, -ESHUTDOWN; or what the network says.
+	 */
+	void (*done)(struct get *g, int result, struct ingested *in);
+
+	/* its own; all zero at first */
+	int checked;	/* what check() said last */
+	bool by_mirror; /* the carton is read from a mirror, which may have other bytes */
+	struct dest *
+		scratch; /* what is fetched of the entry besides its data, or before it is decoded, */
+	struct source *part; /* once it is there */
+	struct job job;
+};
+
+/* 0; or as for done(), which then is not called. May be started again after its end. */
+int get_start(struct get *g);
+
+/*
+ * Asks the URLs how long the content is, by the deadline: in->size of done(). -ENODATA: none says.
+ * As get_start().
+ */
+int get_start_size(struct get *g);
+
+#endif
