@@ -20,9 +20,10 @@
 #define KEEP_KNOWN (64 * MIB)
 
 struct dest {
+	struct cache *cache;	 /* of the fill */
 	struct cache_fill *fill; /* NULL: not a cache entry */
 	int fd;			 /* the fill's, else our own */
-	uint64_t base;		 /* of all offsets in the file */
+	bool sparse;		 /* `fd` is our own in any case */
 	uint64_t max;
 	uint64_t claimed;	/* the size that a server claims; UINT64_MAX: not known */
 	atomic_bool failed;	/* the disk; it is logged */
@@ -70,24 +71,18 @@ int dest_cache(struct cache *cache, const uint8_t key[32], struct dest **ret)
 	struct cache_fill *fill;
 	int r = cache_begin(cache, key, &fill);
 
-	return r < 0 ? r : dest_new(fill, cache_fill_fd(fill), UINT64_MAX, ret);
+	if (r == 0)
+		r = dest_new(fill, cache_fill_fd(fill), UINT64_MAX, ret);
+	if (r == 0)
+		(*ret)->cache = cache;
+	return r;
 }
 
-int dest_file(struct cache *cache, dev_t *dev, struct dest **ret)
+int dest_file(struct cache *cache, struct dest **ret)
 {
-	struct stat st;
 	int fd, r = cache_tmpfile(cache, &fd);
 
-	if (r < 0)
-		return r;
-	if (dev && fstat(fd, &st) == 0) {
-		if (st.st_dev == *dev) {
-			fd_close(fd);
-			return -ENOSPC;
-		}
-		*dev = st.st_dev;
-	}
-	return dest_new(NULL, fd, UINT64_MAX, ret);
+	return r < 0 ? r : dest_new(NULL, fd, UINT64_MAX, ret);
 }
 
 int dest_memory(uint64_t max, struct dest **ret)
@@ -95,17 +90,6 @@ int dest_memory(uint64_t max, struct dest **ret)
 	int fd = memfd_create("carton object", MFD_CLOEXEC);
 
 	return fd < 0 ? -errno : dest_new(NULL, fd, max, ret);
-}
-
-int dest_place(int fd, uint64_t off, uint64_t n, struct dest **ret)
-{
-	int own = fd_dup(fd), r = own < 0 ? own : dest_new(NULL, own, n, ret);
-
-	if (r == 0) {
-		(*ret)->base = off;
-		(*ret)->room = n;
-	}
-	return r;
 }
 
 /* After an error of its disk the copy can be made elsewhere, as if there were no room: -ENOSPC. */
@@ -136,16 +120,24 @@ int dest_restart(struct dest *d, const char *validator)
 
 /* ---- room ---- */
 
-bool dest_disk_has_room(int fd, uint64_t n, uint64_t keep)
+/* Would `n` more bytes leave a twentieth of the file system, or `keep` bytes, free? */
+static bool disk_has_room(const struct dest *d, uint64_t n, uint64_t keep)
 {
 	uint64_t missing;
 
-	return cache_disk_short(fd, n, keep, &missing) < 0 || missing == 0;
+	return cache_disk_short(d->fd, n, keep, &missing) < 0 || missing == 0;
 }
 
 bool dest_has_room(const struct dest *d, uint64_t n)
 {
-	return dest_disk_has_room(d->fd, n, UINT64_MAX);
+	return disk_has_room(d, n, UINT64_MAX);
+}
+
+dev_t dest_disk(const struct dest *d)
+{
+	struct stat st;
+
+	return fstat(d->fd, &st) < 0 ? 0 : st.st_dev;
 }
 
 int dest_reserve(struct dest *d, uint64_t size, bool certain)
@@ -157,7 +149,7 @@ int dest_reserve(struct dest *d, uint64_t size, bool certain)
 		return cache_fill_could_reserve(d->fill, size);
 	if (d->fill)
 		r = cache_fill_reserve(d->fill, size);
-	else if (size > d->max || !dest_disk_has_room(d->fd, size, KEEP_KNOWN))
+	else if (size > d->max || !disk_has_room(d, size, KEEP_KNOWN))
 		r = -ENOSPC;
 	if (r == 0)
 		d->room = MAX(d->room, size);
@@ -171,7 +163,7 @@ static int make_room(struct dest *d, uint64_t end)
 
 	if (end > d->max)
 		return -ENOSPC;
-	if (end <= d->room)
+	if (end <= d->room || d->sparse)
 		return 0;
 	if (d->fill) {
 		/* no more than will be needed, if what is claimed is true */
@@ -187,7 +179,7 @@ static int make_room(struct dest *d, uint64_t end)
 		return r;
 	}
 	/* recent writes may not count in the free space yet, so one more step has to be free */
-	if (!dest_disk_has_room(d->fd, end - d->room + 2 * STEP, UINT64_MAX))
+	if (!dest_has_room(d, end - d->room + 2 * STEP))
 		return -ENOSPC;
 	d->room = end + STEP;
 	return 0;
@@ -216,12 +208,12 @@ int dest_write(struct dest *d, const void *data, size_t n, uint64_t off)
 	pthread_mutex_lock(&d->lock);
 	r = make_room(d, off + n);
 	pthread_mutex_unlock(&d->lock);
-	return disk_error(d, r < 0 ? r : pwrite_full(d->fd, data, n, d->base + off));
+	return disk_error(d, r < 0 ? r : pwrite_full(d->fd, data, n, off));
 }
 
 int dest_read(struct dest *d, void *ret_buf, size_t n, uint64_t off)
 {
-	return disk_error(d, pread_full(d->fd, ret_buf, n, d->base + off));
+	return disk_error(d, pread_full(d->fd, ret_buf, n, off));
 }
 
 /* Lock held, or by the owner. */
@@ -235,6 +227,8 @@ static void note(struct dest *d)
 
 void dest_progress(struct dest *d, uint64_t len)
 {
+	if (d->sparse)
+		return;
 	pthread_mutex_lock(&d->lock);
 	d->complete = len;
 	if (len > d->noted && (len - d->noted >= NOTE_BYTES || now_ms() - d->noted_ms >= NOTE_MS))
@@ -319,11 +313,81 @@ void dest_abort(struct dest *d, bool keep)
 		return;
 	if (keep)
 		note(d);
-	if (d->fill)
-		cache_fill_abort(d->fill, keep);
-	else
+	if (!d->fill || d->sparse)
 		fd_close(d->fd);
+	cache_fill_abort(d->fill, keep);
 	dest_free(d);
+}
+
+/* ---- sparse ---- */
+
+/* What is in a partial of that size and validator stays. */
+static int adopt(struct cache_fill *fill, uint64_t size, const char *validator)
+{
+	char found[MAX_CACHE_VALIDATOR + 1];
+	uint64_t len;
+	int r = cache_fill_partial(fill, &len, found, sizeof(found));
+
+	if (r == 0 && len == size && strcmp(found, validator) == 0)
+		return 0;
+	r = cache_fill_restart(fill, validator);
+	if (r == 0 && ftruncate(cache_fill_fd(fill), (off_t)size) < 0)
+		r = -errno;
+	return r < 0 ? r : cache_fill_progress(fill, size);
+}
+
+int dest_sparse(struct dest *d, uint64_t size, const char *validator)
+{
+	int fd, r = d->fill ? adopt(d->fill, size, validator) : 0;
+
+	if (r < 0)
+		return r;
+	if (d->fill) {
+		/* it is used on without the fill */
+		fd = fd_dup(d->fd);
+		if (fd < 0)
+			return fd;
+		d->fd = fd;
+	} else if (ftruncate(d->fd, (off_t)size) < 0) {
+		return -errno;
+	}
+	d->sparse = true;
+	d->limit = size;
+	return 0;
+}
+
+int dest_source(const struct dest *d, struct source **ret)
+{
+	int fd = fd_dup(d->fd);
+
+	return fd < 0 ? fd : source_from_fd(fd, ret);
+}
+
+int dest_claim(struct dest *d, uint64_t n, bool (*drop)(void *ctx), void *ctx)
+{
+	bool full;
+
+	pthread_mutex_lock(&d->lock);
+	full = d->fill && cache_reserve(d->cache, n) < 0;
+	if (full && !(drop(ctx) && cache_reserve(d->cache, n) == 0)) {
+		cache_fill_abort(d->fill, false);
+		d->fill = NULL;
+	}
+	full = !d->fill && !dest_has_room(d, n);
+	pthread_mutex_unlock(&d->lock);
+	return full ? -ENOSPC : 0;
+}
+
+void dest_publish(struct dest *d, const uint8_t sha256[32])
+{
+	int fd;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->fill && cache_fill_publish(d->fill, sha256, d->limit, &fd) == 0) {
+		d->fill = NULL;
+		fd_close(fd);
+	}
+	pthread_mutex_unlock(&d->lock);
 }
 
 /* ---- as a stream ---- */

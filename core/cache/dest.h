@@ -7,8 +7,9 @@
  *	an unnamed file, where the cache is or where temporary files are
  *	memory, for small objects
  *
- * The order is: dest_cache(), dest_file() or dest_memory(); then for the cache dest_partial() or
- * dest_restart(); dest_reserve(), dest_write(), dest_progress(); dest_commit() or dest_abort().
+ * The order is: dest_cache(), dest_file() or dest_memory(), or what has room (room.h); then for the
+ * cache dest_partial() or dest_restart(); dest_reserve(), dest_write(), dest_progress();
+ * dest_commit() or dest_abort().
  *
  * Room is asked for as bytes are written, in steps of a few MiB: the cache's share and a twentieth
  * of the file system stay free (cache.h), and no object is evicted for a length that only a server
@@ -30,20 +31,11 @@ struct dest;
 /* Fills the cache entry `key`. Returns as cache_begin(). */
 int dest_cache(struct cache *cache, const uint8_t key[32], struct dest **ret);
 
-/*
- * An unnamed file, as cache_tmpfile(), but not on the file system *dev (0: any), which is then set
- * to the one it is on: -ENOSPC when there is no other. `dev` may be NULL.
- */
-int dest_file(struct cache *cache, dev_t *dev, struct dest **ret);
+/* An unnamed file, as cache_tmpfile(). */
+int dest_file(struct cache *cache, struct dest **ret);
 
 /* At most `max` bytes of memory; more is -ENOSPC. */
 int dest_memory(uint64_t max, struct dest **ret);
-
-/*
- * The place of `n` bytes at `off` of a file, for which there is room; the file stays the caller's,
- * and keeps what is written when the destination is aborted, which is its end. 0 or -errno.
- */
-int dest_place(int fd, uint64_t off, uint64_t n, struct dest **ret);
 
 /* Is it a cache entry, so that what is there can be resumed? */
 bool dest_is_cached(const struct dest *d);
@@ -66,8 +58,8 @@ int dest_reserve(struct dest *d, uint64_t size, bool certain);
 /* Is there room for `n` more bytes on the disk, as if the cache's share were left free? */
 bool dest_has_room(const struct dest *d, uint64_t n);
 
-/* Would `n` more bytes leave a twentieth of the file system of `fd`, or `keep` bytes, free? */
-bool dest_disk_has_room(int fd, uint64_t n, uint64_t keep);
+/* The file system that it is on. */
+dev_t dest_disk(const struct dest *d);
 
 /*
  * From now on dest_write() refuses what ends behind the first `max` bytes: -EFBIG, and nothing of
@@ -102,6 +94,30 @@ int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct sou
 
 /* Ends it. `keep`: what dest_progress() said can be resumed. NULL-safe. */
 void dest_abort(struct dest *d, bool keep);
+
+/* ---- sparse: of `size` bytes, which come in any order ---- */
+
+/*
+ * Makes a new destination sparse, or goes on with what an earlier fill of the same size and
+ * validator has left, which the caller verifies before use. Then dest_claim() asks for room, and
+ * dest_progress() does nothing. 0 or -errno.
+ */
+int dest_sparse(struct dest *d, uint64_t size, const char *validator);
+
+/* A local file of its bytes. 0 or -errno. */
+int dest_source(const struct dest *d, struct source **ret);
+
+/*
+ * Makes sure that `n` bytes more fit. Without room in the cache it goes on as an unnamed file,
+ * which has the same bytes. 0 or -ENOSPC. Any thread.
+ */
+int dest_claim(struct dest *d, uint64_t n, bool (*drop)(void *ctx), void *ctx);
+
+/*
+ * All bytes are verified: a cache entry is published as `sha256`. Best effort; it is still to be
+ * ended.
+ */
+void dest_publish(struct dest *d, const uint8_t sha256[32]);
 
 /*
  * The first `have` bytes of the destination, then those of `in` (taken over, also on failure),

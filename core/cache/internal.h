@@ -12,6 +12,7 @@
  *	seal		tags of objects
  *	open		the directories
  *	dest, read	unverified bytes; verified objects
+ *	room		where unverified bytes go
  */
 #ifndef CARTON_CACHE_INTERNAL_H
 #define CARTON_CACHE_INTERNAL_H
@@ -19,6 +20,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "cache/cache.h"
@@ -38,7 +40,8 @@ struct cache {
 	int objects, partial, locks, notes, seals, tmp; /* the directories of v1/ */
 	char *path;					/* of v1/, absolute */
 	uint64_t limit;
-	bool has_secret; /* false: no seals */
+	atomic_bool failed; /* to be filled, which was logged */
+	bool has_secret;    /* false: no seals */
 	uint8_t secret[KEY_SIZE];
 
 	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */

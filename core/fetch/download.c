@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "cache/read.h"
+#include "cache/room.h"
 #include "fetch/fetcher.h"
 #include "http/http.h"
 
@@ -129,33 +130,35 @@ static int fetch_to(struct download *d, struct dest *dest, struct source **ret)
 	return r;
 }
 
-/* Becomes the one process that downloads this. 0; -ENOSPC: not into this cache; -errno. */
-static int begin(struct download *d, struct dest **ret)
+/* Opens a destination; waits for another process that downloads the same. */
+static int open_dest(struct download *d, struct room *room, struct dest **ret)
 {
-	int r = -ENOSPC;
+	int r;
 
-	while (d->cache && (r = dest_cache(d->cache, d->key, ret)) == -EAGAIN) {
+	while ((r = room_open(room, ret)) == -EAGAIN) {
 		r = cache_wait(d->cache, d->key, (int)d->options->timeout_ms, d->options->cancel);
 		/* the process that downloads it was stopped */
-		if (r < 0)
-			return r == -ETIMEDOUT ? -ENOSPC : r;
+		if (r == -ETIMEDOUT)
+			room_next(room, r, 0);
+		else if (r < 0)
+			return r;
 	}
 	return r;
 }
 
 static int download(struct download *d, struct source **ret)
 {
+	struct room room = { .cache = d->cache, .key = d->key, .size = UINT64_MAX };
 	struct dest *dest;
-	int r = begin(d, &dest);
+	int r;
 
-	if (r == 0)
+	do {
+		r = open_dest(d, &room, &dest);
+		if (r < 0)
+			return r;
 		r = fetch_to(d, dest, ret);
-	if (r != -ENOSPC)
-		return r;
-	r = dest_file(d->cache, NULL, &dest);
-	if (r < 0 && d->cache)
-		r = dest_file(NULL, NULL, &dest);
-	return r < 0 ? r : fetch_to(d, dest, ret);
+	} while (room_is_full(r) && room_next(&room, r, 0));
+	return r;
 }
 
 int download_carton(const struct fetch_options *options, struct cache *cache, const char *url,

@@ -70,9 +70,8 @@ struct fetch {
 	bool hash;	       /* false: ingested.sha256 stays all zero */
 	const struct tagger *tagger;
 	struct dest *dest; /* NULL with FETCH_SIZE */
-	/*
-	 * Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL.
-	 */
+	uint64_t at;	   /* of a part or a range: where its bytes begin in `dest` */
+	/* Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL. */
 	int (*answered)(void *ctx, const struct http_response *answer);
 	/*
 	 * All bytes are in `dest`, from that URL of `urls`: 0; -EBADMSG (logged); or why that is

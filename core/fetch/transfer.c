@@ -54,10 +54,9 @@ static int put_decoded(void *ctx, const void *data, size_t n)
 
 static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 {
-	uint64_t base = fetch_is_part(x) ? x->f.off : 0;
+	uint64_t off = fetch_is_part(x) ? c->left.off - x->f.off + x->f.at : c->left.off;
 
-	return x->gunzip ? gunzip_feed(x->gunzip, data, n) :
-			   dest_write(x->f.dest, data, n, c->left.off - base);
+	return x->gunzip ? gunzip_feed(x->gunzip, data, n) : dest_write(x->f.dest, data, n, off);
 }
 
 /* The network may be so far ahead of the hash: together they use all cores to the end. */

@@ -2,7 +2,6 @@
 #include "object/chunk_fetch.h"
 
 #include "base/util.h"
-#include "cache/dest.h"
 #include "http/http.h"
 #include "object/internal.h"
 
@@ -72,19 +71,6 @@ static int check(struct get *g, const char *url)
 	return all ? f->complete(f) : 0;
 }
 
-static int want(struct chunk_fetch *f)
-{
-	f->get.off = chunk_fetch_off(f);
-	f->get.n = chunk_fetch_bytes(f);
-	return dest_place(f->places->bytes.source->fd, f->get.off, f->get.n, &f->get.dest);
-}
-
-static void leave(struct chunk_fetch *f)
-{
-	dest_abort(f->get.dest, false);
-	f->get.dest = NULL;
-}
-
 /* Only the chunk that was wrong is still wanted: what is verified must not be written to again. */
 static int keep_bad(struct get *g)
 {
@@ -98,8 +84,9 @@ static int keep_bad(struct get *g)
 	f->first = f->bad;
 	f->end = f->bad + 1;
 	pthread_mutex_unlock(&p->lock);
-	leave(f);
-	return want(f);
+	g->off = chunk_fetch_off(f);
+	g->n = chunk_fetch_bytes(f);
+	return 0;
 }
 
 /* ---- beginning and end ---- */
@@ -109,25 +96,20 @@ static void got(struct get *g, int result, struct ingested *in)
 	struct chunk_fetch *f = container_of(g, struct chunk_fetch, get);
 
 	(void)in;
-	leave(f);
 	f->done(f, result);
 }
 
 int chunk_fetch_start(struct chunk_fetch *f)
 {
-	int r;
-
 	f->get = (struct get){
 		.plan = f->places->plan,
 		.making = f->making,
+		.dest = f->places->dest,
+		.off = chunk_fetch_off(f),
+		.n = chunk_fetch_bytes(f),
 		.check = check,
 		.again = keep_bad,
 		.done = got,
 	};
-	r = want(f);
-	if (r == 0)
-		r = get_start(&f->get);
-	if (r < 0)
-		leave(f);
-	return r;
+	return get_start(&f->get);
 }

@@ -21,11 +21,12 @@ struct chunk_places {
 	struct plan *plan;
 	const struct chunks_file *file;
 	struct chunked *chunks;
-	struct chunked_bytes bytes; /* of the file that they go to */
+	struct dest *dest;	    /* where they go */
+	struct chunked_bytes bytes; /* the same file */
 
 	atomic_bool logged; /* that the carton has other bytes */
-	pthread_mutex_t
-		lock; /* the owner's, too; taken before the store's; guards first and end of fetches */
+	/* the owner's, too; taken before the store's; guards first and end of fetches */
+	pthread_mutex_t lock;
 };
 
 /* Embedded in what starts it. */

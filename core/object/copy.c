@@ -3,20 +3,12 @@
 
 #include "base/util.h"
 #include "base/ingest.h"
-#include "cache/dest.h"
 #include "cache/read.h"
 #include "object/internal.h"
 
-/* measurements of the free space of one disk differ by less */
-#define SAME_DISK (16 * MIB)
 /* how long another process may hold an object and add nothing to it, if there is no timeout */
 #define PATIENCE_MS 60000
 #define CACHE_TRIES 8
-
-static bool disk_full(int error)
-{
-	return error == -ENOSPC || error == -EDQUOT;
-}
 
 static struct object_store *store_of(const struct copy *c)
 {
@@ -98,118 +90,13 @@ static int from_mirror(struct copy *c)
 	return -ENOENT;
 }
 
-/* Descriptors are used up: another place would need one, too. */
-static bool no_descriptor(int error)
-{
-	return error == -EMFILE || error == -ENFILE;
-}
-
-/* The cache cannot be used, for this object or at all. Logged; returns -ENOSPC. */
-static int without_cache(struct copy *c, int error)
-{
-	if (error == -ETIMEDOUT)
-		carton_log(CARTON_LOG_WARNING, object_name(c->making->object),
-			   "another process is making a copy of it, but does not proceed: it is "
-			   "made again");
-	else if (!disk_full(error) && !atomic_exchange(&store_of(c)->cache_failed, true))
-		carton_log(CARTON_LOG_WARNING, NULL,
-			   "the cache cannot be used: %s; copies are kept for this mount only",
-			   strerror(-error));
-	return -ENOSPC;
-}
-
-/*
- * 0 with a destination, or with bytes that were there already. -EAGAIN: another process is filling
- * it; -ENOSPC: not in this cache.
- */
-static int open_cache(struct copy *c)
-{
-	struct cache *cache = store_of(c)->options.cache;
-	const uint8_t *sha256 = c->making->object->sha256;
-	int r;
-
-	do {
-		r = from_cache(c);
-		if (r == -ENOENT)
-			r = from_mirror(c);
-		if (r == -ENOENT)
-			r = dest_cache(cache, sha256, &c->dest);
-		/* published meanwhile; again and again when it is damaged and cannot be removed */
-	} while (r == -EEXIST && ++c->found < CACHE_TRIES);
-	if (r == 0 || r == -EAGAIN || r == -ECANCELED || r == -ENOMEM || no_descriptor(r))
-		return r;
-	return without_cache(c, r);
-}
-
-/* ---- other places ---- */
-
-/* An unnamed file, unless its disk has no room for what another one had none for. */
-static int open_file(struct copy *c, struct cache *cache)
-{
-	int r = dest_file(cache, &c->disk, &c->dest);
-
-	if (r == 0 && c->reached > 0 && c->making->object->size == OBJECT_NO_SIZE &&
-	    !dest_has_room(c->dest, c->reached + SAME_DISK)) {
-		dest_abort(c->dest, false);
-		c->dest = NULL;
-		r = -ENOSPC;
-	}
-	return r;
-}
-
-static int open_place(struct copy *c)
-{
-	struct cache *cache = store_of(c)->options.cache;
-	uint64_t size = c->making->object->size;
-	int r;
-
-	switch (c->place) {
-	case COPY_CACHE:
-		return open_cache(c);
-	case COPY_FILE:
-		r = cache ? open_file(c, cache) : -ENOSPC;
-		return r == 0 || r == -ENOMEM || no_descriptor(r) ? r : -ENOSPC;
-	case COPY_OTHER_FILE:
-		r = open_file(c, NULL);
-		return r < 0 && cache && !no_descriptor(r) ? -ENOSPC : r;
-	case COPY_MEMORY:
-		if ((size != OBJECT_NO_SIZE ? size : c->reached) > MAX_MEMORY_OBJECT)
-			return -ENOSPC;
-		return dest_memory(MAX_MEMORY_OBJECT, &c->dest);
-	}
-	return -EINVAL;
-}
-
-static void first_place(struct copy *c)
-{
-	c->place = c->cached && store_of(c)->options.cache ? COPY_CACHE : COPY_FILE;
-}
-
-/*
- * Where to go when there is no room: copies that nobody reads give way to what somebody waits for.
- */
-static bool next_place(struct copy *c)
-{
-	bool *dropped = c->place == COPY_CACHE ? &c->dropped_idle : &c->again;
-
-	if (c->place == COPY_CACHE || c->place == COPY_MEMORY)
-		if (!*dropped && keep_drop_idle(store_of(c))) {
-			*dropped = true;
-			first_place(c);
-			return true;
-		}
-	if (c->place == COPY_MEMORY)
-		return false;
-	c->place++;
-	return true;
-}
-
 static void try_places(struct copy *c);
 
 /* The destination has all bytes, and they are right (0, with their size and tags); or why not. */
 static void filled(struct copy *c, int result, struct ingested *in)
 {
 	struct source *source;
+	uint64_t reached = 0;
 
 	if (result == 0) {
 		result = dest_commit(c->dest, NULL, in->size, &source);
@@ -218,13 +105,11 @@ static void filled(struct copy *c, int result, struct ingested *in)
 		else
 			free(in->tags);
 	} else {
-		if (disk_full(result))
-			c->reached = MAX(c->reached, dest_end(c->dest));
+		reached = dest_end(c->dest);
 		/* on a full disk a partial is in the way of all that would fit */
-		dest_abort(c->dest, result != -EBADMSG && !disk_full(result));
+		dest_abort(c->dest, result != -EBADMSG && !room_is_full(result));
 	}
-	c->dest = NULL;
-	if (disk_full(result) && next_place(c))
+	if (room_is_full(result) && room_next(&c->room, result, reached))
 		try_places(c);
 	else
 		c->done(c, result);
@@ -299,8 +184,10 @@ static bool wait_step(struct task *t)
 		return false;
 	}
 	if (r < 0) {
-		without_cache(c, r);
-		c->place++;
+		carton_log(CARTON_LOG_WARNING, object_name(c->making->object),
+			   "another process is making a copy of it, but does not proceed: it is "
+			   "made again");
+		room_next(&c->room, r, 0);
 	}
 	try_places(c);
 	return false;
@@ -317,23 +204,38 @@ static void wait_for_other(struct copy *c)
 	task_wake(&c->wait);
 }
 
+/* What is there already: in the cache, or in a directory of a mirror. -ENOENT: nothing. */
+static int find(struct copy *c)
+{
+	int r = room_in_cache(&c->room) ? from_cache(c) : -ENOENT;
+
+	if (r != -ENOENT || !c->cached || c->looked)
+		return r;
+	c->looked = true;
+	return from_mirror(c);
+}
+
 static void try_places(struct copy *c)
 {
 	int r;
 
-	do {
+	for (;;) {
 		c->dest = NULL;
-		r = open_place(c);
-		if (r == 0 && c->dest) {
-			fill(c);
-			return;
-		}
-		if (r == -EAGAIN && c->place == COPY_CACHE) {
-			wait_for_other(c);
-			return;
-		}
-	} while (disk_full(r) && next_place(c));
-	c->done(c, r);
+		r = find(c);
+		if (r == -ENOENT)
+			r = room_open(&c->room, &c->dest);
+		if (r != -EEXIST)
+			break;
+		/* published meanwhile; again and again when it is damaged and cannot be removed */
+		if (++c->found == CACHE_TRIES)
+			room_next(&c->room, r, 0);
+	}
+	if (r == 0 && c->dest)
+		fill(c);
+	else if (r == -EAGAIN)
+		wait_for_other(c);
+	else
+		c->done(c, r);
 }
 
 int making_verify(struct making *m, struct stream *in, struct ingested *ret)
@@ -368,14 +270,15 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret)
 
 void copy_start(struct copy *c)
 {
-	int r = -ENOENT;
+	const struct object *o = c->making->object;
 
-	first_place(c);
-	/* else in its turn */
-	if (c->cached && c->place != COPY_CACHE)
-		r = from_mirror(c);
-	if (r == -ENOENT)
-		try_places(c);
-	else
-		c->done(c, r);
+	c->room = (struct room){
+		.cache = o->store->options.cache,
+		.key = c->cached ? o->sha256 : NULL,
+		.size = o->size,
+		.memory = MAX_MEMORY_OBJECT,
+		.drop = keep_drop_idle,
+		.ctx = o->store,
+	};
+	try_places(c);
 }

@@ -6,7 +6,6 @@
 #include "archive/container.h"
 #include "archive/decode.h"
 #include "base/util.h"
-#include "cache/dest.h"
 #include "fetch/fetcher.h"
 #include "fetch/remote_source.h"
 #include "format/links.h"
@@ -46,6 +45,7 @@ static struct fetch fetch_of(struct get *g)
 		.off = g->off,
 		.n = g->n,
 		.dest = g->dest,
+		.at = g->off,
 		.arrived = making_arrived,
 		.progress_ctx = g->making,
 		.ctx = g,
@@ -238,28 +238,11 @@ static void scratch_done(void *ctx, int result, struct ingested *in)
 		carton_over(g, result, in);
 }
 
-static int open_scratch_file(struct get *g, struct cache *cache, uint64_t n)
-{
-	int r = dest_file(cache, NULL, &g->scratch);
-
-	if (r == 0)
-		r = dest_reserve(g->scratch, n, true);
-	if (r < 0) {
-		dest_abort(g->scratch, false);
-		g->scratch = NULL;
-	}
-	return r;
-}
-
 static int open_scratch(struct get *g, uint64_t n)
 {
-	struct cache *cache = options_of(g)->cache;
-	int r;
+	struct room room = { .cache = options_of(g)->cache, .size = n };
 
-	if (n <= SCRATCH_MEMORY)
-		return dest_memory(n, &g->scratch);
-	r = open_scratch_file(g, cache, n);
-	return r == -ENOSPC && cache ? open_scratch_file(g, NULL, n) : r;
+	return n <= SCRATCH_MEMORY ? dest_memory(n, &g->scratch) : room_open(&room, &g->scratch);
 }
 
 /* What opening the carton has left of it. */
@@ -288,6 +271,7 @@ static int ask_entry(struct get *g)
 	if (r == 0)
 		return use_scratch(g, n);
 	f.dest = g->scratch;
+	f.at = 0;
 	f.done = scratch_done;
 	if (r == -ENOENT)
 		r = fetch_start(&f);

@@ -41,11 +41,10 @@ struct get {
 	void (*done)(struct get *g, int result, struct ingested *in);
 
 	/* its own; all zero at first */
-	int checked;	/* what check() said last */
-	bool by_mirror; /* the carton is read from a mirror, which may have other bytes */
-	struct dest *
-		scratch; /* what is fetched of the entry besides its data, or before it is decoded, */
-	struct source *part; /* once it is there */
+	int checked;	      /* what check() said last */
+	bool by_mirror;	      /* the carton is read from a mirror, which may have other bytes */
+	struct dest *scratch; /* what of the entry is fetched before its data, or to be decoded, */
+	struct source *part;  /* once it is there */
 	struct job job;
 };
 

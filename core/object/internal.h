@@ -13,7 +13,6 @@
  *	plan		where the bytes may be
  *	get		gets them from the network
  *	chunk_fetch	fetches chunks
- *	partial_file	the file that chunks go to
  *	partial		bytes that are fetched as they are read
  *	copy		copies of what cannot be read in place
  *	indexed		what need not be copied first, since the chunk index has it
@@ -28,6 +27,7 @@
 #include "base/budget.h"
 #include "base/event.h"
 #include "base/siphash.h"
+#include "cache/room.h"
 #include "object/get.h"
 #include "object/maker.h"
 #include "object/hash_job.h"
@@ -64,7 +64,6 @@ struct object_store {
 	size_t n_buckets, n_objects;
 	struct siphash_key bucket_key;
 	struct cancel stop;	   /* fired when the store is stopped; the parent of all makings */
-	atomic_bool cache_failed;  /* which was logged */
 	_Atomic uint64_t ingested; /* bytes read to be verified */
 	_Atomic uint64_t fetched, cache_hits, cache_misses; /* see struct object_traffic */
 	_Atomic uint64_t reads;				    /* calls of object_read() */
@@ -127,8 +126,8 @@ struct bytes keep_detach(struct object_store *s, struct object *o);
 /* The make_room of the budget: drops idle copies in memory until `n` bytes are left of it. */
 void keep_make_room(void *store, uint64_t n);
 
-/* Drops all idle copies; false: none of them was a file. */
-bool keep_drop_idle(struct object_store *s);
+/* The drop() of a room: drops all idle copies; false: none of them was a file. */
+bool keep_drop_idle(void *store);
 
 /* The tags of the making's object, if it has `size` bytes and a seal. The caller frees them. */
 bool seal_tags(const struct making *m, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE]);
@@ -188,12 +187,9 @@ int store_add_derived(struct object_store *s, const char *name, uint64_t size, s
 
 /* ---- copy.c ---- */
 
-struct dest;
-
 /*
- * A verified copy of what cannot be read in place: in the cache, for everyone; else, where there is
- * no cache or it has no room, in an unnamed file; else, when the disks are full, a small one in
- * memory. Embedded in what fills it.
+ * A verified copy of what cannot be read in place: in the cache, for everyone, or wherever there is
+ * room (room.h). Embedded in what fills it.
  */
 struct copy {
 	struct making *making; /* and its plan */
@@ -207,16 +203,14 @@ struct copy {
 	void (*done)(struct copy *c, int result);
 
 	/* copy.c's own */
-	enum { COPY_CACHE, COPY_FILE, COPY_OTHER_FILE, COPY_MEMORY } place;
+	struct room room;
 	struct dest *dest;
+	bool looked;	  /* in the directories */
 	unsigned found;	  /* how often another process had published it, but damaged */
 	struct task wait; /* while another process fills the cache entry */
 	struct cancel_hook hook;
 	uint64_t filled;     /* how far it was, */
 	int64_t patience_ms; /* and until when that has to change */
-	bool dropped_idle, again;
-	dev_t disk;	  /* of the first unnamed file; 0: none yet */
-	uint64_t reached; /* how many bytes there were when there was no room for more */
 	struct get get;
 };
 

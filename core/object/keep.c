@@ -109,8 +109,9 @@ void keep_make_room(void *store, uint64_t n)
 	pthread_mutex_unlock(&s->lock);
 }
 
-bool keep_drop_idle(struct object_store *s)
+bool keep_drop_idle(void *store)
 {
+	struct object_store *s = store;
 	bool dropped = false;
 
 	pthread_mutex_lock(&s->lock);

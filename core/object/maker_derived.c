@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "cache/dest.h"
 #include "object/internal.h"
 
 struct maker_derived {
@@ -214,6 +213,12 @@ bool object_made_of(const struct object *o, const struct object *of)
 int output_begin(struct output *out, struct making *m, uint64_t size)
 {
 	struct object_store *s = m->object->store;
+	struct room room = {
+		.cache = s->options.cache,
+		.size = size,
+		.drop = keep_drop_idle,
+		.ctx = s,
+	};
 	int r;
 
 	*out = (struct output){ .making = m, .size = size };
@@ -224,7 +229,7 @@ int output_begin(struct output *out, struct making *m, uint64_t size)
 		object_unclaim_memory(s, size);
 		return -ENOMEM;
 	}
-	r = dest_file(s->options.cache, NULL, &out->dest);
+	r = room_open(&room, &out->dest);
 	if (r == 0)
 		r = hasher_begin(&out->hasher, s->tagger, false);
 	if (r < 0)

@@ -8,7 +8,6 @@
 #include "archive/container.h"
 #include "archive/decode.h"
 #include "base/util.h"
-#include "cache/dest.h"
 #include "object/internal.h"
 #include "object/partial.h"
 

@@ -6,8 +6,9 @@
 
 #include "base/util.h"
 #include "object/chunk_fetch.h"
-#include "object/partial_file.h"
 
+/* the validator of a file of chunks, in place of an ETag: each chunk has a hash */
+#define VALIDATOR "chunks"
 /* readahead: at most this share of what was read in order, and at most so many bytes */
 #define AHEAD_SHARE 8
 #define AHEAD_MAX (8 * MIB)
@@ -19,7 +20,6 @@
 
 struct partial {
 	struct chunk_places at; /* its lock guards the rest */
-	struct partial_file file;
 	struct flight *flights;
 	uint64_t next, run;    /* the chunk behind the last one asked for; how many came in order */
 	unsigned char *failed; /* a bit for each chunk: it could not be fetched, */
@@ -176,19 +176,10 @@ static void flight_end(struct flight *f, int result)
 
 /* ---- beginning ---- */
 
-static int make_room(struct partial *p, uint64_t n)
-{
-	int r;
-
-	pthread_mutex_lock(&p->at.lock);
-	r = partial_file_make_room(&p->file, p->at.bytes.source->fd, n);
-	pthread_mutex_unlock(&p->at.lock);
-	return r;
-}
-
 static void flight_begin(struct flight *f)
 {
-	int r = make_room(f->partial, chunk_fetch_bytes(&f->fetch));
+	const struct partial *p = f->partial;
+	int r = dest_claim(p->at.dest, chunk_fetch_bytes(&f->fetch), keep_drop_idle, store_of(p));
 
 	if (r == 0)
 		r = chunk_fetch_start(&f->fetch);
@@ -306,18 +297,16 @@ static void complete(void *ctx)
 
 static void publish(void *ctx)
 {
-	struct partial *p = ctx;
+	const struct partial *p = ctx;
 
-	pthread_mutex_lock(&p->at.lock);
-	partial_file_publish(&p->file);
-	pthread_mutex_unlock(&p->at.lock);
+	dest_publish(p->at.dest, p->at.plan->object->sha256);
 }
 
 static void partial_free(void *ctx)
 {
 	struct partial *p = ctx;
 
-	partial_file_close(&p->file);
+	dest_abort(p->at.dest, true);
 	pthread_mutex_destroy(&p->at.lock);
 	plan_unref(p->at.plan);
 	free(p->failed);
@@ -325,6 +314,38 @@ static void partial_free(void *ctx)
 }
 
 static const struct chunk_origin origin = { fetch, complete, publish, partial_free };
+
+/*
+ * Opens the file that the chunks go to. It is a partial of the cache under a name that is no sha256
+ * of content, so nobody finds it as an object; one process at a time fills it, and the next mount
+ * goes on with what is there.
+ */
+static int open_file(struct partial *p)
+{
+	const struct object *o = p->at.plan->object;
+	uint8_t name[sizeof(VALIDATOR) + SHA256_SIZE], key[SHA256_SIZE];
+	/* its length says nothing of how much of it will be fetched */
+	struct room room = { .cache = o->store->options.cache, .key = key, .size = UINT64_MAX };
+	struct dest *d;
+	int r;
+
+	memcpy(name, VALIDATOR, sizeof(VALIDATOR));
+	memcpy(name + sizeof(VALIDATOR), o->sha256, SHA256_SIZE);
+	r = sha256_mem(name, sizeof(name), key);
+	if (r < 0)
+		return r;
+	do {
+		r = room_open(&room, &d);
+		if (r < 0)
+			continue;
+		r = dest_sparse(d, p->at.file->size, VALIDATOR);
+		if (r == 0)
+			p->at.dest = d;
+		else
+			dest_abort(d, true);
+	} while (r < 0 && r != -ENOMEM && room_next(&room, r, 0));
+	return r;
+}
 
 int partial_open(struct plan *plan, const struct chunks_file *file, struct bytes *ret)
 {
@@ -340,7 +361,9 @@ int partial_open(struct plan *plan, const struct chunks_file *file, struct bytes
 	p->failed = calloc(chunks_count(p->at.file) / 8 + 1, 1);
 	r = p->failed ? plan_find_urls(plan) : -ENOMEM;
 	if (r == 0)
-		r = partial_file_open(&p->file, o, p->at.file->size, &bytes.source);
+		r = open_file(p);
+	if (r == 0)
+		r = dest_source(p->at.dest, &bytes.source);
 	if (r == 0)
 		r = bytes_use_chunks(&bytes, &o->store->index, p->at.file, o->name);
 	if (r < 0) {

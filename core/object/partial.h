@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A large object of which only those chunks are fetched that are read, into a file of the cache
- * (partial_file.h): a Stored entry of a remote carton, or what LINKS names. The next mount finds
- * what is there, chunk by chunk, by its hash. When all is there and has the right hash, it becomes
- * a cache entry.
+ * (room.h): a Stored entry of a remote carton, or what LINKS names. The next mount finds what is
+ * there, chunk by chunk, by its hash. When all is there and has the right hash, it becomes a cache
+ * entry.
  *
  * Chunks come from mirrors by hash, then from the URLs of LINKS, or the carton (chunk_fetch.h). A
  * URL that gives a wrong chunk is not asked again; the other chunks that it gave are kept.

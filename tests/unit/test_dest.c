@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "cache/dest.h"
+#include "cache/room.h"
 
 static int put(struct dest *d, struct key k, uint64_t off, size_t n)
 {
@@ -67,19 +67,16 @@ static void test_file_and_memory(void **state)
 	struct cache *c = open_cache(e, 0);
 	char validator[10] = "x";
 	uint64_t len = 42;
-	dev_t dev = 0;
 	struct dest *d;
 
-	assert_int_equal(dest_file(c, &dev, &d), 0);
-	assert_int_not_equal(dev, 0);
+	assert_int_equal(dest_file(c, &d), 0);
+	assert_int_not_equal(dest_disk(d), 0);
 	assert_false(dest_is_cached(d));
 	assert_int_equal(dest_partial(d, &len, validator, sizeof(validator)), 0);
 	assert_int_equal(len, 0);
 	assert_string_equal(validator, "");
 	fill_and_commit(d, key_of(1), NULL);
-	/* not twice on one disk */
-	assert_int_equal(dest_file(c, &dev, &d), -ENOSPC);
-	assert_int_equal(dest_file(NULL, NULL, &d), 0);
+	assert_int_equal(dest_file(NULL, &d), 0);
 	dest_abort(d, true);
 	assert_int_equal(dest_memory(80000, &d), 0);
 	assert_int_equal(put(d, key_of(1), 79000, 1001), -ENOSPC);
@@ -185,6 +182,158 @@ static void test_threads(void **state)
 	cache_close(c);
 }
 
+/* ---- where there is room ---- */
+
+static bool drop(void *ctx)
+{
+	unsigned *left = ctx;
+
+	return *left > 0 && (*left)--;
+}
+
+/* What nobody needs gives way before the next place is tried, and each place is tried once. */
+static void test_order(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(1);
+	unsigned left = 1, entries_tried = 0, files = 0;
+	struct room room = { .cache = c,
+			     .key = k.sha256,
+			     .size = UINT64_MAX,
+			     .memory = 100,
+			     .drop = drop,
+			     .ctx = &left };
+	struct dest *d, *other;
+	bool more = true;
+
+	assert_true(room_in_cache(&room));
+	assert_int_equal(room_open(&room, &d), 0);
+	/* another one fills it, which is no reason to leave it */
+	assert_int_equal(room_open(&room, &other), -EAGAIN);
+	for (; more && (room.at < ROOM_MEMORY || room.at == ROOM_CACHE);
+	     assert_int_equal(more ? room_open(&room, &d) : 0, 0)) {
+		entries_tried += dest_is_cached(d);
+		files += !dest_is_cached(d);
+		dest_abort(d, false);
+		more = room_next(&room, -ENOSPC, 100);
+	}
+	assert_int_equal(left, 0);
+	assert_int_equal(entries_tried, 2);
+	assert_in_range(files, 1, 2);
+	/* in memory, as it may fit there */
+	assert_true(more);
+	assert_int_equal(put(d, k, 0, 101), -ENOSPC);
+	assert_int_equal(put(d, k, 0, 100), 0);
+	dest_abort(d, false);
+	assert_false(room_next(&room, -ENOSPC, 101));
+	assert_int_equal(room_open(&room, &d), -ENOSPC);
+	cache_close(c);
+}
+
+/*
+ * A place that cannot be used at all is left at once, and what does not fit into memory does not
+ * get there.
+ */
+static void test_unusable(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(1);
+	unsigned left = 1;
+	struct room room = { .cache = c,
+			     .key = k.sha256,
+			     .size = UINT64_MAX,
+			     .memory = 100,
+			     .drop = drop,
+			     .ctx = &left };
+
+	assert_true(room_next(&room, -EACCES, 0));
+	assert_false(room_in_cache(&room));
+	assert_int_equal(left, 1);
+	room.reached = 101;
+	while (room_next(&room, -EIO, 0))
+		assert_int_not_equal(room.at, ROOM_MEMORY);
+	room = (struct room){ .size = 101, .memory = 100 };
+	assert_false(room_in_cache(&room));
+	assert_int_equal(room.at, ROOM_ELSEWHERE);
+	assert_false(room_next(&room, -ENOSPC, 0));
+	room = (struct room){ .size = 100, .memory = 100 };
+	assert_false(room_in_cache(&room));
+	assert_true(room_next(&room, -ENOSPC, 0));
+	assert_int_equal(room.at, ROOM_MEMORY);
+	cache_close(c);
+}
+
+/* ---- sparse ---- */
+
+static void assert_bytes(struct dest *d, struct key k, uint64_t off, size_t n, bool right)
+{
+	char got[100], want[100];
+
+	assert_int_equal(dest_read(d, got, n, off), 0);
+	fill_bytes(k, want, off, n);
+	assert_int_equal(memcmp(got, want, n) == 0, right);
+}
+
+/* What came in any order is there for the next one, if it says the same of it. */
+static void test_sparse(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 0);
+	struct key k = key_of(1);
+	struct source *source;
+	struct dest *d;
+
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(dest_cache(c, k.sha256, &d), 0);
+		assert_int_equal(dest_sparse(d, 100000, i < 2 ? "chunks" : "others"), 0);
+		if (i > 0)
+			assert_bytes(d, k, 60000, 100, i == 1);
+		assert_int_equal(dest_claim(d, 100, drop, &(unsigned){ 0 }), 0);
+		assert_int_equal(put(d, k, 60000, 100), 0);
+		assert_int_equal(put(d, k, 99999, 2), -EFBIG);
+		dest_progress(d, 100);
+		if (i < 2)
+			dest_abort(d, true);
+	}
+	assert_int_equal(put(d, k, 0, 100000), 0);
+	assert_int_equal(dest_source(d, &source), 0);
+	dest_publish(d, key_of(2).sha256);
+	assert_true(has(c, key_of(2)) && !has(c, k));
+	dest_abort(d, true);
+	assert_true(bytes_are_right(source->fd, k, 100000));
+	source_unref(source);
+	cache_close(c);
+}
+
+/* Without room in the cache the bytes stay, and the entry goes. */
+static void test_sparse_leaves(void **state)
+{
+	struct env *e = *state;
+	struct cache *c = open_cache(e, 200000);
+	struct key k = key_of(1);
+	unsigned left = 1;
+	struct dest *d, *other;
+
+	assert_int_equal(dest_cache(c, k.sha256, &d), 0);
+	assert_int_equal(dest_sparse(d, 1000000, "chunks"), 0);
+	assert_int_equal(dest_claim(d, 100000, drop, &left), 0);
+	assert_int_equal(put(d, k, 500000, 100), 0);
+	assert_true(dest_is_cached(d) && left == 1);
+	assert_int_equal(dest_claim(d, 300000, drop, &left), 0);
+	assert_false(dest_is_cached(d) || left);
+	assert_int_equal(put(d, k, 600000, 100), 0);
+	assert_bytes(d, k, 500000, 100, true);
+	assert_int_equal(entries(e, "partial"), 0);
+	assert_int_equal(dest_cache(c, k.sha256, &other), 0);
+	dest_abort(other, false);
+	dest_publish(d, k.sha256);
+	assert_false(has(c, k));
+	dest_abort(d, true);
+	cache_close(c);
+}
+
 /* ---- as a stream ---- */
 
 static void test_stream(void **state)
@@ -196,7 +345,7 @@ static void test_stream(void **state)
 	char *got = must(malloc(100000)), *want = must(malloc(100000));
 	struct dest *d, *first;
 
-	assert_int_equal(dest_file(c, NULL, &first), 0);
+	assert_int_equal(dest_file(c, &first), 0);
 	assert_int_equal(put(first, key_of(1), 0, 100000), 0);
 	assert_int_equal(dest_commit(first, NULL, 100000, &from), 0);
 	fill_bytes(key_of(1), want, 0, 100000);
@@ -226,6 +375,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_resume, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_room, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_threads, env_setup, env_teardown),
+		cmocka_unit_test_setup_teardown(test_order, env_setup, env_teardown),
+		cmocka_unit_test_setup_teardown(test_unusable, env_setup, env_teardown),
+		cmocka_unit_test_setup_teardown(test_sparse, env_setup, env_teardown),
+		cmocka_unit_test_setup_teardown(test_sparse_leaves, env_setup, env_teardown),
 		cmocka_unit_test_setup_teardown(test_stream, env_setup, env_teardown),
 	};
 

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/room.h"
+
+#include "cache/internal.h"
+
+/* measurements of the free space of one disk differ by less */
+#define SAME_DISK (16 * MIB)
+
+bool room_is_full(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT;
+}
+
+/* Another place may be better. */
+static bool is_unusable(int error)
+{
+	return error < 0 && error != -EAGAIN && error != -EEXIST && error != -ENOMEM &&
+	       error != -ECANCELED && error != -EMFILE && error != -ENFILE;
+}
+
+/* ---- the order ---- */
+
+static bool is_place(const struct room *room)
+{
+	switch (room->at) {
+	case ROOM_CACHE:
+		return room->cache && room->key;
+	case ROOM_BESIDE:
+		return room->cache;
+	case ROOM_MEMORY:
+		return room->memory &&
+		       (room->size != UINT64_MAX ? room->size : room->reached) <= room->memory;
+	default:
+		return true;
+	}
+}
+
+static void skip_missing(struct room *room)
+{
+	while (!is_place(room))
+		room->at++;
+}
+
+bool room_in_cache(struct room *room)
+{
+	skip_missing(room);
+	return room->at == ROOM_CACHE;
+}
+
+bool room_next(struct room *room, int error, uint64_t reached)
+{
+	room->reached = MAX(room->reached, reached);
+	if (room_is_full(error) && !room->dropped && room->drop) {
+		room->dropped = true;
+		if (room->drop(room->ctx))
+			return true;
+	}
+	room->dropped = false;
+	room->at += room->at < ROOM_NONE;
+	skip_missing(room);
+	return room->at < ROOM_NONE;
+}
+
+/* ---- opening ---- */
+
+static int open_entry(const struct room *room, struct dest **ret)
+{
+	int r = dest_cache(room->cache, room->key, ret);
+
+	if (is_unusable(r) && !room_is_full(r) && !atomic_exchange(&room->cache->failed, true))
+		carton_log(CARTON_LOG_WARNING, NULL,
+			   "the cache cannot be used: %s; copies are kept for this mount only",
+			   strerror(-r));
+	return r;
+}
+
+/* Has its disk room for as much as is known to come? */
+static int check_room(struct room *room, struct dest *d)
+{
+	dev_t disk = dest_disk(d);
+
+	if (room->at == ROOM_ELSEWHERE && room->disk == disk)
+		return -ENOSPC;
+	room->disk = disk;
+	if (room->size != UINT64_MAX)
+		return dest_reserve(d, room->size, true);
+	return room->reached == 0 || dest_has_room(d, room->reached + SAME_DISK) ? 0 : -ENOSPC;
+}
+
+static int open_file(struct room *room, struct dest **ret)
+{
+	struct dest *d;
+	int r = dest_file(room->at == ROOM_BESIDE ? room->cache : NULL, &d);
+
+	if (r < 0)
+		return r;
+	r = check_room(room, d);
+	if (r < 0)
+		dest_abort(d, false);
+	else
+		*ret = d;
+	return r;
+}
+
+static int open_place(struct room *room, struct dest **ret)
+{
+	switch (room->at) {
+	case ROOM_CACHE:
+		return open_entry(room, ret);
+	case ROOM_MEMORY:
+		return dest_memory(room->memory, ret);
+	case ROOM_NONE:
+		return -ENOSPC;
+	default:
+		return open_file(room, ret);
+	}
+}
+
+int room_open(struct room *room, struct dest **ret)
+{
+	int r;
+
+	skip_missing(room);
+	do
+		r = open_place(room, ret);
+	while (is_unusable(r) && room_next(room, r, 0));
+	return r;
+}

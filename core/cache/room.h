@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where there is room for the bytes of an object, and what comes next when there is none. Tried in
+ * this order:
+ *
+ *	an entry of the cache
+ *	an unnamed file beside the cache
+ *	an unnamed file where temporary files are, unless that is the same disk
+ *	memory
+ *
+ * Before a place without room is left for the next one, what nobody needs gives way, once. A place
+ * that cannot be used for another reason is left at once.
+ *
+ * Threads: a room belongs to one thread at a time.
+ */
+#ifndef CARTON_CACHE_ROOM_H
+#define CARTON_CACHE_ROOM_H
+
+#include <sys/types.h>
+
+#include "cache/dest.h"
+
+struct room {
+	/* the owner's */
+	struct cache *cache; /* NULL: there is none */
+	const uint8_t *key; /* of the entry, 32 bytes, which outlive it; NULL: it must not be one */
+	uint64_t size;	    /* of an unnamed file; UINT64_MAX: not known */
+	uint64_t memory;    /* so many bytes may be in memory; 0: none */
+	bool (*drop)(void *ctx); /* drops what nobody needs. True: there was something. Or NULL */
+	void *ctx;
+
+	/* its own; all zero at first */
+	enum { ROOM_CACHE, ROOM_BESIDE, ROOM_ELSEWHERE, ROOM_MEMORY, ROOM_NONE } at;
+	bool dropped;	  /* at this place */
+	dev_t disk;	  /* of the file beside the cache */
+	uint64_t reached; /* how many bytes there were when there was no room for more */
+};
+
+/* Is it an error of a full disk? */
+bool room_is_full(int error);
+
+/* Is the cache entry the next place? */
+bool room_in_cache(struct room *room);
+
+/*
+ * Opens a destination in the first place that can be used. 0; -EAGAIN, -EEXIST: as cache_begin(),
+ * whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no place is
+ * left, why the last one cannot be used.
+ */
+int room_open(struct room *room, struct dest **ret);
+
+/*
+ * The place cannot be used any more, or was full when `reached` bytes were there. False: no place
+ * is left.
+ */
+bool room_next(struct room *room, int error, uint64_t reached);
+
+#endif
