@@ -1,39 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* URLs: what they lead to, and the library that reads them. */
+/* URLs: what they lead to, as libcurl reads them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
-#include "base/library.h"
 #include "http/hf.h"
 #include "http/internal.h"
-
-/* ---- libcurl ---- */
-
-#define CURL_DEFINE(name) typeof(lazy_##name) lazy_##name;
-CURL_FUNCTIONS(CURL_DEFINE)
-
-#define CURL_FIND(name) { #name, (void **)&lazy_##name },
-static const struct library_function functions[] = { CURL_FUNCTIONS(CURL_FIND) };
-
-_Static_assert(sizeof(LIBCURL_FILE) > 1, "the Makefile has not found the library");
-
-static int outcome;
-
-static void load(void)
-{
-	outcome = library_load(LIBCURL_FILE, functions, ARRAY_SIZE(functions));
-}
-
-int http_load_curl(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, load);
-	return outcome;
-}
-
-/* ---- URLs ---- */
 
 static int url_get(CURLU *u, CURLUPart part, unsigned flags, char **ret)
 {
