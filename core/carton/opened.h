@@ -33,8 +33,7 @@ struct carton {
 	atomic_uint extra_connections; /* for `fetch` */
 	struct servers *servers;       /* likewise */
 	struct mirrors *mirrors;       /* likewise; or NULL */
-	struct s3 *s3;		       /* for its http; or NULL */
-	char *header;		       /* likewise: the token for a hub */
+	struct login *logins;	       /* for its http */
 	struct cancel stop;	       /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;

@@ -4,12 +4,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/util.h"
-#include "http/hf.h"
 #include "http/http.h"
+#include "http/scheme.h"
 
 #define CACHE_LAYOUT "/v1/objects/{ab}/{sha256}"
 
@@ -145,17 +144,15 @@ static int add(struct mirrors *m, const char *text)
 	struct template *t = &m->list[m->n];
 	const char *fault;
 	char *url;
+	int r = 0;
 
 	t->local = *text == '/';
-	if (hf_is_url(text)) {
-		if (hf_url_fault(text))
-			return refuse(text, hf_url_fault(text));
-		t->text = hf_http_url(text);
-		if (!t->text)
-			return -ENOMEM;
-	} else if (asprintf(&t->text, "%s%s", text,
-			    t->local && !strchr(text, '{') ? CACHE_LAYOUT : "") < 0)
-		return -ENOMEM;
+	if (t->local && !strchr(text, '{'))
+		r = asprintf(&t->text, "%s" CACHE_LAYOUT, text) < 0 ? -ENOMEM : 0;
+	else
+		r = scheme_resolve(text, &t->text, &fault);
+	if (r < 0)
+		return r == -EINVAL ? refuse(text, fault) : r;
 	m->n++;
 	fault = fault_of(t);
 	if (fault)
@@ -246,12 +243,13 @@ bool mirrors_have_urls(const struct mirrors *m)
 	return false;
 }
 
-bool mirrors_have_s3(const struct mirrors *m)
+int mirrors_login(const struct mirrors *m, struct login **list)
 {
-	for (size_t i = 0; m && i < m->n; i++)
-		if (strncasecmp(m->list[i].text, "s3://", 5) == 0)
-			return true;
-	return false;
+	int r = 0;
+
+	for (size_t i = 0; m && i < m->n && r == 0; i++)
+		r = login_add(list, m->list[i].text);
+	return r;
 }
 
 int mirrors_urls(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,

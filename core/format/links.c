@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "http/hf.h"
 #include "http/http.h"
+#include "http/scheme.h"
 #include "base/util.h"
 
 struct reader {
@@ -65,6 +65,7 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 			    memchr(v->str, '\0', v->len) ? "a URL that contains a NUL character" :
 							   http_url_fault(v->str);
 	char **urls;
+	int r;
 
 	if (rd->total++ >= MAX_LINK_URLS)
 		return -EFBIG;
@@ -80,9 +81,9 @@ static int add_url(struct reader *rd, struct link *link, const struct toml_value
 			return -ENOMEM;
 		link->urls = urls;
 	}
-	link->urls[link->n_urls] = hf_is_url(v->str) ? hf_http_url(v->str) :
-						       strndup(v->str, v->len);
-	return link->urls[link->n_urls] ? (link->n_urls++, 0) : -ENOMEM;
+	r = scheme_resolve(v->str, &link->urls[link->n_urls], &fault);
+	link->n_urls += r == 0;
+	return r;
 }
 
 /* Is the path below [urls]? */

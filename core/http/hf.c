@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "base/limits.h"
 #include "base/util.h"
-#include "http/http.h"
+#include "http/scheme.h"
 
 #define SCHEME "hf://"
 #define HUB "https://huggingface.co"
@@ -22,11 +23,6 @@ struct parts {
 	size_t revision_len; /* 0: main */
 	const char *path;
 };
-
-bool hf_is_url(const char *url)
-{
-	return strncasecmp(url, SCHEME, strlen(SCHEME)) == 0;
-}
 
 /* Is it `.` or `..`, percent-encoded or not? */
 static bool is_dots(const char *text, size_t n)
@@ -78,14 +74,15 @@ static const char *split(const char *url, struct parts *ret)
 	return NULL;
 }
 
-const char *hf_url_fault(const char *url)
+static const char *fault(const char *url)
 {
 	struct parts parts;
 
 	return strlen(url) > HTTP_MAX_URL / 4 ? "the URL is too long" : split(url, &parts);
 }
 
-char *hf_http_url(const char *url)
+/* At the hub that HF_ENDPOINT names. */
+static char *resolve(const char *url)
 {
 	const char *hub = getenv("HF_ENDPOINT");
 	struct buf out = buf_init(HTTP_MAX_URL + 1);
@@ -141,7 +138,7 @@ static bool is_printable(const char *s)
 	return !*s;
 }
 
-int hf_header(char **ret)
+static int find_header(char **ret)
 {
 	const char *given = getenv("HF_TOKEN");
 	FILE *f = given && *given ? NULL : open_saved();
@@ -170,3 +167,38 @@ int hf_header(char **ret)
 	explicit_bzero(token, sizeof(token));
 	return r;
 }
+
+/* HF_TOKEN, or what huggingface_hub has saved (HF_TOKEN_PATH, HF_HOME, ~/.cache/huggingface). */
+static int login(struct login **ret)
+{
+	struct login *l;
+	char *header;
+	int r = find_header(&header);
+
+	if (r < 0 || !header)
+		return r;
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		explicit_bzero(header, strlen(header));
+		free(header);
+		return -ENOMEM;
+	}
+	l->header = header;
+	*ret = l;
+	return 0;
+}
+
+static void logout(struct login *l)
+{
+	explicit_bzero(l->header, strlen(l->header));
+	free(l->header);
+	free(l);
+}
+
+const struct scheme hf_scheme = {
+	.name = "hf",
+	.fault = fault,
+	.resolve = resolve,
+	.login = login,
+	.logout = logout,
+};

@@ -294,15 +294,15 @@ static void log_codings(void)
 
 static int set_source(struct http *http, const char *url)
 {
+	const struct scheme *scheme = scheme_of(url);
 	const char *why = "out of memory";
 	int r;
 
-	if (s3_is_url(url)) {
-		http->s3_source = strdup(url);
-		return http->s3_source ? 0 : -ENOMEM;
+	if (scheme && scheme->request_url) {
+		http->source_url = strdup(url);
+		return http->source_url ? 0 : -ENOMEM;
 	}
 	r = http_target_parse(NULL, url, &http->source, &why);
-
 	if (r < 0 && r != -ENOMEM) {
 		http_log(CARTON_LOG_ERROR, url, "%s", why);
 		r = -EINVAL;
@@ -310,8 +310,16 @@ static int set_source(struct http *http, const char *url)
 	return r;
 }
 
+static const char *header_of(const struct login *l)
+{
+	while (l && !l->header)
+		l = l->next;
+	return l ? l->header : NULL;
+}
+
 static int set_options(struct http *http, const struct http_options *o)
 {
+	const char *header = header_of(o->logins);
 	int r = 0;
 
 	http->connect_timeout_ms = o->connect_timeout_ms > 0 ? o->connect_timeout_ms : 10000;
@@ -320,13 +328,13 @@ static int set_options(struct http *http, const struct http_options *o)
 	http->max_host_connections = MAX(o->max_host_connections, 0);
 	http->budget = o->budget;
 	http->private_links = o->private_links;
-	http->s3 = o->s3;
+	http->logins = o->logins;
 	if (o->source_url)
 		r = set_source(http, o->source_url);
 	if (r == 0 && o->header_file)
 		r = http_secrets_load(http, o->header_file);
-	else if (r == 0 && o->header)
-		r = http_secrets_add(http, o->header);
+	else if (r == 0 && header)
+		r = http_secrets_add(http, header);
 	if (r == 0 && o->cacert) {
 		int fd = open(o->cacert, O_RDONLY | O_CLOEXEC);
 
@@ -412,7 +420,7 @@ void http_free(struct http *http)
 		curl_multi_cleanup(http->multi);
 	http_secrets_finish(http);
 	http_target_finish(&http->source);
-	free(http->s3_source);
+	free(http->source_url);
 	http_proxies_finish(&http->proxies);
 	free(http->cacert);
 	pthread_mutex_destroy(&http->lock);

@@ -18,8 +18,8 @@
  *  - A proxy (http_proxy, https_proxy, all_proxy, no_proxy, as curl reads them) is the user's
  *    choice: its own address is not checked, and names are resolved there, not here. Still checked
  *    is a URL whose host is a literal address or a localhost name.
- *  - s3://BUCKET/KEY is a URL of the object store that the user's environment names; LINKS may
- *    lead to the bucket of the carton's own URL only.
+ *  - A URL of another scheme becomes one of these as its row in scheme.h says: which LINKS may lead
+ *    where the user is logged in, and what is sent there.
  *  - Credentials (userinfo of source_url, .netrc, the header file) go to the origin (scheme, host
  *    and port) of source_url and nowhere else. Userinfo of any other URL is dropped with a warning.
  *  - TLS certificates are always verified.
@@ -46,10 +46,10 @@ struct budget;
 struct http;
 struct http_redirect;
 struct http_stream;
-struct s3;
+struct login;
 struct sockaddr;
 
-/* All strings are copied. Zero and NULL are the defaults. */
+/* All strings are copied; what else it points to outlives it. Zero and NULL are the defaults. */
 struct http_options {
 	long connect_timeout_ms;   /* name, connection and TLS together; default 10,000 */
 	long stall_ms;		   /* a transfer slower than stall_rate for this long fails */
@@ -57,11 +57,10 @@ struct http_options {
 	bool private_links;	   /* let LINKS and redirects reach private addresses */
 	const char *cacert;	   /* PEM file of the authorities to trust instead */
 	const char *header_file;   /* lines `Name: value`, for the origin of source_url only */
-	const char *header;	   /* one such line, if there is no header_file; or NULL */
 	const char *source_url;	   /* what the user typed; NULL: nothing gets credentials */
-	struct s3 *s3;		   /* for s3:// URLs (s3.h); outlives it; NULL: there are none */
+	struct login *logins;	   /* of the user (scheme.h); a header_file replaces their header */
 	long max_host_connections; /* to one host at once; default: no limit */
-	struct budget *budget;	   /* counts the buffers of streams; outlives it; or NULL */
+	struct budget *budget;	   /* counts the buffers of streams; or NULL */
 };
 
 /*
@@ -202,15 +201,15 @@ bool http_redirect_expired(const struct http_redirect *to);
 int http_status_errno(int status);
 
 /*
- * NULL when `url` is an absolute http, https or s3 URL that http_start_request() takes, or an hf
- * URL that stands for one (hf.h), else what is wrong.
+ * NULL when `url` is absolute, of a scheme of the table in scheme.h, and has no fault; else what is
+ * wrong.
  */
 const char *http_url_fault(const char *url);
 
 /* Is there a user name or a password in a URL without fault? */
 bool http_url_has_userinfo(const char *url);
 
-/* Does it begin as an http, https, s3 or hf URL does, or as one that is misspelt? */
+/* Does it begin as a URL of a scheme of that table does, or as one that is misspelt? */
 bool http_is_url(const char *text);
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of this folder. From the bottom up: redact.c, url.c, address.c and response.c
+ * Shared by the files of this folder. From the bottom up: curl.c loads the library; scheme.c has
+ * the table of schemes, whose rows are in s3.c and hf.c; redact.c, url.c, address.c and response.c
  * read text; stream.c is where owners of streams and the network thread meet: a stream's lock
  * guards its bytes and its outcome, http's lock guards the queue of actions for the network thread;
  * secrets.c, hop.c and http.c run on that thread, which drives libcurl. No other folder includes
@@ -13,7 +14,7 @@
 #include "http/http.h"
 #include "http/policy.h"
 #include "http/response.h"
-#include "http/s3.h"
+#include "http/scheme.h"
 #include "base/util.h"
 
 enum http_action {
@@ -35,9 +36,9 @@ struct http {
 	struct budget *budget;
 	bool private_links;
 	char *cacert;
-	struct http_target source; /* the URL that the user typed */
-	char *s3_source;	   /* the s3:// URL of the user; or NULL */
-	struct s3 *s3;		   /* NULL: no S3; used by the network thread once it runs */
+	struct http_target source; /* the URL that the user typed, */
+	char *source_url;	   /* or this, if requests for it need a login; else NULL */
+	struct login *logins;	   /* used by the network thread once it runs */
 	struct http_proxies proxies;
 	CURLM *multi;
 	pthread_t thread;
@@ -106,10 +107,10 @@ struct http_stream {
 	struct http_target target;
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
-	bool s3;	    /* signed, as long as it has not left its origin */
-	bool from_redirect; /* began at a redirect target: allowed and left_origin are its */
-	bool left_origin;   /* a redirect has: no credentials any more */
-	bool has_headers;   /* the user's were sent */
+	struct login *login; /* signs it, as long as it has not left its origin; or NULL */
+	bool from_redirect;  /* began at a redirect target: allowed and left_origin are its */
+	bool left_origin;    /* a redirect has: no credentials any more */
+	bool has_headers;    /* the user's were sent */
 	bool refused_once;
 	bool again; /* they were refused, and have changed since */
 	bool proxied, connected, held, header_done, redirected, refused, finished;
@@ -124,6 +125,17 @@ struct http_stream {
 	unsigned n_samples;
 	char error_text[CURL_ERROR_SIZE];
 };
+
+/* Appends a copy of a line. 0 or -ENOMEM. */
+static inline int http_add_line(struct curl_slist **list, const char *line)
+{
+	struct curl_slist *l = curl_slist_append(*list, line);
+
+	if (!l)
+		return -ENOMEM;
+	*list = l;
+	return 0;
+}
 
 /* ---- stream.c ---- */
 
@@ -151,9 +163,6 @@ void http_log(enum carton_log_level level, const char *url, const char *fmt, ...
 enum carton_log_level http_failure_level(struct http_stream *stream);
 
 /* ---- secrets.c ---- */
-
-/* Appends a copy of a line. 0 or -ENOMEM. */
-int http_add_line(struct curl_slist **list, const char *line);
 
 /* Loads the user's header file for the first time. 0, or as http_headers_load(). */
 int http_secrets_load(struct http *http, const char *header_file);

@@ -8,14 +8,13 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "http/aws.h"
 #include "http/internal.h"
 
 #define SCHEME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-."
 #define MAX_LIFE_S (100L * 365 * 24 * 3600)
 #define MAX_NAME 64	/* bytes of a parameter's name; a longer one is taken for a secret */
 #define MAX_DECODINGS 4 /* as URLs in URLs in URLs have */
-
-static const char *const schemes[] = { "https", "http", "s3", "hf" };
 
 /* ---- form ---- */
 
@@ -53,7 +52,7 @@ static bool is_host(const char *text, size_t n, bool port_allowed)
 bool http_url_split(const char *url, struct http_url_parts *ret)
 {
 	struct http_url_parts p = { .scheme = strspn(url, SCHEME_CHARS) };
-	bool port;
+	const struct scheme *scheme = scheme_of(url);
 	const char *at;
 
 	if (!isalpha((unsigned char)*url) || strncmp(url + p.scheme, "://", 3) != 0)
@@ -67,38 +66,15 @@ bool http_url_split(const char *url, struct http_url_parts *ret)
 	at = memrchr(url + p.userinfo, '@', p.path - p.userinfo);
 	p.host = at ? (size_t)(at + 1 - url) : p.userinfo;
 	/* a bucket has no port, and the keys of a store may have slashes: s3://ID:SECRET@BUCKET/ */
-	port = strncasecmp(url, "s3:", 3) != 0 && strncasecmp(url, "hf:", 3) != 0;
-	if (!is_host(url + p.host, p.path - p.host, port))
+	if (!is_host(url + p.host, p.path - p.host, !scheme || scheme->port))
 		return false;
 	*ret = p;
 	return true;
 }
 
-/*
- * The scheme of ours that a text begins with, also in a way that no URL is written: http:host, "
- * HTTP:". Or NULL.
- */
-static const char *own_scheme(const char *text)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
-		const char *p = text, *name = schemes[i];
-
-		for (; *p && (*name || *p != ':'); p++) {
-			if ((unsigned char)*p <= ' ')
-				continue;
-			if (tolower((unsigned char)*p) != *name)
-				break;
-			name++;
-		}
-		if (*p == ':' && !*name)
-			return schemes[i];
-	}
-	return NULL;
-}
-
 bool http_is_url(const char *text)
 {
-	return own_scheme(text) != NULL;
+	return scheme_like(text) != NULL;
 }
 
 /* A path of the file system: not //, which is how a URL without its scheme begins. */
@@ -330,15 +306,15 @@ bool http_url_has_userinfo(const char *url)
 char *http_url_redact(const char *url, char *ret, size_t n)
 {
 	size_t query = strcspn(url, "?#"), first = strcspn(url, "/?#\\"), scheme = any_scheme(url);
-	const char *own = own_scheme(url), *at = memrchr(url, '@', first),
-		   *last = strrchr(url, '@');
+	const char *at = memrchr(url, '@', first), *last = strrchr(url, '@');
+	const struct scheme *like = scheme_like(url);
 	struct http_url_parts p;
 
 	if (http_url_split(url, &p))
 		snprintf(ret, n, "%.*s://%.*s", (int)MIN(p.scheme, 64), url,
 			 (int)MIN(p.query - p.host, HTTP_MAX_URL), url + p.host);
-	else if (own)
-		snprintf(ret, n, "%s://(unreadable)", own);
+	else if (like)
+		snprintf(ret, n, "%s://(unreadable)", like->name);
 	else if (scheme && strspn(url, SCHEME_CHARS) == scheme)
 		snprintf(ret, n, "%.*s://(unreadable)", (int)MIN(scheme, 64), url);
 	else if (scheme)

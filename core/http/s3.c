@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "http/http.h"
+#include "http/internal.h"
 
 #define SCHEME "s3://"
 #define RENEW_S 300    /* before keys expire */
@@ -22,6 +22,7 @@
 #define FIRST_MS 70000 /* for the first, which are waited for */
 
 struct s3 {
+	struct login login;
 	struct aws_environment environment;
 	struct aws_place place;
 	struct aws_keys keys;
@@ -33,18 +34,13 @@ struct s3 {
 
 /* ---- URLs ---- */
 
-bool s3_is_url(const char *url)
-{
-	return strncasecmp(url, SCHEME, strlen(SCHEME)) == 0;
-}
-
 /* The length of the bucket's name. */
 static size_t bucket_len(const char *url)
 {
 	return strcspn(url + strlen(SCHEME), "/");
 }
 
-const char *s3_url_fault(const char *url)
+static const char *fault(const char *url)
 {
 	const char *bucket = url + strlen(SCHEME);
 	size_t n = bucket_len(url);
@@ -65,7 +61,7 @@ const char *s3_url_fault(const char *url)
 	return NULL;
 }
 
-bool s3_same_bucket(const char *a, const char *b)
+static bool same_bucket(const char *a, const char *b)
 {
 	size_t n = bucket_len(a);
 
@@ -94,9 +90,9 @@ char *s3_url_at(const struct aws_place *place, const char *url)
 	return out.data;
 }
 
-char *s3_http_url(const struct s3 *s, const char *url)
+static char *request_url(struct login *l, const char *url)
 {
-	return s3_url_at(&s->place, url);
+	return s3_url_at(&container_of(l, struct s3, login)->place, url);
 }
 
 /* ---- the process ---- */
@@ -183,7 +179,19 @@ static void ask(struct s3 *s)
 	s->asked = send(s->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-int s3_new(struct s3 **ret)
+/* Ends a login, perhaps before it was complete. */
+static void logout(struct login *l)
+{
+	struct s3 *s = container_of(l, struct s3, login);
+
+	/* the process ends when it notices; it may be running a command */
+	fd_close(s->fd);
+	explicit_bzero(s, sizeof(*s));
+	free(s);
+}
+
+/* Takes as long as credential_process does. */
+static int login(struct login **ret)
 {
 	struct s3 *s = calloc(1, sizeof(*s));
 	int fds[2], r;
@@ -217,34 +225,20 @@ int s3_new(struct s3 **ret)
 	}
 	if (r < 0) {
 		carton_log(CARTON_LOG_ERROR, NULL, "there are no keys for S3: %s", strerror(-r));
-		s3_free(s);
+		logout(&s->login);
 		return r;
 	}
 	if (!*s->keys.id)
 		carton_log(CARTON_LOG_WARNING, NULL,
 			   "no keys for S3 in the environment or ~/.aws: requests are not signed");
-	*ret = s;
+	*ret = &s->login;
 	return 0;
 }
 
-void s3_free(struct s3 *s)
-{
-	if (!s)
-		return;
-	/* the process ends when it notices; it may be running a command */
-	fd_close(s->fd);
-	explicit_bzero(s, sizeof(*s));
-	free(s);
-}
+/* ---- requests ---- */
 
-/* ---- keys ---- */
-
-const char *s3_region(const struct s3 *s)
-{
-	return s->place.region;
-}
-
-const struct aws_keys *s3_keys(struct s3 *s)
+/* The keys to sign with now. Never waits: keys that nearly expire are replaced by later calls. */
+static const struct aws_keys *keys_now(struct s3 *s)
 {
 	if (s->asked)
 		receive(s, 0);
@@ -254,8 +248,48 @@ const struct aws_keys *s3_keys(struct s3 *s)
 	return &s->keys;
 }
 
-void s3_refused(struct s3 *s)
+/* Has libcurl sign the request. */
+static int sign(struct login *l, struct http_stream *stream)
 {
+	struct s3 *s = container_of(l, struct s3, login);
+	const struct aws_keys *keys = keys_now(s);
+	char signer[128], token[AWS_MAX_TOKEN + 64];
+	int r;
+
+	if (!*keys->id)
+		return 0;
+	snprintf(signer, sizeof(signer), "aws:amz:%s:s3", s->place.region);
+	r = (int)curl_easy_setopt(stream->easy, CURLOPT_AWS_SIGV4, signer);
+	r |= (int)curl_easy_setopt(stream->easy, CURLOPT_USERNAME, keys->id);
+	r |= (int)curl_easy_setopt(stream->easy, CURLOPT_PASSWORD, keys->secret);
+	/* libcurl before 8.0 signs what it finds here, and adds none of its own */
+	if (r == 0)
+		r = http_add_line(&stream->sent, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
+	if (r == 0 && *keys->token) {
+		snprintf(token, sizeof(token), "x-amz-security-token: %s", keys->token);
+		r = http_add_line(&stream->sent, token);
+		explicit_bzero(token, sizeof(token));
+	}
+	return r ? -ENOMEM : 0;
+}
+
+/* Other keys are loaded, at most every ten seconds. */
+static void refused(struct login *l)
+{
+	struct s3 *s = container_of(l, struct s3, login);
+
 	if (*s->keys.id && now_ms() - s->asked_ms >= RETRY_MS)
 		ask(s);
 }
+
+const struct scheme s3_scheme = {
+	.name = "s3",
+	.fault = fault,
+	.login = login,
+	.logout = logout,
+	.request_url = request_url,
+	.sign = sign,
+	.refused = refused,
+	.links_may = same_bucket,
+	.links_fault = "refused: LINKS may lead to the bucket of an s3 carton only",
+};

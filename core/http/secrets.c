@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request says of who sends it: the user's headers, user name and password, keys of S3. */
+/*
+ * What a request says of who sends it: the user's headers, user name and password, the login of its
+ * scheme.
+ */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +13,6 @@
 #include "http/internal.h"
 
 #define CHECK_MS 1000 /* how often the header file is looked at */
-
-int http_add_line(struct curl_slist **list, const char *line)
-{
-	struct curl_slist *l = curl_slist_append(*list, line);
-
-	if (!l)
-		return -ENOMEM;
-	*list = l;
-	return 0;
-}
 
 /* ---- the user's headers ---- */
 
@@ -217,37 +210,13 @@ bool http_secrets_refused(struct http_stream *s)
 {
 	bool once = !s->refused_once;
 
-	if (s->s3 && !s->left_origin)
-		s3_refused(s->http->s3);
+	if (s->login && !s->left_origin)
+		s->login->scheme->refused(s->login);
 	s->refused_once = true;
 	return s->has_headers && once && refresh(s->http, true);
 }
 
 /* ---- requests ---- */
-
-/* Has libcurl sign the request. A redirect within the store is signed anew, another not at all. */
-static int set_s3(struct http_stream *s)
-{
-	const struct aws_keys *keys = s3_keys(s->http->s3);
-	char signer[128], token[AWS_MAX_TOKEN + 64];
-	int r;
-
-	if (s->left_origin || !*keys->id)
-		return 0;
-	snprintf(signer, sizeof(signer), "aws:amz:%s:s3", s3_region(s->http->s3));
-	r = (int)curl_easy_setopt(s->easy, CURLOPT_AWS_SIGV4, signer);
-	r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, keys->id);
-	r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, keys->secret);
-	/* libcurl before 8.0 signs what it finds here, and adds none of its own */
-	if (r == 0)
-		r = http_add_line(&s->sent, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
-	if (r == 0 && *keys->token) {
-		snprintf(token, sizeof(token), "x-amz-security-token: %s", keys->token);
-		r = http_add_line(&s->sent, token);
-		explicit_bzero(token, sizeof(token));
-	}
-	return r ? -ENOMEM : 0;
-}
 
 /* Credentials go to the origin of the user's URL only, and not after a redirect has left it. */
 int http_secrets_set(struct http_stream *s)
@@ -255,8 +224,9 @@ int http_secrets_set(struct http_stream *s)
 	struct http *http = s->http;
 	int r = 0;
 
-	if (s->s3)
-		return set_s3(s);
+	/* a redirect within the store is signed anew, another not at all */
+	if (s->login)
+		return s->left_origin ? 0 : s->login->scheme->sign(s->login, s);
 	if (s->left_origin || !http_same_origin(&s->target, &http->source)) {
 		/* logged once: a carton may have many URLs, each with many requests */
 		if ((s->target.user || s->target.password) && !http->userinfo_logged) {

@@ -230,24 +230,32 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	return r;
 }
 
-/* The object store of the user's environment: any address of it is allowed. */
-static int set_s3_target(struct http_stream *s, const char *url, const char **ret_why)
+/* May LINKS have this URL fetched, with the user's login? */
+static bool links_may(const struct http *http, const struct scheme *scheme, const char *url)
+{
+	return http->source_url && scheme_of(http->source_url) == scheme &&
+	       scheme->links_may(http->source_url, url);
+}
+
+/* The servers of the user's environment: any address of them is allowed. */
+static int set_signed_target(struct http_stream *s, const struct scheme *scheme, const char *url,
+			     const char **ret_why)
 {
 	const struct http *http = s->http;
+	struct login *login = login_of(http->logins, scheme);
 	char *text;
 	int r;
 
-	*ret_why = s3_url_fault(url);
+	*ret_why = scheme->fault(url);
 	if (*ret_why)
 		return -EINVAL;
-	*ret_why = "refused: LINKS may lead to the bucket of an s3 carton only";
-	if (!http->s3 ||
-	    (s->trust == HTTP_LINKS && (!http->s3_source || !s3_same_bucket(url, http->s3_source))))
+	*ret_why = scheme->links_fault;
+	if (!login || (s->trust == HTTP_LINKS && !links_may(http, scheme, url)))
 		return -EACCES;
-	text = s3_http_url(http->s3, url);
+	text = scheme->request_url(login, url);
 	if (!text)
 		return -ENOMEM;
-	s->s3 = true;
+	s->login = login;
 	s->trust = HTTP_USER;
 	r = http_target_parse(NULL, text, &s->target, ret_why);
 	free(text);
@@ -256,8 +264,10 @@ static int set_s3_target(struct http_stream *s, const char *url, const char **re
 
 static int set_target(struct http_stream *s, const struct http_request *q, const char **ret_why)
 {
-	if (!q->redirect && s3_is_url(q->url))
-		return set_s3_target(s, q->url, ret_why);
+	const struct scheme *scheme = scheme_of(q->url);
+
+	if (!q->redirect && scheme && scheme->request_url)
+		return set_signed_target(s, scheme, q->url, ret_why);
 	if (!q->redirect)
 		return http_target_parse(NULL, q->url, &s->target, ret_why);
 	s->from_redirect = true;

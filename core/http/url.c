@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "http/hf.h"
 #include "http/internal.h"
 
 static int url_get(CURLU *u, CURLUPart part, unsigned flags, char **ret)
@@ -158,6 +157,7 @@ static int target_ascii(CURLU *u, const char **ret_why)
 static int target_read(CURLU *u, const struct http_target *base, const char *text,
 		       const char **ret_why)
 {
+	const struct scheme *scheme = scheme_of(text);
 	CURLUcode code = CURLUE_OK;
 	struct http_url_parts parts;
 
@@ -170,7 +170,7 @@ static int target_read(CURLU *u, const struct http_target *base, const char *tex
 		*ret_why = "not a URL of the form http://HOST/PATH";
 		return -EINVAL;
 	}
-	if (!base && strncasecmp(text, "http://", 7) && strncasecmp(text, "https://", 8)) {
+	if (!base && (!scheme || scheme->fault)) {
 		*ret_why = strstr(text, "://") ? "only http and https are allowed" :
 						 "not an absolute http or https URL";
 		return strstr(text, "://") ? -EACCES : -EINVAL;
@@ -237,13 +237,12 @@ bool http_same_origin(const struct http_target *a, const struct http_target *b)
 
 const char *http_url_fault(const char *url)
 {
+	const struct scheme *scheme = scheme_of(url);
 	struct http_target target;
 	const char *why = "out of memory";
 
-	if (s3_is_url(url))
-		return s3_url_fault(url);
-	if (hf_is_url(url))
-		return hf_url_fault(url);
+	if (scheme && scheme->fault)
+		return scheme->fault(url);
 	if (http_target_parse(NULL, url, &target, &why) < 0)
 		return why;
 	http_target_finish(&target);

@@ -12,8 +12,7 @@
 #include "archive/dir.h"
 #include "fetch/download.h"
 #include "open/load.h"
-#include "http/hf.h"
-#include "http/s3.h"
+#include "http/scheme.h"
 #include "fetch/remote_source.h"
 #include "archive/zip.h"
 
@@ -33,9 +32,8 @@ static int open_network(struct carton *c, const char *source, const struct carto
 		.private_links = options->private_links,
 		.cacert = options->cacert,
 		.header_file = options->header_file,
-		.header = c->header,
 		.source_url = http_is_url(source) ? source : NULL,
-		.s3 = c->s3,
+		.logins = c->logins,
 		.budget = &c->budget,
 	};
 	int r;
@@ -178,13 +176,12 @@ static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
 {
 	int fd = open_or_inherit(path), r = 0;
 	int scheme = foreign_scheme(path);
-	char shown[4096];
+	char shown[4096], known[256];
 
 	if (fd < 0 && errno == ENOENT && scheme)
-		return log_error(
-			-EOPNOTSUPP, http_url_redact(path, shown, sizeof(shown)),
-			"URLs with %.*s:// cannot be read here, only http, https, s3 and hf",
-			MIN(scheme, 32), path);
+		return log_error(-EOPNOTSUPP, http_url_redact(path, shown, sizeof(shown)),
+				 "URLs with %.*s:// cannot be read here, only %s", MIN(scheme, 32),
+				 path, scheme_names(known, sizeof(known)));
 	if (fd < 0 || fstat(fd, ret_st) < 0) {
 		r = -errno;
 		carton_log(CARTON_LOG_ERROR, http_source_label(path, shown, sizeof(shown)),
@@ -317,8 +314,8 @@ static int open_container(struct carton *c, const char *source,
 	if (r == 0 && options->mirrors)
 		r = mirrors_new(options->mirrors, source, &c->mirrors);
 	/* forks, and reads files that are not allowed later */
-	if (r == 0 && !options->offline && (s3_is_url(source) || mirrors_have_s3(c->mirrors)))
-		r = s3_new(&c->s3);
+	if (r == 0 && !options->offline)
+		r = mirrors_login(c->mirrors, &c->logins);
 	if (r == 0)
 		r = load_libraries(source, fd, &st, options);
 	if (r == 0)
@@ -370,21 +367,22 @@ static int open_parts(struct carton *c, enum opening how, const char *source,
 }
 
 /*
- * The same for a hub: the URL that it stands for, and the user's token, which is read before
- * confinement.
+ * The same, of the URL that the user's stands for, with the login that belongs to it, for which
+ * files may be read.
  */
-static int open_hub(struct carton *c, enum opening how, const char *source,
-		    const struct carton_options *options)
+static int open_resolved(struct carton *c, enum opening how, const char *source,
+			 const struct carton_options *options)
 {
-	const char *fault = hf_url_fault(source);
+	const char *fault = NULL;
 	char *url, shown[256];
-	int r;
+	int r = scheme_resolve(source, &url, &fault);
 
-	if (fault)
-		return log_error(-EINVAL, http_url_redact(source, shown, sizeof(shown)), "%s",
-				 fault);
-	url = hf_http_url(source);
-	r = !url ? -ENOMEM : options->offline ? 0 : hf_header(&c->header);
+	if (r < 0)
+		return fault ? log_error(r, http_url_redact(source, shown, sizeof(shown)), "%s",
+					 fault) :
+			       r;
+	if (!options->offline)
+		r = login_add(&c->logins, source);
 	if (r == 0)
 		r = open_parts(c, how, url, options);
 	free(url);
@@ -442,8 +440,7 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 	if (!c->verify && how != OPEN_UNHASHED)
 		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
 			   "verify=off: nothing that is read is checked against MANIFEST");
-	r = hf_is_url(source) ? open_hub(c, how, source, options) :
-				open_parts(c, how, source, options);
+	r = open_resolved(c, how, source, options);
 	if (r == 0)
 		r = open_meta(c);
 	if (r < 0 && options->keep_going && c->tree) {
@@ -478,14 +475,16 @@ int carton_refresh(struct carton *c, const char *url)
 	int r;
 
 	/* first: for a local carton, libcurl was not loaded, and cannot be any more */
-	if (!c->remote_source || (s3_is_url(url) && !c->s3))
+	if (!c->remote_source || login_missing(c->logins, url))
 		return -EOPNOTSUPP;
 	http_url_redact(url, shown, sizeof(shown));
 	fault = http_url_fault(url);
 	if (fault)
 		return log_error(-EINVAL, shown, "%s", fault);
-	at = hf_is_url(url) ? hf_http_url(url) : strdup(url);
-	r = at ? remote_source_refresh(c->remote_source, at) : -ENOMEM;
+	r = scheme_resolve(url, &at, &fault);
+	if (r < 0)
+		return r;
+	r = remote_source_refresh(c->remote_source, at);
 	free(at);
 	if (r == 0)
 		carton_log(CARTON_LOG_INFO, shown, "the carton is fetched from here now");
@@ -527,10 +526,7 @@ void carton_close(struct carton *c)
 	http_free(c->fetch.http);
 	servers_free(c->servers);
 	mirrors_free(c->mirrors);
-	s3_free(c->s3);
-	if (c->header)
-		explicit_bzero(c->header, strlen(c->header));
-	free(c->header);
+	login_free(c->logins);
 	cache_close(c->cache);
 	cancel_finish(&c->stop);
 	free(c);

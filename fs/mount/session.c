@@ -257,7 +257,7 @@ static void start_ahead(struct session *s)
 	const struct options *o = s->options;
 	int r;
 
-	if (o->carton.verify == CARTON_VERIFY_OFF || strstr(o->source, "://"))
+	if (o->carton.verify == CARTON_VERIFY_OFF || carton_is_remote(s->mount.carton))
 		return;
 	r = ahead_new(&s->mount, o->verify_in_background, &s->mount.ahead);
 	if (r < 0)

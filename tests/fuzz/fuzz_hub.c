@@ -54,13 +54,13 @@ static void check_url(const char *url)
 	size_t repo_n;
 	const char *why, *path = url + strlen("hf://");
 
-	CHECK(hf_is_url(url));
-	if (hf_url_fault(url)) {
-		CHECK(http_url_fault(url));
+	CHECK(scheme_of(url) == &hf_scheme);
+	if (hf_scheme.fault(url)) {
+		CHECK(http_url_fault(url) && scheme_resolve(url, &text, &why) == -EINVAL);
 		return;
 	}
-	text = hf_http_url(url);
-	CHECK(text && strncmp(text, HUB "/", strlen(HUB "/")) == 0);
+	CHECK(scheme_resolve(url, &text, &why) == 0 &&
+	      strncmp(text, HUB "/", strlen(HUB "/")) == 0);
 	CHECK(http_target_parse(NULL, text, &t, &why) == 0);
 	/* libcurl leaves it as it is: nothing is resolved */
 	CHECK(strcmp(t.url, text) == 0);
@@ -81,12 +81,15 @@ static void check_url(const char *url)
 static void check_token(const char *text, size_t n)
 {
 	static const char start[] = "Authorization: Bearer ";
-	char path[32], *header;
+	struct login *l = NULL;
+	const char *header;
+	char path[32];
 	int fd = fuzz_file(text, n, path), r;
 
 	CHECK(setenv("HF_TOKEN_PATH", path, 1) == 0);
-	r = hf_header(&header);
+	r = login_add(&l, "hf://org/repo/x");
 	fd_close(fd);
+	header = l ? l->header : NULL;
 	CHECK(r == 0 || r == -EINVAL);
 	if (r == 0 && header) {
 		CHECK(strncmp(header, start, strlen(start)) == 0 && header[strlen(start)]);
@@ -94,7 +97,7 @@ static void check_token(const char *text, size_t n)
 			CHECK(*p > ' ' && *p < 0x7f);
 		/* all of it, or nothing */
 		CHECK(memmem(text, n, header + strlen(start), strlen(header + strlen(start))));
-		free(header);
+		login_free(l);
 	} else {
 		CHECK(!header);
 	}

@@ -9,7 +9,6 @@
 
 #include "base/util.h"
 #include "fetch/mirrors.h"
-#include "http/hf.h"
 #include "http/internal.h"
 
 #include "fuzz.h"
@@ -37,11 +36,12 @@ static bool first_url(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE]
 static void check_place(const char *a, const char *b)
 {
 	struct http_target at[2];
+	const struct scheme *scheme = scheme_of(a);
 	const char *why;
 
-	if (s3_is_url(a)) {
-		CHECK(!s3_url_fault(a) || s3_url_fault(b) || s3_same_bucket(a, b));
-		CHECK(s3_is_url(b));
+	CHECK(scheme_of(b) == scheme);
+	if (scheme && scheme->fault) {
+		CHECK(scheme->fault(a) || scheme->fault(b) || scheme->links_may(a, b));
 		return;
 	}
 	if (http_target_parse(NULL, a, &at[0], &why) < 0)

@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "http/internal.h"
+#include "http/s3.h"
 
 #include "fuzz.h"
 
@@ -38,9 +39,9 @@ static void check_url(const uint8_t *data, size_t n)
 	char *url;
 
 	CHECK(asprintf(&url, "s3://%.*s", (int)n, (const char *)data) >= 0);
-	CHECK(s3_is_url(url));
-	if (!s3_url_fault(url)) {
-		CHECK(!http_url_fault(url) && s3_same_bucket(url, url));
+	CHECK(scheme_of(url) == &s3_scheme);
+	if (!s3_scheme.fault(url)) {
+		CHECK(!http_url_fault(url) && s3_scheme.links_may(url, url));
 		check_at(&amazon, url, ".eu-central-1.amazonaws.com");
 		check_at(&own, url, "store.example");
 	} else {

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "http/hf.h"
 #include "http/internal.h"
 
 #include "fuzz.h"
@@ -146,6 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	char *text = strndup((const char *)data, n), *lines[LINES] = { text }, *end;
 	struct http_target target, next;
+	const struct scheme *scheme;
 
 	/* libcurl reads host names of other letters by the locale */
 	setlocale(LC_CTYPE, "C.UTF-8");
@@ -157,8 +157,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 			*end = '\0';
 	}
 	http_url_expiry(text);
+	scheme = scheme_of(text);
 	if (parse(NULL, text, &target)) {
-		CHECK(s3_is_url(text) || hf_is_url(text) || !http_url_fault(text));
+		CHECK(scheme && !scheme->fault && scheme_like(text) == scheme);
+		CHECK(!http_url_fault(text));
 		check_proxy(lines[2], &target);
 		if (parse(&target, lines[1], &next)) {
 			/* what is not a URL by itself stays where it is */
@@ -166,7 +168,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 			http_target_finish(&next);
 		}
 		http_target_finish(&target);
-	} else if (!s3_is_url(text) && !hf_is_url(text)) {
+	} else if (!scheme || !scheme->fault) {
 		CHECK(http_url_fault(text));
 	}
 	free(text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the AWS command line say, and hf:// and s3:// URLs. */
+/* What the files of the AWS command line say, hf:// and s3:// URLs, and the table of schemes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "http/hf.h"
+#include "http/http.h"
 #include "http/s3.h"
 
 /* Where a config file with this region leads, and an empty file of credentials. */
@@ -90,21 +90,74 @@ static void test_revision(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		snprintf(url, sizeof(url), "hf://org/repo@%s/x", bad[i]);
-		if (!hf_url_fault(url))
+		if (!http_url_fault(url))
 			fail_msg("taken: %s", url);
 	}
-	assert_null(hf_url_fault("hf://org/repo@refs%2Fpr%2F1/x"));
-	assert_null(hf_url_fault("hf://org/repo@.../x"));
-	assert_null(hf_url_fault("hf://org/repo@%2e%2e%2e/x"));
-	assert_null(hf_url_fault("hf://org/repo@v1.0/a..b/x"));
+	assert_null(http_url_fault("hf://org/repo@refs%2Fpr%2F1/x"));
+	assert_null(http_url_fault("hf://org/repo@.../x"));
+	assert_null(http_url_fault("hf://org/repo@%2e%2e%2e/x"));
+	assert_null(http_url_fault("hf://org/repo@v1.0/a..b/x"));
+}
+
+static void test_schemes(void **state)
+{
+	static const struct {
+		const char *text, *exact, *like;
+	} cases[] = {
+		{ "http://h/x", "http", "http" },  { "HTTPS://h", "https", "https" },
+		{ "s3://bucket/x", "s3", "s3" },   { "hF://org/repo/x", "hf", "hf" },
+		{ "http:/h", NULL, "http" },	   { " s 3 : //x", NULL, "s3" },
+		{ "s3x://bucket/x", NULL, NULL },  { "ftp://h/x", NULL, NULL },
+		{ "/a/http://h", NULL, NULL },	   { "://h", NULL, NULL },
+		{ "x/s3://bucket/k", NULL, NULL }, { "", NULL, NULL },
+	};
+	char names[64], cut[8];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct scheme *exact = scheme_of(cases[i].text),
+				    *like = scheme_like(cases[i].text);
+
+		if (!exact != !cases[i].exact || (exact && strcmp(exact->name, cases[i].exact)))
+			fail_msg("\"%s\" is %s", cases[i].text, exact ? exact->name : "none");
+		if (!like != !cases[i].like || (like && strcmp(like->name, cases[i].like)))
+			fail_msg("\"%s\" is like %s", cases[i].text, like ? like->name : "none");
+	}
+	assert_string_equal(scheme_names(names, sizeof(names)), "http, https, s3 and hf");
+	assert_string_equal(scheme_names(cut, sizeof(cut)), "http, h");
+}
+
+/* Which URL is used in place of another, and which needs a login of the user. */
+static void test_places(void **state)
+{
+	const char *fault = NULL;
+	char *url;
+
+	(void)state;
+	assert_int_equal(setenv("HF_ENDPOINT", "https://hub.example//", 1), 0);
+	assert_int_equal(scheme_resolve("hf://me/m@v1/{path}", &url, &fault), 0);
+	assert_string_equal(url, "https://hub.example/me/m/resolve/v1/{path}");
+	free(url);
+	assert_int_equal(scheme_resolve("s3://bucket/{sha256}", &url, &fault), 0);
+	assert_string_equal(url, "s3://bucket/{sha256}");
+	free(url);
+	assert_int_equal(scheme_resolve("hf://me", &url, &fault), -EINVAL);
+	assert_string_equal(fault, "not hf://ORG/REPO[@REVISION]/PATH");
+	assert_true(login_missing(NULL, "s3://bucket/x"));
+	assert_false(login_missing(NULL, "hf://me/m/x"));
+	assert_false(login_missing(NULL, "https://h/x"));
+	assert_false(login_missing(&(struct login){ .scheme = &s3_scheme }, "s3://bucket/x"));
+	assert_true(s3_scheme.links_may("s3://bucket/a", "s3://bucket/b/c"));
+	assert_false(s3_scheme.links_may("s3://bucket/a", "s3://bucket2/a"));
+	assert_false(s3_scheme.links_may("s3://bucket/a", "s3://bucke/a"));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_region),
-		cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_revision),
+		cmocka_unit_test(test_region),	 cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_revision), cmocka_unit_test(test_schemes),
+		cmocka_unit_test(test_places),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The schemes of URLs: http and https, with which requests are made, and others, which become one
+ * of these. A scheme is a file with one struct scheme, and its row in the table of scheme.c.
+ * Nothing else asks what scheme a URL has.
+ *
+ * There are two ways to become https:
+ *  - A URL stands for another one (`resolve`), which is used in its place from the start, also in
+ *    LINKS and as a mirror. What the user's login gives is a header for the server of the URL that
+ *    the user named.
+ *  - Or it keeps its scheme, also in the cache and in the log, and the row makes each request of it
+ *    (`request_url`) and signs it, as long as redirects have not led to another server.
+ *
+ * Threads: any, where there is no login. A login is used by one thread at a time: by the one that
+ * opens the carton, then by the network thread.
+ */
+#ifndef CARTON_HTTP_SCHEME_H
+#define CARTON_HTTP_SCHEME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct http_stream;
+struct scheme;
+
+/* The credentials that the user has for the URLs of one scheme. */
+struct login {
+	const struct scheme *scheme;
+	struct login *next;
+	char *header; /* a line for the server of the user's URL; or NULL */
+};
+
+struct scheme {
+	const char *name; /* lower case, without :// */
+	bool port; /* HOST[:PORT] is behind the ://; false: a name, such as that of a bucket */
+
+	/*
+	 * What is wrong with a URL of it, as one clause; NULL: nothing. NULL for http and https:
+	 * libcurl says it.
+	 */
+	const char *(*fault)(const char *url);
+
+	/*
+	 * The http or https URL that a URL without fault stands for, malloc'ed; NULL: out of
+	 * memory. Placeholders of mirrors, in braces, stay. NULL: it stands for itself.
+	 */
+	char *(*resolve)(const char *url);
+
+	/*
+	 * Gets the user's credentials. May read files, fork and wait: called before the process is
+	 * confined. 0, with *ret NULL if there are none; -errno, logged. NULL: the scheme has none.
+	 */
+	int (*login)(struct login **ret);
+	void (*logout)(struct login *l); /* frees it */
+
+	/* What follows is for a scheme whose URLs keep it until they are asked for, else NULL. */
+
+	/* The http or https URL of a request, malloc'ed; NULL: out of memory. */
+	char *(*request_url)(struct login *l, const char *url);
+	/* Network thread: adds the credentials to a request. 0 or -ENOMEM. */
+	int (*sign)(struct login *l, struct http_stream *stream);
+	/* Network thread: the server has refused them (401 or 403). */
+	void (*refused)(struct login *l);
+	/*
+	 * May LINKS of the carton at `source`, a URL of the scheme too, name this URL? Else
+	 * `links_fault` says why not.
+	 */
+	bool (*links_may)(const char *source, const char *url);
+	const char *links_fault;
+};
+
+/* The scheme of SCHEME://…, in any case of letters; NULL: none of the table. */
+const struct scheme *scheme_of(const char *url);
+
+/* The same of a text that may be a misspelt URL: http:host, " HTTP:". */
+const struct scheme *scheme_like(const char *text);
+
+/* "http, https, s3 and hf", cut to n - 1 bytes. Returns `ret`. */
+char *scheme_names(char *ret, size_t n);
+
+/*
+ * The URL that is used in place of `url`: the one that it stands for, else a copy; malloc'ed. Also
+ * of a template, and of what is no URL. 0; -EINVAL, with what is wrong in *ret_fault; -ENOMEM.
+ */
+int scheme_resolve(const char *url, char **ret, const char **ret_fault);
+
+/*
+ * Adds the login that requests for `url` may need to a list, once for each scheme. 0, or as `login`
+ * above.
+ */
+int login_add(struct login **list, const char *url);
+
+/* That of a scheme, or NULL. */
+struct login *login_of(struct login *list, const struct scheme *scheme);
+
+/* Can requests for `url` not be made, since that needs a login which is not in the list? */
+bool login_missing(struct login *list, const char *url);
+
+void login_free(struct login *list); /* NULL-safe */
+
+#endif
