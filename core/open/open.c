@@ -2,58 +2,16 @@
 /* Opening a carton, from wherever it is, and closing it. */
 #include "carton/opened.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
-#include <sys/stat.h>
 
-#include "archive/dir.h"
-#include "fetch/download.h"
-#include "open/load.h"
-#include "http/scheme.h"
 #include "fetch/remote_source.h"
-#include "archive/zip.h"
+#include "http/http.h"
+#include "http/scheme.h"
+#include "open/kind.h"
+#include "open/load.h"
 
-/* The length of the scheme of a URL that cannot be read here; 0: `source` is not one. */
-static int foreign_scheme(const char *source)
-{
-	size_t n = strspn(source,
-			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
-
-	return n > 0 && strncmp(source + n, "://", 3) == 0 && !http_is_url(source) ? (int)n : 0;
-}
-
-/* Starts what fetching needs, unless nothing may be fetched. */
-static int open_network(struct carton *c, const char *source, const struct carton_options *options)
-{
-	struct http_options http = {
-		.private_links = options->private_links,
-		.cacert = options->cacert,
-		.header_file = options->header_file,
-		.source_url = http_is_url(source) ? source : NULL,
-		.logins = c->logins,
-		.budget = &c->budget,
-	};
-	int r;
-
-	if (options->offline || c->fetch.http)
-		return 0;
-	c->fetch.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
-	c->fetch.connections = options->connections ? options->connections : 8;
-	c->fetch.max_size = options->max_size;
-	c->fetch.extra = &c->extra_connections;
-	c->fetch.budget = &c->budget;
-	r = servers_new(&c->servers);
-	if (r < 0)
-		return r;
-	c->fetch.servers = c->servers;
-	c->fetch.cancel = &c->stop;
-	c->fetch.workers = c->workers;
-	c->fetch.events = c->events;
-	return http_new(&http, &c->fetch.http);
-}
+static const struct source_kind *const kinds[] = { &url_kind, &path_kind };
 
 /*
  * Finds the cache; with `start`, begins to use the one that was found. Between the two calls, root
@@ -76,141 +34,6 @@ static int open_cache(struct carton *c, const struct carton_options *options, bo
 			   "no cache directory (%s): unpacked files go to $TMPDIR or /var/tmp",
 			   strerror(-r));
 	return 0;
-}
-
-/* Opens the carton offline, as it was when it was last opened, if the cache has that. */
-static int open_kept(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
-{
-	char shown[256];
-	int r = -ENOENT;
-
-	if (c->cache)
-		r = remote_source_restore(c->cache, url, ret);
-	if (r == 0) {
-		c->remote_source = source_ref(*ret);
-		*ret_mtime = remote_source_mtime(*ret);
-	} else if (r == -ENOENT && c->cache) {
-		r = download_kept(c->cache, url, ret);
-		*ret_mtime = INT64_MIN;
-	}
-	if (r != -ENOENT)
-		return r;
-	return log_error(-ENETUNREACH, http_url_redact(url, shown, sizeof(shown)),
-			 "is not in the cache, and nothing is fetched when offline; run "
-			 "cartonctl fetch first");
-}
-
-/* Opens the carton over the network. What is read until it is open is kept for open_kept(). */
-static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
-{
-	int r = remote_source_open(&c->fetch, url, NULL, ret);
-
-	if (r == 1)
-		return download_carton(&c->fetch, c->cache, url, ret, ret_mtime);
-	if (r < 0)
-		return r;
-	*ret_mtime = remote_source_mtime(*ret);
-	c->remote_source = source_ref(*ret);
-	return 0;
-}
-
-/* Another place that has all of it. -ENOENT: none. */
-static int open_at_mirror(struct carton *c, const char *source_url, struct source **ret,
-			  int64_t *ret_mtime)
-{
-	struct source *source = NULL;
-	int r = -ENOENT;
-
-	for (size_t i = 0; r < 0; i++) {
-		char *url = mirrors_carton(c->mirrors, i);
-
-		if (!url)
-			return -ENOENT;
-		r = remote_source_open(&c->fetch, url, source_url, &source);
-		free(url);
-		/* without ranges it is of no use here */
-		r = r == 1 ? -ENOENT : r;
-	}
-	*ret_mtime = remote_source_mtime(source);
-	c->remote_source = source_ref(source);
-	*ret = source;
-	return 0;
-}
-
-static int open_url(struct carton *c, const char *url, bool checked, struct container **ret)
-{
-	struct source *source;
-	int64_t mtime;
-	int r;
-
-	/*
-	 * a mirror is not trusted: its MANIFEST is checked against the pinned hash, everything else
-	 * against MANIFEST; where that is off, only the source URL will do
-	 */
-	r = checked && c->fetch.http ? open_at_mirror(c, url, &source, &mtime) : -ENOENT;
-	if (r < 0)
-		r = c->fetch.http ? open_remote(c, url, &source, &mtime) :
-				    open_kept(c, url, &source, &mtime);
-	if (r < 0)
-		return r;
-	/* if the server gives no date, the current time is used */
-	budget_limit_by_size(&c->budget, source->size);
-	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, &c->budget, ret);
-	source_unref(source);
-	return r;
-}
-
-/* An inherited descriptor is used as it is: whoever opened it may be another user. */
-static int open_or_inherit(const char *path)
-{
-	unsigned fd;
-	int end = 0;
-
-	if (sscanf(path, "/dev/fd/%9u%n", &fd, &end) == 1 && !path[end])
-		return fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
-	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-}
-
-/* The file or directory at `path`, of which nothing is read yet. */
-static int open_path(const char *path, int *ret_fd, struct stat *ret_st)
-{
-	int fd = open_or_inherit(path), r = 0;
-	int scheme = foreign_scheme(path);
-	char shown[4096], known[256];
-
-	if (fd < 0 && errno == ENOENT && scheme)
-		return log_error(-EOPNOTSUPP, http_url_redact(path, shown, sizeof(shown)),
-				 "URLs with %.*s:// cannot be read here, only %s", MIN(scheme, 32),
-				 path, scheme_names(known, sizeof(known)));
-	if (fd < 0 || fstat(fd, ret_st) < 0) {
-		r = -errno;
-		carton_log(CARTON_LOG_ERROR, http_source_label(path, shown, sizeof(shown)),
-			   "cannot open: %s", strerror(-r));
-	} else if (!S_ISDIR(ret_st->st_mode) && !S_ISREG(ret_st->st_mode)) {
-		r = log_error(-EBADMSG, http_source_label(path, shown, sizeof(shown)),
-			      "is neither a carton file nor a directory");
-	}
-	if (r < 0)
-		fd_close(fd);
-	else
-		*ret_fd = fd;
-	return r;
-}
-
-static int open_local(struct carton *c, int fd, const struct stat *st, struct container **ret)
-{
-	struct source *source;
-	int r;
-
-	if (S_ISDIR(st->st_mode))
-		return dir_open(fd, &c->budget, ret);
-	r = source_from_fd(fd, &source);
-	if (r < 0)
-		return r;
-	budget_limit_by_size(&c->budget, source->size);
-	r = zip_open(source, st->st_mtime, &c->budget, ret);
-	source_unref(source);
-	return r;
 }
 
 /* carton.toml says which version of the format this is: without it nothing else makes sense. */
@@ -270,11 +93,12 @@ static int open_store(struct carton *c, const struct carton_options *options)
 	return object_store_new(&o, &c->store);
 }
 
-static int confine(const struct carton *c, const char *directory,
-		   const struct carton_options *options)
+static int confine(const struct carton_source *s)
 {
+	const struct carton_options *options = s->options;
+	const struct carton *c = s->carton;
 	struct carton_paths paths = {
-		.source = directory,
+		.source = s->directory ? s->name : NULL,
 		.cache = c->cache ? cache_directory(c->cache) : NULL,
 		.files = { options->cacert, options->header_file },
 		.mirrors = mirrors_directories(c->mirrors),
@@ -288,38 +112,35 @@ static int confine(const struct carton *c, const char *directory,
  * Loads the libraries that the source may need: a confined process cannot. A local carton needs
  * libcurl only for LINKS, and it takes longer to load than such a carton to mount.
  */
-static int load_libraries(const char *source, int fd, const struct stat *st,
-			  const struct carton_options *options)
+static int load_libraries(const struct carton_source *s)
 {
+	const struct carton_options *options = s->options;
+
 	if (!options->confine)
 		return 0;
-	if (options->keep_going && !S_ISDIR(st->st_mode))
+	if (options->keep_going && !s->directory)
 		container_prepare_compare();
-	return http_is_url(source) || options->mirrors || container_may_have(fd, st, "LINKS") ?
-		       http_prepare() :
-		       0;
+	return options->mirrors || s->kind->may_fetch(s) ? http_prepare() : 0;
 }
 
 /*
  * Opens the source. Nothing of it is parsed before the process is confined. It is only searched for
  * the name LINKS.
  */
-static int open_container(struct carton *c, const char *source,
-			  const struct carton_options *options)
+static int open_container(struct carton_source *s)
 {
-	bool url = http_is_url(source);
-	struct stat st = { 0 };
-	int fd = -1, r = url ? 0 : open_path(source, &fd, &st);
+	const struct carton_options *options = s->options;
+	struct carton *c = s->carton;
+	int r = s->kind->begin(s);
 
 	if (r == 0 && options->mirrors)
-		r = mirrors_new(options->mirrors, source, &c->mirrors);
-	/* forks, and reads files that are not allowed later */
+		r = mirrors_new(options->mirrors, s->url ? s->url : s->name, &c->mirrors);
 	if (r == 0 && !options->offline)
 		r = mirrors_login(c->mirrors, &c->logins);
 	if (r == 0)
-		r = load_libraries(source, fd, &st, options);
+		r = load_libraries(s);
 	if (r == 0)
-		r = confine(c, S_ISDIR(st.st_mode) ? source : NULL, options);
+		r = confine(s);
 	if (r == 0 && c->cache)
 		r = open_cache(c, options, true);
 	/* threads are confined as the one that starts them */
@@ -327,25 +148,18 @@ static int open_container(struct carton *c, const char *source,
 		r = workers_new(&c->workers);
 	if (r == 0)
 		r = events_new(c->workers, &c->events);
-	if (r < 0) {
-		fd_close(fd);
-		return r;
-	}
-	if (!url)
-		return open_local(c, fd, &st, &c->container);
-	r = open_network(c, source, options);
-	return r < 0 ? r :
-		       open_url(c, source, c->verify && options->manifest_sha256, &c->container);
+	return r < 0 ? r : s->kind->entries(s, &c->container);
 }
 
 /* What the carton is made of, up to its tree. */
-static int open_parts(struct carton *c, enum opening how, const char *source,
-		      const struct carton_options *options)
+static int open_parts(struct carton_source *s, enum opening how)
 {
+	const struct carton_options *options = s->options;
+	struct carton *c = s->carton;
 	int r = how == OPEN_CARTON ? open_cache(c, options, false) : 0;
 
 	if (r == 0)
-		r = open_container(c, source, options);
+		r = open_container(s);
 	if (r == 0)
 		r = load_ahead(c->container);
 	if (r == 0)
@@ -355,7 +169,7 @@ static int open_parts(struct carton *c, enum opening how, const char *source,
 	if (r == 0)
 		r = load_links(c->container, &c->links);
 	if (r == 0 && (c->links || mirrors_have_urls(c->mirrors)))
-		r = open_network(c, source, options);
+		r = open_network(s);
 	if (r == 0)
 		r = open_store(c, options);
 	if (r == 0)
@@ -366,26 +180,19 @@ static int open_parts(struct carton *c, enum opening how, const char *source,
 	return r;
 }
 
-/*
- * The same, of the URL that the user's stands for, with the login that belongs to it, for which
- * files may be read.
- */
-static int open_resolved(struct carton *c, enum opening how, const char *source,
-			 const struct carton_options *options)
+static int open_source(struct carton *c, enum opening how, const char *source,
+		       const struct carton_options *options)
 {
-	const char *fault = NULL;
-	char *url, shown[256];
-	int r = scheme_resolve(source, &url, &fault);
+	struct carton_source s = { .carton = c, .options = options, .name = source, .fd = -1 };
+	size_t i = 0;
+	int r;
 
-	if (r < 0)
-		return fault ? log_error(r, http_url_redact(source, shown, sizeof(shown)), "%s",
-					 fault) :
-			       r;
-	if (!options->offline)
-		r = login_add(&c->logins, source);
-	if (r == 0)
-		r = open_parts(c, how, url, options);
-	free(url);
+	while (!kinds[i]->takes(source))
+		i++;
+	s.kind = kinds[i];
+	r = open_parts(&s, how);
+	fd_close(s.fd);
+	free(s.url);
 	return r;
 }
 
@@ -440,7 +247,7 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 	if (!c->verify && how != OPEN_UNHASHED)
 		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
 			   "verify=off: nothing that is read is checked against MANIFEST");
-	r = open_resolved(c, how, source, options);
+	r = open_source(c, how, source, options);
 	if (r == 0)
 		r = open_meta(c);
 	if (r < 0 && options->keep_going && c->tree) {

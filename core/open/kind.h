@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a carton can be opened from. A kind of source is a file with one struct source_kind, and its
+ * row in the table of open.c. It gives a container: entries, and their bytes (archive/container.h).
+ * Loading, verifying and packing ask that, and never what the source was.
+ *
+ * A kind that only has lists of paths, hashes, sizes and URLs gives the container that says the
+ * same: with a MANIFEST, a LINKS and the small files that the lists have no hash of.
+ *
+ * Threads: the one that opens the carton.
+ */
+#ifndef CARTON_OPEN_KIND_H
+#define CARTON_OPEN_KIND_H
+
+#include <sys/stat.h>
+
+#include "carton/opened.h"
+
+/* A source while it is opened. */
+struct carton_source {
+	const struct source_kind *kind;
+	struct carton *carton;
+	const struct carton_options *options;
+	const char *name; /* as the user gives it */
+
+	/* What begin() leaves for later. */
+	char *url;	/* that it is asked for; NULL: it is no URL */
+	int fd;		/* of the file or directory, until entries() takes it; else -1 */
+	struct stat st; /* of that */
+	bool directory; /* a confined process may go on reading in the directory `name` */
+};
+
+struct source_kind {
+	/* Is this the kind of `name`? The first in the table that says so; the last must. */
+	bool (*takes)(const char *name);
+
+	/*
+	 * Opens what a confined process cannot, and logs in: may read files of the user's and fork.
+	 * Nothing of the source is parsed. 0, or -errno, logged.
+	 */
+	int (*begin)(struct carton_source *s);
+
+	/* May libcurl be needed? Then it is loaded before the process is confined. */
+	bool (*may_fetch)(const struct carton_source *s);
+
+	/*
+	 * Gives the entries. The process is confined, and has its cache and its threads; what
+	 * begin() left is freed afterwards, however this ends. 0, or -errno, logged.
+	 */
+	int (*entries)(struct carton_source *s, struct container **ret);
+};
+
+extern const struct source_kind path_kind; /* a file or a directory */
+extern const struct source_kind url_kind;  /* a file at a URL */
+
+/*
+ * Starts what fetching needs, unless nothing may be fetched, or it was done. 0, or -errno, logged.
+ */
+int open_network(const struct carton_source *s);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/http.h"
+#include "http/scheme.h"
+#include "open/kind.h"
+
+int open_network(const struct carton_source *s)
+{
+	const struct carton_options *options = s->options;
+	struct carton *c = s->carton;
+	struct http_options http = {
+		.private_links = options->private_links,
+		.cacert = options->cacert,
+		.header_file = options->header_file,
+		.source_url = s->url,
+		.logins = c->logins,
+		.budget = &c->budget,
+	};
+	int r;
+
+	if (options->offline || c->fetch.http)
+		return 0;
+	c->fetch.timeout_ms = (options->timeout_s ? options->timeout_s : 60) * 1000;
+	c->fetch.connections = options->connections ? options->connections : 8;
+	c->fetch.max_size = options->max_size;
+	c->fetch.extra = &c->extra_connections;
+	c->fetch.budget = &c->budget;
+	r = servers_new(&c->servers);
+	if (r < 0)
+		return r;
+	c->fetch.servers = c->servers;
+	c->fetch.cancel = &c->stop;
+	c->fetch.workers = c->workers;
+	c->fetch.events = c->events;
+	return http_new(&http, &c->fetch.http);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A carton file, or a directory into which one was unpacked. */
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "archive/dir.h"
+#include "archive/zip.h"
+#include "http/http.h"
+#include "http/scheme.h"
+#include "open/kind.h"
+
+static bool takes(const char *name)
+{
+	(void)name;
+	return true;
+}
+
+/* The length of the scheme of a URL that cannot be read here; 0: `source` is not one. */
+static int foreign_scheme(const char *source)
+{
+	size_t n = strspn(source,
+			  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
+
+	return n > 0 && strncmp(source + n, "://", 3) == 0 && !http_is_url(source) ? (int)n : 0;
+}
+
+/* An inherited descriptor is used as it is: whoever opened it may be another user. */
+static int open_or_inherit(const char *path)
+{
+	unsigned fd;
+	int end = 0;
+
+	if (sscanf(path, "/dev/fd/%9u%n", &fd, &end) == 1 && !path[end])
+		return fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+static int begin(struct carton_source *s)
+{
+	const char *path = s->name;
+	int fd = open_or_inherit(path), r = 0;
+	int scheme = foreign_scheme(path);
+	char shown[4096], known[256];
+
+	if (fd < 0 && errno == ENOENT && scheme)
+		return log_error(-EOPNOTSUPP, http_url_redact(path, shown, sizeof(shown)),
+				 "URLs with %.*s:// cannot be read here, only %s", MIN(scheme, 32),
+				 path, scheme_names(known, sizeof(known)));
+	if (fd < 0 || fstat(fd, &s->st) < 0) {
+		r = -errno;
+		carton_log(CARTON_LOG_ERROR, http_source_label(path, shown, sizeof(shown)),
+			   "cannot open: %s", strerror(-r));
+	} else if (!S_ISDIR(s->st.st_mode) && !S_ISREG(s->st.st_mode)) {
+		r = log_error(-EBADMSG, http_source_label(path, shown, sizeof(shown)),
+			      "is neither a carton file nor a directory");
+	}
+	s->fd = fd;
+	s->directory = r == 0 && S_ISDIR(s->st.st_mode);
+	return r;
+}
+
+static bool may_fetch(const struct carton_source *s)
+{
+	return container_may_have(s->fd, &s->st, "LINKS");
+}
+
+static int entries(struct carton_source *s, struct container **ret)
+{
+	struct budget *budget = &s->carton->budget;
+	struct source *source;
+	int fd = s->fd, r;
+
+	s->fd = -1;
+	if (s->directory)
+		return dir_open(fd, budget, ret);
+	r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	budget_limit_by_size(budget, source->size);
+	r = zip_open(source, s->st.st_mtime, budget, ret);
+	source_unref(source);
+	return r;
+}
+
+const struct source_kind path_kind = {
+	.takes = takes,
+	.begin = begin,
+	.may_fetch = may_fetch,
+	.entries = entries,
+};

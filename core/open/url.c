@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A carton file at a URL: read by Range requests, downloaded, or as the cache has kept it. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "archive/zip.h"
+#include "fetch/download.h"
+#include "fetch/remote_source.h"
+#include "http/http.h"
+#include "http/scheme.h"
+#include "open/kind.h"
+
+static bool takes(const char *name)
+{
+	return http_is_url(name);
+}
+
+static int begin(struct carton_source *s)
+{
+	const struct scheme *scheme = scheme_of(s->name);
+	const char *fault = scheme && scheme->fault ? scheme->fault(s->name) : NULL;
+	char shown[256];
+	int r;
+
+	if (fault)
+		return log_error(-EINVAL, http_url_redact(s->name, shown, sizeof(shown)), "%s",
+				 fault);
+	r = scheme_resolve(s->name, &s->url, &fault);
+	if (r == 0 && !s->options->offline)
+		r = login_add(&s->carton->logins, s->name);
+	return r;
+}
+
+static bool may_fetch(const struct carton_source *s)
+{
+	(void)s;
+	return true;
+}
+
+/* Opens the carton offline, as it was when it was last opened, if the cache has that. */
+static int open_kept(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
+{
+	char shown[256];
+	int r = -ENOENT;
+
+	if (c->cache)
+		r = remote_source_restore(c->cache, url, ret);
+	if (r == 0) {
+		c->remote_source = source_ref(*ret);
+		*ret_mtime = remote_source_mtime(*ret);
+	} else if (r == -ENOENT && c->cache) {
+		r = download_kept(c->cache, url, ret);
+		*ret_mtime = INT64_MIN;
+	}
+	if (r != -ENOENT)
+		return r;
+	return log_error(-ENETUNREACH, http_url_redact(url, shown, sizeof(shown)),
+			 "is not in the cache, and nothing is fetched when offline; run "
+			 "cartonctl fetch first");
+}
+
+/* Opens the carton over the network. What is read until it is open is kept for open_kept(). */
+static int open_remote(struct carton *c, const char *url, struct source **ret, int64_t *ret_mtime)
+{
+	int r = remote_source_open(&c->fetch, url, NULL, ret);
+
+	if (r == 1)
+		return download_carton(&c->fetch, c->cache, url, ret, ret_mtime);
+	if (r < 0)
+		return r;
+	*ret_mtime = remote_source_mtime(*ret);
+	c->remote_source = source_ref(*ret);
+	return 0;
+}
+
+/* Another place that has all of it. -ENOENT: none. */
+static int open_at_mirror(struct carton *c, const char *source_url, struct source **ret,
+			  int64_t *ret_mtime)
+{
+	struct source *source = NULL;
+	int r = -ENOENT;
+
+	for (size_t i = 0; r < 0; i++) {
+		char *url = mirrors_carton(c->mirrors, i);
+
+		if (!url)
+			return -ENOENT;
+		r = remote_source_open(&c->fetch, url, source_url, &source);
+		free(url);
+		/* without ranges it is of no use here */
+		r = r == 1 ? -ENOENT : r;
+	}
+	*ret_mtime = remote_source_mtime(source);
+	c->remote_source = source_ref(source);
+	*ret = source;
+	return 0;
+}
+
+static int entries(struct carton_source *s, struct container **ret)
+{
+	struct carton *c = s->carton;
+	bool checked = c->verify && s->options->manifest_sha256;
+	struct source *source;
+	int64_t mtime;
+	int r = open_network(s);
+
+	if (r < 0)
+		return r;
+	/*
+	 * a mirror is not trusted: its MANIFEST is checked against the pinned hash, everything else
+	 * against MANIFEST; where that is off, only the source URL will do
+	 */
+	r = checked && c->fetch.http ? open_at_mirror(c, s->url, &source, &mtime) : -ENOENT;
+	if (r < 0)
+		r = c->fetch.http ? open_remote(c, s->url, &source, &mtime) :
+				    open_kept(c, s->url, &source, &mtime);
+	if (r < 0)
+		return r;
+	/* if the server gives no date, the current time is used */
+	budget_limit_by_size(&c->budget, source->size);
+	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, &c->budget, ret);
+	source_unref(source);
+	return r;
+}
+
+const struct source_kind url_kind = {
+	.takes = takes,
+	.begin = begin,
+	.may_fetch = may_fetch,
+	.entries = entries,
+};
