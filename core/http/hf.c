@@ -197,6 +197,7 @@ static void logout(struct login *l)
 
 const struct scheme hf_scheme = {
 	.name = "hf",
+	.misspelt = "not a URL of the form hf://ORG/REPO[@REVISION]/PATH",
 	.fault = fault,
 	.resolve = resolve,
 	.login = login,

@@ -284,6 +284,7 @@ static void refused(struct login *l)
 
 const struct scheme s3_scheme = {
 	.name = "s3",
+	.misspelt = "not a URL of the form s3://BUCKET/KEY",
 	.fault = fault,
 	.login = login,
 	.logout = logout,

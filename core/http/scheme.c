@@ -12,8 +12,10 @@
 #include "http/hf.h"
 #include "http/s3.h"
 
-static const struct scheme http_scheme = { .name = "http", .port = true };
-static const struct scheme https_scheme = { .name = "https", .port = true };
+#define MISSPELT "not a URL of the form http://HOST/PATH"
+
+static const struct scheme http_scheme = { .name = "http", .port = true, .misspelt = MISSPELT };
+static const struct scheme https_scheme = { .name = "https", .port = true, .misspelt = MISSPELT };
 
 /* In the order in which messages name them. */
 static const struct scheme *const schemes[] = { &http_scheme, &https_scheme, &s3_scheme,

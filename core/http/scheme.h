@@ -34,6 +34,8 @@ struct scheme {
 	const char *name; /* lower case, without :// */
 	bool port; /* HOST[:PORT] is behind the ://; false: a name, such as that of a bucket */
 
+	const char *misspelt; /* what is wrong with a text that only begins like a URL of it */
+
 	/*
 	 * What is wrong with a URL of it, as one clause; NULL: nothing. NULL for http and https:
 	 * libcurl says it.

@@ -157,7 +157,7 @@ static int target_ascii(CURLU *u, const char **ret_why)
 static int target_read(CURLU *u, const struct http_target *base, const char *text,
 		       const char **ret_why)
 {
-	const struct scheme *scheme = scheme_of(text);
+	const struct scheme *scheme = scheme_of(text), *like = scheme_like(text);
 	CURLUcode code = CURLUE_OK;
 	struct http_url_parts parts;
 
@@ -166,8 +166,8 @@ static int target_read(CURLU *u, const struct http_target *base, const char *tex
 		return -EINVAL;
 	}
 	/* libcurl also reads http:///user:password@host, where others do not see a password */
-	if (!base && http_is_url(text) && !http_url_split(text, &parts)) {
-		*ret_why = "not a URL of the form http://HOST/PATH";
+	if (!base && like && !http_url_split(text, &parts)) {
+		*ret_why = like->misspelt;
 		return -EINVAL;
 	}
 	if (!base && (!scheme || scheme->fault)) {

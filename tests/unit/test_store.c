@@ -127,6 +127,19 @@ static void test_schemes(void **state)
 	assert_string_equal(scheme_names(cut, sizeof(cut)), "http, h");
 }
 
+/* The message shows the form of the scheme that was meant. */
+static void test_misspelt(void **state)
+{
+	(void)state;
+	assert_string_equal(http_url_fault("s3:bucket/key"),
+			    "not a URL of the form s3://BUCKET/KEY");
+	assert_string_equal(http_url_fault("hf:org/repo/x"),
+			    "not a URL of the form hf://ORG/REPO[@REVISION]/PATH");
+	assert_string_equal(http_url_fault("https:/host/x"),
+			    "not a URL of the form http://HOST/PATH");
+	assert_string_equal(http_url_fault("ftp://h/x"), "only http and https are allowed");
+}
+
 /* Which URL is used in place of another, and which needs a login of the user. */
 static void test_places(void **state)
 {
@@ -157,7 +170,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_region),	 cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_revision), cmocka_unit_test(test_schemes),
-		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_misspelt), cmocka_unit_test(test_places),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
