@@ -5,14 +5,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-
-static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
-{
-	const struct check_chunks *k = ctx;
-	ssize_t got = carton_read(from_node(k->file), ret_buf, n, off, false);
-
-	return got < 0 ? (int)got : (size_t)got == n ? 0 : -EBADMSG;
-}
+#include "open/load.h"
 
 static int compare_hashes(const void *a, const void *b)
 {
@@ -53,7 +46,7 @@ ssize_t check_chunks_init(struct carton *c, struct check_chunks *ret)
 	if (carton_pin_wait(c, from_node(n)) < 0)
 		return 0;
 	ret->file = n;
-	r = chunks_parse(node_size(n), read_index, ret, &c->budget, &ret->chunks);
+	r = load_chunks(n, &c->budget, &ret->chunks);
 	if (r == -ENOMEM)
 		return r;
 	return r < 0 ? 1 : count_strangers(c, ret->chunks);
@@ -85,7 +78,8 @@ int check_chunks_compare(const struct check_chunks *k, const char *name,
 				 "has %" PRIu64 " bytes for \"%s\", which has %" PRIu64, f->size,
 				 name, h->size);
 	for (size_t i = 0; i < h->n && r == 0; i++) {
-		r = read_index((void *)k, want, sizeof(want), chunks_hash_at(k->chunks, f, i));
+		r = object_read_wait(node_object(k->file), want, sizeof(want),
+				     chunks_hash_at(k->chunks, f, i));
 		if (r == 0 && memcmp(want, h->hashes[i], sizeof(want)) != 0)
 			r = log_error(-EBADMSG, CHUNKS_PATH,
 				      "chunk %zu of \"%s\" has another hash than the file", i,

@@ -155,7 +155,7 @@ int load_ahead(struct container *c)
 
 static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
-	return object_read(ctx, ret_buf, n, off, false);
+	return object_read_wait(ctx, ret_buf, n, off);
 }
 
 int load_chunks(struct node *index, struct budget *budget, struct chunks **ret)
