@@ -21,6 +21,8 @@ from zipwriter import TOML, sample
 
 TEXT = (ROOT / 'README.md').read_text()
 CONTRIBUTING = (ROOT / '.github/CONTRIBUTING.md').read_text()
+# A block of code that begins with the path of a file.
+CODE = re.findall(r'^```c\n/\* (\S+) \*/\n(.*?)^```$', CONTRIBUTING, re.M | re.S)
 STACK = (ROOT / 'core/README.md').read_text()
 BLOCKS = re.findall(r'^```sh\n(.*?)^```$', TEXT, re.M | re.S)
 
@@ -57,6 +59,18 @@ def test_targets_in_the_text_exist():
     assert {'demo', 'check', 'asan', 'tsan', 'fuzz', 'uninstall'} <= named
     for target in named:
         make('-n', target)
+
+
+@pytest.mark.parametrize('path, block', CODE, ids=[path for path, _ in CODE])
+def test_code_that_is_shown_is_ours(path, block):
+    """As it is: what stands between two empty lines follows each other in the file too."""
+    text = (ROOT / path).read_text()
+    for part in block.strip('\n').split('\n\n'):
+        assert part in text, part
+
+
+def test_code_is_shown():
+    assert len(CODE) >= 3
 
 
 def test_make_demo():
