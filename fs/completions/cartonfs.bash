@@ -58,9 +58,9 @@ _cartonfs_mount_options()
 	local word=${COMP_LINE:0:COMP_POINT} before="" list=() name
 	word=${word##*[[:space:]]}
 	[[ $word = *,* ]] && before=${word%,*},
-	for name in verify=open verify=mount verify=background verify=off manifest_sha256= cache_dir= cache_size= memory= offline \
+	for name in verify=auto verify=open verify=mount verify=background verify=off manifest_sha256= cache_dir= cache_size= memory= offline \
 		connections= timeout= max_size= private_links cacert= header_file= noviews views= views=hidden uid= gid= \
-		umask= seals=off chunks=off mirror= allow_other auto_unmount fsname= max_read= error_file= mkdir passthrough nosandbox noexec noatime; do
+		umask= seals=off mirror= allow_other auto_unmount fsname= max_read= error_file= mkdir passthrough nosandbox noexec noatime; do
 		list+=("$before$name")
 	done
 	_cartonfs_reply "${list[@]}"

@@ -5,9 +5,9 @@
 function __cartonfs_options
     set -l before (string replace -rf '^(.*,).*' '$1' -- (commandline -ct))
     test -n "$before"; or set before ''
-    for name in verify=open verify=mount verify=background verify=off manifest_sha256= cache_dir= cache_size= memory= offline \
+    for name in verify=auto verify=open verify=mount verify=background verify=off manifest_sha256= cache_dir= cache_size= memory= offline \
             connections= timeout= max_size= private_links cacert= header_file= noviews views= views=hidden uid= gid= \
-            umask= seals=off chunks=off mirror= allow_other auto_unmount fsname= max_read= error_file= mkdir passthrough nosandbox noexec noatime
+            umask= seals=off mirror= allow_other auto_unmount fsname= max_read= error_file= mkdir passthrough nosandbox noexec noatime
         echo $before$name
     end
 end

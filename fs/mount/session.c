@@ -257,9 +257,9 @@ static void start_ahead(struct session *s)
 	const struct options *o = s->options;
 	int r;
 
-	if (o->carton.verify == CARTON_VERIFY_OFF || carton_is_remote(s->mount.carton))
+	if (o->verify == VERIFY_OFF || carton_is_remote(s->mount.carton))
 		return;
-	r = ahead_new(&s->mount, o->verify_in_background, &s->mount.ahead);
+	r = ahead_new(&s->mount, o->verify == VERIFY_BACKGROUND, &s->mount.ahead);
 	if (r < 0)
 		carton_log(CARTON_LOG_WARNING, NULL, "files are not verified ahead: %s",
 			   strerror(-r));
@@ -408,6 +408,8 @@ static int open_and_serve(struct session *s)
 		o->carton.cache_dir = NULL;
 	o->carton.damaged = pages_damaged;
 	o->carton.damaged_ctx = &s->mount;
+	if (o->nochunks)
+		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
 	s->opening = true;
 	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->carton, &s->mount.carton);
 	s->opening = false;
@@ -417,7 +419,7 @@ static int open_and_serve(struct session *s)
 		tell_not_mounted(s, "%s", r == -EBADMSG ? "not a valid carton" : strerror(-r));
 		status = status_of(o, r);
 	} else {
-		status = o->verify_at_mount ? verify_all(s) : EXIT_OK;
+		status = o->verify == VERIFY_MOUNT ? verify_all(s) : EXIT_OK;
 		if (status == EXIT_OK)
 			status = serve(s);
 	}
@@ -560,6 +562,7 @@ int session_run(struct options *o)
 	reporting = &s;
 	s.mount.status = &s.counts;
 	s.counts.source = o->label;
+	s.counts.verify = o->verify_word;
 	s.counts.started = time(NULL);
 	s.journal = notify_is_journal();
 	carton_log_set(on_log, &s);

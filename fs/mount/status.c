@@ -112,6 +112,7 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	put_text(f, "mountpoint", s->mountpoint);
 	put_text(f, "source", s->source);
 	put_text(f, "model_hash", hash);
+	put_text(f, "verify", s->verify);
 	put_text(f, "version", CARTON_VERSION);
 	put_number(f, "pid", (uint64_t)getpid());
 	put_number(f, "started", (uint64_t)s->started);

@@ -19,6 +19,7 @@ struct passthrough;
 struct status {
 	const char *source; /* without credentials */
 	const char *mountpoint;
+	const char *verify; /* the mount option */
 	time_t started;
 	struct passthrough *passthrough; /* NULL: not wanted */
 

@@ -26,9 +26,9 @@ const char options_help[] =
 	"\n"
 	"  -f  run in the foreground           -d  the same, and log each FUSE request\n"
 	"  -h, --help  show this help          -V, --version\n"
-	"  -o verify=mount       check all files first; =background: meanwhile; =off: no\n"
+	"  -o verify=mount       all files first; =open: each whole; =background, =off\n"
 	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
-	"  -o seals=off          check files again in each mount; chunks=off: as a whole\n"
+	"  -o seals=off          check files again in each mount, without seals\n"
 	"  -o cache_dir=DIR      keep unpacked and fetched files in DIR\n"
 	"  -o cache_size=20G     limit the cache; memory=2G: limit the use of memory\n"
 	"  -o offline            make no network requests, use only the cache\n"
@@ -47,7 +47,7 @@ const char options_help[] =
 struct raw {
 	struct options o;
 	char *verify, *views, *fsname;
-	bool noviews, nochunks;
+	bool noviews;
 	char *paths[2];
 	int n_paths;
 };
@@ -64,8 +64,8 @@ struct raw {
 
 /* The options that cartonctl does not have. */
 static const struct option_spec mount_table[] = {
-	SPEC(verify, TEXT, "open, mount, background or off", 0),
-	{ "chunks", OPTION_UNLESS, offsetof(struct raw, nochunks), "on or off", 0 },
+	SPEC(verify, TEXT, "auto, open, mount, background or off", 0),
+	{ "chunks", OPTION_UNLESS, offsetof(struct raw, o.nochunks), "on or off", 0 },
 	SPEC(noviews, FLAG, "no value", 0),
 	SPEC(views, TEXT, "a name, or hidden", 0),
 	OWN(uid, NUMBER, "a number", UINT_MAX - 1),
@@ -264,19 +264,24 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 
 static int check_verify(const char *verify, struct options *o)
 {
+	static const char *const words[] = {
+		[VERIFY_AUTO] = "auto",	  [VERIFY_OPEN] = "open",
+		[VERIFY_MOUNT] = "mount", [VERIFY_BACKGROUND] = "background",
+		[VERIFY_OFF] = "off",
+	};
+	size_t i = 0, n = sizeof(words) / sizeof(words[0]);
 	char shown[256];
 
-	if (!verify || strcmp(verify, "open") == 0)
-		return 0;
-	if (strcmp(verify, "mount") == 0)
-		o->verify_at_mount = o->carton.hash_all = true;
-	else if (strcmp(verify, "background") == 0)
-		o->verify_in_background = true;
-	else if (strcmp(verify, "off") == 0)
-		o->carton.verify = CARTON_VERIFY_OFF;
-	else
-		return usage_error("-o verify=%s: expected open, mount, background or off",
+	while (verify && i < n && strcmp(verify, words[i]) != 0)
+		i++;
+	if (i == n)
+		return usage_error("-o verify=%s: expected auto, open, mount, background or off",
 				   carton_source_label(verify, shown, sizeof(shown)));
+	o->verify = i == VERIFY_AUTO && o->nochunks ? VERIFY_OPEN : (enum verify)i;
+	o->verify_word = words[o->verify];
+	o->carton.verify = i == VERIFY_OFF ? CARTON_VERIFY_OFF : CARTON_VERIFY_OPEN;
+	o->carton.hash_all = i == VERIFY_MOUNT;
+	o->carton.chunks = !o->nochunks && (i == VERIFY_AUTO || i == VERIFY_BACKGROUND);
 	return 0;
 }
 
@@ -391,7 +396,6 @@ static int complete(struct raw *raw)
 										 "views");
 	if (r == 0 && !raw->noviews && !o->carton.views)
 		r = -ENOMEM;
-	o->carton.chunks = !raw->nochunks && (!raw->verify || o->verify_in_background);
 	return r == 0 ? add_mount_options(raw) : r;
 }
 

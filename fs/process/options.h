@@ -11,6 +11,15 @@
 #include "carton.h"
 #include "process/fuse.h"
 
+/* When the bytes of a file are verified; each but the last verifies all before a reader gets them. */
+enum verify {
+	VERIFY_AUTO, /* chunks when they are read, if the index has the file; else the file when it is opened */
+	VERIFY_OPEN,	   /* the file when it is opened */
+	VERIFY_MOUNT,	   /* all files before the mount appears */
+	VERIFY_BACKGROUND, /* as auto, and all other files meanwhile */
+	VERIFY_OFF,
+};
+
 struct options {
 	struct carton_options carton; /* its strings are freed with these options */
 	char *source;		      /* an absolute path if it exists, or a URL */
@@ -19,7 +28,9 @@ struct options {
 	char *error_file; /* where a failure is written; or NULL */
 	char *mountpoint; /* an absolute path if it exists */
 	int foreground, debug, help, version; /* flags */
-	bool verify_at_mount, verify_in_background;
+	enum verify verify;
+	const char *verify_word; /* the same as a word */
+	bool nochunks;		 /* chunks=off, an old name of verify=open */
 	bool nosandbox, passthrough;
 	bool mount_only;
 	int fake;	/* a flag; mount -f: check the arguments, and do not mount */

@@ -490,7 +490,7 @@ def test_priorities_for_the_journal(mount_fg, work):
         # what ends a unit before it has mounted: each in one line, without a hint that is for people at a terminal
         (work / 'junk').write_text('no zip')
         for args, says in (((work / 'junk', where), 'not mounted: not a valid carton'),
-                           (('-o', 'verify=x', path, where), '-o verify=x: expected open'), ((path, ''), 'MOUNTPOINT is')):
+                           (('-o', 'verify=x', path, where), '-o verify=x: expected auto, open'), ((path, ''), 'MOUNTPOINT is')):
             err.truncate(0)
             err.seek(0)
             p = subprocess.run([harness.CARTONFS, '-f', *args], stderr=err, stdin=subprocess.DEVNULL,

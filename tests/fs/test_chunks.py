@@ -23,7 +23,7 @@ import zipwriter
 from bigcarton import BIG
 from chunkindex import CHUNK, overwrite, pread, whole_is_hashed
 from faultydisk import Disk
-from harness import ROOT, ctl, eventually, run
+from harness import CARTONFS, ROOT, ctl, eventually, run
 from origin import MIB, PRIVATE, LinkedCarton, errno_of
 
 PAGE = ROOT / 'fs/ctl/cartonfs-chunks.5'
@@ -364,13 +364,113 @@ def test_whole_differs_under_many_readers(work, mount_fg):
             assert e.value.errno == errno.EIO
 
 
-@pytest.mark.parametrize('options', [['-o', 'chunks=off'], ['-o', 'verify=open'],
-                                     ['-o', 'verify=mount']], ids=lambda o: o[1])
-def test_without_chunks(work, mount, options):
+@pytest.mark.parametrize('options, says', [('chunks=off', 'open'), ('verify=auto,chunks=off', 'open'),
+                                           ('verify=open', 'open'), ('verify=mount', 'mount'),
+                                           ('verify=background,chunks=off', 'background'),
+                                           ('verify=mount,chunks=off', 'mount'), ('chunks=on,verify=open', 'open')])
+def test_without_chunks(work, mount, options, says):
     path = indexed().write(work / 'm.carton')
-    with mount(path, *options, *UNSEALED) as m:
+    with mount(path, '-o', options, *UNSEALED) as m:
         with open(m / 'model/large', 'rb'):
             assert m.state('model/large') == 'verified'
+        assert json.loads(m.read('.cartonfs/status.json'))['verify'] == says
+        assert ('chunks=off is an old name of verify=open' in m.stderr) == ('chunks=off' in options)
+
+
+# ---- when is what verified: an attacker's bytes in each mode of verify= ----
+
+EVIL = b'evil bytes' * 9
+AT = 3 * CHUNK + 77
+
+
+def attacked(work, when):
+    """
+    A carton with a file that the index lists and one that it does not, both with other bytes at AT if `when` is
+    'before'; what does that; and what is in the files.
+    """
+    whole = content(len(LARGE), 3)
+    c = indexed().add('model/whole', whole)
+    path = c.write(work / 'm.carton')
+
+    def attack():
+        for name in 'model/large', 'model/whole':
+            overwrite(path, c.placed[name].data + AT, EVIL)
+
+    if when == 'before':
+        attack()
+    return path, attack, {'model/large': LARGE, 'model/whole': whole}
+
+
+def read_by_parts(path):
+    """What a reader gets past the page cache: {offset: 4096 bytes, or the errno}; an errno if it does not open."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    except OSError as e:
+        return e.errno
+    try:
+        got = {}
+        for off in range(0, len(LARGE), 4096):
+            try:
+                got[off] = os.pread(fd, 4096, off)
+            except OSError as e:
+                got[off] = e.errno
+        return got
+    finally:
+        os.close(fd)
+
+
+def check_parts(got, want):
+    """Right bytes or EIO, and EIO where the attacker has written."""
+    if isinstance(got, int):
+        assert got == errno.EIO
+        return
+    assert all(part in (errno.EIO, want[off:off + 4096]) for off, part in got.items())
+    assert got[AT // 4096 * 4096] == errno.EIO
+
+
+@pytest.mark.parametrize('verify', ['', 'verify=auto', 'verify=open', 'chunks=off', 'verify=background',
+                                    'verify=background,chunks=off'])
+def test_attack_before_the_first_open(work, mount, verify):
+    path, _, want = attacked(work, 'before')
+    with mount(path, *(['-o', verify] if verify else []), *UNSEALED) as m:
+        by_chunks = verify in ('', 'verify=auto')
+        got = {name: read_by_parts(m / name) for name in want}
+        for name in want:
+            check_parts(got[name], want[name])
+        # not in the index, or not used: it does not even open
+        assert got['model/whole'] == errno.EIO
+        if by_chunks:
+            assert got['model/large'] != errno.EIO
+        elif verify != 'verify=background':     # there it opens, unless all of it was hashed before
+            assert got['model/large'] == errno.EIO
+
+
+@pytest.mark.parametrize('verify', ['auto', 'open', 'mount', 'background'])
+def test_attack_after_the_first_open(work, mount, verify):
+    """What was verified is compared again with what was verified."""
+    path, attack, want = attacked(work, 'after')
+    with mount(path, '-o', f'verify={verify}', *UNSEALED) as m:
+        for name in want:
+            assert b''.join(read_by_parts(m / name).values()) == want[name]
+        attack()
+        for name in want:
+            check_parts(read_by_parts(m / name), want[name])
+
+
+def test_attack_and_verify_mount(work, mount, point):
+    path, _, _ = attacked(work, 'before')
+    p = run(CARTONFS, '-o', 'verify=mount', path, point())
+    assert p.returncode == 32 and 'model/large: sha256 mismatch' in p.stderr and 'model/whole: sha256' in p.stderr
+
+
+def test_attack_and_verify_off(work, mount):
+    """Only here are they read, and that is said: else the tests above would show nothing."""
+    path, _, want = attacked(work, 'before')
+    with mount(path, '-o', 'verify=off', *UNSEALED) as m:
+        assert 'nothing that is read is checked' in m.stderr
+        for name in want:
+            got = read_by_parts(m / name)
+            assert EVIL in got[AT // 4096 * 4096]
 
 
 SHA = hashlib.sha256(LARGE).digest()

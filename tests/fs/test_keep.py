@@ -522,7 +522,7 @@ def test_a_service_without_its_directory_keeps_nothing(work, place, who):
 
 
 @pytest.mark.parametrize('mistake, status, says', [
-    ('options', 1, 'did you mean allow_other'), ('value', 1, 'expected open, mount'), ('mountpoint', 32, 'mkdir -p')])
+    ('options', 1, 'did you mean allow_other'), ('value', 1, 'expected auto, open, mount'), ('mountpoint', 32, 'mkdir -p')])
 def test_mount_step_that_fails_ends_the_service(work, place, who, mistake, status, says):
     """systemd looks at the status of the main process only: that ends with the status of the step, and says nothing
     again. Once the mistake is mended it serves."""

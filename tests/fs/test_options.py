@@ -213,9 +213,10 @@ def test_verify_mount(mount, point, work, method):
     assert mountinfo(where) is None
 
 
-def test_verify_open_is_the_default(mount, work):
+def test_verify_auto_is_the_default(mount, work):
+    """As verify=open where there is no index of chunks."""
     source = damaged().write(work / 'm.carton')
-    for options in ((), ('-o', 'verify=open')):
+    for options in ((), ('-o', 'verify=auto'), ('-o', 'verify=open')):
         with mount(source, *options) as m:
             assert m.error('model/weights.bin') == 'EIO' and m.error('model/main.py') == ''
 

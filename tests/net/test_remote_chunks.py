@@ -240,7 +240,7 @@ def test_server_that_is_gone(nginx, remote, mount, cache):
 
 
 def test_without_chunks(nginx, remote, mount, cache):
-    with mount(remote[0], *cache.options, '-o', 'chunks=off') as m:
+    with mount(remote[0], *cache.options, '-o', 'verify=open') as m:
         assert pread(m / NAME, 10, 0) == LARGE[:10]
         assert m.state(NAME) == 'verified'
         assert sent(nginx) > len(LARGE)
