@@ -2,43 +2,169 @@
 #include "common/option_table.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "carton.h"
 #include "common/numbers.h"
 
-#define SPEC(name, kind, expected, max)                                                    \
-	{                                                                                  \
-#name, OPTION_##kind, offsetof(struct carton_options, name), expected, max \
-	}
+#define FIELD(name) offsetof(struct option_values, name)
+#define MOUNT "cartonfs"
+#define BOTH "cartonfs cartonctl"
+#define PACK "pack repack link embed"
 
-const struct option_spec carton_option_table[] = {
-	SPEC(manifest_sha256, TEXT, "64 hexadecimal digits", 0),
-	SPEC(cache_dir, TEXT, "a directory", 0),
-	SPEC(cache_size, SIZE, "a size such as 500M or 20G", 0),
-	{ "seals", OPTION_UNLESS, offsetof(struct carton_options, noseals), "on or off", 0 },
-	SPEC(memory, SIZE, "a size such as 64M or 2G", 0),
-	SPEC(offline, FLAG, "no value", 0),
-	SPEC(connections, COUNT, "a number from 1 to 32", 32),
-	{ "timeout", OPTION_COUNT, offsetof(struct carton_options, timeout_s),
-	  "seconds from 1 to 86400", 86400 },
-	SPEC(max_size, SIZE, "a size such as 500M or 2T", 0),
-	SPEC(private_links, FLAG, "no value", 0),
-	SPEC(cacert, TEXT, "a file", 0),
-	SPEC(header_file, TEXT, "a file", 0),
-	{ "mirror", OPTION_LIST, offsetof(struct carton_options, mirrors),
-	  "a URL or an absolute path, with {sha256}", 0 },
+/* In the order of --help. */
+const struct option_spec option_table[] = {
+	/* the command line */
+	{ "-f", 'f', MOUNT, OPTION_FLAG, FIELD(foreground), .help = "run in foreground" },
+	{ "-d", 'd', MOUNT, OPTION_FLAG, FIELD(debug), .help = "log FUSE requests" },
+	{ "--help", 'h', BOTH, OPTION_FLAG, FIELD(help), .help = "show this help" },
+	{ "--version", 'V', BOTH, OPTION_FLAG, FIELD(version), .help = "show the version" },
+	{ "--complete", 0, BOTH, OPTION_FLAG, FIELD(complete), .help = NULL },
+
+	/* what is verified */
+	{ "verify", 0, MOUNT, OPTION_CHOICE, FIELD(verify), "auto|open|mount|background|off",
+	  .help = "when files are verified" },
+	{ "manifest_sha256", 0, BOTH, OPTION_TEXT, FIELD(carton.manifest_sha256), "H",
+	  "64 hexadecimal digits", .help = "only this model" },
+	{ "seals", 0, BOTH, OPTION_UNLESS, FIELD(carton.noseals), "on|off",
+	  .help = "off: hash every time" },
+
+	/* what is kept */
+	{ "cache_dir", 0, BOTH, OPTION_TEXT, FIELD(carton.cache_dir), "DIR", "a directory",
+	  .help = "where the cache is" },
+	{ "cache_size", 0, BOTH, OPTION_SIZE, FIELD(carton.cache_size), "SIZE",
+	  "a size such as 500M or 20G", .help = "the most it may take" },
+	{ "memory", 0, BOTH, OPTION_SIZE, FIELD(carton.memory), "SIZE", "a size such as 64M or 2G",
+	  .help = "limit of memory" },
+
+	/* the network */
+	{ "offline", 0, BOTH, OPTION_FLAG, FIELD(carton.offline), .help = "no network requests" },
+	{ "connections", 0, BOTH, OPTION_COUNT, FIELD(carton.connections), "N",
+	  "a number from 1 to 32", 32, .help = "parallel requests" },
+	{ "timeout", 0, BOTH, OPTION_COUNT, FIELD(carton.timeout_s), "SECONDS",
+	  "seconds from 1 to 86400", 86400, .help = "without data (60)" },
+	{ "max_size", 0, BOTH, OPTION_SIZE, FIELD(carton.max_size), "SIZE",
+	  "a size such as 500M or 2T", .help = "of a fetched file" },
+	{ "private_links", 0, BOTH, OPTION_FLAG, FIELD(carton.private_links),
+	  .help = "LINKS to private IPs" },
+	{ "cacert", 0, BOTH, OPTION_TEXT, FIELD(carton.cacert), "FILE", "a file",
+	  .help = "CAs to trust" },
+	{ "header_file", 0, BOTH, OPTION_TEXT, FIELD(carton.header_file), "FILE", "a file",
+	  .help = "headers to send" },
+	{ "mirror", 0, BOTH, OPTION_LIST, FIELD(carton.mirrors), "URL",
+	  "a URL or an absolute path, with {sha256}", .help = "a place to ask first" },
+
+	/* what is shown, and to whom */
+	{ "noviews", 0, MOUNT, OPTION_FLAG, FIELD(noviews), .help = "no directory views/" },
+	{ "views", 0, MOUNT, OPTION_TEXT, FIELD(views), "NAME|hidden", "a name, or hidden",
+	  .help = "rename or hide it" },
+	{ "allow_other", 0, MOUNT, OPTION_PASSED, 0, .help = "others may read, too" },
+	{ "auto_unmount", 0, MOUNT, OPTION_PASSED, 0, .help = "unmount when killed" },
+	{ "uid", 0, MOUNT, OPTION_NUMBER, FIELD(uid), "N", "a number", UINT_MAX - 1,
+	  .help = "owner of the files" },
+	{ "gid", 0, MOUNT, OPTION_NUMBER, FIELD(gid), "N", "a number", UINT_MAX - 1,
+	  .help = "group of the files" },
+	{ "umask", 0, MOUNT, OPTION_OCTAL, FIELD(umask), "OCTAL", "an octal number such as 022",
+	  0777, .help = "bits to remove" },
+	{ "mkdir", 0, MOUNT, OPTION_MODE, FIELD(mkdir_mode), "MODE", "an octal number such as 0755",
+	  0777, .help = "create MOUNTPOINT" },
+	{ "passthrough", 0, MOUNT, OPTION_FLAG, FIELD(passthrough), .help = "kernel reads itself" },
+	{ "fsname", 0, MOUNT, OPTION_TEXT, FIELD(fsname), "NAME", .help = "the source to show",
+	  .rare = true },
+	{ "max_read", 0, MOUNT, OPTION_NUMBER, FIELD(max_read), "BYTES", "a number of bytes",
+	  UINT_MAX, .help = "of one request", .rare = true },
+	{ "noexec", 0, MOUNT, OPTION_PASSED, 0, .help = "start no programs", .rare = true },
+	{ "noatime", 0, MOUNT, OPTION_PASSED, 0, .help = "no access times", .rare = true },
+	{ "error_file", 0, MOUNT, OPTION_TEXT, FIELD(error_file), "FILE", "a file",
+	  .help = "gets why it failed", .rare = true },
+	{ "mount_only", 0, MOUNT, OPTION_FLAG, FIELD(mount_only), .help = "pass the mount on",
+	  .rare = true },
+	{ "nosandbox", 0, BOTH, OPTION_FLAG, FIELD(nosandbox), .help = "keep privileges",
+	  .rare = true },
+
+	/* commands of cartonctl */
+	{ "json", 'j', "info ls diff verify status cache", OPTION_FLAG, FIELD(json),
+	  .help = "print JSON" },
+	{ "long", 'l', "ls", OPTION_FLAG, FIELD(is_long),
+	  .help = "sizes in bytes, and the whole sha256" },
+	{ "-0", '0', "ls", OPTION_FLAG, FIELD(nul),
+	  .help = "only paths, each with a NUL behind it" },
+	{ "tensors", 0, "info diff", OPTION_FLAG, FIELD(tensors),
+	  .help = "also read tensors that are large or have to be fetched" },
+	{ "watch", 'w', "status", OPTION_FLAG, FIELD(watch), .help = "show it again each second" },
+	{ "compress", 0, PACK, OPTION_TEXT, FIELD(compress), "auto|store|zstd[:LEVEL]",
+	  "auto, store, zstd or zstd:LEVEL from 1 to 19",
+	  .help = "auto: zstd where it saves 5 percent" },
+	{ "align", 0, PACK, OPTION_POWER, FIELD(align), "BYTES", "a power of two from 1 to 32768",
+	  32768, .help = "Stored files begin at a multiple of it (4096)" },
+	{ "jobs", 0, PACK, OPTION_COUNT, FIELD(jobs), "N", "a number from 1 to 1024", 1024,
+	  .help = "threads (one for each processor)" },
+	{ "chunk_index", 0, "pack repack link", OPTION_FLAG, FIELD(chunk_index),
+	  .help = "hash the parts of large files too; changes the model hash" },
+	{ "url", 0, "link", OPTION_LIST, FIELD(urls), "URL",
+	  "a URL with {sha256} in place of the hash, at most 256 times", 256,
+	  .help = "has {sha256} in place of the hash of a file" },
+	{ "objects", 0, "link", OPTION_TEXT, FIELD(objects), "DIR", "a directory",
+	  .help = "write the files there, under their hashes" },
+
+	/* other names */
+	{ "debug", 0, MOUNT, OPTION_FLAG, FIELD(debug), .help = NULL },
+	{ "chunks", 0, MOUNT, OPTION_UNLESS, FIELD(nochunks), "on|off", .help = NULL },
+	{ "X-mount.mkdir", 0, MOUNT, OPTION_MODE, FIELD(mkdir_mode), "MODE",
+	  "an octal number such as 0755", 0777, .help = NULL },
+	{ "x-mount.mkdir", 0, MOUNT, OPTION_MODE, FIELD(mkdir_mode), "MODE",
+	  "an octal number such as 0755", 0777, .help = NULL },
 	{ .name = NULL },
 };
 
-const struct option_spec *option_find(const struct option_spec *table, const char *name, size_t n)
+_Static_assert(sizeof(option_table) / sizeof(*option_table) <= OPTION_MAX, "the table is full");
+
+/* ---- finding ---- */
+
+/* Which of the `words`, between which there is `end`, is `word`? -1: none. */
+static int find_word(const char *words, char end, const char *word)
 {
-	for (; table->name; table++)
-		if (strncmp(table->name, name, n) == 0 && table->name[n] == '\0')
-			return table;
+	const char set[] = { end, '\0' };
+	size_t n;
+
+	for (int i = 0;; i++, words += n + 1) {
+		n = strcspn(words, set);
+		if (strlen(word) == n && strncmp(words, word, n) == 0)
+			return i;
+		if (!words[n])
+			return -1;
+	}
+}
+
+bool option_is_for(const struct option_spec *spec, const char *taker)
+{
+	return find_word(spec->takers, ' ', taker) >= 0;
+}
+
+const struct option_spec *option_find(const char *name, size_t n)
+{
+	for (const struct option_spec *s = option_table; s->name; s++)
+		if (strncmp(s->name, name, n) == 0 && s->name[n] == '\0' && *name != '-' &&
+		    option_is_for(s, MOUNT))
+			return s;
 	return NULL;
 }
+
+const struct option_spec *option_find_word(const char *word)
+{
+	const char letter[] = { '-', word[0] ? word[1] : '\0', '\0' };
+
+	for (const struct option_spec *s = option_table; s->name; s++)
+		if (s->name[0] == '-' && option_is_for(s, MOUNT) &&
+		    (strcmp(word, s->name) == 0 ||
+		     (s->letter && s->letter == letter[1] && strcmp(word, letter) == 0)))
+			return s;
+	return NULL;
+}
+
+/* ---- setting ---- */
 
 static int set_text(char **field, const char *value)
 {
@@ -51,13 +177,15 @@ static int set_text(char **field, const char *value)
 	return 0;
 }
 
-static int add_to_list(char ***field, const char *value)
+static int add_to_list(char ***field, const char *value, size_t max)
 {
 	size_t n = 0;
 	char **list;
 
 	while (*field && (*field)[n])
 		n++;
+	if (max && n == max)
+		return -EINVAL;
 	list = reallocarray(*field, n + 2, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
@@ -69,19 +197,43 @@ static int add_to_list(char ***field, const char *value)
 
 static int set_number(const struct option_spec *spec, unsigned *field, const char *value)
 {
-	int base = spec->kind == OPTION_OCTAL ? 8 : 10;
+	bool octal = spec->kind == OPTION_OCTAL || spec->kind == OPTION_MODE;
+	bool positive = spec->kind == OPTION_COUNT || spec->kind == OPTION_POWER;
 	unsigned long n;
 
-	if (!parse_number(value, base, spec->max, &n) || (n == 0 && spec->kind == OPTION_COUNT))
+	if (!parse_number(value, octal ? 8 : 10, spec->max, &n) || (n == 0 && positive) ||
+	    (spec->kind == OPTION_POWER && n & (n - 1)))
 		return -EINVAL;
 	*field = (unsigned)n;
 	return 0;
 }
 
-int option_set(const struct option_spec *spec, void *target, const char *value)
+static int set_word(const struct option_spec *spec, void *field, const char *value)
 {
-	void *field = (char *)target + spec->offset;
+	int i = find_word(spec->value, '|', value);
+
+	if (i < 0)
+		return -EINVAL;
+	if (spec->kind == OPTION_UNLESS)
+		*(bool *)field = i > 0;
+	else
+		*(unsigned *)field = (unsigned)i;
+	return 0;
+}
+
+static int set_size(uint64_t *field, const char *value)
+{
 	uint64_t size;
+
+	if (!parse_size(value, &size) || size == 0)
+		return -EINVAL;
+	*field = size;
+	return 0;
+}
+
+int option_set(const struct option_spec *spec, struct option_values *values, const char *value)
+{
+	void *field = (char *)values + spec->offset;
 
 	if (spec->kind == OPTION_FLAG) {
 		if (value)
@@ -89,38 +241,69 @@ int option_set(const struct option_spec *spec, void *target, const char *value)
 		*(bool *)field = true;
 		return 0;
 	}
+	if (!value && spec->kind == OPTION_MODE)
+		value = "0755";
 	if (!value)
 		return -EINVAL;
 	switch (spec->kind) {
 	case OPTION_UNLESS:
-		*(bool *)field = strcmp(value, "off") == 0;
-		return *(bool *)field || strcmp(value, "on") == 0 ? 0 : -EINVAL;
+	case OPTION_CHOICE:
+		return set_word(spec, field, value);
 	case OPTION_TEXT:
 		return *value || !spec->expected ? set_text(field, value) : -EINVAL;
 	case OPTION_LIST:
-		return *value ? add_to_list(field, value) : -EINVAL;
+		return *value ? add_to_list(field, value, spec->max) : -EINVAL;
 	case OPTION_SIZE:
-		if (!parse_size(value, &size) || size == 0)
-			return -EINVAL;
-		*(uint64_t *)field = size;
-		return 0;
+		return set_size(field, value);
 	default:
 		return set_number(spec, field, value);
 	}
 }
 
-void option_finish(const struct option_spec *table, void *target)
+void option_finish(struct option_values *values)
 {
-	for (; table->name; table++) {
-		void *field = (char *)target + table->offset;
+	for (const struct option_spec *s = option_table; s->name; s++) {
+		void *field = (char *)values + s->offset;
 
-		if (table->kind == OPTION_TEXT)
+		if (s->kind == OPTION_TEXT)
 			free(*(char **)field);
-		for (char **p = table->kind == OPTION_LIST ? *(char ***)field : NULL; p && *p; p++)
+		for (char **p = s->kind == OPTION_LIST ? *(char ***)field : NULL; p && *p; p++)
 			free(*p);
-		if (table->kind == OPTION_LIST)
+		if (s->kind == OPTION_LIST)
 			free(*(char ***)field);
 	}
+}
+
+/* ---- texts ---- */
+
+const char *option_expected(const struct option_spec *spec, char ret[OPTION_EXPECTED])
+{
+	size_t used = 0, n;
+
+	if (spec->kind == OPTION_FLAG)
+		return "no value";
+	if (spec->expected)
+		return spec->expected;
+	for (const char *word = spec->value;; word += n + 1) {
+		n = strcspn(word, "|");
+		used += (size_t)snprintf(ret + used, OPTION_EXPECTED - used, "%s%.*s",
+					 word == spec->value ? "" :
+					 word[n]	     ? ", " :
+							       " or ",
+					 (int)n, word);
+		if (!word[n])
+			return ret;
+	}
+}
+
+const char *option_word(const char *name, unsigned choice, char ret[OPTION_WORD])
+{
+	const char *word = option_find(name, strlen(name))->value;
+
+	for (; choice > 0; choice--)
+		word += strcspn(word, "|") + 1;
+	snprintf(ret, OPTION_WORD, "%.*s", (int)strcspn(word, "|"), word);
+	return ret;
 }
 
 /*

@@ -1,29 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Completion for fish. Commands and options are those of cartonctl --help.
+# Completion for fish. cartonctl lists its own commands and options: see --complete in cartonctl(1).
 
 # The words of the line that are no options, without cartonctl itself.
 function __cartonctl_words
     string match -v -- '-*' (commandline -opc)[2..-1]
 end
 
+# The commands, or the arguments of one.
 function __cartonctl_commands
-    cartonctl --help 2>/dev/null | string replace -rf '^  ([a-z]+) .*?  +(.*)' '$1\t$2' | string match -v 'cache*'
-    printf 'cache\tlist, shrink or check the cache\n'
+    cartonctl $argv --complete 2>/dev/null | string match -v -- '-*'
 end
 
-function __cartonctl_cache
-    cartonctl --help 2>/dev/null | string replace -rf '^  cache (.*?)   .*' '$1' | string split '|' |
-        string replace -rf '^ *([a-z]+).*' '$1'
-end
-
+# Those of the command, if there is one; a value that the user chooses is left out.
 function __cartonctl_options
-    set -l pack
-    contains -- (__cartonctl_words)[1] pack repack link embed; and set pack (cartonctl pack --help 2>/dev/null)
-    begin
-        cartonctl --help 2>/dev/null
-        printf '%s\n' $pack
-    end | string match -ra -- '--[a-z0-9-]+=?' | sort -u
+    cartonctl (__cartonctl_words)[1] --complete 2>/dev/null | string match -- '-*' |
+        string replace -r '=[A-Z]+\t' '=\t' | string replace -r '\[.*?\t' '\t'
 end
 
 # Paths in a local carton, up to the next slash.
@@ -53,7 +45,7 @@ end
 complete -c cartonctl -f
 complete -c cartonctl -n 'test (count (__cartonctl_words)) -eq 0' -a '(__cartonctl_commands)'
 complete -c cartonctl -n 'string match -q -- "-*" (commandline -ct)' -a '(__cartonctl_options)'
-complete -c cartonctl -n '__cartonctl_at 1 cache' -a '(__cartonctl_cache)'
+complete -c cartonctl -n '__cartonctl_at 1 cache' -a '(__cartonctl_commands cache)'
 complete -c cartonctl -n '__cartonctl_at 1 status stop refresh' -a '(__cartonctl_mountpoints)'
 complete -c cartonctl -n 'set -l w (__cartonctl_words); test (count $w) -eq 1; and not contains -- $w[1] cache status stop refresh' -F
 complete -c cartonctl -n '__cartonctl_at 2 diff extract' -F

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Completion for bash 4.4 and later: cartonfs, mount.cartonfs, cartonctl. Commands and options of cartonctl
-# are those of its --help.
+# Completion for bash 4.4 and later: cartonfs, mount.cartonfs, cartonctl. The programs list their own commands and
+# options: see --complete in cartonfs(1) and cartonctl(1).
 
 # _cartonfs_reply CANDIDATE...: those that the word begins with. bash splits words at = and :, but replaces
 # only the last part.
@@ -13,6 +13,19 @@ _cartonfs_reply()
 		[[ $candidate = "$word"* ]] && COMPREPLY+=("${candidate:$((${#word} - ${#part}))}")
 	done
 	[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} = *[=/] ]] && compopt -o nospace 2>/dev/null
+}
+
+# _cartonfs_list PATTERN BEFORE PROGRAM [COMMAND]: what PROGRAM lists and matches, with BEFORE before it. A value that
+# the user chooses is left out.
+_cartonfs_list()
+{
+	local pattern=$1 before=$2 list=() name
+	shift 2
+	while IFS= read -r name; do
+		# shellcheck disable=SC2053 # it is a pattern
+		[[ $name = $pattern ]] && list+=("$before$name")
+	done < <("$@" --complete 2>/dev/null | sed -e 's/\t.*//' -e 's/\[.*//' -e 's/=[A-Z].*/=/')
+	_cartonfs_reply "${list[@]}"
 }
 
 # Files called *.carton and directories; all files if there are none of these.
@@ -53,22 +66,9 @@ _cartonfs_mountpoints()
 	done </proc/self/mounts
 }
 
-_cartonfs_mount_options()
-{
-	local word=${COMP_LINE:0:COMP_POINT} before="" list=() name
-	word=${word##*[[:space:]]}
-	[[ $word = *,* ]] && before=${word%,*},
-	for name in verify=auto verify=open verify=mount verify=background verify=off manifest_sha256= cache_dir= cache_size= memory= offline \
-		connections= timeout= max_size= private_links cacert= header_file= noviews views= views=hidden uid= gid= \
-		umask= seals=off mirror= allow_other auto_unmount fsname= max_read= error_file= mkdir passthrough nosandbox noexec noatime; do
-		list+=("$before$name")
-	done
-	_cartonfs_reply "${list[@]}"
-}
-
 _cartonfs()
 {
-	local cur=${COMP_WORDS[COMP_CWORD]} i n=0
+	local cur=${COMP_WORDS[COMP_CWORD]} i n=0 word before=""
 	COMPREPLY=()
 	[[ $cur = '=' ]] && cur=
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -79,9 +79,13 @@ _cartonfs()
 		esac
 	done
 	if ((i > COMP_CWORD)); then
-		_cartonfs_mount_options
+		word=${COMP_LINE:0:COMP_POINT}
+		word=${word##*[[:space:]]}
+		[[ $word = *,* ]] && before=${word%,*},
+		_cartonfs_list '[^-]*' "$before" cartonfs
 	elif [[ $cur = -* ]]; then
-		_cartonfs_reply -f -d -o -h --help -V --version
+		_cartonfs_reply -o
+		_cartonfs_list '-*' '' cartonfs
 	elif ((n == 0)); then
 		_cartonfs_sources
 	elif ((n == 1)); then
@@ -92,7 +96,7 @@ _cartonfs()
 
 _cartonctl()
 {
-	local cur=${COMP_WORDS[COMP_CWORD]} help i words=()
+	local cur=${COMP_WORDS[COMP_CWORD]} i words=()
 	COMPREPLY=()
 	[[ $cur = '=' ]] && cur=
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -101,25 +105,17 @@ _cartonctl()
 		*) [[ ${COMP_WORDS[i - 1]} = '=' ]] || words+=("${COMP_WORDS[i]}") ;;
 		esac
 	done
-	help=$(cartonctl --help 2>/dev/null)
-	[[ ${words[0]} = @(pack|repack|link|embed) ]] && help+=$(cartonctl pack --help 2>/dev/null)
 	if [[ ${COMP_LINE:0:COMP_POINT} =~ [[:space:]]-[^[:space:]]*$ ]]; then
-		if [[ ${BASH_REMATCH[0]} = *=* ]]; then
+		_cartonfs_list '-*' '' cartonctl "${words[@]:0:1}"
+		if [[ ${#COMPREPLY[@]} -eq 0 && ${BASH_REMATCH[0]} = *=* ]]; then
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-			return
 		fi
-		mapfile -t words < <(grep -o -E -e '--[a-z0-9-]+=?' <<<"$help" | sort -u)
-		_cartonfs_reply "${words[@]}"
 		return
 	fi
 	case "${#words[@]} ${words[0]}" in
-	'0 ')
-		mapfile -t words < <(sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' <<<"$help" | sort -u)
-		_cartonfs_reply "${words[@]}" ;;
-	'1 cache')
-		mapfile -t words < <(sed -n 's/^  cache \(.*[^ ]\)   .*/\1/p' <<<"$help" | tr '|' '\n' | awk '{ print $1 }')
-		_cartonfs_reply "${words[@]}" ;;
+	'0 ') _cartonfs_list '[^-]*' '' cartonctl ;;
+	'1 cache') _cartonfs_list '[^-]*' '' cartonctl cache ;;
 	*' cache') ;;
 	'1 status' | '1 stop' | '1 refresh') _cartonfs_mountpoints ;;
 	'1 '* | '2 diff') _cartonfs_sources ;;

@@ -122,13 +122,14 @@ static int cache_command(char **words, int n, const struct carton_cache_options 
 
 int ctl_cache(char **words, int n, const struct args *a)
 {
-	const struct carton_cache_options options = { a->carton.cache_dir, a->carton.cache_size,
-						      a->carton.confine };
+	const struct carton_cache_options options = { a->values.carton.cache_dir,
+						      a->values.carton.cache_size,
+						      a->values.carton.confine };
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
 	int r;
 
 	carton_log_set(ctl_on_log, &log);
-	r = n > 0 ? cache_command(words, n, &options, a->flags & CTL_JSON) : -EINVAL;
+	r = n > 0 ? cache_command(words, n, &options, a->values.json) : -EINVAL;
 	if (r == -EINVAL) {
 		fputs("usage: cartonctl cache list | gc [SIZE] | verify | path SHA256 | export\n",
 		      stderr);

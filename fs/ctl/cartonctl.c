@@ -3,17 +3,16 @@
  * cartonctl: reads a carton without mounting it, makes cartons, and maintains the cache.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/ctl.h"
+#include "ctl/options.h"
 #include "ctl/tensors.h"
 #include "common/numbers.h"
-#include "common/option_table.h"
 #include "common/privacy.h"
 #include "common/progress.h"
 #include "process/sandbox.h"
@@ -22,33 +21,6 @@
 #include "process/user.h"
 
 #define BLOCK ((size_t)1 << 20)
-
-/* Fits 24 lines of 80 columns. */
-static const char help[] =
-	"usage: cartonctl COMMAND [OPTION...] [ARGUMENT...]\n"
-	"SOURCE is a carton: a file, an unpacked directory or an http(s) URL.\n"
-	"  info SOURCE             describe the model; --tensors: also what is large\n"
-	"  ls SOURCE [PATH...]     list the files; -l, --long: exact; -0: only paths\n"
-	"  tree SOURCE [PATH]      draw the directories with their sizes\n"
-	"  diff SOURCE SOURCE      compare two cartons: files by hash, and tensors\n"
-	"  cat SOURCE PATH...      write files to standard output\n"
-	"  hash SOURCE             print the model hash (sha256 of MANIFEST)\n"
-	"  verify SOURCE           check everything and list every problem\n"
-	"  fetch SOURCE [PATH...]  download all or some files into the cache\n"
-	"  extract SOURCE DIR [PATH...]  copy all or some files to a directory\n"
-	"  pack DIRECTORY OUT      make a carton; see pack --help: repack, link, embed\n"
-	"  status [MOUNTPOINT]     show what mounts do; -w, --watch: again and again\n"
-	"  stop MOUNTPOINT         unmount, and say who keeps it busy\n"
-	"  refresh MOUNTPOINT URL  fetch from here now: a URL with a new signature\n"
-	"  cache list | gc [SIZE] | verify | path SHA256 | export   look after the cache\n"
-	"\n"
-	"  -j, --json              JSON: info, ls, diff, verify, status, cache list\n"
-	"  --cache-dir=DIR  --cache-size=SIZE  --manifest-sha256=H  --offline  --memory=N\n"
-	"  --connections=N  --timeout=SECONDS  --max-size=SIZE  --private-links\n"
-	"  --cacert=FILE  --header-file=FILE  --mirror=URL  --seals=off  --nosandbox\n"
-	"                          as in cartonfs(1)\n"
-	"  -h, --help  -V, --version\n"
-	"Exit status: 0 success, 1 usage error, failure or problems found\n";
 
 /* ---- commands ---- */
 
@@ -155,32 +127,40 @@ static int run_verify(struct carton *c, const struct args *a)
 	return n == 0 ? EXIT_GOOD : EXIT_BAD;
 }
 
-static const struct command {
-	const char *name;
-	ctl_carton_fn *run; /* gets an open carton, and min_paths to max_paths (-1: any) paths */
-	ctl_words_fn *run_words; /* or the words after the command */
-	int min_paths, max_paths;
-	unsigned flags; /* that it has, enum ctl_flag */
-} commands[] = {
-	{ "info", ctl_info, NULL, 0, 0, CTL_JSON | CTL_TENSORS },
-	{ "ls", ctl_ls, NULL, 0, -1, CTL_JSON | CTL_LONG | CTL_NUL },
-	{ "tree", ctl_tree, NULL, 0, 1, 0 },
-	{ "cat", run_cat, NULL, 1, -1, 0 },
-	{ "hash", run_hash, NULL, 0, 0, 0 },
-	{ "verify", run_verify, NULL, 0, 0, CTL_JSON },
-	{ "fetch", run_fetch, NULL, 0, -1, 0 },
-	{ "extract", ctl_extract, NULL, 1, -1, 0 },
-	{ "diff", NULL, ctl_diff, 0, 0, CTL_JSON | CTL_TENSORS },
-	{ "status", NULL, ctl_status, 0, 0, CTL_JSON | CTL_WATCH },
-	{ "stop", NULL, ctl_stop, 0, 0, 0 },
-	{ "cache", NULL, ctl_cache, 0, 0, CTL_JSON },
-	{ "refresh", NULL, ctl_refresh, 0, 0, 0 },
-	{ "pack", NULL, ctl_pack, 0, 0, CTL_PACK_OPTIONS },
-	{ "repack", NULL, ctl_repack, 0, 0, CTL_PACK_OPTIONS },
-	{ "link", NULL, ctl_link, 0, 0, CTL_PACK_OPTIONS },
-	{ "embed", NULL, ctl_embed, 0, 0, CTL_PACK_OPTIONS },
+#define TO_PACK .writes = true, .page = "cartonctl-pack"
+
+/* In the order of --help. */
+static const struct ctl_command commands[] = {
+	{ "info", "SOURCE", "describe the model", .run = ctl_info },
+	{ "ls", "SOURCE [PATH...]", "list the files", .run = ctl_ls, .max_paths = -1 },
+	{ "tree", "SOURCE [PATH]", "draw the directories with their sizes", .run = ctl_tree,
+	  .max_paths = 1 },
+	{ "diff", "SOURCE SOURCE", "compare two cartons: files by hash, and tensors",
+	  .run_words = ctl_diff },
+	{ "cat", "SOURCE PATH...", "write files to standard output", .run = run_cat, .min_paths = 1,
+	  .max_paths = -1 },
+	{ "hash", "SOURCE", "print the model hash (sha256 of MANIFEST)", .run = run_hash },
+	{ "verify", "SOURCE", "check everything and list every problem", .run = run_verify },
+	{ "fetch", "SOURCE [PATH...]", "download all or some files into the cache",
+	  .run = run_fetch, .max_paths = -1 },
+	{ "extract", "SOURCE DIR [PATH...]", "copy all or some files to a directory",
+	  .run = ctl_extract, .min_paths = 1, .max_paths = -1, .writes = true },
+	{ "pack", "DIRECTORY OUT", "make a carton of unpacked files", .run_words = ctl_pack,
+	  TO_PACK },
+	{ "repack", "SOURCE OUT", "store the files of a carton in another way",
+	  .run_words = ctl_repack, TO_PACK },
+	{ "link", "SOURCE OUT [PATH...]", "leave files out, and name their URLs",
+	  .run_words = ctl_link, TO_PACK },
+	{ "embed", "SOURCE OUT", "fetch such files and put them in", .run_words = ctl_embed,
+	  TO_PACK },
+	{ "status", "[MOUNTPOINT]", "show what mounts do", .run_words = ctl_status },
+	{ "stop", "MOUNTPOINT", "unmount, and say who keeps it busy", .run_words = ctl_stop },
+	{ "refresh", "MOUNTPOINT URL", "fetch from here now: a URL with a new signature",
+	  .run_words = ctl_refresh },
+	{ "cache", "list | gc [SIZE] | verify | path SHA256 | export", "look after the cache",
+	  .run_words = ctl_cache },
+	{ .name = NULL },
 };
-#define N_COMMANDS (sizeof(commands) / sizeof(*commands))
 
 /* On one line for programs; a terminal of 80 columns has no room for that. */
 static void print_ok(const struct carton_totals *totals, const char *hex)
@@ -221,12 +201,12 @@ static int print_result(const struct carton *c, const struct ctl_log *log, int s
 	return status;
 }
 
-static int run(const struct command *command, struct args *a)
+static int run(const struct ctl_command *command, struct args *a)
 {
 	bool verify = command->run == run_verify;
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			       .collect = verify,
-			       .json = verify && (a->flags & CTL_JSON) };
+			       .json = verify && a->values.json };
 	struct carton *c = NULL;
 	char label[256];
 	int r, status = EXIT_BAD;
@@ -234,19 +214,19 @@ static int run(const struct command *command, struct args *a)
 	log.source = carton_source_label(a->source, label, sizeof(label));
 	log.opening = true;
 	carton_log_set(ctl_on_log, &log);
-	a->carton.keep_going = verify;
-	a->carton.hash_all = verify;
+	a->values.carton.keep_going = verify;
+	a->values.carton.hash_all = verify;
 	if (command->run == run_cat)
-		a->carton.views = "views";
+		a->values.carton.views = "views";
 	if (command->run == ctl_info)
-		a->carton.views = CTL_TENSOR_VIEWS;
+		a->values.carton.views = CTL_TENSOR_VIEWS;
 	if (command->run == ctl_extract && ctl_extract_prepare(a) < 0)
 		return EXIT_BAD;
 	if (log.json)
 		fputs("{\"problems\":[", stdout);
-	r = carton_open(a->source, &a->carton, &c);
+	r = carton_open(a->source, &a->values.carton, &c);
 	ctl_log_source(&log, log.source, false);
-	if (r == 0 && a->carton.confine)
+	if (r == 0 && a->values.carton.confine)
 		r = sandbox_opened(carton_fetches(c));
 	if (r == 0)
 		status = command->run(c, a);
@@ -258,155 +238,18 @@ static int run(const struct command *command, struct args *a)
 	return ctl_flush(status);
 }
 
-/* The long options for getopt: carton_option_table by index, with '-' for '_', and a few more. */
-#define OPTION_BASE 256
-#define OPTIONS_MAX 32
-
-static void build_options(struct option ret[OPTIONS_MAX], char names[OPTIONS_MAX][24])
-{
-	static const struct option own[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "long", no_argument, NULL, 'l' },
-		{ "tensors", no_argument, NULL, 't' },
-		{ "watch", no_argument, NULL, 'w' },
-		{ "nosandbox", no_argument, NULL, 'n' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ "compress", required_argument, NULL, CTL_COMPRESS },
-		{ "align", required_argument, NULL, CTL_ALIGN },
-		{ "jobs", required_argument, NULL, CTL_JOBS },
-		{ "objects", required_argument, NULL, CTL_OBJECTS },
-		{ "url", required_argument, NULL, CTL_URL },
-		{ "chunk-index", no_argument, NULL, CTL_CHUNKS },
-		{ NULL, 0, NULL, 0 },
-	};
-	int n = 0;
-
-	for (const struct option_spec *spec = carton_option_table; spec->name; spec++, n++) {
-		snprintf(names[n], sizeof(names[n]), "%s", spec->name);
-		for (char *p = names[n]; *p; p++)
-			if (*p == '_')
-				*p = '-';
-		ret[n].name = names[n];
-		ret[n].has_arg = spec->kind == OPTION_FLAG ? no_argument : required_argument;
-		ret[n].flag = NULL;
-		ret[n].val = OPTION_BASE + n;
-	}
-	memcpy(ret + n, own, sizeof(own));
-}
-
-/* Says why getopt_long() has refused the option before argv[optind]. */
-static int bad_option(char *const *argv, const struct option *options)
-{
-	const char *word = argv[optind - 1];
-
-	for (; options->name; options++)
-		if (optopt == options->val && options->has_arg == required_argument)
-			return ctl_usage("option '--%s' requires an argument", options->name);
-		else if (optopt == options->val && strncmp(word, "--", 2) == 0)
-			return ctl_usage("option '--%s' doesn't allow an argument", options->name);
-	if (optopt)
-		return ctl_usage("invalid option -- '%c'", optopt);
-	/* its value may be a URL with a password */
-	return ctl_usage("unrecognized option '%.*s'", (int)strcspn(word, "="), word);
-}
-
-static int parse_options(int argc, char **argv, struct args *a)
-{
-	struct option options[OPTIONS_MAX];
-	char names[OPTIONS_MAX][24];
-	const struct option_spec *spec;
-	int option;
-
-	opterr = 0; /* it would print the option as it is */
-	build_options(options, names);
-	while ((option = getopt_long(argc, argv, "jl0whV", options, NULL)) >= 0) {
-		switch (option) {
-		case 'j':
-			a->flags |= CTL_JSON;
-			break;
-		case 'l':
-			a->flags |= CTL_LONG;
-			break;
-		case 't':
-			a->flags |= CTL_TENSORS;
-			break;
-		case 'w':
-			a->flags |= CTL_WATCH;
-			break;
-		case '0':
-			a->flags |= CTL_NUL;
-			break;
-		case 'n':
-			a->carton.confine = NULL;
-			break;
-		case 'h':
-			if (argc < 2 || !ctl_pack_help(argv[1]))
-				fputs(help, stdout);
-			exit(ctl_flush(EXIT_GOOD));
-		case 'V':
-			printf("cartonctl %s\n", CARTON_VERSION);
-			exit(ctl_flush(EXIT_GOOD));
-		case CTL_COMPRESS:
-		case CTL_ALIGN:
-		case CTL_JOBS:
-		case CTL_OBJECTS:
-		case CTL_CHUNKS:
-		case CTL_URL:
-			a->flags |= CTL_PACK_OPTIONS;
-			if (ctl_pack_option(&a->pack, option, optarg) != EXIT_GOOD)
-				return EXIT_USAGE;
-			if (option == CTL_URL)
-				privacy_hide(optarg);
-			break;
-		case '?':
-			return bad_option(argv, options);
-		default:
-			spec = &carton_option_table[option - OPTION_BASE];
-			if (option_set(spec, &a->carton, optarg) < 0)
-				return ctl_usage("--%s=%s: expected %s",
-						 names[option - OPTION_BASE], ctl_shown(optarg),
-						 spec->expected);
-			if (optarg)
-				privacy_hide(optarg); /* option_set() has copied it */
-		}
-	}
-	return EXIT_GOOD;
-}
-
 static int unknown_command(const char *text)
 {
 	const char *name = ctl_shown(text);
 
-	for (size_t i = 0; i < N_COMMANDS; i++)
-		if (option_similar(name, commands[i].name))
-			return ctl_usage("unknown command: %s; did you mean %s?", name,
-					 commands[i].name);
+	for (const struct ctl_command *c = commands; c->name; c++)
+		if (option_similar(name, c->name))
+			return ctl_usage("unknown command: %s; did you mean %s?", name, c->name);
 	return ctl_usage("unknown command: %s", name);
 }
 
-/* Is there an option that the command does not have? */
-static int check_flags(const struct command *command, unsigned flags)
-{
-	static const struct {
-		enum ctl_flag flag;
-		const char *name;
-	} names[] = { { CTL_JSON, "--json" },
-		      { CTL_LONG, "--long" },
-		      { CTL_NUL, "-0" },
-		      { CTL_TENSORS, "--tensors" },
-		      { CTL_WATCH, "--watch" },
-		      { CTL_PACK_OPTIONS,
-			"--compress, --align, --jobs, --url, --objects or --chunk-index" } };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (flags & ~command->flags & names[i].flag)
-			return ctl_usage("%s has no option %s", command->name, names[i].name);
-	return EXIT_GOOD;
-}
-
 /* Runs a command that reads a carton: the first of the words after the command. */
-static int run_on_source(const struct command *command, int n, char **words, struct args *a)
+static int run_on_source(const struct ctl_command *command, int n, char **words, struct args *a)
 {
 	if (n == 0)
 		return ctl_usage("%s: SOURCE is missing", command->name);
@@ -428,20 +271,22 @@ static int run_on_source(const struct command *command, int n, char **words, str
 /* Runs the command in `words`, of which there are `n`. */
 static int run_command(int n, char **words, struct args *a)
 {
-	const struct command *command = NULL;
+	const struct ctl_command *command = NULL;
 
 	if (n == 0)
 		return ctl_usage("COMMAND is missing");
-	for (size_t i = 0; i < N_COMMANDS; i++)
-		if (strcmp(words[0], commands[i].name) == 0)
-			command = &commands[i];
+	for (const struct ctl_command *c = commands; c->name; c++)
+		if (strcmp(words[0], c->name) == 0)
+			command = c;
 	if (!command)
 		return unknown_command(words[0]);
-	if (check_flags(command, a->flags) != EXIT_GOOD)
+	if (ctl_check_options(command, a) != EXIT_GOOD)
 		return EXIT_USAGE;
-	/* the others do not change the user, as they write files: see sandbox_enter() */
-	if (a->carton.confine && command->run != ctl_extract &&
-	    !(command->flags & CTL_PACK_OPTIONS) && user_default_cache(&a->carton.cache_dir) < 0)
+	if (a->values.nosandbox)
+		a->values.carton.confine = NULL;
+	/* those that write do not change the user: see sandbox_enter() */
+	if (a->values.carton.confine && !command->writes &&
+	    user_default_cache(&a->values.carton.cache_dir) < 0)
 		return ctl_failed(command->name, -ENOMEM);
 	return command->run ? run_on_source(command, n - 1, words + 1, a) :
 			      command->run_words(words + 1, n - 1, a);
@@ -449,17 +294,16 @@ static int run_command(int n, char **words, struct args *a)
 
 int main(int argc, char **argv)
 {
-	struct args a = { .carton.confine = sandbox_enter };
+	struct args a = { .values.carton.confine = sandbox_enter };
 	int status;
 
-	a.carton.confine_ctx = &a.sandbox;
+	a.values.carton.confine_ctx = &a.sandbox;
 	privacy_no_core_dumps();
 	term_open();
-	status = parse_options(argc, argv, &a);
+	status = ctl_parse(argc, argv, commands, &a);
 	if (status == EXIT_GOOD)
 		status = run_command(argc - optind, argv + optind, &a);
-	option_finish(carton_option_table, &a.carton);
-	ctl_pack_finish(&a.pack);
+	option_finish(&a.values);
 	free(a.source);
 	return status;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "carton.h"
+#include "common/option_table.h"
 #include "process/sandbox.h"
 
 /*
@@ -19,43 +20,14 @@
  */
 enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1, EXIT_TROUBLE = 2 };
 
-/* Options of single commands. */
-enum ctl_flag {
-	CTL_JSON = 1,
-	CTL_LONG = 2,
-	CTL_NUL = 4,
-	CTL_TENSORS = 8,
-	CTL_WATCH = 16,
-	CTL_PACK_OPTIONS = 1 << 8, /* those of struct pack_args */
-};
-
-/* Options of pack, repack, link and embed, as they were given; NULL: not. */
-struct pack_args {
-	const char *compress, *align, *jobs, *objects;
-	bool chunk_index;
-	char *urls[257]; /* malloc'ed; ends with NULL */
-	size_t n_urls;
-};
-
-/* Their numbers for getopt. */
-enum {
-	CTL_COMPRESS = 'C',
-	CTL_ALIGN = 'A',
-	CTL_JOBS = 'J',
-	CTL_OBJECTS = 'O',
-	CTL_URL = 'U',
-	CTL_CHUNKS = 'K'
-};
-
 /* The command line, after the command. */
 struct args {
-	struct carton_options carton;
-	char *source; /* malloc'ed */
+	struct option_values values;
+	uint64_t given; /* a bit for each option of the table that was given */
+	char *source;	/* malloc'ed */
 	char **paths;
 	int n_paths;
-	unsigned flags; /* enum ctl_flag */
 	struct sandbox_helper sandbox;
-	struct pack_args pack;
 };
 
 /* Where log messages go: to stderr or, as the problems that verify finds, to stdout. */
@@ -132,12 +104,5 @@ int ctl_extract_prepare(struct args *a);
 typedef int ctl_words_fn(char **words, int n, const struct args *a);
 ctl_words_fn ctl_cache, ctl_diff, ctl_refresh, ctl_status, ctl_stop;
 ctl_words_fn ctl_pack, ctl_repack, ctl_link, ctl_embed;
-
-/* Sets an option of pack and the like. An exit status. */
-int ctl_pack_option(struct pack_args *p, int option, const char *value);
-void ctl_pack_finish(struct pack_args *p);
-
-/* Prints the help of pack and the like, if the command is one of them. */
-bool ctl_pack_help(const char *command);
 
 #endif

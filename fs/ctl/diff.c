@@ -416,7 +416,7 @@ static int open_second(void *ctx, const struct carton_paths *paths)
 
 	o->args->sandbox.input = paths->source;
 	ctl_log_source(o->log, carton_source_label(o->second, label, sizeof(label)), true);
-	r = carton_open(o->second, &o->args->carton, &o->d->b.c);
+	r = carton_open(o->second, &o->args->values.carton, &o->d->b.c);
 	ctl_log_source(o->log, first, true);
 	return r;
 }
@@ -428,8 +428,8 @@ static int open_both(struct diff *d, char **sources, struct args *a, struct ctl_
 	char *first = strdup(sources[0]), label[256];
 	int r = -ENOMEM;
 
-	a->carton.views = CTL_TENSOR_VIEWS;
-	options = a->carton;
+	a->values.carton.views = CTL_TENSOR_VIEWS;
+	options = a->values.carton;
 	options.confine = open_second;
 	options.confine_ctx = &o;
 	privacy_hide(sources[0]);
@@ -447,15 +447,14 @@ static int open_both(struct diff *d, char **sources, struct args *a, struct ctl_
 int ctl_diff(char **sources, int n, const struct args *args)
 {
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
-	struct diff d = { .json = args->flags & CTL_JSON,
-			  .all_tensors = args->flags & CTL_TENSORS };
+	struct diff d = { .json = args->values.json, .all_tensors = args->values.tensors };
 	struct args a = *args;
 	int r;
 
 	if (n != 2)
 		return ctl_usage("diff: two SOURCEs are needed");
 	carton_log_set(ctl_on_log, &log);
-	a.carton.confine_ctx = &a.sandbox;
+	a.values.carton.confine_ctx = &a.sandbox;
 	r = open_both(&d, sources, &a, &log);
 	if (r == 0)
 		r = compare(&d);

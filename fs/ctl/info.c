@@ -360,7 +360,7 @@ static void sum_file(void *ctx, struct carton_node *file)
 		return;
 	carton_path(file, path);
 	carton_stat(file, &st);
-	if (!(info->args->flags & CTL_TENSORS) && !ctl_is_cheap(info->c, file)) {
+	if (!info->args->values.tensors && !ctl_is_cheap(info->c, file)) {
 		info->unread++;
 		info->unread_bytes += st.size;
 	} else {
@@ -421,7 +421,7 @@ static void put_tensors(struct info *info)
 		printf("\n%s with tensors, %s: --tensors reads and sums them up\n",
 		       term_count(info->unread, "file", count),
 		       format_size(info->unread_bytes, size));
-	if (!carton_is_remote(info->c) || (info->args->flags & CTL_TENSORS))
+	if (!carton_is_remote(info->c) || info->args->values.tensors)
 		ctl_tensors(info->c, "tensor_data", add_tensor, &stored);
 	put_sums("tensor_data, for tests", "element", &stored);
 }
@@ -445,7 +445,7 @@ int ctl_info(struct carton *c, const struct args *a)
 	struct info info = { .c = c, .args = a, .columns = term_columns(80) };
 	int r;
 
-	if (a->flags & CTL_JSON)
+	if (a->values.json)
 		return put_json(c);
 	if (info.columns > TEXT_COLUMNS)
 		info.columns = TEXT_COLUMNS;

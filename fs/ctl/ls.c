@@ -16,7 +16,6 @@
 #define PATH_MAX_COLUMNS 60 /* to which paths are padded where there is no terminal */
 
 struct list {
-	unsigned flags;
 	unsigned path_columns;
 	bool shorten;  /* paths, to that */
 	bool measured; /* there is a file */
@@ -189,7 +188,7 @@ static void set_columns(struct carton *c, const struct args *a, struct list *l)
 	unsigned most = PATH_MAX_COLUMNS;
 
 	walk_all(c, a, l, measure);
-	l->shorten = term_is_tty() && !(a->flags & CTL_LONG);
+	l->shorten = term_is_tty() && !a->values.is_long;
 	if (l->shorten)
 		most = term_columns(0) > OTHER_COLUMNS + 16 ? term_columns(0) - OTHER_COLUMNS : 16;
 	if (l->path_columns > most)
@@ -216,7 +215,7 @@ static void put_total(const struct list *l)
 
 static int list_table(struct carton *c, const struct args *a, struct list *l)
 {
-	bool is_long = a->flags & CTL_LONG;
+	bool is_long = a->values.is_long;
 	int status;
 
 	set_columns(c, a, l);
@@ -239,12 +238,12 @@ static int list_table(struct carton *c, const struct args *a, struct list *l)
 
 int ctl_ls(struct carton *c, const struct args *a)
 {
-	struct list l = { .flags = a->flags };
+	struct list l = { 0 };
 	int status;
 
-	if (a->flags & CTL_NUL)
+	if (a->values.nul)
 		return walk_all(c, a, &l, put_name);
-	if (!(a->flags & CTL_JSON))
+	if (!a->values.json)
 		return list_table(c, a, &l);
 	putchar('[');
 	status = walk_all(c, a, &l, put_json);

@@ -399,9 +399,9 @@ int ctl_status(char **words, int n_words, const struct args *a)
 
 	if (n_words > 1)
 		return ctl_usage("status: too many arguments: %s", ctl_shown(words[1]));
-	if ((a->flags & CTL_WATCH) && (a->flags & CTL_JSON))
+	if (a->values.watch && a->values.json)
 		return ctl_usage("status: either --json or --watch");
-	if (a->flags & CTL_WATCH) {
+	if (a->values.watch) {
 		r = watch(&v, mountpoint);
 		return ctl_flush(r < 0 ? ctl_failed(mountpoint ? mountpoint : "status", r) :
 					 EXIT_GOOD);
@@ -410,7 +410,7 @@ int ctl_status(char **words, int n_words, const struct args *a)
 	if (r < 0)
 		return ctl_failed(mountpoint ? mountpoint : "status", r);
 	status = mountpoint && n == 0 ? ctl_refuse(mountpoint, "is not a mount of cartonfs") :
-		 a->flags & CTL_JSON  ? put_json_list(list, n) :
+		 a->values.json	      ? put_json_list(list, n) :
 					put_all(&v, list, n);
 	ctl_mounts_free(list, n);
 	return ctl_flush(status);

@@ -237,7 +237,8 @@ static int identify(const struct keep *k, const struct options *o, char ret[256]
 		return failed("layout", r);
 	memset(ret, 0, 256);
 	snprintf(ret, 256, "%s %u:%u %o %u %d %d %d", layout, m->uid, m->gid, m->umask, m->max_read,
-		 (int)o->carton.verify, o->carton.chunks, o->carton.views_hidden);
+		 (int)o->values.carton.verify, o->values.carton.chunks,
+		 o->values.carton.views_hidden);
 	return 0;
 }
 

@@ -48,16 +48,12 @@ int main(int argc, char **argv)
 	if (r == -ENOMEM) {
 		text_line(stderr, "cartonfs: %s", strerror(ENOMEM));
 		status = EXIT_SYSTEM;
-	} else if (r == 0 && o.help) {
-		fputs(options_help, stdout);
-		status = EXIT_OK;
-	} else if (r == 0 && o.version) {
-		printf("cartonfs %s, libfuse %s\n", CARTON_VERSION, fuse_pkgversion());
+	} else if (r == 0 && options_print(&o)) {
 		status = EXIT_OK;
 	} else if (r == 0) {
 		status = o.fake ? EXIT_OK : session_run(&o);
 	}
-	if (o.mount_only)
+	if (o.values.mount_only)
 		keep_leave_status(status);
 	options_finish(&o);
 	return status;

@@ -87,7 +87,7 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 		status_error(&s->counts, subject, message);
 		tell_error(subject, message);
 	}
-	if (level == CARTON_LOG_DEBUG && !s->options->debug)
+	if (level == CARTON_LOG_DEBUG && !s->options->values.debug)
 		return;
 	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
 		mounter_log(&s->mounter, priorities[level], "%s: %s%s%s", s->options->label,
@@ -153,7 +153,7 @@ static void tell_ready(const struct session *s)
 	snprintf(text, sizeof(text), "READY=1\nSTATUS=%llu files, model %.12s",
 		 (unsigned long long)totals.files, hash);
 	notify_systemd(text);
-	if (s->options->foreground && isatty(STDERR_FILENO))
+	if (s->options->values.foreground && isatty(STDERR_FILENO))
 		text_line(stderr, "cartonfs: %s is mounted on %s; Ctrl-C unmounts it",
 			  s->options->label, s->options->mountpoint);
 }
@@ -257,9 +257,9 @@ static void start_ahead(struct session *s)
 	const struct options *o = s->options;
 	int r;
 
-	if (o->verify == VERIFY_OFF || carton_is_remote(s->mount.carton))
+	if (o->values.verify == VERIFY_OFF || carton_is_remote(s->mount.carton))
 		return;
-	r = ahead_new(&s->mount, o->verify == VERIFY_BACKGROUND, &s->mount.ahead);
+	r = ahead_new(&s->mount, o->values.verify == VERIFY_BACKGROUND, &s->mount.ahead);
 	if (r < 0)
 		carton_log(CARTON_LOG_WARNING, NULL, "files are not verified ahead: %s",
 			   strerror(-r));
@@ -309,7 +309,7 @@ static int status_of(const struct options *o, int error)
 	case -EHOSTUNREACH:
 	case -ENETUNREACH:
 	case -ENETDOWN:
-		return o->carton.offline ? EXIT_MOUNT : EXIT_LATER;
+		return o->values.carton.offline ? EXIT_MOUNT : EXIT_LATER;
 	default:
 		return EXIT_MOUNT;
 	}
@@ -392,7 +392,7 @@ static int open_and_serve(struct session *s)
 		fuse_session_destroy(s->mount.session);
 		return EXIT_SYSTEM;
 	}
-	if (o->passthrough &&
+	if (o->values.passthrough &&
 	    passthrough_new(s->mount.session, &s->mounter, &s->mount.passthrough) < 0)
 		carton_log(CARTON_LOG_WARNING, NULL, "passthrough: %s", strerror(ENOMEM));
 	s->counts.passthrough = s->mount.passthrough;
@@ -400,26 +400,27 @@ static int open_and_serve(struct session *s)
 	unmounted_open(&s->unmounted, o->mountpoint);
 	if (mountpoint_is_device(o->mountpoint))
 		keep_open(&s->keep);
-	if (!o->nosandbox) {
-		o->carton.confine = sandbox_enter;
-		o->carton.confine_ctx = &helper;
+	if (!o->values.nosandbox) {
+		o->values.carton.confine = sandbox_enter;
+		o->values.carton.confine_ctx = &helper;
 	}
-	if (!o->nosandbox && user_default_cache(&o->carton.cache_dir) < 0)
-		o->carton.cache_dir = NULL;
-	o->carton.damaged = pages_damaged;
-	o->carton.damaged_ctx = &s->mount;
-	if (o->nochunks)
+	if (!o->values.nosandbox && user_default_cache(&o->values.carton.cache_dir) < 0)
+		o->values.carton.cache_dir = NULL;
+	o->values.carton.damaged = pages_damaged;
+	o->values.carton.damaged_ctx = &s->mount;
+	if (o->values.nochunks)
 		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
 	s->opening = true;
-	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->carton, &s->mount.carton);
+	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->values.carton,
+			&s->mount.carton);
 	s->opening = false;
-	if (r == 0 && !o->nosandbox)
+	if (r == 0 && !o->values.nosandbox)
 		r = sandbox_opened(carton_fetches(s->mount.carton));
 	if (r < 0) {
 		tell_not_mounted(s, "%s", r == -EBADMSG ? "not a valid carton" : strerror(-r));
 		status = status_of(o, r);
 	} else {
-		status = o->verify == VERIFY_MOUNT ? verify_all(s) : EXIT_OK;
+		status = o->values.verify == VERIFY_MOUNT ? verify_all(s) : EXIT_OK;
 		if (status == EXIT_OK)
 			status = serve(s);
 	}
@@ -478,8 +479,8 @@ static int prepare(struct options *o, struct keep *keep)
 
 	if (r == 0)
 		r = handover_receive(o->given, &o->mountpoint);
-	if (r == 0 && o->mkdir_mode >= 0)
-		r = mountpoint_create(&o->mountpoint, (mode_t)o->mkdir_mode);
+	if (r == 0 && o->values.mkdir_mode >= 0)
+		r = mountpoint_create(&o->mountpoint, (mode_t)o->values.mkdir_mode);
 	return r < 0 ? r : mountpoint_prepare(o->mountpoint);
 }
 
@@ -544,10 +545,10 @@ int session_run(struct options *o)
 	struct session s = {
 		.options = o,
 		.mount = { .owner = geteuid(),
-			   .uid = o->uid,
-			   .gid = o->gid,
-			   .umask = o->umask,
-			   .max_read = o->max_read,
+			   .uid = o->values.uid,
+			   .gid = o->values.gid,
+			   .umask = o->values.umask,
+			   .max_read = o->values.max_read,
 			   .epoch = 1,
 			   .ready = on_ready,
 			   .used = on_used,
@@ -556,25 +557,26 @@ int session_run(struct options *o)
 		.counts = { .lock = PTHREAD_MUTEX_INITIALIZER },
 		.status_fd = -1,
 	};
+	char verify[OPTION_WORD];
 	int status;
 
 	s.mount.ctx = &s;
 	reporting = &s;
 	s.mount.status = &s.counts;
 	s.counts.source = o->label;
-	s.counts.verify = o->verify_word;
+	s.counts.verify = option_word("verify", o->values.verify, verify);
 	s.counts.started = time(NULL);
 	s.journal = notify_is_journal();
 	carton_log_set(on_log, &s);
 	fuse_set_log_func(on_fuse_log);
-	if (!open_error_file(o->error_file, &s.error_file))
+	if (!open_error_file(o->values.error_file, &s.error_file))
 		return EXIT_USAGE;
-	if (o->mount_only)
+	if (o->values.mount_only)
 		return report_status(&s, mount_only(&s));
 	if (prepare(o, &s.keep) < 0)
 		return report_status(&s, EXIT_MOUNT);
 	s.counts.mountpoint = o->mountpoint;
-	if (o->foreground)
+	if (o->values.foreground)
 		return report_status(&s, open_and_serve(&s));
 
 	/* before any thread starts; the child logs to stderr until it is mounted */

@@ -158,7 +158,7 @@ static void do_mount(struct state *s)
 	 * process group, and makes all others wait at the mountpoint.
 	 */
 	setsid();
-	if (!s->options->foreground)
+	if (!s->options->values.foreground)
 		drop_terminal();
 }
 
@@ -310,7 +310,7 @@ bool mounter_serve(struct fuse_session *session, const struct options *o, int so
 	struct state s = { .options = o, .session = session, .socket = socket };
 	bool quit;
 
-	opener_init(&s.opener, &o->carton);
+	opener_init(&s.opener, &o->values.carton);
 	quit = run(&s);
 	close_both(s.opener.fds);
 	opener_finish(&s.opener);

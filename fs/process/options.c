@@ -10,99 +10,37 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/numbers.h"
 #include "process/mountpoint.h"
 #include "process/notify.h"
-#include "common/option_table.h"
+#include "common/option_list.h"
 #include "common/text.h"
 
 /* Fits 24 lines of 80 columns. */
-const char options_help[] =
+static const char help_begin[] =
 	"usage: cartonfs [-f] [-d] [-o OPTION,...] SOURCE MOUNTPOINT\n"
 	"\n"
 	"Mounts the carton SOURCE (a file, an unpacked directory or an http(s) URL)\n"
 	"read-only. A file is checked against its sha256 when it is first opened; if it\n"
 	"does not match, open fails with \"Input/output error\". Unmount with umount(8).\n"
-	"\n"
-	"  -f  run in the foreground           -d  the same, and log each FUSE request\n"
-	"  -h, --help  show this help          -V, --version\n"
-	"  -o verify=mount       all files first; =open: each whole; =background, =off\n"
-	"  -o manifest_sha256=H  mount only the model whose MANIFEST has this sha256\n"
-	"  -o seals=off          check files again in each mount, without seals\n"
-	"  -o cache_dir=DIR      keep unpacked and fetched files in DIR\n"
-	"  -o cache_size=20G     limit the cache; memory=2G: limit the use of memory\n"
-	"  -o offline            make no network requests, use only the cache\n"
-	"  -o connections=N      parallel requests for a file (8); max_size=2T: its bytes\n"
-	"  -o timeout=SECONDS    fail a request that gets no data for so long (60)\n"
-	"  -o private_links      private addresses in LINKS; mirror=URL: ask it first\n"
-	"  -o cacert=FILE        trusted CAs; header_file=FILE: request headers to send\n"
-	"  -o noviews            no generated directory views/; views=NAME: rename it\n"
-	"  -o allow_other        let other users read it; auto_unmount: even if killed\n"
-	"  -o uid=N,gid=N,umask=OCTAL  owner of the files, permission bits to remove\n"
-	"  -o mkdir              create MOUNTPOINT; passthrough: the kernel reads itself\n"
+	"\n";
+static const char help_end[] =
 	"Options of mount(8) work too. See cartonfs(1) for all, and cartonctl(1).\n"
 	"Exit: 0 mounted, 1 usage, 2 system error, 32 mount failed, 75 try again later\n";
 
-/* The options, and what the command line says of those that are not in them as they were given. */
+/* The options, and what the command line says that is not in them as it was given. */
 struct raw {
 	struct options o;
-	char *verify, *views, *fsname;
-	bool noviews;
 	char *paths[2];
 	int n_paths;
 };
 
-#define SPEC(name, kind, expected, max)                                         \
-	{                                                                       \
-#name, OPTION_##kind, offsetof(struct raw, name), expected, max \
-	}
+static const struct fuse_opt flags[] = { FUSE_OPT_END };
 
-#define OWN(name, kind, expected, max)                                            \
-	{                                                                         \
-#name, OPTION_##kind, offsetof(struct raw, o.name), expected, max \
-	}
-
-/* The options that cartonctl does not have. */
-static const struct option_spec mount_table[] = {
-	SPEC(verify, TEXT, "auto, open, mount, background or off", 0),
-	{ "chunks", OPTION_UNLESS, offsetof(struct raw, o.nochunks), "on or off", 0 },
-	SPEC(noviews, FLAG, "no value", 0),
-	SPEC(views, TEXT, "a name, or hidden", 0),
-	OWN(uid, NUMBER, "a number", UINT_MAX - 1),
-	OWN(gid, NUMBER, "a number", UINT_MAX - 1),
-	OWN(umask, OCTAL, "an octal number such as 022", 0777),
-	SPEC(fsname, TEXT, NULL, 0),
-	OWN(error_file, TEXT, "a file", 0),
-	OWN(nosandbox, FLAG, "no value", 0),
-	OWN(passthrough, FLAG, "no value", 0),
-	OWN(mount_only, FLAG, "no value", 0),
-	OWN(max_read, NUMBER, "a number of bytes", UINT_MAX),
-	{ .name = NULL },
-};
-
-#define FLAG(text, field)                              \
-	{                                              \
-		text, offsetof(struct raw, o.field), 1 \
-	}
-
-static const struct fuse_opt flags[] = {
-	FLAG("-f", foreground), FLAG("-d", debug),   FLAG("debug", debug),	 FLAG("-h", help),
-	FLAG("--help", help),	FLAG("-V", version), FLAG("--version", version), FUSE_OPT_END,
-};
-
-/* Those of a mount helper: see NOTES in mount(8). */
+/* Those of a mount helper, where they differ: see NOTES in mount(8). */
 static const struct fuse_opt helper_flags[] = {
-	FLAG("-f", fake),
-	FUSE_OPT_KEY("-n", FUSE_OPT_KEY_DISCARD),
-	FUSE_OPT_KEY("-s", FUSE_OPT_KEY_DISCARD),
-	FUSE_OPT_KEY("-v", FUSE_OPT_KEY_DISCARD),
-	FUSE_OPT_KEY("-t ", FUSE_OPT_KEY_DISCARD),
-	FLAG("debug", debug),
-	FLAG("-h", help),
-	FLAG("--help", help),
-	FLAG("-V", version),
-	FLAG("--version", version),
-	FUSE_OPT_END,
+	{ "-f", offsetof(struct raw, o.fake), 1 }, FUSE_OPT_KEY("-n", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-s", FUSE_OPT_KEY_DISCARD),  FUSE_OPT_KEY("-v", FUSE_OPT_KEY_DISCARD),
+	FUSE_OPT_KEY("-t ", FUSE_OPT_KEY_DISCARD), FUSE_OPT_END,
 };
 
 /* Options without effect. One that ends in = or - stands for all that begin with it. */
@@ -145,25 +83,16 @@ static bool is_ignored(const char *option)
 	return false;
 }
 
-/* Remembers a similar option of ours, for the message if libfuse refuses this one. */
+/* Remembers a similar option, for the message if libfuse refuses this one. */
 static void suggest(struct raw *raw, const char *option)
 {
-	static const struct option_spec *const tables[] = { mount_table, carton_option_table };
-	/* the most used ones of libfuse and the kernel */
-	static const char *const others[] = { "allow_other", "auto_unmount", "noexec", "noatime" };
 	char name[32];
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(option, "="), option);
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && !raw->o.suggestion; i++) {
-		if (strcmp(name, others[i]) == 0)
-			return;
-		if (option_similar(name, others[i]))
-			raw->o.suggestion = others[i];
-	}
-	for (size_t i = 0; i < 2 && !raw->o.suggestion; i++)
-		for (const struct option_spec *s = tables[i]; s->name; s++)
-			if (option_similar(name, s->name))
-				raw->o.suggestion = s->name;
+	for (const struct option_spec *s = option_table; s->name && !raw->o.suggestion; s++)
+		if (s->help && s->name[0] != '-' && option_is_for(s, "cartonfs") &&
+		    option_similar(name, s->name))
+			raw->o.suggestion = s->name;
 }
 
 /*
@@ -185,61 +114,37 @@ static int check_unknown(const char *text)
 static int set_option(struct raw *raw, const char *text)
 {
 	size_t n = strcspn(text, "=");
-	const struct option_spec *spec = option_find(mount_table, text, n);
-	void *target = raw;
-	char shown[256];
+	const struct option_spec *spec = option_find(text, n);
+	char shown[256], expected[OPTION_EXPECTED];
 	int r;
 
-	if (!spec) {
-		spec = option_find(carton_option_table, text, n);
-		target = &raw->o.carton;
-	}
 	if (!spec) {
 		suggest(raw, text);
 		return check_unknown(text);
 	}
-	r = option_set(spec, target, text[n] ? text + n + 1 : NULL);
+	if (spec->kind == OPTION_PASSED)
+		return 1;
+	r = option_set(spec, &raw->o.values, text[n] ? text + n + 1 : NULL);
 	if (r == -EINVAL)
 		usage_error("-o %s: expected %s", carton_source_label(text, shown, sizeof(shown)),
-			    spec->expected);
-	/* libfuse has to know this one as well */
-	return r < 0 ? -1 : strcmp(spec->name, "max_read") == 0;
+			    option_expected(spec, expected));
+	return r < 0 ? -1 : 0;
 }
 
-/*
- * mkdir and mkdir=MODE, also with the names that mount(8) has for it. False: it is another option.
- */
-static bool is_mkdir(const char *option, const char **ret_mode)
+/* 0: done; -1: there is no such option, which was reported. */
+static int set_word(struct raw *raw, const char *word)
 {
-	static const char *const names[] = { "mkdir", "X-mount.mkdir", "x-mount.mkdir" };
-	size_t n = strcspn(option, "=");
+	const struct option_spec *spec = option_find_word(word);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strlen(names[i]) == n && strncmp(option, names[i], n) == 0) {
-			*ret_mode = option[n] ? option + n + 1 : NULL;
-			return true;
-		}
-	return false;
-}
-
-static int set_mkdir(struct raw *raw, const char *option, const char *mode)
-{
-	unsigned long n = 0755;
-	char shown[256];
-
-	if (mode && !parse_number(mode, 8, 0777, &n))
-		return usage_error("-o %s: expected an octal number such as 0755",
-				   carton_source_label(option, shown, sizeof(shown))),
-		       -1;
-	raw->o.mkdir_mode = (int)n;
-	return 0;
+	if (!spec) /* what follows may be a URL */
+		return usage_error("unknown option: %.*s", (int)strcspn(word, "=:/?#@"), word), -1;
+	return option_set(spec, &raw->o.values, NULL);
 }
 
 /* A fuse_opt_proc_t. */
 static int on_option(void *data, const char *arg, int key, struct fuse_args *outargs)
 {
 	struct raw *raw = data;
-	const char *mode;
 	char shown[256];
 
 	(void)outargs;
@@ -251,38 +156,32 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 		raw->paths[raw->n_paths++] = strdup(arg);
 		return 0;
 	}
-	if (arg[0] == '-') /* what follows may be a URL */
-		return usage_error("unknown option: %.*s", (int)strcspn(arg, "=:/?#@"), arg), -1;
+	if (arg[0] == '-')
+		return set_word(raw, arg);
 	if (strcmp(arg, "remount") == 0)
 		return usage_error("-o remount: a mount cannot be changed; unmount it, and mount "
 				   "it again"),
 		       -1;
-	if (is_mkdir(arg, &mode))
-		return set_mkdir(raw, arg, mode);
-	return is_ignored(arg) ? 0 : set_option(raw, arg);
+	/* X-mount.mkdir is an option, and others that begin with X- are not */
+	if (!option_find(arg, strcspn(arg, "=")) && is_ignored(arg))
+		return 0;
+	return set_option(raw, arg);
 }
 
-static int check_verify(const char *verify, struct options *o)
+/* What verify= and views= say to the library. 0 or -ENOMEM. */
+static int translate(struct option_values *v)
 {
-	static const char *const words[] = {
-		[VERIFY_AUTO] = "auto",	  [VERIFY_OPEN] = "open",
-		[VERIFY_MOUNT] = "mount", [VERIFY_BACKGROUND] = "background",
-		[VERIFY_OFF] = "off",
-	};
-	size_t i = 0, n = sizeof(words) / sizeof(words[0]);
-	char shown[256];
-
-	while (verify && i < n && strcmp(verify, words[i]) != 0)
-		i++;
-	if (i == n)
-		return usage_error("-o verify=%s: expected auto, open, mount, background or off",
-				   carton_source_label(verify, shown, sizeof(shown)));
-	o->verify = i == VERIFY_AUTO && o->nochunks ? VERIFY_OPEN : (enum verify)i;
-	o->verify_word = words[o->verify];
-	o->carton.verify = i == VERIFY_OFF ? CARTON_VERIFY_OFF : CARTON_VERIFY_OPEN;
-	o->carton.hash_all = i == VERIFY_MOUNT;
-	o->carton.chunks = !o->nochunks && (i == VERIFY_AUTO || i == VERIFY_BACKGROUND);
-	return 0;
+	if (v->verify == VERIFY_AUTO && v->nochunks)
+		v->verify = VERIFY_OPEN;
+	v->carton.verify = v->verify == VERIFY_OFF ? CARTON_VERIFY_OFF : CARTON_VERIFY_OPEN;
+	v->carton.hash_all = v->verify == VERIFY_MOUNT;
+	v->carton.chunks = !v->nochunks &&
+			   (v->verify == VERIFY_AUTO || v->verify == VERIFY_BACKGROUND);
+	/* "hidden" is no name: views/ is found by its usual name, but not listed */
+	v->carton.views_hidden = v->views && strcmp(v->views, "hidden") == 0;
+	if (!v->noviews)
+		v->carton.views = strdup(v->views && !v->carton.views_hidden ? v->views : "views");
+	return v->noviews || v->carton.views ? 0 : -ENOMEM;
 }
 
 /*
@@ -330,23 +229,24 @@ static int check_paths(struct raw *raw)
  * The kernel divides a read-ahead into requests of this size, and several threads answer them at
  * once. Requests of 1 MiB take 1.9 times as long with O_DIRECT, and 1.3 times in sequential reads.
  */
-#define MAX_READ "131072"
+#define MAX_READ 131072
 
-/* Adds the mount options that are always set, fsname, and max_read unless the user has set it. */
+/* Adds the mount options that are always set, fsname and max_read. */
 static int add_mount_options(struct raw *raw)
 {
 	struct options *o = &raw->o;
-	char *text = NULL, *fsname = NULL, label[4096];
+	const char *name = o->values.fsname;
+	char *text = NULL, *fsname = NULL, label[4096], max_read[32];
 	int r = 0;
 
 	if (fuse_opt_add_opt(&text, "ro,nosuid,nodev,default_permissions,subtype=cartonfs") < 0)
 		return -ENOMEM;
-	if (o->max_read == 0) {
-		o->max_read = (unsigned)strtoul(MAX_READ, NULL, 10);
-		if (fuse_opt_add_opt(&text, "max_read=" MAX_READ) < 0)
-			r = -ENOMEM;
-	}
-	carton_source_label(raw->fsname ? raw->fsname : o->label, label, sizeof(label));
+	if (o->values.max_read == 0)
+		o->values.max_read = MAX_READ;
+	snprintf(max_read, sizeof(max_read), "max_read=%u", o->values.max_read);
+	if (fuse_opt_add_opt(&text, max_read) < 0)
+		r = -ENOMEM;
+	carton_source_label(name ? name : o->label, label, sizeof(label));
 	if (asprintf(&fsname, "fsname=%s", label) < 0)
 		fsname = NULL;
 	/*
@@ -359,7 +259,7 @@ static int add_mount_options(struct raw *raw)
 	if (!fsname || fuse_opt_add_opt_escaped(&text, fsname) < 0 ||
 	    fuse_opt_add_arg(&o->fuse, "-o") < 0 || fuse_opt_add_arg(&o->fuse, text) < 0)
 		r = -ENOMEM;
-	if (r == 0 && o->debug && fuse_opt_add_arg(&o->fuse, "-d") < 0)
+	if (r == 0 && o->values.debug && fuse_opt_add_arg(&o->fuse, "-d") < 0)
 		r = -ENOMEM;
 	free(fsname);
 	free(text);
@@ -386,16 +286,9 @@ static int complete(struct raw *raw)
 	int r = check_paths(raw);
 
 	if (r == 0)
-		r = make_absolute(&o->carton);
+		r = make_absolute(&o->values.carton);
 	if (r == 0)
-		r = check_verify(raw->verify, o);
-	/* "hidden" is no name: views/ is found by its usual name, but not listed */
-	o->carton.views_hidden = raw->views && strcmp(raw->views, "hidden") == 0;
-	if (!raw->noviews)
-		o->carton.views = strdup(raw->views && !o->carton.views_hidden ? raw->views :
-										 "views");
-	if (r == 0 && !raw->noviews && !o->carton.views)
-		r = -ENOMEM;
+		r = translate(&o->values);
 	return r == 0 ? add_mount_options(raw) : r;
 }
 
@@ -422,21 +315,20 @@ static bool is_helper(const char *argv0)
 
 int options_parse(int argc, char **argv, struct options *ret)
 {
-	struct raw raw = { .o = { .uid = getuid(),
-				  .gid = getgid(),
-				  .mkdir_mode = -1,
-				  .fuse = FUSE_ARGS_INIT(argc, argv) } };
+	struct raw raw = { .o = { .fuse = FUSE_ARGS_INIT(argc, argv) } };
+	struct option_values *v = &raw.o.values;
 	const struct fuse_opt *letters = is_helper(argv[0]) ? helper_flags : flags;
-	int r = fuse_opt_parse(&raw.o.fuse, &raw, letters, on_option) < 0 ? -EINVAL : 0;
+	int r;
 
+	v->uid = getuid();
+	v->gid = getgid();
+	v->mkdir_mode = -1;
+	r = fuse_opt_parse(&raw.o.fuse, &raw, letters, on_option) < 0 ? -EINVAL : 0;
 	if (r == 0)
 		remove_dashes(&raw.o.fuse);
-	raw.o.foreground |= raw.o.debug;
-	if (r == 0 && !raw.o.help && !raw.o.version)
+	v->foreground |= v->debug;
+	if (r == 0 && !v->help && !v->version && !v->complete)
 		r = complete(&raw);
-	free(raw.verify);
-	free(raw.views);
-	free(raw.fsname);
 	free(raw.paths[0]);
 	free(raw.paths[1]);
 	*ret = raw.o;
@@ -446,11 +338,26 @@ int options_parse(int argc, char **argv, struct options *ret)
 void options_finish(struct options *o)
 {
 	fuse_opt_free_args(&o->fuse);
-	option_finish(carton_option_table, &o->carton);
-	free((char *)o->carton.views);
+	option_finish(&o->values);
+	free((char *)o->values.carton.views);
 	free(o->source);
 	free(o->label);
 	free(o->mountpoint);
 	free(o->given);
-	free(o->error_file);
+}
+
+bool options_print(const struct options *o)
+{
+	if (o->values.help) {
+		fputs(help_begin, stdout);
+		option_put_help(stdout, "cartonfs", true);
+		fputs("Options of -o:\n", stdout);
+		option_put_help(stdout, "cartonfs", false);
+		fputs(help_end, stdout);
+	} else if (o->values.version) {
+		printf("cartonfs %s, libfuse %s\n", CARTON_VERSION, fuse_pkgversion());
+	} else if (o->values.complete) {
+		option_put_words(stdout, "cartonfs");
+	}
+	return o->values.help || o->values.version || o->values.complete;
 }

@@ -84,9 +84,10 @@ static void check_options(struct options *o)
 	struct fuse_session *session;
 
 	CHECK(o->source && o->mountpoint && o->given && o->label);
-	CHECK(*o->source && *o->mountpoint && *o->given == '/' && o->max_read > 0);
-	CHECK(o->umask <= 0777 && o->mkdir_mode >= -1 && o->mkdir_mode <= 0777);
-	CHECK(o->carton.connections <= 32 && o->carton.timeout_s <= 86400);
+	CHECK(*o->source && *o->mountpoint && *o->given == '/' && o->values.max_read > 0);
+	CHECK(o->values.umask <= 0777 && o->values.mkdir_mode >= -1 &&
+	      o->values.mkdir_mode <= 0777);
+	CHECK(o->values.carton.connections <= 32 && o->values.carton.timeout_s <= 86400);
 	CHECK(!strstr(o->label, SECRET));
 	for (int i = 0; i < o->fuse.argc; i++)
 		CHECK(!strstr(o->fuse.argv[i], SECRET));
@@ -116,7 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	CHECK(r == 0 || r == -EINVAL);
 	CHECK((r == -EINVAL) == (n_printed > 0));
 	CHECK(r == 0 || strcmp(printed + n_printed - 1, "\n") == 0);
-	if (r == 0 && !o.help && !o.version)
+	if (r == 0 && !o.values.help && !o.values.version && !o.values.complete)
 		check_options(&o);
 	options_finish(&o);
 	stderr = before;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bash and fish complete, asked of the shells themselves."""
+"""What bash, fish and zsh complete, asked of the shells themselves."""
 import os
 import re
 import shlex
@@ -60,20 +60,58 @@ def fish(line, cwd):
     return {row.split('\t')[0] for row in p.stdout.splitlines()}
 
 
+# Of zsh's own functions, what the script calls: they take the line apart, and keep what it begins with.
+ZSH = r'''
+words=(${(z)2}); [[ $2 = *' ' ]] && words+=('')
+CURRENT=$#words PREFIX=$words[-1] service=$words[1]
+compadd() {
+	while [[ $1 != -- ]]; do shift; done
+	shift
+	for word; do [[ $word = ${PREFIX}* ]] && print -r -- $word; done
+}
+compset() { PREFIX=${PREFIX##$~2}; }
+_arguments() { [[ $words[-2] = -o ]] && _cartonfs_options; }
+source $1
+'''
+
+
+def zsh(line, cwd):
+    p = run('zsh', '-f', '-c', ZSH, 'zsh', COMPLETIONS / '_cartonfs', line, cwd=cwd, env=PATH)
+    assert p.stderr == ''
+    return set(p.stdout.split('\n')) - {''}
+
+
 SHELLS = pytest.mark.parametrize('shell', [bash, fish])
+ALL_SHELLS = pytest.mark.parametrize('shell', [bash, fish, zsh])
 
 
-@SHELLS
+def of_table(*takers):
+    """The options of the table in the source that one of `takers` has, but other names of the same."""
+    text = (ROOT / 'fs/common/option_table.c').read_text().partition('/* other names */')[0]
+    rows = re.findall(r'^\t\{ "([\w-]+)", (?:0|\'.\'),\s+(\w+|"[^"]*")', text, re.M)
+    assert len(rows) > 40
+    names = {'MOUNT': 'cartonfs', 'BOTH': 'cartonfs cartonctl', 'PACK': 'pack repack link embed'}
+    return {name for name, who in rows if set(names.get(who, who.strip('"')).split()) & set(takers)} - {'--complete'}
+
+
+def as_word(name):
+    return name if name.startswith('-') else '--' + name.replace('_', '-')
+
+
+@ALL_SHELLS
 def test_commands_and_options(there, shell):
-    """Those of --help, whatever it has."""
+    """Those of the table, of each command its own."""
     shown = run(PROGRAMS / 'cartonctl', '--help').stdout
     commands = set(re.findall(r'^  ([a-z]+) ', shown, re.M))
     assert {'info', 'ls', 'cat', 'cache'} <= commands == shell('cartonctl ', there[0])
     assert shell('cartonctl ve', there[0]) == {'verify'}
-    options = shell('cartonctl ls --', there[0])
-    assert {'--offline', '--cache-dir=', '--json', '--help'} <= options and '--compress=' not in options
-    assert {'--offline', '--compress=', '--chunk-index', '--url='} <= shell('cartonctl link --', there[0])
-    cache = re.findall(r'^  cache (.*?)(?:   |$)', shown, re.M)
+    for command in 'ls', 'info', 'status', 'link', 'embed':
+        got = {word.partition('=')[0] for word in shell(f'cartonctl {command} -', there[0])}
+        want = {as_word(name) for name in of_table('cartonctl', command)}
+        assert {word for word in got if word.startswith('--') or word == '-0'} == want
+    assert {'--cache-dir=', '--seals=off', '--json', '-j', '-0'} <= shell('cartonctl ls -', there[0])
+    assert '--compress=zstd' in shell('cartonctl pack --', there[0])
+    cache = re.findall(r'^  cache (.*?)(?:  |$)', shown, re.M)
     words = {word.split()[0] for line in cache for word in line.split('|')}
     assert {'list', 'gc', 'verify', 'path'} <= words == shell('cartonctl cache ', there[0])
 
@@ -99,18 +137,17 @@ def test_paths_in_cartons(there, shell):
     assert shell('cartonctl cat none.carton mod', work) == set()
 
 
-@SHELLS
+@ALL_SHELLS
 def test_mount_options(there, shell):
-    """All that the program knows; also behind a comma, and values."""
-    names = set()
-    for name in ('process/options.c', 'common/option_table.c'):
-        names |= set(re.findall(r'^\tSPEC\((\w+),|^\t\{ "(\w+)", OPTION', (ROOT / 'fs' / name).read_text(), re.M))
-    names = {a or b for a, b in names} - {'mount_only', 'uid', 'gid', 'chunks'}
+    """All of the table; also behind a comma, and values."""
+    want = {name for name in of_table('cartonfs') if not name.startswith('-')}
     got = shell('cartonfs -o ', there[0])
-    assert len(names) > 12 and names <= {x.rstrip('=').split('=')[0] for x in got}
+    assert {word.partition('=')[0] for word in got} == want > {'verify', 'mkdir', 'cache_dir', 'uid'}
+    assert {'cache_dir=', 'verify=auto', 'views=', 'views=hidden', 'mkdir', 'offline', 'noexec'} <= got
     assert {x.rpartition(',')[2] for x in shell('cartonfs -o offline,cache_', there[0])} == {'cache_dir=', 'cache_size='}
     assert {x.rpartition('=')[2] for x in shell('cartonfs -o verify=', there[0])} == {
         'auto', 'open', 'mount', 'background', 'off'}
+    assert {'-d', '--help', '-V'} <= shell('cartonfs -', there[0])
 
 
 def test_bash_mountpoint(there):

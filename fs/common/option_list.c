@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/option_list.h"
+
+#include <string.h>
+
+#define MOUNT "cartonfs"
+#define CELL (OPTION_COLUMNS / 2)
+#define NAME 18 /* columns of a name in a cell, behind two spaces */
+#define SHOWN 80
+
+/* Behind -o, names are as they are in the table; elsewhere they are words of the command line. */
+static bool is_mount_option(const struct option_spec *s, const char *taker)
+{
+	return s->name[0] != '-' && strcmp(taker, MOUNT) == 0;
+}
+
+void option_name(const struct option_spec *s, const char *taker, char ret[OPTION_NAME])
+{
+	bool plain = s->name[0] == '-' || is_mount_option(s, taker);
+
+	snprintf(ret, OPTION_NAME, "%s%s", plain ? "" : "--", s->name);
+	for (char *p = ret; *p && !plain; p++)
+		if (*p == '_')
+			*p = '-';
+}
+
+/* The same with its letter and its value: "cache_dir=DIR", "-j, --json". */
+static void show(const struct option_spec *s, const char *taker, char ret[SHOWN])
+{
+	char name[OPTION_NAME], letter[8] = "";
+	bool may = s->kind == OPTION_MODE;
+
+	option_name(s, taker, name);
+	if (s->letter && name[1] == '-')
+		snprintf(letter, sizeof(letter), "-%c, ", s->letter);
+	snprintf(ret, SHOWN, "%s%s%s%s%.32s%s", letter, name, may ? "[" : "", s->value ? "=" : "",
+		 s->value ? s->value : "", may ? "]" : "");
+}
+
+/* Does it fit into half a line? */
+static bool is_short(const struct option_spec *s, const char *shown)
+{
+	return strlen(shown) < NAME && strlen(s->help) <= CELL - 2 - NAME;
+}
+
+void option_put_help(FILE *f, const char *taker, bool line)
+{
+	char shown[SHOWN];
+	int at = 0; /* columns of this line so far */
+
+	for (const struct option_spec *s = option_table; s->name; s++) {
+		if (!s->help || s->rare || !option_is_for(s, taker) ||
+		    is_mount_option(s, taker) == line)
+			continue;
+		show(s, taker, shown);
+		if (at > 0 && (at > CELL || !is_short(s, shown))) {
+			fputc('\n', f);
+			at = 0;
+		}
+		if (at > 0)
+			fprintf(f, "%*s", CELL - at, "");
+		at = (at > 0 ? CELL : 0) + fprintf(f, "  %-*s%s%s", NAME, shown,
+						   strlen(shown) < NAME ? "" : "  ", s->help);
+	}
+	if (at > 0)
+		fputc('\n', f);
+}
+
+void option_put_names(FILE *f, const char *head, const char *taker)
+{
+	size_t at = strlen(head);
+	char shown[SHOWN];
+
+	fputs(head, f);
+	for (const struct option_spec *s = option_table; s->name; s++) {
+		if (!s->help || !option_is_for(s, taker))
+			continue;
+		show(s, taker, shown);
+		if (at + 2 + strlen(shown) > OPTION_COLUMNS) {
+			fputc('\n', f);
+			at = 0;
+		}
+		at += (size_t)fprintf(f, "  %s", shown);
+	}
+	fputc('\n', f);
+}
+
+void option_put_words(FILE *f, const char *taker)
+{
+	char name[OPTION_NAME];
+
+	for (const struct option_spec *s = option_table; s->name; s++) {
+		const char *word = s->value;
+
+		if (!s->help || !option_is_for(s, taker))
+			continue;
+		option_name(s, taker, name);
+		if (s->letter && name[1] == '-')
+			fprintf(f, "-%c\t%s\n", s->letter, s->help);
+		if (!word || s->kind == OPTION_MODE)
+			fprintf(f, "%s\t%s\n", name, s->help);
+		for (; word; word = word[strcspn(word, "|")] ? strchr(word, '|') + 1 : NULL)
+			fprintf(f, "%s=%.*s\t%s\n", name, (int)strcspn(word, "|"), word, s->help);
+	}
+}

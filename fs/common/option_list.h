@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of the table (option_table.h), listed for people and for the completions of shells.
+ */
+#ifndef FS_OPTION_LIST_H
+#define FS_OPTION_LIST_H
+
+#include <stdio.h>
+
+#include "common/option_table.h"
+
+/* The name as `taker` has it: "cache_dir" behind -o, "--cache-dir", "-0". */
+#define OPTION_NAME 32
+void option_name(const struct option_spec *spec, const char *taker, char ret[OPTION_NAME]);
+
+/* The columns of a terminal that --help is for. */
+#define OPTION_COLUMNS 80
+
+/*
+ * Prints the options of `taker` that are not rare, each with a few words: those of the command line
+ * (`line`), or the others. Two to a line where they fit.
+ */
+void option_put_help(FILE *f, const char *taker, bool line);
+
+/* Prints `head` and the names of the options of `taker`, in lines of 80 columns. */
+void option_put_names(FILE *f, const char *head, const char *taker);
+
+/*
+ * Prints what a shell may complete for `taker`, a word and what it means with a tab between them:
+ * "offline", "verify=auto", or "cache_dir=DIR" where the user has to go on.
+ */
+void option_put_words(FILE *f, const char *taker);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/option_list.h"
+#include "common/privacy.h"
+
+#define ALL "cartonctl" /* what every command takes */
+
+/* ---- help ---- */
+
+/* Fits 24 lines of 80 columns. */
+static void put_help(const struct ctl_command *commands)
+{
+	fputs("usage: cartonctl COMMAND [OPTION...] [ARGUMENT...]    COMMAND --help says more\n"
+	      "SOURCE is a carton: a file, an unpacked directory or an http(s) URL.\n",
+	      stdout);
+	for (const struct ctl_command *c = commands; c->name; c++) {
+		int n = printf("  %s %s", c->name, c->args);
+
+		printf("%*s%s\n", n < 24 ? 26 - n : 2, "", c->help);
+	}
+	option_put_names(stdout, "Options:", ALL);
+	fputs("Exit status: 0 success, 1 usage error, failure or problems found\n", stdout);
+}
+
+static void put_command_help(const struct ctl_command *c)
+{
+	printf("usage: cartonctl %s [OPTION...] %s\n%*s%s\n\n", c->name, c->args, 7, "", c->help);
+	option_put_help(stdout, c->name, true);
+	fputs("\nOptions of all commands:\n", stdout);
+	option_put_help(stdout, ALL, true);
+	printf("See %s(1), and cartonfs(1) for what the options mean.\n",
+	       c->page ? c->page : "cartonctl");
+}
+
+/* The words of a command's arguments, if there are alternatives. */
+static void put_alternatives(const char *args)
+{
+	for (const char *p = strchr(args, '|') ? args : NULL; p; p = strchr(p, '|')) {
+		p += strspn(p, "| ");
+		printf("%.*s\n", (int)strcspn(p, " "), p);
+	}
+}
+
+/* For the completions of shells. Words without a dash are commands, or arguments of this one. */
+static void put_words(const struct ctl_command *commands, const struct ctl_command *command)
+{
+	for (const struct ctl_command *c = commands; !command && c->name; c++)
+		printf("%s\t%s\n", c->name, c->help);
+	if (command) {
+		put_alternatives(command->args);
+		option_put_words(stdout, command->name);
+	}
+	option_put_words(stdout, ALL);
+}
+
+static const struct ctl_command *find_command(const struct ctl_command *commands, char **words)
+{
+	while (*words && **words == '-')
+		words++;
+	for (; *words && commands->name; commands++)
+		if (strcmp(*words, commands->name) == 0)
+			return commands;
+	return NULL;
+}
+
+static _Noreturn void print_and_exit(char **argv, const struct ctl_command *commands,
+				     const struct option_values *v)
+{
+	const struct ctl_command *command = find_command(commands, argv + 1);
+
+	if (v->version)
+		printf("cartonctl %s\n", CARTON_VERSION);
+	else if (v->complete)
+		put_words(commands, command);
+	else if (command)
+		put_command_help(command);
+	else
+		put_help(commands);
+	exit(ctl_flush(EXIT_GOOD));
+}
+
+/* ---- parsing ---- */
+
+/* What getopt_long() needs. An option is OPTION_BASE + its place in the table, or its letter. */
+#define OPTION_BASE 256
+
+struct getopt_table {
+	struct option options[OPTION_MAX];
+	char names[OPTION_MAX][24];
+	char letters[OPTION_MAX];
+	unsigned n;
+};
+
+static void build(struct getopt_table *t)
+{
+	size_t n_letters = 0;
+
+	for (const struct option_spec *s = option_table; s->name; s++) {
+		struct option *o = &t->options[t->n];
+		char *name = t->names[t->n];
+
+		if (strcmp(s->takers, "cartonfs") == 0)
+			continue;
+		if (s->letter)
+			t->letters[n_letters++] = s->letter;
+		if (s->name[0] == '-' && s->name[1] != '-')
+			continue;
+		snprintf(name, sizeof(t->names[0]), "%s", s->name + strspn(s->name, "-"));
+		for (char *p = name; *p; p++)
+			if (*p == '_')
+				*p = '-';
+		*o = (struct option){ name,
+				      s->kind == OPTION_FLAG ? no_argument : required_argument,
+				      NULL, OPTION_BASE + (int)(s - option_table) };
+		t->n++;
+	}
+}
+
+static const struct option_spec *find_spec(int option)
+{
+	const struct option_spec *s = option_table;
+
+	if (option >= OPTION_BASE)
+		return &option_table[option - OPTION_BASE];
+	while (s->letter != option || strcmp(s->takers, "cartonfs") == 0)
+		s++;
+	return s;
+}
+
+/* Says why getopt_long() has refused the option before argv[optind]. */
+static int bad_option(char *const *argv, const struct option *options)
+{
+	const char *word = argv[optind - 1];
+
+	for (; options->name; options++)
+		if (optopt == options->val && options->has_arg == required_argument)
+			return ctl_usage("option '--%s' requires an argument", options->name);
+		else if (optopt == options->val && strncmp(word, "--", 2) == 0)
+			return ctl_usage("option '--%s' doesn't allow an argument", options->name);
+	if (optopt)
+		return ctl_usage("invalid option -- '%c'", optopt);
+	/* its value may be a URL with a password */
+	return ctl_usage("unrecognized option '%.*s'", (int)strcspn(word, "="), word);
+}
+
+static int set(const struct option_spec *s, struct args *a)
+{
+	char name[OPTION_NAME], expected[OPTION_EXPECTED];
+	int r = option_set(s, &a->values, optarg);
+
+	option_name(s, ALL, name);
+	if (r == -EINVAL)
+		return ctl_usage("%s=%s: expected %s", name, ctl_shown(optarg),
+				 option_expected(s, expected));
+	if (r < 0)
+		return ctl_failed(name, r);
+	a->given |= UINT64_C(1) << (s - option_table);
+	if (optarg)
+		privacy_hide(optarg); /* option_set() has copied it */
+	return EXIT_GOOD;
+}
+
+int ctl_parse(int argc, char **argv, const struct ctl_command *commands, struct args *a)
+{
+	struct getopt_table t = { .n = 0 };
+	const struct option_values *v = &a->values;
+	int option, status;
+
+	build(&t);
+	opterr = 0; /* it would print the option as it is */
+	while ((option = getopt_long(argc, argv, t.letters, t.options, NULL)) >= 0) {
+		status = option == '?' ? bad_option(argv, t.options) : set(find_spec(option), a);
+		if (status != EXIT_GOOD)
+			return status;
+		if (v->help || v->version || v->complete)
+			print_and_exit(argv, commands, v);
+	}
+	return EXIT_GOOD;
+}
+
+int ctl_check_options(const struct ctl_command *command, const struct args *a)
+{
+	char name[OPTION_NAME];
+
+	for (const struct option_spec *s = option_table; s->name; s++)
+		if (a->given >> (s - option_table) & 1 && !option_is_for(s, ALL) &&
+		    !option_is_for(s, command->name)) {
+			option_name(s, ALL, name);
+			return ctl_usage("%s has no option %s", command->name, name);
+		}
+	return EXIT_GOOD;
+}
