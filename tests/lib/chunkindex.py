@@ -55,4 +55,4 @@ def overwrite(path, off, data):
 
 
 def whole_is_hashed(m, name='model/large'):
-    return lambda: m.state(name) not in ('chunks', 'unverified')
+    return lambda: m.state(name) in ('verified', 'sealed', 'corrupt')
