@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/mountinfo.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,4 +57,32 @@ bool mountinfo_each(FILE *f, mountinfo_fn *use, void *ctx)
 	all = !ferror(f);
 	free(line);
 	return all;
+}
+
+struct search {
+	const char *path, *device;
+	struct mountinfo_copy copy;
+	bool found;
+};
+
+static void compare(void *ctx, const struct mountinfo *mount)
+{
+	struct search *s = ctx;
+
+	if (strcmp(s->path ? mount->path : mount->device, s->path ? s->path : s->device) != 0)
+		return;
+	s->found = true;
+	snprintf(s->copy.device, sizeof(s->copy.device), "%s", mount->device);
+	snprintf(s->copy.type, sizeof(s->copy.type), "%s", mount->type);
+}
+
+int mountinfo_find(FILE *f, const char *path, const char *device, struct mountinfo_copy *ret)
+{
+	struct search s = { .path = path, .device = device };
+
+	if (!mountinfo_each(f, compare, &s))
+		return -EIO;
+	if (s.found)
+		*ret = s.copy;
+	return s.found;
 }

@@ -22,4 +22,17 @@ struct mountinfo {
 typedef void mountinfo_fn(void *ctx, const struct mountinfo *mount);
 bool mountinfo_each(FILE *f, mountinfo_fn *use, void *ctx);
 
+#define MOUNTINFO_TYPE "fuse.cartonfs"
+
+/* What mountinfo_find() has found. */
+struct mountinfo_copy {
+	char device[32], type[32];
+};
+
+/*
+ * Finds the mount that is on top at `path`, or with `path` NULL one of the file system `device`. 1;
+ * 0: there is none; or -EIO.
+ */
+int mountinfo_find(FILE *f, const char *path, const char *device, struct mountinfo_copy *ret);
+
 #endif

@@ -33,7 +33,7 @@ static void add(void *ctx, const struct mountinfo *mount)
 	struct ctl_mount *more;
 	char *path;
 
-	if (strcmp(mount->type, "fuse.cartonfs") != 0 ||
+	if (strcmp(mount->type, MOUNTINFO_TYPE) != 0 ||
 	    (s->wanted ? strcmp(mount->path, s->wanted) != 0 : !is_own(mount)))
 		return;
 	for (size_t i = 0; i < s->n; i++)

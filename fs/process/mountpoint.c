@@ -22,29 +22,16 @@ extern char **environ;
 
 #define DEVICE "/dev/fd/" /* and its number */
 
-struct search {
-	const char *path;
-	bool found;
-};
-
-static void find(void *ctx, const struct mountinfo *mount)
-{
-	struct search *s = ctx;
-
-	if (strcmp(mount->path, s->path) == 0)
-		s->found = strcmp(mount->type, "fuse.cartonfs") == 0;
-}
-
 bool mountpoint_is_cartonfs(const char *path)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
-	struct search s = { .path = path };
+	struct mountinfo_copy top;
+	bool ours = f && mountinfo_find(f, path, NULL, &top) > 0 &&
+		    strcmp(top.type, MOUNTINFO_TYPE) == 0;
 
-	if (!f)
-		return false;
-	mountinfo_each(f, find, &s);
-	fclose(f);
-	return s.found;
+	if (f)
+		fclose(f);
+	return ours;
 }
 
 static int detach(const char *path)

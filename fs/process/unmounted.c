@@ -10,38 +10,15 @@
 
 #include "common/mountinfo.h"
 
-struct search {
-	const char *path;
-	char *device; /* of the last mount at `path` */
-	bool found;
-};
-
-static void find_path(void *ctx, const struct mountinfo *mount)
-{
-	struct search *s = ctx;
-
-	if (strcmp(mount->path, s->path) != 0)
-		return;
-	s->found = true;
-	snprintf(s->device, sizeof(((struct unmounted *)0)->device), "%s", mount->device);
-}
-
-static void find_device(void *ctx, const struct mountinfo *mount)
-{
-	struct search *s = ctx;
-
-	s->found = s->found || strcmp(mount->device, s->device) == 0;
-}
-
 static void *watch(void *ctx)
 {
 	struct unmounted *u = ctx;
 
 	for (;;) {
 		struct pollfd p[] = { { fileno(u->mounts), POLLPRI, 0 }, { u->stop[0], 0, 0 } };
-		struct search s = { .device = u->device };
+		struct mountinfo_copy mount;
 
-		if (mountinfo_each(u->mounts, find_device, &s) && !s.found) {
+		if (mountinfo_find(u->mounts, NULL, u->device, &mount) == 0) {
 			u->gone();
 			return NULL;
 		}
@@ -61,12 +38,14 @@ void unmounted_open(struct unmounted *u, const char *mountpoint)
 
 void unmounted_watch(struct unmounted *u, void (*gone)(void))
 {
-	struct search s = { .path = u->mountpoint, .device = u->device };
+	struct mountinfo_copy mount;
 	sigset_t all, before;
 
-	if (!u->mounts || !u->mountpoint || !mountinfo_each(u->mounts, find_path, &s) || !s.found ||
+	if (!u->mounts || !u->mountpoint ||
+	    mountinfo_find(u->mounts, u->mountpoint, NULL, &mount) <= 0 ||
 	    pipe2(u->stop, O_CLOEXEC) < 0)
 		return;
+	strcpy(u->device, mount.device);
 	u->gone = gone;
 	/* signals are for the main thread, which they have to wake up */
 	sigfillset(&all);
