@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "base/util.h"
 #include "http/internal.h"
 
@@ -97,24 +97,6 @@ static char *request_url(struct login *l, const char *url)
 
 /* ---- the process ---- */
 
-/* The name that ps(1) shows. argv is one block of memory, which is no longer used here. */
-static void rename_process(void)
-{
-	static const char name[] = "cartonfs: keys";
-	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-	char block[4096];
-	size_t size = 0;
-	ssize_t n;
-
-	while (fd >= 0 && (n = read(fd, block, sizeof(block))) > 0)
-		size += (size_t)n;
-	fd_close(fd);
-	memset(program_invocation_name, 0, size);
-	if (size > 0)
-		memcpy(program_invocation_name, name, MIN(size - 1, sizeof(name)));
-	prctl(PR_SET_NAME, "cartonfs-keys");
-}
-
 /* Callers may wait for the end of the output. */
 static void drop_terminal(void)
 {
@@ -133,7 +115,7 @@ _Noreturn static void process(struct s3 *s, int fd, int parent_end)
 {
 	char byte;
 
-	rename_process();
+	carton_rename_process("cartonfs: keys", "cartonfs-keys");
 	close(parent_end);
 	setsid();
 	signal(SIGPIPE, SIG_IGN);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -19,6 +18,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "process/datagram.h"
 #include "process/opener.h"
 #include "process/message.h"
@@ -63,24 +63,6 @@ struct state {
 	int socket;
 	struct opener opener;
 };
-
-/* Sets the name that ps(1) shows. argv is one block of memory, which is no longer used. */
-static void rename_process(void)
-{
-	char text[4096];
-	FILE *f = fopen("/proc/self/cmdline", "re");
-	size_t size = 0, n;
-
-	while (f && (n = fread(text, 1, sizeof(text), f)) > 0)
-		size += n;
-	if (f)
-		fclose(f);
-	if (size > 0) {
-		memset(program_invocation_name, 0, size);
-		snprintf(program_invocation_name, size, "cartonfs: mounter");
-	}
-	prctl(PR_SET_NAME, "cartonfs-mount");
-}
 
 /*
  * Closes the device here, so that the connection ends with the daemon. libfuse will close this
@@ -341,7 +323,7 @@ _Noreturn static void process(struct fuse_session *session, const struct options
 		dup3(fd, SOCKET, O_CLOEXEC);
 	syscall(SYS_close_range, SOCKET + 1, ~0U, 0);
 	pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
-	rename_process();
+	carton_rename_process("cartonfs: mounter", "cartonfs-mount");
 	(void)!chdir("/");
 	snprintf(ident, sizeof(ident), "cartonfs[%d]", (int)daemon);
 	openlog(ident, 0, LOG_DAEMON);
