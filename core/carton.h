@@ -193,6 +193,15 @@ void carton_totals(const struct carton *c, struct carton_totals *ret);
 /* The model hash: sha256 of MANIFEST, as 64 hex digits and a NUL. */
 void carton_model_hash(const struct carton *c, char ret_hex[65]);
 
+/* How the container holds a file. False: it is a view or a directory. */
+struct carton_storage {
+	const char *method; /* "stored", "deflate", "zstd", or "links": it does not have it */
+	bool contained;
+	bool as_it_is;	/* contained, and not compressed */
+	uint64_t bytes; /* that it takes in the container */
+};
+bool carton_storage(const struct carton_node *file, struct carton_storage *ret);
+
 /*
  * Properties of a file, as extended attributes show them: the index'th name (NULL behind the last),
  * and the value of one. `user.carton.sha256`, `user.carton.state` (unverified, verified, sealed,

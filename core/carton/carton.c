@@ -176,13 +176,33 @@ static ssize_t property_state(struct object *o, char *ret, size_t n)
 	return snprintf(ret, n, "%s", names[object_state(o)]);
 }
 
-static ssize_t property_storage(struct object *o, char *ret, size_t n)
+static struct carton_storage storage_of(const struct object *o)
 {
 	const struct entry *e = object_entry(o);
 
 	if (!e)
-		return snprintf(ret, n, "links");
-	return snprintf(ret, n, "%s %" PRIu64, decode_name((uint16_t)e->method), e->stored);
+		return (struct carton_storage){ .method = "links" };
+	return (struct carton_storage){ decode_name((uint16_t)e->method), true,
+					e->method == METHOD_STORED, e->stored };
+}
+
+bool carton_storage(const struct carton_node *file, struct carton_storage *ret)
+{
+	const struct node *n = to_node(file);
+
+	if (node_tensor(n) || !node_object(n))
+		return false;
+	*ret = storage_of(node_object(n));
+	return true;
+}
+
+static ssize_t property_storage(struct object *o, char *ret, size_t n)
+{
+	struct carton_storage s = storage_of(o);
+
+	if (!s.contained)
+		return snprintf(ret, n, "%s", s.method);
+	return snprintf(ret, n, "%s %" PRIu64, s.method, s.bytes);
 }
 
 static ssize_t property_dtype(const struct tensor_info *t, char *ret, size_t n)

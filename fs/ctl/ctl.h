@@ -45,9 +45,6 @@ void ctl_log_source(struct ctl_log *log, const char *source, bool opening);
 /* A carton_log_fn; its context is a struct ctl_log. */
 void ctl_on_log(void *log, enum carton_log_level level, const char *subject, const char *message);
 
-/* Writes `s` to stdout as a JSON string. */
-void ctl_print_json(const char *s);
-
 /* Prints a usage error, and where help is. Both return EXIT_USAGE. */
 int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int ctl_try_help(void);
@@ -82,14 +79,6 @@ void ctl_add_file(struct ctl_files *files, struct carton_node *node);
 /* Calls `fn` for all files and symlinks of a directory and below, or for one file. */
 typedef void ctl_node_fn(void *ctx, struct carton_node *node);
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);
-
-/* How the container holds a file: false if nothing is known of that. */
-struct ctl_storage {
-	char method[16]; /* "zstd", …; "links": it is fetched */
-	bool has_stored;
-	uint64_t stored; /* bytes in the container */
-};
-bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret);
 
 /* ---- commands: each returns an exit status ---- */
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
+#include "common/text.h"
 #include "ctl/tensors.h"
 #include "common/numbers.h"
 #include "common/privacy.h"
@@ -80,7 +81,7 @@ static void json_size(const char *key, const struct carton_node *node)
 		printf("\"sha256\":\"%s\",", hash);
 	if (carton_target(node)) {
 		fputs("\"target\":", stdout);
-		ctl_print_json(carton_target(node));
+		json_string(stdout, carton_target(node));
 	} else {
 		printf("\"size\":%" PRIu64, st.size);
 	}
@@ -98,7 +99,7 @@ static void put_file(struct diff *d, int what, const struct carton_node *a,
 	carton_path(a ? a : b, path);
 	if (d->json) {
 		printf("%s\n{\"path\":", first ? "" : ",");
-		ctl_print_json(path);
+		json_string(stdout, path);
 		printf(",\"change\":\"%s\"", words[what]);
 		json_size("a", a);
 		json_size("b", b);
@@ -127,7 +128,7 @@ static void put_tensor(struct diff *d, int what, const struct tensor *a, const s
 	if (d->json) {
 		fputs(d->tensors_begun ? "," : ",\"tensors\":[", stdout);
 		fputs("{\"name\":", stdout);
-		ctl_print_json(t->name);
+		json_string(stdout, t->name);
 		printf(",\"change\":\"%s\"", words[what]);
 		if (a)
 			printf(",\"a\":{\"dtype\":\"%s\",\"shape\":%s}", a->dtype,

@@ -69,11 +69,11 @@ static void put_heading(const char *heading)
 
 static void add_stored(void *ctx, struct carton_node *node)
 {
-	struct ctl_storage storage;
+	struct carton_storage storage;
 	uint64_t *sum = ctx;
 
-	if (!carton_target(node) && ctl_storage(node, &storage))
-		*sum += storage.stored;
+	if (!carton_target(node) && carton_storage(node, &storage))
+		*sum += storage.bytes;
 }
 
 /* Appends ", SIZE WORDS" to a text. */

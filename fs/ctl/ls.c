@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
+#include "common/text.h"
 #include "common/numbers.h"
 #include "ctl/term.h"
 
@@ -68,13 +69,13 @@ static void put_path(const struct list *l, const struct carton_node *node)
 }
 
 /* "zstd 44%": the method, and how large the packed bytes are. */
-static void format_packed(const struct carton_stat *st, const struct ctl_storage *s, char *ret,
+static void format_packed(const struct carton_stat *st, const struct carton_storage *s, char *ret,
 			  size_t n)
 {
-	double percent = st->size ? (double)s->stored * 100 / (double)st->size : 0;
+	double percent = st->size ? (double)s->bytes * 100 / (double)st->size : 0;
 
 	/* of a few bytes it says nothing */
-	if (!s->has_stored || st->size == 0 || percent > 999 || strcmp(s->method, "stored") == 0)
+	if (!s->contained || st->size == 0 || percent > 999 || s->as_it_is)
 		snprintf(ret, n, "%s", s->method);
 	else
 		snprintf(ret, n, "%-7s %3.0f%%", s->method, percent);
@@ -84,7 +85,7 @@ static void put_row(void *ctx, struct carton_node *node)
 {
 	struct list *l = ctx;
 	char size[SIZE_TEXT] = "-", packed[32] = "-", hash[128] = "-";
-	struct ctl_storage storage;
+	struct carton_storage storage;
 	struct carton_stat st;
 
 	carton_stat(node, &st);
@@ -95,10 +96,10 @@ static void put_row(void *ctx, struct carton_node *node)
 		l->bytes += st.size;
 	}
 	l->files++;
-	if (st.kind == CARTON_FILE && ctl_storage(node, &storage)) {
+	if (st.kind == CARTON_FILE && carton_storage(node, &storage)) {
 		format_packed(&st, &storage, packed, sizeof(packed));
-		l->packed += storage.has_stored ? st.size : 0;
-		l->packed_to += storage.stored;
+		l->packed += storage.contained ? st.size : 0;
+		l->packed_to += storage.bytes;
 	}
 	carton_property(node, "user.carton.sha256", hash, sizeof(hash));
 	put_path(l, node);
@@ -113,16 +114,16 @@ static void put_long_row(void *ctx, struct carton_node *node)
 {
 	struct list *l = ctx;
 	char size[24] = "-", stored[24] = "-", hash[128] = "-";
-	struct ctl_storage storage = { .method = "-" };
+	struct carton_storage storage = { .method = "-" };
 	struct carton_stat st;
 
 	carton_stat(node, &st);
 	if (st.kind == CARTON_SYMLINK)
-		strcpy(storage.method, "symlink");
+		storage.method = "symlink";
 	else if (st.size_known)
 		snprintf(size, sizeof(size), "%" PRIu64, st.size);
-	if (st.kind == CARTON_FILE && ctl_storage(node, &storage) && storage.has_stored)
-		snprintf(stored, sizeof(stored), "%" PRIu64, storage.stored);
+	if (st.kind == CARTON_FILE && carton_storage(node, &storage) && storage.contained)
+		snprintf(stored, sizeof(stored), "%" PRIu64, storage.bytes);
 	carton_property(node, "user.carton.sha256", hash, sizeof(hash));
 	put_path(l, node);
 	printf("  %12s  %-8s %12s  %s\n", size, storage.method, stored, hash);
@@ -147,7 +148,7 @@ static void put_json(void *ctx, struct carton_node *node)
 	carton_stat(node, &st);
 	carton_path(node, path);
 	printf("%s\n{\"path\":", l->files++ ? "," : "");
-	ctl_print_json(path);
+	json_string(stdout, path);
 	if (st.size_known)
 		printf(",\"size\":%" PRIu64, st.size);
 	if (carton_property(node, "user.carton.sha256", hash, sizeof(hash)) > 0)
@@ -156,7 +157,7 @@ static void put_json(void *ctx, struct carton_node *node)
 		printf(",\"storage\":\"%s\"", storage);
 	if (target) {
 		fputs(",\"target\":", stdout);
-		ctl_print_json(target);
+		json_string(stdout, target);
 	}
 	putchar('}');
 }

@@ -11,11 +11,6 @@
 #include "common/progress.h"
 #include "common/text.h"
 
-void ctl_print_json(const char *s)
-{
-	json_string(stdout, s);
-}
-
 static void print_problem(struct ctl_log *log, enum carton_log_level level, const char *subject,
 			  const char *message)
 {
@@ -23,11 +18,11 @@ static void print_problem(struct ctl_log *log, enum carton_log_level level, cons
 		printf("%s{\"level\":\"%s\",\"subject\":", log->problems ? "," : "",
 		       level == CARTON_LOG_ERROR ? "error" : "warning");
 		if (subject)
-			ctl_print_json(subject);
+			json_string(stdout, subject);
 		else
 			fputs("null", stdout);
 		fputs(",\"message\":", stdout);
-		ctl_print_json(message);
+		json_string(stdout, message);
 		putchar('}');
 	} else {
 		text_line(stdout, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
@@ -121,18 +116,6 @@ void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx)
 	}
 	for (size_t i = 0; (child = carton_child(top, i)); i++)
 		ctl_walk(child, fn, ctx);
-}
-
-bool ctl_storage(const struct carton_node *node, struct ctl_storage *ret)
-{
-	struct ctl_storage s = { 0 };
-	char text[64];
-
-	if (carton_property(node, "user.carton.storage", text, sizeof(text)) < 0)
-		return false;
-	s.has_stored = sscanf(text, "%15s %" SCNu64, s.method, &s.stored) == 2;
-	*ret = s;
-	return true;
 }
 
 const char *ctl_shown(const char *arg)

@@ -23,12 +23,12 @@ bool ctl_has_tensors(const struct carton_node *file)
 
 bool ctl_is_cheap(const struct carton *c, const struct carton_node *file)
 {
-	struct ctl_storage storage;
+	struct carton_storage storage;
 	struct carton_stat st;
 
 	carton_stat(file, &st);
-	return st.size_known && st.size <= CHEAP && ctl_storage(file, &storage) &&
-	       storage.has_stored && !carton_is_remote(c);
+	return st.size_known && st.size <= CHEAP && carton_storage(file, &storage) &&
+	       storage.contained && !carton_is_remote(c);
 }
 
 uint64_t ctl_elements(const char *shape)

@@ -71,10 +71,9 @@ static struct carton_node *next_file(const struct ahead *a, struct carton_node *
 /* True: its bytes are in the container, neither generated nor fetched. */
 static bool is_stored(const struct carton_node *node)
 {
-	char storage[64];
+	struct carton_storage storage;
 
-	return carton_property(node, "user.carton.storage", storage, sizeof(storage)) > 0 &&
-	       strcmp(storage, "links") != 0;
+	return carton_storage(node, &storage) && storage.contained;
 }
 
 static uint64_t size_of(const struct carton_node *node)

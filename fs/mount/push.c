@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* for a smaller file the decision takes longer than the read */
 #define PUSH_MIN (512 * 1024)
@@ -114,11 +113,9 @@ static void push_end(struct carton_observer *observer, int result)
 /* Its pages would not be used: the kernel reads the file of the cache. */
 static bool will_pass(const struct mount *m, const struct carton_node *node)
 {
-	char storage[64];
+	struct carton_storage storage;
 
-	return m->passthrough &&
-	       (carton_property(node, "user.carton.storage", storage, sizeof(storage)) <= 0 ||
-		strncmp(storage, "stored ", 7) != 0);
+	return m->passthrough && !(carton_storage(node, &storage) && storage.as_it_is);
 }
 
 /* Is there room for it? */
