@@ -69,12 +69,33 @@ static bool is_quoted(enum carton_escape style, char c)
 	return style >= CARTON_ESCAPE_JSON && (c == '"' || c == '\\');
 }
 
+/* The character at `s` in a string of JSON. Returns its bytes in `s`. */
+static size_t escape_json(const char *s, size_t n, char ret[CARTON_ESCAPE_SIZE])
+{
+	static const char names[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+	const char *found = *s ? strchr(names, *s) : NULL;
+	size_t step = utf8_step(s, n);
+
+	if (step == 0)
+		strcpy(ret, "\xef\xbf\xbd");
+	else if (found)
+		sprintf(ret, "\\%c", letters[found - names]);
+	else if ((unsigned char)*s < 0x20)
+		put_code((unsigned char)*s, ret);
+	else
+		sprintf(ret, "%.*s", (int)step, s);
+	return step ? step : 1;
+}
+
 size_t carton_escape(enum carton_escape style, const char *s, size_t n,
 		     char ret[CARTON_ESCAPE_SIZE])
 {
 	size_t step = utf8_step(s, n);
 	uint32_t c = step ? utf8_code(s, step) : 0;
 
+	/* what a terminal obeys or nobody sees is escaped in JSON, too, which does not need it */
+	if (style == CARTON_ESCAPE_JSON && !(step && is_hidden(c)))
+		return escape_json(s, n, ret);
 	if (step && style != CARTON_ESCAPE_ALL && !is_hidden(c) && !is_quoted(style, *s)) {
 		memcpy(ret, s, step);
 		ret[step] = '\0';
@@ -90,4 +111,25 @@ size_t carton_escape(enum carton_escape style, const char *s, size_t n,
 		put_bytes(style, s, step ? step : 1, ret);
 	}
 	return step ? step : 1;
+}
+
+int buf_add_json_part(struct buf *b, const char *s, size_t n)
+{
+	char shown[CARTON_ESCAPE_SIZE];
+
+	while (n > 0 && !b->error) {
+		size_t step = escape_json(s, n, shown);
+
+		buf_adds(b, shown);
+		s += step;
+		n -= step;
+	}
+	return b->error;
+}
+
+int buf_add_json(struct buf *b, const char *s, size_t n)
+{
+	buf_addc(b, '"');
+	buf_add_json_part(b, s, n);
+	return buf_addc(b, '"');
 }

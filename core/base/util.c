@@ -85,42 +85,6 @@ int buf_add_encoded(struct buf *b, const char *s, size_t n, const char *kept)
 	return r;
 }
 
-static int add_json_char(struct buf *b, const char *s, size_t step)
-{
-	static const char names[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-	const char *found = *s ? strchr(names, *s) : NULL;
-	char escape[2] = "\\";
-
-	if (found) {
-		escape[1] = letters[found - names];
-		return buf_add(b, escape, 2);
-	}
-	if ((unsigned char)*s < 0x20)
-		return buf_addf(b, "\\u%04x", (unsigned char)*s);
-	return buf_add(b, s, step);
-}
-
-int buf_add_json_part(struct buf *b, const char *s, size_t n)
-{
-	for (size_t i = 0; i < n && !b->error;) {
-		size_t step = utf8_step(s + i, n - i);
-
-		if (step)
-			add_json_char(b, s + i, step);
-		else
-			buf_adds(b, "\xef\xbf\xbd");
-		i += step ? step : 1;
-	}
-	return b->error;
-}
-
-int buf_add_json(struct buf *b, const char *s, size_t n)
-{
-	buf_addc(b, '"');
-	buf_add_json_part(b, s, n);
-	return buf_addc(b, '"');
-}
-
 void buf_finish(struct buf *b)
 {
 	if (!b)
