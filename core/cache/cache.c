@@ -8,13 +8,13 @@
 
 #define LOOKUP_TRIES 8 /* an object may be replaced between its open and its lock */
 
-/* One try of a lookup: -ESTALE when the file was removed or replaced under us. */
+/* One try of a lookup: -ESTALE when the file was removed or replaced meanwhile. */
 static int lookup_once(struct cache *c, const uint8_t sha256[32], int *ret_fd, uint64_t *ret_size)
 {
 	struct stat st;
 	int fd, r = cache_open_object(c, sha256, &fd);
 
-	/* A damaged one, or not an object at all. */
+	/* A damaged object, or no object at all. */
 	if (r == -EACCES || r == -EISDIR || r == -ENOTDIR || r == -ELOOP)
 		return -ENOENT;
 	if (r < 0)
@@ -46,7 +46,7 @@ int cache_lookup(struct cache *c, const uint8_t sha256[32], int *ret_fd, uint64_
 	for (int i = 0; i < LOOKUP_TRIES && r == -ESTALE; i++)
 		r = lookup_once(c, sha256, ret_fd, ret_size);
 	if (r == 0)
-		futimens(*ret_fd, used); /* best effort: only the order of gc */
+		futimens(*ret_fd, used); /* best effort: only gc needs it, for its order */
 	return r == -ESTALE ? -ENOENT : r;
 }
 
@@ -148,7 +148,7 @@ int cache_note_get(struct cache *c, const uint8_t key[32], char *ret_text, size_
 		r = pread_full(fd, ret_text, (size_t)st.st_size, 0);
 	if (r == 0) {
 		ret_text[st.st_size] = '\0';
-		futimens(fd, used); /* best effort: only for how long it is kept */
+		futimens(fd, used); /* best effort: the note is kept for some time after it */
 	}
 	fd_close(fd);
 	return r;

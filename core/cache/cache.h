@@ -7,24 +7,26 @@
  *	DIR/v1/objects/ab/<hex>		published objects, mode 0400; mtime is the last use
  *	DIR/v1/partial/<hex>		bytes of an object that is being filled, or was
  *	DIR/v1/partial/<hex>.v		how many of them count, and what they are a part of
- *	DIR/v1/locks/<hex>		who fills it now (an open file description lock)
+ *	DIR/v1/locks/<hex>		the lock of the one process that fills it
  *	DIR/v1/notes/<hex>		small texts
  *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are
  *	DIR/v1/seals/secret		the key of all seals, mode 0600
  *	DIR/v1/tmp/			names that live for microseconds, and unnamed files
  *
- * Trust. The cache promises names, not bytes: whoever opens an object hashes it before use, or
- * checks each read against its seal, and drops it when it is another one. So nothing here is ever
- * fsynced: what a power cut tears is found that way. The caller that publishes has verified the
- * bytes it publishes. Seals are as good as the secrecy of their key: who can read it could make
- * bytes that pass for others, and who can write here can replace it.
+ * Trust. The cache promises names, not bytes: a caller that opens an object hashes it before use,
+ * or checks each read against its seal, and drops the object when its bytes are wrong. So no file
+ * here is ever fsynced: an object that a power cut tore is found by its hash. The caller that
+ * publishes has verified the bytes it publishes. Seals are as good as the secrecy of their key: a
+ * process that can read the key can make bytes that pass for others, and one that can write here
+ * can replace the key.
  *
- * Locks. An object that anyone has open carries that one's shared flock(2), taken by
- * cache_lookup() and cache_fill_publish(); it lives as long as the descriptor (or a dup of it), in
- * whatever process. gc takes the exclusive flock before it removes an object, without waiting, and
- * leaves those it cannot get. Filling, dropping and removing an object also take its lock file.
- * Every lock here is a try: no call of this module waits, but for cache_wait(). Locks vanish with
- * their process, so a kill -9 at any point leaves at worst a partial, which the next one adopts.
+ * Locks. Each descriptor of an object holds a shared flock(2) on it, taken by cache_lookup() and
+ * cache_fill_publish(); the flock lives as long as the descriptor (or a dup of it), in whatever
+ * process. gc takes the exclusive flock before it removes an object, without waiting, and leaves
+ * the objects that it cannot lock. Filling, dropping and removing an object also take its lock
+ * file. Every lock here is a try: no call of this module waits, but for cache_wait(). Locks vanish
+ * with their process, so a kill -9 at any point leaves at worst a partial, which the next one
+ * adopts.
  *
  * Threads. Any thread may call with the same `cache`. A `fill` belongs to one thread at a time.
  * A process may have several caches on one directory. Calls touch only what lies beneath DIR/v1,
@@ -50,20 +52,21 @@ struct cache_fill;
 /*
  * Opens the cache in `dir`; NULL is $XDG_CACHE_HOME/cartonfs, else ~/.cache/cartonfs. Directories
  * that are missing are created with mode 0700; `dir` itself may be open to readers (its v1/ is not
- * unless its owner says so). Sweeps what dead processes left.
- * `size_limit` is in bytes of disk; 0 is a tenth of the file system. Besides, a twentieth of the
- * file system is always left free.
- * Returns 0; -EPERM (logged) when the directory or one in it is not ours or others may write to it;
- * -ELOOP or -ENOTDIR when `dir` is a symlink or no directory; -EOPNOTSUPP (logged) when the file
- * system has no file locks that we can use; -ENOENT when there is no home; -errno of the system.
+ * unless its owner says so). Sweeps the files that dead processes left. `size_limit` is in bytes of
+ * disk; 0 is a tenth of the file system. Besides, a twentieth of the file system is always left
+ * free. Returns 0; -EPERM (logged) when the directory or one in it is not this user's, or others
+ * may write to it; -ELOOP or -ENOTDIR when `dir` is a symlink or no directory; -EOPNOTSUPP (logged)
+ * when the file system has no file locks that work; -ENOENT when there is no home; -errno of the
+ * system.
  */
 int cache_open(const char *dir, uint64_t size_limit, struct cache **ret_cache);
 
 /*
  * The same in two steps. The first finds the directory and opens it and its v1/, each made when
- * missing; then the process may change to the user whom v1/ belongs to by now, and give up to open
- * anything above it. The second checks whose they are, and does all the rest: nothing that lies
- * there is read before. As root, `dir` may also be below directories that this user cannot search.
+ * missing; then the process may change to the user that owns v1/ by now, and give up the right to
+ * open anything above it. The second checks who owns both directories, and does all the rest: no
+ * file there is read before. As root, `dir` may also be below directories that this user cannot
+ * search.
  */
 int cache_find(const char *dir, struct cache **ret_cache);
 int cache_start(struct cache *cache, uint64_t size_limit);
@@ -74,7 +77,9 @@ int cache_start(struct cache *cache, uint64_t size_limit);
  */
 const char *cache_directory(const struct cache *cache);
 
-/* Frees `cache`, after all its fills have ended. Descriptors it gave stay good. NULL-safe. */
+/*
+ * Frees `cache`, after all its fills have ended. The descriptors that it gave stay good. NULL-safe.
+ */
 void cache_close(struct cache *cache);
 
 /*
@@ -85,9 +90,10 @@ void cache_close(struct cache *cache);
 int cache_lookup(struct cache *cache, const uint8_t sha256[32], int *ret_fd, uint64_t *ret_size);
 
 /*
- * Says that the object open at `fd`, from cache_lookup(), has other bytes than its name says. No
- * lookup finds that file again, in any process; a newer one under the same name stays. Those who
- * have it open keep it. Logs a warning. The caller still owns `fd`. Returns 0 or -errno.
+ * Marks the object open at `fd`, from cache_lookup(), as damaged: its bytes are not those of its
+ * name. No lookup finds that file again, in any process; a newer file under the same name stays.
+ * Readers that have the file open keep it. Logs a warning. The caller still owns `fd`. Returns 0 or
+ * -errno.
  */
 int cache_drop(struct cache *cache, const uint8_t sha256[32], int fd);
 
@@ -103,12 +109,13 @@ int cache_path(struct cache *cache, const uint8_t sha256[32], char *ret_path, si
  */
 
 /*
- * Becomes the one who fills this object, among all threads and processes of the user. Returns
- *	0		*ret_fill is ours: end it with cache_fill_publish() or cache_fill_abort()
- *	-EAGAIN		another one fills it: cache_wait(), then lookup and begin again
- *	-EEXIST		it has been published meanwhile: lookup again
- *	-ENOSPC		no space for as much as a name, even after a gc
- * or -errno of the system. -EAGAIN may also be a gc or a sweep that looks at this very object.
+ * Makes the caller the only one that fills this object, among all threads and processes of the
+ * user. Returns
+ *	0		*ret_fill: end it with cache_fill_publish() or cache_fill_abort()
+ *	-EAGAIN		another one fills the object: cache_wait(), look it up, begin again
+ *	-EEXIST		the object was published meanwhile: look it up again
+ *	-ENOSPC		no space even for a name, also after a gc
+ * or -errno of the system. -EAGAIN may also mean that a gc or a sweep looks at this very object.
  */
 int cache_begin(struct cache *cache, const uint8_t sha256[32], struct cache_fill **ret_fill);
 
@@ -116,149 +123,153 @@ int cache_begin(struct cache *cache, const uint8_t sha256[32], struct cache_fill
 int cache_is_filling(struct cache *cache, const uint8_t sha256[32], uint64_t *ret_filled);
 
 /*
- * Waits until nobody fills the object (it was published, given up, or its process died), without
- * taking anything. `timeout_ms` is for how long nothing is added to it, as when its process was
- * stopped; < 0 is for ever. `cancel` may be NULL.
- * Returns 0, -ETIMEDOUT, -ECANCELED, or -errno of the system.
+ * Waits until nobody fills the object (it was published or given up, or the process that filled it
+ * died); takes no lock. `timeout_ms` is how long the object may stay as it is, as when the other
+ * process was stopped; < 0 is for ever. `cancel` may be NULL. Returns 0, -ETIMEDOUT, -ECANCELED, or
+ * -errno of the system.
  */
 int cache_wait(struct cache *cache, const uint8_t sha256[32], int timeout_ms,
 	       struct cancel *cancel);
 
 /*
  * The file to pwrite the object's bytes to, at any offset and in any order, also by several
- * threads. It stays the same one and the fill's own: never close it, nor use it after the end.
+ * threads. The descriptor stays the same and belongs to the fill: never close it, nor use it after
+ * the end.
  */
 int cache_fill_fd(const struct cache_fill *fill);
 
 /*
- * What an earlier fill, or an earlier try of this one, left: the file holds the first *ret_len
- * bytes of what `ret_validator` names (the string given to cache_fill_restart() then), to be hashed
- * again by the caller. With nothing there it is 0 and "". The caller goes on at *ret_len when the
- * validator still suits it, else calls cache_fill_restart(). When a resumed object turns out to
- * have the wrong hash, the old part may be to blame: restart once from 0 before blaming the source.
- * `n` is what ret_validator holds; MAX_CACHE_VALIDATOR + 1 is enough. Returns 0 or -ERANGE.
+ * Returns the bytes that an earlier fill, or an earlier try of this one, has left: the file holds
+ * the first *ret_len bytes of the version that `ret_validator` names (the string given to
+ * cache_fill_restart() then). The caller hashes them again. An empty file gives 0 and "". The
+ * caller goes on at *ret_len if it fetches the same version, else it calls cache_fill_restart().
+ * When a resumed object has the wrong hash, its old part may be the wrong one: restart once from 0
+ * before giving up the source. `n` is the size of ret_validator; MAX_CACHE_VALIDATOR + 1 is enough.
+ * Returns 0 or -ERANGE.
  */
 int cache_fill_partial(const struct cache_fill *fill, uint64_t *ret_len, char *ret_validator,
 		       size_t n);
 
 /*
- * Empties the file, and notes what the bytes to come are a part of (an ETag with its URL, say), so
- * that another one can resume. NULL or "" when they are no use to anyone else. Space from
- * cache_fill_reserve() is given back. Returns 0; -EFBIG, with nothing changed, for a validator of
- * more than MAX_CACHE_VALIDATOR bytes; -errno, after which the file is not resumable.
+ * Empties the file, and notes the version that the bytes to come belong to (such as an ETag with
+ * its URL), so that another fill can resume. NULL or "": no other fill can use them. Gives back the
+ * space from cache_fill_reserve(). Returns 0; -EFBIG, with nothing changed, for a validator of more
+ * than MAX_CACHE_VALIDATOR bytes; -errno, after which the file is not resumable.
  */
 int cache_fill_restart(struct cache_fill *fill, const char *validator);
 
 /*
  * Allocates space so that the file can grow to `size` bytes, after a cache_reserve() of its own: a
  * full disk shows before the download and not in it. The file's size does not change. May be called
- * again with a larger size; a caller that does not trust a length goes in steps, as every byte of
- * it may cost another object. On a file system that cannot allocate it only checks.
- * Returns 0, -ENOSPC, or -errno of the system.
+ * again with a larger size; a caller that does not trust a length reserves in steps, as every byte
+ * may evict another object. On a file system that cannot allocate, it only checks. Returns 0,
+ * -ENOSPC, or -errno of the system.
  */
 int cache_fill_reserve(struct cache_fill *fill, uint64_t size);
 
 /*
- * What cache_fill_reserve() would say of an empty file, without reserving or removing anything: for
- * a length that may be a lie.
+ * Returns what cache_fill_reserve() would for an empty file, without reserving or removing
+ * anything: for a length that may be wrong.
  */
 int cache_fill_could_reserve(const struct cache_fill *fill, uint64_t size);
 
 /*
- * Notes that the first `len` bytes have all been written: what lies behind is thrown away when
- * another one resumes. One small write: call it every MiB or so. Returns 0 or -errno.
+ * Notes that the first `len` bytes have all been written: a fill that resumes throws away the bytes
+ * behind them. One small write: call it every MiB or so. Returns 0 or -errno.
  */
 int cache_fill_progress(struct cache_fill *fill, uint64_t len);
 
 /*
  * Makes the file the object `sha256`, at once and whole; the caller has verified that its first
- * `size` bytes are the object (more are cut off). NULL: of the name that the fill was begun with;
- * another one is for bytes whose hash shows only when they are all there. On success `fill` is
- * gone, and *ret_fd is the object as cache_lookup() gives it. On failure (-EINVAL when the file is
- * shorter than `size`, -errno) `fill` is still the caller's, to abort.
+ * `size` bytes are the object (more are cut off). NULL: the object is the one that the fill was
+ * begun for; another hash is for bytes whose hash is known only once all of them are there. On
+ * success `fill` is freed, and *ret_fd is the object as cache_lookup() gives it. On failure
+ * (-EINVAL when the file is shorter than `size`, -errno) `fill` is still the caller's, to abort.
  */
 int cache_fill_publish(struct cache_fill *fill, const uint8_t *sha256, uint64_t size, int *ret_fd);
 
 /*
  * Gives the fill up and frees it. With `keep_partial` the bytes of the last cache_fill_progress()
- * stay for the next one, if they have a validator. NULL-safe.
+ * stay for the next fill, if they have a validator. NULL-safe.
  */
 void cache_fill_abort(struct cache_fill *fill, bool keep_partial);
 
 /* ---- space ---- */
 
 /*
- * An unnamed file (O_RDWR) on the cache's file system, for bytes that must not be published. Gone
- * with its last descriptor. Reserve its space first. Where there is no cache (NULL) it is in
- * $TMPDIR or /var/tmp. Returns 0; -ENOSPC; -EIO (logged) when there is no such place; -errno.
+ * Makes an unnamed file (O_RDWR) on the cache's file system, for bytes that must not be published.
+ * The file goes with its last descriptor. Reserve its space first. Without a cache (NULL) the file
+ * is in $TMPDIR or /var/tmp. Returns 0; -ENOSPC; -EIO (logged) when neither directory can hold it;
+ * -errno.
  */
 int cache_tmpfile(struct cache *cache, int *ret_fd);
 
 /*
  * Makes room for `bytes` more: removes the least recently used objects and partials that nobody
- * uses, until they fit the limit and the free space, and then some (1/64 of the cache), so that a
- * full cache is not listed at each call. Removes nothing when that would not suffice.
- * Room is not held for the caller (cache_fill_reserve() does). The usage is counted anew after
- * 10 s or 1/64 of the limit at the latest, so processes that fill at once may pass the limit by as
- * much for that long; the free space is always looked at. Returns 0, -ENOSPC, or -errno.
+ * uses, until the bytes fit the limit and the free space, and then 1/64 of the cache more, so that
+ * a full cache is not listed at each call. Removes nothing when that would not suffice. The room is
+ * not reserved for the caller (cache_fill_reserve() does that). The usage is counted anew after 10
+ * s or 1/64 of the limit at the latest, so processes that fill at once may pass the limit by that
+ * much for that long; the free space is checked at each call. Returns 0, -ENOSPC, or -errno.
  */
 int cache_reserve(struct cache *cache, uint64_t bytes);
 
 /*
- * Sweeps leftovers and damaged objects, then removes the least recently used of what nobody uses
+ * Sweeps leftovers and damaged objects, then removes the least recently used files that nobody uses
  * until `target` bytes are left (at most the limit of cache_open()) and the free space is kept.
- * *ret_freed (NULL if not wanted) is what objects and partials gave, in bytes of disk; less than
- * asked is no error: the rest is in use. Returns 0 or -errno.
+ * *ret_freed (NULL if not wanted) is how many bytes of disk became free; less than asked is no
+ * error: the rest is in use. Returns 0 or -errno.
  */
 int cache_gc(struct cache *cache, uint64_t target, uint64_t *ret_freed);
 
 /*
- * Removes what does not belong into the cache, whatever it is (a FIFO or a directory in place of an
- * object, a file in place of a bucket); each is logged. How many were removed. cache_gc() does it,
- * too.
+ * Removes files of any kind that do not belong into the cache (a FIFO or a directory in place of an
+ * object, a file in place of a bucket); each is logged. Returns how many were removed. cache_gc()
+ * calls it too.
  */
 size_t cache_clean(struct cache *cache);
 
 /* ---- notes: small texts under a name, for what has no sha256 of its own ---- */
 
 /*
- * Remembers `text` (at most MAX_CACHE_VALIDATOR bytes) under `key`, in place of what was there; or
- * gives it back with a NUL into `ret_text`, which holds `n` bytes. Nothing verifies a note: it is
- * a hint. Returns 0; -ENOENT: there is none; -ERANGE; -EFBIG; -errno of the system.
+ * The first keeps `text` (at most MAX_CACHE_VALIDATOR bytes) under `key`, in place of an earlier
+ * note; the second reads it back with a NUL into `ret_text`, which holds `n` bytes. Nothing
+ * verifies a note: it is a hint. Returns 0; -ENOENT: there is none; -ERANGE; -EFBIG; -errno of the
+ * system.
  */
 int cache_note_put(struct cache *cache, const uint8_t key[32], const char *text);
 int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);
 
-/* Removes it, if there is one. */
+/* Removes a note, if there is one. */
 void cache_note_drop(struct cache *cache, const uint8_t key[32]);
 
 /* ---- seals: the tags of verified bytes (digest.h), which a later mount need not hash ---- */
 
-/* The key of all tags in seals. 0; -ENOENT: this cache has no seals. */
+/* Returns the key of all tags in seals. 0; -ENOENT: this cache has no seals. */
 int cache_tag_key(const struct cache *cache, uint8_t ret_key[KEY_SIZE]);
 
 /*
- * Keeps the tags, made with the key above, of an object of `size` bytes, of which each byte was
- * hashed, in place of those that were there. 0; -EINVAL: smaller than MIN_SEALED or larger than
- * MAX_SEALED; -ENOSPC; or -errno.
+ * Keeps the tags of an object of `size` bytes, made with the key above while each byte was hashed,
+ * in place of earlier ones. 0; -EINVAL: smaller than MIN_SEALED or larger than MAX_SEALED; -ENOSPC;
+ * or -errno.
  */
 int cache_seal_put(struct cache *cache, const uint8_t sha256[32], uint64_t size,
 		   uint8_t (*tags)[TAG_SIZE]);
 
 /*
- * Gives the tags back, which the caller frees, and marks the seal as used. 0; -ENOENT: there is
- * none of that size, or it was damaged and is dropped, which is logged; -ENOMEM; or -errno.
+ * Returns the tags, which the caller frees, and marks the seal as used. 0; -ENOENT: there is no
+ * seal of that size, or it was damaged and is dropped (logged); -ENOMEM; or -errno.
  */
 int cache_seal_get(struct cache *cache, const uint8_t sha256[32], uint64_t size,
 		   uint8_t (**ret_tags)[TAG_SIZE]);
 
 /*
- * Checks a seal, but does not mark it. 0; -ENOENT; -EBADMSG: it is dropped, which is logged; or
- * -errno.
+ * Checks a seal, but does not mark it as used. 0; -ENOENT; -EBADMSG: it was damaged and is dropped
+ * (logged); or -errno.
  */
 int cache_seal_check(struct cache *cache, const uint8_t sha256[32]);
 
-/* Removes it: bytes did not fit it. */
+/* Removes a seal: the bytes that were read did not match it. */
 void cache_seal_drop(struct cache *cache, const uint8_t sha256[32]);
 
 struct cache_object {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes what does not belong into the cache: what a person or a damaged disk put there. */
+/* Removes files that do not belong into the cache, which a person or a damaged disk put there. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -10,9 +10,9 @@
 /* Which names of regular files a directory may have. */
 enum names {
 	NAMES_ANY,
-	NAMES_HEX,     /* of 32 bytes */
-	NAMES_SIDECAR, /* likewise, and those of sidecars */
-	NAMES_SEAL,    /* likewise, and that of their key */
+	NAMES_HEX,     /* 32 bytes in hex */
+	NAMES_SIDECAR, /* the same, and names of sidecars */
+	NAMES_SEAL,    /* the same, and the name of the key of seals */
 };
 
 static int remove_any(int dir, const char *name, unsigned depth);
@@ -87,7 +87,7 @@ static bool name_fits(const char *name, enum names names)
 	return cache_name_decode(hex, 32, id) && strcmp(name + 64, SIDECAR_SUFFIX) == 0;
 }
 
-/* A directory of files. `bucket`: the two digits with which names begin, or "". */
+/* Cleans a directory of files. `bucket`: the two digits that their names begin with, or "". */
 static size_t clean_dir(int fd, const char *where, const char *bucket, enum names names)
 {
 	struct dirent *de;

@@ -43,8 +43,8 @@ void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZ
 }
 
 /*
- * A FIFO would have an open wait for its other end, and opening a device may do anything. So it is
- * looked at before, and again when it is open.
+ * An open of a FIFO would wait for its other end, and an open of a device may do anything. So the
+ * kind of the file is checked before it is opened, and again when it is open.
  */
 int cache_open_file(int dir, const char *name, int flags, int *ret_fd)
 {
@@ -103,7 +103,7 @@ int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd)
 			continue;
 		if (fd < 0)
 			return -errno;
-		/* A sweep may have locked it first; then it is removed, or soon will be. */
+		/* A sweep may have locked the file first; then it is removed, or soon will be. */
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0 ? errno != EWOULDBLOCK : is_named(fd)) {
 			*ret_fd = fd;
 			return 0;
@@ -199,7 +199,7 @@ int cache_opendir(int fd, const char *name, DIR **ret_dir)
 	return 0;
 }
 
-/* The files with the name of a sha256. `bucket`: its first byte; < 0: any. */
+/* Calls `fn` for the files named by a sha256. `bucket`: the first byte of it; < 0: any. */
 static int each_in_dir(DIR *dir, int bucket, cache_each_fn *fn, void *ctx)
 {
 	uint8_t sha256[32];

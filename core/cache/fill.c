@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Filling an object of the cache: the lock per object, the partial file, and its sidecar, which
- * says how much of the partial counts. A partial without a good sidecar is worth nothing: each
- * change removes the sidecar first or replaces it whole, so a kill in between loses bytes at worst.
+ * says how many bytes of the partial count. Without a good sidecar no byte of a partial counts:
+ * each change removes the sidecar first or replaces it whole, so a kill in between loses bytes at
+ * worst.
  *
  * Sidecar: "cfspart1", le64 length that counts, le32 n, n bytes of validator; nothing more.
  */
@@ -24,9 +25,9 @@ struct cache_fill {
 	uint8_t sha256[32];
 	int fd;		  /* the partial, O_RDWR */
 	int sidecar;	  /* -1: the partial is not resumable */
-	uint64_t len;	  /* what counts of the partial */
-	uint64_t counted; /* bytes that the cache's count of its space knows of */
-	char *validator;  /* NULL: the partial is no part of anything */
+	uint64_t len;	  /* how many bytes of the partial count */
+	uint64_t counted; /* bytes of the partial that are in cache->used */
+	char *validator;  /* NULL: the partial cannot be resumed */
 };
 
 /* ---- waiting ---- */
@@ -74,7 +75,7 @@ int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, struct
 
 /* ---- the sidecar ---- */
 
-/* Reads the sidecar of `f`, if there is a good one, into sidecar, len and validator. */
+/* Reads a good sidecar of `f` into sidecar, len and validator. 0 also without one. */
 static int sidecar_read(struct cache_fill *f)
 {
 	char name[SIDECAR_NAME_SIZE], *validator = NULL;
@@ -110,7 +111,7 @@ bad:
 	return 0;
 }
 
-/* From here on the partial counts for nothing. */
+/* Removes the sidecar: no byte of the partial counts any more. */
 static int sidecar_remove(struct cache_fill *f)
 {
 	char name[SIDECAR_NAME_SIZE];
@@ -193,8 +194,8 @@ static int partial_adopt(struct cache_fill *f)
 }
 
 /*
- * Made at the start, so that publishing under that name needs no more than a rename. -ENOTDIR or
- * -EISDIR: something is in the way.
+ * Makes the directory of an object at the start, so that publishing needs no more than a rename.
+ * -ENOTDIR or -EISDIR: a file of another kind has that name.
  */
 static int make_bucket(struct cache *c, const uint8_t sha256[32])
 {
@@ -329,7 +330,7 @@ int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 	/* Other writers took the space, or a quota is smaller than the disk. */
 	if (r == -ENOSPC && cache_evict(f->cache, size - have) == 0)
 		r = allocate(f->fd, size);
-	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back what it got */
+	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back the blocks that it got */
 		return -errno;
 	if (r == 0)
 		f->counted = MAX(f->counted, size);
@@ -366,7 +367,7 @@ static void fill_free(struct cache_fill *f)
 	free(f);
 }
 
-/* A read-only descriptor of the partial with the lock of a reader, so gc never sees it unused. */
+/* Opens the partial read-only, with the flock of a reader, so that gc never finds it unused. */
 static int open_locked(struct cache_fill *f, int *ret_fd)
 {
 	struct stat ours, opened;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The space of the cache: counting it, and removing what was used longest ago and by nobody now.
- * Nothing is removed without the lock of its object.
+ * The space of the cache: counts it, and removes the files that were used longest ago and that
+ * nobody uses now. No file is removed without the lock of its object.
  */
 #include <stdlib.h>
 #include <sys/file.h>
@@ -71,7 +71,7 @@ static int count_add(struct count *count, const uint8_t sha256[32], const struct
 	return 0;
 }
 
-/* Its size counts too: some file systems give a file its blocks only later. */
+/* The size of the file counts too: some file systems give it its blocks only later. */
 static uint64_t disk_bytes(const struct stat *st)
 {
 	return MAX((uint64_t)st->st_blocks * 512, (uint64_t)st->st_size);
@@ -119,7 +119,7 @@ static int item_cmp(const void *a, const void *b)
 	return memcmp(x->sha256, y->sha256, 32);
 }
 
-/* Counts all there is; with `keep` also lists it: what is damaged, then by last use. */
+/* Counts all files; with `keep` also lists them: the damaged ones first, then by last use. */
 static int count_all(struct cache *c, bool keep, struct count *ret_count)
 {
 	struct count count = { .keep = keep };
@@ -143,8 +143,8 @@ static int count_all(struct cache *c, bool keep, struct count *ret_count)
 /* ---- removing ---- */
 
 /*
- * Does nobody have the object open? Then *ret_fd keeps it so: no lookup gets it while we have the
- * exclusive lock. A damaged one nobody can open any more; *ret_fd may be -1.
+ * Does nobody have the object open? Then *ret_fd, which has the exclusive flock, keeps lookups away
+ * from it. A damaged object cannot be opened any more: *ret_fd is -1.
  */
 static bool object_unused(struct cache *c, const struct item *item, int *ret_fd)
 {
@@ -160,7 +160,7 @@ static bool object_unused(struct cache *c, const struct item *item, int *ret_fd)
 		return true;
 	if (cache_open_object(c, item->sha256, &fd) < 0)
 		return false;
-	/* A date that is not the listed one: it was used meanwhile, so others go first. */
+	/* Its date has changed since it was listed: it was used meanwhile, so others go first. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 ||
 	    stat_ns(&st) != item->used_ns) {
 		fd_close(fd);
@@ -171,8 +171,8 @@ static bool object_unused(struct cache *c, const struct item *item, int *ret_fd)
 }
 
 /*
- * Removes what nobody uses or fills, or with `probe` only says whether it would. Something that is
- * gone already counts as removed: another process made this room for us.
+ * Removes a file that nobody uses or fills; with `probe` only says whether it would. A file that is
+ * gone already counts as removed: another process has made the room.
  */
 static bool item_remove(struct cache *c, const struct item *item, bool probe)
 {
@@ -183,14 +183,14 @@ static bool item_remove(struct cache *c, const struct item *item, bool probe)
 	int fd = -1, r;
 
 	cache_object_name(item->sha256, name);
-	/* whoever uses it has read it */
+	/* a seal is read whole when it is used, so nobody needs its file any more */
 	if (item->kind == SEAL)
 		return probe || unlinkat(c->seals, name + 3, 0) == 0 || errno == ENOENT;
 	if (fstatat(item->kind == PARTIAL ? c->partial : c->objects,
 		    item->kind == PARTIAL ? name + 3 : name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT;
 	r = cache_lock_try(c, item->sha256, &lock);
-	/* On a disk too full for a lock file, there is no one who has one. */
+	/* On a disk too full for a lock file, nobody holds a lock. */
 	if (r < 0 && r != -ENOSPC && r != -EDQUOT)
 		return false;
 	if (item->kind == OBJECT)
@@ -207,7 +207,7 @@ static bool item_remove(struct cache *c, const struct item *item, bool probe)
 	return done;
 }
 
-/* What could be removed, up to `need` bytes; marks it. */
+/* Marks the files that can be removed, up to `need` bytes. Returns how many bytes they have. */
 static uint64_t probe_items(struct cache *c, struct count *count, uint64_t need)
 {
 	uint64_t sum = 0;
@@ -271,8 +271,8 @@ static int has_room(struct cache *c, uint64_t bytes, bool *ret_room)
 }
 
 /*
- * Removes what makes `bytes` fit, and at least `least` bytes; nothing when that cannot be had, or
- * with `probe`, which only asks.
+ * Removes files until `bytes` more fit, and at least `least` bytes; none when that is not possible,
+ * or with `probe`, which only asks.
  */
 static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 {
@@ -349,7 +349,7 @@ void cache_settle(struct cache *c, uint64_t bytes)
 
 /* ---- gc ---- */
 
-/* What is damaged goes in any case; it comes first. Returns the bytes it gave. */
+/* Removes all damaged objects, which are first in the list. Returns how many bytes they had. */
 static uint64_t remove_damaged(struct cache *c, struct count *count)
 {
 	uint64_t sum = 0;

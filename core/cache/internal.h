@@ -4,9 +4,9 @@
  *
  *	files		names, temporary files, walking
  *	lock		who fills, drops or removes an object
- *	clean		removing what does not belong there
- *	sweep		what dead processes left
- *	gc		space: counting it, removing what nobody uses
+ *	clean		removing files that do not belong there
+ *	sweep		removing the files that dead processes left
+ *	gc		space: counting it, removing files that nobody uses
  *	fill		the object that is being filled
  *	cache		published objects; small texts
  *	seal		tags of objects
@@ -51,15 +51,15 @@ struct cache {
 	uint64_t reserved;  /* of these, since then */
 };
 
-/* Held by one open file description of one process; its file is gone when it is released. */
+/* Held by one open file description of one process; releasing it removes its file. */
 struct cache_lock {
 	int fd;
 	char name[HEX_SIZE];
 };
 
 /*
- * How many bytes are missing on the file system of `fd` until `n` more leave a twentieth of it
- * free, or `keep` bytes if that is less. 0 or -errno.
+ * Returns how many bytes of the file system of `fd` have to become free before `n` more leave a
+ * twentieth of it free, or `keep` bytes if that is less. 0 or -errno.
  */
 int cache_disk_short(int fd, uint64_t n, uint64_t keep, uint64_t *ret_short);
 
@@ -67,12 +67,14 @@ void cache_object_name(const uint8_t sha256[32], char ret_name[OBJECT_NAME_SIZE]
 void cache_sidecar_name(const uint8_t sha256[32], char ret_name[SIDECAR_NAME_SIZE]);
 
 /*
- * Opens a regular file beneath `dir`, without ever waiting or following a symlink. 0; -EISDIR: it
- * is something else (also a FIFO or a symlink); -errno as openat(2).
+ * Opens a regular file beneath `dir`, without ever waiting or following a symlink. 0; -EISDIR: the
+ * name is of something else (also a FIFO or a symlink); -errno as openat(2).
  */
 int cache_open_file(int dir, const char *name, int flags, int *ret_fd);
 
-/* The same for a published or damaged object, read-only; -ENOTDIR when its bucket is none. */
+/*
+ * The same for a published or damaged object, read-only; -ENOTDIR when its bucket is no directory.
+ */
 int cache_open_object(struct cache *c, const uint8_t sha256[32], int *ret_fd);
 
 /* Is `name` nothing but the hex of n bytes? A sidecar's name only starts so. */
@@ -81,11 +83,11 @@ static inline bool cache_name_decode(const char *name, size_t n, uint8_t *ret_da
 	return strlen(name) == 2 * n && hex_decode(name, n, ret_data);
 }
 
-/* 0, -EAGAIN when another one has it, or -errno. */
+/* Takes the lock of an object: 0, -EAGAIN when another thread or process has it, or -errno. */
 int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock);
 void cache_lock_release(struct cache *c, struct cache_lock *lock);
 
-/* 1 when someone holds the lock of that name (in hex), else 0, or -errno. Takes nothing. */
+/* 1 when anyone holds the lock of that name (in hex), else 0, or -errno. Takes no lock. */
 int cache_lock_is_held(struct cache *c, const char *name);
 
 /* Was the object marked as damaged? A mark on the inode, so it cannot hit a newer file. */
@@ -98,18 +100,18 @@ static inline bool cache_is_damaged(mode_t mode)
 bool cache_is_published(struct cache *c, const uint8_t sha256[32]);
 
 /*
- * A new file in tmp/ (O_RDWR, mode 0600) with an exclusive flock, so that no sweep takes it. Where
- * there are no such locks, none can sweep it either.
+ * Makes a file in tmp/ (O_RDWR, mode 0600) with an exclusive flock, so that no sweep removes it. On
+ * a file system without such locks, no sweep can remove it either.
  */
 int cache_tmp_create(struct cache *c, char ret_name[HEX_SIZE], int *ret_fd);
 
 /*
- * Puts a file of `n` bytes at `name` beneath `dir`, whole or not at all; it replaces what was
- * there. 0 or -errno.
+ * Puts a file of `n` bytes at `name` beneath `dir`, whole or not at all, in place of an earlier
+ * file. 0 or -errno.
  */
 int cache_put_file(struct cache *c, int dir, const char *name, const void *data, size_t n);
 
-/* A stream of the directory `name` beneath `fd`; -ENOENT and the like as they are. */
+/* Opens a stream of the directory `name` beneath `fd`. 0 or -errno. */
 int cache_opendir(int fd, const char *name, DIR **ret_dir);
 
 /*
@@ -122,24 +124,31 @@ int cache_each(struct cache *c, cache_each_fn *fn, void *ctx);
 int cache_each_seal(struct cache *c, cache_each_fn *fn, void *ctx);
 
 /*
- * Reads the secret that seals are made with, or makes it. Best effort: without it there are none.
+ * Reads the secret that seals are made with, or makes it. Best effort: without it there are no
+ * seals.
  */
 void cache_open_secret(struct cache *c);
 #define SECRET_NAME "secret"
 
-/* What cache_reserve() would say, without removing or counting anything. */
+/* Returns what cache_reserve() would, without removing or counting anything. */
 int cache_could_reserve(struct cache *c, uint64_t bytes);
 
-/* Removes objects of at least `bytes`, although the disk seems to have room. As cache_reserve(). */
+/*
+ * Removes objects of at least `bytes` in all, although the disk seems to have room. As
+ * cache_reserve().
+ */
 int cache_evict(struct cache *c, uint64_t bytes);
 
-/* Removes what dead processes left in partial/, locks/ and tmp/. Best effort. */
+/* Removes the files that dead processes left in partial/, locks/ and tmp/. Best effort. */
 void cache_sweep(struct cache *c);
 
 /* Removes a partial and its sidecar; their lock is held. */
 void cache_remove_partial(struct cache *c, const uint8_t sha256[32]);
 
-/* Brings the cache under its limit after `bytes` that nobody reserved came. Best effort. */
+/*
+ * Brings the cache under its limit after `bytes` were written that nobody had reserved. Best
+ * effort.
+ */
 void cache_settle(struct cache *c, uint64_t bytes);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "cache/internal.h"
 
-#define LOCK_TRIES 100 /* its file may be removed between open and lock */
+#define LOCK_TRIES 100 /* the lock file may be removed between open and lock */
 
-/* Did the name stay with the inode that we locked? Else the lock guards nothing. */
+/* Does the name still lead to the inode that was locked? Else the lock guards nothing. */
 static bool lock_is_current(struct cache *c, const struct cache_lock *lock)
 {
 	struct stat ours, named;
@@ -46,7 +46,10 @@ void cache_lock_release(struct cache *c, struct cache_lock *lock)
 {
 	struct flock fl = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
-	/* While it is held, so the name is ours; who opened it before sees that it is stale. */
+	/*
+	 * The file is removed while locked: who opened it before finds in lock_is_current() that it
+	 * is stale.
+	 */
 	unlinkat(c->locks, lock->name, 0);
 	/* A forked child may have the same description open: closing would not unlock. */
 	fcntl(lock->fd, F_OFD_SETLK, &fl);

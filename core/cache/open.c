@@ -50,7 +50,7 @@ static int make_dirs(char *path)
 		if (*p != '/')
 			continue;
 		*p = '\0';
-		/* the first that could not be made is why the last cannot */
+		/* the first directory that could not be made is why the last cannot be made */
 		if (mkdir(path, 0700) < 0 && errno != EEXIST && r == 0)
 			r = -errno;
 		*p = '/';
@@ -61,8 +61,8 @@ static int make_dirs(char *path)
 }
 
 /*
- * Refuses a directory that another user could change under us. `shown` is for the message. `root`:
- * it may belong to root as well.
+ * Refuses a directory that another user could change. `shown` is for the message. `root`: the
+ * directory may belong to root as well.
  */
 static int check_dir(int fd, const char *shown, const char *name, bool root)
 {
@@ -97,7 +97,7 @@ static int open_top(char *path, int *ret_fd)
 	const int flags = O_RDONLY | O_DIRECTORY | OPEN_FLAGS;
 	int fd, r;
 
-	/* A slash at the end would have the kernel follow a symlink there. */
+	/* With a slash at the end, the kernel would follow a symlink. */
 	for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
 		path[n - 1] = '\0';
 	if (!*path)
@@ -127,7 +127,10 @@ static int check_locks(struct cache *c)
 	r = cache_tmp_create(c, name, &fd);
 	if (r < 0)
 		return r == -ENOSPC ? 0 : r; /* a full cache opens, to be used and gc'ed */
-	/* It is locked, so a lock that works is refused, and with this errno. */
+	/*
+	 * cache_tmp_create() has locked the file, so where locks work, this one is refused with
+	 * this errno.
+	 */
 	ro = openat(c->tmp, name, O_RDONLY | OPEN_FLAGS);
 	if (ro < 0) {
 		r = -errno;
@@ -155,7 +158,8 @@ static int open_layout(struct cache *c)
 	int r;
 
 	/*
-	 * that of root's daemon may be below a directory of root's, which the daemon cannot change
+	 * the cache of root's daemon may be below a directory of root's, which the daemon cannot
+	 * change
 	 */
 	r = check_dir(c->top, c->path, ".", true);
 	if (r == 0)
@@ -168,8 +172,8 @@ static int open_layout(struct cache *c)
 	if (r == 0)
 		r = check_locks(c);
 	/*
-	 * not in the directory that a user names, which may hold more than a cache; without it a
-	 * cache works
+	 * in v1/: the directory that a user names may hold more than a cache. The cache works
+	 * without the tag.
 	 */
 	if (r == 0 && faccessat(c->v1, "CACHEDIR.TAG", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		cache_put_file(c, c->v1, "CACHEDIR.TAG", TAG, sizeof(TAG) - 1);

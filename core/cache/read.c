@@ -25,7 +25,7 @@ static int check(struct source *source, const uint8_t sha256[SHA256_SIZE], const
 	struct ingested in = { 0 };
 	int r;
 
-	/* a wrong size tells without reading what may be a terabyte */
+	/* a wrong size is enough: the file may be a terabyte */
 	if (how->size != UINT64_MAX && how->size != source->size)
 		return -EBADMSG;
 	r = hash_all(source, how, &in);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Seals: the tags of verified bytes. A seal is a header and the tags, encrypted and authenticated
- * with a key that only this cache has. Whatever is in its place (another object's seal, one of
- * another cache, a torn one) does not open, is removed, and costs its reader a hash.
+ * with a key that only this cache has. Any other file in its place (the seal of another object or
+ * of another cache, a torn one) does not open and is removed; then the reader hashes the object.
  *
  *	 0  16	MAGIC
  *	16  32	the sha256 of the object
@@ -25,7 +25,7 @@
 
 /* ---- the secret ---- */
 
-/* Nobody else may know it. -EBADMSG: it is another one's, not all there, or others can read it. */
+/* Reads the secret. -EBADMSG: it belongs to another user, is cut off, or others can read it. */
 static int read_secret(struct cache *c)
 {
 	struct stat st;
@@ -43,7 +43,7 @@ static int read_secret(struct cache *c)
 	return r;
 }
 
-/* Makes a new one, in place of a bad one. -EEXIST: another process was faster. */
+/* Makes a new secret; `replace`: in place of a bad one. -EEXIST: another process was faster. */
 static int make_secret(struct cache *c, bool replace)
 {
 	uint8_t secret[KEY_SIZE];
@@ -70,7 +70,7 @@ void cache_open_secret(struct cache *c)
 
 	if (r == -EBADMSG)
 		carton_log(CARTON_LOG_WARNING, "seals/" SECRET_NAME,
-			   "cannot stay secret, or is damaged: the cache gets a new one, and all "
+			   "is damaged, or others can read it: the cache gets a new key, and all "
 			   "files are hashed again");
 	if (r == -ENOENT || r == -EBADMSG || r == -ENODATA) {
 		r = make_secret(c, r != -ENOENT);
@@ -80,7 +80,8 @@ void cache_open_secret(struct cache *c)
 	c->has_secret = r == 0;
 	if (r < 0 && r != -ENOSPC)
 		carton_log(CARTON_LOG_INFO, "seals/" SECRET_NAME,
-			   "cannot be made (%s): each mount hashes its files again", strerror(-r));
+			   "cannot be read or made (%s): each mount hashes its files again",
+			   strerror(-r));
 }
 
 int cache_tag_key(const struct cache *c, uint8_t ret_key[KEY_SIZE])
@@ -147,8 +148,7 @@ int cache_seal_put(struct cache *c, const uint8_t sha256[32], uint64_t size,
 }
 
 /*
- * All of a seal's file, with its tags decrypted. *size is UINT64_MAX if any will do. -EBADMSG;
- * -ENOMEM; …
+ * Reads a seal's file and decrypts its tags. `size` UINT64_MAX: of any size. -EBADMSG; -ENOMEM; …
  */
 static int read_seal(struct cache *c, int fd, const uint8_t sha256[32], uint64_t size,
 		     uint8_t **ret_all)
@@ -168,7 +168,7 @@ static int read_seal(struct cache *c, int fd, const uint8_t sha256[32], uint64_t
 	if (!all)
 		return -ENOMEM;
 	r = pread_full(fd, all, (size_t)st.st_size, 0);
-	/* what was compared may have been changed since */
+	/* the file may have been changed since its header was compared */
 	memcpy(all, want, HEADER_SIZE);
 	if (r == 0)
 		r = with_box(c, all, size, open_box);

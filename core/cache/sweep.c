@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes what dead processes left, with the lock of its object. */
+/* Removes the files that dead processes left, with the lock of their object. */
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@ void cache_remove_partial(struct cache *c, const uint8_t sha256[32])
 	char name[SIDECAR_NAME_SIZE];
 
 	cache_sidecar_name(sha256, name);
-	unlinkat(c->partial, name, 0); /* first: without it the rest counts for nothing */
+	unlinkat(c->partial, name, 0); /* first: without it no byte of the partial counts */
 	name[64] = '\0';
 	unlinkat(c->partial, name, 0);
 }
@@ -41,7 +41,10 @@ static bool older_than(int fd, const char *name, int64_t age_s)
 	       now.tv_sec - st.st_mtim.tv_sec > age_s;
 }
 
-/* Nobody will resume it: too old, or one of the two files is missing. The lock is held. */
+/*
+ * Will nobody resume the partial? It is too old, or one of its two files is missing. The lock is
+ * held.
+ */
 static bool partial_is_leftover(struct cache *c, const uint8_t sha256[32])
 {
 	char name[SIDECAR_NAME_SIZE];
@@ -54,7 +57,7 @@ static bool partial_is_leftover(struct cache *c, const uint8_t sha256[32])
 	       older_than(c->partial, name, CACHE_PARTIAL_MAX_AGE_S);
 }
 
-/* What was reserved behind its end, by one who was killed. */
+/* Gives back the blocks behind its end, which a process reserved that was killed. */
 static void give_back(struct cache *c, const char *name)
 {
 	struct stat st;
@@ -106,7 +109,10 @@ static void sweep_tmp(struct cache *c)
 			continue;
 		if (cache_open_file(c->tmp, de->d_name, O_RDONLY, &fd) < 0)
 			continue;
-		/* A name in use is locked by its maker, who looks again when a sweep was faster. */
+		/*
+		 * A name in use is locked by the process that made it, which looks again when a
+		 * sweep was faster.
+		 */
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 			unlinkat(c->tmp, de->d_name, 0);
 		fd_close(fd);
@@ -114,7 +120,7 @@ static void sweep_tmp(struct cache *c)
 	closedir(dir);
 }
 
-/* A note has no object to go with; what nobody asked for in a long time is of no use. */
+/* A note belongs to no object, so it goes once nobody has read or written it for a long time. */
 static void sweep_notes(struct cache *c)
 {
 	struct dirent *de;
