@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a request may go: the kinds of addresses, and proxies. */
+/* The addresses that a request may go to, by kind, and proxies. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>

@@ -25,7 +25,7 @@ static const char *variable(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* Cuts what is too long. */
+/* Copies a value, cut to n - 1 bytes. */
 static void copy(char *to, size_t n, const char *value)
 {
 	size_t len = value ? strnlen(value, n - 1) : 0;
@@ -71,7 +71,9 @@ struct lines {
 	char block[4096];
 };
 
-/* The next line without its end; what does not fit is a line of its own. False: the end. */
+/*
+ * The next line without its end; the part that does not fit is a line of its own. False: the end.
+ */
 static bool next_line(struct lines *l, char *ret, size_t n)
 {
 	size_t len = 0;
@@ -165,7 +167,7 @@ int aws_place(const struct aws_environment *e, struct aws_place *ret)
 		read_value(e, true, "endpoint_url", ret->endpoint, sizeof(ret->endpoint));
 	for (n = strlen(ret->endpoint); n > 0 && ret->endpoint[n - 1] == '/';)
 		ret->endpoint[--n] = '\0';
-	/* it becomes a part of a host name, and of what is signed */
+	/* the region becomes a part of a host name, and of the signature */
 	if (!*ret->region || ret->region[strspn(ret->region, REGION)]) {
 		carton_log(CARTON_LOG_ERROR, ret->region,
 			   "is no AWS region: the name has a-z, 0-9 and - only");
@@ -174,7 +176,7 @@ int aws_place(const struct aws_environment *e, struct aws_place *ret)
 	return 0;
 }
 
-/* Runs the command in a group of its own; what it writes. 0 or -errno. */
+/* Runs the command in a group of its own, and takes its output. 0 or -errno. */
 static int run(const char *command, struct aws_found *ret)
 {
 	int64_t deadline = now_ms() + PROCESS_MS;
@@ -349,7 +351,7 @@ static bool is_line(const char *text)
 	return !*text;
 }
 
-/* They are sent in headers: a line break would begin another one. */
+/* Keys are sent in headers: a line break would begin another one. */
 static bool keys_ok(const struct aws_keys *k)
 {
 	return is_line(k->id) && is_line(k->secret) && is_line(k->token);

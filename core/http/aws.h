@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where and as whom to ask S3: what the AWS command line reads too.
+ * The keys, region and server of S3, from the places that the AWS command line reads too.
  *
  *	keys	AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; else the profile in
  *		~/.aws/credentials, then in ~/.aws/config; else the output of its credential_process
@@ -8,7 +8,8 @@
  *	server	AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url; else Amazon's
  *
  * The profile is AWS_PROFILE or default; AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name other
- * files. All else (SSO, instance metadata, web identity) is what credential_process is for.
+ * files. Other kinds of keys (SSO, instance metadata, web identity) come through
+ * credential_process.
  *
  * Threads: any, but the environment is read by aws_look_around() and aws_place() only. aws_find()
  * is for a process that was forked: it is async-signal-safe.
@@ -36,17 +37,20 @@ struct aws_place {
 	char endpoint[1024]; /* without a slash at its end; "": Amazon's */
 };
 
-/* What the environment says. */
+/* The settings of the environment. */
 struct aws_environment {
 	char profile[256];
 	char config[4096], credentials[4096]; /* the files; "": none */
 	struct aws_keys keys;
 };
 
-/* What a process has found; plain memory, of which the first `n` bytes of `output` are used. */
+/*
+ * The result of the process that looks for keys; plain memory. The first `n` bytes of `output` are
+ * used.
+ */
 struct aws_found {
 	int result; /* 0; -ETIMEDOUT, -ECHILD, -EFBIG, -errno: of credential_process */
-	bool ran;   /* it is what `output` is of */
+	bool ran;   /* credential_process ran, and `output` is its output */
 	struct aws_keys keys;
 	size_t n;
 	char output[AWS_MAX_OUTPUT];
@@ -54,26 +58,29 @@ struct aws_found {
 
 void aws_look_around(struct aws_environment *ret);
 
-/* 0; -EINVAL, logged: the region is no such name. */
+/*
+ * Returns region and endpoint. 0; -EINVAL, logged: the region has a character that no region has.
+ */
 int aws_place(const struct aws_environment *e, struct aws_place *ret);
 
 /*
- * 20250131T235959Z, or with - and : (perhaps as %3A), in seconds since 1970; 0: it is no such time.
+ * Parses 20250131T235959Z, or with - and : (perhaps as %3A): seconds since 1970; 0: not a time of
+ * this form.
  */
 int64_t aws_time(const char *text);
 
 /*
- * What the files say for the profile: keys, and the command of credential_process. False: nothing.
+ * Read the keys, and the command of credential_process, of the profile from the files. False: none.
  */
 bool aws_file_keys(const struct aws_environment *e, struct aws_keys *ret);
 bool aws_file_command(const struct aws_environment *e, char *ret, size_t n);
 
-/* Looks for keys; may run a program, and take as long as that. */
+/* Looks for keys; may run a program, and takes as long as the program does. */
 void aws_find(const struct aws_environment *e, struct aws_found *ret);
 
 /*
- * The keys that were found. 0; -EINVAL, logged: what was written is no such thing, or cannot be
- * sent; -ETIMEDOUT, logged; -ENOMEM.
+ * Returns the keys that were found. 0; -EINVAL, logged: the output has no keys, or keys that cannot
+ * be sent; -ETIMEDOUT, logged; -ENOMEM.
  */
 int aws_take(struct aws_found *found, struct aws_keys *ret);
 

@@ -16,12 +16,12 @@ typedef int gunzip_put_fn(void *ctx, const void *data, size_t n);
 int gunzip_new(gunzip_put_fn *put, void *ctx, struct gunzip **ret);
 
 /*
- * Decodes the next coded bytes. 0; -EBADMSG: not gzip, or more behind its last member; what `put`
- * gives.
+ * Decodes the next coded bytes. 0; -EBADMSG: not gzip, or bytes follow its last member; or the
+ * error of `put`.
  */
 int gunzip_feed(struct gunzip *g, const void *data, size_t n);
 
-/* All bytes were fed: 0, or -EBADMSG when they were cut off. */
+/* Checks the end, after all bytes were fed: 0, or -EBADMSG when they were cut off. */
 int gunzip_end(const struct gunzip *g);
 
 void gunzip_free(struct gunzip *g); /* NULL-safe */

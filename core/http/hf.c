@@ -17,7 +17,7 @@
 
 /* The parts of a URL, within it. */
 struct parts {
-	const char *repo; /* with what stands before it */
+	const char *repo; /* with `datasets/` or `spaces/` */
 	size_t repo_len;
 	const char *revision;
 	size_t revision_len; /* 0: main */
@@ -39,7 +39,7 @@ static bool is_dots(const char *text, size_t n)
 	return dots == 1 || dots == 2;
 }
 
-/* A name at *at and the `end` behind it: moves there. */
+/* Moves *at behind a name, to one of the characters `ends`. */
 static bool skip_name(const char **at, const char *ends)
 {
 	size_t n = strspn(*at, NAME);
@@ -67,7 +67,7 @@ static const char *split(const char *url, struct parts *ret)
 	ret->path = ret->revision + ret->revision_len + 1;
 	if (!ret->revision[ret->revision_len] || !*ret->path)
 		return "not hf://ORG/REPO[@REVISION]/PATH: there is no path";
-	/* libcurl would resolve them */
+	/* libcurl would resolve these components */
 	for (p = ret->path - 1; p; p = strchr(p + 1, '/'))
 		if (is_dots(p + 1, strcspn(p + 1, "/")))
 			return "a path with the component . or .. cannot be asked for";

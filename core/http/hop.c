@@ -149,7 +149,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 	return end ? on_head_end(s, n) : n;
 }
 
-/* Would `n` more decoded bytes exceed what any coding makes of the bytes received? */
+/* Would `n` more decoded bytes be more than any coding can make of the bytes received? */
 static bool expands_too_much(struct http_stream *s, size_t n)
 {
 	curl_off_t wire = 0;
@@ -169,7 +169,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 		s->discarded += n;
 		return s->discarded > HTTP_MAX_REDIRECT_BODY ? 0 : n;
 	}
-	/* such as behind a 101, which libcurl takes for an answer */
+	/* a body before its headers, such as behind a 101, which libcurl takes for an answer */
 	if (!s->header_done)
 		return callback_fail(s, -EPROTO, "the answer's headers are malformed");
 	if (s->expected >= 0 && n > (uint64_t)s->expected - s->received)
@@ -251,7 +251,7 @@ static int set_request(struct http_stream *s)
 	r |= (int)curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, s->identity ? "identity" : "");
 	if (s->undecoded)
 		r |= (int)curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
-	/* What one read of coded bytes decodes to must fit what libcurl holds while paused. */
+	/* The decoded bytes of one read must fit the buffer that libcurl has while paused. */
 	r |= (int)curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)s->read_size);
 	if (s->sent)
 		r |= (int)curl_easy_setopt(e, CURLOPT_HTTPHEADER, s->sent);

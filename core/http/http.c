@@ -12,8 +12,8 @@
 static void stream_finish(struct http_stream *s, int error)
 {
 	/*
-	 * libcurl keeps a connection of HTTP/2 when one of its streams ends early, also a silent
-	 * one
+	 * libcurl keeps a connection of HTTP/2 when one of its streams ends early, even if the
+	 * server is silent
 	 */
 	if (error < 0 && s->easy)
 		curl_easy_setopt(s->easy, CURLOPT_FORBID_REUSE, 1L);

@@ -2,11 +2,11 @@
 /*
  * HTTP and HTTPS: one request for one URL, once, without blocking the caller.
  *
- * One network thread drives all transfers. The owner of a stream is told by a callback that
- * something is there (the response, bytes, the end) and takes it with calls that never wait. A
- * stream holds at most HTTP_STREAM_BUFFER decoded bytes: when its owner is slow, the transfer
- * pauses. Retries, other URLs, deadlines, hashes and the cache are the caller's (fetch/): this
- * module makes one attempt and reports exactly how it went.
+ * One network thread drives all transfers. A callback tells the owner of a stream that there is
+ * news (the response, bytes, the end); the owner takes them with calls that never wait. A stream
+ * holds at most HTTP_STREAM_BUFFER decoded bytes: when its owner is slow, the transfer pauses.
+ * Retries, other URLs, deadlines, hashes and the cache are the caller's (fetch/): this module makes
+ * one attempt and reports exactly how it went.
  *
  * What is enforced here, whatever the caller asks for:
  *  - http and https only; https never redirects to http; at most HTTP_MAX_REDIRECTS redirects
@@ -64,9 +64,9 @@ struct http_options {
 };
 
 /*
- * Loads libcurl and what it may load itself when it resolves names and checks certificates. Before
- * the process is confined, which forbids that; nothing is kept that must be freed. 0; -ELIBACC,
- * logged; -ENOMEM.
+ * Loads libcurl and the libraries that it loads to resolve names and check certificates. Called
+ * before the process is confined, which forbids to load code; keeps nothing that must be freed. 0;
+ * -ELIBACC, logged; -ENOMEM.
  */
 int http_prepare(void);
 
@@ -99,7 +99,7 @@ enum http_trust {
 
 struct http_request {
 	const char *url;
-	struct http_redirect *redirect; /* begin there (below); NULL: at `url` */
+	struct http_redirect *redirect; /* the URL to begin at (below); NULL: `url` */
 	enum http_method method;
 	enum http_trust trust;
 	bool has_range; /* ask for bytes first..last, last included */
@@ -109,7 +109,7 @@ struct http_request {
 	const char *if_range;
 	const char *if_unmodified_since;
 	bool identity;	/* ask for no content coding; implied by a range */
-	bool undecoded; /* the same, and do not decode one that is there all the same */
+	bool undecoded; /* the same, and decode nothing, even if the server sends a coding */
 	bool no_cache;	/* ask caches on the way to look again */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/*
@@ -123,7 +123,7 @@ struct http_response {
 	int status;
 	bool accept_ranges;  /* Accept-Ranges: bytes */
 	bool strong_etag;    /* there is an ETag and it is not weak */
-	int64_t length;	     /* bytes of the body as it is handed out; HEAD: of a GET */
+	int64_t length;	     /* bytes of the body as the owner gets it; HEAD: of a GET */
 	int64_t range_first; /* Content-Range of a 206, */
 	int64_t range_last;
 	int64_t range_total; /* of a 206 or a 416 */
@@ -138,9 +138,9 @@ struct http_response {
 typedef void http_wake_fn(void *ctx);
 
 /*
- * Sends a request and follows redirects. `wake` is called each time there may be something new:
- * the response, bytes, or the end; never after http_close(). The caller closes the stream.
- * 0; -EINVAL a URL, validator or range that makes no sense; -EACCES a scheme; -ESHUTDOWN; -ENOMEM.
+ * Sends a request and follows redirects. `wake` is called each time there may be news: the
+ * response, bytes, or the end; never after http_close(). The caller closes the stream. 0; -EINVAL a
+ * URL, validator or range that makes no sense; -EACCES a scheme; -ESHUTDOWN; -ENOMEM.
  */
 int http_start_request(struct http *http, const struct http_request *request, http_wake_fn *wake,
 		       void *ctx, struct http_stream **ret);
@@ -164,11 +164,11 @@ int http_start_request(struct http *http, const struct http_request *request, ht
 int http_answer(struct http_stream *stream, struct http_response *ret);
 
 /*
- * The next decoded bytes, where they stand: how many, 0 when the body is complete and exactly as
- * long as its headers said, -EAGAIN when there are none now, or -errno as http_answer(), after the
- * bytes that came before the failure. They stay until http_skip() gives their space back. An owner
- * that was woken takes bytes until -EAGAIN: it is not woken again for what it has not looked at.
- * (libcurl does not notice when a server itself cuts a coded body short; the hash does.)
+ * Points *ret at the next decoded bytes. Returns how many; 0 when the body is complete and exactly
+ * as long as its headers said; -EAGAIN when there are none now, or -errno as http_answer(), after
+ * the bytes that came before the failure. The bytes stay until http_skip() frees their space. An
+ * owner that was woken takes bytes until -EAGAIN: it is not woken again for what it has not looked
+ * at. (libcurl does not notice when a server itself cuts a coded body short; the hash does.)
  */
 ssize_t http_peek(struct http_stream *stream, const char **ret);
 void http_skip(struct http_stream *stream, size_t n);
@@ -183,18 +183,21 @@ void http_close(struct http_stream *stream);
  * addresses are allowed, and no credentials are sent to another origin. Constant.
  */
 
-/* That of a stream that has been answered: a reference; NULL: no redirects, or ENOMEM. */
+/*
+ * A reference to the redirect target of a stream that has been answered; NULL: no redirects, or
+ * ENOMEM.
+ */
 struct http_redirect *http_redirect_of(struct http_stream *stream);
 struct http_redirect *http_redirect_ref(struct http_redirect *to); /* both NULL-safe */
 void http_redirect_unref(struct http_redirect *to);
 
 const char *http_redirect_url(const struct http_redirect *to);
 
-/* Is the time in its URL over, or nearly? False if there is none. */
+/* Is the time in its URL over, or nearly? False if the URL has no time. */
 bool http_redirect_expired(const struct http_redirect *to);
 
 /*
- * What a status means: 0 for 2xx; -EACCES 401, 403, 407; -ENOENT 404, 410; -ESTALE 412 (a
+ * The errno of a status: 0 for 2xx; -EACCES 401, 403, 407; -ENOENT 404, 410; -ESTALE 412 (a
  * validator no longer holds); -ERANGE 416; -EBUSY 429 and 503 (too much at once); -EAGAIN 408, 425
  * and other 5xx (try again later, or another URL); -EPROTO for all else.
  */
@@ -213,31 +216,31 @@ bool http_url_has_userinfo(const char *url);
 bool http_is_url(const char *text);
 
 /*
- * `url`, which may also be none or a template, without userinfo, query and fragment, cut to n - 1
- * bytes; for messages. Of a text that cannot be divided for sure, no more than its scheme. Returns
- * `ret`.
+ * For messages: writes `url` without userinfo, query and fragment, cut to n - 1 bytes. `url` may
+ * also be a template or another text: if its parts are not certain, only its scheme is written.
+ * Returns `ret`.
  */
 char *http_url_redact(const char *url, char *ret, size_t n);
 
-/* The same for what the user names: the path of a file is shown as it is. */
+/* The same for a source that the user names: the path of a file is shown as it is. */
 char *http_source_label(const char *source, char *ret, size_t n);
 
 /*
- * `url` as others may have it: without userinfo, fragment, signature and parameters that are called
- * token, key, password and the like. Other parameters stay: they say what is asked for. malloc'ed;
- * NULL: out of memory, too long.
+ * Makes a URL that others may see: `url` without userinfo, fragment, signature and parameters that
+ * are called token, key, password and the like. Other parameters stay: they name the file.
+ * malloc'ed; NULL: out of memory, too long.
  */
 char *http_url_public(const char *url);
 
 /*
- * When a signed URL stops to be valid, in seconds since 1970 (X-Amz-Date and X-Amz-Expires, the
- * same of X-Goog, Expires, Azure's se); 0: it does not say.
+ * When a signed URL stops being valid, in seconds since 1970 (X-Amz-Date and X-Amz-Expires, the
+ * same of X-Goog, Expires, Azure's se); 0: the URL has no such time.
  */
 int64_t http_url_expiry(const char *url);
 
 /*
- * `url` without the parameters of known signatures, if it is signed so: a name for what it leads
- * to. NULL: out of memory.
+ * `url` without the parameters of known signatures: a name for the file that stays when it is
+ * signed anew. NULL: out of memory.
  */
 char *http_url_unsigned(const char *url);
 

@@ -11,14 +11,14 @@
 struct sockaddr_storage;
 
 /*
- * Where the parts of SCHEME://[USERINFO@]HOST[:PORT][PATH][?QUERY][#FRAGMENT] begin, or of the
- * scheme: how long it is. The host is as long as [host, path), port included.
+ * Where the parts of SCHEME://[USERINFO@]HOST[:PORT][PATH][?QUERY][#FRAGMENT] begin, as offsets;
+ * `scheme` is the length of the scheme. [host, path) is the host with its port.
  */
 struct http_url_parts {
 	size_t scheme, userinfo, host, path, query;
 };
 
-/* False: the text has another form, or one in which not all programs see the same host. */
+/* False: the text has another form, or one that programs read as different hosts. */
 bool http_url_split(const char *url, struct http_url_parts *ret);
 
 /* A parsed URL. All strings are owned; a zeroed one is empty. */
@@ -31,9 +31,9 @@ struct http_target {
 };
 
 /*
- * Parses `text`, absolute, or relative to `base` when that is not NULL. Returns 0; -EINVAL for what
- * is not a URL or longer than HTTP_MAX_URL, -EACCES for a scheme other than http and https, both
- * with a constant sentence in `ret_why`; -ENOMEM.
+ * Parses `text`, absolute, or relative to `base` when that is not NULL. Returns 0; -EINVAL for a
+ * text that is not a URL or is longer than HTTP_MAX_URL, -EACCES for a scheme other than http and
+ * https, both with a constant sentence in `ret_why`; -ENOMEM.
  */
 int http_target_parse(const struct http_target *base, const char *text, struct http_target *ret,
 		      const char **ret_why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is loaded before the process is confined: afterwards no memory can be made executable. */
+/* Loads code before the process is confined: afterwards no memory can be made executable. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void load_services(char *line)
 	for (char *s = strtok_r(line, " \t\n", &rest); s; s = strtok_r(NULL, " \t\n", &rest)) {
 		if (*s == '#')
 			return;
-		/* what is to be done after a result; it may have spaces, but names no file */
+		/* an action such as [NOTFOUND=return]; it may have spaces, but names no file */
 		if (strlen(s) > MAX_SERVICE || strpbrk(s, "[]=/!") || is_built_in(s))
 			continue;
 		snprintf(file, sizeof(file), "libnss_%s.so.2", s);
@@ -34,8 +34,8 @@ static void load_services(char *line)
 }
 
 /*
- * Those that find hosts, and the home directory with .netrc. A module that is not loaded now counts
- * as unavailable, and the next one in the line is asked.
+ * Loads the modules that find hosts, and the home directory with .netrc. A module that is not
+ * loaded now counts as unavailable, and the next one in the line is asked.
  */
 static void load_name_services(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of a URL is a secret: its userinfo, and the parameters of its query that sign or permit a
- * request. All text that is shown, and what is given to others, comes from here.
+ * Finds the secrets of a URL: its userinfo, and the parameters of its query that sign or permit a
+ * request. Each URL that is shown, or given to another server, comes from here.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -94,8 +94,8 @@ static size_t any_scheme(const char *text)
 /* ---- parameters ---- */
 
 /*
- * Parameters of signatures. `with`: such a name means something else where that one is not in the
- * query.
+ * Parameters of signatures. `with`: the name is that of a signature only if this parameter is in
+ * the query too.
  */
 static const struct {
 	const char *name, *with;
@@ -132,7 +132,7 @@ static const struct {
 };
 
 /*
- * Words of a parameter's name whose value nobody else may have; with *, also at the end of a word.
+ * Words in the name of a parameter whose value is a secret; with *, also at the end of a word.
  */
 static const char *const secret_words[] = {
 	"*token",	"*secret",   "*password", "*passwd",   "*signature", "*credential",
@@ -248,8 +248,8 @@ static bool is_signature(const char *url, const char *name, size_t n)
 }
 
 /*
- * May nobody else have this parameter? Also one in the value, behind ; or ? or in a URL with
- * userinfo: not all readers divide a query alike.
+ * Is the parameter a secret? Also if its value has one, behind ; or ? or in a URL with userinfo:
+ * not all readers divide a query alike.
  */
 static bool is_secret(const char *url, const char *text, size_t n)
 {
@@ -272,7 +272,7 @@ static bool is_secret(const char *url, const char *text, size_t n)
 	return secret;
 }
 
-/* Appends the query of `url` without what signs it, and without secrets if `shown`. 0 or -errno. */
+/* Appends the query of `url` without its signature, and without secrets if `shown`. 0 or -errno. */
 static int add_query(struct buf *to, const char *url, size_t query, bool shown)
 {
 	const char *at = url + query, *p;

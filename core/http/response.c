@@ -121,7 +121,7 @@ static void header_codings(struct http_header *header, const char *value, bool t
 		for (size_t i = 0; i < MIN(n, sizeof(name) - 1); i++)
 			name[i] = (char)(value[i] | (value[i] >= 'A' && value[i] <= 'Z' ? 32 : 0));
 		if (n == 0)
-			name[0] = '?'; /* parameters of nothing: a coding that nobody knows */
+			name[0] = '?'; /* parameters without a name: an unknown coding */
 		value += strcspn(value, ",");
 		if (!strcmp(name, "identity") || (transfer && !strcmp(name, "chunked"))) {
 			header->chunked |= transfer && *name == 'c';
@@ -170,7 +170,7 @@ static void header_modified(struct http_response *response, const char *value)
 {
 	time_t when = curl_getdate(value, NULL);
 
-	response->last_modified[0] = '\0'; /* of two lines the last one counts, text and time */
+	response->last_modified[0] = '\0'; /* of two lines the last one counts */
 	if (strlen(value) < sizeof(response->last_modified) && http_header_value_ok(value))
 		strcpy(response->last_modified, value);
 	response->last_modified_s = when == -1 ? INT64_MIN : (int64_t)when;

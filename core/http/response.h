@@ -25,8 +25,8 @@ void http_header_finish(struct http_header *header);
 
 /*
  * Takes one line as it came, with its CRLF. `ret_end` becomes true at the empty line that ends the
- * headers of a final (not 1xx) response. Returns 0, -EFBIG over a limit of limits.h, -EPROTO for
- * a line that could be understood in two ways, -ENOMEM.
+ * headers of a final (not 1xx) response. Returns 0, -EFBIG over a limit of limits.h, -EPROTO for a
+ * line that two parsers may read differently, -ENOMEM.
  */
 int http_header_line(struct http_header *header, const char *line, size_t n, bool *ret_end);
 

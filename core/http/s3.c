@@ -19,7 +19,7 @@
 #define SCHEME "s3://"
 #define RENEW_S 300    /* before keys expire */
 #define RETRY_MS 10000 /* between two requests for keys */
-#define FIRST_MS 70000 /* for the first, which are waited for */
+#define FIRST_MS 70000 /* s3_new() waits so long for the first keys */
 
 struct s3 {
 	struct login login;
@@ -51,7 +51,7 @@ static const char *fault(const char *url)
 		return "not s3://BUCKET/KEY: the name of a bucket has 3 to 63 of a-z, 0-9, . and -";
 	if (strlen(bucket) < n + 2)
 		return "not s3://BUCKET/KEY: there is no key";
-	/* libcurl would resolve them */
+	/* libcurl would resolve these components */
 	for (const char *p = bucket + n; p; p = strchr(p + 1, '/')) {
 		size_t len = strcspn(p + 1, "/");
 
@@ -108,8 +108,8 @@ static void drop_terminal(void)
 }
 
 /*
- * Looks for keys whenever it is asked to. The program may have had other threads when it was
- * forked, so nothing here allocates, logs or takes a lock.
+ * The process that looks for keys whenever it is asked. The program may have had other threads when
+ * it was forked, so nothing here allocates, logs or takes a lock.
  */
 _Noreturn static void process(struct s3 *s, int fd, int parent_end)
 {
@@ -132,7 +132,9 @@ _Noreturn static void process(struct s3 *s, int fd, int parent_end)
 	_exit(0);
 }
 
-/* Takes the answer that is there; waits for it if `wait_ms`. 0; -EAGAIN; -errno. */
+/*
+ * Takes the answer of the process; waits up to `wait_ms` for it. 0; -EAGAIN: not there yet; -errno.
+ */
 static int receive(struct s3 *s, int wait_ms)
 {
 	struct pollfd p = { s->fd, POLLIN, 0 };

@@ -137,7 +137,7 @@ void http_headers_free(char **headers)
 /* ---- the header file ---- */
 
 /*
- * In a directory that this process may not search another one may still open the file for it
+ * Where this process may not search the directory, another process may still open the file for it
  * (fs/process/opener.h).
  */
 static int look(const char *path, struct stat *ret)
@@ -182,7 +182,8 @@ void http_secrets_finish(struct http *http)
 }
 
 /*
- * Loads it again if it has changed: true. One that cannot be used is logged, and the old one stays.
+ * Loads the header file again if it has changed: true. A file that cannot be used is logged, and
+ * the old headers stay.
  */
 static bool refresh(struct http *http, bool now)
 {

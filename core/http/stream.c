@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One transfer as both sides see it: its life, its bytes, and what is logged of it. */
+/*
+ * One transfer, with the owner's side and the network thread's: its life, its bytes, and its log.
+ */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,9 +11,9 @@
 #include "base/budget.h"
 #include "http/internal.h"
 
-/* A redirect target is left this part of its life before its end, */
+/* A redirect target is not used in the last part of its life, */
 #define MARGIN_PART 10
-#define MARGIN_MAX_S 30 /* but not earlier */
+#define MARGIN_MAX_S 30 /* at most so long */
 
 /* ---- log ---- */
 
@@ -103,7 +105,7 @@ void http_stream_plan(struct http_stream *s)
 {
 	struct budget *b = s->http->budget;
 
-	/* larger than what libcurl passes on at once */
+	/* larger than the largest piece that libcurl passes on */
 	_Static_assert(HTTP_SMALL_BUFFER >= 2 * CURL_MAX_WRITE_SIZE, "it would wait for ever");
 	if (s->ring_size)
 		return;
@@ -134,7 +136,7 @@ bool http_stream_put(struct http_stream *s, const char *data, size_t n)
 	pthread_mutex_lock(&s->lock);
 	first = s->head == s->seen_head;
 	s->head += n;
-	/* an owner that was told of bytes and has not looked since need not be told again */
+	/* an owner that was woken for bytes and has not looked since is not woken again */
 	if (first)
 		wake_owner(s);
 	pthread_mutex_unlock(&s->lock);
@@ -388,7 +390,7 @@ struct http_redirect *http_redirect_of(struct http_stream *s)
 		return NULL;
 	to->expiry = http_url_expiry(to->url);
 	left = to->expiry - now;
-	/* a clock that differs by more than its life: only the server can tell */
+	/* the clocks differ by more than the life of the URL: only the server knows its end */
 	if (left <= 0)
 		to->expiry = 0;
 	else

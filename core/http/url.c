@@ -20,7 +20,7 @@ static int url_get(CURLU *u, CURLUPart part, unsigned flags, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-/* As url_get; a part that is not there is NULL. */
+/* As url_get(); a missing part is NULL. */
 static int url_get_optional(CURLU *u, CURLUPart part, char **ret)
 {
 	char *text = NULL;
@@ -111,8 +111,8 @@ static int target_split(CURLU *u, struct http_target *ret, const char **ret_why)
 }
 
 /*
- * Where a redirect leads is kept, and given to libcurl again, which must read the same host: one
- * that a URL of ours has not, or a number that libcurl has only now decoded, is refused.
+ * The URL of a redirect is kept, and given to libcurl again, which must read the same host. So a
+ * host is refused that no URL has, or a number that libcurl has decoded only now.
  */
 static int target_read_again(const struct http_target *t)
 {
@@ -132,8 +132,8 @@ static int target_read_again(const struct http_target *t)
 }
 
 /*
- * A host of other letters is another name when libcurl connects (IDNA), which may be an address or
- * localhost: it is replaced by that name.
+ * libcurl connects to another name where a host has letters outside ASCII (IDNA), which may be an
+ * address or localhost: the host is replaced by that name.
  */
 static int target_ascii(CURLU *u, const char **ret_why)
 {
@@ -153,7 +153,7 @@ static int target_ascii(CURLU *u, const char **ret_why)
 	return r;
 }
 
-/* Has libcurl read `text`; CURLU_URLENCODE for redirects, which come with spaces and UTF-8. */
+/* Makes libcurl parse `text`; CURLU_URLENCODE for redirects, which come with spaces and UTF-8. */
 static int target_read(CURLU *u, const struct http_target *base, const char *text,
 		       const char **ret_why)
 {
