@@ -2,8 +2,8 @@
 /*
  * Compares the entries with those that libarchive finds in the headers of the same zip file.
  *
- * zip.h refuses ambiguous archives; this finds one that it has missed. A mount does not need it: no
- * name or byte from libarchive is used.
+ * zip.h refuses ambiguous archives; compare.h finds one that zip.h has missed. A mount does not
+ * need it: no name or byte from libarchive is used.
  */
 #ifndef CARTON_ARCHIVE_COMPARE_H
 #define CARTON_ARCHIVE_COMPARE_H

@@ -7,7 +7,7 @@
 #include "archive/decode.h"
 #include "base/digest.h"
 
-#define MAX_INSERTED 8 /* entries out of order, more of which are sorted with all */
+#define MAX_INSERTED 8 /* entries out of order; with more of them, all entries are sorted */
 
 int path_compare(const char *a, const char *b)
 {
@@ -169,7 +169,10 @@ int container_read(struct container *c, const struct entry *e, size_t max, struc
 		r = container_stream(c, e, &s);
 	if (r < 0)
 		return r;
-	/* one byte more than its size: the stream checks its end only when read to it */
+	/*
+	 * asks for one byte more than the size: the stream checks its end only when it is read to
+	 * it
+	 */
 	got = stream_read_full(s, ret->data, (size_t)e->size + 1);
 	stream_close(s);
 	if (got < 0)

@@ -55,8 +55,8 @@ struct container {
 	const struct container_ops *ops;
 	struct entry *entries; /* sorted by path_compare */
 	size_t n_entries;
-	struct arena names;    /* of entries, but those that point elsewhere */
-	struct budget *budget; /* counts the tables made from it; outlives it; may be NULL */
+	struct arena names;    /* of entries whose name is not in another text */
+	struct budget *budget; /* counts the tables of the container; outlives it; may be NULL */
 	int64_t mtime;	       /* of the file or directory itself */
 	bool remote;	       /* reads are requests to a server */
 	bool one_file;	       /* all entries are ranges of one source, which stays open */
@@ -87,24 +87,25 @@ int path_compare(const char *a, const char *b);
 const struct entry *container_find(const struct container *c, const char *name);
 
 /*
- * Finds the stored bytes of a file or symlink: a source (the caller gets a reference) and the
- * offset of entry->stored bytes in it. Checks the local header of a zip entry. 0; -EBADMSG if that
- * disagrees with the central directory; -EIO if a listed file is gone; errors of the system.
+ * Finds the stored bytes of a file or symlink: a source (the caller gets a reference), and the
+ * offset where entry->stored bytes begin in it. Checks the local header of a zip entry. 0; -EBADMSG
+ * if the header disagrees with the central directory; -EIO if a listed file is gone; errors of the
+ * system.
  */
 int container_locate(struct container *c, const struct entry *e, struct source **ret_source,
 		     uint64_t *ret_off);
 
 /*
- * The same in a copy of a part of a zip: `part` begins with the entry's local header. It has all up
- * to entry_end(), or, if no data descriptor follows the data, at least the local header.
+ * The same in a copy of a part of a zip: `part` begins with the entry's local header, and has all
+ * bytes up to entry_end(), or, if no data descriptor follows the data, at least the local header.
  */
 int container_locate_in(struct container *c, const struct entry *e, struct source *part,
 			uint64_t *ret_off);
 
 /*
- * The stored bytes of a file, if reading them waits for nothing: *ret_stored points to them in
- * `buf`, which has room for entry_end(e) - e->header bytes. 0; -EAGAIN: not in memory, not a local
- * zip, or at fault, which container_locate() logs.
+ * Reads the stored bytes of a file if that needs no wait: *ret_stored points to them in `buf`,
+ * which has room for entry_end(e) - e->header bytes. 0; -EAGAIN: not in memory, not a local zip, or
+ * a faulty entry, which container_locate() logs.
  */
 int container_peek(struct container *c, const struct entry *e, void *buf, const void **ret_stored);
 
@@ -130,14 +131,14 @@ int container_prefetch(struct container *c, const struct entry **list, size_t n)
 
 /*
  * May the file or directory behind `fd` have an entry called `name`, below no directory? False: it
- * has none, or cannot be opened as a container. It only searches for bytes and follows no number of
- * the file, so it may be called before the process is confined.
+ * has no such entry, or cannot be opened as a container. The function only searches for bytes and
+ * trusts no offset in the file, so it may be called before the process is confined.
  */
 bool container_may_have(int fd, const struct stat *st, const char *name);
 
 /*
- * Loads what container_compare() needs, before the process is confined. If that fails, which is
- * logged, so does it.
+ * Loads libarchive for container_compare(), before the process is confined. If that fails (logged),
+ * container_compare() fails too.
  */
 void container_prepare_compare(void);
 

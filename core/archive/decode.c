@@ -23,7 +23,7 @@ struct decoder {
 	uint64_t made;	 /* of them, returned so far */
 	int in_error;	 /* of `in` */
 
-	struct budget *budget; /* counts the window; NULL: nothing does */
+	struct budget *budget; /* counts the window; NULL: not counted */
 	size_t refused;	       /* bytes that the budget had no room for; 0: none yet */
 	ZSTD_DStream *zstd;
 	ZSTD_inBuffer block;
@@ -100,7 +100,7 @@ static ssize_t stored_read(struct stream *s, void *ret_buf, size_t n)
 
 /* ---- zstd ---- */
 
-/* Each block begins with its size, as far as it was counted. */
+/* Each block of memory begins with how many bytes the budget has counted for it. */
 #define SIZE_BEFORE 16
 
 static void *zstd_alloc(void *ctx, size_t n)
@@ -155,8 +155,8 @@ static int zstd_fault(struct decoder *d, size_t code)
 }
 
 /*
- * The first byte of a frame or a skippable one (RFC 8878, 3.1). libzstd may have been built to take
- * formats from before as well, which other readers refuse.
+ * The first byte of a frame or a skippable one (RFC 8878, 3.1). libzstd may have been built to read
+ * older formats as well, which other readers refuse.
  */
 static bool begins_frame(uint8_t first)
 {
@@ -352,7 +352,7 @@ void decode_count(struct stream *s, struct budget *budget)
 
 struct block {
 	const void *data;
-	size_t n; /* 0: it was given */
+	size_t n; /* 0: all was given */
 };
 
 static ssize_t feed_block(void *ctx, const void **ret_block)

@@ -29,8 +29,8 @@ bool decode_knows(unsigned method);
 const char *decode_name(unsigned method);
 
 /*
- * Opens a stream of the decoded bytes of `in`, which is owned by it from now on, also on failure.
- * All `stored` bytes of `in` must decode to exactly `size` bytes. `name` is for the log and must
+ * Opens a stream of the decoded bytes of `in`, and owns `in` from now on, also on failure. All
+ * `stored` bytes of `in` must decode to exactly `size` bytes. `name` is for the log and must
  * outlive the stream.
  *
  * Reading fails with -EBADMSG for data that is damaged, too short, too long or followed by other
@@ -47,7 +47,8 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
 int decode_memory(const void *in, size_t stored, unsigned method, void *ret, size_t size);
 
 /*
- * Has the window of such a stream counted. Then reading fails with -EFBIG, logged, over the budget.
+ * Counts the window of a stream of decode_open(). Then reading fails with -EFBIG, logged, over the
+ * budget.
  */
 void decode_count(struct stream *s, struct budget *budget);
 

@@ -43,7 +43,10 @@ static int dir_locate(struct container *c, const struct entry *e, struct source 
 	struct stat st;
 	int r;
 
-	/* it was a regular file when listed: after a failure here the directory has changed */
+	/*
+	 * the entry was a regular file when it was listed: a failure here means that the directory
+	 * has changed
+	 */
 	if (fd < 0)
 		return log_error(fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -EIO : fd,
 				 e->name, "cannot open: %s", strerror(-fd));

@@ -8,7 +8,7 @@
 #include "base/util.h"
 
 #define OUT_BLOCK (256 * KIB)
-#define JOB_SIZE (8 * MIB) /* of a stream; another one makes other bytes */
+#define JOB_SIZE (8 * MIB) /* of a stream; with another size the compressed bytes differ */
 
 struct encoder {
 	ZSTD_CCtx *zstd;
@@ -43,7 +43,7 @@ int encoder_new(unsigned level, unsigned threads, struct encoder **ret)
 		encoder_free(e);
 		return -ENOMEM;
 	}
-	/* one thread must make the same bytes as many: so it works in jobs too */
+	/* one thread must make the same bytes as many, so it works in jobs too */
 	if (threads &&
 	    (!set(e, ZSTD_c_nbWorkers, (int)threads) || !set(e, ZSTD_c_jobSize, (int)JOB_SIZE))) {
 		carton_log(CARTON_LOG_ERROR, NULL,

@@ -152,7 +152,7 @@ static const char *check_local(const struct entry *e, const uint8_t *h, const ui
 	if (!fault)
 		fault = zip_check_unicode_path(&x, (const char *)rest, len);
 	if (!fault && described && !x.zip64 && stored == UINT32_MAX && size == UINT32_MAX)
-		stored = size = 0; /* another way to write "see the descriptor" */
+		stored = size = 0; /* another way to say that the descriptor has them */
 	if (!fault)
 		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
 	if (fault)
@@ -247,7 +247,7 @@ static int check_entry(struct source *from, uint64_t base, const struct entry *e
 	if (LOCAL_SIZE + more <= have) {
 		fault = check_local(e, header, header + LOCAL_SIZE);
 	} else {
-		/* a part that was cut for the local header has no room for a longer one */
+		/* a copy that ends with the expected local header has no room for a longer one */
 		if (LOCAL_SIZE + more > from->size - at)
 			return at_fault(ret_fault, "overlaps what follows it");
 		rest = malloc(more);

@@ -109,7 +109,10 @@ static int check_other_ends(const struct zip *z, const uint8_t *tail, size_t eoc
 
 		if (tail[i] != 'P' || get_le32(tail + i) != EOCD_SIG)
 			continue;
-		/* of a remote zip: a nested one that is in the tail leads to near its start */
+		/*
+		 * the offsets of a nested zip count from its own start, so they lead near the start
+		 * of the archive: one request for all of them, if the archive is remote
+		 */
 		if (n++ == 0)
 			r = source_prefetch(z->source, 0, MIN(z->source->size, MAX_TAIL), 0);
 		if (r == 0)

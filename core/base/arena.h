@@ -19,11 +19,11 @@ struct arena {
 	char *at; /* the free bytes of the newest block */
 	size_t left;
 	size_t total;	       /* of all blocks */
-	struct budget *budget; /* counts the blocks; NULL: nothing does */
-	bool refused;	       /* it had no room for one */
+	struct budget *budget; /* counts the blocks; NULL: not counted */
+	bool refused;	       /* the budget had no room for a block */
 };
 
-/* Why there is no memory: -ENOMEM, or -EFBIG over the budget. */
+/* The error after an allocation has failed: -ENOMEM, or -EFBIG over the budget. */
 static inline int arena_error(const struct arena *a)
 {
 	return a->refused ? -EFBIG : -ENOMEM;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that one carton may take: tables (what the carton lists, the tree, views), tags,
- * buffers that the carton says the size of, those of fetches, and kept content, which gives way.
- * Buffers of a fixed size per thread are not counted.
+ * The memory that one carton may take: tables (entries, the tree, views), tags, buffers whose size
+ * the carton names, buffers of fetches, and kept content, which is dropped when others need the
+ * memory. Buffers of a fixed size per thread are not counted.
  *
- * Unless the user has set the limit, a small carton has a small one, so that it cannot make much of
- * little.
+ * Unless the user has set the limit, a small carton has a small limit, so that a small file cannot
+ * take much memory.
  *
  * Threads: any, once it is set up.
  */
@@ -19,13 +19,13 @@
 
 struct budget {
 	uint64_t limit; /* in bytes */
-	bool chosen;	/* the user has set the limit, and no other holds */
+	bool chosen;	/* the user has set the limit, so no other applies */
 	_Atomic uint64_t used;
 	_Atomic uint64_t tables; /* of `used`, for messages */
 
 	/*
-	 * Drops kept content, at least `n` bytes if there is so much; NULL: none is kept. Not with
-	 * locks.
+	 * Drops kept content, at least `n` bytes if there is so much; NULL: none is kept. Called
+	 * without locks.
 	 */
 	void (*make_room)(void *ctx, uint64_t n);
 	void *ctx;
@@ -34,20 +34,20 @@ struct budget {
 /* `limit` 0: half of what the control group may use, or a quarter of the machine's memory. */
 void budget_init(struct budget *b, uint64_t limit);
 
-/* Limits all by the size of the file that it is made from. */
+/* Limits the budget by the size of the carton's file. */
 void budget_limit_by_size(struct budget *b, uint64_t file_size);
 
 /*
  * Counts `n` bytes for tables, before they are allocated. 0; -EFBIG: more than the limit, which is
- * logged with the number that is needed. A small table is refused for other tables only, not for
- * what is held just now. `b` may be NULL, here and below: no limit.
+ * logged with the number that is needed. A small table is refused only because of other tables, not
+ * because of buffers, which are freed soon. `b` may be NULL, here and below: no limit.
  */
 int budget_take(struct budget *b, uint64_t n);
 void budget_give(struct budget *b, uint64_t n);
 
 /*
- * The same, unlogged, and refused for other tables only, whatever its size. False: more than the
- * limit. Not with locks.
+ * The same, but not logged, and a table of any size is refused only because of other tables. False:
+ * more than the limit. Not with locks.
  */
 bool budget_try(struct budget *b, uint64_t n);
 
@@ -57,7 +57,7 @@ bool budget_try(struct budget *b, uint64_t n);
  */
 int budget_grow(struct budget *b, uint64_t *taken, size_t cap, size_t need, size_t size);
 
-/* Both, for the pointer `array` (util.h). 0, -ENOMEM or -EFBIG. */
+/* budget_grow(), then array_grow() of the pointer `array` (util.h). 0, -ENOMEM or -EFBIG. */
 #define budget_room(b, taken, array, cap, need)                                       \
 	({                                                                            \
 		int budget_r = budget_grow(b, taken, *(cap), need, sizeof(*(array))); \
@@ -69,15 +69,14 @@ int budget_grow(struct budget *b, uint64_t *taken, size_t cap, size_t need, size
 bool budget_keep(struct budget *b, uint64_t n);
 
 /*
- * Counts `n` bytes of a buffer, for which kept content gives way; false: there is no room. Not with
- * locks.
+ * Counts `n` bytes of a buffer; drops kept content for it. False: there is no room. Not with locks.
  */
 bool budget_hold(struct budget *b, uint64_t n);
 
-/* Counts `n` bytes that cannot be refused, even over the limit; others get less then. */
+/* Counts `n` bytes that cannot be refused, even over the limit; later calls get less. */
 void budget_charge(struct budget *b, uint64_t n);
 
-/* Gives back what budget_keep(), budget_hold() or budget_charge() has counted. */
+/* Gives back `n` bytes that budget_keep(), budget_hold() or budget_charge() has counted. */
 void budget_drop(struct budget *b, uint64_t n);
 
 /* Bytes that are free now. */

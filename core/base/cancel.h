@@ -6,8 +6,8 @@
  * Loops check cancel_fired(); code that waits for something else adds a hook. Firing a token fires
  * its children too: closing a carton cancels all its work.
  *
- * Threads: any, but only the owner calls init and destroy. NULL is a token that never fires, for
- * the functions marked NULL-safe.
+ * Threads: any, but only the owner calls cancel_init() and cancel_finish(). NULL is a token that
+ * never fires, for the functions marked NULL-safe.
  */
 #ifndef CARTON_BASE_CANCEL_H
 #define CARTON_BASE_CANCEL_H
@@ -17,7 +17,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Embedded in what it cancels; find that with container_of(). All but `fire` is private. */
+/*
+ * Embedded in the struct of the work that it cancels (container_of()). All but `fire` is private.
+ */
 struct cancel_hook {
 	void (*fire)(struct cancel_hook *hook);
 	struct cancel_hook *next, **link; /* link is NULL while it is not in a list */
@@ -52,8 +54,8 @@ static inline bool cancel_fired(const struct cancel *c)
 }
 
 /*
- * Makes cancel_fire() call hook->fire, once. If the token has fired already, it is called here. The
- * hook must not wait for the thread that adds or removes it. NULL-safe.
+ * Makes cancel_fire() call hook->fire, once. If the token has fired already, hook->fire is called
+ * here. The hook must not wait for the thread that adds or removes it. NULL-safe.
  */
 void cancel_hook_add(struct cancel *c, struct cancel_hook *hook);
 

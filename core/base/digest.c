@@ -11,9 +11,9 @@
 #include <sys/random.h>
 
 /*
- * A library context of our own, with OpenSSL's default provider. The default context reads
- * openssl.cnf and seeds a random generator, which would take a fifth of the time of a mount;
- * libcurl uses that one when it is loaded.
+ * A private library context, with OpenSSL's default provider. The default context, which libcurl
+ * uses when it is loaded, reads openssl.cnf and seeds a random generator: that would take a fifth
+ * of the time of a mount.
  */
 static struct library {
 	OSSL_LIB_CTX *context;
@@ -156,7 +156,7 @@ int tagger_tag(const struct tagger *t, const void *data, size_t n, uint8_t ret_t
 
 #define NONCE_SIZE 12
 
-/* Not kept: only seals need it, and they are few. The caller frees it. */
+/* Looked up each time, since only seals need it, and they are few. The caller frees it. */
 static EVP_CIPHER *aes_256_gcm(void)
 {
 	return EVP_CIPHER_fetch(library()->context, "AES-256-GCM", NULL);

@@ -32,7 +32,7 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE]);
 /* The key of tags. Any number of threads may use one tagger at once. */
 struct tagger;
 
-/* With that key, or a new random one if it is NULL. 0, -ENOMEM or -EIO. */
+/* Makes a tagger with that key, or with a new random one if `key` is NULL. 0, -ENOMEM or -EIO. */
 int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret);
 void tagger_free(struct tagger *t); /* NULL-safe */
 
@@ -65,7 +65,10 @@ struct box_of {
 /* Encrypts under a new random nonce. 0, -ENOMEM or -EIO. */
 int box_close(const struct box_of *box, uint8_t ret_lock[BOX_LOCK_SIZE]);
 
-/* 0; -EBADMSG: the key, the header, the data or the lock is another one; -ENOMEM. */
+/*
+ * Decrypts in place. 0; -EBADMSG: the key, the header, the data or the lock is another one;
+ * -ENOMEM.
+ */
 int box_open(const struct box_of *box, const uint8_t lock[BOX_LOCK_SIZE]);
 
 /* A key for one purpose, from a secret one of KEY_SIZE bytes. 0 or -EIO. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What may be shown of text that comes from a carton, a server or a user. The only place that
- * decides this.
+ * Escapes text from a carton, a server or a user before it is shown. No other file decides which
+ * characters may be shown.
  */
 #include <stdio.h>
 

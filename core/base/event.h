@@ -2,9 +2,9 @@
 /*
  * Tasks: state machines that run in short steps on workers, so that waiting costs no thread.
  *
- * A task that waits is woken by whatever it waits for: a callback of http, a cancel hook, a timer,
- * another task. Each wake makes a worker run a step soon; several wakes may be one step, so a step
- * looks at everything it waits for.
+ * A callback of http, a cancel hook, a timer or another task wakes a task that waits. Each wake
+ * makes a worker run a step soon; several wakes may be one step, so a step checks each thing that
+ * the task waits for.
  *
  * Threads: any thread may wake a task and set its timer. Steps of one task never overlap.
  */
@@ -19,7 +19,7 @@
 
 struct events;
 
-/* Embedded in what it works on; find that with container_of(). All fields are private. */
+/* Embedded in the struct that it works on (container_of()). All fields are private. */
 struct task {
 	struct job job;
 	struct events *events;
@@ -37,9 +37,8 @@ int events_new(struct workers *workers, struct events **ret);
 void events_free(struct events *e);
 
 /*
- * `step` runs on `lane` and must not wait. It returns false when the task is over: before, it has
- * made sure that nothing wakes the task any more and called task_finish(), and it may have freed
- * it.
+ * `step` runs on `lane` and must not wait. It returns false when the task is over: by then nothing
+ * wakes the task any more, `step` has called task_finish(), and may have freed the task.
  */
 void task_init(struct task *t, struct events *e, enum lane lane, bool (*step)(struct task *t));
 
@@ -47,7 +46,8 @@ void task_init(struct task *t, struct events *e, enum lane lane, bool (*step)(st
 void task_wake(struct task *t);
 
 /*
- * Wakes the task at `when_ms` (now_ms()) at the latest. It may come earlier: set it in each step.
+ * Wakes the task at `when_ms` (now_ms()) at the latest. The wake may come earlier, so each step
+ * sets the time anew.
  */
 void task_wake_at(struct task *t, int64_t when_ms);
 

@@ -35,7 +35,7 @@ static int make_tags(struct hasher *h, const char *p, size_t n)
 		size_t step = MIN(n, TAG_BLOCK - (size_t)(h->tagged % TAG_BLOCK));
 
 		if (!h->tag) {
-			/* grows with the bytes received, not with an announced size */
+			/* the table grows with the bytes received, not with an announced size */
 			r = array_room(h->tags, &h->tag_cap, (size_t)(h->tagged / TAG_BLOCK) + 1);
 			if (r == 0)
 				r = tag_begin(h->tagger, &h->tag);

@@ -49,7 +49,7 @@ struct hasher {
 	struct tag *tag; /* of the last block, while it is not full; or NULL */
 	uint8_t (*tags)[TAG_SIZE];
 	size_t tag_cap;
-	uint64_t tagged, hashed; /* bytes; also where there is no tagger, or no sha256 */
+	uint64_t tagged, hashed; /* bytes; counted also without a tagger or sha256 */
 };
 
 /*
@@ -69,8 +69,8 @@ int hasher_tag(struct hasher *h, const void *data, size_t n, struct tagged *ret)
 int hasher_hash(struct hasher *h, const struct tagged *t);
 
 /*
- * Ends and frees it, also on failure: 0, -ENOMEM or -EIO (also: not all that was tagged was
- * hashed). Or only frees it.
+ * The first ends and frees the hasher, also on failure: 0, -ENOMEM or -EIO (also: a tagged buffer
+ * was not hashed). The second only frees it.
  */
 int hasher_end(struct hasher *h, struct ingested *ret);
 void hasher_abort(struct hasher *h);

@@ -15,7 +15,7 @@ struct block {
 	size_t n;
 	uint64_t off;
 	struct tagged tagged; /* the same bytes, to be hashed */
-	bool observe;	      /* the second thread observers it */
+	bool observe;	      /* the second thread gives it to the observer */
 };
 
 struct run {
@@ -96,7 +96,7 @@ static int hash_block(struct run *run, struct block *b)
 	b->observe = false;
 	if (run->threaded) {
 		pthread_mutex_lock(&run->lock);
-		/* whoever waits for the other has time for it */
+		/* the second thread waits, so it has time for the observer */
 		if (observe && run->n_given == run->n_hashed) {
 			b->observe = true;
 			observe = false;

@@ -24,8 +24,8 @@ struct ingest {
 	void *ctx;
 	void (*progress)(void *ctx, uint64_t bytes); /* called with each block's size; or NULL */
 	/*
-	 * Called with each block on its way, by whichever thread has time: in any order, on two
-	 * threads at once. Nothing is verified yet. NULL: nobody wants them.
+	 * Gets each block before it is verified, from whichever thread has time: in any order, on
+	 * two threads at once. NULL: no observer.
 	 */
 	void (*observe)(void *ctx, uint64_t off, const void *data, size_t n);
 };

@@ -19,7 +19,7 @@ struct library_function {
  */
 int library_load(const char *file, const struct library_function *functions, size_t n);
 
-/* Loads it if it is there, so that another library finds it loaded. */
+/* Loads `file` if it is installed, so that another library finds it loaded. */
 void library_load_optional(const char *file);
 
 #endif

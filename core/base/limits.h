@@ -24,7 +24,7 @@
 #define MAX_META_OPTION_TABLES 10000 /* tables and arrays among them */
 #define MAX_NODES 8000000	     /* files and the directories above them */
 
-/* Memory: the least default, and what a carton may take by the size of its file. */
+/* Memory: the least default, and how much a carton may take by the size of its file. */
 #define MIN_MEMORY (16 * MIB)
 #define MEMORY_START (40 * MIB)
 #define MEMORY_EXPANSION 64
@@ -56,7 +56,7 @@
 #define MIN_CHUNK (128 * KIB)
 #define MAX_CHUNK (16 * MIB)
 
-/* LINKS, and what comes over a network: tries without progress, and what is held ahead of use. */
+/* LINKS, and what comes over a network: tries without progress, and bytes fetched ahead of use. */
 #define MAX_LINK_URLS 1000000
 #define MAX_HASH_URLS 256 /* URLs of one hash */
 #define MAX_FETCHED \

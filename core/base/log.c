@@ -17,7 +17,7 @@ void carton_log_set(carton_log_fn *fn, void *ctx)
 	logger.ctx = ctx;
 }
 
-/* Copies text so that no terminal or syslog can be tricked by it, as far as it fits. */
+/* Copies text, escaped so that it cannot trick a terminal or syslog, and cut to fit. */
 static void escape(const char *s, char *out, size_t n)
 {
 	char shown[CARTON_ESCAPE_SIZE];

@@ -12,7 +12,7 @@
 
 struct reason {
 	size_t line;	/* from 1; 0: not about a line */
-	char text[256]; /* one sentence, may quote hostile text; "": see the -errno */
+	char text[256]; /* one sentence, may quote hostile text; "": the -errno says why */
 };
 
 /* Sets the text, cut to fit, and returns `r`. NULL-safe. */

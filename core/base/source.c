@@ -84,7 +84,7 @@ static int file_pread(struct source *s, void *ret_buf, size_t n, uint64_t off)
 
 static int file_stream(struct source *s, uint64_t off, uint64_t n, struct stream **ret)
 {
-	/* doubles readahead; not worth a system call for a small part */
+	/* this doubles readahead, which is not worth a system call for a small part */
 	if (n > MIB)
 		posix_fadvise(s->fd, (off_t)off, (off_t)n, POSIX_FADV_SEQUENTIAL);
 	return source_part(s, off, n, ret);
@@ -154,7 +154,7 @@ bool source_is_cached(struct source *s, uint64_t off, uint64_t n)
 	bool found = false;
 	char byte = 0;
 
-	/* not the beginning: its header was read, and the kernel read ahead */
+	/* the beginning says nothing: the header there was read, and the kernel read ahead */
 	for (unsigned i = 1; i < 8 && !found; i++)
 		found = source_pread_nowait(s, &byte, 1, off + n / 8 * i) == 0;
 	return found;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Where bytes come from.
+/* Sources and streams of bytes.
  *
  * A source has a size and gives the bytes at an offset: a local file here, a file of an http server
  * in remote_source.h. A stream gives bytes one after the other: a part of a source, a decoder over
@@ -59,7 +58,7 @@ struct source_ops {
 	int (*pread)(struct source *s, void *ret_buf, size_t n, uint64_t off);
 	int (*stream)(struct source *s, uint64_t off, uint64_t n, struct stream **ret);
 	void (*free)(struct source *s);
-	/* NULL: not useful */
+	/* as source_prefetch(); NULL: it does nothing */
 	int (*prefetch)(struct source *s, uint64_t off, uint64_t n, uint64_t before);
 };
 
@@ -83,10 +82,10 @@ int source_pread(struct source *s, void *ret_buf, size_t n, uint64_t off);
 /* The same for a local source, but -EAGAIN if the bytes are not in the page cache. */
 int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off);
 
-/* Are some of these bytes of a local source, which are many, in the page cache? A guess. */
+/* Are some bytes of a large range of a local source in the page cache? A guess. */
 bool source_is_cached(struct source *s, uint64_t off, uint64_t n);
 
-/* Takes them out of the page cache. */
+/* Takes a range out of the page cache. */
 void source_drop_pages(struct source *s, uint64_t off, uint64_t n);
 
 /*

@@ -130,7 +130,7 @@ size_t utf8_step(const char *s, size_t n)
 	len = u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : 4;
 	if (len > n)
 		return 0;
-	/* overlong forms, surrogates and what is beyond U+10FFFF show in the second byte */
+	/* the second byte shows overlong forms, surrogates and code points above U+10FFFF */
 	if (u[0] == 0xe0)
 		low = 0xa0;
 	else if (u[0] == 0xed)
@@ -348,7 +348,9 @@ int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 	int r;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* of a denied system call: blocked, it could not be logged */
+	sigdelset(
+		&all,
+		SIGSYS); /* of a denied system call: if it were blocked, the call could not be logged */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(ret, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

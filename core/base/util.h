@@ -83,8 +83,8 @@ static inline struct buf buf_init(size_t max)
 }
 
 /*
- * Each returns 0, -ENOMEM or -EFBIG; on failure the buffer is unchanged. All later calls fail in
- * the same way, so that of several only the last one has to be looked at.
+ * Each returns 0, -ENOMEM or -EFBIG; on failure the buffer is unchanged. All later calls fail with
+ * the same error, so that of several calls only the last one has to be checked.
  */
 int buf_reserve(struct buf *b, size_t more);
 int buf_add(struct buf *b, const void *data, size_t n);
@@ -101,7 +101,7 @@ int buf_add_encoded(struct buf *b, const char *s, size_t n, const char *kept);
  */
 int buf_add_json(struct buf *b, const char *s, size_t n);
 
-/* A part of such a string, without quotes. */
+/* Appends a part of a JSON string, without quotes. */
 int buf_add_json_part(struct buf *b, const char *s, size_t n);
 
 /* Frees the bytes; the buffer is empty and can be used again. NULL-safe. */
@@ -174,7 +174,9 @@ const char *path_fault(const char *path, size_t n);
 int64_t now_ms(void);
 struct timespec ms_to_timespec(int64_t ms);
 
-/* Initializes a condition variable whose pthread_cond_timedwait() takes such times. */
+/*
+ * Initializes a condition variable whose pthread_cond_timedwait() takes times of CLOCK_MONOTONIC.
+ */
 void cond_init(pthread_cond_t *cond);
 
 /* Starts a thread with all signals blocked: the main thread handles them. 0 or -errno. */

@@ -24,8 +24,8 @@ struct queue {
 struct workers {
 	pthread_mutex_t lock; /* guards all of it */
 	bool ending;
-	unsigned unfinished;	/* jobs queued or running: each may still queue others */
-	atomic_uint signalling; /* who has submitted a job, and is about to wake a thread */
+	unsigned unfinished;	/* jobs queued or running, which may queue others */
+	atomic_uint signalling; /* threads that have queued a job, and are about to wake a worker */
 	struct queue queues[LANES];
 };
 
