@@ -352,7 +352,7 @@ void decode_count(struct stream *s, struct budget *budget)
 
 struct block {
 	const void *data;
-	size_t n; /* 0: all was given */
+	size_t n; /* 0: the decoder has got all */
 };
 
 static ssize_t feed_block(void *ctx, const void **ret_block)

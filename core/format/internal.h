@@ -14,7 +14,7 @@
 void *meta_alloc(struct meta *m, size_t n);
 int meta_strdup(struct meta *m, const char *s, size_t n, char **ret);
 
-/* Makes room for one more element; an array that is replaced is freed with the meta. */
+/* Makes room for one more element; a replaced array is freed with the meta. */
 void *meta_grow(struct meta *m, void *array, size_t n, size_t size);
 
 /*

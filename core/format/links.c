@@ -17,7 +17,7 @@ struct reader {
 	bool has_version;
 };
 
-/* Keeps the first fault of the file. */
+/* Sets the fault of the file, unless it has one. */
 __attribute__((format(printf, 3, 4))) static int set_error(struct links *l, size_t line,
 							   const char *fmt, ...)
 {

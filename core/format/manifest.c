@@ -84,7 +84,7 @@ static int compare_lines(const void *a, const void *b, void *text)
 	return order ? order : x < y ? -1 : x > y;
 }
 
-/* The lines may be in order, or in the order of the bytes of their paths, which is almost that. */
+/* The lines may be in order, or nearly: in the order of the bytes of their paths. */
 static void sort_lines(struct manifest *m)
 {
 	for (size_t i = 1; i < m->n; i++)

@@ -27,7 +27,7 @@ struct manifest {
 	uint8_t model_hash[SHA256_SIZE];
 	size_t unsorted_line; /* the first line that is out of order; 0: none */
 	bool no_final_newline;
-	bool unhashed; /* made for a carton that is to be packed: the hashes are only names of files */
+	bool unhashed; /* made for packing: only the paths count, the hashes are placeholders */
 };
 
 /*
@@ -38,15 +38,15 @@ struct manifest {
 int manifest_parse(char *text, size_t size, struct budget *budget, struct manifest **ret);
 
 /*
- * The path of the line at `i` of the sorted lines. It lives as long as the manifest, as all of
- * `text`.
+ * The path of the line at `i` of the sorted lines. It points into `text`, so it lives as long as
+ * the manifest.
  */
 static inline const char *manifest_path(const struct manifest *m, size_t i)
 {
 	return m->text + m->lines[i];
 }
 
-/* The path that is listed, as in `text`; or NULL. */
+/* The same path in `text`, if MANIFEST lists it; or NULL. */
 const char *manifest_find(const struct manifest *m, const char *path);
 
 /* The hash of a path in `text`, or of the last component of one: as 64 hex digits, and as bytes. */

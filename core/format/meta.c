@@ -8,10 +8,10 @@
 
 #define MAX_SHORT_DESCRIPTION 100 /* characters, by the format */
 
-/* The state of a parse: the meta so far, and a shape that is being read. */
+/* The state of a parse: the meta so far, and the shape that is being read. */
 struct reader {
 	struct meta *m;
-	struct meta_tensor *shape_of; /* that is being read; NULL: none, or it is malformed */
+	struct meta_tensor *shape_of; /* whose shape is read; NULL: none, or it is malformed */
 	struct buf shape;	      /* its JSON so far */
 };
 
@@ -26,7 +26,7 @@ static const char *description_fault(const char *text)
 	return n > MAX_SHORT_DESCRIPTION ? "has more than 100 characters" : NULL;
 }
 
-/* The arrays of tables, and where each goes in the meta. */
+/* The arrays of tables, with their offsets in struct meta. */
 static const struct table {
 	const char *name;
 	size_t array, n, size;

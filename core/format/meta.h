@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * carton.toml (carton format v1): what the model is called, takes, gives and needs to run.
+ * carton.toml (carton format v1): the model's name, its inputs and outputs, and what it needs to
+ * run.
  *
  * Only spec_version decides whether a carton can be mounted; the rest is for people, runners and
  * views. Parsing therefore keeps the valid values and records a problem for each other one. A value

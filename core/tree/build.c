@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "tree/tree.h"
 
-/* What is added to the root later: MANIFEST and views. */
+/* The nodes that are added to the root later: MANIFEST and views. */
 #define SPARE 2
 
 void tree_count(const struct tree_paths *paths, uint64_t *ret_nodes, uint64_t *ret_bytes)
@@ -16,7 +16,9 @@ void tree_count(const struct tree_paths *paths, uint64_t *ret_nodes, uint64_t *r
 	uint64_t nodes = 1, names = 0;
 	const char *last = "";
 
-	/* in sorted paths, the directories that one does not share with the one before are new */
+	/*
+	 * in sorted paths, a path adds the directories that it does not share with the one before
+	 */
 	for (size_t i = 0; i < paths->n; i++) {
 		const char *path = paths->text + paths->lines[i], *slash;
 		size_t at, start = 0;
@@ -49,8 +51,9 @@ static const char *path_at(const struct builder *b, size_t i, size_t off)
 }
 
 /*
- * The end of the paths from `first` on, and before `end`, that begin with its `n` bytes from `off`
- * on. They share what is before. Mostly few do, or all.
+ * The end of the group of paths, from `first` to before `end`, that have the same `n` bytes at
+ * `off` as the first one. All of them share the bytes before `off`. Groups are mostly small, or all
+ * of the paths.
  */
 static uint32_t end_of_group(const struct builder *b, uint32_t first, uint32_t end, size_t off,
 			     size_t n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of tree.h: memory of nodes and what they have (node.c), which tree.c and
- * build.c put together.
+ * Shared by the files that implement tree.h: node.c has the memory and the bytes of single nodes,
+ * tree.c and build.c make a tree of them.
  */
 #ifndef CARTON_TREE_INTERNAL_H
 #define CARTON_TREE_INTERNAL_H
@@ -13,11 +13,12 @@ struct text {
 	void *data;
 };
 
-/* Where what belongs to a node is allocated. */
+/* The arena for the names and content of a node. */
 struct arena *node_arena(struct tree *t, const struct node *n);
 
 /*
- * Counts `n` bytes for what is below a lazy directory; without one, they were counted. 0 or -EFBIG.
+ * Counts `n` bytes for nodes below a lazy directory. `lazy` NULL: does nothing, since those of the
+ * carton itself were counted before. 0 or -EFBIG.
  */
 int lazy_take(struct tree *t, struct lazy_dir *lazy, uint64_t n);
 

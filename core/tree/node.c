@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node has: its memory, its bytes. */
+/* The memory of a node, and its bytes. */
 #include "tree/internal.h"
 
 #include "archive/container.h"
@@ -205,7 +205,7 @@ int node_make_object(struct node *file)
 		return 0;
 	manifest_hash(file->name, sha256);
 	r = object_add(node_tree(file)->store, sha256, file->file.entry, &made);
-	/* another thread may have done so: it is the same object, and is not written twice */
+	/* another thread may have stored it: that is the same object, which is not written twice */
 	if (r == 0)
 		__atomic_compare_exchange_n(at, &none, made, false, __ATOMIC_ACQ_REL,
 					    __ATOMIC_ACQUIRE);

@@ -24,7 +24,7 @@ int tree_new(int64_t mtime, struct tree **ret)
 
 /* ---- adding ---- */
 
-/* The nodes of a directory stand elsewhere now. */
+/* Fixes the parent pointers after the array of children moved. */
 static void moved(const struct node_list *c)
 {
 	for (size_t i = 0; i < c->n; i++) {
@@ -132,7 +132,7 @@ static void lazy_empty(struct tree *t, struct lazy_dir *lazy)
 
 void tree_clear(struct tree *t, struct node *dir)
 {
-	/* always the last child of the last child…: no recursion, no second list */
+	/* frees the last child of the last child first: no recursion, no second list */
 	for (struct node *n = dir;;) {
 		struct node *parent = n->parent;
 		struct node_list *c = n->kind == NODE_DIR ? node_children(n) : NULL;
@@ -279,7 +279,7 @@ char *tree_path(const struct node *node, char *ret)
 	return memmove(ret, ret + at, MAX_PATH_LEN + 1 - at);
 }
 
-/* Where a relative target leads from `link`, as the kernel would walk it; NULL: nowhere. */
+/* The node that a relative symlink leads to, as the kernel would walk it; NULL: none. */
 static struct node *walk(struct node *link)
 {
 	struct node *at = link->parent;

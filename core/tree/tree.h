@@ -2,11 +2,10 @@
 /*
  * The tree that a mount shows: nodes by path, and every file as a list of extents.
  *
- * An extent is literal bytes or a range of an object. A plain file is one extent over one object;
- * what is put together from several (a view) is many. So one way of reading serves all files, and
- * nothing that is shown is copied to be shown.
+ * An extent is literal bytes or a range of an object. A plain file has one extent, all of one
+ * object; a view has several. So all files are read in one way, and no bytes are copied for a view.
  *
- * Built by one thread, then immutable: no lock. What is below a lazy directory is built later,
+ * Built by one thread, then immutable: no lock. The nodes below a lazy directory are built later,
  * by the one job of that directory, and touched by nobody else before the job is done.
  *
  * Memory: a node takes 40 bytes, and those of one directory stand in one array, sorted by name.
@@ -27,28 +26,28 @@
 struct budget;
 struct entry;
 
-/* A part of a file. Made when it is asked for: see node_extent(). */
+/* A part of a file. Made by node_extent(), not kept. */
 struct extent {
 	const void *literal; /* bytes that live as long as the file; NULL: of the object */
 	struct object *object;
 	uint64_t off; /* in the object */
 	uint64_t len;
 	uint64_t start; /* in the file: extents follow each other from 0 */
-	bool whole;	/* must be all of the object: a server may have another size of it */
-	char nul;	/* what a NUL in a literal stands for; 0: itself */
+	bool whole; /* must be all of the object: if a server has another size, the read fails */
+	char nul;   /* the character that a NUL in a literal stands for; 0: itself */
 };
 
 /* The literal that a file begins with. Several files may share it. */
 struct file_header {
 	const char *data;
 	uint64_t len;
-	const struct entry *entry; /* whose time the file has; NULL: none */
+	const struct entry *entry; /* the file has its time; NULL: none */
 	char nul;		   /* as in struct extent */
 };
 
 /* The ranges of objects that a file has behind its header. Several may share them. */
 struct content {
-	const struct tensor_info *tensor; /* what is shown; NULL: no view of a tensor */
+	const struct tensor_info *tensor; /* that is shown; NULL: no view of a tensor */
 	size_t n;
 	struct piece {
 		struct object *object;
@@ -72,12 +71,12 @@ struct node_list {
 /* The state of a lazy directory, whose children are made at the first lookup. */
 struct lazy_dir {
 	struct node_list children;
-	struct object *object; /* they are there once this is verified */
+	struct object *object; /* verified once the children are made */
 	struct node *dir;
-	struct arena arena; /* owns what is below, but for `texts` */
+	struct arena arena; /* owns all below the directory but `texts` */
 	struct text *texts; /* literals that were malloc'ed */
 	uint64_t nodes, owned,
-		cost; /* below: how many, bytes of `texts`, and bytes of the budget */
+		cost; /* of all below: nodes, bytes of `texts`, bytes of the budget */
 };
 
 struct node {
@@ -110,7 +109,7 @@ struct node {
 	bool owns_list : 1; /* its array was malloc'ed for it */
 	bool is_lazy : 1;
 	bool has_body : 1;  /* a file that is not simply the bytes of an object */
-	bool of_tensor : 1; /* of a body: the rest is where the tensor says */
+	bool of_tensor : 1; /* of a body: behind the header are the bytes of the tensor */
 	bool nested : 1;    /* a directory that shows a nested tensor */
 	bool hidden : 1;    /* found by name, not listed */
 };
@@ -118,7 +117,7 @@ struct node {
 struct tree {
 	struct node *root;
 	struct object_store *store; /* where entries get their objects; NULL: no node has one */
-	struct budget *budget;	    /* counts what views take; may be NULL */
+	struct budget *budget;	    /* counts the memory of views; may be NULL */
 	int64_t mtime;		    /* of all that has no entry */
 	struct node *nodes;	    /* those that tree_build() has made */
 	size_t n_places;	    /* in `nodes`; those without a name are free */
@@ -191,7 +190,7 @@ int tree_set_extents(struct tree *t, struct node *file, const struct extent *ext
 /* Gives a file the data of a tensor that has an object; the tensor outlives it. */
 void tree_set_tensor(struct node *file, const struct tensor_info *tensor);
 
-/* Puts a header before what one of these two has given. */
+/* Puts a header before the bytes that tree_set_extents() or tree_set_tensor() has set. */
 void tree_set_header(struct node *file, const struct file_header *header);
 
 /* Copies a header. 0, -ENOMEM or -EFBIG. */
@@ -199,7 +198,7 @@ int tree_add_header(struct tree *t, struct node *below, const void *data, size_t
 		    const struct file_header **ret);
 
 /*
- * Takes over malloc'ed bytes, a literal of a file that is below `below`: freed with that. 0,
+ * Takes over malloc'ed bytes, a literal of a file below `below`, and frees them with `below`. 0,
  * -ENOMEM, or -EFBIG when all such literals together would be over MAX_VIEW_MEMORY, or over the
  * budget.
  */
@@ -228,7 +227,7 @@ int64_t node_mtime(const struct node *n);
 
 bool node_is_executable(const struct node *n);
 
-/* The tensor that a view shows, or NULL. Of a nested one nothing is known: its dtype is NULL. */
+/* The tensor that a view shows, or NULL. A nested tensor has no dtype: it is NULL. */
 const struct tensor_info *node_tensor(const struct node *n);
 
 /* The size of a file in bytes; OBJECT_NO_SIZE while only a server knows it (object_get_size()). */
@@ -244,8 +243,8 @@ size_t node_n_extents(const struct node *file);
 struct extent node_extent(const struct node *file, size_t i);
 
 /*
- * The object that a file shows as a whole, made now if it has an entry; NULL: it is put together,
- * or literal, or there is no memory. Any thread.
+ * The object whose bytes are all of the file, made now if the file has an entry; NULL: the file is
+ * a view of several, or literal, or there is no memory. Any thread.
  */
 struct object *node_object(const struct node *n);
 
@@ -264,8 +263,8 @@ struct node *tree_child(const struct node *dir, const char *name);
 struct node *tree_find(const struct tree *t, const char *path);
 
 /*
- * What a node leads to, following symlinks as the kernel would, but never out of the tree: NULL for
- * nothing, a loop, more than MAX_SYMLINK_HOPS, or a NULL node.
+ * The node that a node leads to, following symlinks as the kernel would, but never out of the tree:
+ * NULL for nothing, a loop, more than MAX_SYMLINK_HOPS, or a NULL node.
  */
 struct node *tree_resolve(struct node *node);
 

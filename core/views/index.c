@@ -128,7 +128,7 @@ int index_load(const struct tree *t, struct making *m, struct index *ret)
 	if (!o && dir)
 		reason_set(&x.problem, 0, "index.toml is missing, so the tensors are unknown");
 	if (o && object_size_is_certain(o) && object_size(o) > MAX_INDEX_TOML) {
-		/* then it is not even hashed */
+		/* too large a file is not even hashed */
 		reason_set(&x.problem, 0, TOO_LARGE);
 	} else if (o) {
 		r = index_need(m, o);

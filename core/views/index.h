@@ -17,7 +17,7 @@ struct index_strings {
 	struct strings_size size;
 	char *problem; /* NULL: none, or not measured yet */
 	bool measured;
-	int error;	   /* why it could not be had */
+	int error;	   /* of the attempt to read it */
 	uint64_t asked_in; /* the attempt (making_number()) with that error */
 };
 

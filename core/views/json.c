@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 
-/* What is collected before it is written. */
+/* Bytes of text that are collected before they are written. */
 #define PIECE (64 * KIB)
 
 void view_json_init(struct view_json *j, view_json_write_fn *write, void *ctx)
@@ -18,7 +18,7 @@ void view_json_finish(struct view_json *j)
 	buf_finish(&j->text);
 }
 
-/* A failure of `write` is one of the text, too: nothing more is added. */
+/* A failure of `write` fails the text, too: nothing more is added. */
 static void flush(struct view_json *j)
 {
 	if (j->write && j->text.len && !j->text.error)
@@ -66,13 +66,13 @@ static void element(struct view_json *j, enum view_json_part part)
 	j->any = true;
 }
 
-/* Writes a string piece by piece: one string may be as long as all the rest. */
+/* Writes a string piece by piece: one string may be as long as all other text. */
 static void add_text(struct view_json *j, const char *s, size_t n)
 {
 	buf_addc(&j->text, '"');
 	for (size_t i = 0, end; i < n; i = end) {
 		end = MIN(n, i + PIECE);
-		/* whole characters, if they are UTF-8 */
+		/* cuts between characters, if they are UTF-8 */
 		while (end < n && i + PIECE - end < 3 && (s[end] & 0xc0) == 0x80)
 			end--;
 		buf_add_json_part(&j->text, s + i, end - i);

@@ -56,9 +56,9 @@ struct view_json_tensor {
 };
 
 /*
- * Call begin, then tensor, pair and problem any number of times in that order, then end, and free
- * in any case. Each returns 0, -ENOMEM, -EINVAL if called out of order, or the error of `write`;
- * the first failure stays.
+ * Call view_json_init(), then tensor, pair and problem any number of times in that order, then end;
+ * and view_json_finish() in any case. Each returns 0, -ENOMEM, -EINVAL if called out of order, or
+ * the error of `write`; the first failure stays.
  */
 void view_json_init(struct view_json *j, view_json_write_fn *write, void *ctx);
 int view_json_tensor(struct view_json *j, const struct view_json_tensor *t);

@@ -171,7 +171,7 @@ int view_add_text(struct views *v, struct node *parent, const char *name, struct
 
 /* ---- index.json ---- */
 
-/* One that is made when it is opened. */
+/* An index.json whose text is made when it is opened. */
 struct index_file {
 	struct views *v;
 	struct view_index index;

@@ -155,7 +155,7 @@ int views_new(const struct views_options *options, struct views **ret)
 	if (r == 0) {
 		dir->hidden = options->hidden;
 		tree_sort(t->root);
-		/* they stay where they are from now on */
+		/* the nodes do not move any more */
 		r = find_safetensors(v);
 	}
 	if (r < 0)

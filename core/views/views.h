@@ -21,8 +21,8 @@
 struct views;
 
 /*
- * A file in the generated directory, so that a copy of it in an unpacked carton is known as one.
- * Its text is always this.
+ * A file in the generated directory, so that a copy of the directory in an unpacked carton is
+ * recognized. Its text is always this.
  */
 #define VIEWS_MARKER ".cartonfs-views"
 #define VIEWS_MARKER_TEXT                                                             \
