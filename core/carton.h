@@ -7,7 +7,7 @@
  *	carton_stop -> (all requests have ended) -> carton_close
  *
  * Every function returns 0 or more on success and -errno on failure; ret_ parameters are then
- * untouched. What went wrong is logged (log.h). Once open, a carton may be used by any number of
+ * untouched. Each failure is logged (log.h). Once open, a carton may be used by any number of
  * threads. Nodes live as long as the carton. Callbacks come from threads of the library: they may
  * not wait, nor close the carton.
  *
@@ -32,7 +32,7 @@ struct carton_node;
 struct carton_request;
 
 enum carton_verify_mode {
-	CARTON_VERIFY_OPEN, /* a file's hash is checked when it is first pinned */
+	CARTON_VERIFY_OPEN, /* the hash of a file is checked when it is first pinned */
 	CARTON_VERIFY_OFF,  /* nothing is checked but sizes */
 };
 
@@ -47,16 +47,16 @@ struct carton_paths {
 };
 
 /*
- * Gives up what the process does not need. Called once, before a byte of the carton is read and
- * before any thread is started. 0, or -errno, logged, which is then what the open returns.
+ * Gives up the rights that the process does not need. Called once, before a byte of the carton is
+ * read and before any thread is started. 0, or -errno, logged, which is then what the open returns.
  */
 typedef int carton_confine_fn(void *ctx, const struct carton_paths *paths);
 
 /*
- * The file, which may be open, is damaged after all, although bytes of it were read: all of it has
- * another sha256 than its chunks had. Its bytes cannot be read any more, whoever has kept some
- * drops them. Called for each file that shows them, generated ones too, on a thread of the
- * carton's; it may wait for reads.
+ * A file, which may be open and partly read, is damaged after all: its chunks were right by the
+ * index, but the whole file has another sha256. Its bytes cannot be read any more, and a callee
+ * that has kept some drops them. Called for each file that shows these bytes, generated ones too,
+ * on a thread of the carton's; it may wait for reads.
  */
 struct carton_node;
 typedef void carton_damaged_fn(void *ctx, struct carton_node *file);
@@ -70,13 +70,13 @@ struct carton_options {
 	bool noseals;		     /* neither use nor leave seals: hash all in each mount */
 	bool hash_all;		     /* leave seals, but use none */
 	bool chunks;		     /* use the chunk index, so that a large file opens at once */
-	uint64_t memory;	     /* bytes for tables and kept content; 0: as there is */
-	bool offline;		     /* fetch nothing */
-	unsigned connections;	     /* at once for one large file; 0: 8 */
-	unsigned timeout_s;	     /* without a byte, before a fetch fails; 0: 60 */
-	uint64_t max_size;  /* bytes of one fetched file; 0: 1 TiB, or 64 GiB if not announced */
-	bool private_links; /* LINKS may lead to private addresses */
-	const char *cacert; /* PEM file of authorities to trust instead of the system's */
+	uint64_t memory;      /* bytes for tables and kept content; 0: a part of the machine's */
+	bool offline;	      /* fetch nothing */
+	unsigned connections; /* at once for one large file; 0: 8 */
+	unsigned timeout_s;   /* without a byte, before a fetch fails; 0: 60 */
+	uint64_t max_size;    /* bytes of one fetched file; 0: 1 TiB, or 64 GiB if not announced */
+	bool private_links;   /* LINKS may lead to private addresses */
+	const char *cacert;   /* PEM file of authorities to trust instead of the system's */
 	const char *header_file; /* `Name: value` lines for the origin of the source's URL only */
 	char *const *
 		mirrors; /* templates, asked before LINKS and the source URL; ends with NULL; NULL: none */
@@ -245,32 +245,31 @@ int carton_pin(struct carton *c, struct carton_node *file, carton_done_fn *done,
 void carton_unpin(struct carton_node *file);
 
 /*
- * Gets the bytes of a file while they are verified, so that they need not be copied to their
- * readers a second time. Nothing of it may be readable anywhere before end(0): that is the caller's
- * duty.
+ * Gets the bytes of a file while they are verified, so that they need not be copied a second time
+ * for readers. The caller must let nobody read them before end(0).
  */
 struct carton_observer {
 	/*
-	 * Not verified yet. Each byte once, in any order, on two threads at once; it may not wait
+	 * Gets unverified bytes: each byte once, in any order, on two threads at once. May not wait
 	 * long.
 	 */
 	void (*bytes)(struct carton_observer *observer, uint64_t off, const void *data, size_t n);
 	/*
-	 * Called once, after bytes() has returned, before any `done` is called: 0: all bytes were
-	 * given, and are verified; -EALREADY: none was given; any other: what was given is to be
-	 * forgotten. The observer is its own from here on.
+	 * Called once, after bytes() has returned, before any `done` is called: 0: the observer got
+	 * all bytes, and they are verified; -EALREADY: it got none; any other error: it must drop
+	 * the bytes that it got. The library does not use the observer any more.
 	 */
 	void (*end)(struct carton_observer *observer, int result);
 };
 
 /*
- * As carton_pin(), with an observer (may be NULL) that gets the bytes if this call is what begins
- * to verify them. Its end() is called in any case.
+ * As carton_pin(), with an observer (may be NULL) that gets the bytes if this call begins to verify
+ * them. Its end() is called in any case.
  */
 int carton_pin_observed(struct carton_node *file, struct carton_observer *observer,
 			carton_done_fn *done, void *ctx, struct carton_request **ret_request);
 
-/* Bytes of memory that the carton keeps to: the option, or what was found. */
+/* The memory limit of the carton in bytes: the option, or a part of the machine's memory. */
 uint64_t carton_memory(const struct carton *c);
 
 /*
@@ -289,15 +288,16 @@ int carton_size(struct carton *c, struct carton_node *file, carton_done_fn *done
 int carton_pin_wait(struct carton *c, struct carton_node *file);
 
 /*
- * Reads up to `n` bytes at `off` of a pinned file: how many, 0 at its end. -EBADMSG when they are
- * no longer what was verified; -EIO, -ENOMEM. With `nowait`, -EAGAIN when they are not in memory.
+ * Reads up to `n` bytes at `off` of a pinned file: how many, 0 at its end. -EBADMSG when they have
+ * changed since they were verified; -EIO, -ENOMEM. With `nowait`, -EAGAIN when they are not in
+ * memory.
  */
 ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait);
 
 /*
  * A descriptor of a file with exactly the bytes of a pinned file, which the kernel can read by
  * itself: a copy in the cache whose whole sha256 was checked since the carton was opened. The
- * carton owns it; do not use it for other reads. What is read from it is not checked again.
+ * carton owns it; do not use it for other reads. Bytes read from it are not checked again.
  * -ENODATA: there is none.
  */
 int carton_copy_fd(const struct carton_node *file);
@@ -330,10 +330,10 @@ typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);
 ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx);
 
 /*
- * Verifies files as carton_pin() does, fetching what has to be fetched, so that later pins need not
- * wait: the `n` that are given, or all of them when `files` is NULL. Failures are logged. Returns
- * how many failed, or -errno. *ret_why is set if some failed: -EBADMSG if one of them is damaged,
- * else the -errno of one, such as -ETIMEDOUT. `progress` and `ret_why` may be NULL.
+ * Fetches and verifies files as carton_pin() does, so that later pins need not wait: the `n` that
+ * are given, or all of them when `files` is NULL. Failures are logged. Returns how many failed, or
+ * -errno. *ret_why is set if some failed: -EBADMSG if one of them is damaged, else the -errno of
+ * one, such as -ETIMEDOUT. `progress` and `ret_why` may be NULL.
  */
 ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
 			   carton_progress_fn *progress, void *ctx, int *ret_why);
@@ -345,7 +345,7 @@ ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, s
  */
 int carton_compare(struct carton_node *file, int fd);
 
-/* ---- what it does ---- */
+/* ---- counters ---- */
 
 /*
  * Now, and since it was opened. Files are those that MANIFEST lists, bytes those of files whose
@@ -378,7 +378,8 @@ typedef void carton_waiting_fn(void *ctx, const struct carton_waiting *waiting);
 void carton_waiting(struct carton *c, carton_waiting_fn *fn, void *ctx);
 
 /*
- * What carton.toml says of the model as JSON: 0 and a malloc'ed string; -EBADMSG, -EFBIG, -ENOMEM.
+ * The model's metadata from carton.toml as JSON: 0 and a malloc'ed string; -EBADMSG, -EFBIG,
+ * -ENOMEM.
  */
 int carton_info(struct carton *c, char **ret_json);
 
@@ -391,13 +392,16 @@ enum carton_fact_kind {
 	CARTON_FACT_EXAMPLE,
 };
 
-/* What is absent is NULL. Any text may hold control characters. */
+/* An absent text is NULL. Any text may hold control characters. */
 struct carton_fact {
 	enum carton_fact_kind kind;
 	const char *name, *text, *dtype, *shape, *internal_name;
 };
 
-/* Calls `fn` for all that carton.toml says, by kinds, in its order. Failures as carton_info(). */
+/*
+ * Calls `fn` for each fact of carton.toml, by kinds, in the order of the file. Failures as
+ * carton_info().
+ */
 typedef void carton_fact_fn(void *ctx, const struct carton_fact *fact);
 int carton_facts(struct carton *c, carton_fact_fn *fn, void *ctx);
 
@@ -474,20 +478,23 @@ struct carton_cache_object {
 	char sha256[65];
 	uint64_t size;
 	int64_t used; /* when it was last used, seconds since 1970 */
-	bool seal;    /* not an object, but what says that one was verified */
+	bool seal;    /* not an object, but the seal of one */
 };
 
 /* Calls `fn` for each object and each seal; what it returns, when that is not 0, ends the list. */
 int carton_cache_list(const struct carton_cache_options *options,
 		      int (*fn)(void *ctx, const struct carton_cache_object *object), void *ctx);
 
-/* Removes what was used longest ago until at most `target` bytes are left. Never what is open. */
+/*
+ * Removes the objects and seals that were used longest ago until at most `target` bytes are left.
+ * Never an object that is open.
+ */
 int carton_cache_gc(const struct carton_cache_options *options, uint64_t target,
 		    uint64_t *ret_freed);
 
 /*
- * Hashes all objects, checks all seals, and drops, with a log line, what is damaged: how many, or
- * -errno.
+ * Hashes all objects, checks all seals, and drops those that are damaged, with a log line for each.
+ * Returns how many, or -errno.
  */
 ssize_t carton_cache_verify(const struct carton_cache_options *options,
 			    carton_progress_fn *progress, void *ctx);
@@ -496,9 +503,9 @@ ssize_t carton_cache_verify(const struct carton_cache_options *options,
 int carton_cache_directory(const struct carton_cache_options *options, char *ret_path, size_t n);
 
 /*
- * Is the open file or directory this user's alone, as the cache demands of its own: it belongs to
- * him, and nobody else may write to it? 0, -EPERM or -errno, and ret_why says what it does:
- * "belongs to uid ...".
+ * Does the open file or directory belong to this user, and may nobody else write to it, as the
+ * cache demands of its own directory? 0; -EPERM, and ret_why says why ("belongs to uid ..."); or
+ * -errno.
  */
 #define CARTON_WHY 128
 int carton_check_own(int fd, char ret_why[CARTON_WHY]);

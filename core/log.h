@@ -2,9 +2,9 @@
 /*
  * One log for the whole process: core reports, the program decides where it goes.
  *
- * core never prints. Every failure is reported here once, where it is understood best, with the
- * thing it is about (`subject`: a path in the carton, a URL, a file) and one sentence that says
- * what was expected, what was found and, where there is something to do, what to do.
+ * core never prints. Every failure is reported here once, where it is understood best, with its
+ * subject (a path in the carton, a URL, a file) and one sentence: what was expected, what was found
+ * and, if the user can do something, what to do.
  */
 #ifndef CARTON_LOG_H
 #define CARTON_LOG_H
@@ -48,8 +48,8 @@ enum carton_escape {
 
 /*
  * Writes the character at the start of [s, s+n), n > 0, escaped if a terminal would obey it, if it
- * reorders or ends a line, if nobody sees it, or if it is not UTF-8. Returns how many bytes of `s`
- * that were. What has no backslash of its own, such as a path in a carton, stays unambiguous. Any
+ * reorders or ends a line, if it is invisible, or if it is not UTF-8. Returns how many bytes of `s`
+ * it took. The result is unambiguous for text without backslashes, such as a path in a carton. Any
  * thread.
  */
 size_t carton_escape(enum carton_escape style, const char *s, size_t n,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of carton.h that looks after the cache without a carton.
+ * The functions of carton.h for the cache alone, without a carton.
  */
 #include <stdio.h>
 #include <sys/stat.h>
@@ -136,7 +136,7 @@ static int verify_one(void *ctx, const struct cache_object *object)
 		futimens(source->fd, used);
 		source_unref(source);
 	}
-	/* which was logged */
+	/* this was logged */
 	if (r == -EBADMSG)
 		v->dropped++;
 	return r == -ENOENT || r == -EBADMSG ? 0 : r;

@@ -347,7 +347,7 @@ int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret
 
 /* ---- damage that shows late ---- */
 
-/* Bytes of the object, or what was made of it. */
+/* Does the file show bytes of the object, or of one that was made of it? */
 static bool shows(const struct node *file, const struct object *o)
 {
 	/* an entry without an object was never opened */
@@ -362,7 +362,7 @@ static bool shows(const struct node *file, const struct object *o)
 	return false;
 }
 
-/* Below `top`, also in generated directories that somebody has looked at. */
+/* Reports the damaged files below `top`, also in generated directories that were filled. */
 static void tell_damage(struct carton *c, const struct node *top, const struct object *o)
 {
 	for (struct node *n = tree_next(top, (struct node *)top); n; n = tree_next(top, n)) {

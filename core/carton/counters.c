@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an open carton does: carton_counters(), carton_waiting(). */
+/* Counters of an open carton: carton_counters(), carton_waiting(). */
 #include "carton/opened.h"
 
 #include "base/util.h"

@@ -80,8 +80,7 @@ static void json_cases(struct buf *o, const char *key, const char *outputs,
 	json_end(o, "],");
 }
 
-/*
- * An option with all below it; JSON has no dates, nan and inf. The depth is bounded by
+/* Writes an option with all below it; JSON has no dates, nan and inf. The depth is bounded by
  * TOML_MAX_KEY_PARTS and TOML_MAX_DEPTH.
  */
 static void json_option(struct buf *o, const struct meta_option *option)

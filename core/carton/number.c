@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers of nodes that another process has too: their places in the array that tree_build() has
- * made.
+ * The numbers of nodes, which are the same in another process: their places in the array that
+ * tree_build() has made.
  */
 #include "carton/opened.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an open carton is made of, for the files that implement carton.h.
+ * The parts of an open carton, for the files that implement carton.h.
  */
 #ifndef CARTON_OPENED_H
 #define CARTON_OPENED_H
@@ -38,8 +38,8 @@ struct carton {
 	struct object_store *store;
 	struct tree *tree;
 	struct chunks *chunks;	      /* NULL: none that is used */
-	struct node *index;	      /* what they were read from, pinned; or NULL */
-	struct carton_totals totals;  /* of what is not generated */
+	struct node *index;	      /* the file of `chunks`, pinned; or NULL */
+	struct carton_totals totals;  /* of all nodes but generated ones */
 	struct views *views;	      /* NULL: there are none */
 	struct meta *meta;	      /* NULL: could not be read (keep_going only) */
 	size_t faults;		      /* found while opening (keep_going only) */
@@ -49,7 +49,7 @@ struct carton {
 	void *damaged_ctx;
 };
 
-/* The outside's nodes are the tree's. */
+/* A carton_node of carton.h is a node of the tree. */
 static inline struct node *to_node(const struct carton_node *n)
 {
 	return (struct node *)n;
@@ -94,8 +94,8 @@ void carton_damage_found(void *carton, const struct object *o);
 ssize_t carton_check_contents(struct carton *c);
 
 /*
- * As carton_verify(), but only the bytes and headers of the container: nothing is fetched or
- * understood.
+ * As carton_verify(), but only for the bytes and headers of the container: nothing is fetched or
+ * parsed.
  */
 ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void *ctx);
 

@@ -32,7 +32,7 @@ static void read_literal(char *ret_buf, const struct extent *x, uint64_t from, s
 		*nul++ = x->nul;
 }
 
-/* Bytes of a file; when they have to be fetched, of which object, and where they are in it. */
+/* A part of a file; if it has to be fetched: its object, and its offset there. */
 struct part {
 	struct node *file;
 	uint64_t off;
@@ -43,9 +43,9 @@ struct part {
 };
 
 enum how {
-	READ_NOW,   /* what is in memory */
-	READ_HERE,  /* and on the disk */
-	READ_FETCH, /* and elsewhere */
+	READ_NOW,   /* only from memory */
+	READ_HERE,  /* also from the disk */
+	READ_FETCH, /* also from servers */
 };
 
 static int read_object(struct part *p, char *out, struct object *o, uint64_t off, size_t n,
@@ -67,7 +67,7 @@ static ssize_t read_part(struct part *p, char *out, enum how how)
 	uint64_t size = node_size(p->file);
 	size_t done = 0;
 
-	/* pinned or not: its literal bytes were made of the damaged ones */
+	/* also if it is pinned: its literal bytes were made of damaged ones */
 	if (request_is_withdrawn(p->file))
 		return -EBADMSG;
 	if (p->off >= size)
@@ -105,7 +105,7 @@ static void read_over(struct carton_request *q, ssize_t got)
 	tell = !q->cancelled;
 	q->finished = true;
 	pthread_mutex_unlock(&q->lock);
-	/* a cancel that comes now leaves the pins alone */
+	/* from here on a cancel does not put the pins */
 	request_put_pins(q);
 	if (tell)
 		q->done(q->ctx, (int)got);
@@ -113,7 +113,7 @@ static void read_over(struct carton_request *q, ssize_t got)
 }
 
 /*
- * Called when some bytes were fetched, or the fetch failed: looks whether the wanted ones are
+ * Called when some bytes were fetched, or the fetch failed: reads again if all wanted bytes are
  * there.
  */
 static void read_fetched(struct object_wait *wait, int result)
@@ -154,7 +154,7 @@ static int fetch_part(struct carton_request *q, const struct part *p)
 	pthread_mutex_unlock(&q->lock);
 	if (r < 0)
 		return r;
-	/* thousands may wait, with 1 MiB each */
+	/* thousands of requests may wait, with 1 MiB each */
 	free(q->data);
 	q->data = NULL;
 	atomic_fetch_add(&q->refs, 1);
@@ -194,7 +194,7 @@ int carton_read_later(struct carton *c, struct carton_node *node, size_t n, uint
 	struct node *file = to_node(node);
 	uint64_t size = node_size(file);
 	size_t first = off < size ? find_extent(file, off) : 0;
-	/* the last byte wanted, or where it would be: reading nothing ends before it begins */
+	/* the extent of the last byte; for 0 bytes, of the byte at `off` */
 	size_t last = off < size ? find_extent(file, MIN(MAX(n, (size_t)1), size - off) + off - 1) :
 				   0;
 	struct carton_request *q = request_new(last - first + 1, done, ctx);

@@ -50,8 +50,8 @@ void request_put_pins(struct carton_request *q)
 }
 
 /*
- * What is fetched has the right hash, but may still have another size than a view over it was made
- * for. Checked once all is pinned.
+ * Checks, once all extents are pinned, that each lies in its object. A fetched object has the right
+ * hash, but may have another size than the server said when the view was made.
  */
 static int check_extents(const struct node *file)
 {
@@ -64,10 +64,12 @@ static int check_extents(const struct node *file)
 		if (!x.object)
 			continue;
 		if (x.off > size || x.len > size - x.off || (x.whole && x.len != size))
-			return log_error(-EBADMSG, tree_path(file, path),
-					 "needs %llu bytes at %llu of a file that has %llu",
-					 (unsigned long long)x.len, (unsigned long long)x.off,
-					 (unsigned long long)size);
+			return log_error(
+				-EBADMSG, tree_path(file, path),
+				"the view needs bytes %llu to %llu, but the file it is made of has "
+				"%llu (does LINKS serve another size?)",
+				(unsigned long long)x.off, (unsigned long long)(x.off + x.len),
+				(unsigned long long)size);
 	}
 	return 0;
 }
@@ -111,7 +113,7 @@ static void pin_done(struct object_wait *wait, int result)
 	request_unref(q);
 }
 
-/* An observer that was not taken gets nothing. */
+/* Ends an observer that got no bytes. */
 static void end_observer(struct carton_observer *observer)
 {
 	if (observer)
@@ -170,7 +172,7 @@ static void put_extents(struct node *file, size_t n)
 	}
 }
 
-/* Pins what is ready; on failure nothing. */
+/* Pins all extents if they are ready, else none. */
 static int try_pins(struct node *file)
 {
 	int r = 0;
@@ -202,7 +204,7 @@ static int begin(struct carton_request *q, get_fn *get, struct carton_request **
 	return r;
 }
 
-/* Waits for something of one object that need not be put back. */
+/* Waits for one object, without a pin that must be given back. */
 static int await(struct object *o, get_fn *get, carton_done_fn *done, void *ctx,
 		 struct carton_request **ret)
 {

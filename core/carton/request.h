@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests: what the outside waits for. Shared by request.c, which pins, and read.c. */
+/* Requests, for which callers of carton.h wait. Shared by request.c, which pins, and read.c. */
 #ifndef CARTON_REQUEST_H
 #define CARTON_REQUEST_H
 
@@ -17,20 +17,20 @@ struct pin {
 };
 
 struct carton_request {
-	atomic_uint refs; /* the caller's handle, and who will call `done` */
+	atomic_uint refs; /* the caller's handle, and the work that will call `done` */
 	carton_done_fn *done;
 	void *ctx;
 	pthread_mutex_t lock; /* guards what follows */
 	bool cancelled, finished;
 	int result;
 	size_t pending; /* pins being waited for */
-	bool holds;	/* what is waited for is a pin, to be put when all fails */
+	bool holds;	/* it waits for pins, which are put when the request fails */
 
-	struct node *file; /* NULL: not about one */
+	struct node *file; /* NULL: the request is not for a file */
 
 	struct workers *workers; /* of a late read; else NULL */
 	struct job job;
-	struct object_wait wait; /* for what has to be fetched */
+	struct object_wait wait; /* for bytes that have to be fetched */
 	unsigned round;		 /* how often a wait has begun or ended; guarded by the lock, as */
 	bool waiting;		 /* now */
 	int error;		 /* of the last wait */
@@ -42,7 +42,10 @@ struct carton_request {
 	struct pin pins[];
 };
 
-/* With two references: the caller's, and that of who calls `done`. NULL: no memory. */
+/*
+ * Makes a request with two references: the caller's, and that of the work that calls `done`. NULL:
+ * no memory.
+ */
 struct carton_request *request_new(size_t n_pins, carton_done_fn *done, void *ctx);
 void request_unref(struct carton_request *q);
 
@@ -50,8 +53,8 @@ void request_unref(struct carton_request *q);
 void request_put_pins(struct carton_request *q);
 
 /*
- * Was the directory that it is in generated from what has turned out to be damaged? Its text comes
- * from there.
+ * Was the directory of the file generated from an object that turned out to be damaged? Then the
+ * literal bytes of the file are wrong too.
  */
 bool request_is_withdrawn(const struct node *file);
 

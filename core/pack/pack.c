@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a carton: from the source to a file that is complete, verified and in its place. */
+/* Makes a carton: from the source to a file that is complete, verified and in its place. */
 #include "carton/opened.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct packing {
 	struct plan plan;
 	struct newfile out;
 	struct chunks_writer chunks; /* of the index, if there is to be one */
-	uint64_t total; /* bytes to read: each is read again to verify the new carton */
+	uint64_t total; /* bytes to read, each of them twice: the new carton is verified */
 };
 
 /* ---- options ---- */
@@ -142,7 +142,7 @@ static int check_directory(const char *source)
 	return 0;
 }
 
-/* Refuses what a mount or Carton itself would refuse later. */
+/* Refuses a source that a mount, or the reference loader, would refuse as a carton. */
 static int check_source(struct carton *c)
 {
 	ssize_t problems = carton_check_contents(c);
@@ -197,7 +197,9 @@ static int open_source(struct packing *p, const char *source)
 	return r;
 }
 
-/* Fetches what is not local and will be in the new carton: then its size is known. */
+/*
+ * Fetches the files that are not local and will be in the new carton: then their sizes are known.
+ */
 static int fetch_source(struct packing *p)
 {
 	const struct tree *t = p->c->tree;
@@ -405,7 +407,7 @@ static int put_object(struct packing *p, struct node *file, const char *hex, cha
 	return r;
 }
 
-/* A file that is left out, pinned. */
+/* Writes the object of a pinned file that is left out, and adds its chunks. */
 static int put_linked(struct packing *p, struct node *file, char *block)
 {
 	struct chunks_hasher chunks = { 0 };
@@ -428,8 +430,8 @@ static int put_linked(struct packing *p, struct node *file, char *block)
 }
 
 /*
- * Files that are left out are hashed even if they are not written anywhere: their URLs must lead to
- * these bytes.
+ * Files that are left out are hashed even if no objects are written: their URLs must lead to these
+ * bytes.
  */
 static int put_objects(struct packing *p)
 {

@@ -166,7 +166,7 @@ const struct pack_ops plan_ops = { open_item, sample_item };
 /* Is the path one of `paths`, or below one? */
 static bool is_named(const char *const *paths, const char *path)
 {
-	/* it is wanted before all others */
+	/* a reader needs the index before all other files */
 	if (strcmp(path, CHUNKS_PATH) == 0)
 		return false;
 	if (!paths)
@@ -293,7 +293,7 @@ int plan_make(struct carton *c, const struct carton_pack_options *options, struc
 				n * (sizeof(*p.items) + 3 * sizeof(void *)) + c->manifest->size);
 	if (r < 0)
 		return r;
-	/* an older one of a directory may be about other bytes */
+	/* an older index in a packed directory may be of other bytes */
 	p.index = options->mode != CARTON_EMBED &&
 		  (options->chunk_index || (options->mode == CARTON_PACK && index));
 	p.items = calloc(n, sizeof(*p.items));
@@ -323,7 +323,7 @@ void plan_finish(struct plan *p)
 
 /* ---- MANIFEST and LINKS ---- */
 
-/* The hash of an item; that of the file that a symlink leads to stands for the link's. */
+/* The hash of an item; of a symlink: that of the file that it leads to. */
 static const uint8_t *hash_of(const struct plan *p, const struct pack_item *item,
 			      const uint8_t *index)
 {
@@ -332,13 +332,13 @@ static const uint8_t *hash_of(const struct plan *p, const struct pack_item *item
 
 	if (!item->zip.symlink)
 		return item->sha256;
-	/* the tree has no symlink that leads to nothing; the index is no item if it is made anew */
+	/* each symlink of the tree leads to a file; the index is no item if it is made anew */
 	key.zip.name = tree_path(tree_resolve(item->from), path);
 	item = bsearch(&key, p->items, p->n, sizeof(key), compare_names);
 	return item ? item->sha256 : index;
 }
 
-/* The text of the source. */
+/* Copies the text of the source's MANIFEST. */
 static int manifest_copy(const struct manifest *m, struct buf *ret)
 {
 	int r = buf_add(ret, m->text, m->size);
@@ -348,7 +348,7 @@ static int manifest_copy(const struct manifest *m, struct buf *ret)
 	return r;
 }
 
-/* Puts the line of the index in its place in the text, instead of an older one. */
+/* Puts the line of the index into the text, instead of an older one. */
 static int replace_index_line(const uint8_t *index, struct buf *text)
 {
 	static const char name[] = CHUNKS_PATH "=";
@@ -402,7 +402,7 @@ int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret)
 	return r == 0 && index ? lists_add_file(ret, CHUNKS_PATH, index) : r;
 }
 
-/* The text of the source, as it is. */
+/* Copies the text of the source's LINKS. */
 static int copy_links(const struct plan *p, struct buf *ret)
 {
 	struct container *c = p->c->container;

@@ -26,13 +26,13 @@ struct plan {
 extern const struct pack_ops plan_ops;
 
 /*
- * Makes the items. Sizes must be known: of what is fetched, after carton_materialize(). 0; -EINVAL,
- * logged: a path of the options that is not there; -ENOMEM; -EFBIG over the budget.
+ * Makes the items. All sizes must be known: those of fetched files, after carton_materialize(). 0;
+ * -EINVAL, logged: a path of the options that is not there; -ENOMEM; -EFBIG over the budget.
  */
 int plan_make(struct carton *c, const struct carton_pack_options *options, struct plan *ret);
 void plan_finish(struct plan *p);
 
-/* Is the file one of those that are put into the new carton? */
+/* Will the new carton contain the file? */
 bool plan_includes(const struct carton_pack_options *options, const struct node *file);
 
 /*
@@ -41,7 +41,7 @@ bool plan_includes(const struct carton_pack_options *options, const struct node 
  */
 int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret);
 
-/* The text of LINKS, empty if there is none, likewise. */
+/* Writes the text of LINKS likewise; empty if there is none. */
 int plan_links(const struct plan *p, struct buf *ret);
 
 #endif

@@ -11,8 +11,8 @@
 
 enum choice {
 	CHOOSE_STORE,  /* Stored */
-	CHOOSE_ZSTD,   /* compressed here */
-	CHOOSE_COPY,   /* the entry's bytes as they are in its zip file */
+	CHOOSE_ZSTD,   /* compressed by the writer */
+	CHOOSE_COPY,   /* the stored bytes of an entry, copied from its zip file */
 	CHOOSE_SHRINK, /* zstd if that makes it smaller by a twentieth, else Stored */
 };
 
@@ -20,7 +20,7 @@ enum compression {
 	COMPRESS_AUTO,
 	COMPRESS_STORE,
 	COMPRESS_ZSTD,
-	COMPRESS_KEEP, /* as the entries of a zip file are; others as COMPRESS_AUTO */
+	COMPRESS_KEEP, /* entries of a zip file as they are; other files as COMPRESS_AUTO */
 };
 
 /* Is `packed` smaller than `size` by at least a twentieth? */
@@ -28,7 +28,7 @@ bool choose_shrinks(uint64_t size, uint64_t packed);
 
 /*
  * The choice for a file of `size` bytes; `e`: the entry of a zip file that has them, or NULL.
- * `level_given`: zstd entries are compressed anew, as nothing says which level they have.
+ * `level_given`: zstd entries are compressed anew, as their level is not known.
  */
 enum choice choose(enum compression how, bool level_given, uint64_t size, const struct entry *e);
 
@@ -36,7 +36,8 @@ enum choice choose(enum compression how, bool level_given, uint64_t size, const 
 typedef int choose_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
 
 /*
- * Tells from samples of a large file whether it shrinks. 0, -ENOMEM, -EIO, or what `read` returns.
+ * Takes samples of a large file to estimate whether it shrinks. 0, -ENOMEM, -EIO, or what `read`
+ * returns.
  */
 int choose_by_samples(struct encoder *e, uint64_t size, choose_read_fn *read, void *ctx, bool *ret);
 

@@ -18,11 +18,11 @@ struct tee {
 	int (*sink)(struct tee *tee, const void *data, size_t n);
 	int sink_error;
 
-	/* of the sinks */
+	/* used by the sinks */
 	const struct content *content;
 	struct encoder *encoder;
 	char *memory;
-	uint64_t at; /* where the next byte goes: in memory, or in the file */
+	uint64_t at; /* the offset of the next byte: in memory, or in the file */
 };
 
 int content_write_error(int r)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the content of one item, computes its crc and sha256, and writes it where it belongs. Each
+ * Reads the content of one item, computes its crc and sha256, and writes it to its place. Each
  * function returns 0 or -errno, logged. `done` counts the bytes that were read.
  *
  * Threads: calls for different items share nothing but `done`.
@@ -20,24 +20,23 @@ struct content {
 	void *ctx;
 };
 
-/* Into memory, item->zip.size bytes. */
+/* Reads item->zip.size bytes into memory. */
 int content_load(const struct content *c, void *ret_data);
 
-/* To its place, Stored. */
+/* Writes it to its place, Stored. */
 int content_store(const struct content *c);
 
-/* To its place, through `e`; sets zip.stored. */
+/* Compresses it with `e` to its place; sets zip.stored. */
 int content_encode(const struct content *c, struct encoder *e);
 
-/* Nowhere: only the hashes are wanted. */
+/* Only computes the hashes. */
 int content_digest(const struct content *c);
 
-/* The bytes of the entry as they are, which are verified when the carton is. */
+/* Copies the stored bytes of the entry, which are verified later with all of the new carton. */
 int content_copy(const struct content *c);
 
 /*
- * Log a failure of reading, unless that was done, or of writing. They return the -errno of the
- * caller.
+ * Log a failure of reading, unless it was logged, or of writing. Return the -errno for the caller.
  */
 int content_read_error(const char *name, int r);
 int content_write_error(int r);

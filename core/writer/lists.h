@@ -10,7 +10,9 @@
 /* Adds a line of MANIFEST. Lines come in alphabetical order (strcmp). Errors of buf_add(). */
 int lists_add_file(struct buf *manifest, const char *path, const uint8_t sha256[SHA256_SIZE]);
 
-/* A URL that has {sha256} in place of the hash. NULL, or what is wrong with it. */
+/*
+ * Checks a template: a URL that has {sha256} in place of the hash. NULL, or what is wrong with it.
+ */
 const char *lists_template_fault(const char *url);
 
 /*

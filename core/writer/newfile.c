@@ -24,7 +24,7 @@ char *newfile_directory(const char *path)
 	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
-/* What is there may be replaced if it is a regular file. */
+/* Only a regular file may be replaced. */
 static int check_old(const struct newfile *o)
 {
 	struct stat st;
@@ -61,7 +61,7 @@ static int remove_left(const struct newfile *o)
 	return r;
 }
 
-/* The new file `temporary`, locked. One that was there is not used: others might have it open. */
+/* Makes the file `temporary`, locked. An older file is not used: others might have it open. */
 static int open_named(struct newfile *o)
 {
 	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -78,7 +78,7 @@ static int open_named(struct newfile *o)
 		return r;
 	if (o->fd < 0)
 		return failed(o, "cannot be written", -errno);
-	/* another process may have taken it for one that was left */
+	/* another process may have taken the file for a left one, and removed it */
 	if (flock(o->fd, LOCK_EX | LOCK_NB) < 0 || fstat(o->fd, &st) < 0 || st.st_nlink != 1)
 		return log_error(-EBUSY, o->path, "is being written by another process");
 	o->named = true;
@@ -141,14 +141,17 @@ static int rename_temporary(const struct newfile *o)
 	return renameat(o->dir, o->temporary, o->dir, o->name) < 0 ? -errno : 0;
 }
 
-/* Links the unnamed file at `name`, and replaces a file that is there. */
+/* Links the unnamed file at `name`, in place of an older file. */
 static int replace(const struct newfile *o)
 {
 	int r = link_as(o, o->name);
 
 	for (unsigned i = 0; i < TRIES && (r == -EEXIST || r == -ENOENT); i++) {
 		r = link_as(o, o->temporary);
-		/* left by a killed process, or by one that is publishing now and will try again */
+		/*
+		 * a killed process has left it, or another process is publishing now and will try
+		 * again
+		 */
 		if (r == -EEXIST)
 			unlinkat(o->dir, o->temporary, 0);
 		else if (r == 0)
@@ -166,7 +169,7 @@ int newfile_publish(struct newfile *o)
 	if (r < 0)
 		return failed(o, "cannot be written", r);
 	o->named = false;
-	/* some file systems cannot; the name is there */
+	/* some file systems cannot; the file has its name anyway */
 	fsync(o->dir);
 	return 0;
 }

@@ -39,14 +39,14 @@ static unsigned level_of(const struct pack_job *job)
 
 /* ---- prepare ---- */
 
-/* Bytes that are held for an item from when it is prepared until it is placed. */
+/* The memory that an item takes from when it is prepared until it is placed. */
 static uint64_t cost(const struct pack_item *item)
 {
 	return item->literal || item->zip.size > SMALL ? 0 : 2 * item->zip.size;
 }
 
 /*
- * Compresses the loaded bytes. Keeps the packed or the plain ones, as the choice for the item says.
+ * Compresses the loaded bytes. Keeps the compressed or the plain bytes, by the choice for the item.
  */
 static int compress(struct pack_item *item, struct encoder *e)
 {
@@ -329,7 +329,7 @@ int pack_run(struct pack_job *job)
 	cond_init(&run.moved);
 	for (; n < run.threads && r == 0; n += r == 0)
 		r = thread_start(&threads[n], work, &run);
-	/* with one thread it takes longer */
+	/* if a thread cannot be started, the others take longer */
 	r = n ? place_all(&run) : r;
 	for (unsigned i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);

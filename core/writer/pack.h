@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes files into a zip file, with several threads. The bytes that it writes do not depend on how
- * many.
+ * Writes files into a zip file, with several threads. Their number does not change the bytes that
+ * are written.
  *
  *	prepare	(any thread, a few items ahead)	chooses the compression; reads and compresses small files
  *	place	(one thread, in order)		gives each item the next offset, once its size is known
@@ -24,18 +24,19 @@
 
 struct pack_item {
 	/* set by the caller */
-	struct zip_entry zip;	   /* name, size and kind; the rest is set here */
-	const struct entry *entry; /* of a zip `container`, that may be copied as it is; or NULL */
-	const void *literal;	   /* the content; it is Stored and not hashed. Or NULL */
-	const char *line;	   /* in MANIFEST, with the sha256 that it must have; NULL: any */
-	void *from;		   /* for the callbacks */
+	struct zip_entry zip; /* name, size and kind; the rest is set here */
+	const struct entry
+		*entry;	     /* of a zip `container`: its stored bytes may be copied; or NULL */
+	const void *literal; /* the content; it is Stored and not hashed. Or NULL */
+	const char *line;    /* in MANIFEST, with the sha256 that it must have; NULL: any */
+	void *from;	     /* for the callbacks */
 
 	/* set here */
-	uint8_t sha256[SHA256_SIZE]; /* unless it was literal, or copied as it is */
+	uint8_t sha256[SHA256_SIZE]; /* not for literal content, or a copied entry */
 	enum choice choice;
 	void *data;		     /* prepared bytes, zip.stored of them; or NULL */
 	bool ready;		     /* prepared */
-	struct pack_item *next;	     /* to be filled */
+	struct pack_item *next;	     /* in the queue of items to fill */
 	struct chunks_hasher chunks; /* if the job has `chunks`; freed by the caller */
 };
 

@@ -30,7 +30,8 @@
 #define MAX_EXTRA 65535
 
 /*
- * readers look for the end record in so many bytes at the end: it, its comment and a zip64 locator
+ * readers look for the end record in the last bytes of a file, as many as the record, its comment
+ * and a zip64 locator may have
  */
 #define END_SEARCH (EOCD_SIZE + 65535 + LOCATOR_SIZE)
 
@@ -81,7 +82,10 @@ int zip_writer_place_last(struct zip_writer *w, struct zip_entry *e)
 	if (r < 0)
 		return r;
 	place(w, e, e->size);
-	/* with this entry's central header and the end record it is more than END_SEARCH */
+	/*
+	 * with this room, the entry's central header and the end record, the signature is farther
+	 * than END_SEARCH from the end
+	 */
 	if (found)
 		e->data = e->header + LOCAL_SIZE + strlen(e->name) + MAX_EXTRA;
 	w->at = e->data + e->stored;

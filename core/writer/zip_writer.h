@@ -19,14 +19,14 @@
 
 #define ZIP_MAX_ALIGN 32768 /* an extra field has less than 64 KiB */
 
-/* What the headers say of an entry. */
+/* The fields of an entry's headers. */
 struct zip_entry {
 	const char *name; /* valid (path_fault) */
 	uint64_t size;
 	uint64_t stored; /* bytes of its data */
 	uint64_t
-		header; /* offset of its local header; set by zip_writer_place(), as what follows */
-	uint64_t data;	/* offset of its data */
+		header; /* offset of its local header; set by zip_writer_place(), as the next three */
+	uint64_t data; /* offset of its data */
 	uint32_t crc;
 	uint16_t method; /* enum decode_method */
 	bool wide;	 /* its sizes are in zip64 fields */
@@ -35,7 +35,7 @@ struct zip_entry {
 
 struct zip_writer {
 	int fd;
-	uint64_t at;	/* where the next entry begins */
+	uint64_t at;	/* the offset of the next entry */
 	uint32_t align; /* a power of two up to ZIP_MAX_ALIGN; 1: no alignment */
 };
 
@@ -48,8 +48,8 @@ void zip_writer_place(struct zip_writer *w, struct zip_entry *e, uint64_t stored
 
 /*
  * Places the last entry, which is Stored. If the data before it has the signature of an end record
- * where readers look for that, its header is made so long that they do not see it. 0 or -errno of
- * the file.
+ * where readers look for one, the header of this entry is made so long that they do not look so
+ * far. 0 or -errno of the file.
  */
 int zip_writer_place_last(struct zip_writer *w, struct zip_entry *e);
 
