@@ -13,7 +13,7 @@
 #include "mount/push.h"
 
 #define MAX_SLOTS 4
-/* small files that are ready before they are opened */
+/* how many files of a sequence are verified before they are opened */
 #define WINDOW 64
 #define SMALL_FILE (64 * 1024)
 /* directories and symlinks between two files of a sequence */
@@ -36,21 +36,21 @@ struct ahead {
 	pthread_t thread;
 	unsigned n_slots;
 	struct slot slots[MAX_SLOTS];
-	struct carton_node *back; /* next file of the background pass, or NULL */
-	uint64_t n_back;	  /* how many of all were begun */
+	struct carton_node *back; /* the next file of the background pass, or NULL */
+	uint64_t n_back;	  /* how many files the background pass has begun */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	bool over;
-	struct carton_node *expected; /* opened next, it makes or continues a sequence */
+	struct carton_node *expected; /* if this is opened next, a sequence begins or continues */
 	struct carton_node *at;	      /* next file of the sequence, or NULL */
 	uint64_t n_opened, n_ahead;   /* files of the sequence */
-	bool idle;		      /* the thread waits for a file to be opened */
-	struct carton_node *demand;   /* to give way to, or NULL */
+	bool idle;		      /* the thread waits until a file is opened */
+	struct carton_node *demand; /* an open waits for it, so other work is cancelled; or NULL */
 	bool paused;
 };
 
-/* ---- which ---- */
+/* ---- which file is next ---- */
 
 /* Skips at most `hops` directories and symlinks. */
 static struct carton_node *next_file(const struct ahead *a, struct carton_node *node, unsigned hops)
@@ -180,7 +180,7 @@ static struct slot *free_slot(struct ahead *a)
 			pthread_mutex_unlock(&a->lock);
 			release(s);
 			pthread_mutex_lock(&a->lock);
-			/* others may have finished meanwhile, whose signals were missed */
+			/* other slots may have finished meanwhile, and their signals were missed */
 			return free_slot(a);
 		}
 		if (!s->node)
@@ -274,7 +274,7 @@ int ahead_new(struct mount *m, bool all, struct ahead **ret)
 	if (!a)
 		return -ENOMEM;
 	a->mount = m;
-	/* a large file takes two threads */
+	/* verifying a large file takes two threads */
 	a->n_slots = cpus > 2 * MAX_SLOTS ? MAX_SLOTS : cpus > 2 ? (unsigned)cpus / 2 : 1;
 	a->back = all ? next_file(a, carton_root(m->carton), UINT_MAX - 1) : NULL;
 	pthread_mutex_init(&a->lock, NULL);
@@ -314,7 +314,7 @@ void ahead_opened(struct ahead *a, struct carton_node *file)
 	pthread_mutex_lock(&a->lock);
 	if (file == a->expected) {
 		a->n_opened++;
-		/* the reader has overtaken this thread, or a sequence begins here */
+		/* the reader is ahead of this thread, or a sequence begins with this file */
 		if (a->n_ahead < a->n_opened || !a->at) {
 			a->n_ahead = a->n_opened;
 			a->at = next_file(a, file, MAX_HOPS);

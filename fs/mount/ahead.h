@@ -2,7 +2,7 @@
 /*
  * Verifies files before they are opened, on a thread of its own: the next files when files are
  * opened in the order of the tree; with verify=background, all files. It fetches nothing. An open
- * that has to wait goes first: it cancels the work on other files.
+ * that has to wait comes first: the work on other files is cancelled.
  */
 #ifndef FS_AHEAD_H
 #define FS_AHEAD_H
@@ -12,15 +12,17 @@
 struct ahead;
 
 /*
- * `all`: every file. 0 or -errno. Call ahead_stop() before the carton is stopped, and ahead_free()
- * after it is closed: until then its threads may call the functions below. Both are NULL-safe.
+ * `all`: verifies every file. 0 or -errno. Call ahead_stop() before the carton is stopped, and
+ * ahead_free() after it is closed: until then threads of the carton may call the functions below.
+ * Both are NULL-safe.
  */
 int ahead_new(struct mount *m, bool all, struct ahead **ret);
 void ahead_stop(struct ahead *a);
 void ahead_free(struct ahead *a);
 
 /*
- * To be called when a file was opened, and when an open has to wait. `a` may be NULL. Any thread.
+ * The first is called when a file was opened, the second when an open has to wait. `a` may be NULL.
+ * Any thread.
  */
 void ahead_opened(struct ahead *a, struct carton_node *file);
 void ahead_give_way(struct ahead *a, struct carton_node *file);

@@ -23,12 +23,12 @@ static void finish_open(struct parked *p, int r)
 		return;
 	}
 	pages_first_open(m, node);
-	/* the whole file was hashed again after it was found damaged */
+	/* the file was found damaged before, and this open has hashed all of it again */
 	tainted = atomic_fetch_and(carton_mark(node),
 				   (unsigned char)~(MARK_TAINTED | MARK_DAMAGED));
 	fi->keep_cache = !(tainted & (MARK_TAINTED | MARK_DAMAGED));
 	fi->noflush = 1;
-	/* it may clear keep_cache */
+	/* this may clear keep_cache */
 	passthrough_open(m->passthrough, node, fi);
 	fi->fh = m->epoch;
 	/* before the reply, so that the order of opens is known */
@@ -75,7 +75,7 @@ void files_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct mount *m = mount_of(req);
 	struct carton_node *node = mount_node(m, ino);
 
-	/* an earlier process had pinned it */
+	/* an earlier process had pinned the file, so there is no pin of this one */
 	if (fi->fh == m->epoch) {
 		push_saw_release(m, node);
 		passthrough_close(m->passthrough, node);
@@ -104,7 +104,7 @@ static void read_pinned(struct parked *q)
 	char *buf;
 	ssize_t n;
 
-	/* the buffer is no larger than what there is to read */
+	/* the buffer is not larger than the rest of the file */
 	carton_stat(q->node, &st);
 	if ((uint64_t)q->off >= st.size)
 		q->size = 0;

@@ -12,7 +12,7 @@
 #include "mount/mount.h"
 
 /*
- * bytes of notes and of what the next process makes of them, at most, and as a share of the
+ * the limit for notes and the tables that the next process makes of them: bytes, and a share of the
  * carton's memory
  */
 #define MAX_MEMORY (64 << 20)
@@ -35,8 +35,8 @@ struct inode_notes {
 	size_t n;
 	pthread_mutex_t lock; /* guards what follows, and writing */
 	off_t end;
-	uint64_t room; /* for further notes, as cost() has them */
-	bool full;     /* logged */
+	uint64_t room; /* bytes for further notes, counted by cost() */
+	bool full;     /* there was no room for a note, which was logged */
 };
 
 /* Bytes of memory for a note of that size, here and in the next process. */
@@ -88,8 +88,7 @@ static bool next(const char *text, size_t size, size_t *at, uint64_t *ret_ino,
 }
 
 /*
- * How many notes there are, and where they end: before one that is cut off, or for which there is
- * no room.
+ * Counts the notes. They end before the first one that is cut off, or that there is no room for.
  */
 static size_t count(struct inode_notes *notes, const char *text, size_t size, size_t *ret_end)
 {
@@ -112,7 +111,7 @@ static bool is_possible(const struct mount *m, uint64_t ino, const struct carton
 	return ino >> 48 != 0 && ino >> 48 < m->epoch && !carton_number(m->carton, node);
 }
 
-/* Of the notes with one number, one counts. */
+/* Sorts the notes into both tables. Of several notes with one number, one stays. */
 static void sort(struct inode_notes *notes, size_t n)
 {
 	qsort(notes->by_ino, n, sizeof(*notes->by_ino), compare_inos);
@@ -160,7 +159,7 @@ static int load(struct inode_notes *notes, const struct mount *m)
 
 	if (size < 0)
 		return -errno;
-	/* what is over the limit now is found by its name */
+	/* nodes of notes over the limit are found by their names */
 	size = size < notes->start ? 0 : MIN(size - notes->start, (off_t)notes->room);
 	text = malloc((size_t)size + 1);
 	if (!text)
@@ -169,7 +168,7 @@ static int load(struct inode_notes *notes, const struct mount *m)
 		    find_all(notes, text, (size_t)size, m) :
 		    -EIO;
 	free(text);
-	/* the next note follows the last one that counts, and nothing follows that */
+	/* cuts off the rest: the next note is written behind the last complete one */
 	if (r == 0 && ftruncate(notes->fd, notes->end) < 0)
 		r = -errno;
 	return r;
@@ -228,9 +227,10 @@ void inode_notes_add(struct inode_notes *notes, struct carton_node *node, uint64
 	pthread_mutex_unlock(&notes->lock);
 	if (full)
 		carton_log(CARTON_LOG_WARNING, NULL,
-			   "no more generated files can be noted: that takes an eighth of the "
-			   "memory limit; who has further ones open gets an error after a restart; "
-			   "allow more with memory=");
+			   "the notes of generated files have reached an eighth of the memory "
+			   "limit: a program "
+			   "that has further ones open gets an error after a restart; allow more "
+			   "with memory=");
 }
 
 static const struct pair *find(const struct inode_notes *notes, const struct pair *key,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generated nodes that the kernel knows, noted in a file with their paths: so the next process
- * finds them by the inode numbers that this one has given out (keep.h). The file is in memory: how
- * many are noted follows the memory that the carton may take.
+ * Notes of the generated nodes that the kernel knows: their inode numbers and paths, in a file. So
+ * the next process finds the nodes by the numbers that this one has given out (keep.h). The file is
+ * in memory; the memory that the carton may take limits the number of notes.
  *
  * Any thread, but for inode_notes_new() and inode_notes_free().
  */
@@ -20,9 +20,9 @@ struct mount;
 /*
  * Reads the notes of earlier processes in `fd`, from `start` to its end, and finds their nodes. For
  * that it generates their directories and waits for servers; after one server has not answered in
- * time, it waits for no other. A node that is not found now stays unknown. New notes are appended.
- * Notes may be hostile: a number counts for one generated node, and only if an earlier process than
- * that of `m` may have given it. 0 or -errno.
+ * time, it waits for no other. A node that is not found at this time is not found later. New notes
+ * are appended. Notes may be hostile: a number counts for one generated node, and only if an
+ * earlier process than that of `m` may have given it. 0 or -errno.
  */
 int inode_notes_new(int fd, off_t start, const struct mount *m, struct inode_notes **ret);
 void inode_notes_free(struct inode_notes *notes); /* NULL-safe */

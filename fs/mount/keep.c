@@ -19,15 +19,15 @@
 #include "common/numbers.h"
 #include "process/options.h"
 
-/* of Linux 6.9; older headers do not have them */
+/* flags of Linux 6.9, which older headers do not have */
 #define INIT_HAS_RESEND (1U << (39 - 32))
 #define NOTIFY_RESEND 7
 #define FIRST_FD 3
 #define MARKER "kept"
 #define FAILED "failed"
-/* of struct keep_state; another one is not read */
+/* of struct keep_state; a state of another version is not read */
 #define STATE_VERSION 3
-/* so many restarts in so many seconds: there is a request that no process survives */
+/* after so many restarts in so many seconds, some request kills each process */
 #define MAX_RESTARTS 8
 #define RESTARTS_S 60
 
@@ -36,9 +36,9 @@ struct keep_state {
 	uint32_t epoch;		 /* of the process that serves now */
 	uint32_t n_init;	 /* bytes of `init`; 0: the rest is not set */
 	uint32_t n_reply;	 /* of `reply` */
-	char program[32];	 /* its version: another may generate other files */
-	char identity[256];	 /* what has to be the same for the next process */
-	unsigned char init[256]; /* the INIT request, and what was replied, without its header */
+	char program[32];	 /* its version: another version may generate other files */
+	char identity[256];	 /* of the carton and options: equal in the next process */
+	unsigned char init[256]; /* the INIT request, and its reply without the header */
 	unsigned char reply[256];
 	_Atomic uint64_t pushes[MAX_PUSHES]; /* see struct mount */
 	int64_t restarts[MAX_RESTARTS];	     /* when: seconds since the boot; by epoch */
@@ -46,7 +46,7 @@ struct keep_state {
 
 static int failed(const char *what, int r)
 {
-	carton_log(CARTON_LOG_ERROR, NULL, "cannot go on where the last process ended: %s: %s",
+	carton_log(CARTON_LOG_ERROR, NULL, "cannot take over the mount of the last process: %s: %s",
 		   what, strerror(-r));
 	return r;
 }
@@ -163,7 +163,7 @@ void keep_leave_status(int status)
 	unlink(path);
 	f = status ? fopen(path, "wxe") : NULL;
 	if (f) {
-		/* whatever the umask is: the main process may be another user */
+		/* not by the umask: the main process may be another user */
 		fchmod(fileno(f), 0644);
 		fprintf(f, "%d\n", status);
 		fclose(f);
@@ -218,7 +218,7 @@ void keep_end(struct keep *k)
 		inode_notes_free(k->mount->notes);
 		k->mount->notes = NULL;
 	}
-	/* readers get ENOTCONN when the manager has closed it */
+	/* readers get ENOTCONN once the service manager has closed the device */
 	notify_forget();
 	if (k->marker >= 0 && ftruncate(k->marker, 0) < 0)
 		failed(MARKER, -errno);
@@ -226,7 +226,9 @@ void keep_end(struct keep *k)
 
 /* ---- the exchange with the kernel ---- */
 
-/* What the kernel has cached depends on it. */
+/*
+ * Writes the identity: if it differs, the kernel may have cached names or bytes of another carton.
+ */
 static int identify(const struct keep *k, const struct options *o, char ret[256])
 {
 	const struct mount *m = k->mount;
@@ -333,7 +335,7 @@ static ssize_t on_read(int fd, void *buf, size_t n, void *userdata)
 	return got;
 }
 
-/* Drops page cache content that was pushed but not verified. It has no readers: see push.h. */
+/* Drops pages that were pushed but not verified. They have no readers: see push.h. */
 static int drop_pushed(const struct keep *k)
 {
 	for (size_t i = 0; i < MAX_PUSHES; i++) {
@@ -370,7 +372,7 @@ static int open_known(struct keep *k)
 }
 
 /*
- * The kernel sends requests again that were not answered: one of them may be what ends each
+ * Counts this restart. The kernel sends unanswered requests again, and one of them may end each
  * process.
  */
 static int count_restart(struct keep_state *s)
@@ -406,20 +408,21 @@ static int resume(struct keep *k)
 	if (r < 0)
 		return r;
 	memcpy(init, k->state->init, sizeof(init));
-	/* whatever libfuse replies is compared, and not sent */
+	/* on_writev() compares the reply of libfuse, and does not send it */
 	k->mount->in_init = true;
 	k->failed = -EPROTO;
 	fuse_session_process_buf(se, &buf);
 	k->mount->in_init = false;
 	if (k->failed < 0)
-		return failed("libfuse agrees on something else", k->failed);
+		return failed("libfuse negotiated other INIT options than the previous process",
+			      k->failed);
 	r = drop_pushed(k);
 	if (r == 0)
 		r = ask_again(fuse_session_fd(se));
 	if (r == 0)
 		r = mark(k);
 	if (r == 0)
-		carton_log(CARTON_LOG_INFO, NULL, "goes on where the last process ended");
+		carton_log(CARTON_LOG_INFO, NULL, "took over the mount of the last process");
 	return r;
 }
 
@@ -432,7 +435,10 @@ int keep_begin(struct keep *k, struct mount *m, const struct options *o)
 
 	if (k->failed < 0)
 		return k->failed;
-	/* the kernel reads open files by itself, and the next process would not know of them */
+	/*
+	 * with passthrough the kernel reads open files by itself, and the next process would not
+	 * know of them
+	 */
 	if (m->passthrough) {
 		if (k->resumed)
 			return failed("passthrough", -EOPNOTSUPP);
@@ -446,7 +452,9 @@ int keep_begin(struct keep *k, struct mount *m, const struct options *o)
 			return r;
 		m->pushes = k->state->pushes;
 	}
-	/* without it, readers do not survive, and on old versions lookups stay serial */
+	/*
+	 * without these hooks readers do not survive, and with an old libfuse lookups stay serial
+	 */
 	if ((old || k->wanted) &&
 	    fuse_session_custom_io(m->session, &io, fuse_session_fd(m->session)) < 0)
 		keep_end(k);

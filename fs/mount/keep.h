@@ -4,17 +4,19 @@
  * connection, while the process is killed and started anew; the kernel keeps the requests. The next
  * process goes on:
  *
- *  - It gets the device, and a memfd with what was agreed on with the kernel. INIT is answered only once in the
- *    life of a connection, so the INIT of then is given to libfuse again, and the reply is not sent.
- *  - The inode numbers of files in the carton are the same (mount_ino()), if the carton is: layout and options
- *    are compared. Generated files are found by their paths (inode_notes.h), if the program has the same version: else
- *    their names are looked up anew, and who has one open gets ESTALE.
- *  - Files that an earlier process has opened are pinned, and so verified, at each read.
- *  - The kernel sends again what was read and not answered (FUSE_NOTIFY_RESEND, Linux 6.9). Where it cannot,
- *    nothing is kept: such requests would wait for ever.
+ *  - It gets the device, and a memfd with the INIT request and reply of the first process. INIT is
+ *    answered only once in the life of a connection, so libfuse gets the old request again, and its
+ *    reply is not sent.
+ *  - The inode numbers of files in the carton are the same (mount_ino()), if the carton is: layout
+ *    and options are compared. Generated files are found by their paths (inode_notes.h), if the
+ *    program has the same version: else their names are looked up anew, and a program that has one
+ *    open gets ESTALE.
+ *  - Each read of a file that an earlier process has opened pins it, and so verifies it.
+ *  - The kernel sends requests again that were read and not answered (FUSE_NOTIFY_RESEND, Linux
+ *    6.9). On an older kernel the mount does not survive: such requests would wait for ever.
  *
  * Only for the main process of a unit with RuntimeDirectory= and FileDescriptorStoreMax=3. The file
- * `kept` of that directory has content while the mount outlives the process: the unit looks at it.
+ * `kept` of that directory has content while the mount outlives the process; the unit tests for it.
  */
 #ifndef FS_KEEP_H
 #define FS_KEEP_H
@@ -35,14 +37,14 @@ struct keep {
 };
 
 /*
- * Takes what the service manager passes (LISTEN_FDS). *mountpoint (malloc'ed), if it is a device,
- * is replaced by the one that was passed. 0, or -errno, logged. `k` is set in any case.
+ * Takes the descriptors that the service manager passes (LISTEN_FDS). *mountpoint (malloc'ed), if
+ * it is a device, is replaced by the passed one. 0, or -errno, logged. `k` is set in any case.
  */
 int keep_take(struct keep *k, char **mountpoint);
 
 /*
- * For the step that mounts. True: a mount waits there for its next process. Do not access its
- * files: nobody would answer.
+ * For the step that mounts. True: a mount at this mountpoint waits for its next process. Do not
+ * access its files: no process would answer.
  */
 bool keep_is_kept(const char *mountpoint);
 
@@ -54,18 +56,18 @@ bool keep_is_kept(const char *mountpoint);
  */
 void keep_leave_status(int status);
 
-/* True: the step that mounts has failed with *ret. */
+/* True: the step that mounts has failed with the exit status *ret. */
 bool keep_take_status(int *ret);
 
 /*
- * Call it before the sandbox and after notify_open(). Either drops what was kept, or gives the
- * memfd to the service manager for the next process.
+ * Call it before the sandbox and after notify_open(). Either drops the descriptors that the service
+ * manager keeps, or gives it the memfd for the next process.
  */
 void keep_open(struct keep *k);
 
 /*
- * Call it between mounting and serving. Continues the session of the earlier process, or saves what
- * the next one needs. 0; or -errno, logged: another carton was mounted.
+ * Call it between mounting and serving. Continues the session of the earlier process, or saves the
+ * state for the next one. 0; or -errno, logged, such as after another carton was mounted.
  */
 int keep_begin(struct keep *k, struct mount *m, const struct options *o);
 

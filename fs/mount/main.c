@@ -39,7 +39,7 @@ int main(int argc, char **argv)
 		perror("cartonfs: /dev/null");
 		return EXIT_SYSTEM;
 	}
-	/* the main process of a service, whose mount_only has failed and has said why */
+	/* the main process of a service, whose mount_only step has failed and has logged why */
 	if (argc > 1 && mountpoint_is_device(argv[argc - 1]) && keep_take_status(&status))
 		return status;
 	r = options_parse(argc, argv, &o);

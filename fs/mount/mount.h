@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mount: what the threads that answer its requests share, its inode numbers, and the flags of its
- * files.
+ * A mount: the state that is shared by the threads that answer its requests, its inode numbers, and
+ * the flags of its files.
  */
 #ifndef FS_MOUNT_H
 #define FS_MOUNT_H
@@ -22,12 +22,12 @@ struct mount {
 	struct fuse_session *session;
 	struct carton *carton;
 	struct status *status;
-	uid_t owner; /* who mounts */
-	uid_t uid;   /* whom the files belong to */
+	uid_t owner; /* the user who mounts */
+	uid_t uid;   /* the owner of the files */
 	gid_t gid;
 	mode_t umask;
 	bool in_init;		   /* INIT, the first request, is being answered */
-	struct inode_notes *notes; /* NULL: nothing is kept */
+	struct inode_notes *notes; /* NULL: the mount does not outlive the process */
 	struct keep *keep;	   /* or NULL */
 	_Atomic uint64_t *
 		pushes; /* MAX_PUSHES: inodes that are being pushed, for the next process; or NULL */
@@ -40,27 +40,27 @@ struct mount {
 	pthread_mutex_t
 		first_open; /* held during the first open of a file: see pages_first_open() */
 	struct passthrough *passthrough; /* NULL: not wanted */
-	struct ahead *ahead;	  /* verifies files before they are opened; NULL: nobody does */
-	atomic_int push_patience; /* more than 0: large files are pushed (push.h) */
+	struct ahead *ahead;		 /* verifies files before they are opened; NULL: off */
+	atomic_int push_patience;	 /* more than 0: large files are pushed (push.h) */
 };
 
 /* Flags of a node: its carton_mark(). */
 #define MARK_UNSURE 1	/* the kernel was given a size that may be wrong */
 #define MARK_OPENED 2	/* an open has been answered */
 #define MARK_PUSHING 4	/* a push is under way, or about to begin */
-#define MARK_PUSHED 8	/* all but its end was put into the page cache; its end was not read yet */
+#define MARK_PUSHED 8	/* the page cache has all but its end, and the end was not read yet */
 #define MARK_TAINTED 16 /* the page cache may hold bytes that are not right: see push_end() */
-#define MARK_DAMAGED 32 /* its bytes have become wrong: pages_damaged() */
+#define MARK_DAMAGED 32 /* it was found damaged after it was opened: pages_damaged() */
 #define MARK_NOTED 64	/* see inode_notes.h */
 
 /* -o passthrough: whether the kernel reads the file by itself now; "yes" or "no". */
 #define PASSTHROUGH_NAME "user.carton.passthrough"
 
 /*
- * The inode numbers of the kernel: the number of the node behind a few of our own (status_files.c),
- * so that the next process knows them too (keep.h). A generated node has no number, but its
- * address, and the epoch above its 48 bits: nodes live as long as the process. The next one finds
- * them in inode_notes.h.
+ * The inode numbers of the kernel: the number of the node, behind a few numbers of status_files.c,
+ * so that the next process has the same (keep.h). A generated node has no number: its inode number
+ * is its address of 48 bits, with the epoch above them, as nodes live as long as the process. The
+ * next process finds such nodes by inode_notes.h.
  */
 #define INO_FIRST 16
 #define MAX_PUSHES 64
@@ -70,7 +70,7 @@ static inline uint64_t mount_tag(const struct mount *m, const void *address)
 	return (uint64_t)m->epoch << 48 | (uint64_t)(uintptr_t)address;
 }
 
-/* Was it made by mount_tag() of this process, and not by an earlier one? */
+/* Was the tag made by mount_tag() of this process, and not of an earlier one? */
 static inline bool mount_mine(const struct mount *m, uint64_t tag)
 {
 	return tag >> 48 == m->epoch;

@@ -36,7 +36,10 @@ static double fill_stat(const struct mount *m, struct carton_node *node, struct 
 	st->st_mtime = st->st_ctime = st->st_atime = cs.mtime;
 	switch (cs.kind) {
 	case CARTON_DIR:
-		/* writable, so that the owner can remove a copy; the mount itself is read-only */
+		/*
+		 * with the write bit, so that the owner can remove a copy; the mount itself is
+		 * read-only
+		 */
 		st->st_mode = S_IFDIR | (0755 & ~m->umask);
 		break;
 	case CARTON_FILE:
@@ -190,8 +193,8 @@ static int start_list(struct parked *p)
 }
 
 /*
- * Answers, once the children of a lazy directory are there: READDIR too, if they were in an earlier
- * process.
+ * Answers once the children of a lazy directory are there. Also for READDIR: the OPENDIR may have
+ * been in an earlier process.
  */
 static void list_first(struct parked *q)
 {
@@ -285,7 +288,7 @@ static bool is_hidden(const struct carton_node *node)
 static void answer_list(const struct parked *q, int r, bool plus)
 {
 	const struct mount *m = mount_of(q->req);
-	/* a shorter list is no end: the kernel asks again */
+	/* the kernel asks again after a short list: only an empty one is the end */
 	const size_t size = q->size < MAX_LIST ? q->size : MAX_LIST;
 	char *buf = r < 0 ? NULL : malloc(size);
 	struct carton_node *node;

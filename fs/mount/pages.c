@@ -50,8 +50,8 @@ void pages_first_open(struct mount *m, struct carton_node *node)
 }
 
 /*
- * Waits until the READs of the file that the kernel has sent are answered. All that got bytes are
- * among them; a later READ fails. Do not call it on a thread that answers READs: they would wait
+ * Waits until the READs of the file that the kernel has sent are answered. Each READ that got bytes
+ * is among them; a later READ fails. Do not call it on a thread that answers READs: they would wait
  * for it.
  */
 void pages_damaged(void *mount, struct carton_node *file)

@@ -9,7 +9,7 @@
 
 #include "mount/mount.h"
 
-/* What the first open of a file does before it is answered; the file is pinned. */
+/* Prepares the page cache before the first open of a file is answered; the file is pinned. */
 void pages_first_open(struct mount *m, struct carton_node *node);
 
 /*

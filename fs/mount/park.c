@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All that are not answered yet. */
+/* All parked requests that are not answered yet. */
 static pthread_mutex_t parked_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static struct parked *parked_list;
 
@@ -57,7 +57,7 @@ static bool cancel(struct parked *p, int error)
 	return ours;
 }
 
-/* libfuse calls it with the request locked: fuse_req_interrupt_func() would deadlock here. */
+/* libfuse calls this with the request locked, so fuse_req_interrupt_func() would deadlock here. */
 static void on_interrupt(fuse_req_t req, void *data)
 {
 	struct parked *p = data;
@@ -144,7 +144,7 @@ void park(const struct parked *q, int (*start)(struct parked *p))
 	fuse_req_interrupt_func(req, on_interrupt, p);
 	pthread_mutex_lock(&p->lock);
 	r = start(p);
-	/* cancelled before there was a request to cancel */
+	/* cancelled before there was a carton_request to cancel */
 	if (r == -EINPROGRESS && p->error)
 		ours = carton_request_cancel(p->request);
 	error = p->error;

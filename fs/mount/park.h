@@ -3,8 +3,8 @@
  * FUSE requests that must wait, without a thread that waits.
  *
  * A request is parked with a function that starts the wait (such as carton_pin()) and one that
- * replies; an operation that need not wait calls that by itself. Either the carton ends it
- * (parked_done) or an interrupt; carton_request_cancel() decides which.
+ * replies; an operation that need not wait calls the second function directly. Either the carton
+ * ends the wait (parked_done) or an interrupt; carton_request_cancel() decides which.
  */
 #ifndef FS_PARK_H
 #define FS_PARK_H
@@ -25,7 +25,7 @@ struct parked {
 	size_t size;
 	off_t off;
 	char name[256];
-	bool reads; /* from an open file */
+	bool reads; /* it is a READ of an open file */
 
 	/* private */
 	pthread_mutex_t lock;		/* guards what follows */
@@ -43,7 +43,7 @@ struct parked {
  */
 void park(const struct parked *q, int (*start)(struct parked *p));
 
-/* Answers all that wait with `error`, a positive errno, but not reads. */
+/* Answers all parked requests but READs with `error`, a positive errno. */
 void parked_cancel_all(int error);
 
 /* A carton_done_fn; its context is the struct parked. */

@@ -57,10 +57,7 @@ void passthrough_free(struct passthrough *p)
 static void turn_off(struct passthrough *p, const char *why)
 {
 	p->on = false;
-	carton_log(CARTON_LOG_INFO, NULL,
-		   "passthrough is not possible: %s; files are read as "
-		   "without the option",
-		   why);
+	carton_log(CARTON_LOG_INFO, NULL, "passthrough is off: %s", why);
 }
 
 void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn)
@@ -124,7 +121,7 @@ bool passthrough_open(struct passthrough *p, struct carton_node *file, struct fu
 		o->opens++;
 		id = o->id;
 	} else {
-		/* it cannot be counted */
+		/* no memory for the count of its opens */
 		turn_off(p, strerror(ENOMEM));
 	}
 	pthread_mutex_unlock(&p->lock);

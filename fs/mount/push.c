@@ -8,7 +8,7 @@
 
 /* for a smaller file the decision takes longer than the read */
 #define PUSH_MIN (512 * 1024)
-/* left out at the end; a multiple of any page size */
+/* bytes at the end that are not pushed; a multiple of any page size */
 #define TAIL (128 * 1024)
 /* how many pushed files may be closed unread before pushing stops */
 #define PATIENCE 2
@@ -17,10 +17,10 @@ struct push {
 	struct carton_observer observer;
 	struct mount *mount;
 	struct carton_node *node;
-	uint64_t end;		 /* nothing is put there, or behind it */
+	uint64_t end;		 /* only bytes before it are put into the page cache */
 	_Atomic uint64_t *noted; /* in mount->pushes; NULL: there are none */
-	atomic_bool begun;	 /* there are pages */
-	atomic_bool failed;	 /* and there will not be more */
+	atomic_bool begun;	 /* some pages were stored */
+	atomic_bool failed;	 /* storing failed, so no more are stored */
 };
 
 static uint64_t file_size(const struct carton_node *node)
@@ -37,7 +37,7 @@ static uint64_t tail_of(uint64_t size)
 	return (size - 1) / TAIL * TAIL;
 }
 
-/* Bytes of memory that can be had without swapping; 0: unknown. */
+/* Bytes of memory that are available without swapping; 0: unknown. */
 static uint64_t free_memory(void)
 {
 	FILE *f = fopen("/proc/meminfo", "re");
@@ -98,10 +98,10 @@ static void push_end(struct carton_observer *observer, int result)
 	} else if (atomic_load(&p->begun)) {
 		r = fuse_lowlevel_notify_inval_inode(p->mount->session,
 						     mount_ino(p->mount, p->node), 0, 0);
-		/* the next open that succeeds drops them */
+		/* the next open that succeeds drops the pages */
 		if (r < 0 && r != -ENOENT) {
 			atomic_fetch_or(mark, MARK_TAINTED);
-			p->noted = NULL; /* it stays noted */
+			p->noted = NULL; /* the push stays in the table */
 		}
 	}
 	if (p->noted)
@@ -110,7 +110,7 @@ static void push_end(struct carton_observer *observer, int result)
 	free(p);
 }
 
-/* Its pages would not be used: the kernel reads the file of the cache. */
+/* Will the file be passed through? Then its pages would not be used. */
 static bool will_pass(const struct mount *m, const struct carton_node *node)
 {
 	struct carton_storage storage;
@@ -132,7 +132,7 @@ struct carton_observer *push_new(struct mount *m, struct carton_node *node,
 	_Atomic uint64_t *noted;
 	struct push *p;
 
-	/* after a restart, a file that was never open in this process may be open */
+	/* after a restart, a file may be open that this process has not opened */
 	if (m->epoch > 1 || size < PUSH_MIN || (fi->flags & O_DIRECT) ||
 	    atomic_load(&m->push_patience) <= 0 ||
 	    (atomic_load(mark) & (MARK_UNSURE | MARK_OPENED)) || will_pass(m, node) ||

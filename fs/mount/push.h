@@ -8,10 +8,10 @@
  * reason notify_store cannot deadlock: it waits for locked pages, and without a reader there are
  * none.
  *
- * Reads from the page cache cause no requests, so use cannot be seen directly. The last block of
- * each file is left out: a READ of it shows that the file was read to its end. If that does not
- * happen (for example only headers are read), pushing stops until some large file is read to its
- * end again.
+ * Reads from the page cache cause no requests, so the use of the pages cannot be seen directly. The
+ * last block of each file is left out: a READ of it shows that the file was read to its end. If
+ * that does not happen (for example only headers are read), pushing stops until some large file is
+ * read to its end again.
  */
 #ifndef FS_PUSH_H
 #define FS_PUSH_H
@@ -21,12 +21,12 @@
 /*
  * An observer for carton_pin_observed(), or NULL: the file is small, or larger than half of the
  * free memory or than what the carton may take; it was open before; it is opened with O_DIRECT; or
- * nobody reads all of a file.
+ * pushing has stopped.
  */
 struct carton_observer *push_new(struct mount *m, struct carton_node *node,
 				 const struct fuse_file_info *fi);
 
-/* To be called for each READ, and once for each RELEASE. */
+/* The first is called for each READ, the second once for each RELEASE. */
 void push_saw_read(struct mount *m, struct carton_node *node, uint64_t off, size_t n);
 void push_saw_release(struct mount *m, struct carton_node *node);
 

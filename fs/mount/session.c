@@ -40,7 +40,7 @@ struct session {
 	struct mounter mounter;
 	struct status counts;
 	bool journal;	     /* stderr goes to it */
-	atomic_bool opening; /* the carton: errors without a subject are about it */
+	atomic_bool opening; /* the carton is being opened: errors without a subject are about it */
 	struct unmounted unmounted;
 	struct keep keep;
 	bool mounted;  /* by the mounter, and not unmounted since */
@@ -111,7 +111,7 @@ static int report_status(const struct session *s, int status)
 	return status;
 }
 
-/* struct options has it; libfuse passes no context to its log. */
+/* options->suggestion: libfuse passes no context to its log. */
 static const char *suggestion;
 
 /* Sends the messages of libfuse to the same log. */
@@ -142,7 +142,7 @@ __attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_leve
 
 /* ---- the daemon ---- */
 
-/* Says what is mounted, to systemd and at a terminal. */
+/* Tells systemd, and a user at a terminal, what is mounted. */
 static void tell_ready(const struct session *s)
 {
 	struct carton_totals totals;
@@ -181,7 +181,7 @@ static void on_used(void *ctx)
 
 /* ---- serving ---- */
 
-/* Every large file that was unpacked keeps a descriptor open. */
+/* Each large unpacked file keeps a descriptor open. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -193,8 +193,8 @@ static void raise_file_limit(void)
 }
 
 /*
- * The mount has no name any more. Requests that wait are cancelled: else they would keep it until
- * their deadline.
+ * The mount has no name any more. Requests that wait are cancelled: otherwise the process would
+ * wait for them until their deadline.
  */
 static void on_unmounted(void)
 {
@@ -315,7 +315,7 @@ static int status_of(const struct options *o, int error)
 	}
 }
 
-/* After the reason, which was logged. */
+/* Tells the user that nothing is mounted, after the reason was logged. */
 __attribute__((format(printf, 2, 3))) static void tell_not_mounted(const struct session *s,
 								   const char *fmt, ...)
 {
@@ -382,7 +382,7 @@ static int open_and_serve(struct session *s)
 
 	snprintf(passed, sizeof(passed), "/dev/fd/%d", s->keep.source);
 	raise_file_limit();
-	/* before anything is fetched, because it reports unknown options */
+	/* libfuse reports unknown options here, before anything is fetched */
 	s->mount.session = new_session(s, status_ops());
 	if (!s->mount.session)
 		return EXIT_USAGE;
@@ -437,9 +437,9 @@ static int open_and_serve(struct session *s)
 }
 
 /*
- * Whoever can write to the directory may have put a symlink there, or a second name of a file:
- * nothing is written but to a file that is ours, or root's and given to us to write to. It is
- * emptied after that is known.
+ * Another user who can write to the directory may have put a symlink there, or a second name of a
+ * file. So the file must belong to this user, or to root who lets this user write to it. It is
+ * emptied only after this check.
  */
 static bool is_safe_error_file(int fd)
 {
@@ -485,8 +485,8 @@ static int prepare(struct options *o, struct keep *keep)
 }
 
 /*
- * The main process may be a user who cannot open the carton. This step may be one too, when it
- * checks the options for a reload: what is stored stays then.
+ * Passes the carton to the main process, which may run as a user who cannot open it. If this step
+ * cannot open it either, as when it checks the options for a reload, the stored descriptor stays.
  */
 static void pass_source(const struct options *o)
 {
@@ -510,7 +510,7 @@ static int mount_and_pass(struct options *o, struct fuse_session *se)
 {
 	if (fuse_session_mount(se, o->mountpoint) < 0)
 		return EXIT_MOUNT;
-	/* those of an earlier mount */
+	/* drops the descriptors of an earlier mount */
 	notify_forget();
 	if (notify_store(fuse_session_fd(se), NOTIFY_DEVICE) == 0)
 		return EXIT_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a mount does, as text: status.json and metrics in the hidden directory .cartonfs/.
+ * The state and the counters of a mount as text: status.json and metrics in the hidden directory
+ * .cartonfs/.
  */
 #ifndef FS_STATUS_H
 #define FS_STATUS_H

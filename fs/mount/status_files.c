@@ -92,7 +92,7 @@ static void answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 	}
 	fi->fh = mount_tag(m, text);
 	fi->noflush = 1;
-	fi->direct_io = 1; /* so that its end is where the text ends */
+	fi->direct_io = 1; /* so that a read ends at the end of the text, whatever the size says */
 	if (fuse_reply_open(req, fi) == -ENOENT) {
 		free(text->data);
 		free(text);
@@ -117,8 +117,8 @@ static void answer_read(fuse_req_t req, size_t size, off_t off, const struct fus
 		return;
 	}
 	/*
-	 * the text may be released as soon as the kernel has the reply, before that function
-	 * returns
+	 * the text may be freed as soon as the kernel has the reply, before fuse_reply_buf()
+	 * returns: so a copy is sent
 	 */
 	memcpy(copy, text->data + (left ? off : 0), left);
 	fuse_reply_buf(req, copy, left);
@@ -170,7 +170,10 @@ static bool answer_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 
 /* ---- requests: each is answered here, or passed on ---- */
 
-/* A generated node of an earlier process. On ESTALE the kernel looks its path up anew. */
+/*
+ * Is it a generated node of an earlier process that cannot be found? On ESTALE the kernel looks its
+ * path up anew.
+ */
 static bool is_stale(fuse_req_t req, fuse_ino_t ino)
 {
 	if (mount_node(mount_of(req), ino))

@@ -26,8 +26,8 @@ static bool is_trusted(uid_t uid)
 }
 
 /*
- * Why the step from directory `at` to `next` is not to be trusted; NULL: it is. In a sticky
- * directory others cannot rename or remove what belongs to us or to root.
+ * Why the step from directory `at` to `next` cannot be trusted, or NULL. In a sticky directory
+ * other users cannot rename or remove the files of this user and of root.
  */
 static const char *fault_of_step(int at, int next)
 {
@@ -89,7 +89,8 @@ static int open_trusted(const char *path)
 }
 
 /*
- * Connects to the socket that is open as `fd`, whatever has its name by now, and asks who listens.
+ * Connects to the socket that is open as `fd`, even if another file has its name by now, and asks
+ * the kernel which user listens.
  */
 static int connect_to(const char *path, int fd)
 {
@@ -131,7 +132,7 @@ static int find_listener(const char *path)
 	return r;
 }
 
-/* The descriptor of the next message. */
+/* Receives the descriptor of the next message. */
 static int receive(int socket)
 {
 	char text[4096];
@@ -175,7 +176,8 @@ int handover_receive(const char *given, char **mountpoint)
 	if (fd == -EPERM)
 		return fd; /* logged */
 	if (fd < 0) {
-		carton_log(CARTON_LOG_ERROR, from, "no FUSE device comes from there: %s",
+		carton_log(CARTON_LOG_ERROR, from,
+			   "cannot receive a FUSE device from this socket: %s",
 			   fd == -EPROTO ? "there is no descriptor in the message" : strerror(-fd));
 		return fd;
 	}

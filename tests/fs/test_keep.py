@@ -204,7 +204,7 @@ def test_readers_go_on(work, place, who, method):
         assert other.wait() == 0
         for name, sha in c.hashes().items():
             assert child(who, harness.sha_file, os.path.join(where, name)) == sha
-        assert m.said().count('goes on where the last process ended') == 3
+        assert m.said().count('took over the mount of the last process') == 3
         m.process.terminate()
         assert m.process.wait() == 0
         m.told()
@@ -320,7 +320,7 @@ def test_generated_files_over_the_limit(work, place, who):
         names = child(who, os.listdir, top)
         assert len(names) == 2 * n + 1
         assert limit // 16 < os.fstat(m.stored['cartonfs-state']).st_size < limit // 8
-        assert m.said().count('no more generated files can be noted') == turn + 1
+        assert m.said().count('the notes of generated files have reached') == turn + 1
         m.kill()
         m.mount(path, where)
         m.start(path, '-o', f'memory={limit}')
@@ -441,7 +441,7 @@ def test_state_that_is_not_understood(work, place, who, damage):
         os.pwrite(fd, bytes([os.pread(fd, 1, at)[0] ^ 1]), at)
     m.start(path, ready=False)
     assert m.process.wait() == 2
-    assert 'cannot go on where the last process ended' in m.said()
+    assert 'cannot take over the mount of the last process' in m.said()
     m.told()
     assert m.stored == {}
 

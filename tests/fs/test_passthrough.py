@@ -82,7 +82,7 @@ def test_reads(mount_fg, work, carton, who):
         m.do(look)
         assert m.state('model/x') == 'verified'
         log = m.log()
-    assert ('passthrough is not possible' in log) != have
+    assert ('passthrough is off' in log) != have
     cache.check()
 
 
