@@ -348,7 +348,7 @@ int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 	int r;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* a denied call must be logged */
+	sigdelset(&all, SIGSYS); /* else a denied call cannot be logged */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(ret, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

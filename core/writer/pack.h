@@ -24,12 +24,11 @@
 
 struct pack_item {
 	/* set by the caller */
-	struct zip_entry zip; /* name, size and kind; the rest is set here */
-	const struct entry
-		*entry;	     /* of a zip `container`: its stored bytes may be copied; or NULL */
-	const void *literal; /* the content; it is Stored and not hashed. Or NULL */
-	const char *line;    /* in MANIFEST, with the sha256 that it must have; NULL: any */
-	void *from;	     /* for the callbacks */
+	struct zip_entry zip;	   /* name, size and kind; the rest is set here */
+	const struct entry *entry; /* of a zip `container`, to be copied from it; or NULL */
+	const void *literal;	   /* the content; it is Stored and not hashed. Or NULL */
+	const char *line;	   /* in MANIFEST, with the sha256 that it must have; NULL: any */
+	void *from;		   /* for the callbacks */
 
 	/* set here */
 	uint8_t sha256[SHA256_SIZE]; /* not for literal content, or a copied entry */

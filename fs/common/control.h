@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What cartonctl asks of a mount: an ioctl on its directory, for root and the user who mounted.
+ * Requests of cartonctl to a mount: ioctls on its root directory, for root and the user who
+ * mounted.
  */
 #ifndef FS_CONTROL_H
 #define FS_CONTROL_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How cartonfs exits. */
+/* The exit status of cartonfs. */
 #ifndef FS_EXIT_STATUS_H
 #define FS_EXIT_STATUS_H
 

@@ -21,8 +21,8 @@ static void append(char *to, size_t n, size_t *len, const char *text, size_t tex
 }
 
 /*
- * One of a list of options, with `rest` behind it, which may be the rest of a URL with a comma.
- * True: so it is, or this option has changed.
+ * Appends one of a list of options. `rest` follows it, and may be the end of a URL with a comma.
+ * True: it is that, or this option was changed.
  */
 static bool append_option(char *to, size_t n, size_t *len, const char *text, const char *rest)
 {
@@ -39,7 +39,7 @@ static bool append_option(char *to, size_t n, size_t *len, const char *text, con
 	changed = strcmp(label, value) != 0;
 	/*
 	 * a password with an @ and a comma was cut at the comma: the text behind the @ is a part of
-	 * it, no host
+	 * the password, not a host
 	 */
 	cut = strchr(value, ':') && strpbrk(rest, changed ? "@" : "@?#");
 	if (*value != '/' && (cut || (!changed && strchr(value, '@'))))
@@ -66,7 +66,7 @@ void privacy_hide(char *arg)
 	bool list = *arg == '-' || arg[name] == '=' || arg[name] == ',';
 	char *shown = calloc(1, n + 1), *copy = strdup(arg);
 
-	/* without memory the argument becomes empty */
+	/* if there is no memory, the argument becomes empty */
 	for (char *p = copy; shown && p;) {
 		size_t end = list ? option_end(p) : n;
 		char *next = p[end] ? p + end + 1 : NULL;

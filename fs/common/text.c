@@ -107,7 +107,7 @@ void json_document(FILE *f, const char *s)
 	char shown[CARTON_ESCAPE_SIZE];
 
 	while (*s) {
-		/* what JSON has between and in its strings */
+		/* characters that JSON has between and in its strings */
 		if (strchr("\"\\\n\t", *s)) {
 			fputc(*s++, f);
 		} else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text for a terminal, a log, JSON or a metric: all that may come from outside goes through
- * carton_escape().
+ * Text for a terminal, a log, JSON or a metric: carton_escape() escapes all text that may come from
+ * outside.
  */
 #ifndef FS_TEXT_H
 #define FS_TEXT_H
@@ -11,17 +11,20 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Decodes the UTF-8 character at `s`, which may be its NUL. Returns its length; 0: it is none. */
+/*
+ * Decodes the UTF-8 character at `s`, which may be its NUL. Returns its length; 0: not a UTF-8
+ * character.
+ */
 size_t utf8_decode(const char *s, uint32_t *ret);
 
-/* Formats a text and escapes it, as far as it fits. Returns `ret`. */
+/* Formats a text, escaped and cut to fit. Returns `ret`. */
 char *text_format(char *ret, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Writes a line: the text, escaped, and a newline. */
 void text_line(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_vline(FILE *f, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
-/* Writes `s` as a JSON string. What is not UTF-8 becomes U+FFFD. */
+/* Writes `s` as a JSON string. Invalid UTF-8 becomes U+FFFD. */
 void json_string(FILE *f, const char *s);
 
 /* The same as the value of a Prometheus label. */

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define AT_ONCE 64
-#define END_MS 500    /* that those may take which were killed */
+#define END_MS 500    /* that killed children may take to end */
 #define LEFT_MAX 1024 /* children that were given up and cannot be killed */
 #define TEXT_MAX ((size_t)5 << 20)
 #define BLOCK 65536
@@ -38,8 +38,8 @@ static void write_all(int fd, const void *data, size_t n)
 }
 
 /*
- * Sends r and the text. Keeps nothing open: who reads our stdout must not wait for a child that was
- * given up.
+ * Sends r and the text. Closes all other descriptors: a program that reads stdout of cartonctl must
+ * not wait for a child that was given up.
  */
 _Noreturn static void answer(const struct ctl_question *q, int out)
 {
@@ -61,7 +61,7 @@ _Noreturn static void answer(const struct ctl_question *q, int out)
 
 /* ---- its parent ---- */
 
-/* One that is asked: r and the text, as far as they have come. */
+/* A child that is asked: r and the text, as far as they have come. */
 struct asked {
 	struct ctl_question *q;
 	pid_t child;
@@ -69,7 +69,7 @@ struct asked {
 	size_t n;
 };
 
-/* Children that have not ended: those of earlier calls that were given up. */
+/* How many children of earlier calls were given up and have not ended. */
 static size_t left;
 
 static void reap(void)
@@ -78,7 +78,7 @@ static void reap(void)
 		left--;
 }
 
-/* The descriptor from which the answer comes, or -errno. */
+/* Starts a child. Returns the descriptor that gives its answer, or -errno. */
 static int start(struct asked *a)
 {
 	int fds[2], r;
@@ -99,7 +99,7 @@ static int start(struct asked *a)
 	return r;
 }
 
-/* Takes what has come. False: that was all, or too much. */
+/* Takes the bytes that have come. False: that was all, or too much. */
 static bool receive(struct asked *a, int fd)
 {
 	char *more = realloc(a->data, a->n + BLOCK + 1);
@@ -161,8 +161,8 @@ static void wait_for(struct asked *asked, struct pollfd *p, size_t n)
 }
 
 /*
- * Kills those that have not answered. A mount is busy until they have ended, which they do at once,
- * unless their request is one that cannot be interrupted.
+ * Kills the children that have not answered. Each keeps its mount busy until it has ended. It ends
+ * at once, unless its request cannot be interrupted.
  */
 static void give_up(const struct asked *asked, const struct pollfd *p, size_t n)
 {

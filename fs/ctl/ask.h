@@ -2,7 +2,7 @@
 /*
  * Questions to mounts, whose processes may be stopped: each is asked by a child process, which is
  * given up after CTL_ANSWER_MS. A thread would not do: once the daemon has read a request, not even
- * SIGKILL ends whoever waits for it, and a process does not end before its threads.
+ * SIGKILL ends the thread that waits for it, and a process does not end before its threads.
  */
 #ifndef FS_CTL_ASK_H
 #define FS_CTL_ASK_H

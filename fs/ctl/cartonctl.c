@@ -162,7 +162,7 @@ static const struct ctl_command commands[] = {
 	{ .name = NULL },
 };
 
-/* On one line for programs; a terminal of 80 columns has no room for that. */
+/* Prints one line for programs; for a terminal of 80 columns, two. */
 static void print_ok(const struct carton_totals *totals, const char *hex)
 {
 	char count[TERM_COUNT], size[SIZE_TEXT];

@@ -16,7 +16,7 @@
 
 /*
  * EXIT_BAD: the command failed or found problems, or differences. EXIT_TROUBLE: diff could not
- * tell.
+ * compare.
  */
 enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1, EXIT_TROUBLE = 2 };
 
@@ -30,16 +30,16 @@ struct args {
 	struct sandbox_helper sandbox;
 };
 
-/* Where log messages go: to stderr or, as the problems that verify finds, to stdout. */
+/* The output of log messages: stderr or, for the problems that verify finds, stdout. */
 struct ctl_log {
 	pthread_mutex_t lock; /* guards problems, source, opening and the output */
 	size_t problems;      /* errors and warnings so far */
 	bool collect, json;   /* print them as problems, as JSON objects */
 	const char *source;   /* the subject of messages without one; or NULL */
-	bool opening;	      /* name it in all messages: the carton is not open yet */
+	bool opening;	      /* the carton is not open yet: all messages name the source */
 };
 
-/* Sets these two. Any thread may log meanwhile. */
+/* Sets `source` and `opening`. Any thread may log meanwhile. */
 void ctl_log_source(struct ctl_log *log, const char *source, bool opening);
 
 /* A carton_log_fn; its context is a struct ctl_log. */
@@ -50,7 +50,7 @@ int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int ctl_try_help(void);
 
 /*
- * An argument as messages may show it (carton_source_label()), cut; until the next call. One
+ * An argument as messages may show it (carton_source_label()), cut; valid until the next call. One
  * thread.
  */
 const char *ctl_shown(const char *arg);
@@ -58,7 +58,7 @@ const char *ctl_shown(const char *arg);
 /* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
 int ctl_flush(int status);
 
-/* Print what went wrong with `what`: a sentence, or an -errno. Both return EXIT_BAD. */
+/* Print `what` and why it failed: a sentence, or an -errno. Both return EXIT_BAD. */
 int ctl_refuse(const char *what, const char *why);
 int ctl_failed(const char *what, int r);
 
@@ -72,7 +72,7 @@ void *ctl_grow(void *array, size_t *cap, size_t n, size_t size);
 struct ctl_files {
 	struct carton_node **list;
 	size_t n, cap;
-	bool no_memory; /* it is not complete */
+	bool no_memory; /* the list is not complete */
 };
 void ctl_add_file(struct ctl_files *files, struct carton_node *node);
 
@@ -82,14 +82,14 @@ void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);
 
 /* ---- commands: each returns an exit status ---- */
 
-/* Those that read an open carton. */
+/* Commands that read an open carton. */
 typedef int ctl_carton_fn(struct carton *c, const struct args *a);
 ctl_carton_fn ctl_extract, ctl_info, ctl_ls, ctl_tree;
 
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);
 
-/* The others get the `n` words after the command. */
+/* The other commands get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);
 ctl_words_fn ctl_cache, ctl_diff, ctl_refresh, ctl_status, ctl_stop;
 ctl_words_fn ctl_pack, ctl_repack, ctl_link, ctl_embed;

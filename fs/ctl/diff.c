@@ -17,7 +17,7 @@
 
 #define BLOCK ((size_t)1 << 20)
 
-/* One of the two. */
+/* One of the two cartons. */
 struct side {
 	struct carton *c;
 	struct ctl_files files; /* in the order of their paths, without MANIFEST */
@@ -242,7 +242,7 @@ static int compare_tensor(struct diff *d, const struct tensor *a, const struct t
 	return r < 0 ? r : 0;
 }
 
-/* Compares the tensors of a file that both have, or of tensor_data. */
+/* Compares the tensors of a file that both cartons have, or of tensor_data. */
 static void compare_tensors(struct diff *d, const char *path)
 {
 	struct tensors a = { 0 }, b = { 0 };
@@ -385,7 +385,7 @@ static int compare(struct diff *d)
 	compare_all(d);
 	if (d->json)
 		fputs("\n]", stdout);
-	/* in JSON, a member of the whole */
+	/* in JSON, the tensors of tensor_data are a member of the object itself */
 	if (d->tensor_data_changed &&
 	    (d->all_tensors || (!carton_is_remote(d->a.c) && !carton_is_remote(d->b.c))))
 		compare_tensors(d, "tensor_data");
@@ -396,7 +396,7 @@ static int compare(struct diff *d)
 	return d->failed;
 }
 
-/* Both sources, and how they are opened. */
+/* Both sources, and the options to open them. */
 struct opening {
 	struct diff *d;
 	struct args *args;

@@ -3,8 +3,8 @@
  * `cartonctl extract`: a verified copy of a carton's files in a directory.
  *
  * Each file is written under a temporary name and then renamed, so no file is ever incomplete.
- * MANIFEST comes last: a directory that has it has everything. What is there with the right hash is
- * kept, so an extraction that was interrupted is resumed by running it again.
+ * MANIFEST comes last: a directory that has it is complete. Files that are there with the right
+ * hash are kept, so an interrupted extraction is resumed by running it again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,9 +37,9 @@ struct extract {
 	bool fresh;    /* the output directory was empty */
 	uid_t owner;   /* of the output directory */
 	struct ctl_files files;
-	atomic_size_t next; /* of `files`, to be taken by a thread */
+	atomic_size_t next; /* the index in `files` that the next thread takes */
 	atomic_size_t failed, kept;
-	atomic_bool full;      /* the disk is: nothing more is begun */
+	atomic_bool full;      /* the disk is full: no further file is begun */
 	_Atomic uint64_t done; /* bytes written; twice those of files that are kept */
 	uint64_t total;	       /* bytes, as far as known */
 };
@@ -61,8 +61,8 @@ struct parent {
 };
 
 /*
- * May what is there be used? In a shared directory such as /tmp, another user may have made it, and
- * changes it later. Whoever owns the output directory may do as he likes.
+ * May an existing file or directory be used? In a shared directory such as /tmp, another user may
+ * have made it, and may change it later. The owner of the output directory is trusted.
  */
 static bool is_trusted(const struct extract *x, const struct stat *st)
 {
@@ -210,7 +210,7 @@ static int write_file(struct extract *x, struct carton_node *node, const char *p
 	return r < 0 && !reported ? report(x, path, "be written", r) : r;
 }
 
-/* Makes the file under its temporary name: the library reports why it cannot be pinned. */
+/* Makes the file under its temporary name. If it cannot be pinned, the library reports why. */
 static int make_file(struct extract *x, struct carton_node *node, const char *path,
 		     const char *tmp_name)
 {
@@ -336,8 +336,8 @@ static void add_file(void *ctx, struct carton_node *node)
 }
 
 /*
- * Lists what the paths name. *ret_manifest: MANIFEST, if all of the carton is wanted; it comes
- * last.
+ * Lists the files that the paths name. *ret_manifest: MANIFEST, if all of the carton is extracted;
+ * it comes last.
  */
 static int list_files(struct extract *x, const struct args *a, struct carton_node **ret_manifest)
 {
@@ -366,7 +366,7 @@ static int list_files(struct extract *x, const struct args *a, struct carton_nod
 
 /* ---- the temporary directory ---- */
 
-/* The number of names in a directory, whose files are removed, if so wanted. */
+/* The number of names in a directory. `remove`: its files are removed. */
 static size_t count_names(int dir, bool remove)
 {
 	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -383,8 +383,8 @@ static size_t count_names(int dir, bool remove)
 }
 
 /*
- * Is it this user's alone? Otherwise another one could put his bytes into our files. 0 or -EPERM,
- * logged.
+ * Does the temporary directory belong to this user alone? Otherwise another user could change the
+ * files in it. 0 or -EPERM, logged.
  */
 static int check_tmp(const struct extract *x, int fd)
 {
@@ -398,8 +398,8 @@ static int check_tmp(const struct extract *x, int fd)
 }
 
 /*
- * Makes and locks it. -EBUSY: another process extracts to the same directory. -EPERM, logged:
- * another user has made it.
+ * Makes and locks the temporary directory. -EBUSY: another process extracts to the same directory.
+ * -EPERM, logged: another user has made it.
  */
 static int open_tmp(struct extract *x)
 {
@@ -421,7 +421,7 @@ static int open_tmp(struct extract *x)
 			close(fd);
 			return r;
 		}
-		/* another process may have removed it after it was opened */
+		/* another process may have removed the directory after it was opened */
 		if (fstat(fd, &st) == 0 && st.st_nlink > 0) {
 			count_names(fd, true); /* leftovers */
 			x->tmp = fd;
@@ -457,7 +457,7 @@ static int extract(struct extract *x, const struct args *a)
 		return status;
 	run_threads(x);
 	if (manifest && atomic_load(&x->failed) == 0 && !atomic_load(&x->full)) {
-		x->files.list[x->files.n++] = manifest; /* whose place is free */
+		x->files.list[x->files.n++] = manifest; /* the list has room for it */
 		atomic_store(&x->next, x->files.n - 1);
 		run_thread(x);
 	}

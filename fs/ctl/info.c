@@ -117,7 +117,7 @@ static void put_carton(struct info *info)
 		put_value(info, "where", text);
 }
 
-/* ---- what carton.toml says ---- */
+/* ---- carton.toml ---- */
 
 static const char *shown(const char *s)
 {
@@ -178,7 +178,7 @@ static void put_text(struct info *info, const struct carton_fact *f)
 	snprintf(info->last_name, sizeof(info->last_name), "%s", f->name);
 }
 
-/* A cell that is shortened only where the terminal has no room at all. */
+/* Prints a cell, which is shortened only if it is wider than the terminal. */
 static unsigned put_cell(const char *s, unsigned width, unsigned most)
 {
 	width = width < most ? width : most;
@@ -288,8 +288,8 @@ static void put_fact(void *ctx, const struct carton_fact *f)
 }
 
 /*
- * True: the next line belongs to the same paragraph. The line is long, and neither of them is a
- * list, a table, code or a heading.
+ * True: the next line belongs to the same paragraph. The line is long, and neither line is a list,
+ * a table, code or a heading.
  */
 static bool goes_on(const char *line, const char *end)
 {

@@ -14,16 +14,16 @@
 #define SHORT_HASH 12
 /* the columns after the path in the short form, with two spaces before each */
 #define OTHER_COLUMNS (2 + 10 + 2 + 12 + 2 + SHORT_HASH)
-#define PATH_MAX_COLUMNS 60 /* to which paths are padded where there is no terminal */
+#define PATH_MAX_COLUMNS 60 /* without a terminal, paths are padded to at most so many */
 
 struct list {
 	unsigned path_columns;
-	bool shorten;  /* paths, to that */
+	bool shorten;  /* shorten paths to that width */
 	bool measured; /* there is a file */
 	uint64_t files, bytes, packed, packed_to;
 };
 
-/* What the first column shows: PATH, or PATH -> TARGET. */
+/* The text of the first column: PATH, or PATH -> TARGET. */
 static void shown_path(const struct carton_node *node, char *ret, size_t n)
 {
 	const char *target = carton_target(node);
@@ -164,7 +164,7 @@ static void put_json(void *ctx, struct carton_node *node)
 
 /* ---- all ---- */
 
-/* Calls `fn` for what the paths name, or for the whole tree. */
+/* Calls `fn` for the files that the paths name, or for the whole tree. */
 static int walk_all(struct carton *c, const struct args *a, struct list *l, ctl_node_fn *fn)
 {
 	int status = EXIT_GOOD;
@@ -220,7 +220,7 @@ static int list_table(struct carton *c, const struct args *a, struct list *l)
 	int status;
 
 	set_columns(c, a, l);
-	/* no path was found: there is nothing but the errors */
+	/* no path was found, so there is no row */
 	if (!l->measured)
 		return walk_all(c, a, l, put_row);
 	term_style(TERM_TITLE);

@@ -19,7 +19,7 @@ struct search {
 	bool failed; /* no memory */
 };
 
-/* root does not ask mounts of others: they could keep it waiting. */
+/* Is it a mount of this user? Root asks no mounts of others: they could keep root waiting. */
 static bool is_own(const struct mountinfo *mount)
 {
 	const char *user = strstr(mount->options, "user_id=");

@@ -15,12 +15,15 @@ struct ctl_mount {
 	bool own; /* this user has made it */
 };
 
-/* Those mounts, or the one at `path`, of any user: 0, -ENOMEM or why the list cannot be read. */
+/*
+ * Lists the mounts of this user, or the one at `path`, of any user: 0, -ENOMEM or the -errno of
+ * reading the list.
+ */
 int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
 
 /*
- * Asks each mount for its .cartonfs/status.json: the text of ret[i], or its r: -ETIMEDOUT,
+ * Asks each mount for its .cartonfs/status.json. ret[i] gets the text, or `r`: -ETIMEDOUT,
  * -ENOTCONN for a dead mount, -errno. Takes at most CTL_ANSWER_MS.
  */
 void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret);

@@ -60,7 +60,7 @@ void ctl_log_source(struct ctl_log *log, const char *source, bool opening)
 }
 
 /*
- * stdio remembers write errors, so one check at the end will do. A closed pipe kills the process.
+ * stdio remembers write errors, so one check at the end is enough. A closed pipe kills the process.
  */
 int ctl_flush(int status)
 {

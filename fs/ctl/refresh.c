@@ -13,8 +13,8 @@
 #include "common/text.h"
 
 /*
- * Asks the mount of words[0] to go on with the URL words[1]: a ctl_question, whose answer has no
- * text.
+ * A ctl_question, whose answer has no text: asks the mount of words[0] to fetch from the URL
+ * words[1] from now on.
  */
 static int refresh(const void *words, char **ret)
 {

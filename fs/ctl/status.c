@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `cartonctl status`: what the mounts of this user do, from the status.json of each.
+ * `cartonctl status`: the state of the mounts of this user, from the status.json of each.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -281,8 +281,8 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 /* ---- all mounts ---- */
 
 /*
- * Reports why a mount has given no status, but for one that does not answer, which has a row of its
- * own. One that has ended since it was listed is left out. An exit status.
+ * Reports why a mount has given no status. A mount that does not answer is not reported, as it gets
+ * a row, nor one that has ended since it was listed. Returns an exit status.
  */
 static int check_answer(const struct ctl_mount *m, int r)
 {
@@ -321,7 +321,7 @@ static void put_row(const struct view *v, const struct ctl_mount *m, const struc
 	put_text(v, "no answer", CTL_NO_ANSWER);
 }
 
-/* Asks all mounts, and prints what they say; `v` is NULL for JSON. An exit status. */
+/* Asks all mounts, and prints their answers; `v` is NULL for JSON. Returns an exit status. */
 static int put_mounts(const struct view *v, const struct ctl_mount *list, size_t n)
 {
 	struct ctl_question *answers = calloc(n + 1, sizeof(*answers));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `cartonctl stop`: unmounts, and says which processes prevent it.
+ * `cartonctl stop`: unmounts, or lists the processes that prevent it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 extern char **environ;
 
-/* ---- who keeps it busy ---- */
+/* ---- processes that use the mount ---- */
 
 static bool is_beneath(const char *path, const char *mountpoint)
 {
@@ -159,7 +159,7 @@ static int unmount(const char *path)
 	while (waitpid(child, &status, 0) < 0)
 		if (errno != EINTR)
 			return -errno;
-	/* it does not say why; what else could it be */
+	/* fusermount3 does not say why it failed; the mount is most likely busy */
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
 }
 
@@ -185,7 +185,7 @@ static int stop(const struct ctl_mount *m)
 	struct pollfd daemon = { .fd = open_daemon(m, &silent), .events = POLLIN };
 	int r, status = EXIT_GOOD;
 
-	/* this process may have been started there */
+	/* this process may have been started in the mount */
 	r = chdir("/") < 0 ? -errno : unmount(m->path);
 	if (r == -EBUSY) {
 		text_line(stderr, "cartonctl: %s: not unmounted; it is in use by", m->path);

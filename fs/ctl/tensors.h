@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tensors of a carton: those of tensor_data/ and of each safetensors file, as the views have
+ * The tensors of a carton: those of tensor_data/ and of each safetensors file, as views/ shows
  * them. The carton is opened with views = CTL_TENSOR_VIEWS.
  */
 #ifndef FS_CTL_TENSORS_H
@@ -29,7 +29,7 @@ int ctl_tensors(struct carton *c, const char *path, ctl_tensor_fn *fn, void *ctx
 /* Is this a safetensors file? */
 bool ctl_has_tensors(const struct carton_node *file);
 
-/* May it be read without being asked for: is it here, and at most 256 MiB? */
+/* May it be read although the user has not asked for it: is it local, and at most 256 MiB? */
 bool ctl_is_cheap(const struct carton *c, const struct carton_node *file);
 
 /* The number of elements of a shape such as "[2,3]". */

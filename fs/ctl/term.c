@@ -76,7 +76,7 @@ static size_t next_glyph(const char *s, struct glyph *ret)
 {
 	uint32_t c;
 	int width = utf8_decode(s, &c) ? wcwidth((wchar_t)c) : -1;
-	/* what the locale knows no width of is not shown either */
+	/* a character without a known width is escaped too */
 	size_t n = carton_escape(width < 0 ? CARTON_ESCAPE_ALL : CARTON_ESCAPE_TEXT, s,
 				 strnlen(s, 4), ret->text);
 	size_t len = strlen(ret->text);
@@ -117,7 +117,7 @@ void term_put(const char *s)
 	put_up_to(s, UINT32_MAX);
 }
 
-/* Where the longest end of `s` that fits in `width` columns begins. */
+/* The start of the longest end of `s` that fits in `width` columns. */
 static const char *end_of(const char *s, unsigned all, unsigned width)
 {
 	struct glyph g;
@@ -126,7 +126,7 @@ static const char *end_of(const char *s, unsigned all, unsigned width)
 		s += next_glyph(s, &g);
 		all -= g.width;
 	}
-	/* accents of a character that is left out */
+	/* skips the accents of a character that is left out */
 	for (size_t n; *s && (n = next_glyph(s, &g)) && g.width == 0;)
 		s += n;
 	return s;
@@ -240,7 +240,7 @@ void term_bar(uint64_t part, uint64_t whole, unsigned width)
 
 	if (filled > width)
 		filled = width;
-	/* something is never shown as nothing */
+	/* a part above 0 never shows an empty bar */
 	if (part > 0 && filled < 0.125)
 		filled = 0.125;
 	full = (unsigned)filled;

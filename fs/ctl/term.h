@@ -20,7 +20,7 @@ enum term_style {
 	TERM_BAR,
 };
 
-/* Looks at stdout, the locale and NO_COLOR. Call it first, before the sandbox is entered. */
+/* Checks stdout, the locale and NO_COLOR. Call it first, before the sandbox is entered. */
 void term_open(void);
 
 /* Is stdout a terminal? */
@@ -29,7 +29,7 @@ bool term_is_tty(void);
 /* The width of the terminal, or `otherwise` if stdout is none. */
 unsigned term_columns(unsigned otherwise);
 
-/* Sets the style of what follows, if there are colours; TERM_PLAIN ends it. */
+/* Sets the style of the text that follows, if there are colours; TERM_PLAIN ends it. */
 void term_style(enum term_style style);
 
 /* `text`, or `ascii` where the locale has no UTF-8. */
@@ -41,7 +41,7 @@ unsigned term_width(const char *s);
 /* Prints `s`, escaped (carton_escape()). */
 void term_put(const char *s);
 
-/* The same in exactly `width` columns: padded with spaces, or shortened in its middle. */
+/* Prints `s` in exactly `width` columns: padded with spaces, or shortened in its middle. */
 void term_cell(const char *s, unsigned width);
 
 /* The same, but not padded. */

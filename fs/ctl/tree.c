@@ -16,13 +16,13 @@
 #define OTHER_COLUMNS (2 + 10 + 2 + BAR + 1 + 4)
 #define NAME_MAX_COLUMNS 60
 
-/* What is in each directory and below, in the order in which they are visited. */
+/* The sums of a directory and all below it. */
 struct totals {
 	uint64_t bytes, files;
 };
 
 struct drawing {
-	struct totals *totals; /* of directories */
+	struct totals *totals; /* of directories, in the order of the walk */
 	size_t n, cap, next;
 	unsigned name_columns;
 	bool failed;	   /* no memory */
@@ -49,7 +49,7 @@ static void grow(unsigned *columns, unsigned width)
 		*columns = width;
 }
 
-/* Sets d->name to what is shown as the name of a node. */
+/* Sets d->name to the text that is shown as the name of a node. */
 static void set_name(struct drawing *d, const struct carton_node *node, enum carton_kind kind)
 {
 	const char *target = carton_target(node);
@@ -58,7 +58,7 @@ static void set_name(struct drawing *d, const struct carton_node *node, enum car
 		 kind == CARTON_DIR ? "/" : "", target ? " -> " : "", target ? target : "");
 }
 
-/* Sums up what is below a node, and finds the widest name. */
+/* Sums up all below a node, and finds the widest name. */
 static struct totals measure(struct drawing *d, const struct carton_node *node, unsigned depth)
 {
 	struct totals sum = { 0 };

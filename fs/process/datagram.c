@@ -9,7 +9,7 @@
 
 #define PATIENCE_MS 1000
 
-/* By socket: has one that we have waited for not read since? */
+/* By socket: the last wait for room was in vain, and the other side has not read since. */
 static atomic_bool stalled[64];
 
 static int try_once(int fd, const void *data, size_t n)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is told to another process that may have stopped reading: nobody here waits for it for long.
+ * Datagrams to another process, which may have stopped reading: no sender waits long for it.
  */
 #ifndef FS_DATAGRAM_H
 #define FS_DATAGRAM_H

@@ -31,7 +31,7 @@ static uint64_t logged[MAX_NUMBER / 64 + 1]; /* by number: each call that fails 
 #ifdef DENIED_LOG
 /*
  * make CPPFLAGS=-DDENIED_LOG='\"FILE\"': lines of all programs also go to this file, which exists.
- * A test run shows then what the table lacks, also where nobody looks at the log.
+ * So a test run shows the calls that the table lacks, also of programs whose log nobody reads.
  */
 static int collected;
 
@@ -126,8 +126,8 @@ static void write_line(struct line *l)
 /* ---- the handler ---- */
 
 /*
- * SIGSYS is blocked here: another call that is trapped ends the process with it, whatever its
- * handler is.
+ * Ends the process with SIGSYS. The signal is blocked here, so another trapped call ends the
+ * process, whatever its handler is.
  */
 static _Noreturn void end(void)
 {

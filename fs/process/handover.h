@@ -12,8 +12,9 @@
  * from the socket at `given`, an absolute path, if it is one. *mountpoint (malloc'ed) is then
  * /dev/fd/N. 0, also if there is neither; or -errno, logged. Waits until the device comes.
  *
- * Who hands over the device reads the carton: such a socket belongs to us or to root, as does who
- * listens, and nobody else can change the way to it; no symlink is followed. -EPERM otherwise.
+ * The program that hands over the device can read the carton. So the socket, and the user who
+ * listens there, have to be this user or root, and no other user can change the path to it; no
+ * symlink is followed. -EPERM otherwise.
  */
 int handover_receive(const char *given, char **mountpoint);
 

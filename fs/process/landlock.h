@@ -6,10 +6,10 @@
 #define FS_LANDLOCK_H
 
 enum landlock_use {
-	LANDLOCK_USE_READ, /* files, directories and what is beneath them */
-	LANDLOCK_USE_WRITE, /* that, and make, change, rename and remove files and directories there */
-	LANDLOCK_USE_OUTPUT, /* and make symlinks */
-	LANDLOCK_USE_TMP,    /* a directory for unnamed files */
+	LANDLOCK_USE_READ, /* read files and directories, and all beneath them */
+	LANDLOCK_USE_WRITE, /* the same, and make, change, rename and remove files and directories there */
+	LANDLOCK_USE_OUTPUT, /* the same, and make symlinks */
+	LANDLOCK_USE_TMP,    /* make unnamed files in a directory */
 	LANDLOCK_USE_FILE,   /* read and write an existing file or device */
 };
 
@@ -18,7 +18,10 @@ enum landlock_use {
  */
 int landlock_new(int *ret_set);
 
-/* Allows a use of the file or directory that is at `path` now, if there is one. 0 or -errno. */
+/*
+ * Allows a use of the file or directory that is at `path` now; does nothing if there is none. 0 or
+ * -errno.
+ */
 int landlock_allow(int set, const char *path, enum landlock_use use);
 
 /* Applies the rules to this thread and all that it starts, and closes the set. 0 or -errno. */

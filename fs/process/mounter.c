@@ -28,8 +28,8 @@
 #define MAX_TEXT 2048
 #define SOCKET 3 /* the number of its socket in the process */
 /*
- * A loader that copies tensors out of a mapping takes 0.75 of the time that it does with 128, a
- * sequential reader 0.8. More gains little, and random faults read that much each.
+ * With 512 instead of 128, a loader that copies tensors out of a mapping takes 0.75 of the time, a
+ * sequential reader 0.8. More gains little, and each random fault reads as much.
  */
 #define READ_AHEAD_KIB "512"
 
@@ -44,7 +44,7 @@ enum request_kind {
 	REQUEST_QUIT,
 };
 
-/* One datagram; of `text` only what is used is sent. */
+/* One datagram; only the used part of `text` is sent. */
 struct request {
 	int kind;
 	int priority;
@@ -65,8 +65,8 @@ struct state {
 };
 
 /*
- * Closes the device here, so that the connection ends with the daemon. libfuse will close this
- * descriptor number when it unmounts, so /dev/null takes it.
+ * Closes the device in this process, so that the connection ends with the daemon. libfuse closes
+ * the descriptor number when it unmounts, so /dev/null gets this number.
  */
 static void give_up_device(int fd)
 {
@@ -155,8 +155,8 @@ struct fuse_backing_map {
 #endif
 
 /*
- * Is it open for reading? The kernel asks for no right to a file that is open as a path, and opens
- * it with ours.
+ * Is the file open for reading? For a file that is open as a path only, the kernel checks no right
+ * of the daemon, and opens it with the rights of this process.
  */
 static bool is_readable(int fd)
 {
@@ -165,7 +165,10 @@ static bool is_readable(int fd)
 	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != O_WRONLY;
 }
 
-/* To another device, the same number may mean something else. */
+/*
+ * Registers a file. The device must be that of this mount: another device may understand the same
+ * ioctl number differently.
+ */
 static void backing_open(const struct state *s, const int fds[2])
 {
 	struct fuse_backing_map map = { .fd = fds[1] };
@@ -188,7 +191,10 @@ static void backing_close(const struct request *q, size_t size, int device)
 	ioctl(device, FUSE_DEV_IOC_BACKING_CLOSE, &id);
 }
 
-/* Escapes it here: a daemon that a carton has broken into may send anything. */
+/*
+ * Logs a line of the daemon. It is escaped here: a daemon that a carton has taken over may send
+ * anything.
+ */
 static void put_log(const struct request *q, int n)
 {
 	char line[2 * MAX_TEXT];
@@ -209,7 +215,10 @@ static void open_files(struct state *s, int fds[2])
 	fds[0] = fds[1] = -1;
 }
 
-/* Does what the list names; the daemon may be in other hands. False: it has sent REQUEST_QUIT. */
+/*
+ * Does one of the requests of the enum, and nothing else, as a carton may have taken over the
+ * daemon. False: REQUEST_QUIT.
+ */
 static bool serve(struct state *s, const struct request *q, size_t size, int fds[2])
 {
 	if (size < HEADER_SIZE)
@@ -246,8 +255,8 @@ static bool serve(struct state *s, const struct request *q, size_t size, int fds
 
 /*
  * The daemon was killed. fusermount3 with auto_unmount waits for this process to end, then checks
- * whether the mount is dead. It is once the kernel has closed the daemon's descriptors, so wait for
- * that.
+ * whether the mount is dead. The mount is dead once the kernel has closed the daemon's descriptors,
+ * so this waits for that.
  */
 static void wait_for_end(int daemon)
 {
@@ -395,7 +404,7 @@ void mounter_log(const struct mounter *m, int priority, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(q.text, sizeof(q.text), fmt, ap);
 	va_end(ap);
-	/* a log that is stuck must not hold up whoever reads files */
+	/* a stuck log must not delay readers of files */
 	datagram_send(m->fd, &q, HEADER_SIZE + strlen(q.text));
 }
 

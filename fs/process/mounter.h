@@ -14,13 +14,13 @@
 #include "process/options.h"
 
 struct mounter {
-	int fd; /* a socket to it */
+	int fd; /* a socket to the mounter */
 	pid_t pid;
 };
 
 /*
- * Forks it; call this before any thread is started. It mounts its copy of `session`, which is not
- * mounted yet, and uses the current log function. 0 or -errno.
+ * Forks the mounter; call this before any thread is started. The mounter mounts its copy of
+ * `session`, which is not mounted yet, and uses the current log function. 0 or -errno.
  */
 int mounter_start(struct fuse_session *session, const struct options *o, struct mounter *ret);
 
@@ -30,7 +30,7 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
  */
 int mounter_mount(struct mounter *m, int *ret_fd);
 
-/* Lazily unmounts what mounter_mount() has mounted. The caller has closed the device. */
+/* Unmounts the mount of mounter_mount() lazily. The caller has closed the device. */
 void mounter_unmount(struct mounter *m);
 
 /* Writes a line to syslog. Any thread. */
@@ -41,8 +41,8 @@ __attribute__((format(printf, 3, 4))) void mounter_log(const struct mounter *m, 
 void mounter_log_line(const struct mounter *m, int priority, const char *subject, const char *line);
 
 /*
- * Makes it open files for the daemon (opener.h). The caller still owns both descriptors. 0 or
- * -errno.
+ * Makes the mounter open files for the daemon (opener.h). The caller still owns both descriptors. 0
+ * or -errno.
  */
 int mounter_open_files(struct mounter *m, int listener, int memory);
 
@@ -61,13 +61,13 @@ int mounter_backing_open(const struct mounter *m, int device, int fd);
 void mounter_backing_close(const struct mounter *m, int device, int id);
 
 /*
- * What the process does: answers the requests that come from `socket`, until the other side closes
- * it (false) or asks it to quit (true). Whatever comes, it does no more than the functions above
- * ask for, and closes each descriptor that came. No other thread runs.
+ * The loop of the process: answers requests from `socket`, until the other side closes it (false)
+ * or asks to quit (true). A message of any content makes it do no more than the functions above can
+ * ask for; each received descriptor is closed. No other thread runs.
  */
 bool mounter_serve(struct fuse_session *session, const struct options *o, int socket);
 
-/* Ends it and waits for its exit. */
+/* Ends the mounter and waits for its exit. */
 void mounter_stop(struct mounter *m);
 
 #endif

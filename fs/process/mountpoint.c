@@ -103,8 +103,8 @@ bool mountpoint_is_fuse(int fd)
 }
 
 /*
- * libfuse takes any descriptor, and would wait for requests from one of our own that has the number
- * by now.
+ * Checks that the descriptor is a FUSE device: libfuse takes any, and would wait for requests from
+ * a file of this process that has the number by now.
  */
 static int check_device(const char *path)
 {

@@ -11,19 +11,21 @@ bool mountpoint_is_device(const char *path);
 /* Is it an open FUSE device? */
 bool mountpoint_is_fuse(int fd);
 
-/* Is a cartonfs mounted there? Asks the list of mounts, not the mount. */
+/*
+ * Is a cartonfs mounted at `path`? Reads the list of mounts, and asks nothing of the mount itself.
+ */
 bool mountpoint_is_cartonfs(const char *path);
 
 /*
  * Creates the directory *path and its missing parents, as mkdir -p does, and makes the path
- * absolute. Does nothing if it is there. 0, or -errno, logged.
+ * absolute. Does nothing if `path` is there. 0, or -errno, logged.
  */
 int mountpoint_create(char **path, mode_t mode);
 
 /*
  * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has
- * left there. Warns if a live one is there, which will be covered. Of a device, checks that it is
- * one. 0, or -errno, logged with what to do.
+ * left there. Warns if a live mount is there, which will be covered. For /dev/fd/N, checks that N
+ * is a FUSE device. 0, or -errno, logged with what to do.
  */
 int mountpoint_prepare(const char *path);
 

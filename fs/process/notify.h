@@ -18,10 +18,13 @@ void notify_open(void);
  */
 int notify_store(int fd, const char *name);
 
-/* Stores the carton in place of an earlier one; fd < 0: there is none any more. */
+/* Stores the carton in place of an earlier one; fd < 0: removes the stored one. */
 void notify_store_source(int fd);
 
-/* Makes the service manager close what is stored, so that the mount ends with the main process. */
+/*
+ * Makes the service manager close the stored descriptors, so that the mount ends with the main
+ * process.
+ */
 void notify_forget(void);
 
 /* Sends `state` to the service manager, as sd_notify(3) does. */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* It is in HOME, or in the home directory of the password file. */
+/* .netrc is in HOME, or in the home directory of the password file. */
 char *opener_netrc(void)
 {
 	const char *home = getenv("HOME");
@@ -54,7 +54,10 @@ static bool is_listed(const struct opener *o, const char *path)
 	return false;
 }
 
-/* Opens the name that it has read: a later change in the process's memory has no effect. */
+/*
+ * Reads the name from the memory of the process, and opens that copy: a later change in the memory
+ * has no effect.
+ */
 static int open_listed(const struct opener *o, unsigned long long address)
 {
 	char path[PATH_MAX] = "";

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens a few files for a confined process: resolver files such as /etc/resolv.conf, and those that
- * the user has named. They may be replaced by rename(2) or by a symlink on the way, and a Landlock
- * rule covers only the inode that was there. The kernel reports each open(2) of that process
- * (seccomp_unotify(2)). Files of the list are opened here, for reading; for all others the
- * process's own rules apply.
+ * the user has named. Such a file may be replaced by rename(2) or by a symlink on the path, and a
+ * Landlock rule covers only the old inode. The kernel reports each open(2) of the confined process
+ * (seccomp_unotify(2)). Files of the list are opened here, for reading; for all others the rules of
+ * the confined process apply.
  *
  * The list is made before the process reads a carton, and paths are compared as they are written:
  * the process cannot name any other file.
@@ -19,10 +19,10 @@
 struct opener {
 	int fds[2]; /* a seccomp listener, and /proc/PID/mem of the confined process; -1: not yet */
 	const char *files[3]; /* NULL: none */
-	char *netrc;	      /* the last of them */
+	char *netrc;	      /* files[2], malloc'ed */
 };
 
-/* Takes the list from the options, whose strings have to stay. */
+/* Takes the list from the options, whose strings must outlive it. */
 void opener_init(struct opener *o, const struct carton_options *options);
 
 /* Closes no descriptor. */

@@ -96,7 +96,8 @@ static void suggest(struct raw *raw, const char *option)
 }
 
 /*
- * libfuse would show it. A comma in a password begins another option. 1: it is left to libfuse; -1.
+ * Refuses an unknown option that may have a secret, since libfuse would show it: a comma in a
+ * password begins another option. 1: left to libfuse; -1: refused.
  */
 static int check_unknown(const char *text)
 {
@@ -293,8 +294,8 @@ static int complete(struct raw *raw)
 }
 
 /*
- * libfuse leaves a -- at the end where there are options for it. What is added behind it would be
- * no option.
+ * Removes a -- at the end, which libfuse leaves where there are options for it: an argument added
+ * behind it would be no option.
  */
 static void remove_dashes(struct fuse_args *args)
 {

@@ -19,7 +19,7 @@ struct options {
 	char *mountpoint;	/* an absolute path if it exists */
 	int fake;		/* a flag; mount -f: check the arguments, and do not mount */
 	struct fuse_args fuse;	/* arguments for libfuse */
-	const char *suggestion; /* an option that was perhaps meant by one of them; or NULL */
+	const char *suggestion; /* an option that one of them is perhaps a typo of; or NULL */
 };
 
 /*

@@ -59,7 +59,7 @@ static bool is_denied(const char *path, int mode)
  */
 struct own_files {
 	const char *of[3];
-	char *netrc; /* the last of them */
+	char *netrc; /* the last of the files, malloc'ed */
 };
 
 /* Call it as root: the .netrc may be in a directory that no other user can search. */
@@ -176,8 +176,8 @@ static int allow_all(int set, const char *const *paths, size_t n)
 }
 
 /*
- * The file alone: its directory may have other secrets. One that is replaced later only the helper
- * can open.
+ * Allows .netrc alone, as its directory may have other secrets. If it is replaced later, only the
+ * helper can open the new file.
  */
 static int allow_netrc(int set)
 {
@@ -213,7 +213,8 @@ static int allow_tmp(int set)
 }
 
 /*
- * The rules for files: -1 in *ret_set if the kernel has no Landlock. They cover what is there now.
+ * Makes the rules for files: -1 in *ret_set if the kernel has no Landlock. They cover files that
+ * exist now.
  */
 static int make_rules(const struct carton_paths *paths, const struct sandbox_helper *helper,
 		      int *ret_set)
@@ -263,8 +264,8 @@ static int make_rules(const struct carton_paths *paths, const struct sandbox_hel
 /* ---- all ---- */
 
 /*
- * This process cannot open a file that replaces one of its Landlock rules, or that only root can
- * read: the helper opens it. *ret: it does. Without the helper, the files of the start stay in use.
+ * Asks the helper to open files for this process that replace a file of a Landlock rule, or that
+ * only root can read. *ret: it does. Without the helper, the files from the start stay in use.
  */
 static int ask_helper(const struct sandbox_helper *helper, int memory, bool *ret)
 {
@@ -301,13 +302,13 @@ static int confine_syscalls(const struct carton_paths *paths, const struct sandb
 }
 
 /*
- * Gives up what root has, and what is not needed of files: the rules are made by who may find them
- * all.
+ * Drops the rights of root, and the access to files that are not needed. The Landlock rules are
+ * made first, by the user who can open all of these files.
  */
 static int confine_access(const struct carton_paths *paths, const struct sandbox_helper *helper,
 			  bool helped)
 {
-	/* who writes a user's files has to stay that user */
+	/* a process that writes files of its user must stay that user */
 	bool writes = helper->output || paths->writes[0] || paths->writes[1];
 	struct own_files own;
 	struct user user;

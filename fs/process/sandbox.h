@@ -27,7 +27,10 @@ struct sandbox_helper {
  */
 int sandbox_enter(void *helper, const struct carton_paths *paths);
 
-/* The carton is open: denies all threads what is needed no more. 0 or -errno, logged. */
+/*
+ * The carton is open: denies all threads the calls that are not needed any more. 0 or -errno,
+ * logged.
+ */
 int sandbox_opened(bool fetches);
 
 #endif

@@ -11,7 +11,7 @@
 
 struct fuse_session;
 
-/* Also ignores SIGPIPE. A signal that was ignored before stays so. 0 or -errno, not logged. */
+/* Also ignores SIGPIPE. A signal that was ignored before stays ignored. 0 or -errno, not logged. */
 int signals_catch(struct fuse_session *se);
 
 /*

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls that a confined process may make, each with the feature that needs it, when it
- * is needed, and which arguments it may have. syscalls.h has the phases and what happens to all
- * other calls.
+ * The system calls that a confined process may make, each with the feature and the phases that need
+ * it, and the arguments that it may have. syscalls.h says what happens to all other calls.
  */
 #ifndef FS_SYSCALL_TABLE_H
 #define FS_SYSCALL_TABLE_H
@@ -23,7 +22,7 @@ enum syscall_phase {
 	PHASE_ANY = 7,
 };
 
-/* What one argument must be: `is` in the bits of `mask`. */
+/* A rule for one argument: it must be `is` in the bits of `mask`. */
 struct syscall_argument {
 	unsigned index;
 	uint64_t mask, is;
@@ -55,7 +54,7 @@ extern const size_t n_syscall_names;
 size_t syscall_name_next(const char **at);
 
 /*
- * What happens to a call that the filters do not allow: an errno, or DENIED_ENDS. Safe in a signal
+ * The result of a call that the filters do not allow: an errno, or DENIED_ENDS. Safe in a signal
  * handler.
  */
 int syscall_denied(const char *name);

@@ -114,7 +114,7 @@ static int add_signals(scmp_filter_ctx f)
 #endif
 }
 
-/* What libraries try wherever they run, and manage without: it is no news for the log. */
+/* Refuses calls that libraries try everywhere and do not need, without a line in the log. */
 static int add_refused(scmp_filter_ctx f)
 {
 	const struct scmp_arg_cmp local = { 0, SCMP_CMP_MASKED_EQ, UINT32_MAX, AF_UNIX };
@@ -145,7 +145,7 @@ static int load(scmp_filter_ctx f, int r)
 	return r == -EINVAL || r == -EOPNOTSUPP ? -ENOSYS : r;
 }
 
-/* A filter of its own: all in the other one would be ambiguous for openat. */
+/* A separate filter: in the other one there would be two actions for openat. */
 int syscalls_listen(int *ret_listener)
 {
 	const scmp_datum_t other = O_ACCMODE | O_CREAT | O_DIRECTORY | O_PATH;
@@ -164,7 +164,10 @@ int syscalls_listen(int *ret_listener)
 	return r == -EFAULT ? -EBUSY : r;
 }
 
-/* pthread_cancel(), with which libfuse ends its threads, loads it; without it glibc aborts. */
+/*
+ * Loads the library that pthread_cancel() needs, with which libfuse ends its threads; without it
+ * glibc aborts.
+ */
 static void load_unwinder(void)
 {
 	void *frame;

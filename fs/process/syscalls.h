@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seccomp filters: a list of the system calls that are allowed (syscall_table.h), by what the
- * process has to do and by three phases. While it opens the carton it may load further filters.
- * Once the carton is open, it cannot; and it loses the network if all content is here. Nothing may
+ * Seccomp filters: a list of the system calls that are allowed (syscall_table.h), by the features
+ * that the process uses and by three phases. While it opens the carton it may load further filters.
+ * Once the carton is open, it cannot; and it loses the network if all content is local. Nothing may
  * be made executable in any phase: libraries are loaded before.
  *
  * All other calls are trapped: the kernel does not execute them, and a signal handler logs the name
@@ -10,8 +10,8 @@
  * fail with an errno that libraries cope with; a call that is in no list fails with ENOSYS, as on
  * an older kernel. An update of a library that tries a new system call must not end the mount.
  *
- * A library that blocks SIGSYS loses that choice, as the kernel then ends the process. So threads
- * leave it unblocked.
+ * If a library blocks SIGSYS, the kernel ends the process at a trapped call. So threads leave it
+ * unblocked.
  */
 #ifndef FS_SYSCALLS_H
 #define FS_SYSCALLS_H
@@ -45,12 +45,15 @@ typedef void syscalls_report_fn(const char *line);
 int syscalls_listen(int *ret_listener);
 
 /*
- * Confines this thread and all that it starts to what `features` need. `report` NULL: lines go to
- * stderr. 0; -ENOSYS: the kernel has no seccomp filters; or -errno.
+ * Confines this thread and all that it starts to the calls that `features` need. `report` NULL:
+ * lines go to stderr. 0; -ENOSYS: the kernel has no seccomp filters; or -errno.
  */
 int syscalls_confine(unsigned features, syscalls_report_fn *report);
 
-/* The carton is open: denies all threads what is needed no more. 0 or -errno, as above. */
+/*
+ * The carton is open: denies all threads the calls that are not needed any more. 0 or -errno, as
+ * above.
+ */
 int syscalls_opened(bool fetches);
 
 #endif

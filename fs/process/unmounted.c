@@ -49,7 +49,7 @@ void unmounted_watch(struct unmounted *u, void (*gone)(void))
 	u->gone = gone;
 	/* signals are for the main thread, which they have to wake up */
 	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* of a denied system call: blocked, it could not be logged */
+	sigdelset(&all, SIGSYS); /* else a denied call cannot be logged */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	u->running = pthread_create(&u->thread, NULL, watch, u) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

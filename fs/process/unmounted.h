@@ -21,8 +21,8 @@ struct unmounted {
 };
 
 /*
- * Opens what is needed, before the sandbox forbids it and before the mount covers `mountpoint`. If
- * that fails, unmounts are not noticed.
+ * Opens the list of mounts, before the sandbox forbids it and before the mount covers `mountpoint`.
+ * If that fails, unmounts are not noticed.
  */
 void unmounted_open(struct unmounted *u, const char *mountpoint);
 

@@ -22,9 +22,9 @@
 /* v1/objects/ab/<hex>: directories of v1/ have no deeper ones */
 #define MAX_DEPTH 3
 
-/* ---- who it is ---- */
+/* ---- the user ---- */
 
-/* Not by getpwnam(3), which may ask a server for a name that is not there. */
+/* Finds the user in the local files. getpwnam(3) may ask a server for a missing name. */
 static bool find_local(struct user *ret)
 {
 	FILE *f = fopen("/etc/passwd", "re");
@@ -55,7 +55,7 @@ static bool is_mapped(const char *map, unsigned id)
 	return found;
 }
 
-/* A user namespace may forbid that, whatever the capabilities. */
+/* May this process drop its groups? A user namespace may forbid that to any capability. */
 static bool may_drop_groups(void)
 {
 	FILE *f = fopen("/proc/self/setgroups", "re");
@@ -93,7 +93,10 @@ bool user_find(struct user *ret)
 	return true;
 }
 
-/* Libraries look there for files of whoever has started the program. */
+/*
+ * Sets HOME to that of the user, as libraries look there for files of the user who has started the
+ * program.
+ */
 static int keep_home(void)
 {
 	const struct passwd *pw = getenv("HOME") ? NULL : getpwuid(geteuid());
@@ -107,7 +110,10 @@ int user_become(const struct user *user)
 
 	if (r < 0)
 		return r;
-	/* else the kernel drops them; those that are not needed the caller drops */
+	/*
+	 * keeps the capabilities, which the kernel would drop; the caller drops those that it does
+	 * not need
+	 */
 	if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
 	    setresgid(user->gid, user->gid, user->gid) < 0 ||
 	    setresuid(user->uid, user->uid, user->uid) < 0 ||
@@ -146,8 +152,8 @@ static int give_entry(const struct user *user, int fd, const char *name, int dep
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	/*
-	 * what is below one that was not root's could change meanwhile; below the user's, all was
-	 * given before it
+	 * below a directory that was not root's, files could change meanwhile; below one of the
+	 * user's, all was given before the directory was
 	 */
 	if (S_ISDIR(st.st_mode) && depth > 0 && st.st_uid == 0 && is_safe(user, &st)) {
 		sub = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -156,14 +162,16 @@ static int give_entry(const struct user *user, int fd, const char *name, int dep
 			close(sub);
 		return r;
 	}
-	/* one with another name elsewhere stays root's: it is not read, and made anew */
+	/* a file with a second name stays root's: it is not read, and made anew */
 	if (!S_ISREG(st.st_mode) || st.st_uid != 0 || st.st_nlink != 1)
 		return 0;
 	r = fchownat(fd, name, user->uid, user->gid, AT_SYMLINK_NOFOLLOW);
 	return r < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Gives away what is in a directory, then itself: until then the user cannot change it. */
+/*
+ * Gives away the entries of a directory, then the directory: until then the user cannot change it.
+ */
 static int give(const struct user *user, int fd, int depth)
 {
 	DIR *stream;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The system user that root's process changes to before it reads a carton, so that a bug in a
- * parser has none of root's files. The packages make it (systemd/sysusers.conf).
+ * parser gives no access to root's files. The packages make it (systemd/sysusers.conf).
  */
 #ifndef FS_USER_H
 #define FS_USER_H
