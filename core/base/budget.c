@@ -125,7 +125,7 @@ static int refuse(const struct budget *b, uint64_t n)
 	uint64_t needed = atomic_load(&b->tables) + n;
 
 	carton_log(CARTON_LOG_ERROR, NULL,
-		   "what this carton lists takes at least %" PRIu64
+		   "listing this carton takes at least %" PRIu64
 		   " MiB of memory, and the limit is %" PRIu64
 		   " MiB; if it is trusted, allow more with memory=%" PRIu64 "M",
 		   in_mib(needed), in_mib(b->limit), in_mib(needed + needed / 4));

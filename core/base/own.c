@@ -17,7 +17,7 @@ int own_check(int fd, bool root, char ret_why[OWN_WHY])
 		return r;
 	}
 	if (st.st_uid != geteuid() && !(root && st.st_uid == 0)) {
-		snprintf(ret_why, OWN_WHY, "belongs to uid %u, not to %u who runs this",
+		snprintf(ret_why, OWN_WHY, "belongs to uid %u, not to uid %u of this process",
 			 (unsigned)st.st_uid, (unsigned)geteuid());
 		return -EPERM;
 	}

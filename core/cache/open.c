@@ -13,7 +13,7 @@
 #define DEFAULT_SHARE 10 /* a tenth of the file system */
 
 static const char TAG[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
-			  "# This directory holds copies of what cartonfs can fetch again.\n";
+			  "# This directory holds copies of files that cartonfs can fetch again.\n";
 
 /* The user's own cache directory, allocated; NULL with errno set. */
 static char *default_dir(void)
