@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
-#include "common/text.h"
-#include "ctl/tensors.h"
+#include "ctl/tensor_list.h"
 #include "common/numbers.h"
 #include "common/privacy.h"
+#include "common/text.h"
 #include "ctl/term.h"
 
 #define BLOCK ((size_t)1 << 20)
@@ -21,17 +21,6 @@
 struct side {
 	struct carton *c;
 	struct ctl_files files; /* in the order of their paths, without MANIFEST */
-};
-
-struct tensor {
-	char *name;
-	char dtype[32], shape[256];
-	struct carton_node *data;
-};
-
-struct tensors {
-	struct tensor *list; /* by name */
-	size_t n, cap;
 };
 
 enum { REMOVED, ADDED, CHANGED, SAME };
@@ -154,47 +143,6 @@ static void put_tensor(struct diff *d, int what, const struct tensor *a, const s
 
 /* ---- tensors ---- */
 
-static int add_tensor(void *ctx, const struct ctl_tensor *t)
-{
-	struct tensors *list = ctx;
-	struct tensor *new = ctl_grow(list->list, &list->cap, list->n, sizeof(*new));
-
-	if (!new)
-		return -ENOMEM;
-	list->list = new;
-	new += list->n;
-	new->name = strdup(t->name);
-	if (!new->name)
-		return -ENOMEM;
-	strcpy(new->dtype, t->dtype);
-	strcpy(new->shape, t->shape);
-	new->data = t->data;
-	list->n++;
-	return 0;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
-}
-
-static int load_tensors(const struct side *side, const char *path, struct tensors *ret)
-{
-	int r = ctl_tensors(side->c, path, add_tensor, ret);
-
-	if (ret->n)
-		qsort(ret->list, ret->n, sizeof(*ret->list), by_name);
-	/* no tensors, or a file that is damaged, as was reported */
-	return r == -ENOENT || r == -EBADMSG ? 0 : r;
-}
-
-static void free_tensors(struct tensors *list)
-{
-	for (size_t i = 0; i < list->n; i++)
-		free(list->list[i].name);
-	free(list->list);
-}
-
 /* Compares the bytes of two pinned files of the same size. 1: they differ; 0; or -errno. */
 static int compare_pinned(struct carton_node *a, struct carton_node *b)
 {
@@ -245,14 +193,14 @@ static int compare_tensor(struct diff *d, const struct tensor *a, const struct t
 /* Compares the tensors of a file that both cartons have, or of tensor_data. */
 static void compare_tensors(struct diff *d, const char *path)
 {
-	struct tensors a = { 0 }, b = { 0 };
-	int r = load_tensors(&d->a, path, &a);
+	struct tensor_list a = { 0 }, b = { 0 };
+	int r = tensor_list_load(d->a.c, path, &a);
 
 	d->tensors_begun = false;
 	if (r == 0)
-		r = load_tensors(&d->b, path, &b);
+		r = tensor_list_load(d->b.c, path, &b);
 	for (size_t i = 0, j = 0; r == 0 && (i < a.n || j < b.n);) {
-		int order = i == a.n ? 1 : j == b.n ? -1 : by_name(&a.list[i], &b.list[j]);
+		int order = i == a.n ? 1 : j == b.n ? -1 : strcmp(a.list[i].name, b.list[j].name);
 
 		if (order < 0)
 			put_tensor(d, REMOVED, &a.list[i++], NULL);
@@ -265,8 +213,8 @@ static void compare_tensors(struct diff *d, const char *path)
 		putchar(']');
 	if (r < 0 && d->failed == 0)
 		d->failed = r;
-	free_tensors(&a);
-	free_tensors(&b);
+	tensor_list_finish(&a);
+	tensor_list_finish(&b);
 }
 
 /* ---- files ---- */

@@ -6,7 +6,6 @@
  * MANIFEST comes last: a directory that has it is complete. Files that are there with the right
  * hash are kept, so an interrupted extraction is resumed by running it again.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,11 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ctl/ctl.h"
+#include "ctl/outdir.h"
 #include "common/numbers.h"
 #include "common/progress.h"
 #include "ctl/term.h"
@@ -27,15 +26,10 @@
 #define THREADS 8
 #define BLOCK ((size_t)1 << 20)
 #define PROGRESS_MS 200
-/* in the output directory, for files that are being written; removed at the end */
-#define TMP_NAME ".cartonctl-extract"
 
 struct extract {
 	struct carton *c;
-	const char *output;
-	int root, tmp; /* directories; `tmp` is locked */
-	bool fresh;    /* the output directory was empty */
-	uid_t owner;   /* of the output directory */
+	struct outdir out;
 	struct ctl_files files;
 	atomic_size_t next; /* the index in `files` that the next thread takes */
 	atomic_size_t failed, kept;
@@ -47,93 +41,11 @@ struct extract {
 /* Reports a failure that the library has not reported. Returns `r`. */
 static int report(const struct extract *x, const char *path, const char *what, int r)
 {
-	carton_log(CARTON_LOG_ERROR, path, "cannot %s in %s: %s", what, x->output, strerror(-r));
+	carton_log(CARTON_LOG_ERROR, path, "cannot %s in %s: %s", what, x->out.path, strerror(-r));
 	return r;
 }
 
 /* ---- one file ---- */
-
-/* The directory of the last file. The next file is mostly in the same one. */
-struct parent {
-	int fd; /* -1: none yet */
-	size_t len;
-	char path[4096];
-};
-
-/*
- * May an existing file or directory be used? In a shared directory such as /tmp, another user may
- * have made it, and may change it later. The owner of the output directory is trusted.
- */
-static bool is_trusted(const struct extract *x, const struct stat *st)
-{
-	return st->st_uid == geteuid() || st->st_uid == 0 || st->st_uid == x->owner;
-}
-
-/*
- * Opens a directory beneath `at`, and makes it if it is missing. -EPERM: another user has made it.
- */
-static int enter(const struct extract *x, int at, const char *name)
-{
-	int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-
-	if (fd < 0 && errno == ENOENT && (mkdirat(at, name, 0777) == 0 || errno == EEXIST))
-		fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) == 0 && is_trusted(x, &st))
-		return fd;
-	close(fd);
-	return -EPERM;
-}
-
-/*
- * Opens the directory at the first bytes of `path`, beneath the output directory; missing
- * directories are made.
- */
-static int open_directory(const struct extract *x, const char *path, size_t len)
-{
-	int at = fcntl(x->root, F_DUPFD_CLOEXEC, 0), next = at < 0 ? -errno : at;
-	const char *end = path + len;
-	char name[256];
-
-	while (next >= 0 && path < end) {
-		size_t n = strcspn(path, "/");
-
-		if (n < sizeof(name)) {
-			memcpy(name, path, n);
-			name[n] = '\0';
-			next = enter(x, at, name);
-		} else {
-			next = -ENAMETOOLONG;
-		}
-		close(at);
-		at = next;
-		path += n + 1;
-	}
-	return next;
-}
-
-/*
- * Makes `p` the directory of `path` beneath the output directory. No symlink is followed, and a
- * path has no "..": it cannot lead out. *ret_name: the last component.
- */
-static int find_parent(const struct extract *x, struct parent *p, const char *path,
-		       const char **ret_name)
-{
-	const char *slash = strrchr(path, '/');
-	size_t len = slash ? (size_t)(slash - path) : 0;
-
-	*ret_name = slash ? slash + 1 : path;
-	if (p->fd >= 0 && len == p->len && memcmp(path, p->path, len) == 0)
-		return 0;
-	if (p->fd >= 0)
-		close(p->fd);
-	p->fd = open_directory(x, path, len);
-	p->len = len;
-	memcpy(p->path, path, len);
-	return p->fd < 0 ? p->fd : 0;
-}
 
 /* Is the file there already? */
 static bool is_there(const struct extract *x, struct carton_node *node, int parent,
@@ -147,7 +59,7 @@ static bool is_there(const struct extract *x, struct carton_node *node, int pare
 	if (fd < 0)
 		return false;
 	carton_stat(node, &want);
-	same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && is_trusted(x, &st) &&
+	same = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && outdir_trusts(&x->out, &st) &&
 	       (!want.size_certain || (uint64_t)st.st_size == want.size) &&
 	       carton_compare(node, fd) == 0;
 	if (same && want.executable && !(st.st_mode & 0100))
@@ -200,7 +112,7 @@ static int write_file(struct extract *x, struct carton_node *node, const char *p
 
 	carton_stat(node, &st);
 	times[1].tv_sec = (time_t)st.mtime;
-	fd = openat(x->tmp, tmp_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+	fd = openat(x->out.tmp, tmp_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 		    st.executable ? 0777 : 0666);
 	r = fd < 0 ? -errno : copy_bytes(x, node, fd, &reported);
 	if (r == 0 && futimens(fd, times) < 0)
@@ -218,7 +130,7 @@ static int make_file(struct extract *x, struct carton_node *node, const char *pa
 	int r;
 
 	if (target)
-		return symlinkat(target, x->tmp, tmp_name) < 0 ?
+		return symlinkat(target, x->out.tmp, tmp_name) < 0 ?
 			       report(x, path, "be made", -errno) :
 			       0;
 	r = carton_pin_wait(x->c, node);
@@ -229,7 +141,7 @@ static int make_file(struct extract *x, struct carton_node *node, const char *pa
 	return r;
 }
 
-static int extract_one(struct extract *x, size_t i, struct parent *p)
+static int extract_one(struct extract *x, size_t i, struct outdir_parent *p)
 {
 	struct carton_node *node = x->files.list[i];
 	char path[4096], tmp_name[24];
@@ -237,10 +149,10 @@ static int extract_one(struct extract *x, size_t i, struct parent *p)
 	int r;
 
 	carton_path(node, path);
-	r = find_parent(x, p, path, &name);
+	r = outdir_parent(&x->out, p, path, &name);
 	if (r < 0)
 		return report(x, path, "be made", r);
-	if (!x->fresh && !carton_target(node) && is_there(x, node, p->fd, name)) {
+	if (!x->out.fresh && !carton_target(node) && is_there(x, node, p->fd, name)) {
 		struct carton_stat st;
 
 		carton_stat(node, &st);
@@ -250,10 +162,10 @@ static int extract_one(struct extract *x, size_t i, struct parent *p)
 	}
 	snprintf(tmp_name, sizeof(tmp_name), "%zu", i);
 	r = make_file(x, node, path, tmp_name);
-	if (r == 0 && renameat(x->tmp, tmp_name, p->fd, name) < 0)
+	if (r == 0 && renameat(x->out.tmp, tmp_name, p->fd, name) < 0)
 		r = report(x, path, "be replaced", -errno);
 	if (r < 0)
-		unlinkat(x->tmp, tmp_name, 0);
+		unlinkat(x->out.tmp, tmp_name, 0);
 	return r;
 }
 
@@ -262,7 +174,7 @@ static int extract_one(struct extract *x, size_t i, struct parent *p)
 static void *run_thread(void *extract)
 {
 	struct extract *x = extract;
-	struct parent parent;
+	struct outdir_parent parent;
 	size_t i;
 
 	parent.fd = -1;
@@ -361,74 +273,7 @@ static int list_files(struct extract *x, const struct args *a, struct carton_nod
 		else
 			ctl_walk(node, add_file, x);
 	}
-	return x->files.no_memory ? ctl_failed(x->output, -ENOMEM) : status;
-}
-
-/* ---- the temporary directory ---- */
-
-/* The number of names in a directory. `remove`: its files are removed. */
-static size_t count_names(int dir, bool remove)
-{
-	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = own < 0 ? NULL : fdopendir(own);
-	const struct dirent *e;
-	size_t n = 0;
-
-	for (; stream && (e = readdir(stream)); n++)
-		if (remove)
-			unlinkat(dir, e->d_name, 0);
-	if (stream)
-		closedir(stream);
-	return n;
-}
-
-/*
- * Does the temporary directory belong to this user alone? Otherwise another user could change the
- * files in it. 0 or -EPERM, logged.
- */
-static int check_tmp(const struct extract *x, int fd)
-{
-	char why[CARTON_WHY];
-	int r = carton_check_own(fd, why);
-
-	if (r < 0)
-		carton_log(CARTON_LOG_ERROR, x->output,
-			   "cannot extract there: " TMP_NAME " %s; remove it", why);
-	return r < 0 ? -EPERM : 0;
-}
-
-/*
- * Makes and locks the temporary directory. -EBUSY: another process extracts to the same directory.
- * -EPERM, logged: another user has made it.
- */
-static int open_tmp(struct extract *x)
-{
-	for (;;) {
-		struct stat st;
-		int fd, r;
-
-		if (mkdirat(x->root, TMP_NAME, 0700) < 0 && errno != EEXIST)
-			return errno == EPERM ? -EACCES : -errno;
-		fd = openat(x->root, TMP_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (fd < 0 && errno == ENOENT)
-			continue;
-		if (fd < 0)
-			return -errno;
-		r = check_tmp(x, fd);
-		if (r == 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
-			r = -EBUSY;
-		if (r < 0) {
-			close(fd);
-			return r;
-		}
-		/* another process may have removed the directory after it was opened */
-		if (fstat(fd, &st) == 0 && st.st_nlink > 0) {
-			count_names(fd, true); /* leftovers */
-			x->tmp = fd;
-			return 0;
-		}
-		close(fd);
-	}
+	return x->files.no_memory ? ctl_failed(x->out.path, -ENOMEM) : status;
 }
 
 /* ---- the command ---- */
@@ -467,7 +312,7 @@ static int extract(struct extract *x, const struct args *a)
 		return EXIT_BAD;
 	}
 	printf("%s, %s in ", term_count(x->files.n, "file", count), format_size(x->total, size));
-	term_put(x->output);
+	term_put(x->out.path);
 	if (atomic_load(&x->kept))
 		printf("; %zu kept", atomic_load(&x->kept));
 	putchar('\n');
@@ -476,28 +321,15 @@ static int extract(struct extract *x, const struct args *a)
 
 int ctl_extract(struct carton *c, const struct args *a)
 {
-	struct extract x = { .c = c, .output = a->paths[0] };
-	struct stat st;
-	int status, r;
+	struct extract x = { .c = c };
+	int r = outdir_open(a->paths[0], &x.out), status;
 
-	x.root = open(x.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = x.root < 0 || fstat(x.root, &st) < 0 ? -errno : 0;
-	if (r == 0) {
-		x.fresh = count_names(x.root, false) == 2;
-		x.owner = st.st_uid;
-		r = open_tmp(&x);
-	}
-	if (r < 0) {
-		status = r == -EBUSY ? ctl_refuse(x.output, "another process is extracting here") :
-			 r == -EPERM ? EXIT_BAD :
-				       ctl_failed(x.output, r);
-	} else {
-		status = extract(&x, a);
-		unlinkat(x.root, TMP_NAME, AT_REMOVEDIR);
-		close(x.tmp);
-	}
-	if (x.root >= 0)
-		close(x.root);
+	if (r == -EBUSY)
+		return ctl_refuse(a->paths[0], "another process is extracting here");
+	if (r < 0)
+		return r == -EPERM ? EXIT_BAD : ctl_failed(a->paths[0], r);
+	status = extract(&x, a);
+	outdir_close(&x.out);
 	free(x.files.list);
 	return status;
 }

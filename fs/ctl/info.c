@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
+#include "ctl/sums.h"
 #include "ctl/tensors.h"
 #include "common/numbers.h"
 #include "ctl/term.h"
@@ -14,19 +15,6 @@
 
 #define LABEL 13	 /* columns of the labels */
 #define TEXT_COLUMNS 100 /* longer lines are hard to read */
-#define DTYPES 32
-
-struct dtype_sum {
-	char name[32];
-	uint64_t bytes;
-};
-
-struct sums {
-	uint64_t tensors, elements, bytes;
-	struct dtype_sum dtypes[DTYPES];
-	size_t n_dtypes;
-};
-
 struct info {
 	struct carton *c;
 	const struct args *args;
@@ -37,7 +25,7 @@ struct info {
 	char last_name[64];
 	unsigned name_columns, dtype_columns, shape_columns; /* of the table of inputs or outputs */
 	uint64_t n[CARTON_FACT_EXAMPLE + 1];
-	struct sums sums;
+	struct ctl_sums sums;
 	uint64_t unread, unread_bytes; /* files with tensors that were not read */
 };
 
@@ -332,24 +320,6 @@ static void put_description(void *ctx, const struct carton_fact *f)
 
 /* ---- tensors ---- */
 
-static int add_tensor(void *ctx, const struct ctl_tensor *t)
-{
-	struct sums *s = ctx;
-	size_t i = 0;
-
-	s->tensors++;
-	s->elements += ctl_elements(t->shape);
-	s->bytes += t->bytes;
-	while (i < s->n_dtypes && strcmp(s->dtypes[i].name, t->dtype) != 0)
-		i++;
-	if (i == DTYPES)
-		return 0;
-	if (i == s->n_dtypes)
-		strcpy(s->dtypes[s->n_dtypes++].name, t->dtype);
-	s->dtypes[i].bytes += t->bytes;
-	return 0;
-}
-
 static void sum_file(void *ctx, struct carton_node *file)
 {
 	struct info *info = ctx;
@@ -364,66 +334,24 @@ static void sum_file(void *ctx, struct carton_node *file)
 		info->unread++;
 		info->unread_bytes += st.size;
 	} else {
-		ctl_tensors(info->c, path, add_tensor, &info->sums);
-	}
-}
-
-/* "1.5 billion", for a number of parameters. */
-static char *format_number(uint64_t n, char *ret, size_t size)
-{
-	static const char *const words[] = { "", " thousand", " million", " billion", " trillion" };
-	double value = (double)n;
-	size_t i = 0;
-
-	while (value >= 999.95 && i + 1 < sizeof(words) / sizeof(words[0])) {
-		value /= 1000;
-		i++;
-	}
-	snprintf(ret, size, i ? "%.1f%s" : "%.0f%s", value, words[i]);
-	return ret;
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-	uint64_t x = ((const struct dtype_sum *)a)->bytes, y = ((const struct dtype_sum *)b)->bytes;
-
-	return x < y ? 1 : x > y ? -1 : 0;
-}
-
-static void put_sums(const char *where, const char *noun, struct sums *s)
-{
-	char count[TERM_COUNT], number[48], size[SIZE_TEXT];
-
-	if (s->tensors == 0)
-		return;
-	term_style(TERM_TITLE);
-	printf("\n%s in %s", term_count(s->tensors, "tensor", count), where);
-	term_style(TERM_PLAIN);
-	printf(": %s %s%s, %s\n", format_number(s->elements, number, sizeof(number)), noun,
-	       s->elements == 1 ? "" : "s", format_size(s->bytes, size));
-	qsort(s->dtypes, s->n_dtypes, sizeof(s->dtypes[0]), by_bytes);
-	for (size_t i = 0; i < s->n_dtypes; i++) {
-		printf("  %-10s  %10s  ", s->dtypes[i].name, format_size(s->dtypes[i].bytes, size));
-		term_bar(s->dtypes[i].bytes, s->bytes, 20);
-		printf(" %3.0f%%\n",
-		       s->bytes ? (double)s->dtypes[i].bytes * 100 / (double)s->bytes : 0);
+		ctl_tensors(info->c, path, ctl_sums_add, &info->sums);
 	}
 }
 
 static void put_tensors(struct info *info)
 {
 	char count[TERM_COUNT], size[SIZE_TEXT];
-	struct sums stored = { 0 };
+	struct ctl_sums stored = { 0 };
 
 	ctl_walk(carton_root(info->c), sum_file, info);
-	put_sums("the model", "parameter", &info->sums);
+	ctl_sums_put("the model", "parameter", &info->sums);
 	if (info->unread)
 		printf("\n%s with tensors, %s: --tensors reads and sums them up\n",
 		       term_count(info->unread, "file", count),
 		       format_size(info->unread_bytes, size));
 	if (!carton_is_remote(info->c) || info->args->values.tensors)
-		ctl_tensors(info->c, "tensor_data", add_tensor, &stored);
-	put_sums("tensor_data, for tests", "element", &stored);
+		ctl_tensors(info->c, "tensor_data", ctl_sums_add, &stored);
+	ctl_sums_put("tensor_data, for tests", "element", &stored);
 }
 
 /* ---- all ---- */

@@ -54,10 +54,10 @@ static int failed(const char *what, int r)
 /* ---- what the service manager passes ---- */
 
 /*
- * The number of the descriptor called `name`. `names` lists descriptors from FIRST_FD on, with
+ * Takes the descriptor called `name`: its number. `names` lists descriptors from FIRST_FD on, with
  * colons between; -1: none.
  */
-static int find_passed(const char *names, const char *name)
+static int take_passed(const char *names, const char *name)
 {
 	size_t len = strlen(name);
 	int found = -1;
@@ -68,6 +68,8 @@ static int find_passed(const char *names, const char *name)
 		names = strchr(names, ':');
 		names = names ? names + 1 : NULL;
 	}
+	if (found >= 0)
+		fcntl(found, F_SETFD, FD_CLOEXEC);
 	return found;
 }
 
@@ -101,17 +103,6 @@ static int take_state(struct keep *k, int fd)
 	return 0;
 }
 
-static int take_device(char **mountpoint, int fd)
-{
-	char *path;
-
-	if (asprintf(&path, "/dev/fd/%d", fd) < 0)
-		return -ENOMEM;
-	free(*mountpoint);
-	*mountpoint = path;
-	return 0;
-}
-
 /* The path of a file of the service, malloc'ed; NULL: this is none, or out of memory. */
 static char *runtime_file(const char *name)
 {
@@ -132,9 +123,9 @@ int keep_take(struct keep *k, char **mountpoint)
 	if (!mountpoint_is_device(*mountpoint) || !getenv("RUNTIME_DIRECTORY") || !names || !pid ||
 	    !parse_number(pid, 10, INT_MAX, &n) || (pid_t)n != getpid())
 		return 0;
-	device = find_passed(names, NOTIFY_DEVICE);
-	state = find_passed(names, NOTIFY_STATE);
-	k->source = find_passed(names, NOTIFY_SOURCE);
+	device = take_passed(names, NOTIFY_DEVICE);
+	state = take_passed(names, NOTIFY_STATE);
+	k->source = take_passed(names, NOTIFY_SOURCE);
 	if (device < 0)
 		return 0;
 	path = runtime_file(MARKER);
@@ -143,14 +134,9 @@ int keep_take(struct keep *k, char **mountpoint)
 	k->marker = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	free(path);
 	k->wanted = k->marker >= 0;
-	fcntl(device, F_SETFD, FD_CLOEXEC);
-	if (k->source >= 0)
-		fcntl(k->source, F_SETFD, FD_CLOEXEC);
-	if (state >= 0)
-		fcntl(state, F_SETFD, FD_CLOEXEC);
 	if (state >= 0)
 		k->failed = take_state(k, state);
-	return take_device(mountpoint, device);
+	return mountpoint_set_device(mountpoint, device);
 }
 
 void keep_leave_status(int status)

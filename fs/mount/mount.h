@@ -29,8 +29,8 @@ struct mount {
 	bool in_init;		   /* INIT, the first request, is being answered */
 	struct inode_notes *notes; /* NULL: the mount does not outlive the process */
 	struct keep *keep;	   /* or NULL */
-	_Atomic uint64_t *
-		pushes; /* MAX_PUSHES: inodes that are being pushed, for the next process; or NULL */
+	/* MAX_PUSHES: inodes that are being pushed, for the next process; or NULL */
+	_Atomic uint64_t *pushes;
 	uint16_t epoch; /* counts the processes that have served this mount, from 1: see keep.h */
 	unsigned max_read;	  /* bytes, from the mount option; 0: no limit */
 	void (*ready)(void *ctx); /* called at INIT: the mount is usable */

@@ -4,14 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/uio.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "mount/ahead.h"
@@ -25,6 +22,7 @@
 #include "mount/pages.h"
 #include "mount/park.h"
 #include "mount/passthrough.h"
+#include "mount/report.h"
 #include "common/exit_status.h"
 #include "common/progress.h"
 #include "process/sandbox.h"
@@ -39,106 +37,12 @@ struct session {
 	struct mount mount;
 	struct mounter mounter;
 	struct status counts;
-	bool journal;	     /* stderr goes to it */
-	atomic_bool opening; /* the carton is being opened: errors without a subject are about it */
 	struct unmounted unmounted;
 	struct keep keep;
 	bool mounted;  /* by the mounter, and not unmounted since */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
-	FILE *error_file; /* or NULL */
-	bool detached; /* the daemon has closed its stderr: log to syslog. Atomic: any thread logs */
+	struct report report;
 };
-
-/* ---- log ---- */
-
-/* Shows the last error in `systemctl status`. */
-static void tell_error(const char *subject, const char *message)
-{
-	char text[512];
-
-	notify_systemd(text_format(text, sizeof(text), "STATUS=last error: %s%s%s",
-				   subject ? subject : "", subject ? ": " : "", message));
-}
-
-/* Writes a line to error_file, if there is one. */
-__attribute__((format(printf, 2, 3))) static void put_error(const struct session *s,
-							    const char *fmt, ...)
-{
-	va_list ap;
-
-	if (!s->error_file)
-		return;
-	va_start(ap, fmt);
-	text_vline(s->error_file, fmt, ap);
-	va_end(ap);
-	fflush(s->error_file);
-}
-
-static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
-{
-	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
-	static const char *const prefixes[] = { "", "warning: ", "", "" };
-	struct session *s = ctx;
-	char priority[16];
-
-	if (!subject && level == CARTON_LOG_ERROR && s->opening)
-		subject = s->options->label;
-	if (level <= CARTON_LOG_WARNING) {
-		status_error(&s->counts, subject, message);
-		tell_error(subject, message);
-	}
-	if (level == CARTON_LOG_DEBUG && !s->options->values.debug)
-		return;
-	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE)) {
-		mounter_log(&s->mounter, priorities[level], "%s: %s%s%s", s->options->label,
-			    subject ? subject : "", subject ? ": " : "", message);
-		return;
-	}
-	if (level == CARTON_LOG_ERROR)
-		put_error(s, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
-	progress_clear();
-	/* the journal takes the priority from a prefix */
-	snprintf(priority, sizeof(priority), "<%d>", priorities[level]);
-	text_line(stderr, "%scartonfs: %s%s%s%s", s->journal ? priority : "", prefixes[level],
-		  subject ? subject : "", subject ? ": " : "", message);
-}
-
-/* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */
-static int report_status(const struct session *s, int status)
-{
-	if (status != EXIT_OK)
-		put_error(s, "cartonfs: %s: exit status %d", s->options->label, status);
-	return status;
-}
-
-/* options->suggestion: libfuse passes no context to its log. */
-static const char *suggestion;
-
-/* Sends the messages of libfuse to the same log. */
-__attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_level level,
-							      const char *fmt, va_list ap)
-{
-	static _Thread_local char text[512];
-	size_t used = strlen(text);
-	char *newline;
-	bool mean;
-
-	/* libfuse may write one line in several calls */
-	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
-	newline = strchr(text, '\n');
-	if (!newline && strlen(text) < sizeof(text) - 1)
-		return;
-	if (newline)
-		*newline = '\0';
-	mean = suggestion && strstr(text, "unknown option");
-	carton_log(level <= FUSE_LOG_ERR     ? CARTON_LOG_ERROR :
-		   level <= FUSE_LOG_WARNING ? CARTON_LOG_WARNING :
-		   level <= FUSE_LOG_INFO    ? CARTON_LOG_INFO :
-					       CARTON_LOG_DEBUG,
-		   NULL, "%s%s%s%s", text, mean ? "; did you mean " : "", mean ? suggestion : "",
-		   mean ? "?" : "");
-	text[0] = '\0';
-}
 
 /* ---- the daemon ---- */
 
@@ -166,7 +70,7 @@ static void on_ready(void *ctx)
 	tell_ready(s);
 	if (s->status_fd < 0)
 		return;
-	__atomic_store_n(&s->detached, true, __ATOMIC_RELEASE);
+	atomic_store(&s->report.detached, true);
 	daemon_ready(s->status_fd);
 	s->status_fd = -1;
 }
@@ -315,20 +219,6 @@ static int status_of(const struct options *o, int error)
 	}
 }
 
-/* Tells the user that nothing is mounted, after the reason was logged. */
-__attribute__((format(printf, 2, 3))) static void tell_not_mounted(const struct session *s,
-								   const char *fmt, ...)
-{
-	char why[256];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, sizeof(why), fmt, ap);
-	va_end(ap);
-	text_line(stderr, "%scartonfs: %s: not mounted: %s", s->journal ? "<3>" : "",
-		  s->options->label, why);
-}
-
 static int verify_all(struct session *s)
 {
 	int why = 0;
@@ -336,27 +226,10 @@ static int verify_all(struct session *s)
 
 	progress_clear();
 	if (bad > 0)
-		tell_not_mounted(s, "%zd file%s failed", bad, bad == 1 ? "" : "s");
+		report_not_mounted(&s->report, "%zd file%s failed", bad, bad == 1 ? "" : "s");
 	else if (bad < 0)
-		tell_not_mounted(s, "%s", strerror((int)-bad));
+		report_not_mounted(&s->report, "%s", strerror((int)-bad));
 	return bad > 0 ? status_of(s->options, why) : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
-}
-
-static struct session *reporting; /* the session of this process, for a signal handler */
-
-/* A system call that was denied: a line of the log, by what is safe in a signal handler. */
-static void on_denied(const char *line)
-{
-	const struct session *s = reporting;
-	struct iovec parts[] = { { (char[]){ "<3>" }, s->journal ? 3 : 0 },
-				 { (char[]){ "cartonfs: " }, 10 },
-				 { (char *)line, strlen(line) },
-				 { (char[]){ "\n" }, 1 } };
-
-	if (__atomic_load_n(&s->detached, __ATOMIC_ACQUIRE))
-		mounter_log_line(&s->mounter, LOG_ERR, s->options->label, line);
-	else
-		(void)!writev(STDERR_FILENO, parts, 4);
 }
 
 static int open_files(void *ctx, int listener, int memory)
@@ -364,26 +237,19 @@ static int open_files(void *ctx, int listener, int memory)
 	return mounter_open_files(ctx, listener, memory);
 }
 
-/* NULL: out of memory, or an option that is unknown to libfuse too; reported. */
-static struct fuse_session *new_session(struct session *s, const struct fuse_lowlevel_ops *ops)
-{
-	suggestion = s->options->suggestion;
-	return fuse_session_new(&s->options->fuse, ops, sizeof(*ops), &s->mount);
-}
-
 static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { .open_for_me = open_files,
 					 .ctx = &s->mounter,
-					 .denied = on_denied };
+					 .denied = report_denied };
 	struct options *o = s->options;
 	char passed[32];
 	int r, status;
 
 	snprintf(passed, sizeof(passed), "/dev/fd/%d", s->keep.source);
 	raise_file_limit();
-	/* libfuse reports unknown options here, before anything is fetched */
-	s->mount.session = new_session(s, status_ops());
+	/* before anything is fetched, because libfuse reports unknown options */
+	s->mount.session = fuse_session_new(&o->fuse, status_ops(), sizeof(mount_ops), &s->mount);
 	if (!s->mount.session)
 		return EXIT_USAGE;
 	r = mounter_start(s->mount.session, o, &s->mounter);
@@ -410,14 +276,15 @@ static int open_and_serve(struct session *s)
 	o->values.carton.damaged_ctx = &s->mount;
 	if (o->values.nochunks)
 		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
-	s->opening = true;
+	s->report.opening = true;
 	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->values.carton,
 			&s->mount.carton);
-	s->opening = false;
+	s->report.opening = false;
 	if (r == 0 && !o->values.nosandbox)
 		r = sandbox_opened(carton_fetches(s->mount.carton));
 	if (r < 0) {
-		tell_not_mounted(s, "%s", r == -EBADMSG ? "not a valid carton" : strerror(-r));
+		report_not_mounted(&s->report, "%s",
+				   r == -EBADMSG ? "not a valid carton" : strerror(-r));
 		status = status_of(o, r);
 	} else {
 		status = o->values.verify == VERIFY_MOUNT ? verify_all(s) : EXIT_OK;
@@ -434,42 +301,6 @@ static int open_and_serve(struct session *s)
 		mounter_unmount(&s->mounter);
 	mounter_stop(&s->mounter);
 	return status;
-}
-
-/*
- * Another user who can write to the directory may have put a symlink there, or a second name of a
- * file. So the file must belong to this user, or to root who lets this user write to it. It is
- * emptied only after this check.
- */
-static bool is_safe_error_file(int fd)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return false;
-	errno = EPERM;
-	if ((st.st_uid != geteuid() && st.st_uid != 0) || st.st_nlink > 1)
-		return false;
-	return !S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0;
-}
-
-/* False: it cannot be opened, or another user has made it. */
-static bool open_error_file(const char *path, FILE **ret)
-{
-	const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
-	int fd = path ? open(path, flags, 0644) : -1;
-
-	*ret = fd >= 0 && is_safe_error_file(fd) ? fdopen(fd, "w") : NULL;
-	if (!path || *ret)
-		return true;
-	text_line(stderr, "cartonfs: error_file %s: %s%s", path, strerror(errno),
-		  errno == ELOOP ? "; it is a symlink" :
-		  errno == EPERM ? "; it has to belong to the user who mounts, or to root, and to "
-				   "have one name" :
-				   "");
-	if (fd >= 0)
-		close(fd);
-	return false;
 }
 
 /* Prepares the mountpoint, which may be replaced by a device. 0, or -errno, logged. */
@@ -526,7 +357,8 @@ static int mount_and_pass(struct options *o, struct fuse_session *se)
 static int mount_only(struct session *s)
 {
 	struct options *o = s->options;
-	struct fuse_session *se = new_session(s, &mount_ops);
+	struct fuse_session *se = fuse_session_new(&o->fuse, &mount_ops, sizeof(mount_ops),
+						   &s->mount);
 	int status = EXIT_OK;
 
 	if (!se)
@@ -556,33 +388,30 @@ int session_run(struct options *o)
 			   .push_patience = 1 },
 		.counts = { .lock = PTHREAD_MUTEX_INITIALIZER },
 		.status_fd = -1,
+		.report = { .options = o, .status = &s.counts, .mounter = &s.mounter },
 	};
 	char verify[OPTION_WORD];
 	int status;
 
 	s.mount.ctx = &s;
-	reporting = &s;
 	s.mount.status = &s.counts;
 	s.counts.source = o->label;
 	s.counts.verify = option_word("verify", o->values.verify, verify);
 	s.counts.started = time(NULL);
-	s.journal = notify_is_journal();
-	carton_log_set(on_log, &s);
-	fuse_set_log_func(on_fuse_log);
-	if (!open_error_file(o->values.error_file, &s.error_file))
+	if (!report_begin(&s.report))
 		return EXIT_USAGE;
 	if (o->values.mount_only)
-		return report_status(&s, mount_only(&s));
+		return report_status(&s.report, mount_only(&s));
 	if (prepare(o, &s.keep) < 0)
-		return report_status(&s, EXIT_MOUNT);
+		return report_status(&s.report, EXIT_MOUNT);
 	s.counts.mountpoint = o->mountpoint;
 	if (o->values.foreground)
-		return report_status(&s, open_and_serve(&s));
+		return report_status(&s.report, open_and_serve(&s));
 
 	/* before any thread starts; the child logs to stderr until it is mounted */
 	if (!daemon_fork(&s.status_fd, &status))
 		return status;
-	status = report_status(&s, open_and_serve(&s));
+	status = report_status(&s.report, open_and_serve(&s));
 	options_finish(o);
 	exit(status);
 }

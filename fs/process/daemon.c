@@ -83,23 +83,25 @@ bool daemon_fork(int *ret_fd, int *ret_status)
 	return true;
 }
 
+void daemon_drop_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+		dup2(null, fd);
+	if (null > STDERR_FILENO)
+		close(null);
+}
+
 void daemon_ready(int fd)
 {
 	char ok = 1;
-	int null;
 
 	setsid();
 	/* all relative paths have been opened or made absolute */
 	if (chdir("/") < 0)
 		carton_log(CARTON_LOG_WARNING, "/", "%s", strerror(errno));
-	null = open("/dev/null", O_RDWR);
-	if (null >= 0) {
-		dup2(null, STDIN_FILENO);
-		dup2(null, STDOUT_FILENO);
-		dup2(null, STDERR_FILENO);
-		if (null > STDERR_FILENO)
-			close(null);
-	}
+	daemon_drop_terminal();
 	if (write(fd, &ok, 1) != 1)
 		carton_log(CARTON_LOG_WARNING, NULL,
 			   "the process that started this mount has ended");

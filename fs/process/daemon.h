@@ -11,6 +11,9 @@
  */
 bool daemon_fork(int *ret_fd, int *ret_status);
 
+/* Puts /dev/null in the place of stdin, stdout and stderr. */
+void daemon_drop_terminal(void);
+
 /* Leaves the terminal and the directory, and lets the parent end. Closes `fd`. */
 void daemon_ready(int fd);
 

@@ -160,7 +160,6 @@ static int find_socket(const char *given, const char **ret_from)
 int handover_receive(const char *given, char **mountpoint)
 {
 	const char *from;
-	char *path;
 	int socket, fd;
 
 	if (mountpoint_is_device(*mountpoint))
@@ -181,9 +180,5 @@ int handover_receive(const char *given, char **mountpoint)
 			   fd == -EPROTO ? "there is no descriptor in the message" : strerror(-fd));
 		return fd;
 	}
-	if (asprintf(&path, "/dev/fd/%d", fd) < 0)
-		return -ENOMEM;
-	free(*mountpoint);
-	*mountpoint = path;
-	return 0;
+	return mountpoint_set_device(mountpoint, fd);
 }

@@ -3,14 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fuse.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -18,7 +17,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "log.h"
+#include "process/daemon.h"
 #include "process/datagram.h"
 #include "process/opener.h"
 #include "process/message.h"
@@ -92,15 +91,6 @@ static void reply(int socket, int result, int fd)
 	message_send(socket, &result, sizeof(result), &fd, fd >= 0);
 }
 
-static void drop_terminal(void)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
-		dup2(null, fd);
-	close(null);
-}
-
 /* Without the right or without sysfs, the readahead stays at 128 KiB. */
 static void read_ahead(const struct state *s)
 {
@@ -141,18 +131,8 @@ static void do_mount(struct state *s)
 	 */
 	setsid();
 	if (!s->options->values.foreground)
-		drop_terminal();
+		daemon_drop_terminal();
 }
-
-#ifndef FUSE_DEV_IOC_BACKING_OPEN
-struct fuse_backing_map {
-	int32_t fd;
-	uint32_t flags;
-	uint64_t padding;
-};
-#define FUSE_DEV_IOC_BACKING_OPEN _IOW(229, 1, struct fuse_backing_map)
-#define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
-#endif
 
 /*
  * Is the file open for reading? For a file that is open as a path only, the kernel checks no right
@@ -363,9 +343,11 @@ int mounter_start(struct fuse_session *session, const struct options *o, struct 
 	return 0;
 }
 
-static int ask(const struct mounter *m, const struct request *q, size_t text)
+static int ask(const struct mounter *m, enum request_kind kind, const int *fds, size_t n)
 {
-	return message_send(m->fd, q, HEADER_SIZE + text, NULL, 0);
+	const struct request q = { .kind = kind };
+
+	return message_send(m->fd, &q, HEADER_SIZE, fds, n);
 }
 
 static int answer(const struct mounter *m, int *ret_fd)
@@ -385,14 +367,14 @@ static int answer(const struct mounter *m, int *ret_fd)
 
 int mounter_mount(struct mounter *m, int *ret_fd)
 {
-	int r = ask(m, &(struct request){ .kind = REQUEST_MOUNT }, 0);
+	int r = ask(m, REQUEST_MOUNT, NULL, 0);
 
 	return r < 0 ? r : answer(m, ret_fd);
 }
 
 void mounter_unmount(struct mounter *m)
 {
-	if (ask(m, &(struct request){ .kind = REQUEST_UNMOUNT }, 0) == 0)
+	if (ask(m, REQUEST_UNMOUNT, NULL, 0) == 0)
 		answer(m, NULL);
 }
 
@@ -422,20 +404,17 @@ void mounter_log_line(const struct mounter *m, int priority, const char *subject
 
 void mounter_read_ahead(struct mounter *m)
 {
-	ask(m, &(struct request){ .kind = REQUEST_READ_AHEAD }, 0);
+	ask(m, REQUEST_READ_AHEAD, NULL, 0);
 }
 
 int mounter_open_files(struct mounter *m, int listener, int memory)
 {
-	const struct request q = { .kind = REQUEST_OPEN_FILES };
-
-	return message_send(m->fd, &q, HEADER_SIZE, (int[]){ listener, memory }, 2);
+	return ask(m, REQUEST_OPEN_FILES, (int[]){ listener, memory }, 2);
 }
 
 int mounter_backing_open(const struct mounter *m, int device, int fd)
 {
-	const struct request q = { .kind = REQUEST_BACKING_OPEN };
-	int r = message_send(m->fd, &q, HEADER_SIZE, (int[]){ device, fd }, 2);
+	int r = ask(m, REQUEST_BACKING_OPEN, (int[]){ device, fd }, 2);
 
 	return r < 0 ? r : answer(m, NULL);
 }
@@ -453,7 +432,7 @@ void mounter_stop(struct mounter *m)
 {
 	if (m->fd < 0)
 		return;
-	ask(m, &(struct request){ .kind = REQUEST_QUIT }, 0);
+	ask(m, REQUEST_QUIT, NULL, 0);
 	close(m->fd);
 	m->fd = -1;
 	while (waitpid(m->pid, NULL, 0) < 0 && errno == EINTR)

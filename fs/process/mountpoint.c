@@ -51,6 +51,17 @@ static int detach(const char *path)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
+int mountpoint_set_device(char **path, int fd)
+{
+	char *device;
+
+	if (asprintf(&device, DEVICE "%d", fd) < 0)
+		return -ENOMEM;
+	free(*path);
+	*path = device;
+	return 0;
+}
+
 bool mountpoint_is_device(const char *path)
 {
 	return strncmp(path, DEVICE, strlen(DEVICE)) == 0;

@@ -8,6 +8,9 @@
 /* True: `path` is the open FUSE device of a mount that mount.fuse3 -o drop_privileges has made. */
 bool mountpoint_is_device(const char *path);
 
+/* Makes *path, which is malloc'ed, the path of an open device. 0 or -ENOMEM. */
+int mountpoint_set_device(char **path, int fd);
+
 /* Is it an open FUSE device? */
 bool mountpoint_is_fuse(int fd);
 

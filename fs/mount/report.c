@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "common/exit_status.h"
+#include "common/progress.h"
+#include "common/text.h"
+#include "process/fuse.h"
+#include "process/notify.h"
+
+/* ---- the log ---- */
+
+/* Shows the last error in `systemctl status`. */
+static void tell_error(const char *subject, const char *message)
+{
+	char text[512];
+
+	notify_systemd(text_format(text, sizeof(text), "STATUS=last error: %s%s%s",
+				   subject ? subject : "", subject ? ": " : "", message));
+}
+
+/* Writes a line to error_file, if there is one. */
+__attribute__((format(printf, 2, 3))) static void put_error(const struct report *t, const char *fmt,
+							    ...)
+{
+	va_list ap;
+
+	if (!t->error_file)
+		return;
+	va_start(ap, fmt);
+	text_vline(t->error_file, fmt, ap);
+	va_end(ap);
+	fflush(t->error_file);
+}
+
+static void on_log(void *ctx, enum carton_log_level level, const char *subject, const char *message)
+{
+	static const int priorities[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+	static const char *const prefixes[] = { "", "warning: ", "", "" };
+	struct report *t = ctx;
+	char priority[16];
+
+	if (!subject && level == CARTON_LOG_ERROR && t->opening)
+		subject = t->options->label;
+	if (level <= CARTON_LOG_WARNING) {
+		status_error(t->status, subject, message);
+		tell_error(subject, message);
+	}
+	if (level == CARTON_LOG_DEBUG && !t->options->values.debug)
+		return;
+	if (atomic_load(&t->detached)) {
+		mounter_log(t->mounter, priorities[level], "%s: %s%s%s", t->options->label,
+			    subject ? subject : "", subject ? ": " : "", message);
+		return;
+	}
+	if (level == CARTON_LOG_ERROR)
+		put_error(t, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
+	progress_clear();
+	/* the journal takes the priority from a prefix */
+	snprintf(priority, sizeof(priority), "<%d>", priorities[level]);
+	text_line(stderr, "%scartonfs: %s%s%s%s", t->journal ? priority : "", prefixes[level],
+		  subject ? subject : "", subject ? ": " : "", message);
+}
+
+int report_status(const struct report *t, int status)
+{
+	if (status != EXIT_OK)
+		put_error(t, "cartonfs: %s: exit status %d", t->options->label, status);
+	return status;
+}
+
+/* The one of this process: libfuse passes no context to its log, and a signal has none. */
+static struct report *reporting;
+
+/* Sends the messages of libfuse to the same log. */
+__attribute__((format(printf, 2, 0))) static void on_fuse_log(enum fuse_log_level level,
+							      const char *fmt, va_list ap)
+{
+	static _Thread_local char text[512];
+	size_t used = strlen(text);
+	char *newline;
+	const char *meant = reporting->options->suggestion;
+
+	/* libfuse may write one line in several calls */
+	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
+	newline = strchr(text, '\n');
+	if (!newline && strlen(text) < sizeof(text) - 1)
+		return;
+	if (newline)
+		*newline = '\0';
+	if (!strstr(text, "unknown option"))
+		meant = NULL;
+	carton_log(level <= FUSE_LOG_ERR     ? CARTON_LOG_ERROR :
+		   level <= FUSE_LOG_WARNING ? CARTON_LOG_WARNING :
+		   level <= FUSE_LOG_INFO    ? CARTON_LOG_INFO :
+					       CARTON_LOG_DEBUG,
+		   NULL, "%s%s%s%s", text, meant ? "; did you mean " : "", meant ? meant : "",
+		   meant ? "?" : "");
+	text[0] = '\0';
+}
+
+void report_not_mounted(const struct report *t, const char *fmt, ...)
+{
+	char why[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	text_line(stderr, "%scartonfs: %s: not mounted: %s", t->journal ? "<3>" : "",
+		  t->options->label, why);
+}
+
+void report_denied(const char *line)
+{
+	const struct report *t = reporting;
+	struct iovec parts[] = { { (char[]){ "<3>" }, t->journal ? 3 : 0 },
+				 { (char[]){ "cartonfs: " }, 10 },
+				 { (char *)line, strlen(line) },
+				 { (char[]){ "\n" }, 1 } };
+
+	if (atomic_load(&t->detached))
+		mounter_log_line(t->mounter, LOG_ERR, t->options->label, line);
+	else
+		(void)!writev(STDERR_FILENO, parts, 4);
+}
+
+/* ---- error_file ---- */
+
+/*
+ * Whoever can write to the directory may have put a symlink there, or a second name of a file:
+ * nothing is written but to a file that is ours, or root's and given to us to write to. It is
+ * emptied after that is known.
+ */
+static bool is_safe_error_file(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	errno = EPERM;
+	if ((st.st_uid != geteuid() && st.st_uid != 0) || st.st_nlink > 1)
+		return false;
+	return !S_ISREG(st.st_mode) || ftruncate(fd, 0) == 0;
+}
+
+/* False: it cannot be opened, or another user has made it. */
+static bool open_error_file(const char *path, FILE **ret)
+{
+	const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
+	int fd = path ? open(path, flags, 0644) : -1;
+
+	*ret = fd >= 0 && is_safe_error_file(fd) ? fdopen(fd, "w") : NULL;
+	if (!path || *ret)
+		return true;
+	text_line(stderr, "cartonfs: error_file %s: %s%s", path, strerror(errno),
+		  errno == ELOOP ? "; it is a symlink" :
+		  errno == EPERM ? "; it has to belong to the user who mounts, or to root, and to "
+				   "have one name" :
+				   "");
+	if (fd >= 0)
+		close(fd);
+	return false;
+}
+
+bool report_begin(struct report *t)
+{
+	reporting = t;
+	t->journal = notify_is_journal();
+	carton_log_set(on_log, t);
+	fuse_set_log_func(on_fuse_log);
+	return open_error_file(t->options->values.error_file, &t->error_file);
+}

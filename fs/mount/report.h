@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a mount tells its user: messages of the library and of libfuse go to stderr (for the journal
+ * with their priority), to syslog once the daemon has left its terminal, to error_file, to the
+ * status of the unit, and to status.json.
+ */
+#ifndef FS_REPORT_H
+#define FS_REPORT_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "mount/status.h"
+#include "process/mounter.h"
+
+struct report {
+	const struct options *options;
+	struct status *status;
+	const struct mounter *mounter; /* writes to syslog */
+	atomic_bool opening;	       /* the carton: errors without a subject are about it */
+	atomic_bool detached;	       /* the daemon has closed its stderr */
+	bool journal;		       /* stderr goes to it */
+	FILE *error_file;	       /* or NULL */
+};
+
+/*
+ * Begins to take the messages of this process; the first three fields are set. False, reported:
+ * error_file cannot be opened, or another user has made it.
+ */
+bool report_begin(struct report *t);
+
+/* Says that nothing is mounted, after the reason, which was logged. */
+void report_not_mounted(const struct report *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */
+int report_status(const struct report *t, int status);
+
+/* Reports a system call that was denied: a line of the log, by what is safe in a signal handler. */
+void report_denied(const char *line);
+
+#endif
