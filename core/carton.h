@@ -78,8 +78,8 @@ struct carton_options {
 	bool private_links;   /* LINKS may lead to private addresses */
 	const char *cacert;   /* PEM file of authorities to trust instead of the system's */
 	const char *header_file; /* `Name: value` lines for the origin of the source's URL only */
-	char *const *
-		mirrors; /* templates, asked before LINKS and the source URL; ends with NULL; NULL: none */
+	/* templates, asked before LINKS and the source URL; ends with NULL; NULL: none */
+	char *const *mirrors;
 	const char *views;	    /* the name of the directory of generated views; NULL: none */
 	bool views_hidden;	    /* it is found by name, but not listed */
 	bool keep_going;	    /* faults of single files are logged, not fatal (for verify) */
@@ -302,13 +302,20 @@ ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t 
  */
 int carton_copy_fd(const struct carton_node *file);
 
+/* Up to `n` bytes at `off` of a pinned file. */
+struct carton_range {
+	struct carton_node *file;
+	uint64_t off;
+	size_t n;
+};
+
 /*
  * Reads as carton_read() does, but on a thread of the carton's, into a buffer of the request's
  * that carton_request_data() shows once `done` was called with the number of bytes. The request
  * pins what it reads by itself. -EINPROGRESS; -ENOMEM; or -EBADMSG: it cannot be pinned any more.
  */
-int carton_read_later(struct carton *c, struct carton_node *file, size_t n, uint64_t off,
-		      carton_done_fn *done, void *ctx, struct carton_request **ret_request);
+int carton_read_later(struct carton *c, const struct carton_range *range, carton_done_fn *done,
+		      void *ctx, struct carton_request **ret_request);
 
 /* The bytes that a read request got. */
 const void *carton_request_data(const struct carton_request *request);
@@ -329,13 +336,18 @@ typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);
  */
 ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx);
 
+struct carton_files {
+	struct carton_node *const *list;
+	size_t n;
+};
+
 /*
- * Fetches and verifies files as carton_pin() does, so that later pins need not wait: the `n` that
- * are given, or all of them when `files` is NULL. Failures are logged. Returns how many failed, or
- * -errno. *ret_why is set if some failed: -EBADMSG if one of them is damaged, else the -errno of
- * one, such as -ETIMEDOUT. `progress` and `ret_why` may be NULL.
+ * Verifies files as carton_pin() does, fetching what has to be fetched, so that later pins need not
+ * wait: those that are given, or all of them when `files` is NULL. Failures are logged. Returns
+ * how many failed, or -errno. *ret_why is set if some failed: -EBADMSG if one of them is damaged,
+ * else the -errno of one, such as -ETIMEDOUT. `progress` and `ret_why` may be NULL.
  */
-ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
+ssize_t carton_materialize(struct carton *c, const struct carton_files *files,
 			   carton_progress_fn *progress, void *ctx, int *ret_why);
 
 /*
@@ -426,7 +438,7 @@ enum carton_pack_mode {
 };
 
 enum carton_compress {
-	CARTON_COMPRESS_DEFAULT, /* as the entries of the source are, if it is a local zip file; else AUTO */
+	CARTON_COMPRESS_DEFAULT, /* as in the source, if it is a local zip file; else AUTO */
 	CARTON_COMPRESS_AUTO, /* zstd for files that it makes smaller by a twentieth, else Stored */
 	CARTON_COMPRESS_STORE,
 	CARTON_COMPRESS_ZSTD, /* one frame for each file */
@@ -441,10 +453,10 @@ struct carton_pack_options {
 	unsigned jobs;	  /* threads; 0: one for each processor */
 	bool chunk_index; /* not EMBED: make misc/.cartonfs/chunks; that changes the model hash */
 	const char *const *urls; /* LINK: at least one, each with {sha256} in it, then NULL */
-	const char *const *
-		paths; /* LINK: files, or directories of files, then NULL; NULL: all but carton.toml */
-	const char
-		*objects; /* LINK: a directory that gets these files under their hashes; or NULL */
+	/* LINK: files, or directories of files, then NULL; NULL: all but carton.toml */
+	const char *const *paths;
+	/* LINK: a directory that gets these files under their hashes; or NULL */
+	const char *objects;
 	carton_progress_fn *progress; /* or NULL */
 	void *progress_ctx;
 };
@@ -457,8 +469,10 @@ struct carton_pack_options {
  * digits and a NUL.
  *
  * 0, or, logged:
- *  -EBADMSG	the source is damaged, changes while it is read, or is what a mount, or Carton itself, refuses
- *  -EINVAL	an option makes no sense, a path is not in the carton, or `out` lies in the directory `source`
+ *  -EBADMSG	the source is damaged, changes while it is read, or is what a mount, or Carton
+ *		itself, refuses
+ *  -EINVAL	an option makes no sense, a path is not in the carton, or `out` lies in the
+ *		directory `source`
  *  -EEXIST, -EISDIR, -EBUSY	`out` is no regular file, or is being written
  *  -ENOSPC, -EIO, … as the system says; and errors of carton_open()
  */

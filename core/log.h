@@ -40,8 +40,9 @@ void carton_log(enum carton_log_level level, const char *subject, const char *fm
 enum carton_escape {
 	CARTON_ESCAPE_TEXT, /* for people, at a terminal or in a log: \xNN for each byte */
 	CARTON_ESCAPE_ALL,  /* the same of every character */
-	CARTON_ESCAPE_JSON, /* in quotes of JSON: \", \\ and \uNNNN; what is not UTF-8 becomes U+FFFD */
-	CARTON_ESCAPE_LABEL, /* in quotes of a Prometheus label, which has no \u: \", \\, \n and \\xNN */
+	CARTON_ESCAPE_JSON, /* in quotes of JSON: \", \\, \uNNNN; U+FFFD for what is not UTF-8 */
+	/* in quotes of a Prometheus label, which has no \u: \", \\, \n and \\xNN */
+	CARTON_ESCAPE_LABEL,
 };
 
 #define CARTON_ESCAPE_SIZE 24 /* of the longest, and a NUL */

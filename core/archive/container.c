@@ -144,12 +144,7 @@ int container_stream(struct container *c, const struct entry *e, struct stream *
 		return r;
 	r = source_stream(source, off, e->stored, &raw);
 	source_unref(source);
-	if (r < 0)
-		return r;
-	r = decode_open(raw, e->method, e->stored, e->size, e->name, ret);
-	if (r == 0)
-		decode_count(*ret, c->budget);
-	return r;
+	return r < 0 ? r : decode_open(raw, e, c->budget, ret);
 }
 
 int container_read(struct container *c, const struct entry *e, size_t max, struct buf *ret)

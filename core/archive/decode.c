@@ -7,6 +7,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include "archive/container.h"
 #include "archive/inflate.h"
 #include "base/budget.h"
 #include "base/util.h"
@@ -309,10 +310,11 @@ static ssize_t decoder_read(struct stream *s, void *ret_buf, size_t n)
 static const struct stream_ops stored_ops = { stored_read, decoder_close };
 static const struct stream_ops decoder_ops = { decoder_read, decoder_close };
 
-int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t size,
-		const char *name, struct stream **ret)
+int decode_open(struct stream *in, const struct entry *e, struct budget *budget,
+		struct stream **ret)
 {
-	size_t n = method == METHOD_STORED ? 0 : (size_t)MIN(stored, IN_BLOCK);
+	const unsigned method = e->method;
+	size_t n = method == METHOD_STORED ? 0 : (size_t)MIN(e->stored, IN_BLOCK);
 	struct decoder *d = malloc(sizeof(*d) + n);
 	int r = -EOPNOTSUPP;
 
@@ -323,14 +325,15 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
 	*d = (struct decoder){
 		.stream.ops = method == METHOD_STORED ? &stored_ops : &decoder_ops,
 		.in = in,
-		.name = name,
-		.stored = stored,
-		.size = size,
+		.name = e->name,
+		.stored = e->stored,
+		.size = e->size,
 		.buf_size = n,
+		.budget = budget,
 	};
 	if (method == METHOD_STORED)
-		r = stored == size ? 0 : bad(d, "a Stored entry whose two sizes differ");
-	else if (stored == 0 && decode_knows(method))
+		r = e->stored == e->size ? 0 : bad(d, "a Stored entry whose two sizes differ");
+	else if (e->stored == 0 && decode_knows(method))
 		r = bad(d, "it has no compressed bytes, so it ends too early");
 	else if (method == METHOD_ZSTD)
 		r = zstd_open(d);
@@ -341,11 +344,6 @@ int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t si
 	else
 		*ret = &d->stream;
 	return r;
-}
-
-void decode_count(struct stream *s, struct budget *budget)
-{
-	container_of(s, struct decoder, stream)->budget = budget;
 }
 
 /* ---- in memory ---- */

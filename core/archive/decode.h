@@ -16,6 +16,8 @@
 #include "base/budget.h"
 #include "base/source.h"
 
+struct entry;
+
 enum decode_method {
 	METHOD_STORED = 0,
 	METHOD_DEFLATE = 8,
@@ -29,27 +31,22 @@ bool decode_knows(unsigned method);
 const char *decode_name(unsigned method);
 
 /*
- * Opens a stream of the decoded bytes of `in`, and owns `in` from now on, also on failure. All
- * `stored` bytes of `in` must decode to exactly `size` bytes. `name` is for the log and must
- * outlive the stream.
+ * Opens a stream of the decoded bytes of `in`, which is owned by it from now on, also on failure.
+ * Decodes by the method of the entry `e`: its `stored` bytes must decode to exactly `size` bytes.
+ * The entry's name must outlive the stream. `budget` counts the window of zstd; NULL: none.
  *
  * Reading fails with -EBADMSG for data that is damaged, too short, too long or followed by other
  * bytes; -EOPNOTSUPP for a zstd frame whose window is over MAX_ZSTD_WINDOW_LOG or that needs a
- * dictionary; -ENOMEM; or the error of `in`. All but the last two are logged.
+ * dictionary; -EFBIG for a window over the budget; -ENOMEM; or the error of `in`. All but the last
+ * two are logged.
  */
-int decode_open(struct stream *in, unsigned method, uint64_t stored, uint64_t size,
-		const char *name, struct stream **ret);
+int decode_open(struct stream *in, const struct entry *e, struct budget *budget,
+		struct stream **ret);
 
 /*
  * Decodes a small entry from memory to memory, in one step. 0 if its `stored` bytes gave exactly
  * `size` bytes; else -EAGAIN, unlogged: decode_open() shows why. `ret` may have been written to.
  */
 int decode_memory(const void *in, size_t stored, unsigned method, void *ret, size_t size);
-
-/*
- * Counts the window of a stream of decode_open(). Then reading fails with -EFBIG, logged, over the
- * budget.
- */
-void decode_count(struct stream *s, struct budget *budget);
 
 #endif

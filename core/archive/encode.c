@@ -12,6 +12,8 @@
 
 struct encoder {
 	ZSTD_CCtx *zstd;
+	encode_write_fn *write;
+	void *ctx;
 	char out[OUT_BLOCK];
 };
 
@@ -74,10 +76,9 @@ uint64_t encode_memory(unsigned level)
 	return (level < 10 ? 16 * MIB : 96 * MIB) + 3 * JOB_SIZE;
 }
 
-int encoder_block(struct encoder *e, const void *data, size_t n, void *ret_data, size_t cap,
-		  size_t *ret_n)
+int encoder_block(struct encoder *e, const void *data, size_t n, void *ret_data, size_t *ret_n)
 {
-	size_t r = ZSTD_compress2(e->zstd, ret_data, cap, data, n);
+	size_t r = ZSTD_compress2(e->zstd, ret_data, (size_t)encode_bound(n), data, n);
 
 	if (ZSTD_isError(r))
 		return fault(r);
@@ -85,17 +86,18 @@ int encoder_block(struct encoder *e, const void *data, size_t n, void *ret_data,
 	return 0;
 }
 
-int encoder_begin(struct encoder *e, uint64_t size)
+int encoder_begin(struct encoder *e, uint64_t size, encode_write_fn *write, void *ctx)
 {
 	size_t r = ZSTD_CCtx_reset(e->zstd, ZSTD_reset_session_only);
 
+	e->write = write;
+	e->ctx = ctx;
 	if (!ZSTD_isError(r))
 		r = ZSTD_CCtx_setPledgedSrcSize(e->zstd, size);
 	return ZSTD_isError(r) ? fault(r) : 0;
 }
 
-int encoder_feed(struct encoder *e, const void *data, size_t n, bool last, encode_write_fn *write,
-		 void *ctx)
+int encoder_feed(struct encoder *e, const void *data, size_t n, bool last)
 {
 	ZSTD_inBuffer in = { data, n, 0 };
 	size_t left;
@@ -108,7 +110,7 @@ int encoder_feed(struct encoder *e, const void *data, size_t n, bool last, encod
 					    last ? ZSTD_e_end : ZSTD_e_continue);
 		if (ZSTD_isError(left))
 			return fault(left);
-		r = out.pos ? write(ctx, e->out, out.pos) : 0;
+		r = out.pos ? e->write(e->ctx, e->out, out.pos) : 0;
 		if (r < 0)
 			return r;
 	} while (last ? left != 0 : in.pos < in.size);

@@ -32,19 +32,17 @@ uint64_t encode_bound(uint64_t n);
 /* Bytes of memory that a thread of a stream takes, about. */
 uint64_t encode_memory(unsigned level);
 
-/* One frame in memory; `cap` is at least encode_bound(n). 0, -ENOMEM or -EIO. */
-int encoder_block(struct encoder *e, const void *data, size_t n, void *ret_data, size_t cap,
-		  size_t *ret_n);
+/* One frame in memory: `ret_data` has room for encode_bound(n) bytes. 0, -ENOMEM or -EIO. */
+int encoder_block(struct encoder *e, const void *data, size_t n, void *ret_data, size_t *ret_n);
 
-/* Gets the compressed bytes, in order. 0, or the -errno that the call below returns. */
+/* Gets the compressed bytes, in order. 0, or the -errno that feeding returns. */
 typedef int encode_write_fn(void *ctx, const void *data, size_t n);
 
 /*
  * One frame of `size` bytes in parts: begin, then feed all bytes; `last`: with these it ends. 0,
  * -ENOMEM, -EBADMSG: not `size` bytes; or what `write` returns.
  */
-int encoder_begin(struct encoder *e, uint64_t size);
-int encoder_feed(struct encoder *e, const void *data, size_t n, bool last, encode_write_fn *write,
-		 void *ctx);
+int encoder_begin(struct encoder *e, uint64_t size, encode_write_fn *write, void *ctx);
+int encoder_feed(struct encoder *e, const void *data, size_t n, bool last);
 
 #endif

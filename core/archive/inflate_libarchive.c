@@ -97,7 +97,8 @@ ssize_t inflate_read(struct inflate *f, void *ret_buf, size_t n)
 
 size_t inflate_unused(const struct inflate *f)
 {
-	(void)f; /* libarchive returns what it was given and does not need as an error, or asks for it late */
+	/* libarchive returns what it was given and does not need as an error, or asks late */
+	(void)f;
 	return 0;
 }
 

@@ -203,6 +203,7 @@ static int check_trailer(struct source *from, uint64_t base, const struct entry 
 /* Some writers compress the empty content of a directory: it must decode to nothing. */
 static int check_empty(struct zip *z, const struct entry *e, uint64_t data_at)
 {
+	struct entry empty = *e;
 	struct stream *raw, *s;
 	char extra;
 	ssize_t got;
@@ -210,9 +211,10 @@ static int check_empty(struct zip *z, const struct entry *e, uint64_t data_at)
 
 	if (e->stored == 0)
 		return 0;
+	empty.size = 0;
 	r = source_stream(z->source, data_at, e->stored, &raw);
 	if (r == 0)
-		r = decode_open(raw, e->method, e->stored, 0, e->name, &s);
+		r = decode_open(raw, &empty, NULL, &s);
 	if (r < 0)
 		return r;
 	got = stream_read(s, &extra, 1);

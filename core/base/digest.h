@@ -3,8 +3,8 @@
  * Digests; only digest.c uses OpenSSL and zlib:
  *
  *  sha256	compared with MANIFEST
- *  tags	detect changes of a block since it was hashed: Poly1305 with a secret key, four times
- *		as fast as sha256
+ *  tags	detect changes of a block since it was hashed: Poly1305 with a secret key, four
+ *		times as fast as sha256
  *  boxes	tables of tags on disk: AES-256-GCM, so that nobody reads or changes them unnoticed
  *  crc32	detects damage in MANIFEST, LINKS and symlinks, which no sha256 covers
  */

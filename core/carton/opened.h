@@ -69,9 +69,11 @@ int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret
 enum opening {
 	/* carton_open() */
 	OPEN_CARTON,
-	/* A directory that is to be packed: instead of its MANIFEST, if it has one, all its files count, with
-	 * hashes that are not known yet, and nothing is verified. -EBADMSG, logged, for what does not belong
-	 * into a carton. No cache. */
+	/*
+	 * A directory that is to be packed: instead of its MANIFEST, if it has one, all its files
+	 * count, with hashes that are not known yet, and nothing is verified. -EBADMSG, logged, for
+	 * what does not belong into a carton. No cache.
+	 */
 	OPEN_UNHASHED,
 	/* To look at what the container holds: no cache, nothing is fetched. */
 	OPEN_HELD,

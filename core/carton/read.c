@@ -37,22 +37,20 @@ struct part {
 	struct node *file;
 	uint64_t off;
 	size_t n;
+	enum {
+		READ_NOW,   /* what is in memory */
+		READ_HERE,  /* and on the disk */
+		READ_FETCH, /* and elsewhere */
+	} how;
 	struct object *missing;
 	uint64_t missing_off;
 	size_t missing_n;
 };
 
-enum how {
-	READ_NOW,   /* only from memory */
-	READ_HERE,  /* also from the disk */
-	READ_FETCH, /* also from servers */
-};
-
-static int read_object(struct part *p, char *out, struct object *o, uint64_t off, size_t n,
-		       enum how how)
+static int read_object(struct part *p, char *out, struct object *o, uint64_t off, size_t n)
 {
-	int r = how == READ_FETCH ? object_read_wait(o, out, n, off) :
-				    object_read(o, out, n, off, how == READ_NOW);
+	int r = p->how == READ_FETCH ? object_read_wait(o, out, n, off) :
+				       object_read(o, out, n, off, p->how == READ_NOW);
 
 	if (r == -EINPROGRESS) {
 		p->missing = o;
@@ -62,7 +60,7 @@ static int read_object(struct part *p, char *out, struct object *o, uint64_t off
 	return r;
 }
 
-static ssize_t read_part(struct part *p, char *out, enum how how)
+static ssize_t read_part(struct part *p, char *out)
 {
 	uint64_t size = node_size(p->file);
 	size_t done = 0;
@@ -82,7 +80,7 @@ static ssize_t read_part(struct part *p, char *out, enum how how)
 		if (x.literal)
 			read_literal(out + done, &x, from, step);
 		else if (step > 0)
-			r = read_object(p, out + done, x.object, x.off + from, step, how);
+			r = read_object(p, out + done, x.object, x.off + from, step);
 		if (r < 0)
 			return r;
 		done += step;
@@ -92,9 +90,9 @@ static ssize_t read_part(struct part *p, char *out, enum how how)
 
 ssize_t carton_read(struct carton_node *file, void *ret_buf, size_t n, uint64_t off, bool nowait)
 {
-	struct part p = { .file = to_node(file), .off = off, .n = n };
+	struct part p = { to_node(file), off, n, .how = nowait ? READ_NOW : READ_FETCH };
 
-	return read_part(&p, ret_buf, nowait ? READ_NOW : READ_FETCH);
+	return read_part(&p, ret_buf);
 }
 
 static void read_over(struct carton_request *q, ssize_t got)
@@ -170,13 +168,13 @@ static ssize_t read_here(struct carton_request *q, struct part *p)
 {
 	if (!q->data)
 		q->data = malloc(q->n ? q->n : 1);
-	return q->data ? read_part(p, q->data, READ_HERE) : -ENOMEM;
+	return q->data ? read_part(p, q->data) : -ENOMEM;
 }
 
 static void run_read(struct job *job)
 {
 	struct carton_request *q = container_of(job, struct carton_request, job);
-	struct part p = { .file = q->file, .off = q->off, .n = q->n };
+	struct part p = { q->file, q->off, q->n, .how = READ_HERE };
 	ssize_t got;
 
 	while ((got = read_here(q, &p)) == -EINPROGRESS) {
@@ -188,14 +186,15 @@ static void run_read(struct job *job)
 		read_over(q, got);
 }
 
-int carton_read_later(struct carton *c, struct carton_node *node, size_t n, uint64_t off,
-		      carton_done_fn *done, void *ctx, struct carton_request **ret)
+int carton_read_later(struct carton *c, const struct carton_range *range, carton_done_fn *done,
+		      void *ctx, struct carton_request **ret)
 {
-	struct node *file = to_node(node);
-	uint64_t size = node_size(file);
+	struct node *file = to_node(range->file);
+	uint64_t size = node_size(file), off = range->off;
 	size_t first = off < size ? find_extent(file, off) : 0;
-	/* the extent of the last byte; for 0 bytes, of the byte at `off` */
-	size_t last = off < size ? find_extent(file, MIN(MAX(n, (size_t)1), size - off) + off - 1) :
+	/* the last byte wanted, or where it would be: reading nothing ends before it begins */
+	size_t last = off < size ? find_extent(file, MIN(MAX(range->n, (size_t)1), size - off) +
+							     off - 1) :
 				   0;
 	struct carton_request *q = request_new(last - first + 1, done, ctx);
 
@@ -203,7 +202,7 @@ int carton_read_later(struct carton *c, struct carton_node *node, size_t n, uint
 		return -ENOMEM;
 	q->file = file;
 	q->off = off;
-	q->n = n;
+	q->n = range->n;
 	/* pinned once more, since the reader may be gone before the disk answers */
 	for (size_t i = first; i <= last && i < node_n_extents(file); i++) {
 		struct pin *pin = &q->pins[i - first];

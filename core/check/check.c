@@ -121,9 +121,14 @@ static const char *reference_fault(const struct check *k, const char *reference,
 	return n && n->kind != NODE_DIR ? NULL : "which is not a file in misc";
 }
 
-static void check_values(struct check *k, const char *where, const struct meta_value *values,
-			 size_t n, const struct meta_names *names, bool tensors_only)
+static void check_values(struct check *k, const char *where, const struct meta_case *c,
+			 bool outputs, bool tensors_only)
 {
+	const struct meta *m = k->c->meta;
+	const struct meta_names *names = outputs ? &m->output_names : &m->input_names;
+	const struct meta_value *values = outputs ? c->outputs : c->inputs;
+	size_t n = outputs ? c->n_outputs : c->n_inputs;
+
 	for (size_t i = 0; i < n; i++) {
 		const char *why = reference_fault(k, values[i].reference, tensors_only);
 
@@ -156,10 +161,8 @@ static void check_cases(struct check *k, const char *what, const struct meta_cas
 			       where);
 		if (!tensors_only && !cases[i].has_outputs)
 			report(k, "carton.toml", "%s has no sample_out", where);
-		check_values(k, where, cases[i].inputs, cases[i].n_inputs, &m->input_names,
-			     tensors_only);
-		check_values(k, where, cases[i].outputs, cases[i].n_outputs, &m->output_names,
-			     tensors_only);
+		check_values(k, where, &cases[i], false, tensors_only);
+		check_values(k, where, &cases[i], true, tensors_only);
 	}
 }
 

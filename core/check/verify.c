@@ -267,18 +267,18 @@ static void add_check(struct verify *v, struct object_check *checks, const struc
 		v->total += object_size(o);
 }
 
-/* Verifies the objects of the `n` files, or of the whole tree if `files` is NULL. */
-static int get_objects(struct verify *v, struct carton_node *const *files, size_t n, bool fetched,
+/* Verifies the objects of these files, or of the whole tree if `files` is NULL. */
+static int get_objects(struct verify *v, const struct carton_files *files, bool fetched,
 		       carton_progress_fn *progress, void *ctx)
 {
 	const struct tree *t = v->c->tree;
-	size_t n_checks = files ? n : (size_t)t->files;
+	size_t n_checks = files ? files->n : (size_t)t->files;
 	struct object_check *checks = calloc(n_checks + 1, sizeof(*checks));
 
 	if (!checks)
 		return -ENOMEM;
-	for (size_t i = 0; files && i < n; i++)
-		add_check(v, checks, to_node(files[i]), fetched);
+	for (size_t i = 0; files && i < files->n; i++)
+		add_check(v, checks, to_node(files->list[i]), fetched);
 	for (struct node *f = t->root; f && !files; f = tree_next(t->root, f))
 		add_check(v, checks, f, fetched);
 	n_checks = v->left;
@@ -392,18 +392,18 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 	if (held < 0)
 		return held;
 	form = (ssize_t)check_form(c->manifest);
-	r = get_objects(&v, NULL, 0, true, progress, ctx);
+	r = get_objects(&v, NULL, true, progress, ctx);
 	return r < 0 ? r : contents + held + form + (ssize_t)atomic_load(&v.problems);
 }
 
-ssize_t carton_materialize(struct carton *c, struct carton_node *const *files, size_t n,
+ssize_t carton_materialize(struct carton *c, const struct carton_files *files,
 			   carton_progress_fn *progress, void *ctx, int *ret_why)
 {
 	struct verify v;
 	int r;
 
 	verify_init(&v, c);
-	r = get_objects(&v, files, n, false, progress, ctx);
+	r = get_objects(&v, files, false, progress, ctx);
 	if (r == 0 && ret_why && atomic_load(&v.problems))
 		*ret_why = atomic_load(&v.why);
 	return r < 0 ? r : (ssize_t)atomic_load(&v.problems);

@@ -25,8 +25,8 @@
 struct chunks_file {
 	uint8_t sha256[SHA256_SIZE];
 	uint64_t size; /* bytes */
-	uint64_t
-		chunk_size; /* a power of two from MIN_CHUNK to MAX_CHUNK; the last chunk may be shorter */
+	/* a power of two from MIN_CHUNK to MAX_CHUNK; the last chunk may be shorter */
+	uint64_t chunk_size;
 	uint64_t first; /* its first chunk, counted over all files */
 };
 

@@ -27,7 +27,7 @@ struct manifest {
 	uint8_t model_hash[SHA256_SIZE];
 	size_t unsorted_line; /* the first line that is out of order; 0: none */
 	bool no_final_newline;
-	bool unhashed; /* made for packing: only the paths count, the hashes are placeholders */
+	bool unhashed; /* of a carton that is to be packed: the hashes only name files */
 };
 
 /*

@@ -269,24 +269,24 @@ static int take_case(struct meta *m, struct meta_case *c, const char *outputs,
 
 /* A table or array in a case: the table of inputs or outputs; others have the wrong type. */
 static int begin_case(struct meta *m, struct meta_case *c, const char *outputs,
-		      const struct toml_path *path, enum toml_type type, size_t line)
+		      const struct toml_path *path, const struct toml_value *v)
 {
 	bool *bad;
 
 	if (path->n == 2)
-		c->line = line;
+		c->line = v->line;
 	bad = path->n > 2 && path->steps[2].key ? bad_flag(c, outputs, &path->steps[2]) : NULL;
 	if (!bad)
 		return 0;
-	if (path->n == 3 && type == TOML_TABLE) {
+	if (path->n == 3 && v->type == TOML_TABLE) {
 		c->has_inputs |= bad == &c->bad_inputs;
 		c->has_outputs |= bad == &c->bad_outputs;
 		return 0;
 	}
 	*bad = true;
-	return meta_problem(m, line, "%s: %s where NAME = \"@tensor_data/...\" must be",
+	return meta_problem(m, v->line, "%s: %s where NAME = \"@tensor_data/...\" must be",
 			    bad == &c->bad_inputs ? "inputs" : outputs,
-			    type == TOML_TABLE ? "a table" : "an array");
+			    v->type == TOML_TABLE ? "a table" : "an array");
 }
 
 /* ---- events ---- */
@@ -321,6 +321,7 @@ static void *table_element(struct meta *m, const struct table *t, size_t index)
 
 static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type, size_t line)
 {
+	const struct toml_value value = { .type = type, .line = line };
 	struct reader *rd = ctx;
 	const struct table *t = find_table(path);
 	void *element;
@@ -337,7 +338,7 @@ static int on_begin(void *ctx, const struct toml_path *path, enum toml_type type
 	if (!element)
 		return -ENOMEM;
 	if (t->outputs)
-		return begin_case(rd->m, element, t->outputs, path, type, line);
+		return begin_case(rd->m, element, t->outputs, path, &value);
 	if (path->n < 3 || !toml_is_key(&path->steps[2], "shape"))
 		return 0;
 	if (path->n > 3)

@@ -170,9 +170,7 @@ static int decode(struct get *g, uint64_t off, struct ingested *ret)
 	if (r == 0)
 		r = source_stream(g->part, off, e->stored, &in);
 	if (r == 0)
-		r = decode_open(in, e->method, e->stored, e->size, e->name, &in);
-	if (r == 0)
-		decode_count(in, options_of(g)->budget);
+		r = decode_open(in, e, options_of(g)->budget, &in);
 	if (r == 0)
 		r = dest_stream(g->dest, 0, in, &in);
 	return r < 0 ? r : making_verify(g->making, in, ret);

@@ -132,7 +132,7 @@ static int add_manifest(struct loader *l)
 	struct tree *t = l->tree;
 	struct file_header *text = arena_alloc(&t->arena, sizeof(*text));
 	struct node *n;
-	int r = text ? tree_add(t, t->root, "MANIFEST", 8, NODE_FILE, &n) : -ENOMEM;
+	int r = text ? tree_add(t, t->root, "MANIFEST", NODE_FILE, &n) : -ENOMEM;
 
 	if (r < 0)
 		return r;
@@ -212,18 +212,19 @@ static int build(struct loader *l, bool keep_going)
 	return l->faults && !keep_going ? -EBADMSG : 0;
 }
 
-int load_tree(struct container *c, const struct manifest *m, const struct links *links,
-	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults)
+int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults)
 {
-	struct loader l = { .c = c, .m = m, .links = links, .store = store };
-	int r = tree_new(c->mtime, &l.tree);
+	struct loader l = {
+		.c = in->container, .m = in->manifest, .links = in->links, .store = in->store
+	};
+	int r = tree_new(l.c->mtime, &l.tree);
 
 	if (r < 0)
 		return r;
-	l.tree->store = store;
-	l.tree->budget = c->budget;
-	l.entries = calloc(m->n + 1, sizeof(*l.entries));
-	r = l.entries ? build(&l, keep_going) : -ENOMEM;
+	l.tree->store = l.store;
+	l.tree->budget = l.c->budget;
+	l.entries = calloc(l.m->n + 1, sizeof(*l.entries));
+	r = l.entries ? build(&l, in->keep_going) : -ENOMEM;
 	free(l.good);
 	free(l.entries);
 	free(l.special);

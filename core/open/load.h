@@ -35,6 +35,15 @@ int load_links(struct container *c, struct links **ret);
 /* Fetches what opening will read, with as few requests as possible, if the container is remote. */
 int load_ahead(struct container *c);
 
+/* What a tree is made from. */
+struct load_input {
+	struct container *container;
+	const struct manifest *manifest;
+	const struct links *links; /* NULL: none */
+	struct object_store *store;
+	bool keep_going;
+};
+
 /*
  * Builds the tree: exactly what MANIFEST lists, plus MANIFEST. A path that neither the container
  * nor LINKS has, a directory that is listed, and a symlink that does not lead, inside the tree, to
@@ -42,8 +51,7 @@ int load_ahead(struct container *c);
  * `keep_going` left out of the tree and counted in *ret_faults. What the container has beyond
  * MANIFEST is logged and left out.
  */
-int load_tree(struct container *c, const struct manifest *m, const struct links *links,
-	      struct object_store *store, bool keep_going, struct tree **ret, size_t *ret_faults);
+int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults);
 
 /*
  * Reads the chunk index from its file, which the caller has pinned. 0, or -EBADMSG and other errors

@@ -173,7 +173,8 @@ static int open_parts(struct carton_source *s, enum opening how)
 	if (r == 0)
 		r = open_store(c, options);
 	if (r == 0)
-		r = load_tree(c->container, c->manifest, c->links, c->store, options->keep_going,
+		r = load_tree(&(struct load_input){ c->container, c->manifest, c->links, c->store,
+						    options->keep_going },
 			      &c->tree, &c->faults);
 	if (r == 0 && c->remote_source)
 		remote_source_opened(c->remote_source, c->cache);

@@ -203,23 +203,23 @@ static int open_source(struct packing *p, const char *source)
 static int fetch_source(struct packing *p)
 {
 	const struct tree *t = p->c->tree;
-	struct carton_node **files;
-	size_t n = 0;
+	struct carton_node **list;
+	struct carton_files files = { 0 };
 	ssize_t bad;
 
 	if (!carton_fetches(p->c) && p->options->mode != CARTON_EMBED)
 		return 0;
-	files = calloc((size_t)t->n_nodes + 1, sizeof(*files));
-	if (!files)
+	files.list = list = calloc((size_t)t->n_nodes + 1, sizeof(struct carton_node *));
+	if (!list)
 		return -ENOMEM;
 	for (struct node *f = t->root; f; f = tree_next(t->root, f))
 		if (f->kind == NODE_FILE && node_object(f) &&
 		    (!f->file.entry || p->c->container->remote) && plan_includes(p->options, f))
-			files[n++] = from_node(f);
-	bad = n ? carton_materialize(p->c, files, n, p->options->progress, p->options->progress_ctx,
-				     NULL) :
-		  0;
-	free(files);
+			list[files.n++] = from_node(f);
+	bad = files.n ? carton_materialize(p->c, &files, p->options->progress,
+					   p->options->progress_ctx, NULL) :
+			0;
+	free(list);
 	return bad < 0 ? (int)bad : bad ? -EIO : 0;
 }
 

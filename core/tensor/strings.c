@@ -8,17 +8,13 @@
 
 #define OUT_SIZE (64 * KIB)
 
-/* One pass over a file: counts, measures and, with `write`, converts. */
+/* One pass over a file: counts, measures and, with `to`, converts. */
 struct pass {
 	struct strings_size size;
 	struct reason reason;
-	uint64_t expected; /* elements to write */
-	bool data;	   /* the key `data` was found */
-	enum strings_form form;
-	uint64_t width;
-	strings_write_fn *write; /* NULL: measure only */
-	void *write_ctx;
-	uint8_t *out; /* OUT_SIZE bytes */
+	bool data;			 /* the key `data` was found */
+	const struct strings_output *to; /* NULL: measure only */
+	uint8_t *out;			 /* OUT_SIZE bytes */
 	size_t n_out;
 };
 
@@ -28,7 +24,7 @@ struct pass {
 
 static int flush(struct pass *p)
 {
-	int r = p->n_out ? p->write(p->write_ctx, p->out, p->n_out) : 0;
+	int r = p->n_out ? p->to->write(p->to->ctx, p->out, p->n_out) : 0;
 
 	p->n_out = 0;
 	return r;
@@ -63,17 +59,17 @@ static int emit_ucs4(struct pass *p, const char *s, size_t n, uint64_t points)
 {
 	int r = 0;
 
-	if (points > p->width)
+	if (points > p->to->width)
 		return fault(p,
 			     "element %" PRIu64 " has %" PRIu64 " code points, more than %" PRIu64,
-			     p->size.count, points, p->width);
+			     p->size.count, points, p->to->width);
 	for (size_t i = 0, step; i < n && !r; i += step) {
 		step = utf8_step(s + i, n - i);
 		if (!step)
 			return fault(p, "element %" PRIu64 " is not UTF-8", p->size.count);
 		r = put_u32(p, utf8_code(s + i, step));
 	}
-	for (uint64_t i = points; i < p->width && !r; i++)
+	for (uint64_t i = points; i < p->to->width && !r; i++)
 		r = put_u32(p, 0);
 	return r;
 }
@@ -82,7 +78,7 @@ static int emit(struct pass *p, const char *s, size_t n, uint64_t points)
 {
 	int r;
 
-	if (p->form == STRINGS_UCS4)
+	if (p->to->width)
 		return emit_ucs4(p, s, n, points);
 	r = put_u32(p, (uint32_t)n);
 	return r ? r : put(p, s, n);
@@ -106,15 +102,15 @@ static int element(struct pass *p, const struct toml_value *v)
 
 	if (v->type != TOML_STRING)
 		return fault(p, "line %zu: an element of data is not a string", v->line);
-	if (p->write && p->size.count == p->expected)
+	if (p->to && p->size.count == p->to->count)
 		return fault(p,
 			     "line %zu: data has more than the %" PRIu64 " elements of its shape",
-			     v->line, p->expected);
+			     v->line, p->to->count);
 	if (v->len > UINT32_MAX ||
 	    __builtin_add_overflow(p->size.bytes, 4 + v->len, &p->size.bytes))
 		return fault(p, "line %zu: an element is too long", v->line);
 	points = count_points(v->str, v->len);
-	if (p->write)
+	if (p->to)
 		r = emit(p, v->str, v->len, points);
 	p->size.count++;
 	p->size.width = MAX(p->size.width, points);
@@ -169,15 +165,15 @@ static int run(struct pass *p, toml_read_fn *read, void *ctx)
 		return r;
 	if (!p->data)
 		return fault(p, "it has no key data");
-	if (p->write && p->size.count != p->expected)
+	if (p->to && p->size.count != p->to->count)
 		return fault(p, "data has %" PRIu64 " elements, but its shape %" PRIu64,
-			     p->size.count, p->expected);
-	return p->write ? flush(p) : 0;
+			     p->size.count, p->to->count);
+	return p->to ? flush(p) : 0;
 }
 
 int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret, struct reason *reason)
 {
-	struct pass p = { .write = NULL };
+	struct pass p = { .to = NULL };
 	int r = run(&p, read, ctx);
 
 	if (!r)
@@ -187,22 +183,12 @@ int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret, str
 	return r;
 }
 
-int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum strings_form form,
-		 uint64_t width, strings_write_fn *write, void *write_ctx, struct reason *reason)
+int strings_emit(toml_read_fn *read, void *ctx, const struct strings_output *out,
+		 struct reason *reason)
 {
-	struct pass p = {
-		.expected = count,
-		.form = form,
-		.width = width,
-		.write = write,
-		.write_ctx = write_ctx,
-	};
-	int r;
+	struct pass p = { .to = out, .out = malloc(OUT_SIZE) };
+	int r = p.out ? run(&p, read, ctx) : -ENOMEM;
 
-	p.out = malloc(OUT_SIZE);
-	if (!p.out)
-		return -ENOMEM;
-	r = run(&p, read, read_ctx);
 	free(p.out);
 	if (r && reason)
 		*reason = p.reason;

@@ -28,21 +28,27 @@ struct strings_size {
  */
 int strings_measure(toml_read_fn *read, void *ctx, struct strings_size *ret, struct reason *reason);
 
-enum strings_form {
-	STRINGS_BYTES, /* Triton's: for each its length, u32 little-endian, and its UTF-8 */
-	STRINGS_UCS4,  /* numpy's "<U{width}": code points, u32 little-endian, padded with zeros */
-};
-
 /* Takes the next bytes of the output. Non-zero stops strings_emit(), which returns it. */
 typedef int strings_write_fn(void *ctx, const void *data, size_t n);
 
 /*
- * Converts `count` elements (-EBADMSG if there are more or fewer) and writes them in pieces of up
- * to 64 KiB. `width`, for STRINGS_UCS4: code points of each element, at least those of the longest
- * one (else -EBADMSG), and 1 if all are empty, as in numpy. Returns as strings_measure(), or the
- * error of `write`. Discard the output after a failure.
+ * Where strings go, and in which form.
+ *  width 0	Triton's BYTES: for each its length, u32 little-endian, and its UTF-8
+ *  else	numpy's "<U{width}": code points, u32 little-endian, padded with zeros. At least
+ *		those of the longest element (else -EBADMSG), and 1 if all are empty, as in numpy
  */
-int strings_emit(toml_read_fn *read, void *read_ctx, uint64_t count, enum strings_form form,
-		 uint64_t width, strings_write_fn *write, void *write_ctx, struct reason *reason);
+struct strings_output {
+	uint64_t count; /* elements; -EBADMSG if there are more or fewer */
+	uint64_t width;
+	strings_write_fn *write;
+	void *ctx;
+};
+
+/*
+ * Converts the strings of a file and writes them in pieces of up to 64 KiB. Returns as
+ * strings_measure(), or the error of `write`. Discard the output after a failure.
+ */
+int strings_emit(toml_read_fn *read, void *ctx, const struct strings_output *out,
+		 struct reason *reason);
 
 #endif

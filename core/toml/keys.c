@@ -66,7 +66,7 @@ static int grow(struct toml_keys *keys)
 }
 
 int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *name, size_t len,
-		  enum toml_kind kind, bool *ret_new, struct toml_node **ret)
+		  struct toml_node **ret)
 {
 	uint64_t hash = siphash(&keys->key, parent->hash, name, len);
 	struct toml_node *node;
@@ -74,7 +74,6 @@ int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *
 	for (node = *bucket(keys, hash); node; node = node->chain) {
 		if (node->hash == hash && node->parent == parent && node->len == len &&
 		    !memcmp(node->name, name, len)) {
-			*ret_new = false;
 			*ret = node;
 			return 0;
 		}
@@ -96,7 +95,6 @@ int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *
 		.sibling = parent->child,
 		.chain = *bucket(keys, hash),
 		.hash = hash,
-		.kind = kind,
 		.len = (uint32_t)len,
 	};
 	memcpy(node->name, name, len);
@@ -105,7 +103,6 @@ int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *
 	*bucket(keys, hash) = node;
 	keys->n++;
 	keys->bytes += len;
-	*ret_new = true;
 	*ret = node;
 	return 0;
 }

@@ -10,11 +10,12 @@
 #include "base/siphash.h"
 
 enum toml_kind {
+	TOML_KIND_NEW,	    /* added by toml_keys_get(): its caller says what it is */
 	TOML_KIND_VALUE,    /* a scalar, […] or {…}: closed */
 	TOML_KIND_IMPLICIT, /* a table known only from a longer header */
 	TOML_KIND_HEADER,   /* a table with a header of its own */
 	TOML_KIND_DOTTED,   /* a table made by a dotted key */
-	TOML_KIND_TABLES, /* an array of [[headers]]; its children are the keys of the last element */
+	TOML_KIND_TABLES,   /* an array of [[headers]]; has the keys of the last element */
 };
 
 struct budget;
@@ -48,12 +49,12 @@ int toml_keys_init(struct toml_keys *keys, struct budget *budget);
 void toml_keys_finish(struct toml_keys *keys);
 
 /*
- * Finds the key `name` of table `parent`, or adds it with `kind` (then *ret_new is true). Returns
- * 0, -ENOMEM, or -EFBIG over TOML_MAX_KEYS, TOML_MAX_KEY, TOML_MAX_KEY_BYTES or the budget. The
- * node lives until toml_keys_empty() is called on one of its ancestors.
+ * Finds the key `name` of table `parent`, or adds it, as TOML_KIND_NEW. Returns 0, -ENOMEM, or
+ * -EFBIG over TOML_MAX_KEYS, TOML_MAX_KEY, TOML_MAX_KEY_BYTES or the budget. The node lives until
+ * toml_keys_empty() is called on one of its ancestors.
  */
 int toml_keys_get(struct toml_keys *keys, struct toml_node *parent, const char *name, size_t len,
-		  enum toml_kind kind, bool *ret_new, struct toml_node **ret);
+		  struct toml_node **ret);
 
 /* Removes all keys below `top`. */
 void toml_keys_empty(struct toml_keys *keys, struct toml_node *top);

@@ -113,9 +113,14 @@ static int enter(struct toml *t, struct toml_node *in, enum toml_kind kind, bool
 		 struct toml_node **ret)
 {
 	const char *name = t->key.len ? t->key.data : "";
-	int r = toml_keys_get(&t->keys, in, name, t->key.len, kind, ret_new, ret);
+	int r = toml_keys_get(&t->keys, in, name, t->key.len, ret);
 
-	return r < 0 ? toml_limit(&t->lex, r, "too many keys") : add_key(t, *ret);
+	if (r < 0)
+		return toml_limit(&t->lex, r, "too many keys");
+	*ret_new = (*ret)->kind == TOML_KIND_NEW;
+	if (*ret_new)
+		(*ret)->kind = kind;
+	return add_key(t, *ret);
 }
 
 static int redefined(struct toml *t, const struct toml_node *node, const char *how)

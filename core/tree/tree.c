@@ -76,7 +76,7 @@ static int make_room(struct tree *t, struct node *dir)
 	return 0;
 }
 
-int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
+int tree_add(struct tree *t, struct node *parent, const char *name, enum node_kind kind,
 	     struct node **ret)
 {
 	struct node_list *c = node_children(parent);
@@ -91,7 +91,7 @@ int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, 
 	r = make_room(t, parent);
 	if (r < 0)
 		return r;
-	copy = arena_text(a, name, len);
+	copy = arena_text(a, name, strlen(name));
 	if (!copy)
 		return arena_error(a);
 	n = &c->list[c->n++];

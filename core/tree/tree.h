@@ -162,7 +162,7 @@ int tree_build(struct tree *t, const struct tree_paths *paths, uint64_t nodes, t
  * be new there. Moves the other nodes of that directory. 0, -ENOMEM, or -EFBIG over MAX_NODES or
  * the budget.
  */
-int tree_add(struct tree *t, struct node *parent, const char *name, size_t len, enum node_kind kind,
+int tree_add(struct tree *t, struct node *parent, const char *name, enum node_kind kind,
 	     struct node **ret);
 
 /* Makes a new directory lazy. 0 or -ENOMEM. */

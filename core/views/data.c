@@ -69,7 +69,7 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret)
 		return r;
 	s = &v->strings[t - v->index.tensors->list];
 	if (!s->bytes)
-		r = view_add_strings(v, t, STRINGS_BYTES, 0, size->bytes, &s->bytes);
+		r = view_add_strings(v, t, 0, size->bytes, &s->bytes);
 	if (r == 0)
 		*ret = (struct extent){ .object = s->bytes, .len = size->bytes };
 	return r;
@@ -84,7 +84,7 @@ int view_data_any(struct views *v, struct tensor *t, struct extent *ret)
 		return view_data(v, t, ret);
 	s = &v->strings[t - v->index.tensors->list];
 	if (!s->bytes)
-		r = view_add_strings(v, t, STRINGS_BYTES, 0, OBJECT_NO_SIZE, &s->bytes);
+		r = view_add_strings(v, t, 0, OBJECT_NO_SIZE, &s->bytes);
 	if (r == 0)
 		*ret = (struct extent){ .object = s->bytes, .len = OBJECT_NO_SIZE };
 	return r;

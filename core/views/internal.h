@@ -47,9 +47,16 @@ struct views {
  */
 typedef int view_make_fn(struct views *v, struct node *dir, struct making *m, void *ctx);
 
-/* Adds a lazy directory, which `make` fills at the first lookup in it. 0 or -errno. */
-int view_add_dir(struct views *v, struct node *parent, const char *name, view_make_fn *make,
-		 void *ctx, struct node **ret);
+/* A lazy directory, which `make` fills at the first lookup in it. */
+struct view_lazy {
+	const char *name;
+	view_make_fn *make;
+	void *ctx;
+};
+
+/* Adds one: 0 or -errno. `ret` may be NULL. */
+int view_add_dir(struct views *v, struct node *parent, const struct view_lazy *d,
+		 struct node **ret);
 
 /* Adds a file of one extent. `tensor`: for its extended attributes, or NULL. */
 int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
@@ -60,12 +67,11 @@ int view_add_extents(struct views *v, struct node *parent, const char *name,
 		     const struct extent *extents, size_t n);
 
 /*
- * Adds a file of literal text; or of text and the `n` extents behind the first, which it sets. Both
- * take over `b`, also on failure.
+ * Adds a file of literal text; or makes a text an extent of a file that will be added to `parent`.
+ * Both take over `b`, also on failure.
  */
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b);
-int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
-		  struct extent *extents, size_t n);
+int view_own_text(struct views *v, struct node *parent, struct buf *b, struct extent *ret);
 
 /* Writes the text of an index.json, always the same, but not its end. 0 or -errno. */
 typedef int view_index_fn(struct views *v, struct making *m, void *ctx, struct view_json *j);
@@ -103,9 +109,9 @@ bool view_has_npy(const struct tensor_info *info, const char *descr);
 int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 		    const struct view_tensor *t, struct view_headers *h);
 
-/* Adds a tensor with the files STEM.bin and perhaps STEM.npy to an index.json. */
-int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,
-		     uint64_t bytes, const char *stem, bool npy);
+/* Adds a tensor to an index.json, with the files STEM.bin and perhaps STEM.npy. */
+int view_list_tensor(struct view_json *j, const struct view_json_tensor *t, const char *stem,
+		     bool npy);
 
 /* Makes views_free() call free_fn(p). On -ENOMEM it was called already. */
 int view_keep(struct views *v, void *p, void (*free_fn)(void *));
@@ -158,11 +164,12 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret);
 int view_data_any(struct views *v, struct tensor *t, struct extent *ret);
 
 /*
- * Adds an object with the strings of `t` in a form, converted from their file when it is opened.
- * `size`: OBJECT_NO_SIZE for a BYTES form that is not measured yet.
+ * Adds an object with the strings of `t` in the form that `width` says (struct strings_output),
+ * converted from their file when it is opened. `size`: OBJECT_NO_SIZE for a BYTES form that is not
+ * measured yet.
  */
-int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, uint64_t width,
-		     uint64_t size, struct object **ret);
+int view_add_strings(struct views *v, struct tensor *t, uint64_t width, uint64_t size,
+		     struct object **ret);
 
 /* ---- directories ---- */
 

@@ -81,13 +81,12 @@ static int fill(void *ctx, struct making *m)
 	return 0;
 }
 
-int view_add_dir(struct views *v, struct node *parent, const char *name, view_make_fn *make,
-		 void *ctx, struct node **ret)
+int view_add_dir(struct views *v, struct node *parent, const struct view_lazy *d, struct node **ret)
 {
 	char path[MAX_PATH_LEN + 1];
 	struct node *dir;
 	struct view_dir *view;
-	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
+	int r = tree_add(v->options.tree, parent, d->name, NODE_DIR, &dir);
 
 	if (r == 0)
 		r = tree_set_lazy(v->options.tree, dir);
@@ -97,7 +96,7 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 	view = malloc(sizeof(*view) + strlen(path) + 1);
 	if (!view)
 		return -ENOMEM;
-	*view = (struct view_dir){ v, dir->lazy, make, ctx };
+	*view = (struct view_dir){ v, dir->lazy, d->make, d->ctx };
 	strcpy(view->path, path);
 	r = view_keep(v, view, free);
 	if (r == 0)
@@ -110,39 +109,31 @@ int view_add_dir(struct views *v, struct node *parent, const char *name, view_ma
 
 /* ---- files ---- */
 
-/* A file of extents. */
-static int add_file(struct views *v, struct node *parent, const char *name,
-		    const struct extent *extents, size_t n, const struct tensor_info *tensor)
-{
-	struct node *file;
-	int r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
-
-	return r < 0 ? r : tree_set_extents(v->options.tree, file, extents, n, tensor);
-}
-
 int view_add_extents(struct views *v, struct node *parent, const char *name,
 		     const struct extent *extents, size_t n)
 {
-	return add_file(v, parent, name, extents, n, NULL);
+	struct node *file;
+	int r = tree_add(v->options.tree, parent, name, NODE_FILE, &file);
+
+	return r < 0 ? r : tree_set_extents(v->options.tree, file, extents, n, NULL);
 }
 
 int view_add_file(struct views *v, struct node *parent, const char *name, const struct extent *data,
 		  const struct tensor_info *tensor)
 {
 	struct node *file;
-	int r;
+	int r = tree_add(v->options.tree, parent, name, NODE_FILE, &file);
 
+	if (r < 0)
+		return r;
 	/* the common case needs no memory but the node */
 	if (!tensor || data->object != tensor->object)
-		return add_file(v, parent, name, data, 1, tensor);
-	r = tree_add(v->options.tree, parent, name, strlen(name), NODE_FILE, &file);
-	if (r == 0)
-		tree_set_tensor(file, tensor);
-	return r;
+		return tree_set_extents(v->options.tree, file, data, 1, tensor);
+	tree_set_tensor(file, tensor);
+	return 0;
 }
 
-int view_add_body(struct views *v, struct node *parent, const char *name, struct buf *b,
-		  struct extent *extents, size_t n)
+int view_own_text(struct views *v, struct node *parent, struct buf *b, struct extent *ret)
 {
 	char *fit;
 	int r = buf_reserve(b, 0);
@@ -151,13 +142,12 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 		fit = realloc(b->data, b->len + 1);
 		if (fit)
 			b->data = fit;
-		extents[0] = (struct extent){ .literal = b->data, .len = b->len };
-		r = add_file(v, parent, name, extents, n + 1, NULL);
-	}
-	if (r == 0)
 		r = tree_own(v->options.tree, parent, b->data, b->len);
-	if (r == 0)
+	}
+	if (r == 0) {
+		*ret = (struct extent){ .literal = b->data, .len = b->len };
 		*b = buf_init(b->max);
+	}
 	buf_finish(b);
 	return r;
 }
@@ -165,8 +155,9 @@ int view_add_body(struct views *v, struct node *parent, const char *name, struct
 int view_add_text(struct views *v, struct node *parent, const char *name, struct buf *b)
 {
 	struct extent text;
+	int r = view_own_text(v, parent, b, &text);
 
-	return view_add_body(v, parent, name, b, &text, 0);
+	return r < 0 ? r : view_add_extents(v, parent, name, &text, 1);
 }
 
 /* ---- index.json ---- */
@@ -305,19 +296,15 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 	return add_npy(v, dir, name, t, h);
 }
 
-int view_list_tensor(struct view_json *j, const struct tensor_info *info, const char *dtype,
-		     uint64_t bytes, const char *stem, bool npy)
+int view_list_tensor(struct view_json *j, const struct view_json_tensor *t, const char *stem,
+		     bool npy)
 {
 	char names[2][MAX_COMPONENT + 1];
 	struct view_json_text files[2];
-	struct view_json_tensor shown = {
-		.info = info,
-		.dtype = dtype,
-		.bytes = bytes,
-		.files = files,
-		.n_files = 1 + (size_t)npy,
-	};
+	struct view_json_tensor shown = *t;
 
+	shown.files = files;
+	shown.n_files = 1 + (size_t)npy;
 	snprintf(names[0], sizeof(names[0]), "%s.bin", stem);
 	snprintf(names[1], sizeof(names[1]), "%s.npy", stem);
 	for (size_t i = 0; i < shown.n_files; i++)

@@ -46,13 +46,15 @@ static int list_all(struct making *m, const struct safetensors *s, struct view_j
 
 	for (size_t i = 0; i < s->n && r == 0; i++) {
 		const struct tensor_info *t = &s->list[i];
+		const struct view_json_tensor shown = { .info = t,
+							.dtype = t->dtype->safetensors,
+							.bytes = t->bytes };
 
 		r = view_cancelled(m);
 		if (r == 0)
 			r = tensor_filename(t->name, t->name_len, false, stem);
 		if (r == 0)
-			r = view_list_tensor(j, t, t->dtype->safetensors, t->bytes, stem,
-					     view_has_npy(t, t->dtype->npy));
+			r = view_list_tensor(j, &shown, stem, view_has_npy(t, t->dtype->npy));
 	}
 	for (size_t i = 0; i < s->n_metadata && r == 0; i++) {
 		const struct safetensors_pair *p = &s->metadata[i];

@@ -11,7 +11,6 @@
 struct strings_view {
 	struct object *file;
 	uint64_t count, width, size;
-	enum strings_form form;
 };
 
 static int report(const struct strings_view *sv, const struct reason *reason, int r)
@@ -43,12 +42,12 @@ static int emit(const struct strings_view *sv, struct making *m, uint64_t size)
 	struct index_reader reader = { sv->file, &m->cancel, 0 };
 	struct reason reason = { 0 };
 	struct output out;
+	const struct strings_output to = { sv->count, sv->width, output_write, &out };
 	int r = output_begin(&out, m, size);
 
 	if (r < 0)
 		return r;
-	r = strings_emit(index_read, &reader, sv->count, sv->form, sv->width, output_write, &out,
-			 &reason);
+	r = strings_emit(index_read, &reader, &to, &reason);
 	return output_end(&out, report(sv, &reason, r));
 }
 
@@ -67,8 +66,8 @@ static int derive(void *ctx, struct making *m)
 	return r;
 }
 
-int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, uint64_t width,
-		     uint64_t size, struct object **ret)
+int view_add_strings(struct views *v, struct tensor *t, uint64_t width, uint64_t size,
+		     struct object **ret)
 {
 	struct node *file = index_file(v->options.tree, t);
 	struct strings_view *sv = malloc(sizeof(*sv));
@@ -78,9 +77,7 @@ int view_add_strings(struct views *v, struct tensor *t, enum strings_form form, 
 		free(sv);
 		return sv ? -EBADMSG : -ENOMEM;
 	}
-	*sv = (struct strings_view){
-		node_object(file), tensor_count(&t->info), width, size, form,
-	};
+	*sv = (struct strings_view){ node_object(file), tensor_count(&t->info), width, size };
 	r = view_keep(v, sv, free);
 	return r < 0 ? r :
 		       object_add_derived(v->options.store, t->info.name, size, derive, sv, ret);

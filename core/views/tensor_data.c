@@ -24,7 +24,7 @@ static int string_npy(struct views *v, struct tensor *t, const struct strings_si
 	    __builtin_mul_overflow(bytes, (uint64_t)4, &bytes) || bytes > MAX_STRING_NPY ||
 	    npy_string_descr(width, descr) < 0)
 		return 0;
-	r = view_add_strings(v, t, STRINGS_UCS4, width, bytes, &o);
+	r = view_add_strings(v, t, width, bytes, &o);
 	if (r < 0)
 		return r;
 	vt->descr = descr;
@@ -62,7 +62,7 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 	int r = tensor_filename(t->info.name, t->info.name_len, true, name);
 
 	if (r == 0)
-		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
+		r = tree_add(v->options.tree, parent, name, NODE_DIR, &dir);
 	if (r < 0)
 		return r;
 	dir->nested = true;
@@ -84,14 +84,16 @@ static int add_nested(struct views *v, struct node *parent, struct tensor *t)
 static int list_plain(struct view_json *j, const struct node *dir, const struct tensor *t,
 		      uint64_t bytes)
 {
+	const struct view_json_tensor shown = { .info = &t->info,
+						.dtype = t->info.dtype->name,
+						.bytes = bytes };
 	char stem[TENSOR_FILENAME_SIZE], npy[MAX_COMPONENT + 1];
 	int r = tensor_filename(t->info.name, t->info.name_len, false, stem);
 
 	if (r < 0)
 		return r;
 	snprintf(npy, sizeof(npy), "%s.npy", stem);
-	return view_list_tensor(j, &t->info, t->info.dtype->name, bytes, stem,
-				tree_child(dir, npy) != NULL);
+	return view_list_tensor(j, &shown, stem, tree_child(dir, npy) != NULL);
 }
 
 static int list_nested(struct views *v, struct view_json *j, const struct tensor *t)

@@ -79,10 +79,13 @@ static int take_value(struct views *v, struct side *s, const struct meta_value *
 	return 0;
 }
 
-static int side_load(struct views *v, const struct meta_value *values, size_t n,
-		     const struct meta_tensor *declared, const struct meta_names *names,
-		     struct side *ret)
+static int side_load(struct views *v, const struct meta_case *c, bool outputs, struct side *ret)
 {
+	const struct meta *m = v->options.meta;
+	const struct meta_names *names = outputs ? &m->output_names : &m->input_names;
+	const struct meta_tensor *declared = outputs ? m->outputs : m->inputs;
+	const struct meta_value *values = outputs ? c->outputs : c->inputs;
+	size_t n = outputs ? c->n_outputs : c->n_inputs;
 	struct side s = { .tensors = calloc(n + 1, sizeof(*s.tensors)) };
 	const char *obstacle;
 	int r = s.tensors ? 0 : -ENOMEM;
@@ -130,9 +133,10 @@ static int make_json(struct views *v, struct side *s, bool request, struct buf *
 }
 
 /* Adds a file of the JSON and the tensors' data, unless the side has a problem. */
-static int add_body(struct views *v, struct node *dir, const char *name, struct side *s,
-		    bool request, uint64_t *ret_json)
+static int add_body(struct views *v, struct node *dir, struct side *s, bool request,
+		    uint64_t *ret_json)
 {
+	const char *name = request ? "request" : "expected_output";
 	struct buf json = buf_init(MAX_TRITON_JSON);
 	struct extent *extents = calloc(s->n + 1, sizeof(*extents));
 	int r;
@@ -144,7 +148,9 @@ static int add_body(struct views *v, struct node *dir, const char *name, struct 
 		extents[i + 1] = *(struct extent *)s->tensors[i].user;
 	*ret_json = json.len;
 	if (r == 0 && !s->problem)
-		r = view_add_body(v, dir, name, &json, extents, s->n);
+		r = view_own_text(v, dir, &json, &extents[0]);
+	if (r == 0 && !s->problem)
+		r = view_add_extents(v, dir, name, extents, s->n + 1);
 	buf_finish(&json);
 	free(extents);
 	return r;
@@ -187,7 +193,7 @@ static int add_request(struct views *v, struct node *dir, struct side *inputs,
 {
 	struct buf headers = buf_init(KIB);
 	uint64_t json;
-	int r = inputs->problem ? 0 : add_body(v, dir, "request", inputs, true, &json);
+	int r = inputs->problem ? 0 : add_body(v, dir, inputs, true, &json);
 
 	if (r == 0 && inputs->problem)
 		return add_readme(v, dir, "request", inputs->problem);
@@ -202,7 +208,7 @@ static int add_request(struct views *v, struct node *dir, struct side *inputs,
 static int add_expected(struct views *v, struct node *dir, struct side *outputs, bool have_readme)
 {
 	uint64_t json;
-	int r = outputs->problem ? 0 : add_body(v, dir, "expected_output", outputs, false, &json);
+	int r = outputs->problem ? 0 : add_body(v, dir, outputs, false, &json);
 
 	/* one README per case */
 	return r == 0 && outputs->problem && !have_readme ?
@@ -214,7 +220,6 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 		    const struct meta_case *c)
 {
 	static const char bad[] = "carton.toml has values that are not references to tensors";
-	const struct meta *m = v->options.meta;
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
 	char name[64];
@@ -222,9 +227,9 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 
 	snprintf(name, sizeof(name), "%s-%zu", kind, i);
 	if (r == 0)
-		r = side_load(v, c->inputs, c->n_inputs, m->inputs, &m->input_names, &inputs);
+		r = side_load(v, c, false, &inputs);
 	if (r == 0)
-		r = side_load(v, c->outputs, c->n_outputs, m->outputs, &m->output_names, &outputs);
+		r = side_load(v, c, true, &outputs);
 	if (r == 0 && !c->has_inputs)
 		r = side_refuse(&inputs, "carton.toml lists no inputs");
 	if (r == 0 && c->bad_inputs)
@@ -232,7 +237,7 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	if (r == 0 && c->bad_outputs)
 		r = side_refuse(&outputs, bad);
 	if (r == 0)
-		r = tree_add(v->options.tree, parent, name, strlen(name), NODE_DIR, &dir);
+		r = tree_add(v->options.tree, parent, name, NODE_DIR, &dir);
 	if (r == 0)
 		r = add_request(v, dir, &inputs, c);
 	if (r == 0 && (c->has_outputs || c->bad_outputs))

@@ -65,6 +65,7 @@ static int add_in_place(struct views *v, struct node *top, struct node *file)
 {
 	char path[MAX_PATH_LEN + 1], full[MAX_PATH_LEN + 1], *slash;
 	struct node *at = top, *child;
+	struct object *o;
 	int r = 0;
 
 	tree_path(file, path);
@@ -74,7 +75,7 @@ static int add_in_place(struct views *v, struct node *top, struct node *file)
 		if (child && (child->kind != NODE_DIR || child->is_lazy))
 			return no_views(child, tree_path(file, full));
 		if (!child)
-			r = tree_add(v->options.tree, at, p, strlen(p), NODE_DIR, &child);
+			r = tree_add(v->options.tree, at, p, NODE_DIR, &child);
 		at = child;
 		*slash = '/';
 	}
@@ -83,10 +84,11 @@ static int add_in_place(struct views *v, struct node *top, struct node *file)
 	child = find_dir(top, at, file->name);
 	if (child)
 		return no_views(child, path);
-	r = view_add_dir(v, at, file->name, view_make_safetensors, safetensors_object(file),
+	o = safetensors_object(file);
+	r = view_add_dir(v, at, &(struct view_lazy){ file->name, view_make_safetensors, o },
 			 &child);
 	if (r == 0)
-		object_depend(node_lazy_object(child), safetensors_object(file));
+		object_depend(node_lazy_object(child), o);
 	return r;
 }
 
@@ -100,6 +102,8 @@ static int add_marker(struct views *v, struct node *dir)
 
 static int fill_top(struct views *v, struct node *dir)
 {
+	static const struct view_lazy tensor_data = { "tensor_data", view_make_tensors, NULL },
+				      triton = { "triton", view_make_triton, NULL };
 	const struct meta *m = v->options.meta;
 	int r = view_load(v);
 	/* tensor_data/ is added anyway: each lookup in it retries */
@@ -114,11 +118,11 @@ static int fill_top(struct views *v, struct node *dir)
 	if (r == 0)
 		r = add_marker(v, dir);
 	if (r == 0 && (later || v->index.tensors || *v->index.problem.text))
-		r = view_add_dir(v, dir, "tensor_data", view_make_tensors, NULL, NULL);
+		r = view_add_dir(v, dir, &tensor_data, NULL);
 	if (r == 0 && v->index.tensors)
 		r = view_add_collection(v, dir);
 	if (r == 0 && m && (m->n_self_tests || m->n_examples))
-		r = view_add_dir(v, dir, "triton", view_make_triton, NULL, NULL);
+		r = view_add_dir(v, dir, &triton, NULL);
 	for (size_t i = 0; i < v->n_safetensors && r == 0; i++)
 		r = add_in_place(v, dir, v->safetensors[i]);
 	return r;
@@ -151,7 +155,7 @@ int views_new(const struct views_options *options, struct views **ret)
 	v->options = *options;
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->kept_lock, NULL);
-	r = view_add_dir(v, t->root, options->name, make_top, NULL, &dir);
+	r = view_add_dir(v, t->root, &(struct view_lazy){ options->name, make_top, NULL }, &dir);
 	if (r == 0) {
 		dir->hidden = options->hidden;
 		tree_sort(t->root);

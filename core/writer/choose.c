@@ -33,15 +33,15 @@ enum choice choose(enum compression how, bool level_given, uint64_t size, const 
 
 int choose_by_samples(struct encoder *e, uint64_t size, choose_read_fn *read, void *ctx, bool *ret)
 {
-	size_t cap = (size_t)encode_bound(SAMPLE), n;
-	char *data = malloc(SAMPLE), *packed = malloc(cap);
+	char *data = malloc(SAMPLE), *packed = malloc((size_t)encode_bound(SAMPLE));
 	uint64_t total = 0;
+	size_t n;
 	int r = data && packed ? 0 : -ENOMEM;
 
 	for (unsigned i = 0; r == 0 && i < SAMPLES; i++) {
 		r = read(ctx, data, SAMPLE, (size - SAMPLE) / (SAMPLES - 1) * i);
 		if (r == 0)
-			r = encoder_block(e, data, SAMPLE, packed, cap, &n);
+			r = encoder_block(e, data, SAMPLE, packed, &n);
 		if (r == 0)
 			total += n;
 	}

@@ -82,7 +82,7 @@ static int encoded_to_file(void *tee, const void *data, size_t n)
 
 static int to_encoder(struct tee *t, const void *data, size_t n)
 {
-	return encoder_feed(t->encoder, data, n, false, encoded_to_file, t);
+	return encoder_feed(t->encoder, data, n, false);
 }
 
 static void count(void *ctx, uint64_t n)
@@ -160,13 +160,13 @@ int content_store(const struct content *c)
 int content_encode(const struct content *c, struct encoder *e)
 {
 	struct tee t = { .sink = to_encoder, .encoder = e, .at = c->item->zip.data };
-	int r = encoder_begin(e, c->item->zip.size);
+	int r = encoder_begin(e, c->item->zip.size, encoded_to_file, &t);
 
 	if (r == 0)
 		r = run(c, &t);
 	if (r < 0)
 		return r;
-	r = encoder_feed(e, NULL, 0, true, encoded_to_file, &t);
+	r = encoder_feed(e, NULL, 0, true);
 	c->item->zip.stored = t.at - c->item->zip.data;
 	return r < 0 ? content_write_error(r) : 0;
 }

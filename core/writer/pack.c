@@ -50,9 +50,9 @@ static uint64_t cost(const struct pack_item *item)
  */
 static int compress(struct pack_item *item, struct encoder *e)
 {
-	size_t n = (size_t)item->zip.size, cap = (size_t)encode_bound(n), packed;
-	void *out = malloc(cap);
-	int r = out ? encoder_block(e, item->data, n, out, cap, &packed) : -ENOMEM;
+	size_t n = (size_t)item->zip.size, packed;
+	void *out = malloc((size_t)encode_bound(n));
+	int r = out ? encoder_block(e, item->data, n, out, &packed) : -ENOMEM;
 
 	if (r == 0 && item->choice == CHOOSE_SHRINK)
 		item->choice = choose_shrinks(n, packed) ? CHOOSE_ZSTD : CHOOSE_STORE;

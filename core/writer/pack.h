@@ -3,9 +3,9 @@
  * Writes files into a zip file, with several threads. Their number does not change the bytes that
  * are written.
  *
- *	prepare	(any thread, a few items ahead)	chooses the compression; reads and compresses small files
- *	place	(one thread, in order)		gives each item the next offset, once its size is known
- *	fill	(any thread)			copies large Stored files and entries to their place
+ *	prepare	(any thread, some ahead)  chooses the compression; reads, compresses small files
+ *	place	(one thread, in order)	  gives each item the next offset, once its size is known
+ *	fill	(any thread)		  copies large Stored files and entries to their place
  *
  * A large file that is compressed is placed and filled by the placing thread, and libzstd uses all
  * threads for it. Content is hashed on the way.

@@ -99,15 +99,15 @@ static int find_files(struct carton *c, const struct args *a, struct carton_node
 
 static int run_fetch(struct carton *c, const struct args *a)
 {
-	struct carton_node **files = calloc((size_t)a->n_paths + 1, sizeof(*files));
+	struct carton_node **list = calloc((size_t)a->n_paths + 1, sizeof(struct carton_node *));
+	const struct carton_files files = { list, (size_t)a->n_paths };
 	ssize_t bad = 0;
-	int status = files ? find_files(c, a, files) : EXIT_BAD;
+	int status = list ? find_files(c, a, list) : EXIT_BAD;
 
 	if (status == EXIT_GOOD)
-		bad = carton_materialize(c, a->n_paths ? files : NULL, (size_t)a->n_paths,
-					 progress_show, "fetch", NULL);
+		bad = carton_materialize(c, files.n ? &files : NULL, progress_show, "fetch", NULL);
 	progress_clear();
-	free(files);
+	free(list);
 	if (bad < 0)
 		text_line(stderr, "cartonctl: %s", strerror((int)-bad));
 	else if (bad > 0)

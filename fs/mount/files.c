@@ -94,8 +94,9 @@ static void finish_read(struct parked *p, int result)
 
 static int start_read(struct parked *p)
 {
-	return carton_read_later(mount_of(p->req)->carton, p->node, p->size, (uint64_t)p->off,
-				 parked_done, p, &p->request);
+	const struct carton_range range = { p->node, (uint64_t)p->off, p->size };
+
+	return carton_read_later(mount_of(p->req)->carton, &range, parked_done, p, &p->request);
 }
 
 static void read_pinned(struct parked *q)

@@ -222,7 +222,7 @@ static int status_of(const struct options *o, int error)
 static int verify_all(struct session *s)
 {
 	int why = 0;
-	ssize_t bad = carton_materialize(s->mount.carton, NULL, 0, progress_show, "verify", &why);
+	ssize_t bad = carton_materialize(s->mount.carton, NULL, progress_show, "verify", &why);
 
 	progress_clear();
 	if (bad > 0)

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "archive/container.h"
 #include "archive/decode.h"
 #include "base/util.h"
 
@@ -80,7 +81,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	p = malloc(sizeof(*p));
 	CHECK(p);
 	*p = (struct part){ { &ops }, data + 4, n - 4, (size_t)data[3] * 16 + 1 };
-	CHECK(decode_open(&p->stream, METHOD_DEFLATE, n - 4, size, "x", &s) == 0);
+	const struct entry e = {
+		.name = "x", .method = METHOD_DEFLATE, .stored = n - 4, .size = size
+	};
+
+	CHECK(decode_open(&p->stream, &e, NULL, &s) == 0);
 	while (got > 0 && (done < size || size == 0)) {
 		size_t room = MIN(step, size - done + 1);
 

@@ -84,23 +84,25 @@ static void as_strings(const char *text, size_t n)
 	struct strings_size size;
 	struct toml_mem t = { text, n };
 	uint64_t bytes = 0, ucs4 = 0;
+	struct strings_output out = { .write = count, .ctx = &bytes };
 
 	if (strings_measure(toml_read_mem, &t, &size, &error)) {
 		CHECK(*error.text);
 		return;
 	}
 	t = (struct toml_mem){ text, n };
-	CHECK(!strings_emit(toml_read_mem, &t, size.count, STRINGS_BYTES, 0, count, &bytes, NULL));
+	out.count = size.count;
+	CHECK(!strings_emit(toml_read_mem, &t, &out, NULL));
 	CHECK(bytes == size.bytes);
 	t = (struct toml_mem){ text, n };
-	CHECK(strings_emit(toml_read_mem, &t, size.count + 1, STRINGS_BYTES, 0, count, &bytes,
-			   &error));
-	if (size.count * size.width > 4 * MIB)
+	out.count++;
+	CHECK(strings_emit(toml_read_mem, &t, &out, &error));
+	out = (struct strings_output){ size.count, MAX(size.width, (uint64_t)1), count, &ucs4 };
+	if (out.count * out.width > 4 * MIB)
 		return;
 	t = (struct toml_mem){ text, n };
-	CHECK(!strings_emit(toml_read_mem, &t, size.count, STRINGS_UCS4, size.width, count, &ucs4,
-			    NULL));
-	CHECK(ucs4 == 4 * size.count * size.width);
+	CHECK(!strings_emit(toml_read_mem, &t, &out, NULL));
+	CHECK(ucs4 == 4 * out.count * out.width);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

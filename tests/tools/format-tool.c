@@ -287,9 +287,11 @@ static int cmd_strings(const char *what, uint64_t count, uint64_t width)
 		if (!r)
 			printf("%" PRIu64 " %" PRIu64 "\n", size.bytes, size.width);
 	} else {
-		r = strings_emit(read_fd, &fd, count,
-				 !strcmp(what, "ucs4") ? STRINGS_UCS4 : STRINGS_BYTES, width,
-				 write_out, stdout, &error);
+		const struct strings_output out = {
+			.count = count, .width = width, .write = write_out, .ctx = stdout
+		};
+
+		r = strings_emit(read_fd, &fd, &out, &error);
 	}
 	return r ? fail(error.text, r) : 0;
 }

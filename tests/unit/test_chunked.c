@@ -676,13 +676,14 @@ static void test_read_after_failure(void **state)
 	(void)state;
 	log_watch();
 	assert_int_equal(tree_new(0, &tree), 0);
-	assert_int_equal(tree_add(tree, tree->root, "file", 4, NODE_FILE, &file), 0);
+	assert_int_equal(tree_add(tree, tree->root, "file", NODE_FILE, &file), 0);
 	assert_int_equal(tree_set_extents(tree, file, &all, 1, NULL), 0);
 	assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header), 0);
 	assert_int_equal(get(k.item->object), 0);
 	assert_int_equal(state_at_end(k.item->object), OBJECT_CORRUPT);
 	assert_int_equal(carton_read_later(&(struct carton){ .workers = k.box->workers },
-					   from_node(file), 1000, 77, not_called, NULL, &q),
+					   &(struct carton_range){ from_node(file), 77, 1000 },
+					   not_called, NULL, &q),
 			 -EBADMSG);
 	assert_null(q);
 	object_put(k.item->object);

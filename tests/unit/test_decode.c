@@ -2,7 +2,19 @@
 /* The three methods: right bytes or an error, however the bytes come and are asked for. */
 #include "zip_help.h"
 
+#include "archive/container.h"
+
 static const unsigned methods[] = { METHOD_STORED, METHOD_DEFLATE, METHOD_ZSTD };
+
+static int open_decoder(struct stream *in, unsigned method, uint64_t stored, uint64_t size,
+			struct stream **ret)
+{
+	const struct entry e = {
+		.name = "entry", .method = (uint8_t)method, .stored = stored, .size = size
+	};
+
+	return decode_open(in, &e, NULL, ret);
+}
 
 /* Decodes `in` to its end in steps of `step`; how many bytes, or what failed. */
 static ssize_t decode(const struct buf *in, unsigned method, uint64_t size, size_t most,
@@ -13,7 +25,7 @@ static ssize_t decode(const struct buf *in, unsigned method, uint64_t size, size
 	size_t have = 0;
 	int r;
 
-	r = decode_open(mem_stream(in->data, in->len, most), method, in->len, size, "entry", &s);
+	r = open_decoder(mem_stream(in->data, in->len, most), method, in->len, size, &s);
 	if (r < 0)
 		return r;
 	do {
@@ -171,8 +183,8 @@ static void test_short_source(void **state)
 		struct stream *s;
 		int r;
 
-		r = decode_open(mem_stream(b.data, b.len / 2, SIZE_MAX), methods[m],
-				methods[m] ? b.len : 1000, 1000, "entry", &s);
+		r = open_decoder(mem_stream(b.data, b.len / 2, SIZE_MAX), methods[m],
+				 methods[m] ? b.len : 1000, 1000, &s);
 		if (r == 0) {
 			assert_int_equal(stream_read_full(s, out, 2000), -EBADMSG);
 			stream_close(s);
@@ -206,7 +218,7 @@ static void test_errors_pass(void **state)
 
 	(void)state;
 	for (size_t m = 0; m < 3; m++) {
-		int r = decode_open(&failing, methods[m], 100, 100, "entry", &s);
+		int r = open_decoder(&failing, methods[m], 100, 100, &s);
 
 		if (r == 0) {
 			assert_int_equal(stream_read_full(s, out, 100), -EHOSTUNREACH);
@@ -215,8 +227,8 @@ static void test_errors_pass(void **state)
 			assert_int_equal(r, -EHOSTUNREACH);
 		}
 	}
-	assert_int_equal(decode_open(&failing, 12, 100, 100, "entry", &s), -EOPNOTSUPP);
-	assert_int_equal(decode_open(&failing, METHOD_STORED, 99, 100, "entry", &s), -EBADMSG);
+	assert_int_equal(open_decoder(&failing, 12, 100, 100, &s), -EOPNOTSUPP);
+	assert_int_equal(open_decoder(&failing, METHOD_STORED, 99, 100, &s), -EBADMSG);
 }
 
 static void test_bit_flips(void **state)

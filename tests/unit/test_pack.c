@@ -299,11 +299,10 @@ static void stream_with(unsigned threads, size_t step, const char *data, size_t 
 
 	*ret = buf_init(SIZE_MAX / 2);
 	assert_int_equal(encoder_new(3, threads, &e), 0);
-	assert_int_equal(encoder_begin(e, n), 0);
+	assert_int_equal(encoder_begin(e, n, add_bytes, ret), 0);
 	for (size_t at = 0; at < n; at += step)
-		assert_int_equal(
-			encoder_feed(e, data + at, MIN(step, n - at), false, add_bytes, ret), 0);
-	assert_int_equal(encoder_feed(e, NULL, 0, true, add_bytes, ret), 0);
+		assert_int_equal(encoder_feed(e, data + at, MIN(step, n - at), false), 0);
+	assert_int_equal(encoder_feed(e, NULL, 0, true), 0);
 	encoder_free(e);
 }
 
@@ -340,12 +339,12 @@ static void test_stream_of_another_size(void **state)
 
 	(void)state;
 	assert_int_equal(encoder_new(3, 2, &e), 0);
-	assert_int_equal(encoder_begin(e, 1000), 0);
-	assert_int_equal(encoder_feed(e, "short", 5, false, add_bytes, &b), 0);
-	assert_int_equal(encoder_feed(e, NULL, 0, true, add_bytes, &b), -EBADMSG);
+	assert_int_equal(encoder_begin(e, 1000, add_bytes, &b), 0);
+	assert_int_equal(encoder_feed(e, "short", 5, false), 0);
+	assert_int_equal(encoder_feed(e, NULL, 0, true), -EBADMSG);
 	/* and it can be used again */
-	assert_int_equal(encoder_begin(e, 5), 0);
-	assert_int_equal(encoder_feed(e, "short", 5, true, add_bytes, &b), 0);
+	assert_int_equal(encoder_begin(e, 5, add_bytes, &b), 0);
+	assert_int_equal(encoder_feed(e, "short", 5, true), 0);
 	encoder_free(e);
 	buf_finish(&b);
 }
@@ -359,9 +358,9 @@ static void test_blocks(void **state)
 	(void)state;
 	assert_true(out && out2 && cap >= ZSTD_compressBound(n));
 	assert_int_equal(encoder_new(19, 0, &e), 0);
-	assert_int_equal(encoder_block(e, data, n, out, cap, &got), 0);
-	assert_int_equal(encoder_block(e, "x", 1, out2, cap, &again), 0);
-	assert_int_equal(encoder_block(e, data, n, out2, cap, &again), 0);
+	assert_int_equal(encoder_block(e, data, n, out, &got), 0);
+	assert_int_equal(encoder_block(e, "x", 1, out2, &again), 0);
+	assert_int_equal(encoder_block(e, data, n, out2, &again), 0);
 	assert_int_equal(got, again);
 	assert_memory_equal(out, out2, got);
 	assert_true(encode_bound(5 * GIB) >= ZSTD_compressBound(5 * GIB));

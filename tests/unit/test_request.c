@@ -49,7 +49,7 @@ static void mixed_init(struct mixed *x, int bad)
 	add_extent(x, NULL, &x->b->items[2], 0, 128 * KIB);
 	add_extent(x, NULL, &x->b->items[0], 990, 10);
 	add_extent(x, NULL, &x->b->items[3], 1, 9 * MIB - 1);
-	assert_int_equal(tree_add(x->tree, x->tree->root, "file", 4, NODE_FILE, &x->file), 0);
+	assert_int_equal(tree_add(x->tree, x->tree->root, "file", NODE_FILE, &x->file), 0);
 	assert_int_equal(tree_set_extents(x->tree, x->file, x->extents, x->n, NULL), 0);
 }
 
@@ -210,9 +210,9 @@ static void test_kinds(void **state)
 	(void)state;
 	mixed_init(&x, -1);
 	assert_int_equal(carton_pin(NULL, from_node(x.tree->root), on_done, NULL, NULL), -EISDIR);
-	assert_int_equal(tree_add(x.tree, x.tree->root, "link", 4, NODE_SYMLINK, &n), 0);
+	assert_int_equal(tree_add(x.tree, x.tree->root, "link", NODE_SYMLINK, &n), 0);
 	assert_int_equal(carton_pin(NULL, from_node(n), on_done, NULL, NULL), -ELOOP);
-	assert_int_equal(tree_add(x.tree, x.tree->root, "none", 4, NODE_FILE, &n), 0);
+	assert_int_equal(tree_add(x.tree, x.tree->root, "none", NODE_FILE, &n), 0);
 	assert_int_equal(carton_pin(NULL, from_node(n), NULL, NULL, NULL), 0);
 	assert_int_equal(carton_read(from_node(n), out, 4, 0, true), 0);
 	assert_int_equal(tree_set_extents(x.tree, n, &abc, 1, NULL), 0);
@@ -299,7 +299,8 @@ static void test_read_later(void **state)
 
 		end_init(&e);
 		assert_int_equal(carton_read_later(&(struct carton){ .workers = x.b->workers },
-						   from_node(x.file), list[i].n, list[i].off,
+						   &(struct carton_range){ from_node(x.file),
+									   list[i].off, list[i].n },
 						   on_done, &e, &q),
 				 -EINPROGRESS);
 		assert_int_equal(wait_end(&e), want);
@@ -315,7 +316,8 @@ static void test_read_later(void **state)
 	end_init(&e);
 	assert_int_equal(ftruncate(x.b->fd, (off_t)x.b->items[1].entry.header), 0);
 	assert_int_equal(carton_read_later(&(struct carton){ .workers = x.b->workers },
-					   from_node(x.file), 300000, 0, on_done, &e, &q),
+					   &(struct carton_range){ from_node(x.file), 0, 300000 },
+					   on_done, &e, &q),
 			 -EINPROGRESS);
 	assert_int_equal(wait_end(&e), -EBADMSG);
 	carton_request_free(q);
@@ -340,7 +342,7 @@ static void test_read_later_beside_opens(void **state)
 		box_add_made(b, i ? 100 : 300000, i + 1, METHOD_STORED);
 	box_start(b, NULL, true);
 	assert_int_equal(tree_new(0, &t), 0);
-	assert_int_equal(tree_add(t, t->root, "file", 4, NODE_FILE, &file), 0);
+	assert_int_equal(tree_add(t, t->root, "file", NODE_FILE, &file), 0);
 	tree_set_object(t, file, b->items[0].object);
 	assert_int_equal(pin(file), 0);
 	box_gate(b, true);
@@ -350,7 +352,8 @@ static void test_read_later_beside_opens(void **state)
 				 -EINPROGRESS);
 	}
 	assert_int_equal(carton_read_later(&(struct carton){ .workers = b->workers },
-					   from_node(file), 1000, 77, on_done, &e, &q),
+					   &(struct carton_range){ from_node(file), 77, 1000 },
+					   on_done, &e, &q),
 			 -EINPROGRESS);
 	assert_int_equal(wait_end(&e), 1000);
 	assert_memory_equal(carton_request_data(q), b->items[0].data + 77, 1000);
@@ -380,9 +383,11 @@ static void test_read_later_gone(void **state)
 
 		end_init(&e);
 		assert_int_equal(pin(x.file), 0);
-		assert_int_equal(carton_read_later(&(struct carton){ .workers = x.b->workers },
-						   from_node(x.file), 300000, i, on_done, &e, &q),
-				 -EINPROGRESS);
+		assert_int_equal(
+			carton_read_later(&(struct carton){ .workers = x.b->workers },
+					  &(struct carton_range){ from_node(x.file), i, 300000 },
+					  on_done, &e, &q),
+			-EINPROGRESS);
 		cancelled = carton_request_cancel(q);
 		carton_unpin(from_node(x.file));
 		if (!cancelled)

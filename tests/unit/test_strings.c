@@ -59,14 +59,18 @@ static void test_forms(void **state)
 		assert_true(size.trailing_nul);
 		b = buf_init(KIB);
 		t = text_of(sample, step);
-		assert_int_equal(
-			strings_emit(read_text, &t, 4, STRINGS_BYTES, 0, write_buf, &b, NULL), 0);
+		assert_int_equal(strings_emit(read_text, &t,
+					      &(struct strings_output){ 4, 0, write_buf, &b },
+					      NULL),
+				 0);
 		assert_int_equal(b.len, size.bytes);
 		assert_memory_equal(b.data, bytes, b.len);
 		b.len = 0;
 		t = text_of(sample, step);
-		assert_int_equal(
-			strings_emit(read_text, &t, 4, STRINGS_UCS4, 3, write_buf, &b, NULL), 0);
+		assert_int_equal(strings_emit(read_text, &t,
+					      &(struct strings_output){ 4, 3, write_buf, &b },
+					      NULL),
+				 0);
 		assert_int_equal(b.len, sizeof(ucs4));
 		for (size_t i = 0; i < ARRAY_SIZE(ucs4); i++)
 			assert_int_equal(get_le32(b.data + 4 * i), ucs4[i]);
@@ -81,7 +85,8 @@ static void test_narrow(void **state)
 	struct buf b = buf_init(KIB);
 
 	(void)state;
-	assert_int_equal(strings_emit(read_text, &t, 4, STRINGS_UCS4, 1, write_buf, &b, &error),
+	assert_int_equal(strings_emit(read_text, &t,
+				      &(struct strings_output){ 4, 1, write_buf, &b }, &error),
 			 -EBADMSG);
 	assert_string_equal(error.text, "element 1 has 2 code points, more than 1");
 	buf_finish(&b);
@@ -111,7 +116,8 @@ static void test_stopped(void **state)
 	(void)state;
 	assert_int_equal(strings_measure(read_fails, NULL, &size, NULL), -EIO);
 	assert_int_equal(size.count, 77);
-	assert_int_equal(strings_emit(read_text, &t, 4, STRINGS_BYTES, 0, write_stops, &n, NULL),
+	assert_int_equal(strings_emit(read_text, &t,
+				      &(struct strings_output){ 4, 0, write_stops, &n }, NULL),
 			 -ECANCELED);
 	assert_int_equal(n, 25);
 }
@@ -158,9 +164,10 @@ static void test_other_number(void **state)
 		assert_int_equal(size.count, 4);
 		t = text_of(sample, 99);
 		b.len = 0;
-		assert_int_equal(
-			strings_emit(read_text, &t, n, STRINGS_BYTES, 0, write_buf, &b, &error),
-			n == 4 ? 0 : -EBADMSG);
+		assert_int_equal(strings_emit(read_text, &t,
+					      &(struct strings_output){ n, 0, write_buf, &b },
+					      &error),
+				 n == 4 ? 0 : -EBADMSG);
 	}
 	assert_string_equal(error.text, "data has 4 elements, but its shape 5");
 	buf_finish(&b);

@@ -62,7 +62,7 @@ static struct node *add(struct tree *t, struct node *parent, const char *name, e
 {
 	struct node *n = NULL;
 
-	assert_int_equal(tree_add(t, parent, name, strlen(name), kind, &n), 0);
+	assert_int_equal(tree_add(t, parent, name, kind, &n), 0);
 	return n;
 }
 
@@ -238,8 +238,8 @@ static void test_equal_names(void **state)
 	(void)state;
 	assert_int_equal(tree_new(0, &t), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		assert_int_equal(
-			tree_add(t, t->root, names[i], 1, i % 2 ? NODE_FILE : NODE_DIR, &n), 0);
+		assert_int_equal(tree_add(t, t->root, names[i], i % 2 ? NODE_FILE : NODE_DIR, &n),
+				 0);
 	tree_sort(t->root);
 	for (n = t->root; n && seen < 100; n = tree_next(t->root, n))
 		seen++;
@@ -363,14 +363,14 @@ static void test_max_nodes(void **state)
 	dir = add(t, t->root, "a", NODE_DIR);
 	add(t, dir, "b", NODE_FILE);
 	assert_int_equal(t->n_nodes, MAX_NODES);
-	assert_int_equal(tree_add(t, dir, "c", 1, NODE_FILE, &n), -EFBIG);
-	assert_int_equal(tree_add(t, t->root, "d", 1, NODE_DIR, &n), -EFBIG);
+	assert_int_equal(tree_add(t, dir, "c", NODE_FILE, &n), -EFBIG);
+	assert_int_equal(tree_add(t, t->root, "d", NODE_DIR, &n), -EFBIG);
 	assert_null(n);
 	assert_says(seen, "more than 8000000 files and directories");
 	/* as is a number for an inode that has been used */
 	t->n_nodes = 3;
 	t->last_ino = UINT32_MAX;
-	assert_int_equal(tree_add(t, t->root, "d", 1, NODE_DIR, &n), -EFBIG);
+	assert_int_equal(tree_add(t, t->root, "d", NODE_DIR, &n), -EFBIG);
 	carton_log_set(NULL, NULL);
 	tree_free(t);
 }
@@ -392,7 +392,7 @@ static void test_owned(void **state)
 		struct node *file;
 
 		t->owned = MAX_VIEW_MEMORY - 1;
-		assert_int_equal(tree_add(t, dir, "f", 1, NODE_FILE, &file), 0);
+		assert_int_equal(tree_add(t, dir, "f", NODE_FILE, &file), 0);
 		assert_int_equal(tree_set_extents(t, file, &e, 1, NULL), 0);
 		assert_int_equal(tree_own(t, dir, (void *)e.literal, n), n == 1 ? 0 : -EFBIG);
 		if (n > 1)
@@ -424,7 +424,7 @@ static void test_budget(void **state)
 
 		for (i = 0, r = 0; r == 0 && i < 10000; i++) {
 			snprintf(name, sizeof(name), "%zu", i);
-			r = tree_add(t, dir, name, strlen(name), NODE_FILE, &n);
+			r = tree_add(t, dir, name, NODE_FILE, &n);
 			assert_true(budget.tables >= i * sizeof(struct node));
 		}
 		assert_int_equal(r, -EFBIG);
