@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files of zip.h, lowest first: the end of the archive (zip_end.c), the central
- * directory (zip_central.c), offsets and local headers (zip.c). Section numbers are of APPNOTE
- * 6.3.10.
+ * directory (zip_central.c), local headers (zip_local.c), offsets and data (zip.c). Section numbers
+ * are of APPNOTE 6.3.10.
  */
 #ifndef CARTON_ARCHIVE_INTERNAL_H
 #define CARTON_ARCHIVE_INTERNAL_H
@@ -13,6 +13,7 @@
 #define LOCAL_SIZE 30
 #define CENTRAL_SIZE 46
 #define CENTRAL_SIG 0x02014b50
+#define ZIP_DESCRIPTOR_MAX 24
 
 /* Stored bytes of a directory, which decode to nothing: an empty frame of zstd has 9 to 14. */
 #define MAX_DIRECTORY_DATA 64
@@ -40,6 +41,14 @@ int zip_read_end(struct zip *z);
  * source.
  */
 int zip_parse_directory(struct zip *z);
+
+/*
+ * Checks the local header of an entry and what follows its data. `from` begins at the offset `base`
+ * of the archive; *ret_off: where the data begins in `from`. 0; -EBADMSG, with *ret_fault;
+ * -ENODATA: `from` is too short; -ENOMEM; or of the source.
+ */
+int zip_check_local(struct source *from, uint64_t base, const struct entry *e, uint64_t *ret_off,
+		    const char **ret_fault);
 
 /* The extra fields that are interpreted; pointers into the block. */
 struct zip_extra {

@@ -7,14 +7,9 @@
 #include "archive/compare.h"
 #include "archive/decode.h"
 
-/* APPNOTE 4.3 */
-#define LOCAL_SIG 0x04034b50
-#define DESCRIPTOR_SIG 0x08074b50
-#define DESCRIPTOR_MAX 24
-
-/* of a remote zip: the most that one request fetches, and the largest gap that it fetches too */
 /* bytes for each entry while they are sorted: their order, and what qsort() copies */
 #define SORT_SIZE 32
+/* of a remote zip: the most that one request fetches, and the largest gap that it fetches too */
 #define PREFETCH_MAX (8 * MIB)
 #define PREFETCH_GAP (128 * KIB)
 
@@ -36,7 +31,8 @@ static uint64_t least_room(const struct entry *e)
 
 static uint64_t most_room(const struct entry *e)
 {
-	return least_room(e) + UINT16_MAX + (e->flags & ENTRY_DESCRIPTOR ? DESCRIPTOR_MAX - 12 : 0);
+	return least_room(e) + UINT16_MAX +
+	       (e->flags & ENTRY_DESCRIPTOR ? ZIP_DESCRIPTOR_MAX - 12 : 0);
 }
 
 /* Sets the room of an entry that ends at `end`; true: it has too little or too much. */
@@ -51,7 +47,7 @@ static bool offsets_fault(struct entry *e, uint64_t end)
 			true, e->name,
 			"is followed by bytes that belong to no entry, before offset %" PRIu64,
 			end);
-	_Static_assert(LOCAL_SIZE + MAX_PATH_LEN + 1 + UINT16_MAX + DESCRIPTOR_MAX < 1 << 17,
+	_Static_assert(LOCAL_SIZE + MAX_PATH_LEN + 1 + UINT16_MAX + ZIP_DESCRIPTOR_MAX < 1 << 17,
 		       "fits struct entry");
 	e->room = (uint32_t)(room - e->stored);
 	return false;
@@ -110,95 +106,7 @@ static int check_offsets(struct zip *z)
 	return faults ? -EBADMSG : 0;
 }
 
-/* ---- local headers ---- */
-
-/* 4.3.9: the descriptor fills the `n` bytes after the data, in one of its four forms. */
-static bool descriptor_agrees(const struct entry *e, const uint8_t *d, size_t n)
-{
-	bool wide = n == 20 || n == 24;
-
-	if (n != 12 && n != 16 && n != 20 && n != 24)
-		return false;
-	if (n == 16 || n == 24) {
-		if (get_le32(d) != DESCRIPTOR_SIG)
-			return false;
-		d += 4;
-	}
-	if (get_le32(d) != e->crc)
-		return false;
-	if (wide)
-		return get_le64(d + 4) == e->stored && get_le64(d + 12) == e->size;
-	return get_le32(d + 4) == e->stored && get_le32(d + 8) == e->size;
-}
-
-/* Compares a local header with the central one. NULL, or what is wrong. */
-static const char *check_local(const struct entry *e, const uint8_t *h, const uint8_t *rest)
-{
-	size_t len = get_le16(h + 26);
-	uint64_t stored = get_le32(h + 18), size = get_le32(h + 22);
-	uint64_t *const fields[] = { &size, &stored };
-	bool described = e->flags & ENTRY_DESCRIPTOR, dir = e->kind == ENTRY_DIR;
-	const char *fault;
-	struct zip_extra x;
-
-	if (len != (size_t)e->name_len + dir || memcmp(rest, e->name, e->name_len) != 0 ||
-	    (dir && rest[len - 1] != '/'))
-		return "has another name in its local header";
-	if (get_le16(h + 6) != e->flags)
-		return "has other flags in its local header";
-	if (get_le16(h + 8) != e->method)
-		return "has another compression method in its local header";
-	fault = zip_split_extra(rest + len, get_le16(h + 28), &x);
-	if (!fault)
-		fault = zip_check_unicode_path(&x, (const char *)rest, len);
-	if (!fault && described && !x.zip64 && stored == UINT32_MAX && size == UINT32_MAX)
-		stored = size = 0; /* another way to say that the descriptor has them */
-	if (!fault)
-		fault = zip_apply_zip64(&x, fields, ARRAY_SIZE(fields));
-	if (fault)
-		return fault;
-	/* with a descriptor, local values may be 0 */
-	if (get_le32(h + 14) != e->crc && !(described && get_le32(h + 14) == 0))
-		return "has another crc in its local header";
-	if ((size != e->size && !(described && size == 0)) ||
-	    (stored != e->stored && !(described && stored == 0)))
-		return "has other sizes in its local header";
-	return NULL;
-}
-
-static int at_fault(const char **ret_fault, const char *fault)
-{
-	*ret_fault = fault;
-	return -EBADMSG;
-}
-
-/*
- * Checks the bytes after the data: a descriptor that agrees, or none. `from` begins at `base` of
- * the archive.
- */
-static int check_trailer(struct source *from, uint64_t base, const struct entry *e,
-			 uint64_t data_at, const char **ret_fault)
-{
-	uint64_t data_end, room;
-	uint8_t descriptor[DESCRIPTOR_MAX];
-	int r;
-
-	if (__builtin_add_overflow(data_at, e->stored, &data_end) || data_end > entry_end(e))
-		return at_fault(ret_fault, "overlaps what follows it");
-	room = entry_end(e) - data_end;
-	if (!(e->flags & ENTRY_DESCRIPTOR))
-		return room ? at_fault(ret_fault, "is followed by bytes that belong to no entry") :
-			      0;
-	if (room <= sizeof(descriptor)) {
-		r = source_pread(from, descriptor, (size_t)room, data_end - base);
-		if (r < 0)
-			return r;
-		if (descriptor_agrees(e, descriptor, (size_t)room))
-			return 0;
-	}
-	return at_fault(ret_fault,
-			"has a data descriptor that disagrees with the central directory");
-}
+/* ---- data ---- */
 
 /* Some writers compress the empty content of a directory: it must decode to nothing. */
 static int check_empty(struct zip *z, const struct entry *e, uint64_t data_at)
@@ -222,59 +130,12 @@ static int check_empty(struct zip *z, const struct entry *e, uint64_t data_at)
 	return (int)got;
 }
 
-/*
- * Checks the local header and what follows the data; where the data begins in `from`. *ret_fault is
- * set for -EBADMSG.
- */
-static int check_entry(struct source *from, uint64_t base, const struct entry *e, uint64_t *ret_off,
-		       const char **ret_fault)
-{
-	uint64_t at = e->header - base;
-	uint8_t header[512], *rest = NULL;
-	size_t have = (size_t)MIN(entry_end(e) - e->header, sizeof(header)), more;
-	const char *fault;
-	int r;
-
-	have = (size_t)MIN(have, from->size - MIN(at, from->size));
-	if (have < LOCAL_SIZE)
-		return -ENODATA;
-	r = source_pread(from, header, have, at);
-	if (r < 0)
-		return r;
-	if (get_le32(header) != LOCAL_SIG)
-		return at_fault(ret_fault, "has no local header where the central directory says");
-	more = (size_t)get_le16(header + 26) + get_le16(header + 28);
-	if (more > entry_end(e) - e->header - LOCAL_SIZE)
-		return at_fault(ret_fault, "overlaps what follows it");
-	if (LOCAL_SIZE + more <= have) {
-		fault = check_local(e, header, header + LOCAL_SIZE);
-	} else {
-		/* a copy that ends with the expected local header has no room for a longer one */
-		if (LOCAL_SIZE + more > from->size - at)
-			return at_fault(ret_fault, "overlaps what follows it");
-		rest = malloc(more);
-		if (!rest)
-			return -ENOMEM;
-		r = source_pread(from, rest, more, at + LOCAL_SIZE);
-		fault = r < 0 ? NULL : check_local(e, header, rest);
-		free(rest);
-		if (r < 0)
-			return r;
-	}
-	if (fault)
-		return at_fault(ret_fault, fault);
-	r = check_trailer(from, base, e, e->header + LOCAL_SIZE + more, ret_fault);
-	if (r == 0)
-		*ret_off = at + LOCAL_SIZE + more;
-	return r;
-}
-
-/* The same, and logs what is wrong. */
+/* zip_check_local(), and logs what is wrong. */
 static int locate_entry(struct source *from, uint64_t base, const struct entry *e,
 			uint64_t *ret_off)
 {
 	const char *fault = NULL;
-	int r = check_entry(from, base, e, ret_off, &fault);
+	int r = zip_check_local(from, base, e, ret_off, &fault);
 
 	if (fault)
 		carton_log(CARTON_LOG_ERROR, e->name, "%s", fault);
@@ -308,7 +169,7 @@ static int zip_peek(struct container *c, const struct entry *e, void *buf, const
 
 	if (c->remote ||
 	    source_pread_nowait(z->source, buf, entry_end(e) - e->header, e->header) < 0 ||
-	    check_entry(&memory.source, e->header, e, &off, &fault) < 0)
+	    zip_check_local(&memory.source, e->header, e, &off, &fault) < 0)
 		return -EAGAIN;
 	*ret_stored = memory.bytes + off;
 	return 0;

@@ -141,6 +141,16 @@ size_t utf8_encode(uint32_t c, char ret[4]);
 /* Is [s, s+n) well-formed UTF-8 (no overlong form, no surrogate, at most U+10FFFF)? */
 bool utf8_valid(const char *s, size_t n);
 
+/* How many characters of valid UTF-8 these bytes are. */
+static inline size_t utf8_count(const char *s, size_t n)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += ((unsigned char)s[i] & 0xc0) != 0x80;
+	return count;
+}
+
 bool is_ascii(const char *s);
 
 /* Does `s` end with `end`, and begin with something else? */

@@ -26,6 +26,10 @@ int meta_problem(struct meta *m, size_t line, const char *fmt, ...)
 /* Appends a scalar as JSON; nan, inf and dates, which JSON lacks, as TOML. 0, -ENOMEM or -EFBIG. */
 int meta_add_value(struct buf *b, const struct toml_value *v);
 
+/* Sorts a list of inputs or outputs by name: 0 or -ENOMEM. */
+int meta_sort_names(struct meta *m, const struct meta_tensor *list, size_t n,
+		    struct meta_names *ret);
+
 /* Is this path below runner.opts? */
 bool meta_is_option(const struct toml_path *path);
 

@@ -19,11 +19,9 @@ struct reader {
 
 static const char *description_fault(const char *text)
 {
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += ((unsigned char)*text & 0xc0) != 0x80;
-	return n > MAX_SHORT_DESCRIPTION ? "has more than 100 characters" : NULL;
+	return utf8_count(text, strlen(text)) > MAX_SHORT_DESCRIPTION ?
+		       "has more than 100 characters" :
+		       NULL;
 }
 
 /* The arrays of tables, with their offsets in struct meta. */
@@ -216,9 +214,8 @@ static int take_reference(struct meta *m, struct meta_value **values, size_t *n,
 			  const struct toml_step *key, const struct toml_value *v)
 {
 	struct meta_value value = { NULL, NULL }, *grown;
-	int r;
+	int r = meta_strdup(m, v->str, v->len, &value.reference);
 
-	r = meta_strdup(m, v->str, v->len, &value.reference);
 	if (r == 0)
 		r = meta_strdup(m, key->key, key->len, &value.name);
 	if (r < 0)
@@ -382,45 +379,6 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 			    take_tensor(rd, element, path, v);
 }
 
-/* ---- names ---- */
-
-static int by_name(const void *a, const void *b)
-{
-	const struct meta_tensor *x = *(const struct meta_tensor *const *)a;
-	const struct meta_tensor *y = *(const struct meta_tensor *const *)b;
-	int c = strcmp(x->name, y->name);
-
-	return c ? c : (x > y) - (x < y);
-}
-
-static int sort_names(struct meta *m, const struct meta_tensor *list, size_t n,
-		      struct meta_names *ret)
-{
-	ret->list = meta_alloc(m, n * sizeof(*ret->list));
-	if (!ret->list)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		if (list[i].name)
-			ret->list[ret->n++] = &list[i];
-	qsort(ret->list, ret->n, sizeof(*ret->list), by_name);
-	return 0;
-}
-
-const struct meta_tensor *meta_find(const struct meta_names *names, const char *name)
-{
-	size_t lo = 0, hi = names->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (strcmp(names->list[mid]->name, name) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < names->n && strcmp(names->list[lo]->name, name) == 0 ? names->list[lo] : NULL;
-}
-
 int meta_parse(const char *text, size_t n, struct budget *budget, struct meta **ret)
 {
 	const struct toml_events events = {
@@ -436,15 +394,14 @@ int meta_parse(const char *text, size_t n, struct budget *budget, struct meta **
 	r = toml_parse_mem(text, n, &events, &rd, &error);
 	buf_finish(&rd.shape);
 	if (r == 0)
-		r = sort_names(rd.m, rd.m->inputs, rd.m->n_inputs, &rd.m->input_names);
+		r = meta_sort_names(rd.m, rd.m->inputs, rd.m->n_inputs, &rd.m->input_names);
 	if (r == 0)
-		r = sort_names(rd.m, rd.m->outputs, rd.m->n_outputs, &rd.m->output_names);
+		r = meta_sort_names(rd.m, rd.m->outputs, rd.m->n_outputs, &rd.m->output_names);
 	if (r < 0) {
 		if (r == -EFBIG && !*error.text)
-			carton_log(
-				CARTON_LOG_ERROR, "carton.toml",
-				"has more than %d tables of one kind, or a shape that is too long",
-				MAX_META_TABLES);
+			carton_log(CARTON_LOG_ERROR, "carton.toml",
+				   "has more than %d tables of one kind, or too long a shape",
+				   MAX_META_TABLES);
 		else if (r == -EBADMSG || r == -EFBIG)
 			carton_log(CARTON_LOG_ERROR, "carton.toml", "line %zu: %s", error.line,
 				   error.text);

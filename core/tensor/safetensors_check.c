@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks across all tensors of a header. */
+/* Checks of one tensor, and across all tensors of a header. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -9,6 +9,30 @@ int safetensors_duplicate(const char *key, size_t n, struct reason *reason)
 {
 	return reason_set(reason, -EBADMSG, "the key '%.*s' occurs twice", utf8_quoted(key, n),
 			  key);
+}
+
+int safetensors_check_tensor(struct tensor_info *i, const uint64_t *shape,
+			     const uint64_t offsets[2], struct reason *reason)
+{
+	uint64_t begin = offsets[0], end = offsets[1];
+	int r = dtype_bytes(i->dtype, shape, i->rank, &i->bytes);
+
+	if (end < begin)
+		return reason_set(reason, -EBADMSG,
+				  TENSOR_FMT " ends at %" PRIu64 ", before it begins at %" PRIu64,
+				  TENSOR_ARG(i), end, begin);
+	if (r < 0)
+		return reason_set(
+			reason, -EBADMSG, TENSOR_FMT " has a shape whose size %s", TENSOR_ARG(i),
+			r == -EBADMSG ? "is not a whole number of bytes" : "does not fit 64 bits");
+	if (i->bytes != end - begin)
+		return reason_set(reason, -EBADMSG,
+				  TENSOR_FMT " has %" PRIu64
+					     " bytes by its data_offsets, but %" PRIu64
+					     " by its shape and dtype",
+				  TENSOR_ARG(i), end - begin, i->bytes);
+	i->off = begin;
+	return 0;
 }
 
 static int by_name(const void *a, const void *b, void *list)

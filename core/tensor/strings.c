@@ -86,15 +86,6 @@ static int emit(struct pass *p, const char *s, size_t n, uint64_t points)
 
 /* ---- events ---- */
 
-static uint64_t count_points(const char *s, size_t n)
-{
-	uint64_t points = 0;
-
-	for (size_t i = 0; i < n; i++)
-		points += ((uint8_t)s[i] & 0xc0) != 0x80;
-	return points;
-}
-
 static int element(struct pass *p, const struct toml_value *v)
 {
 	uint64_t points;
@@ -109,7 +100,7 @@ static int element(struct pass *p, const struct toml_value *v)
 	if (v->len > UINT32_MAX ||
 	    __builtin_add_overflow(p->size.bytes, 4 + v->len, &p->size.bytes))
 		return fault(p, "line %zu: an element is too long", v->line);
-	points = count_points(v->str, v->len);
+	points = utf8_count(v->str, v->len);
 	if (p->to)
 		r = emit(p, v->str, v->len, points);
 	p->size.count++;

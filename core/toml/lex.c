@@ -303,3 +303,58 @@ int toml_string(struct toml_lexer *lex, bool may_be_multi, char **ret_s, size_t 
 	*ret_n = 0;
 	return 0;
 }
+
+/* ---- keys and scalars ---- */
+
+static inline bool is_bare(int c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_' || c == '-';
+}
+
+int toml_key_part(struct toml_lexer *lex, struct buf *ret)
+{
+	int c = toml_peek(lex), r = 0;
+	char *s;
+	size_t n;
+
+	ret->len = 0;
+	if (c == '"' || c == '\'') {
+		r = toml_string(lex, false, &s, &n);
+		if (!r && n)
+			r = toml_limit(lex, buf_add(ret, s, n), "a key that is too long");
+		return r ? r : toml_skip_blanks(lex);
+	}
+	if (c > 0 && !is_bare(c))
+		return toml_unexpected(lex, c, "a key");
+	while (c > 0 && is_bare(c)) {
+		for (s = lex->in.p, n = 0; is_bare((unsigned char)s[n]); n++)
+			;
+		r = toml_limit(lex, buf_add(ret, s, n), "a key that is too long");
+		if (r < 0)
+			return r;
+		lex->in.p += n;
+		c = toml_peek(lex);
+	}
+	if (!c && !ret->len)
+		return toml_unexpected(lex, 0, "a key");
+	return c < 0 ? c : toml_skip_blanks(lex);
+}
+
+static inline bool is_scalar(int c)
+{
+	return is_bare(c) || c == '+' || c == '.' || c == ':';
+}
+
+int toml_scalar_bytes(struct toml_lexer *lex, char *text, size_t *n)
+{
+	int c;
+
+	while ((c = toml_peek(lex)) > 0 && is_scalar(c)) {
+		if (*n == TOML_MAX_NUMBER)
+			return toml_fail(lex, -EFBIG, "a number that is too long");
+		text[(*n)++] = (char)c;
+		lex->in.p++;
+	}
+	return c;
+}

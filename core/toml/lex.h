@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes, comments and strings of a TOML document, and the error of the parse. */
+/* Bytes, comments, strings and keys of a TOML document, and the error of the parse. */
 #ifndef CARTON_TOML_LEX_H
 #define CARTON_TOML_LEX_H
 
@@ -42,5 +42,14 @@ int toml_end_of_line(struct toml_lexer *lex);
  * result is NUL-terminated and valid until the next byte is read. 0 or an error.
  */
 int toml_string(struct toml_lexer *lex, bool may_be_multi, char **ret_s, size_t *ret_n);
+
+/* Reads one part of a key. Returns the byte after it and blanks, or an error. */
+int toml_key_part(struct toml_lexer *lex, struct buf *ret);
+
+/*
+ * Appends bytes that can belong to a scalar to `text`, which has *n of at most TOML_MAX_NUMBER.
+ * Returns the byte after them, or an error.
+ */
+int toml_scalar_bytes(struct toml_lexer *lex, char *text, size_t *n);
 
 #endif

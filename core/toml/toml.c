@@ -72,42 +72,6 @@ static int end(struct toml *t, enum toml_type type)
 
 /* ---- keys ---- */
 
-static inline bool is_bare(int c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       c == '_' || c == '-';
-}
-
-/* Reads one part of a key into t->key. Returns the byte after it and blanks, or an error. */
-static int key_part(struct toml *t)
-{
-	int c = toml_peek(&t->lex), r = 0;
-	char *s;
-	size_t n;
-
-	t->key.len = 0;
-	if (c == '"' || c == '\'') {
-		r = toml_string(&t->lex, false, &s, &n);
-		if (!r && n)
-			r = toml_limit(&t->lex, buf_add(&t->key, s, n), "a key that is too long");
-		return r ? r : toml_skip_blanks(&t->lex);
-	}
-	if (c > 0 && !is_bare(c))
-		return toml_unexpected(&t->lex, c, "a key");
-	while (c > 0 && is_bare(c)) {
-		for (s = t->lex.in.p, n = 0; is_bare((unsigned char)s[n]); n++)
-			;
-		r = toml_limit(&t->lex, buf_add(&t->key, s, n), "a key that is too long");
-		if (r < 0)
-			return r;
-		t->lex.in.p += n;
-		c = toml_peek(&t->lex);
-	}
-	if (!c && !t->key.len)
-		return toml_unexpected(&t->lex, 0, "a key");
-	return c < 0 ? c : toml_skip_blanks(&t->lex);
-}
-
 /* Looks up or adds t->key in table `in`, and appends it to the path. */
 static int enter(struct toml *t, struct toml_node *in, enum toml_kind kind, bool *ret_new,
 		 struct toml_node **ret)
@@ -136,7 +100,7 @@ static int pair_key(struct toml *t, struct toml_node *table, struct toml_node **
 	int c, r;
 
 	for (;; table = node) {
-		c = key_part(t);
+		c = toml_key_part(&t->lex, &t->key);
 		if (c < 0)
 			return c;
 		if (c != '.' && c != '=')
@@ -171,7 +135,7 @@ static int header_key(struct toml *t, enum toml_kind kind, bool *ret_new, struct
 	for (;; table = *ret) {
 		c = toml_skip_blanks(&t->lex);
 		if (c >= 0)
-			c = key_part(t);
+			c = toml_key_part(&t->lex, &t->key);
 		if (c < 0)
 			return c;
 		if (c != '.' && c != ']')
@@ -240,39 +204,20 @@ static int report(struct toml *t, const struct toml_value *value)
 	return t->events->value ? t->events->value(t->ctx, &path, value) : 0;
 }
 
-static inline bool is_scalar(int c)
-{
-	return is_bare(c) || c == '+' || c == '.' || c == ':';
-}
-
-/* Appends bytes that can belong to a scalar to t->scalar, after its first *n bytes. */
-static int scalar_bytes(struct toml *t, size_t *n)
-{
-	int c;
-
-	while ((c = toml_peek(&t->lex)) > 0 && is_scalar(c)) {
-		if (*n == TOML_MAX_NUMBER)
-			return toml_fail(&t->lex, -EFBIG, "a number that is too long");
-		t->scalar[(*n)++] = (char)c;
-		t->lex.in.p++;
-	}
-	return c;
-}
-
 /* A value that is not a string, array or table. */
 static int scalar(struct toml *t)
 {
 	struct toml_value value = { .line = t->lex.in.line };
 	const char *fault;
 	size_t n = 0;
-	int c = scalar_bytes(t, &n);
+	int c = toml_scalar_bytes(&t->lex, t->scalar, &n);
 
 	if (c == ' ' && n == 10 && t->scalar[4] == '-' && t->scalar[7] == '-') {
 		t->lex.in.p++; /* a date: a time may follow the blank */
 		c = toml_peek(&t->lex);
 		if (c >= '0' && c <= '9') {
 			t->scalar[n++] = ' ';
-			c = scalar_bytes(t, &n);
+			c = toml_scalar_bytes(&t->lex, t->scalar, &n);
 		}
 	}
 	if (c < 0)
@@ -456,18 +401,6 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 	buf_finish(&t->key);
 	free(t);
 	return r;
-}
-
-ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n)
-{
-	struct toml_mem *m = ctx;
-
-	n = MIN(n, m->n);
-	if (n)
-		memcpy(ret_buf, m->text, n);
-	m->text += n;
-	m->n -= n;
-	return (ssize_t)n;
 }
 
 int toml_parse_mem(const char *text, size_t n, const struct toml_events *events, void *ctx,

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pack/objects.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "carton/opened.h"
+#include "writer/newfile.h"
+
+#define COPY_BLOCK MIB
+
+/*
+ * Reads a pinned file: into `fd`, or -1, and its chunks into the hasher, if that has a size for
+ * them.
+ */
+static int copy_object(struct node *file, int fd, char *block, struct chunks_hasher *chunks)
+{
+	uint64_t at = 0;
+	ssize_t got;
+	int r = 0;
+
+	while (r == 0 && (got = carton_read(from_node(file), block, COPY_BLOCK, at, false)) != 0) {
+		r = got < 0 ? (int)got : 0;
+		if (r == 0 && fd >= 0)
+			r = pwrite_full(fd, block, (size_t)got, at);
+		if (r == 0 && chunks->chunk_size)
+			r = chunks_hasher_feed(chunks, block, (size_t)got);
+		at += got > 0 ? (uint64_t)got : 0;
+	}
+	return r;
+}
+
+static int put_object(const struct plan *p, struct node *file, const char *hex, char *block)
+{
+	struct chunks_hasher none = { 0 };
+	struct newfile out;
+	char *path;
+	int r = asprintf(&path, "%s/%s", p->options->objects, hex) < 0 ? -ENOMEM : 0;
+
+	if (r < 0)
+		return r;
+	r = newfile_begin(path, &out);
+	if (r == 0) {
+		r = copy_object(file, out.fd, block, &none);
+		if (r == 0)
+			r = newfile_publish(&out);
+		else
+			carton_log(CARTON_LOG_ERROR, path, "cannot be written: %s", strerror(-r));
+		newfile_end(&out);
+	}
+	free(path);
+	return r;
+}
+
+/* A file that is left out, pinned. */
+static int put_linked(const struct plan *p, struct chunks_writer *writer, struct node *file,
+		      char *block)
+{
+	struct chunks_hasher chunks = { 0 };
+	char hex[2 * SHA256_SIZE + 1];
+	int r = 0;
+
+	hex_encode(object_sha256(node_object(file)), SHA256_SIZE, hex);
+	if (p->options->objects)
+		r = put_object(p, file, hex, block);
+	if (r < 0 || !p->index || node_size(file) <= CHUNKS_MIN_FILE)
+		return r;
+	chunks.chunk_size = chunks_size_for(node_size(file));
+	r = copy_object(file, -1, block, &chunks);
+	if (r == 0)
+		r = chunks_hasher_end(&chunks);
+	if (r == 0)
+		r = chunks_writer_add(writer, object_sha256(node_object(file)), &chunks);
+	chunks_hasher_finish(&chunks);
+	return r;
+}
+
+int objects_put(const struct plan *p, struct chunks_writer *chunks)
+{
+	char *block = malloc(COPY_BLOCK);
+	int r = block ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < p->n_linked && r == 0; i++) {
+		struct node *file = p->linked[i];
+
+		if (!p->options->objects && !file->file.entry)
+			continue;
+		r = carton_pin_wait(p->c, from_node(file));
+		if (r < 0)
+			break;
+		r = put_linked(p, chunks, file, block);
+		carton_unpin(from_node(file));
+	}
+	free(block);
+	return r;
+}
+
+int objects_directory(const char *path)
+{
+	if (!path || mkdir(path, 0777) == 0 || errno == EEXIST)
+		return 0;
+	return log_error(-errno, path, "cannot be made: %s", strerror(errno));
+}
