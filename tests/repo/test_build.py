@@ -224,6 +224,73 @@ def test_exported_symbols_have_one_prefix():
     assert {n for n in names} == {n for n in declared if not n.endswith('_fn')}
 
 
+# ---- sizes ----
+
+COLUMNS, FILE_LINES, FUNCTION_LINES, PARAMETERS = 100, 450, 59, 5
+LONG_LINES = {'core/fetch/fetcher.h', 'core/object/internal.h', 'core/object/object.h'}
+LONG_FILES = {'core/carton.h',      # documents the whole library
+              'core/fetch/fetcher.c', 'core/fetch/transfer.c', 'core/open/open.c', 'fs/ctl/cartonctl.c',
+              'fs/process/options.c'}
+MANY_PARAMETERS = {'control_ioctl',     # called by libfuse
+                   'bytes_read', 'mirrors_urls', 'object_add_derived', 'read_chunks', 'read_part', 'read_tagged',
+                   'read_whole', 'store_add'}
+
+
+def functions(text):
+    """The functions that a C file declares or defines: name, number of parameters, lines between the braces."""
+    text = re.sub(r'/\*.*?\*/', lambda m: '\n' * m[0].count('\n'), text, flags=re.S)
+    text = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', '0', text)
+    text = re.sub(r'^\s*#(?:.*\\\n)*.*', lambda m: '\n' * m[0].count('\n'), text, flags=re.M)
+    text = re.sub(r'__attribute__\(\((?:[^()]|\([^()]*\))*\)\)\s*', '', text)
+    for m in re.finditer(r'^\w[\w\s*]*?\b(\w+)\((?!\*)', text, re.M):
+        depth, n, at = 1, 1, m.end()
+        while depth:
+            depth += (text[at] in '([{') - (text[at] in ')]}')
+            n += text[at] == ',' and depth == 1
+            at += 1
+        if re.match(r'\s*[{;]', text[at:]):
+            body = text[at:text.index('\n}', at)] if text[at:].lstrip()[0] == '{' else ''
+            yield m[1], n, max(0, body.count('\n') - 1)
+
+
+def c_texts():
+    for layer in (CORE, FS):
+        for name in sources(layer):
+            yield f'{layer.name}/{name}', (layer / name).read_text()
+
+
+def test_functions_are_found():
+    text = """struct s { int (*f)(int a, int b, int c, int d, int e, int f); };
+#define M(a, b, c, d, e, f) g(a)
+typedef int f_fn(void *ctx, int a);
+__attribute__((format(printf, 1, 2))) static void log(const char *fmt, ...)
+{
+	g("{", '}', 3); /* } */
+}
+
+int six(int a, int (*b)(int, int), int c, int d,
+	int e, int f);
+"""
+    assert list(functions(text)) == [('f_fn', 2, 0), ('log', 2, 1), ('six', 6, 0)]
+    found = [f for _, text in c_texts() for f in functions(text)]
+    assert len(found) > 2000 and {n for _, n, _ in found} >= {1, 2, 3, 4, 5}
+
+
+def test_functions_are_small():
+    for name, text in c_texts():
+        for function, n, lines in functions(text):
+            assert n <= PARAMETERS or function in MANY_PARAMETERS, f'{name}: {function}() has {n} parameters'
+            assert lines <= FUNCTION_LINES, f'{name}: {function}() has {lines} lines'
+
+
+def test_files_fit():
+    for name, text in c_texts():
+        lines = text.expandtabs(8).splitlines()
+        assert len(lines) <= FILE_LINES or name in LONG_FILES, f'{name} has {len(lines)} lines'
+        for i, line in enumerate(lines, 1):
+            assert len(line) <= COLUMNS or name in LONG_LINES, f'{name}:{i} has {len(line)} columns'
+
+
 # ---- make ----
 
 @pytest.fixture
