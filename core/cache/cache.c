@@ -117,7 +117,7 @@ int cache_list(struct cache *c, cache_list_fn *fn, void *ctx)
 	int r = cache_each(c, list_one, &list);
 
 	list.seals = true;
-	return r ? r : cache_each_seal(c, list_one, &list);
+	return r ? r : cache_each_in(c->seals, list_one, &list);
 }
 
 /* ---- notes ---- */

@@ -251,10 +251,10 @@ int cache_each(struct cache *c, cache_each_fn *fn, void *ctx)
 	return r;
 }
 
-int cache_each_seal(struct cache *c, cache_each_fn *fn, void *ctx)
+int cache_each_in(int fd, cache_each_fn *fn, void *ctx)
 {
 	DIR *dir;
-	int r = cache_opendir(c->seals, ".", &dir);
+	int r = cache_opendir(fd, ".", &dir);
 
 	if (r < 0)
 		return r;

@@ -87,25 +87,9 @@ static int count_seal(void *ctx, const uint8_t sha256[32], const struct stat *st
 	return count_add(ctx, sha256, st, disk_bytes(st), SEAL);
 }
 
-static int count_partials(struct cache *c, struct count *count)
+static int count_partial(void *ctx, const uint8_t sha256[32], const struct stat *st)
 {
-	uint8_t sha256[32];
-	struct dirent *de;
-	struct stat st;
-	DIR *dir;
-	int r;
-
-	r = cache_opendir(c->partial, ".", &dir);
-	if (r < 0)
-		return r;
-	while (r == 0 && (de = readdir(dir))) {
-		if (!cache_name_decode(de->d_name, 32, sha256) ||
-		    fstatat(c->partial, de->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
-		r = count_add(count, sha256, &st, (uint64_t)st.st_blocks * 512, PARTIAL);
-	}
-	closedir(dir);
-	return r;
+	return count_add(ctx, sha256, st, (uint64_t)st->st_blocks * 512, PARTIAL);
 }
 
 static int item_cmp(const void *a, const void *b)
@@ -127,9 +111,9 @@ static int count_all(struct cache *c, bool keep, struct count *ret_count)
 
 	r = cache_each(c, count_object, &count);
 	if (r == 0)
-		r = cache_each_seal(c, count_seal, &count);
+		r = cache_each_in(c->seals, count_seal, &count);
 	if (r == 0)
-		r = count_partials(c, &count);
+		r = cache_each_in(c->partial, count_partial, &count);
 	if (r < 0) {
 		free(count.items);
 		return r;

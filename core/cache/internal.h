@@ -120,8 +120,8 @@ int cache_opendir(int fd, const char *name, DIR **ret_dir);
 typedef int cache_each_fn(void *ctx, const uint8_t sha256[32], const struct stat *st);
 int cache_each(struct cache *c, cache_each_fn *fn, void *ctx);
 
-/* The same for each seal: the stat is that of its file. */
-int cache_each_seal(struct cache *c, cache_each_fn *fn, void *ctx);
+/* The same for each file of a directory (of seals, of partials) that has the name of a sha256. */
+int cache_each_in(int fd, cache_each_fn *fn, void *ctx);
 
 /*
  * Reads the secret that seals are made with, or makes it. Best effort: without it there are no
