@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "process/landlock.h"
@@ -333,6 +335,16 @@ static int confine_access(const struct carton_paths *paths, const struct sandbox
 	return r < 0 ? failed("Landlock", r) : 0;
 }
 
+/*
+ * Lets malloc(3) have as many arenas as before, but not ask for the number of processors when it
+ * makes one: it would open a file, which the helper does from now on, while a thread holds what
+ * others need. They would all wait for the helper.
+ */
+static void settle_malloc(void)
+{
+	mallopt(M_ARENA_MAX, 8 * get_nprocs());
+}
+
 int sandbox_enter(void *ctx, const struct carton_paths *paths)
 {
 	static const struct sandbox_helper none;
@@ -340,6 +352,7 @@ int sandbox_enter(void *ctx, const struct carton_paths *paths)
 	bool helped = false;
 	int memory = -1, r;
 
+	settle_malloc();
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return failed("no new privileges", -errno);
 	/* before the sandbox forbids it; the helper reads file names from it */

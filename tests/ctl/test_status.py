@@ -459,12 +459,18 @@ def test_service_manager_that_does_not_read(work, mount_fg):
         assert b'STOPPING=1' in texts
 
 
-def test_log_that_is_stuck(work, mount):
+# malloc asks for the number of processors once it has more arenas: at another moment with each number
+@pytest.mark.parametrize('arenas', [None, 3, 4, 8])
+def test_log_that_is_stuck(work, mount, arenas):
     """The process that writes to syslog may hang with it."""
-    with mount(many_bad(work / 'm.carton')) as m:
+    env = {'MALLOC_ARENA_TEST': str(arenas)} if arenas else {}
+    with mount(many_bad(work / 'm.carton'), env=env) as m:
         pid, = mounter_of(m.pids[0])
         os.kill(pid, signal.SIGSTOP)
         try:
+            readers = [subprocess.Popen(['sh', '-c', f'cat {m.path}/model/bad{i}?'], stderr=subprocess.DEVNULL)
+                       for i in range(1, 9)]
+            eventually('they all have ended', lambda: all(p.poll() is not None for p in readers))
             all_are_answered(m)
         finally:
             os.kill(pid, signal.SIGCONT)
