@@ -91,13 +91,13 @@ struct carton_options {
 
 /*
  * Opens the carton at `source`: a zip file, an unpacked directory (carton format v1), or the http
- * or https URL of a zip file.
- * MANIFEST must be there and well-formed, every path in it must have bytes somewhere, carton.toml
- * must have its hash and spec_version 1, symlinks must lead to what MANIFEST says of them.
+ * or https URL of a zip file. MANIFEST must be there and well-formed, every path in it must have
+ * bytes somewhere, carton.toml must have its hash and spec_version 1, symlinks must lead to files
+ * of the hash that MANIFEST gives them.
  *
  * Starts threads: call it after any fork. Returns 0, or, logged with what to do about it:
  *  -EBADMSG	damaged, ambiguous or not a carton; or not the model hash that was asked for
- *  -EOPNOTSUPP	a carton that uses what this program does not read
+ *  -EOPNOTSUPP	a carton that uses a feature that this program does not read
  *  -EFBIG	over a limit
  *  -EINVAL	an option makes no sense
  *  -ENOENT, -EACCES, -ENOMEM, … as the system says
@@ -143,7 +143,7 @@ struct carton_stat {
 	uint64_t ino;	   /* never 0; the root's is 1 */
 	uint64_t size;	   /* bytes; of a symlink: of its target; 0 while it is not known */
 	bool size_known;   /* false: carton_size() finds out */
-	bool size_certain; /* false: what a server says, until the file is pinned */
+	bool size_certain; /* false: as a server says, until the file is pinned */
 	uint32_t nlink;
 	bool hidden;   /* found by name, not to be listed */
 	int64_t mtime; /* seconds since 1970 */
@@ -160,7 +160,7 @@ struct carton_node *carton_root(const struct carton *c);
 /*
  * Makes sure that a directory's children are there: some are generated when they are first asked
  * for. 0; -EINPROGRESS: `done` will be called, as carton_pin(); -EAGAIN: it has to wait, and `done`
- * is NULL; or why not now. The functions below need it, where it is not said otherwise.
+ * is NULL; or why not now. The functions below need the children, unless they say otherwise.
  */
 int carton_list(struct carton *c, struct carton_node *dir, carton_done_fn *done, void *ctx,
 		struct carton_request **ret_request);
@@ -444,7 +444,7 @@ enum carton_compress {
 	CARTON_COMPRESS_ZSTD, /* one frame for each file */
 };
 
-/* All zero, but for what a mode needs, is the default for everything. */
+/* Zero is the default of each field, but for those that a mode needs. */
 struct carton_pack_options {
 	enum carton_pack_mode mode;
 	enum carton_compress compress;
@@ -464,7 +464,7 @@ struct carton_pack_options {
 /*
  * Makes the carton `out` of `source`, which carton_open() would open, or for CARTON_PACK of a
  * directory with carton.toml, model, tensor_data and misc. It is verified before it appears; until
- * then, and after a failure, what was at `out` stays. The bytes depend on the files, their
+ * then, and after a failure, an older file at `out` stays. The bytes depend on the files, their
  * executable bits, the options but `jobs`, and the version of libzstd. `ret_model_hash`: 64 hex
  * digits and a NUL.
  *
@@ -495,7 +495,7 @@ struct carton_cache_object {
 	bool seal;    /* not an object, but the seal of one */
 };
 
-/* Calls `fn` for each object and each seal; what it returns, when that is not 0, ends the list. */
+/* Calls `fn` for each object and each seal, until it returns another value than 0. */
 int carton_cache_list(const struct carton_cache_options *options,
 		      int (*fn)(void *ctx, const struct carton_cache_object *object), void *ctx);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a container may have, before it is opened. */
+/* Guesses whether a container has an entry, before it is opened. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -8,7 +8,7 @@
  * zlib in the end, refuses; such data has one meaning, too, and the sha256 decides.
  *
  * Why that is not checked: ISA-L decodes up to 64 KiB ahead and shows no header of a block but the
- * last, and where a block begins is known only to who has decoded the one before. So all of the
+ * last, and the start of a block is known only after the block before it was decoded. So all of the
  * data would have to be decoded twice. Measured on 32 MiB of machine code and of text: zlib in
  * addition takes 1.6 to 2.4 times as long as ISA-L, a scanner that follows the codes and writes
  * nothing 1.5 to 2.3 times: a first open would take three times as long.
@@ -35,8 +35,8 @@ struct inflate_input {
 };
 
 /*
- * 0, -ENOMEM, or an error of inflate_read(). *ret is set on failure too, for inflate_why(), unless
- * -ENOMEM.
+ * Makes a decoder. 0, -ENOMEM, or an error of inflate_read(). *ret is set on failure too, for
+ * inflate_why(), but not with -ENOMEM.
  */
 int inflate_new(const struct inflate_input *input, struct inflate **ret);
 
@@ -49,7 +49,7 @@ ssize_t inflate_read(struct inflate *f, void *ret_buf, size_t n);
 /* How many bytes that feed() has returned come after the end of the data. */
 size_t inflate_unused(const struct inflate *f);
 
-/* What was wrong with the data, after -EBADMSG. Valid until inflate_free(). */
+/* The fault of the data, after -EBADMSG. Valid until inflate_free(). */
 const char *inflate_why(const struct inflate *f);
 
 /* `f` may be NULL. */

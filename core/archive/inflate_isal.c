@@ -19,8 +19,8 @@ int inflate_new(const struct inflate_input *input, struct inflate **ret)
 		return -ENOMEM;
 	f->input = *input;
 	f->why = "damaged";
-	isal_inflate_init(
-		&f->state); /* sets what needs it; the rest is 80 KiB of tables and buffers */
+	/* this sets all fields but 80 KiB of tables and buffers, which need no start value */
+	isal_inflate_init(&f->state);
 	*ret = f;
 	return 0;
 }

@@ -79,7 +79,10 @@ int inflate_new(const struct inflate_input *input, struct inflate **ret)
 		return -ENOMEM;
 	}
 	*ret = f;
-	/* no crc: the sha256 is checked; no filters: nothing else may be detected in the data */
+	/*
+	 * no crc, since the sha256 is checked; no filters, so that libarchive detects no other
+	 * format in the data
+	 */
 	if (archive_read_support_format_zip_streamable(f->archive) != ARCHIVE_OK ||
 	    archive_read_set_options(f->archive, "zip:ignorecrc32") != ARCHIVE_OK ||
 	    archive_read_open(f->archive, f, NULL, archive_feed, NULL) != ARCHIVE_OK ||

@@ -30,7 +30,7 @@ struct zip {
 	int64_t mtime_last;
 };
 
-/* Logs why the whole archive is refused; -EBADMSG. */
+/* Logs why the whole archive is refused. Returns -EBADMSG. */
 int zip_refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Reads the end of the archive and finds the central directory. 0 or errors of zip_open(). */
@@ -60,7 +60,7 @@ struct zip_extra {
 	size_t unicode_path_len;
 };
 
-/* Each returns NULL, or what is wrong. */
+/* Each returns NULL, or the fault as a text. */
 
 /* Splits an extra block. */
 const char *zip_split_extra(const uint8_t *p, size_t n, struct zip_extra *ret);

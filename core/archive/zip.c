@@ -274,7 +274,7 @@ static const struct container_ops zip_ops = {
 
 static int read_directory(struct zip *z)
 {
-	/* their names, the entries, and what sorting them takes */
+	/* the names, the entries, and the memory to sort them */
 	int r = budget_take(z->container.budget,
 			    z->directory_size - z->n_entries * (CENTRAL_SIZE - 1) +
 				    z->n_entries * (sizeof(struct entry) + SORT_SIZE));

@@ -273,7 +273,7 @@ static const char *parse_central(struct zip *z, const uint8_t *h, struct entry *
 
 struct window {
 	const struct zip *zip;
-	uint64_t next; /* the offset in the directory of what is read next */
+	uint64_t next; /* the offset in the directory of the next read */
 	size_t at, n;  /* the bytes not parsed yet are data[at] to data[n - 1] */
 	uint8_t data[WINDOW];
 };

@@ -164,7 +164,7 @@ bool budget_try(struct budget *b, uint64_t n)
 
 int budget_take(struct budget *b, uint64_t n)
 {
-	/* a small table, such as one for an open, is not refused because of what others hold */
+	/* a small table, such as one for an open, is not refused because of buffers of others */
 	if (n <= SMALL_TABLE)
 		return budget_try(b, n) ? 0 : refuse(b, n);
 	if (!budget_hold(b, n))

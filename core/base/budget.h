@@ -31,7 +31,7 @@ struct budget {
 	void *ctx;
 };
 
-/* `limit` 0: half of what the control group may use, or a quarter of the machine's memory. */
+/* `limit` 0: half of the limit of the control group, or a quarter of the machine's memory. */
 void budget_init(struct budget *b, uint64_t limit);
 
 /* Limits the budget by the size of the carton's file. */

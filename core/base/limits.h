@@ -31,7 +31,7 @@
 #define META_EXPANSION 16	  /* of carton.toml, by its size */
 #define LINKS_EXPANSION 8	  /* of LINKS */
 #define BUDGET_RESERVE (16 * MIB) /* less is left: fetches use small buffers, and few connections */
-#define MALLOC_SIZE 16		  /* what malloc() adds to a block, at most */
+#define MALLOC_SIZE 16		  /* bytes that malloc() adds to a block, at most */
 
 /* Problems of one kind that are logged; further ones are only counted. */
 #define MAX_REPORTED 20
@@ -65,7 +65,7 @@
 #define MAX_FETCH_ATTEMPTS 5
 #define MAX_EXTRA_CONNECTIONS 64      /* of all fetches together, besides one for each */
 #define MIN_FETCH_PROGRESS (64 * KIB) /* an attempt that got so many bytes is not counted */
-#define MAX_SNAPSHOT (256 * MIB)      /* of what opening a remote carton reads */
+#define MAX_SNAPSHOT (256 * MIB)      /* bytes of a remote carton that opening it reads */
 
 /* TOML. */
 #define TOML_MAX_DEPTH 64	       /* nested arrays and inline tables */
@@ -104,7 +104,7 @@
 #define MIN_SEALED (1 * MIB) /* hashed in as much time as a seal costs */
 #define MAX_SEALED (1ULL << 41)
 
-/* HTTP: what one URL, one response's headers and one stream may take. */
+/* HTTP: bytes of a URL, of the headers of a response, of the buffer of a stream. */
 #define HTTP_MAX_URL 8192 /* bytes of a URL */
 #define HTTP_MAX_REDIRECTS 5
 #define HTTP_MAX_HEADERS 256 /* header lines of one response, 1xx and trailers included */

@@ -6,7 +6,7 @@
  *	DIR/v1/CACHEDIR.TAG		so that backups leave it out
  *	DIR/v1/objects/ab/<hex>		published objects, mode 0400; mtime is the last use
  *	DIR/v1/partial/<hex>		bytes of an object that is being filled, or was
- *	DIR/v1/partial/<hex>.v		how many of them count, and what they are a part of
+ *	DIR/v1/partial/<hex>.v		how many of them count, and of which version
  *	DIR/v1/locks/<hex>		the lock of the one process that fills it
  *	DIR/v1/notes/<hex>		small texts
  *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are

@@ -47,7 +47,7 @@ struct cache {
 	pthread_mutex_t space_lock; /* guards the rest; one thread counts at a time */
 	bool counted;
 	int64_t counted_ms; /* when `used` was last counted */
-	uint64_t used;	    /* bytes then, and what was reserved since */
+	uint64_t used;	    /* bytes then, and bytes that were reserved since */
 	uint64_t reserved;  /* of these, since then */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock of an object: who fills, drops or removes it. */
+/* The lock of an object, for the process that fills, drops or removes it. */
 #include <unistd.h>
 
 #include "cache/internal.h"
@@ -47,8 +47,8 @@ void cache_lock_release(struct cache *c, struct cache_lock *lock)
 	struct flock fl = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
 	/*
-	 * The file is removed while locked: who opened it before finds in lock_is_current() that it
-	 * is stale.
+	 * The file is removed while locked: a process that opened it before finds in
+	 * lock_is_current() that it is stale.
 	 */
 	unlinkat(c->locks, lock->name, 0);
 	/* A forked child may have the same description open: closing would not unlock. */

@@ -98,7 +98,7 @@ static void check_io(struct check *k, const char *what, const struct meta_tensor
 	}
 }
 
-/* What is wrong with a reference, or NULL. */
+/* The fault of a reference, or NULL. */
 static const char *reference_fault(const struct check *k, const char *reference, bool tensors_only)
 {
 	static const char tensor_prefix[] = "@tensor_data/", misc_prefix[] = "@misc/";

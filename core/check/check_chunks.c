@@ -12,7 +12,7 @@ static int compare_hashes(const void *a, const void *b)
 	return memcmp(a, b, SHA256_SIZE);
 }
 
-/* Records of files that the carton does not have; the records are sorted by hash. */
+/* Counts the records of files that the carton does not have. The records are sorted by hash. */
 static ssize_t count_strangers(const struct carton *c, const struct chunks *chunks)
 {
 	const struct manifest *m = c->manifest;
@@ -42,7 +42,7 @@ ssize_t check_chunks_init(struct carton *c, struct check_chunks *ret)
 	*ret = (struct check_chunks){ 0 };
 	if (!n || n->kind != NODE_FILE || (!n->file.entry && !carton_fetches(c)))
 		return 0;
-	/* a damaged one is logged, and counted with the other files */
+	/* a damaged index is logged, and counted with the other files */
 	if (carton_pin_wait(c, from_node(n)) < 0)
 		return 0;
 	ret->file = n;

@@ -2,7 +2,7 @@
 /*
  * Compares the chunk index of a carton (cartonfs-chunks(5)) with its files, for `cartonctl verify`.
  *
- * Threads: any, once it is begun.
+ * Threads: any, after check_chunks_init().
  */
 #ifndef CARTON_CHECK_CHUNKS_H
 #define CARTON_CHECK_CHUNKS_H

@@ -4,7 +4,7 @@
  *
  * carton_verify() hashes every entry, also if several have the same content; checks the entries
  * that a mount never opens; and reports everything else that can be wrong. carton_materialize()
- * does for each file what opening it would do.
+ * pins each file, as opening it would.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -118,7 +118,7 @@ static int check_file(struct file_check *f)
 			      crc.crc);
 	if (r == 0)
 		r = chunks_hasher_end(&crc.chunks);
-	/* of a bad file, that is said */
+	/* a bad file was logged */
 	if (r == 0 && crc.chunks.chunk_size)
 		r = check_chunks_compare(&f->v->chunks, f->entry->name, sha256, &crc.chunks);
 	chunks_hasher_finish(&crc.chunks);

@@ -167,8 +167,8 @@ int http_answer(struct http_stream *stream, struct http_response *ret);
  * Points *ret at the next decoded bytes. Returns how many; 0 when the body is complete and exactly
  * as long as its headers said; -EAGAIN when there are none now, or -errno as http_answer(), after
  * the bytes that came before the failure. The bytes stay until http_skip() frees their space. An
- * owner that was woken takes bytes until -EAGAIN: it is not woken again for what it has not looked
- * at. (libcurl does not notice when a server itself cuts a coded body short; the hash does.)
+ * owner that was woken takes bytes until -EAGAIN: it is not woken again for bytes that are there by
+ * then. (libcurl does not notice when a server itself cuts a coded body short; the hash does.)
  */
 ssize_t http_peek(struct http_stream *stream, const char **ret);
 void http_skip(struct http_stream *stream, size_t n);

@@ -28,11 +28,15 @@ int load_listing(struct container *c, struct manifest **ret);
 
 /*
  * Reads LINKS, NULL when there is none. 0; -EBADMSG: it is damaged (logged); errors of
- * container_read() and links_parse(). Faults in what it says are kept for those who need it.
+ * container_read() and links_parse(). Faults of single URLs are kept, and logged for the files that
+ * need them.
  */
 int load_links(struct container *c, struct links **ret);
 
-/* Fetches what opening will read, with as few requests as possible, if the container is remote. */
+/*
+ * Fetches the parts that opening will read, with as few requests as possible, if the container is
+ * remote.
+ */
 int load_ahead(struct container *c);
 
 /* What a tree is made from. */
@@ -48,8 +52,8 @@ struct load_input {
  * Builds the tree: exactly what MANIFEST lists, plus MANIFEST. A path that neither the container
  * nor LINKS has, a directory that is listed, and a symlink that does not lead, inside the tree, to
  * a file of the hash that MANIFEST gives the link are faults: logged, and -EBADMSG, or with
- * `keep_going` left out of the tree and counted in *ret_faults. What the container has beyond
- * MANIFEST is logged and left out.
+ * `keep_going` left out of the tree and counted in *ret_faults. Entries of the container that
+ * MANIFEST does not list are logged and left out.
  */
 int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults);
 

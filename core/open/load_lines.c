@@ -21,9 +21,9 @@ static bool is_below(const char *path, const char *dir)
 }
 
 /*
- * An entry that is not listed: no path of MANIFEST, `before` and `after` it in order, may need a
- * directory where the entry is a file, or the other way round. LINKS, or an entry with the same
- * bytes, may have these paths.
+ * Checks an entry that is not listed, between the paths `before` and `after` of MANIFEST: neither
+ * may need a directory where the entry is a file, or the other way round. LINKS, or an entry with
+ * the same bytes, may have these paths.
  */
 static void check_unlisted(struct loader *l, const struct entry *e, const char *before,
 			   const char *after)
@@ -172,7 +172,7 @@ static int add_objects(struct loader *l)
 	return r;
 }
 
-/* From now on lines are copied, because one is left out. */
+/* Begins to copy the lines, because one is left out. */
 static int copy_lines(struct loader *l)
 {
 	if (l->good)

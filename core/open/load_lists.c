@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a carton that say what it has: MANIFEST, LINKS, the chunk index. */
+/* Reads the lists of a carton: MANIFEST, LINKS, the chunk index. */
 #include "open/load.h"
 
 #include <stdlib.h>

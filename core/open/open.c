@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a carton, from wherever it is, and closing it. */
+/* Opens a carton from a file, a directory or a URL, and closes it. */
 #include "carton/opened.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a new carton will contain: an item (pack/pack.h) for each file of an open carton, and the
+ * The contents of a new carton: an item (pack/pack.h) for each file of an open carton, and the
  * files that LINKS will name instead.
  */
 #ifndef CARTON_PACK_PLAN_H

@@ -74,9 +74,10 @@ struct safetensors_item {
 bool safetensors_can_hold(const struct tensor_info *info);
 
 /*
- * Appends to `b` what the reference serializer writes before the data of these tensors: the length,
- * then compact JSON padded with spaces to a multiple of 8. Sorts the items into the order of
- * their data (dtypes by alignment, descending, then names bytewise) and gives each its offset.
+ * Appends to `b` the bytes that the reference serializer writes before the data of these tensors:
+ * the length, then compact JSON padded with spaces to a multiple of 8. Sorts the items into the
+ * order of their data (dtypes by alignment, descending, then names bytewise) and gives each its
+ * offset.
  *
  * Names must be unique. Returns 0; -EINVAL if safetensors_can_hold() is false for one; -EFBIG if
  * the header is too long; -EOVERFLOW for a file of 2^63 bytes or more; -ENOMEM. On failure `b` is

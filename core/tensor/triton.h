@@ -48,7 +48,7 @@ int triton_response(const char *model_name, const struct triton_tensor *outputs,
  */
 int triton_headers(uint64_t json_length, struct buf *b);
 
-/* What carton.toml declares of the model's inputs. */
+/* The declaration of the model's inputs in carton.toml. */
 struct triton_declared {
 	size_t n_inputs;	   /* of the model; of the first of them: */
 	const char *name;	   /* NULL: none */

@@ -86,7 +86,7 @@ typedef ssize_t toml_read_fn(void *ctx, void *ret_buf, size_t n);
 
 /* The context of toml_read_mem(), a toml_read_fn of a document in memory. */
 struct toml_mem {
-	const char *text; /* what is left of it */
+	const char *text; /* the rest of it */
 	size_t n;
 };
 ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n);

@@ -44,12 +44,12 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor);
 /*
  * Measures the forms of a string tensor. The first call for a file reads the whole file. 0;
  * -EBADMSG with the tensor's problem set; -EINPROGRESS as making_need(); another -errno if it may
- * work later, which every call of one attempt gets.
+ * work later, and then every call of one attempt gets the same.
  */
 int index_measure(struct index *x, struct tensor *tensor, struct making *m,
 		  const struct strings_size **ret);
 
-/* As making_need(), for what is converted: all of it is verified, not only its chunks. */
+/* As making_need(), for an object that is converted: all of it is verified, not only its chunks. */
 int index_need(struct making *m, struct object *o);
 
 /* The context of index_read(), a toml_read_fn over the verified bytes of a pinned object. */

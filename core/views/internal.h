@@ -22,7 +22,7 @@
 /* The derived objects of a string tensor. */
 struct view_strings {
 	struct object *bytes; /* the BYTES form; NULL: not added yet */
-	char *later; /* why its file could not be measured when tensor_data/ was filled, or NULL */
+	char *later; /* the error of measuring its file when tensor_data/ was filled, or NULL */
 };
 
 struct views {
@@ -98,7 +98,10 @@ struct view_tensor {
 	struct extent npy_data;
 };
 
-/* Headers of .npy files of one directory that others can share. Initially all zero. */
+/*
+ * Headers of .npy files of one directory, which further files with the same header share. Initially
+ * all zero.
+ */
 struct view_headers {
 	const struct file_header *headers[256];
 };

@@ -39,7 +39,7 @@ struct views_options {
 
 /*
  * Adds the directory to the tree, unless the carton itself has an entry of that name (logged; *ret
- * is NULL). What the options point to must outlive the views. 0 or -ENOMEM. For the thread that
+ * is NULL). All that the options point to must outlive the views. 0 or -ENOMEM. For the thread that
  * builds the tree.
  */
 int views_new(const struct views_options *options, struct views **ret);

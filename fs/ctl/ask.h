@@ -16,7 +16,7 @@ struct ctl_question {
 	int (*ask)(const void *ctx,
 		   char **ret); /* in the child: 0 and a malloc'ed text (NULL: none), or -errno */
 	const void *ctx;
-	int r;	    /* out: what `ask` has returned; -ETIMEDOUT; or why there is no child */
+	int r;	    /* out: the result of `ask`; -ETIMEDOUT; or why no child started */
 	char *text; /* out: malloc'ed; NULL if r < 0 */
 };
 

@@ -58,7 +58,7 @@ struct state {
 	const struct options *options;
 	struct fuse_session *session;
 	bool mounted;
-	unsigned major, minor; /* of what is mounted */
+	unsigned major, minor; /* of the mount */
 	int socket;
 	struct opener opener;
 };

@@ -160,7 +160,7 @@ int syscalls_listen(int *ret_listener)
 	if (r == 0)
 		*ret_listener = seccomp_notify_fd(f);
 	seccomp_release(f);
-	/* what libseccomp makes of an errno that it does not know */
+	/* libseccomp returns this for an errno that it does not know */
 	return r == -EFAULT ? -EBUSY : r;
 }
 
