@@ -37,8 +37,8 @@ struct mount {
 	void (*used)(void *ctx);  /* called once, at the first open of a file */
 	atomic_bool is_used;
 	void *ctx;
-	pthread_mutex_t
-		first_open; /* held during the first open of a file: see pages_first_open() */
+	/* held during the first open of a file: see pages_first_open() */
+	pthread_mutex_t first_open;
 	struct passthrough *passthrough; /* NULL: not wanted */
 	struct ahead *ahead;		 /* verifies files before they are opened; NULL: off */
 	atomic_int push_patience;	 /* more than 0: large files are pushed (push.h) */

@@ -19,8 +19,8 @@ struct opened {
 struct passthrough {
 	struct fuse_session *session;
 	struct mounter *mounter;
-	pthread_mutex_t
-		lock; /* guards what follows, and the answers of the mounter once it is mounted */
+	/* guards what follows, and the answers of the mounter once it is mounted */
+	pthread_mutex_t lock;
 	bool on;
 	uint64_t n_passed;
 	struct opened *buckets[BUCKETS];
