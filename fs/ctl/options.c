@@ -31,7 +31,7 @@ static void put_help(const struct ctl_command *commands)
 
 static void put_command_help(const struct ctl_command *c)
 {
-	printf("usage: cartonctl %s [OPTION...] %s\n%*s%s\n\n", c->name, c->args, 7, "", c->help);
+	printf("usage: cartonctl %s %s\n%*s%s\n\n", c->name, c->args, 7, "", c->help);
 	option_put_help(stdout, c->name, true);
 	fputs("\nOptions of all commands:\n", stdout);
 	option_put_help(stdout, ALL, true);

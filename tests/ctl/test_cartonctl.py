@@ -456,8 +456,12 @@ def test_usage_of_cache(words):
 def test_help_and_version():
     p = ctl('--help')
     assert p.returncode == 0 and 'verify' in p.stdout and ctl('-h').stdout == p.stdout
-    lines = p.stdout.splitlines()
-    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    commands = re.findall(r'^  ([a-z]+) ', p.stdout, re.M)
+    assert len(commands) == 17
+    for command in [None, *commands]:
+        lines = (ctl(command, '--help') if command else p).stdout.splitlines()
+        assert len(lines) <= 24 and max(map(len, lines)) <= 80
+        assert lines[0].startswith(f'usage: cartonctl {command or "COMMAND"} ')
     p = ctl('--version')
     assert p.returncode == 0 and any(ch.isdigit() for ch in p.stdout)
 
