@@ -103,7 +103,7 @@ int chunk_fetch_start(struct chunk_fetch *f)
 {
 	f->get = (struct get){
 		.plan = f->places->plan,
-		.making = f->making,
+		.waits = f->waits,
 		.dest = f->places->dest,
 		.off = chunk_fetch_off(f),
 		.n = chunk_fetch_bytes(f),

@@ -38,7 +38,7 @@ struct chunk_fetch {
 	 */
 	uint64_t first, end;
 	struct chunk_places *places;
-	struct making *making; /* whose progress it is, and whose cancel token ends it */
+	struct waits *waits; /* of those who wait for it */
 	/*
 	 * All chunks of the object have been verified. 0, or -errno, with which the fetch fails.
 	 * Any thread.

@@ -31,7 +31,7 @@ static struct ingest ingest_of(struct copy *c)
 	return (struct ingest){
 		.size = c->making->object->size,
 		.tagger = store_of(c)->tagger,
-		.cancel = &c->making->cancel,
+		.cancel = &c->making->waits.cancel,
 		.progress = making_count,
 		.ctx = c->making,
 		.observe = c->making->observer ? making_observe : NULL,
@@ -130,9 +130,9 @@ static void fill(struct copy *c)
 		return;
 	}
 	c->get.plan = c->making->plan;
+	c->get.waits = &c->making->waits;
 	c->get.making = c->making;
 	c->get.dest = c->dest;
-	c->get.all = true;
 	c->get.done = got;
 	r = get_start(&c->get);
 	if (r < 0)
@@ -152,7 +152,7 @@ static int look(struct copy *c)
 	int r = cache_is_filling(options->cache, c->making->object->sha256, &filled);
 	int64_t now = now_ms();
 
-	if (cancel_fired(&c->making->cancel))
+	if (cancel_fired(&c->making->waits.cancel))
 		return -ECANCELED;
 	if (r <= 0)
 		return r;
@@ -170,14 +170,14 @@ static bool wait_step(struct task *t)
 
 	if (!c->hook.fire) {
 		c->hook.fire = on_cancel;
-		cancel_hook_add(&c->making->cancel, &c->hook);
+		cancel_hook_add(&c->making->waits.cancel, &c->hook);
 	}
 	r = look(c);
 	if (r == -EAGAIN) {
 		task_wake_at(t, now_ms() + CACHE_WAIT_STEP_MS);
 		return true;
 	}
-	cancel_hook_remove(&c->making->cancel, &c->hook);
+	cancel_hook_remove(&c->making->waits.cancel, &c->hook);
 	task_finish(t);
 	if (r == -ECANCELED) {
 		c->done(c, r);
@@ -246,7 +246,7 @@ int making_verify(struct making *m, struct stream *in, struct ingested *ret)
 		.size = m->object->size,
 		.tagger = s->tagger,
 		.hash = s->options.verify,
-		.cancel = &m->cancel,
+		.cancel = &m->waits.cancel,
 		.progress = making_count,
 		.ctx = m,
 		.observe = m->observer ? making_observe : NULL,

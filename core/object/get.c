@@ -41,13 +41,13 @@ static struct fetch fetch_of(struct get *g)
 {
 	return (struct fetch){
 		.options = options_of(g)->fetch,
-		.cancel = &g->making->cancel,
+		.cancel = &g->waits->cancel,
 		.off = g->off,
 		.n = g->n,
 		.dest = g->dest,
 		.at = g->off,
-		.arrived = making_arrived,
-		.progress_ctx = g->making,
+		.arrived = waits_arrived,
+		.progress_ctx = g->waits,
 		.ctx = g,
 	};
 }
@@ -55,13 +55,13 @@ static struct fetch fetch_of(struct get *g)
 /* The bytes are looked at as they come, or by the owner. */
 static void look_at(const struct get *g, struct fetch *f)
 {
-	if (!g->all) {
+	if (!g->making) {
 		f->check = check;
 		return;
 	}
 	f->hash = options_of(g)->verify || g->plan->link;
 	f->tagger = g->plan->object->store->tagger;
-	f->progress = making_count;
+	f->progress = waits_hashed;
 }
 
 /* Makes room for bytes that come once more. */
@@ -70,7 +70,7 @@ static int begin_again(struct get *g)
 	int wrong = g->checked;
 
 	g->checked = 0;
-	if (g->all)
+	if (g->making)
 		return dest_restart(g->dest, NULL);
 	return wrong == -EBADMSG ? g->again(g) : 0;
 }
@@ -131,7 +131,7 @@ static void data_done(void *ctx, int result, struct ingested *in)
 {
 	struct get *g = ctx;
 
-	if (result == 0 && g->all)
+	if (result == 0 && g->making)
 		result = making_check(g->making, in->sha256);
 	if (result < 0) {
 		free(in->tags);
@@ -144,10 +144,10 @@ static int ask_data(struct get *g)
 {
 	const char *version = options_of(g)->source->version;
 	uint64_t size = g->plan->entry->size;
-	struct fetch f = fetch_of_carton(g, g->plan->data + g->off, g->all ? size : g->n);
+	struct fetch f = fetch_of_carton(g, g->plan->data + g->off, g->making ? size : g->n);
 	int r = 0;
 
-	if (g->all) {
+	if (g->making) {
 		f.have = find_partial(g, version);
 		if (!f.have)
 			r = dest_restart(g->dest, version);
@@ -305,7 +305,7 @@ static int ask_urls(struct get *g)
 
 	if (!plan_has_urls(p))
 		return -ENOENT;
-	f.what = g->all ? FETCH_FILE : FETCH_PART;
+	f.what = g->making ? FETCH_FILE : FETCH_PART;
 	f.trust = p->entry ? HTTP_USER : HTTP_LINKS;
 	f.urls = p->urls;
 	f.n_urls = p->n_urls;
@@ -316,7 +316,7 @@ static int ask_urls(struct get *g)
 	f.size = size;
 	f.done = urls_done;
 	look_at(g, &f);
-	if (g->all) {
+	if (g->making) {
 		f.sha256 = o->sha256;
 		f.n = size != OBJECT_NO_SIZE ? size : 0;
 		/* what the carton or the chunk index says; what a server has said may be wrong */
@@ -340,7 +340,7 @@ static void urls_done(void *ctx, int result, struct ingested *in)
 	/*
 	 * the carton lies about one of them; a read by its size would give a part as if it were all
 	 */
-	if (result == 0 && g->all && p->entry && in->size != p->entry->size) {
+	if (result == 0 && g->making && p->entry && in->size != p->entry->size) {
 		free(in->tags);
 		result = -EBADMSG;
 	}
@@ -353,7 +353,7 @@ static void urls_done(void *ctx, int result, struct ingested *in)
 		if (result == -ENOENT)
 			result = p->entry ? ask_carton(g) : -EBADMSG;
 	} else if (carton_may_have(g, result)) {
-		if (!g->all)
+		if (!g->making)
 			plan_drop_mirrors(p, SIZE_MAX);
 		result = ask_carton(g);
 	} else {
@@ -379,7 +379,7 @@ static int begin(const struct get *g)
 	if (options_of(g)->fetch)
 		return plan_find_urls(g->plan);
 	/* who wants a part says which */
-	if (g->all)
+	if (g->making)
 		carton_log(CARTON_LOG_ERROR, object_name(g->plan->object),
 			   "is not in the cache, and nothing is fetched when offline; run "
 			   "cartonctl fetch first");
@@ -394,7 +394,7 @@ int get_start(struct get *g)
 	if (r < 0)
 		return r;
 	g->checked = 0;
-	if (g->all)
+	if (g->making)
 		plan_allow_urls(p);
 	/* without verify, what a mirror has would not be compared with anything */
 	r = p->entry && (!options_of(g)->verify || is_cached(g)) ? -ENOENT : ask_urls(g);

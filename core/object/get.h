@@ -17,14 +17,15 @@
 
 struct dest;
 struct making;
+struct waits;
 
 struct get {
 	struct plan *plan;     /* outlives it */
-	struct making *making; /* whose progress it is, and whose cancel token ends it */
+	struct waits *waits;   /* of those who wait for it */
+	struct making *making; /* that wants all of the content; NULL: some bytes are wanted */
 	struct dest *dest;     /* where the bytes go; stays the owner's */
 	int64_t deadline_ms;   /* for URLs: now_ms(), which bytes do not move; 0: as usual */
-	bool all;
-	/* unless it is all: which bytes of the content */
+	/* which bytes of the content, unless it is all */
 	uint64_t off, n;
 	/*
 	 * They are in `dest`, from that URL. 0; -EBADMSG: they are wrong; -errno: that is not

@@ -4,12 +4,13 @@
  *
  *	chunked		bytes that are verified as they are read
  *	bytes		verified bytes, and reading them
- *	whole		hashes these in the background
+ *	hash_job	hashes these in the background
  *	keep		how long copies are kept: the idle list, the budget for memory, seals
- *	store		finds objects by their hash; who waits for them, and until when
+ *	waits		who waits for work on an object, and until when
+ *	store		finds objects by their hash
  *	making		an attempt to get its bytes: asks its maker
  *	object		who has it pinned
- *	hashed		what hashing it in the background shows
+ *	hash		what hashing it in the background shows
  *	plan		where the bytes may be
  *	get		gets them from the network
  *	chunk_fetch	fetches chunks
@@ -74,8 +75,8 @@ struct object_store {
 	struct object *oldest, *newest;	   /* copies that nobody has pinned, by last use */
 	uint64_t memory_used, idle_memory; /* of all copies; of the idle ones */
 	unsigned files_used;
-	struct making *timed; /* those whose waiters have deadlines */
-	struct task clock;    /* looks at them; not used without events */
+	struct waits *timed; /* those with deadlines */
+	struct task clock;   /* looks at them; not used without events */
 };
 
 /* ---- making.c ---- */
@@ -88,7 +89,7 @@ int making_join(struct object *o, bool size_only, struct object_wait *wait,
 		struct making **ret_start);
 void making_submit(struct making *m);
 
-/* ---- hashed.c ---- */
+/* ---- hash.c ---- */
 
 /*
  * What hashes the `size` bytes at `at`, all of the object, in the background: hash_job_start()
@@ -157,23 +158,7 @@ bool doubt_find(struct object *o);
 /* All of it was hashed, and is right: the note goes. */
 void doubt_drop(struct object *o);
 
-/* ---- store.c. Up to waits_take() all are called with the lock held ---- */
-
-/* May the object need a server, so that its waiters have a deadline? */
-bool waits_are_timed(const struct object *o);
-
-void wait_link(struct making *m, struct object_wait *w);
-
-/* Gives a new waiter its deadline. */
-void wait_time(struct making *m, struct object_wait *w);
-void waits_untime(struct making *m);
-
-/* Takes all waits off an attempt, as a list. */
-struct object_wait *waits_take(struct making *m);
-void waits_end(struct object_wait *list, int result);
-
-/* The step of the store's clock: ends the waits that are overdue. */
-bool object_expire(struct task *clock);
+/* ---- store.c, called with the lock held ---- */
 
 /* The object of that hash, and of that size unless that is OBJECT_NO_SIZE; or NULL. */
 struct object *store_find(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],

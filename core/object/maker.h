@@ -10,14 +10,14 @@
 #ifndef CARTON_OBJECT_MAKER_H
 #define CARTON_OBJECT_MAKER_H
 
-#include "base/cancel.h"
 #include "base/hasher.h"
 #include "object/bytes.h"
 #include "object/object.h"
+#include "object/waits.h"
 
 /* One attempt to get an object's bytes or its size, for all who wait for it. */
 struct making {
-	struct cancel cancel; /* fires when nobody waits any more */
+	struct waits waits;
 	struct object *object;
 
 	/* What the maker leaves here before it completes with 0. */
@@ -38,14 +38,8 @@ struct making {
 	/* making.c's own */
 	struct job job;
 	bool size_only;
-	bool try_seal;		     /* a seal is looked for first */
-	bool retried;		     /* after idle copies were closed for their descriptors */
-	_Atomic uint64_t progress;   /* bytes that the deadlines of waiters do not know of yet, */
-	_Atomic int64_t progress_ms; /* and when the last of them came */
-	_Atomic uint64_t arrived, hashed; /* bytes, see struct object_progress */
-	unsigned n_waiting;		  /* guarded by the store's lock, as all that follows */
-	struct object_wait *waits;	  /* NULL-terminated */
-	struct making *next_timed, **timed_link; /* its waiters have deadlines; or NULL */
+	bool try_seal; /* a seal is looked for first */
+	bool retried;  /* after idle copies were closed for their descriptors */
 };
 
 struct hash_job;
@@ -85,19 +79,7 @@ struct maker_ops {
  */
 void making_done(struct making *m, int result);
 
-/*
- * Says that so many bytes came, or the like was done: the deadlines of those who wait move on.
- * `making` is a struct making, as others call this; any thread may.
- */
-void making_progress(void *making, uint64_t bytes);
-
-/* The same, and counts bytes that came from a server. */
-void making_arrived(void *making, uint64_t bytes);
-
-/*
- * The same, and counts bytes read to be verified; `making` is a struct making, as struct ingest has
- * it.
- */
+/* waits_hashed(); `making` is a struct making, as struct ingest has it. */
 void making_count(void *making, uint64_t bytes);
 
 /* The observer of struct ingest; `making` as above. */

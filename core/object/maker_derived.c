@@ -122,7 +122,7 @@ static void run_derivation(struct derivation *d)
 						      maker);
 	int r;
 
-	while ((r = cancel_fired(&m->cancel) ? -ECANCELED : md->derive(md->ctx, m)) ==
+	while ((r = cancel_fired(&m->waits.cancel) ? -ECANCELED : md->derive(md->ctx, m)) ==
 	       -EINPROGRESS) {
 		r = begin_wait(d);
 		if (r == -EINPROGRESS)
@@ -242,7 +242,7 @@ int output_write(void *output, const void *data, size_t n)
 	struct output *out = output;
 	int r = 0;
 
-	if (cancel_fired(&out->making->cancel))
+	if (cancel_fired(&out->making->waits.cancel))
 		return -ECANCELED;
 	if (n > out->size - out->done)
 		return -EBADMSG;
@@ -254,7 +254,7 @@ int output_write(void *output, const void *data, size_t n)
 			r = hasher_feed(&out->hasher, data, n);
 	}
 	out->done += n;
-	making_progress(out->making, n);
+	waits_progress(&out->making->waits, n);
 	return r;
 }
 

@@ -117,8 +117,8 @@ static int ask_size(struct copy *c)
 
 	c->get = (struct get){
 		.plan = c->making->plan,
+		.waits = &c->making->waits,
 		.making = c->making,
-		.all = true,
 		/* also where all of it has to be fetched for that */
 		.deadline_ms = now_ms() + options->timeout_ms,
 		.done = size_got,

@@ -18,18 +18,20 @@ static struct making *making_new(struct object *o, bool size_only)
 
 	if (!m)
 		return NULL;
+	waits_init(&m->waits, o);
 	m->object = o;
 	m->size_only = size_only;
+	/* a size that only all bytes tell is not waited for longer than others */
+	m->waits.fixed = size_only;
 	m->try_seal = !size_only && o->maker->ops->by_seal &&
 		      o->store->options.seals == SEALS_USE && o->size >= MIN_SEALED;
 	m->job.run = run_making;
-	cancel_init(&m->cancel, &o->store->stop);
 	return m;
 }
 
 static void making_free(struct making *m)
 {
-	cancel_finish(&m->cancel);
+	waits_finish(&m->waits);
 	plan_unref(m->plan);
 	free(m);
 }
@@ -86,7 +88,7 @@ static void run_making(struct job *job)
 	struct making *m = container_of(job, struct making, job);
 	const struct maker_ops *ops = m->object->maker->ops;
 
-	if (cancel_fired(&m->cancel))
+	if (cancel_fired(&m->waits.cancel))
 		making_done(m, -ECANCELED);
 	else if (stale_repeated(m))
 		finish(m, -ESTALE);
@@ -110,7 +112,7 @@ static void take_bytes(struct making *m)
 	if (m->bytes.chunks || m->sealed)
 		o->state = m->bytes.chunks ? OBJECT_CHUNKED : OBJECT_SEALED;
 	/* the background has one, too */
-	o->pins += m->n_waiting + (m->hash_job != NULL);
+	o->pins += m->waits.n + (m->hash_job != NULL);
 	if (o->pins == 0 && m->bytes.kind != BYTES_PLACE)
 		keep_add(s, o);
 }
@@ -120,7 +122,6 @@ static void take_result(struct making *m, int result)
 {
 	struct object *o = m->object;
 
-	waits_untime(m);
 	if (m->size_only) {
 		o->length = NULL;
 		if (result == 0)
@@ -171,16 +172,13 @@ static void finish(struct making *m, int result)
 	withdrawn = result == 0 && object_is_withdrawn(m->object);
 	if (withdrawn)
 		result = -EBADMSG;
-	/* Cancelled for lack of waiters, but one has arrived since: run it again. */
-	if (result == -ECANCELED && m->waits && !cancel_fired(&s->stop)) {
-		cancel_finish(&m->cancel);
-		cancel_init(&m->cancel, &s->stop);
+	if (waits_renew(&m->waits, result)) {
 		pthread_mutex_unlock(&s->lock);
 		making_submit(m);
 		return;
 	}
 	take_result(m, result);
-	waits = waits_take(m);
+	waits = waits_take(&m->waits);
 	/* it releases the lock: a wait that was cancelled then would leave its pin */
 	keep_limit(s);
 	pthread_mutex_unlock(&s->lock);
@@ -216,31 +214,9 @@ void making_done(struct making *m, int result)
 	finish(m, result);
 }
 
-void making_progress(void *making, uint64_t bytes)
-{
-	struct making *m = making;
-
-	atomic_store(&m->progress_ms, now_ms());
-	atomic_fetch_add(&m->progress, bytes);
-}
-
-void making_arrived(void *making, uint64_t bytes)
-{
-	struct making *m = making;
-
-	atomic_fetch_add(&m->object->store->fetched, bytes);
-	atomic_fetch_add(&m->arrived, bytes);
-	making_progress(m, bytes);
-}
-
 void making_count(void *making, uint64_t bytes)
 {
-	struct making *m = making;
-
-	atomic_fetch_add(&m->hashed, bytes);
-
-	atomic_fetch_add(&m->object->store->ingested, bytes);
-	making_progress(m, bytes);
+	waits_hashed(&((struct making *)making)->waits, bytes);
 }
 
 void making_observe(void *making, uint64_t off, const void *data, size_t n)
@@ -300,7 +276,6 @@ int making_join(struct object *o, bool size_only, struct object_wait *wait,
 		(*at)->observer = wait->observer;
 		wait->observer = NULL;
 	}
-	wait_link(*at, wait);
-	wait_time(*at, wait);
+	waits_add(&(*at)->waits, wait);
 	return -EINPROGRESS;
 }

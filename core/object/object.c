@@ -16,12 +16,13 @@ bool object_progress(struct object *o, struct object_progress *ret)
 	pthread_mutex_lock(&o->store->lock);
 	m = o->content;
 	if (m) {
-		uint64_t arrived = atomic_load(&m->arrived), hashed = atomic_load(&m->hashed);
+		uint64_t arrived = atomic_load(&m->waits.arrived);
+		uint64_t hashed = atomic_load(&m->waits.hashed);
 
 		/* what was fetched is hashed on the way, or after it */
 		ret->fetching = arrived > 0 || (hashed == 0 && waits_are_timed(o));
 		ret->done = MAX(arrived, hashed);
-		ret->waiting = m->n_waiting;
+		ret->waiting = m->waits.n;
 	}
 	pthread_mutex_unlock(&o->store->lock);
 	return m;
@@ -153,9 +154,9 @@ bool object_must_stop(const struct object *o)
 	pthread_mutex_lock(&o->store->lock);
 	/* asking shows that the work goes on */
 	if (o->content)
-		making_progress(o->content, PROGRESS_OF_WORK);
-	stop = (!o->content || cancel_fired(&o->content->cancel)) &&
-	       (!o->length || cancel_fired(&o->length->cancel));
+		waits_progress(&o->content->waits, PROGRESS_OF_WORK);
+	stop = (!o->content || cancel_fired(&o->content->waits.cancel)) &&
+	       (!o->length || cancel_fired(&o->length->waits.cancel));
 	pthread_mutex_unlock(&o->store->lock);
 	return stop;
 }

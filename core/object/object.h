@@ -40,10 +40,10 @@ struct container;
 struct entry;
 struct events;
 struct link;
-struct making;
 struct mirrors;
 struct object;
 struct object_store;
+struct waits;
 struct fetch_options;
 
 struct object_options {
@@ -169,7 +169,7 @@ struct object_wait {
 	struct carton_observer
 		*observer; /* or NULL; taken by the attempt that this waiter begins */
 	struct object *object;
-	struct making *making;
+	struct waits *waits;
 	int64_t deadline_ms; /* now_ms(); guarded by the store's lock, as the next line */
 	struct object_wait *next, **link; /* guarded by the store's lock; link NULL: not queued */
 };

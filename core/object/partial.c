@@ -29,7 +29,7 @@ struct partial {
 
 /* Chunks that are being fetched. */
 struct flight {
-	struct making making; /* of its waiters and its end only */
+	struct waits waits;
 	struct partial *partial;
 	struct flight *next, **link; /* guarded by the partial's lock */
 	struct chunk_fetch fetch;
@@ -107,20 +107,16 @@ static bool unlink_flight(struct flight *f, int result, struct object_wait **ret
 
 	pthread_mutex_lock(&p->at.lock);
 	pthread_mutex_lock(&s->lock);
-	gone = result != -ECANCELED || !f->making.waits || cancel_fired(&s->stop);
+	gone = !waits_renew(&f->waits, result);
 	if (gone) {
 		for (uint64_t i = f->fetch.first; i < f->fetch.end; i++)
 			chunked_unclaim(p->at.chunks, i);
 		*f->link = f->next;
 		if (f->next)
 			f->next->link = f->link;
-		waits_untime(&f->making);
-		*ret_waits = waits_take(&f->making);
+		*ret_waits = waits_take(&f->waits);
 		if (result < 0 && result != -ECANCELED)
 			note_failed(p, f->fetch.first, f->fetch.end, result);
-	} else {
-		cancel_finish(&f->making.cancel);
-		cancel_init(&f->making.cancel, &s->stop);
 	}
 	pthread_mutex_unlock(&s->lock);
 	pthread_mutex_unlock(&p->at.lock);
@@ -165,7 +161,7 @@ static void flight_end(struct flight *f, int result)
 	/* over the budget: chunked_read() has said so */
 	if (!probe && result < 0 && result != -ECANCELED && result != -EFBIG)
 		log_failure(f, result);
-	cancel_finish(&f->making.cancel);
+	waits_finish(&f->waits);
 	waits_end(waits, result == -ECANCELED ? -ENOTCONN : result);
 	if (probe)
 		f->probed(probe, result);
@@ -215,11 +211,10 @@ static struct flight *flight_new(struct partial *p)
 	if (!f)
 		return NULL;
 	f->partial = p;
-	f->making.object = p->at.plan->object;
-	cancel_init(&f->making.cancel, &store_of(p)->stop);
+	waits_init(&f->waits, p->at.plan->object);
 	f->fetch = (struct chunk_fetch){
 		.places = &p->at,
-		.making = &f->making,
+		.waits = &f->waits,
 		.complete = all_there,
 		.done = fetched,
 	};
@@ -278,8 +273,7 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	pthread_mutex_lock(&s->lock);
 	if (f) {
 		p->at.plan->object->pins += new;
-		wait_link(&f->making, wait);
-		wait_time(&f->making, wait);
+		waits_add(&f->waits, wait);
 	}
 	pthread_mutex_unlock(&s->lock);
 	pthread_mutex_unlock(&p->at.lock);
@@ -396,7 +390,7 @@ void partial_probe(struct making *m, void (*done)(struct making *m, int result))
 	f->fetch.end = 1;
 	f->probe = m;
 	f->probed = done;
-	f->fetch.making = m;
+	f->fetch.waits = &m->waits;
 	pthread_mutex_lock(&p->at.lock);
 	link_flight(f);
 	pthread_mutex_unlock(&p->at.lock);

@@ -17,7 +17,7 @@ int index_need(struct making *m, struct object *o)
 
 	if (r < 0)
 		return r;
-	r = object_hash_all(o, m ? &m->cancel : NULL);
+	r = object_hash_all(o, m ? &m->waits.cancel : NULL);
 	if (r < 0)
 		object_put(o);
 	return r;
@@ -133,7 +133,7 @@ int index_load(const struct tree *t, struct making *m, struct index *ret)
 	} else if (o) {
 		r = index_need(m, o);
 		if (r == 0) {
-			r = parse(t, o, m ? &m->cancel : NULL, &x);
+			r = parse(t, o, m ? &m->waits.cancel : NULL, &x);
 			object_put(o);
 		}
 		/* A wrong hash, already logged. It is permanent. */
@@ -175,7 +175,7 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 /* Stores the sizes of a file, or its problem. 0; -EINPROGRESS; -errno: try later. */
 static int measure(struct index_strings *s, struct object *o, struct making *m)
 {
-	struct index_reader reader = { o, m ? &m->cancel : NULL, 0 };
+	struct index_reader reader = { o, m ? &m->waits.cancel : NULL, 0 };
 	struct reason reason = { 0 };
 	int r;
 

@@ -23,7 +23,7 @@ static int report(const struct strings_view *sv, const struct reason *reason, in
 /* The size of the derived object, measured from the file if it is not known yet. */
 static int measure(const struct strings_view *sv, struct making *m, uint64_t *ret_size)
 {
-	struct index_reader reader = { sv->file, &m->cancel, 0 };
+	struct index_reader reader = { sv->file, &m->waits.cancel, 0 };
 	struct reason reason = { 0 };
 	struct strings_size size;
 	int r;
@@ -39,7 +39,7 @@ static int measure(const struct strings_view *sv, struct making *m, uint64_t *re
 
 static int emit(const struct strings_view *sv, struct making *m, uint64_t size)
 {
-	struct index_reader reader = { sv->file, &m->cancel, 0 };
+	struct index_reader reader = { sv->file, &m->waits.cancel, 0 };
 	struct reason reason = { 0 };
 	struct output out;
 	const struct strings_output to = { sv->count, sv->width, output_write, &out };

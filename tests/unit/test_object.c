@@ -643,11 +643,11 @@ static int wait_for_gate(void *ctx, struct making *m)
 	pthread_mutex_lock(&b->lock);
 	b->inside++;
 	pthread_cond_broadcast(&b->changed);
-	while (b->shut && !cancel_fired(&m->cancel))
+	while (b->shut && !cancel_fired(&m->waits.cancel))
 		pthread_cond_wait(&b->changed, &b->lock);
 	b->inside--;
 	pthread_mutex_unlock(&b->lock);
-	if (cancel_fired(&m->cancel))
+	if (cancel_fired(&m->waits.cancel))
 		return -ECANCELED;
 	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
 	return 0;
@@ -690,12 +690,12 @@ static int work_on(void *ctx, struct making *m)
 {
 	int64_t end = now_ms() + *(int64_t *)ctx;
 
-	while (now_ms() < end && !cancel_fired(&m->cancel)) {
-		making_progress(m, 1000);
-		cancel_sleep(&m->cancel, 10);
+	while (now_ms() < end && !cancel_fired(&m->waits.cancel)) {
+		waits_progress(&m->waits, 1000);
+		cancel_sleep(&m->waits.cancel, 10);
 	}
 	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
-	return cancel_fired(&m->cancel) ? -ECANCELED : 0;
+	return cancel_fired(&m->waits.cancel) ? -ECANCELED : 0;
 }
 
 static void test_progress(void **state)
