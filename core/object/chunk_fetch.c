@@ -107,6 +107,7 @@ int chunk_fetch_start(struct chunk_fetch *f)
 		.dest = f->places->dest,
 		.off = chunk_fetch_off(f),
 		.n = chunk_fetch_bytes(f),
+		.size = f->places->file->size,
 		.check = check,
 		.again = keep_bad,
 		.done = got,

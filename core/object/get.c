@@ -140,11 +140,12 @@ static void data_done(void *ctx, int result, struct ingested *in)
 	carton_over(g, result, in);
 }
 
-static int ask_data(struct get *g)
+/* The data begins there in the carton. */
+static int ask_data(struct get *g, uint64_t data)
 {
 	const char *version = options_of(g)->source->version;
 	uint64_t size = g->plan->entry->size;
-	struct fetch f = fetch_of_carton(g, g->plan->data + g->off, g->making ? size : g->n);
+	struct fetch f = fetch_of_carton(g, data + g->off, g->making ? size : g->n);
 	int r = 0;
 
 	if (g->making) {
@@ -221,7 +222,7 @@ static int use_scratch(struct get *g, uint64_t n)
 	if (r < 0)
 		return r;
 	atomic_store(&g->plan->data, e->header + off);
-	return ask_data(g);
+	return ask_data(g, e->header + off);
 }
 
 static void scratch_done(void *ctx, int result, struct ingested *in)
@@ -282,12 +283,14 @@ static int ask_entry(struct get *g)
 static int ask_carton(struct get *g)
 {
 	const struct version *version = remote_source_version(options_of(g)->source);
+	/* others may find it elsewhere meanwhile */
+	uint64_t data = atomic_load(&g->plan->data);
 	int r;
 
 	if (!version)
 		return -ENETUNREACH;
 	g->by_mirror = version->other && !version->gone;
-	r = g->plan->data ? ask_data(g) : ask_entry(g);
+	r = data ? ask_data(g, data) : ask_entry(g);
 	return r == -EBADMSG && g->by_mirror ? ask_other(g) : r;
 }
 
@@ -313,7 +316,7 @@ static int ask_urls(struct get *g)
 	f.states = p->states;
 	f.first = p->link ? &p->link->first : NULL;
 	f.deadline_ms = g->deadline_ms;
-	f.size = size;
+	f.size = g->size;
 	f.done = urls_done;
 	look_at(g, &f);
 	if (g->making) {

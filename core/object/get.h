@@ -25,8 +25,8 @@ struct get {
 	struct making *making; /* that wants all of the content; NULL: some bytes are wanted */
 	struct dest *dest;     /* where the bytes go; stays the owner's */
 	int64_t deadline_ms;   /* for URLs: now_ms(), which bytes do not move; 0: as usual */
-	/* which bytes of the content, unless it is all */
-	uint64_t off, n;
+	/* which bytes of the content, of how many, unless it is all */
+	uint64_t off, n, size;
 	/*
 	 * They are in `dest`, from that URL. 0; -EBADMSG: they are wrong; -errno: that is not
 	 * known, and ends it.
