@@ -238,36 +238,6 @@ static void try_places(struct copy *c)
 		c->done(c, r);
 }
 
-int making_verify(struct making *m, struct stream *in, struct ingested *ret)
-{
-	const struct object_store *s = m->object->store;
-	struct ingest job = {
-		.in = in,
-		.size = m->object->size,
-		.tagger = s->tagger,
-		.hash = s->options.verify,
-		.cancel = &m->waits.cancel,
-		.progress = making_count,
-		.ctx = m,
-		.observe = m->observer ? making_observe : NULL,
-	};
-	struct ingested done = { 0 };
-	int r = ingest_run(&job, &done);
-
-	stream_close(in);
-	if (r == 0)
-		r = making_check(m, done.sha256);
-	m->observed = r == 0;
-	if (r < 0) {
-		/* another place may have other bytes */
-		making_end_observer(m, r);
-		free(done.tags);
-		return r;
-	}
-	*ret = done;
-	return 0;
-}
-
 void copy_start(struct copy *c)
 {
 	const struct object *o = c->making->object;

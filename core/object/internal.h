@@ -89,6 +89,13 @@ int making_join(struct object *o, bool size_only, struct object_wait *wait,
 		struct making **ret_start);
 void making_submit(struct making *m);
 
+struct stream;
+
+/*
+ * Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not.
+ */
+int making_verify(struct making *m, struct stream *in, struct ingested *ret);
+
 /* ---- hash.c ---- */
 
 /*
@@ -200,12 +207,6 @@ struct copy {
 };
 
 void copy_start(struct copy *c);
-
-/*
- * Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not.
- */
-struct stream;
-int making_verify(struct making *m, struct stream *in, struct ingested *ret);
 
 /* ---- indexed.c ---- */
 

@@ -2,6 +2,7 @@
 /* An attempt to get an object's bytes, or its size: running it, its progress, its end. */
 #include <stdlib.h>
 
+#include "base/ingest.h"
 #include "base/util.h"
 #include "carton.h"
 #include "object/internal.h"
@@ -257,6 +258,36 @@ int making_check(const struct making *m, const uint8_t found[SHA256_SIZE])
 		   "sha256 mismatch: MANIFEST says %s, the bytes have %s; get the carton again",
 		   want_hex, found_hex);
 	return -EBADMSG;
+}
+
+int making_verify(struct making *m, struct stream *in, struct ingested *ret)
+{
+	const struct object_store *s = m->object->store;
+	struct ingest job = {
+		.in = in,
+		.size = m->object->size,
+		.tagger = s->tagger,
+		.hash = s->options.verify,
+		.cancel = &m->waits.cancel,
+		.progress = making_count,
+		.ctx = m,
+		.observe = m->observer ? making_observe : NULL,
+	};
+	struct ingested done = { 0 };
+	int r = ingest_run(&job, &done);
+
+	stream_close(in);
+	if (r == 0)
+		r = making_check(m, done.sha256);
+	m->observed = r == 0;
+	if (r < 0) {
+		/* another place may have other bytes */
+		making_end_observer(m, r);
+		free(done.tags);
+		return r;
+	}
+	*ret = done;
+	return 0;
 }
 
 int making_join(struct object *o, bool size_only, struct object_wait *wait,
