@@ -38,7 +38,7 @@ struct http {
 	char *cacert;
 	struct http_target source; /* the URL that the user typed, */
 	char *source_url;	   /* or this, if requests for it need a login; else NULL */
-	struct login *logins;	   /* used by the network thread once it runs */
+	struct login *logins;	   /* the list is constant; see scheme.h */
 	struct http_proxies proxies;
 	CURLM *multi;
 	pthread_t thread;

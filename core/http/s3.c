@@ -19,7 +19,7 @@
 #define SCHEME "s3://"
 #define RENEW_S 300    /* before keys expire */
 #define RETRY_MS 10000 /* between two requests for keys */
-#define FIRST_MS 70000 /* s3_new() waits so long for the first keys */
+#define FIRST_MS 70000 /* the login waits so long for the first keys */
 
 struct s3 {
 	struct login login;

@@ -11,8 +11,8 @@
  *  - Or it keeps its scheme, also in the cache and in the log, and the row makes each request of it
  *    (`request_url`) and signs it, as long as redirects have not led to another server.
  *
- * Threads: any, where there is no login. A login is used by one thread at a time: by the one that
- * opens the carton, then by the network thread.
+ * Threads: any, but for sign() and refused(), which the network thread calls. What request_url()
+ * reads of a login does not change after login().
  */
 #ifndef CARTON_HTTP_SCHEME_H
 #define CARTON_HTTP_SCHEME_H

@@ -35,8 +35,8 @@ struct source_kind {
 	bool (*takes)(const char *name);
 
 	/*
-	 * Opens what a confined process cannot, and logs in: may read files of the user's and fork.
-	 * Nothing of the source is parsed. 0, or -errno, logged.
+	 * Opens what a confined process cannot. Nothing of the source is parsed. 0, or -errno,
+	 * logged.
 	 */
 	int (*begin)(struct carton_source *s);
 

@@ -135,6 +135,9 @@ static int open_container(struct carton_source *s)
 
 	if (r == 0 && options->mirrors)
 		r = mirrors_new(options->mirrors, s->url ? s->url : s->name, &c->mirrors);
+	/* once all URLs are known to have no fault, and before the process is confined */
+	if (r == 0 && !options->offline && s->url)
+		r = login_add(&c->logins, s->name);
 	if (r == 0 && !options->offline)
 		r = mirrors_login(c->mirrors, &c->logins);
 	if (r == 0)

@@ -20,15 +20,11 @@ static int begin(struct carton_source *s)
 	const struct scheme *scheme = scheme_of(s->name);
 	const char *fault = scheme && scheme->fault ? scheme->fault(s->name) : NULL;
 	char shown[256];
-	int r;
 
 	if (fault)
 		return log_error(-EINVAL, http_url_redact(s->name, shown, sizeof(shown)), "%s",
 				 fault);
-	r = scheme_resolve(s->name, &s->url, &fault);
-	if (r == 0 && !s->options->offline)
-		r = login_add(&s->carton->logins, s->name);
-	return r;
+	return scheme_resolve(s->name, &s->url, &fault);
 }
 
 static bool may_fetch(const struct carton_source *s)

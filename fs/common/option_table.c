@@ -21,7 +21,7 @@ const struct option_spec option_table[] = {
 	{ "-d", 'd', MOUNT, OPTION_FLAG, FIELD(debug), .help = "log FUSE requests" },
 	{ "--help", 'h', BOTH, OPTION_FLAG, FIELD(help), .help = "show this help" },
 	{ "--version", 'V', BOTH, OPTION_FLAG, FIELD(version), .help = "show the version" },
-	{ "--complete", 0, BOTH, OPTION_FLAG, FIELD(complete), .help = NULL },
+	{ "--x-words", 0, BOTH, OPTION_FLAG, FIELD(complete), .help = NULL },
 
 	/* what is verified */
 	{ "verify", 0, MOUNT, OPTION_CHOICE, FIELD(verify), "auto|open|mount|background|off",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Completion for fish. cartonctl lists its own commands and options: see --complete in cartonctl(1).
+# Completion for fish. cartonctl lists its own commands and options: see --x-words in cartonctl(1).
 
 # The words of the line that are no options, without cartonctl itself.
 function __cartonctl_words
@@ -9,12 +9,12 @@ end
 
 # The commands, or the arguments of one.
 function __cartonctl_commands
-    cartonctl $argv --complete 2>/dev/null | string match -v -- '-*'
+    cartonctl --x-words $argv 2>/dev/null | string match -v -- '-*'
 end
 
 # Those of the command, if there is one; a value that the user chooses is left out.
 function __cartonctl_options
-    cartonctl (__cartonctl_words)[1] --complete 2>/dev/null | string match -- '-*' |
+    cartonctl --x-words (__cartonctl_words)[1] 2>/dev/null | string match -- '-*' |
         string replace -r '=[A-Z]+\t' '=\t' | string replace -r '\[.*?\t' '\t'
 end
 

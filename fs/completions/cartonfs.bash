@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Completion for bash 4.4 and later: cartonfs, mount.cartonfs, cartonctl. The programs list their own commands and
-# options: see --complete in cartonfs(1) and cartonctl(1).
+# options: see --x-words in cartonfs(1) and cartonctl(1).
 
 # _cartonfs_reply CANDIDATE...: those that the word begins with. bash splits words at = and :, but replaces
 # only the last part.
@@ -24,7 +24,7 @@ _cartonfs_list()
 	while IFS= read -r name; do
 		# shellcheck disable=SC2053 # it is a pattern
 		[[ $name = $pattern ]] && list+=("$before$name")
-	done < <("$@" --complete 2>/dev/null | sed -e 's/\t.*//' -e 's/\[.*//' -e 's/=[A-Z].*/=/')
+	done < <("$1" --x-words "${@:2}" 2>/dev/null | sed -e 's/\t.*//' -e 's/\[.*//' -e 's/=[A-Z].*/=/')
 	_cartonfs_reply "${list[@]}"
 }
 

@@ -26,7 +26,7 @@ struct mount {
 	uid_t uid;   /* the owner of the files */
 	gid_t gid;
 	mode_t umask;
-	bool in_init;		   /* INIT, the first request, is being answered */
+	atomic_bool in_init;	   /* INIT, the first request, is being answered */
 	struct inode_notes *notes; /* NULL: the mount does not outlive the process */
 	struct keep *keep;	   /* or NULL */
 	/* MAX_PUSHES: inodes that are being pushed, for the next process; or NULL */

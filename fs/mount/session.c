@@ -274,7 +274,7 @@ static int open_and_serve(struct session *s)
 		o->values.carton.cache_dir = NULL;
 	o->values.carton.damaged = pages_damaged;
 	o->values.carton.damaged_ctx = &s->mount;
-	if (o->values.nochunks)
+	if (o->values.nochunks && o->values.verify == VERIFY_OPEN)
 		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
 	s->report.opening = true;
 	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->values.carton,

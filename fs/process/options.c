@@ -124,10 +124,12 @@ static int set_option(struct raw *raw, const char *text)
 		return check_unknown(text);
 	}
 	if (spec->kind == OPTION_PASSED)
-		return 1;
+		return check_unknown(text);
 	r = option_set(spec, &raw->o.values, text[n] ? text + n + 1 : NULL);
+	/* with an @ in it, it may be what is left of a URL with a password that was cut at a comma */
 	if (r == -EINVAL)
-		usage_error("-o %s: expected %s", carton_source_label(text, shown, sizeof(shown)),
+		usage_error("-o %.*s: expected %s", strchr(text, '@') ? (int)n : (int)sizeof(shown),
+			    carton_source_label(text, shown, sizeof(shown)),
 			    option_expected(spec, expected));
 	return r < 0 ? -1 : 0;
 }

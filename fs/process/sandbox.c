@@ -336,13 +336,17 @@ static int confine_access(const struct carton_paths *paths, const struct sandbox
 }
 
 /*
- * Lets malloc(3) have as many arenas as before, but not ask for the number of processors when it
- * makes one: it would open a file, which the helper does from now on, while a thread holds what
- * others need. They would all wait for the helper.
+ * Gives malloc(3) the limit of arenas that it has by itself, unless the user has set one. Without a
+ * limit, it asks for the number of processors when it makes an arena: it would open a file, which
+ * the helper does from now on, while a thread holds a lock that others need. They would all wait
+ * for the helper.
  */
 static void settle_malloc(void)
 {
-	mallopt(M_ARENA_MAX, 8 * get_nprocs());
+	const char *tunables = getenv("GLIBC_TUNABLES");
+
+	if (!getenv("MALLOC_ARENA_MAX") && !(tunables && strstr(tunables, "arena_max")))
+		mallopt(M_ARENA_MAX, 8 * get_nprocs());
 }
 
 int sandbox_enter(void *ctx, const struct carton_paths *paths)

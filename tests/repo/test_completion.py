@@ -91,7 +91,7 @@ def of_table(*takers):
     rows = re.findall(r'^\t\{ "([\w-]+)", (?:0|\'.\'),\s+(\w+|"[^"]*")', text, re.M)
     assert len(rows) > 40
     names = {'MOUNT': 'cartonfs', 'BOTH': 'cartonfs cartonctl', 'PACK': 'pack repack link embed'}
-    return {name for name, who in rows if set(names.get(who, who.strip('"')).split()) & set(takers)} - {'--complete'}
+    return {name for name, who in rows if set(names.get(who, who.strip('"')).split()) & set(takers)} - {'--x-words'}
 
 
 def as_word(name):
