@@ -57,9 +57,9 @@ size_t carton_escape(enum carton_escape style, const char *s, size_t n,
 		     char ret[CARTON_ESCAPE_SIZE]);
 
 /*
- * Gives the calling process the name that ps(1) shows, in place of its arguments, and a short one of
- * at most 15 characters. For a process that was forked and does not use its arguments any more; also
- * where there were threads before.
+ * Gives the calling process the name that ps(1) shows, in place of its arguments, and a short one
+ * of at most 15 characters. For a process that was forked and does not use its arguments any more;
+ * also where there were threads before.
  */
 void carton_rename_process(const char *shown, const char *name);
 

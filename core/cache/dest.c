@@ -205,9 +205,13 @@ int dest_write(struct dest *d, const void *data, size_t n, uint64_t off)
 		d->over = true;
 		return -EFBIG;
 	}
-	pthread_mutex_lock(&d->lock);
-	r = make_room(d, off + n);
-	pthread_mutex_unlock(&d->lock);
+	/* a sparse file has its room by dest_claim(), which may take long and holds the lock */
+	r = 0;
+	if (!d->sparse) {
+		pthread_mutex_lock(&d->lock);
+		r = make_room(d, off + n);
+		pthread_mutex_unlock(&d->lock);
+	}
 	return disk_error(d, r < 0 ? r : pwrite_full(d->fd, data, n, off));
 }
 

@@ -81,7 +81,8 @@ static int check_room(struct room *room, struct dest *d)
 
 	if (room->at == ROOM_ELSEWHERE && room->disk == disk)
 		return -ENOSPC;
-	room->disk = disk;
+	if (room->at == ROOM_BESIDE)
+		room->disk = disk;
 	if (room->size != UINT64_MAX)
 		return dest_reserve(d, room->size, true);
 	return room->reached == 0 || dest_has_room(d, room->reached + SAME_DISK) ? 0 : -ENOSPC;

@@ -185,8 +185,10 @@ static bool wait_step(struct task *t)
 	}
 	if (r < 0) {
 		carton_log(CARTON_LOG_WARNING, object_name(c->making->object),
-			   "another process is making a copy of it, but does not proceed: it is "
-			   "made again");
+			   r == -ETIMEDOUT ? "another process is making a copy of it, but does not "
+					     "proceed: it is made again" :
+					     "the cache cannot be used: %s",
+			   strerror(-r));
 		room_next(&c->room, r, 0);
 	}
 	try_places(c);
@@ -227,7 +229,7 @@ static void try_places(struct copy *c)
 		if (r != -EEXIST)
 			break;
 		/* published meanwhile; again and again when it is damaged and cannot be removed */
-		if (++c->found == CACHE_TRIES)
+		if (++c->found >= CACHE_TRIES)
 			room_next(&c->room, r, 0);
 	}
 	if (r == 0 && c->dest)
@@ -242,6 +244,7 @@ void copy_start(struct copy *c)
 {
 	const struct object *o = c->making->object;
 
+	c->found = 0;
 	c->room = (struct room){
 		.cache = o->store->options.cache,
 		.key = c->cached ? o->sha256 : NULL,

@@ -10,8 +10,8 @@
 #include "fetch/remote_source.h"
 #include "format/links.h"
 #include "object/internal.h"
+#include "object/scratch.h"
 
-#define SCRATCH_MEMORY (256 * KIB)
 /* as much as opening the carton may have left of an entry */
 #define MAX_CACHED (8 * MIB)
 
@@ -93,10 +93,19 @@ static int ask_other(struct get *g)
 	return r < 0 ? r : ask_carton(g);
 }
 
+/* What an earlier fill has left may be to blame: nothing of it is used, and the same is asked. */
+static int ask_anew(struct get *g)
+{
+	int r = begin_again(g);
+
+	g->resumed = false;
+	return r < 0 ? r : ask_carton(g);
+}
+
 static void carton_over(struct get *g, int result, struct ingested *in)
 {
-	if (result == -EBADMSG && g->by_mirror) {
-		result = ask_other(g);
+	if (result == -EBADMSG && (g->resumed || g->by_mirror)) {
+		result = g->resumed ? ask_anew(g) : ask_other(g);
 		if (result == 0)
 			return;
 	}
@@ -150,6 +159,7 @@ static int ask_data(struct get *g, uint64_t data)
 
 	if (g->making) {
 		f.have = find_partial(g, version);
+		g->resumed = f.have > 0;
 		if (!f.have)
 			r = dest_restart(g->dest, version);
 		if (r == 0)
@@ -160,69 +170,62 @@ static int ask_data(struct get *g, uint64_t data)
 	return r < 0 ? r : fetch_start(&f);
 }
 
-static int decode(struct get *g, uint64_t off, struct ingested *ret)
-{
-	const struct entry *e = g->plan->entry;
-	struct stream *in = NULL;
-	int r = dest_restart(g->dest, NULL);
-
-	if (r == 0)
-		r = dest_reserve(g->dest, e->size, true);
-	if (r == 0)
-		r = source_stream(g->part, off, e->stored, &in);
-	if (r == 0)
-		r = decode_open(in, e, options_of(g)->budget, &in);
-	if (r == 0)
-		r = dest_stream(g->dest, 0, in, &in);
-	return r < 0 ? r : making_verify(g->making, in, ret);
-}
-
-/* What the container says of the entry is checked with what is there of it. */
-static int locate(struct get *g, uint64_t *ret_off)
-{
-	return container_locate_in(options_of(g)->container, g->plan->entry, g->part, ret_off);
-}
-
-static void leave_part(struct get *g)
-{
-	source_unref(g->part);
-	g->part = NULL;
-}
-
 static void run_decode(struct job *job)
 {
 	struct get *g = container_of(job, struct get, job);
 	struct ingested in = { 0 };
 	uint64_t off;
-	int r = locate(g, &off);
+	int r = scratch_locate(g, &off);
 
 	if (r == 0)
-		r = decode(g, off, &in);
-	leave_part(g);
+		r = scratch_decode(g, off, &in);
+	scratch_leave(g);
 	carton_over(g, r, &in);
+}
+
+/* The part has the entry's header: asks for the data behind it. */
+static int ask_behind(struct get *g)
+{
+	const struct version *version = remote_source_version(options_of(g)->source);
+	uint64_t off, data;
+	int r = scratch_locate(g, &off);
+
+	scratch_leave(g);
+	if (r < 0)
+		return r;
+	data = g->plan->entry->header + off;
+	/* unless the mirror that sent the header was found out meanwhile */
+	if (!(g->by_mirror && version->gone))
+		atomic_store(&g->plan->data, data);
+	return ask_data(g, data);
+}
+
+static void run_ask(struct job *job)
+{
+	struct get *g = container_of(job, struct get, job);
+	struct ingested none = { 0 };
+	int r = ask_behind(g);
+
+	if (r < 0)
+		carton_over(g, r, &none);
 }
 
 /* The scratch, `n` bytes from the entry's header on, is there. */
 static int use_scratch(struct get *g, uint64_t n)
 {
 	const struct entry *e = g->plan->entry;
-	uint64_t off;
+	bool direct = plan_is_direct(e);
 	int r = dest_commit(g->scratch, NULL, n, &g->part);
 
 	if (r < 0)
 		return r;
-	if (!plan_is_direct(e)) {
-		g->job.run = run_decode;
-		workers_submit(options_of(g)->workers, &g->job,
-			       MAX(e->size, e->stored) > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
-		return 0;
-	}
-	r = locate(g, &off);
-	leave_part(g);
-	if (r < 0)
-		return r;
-	atomic_store(&g->plan->data, e->header + off);
-	return ask_data(g, e->header + off);
+	if (direct && !g->making)
+		return ask_behind(g);
+	/* to make room for all of it may take long, which the network's thread has no time for */
+	g->job.run = direct ? run_ask : run_decode;
+	workers_submit(options_of(g)->workers, &g->job,
+		       MAX(e->size, e->stored) > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
+	return 0;
 }
 
 static void scratch_done(void *ctx, int result, struct ingested *in)
@@ -237,36 +240,17 @@ static void scratch_done(void *ctx, int result, struct ingested *in)
 		carton_over(g, result, in);
 }
 
-static int open_scratch(struct get *g, uint64_t n)
-{
-	struct room room = { .cache = options_of(g)->cache, .size = n };
-
-	return n <= SCRATCH_MEMORY ? dest_memory(n, &g->scratch) : room_open(&room, &g->scratch);
-}
-
-/* What opening the carton has left of it. */
-static int copy_cached(struct get *g, uint64_t off, uint64_t n)
-{
-	char *data = malloc((size_t)n + 1);
-	int r = data ? -ENOENT : -ENOMEM;
-
-	if (r == -ENOENT && remote_source_cached(options_of(g)->source, data, n, off))
-		r = dest_write(g->scratch, data, (size_t)n, 0);
-	free(data);
-	return r;
-}
-
 /* What of the entry says where its data is; or all of it, which is then decoded. */
 static int ask_entry(struct get *g)
 {
 	const struct entry *e = g->plan->entry;
 	uint64_t n = entry_end(e) - e->header - (plan_is_direct(e) ? e->stored : 0);
 	struct fetch f = fetch_of_carton(g, e->header, n);
-	int r = open_scratch(g, n);
+	int r = scratch_open(g, n);
 
 	if (r < 0)
 		return r;
-	r = n <= MAX_CACHED && !f.version->gone ? copy_cached(g, e->header, n) : -ENOENT;
+	r = n <= MAX_CACHED && !f.version->gone ? scratch_copy_cached(g, e->header, n) : -ENOENT;
 	if (r == 0)
 		return use_scratch(g, n);
 	f.dest = g->scratch;
@@ -290,6 +274,9 @@ static int ask_carton(struct get *g)
 	if (!version)
 		return -ENETUNREACH;
 	g->by_mirror = version->other && !version->gone;
+	/* a limit is of the answer of a URL that was asked before */
+	if (g->making)
+		dest_limit(g->dest, UINT64_MAX);
 	r = data ? ask_data(g, data) : ask_entry(g);
 	return r == -EBADMSG && g->by_mirror ? ask_other(g) : r;
 }

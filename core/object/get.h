@@ -43,6 +43,7 @@ struct get {
 
 	/* its own; all zero at first */
 	int checked;	      /* what check() said last */
+	bool resumed;	      /* what is under way began behind what an earlier fill has left */
 	bool by_mirror;	      /* the carton is read from a mirror, which may have other bytes */
 	struct dest *scratch; /* what of the entry is fetched before its data, or to be decoded, */
 	struct source *part;  /* once it is there */

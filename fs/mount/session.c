@@ -237,16 +237,41 @@ static int open_files(void *ctx, int listener, int memory)
 	return mounter_open_files(ctx, listener, memory);
 }
 
+/* Opens the carton, and confines the process, perhaps as another user. 0, or -errno, logged. */
+static int open_carton(struct session *s, struct sandbox_helper *helper)
+{
+	struct option_values *v = &s->options->values;
+	char passed[32];
+	int r;
+
+	snprintf(passed, sizeof(passed), "/dev/fd/%d", s->keep.source);
+	if (!v->nosandbox) {
+		v->carton.confine = sandbox_enter;
+		v->carton.confine_ctx = helper;
+	}
+	if (!v->nosandbox && user_default_cache(&v->carton.cache_dir) < 0)
+		v->carton.cache_dir = NULL;
+	v->carton.damaged = pages_damaged;
+	v->carton.damaged_ctx = &s->mount;
+	if (v->nochunks && v->verify == VERIFY_OPEN)
+		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
+	s->report.opening = true;
+	r = carton_open(s->keep.source >= 0 ? passed : s->options->source, &v->carton,
+			&s->mount.carton);
+	s->report.opening = false;
+	if (r == 0 && !v->nosandbox)
+		r = sandbox_opened(carton_fetches(s->mount.carton));
+	return r;
+}
+
 static int open_and_serve(struct session *s)
 {
 	struct sandbox_helper helper = { .open_for_me = open_files,
 					 .ctx = &s->mounter,
 					 .denied = report_denied };
 	struct options *o = s->options;
-	char passed[32];
 	int r, status;
 
-	snprintf(passed, sizeof(passed), "/dev/fd/%d", s->keep.source);
 	raise_file_limit();
 	/* before anything is fetched, because libfuse reports unknown options */
 	s->mount.session = fuse_session_new(&o->fuse, status_ops(), sizeof(mount_ops), &s->mount);
@@ -266,22 +291,7 @@ static int open_and_serve(struct session *s)
 	unmounted_open(&s->unmounted, o->mountpoint);
 	if (mountpoint_is_device(o->mountpoint))
 		keep_open(&s->keep);
-	if (!o->values.nosandbox) {
-		o->values.carton.confine = sandbox_enter;
-		o->values.carton.confine_ctx = &helper;
-	}
-	if (!o->values.nosandbox && user_default_cache(&o->values.carton.cache_dir) < 0)
-		o->values.carton.cache_dir = NULL;
-	o->values.carton.damaged = pages_damaged;
-	o->values.carton.damaged_ctx = &s->mount;
-	if (o->values.nochunks && o->values.verify == VERIFY_OPEN)
-		carton_log(CARTON_LOG_INFO, NULL, "chunks=off is an old name of verify=open");
-	s->report.opening = true;
-	r = carton_open(s->keep.source >= 0 ? passed : o->source, &o->values.carton,
-			&s->mount.carton);
-	s->report.opening = false;
-	if (r == 0 && !o->values.nosandbox)
-		r = sandbox_opened(carton_fetches(s->mount.carton));
+	r = open_carton(s, &helper);
 	if (r < 0) {
 		report_not_mounted(&s->report, "%s",
 				   r == -EBADMSG ? "not a valid carton" : strerror(-r));

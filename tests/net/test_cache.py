@@ -2,6 +2,7 @@
 """The cache: shared, resumed, never trusted, bounded; offline; cartonctl fetch and cache."""
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import pty
@@ -266,6 +267,43 @@ def test_resumed_against_the_odds(work, fault, cache, kind):
     got = run(*command)
     assert got.returncode == 0, got.stderr
     assert harness.sha_file(cache.objects()[digest(data)]) == digest(data)
+
+
+@pytest.mark.parametrize('at', [1000, 4 * MIB], ids=['prefix', 'longer'])
+def test_resumed_entry_of_a_remote_carton(work, fault, cache, at):
+    """What was kept of an entry was written to: it is not the server that is blamed, and all is fetched anew."""
+    data = fault_bytes(12 * MIB)
+    Carton(method='stored').add('model/x', data).write(os.path.join(fault.root, 'odd.carton'))
+    command = [CARTONCTL, 'fetch', '--connections=1', cache.flag, fault.url('x', file='odd.carton', rate=6 * MIB)]
+    p = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=harness.environment())
+    eventually('a part is noted', lambda: max(cache.partials().values(), default=0) >= 4 * MIB, 30)
+    p.kill()
+    p.wait()
+    part, = [p for p in cache.path.glob('v1/partial/*') if p.suffix != '.v']
+    with open(part, 'r+b') as f:
+        f.seek(at)
+        f.write(b'damaged')
+    got = run(*command)
+    assert got.returncode == 0, got.stderr
+    assert harness.sha_file(cache.objects()[digest(data)]) == digest(data)
+
+
+def test_entry_that_another_holds(work, cache):
+    """Two paths with one wrong content, and a cache entry that cannot be looked at: an error, and no loop."""
+    wrong, sha = b'B' * (5 * MIB), digest(b'A' * (5 * MIB))
+    c = Carton(method='deflate').add('model/a', wrong, sha=sha).add('model/b', wrong, sha=sha)
+    c.write(work / 'm.carton')
+    held = cache.path / 'v1/objects' / sha[:2] / sha
+    held.parent.mkdir(parents=True)
+    for path in (cache.path, cache.path / 'v1', cache.path / 'v1/objects', held.parent):
+        path.chmod(0o700)
+    held.write_bytes(b'x' * len(wrong))
+    held.chmod(0o400)
+    with open(held, 'rb') as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        p = ctl('cat', cache.flag, work / 'm.carton', 'model/a')
+    assert p.returncode == 1 and p.stdout == '' and 'model/a' in p.stderr
+    held.unlink()
 
 
 def test_dead_holder_is_followed(work, mount, fault, cache):

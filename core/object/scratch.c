@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "object/scratch.h"
+
+#include <stdlib.h>
+
+#include "archive/container.h"
+#include "archive/decode.h"
+#include "cache/room.h"
+#include "fetch/remote_source.h"
+#include "object/internal.h"
+
+#define SCRATCH_MEMORY (256 * KIB)
+
+static const struct object_options *options_of(const struct get *g)
+{
+	return &g->plan->object->store->options;
+}
+
+int scratch_open(struct get *g, uint64_t n)
+{
+	struct room room = { .cache = options_of(g)->cache, .size = n };
+
+	return n <= SCRATCH_MEMORY ? dest_memory(n, &g->scratch) : room_open(&room, &g->scratch);
+}
+
+int scratch_copy_cached(struct get *g, uint64_t off, uint64_t n)
+{
+	char *data = malloc((size_t)n + 1);
+	int r = data ? -ENOENT : -ENOMEM;
+
+	if (r == -ENOENT && remote_source_cached(options_of(g)->source, data, n, off))
+		r = dest_write(g->scratch, data, (size_t)n, 0);
+	free(data);
+	return r;
+}
+
+int scratch_locate(struct get *g, uint64_t *ret_off)
+{
+	return container_locate_in(options_of(g)->container, g->plan->entry, g->part, ret_off);
+}
+
+int scratch_decode(struct get *g, uint64_t off, struct ingested *ret)
+{
+	const struct entry *e = g->plan->entry;
+	struct stream *in = NULL;
+	int r = dest_restart(g->dest, NULL);
+
+	if (r == 0)
+		r = dest_reserve(g->dest, e->size, true);
+	if (r == 0)
+		r = source_stream(g->part, off, e->stored, &in);
+	if (r == 0)
+		r = decode_open(in, e, options_of(g)->budget, &in);
+	if (r == 0)
+		r = dest_stream(g->dest, 0, in, &in);
+	return r < 0 ? r : making_verify(g->making, in, ret);
+}
+
+void scratch_leave(struct get *g)
+{
+	source_unref(g->part);
+	g->part = NULL;
+}
