@@ -34,9 +34,9 @@
 #include "fetch/version.h"
 
 enum fetch_what {
-	FETCH_FILE, /* all of it, in whatever coding and version */
-	FETCH_RANGE, /* [off, off + n) of the version in `version`, or of its other; any else is -ESTALE */
-	FETCH_PART, /* the same of a file of `size` bytes, in whatever version; `check` looks at them */
+	FETCH_FILE,  /* all of it, in whatever coding and version */
+	FETCH_RANGE, /* [off, off + n) of `version`, or of its other; any else is -ESTALE */
+	FETCH_PART,  /* the same of a file of `size` bytes, in any version; `check` compares them */
 	FETCH_SUFFIX, /* the last `n` bytes, as one answer */
 	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
 };
@@ -55,23 +55,22 @@ struct fetch {
 	char *const *urls; /* FETCH_RANGE and FETCH_SUFFIX: NULL, it is version->url */
 	size_t n_urls;
 	struct url_state *states; /* of these URLs; or NULL */
-	size_t n_by_hash; /* so many of them, the first, are mirrors that the user named (mirrors.h) */
-	atomic_size_t *first; /* of the others, the one that worked last; or NULL */
+	size_t n_by_hash;	  /* the number of mirrors, which come first (mirrors.h) */
+	atomic_size_t *first;	  /* of the others, the one that worked last; or NULL */
 	enum http_trust trust;
 	struct version *version; /* FETCH_RANGE, FETCH_SUFFIX */
 	uint64_t off, n;	 /* FETCH_FILE: `n` is how long it should be; 0: not known */
-	uint64_t
-		max; /* FETCH_FILE: its size, as the carton says; more bytes are wrong; 0: not known */
-	uint64_t size;	       /* FETCH_PART */
-	uint64_t have;	       /* FETCH_RANGE: so many bytes of it are in `dest` already */
-	bool plain;	       /* ask for no content coding, and over one connection */
-	int64_t deadline_ms;   /* now_ms(), which bytes do not move; 0: as above */
-	const uint8_t *sha256; /* what it must have; NULL: whatever it has */
-	bool hash;	       /* false: ingested.sha256 stays all zero */
+	uint64_t max;		 /* FETCH_FILE: its size, as the carton says; 0: not known */
+	uint64_t size;		 /* FETCH_PART */
+	uint64_t have;		 /* FETCH_RANGE: so many bytes of it are in `dest` already */
+	bool plain;		 /* ask for no content coding, and over one connection */
+	int64_t deadline_ms;	 /* now_ms(), which bytes do not move; 0: as above */
+	const uint8_t *sha256;	 /* what it must have; NULL: whatever it has */
+	bool hash;		 /* false: ingested.sha256 stays all zero */
 	const struct tagger *tagger;
 	struct dest *dest; /* NULL with FETCH_SIZE */
 	uint64_t at;	   /* of a part or a range: where its bytes begin in `dest` */
-	/* Looks at a good answer before its body is taken; what is not 0 ends the fetch. Or NULL. */
+	/* Looks at a good answer before its body; what is not 0 ends the fetch. Or NULL. */
 	int (*answered)(void *ctx, const struct http_response *answer);
 	/*
 	 * All bytes are in `dest`, from that URL of `urls`: 0; -EBADMSG (logged); or why that is

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "archive/container.h"
-#include "archive/decode.h"
 #include "base/util.h"
 #include "fetch/fetcher.h"
 #include "fetch/remote_source.h"

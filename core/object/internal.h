@@ -44,7 +44,7 @@ struct object {
 	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
 	atomic_bool no_chunks;	 /* a read failed: the next open hashes all of it */
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
-	int64_t stale_ms; /* when the last attempt ended with -ESTALE, else 0; the content making's */
+	int64_t stale_ms; /* of content.making: when the last attempt ended with -ESTALE; 0 */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;

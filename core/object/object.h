@@ -56,8 +56,10 @@ struct object_options {
 	const struct mirrors
 		*mirrors;   /* likewise; asked before links and a remote carton; or NULL */
 	int64_t timeout_ms; /* for a server, or another process, to make progress; 0: the default */
-	/* Other entries with an object's bytes, one after the other: *at is 0 first. NULL: object_add() is
-	 * told of all. Any thread. */
+	/*
+	 * Other entries with an object's bytes, one after the other: *at is 0 first. NULL:
+	 * object_add() is told of all. Any thread.
+	 */
 	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
 	void *ctx;
 	/*
@@ -178,8 +180,8 @@ struct object_wait {
  * Pins the object's verified bytes, so that they can be read until object_put(). Returns
  *	0		pinned
  *	-EINPROGRESS	`wait` is queued: its `done` will be called (perhaps it was already)
- *	-EAGAIN		it would have to wait, and `wait` is NULL. A small object whose bytes are in memory
- *			is verified by the calling thread.
+ *	-EAGAIN		it would have to wait, and `wait` is NULL. A small object whose bytes are
+ *			in memory is verified by the calling thread.
  *	-EBADMSG	corrupt
  *	-ENOTCONN	the store is stopped
  * `done` gets 0 or -EBADMSG, -ENOSPC, -EIO, -ENOMEM, -ENOTCONN, … as that attempt ended.

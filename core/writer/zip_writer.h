@@ -24,8 +24,8 @@ struct zip_entry {
 	const char *name; /* valid (path_fault) */
 	uint64_t size;
 	uint64_t stored; /* bytes of its data */
-	uint64_t
-		header; /* offset of its local header; set by zip_writer_place(), as the next three */
+	/* offset of its local header; set by zip_writer_place(), as the next three */
+	uint64_t header;
 	uint64_t data; /* offset of its data */
 	uint32_t crc;
 	uint16_t method; /* enum decode_method */

@@ -48,7 +48,7 @@ enum option_kind {
 };
 
 struct option_spec {
-	/* "cache_dir" is `-o cache_dir` of cartonfs, `--cache-dir` of cartonctl; "--help" is so in both */
+	/* "cache_dir" is `-o cache_dir`, and `--cache-dir` of cartonctl; "--help" is so in both */
 	const char *name; /* NULL ends the table */
 	char letter;	  /* -j is the same; 0: none */
 	/* who takes it: "cartonfs", "cartonctl" (all commands), or names of commands */

@@ -6,8 +6,8 @@
 #define FS_LANDLOCK_H
 
 enum landlock_use {
-	LANDLOCK_USE_READ, /* read files and directories, and all beneath them */
-	LANDLOCK_USE_WRITE, /* the same, and make, change, rename and remove files and directories there */
+	LANDLOCK_USE_READ,   /* read files and directories, and all beneath them */
+	LANDLOCK_USE_WRITE,  /* the same, and make, change, rename and remove all of them */
 	LANDLOCK_USE_OUTPUT, /* the same, and make symlinks */
 	LANDLOCK_USE_TMP,    /* make unnamed files in a directory */
 	LANDLOCK_USE_FILE,   /* read and write an existing file or device */

@@ -126,7 +126,7 @@ static int set_option(struct raw *raw, const char *text)
 	if (spec->kind == OPTION_PASSED)
 		return check_unknown(text);
 	r = option_set(spec, &raw->o.values, text[n] ? text + n + 1 : NULL);
-	/* with an @ in it, it may be what is left of a URL with a password that was cut at a comma */
+	/* with an @, it may be what is left of a URL with a password, which was cut at a comma */
 	if (r == -EINVAL)
 		usage_error("-o %.*s: expected %s", strchr(text, '@') ? (int)n : (int)sizeof(shown),
 			    carton_source_label(text, shown, sizeof(shown)),

@@ -24,8 +24,8 @@ struct options {
 
 /*
  * Parses the command line. As mount(8) calls its helpers if argv[0] is mount.cartonfs: -f, -n, -s,
- * -v and -t TYPE have the meaning that they have there. 0, -EINVAL after printing what is wrong with
- * it, or -ENOMEM. With help, version or complete set, nothing else is; after an error only
+ * -v and -t TYPE have the meaning that they have there. 0, -EINVAL after printing what is wrong, or
+ * -ENOMEM. With help, version or complete set, nothing else is; after an error only
  * mount_only may be. The caller calls options_finish() in any case.
  */
 int options_parse(int argc, char **argv, struct options *ret);
