@@ -361,8 +361,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct options o = {
 		.mountpoint = MOUNTPOINT,
-		.foreground = 1,
-		.carton.header_file = HEADER_FILE,
+		.values.foreground = true,
+		.values.carton.header_file = HEADER_FILE,
 	};
 	const uint8_t *at = data + 8, *end = data + n;
 	uint64_t before = open_fds();
