@@ -41,9 +41,9 @@ static struct mount mount = {
 	.first_open = PTHREAD_MUTEX_INITIALIZER,
 	.push_patience = 1,
 };
-static struct status counts = { .lock = PTHREAD_MUTEX_INITIALIZER,
-				.source = "s",
-				.mountpoint = "m" };
+static struct status counts = {
+	.lock = PTHREAD_MUTEX_INITIALIZER, .source = "s", .mountpoint = "m", .verify = "auto"
+};
 static fuse_ino_t big, small, bad;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
