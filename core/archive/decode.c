@@ -329,7 +329,6 @@ int decode_open(struct stream *in, const struct entry *e, struct budget *budget,
 		.stored = e->stored,
 		.size = e->size,
 		.buf_size = n,
-		.budget = budget,
 	};
 	if (method == METHOD_STORED)
 		r = e->stored == e->size ? 0 : bad(d, "a Stored entry whose two sizes differ");
@@ -339,6 +338,8 @@ int decode_open(struct stream *in, const struct entry *e, struct budget *budget,
 		r = zstd_open(d);
 	else if (method == METHOD_DEFLATE)
 		r = deflate_open(d);
+	/* from now on: what every stream takes is there even when nothing is left of the budget */
+	d->budget = budget;
 	if (r < 0)
 		decoder_close(&d->stream);
 	else
