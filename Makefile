@@ -216,7 +216,7 @@ VALGRIND := valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=
 	--errors-for-leak-kinds=definite
 valgrind: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) tests
-	@TEST_UNDER='$(VALGRIND)' TEST_WITHOUT='test_dir|test_carton|test_http_access|test_http_wait' TEST_SLOWDOWN=4 \
+	@TEST_UNDER='$(VALGRIND)' TEST_WITHOUT='test_dir|test_carton|test_http_access|test_http_wait|test_object_disk' TEST_SLOWDOWN=4 \
 		tests/run $(BUILD) unit
 
 # Programs that run models, on a mount. What is not packaged here is named and left out.
