@@ -13,7 +13,7 @@ import struct
 
 import pytest
 
-from harness import mountinfo
+from harness import eventually, mountinfo
 from probing import mounter_of
 
 pytestmark = pytest.mark.needs_root     # it takes a descriptor out of another process
@@ -50,7 +50,11 @@ def taken_socket(pid):
 
 def held(pid):
     """What the process has open: numbers and names."""
-    return {n: re.sub(r'\d+', '', os.readlink(f'/proc/{pid}/fd/{n}')) for n in os.listdir(f'/proc/{pid}/fd')}
+    names = {}
+    for n in os.listdir(f'/proc/{pid}/fd'):
+        with contextlib.suppress(FileNotFoundError):    # closed meanwhile
+            names[n] = re.sub(r'\d+', '', os.readlink(f'/proc/{pid}/fd/{n}'))
+    return names
 
 
 def test_requests_of_others(mount, sample_carton, work, who):
@@ -70,7 +74,9 @@ def test_requests_of_others(mount, sample_carton, work, who):
 
         ask(BACKING_OPEN)
         assert answer() == -errno.EBADF
-        # it has done all that was asked before
+        # it has done all that was asked before; after the answer, it closes the descriptors that came
+        eventually('it holds none of ours', lambda: not any(
+            name.endswith(('/zero', '/secret')) for name in held(pid).values()))
         before, mounts = held(pid), mountinfo(m.path)
         for _ in range(20):
             ask(MOUNT, size=4)                          # shorter than a request

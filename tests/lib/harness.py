@@ -226,8 +226,8 @@ def mountinfo(path):
     """The fields of the mountinfo line of the mount on `path`; None if there is none."""
     want = str(path).replace(' ', '\\040')
     last = None
-    # not splitlines(): other tests mount on names that have the characters which it takes for the end of a line
-    for line in Path('/proc/self/mountinfo').read_text(errors='surrogateescape').split('\n')[:-1]:
+    # by bytes, and not splitlines(): other tests mount on names with \r and the like, which are not escaped there
+    for line in Path('/proc/self/mountinfo').read_bytes().decode(errors='surrogateescape').split('\n')[:-1]:
         if line.split(' ')[4] == want:
             last = line.split(' ')
     return last
