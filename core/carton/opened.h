@@ -21,6 +21,12 @@
 #include "base/cancel.h"
 #include "base/workers.h"
 
+/* The chunk index of a carton, read and verified; zeroed: there is none that can be used. */
+struct carton_index {
+	struct chunks *chunks; /* owned */
+	struct node *file;     /* pinned */
+};
+
 struct carton {
 	struct budget budget;
 	struct container *container;
@@ -37,8 +43,7 @@ struct carton {
 	struct cancel stop;	       /* fired when the carton is closed */
 	struct object_store *store;
 	struct tree *tree;
-	struct chunks *chunks;	      /* NULL: none that is used */
-	struct node *index;	      /* the file of `chunks`, pinned; or NULL */
+	struct carton_index index;    /* what opens use, if anything */
 	struct carton_totals totals;  /* of all nodes but generated ones */
 	struct views *views;	      /* NULL: there are none */
 	struct meta *meta;	      /* NULL: could not be read (keep_going only) */

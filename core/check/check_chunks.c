@@ -34,39 +34,36 @@ static ssize_t count_strangers(const struct carton *c, const struct chunks *chun
 	return n ? 1 : 0;
 }
 
-ssize_t check_chunks_init(struct carton *c, struct check_chunks *ret)
+ssize_t check_chunks_init(struct carton *c, struct carton_index *ret)
 {
-	struct node *n = tree_find(c->tree, CHUNKS_PATH);
+	const struct node *n = tree_find(c->tree, CHUNKS_PATH);
 	int r;
 
-	*ret = (struct check_chunks){ 0 };
-	if (!n || n->kind != NODE_FILE || (!n->file.entry && !carton_fetches(c)))
+	*ret = (struct carton_index){ 0 };
+	if (n && n->kind == NODE_FILE && !n->file.entry && !carton_fetches(c))
 		return 0;
-	/* a damaged index is logged, and counted with the other files */
-	if (carton_pin_wait(c, from_node(n)) < 0)
-		return 0;
-	ret->file = n;
-	r = load_chunks(n, &c->budget, &ret->chunks);
-	if (r == -ENOMEM)
-		return r;
-	return r < 0 ? 1 : count_strangers(c, ret->chunks);
+	/* a damaged file is counted with the others */
+	r = load_index(c, ret);
+	if (r < 0)
+		return r == -ENOMEM ? r : 1;
+	return ret->chunks ? count_strangers(c, ret->chunks) : 0;
 }
 
-void check_chunks_finish(struct check_chunks *k)
+void check_chunks_finish(struct carton_index *k)
 {
 	chunks_free(k->chunks);
 	if (k->file)
 		carton_unpin(from_node(k->file));
 }
 
-uint64_t check_chunks_size(const struct check_chunks *k, const uint8_t sha256[SHA256_SIZE])
+uint64_t check_chunks_size(const struct carton_index *k, const uint8_t sha256[SHA256_SIZE])
 {
 	const struct chunks_file *f = k->chunks ? chunks_find(k->chunks, sha256) : NULL;
 
 	return f ? f->chunk_size : 0;
 }
 
-int check_chunks_compare(const struct check_chunks *k, const char *name,
+int check_chunks_compare(const struct carton_index *k, const char *name,
 			 const uint8_t sha256[SHA256_SIZE], const struct chunks_hasher *h)
 {
 	const struct chunks_file *f = chunks_find(k->chunks, sha256);

@@ -19,7 +19,7 @@
 
 struct verify {
 	struct carton *c;
-	struct check_chunks chunks;
+	struct carton_index chunks;
 	uint64_t total;		/* bytes to read, as far as known */
 	_Atomic uint64_t bytes; /* read by checks of entries; the object store counts its own */
 	atomic_size_t problems;

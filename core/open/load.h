@@ -5,12 +5,7 @@
 #ifndef CARTON_OPEN_LOAD_H
 #define CARTON_OPEN_LOAD_H
 
-#include "archive/container.h"
-#include "format/chunks.h"
-#include "format/links.h"
-#include "format/manifest.h"
-#include "object/object.h"
-#include "tree/tree.h"
+#include "carton/opened.h"
 
 /*
  * Reads and parses MANIFEST. `pin`: the model hash it must have, 64 hex digits, or NULL. 0;
@@ -58,10 +53,11 @@ struct load_input {
 int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults);
 
 /*
- * Reads the chunk index from its file, which the caller has pinned. 0, or -EBADMSG and other errors
- * of chunks_parse(): it cannot be used (logged).
+ * Reads the chunk index, if there is one, whose file stays pinned. 0, also if the file itself is
+ * damaged or out of reach (logged); -EBADMSG and other errors of chunks_parse(): the index cannot
+ * be used (logged).
  */
-int load_chunks(struct node *index, struct budget *budget, struct chunks **ret);
+int load_index(struct carton *c, struct carton_index *ret);
 
 /*
  * The next entry that should have the object's bytes: its line is the one at *line, or behind it.

@@ -158,12 +158,22 @@ static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
 	return object_read_wait(ctx, ret_buf, n, off);
 }
 
-int load_chunks(struct node *index, struct budget *budget, struct chunks **ret)
+int load_index(struct carton *c, struct carton_index *ret)
 {
-	int r = chunks_parse(node_size(index), read_index, node_object(index), budget, ret);
+	struct node *n = tree_find(c->tree, CHUNKS_PATH);
+	int r;
 
+	*ret = (struct carton_index){ 0 };
+	if (!n || n->kind != NODE_FILE || carton_pin_wait(c, from_node(n)) < 0)
+		return 0;
+	r = chunks_parse(node_size(n), read_index, node_object(n), &c->budget, &ret->chunks);
+	if (r == 0) {
+		ret->file = n;
+		return 0;
+	}
+	carton_unpin(from_node(n));
 	/* bytes that are wrong were logged with their place */
-	if (r < 0 && r != -EBADMSG && r != -EOPNOTSUPP && r != -EFBIG)
+	if (r != -EBADMSG && r != -EOPNOTSUPP && r != -EFBIG)
 		carton_log(CARTON_LOG_WARNING, CHUNKS_PATH, "cannot be read: %s", strerror(-r));
 	return r;
 }

@@ -203,16 +203,8 @@ static int open_source(struct carton *c, enum opening how, const char *source,
 /* A failure here is harmless: without the index, files are verified as a whole. */
 static void open_chunks(struct carton *c)
 {
-	struct node *n = tree_find(c->tree, CHUNKS_PATH);
-
-	if (!n || n->kind != NODE_FILE || carton_pin_wait(c, from_node(n)) < 0)
-		return;
-	if (load_chunks(n, &c->budget, &c->chunks) < 0) {
-		carton_unpin(from_node(n));
-		return;
-	}
-	c->index = n;
-	object_use_chunks(c->store, c->chunks, node_object(n));
+	if (load_index(c, &c->index) == 0 && c->index.chunks)
+		object_use_chunks(c->store, c->index.chunks, node_object(c->index.file));
 }
 
 static int open_views(struct carton *c, const struct carton_options *options)
@@ -323,13 +315,13 @@ void carton_close(struct carton *c)
 	carton_stop(c);
 	workers_free(c->workers);
 	events_free(c->events);
-	if (c->index)
-		carton_unpin(from_node(c->index));
+	if (c->index.file)
+		carton_unpin(from_node(c->index.file));
 	meta_free(c->meta);
 	views_free(c->views);
 	tree_free(c->tree);
 	object_store_free(c->store);
-	chunks_free(c->chunks);
+	chunks_free(c->index.chunks);
 	manifest_free(c->manifest);
 	links_free(c->links);
 	container_close(c->container);
