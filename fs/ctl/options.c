@@ -93,7 +93,7 @@ static _Noreturn void print_and_exit(char **argv, const struct ctl_command *comm
 
 struct getopt_table {
 	struct option options[OPTION_MAX];
-	char names[OPTION_MAX][24];
+	char names[OPTION_MAX][OPTION_NAME];
 	char letters[OPTION_MAX];
 	unsigned n;
 };
@@ -104,7 +104,7 @@ static void build(struct getopt_table *t)
 
 	for (const struct option_spec *s = option_table; s->name; s++) {
 		struct option *o = &t->options[t->n];
-		char *name = t->names[t->n];
+		const char *name = t->names[t->n];
 
 		if (strcmp(s->takers, "cartonfs") == 0)
 			continue;
@@ -112,11 +112,8 @@ static void build(struct getopt_table *t)
 			t->letters[n_letters++] = s->letter;
 		if (s->name[0] == '-' && s->name[1] != '-')
 			continue;
-		snprintf(name, sizeof(t->names[0]), "%s", s->name + strspn(s->name, "-"));
-		for (char *p = name; *p; p++)
-			if (*p == '_')
-				*p = '-';
-		*o = (struct option){ name,
+		option_name(s, ALL, t->names[t->n]);
+		*o = (struct option){ name + strlen("--"),
 				      s->kind == OPTION_FLAG ? no_argument : required_argument,
 				      NULL, OPTION_BASE + (int)(s - option_table) };
 		t->n++;
