@@ -18,13 +18,16 @@ static bool takes(const char *name)
 static int begin(struct carton_source *s)
 {
 	const struct scheme *scheme = scheme_of(s->name);
-	const char *fault = scheme && scheme->fault ? scheme->fault(s->name) : NULL;
+	const char *fault = NULL;
 	char shown[256];
+	int r = scheme_resolve(s->name, &s->url, &fault);
 
-	if (fault)
-		return log_error(-EINVAL, http_url_redact(s->name, shown, sizeof(shown)), "%s",
-				 fault);
-	return scheme_resolve(s->name, &s->url, &fault);
+	/* a URL that stands for itself may be a template there, and is not checked */
+	if (r == 0 && scheme && scheme->fault && !scheme->resolve)
+		fault = scheme->fault(s->name);
+	if (!fault)
+		return r;
+	return log_error(-EINVAL, http_url_redact(s->name, shown, sizeof(shown)), "%s", fault);
 }
 
 static bool may_fetch(const struct carton_source *s)
