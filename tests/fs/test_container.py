@@ -16,6 +16,18 @@ pytestmark = pytest.mark.skipif(not harness.IS_ROOT, reason='mounts as root for 
 carton = handover.carton      # a fixture
 
 
+def serves_and_ends(where, c, p):
+    """The process serves the mount, and ends in order when it is told to."""
+    try:
+        serves(where, c, p)
+        p.terminate()
+        assert p.wait(harness.EXIT_S * harness.SLOW) == 0
+    finally:
+        p.kill()
+        p.wait()
+        p.stderr.close()
+
+
 @pytest.mark.parametrize('how', ['descriptor', 'socket', 'variable'])
 def test_device_from_another(carton, work, how):
     """All capabilities dropped, no new privileges, uid 65534."""
@@ -32,14 +44,7 @@ def test_device_from_another(carton, work, how):
             p = start(path, where, work, fds=(b.fileno(),), env={'_FUSE_COMMFD': str(b.fileno())})
             b.close()
             send(a, fd)
-        try:
-            serves(where, c, p)
-            p.terminate()
-            assert p.wait(harness.EXIT_S * harness.SLOW) == 0
-        finally:
-            p.kill()
-            p.wait()
-            p.stderr.close()
+        serves_and_ends(where, c, p)
 
 
 def refused(carton, given, s, why):
@@ -111,15 +116,7 @@ def test_socket_where_nobody_can_replace_it(carton, work, mode):
     (work / 'open').mkdir()
     (work / 'open').chmod(mode)
     with device(where) as fd, listening(work / 'open/sock', fd):
-        p = start(path, work / 'open/sock', work)
-        try:
-            serves(where, c, p)
-            p.terminate()
-            assert p.wait(harness.EXIT_S * harness.SLOW) == 0
-        finally:
-            p.kill()
-            p.wait()
-            p.stderr.close()
+        serves_and_ends(where, c, start(path, work / 'open/sock', work))
 
 
 @pytest.mark.parametrize('message', ['no descriptor', 'closed'])
