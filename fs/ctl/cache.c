@@ -11,43 +11,46 @@
 #include "common/progress.h"
 #include "common/text.h"
 
-struct list {
-	bool json;
-	size_t n; /* printed so far */
-};
+/* An object of the list, as JSON. */
+static void put_json(struct json_writer *w, const struct carton_cache_object *object)
+{
+	json_line(w, 0);
+	json_begin(w, NULL, '{');
+	json_text(w, "sha256", object->sha256);
+	json_number(w, "size", object->size);
+	json_time(w, "used", object->used);
+	json_bool(w, "seal", object->seal);
+	json_end(w, '}');
+}
 
 static int print_object(void *ctx, const struct carton_cache_object *object)
 {
-	struct list *list = ctx;
+	struct json_writer *json = ctx;
 	char date[32] = "?";
 	time_t used = (time_t)object->used;
 	struct tm tm;
 
-	if (list->json)
-		return printf("%s\n{\"sha256\":\"%s\",\"size\":%" PRIu64 ",\"used\":%" PRId64
-			      ",\"seal\":%s}",
-			      list->n++ ? "," : "", object->sha256, object->size,
-			      (int64_t)object->used, object->seal ? "true" : "false") < 0 ?
-			       -EIO :
-			       0;
-	if (localtime_r(&used, &tm))
-		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
-	return printf("%s  %14" PRIu64 "  %s%s\n", object->sha256, object->size, date,
-		      object->seal ? "  seal" : "") < 0 ?
-		       -EIO :
-		       0;
+	if (json) {
+		put_json(json, object);
+	} else {
+		if (localtime_r(&used, &tm))
+			strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
+		printf("%s  %14" PRIu64 "  %s%s\n", object->sha256, object->size, date,
+		       object->seal ? "  seal" : "");
+	}
+	return ferror(stdout) ? -EIO : 0;
 }
 
 static int list_objects(const struct carton_cache_options *options, bool json)
 {
-	struct list list = { .json = json };
+	struct json_writer w = { .f = stdout };
 	int r;
 
 	if (json)
-		putchar('[');
-	r = carton_cache_list(options, print_object, &list);
+		json_begin(&w, NULL, '[');
+	r = carton_cache_list(options, print_object, json ? &w : NULL);
 	if (json)
-		puts("\n]");
+		json_end_line(&w, ']');
 	return r;
 }
 

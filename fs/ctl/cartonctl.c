@@ -178,6 +178,23 @@ static void print_ok(const struct carton_totals *totals, const char *hex)
 		       term_count(totals->files, "file", count), totals->bytes, hex);
 }
 
+static void begin_json(struct json_writer *w)
+{
+	json_begin(w, NULL, '{');
+	json_begin(w, "problems", '[');
+}
+
+static void end_json(struct json_writer *w, bool ok, const struct carton_totals *totals,
+		     const char *model_hash)
+{
+	json_end(w, ']');
+	json_bool(w, "ok", ok);
+	json_number(w, "files", totals->files);
+	json_number(w, "bytes", totals->bytes);
+	json_text(w, "model_hash", model_hash);
+	json_end(w, '}');
+}
+
 /* Prints the last line of verify, or the end of its JSON object. Returns the exit status. */
 static int print_result(const struct carton *c, const struct ctl_log *log, int status)
 {
@@ -191,9 +208,7 @@ static int print_result(const struct carton *c, const struct ctl_log *log, int s
 		carton_model_hash(c, hex);
 	}
 	if (log->json)
-		printf("],\"ok\":%s,\"files\":%" PRIu64 ",\"bytes\":%" PRIu64
-		       ",\"model_hash\":\"%s\"}\n",
-		       status ? "false" : "true", totals.files, totals.bytes, hex);
+		end_json(log->json, !status, &totals, hex);
 	else if (status)
 		printf("%zu problem%s\n", log->problems, log->problems == 1 ? "" : "s");
 	else
@@ -204,9 +219,10 @@ static int print_result(const struct carton *c, const struct ctl_log *log, int s
 static int run(const struct ctl_command *command, struct args *a)
 {
 	bool verify = command->run == run_verify;
+	struct json_writer json = { .f = stdout };
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			       .collect = verify,
-			       .json = verify && a->values.json };
+			       .json = verify && a->values.json ? &json : NULL };
 	struct carton *c = NULL;
 	char label[256];
 	int r, status = EXIT_BAD;
@@ -223,7 +239,7 @@ static int run(const struct ctl_command *command, struct args *a)
 	if (command->run == ctl_extract && ctl_extract_prepare(a) < 0)
 		return EXIT_BAD;
 	if (log.json)
-		fputs("{\"problems\":[", stdout);
+		begin_json(&json);
 	r = carton_open(a->source, &a->values.carton, &c);
 	ctl_log_source(&log, log.source, false);
 	if (r == 0 && a->values.carton.confine)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "carton.h"
+#include "common/json_writer.h"
 #include "common/option_table.h"
 #include "process/sandbox.h"
 
@@ -32,11 +33,12 @@ struct args {
 
 /* The output of log messages: stderr or, for the problems that verify finds, stdout. */
 struct ctl_log {
-	pthread_mutex_t lock; /* guards problems, source, opening and the output */
-	size_t problems;      /* errors and warnings so far */
-	bool collect, json;   /* print them as problems, as JSON objects */
-	const char *source;   /* the subject of messages without one; or NULL */
-	bool opening;	      /* the carton is not open yet: all messages name the source */
+	pthread_mutex_t lock;	  /* guards problems, source, opening and the output */
+	size_t problems;	  /* errors and warnings so far */
+	bool collect;		  /* print them as problems, */
+	struct json_writer *json; /* as JSON objects; NULL: as text */
+	const char *source;	  /* the subject of messages without one; or NULL */
+	bool opening;		  /* the carton is not open yet: all messages name the source */
 };
 
 /* Sets `source` and `opening`. Any thread may log meanwhile. */

@@ -27,7 +27,8 @@ enum { REMOVED, ADDED, CHANGED, SAME };
 
 struct diff {
 	struct side a, b;
-	bool json, all_tensors;
+	struct json_writer *json; /* NULL: lines for people */
+	bool all_tensors;
 	uint64_t n[SAME + 1]; /* files */
 	uint64_t unread;      /* files whose tensors were not compared */
 	bool tensor_data_changed;
@@ -57,7 +58,7 @@ static char *file_size(const struct carton_node *node, char ret[SIZE_TEXT])
 	return st.size_known ? format_size(st.size, ret) : strcpy(ret, "?");
 }
 
-static void json_size(const char *key, const struct carton_node *node)
+static void json_size(struct json_writer *w, const char *key, const struct carton_node *node)
 {
 	char hash[128];
 	struct carton_stat st;
@@ -65,16 +66,14 @@ static void json_size(const char *key, const struct carton_node *node)
 	if (!node)
 		return;
 	carton_stat(node, &st);
-	printf(",\"%s\":{", key);
+	json_begin(w, key, '{');
 	if (carton_property(node, "user.carton.sha256", hash, sizeof(hash)) > 0)
-		printf("\"sha256\":\"%s\",", hash);
-	if (carton_target(node)) {
-		fputs("\"target\":", stdout);
-		json_string(stdout, carton_target(node));
-	} else {
-		printf("\"size\":%" PRIu64, st.size);
-	}
-	putchar('}');
+		json_text(w, "sha256", hash);
+	if (carton_target(node))
+		json_text(w, "target", carton_target(node));
+	else
+		json_number(w, "size", st.size);
+	json_end(w, '}');
 }
 
 /* One file; either may be NULL. */
@@ -82,16 +81,16 @@ static void put_file(struct diff *d, int what, const struct carton_node *a,
 		     const struct carton_node *b)
 {
 	char path[4096], from[SIZE_TEXT], to[SIZE_TEXT];
-	bool first = d->n[REMOVED] + d->n[ADDED] + d->n[CHANGED] == 0;
 
 	d->n[what]++;
 	carton_path(a ? a : b, path);
 	if (d->json) {
-		printf("%s\n{\"path\":", first ? "" : ",");
-		json_string(stdout, path);
-		printf(",\"change\":\"%s\"", words[what]);
-		json_size("a", a);
-		json_size("b", b);
+		json_line(d->json, 0);
+		json_begin(d->json, NULL, '{');
+		json_text(d->json, "path", path);
+		json_text(d->json, "change", words[what]);
+		json_size(d->json, "a", a);
+		json_size(d->json, "b", b);
 		return;
 	}
 	put_sign(what);
@@ -106,7 +105,31 @@ static void put_file(struct diff *d, int what, const struct carton_node *a,
 static void end_file(const struct diff *d)
 {
 	if (d->json)
-		putchar('}');
+		json_end(d->json, '}');
+}
+
+static void json_type(struct json_writer *w, const char *key, const struct tensor *t)
+{
+	if (!t)
+		return;
+	json_begin(w, key, '{');
+	json_text(w, "dtype", t->dtype);
+	json_value(w, "shape", *t->shape ? t->shape : "null");
+	json_end(w, '}');
+}
+
+/* The array of tensors begins with the first one. */
+static void json_tensor(struct diff *d, int what, const struct tensor *a, const struct tensor *b)
+{
+	if (!d->tensors_begun)
+		json_begin(d->json, "tensors", '[');
+	d->tensors_begun = true;
+	json_begin(d->json, NULL, '{');
+	json_text(d->json, "name", a ? a->name : b->name);
+	json_text(d->json, "change", words[what]);
+	json_type(d->json, "a", a);
+	json_type(d->json, "b", b);
+	json_end(d->json, '}');
 }
 
 static void put_tensor(struct diff *d, int what, const struct tensor *a, const struct tensor *b)
@@ -115,18 +138,7 @@ static void put_tensor(struct diff *d, int what, const struct tensor *a, const s
 	bool other = a && b && (strcmp(a->dtype, b->dtype) || strcmp(a->shape, b->shape));
 
 	if (d->json) {
-		fputs(d->tensors_begun ? "," : ",\"tensors\":[", stdout);
-		fputs("{\"name\":", stdout);
-		json_string(stdout, t->name);
-		printf(",\"change\":\"%s\"", words[what]);
-		if (a)
-			printf(",\"a\":{\"dtype\":\"%s\",\"shape\":%s}", a->dtype,
-			       *a->shape ? a->shape : "null");
-		if (b)
-			printf(",\"b\":{\"dtype\":\"%s\",\"shape\":%s}", b->dtype,
-			       *b->shape ? b->shape : "null");
-		putchar('}');
-		d->tensors_begun = true;
+		json_tensor(d, what, a, b);
 		return;
 	}
 	term_spaces(4);
@@ -209,8 +221,8 @@ static void compare_tensors(struct diff *d, const char *path)
 		else
 			r = compare_tensor(d, &a.list[i++], &b.list[j++]);
 	}
-	if (d->tensors_begun && d->json)
-		putchar(']');
+	if (d->tensors_begun)
+		json_end(d->json, ']');
 	if (r < 0 && d->failed == 0)
 		d->failed = r;
 	tensor_list_finish(&a);
@@ -328,19 +340,23 @@ static int compare(struct diff *d)
 	ctl_walk(carton_root(d->b.c), add_file, &d->b);
 	if (d->a.files.no_memory || d->b.files.no_memory)
 		return -ENOMEM;
-	if (d->json)
-		fputs("{\"files\":[", stdout);
+	if (d->json) {
+		json_begin(d->json, NULL, '{');
+		json_begin(d->json, "files", '[');
+	}
 	compare_all(d);
 	if (d->json)
-		fputs("\n]", stdout);
+		json_end_line(d->json, ']');
 	/* in JSON, the tensors of tensor_data are a member of the object itself */
 	if (d->tensor_data_changed &&
 	    (d->all_tensors || (!carton_is_remote(d->a.c) && !carton_is_remote(d->b.c))))
 		compare_tensors(d, "tensor_data");
-	if (d->json)
-		printf(",\"same\":%" PRIu64 "}\n", d->n[SAME]);
-	else if (d->failed == 0)
+	if (d->json) {
+		json_number(d->json, "same", d->n[SAME]);
+		json_end(d->json, '}');
+	} else if (d->failed == 0) {
 		put_end(d);
+	}
 	return d->failed;
 }
 
@@ -396,7 +412,9 @@ static int open_both(struct diff *d, char **sources, struct args *a, struct ctl_
 int ctl_diff(char **sources, int n, const struct args *args)
 {
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER };
-	struct diff d = { .json = args->values.json, .all_tensors = args->values.tensors };
+	struct json_writer json = { .f = stdout };
+	struct diff d = { .json = args->values.json ? &json : NULL,
+			  .all_tensors = args->values.tensors };
 	struct args a = *args;
 	int r;
 

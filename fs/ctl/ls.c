@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
-#include "common/text.h"
+#include "common/json_writer.h"
 #include "common/numbers.h"
 #include "ctl/term.h"
 
@@ -21,6 +21,7 @@ struct list {
 	bool shorten;  /* shorten paths to that width */
 	bool measured; /* there is a file */
 	uint64_t files, bytes, packed, packed_to;
+	struct json_writer json;
 };
 
 /* The text of the first column: PATH, or PATH -> TARGET. */
@@ -140,26 +141,24 @@ static void put_name(void *ctx, struct carton_node *node)
 
 static void put_json(void *ctx, struct carton_node *node)
 {
-	struct list *l = ctx;
-	const char *target = carton_target(node);
+	struct json_writer *w = &((struct list *)ctx)->json;
 	char hash[128], storage[128], path[4096];
 	struct carton_stat st;
 
 	carton_stat(node, &st);
 	carton_path(node, path);
-	printf("%s\n{\"path\":", l->files++ ? "," : "");
-	json_string(stdout, path);
+	json_line(w, 0);
+	json_begin(w, NULL, '{');
+	json_text(w, "path", path);
 	if (st.size_known)
-		printf(",\"size\":%" PRIu64, st.size);
+		json_number(w, "size", st.size);
 	if (carton_property(node, "user.carton.sha256", hash, sizeof(hash)) > 0)
-		printf(",\"sha256\":\"%s\"", hash);
+		json_text(w, "sha256", hash);
 	if (carton_property(node, "user.carton.storage", storage, sizeof(storage)) > 0)
-		printf(",\"storage\":\"%s\"", storage);
-	if (target) {
-		fputs(",\"target\":", stdout);
-		json_string(stdout, target);
-	}
-	putchar('}');
+		json_text(w, "storage", storage);
+	if (carton_target(node))
+		json_text(w, "target", carton_target(node));
+	json_end(w, '}');
 }
 
 /* ---- all ---- */
@@ -239,15 +238,15 @@ static int list_table(struct carton *c, const struct args *a, struct list *l)
 
 int ctl_ls(struct carton *c, const struct args *a)
 {
-	struct list l = { 0 };
+	struct list l = { .json.f = stdout };
 	int status;
 
 	if (a->values.nul)
 		return walk_all(c, a, &l, put_name);
 	if (!a->values.json)
 		return list_table(c, a, &l);
-	putchar('[');
+	json_begin(&l.json, NULL, '[');
 	status = walk_all(c, a, &l, put_json);
-	puts("\n]");
+	json_end_line(&l.json, ']');
 	return status;
 }

@@ -15,15 +15,11 @@ static void print_problem(struct ctl_log *log, enum carton_log_level level, cons
 			  const char *message)
 {
 	if (log->json) {
-		printf("%s{\"level\":\"%s\",\"subject\":", log->problems ? "," : "",
-		       level == CARTON_LOG_ERROR ? "error" : "warning");
-		if (subject)
-			json_string(stdout, subject);
-		else
-			fputs("null", stdout);
-		fputs(",\"message\":", stdout);
-		json_string(stdout, message);
-		putchar('}');
+		json_begin(log->json, NULL, '{');
+		json_text(log->json, "level", level == CARTON_LOG_ERROR ? "error" : "warning");
+		json_text(log->json, "subject", subject);
+		json_text(log->json, "message", message);
+		json_end(log->json, '}');
 	} else {
 		text_line(stdout, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
 	}

@@ -293,16 +293,20 @@ static int check_answer(const struct ctl_mount *m, int r)
 	return r < 0 ? EXIT_BAD : EXIT_GOOD;
 }
 
-static void put_json(const struct ctl_mount *m, const struct ctl_question *q, bool first)
+static void put_json(struct json_writer *w, const struct ctl_mount *m, const struct ctl_question *q)
 {
-	puts(first ? "" : ",");
+	json_line(w, 0);
 	if (q->text) {
-		json_document(stdout, q->text);
+		json_value(w, NULL, q->text);
 		return;
 	}
-	fputs("{\n \"mountpoint\": ", stdout);
-	json_string(stdout, m->path);
-	puts(",\n \"error\": \"" CTL_NO_ANSWER "\"\n}");
+	json_begin(w, NULL, '{');
+	json_line(w, 1);
+	json_text(w, "mountpoint", m->path);
+	json_line(w, 1);
+	json_text(w, "error", CTL_NO_ANSWER);
+	json_end_line(w, '}');
+	putchar('\n');
 }
 
 static void put_row(const struct view *v, const struct ctl_mount *m, const struct ctl_question *q,
@@ -321,8 +325,9 @@ static void put_row(const struct view *v, const struct ctl_mount *m, const struc
 	put_text(v, "no answer", CTL_NO_ANSWER);
 }
 
-/* Asks all mounts, and prints their answers; `v` is NULL for JSON. Returns an exit status. */
-static int put_mounts(const struct view *v, const struct ctl_mount *list, size_t n)
+/* Asks all mounts, and prints their answers in `v`, or as JSON to `w`. Returns an exit status. */
+static int put_mounts(const struct view *v, struct json_writer *w, const struct ctl_mount *list,
+		      size_t n)
 {
 	struct ctl_question *answers = calloc(n + 1, sizeof(*answers));
 	int status = EXIT_GOOD;
@@ -341,7 +346,7 @@ static int put_mounts(const struct view *v, const struct ctl_mount *list, size_t
 		if (v)
 			put_row(v, &list[i], q, first);
 		else
-			put_json(&list[i], q, first);
+			put_json(w, &list[i], q);
 		free(q->text);
 		first = false;
 	}
@@ -352,11 +357,12 @@ static int put_mounts(const struct view *v, const struct ctl_mount *list, size_t
 /* The same as a list of JSON. */
 static int put_json_list(const struct ctl_mount *list, size_t n)
 {
+	struct json_writer w = { .f = stdout, .spaced = true };
 	int status;
 
-	putchar('[');
-	status = put_mounts(NULL, list, n);
-	puts("]");
+	json_begin(&w, NULL, '[');
+	status = put_mounts(NULL, &w, list, n);
+	json_end(&w, ']');
 	return status;
 }
 
@@ -364,7 +370,7 @@ static int put_all(const struct view *v, const struct ctl_mount *list, size_t n)
 {
 	if (n == 0)
 		puts("no carton is mounted");
-	return put_mounts(v, list, n);
+	return put_mounts(v, NULL, list, n);
 }
 
 /* Draws the screen again and again, from its top. */

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "mount/passthrough.h"
+#include "common/json_writer.h"
 #include "common/text.h"
+#include "mount/passthrough.h"
 
 void status_error(struct status *s, const char *subject, const char *message)
 {
@@ -47,51 +48,52 @@ static int end_text(FILE *f, const struct status_text *text, struct status_text 
 
 /* ---- JSON: one member or element a line, for cartonctl ---- */
 
-struct list {
-	FILE *f;
-	bool begun;
-};
-
-static void put_waiting(void *ctx, const struct carton_waiting *w)
+static void put_waiting(void *ctx, const struct carton_waiting *waiting)
 {
-	struct list *l = ctx;
+	struct json_writer *w = ctx;
 
-	fprintf(l->f, "%s\n  {\"path\": ", l->begun ? "," : "");
-	json_string(l->f, w->path);
-	fprintf(l->f,
-		", \"state\": \"%s\", \"done\": %" PRIu64 ", \"size\": %" PRIu64 ", \"opens\": %u}",
-		w->fetching ? "fetching" : "verifying", w->done, w->size, w->opens);
-	l->begun = true;
+	json_line(w, 2);
+	json_begin(w, NULL, '{');
+	json_text(w, "path", waiting->path);
+	json_text(w, "state", waiting->fetching ? "fetching" : "verifying");
+	json_number(w, "done", waiting->done);
+	json_number(w, "size", waiting->size);
+	json_number(w, "opens", waiting->opens);
+	json_end(w, '}');
 }
 
-static void put_errors(FILE *f, struct status *s)
+static void put_errors(struct json_writer *w, struct status *s)
 {
-	bool begun = false;
-
 	pthread_mutex_lock(&s->lock);
 	for (uint64_t i = s->n_errors > STATUS_ERRORS ? s->n_errors - STATUS_ERRORS : 0;
 	     i < s->n_errors; i++) {
 		const struct status_error *e = &s->last[i % STATUS_ERRORS];
 
-		fprintf(f, "%s\n  {\"time\": %lld, \"message\": ", begun ? "," : "",
-			(long long)e->when);
-		json_string(f, e->text);
-		fputc('}', f);
-		begun = true;
+		json_line(w, 2);
+		json_begin(w, NULL, '{');
+		json_time(w, "time", e->when);
+		json_text(w, "message", e->text);
+		json_end(w, '}');
 	}
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void put_number(FILE *f, const char *name, uint64_t value)
+static void put_number(struct json_writer *w, const char *name, uint64_t value)
 {
-	fprintf(f, " \"%s\": %" PRIu64 ",\n", name, value);
+	json_line(w, 1);
+	json_number(w, name, value);
 }
 
-static void put_text(FILE *f, const char *name, const char *value)
+static void put_text(struct json_writer *w, const char *name, const char *value)
 {
-	fprintf(f, " \"%s\": ", name);
-	json_string(f, value);
-	fputs(",\n", f);
+	json_line(w, 1);
+	json_text(w, name, value);
+}
+
+static void begin_list(struct json_writer *w, const char *name)
+{
+	json_line(w, 1);
+	json_begin(w, name, '[');
 }
 
 int status_json(struct status *s, struct carton *c, struct status_text *ret)
@@ -99,7 +101,7 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	struct carton_counters k;
 	struct status_text text;
 	FILE *f = open_memstream(&text.data, &text.len);
-	struct list waiting = { .f = f };
+	struct json_writer w = { .f = f, .spaced = true };
 	char hash[65];
 	uint64_t passed;
 	bool on;
@@ -108,39 +110,42 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 		return -ENOMEM;
 	carton_counters(c, &k);
 	carton_model_hash(c, hash);
-	fputs("{\n", f);
-	put_text(f, "mountpoint", s->mountpoint);
-	put_text(f, "source", s->source);
-	put_text(f, "model_hash", hash);
-	put_text(f, "verify", s->verify);
-	put_text(f, "version", CARTON_VERSION);
-	put_number(f, "pid", (uint64_t)getpid());
-	put_number(f, "started", (uint64_t)s->started);
+	json_begin(&w, NULL, '{');
+	put_text(&w, "mountpoint", s->mountpoint);
+	put_text(&w, "source", s->source);
+	put_text(&w, "model_hash", hash);
+	put_text(&w, "verify", s->verify);
+	put_text(&w, "version", CARTON_VERSION);
+	put_number(&w, "pid", (uint64_t)getpid());
+	put_number(&w, "started", (uint64_t)s->started);
 	if (s->passthrough) {
 		on = passthrough_count(s->passthrough, &passed);
-		fprintf(f, " \"passthrough\": %s,\n", on ? "true" : "false");
-		put_number(f, "passthrough_files", passed);
+		json_line(&w, 1);
+		json_bool(&w, "passthrough", on);
+		put_number(&w, "passthrough_files", passed);
 	}
-	put_number(f, "files", k.files);
-	put_number(f, "bytes", k.bytes);
-	put_number(f, "verified_files", k.verified_files);
-	put_number(f, "verified_bytes", k.verified_bytes);
-	put_number(f, "corrupt_files", k.corrupt_files);
-	put_number(f, "corrupt_bytes", k.corrupt_bytes);
-	put_number(f, "unread_files", k.files - k.verified_files - k.corrupt_files);
-	put_number(f, "unread_bytes", k.bytes - k.verified_bytes - k.corrupt_bytes);
-	put_number(f, "cached_bytes", k.cached_bytes);
-	put_number(f, "remote_bytes", k.remote_bytes);
-	put_number(f, "hashed_bytes", k.hashed_bytes);
-	put_number(f, "fetched_bytes", k.fetched_bytes);
-	put_number(f, "cache_hits", k.cache_hits);
-	put_number(f, "cache_misses", k.cache_misses);
-	put_number(f, "errors", count_errors(s));
-	fputs(" \"waiting\": [", f);
-	carton_waiting(c, put_waiting, &waiting);
-	fputs("],\n \"last_errors\": [", f);
-	put_errors(f, s);
-	fputs("]\n}\n", f);
+	put_number(&w, "files", k.files);
+	put_number(&w, "bytes", k.bytes);
+	put_number(&w, "verified_files", k.verified_files);
+	put_number(&w, "verified_bytes", k.verified_bytes);
+	put_number(&w, "corrupt_files", k.corrupt_files);
+	put_number(&w, "corrupt_bytes", k.corrupt_bytes);
+	put_number(&w, "unread_files", k.files - k.verified_files - k.corrupt_files);
+	put_number(&w, "unread_bytes", k.bytes - k.verified_bytes - k.corrupt_bytes);
+	put_number(&w, "cached_bytes", k.cached_bytes);
+	put_number(&w, "remote_bytes", k.remote_bytes);
+	put_number(&w, "hashed_bytes", k.hashed_bytes);
+	put_number(&w, "fetched_bytes", k.fetched_bytes);
+	put_number(&w, "cache_hits", k.cache_hits);
+	put_number(&w, "cache_misses", k.cache_misses);
+	put_number(&w, "errors", count_errors(s));
+	begin_list(&w, "waiting");
+	carton_waiting(c, put_waiting, &w);
+	json_end(&w, ']');
+	begin_list(&w, "last_errors");
+	put_errors(&w, s);
+	json_end(&w, ']');
+	json_end_line(&w, '}');
 	return end_text(f, &text, ret);
 }
 
