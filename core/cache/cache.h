@@ -119,7 +119,10 @@ int cache_path(struct cache *cache, const uint8_t sha256[32], char *ret_path, si
  */
 int cache_begin(struct cache *cache, const uint8_t sha256[32], struct cache_fill **ret_fill);
 
-/* Does anyone fill the object now? 1 and the bytes that are there; 0; -errno of the system. */
+/*
+ * Does anyone fill the object now? Returns 1, with the number of bytes that are there; 0; or -errno
+ * of the system.
+ */
 int cache_is_filling(struct cache *cache, const uint8_t sha256[32], uint64_t *ret_filled);
 
 /*
@@ -175,7 +178,8 @@ int cache_fill_could_reserve(const struct cache_fill *fill, uint64_t size);
 
 /*
  * Notes that the first `len` bytes have all been written: a fill that resumes throws away the bytes
- * behind them. One small write: call it every MiB or so. Returns 0 or -errno.
+ * behind them. Each call is one small write, so the caller notes every MiB or so. Returns 0 or
+ * -errno.
  */
 int cache_fill_progress(struct cache_fill *fill, uint64_t len);
 
@@ -232,10 +236,10 @@ size_t cache_clean(struct cache *cache);
 /* ---- notes: small texts under a name, for what has no sha256 of its own ---- */
 
 /*
- * The first keeps `text` (at most MAX_CACHE_VALIDATOR bytes) under `key`, in place of an earlier
- * note; the second reads it back with a NUL into `ret_text`, which holds `n` bytes. Nothing
- * verifies a note: it is a hint. Returns 0; -ENOENT: there is none; -ERANGE; -EFBIG; -errno of the
- * system.
+ * cache_note_put() keeps `text` (at most MAX_CACHE_VALIDATOR bytes) under `key`, in place of an
+ * earlier note; cache_note_get() reads the note with a NUL into `ret_text`, which holds `n` bytes.
+ * Nothing verifies a note: it is a hint. Returns 0; -ENOENT: there is none; -ERANGE; -EFBIG; -errno
+ * of the system.
  */
 int cache_note_put(struct cache *cache, const uint8_t key[32], const char *text);
 int cache_note_get(struct cache *cache, const uint8_t key[32], char *ret_text, size_t n);

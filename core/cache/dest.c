@@ -9,14 +9,12 @@
 
 #include "cache/internal.h"
 
-/*
- * Limits on what is lost if the process dies: bytes written, or time passed, since the last note.
- */
+/* Limits on the loss when the process dies: bytes written, or time passed, since the last note. */
 #define NOTE_BYTES (1 * MIB)
 #define NOTE_MS 1000
-/* room is asked for in such steps where the length is not known */
+/* the room that is asked for at a time where the length is not known */
 #define STEP (4 * MIB)
-/* an unnamed file leaves free as much as the cache does, or so much when its length is known */
+/* an unnamed file of known length leaves this free; another as much as the cache does */
 #define KEEP_KNOWN (64 * MIB)
 
 struct dest {
@@ -31,9 +29,9 @@ struct dest {
 	atomic_bool over;	/* which has happened */
 
 	pthread_mutex_t lock; /* guards what follows */
-	uint64_t room;	      /* the file may grow to so many bytes without asking */
-	uint64_t complete;    /* the first so many bytes are written */
-	uint64_t noted;	      /* what the cache was told of that, */
+	uint64_t room;	      /* the file may grow to this length without asking */
+	uint64_t complete;    /* how many bytes, from the first on, are all written */
+	uint64_t noted;	      /* how many of these the cache has noted, */
 	int64_t noted_ms;     /* and when */
 };
 
@@ -265,7 +263,7 @@ static void dest_free(struct dest *d)
 	free(d);
 }
 
-/* The file on its own, when it cannot be published: its bytes are verified all the same. */
+/* Keeps a file that could not be published, without a name: its bytes are verified anyway. */
 static int commit_file(struct dest *d, uint64_t size, int *ret_fd)
 {
 	int fd = fd_dup(d->fd);
@@ -285,7 +283,7 @@ int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct sou
 	int fd, r = -EOPNOTSUPP;
 
 	if (dest_end(d) < size) {
-		r = disk_error(d, -EIO); /* it has lost bytes that were written */
+		r = disk_error(d, -EIO); /* the file has lost bytes that were written */
 		dest_abort(d, false);
 		return r;
 	}
@@ -325,7 +323,7 @@ void dest_abort(struct dest *d, bool keep)
 
 /* ---- sparse ---- */
 
-/* What is in a partial of that size and validator stays. */
+/* The bytes of a partial of that size and validator stay. */
 static int adopt(struct cache_fill *fill, uint64_t size, const char *validator)
 {
 	char found[MAX_CACHE_VALIDATOR + 1];
@@ -347,7 +345,7 @@ int dest_sparse(struct dest *d, uint64_t size, const char *validator)
 	if (r < 0)
 		return r;
 	if (d->fill) {
-		/* it is used on without the fill */
+		/* the file is used on without the fill */
 		fd = fd_dup(d->fd);
 		if (fd < 0)
 			return fd;

@@ -37,62 +37,70 @@ int dest_file(struct cache *cache, struct dest **ret);
 /* At most `max` bytes of memory; more is -ENOSPC. */
 int dest_memory(uint64_t max, struct dest **ret);
 
-/* Is it a cache entry, so that what is there can be resumed? */
+/* Is the destination a cache entry, whose bytes can be resumed? */
 bool dest_is_cached(const struct dest *d);
 
 /*
- * What an earlier fill has left: as cache_fill_partial(), to be hashed again with dest_read(). 0
- * bytes where nothing can be resumed.
+ * Returns the bytes that an earlier fill has left, as cache_fill_partial(); the caller hashes them
+ * again with dest_read(). 0 bytes where nothing can be resumed.
  */
 int dest_partial(struct dest *d, uint64_t *ret_len, char *ret_validator, size_t n);
 
-/* Empties it. `validator` names what the bytes to come are a part of; as cache_fill_restart(). */
+/*
+ * Empties the destination. `validator` names the version of the bytes to come, as for
+ * cache_fill_restart().
+ */
 int dest_restart(struct dest *d, const char *validator);
 
 /*
  * Makes sure that `size` bytes fit: 0, -ENOSPC or -errno. `certain`: the size is known, not only
- * claimed by a server, so the cache may evict others for it now.
+ * claimed by a server, so the cache may evict other objects now.
  */
 int dest_reserve(struct dest *d, uint64_t size, bool certain);
 
 /* Is there room for `n` more bytes on the disk, as if the cache's share were left free? */
 bool dest_has_room(const struct dest *d, uint64_t n);
 
-/* The file system that it is on. */
+/* The file system of the destination. */
 dev_t dest_disk(const struct dest *d);
 
 /*
- * From now on dest_write() refuses what ends behind the first `max` bytes: -EFBIG, and nothing of
- * it is written. dest_is_over(): it has refused something since dest_restart().
+ * From now on dest_write() refuses bytes behind the first `max`: -EFBIG, and writes none of that
+ * call. dest_is_over(): dest_write() has refused bytes since dest_restart().
  */
 void dest_limit(struct dest *d, uint64_t max);
 bool dest_is_over(const struct dest *d);
 
 /*
- * Writes at an offset. Whatever lies before the end of what is written takes room too, so writes
- * should not run far ahead of the others. 0, -ENOSPC, -EFBIG (dest_limit()), or -errno.
+ * Writes at an offset. A gap before the offset takes room too, so writes should not run far ahead
+ * of the others. 0, -ENOSPC, -EFBIG (dest_limit()), or -errno.
  */
 int dest_write(struct dest *d, const void *data, size_t n, uint64_t off);
 
 /*
- * Reads what was written: 0; -ENOSPC where it is gone, as somebody has cut the file, or unreadable.
+ * Reads bytes that were written. 0; -ENOSPC: the bytes are gone, as somebody has cut the file, or
+ * the disk cannot read them.
  */
 int dest_read(struct dest *d, void *ret_buf, size_t n, uint64_t off);
 
-/* The first `len` bytes are all written. Cheap: call it after each write. */
+/* Says that the first `len` bytes are all written. Cheap enough to follow each write. */
 void dest_progress(struct dest *d, uint64_t len);
 
-/* How far it has been written, in bytes. */
+/* The end of the bytes that were written. */
 uint64_t dest_end(const struct dest *d);
 
 /*
- * Ends it, also on failure: its first `size` bytes are verified, and what is behind them is
- * dropped. A cache entry is published as `sha256` (NULL: as its key); if that fails, the file is
- * kept on its own. 0 and a reference to a local file of just these bytes; -errno.
+ * Ends the destination, also on failure. The caller has verified the first `size` bytes; the bytes
+ * behind them are dropped. A cache entry is published as `sha256` (NULL: as its key); if publishing
+ * fails, the file stays without a name. 0 and a reference to a local file of just these bytes;
+ * -errno.
  */
 int dest_commit(struct dest *d, const uint8_t *sha256, uint64_t size, struct source **ret);
 
-/* Ends it. `keep`: what dest_progress() said can be resumed. NULL-safe. */
+/*
+ * Ends the destination. `keep`: a later fill can resume the bytes that dest_progress() has named.
+ * NULL-safe.
+ */
 void dest_abort(struct dest *d, bool keep);
 
 /* ---- sparse: of `size` bytes, which come in any order ---- */
@@ -108,14 +116,14 @@ int dest_sparse(struct dest *d, uint64_t size, const char *validator);
 int dest_source(const struct dest *d, struct source **ret);
 
 /*
- * Makes sure that `n` bytes more fit. Without room in the cache it goes on as an unnamed file,
- * which has the same bytes. 0 or -ENOSPC. Any thread.
+ * Makes sure that `n` bytes more fit. Without room in the cache the destination becomes an unnamed
+ * file, which has the same bytes. 0 or -ENOSPC. Any thread.
  */
 int dest_claim(struct dest *d, uint64_t n, bool (*drop)(void *ctx), void *ctx);
 
 /*
- * All bytes are verified: a cache entry is published as `sha256`. Best effort; it is still to be
- * ended.
+ * Publishes a cache entry, all of whose bytes are verified, as `sha256`. Best effort; the
+ * destination is still to be ended.
  */
 void dest_publish(struct dest *d, const uint8_t sha256[32]);
 

@@ -330,7 +330,7 @@ int cache_fill_reserve(struct cache_fill *f, uint64_t size)
 	/* Other writers took the space, or a quota is smaller than the disk. */
 	if (r == -ENOSPC && cache_evict(f->cache, size - have) == 0)
 		r = allocate(f->fd, size);
-	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back the blocks that it got */
+	if (r < 0 && ftruncate(f->fd, st.st_size) < 0) /* gives back the blocks that the file got */
 		return -errno;
 	if (r == 0)
 		f->counted = MAX(f->counted, size);

@@ -144,7 +144,10 @@ static bool object_unused(struct cache *c, const struct item *item, int *ret_fd)
 		return true;
 	if (cache_open_object(c, item->sha256, &fd) < 0)
 		return false;
-	/* Its date has changed since it was listed: it was used meanwhile, so others go first. */
+	/*
+	 * The date has changed since the files were listed: somebody has used this one, so others
+	 * go first.
+	 */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 ||
 	    stat_ns(&st) != item->used_ns) {
 		fd_close(fd);

@@ -51,7 +51,7 @@ struct cache {
 	uint64_t reserved;  /* of these, since then */
 };
 
-/* Held by one open file description of one process; releasing it removes its file. */
+/* One open file description of one process holds the lock; its release removes the file. */
 struct cache_lock {
 	int fd;
 	char name[HEX_SIZE];
@@ -90,7 +90,7 @@ void cache_lock_release(struct cache *c, struct cache_lock *lock);
 /* 1 when anyone holds the lock of that name (in hex), else 0, or -errno. Takes no lock. */
 int cache_lock_is_held(struct cache *c, const char *name);
 
-/* Was the object marked as damaged? A mark on the inode, so it cannot hit a newer file. */
+/* Was the object marked as damaged? The mark is on the inode, so no newer file gets it. */
 static inline bool cache_is_damaged(mode_t mode)
 {
 	return !(mode & S_IRUSR);

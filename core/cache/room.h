@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where there is room for the bytes of an object, and what comes next when there is none. Tried in
- * this order:
+ * Finds room for the bytes of an object. The places are tried in this order:
  *
  *	an entry of the cache
  *	an unnamed file beside the cache
  *	an unnamed file where temporary files are, unless that is the same disk
  *	memory
  *
- * Before a place without room is left for the next one, what nobody needs gives way, once. A place
- * that cannot be used for another reason is left at once.
+ * Where a place has no room, drop() is called once, and the place is tried again before the next
+ * one. A place that cannot be used for another reason is left at once.
  *
  * Threads: a room belongs to one thread at a time.
  */
@@ -25,8 +24,8 @@ struct room {
 	struct cache *cache; /* NULL: there is none */
 	const uint8_t *key; /* of the entry, 32 bytes, which outlive it; NULL: it must not be one */
 	uint64_t size;	    /* of an unnamed file; UINT64_MAX: not known */
-	uint64_t memory;    /* so many bytes may be in memory; 0: none */
-	bool (*drop)(void *ctx); /* drops what nobody needs. True: there was something. Or NULL */
+	uint64_t memory;    /* how many bytes may be in memory; 0: none */
+	bool (*drop)(void *ctx); /* drops bytes that nobody needs. True: there were some. Or NULL */
 	void *ctx;
 
 	/* its own; all zero at first */
@@ -50,8 +49,8 @@ bool room_in_cache(struct room *room);
 int room_open(struct room *room, struct dest **ret);
 
 /*
- * The place cannot be used any more, or was full when `reached` bytes were there. False: no place
- * is left.
+ * Leaves the place, which cannot be used any more or was full when `reached` bytes were there.
+ * False: no place is left.
  */
 bool room_next(struct room *room, int error, uint64_t reached);
 

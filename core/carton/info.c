@@ -80,8 +80,9 @@ static void json_cases(struct buf *o, const char *key, const char *outputs,
 	json_end(o, "],");
 }
 
-/* Writes an option with all below it; JSON has no dates, nan and inf. The depth is bounded by
- * TOML_MAX_KEY_PARTS and TOML_MAX_DEPTH.
+/*
+ * Writes an option with all below it; JSON has no dates, nan and inf. TOML_MAX_KEY_PARTS and
+ * TOML_MAX_DEPTH bound the depth.
  */
 static void json_option(struct buf *o, const struct meta_option *option)
 {

@@ -32,15 +32,15 @@ static void read_literal(char *ret_buf, const struct extent *x, uint64_t from, s
 		*nul++ = x->nul;
 }
 
-/* A part of a file; if it has to be fetched: its object, and its offset there. */
+/* A part of a file. Of bytes that have to be fetched: their object, and their offset in it. */
 struct part {
 	struct node *file;
 	uint64_t off;
 	size_t n;
 	enum {
-		READ_NOW,   /* what is in memory */
-		READ_HERE,  /* and on the disk */
-		READ_FETCH, /* and elsewhere */
+		READ_NOW,   /* bytes in memory only */
+		READ_HERE,  /* also those on the disk */
+		READ_FETCH, /* also those of a server */
 	} how;
 	struct object *missing;
 	uint64_t missing_off;

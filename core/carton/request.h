@@ -24,16 +24,16 @@ struct carton_request {
 	bool cancelled, finished;
 	int result;
 	size_t pending; /* pins being waited for */
-	bool holds;	/* it waits for pins, which are put when the request fails */
+	bool holds;	/* the request waits for pins, and puts them when it fails */
 
 	struct node *file; /* NULL: the request is not for a file */
 
 	struct workers *workers; /* of a late read; else NULL */
 	struct job job;
 	struct object_wait wait; /* for bytes that have to be fetched */
-	unsigned round;		 /* how often a wait has begun or ended; guarded by the lock, as */
-	bool waiting;		 /* now */
-	int error;		 /* of the last wait */
+	unsigned round;		 /* guarded by the lock: how often a wait has begun or ended */
+	bool waiting;		 /* likewise: a wait goes on */
+	int error;		 /* with which the last wait has ended */
 	uint64_t off;
 	size_t n;
 	char *data; /* NULL while it waits */
@@ -49,7 +49,7 @@ struct carton_request {
 struct carton_request *request_new(size_t n_pins, carton_done_fn *done, void *ctx);
 void request_unref(struct carton_request *q);
 
-/* Gives back the pins that it holds. */
+/* Gives back the pins that the request holds. */
 void request_put_pins(struct carton_request *q);
 
 /*

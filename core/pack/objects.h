@@ -13,7 +13,7 @@ int objects_directory(const char *path);
 
 /*
  * Reads each file of the plan that is left out, and adds its chunks to the index, if there is to be
- * one. It is hashed even if it is not written anywhere: its URLs must lead to these bytes. 0 or
+ * one. A file that is written nowhere is hashed, too: its URLs must lead to these bytes. 0 or
  * -errno, logged.
  */
 int objects_put(const struct plan *p, struct chunks_writer *chunks);

@@ -85,7 +85,7 @@ int outdir_parent(const struct outdir *o, struct outdir_parent *p, const char *p
 
 /* ---- the temporary directory ---- */
 
-/* The number of names in a directory, whose files are removed, if so wanted. */
+/* Counts the names in a directory; `remove`: removes its files. */
 static size_t count_names(int dir, bool remove)
 {
 	int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -102,8 +102,8 @@ static size_t count_names(int dir, bool remove)
 }
 
 /*
- * Is it this user's alone? Otherwise another one could put his bytes into our files. 0 or -EPERM,
- * logged.
+ * Does the directory belong to this user alone? Another user could put his bytes into our files. 0
+ * or -EPERM, logged.
  */
 static int check_tmp(const struct outdir *o, int fd)
 {
@@ -117,8 +117,8 @@ static int check_tmp(const struct outdir *o, int fd)
 }
 
 /*
- * Makes and locks it. -EBUSY: another process extracts to the same directory. -EPERM, logged:
- * another user has made it.
+ * Makes and locks the temporary directory. -EBUSY: another process extracts to the same output
+ * directory. -EPERM, logged: another user has made the temporary one.
  */
 static int open_tmp(struct outdir *o)
 {

@@ -16,13 +16,14 @@ struct stat;
 struct outdir {
 	const char *path;
 	int root, tmp; /* directories; `tmp` is locked */
-	bool fresh;    /* it was empty */
+	bool fresh;    /* the directory was empty */
 	uid_t owner;
 };
 
 /*
- * Opens it, which exists, and makes and locks its temporary directory. -EBUSY: another process
- * extracts to it; -EPERM, logged: another user has made the temporary directory; or -errno.
+ * Opens the directory, which exists, and makes and locks the temporary one in it. -EBUSY: another
+ * process extracts to the directory; -EPERM, logged: another user has made the temporary one; or
+ * -errno.
  */
 int outdir_open(const char *path, struct outdir *ret);
 
@@ -30,8 +31,8 @@ int outdir_open(const char *path, struct outdir *ret);
 void outdir_close(struct outdir *o);
 
 /*
- * May what is there be used? Another user may have made it, and change it later. Whoever owns the
- * output directory may do as he likes.
+ * May a file that is there be used? Another user may have made the file, and change it later. The
+ * owner of the output directory is trusted.
  */
 bool outdir_trusts(const struct outdir *o, const struct stat *st);
 

@@ -21,7 +21,7 @@ void ahead_stop(struct ahead *a);
 void ahead_free(struct ahead *a);
 
 /*
- * The first is called when a file was opened, the second when an open has to wait. `a` may be NULL.
+ * A file was opened; or an open of the file has to wait, and other work gives way. `a` may be NULL.
  * Any thread.
  */
 void ahead_opened(struct ahead *a, struct carton_node *file);

@@ -26,7 +26,7 @@
 struct carton_observer *push_new(struct mount *m, struct carton_node *node,
 				 const struct fuse_file_info *fi);
 
-/* The first is called for each READ, the second once for each RELEASE. */
+/* push_saw_read() is called for each READ, push_saw_release() once for each RELEASE. */
 void push_saw_read(struct mount *m, struct carton_node *node, uint64_t off, size_t n);
 void push_saw_release(struct mount *m, struct carton_node *node);
 

@@ -17,9 +17,9 @@ struct report {
 	const struct options *options;
 	struct status *status;
 	const struct mounter *mounter; /* writes to syslog */
-	atomic_bool opening;	       /* the carton: errors without a subject are about it */
+	atomic_bool opening;	       /* errors without a subject are about the carton */
 	atomic_bool detached;	       /* the daemon has closed its stderr */
-	bool journal;		       /* stderr goes to it */
+	bool journal;		       /* stderr goes to the journal */
 	FILE *error_file;	       /* or NULL */
 };
 
@@ -36,7 +36,7 @@ void report_not_mounted(const struct report *t, const char *fmt, ...)
 /* Writes the exit status to error_file, for supervisors that do not see it. Returns it. */
 int report_status(const struct report *t, int status);
 
-/* Reports a system call that was denied: a line of the log, by what is safe in a signal handler. */
+/* Reports a system call that was denied, as a line of the log. Safe in a signal handler. */
 void report_denied(const char *line);
 
 #endif
