@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mount/keep_files.h"
 #include "process/mountpoint.h"
 #include "process/notify.h"
 #include "common/numbers.h"
@@ -23,8 +24,6 @@
 #define INIT_HAS_RESEND (1U << (39 - 32))
 #define NOTIFY_RESEND 7
 #define FIRST_FD 3
-#define MARKER "kept"
-#define FAILED "failed"
 /* of struct keep_state; a state of another version is not read */
 #define STATE_VERSION 3
 /* after so many restarts in so many seconds, some request kills each process */
@@ -103,15 +102,6 @@ static int take_state(struct keep *k, int fd)
 	return 0;
 }
 
-/* The path of a file of the service, malloc'ed; NULL: this is none, or out of memory. */
-static char *runtime_file(const char *name)
-{
-	const char *directory = getenv("RUNTIME_DIRECTORY");
-	char *path;
-
-	return directory && asprintf(&path, "%s/%s", directory, name) >= 0 ? path : NULL;
-}
-
 int keep_take(struct keep *k, char **mountpoint)
 {
 	const char *pid = getenv("LISTEN_PID"), *names = getenv("LISTEN_FDNAMES");
@@ -128,7 +118,7 @@ int keep_take(struct keep *k, char **mountpoint)
 	k->source = take_passed(names, NOTIFY_SOURCE);
 	if (device < 0)
 		return 0;
-	path = runtime_file(MARKER);
+	path = keep_file(KEEP_MARKER);
 	if (!path)
 		return -ENOMEM;
 	k->marker = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -137,49 +127,6 @@ int keep_take(struct keep *k, char **mountpoint)
 	if (state >= 0)
 		k->failed = take_state(k, state);
 	return mountpoint_set_device(mountpoint, device);
-}
-
-void keep_leave_status(int status)
-{
-	char *path = runtime_file(FAILED);
-	FILE *f;
-
-	if (!path)
-		return;
-	unlink(path);
-	f = status ? fopen(path, "wxe") : NULL;
-	if (f) {
-		/* not by the umask: the main process may be another user */
-		fchmod(fileno(f), 0644);
-		fprintf(f, "%d\n", status);
-		fclose(f);
-	}
-	free(path);
-}
-
-bool keep_take_status(int *ret)
-{
-	char *path = runtime_file(FAILED);
-	FILE *f = path ? fopen(path, "re") : NULL;
-	bool found = f && fscanf(f, "%d", ret) == 1;
-
-	if (f)
-		fclose(f);
-	free(path);
-	return found;
-}
-
-bool keep_is_kept(const char *mountpoint)
-{
-	char *path = runtime_file(MARKER);
-	struct stat st;
-	bool kept;
-
-	if (!path)
-		return false;
-	kept = stat(path, &st) == 0 && st.st_size > 0 && mountpoint_is_cartonfs(mountpoint);
-	free(path);
-	return kept;
 }
 
 void keep_open(struct keep *k)
@@ -207,7 +154,7 @@ void keep_end(struct keep *k)
 	/* readers get ENOTCONN once the service manager has closed the device */
 	notify_forget();
 	if (k->marker >= 0 && ftruncate(k->marker, 0) < 0)
-		failed(MARKER, -errno);
+		failed(KEEP_MARKER, -errno);
 }
 
 /* ---- the exchange with the kernel ---- */
@@ -265,7 +212,7 @@ static int mark(const struct keep *k)
 {
 	static const char text[] = "this mount outlives the process\n";
 
-	return write(k->marker, text, strlen(text)) < 0 ? failed(MARKER, -errno) : 0;
+	return write(k->marker, text, strlen(text)) < 0 ? failed(KEEP_MARKER, -errno) : 0;
 }
 
 /* Decides whether the mount outlives the process. */

@@ -43,23 +43,6 @@ struct keep {
 int keep_take(struct keep *k, char **mountpoint);
 
 /*
- * For the step that mounts. True: a mount at this mountpoint waits for its next process. Do not
- * access its files: no process would answer.
- */
-bool keep_is_kept(const char *mountpoint);
-
-/*
- * systemd decides by the exit status of the main process whether it restarts a unit, not by that of
- * a step before it. So the step that mounts (-o mount_only) leaves its exit status in the file
- * `failed` of RUNTIME_DIRECTORY, 0 by removing the file, and the main process ends with it. Without
- * the directory nothing is done.
- */
-void keep_leave_status(int status);
-
-/* True: the step that mounts has failed with the exit status *ret. */
-bool keep_take_status(int *ret);
-
-/*
  * Call it before the sandbox and after notify_open(). Either drops the descriptors that the service
  * manager keeps, or gives it the memfd for the next process.
  */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mount/keep.h"
+#include "mount/keep_files.h"
 #include "process/mountpoint.h"
 #include "common/exit_status.h"
 #include "common/privacy.h"

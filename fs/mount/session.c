@@ -15,6 +15,7 @@
 #include "process/daemon.h"
 #include "process/handover.h"
 #include "mount/keep.h"
+#include "mount/keep_files.h"
 #include "process/mounter.h"
 #include "process/mountpoint.h"
 #include "process/notify.h"
