@@ -12,7 +12,6 @@
 #include "ctl/tensor_list.h"
 #include "common/numbers.h"
 #include "common/privacy.h"
-#include "common/text.h"
 #include "ctl/term.h"
 
 #define BLOCK ((size_t)1 << 20)

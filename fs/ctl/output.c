@@ -2,7 +2,6 @@
 #include "ctl/ctl.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
