@@ -164,7 +164,7 @@ static int make_room(struct dest *d, uint64_t end)
 	if (end <= d->room || d->sparse)
 		return 0;
 	if (d->fill) {
-		/* no more than will be needed, if what is claimed is true */
+		/* no more than will be needed, if the claimed size is true */
 		uint64_t more = MAX(end, MIN(end + MIN(d->room, STEP), d->claimed));
 
 		r = cache_fill_reserve(d->fill, more);

@@ -136,7 +136,7 @@ static int verify_one(void *ctx, const struct cache_object *object)
 		futimens(source->fd, used);
 		source_unref(source);
 	}
-	/* this was logged */
+	/* the failure was logged */
 	if (r == -EBADMSG)
 		v->dropped++;
 	return r == -ENOENT || r == -EBADMSG ? 0 : r;

@@ -65,7 +65,7 @@ static ssize_t read_part(struct part *p, char *out)
 	uint64_t size = node_size(p->file);
 	size_t done = 0;
 
-	/* also if it is pinned: its literal bytes were made of damaged ones */
+	/* also if the file is pinned: its literal bytes were made of damaged ones */
 	if (request_is_withdrawn(p->file))
 		return -EBADMSG;
 	if (p->off >= size)

@@ -46,7 +46,7 @@ struct ahead {
 	struct carton_node *at;	      /* next file of the sequence, or NULL */
 	uint64_t n_opened, n_ahead;   /* files of the sequence */
 	bool idle;		      /* the thread waits until a file is opened */
-	struct carton_node *demand; /* an open waits for it, so other work is cancelled; or NULL */
+	struct carton_node *demand;   /* an open waits for this file: other work ends. Or NULL */
 	bool paused;
 };
 

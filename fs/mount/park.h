@@ -25,12 +25,12 @@ struct parked {
 	size_t size;
 	off_t off;
 	char name[256];
-	bool reads; /* it is a READ of an open file */
+	bool reads; /* the request is a READ of an open file */
 
 	/* private */
 	pthread_mutex_t lock;		/* guards what follows */
 	struct carton_request *request; /* NULL: not parked yet; for `start` and `finish` */
-	int error;			/* it was cancelled, and is answered with this errno */
+	int error;			/* the request was cancelled; its answer is this errno */
 	unsigned refs; /* the operation that parks it, the one that ends it, parked_cancel_all() */
 
 	struct parked *next, **link;   /* the list of all */

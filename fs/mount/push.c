@@ -17,7 +17,7 @@ struct push {
 	struct carton_observer observer;
 	struct mount *mount;
 	struct carton_node *node;
-	uint64_t end;		 /* only bytes before it are put into the page cache */
+	uint64_t end;		 /* only bytes before this offset are put into the page cache */
 	_Atomic uint64_t *noted; /* in mount->pushes; NULL: there are none */
 	atomic_bool begun;	 /* some pages were stored */
 	atomic_bool failed;	 /* storing failed, so no more are stored */

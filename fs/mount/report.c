@@ -136,9 +136,9 @@ void report_denied(const char *line)
 /* ---- error_file ---- */
 
 /*
- * Whoever can write to the directory may have put a symlink there, or a second name of a file:
- * nothing is written but to a file that is ours, or root's and given to us to write to. It is
- * emptied after that is known.
+ * A user who can write to the directory may have put a symlink there, or a second name of a file:
+ * nothing is written but to a file of this user, or to one of root that this user may write to. The
+ * file is emptied after that is known.
  */
 static bool is_safe_error_file(int fd)
 {
