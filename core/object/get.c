@@ -54,7 +54,7 @@ static struct fetch fetch_of(struct get *g)
 /* The bytes are looked at as they come, or by the owner. */
 static void look_at(const struct get *g, struct fetch *f)
 {
-	if (!g->making) {
+	if (!g->fill) {
 		f->check = check;
 		return;
 	}
@@ -69,7 +69,7 @@ static int begin_again(struct get *g)
 	int wrong = g->checked;
 
 	g->checked = 0;
-	if (g->making)
+	if (g->fill)
 		return dest_restart(g->dest, NULL);
 	return wrong == -EBADMSG ? g->again(g) : 0;
 }
@@ -139,8 +139,8 @@ static void data_done(void *ctx, int result, struct ingested *in)
 {
 	struct get *g = ctx;
 
-	if (result == 0 && g->making)
-		result = making_check(g->making, in->sha256);
+	if (result == 0 && g->fill)
+		result = fill_check(g->fill, in->sha256);
 	if (result < 0) {
 		free(in->tags);
 		in->tags = NULL;
@@ -153,10 +153,10 @@ static int ask_data(struct get *g, uint64_t data)
 {
 	const char *version = options_of(g)->source->version;
 	uint64_t size = g->plan->entry->size;
-	struct fetch f = fetch_of_carton(g, data + g->off, g->making ? size : g->n);
+	struct fetch f = fetch_of_carton(g, data + g->off, g->fill ? size : g->n);
 	int r = 0;
 
-	if (g->making) {
+	if (g->fill) {
 		f.have = find_partial(g, version);
 		g->resumed = f.have > 0;
 		if (!f.have)
@@ -218,7 +218,7 @@ static int use_scratch(struct get *g, uint64_t n)
 
 	if (r < 0)
 		return r;
-	if (direct && !g->making)
+	if (direct && !g->fill)
 		return ask_behind(g);
 	/* to make room for all of it may take long, which the network's thread has no time for */
 	g->job.run = direct ? run_ask : run_decode;
@@ -274,7 +274,7 @@ static int ask_carton(struct get *g)
 		return -ENETUNREACH;
 	g->by_mirror = version->other && !version->gone;
 	/* a limit is of the answer of a URL that was asked before */
-	if (g->making)
+	if (g->fill)
 		dest_limit(g->dest, UINT64_MAX);
 	r = data ? ask_data(g, data) : ask_entry(g);
 	return r == -EBADMSG && g->by_mirror ? ask_other(g) : r;
@@ -294,7 +294,7 @@ static int ask_urls(struct get *g)
 
 	if (!plan_has_urls(p))
 		return -ENOENT;
-	f.what = g->making ? FETCH_FILE : FETCH_PART;
+	f.what = g->fill ? FETCH_FILE : FETCH_PART;
 	f.trust = p->entry ? HTTP_USER : HTTP_LINKS;
 	f.urls = p->urls;
 	f.n_urls = p->n_urls;
@@ -305,7 +305,7 @@ static int ask_urls(struct get *g)
 	f.size = g->size;
 	f.done = urls_done;
 	look_at(g, &f);
-	if (g->making) {
+	if (g->fill) {
 		f.sha256 = o->sha256;
 		f.n = size != OBJECT_NO_SIZE ? size : 0;
 		/* what the carton or the chunk index says; what a server has said may be wrong */
@@ -329,7 +329,7 @@ static void urls_done(void *ctx, int result, struct ingested *in)
 	/*
 	 * the carton lies about one of them; a read by its size would give a part as if it were all
 	 */
-	if (result == 0 && g->making && p->entry && in->size != p->entry->size) {
+	if (result == 0 && g->fill && p->entry && in->size != p->entry->size) {
 		free(in->tags);
 		result = -EBADMSG;
 	}
@@ -342,7 +342,7 @@ static void urls_done(void *ctx, int result, struct ingested *in)
 		if (result == -ENOENT)
 			result = p->entry ? ask_carton(g) : -EBADMSG;
 	} else if (carton_may_have(g, result)) {
-		if (!g->making)
+		if (!g->fill)
 			plan_drop_mirrors(p, SIZE_MAX);
 		result = ask_carton(g);
 	} else {
@@ -368,7 +368,7 @@ static int begin(const struct get *g)
 	if (options_of(g)->fetch)
 		return plan_find_urls(g->plan);
 	/* who wants a part says which */
-	if (g->making)
+	if (g->fill)
 		carton_log(CARTON_LOG_ERROR, object_name(g->plan->object),
 			   "is not in the cache, and nothing is fetched when offline; run "
 			   "cartonctl fetch first");
@@ -383,7 +383,7 @@ int get_start(struct get *g)
 	if (r < 0)
 		return r;
 	g->checked = 0;
-	if (g->making)
+	if (g->fill)
 		plan_allow_urls(p);
 	/* without verify, what a mirror has would not be compared with anything */
 	r = p->entry && (!options_of(g)->verify || is_cached(g)) ? -ENOENT : ask_urls(g);

@@ -16,15 +16,15 @@
 #include "object/plan.h"
 
 struct dest;
-struct making;
+struct fill;
 struct waits;
 
 struct get {
-	struct plan *plan;     /* outlives it */
-	struct waits *waits;   /* of those who wait for it */
-	struct making *making; /* that wants all of the content; NULL: some bytes are wanted */
-	struct dest *dest;     /* where the bytes go; stays the owner's */
-	int64_t deadline_ms;   /* for URLs: now_ms(), which bytes do not move; 0: as usual */
+	struct plan *plan;   /* outlives it */
+	struct waits *waits; /* of those who wait for it */
+	struct fill *fill;   /* that wants all of the content; NULL: some bytes are wanted */
+	struct dest *dest;   /* where the bytes go; stays the owner's */
+	int64_t deadline_ms; /* for URLs: now_ms(), which bytes do not move; 0: as usual */
 	/* which bytes of the content, of how many, unless it is all */
 	uint64_t off, n, size;
 	/*

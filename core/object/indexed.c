@@ -23,45 +23,44 @@ const struct chunks_file *indexed_find(const struct object *o, uint64_t size)
 	return f && (f->size == size || size == OBJECT_NO_SIZE) ? f : NULL;
 }
 
-bool indexed_is_doubted(struct making *m)
+bool indexed_is_doubted(struct fill *f)
 {
-	struct object *o = m->object;
+	struct object *o = f->object;
 
 	if (!doubt_find(o))
 		return false;
 	carton_log(CARTON_LOG_INFO, object_name(o),
 		   "had another sha256 than MANIFEST says when it was last hashed: all of it is "
-		   "hashed "
-		   "before it opens");
+		   "hashed before it opens");
 	/* from now on indexed_find() finds nothing */
 	atomic_store(&o->no_chunks, true);
-	making_submit(m);
+	fill_submit(f);
 	return true;
 }
 
-int indexed_use(struct making *m, const struct chunks_file *f)
+int indexed_use(struct fill *f, const struct chunks_file *c)
 {
-	struct object *o = m->object;
-	int r = bytes_use_chunks(&m->bytes, &o->store->index, f, o->name);
+	struct object *o = f->object;
+	int r = bytes_use_chunks(&f->bytes, &o->store->index, c, o->name);
 
-	m->size = f->size;
+	f->size = c->size;
 	/* the background's part begins when the open has been answered */
-	return r < 0 ? r : object_new_hash_job(o, &m->bytes, f->size, &m->hash_job);
+	return r < 0 ? r : object_new_hash_job(o, &f->bytes, c->size, &f->hash_job);
 }
 
 /* A copy that is in the cache needs no fetch. */
-static int use_cached(struct making *m, const struct chunks_file *f)
+static int use_cached(struct fill *f, const struct chunks_file *c)
 {
-	const struct object *o = m->object;
+	const struct object *o = f->object;
 	struct cache *cache = o->store->options.cache;
 	int fd, r = cache ? cache_lookup(cache, o->sha256, &fd, NULL) : -ENOENT;
 
 	if (r == 0)
-		r = source_from_fd(fd, &m->bytes.source);
+		r = source_from_fd(fd, &f->bytes.source);
 	if (r < 0)
 		return r;
-	m->bytes.kind = BYTES_FILE;
-	return m->bytes.source->size == f->size ? indexed_use(m, f) : -EBADMSG;
+	f->bytes.kind = BYTES_FILE;
+	return f->bytes.source->size == c->size ? indexed_use(f, c) : -EBADMSG;
 }
 
 /* Has a directory of the user's mirrors the object? It is hashed, and read in place. */
@@ -76,15 +75,15 @@ static bool is_in_directory(const struct plan *p)
 	return true;
 }
 
-int indexed_fetch(struct making *m, const struct chunks_file *f)
+int indexed_fetch(struct fill *f, const struct chunks_file *c)
 {
-	int r = use_cached(m, f);
+	int r = use_cached(f, c);
 
-	m->size = f->size;
-	m->copied = true;
-	if (r == -ENOENT && !is_in_directory(m->plan))
-		return partial_open(m->plan, f, &m->bytes);
+	f->size = c->size;
+	f->copied = true;
+	if (r == -ENOENT && !is_in_directory(f->plan))
+		return partial_open(f->plan, c, &f->bytes);
 	if (r < 0)
-		bytes_finish(&m->bytes);
+		bytes_finish(&f->bytes);
 	return r;
 }

@@ -6,18 +6,18 @@
  *	bytes		verified bytes, and reading them
  *	hash_job	hashes these in the background
  *	keep		how long copies are kept: the idle list, the budget for memory, seals
- *	waits		who waits for work on an object, and until when
+ *	waits		who waits for a fill of an object, and until when
  *	store		finds objects by their hash
- *	making		an attempt to get its bytes: asks its maker
+ *	fill		an attempt to get bytes of an object: its beginning and its end
  *	object		who has it pinned
  *	hash		what hashing it in the background shows
  *	plan		where the bytes may be
  *	get		gets them from the network
- *	chunk_fetch	fetches chunks
+ *	file		a file for what cannot be read in place
  *	partial		bytes that are fetched as they are read
- *	copy		copies of what cannot be read in place
  *	indexed		what need not be copied first, since the chunk index has it
- *	maker_*		where bytes come from
+ *	stored		objects of the container and of LINKS
+ *	derived		objects that are made of others
  */
 #ifndef CARTON_OBJECT_INTERNAL_H
 #define CARTON_OBJECT_INTERNAL_H
@@ -30,7 +30,7 @@
 #include "base/siphash.h"
 #include "cache/room.h"
 #include "object/get.h"
-#include "object/maker.h"
+#include "object/fill.h"
 #include "object/hash_job.h"
 
 struct object {
@@ -38,20 +38,20 @@ struct object {
 	struct object *next_hash;
 	uint8_t sha256[SHA256_SIZE];
 	const char *name; /* of one path that has it, for the log */
-	struct maker *maker;
+	const struct object_ops *ops;
 	_Atomic uint64_t size;		/* OBJECT_NO_SIZE until it is certain */
 	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
 	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
 	atomic_bool no_chunks;	 /* a read failed: the next open hashes all of it */
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
-	int64_t stale_ms; /* of content.making: when the last attempt ended with -ESTALE; 0 */
+	int64_t stale_ms;	 /* of `content`: when the last one ended with -ESTALE; 0 */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;
 	unsigned pins;
-	struct making *content, *length; /* NULL: not under way */
+	struct fill *content, *length; /* NULL: not under way */
 	struct bytes bytes;
-	bool copied;		      /* as in struct making */
+	bool copied;		      /* as in struct fill */
 	struct object *older, *newer; /* in the idle list */
 	bool idle;		      /* in that list */
 	atomic_bool withdrawn;	      /* see object_is_withdrawn(); set with the lock */
@@ -64,7 +64,7 @@ struct object_store {
 	struct object *derived; /* guarded by lock; linked by next_hash */
 	size_t n_buckets, n_objects;
 	struct siphash_key bucket_key;
-	struct cancel stop;	   /* fired when the store is stopped; the parent of all makings */
+	struct cancel stop;	   /* fired when the store is stopped; the parent of all fills */
 	_Atomic uint64_t ingested; /* bytes read to be verified */
 	_Atomic uint64_t fetched, cache_hits, cache_misses; /* see struct object_traffic */
 	_Atomic uint64_t reads;				    /* calls of object_read() */
@@ -79,22 +79,29 @@ struct object_store {
 	struct task clock;   /* looks at them; not used without events */
 };
 
-/* ---- making.c ---- */
+/* the kernel repeats what failed within so many ms: the second one gets the same answer */
+#define KERNEL_REPEATS_MS 500
+
+/* ---- fill.c ---- */
 
 /*
- * Waits for an attempt, a new one unless one is under way. *ret_start: it has to be submitted. Lock
- * held. -EINPROGRESS, -EAGAIN (no `wait`), -ENOTCONN, -ENOMEM.
+ * Waits for a fill of all bytes or of the size (FILL_ALL, FILL_SIZE), a new one unless one is under
+ * way. *ret_start: it has to be submitted. Lock held. -EINPROGRESS, -EAGAIN (no `wait`), -ENOTCONN,
+ * -ENOMEM.
  */
-int making_join(struct object *o, bool size_only, struct object_wait *wait,
-		struct making **ret_start);
-void making_submit(struct making *m);
+int fill_join(struct object *o, int what, struct object_wait *wait, struct fill **ret_start);
+void fill_submit(struct fill *f);
 
+struct ingest;
 struct stream;
+
+/* How the object's bytes are hashed, tagged and observed; its stream is not set. */
+struct ingest fill_ingest(struct fill *f);
 
 /*
  * Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not.
  */
-int making_verify(struct making *m, struct stream *in, struct ingested *ret);
+int fill_verify(struct fill *f, struct stream *in, struct ingested *ret);
 
 /* ---- hash.c ---- */
 
@@ -137,11 +144,11 @@ void keep_make_room(void *store, uint64_t n);
 /* The drop() of a room: drops all idle copies; false: none of them was a file. */
 bool keep_drop_idle(void *store);
 
-/* The tags of the making's object, if it has `size` bytes and a seal. The caller frees them. */
-bool seal_tags(const struct making *m, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE]);
+/* The tags of the fill's object, if it has `size` bytes and a seal. The caller frees them. */
+bool seal_tags(const struct fill *f, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE]);
 
 /* A by_seal(): the cache entry of the object. */
-bool seal_of_cached(struct making *m);
+bool seal_of_cached(struct fill *f);
 
 /* Leaves a seal of bytes that were hashed. Best effort: without it they are hashed again. */
 void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE]);
@@ -171,42 +178,30 @@ void doubt_drop(struct object *o);
 struct object *store_find(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],
 			  uint64_t size);
 
-/* A new object with a maker (taken over, also on failure; NULL: no memory). 0 or -ENOMEM. */
-int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
-	      uint64_t size, struct maker *maker, struct object **ret);
-int store_add_derived(struct object_store *s, const char *name, uint64_t size, struct maker *maker,
-		      struct object **ret);
+/*
+ * Adds a new object (NULL: no memory), all zero but for its ops, name and size, which is the
+ * store's, also on failure. 0 or -ENOMEM.
+ */
+int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], struct object *o,
+	      struct object **ret);
 
-/* ---- copy.c ---- */
+/* The same for a derived one. Lock not held. */
+int store_add_derived(struct object_store *s, struct object *o, struct object **ret);
+
+/* ---- file.c ---- */
 
 /*
- * A verified copy of what cannot be read in place: in the cache, for everyone, or wherever there is
- * room (room.h). Embedded in what fills it.
+ * Gets a verified copy of what cannot be read in place: in the cache, for everyone, or wherever
+ * there is room (room.h). f->file.done is called at the end.
  */
-struct copy {
-	struct making *making; /* and its plan */
-	bool cached;	       /* may be put into the cache: the bytes are verified */
-	/*
-	 * Writes the bytes to the destination, and verifies them: 0, or why not. NULL: they come
-	 * from the network.
-	 */
-	int (*fill)(struct copy *c, struct dest *dest, struct ingested *ret);
-	/* Called once at the end, on any thread. 0: the making has the bytes. */
-	void (*done)(struct copy *c, int result);
+void file_start(struct fill *f);
 
-	/* copy.c's own */
-	struct room room;
-	struct dest *dest;
-	bool looked;	  /* in the directories */
-	unsigned found;	  /* how often another process had published it, but damaged */
-	struct task wait; /* while another process fills the cache entry */
-	struct cancel_hook hook;
-	uint64_t filled;     /* how far it was, */
-	int64_t patience_ms; /* and until when that has to change */
-	struct get get;
-};
-
-void copy_start(struct copy *c);
+/*
+ * Opens the file that chunks of an object of `size` bytes go to. It is a partial of the cache under
+ * a name that is no sha256 of content, so nobody finds it as an object; or another file, wherever
+ * there is room. 0 or -errno.
+ */
+int file_open_chunks(const struct object *o, uint64_t size, struct dest **ret);
 
 /* ---- indexed.c ---- */
 
@@ -220,18 +215,18 @@ const struct chunks_file *indexed_find(const struct object *o, uint64_t size);
  * An earlier mount has found another file there: begins anew, to hash all of it on the lane for
  * that. False: not so.
  */
-bool indexed_is_doubted(struct making *m);
+bool indexed_is_doubted(struct fill *f);
 
 /*
- * The making's bytes are all there, and verified as they are read. 0, -ENOMEM, or -EFBIG over the
+ * The fill's bytes are all there, and verified as they are read. 0, -ENOMEM, or -EFBIG over the
  * budget.
  */
-int indexed_use(struct making *m, const struct chunks_file *f);
+int indexed_use(struct fill *f, const struct chunks_file *c);
 
 /*
  * The same for what is fetched: those of a copy in the cache, or as they are read. 0 or -errno,
  * without bytes.
  */
-int indexed_fetch(struct making *m, const struct chunks_file *f);
+int indexed_fetch(struct fill *f, const struct chunks_file *c);
 
 #endif

@@ -42,7 +42,7 @@ void keep_attach(struct object *o, const struct bytes *bytes)
 {
 	o->bytes = *bytes;
 	atomic_store(&o->read_failed, false);
-	if (o->store->options.verify || o->maker->ops->always_verified)
+	if (o->store->options.verify || o->ops->always_verified)
 		o->state = OBJECT_VERIFIED;
 	o->store->files_used += bytes->kind == BYTES_FILE;
 }
@@ -153,16 +153,16 @@ void object_unclaim_memory(struct object_store *s, uint64_t size)
 
 /* ---- seals ---- */
 
-bool seal_tags(const struct making *m, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE])
+bool seal_tags(const struct fill *f, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE])
 {
-	const struct object *o = m->object;
+	const struct object *o = f->object;
 
 	return cache_seal_get(o->store->options.cache, o->sha256, size, ret_tags) == 0;
 }
 
-bool seal_of_cached(struct making *m)
+bool seal_of_cached(struct fill *f)
 {
-	const struct object *o = m->object;
+	const struct object *o = f->object;
 	uint8_t(*tags)[TAG_SIZE];
 	struct source *source;
 	int fd, r = cache_lookup(o->store->options.cache, o->sha256, &fd, NULL);
@@ -172,26 +172,26 @@ bool seal_of_cached(struct making *m)
 	if (r < 0)
 		return false;
 	if ((o->size != OBJECT_NO_SIZE && o->size != source->size) ||
-	    !seal_tags(m, source->size, &tags)) {
+	    !seal_tags(f, source->size, &tags)) {
 		source_unref(source);
 		return false;
 	}
-	m->bytes = (struct bytes){ .kind = BYTES_FILE, .source = source, .tags = tags };
-	m->size = source->size;
-	m->copied = true;
+	f->bytes = (struct bytes){ .kind = BYTES_FILE, .source = source, .tags = tags };
+	f->size = source->size;
+	f->copied = true;
 	return true;
 }
 
 void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 {
 	/* what has no tags is in memory, and what has no by_seal() has no sha256 */
-	if (o->store->options.seals && o->maker->ops->by_seal && tags)
+	if (o->store->options.seals && o->ops->by_seal && tags)
 		cache_seal_put(o->store->options.cache, o->sha256, size, tags);
 }
 
 void seal_drop(const struct object *o)
 {
-	if (o->store->options.seals && o->maker->ops->by_seal)
+	if (o->store->options.seals && o->ops->by_seal)
 		cache_seal_drop(o->store->options.cache, o->sha256);
 }
 

@@ -11,21 +11,21 @@
 
 bool object_progress(struct object *o, struct object_progress *ret)
 {
-	const struct making *m;
+	const struct fill *f;
 
 	pthread_mutex_lock(&o->store->lock);
-	m = o->content;
-	if (m) {
-		uint64_t arrived = atomic_load(&m->waits.arrived);
-		uint64_t hashed = atomic_load(&m->waits.hashed);
+	f = o->content;
+	if (f) {
+		uint64_t arrived = atomic_load(&f->waits.arrived);
+		uint64_t hashed = atomic_load(&f->waits.hashed);
 
 		/* what was fetched is hashed on the way, or after it */
 		ret->fetching = arrived > 0 || (hashed == 0 && waits_are_timed(o));
 		ret->done = MAX(arrived, hashed);
-		ret->waiting = m->waits.n;
+		ret->waiting = f->waits.n;
 	}
 	pthread_mutex_unlock(&o->store->lock);
-	return m;
+	return f;
 }
 
 /*
@@ -39,7 +39,7 @@ static void get_now(struct object *o)
 	int r;
 
 	pthread_mutex_unlock(&s->lock);
-	r = o->maker->ops->get_now(o, &bytes);
+	r = o->ops->get_now(o, &bytes);
 	pthread_mutex_lock(&s->lock);
 	if (r < 0)
 		return;
@@ -57,44 +57,43 @@ static void get_now(struct object *o)
 int object_get(struct object *o, struct object_wait *wait)
 {
 	struct object_store *s = o->store;
-	struct making *start = NULL;
+	struct fill *start = NULL;
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
 	if (o->bytes.kind == BYTES_NONE && !wait && !o->content && o->state != OBJECT_CORRUPT &&
-	    o->maker->ops->get_now && !cancel_fired(&s->stop))
+	    o->ops->get_now && !cancel_fired(&s->stop))
 		get_now(o);
 	if (object_is_withdrawn(o) || (o->bytes.chunks && o->state == OBJECT_CORRUPT)) {
 		r = -EBADMSG;
 	} else if (o->bytes.kind != BYTES_NONE) {
 		keep_remove(s, o);
 		o->pins++;
-	} else if (o->state == OBJECT_CORRUPT && o->maker->ops->final &&
-		   !atomic_load(&o->read_failed)) {
+	} else if (o->state == OBJECT_CORRUPT && o->ops->final && !atomic_load(&o->read_failed)) {
 		r = -EBADMSG;
 	} else {
-		r = making_join(o, false, wait, &start);
+		r = fill_join(o, FILL_ALL, wait, &start);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (start)
-		making_submit(start);
+		fill_submit(start);
 	return r;
 }
 
 int object_get_size(struct object *o, struct object_wait *wait)
 {
 	struct object_store *s = o->store;
-	struct making *start = NULL;
+	struct fill *start = NULL;
 	int r = 0;
 
 	if (object_size(o) != OBJECT_NO_SIZE)
 		return 0;
 	pthread_mutex_lock(&s->lock);
 	if (object_size(o) == OBJECT_NO_SIZE)
-		r = making_join(o, true, wait, &start);
+		r = fill_join(o, FILL_SIZE, wait, &start);
 	pthread_mutex_unlock(&s->lock);
 	if (start)
-		making_submit(start);
+		fill_submit(start);
 	return r;
 }
 

@@ -5,19 +5,22 @@
  * there, chunk by chunk, by its hash. When all is there and has the right hash, it becomes a cache
  * entry.
  *
- * Chunks come from mirrors by hash, then from the URLs of LINKS, or the carton (chunk_fetch.h). A
- * URL that gives a wrong chunk is not asked again; the other chunks that it gave are kept.
+ * Chunks come from the places of the object's plan (get.h). Chunks that are right are kept,
+ * whatever the others are. A URL that gave a wrong chunk is not asked again, nor are the mirrors
+ * that were asked in vain.
  *
- * A chunk that is fetched costs no thread: its readers are waiters, as those of an object are. A
- * fetch without waiters is cancelled.
+ * A chunk that is fetched costs no thread: its readers wait for a fill of it, as who opens an
+ * object waits for a fill of all. A fill without waiters is cancelled.
  */
 #ifndef CARTON_OBJECT_PARTIAL_H
 #define CARTON_OBJECT_PARTIAL_H
 
-#include "object/internal.h"
+#include "object/fill.h"
 
 /* Smaller ones are fetched whole. */
 #define PARTIAL_MIN (8 * MIB)
+
+struct chunks_file;
 
 /*
  * The bytes of the plan's object, as `file` says. The plan's entry, if it has one, is
@@ -26,11 +29,26 @@
 int partial_open(struct plan *plan, const struct chunks_file *file, struct bytes *ret);
 
 /*
- * Before m->bytes, from partial_open(), are the object's: has its first chunk fetched, unless
+ * Before f->bytes, from partial_open(), are the object's: fetches the first chunk, unless
  * something of it is there or nothing can be fetched. `done` gets 0; -EOPNOTSUPP: there may be a
  * server, but without ranges; -EBADMSG: no server has the chunk that the index says; or what the
  * network says.
  */
-void partial_probe(struct making *m, void (*done)(struct making *m, int result));
+void partial_probe(struct fill *f, void (*done)(struct fill *f, int result));
+
+/* ---- for fill.c: a fill of chunks ---- */
+
+/* Begins it, again if it was cancelled. It ends with fill_done(). */
+void partial_begin(struct fill *f);
+
+/* Takes a lock that comes before the store's. */
+void partial_lock(struct fill *f);
+void partial_unlock(struct fill *f);
+
+/* The fill has ended: releases its chunks. Both locks are held. */
+void partial_take(struct fill *f, int result);
+
+/* Logs why it failed. */
+void partial_report(const struct fill *f, int error);
 
 #endif

@@ -51,6 +51,8 @@ bool plan_next_entry(struct plan *p)
 {
 	const struct object_options *options = &p->object->store->options;
 
+	if (!p->entry)
+		return false;
 	p->data = 0;
 	if (!options->find_entry) {
 		p->at = p->at->next;

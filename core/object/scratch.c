@@ -53,7 +53,7 @@ int scratch_decode(struct get *g, uint64_t off, struct ingested *ret)
 		r = decode_open(in, e, options_of(g)->budget, &in);
 	if (r == 0)
 		r = dest_stream(g->dest, 0, in, &in);
-	return r < 0 ? r : making_verify(g->making, in, ret);
+	return r < 0 ? r : fill_verify(g->fill, in, ret);
 }
 
 void scratch_leave(struct get *g)

@@ -48,8 +48,7 @@ enum object_state object_state(struct object *o)
 static void object_free(struct object *o)
 {
 	bytes_finish(&o->bytes);
-	o->maker->ops->free(o->maker);
-	free(o);
+	o->ops->free(o);
 }
 
 /* An attacker chooses the hashes in MANIFEST, so they are hashed again under a key. */
@@ -90,32 +89,15 @@ struct object *store_find(const struct object_store *s, const uint8_t sha256[SHA
 	return o;
 }
 
-/* Takes over the maker, also on failure. */
-static struct object *object_new(struct object_store *s, const char *name, uint64_t size,
-				 struct maker *maker)
+int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], struct object *o,
+	      struct object **ret)
 {
-	struct object *o = maker ? calloc(1, sizeof(*o)) : NULL;
-
-	if (!o) {
-		if (maker)
-			maker->ops->free(maker);
-		return NULL;
-	}
-	o->store = s;
-	o->name = name;
-	o->size = size;
-	o->reported_size = OBJECT_NO_SIZE;
-	o->maker = maker;
-	return o;
-}
-
-int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const char *name,
-	      uint64_t size, struct maker *maker, struct object **ret)
-{
-	struct object *o = object_new(s, name, size, maker), **bucket;
+	struct object **bucket;
 
 	if (!o)
 		return -ENOMEM;
+	o->store = s;
+	o->reported_size = OBJECT_NO_SIZE;
 	if (s->n_objects >= s->n_buckets && grow_buckets(s) < 0) {
 		object_free(o);
 		return -ENOMEM;
@@ -129,13 +111,12 @@ int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const c
 	return 0;
 }
 
-int store_add_derived(struct object_store *s, const char *name, uint64_t size, struct maker *maker,
-		      struct object **ret)
+int store_add_derived(struct object_store *s, struct object *o, struct object **ret)
 {
-	struct object *o = object_new(s, name, size, maker);
-
 	if (!o)
 		return -ENOMEM;
+	o->store = s;
+	o->reported_size = OBJECT_NO_SIZE;
 	pthread_mutex_lock(&s->lock);
 	o->next_hash = s->derived;
 	s->derived = o;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who waits for one piece of work on an object, until when, and how far the work is. Embedded in
- * what does the work: an attempt to get bytes or a size (maker.h), a fetch of chunks (partial.c).
+ * Who waits for one fill of an object (fill.h), until when, and how far the fill is.
  *
  * A waiter has a deadline where a server may be needed; bytes that come move it on. When nobody
  * waits any more, the cancel token fires, and the work ends.

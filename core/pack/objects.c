@@ -31,7 +31,7 @@ static int copy_object(struct node *file, int fd, char *block, struct chunks_has
 	return r;
 }
 
-static int put_object(const struct plan *p, struct node *file, const char *hex, char *block)
+static int put_object(const struct pack_plan *p, struct node *file, const char *hex, char *block)
 {
 	struct chunks_hasher none = { 0 };
 	struct newfile out;
@@ -54,7 +54,7 @@ static int put_object(const struct plan *p, struct node *file, const char *hex, 
 }
 
 /* A file that is left out, pinned. */
-static int put_linked(const struct plan *p, struct chunks_writer *writer, struct node *file,
+static int put_linked(const struct pack_plan *p, struct chunks_writer *writer, struct node *file,
 		      char *block)
 {
 	struct chunks_hasher chunks = { 0 };
@@ -76,7 +76,7 @@ static int put_linked(const struct plan *p, struct chunks_writer *writer, struct
 	return r;
 }
 
-int objects_put(const struct plan *p, struct chunks_writer *chunks)
+int objects_put(const struct pack_plan *p, struct chunks_writer *chunks)
 {
 	char *block = malloc(COPY_BLOCK);
 	int r = block ? 0 : -ENOMEM;

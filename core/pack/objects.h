@@ -16,6 +16,6 @@ int objects_directory(const char *path);
  * one. A file that is written nowhere is hashed, too: its URLs must lead to these bytes. 0 or
  * -errno, logged.
  */
-int objects_put(const struct plan *p, struct chunks_writer *chunks);
+int objects_put(const struct pack_plan *p, struct chunks_writer *chunks);
 
 #endif

@@ -19,7 +19,7 @@ struct packing {
 	const struct carton_options *open;
 	const struct carton_pack_options *options;
 	struct carton *c;
-	struct plan plan;
+	struct pack_plan plan;
 	struct newfile out;
 	struct chunks_writer chunks; /* of the index, if there is to be one */
 	uint64_t total; /* bytes to read, each of them twice: the new carton is verified */

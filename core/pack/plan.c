@@ -123,7 +123,7 @@ static const struct entry *local_entry(const struct carton *c, const struct node
 
 static int open_item(void *ctx, const struct pack_item *item, struct stream **ret)
 {
-	struct plan *p = ctx;
+	struct pack_plan *p = ctx;
 	const struct entry *e = local_entry(p->c, item->from);
 
 	if (!e)
@@ -135,7 +135,7 @@ static int open_item(void *ctx, const struct pack_item *item, struct stream **re
 static int sample_item(void *ctx, const struct pack_item *item, void *ret_buf, size_t n,
 		       uint64_t off)
 {
-	struct plan *p = ctx;
+	struct pack_plan *p = ctx;
 	const struct entry *e = local_entry(p->c, item->from);
 	struct source *source;
 	ssize_t got;
@@ -194,7 +194,7 @@ bool plan_includes(const struct carton_pack_options *options, const struct node 
 }
 
 /* Each path names a file, or a directory with files, and not carton.toml, which opening needs. */
-static int check_paths(const struct plan *p)
+static int check_paths(const struct pack_plan *p)
 {
 	const char *const *paths = p->options->mode == CARTON_LINK ? p->options->paths : NULL;
 
@@ -215,7 +215,7 @@ static int check_paths(const struct plan *p)
 
 /* ---- the plan ---- */
 
-static int add_item(struct plan *p, struct node *n, const char *path)
+static int add_item(struct pack_plan *p, struct node *n, const char *path)
 {
 	struct pack_item *item = &p->items[p->n];
 
@@ -238,7 +238,7 @@ static int add_item(struct plan *p, struct node *n, const char *path)
 	return 0;
 }
 
-static int add_node(struct plan *p, struct node *n)
+static int add_node(struct pack_plan *p, struct node *n)
 {
 	char path[MAX_PATH_LEN + 1];
 
@@ -267,7 +267,7 @@ static int compare_hashes(const void *a, const void *b)
 }
 
 /* Sorts by hash, and leaves one of each. */
-static void sort_linked(struct plan *p)
+static void sort_linked(struct pack_plan *p)
 {
 	size_t n = 0;
 
@@ -279,11 +279,11 @@ static void sort_linked(struct plan *p)
 	p->n_linked = n;
 }
 
-int plan_make(struct carton *c, const struct carton_pack_options *options, struct plan *ret)
+int plan_make(struct carton *c, const struct carton_pack_options *options, struct pack_plan *ret)
 {
 	const struct tree *t = c->tree;
 	size_t n = (size_t)t->n_nodes + 1;
-	struct plan p = { .c = c, .options = options };
+	struct pack_plan p = { .c = c, .options = options };
 	const struct node *index = tree_find(t, CHUNKS_PATH);
 	int r = check_paths(&p);
 
@@ -313,18 +313,18 @@ int plan_make(struct carton *c, const struct carton_pack_options *options, struc
 	return 0;
 }
 
-void plan_finish(struct plan *p)
+void plan_finish(struct pack_plan *p)
 {
 	free(p->items);
 	free(p->linked);
 	arena_finish(&p->names);
-	*p = (struct plan){ 0 };
+	*p = (struct pack_plan){ 0 };
 }
 
 /* ---- MANIFEST and LINKS ---- */
 
 /* The hash of an item; of a symlink: that of the file that it leads to. */
-static const uint8_t *hash_of(const struct plan *p, const struct pack_item *item,
+static const uint8_t *hash_of(const struct pack_plan *p, const struct pack_item *item,
 			      const uint8_t *index)
 {
 	struct pack_item key = { 0 };
@@ -377,7 +377,7 @@ static int replace_index_line(const uint8_t *index, struct buf *text)
 	return r == 0 && index ? lists_add_file(text, CHUNKS_PATH, index) : r;
 }
 
-int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret)
+int plan_manifest(const struct pack_plan *p, const uint8_t *index, struct buf *ret)
 {
 	const struct manifest *m = p->c->manifest;
 	const uint8_t *hash = index;
@@ -403,7 +403,7 @@ int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret)
 }
 
 /* Copies the text of the source's LINKS. */
-static int copy_links(const struct plan *p, struct buf *ret)
+static int copy_links(const struct pack_plan *p, struct buf *ret)
 {
 	struct container *c = p->c->container;
 	const struct entry *e = container_find(c, "LINKS");
@@ -412,7 +412,7 @@ static int copy_links(const struct plan *p, struct buf *ret)
 	return e ? container_read(c, e, MAX_LINKS_FILE, ret) : 0;
 }
 
-int plan_links(const struct plan *p, struct buf *ret)
+int plan_links(const struct pack_plan *p, struct buf *ret)
 {
 	const struct links *old = p->c->links;
 	static const char *const none[] = { NULL };

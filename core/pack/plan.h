@@ -10,7 +10,7 @@
 #include "carton/opened.h"
 #include "writer/pack.h"
 
-struct plan {
+struct pack_plan {
 	struct carton *c;
 	const struct carton_pack_options *options;
 	struct pack_item *items; /* sorted by name (strcmp); `from` is the node */
@@ -29,8 +29,8 @@ extern const struct pack_ops plan_ops;
  * Makes the items. All sizes must be known: those of fetched files, after carton_materialize(). 0;
  * -EINVAL, logged: a path of the options that is not there; -ENOMEM; -EFBIG over the budget.
  */
-int plan_make(struct carton *c, const struct carton_pack_options *options, struct plan *ret);
-void plan_finish(struct plan *p);
+int plan_make(struct carton *c, const struct carton_pack_options *options, struct pack_plan *ret);
+void plan_finish(struct pack_plan *p);
 
 /* Will the new carton contain the file? */
 bool plan_includes(const struct carton_pack_options *options, const struct node *file);
@@ -39,9 +39,9 @@ bool plan_includes(const struct carton_pack_options *options, const struct node 
  * Writes the text of MANIFEST into an empty buf, when the items have been hashed. `index`: the hash
  * of the chunk index, or NULL. 0, -ENOMEM or -EFBIG.
  */
-int plan_manifest(const struct plan *p, const uint8_t *index, struct buf *ret);
+int plan_manifest(const struct pack_plan *p, const uint8_t *index, struct buf *ret);
 
 /* Writes the text of LINKS likewise; empty if there is none. */
-int plan_links(const struct plan *p, struct buf *ret);
+int plan_links(const struct pack_plan *p, struct buf *ret);
 
 #endif

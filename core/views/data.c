@@ -6,12 +6,12 @@
 
 #include "views/internal.h"
 
-int view_with_index(struct views *v, struct node *dir, struct making *m, view_fill_fn *make)
+int view_with_index(struct views *v, struct node *dir, struct fill *m, view_fill_fn *make)
 {
 	int r;
 
 	pthread_mutex_lock(&v->lock);
-	v->making = m;
+	v->fill = m;
 	r = make(v, dir);
 	pthread_mutex_unlock(&v->lock);
 	return r;
@@ -23,7 +23,7 @@ int view_load(struct views *v)
 
 	if (v->loaded)
 		return 0;
-	r = index_load(v->options.tree, v->making, &v->index);
+	r = index_load(v->options.tree, v->fill, &v->index);
 	if (r < 0)
 		return r;
 	if (v->index.strings_taken) {
@@ -39,7 +39,7 @@ int view_load(struct views *v)
 
 int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret)
 {
-	return t->problem ? -EBADMSG : index_measure(&v->index, t, v->making, ret);
+	return t->problem ? -EBADMSG : index_measure(&v->index, t, v->fill, ret);
 }
 
 int view_data(struct views *v, struct tensor *t, struct extent *ret)

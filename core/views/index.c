@@ -11,9 +11,9 @@
 #define INDEX "tensor_data/index.toml"
 #define TOO_LARGE "index.toml is too large"
 
-int index_need(struct making *m, struct object *o)
+int index_need(struct fill *m, struct object *o)
 {
-	int r = making_need(m, o);
+	int r = fill_need(m, o);
 
 	if (r < 0)
 		return r;
@@ -116,7 +116,7 @@ static int list_strings(struct index *x)
 	return 0;
 }
 
-int index_load(const struct tree *t, struct making *m, struct index *ret)
+int index_load(const struct tree *t, struct fill *m, struct index *ret)
 {
 	const struct node *dir = tree_find(t, "tensor_data"), *n = tree_find(t, INDEX);
 	struct index x = { .tree = t };
@@ -173,7 +173,7 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 }
 
 /* Stores the sizes of a file, or its problem. 0; -EINPROGRESS; -errno: try later. */
-static int measure(struct index_strings *s, struct object *o, struct making *m)
+static int measure(struct index_strings *s, struct object *o, struct fill *m)
 {
 	struct index_reader reader = { o, m ? &m->waits.cancel : NULL, 0 };
 	struct reason reason = { 0 };
@@ -183,7 +183,7 @@ static int measure(struct index_strings *s, struct object *o, struct making *m)
 	 * after a failure the file is not tried again in the same attempt, which goes on with the
 	 * others
 	 */
-	if (s->error && s->asked_in == making_number(m))
+	if (s->error && s->asked_in == fill_number(m))
 		return s->error;
 	r = index_need(m, o);
 	if (r == 0) {
@@ -198,11 +198,11 @@ static int measure(struct index_strings *s, struct object *o, struct making *m)
 	}
 	s->measured = r == 0;
 	s->error = m && r != -EINPROGRESS ? r : 0;
-	s->asked_in = making_number(m);
+	s->asked_in = fill_number(m);
 	return r;
 }
 
-int index_measure(struct index *x, struct tensor *tensor, struct making *m,
+int index_measure(struct index *x, struct tensor *tensor, struct fill *m,
 		  const struct strings_size **ret)
 {
 	struct node *n = index_file(x->tree, tensor);

@@ -6,7 +6,7 @@
 #ifndef CARTON_VIEWS_INDEX_H
 #define CARTON_VIEWS_INDEX_H
 
-#include "object/maker.h"
+#include "object/derived.h"
 #include "tensor/strings.h"
 #include "tensor/index_toml.h"
 #include "tree/tree.h"
@@ -18,7 +18,7 @@ struct index_strings {
 	char *problem; /* NULL: none, or not measured yet */
 	bool measured;
 	int error;	   /* of the attempt to read it */
-	uint64_t asked_in; /* the attempt (making_number()) with that error */
+	uint64_t asked_in; /* the attempt (fill_number()) with that error */
 };
 
 struct index {
@@ -32,10 +32,10 @@ struct index {
 
 /*
  * Reads and checks the index. Returns 0 also for a bad index, with `problem` set; -EINPROGRESS as
- * making_need(); another -errno if it may work later (network, memory). `m`, here and below: the
+ * fill_need(); another -errno if it may work later (network, memory). `m`, here and below: the
  * object being made; -ECANCELED once it has no waiters. NULL: block, without cancellation.
  */
-int index_load(const struct tree *t, struct making *m, struct index *ret);
+int index_load(const struct tree *t, struct fill *m, struct index *ret);
 void index_finish(struct index *x);
 
 /* The file with the tensor's data; NULL: there is none. */
@@ -43,14 +43,14 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor);
 
 /*
  * Measures the forms of a string tensor. The first call for a file reads the whole file. 0;
- * -EBADMSG with the tensor's problem set; -EINPROGRESS as making_need(); another -errno if it may
+ * -EBADMSG with the tensor's problem set; -EINPROGRESS as fill_need(); another -errno if it may
  * work later, and then every call of one attempt gets the same.
  */
-int index_measure(struct index *x, struct tensor *tensor, struct making *m,
+int index_measure(struct index *x, struct tensor *tensor, struct fill *m,
 		  const struct strings_size **ret);
 
-/* As making_need(), for an object that is converted: all of it is verified, not only its chunks. */
-int index_need(struct making *m, struct object *o);
+/* As fill_need(), for an object that is converted: all of it is verified, not only its chunks. */
+int index_need(struct fill *m, struct object *o);
 
 /* The context of index_read(), a toml_read_fn over the verified bytes of a pinned object. */
 struct index_reader {

@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-#include "object/maker.h"
+#include "object/derived.h"
 #include "tensor/filename.h"
 #include "views/json.h"
 #include "views/views.h"
@@ -30,7 +30,7 @@ struct views {
 	struct node **safetensors;    /* files and symlinks named *.safetensors */
 	size_t n_safetensors;
 	pthread_mutex_t lock; /* guards the next four; held while a directory is filled from them */
-	struct making *making; /* of the lazy directory that is being filled */
+	struct fill *fill;    /* of the lazy directory that is being filled */
 	bool loaded;
 	struct index index;
 	struct view_strings *strings; /* one for each tensor of the index; NULL: none has strings */
@@ -42,10 +42,10 @@ struct views {
 
 /*
  * Fills a lazy directory, on a worker. 0; -EFBIG over a limit (permanent: the directory then has
- * only an index.json with the reason); -EINPROGRESS as making_need(); another -errno: the next
+ * only an index.json with the reason); -EINPROGRESS as fill_need(); another -errno: the next
  * lookup retries. After a failure the directory is emptied.
  */
-typedef int view_make_fn(struct views *v, struct node *dir, struct making *m, void *ctx);
+typedef int view_make_fn(struct views *v, struct node *dir, struct fill *m, void *ctx);
 
 /* A lazy directory, which `make` fills at the first lookup in it. */
 struct view_lazy {
@@ -74,13 +74,13 @@ int view_add_text(struct views *v, struct node *parent, const char *name, struct
 int view_own_text(struct views *v, struct node *parent, struct buf *b, struct extent *ret);
 
 /* Writes the text of an index.json, always the same, but not its end. 0 or -errno. */
-typedef int view_index_fn(struct views *v, struct making *m, void *ctx, struct view_json *j);
+typedef int view_index_fn(struct views *v, struct fill *m, void *ctx, struct view_json *j);
 
 struct view_index {
 	view_index_fn *write;
 	void *ctx;
 	struct object *file; /* is pinned for `write`; NULL: none */
-	bool lock;	     /* `write` runs with views->lock, and views->making */
+	bool lock;	     /* `write` runs with views->lock, and views->fill */
 };
 
 /*
@@ -124,7 +124,7 @@ void view_free_kept(struct views *v);
  * For loops that fill a directory, or make a file of it: -ECANCELED if it has no waiters left, else
  * 0.
  */
-static inline int view_cancelled(const struct making *m)
+static inline int view_cancelled(const struct fill *m)
 {
 	return object_must_stop(m->object) ? -ECANCELED : 0;
 }
@@ -143,7 +143,7 @@ static inline bool view_unreachable(int r)
 
 /* Fills `dir` by `fill` with the lock held. Returns what `fill` does. */
 typedef int view_fill_fn(struct views *v, struct node *dir);
-int view_with_index(struct views *v, struct node *dir, struct making *m, view_fill_fn *fill);
+int view_with_index(struct views *v, struct node *dir, struct fill *m, view_fill_fn *fill);
 
 /* Reads the index on the first call. 0, or -errno if it may work later. */
 int view_load(struct views *v);

@@ -64,7 +64,7 @@ static int refuse(struct views *v, struct node *dir)
 	return view_add_file(v, dir, "index.json", &text, NULL);
 }
 
-static int fill(void *ctx, struct making *m)
+static int fill(void *ctx, struct fill *m)
 {
 	struct view_dir *view = ctx;
 	struct node *dir = view->lazy->dir;
@@ -170,13 +170,13 @@ struct index_file {
 	char path[]; /* for the log */
 };
 
-static int write_index(const struct index_file *f, struct making *m, struct view_json *j)
+static int write_index(const struct index_file *f, struct fill *m, struct view_json *j)
 {
 	int r;
 
 	if (f->index.lock) {
 		pthread_mutex_lock(&f->v->lock);
-		f->v->making = m;
+		f->v->fill = m;
 	}
 	r = f->index.write(f->v, m, f->index.ctx, j);
 	if (f->index.lock)
@@ -184,12 +184,12 @@ static int write_index(const struct index_file *f, struct making *m, struct view
 	return r < 0 ? r : view_json_end(j);
 }
 
-static int derive_index(void *ctx, struct making *m)
+static int derive_index(void *ctx, struct fill *m)
 {
 	const struct index_file *f = ctx;
 	struct view_json j;
 	struct output out;
-	int r = f->index.file ? making_need(m, f->index.file) : 0;
+	int r = f->index.file ? fill_need(m, f->index.file) : 0;
 
 	if (r < 0)
 		return r;

@@ -7,18 +7,18 @@
 
 struct reader {
 	struct object *file;
-	struct making *making;
+	struct fill *fill;
 };
 
 static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
 	const struct reader *rd = ctx;
-	int r = view_cancelled(rd->making);
+	int r = view_cancelled(rd->fill);
 
-	return r < 0 ? r : making_read(rd->making, rd->file, ret_buf, n, off);
+	return r < 0 ? r : fill_read(rd->fill, rd->file, ret_buf, n, off);
 }
 
-static int parse(struct views *v, struct making *m, struct object *file, struct safetensors **ret,
+static int parse(struct views *v, struct fill *m, struct object *file, struct safetensors **ret,
 		 struct reason *reason)
 {
 	struct reader reader = { file, m };
@@ -39,7 +39,7 @@ static void free_safetensors(void *p)
 
 /* ---- index.json ---- */
 
-static int list_all(struct making *m, const struct safetensors *s, struct view_json *j)
+static int list_all(struct fill *m, const struct safetensors *s, struct view_json *j)
 {
 	char stem[TENSOR_FILENAME_SIZE];
 	int r = 0;
@@ -66,7 +66,7 @@ static int list_all(struct making *m, const struct safetensors *s, struct view_j
 }
 
 /* The header is parsed again, so that no names need to be kept. */
-static int write_index(struct views *v, struct making *m, void *ctx, struct view_json *j)
+static int write_index(struct views *v, struct fill *m, void *ctx, struct view_json *j)
 {
 	struct safetensors *s = NULL;
 	struct reason reason = { 0 };
@@ -103,7 +103,7 @@ static int add_problem(struct views *v, struct node *dir, const char *problem)
 
 /* ---- the directory ---- */
 
-static int add_tensors(struct views *v, struct node *dir, struct making *m, struct safetensors *s,
+static int add_tensors(struct views *v, struct node *dir, struct fill *m, struct safetensors *s,
 		       struct object *file)
 {
 	struct view_headers headers = { 0 };
@@ -125,7 +125,7 @@ static int add_tensors(struct views *v, struct node *dir, struct making *m, stru
 	return r;
 }
 
-static int add_all(struct views *v, struct node *dir, struct making *m, struct object *file,
+static int add_all(struct views *v, struct node *dir, struct fill *m, struct object *file,
 		   struct safetensors *s)
 {
 	const struct view_index index = { .write = write_index, .ctx = file, .file = file };
@@ -146,7 +146,7 @@ static int add_all(struct views *v, struct node *dir, struct making *m, struct o
  * Fills the directory from the pinned file. The header is kept without its names: the new files
  * refer to it.
  */
-static int fill(struct views *v, struct node *dir, struct making *m, struct object *file)
+static int fill(struct views *v, struct node *dir, struct fill *m, struct object *file)
 {
 	char path[MAX_PATH_LEN + 1];
 	struct safetensors *s = NULL;
@@ -167,10 +167,10 @@ static int fill(struct views *v, struct node *dir, struct making *m, struct obje
 	return view_keep(v, s, free_safetensors);
 }
 
-int view_make_safetensors(struct views *v, struct node *dir, struct making *m, void *ctx)
+int view_make_safetensors(struct views *v, struct node *dir, struct fill *m, void *ctx)
 {
 	struct object *file = ctx;
-	int r = making_need(m, file);
+	int r = fill_need(m, file);
 
 	if (r == -EBADMSG)
 		return add_problem(v, dir,

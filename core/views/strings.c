@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "object/maker.h"
+#include "object/derived.h"
 #include "views/internal.h"
 
 struct strings_view {
@@ -21,7 +21,7 @@ static int report(const struct strings_view *sv, const struct reason *reason, in
 }
 
 /* The size of the derived object, measured from the file if it is not known yet. */
-static int measure(const struct strings_view *sv, struct making *m, uint64_t *ret_size)
+static int measure(const struct strings_view *sv, struct fill *m, uint64_t *ret_size)
 {
 	struct index_reader reader = { sv->file, &m->waits.cancel, 0 };
 	struct reason reason = { 0 };
@@ -37,7 +37,7 @@ static int measure(const struct strings_view *sv, struct making *m, uint64_t *re
 	return report(sv, &reason, r);
 }
 
-static int emit(const struct strings_view *sv, struct making *m, uint64_t size)
+static int emit(const struct strings_view *sv, struct fill *m, uint64_t size)
 {
 	struct index_reader reader = { sv->file, &m->waits.cancel, 0 };
 	struct reason reason = { 0 };
@@ -51,7 +51,7 @@ static int emit(const struct strings_view *sv, struct making *m, uint64_t size)
 	return output_end(&out, report(sv, &reason, r));
 }
 
-static int derive(void *ctx, struct making *m)
+static int derive(void *ctx, struct fill *m)
 {
 	const struct strings_view *sv = ctx;
 	uint64_t size;

@@ -182,7 +182,7 @@ static int list_problems(struct views *v, struct view_json *j)
 }
 
 /* The text of index.json. Problems found later, by other views, do not change it. */
-static int write_index(struct views *v, struct making *m, void *ctx, struct view_json *j)
+static int write_index(struct views *v, struct fill *m, void *ctx, struct view_json *j)
 {
 	const struct lazy_dir *lazy = ctx;
 	struct index_toml *tensors = v->index.tensors;
@@ -217,7 +217,7 @@ static int add_index(struct views *v, struct node *dir)
 
 	tree_sort(dir);
 	view_json_init(&j, NULL, NULL);
-	r = write_index(v, v->making, dir->lazy, &j);
+	r = write_index(v, v->fill, dir->lazy, &j);
 	if (r == 0)
 		r = view_json_end(&j);
 	view_json_finish(&j);
@@ -266,7 +266,7 @@ static int make_tensors(struct views *v, struct node *dir)
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 
-		r = view_cancelled(v->making);
+		r = view_cancelled(v->fill);
 		if (r == 0 && !t->problem)
 			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
 							    add_plain(v, dir, t, &headers);
@@ -274,7 +274,7 @@ static int make_tensors(struct views *v, struct node *dir)
 	return r < 0 ? r : add_index(v, dir);
 }
 
-int view_make_tensors(struct views *v, struct node *dir, struct making *m, void *ctx)
+int view_make_tensors(struct views *v, struct node *dir, struct fill *m, void *ctx)
 {
 	(void)ctx;
 	return view_with_index(v, dir, m, make_tensors);
@@ -340,7 +340,7 @@ static int collect(struct views *v, bool log, struct collection *ret)
  * Makes the header again. The tensors in it are the same: none that is numeric gets a problem
  * later.
  */
-static int derive_header(void *ctx, struct making *m)
+static int derive_header(void *ctx, struct fill *m)
 {
 	struct views *v = ctx;
 	struct collection c;

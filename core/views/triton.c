@@ -223,7 +223,7 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
 	char name[64];
-	int r = view_cancelled(v->making);
+	int r = view_cancelled(v->fill);
 
 	snprintf(name, sizeof(name), "%s-%zu", kind, i);
 	if (r == 0)
@@ -264,7 +264,7 @@ static int make_triton(struct views *v, struct node *dir)
 	return r;
 }
 
-int view_make_triton(struct views *v, struct node *dir, struct making *m, void *ctx)
+int view_make_triton(struct views *v, struct node *dir, struct fill *m, void *ctx)
 {
 	(void)ctx;
 	return view_with_index(v, dir, m, make_triton);

@@ -128,7 +128,7 @@ static int fill_top(struct views *v, struct node *dir)
 	return r;
 }
 
-static int make_top(struct views *v, struct node *dir, struct making *m, void *ctx)
+static int make_top(struct views *v, struct node *dir, struct fill *m, void *ctx)
 {
 	(void)ctx;
 	return view_with_index(v, dir, m, fill_top);

@@ -2,7 +2,7 @@
 /* Bytes that are verified chunk by chunk, and objects that have them until the whole is hashed. */
 #include "object/chunked.h"
 #include "format/chunks.h"
-#include "object/maker.h"
+#include "object/derived.h"
 #include "object/hash_job.h"
 #include "object_help.h"
 #include "carton/opened.h"
@@ -503,10 +503,10 @@ static void test_index_of_other_content(void **state)
 /* ---- what is made of them ---- */
 
 /* Makes a byte of an object. */
-static int derive(void *ctx, struct making *m, bool late)
+static int derive(void *ctx, struct fill *m, bool late)
 {
 	struct output out;
-	int r = making_need(m, ctx);
+	int r = fill_need(m, ctx);
 
 	if (r < 0)
 		return r;
@@ -519,13 +519,13 @@ static int derive(void *ctx, struct making *m, bool late)
 	return r;
 }
 
-static int derive_now(void *ctx, struct making *m)
+static int derive_now(void *ctx, struct fill *m)
 {
 	return derive(ctx, m, false);
 }
 
 /* Not before all of the object was hashed. */
-static int derive_late(void *ctx, struct making *m)
+static int derive_late(void *ctx, struct fill *m)
 {
 	return derive(ctx, m, true);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects: verified once, kept within bounds, shared by all who wait, and never other bytes. */
-#include "object/maker.h"
+#include "object/derived.h"
 #include "carton.h"
 #include "object_help.h"
 
@@ -636,7 +636,7 @@ static void test_crowd(void **state)
 
 /* ---- deadlines ---- */
 
-static int wait_for_gate(void *ctx, struct making *m)
+static int wait_for_gate(void *ctx, struct fill *m)
 {
 	struct box *b = ctx;
 
@@ -686,7 +686,7 @@ static void test_deadlines(void **state)
 	box_free(b);
 }
 
-static int work_on(void *ctx, struct making *m)
+static int work_on(void *ctx, struct fill *m)
 {
 	int64_t end = now_ms() + *(int64_t *)ctx;
 

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "archive/dir.h"
+#include "object/derived.h"
 #include "object/internal.h"
 #include "cached_help.h"
 #include "mount_help.h"
@@ -131,7 +132,7 @@ static void close_heavy(struct source *source)
 		h->locked++;
 }
 
-static int derive_heavy(void *ctx, struct making *m)
+static int derive_heavy(void *ctx, struct fill *m)
 {
 	static const struct source_ops ops = { .free = close_heavy };
 	struct heavy *h = ctx;

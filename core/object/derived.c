@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The maker for content derived from other objects: what views convert, and lazy directories. */
+#include "object/derived.h"
+
 #include <stdlib.h>
 
 #include "base/util.h"
 #include "object/internal.h"
 
-struct maker_derived {
-	struct maker maker;
+struct derived {
+	struct object object;
 	object_derive_fn *derive;
 	void *ctx;
 	struct object *of; /* what it is made of; NULL: nothing that can be damaged later */
 };
 
+static struct derived *derived_of(const struct object *o)
+{
+	return container_of(o, struct derived, object);
+}
+
 /* An attempt, which may run several times: once more for each object that it has to wait for. */
 struct derivation {
-	struct making *making;
+	struct fill *fill;
 	uint64_t number;
 	struct job job; /* runs it again */
 	struct object_wait wait;
@@ -43,12 +49,12 @@ static void forget_read(struct derivation *d)
 	d->read = NULL;
 }
 
-uint64_t making_number(const struct making *m)
+uint64_t fill_number(const struct fill *m)
 {
 	return m && m->derivation ? m->derivation->number : 0;
 }
 
-int making_need(struct making *m, struct object *o)
+int fill_need(struct fill *m, struct object *o)
 {
 	struct derivation *d = m ? m->derivation : NULL;
 	int r;
@@ -72,7 +78,7 @@ int making_need(struct making *m, struct object *o)
 	return -EINPROGRESS;
 }
 
-int making_read(struct making *m, struct object *o, void *ret_buf, size_t n, uint64_t off)
+int fill_read(struct fill *m, struct object *o, void *ret_buf, size_t n, uint64_t off)
 {
 	struct derivation *d = m ? m->derivation : NULL;
 	int r;
@@ -117,12 +123,11 @@ static void end_wait(struct derivation *d, int result)
 /* Runs the derive function until it is done, or an object has to be waited for. */
 static void run_derivation(struct derivation *d)
 {
-	struct making *m = d->making;
-	const struct maker_derived *md = container_of(m->object->maker, struct maker_derived,
-						      maker);
+	struct fill *m = d->fill;
+	const struct derived *of = derived_of(m->object);
 	int r;
 
-	while ((r = cancel_fired(&m->waits.cancel) ? -ECANCELED : md->derive(md->ctx, m)) ==
+	while ((r = cancel_fired(&m->waits.cancel) ? -ECANCELED : of->derive(of->ctx, m)) ==
 	       -EINPROGRESS) {
 		r = begin_wait(d);
 		if (r == -EINPROGRESS)
@@ -132,7 +137,7 @@ static void run_derivation(struct derivation *d)
 	forget(d);
 	forget_read(d);
 	free(d);
-	making_done(m, r);
+	fill_done(m, r);
 }
 
 static void derive_again(struct job *job)
@@ -145,20 +150,20 @@ static void needed_done(struct object_wait *wait, int result)
 	struct derivation *d = container_of(wait, struct derivation, wait);
 
 	end_wait(d, result);
-	workers_submit(d->making->object->store->options.workers, &d->job, LANE_VIEWS);
+	workers_submit(d->fill->object->store->options.workers, &d->job, LANE_VIEWS);
 }
 
-static void derived_get(struct making *m)
+static void derived_get(struct fill *m)
 {
 	static _Atomic uint64_t last;
 	struct derivation *d = malloc(sizeof(*d));
 
 	if (!d) {
-		making_done(m, -ENOMEM);
+		fill_done(m, -ENOMEM);
 		return;
 	}
 	*d = (struct derivation){
-		.making = m,
+		.fill = m,
 		.number = ++last,
 		.job.run = derive_again,
 		.wait.done = needed_done,
@@ -173,12 +178,12 @@ static enum lane derived_lane(const struct object *o)
 	return LANE_VIEWS;
 }
 
-static void derived_free(struct maker *maker)
+static void derived_free(struct object *o)
 {
-	free(container_of(maker, struct maker_derived, maker));
+	free(derived_of(o));
 }
 
-static const struct maker_ops derived_ops = {
+static const struct object_ops derived_ops = {
 	.get_bytes = derived_get,
 	.get_size = derived_get,
 	.lane = derived_lane,
@@ -189,28 +194,31 @@ static const struct maker_ops derived_ops = {
 int object_add_derived(struct object_store *s, const char *name, uint64_t size,
 		       object_derive_fn *derive, void *ctx, struct object **ret)
 {
-	struct maker_derived *md = malloc(sizeof(*md));
+	struct derived *d = malloc(sizeof(*d));
 
-	if (!md)
+	if (!d)
 		return -ENOMEM;
-	*md = (struct maker_derived){ .maker = { &derived_ops }, .derive = derive, .ctx = ctx };
-	return store_add_derived(s, name, size, &md->maker, ret);
+	*d = (struct derived){
+		.object = { .ops = &derived_ops, .name = name, .size = size },
+		.derive = derive,
+		.ctx = ctx,
+	};
+	return store_add_derived(s, &d->object, ret);
 }
 
 void object_depend(struct object *derived, struct object *of)
 {
-	container_of(derived->maker, struct maker_derived, maker)->of = of;
+	derived_of(derived)->of = of;
 }
 
 bool object_made_of(const struct object *o, const struct object *of)
 {
-	return o->maker->ops == &derived_ops &&
-	       container_of(o->maker, struct maker_derived, maker)->of == of;
+	return o->ops == &derived_ops && derived_of(o)->of == of;
 }
 
 /* ---- output ---- */
 
-int output_begin(struct output *out, struct making *m, uint64_t size)
+int output_begin(struct output *out, struct fill *m, uint64_t size)
 {
 	struct object_store *s = m->object->store;
 	struct room room = {
@@ -221,7 +229,7 @@ int output_begin(struct output *out, struct making *m, uint64_t size)
 	};
 	int r;
 
-	*out = (struct output){ .making = m, .size = size };
+	*out = (struct output){ .fill = m, .size = size };
 	if (object_claim_memory(s, size)) {
 		out->memory = malloc((size_t)size + 1);
 		if (out->memory)
@@ -242,7 +250,7 @@ int output_write(void *output, const void *data, size_t n)
 	struct output *out = output;
 	int r = 0;
 
-	if (cancel_fired(&out->making->waits.cancel))
+	if (cancel_fired(&out->fill->waits.cancel))
 		return -ECANCELED;
 	if (n > out->size - out->done)
 		return -EBADMSG;
@@ -254,13 +262,13 @@ int output_write(void *output, const void *data, size_t n)
 			r = hasher_feed(&out->hasher, data, n);
 	}
 	out->done += n;
-	waits_progress(&out->making->waits, n);
+	waits_progress(&out->fill->waits, n);
 	return r;
 }
 
 static int end_memory(struct output *out, int result)
 {
-	struct making *m = out->making;
+	struct fill *m = out->fill;
 
 	if (result < 0) {
 		free(out->memory);
@@ -273,7 +281,7 @@ static int end_memory(struct output *out, int result)
 
 static int end_file(struct output *out, int result)
 {
-	struct making *m = out->making;
+	struct fill *m = out->fill;
 	struct ingested in = { 0 };
 	struct source *source;
 
@@ -301,6 +309,6 @@ int output_end(struct output *out, int result)
 {
 	if (result == 0 && out->done != out->size)
 		result = -EBADMSG;
-	out->making->size = out->size;
+	out->fill->size = out->size;
 	return out->memory ? end_memory(out, result) : end_file(out, result);
 }

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Content that is derived from other objects: what views convert, and lazy directories. */
+#ifndef CARTON_OBJECT_DERIVED_H
+#define CARTON_OBJECT_DERIVED_H
+
+#include "object/fill.h"
+
+/*
+ * Makes content from other objects, on a worker of LANE_VIEWS. Gets those by fill_need(). Sets
+ * f->bytes and f->size (an output does). 0 or -errno.
+ */
+typedef int object_derive_fn(void *ctx, struct fill *f);
+
+/*
+ * Pins an object for a derive function, without keeping its thread. 0; or -EINPROGRESS, which the
+ * derive function then returns: once the object is pinned, or that has failed, it is called again
+ * from its start, and gets that result here. Or -errno. With NULL for `f`: object_get_wait().
+ */
+int fill_need(struct fill *f, struct object *o);
+
+/*
+ * The number of an attempt, however often its derive function is called in it; no other has it. 0:
+ * `f` is NULL.
+ */
+uint64_t fill_number(const struct fill *f);
+
+/*
+ * The same for bytes [off, off+n) of an object that is pinned: as object_read(), and what has to be
+ * fetched is, without keeping the thread. The derive function is then called again from its start,
+ * with these bytes there.
+ */
+int fill_read(struct fill *f, struct object *o, void *ret_buf, size_t n, uint64_t off);
+
+/*
+ * An object without a hash, which `derive` makes. Owned by the store; `name` outlives it. May be
+ * added at any time, by any thread. 0 or -ENOMEM.
+ */
+int object_add_derived(struct object_store *s, const char *name, uint64_t size,
+		       object_derive_fn *derive, void *ctx, struct object **ret);
+
+/*
+ * Says what a derived object is made of, before anyone gets it: if that turns out to be damaged
+ * after it was made, it is withdrawn. Needs no call for what object_hash_all() was asked about.
+ */
+void object_depend(struct object *derived, struct object *of);
+
+/* Where derived bytes go: memory if they are few, else an unnamed file with tags. Private. */
+struct output {
+	struct fill *fill;
+	uint64_t size, done;
+	char *memory;	   /* or */
+	struct dest *dest; /* with */
+	struct hasher hasher;
+};
+
+/* For just `size` bytes. 0, -ENOMEM, -ENOSPC or -errno. */
+int output_begin(struct output *out, struct fill *f, uint64_t size);
+
+/* The next bytes. 0; -EBADMSG: more than `size`; -ECANCELED; -ENOSPC or -errno. */
+int output_write(void *output, const void *data, size_t n);
+
+/*
+ * Ends it with `result`: when that is 0 and all bytes are there they are the object's. 0 or -errno.
+ */
+int output_end(struct output *out, int result);
+
+#endif
