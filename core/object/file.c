@@ -153,6 +153,7 @@ static void fill_file(struct fill *f)
 		.waits = &f->waits,
 		.fill = f,
 		.dest = f->file.dest,
+		.deadline_ms = f->deadline_ms,
 		.done = got,
 	};
 	r = get_start(&f->get);

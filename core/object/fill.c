@@ -7,13 +7,12 @@
 #include "base/util.h"
 #include "carton.h"
 #include "object/internal.h"
-#include "object/partial.h"
 
 #define DROP_STEP (16 * MIB)
 
 static void run_fill(struct job *job);
 
-struct fill *fill_new(struct object *o, int what)
+struct fill *fill_new(struct object *o, enum fill_what what)
 {
 	struct fill *f = calloc(1, sizeof(*f));
 
@@ -141,8 +140,8 @@ static void take_result(struct fill *f, int result)
 {
 	struct object *o = f->object;
 
-	if (f->what == FILL_CHUNKS) {
-		partial_take(f, result);
+	if (f->ops) {
+		f->ops->take(f, result);
 	} else if (f->what == FILL_ALL) {
 		take_all(f, result);
 	} else {
@@ -166,8 +165,8 @@ static void report(struct fill *f, int result)
 
 	if (f->what == FILL_SIZE || result == 0 || result == -EBADMSG || result == -ECANCELED)
 		return;
-	if (f->what == FILL_CHUNKS) {
-		partial_report(f, result);
+	if (f->ops) {
+		f->ops->report(f, result);
 		return;
 	}
 	/* get_start() has said so */
@@ -180,36 +179,36 @@ static void report(struct fill *f, int result)
 
 static void lock(struct fill *f)
 {
-	if (f->what == FILL_CHUNKS)
-		partial_lock(f);
+	if (f->ops)
+		f->ops->lock(f);
 	pthread_mutex_lock(&f->object->store->lock);
 }
 
 static void unlock(struct fill *f)
 {
 	pthread_mutex_unlock(&f->object->store->lock);
-	if (f->what == FILL_CHUNKS)
-		partial_unlock(f);
+	if (f->ops)
+		f->ops->unlock(f);
 }
 
-/* What a fill of chunks has, its object keeps until then. */
 static void finish(struct fill *f, int result)
 {
 	struct object *o = f->object;
 	struct hash_job *hash_job = f->hash_job;
 	struct object_wait *waits;
-	bool chunks = f->what == FILL_CHUNKS, withdrawn;
+	const struct fill_ops *ops = f->ops;
+	bool withdrawn;
 
 	fill_end_observer(f, result < 0 || f->observed ? result : -EALREADY);
 	lock(f);
 	/* what it is made of was found damaged meanwhile */
-	withdrawn = !chunks && result == 0 && object_is_withdrawn(o);
+	withdrawn = !ops && result == 0 && object_is_withdrawn(o);
 	if (withdrawn)
 		result = -EBADMSG;
 	if (waits_renew(&f->waits, result)) {
 		unlock(f);
-		if (chunks)
-			partial_begin(f);
+		if (ops)
+			ops->begin(f);
 		else
 			fill_submit(f);
 		return;
@@ -217,7 +216,7 @@ static void finish(struct fill *f, int result)
 	take_result(f, result);
 	waits = waits_take(&f->waits);
 	/* it releases the lock: a wait that was cancelled then would leave its pin */
-	if (!chunks)
+	if (!ops)
 		keep_limit(o->store);
 	unlock(f);
 	if ((f->what == FILL_SIZE && result == 0) || withdrawn)
@@ -226,8 +225,8 @@ static void finish(struct fill *f, int result)
 	waits_end(waits, result == -ECANCELED ? -ENOTCONN : result);
 	if (hash_job)
 		hash_job_start(hash_job);
-	if (chunks)
-		object_put(o);
+	if (ops)
+		ops->ended(o);
 }
 
 /* What was hashed is kept for later mounts. */
@@ -248,7 +247,7 @@ void fill_done(struct fill *f, int result)
 {
 	if (result == -ESHUTDOWN)
 		result = -ECANCELED;
-	if (f->what != FILL_CHUNKS) {
+	if (!f->ops) {
 		/* descriptors are used up: those of copies that nobody reads can be closed */
 		if ((result == -EMFILE || result == -ENFILE) && !f->retried &&
 		    keep_drop_idle(f->object->store)) {
@@ -349,7 +348,8 @@ int fill_verify(struct fill *f, struct stream *in, struct ingested *ret)
 
 /* ---- beginning ---- */
 
-int fill_join(struct object *o, int what, struct object_wait *wait, struct fill **ret_start)
+int fill_join(struct object *o, enum fill_what what, struct object_wait *wait,
+	      struct fill **ret_start)
 {
 	struct fill **at = what == FILL_SIZE ? &o->length : &o->content;
 

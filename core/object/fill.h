@@ -7,11 +7,12 @@
  *	some chunks	of an object that is open, and of which chunks are fetched as they are read
  *			(partial.h)
  *
- * fill.c begins a fill, asks the object's ops for the bytes, and ends it. It does not know where
- * bytes come from.
+ * fill.c begins a fill and ends it. It does not know where bytes come from: the object's ops get
+ * all bytes or the size, on a worker of their lane; partial.c begins a fill of chunks, on the
+ * thread of the first reader.
  *
- * Threads: a fill is run on a worker of its lane, and belongs to one thread at a time. It may end
- * on any thread: one that waits for a server keeps no thread.
+ * Threads: a fill belongs to one thread at a time. It may end on any thread: one that waits for a
+ * server keeps no thread.
  */
 #ifndef CARTON_OBJECT_FILL_H
 #define CARTON_OBJECT_FILL_H
@@ -23,15 +24,34 @@
 #include "object/object.h"
 #include "object/waits.h"
 
+struct fill;
 struct hash_job;
 struct link;
 struct partial;
 struct place;
 
+enum fill_what { FILL_ALL, FILL_SIZE, FILL_CHUNKS };
+
+/* What is different for a fill of chunks; all functions are set. */
+struct fill_ops {
+	/* Gets the bytes, and ends with fill_done(); again, if somebody came after a cancel. */
+	void (*begin)(struct fill *f);
+	/* A lock that comes before the store's. */
+	void (*lock)(struct fill *f);
+	void (*unlock)(struct fill *f);
+	/* The fill has ended. Both locks are held. */
+	void (*take)(struct fill *f, int result);
+	/* Logs why it failed. */
+	void (*report)(const struct fill *f, int error);
+	/* All who waited have their answer, and the fill is gone. */
+	void (*ended)(struct object *o);
+};
+
 struct fill {
 	struct waits waits;
 	struct object *object;
-	enum { FILL_ALL, FILL_SIZE, FILL_CHUNKS } what;
+	enum fill_what what;
+	const struct fill_ops *ops; /* of FILL_CHUNKS; else NULL */
 
 	/* FILL_ALL, FILL_SIZE: the result, set before the end with 0 */
 	struct bytes bytes; /* not BYTES_NONE: verified, and so the size is certain */
@@ -41,7 +61,8 @@ struct fill {
 	struct hash_job *hash_job; /* the bytes are chunked: this hashes all of them; else NULL */
 
 	struct plan *plan;		  /* where the bytes may be; or NULL */
-	int error;			  /* of the entries of the plan that were tried */
+	int error;			  /* of the places of the plan that were tried */
+	int64_t deadline_ms;		  /* now_ms(), which bytes do not move; 0: none */
 	struct derivation *derivation;	  /* derived.c's own */
 	struct carton_observer *observer; /* for one pass over the bytes; or NULL */
 	bool observed;			  /* all bytes went through it */
@@ -103,7 +124,7 @@ struct object_ops {
 };
 
 /* A fill that nobody waits for yet; NULL: no memory. */
-struct fill *fill_new(struct object *o, int what);
+struct fill *fill_new(struct object *o, enum fill_what what);
 
 /*
  * Ends a fill, once. 0; -EBADMSG: bad bytes; -ECANCELED; or what failed for now. Not from a

@@ -16,7 +16,8 @@
  *	file		a file for what cannot be read in place
  *	partial		bytes that are fetched as they are read
  *	indexed		what need not be copied first, since the chunk index has it
- *	stored		objects of the container and of LINKS
+ *	local		bytes of entries of a local container
+ *	original	objects of the container and of LINKS
  *	derived		objects that are made of others
  */
 #ifndef CARTON_OBJECT_INTERNAL_H
@@ -89,7 +90,8 @@ struct object_store {
  * way. *ret_start: it has to be submitted. Lock held. -EINPROGRESS, -EAGAIN (no `wait`), -ENOTCONN,
  * -ENOMEM.
  */
-int fill_join(struct object *o, int what, struct object_wait *wait, struct fill **ret_start);
+int fill_join(struct object *o, enum fill_what what, struct object_wait *wait,
+	      struct fill **ret_start);
 void fill_submit(struct fill *f);
 
 struct ingest;
@@ -228,5 +230,23 @@ int indexed_use(struct fill *f, const struct chunks_file *c);
  * without bytes.
  */
 int indexed_fetch(struct fill *f, const struct chunks_file *c);
+
+/* ---- local.c: an entry of a local container. 0 or -errno, without bytes ---- */
+
+/* Hashes the bytes where they are. */
+int local_in_place(struct fill *f, const struct entry *e);
+
+/*
+ * Takes the bytes where they are, unhashed, as the index or a seal says: after a bad chunk or
+ * block, the next open hashes all places. The second: false: there is no seal, or no such entry.
+ */
+int local_by_index(struct fill *f, const struct entry *e, const struct chunks_file *c);
+bool local_by_seal(struct fill *f, const struct entry *e);
+
+/* Decodes and hashes the bytes in memory, which is claimed. */
+int local_into_memory(struct fill *f, const struct entry *e);
+
+/* A get_now() of struct object_ops. */
+int local_get_now(const struct object *o, const struct entry *e, struct bytes *ret);
 
 #endif

@@ -209,7 +209,7 @@ static void got(struct get *g, int result, struct ingested *in)
 	end(container_of(g, struct fill, get), result);
 }
 
-void partial_begin(struct fill *f)
+static void begin_chunks(struct fill *f)
 {
 	int r = ask(f, got);
 
@@ -217,17 +217,17 @@ void partial_begin(struct fill *f)
 		end(f, r);
 }
 
-void partial_lock(struct fill *f)
+static void lock_chunks(struct fill *f)
 {
 	pthread_mutex_lock(&f->partial->lock);
 }
 
-void partial_unlock(struct fill *f)
+static void unlock_chunks(struct fill *f)
 {
 	pthread_mutex_unlock(&f->partial->lock);
 }
 
-void partial_take(struct fill *f, int result)
+static void take_chunks(struct fill *f, int result)
 {
 	struct partial *p = f->partial;
 	bool failed = result < 0 && result != -ECANCELED;
@@ -246,7 +246,7 @@ void partial_take(struct fill *f, int result)
 		f->next->link = f->link;
 }
 
-void partial_report(const struct fill *f, int error)
+static void report_chunks(const struct fill *f, int error)
 {
 	uint64_t off, n = range_of(f, &off);
 
@@ -260,6 +260,11 @@ void partial_report(const struct fill *f, int error)
 			   "bytes %llu to %llu cannot be fetched now: %s",
 		   (unsigned long long)off, (unsigned long long)(off + n - 1), strerror(-error));
 }
+
+/* The fill held a pin of its object, so that the object and the partial live until here. */
+static const struct fill_ops chunk_ops = {
+	begin_chunks, lock_chunks, unlock_chunks, take_chunks, report_chunks, object_put,
+};
 
 /* ---- readers ---- */
 
@@ -286,6 +291,7 @@ static struct fill *fill_for(struct partial *p, uint64_t i, uint64_t end, bool *
 	f = fill_new(object_of(p), FILL_CHUNKS);
 	if (!f)
 		return NULL;
+	f->ops = &chunk_ops;
 	f->partial = p;
 	choose(f, i, end);
 	link_fill(f);
@@ -321,7 +327,7 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	pthread_mutex_unlock(&s->lock);
 	pthread_mutex_unlock(&p->lock);
 	if (new &&f)
-		partial_begin(f);
+		begin_chunks(f);
 	return r;
 }
 

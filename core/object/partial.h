@@ -36,19 +36,4 @@ int partial_open(struct plan *plan, const struct chunks_file *file, struct bytes
  */
 void partial_probe(struct fill *f, void (*done)(struct fill *f, int result));
 
-/* ---- for fill.c: a fill of chunks ---- */
-
-/* Begins it, again if it was cancelled. It ends with fill_done(). */
-void partial_begin(struct fill *f);
-
-/* Takes a lock that comes before the store's. */
-void partial_lock(struct fill *f);
-void partial_unlock(struct fill *f);
-
-/* The fill has ended: releases its chunks. Both locks are held. */
-void partial_take(struct fill *f, int result);
-
-/* Logs why it failed. */
-void partial_report(const struct fill *f, int error);
-
 #endif

@@ -14,79 +14,29 @@
 #include "object/internal.h"
 #include "object/partial.h"
 
-struct stored {
+struct original {
 	struct object object;
-	struct place first; /* its entry is NULL: LINKS has it */
-	struct link *link;  /* likewise, the other way round */
+	struct place first; /* entry NULL: none, LINKS names the object */
+	struct link *link;  /* NULL: the container has the object */
 };
 
 /* with its place in the hash table */
-const size_t object_cost = sizeof(struct stored) + MALLOC_SIZE + 2 * sizeof(struct object *);
+const size_t object_cost = sizeof(struct original) + MALLOC_SIZE + 2 * sizeof(struct object *);
 
 static struct container *container_of_object(const struct object *o)
 {
 	return o->store->options.container;
 }
 
-static struct stored *stored_of(const struct object *o)
+static struct original *original_of(const struct object *o)
 {
-	return container_of(o, struct stored, object);
+	return container_of(o, struct original, object);
 }
 
 /* Is it in a file of this machine? */
 static bool is_local(const struct object *o)
 {
-	return stored_of(o)->first.entry && !container_of_object(o)->remote;
-}
-
-/* ---- in place and in memory ---- */
-
-/* A file of an unpacked carton is closed when it is idle. */
-static void keep_place(struct fill *f, struct source *source, uint64_t off,
-		       uint8_t (*tags)[TAG_SIZE])
-{
-	f->bytes = (struct bytes){
-		.kind = container_of_object(f->object)->one_file ? BYTES_PLACE : BYTES_FILE,
-		.source = source,
-		.off = off,
-		.tags = tags,
-	};
-	f->size = f->object->size;
-}
-
-static int in_place(struct fill *f, const struct entry *e)
-{
-	const struct object *o = f->object;
-	struct ingested in = { 0 };
-	struct source *source;
-	struct stream *stream;
-	uint64_t off;
-	int r = container_locate(container_of_object(o), e, &source, &off);
-
-	if (r < 0)
-		return r;
-	/* with verify=off, nothing is read before a reader asks for it */
-	if (o->store->options.verify) {
-		/*
-		 * the mount's page cache gets the bytes, so the carton's pages are dropped, unless
-		 * they were there before
-		 */
-		if (f->observer && !source_is_cached(source, off, o->size)) {
-			f->behind = source;
-			f->behind_off = off;
-		}
-		r = source_stream(source, off, o->size, &stream);
-		if (r == 0)
-			r = fill_verify(f, stream, &in);
-		fill_drop_pages(f, o->size);
-		f->behind = NULL;
-	}
-	if (r < 0) {
-		source_unref(source);
-		return r;
-	}
-	keep_place(f, source, off, in.tags);
-	return 0;
+	return original_of(o)->first.entry && !container_of_object(o)->remote;
 }
 
 /* ---- chunk by chunk ---- */
@@ -97,7 +47,7 @@ static int in_place(struct fill *f, const struct entry *e)
  */
 static const struct chunks_file *in_index(const struct object *o)
 {
-	const struct entry *e = stored_of(o)->first.entry;
+	const struct entry *e = original_of(o)->first.entry;
 	const struct chunks_file *c;
 
 	if (e && (e->method != METHOD_STORED || o->size <= CHUNKS_MIN_FILE ||
@@ -107,121 +57,25 @@ static const struct chunks_file *in_index(const struct object *o)
 	return c && (e || c->size > PARTIAL_MIN) ? c : NULL;
 }
 
-/*
- * Takes the first place unhashed, as with a seal: after a bad chunk, the next open hashes all
- * places. 0 or -errno, without bytes.
- */
+/* 0 or -errno, without bytes. */
 static int use_index(struct fill *f, const struct chunks_file *c)
 {
-	struct source *source;
-	uint64_t off;
-	int r;
-
-	if (!is_local(f->object))
-		return indexed_fetch(f, c);
-	r = container_locate(container_of_object(f->object), f->plan->entry, &source, &off);
-	if (r < 0)
-		return r;
-	keep_place(f, source, off, NULL);
-	r = indexed_use(f, c);
-	if (r < 0)
-		bytes_finish(&f->bytes);
-	return r;
+	return is_local(f->object) ? local_by_index(f, f->plan->entry, c) : indexed_fetch(f, c);
 }
 
-/*
- * Takes the first place unhashed: if it has other bytes, reads fail, and the next open hashes all
- * places.
- */
-static bool stored_by_seal(struct fill *f)
-{
-	const struct object *o = f->object;
-	const struct entry *e = stored_of(o)->first.entry;
-	uint8_t(*tags)[TAG_SIZE];
-	struct source *source;
-	uint64_t off;
-
-	if (!is_local(o) || e->method != METHOD_STORED)
-		return seal_of_cached(f);
-	if (!seal_tags(f, o->size, &tags))
-		return false;
-	if (container_locate(container_of_object(o), e, &source, &off) < 0) {
-		free(tags);
-		return false;
-	}
-	keep_place(f, source, off, tags);
-	return true;
-}
-
-static int read_memory(struct fill *f, struct stream *in, char *memory)
-{
-	size_t size = (size_t)f->object->size;
-	uint8_t found[SHA256_SIZE] = { 0 };
-	/* one byte more, so that the stream gets to check its end */
-	ssize_t got = stream_read_full(in, memory, size + 1);
-	int r = got < 0 ? (int)got : (size_t)got != size ? -EBADMSG : 0;
-
-	if (r == 0 && f->object->store->options.verify)
-		r = sha256_mem(memory, size, found);
-	fill_count(f, size);
-	return r < 0 ? r : fill_check(f, found);
-}
-
-/* The memory is claimed. */
-static int into_memory(struct fill *f, const struct entry *e)
-{
-	char *memory = malloc((size_t)f->object->size + 1);
-	struct stream *in;
-	int r = -ENOMEM;
-
-	if (memory)
-		r = container_stream(container_of_object(f->object), e, &in);
-	if (r == 0) {
-		r = read_memory(f, in, memory);
-		stream_close(in);
-	}
-	if (r < 0) {
-		free(memory);
-		return r;
-	}
-	f->bytes = (struct bytes){ .kind = BYTES_MEMORY, .memory = memory };
-	return 0;
-}
-
-/*
- * Decodes into `memory` and hashes. False: the stored bytes are not in the page cache, or are
- * wrong.
- */
-static bool decode_now(const struct object *o, const struct entry *e, char *memory)
-{
-	char buf[QUICK_OBJECT];
-	uint8_t found[SHA256_SIZE];
-	const void *stored;
-
-	if (container_peek(container_of_object(o), e, buf, &stored) < 0 ||
-	    decode_memory(stored, (size_t)e->stored, e->method, memory, (size_t)e->size) < 0)
-		return false;
-	return !o->store->options.verify || (sha256_mem(memory, (size_t)e->size, found) == 0 &&
-					     memcmp(found, o->sha256, SHA256_SIZE) == 0);
-}
+/* ---- small, or sealed ---- */
 
 static int entry_get_now(const struct object *o, struct bytes *ret)
 {
-	const struct entry *e = stored_of(o)->first.entry;
-	char *memory;
+	return local_get_now(o, original_of(o)->first.entry, ret);
+}
 
-	if (e->size > QUICK_OBJECT || entry_end(e) - e->header > QUICK_OBJECT ||
-	    !object_claim_memory(o->store, e->size))
-		return -EAGAIN;
-	memory = malloc((size_t)e->size + 1);
-	if (!memory || !decode_now(o, e, memory)) {
-		free(memory);
-		object_unclaim_memory(o->store, e->size);
-		return -EAGAIN;
-	}
-	atomic_fetch_add(&o->store->ingested, e->size);
-	*ret = (struct bytes){ .kind = BYTES_MEMORY, .memory = memory };
-	return 0;
+static bool original_by_seal(struct fill *f)
+{
+	const struct entry *e = original_of(f->object)->first.entry;
+
+	return is_local(f->object) && e->method == METHOD_STORED ? local_by_seal(f, e) :
+								   seal_of_cached(f);
 }
 
 /* ---- all places ---- */
@@ -238,11 +92,11 @@ static void try_place(struct fill *f)
 	if (!is_local(o)) {
 		file_start(f);
 	} else if (e->method == METHOD_STORED && o->size > MAX_SMALL_STORED) {
-		place_done(f, in_place(f, e));
+		place_done(f, local_in_place(f, e));
 	} else if (!object_claim_memory(o->store, o->size)) {
 		file_start(f);
 	} else {
-		r = into_memory(f, e);
+		r = local_into_memory(f, e);
 		if (r < 0)
 			object_unclaim_memory(o->store, o->size);
 		place_done(f, r);
@@ -254,7 +108,7 @@ static int check_size(struct fill *f)
 {
 	const struct object *o = f->object;
 
-	if (o->size == OBJECT_NO_SIZE || o->size == f->size)
+	if (!f->plan->link || o->size == OBJECT_NO_SIZE || o->size == f->size)
 		return 0;
 	carton_log(CARTON_LOG_ERROR, object_name(o),
 		   CHUNKS_PATH " says that it has %llu bytes, but it has %llu",
@@ -312,12 +166,12 @@ static void probed(struct fill *f, int result)
 
 static int begin(struct fill *f)
 {
-	const struct stored *st = stored_of(f->object);
+	const struct original *og = original_of(f->object);
 
-	return fill_plan(f, st->first.entry ? &st->first : NULL, st->link);
+	return fill_plan(f, og->first.entry ? &og->first : NULL, og->link);
 }
 
-static void stored_get_bytes(struct fill *f)
+static void original_get_bytes(struct fill *f)
 {
 	const struct chunks_file *c = in_index(f->object);
 	int r;
@@ -336,7 +190,7 @@ static void stored_get_bytes(struct fill *f)
 		partial_probe(f, probed);
 }
 
-static enum lane stored_lane(const struct object *o)
+static enum lane original_lane(const struct object *o)
 {
 	uint64_t size = object_size(o);
 
@@ -362,20 +216,22 @@ static void size_got(struct get *g, int result, struct ingested *in)
 
 static int ask_size(struct fill *f)
 {
+	/* also where all of it has to be fetched for that */
+	f->deadline_ms = now_ms() + f->object->store->options.timeout_ms;
 	f->get = (struct get){
 		.plan = f->plan,
 		.waits = &f->waits,
 		.fill = f,
-		/* also where all of it has to be fetched for that */
-		.deadline_ms = now_ms() + f->object->store->options.timeout_ms,
+		.deadline_ms = f->deadline_ms,
 		.done = size_got,
 	};
 	return get_start_size(&f->get);
 }
 
 /*
- * The size of a copy in the cache. Do not trust the size of an unverified cache entry: a seal must
- * confirm it, unless nothing can be fetched. 0; 1: it is small, and has to be hashed; -ENOENT.
+ * The size of a copy in the cache. Where seals are used, an unverified entry does not tell its
+ * size: a seal must confirm it, unless nothing can be fetched. 0; 1: it is small, and has to be
+ * hashed; -ENOENT.
  */
 static int size_in_cache(struct fill *f)
 {
@@ -398,10 +254,11 @@ static int size_in_cache(struct fill *f)
 	return 0;
 }
 
-static void stored_get_size(struct fill *f)
+static void original_get_size(struct fill *f)
 {
 	int r = begin(f);
 
+	f->deadline_ms = 0;
 	if (r == 0)
 		r = size_in_cache(f);
 	if (r == 1) {
@@ -418,48 +275,48 @@ static void stored_get_size(struct fill *f)
 
 /* ---- adding ---- */
 
-static void stored_free(struct object *o)
+static void original_free(struct object *o)
 {
-	struct stored *st = stored_of(o);
+	struct original *og = original_of(o);
 
-	for (struct place *p = st->first.next; p;) {
+	for (struct place *p = og->first.next; p;) {
 		struct place *next = p->next;
 
 		free(p);
 		p = next;
 	}
-	free(st);
+	free(og);
 }
 
 static const struct object_ops entry_ops = {
-	.get_bytes = stored_get_bytes,
+	.get_bytes = original_get_bytes,
 	.get_now = entry_get_now,
-	.by_seal = stored_by_seal,
-	.lane = stored_lane,
-	.free = stored_free,
+	.by_seal = original_by_seal,
+	.lane = original_lane,
+	.free = original_free,
 	.final = true,
 };
 
 static const struct object_ops link_ops = {
-	.get_bytes = stored_get_bytes,
-	.get_size = stored_get_size,
-	.by_seal = stored_by_seal,
-	.lane = stored_lane,
-	.free = stored_free,
+	.get_bytes = original_get_bytes,
+	.get_size = original_get_size,
+	.by_seal = original_by_seal,
+	.lane = original_lane,
+	.free = original_free,
 	.always_verified = true,
 	.may_wait = true,
 };
 
 const struct entry *object_entry(const struct object *o)
 {
-	return o->ops == &entry_ops ? stored_of(o)->first.entry : NULL;
+	return o->ops == &entry_ops ? original_of(o)->first.entry : NULL;
 }
 
 /* The first place stays the first; the order of the others does not matter. */
 static int add_place(struct object *o, const struct entry *entry)
 {
 	struct place *more = malloc(sizeof(*more));
-	struct place *first = &stored_of(o)->first;
+	struct place *first = &original_of(o)->first;
 
 	if (!more)
 		return -ENOMEM;
@@ -468,19 +325,19 @@ static int add_place(struct object *o, const struct entry *entry)
 	return 0;
 }
 
-static struct object *stored_new(const struct entry *entry, struct link *link, const char *name,
-				 uint64_t size)
+static struct object *original_new(const struct entry *entry, struct link *link, const char *name,
+				   uint64_t size)
 {
-	struct stored *st = calloc(1, sizeof(*st));
+	struct original *og = calloc(1, sizeof(*og));
 
-	if (!st)
+	if (!og)
 		return NULL;
-	st->first.entry = entry;
-	st->link = link;
-	st->object.ops = entry ? &entry_ops : &link_ops;
-	st->object.name = name;
-	st->object.size = size;
-	return &st->object;
+	og->first.entry = entry;
+	og->link = link;
+	og->object.ops = entry ? &entry_ops : &link_ops;
+	og->object.name = name;
+	og->object.size = size;
+	return &og->object;
 }
 
 int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const struct entry *entry,
@@ -495,7 +352,7 @@ int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const 
 	pthread_mutex_lock(&s->lock);
 	o = store_find(s, sha256, entry->size);
 	if (!o)
-		r = store_add(s, sha256, stored_new(entry, NULL, entry->name, entry->size), &o);
+		r = store_add(s, sha256, original_new(entry, NULL, entry->name, entry->size), &o);
 	else if (!s->options.find_entry)
 		r = add_place(o, entry);
 	else
@@ -514,7 +371,7 @@ int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], c
 	if (!o && !link)
 		return -ENOENT;
 	if (!o)
-		return store_add(s, sha256, stored_new(NULL, link, name, OBJECT_NO_SIZE), ret);
+		return store_add(s, sha256, original_new(NULL, link, name, OBJECT_NO_SIZE), ret);
 	*ret = o;
 	return 0;
 }
