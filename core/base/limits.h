@@ -67,6 +67,9 @@
 #define MIN_FETCH_PROGRESS (64 * KIB) /* an attempt that got so many bytes is not counted */
 #define MAX_SNAPSHOT (256 * MIB)      /* bytes of a remote carton that opening it reads */
 
+/* Threads of one lane whose jobs wait for something else: views of what a server has. */
+#define MAX_BLOCKED 256
+
 /* TOML. */
 #define TOML_MAX_DEPTH 64	       /* nested arrays and inline tables */
 #define TOML_MAX_KEY_PARTS 64	       /* parts of a path, header and dotted key together */

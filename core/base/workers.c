@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/util.h"
 
-#define MAX_THREADS 128 /* of one lane */
+#define MAX_THREADS 128 /* of one lane, besides those that wait */
 
 struct queue {
 	struct workers *pool;
@@ -16,18 +17,24 @@ struct queue {
 	struct job *head, **tail;
 	unsigned waiting; /* jobs queued */
 	unsigned idle;	  /* threads that wait for one */
+	unsigned blocked; /* threads whose jobs wait for something else */
 	unsigned n_threads;
-	unsigned max_threads;
-	pthread_t threads[MAX_THREADS];
+	unsigned max_threads; /* besides the blocked ones */
 };
 
 struct workers {
 	pthread_mutex_t lock; /* guards all of it */
 	bool ending;
 	unsigned unfinished;	/* jobs queued or running, which may queue others */
+	unsigned n_threads;	/* of all lanes */
+	pthread_cond_t gone;	/* n_threads is 0 */
+	bool any_ended;		/* a thread has, */
+	pthread_t ended;	/* the last of them, which has not been joined */
 	atomic_uint signalling; /* threads that have queued a job, and are about to wake a worker */
 	struct queue queues[LANES];
 };
+
+static _Thread_local struct queue *here; /* the lane of this thread; NULL: it is no worker */
 
 /* Makes idle threads check whether they can end. Lock held. */
 static void wake_all(struct workers *w)
@@ -36,11 +43,35 @@ static void wake_all(struct workers *w)
 		pthread_cond_broadcast(&w->queues[i].ready);
 }
 
+/* How many threads of the lane are there to run jobs? Lock held. */
+static unsigned running(const struct queue *q)
+{
+	return q->n_threads - q->blocked;
+}
+
+/* Ends this thread; the next one that ends joins it. Lock held, and given back. */
+static void leave(struct queue *q)
+{
+	struct workers *w = q->pool;
+	pthread_t before = w->ended;
+	bool any_before = w->any_ended;
+
+	w->ended = pthread_self();
+	w->any_ended = true;
+	q->n_threads--;
+	if (--w->n_threads == 0)
+		pthread_cond_signal(&w->gone);
+	pthread_mutex_unlock(&w->lock);
+	if (any_before)
+		pthread_join(before, NULL);
+}
+
 static void *work(void *arg)
 {
 	struct queue *q = arg;
 	struct workers *w = q->pool;
 
+	here = q;
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		struct job *job = q->head;
@@ -62,18 +93,32 @@ static void *work(void *arg)
 		pthread_mutex_lock(&w->lock);
 		if (--w->unfinished == 0 && w->ending)
 			wake_all(w);
+		/* others have come while this one or another waited */
+		if (running(q) > q->max_threads)
+			break;
 	}
-	pthread_mutex_unlock(&w->lock);
+	leave(q);
 	return NULL;
 }
 
+/* Lock held. */
 static int add_thread(struct queue *q)
 {
-	int r = thread_start(&q->threads[q->n_threads], work, q);
+	pthread_t thread;
+	int r = thread_start(&thread, work, q);
 
-	if (r == 0)
+	if (r == 0) {
 		q->n_threads++;
+		q->pool->n_threads++;
+	}
 	return r;
+}
+
+/* Starts a thread if there are more jobs than idle ones. Lock held. */
+static void grow(struct queue *q)
+{
+	if (q->waiting > q->idle && running(q) < q->max_threads)
+		add_thread(q); /* on failure, existing threads run the job later */
 }
 
 int workers_new(struct workers **ret)
@@ -87,6 +132,8 @@ int workers_new(struct workers **ret)
 	if (!w)
 		return -ENOMEM;
 	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->gone, NULL);
+	pthread_mutex_lock(&w->lock);
 	for (size_t i = 0; i < LANES; i++) {
 		struct queue *q = &w->queues[i];
 
@@ -99,6 +146,7 @@ int workers_new(struct workers **ret)
 		if (r == 0)
 			r = add_thread(q);
 	}
+	pthread_mutex_unlock(&w->lock);
 	if (r < 0) {
 		workers_free(w);
 		return -ENOMEM;
@@ -117,13 +165,37 @@ void workers_submit(struct workers *w, struct job *job, enum lane lane)
 	q->tail = &job->next;
 	q->waiting++;
 	w->unfinished++;
-	if (q->waiting > q->idle && q->n_threads < q->max_threads && !w->ending)
-		add_thread(q); /* on failure, existing threads run the job later */
+	grow(q);
 	atomic_fetch_add(&w->signalling, 1);
 	pthread_mutex_unlock(&w->lock);
 	/* after the unlock: the woken thread takes the lock */
 	pthread_cond_signal(&q->ready);
 	atomic_fetch_sub(&w->signalling, 1);
+}
+
+bool workers_block(void)
+{
+	struct queue *q = here;
+	bool may;
+
+	if (!q)
+		return true;
+	pthread_mutex_lock(&q->pool->lock);
+	may = q->blocked < MAX_BLOCKED && (running(q) > 1 || add_thread(q) == 0);
+	q->blocked += may;
+	if (may)
+		grow(q);
+	pthread_mutex_unlock(&q->pool->lock);
+	return may;
+}
+
+void workers_unblock(void)
+{
+	if (!here)
+		return;
+	pthread_mutex_lock(&here->pool->lock);
+	here->blocked--;
+	pthread_mutex_unlock(&here->pool->lock);
 }
 
 void workers_free(struct workers *w)
@@ -133,10 +205,11 @@ void workers_free(struct workers *w)
 	pthread_mutex_lock(&w->lock);
 	w->ending = true;
 	wake_all(w);
+	while (w->n_threads > 0)
+		pthread_cond_wait(&w->gone, &w->lock);
 	pthread_mutex_unlock(&w->lock);
-	for (size_t i = 0; i < LANES; i++)
-		for (unsigned t = 0; t < w->queues[i].n_threads; t++)
-			pthread_join(w->queues[i].threads[t], NULL);
+	if (w->any_ended)
+		pthread_join(w->ended, NULL);
 	/*
 	 * the last job may have run before its submitter, such as a timer, came to wake a thread
 	 * for it
@@ -145,6 +218,7 @@ void workers_free(struct workers *w)
 		sched_yield();
 	for (size_t i = 0; i < LANES; i++)
 		pthread_cond_destroy(&w->queues[i].ready);
+	pthread_cond_destroy(&w->gone);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "archive/decode.h"
+#include "base/sleeper.h"
 #include "tensor/dtype.h"
 
 /* ---- the tree ---- */
@@ -31,7 +32,7 @@ int carton_lookup(const struct carton_node *dir, const char *name, struct carton
 /* Resolves the next component of a path below `at`. Waits for generated directories. */
 static int step(struct node **at, const char *name)
 {
-	int r = node_lazy_object(*at) ? object_get_wait(node_lazy_object(*at)) : 0;
+	int r = node_lazy_object(*at) ? object_get_wait(node_lazy_object(*at), NULL) : 0;
 
 	*at = r < 0 ? *at : tree_child(*at, name);
 	return r < 0 ? r : *at ? 0 : -ENOENT;
@@ -283,40 +284,27 @@ int carton_copy_fd(const struct carton_node *file)
 	return object_copy_fd(n->file.object);
 }
 
-struct waiter {
-	pthread_mutex_t lock;
-	pthread_cond_t over;
-	bool done;
-	int result;
-};
-
 static void wake(void *ctx, int result)
 {
-	struct waiter *w = ctx;
-
-	pthread_mutex_lock(&w->lock);
-	w->done = true;
-	w->result = result;
-	pthread_cond_signal(&w->over);
-	pthread_mutex_unlock(&w->lock);
+	sleeper_wake(ctx, result);
 }
 
 int carton_pin_wait(struct carton *c, struct carton_node *file)
 {
-	struct waiter w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0 };
 	struct carton_request *request = NULL;
+	struct sleeper sleeper;
 	int r = carton_pin(c, file, NULL, NULL, NULL);
 
-	if (r == -EAGAIN)
-		r = carton_pin(c, file, wake, &w, &request);
+	if (r != -EAGAIN)
+		return r;
+	sleeper_init(&sleeper);
+	r = carton_pin(c, file, wake, &sleeper, &request);
 	if (r == -EINPROGRESS) {
-		pthread_mutex_lock(&w.lock);
-		while (!w.done)
-			pthread_cond_wait(&w.over, &w.lock);
-		r = w.result;
-		pthread_mutex_unlock(&w.lock);
+		sleeper_wait(&sleeper, NULL);
+		r = sleeper.result;
 		carton_request_free(request);
 	}
+	sleeper_finish(&sleeper);
 	return r;
 }
 

@@ -49,7 +49,7 @@ struct part {
 
 static int read_object(struct part *p, char *out, struct object *o, uint64_t off, size_t n)
 {
-	int r = p->how == READ_FETCH ? object_read_wait(o, out, n, off) :
+	int r = p->how == READ_FETCH ? object_read_wait(o, out, n, off, NULL) :
 				       object_read(o, out, n, off, p->how == READ_NOW);
 
 	if (r == -EINPROGRESS) {

@@ -31,6 +31,23 @@ static void report(struct check *k, const char *subject, const char *fmt, ...)
 
 /* ---- tensor_data ---- */
 
+/* Looks for problems of string tensors. 0 or -ENOMEM: other failures were logged by the read. */
+static int check_strings(struct index *x)
+{
+	const struct strings_size *size;
+
+	for (size_t i = 0; i < x->n_strings; i++)
+		x->strings[i].error = index_measure(&x->strings[i], NULL);
+	for (size_t i = 0; i < x->tensors->n; i++) {
+		struct tensor *t = &x->tensors->list[i];
+		const struct index_strings *s = index_strings_of(x, t);
+
+		if (s && (s->error ? s->error : index_size(x, t, &size)) == -ENOMEM)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static int check_tensors(struct check *k)
 {
 	static const char index_path[] = "tensor_data/index.toml";
@@ -49,15 +66,9 @@ static int check_tensors(struct check *k)
 	tensors = k->index.tensors;
 	if (!tensors)
 		return 0;
-	for (size_t i = 0; i < tensors->n; i++) {
-		const struct strings_size *size;
-
-		/* failures other than -ENOMEM were logged by the read */
-		if (!tensors->list[i].problem && tensors->list[i].info.dtype == dtype_string &&
-		    index_measure(&k->index, &tensors->list[i], NULL, &size) == -ENOMEM)
-			return -ENOMEM;
-	}
-	r = index_toml_propagate(tensors);
+	r = check_strings(&k->index);
+	if (r == 0)
+		r = index_toml_propagate(tensors);
 	if (r < 0)
 		return r;
 	if (tensors->problem)

@@ -76,7 +76,7 @@ int check_chunks_compare(const struct carton_index *k, const char *name,
 				 name, h->size);
 	for (size_t i = 0; i < h->n && r == 0; i++) {
 		r = object_read_wait(node_object(k->file), want, sizeof(want),
-				     chunks_hash_at(k->chunks, f, i));
+				     chunks_hash_at(k->chunks, f, i), NULL);
 		if (r == 0 && memcmp(want, h->hashes[i], sizeof(want)) != 0)
 			r = log_error(-EBADMSG, CHUNKS_PATH,
 				      "chunk %zu of \"%s\" has another hash than the file", i,

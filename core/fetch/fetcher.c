@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/sleeper.h"
 #include "base/util.h"
 #include "fetch/internal.h"
 
@@ -441,10 +442,7 @@ int fetch_start(const struct fetch *fetch)
 /* ---- waiting for the end ---- */
 
 struct waiter {
-	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t over;
-	bool done;
-	int result;
+	struct sleeper sleeper;
 	struct ingested in;
 	const struct fetch *fetch;
 };
@@ -453,12 +451,8 @@ static void wake_waiter(void *ctx, int result, struct ingested *in)
 {
 	struct waiter *w = ctx;
 
-	pthread_mutex_lock(&w->lock);
-	w->done = true;
-	w->result = result;
 	w->in = *in;
-	pthread_cond_signal(&w->over);
-	pthread_mutex_unlock(&w->lock);
+	sleeper_wake(&w->sleeper, result);
 }
 
 static int waiter_answered(void *ctx, const struct http_response *a)
@@ -470,25 +464,22 @@ static int waiter_answered(void *ctx, const struct http_response *a)
 
 int fetch_run(const struct fetch *fetch, struct ingested *ret)
 {
-	struct waiter w = {
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.over = PTHREAD_COND_INITIALIZER,
-		.fetch = fetch,
-	};
+	struct waiter w = { .fetch = fetch };
 	struct fetch f = *fetch;
 	int r;
 
 	f.done = wake_waiter;
 	f.answered = fetch->answered ? waiter_answered : NULL;
 	f.ctx = &w;
+	sleeper_init(&w.sleeper);
 	r = fetch_start(&f);
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&w.lock);
-	while (!w.done)
-		pthread_cond_wait(&w.over, &w.lock);
-	pthread_mutex_unlock(&w.lock);
-	if (w.result == 0)
-		*ret = w.in;
-	return w.result;
+	if (r == 0) {
+		/* the fetch has the token, and always ends */
+		sleeper_wait(&w.sleeper, NULL);
+		r = w.sleeper.result;
+		if (r == 0)
+			*ret = w.in;
+	}
+	sleeper_finish(&w.sleeper);
+	return r;
 }

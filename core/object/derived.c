@@ -18,158 +18,11 @@ static struct derived *derived_of(const struct object *o)
 	return container_of(o, struct derived, object);
 }
 
-/* An attempt, which may run several times: once more for each object that it has to wait for. */
-struct derivation {
-	struct fill *fill;
-	uint64_t number;
-	struct job job; /* runs it again */
-	struct object_wait wait;
-	struct object *needed; /* NULL: none */
-	bool known;	       /* the result of the wait; with 0, `needed` is pinned */
-	int result;
-	struct object *read; /* pinned; what of it has to be fetched; NULL: nothing */
-	uint64_t off;
-	size_t n;
-	int error; /* of the last fetch */
-};
-
-/* Forgets the object that was waited for. */
-static void forget(struct derivation *d)
+static void derived_get(struct fill *f)
 {
-	if (d->known && d->result == 0)
-		object_put(d->needed);
-	d->needed = NULL;
-	d->known = false;
-}
+	const struct derived *d = derived_of(f->object);
 
-static void forget_read(struct derivation *d)
-{
-	if (d->read)
-		object_put(d->read);
-	d->read = NULL;
-}
-
-uint64_t fill_number(const struct fill *m)
-{
-	return m && m->derivation ? m->derivation->number : 0;
-}
-
-int fill_need(struct fill *m, struct object *o)
-{
-	struct derivation *d = m ? m->derivation : NULL;
-	int r;
-
-	if (!d)
-		return object_get_wait(o);
-	if (d->known && d->needed == o) {
-		d->known = false;
-		d->needed = NULL;
-		return d->result;
-	}
-	forget(d);
-	r = object_get(o, NULL);
-	if (r != -EAGAIN)
-		return r;
-	/*
-	 * The wait begins when the derive function has returned: it may hold locks and has to clean
-	 * up.
-	 */
-	d->needed = o;
-	return -EINPROGRESS;
-}
-
-int fill_read(struct fill *m, struct object *o, void *ret_buf, size_t n, uint64_t off)
-{
-	struct derivation *d = m ? m->derivation : NULL;
-	int r;
-
-	if (!d)
-		return object_read_wait(o, ret_buf, n, off);
-	r = object_read(o, ret_buf, n, off, false);
-	if (r != -EINPROGRESS)
-		return r;
-	/* others may have been fetched, but not these */
-	if (d->error)
-		return d->error;
-	forget_read(d);
-	r = object_get(o, NULL);
-	if (r < 0)
-		return r;
-	d->read = o;
-	d->off = off;
-	d->n = n;
-	return -EINPROGRESS;
-}
-
-/* Waits for what the derive function needs. -EINPROGRESS: `d` may be gone already. */
-static int begin_wait(struct derivation *d)
-{
-	if (d->read && !d->needed)
-		return object_fetch(d->read, d->off, d->n, &d->wait);
-	return object_get(d->needed, &d->wait);
-}
-
-/* It has ended. */
-static void end_wait(struct derivation *d, int result)
-{
-	if (d->needed) {
-		d->result = result;
-		d->known = true;
-	} else {
-		d->error = result;
-	}
-}
-
-/* Runs the derive function until it is done, or an object has to be waited for. */
-static void run_derivation(struct derivation *d)
-{
-	struct fill *m = d->fill;
-	const struct derived *of = derived_of(m->object);
-	int r;
-
-	while ((r = cancel_fired(&m->waits.cancel) ? -ECANCELED : of->derive(of->ctx, m)) ==
-	       -EINPROGRESS) {
-		r = begin_wait(d);
-		if (r == -EINPROGRESS)
-			return;
-		end_wait(d, r);
-	}
-	forget(d);
-	forget_read(d);
-	free(d);
-	fill_done(m, r);
-}
-
-static void derive_again(struct job *job)
-{
-	run_derivation(container_of(job, struct derivation, job));
-}
-
-static void needed_done(struct object_wait *wait, int result)
-{
-	struct derivation *d = container_of(wait, struct derivation, wait);
-
-	end_wait(d, result);
-	workers_submit(d->fill->object->store->options.workers, &d->job, LANE_VIEWS);
-}
-
-static void derived_get(struct fill *m)
-{
-	static _Atomic uint64_t last;
-	struct derivation *d = malloc(sizeof(*d));
-
-	if (!d) {
-		fill_done(m, -ENOMEM);
-		return;
-	}
-	*d = (struct derivation){
-		.fill = m,
-		.number = ++last,
-		.job.run = derive_again,
-		.wait.done = needed_done,
-	};
-	m->derivation = d;
-	run_derivation(d);
+	fill_done(f, d->derive(d->ctx, f));
 }
 
 static enum lane derived_lane(const struct object *o)
@@ -218,9 +71,9 @@ bool object_made_of(const struct object *o, const struct object *of)
 
 /* ---- output ---- */
 
-int output_begin(struct output *out, struct fill *m, uint64_t size)
+int output_begin(struct output *out, struct fill *f, uint64_t size)
 {
-	struct object_store *s = m->object->store;
+	struct object_store *s = f->object->store;
 	struct room room = {
 		.cache = s->options.cache,
 		.size = size,
@@ -229,7 +82,7 @@ int output_begin(struct output *out, struct fill *m, uint64_t size)
 	};
 	int r;
 
-	*out = (struct output){ .fill = m, .size = size };
+	*out = (struct output){ .fill = f, .size = size };
 	if (object_claim_memory(s, size)) {
 		out->memory = malloc((size_t)size + 1);
 		if (out->memory)
@@ -268,20 +121,20 @@ int output_write(void *output, const void *data, size_t n)
 
 static int end_memory(struct output *out, int result)
 {
-	struct fill *m = out->fill;
+	struct fill *f = out->fill;
 
 	if (result < 0) {
 		free(out->memory);
-		object_unclaim_memory(m->object->store, out->size);
+		object_unclaim_memory(f->object->store, out->size);
 		return result;
 	}
-	m->bytes = (struct bytes){ .kind = BYTES_MEMORY, .memory = out->memory };
+	f->bytes = (struct bytes){ .kind = BYTES_MEMORY, .memory = out->memory };
 	return 0;
 }
 
 static int end_file(struct output *out, int result)
 {
-	struct fill *m = out->fill;
+	struct fill *f = out->fill;
 	struct ingested in = { 0 };
 	struct source *source;
 
@@ -300,8 +153,8 @@ static int end_file(struct output *out, int result)
 		free(in.tags);
 		return result;
 	}
-	m->bytes = (struct bytes){ .kind = BYTES_FILE, .source = source, .tags = in.tags };
-	m->copied = true;
+	f->bytes = (struct bytes){ .kind = BYTES_FILE, .source = source, .tags = in.tags };
+	f->copied = true;
 	return 0;
 }
 

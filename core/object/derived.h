@@ -6,30 +6,12 @@
 #include "object/fill.h"
 
 /*
- * Makes content from other objects, on a worker of LANE_VIEWS. Gets those by fill_need(). Sets
+ * Makes content from other objects, on a worker of LANE_VIEWS. It runs once, from start to end, and
+ * waits for others by object_get_wait() and object_read_wait() with &f->waits; these may be derived
+ * too, as long as none needs itself. It holds no lock meanwhile that another would wait for. Sets
  * f->bytes and f->size (an output does). 0 or -errno.
  */
 typedef int object_derive_fn(void *ctx, struct fill *f);
-
-/*
- * Pins an object for a derive function, without keeping its thread. 0; or -EINPROGRESS, which the
- * derive function then returns: once the object is pinned, or that has failed, it is called again
- * from its start, and gets that result here. Or -errno. With NULL for `f`: object_get_wait().
- */
-int fill_need(struct fill *f, struct object *o);
-
-/*
- * The number of an attempt, however often its derive function is called in it; no other has it. 0:
- * `f` is NULL.
- */
-uint64_t fill_number(const struct fill *f);
-
-/*
- * The same for bytes [off, off+n) of an object that is pinned: as object_read(), and what has to be
- * fetched is, without keeping the thread. The derive function is then called again from its start,
- * with these bytes there.
- */
-int fill_read(struct fill *f, struct object *o, void *ret_buf, size_t n, uint64_t off);
 
 /*
  * An object without a hash, which `derive` makes. Owned by the store; `name` outlives it. May be

@@ -163,7 +163,8 @@ static void report(struct fill *f, int result)
 {
 	struct object *o = f->object;
 
-	if (f->what == FILL_SIZE || result == 0 || result == -EBADMSG || result == -ECANCELED)
+	if (f->what == FILL_SIZE || f->quiet || result == 0 || result == -EBADMSG ||
+	    result == -ECANCELED)
 		return;
 	if (f->ops) {
 		f->ops->report(f, result);

@@ -58,12 +58,12 @@ struct fill {
 	uint64_t size;
 	bool copied; /* the bytes are in a file of ours, which can be made again */
 	bool sealed; /* the tags are from a seal: the bytes were hashed by an earlier mount */
+	bool quiet;  /* why it fails was logged, of what it is made of */
 	struct hash_job *hash_job; /* the bytes are chunked: this hashes all of them; else NULL */
 
 	struct plan *plan;		  /* where the bytes may be; or NULL */
 	int error;			  /* of the places of the plan that were tried */
 	int64_t deadline_ms;		  /* now_ms(), which bytes do not move; 0: none */
-	struct derivation *derivation;	  /* derived.c's own */
 	struct carton_observer *observer; /* for one pass over the bytes; or NULL */
 	bool observed;			  /* all bytes went through it */
 	struct source *behind; /* its pages are dropped once they were observed; or NULL */

@@ -148,22 +148,23 @@ void object_complete(struct object *o)
 
 /* ---- for who cannot wait for that ---- */
 
-static int hash_by_reading(struct object *o, const struct cancel *cancel, char *block,
-			   struct sha256 *hash)
+static int hash_by_reading(struct object *o, struct waits *above, char *block, struct sha256 *hash)
 {
 	uint64_t size = object_size(o), n;
 	int r = 0;
 
 	for (uint64_t off = 0; off < size && r == 0; off += n) {
 		n = MIN(READ_BLOCK, size - off);
-		r = cancel_fired(cancel) ? -ECANCELED : object_read_wait(o, block, (size_t)n, off);
+		r = waits_work(above, n);
+		if (r == 0)
+			r = object_read_wait(o, block, (size_t)n, off, above);
 		if (r == 0)
 			r = sha256_update(hash, block, (size_t)n);
 	}
 	return r;
 }
 
-int object_hash_all(struct object *o, const struct cancel *cancel)
+int object_hash_all(struct object *o, struct waits *above)
 {
 	uint8_t found[SHA256_SIZE] = { 0 };
 	struct sha256 *hash = NULL;
@@ -175,7 +176,7 @@ int object_hash_all(struct object *o, const struct cancel *cancel)
 	block = malloc(READ_BLOCK);
 	r = block ? sha256_new(&hash) : -ENOMEM;
 	if (r == 0)
-		r = hash_by_reading(o, cancel, block, hash);
+		r = hash_by_reading(o, above, block, hash);
 	if (r == 0)
 		r = sha256_final(hash, found);
 	/* the background says so in the log */

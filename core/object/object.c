@@ -2,12 +2,11 @@
 /* Who has an object's verified bytes pinned, and reads them. */
 #include <stdlib.h>
 
+#include "base/sleeper.h"
 #include "base/util.h"
 #include "cache/cache.h"
 #include "fetch/mirrors.h"
 #include "object/internal.h"
-
-#define PROGRESS_OF_WORK (64 * KIB)
 
 bool object_progress(struct object *o, struct object_progress *ret)
 {
@@ -97,67 +96,50 @@ int object_get_size(struct object *o, struct object_wait *wait)
 	return r;
 }
 
-struct sleeper {
+/* A thread that waits for an object. */
+struct blocked {
 	struct object_wait wait;
-	pthread_mutex_t lock;
-	pthread_cond_t over;
-	bool done;
-	int result;
+	struct sleeper sleeper;
 };
 
-static void sleeper_done(struct object_wait *wait, int result)
+static void wake_blocked(struct object_wait *wait, int result)
 {
-	struct sleeper *sl = container_of(wait, struct sleeper, wait);
-
-	pthread_mutex_lock(&sl->lock);
-	sl->done = true;
-	sl->result = result;
-	pthread_cond_signal(&sl->over);
-	pthread_mutex_unlock(&sl->lock);
+	sleeper_wake(&container_of(wait, struct blocked, wait)->sleeper, result);
 }
 
-static void sleeper_init(struct sleeper *sl)
+static void blocked_init(struct blocked *b, struct waits *above)
 {
-	*sl = (struct sleeper){
-		.wait.done = sleeper_done,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.over = PTHREAD_COND_INITIALIZER,
-	};
+	*b = (struct blocked){ .wait.done = wake_blocked, .wait.above = above };
+	sleeper_init(&b->sleeper);
 }
 
 /* Waits for what is under way (-EINPROGRESS), or returns how it has ended. */
-static int sleep_for(struct sleeper *sl, int r)
+static int blocked_end(struct blocked *b, int r)
 {
-	if (r != -EINPROGRESS)
-		return r;
-	pthread_mutex_lock(&sl->lock);
-	while (!sl->done)
-		pthread_cond_wait(&sl->over, &sl->lock);
-	r = sl->result;
-	pthread_mutex_unlock(&sl->lock);
+	struct waits *above = b->wait.above;
+
+	if (r == -EINPROGRESS) {
+		r = sleeper_wait(&b->sleeper, above ? &above->cancel : NULL);
+		if (r == -EBUSY)
+			carton_log(CARTON_LOG_ERROR, object_name(b->wait.object),
+				   "is not waited for: so many threads wait already; try again "
+				   "when some of their requests have ended");
+		/* else the end is being told */
+		if (r < 0 && !object_wait_cancel(&b->wait))
+			r = sleeper_wait(&b->sleeper, NULL);
+		if (r == 0)
+			r = b->sleeper.result;
+	}
+	sleeper_finish(&b->sleeper);
 	return r;
 }
 
-int object_get_wait(struct object *o)
+int object_get_wait(struct object *o, struct waits *above)
 {
-	struct sleeper sl;
+	struct blocked b;
 
-	sleeper_init(&sl);
-	return sleep_for(&sl, object_get(o, &sl.wait));
-}
-
-bool object_must_stop(const struct object *o)
-{
-	bool stop;
-
-	pthread_mutex_lock(&o->store->lock);
-	/* asking shows that the work goes on */
-	if (o->content)
-		waits_progress(&o->content->waits, PROGRESS_OF_WORK);
-	stop = (!o->content || cancel_fired(&o->content->waits.cancel)) &&
-	       (!o->length || cancel_fired(&o->length->waits.cancel));
-	pthread_mutex_unlock(&o->store->lock);
-	return stop;
+	blocked_init(&b, above);
+	return blocked_end(&b, object_get(o, &b.wait));
 }
 
 /* Nobody has the object open any more: its bytes are kept, unless they are damaged. Lock held. */
@@ -241,15 +223,15 @@ int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *w
 					       chunked_fetch(o->bytes.chunks, off, n, wait);
 }
 
-int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off)
+int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off, struct waits *above)
 {
 	int r, error = 0;
 
 	while ((r = object_read(o, ret_buf, n, off, false)) == -EINPROGRESS && error == 0) {
-		struct sleeper sl;
+		struct blocked b;
 
-		sleeper_init(&sl);
-		error = sleep_for(&sl, object_fetch(o, off, n, &sl.wait));
+		blocked_init(&b, above);
+		error = blocked_end(&b, object_fetch(o, off, n, &b.wait));
 	}
 	return r == -EINPROGRESS ? error : r;
 }

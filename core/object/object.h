@@ -169,7 +169,8 @@ struct object_wait {
 	/* the object is pinned (0), or why not; called once, on a worker's thread */
 	void (*done)(struct object_wait *wait, int result);
 	struct carton_observer
-		*observer; /* or NULL; taken by the attempt that this waiter begins */
+		*observer;   /* or NULL; taken by the attempt that this waiter begins */
+	struct waits *above; /* of the work that waits: bytes move its deadlines on, too; or NULL */
 	struct object *object;
 	struct waits *waits;
 	int64_t deadline_ms; /* now_ms(); guarded by the store's lock, as the next line */
@@ -197,8 +198,12 @@ int object_get_size(struct object *o, struct object_wait *wait);
 /* True: `done` has not been and will not be called. What others wait for goes on. */
 bool object_wait_cancel(struct object_wait *wait);
 
-/* As object_get(), but waits for as long as it takes. Not on a lane that the object may need. */
-int object_get_wait(struct object *o);
+/*
+ * As object_get(), but waits. `above`: of the work that the thread does, a fill on LANE_VIEWS;
+ * -ECANCELED as soon as nobody waits for that any more, -EBUSY if too many threads wait already.
+ * NULL: for as long as it takes, not on a lane that the object may need.
+ */
+int object_get_wait(struct object *o, struct waits *above);
 
 /*
  * Has what of [off, off+n) of a pinned object is not here fetched, from its start, at least a
@@ -207,9 +212,6 @@ int object_get_wait(struct object *o);
  * mind the failure of the rest.
  */
 int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *wait);
-
-/* For a job of the object: should it be given up, since nobody waits for it any more? */
-bool object_must_stop(const struct object *o);
 
 /* Unpins. */
 void object_put(struct object *o);
@@ -229,14 +231,14 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
  */
 int object_copy_fd(struct object *o);
 
-/* As object_read() without `nowait`, but waits for what has to be fetched. */
-int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off);
+/* As object_read() without `nowait`, but waits for what has to be fetched, as object_get_wait(). */
+int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off, struct waits *above);
 
 /*
  * Hashes all of a pinned object of which only chunks are verified: for who makes something of it
  * that would stay when the whole turns out to be another file. 0; -EBADMSG; -ECANCELED; or as
  * object_read_wait().
  */
-int object_hash_all(struct object *o, const struct cancel *cancel);
+int object_hash_all(struct object *o, struct waits *above);
 
 #endif

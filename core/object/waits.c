@@ -62,7 +62,8 @@ void waits_add(struct waits *l, struct object_wait *w)
 		w->next->link = &w->next;
 	l->first = w;
 	l->n++;
-	if (waits_are_timed(l->object))
+	w->deadline_ms = INT64_MAX;
+	if (waits_are_timed(l->object) || (w->above && waits_are_timed(w->above->object)))
 		set_deadline(l, w);
 }
 
@@ -123,17 +124,30 @@ bool object_wait_cancel(struct object_wait *wait)
 
 /* ---- deadlines ---- */
 
+/*
+ * Bytes came: they move on the deadlines of those who wait, and of those for whose work one of them
+ * waits. Lock held.
+ */
+static void move_on(struct waits *l, uint64_t bytes, int64_t ms)
+{
+	l->moved += bytes;
+	l->moved_ms = MAX(l->moved_ms, ms);
+	for (struct object_wait *w = l->first; w && bytes > 0; w = w->next)
+		if (w->above)
+			move_on(w->above, bytes, ms);
+}
+
 /* Moves overdue waits to *list; *next_ms is the earliest deadline that is left. Lock held. */
 static void expire(struct waits *l, struct object_wait **list, int64_t *next_ms)
 {
-	int64_t more = (int64_t)(atomic_exchange(&l->progress, 0) * 1000 / MIN_RATE);
-	int64_t most = atomic_load(&l->progress_ms) + l->object->store->options.timeout_ms +
-		       DEADLINE_GRACE_MS;
+	int64_t more = (int64_t)(l->moved * 1000 / MIN_RATE);
+	int64_t most = l->moved_ms + l->object->store->options.timeout_ms + DEADLINE_GRACE_MS;
 	unsigned before = l->n;
 
+	l->moved = 0;
 	for (struct object_wait *w = l->first, *following; w; w = following) {
 		following = w->next;
-		if (more > 0 && !l->fixed)
+		if (more > 0 && !l->fixed && w->deadline_ms != INT64_MAX)
 			w->deadline_ms = MAX(w->deadline_ms, MIN(w->deadline_ms + more, most));
 		if (w->deadline_ms > now_ms()) {
 			*next_ms = MIN(*next_ms, w->deadline_ms);
@@ -157,6 +171,8 @@ bool waits_expire(struct task *clock)
 	int64_t next_ms = INT64_MAX;
 
 	pthread_mutex_lock(&s->lock);
+	for (struct waits *l = s->timed; l; l = l->next_timed)
+		move_on(l, atomic_exchange(&l->progress, 0), atomic_load(&l->progress_ms));
 	for (struct waits *l = s->timed; l; l = l->next_timed)
 		expire(l, &list, &next_ms);
 	if (next_ms != INT64_MAX && !cancel_fired(&s->stop))
@@ -190,4 +206,11 @@ void waits_hashed(void *waits, uint64_t bytes)
 	atomic_fetch_add(&l->hashed, bytes);
 	atomic_fetch_add(&l->object->store->ingested, bytes);
 	waits_progress(l, bytes);
+}
+
+int waits_work(struct waits *l, uint64_t bytes)
+{
+	if (l)
+		waits_progress(l, bytes);
+	return l && cancel_fired(&l->cancel) ? -ECANCELED : 0;
 }

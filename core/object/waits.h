@@ -22,6 +22,8 @@ struct waits {
 	bool fixed;			  /* bytes do not move the deadlines */
 	_Atomic uint64_t progress;	  /* bytes that the deadlines do not know of yet, */
 	_Atomic int64_t progress_ms;	  /* and when the last of them came */
+	uint64_t moved;			  /* bytes that the deadlines are to be moved on by, and */
+	int64_t moved_ms;		  /* until when they may; guarded by the store's lock */
 	_Atomic uint64_t arrived, hashed; /* bytes, see struct object_progress */
 	unsigned n;
 	struct object_wait *first;		/* NULL-terminated */
@@ -31,7 +33,10 @@ struct waits {
 void waits_init(struct waits *l, struct object *o);
 void waits_finish(struct waits *l);
 
-/* May the object need a server, so that its waiters have a deadline? */
+/*
+ * May the object need a server, so that its waiters have a deadline? So do those who wait for it on
+ * behalf of such an object.
+ */
 bool waits_are_timed(const struct object *o);
 
 /* Lock held: */
@@ -64,5 +69,8 @@ bool waits_expire(struct task *clock);
 void waits_progress(void *waits, uint64_t bytes);
 void waits_arrived(void *waits, uint64_t bytes);
 void waits_hashed(void *waits, uint64_t bytes);
+
+/* The work goes on, with so many bytes: 0, or -ECANCELED since nobody waits for it. NULL-safe. */
+int waits_work(struct waits *l, uint64_t bytes);
 
 #endif

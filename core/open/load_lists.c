@@ -155,7 +155,7 @@ int load_ahead(struct container *c)
 
 static int read_index(void *ctx, void *ret_buf, size_t n, uint64_t off)
 {
-	return object_read_wait(ctx, ret_buf, n, off);
+	return object_read_wait(ctx, ret_buf, n, off, NULL);
 }
 
 int load_index(struct carton *c, struct carton_index *ret)

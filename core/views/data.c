@@ -6,40 +6,73 @@
 
 #include "views/internal.h"
 
-int view_with_index(struct views *v, struct node *dir, struct fill *m, view_fill_fn *make)
+/* Reads a file of strings, for all tensors that use it. */
+static int derive_sizes(void *ctx, struct fill *fill)
 {
-	int r;
+	fill->quiet = true;
+	fill->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	return index_measure(ctx, &fill->waits);
+}
 
-	pthread_mutex_lock(&v->lock);
-	v->fill = m;
-	r = make(v, dir);
-	pthread_mutex_unlock(&v->lock);
+static int add_sizes(struct views *v)
+{
+	int r = 0;
+
+	v->strings = calloc(v->index.tensors->n + 1, sizeof(*v->strings));
+	if (!v->strings)
+		return -ENOMEM;
+	for (size_t i = 0; i < v->index.n_strings && r == 0; i++) {
+		struct index_strings *s = &v->index.strings[i];
+
+		r = object_add_derived(v->options.store, object_name(s->object), 0, derive_sizes, s,
+				       &s->sizes);
+	}
 	return r;
 }
 
-int view_load(struct views *v)
+static int derive_index(void *ctx, struct fill *fill)
 {
-	int r;
+	struct views *v = ctx;
+	int r = index_load(v->options.tree, &fill->waits, &v->index);
 
-	if (v->loaded)
-		return 0;
-	r = index_load(v->options.tree, v->fill, &v->index);
-	if (r < 0)
-		return r;
-	if (v->index.strings_taken) {
-		v->strings = calloc(v->index.tensors->n + 1, sizeof(*v->strings));
-		if (!v->strings) {
-			index_finish(&v->index);
-			return -ENOMEM;
-		}
+	fill->quiet = true;
+	fill->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	if (r == 0 && v->index.n_strings)
+		r = add_sizes(v);
+	if (r < 0) {
+		index_finish(&v->index);
+		free(v->strings);
+		v->strings = NULL;
 	}
-	v->loaded = true;
-	return 0;
+	return r;
 }
 
-int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret)
+int view_add_load(struct views *v)
 {
-	return t->problem ? -EBADMSG : index_measure(&v->index, t, v->fill, ret);
+	return object_add_derived(v->options.store, "the index of tensor_data", 0, derive_index, v,
+				  &v->loaded);
+}
+
+/* What is made needs no pin to stay. */
+static int have_made(struct object *o, struct fill *fill)
+{
+	int r = object_get_wait(o, &fill->waits);
+
+	if (r == 0)
+		object_put(o);
+	return r;
+}
+
+int view_load(struct views *v, struct fill *fill)
+{
+	return have_made(v->loaded, fill);
+}
+
+int view_measure(struct views *v, struct fill *fill, const struct tensor *t)
+{
+	const struct index_strings *s = index_strings_of(&v->index, t);
+
+	return s ? have_made(s->sizes, fill) : 0;
 }
 
 int view_data(struct views *v, struct tensor *t, struct extent *ret)
@@ -64,7 +97,7 @@ int view_data(struct views *v, struct tensor *t, struct extent *ret)
 		};
 		return t->info.object ? 0 : -EBADMSG;
 	}
-	r = view_measure(v, t, &size);
+	r = index_size(&v->index, t, &size);
 	if (r < 0)
 		return r;
 	s = &v->strings[t - v->index.tensors->list];

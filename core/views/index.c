@@ -11,13 +11,13 @@
 #define INDEX "tensor_data/index.toml"
 #define TOO_LARGE "index.toml is too large"
 
-int index_need(struct fill *m, struct object *o)
+int index_need(struct object *o, struct waits *waits)
 {
-	int r = fill_need(m, o);
+	int r = object_get_wait(o, waits);
 
 	if (r < 0)
 		return r;
-	r = object_hash_all(o, m ? &m->waits.cancel : NULL);
+	r = object_hash_all(o, waits);
 	if (r < 0)
 		object_put(o);
 	return r;
@@ -32,9 +32,9 @@ ssize_t index_read(void *reader, void *ret_buf, size_t n)
 	n = (size_t)MIN(n, size - rd->off);
 	if (n == 0)
 		return 0;
-	if (cancel_fired(rd->cancel))
-		return -ECANCELED;
-	r = object_read_wait(rd->object, ret_buf, n, rd->off);
+	r = waits_work(rd->waits, n);
+	if (r == 0)
+		r = object_read_wait(rd->object, ret_buf, n, rd->off, rd->waits);
 	if (r < 0)
 		return r;
 	rd->off += n;
@@ -54,10 +54,9 @@ static int size_of(void *ctx, const char *path, uint64_t *ret_size)
 	return *ret_size == OBJECT_NO_SIZE ? -EAGAIN : 0;
 }
 
-static int parse(const struct tree *t, struct object *o, const struct cancel *cancel,
-		 struct index *x)
+static int parse(const struct tree *t, struct object *o, struct waits *waits, struct index *x)
 {
-	struct index_reader reader = { o, cancel, 0 };
+	struct index_reader reader = { o, waits, 0 };
 	int r;
 
 	if (object_size(o) > MAX_INDEX_TOML)
@@ -116,7 +115,7 @@ static int list_strings(struct index *x)
 	return 0;
 }
 
-int index_load(const struct tree *t, struct fill *m, struct index *ret)
+int index_load(const struct tree *t, struct waits *waits, struct index *ret)
 {
 	const struct node *dir = tree_find(t, "tensor_data"), *n = tree_find(t, INDEX);
 	struct index x = { .tree = t };
@@ -131,9 +130,9 @@ int index_load(const struct tree *t, struct fill *m, struct index *ret)
 		/* too large a file is not even hashed */
 		reason_set(&x.problem, 0, TOO_LARGE);
 	} else if (o) {
-		r = index_need(m, o);
+		r = index_need(o, waits);
 		if (r == 0) {
-			r = parse(t, o, m ? &m->waits.cancel : NULL, &x);
+			r = parse(t, o, waits, &x);
 			object_put(o);
 		}
 		/* A wrong hash, already logged. It is permanent. */
@@ -172,50 +171,40 @@ struct node *index_file(const struct tree *t, const struct tensor *tensor)
 	return n && n->kind == NODE_FILE && node_object(n) ? n : NULL;
 }
 
-/* Stores the sizes of a file, or its problem. 0; -EINPROGRESS; -errno: try later. */
-static int measure(struct index_strings *s, struct object *o, struct fill *m)
+struct index_strings *index_strings_of(const struct index *x, const struct tensor *tensor)
 {
-	struct index_reader reader = { o, m ? &m->waits.cancel : NULL, 0 };
-	struct reason reason = { 0 };
-	int r;
+	struct node *n = tensor->info.dtype == dtype_string ? index_file(x->tree, tensor) : NULL;
+	struct index_strings key = { .object = n ? node_object(n) : NULL };
 
-	/*
-	 * after a failure the file is not tried again in the same attempt, which goes on with the
-	 * others
-	 */
-	if (s->error && s->asked_in == fill_number(m))
-		return s->error;
-	r = index_need(m, o);
+	return bsearch(&key, x->strings, x->n_strings, sizeof(key), by_object);
+}
+
+int index_measure(struct index_strings *s, struct waits *waits)
+{
+	struct index_reader reader = { s->object, waits, 0 };
+	struct reason reason = { 0 };
+	int r = index_need(s->object, waits);
+
 	if (r == 0) {
 		r = strings_measure(index_read, &reader, &s->size, &reason);
-		object_put(o);
-	} else if (r == -EBADMSG) {
-		reason_set(&reason, r, "it is damaged");
+		object_put(s->object);
 	}
+	if (r == -EBADMSG && !reason.text[0])
+		reason_set(&reason, r, "it is damaged");
 	if ((r == -EBADMSG || r == -EFBIG) && reason.text[0]) {
 		s->problem = strdup(reason.text);
 		r = s->problem ? 0 : -ENOMEM;
 	}
-	s->measured = r == 0;
-	s->error = m && r != -EINPROGRESS ? r : 0;
-	s->asked_in = fill_number(m);
 	return r;
 }
 
-int index_measure(struct index *x, struct tensor *tensor, struct fill *m,
-		  const struct strings_size **ret)
+int index_size(struct index *x, struct tensor *tensor, const struct strings_size **ret)
 {
-	struct node *n = index_file(x->tree, tensor);
-	struct object *o = n ? node_object(n) : NULL;
-	struct index_strings key = { .object = o }, *s;
-	int r;
+	const struct index_strings *s = index_strings_of(x, tensor);
+	int r = 0;
 
-	s = bsearch(&key, x->strings, x->n_strings, sizeof(key), by_object);
-	if (!s)
-		return -EBADMSG; /* a tensor without a file has a problem */
-	r = s->measured ? 0 : measure(s, o, m);
-	if (r < 0)
-		return r;
+	if (!s || tensor->problem)
+		return -EBADMSG;
 	if (s->problem)
 		r = index_toml_fault(x->tensors, tensor, "%s: %s", tensor->file, s->problem);
 	else if (s->size.count != tensor_count(&tensor->info))

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tensors of an open carton: tensor_data/index.toml (index_toml.h), checked against its tree.
- * Not for several threads at once.
+ *
+ * Threads: index_load() is for one thread, then the index is constant but for the problems of its
+ * tensors (index_size()) and what index_measure() finds. `waits`, here and below: of the work that
+ * waits for the files, as object_get_wait() takes it; NULL: however long it takes.
  */
 #ifndef CARTON_VIEWS_INDEX_H
 #define CARTON_VIEWS_INDEX_H
 
-#include "object/derived.h"
+#include "object/waits.h"
 #include "tensor/strings.h"
 #include "tensor/index_toml.h"
 #include "tree/tree.h"
 
 /* The sizes of a file of strings, measured once for all tensors that use it. */
 struct index_strings {
-	const struct object *object;
-	struct strings_size size;
-	char *problem; /* NULL: none, or not measured yet */
-	bool measured;
-	int error;	   /* of the attempt to read it */
-	uint64_t asked_in; /* the attempt (fill_number()) with that error */
+	struct object *object;
+	struct strings_size size; /* once it was measured */
+	char *problem;		  /* likewise; NULL: none */
+	struct object *sizes;	  /* the views' own: to be pinned to have it measured */
+	int error;		  /* for who measures several: what became of this one */
 };
 
 struct index {
@@ -31,31 +33,34 @@ struct index {
 };
 
 /*
- * Reads and checks the index. Returns 0 also for a bad index, with `problem` set; -EINPROGRESS as
- * fill_need(); another -errno if it may work later (network, memory). `m`, here and below: the
- * object being made; -ECANCELED once it has no waiters. NULL: block, without cancellation.
+ * Reads and checks the index. Returns 0 also for a bad index, with `problem` set; another -errno if
+ * it may work later (network, memory); -ECANCELED.
  */
-int index_load(const struct tree *t, struct fill *m, struct index *ret);
+int index_load(const struct tree *t, struct waits *waits, struct index *ret);
 void index_finish(struct index *x);
 
 /* The file with the tensor's data; NULL: there is none. */
 struct node *index_file(const struct tree *t, const struct tensor *tensor);
 
-/*
- * Measures the forms of a string tensor. The first call for a file reads the whole file. 0;
- * -EBADMSG with the tensor's problem set; -EINPROGRESS as fill_need(); another -errno if it may
- * work later, and then every call of one attempt gets the same.
- */
-int index_measure(struct index *x, struct tensor *tensor, struct fill *m,
-		  const struct strings_size **ret);
+/* The file of a string tensor; NULL: the tensor is of another kind, or has a problem. */
+struct index_strings *index_strings_of(const struct index *x, const struct tensor *tensor);
 
-/* As fill_need(), for an object that is converted: all of it is verified, not only its chunks. */
-int index_need(struct fill *m, struct object *o);
+/* Reads a file, and measures it. 0, also if that shows a problem; -errno if it may work later. */
+int index_measure(struct index_strings *s, struct waits *waits);
+
+/*
+ * The sizes of the forms of a string tensor whose file was measured. 0, -ENOMEM, or -EBADMSG with
+ * the tensor's problem set.
+ */
+int index_size(struct index *x, struct tensor *tensor, const struct strings_size **ret);
+
+/* As object_get_wait(), for one that is converted: all of it is verified, not only its chunks. */
+int index_need(struct object *o, struct waits *waits);
 
 /* The context of index_read(), a toml_read_fn over the verified bytes of a pinned object. */
 struct index_reader {
 	struct object *object;
-	const struct cancel *cancel;
+	struct waits *waits;
 	uint64_t off;
 };
 

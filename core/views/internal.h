@@ -29,10 +29,13 @@ struct views {
 	struct views_options options; /* constant, as are `safetensors` and its length */
 	struct node **safetensors;    /* files and symlinks named *.safetensors */
 	size_t n_safetensors;
-	pthread_mutex_t lock; /* guards the next four; held while a directory is filled from them */
-	struct fill *fill;    /* of the lazy directory that is being filled */
-	bool loaded;
-	struct index index;
+	struct object *loaded; /* to be pinned to have the index read */
+	struct index index;    /* constant once it was, but for the problems of tensors */
+	/*
+	 * Guards these, and the next. Held while a directory is filled from them, but not by who
+	 * waits for an object.
+	 */
+	pthread_mutex_t lock;
 	struct view_strings *strings; /* one for each tensor of the index; NULL: none has strings */
 	pthread_mutex_t kept_lock;    /* guards `kept` */
 	struct view_kept *kept;	      /* see view_keep() */
@@ -42,10 +45,10 @@ struct views {
 
 /*
  * Fills a lazy directory, on a worker. 0; -EFBIG over a limit (permanent: the directory then has
- * only an index.json with the reason); -EINPROGRESS as fill_need(); another -errno: the next
- * lookup retries. After a failure the directory is emptied.
+ * only an index.json with the reason); another -errno: the next lookup retries. After a failure
+ * the directory is emptied.
  */
-typedef int view_make_fn(struct views *v, struct node *dir, struct fill *m, void *ctx);
+typedef int view_make_fn(struct views *v, struct node *dir, struct fill *fill, void *ctx);
 
 /* A lazy directory, which `make` fills at the first lookup in it. */
 struct view_lazy {
@@ -74,13 +77,13 @@ int view_add_text(struct views *v, struct node *parent, const char *name, struct
 int view_own_text(struct views *v, struct node *parent, struct buf *b, struct extent *ret);
 
 /* Writes the text of an index.json, always the same, but not its end. 0 or -errno. */
-typedef int view_index_fn(struct views *v, struct fill *m, void *ctx, struct view_json *j);
+typedef int view_index_fn(struct views *v, struct fill *fill, void *ctx, struct view_json *j);
 
 struct view_index {
 	view_index_fn *write;
 	void *ctx;
 	struct object *file; /* is pinned for `write`; NULL: none */
-	bool lock;	     /* `write` runs with views->lock, and views->fill */
+	bool lock;	     /* `write` runs with views->lock */
 };
 
 /*
@@ -124,9 +127,10 @@ void view_free_kept(struct views *v);
  * For loops that fill a directory, or make a file of it: -ECANCELED if it has no waiters left, else
  * 0.
  */
-static inline int view_cancelled(const struct fill *m)
+static inline int view_cancelled(struct fill *fill)
 {
-	return object_must_stop(m->object) ? -ECANCELED : 0;
+	/* asking shows that the work goes on */
+	return waits_work(&fill->waits, 64 * KIB);
 }
 
 /*
@@ -135,18 +139,22 @@ static inline int view_cancelled(const struct fill *m)
  */
 static inline bool view_unreachable(int r)
 {
-	return r < 0 && r != -EINPROGRESS && r != -EBADMSG && r != -EFBIG && r != -ENOMEM &&
-	       r != -ENOSPC && r != -ECANCELED && r != -ENOTCONN;
+	return r < 0 && r != -EBADMSG && r != -EFBIG && r != -ENOMEM && r != -ENOSPC &&
+	       r != -EBUSY && r != -ECANCELED && r != -ENOTCONN;
 }
 
+/* ---- data.c: without views->lock, since they wait ---- */
+
+/* Makes views->loaded. 0 or -ENOMEM. */
+int view_add_load(struct views *v);
+
+/* Has the index read. 0, or -errno if it may work later. */
+int view_load(struct views *v, struct fill *fill);
+
+/* Has the file of a string tensor measured; nothing for others. 0, or -errno as above. */
+int view_measure(struct views *v, struct fill *fill, const struct tensor *t);
+
 /* ---- data.c and strings.c: with views->lock ---- */
-
-/* Fills `dir` by `fill` with the lock held. Returns what `fill` does. */
-typedef int view_fill_fn(struct views *v, struct node *dir);
-int view_with_index(struct views *v, struct node *dir, struct fill *m, view_fill_fn *fill);
-
-/* Reads the index on the first call. 0, or -errno if it may work later. */
-int view_load(struct views *v);
 
 /* Why the size of a tensor's strings was not known when tensor_data/ was filled, or NULL. */
 static inline const char *view_later(const struct views *v, const struct tensor *t)
@@ -154,12 +162,9 @@ static inline const char *view_later(const struct views *v, const struct tensor 
 	return v->strings ? v->strings[t - v->index.tensors->list].later : NULL;
 }
 
-/* index_measure() of a tensor without a problem, else -EBADMSG. */
-int view_measure(struct views *v, struct tensor *t, const struct strings_size **ret);
-
 /*
- * The data of a tensor: its bytes, or the BYTES form of strings. 0; -EBADMSG: it has a problem or
- * is nested; -errno: try later.
+ * The data of a tensor: its bytes, or the BYTES form of strings, whose file was measured. 0;
+ * -EBADMSG: it has a problem or is nested; -errno: try later.
  */
 int view_data(struct views *v, struct tensor *t, struct extent *ret);
 

@@ -64,11 +64,11 @@ static int refuse(struct views *v, struct node *dir)
 	return view_add_file(v, dir, "index.json", &text, NULL);
 }
 
-static int fill(void *ctx, struct fill *m)
+static int make_nodes(void *ctx, struct fill *fill)
 {
 	struct view_dir *view = ctx;
 	struct node *dir = view->lazy->dir;
-	int r = view->make(view->v, dir, m, view->ctx);
+	int r = view->make(view->v, dir, fill, view->ctx);
 
 	if (r < 0)
 		tree_clear(view->v->options.tree, dir); /* the next attempt starts over */
@@ -77,7 +77,7 @@ static int fill(void *ctx, struct fill *m)
 	if (r < 0)
 		return r;
 	tree_sort_below(dir);
-	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	fill->bytes = (struct bytes){ .kind = BYTES_PLACE };
 	return 0;
 }
 
@@ -100,7 +100,7 @@ int view_add_dir(struct views *v, struct node *parent, const struct view_lazy *d
 	strcpy(view->path, path);
 	r = view_keep(v, view, free);
 	if (r == 0)
-		r = object_add_derived(v->options.store, view->path, 0, fill, view,
+		r = object_add_derived(v->options.store, view->path, 0, make_nodes, view,
 				       &dir->lazy->object);
 	if (r == 0 && ret)
 		*ret = dir;
@@ -170,33 +170,31 @@ struct index_file {
 	char path[]; /* for the log */
 };
 
-static int write_index(const struct index_file *f, struct fill *m, struct view_json *j)
+static int write_index(const struct index_file *f, struct fill *fill, struct view_json *j)
 {
 	int r;
 
-	if (f->index.lock) {
+	if (f->index.lock)
 		pthread_mutex_lock(&f->v->lock);
-		f->v->fill = m;
-	}
-	r = f->index.write(f->v, m, f->index.ctx, j);
+	r = f->index.write(f->v, fill, f->index.ctx, j);
 	if (f->index.lock)
 		pthread_mutex_unlock(&f->v->lock);
 	return r < 0 ? r : view_json_end(j);
 }
 
-static int derive_index(void *ctx, struct fill *m)
+static int derive_index(void *ctx, struct fill *fill)
 {
 	const struct index_file *f = ctx;
 	struct view_json j;
 	struct output out;
-	int r = f->index.file ? fill_need(m, f->index.file) : 0;
+	int r = f->index.file ? object_get_wait(f->index.file, &fill->waits) : 0;
 
 	if (r < 0)
 		return r;
-	r = output_begin(&out, m, f->size);
+	r = output_begin(&out, fill, f->size);
 	if (r == 0) {
 		view_json_init(&j, output_write, &out);
-		r = output_end(&out, write_index(f, m, &j));
+		r = output_end(&out, write_index(f, fill, &j));
 		view_json_finish(&j);
 	}
 	if (f->index.file)

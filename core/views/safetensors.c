@@ -15,13 +15,13 @@ static int read_file(void *ctx, void *ret_buf, size_t n, uint64_t off)
 	const struct reader *rd = ctx;
 	int r = view_cancelled(rd->fill);
 
-	return r < 0 ? r : fill_read(rd->fill, rd->file, ret_buf, n, off);
+	return r < 0 ? r : object_read_wait(rd->file, ret_buf, n, off, &rd->fill->waits);
 }
 
-static int parse(struct views *v, struct fill *m, struct object *file, struct safetensors **ret,
+static int parse(struct views *v, struct fill *fill, struct object *file, struct safetensors **ret,
 		 struct reason *reason)
 {
-	struct reader reader = { file, m };
+	struct reader reader = { file, fill };
 	const struct safetensors_file f = {
 		.read = read_file,
 		.ctx = &reader,
@@ -39,7 +39,7 @@ static void free_safetensors(void *p)
 
 /* ---- index.json ---- */
 
-static int list_all(struct fill *m, const struct safetensors *s, struct view_json *j)
+static int list_all(struct fill *fill, const struct safetensors *s, struct view_json *j)
 {
 	char stem[TENSOR_FILENAME_SIZE];
 	int r = 0;
@@ -50,7 +50,7 @@ static int list_all(struct fill *m, const struct safetensors *s, struct view_jso
 							.dtype = t->dtype->safetensors,
 							.bytes = t->bytes };
 
-		r = view_cancelled(m);
+		r = view_cancelled(fill);
 		if (r == 0)
 			r = tensor_filename(t->name, t->name_len, false, stem);
 		if (r == 0)
@@ -66,14 +66,14 @@ static int list_all(struct fill *m, const struct safetensors *s, struct view_jso
 }
 
 /* The header is parsed again, so that no names need to be kept. */
-static int write_index(struct views *v, struct fill *m, void *ctx, struct view_json *j)
+static int write_index(struct views *v, struct fill *fill, void *ctx, struct view_json *j)
 {
 	struct safetensors *s = NULL;
 	struct reason reason = { 0 };
-	int r = parse(v, m, ctx, &s, &reason);
+	int r = parse(v, fill, ctx, &s, &reason);
 
 	if (r == 0)
-		r = list_all(m, s, j);
+		r = list_all(fill, s, j);
 	safetensors_free(s);
 	return r;
 }
@@ -103,7 +103,7 @@ static int add_problem(struct views *v, struct node *dir, const char *problem)
 
 /* ---- the directory ---- */
 
-static int add_tensors(struct views *v, struct node *dir, struct fill *m, struct safetensors *s,
+static int add_tensors(struct views *v, struct node *dir, struct fill *fill, struct safetensors *s,
 		       struct object *file)
 {
 	struct view_headers headers = { 0 };
@@ -116,7 +116,7 @@ static int add_tensors(struct views *v, struct node *dir, struct fill *m, struct
 		const struct view_tensor vt = { t, data, t->dtype->npy, data };
 
 		t->object = file;
-		r = view_cancelled(m);
+		r = view_cancelled(fill);
 		if (r == 0)
 			r = tensor_filename(t->name, t->name_len, false, stem);
 		if (r == 0)
@@ -125,7 +125,7 @@ static int add_tensors(struct views *v, struct node *dir, struct fill *m, struct
 	return r;
 }
 
-static int add_all(struct views *v, struct node *dir, struct fill *m, struct object *file,
+static int add_all(struct views *v, struct node *dir, struct fill *fill, struct object *file,
 		   struct safetensors *s)
 {
 	const struct view_index index = { .write = write_index, .ctx = file, .file = file };
@@ -133,32 +133,32 @@ static int add_all(struct views *v, struct node *dir, struct fill *m, struct obj
 	int r;
 
 	view_json_init(&j, NULL, NULL);
-	r = list_all(m, s, &j);
+	r = list_all(fill, s, &j);
 	if (r == 0)
 		r = view_json_end(&j);
 	view_json_finish(&j);
 	if (r == 0)
 		r = view_add_index(v, dir, &index, j.size);
-	return r < 0 ? r : add_tensors(v, dir, m, s, file);
+	return r < 0 ? r : add_tensors(v, dir, fill, s, file);
 }
 
 /*
  * Fills the directory from the pinned file. The header is kept without its names: the new files
  * refer to it.
  */
-static int fill(struct views *v, struct node *dir, struct fill *m, struct object *file)
+static int make_nodes(struct views *v, struct node *dir, struct fill *fill, struct object *file)
 {
 	char path[MAX_PATH_LEN + 1];
 	struct safetensors *s = NULL;
 	struct reason reason = { 0 };
-	int r = parse(v, m, file, &s, &reason);
+	int r = parse(v, fill, file, &s, &reason);
 
 	if (r < 0 && reason.text[0]) {
 		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", reason.text);
 		return add_problem(v, dir, reason.text);
 	}
 	if (r == 0)
-		r = add_all(v, dir, m, file, s);
+		r = add_all(v, dir, fill, file, s);
 	if (r < 0) {
 		safetensors_free(s);
 		return r;
@@ -167,17 +167,17 @@ static int fill(struct views *v, struct node *dir, struct fill *m, struct object
 	return view_keep(v, s, free_safetensors);
 }
 
-int view_make_safetensors(struct views *v, struct node *dir, struct fill *m, void *ctx)
+int view_make_safetensors(struct views *v, struct node *dir, struct fill *fill, void *ctx)
 {
 	struct object *file = ctx;
-	int r = fill_need(m, file);
+	int r = object_get_wait(file, &fill->waits);
 
 	if (r == -EBADMSG)
 		return add_problem(v, dir,
 				   "the file is damaged: its sha256 is not that in MANIFEST");
 	if (r < 0)
 		return r;
-	r = fill(v, dir, m, file);
+	r = make_nodes(v, dir, fill, file);
 	object_put(file);
 	return r;
 }

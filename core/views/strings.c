@@ -21,9 +21,9 @@ static int report(const struct strings_view *sv, const struct reason *reason, in
 }
 
 /* The size of the derived object, measured from the file if it is not known yet. */
-static int measure(const struct strings_view *sv, struct fill *m, uint64_t *ret_size)
+static int measure(const struct strings_view *sv, struct fill *fill, uint64_t *ret_size)
 {
-	struct index_reader reader = { sv->file, &m->waits.cancel, 0 };
+	struct index_reader reader = { sv->file, &fill->waits, 0 };
 	struct reason reason = { 0 };
 	struct strings_size size;
 	int r;
@@ -37,13 +37,13 @@ static int measure(const struct strings_view *sv, struct fill *m, uint64_t *ret_
 	return report(sv, &reason, r);
 }
 
-static int emit(const struct strings_view *sv, struct fill *m, uint64_t size)
+static int emit(const struct strings_view *sv, struct fill *fill, uint64_t size)
 {
-	struct index_reader reader = { sv->file, &m->waits.cancel, 0 };
+	struct index_reader reader = { sv->file, &fill->waits, 0 };
 	struct reason reason = { 0 };
 	struct output out;
 	const struct strings_output to = { sv->count, sv->width, output_write, &out };
-	int r = output_begin(&out, m, size);
+	int r = output_begin(&out, fill, size);
 
 	if (r < 0)
 		return r;
@@ -51,17 +51,17 @@ static int emit(const struct strings_view *sv, struct fill *m, uint64_t size)
 	return output_end(&out, report(sv, &reason, r));
 }
 
-static int derive(void *ctx, struct fill *m)
+static int derive(void *ctx, struct fill *fill)
 {
 	const struct strings_view *sv = ctx;
 	uint64_t size;
-	int r = index_need(m, sv->file);
+	int r = index_need(sv->file, &fill->waits);
 
 	if (r < 0)
 		return r;
-	r = measure(sv, m, &size);
+	r = measure(sv, fill, &size);
 	if (r == 0)
-		r = emit(sv, m, size);
+		r = emit(sv, fill, size);
 	object_put(sv->file);
 	return r;
 }

@@ -42,7 +42,7 @@ static int add_plain(struct views *v, struct node *dir, struct tensor *t, struct
 	if (r == -EBADMSG)
 		return 0;
 	if (r == 0 && t->info.dtype == dtype_string && vt.data.len != OBJECT_NO_SIZE) {
-		r = view_measure(v, t, &size);
+		r = index_size(&v->index, t, &size);
 		if (r == 0)
 			r = string_npy(v, t, size, descr, &vt);
 	} else if (r == 0 && t->info.dtype != dtype_string) {
@@ -182,7 +182,7 @@ static int list_problems(struct views *v, struct view_json *j)
 }
 
 /* The text of index.json. Problems found later, by other views, do not change it. */
-static int write_index(struct views *v, struct fill *m, void *ctx, struct view_json *j)
+static int write_index(struct views *v, struct fill *fill, void *ctx, struct view_json *j)
 {
 	const struct lazy_dir *lazy = ctx;
 	struct index_toml *tensors = v->index.tensors;
@@ -192,7 +192,7 @@ static int write_index(struct views *v, struct fill *m, void *ctx, struct view_j
 		struct tensor *t = &tensors->list[i];
 		struct extent data;
 
-		r = view_cancelled(m);
+		r = view_cancelled(fill);
 		if (r < 0 || (t->problem && !view_later(v, t)))
 			continue;
 		if (t->info.dtype == dtype_nested) {
@@ -209,7 +209,7 @@ static int write_index(struct views *v, struct fill *m, void *ctx, struct view_j
 	return r < 0 ? r : list_problems(v, j);
 }
 
-static int add_index(struct views *v, struct node *dir)
+static int add_index(struct views *v, struct node *dir, struct fill *fill)
 {
 	const struct view_index index = { .write = write_index, .ctx = dir->lazy, .lock = true };
 	struct view_json j;
@@ -217,67 +217,96 @@ static int add_index(struct views *v, struct node *dir)
 
 	tree_sort(dir);
 	view_json_init(&j, NULL, NULL);
-	r = write_index(v, v->fill, dir->lazy, &j);
+	r = write_index(v, fill, dir->lazy, &j);
 	if (r == 0)
 		r = view_json_end(&j);
 	view_json_finish(&j);
 	return r < 0 ? r : view_add_index(v, dir, &index, j.size);
 }
 
+/* Has each file of strings measured. What cannot be had now hides nothing else. */
+static int measure_all(struct views *v, struct fill *fill)
+{
+	const struct index_toml *tensors = v->index.tensors;
+	int r = 0;
+
+	for (size_t i = 0; i < v->index.n_strings; i++)
+		v->index.strings[i].error = -EAGAIN;
+	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
+		struct index_strings *s = index_strings_of(&v->index, &tensors->list[i]);
+
+		/* one for several tensors is waited for once */
+		if (!s || s->error != -EAGAIN)
+			continue;
+		s->error = view_measure(v, fill, &tensors->list[i]);
+		r = view_unreachable(s->error) ? 0 : s->error;
+	}
+	return r;
+}
+
 /*
  * If the file is bad, every tensor that uses it has a problem. If it cannot be fetched now, only
  * the size of the tensor is unknown.
  */
-static int measure_strings(struct views *v, struct tensor *t)
+static int take_size(struct views *v, struct tensor *t)
 {
+	const struct index_strings *file = index_strings_of(&v->index, t);
 	const struct strings_size *size;
 	struct view_strings *s;
 	int r;
 
-	if (t->problem || t->info.dtype != dtype_string)
+	if (!file || t->problem)
 		return 0;
 	s = &v->strings[t - v->index.tensors->list];
 	free(s->later);
 	s->later = NULL;
-	r = view_measure(v, t, &size);
-	if (!view_unreachable(r))
+	if (file->error == 0) {
+		r = index_size(&v->index, t, &size);
 		return r == -EBADMSG ? 0 : r;
+	}
 	if (asprintf(&s->later, "its file \"%s\" cannot be read now, so its size is not known: %s",
-		     t->file, strerror(-r)) < 0) {
+		     t->file, strerror(-file->error)) < 0) {
 		s->later = NULL;
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-static int make_tensors(struct views *v, struct node *dir)
+/* With the lock, once the files of strings were measured. */
+static int make_nodes(struct views *v, struct node *dir, struct fill *fill)
 {
 	struct view_headers headers = { 0 };
-	struct index_toml *tensors;
-	int r = view_load(v);
+	struct index_toml *tensors = v->index.tensors;
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	tensors = v->index.tensors;
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++)
-		r = measure_strings(v, &tensors->list[i]);
+		r = take_size(v, &tensors->list[i]);
 	if (r == 0 && tensors)
 		r = index_toml_propagate(tensors);
 	for (size_t i = 0; tensors && i < tensors->n && r == 0; i++) {
 		struct tensor *t = &tensors->list[i];
 
-		r = view_cancelled(v->fill);
+		r = view_cancelled(fill);
 		if (r == 0 && !t->problem)
 			r = t->info.dtype == dtype_nested ? add_nested(v, dir, t) :
 							    add_plain(v, dir, t, &headers);
 	}
-	return r < 0 ? r : add_index(v, dir);
+	return r < 0 ? r : add_index(v, dir, fill);
 }
 
-int view_make_tensors(struct views *v, struct node *dir, struct fill *m, void *ctx)
+int view_make_tensors(struct views *v, struct node *dir, struct fill *fill, void *ctx)
 {
+	int r = view_load(v, fill);
+
 	(void)ctx;
-	return view_with_index(v, dir, m, make_tensors);
+	if (r == 0)
+		r = measure_all(v, fill);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&v->lock);
+	r = make_nodes(v, dir, fill);
+	pthread_mutex_unlock(&v->lock);
+	return r;
 }
 
 /* ---- tensor_data.safetensors ---- */
@@ -340,7 +369,7 @@ static int collect(struct views *v, bool log, struct collection *ret)
  * Makes the header again. The tensors in it are the same: none that is numeric gets a problem
  * later.
  */
-static int derive_header(void *ctx, struct fill *m)
+static int derive_header(void *ctx, struct fill *fill)
 {
 	struct views *v = ctx;
 	struct collection c;
@@ -350,7 +379,7 @@ static int derive_header(void *ctx, struct fill *m)
 	pthread_mutex_lock(&v->lock);
 	r = collect(v, false, &c);
 	if (r == 0) {
-		r = output_begin(&out, m, c.header.len);
+		r = output_begin(&out, fill, c.header.len);
 		if (r == 0)
 			r = output_end(&out, output_write(&out, c.header.data, c.header.len));
 		collection_free(v, &c);

@@ -81,9 +81,9 @@ static int take_value(struct views *v, struct side *s, const struct meta_value *
 
 static int side_load(struct views *v, const struct meta_case *c, bool outputs, struct side *ret)
 {
-	const struct meta *m = v->options.meta;
-	const struct meta_names *names = outputs ? &m->output_names : &m->input_names;
-	const struct meta_tensor *declared = outputs ? m->outputs : m->inputs;
+	const struct meta *fill = v->options.meta;
+	const struct meta_names *names = outputs ? &fill->output_names : &fill->input_names;
+	const struct meta_tensor *declared = outputs ? fill->outputs : fill->inputs;
 	const struct meta_value *values = outputs ? c->outputs : c->inputs;
 	size_t n = outputs ? c->n_outputs : c->n_inputs;
 	struct side s = { .tensors = calloc(n + 1, sizeof(*s.tensors)) };
@@ -171,11 +171,11 @@ static int add_readme(struct views *v, struct node *dir, const char *what, const
 static int add_raw(struct views *v, struct node *dir, const struct side *s,
 		   const struct meta_case *c)
 {
-	const struct meta *m = v->options.meta;
-	const struct meta_tensor *input = &m->inputs[0];
-	struct triton_declared declared = { .n_inputs = m->n_inputs };
+	const struct meta *fill = v->options.meta;
+	const struct meta_tensor *input = &fill->inputs[0];
+	struct triton_declared declared = { .n_inputs = fill->n_inputs };
 
-	if (m->n_inputs != 1 || s->n != 1)
+	if (fill->n_inputs != 1 || s->n != 1)
 		return 0;
 	declared.name = input->name;
 	declared.dtype = input->dtype ? dtype_by_name(input->dtype, strlen(input->dtype)) : NULL;
@@ -223,11 +223,10 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	struct side inputs = { 0 }, outputs = { 0 };
 	struct node *dir;
 	char name[64];
-	int r = view_cancelled(v->fill);
+	int r;
 
 	snprintf(name, sizeof(name), "%s-%zu", kind, i);
-	if (r == 0)
-		r = side_load(v, c, false, &inputs);
+	r = side_load(v, c, false, &inputs);
 	if (r == 0)
 		r = side_load(v, c, true, &outputs);
 	if (r == 0 && !c->has_inputs)
@@ -247,25 +246,53 @@ static int add_case(struct views *v, struct node *parent, const char *kind, size
 	return r;
 }
 
-static int make_triton(struct views *v, struct node *dir)
+static bool is_shown(const struct meta_case *c)
 {
-	const struct meta *m = v->options.meta;
-	int r = view_load(v);
+	return c->has_inputs && !c->bad_inputs && !c->bad_outputs &&
+	       all_tensors(c->inputs, c->n_inputs) && all_tensors(c->outputs, c->n_outputs);
+}
 
-	for (size_t i = 0; i < m->n_self_tests && r == 0; i++)
-		r = add_case(v, dir, "self_test", i, &m->self_tests[i]);
-	for (size_t i = 0; i < m->n_examples && r == 0; i++) {
-		const struct meta_case *c = &m->examples[i];
+/* Has the strings among them measured. */
+static int measure(struct views *v, struct fill *fill, const struct meta_value *values, size_t n)
+{
+	int r = view_cancelled(fill);
 
-		if (c->has_inputs && !c->bad_inputs && !c->bad_outputs &&
-		    all_tensors(c->inputs, c->n_inputs) && all_tensors(c->outputs, c->n_outputs))
-			r = add_case(v, dir, "example", i, c);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const struct tensor *t = find_tensor(v, values[i].reference);
+
+		r = t ? view_measure(v, fill, t) : 0;
 	}
 	return r;
 }
 
-int view_make_triton(struct views *v, struct node *dir, struct fill *m, void *ctx)
+/* A directory for each self test, or each example that can be shown. */
+static int add_cases(struct views *v, struct node *dir, struct fill *fill, bool examples)
 {
+	const struct meta *meta = v->options.meta;
+	const struct meta_case *c = examples ? meta->examples : meta->self_tests;
+	size_t n = examples ? meta->n_examples : meta->n_self_tests;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++, c++) {
+		if (examples && !is_shown(c))
+			continue;
+		r = measure(v, fill, c->inputs, c->n_inputs);
+		if (r == 0)
+			r = measure(v, fill, c->outputs, c->n_outputs);
+		pthread_mutex_lock(&v->lock);
+		if (r == 0)
+			r = add_case(v, dir, examples ? "example" : "self_test", i, c);
+		pthread_mutex_unlock(&v->lock);
+	}
+	return r;
+}
+
+int view_make_triton(struct views *v, struct node *dir, struct fill *fill, void *ctx)
+{
+	int r = view_load(v, fill);
+
 	(void)ctx;
-	return view_with_index(v, dir, m, make_triton);
+	if (r == 0)
+		r = add_cases(v, dir, fill, false);
+	return r < 0 ? r : add_cases(v, dir, fill, true);
 }

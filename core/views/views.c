@@ -100,26 +100,18 @@ static int add_marker(struct views *v, struct node *dir)
 	return view_add_file(v, dir, VIEWS_MARKER, &text, NULL);
 }
 
-static int fill_top(struct views *v, struct node *dir)
+/* `later`: the index cannot be read now. */
+static int fill_top(struct views *v, struct node *dir, bool later)
 {
 	static const struct view_lazy tensor_data = { "tensor_data", view_make_tensors, NULL },
 				      triton = { "triton", view_make_triton, NULL };
 	const struct meta *m = v->options.meta;
-	int r = view_load(v);
-	/* tensor_data/ is added anyway: each lookup in it retries */
-	bool later = view_unreachable(r);
+	int r = add_marker(v, dir);
 
-	if (later) {
-		carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml",
-			   "cannot be read now (%s), so %s/tensor_data.safetensors is missing",
-			   strerror(-r), dir->name);
-		r = 0;
-	}
-	if (r == 0)
-		r = add_marker(v, dir);
+	/* tensor_data/ is added anyway: each lookup in it retries */
 	if (r == 0 && (later || v->index.tensors || *v->index.problem.text))
 		r = view_add_dir(v, dir, &tensor_data, NULL);
-	if (r == 0 && v->index.tensors)
+	if (r == 0 && !later && v->index.tensors)
 		r = view_add_collection(v, dir);
 	if (r == 0 && m && (m->n_self_tests || m->n_examples))
 		r = view_add_dir(v, dir, &triton, NULL);
@@ -130,8 +122,20 @@ static int fill_top(struct views *v, struct node *dir)
 
 static int make_top(struct views *v, struct node *dir, struct fill *m, void *ctx)
 {
+	int r = view_load(v, m);
+	bool later = view_unreachable(r);
+
 	(void)ctx;
-	return view_with_index(v, dir, m, fill_top);
+	if (later)
+		carton_log(CARTON_LOG_WARNING, "tensor_data/index.toml",
+			   "cannot be read now (%s), so %s/tensor_data.safetensors is missing",
+			   strerror(-r), dir->name);
+	else if (r < 0)
+		return r;
+	pthread_mutex_lock(&v->lock);
+	r = fill_top(v, dir, later);
+	pthread_mutex_unlock(&v->lock);
+	return r;
 }
 
 int views_new(const struct views_options *options, struct views **ret)
@@ -155,7 +159,10 @@ int views_new(const struct views_options *options, struct views **ret)
 	v->options = *options;
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->kept_lock, NULL);
-	r = view_add_dir(v, t->root, &(struct view_lazy){ options->name, make_top, NULL }, &dir);
+	r = view_add_load(v);
+	if (r == 0)
+		r = view_add_dir(v, t->root, &(struct view_lazy){ options->name, make_top, NULL },
+				 &dir);
 	if (r == 0) {
 		dir->hidden = options->hidden;
 		tree_sort(t->root);

@@ -444,7 +444,7 @@ def test_remote(work, mount, fault):  # noqa: F811
 
 
 def test_more_dead_servers_than_threads(work, mount, fault):  # noqa: F811
-    """Views that wait for a server keep no thread: others are listed meanwhile."""
+    """However many views wait for a server, others are listed meanwhile."""
     near, n = st_bytes({'u': st()}, b'y'), 40
     c = LinkedCarton().add('model/near.safetensors', near)
     for i in range(n):

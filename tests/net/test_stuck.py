@@ -17,6 +17,7 @@ import pytest
 import harness
 from harness import STALL, eventually
 from origin import MIB, PRIVATE, Fault, LinkedCarton, digest, errno_of, fault_bytes
+from tensorfiles import st, st_bytes
 from zipwriter import Carton
 
 DEAD = {'silent': dict(silent=1), 'stall': dict(stall=300000), 'head only': dict(stall=0),
@@ -32,6 +33,7 @@ def mounts(work, mount_fg, cache):
         def make(*options, source=None, **files):
             c = LinkedCarton().add('misc/local', b'in the carton\n')
             c.add('misc/large', bytes(9 * MIB), method='deflate')
+            c.add('misc/near.safetensors', st_bytes({'t': st()}, b'x'))
             for path, (data, *urls) in files.items():
                 c.link('model/' + path, data, *urls)
             path = work / f'm{next(numbers)}.carton'
@@ -121,6 +123,58 @@ def test_names_in_a_directory_that_waits(mounts, readers, fault):
         cat.send_signal(signal.SIGINT)
         with harness.at_once(STALL):
             assert cat.wait() == -signal.SIGINT
+    alive(m)
+
+
+def threads(m):
+    return len(os.listdir(f'/proc/{m.process.pid}/task'))
+
+
+def waiting_views(mounts, readers, fault, n, *options):
+    """A mount, and as many who look at views of files at a server that is dead."""
+    m = mounts(*options, **{f'd{i}.safetensors': (b'%d' % i, fault.url(f'd{i}', silent=1))
+                            for i in range(n)})
+    before = threads(m), sockets(m.process.pid)
+    cats = readers(*(m / f'views/model/d{i}.safetensors/t.bin' for i in range(n)))
+    eventually('all are asked for', lambda: len(fault.requests()) == n)
+    return m, cats, before
+
+
+def test_views_that_wait(mounts, readers, fault):
+    """They hold up no other view; once nobody wants them, their requests and threads end."""
+    m, cats, (n_threads, n_sockets) = waiting_views(mounts, readers, fault, 80)
+    with harness.at_once(STALL):
+        assert m.read('views/misc/near.safetensors/t.bin') == b'x'
+    assert threads(m) > 80, 'each has a thread'
+    alive(m)
+    none_in_d_state([m.process.pid])
+    for c in cats:
+        c.send_signal(signal.SIGINT)
+    with harness.at_once(STALL):
+        assert {c.wait() for c in cats} == {-signal.SIGINT}
+        eventually('no request is under way', lambda: sockets(m.process.pid) <= n_sockets + 1)
+        eventually('the threads end', lambda: threads(m) < n_threads + 40)
+    alive(m)
+
+
+@pytest.mark.parametrize('how', ['SIGTERM', 'umount'])
+def test_end_while_views_wait(mounts, readers, fault, how):
+    m, cats, _ = waiting_views(mounts, readers, fault, 30, '-o', 'timeout=600')
+    with harness.at_once(STALL):
+        if how == 'umount':
+            assert harness.unmount(m.path, lazy=True).returncode == 0
+        else:
+            m.process.send_signal(signal.SIGTERM)
+        assert 0 not in {c.wait() for c in cats}
+        m.wait_end()
+
+
+def test_view_times_out(mounts, fault):
+    """Its deadline counts from the request, not from each of what it waits for."""
+    m = mounts('-o', f'timeout={TIMEOUT}', **{'w.safetensors': (b'x', fault.url('x', silent=1))})
+    before = time.monotonic()
+    assert errno_of(os.listdir, m / 'views/model/w.safetensors') == errno.ETIMEDOUT
+    assert time.monotonic() - before < 2 * TIMEOUT * harness.SLOW
     alive(m)
 
 
@@ -454,6 +508,16 @@ def test_deadline_grows_while_bytes_arrive(mounts, fault):
     before = time.monotonic()
     assert m.read('model/x') == data
     assert time.monotonic() - before > 2 * timeout
+
+
+def test_deadline_of_a_view_grows_while_bytes_arrive(mounts, fault):
+    """And those of the file that it is made of are its bytes."""
+    data = st_bytes({'t': st('U8', (SIZE,), 0, SIZE)}, fault_bytes(SIZE))
+    (Path(fault.root) / 'w').write_bytes(data)
+    m = mounts('-o', 'timeout=1', **{'w.safetensors': (data, fault.url('w', file='w', rate=MIB))})
+    before = time.monotonic()
+    assert 't.bin' in os.listdir(m / 'views/model/w.safetensors')
+    assert time.monotonic() - before > 2
 
 
 def test_failed_open_is_retried_by_the_next(mounts, fault):

@@ -506,7 +506,7 @@ static void test_index_of_other_content(void **state)
 static int derive(void *ctx, struct fill *m, bool late)
 {
 	struct output out;
-	int r = fill_need(m, ctx);
+	int r = object_get_wait(ctx, &m->waits);
 
 	if (r < 0)
 		return r;
@@ -627,12 +627,10 @@ static void test_derived_of_right(void **state)
 static void test_hash_all(void **state)
 {
 	char *other = make_bytes(SIZE, 2);
-	struct cancel fired;
+	struct waits fired;
 
 	(void)state;
 	log_watch();
-	cancel_init(&fired, NULL);
-	cancel_fire(&fired);
 	for (int bad = 0; bad < 2; bad++) {
 		struct chunked_box k = box_chunked(bad ? other : NULL);
 
@@ -640,6 +638,8 @@ static void test_hash_all(void **state)
 			assert_int_equal(pwrite_full(k.box->fd, other, SIZE, k.item->entry.header),
 					 0);
 		assert_int_equal(get(k.item->object), 0);
+		waits_init(&fired, k.item->object);
+		cancel_fire(&fired.cancel);
 		int r = object_hash_all(k.item->object, &fired);
 
 		/* unless the background was quicker */
@@ -647,10 +647,10 @@ static void test_hash_all(void **state)
 		assert_int_equal(object_hash_all(k.item->object, NULL), bad ? -EBADMSG : 0);
 		state_at_end(k.item->object);
 		assert_int_equal(object_hash_all(k.item->object, &fired), bad ? -EBADMSG : 0);
+		waits_finish(&fired);
 		object_put(k.item->object);
 		chunked_box_free(&k);
 	}
-	cancel_finish(&fired);
 	free(other);
 	carton_log_set(NULL, NULL);
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pool: each job once, lanes apart, and an end that leaves none behind. */
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/limits.h"
+#include "base/sleeper.h"
 #include "base/workers.h"
 #include "zip_help.h"
 
@@ -232,12 +235,122 @@ static void test_end_while_submitting(void **state)
 	}
 }
 
+/* ---- jobs that wait ---- */
+
+struct waiting {
+	struct job job;
+	struct cancel *cancel;
+	struct sleeper sleeper;
+	atomic_uint *refused, *ended;
+};
+
+static void run_waiting(struct job *job)
+{
+	struct waiting *x = container_of(job, struct waiting, job);
+	int r;
+
+	sleeper_init(&x->sleeper);
+	r = sleeper_wait(&x->sleeper, x->cancel);
+	sleeper_finish(&x->sleeper);
+	if (r == -EBUSY)
+		atomic_fetch_add(x->refused, 1);
+	else if (r == -ECANCELED)
+		atomic_fetch_add(x->ended, 1);
+}
+
+static unsigned count_threads(void)
+{
+	unsigned n = 0;
+	DIR *d = must(opendir("/proc/self/task"));
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/*
+ * One more than may wait, and then some: they are refused, the others hold up nobody, and their
+ * threads end when they do.
+ */
+static void test_many_wait(void **state)
+{
+	enum { N = MAX_BLOCKED + 20 };
+	struct waiting *all = must(calloc(N, sizeof(*all)));
+	atomic_uint refused = 0, ended = 0;
+	struct note quick = { 0 };
+	struct cancel cancel;
+	struct pool p;
+
+	(void)state;
+	pool_init(&p);
+	cancel_init(&cancel, NULL);
+	for (unsigned i = 0; i < N; i++) {
+		all[i].job.run = run_waiting;
+		all[i].cancel = &cancel;
+		all[i].refused = &refused;
+		all[i].ended = &ended;
+		workers_submit(p.w, &all[i].job, LANE_VIEWS);
+	}
+	while (atomic_load(&refused) < N - MAX_BLOCKED)
+		sched_yield();
+	submit(&p, &quick, LANE_VIEWS);
+	while (!atomic_load(&quick.runs))
+		sched_yield();
+	assert_int_equal(atomic_load(&refused), N - MAX_BLOCKED);
+	assert_int_equal(atomic_load(&ended), 0);
+	assert_true(count_threads() > MAX_BLOCKED);
+	cancel_fire(&cancel);
+	while (atomic_load(&ended) < MAX_BLOCKED || count_threads() > MAX_BLOCKED)
+		sched_yield();
+	workers_free(p.w);
+	cancel_finish(&cancel);
+	free(all);
+}
+
+struct call {
+	struct job job;
+	struct sleeper *sleeper;
+};
+
+static void run_call(struct job *job)
+{
+	sleeper_wake(container_of(job, struct call, job)->sleeper, 7);
+}
+
+static void test_woken(void **state)
+{
+	struct call call = { .job.run = run_call };
+	struct sleeper sleeper;
+	struct cancel fired;
+	struct pool p;
+
+	(void)state;
+	pool_init(&p);
+	cancel_init(&fired, NULL);
+	cancel_fire(&fired);
+	for (int i = 0; i < 200; i++) {
+		sleeper_init(&sleeper);
+		call.sleeper = &sleeper;
+		assert_int_equal(sleeper_wait(&sleeper, &fired), -ECANCELED);
+		workers_submit(p.w, &call.job, LANE_VIEWS);
+		assert_int_equal(sleeper_wait(&sleeper, NULL), 0);
+		assert_int_equal(sleeper.result, 7);
+		/* that it was woken says more than that nobody waits */
+		assert_int_equal(sleeper_wait(&sleeper, &fired), 0);
+		sleeper_finish(&sleeper);
+	}
+	workers_free(p.w);
+	cancel_finish(&fired);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_run),		cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_at_once),		cmocka_unit_test(test_chains),
 		cmocka_unit_test(test_many_submitters), cmocka_unit_test(test_end_while_submitting),
+		cmocka_unit_test(test_many_wait),	cmocka_unit_test(test_woken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
