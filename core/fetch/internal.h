@@ -2,7 +2,8 @@
 /*
  * Shared by the files that make up the fetcher. From the bottom up: conn.c (one request, and which
  * bytes are missing), bound.c (how long a file may be), transfer.c (the requests of one try),
- * urls.c (which URL, and what its failure means), fetcher.c (the state machine, hashing, the end).
+ * size.c (those that ask for a size), urls.c (which URL, and what its failure means), fetcher.c
+ * (the state machine, hashing, the end).
  *
  * Everything here belongs to the fetch's task, but for the fields that say otherwise.
  */
@@ -158,6 +159,9 @@ void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
  */
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q);
 
+/* Sends another request in place of that one, for the same slot at the server. 0 or -errno. */
+int conn_ask_again(struct fetcher *x, struct conn *c, struct http_request *q);
+
 /* Its answer has come, or why there is none (`error`). */
 void conn_answered(struct fetcher *x, struct conn *c, const struct http_response *a, int error);
 
@@ -171,10 +175,6 @@ unsigned conns_active(const struct fetcher *x);
 
 /* The fetch leaves the queues that it waits in. */
 void conn_give_up(struct fetcher *x);
-
-/* A try of FETCH_SIZE, as transfer_begin() and transfer_step(); the size is x->arrived. */
-int size_begin(struct fetcher *x);
-int size_step(struct fetcher *x);
 
 /* ---- bound.c ---- */
 
@@ -204,6 +204,12 @@ void transfer_end(struct fetcher *x);
 /* Until when the next bytes must come, in now_ms(); logs that none came. */
 int64_t transfer_deadline(const struct fetcher *x);
 void transfer_log_late(struct fetcher *x);
+
+/* ---- size.c: a try of FETCH_SIZE, as transfer_begin() and transfer_step() ---- */
+
+/* The size is x->arrived. */
+int size_begin(struct fetcher *x);
+int size_step(struct fetcher *x);
 
 /* ---- urls.c ---- */
 
