@@ -99,6 +99,12 @@ static int answered(void *ctx, const struct http_response *a)
 /* Ends the destination. 0; 1: what is there already is this version. */
 static int fetch_to(struct download *d, struct dest *dest, struct source **ret)
 {
+	struct follow follow = {
+		.dest = dest,
+		.workers = d->options->workers,
+		.cancel = d->options->cancel,
+		.hash = true,
+	};
 	struct fetch f = {
 		.options = d->options,
 		.cancel = d->options->cancel,
@@ -107,19 +113,23 @@ static int fetch_to(struct download *d, struct dest *dest, struct source **ret)
 		.n_urls = 1,
 		.trust = HTTP_USER,
 		.plain = true,
-		.hash = true,
 		.dest = dest,
+		.follow = &follow,
 		.answered = answered,
 		.ctx = d,
 	};
 	bool cached = dest_is_cached(dest);
 	uint8_t sha256[SHA256_SIZE];
-	struct ingested in;
+	struct ingested in = { 0 };
 	int r;
 
 	/* as it is now: another process may have downloaded it while this one waited */
 	read_note(d, sha256);
-	r = fetch_run(&f, &in);
+	follow_init(&follow);
+	r = fetch_run(&f, &in.size);
+	if (r == 0)
+		r = follow_end(&follow, &in);
+	follow_finish(&follow);
 	if (r != 0) {
 		dest_abort(dest, r < 0 && r != -ENOSPC);
 		return r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state machine of a fetch: tries of URLs, pauses, hashing, the end. */
+/* The state machine of a fetch: tries of URLs, pauses, the end. */
 #include "fetch/fetcher.h"
 
 #include <stdlib.h>
@@ -9,144 +9,10 @@
 #include "fetch/internal.h"
 
 #define MIN_RATE 1024 /* bytes a second; what is slower times out */
-/* what is hashed at once: by the task itself; by the job, after which others have their turn */
-#define HASH_HERE (256 * KIB)
-#define HASH_JOB (32 * MIB)
 
 static bool trusted(const struct fetcher *x)
 {
 	return x->f.trust == HTTP_USER;
-}
-
-/* ---- hashing: a job, since it takes as long as all the rest ---- */
-
-static bool is_hashing(struct fetcher *x)
-{
-	bool busy;
-
-	pthread_mutex_lock(&x->lock);
-	busy = x->hashing.busy;
-	pthread_mutex_unlock(&x->lock);
-	return busy;
-}
-
-/*
- * Hashes and tags what is in the destination up to hashing.to, also what an earlier fetch has left.
- * Who else can write to the file may do so at any time, so each block is read once, for both.
- */
-static void hash_blocks(struct fetcher *x)
-{
-	struct hashing *h = &x->hashing;
-	char block[128 * KIB];
-
-	for (uint64_t to;
-	     (to = MIN(h->to, h->end)) > h->done && h->error == 0 && !cancel_fired(x->f.cancel);) {
-		size_t n = (size_t)MIN(sizeof(block), to - h->done);
-		int r = dest_read(x->f.dest, block, n, h->done);
-
-		if (r == 0)
-			r = hasher_feed(&h->hasher, block, n);
-		h->error = r;
-		h->done += n;
-		if (r == 0 && x->f.progress)
-			x->f.progress(x->f.progress_ctx, n);
-	}
-}
-
-static void run_hashing(struct job *job)
-{
-	struct fetcher *x = container_of(job, struct fetcher, hashing.job);
-
-	hash_blocks(x);
-	pthread_mutex_lock(&x->lock);
-	x->hashing.busy = false;
-	/* with the lock: the task may be over as soon as it sees this */
-	task_wake(&x->task);
-	pthread_mutex_unlock(&x->lock);
-}
-
-static bool is_behind(const struct fetcher *x)
-{
-	const struct hashing *h = &x->hashing;
-
-	return h->wanted && h->error == 0 && h->done < x->arrived;
-}
-
-/* Hashes on if there is enough. False: all that has arrived is hashed, or that failed. */
-static bool hash_on(struct fetcher *x)
-{
-	struct hashing *h = &x->hashing;
-
-	h->to = x->arrived;
-	/* a job that runs goes on */
-	if (is_hashing(x))
-		return true;
-	if (!is_behind(x))
-		return false;
-	h->end = h->done + HASH_JOB;
-	if (x->arrived - h->done > HASH_HERE) {
-		/* nobody else looks at it until the job is submitted */
-		h->busy = true;
-		workers_submit(x->f.options->workers, &h->job, LANE_NET);
-		return true;
-	}
-	/* not little by little, which costs more */
-	if (x->complete)
-		hash_blocks(x);
-	return is_behind(x);
-}
-
-/* What was hashed is of no use. */
-static void hash_drop(struct fetcher *x)
-{
-	if (x->hashing.wanted)
-		hasher_abort(&x->hashing.hasher);
-	x->hashing = (struct hashing){ .job.run = run_hashing };
-}
-
-static int hash_begin(struct fetcher *x)
-{
-	int r = 0;
-
-	hash_drop(x);
-	if (x->f.what != FETCH_SIZE && (x->f.hash || x->f.tagger)) {
-		r = hasher_begin(&x->hashing.hasher, x->f.tagger, x->f.hash);
-		x->hashing.wanted = r == 0;
-	}
-	return r;
-}
-
-/* All bytes are hashed: are they right? */
-static int check_hash(struct fetcher *x, struct ingested *ret)
-{
-	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
-	struct ingested in = { .size = x->arrived };
-	int r = x->hashing.error;
-
-	if (r == 0 && x->hashing.wanted) {
-		x->hashing.wanted = false;
-		r = hasher_end(&x->hashing.hasher, &in);
-	}
-	if (r == 0 && x->f.sha256 && memcmp(in.sha256, x->f.sha256, SHA256_SIZE) != 0) {
-		hex_encode(x->f.sha256, SHA256_SIZE, want);
-		hex_encode(in.sha256, SHA256_SIZE, found);
-		carton_log(x->u->bad_hash ? CARTON_LOG_DEBUG : CARTON_LOG_ERROR,
-			   http_url_redact(x->u->url, shown, sizeof(shown)),
-			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found,
-			   want);
-		/* none of them is worth keeping */
-		dest_restart(x->f.dest, NULL);
-		free(in.tags);
-		r = -EBADMSG;
-	}
-	if (r == 0 && x->f.check) {
-		r = x->f.check(x->f.ctx, x->u->url);
-		/* any other failure is of this machine, such as of its memory */
-		x->final = r < 0 && r != -EBADMSG;
-	}
-	if (r == 0)
-		*ret = in;
-	return r;
 }
 
 /* ---- tries and rounds ---- */
@@ -274,7 +140,7 @@ static void end_try(struct fetcher *x, int r)
 static bool begin_try(struct fetcher *x)
 {
 	struct url *u = url_ready(x);
-	int r = hash_begin(x);
+	int r = follow_begin(x->f.follow, &x->task);
 
 	/* it may have waited in the queue of another one */
 	if (u != x->u)
@@ -310,7 +176,7 @@ static void step_try(struct fetcher *x)
 		/* a try that had its share of the time has all of it once it delivers */
 		x->bytes_came = true;
 		if (x->f.arrived)
-			x->f.arrived(x->f.progress_ctx, x->taken);
+			x->f.arrived(x->f.arrived_ctx, x->taken);
 		if (!x->f.deadline_ms)
 			x->deadline_ms = MIN(now + x->f.options->timeout_ms,
 					     x->deadline_ms + 1 +
@@ -326,6 +192,19 @@ static void step_try(struct fetcher *x)
 	} else if (r != -EINPROGRESS) {
 		end_try(x, r);
 	}
+}
+
+/* All bytes are there: are they right? */
+static int check(struct fetcher *x)
+{
+	int r = x->f.check ? x->f.check(x->f.ctx, x->u->url) : 0;
+
+	/* any other failure is of this machine, such as of its memory */
+	x->final = r < 0 && r != -EBADMSG;
+	/* none of them is worth keeping */
+	if (r == -EBADMSG && x->f.what == FETCH_FILE)
+		dest_restart(x->f.dest, NULL);
+	return r;
 }
 
 /* ---- the task ---- */
@@ -345,28 +224,24 @@ static int64_t next_wake(const struct fetcher *x)
 	return x->slot_ms ? MIN(when, x->slot_ms) : when;
 }
 
-static bool finish(struct fetcher *x, struct ingested *in)
+static bool finish(struct fetcher *x)
 {
 	struct fetch f = x->f;
+	uint64_t size = x->arrived;
 	int result = x->result;
 
 	transfer_end(x);
 	cancel_hook_remove(f.cancel, &x->hook);
 	task_finish(&x->task);
-	hash_drop(x);
-	if (f.what == FETCH_SIZE)
-		in->size = x->arrived;
-	pthread_mutex_destroy(&x->lock);
 	urls_finish(x);
 	free(x);
-	f.done(f.ctx, result, in);
+	f.done(f.ctx, result, size);
 	return false;
 }
 
 static bool step(struct task *t)
 {
 	struct fetcher *x = container_of(t, struct fetcher, task);
-	struct ingested in = { 0 };
 
 	if (x->phase == FETCH_START) {
 		x->phase = FETCH_BEGIN;
@@ -387,7 +262,7 @@ static bool step(struct task *t)
 			break;
 		case FETCH_START:
 		case FETCH_BEGIN:
-			if (is_hashing(x))
+			if (follow_is_busy(x->f.follow))
 				return true;
 			if (!begin_try(x)) {
 				task_wake_at(t, MIN(x->slot_ms, x->deadline_ms));
@@ -398,21 +273,21 @@ static bool step(struct task *t)
 			step_try(x);
 			if (x->phase != FETCH_TRY)
 				break;
-			hash_on(x);
+			follow_on(x->f.follow, x->arrived, x->complete);
 			task_wake_at(t, next_wake(x));
 			return true;
 		case FETCH_CHECK:
-			if (hash_on(x)) {
-				if (is_hashing(x))
+			if (follow_on(x->f.follow, x->arrived, true)) {
+				if (follow_is_busy(x->f.follow))
 					return true;
 				break;
 			}
-			end_try(x, check_hash(x, &in));
+			end_try(x, check(x));
 			break;
 		case FETCH_OVER:
-			if (is_hashing(x))
+			if (follow_is_busy(x->f.follow))
 				return true;
-			return finish(x, &in);
+			return finish(x);
 		}
 	}
 }
@@ -428,7 +303,6 @@ int fetch_start(const struct fetch *fetch)
 		free(x);
 		return -ENOMEM;
 	}
-	pthread_mutex_init(&x->lock, NULL);
 	x->first = fetch->first ? atomic_load(fetch->first) : 0;
 	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :
 					      now_ms() + fetch->options->timeout_ms;
@@ -443,15 +317,15 @@ int fetch_start(const struct fetch *fetch)
 
 struct waiter {
 	struct sleeper sleeper;
-	struct ingested in;
+	uint64_t size;
 	const struct fetch *fetch;
 };
 
-static void wake_waiter(void *ctx, int result, struct ingested *in)
+static void wake_waiter(void *ctx, int result, uint64_t size)
 {
 	struct waiter *w = ctx;
 
-	w->in = *in;
+	w->size = size;
 	sleeper_wake(&w->sleeper, result);
 }
 
@@ -462,7 +336,7 @@ static int waiter_answered(void *ctx, const struct http_response *a)
 	return f->answered(f->ctx, a);
 }
 
-int fetch_run(const struct fetch *fetch, struct ingested *ret)
+int fetch_run(const struct fetch *fetch, uint64_t *ret_size)
 {
 	struct waiter w = { .fetch = fetch };
 	struct fetch f = *fetch;
@@ -478,7 +352,7 @@ int fetch_run(const struct fetch *fetch, struct ingested *ret)
 		sleeper_wait(&w.sleeper, NULL);
 		r = w.sleeper.result;
 		if (r == 0)
-			*ret = w.in;
+			*ret_size = w.size;
 	}
 	sleeper_finish(&w.sleeper);
 	return r;

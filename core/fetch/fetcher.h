@@ -22,15 +22,14 @@
  * start. Progress is counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte
  * now and then does not help it.
  *
- * Threads: any thread may start a fetch. `answered` and `done` are called on workers, `progress`
- * too, perhaps at the same time.
+ * Threads: any thread may start a fetch. The functions given to it are called on workers, one at a
+ * time.
  */
 #ifndef CARTON_FETCH_FETCHER_H
 #define CARTON_FETCH_FETCHER_H
 
 #include "base/cancel.h"
-#include "base/hasher.h"
-#include "cache/dest.h"
+#include "cache/follow.h"
 #include "fetch/version.h"
 
 enum fetch_what {
@@ -65,29 +64,27 @@ struct fetch {
 	uint64_t have;		 /* FETCH_RANGE: so many bytes of it are in `dest` already */
 	bool plain;		 /* ask for no content coding, and over one connection */
 	int64_t deadline_ms;	 /* now_ms(), which bytes do not move; 0: as above */
-	const uint8_t *sha256;	 /* what it must have; NULL: whatever it has */
-	bool hash;		 /* false: ingested.sha256 stays all zero */
-	const struct tagger *tagger;
-	struct dest *dest; /* NULL with FETCH_SIZE */
+	struct dest *dest;	 /* NULL with FETCH_SIZE */
+	struct follow *follow;	 /* hashes `dest` as the bytes arrive; or NULL */
 	uint64_t at;	   /* of a part or a range: where its bytes begin in `dest` */
 	/* Looks at a good answer before its body; what is not 0 ends the fetch. Or NULL. */
 	int (*answered)(void *ctx, const struct http_response *answer);
 	/*
-	 * All bytes are in `dest`, from that URL of `urls`: 0; -EBADMSG (logged); or why that is
-	 * not known, which ends the fetch. Or NULL.
+	 * All bytes are in `dest`, from that URL of `urls`, and `follow` has hashed them. 0;
+	 * -EBADMSG: they are wrong (logged); or why that is not known, which ends the fetch. Or
+	 * NULL: whatever comes is right.
 	 */
 	int (*check)(void *ctx, const char *url);
-	void (*progress)(void *ctx, uint64_t bytes); /* bytes hashed; or NULL */
-	void (*arrived)(void *ctx, uint64_t bytes);  /* bytes that came, likewise */
-	void *progress_ctx;
+	void (*arrived)(void *ctx, uint64_t bytes); /* bytes that came; or NULL */
+	void *arrived_ctx;
 	/*
 	 * The end. 0; -EBADMSG: all that any URL gave is wrong; -EFBIG: wrong or larger than
 	 * max_size; -ESTALE; -ENOSPC; -ECANCELED; -ENODATA: no server says the size; -EOPNOTSUPP:
 	 * of FETCH_PART, there is a server that has no such part; or what the best URL failed with:
-	 * -EACCES, -ETIMEDOUT, -ECONNREFUSED, … or -EIO. The failure of each URL was logged. `in`
-	 * has what was hashed and the size; its tags go to the callee.
+	 * -EACCES, -ETIMEDOUT, -ECONNREFUSED, … or -EIO. The failure of each URL was logged.
+	 * `size` is that of the file, or of the part.
 	 */
-	void (*done)(void *ctx, int result, struct ingested *in);
+	void (*done)(void *ctx, int result, uint64_t size);
 	void *ctx;
 };
 
@@ -95,6 +92,6 @@ struct fetch {
 int fetch_start(const struct fetch *fetch);
 
 /* The same, but waits for the end: for threads that may. As `done`, which is not used. */
-int fetch_run(const struct fetch *fetch, struct ingested *ret);
+int fetch_run(const struct fetch *fetch, uint64_t *ret_size);
 
 #endif

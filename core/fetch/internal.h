@@ -3,21 +3,18 @@
  * Shared by the files that make up the fetcher. From the bottom up: conn.c (one request, and which
  * bytes are missing), bound.c (how long a file may be), transfer.c (the requests of one try),
  * size.c (those that ask for a size), urls.c (which URL, and what its failure means), fetcher.c
- * (the state machine, hashing, the end).
+ * (the state machine, the end).
  *
- * Everything here belongs to the fetch's task, but for the fields that say otherwise.
+ * Everything here belongs to the fetch's task.
  */
 #ifndef CARTON_FETCH_INTERNAL_H
 #define CARTON_FETCH_INTERNAL_H
-
-#include <pthread.h>
 
 #include "fetch/fetcher.h"
 #include "fetch/server.h"
 #include "http/gzip.h"
 
 #define MAX_CONNECTIONS 32
-#define HASH_LAG (16 * MIB)	/* no more bytes are taken while so many wait to be hashed */
 #define PIECE_FIRST (512 * KIB) /* bytes of the first piece */
 
 /* One URL, in one fetch. */
@@ -55,18 +52,6 @@ struct conn {
 	bool extra;    /* counted in options->extra */
 	uint64_t size; /* of the piece, when it began, */
 	int64_t began_ms;
-};
-
-/* Hashes and tags the bytes that have arrived, each block of the destination read once for both. */
-struct hashing {
-	struct job job;
-	bool wanted;  /* false: the rest is not used */
-	bool busy;    /* the job runs; else `end` is the task's; guarded by the fetcher's lock */
-	uint64_t end; /* where the job ends at the latest */
-	_Atomic uint64_t to; /* what has arrived, for the job */
-	_Atomic uint64_t done;
-	atomic_int error;
-	struct hasher hasher; /* is begun while `wanted` is true */
 };
 
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */
@@ -118,9 +103,6 @@ struct fetcher {
 	int64_t announced; /* and how many the server says there are; -1: it does not */
 	uint64_t arrived;  /* the first so many bytes are in the destination */
 	bool complete;	   /* and they are all */
-
-	pthread_mutex_t lock; /* guards hashing.busy */
-	struct hashing hashing;
 };
 
 /* Is it a part of a file, so that the destination has not the file's first byte? */

@@ -35,8 +35,8 @@ static struct remote_source *of(const struct source *s)
 static int fetch_bytes(struct remote_source *s, struct fetch *f, uint64_t n, char **ret,
 		       uint64_t *ret_n)
 {
-	struct ingested in;
 	struct source *bytes;
+	uint64_t size;
 	char *data;
 	int r = dest_memory(n, &f->dest);
 
@@ -44,23 +44,23 @@ static int fetch_bytes(struct remote_source *s, struct fetch *f, uint64_t n, cha
 		return r;
 	f->options = s->options;
 	f->cancel = s->options->cancel;
-	r = fetch_run(f, &in);
+	r = fetch_run(f, &size);
 	if (r != 0) {
 		dest_abort(f->dest, false);
 		return r;
 	}
-	r = dest_commit(f->dest, NULL, in.size, &bytes);
+	r = dest_commit(f->dest, NULL, size, &bytes);
 	if (r < 0)
 		return r;
-	data = malloc(in.size + 1);
-	r = data ? source_pread(bytes, data, in.size, 0) : -ENOMEM;
+	data = malloc(size + 1);
+	r = data ? source_pread(bytes, data, size, 0) : -ENOMEM;
 	source_unref(bytes);
 	if (r < 0) {
 		free(data);
 		return r;
 	}
 	*ret = data;
-	*ret_n = in.size;
+	*ret_n = size;
 	return 0;
 }
 

@@ -59,14 +59,6 @@ static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 	return x->gunzip ? gunzip_feed(x->gunzip, data, n) : dest_write(x->f.dest, data, n, off);
 }
 
-/* The network may be so far ahead of the hash: together they use all cores to the end. */
-static uint64_t hash_limit(const struct fetcher *x)
-{
-	const struct hashing *h = &x->hashing;
-
-	return h->wanted && h->error == 0 ? h->done + HASH_LAG : UINT64_MAX;
-}
-
 /* Takes the bytes that are there. 1: the body or the piece is over; -EAGAIN: more to come. */
 static int drain(struct fetcher *x, struct conn *c)
 {
@@ -75,7 +67,7 @@ static int drain(struct fetcher *x, struct conn *c)
 	ssize_t got;
 	int r;
 
-	if (!x->version && x->arrived > hash_limit(x))
+	if (!x->version && x->arrived > follow_limit(x->f.follow))
 		return -EAGAIN;
 	while ((got = http_peek(c->stream, &data)) > 0) {
 		size_t n = (size_t)MIN(MIN((uint64_t)got, BLOCK), c->left.end - c->left.off);
@@ -356,7 +348,8 @@ static int ask_pieces(struct fetcher *x)
 			continue;
 		if (!conn_allow(x, c, conns_active(x)))
 			break;
-		if (!pieces_take(&x->pieces, base + MIN(x->arrived, hash_limit(x)), &c->left)) {
+		if (!pieces_take(&x->pieces, base + MIN(x->arrived, follow_limit(x->f.follow)),
+				 &c->left)) {
 			conn_close(x, c);
 			break;
 		}

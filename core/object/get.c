@@ -8,6 +8,7 @@
 #include "fetch/fetcher.h"
 #include "fetch/remote_source.h"
 #include "format/links.h"
+#include "http/http.h"
 #include "object/internal.h"
 #include "object/scratch.h"
 
@@ -26,13 +27,51 @@ static void finish(struct get *g, int result, struct ingested *in)
 	g->done(g, result, result == 0 ? in : &none);
 }
 
-/* A check() of a fetch. */
-static int check(void *ctx, const char *url)
+/* ---- are they right? ---- */
+
+/* Checks of a fetch: by the owner, */
+static int check_part(void *ctx, const char *url)
 {
 	struct get *g = ctx;
 
 	g->checked = g->check(g, url);
 	return g->checked;
+}
+
+static void log_wrong(const struct get *g, const char *url)
+{
+	const struct object *o = g->plan->object;
+	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
+
+	hex_encode(o->sha256, SHA256_SIZE, want);
+	hex_encode(g->in.sha256, SHA256_SIZE, found);
+	carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
+		   "has other bytes than MANIFEST says: sha256 %s instead of %s", found, want);
+}
+
+/* or by the hash. */
+static int check_all(void *ctx, const char *url)
+{
+	struct get *g = ctx;
+	const struct plan *p = g->plan;
+	bool wrong, in_carton = plan_index(p, url) == p->n_urls;
+	int r = follow_end(&g->follow, &g->in);
+
+	if (r < 0)
+		return r;
+	wrong = g->follow.hash && memcmp(g->in.sha256, p->object->sha256, SHA256_SIZE) != 0;
+	if (wrong && in_carton)
+		fill_check(g->fill, g->in.sha256);
+	else if (wrong && g->wrong != url)
+		log_wrong(g, url);
+	/* the carton lies about its size; a read by that would give a part as if it were all */
+	wrong |= p->entry && g->in.size != p->entry->size;
+	if (!wrong)
+		return 0;
+	g->wrong = url;
+	free(g->in.tags);
+	g->in = (struct ingested){ 0 };
+	return -EBADMSG;
 }
 
 /* What all requests have in common. */
@@ -46,21 +85,50 @@ static struct fetch fetch_of(struct get *g)
 		.dest = g->dest,
 		.at = g->off,
 		.arrived = waits_arrived,
-		.progress_ctx = g->waits,
+		.arrived_ctx = g->waits,
 		.ctx = g,
 	};
 }
 
-/* The bytes are looked at as they come, or by the owner. */
-static void look_at(const struct get *g, struct fetch *f)
+/* Fetches what is wanted, of which the bytes are hashed as they come, or looked at by the owner. */
+static int start(struct get *g, struct fetch *f)
 {
+	const struct object_store *s = g->plan->object->store;
+	int r;
+
 	if (!g->fill) {
-		f->check = check;
-		return;
+		f->check = check_part;
+		return fetch_start(f);
 	}
-	f->hash = options_of(g)->verify || g->plan->link;
-	f->tagger = g->plan->object->store->tagger;
-	f->progress = waits_hashed;
+	g->in = (struct ingested){ 0 };
+	g->follow = (struct follow){
+		.dest = g->dest,
+		.workers = s->options.workers,
+		.cancel = &g->waits->cancel,
+		.tagger = s->tagger,
+		.hash = s->options.verify || g->plan->link,
+		.progress = waits_hashed,
+		.ctx = g->waits,
+	};
+	follow_init(&g->follow);
+	if (g->follow.hash || g->follow.tagger) {
+		f->follow = &g->follow;
+		f->check = check_all;
+	}
+	r = fetch_start(f);
+	if (r < 0)
+		follow_finish(&g->follow);
+	return r;
+}
+
+/* The end of that. */
+static void leave(struct get *g, uint64_t size)
+{
+	if (g->fill)
+		follow_finish(&g->follow);
+	/* nothing was hashed */
+	if (!g->in.size)
+		g->in.size = size;
 }
 
 /* Makes room for bytes that come once more. */
@@ -135,17 +203,12 @@ static uint64_t find_partial(const struct get *g, const char *version)
 	return len;
 }
 
-static void data_done(void *ctx, int result, struct ingested *in)
+static void data_done(void *ctx, int result, uint64_t size)
 {
 	struct get *g = ctx;
 
-	if (result == 0 && g->fill)
-		result = fill_check(g->fill, in->sha256);
-	if (result < 0) {
-		free(in->tags);
-		in->tags = NULL;
-	}
-	carton_over(g, result, in);
+	leave(g, size);
+	carton_over(g, result, &g->in);
 }
 
 /* The data begins there in the carton. */
@@ -164,9 +227,8 @@ static int ask_data(struct get *g, uint64_t data)
 		if (r == 0)
 			r = dest_reserve(g->dest, size, true);
 	}
-	look_at(g, &f);
 	f.done = data_done;
-	return r < 0 ? r : fetch_start(&f);
+	return r < 0 ? r : start(g, &f);
 }
 
 static void run_decode(struct job *job)
@@ -227,16 +289,17 @@ static int use_scratch(struct get *g, uint64_t n)
 	return 0;
 }
 
-static void scratch_done(void *ctx, int result, struct ingested *in)
+static void scratch_done(void *ctx, int result, uint64_t size)
 {
+	struct ingested none = { 0 };
 	struct get *g = ctx;
 
 	if (result == 0)
-		result = use_scratch(g, in->size);
+		result = use_scratch(g, size);
 	else
 		dest_abort(g->scratch, false);
 	if (result < 0)
-		carton_over(g, result, in);
+		carton_over(g, result, &none);
 }
 
 /* What of the entry says where its data is; or all of it, which is then decoded. */
@@ -282,7 +345,7 @@ static int ask_carton(struct get *g)
 
 /* ---- from URLs ---- */
 
-static void urls_done(void *ctx, int result, struct ingested *in);
+static void urls_done(void *ctx, int result, uint64_t size);
 
 /* 0: it is under way; -ENOENT: there are none. */
 static int ask_urls(struct get *g)
@@ -304,14 +367,12 @@ static int ask_urls(struct get *g)
 	f.deadline_ms = g->deadline_ms;
 	f.size = g->size;
 	f.done = urls_done;
-	look_at(g, &f);
 	if (g->fill) {
-		f.sha256 = o->sha256;
 		f.n = size != OBJECT_NO_SIZE ? size : 0;
 		/* what the carton or the chunk index says; what a server has said may be wrong */
 		f.max = o->size != OBJECT_NO_SIZE ? o->size : 0;
 	}
-	return fetch_start(&f);
+	return start(g, &f);
 }
 
 /* May the carton have the bytes, which the URLs do not? */
@@ -321,18 +382,12 @@ static bool carton_may_have(const struct get *g, int error)
 	       error != -ESHUTDOWN && error != -ENOMEM && error != -ENOSPC && error != -EDQUOT;
 }
 
-static void urls_done(void *ctx, int result, struct ingested *in)
+static void urls_done(void *ctx, int result, uint64_t size)
 {
 	struct get *g = ctx;
 	struct plan *p = g->plan;
 
-	/*
-	 * the carton lies about one of them; a read by its size would give a part as if it were all
-	 */
-	if (result == 0 && g->fill && p->entry && in->size != p->entry->size) {
-		free(in->tags);
-		result = -EBADMSG;
-	}
+	leave(g, size);
 	if (result == -EBADMSG && g->checked == -EBADMSG) {
 		result = begin_again(g);
 		if (result == 0)
@@ -346,11 +401,11 @@ static void urls_done(void *ctx, int result, struct ingested *in)
 			plan_drop_mirrors(p, SIZE_MAX);
 		result = ask_carton(g);
 	} else {
-		finish(g, result, in);
+		finish(g, result, &g->in);
 		return;
 	}
 	if (result < 0)
-		finish(g, result, in);
+		finish(g, result, &g->in);
 }
 
 /* ---- beginning ---- */
@@ -392,9 +447,11 @@ int get_start(struct get *g)
 	return r;
 }
 
-static void size_done(void *ctx, int result, struct ingested *in)
+static void size_done(void *ctx, int result, uint64_t size)
 {
-	finish(ctx, result, in);
+	struct ingested in = { .size = size };
+
+	finish(ctx, result, &in);
 }
 
 int get_start_size(struct get *g)

@@ -13,9 +13,9 @@
 #include "base/hasher.h"
 #include "base/source.h"
 #include "base/workers.h"
+#include "cache/follow.h"
 #include "object/plan.h"
 
-struct dest;
 struct fill;
 struct waits;
 
@@ -42,6 +42,9 @@ struct get {
 	void (*done)(struct get *g, int result, struct ingested *in);
 
 	/* its own; all zero at first */
+	struct follow follow; /* hashes `dest`, when all is wanted */
+	struct ingested in;   /* what that has found */
+	const char *wrong;    /* the last URL whose bytes had another hash; or NULL */
 	int checked;	      /* what check() said last */
 	bool resumed;	      /* what is under way began behind what an earlier fill has left */
 	bool by_mirror;	      /* the carton is read from a mirror, which may have other bytes */

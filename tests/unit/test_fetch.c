@@ -28,11 +28,11 @@ static int check(void *ctx, const char *url)
 	return f->verdict;
 }
 
-static void done(void *ctx, int result, struct ingested *in)
+static void done(void *ctx, int result, uint64_t size)
 {
 	struct fixture *f = ctx;
 
-	(void)in;
+	(void)size;
 	f->result = result;
 	sem_post(&f->over);
 }
