@@ -119,7 +119,7 @@ void conn_give_up(struct fetcher *x)
 	server_unref(x->waits_for);
 	x->waits_for = NULL;
 	if (x->u)
-		route_give_up(x->u->route, &x->at_route);
+		route_give_up(&x->u->place->route, &x->at_route);
 	x->slot_ms = 0;
 }
 
@@ -149,7 +149,7 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 {
 	char *url = NULL;
-	int r = route_enter(x->u->route, c, &x->at_route, &c->redirect, &url);
+	int r = route_enter(&x->u->place->route, c, &x->at_route, &c->redirect, &url);
 
 	if (r < 0) {
 		x->slot_ms = INT64_MAX;
@@ -157,7 +157,7 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 		return r;
 	}
 	q->url = url ? url : x->u->url;
-	q->trust = x->u->trust;
+	q->trust = x->u->place->trust;
 	q->redirect = c->redirect;
 	c->answered = false;
 	c->began_ms = now_ms();
@@ -181,7 +181,7 @@ int conn_ask_again(struct fetcher *x, struct conn *c, struct http_request *q)
 	http_close(c->stream);
 	c->stream = NULL;
 	q->url = x->u->url;
-	q->trust = x->u->trust;
+	q->trust = x->u->place->trust;
 	return http_start_request(x->f.options->http, q, wake, x, &c->stream);
 }
 
@@ -190,18 +190,21 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 	struct http_redirect *redirect;
 
 	if (error < 0) {
-		route_failed(x->u->route, c, c->redirect);
+		route_failed(&x->u->place->route, c, c->redirect);
 		return;
 	}
 	server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->u->url,
 			a->status, a->retry_after_s);
 	if (http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
-		route_failed(x->u->route, c, c->redirect);
+		route_failed(&x->u->place->route, c, c->redirect);
 		return;
 	}
+	/* it may lead to where only a HEAD may go */
+	if (x->head)
+		return;
 	redirect = http_redirect_of(c->stream);
 	if (redirect || !c->redirect)
-		route_found(x->u->route, c, redirect);
+		route_found(&x->u->place->route, c, redirect);
 }
 
 bool conn_lost_way(const struct conn *c, int status)
@@ -212,7 +215,7 @@ bool conn_lost_way(const struct conn *c, int status)
 void conn_close(struct fetcher *x, struct conn *c)
 {
 	if (x->u)
-		route_failed(x->u->route, c, NULL);
+		route_failed(&x->u->place->route, c, NULL);
 	http_close(c->stream);
 	c->stream = NULL;
 	http_redirect_unref(c->redirect);

@@ -16,7 +16,7 @@
 struct download {
 	const struct fetch_options *options;
 	struct cache *cache; /* NULL: there is none, or it has no room */
-	char *url;
+	const char *url;
 	uint8_t key[SHA256_SIZE];	    /* of the URL in the cache */
 	char note[MAX_CACHE_VALIDATOR + 1]; /* of an earlier download; "" */
 	bool damaged;			    /* that one is */
@@ -105,13 +105,13 @@ static int fetch_to(struct download *d, struct dest *dest, struct source **ret)
 		.cancel = d->options->cancel,
 		.hash = true,
 	};
+	struct fetch_place place = { .url = d->url, .trust = HTTP_USER };
 	struct fetch f = {
 		.options = d->options,
 		.cancel = d->options->cancel,
 		.what = FETCH_FILE,
-		.urls = &d->url,
-		.n_urls = 1,
-		.trust = HTTP_USER,
+		.places = &place,
+		.n_places = 1,
 		.plain = true,
 		.dest = dest,
 		.follow = &follow,
@@ -125,11 +125,13 @@ static int fetch_to(struct download *d, struct dest *dest, struct source **ret)
 
 	/* as it is now: another process may have downloaded it while this one waited */
 	read_note(d, sha256);
+	route_init(&place.route);
 	follow_init(&follow);
 	r = fetch_run(&f, &in.size);
 	if (r == 0)
 		r = follow_end(&follow, &in);
 	follow_finish(&follow);
+	route_finish(&place.route);
 	if (r != 0) {
 		dest_abort(dest, r < 0 && r != -ENOSPC);
 		return r;
@@ -174,7 +176,7 @@ static int download(struct download *d, struct source **ret)
 int download_carton(const struct fetch_options *options, struct cache *cache, const char *url,
 		    struct source **ret, int64_t *ret_mtime)
 {
-	struct download d = { .options = options, .cache = cache, .url = (char *)url };
+	struct download d = { .options = options, .cache = cache, .url = url };
 	char shown[256];
 	int r;
 

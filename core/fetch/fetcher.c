@@ -10,11 +10,6 @@
 
 #define MIN_RATE 1024 /* bytes a second; what is slower times out */
 
-static bool trusted(const struct fetcher *x)
-{
-	return x->f.trust == HTTP_USER;
-}
-
 /* ---- tries and rounds ---- */
 
 static void over(struct fetcher *x, int result)
@@ -53,6 +48,7 @@ static bool overloaded(const struct fetcher *x)
 /* All URLs have failed: pauses before the next round, or gives up. */
 static void end_round(struct fetcher *x)
 {
+	const struct fetch_place *place = x->u->place;
 	long wait = url_wait(x);
 
 	x->tried = 0;
@@ -64,38 +60,19 @@ static void end_round(struct fetcher *x)
 		x->phase = FETCH_PAUSE;
 		return;
 	}
-	if (x->u->error == -EBUSY && !x->u->by_hash)
+	if (x->u->error == -EBUSY && !place->mirror)
 		log_overloaded(x);
-	if (!trusted(x) || x->u->by_hash || x->u->error == -EBUSY)
+	if (place->trust != HTTP_USER || place->mirror || x->u->error == -EBUSY)
 		over(x, url_sum_up(x));
+	else if (x->u->error == -EAGAIN)
+		over(x, place->version ? -EIO : -EREMOTEIO);
 	else
-		over(x, x->u->error == -EAGAIN ? -EREMOTEIO : x->u->error);
-}
-
-/* The place of a range has failed and there is another: goes on there, behind what has arrived. */
-static bool leave_for_other(struct fetcher *x, int r)
-{
-	if (r >= 0 || x->final || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
-	    r == -ENOSPC || r == -EDQUOT || !url_has_other(x))
-		return false;
-	/* wrong bytes: what of them has to come again, the caller knows */
-	if (r == -EBADMSG) {
-		atomic_store(&x->u->version->gone, true);
-		return false;
-	}
-	if (!fetch_error_passes(r))
-		atomic_store(&x->u->version->gone, true);
-	else if (r != -EBUSY)
-		server_unreached(x->f.options->servers, x->u->url);
-	x->f.have = x->arrived;
-	x->tried++;
-	x->phase = FETCH_BEGIN;
-	return true;
+		over(x, x->u->error);
 }
 
 static void end_try(struct fetcher *x, int r)
 {
-	bool again;
+	bool again, full;
 
 	transfer_end(x);
 	if (r == -EREMCHG) {
@@ -105,30 +82,37 @@ static void end_try(struct fetcher *x, int r)
 	if (r == -EFBIG)
 		r = bound_passed(x);
 	/* an answer that cannot be decoded; only check() knows that bytes of a part are wrong */
-	if (r == -EBADMSG && x->f.what == FETCH_PART && x->phase != FETCH_CHECK)
+	if (r == -EBADMSG && fetch_is_part(x) && x->phase != FETCH_CHECK)
 		r = -EPROTO;
+	full = r == -ENOSPC || r == -EDQUOT;
 	/* what the user names is reported by the caller */
-	if ((r == -ENOSPC || r == -EDQUOT) && !trusted(x))
+	if (full && x->u->place->trust != HTTP_USER)
 		log_no_room(x);
-	if (leave_for_other(x, r))
-		return;
-	if (r == -EBUSY && x->f.what == FETCH_RANGE) {
-		log_overloaded(x);
-		r = -ETIMEDOUT;
-	}
-	/* a version was named, or nothing else is there: one try that retries by itself */
+	/* another server may say that the file is shorter, but not that a part is */
 	if (x->final || r == 0 || r == -ECANCELED || r == -ESHUTDOWN || r == -ENOMEM ||
-	    x->f.what == FETCH_RANGE || (x->f.what == FETCH_PART && r == -EBADMSG)) {
-		if (r == 0 && x->f.first && !x->u->by_hash)
-			atomic_store(x->f.first, url_index(x) - x->f.n_by_hash);
+	    (full && fetch_is_part(x))) {
+		if (r == 0 && x->f.first && !x->u->place->mirror)
+			atomic_store(x->f.first, url_index(x) - x->n_mirrors);
 		over(x, r);
 		return;
 	}
+	/* not all of them came from there: that place has to send them all */
+	if (r == -EBADMSG && x->have > 0) {
+		x->have = 0;
+		x->phase = FETCH_BEGIN;
+		return;
+	}
+	/* only who looks at the bytes of a part knows which are right */
+	x->have = r != -EBADMSG && x->f.what == FETCH_FILE && fetch_is_part(x) ? x->arrived : 0;
 	if (x->arrived >= x->best + MIN_FETCH_PROGRESS) {
 		x->best = x->arrived;
 		x->rounds = 0;
 	}
 	again = url_failed(x, r);
+	if (r == -EBADMSG && fetch_is_part(x) && (!again || x->f.what == FETCH_PART)) {
+		over(x, r);
+		return;
+	}
 	x->phase = FETCH_BEGIN;
 	if (!again)
 		x->tried++;
@@ -197,7 +181,7 @@ static void step_try(struct fetcher *x)
 /* All bytes are there: are they right? */
 static int check(struct fetcher *x)
 {
-	int r = x->f.check ? x->f.check(x->f.ctx, x->u->url) : 0;
+	int r = x->f.check ? x->f.check(x->f.ctx, x->u->place) : 0;
 
 	/* any other failure is of this machine, such as of its memory */
 	x->final = r < 0 && r != -EBADMSG;
@@ -233,7 +217,7 @@ static bool finish(struct fetcher *x)
 	transfer_end(x);
 	cancel_hook_remove(f.cancel, &x->hook);
 	task_finish(&x->task);
-	urls_finish(x);
+	free(x->urls);
 	free(x);
 	f.done(f.ctx, result, size);
 	return false;
@@ -303,6 +287,7 @@ int fetch_start(const struct fetch *fetch)
 		free(x);
 		return -ENOMEM;
 	}
+	x->have = fetch->have;
 	x->first = fetch->first ? atomic_load(fetch->first) : 0;
 	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :
 					      now_ms() + fetch->options->timeout_ms;

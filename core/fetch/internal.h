@@ -17,22 +17,18 @@
 #define MAX_CONNECTIONS 32
 #define PIECE_FIRST (512 * KIB) /* bytes of the first piece */
 
-/* One URL, in one fetch. */
+/* One place, in one fetch. */
 struct url {
-	const char *url;
-	enum http_trust trust;
-	bool by_hash;		 /* one of the user's: asked once, for whatever has the hash */
-	struct version *version; /* FETCH_RANGE: the version there */
-	struct route *route,	 /* which may be */
-		own;		 /* this fetch's */
-	bool exhausted;		 /* not to be tried again */
-	bool bad_hash;		 /* has given wrong bytes once: ask past caches */
-	bool no_resume;		 /* neither resume nor split: that went wrong */
-	bool gzip;		 /* its answers are coded so */
-	bool no_head;		 /* a HEAD of it is no use */
-	bool too_large;		 /* more than max_size */
-	int error;		 /* of the last try, */
-	int status;		 /* and its status, or 0 */
+	struct fetch_place *place;
+	const char *url; /* the place's */
+	bool exhausted;	 /* not to be tried again */
+	bool bad_hash;	 /* has given wrong bytes once: ask past caches */
+	bool no_resume;	 /* neither resume nor split: that went wrong */
+	bool gzip;	 /* its answers are coded so */
+	bool no_head;	 /* a HEAD of it is no use */
+	bool too_large;	 /* more than max_size */
+	int error;	 /* of the last try, */
+	int status;	 /* and its status, or 0 */
 	atomic_bool logged_once;
 	long retry_after_s;
 };
@@ -75,21 +71,22 @@ struct fetcher {
 	int64_t deadline_ms;
 
 	struct url *urls;
-	size_t n_urls, first, tried;	       /* the URL to try is number first + tried */
-	unsigned rounds;		       /* without progress */
-	uint64_t best;			       /* how far any try has come */
-	int64_t pause_ms;		       /* when the next round begins */
-	struct queue_slot at_server, at_route; /* while it waits to send a request */
-	struct server *waits_for;	       /* the server that it asked last; or NULL */
-	int64_t slot_ms;		       /* when it asks again; 0: it does not wait */
+	size_t n_urls, n_mirrors, first, tried; /* the URL to try is number first + tried */
+	unsigned rounds;			/* without progress */
+	uint64_t best;				/* how far any try has come */
+	int64_t pause_ms;			/* when the next round begins */
+	struct queue_slot at_server, at_route;	/* while it waits to send a request */
+	struct server *waits_for;		/* the server that it asked last; or NULL */
+	int64_t slot_ms;			/* when it asks again; 0: it does not wait */
 
 	/* one try of one URL */
 	struct url *u;
 	int64_t try_deadline_ms; /* until bytes come */
 	bool bytes_came;
-	bool final;   /* how the try failed is how the fetch ends */
-	bool probing; /* the first request is for the first piece */
-	bool head;    /* FETCH_SIZE: the question under way is a HEAD */
+	bool final;    /* how the try failed is how the fetch ends */
+	uint64_t have; /* the first so many bytes of a range are in the destination */
+	bool probing;  /* the first request is for the first piece */
+	bool head;     /* FETCH_SIZE: the question under way is a HEAD */
 	struct gunzip *gunzip;
 	struct version found;	 /* of a file that is split */
 	struct version *version; /* pieces of this version are fetched; NULL: one answer is taken */
@@ -105,10 +102,10 @@ struct fetcher {
 	bool complete;	   /* and they are all */
 };
 
-/* Is it a part of a file, so that the destination has not the file's first byte? */
+/* Are only bytes [x->f.off, x->f.off + x->f.n) of the file at x->u asked for? */
 static inline bool fetch_is_part(const struct fetcher *x)
 {
-	return x->f.what == FETCH_RANGE || x->f.what == FETCH_PART;
+	return x->f.what == FETCH_PART || (x->f.what == FETCH_FILE && x->u->place->version);
 }
 
 /* ---- conn.c ---- */
@@ -196,13 +193,12 @@ int size_step(struct fetcher *x);
 /* ---- urls.c ---- */
 
 int urls_init(struct fetcher *x);
-void urls_finish(struct fetcher *x);
 
 /* The index of the one to try next. */
 size_t url_index(const struct fetcher *x);
 
-/* Is there another place for a range, when this one fails? */
-bool url_has_other(const struct fetcher *x);
+/* Is it the only one that is left? */
+bool url_is_last(const struct fetcher *x);
 
 /* Which to try next, from x->tried on; NULL: the round is over. */
 struct url *url_next(struct fetcher *x);

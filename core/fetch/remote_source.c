@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "fetch/fetcher.h"
 #include "fetch/snapshot.h"
 #include "http/http.h"
 
@@ -17,9 +16,10 @@
 struct remote_source {
 	struct source source;
 	const struct fetch_options *options; /* NULL: restored */
-	struct version version,
-		at_source; /* the second of a carton that came from a mirror; else without a URL */
-	struct route route, source_route;
+	/* where the carton is: at a mirror, if it was opened there, then at the source URL */
+	struct fetch_place places[REMOTE_PLACES];
+	size_t n_places;
+	struct version versions[REMOTE_PLACES]; /* there */
 	int64_t mtime;
 	struct cached_ranges *ranges;
 };
@@ -43,6 +43,8 @@ static int fetch_bytes(struct remote_source *s, struct fetch *f, uint64_t n, cha
 	if (r < 0)
 		return r;
 	f->options = s->options;
+	f->places = s->places;
+	f->n_places = s->n_places;
 	f->cancel = s->options->cancel;
 	r = fetch_run(f, &size);
 	if (r != 0) {
@@ -74,13 +76,13 @@ static int fetch_range(struct remote_source *s, struct fetch *f, uint64_t n)
 	if (r != 0)
 		return r;
 	return cached_ranges_add(s->ranges, data, size,
-				 f->what == FETCH_SUFFIX ? s->version.size - size : f->off);
+				 f->what == FETCH_SUFFIX ? s->versions[0].size - size : f->off);
 }
 
 /* Fetches [off, off + n) unless it is cached. */
 static int cache_range(struct remote_source *s, uint64_t off, uint64_t n)
 {
-	struct fetch f = { .what = FETCH_RANGE, .version = &s->version, .off = off, .n = n };
+	struct fetch f = { .what = FETCH_PART, .off = off, .n = n };
 
 	if (off > s->source.size || n > s->source.size - off)
 		return -ENODATA;
@@ -128,8 +130,7 @@ static ssize_t window_read(struct stream *stream, void *ret_buf, size_t n)
 
 	if (w->at == w->n && w->off < w->end) {
 		struct fetch f = {
-			.what = FETCH_RANGE,
-			.version = &s->version,
+			.what = FETCH_PART,
 			.off = w->off,
 			.n = MIN(MAX_PREFETCH, w->end - w->off),
 		};
@@ -195,15 +196,30 @@ static void source_free(struct source *base)
 	struct remote_source *s = of(base);
 
 	cached_ranges_free(s->ranges);
-	route_finish(&s->route);
-	route_finish(&s->source_route);
-	free(s->at_source.url);
+	for (size_t i = 0; i < s->n_places; i++) {
+		route_finish(&s->places[i].route);
+		free((char *)s->places[i].url);
+	}
 	free((char *)s->source.version);
-	free(s->version.url);
 	free(s);
 }
 
 static const struct source_ops remote_ops = { source_read, open_stream, source_free, prefetch };
+
+/* The carton is there, too. 0 or -ENOMEM. */
+static int add_place(struct remote_source *s, const char *url)
+{
+	struct fetch_place *p = &s->places[s->n_places];
+	char *copy = strdup(url);
+
+	if (!copy)
+		return -ENOMEM;
+	p->url = copy;
+	p->trust = HTTP_USER;
+	route_init(&p->route);
+	s->versions[s->n_places++].url = copy;
+	return 0;
+}
 
 static int source_new(const char *url, struct remote_source **ret)
 {
@@ -212,12 +228,7 @@ static int source_new(const char *url, struct remote_source **ret)
 	if (!s)
 		return -ENOMEM;
 	s->source = (struct source){ .ops = &remote_ops, .refs = 1, .fd = -1 };
-	s->version.trust = HTTP_USER;
-	s->version.route = &s->route;
-	route_init(&s->route);
-	route_init(&s->source_route);
-	s->version.url = strdup(url);
-	if (!s->version.url) {
+	if (add_place(s, url) < 0) {
 		source_free(&s->source);
 		return -ENOMEM; /* cppcheck-suppress memleak; source_free() frees what has it */
 	}
@@ -230,15 +241,16 @@ static int source_new(const char *url, struct remote_source **ret)
 static int first_answer(void *ctx, const struct http_response *a)
 {
 	struct remote_source *s = ctx;
+	struct version *v = &s->versions[0];
 	char shown[256];
 
-	if (a->status != 206 || !version_identify(a, &s->version))
+	if (a->status != 206 || !version_identify(a, v))
 		return 1;
 	s->mtime = a->last_modified_s;
-	if (a->range_first == (int64_t)(s->version.size - MIN(TAIL, s->version.size)) &&
-	    a->range_last == (int64_t)s->version.size - 1)
+	if (a->range_first == (int64_t)(v->size - MIN(TAIL, v->size)) &&
+	    a->range_last == (int64_t)v->size - 1)
 		return 0;
-	carton_log(CARTON_LOG_ERROR, http_url_redact(s->version.url, shown, sizeof(shown)),
+	carton_log(CARTON_LOG_ERROR, http_url_redact(v->url, shown, sizeof(shown)),
 		   "the server answers with other bytes than the last ones it was asked for");
 	return -EPROTO;
 }
@@ -248,27 +260,28 @@ static int fetch_tail(struct remote_source *s)
 {
 	struct fetch f = {
 		.what = FETCH_SUFFIX,
-		.version = &s->version,
-		.trust = HTTP_USER,
 		.n = TAIL,
 		.answered = first_answer,
 		.ctx = s,
 	};
 	int r = fetch_range(s, &f, TAIL);
 
+	s->places[0].version = &s->versions[0];
 	/* an empty file has no last bytes, but some servers give them of no file that is shorter */
 	return r == -ERANGE ? 1 : r;
 }
 
-/* Any version of it will do: whatever comes from there has a hash. */
+/* What was opened is a mirror. Any version will do there: whatever comes from it has a hash. */
 static int add_source_url(struct remote_source *s, const char *url)
 {
-	s->at_source.trust = HTTP_USER;
-	s->at_source.route = &s->source_route;
-	s->at_source.size = s->version.size;
-	s->at_source.url = strdup(url);
-	s->version.other = &s->at_source;
-	return s->at_source.url ? 0 : -ENOMEM;
+	int r = add_place(s, url);
+
+	if (r < 0)
+		return r;
+	s->places[0].mirror = true;
+	s->versions[1].size = s->versions[0].size;
+	s->places[1].version = &s->versions[1];
+	return 0;
 }
 
 int remote_source_open(const struct fetch_options *options, const char *url, const char *source_url,
@@ -289,12 +302,11 @@ int remote_source_open(const struct fetch_options *options, const char *url, con
 		source_free(&s->source);
 		return r;
 	}
-	s->source.size = s->version.size;
-	/* only a strong ETag names bytes */
-	/* it goes to the cache */
+	s->source.size = s->versions[0].size;
+	/* only a strong ETag names bytes; the name goes to the cache */
 	plain = http_url_public(url);
-	if (plain && s->version.etag[0] &&
-	    asprintf(&version, "%s %s", s->version.etag, plain) >= 0) {
+	if (plain && s->versions[0].etag[0] &&
+	    asprintf(&version, "%s %s", s->versions[0].etag, plain) >= 0) {
 		if (strlen(version) <= MAX_CACHE_VALIDATOR)
 			s->source.version = version;
 		else
@@ -333,8 +345,7 @@ void remote_source_opened(struct source *base, struct cache *cache)
 	struct snapshot snapshot = { base->size, s->mtime, s->ranges };
 
 	if (s->options && cache)
-		snapshot_save(&snapshot, cache,
-			      s->at_source.url ? s->at_source.url : s->version.url);
+		snapshot_save(&snapshot, cache, s->places[s->n_places - 1].url);
 	cached_ranges_trim(s->ranges, MAX_CACHED_OPEN);
 }
 
@@ -346,21 +357,25 @@ int64_t remote_source_mtime(const struct source *s)
 int remote_source_refresh(struct source *base, const char *url)
 {
 	struct remote_source *s = of(base);
-	struct version *at = s->at_source.url ? &s->at_source : &s->version;
-	int r = s->options ? route_replace(at->route, url) : -EOPNOTSUPP;
+	int r = s->options ? route_replace(&s->places[s->n_places - 1].route, url) : -EOPNOTSUPP;
 
 	/* the user knows better than the mirror */
-	if (r == 0 && s->at_source.url)
-		atomic_store(&s->version.gone, true);
+	if (r == 0 && s->n_places > 1)
+		atomic_store(&s->places[0].bad, true);
 	return r;
 }
 
-struct version *remote_source_version(struct source *s)
+size_t remote_source_places(struct source *base, struct fetch_place **ret)
 {
-	return of(s)->options ? &of(s)->version : NULL;
+	struct remote_source *s = of(base);
+
+	*ret = s->places;
+	return s->options ? s->n_places : 0;
 }
 
-bool remote_source_cached(struct source *s, void *ret_buf, uint64_t n, uint64_t off)
+bool remote_source_cached(struct source *base, void *ret_buf, uint64_t n, uint64_t off)
 {
-	return cached_ranges_read(of(s)->ranges, ret_buf, n, off);
+	struct remote_source *s = of(base);
+
+	return !atomic_load(&s->places[0].bad) && cached_ranges_read(s->ranges, ret_buf, n, off);
 }

@@ -9,7 +9,7 @@
 
 #include "base/source.h"
 #include "cache/cache.h"
-#include "fetch/version.h"
+#include "fetch/fetcher.h"
 
 /*
  * The carton at a URL that the user gave: its size and last bytes are known after one request. 0;
@@ -35,10 +35,16 @@ void remote_source_opened(struct source *s, struct cache *cache);
 /* From now on it is fetched from here. 0; -EOPNOTSUPP: it was restored; -ENOMEM. */
 int remote_source_refresh(struct source *s, const char *url);
 
-/* The version that all requests name; NULL: it was restored, so it cannot be fetched from. */
-struct version *remote_source_version(struct source *s);
+/* the most places of a carton: a mirror, and the source URL */
+#define REMOTE_PLACES 2
 
-/* Copies [off, off + n) if it is cached. */
+/* Where all requests go, in this order; they live as long as `s`. 0: it was restored. */
+size_t remote_source_places(struct source *s, struct fetch_place **ret);
+
+/*
+ * Copies [off, off + n) if it is cached, as the first of these places has sent it, and that has not
+ * been found out.
+ */
 bool remote_source_cached(struct source *s, void *ret_buf, uint64_t n, uint64_t off);
 
 #endif

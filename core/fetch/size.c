@@ -73,7 +73,7 @@ int size_step(struct fetcher *x)
 		r = -ENODATA;
 	if (r == 0)
 		r = read_size(x, &a);
-	if (x->head && r < 0 && !(u->by_hash && r == -ENOENT)) {
+	if (x->head && r < 0 && !(u->place->mirror && r == -ENOENT)) {
 		/* some servers have no HEAD, and a URL may be signed for GET only */
 		u->no_head = a.status >= 400 || r == -ENODATA || r == -EPROTO || r == -ECONNRESET;
 		if (u->no_head && ((r != -EAGAIN && r != -EBUSY) || u->retry_after_s <= 0)) {

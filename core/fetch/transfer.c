@@ -101,7 +101,7 @@ static bool find_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_e
 	char validator[MAX_CACHE_VALIDATOR + 1], *space, *url;
 	bool same;
 
-	if (x->f.what != FETCH_FILE || x->u->no_resume || x->u->by_hash ||
+	if (x->f.what != FETCH_FILE || x->u->no_resume || x->u->place->mirror ||
 	    dest_partial(x->f.dest, ret_len, validator, sizeof(validator)) < 0 || *ret_len == 0)
 		return false;
 	space = strrchr(validator, ' ');
@@ -123,7 +123,8 @@ static int start_over(struct fetcher *x, const struct http_response *a)
 	int r;
 
 	/* of the URL only what may be in a file */
-	if (x->f.what == FETCH_FILE && !x->u->by_hash && a->strong_etag && !a->coding[0] && url &&
+	if (x->f.what == FETCH_FILE && !x->u->place->mirror && a->strong_etag && !a->coding[0] &&
+	    url &&
 	    (size_t)snprintf(validator, sizeof(validator), "%s %s", a->etag, url) >=
 		    sizeof(validator))
 		validator[0] = '\0';
@@ -143,10 +144,9 @@ static void begin_pieces(struct fetcher *x, uint64_t next)
 {
 	struct version *v = &x->found;
 
-	v->url = (char *)x->u->url;
-	v->trust = x->u->trust;
+	v->url = x->u->url;
 	/* any version will do that has the hash */
-	if (x->u->by_hash)
+	if (x->u->place->mirror)
 		v->etag[0] = v->last_modified[0] = '\0';
 	v->one_of_several = false;
 	atomic_store(&v->logged_once, false);
@@ -161,7 +161,8 @@ static int take_first_piece(struct fetcher *x, struct conn *c, const struct http
 	if (a->range_first != 0 || !version_identify(a, &x->found))
 		return -ESTALE;
 	/* what follows has to be of the same version */
-	if (!x->found.etag[0] && !x->u->by_hash && (uint64_t)a->range_last + 1 < x->found.size)
+	if (!x->found.etag[0] && !x->u->place->mirror &&
+	    (uint64_t)a->range_last + 1 < x->found.size)
 		return -ESTALE;
 	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
 	c->exact = true; /* nothing comes behind it */
@@ -176,8 +177,8 @@ static void split(struct fetcher *x, struct conn *c, const struct http_response 
 
 	if (x->f.what != FETCH_FILE || x->f.plain || x->u->no_resume ||
 	    x->f.options->connections < 2 || (a->status != 206 && !a->accept_ranges) ||
-	    !version_identify(a, v) || (!v->etag[0] && !x->u->by_hash) || v->size < c->left.off ||
-	    v->size - c->left.off <= PARALLEL)
+	    !version_identify(a, v) || (!v->etag[0] && !x->u->place->mirror) ||
+	    v->size < c->left.off || v->size - c->left.off <= PARALLEL)
 		return;
 	begin_pieces(x, c->left.off);
 	pieces_follow(&x->pieces, c->left.off, &c->left);
@@ -243,11 +244,12 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	pieces_return(&x->pieces, c->left);
 	conn_close(x, c);
 	/* the queue says when, unless the fetch can go elsewhere */
-	if (error == -EBUSY && x->n_urls == 1)
+	if (error == -EBUSY && url_is_last(x))
 		return 0;
 	active = conns_active(x);
+	x->u->retry_after_s = retry_after_s;
 	/* another URL may be better than another try */
-	if (!fetch_error_passes(error) || (x->f.what == FETCH_PART && !x->bytes_came))
+	if (!fetch_error_passes(error) || (fetch_is_part(x) && !x->bytes_came))
 		return error;
 	/* perhaps the server does not like so many at once */
 	x->pieces.want = MAX(active, 1U);
@@ -257,12 +259,11 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	/* those that fail together count as one */
 	if (now < x->hold_ms)
 		return 0;
-	if (++x->failures > (url_has_other(x) ? 1 : MAX_FETCH_ATTEMPTS))
-		return error == -EAGAIN ? -EIO : error;
+	/* what has come of a range is kept */
+	if (++x->failures > (fetch_is_part(x) && x->u->place->mirror ? 1 : MAX_FETCH_ATTEMPTS))
+		return error;
 	x->hold_ms = now + server_pause(x->failures, retry_after_s);
-	if (x->hold_ms >= x->deadline_ms && active == 0)
-		return error == -EAGAIN ? -ETIMEDOUT : error;
-	return 0;
+	return x->hold_ms >= x->deadline_ms && active == 0 ? error : 0;
 }
 
 /*
@@ -355,6 +356,7 @@ static int ask_pieces(struct fetcher *x)
 		}
 		version_request(x->version, c->left.off, c->left.end - 1, &q);
 		q.logged_once = &x->version->logged_once;
+		q.no_cache = x->u->bad_hash;
 		c->exact = true;
 		r = conn_open(x, c, &q);
 		if (r < 0)
@@ -394,8 +396,7 @@ static void use_url(struct fetcher *x)
 {
 	struct version *v = &x->found;
 
-	v->url = (char *)x->u->url;
-	v->trust = x->u->trust;
+	v->url = x->u->url;
 	v->size = x->f.size;
 	v->etag[0] = v->last_modified[0] = '\0';
 	v->one_of_several = true;
@@ -420,12 +421,14 @@ int transfer_begin(struct fetcher *x)
 	x->failures = 0;
 	x->bound = 0;
 	x->hold_ms = 0;
-	x->arrived = x->f.have;
-	x->version = x->f.what == FETCH_RANGE ? u->version : NULL;
-	if (x->f.what == FETCH_PART)
-		use_url(x);
+	x->arrived = 0;
+	x->version = NULL;
 	if (fetch_is_part(x)) {
-		pieces_begin(&x->pieces, x->f.off + x->f.have, x->f.off + x->f.n,
+		x->arrived = x->have;
+		x->version = u->place->version;
+		if (!x->version)
+			use_url(x);
+		pieces_begin(&x->pieces, x->f.off + x->have, x->f.off + x->f.n,
 			     x->f.options->connections);
 		return ask_pieces(x);
 	}

@@ -15,51 +15,43 @@
 
 int urls_init(struct fetcher *x)
 {
-	struct version *version = x->f.version;
-
-	x->n_urls = !version ? x->f.n_urls : version->other ? 2 : 1;
+	x->n_urls = x->f.n_places;
 	x->urls = calloc(x->n_urls, sizeof(*x->urls));
 	if (!x->urls)
 		return -ENOMEM;
 	for (size_t i = 0; i < x->n_urls; i++) {
-		struct url_state *state = x->f.states ? &x->f.states[i] : NULL;
+		struct fetch_place *place = &x->f.places[i];
 		struct url *u = &x->urls[i];
 
-		u->version = version;
-		u->url = version ? version->url : x->f.urls[i];
-		u->exhausted = version ? version->other && atomic_load(&version->gone) :
-					 state && atomic_load(&state->bad);
-		u->error = state && u->exhausted ? -EBADMSG : 0;
-		u->by_hash = i < x->f.n_by_hash;
-		u->trust = u->by_hash ? HTTP_USER : x->f.trust;
-		/* a miss is no news */
-		u->logged_once = u->by_hash;
-		route_init(&u->own);
-		u->route = version ? version->route : state ? &state->route : &u->own;
-		version = version ? version->other : NULL;
+		u->place = place;
+		u->url = place->url;
+		u->exhausted = atomic_load(&place->bad);
+		u->error = u->exhausted ? -EBADMSG : 0;
+		/* there is no other way to ask for a version */
+		u->no_resume = place->version;
+		/* a miss is no news; what is wrong with a version, version.c says */
+		u->logged_once = place->mirror || place->version;
+		x->n_mirrors += place->mirror;
 	}
 	return 0;
 }
 
-void urls_finish(struct fetcher *x)
-{
-	for (size_t i = 0; i < x->n_urls; i++)
-		route_finish(&x->urls[i].own);
-	free(x->urls);
-}
-
 size_t url_index(const struct fetcher *x)
 {
-	size_t user = x->f.n_by_hash;
+	size_t user = x->n_mirrors;
 
 	if (x->tried < user)
 		return x->tried;
 	return user + (x->first + x->tried - user) % (x->n_urls - user);
 }
 
-bool url_has_other(const struct fetcher *x)
+bool url_is_last(const struct fetcher *x)
 {
-	return x->f.what == FETCH_RANGE && x->tried + 1 < x->n_urls;
+	size_t left = 0;
+
+	for (size_t i = 0; i < x->n_urls; i++)
+		left += !x->urls[i].exhausted;
+	return left <= 1;
 }
 
 struct url *url_next(struct fetcher *x)
@@ -77,19 +69,19 @@ struct url *url_ready(struct fetcher *x)
 {
 	struct url *u = url_next(x);
 
-	while (u && (u->by_hash || x->tried + 1 < x->n_urls)) {
+	while (u && (u->place->mirror || x->tried + 1 < x->n_urls)) {
 		struct server *o = server_get(x->f.options->servers, u->url);
 		bool paused = server_paused(o) > SHORT_PAUSE_MS;
 		size_t tried = x->tried++;
 		struct url *next = paused ? url_next(x) : NULL;
 
 		server_unref(o);
-		if (!paused || (!next && !u->by_hash)) {
+		if (!paused || (!next && !u->place->mirror)) {
 			x->tried = tried;
 			break;
 		}
 		u->error = -EBUSY;
-		u->exhausted |= u->by_hash;
+		u->exhausted |= u->place->mirror;
 		u = next;
 	}
 	return u;
@@ -102,7 +94,7 @@ int64_t url_deadline(const struct fetcher *x)
 
 	for (size_t i = x->tried; i < x->n_urls; i++)
 		sharers += !x->urls[i].exhausted;
-	if (x->u && (x->u->by_hash || url_has_other(x)))
+	if (x->u && x->u->place->mirror)
 		return now + MIN(left / (int64_t)MAX(sharers, 1), BY_HASH_MS);
 	return now + left / (int64_t)MAX(sharers, 1);
 }
@@ -130,9 +122,11 @@ static void log_failure(struct url *u, bool trusted)
 
 static bool check_failure(struct url *u, int error)
 {
-	/* there may be a fault with ranges; all else is a miss */
-	if (u->by_hash && (error != -ESTALE || u->no_resume)) {
+	/* there may be a fault with ranges; all else is a miss, for good unless it may pass */
+	if (u->place->mirror && (error != -ESTALE || u->no_resume)) {
 		u->exhausted = true;
+		if (!fetch_error_passes(error))
+			atomic_store(&u->place->bad, true);
 		return false;
 	}
 	if (u->too_large) {
@@ -159,10 +153,10 @@ bool url_failed(struct fetcher *x, int error)
 	bool again = check_failure(u, error);
 
 	u->error = error;
-	if (u->by_hash && (error == -ECONNREFUSED || error == -EHOSTUNREACH ||
-			   error == -ETIMEDOUT || error == -ENETUNREACH))
+	if (u->place->mirror && (error == -ECONNREFUSED || error == -EHOSTUNREACH ||
+				 error == -ETIMEDOUT || error == -ENETUNREACH))
 		server_unreached(x->f.options->servers, u->url);
-	log_failure(u, u->trust == HTTP_USER);
+	log_failure(u, u->place->trust == HTTP_USER);
 	return again;
 }
 
@@ -174,7 +168,7 @@ long url_wait(const struct fetcher *x)
 		const struct url *u = &x->urls[i];
 		long wait = MAX(u->retry_after_s, 0);
 
-		if (u->by_hash)
+		if (u->place->mirror)
 			continue;
 		if (u->error == -ENODATA)
 			return -1;
@@ -193,7 +187,7 @@ int url_sum_up(const struct fetcher *x)
 {
 	int sum = -EBADMSG;
 
-	for (size_t i = x->n_urls > x->f.n_by_hash ? x->f.n_by_hash : 0; i < x->n_urls; i++) {
+	for (size_t i = x->n_urls > x->n_mirrors ? x->n_mirrors : 0; i < x->n_urls; i++) {
 		int e = x->urls[i].error;
 
 		if (e == -ENODATA || e == -ENOSPC || e == -EDQUOT)

@@ -26,8 +26,6 @@ void version_request(const struct version *r, uint64_t first, uint64_t last,
 		     struct http_request *ret)
 {
 	*ret = (struct http_request){
-		.url = r->url,
-		.trust = r->trust,
 		.has_range = true,
 		.first = first,
 		.last = last,

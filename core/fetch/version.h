@@ -2,7 +2,7 @@
 /*
  * What all fetching shares: options, one version of a file at a URL, the way to it.
  *
- * Threads: any. A struct version is constant but for its flags and its route.
+ * Threads: any. A struct version is constant but for its flags.
  */
 #ifndef CARTON_FETCH_VERSION_H
 #define CARTON_FETCH_VERSION_H
@@ -44,9 +44,7 @@ struct route {
 
 /* One version of a file whose server answers Range requests. */
 struct version {
-	char *url;
-	struct route *route; /* for requests; NULL: there is none yet */
-	enum http_trust trust;
+	const char *url; /* for the log */
 	uint64_t size;
 	char etag[256];		/* strong, or "" */
 	char last_modified[64]; /* used when there is no such ETag; or "" */
@@ -54,9 +52,6 @@ struct version {
 	/* what was logged since the last right answer: the status of a wrong one; that none came */
 	atomic_int logged_status;
 	atomic_bool logged_once;
-	/* the same file elsewhere, of the same size, asked when this one fails; or NULL */
-	struct version *other;
-	atomic_bool gone; /* it has changed or was taken away: only the other is asked */
 };
 
 /*
@@ -65,7 +60,7 @@ struct version {
  */
 bool version_identify(const struct http_response *response, struct version *ret);
 
-/* Asks for [first, last] of that version only. */
+/* Asks for [first, last] of that version only; without a URL and a trust. */
 void version_request(const struct version *r, uint64_t first, uint64_t last,
 		     struct http_request *ret);
 

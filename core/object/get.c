@@ -20,66 +20,72 @@ static const struct object_options *options_of(const struct get *g)
 	return &g->plan->object->store->options;
 }
 
-static void finish(struct get *g, int result, struct ingested *in)
+static void finish(struct get *g, int result)
 {
 	struct ingested none = { 0 };
 
-	g->done(g, result, result == 0 ? in : &none);
+	g->done(g, result, result == 0 ? &g->in : &none);
 }
 
 /* ---- are they right? ---- */
 
-/* Checks of a fetch: by the owner, */
-static int check_part(void *ctx, const char *url)
+/* A check() of a fetch: the owner looks at the bytes. */
+static int check_part(void *ctx, struct fetch_place *from)
 {
 	struct get *g = ctx;
 
-	g->checked = g->check(g, url);
+	g->checked = g->check(g, from->url);
 	return g->checked;
 }
 
-static void log_wrong(const struct get *g, const char *url)
+static void log_wrong(const struct get *g, const struct fetch_place *from)
 {
 	const struct object *o = g->plan->object;
 	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
 
+	if (from->version) {
+		fill_check(g->fill, g->in.sha256);
+		return;
+	}
 	hex_encode(o->sha256, SHA256_SIZE, want);
 	hex_encode(g->in.sha256, SHA256_SIZE, found);
-	carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
+	carton_log(CARTON_LOG_ERROR, http_url_redact(from->url, shown, sizeof(shown)),
 		   "has other bytes than MANIFEST says: sha256 %s instead of %s", found, want);
 }
 
-/* or by the hash. */
-static int check_all(void *ctx, const char *url)
+/* The same, where the bytes were hashed. */
+static int check_all(void *ctx, struct fetch_place *from)
 {
 	struct get *g = ctx;
 	const struct plan *p = g->plan;
-	bool wrong, in_carton = plan_index(p, url) == p->n_urls;
 	int r = follow_end(&g->follow, &g->in);
+	bool wrong;
 
 	if (r < 0)
 		return r;
 	wrong = g->follow.hash && memcmp(g->in.sha256, p->object->sha256, SHA256_SIZE) != 0;
-	if (wrong && in_carton)
-		fill_check(g->fill, g->in.sha256);
-	else if (wrong && g->wrong != url)
-		log_wrong(g, url);
+	if (wrong && g->wrong != from)
+		log_wrong(g, from);
 	/* the carton lies about its size; a read by that would give a part as if it were all */
 	wrong |= p->entry && g->in.size != p->entry->size;
 	if (!wrong)
 		return 0;
-	g->wrong = url;
+	g->wrong = from;
 	free(g->in.tags);
 	g->in = (struct ingested){ 0 };
 	return -EBADMSG;
 }
 
-/* What all requests have in common. */
-static struct fetch fetch_of(struct get *g)
+/* ---- fetches ---- */
+
+/* What all of them have in common. */
+static struct fetch fetch_of(struct get *g, struct fetch_place *places, size_t n)
 {
 	return (struct fetch){
 		.options = options_of(g)->fetch,
 		.cancel = &g->waits->cancel,
+		.places = places,
+		.n_places = n,
 		.off = g->off,
 		.n = g->n,
 		.dest = g->dest,
@@ -90,12 +96,28 @@ static struct fetch fetch_of(struct get *g)
 	};
 }
 
-/* Fetches what is wanted, of which the bytes are hashed as they come, or looked at by the owner. */
+/* So far it has ended like this. */
+static void next(struct get *g, int result);
+
+static void content_done(void *ctx, int result, uint64_t size)
+{
+	struct get *g = ctx;
+
+	if (g->fill)
+		follow_finish(&g->follow);
+	/* nothing was hashed */
+	if (!g->in.size)
+		g->in.size = size;
+	next(g, result);
+}
+
+/* Fetches what is wanted. Its bytes are hashed as they come, or looked at by the owner. */
 static int start(struct get *g, struct fetch *f)
 {
 	const struct object_store *s = g->plan->object->store;
 	int r;
 
+	f->done = content_done;
 	if (!g->fill) {
 		f->check = check_part;
 		return fetch_start(f);
@@ -121,71 +143,35 @@ static int start(struct get *g, struct fetch *f)
 	return r;
 }
 
-/* The end of that. */
-static void leave(struct get *g, uint64_t size)
-{
-	if (g->fill)
-		follow_finish(&g->follow);
-	/* nothing was hashed */
-	if (!g->in.size)
-		g->in.size = size;
-}
+/* ---- from URLs ---- */
 
-/* Makes room for bytes that come once more. */
-static int begin_again(struct get *g)
+static int ask_urls(struct get *g)
 {
-	int wrong = g->checked;
+	struct plan *p = g->plan;
+	const struct object *o = p->object;
+	uint64_t size = object_size(o);
+	struct fetch f = fetch_of(g, p->urls, p->n_urls);
 
-	g->checked = 0;
-	if (g->fill)
-		return dest_restart(g->dest, NULL);
-	return wrong == -EBADMSG ? g->again(g) : 0;
+	f.what = g->fill ? FETCH_FILE : FETCH_PART;
+	f.first = p->link ? &p->link->first : NULL;
+	f.deadline_ms = g->deadline_ms;
+	f.size = g->size;
+	if (g->fill) {
+		f.n = size != OBJECT_NO_SIZE ? size : 0;
+		/* what the carton or the chunk index says; what a server has said may be wrong */
+		f.max = o->size != OBJECT_NO_SIZE ? o->size : 0;
+	}
+	return start(g, &f);
 }
 
 /* ---- from the carton ---- */
 
-static int ask_carton(struct get *g);
-
-/*
- * Wrong bytes of a mirror, or such as cannot be decoded: the carton's own URL is asked, for its
- * header, too.
- */
-static int ask_other(struct get *g)
-{
-	int r;
-
-	atomic_store(&remote_source_version(options_of(g)->source)->gone, true);
-	atomic_store(&g->plan->data, 0);
-	r = begin_again(g);
-	return r < 0 ? r : ask_carton(g);
-}
-
-/* What an earlier fill has left may be to blame: nothing of it is used, and the same is asked. */
-static int ask_anew(struct get *g)
-{
-	int r = begin_again(g);
-
-	g->resumed = false;
-	return r < 0 ? r : ask_carton(g);
-}
-
-static void carton_over(struct get *g, int result, struct ingested *in)
-{
-	if (result == -EBADMSG && (g->resumed || g->by_mirror)) {
-		result = g->resumed ? ask_anew(g) : ask_other(g);
-		if (result == 0)
-			return;
-	}
-	finish(g, result, in);
-}
-
 static struct fetch fetch_of_carton(struct get *g, uint64_t off, uint64_t n)
 {
-	struct fetch f = fetch_of(g);
+	struct fetch_place *places;
+	size_t n_places = plan_carton(g->plan, &places);
+	struct fetch f = fetch_of(g, places, n_places);
 
-	f.what = FETCH_RANGE;
-	f.trust = HTTP_USER;
-	f.version = remote_source_version(options_of(g)->source);
 	f.off = off;
 	f.n = n;
 	return f;
@@ -203,14 +189,6 @@ static uint64_t find_partial(const struct get *g, const char *version)
 	return len;
 }
 
-static void data_done(void *ctx, int result, uint64_t size)
-{
-	struct get *g = ctx;
-
-	leave(g, size);
-	carton_over(g, result, &g->in);
-}
-
 /* The data begins there in the carton. */
 static int ask_data(struct get *g, uint64_t data)
 {
@@ -219,56 +197,58 @@ static int ask_data(struct get *g, uint64_t data)
 	struct fetch f = fetch_of_carton(g, data + g->off, g->fill ? size : g->n);
 	int r = 0;
 
+	f.what = g->fill ? FETCH_FILE : FETCH_PART;
 	if (g->fill) {
 		f.have = find_partial(g, version);
-		g->resumed = f.have > 0;
 		if (!f.have)
 			r = dest_restart(g->dest, version);
 		if (r == 0)
 			r = dest_reserve(g->dest, size, true);
 	}
-	f.done = data_done;
 	return r < 0 ? r : start(g, &f);
+}
+
+/* What the place has sent is wrong: it is not asked again, if another one may be. */
+static int blame(struct get *g, int error)
+{
+	if (error == -EBADMSG && g->header_at->mirror)
+		atomic_store(&g->header_at->bad, true);
+	return error;
 }
 
 static void run_decode(struct job *job)
 {
 	struct get *g = container_of(job, struct get, job);
-	struct ingested in = { 0 };
 	uint64_t off;
 	int r = scratch_locate(g, &off);
 
 	if (r == 0)
-		r = scratch_decode(g, off, &in);
+		r = scratch_decode(g, off, &g->in);
 	scratch_leave(g);
-	carton_over(g, r, &in);
+	next(g, blame(g, r));
 }
 
 /* The part has the entry's header: asks for the data behind it. */
 static int ask_behind(struct get *g)
 {
-	const struct version *version = remote_source_version(options_of(g)->source);
 	uint64_t off, data;
 	int r = scratch_locate(g, &off);
 
 	scratch_leave(g);
 	if (r < 0)
-		return r;
+		return blame(g, r);
 	data = g->plan->entry->header + off;
-	/* unless the mirror that sent the header was found out meanwhile */
-	if (!(g->by_mirror && version->gone))
-		atomic_store(&g->plan->data, data);
+	plan_keep_data(g->plan, g->header_at, data);
 	return ask_data(g, data);
 }
 
 static void run_ask(struct job *job)
 {
 	struct get *g = container_of(job, struct get, job);
-	struct ingested none = { 0 };
 	int r = ask_behind(g);
 
 	if (r < 0)
-		carton_over(g, r, &none);
+		next(g, r);
 }
 
 /* The scratch, `n` bytes from the entry's header on, is there. */
@@ -289,9 +269,15 @@ static int use_scratch(struct get *g, uint64_t n)
 	return 0;
 }
 
+/* A check of a fetch: the scratch is looked at when it is over. */
+static int note_place(void *ctx, struct fetch_place *from)
+{
+	((struct get *)ctx)->header_at = from;
+	return 0;
+}
+
 static void scratch_done(void *ctx, int result, uint64_t size)
 {
-	struct ingested none = { 0 };
 	struct get *g = ctx;
 
 	if (result == 0)
@@ -299,7 +285,7 @@ static void scratch_done(void *ctx, int result, uint64_t size)
 	else
 		dest_abort(g->scratch, false);
 	if (result < 0)
-		carton_over(g, result, &none);
+		next(g, result);
 }
 
 /* What of the entry says where its data is; or all of it, which is then decoded. */
@@ -312,11 +298,14 @@ static int ask_entry(struct get *g)
 
 	if (r < 0)
 		return r;
-	r = n <= MAX_CACHED && !f.version->gone ? scratch_copy_cached(g, e->header, n) : -ENOENT;
+	g->header_at = f.places;
+	r = n <= MAX_CACHED ? scratch_copy_cached(g, e->header, n) : -ENOENT;
 	if (r == 0)
 		return use_scratch(g, n);
+	f.what = FETCH_PART;
 	f.dest = g->scratch;
 	f.at = 0;
+	f.check = note_place;
 	f.done = scratch_done;
 	if (r == -ENOENT)
 		r = fetch_start(&f);
@@ -325,87 +314,69 @@ static int ask_entry(struct get *g)
 	return r;
 }
 
-/* 0: it is under way. */
 static int ask_carton(struct get *g)
 {
-	const struct version *version = remote_source_version(options_of(g)->source);
-	/* others may find it elsewhere meanwhile */
-	uint64_t data = atomic_load(&g->plan->data);
-	int r;
+	uint64_t data;
 
-	if (!version)
+	/* first: what is found out from now on is seen to be less */
+	g->left = plan_carton_left(g->plan);
+	g->in_carton = true;
+	if (g->left == 0)
 		return -ENETUNREACH;
-	g->by_mirror = version->other && !version->gone;
+	/* others may find it elsewhere meanwhile */
+	data = plan_data(g->plan);
 	/* a limit is of the answer of a URL that was asked before */
 	if (g->fill)
 		dest_limit(g->dest, UINT64_MAX);
-	r = data ? ask_data(g, data) : ask_entry(g);
-	return r == -EBADMSG && g->by_mirror ? ask_other(g) : r;
+	return data ? ask_data(g, data) : ask_entry(g);
 }
 
-/* ---- from URLs ---- */
+/* ---- in which order ---- */
 
-static void urls_done(void *ctx, int result, uint64_t size);
-
-/* 0: it is under way; -ENOENT: there are none. */
-static int ask_urls(struct get *g)
+/* 0: it is under way. */
+static int ask(struct get *g)
 {
-	const struct plan *p = g->plan;
-	const struct object *o = p->object;
-	uint64_t size = object_size(o);
-	struct fetch f = fetch_of(g);
-
-	if (!plan_has_urls(p))
-		return -ENOENT;
-	f.what = g->fill ? FETCH_FILE : FETCH_PART;
-	f.trust = p->entry ? HTTP_USER : HTTP_LINKS;
-	f.urls = p->urls;
-	f.n_urls = p->n_urls;
-	f.n_by_hash = p->n_by_hash;
-	f.states = p->states;
-	f.first = p->link ? &p->link->first : NULL;
-	f.deadline_ms = g->deadline_ms;
-	f.size = g->size;
-	f.done = urls_done;
-	if (g->fill) {
-		f.n = size != OBJECT_NO_SIZE ? size : 0;
-		/* what the carton or the chunk index says; what a server has said may be wrong */
-		f.max = o->size != OBJECT_NO_SIZE ? o->size : 0;
-	}
-	return start(g, &f);
+	if (!g->in_carton && plan_has_urls(g->plan))
+		return ask_urls(g);
+	return g->plan->entry ? ask_carton(g) : -EBADMSG;
 }
 
-/* May the carton have the bytes, which the URLs do not? */
-static bool carton_may_have(const struct get *g, int error)
+/* May a place that was not asked have the bytes? */
+static bool is_elsewhere(const struct get *g, int error)
 {
-	return g->plan->entry && error < 0 && g->checked == 0 && error != -ECANCELED &&
+	if (error == -EBADMSG && (g->checked == -EBADMSG || g->in_carton))
+		return !g->in_carton || plan_carton_left(g->plan) < g->left;
+	return g->plan->entry && !g->in_carton && g->checked == 0 && error != -ECANCELED &&
 	       error != -ESHUTDOWN && error != -ENOMEM && error != -ENOSPC && error != -EDQUOT;
 }
 
-static void urls_done(void *ctx, int result, uint64_t size)
+/* Asks other places after that error. 0: it is under way; else how it has ended. */
+static int ask_elsewhere(struct get *g, int error)
 {
-	struct get *g = ctx;
-	struct plan *p = g->plan;
+	while (error < 0 && is_elsewhere(g, error)) {
+		error = 0;
+		if (g->checked == -EBADMSG) {
+			error = g->again(g);
+		} else if (!g->in_carton) {
+			g->in_carton = true;
+			if (!g->fill)
+				plan_drop_mirrors(g->plan, SIZE_MAX);
+		}
+		g->checked = 0;
+		if (error == 0)
+			error = ask(g);
+	}
+	return error;
+}
 
-	leave(g, size);
-	if (result == -EBADMSG && g->checked == -EBADMSG) {
-		result = begin_again(g);
-		if (result == 0)
-			result = ask_urls(g);
+static void next(struct get *g, int result)
+{
+	if (result < 0) {
+		result = ask_elsewhere(g, result);
 		if (result == 0)
 			return;
-		if (result == -ENOENT)
-			result = p->entry ? ask_carton(g) : -EBADMSG;
-	} else if (carton_may_have(g, result)) {
-		if (!g->fill)
-			plan_drop_mirrors(p, SIZE_MAX);
-		result = ask_carton(g);
-	} else {
-		finish(g, result, &g->in);
-		return;
 	}
-	if (result < 0)
-		finish(g, result, &g->in);
+	finish(g, result);
 }
 
 /* ---- beginning ---- */
@@ -441,32 +412,29 @@ int get_start(struct get *g)
 	if (g->fill)
 		plan_allow_urls(p);
 	/* without verify, what a mirror has would not be compared with anything */
-	r = p->entry && (!options_of(g)->verify || is_cached(g)) ? -ENOENT : ask_urls(g);
-	if (r == -ENOENT)
-		r = p->entry ? ask_carton(g) : -EBADMSG;
-	return r;
+	g->in_carton = p->entry && (!options_of(g)->verify || is_cached(g));
+	r = ask(g);
+	return r < 0 ? ask_elsewhere(g, r) : 0;
 }
 
 static void size_done(void *ctx, int result, uint64_t size)
 {
-	struct ingested in = { .size = size };
+	struct get *g = ctx;
 
-	finish(ctx, result, &in);
+	g->in = (struct ingested){ .size = size };
+	finish(g, result);
 }
 
 int get_start_size(struct get *g)
 {
 	struct plan *p = g->plan;
-	struct fetch f = fetch_of(g);
 	int r = begin(g);
+	struct fetch f;
 
 	if (r < 0)
 		return r;
+	f = fetch_of(g, p->urls, p->n_urls);
 	f.what = FETCH_SIZE;
-	f.trust = HTTP_LINKS;
-	f.urls = p->urls;
-	f.n_urls = p->n_urls;
-	f.n_by_hash = p->n_by_hash;
 	f.first = p->link ? &p->link->first : NULL;
 	f.deadline_ms = g->deadline_ms;
 	f.done = size_done;

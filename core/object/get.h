@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gets content from the network: from the URLs of a plan, then from the carton, also at its other
- * place, until one has the right bytes. Either all of it, hashed as it comes, or some bytes of it,
- * which the owner checks.
+ * Gets content from the network: from the URLs of a plan, then from the places of the carton, until
+ * one has the right bytes. Either all of it, hashed as it comes, or some bytes of it, which the
+ * owner checks.
  *
  * Embedded in its owner. Threads: it belongs to its starter until it is started, then to one thread
  * at a time.
@@ -42,12 +42,13 @@ struct get {
 	void (*done)(struct get *g, int result, struct ingested *in);
 
 	/* its own; all zero at first */
-	struct follow follow; /* hashes `dest`, when all is wanted */
-	struct ingested in;   /* what that has found */
-	const char *wrong;    /* the last URL whose bytes had another hash; or NULL */
-	int checked;	      /* what check() said last */
-	bool resumed;	      /* what is under way began behind what an earlier fill has left */
-	bool by_mirror;	      /* the carton is read from a mirror, which may have other bytes */
+	struct follow follow;	       /* hashes `dest`, when all is wanted */
+	struct ingested in;	       /* what that has found */
+	struct fetch_place *wrong;     /* the last one whose bytes had another hash */
+	int checked;		       /* what check() said last */
+	bool in_carton;		       /* the URLs are not asked any more, but the carton is, */
+	size_t left;		       /* which had so many places then, */
+	struct fetch_place *header_at; /* and this one sent the scratch */
 	struct dest *scratch; /* what of the entry is fetched before its data, or to be decoded, */
 	struct source *part;  /* once it is there */
 	struct job job;

@@ -39,9 +39,9 @@ void plan_unref(struct plan *p)
 	if (!p || atomic_fetch_sub(&p->refs, 1) > 1)
 		return;
 	for (size_t i = 0; i < p->n_urls; i++)
-		route_finish(&p->states[i].route);
-	free(p->states);
+		route_finish(&p->urls[i].route);
 	free(p->urls);
+	free(p->names);
 	free(p);
 }
 
@@ -53,7 +53,8 @@ bool plan_next_entry(struct plan *p)
 
 	if (!p->entry)
 		return false;
-	p->data = 0;
+	for (size_t i = 0; i < REMOTE_PLACES; i++)
+		p->data[i] = 0;
 	if (!options->find_entry) {
 		p->at = p->at->next;
 		p->entry = p->at ? p->at->entry : NULL;
@@ -84,22 +85,28 @@ int plan_find_urls(struct plan *p)
 {
 	const struct object *o = p->object;
 	char *const *listed = p->link ? p->link->urls : NULL;
-	size_t n, n_listed = p->link ? p->link->n_urls : 0;
+	size_t n_mirrors, n_listed = p->link ? p->link->n_urls : 0;
+	char **names;
 
-	if (p->states)
+	if (p->urls)
 		return 0;
 	if (mirrors_urls(o->store->options.mirrors, o->sha256, object_name(o), listed, n_listed,
-			 &p->urls, &p->n_by_hash) < 0)
+			 &names, &n_mirrors) < 0)
 		return -ENOMEM;
-	n = p->n_by_hash + n_listed;
-	p->states = calloc(n + 1, sizeof(*p->states));
-	if (!p->states) {
-		free(p->urls);
-		p->urls = NULL;
+	p->urls = calloc(n_mirrors + n_listed + 1, sizeof(*p->urls));
+	if (!p->urls) {
+		free(names);
 		return -ENOMEM;
 	}
-	for (; p->n_urls < n; p->n_urls++)
-		route_init(&p->states[p->n_urls].route);
+	p->names = names;
+	for (; p->n_urls < n_mirrors + n_listed; p->n_urls++) {
+		struct fetch_place *u = &p->urls[p->n_urls];
+
+		u->url = names[p->n_urls];
+		u->mirror = p->n_urls < n_mirrors;
+		u->trust = u->mirror ? HTTP_USER : HTTP_LINKS;
+		route_init(&u->route);
+	}
 	return 0;
 }
 
@@ -107,7 +114,7 @@ bool plan_has_urls(const struct plan *p)
 {
 	size_t i = 0;
 
-	while (i < p->n_urls && atomic_load(&p->states[i].bad))
+	while (i < p->n_urls && atomic_load(&p->urls[i].bad))
 		i++;
 	return i < p->n_urls;
 }
@@ -116,24 +123,61 @@ size_t plan_index(const struct plan *p, const char *url)
 {
 	size_t i = 0;
 
-	while (i < p->n_urls && p->urls[i] != url)
+	while (i < p->n_urls && p->urls[i].url != url)
 		i++;
 	return i;
 }
 
 bool plan_drop_url(struct plan *p, size_t index)
 {
-	return !atomic_exchange(&p->states[index].bad, true);
+	return !atomic_exchange(&p->urls[index].bad, true);
 }
 
 void plan_drop_mirrors(struct plan *p, size_t n)
 {
-	for (size_t i = 0; i < MIN(n, p->n_by_hash); i++)
+	for (size_t i = 0; i < MIN(n, p->n_urls) && p->urls[i].mirror; i++)
 		plan_drop_url(p, i);
 }
 
 void plan_allow_urls(struct plan *p)
 {
 	for (size_t i = 0; i < p->n_urls; i++)
-		atomic_store(&p->states[i].bad, false);
+		atomic_store(&p->urls[i].bad, false);
+}
+
+/* ---- the carton ---- */
+
+size_t plan_carton(const struct plan *p, struct fetch_place **ret)
+{
+	return remote_source_places(p->object->store->options.source, ret);
+}
+
+size_t plan_carton_left(const struct plan *p)
+{
+	struct fetch_place *places;
+	size_t left = 0, n = plan_carton(p, &places);
+
+	while (n-- > 0)
+		left += !atomic_load(&places[n].bad);
+	return left;
+}
+
+uint64_t plan_data(const struct plan *p)
+{
+	struct fetch_place *places;
+	size_t n = plan_carton(p, &places);
+	uint64_t data = 0;
+
+	for (size_t i = 0; i < n && !data; i++)
+		if (!atomic_load(&places[i].bad))
+			data = atomic_load(&p->data[i]);
+	return data;
+}
+
+void plan_keep_data(struct plan *p, const struct fetch_place *from, uint64_t data)
+{
+	struct fetch_place *places;
+
+	plan_carton(p, &places);
+	atomic_store(&p->data[from - places], data);
 }

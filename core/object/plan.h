@@ -22,10 +22,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fetch/remote_source.h"
+
 struct entry;
 struct link;
 struct object;
-struct url_state;
 
 /* An entry that should hold the object's bytes. */
 struct place {
@@ -38,13 +39,12 @@ struct plan {
 	struct object *object;	   /* outlives it */
 	const struct entry *entry; /* the one to be tried; NULL: none is left */
 	struct link *link;	   /* of LINKS; or NULL */
-	char **urls;		   /* `n_by_hash` of mirror=, then those of LINKS */
-	size_t n_urls, n_by_hash;
-
-	struct url_state *states; /* of these URLs; any thread */
-	_Atomic uint64_t data;	  /* where the entry's data begins in the carton; 0: not known */
+	struct fetch_place *urls;  /* of mirror=, then those of LINKS */
+	size_t n_urls;
 
 	/* private */
+	_Atomic uint64_t data[REMOTE_PLACES]; /* by the header of each place; 0: not known */
+	char **names;			      /* the text of the URLs */
 	atomic_uint refs;
 	const struct place *first, *at;
 	size_t found; /* by find_entry() */
@@ -81,6 +81,18 @@ bool plan_drop_url(struct plan *p, size_t index);
 
 /* The first `n` URLs are asked no more, as far as they are of mirror=. */
 void plan_drop_mirrors(struct plan *p, size_t n);
+
+/* The places of the carton: as remote_source_places(). How many of them may still be asked? */
+size_t plan_carton(const struct plan *p, struct fetch_place **ret);
+size_t plan_carton_left(const struct plan *p);
+
+/*
+ * Where the entry's data begins, by the header of a place that may still be asked; 0: not known.
+ */
+uint64_t plan_data(const struct plan *p);
+
+/* The header that this place of the carton has sent says so. */
+void plan_keep_data(struct plan *p, const struct fetch_place *from, uint64_t data);
 
 /* All URLs may be asked again: for all of the content, the index is not what decides. */
 void plan_allow_urls(struct plan *p);

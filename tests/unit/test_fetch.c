@@ -12,18 +12,18 @@ struct fixture {
 	struct fetch_options options;
 	atomic_uint extra;
 	char urls[2][URL_MAX];
-	struct version remotes[2];
-	struct route routes[2];
+	struct version versions[2];
+	struct fetch_place named[2], any[2]; /* a mirror of the carton, and the carton; URLs */
 	unsigned checks;
 	int verdict, result;
 	sem_t over;
 };
 
-static int check(void *ctx, const char *url)
+static int check(void *ctx, struct fetch_place *from)
 {
 	struct fixture *f = ctx;
 
-	(void)url;
+	(void)from;
 	f->checks++;
 	return f->verdict;
 }
@@ -48,12 +48,14 @@ static void fixture_init(struct fixture *f)
 	assert_int_equal(events_new(f->options.workers, &f->options.events), 0);
 	for (size_t i = 0; i < 2; i++) {
 		url_of(&main_server, f->urls[i], "/size=%d/%zu", SIZE, i);
-		route_init(&f->routes[i]);
-		f->remotes[i] = (struct version){
-			.url = f->urls[i], .route = &f->routes[i], .trust = HTTP_USER, .size = SIZE
-		};
+		f->versions[i] = (struct version){ .url = f->urls[i], .size = SIZE };
+		f->any[i].url = f->named[i].url = f->urls[i];
+		f->any[i].trust = f->named[i].trust = HTTP_USER;
+		f->named[i].version = &f->versions[i];
+		route_init(&f->named[i].route);
+		route_init(&f->any[i].route);
 	}
-	f->remotes[0].other = &f->remotes[1];
+	f->named[0].mirror = true;
 }
 
 static void fixture_end(struct fixture *f)
@@ -62,20 +64,21 @@ static void fixture_end(struct fixture *f)
 	workers_free(f->options.workers);
 	events_free(f->options.events);
 	http_free(f->options.http);
-	for (size_t i = 0; i < 2; i++)
-		route_finish(&f->routes[i]);
+	for (size_t i = 0; i < 2; i++) {
+		route_finish(&f->named[i].route);
+		route_finish(&f->any[i].route);
+	}
 }
 
-/*
- * Fetches all of it as a part, or a range, of which check() says `verdict`; how often it is asked.
- */
-static unsigned fetch_checked(struct fixture *f, enum fetch_what what, int verdict)
+/* Fetches all of it from such places, of which check() says `verdict`; how often it is asked. */
+static unsigned fetch_checked(struct fixture *f, struct fetch_place *places, enum fetch_what what,
+			      int verdict)
 {
-	char *urls[] = { f->urls[0], f->urls[1] };
 	struct fetch fetch = {
 		.options = &f->options,
 		.what = what,
-		.trust = HTTP_USER,
+		.places = places,
+		.n_places = 2,
 		.n = SIZE,
 		.size = SIZE,
 		.check = check,
@@ -83,12 +86,6 @@ static unsigned fetch_checked(struct fixture *f, enum fetch_what what, int verdi
 		.ctx = f,
 	};
 
-	if (what == FETCH_RANGE) {
-		fetch.version = &f->remotes[0];
-	} else {
-		fetch.urls = urls;
-		fetch.n_urls = 2;
-	}
 	f->checks = 0;
 	f->verdict = verdict;
 	assert_int_equal(dest_memory(SIZE, &fetch.dest), 0);
@@ -101,22 +98,40 @@ static unsigned fetch_checked(struct fixture *f, enum fetch_what what, int verdi
 
 static void test_failed_check(void **state)
 {
-	static const int mine[] = { -EFBIG, -EIO, -ENOMEM };
+	static const int mine[] = { 0, -EFBIG, -EIO, -ENOMEM };
 	struct fixture f;
 
 	(void)state;
 	fixture_init(&f);
-	assert_int_equal(fetch_checked(&f, FETCH_PART, 0), 1);
-	assert_int_equal(fetch_checked(&f, FETCH_RANGE, 0), 1);
 	/* no server can help: none is asked again, and none is left for later fetches */
 	for (size_t i = 0; i < ARRAY_SIZE(mine); i++) {
-		assert_int_equal(fetch_checked(&f, FETCH_PART, mine[i]), 1);
-		assert_int_equal(fetch_checked(&f, FETCH_RANGE, mine[i]), 1);
-		assert_false(f.remotes[0].gone);
+		assert_int_equal(fetch_checked(&f, f.any, FETCH_PART, mine[i]), 1);
+		assert_int_equal(fetch_checked(&f, f.named, FETCH_PART, mine[i]), 1);
+		assert_int_equal(fetch_checked(&f, f.named, FETCH_FILE, mine[i]), 1);
+		assert_false(f.named[0].bad);
 	}
-	/* wrong bytes are the server's fault */
-	assert_int_equal(fetch_checked(&f, FETCH_RANGE, -EBADMSG), 1);
-	assert_true(f.remotes[0].gone);
+	fixture_end(&f);
+}
+
+/* Wrong bytes are the server's fault. */
+static void test_wrong_bytes(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	fixture_init(&f);
+	/* each URL is asked once more past caches, but for a part the owner says what comes next */
+	assert_int_equal(fetch_checked(&f, f.any, FETCH_FILE, -EBADMSG), 4);
+	assert_int_equal(fetch_checked(&f, f.any, FETCH_PART, -EBADMSG), 1);
+	assert_int_equal(fetch_checked(&f, f.named, FETCH_PART, -EBADMSG), 1);
+	assert_true(f.named[0].bad);
+	/* the mirror is left out; the carton itself is asked twice, and is never bad */
+	assert_int_equal(fetch_checked(&f, f.named, FETCH_FILE, -EBADMSG), 2);
+	assert_false(f.named[1].bad);
+	/* so is a mirror, once, where all of the content is wanted */
+	f.named[0].bad = false;
+	assert_int_equal(fetch_checked(&f, f.named, FETCH_FILE, -EBADMSG), 1);
+	assert_true(f.named[0].bad);
 	fixture_end(&f);
 }
 
@@ -124,6 +139,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_failed_check),
+		cmocka_unit_test(test_wrong_bytes),
 	};
 
 	carton_log_set(log_keep, NULL);

@@ -51,6 +51,7 @@ static void test_restore(void **state)
 {
 	struct env *e = *state;
 	struct cache *c = open_cache(e, 0);
+	struct fetch_place *places;
 	struct stream *stream;
 	struct source *s;
 	char got[3000];
@@ -60,7 +61,7 @@ static void test_restore(void **state)
 	assert_int_equal(remote_source_restore(c, URL "x", &s), -ENOENT);
 	assert_int_equal(remote_source_restore(c, URL, &s), 0);
 	assert_true(remote_source_mtime(s) == MTIME && s->size == SIZE && !source_is_local(s));
-	assert_null(remote_source_version(s));
+	assert_int_equal(remote_source_places(s, &places), 0);
 	for (int i = 0; i < 2; i++) {
 		read_right(s, SIZE - 1000, 1000);
 		read_right(s, 6500, 2500);
