@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files that make up the fetcher. From the bottom up: conn.c (one request, and which
- * bytes are missing), bound.c (how long a file may be), transfer.c (the requests of one try),
- * size.c (those that ask for a size), urls.c (which URL, and what its failure means), fetcher.c
- * (the state machine, the end).
+ * Shared by the files that make up the fetcher. From the bottom up:
+ *
+ *	conn		one request, and which bytes are missing
+ *	bound		how long a file may be
+ *	answer		where the body of an answer goes
+ *	transfer	the requests of one try
+ *	size		those that ask for a size
+ *	urls		which place, and what its failure means
+ *	fetcher		the state machine, and the end
  *
  * Everything here belongs to the fetch's task.
  */
@@ -15,6 +20,7 @@
 #include "http/gzip.h"
 
 #define MAX_CONNECTIONS 32
+#define PARALLEL (8 * MIB)	/* a larger file is worth several connections */
 #define PIECE_FIRST (512 * KIB) /* bytes of the first piece */
 
 /* One place, in one fetch. */
@@ -165,6 +171,14 @@ int bound_answer(struct fetcher *x, const struct http_response *a);
  * returns -EBADMSG where the carton says how long the file is, else -EFBIG with x->u->too_large.
  */
 int bound_passed(struct fetcher *x);
+
+/* ---- answer.c ---- */
+
+/* How much of the file an earlier fetch from this URL has left, of which ETag; false: nothing. */
+bool answer_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_etag, size_t n);
+
+/* The answer to a request that is not for just a piece. 0: its body follows; or why not. */
+int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a);
 
 /* ---- transfer.c ---- */
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One try of one URL: its requests, and their bytes on the way to the destination. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/budget.h"
 #include "base/util.h"
 #include "fetch/internal.h"
 
-/* an object of a URL larger than this is worth several connections */
-#define PARALLEL (8 * MIB)
 /* bytes of one connection in one step, after which other fetches have their turn */
 #define STEP_BYTES (1 * MIB)
 /* written at once: meanwhile the network thread fills the space before it */
@@ -41,16 +36,6 @@ void transfer_end(struct fetcher *x)
 }
 
 /* ---- bytes ---- */
-
-static int put_decoded(void *ctx, const void *data, size_t n)
-{
-	struct fetcher *x = ctx;
-	int r = n ? dest_write(x->f.dest, data, n, x->arrived) : 0;
-
-	if (r == 0)
-		x->arrived += n;
-	return r;
-}
 
 static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 {
@@ -91,146 +76,6 @@ static int drain(struct fetcher *x, struct conn *c)
 	if (got == 0 && c->left.end != UINT64_MAX && c->left.off < c->left.end)
 		return -ECONNRESET;
 	return got == 0 ? 1 : (int)got;
-}
-
-/* ---- one answer ---- */
-
-/* The ETag of a partial that came from this URL; false: there is none to resume. */
-static bool find_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_etag, size_t n)
-{
-	char validator[MAX_CACHE_VALIDATOR + 1], *space, *url;
-	bool same;
-
-	if (x->f.what != FETCH_FILE || x->u->no_resume || x->u->place->mirror ||
-	    dest_partial(x->f.dest, ret_len, validator, sizeof(validator)) < 0 || *ret_len == 0)
-		return false;
-	space = strrchr(validator, ' ');
-	url = http_url_public(x->u->url);
-	same = space && url && strcmp(space + 1, url) == 0 && (size_t)(space - validator) < n;
-	free(url);
-	if (!same)
-		return false;
-	*space = '\0';
-	strcpy(ret_etag, validator);
-	return true;
-}
-
-/* Empties the destination for a body that begins with the first byte. */
-static int start_over(struct fetcher *x, const struct http_response *a)
-{
-	char validator[MAX_CACHE_VALIDATOR + 1] = "", *url = http_url_public(x->u->url);
-	int64_t length = a->length;
-	int r;
-
-	/* of the URL only what may be in a file */
-	if (x->f.what == FETCH_FILE && !x->u->place->mirror && a->strong_etag && !a->coding[0] &&
-	    url &&
-	    (size_t)snprintf(validator, sizeof(validator), "%s %s", a->etag, url) >=
-		    sizeof(validator))
-		validator[0] = '\0';
-	free(url);
-	r = dest_restart(x->f.dest, validator);
-	if (x->probing && a->status == 206)
-		length = a->range_total;
-	if (r == 0 && length > 0 && !a->coding[0])
-		r = dest_reserve(x->f.dest, (uint64_t)length, false);
-	return r;
-}
-
-/*
- * Pieces of that version are fetched from `next` on; the first answer's body is what stands before.
- */
-static void begin_pieces(struct fetcher *x, uint64_t next)
-{
-	struct version *v = &x->found;
-
-	v->url = x->u->url;
-	/* any version will do that has the hash */
-	if (x->u->place->mirror)
-		v->etag[0] = v->last_modified[0] = '\0';
-	v->one_of_several = false;
-	atomic_store(&v->logged_once, false);
-	atomic_store(&v->logged_status, 0);
-	x->version = v;
-	pieces_begin(&x->pieces, next, v->size, x->f.options->connections);
-}
-
-/* An answer to a request for the first piece of a large file. -ESTALE: ask without a range. */
-static int take_first_piece(struct fetcher *x, struct conn *c, const struct http_response *a)
-{
-	if (a->range_first != 0 || !version_identify(a, &x->found))
-		return -ESTALE;
-	/* what follows has to be of the same version */
-	if (!x->found.etag[0] && !x->u->place->mirror &&
-	    (uint64_t)a->range_last + 1 < x->found.size)
-		return -ESTALE;
-	c->left = (struct piece){ 0, (uint64_t)a->range_last + 1 };
-	c->exact = true; /* nothing comes behind it */
-	begin_pieces(x, c->left.end);
-	return 0;
-}
-
-/* A large object at a URL that has ranges: several connections take what follows. */
-static void split(struct fetcher *x, struct conn *c, const struct http_response *a)
-{
-	struct version *v = &x->found;
-
-	if (x->f.what != FETCH_FILE || x->f.plain || x->u->no_resume ||
-	    x->f.options->connections < 2 || (a->status != 206 && !a->accept_ranges) ||
-	    !version_identify(a, v) || (!v->etag[0] && !x->u->place->mirror) ||
-	    v->size < c->left.off || v->size - c->left.off <= PARALLEL)
-		return;
-	begin_pieces(x, c->left.off);
-	pieces_follow(&x->pieces, c->left.off, &c->left);
-}
-
-static int take_answer(struct fetcher *x, struct conn *c, const struct http_response *a)
-{
-	struct url *u = x->u;
-	bool undecoded = u->bad_hash && u->no_resume && u->gzip;
-	int r = http_status_errno(a->status);
-
-	u->retry_after_s = a->retry_after_s;
-	u->status = a->status;
-	u->gzip = !strcmp(a->coding, "gzip") || !strcmp(a->coding, "x-gzip");
-	if ((r == -ERANGE || r == -EPROTO) && x->probing)
-		r = -ESTALE;
-	if (r == -ERANGE && x->f.what == FETCH_FILE) {
-		u->no_resume = true; /* the partial is not a part of what is there */
-		r = -EAGAIN;
-	}
-	if (r == 0 && x->f.answered) {
-		r = x->f.answered(x->f.ctx, a);
-		x->final = r != 0;
-	}
-	if (r == 0)
-		r = bound_answer(x, a);
-	if (r != 0)
-		return r;
-	if (x->probing && a->status == 206) {
-		r = take_first_piece(x, c, a);
-		return r < 0 ? r : start_over(x, a);
-	}
-	if (x->f.what == FETCH_FILE && a->status == 206) {
-		if (c->left.off == 0)
-			return -EPROTO;
-		/*
-		 * only all that is left will do, of the same version: some servers ignore If-Range
-		 */
-		if (a->range_first != (int64_t)c->left.off || a->range_last + 1 != a->range_total ||
-		    strcmp(a->etag, x->found.etag) != 0)
-			return -ESTALE;
-	}
-	if (a->status != 206 || x->f.what == FETCH_SUFFIX) {
-		c->left.off = 0;
-		r = start_over(x, a);
-	}
-	x->arrived = c->left.off;
-	if (r == 0 && undecoded && a->coding[0])
-		r = u->gzip ? gunzip_new(put_decoded, x, &x->gunzip) : -EBADMSG;
-	if (r == 0)
-		split(x, c, a);
-	return r;
 }
 
 /* ---- one connection ---- */
@@ -306,7 +151,7 @@ static int conn_step(struct fetcher *x, struct conn *c)
 	if (r == -EOPNOTSUPP && x->probing && !c->answered)
 		r = -ESTALE;
 	if (r == 0 && !c->answered)
-		r = c->exact ? take_piece(x, c, &a) : take_answer(x, c, &a);
+		r = c->exact ? take_piece(x, c, &a) : answer_take(x, c, &a);
 	if (r == 0) {
 		c->answered = true;
 		r = drain(x, c);
@@ -436,7 +281,7 @@ int transfer_begin(struct fetcher *x)
 	c->left = (struct piece){ 0, UINT64_MAX };
 	if (x->f.what == FETCH_SUFFIX) {
 		q.suffix = x->f.n;
-	} else if (find_partial(x, &c->left.off, x->found.etag, sizeof(x->found.etag))) {
+	} else if (answer_partial(x, &c->left.off, x->found.etag, sizeof(x->found.etag))) {
 		q.has_range = true;
 		q.first = c->left.off;
 		q.last = c->left.off + MAX_FILE_SIZE;
