@@ -297,6 +297,24 @@ def test_mirror_of_the_carton_fails_half_way(far, nginx, mount_fg, cache):
     assert 0 < sum(r['sent'] for r in nginx.requests()) <= SIZE - 8 * MIB
 
 
+@pytest.mark.parametrize('what', ['header', 'data'])
+def test_wrong_part_of_a_mirror(far, nginx, mount_fg, cache, what):
+    """What says where a file begins, and what has to be decoded, is trusted no more than all else."""
+    c, url, near, options = far
+    copy = near.root / 'copy.carton'
+    bad = bytearray(copy.read_bytes())
+    x, y = c.placed['model/x'], c.placed['model/y']
+    # the last letter of the name in the local header; the middle of what zstd has made
+    bad[x.data - 1 if what == 'header' else (y.data + y.end) // 2] ^= 1
+    copy.write_bytes(bad)
+    with mount_fg(url, *options, *cache.options) as m:
+        assert not nginx.requests()
+        for path in 'model/y', 'model/x':
+            assert m.read(path) == c.files()[path]
+    # the mirror is not asked again
+    assert sum(r['sent'] for r in nginx.requests()) >= SIZE
+
+
 def test_header_of_a_mirror(nginx, mount_fg, cache):
     """A mirror that lies about where the data of a file begins does not keep the origin's from being read."""
     data = fault_bytes(SIZE, seed=2)
