@@ -12,7 +12,7 @@ import harness
 from handover import device, listener, listening, send, serves, serves_in_container, start
 from harness import CARTONFS, run
 
-pytestmark = pytest.mark.skipif(not harness.IS_ROOT, reason='mounts as root for others')
+pytestmark = pytest.mark.needs_root     # mounts for others
 carton = handover.carton      # a fixture
 
 

@@ -267,7 +267,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
-@pytest.mark.skipif(os.uname().machine != 'x86_64', reason='it makes a system call by number')
+@pytest.mark.needs_x86_64      # it makes a system call by number
 def test_private_header_file_without_the_helper(namespace, fault, cache, work, point):
     """Where another program has the listener, the process reads the file itself, by the one capability for that."""
     c = sample()

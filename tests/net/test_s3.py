@@ -184,7 +184,7 @@ void *malloc(size_t n)
 '''
 
 
-@pytest.mark.skipif(harness.SANITIZED, reason='the sanitizer has a malloc of its own')
+@pytest.mark.needs_plain_build      # a sanitizer has a malloc of its own
 @pytest.mark.parametrize('config', [f'aws_access_key_id = {ID}\naws_secret_access_key={SECRET}\n',
                                     'credential_process = exec cat "{0}"\n'])
 def test_process_allocates_nothing(cache, tmp_path, config):

@@ -8,7 +8,7 @@ import sys
 import numpy
 import pytest
 
-from harness import BUILD, ROOT, SANITIZED, run
+from harness import BUILD, ROOT, run
 from zipwriter import sample
 
 EXAMPLES = ROOT / 'tests/library'
@@ -21,13 +21,12 @@ def carton(work):
     return work / 'm.carton', c
 
 
-@pytest.fixture(params=['c', 'c-static', 'python'])
+# the interpreter has no sanitizer
+@pytest.fixture(params=['c', 'c-static', pytest.param('python', marks=pytest.mark.needs_plain_build)])
 def example(request, work):
     """example(ARGUMENT…): runs it."""
     env = {'XDG_CACHE_HOME': str(work / 'cache')}
     if request.param == 'python':
-        if SANITIZED:
-            pytest.xfail('the interpreter has no sanitizer')
         env['LIBCARTON'] = str(BUILD / 'libcarton.so.0')
         return lambda *args, **kw: run(sys.executable, EXAMPLES / 'example.py', *args, env=env, **kw)
     dest = work / 'dest'
