@@ -76,10 +76,12 @@ class Failed:
 
 def pytest_sessionstart(session):
     os.umask(0o022)
-    # Programs started in the background of a script inherit SIGINT as ignored; tests send it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+    # Programs started in the background of a script inherit SIGINT as ignored; tests send it. Workers inherit
+    # this from here; on a busy machine one runs its tests beside its main thread, which alone could set it.
+    if not hasattr(session.config, 'workerinput'):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
     harness.adopt_orphans()
 
 
