@@ -277,11 +277,9 @@ uint64_t carton_memory(const struct carton *c)
 
 int carton_copy_fd(const struct carton_node *file)
 {
-	const struct node *n = to_node(file);
+	struct object *o = node_known_object(to_node(file));
 
-	if (n->kind != NODE_FILE || n->has_body)
-		return -ENODATA;
-	return object_copy_fd(n->file.object);
+	return o ? object_copy_fd(o) : -ENODATA;
 }
 
 static void wake(void *ctx, int result)
@@ -340,7 +338,7 @@ static bool shows(const struct node *file, const struct object *o)
 {
 	/* an entry without an object was never opened */
 	if (!file->has_body)
-		return __atomic_load_n(&file->file.object, __ATOMIC_ACQUIRE) == o;
+		return node_known_object(file) == o;
 	for (size_t i = 0; i < node_n_extents(file); i++) {
 		const struct object *shown = node_extent(file, i).object;
 

@@ -4,14 +4,6 @@
 
 #include "base/util.h"
 
-/* The object of a file, if one was made; NULL: it was not opened yet, or is literal. */
-static struct object *known_object(const struct node *n)
-{
-	return n->kind == NODE_FILE && !n->has_body ?
-		       __atomic_load_n(&n->file.object, __ATOMIC_ACQUIRE) :
-		       NULL;
-}
-
 static bool is_verified(struct object *o)
 {
 	return object_state(o) == OBJECT_VERIFIED || object_state(o) == OBJECT_SEALED;
@@ -19,7 +11,7 @@ static bool is_verified(struct object *o)
 
 static void count_file(const struct carton *c, const struct node *n, struct carton_counters *ret)
 {
-	struct object *o = known_object(n);
+	struct object *o = node_known_object(n);
 	uint64_t size = node_size(n) == OBJECT_NO_SIZE ? 0 : node_size(n);
 	const struct entry *e = n->has_body ? NULL : n->file.entry;
 	bool local = e ? !c->container->remote : !o || object_entry(o);
@@ -49,7 +41,7 @@ void carton_counters(struct carton *c, struct carton_counters *ret)
 	struct object_progress p;
 
 	for (struct node *n = c->tree->root; n; n = tree_next(root, n)) {
-		struct object *o = known_object(n);
+		struct object *o = node_known_object(n);
 
 		if (n->kind == NODE_FILE)
 			count_file(c, n, &k);
@@ -70,7 +62,7 @@ void carton_waiting(struct carton *c, carton_waiting_fn *fn, void *ctx)
 	struct object_progress p;
 
 	for (struct node *n = c->tree->root; n; n = tree_next(root, n)) {
-		struct object *o = known_object(n);
+		struct object *o = node_known_object(n);
 
 		if (!o || !object_progress(o, &p) || p.waiting == 0)
 			continue;

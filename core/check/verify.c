@@ -176,7 +176,7 @@ static bool already_logged(const struct verify *v, const struct entry *e)
 {
 	const struct node *n = tree_find(v->c->tree, e->name);
 	/* made by whoever read it */
-	struct object *o = n && n->kind == NODE_FILE && !n->has_body ? n->file.object : NULL;
+	struct object *o = n ? node_known_object(n) : NULL;
 
 	return o && object_entry(o) == e && object_state(o) == OBJECT_CORRUPT;
 }

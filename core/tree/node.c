@@ -212,11 +212,18 @@ int node_make_object(struct node *file)
 	return r;
 }
 
+struct object *node_known_object(const struct node *n)
+{
+	return n->kind == NODE_FILE && !n->has_body ?
+		       __atomic_load_n(&n->file.object, __ATOMIC_ACQUIRE) :
+		       NULL;
+}
+
 struct object *node_object(const struct node *n)
 {
 	if (n->kind != NODE_FILE || n->has_body || node_make_object((struct node *)n) < 0)
 		return NULL;
-	return n->file.object;
+	return node_known_object(n);
 }
 
 uint64_t node_size(const struct node *file)
@@ -258,7 +265,7 @@ struct extent node_extent(const struct node *file, size_t i)
 	struct piece p;
 
 	if (!file->has_body)
-		return (struct extent){ .object = file->file.object, .len = node_size(file) };
+		return (struct extent){ .object = node_known_object(file), .len = node_size(file) };
 	if (h && i == 0)
 		return (struct extent){ .literal = h->data, .len = h->len, .nul = h->nul };
 	i -= h != NULL;

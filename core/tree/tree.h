@@ -248,6 +248,9 @@ struct extent node_extent(const struct node *file, size_t i);
  */
 struct object *node_object(const struct node *n);
 
+/* The same if it was made before; NULL also for an entry that was never opened. Any thread. */
+struct object *node_known_object(const struct node *n);
+
 /* Makes the object of a file with an entry: 0, -ENOMEM or -EFBIG. */
 int node_make_object(struct node *file);
 

@@ -21,7 +21,7 @@ def serves_and_ends(where, c, p):
     try:
         serves(where, c, p)
         p.terminate()
-        assert p.wait(harness.EXIT_S * harness.SLOW) == 0
+        assert p.wait(harness.EXIT_S * harness.SLOW) == 0, p.stderr.read()
     finally:
         p.kill()
         p.wait()
@@ -130,7 +130,7 @@ def test_no_device_comes(carton, work, message):
     if message == 'no descriptor':
         a.send(b'x')
     a.close()
-    assert p.wait(harness.EXIT_S) == 32 and 'cannot receive a FUSE device from this socket' in p.stderr.read()
+    assert p.wait(harness.EXIT_S * harness.SLOW) == 32 and 'cannot receive a FUSE device from this socket' in p.stderr.read()
     assert 'exit status 32' in errors.read_text()
     p.stderr.close()
 
@@ -154,7 +154,7 @@ def test_error_file(carton, work):
     with device(where) as fd:
         p = start(bad, f'/dev/fd/{fd}', work, '-o', f'error_file={errors}', fds=(fd,))
         os.close(fd)
-        assert p.wait(harness.EXIT_S) == 32
+        assert p.wait(harness.EXIT_S * harness.SLOW) == 32
         p.stderr.close()
     first, *_, last = errors.read_text().splitlines()
     assert 'zip' in first and last.endswith('exit status 32') and 'earlier' not in first
