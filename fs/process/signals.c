@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/time.h>
 
@@ -11,7 +12,7 @@
 #define REPEAT_US 20000
 
 static struct fuse_session *served;
-static volatile sig_atomic_t ended;
+static bool ended; /* atomic: any thread may handle a signal */
 
 static void repeat_after(long us)
 {
@@ -26,13 +27,14 @@ static void repeat_after(long us)
  */
 static void end_loop(int signal)
 {
+	bool over = __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
 	int saved = errno;
 
 	(void)signal;
-	if (!ended) {
+	if (!over)
 		fuse_session_exit(served);
-		repeat_after(REPEAT_US);
-	}
+	/* the timer may have been set by a thread that was about to when the loop ended */
+	repeat_after(over ? 0 : REPEAT_US);
 	errno = saved;
 }
 
@@ -60,6 +62,6 @@ int signals_catch(struct fuse_session *se)
 
 void signals_loop_ended(void)
 {
-	ended = 1;
+	__atomic_store_n(&ended, true, __ATOMIC_RELEASE);
 	repeat_after(0);
 }

@@ -67,6 +67,7 @@ def test_landlock_is_here():
         print('this kernel has no Landlock: the tests of files are left out')
 
 
+@pytest.mark.needs_own_threads
 def test_status(mount, sample_carton, who):
     """In every thread: no privileges, none to be had, a filter, no core."""
     with mount(sample_carton[0], uid=who) as m:

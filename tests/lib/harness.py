@@ -52,6 +52,7 @@ FLAGS = BUILD / 'flags'
 TOOLS = BUILD / 'tests/tools'           # programs of the tests
 PRELOAD = ROOT / 'tests/tools/preload'  # sources of libraries that tests preload
 SANITIZED = FLAGS.exists() and '-fsanitize' in FLAGS.read_text()
+RACES = SANITIZED and '-fsanitize=thread' in FLAGS.read_text()
 NOBODY = 65534                          # the ordinary user of the tests
 IS_ROOT = os.geteuid() == 0
 EXIT_S = 30                             # what a daemon may take to end
