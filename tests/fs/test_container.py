@@ -130,7 +130,8 @@ def test_no_device_comes(carton, work, message):
     if message == 'no descriptor':
         a.send(b'x')
     a.close()
-    assert p.wait(harness.EXIT_S * harness.SLOW) == 32 and 'cannot receive a FUSE device from this socket' in p.stderr.read()
+    assert p.wait(harness.EXIT_S * harness.SLOW) == 32
+    assert 'cannot receive a FUSE device from this socket' in p.stderr.read()
     assert 'exit status 32' in errors.read_text()
     p.stderr.close()
 
