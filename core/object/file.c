@@ -127,7 +127,7 @@ static int decode(struct fill *f, struct ingested *ret)
 {
 	const struct object *o = f->object;
 	struct dest *dest = f->file.dest;
-	struct stream *in;
+	struct stream *in = NULL;
 	int r = dest_restart(dest, NULL);
 
 	if (r == 0)
