@@ -185,8 +185,9 @@ $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o | $(CORE_SO)
 
 .SECONDARY: $(UNIT:%=%.o) $(TOOLS:%=%.o)
 
-# a file system of the tests: it uses libfuse, and nothing of core/
+# tools that use nothing of core/: a file system with libfuse, a model of a link
 $(BUILD)/tests/tools/faulty-disk.o: TEST_PKGS := fuse3
+$(BUILD)/tests/tools/relay: TEST_LIBS =
 $(BUILD)/tests/unit/test_decode_libarchive: TEST_LIBS += $(shell pkg-config --libs libarchive)
 $(BUILD)/tests/tools/faulty-disk: TEST_LIBS = $(shell pkg-config --libs fuse3)
 
@@ -314,7 +315,7 @@ format:
 	clang-format-14 -i $(STYLED)
 
 # ONLY='stored zstd' measures these; what README.md says of the speed is from bench-readme.
-bench: all
+bench: all $(BUILD)/tests/tools/relay
 	tests/bench/run $(addprefix --only ,$(ONLY)) --json $(BUILD)/bench.json $(BUILD)
 	tests/bench/table.py $(BUILD)/bench.json
 	tests/bench/chart $(BUILD)/bench.json $(BUILD)/bench.svg
