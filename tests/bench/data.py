@@ -10,6 +10,8 @@ import struct
 import subprocess
 import zlib
 
+import chunkindex
+
 STORED, DEFLATE, ZSTD = 0, 8, 93
 BLOCK = 1 << 20
 MAX16, MAX32 = 0xffff, 0xffffffff
@@ -143,11 +145,57 @@ def pack(plain, packed, method):
     return packed
 
 
-def write_large(carton, name, plain, what, body, method):
-    """A carton with one large file; `what` is what write_plain() gave, `body` is packed."""
+def write_large(carton, name, plain, what, body, method, index=False):
+    """A carton with one large file; `what` is what write_plain() gave, `body` is packed. `index`: of its chunks."""
     w = Writer(carton)
     w.bytes('carton.toml', TOML, DEFLATE)
     w.add(name, *what, chunks_of(body), os.path.getsize(body), method)
+    if index:
+        hashes = tuple(h for block in chunks_of(plain) for h in chunkindex.chunk_hashes(block))
+        w.bytes(chunkindex.PATH, chunkindex.index_of([(bytes.fromhex(what[2]), what[0], chunkindex.CHUNK, hashes)]))
+    w.close()
+
+
+def write_shards(carton, count, mib, index):
+    """model/00, model/01, ...: Stored files of `mib` MiB, each of other content. With an index of their chunks."""
+    w, listed = Writer(carton), []
+    w.bytes('carton.toml', TOML, DEFLATE)
+    for i in range(count):
+        data = b''.join(floats(f'shard{i}/{j}') for j in range(mib))
+        w.bytes(f'model/{i:02}', data)
+        listed.append((hashlib.sha256(data).digest(), len(data), chunkindex.CHUNK, chunkindex.chunk_hashes(data)))
+    if index:
+        w.bytes(chunkindex.PATH, chunkindex.index_of(listed))
+    w.close()
+
+
+def sized(count):
+    """(name, content) of files from 1 to 10 KiB that nothing compresses; 5.6 MB are 1000."""
+    rng = random.Random(4)
+    for i in range(count):
+        yield f'model/f{i:04}', rng.randbytes(rng.randrange(1024, 10240))
+
+
+def write_sized(carton, count):
+    w = Writer(carton)
+    w.bytes('carton.toml', TOML, DEFLATE)
+    for name, data in sized(count):
+        w.bytes(name, data)
+    w.close()
+
+
+def write_linked(carton, where, url, count):
+    """The same files in the directory `where`; the carton has only LINKS to them, below `url`."""
+    w, lines = Writer(carton), ['version = 1', '[urls]']
+    w.bytes('carton.toml', TOML, DEFLATE)
+    os.makedirs(where, exist_ok=True)
+    for name, data in sized(count):
+        sha = hashlib.sha256(data).hexdigest()
+        with open(os.path.join(where, sha), 'wb') as f:
+            f.write(data)
+        w.lines.append(f'{name}={sha}\n')
+        lines.append(f'{sha} = ["{url}/{sha}"]')
+    w.bytes('LINKS', ('\n'.join(lines) + '\n').encode(), listed=False)
     w.close()
 
 

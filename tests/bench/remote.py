@@ -36,17 +36,19 @@ http {{
 """
 
 
-def start_nginx(b, root, rate):
+def start_nginx(b, root, conf, **words):
+    """(process, URL) of one with that configuration, in the directory nginx of the bench."""
     exe = shutil.which('nginx') or shutil.which('nginx', path='/usr/sbin:/sbin')
     if not exe:
         raise Skip('nginx is not installed')
     where = b.path('nginx')
+    shutil.rmtree(where, ignore_errors=True)    # of another section
     os.makedirs(where)
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
         port = s.getsockname()[1]
     with open(f'{where}/conf', 'w') as f:
-        f.write(NGINX.format(dir=where, port=port, root=root, rate=rate))
+        f.write(conf.format(dir=where, port=port, root=root, **words))
     p = subprocess.Popen([exe, '-p', where, '-c', f'{where}/conf', '-e', f'{where}/error.log'],
                          stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 10
@@ -65,7 +67,7 @@ def remote(b):
     s = b.section(f'A remote carton: a Stored file of {mib} MiB, {rate} MiB/s a connection')
     source, _ = b.large(data.STORED, mib)
     try:
-        nginx, url = start_nginx(b, b.where, rate * MIB)
+        nginx, url = start_nginx(b, b.where, NGINX, rate=rate * MIB)
     except Skip as e:
         s.skipped.append(str(e))
         return

@@ -47,7 +47,7 @@ def measure(work):
 
     def call(section, *args, under=()):
         p = run(*under, BENCH / 'run', '--tiny', '--alone', '--rounds', '2', '--only', section, '--dir', work / 'dir',
-                '--json', work / 'dir/numbers', *args, BUILD, env=homes, timeout=120)
+                '--json', work / 'dir/numbers', *args, BUILD, env=homes, timeout=240)
         assert p.returncode == 0, p.stdout + p.stderr
         out = work / 'dir/numbers'
         sections = json.loads(out.read_text())['sections']
@@ -74,6 +74,14 @@ def test_each_section(measure, word):
     for _, work_done, *parts in (r for r in table.ROWS if r[0] == word):
         ours = [part for part in parts if not part[0].startswith(('fuse-zip', 'squashfuse'))]
         assert not ours or table.line(sections, word, work_done, ours[:1], []), work_done
+
+
+def test_one_row(measure):
+    """--row measures that one: requests and bytes are those of its reader."""
+    (section,), _ = measure('net', '--row', 'tensor')
+    (row,) = section['rows']
+    assert row['requests'] >= 1 and 2 << 20 <= row['bytes'] < 12 << 20 and row['reference_seconds'] > 0
+    assert row['seconds'] > row['reference_seconds'] and f'{row["requests"]:g} requests' in row['remark']
 
 
 def test_home(work):
