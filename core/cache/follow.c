@@ -16,7 +16,7 @@ static void hash_blocks(struct follow *f)
 	for (uint64_t to;
 	     (to = MIN(f->to, f->end)) > f->done && f->error == 0 && !cancel_fired(f->cancel);) {
 		size_t n = (size_t)MIN(sizeof(block), to - f->done);
-		int r = dest_read(f->dest, block, n, f->done);
+		int r = file_read(f->dest, block, n, f->done);
 
 		if (r == 0)
 			r = hasher_feed(&f->hasher, block, n);

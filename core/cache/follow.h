@@ -20,11 +20,11 @@
 #include "base/cancel.h"
 #include "base/event.h"
 #include "base/hasher.h"
-#include "cache/dest.h"
+#include "cache/file.h"
 
 struct follow {
 	/* the owner's */
-	struct dest *dest;
+	struct file *dest;
 	struct workers *workers;
 	struct cancel *cancel;	     /* once it fires, nothing more is hashed; may be NULL */
 	const struct tagger *tagger; /* makes tags; NULL: none */
@@ -63,7 +63,7 @@ bool follow_on(struct follow *f, uint64_t arrived, bool all);
 /* Who fills the destination stops when so many bytes have arrived, until more were hashed. */
 uint64_t follow_limit(const struct follow *f);
 
-/* All bytes are hashed: their hash and tags. 0; -ENOMEM; -EIO; or as dest_read(). */
+/* All bytes are hashed: their hash and tags. 0; -ENOMEM; -EIO; or as file_read(). */
 int follow_end(struct follow *f, struct ingested *ret);
 
 #endif

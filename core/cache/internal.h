@@ -11,7 +11,7 @@
  *	cache		published objects; small texts
  *	seal		tags of objects
  *	open		the directories
- *	dest, read	unverified bytes; verified objects
+ *	file, read	unverified bytes; verified objects
  *	room		where unverified bytes go
  */
 #ifndef CARTON_CACHE_INTERNAL_H

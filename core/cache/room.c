@@ -63,9 +63,9 @@ bool room_next(struct room *room, int error, uint64_t reached)
 
 /* ---- opening ---- */
 
-static int open_entry(const struct room *room, struct dest **ret)
+static int open_entry(const struct room *room, struct file **ret)
 {
-	int r = dest_cache(room->cache, room->key, ret);
+	int r = file_cache(room->cache, room->key, ret);
 
 	if (is_unusable(r) && !room_is_full(r) && !atomic_exchange(&room->cache->failed, true))
 		carton_log(CARTON_LOG_WARNING, NULL,
@@ -75,41 +75,41 @@ static int open_entry(const struct room *room, struct dest **ret)
 }
 
 /* Has its disk room for as much as is known to come? */
-static int check_room(struct room *room, struct dest *d)
+static int check_room(struct room *room, struct file *d)
 {
-	dev_t disk = dest_disk(d);
+	dev_t disk = file_disk(d);
 
 	if (room->at == ROOM_ELSEWHERE && room->disk == disk)
 		return -ENOSPC;
 	if (room->at == ROOM_BESIDE)
 		room->disk = disk;
 	if (room->size != UINT64_MAX)
-		return dest_reserve(d, room->size, true);
-	return room->reached == 0 || dest_has_room(d, room->reached + SAME_DISK) ? 0 : -ENOSPC;
+		return file_reserve(d, room->size, true);
+	return room->reached == 0 || file_has_room(d, room->reached + SAME_DISK) ? 0 : -ENOSPC;
 }
 
-static int open_file(struct room *room, struct dest **ret)
+static int open_file(struct room *room, struct file **ret)
 {
-	struct dest *d;
-	int r = dest_file(room->at == ROOM_BESIDE ? room->cache : NULL, &d);
+	struct file *d;
+	int r = file_file(room->at == ROOM_BESIDE ? room->cache : NULL, &d);
 
 	if (r < 0)
 		return r;
 	r = check_room(room, d);
 	if (r < 0)
-		dest_abort(d, false);
+		file_abort(d, false);
 	else
 		*ret = d;
 	return r;
 }
 
-static int open_place(struct room *room, struct dest **ret)
+static int open_place(struct room *room, struct file **ret)
 {
 	switch (room->at) {
 	case ROOM_CACHE:
 		return open_entry(room, ret);
 	case ROOM_MEMORY:
-		return dest_memory(room->memory, ret);
+		return file_memory(room->memory, ret);
 	case ROOM_NONE:
 		return -ENOSPC;
 	default:
@@ -117,7 +117,7 @@ static int open_place(struct room *room, struct dest **ret)
 	}
 }
 
-int room_open(struct room *room, struct dest **ret)
+int room_open(struct room *room, struct file **ret)
 {
 	int r;
 

@@ -17,7 +17,7 @@
 
 #include <sys/types.h>
 
-#include "cache/dest.h"
+#include "cache/file.h"
 
 struct room {
 	/* the owner's */
@@ -46,7 +46,7 @@ bool room_in_cache(struct room *room);
  * whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no place is
  * left, why the last one cannot be used.
  */
-int room_open(struct room *room, struct dest **ret);
+int room_open(struct room *room, struct file **ret);
 
 /*
  * Leaves the place, which cannot be used any more or was full when `reached` bytes were there.

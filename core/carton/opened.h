@@ -12,7 +12,7 @@
 #include "format/links.h"
 #include "format/manifest.h"
 #include "format/meta.h"
-#include "object/object.h"
+#include "content/object.h"
 #include "fetch/mirrors.h"
 #include "fetch/server.h"
 #include "fetch/version.h"

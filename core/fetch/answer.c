@@ -15,7 +15,7 @@ bool answer_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_etag, 
 	bool same;
 
 	if (x->f.what != FETCH_FILE || x->u->no_resume || x->u->place->mirror ||
-	    dest_partial(x->f.dest, ret_len, validator, sizeof(validator)) < 0 || *ret_len == 0)
+	    file_partial(x->f.dest, ret_len, validator, sizeof(validator)) < 0 || *ret_len == 0)
 		return false;
 	space = strrchr(validator, ' ');
 	url = http_url_public(x->u->url);
@@ -42,11 +42,11 @@ static int start_over(struct fetcher *x, const struct http_response *a)
 		    sizeof(validator))
 		validator[0] = '\0';
 	free(url);
-	r = dest_restart(x->f.dest, validator);
+	r = file_restart(x->f.dest, validator);
 	if (x->probing && a->status == 206)
 		length = a->range_total;
 	if (r == 0 && length > 0 && !a->coding[0])
-		r = dest_reserve(x->f.dest, (uint64_t)length, false);
+		r = file_reserve(x->f.dest, (uint64_t)length, false);
 	return r;
 }
 
@@ -100,7 +100,7 @@ static void split(struct fetcher *x, struct conn *c, const struct http_response 
 static int put_decoded(void *ctx, const void *data, size_t n)
 {
 	struct fetcher *x = ctx;
-	int r = n ? dest_write(x->f.dest, data, n, x->arrived) : 0;
+	int r = n ? file_write(x->f.dest, data, n, x->arrived) : 0;
 
 	if (r == 0)
 		x->arrived += n;

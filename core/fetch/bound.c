@@ -24,7 +24,7 @@ int bound_answer(struct fetcher *x, const struct http_response *a)
 	/* a coded body becomes longer */
 	x->announced = a->coding[0] ? -1 : a->status == 206 ? a->range_total : a->length;
 	x->bound = bound_of(x);
-	dest_limit(x->f.dest, x->bound);
+	file_limit(x->f.dest, x->bound);
 	return announced_more(x) ? -EFBIG : 0;
 }
 
@@ -59,7 +59,7 @@ int bound_passed(struct fetcher *x)
 	bool known = x->f.max && x->bound == x->f.max;
 	char shown[256];
 
-	if (!x->bound || (!announced_more(x) && !dest_is_over(x->f.dest)))
+	if (!x->bound || (!announced_more(x) && !file_is_over(x->f.dest)))
 		return -EFBIG;
 	http_url_redact(x->u->url, shown, sizeof(shown));
 	if (known)
@@ -67,7 +67,7 @@ int bound_passed(struct fetcher *x)
 	else
 		log_too_large(x, shown);
 	/* nothing of it can be used */
-	dest_restart(x->f.dest, NULL);
+	file_restart(x->f.dest, NULL);
 	x->u->too_large = !known;
 	return known ? -EBADMSG : -EFBIG;
 }

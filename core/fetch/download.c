@@ -97,7 +97,7 @@ static int answered(void *ctx, const struct http_response *a)
 }
 
 /* Ends the destination. 0; 1: what is there already is this version. */
-static int fetch_to(struct download *d, struct dest *dest, struct source **ret)
+static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 {
 	struct follow follow = {
 		.dest = dest,
@@ -118,7 +118,7 @@ static int fetch_to(struct download *d, struct dest *dest, struct source **ret)
 		.answered = answered,
 		.ctx = d,
 	};
-	bool cached = dest_is_cached(dest);
+	bool cached = file_is_cached(dest);
 	uint8_t sha256[SHA256_SIZE];
 	struct ingested in = { 0 };
 	int r;
@@ -133,17 +133,17 @@ static int fetch_to(struct download *d, struct dest *dest, struct source **ret)
 	follow_finish(&follow);
 	route_finish(&place.route);
 	if (r != 0) {
-		dest_abort(dest, r < 0 && r != -ENOSPC);
+		file_abort(dest, r < 0 && r != -ENOSPC);
 		return r;
 	}
-	r = dest_commit(dest, cached ? in.sha256 : NULL, in.size, ret);
+	r = file_commit(dest, cached ? in.sha256 : NULL, in.size, ret);
 	if (r == 0 && cached)
 		note_version(d, in.sha256);
 	return r;
 }
 
 /* Opens a destination; waits for another process that downloads the same. */
-static int open_dest(struct download *d, struct room *room, struct dest **ret)
+static int open_dest(struct download *d, struct room *room, struct file **ret)
 {
 	int r;
 
@@ -161,7 +161,7 @@ static int open_dest(struct download *d, struct room *room, struct dest **ret)
 static int download(struct download *d, struct source **ret)
 {
 	struct room room = { .cache = d->cache, .key = d->key, .size = UINT64_MAX };
-	struct dest *dest;
+	struct file *dest;
 	int r;
 
 	do {

@@ -23,10 +23,10 @@ static void log_no_room(const struct fetcher *x)
 	char shown[256];
 
 	carton_log(CARTON_LOG_WARNING, http_url_redact(x->u->url, shown, sizeof(shown)),
-		   dest_is_cached(x->f.dest) ?
+		   file_is_cached(x->f.dest) ?
 			   "there is no room for it in the cache: stopped after %llu bytes" :
 			   "there is no room for it on the disk: stopped after %llu bytes",
-		   (unsigned long long)dest_end(x->f.dest));
+		   (unsigned long long)file_end(x->f.dest));
 }
 
 static void log_overloaded(const struct fetcher *x)
@@ -187,7 +187,7 @@ static int check(struct fetcher *x)
 	x->final = r < 0 && r != -EBADMSG;
 	/* none of them is worth keeping */
 	if (r == -EBADMSG && x->f.what == FETCH_FILE)
-		dest_restart(x->f.dest, NULL);
+		file_restart(x->f.dest, NULL);
 	return r;
 }
 

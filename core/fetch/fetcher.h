@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fetches bytes from URLs into a destination (dest.h). One fetch is one state machine (event.h):
+ * Fetches bytes from URLs into a destination (file.h). One fetch is one state machine (event.h):
  * while it waits for a server or for the next try it keeps no thread.
  *
  * There is a list of places where the bytes may be. They are tried in their order, the one that
@@ -68,7 +68,7 @@ struct fetch {
 	uint64_t have;	       /* of a range in another file, so much is in `dest` already */
 	bool plain;	       /* ask for no content coding, and over one connection */
 	int64_t deadline_ms;   /* now_ms(), which bytes do not move; 0: as above */
-	struct dest *dest;     /* NULL with FETCH_SIZE */
+	struct file *dest;     /* NULL with FETCH_SIZE */
 	struct follow *follow; /* hashes `dest` as the bytes arrive; or NULL */
 	uint64_t at;	       /* FETCH_PART: where its bytes begin in `dest` */
 	/* Looks at a good answer before its body; what is not 0 ends the fetch. Or NULL. */

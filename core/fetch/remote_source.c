@@ -38,7 +38,7 @@ static int fetch_bytes(struct remote_source *s, struct fetch *f, uint64_t n, cha
 	struct source *bytes;
 	uint64_t size;
 	char *data;
-	int r = dest_memory(n, &f->dest);
+	int r = file_memory(n, &f->dest);
 
 	if (r < 0)
 		return r;
@@ -48,10 +48,10 @@ static int fetch_bytes(struct remote_source *s, struct fetch *f, uint64_t n, cha
 	f->cancel = s->options->cancel;
 	r = fetch_run(f, &size);
 	if (r != 0) {
-		dest_abort(f->dest, false);
+		file_abort(f->dest, false);
 		return r;
 	}
-	r = dest_commit(f->dest, NULL, size, &bytes);
+	r = file_commit(f->dest, NULL, size, &bytes);
 	if (r < 0)
 		return r;
 	data = malloc(size + 1);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/util.h"
-#include "cache/dest.h"
+#include "cache/file.h"
 #include "cache/read.h"
 #include "http/http.h"
 
@@ -167,21 +167,21 @@ static int make_key(const char *url, uint8_t ret_key[SHA256_SIZE])
 static int store(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const struct buf *text)
 {
 	struct source *source;
-	struct dest *dest;
-	int r = dest_cache(cache, sha256, &dest);
+	struct file *dest;
+	int r = file_cache(cache, sha256, &dest);
 
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
-	r = dest_restart(dest, NULL);
+	r = file_restart(dest, NULL);
 	if (r == 0)
-		r = dest_reserve(dest, text->len, true);
+		r = file_reserve(dest, text->len, true);
 	if (r == 0)
-		r = dest_write(dest, text->data, text->len, 0);
+		r = file_write(dest, text->data, text->len, 0);
 	if (r < 0) {
-		dest_abort(dest, false);
+		file_abort(dest, false);
 		return r;
 	}
-	r = dest_commit(dest, NULL, text->len, &source);
+	r = file_commit(dest, NULL, text->len, &source);
 	if (r == 0)
 		source_unref(source);
 	return r;

@@ -41,7 +41,7 @@ static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 {
 	uint64_t off = fetch_is_part(x) ? c->left.off - x->f.off + x->f.at : c->left.off;
 
-	return x->gunzip ? gunzip_feed(x->gunzip, data, n) : dest_write(x->f.dest, data, n, off);
+	return x->gunzip ? gunzip_feed(x->gunzip, data, n) : file_write(x->f.dest, data, n, off);
 }
 
 /* Takes the bytes that are there. 1: the body or the piece is over; -EAGAIN: more to come. */
@@ -306,7 +306,7 @@ int transfer_step(struct fetcher *x)
 			r = conn_step(x, &x->conns[i]);
 	if (x->version || x->conns[0].answered) {
 		find_arrived(x);
-		dest_progress(x->f.dest, x->arrived);
+		file_progress(x->f.dest, x->arrived);
 	}
 	if (r != 0 || x->complete)
 		return r;

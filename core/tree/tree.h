@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "object/object.h"
+#include "content/object.h"
 #include "tensor/dtype.h"
 
 struct budget;

@@ -9,7 +9,7 @@
 #ifndef CARTON_VIEWS_INDEX_H
 #define CARTON_VIEWS_INDEX_H
 
-#include "object/waits.h"
+#include "content/waits.h"
 #include "tensor/strings.h"
 #include "tensor/index_toml.h"
 #include "tree/tree.h"

@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-#include "object/derived.h"
+#include "content/derived.h"
 #include "tensor/filename.h"
 #include "views/json.h"
 #include "views/views.h"

@@ -25,7 +25,7 @@
 /* The parts of the text, in their order. */
 enum view_json_part { VIEW_JSON_NONE, VIEW_JSON_TENSORS, VIEW_JSON_METADATA, VIEW_JSON_PROBLEMS };
 
-/* Takes the next bytes of the text, as output_write() does: 0 or -errno. */
+/* Takes the next bytes of the text, as derived_write() does: 0 or -errno. */
 typedef int view_json_write_fn(void *ctx, const void *data, size_t n);
 
 struct view_json {

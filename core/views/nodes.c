@@ -186,15 +186,15 @@ static int derive_index(void *ctx, struct fill *fill)
 {
 	const struct index_file *f = ctx;
 	struct view_json j;
-	struct output out;
+	struct derived_file out;
 	int r = f->index.file ? object_get_wait(f->index.file, &fill->waits) : 0;
 
 	if (r < 0)
 		return r;
-	r = output_begin(&out, fill, f->size);
+	r = derived_begin(&out, fill, f->size);
 	if (r == 0) {
-		view_json_init(&j, output_write, &out);
-		r = output_end(&out, write_index(f, fill, &j));
+		view_json_init(&j, derived_write, &out);
+		r = derived_end(&out, write_index(f, fill, &j));
 		view_json_finish(&j);
 	}
 	if (f->index.file)

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "object/derived.h"
+#include "content/derived.h"
 #include "views/internal.h"
 
 struct strings_view {
@@ -41,14 +41,14 @@ static int emit(const struct strings_view *sv, struct fill *fill, uint64_t size)
 {
 	struct index_reader reader = { sv->file, &fill->waits, 0 };
 	struct reason reason = { 0 };
-	struct output out;
-	const struct strings_output to = { sv->count, sv->width, output_write, &out };
-	int r = output_begin(&out, fill, size);
+	struct derived_file out;
+	const struct strings_output to = { sv->count, sv->width, derived_write, &out };
+	int r = derived_begin(&out, fill, size);
 
 	if (r < 0)
 		return r;
 	r = strings_emit(index_read, &reader, &to, &reason);
-	return output_end(&out, report(sv, &reason, r));
+	return derived_end(&out, report(sv, &reason, r));
 }
 
 static int derive(void *ctx, struct fill *fill)

@@ -373,15 +373,15 @@ static int derive_header(void *ctx, struct fill *fill)
 {
 	struct views *v = ctx;
 	struct collection c;
-	struct output out;
+	struct derived_file out;
 	int r;
 
 	pthread_mutex_lock(&v->lock);
 	r = collect(v, false, &c);
 	if (r == 0) {
-		r = output_begin(&out, fill, c.header.len);
+		r = derived_begin(&out, fill, c.header.len);
 		if (r == 0)
-			r = output_end(&out, output_write(&out, c.header.data, c.header.len));
+			r = derived_end(&out, derived_write(&out, c.header.data, c.header.len));
 		collection_free(v, &c);
 	}
 	pthread_mutex_unlock(&v->lock);

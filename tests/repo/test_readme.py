@@ -219,5 +219,5 @@ def test_glossary_is_complete():
     """Words that the project's texts use in a sense of their own."""
     words = set(re.findall(r'^\| ([a-z ]+) \| [A-Z]', STACK, re.M))
     assert words >= {'object', 'pin', 'verify', 'materialize', 'extent', 'lazy directory', 'mirror',
-                     'fill', 'dest', 'fetcher', 'cancel token', 'cache entry', 'waiter'}
+                     'fill', 'file', 'fetcher', 'cancel token', 'cache entry', 'waiter'}
     assert sorted(words, key=str.lower) == re.findall(r'^\| ([a-z ]+) \| [A-Z]', STACK, re.M)

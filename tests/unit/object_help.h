@@ -16,7 +16,7 @@
 #include "archive/container.h"
 #include "cache/cache.h"
 #include "base/event.h"
-#include "object/object.h"
+#include "content/object.h"
 #include "zip_help.h"
 
 #define BOX_ITEMS 400

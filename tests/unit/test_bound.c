@@ -45,17 +45,17 @@ static struct http_response answer_of(const struct bound *b)
 /*
  * The last byte may be written, and none behind it; `at` may be far beyond what there is room for.
  */
-static void check_edge(struct dest *d, uint64_t at)
+static void check_edge(struct file *d, uint64_t at)
 {
-	int r = dest_write(d, "xy", 1, at - 1);
+	int r = file_write(d, "xy", 1, at - 1);
 
 	assert_true(r == 0 || r == -ENOSPC);
-	assert_false(dest_is_over(d));
-	assert_int_equal(dest_write(d, "xy", 2, at - 1), -EFBIG);
-	assert_int_equal(dest_write(d, "xy", 1, at), -EFBIG);
-	assert_int_equal(dest_write(d, "xy", 1, UINT64_MAX), -EFBIG);
-	assert_true(dest_is_over(d));
-	assert_true(dest_end(d) <= at);
+	assert_false(file_is_over(d));
+	assert_int_equal(file_write(d, "xy", 2, at - 1), -EFBIG);
+	assert_int_equal(file_write(d, "xy", 1, at), -EFBIG);
+	assert_int_equal(file_write(d, "xy", 1, UINT64_MAX), -EFBIG);
+	assert_true(file_is_over(d));
+	assert_true(file_end(d) <= at);
 }
 
 static void test_bounds(void **state)
@@ -70,13 +70,13 @@ static void test_bounds(void **state)
 		struct http_response a = answer_of(b);
 		int64_t *said = a.status == 206 ? &a.range_total : &a.length;
 
-		assert_int_equal(dest_memory(4096, &x.f.dest), 0);
+		assert_int_equal(file_memory(4096, &x.f.dest), 0);
 		assert_int_equal(bound_answer(&x, &a), 0);
 		if (x.bound != b->want)
 			fail_msg("%s: %llu", b->what, (unsigned long long)x.bound);
 		check_edge(x.f.dest, b->want);
-		assert_int_equal(dest_restart(x.f.dest, NULL), 0);
-		assert_false(dest_is_over(x.f.dest));
+		assert_int_equal(file_restart(x.f.dest, NULL), 0);
+		assert_false(file_is_over(x.f.dest));
 		/* one byte more is not begun */
 		if (*said >= 0 && !a.coding[0]) {
 			*said = (int64_t)b->want;
@@ -84,7 +84,7 @@ static void test_bounds(void **state)
 			++*said;
 			assert_int_equal(bound_answer(&x, &a), -EFBIG);
 		}
-		dest_abort(x.f.dest, false);
+		file_abort(x.f.dest, false);
 	}
 }
 
@@ -96,10 +96,10 @@ static void test_only_whole_files(void **state)
 	struct fetcher x = { .f = { .options = &options } };
 
 	(void)state;
-	assert_int_equal(dest_memory(4096, &x.f.dest), 0);
+	assert_int_equal(file_memory(4096, &x.f.dest), 0);
 	for (x.f.what = FETCH_FILE; x.f.what <= FETCH_SIZE; x.f.what++)
 		assert_int_equal(bound_answer(&x, &a), x.f.what == FETCH_FILE ? -EFBIG : 0);
-	dest_abort(x.f.dest, false);
+	file_abort(x.f.dest, false);
 }
 
 int main(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes that are verified chunk by chunk, and objects that have them until the whole is hashed. */
-#include "object/chunked.h"
+#include "content/chunked.h"
 #include "format/chunks.h"
-#include "object/derived.h"
-#include "object/hash_job.h"
+#include "content/derived.h"
+#include "content/hash_job.h"
 #include "object_help.h"
 #include "carton/opened.h"
 
@@ -212,16 +212,16 @@ static void free_nothing(void *ctx)
 /* What is not there has to be fetched; what is written is nobody's until it is verified. */
 static void test_origin(void **state)
 {
-	static const struct chunk_origin origin = { fetch_nothing, count_complete, count_complete,
+	static const struct chunk_filler origin = { fetch_nothing, count_complete, count_complete,
 						    free_nothing };
 	struct fixture *f = fixture_new();
 	struct log_seen *seen = log_watch();
 	int completed = 0;
 
 	(void)state;
-	assert_null(chunked_origin(f->c));
-	chunked_set_origin(f->c, &origin, &completed);
-	assert_ptr_equal(chunked_origin(f->c), &completed);
+	assert_null(chunked_filler(f->c));
+	chunked_set_filler(f->c, &origin, &completed);
+	assert_ptr_equal(chunked_filler(f->c), &completed);
 	assert_int_equal(chunked_fetch(f->c, CHUNK - 1, 1, NULL), -ENOTCONN);
 	/* what an earlier mount has left is right, or not */
 	assert_int_equal(read_at(f, 5, 2 * CHUNK), 0);
@@ -259,13 +259,13 @@ static void test_origin(void **state)
 /* A hole is not hashed; the last chunk that a reader verifies makes it complete. */
 static void test_holes(void **state)
 {
-	static const struct chunk_origin origin = { fetch_nothing, count_complete, count_complete,
+	static const struct chunk_filler origin = { fetch_nothing, count_complete, count_complete,
 						    free_nothing };
 	struct fixture *f = fixture_new();
 	int completed = 0, reads;
 
 	(void)state;
-	chunked_set_origin(f->c, &origin, &completed);
+	chunked_set_filler(f->c, &origin, &completed);
 	assert_false(chunked_is_hole(f->c, &f->bytes, 0));
 	assert_int_equal(ftruncate(f->box->fd, 0), 0);
 	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + SIZE)), 0);
@@ -505,16 +505,16 @@ static void test_index_of_other_content(void **state)
 /* Makes a byte of an object. */
 static int derive(void *ctx, struct fill *m, bool late)
 {
-	struct output out;
+	struct derived_file out;
 	int r = object_get_wait(ctx, &m->waits);
 
 	if (r < 0)
 		return r;
 	while (late && object_state(ctx) == OBJECT_CHUNKED)
 		sched_yield();
-	r = output_begin(&out, m, 1);
+	r = derived_begin(&out, m, 1);
 	if (r == 0)
-		r = output_end(&out, output_write(&out, "x", 1));
+		r = derived_end(&out, derived_write(&out, "x", 1));
 	object_put(ctx);
 	return r;
 }

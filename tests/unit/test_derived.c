@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is made of other objects: it waits for them with its thread, and so does nobody else. */
-#include "object/derived.h"
+#include "content/derived.h"
 #include "object_help.h"
 
 #define CROWD 60 /* more than a lane has threads */

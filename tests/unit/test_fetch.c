@@ -88,11 +88,11 @@ static unsigned fetch_checked(struct fixture *f, struct fetch_place *places, enu
 
 	f->checks = 0;
 	f->verdict = verdict;
-	assert_int_equal(dest_memory(SIZE, &fetch.dest), 0);
+	assert_int_equal(file_memory(SIZE, &fetch.dest), 0);
 	assert_int_equal(fetch_start(&fetch), 0);
 	sem_wait(&f->over);
 	assert_int_equal(f->result, verdict);
-	dest_abort(fetch.dest, false);
+	file_abort(fetch.dest, false);
 	return f->checks;
 }
 

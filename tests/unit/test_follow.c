@@ -42,14 +42,14 @@ static void fixture_init(struct fixture *f)
 	f->follow.workers = f->workers;
 	f->follow.tagger = f->tagger;
 	f->follow.hash = true;
-	assert_int_equal(dest_file(NULL, &f->follow.dest), 0);
+	assert_int_equal(file_file(NULL, &f->follow.dest), 0);
 	follow_init(&f->follow);
 	assert_int_equal(follow_begin(&f->follow, &f->task), 0);
 }
 
 static void fixture_end(struct fixture *f)
 {
-	dest_abort(f->follow.dest, false);
+	file_abort(f->follow.dest, false);
 	follow_finish(&f->follow);
 	f->over = true;
 	task_wake(&f->task);
@@ -92,12 +92,12 @@ static void test_block_is_read_once(void **state)
 
 	(void)state;
 	fixture_init(&f);
-	assert_int_equal(dest_write(f.follow.dest, f.data, HALF, 0), 0);
+	assert_int_equal(file_write(f.follow.dest, f.data, HALF, 0), 0);
 	follow_all(&f, HALF, false);
-	assert_int_equal(dest_write(f.follow.dest, f.other, HALF, 0), 0);
-	assert_int_equal(dest_write(f.follow.dest, f.data + HALF, SIZE - HALF, HALF), 0);
+	assert_int_equal(file_write(f.follow.dest, f.other, HALF, 0), 0);
+	assert_int_equal(file_write(f.follow.dest, f.data + HALF, SIZE - HALF, HALF), 0);
 	follow_all(&f, SIZE, true);
-	assert_int_equal(dest_write(f.follow.dest, f.other, SIZE, 0), 0);
+	assert_int_equal(file_write(f.follow.dest, f.other, SIZE, 0), 0);
 	check_right(&f);
 	fixture_end(&f);
 }
@@ -109,9 +109,9 @@ static void test_begins_again(void **state)
 
 	(void)state;
 	fixture_init(&f);
-	assert_int_equal(dest_write(f.follow.dest, f.other, SIZE, 0), 0);
+	assert_int_equal(file_write(f.follow.dest, f.other, SIZE, 0), 0);
 	follow_all(&f, SIZE, true);
-	assert_int_equal(dest_write(f.follow.dest, f.data, SIZE, 0), 0);
+	assert_int_equal(file_write(f.follow.dest, f.data, SIZE, 0), 0);
 	assert_int_equal(follow_begin(&f.follow, &f.task), 0);
 	follow_all(&f, SIZE, true);
 	check_right(&f);
@@ -128,7 +128,7 @@ static void test_limit(void **state)
 	fixture_init(&f);
 	first = follow_limit(&f.follow);
 	assert_true(first >= MIB && first < UINT64_MAX);
-	assert_int_equal(dest_write(f.follow.dest, f.data, SIZE, 0), 0);
+	assert_int_equal(file_write(f.follow.dest, f.data, SIZE, 0), 0);
 	follow_all(&f, SIZE, true);
 	assert_int_equal(follow_limit(&f.follow), first + SIZE);
 	/* what has been cut off cannot be hashed, and holds up nobody */

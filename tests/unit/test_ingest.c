@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "object/bytes.h"
+#include "content/bytes.h"
 #include "base/ingest.h"
 #include "zip_help.h"
 

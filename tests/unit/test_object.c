@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects: verified once, kept within bounds, shared by all who wait, and never other bytes. */
-#include "object/derived.h"
+#include "content/derived.h"
 #include "carton.h"
 #include "object_help.h"
 

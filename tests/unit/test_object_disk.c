@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 
 #include "archive/dir.h"
-#include "object/derived.h"
-#include "object/internal.h"
+#include "content/derived.h"
+#include "content/internal.h"
 #include "cached_help.h"
 #include "mount_help.h"
 

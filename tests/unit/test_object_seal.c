@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects that an earlier store has verified and sealed. */
 #include "cached_help.h"
-#include "object/internal.h"
+#include "content/internal.h"
 
 #define SIZE (MIN_SEALED + 77)
 

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/file.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+/* Limits on the loss when the process dies: bytes written, or time passed, since the last note. */
+#define NOTE_BYTES (1 * MIB)
+#define NOTE_MS 1000
+/* the room that is asked for at a time where the length is not known */
+#define STEP (4 * MIB)
+/* an unnamed file of known length leaves this free; another as much as the cache does */
+#define KEEP_KNOWN (64 * MIB)
+
+struct file {
+	struct cache *cache;	 /* of the fill */
+	struct cache_fill *fill; /* NULL: not a cache entry */
+	int fd;			 /* the fill's, else our own */
+	bool sparse;		 /* `fd` is our own in any case */
+	uint64_t max;
+	uint64_t claimed;	/* the size that a server claims; UINT64_MAX: not known */
+	atomic_bool failed;	/* the disk; it is logged */
+	_Atomic uint64_t limit; /* more bytes are refused, */
+	atomic_bool over;	/* which has happened */
+
+	pthread_mutex_t lock; /* guards what follows */
+	uint64_t room;	      /* the file may grow to this length without asking */
+	uint64_t complete;    /* how many bytes, from the first on, are all written */
+	uint64_t noted;	      /* how many of these the cache has noted, */
+	int64_t noted_ms;     /* and when */
+};
+
+/* ---- beginning ---- */
+
+/* Takes over the descriptor or the fill, also on failure. */
+static int file_new(struct cache_fill *fill, int fd, uint64_t max, struct file **ret)
+{
+	struct file *d = calloc(1, sizeof(*d));
+	struct stat st;
+
+	if (!d) {
+		if (fill)
+			cache_fill_abort(fill, true);
+		else
+			fd_close(fd);
+		return -ENOMEM;
+	}
+	d->fill = fill;
+	d->fd = fd;
+	d->max = max;
+	d->limit = MAX_FILE_SIZE;
+	d->claimed = UINT64_MAX;
+	d->noted_ms = now_ms();
+	/* an earlier fill's bytes have their room */
+	if (fill && fstat(fd, &st) == 0)
+		d->room = (uint64_t)st.st_blocks * 512;
+	pthread_mutex_init(&d->lock, NULL);
+	*ret = d;
+	return 0;
+}
+
+int file_cache(struct cache *cache, const uint8_t key[32], struct file **ret)
+{
+	struct cache_fill *fill;
+	int r = cache_begin(cache, key, &fill);
+
+	if (r == 0)
+		r = file_new(fill, cache_fill_fd(fill), UINT64_MAX, ret);
+	if (r == 0)
+		(*ret)->cache = cache;
+	return r;
+}
+
+int file_file(struct cache *cache, struct file **ret)
+{
+	int fd, r = cache_tmpfile(cache, &fd);
+
+	return r < 0 ? r : file_new(NULL, fd, UINT64_MAX, ret);
+}
+
+int file_memory(uint64_t max, struct file **ret)
+{
+	int fd = memfd_create("carton object", MFD_CLOEXEC);
+
+	return fd < 0 ? -errno : file_new(NULL, fd, max, ret);
+}
+
+/* After an error of its disk the copy can be made elsewhere, as if there were no room: -ENOSPC. */
+static int disk_error(struct file *d, int r)
+{
+	if (r >= 0 || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM)
+		return r;
+	if (!atomic_exchange(&d->failed, true))
+		carton_log(CARTON_LOG_WARNING, NULL, "a %s cannot be used: %s; trying elsewhere",
+			   d->fill ? "cache entry" : "temporary file", strerror(-r));
+	return -ENOSPC;
+}
+
+bool file_is_cached(const struct file *d)
+{
+	return d->fill;
+}
+
+int file_restart(struct file *d, const char *validator)
+{
+	d->room = d->complete = d->noted = 0;
+	d->claimed = UINT64_MAX;
+	d->over = false;
+	if (d->fill)
+		return disk_error(d, cache_fill_restart(d->fill, validator));
+	return ftruncate(d->fd, 0) < 0 ? disk_error(d, -errno) : 0;
+}
+
+/* ---- room ---- */
+
+/* Would `n` more bytes leave a twentieth of the file system, or `keep` bytes, free? */
+static bool disk_has_room(const struct file *d, uint64_t n, uint64_t keep)
+{
+	uint64_t missing;
+
+	return cache_disk_short(d->fd, n, keep, &missing) < 0 || missing == 0;
+}
+
+bool file_has_room(const struct file *d, uint64_t n)
+{
+	return disk_has_room(d, n, UINT64_MAX);
+}
+
+dev_t file_disk(const struct file *d)
+{
+	struct stat st;
+
+	return fstat(d->fd, &st) < 0 ? 0 : st.st_dev;
+}
+
+int file_reserve(struct file *d, uint64_t size, bool certain)
+{
+	int r = 0;
+
+	d->claimed = size;
+	if (d->fill && !certain)
+		return cache_fill_could_reserve(d->fill, size);
+	if (d->fill)
+		r = cache_fill_reserve(d->fill, size);
+	else if (size > d->max || !disk_has_room(d, size, KEEP_KNOWN))
+		r = -ENOSPC;
+	if (r == 0)
+		d->room = MAX(d->room, size);
+	return disk_error(d, r);
+}
+
+/* Lets the file grow to `end` bytes, and a step more where that is possible. Lock held. */
+static int make_room(struct file *d, uint64_t end)
+{
+	int r;
+
+	if (end > d->max)
+		return -ENOSPC;
+	if (end <= d->room || d->sparse)
+		return 0;
+	if (d->fill) {
+		/* no more than will be needed, if the claimed size is true */
+		uint64_t more = MAX(end, MIN(end + MIN(d->room, STEP), d->claimed));
+
+		r = cache_fill_reserve(d->fill, more);
+		if (r == -ENOSPC) {
+			more = end;
+			r = cache_fill_reserve(d->fill, more);
+		}
+		if (r == 0)
+			d->room = more;
+		return r;
+	}
+	/* recent writes may not count in the free space yet, so one more step has to be free */
+	if (!file_has_room(d, end - d->room + 2 * STEP))
+		return -ENOSPC;
+	d->room = end + STEP;
+	return 0;
+}
+
+/* ---- bytes ---- */
+
+void file_limit(struct file *d, uint64_t max)
+{
+	d->limit = MIN(max, MAX_FILE_SIZE);
+}
+
+bool file_is_over(const struct file *d)
+{
+	return d->over;
+}
+
+int file_write(struct file *d, const void *data, size_t n, uint64_t off)
+{
+	int r;
+
+	if (off > d->limit || n > d->limit - off) {
+		d->over = true;
+		return -EFBIG;
+	}
+	/* a sparse file has its room by file_claim(), which may take long and holds the lock */
+	r = 0;
+	if (!d->sparse) {
+		pthread_mutex_lock(&d->lock);
+		r = make_room(d, off + n);
+		pthread_mutex_unlock(&d->lock);
+	}
+	return disk_error(d, r < 0 ? r : pwrite_full(d->fd, data, n, off));
+}
+
+int file_read(struct file *d, void *ret_buf, size_t n, uint64_t off)
+{
+	return disk_error(d, pread_full(d->fd, ret_buf, n, off));
+}
+
+/* Lock held, or by the owner. */
+static void note(struct file *d)
+{
+	/* a failure only means that some bytes are fetched again */
+	if (d->fill && d->complete > d->noted && cache_fill_progress(d->fill, d->complete) == 0)
+		d->noted = d->complete;
+	d->noted_ms = now_ms();
+}
+
+void file_progress(struct file *d, uint64_t len)
+{
+	if (d->sparse)
+		return;
+	pthread_mutex_lock(&d->lock);
+	d->complete = len;
+	if (len > d->noted && (len - d->noted >= NOTE_BYTES || now_ms() - d->noted_ms >= NOTE_MS))
+		note(d);
+	pthread_mutex_unlock(&d->lock);
+}
+
+int file_partial(struct file *d, uint64_t *ret_len, char *ret_validator, size_t n)
+{
+	note(d);
+	if (d->fill)
+		return cache_fill_partial(d->fill, ret_len, ret_validator, n);
+	*ret_len = 0;
+	*ret_validator = '\0';
+	return 0;
+}
+
+uint64_t file_end(const struct file *d)
+{
+	struct stat st;
+
+	return fstat(d->fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
+}
+
+/* ---- ending ---- */
+
+static void file_free(struct file *d)
+{
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+/* Keeps a file that could not be published, without a name: its bytes are verified anyway. */
+static int commit_file(struct file *d, uint64_t size, int *ret_fd)
+{
+	int fd = fd_dup(d->fd);
+
+	if (fd >= 0 && ftruncate(fd, (off_t)size) < 0) {
+		fd_close(fd);
+		fd = -errno;
+	}
+	file_abort(d, false);
+	*ret_fd = fd;
+	return fd < 0 ? fd : 0;
+}
+
+int file_commit(struct file *d, const uint8_t *sha256, uint64_t size, struct source **ret)
+{
+	struct source *source = NULL;
+	int fd, r = -EOPNOTSUPP;
+
+	if (file_end(d) < size) {
+		r = disk_error(d, -EIO); /* the file has lost bytes that were written */
+		file_abort(d, false);
+		return r;
+	}
+	if (d->fill)
+		r = cache_fill_publish(d->fill, sha256, size, &fd);
+	if (r < 0 && d->fill)
+		carton_log(CARTON_LOG_WARNING, NULL,
+			   "a verified object cannot be kept in the cache: %s", strerror(-r));
+	if (r == 0)
+		file_free(d);
+	else
+		r = commit_file(d, size, &fd);
+	if (r == 0)
+		r = source_from_fd(fd, &source);
+	if (r < 0)
+		return r;
+	/* its size becomes the object's, so no unverified byte may remain */
+	if (source->size != size) {
+		source_unref(source);
+		return -EIO;
+	}
+	*ret = source;
+	return 0;
+}
+
+void file_abort(struct file *d, bool keep)
+{
+	if (!d)
+		return;
+	if (keep)
+		note(d);
+	if (!d->fill || d->sparse)
+		fd_close(d->fd);
+	cache_fill_abort(d->fill, keep);
+	file_free(d);
+}
+
+/* ---- sparse ---- */
+
+/* The bytes of a partial of that size and validator stay. */
+static int adopt(struct cache_fill *fill, uint64_t size, const char *validator)
+{
+	char found[MAX_CACHE_VALIDATOR + 1];
+	uint64_t len;
+	int r = cache_fill_partial(fill, &len, found, sizeof(found));
+
+	if (r == 0 && len == size && strcmp(found, validator) == 0)
+		return 0;
+	r = cache_fill_restart(fill, validator);
+	if (r == 0 && ftruncate(cache_fill_fd(fill), (off_t)size) < 0)
+		r = -errno;
+	return r < 0 ? r : cache_fill_progress(fill, size);
+}
+
+int file_sparse(struct file *d, uint64_t size, const char *validator)
+{
+	int fd, r = d->fill ? adopt(d->fill, size, validator) : 0;
+
+	if (r < 0)
+		return r;
+	if (d->fill) {
+		/* the file is used on without the fill */
+		fd = fd_dup(d->fd);
+		if (fd < 0)
+			return fd;
+		d->fd = fd;
+	} else if (ftruncate(d->fd, (off_t)size) < 0) {
+		return -errno;
+	}
+	d->sparse = true;
+	d->limit = size;
+	return 0;
+}
+
+int file_source(const struct file *d, struct source **ret)
+{
+	int fd = fd_dup(d->fd);
+
+	return fd < 0 ? fd : source_from_fd(fd, ret);
+}
+
+int file_claim(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx)
+{
+	bool full;
+
+	pthread_mutex_lock(&d->lock);
+	full = d->fill && cache_reserve(d->cache, n) < 0;
+	if (full && !(drop(ctx) && cache_reserve(d->cache, n) == 0)) {
+		cache_fill_abort(d->fill, false);
+		d->fill = NULL;
+	}
+	full = !d->fill && !file_has_room(d, n);
+	pthread_mutex_unlock(&d->lock);
+	return full ? -ENOSPC : 0;
+}
+
+void file_publish(struct file *d, const uint8_t sha256[32])
+{
+	int fd;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->fill && cache_fill_publish(d->fill, sha256, d->limit, &fd) == 0) {
+		d->fill = NULL;
+		fd_close(fd);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- as a stream ---- */
+
+struct file_stream {
+	struct stream stream;
+	struct file *dest;
+	struct stream *in;
+	uint64_t have; /* bytes that are there already */
+	uint64_t off;
+};
+
+static ssize_t file_stream_read(struct stream *s, void *ret_buf, size_t n)
+{
+	struct file_stream *ds = container_of(s, struct file_stream, stream);
+	ssize_t got;
+	int r = 0;
+
+	if (ds->off < ds->have) {
+		got = (ssize_t)MIN(n, ds->have - ds->off);
+		r = file_read(ds->dest, ret_buf, (size_t)got, ds->off);
+	} else {
+		got = stream_read(ds->in, ret_buf, n);
+		if (got > 0)
+			r = file_write(ds->dest, ret_buf, (size_t)got, ds->off);
+	}
+	if (got < 0 || r < 0)
+		return got < 0 ? got : r;
+	ds->off += (uint64_t)got;
+	file_progress(ds->dest, MAX(ds->off, ds->have));
+	return got;
+}
+
+static void file_stream_close(struct stream *s)
+{
+	struct file_stream *ds = container_of(s, struct file_stream, stream);
+
+	stream_close(ds->in);
+	free(ds);
+}
+
+static const struct stream_ops file_stream_ops = { file_stream_read, file_stream_close };
+
+int file_stream(struct file *d, uint64_t have, struct stream *in, struct stream **ret)
+{
+	struct file_stream *ds = calloc(1, sizeof(*ds));
+
+	if (!ds) {
+		stream_close(in);
+		return -ENOMEM;
+	}
+	*ds = (struct file_stream){ { &file_stream_ops }, d, in, have, 0 };
+	*ret = &ds->stream;
+	return 0;
+}

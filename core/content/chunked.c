@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content/chunked.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/hasher.h"
+#include "base/util.h"
+
+/* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
+#define STRIPES 16
+/* read at once; a multiple of TAG_BLOCK */
+#define PIECE ((size_t)(128 * KIB))
+/* hashes that are read from the index at once: of 8 MiB and more */
+#define BLOCK 32
+
+struct chunked {
+	const struct chunk_index *index;
+	const struct chunks_file *file;
+	const char *name;
+	uint64_t n_chunks;
+	const struct chunk_filler *filler; /* NULL: all are in the file */
+	void *filler_ctx;
+	_Atomic uint64_t left;	       /* chunks that are not verified */
+	atomic_bool failed;	       /* a chunk had other bytes; logged */
+	atomic_bool bad;	       /* the whole file has another hash */
+	atomic_bool refused;	       /* there is no memory for a chunk; logged */
+	_Atomic uint64_t counted;      /* of the budget, as tables; */
+	_Atomic uint64_t charged;      /* and what is not refused */
+	pthread_mutex_t lock[STRIPES]; /* of each chunk, guards its tags until its bit is set */
+	pthread_mutex_t block_lock;    /* guards what follows */
+	uint64_t block;		       /* which block is there; UINT64_MAX: none */
+	uint8_t hashes[BLOCK][SHA256_SIZE];
+	atomic_uchar *claimed;	 /* as `verified`, behind it; set under the chunk's lock */
+	atomic_uchar verified[]; /* a bit for each chunk */
+};
+
+int chunked_new(const struct chunk_index *index, const struct chunks_file *file, const char *name,
+		struct chunked **ret)
+{
+	uint64_t n = chunks_count(file);
+	size_t bits = (size_t)(n / 8) + 1, size = sizeof(struct chunked) + 2 * bits;
+	struct chunked *c;
+
+	if (!budget_try(index->budget, size))
+		return -EFBIG;
+	c = calloc(1, size);
+	if (!c) {
+		budget_give(index->budget, size);
+		return -ENOMEM;
+	}
+	c->counted = size;
+	c->index = index;
+	c->file = file;
+	c->name = name;
+	c->n_chunks = n;
+	c->left = n;
+	c->claimed = c->verified + bits;
+	c->block = UINT64_MAX;
+	for (size_t i = 0; i < STRIPES; i++)
+		pthread_mutex_init(&c->lock[i], NULL);
+	pthread_mutex_init(&c->block_lock, NULL);
+	*ret = c;
+	return 0;
+}
+
+void chunked_free(struct chunked *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < STRIPES; i++)
+		pthread_mutex_destroy(&c->lock[i]);
+	pthread_mutex_destroy(&c->block_lock);
+	if (c->filler)
+		c->filler->free(c->filler_ctx);
+	budget_give(c->index->budget, c->counted);
+	budget_drop(c->index->budget, c->charged);
+	free(c);
+}
+
+static size_t chunk_len(const struct chunked *c, uint64_t i)
+{
+	return (size_t)MIN(c->file->chunk_size, c->file->size - i * c->file->chunk_size);
+}
+
+/* ---- the memory of tags ---- */
+
+/* Where the tags of chunk `i` are among all. */
+static uint64_t first_tag(const struct chunked *c, uint64_t i)
+{
+	return i * (c->file->chunk_size / TAG_BLOCK);
+}
+
+static uint64_t tags_cost(const struct chunked *c, uint64_t i)
+{
+	return ((chunk_len(c, i) - 1) / TAG_BLOCK + 1) * TAG_SIZE;
+}
+
+/* Counts the tags of chunk `i`, before its lock is taken. 0 or -EFBIG. */
+static int take_tags(struct chunked *c, uint64_t i)
+{
+	struct budget *b = c->index->budget;
+
+	if (budget_try(b, tags_cost(c, i)))
+		return 0;
+	if (!atomic_exchange(&c->refused, true))
+		carton_log(CARTON_LOG_ERROR, c->name,
+			   "no further chunk of it can be read: with what checks them, all tables "
+			   "take more memory than the limit, %llu MiB; allow more with memory=",
+			   (unsigned long long)(b->limit / MIB));
+	return -EFBIG;
+}
+
+static void give_tags(struct chunked *c, uint64_t i)
+{
+	budget_give(c->index->budget, tags_cost(c, i));
+}
+
+/* They stay until the end if the chunk was verified just now (r >= 0). */
+static void keep_tags(struct chunked *c, uint64_t i, int r)
+{
+	if (r < 0)
+		give_tags(c, i);
+	else
+		atomic_fetch_add(&c->counted, tags_cost(c, i));
+}
+
+void chunked_set_filler(struct chunked *c, const struct chunk_filler *filler, void *ctx)
+{
+	c->filler = filler;
+	c->filler_ctx = ctx;
+}
+
+void *chunked_filler(const struct chunked *c)
+{
+	return c->filler_ctx;
+}
+
+int chunked_fetch(struct chunked *c, uint64_t off, size_t n, struct object_wait *wait)
+{
+	uint64_t size = c->file->chunk_size;
+	int r = take_tags(c, off / size);
+
+	/* what cannot be kept need not be fetched; it is counted when it is there */
+	if (r < 0)
+		return r;
+	give_tags(c, off / size);
+	return c->filler->fetch(c->filler_ctx, off / size, (off + n - 1) / size + 1, wait);
+}
+
+static bool is_set(const atomic_uchar *bits, uint64_t i)
+{
+	return atomic_load_explicit(&bits[i / 8], memory_order_acquire) >> (i % 8) & 1;
+}
+
+bool chunked_is_verified(const struct chunked *c, uint64_t i)
+{
+	return is_set(c->verified, i);
+}
+
+bool chunked_claim(struct chunked *c, uint64_t i)
+{
+	bool claimed;
+
+	/* waits for a reader that looks at what an earlier mount has left there */
+	pthread_mutex_lock(&c->lock[i % STRIPES]);
+	claimed = !chunked_is_verified(c, i);
+	if (claimed)
+		atomic_fetch_or(&c->claimed[i / 8], (unsigned char)(1 << (i % 8)));
+	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	return claimed;
+}
+
+void chunked_unclaim(struct chunked *c, uint64_t i)
+{
+	atomic_fetch_and(&c->claimed[i / 8], (unsigned char)~(1 << (i % 8)));
+}
+
+/* Its lock is held. 1: it was the last one. */
+static int set_verified(struct chunked *c, uint64_t i)
+{
+	atomic_fetch_or_explicit(&c->verified[i / 8], (unsigned char)(1 << (i % 8)),
+				 memory_order_release);
+	return atomic_fetch_sub(&c->left, 1) == 1;
+}
+
+int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n, bool *ret_verified)
+{
+	uint64_t size = c->file->chunk_size, i = off / size, end = off + n;
+
+	if (atomic_load(&c->bad))
+		return -EBADMSG;
+	*ret_verified = chunked_is_verified(c, i);
+	do
+		i++;
+	while (*ret_verified && i * size < end && chunked_is_verified(c, i));
+	*ret_n = (size_t)(MIN(i * size, end) - off);
+	return 0;
+}
+
+/* The hash of chunk `i`. 0 or why the index could not be read. */
+static int wanted(struct chunked *c, uint64_t i, uint8_t ret[SHA256_SIZE])
+{
+	uint64_t block = i / BLOCK;
+	int r = 0;
+
+	pthread_mutex_lock(&c->block_lock);
+	if (c->block != block) {
+		c->block = UINT64_MAX;
+		r = c->index->read(c->index->ctx, c->hashes,
+				   (size_t)MIN(BLOCK, c->n_chunks - block * BLOCK) * SHA256_SIZE,
+				   chunks_hash_at(c->index->chunks, c->file, block * BLOCK));
+	}
+	if (r == 0) {
+		c->block = block;
+		memcpy(ret, c->hashes[i % BLOCK], SHA256_SIZE);
+	}
+	pthread_mutex_unlock(&c->block_lock);
+	return r;
+}
+
+/* Bytes of a chunk that are copied on the way. */
+struct excerpt {
+	char *to;
+	size_t off, n; /* in the chunk */
+};
+
+static void copy_excerpt(const struct excerpt *x, const char *data, size_t n, size_t at)
+{
+	size_t from = MAX(x->off, at), end = MIN(x->off + x->n, at + n);
+
+	if (from < end)
+		memcpy(x->to + (from - x->off), data + (from - at), end - from);
+}
+
+/*
+ * Reads chunk `i` by and by, as it may be of 16 MiB: hashes and tags just these bytes, and copies
+ * of them.
+ */
+static int read_chunk(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
+		      const struct excerpt *x, struct ingested *ret)
+{
+	uint64_t start = b->off + i * c->file->chunk_size;
+	size_t len = chunk_len(c, i), n;
+	char *data = malloc(PIECE);
+	struct hasher h = { 0 };
+	int r = data ? hasher_begin(&h, b->tagger, true) : -ENOMEM;
+
+	for (size_t at = 0; at < len && r == 0; at += n) {
+		n = MIN(PIECE, len - at);
+		r = source_pread(b->source, data, n, start + at);
+		if (r == 0)
+			r = hasher_feed(&h, data, n);
+		if (r == 0)
+			copy_excerpt(x, data, n, at);
+	}
+	free(data);
+	if (r == 0)
+		return hasher_end(&h, ret);
+	hasher_abort(&h);
+	return r;
+}
+
+/*
+ * 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and nobody
+ * fetches the rest; or why that is not known. Its lock is held: its tags count once it is verified.
+ */
+static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
+		   const struct excerpt *x)
+{
+	uint8_t want[SHA256_SIZE] = { 0 };
+	struct ingested found = { 0 };
+	int r = read_chunk(c, b, i, x, &found);
+
+	/* it was cut off since; what is fetched can come again */
+	if (r == -ENODATA)
+		return c->filler ? 1 : -EBADMSG;
+	if (r == 0)
+		r = wanted(c, i, want);
+	if (r == 0)
+		r = memcmp(want, found.sha256, SHA256_SIZE) != 0;
+	if (r == 0)
+		memcpy(b->tags + first_tag(c, i), found.tags, tags_cost(c, i));
+	free(found.tags);
+	return r;
+}
+
+static int report_bad(struct chunked *c, uint64_t i)
+{
+	uint64_t start = i * c->file->chunk_size;
+
+	if (!atomic_exchange(&c->failed, true))
+		carton_log(CARTON_LOG_ERROR, c->name,
+			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
+			   " says; get the carton again",
+			   (unsigned long long)start,
+			   (unsigned long long)(start + chunk_len(c, i) - 1));
+	return -EBADMSG;
+}
+
+bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uint64_t i)
+{
+	off_t start = (off_t)(b->off + i * c->file->chunk_size);
+	off_t data = lseek(b->source->fd, start, SEEK_DATA);
+
+	return data < 0 ? errno == ENXIO : data >= start + (off_t)chunk_len(c, i);
+}
+
+/*
+ * Reads chunk `i` and verifies it. 1: it was the last one; -EINPROGRESS: it has to be fetched. Lock
+ * held.
+ */
+static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
+		  const struct excerpt *x)
+{
+	int r;
+
+	/* hashing a hole is of no use */
+	if (c->filler && (is_set(c->claimed, i) || chunked_is_hole(c, b, i)))
+		return -EINPROGRESS;
+	r = compare(c, b, i, x);
+	/* what an earlier mount has left may be damaged, or not all there */
+	if (r == 1)
+		r = c->filler ? -EINPROGRESS : report_bad(c, i);
+	return r == 0 ? set_verified(c, i) : r;
+}
+
+int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i)
+{
+	const struct excerpt none = { 0 };
+	int r = take_tags(c, i);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock[i % STRIPES]);
+	r = compare(c, b, i, &none);
+	if (r == 1)
+		r = -EBADMSG;
+	if (r == 0)
+		r = set_verified(c, i);
+	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	keep_tags(c, i, r);
+	return r;
+}
+
+int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf, size_t n,
+		 uint64_t off)
+{
+	uint64_t i = off / c->file->chunk_size;
+	const struct excerpt x = { ret_buf, (size_t)(off % c->file->chunk_size), n };
+	bool there;
+	int r;
+
+	if (chunked_is_verified(c, i))
+		return 1;
+	r = take_tags(c, i);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock[i % STRIPES]);
+	there = chunked_is_verified(c, i);
+	if (!there)
+		r = verify(c, b, i, &x);
+	pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	keep_tags(c, i, there ? -EALREADY : r);
+	if (r == 1 && c->filler)
+		c->filler->complete(c->filler_ctx);
+	return r < 0 ? r : there;
+}
+
+void chunked_hashed(struct chunked *c)
+{
+	if (c->filler)
+		c->filler->hashed(c->filler_ctx);
+}
+
+int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE])
+{
+	int r = 0;
+
+	for (uint64_t i = 0; i < c->n_chunks && r == 0; i++) {
+		uint8_t(*at)[TAG_SIZE] = b->tags + first_tag(c, i),
+		(*new)[TAG_SIZE] = tags + first_tag(c, i);
+		size_t n = tags_cost(c, i);
+
+		pthread_mutex_lock(&c->lock[i % STRIPES]);
+		if (!chunked_is_verified(c, i)) {
+			memcpy(at, new, n);
+			set_verified(c, i);
+			/* they are there in any case: others get less */
+			budget_charge(c->index->budget, n);
+			atomic_fetch_add(&c->charged, n);
+		} else if (memcmp(at, new, n) != 0) {
+			r = -EBADMSG;
+		}
+		pthread_mutex_unlock(&c->lock[i % STRIPES]);
+	}
+	return r;
+}
+
+void chunked_fail(struct chunked *c)
+{
+	atomic_store(&c->failed, true);
+	atomic_store(&c->bad, true);
+}
+
+bool chunked_failed(const struct chunked *c)
+{
+	return atomic_load(&c->failed);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content/entry_part.h"
+
+#include <stdlib.h>
+
+#include "archive/container.h"
+#include "archive/decode.h"
+#include "cache/room.h"
+#include "fetch/remote_source.h"
+#include "content/internal.h"
+
+#define PART_MEMORY (256 * KIB)
+
+static const struct object_options *options_of(const struct get *g)
+{
+	return &g->plan->object->store->options;
+}
+
+int part_open(struct get *g, uint64_t n)
+{
+	struct room room = { .cache = options_of(g)->cache, .size = n };
+
+	return n <= PART_MEMORY ? file_memory(n, &g->part_file) : room_open(&room, &g->part_file);
+}
+
+int part_copy_cached(struct get *g, uint64_t off, uint64_t n)
+{
+	char *data = malloc((size_t)n + 1);
+	int r = data ? -ENOENT : -ENOMEM;
+
+	if (r == -ENOENT && remote_source_cached(options_of(g)->source, data, n, off))
+		r = file_write(g->part_file, data, (size_t)n, 0);
+	free(data);
+	return r;
+}
+
+int part_locate(struct get *g, uint64_t *ret_off)
+{
+	return container_locate_in(options_of(g)->container, g->plan->entry, g->part, ret_off);
+}
+
+int part_decode(struct get *g, uint64_t off, struct ingested *ret)
+{
+	const struct entry *e = g->plan->entry;
+	struct stream *in = NULL;
+	int r = file_restart(g->dest, NULL);
+
+	if (r == 0)
+		r = file_reserve(g->dest, e->size, true);
+	if (r == 0)
+		r = source_stream(g->part, off, e->stored, &in);
+	if (r == 0)
+		r = decode_open(in, e, options_of(g)->budget, &in);
+	if (r == 0)
+		r = file_stream(g->dest, 0, in, &in);
+	return r < 0 ? r : fill_verify(g->fill, in, ret);
+}
+
+void part_leave(struct get *g)
+{
+	source_unref(g->part);
+	g->part = NULL;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A part of a remote carton that a get (get.h) needs before it has the bytes of an entry: the
+ * entry's header, or all of an entry that has to be decoded.
+ *
+ * Threads: as for the get. All return 0 or -errno.
+ */
+#ifndef CARTON_CONTENT_ENTRY_PART_H
+#define CARTON_CONTENT_ENTRY_PART_H
+
+#include "content/get.h"
+
+/* Opens g->part_file for `n` bytes: in memory, or where there is room. */
+int part_open(struct get *g, uint64_t n);
+
+/*
+ * Copies [off, off + n) of the carton to g->part_file, if opening the carton has left it in memory.
+ * -ENOENT: it has not.
+ */
+int part_copy_cached(struct get *g, uint64_t off, uint64_t n);
+
+/* Compares the header in g->part with the central directory; where in the part the data begins. */
+int part_locate(struct get *g, uint64_t *ret_off);
+
+/* Decodes the data at `off` of g->part to g->dest, and verifies it. */
+int part_decode(struct get *g, uint64_t off, struct ingested *ret);
+
+/* Gives g->part back. */
+void part_leave(struct get *g);
+
+#endif

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content/get.h"
+
+#include <stdlib.h>
+
+#include "archive/container.h"
+#include "base/util.h"
+#include "fetch/fetcher.h"
+#include "fetch/remote_source.h"
+#include "format/links.h"
+#include "http/http.h"
+#include "content/internal.h"
+#include "content/entry_part.h"
+
+/* as much as opening the carton may have left of an entry */
+#define MAX_CACHED (8 * MIB)
+
+static const struct object_options *options_of(const struct get *g)
+{
+	return &g->plan->object->store->options;
+}
+
+static void finish(struct get *g, int result)
+{
+	struct ingested none = { 0 };
+
+	g->done(g, result, result == 0 ? &g->in : &none);
+}
+
+/* ---- are they right? ---- */
+
+/* A check() of a fetch: the owner looks at the bytes. */
+static int check_part(void *ctx, struct fetch_place *from)
+{
+	struct get *g = ctx;
+
+	g->checked = g->check(g, from->url);
+	return g->checked;
+}
+
+static void log_wrong(const struct get *g, const struct fetch_place *from)
+{
+	const struct object *o = g->plan->object;
+	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
+
+	if (from->version) {
+		fill_check(g->fill, g->in.sha256);
+		return;
+	}
+	hex_encode(o->sha256, SHA256_SIZE, want);
+	hex_encode(g->in.sha256, SHA256_SIZE, found);
+	carton_log(CARTON_LOG_ERROR, http_url_redact(from->url, shown, sizeof(shown)),
+		   "has other bytes than MANIFEST says: sha256 %s instead of %s", found, want);
+}
+
+/* The same, where the bytes were hashed. */
+static int check_all(void *ctx, struct fetch_place *from)
+{
+	struct get *g = ctx;
+	const struct plan *p = g->plan;
+	int r = follow_end(&g->follow, &g->in);
+	bool wrong;
+
+	if (r < 0)
+		return r;
+	wrong = g->follow.hash && memcmp(g->in.sha256, p->object->sha256, SHA256_SIZE) != 0;
+	if (wrong && g->wrong != from)
+		log_wrong(g, from);
+	/* the carton lies about its size; a read by that would give a part as if it were all */
+	wrong |= p->entry && g->in.size != p->entry->size;
+	if (!wrong)
+		return 0;
+	g->wrong = from;
+	free(g->in.tags);
+	g->in = (struct ingested){ 0 };
+	return -EBADMSG;
+}
+
+/* ---- fetches ---- */
+
+/* What all of them have in common. */
+static struct fetch fetch_of(struct get *g, struct fetch_place *places, size_t n)
+{
+	return (struct fetch){
+		.options = options_of(g)->fetch,
+		.cancel = &g->waits->cancel,
+		.places = places,
+		.n_places = n,
+		.off = g->off,
+		.n = g->n,
+		.dest = g->dest,
+		.at = g->off,
+		.arrived = waits_arrived,
+		.arrived_ctx = g->waits,
+		.ctx = g,
+	};
+}
+
+/* So far it has ended like this. */
+static void next(struct get *g, int result);
+
+static void content_done(void *ctx, int result, uint64_t size)
+{
+	struct get *g = ctx;
+
+	if (g->fill)
+		follow_finish(&g->follow);
+	/* nothing was hashed */
+	if (!g->in.size)
+		g->in.size = size;
+	next(g, result);
+}
+
+/* Fetches what is wanted. Its bytes are hashed as they come, or looked at by the owner. */
+static int start(struct get *g, struct fetch *f)
+{
+	const struct object_store *s = g->plan->object->store;
+	int r;
+
+	f->done = content_done;
+	if (!g->fill) {
+		f->check = check_part;
+		return fetch_start(f);
+	}
+	g->in = (struct ingested){ 0 };
+	g->follow = (struct follow){
+		.dest = g->dest,
+		.workers = s->options.workers,
+		.cancel = &g->waits->cancel,
+		.tagger = s->tagger,
+		.hash = s->options.verify || g->plan->link,
+		.progress = waits_hashed,
+		.ctx = g->waits,
+	};
+	follow_init(&g->follow);
+	if (g->follow.hash || g->follow.tagger) {
+		f->follow = &g->follow;
+		f->check = check_all;
+	}
+	r = fetch_start(f);
+	if (r < 0)
+		follow_finish(&g->follow);
+	return r;
+}
+
+/* ---- from URLs ---- */
+
+static int ask_urls(struct get *g)
+{
+	struct plan *p = g->plan;
+	const struct object *o = p->object;
+	uint64_t size = object_size(o);
+	struct fetch f = fetch_of(g, p->urls, p->n_urls);
+
+	f.what = g->fill ? FETCH_FILE : FETCH_PART;
+	f.first = p->link ? &p->link->first : NULL;
+	f.deadline_ms = g->deadline_ms;
+	f.size = g->size;
+	if (g->fill) {
+		f.n = size != OBJECT_NO_SIZE ? size : 0;
+		/* what the carton or the chunk index says; what a server has said may be wrong */
+		f.max = o->size != OBJECT_NO_SIZE ? o->size : 0;
+	}
+	return start(g, &f);
+}
+
+/* ---- from the carton ---- */
+
+static struct fetch fetch_of_carton(struct get *g, uint64_t off, uint64_t n)
+{
+	struct fetch_place *places;
+	size_t n_places = plan_carton(g->plan, &places);
+	struct fetch f = fetch_of(g, places, n_places);
+
+	f.off = off;
+	f.n = n;
+	return f;
+}
+
+/* How much an earlier fill has left of this very version. */
+static uint64_t find_partial(const struct get *g, const char *version)
+{
+	char validator[MAX_CACHE_VALIDATOR + 1];
+	uint64_t len;
+
+	if (!version || file_partial(g->dest, &len, validator, sizeof(validator)) < 0 ||
+	    strcmp(validator, version) != 0 || len > g->plan->entry->size)
+		return 0;
+	return len;
+}
+
+/* The data begins there in the carton. */
+static int ask_data(struct get *g, uint64_t data)
+{
+	const char *version = options_of(g)->source->version;
+	uint64_t size = g->plan->entry->size;
+	struct fetch f = fetch_of_carton(g, data + g->off, g->fill ? size : g->n);
+	int r = 0;
+
+	f.what = g->fill ? FETCH_FILE : FETCH_PART;
+	if (g->fill) {
+		f.have = find_partial(g, version);
+		if (!f.have)
+			r = file_restart(g->dest, version);
+		if (r == 0)
+			r = file_reserve(g->dest, size, true);
+	}
+	return r < 0 ? r : start(g, &f);
+}
+
+/* What the place has sent is wrong: it is not asked again, if another one may be. */
+static int blame(struct get *g, int error)
+{
+	if (error == -EBADMSG && g->header_at->mirror)
+		atomic_store(&g->header_at->bad, true);
+	return error;
+}
+
+static void run_decode(struct job *job)
+{
+	struct get *g = container_of(job, struct get, job);
+	uint64_t off;
+	int r = part_locate(g, &off);
+
+	if (r == 0)
+		r = part_decode(g, off, &g->in);
+	part_leave(g);
+	next(g, blame(g, r));
+}
+
+/* The part has the entry's header: asks for the data behind it. */
+static int ask_behind(struct get *g)
+{
+	uint64_t off, data;
+	int r = part_locate(g, &off);
+
+	part_leave(g);
+	if (r < 0)
+		return blame(g, r);
+	data = g->plan->entry->header + off;
+	plan_keep_data(g->plan, g->header_at, data);
+	return ask_data(g, data);
+}
+
+static void run_ask(struct job *job)
+{
+	struct get *g = container_of(job, struct get, job);
+	int r = ask_behind(g);
+
+	if (r < 0)
+		next(g, r);
+}
+
+/* The part, `n` bytes from the entry's header on, is there. */
+static int use_part(struct get *g, uint64_t n)
+{
+	const struct entry *e = g->plan->entry;
+	bool direct = plan_is_direct(e);
+	int r = file_commit(g->part_file, NULL, n, &g->part);
+
+	if (r < 0)
+		return r;
+	if (direct && !g->fill)
+		return ask_behind(g);
+	/* to make room for all of it may take long, which the network's thread has no time for */
+	g->job.run = direct ? run_ask : run_decode;
+	workers_submit(options_of(g)->workers, &g->job,
+		       MAX(e->size, e->stored) > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
+	return 0;
+}
+
+/* A check of a fetch: the part is looked at when it is over. */
+static int note_place(void *ctx, struct fetch_place *from)
+{
+	((struct get *)ctx)->header_at = from;
+	return 0;
+}
+
+static void part_done(void *ctx, int result, uint64_t size)
+{
+	struct get *g = ctx;
+
+	if (result == 0)
+		result = use_part(g, size);
+	else
+		file_abort(g->part_file, false);
+	if (result < 0)
+		next(g, result);
+}
+
+/* What of the entry says where its data is; or all of it, which is then decoded. */
+static int ask_entry(struct get *g)
+{
+	const struct entry *e = g->plan->entry;
+	uint64_t n = entry_end(e) - e->header - (plan_is_direct(e) ? e->stored : 0);
+	struct fetch f = fetch_of_carton(g, e->header, n);
+	int r = part_open(g, n);
+
+	if (r < 0)
+		return r;
+	g->header_at = f.places;
+	r = n <= MAX_CACHED ? part_copy_cached(g, e->header, n) : -ENOENT;
+	if (r == 0)
+		return use_part(g, n);
+	f.what = FETCH_PART;
+	f.dest = g->part_file;
+	f.at = 0;
+	f.check = note_place;
+	f.done = part_done;
+	if (r == -ENOENT)
+		r = fetch_start(&f);
+	if (r < 0)
+		file_abort(g->part_file, false);
+	return r;
+}
+
+static int ask_carton(struct get *g)
+{
+	uint64_t data;
+
+	/* first: what is found out from now on is seen to be less */
+	g->left = plan_carton_left(g->plan);
+	g->in_carton = true;
+	if (g->left == 0)
+		return -ENETUNREACH;
+	/* others may find it elsewhere meanwhile */
+	data = plan_data(g->plan);
+	/* a limit is of the answer of a URL that was asked before */
+	if (g->fill)
+		file_limit(g->dest, UINT64_MAX);
+	return data ? ask_data(g, data) : ask_entry(g);
+}
+
+/* ---- in which order ---- */
+
+/* 0: it is under way. */
+static int ask(struct get *g)
+{
+	if (!g->in_carton && plan_has_urls(g->plan))
+		return ask_urls(g);
+	return g->plan->entry ? ask_carton(g) : -EBADMSG;
+}
+
+/* May a place that was not asked have the bytes? */
+static bool is_elsewhere(const struct get *g, int error)
+{
+	if (error == -EBADMSG && (g->checked == -EBADMSG || g->in_carton))
+		return !g->in_carton || plan_carton_left(g->plan) < g->left;
+	return g->plan->entry && !g->in_carton && g->checked == 0 && error != -ECANCELED &&
+	       error != -ESHUTDOWN && error != -ENOMEM && error != -ENOSPC && error != -EDQUOT;
+}
+
+/* Asks other places after that error. 0: it is under way; else how it has ended. */
+static int ask_elsewhere(struct get *g, int error)
+{
+	while (error < 0 && is_elsewhere(g, error)) {
+		error = 0;
+		if (g->checked == -EBADMSG) {
+			error = g->again(g);
+		} else if (!g->in_carton) {
+			g->in_carton = true;
+			if (!g->fill)
+				plan_drop_mirrors(g->plan, SIZE_MAX);
+		}
+		g->checked = 0;
+		if (error == 0)
+			error = ask(g);
+	}
+	return error;
+}
+
+static void next(struct get *g, int result)
+{
+	if (result < 0) {
+		result = ask_elsewhere(g, result);
+		if (result == 0)
+			return;
+	}
+	finish(g, result);
+}
+
+/* ---- beginning ---- */
+
+/* Does a mirror save anything? Not when the entry was fetched with the container's directory. */
+static bool is_cached(const struct get *g)
+{
+	const struct entry *e = g->plan->entry;
+
+	return e && remote_source_cached(options_of(g)->source, NULL, e->stored, e->header);
+}
+
+static int begin(const struct get *g)
+{
+	if (options_of(g)->fetch)
+		return plan_find_urls(g->plan);
+	/* who wants a part says which */
+	if (g->fill)
+		carton_log(CARTON_LOG_ERROR, object_name(g->plan->object),
+			   "is not in the cache, and nothing is fetched when offline; run "
+			   "cartonctl fetch first");
+	return -ENETUNREACH;
+}
+
+int get_start(struct get *g)
+{
+	struct plan *p = g->plan;
+	int r = begin(g);
+
+	if (r < 0)
+		return r;
+	g->checked = 0;
+	if (g->fill)
+		plan_allow_urls(p);
+	/* without verify, what a mirror has would not be compared with anything */
+	g->in_carton = p->entry && (!options_of(g)->verify || is_cached(g));
+	r = ask(g);
+	return r < 0 ? ask_elsewhere(g, r) : 0;
+}
+
+static void size_done(void *ctx, int result, uint64_t size)
+{
+	struct get *g = ctx;
+
+	g->in = (struct ingested){ .size = size };
+	finish(g, result);
+}
+
+int get_start_size(struct get *g)
+{
+	struct plan *p = g->plan;
+	int r = begin(g);
+	struct fetch f;
+
+	if (r < 0)
+		return r;
+	f = fetch_of(g, p->urls, p->n_urls);
+	f.what = FETCH_SIZE;
+	f.first = p->link ? &p->link->first : NULL;
+	f.deadline_ms = g->deadline_ms;
+	f.done = size_done;
+	return fetch_start(&f);
+}

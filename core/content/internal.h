@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shared by the files of content/. From the bottom up:
+ *
+ *	chunked		bytes that are verified as they are read
+ *	bytes		verified bytes, and reading them
+ *	hash_job	hashes these in the background
+ *	keep		how long copies are kept: the idle list, the budget for memory, seals
+ *	waits		who waits for a fill of an object, and until when
+ *	store		finds objects by their hash
+ *	fill		an attempt to get bytes of an object: its beginning and its end
+ *	object		who has it pinned
+ *	hash		what hashing it in the background shows
+ *	plan		where the bytes may be
+ *	get		gets them from the network
+ *	into_file	a file for what cannot be read in place
+ *	sparse		bytes that are fetched as they are read
+ *	by_index	what need not be copied first, since the chunk index has it
+ *	local		bytes of entries of a local container
+ *	original	objects of the container and of LINKS
+ *	derived		objects that are made of others
+ */
+#ifndef CARTON_CONTENT_INTERNAL_H
+#define CARTON_CONTENT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/budget.h"
+#include "base/event.h"
+#include "base/siphash.h"
+#include "cache/room.h"
+#include "content/get.h"
+#include "content/fill.h"
+#include "content/hash_job.h"
+
+struct object {
+	struct object_store *store;
+	struct object *next_hash;
+	uint8_t sha256[SHA256_SIZE];
+	const char *name; /* of one path that has it, for the log */
+	const struct object_ops *ops;
+	_Atomic uint64_t size;		/* OBJECT_NO_SIZE until it is certain */
+	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
+	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
+	atomic_bool no_chunks;	 /* a read failed: the next open hashes all of it */
+	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
+	int64_t stale_ms;	 /* of `content`: when the last one ended with -ESTALE; 0 */
+
+	/* guarded by store->lock; `bytes` is constant while pinned */
+	enum object_state state;
+	unsigned pins;
+	struct fill *content, *length; /* NULL: not under way */
+	struct bytes bytes;
+	bool copied;		      /* as in struct fill */
+	struct object *older, *newer; /* in the idle list */
+	bool idle;		      /* in that list */
+	atomic_bool withdrawn;	      /* see object_is_withdrawn(); set with the lock */
+};
+
+struct object_store {
+	struct object_options options;
+	struct tagger *tagger; /* NULL when nothing is verified */
+	struct object **buckets;
+	struct object *derived; /* guarded by lock; linked by next_hash */
+	size_t n_buckets, n_objects;
+	struct siphash_key bucket_key;
+	struct cancel stop;	   /* fired when the store is stopped; the parent of all fills */
+	_Atomic uint64_t ingested; /* bytes read to be verified */
+	_Atomic uint64_t fetched, cache_hits, cache_misses; /* see struct object_traffic */
+	_Atomic uint64_t reads;				    /* calls of object_read() */
+	struct chunk_index index; /* its chunks are NULL if there is none */
+	struct hash_job_queue hash_jobs;
+
+	pthread_mutex_t lock;		   /* guards what objects say it guards, and: */
+	struct object *oldest, *newest;	   /* copies that nobody has pinned, by last use */
+	uint64_t memory_used, idle_memory; /* of all copies; of the idle ones */
+	unsigned files_used;
+	struct waits *timed; /* those with deadlines */
+	struct task clock;   /* looks at them; not used without events */
+};
+
+/* the kernel repeats what failed within so many ms: the second one gets the same answer */
+#define KERNEL_REPEATS_MS 500
+
+/* ---- fill.c ---- */
+
+/*
+ * Waits for a fill of all bytes or of the size (FILL_ALL, FILL_SIZE), a new one unless one is under
+ * way. *ret_start: it has to be submitted. Lock held. -EINPROGRESS, -EAGAIN (no `wait`), -ENOTCONN,
+ * -ENOMEM.
+ */
+int fill_join(struct object *o, enum fill_what what, struct object_wait *wait,
+	      struct fill **ret_start);
+void fill_submit(struct fill *f);
+
+struct ingest;
+struct stream;
+
+/* How the object's bytes are hashed, tagged and observed; its stream is not set. */
+struct ingest fill_ingest(struct fill *f);
+
+/*
+ * Reads, hashes and checks a stream, which is closed. 0, -EBADMSG (logged), -ECANCELED, or why not.
+ */
+int fill_verify(struct fill *f, struct stream *in, struct ingested *ret);
+
+/* ---- hash.c ---- */
+
+/*
+ * What hashes the `size` bytes at `at`, all of the object, in the background: hash_job_start()
+ * begins. As hash_job_new().
+ */
+int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
+			struct hash_job **ret);
+
+/* All chunks of it are there, and pinned: hashes them in the background. */
+void object_complete(struct object *o);
+
+/*
+ * Its chunks cannot be had, or its hash: whoever opens it once it was closed has to wait for all of
+ * it.
+ */
+void object_distrust(struct object *o);
+
+/* ---- keep.c. The first five are called with the lock held ---- */
+
+void keep_remove(struct object_store *s, struct object *o);
+void keep_add(struct object_store *s, struct object *o);
+
+/* Gives the object verified bytes. */
+void keep_attach(struct object *o, const struct bytes *bytes);
+
+/*
+ * Drops idle copies while there are too many, or too many files are open. Releases the lock
+ * meanwhile.
+ */
+void keep_limit(struct object_store *s);
+
+/* Takes the object's bytes away from it; the caller frees them without the lock. */
+struct bytes keep_detach(struct object_store *s, struct object *o);
+
+/* The make_room of the budget: drops idle copies in memory until `n` bytes are left of it. */
+void keep_make_room(void *store, uint64_t n);
+
+/* The drop() of a room: drops all idle copies; false: none of them was a file. */
+bool keep_drop_idle(void *store);
+
+/* The tags of the fill's object, if it has `size` bytes and a seal. The caller frees them. */
+bool seal_tags(const struct fill *f, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE]);
+
+/* A by_seal(): the cache entry of the object. */
+bool seal_of_cached(struct fill *f);
+
+/* Leaves a seal of bytes that were hashed. Best effort: without it they are hashed again. */
+void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE]);
+
+/* Bytes did not fit their tags: the next open hashes all of them. */
+void seal_drop(const struct object *o);
+
+/*
+ * Leaves a note that the whole is another file than the chunk index says, for later mounts, which
+ * open it at once otherwise: wherever the bytes come from, the index's word is not enough. Best
+ * effort.
+ */
+void doubt_keep(struct object *o);
+
+/*
+ * Is there such a note? Then all of it is hashed first. It makes things stricter only, so it need
+ * not be true.
+ */
+bool doubt_find(struct object *o);
+
+/* All of it was hashed, and is right: the note goes. */
+void doubt_drop(struct object *o);
+
+/* ---- store.c, called with the lock held ---- */
+
+/* The object of that hash, and of that size unless that is OBJECT_NO_SIZE; or NULL. */
+struct object *store_find(const struct object_store *s, const uint8_t sha256[SHA256_SIZE],
+			  uint64_t size);
+
+/*
+ * Adds a new object (NULL: no memory), all zero but for its ops, name and size, which is the
+ * store's, also on failure. 0 or -ENOMEM.
+ */
+int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], struct object *o,
+	      struct object **ret);
+
+/* The same for a derived one. Lock not held. */
+int store_add_derived(struct object_store *s, struct object *o, struct object **ret);
+
+/* ---- into_file.c ---- */
+
+/*
+ * Gets a verified copy of what cannot be read in place: in the cache, for everyone, or wherever
+ * there is room (room.h). f->file.done is called at the end.
+ */
+void fill_into_file(struct fill *f);
+
+/*
+ * Opens the file that chunks of an object of `size` bytes go to. It is a partial of the cache under
+ * a name that is no sha256 of content, so nobody finds it as an object; or another file, wherever
+ * there is room. 0 or -errno.
+ */
+int fill_open_chunks(const struct object *o, uint64_t size, struct file **ret);
+
+/* ---- by_index.c ---- */
+
+/*
+ * What the index says of an object of `size` bytes (or OBJECT_NO_SIZE); NULL: it is to be hashed
+ * first, since there is nothing, or a read has failed.
+ */
+const struct chunks_file *by_index_find(const struct object *o, uint64_t size);
+
+/*
+ * An earlier mount has found another file there: begins anew, to hash all of it on the lane for
+ * that. False: not so.
+ */
+bool by_index_is_doubted(struct fill *f);
+
+/*
+ * The fill's bytes are all there, and verified as they are read. 0, -ENOMEM, or -EFBIG over the
+ * budget.
+ */
+int by_index_use(struct fill *f, const struct chunks_file *c);
+
+/*
+ * The same for what is fetched: those of a copy in the cache, or as they are read. 0 or -errno,
+ * without bytes.
+ */
+int by_index_fetch(struct fill *f, const struct chunks_file *c);
+
+/* ---- local.c: an entry of a local container. 0 or -errno, without bytes ---- */
+
+/* Hashes the bytes where they are. */
+int local_in_place(struct fill *f, const struct entry *e);
+
+/*
+ * Takes the bytes where they are, unhashed, as the index or a seal says: after a bad chunk or
+ * block, the next open hashes all places. The second: false: there is no seal, or no such entry.
+ */
+int local_by_index(struct fill *f, const struct entry *e, const struct chunks_file *c);
+bool local_by_seal(struct fill *f, const struct entry *e);
+
+/* Decodes and hashes the bytes in memory, which is claimed. */
+int local_into_memory(struct fill *f, const struct entry *e);
+
+/* A get_now() of struct object_ops. */
+int local_get_now(const struct object *o, const struct entry *e, struct bytes *ret);
+
+#endif

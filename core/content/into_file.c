@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One file for the bytes of an object that cannot be read in place: a copy of the cache, which is
+ * found or filled, or wherever there is room (room.h).
+ */
+#include <stdlib.h>
+
+#include "archive/container.h"
+#include "base/ingest.h"
+#include "base/util.h"
+#include "cache/read.h"
+#include "content/internal.h"
+
+/* how long another process may hold an object and add nothing to it, if there is no timeout */
+#define PATIENCE_MS 60000
+#define CACHE_TRIES 8
+
+/* the validator of a file of chunks, in place of an ETag: each chunk has a hash */
+#define CHUNKS_VALIDATOR "chunks"
+
+static void keep_source(struct fill *f, struct source *source, struct ingested *in)
+{
+	f->bytes = (struct bytes){ .kind = BYTES_FILE, .source = source, .tags = in->tags };
+	f->size = source->size;
+	f->copied = true;
+}
+
+/* ---- what is there ---- */
+
+/* Hashes what the cache has under that name. A damaged entry is dropped, and filled anew. */
+static int from_cache(struct fill *f)
+{
+	struct object *o = f->object;
+	struct ingest how = fill_ingest(f);
+	struct ingested in;
+	struct source *source;
+	int r = cache_read(o->store->options.cache, o->sha256, &how, &source, &in);
+
+	atomic_fetch_add(r == 0 ? &o->store->cache_hits : &o->store->cache_misses, 1);
+	if (r == 0)
+		keep_source(f, source, &in);
+	f->observed = r == 0;
+	/* found, but not right: the observer may have had some of it */
+	if (r < 0 && r != -ENOENT)
+		fill_end_observer(f, r);
+	return r == -EBADMSG ? -ENOENT : r;
+}
+
+/*
+ * Hashes what a directory of the user's mirrors has, which is then read in place. It is another's
+ * cache, so nothing is dropped.
+ */
+static int from_mirror(struct fill *f)
+{
+	struct object *o = f->object;
+	struct ingest how = fill_ingest(f);
+	size_t i = 0;
+	int fd;
+
+	for (; plan_open_directory(f->plan, &i, &fd) == 0; i++) {
+		struct ingested in;
+		struct source *source;
+		int r = source_from_fd(fd, &source);
+
+		if (r == 0)
+			r = cache_check(source, o->sha256, &how, &in);
+		if (r == 0) {
+			keep_source(f, source, &in);
+			return 0;
+		}
+		/* the observer may have had bytes that another place does not replace */
+		fill_end_observer(f, r);
+		how.observe = NULL;
+		if (r == -ECANCELED || r == -ENOMEM)
+			return r;
+		carton_log(CARTON_LOG_WARNING, object_name(o),
+			   "a directory given with mirror= has other bytes than MANIFEST says");
+	}
+	return -ENOENT;
+}
+
+/* 0: found; -ENOENT. */
+static int find(struct fill *f)
+{
+	int r = room_in_cache(&f->file.room) ? from_cache(f) : -ENOENT;
+
+	if (r != -ENOENT || !f->file.cached || f->file.looked)
+		return r;
+	f->file.looked = true;
+	return from_mirror(f);
+}
+
+/* ---- filling a new one ---- */
+
+static void try_places(struct fill *f);
+
+/* The file has all bytes, and they are right (0, with their size and tags); or why not. */
+static void filled(struct fill *f, int result, struct ingested *in)
+{
+	struct source *source;
+	uint64_t reached = 0;
+
+	if (result == 0) {
+		result = file_commit(f->file.dest, NULL, in->size, &source);
+		if (result == 0)
+			keep_source(f, source, in);
+		else
+			free(in->tags);
+	} else {
+		reached = file_end(f->file.dest);
+		/* on a full disk a partial is in the way of all that would fit */
+		file_abort(f->file.dest, result != -EBADMSG && !room_is_full(result));
+	}
+	if (room_is_full(result) && room_next(&f->file.room, result, reached))
+		try_places(f);
+	else
+		f->file.done(f, result);
+}
+
+static void got(struct get *g, int result, struct ingested *in)
+{
+	filled(container_of(g, struct fill, get), result, in);
+}
+
+/* Decodes the entry of a local container into the file. */
+static int decode(struct fill *f, struct ingested *ret)
+{
+	const struct object *o = f->object;
+	struct file *dest = f->file.dest;
+	struct stream *in = NULL;
+	int r = file_restart(dest, NULL);
+
+	if (r == 0)
+		r = file_reserve(dest, o->size, true);
+	if (r == 0)
+		r = container_stream(o->store->options.container, f->plan->entry, &in);
+	if (r == 0)
+		r = file_stream(dest, 0, in, &in);
+	return r < 0 ? r : fill_verify(f, in, ret);
+}
+
+static void fill_file(struct fill *f)
+{
+	struct ingested in = { 0 };
+	int r;
+
+	if (f->plan->entry && !f->object->store->options.container->remote) {
+		filled(f, decode(f, &in), &in);
+		return;
+	}
+	f->get = (struct get){
+		.plan = f->plan,
+		.waits = &f->waits,
+		.fill = f,
+		.dest = f->file.dest,
+		.deadline_ms = f->deadline_ms,
+		.done = got,
+	};
+	r = get_start(&f->get);
+	if (r < 0)
+		filled(f, r, &in);
+}
+
+/* ---- while another process fills the cache entry ---- */
+
+static void on_cancel(struct cancel_hook *hook)
+{
+	task_wake(&container_of(hook, struct fill, file.hook)->file.wait);
+}
+
+/* Looks now and then how far the other process is. 0: it has ended; -EAGAIN: not yet. */
+static int look(struct fill *f)
+{
+	const struct object_options *options = &f->object->store->options;
+	uint64_t at;
+	int r = cache_is_filling(options->cache, f->object->sha256, &at);
+	int64_t now = now_ms();
+
+	if (cancel_fired(&f->waits.cancel))
+		return -ECANCELED;
+	if (r <= 0)
+		return r;
+	if (at > f->file.filled || !f->file.patience_ms) {
+		f->file.filled = at;
+		f->file.patience_ms = now +
+				      (options->timeout_ms ? options->timeout_ms : PATIENCE_MS);
+	}
+	return now < f->file.patience_ms ? -EAGAIN : -ETIMEDOUT;
+}
+
+static void log_unusable(const struct fill *f, int error)
+{
+	if (error == -ETIMEDOUT)
+		carton_log(CARTON_LOG_WARNING, object_name(f->object),
+			   "another process is making a copy of it, but does not proceed: it is "
+			   "made again");
+	else
+		carton_log(CARTON_LOG_WARNING, object_name(f->object),
+			   "the cache cannot be used: %s", strerror(-error));
+}
+
+static bool wait_step(struct task *t)
+{
+	struct fill *f = container_of(t, struct fill, file.wait);
+	int r;
+
+	if (!f->file.hook.fire) {
+		f->file.hook.fire = on_cancel;
+		cancel_hook_add(&f->waits.cancel, &f->file.hook);
+	}
+	r = look(f);
+	if (r == -EAGAIN) {
+		task_wake_at(t, now_ms() + CACHE_WAIT_STEP_MS);
+		return true;
+	}
+	cancel_hook_remove(&f->waits.cancel, &f->file.hook);
+	task_finish(t);
+	if (r == -ECANCELED) {
+		f->file.done(f, r);
+		return false;
+	}
+	if (r < 0) {
+		log_unusable(f, r);
+		room_next(&f->file.room, r, 0);
+	}
+	try_places(f);
+	return false;
+}
+
+/* Waits without a thread until the other process has ended. */
+static void wait_for_other(struct fill *f)
+{
+	const struct object *o = f->object;
+
+	f->file.hook.fire = NULL;
+	f->file.patience_ms = 0;
+	task_init(&f->file.wait, o->store->options.events, o->ops->lane(o), wait_step);
+	task_wake(&f->file.wait);
+}
+
+/* ---- the order ---- */
+
+static void try_places(struct fill *f)
+{
+	int r;
+
+	for (;;) {
+		f->file.dest = NULL;
+		r = find(f);
+		if (r == -ENOENT)
+			r = room_open(&f->file.room, &f->file.dest);
+		if (r != -EEXIST)
+			break;
+		/* published meanwhile; again and again when it is damaged and cannot be removed */
+		if (++f->file.found >= CACHE_TRIES)
+			room_next(&f->file.room, r, 0);
+	}
+	if (r == 0 && f->file.dest)
+		fill_file(f);
+	else if (r == -EAGAIN)
+		wait_for_other(f);
+	else
+		f->file.done(f, r);
+}
+
+void fill_into_file(struct fill *f)
+{
+	const struct object *o = f->object;
+
+	f->file.found = 0;
+	f->file.room = (struct room){
+		.cache = o->store->options.cache,
+		.key = f->file.cached ? o->sha256 : NULL,
+		.size = o->size,
+		.memory = MAX_MEMORY_OBJECT,
+		.drop = keep_drop_idle,
+		.ctx = o->store,
+	};
+	try_places(f);
+}
+
+/* ---- of chunks ---- */
+
+int fill_open_chunks(const struct object *o, uint64_t size, struct file **ret)
+{
+	uint8_t name[sizeof(CHUNKS_VALIDATOR) + SHA256_SIZE], key[SHA256_SIZE];
+	/* its length says nothing of how much of it will be fetched */
+	struct room room = { .cache = o->store->options.cache, .key = key, .size = UINT64_MAX };
+	struct file *d;
+	int r;
+
+	memcpy(name, CHUNKS_VALIDATOR, sizeof(CHUNKS_VALIDATOR));
+	memcpy(name + sizeof(CHUNKS_VALIDATOR), o->sha256, SHA256_SIZE);
+	r = sha256_mem(name, sizeof(name), key);
+	if (r < 0)
+		return r;
+	do {
+		r = room_open(&room, &d);
+		if (r < 0)
+			continue;
+		r = file_sparse(d, size, CHUNKS_VALIDATOR);
+		if (r == 0)
+			*ret = d;
+		else
+			file_abort(d, true);
+	} while (r < 0 && r != -ENOMEM && room_next(&room, r, 0));
+	return r;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long verified copies are kept: those that nobody has pinned are dropped, oldest first, when
+ * they take too much memory or too many descriptors. And what is kept for later mounts: seals, and
+ * notes of what failed. An object without its bytes at hand has no use for a seal: both are found,
+ * or neither.
+ */
+#include "base/util.h"
+#include "cache/cache.h"
+#include "content/internal.h"
+
+void keep_remove(struct object_store *s, struct object *o)
+{
+	if (!o->idle)
+		return;
+	*(o->older ? &o->older->newer : &s->oldest) = o->newer;
+	*(o->newer ? &o->newer->older : &s->newest) = o->older;
+	o->older = o->newer = NULL;
+	o->idle = false;
+	if (o->bytes.kind == BYTES_MEMORY)
+		s->idle_memory -= o->size;
+}
+
+void keep_add(struct object_store *s, struct object *o)
+{
+	o->older = s->newest;
+	o->newer = NULL;
+	*(s->newest ? &s->newest->newer : &s->oldest) = o;
+	s->newest = o;
+	o->idle = true;
+	if (o->bytes.kind == BYTES_MEMORY)
+		s->idle_memory += o->size;
+}
+
+static void unclaim(struct object_store *s, uint64_t size)
+{
+	s->memory_used -= size;
+	budget_drop(s->options.budget, size);
+}
+
+void keep_attach(struct object *o, const struct bytes *bytes)
+{
+	o->bytes = *bytes;
+	atomic_store(&o->read_failed, false);
+	if (o->store->options.verify || o->ops->always_verified)
+		o->state = OBJECT_VERIFIED;
+	o->store->files_used += bytes->kind == BYTES_FILE;
+}
+
+struct bytes keep_detach(struct object_store *s, struct object *o)
+{
+	struct bytes bytes = o->bytes;
+
+	if (bytes.kind == BYTES_MEMORY)
+		unclaim(s, o->size);
+	else if (bytes.kind == BYTES_FILE)
+		s->files_used--;
+	o->bytes = (struct bytes){ .kind = BYTES_NONE };
+	return bytes;
+}
+
+/* Drops an idle copy; true: it was a file. Lock held, but not while it is freed. */
+static bool drop(struct object_store *s, struct object *o)
+{
+	struct bytes bytes;
+	bool file;
+
+	keep_remove(s, o);
+	bytes = keep_detach(s, o);
+	file = bytes.kind == BYTES_FILE;
+	/* closing a large file that has no name any more takes long */
+	pthread_mutex_unlock(&s->lock);
+	bytes_finish(&bytes);
+	pthread_mutex_lock(&s->lock);
+	return file;
+}
+
+/*
+ * The oldest idle copy that takes memory, or NULL. Few of the others stand before it: they are
+ * files.
+ */
+static struct object *oldest_in_memory(const struct object_store *s)
+{
+	struct object *o = s->oldest;
+
+	while (o && o->bytes.kind != BYTES_MEMORY)
+		o = o->newer;
+	return o;
+}
+
+void keep_limit(struct object_store *s)
+{
+	struct object *o;
+
+	while (s->oldest && s->files_used > MAX_OBJECT_FILES)
+		drop(s, s->oldest);
+	while (s->idle_memory > MAX_IDLE_MEMORY && (o = oldest_in_memory(s)))
+		drop(s, o);
+}
+
+void keep_make_room(void *store, uint64_t n)
+{
+	struct object_store *s = store;
+	struct object *o;
+
+	pthread_mutex_lock(&s->lock);
+	while (budget_left(s->options.budget) < n && (o = oldest_in_memory(s)))
+		drop(s, o);
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool keep_drop_idle(void *store)
+{
+	struct object_store *s = store;
+	bool dropped = false;
+
+	pthread_mutex_lock(&s->lock);
+	while (s->oldest)
+		dropped |= drop(s, s->oldest);
+	pthread_mutex_unlock(&s->lock);
+	return dropped;
+}
+
+/* Lock held. */
+static bool claim(struct object_store *s, uint64_t size)
+{
+	if (size > MAX_OBJECT_MEMORY - s->memory_used || !budget_keep(s->options.budget, size))
+		return false;
+	s->memory_used += size;
+	return true;
+}
+
+bool object_claim_memory(struct object_store *s, uint64_t size)
+{
+	struct object *o;
+	bool fits;
+
+	if (size > MAX_MEMORY_OBJECT)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	while (!(fits = claim(s, size)) && (o = oldest_in_memory(s)))
+		drop(s, o);
+	pthread_mutex_unlock(&s->lock);
+	return fits;
+}
+
+void object_unclaim_memory(struct object_store *s, uint64_t size)
+{
+	pthread_mutex_lock(&s->lock);
+	unclaim(s, size);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- seals ---- */
+
+bool seal_tags(const struct fill *f, uint64_t size, uint8_t (**ret_tags)[TAG_SIZE])
+{
+	const struct object *o = f->object;
+
+	return cache_seal_get(o->store->options.cache, o->sha256, size, ret_tags) == 0;
+}
+
+bool seal_of_cached(struct fill *f)
+{
+	const struct object *o = f->object;
+	uint8_t(*tags)[TAG_SIZE];
+	struct source *source;
+	int fd, r = cache_lookup(o->store->options.cache, o->sha256, &fd, NULL);
+
+	if (r == 0)
+		r = source_from_fd(fd, &source);
+	if (r < 0)
+		return false;
+	if ((o->size != OBJECT_NO_SIZE && o->size != source->size) ||
+	    !seal_tags(f, source->size, &tags)) {
+		source_unref(source);
+		return false;
+	}
+	f->bytes = (struct bytes){ .kind = BYTES_FILE, .source = source, .tags = tags };
+	f->size = source->size;
+	f->copied = true;
+	return true;
+}
+
+void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
+{
+	/* what has no tags is in memory, and what has no by_seal() has no sha256 */
+	if (o->store->options.seals && o->ops->by_seal && tags)
+		cache_seal_put(o->store->options.cache, o->sha256, size, tags);
+}
+
+void seal_drop(const struct object *o)
+{
+	if (o->store->options.seals && o->ops->by_seal)
+		cache_seal_drop(o->store->options.cache, o->sha256);
+}
+
+/* ---- notes of what failed ---- */
+
+#define DOUBT "other bytes than its chunks"
+
+/*
+ * The name of the note: under the hash, and that of the index whose word was wrong. False: there is
+ * no place for it.
+ */
+static bool doubt_key(const struct object *o, uint8_t ret_key[SHA256_SIZE])
+{
+	const struct object_store *s = o->store;
+	const struct object *index = s->index.ctx;
+	uint8_t name[sizeof(DOUBT) + 2 * SHA256_SIZE];
+
+	if (!s->options.cache || !s->index.chunks)
+		return false;
+	memcpy(name, DOUBT, sizeof(DOUBT));
+	memcpy(name + sizeof(DOUBT), o->sha256, SHA256_SIZE);
+	memcpy(name + sizeof(DOUBT) + SHA256_SIZE, index->sha256, SHA256_SIZE);
+	return sha256_mem(name, sizeof(name), ret_key) == 0;
+}
+
+void doubt_keep(struct object *o)
+{
+	uint8_t key[SHA256_SIZE];
+
+	if (doubt_key(o, key) && cache_note_put(o->store->options.cache, key, DOUBT) == 0)
+		atomic_store(&o->doubted, true);
+}
+
+bool doubt_find(struct object *o)
+{
+	char text[MAX_CACHE_VALIDATOR + 1];
+	uint8_t key[SHA256_SIZE];
+
+	if (doubt_key(o, key) &&
+	    cache_note_get(o->store->options.cache, key, text, sizeof(text)) == 0)
+		atomic_store(&o->doubted, true);
+	return atomic_load(&o->doubted);
+}
+
+void doubt_drop(struct object *o)
+{
+	uint8_t key[SHA256_SIZE];
+
+	if (atomic_exchange(&o->doubted, false) && doubt_key(o, key))
+		cache_note_drop(o->store->options.cache, key);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who has an object's verified bytes pinned, and reads them. */
+#include <stdlib.h>
+
+#include "base/sleeper.h"
+#include "base/util.h"
+#include "cache/cache.h"
+#include "fetch/mirrors.h"
+#include "content/internal.h"
+
+bool object_progress(struct object *o, struct object_progress *ret)
+{
+	const struct fill *f;
+
+	pthread_mutex_lock(&o->store->lock);
+	f = o->content;
+	if (f) {
+		uint64_t arrived = atomic_load(&f->waits.arrived);
+		uint64_t hashed = atomic_load(&f->waits.hashed);
+
+		/* what was fetched is hashed on the way, or after it */
+		ret->fetching = arrived > 0 || (hashed == 0 && waits_are_timed(o));
+		ret->done = MAX(arrived, hashed);
+		ret->waiting = f->waits.n;
+	}
+	pthread_mutex_unlock(&o->store->lock);
+	return f;
+}
+
+/*
+ * Gets the bytes of a small object in this thread, without the lock, which is held before and
+ * after. Another thread may get them too: the first one's are kept.
+ */
+static void get_now(struct object *o)
+{
+	struct object_store *s = o->store;
+	struct bytes bytes = { .kind = BYTES_NONE };
+	int r;
+
+	pthread_mutex_unlock(&s->lock);
+	r = o->ops->get_now(o, &bytes);
+	pthread_mutex_lock(&s->lock);
+	if (r < 0)
+		return;
+	if (o->bytes.kind == BYTES_NONE && !o->content) {
+		keep_attach(o, &bytes);
+		keep_add(s, o);
+		return;
+	}
+	pthread_mutex_unlock(&s->lock);
+	object_unclaim_memory(s, o->size);
+	bytes_finish(&bytes);
+	pthread_mutex_lock(&s->lock);
+}
+
+int object_get(struct object *o, struct object_wait *wait)
+{
+	struct object_store *s = o->store;
+	struct fill *start = NULL;
+	int r = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (o->bytes.kind == BYTES_NONE && !wait && !o->content && o->state != OBJECT_CORRUPT &&
+	    o->ops->get_now && !cancel_fired(&s->stop))
+		get_now(o);
+	if (object_is_withdrawn(o) || (o->bytes.chunks && o->state == OBJECT_CORRUPT)) {
+		r = -EBADMSG;
+	} else if (o->bytes.kind != BYTES_NONE) {
+		keep_remove(s, o);
+		o->pins++;
+	} else if (o->state == OBJECT_CORRUPT && o->ops->final && !atomic_load(&o->read_failed)) {
+		r = -EBADMSG;
+	} else {
+		r = fill_join(o, FILL_ALL, wait, &start);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (start)
+		fill_submit(start);
+	return r;
+}
+
+int object_get_size(struct object *o, struct object_wait *wait)
+{
+	struct object_store *s = o->store;
+	struct fill *start = NULL;
+	int r = 0;
+
+	if (object_size(o) != OBJECT_NO_SIZE)
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	if (object_size(o) == OBJECT_NO_SIZE)
+		r = fill_join(o, FILL_SIZE, wait, &start);
+	pthread_mutex_unlock(&s->lock);
+	if (start)
+		fill_submit(start);
+	return r;
+}
+
+/* A thread that waits for an object. */
+struct blocked {
+	struct object_wait wait;
+	struct sleeper sleeper;
+};
+
+static void wake_blocked(struct object_wait *wait, int result)
+{
+	sleeper_wake(&container_of(wait, struct blocked, wait)->sleeper, result);
+}
+
+static void blocked_init(struct blocked *b, struct waits *above)
+{
+	*b = (struct blocked){ .wait.done = wake_blocked, .wait.above = above };
+	sleeper_init(&b->sleeper);
+}
+
+/* Waits for what is under way (-EINPROGRESS), or returns how it has ended. */
+static int blocked_end(struct blocked *b, int r)
+{
+	struct waits *above = b->wait.above;
+
+	if (r == -EINPROGRESS) {
+		r = sleeper_wait(&b->sleeper, above ? &above->cancel : NULL);
+		if (r == -EBUSY)
+			carton_log(CARTON_LOG_ERROR, object_name(b->wait.object),
+				   "is not waited for: so many threads wait already; try again "
+				   "when some of their requests have ended");
+		/* else the end is being told */
+		if (r < 0 && !object_wait_cancel(&b->wait))
+			r = sleeper_wait(&b->sleeper, NULL);
+		if (r == 0)
+			r = b->sleeper.result;
+	}
+	sleeper_finish(&b->sleeper);
+	return r;
+}
+
+int object_get_wait(struct object *o, struct waits *above)
+{
+	struct blocked b;
+
+	blocked_init(&b, above);
+	return blocked_end(&b, object_get(o, &b.wait));
+}
+
+/* Nobody has the object open any more: its bytes are kept, unless they are damaged. Lock held. */
+static struct bytes let_go(struct object_store *s, struct object *o)
+{
+	struct bytes none = { .kind = BYTES_NONE };
+
+	if (atomic_load(&o->read_failed)) {
+		/* a copy is made again; else all of it is hashed once more to be certain */
+		o->state = o->copied || !s->tagger ? OBJECT_UNVERIFIED : OBJECT_CORRUPT;
+		return keep_detach(s, o);
+	}
+	if (o->bytes.kind != BYTES_MEMORY && o->bytes.kind != BYTES_FILE)
+		return none;
+	keep_add(s, o);
+	keep_limit(s);
+	return none;
+}
+
+void object_put(struct object *o)
+{
+	struct bytes bytes = { .kind = BYTES_NONE };
+	struct object_store *s = o->store;
+
+	pthread_mutex_lock(&s->lock);
+	if (--o->pins == 0)
+		bytes = let_go(s, o);
+	pthread_mutex_unlock(&s->lock);
+	bytes_finish(&bytes);
+}
+
+/* Drops the cache entry after a failed read check. The caller holds a pin. */
+static void drop_cached(struct object *o)
+{
+	const struct object_options *options = &o->store->options;
+
+	/* which leaves the entry alone when it is another file than ours */
+	if (options->cache && object_state(o) != OBJECT_UNVERIFIED)
+		cache_drop(options->cache, o->sha256, o->bytes.source->fd);
+}
+
+int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool nowait)
+{
+	int r;
+
+	/* also who has it pinned; what it was made of has been reported */
+	if (object_is_withdrawn(o))
+		return -EBADMSG;
+	atomic_fetch_add_explicit(&o->store->reads, 1, memory_order_relaxed);
+	r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
+	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true)) {
+		atomic_store(&o->no_chunks, true);
+		if (!o->bytes.chunks || !chunked_failed(o->bytes.chunks))
+			carton_log(CARTON_LOG_ERROR, object_name(o),
+				   "changed on disk since it was verified, near byte %llu; close "
+				   "and open it again",
+				   (unsigned long long)off);
+		seal_drop(o);
+		if (o->copied)
+			drop_cached(o);
+	}
+	return r;
+}
+
+int object_copy_fd(struct object *o)
+{
+	const struct object_options *options = &o->store->options;
+	const struct bytes *b = &o->bytes;
+
+	/* a directory of mirror= is another's cache */
+	if (object_state(o) != OBJECT_VERIFIED || !o->copied || b->kind != BYTES_FILE || !b->tags ||
+	    b->chunks || b->off || b->source->size != o->size || atomic_load(&o->read_failed) ||
+	    mirrors_directories(options->mirrors))
+		return -ENODATA;
+	return b->source->fd;
+}
+
+int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *wait)
+{
+	return cancel_fired(&o->store->stop) ? -ENOTCONN :
+					       chunked_fetch(o->bytes.chunks, off, n, wait);
+}
+
+int object_read_wait(struct object *o, void *ret_buf, size_t n, uint64_t off, struct waits *above)
+{
+	int r, error = 0;
+
+	while ((r = object_read(o, ret_buf, n, off, false)) == -EINPROGRESS && error == 0) {
+		struct blocked b;
+
+		blocked_init(&b, above);
+		error = blocked_end(&b, object_fetch(o, off, n, &b.wait));
+	}
+	return r == -EINPROGRESS ? error : r;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content/plan.h"
+
+#include <stdlib.h>
+
+#include "archive/container.h"
+#include "archive/decode.h"
+#include "base/util.h"
+#include "fetch/fetcher.h"
+#include "fetch/mirrors.h"
+#include "format/links.h"
+#include "content/internal.h"
+
+/* a Stored entry up to here costs one request, a larger one another one for its local header */
+#define WHOLE (8 * MIB)
+
+struct plan *plan_new(struct object *o, const struct place *first, struct link *link)
+{
+	struct plan *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->refs = 1;
+	p->object = o;
+	p->link = link;
+	p->first = p->at = first;
+	p->entry = first ? first->entry : NULL;
+	return p;
+}
+
+struct plan *plan_ref(struct plan *p)
+{
+	atomic_fetch_add(&p->refs, 1);
+	return p;
+}
+
+void plan_unref(struct plan *p)
+{
+	if (!p || atomic_fetch_sub(&p->refs, 1) > 1)
+		return;
+	for (size_t i = 0; i < p->n_urls; i++)
+		route_finish(&p->urls[i].route);
+	free(p->urls);
+	free(p->names);
+	free(p);
+}
+
+/* ---- entries ---- */
+
+bool plan_next_entry(struct plan *p)
+{
+	const struct object_options *options = &p->object->store->options;
+
+	if (!p->entry)
+		return false;
+	for (size_t i = 0; i < REMOTE_PLACES; i++)
+		p->data[i] = 0;
+	if (!options->find_entry) {
+		p->at = p->at->next;
+		p->entry = p->at ? p->at->entry : NULL;
+		return p->entry;
+	}
+	do
+		p->entry = options->find_entry(options->ctx, p->object, &p->found);
+	while (p->entry && p->entry == p->first->entry);
+	return p->entry;
+}
+
+bool plan_is_direct(const struct entry *e)
+{
+	return e->method == METHOD_STORED && entry_end(e) - e->header > WHOLE &&
+	       !(e->flags & ENTRY_DESCRIPTOR);
+}
+
+/* ---- directories and URLs ---- */
+
+int plan_open_directory(const struct plan *p, size_t *at, int *ret_fd)
+{
+	const struct object *o = p->object;
+
+	return mirrors_open(o->store->options.mirrors, o->sha256, object_name(o), at, ret_fd);
+}
+
+int plan_find_urls(struct plan *p)
+{
+	const struct object *o = p->object;
+	char *const *listed = p->link ? p->link->urls : NULL;
+	size_t n_mirrors, n_listed = p->link ? p->link->n_urls : 0;
+	char **names;
+
+	if (p->urls)
+		return 0;
+	if (mirrors_urls(o->store->options.mirrors, o->sha256, object_name(o), listed, n_listed,
+			 &names, &n_mirrors) < 0)
+		return -ENOMEM;
+	p->urls = calloc(n_mirrors + n_listed + 1, sizeof(*p->urls));
+	if (!p->urls) {
+		free(names);
+		return -ENOMEM;
+	}
+	p->names = names;
+	for (; p->n_urls < n_mirrors + n_listed; p->n_urls++) {
+		struct fetch_place *u = &p->urls[p->n_urls];
+
+		u->url = names[p->n_urls];
+		u->mirror = p->n_urls < n_mirrors;
+		u->trust = u->mirror ? HTTP_USER : HTTP_LINKS;
+		route_init(&u->route);
+	}
+	return 0;
+}
+
+bool plan_has_urls(const struct plan *p)
+{
+	size_t i = 0;
+
+	while (i < p->n_urls && atomic_load(&p->urls[i].bad))
+		i++;
+	return i < p->n_urls;
+}
+
+size_t plan_index(const struct plan *p, const char *url)
+{
+	size_t i = 0;
+
+	while (i < p->n_urls && p->urls[i].url != url)
+		i++;
+	return i;
+}
+
+bool plan_drop_url(struct plan *p, size_t index)
+{
+	return !atomic_exchange(&p->urls[index].bad, true);
+}
+
+void plan_drop_mirrors(struct plan *p, size_t n)
+{
+	for (size_t i = 0; i < MIN(n, p->n_urls) && p->urls[i].mirror; i++)
+		plan_drop_url(p, i);
+}
+
+void plan_allow_urls(struct plan *p)
+{
+	for (size_t i = 0; i < p->n_urls; i++)
+		atomic_store(&p->urls[i].bad, false);
+}
+
+/* ---- the carton ---- */
+
+size_t plan_carton(const struct plan *p, struct fetch_place **ret)
+{
+	return remote_source_places(p->object->store->options.source, ret);
+}
+
+size_t plan_carton_left(const struct plan *p)
+{
+	struct fetch_place *places;
+	size_t left = 0, n = plan_carton(p, &places);
+
+	while (n-- > 0)
+		left += !atomic_load(&places[n].bad);
+	return left;
+}
+
+uint64_t plan_data(const struct plan *p)
+{
+	struct fetch_place *places;
+	size_t n = plan_carton(p, &places);
+	uint64_t data = 0;
+
+	for (size_t i = 0; i < n && !data; i++)
+		if (!atomic_load(&places[i].bad))
+			data = atomic_load(&p->data[i]);
+	return data;
+}
+
+void plan_keep_data(struct plan *p, const struct fetch_place *from, uint64_t data)
+{
+	struct fetch_place *places;
+
+	plan_carton(p, &places);
+	atomic_store(&p->data[from - places], data);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content/waits.h"
+
+#include "base/util.h"
+#include "content/internal.h"
+
+#define MIN_RATE 1024 /* bytes a second that keep a waiter waiting */
+/* a fetch that times out by itself says better why, so it gets to */
+#define DEADLINE_GRACE_MS 500
+
+void waits_init(struct waits *l, struct object *o)
+{
+	*l = (struct waits){ .object = o };
+	cancel_init(&l->cancel, &o->store->stop);
+}
+
+void waits_finish(struct waits *l)
+{
+	cancel_finish(&l->cancel);
+}
+
+/* ---- the list ---- */
+
+static void unlink_wait(struct object_wait *w)
+{
+	*w->link = w->next;
+	if (w->next)
+		w->next->link = w->link;
+	w->link = NULL;
+	w->waits->n--;
+}
+
+bool waits_are_timed(const struct object *o)
+{
+	const struct object_options *options = &o->store->options;
+
+	return options->events && options->timeout_ms && (o->ops->may_wait || options->source);
+}
+
+static void set_deadline(struct waits *l, struct object_wait *w)
+{
+	struct object_store *s = l->object->store;
+
+	w->deadline_ms = now_ms() + s->options.timeout_ms + DEADLINE_GRACE_MS;
+	if (!l->timed_link) {
+		l->next_timed = s->timed;
+		l->timed_link = &s->timed;
+		if (l->next_timed)
+			l->next_timed->timed_link = &l->next_timed;
+		s->timed = l;
+	}
+	task_wake_at(&s->clock, w->deadline_ms);
+}
+
+void waits_add(struct waits *l, struct object_wait *w)
+{
+	w->object = l->object;
+	w->waits = l;
+	w->next = l->first;
+	w->link = &l->first;
+	if (w->next)
+		w->next->link = &w->next;
+	l->first = w;
+	l->n++;
+	w->deadline_ms = INT64_MAX;
+	if (waits_are_timed(l->object) || (w->above && waits_are_timed(w->above->object)))
+		set_deadline(l, w);
+}
+
+bool waits_renew(struct waits *l, int result)
+{
+	struct cancel *stop = &l->object->store->stop;
+
+	if (result != -ECANCELED || !l->first || cancel_fired(stop))
+		return false;
+	cancel_finish(&l->cancel);
+	cancel_init(&l->cancel, stop);
+	return true;
+}
+
+struct object_wait *waits_take(struct waits *l)
+{
+	struct object_wait *list = NULL, *w;
+
+	if (l->timed_link) {
+		*l->timed_link = l->next_timed;
+		if (l->next_timed)
+			l->next_timed->timed_link = l->timed_link;
+		l->timed_link = NULL;
+	}
+	while ((w = l->first)) {
+		unlink_wait(w);
+		w->next = list;
+		list = w;
+	}
+	return list;
+}
+
+void waits_end(struct object_wait *list, int result)
+{
+	while (list) {
+		struct object_wait *w = list;
+
+		list = w->next;
+		w->done(w, result);
+	}
+}
+
+bool object_wait_cancel(struct object_wait *wait)
+{
+	struct object_store *s = wait->object->store;
+	bool queued;
+
+	pthread_mutex_lock(&s->lock);
+	queued = wait->link != NULL;
+	if (queued) {
+		unlink_wait(wait);
+		if (wait->waits->n == 0)
+			cancel_fire(&wait->waits->cancel);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return queued;
+}
+
+/* ---- deadlines ---- */
+
+/*
+ * Bytes came: they move on the deadlines of those who wait, and of those for whose work one of them
+ * waits. Lock held.
+ */
+static void move_on(struct waits *l, uint64_t bytes, int64_t ms)
+{
+	l->moved += bytes;
+	l->moved_ms = MAX(l->moved_ms, ms);
+	for (struct object_wait *w = l->first; w && bytes > 0; w = w->next)
+		if (w->above)
+			move_on(w->above, bytes, ms);
+}
+
+/* Moves overdue waits to *list; *next_ms is the earliest deadline that is left. Lock held. */
+static void expire(struct waits *l, struct object_wait **list, int64_t *next_ms)
+{
+	int64_t more = (int64_t)(l->moved * 1000 / MIN_RATE);
+	int64_t most = l->moved_ms + l->object->store->options.timeout_ms + DEADLINE_GRACE_MS;
+	unsigned before = l->n;
+
+	l->moved = 0;
+	for (struct object_wait *w = l->first, *following; w; w = following) {
+		following = w->next;
+		if (more > 0 && !l->fixed && w->deadline_ms != INT64_MAX)
+			w->deadline_ms = MAX(w->deadline_ms, MIN(w->deadline_ms + more, most));
+		if (w->deadline_ms > now_ms()) {
+			*next_ms = MIN(*next_ms, w->deadline_ms);
+			continue;
+		}
+		unlink_wait(w);
+		w->next = *list;
+		*list = w;
+	}
+	if (before > 0 && l->n == 0) {
+		carton_log(CARTON_LOG_ERROR, l->object->name, "cannot be read now: %s",
+			   strerror(ETIMEDOUT));
+		cancel_fire(&l->cancel);
+	}
+}
+
+bool waits_expire(struct task *clock)
+{
+	struct object_store *s = container_of(clock, struct object_store, clock);
+	struct object_wait *list = NULL;
+	int64_t next_ms = INT64_MAX;
+
+	pthread_mutex_lock(&s->lock);
+	for (struct waits *l = s->timed; l; l = l->next_timed)
+		move_on(l, atomic_exchange(&l->progress, 0), atomic_load(&l->progress_ms));
+	for (struct waits *l = s->timed; l; l = l->next_timed)
+		expire(l, &list, &next_ms);
+	if (next_ms != INT64_MAX && !cancel_fired(&s->stop))
+		task_wake_at(&s->clock, next_ms);
+	pthread_mutex_unlock(&s->lock);
+	waits_end(list, -ETIMEDOUT);
+	return true;
+}
+
+void waits_progress(void *waits, uint64_t bytes)
+{
+	struct waits *l = waits;
+
+	atomic_store(&l->progress_ms, now_ms());
+	atomic_fetch_add(&l->progress, bytes);
+}
+
+void waits_arrived(void *waits, uint64_t bytes)
+{
+	struct waits *l = waits;
+
+	atomic_fetch_add(&l->object->store->fetched, bytes);
+	atomic_fetch_add(&l->arrived, bytes);
+	waits_progress(l, bytes);
+}
+
+void waits_hashed(void *waits, uint64_t bytes)
+{
+	struct waits *l = waits;
+
+	atomic_fetch_add(&l->hashed, bytes);
+	atomic_fetch_add(&l->object->store->ingested, bytes);
+	waits_progress(l, bytes);
+}
+
+int waits_work(struct waits *l, uint64_t bytes)
+{
+	if (l)
+		waits_progress(l, bytes);
+	return l && cancel_fired(&l->cancel) ? -ECANCELED : 0;
+}
