@@ -307,6 +307,7 @@ static int open_and_serve(struct session *s)
 	carton_close(s->mount.carton);
 	/* closes the device, and with it the connection: the unmount waits for no request */
 	fuse_session_destroy(s->mount.session);
+	status_files_finish(&s->counts);
 	passthrough_free(s->mount.passthrough);
 	if (s->mounted)
 		mounter_unmount(&s->mounter);

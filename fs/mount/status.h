@@ -13,6 +13,7 @@
 
 #include "carton.h"
 
+struct open_text;
 struct passthrough;
 
 #define STATUS_ERRORS 8
@@ -30,6 +31,7 @@ struct status {
 		char text[512];
 	} last[STATUS_ERRORS]; /* the newest is at (n_errors - 1) % STATUS_ERRORS */
 	uint64_t n_errors;
+	struct open_text *open; /* see status_files.c */
 };
 
 /* Remembers an error or a warning. `subject` may be NULL. Any thread. */

@@ -71,37 +71,76 @@ static bool answer_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	return ino || parent == INO_DIR;
 }
 
-/* fi->fh of an open file is the mount_tag() of its struct status_text. */
+/*
+ * The text that an open file shows. status->open lists them, because the kernel sends no RELEASE
+ * once the mount has ended.
+ */
+struct open_text {
+	struct status_text text;
+	struct open_text *next, **link; /* guarded by the lock of the status */
+};
+
+static int text_new(const struct mount *m, fuse_ino_t ino, struct open_text **ret)
+{
+	struct status *s = m->status;
+	struct open_text *t = calloc(1, sizeof(*t));
+	int r = -ENOMEM;
+
+	if (t)
+		r = (ino == INO_JSON ? status_json : status_metrics)(s, m->carton, &t->text);
+	if (r < 0) {
+		free(t);
+		return r;
+	}
+	pthread_mutex_lock(&s->lock);
+	t->next = s->open;
+	t->link = &s->open;
+	if (t->next)
+		t->next->link = &t->next;
+	s->open = t;
+	pthread_mutex_unlock(&s->lock);
+	*ret = t;
+	return 0;
+}
+
+static void text_free(struct status *s, struct open_text *t)
+{
+	pthread_mutex_lock(&s->lock);
+	*t->link = t->next;
+	if (t->next)
+		t->next->link = t->link;
+	pthread_mutex_unlock(&s->lock);
+	free(t->text.data);
+	free(t);
+}
+
+void status_files_finish(struct status *s)
+{
+	while (s->open)
+		text_free(s, s->open);
+}
+
+/* fi->fh of an open file is the mount_tag() of its struct open_text. */
 static void answer_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct mount *m = mount_of(req);
-	struct status_text *text;
-	int r = -ENOMEM;
+	struct open_text *t;
+	int r = (fi->flags & O_ACCMODE) == O_RDONLY ? text_new(m, ino, &t) : -EROFS;
 
-	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
-		fuse_reply_err(req, EROFS);
-		return;
-	}
-	text = calloc(1, sizeof(*text));
-	if (text)
-		r = (ino == INO_JSON ? status_json : status_metrics)(m->status, m->carton, text);
 	if (r < 0) {
-		free(text);
 		fuse_reply_err(req, -r);
 		return;
 	}
-	fi->fh = mount_tag(m, text);
+	fi->fh = mount_tag(m, t);
 	fi->noflush = 1;
 	fi->direct_io = 1; /* so that a read ends at the end of the text, whatever the size says */
-	if (fuse_reply_open(req, fi) == -ENOENT) {
-		free(text->data);
-		free(text);
-	}
+	if (fuse_reply_open(req, fi) == -ENOENT)
+		text_free(m->status, t);
 }
 
 static void answer_read(fuse_req_t req, size_t size, off_t off, const struct fuse_file_info *fi)
 {
-	const struct status_text *text = mount_untag(fi->fh);
+	const struct open_text *t = mount_untag(fi->fh);
 	size_t left;
 	char *copy;
 
@@ -109,7 +148,7 @@ static void answer_read(fuse_req_t req, size_t size, off_t off, const struct fus
 		fuse_reply_err(req, ESTALE); /* of a process that has ended: open it again */
 		return;
 	}
-	left = off < 0 || (uint64_t)off >= text->len ? 0 : text->len - (size_t)off;
+	left = off < 0 || (uint64_t)off >= t->text.len ? 0 : t->text.len - (size_t)off;
 	left = size < left ? size : left;
 	copy = malloc(left + 1);
 	if (!copy) {
@@ -120,19 +159,17 @@ static void answer_read(fuse_req_t req, size_t size, off_t off, const struct fus
 	 * the text may be freed as soon as the kernel has the reply, before fuse_reply_buf()
 	 * returns: so a copy is sent
 	 */
-	memcpy(copy, text->data + (left ? off : 0), left);
+	memcpy(copy, t->text.data + (left ? off : 0), left);
 	fuse_reply_buf(req, copy, left);
 	free(copy);
 }
 
 static void answer_release(fuse_req_t req, const struct fuse_file_info *fi)
 {
-	struct status_text *text = mount_untag(fi->fh);
+	struct mount *m = mount_of(req);
 
-	if (mount_mine(mount_of(req), fi->fh)) {
-		free(text->data);
-		free(text);
-	}
+	if (mount_mine(m, fi->fh))
+		text_free(m->status, mount_untag(fi->fh));
 	fuse_reply_err(req, 0);
 }
 

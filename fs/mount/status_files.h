@@ -12,4 +12,7 @@
 /* The operations of a mount: mount_ops, and these files. */
 const struct fuse_lowlevel_ops *status_ops(void);
 
+/* Frees the texts of files that were open when the mount ended. No request is being answered. */
+void status_files_finish(struct status *s);
+
 #endif

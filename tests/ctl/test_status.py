@@ -400,6 +400,16 @@ def test_stop_names_who_is_in_the_way(mount, sample_carton, who, how):
         m.wait_end()
 
 
+def test_end_while_a_status_is_open(mount, sample_carton, who):
+    """The text is freed though no RELEASE comes: else the address sanitizer ends the daemon with 1."""
+    with mount(sample_carton[0], uid=who) as m:
+        with subprocess.Popen(['tail', '-f', m / JSON], stdout=subprocess.PIPE, **harness.identity(who)) as reader:
+            reader.stdout.readline()
+            os.kill(m.pids[0], signal.SIGTERM)
+            m.wait_end()
+            reader.kill()
+
+
 def test_stop_of_a_dead_mount(mount, sample_carton):
     with mount(sample_carton[0]) as m:
         os.kill(m.pids[0], 9)
