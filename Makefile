@@ -204,8 +204,7 @@ SANITIZE := CFLAGS='-O1 -g -fno-omit-frame-pointer'
 # What was freed is kept for a while, to find uses of it: less than the memory that tests let a process gain.
 asan:
 	@$(MAKE) --no-print-directory $(ALL_CORES) BUILD=build-asan $(SANITIZE) VARIANT='-fsanitize=address,undefined -fno-sanitize-recover=all' tests
-	@TEST_SLOWDOWN=4 ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=8 \
-		LSAN_OPTIONS='suppressions=$(CURDIR)/tests/lsan.supp print_suppressions=0' tests/run build-asan
+	@TEST_SLOWDOWN=4 ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=8:print_suppressions=0 tests/run build-asan
 
 tsan:
 	@$(MAKE) --no-print-directory $(ALL_CORES) BUILD=build-tsan $(SANITIZE) VARIANT=-fsanitize=thread tests

@@ -86,6 +86,14 @@ def pytest_sessionstart(session):
     harness.adopt_orphans()
 
 
+@pytest.fixture(autouse=True)
+def sanitizers():
+    """Fails a test in which a sanitizer has found something, and prints it."""
+    yield
+    report = harness.take_reports()
+    assert report == '', report
+
+
 @pytest.fixture(scope='session')
 def dev_fuse():
     """The programs and /dev/fuse must be there, for the ordinary user too."""

@@ -234,6 +234,8 @@ static int make_rules(const struct carton_paths *paths, const struct sandbox_hel
 		r = landlock_allow(set, "/proc", LANDLOCK_USE_READ);
 	if (r == 0)
 		r = landlock_allow(set, "/proc/self/exe", LANDLOCK_USE_READ);
+	if (r == 0 && getenv("SANITIZER_REPORTS"))
+		r = landlock_allow(set, getenv("SANITIZER_REPORTS"), LANDLOCK_USE_WRITE);
 #endif
 	if (r == 0)
 		r = landlock_allow(set, "/dev/null", LANDLOCK_USE_FILE);

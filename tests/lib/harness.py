@@ -41,6 +41,22 @@ def copy_programs(build):
     return Path(os.environ['CARTONFS_TEST_PROGRAMS'])
 
 
+def sanitizer_reports():
+    """
+    A directory, one of each worker, to which sanitizers write: a daemon has no stderr. Its sandbox permits this
+    directory, so that what a report may need is there too.
+    """
+    path = os.path.realpath(tempfile.mkdtemp(prefix='cartonfs-reports-'))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    os.chmod(path, 0o1777)
+    shutil.copy(ROOT / 'tests/lsan.supp', path)
+    os.environ['SANITIZER_REPORTS'] = path
+    for kind, more in (('ASAN', ''), ('UBSAN', ''), ('TSAN', ''), ('LSAN', f':suppressions={path}/lsan.supp')):
+        name = f'{kind}_OPTIONS'
+        os.environ[name] = f'{os.environ.get(name, "")}:log_path={path}/report{more}'
+    return Path(path)
+
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = (ROOT / os.environ.get('BUILD_DIR', 'build')).resolve()
 PROGRAMS = copy_programs(BUILD)
@@ -53,6 +69,7 @@ TOOLS = BUILD / 'tests/tools'           # programs of the tests
 PRELOAD = ROOT / 'tests/tools/preload'  # sources of libraries that tests preload
 SANITIZED = FLAGS.exists() and '-fsanitize' in FLAGS.read_text()
 RACES = SANITIZED and '-fsanitize=thread' in FLAGS.read_text()
+REPORTS = sanitizer_reports() if SANITIZED else None
 NOBODY = 65534                          # the ordinary user of the tests
 IS_ROOT = os.geteuid() == 0
 EXIT_S = 30                             # what a daemon may take to end
@@ -116,10 +133,19 @@ def make_home(uid, path):
 
 def environment(uid=None, **more):
     keep = {k: v for k, v in os.environ.items()
-            if k in ('TMPDIR', 'LD_LIBRARY_PATH') or k.endswith('SAN_OPTIONS')}
+            if k in ('TMPDIR', 'LD_LIBRARY_PATH', 'SANITIZER_REPORTS') or k.endswith('SAN_OPTIONS')}
     keep['HOME'] = HOMES.get(uid, '/nonexistent')
     path = os.environ.get('PATH', '') + ':/usr/sbin:/usr/bin:/sbin:/bin'
     return keep | dict(PATH=path, LC_ALL='C.UTF-8', TZ='UTC') | more
+
+
+def take_reports():
+    """The text of all reports of sanitizers since the last call."""
+    text = ''
+    for path in sorted(REPORTS.glob('report.*')) if REPORTS else ():
+        text += f'{path.name}:\n{path.read_text(errors="replace")}\n'
+        path.unlink()
+    return text
 
 
 def identity(uid):
