@@ -263,6 +263,7 @@ static void *run(void *ctx)
 			act(s, actions);
 			http_stream_unref(s);
 		}
+		http->served = NULL;
 		curl_multi_perform(http->multi, &running);
 		take_messages(http);
 		check_stalls(http);

@@ -25,6 +25,9 @@ enum http_action {
 
 #define HTTP_STALL_SAMPLES 11 /* ten intervals */
 
+/* CPU time that one transfer may take in one call of libcurl; 16 MiB of TLS take some 10 ms. */
+#define HTTP_MAX_TURN_MS 1000
+
 struct http_sample {
 	int64_t when_ms;
 	int64_t bytes;
@@ -53,10 +56,13 @@ struct http {
 	char **headers;
 	struct timespec headers_changed; /* when the file that is loaded was changed last, */
 	ino_t headers_inode;
-	int64_t headers_checked_ms; /* and when that was looked at */
-	struct http_stream *live;   /* each holds a reference */
-	int64_t checked_ms;	    /* when stalls were last looked for */
-	bool userinfo_logged;	    /* the warning that it is not sent was logged */
+	int64_t headers_checked_ms;	  /* and when that was looked at */
+	struct http_stream *live;	  /* each holds a reference */
+	int64_t checked_ms;		  /* when stalls were last looked for */
+	const struct http_stream *served; /* who reads in this call of libcurl; NULL: nobody yet */
+	int64_t served_ms;		  /* CPU time of the thread when that began */
+	int last_socket;		  /* the greatest number that a socket of libcurl had */
+	bool userinfo_logged;		  /* the warning that it is not sent was logged */
 };
 
 struct http_redirect {
@@ -112,7 +118,8 @@ struct http_stream {
 	bool left_origin;    /* a redirect has: no credentials any more */
 	bool has_headers;    /* the user's were sent */
 	bool refused_once;
-	bool again; /* they were refused, and have changed since */
+	bool again;   /* they were refused, and have changed since */
+	int ports[2]; /* of its connection: ours, the other side's */
 	bool proxied, connected, held, header_done, redirected, refused, finished;
 	unsigned allowed; /* address classes, HTTP_ALLOW */
 	enum http_address_class class, refused_class;

@@ -3,8 +3,11 @@
 Origins that break RFC 9113: frames that no real server sends. Each read ends with the right bytes or with one error,
 soon; and another URL helps.
 """
+import concurrent.futures
 import errno
 import struct
+
+import pytest
 
 import harness
 from origin import PRIVATE, LinkedCarton, fault_bytes, lines_of
@@ -119,3 +122,36 @@ def test_frames(work, mount_fg, cache, certificate):
         if not isinstance(alone[i], int) and alone[i] != files[f'a{i}a']:
             wrong.append((name, 'wrong bytes'))
     assert wrong == [], '\n'.join(map(str, wrong))
+
+
+# Many small frames in each TLS record: they take longer to read than to send.
+FLOODS = {'unknown': lambda s: frame(200, 0, s) * 7000,
+          'empty bodies': lambda s: frame(DATA_, 0, s) * 7000,
+          '1xx': lambda s: head(s, field(b':status', b'103')) * 3000,
+          'windows': lambda s: frame(WINDOW, 0, s, b'\0\0\0\1') * 5000}
+
+
+@pytest.mark.parametrize('kind', FLOODS)
+def test_flood_keeps_nobody_else(work, mount_fg, cache, certificate, kind):
+    """One thread reads from all servers: another server's file is read, and the mount ends."""
+    sent = []
+
+    def answer(s, data, get):
+        if kind == 'empty bodies':
+            yield head(s, STATUS_200 + field(b'content-length', b'%d' % len(data)))
+        while True:
+            yield FLOODS[kind](s)
+            sent.append(kind)
+
+    files = {name: numbered(i, DATA) for i, name in enumerate(('aa', 'ff'))}
+    c = LinkedCarton()
+    with Http2(certificate, files, {'aa': answer}) as server, Http2(certificate, files, {}) as good:
+        c.link('model/flood', files['aa'], server.url('aa'))
+        c.link('model/good', files['ff'], good.url('ff'))
+        with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *cache.options, '-o', f'cacert={certificate[0]}') as m, \
+                concurrent.futures.ThreadPoolExecutor(1) as pool:
+            flooded = pool.submit(m.error, 'model/flood')
+            harness.eventually('frames come', lambda: len(sent) > 20)
+            with harness.at_once():
+                assert m.read('model/good') == files['ff']
+            assert flooded.result() in ('EIO', 'ETIMEDOUT')
