@@ -180,8 +180,9 @@ const char *path_fault(const char *path, size_t n);
 
 /* ---- time and threads ---- */
 
-/* CLOCK_MONOTONIC in milliseconds; and as a timespec. */
+/* CLOCK_MONOTONIC in milliseconds, in microseconds; and as a timespec. */
 int64_t now_ms(void);
+int64_t now_us(void);
 struct timespec ms_to_timespec(int64_t ms);
 
 /*

@@ -371,6 +371,10 @@ int file_claim(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx)
 
 	pthread_mutex_lock(&d->lock);
 	full = d->fill && cache_reserve(d->cache, n) < 0;
+	if (full && !drop) {
+		pthread_mutex_unlock(&d->lock);
+		return -ENOSPC;
+	}
 	if (full && !(drop(ctx) && cache_reserve(d->cache, n) == 0)) {
 		cache_fill_abort(d->fill, false);
 		d->fill = NULL;

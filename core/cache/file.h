@@ -116,8 +116,9 @@ int file_sparse(struct file *d, uint64_t size, const char *validator);
 int file_source(const struct file *d, struct source **ret);
 
 /*
- * Makes sure that `n` bytes more fit. Without room in the cache the destination becomes an unnamed
- * file, which has the same bytes. 0 or -ENOSPC. Any thread.
+ * Makes sure that `n` bytes more fit. Without room in the cache it goes on as an unnamed file,
+ * which has the same bytes; if `drop` is NULL, nothing is dropped, and it stays as it is. 0 or
+ * -ENOSPC. Any thread.
  */
 int file_claim(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx);
 

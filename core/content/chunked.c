@@ -150,6 +150,14 @@ int chunked_fetch(struct chunked *c, uint64_t off, size_t n, struct object_wait 
 	return c->filler->fetch(c->filler_ctx, off / size, (off + n - 1) / size + 1, wait);
 }
 
+void chunked_was_read(struct chunked *c, uint64_t off, size_t n)
+{
+	uint64_t size = c->file->chunk_size;
+
+	if (c->filler && atomic_load(&c->left) > 0 && n > 0)
+		c->filler->read(c->filler_ctx, off / size, (off + n - 1) / size + 1);
+}
+
 static bool is_set(const atomic_uchar *bits, uint64_t i)
 {
 	return atomic_load_explicit(&bits[i / 8], memory_order_acquire) >> (i % 8) & 1;

@@ -49,6 +49,8 @@ struct chunk_filler {
 	 * the result; -ENOTCONN; -ENOMEM.
 	 */
 	int (*fetch)(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait);
+	/* Chunks [i, end) were read: perhaps others will be, and can be fetched by then. */
+	void (*read)(void *ctx, uint64_t i, uint64_t end);
 	/* All chunks have been verified: called once, by a reader, before its read is answered. */
 	void (*complete)(void *ctx);
 	/* The whole has been hashed and is right. */
@@ -71,6 +73,9 @@ void *chunked_filler(const struct chunked *c);
 
 /* See fetch(): where [off, off+n) has bytes that are not verified. -EFBIG as chunked_read(). */
 int chunked_fetch(struct chunked *c, uint64_t off, size_t n, struct object_wait *wait);
+
+/* Bytes of it were read, see read(); does nothing once all chunks are verified. */
+void chunked_was_read(struct chunked *c, uint64_t off, size_t n);
 
 bool chunked_is_verified(const struct chunked *c, uint64_t i);
 

@@ -166,10 +166,6 @@ static void report(struct fill *f, int result)
 	if (f->what == FILL_SIZE || f->quiet || result == 0 || result == -EBADMSG ||
 	    result == -ECANCELED)
 		return;
-	if (f->ops) {
-		f->ops->report(f, result);
-		return;
-	}
 	/* get_start() has said so */
 	if (result == -ENETUNREACH && !o->store->options.fetch)
 		return;
@@ -220,6 +216,9 @@ static void finish(struct fill *f, int result)
 	if (!ops)
 		keep_limit(o->store);
 	unlock(f);
+	/* nobody minds what was asked for ahead */
+	if (ops && waits && result < 0 && result != -ECANCELED)
+		ops->report(f, result);
 	if ((f->what == FILL_SIZE && result == 0) || withdrawn)
 		drop_bytes(f);
 	fill_free(f);
@@ -259,7 +258,8 @@ void fill_done(struct fill *f, int result)
 		if (result == 0)
 			keep_result(f);
 	}
-	report(f, result);
+	if (!f->ops)
+		report(f, result);
 	finish(f, result);
 }
 

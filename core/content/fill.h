@@ -5,7 +5,7 @@
  *	all of them	before the object is open; leaves its bytes and their size
  *	the size	where only a server can tell
  *	some chunks	of an object that is open, and of which chunks are fetched as they are read
- *			(sparse.h)
+ *			(chunk_fill.h)
  *
  * fill.c begins a fill and ends it. It does not know where bytes come from: the object's ops get
  * all bytes or the size, on a worker of their lane; sparse.c begins a fill of chunks, on the
@@ -58,7 +58,7 @@ struct fill {
 	uint64_t size;
 	bool copied; /* the bytes are in a file of ours, which can be made again */
 	bool sealed; /* the tags are from a seal: the bytes were hashed by an earlier mount */
-	bool quiet;  /* why it fails was logged, of what it is made of */
+	bool quiet;  /* the failure is not logged: that of what it is made of was */
 	struct hash_job *hash_job; /* the bytes are chunked: this hashes all of them; else NULL */
 
 	struct plan *plan;		  /* where the bytes may be; or NULL */
@@ -70,7 +70,7 @@ struct fill {
 	uint64_t behind_off;   /* where the bytes begin in it */
 	struct get get;	       /* what the network is asked for */
 
-	struct {	     /* file.c's own, but for the first two */
+	struct {	     /* into_file.c's own, but for the first two */
 		bool cached; /* it may be a cache entry: the bytes are verified */
 		/* Called once at the end, on any thread. 0: the fill has the bytes. */
 		void (*done)(struct fill *f, int result);
@@ -84,11 +84,16 @@ struct fill {
 		int64_t patience_ms; /* and until when that has to change */
 	} file;
 
-	/* sparse.c's own */
+	/* chunk_fill.c's own */
 	struct sparse *sparse;
 	uint64_t first, end;	   /* chunks [first, end), with its lock */
+	uint64_t settled;	   /* chunks [first, settled) are verified, */
+	bool complete;		   /* and the last of them was the last of the object */
+	uint64_t looked;	   /* so many bytes of this try were looked at */
+	bool ahead;		   /* nobody waits when it begins */
 	uint64_t bad;		   /* the first chunk with other bytes of those that came last */
-	struct fill *next, **link; /* in its list */
+	struct fill *next, **link; /* in the list of the sparse file */
+	int64_t began_us;	   /* now_us() */
 	void (*probed)(struct fill *f, int result);
 
 	/* fill.c's own */

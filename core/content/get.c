@@ -120,6 +120,9 @@ static int start(struct get *g, struct fetch *f)
 	f->done = content_done;
 	if (!g->fill) {
 		f->check = check_part;
+		f->settle = g->settle;
+		/* what other places have sent of it stays */
+		f->have = g->settle(g, 0);
 		return fetch_start(f);
 	}
 	g->in = (struct ingested){ 0 };

@@ -32,6 +32,11 @@ struct get {
 	 * known, and ends it.
 	 */
 	int (*check)(struct get *g, const char *url);
+	/*
+	 * Some bytes: settle() of struct fetch; its context is the get. With 0 for `arrived` it
+	 * returns how many bytes are right so far.
+	 */
+	uint64_t (*settle)(void *get, uint64_t arrived);
 	/* They were wrong: says anew what is wanted, and where it goes. 0 or -errno. */
 	int (*again)(struct get *g);
 	/*

@@ -13,7 +13,10 @@
  *	hash		what hashing it in the background shows
  *	plan		where the bytes may be
  *	get		gets them from the network
+ *	entry_part	the header of an entry, or all of it
  *	into_file	a file for what cannot be read in place
+ *	ahead		how far ahead of their readers chunks are fetched
+ *	chunk_fill	fetches and verifies chunks
  *	sparse		bytes that are fetched as they are read
  *	by_index	what need not be copied first, since the chunk index has it
  *	local		bytes of entries of a local container

@@ -127,7 +127,7 @@ static int decode(struct fill *f, struct ingested *ret)
 {
 	const struct object *o = f->object;
 	struct file *dest = f->file.dest;
-	struct stream *in = NULL;
+	struct stream *in;
 	int r = file_restart(dest, NULL);
 
 	if (r == 0)

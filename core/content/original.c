@@ -12,6 +12,7 @@
 #include "cache/cache.h"
 #include "format/links.h"
 #include "content/internal.h"
+#include "content/chunk_fill.h"
 #include "content/sparse.h"
 
 struct original {
@@ -187,7 +188,7 @@ static void original_get_bytes(struct fill *f)
 	else if (f->hash_job || !f->plan->link)
 		fill_done(f, 0);
 	else
-		sparse_probe(f, probed);
+		chunk_fill_probe(f, probed);
 }
 
 static enum lane original_lane(const struct object *o)

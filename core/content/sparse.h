@@ -5,17 +5,18 @@
  * there, chunk by chunk, by its hash. When all is there and has the right hash, it becomes a cache
  * entry.
  *
- * Chunks come from the places of the object's plan (get.h). Chunks that are right are kept,
- * whatever the others are. A URL that gave a wrong chunk is not asked again, nor are the mirrors
- * that were asked in vain.
+ * Chunks come from the places of the object's plan (chunk_fill.h), those that a reader wants and
+ * those ahead of readers who go on in order (ahead.h).
  *
  * A chunk that is fetched costs no thread: its readers wait for a fill of it, as who opens an
- * object waits for a fill of all. A fill without waiters is cancelled.
+ * object waits for a fill of all. Once the last of them has given up, the fill is cancelled; a fill
+ * that nobody has waited for yet goes on.
  */
 #ifndef CARTON_CONTENT_SPARSE_H
 #define CARTON_CONTENT_SPARSE_H
 
-#include "content/fill.h"
+#include "content/bytes.h"
+#include "content/plan.h"
 
 /* Smaller ones are fetched whole. */
 #define SPARSE_MIN (8 * MIB)
@@ -27,13 +28,5 @@ struct chunks_file;
  * plan_is_direct(). 0, -ENOMEM, -ENOSPC, or -errno.
  */
 int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes *ret);
-
-/*
- * Before f->bytes, from sparse_open(), are the object's: fetches the first chunk, unless
- * something of it is there or nothing can be fetched. `done` gets 0; -EOPNOTSUPP: there may be a
- * server, but without ranges; -EBADMSG: no server has the chunk that the index says; or what the
- * network says.
- */
-void sparse_probe(struct fill *f, void (*done)(struct fill *f, int result));
 
 #endif

@@ -195,7 +195,8 @@ void waits_arrived(void *waits, uint64_t bytes)
 	struct waits *l = waits;
 
 	atomic_fetch_add(&l->object->store->fetched, bytes);
-	atomic_fetch_add(&l->arrived, bytes);
+	if (atomic_fetch_add(&l->arrived, bytes) == 0)
+		atomic_store(&l->answered_us, now_us());
 	waits_progress(l, bytes);
 }
 

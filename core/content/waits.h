@@ -25,6 +25,7 @@ struct waits {
 	uint64_t moved;			  /* bytes that the deadlines are to be moved on by, and */
 	int64_t moved_ms;		  /* until when they may; guarded by the store's lock */
 	_Atomic uint64_t arrived, hashed; /* bytes, see struct object_progress */
+	_Atomic int64_t answered_us;	  /* now_us() when the first of them arrived; 0: none */
 	unsigned n;
 	struct object_wait *first;		/* NULL-terminated */
 	struct waits *next_timed, **timed_link; /* those with deadlines; or NULL */

@@ -97,13 +97,14 @@ static void end_try(struct fetcher *x, int r)
 		return;
 	}
 	/* not all of them came from there: that place has to send them all */
-	if (r == -EBADMSG && x->have > 0) {
+	if (r == -EBADMSG && x->have > 0 && x->f.what == FETCH_FILE) {
 		x->have = 0;
 		x->phase = FETCH_BEGIN;
 		return;
 	}
 	/* only who looks at the bytes of a part knows which are right */
-	x->have = r != -EBADMSG && x->f.what == FETCH_FILE && fetch_is_part(x) ? x->arrived : 0;
+	x->have = r != -EBADMSG && x->f.what == FETCH_FILE && fetch_is_part(x) ? x->arrived :
+										 x->settled;
 	if (x->arrived >= x->best + MIN_FETCH_PROGRESS) {
 		x->best = x->arrived;
 		x->rounds = 0;
@@ -161,6 +162,8 @@ static void step_try(struct fetcher *x)
 		x->bytes_came = true;
 		if (x->f.arrived)
 			x->f.arrived(x->f.arrived_ctx, x->taken);
+		if (x->f.settle && x->arrived > x->settled)
+			x->settled = x->f.settle(x->f.ctx, x->arrived);
 		if (!x->f.deadline_ms)
 			x->deadline_ms = MIN(now + x->f.options->timeout_ms,
 					     x->deadline_ms + 1 +
@@ -288,6 +291,7 @@ int fetch_start(const struct fetch *fetch)
 		return -ENOMEM;
 	}
 	x->have = fetch->have;
+	x->settled = fetch->settle ? fetch->have : 0;
 	x->first = fetch->first ? atomic_load(fetch->first) : 0;
 	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :
 					      now_ms() + fetch->options->timeout_ms;

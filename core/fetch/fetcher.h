@@ -65,7 +65,7 @@ struct fetch {
 	uint64_t off, n;       /* FETCH_FILE: `n` is how long it should be; 0: not known */
 	uint64_t max;	       /* FETCH_FILE: its size, as the carton says; 0: not known */
 	uint64_t size;	       /* FETCH_PART */
-	uint64_t have;	       /* of a range in another file, so much is in `dest` already */
+	uint64_t have;	       /* of a range, so much is in `dest` already */
 	bool plain;	       /* ask for no content coding, and over one connection */
 	int64_t deadline_ms;   /* now_ms(), which bytes do not move; 0: as above */
 	struct file *dest;     /* NULL with FETCH_SIZE */
@@ -81,6 +81,11 @@ struct fetch {
 	int (*check)(void *ctx, struct fetch_place *from);
 	void (*arrived)(void *ctx, uint64_t bytes); /* bytes that came; or NULL */
 	void *arrived_ctx;
+	/*
+	 * FETCH_PART: the first `arrived` bytes are in `dest`. Returns how many of them are right:
+	 * these are not written to again, whatever comes of the others. Or NULL.
+	 */
+	uint64_t (*settle)(void *ctx, uint64_t arrived);
 	/*
 	 * The end. 0; -EBADMSG: all that any place gave is wrong; -EFBIG: wrong or larger than
 	 * max_size; -ESTALE; -ENOSPC; -ECANCELED; -ENODATA: no server says the size; -EOPNOTSUPP:

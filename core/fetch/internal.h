@@ -89,10 +89,11 @@ struct fetcher {
 	struct url *u;
 	int64_t try_deadline_ms; /* until bytes come */
 	bool bytes_came;
-	bool final;    /* how the try failed is how the fetch ends */
-	uint64_t have; /* the first so many bytes of a range are in the destination */
-	bool probing;  /* the first request is for the first piece */
-	bool head;     /* FETCH_SIZE: the question under way is a HEAD */
+	bool final;	  /* how the try failed is how the fetch ends */
+	uint64_t have;	  /* the first so many bytes of a range are in the destination */
+	uint64_t settled; /* and so many are right, see settle() */
+	bool probing;	  /* the first request is for the first piece */
+	bool head;	  /* FETCH_SIZE: the question under way is a HEAD */
 	struct gunzip *gunzip;
 	struct version found;	 /* of a file that is split */
 	struct version *version; /* pieces of this version are fetched; NULL: one answer is taken */

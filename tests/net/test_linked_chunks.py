@@ -322,6 +322,28 @@ def read_direct(path, n, off):
         os.close(fd)
 
 
+def test_what_came_before_wrong_bytes_stays(work, own, fault, mount_fg, cache):
+    """A chunk is there as soon as it has come, and not written to again by the next server, which sends other bytes."""
+    key = Path(fault.root) / 'key'
+    key.write_text('good')
+    first = fault.url('x', size=SIZE, seed=13, rate=CHUNK, reset=CHUNK * 3 // 2, signed='key') + '?X-Amz-Signature=good'
+    c = linked(work / 'm.carton', first, own.url('y', size=SIZE, seed=14))
+    at = 32
+    with mount_fg(c, *PRIVATE, *cache.options, '-o', f'max_read={MIB}') as m:
+        assert pread(m / NAME, 10, 0) == LARGE[:10]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            much = pool.submit(errno_of, read_direct, m / NAME, MIB, at * CHUNK)
+            assert pread(m / NAME, 4096, at * CHUNK) == chunk_at(at)[:4096]
+            # half of the next chunk later the first server answers no more
+            key.write_text('bad')
+            assert much.result() in (errno.EACCES, errno.EIO)
+        ranges = [dict(r['headers'])['Range'] for r in gets(own, 'y')]
+        assert ranges and not [r for r in ranges if r.startswith(f'bytes={at * CHUNK}-')]
+        for off in range(0, CHUNK, 4096):
+            assert pread(m / NAME, 4096, at * CHUNK + off) == chunk_at(at)[off:off + 4096]
+        assert not lines_of(m.log(), 'changed on disk')
+
+
 @pytest.mark.needs_plain_build
 def test_memory_of_reads_that_wait(work, own, mount_fg, cache):
     """What they have of their bytes already is not kept meanwhile: 200 times 1 MiB."""
@@ -334,7 +356,8 @@ def test_memory_of_reads_that_wait(work, own, mount_fg, cache):
 
         before = peak()
         with stopped(own), concurrent.futures.ThreadPoolExecutor(200) as pool:
-            errors = set(pool.map(lambda _: errno_of(read_direct, m / NAME, MIB, 4096), range(200)))
+            # far behind what was read ahead of the first reader
+            errors = set(pool.map(lambda _: errno_of(read_direct, m / NAME, MIB, 8 * MIB + 4096), range(200)))
         assert errors <= {errno.ETIMEDOUT, errno.EIO}
         assert peak() - before < 80
 

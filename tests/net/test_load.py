@@ -229,6 +229,9 @@ def test_final_url_of_chunks_expires(mount, cache, tmp_path):
     with Hub({'x': data}, ttl=1, rate=4 * MIB) as hub:
         before = time.time()
         with mount(chunked_at(hub, tmp_path, data), *PRIVATE, *cache.options) as m:
+            # backwards: each chunk is a request
+            for at in range(len(data) - 1, 0, -256 * KIB):
+                assert chunkindex.pread(m / CHUNKED, 1, at) == data[at:at + 1]
             assert m.read(CHUNKED) == data
         assert 1 < len(hub.resolves) <= 2 + (time.time() - before) / .9
 

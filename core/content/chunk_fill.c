@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content/chunk_fill.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "http/http.h"
+#include "content/internal.h"
+
+static struct object *object_of(const struct sparse *p)
+{
+	return p->plan->object;
+}
+
+/* The bytes [*ret_off, *ret_off + n) of the fill's chunks; returns n. */
+static uint64_t range_of(const struct fill *f, uint64_t *ret_off)
+{
+	const struct chunks_file *file = f->sparse->file;
+
+	*ret_off = f->first * file->chunk_size;
+	return MIN(f->end * file->chunk_size, file->size) - *ret_off;
+}
+
+/* ---- what comes ---- */
+
+static void note_bad(struct fill *f, const char *url)
+{
+	struct sparse *p = f->sparse;
+	unsigned long long from = f->bad * p->file->chunk_size;
+	unsigned long long to = MIN(from + p->file->chunk_size, p->file->size) - 1;
+	size_t i = plan_index(p->plan, url);
+	char shown[256];
+
+	if (i < p->plan->n_urls && plan_drop_url(p->plan, i))
+		carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
+			   "has other bytes of \"%s\" than " CHUNKS_PATH
+			   " says, from %llu to %llu; "
+			   "it is not asked for it again",
+			   object_name(object_of(p)), from, to);
+	else if (i == p->plan->n_urls && !atomic_exchange(&p->logged, true))
+		carton_log(CARTON_LOG_ERROR, object_name(object_of(p)),
+			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
+			   " says; get the carton again",
+			   from, to);
+}
+
+/*
+ * All chunks of the object are there: all of it is hashed next; while it is probed, once the object
+ * has these bytes. 0 or -ENOMEM.
+ */
+static int complete_fill(struct fill *f)
+{
+	struct object *o = f->object;
+
+	f->complete = false;
+	if (f->what == FILL_ALL)
+		return object_new_hash_job(o, &f->bytes, f->sparse->file->size, &f->hash_job);
+	object_complete(o);
+	return 0;
+}
+
+/* Chunk `i` of the fill is in the file: 0, or as chunked_fetched(). */
+static int verify(struct fill *f, uint64_t i)
+{
+	struct sparse *p = f->sparse;
+	int r = chunked_is_verified(p->chunks, i) ? 0 : chunked_fetched(p->chunks, &p->bytes, i);
+
+	f->complete |= r == 1;
+	return MIN(r, 0);
+}
+
+/*
+ * All who wait for the fill look whether their chunks are there: they come again if not. With both
+ * locks, so that nobody joins who has not seen what is verified.
+ */
+static void wake_readers(struct fill *f)
+{
+	struct object_wait *waits;
+
+	if (f->what != FILL_CHUNKS)
+		return;
+	pthread_mutex_lock(&f->sparse->lock);
+	pthread_mutex_lock(&f->object->store->lock);
+	waits = waits_take(&f->waits);
+	pthread_mutex_unlock(&f->object->store->lock);
+	pthread_mutex_unlock(&f->sparse->lock);
+	waits_end(waits, 0);
+}
+
+/* How many bytes of the fill there are up to the end of chunk `i`. */
+static uint64_t end_of(const struct fill *f, uint64_t i)
+{
+	const struct chunks_file *file = f->sparse->file;
+
+	return MIN((i + 1) * file->chunk_size, file->size) - f->get.off;
+}
+
+/*
+ * A settle() of a get: verifies each chunk when it is there, once in each try. Wrong ones are left
+ * to check().
+ */
+static uint64_t settle(void *get, uint64_t arrived)
+{
+	const struct get *g = get;
+	struct fill *f = container_of(g, struct fill, get);
+	uint64_t i = f->settled;
+
+	if (arrived < f->looked)
+		f->looked = 0;
+	while (i < f->end && end_of(f, i) <= arrived && end_of(f, i) > f->looked &&
+	       verify(f, i) == 0)
+		i++;
+	f->looked = arrived;
+	if (i > f->settled) {
+		f->settled = i;
+		wake_readers(f);
+	}
+	return i > f->first ? end_of(f, i - 1) : 0;
+}
+
+/* A check() of a get: all chunks are in the file. */
+static int check(struct get *g, const char *url)
+{
+	struct fill *f = container_of(g, struct fill, get);
+	struct sparse *p = f->sparse;
+	bool bad = false;
+
+	for (uint64_t i = f->settled; i < f->end; i++) {
+		int r = verify(f, i);
+
+		if (r < 0 && r != -EBADMSG)
+			return r;
+		if (r == -EBADMSG && !bad)
+			f->bad = i;
+		bad |= r == -EBADMSG;
+	}
+	if (bad) {
+		note_bad(f, url);
+		return -EBADMSG;
+	}
+	plan_drop_mirrors(p->plan, plan_index(p->plan, url));
+	return f->complete ? complete_fill(f) : 0;
+}
+
+/* Only the chunk that was wrong is still wanted: what is verified must not be written to again. */
+static int keep_bad(struct get *g)
+{
+	struct fill *f = container_of(g, struct fill, get);
+	struct sparse *p = f->sparse;
+
+	pthread_mutex_lock(&p->lock);
+	for (uint64_t i = f->first; i < f->end; i++)
+		if (i != f->bad)
+			chunked_unclaim(p->chunks, i);
+	f->first = f->settled = f->bad;
+	f->end = f->bad + 1;
+	f->looked = 0;
+	pthread_mutex_unlock(&p->lock);
+	/* the others are there */
+	wake_readers(f);
+	g->n = range_of(f, &g->off);
+	return 0;
+}
+
+/* ---- one fill ---- */
+
+/* Asks the network for the fill's chunks. 0; or -errno, and then `done` is not called. */
+static int ask(struct fill *f, void (*done)(struct get *g, int result, struct ingested *in))
+{
+	struct sparse *p = f->sparse;
+	int r;
+
+	f->get = (struct get){
+		.plan = p->plan,
+		.waits = &f->waits,
+		.dest = p->dest,
+		.size = p->file->size,
+		.check = check,
+		.settle = settle,
+		.again = keep_bad,
+		.done = done,
+	};
+	f->get.n = range_of(f, &f->get.off);
+	f->looked = 0;
+	/* nothing gives way for what nobody waits for */
+	r = file_claim(p->dest, f->get.n, f->ahead ? NULL : keep_drop_idle, object_of(p)->store);
+	if (r < 0 && f->ahead)
+		r = -ECANCELED;
+	f->ahead = false;
+	return r < 0 ? r : get_start(&f->get);
+}
+
+static void end(struct fill *f, int result)
+{
+	/* all of it came before that */
+	if (result < 0 && f->settled == f->end)
+		result = f->complete ? complete_fill(f) : 0;
+	if (result == -EBADMSG || result == -EOPNOTSUPP) {
+		if (f->sparse->plan->link)
+			object_distrust(f->object);
+		/* the servers' bytes are wrong, not those that are here: they may be asked again */
+		result = -EIO;
+	}
+	fill_done(f, result);
+}
+
+static void got(struct get *g, int result, struct ingested *in)
+{
+	(void)in;
+	end(container_of(g, struct fill, get), result);
+}
+
+/* When it is begun again, what is verified is no longer its own: that is not written to again. */
+static void release_settled(struct fill *f)
+{
+	struct sparse *p = f->sparse;
+
+	pthread_mutex_lock(&p->lock);
+	for (; f->first < f->settled; f->first++)
+		chunked_unclaim(p->chunks, f->first);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void chunk_fill_begin(struct fill *f)
+{
+	int r;
+
+	release_settled(f);
+	if (f->first == f->end) {
+		end(f, f->complete ? complete_fill(f) : 0);
+		return;
+	}
+	r = ask(f, got);
+	if (r < 0)
+		end(f, r);
+}
+
+static void lock_chunks(struct fill *f)
+{
+	pthread_mutex_lock(&f->sparse->lock);
+}
+
+static void unlock_chunks(struct fill *f)
+{
+	pthread_mutex_unlock(&f->sparse->lock);
+}
+
+/* Lock held. */
+static void learn(const struct fill *f)
+{
+	struct sparse *p = f->sparse;
+	uint64_t off;
+	const struct ahead_request r = {
+		.bytes = range_of(f, &off),
+		.began_us = (uint64_t)f->began_us,
+		.answered_us = (uint64_t)atomic_load(&f->waits.answered_us),
+		.ended_us = (uint64_t)now_us(),
+		.last = p->n_fills == 0,
+	};
+
+	if (r.answered_us > r.began_us)
+		ahead_learn(&p->ahead, &r);
+}
+
+static void take_chunks(struct fill *f, int result)
+{
+	struct sparse *p = f->sparse;
+	/* what nobody has waited for is asked for again by who does */
+	bool failed = result < 0 && result != -ECANCELED && f->waits.n > 0;
+
+	for (uint64_t i = f->first; i < f->end; i++) {
+		chunked_unclaim(p->chunks, i);
+		if (failed)
+			p->failed[i / 8] |= (unsigned char)(1 << (i % 8));
+	}
+	if (failed) {
+		p->failed_ms = now_ms();
+		p->error = result;
+	}
+	*f->link = f->next;
+	if (f->next)
+		f->next->link = f->link;
+	p->n_fills--;
+	if (result == 0)
+		learn(f);
+	else
+		ahead_failed(&p->ahead, f->settled, p->n_fills == 0);
+}
+
+static void report_chunks(const struct fill *f, int error)
+{
+	uint64_t off, n = range_of(f, &off);
+
+	/* over the budget: chunked_read() has said so */
+	if (error == -EFBIG)
+		return;
+	carton_log(CARTON_LOG_ERROR, object_name(f->object),
+		   error == -ENETUNREACH ?
+			   "bytes %llu to %llu are not in the cache, and nothing is fetched "
+			   "when offline: %s" :
+			   "bytes %llu to %llu cannot be fetched now: %s",
+		   (unsigned long long)off, (unsigned long long)(off + n - 1), strerror(-error));
+}
+
+/* The fill held a pin of its object, so that the object and the sparse file live until here. */
+const struct fill_ops chunk_fill_ops = {
+	chunk_fill_begin, lock_chunks, unlock_chunks, take_chunks, report_chunks, object_put,
+};
+
+/* ---- probing ---- */
+
+static void probe_end(struct fill *f, int result)
+{
+	f->sparse = NULL;
+	f->probed(f, result);
+}
+
+static void probe_got(struct get *g, int result, struct ingested *in)
+{
+	(void)in;
+	probe_end(container_of(g, struct fill, get), result);
+}
+
+void chunk_fill_probe(struct fill *f, void (*done)(struct fill *f, int result))
+{
+	struct sparse *p = chunked_filler(f->bytes.chunks);
+	int r;
+
+	f->probed = done;
+	/* nobody else has these bytes yet, so the chunk need not be claimed */
+	f->sparse = p;
+	f->first = f->settled = 0;
+	f->end = 1;
+	f->complete = false;
+	if (!f->object->store->options.fetch || lseek(p->bytes.source->fd, 0, SEEK_DATA) >= 0) {
+		probe_end(f, 0);
+		return;
+	}
+	r = ask(f, probe_got);
+	if (r < 0)
+		probe_end(f, r);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far ahead of its readers an object is fetched. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "content/ahead.h"
+
+#define CHUNK (256 * KIB)
+
+/* A busy link: requests of 1 MiB are answered after `answer_ms`, at `rate` bytes a second in all. */
+static void learn(struct ahead *a, uint64_t answer_ms, uint64_t rate)
+{
+	uint64_t now = 100000000;
+
+	for (int i = 0; i < 100; i++) {
+		struct ahead_request r = {
+			.bytes = MIB,
+			.began_us = now - answer_ms * 1000,
+			.answered_us = now,
+			.ended_us = now + MIB * 1000000 / rate,
+		};
+
+		ahead_learn(a, &r);
+		now = r.ended_us;
+	}
+}
+
+/* Asks for all that the window has; returns how many chunks lie ahead of the reader. */
+static uint64_t ask_all(struct ahead *a, struct ahead_stream *s, unsigned *ret_requests)
+{
+	uint64_t first, end;
+	unsigned n = 0;
+
+	while (ahead_next(a, s, &first, &end)) {
+		assert_int_equal(first, s->asked);
+		assert_in_range((end - first) * CHUNK, CHUNK, 8 * MIB);
+		s->asked = end;
+		n++;
+	}
+	if (ret_requests)
+		*ret_requests = n;
+	return s->asked - s->next;
+}
+
+static struct ahead_stream *read_to(struct ahead *a, uint64_t from, uint64_t to)
+{
+	struct ahead_stream *s = NULL;
+
+	for (uint64_t i = from; i < to; i++)
+		s = ahead_read(a, i, i + 1);
+	return s;
+}
+
+static void test_random(void **state)
+{
+	struct ahead a;
+
+	(void)state;
+	ahead_init(&a, CHUNK);
+	learn(&a, 50, 100 * MIB);
+	srandom(1);
+	for (int i = 0; i < 1000; i++) {
+		uint64_t at = (uint64_t)random() % 1000000;
+		struct ahead_stream *s = ahead_read(&a, at, at + 1);
+
+		assert_int_equal(ask_all(&a, s, NULL), 0);
+	}
+	/* nor is who reads every other chunk in order */
+	for (uint64_t i = 0; i < 100; i += 2)
+		assert_int_equal(ask_all(&a, ahead_read(&a, i, i + 1), NULL), 0);
+}
+
+/* The window is no longer than what was read, and as long as the link needs. */
+static void test_window(void **state)
+{
+	struct ahead a;
+	struct ahead_stream *s;
+	unsigned requests;
+	uint64_t got;
+
+	(void)state;
+	ahead_init(&a, CHUNK);
+	s = read_to(&a, 0, 1);
+	assert_int_equal(ask_all(&a, s, NULL), 0);
+	s = read_to(&a, 1, 2);
+	assert_in_range(ask_all(&a, s, NULL), 1, 2);
+	learn(&a, 50, 100 * MIB);
+	for (uint64_t i = 2; i < 400; i++) {
+		s = ahead_read(&a, i, i + 1);
+		got = ask_all(&a, s, &requests);
+		assert_in_range(got, 0, i + 1);
+	}
+	/* twice what comes in 50 ms */
+	assert_in_range(got * CHUNK, 5 * MIB, 11 * MIB);
+	/* a server that is near needs little */
+	ahead_init(&a, CHUNK);
+	learn(&a, 1, 100 * MIB);
+	s = read_to(&a, 0, 400);
+	assert_in_range(ask_all(&a, s, NULL) * CHUNK, 1, 2 * MIB);
+	/* and no link more than that */
+	ahead_init(&a, CHUNK);
+	learn(&a, 60000, 1000 * MIB);
+	s = read_to(&a, 0, 4000);
+	assert_in_range(ask_all(&a, s, &requests) * CHUNK, 48 * MIB, 64 * MIB);
+	assert_in_range(requests, 6, 8);
+}
+
+/* Each of many readers in one file has a window; reads come in any order near its front. */
+static void test_streams(void **state)
+{
+	struct ahead a;
+	struct ahead_stream *s[AHEAD_STREAMS];
+
+	(void)state;
+	ahead_init(&a, CHUNK);
+	learn(&a, 50, 100 * MIB);
+	for (size_t k = 0; k < AHEAD_STREAMS; k++)
+		read_to(&a, k * 1000, k * 1000 + 2);
+	for (uint64_t i = 2; i < 64; i += 2)
+		for (size_t k = 0; k < AHEAD_STREAMS; k++) {
+			/* the second before the first */
+			ahead_read(&a, k * 1000 + i + 1, k * 1000 + i + 2);
+			s[k] = ahead_read(&a, k * 1000 + i, k * 1000 + i + 1);
+		}
+	for (size_t k = 0; k < AHEAD_STREAMS; k++) {
+		assert_int_equal(s[k]->next, k * 1000 + 64);
+		assert_in_range(ask_all(&a, s[k], NULL), 1, 64);
+	}
+	/* one more takes the place of the one that was not read for the longest */
+	ahead_read(&a, 99999, 100000);
+	assert_int_equal(s[0]->next, 100000);
+	assert_int_equal(s[1]->next, 1064);
+}
+
+/* Chunks of 16 MiB: at least one request ahead, and not more than the window. */
+static void test_large_chunks(void **state)
+{
+	struct ahead a;
+	struct ahead_stream *s;
+	uint64_t first, end;
+
+	(void)state;
+	ahead_init(&a, 16 * MIB);
+	learn(&a, 50, 100 * MIB);
+	s = read_to(&a, 0, 8);
+	assert_true(ahead_next(&a, s, &first, &end));
+	assert_int_equal(first, 8);
+	assert_int_equal(end, 9);
+	s->asked = 12;
+	assert_false(ahead_next(&a, s, &first, &end));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_large_chunks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
