@@ -371,15 +371,14 @@ int file_claim(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx)
 
 	pthread_mutex_lock(&d->lock);
 	full = d->fill && cache_reserve(d->cache, n) < 0;
-	if (full && !drop) {
-		pthread_mutex_unlock(&d->lock);
-		return -ENOSPC;
-	}
-	if (full && !(drop(ctx) && cache_reserve(d->cache, n) == 0)) {
+	if (full && drop && drop(ctx))
+		full = cache_reserve(d->cache, n) < 0;
+	if (full && drop) {
 		cache_fill_abort(d->fill, false);
 		d->fill = NULL;
 	}
-	full = !d->fill && !file_has_room(d, n);
+	if (!d->fill)
+		full = !file_has_room(d, n);
 	pthread_mutex_unlock(&d->lock);
 	return full ? -ENOSPC : 0;
 }

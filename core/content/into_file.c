@@ -122,20 +122,25 @@ static void got(struct get *g, int result, struct ingested *in)
 	filled(container_of(g, struct fill, get), result, in);
 }
 
-/* Decodes the entry of a local container into the file. */
-static int decode(struct fill *f, struct ingested *ret)
+static int open_decoded(struct fill *f, struct stream **ret)
 {
 	const struct object *o = f->object;
 	struct file *dest = f->file.dest;
-	struct stream *in;
 	int r = file_restart(dest, NULL);
 
 	if (r == 0)
 		r = file_reserve(dest, o->size, true);
 	if (r == 0)
-		r = container_stream(o->store->options.container, f->plan->entry, &in);
-	if (r == 0)
-		r = file_stream(dest, 0, in, &in);
+		r = container_stream(o->store->options.container, f->plan->entry, ret);
+	return r < 0 ? r : file_stream(dest, 0, *ret, ret);
+}
+
+/* Decodes the entry of a local container into the file. */
+static int decode(struct fill *f, struct ingested *ret)
+{
+	struct stream *in;
+	int r = open_decoded(f, &in);
+
 	return r < 0 ? r : fill_verify(f, in, ret);
 }
 
