@@ -34,7 +34,8 @@ struct workers {
 	struct queue queues[LANES];
 };
 
-static _Thread_local struct queue *here; /* the lane of this thread; NULL: it is no worker */
+static _Thread_local struct queue
+	*here; /* the lane of this thread; NULL: the thread is no worker */
 
 /* Makes idle threads check whether they can end. Lock held. */
 static void wake_all(struct workers *w)

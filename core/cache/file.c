@@ -76,7 +76,7 @@ int file_cache(struct cache *cache, const uint8_t key[32], struct file **ret)
 	return r;
 }
 
-int file_file(struct cache *cache, struct file **ret)
+int file_unnamed(struct cache *cache, struct file **ret)
 {
 	int fd, r = cache_tmpfile(cache, &fd);
 

@@ -7,8 +7,8 @@
  *	an unnamed file, where the cache is or where temporary files are
  *	memory, for small objects
  *
- * The order is: file_cache(), file_file() or file_memory(), or what has room (room.h); then for the
- * cache file_partial() or file_restart(); file_reserve(), file_write(), file_progress();
+ * The order is: file_cache(), file_unnamed() or file_memory(), or what has room (room.h); then for
+ * the cache file_partial() or file_restart(); file_reserve(), file_write(), file_progress();
  * file_commit() or file_abort().
  *
  * Room is asked for as bytes are written, in steps of a few MiB: the cache's share and a twentieth
@@ -32,7 +32,7 @@ struct file;
 int file_cache(struct cache *cache, const uint8_t key[32], struct file **ret);
 
 /* An unnamed file, as cache_tmpfile(). */
-int file_file(struct cache *cache, struct file **ret);
+int file_unnamed(struct cache *cache, struct file **ret);
 
 /* At most `max` bytes of memory; more is -ENOSPC. */
 int file_memory(uint64_t max, struct file **ret);

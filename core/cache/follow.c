@@ -103,7 +103,7 @@ bool follow_on(struct follow *f, uint64_t arrived, bool all)
 		return false;
 	f->end = f->done + HASH_JOB;
 	if (arrived - f->done > HASH_HERE) {
-		/* nobody else looks at it until the job is submitted */
+		/* no other thread looks at `busy` until the job is submitted */
 		f->busy = true;
 		workers_submit(f->workers, &f->job, LANE_NET);
 		return true;

@@ -26,7 +26,7 @@ struct follow {
 	/* the owner's */
 	struct file *dest;
 	struct workers *workers;
-	struct cancel *cancel;	     /* once it fires, nothing more is hashed; may be NULL */
+	struct cancel *cancel;	     /* hashing stops once this fires; may be NULL */
 	const struct tagger *tagger; /* makes tags; NULL: none */
 	bool hash;		     /* false: the sha256 stays all zero */
 	void (*progress)(void *ctx, uint64_t bytes); /* bytes hashed, on workers; or NULL */

@@ -91,7 +91,7 @@ static int check_room(struct room *room, struct file *d)
 static int open_file(struct room *room, struct file **ret)
 {
 	struct file *d;
-	int r = file_file(room->at == ROOM_BESIDE ? room->cache : NULL, &d);
+	int r = file_unnamed(room->at == ROOM_BESIDE ? room->cache : NULL, &d);
 
 	if (r < 0)
 		return r;

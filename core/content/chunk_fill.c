@@ -8,11 +8,6 @@
 #include "http/http.h"
 #include "content/internal.h"
 
-static struct object *object_of(const struct sparse *p)
-{
-	return p->plan->object;
-}
-
 /* The bytes [*ret_off, *ret_off + n) of the fill's chunks; returns n. */
 static uint64_t range_of(const struct fill *f, uint64_t *ret_off)
 {
@@ -37,9 +32,9 @@ static void note_bad(struct fill *f, const char *url)
 			   "has other bytes of \"%s\" than " CHUNKS_PATH
 			   " says, from %llu to %llu; "
 			   "it is not asked for it again",
-			   object_name(object_of(p)), from, to);
+			   object_name(sparse_object(p)), from, to);
 	else if (i == p->plan->n_urls && !atomic_exchange(&p->logged, true))
-		carton_log(CARTON_LOG_ERROR, object_name(object_of(p)),
+		carton_log(CARTON_LOG_ERROR, object_name(sparse_object(p)),
 			   "bytes %llu to %llu do not have the sha256 that " CHUNKS_PATH
 			   " says; get the carton again",
 			   from, to);
@@ -184,7 +179,8 @@ static int ask(struct fill *f, void (*done)(struct get *g, int result, struct in
 	f->get.n = range_of(f, &f->get.off);
 	f->looked = 0;
 	/* nothing gives way for what nobody waits for */
-	r = file_claim(p->dest, f->get.n, f->ahead ? NULL : keep_drop_idle, object_of(p)->store);
+	r = file_claim(p->dest, f->get.n, f->ahead ? NULL : keep_drop_idle,
+		       sparse_object(p)->store);
 	if (r < 0 && f->ahead)
 		r = -ECANCELED;
 	f->ahead = false;

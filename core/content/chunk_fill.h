@@ -36,6 +36,11 @@ struct sparse {
 	int error;	       /* and why */
 };
 
+static inline struct object *sparse_object(const struct sparse *p)
+{
+	return p->plan->object;
+}
+
 /* The ops of a fill of chunks. */
 extern const struct fill_ops chunk_fill_ops;
 

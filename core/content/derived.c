@@ -69,7 +69,7 @@ bool object_made_of(const struct object *o, const struct object *of)
 	return o->ops == &derived_ops && derived_of(o)->of == of;
 }
 
-/* ---- output ---- */
+/* ---- the bytes ---- */
 
 int derived_begin(struct derived_file *out, struct fill *f, uint64_t size)
 {

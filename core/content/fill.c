@@ -166,7 +166,7 @@ static void report(struct fill *f, int result)
 	if (f->what == FILL_SIZE || f->quiet || result == 0 || result == -EBADMSG ||
 	    result == -ECANCELED)
 		return;
-	/* get_start() has said so */
+	/* get_start() has logged it */
 	if (result == -ENETUNREACH && !o->store->options.fetch)
 		return;
 	if (result == -ESTALE)
@@ -257,9 +257,8 @@ void fill_done(struct fill *f, int result)
 		}
 		if (result == 0)
 			keep_result(f);
-	}
-	if (!f->ops)
 		report(f, result);
+	}
 	finish(f, result);
 }
 

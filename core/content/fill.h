@@ -137,7 +137,7 @@ struct fill *fill_new(struct object *o, enum fill_what what);
  */
 void fill_done(struct fill *f, int result);
 
-/* waits_hashed(); `fill` is a struct fill, as struct ingest has it. */
+/* The progress() of struct ingest: calls waits_hashed(). `fill` is a struct fill. */
 void fill_count(void *fill, uint64_t bytes);
 
 /* The observer of struct ingest; `fill` as above. */

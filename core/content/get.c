@@ -328,7 +328,7 @@ static int ask_carton(struct get *g)
 		return -ENETUNREACH;
 	/* others may find it elsewhere meanwhile */
 	data = plan_data(g->plan);
-	/* a limit is of the answer of a URL that was asked before */
+	/* a URL that was asked before may have left a limit */
 	if (g->fill)
 		file_limit(g->dest, UINT64_MAX);
 	return data ? ask_data(g, data) : ask_entry(g);
@@ -384,7 +384,7 @@ static void next(struct get *g, int result)
 
 /* ---- beginning ---- */
 
-/* Does a mirror save anything? Not when the entry was fetched with the container's directory. */
+/* Was the entry fetched with the container's directory? Then a mirror saves nothing. */
 static bool is_cached(const struct get *g)
 {
 	const struct entry *e = g->plan->entry;
@@ -414,7 +414,7 @@ int get_start(struct get *g)
 	g->checked = 0;
 	if (g->fill)
 		plan_allow_urls(p);
-	/* without verify, what a mirror has would not be compared with anything */
+	/* without verify, nothing would compare the bytes of a mirror */
 	g->in_carton = p->entry && (!options_of(g)->verify || is_cached(g));
 	r = ask(g);
 	return r < 0 ? ask_elsewhere(g, r) : 0;

@@ -8,16 +8,16 @@
  *	keep		how long copies are kept: the idle list, the budget for memory, seals
  *	waits		who waits for a fill of an object, and until when
  *	store		finds objects by their hash
+ *	plan		where the bytes may be
  *	fill		an attempt to get bytes of an object: its beginning and its end
  *	object		who has it pinned
  *	hash		what hashing it in the background shows
- *	plan		where the bytes may be
  *	get		gets them from the network
  *	entry_part	the header of an entry, or all of it
  *	into_file	a file for what cannot be read in place
  *	ahead		how far ahead of their readers chunks are fetched
  *	chunk_fill	fetches and verifies chunks
- *	sparse		bytes that are fetched as they are read
+ *	sparse		fetches the chunks of an object as they are read
  *	by_index	what need not be copied first, since the chunk index has it
  *	local		bytes of entries of a local container
  *	original	objects of the container and of LINKS
@@ -184,8 +184,8 @@ struct object *store_find(const struct object_store *s, const uint8_t sha256[SHA
 			  uint64_t size);
 
 /*
- * Adds a new object (NULL: no memory), all zero but for its ops, name and size, which is the
- * store's, also on failure. 0 or -ENOMEM.
+ * Adds a new object, which has its ops, name and size and is zero otherwise; NULL: no memory. The
+ * store owns the object, also on failure. 0 or -ENOMEM.
  */
 int store_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], struct object *o,
 	      struct object **ret);

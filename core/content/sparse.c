@@ -7,15 +7,10 @@
 #include "content/chunk_fill.h"
 #include "content/internal.h"
 
-/* bytes of one request that somebody waits for: he gets them when all have come */
+/* bytes of one request that a reader waits for */
 #define MAX_WAITED (8 * MIB)
 /* requests ahead of readers, of one object */
 #define MAX_AHEAD 16
-
-static struct object *object_of(const struct sparse *p)
-{
-	return p->plan->object;
-}
 
 /* ---- which chunks ---- */
 
@@ -35,7 +30,10 @@ static bool claim_hole(const struct sparse *p, uint64_t i)
 	       chunked_claim(p->chunks, i);
 }
 
-/* Chunk `i`, which is claimed, and up to `end` those that follow and are not there. Lock held. */
+/*
+ * Gives the fill chunk `i`, which is claimed, and claims for it the holes that follow, up to `end`.
+ * Lock held.
+ */
 static void choose(struct fill *f, uint64_t i, uint64_t end)
 {
 	const struct sparse *p = f->sparse;
@@ -65,7 +63,7 @@ static int repeated(struct sparse *p, uint64_t i)
 /* A new one for chunk `i`, which is claimed, up to `end`. NULL: no memory. Lock held. */
 static struct fill *add_fill(struct sparse *p, uint64_t i, uint64_t end)
 {
-	struct object *o = object_of(p);
+	struct object *o = sparse_object(p);
 	struct fill *f = fill_new(o, FILL_CHUNKS);
 
 	if (!f)
@@ -125,7 +123,7 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, struct begun *b
 static void was_read(void *ctx, uint64_t i, uint64_t end)
 {
 	struct sparse *p = ctx;
-	struct object_store *s = object_of(p)->store;
+	struct object_store *s = sparse_object(p)->store;
 	struct begun begun = { 0 };
 
 	if (!s->options.fetch || cancel_fired(&s->stop))
@@ -165,17 +163,12 @@ static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct 
 	return f;
 }
 
-/* Waits for chunk `i`, which is not there, in a new fill unless there is one. Lock held. */
-static int wait_for(struct sparse *p, uint64_t i, struct fill *f, struct object_wait *wait)
+/* Adds a waiter to a fill. Lock held. */
+static void wait_for(struct fill *f, struct object_wait *wait)
 {
-	if (!f) {
-		chunked_unclaim(p->chunks, i);
-		return -ENOMEM;
-	}
 	pthread_mutex_lock(&f->object->store->lock);
 	waits_add(&f->waits, wait);
 	pthread_mutex_unlock(&f->object->store->lock);
-	return -EINPROGRESS;
 }
 
 /* A fetch() of a chunk_filler. */
@@ -194,16 +187,20 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	f = missing < end ? find_fill(p, missing) : NULL;
 	if (missing < end && !f) {
 		r = repeated(p, missing);
-		if (r < 0)
-			chunked_unclaim(p->chunks, missing);
+		f = r < 0 ? NULL : fill_for(p, missing, end, s);
+		if (f)
+			begun.fills[begun.n++] = f;
 		else
-			begun.fills[begun.n++] = f = fill_for(p, missing, end, s);
-		begun.n -= r == 0 && !f;
+			chunked_unclaim(p->chunks, missing);
 	}
-	if (missing < end && r == 0)
-		r = wait_for(p, missing, f, wait);
-	if (r == -EINPROGRESS && object_of(p)->store->options.fetch)
-		read_ahead(p, s, &begun);
+	if (f) {
+		wait_for(f, wait);
+		r = -EINPROGRESS;
+		if (sparse_object(p)->store->options.fetch)
+			read_ahead(p, s, &begun);
+	} else if (missing < end && r == 0) {
+		r = -ENOMEM;
+	}
 	pthread_mutex_unlock(&p->lock);
 	begin_all(&begun);
 	return r;
@@ -213,14 +210,14 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 
 static void complete(void *ctx)
 {
-	object_complete(object_of(ctx));
+	object_complete(sparse_object(ctx));
 }
 
 static void publish(void *ctx)
 {
 	const struct sparse *p = ctx;
 
-	file_publish(p->dest, object_of(p)->sha256);
+	file_publish(p->dest, sparse_object(p)->sha256);
 }
 
 static void sparse_free(void *ctx)

@@ -69,14 +69,14 @@ static void test_file_and_memory(void **state)
 	uint64_t len = 42;
 	struct file *d;
 
-	assert_int_equal(file_file(c, &d), 0);
+	assert_int_equal(file_unnamed(c, &d), 0);
 	assert_int_not_equal(file_disk(d), 0);
 	assert_false(file_is_cached(d));
 	assert_int_equal(file_partial(d, &len, validator, sizeof(validator)), 0);
 	assert_int_equal(len, 0);
 	assert_string_equal(validator, "");
 	fill_and_commit(d, key_of(1), NULL);
-	assert_int_equal(file_file(NULL, &d), 0);
+	assert_int_equal(file_unnamed(NULL, &d), 0);
 	file_abort(d, true);
 	assert_int_equal(file_memory(80000, &d), 0);
 	assert_int_equal(put(d, key_of(1), 79000, 1001), -ENOSPC);
@@ -345,7 +345,7 @@ static void test_stream(void **state)
 	char *got = must(malloc(100000)), *want = must(malloc(100000));
 	struct file *d, *first;
 
-	assert_int_equal(file_file(c, &first), 0);
+	assert_int_equal(file_unnamed(c, &first), 0);
 	assert_int_equal(put(first, key_of(1), 0, 100000), 0);
 	assert_int_equal(file_commit(first, NULL, 100000, &from), 0);
 	fill_bytes(key_of(1), want, 0, 100000);

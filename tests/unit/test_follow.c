@@ -42,7 +42,7 @@ static void fixture_init(struct fixture *f)
 	f->follow.workers = f->workers;
 	f->follow.tagger = f->tagger;
 	f->follow.hash = true;
-	assert_int_equal(file_file(NULL, &f->follow.dest), 0);
+	assert_int_equal(file_unnamed(NULL, &f->follow.dest), 0);
 	follow_init(&f->follow);
 	assert_int_equal(follow_begin(&f->follow, &f->task), 0);
 }
