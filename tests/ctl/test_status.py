@@ -274,11 +274,9 @@ def stopped(mount, sample_carton):
             made = []
             for _ in range(n):
                 m = stack.enter_context(mount(sample_carton[0], uid=uid))
-                os.kill(m.pids[0], signal.SIGSTOP)
                 stack.callback(resume, m)
+                harness.freeze(m.pids[0])
                 made.append(m)
-            for m in made:
-                eventually('it is stopped', lambda m=m: state_of(m.pids[0]) == 'T')
             return made
         yield make
 
@@ -476,7 +474,7 @@ def test_log_that_is_stuck(work, mount, arenas):
     env = {'MALLOC_ARENA_TEST': str(arenas)} if arenas else {}
     with mount(many_bad(work / 'm.carton'), env=env) as m:
         pid, = mounter_of(m.pids[0])
-        os.kill(pid, signal.SIGSTOP)
+        harness.freeze(pid)
         try:
             readers = [subprocess.Popen(['sh', '-c', f'cat {m.path}/model/bad{i}?'], stderr=subprocess.DEVNULL)
                        for i in range(1, 9)]

@@ -106,6 +106,13 @@ def eventually(what, condition, seconds=EXIT_S, why=lambda: ''):
     return value
 
 
+def freeze(pid):
+    """Stops a process: SIGSTOP reaches one thread of it, and the others go on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    eventually('it is stopped', lambda: all(
+        ') T ' in task.read_text() for task in Path(f'/proc/{pid}/task').glob('*/stat')))
+
+
 @contextlib.contextmanager
 def at_once(alternative=TIMEOUT):
     """

@@ -632,7 +632,7 @@ def test_stopped_holder(work, mount_fg, fault, cache):
                              stderr=subprocess.DEVNULL, env=harness.environment())
     try:
         eventually('the first has begun', cache.partials)
-        first.send_signal(signal.SIGSTOP)
+        harness.freeze(first.pid)
         with mount_fg(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'timeout=2') as m:
             assert m.read('model/x') == data
             assert lines_of(m.log(), 'model/x: .*another process'), m.log()

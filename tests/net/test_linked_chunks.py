@@ -255,7 +255,7 @@ def test_url_that_is_gone(nginx, tmp_path, mount_fg, cache):
 @contextlib.contextmanager
 def stopped(server):
     """Takes connections, and no more."""
-    server.process.send_signal(signal.SIGSTOP)
+    harness.freeze(server.process.pid)
     try:
         yield
     finally:

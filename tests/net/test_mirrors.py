@@ -262,7 +262,7 @@ def test_mirror_of_the_carton_fails(far, nginx, mount_fg, cache, how):
         if how == 'stopped':
             near.stop()
         elif how == 'frozen':
-            near.process.send_signal(signal.SIGSTOP)
+            harness.freeze(near.process.pid)
         elif how == 'removed':
             (near.root / 'copy.carton').unlink()
         else:

@@ -216,7 +216,7 @@ def test_interrupted_remote(mounts, readers, work):
     try:
         m = mounts(source=server.url('r.carton', file='r.carton'))
         assert m.read('misc/local')
-        server.process.send_signal(signal.SIGSTOP)
+        harness.freeze(server.process.pid)
         cat, = readers(m / 'model/x')
         eventually('it waits', lambda: state(cat.pid) == 'S')
         alive(m)

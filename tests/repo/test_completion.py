@@ -4,11 +4,10 @@ import os
 import re
 import shlex
 import signal
-from pathlib import Path
 
 import pytest
 
-from harness import PROGRAMS, ROOT, at_once, eventually, run
+from harness import PROGRAMS, ROOT, at_once, freeze, run
 from zipwriter import sample
 
 COMPLETIONS = ROOT / 'fs/completions'
@@ -178,9 +177,8 @@ def test_source_on_a_stopped_mount(mount, there, shell):
     work, _ = there
     with mount(work / 'm.carton') as m:
         pid, = m.pids
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
         try:
-            eventually('it is stopped', lambda: ') T ' in Path(f'/proc/{pid}/stat').read_text())
             with at_once():
                 assert shell(f'cartonctl cat {m.path} ', work) == set()
         finally:
