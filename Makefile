@@ -42,9 +42,9 @@ CORE_BASE := -fPIC -fvisibility=protected -Icore
 CORE_PKGS := libzstd libcrypto zlib
 # Loaded when they are needed (base/library.h), so they are not linked.
 LAZY_PKGS := libcurl libarchive
-# ISA-L decodes Deflate and computes crc32 if it is there, else libarchive and zlib do. `make ISAL=no` builds without it.
+# ISA-L decodes Deflate and computes crc32 if it is there, else zlib does. `make ISAL=no` builds without it.
 ISAL ?= $(shell pkg-config --exists libisal && echo yes)
-CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal,libarchive)
+CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal)
 FS_PKGS := fuse3 libseccomp
 soname = $(shell LC_ALL=C readelf -d "$$($(CC) -print-file-name=$(1).so)" 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
 # once, when it is first needed: `make deps` has no compiler yet
@@ -55,7 +55,7 @@ FS_CFLAGS = $(shell pkg-config --cflags $(FS_PKGS))
 FS_LIBS = $(shell pkg-config --libs $(FS_PKGS))
 CTL_LIBS = $(shell pkg-config --libs libseccomp)
 
-CORE_SRC := $(filter-out $(if $(filter yes,$(ISAL)),core/archive/inflate_libarchive.c core/base/crc32_zlib.c, \
+CORE_SRC := $(filter-out $(if $(filter yes,$(ISAL)),core/archive/inflate_zlib.c core/base/crc32_zlib.c, \
 	core/archive/inflate_isal.c core/base/crc32_isal.c), \
 	$(wildcard core/*.c core/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
@@ -188,7 +188,7 @@ $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o | $(CORE_SO)
 # tools that use nothing of core/: a file system with libfuse, a model of a link
 $(BUILD)/tests/tools/faulty-disk.o: TEST_PKGS := fuse3
 $(BUILD)/tests/tools/relay: TEST_LIBS =
-$(BUILD)/tests/unit/test_decode_libarchive: TEST_LIBS += $(shell pkg-config --libs libarchive)
+$(BUILD)/tests/unit/test_decode_zlib: TEST_LIBS += $(shell pkg-config --libs zlib)
 $(BUILD)/tests/tools/faulty-disk: TEST_LIBS = $(shell pkg-config --libs fuse3)
 
 tests: all $(UNIT) $(TOOLS)

@@ -18,19 +18,19 @@ struct decoder {
 	struct stream stream;
 	struct stream *in;
 	const char *name;
+	unsigned method;
 	uint64_t stored; /* bytes of `in` */
 	uint64_t fed;	 /* of them, read so far */
 	uint64_t size;	 /* bytes that they must decode to */
 	uint64_t made;	 /* of them, returned so far */
-	int in_error;	 /* of `in` */
 
 	struct budget *budget; /* counts the window; NULL: not counted */
 	size_t refused;	       /* bytes that the budget had no room for; 0: none yet */
 	ZSTD_DStream *zstd;
-	ZSTD_inBuffer block;
 	bool frame_open; /* inside a zstd frame */
-
 	struct inflate *inflate;
+
+	ZSTD_inBuffer block; /* of `buf`: what is not decoded yet */
 
 	size_t buf_size;
 	char buf[]; /* compressed bytes; no larger than the entry: most are small */
@@ -55,30 +55,27 @@ const char *decode_name(unsigned method)
 	}
 }
 
-/*
- * Reads the next block of compressed bytes into d->buf. Returns its size, 0 at the end, or -errno.
- */
-static ssize_t feed(struct decoder *d)
+/* Reads on, once all that was read is decoded; not beyond the end. 0, or the error of `in`. */
+static int refill(struct decoder *d)
 {
 	size_t want = (size_t)MIN(d->stored - d->fed, d->buf_size);
 	ssize_t got;
 
-	if (want == 0)
+	if (d->block.pos < d->block.size || want == 0)
 		return 0;
 	got = stream_read(d->in, d->buf, want);
-	if (got == 0)
-		got = -EBADMSG;
-	if (got < 0)
-		d->in_error = (int)got;
-	else
-		d->fed += (uint64_t)got;
-	return got;
+	if (got <= 0)
+		return got < 0 ? (int)got : -EBADMSG;
+	d->fed += (uint64_t)got;
+	d->block = (ZSTD_inBuffer){ d->buf, (size_t)got, 0 };
+	return 0;
 }
 
 static int bad(const struct decoder *d, const char *what)
 {
-	return log_error(-EBADMSG, d->name, "%s (%" PRIu64 " of %" PRIu64 " bytes decoded)", what,
-			 d->made, d->size);
+	return log_error(-EBADMSG, d->name,
+			 "bad %s data: %s (%" PRIu64 " of %" PRIu64 " bytes decoded)",
+			 decode_name(d->method), what, d->made, d->size);
 }
 
 /* ---- Stored ---- */
@@ -93,7 +90,7 @@ static ssize_t stored_read(struct stream *s, void *ret_buf, size_t n)
 		return 0;
 	got = stream_read(d->in, ret_buf, n);
 	if (got == 0)
-		return bad(d, "the stored bytes end too early");
+		return bad(d, "it ends too early");
 	if (got > 0)
 		d->made += (uint64_t)got;
 	return got;
@@ -151,7 +148,7 @@ static int zstd_fault(struct decoder *d, size_t code)
 			"is %" PRIu64 " MiB; if it is trusted, allow more with memory=",
 			(size_t)(d->refused / MIB) + 1, (uint64_t)(d->budget->limit / MIB));
 	default:
-		return log_error(-EBADMSG, d->name, "bad zstd data: %s", ZSTD_getErrorName(code));
+		return bad(d, ZSTD_getErrorName(code));
 	}
 }
 
@@ -164,57 +161,21 @@ static bool begins_frame(uint8_t first)
 	return first == 0x28 || first >> 4 == 5;
 }
 
-/* Decodes a step into `out`. Returns 1 to go on, 0 at the end, or -errno. */
+/* Each of these decodes a step into `out`. Returns 1 to go on, 0 at the end, or -errno. */
+
 static int zstd_step(struct decoder *d, ZSTD_outBuffer *out)
 {
 	size_t left;
 
-	if (d->block.pos == d->block.size) {
-		ssize_t got = feed(d);
-
-		if (got < 0)
-			return (int)got;
-		if (got == 0 && !d->frame_open)
-			return 0;
-		d->block = (ZSTD_inBuffer){ d->buf, (size_t)got, 0 };
-	}
-	size_t in_before = d->block.pos, out_before = out->pos;
-
-	if (!d->frame_open && !begins_frame((uint8_t)d->buf[in_before]))
-		return bad(d, "bad zstd data: a frame is of no known format");
+	if (!d->frame_open && d->block.pos == d->block.size)
+		return 0;
+	if (!d->frame_open && !begins_frame((uint8_t)d->buf[d->block.pos]))
+		return bad(d, "a frame is of no known format");
 	left = ZSTD_decompressStream(d->zstd, out, &d->block);
 	if (ZSTD_isError(left))
 		return zstd_fault(d, left);
-	if (d->block.pos == in_before && out->pos == out_before && d->fed == d->stored && left != 0)
-		return bad(d, "zstd data ends too early");
 	d->frame_open = left != 0;
 	return 1;
-}
-
-static ssize_t zstd_read(struct stream *s, void *ret_buf, size_t n)
-{
-	struct decoder *d = container_of(s, struct decoder, stream);
-	bool last = n >= d->size - d->made;
-	char extra;
-	ZSTD_outBuffer out = { ret_buf, (size_t)MIN(n, d->size - d->made), 0 };
-	int r = 1;
-
-	while (r == 1 && out.pos < out.size)
-		r = zstd_step(d, &out);
-	if (r < 0)
-		return r;
-	d->made += out.pos;
-	if (out.pos < out.size)
-		return bad(d, "zstd data decodes to less than its declared size");
-	if (!last)
-		return (ssize_t)out.pos;
-	/* all declared bytes are decoded: there may be no more, neither compressed nor decoded */
-	for (ZSTD_outBuffer more = { &extra, 1, 0 }; r == 1;) {
-		r = zstd_step(d, &more);
-		if (more.pos > 0)
-			return bad(d, "zstd data decodes to more than its declared size");
-	}
-	return r < 0 ? r : (ssize_t)out.pos;
 }
 
 static int zstd_open(struct decoder *d)
@@ -230,59 +191,16 @@ static int zstd_open(struct decoder *d)
 
 /* ---- Deflate ---- */
 
-static ssize_t inflate_feed(void *ctx, const void **ret_block)
+static int deflate_step(struct decoder *d, ZSTD_outBuffer *out)
 {
-	struct decoder *d = ctx;
+	const char *why;
+	int r = inflate_step(d->inflate, &d->block, out, &why);
 
-	*ret_block = d->buf;
-	return feed(d);
-}
-
-static int inflate_fault(struct decoder *d, int r)
-{
-	if (d->in_error)
-		return d->in_error;
 	if (r == -EBADMSG)
-		carton_log(CARTON_LOG_ERROR, d->name, "bad deflate data: %s",
-			   inflate_why(d->inflate));
+		return bad(d, why);
+	if (r == 0 && (d->fed < d->stored || d->block.pos < d->block.size))
+		return bad(d, "other bytes follow it");
 	return r;
-}
-
-static ssize_t deflate_read(struct stream *s, void *ret_buf, size_t n)
-{
-	struct decoder *d = container_of(s, struct decoder, stream);
-	bool last = n >= d->size - d->made;
-	size_t want = (size_t)MIN(n, d->size - d->made);
-	char extra;
-	ssize_t got;
-
-	if (want > 0) {
-		got = inflate_read(d->inflate, ret_buf, want);
-		if (got < 0)
-			return inflate_fault(d, (int)got);
-		d->made += (uint64_t)got;
-		if ((size_t)got < want)
-			return bad(d, "deflate data decodes to less than its declared size");
-	}
-	if (last) {
-		got = inflate_read(d->inflate, &extra, 1);
-		if (got < 0)
-			return inflate_fault(d, (int)got);
-		if (got > 0)
-			return bad(d, "deflate data decodes to more than its declared size");
-		if (d->fed != d->stored || inflate_unused(d->inflate) > 0)
-			return bad(d, "the deflate data is followed by other bytes");
-	}
-	return (ssize_t)want;
-}
-
-static int deflate_open(struct decoder *d)
-{
-	const struct inflate_input input = { inflate_feed, d, d->stored, d->size };
-
-	int r = inflate_new(&input, &d->inflate);
-
-	return r < 0 ? inflate_fault(d, r) : 0;
 }
 
 /* ---- all ---- */
@@ -297,14 +215,47 @@ static void decoder_close(struct stream *s)
 	free(d);
 }
 
+/* zstd_step() or deflate_step(), of data that ends as it should. */
+static int step(struct decoder *d, ZSTD_outBuffer *out)
+{
+	size_t out_before = out->pos, in_before;
+	int r = refill(d);
+
+	if (r < 0)
+		return r;
+	in_before = d->block.pos;
+	r = d->zstd ? zstd_step(d, out) : deflate_step(d, out);
+	/* without input, a decoder may still have output left to give */
+	if (r == 1 && d->block.pos == in_before && out->pos == out_before)
+		return bad(d, "it ends too early");
+	return r;
+}
+
 /* Once the last byte is returned and the end checked, reads give 0. */
 static ssize_t decoder_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct decoder *d = container_of(s, struct decoder, stream);
+	bool last = n >= d->size - d->made;
+	ZSTD_outBuffer out = { ret_buf, (size_t)MIN(n, d->size - d->made), 0 };
+	char extra;
+	int r = 1;
 
 	if (d->made == d->size && d->size > 0)
 		return 0;
-	return d->zstd ? zstd_read(s, ret_buf, n) : deflate_read(s, ret_buf, n);
+	while (r == 1 && out.pos < out.size)
+		r = step(d, &out);
+	if (r < 0)
+		return r;
+	d->made += out.pos;
+	if (out.pos < out.size)
+		return bad(d, "it decodes to less than its declared size");
+	/* all declared bytes are decoded: there may be no more, neither compressed nor decoded */
+	for (ZSTD_outBuffer more = { &extra, 1, 0 }; last && r == 1;) {
+		r = step(d, &more);
+		if (more.pos > 0)
+			return bad(d, "it decodes to more than its declared size");
+	}
+	return r < 0 ? r : (ssize_t)out.pos;
 }
 
 static const struct stream_ops stored_ops = { stored_read, decoder_close };
@@ -326,18 +277,19 @@ int decode_open(struct stream *in, const struct entry *e, struct budget *budget,
 		.stream.ops = method == METHOD_STORED ? &stored_ops : &decoder_ops,
 		.in = in,
 		.name = e->name,
+		.method = method,
 		.stored = e->stored,
 		.size = e->size,
 		.buf_size = n,
 	};
 	if (method == METHOD_STORED)
-		r = e->stored == e->size ? 0 : bad(d, "a Stored entry whose two sizes differ");
+		r = e->stored == e->size ? 0 : bad(d, "its two sizes differ");
 	else if (e->stored == 0 && decode_knows(method))
-		r = bad(d, "it has no compressed bytes, so it ends too early");
+		r = bad(d, "it has no bytes, so it ends too early");
 	else if (method == METHOD_ZSTD)
 		r = zstd_open(d);
 	else if (method == METHOD_DEFLATE)
-		r = deflate_open(d);
+		r = inflate_new(&d->inflate);
 	/* from now on: what every stream takes is there even when nothing is left of the budget */
 	d->budget = budget;
 	if (r < 0)
@@ -349,34 +301,35 @@ int decode_open(struct stream *in, const struct entry *e, struct budget *budget,
 
 /* ---- in memory ---- */
 
-struct block {
-	const void *data;
-	size_t n; /* 0: the decoder has got all */
-};
-
-static ssize_t feed_block(void *ctx, const void **ret_block)
+/* inflate_step() until `out` is full, or nothing moves. */
+static int inflate_to(struct inflate *f, ZSTD_inBuffer *in, ZSTD_outBuffer *out)
 {
-	struct block *b = ctx;
-	size_t n = b->n;
+	const char *why;
+	size_t before;
+	int r;
 
-	*ret_block = b->data;
-	b->n = 0;
-	return (ssize_t)n;
+	do {
+		before = in->pos + out->pos;
+		r = inflate_step(f, in, out, &why);
+	} while (r == 1 && out->pos < out->size && in->pos + out->pos > before);
+	return r;
 }
 
 /* Exactly `size` bytes, and nothing behind them? */
-static bool inflate_memory(const void *in, size_t stored, void *ret, size_t size)
+static bool inflate_memory(const void *data, size_t stored, void *ret, size_t size)
 {
-	struct block block = { in, stored };
-	const struct inflate_input input = { feed_block, &block, stored, size };
-	struct inflate *f = NULL;
 	char extra;
-	bool done = inflate_new(&input, &f) == 0 &&
-		    (size == 0 || inflate_read(f, ret, size) == (ssize_t)size) &&
-		    inflate_read(f, &extra, 1) == 0 && block.n == 0 && inflate_unused(f) == 0;
+	ZSTD_inBuffer in = { data, stored, 0 };
+	ZSTD_outBuffer out = { ret, size, 0 }, more = { &extra, 1, 0 };
+	struct inflate *f = NULL;
+	int r = inflate_new(&f) < 0 ? -ENOMEM : 1;
 
+	if (r == 1 && size > 0)
+		r = inflate_to(f, &in, &out);
+	if (r == 1)
+		r = inflate_to(f, &in, &more);
 	inflate_free(f);
-	return done;
+	return r == 0 && out.pos == size && more.pos == 0 && in.pos == in.size;
 }
 
 /* Is it one frame whose window is not too large? */

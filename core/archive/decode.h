@@ -2,8 +2,7 @@
 /*
  * The compression methods of the carton format: Stored (0), Deflate (8) and zstd (93).
  *
- * zstd is decoded by libzstd: libarchive before 3.8 fails on valid zstd entries. Deflate is decoded
- * by archive/inflate.h, or by zlib where all of it is in memory.
+ * zstd is decoded by libzstd, Deflate by archive/inflate.h.
  *
  * Threads: each stream is used by one thread at a time.
  */
