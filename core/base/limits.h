@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * All limits on inputs. A test exceeds each of them by one.
- */
+/* All limits on inputs. A test exceeds each of them by one. */
 #ifndef CARTON_BASE_LIMITS_H
 #define CARTON_BASE_LIMITS_H
 

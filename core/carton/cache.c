@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The functions of carton.h for the cache alone, without a carton.
- */
+/* The functions of carton.h for the cache alone, without a carton. */
 #include <stdio.h>
 #include <sys/stat.h>
 

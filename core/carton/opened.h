@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The parts of an open carton, for the files that implement carton.h.
- */
+/* The parts of an open carton, for the files that implement carton.h. */
 #ifndef CARTON_OPENED_H
 #define CARTON_OPENED_H
 

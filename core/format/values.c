@@ -101,16 +101,15 @@ const char *version_req_fault(const char *text)
 /* ---- target triples ---- */
 
 static const char architectures[] =
-	" unknown amdgcn asmjs avr bpfeb bpfel hexagon i386 i586 i686 loongarch64 m68k mips mips64"
-	" mips64el mipsel mipsisa32r6 mipsisa32r6el mipsisa64r6 mipsisa64r6el msp430 nvptx64 "
-	"powerpc"
-	" powerpc64 powerpc64le s390x sparc sparc64 sparcv9 wasm32 wasm64 x86_64 x86_64h xtensa"
-	" aarch64 aarch64_be arm64 arm armeb armebv7r armv4 armv4t armv5t armv5te armv5tej armv6"
-	" armv6j armv6k armv6kz armv6m armv6t2 armv6z armv7 armv7a armv7k armv7m armv7r armv7s"
-	" armv7ve armv8 armv8.1a armv8.2a armv8.3a armv8.4a armv8.5a armv8a armv8m.base"
-	" armv8m.main armv8r thumbeb thumbv4t thumbv5te thumbv6m thumbv7a thumbv7em thumbv7m"
-	" thumbv7neon thumbv8m.base thumbv8m.main riscv32 riscv32gc riscv32i riscv32im riscv32ima"
-	" riscv32imac riscv32imafc riscv32imc riscv64 riscv64gc riscv64imac ";
+	" unknown amdgcn asmjs avr bpfeb bpfel hexagon i386 i586 i686 loongarch64 m68k mips mips64 "
+	"mips64el mipsel mipsisa32r6 mipsisa32r6el mipsisa64r6 mipsisa64r6el msp430 nvptx64 "
+	"powerpc powerpc64 powerpc64le s390x sparc sparc64 sparcv9 wasm32 wasm64 x86_64 x86_64h "
+	"xtensa aarch64 aarch64_be arm64 arm armeb armebv7r armv4 armv4t armv5t armv5te armv5tej "
+	"armv6 armv6j armv6k armv6kz armv6m armv6t2 armv6z armv7 armv7a armv7k armv7m armv7r "
+	"armv7s armv7ve armv8 armv8.1a armv8.2a armv8.3a armv8.4a armv8.5a armv8a armv8m.base "
+	"armv8m.main armv8r thumbeb thumbv4t thumbv5te thumbv6m thumbv7a thumbv7em thumbv7m "
+	"thumbv7neon thumbv8m.base thumbv8m.main riscv32 riscv32gc riscv32i riscv32im riscv32ima "
+	"riscv32imac riscv32imafc riscv32imc riscv64 riscv64gc riscv64imac ";
 
 static const char systems[] =
 	" unknown aix amdhsa bitrig cloudabi cuda dragonfly emscripten espidf freebsd fuchsia haiku"

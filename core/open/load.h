@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Joins what a carton lists (MANIFEST) with what it holds (its container) into the tree.
- */
+/* Joins what a carton lists (MANIFEST) with what it holds (its container) into the tree. */
 #ifndef CARTON_OPEN_LOAD_H
 #define CARTON_OPEN_LOAD_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The lines of MANIFEST, each with its entry of the container or its URLs in LINKS.
- */
+/* The lines of MANIFEST, each with its entry of the container or its URLs in LINKS. */
 #ifndef CARTON_OPEN_LOAD_LINES_H
 #define CARTON_OPEN_LOAD_LINES_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The data of one tensor of the index, as an extent.
- */
+/* The data of one tensor of the index, as an extent. */
 #include <stdlib.h>
 
 #include "views/internal.h"

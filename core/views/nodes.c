@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Adding generated directories and files to the tree.
- */
+/* Adding generated directories and files to the tree. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * views/PATH/OF/w.safetensors/: the tensors of a safetensors file in the carton.
- */
+/* views/PATH/OF/w.safetensors/: the tensors of a safetensors file in the carton. */
 #include "tensor/safetensors.h"
 #include "views/internal.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * views/tensor_data/ and views/tensor_data.safetensors: the tensors of tensor_data/index.toml.
- */
+/* views/tensor_data/ and views/tensor_data.safetensors: the tensors of tensor_data/index.toml. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The mounts of this namespace, from /proc/self/mountinfo; proc_pid_mountinfo(5).
- */
+/* The mounts of this namespace, from /proc/self/mountinfo; proc_pid_mountinfo(5). */
 #ifndef FS_MOUNTINFO_H
 #define FS_MOUNTINFO_H
 

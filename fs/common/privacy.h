@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Hides secrets from other processes: passwords in URLs, credentials in memory.
- */
+/* Hides secrets from other processes: passwords in URLs, credentials in memory. */
 #ifndef FS_PRIVACY_H
 #define FS_PRIVACY_H
 

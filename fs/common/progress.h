@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A progress bar on stderr, if that is a terminal. Used from several threads.
- */
+/* A progress bar on stderr, if that is a terminal. Used from several threads. */
 #ifndef FS_PROGRESS_H
 #define FS_PROGRESS_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cartonctl: reads a carton without mounting it, makes cartons, and maintains the cache.
- */
+/* cartonctl: reads a carton without mounting it, makes cartons, and maintains the cache. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>

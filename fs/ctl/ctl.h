@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Shared by the files of cartonctl.
- */
+/* Shared by the files of cartonctl. */
 #ifndef FS_CTL_H
 #define FS_CTL_H
 

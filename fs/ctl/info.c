@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * `cartonctl info`: the model, for people.
- */
+/* `cartonctl info`: the model, for people. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

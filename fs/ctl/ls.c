@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * `cartonctl ls`: the files of a carton.
- */
+/* `cartonctl ls`: the files of a carton. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

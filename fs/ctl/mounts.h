@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The mounts of cartonfs that this user has made; from /proc/self/mountinfo.
- */
+/* The mounts of cartonfs that this user has made; from /proc/self/mountinfo. */
 #ifndef FS_CTL_MOUNTS_H
 #define FS_CTL_MOUNTS_H
 

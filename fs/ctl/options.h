@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The command line of cartonctl, and its --help.
- */
+/* The command line of cartonctl, and its --help. */
 #ifndef FS_CTL_OPTIONS_H
 #define FS_CTL_OPTIONS_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * `cartonctl stop`: unmounts, or lists the processes that prevent it.
- */
+/* `cartonctl stop`: unmounts, or lists the processes that prevent it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

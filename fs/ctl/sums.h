@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Sums of tensors: how many, of how many elements, and the bytes of each dtype.
- */
+/* Sums of tensors: how many, of how many elements, and the bytes of each dtype. */
 #ifndef FS_SUMS_H
 #define FS_SUMS_H
 

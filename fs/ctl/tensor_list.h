@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The tensors of a file, or of tensor_data/, by name.
- */
+/* The tensors of a file, or of tensor_data/, by name. */
 #ifndef FS_TENSOR_LIST_H
 #define FS_TENSOR_LIST_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * `cartonctl tree`: the directories of a carton, with the share that each has of the bytes.
- */
+/* `cartonctl tree`: the directories of a carton, with the share that each has of the bytes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

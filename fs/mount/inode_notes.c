@@ -87,9 +87,7 @@ static bool next(const char *text, size_t size, size_t *at, uint64_t *ret_ino,
 	return true;
 }
 
-/*
- * Counts the notes. They end before the first one that is cut off, or that there is no room for.
- */
+/* Counts the notes. They end before the first one that is cut off, or that there is no room for. */
 static size_t count(struct inode_notes *notes, const char *text, size_t size, size_t *ret_end)
 {
 	size_t at = 0, end = 0, n = 0;
@@ -228,9 +226,8 @@ void inode_notes_add(struct inode_notes *notes, struct carton_node *node, uint64
 	if (full)
 		carton_log(CARTON_LOG_WARNING, NULL,
 			   "the notes of generated files have reached an eighth of the memory "
-			   "limit: a program "
-			   "that has further ones open gets an error after a restart; allow more "
-			   "with memory=");
+			   "limit: a program that has further ones open gets an error after a "
+			   "restart; allow more with memory=");
 }
 
 static const struct pair *find(const struct inode_notes *notes, const struct pair *key,

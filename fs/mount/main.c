@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cartonfs: mounts a carton.
- */
+/* cartonfs: mounts a carton. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The life of the process: open the carton, mount, become a daemon, serve requests, unmount.
- */
+/* The life of the process: open the carton, mount, become a daemon, serve requests, unmount. */
 #ifndef FS_SESSION_H
 #define FS_SESSION_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Datagrams to another process, which may have stopped reading: no sender waits long for it.
- */
+/* Datagrams to another process, which may have stopped reading: no sender waits long for it. */
 #ifndef FS_DATAGRAM_H
 #define FS_DATAGRAM_H
 

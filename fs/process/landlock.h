@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Landlock: restricts which files this process can open by name. See landlock(7).
- */
+/* Landlock: restricts which files this process can open by name. See landlock(7). */
 #ifndef FS_LANDLOCK_H
 #define FS_LANDLOCK_H
 

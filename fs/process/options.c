@@ -104,8 +104,7 @@ static int check_unknown(const char *text)
 	if (!strchr(text, '@') && !strstr(text, "://"))
 		return 1;
 	usage_error("an unknown option has an @ or a URL in it, and is not shown; write \\, for a "
-		    "comma "
-		    "in the value of an option");
+		    "comma in the value of an option");
 	return -1;
 }
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The command line of cartonfs.
- */
+/* The command line of cartonfs. */
 #ifndef FS_OPTIONS_H
 #define FS_OPTIONS_H
 

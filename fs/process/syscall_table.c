@@ -125,20 +125,16 @@ const struct syscall_row syscall_table[] = {
 	  0, PHASE_ANY, EPERM, ANY_ARGUMENTS },
 	/* signals; the handler that reports denied calls stays */
 	{ "rt_sigprocmask rt_sigreturn rt_sigtimedwait rt_sigtimedwait_time64 rt_sigpending "
-	  "sigaltstack "
-	  "restart_syscall sigreturn",
+	  "sigaltstack restart_syscall sigreturn",
 	  0, PHASE_ANY, EPERM, ANY_ARGUMENTS },
 	/* time */
 	{ "nanosleep clock_nanosleep clock_nanosleep_time64 clock_gettime clock_gettime64 "
-	  "clock_getres "
-	  "clock_getres_time64 gettimeofday time getitimer setitimer",
+	  "clock_getres clock_getres_time64 gettimeofday time getitimer setitimer",
 	  0, PHASE_ANY, EPERM, ANY_ARGUMENTS },
 	/* the process and the system */
 	{ "getpid gettid getppid getuid geteuid getgid getegid getuid32 geteuid32 getgid32 "
-	  "getegid32 "
-	  "getresuid getresgid getresuid32 getresgid32 getgroups getgroups32 getpgrp getpgid "
-	  "getsid capget "
-	  "uname sysinfo getrusage times getrandom umask",
+	  "getegid32 getresuid getresgid getresuid32 getresgid32 getgroups getgroups32 getpgrp "
+	  "getpgid getsid capget uname sysinfo getrusage times getrandom umask",
 	  0, PHASE_ANY, EPERM, ANY_ARGUMENTS },
 	/* limits of itself, reading only: limits of another process can end it */
 	{ "prlimit64", 0, PHASE_ANY, DENIED_ENDS, WITH(2, INT(0, 0), POINTER(2, 0)) },
@@ -152,13 +148,10 @@ const struct syscall_row syscall_table[] = {
 	/* ---- files ---- */
 	/* by descriptor */
 	{ "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 close lseek "
-	  "_llseek "
-	  "fstat fstat64 fstatfs fstatfs64 getdents64 ftruncate ftruncate64 fallocate fadvise64 "
-	  "fadvise64_64 arm_fadvise64_64 readahead fsync fdatasync sync_file_range "
-	  "sync_file_range2 flock "
-	  "dup dup2 dup3 pipe2 poll ppoll ppoll_time64 memfd_create copy_file_range sendfile "
-	  "sendfile64 "
-	  "close_range",
+	  "_llseek fstat fstat64 fstatfs fstatfs64 getdents64 ftruncate ftruncate64 fallocate "
+	  "fadvise64 fadvise64_64 arm_fadvise64_64 readahead fsync fdatasync sync_file_range "
+	  "sync_file_range2 flock dup dup2 dup3 pipe2 poll ppoll ppoll_time64 memfd_create "
+	  "copy_file_range sendfile sendfile64 close_range",
 	  0, PHASE_ANY, EPERM, ANY_ARGUMENTS },
 	{ "fcntl fcntl64", 0, PHASE_ANY, DENIED_ENDS, ONE_OF(1, fcntl_commands) },
 	/* a terminal that is told to signal asks for O_ASYNC */
@@ -169,8 +162,7 @@ const struct syscall_row syscall_table[] = {
 	{ "openat", 0, PHASE_ANY, DENIED_ENDS, WITH(1, BITS(2, MAKES_FILE, 0)) },
 	{ "openat", 0, PHASE_ANY, DENIED_ENDS, WITH(1, BITS(3, S_ISUID | S_ISGID, 0)) },
 	{ "newfstatat fstatat64 statx readlinkat readlink faccessat faccessat2 access statfs "
-	  "statfs64 "
-	  "getcwd stat lstat stat64 lstat64",
+	  "statfs64 getcwd stat lstat stat64 lstat64",
 	  0, PHASE_ANY, EPERM, ANY_ARGUMENTS },
 	/* times by descriptor: utimensat(fd, NULL) is futimens() */
 	{ "utimensat utimensat_time64", FILES, PHASE_ANY, DENIED_ENDS, WITH(1, POINTER(1, 0)) },
@@ -210,9 +202,8 @@ const struct syscall_row syscall_table[] = {
 #ifdef SANITIZER
 	/* They run llvm-symbolizer, and trace the process to find leaks. */
 	{ "mmap mmap2 mprotect clone fork vfork execve ptrace process_vm_readv personality "
-	  "arch_prctl "
-	  "mlock munlock kill tgkill tkill pipe open sched_setaffinity rt_sigaction rt_sigsuspend "
-	  "prctl ioctl setrlimit prlimit64 getdents set_tid_address",
+	  "arch_prctl mlock munlock kill tgkill tkill pipe open sched_setaffinity rt_sigaction "
+	  "rt_sigsuspend prctl ioctl setrlimit prlimit64 getdents set_tid_address",
 	  0, PHASE_ANY, EPERM, ANY_ARGUMENTS },
 #endif
 };
