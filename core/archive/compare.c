@@ -9,10 +9,7 @@
 
 #include "base/library.h"
 
-/*
- * libarchive is loaded when archive_load() is first called. The functions in use have the names of
- * the library, so calls look like any other.
- */
+/* Of libarchive, which is loaded when archive_load() is first called. */
 #define ARCHIVE_FUNCTIONS(X)                        \
 	X(archive_entry_filetype)                   \
 	X(archive_entry_pathname_utf8)              \
@@ -30,27 +27,13 @@
 	X(archive_read_support_format_zip_seekable) \
 	X(archive_set_error)
 
-#define ARCHIVE_DEFINE(name) static typeof(name) *lazy_##name;
-ARCHIVE_FUNCTIONS(ARCHIVE_DEFINE)
+#define ARCHIVE_FIELD(name) typeof(name) *name;
+static struct {
+	ARCHIVE_FUNCTIONS(ARCHIVE_FIELD)
+} la;
 
-#define ARCHIVE_FIND(name) { #name, (void **)&lazy_##name },
+#define ARCHIVE_FIND(name) { #name, (void **)&la.name },
 static const struct library_function functions[] = { ARCHIVE_FUNCTIONS(ARCHIVE_FIND) };
-
-#define archive_entry_filetype lazy_archive_entry_filetype
-#define archive_entry_pathname_utf8 lazy_archive_entry_pathname_utf8
-#define archive_entry_size lazy_archive_entry_size
-#define archive_entry_size_is_set lazy_archive_entry_size_is_set
-#define archive_errno lazy_archive_errno
-#define archive_read_free lazy_archive_read_free
-#define archive_read_new lazy_archive_read_new
-#define archive_read_next_header lazy_archive_read_next_header
-#define archive_read_open1 lazy_archive_read_open1
-#define archive_read_set_callback_data lazy_archive_read_set_callback_data
-#define archive_read_set_read_callback lazy_archive_read_set_read_callback
-#define archive_read_set_seek_callback lazy_archive_read_set_seek_callback
-#define archive_read_set_skip_callback lazy_archive_read_set_skip_callback
-#define archive_read_support_format_zip_seekable lazy_archive_read_support_format_zip_seekable
-#define archive_set_error lazy_archive_set_error
 
 _Static_assert(sizeof(LIBARCHIVE_FILE) > 1, "the Makefile has not found the library");
 
@@ -96,7 +79,7 @@ static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret_block)
 	int r = source_pread(k->source, k->block, n, k->off);
 
 	if (r < 0) {
-		archive_set_error(a, -r, "cannot read");
+		la.archive_set_error(a, -r, "cannot read");
 		return ARCHIVE_FATAL;
 	}
 	k->off += n;
@@ -122,7 +105,7 @@ static la_int64_t on_seek(struct archive *a, void *ctx, la_int64_t off, int when
 			       (int64_t)(whence == SEEK_END ? k->source->size : k->off);
 
 	if (__builtin_add_overflow(from, off, &off) || off < 0 || (uint64_t)off > k->source->size) {
-		archive_set_error(a, EINVAL, "cannot seek");
+		la.archive_set_error(a, EINVAL, "cannot seek");
 		return ARCHIVE_FATAL;
 	}
 	k->off = (uint64_t)off;
@@ -131,17 +114,17 @@ static la_int64_t on_seek(struct archive *a, void *ctx, la_int64_t off, int when
 
 static struct archive *open_archive(struct compare *k)
 {
-	struct archive *a = archive_read_new();
+	struct archive *a = la.archive_read_new();
 
-	if (a && archive_read_support_format_zip_seekable(a) == ARCHIVE_OK &&
-	    archive_read_set_read_callback(a, on_read) == ARCHIVE_OK &&
-	    archive_read_set_skip_callback(a, on_skip) == ARCHIVE_OK &&
-	    archive_read_set_seek_callback(a, on_seek) == ARCHIVE_OK &&
-	    archive_read_set_callback_data(a, k) == ARCHIVE_OK &&
-	    archive_read_open1(a) == ARCHIVE_OK)
+	if (a && la.archive_read_support_format_zip_seekable(a) == ARCHIVE_OK &&
+	    la.archive_read_set_read_callback(a, on_read) == ARCHIVE_OK &&
+	    la.archive_read_set_skip_callback(a, on_skip) == ARCHIVE_OK &&
+	    la.archive_read_set_seek_callback(a, on_seek) == ARCHIVE_OK &&
+	    la.archive_read_set_callback_data(a, k) == ARCHIVE_OK &&
+	    la.archive_read_open1(a) == ARCHIVE_OK)
 		return a;
 	if (a)
-		archive_read_free(a);
+		la.archive_read_free(a);
 	return NULL;
 }
 
@@ -156,14 +139,14 @@ static void differs(struct compare *k, const char *name, const char *what)
 
 static enum entry_kind kind_of(struct archive_entry *entry)
 {
-	unsigned type = archive_entry_filetype(entry);
+	unsigned type = la.archive_entry_filetype(entry);
 
 	return type == AE_IFDIR ? ENTRY_DIR : type == AE_IFLNK ? ENTRY_SYMLINK : ENTRY_FILE;
 }
 
 static void compare_entry(struct compare *k, struct archive_entry *entry)
 {
-	const char *path = archive_entry_pathname_utf8(entry);
+	const char *path = la.archive_entry_pathname_utf8(entry);
 	char name[MAX_PATH_LEN + 2];
 	size_t n = (size_t)snprintf(name, sizeof(name), "%s", path ? path : "");
 	const struct entry *e;
@@ -181,8 +164,8 @@ static void compare_entry(struct compare *k, struct archive_entry *entry)
 		k->listed[e - k->c->entries] = true;
 		if (kind_of(entry) != e->kind)
 			differs(k, name, "another kind of entry");
-		else if (e->kind == ENTRY_FILE && archive_entry_size_is_set(entry) &&
-			 (uint64_t)archive_entry_size(entry) != e->size)
+		else if (e->kind == ENTRY_FILE && la.archive_entry_size_is_set(entry) &&
+			 (uint64_t)la.archive_entry_size(entry) != e->size)
 			differs(k, name, "another size");
 	}
 }
@@ -216,7 +199,7 @@ static int compare_all(struct compare *k, struct archive *a)
 
 	if (utf8)
 		before = uselocale(utf8);
-	while ((r = archive_read_next_header(a, &entry)) == ARCHIVE_OK || r == ARCHIVE_WARN)
+	while ((r = la.archive_read_next_header(a, &entry)) == ARCHIVE_OK || r == ARCHIVE_WARN)
 		compare_entry(k, entry);
 	if (utf8) {
 		uselocale(before);
@@ -224,7 +207,7 @@ static int compare_all(struct compare *k, struct archive *a)
 	}
 	if (r == ARCHIVE_EOF)
 		compare_missing(k);
-	return archive_errno(a) == ENOMEM ? -ENOMEM : 0;
+	return la.archive_errno(a) == ENOMEM ? -ENOMEM : 0;
 }
 
 ssize_t compare_with_libarchive(const struct container *c, struct source *source)
@@ -245,7 +228,7 @@ ssize_t compare_with_libarchive(const struct container *c, struct source *source
 	if (k->listed)
 		r = a ? compare_all(k, a) : 0;
 	if (a)
-		archive_read_free(a);
+		la.archive_read_free(a);
 	if (r == 0)
 		r = (int)k->n_problems;
 	free(k->listed);

@@ -10,7 +10,6 @@
 #define CARTON_ARCHIVE_DECODE_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "base/budget.h"
 #include "base/source.h"

@@ -31,7 +31,7 @@ struct zip {
 };
 
 /* Logs why the whole archive is refused. Returns -EBADMSG. */
-int zip_refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+#define zip_refuse(...) log_error(-EBADMSG, NULL, "refused zip: " __VA_ARGS__)
 
 /* Reads the end of the archive and finds the central directory. 0 or errors of zip_open(). */
 int zip_read_end(struct zip *z);

@@ -3,8 +3,6 @@
 #include "archive/internal.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define EOCD_SIG 0x06054b50
@@ -23,17 +21,6 @@ struct end {
 	uint64_t size;
 	uint64_t offset;
 };
-
-int zip_refuse(const char *fmt, ...)
-{
-	char text[256];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	return log_error(-EBADMSG, NULL, "refused zip: %s", text);
-}
 
 /*
  * Finds the EOCD whose comment ends at the end of the file. A second candidate, or a signature

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "carton/opened.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "views/index.h"
@@ -13,21 +12,8 @@ struct check {
 	size_t problems;
 };
 
-/* Logs and counts a problem. */
-static void report(struct check *k, const char *subject, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void report(struct check *k, const char *subject, const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	carton_log(CARTON_LOG_WARNING, subject, "%s", text);
-	k->problems++;
-}
+/* Logs and counts a problem: its subject, a format, arguments. */
+#define report(k, ...) ((k)->problems++, carton_log(CARTON_LOG_WARNING, __VA_ARGS__))
 
 /* ---- tensor_data ---- */
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "format/chunks.h"
 
-#include <stdarg.h>
-#include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/util.h"
@@ -25,19 +24,14 @@ struct reader {
 	struct chunks *c;
 };
 
-/* Logs what is wrong with the bytes at `off`. Returns -EBADMSG. */
-__attribute__((format(printf, 2, 3))) static int bad(uint64_t off, const char *fmt, ...)
-{
-	char text[256];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	carton_log(CARTON_LOG_WARNING, CHUNKS_PATH, "byte %llu: %s; the index is not used",
-		   (unsigned long long)off, text);
-	return -EBADMSG;
-}
+/* Logs what is wrong with the bytes at `off`, and is -EBADMSG. */
+#define bad(off, text, ...)                                                                      \
+	({                                                                                       \
+		carton_log(CARTON_LOG_WARNING, CHUNKS_PATH,                                      \
+			   "byte %" PRIu64 ": " text "; the index is not used", (uint64_t)(off), \
+			   ##__VA_ARGS__);                                                       \
+		-EBADMSG;                                                                        \
+	})
 
 static int parse_header(struct reader *rd)
 {
@@ -87,8 +81,9 @@ static int parse_file(const struct chunks *c, size_t i, const uint8_t *p, uint64
 	f->first = get_le64(p + 48);
 	order = i ? memcmp(c->files[i - 1].sha256, f->sha256, SHA256_SIZE) : -1;
 	if (order >= 0)
-		return bad(at, order ? "the files are not sorted by their sha256" :
-				       "the same file for the second time");
+		return bad(at, "%s",
+			   order ? "the files are not sorted by their sha256" :
+				   "the same file for the second time");
 	if (f->size == 0 || f->size > MAX_FILE_SIZE)
 		return bad(at + 32, "a file of %llu bytes; it must be from 1 to 2^50",
 			   (unsigned long long)f->size);

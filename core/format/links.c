@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "format/links.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "http/http.h"
@@ -17,20 +15,15 @@ struct reader {
 	bool has_version;
 };
 
-/* Sets the fault of the file, unless it has one. */
-__attribute__((format(printf, 3, 4))) static int set_error(struct links *l, size_t line,
-							   const char *fmt, ...)
-{
-	va_list ap;
-
-	if (*l->error.text)
-		return 0;
-	l->error.line = line;
-	va_start(ap, fmt);
-	vsnprintf(l->error.text, sizeof(l->error.text), fmt, ap);
-	va_end(ap);
-	return 0;
-}
+/* Sets the fault of the file, unless it has one; is 0. */
+#define set_error(l, at, ...)                                    \
+	({                                                       \
+		if (!*(l)->error.text) {                         \
+			(l)->error.line = (at);                  \
+			reason_set(&(l)->error, 0, __VA_ARGS__); \
+		}                                                \
+		0;                                               \
+	})
 
 static int set_fault(struct link *link, size_t line, const char *fault)
 {

@@ -3,7 +3,6 @@
 #ifndef CARTON_TOML_KEYS_H
 #define CARTON_TOML_KEYS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

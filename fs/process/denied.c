@@ -2,11 +2,9 @@
 #include "process/denied.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/audit.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -27,20 +25,6 @@
 
 static syscalls_report_fn *report;
 static uint64_t logged[MAX_NUMBER / 64 + 1]; /* by number: each call that fails is logged once */
-
-#ifdef DENIED_LOG
-/*
- * make CPPFLAGS=-DDENIED_LOG='\"FILE\"': lines of all programs also go to this file, which exists.
- * So a test run shows the calls that the table lacks, also of programs whose log nobody reads.
- */
-static int collected;
-
-/* before Landlock forbids it */
-__attribute__((constructor)) static void open_collected(void)
-{
-	collected = open(DENIED_LOG, O_WRONLY | O_APPEND | O_CLOEXEC);
-}
-#endif
 
 /* ---- the line; no function here is unsafe in a signal handler ---- */
 
@@ -114,9 +98,6 @@ static void write_line(struct line *l)
 		{ (char[]){ "\n" }, 1 },
 	};
 
-#ifdef DENIED_LOG
-	(void)!writev(collected, parts, 4);
-#endif
 	if (report)
 		report(l->text);
 	else

@@ -2,7 +2,6 @@
 #include "process/options.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
