@@ -1,28 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/text.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "log.h"
-
-size_t utf8_decode(const char *s, uint32_t *ret)
-{
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	const unsigned char *b = (const unsigned char *)s;
-	size_t n = b[0] < 0x80 ? 1 : b[0] < 0xc0 ? 0 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : 4;
-	uint32_t c = n == 1 ? b[0] : n ? b[0] & (0x7f >> n) : 0;
-
-	for (size_t i = 1; i < n; i++) {
-		if ((b[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (b[i] & 0x3f);
-	}
-	if (n == 0 || c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-		return 0;
-	*ret = c;
-	return n;
-}
 
 /* Writes `s` escaped. */
 static void put(FILE *f, enum carton_escape style, const char *s)
@@ -119,23 +103,13 @@ void json_document(FILE *f, const char *s)
 
 /* ---- reading JSON ---- */
 
-/* Encodes a code point below U+110000. Returns its length. */
-static size_t utf8_encode(uint32_t c, char ret[4])
-{
-	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-
-	for (size_t i = n - 1; i > 0; i--, c >>= 6)
-		ret[i] = (char)(0x80 | (c & 0x3f));
-	ret[0] = (char)(n == 1 ? c : (0xf00U >> n & 0xff) | c);
-	return n;
-}
-
 /*
  * The character of the \uNNNN at `s`, or of two that are a surrogate pair. Returns the bytes of it;
  * 0: none.
  */
-static size_t decode_code(const char *s, char ret[4], size_t *ret_n)
+static size_t decode_code(const char *s, char ret[MB_LEN_MAX], size_t *ret_n)
 {
+	mbstate_t state = { 0 };
 	unsigned c, low;
 	size_t took = 6;
 
@@ -146,8 +120,8 @@ static size_t decode_code(const char *s, char ret[4], size_t *ret_n)
 		c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 		took = 12;
 	}
-	*ret_n = utf8_encode(c, ret);
-	return took;
+	*ret_n = wcrtomb(ret, (wchar_t)c, &state);
+	return *ret_n == (size_t)-1 ? 0 : took;
 }
 
 void json_decode(const char *at, char *ret, size_t n)
@@ -158,13 +132,13 @@ void json_decode(const char *at, char *ret, size_t n)
 	if (!at || *at++ != '"')
 		return;
 	while (*at && *at != '"') {
-		char c[4];
+		char c[MB_LEN_MAX];
 		size_t c_len = 1, took = strnlen(at, 6) == 6 ? decode_code(at, c, &c_len) : 0;
 
 		if (took == 0) {
 			at += *at == '\\' && at[1];
 			c[0] = *at;
-			took = 1;
+			took = c_len = 1;
 		}
 		if (len + c_len >= n)
 			break;

@@ -11,12 +11,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/*
- * Decodes the UTF-8 character at `s`, which may be its NUL. Returns its length; 0: not a UTF-8
- * character.
- */
-size_t utf8_decode(const char *s, uint32_t *ret);
-
 /* Formats a text, escaped and cut to fit. Returns `ret`. */
 char *text_format(char *ret, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
@@ -33,7 +27,10 @@ void json_label(FILE *f, const char *s);
 /* Writes a JSON text that another program may have made, with the same meaning and safe to show. */
 void json_document(FILE *f, const char *s);
 
-/* Decodes the JSON string at `at`, which may be NULL, into `ret`, as far as it fits. */
+/*
+ * Decodes the JSON string at `at`, which may be NULL, into `ret`, as far as it fits. Other
+ * characters than ASCII need a locale of UTF-8.
+ */
 void json_decode(const char *at, char *ret, size_t n);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
-#include "ctl/tensor_list.h"
+#include "ctl/tensors.h"
 #include "common/numbers.h"
 #include "common/privacy.h"
 #include "ctl/term.h"
@@ -107,7 +107,7 @@ static void end_file(const struct diff *d)
 		json_end(d->json, '}');
 }
 
-static void json_type(struct json_writer *w, const char *key, const struct tensor *t)
+static void json_type(struct json_writer *w, const char *key, const struct ctl_tensor *t)
 {
 	if (!t)
 		return;
@@ -118,7 +118,8 @@ static void json_type(struct json_writer *w, const char *key, const struct tenso
 }
 
 /* The array of tensors begins with the first one. */
-static void json_tensor(struct diff *d, int what, const struct tensor *a, const struct tensor *b)
+static void json_tensor(struct diff *d, int what, const struct ctl_tensor *a,
+			const struct ctl_tensor *b)
 {
 	if (!d->tensors_begun)
 		json_begin(d->json, "tensors", '[');
@@ -131,9 +132,10 @@ static void json_tensor(struct diff *d, int what, const struct tensor *a, const 
 	json_end(d->json, '}');
 }
 
-static void put_tensor(struct diff *d, int what, const struct tensor *a, const struct tensor *b)
+static void put_tensor(struct diff *d, int what, const struct ctl_tensor *a,
+		       const struct ctl_tensor *b)
 {
-	const struct tensor *t = a ? a : b;
+	const struct ctl_tensor *t = a ? a : b;
 	bool other = a && b && (strcmp(a->dtype, b->dtype) || strcmp(a->shape, b->shape));
 
 	if (d->json) {
@@ -176,7 +178,7 @@ static int compare_pinned(struct carton_node *a, struct carton_node *b)
 	return n < 0 ? (int)n : m < 0 ? (int)m : differ;
 }
 
-static int compare_data(struct diff *d, const struct tensor *a, const struct tensor *b)
+static int compare_data(struct diff *d, const struct ctl_tensor *a, const struct ctl_tensor *b)
 {
 	int r = carton_pin_wait(d->a.c, a->data);
 
@@ -191,7 +193,7 @@ static int compare_data(struct diff *d, const struct tensor *a, const struct ten
 	return r;
 }
 
-static int compare_tensor(struct diff *d, const struct tensor *a, const struct tensor *b)
+static int compare_tensor(struct diff *d, const struct ctl_tensor *a, const struct ctl_tensor *b)
 {
 	int r = strcmp(a->dtype, b->dtype) || strcmp(a->shape, b->shape) ? 1 :
 									   compare_data(d, a, b);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
-#include "ctl/sums.h"
 #include "ctl/tensors.h"
 #include "common/numbers.h"
 #include "ctl/term.h"

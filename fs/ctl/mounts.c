@@ -2,7 +2,6 @@
 #include "ctl/mounts.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,39 +162,26 @@ void ctl_mounts_free(struct ctl_mount *list, size_t n)
 static int read_status(const void *mount, char **ret)
 {
 	const struct ctl_mount *m = mount;
-	char *path, *text = NULL;
-	size_t len = 0;
-	ssize_t n = 1;
-	int fd, r = 0;
+	char *path, *text = malloc(STATUS_MAX + 1);
+	FILE *f;
+	int r;
 
-	if (asprintf(&path, "%s/.cartonfs/status.json", m->path) < 0)
-		return -ENOMEM;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	r = fd < 0 ? -errno : 0;
-	free(path);
-	while (r == 0 && n > 0 && len < STATUS_MAX) {
-		char *more = realloc(text, len + 65537);
-
-		if (!more) {
-			r = -ENOMEM;
-			break;
-		}
-		text = more;
-		n = read(fd, text + len, 65536);
-		if (n < 0)
-			r = -errno;
-		else
-			len += (size_t)n;
-	}
-	if (fd >= 0)
-		close(fd);
-	if (r < 0) {
+	if (!text || asprintf(&path, "%s/.cartonfs/status.json", m->path) < 0) {
 		free(text);
-		return r;
+		return -ENOMEM;
 	}
-	text[len] = '\0';
-	*ret = text;
-	return 0;
+	f = fopen(path, "re");
+	if (f)
+		text[fread(text, 1, STATUS_MAX, f)] = '\0';
+	r = f && !ferror(f) ? 0 : -errno;
+	if (f)
+		fclose(f);
+	free(path);
+	if (r < 0)
+		free(text);
+	else
+		*ret = text;
+	return r;
 }
 
 void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret)

@@ -74,8 +74,9 @@ struct glyph {
 /* Decodes the character at `s`, which is not the NUL. Returns its length in bytes. */
 static size_t next_glyph(const char *s, struct glyph *ret)
 {
-	uint32_t c;
-	int width = utf8_decode(s, &c) ? wcwidth((wchar_t)c) : -1;
+	mbstate_t state = { 0 };
+	wchar_t c;
+	int width = mbrtowc(&c, s, strnlen(s, 4), &state) <= 4 ? wcwidth(c) : -1;
 	/* a character without a known width is escaped too */
 	size_t n = carton_escape(width < 0 ? CARTON_ESCAPE_ALL : CARTON_ESCAPE_TEXT, s,
 				 strnlen(s, 4), ret->text);
