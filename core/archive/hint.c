@@ -14,7 +14,6 @@
  * the file does, has the start of a header.
  */
 #define BLOCK (256 * KIB)
-#define HEADER_SIZE 46
 #define NAME_LEN_AT 28
 
 static const uint8_t signature[] = { 'P', 'K', 1, 2 };
@@ -26,15 +25,15 @@ static bool has_header(const uint8_t *data, size_t n, const char *name)
 
 	for (const uint8_t *p = data, *end = data + n, *h;
 	     (h = memmem(p, (size_t)(end - p), signature, sizeof(signature))); p = h + 1)
-		if ((size_t)(end - h) >= HEADER_SIZE + len && get_le16(h + NAME_LEN_AT) == len &&
-		    memcmp(h + HEADER_SIZE, name, len) == 0)
+		if ((size_t)(end - h) >= CENTRAL_SIZE + len && get_le16(h + NAME_LEN_AT) == len &&
+		    memcmp(h + CENTRAL_SIZE, name, len) == 0)
 			return true;
 	return false;
 }
 
 static bool zip_may_have(int fd, uint64_t size, const char *name, uint8_t *block)
 {
-	const size_t overlap = HEADER_SIZE + strlen(name);
+	const size_t overlap = CENTRAL_SIZE + strlen(name);
 	const uint64_t last = size > MAX_CENTRAL_DIRECTORY ? size - MAX_CENTRAL_DIRECTORY : 0;
 	uint64_t end = size;
 
@@ -58,7 +57,7 @@ bool container_may_have(int fd, const struct stat *st, const char *name)
 
 	if (S_ISDIR(st->st_mode))
 		return faccessat(fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
-	block = malloc(BLOCK + HEADER_SIZE + MAX_PATH_LEN);
+	block = malloc(BLOCK + CENTRAL_SIZE + MAX_PATH_LEN);
 	may = !block || zip_may_have(fd, (uint64_t)st->st_size, name, block);
 	free(block);
 	return may;

@@ -9,10 +9,6 @@
 
 #include "archive/zip.h"
 
-/* 4.3: sizes of the fixed parts of headers, and a signature */
-#define LOCAL_SIZE 30
-#define CENTRAL_SIZE 46
-#define CENTRAL_SIG 0x02014b50
 #define ZIP_DESCRIPTOR_MAX 24
 
 /* Stored bytes of a directory, which decode to nothing: an empty frame of zstd has 9 to 14. */

@@ -21,6 +21,26 @@
 
 #include "archive/container.h"
 
+/* 4.3 and 4.4: signatures, and sizes of the fixed parts; what a reader and a writer know. */
+#define LOCAL_SIG 0x04034b50
+#define LOCAL_SIZE 30
+#define CENTRAL_SIG 0x02014b50
+#define CENTRAL_SIZE 46
+#define RECORD_SIG 0x06064b50 /* the zip64 end record */
+#define RECORD_SIZE 56
+#define LOCATOR_SIG 0x07064b50
+#define LOCATOR_SIZE 20
+#define EOCD_SIG 0x06054b50
+#define EOCD_SIZE 22
+#define FLAG_UTF8 (1 << 11)
+#define EXTRA_ZIP64 0x0001
+
+/*
+ * Readers look for the end record in the last bytes of a file, as many as the record, its comment
+ * and a zip64 locator may have.
+ */
+#define ZIP_END_SEARCH (EOCD_SIZE + UINT16_MAX + LOCATOR_SIZE)
+
 /*
  * Opens the zip in `source`, of which it takes a reference. `mtime` is that of the file. Faults are
  * logged entry by entry, up to MAX_REPORTED. 0; -EBADMSG if it is not a zip or is refused; -EFBIG

@@ -8,14 +8,12 @@
 
 #include "archive/decode.h"
 
-#define EXTRA_ZIP64 0x0001
 #define EXTRA_UNIX_TIME 0x5455
 #define EXTRA_UNICODE_PATH 0x7075
 #define EXTRA_STREAMING 0x6c78 /* of libarchive: overrides mode and kind */
 #define EXTRA_ASI_UNIX 0x756e  /* has a mode, which unzip takes where there is no other */
 
 /* accepted: deflate level (bits 1, 2), data descriptor (3), UTF-8 name (11) */
-#define FLAG_UTF8 (1 << 11)
 #define FLAGS_KNOWN (1 << 1 | 1 << 2 | ENTRY_DESCRIPTOR | FLAG_UTF8)
 
 #define MADE_BY_AMIGA 1

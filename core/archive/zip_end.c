@@ -5,13 +5,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define EOCD_SIG 0x06054b50
-#define EOCD_SIZE 22
-#define LOCATOR_SIG 0x07064b50
-#define LOCATOR_SIZE 20
-#define RECORD_SIG 0x06064b50
-#define RECORD_SIZE 56
-#define MAX_TAIL (EOCD_SIZE + UINT16_MAX + LOCATOR_SIZE)
 /* end records in the data of the last entries: as many nested zips as find room there */
 #define MAX_OTHER_ENDS 256
 
@@ -101,7 +94,7 @@ static int check_other_ends(const struct zip *z, const uint8_t *tail, size_t eoc
 		 * of the archive: one request for all of them, if the archive is remote
 		 */
 		if (n++ == 0)
-			r = source_prefetch(z->source, 0, MIN(z->source->size, MAX_TAIL), 0);
+			r = source_prefetch(z->source, 0, MIN(z->source->size, ZIP_END_SEARCH), 0);
 		if (r == 0)
 			r = n > MAX_OTHER_ENDS ? 1 : leads_to_directory(z, tail, i);
 		if (r < 0)
@@ -187,7 +180,7 @@ static int parse_end(struct zip *z, const uint8_t *tail, size_t at, struct end *
 
 int zip_read_end(struct zip *z)
 {
-	size_t n = (size_t)MIN(z->source->size, MAX_TAIL), at = 0;
+	size_t n = (size_t)MIN(z->source->size, ZIP_END_SEARCH), at = 0;
 	uint8_t *tail = malloc(n + 1);
 	struct end end = { 0 };
 	int r;

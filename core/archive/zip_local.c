@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-/* APPNOTE 4.3 */
-#define LOCAL_SIG 0x04034b50
 #define DESCRIPTOR_SIG 0x08074b50
 
 /* 4.3.9: the descriptor fills the `n` bytes after the data, in one of its four forms. */

@@ -248,24 +248,21 @@ bool hex_decode(const char *hex, size_t n, uint8_t *ret_data)
 	return true;
 }
 
-/* Is it printable ASCII without a backslash? */
-static bool is_plain(const char *s, size_t n)
+size_t ascii_run(const char *s, size_t n)
 {
 	const uint64_t ones = 0x0101010101010101ULL;
-	uint64_t x, y, bad = 0;
+	size_t i = 0;
+	uint64_t x;
 
-	for (; n >= 8; s += 8, n -= 8) {
-		memcpy(&x, s, 8);
-		y = x ^ '\\' * ones;
-		/*
-		 * >= 0x80, < 0x20, 0x7f, a backslash; a borrow can only flag bytes after a real hit
-		 */
-		bad |= x | ((x - 0x20 * ones) & ~x) | (x + ones) | ((y - ones) & ~y);
+	for (; n - i >= 8; i += 8) {
+		memcpy(&x, s + i, 8);
+		/* >= 0x80, < 0x20 or 0x7f; a borrow can only flag bytes after a real hit. */
+		if ((x | ((x - 0x20 * ones) & ~x) | (x + ones)) & (0x80 * ones))
+			break;
 	}
-	for (; n > 0; s++, n--)
-		if ((signed char)*s < 0x20 || *s == 0x7f || *s == '\\')
-			return false;
-	return !(bad & 0x80 * ones);
+	while (i < n && s[i] >= 0x20 && s[i] < 0x7f)
+		i++;
+	return i;
 }
 
 static const char *component_fault(const char *s, size_t n)
@@ -294,7 +291,7 @@ const char *path_fault(const char *path, size_t n)
 		return "is absolute";
 	if (n >= 2 && path[1] == ':' && ((path[0] | 32) >= 'a' && (path[0] | 32) <= 'z'))
 		return "begins with a drive letter";
-	plain = is_plain(path, n);
+	plain = ascii_run(path, n) == n && !memchr(path, '\\', n);
 	if (!plain && !utf8_valid(path, n))
 		return "is not UTF-8";
 	for (size_t i = 0; i <= n; i++) {

@@ -153,6 +153,9 @@ static inline size_t utf8_count(const char *s, size_t n)
 
 bool is_ascii(const char *s);
 
+/* How many bytes at the start of [s, s+n) are printable ASCII. */
+size_t ascii_run(const char *s, size_t n);
+
 /* Does `s` end with `end`, and begin with something else? */
 bool ends_with(const char *s, const char *end);
 

@@ -137,33 +137,24 @@ int manifest_parse(char *text, size_t size, struct budget *budget, struct manife
 	}
 	m->text = text;
 	m->size = size;
-	r = -EFBIG;
-	if (n > MAX_ENTRIES) {
-		carton_log(CARTON_LOG_ERROR, "MANIFEST", "has more than %d lines", MAX_ENTRIES);
-		goto fail;
-	}
-	/* and the copy that qsort_r() makes */
-	r = budget_take(budget, 2 * n * sizeof(*m->lines));
-	if (r < 0)
-		goto fail;
-	r = -ENOMEM;
 	_Static_assert(MAX_MANIFEST < UINT32_MAX, "offsets have 32 bits");
-	m->lines = calloc(n + 1, sizeof(*m->lines));
-	if (!m->lines)
-		goto fail;
-	r = sha256_mem(text, size, m->model_hash);
+	/* and the copy that qsort_r() makes */
+	r = n > MAX_ENTRIES ? log_error(-EFBIG, "MANIFEST", "has more than %d lines", MAX_ENTRIES) :
+			      budget_take(budget, 2 * n * sizeof(*m->lines));
+	if (r == 0) {
+		m->lines = calloc(n + 1, sizeof(*m->lines));
+		r = m->lines ? sha256_mem(text, size, m->model_hash) : -ENOMEM;
+	}
 	if (r == 0)
 		r = parse_lines(m);
+	if (r == 0) {
+		sort_lines(m);
+		r = check_lines(m);
+	}
 	if (r < 0)
-		goto fail;
-	sort_lines(m);
-	r = check_lines(m);
-	if (r < 0)
-		goto fail;
-	*ret = m;
-	return 0;
-fail:
-	manifest_free(m);
+		manifest_free(m);
+	else
+		*ret = m;
 	return r;
 }
 

@@ -31,18 +31,22 @@ static int copy_object(struct node *file, int fd, char *block, struct chunks_has
 	return r;
 }
 
-static int put_object(const struct pack_plan *p, struct node *file, const char *hex, char *block)
+/* Copies it to the directory of the objects, if there is one, and to the hasher. */
+static int put_object(const struct pack_plan *p, struct node *file, char *block,
+		      struct chunks_hasher *chunks)
 {
-	struct chunks_hasher none = { 0 };
+	char hex[2 * SHA256_SIZE + 1], *path;
 	struct newfile out;
-	char *path;
-	int r = asprintf(&path, "%s/%s", p->options->objects, hex) < 0 ? -ENOMEM : 0;
+	int r;
 
-	if (r < 0)
-		return r;
+	if (!p->options->objects)
+		return chunks->chunk_size ? copy_object(file, -1, block, chunks) : 0;
+	hex_encode(object_sha256(node_object(file)), SHA256_SIZE, hex);
+	if (asprintf(&path, "%s/%s", p->options->objects, hex) < 0)
+		return -ENOMEM;
 	r = newfile_begin(path, &out);
 	if (r == 0) {
-		r = copy_object(file, out.fd, block, &none);
+		r = copy_object(file, out.fd, block, chunks);
 		if (r == 0)
 			r = newfile_publish(&out);
 		else
@@ -58,19 +62,14 @@ static int put_linked(const struct pack_plan *p, struct chunks_writer *writer, s
 		      char *block)
 {
 	struct chunks_hasher chunks = { 0 };
-	char hex[2 * SHA256_SIZE + 1];
-	int r = 0;
+	int r;
 
-	hex_encode(object_sha256(node_object(file)), SHA256_SIZE, hex);
-	if (p->options->objects)
-		r = put_object(p, file, hex, block);
-	if (r < 0 || !p->index || node_size(file) <= CHUNKS_MIN_FILE)
-		return r;
-	chunks.chunk_size = chunks_size_for(node_size(file));
-	r = copy_object(file, -1, block, &chunks);
+	if (p->index && node_size(file) > CHUNKS_MIN_FILE)
+		chunks.chunk_size = chunks_size_for(node_size(file));
+	r = put_object(p, file, block, &chunks);
 	if (r == 0)
 		r = chunks_hasher_end(&chunks);
-	if (r == 0)
+	if (r == 0 && chunks.chunk_size)
 		r = chunks_writer_add(writer, object_sha256(node_object(file)), &chunks);
 	chunks_hasher_finish(&chunks);
 	return r;

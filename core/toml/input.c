@@ -13,25 +13,6 @@ void toml_input_init(struct toml_input *in, toml_read_fn *read, void *read_ctx)
 	in->p = in->buf;
 }
 
-/* The length of the run of printable ASCII at s. */
-static size_t plain_run(const unsigned char *s, const unsigned char *end)
-{
-	const uint64_t ones = 0x0101010101010101ULL;
-	const unsigned char *p = s;
-	uint64_t x;
-
-	while (end - p >= 8) {
-		memcpy(&x, p, 8);
-		/* >= 0x80, < 0x20 or 0x7f; a borrow can only flag bytes after a real hit. */
-		if ((x | ((x - 0x20 * ones) & ~x) | (x + ones)) & (0x80 * ones))
-			break;
-		p += 8;
-	}
-	while (p < end && *p >= 0x20 && *p < 0x7f)
-		p++;
-	return (size_t)(p - s);
-}
-
 /* The length of the non-printable or non-ASCII character at `from`; 0: incomplete; -1: fault. */
 static int accept(struct toml_input *in, const unsigned char *from, const unsigned char *end,
 		  bool *ret_drop)
@@ -71,7 +52,7 @@ static void clean(struct toml_input *in, size_t n)
 
 	in->n_tail = 0;
 	while (from < end) {
-		run = plain_run(from, end);
+		run = ascii_run((const char *)from, (size_t)(end - from));
 		if (to != from)
 			memmove(to, from, run);
 		from += run;

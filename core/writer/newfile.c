@@ -99,27 +99,24 @@ int newfile_begin(const char *path, struct newfile *ret)
 {
 	struct newfile o = { .path = strdup(path), .dir = -1, .fd = -1 };
 	char *directory = newfile_directory(path);
-	int r = -ENOMEM;
+	int r = o.path && directory ? 0 : -ENOMEM;
 
-	if (!o.path || !directory)
-		goto out;
-	o.name = strrchr(o.path, '/');
-	o.name = o.name ? o.name + 1 : o.path;
-	r = -EINVAL;
-	if (!*o.name || strcmp(o.name, ".") == 0 || strcmp(o.name, "..") == 0) {
-		carton_log(CARTON_LOG_ERROR, path, "is not the name of a file");
-		goto out;
+	if (r == 0) {
+		o.name = strrchr(o.path, '/');
+		o.name = o.name ? o.name + 1 : o.path;
+		if (!*o.name || strcmp(o.name, ".") == 0 || strcmp(o.name, "..") == 0)
+			r = log_error(-EINVAL, path, "is not the name of a file");
 	}
-	r = -ENOMEM;
-	if (asprintf(&o.temporary, ".%s.new", o.name) < 0) {
+	if (r == 0 && asprintf(&o.temporary, ".%s.new", o.name) < 0) {
 		o.temporary = NULL;
-		goto out;
+		r = -ENOMEM;
 	}
-	o.dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = o.dir < 0 ? failed(&o, "cannot open its directory", -errno) : check_old(&o);
+	if (r == 0) {
+		o.dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		r = o.dir < 0 ? failed(&o, "cannot open its directory", -errno) : check_old(&o);
+	}
 	if (r == 0)
 		r = open_file(&o);
-out:
 	free(directory);
 	if (r < 0)
 		newfile_end(&o);

@@ -5,35 +5,17 @@
 #include <sys/stat.h>
 
 #include "archive/decode.h"
+#include "archive/zip.h"
 #include "base/util.h"
 
-/* APPNOTE 4.3 and 4.4 */
-#define LOCAL_SIG 0x04034b50
-#define LOCAL_SIZE 30
-#define CENTRAL_SIG 0x02014b50
-#define CENTRAL_SIZE 46
-#define RECORD_SIG 0x06064b50
-#define RECORD_SIZE 56
-#define LOCATOR_SIG 0x07064b50
-#define LOCATOR_SIZE 20
-#define EOCD_SIG 0x06054b50
-#define EOCD_SIZE 22
 #define MADE_BY (3 << 8 | 63) /* Unix, APPNOTE 6.3 */
-#define FLAG_UTF8 (1 << 11)
 #define DATE_1980 (1 << 5 | 1)
 
-#define EXTRA_ZIP64 0x0001
 #define EXTRA_ALIGN 0xd935
 #define EXTRA_HEADER 4
 #define ALIGN_LEAST (EXTRA_HEADER + 2) /* with the alignment as a number */
 #define LOCAL_ZIP64 (EXTRA_HEADER + 16)
 #define MAX_EXTRA 65535
-
-/*
- * readers look for the end record in the last bytes of a file, as many as the record, its comment
- * and a zip64 locator may have
- */
-#define END_SEARCH (EOCD_SIZE + 65535 + LOCATOR_SIZE)
 
 /* ---- places ---- */
 
@@ -64,7 +46,7 @@ void zip_writer_place(struct zip_writer *w, struct zip_entry *e, uint64_t stored
 static int find_end(const struct zip_writer *w, bool *ret)
 {
 	static const char sig[] = { 'P', 'K', 5, 6 };
-	size_t n = (size_t)MIN(w->at, (uint64_t)END_SEARCH);
+	size_t n = (size_t)MIN(w->at, (uint64_t)ZIP_END_SEARCH);
 	char *tail = malloc(n + 1);
 	int r = tail ? pread_full(w->fd, tail, n, w->at - n) : -ENOMEM;
 
@@ -84,7 +66,7 @@ int zip_writer_place_last(struct zip_writer *w, struct zip_entry *e)
 	place(w, e, e->size);
 	/*
 	 * with this room, the entry's central header and the end record, the signature is farther
-	 * than END_SEARCH from the end
+	 * than ZIP_END_SEARCH from the end
 	 */
 	if (found)
 		e->data = e->header + LOCAL_SIZE + strlen(e->name) + MAX_EXTRA;

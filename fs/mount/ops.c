@@ -334,30 +334,26 @@ static void finish_readdirplus(struct parked *p, int result)
 	answer_list(p, result, true);
 }
 
+static void read_list(struct parked *q, fuse_ino_t ino, size_t size, off_t off)
+{
+	q->node = mount_node(mount_of(q->req), ino);
+	q->size = size;
+	q->off = off;
+	list_first(q);
+}
+
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
-	struct parked q = { .req = req,
-			    .finish = finish_readdir,
-			    .node = mount_node(mount_of(req), ino),
-			    .size = size,
-			    .off = off };
-
 	(void)fi;
-	list_first(&q);
+	read_list(&(struct parked){ .req = req, .finish = finish_readdir }, ino, size, off);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			   struct fuse_file_info *fi)
 {
-	struct parked q = { .req = req,
-			    .finish = finish_readdirplus,
-			    .node = mount_node(mount_of(req), ino),
-			    .size = size,
-			    .off = off };
-
 	(void)fi;
-	list_first(&q);
+	read_list(&(struct parked){ .req = req, .finish = finish_readdirplus }, ino, size, off);
 }
 
 /* ---- attributes: may wait for a server ---- */

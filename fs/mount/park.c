@@ -7,27 +7,7 @@
 
 /* All parked requests that are not answered yet. */
 static pthread_mutex_t parked_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
-static struct parked *parked_list;
-
-static void list_add(struct parked *p)
-{
-	pthread_mutex_lock(&parked_lock);
-	p->next = parked_list;
-	if (p->next)
-		p->next->link = &p->next;
-	p->link = &parked_list;
-	parked_list = p;
-	pthread_mutex_unlock(&parked_lock);
-}
-
-static void list_remove(struct parked *p)
-{
-	pthread_mutex_lock(&parked_lock);
-	*p->link = p->next;
-	if (p->next)
-		p->next->link = p->link;
-	pthread_mutex_unlock(&parked_lock);
-}
+static LIST_HEAD(parked_head, parked) parked_list;
 
 static void parked_unref(struct parked *p)
 {
@@ -38,7 +18,9 @@ static void parked_unref(struct parked *p)
 	pthread_mutex_unlock(&p->lock);
 	if (!last)
 		return;
-	list_remove(p);
+	pthread_mutex_lock(&parked_lock);
+	LIST_REMOVE(p, all);
+	pthread_mutex_unlock(&parked_lock);
 	carton_request_free(p->request);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
@@ -73,7 +55,7 @@ void parked_cancel_all(int error)
 	struct parked *list = NULL, *p;
 
 	pthread_mutex_lock(&parked_lock);
-	for (p = parked_list; p; p = p->next) {
+	for (p = LIST_FIRST(&parked_list); p; p = LIST_NEXT(p, all)) {
 		pthread_mutex_lock(&p->lock);
 		if (p->refs > 0 && !p->reads) {
 			p->refs++;
@@ -126,7 +108,9 @@ static struct parked *copy(const struct parked *q)
 		.refs = 2,
 	};
 	memcpy(p->name, q->name, sizeof(p->name));
-	list_add(p);
+	pthread_mutex_lock(&parked_lock);
+	LIST_INSERT_HEAD(&parked_list, p, all);
+	pthread_mutex_unlock(&parked_lock);
 	return p;
 }
 

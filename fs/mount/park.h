@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 #include "carton.h"
@@ -33,7 +34,7 @@ struct parked {
 	int error;			/* the request was cancelled; its answer is this errno */
 	unsigned refs; /* the operation that parks it, the one that ends it, parked_cancel_all() */
 
-	struct parked *next, **link;   /* the list of all */
+	LIST_ENTRY(parked) all;
 	struct parked *next_cancelled; /* a list of parked_cancel_all() */
 };
 

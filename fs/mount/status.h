@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <time.h>
 
 #include "carton.h"
@@ -31,7 +32,7 @@ struct status {
 		char text[512];
 	} last[STATUS_ERRORS]; /* the newest is at (n_errors - 1) % STATUS_ERRORS */
 	uint64_t n_errors;
-	struct open_text *open; /* see status_files.c */
+	LIST_HEAD(open_texts, open_text) open; /* see status_files.c */
 };
 
 /* Remembers an error or a warning. `subject` may be NULL. Any thread. */

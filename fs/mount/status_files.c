@@ -77,7 +77,7 @@ static bool answer_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
  */
 struct open_text {
 	struct status_text text;
-	struct open_text *next, **link; /* guarded by the lock of the status */
+	LIST_ENTRY(open_text) all; /* guarded by the lock of the status */
 };
 
 static int text_new(const struct mount *m, fuse_ino_t ino, struct open_text **ret)
@@ -93,11 +93,7 @@ static int text_new(const struct mount *m, fuse_ino_t ino, struct open_text **re
 		return r;
 	}
 	pthread_mutex_lock(&s->lock);
-	t->next = s->open;
-	t->link = &s->open;
-	if (t->next)
-		t->next->link = &t->next;
-	s->open = t;
+	LIST_INSERT_HEAD(&s->open, t, all);
 	pthread_mutex_unlock(&s->lock);
 	*ret = t;
 	return 0;
@@ -106,9 +102,7 @@ static int text_new(const struct mount *m, fuse_ino_t ino, struct open_text **re
 static void text_free(struct status *s, struct open_text *t)
 {
 	pthread_mutex_lock(&s->lock);
-	*t->link = t->next;
-	if (t->next)
-		t->next->link = t->link;
+	LIST_REMOVE(t, all);
 	pthread_mutex_unlock(&s->lock);
 	free(t->text.data);
 	free(t);
@@ -116,8 +110,8 @@ static void text_free(struct status *s, struct open_text *t)
 
 void status_files_finish(struct status *s)
 {
-	while (s->open)
-		text_free(s, s->open);
+	while (!LIST_EMPTY(&s->open))
+		text_free(s, LIST_FIRST(&s->open));
 }
 
 /* fi->fh of an open file is the mount_tag() of its struct open_text. */

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "process/daemon.h"
-#include "process/datagram.h"
 #include "process/opener.h"
 #include "process/message.h"
 #include "process/mountpoint.h"

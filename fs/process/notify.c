@@ -11,7 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "process/datagram.h"
 #include "process/message.h"
 
 static int notify_fd = -1;
