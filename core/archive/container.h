@@ -143,7 +143,7 @@ bool container_may_have(int fd, const struct stat *st, const char *name);
 void container_prepare_compare(void);
 
 /*
- * Lists a local zip with another reader too (compare.h), and logs differences. Returns their
+ * Lists a local zip with another reader too (compare.c), and logs differences. Returns their
  * number, 0 for other containers, or -ENOMEM.
  */
 ssize_t container_compare(struct container *c);

@@ -70,4 +70,11 @@ const char *zip_check_unicode_path(const struct zip_extra *x, const char *name, 
  */
 const char *zip_apply_zip64(const struct zip_extra *x, uint64_t *const fields[], size_t n);
 
+/*
+ * Logs each entry of the zip in `source` whose name, kind or size libarchive reads differently from
+ * `c`, up to MAX_REPORTED. Returns their number or -ENOMEM; 0 if libarchive cannot read the
+ * archive.
+ */
+ssize_t compare_with_libarchive(const struct container *c, struct source *source);
+
 #endif

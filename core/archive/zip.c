@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "archive/compare.h"
 #include "archive/decode.h"
 
 /* bytes for each entry while they are sorted: their order, and what qsort() copies */

@@ -71,3 +71,15 @@ int log_error(int r, const char *subject, const char *fmt, ...)
 	va_end(ap);
 	return r;
 }
+
+int reason_set(struct reason *reason, int r, const char *fmt, ...)
+{
+	va_list args;
+
+	if (!reason)
+		return r;
+	va_start(args, fmt);
+	vsnprintf(reason->text, sizeof(reason->text), fmt, args);
+	va_end(args);
+	return r;
+}

@@ -27,6 +27,19 @@
 int log_error(int r, const char *subject, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/*
+ * Why an input was refused. A parser sets it where it finds the fault, returns an -errno, and logs
+ * nothing; its caller, which knows the file, logs it.
+ */
+struct reason {
+	size_t line;	/* from 1; 0: not about a line */
+	char text[256]; /* one sentence, may quote hostile text; "": the -errno says why */
+};
+
+/* Sets the text, cut to fit, and returns `r`. NULL-safe. */
+int reason_set(struct reason *reason, int r, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* ---- little-endian integers, at any alignment ---- */
 
 static inline uint16_t get_le16(const void *p)

@@ -11,7 +11,6 @@
 #define CARTON_TENSOR_SAFETENSORS_H
 
 #include "base/budget.h"
-#include "base/reason.h"
 #include "base/util.h"
 #include "tensor/dtype.h"
 

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "base/reason.h"
+#include "base/util.h"
 #include "toml/toml.h"
 
 struct strings_size {

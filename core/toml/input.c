@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "toml/input.h"
+#include "toml/internal.h"
 
 void toml_input_init(struct toml_input *in, toml_read_fn *read, void *read_ctx)
 {

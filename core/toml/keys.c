@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "toml/keys.h"
+#include "toml/internal.h"
 #include "base/budget.h"
 #include "base/util.h"
 

@@ -2,7 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "toml/lex.h"
+#include "toml/internal.h"
 
 /* ---- errors ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "toml/scalar.h"
+#include "toml/internal.h"
 #include "base/util.h"
 
 #define FRACTION_DIGITS 9 /* nanoseconds; TOML: further digits are truncated, not rounded */

@@ -2,10 +2,7 @@
 #include <stdlib.h>
 
 #include "base/budget.h"
-#include "toml/keys.h"
-#include "toml/lex.h"
-#include "toml/scalar.h"
-#include "toml/toml.h"
+#include "toml/internal.h"
 
 #define MAX_STEPS (2 * TOML_MAX_KEY_PARTS + TOML_MAX_DEPTH)
 

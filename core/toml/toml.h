@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-#include "base/reason.h"
+#include "base/util.h"
 
 struct budget;
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -23,20 +24,6 @@
 
 /* ---- the child ---- */
 
-static void write_all(int fd, const void *data, size_t n)
-{
-	const char *p = data;
-
-	while (n > 0) {
-		ssize_t done = write(fd, p, n);
-
-		if (done < 0)
-			_exit(1);
-		p += done;
-		n -= (size_t)done;
-	}
-}
-
 /*
  * Sends r and the text. Closes all other descriptors: a program that reads stdout of cartonctl must
  * not wait for a child that was given up.
@@ -44,6 +31,7 @@ static void write_all(int fd, const void *data, size_t n)
 _Noreturn static void answer(const struct ctl_question *q, int out)
 {
 	char *text = NULL;
+	FILE *f;
 	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -53,10 +41,12 @@ _Noreturn static void answer(const struct ctl_question *q, int out)
 	syscall(SYS_close_range, 0, out - 1, 0);
 	syscall(SYS_close_range, out + 1, ~0U, 0);
 	r = q->ask(q->ctx, &text);
-	write_all(out, &r, sizeof(r));
+	f = fdopen(out, "w");
+	if (!f || fwrite(&r, sizeof(r), 1, f) != 1)
+		_exit(1);
 	if (r == 0 && text)
-		write_all(out, text, strlen(text));
-	_exit(0);
+		fputs(text, f);
+	_exit(fclose(f) == 0 ? 0 : 1);
 }
 
 /* ---- its parent ---- */

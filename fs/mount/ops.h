@@ -19,9 +19,4 @@ void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void files_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void files_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 
-/* control.c: requests of cartonctl to a mount. */
-void control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
-		   struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_size,
-		   size_t out_size);
-
 #endif

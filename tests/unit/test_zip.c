@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "archive/compare.h"
+#include "archive/internal.h"
 #include "archive/zip.h"
 #include "zip_help.h"
 
