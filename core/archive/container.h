@@ -51,6 +51,12 @@ static inline uint64_t entry_end(const struct entry *e)
 	return e->header + e->stored + e->room;
 }
 
+/* zip: where the data begins, if no descriptor follows it and the local header is right. */
+static inline uint64_t entry_data(const struct entry *e)
+{
+	return e->header + e->room;
+}
+
 struct container {
 	const struct container_ops *ops;
 	struct entry *entries; /* sorted by path_compare */

@@ -34,9 +34,14 @@ int part_copy_cached(struct get *g, uint64_t off, uint64_t n)
 	return r;
 }
 
-int part_locate(struct get *g, uint64_t *ret_off)
+int part_locate(struct get *g, uint64_t n, uint64_t *ret_off)
 {
-	return container_locate_in(options_of(g)->container, g->plan->entry, g->part, ret_off);
+	int r = file_commit(g->part_file, NULL, n, &g->part);
+
+	g->part_file = NULL;
+	return r < 0 ? r :
+		       container_locate_in(options_of(g)->container, g->plan->entry, g->part,
+					   ret_off);
 }
 
 int part_decode(struct get *g, uint64_t off, struct ingested *ret)
@@ -58,6 +63,8 @@ int part_decode(struct get *g, uint64_t off, struct ingested *ret)
 
 void part_leave(struct get *g)
 {
+	file_abort(g->part_file, false);
 	source_unref(g->part);
+	g->part_file = NULL;
 	g->part = NULL;
 }

@@ -19,13 +19,16 @@ int part_open(struct get *g, uint64_t n);
  */
 int part_copy_cached(struct get *g, uint64_t off, uint64_t n);
 
-/* Compares the header in g->part with the central directory; where in the part the data begins. */
-int part_locate(struct get *g, uint64_t *ret_off);
+/*
+ * The part's `n` bytes are there: compares the header with the central directory; where in g->part
+ * the data begins.
+ */
+int part_locate(struct get *g, uint64_t n, uint64_t *ret_off);
 
 /* Decodes the data at `off` of g->part to g->dest, and verifies it. */
 int part_decode(struct get *g, uint64_t off, struct ingested *ret);
 
-/* Gives g->part back. */
+/* Gives the part back, if there is one. */
 void part_leave(struct get *g);
 
 #endif

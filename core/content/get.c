@@ -105,6 +105,7 @@ static void content_done(void *ctx, int result, uint64_t size)
 
 	if (g->fill)
 		follow_finish(&g->follow);
+	part_leave(g);
 	/* nothing was hashed */
 	if (!g->in.size)
 		g->in.size = size;
@@ -192,81 +193,85 @@ static uint64_t find_partial(const struct get *g, const char *version)
 	return len;
 }
 
-/* The data begins there in the carton. */
-static int ask_data(struct get *g, uint64_t data)
+/* What the place has sent is wrong: it is not asked again, if another one may be. */
+static int blame(struct fetch_place *from, int error)
 {
+	if (error == -EBADMSG && from->mirror)
+		atomic_store(&from->bad, true);
+	return error;
+}
+
+/* A led() of a fetch: the entry's header. */
+static int check_header(void *ctx, struct fetch_place *from)
+{
+	struct get *g = ctx;
+	uint64_t off;
+	int r = part_locate(g, g->plan->entry->room, &off);
+
+	part_leave(g);
+	if (r == 0)
+		plan_keep_header(g->plan, from);
+	return blame(from, r);
+}
+
+/* Asks for data of the entry, and for the header in front of it unless that is known. */
+static int ask_data(struct get *g)
+{
+	const struct entry *e = g->plan->entry;
 	const char *version = options_of(g)->source->version;
-	uint64_t size = g->plan->entry->size;
-	struct fetch f = fetch_of_carton(g, data + g->off, g->fill ? size : g->n);
+	struct fetch f = fetch_of_carton(g, entry_data(e) + g->off, g->fill ? e->size : g->n);
 	int r = 0;
 
 	f.what = g->fill ? FETCH_FILE : FETCH_PART;
+	if (!plan_has_header(g->plan)) {
+		r = part_open(g, e->room);
+		f.lead = e->header;
+		f.n_lead = e->room;
+		f.lead_dest = g->part_file;
+		f.led = check_header;
+	}
 	if (g->fill) {
 		f.have = find_partial(g, version);
-		if (!f.have)
+		if (r == 0 && !f.have)
 			r = file_restart(g->dest, version);
 		if (r == 0)
-			r = file_reserve(g->dest, size, true);
+			r = file_reserve(g->dest, e->size, true);
 	}
-	return r < 0 ? r : start(g, &f);
-}
-
-/* What the place has sent is wrong: it is not asked again, if another one may be. */
-static int blame(struct get *g, int error)
-{
-	if (error == -EBADMSG && g->header_at->mirror)
-		atomic_store(&g->header_at->bad, true);
-	return error;
+	if (r == 0)
+		r = start(g, &f);
+	if (r < 0)
+		part_leave(g);
+	return r;
 }
 
 static void run_decode(struct job *job)
 {
 	struct get *g = container_of(job, struct get, job);
+	const struct entry *e = g->plan->entry;
 	uint64_t off;
-	int r = part_locate(g, &off);
+	int r = part_locate(g, entry_end(e) - e->header, &off);
 
 	if (r == 0)
 		r = part_decode(g, off, &g->in);
 	part_leave(g);
-	next(g, blame(g, r));
-}
-
-/* The part has the entry's header: asks for the data behind it. */
-static int ask_behind(struct get *g)
-{
-	uint64_t off, data;
-	int r = part_locate(g, &off);
-
-	part_leave(g);
-	if (r < 0)
-		return blame(g, r);
-	data = g->plan->entry->header + off;
-	plan_keep_data(g->plan, g->header_at, data);
-	return ask_data(g, data);
+	next(g, blame(g->part_from, r));
 }
 
 static void run_ask(struct job *job)
 {
 	struct get *g = container_of(job, struct get, job);
-	int r = ask_behind(g);
+	int r = ask_data(g);
 
 	if (r < 0)
 		next(g, r);
 }
 
-/* The part, `n` bytes from the entry's header on, is there. */
-static int use_part(struct get *g, uint64_t n)
+/* Goes on where there is time: the network's thread has none. */
+static int submit(struct get *g, void (*run)(struct job *job))
 {
 	const struct entry *e = g->plan->entry;
-	bool direct = plan_is_direct(e);
-	int r = file_commit(g->part_file, NULL, n, &g->part);
 
-	if (r < 0)
-		return r;
-	if (direct && !g->fill)
-		return ask_behind(g);
-	/* to make room for all of it may take long, which the network's thread has no time for */
-	g->job.run = direct ? run_ask : run_decode;
+	g->job.run = run;
 	workers_submit(options_of(g)->workers, &g->job,
 		       MAX(e->size, e->stored) > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
 	return 0;
@@ -275,7 +280,7 @@ static int use_part(struct get *g, uint64_t n)
 /* A check of a fetch: the part is looked at when it is over. */
 static int note_place(void *ctx, struct fetch_place *from)
 {
-	((struct get *)ctx)->header_at = from;
+	((struct get *)ctx)->part_from = from;
 	return 0;
 }
 
@@ -283,28 +288,29 @@ static void part_done(void *ctx, int result, uint64_t size)
 {
 	struct get *g = ctx;
 
-	if (result == 0)
-		result = use_part(g, size);
-	else
-		file_abort(g->part_file, false);
-	if (result < 0)
+	(void)size;
+	if (result == 0) {
+		submit(g, run_decode);
+	} else {
+		part_leave(g);
 		next(g, result);
+	}
 }
 
-/* What of the entry says where its data is; or all of it, which is then decoded. */
+/* All of the entry, which is then decoded. */
 static int ask_entry(struct get *g)
 {
 	const struct entry *e = g->plan->entry;
-	uint64_t n = entry_end(e) - e->header - (plan_is_direct(e) ? e->stored : 0);
+	uint64_t n = entry_end(e) - e->header;
 	struct fetch f = fetch_of_carton(g, e->header, n);
 	int r = part_open(g, n);
 
 	if (r < 0)
 		return r;
-	g->header_at = f.places;
+	g->part_from = f.places;
 	r = n <= MAX_CACHED ? part_copy_cached(g, e->header, n) : -ENOENT;
 	if (r == 0)
-		return use_part(g, n);
+		return submit(g, run_decode);
 	f.what = FETCH_PART;
 	f.dest = g->part_file;
 	f.at = 0;
@@ -313,25 +319,24 @@ static int ask_entry(struct get *g)
 	if (r == -ENOENT)
 		r = fetch_start(&f);
 	if (r < 0)
-		file_abort(g->part_file, false);
+		part_leave(g);
 	return r;
 }
 
 static int ask_carton(struct get *g)
 {
-	uint64_t data;
-
 	/* first: what is found out from now on is seen to be less */
 	g->left = plan_carton_left(g->plan);
 	g->in_carton = true;
 	if (g->left == 0)
 		return -ENETUNREACH;
-	/* others may find it elsewhere meanwhile */
-	data = plan_data(g->plan);
 	/* a URL that was asked before may have left a limit */
 	if (g->fill)
 		file_limit(g->dest, UINT64_MAX);
-	return data ? ask_data(g, data) : ask_entry(g);
+	if (!plan_is_direct(g->plan->entry))
+		return ask_entry(g);
+	/* to make room for all of it may take long */
+	return g->fill ? submit(g, run_ask) : ask_data(g);
 }
 
 /* ---- in which order ---- */

@@ -53,10 +53,9 @@ struct get {
 	int checked;		       /* what check() said last */
 	bool in_carton;		       /* the URLs are not asked any more, but the carton is, */
 	size_t left;		       /* which had so many places then, */
-	struct fetch_place *header_at; /* and this one sent the part */
-	struct file
-		*part_file;  /* what of the entry is fetched before its data, or to be decoded, */
-	struct source *part; /* once it is there */
+	struct fetch_place *part_from; /* and this one sent the part */
+	struct file *part_file;	       /* the entry's header, or all of it to be decoded; NULL */
+	struct source *part;	       /* once it is there */
 	struct job job;
 };
 

@@ -11,7 +11,7 @@
 #include "format/links.h"
 #include "content/internal.h"
 
-/* a Stored entry up to here costs one request, a larger one another one for its local header */
+/* a Stored entry up to here is fetched with all that is around its data, and copied */
 #define WHOLE (8 * MIB)
 
 struct plan *plan_new(struct object *o, const struct place *first, struct link *link)
@@ -53,8 +53,7 @@ bool plan_next_entry(struct plan *p)
 
 	if (!p->entry)
 		return false;
-	for (size_t i = 0; i < REMOTE_PLACES; i++)
-		p->data[i] = 0;
+	p->header_at = NULL;
 	if (!options->find_entry) {
 		p->at = p->at->next;
 		p->entry = p->at ? p->at->entry : NULL;
@@ -162,22 +161,14 @@ size_t plan_carton_left(const struct plan *p)
 	return left;
 }
 
-uint64_t plan_data(const struct plan *p)
+bool plan_has_header(const struct plan *p)
 {
-	struct fetch_place *places;
-	size_t n = plan_carton(p, &places);
-	uint64_t data = 0;
+	const struct fetch_place *at = atomic_load(&p->header_at);
 
-	for (size_t i = 0; i < n && !data; i++)
-		if (!atomic_load(&places[i].bad))
-			data = atomic_load(&p->data[i]);
-	return data;
+	return at && !atomic_load(&at->bad);
 }
 
-void plan_keep_data(struct plan *p, const struct fetch_place *from, uint64_t data)
+void plan_keep_header(struct plan *p, const struct fetch_place *from)
 {
-	struct fetch_place *places;
-
-	plan_carton(p, &places);
-	atomic_store(&p->data[from - places], data);
+	atomic_store(&p->header_at, from);
 }

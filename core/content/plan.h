@@ -43,8 +43,8 @@ struct plan {
 	size_t n_urls;
 
 	/* private */
-	_Atomic uint64_t data[REMOTE_PLACES]; /* by the header of each place; 0: not known */
-	char **names;			      /* the text of the URLs */
+	_Atomic(const struct fetch_place *) header_at; /* the place that has sent the header */
+	char **names;				       /* the text of the URLs */
 	atomic_uint refs;
 	const struct place *first, *at;
 	size_t found; /* by find_entry() */
@@ -86,13 +86,9 @@ void plan_drop_mirrors(struct plan *p, size_t n);
 size_t plan_carton(const struct plan *p, struct fetch_place **ret);
 size_t plan_carton_left(const struct plan *p);
 
-/*
- * Where the entry's data begins, by the header of a place that may still be asked; 0: not known.
- */
-uint64_t plan_data(const struct plan *p);
-
-/* The header that this place of the carton has sent says so. */
-void plan_keep_data(struct plan *p, const struct fetch_place *from, uint64_t data);
+/* Has a place that may still be asked sent the entry's header, and was it right? */
+bool plan_has_header(const struct plan *p);
+void plan_keep_header(struct plan *p, const struct fetch_place *from);
 
 /* All URLs may be asked again: for all of the content, the index is not what decides. */
 void plan_allow_urls(struct plan *p);

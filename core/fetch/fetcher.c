@@ -81,8 +81,8 @@ static void end_try(struct fetcher *x, int r)
 	}
 	if (r == -EFBIG)
 		r = bound_passed(x);
-	/* an answer that cannot be decoded; only check() knows that bytes of a part are wrong */
-	if (r == -EBADMSG && fetch_is_part(x) && x->phase != FETCH_CHECK)
+	/* an answer that cannot be decoded; only led() and check() know that bytes are wrong */
+	if (r == -EBADMSG && fetch_is_part(x) && x->phase != FETCH_CHECK && !x->final)
 		r = -EPROTO;
 	full = r == -ENOSPC || r == -EDQUOT;
 	/* what the user names is reported by the caller */
@@ -291,6 +291,7 @@ int fetch_start(const struct fetch *fetch)
 		return -ENOMEM;
 	}
 	x->have = fetch->have;
+	x->led = fetch->n_lead == 0;
 	x->settled = fetch->settle ? fetch->have : 0;
 	x->first = fetch->first ? atomic_load(fetch->first) : 0;
 	x->deadline_ms = fetch->deadline_ms ? fetch->deadline_ms :

@@ -71,6 +71,14 @@ struct fetch {
 	struct file *dest;     /* NULL with FETCH_SIZE */
 	struct follow *follow; /* hashes `dest` as the bytes arrive; or NULL */
 	uint64_t at;	       /* FETCH_PART: where its bytes begin in `dest` */
+	/*
+	 * Of a range, bytes of the same file that come first, in one request with it if they end
+	 * where it begins. They go to `lead_dest`; then led() looks at them, once, before any byte
+	 * of the range is written. 0; or the error that ends the fetch. n_lead 0: none.
+	 */
+	uint64_t lead, n_lead;
+	struct file *lead_dest;
+	int (*led)(void *ctx, struct fetch_place *from);
 	/* Looks at a good answer before its body; what is not 0 ends the fetch. Or NULL. */
 	int (*answered)(void *ctx, const struct http_response *answer);
 	/*

@@ -37,10 +37,30 @@ void transfer_end(struct fetcher *x)
 
 /* ---- bytes ---- */
 
+static uint64_t lead_end(const struct fetcher *x)
+{
+	return x->f.lead + x->f.n_lead;
+}
+
+/* As led(), of bytes that are written. */
+static int put_lead(struct fetcher *x, struct conn *c, const char *data, size_t n)
+{
+	int r = file_write(x->f.lead_dest, data, n, c->left.off - x->f.lead);
+
+	if (r < 0 || c->left.off + n < lead_end(x))
+		return r;
+	r = x->f.led(x->f.ctx, x->u->place);
+	x->led = r == 0;
+	x->final = r < 0;
+	return r;
+}
+
 static int put(struct fetcher *x, struct conn *c, const char *data, size_t n)
 {
 	uint64_t off = fetch_is_part(x) ? c->left.off - x->f.off + x->f.at : c->left.off;
 
+	if (!x->led)
+		return put_lead(x, c, data, n);
 	return x->gunzip ? gunzip_feed(x->gunzip, data, n) : file_write(x->f.dest, data, n, off);
 }
 
@@ -55,7 +75,8 @@ static int drain(struct fetcher *x, struct conn *c)
 	if (!x->version && x->arrived > follow_limit(x->f.follow))
 		return -EAGAIN;
 	while ((got = http_peek(c->stream, &data)) > 0) {
-		size_t n = (size_t)MIN(MIN((uint64_t)got, BLOCK), c->left.end - c->left.off);
+		uint64_t end = x->led ? c->left.end : MIN(c->left.end, lead_end(x));
+		size_t n = (size_t)MIN(MIN((uint64_t)got, BLOCK), end - c->left.off);
 
 		/* an answer of the whole file goes on behind its piece */
 		if (n == 0)
@@ -184,9 +205,10 @@ static int conn_step(struct fetcher *x, struct conn *c)
 static int ask_pieces(struct fetcher *x)
 {
 	uint64_t base = fetch_is_part(x) ? x->f.off : 0;
+	size_t want = x->led ? x->pieces.want : 1;
 	int r = 0;
 
-	for (size_t i = 0; i < x->pieces.want && r == 0 && now_ms() >= x->hold_ms; i++) {
+	for (size_t i = 0; i < want && r == 0 && now_ms() >= x->hold_ms; i++) {
 		struct conn *c = &x->conns[i];
 		struct http_request q;
 
@@ -221,7 +243,7 @@ static void find_arrived(struct fetcher *x)
 {
 	uint64_t least = x->pieces.next;
 
-	if (x->gunzip)
+	if (x->gunzip || !x->led)
 		return;
 	if (!x->version) {
 		x->arrived = x->conns[0].left.off;
@@ -247,6 +269,15 @@ static void use_url(struct fetcher *x)
 	v->one_of_several = true;
 	atomic_store(&v->logged_once, atomic_load(&x->u->logged_once));
 	x->version = v;
+}
+
+/* The lead is the first piece, or the beginning of it. */
+static void add_lead(struct fetcher *x)
+{
+	if (lead_end(x) == x->pieces.next)
+		x->pieces.next = x->f.lead;
+	else
+		pieces_return(&x->pieces, (struct piece){ x->f.lead, lead_end(x) });
 }
 
 int transfer_begin(struct fetcher *x)
@@ -275,6 +306,8 @@ int transfer_begin(struct fetcher *x)
 			use_url(x);
 		pieces_begin(&x->pieces, x->f.off + x->have, x->f.off + x->f.n,
 			     x->f.options->connections);
+		if (!x->led)
+			add_lead(x);
 		return ask_pieces(x);
 	}
 	c->exact = false;
