@@ -44,21 +44,22 @@ int part_locate(struct get *g, uint64_t n, uint64_t *ret_off)
 					   ret_off);
 }
 
-int part_decode(struct get *g, uint64_t off, struct ingested *ret)
+int entry_decode(struct fill *f, struct source *from, uint64_t off, struct ingested *ret)
 {
-	const struct entry *e = g->plan->entry;
+	const struct entry *e = f->plan->entry;
+	struct file *dest = f->file.dest;
 	struct stream *in = NULL;
-	int r = file_restart(g->dest, NULL);
+	int r = file_restart(dest, NULL);
 
 	if (r == 0)
-		r = file_reserve(g->dest, e->size, true);
+		r = file_reserve(dest, e->size, true);
 	if (r == 0)
-		r = source_stream(g->part, off, e->stored, &in);
+		r = source_stream(from, off, e->stored, &in);
 	if (r == 0)
-		r = decode_open(in, e, options_of(g)->budget, &in);
+		r = decode_open(in, e, f->object->store->options.budget, &in);
 	if (r == 0)
-		r = file_stream(g->dest, 0, in, &in);
-	return r < 0 ? r : fill_verify(g->fill, in, ret);
+		r = file_stream(dest, 0, in, &in);
+	return r < 0 ? r : fill_verify(f, in, ret);
 }
 
 void part_leave(struct get *g)

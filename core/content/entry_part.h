@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A part of a remote carton that a get (get.h) needs before it has the bytes of an entry: the
- * entry's header, or all of an entry that has to be decoded.
+ * entry's header, or all of an entry that has to be decoded; and decoding it.
  *
  * Threads: as for the get. All return 0 or -errno.
  */
@@ -25,8 +25,8 @@ int part_copy_cached(struct get *g, uint64_t off, uint64_t n);
  */
 int part_locate(struct get *g, uint64_t n, uint64_t *ret_off);
 
-/* Decodes the data at `off` of g->part to g->dest, and verifies it. */
-int part_decode(struct get *g, uint64_t off, struct ingested *ret);
+/* Decodes the data of the fill's entry, at `off` there, to its file, and verifies it. */
+int entry_decode(struct fill *f, struct source *from, uint64_t off, struct ingested *ret);
 
 /* Gives the part back, if there is one. */
 void part_leave(struct get *g);

@@ -6,6 +6,7 @@
 #include "base/ingest.h"
 #include "base/util.h"
 #include "carton.h"
+#include "http/http.h"
 #include "content/internal.h"
 
 #define DROP_STEP (16 * MIB)
@@ -294,18 +295,30 @@ void fill_end_observer(struct fill *f, int result)
 	f->observer = NULL;
 }
 
+void fill_log_wrong(const struct fill *f, const uint8_t found[SHA256_SIZE], const char *url)
+{
+	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1], shown[256];
+
+	hex_encode(f->object->sha256, SHA256_SIZE, want_hex);
+	hex_encode(found, SHA256_SIZE, found_hex);
+	if (url)
+		carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
+			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found_hex,
+			   want_hex);
+	else
+		carton_log(CARTON_LOG_ERROR, object_name(f->object),
+			   "sha256 mismatch: MANIFEST says %s, the bytes have %s; get the carton "
+			   "again",
+			   want_hex, found_hex);
+}
+
 int fill_check(const struct fill *f, const uint8_t found[SHA256_SIZE])
 {
-	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1];
 	const struct object *o = f->object;
 
 	if (!o->store->options.verify || memcmp(o->sha256, found, SHA256_SIZE) == 0)
 		return 0;
-	hex_encode(o->sha256, SHA256_SIZE, want_hex);
-	hex_encode(found, SHA256_SIZE, found_hex);
-	carton_log(CARTON_LOG_ERROR, object_name(o),
-		   "sha256 mismatch: MANIFEST says %s, the bytes have %s; get the carton again",
-		   want_hex, found_hex);
+	fill_log_wrong(f, found, NULL);
 	return -EBADMSG;
 }
 

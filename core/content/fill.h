@@ -151,6 +151,9 @@ void fill_drop_pages(struct fill *f, uint64_t end);
  */
 void fill_end_observer(struct fill *f, int result);
 
+/* Logs that the bytes have another hash: those at a URL, or those of the carton (NULL). */
+void fill_log_wrong(const struct fill *f, const uint8_t found[SHA256_SIZE], const char *url);
+
 /* Compares a hash with the object's: 0, or -EBADMSG, which is logged. */
 int fill_check(const struct fill *f, const uint8_t found[SHA256_SIZE]);
 

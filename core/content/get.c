@@ -8,7 +8,6 @@
 #include "fetch/fetcher.h"
 #include "fetch/remote_source.h"
 #include "format/links.h"
-#include "http/http.h"
 #include "content/internal.h"
 #include "content/entry_part.h"
 
@@ -38,21 +37,6 @@ static int check_part(void *ctx, struct fetch_place *from)
 	return g->checked;
 }
 
-static void log_wrong(const struct get *g, const struct fetch_place *from)
-{
-	const struct object *o = g->plan->object;
-	char want[2 * SHA256_SIZE + 1], found[2 * SHA256_SIZE + 1], shown[256];
-
-	if (from->version) {
-		fill_check(g->fill, g->in.sha256);
-		return;
-	}
-	hex_encode(o->sha256, SHA256_SIZE, want);
-	hex_encode(g->in.sha256, SHA256_SIZE, found);
-	carton_log(CARTON_LOG_ERROR, http_url_redact(from->url, shown, sizeof(shown)),
-		   "has other bytes than MANIFEST says: sha256 %s instead of %s", found, want);
-}
-
 /* The same, where the bytes were hashed. */
 static int check_all(void *ctx, struct fetch_place *from)
 {
@@ -65,7 +49,7 @@ static int check_all(void *ctx, struct fetch_place *from)
 		return r;
 	wrong = g->follow.hash && memcmp(g->in.sha256, p->object->sha256, SHA256_SIZE) != 0;
 	if (wrong && g->wrong != from)
-		log_wrong(g, from);
+		fill_log_wrong(g->fill, g->in.sha256, from->version ? NULL : from->url);
 	/* the carton lies about its size; a read by that would give a part as if it were all */
 	wrong |= p->entry && g->in.size != p->entry->size;
 	if (!wrong)
@@ -252,7 +236,7 @@ static void run_decode(struct job *job)
 	int r = part_locate(g, entry_end(e) - e->header, &off);
 
 	if (r == 0)
-		r = part_decode(g, off, &g->in);
+		r = entry_decode(g->fill, g->part, off, &g->in);
 	part_leave(g);
 	next(g, blame(g->part_from, r));
 }

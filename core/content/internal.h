@@ -12,8 +12,8 @@
  *	fill		an attempt to get bytes of an object: its beginning and its end
  *	object		who has it pinned
  *	hash		what hashing it in the background shows
- *	get		gets them from the network
- *	entry_part	the header of an entry, or all of it
+ *	entry_part	the header of an entry, or all of it, which is decoded
+ *	get		gets bytes from the network
  *	into_file	a file for what cannot be read in place
  *	ahead		how far ahead of their readers chunks are fetched
  *	chunk_fill	fetches and verifies chunks

@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "cache/read.h"
 #include "content/internal.h"
+#include "content/entry_part.h"
 
 /* how long another process may hold an object and add nothing to it, if there is no timeout */
 #define PATIENCE_MS 60000
@@ -122,26 +123,18 @@ static void got(struct get *g, int result, struct ingested *in)
 	filled(container_of(g, struct fill, get), result, in);
 }
 
-static int open_decoded(struct fill *f, struct stream **ret)
-{
-	const struct object *o = f->object;
-	struct file *dest = f->file.dest;
-	int r = file_restart(dest, NULL);
-
-	if (r == 0)
-		r = file_reserve(dest, o->size, true);
-	if (r == 0)
-		r = container_stream(o->store->options.container, f->plan->entry, ret);
-	return r < 0 ? r : file_stream(dest, 0, *ret, ret);
-}
-
 /* Decodes the entry of a local container into the file. */
 static int decode(struct fill *f, struct ingested *ret)
 {
-	struct stream *in;
-	int r = open_decoded(f, &in);
+	struct source *from;
+	uint64_t off;
+	int r = container_locate(f->object->store->options.container, f->plan->entry, &from, &off);
 
-	return r < 0 ? r : fill_verify(f, in, ret);
+	if (r < 0)
+		return r;
+	r = entry_decode(f, from, off, ret);
+	source_unref(from);
+	return r;
 }
 
 static void fill_file(struct fill *f)
