@@ -12,6 +12,8 @@
 /* a range that is fetched ahead; the cached ranges that stay once the carton is open */
 #define MAX_PREFETCH (16 * MIB)
 #define MAX_CACHED_OPEN (32 * MIB)
+/* the most places of a carton: a mirror, and the source URL */
+#define REMOTE_PLACES 2
 
 struct remote_source {
 	struct source source;

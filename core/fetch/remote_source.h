@@ -35,9 +35,6 @@ void remote_source_opened(struct source *s, struct cache *cache);
 /* From now on it is fetched from here. 0; -EOPNOTSUPP: it was restored; -ENOMEM. */
 int remote_source_refresh(struct source *s, const char *url);
 
-/* the most places of a carton: a mirror, and the source URL */
-#define REMOTE_PLACES 2
-
 /* Where all requests go, in this order; they live as long as `s`. 0: it was restored. */
 size_t remote_source_places(struct source *s, struct fetch_place **ret);
 

@@ -41,7 +41,7 @@ def damage(path, c, wrong):
 
 
 def test_one_request(nginx, mount, cache):
-    """4 KiB at the start are one request, and those behind one more; a later mount asks for the header beside them."""
+    """4 KiB at the start are one request, and those behind one more; a later mount asks for the header before them."""
     written(nginx.root / 'one.carton')
     for reads in ((0, 1), (20, 1)), ((0, 0), (30, 2), (40, 1)):
         with mount(nginx.url('one.carton'), *cache.options) as m:
@@ -72,6 +72,8 @@ def test_differs(nginx, mount_fg, cache, wrong):
             nginx.clear()
             assert errno_of(pread, m / NAME, 10, off) == errno.EIO
             assert lines_of(m.log(), f'{NAME}: {FAULTS[wrong][1]}')
+            # nothing was asked for behind it
+            assert len(nginx.requests()) == 1
             assert m.read('misc/before') == b'b'
         # a later mount would find data by its hash
         assert c.hashes()[NAME] not in cache.objects()
