@@ -4,8 +4,8 @@
  * the table of schemes, whose rows are in s3.c and hf.c; redact.c, url.c, address.c and response.c
  * read text; stream.c is where owners of streams and the network thread meet: a stream's lock
  * guards its bytes and its outcome, http's lock guards the queue of actions for the network thread;
- * secrets.c, hop.c and http.c run on that thread, which drives libcurl. No other folder includes
- * libcurl's headers.
+ * secrets.c, hop.c and thread.c run on that thread, which drives libcurl; http.c starts and stops
+ * it. No other folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -197,5 +197,10 @@ void http_hop_end(struct http_stream *stream);
 
 /* The -errno for a failure of libcurl. The caller logs `ret_why`. */
 int http_hop_error(struct http_stream *stream, CURLcode code, const char **ret_why);
+
+/* ---- thread.c ---- */
+
+/* The network thread, until `stopping` is set; then all transfers end. `ctx` is the http. */
+void *http_run(void *ctx);
 
 #endif
