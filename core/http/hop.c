@@ -36,7 +36,7 @@ static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sock
 	if (!s->proxied && !check_address(s, http_address_class(&address->addr)))
 		return CURL_SOCKET_BAD;
 	fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-	s->http->last_socket = MAX(s->http->last_socket, fd);
+	s->thread->last_socket = MAX(s->thread->last_socket, fd);
 	return fd;
 }
 
@@ -208,7 +208,7 @@ static int port_of(int (*name)(int, struct sockaddr *, socklen_t *), int fd)
 /* Shuts down the connection of a stream. libcurl does not tell its socket while it is in use. */
 static void cut(const struct http_stream *s)
 {
-	for (int fd = 0; fd <= s->http->last_socket; fd++)
+	for (int fd = 0; fd <= s->thread->last_socket; fd++)
 		if (port_of(getsockname, fd) == s->ports[0] &&
 		    port_of(getpeername, fd) == s->ports[1])
 			shutdown(fd, SHUT_RDWR);
@@ -225,22 +225,22 @@ static int64_t cpu_ms(void)
 /*
  * Called for each TLS record, also in the middle of a call of libcurl. Version 7.88 reads HTTP/2
  * frames until no more are there, or one belongs to the body. A server that sends others faster
- * than they are read would keep the network thread, and so stop the transfers from all servers.
+ * than they are read would keep the thread, and so stop its transfers from all servers.
  */
 static int on_debug(CURL *easy, curl_infotype type, char *data, size_t n, void *ctx)
 {
 	struct http_stream *s = ctx;
-	struct http *http = s->http;
+	struct http_thread *t = s->thread;
 
 	(void)easy;
 	(void)data;
 	(void)n;
 	if (type != CURLINFO_SSL_DATA_IN)
 		return 0;
-	if (http->served != s) {
-		http->served = s;
-		http->served_ms = cpu_ms();
-	} else if (!s->fault && cpu_ms() - http->served_ms > HTTP_MAX_TURN_MS) {
+	if (t->served != s) {
+		t->served = s;
+		t->served_ms = cpu_ms();
+	} else if (!s->fault && cpu_ms() - t->served_ms > HTTP_MAX_TURN_MS) {
 		callback_fail(s, -EPROTO, "the server sends frames without an end");
 		cut(s);
 	}
@@ -327,7 +327,8 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 
 	*ret_why = "out of memory";
 	http_stream_plan(s);
-	s->has_headers = s->again = false;
+	s->headers_sent = 0;
+	s->again = false;
 	s->seen[s->n_seen] = strdup(s->target.url);
 	if (!s->seen[s->n_seen])
 		return -ENOMEM;
@@ -349,13 +350,13 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 	r = http_secrets_set(s);
 	if (r < 0 || set_callbacks(s) || set_connection(s, proxy) || set_request(s))
 		return -ENOMEM;
-	return curl_multi_add_handle(s->http->multi, s->easy) ? -ENOMEM : 0;
+	return curl_multi_add_handle(s->thread->multi, s->easy) ? -ENOMEM : 0;
 }
 
 void http_hop_end(struct http_stream *s)
 {
 	if (s->easy) {
-		curl_multi_remove_handle(s->http->multi, s->easy);
+		curl_multi_remove_handle(s->thread->multi, s->easy);
 		curl_easy_cleanup(s->easy);
 		s->easy = NULL;
 	}

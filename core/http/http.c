@@ -6,6 +6,8 @@
 
 #include "http/internal.h"
 
+#define MAX_IDLE 32 /* connections that are kept, of all threads */
+
 static void log_codings(void)
 {
 	const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);
@@ -53,7 +55,6 @@ static int set_options(struct http *http, const struct http_options *o)
 	http->connect_timeout_ms = o->connect_timeout_ms > 0 ? o->connect_timeout_ms : 10000;
 	http->stall_ms = o->stall_ms > 0 ? o->stall_ms : 10000;
 	http->stall_rate = o->stall_rate > 0 ? o->stall_rate : 1024;
-	http->max_host_connections = MAX(o->max_host_connections, 0);
 	http->budget = o->budget;
 	http->private_links = o->private_links;
 	http->logins = o->logins;
@@ -80,22 +81,32 @@ static int set_options(struct http *http, const struct http_options *o)
 	return r < 0 ? r : http_proxies_load(&http->proxies);
 }
 
-static int start_thread(struct http *http)
+static int start_threads(struct http *http, unsigned n)
 {
-	int r;
+	int r = 0;
 
-	http->multi = curl_multi_init();
-	if (!http->multi)
-		return -ENOMEM;
-	/*
-	 * Connections are reused, HTTP/2 ones too, but parallel transfers never share one: a server
-	 * that limits the speed of each connection would limit them together.
-	 */
-	curl_multi_setopt(http->multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
-	curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, 32L);
-	curl_multi_setopt(http->multi, CURLMOPT_MAX_HOST_CONNECTIONS, http->max_host_connections);
-	r = thread_start(&http->thread, http_run, http);
-	http->running = r == 0;
+	if (n == 0)
+		n = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+	n = MIN(n, HTTP_MAX_THREADS);
+
+	while (r == 0 && http->n_threads < n) {
+		struct http_thread *t = &http->threads[http->n_threads];
+
+		t->multi = curl_multi_init();
+		if (!t->multi)
+			return -ENOMEM;
+		http->n_threads++;
+		t->http = http;
+		t->queue_end = &t->queue;
+		/*
+		 * Connections are reused, HTTP/2 ones too, but parallel transfers never share one:
+		 * a server that limits the speed of each connection would limit them together.
+		 */
+		curl_multi_setopt(t->multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
+		curl_multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)(MAX_IDLE / n));
+		r = thread_start(&t->id, http_run, t);
+		t->running = r == 0;
+	}
 	return r;
 }
 
@@ -114,10 +125,11 @@ int http_new(const struct http_options *options, struct http **ret)
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&http->lock, NULL);
-	http->queue_end = &http->queue;
+	pthread_mutex_init(&http->secrets, NULL);
+	http->headers_version = 1;
 	r = set_options(http, options);
 	if (r == 0)
-		r = start_thread(http);
+		r = start_threads(http, options->threads);
 	if (r < 0) {
 		http_free(http);
 		return r;
@@ -129,14 +141,16 @@ int http_new(const struct http_options *options, struct http **ret)
 
 void http_stop(struct http *http)
 {
-	if (!http->running)
-		return;
 	pthread_mutex_lock(&http->lock);
 	http->stopping = true;
-	curl_multi_wakeup(http->multi);
+	for (unsigned i = 0; i < http->n_threads; i++)
+		curl_multi_wakeup(http->threads[i].multi);
 	pthread_mutex_unlock(&http->lock);
-	pthread_join(http->thread, NULL);
-	http->running = false;
+	for (unsigned i = 0; i < http->n_threads; i++) {
+		if (http->threads[i].running)
+			pthread_join(http->threads[i].id, NULL);
+		http->threads[i].running = false;
+	}
 }
 
 void http_free(struct http *http)
@@ -144,14 +158,15 @@ void http_free(struct http *http)
 	if (!http)
 		return;
 	http_stop(http);
-	if (http->multi)
-		curl_multi_cleanup(http->multi);
+	for (unsigned i = 0; i < http->n_threads; i++)
+		curl_multi_cleanup(http->threads[i].multi);
 	http_secrets_finish(http);
 	http_target_finish(&http->source);
 	free(http->source_url);
 	http_proxies_finish(&http->proxies);
 	free(http->cacert);
 	pthread_mutex_destroy(&http->lock);
+	pthread_mutex_destroy(&http->secrets);
 	free(http);
 	curl_global_cleanup();
 }

@@ -2,9 +2,11 @@
 /*
  * HTTP and HTTPS: one request for one URL, once, without blocking the caller.
  *
- * One network thread drives all transfers. A callback tells the owner of a stream that there is
- * news (the response, bytes, the end); the owner takes them with calls that never wait. A stream
- * holds at most HTTP_STREAM_BUFFER decoded bytes: when its owner is slow, the transfer pauses.
+ * Network threads drive the transfers, each of them its own, with its own connections: TLS costs
+ * so much that one thread is slower than a fast link. A callback tells the owner of a stream that
+ * there is news (the response, bytes, the end); the owner takes them with calls that never wait. A
+ * stream holds at most HTTP_STREAM_BUFFER decoded bytes: when its owner is slow, the transfer
+ * pauses.
  * Retries, other URLs, deadlines, hashes and the cache are the caller's (fetch/): this module makes
  * one attempt and reports exactly how it went.
  *
@@ -51,16 +53,16 @@ struct sockaddr;
 
 /* All strings are copied; what else it points to outlives it. Zero and NULL are the defaults. */
 struct http_options {
-	long connect_timeout_ms;   /* name, connection and TLS together; default 10,000 */
-	long stall_ms;		   /* a transfer slower than stall_rate for this long fails */
-	long stall_rate;	   /* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
-	bool private_links;	   /* let LINKS and redirects reach private addresses */
-	const char *cacert;	   /* PEM file of the authorities to trust instead */
-	const char *header_file;   /* lines `Name: value`, for the origin of source_url only */
-	const char *source_url;	   /* what the user typed; NULL: nothing gets credentials */
-	struct login *logins;	   /* of the user (scheme.h); a header_file replaces their header */
-	long max_host_connections; /* to one host at once; default: no limit */
-	struct budget *budget;	   /* counts the buffers of streams; or NULL */
+	long connect_timeout_ms; /* name, connection and TLS together; default 10,000 */
+	long stall_ms;		 /* a transfer slower than stall_rate for this long fails */
+	long stall_rate;	 /* with -ETIMEDOUT; defaults 10,000 and 1024 bytes/s */
+	bool private_links;	 /* let LINKS and redirects reach private addresses */
+	const char *cacert;	 /* PEM file of the authorities to trust instead */
+	const char *header_file; /* lines `Name: value`, for the origin of source_url only */
+	const char *source_url;	 /* what the user typed; NULL: nothing gets credentials */
+	struct login *logins;	 /* of the user (scheme.h); a header_file replaces their header */
+	unsigned threads;	 /* default: one for each processor, at most four */
+	struct budget *budget;	 /* counts the buffers of streams; or NULL */
 };
 
 /*
@@ -71,7 +73,7 @@ struct http_options {
 int http_prepare(void);
 
 /*
- * Reads the header file and the proxy variables and starts the thread (so after any fork). Logs
+ * Reads the header file and the proxy variables and starts the threads (so after any fork). Logs
  * once which content codings this libcurl lacks. Returns 0; -EINVAL for a source_url or a header
  * file that cannot be used, -EFBIG when that file breaks a limit, the open's -errno when it or
  * cacert cannot be read (each logged); -ENOMEM, -EAGAIN.
@@ -79,7 +81,7 @@ int http_prepare(void);
 int http_new(const struct http_options *options, struct http **ret);
 
 /*
- * Ends the thread and all transfers: they end with -ESHUTDOWN, after the bytes that are there, and
+ * Ends the threads and all transfers: they end with -ESHUTDOWN, after the bytes that are there, and
  * so does every later request. Streams must still be closed. From any thread, once.
  */
 void http_stop(struct http *http);
@@ -134,7 +136,7 @@ struct http_response {
 	char coding[16];	 /* the one content coding, "" when identity */
 };
 
-/* Called on the network thread, under the stream's lock: must neither block nor use the stream. */
+/* Called on a network thread, under the stream's lock: must neither block nor use the stream. */
 typedef void http_wake_fn(void *ctx);
 
 /*

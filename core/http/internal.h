@@ -2,10 +2,10 @@
 /*
  * Shared by the files of this folder. From the bottom up: curl.c loads the library; scheme.c has
  * the table of schemes, whose rows are in s3.c and hf.c; redact.c, url.c, address.c and response.c
- * read text; stream.c is where owners of streams and the network thread meet: a stream's lock
- * guards its bytes and its outcome, http's lock guards the queue of actions for the network thread;
- * secrets.c, hop.c and thread.c run on that thread, which drives libcurl; http.c starts and stops
- * it. No other folder includes libcurl's headers.
+ * read text; stream.c is where owners of streams and the network threads meet: a stream's lock
+ * guards its bytes and its outcome, http's lock guards the queues of actions for the threads;
+ * secrets.c, hop.c and thread.c run on these threads, which drive libcurl; http.c starts and stops
+ * them. No other folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -23,6 +23,9 @@ enum http_action {
 	HTTP_ACT_CLOSE = 4,
 };
 
+/* One of them decrypts some 5 Gbit/s. More than four outrun the hashes of what comes. */
+#define HTTP_MAX_THREADS 4
+
 #define HTTP_STALL_SAMPLES 11 /* ten intervals */
 
 /* CPU time that one transfer may take in one call of libcurl; 16 MiB of TLS take some 10 ms. */
@@ -33,9 +36,28 @@ struct http_sample {
 	int64_t bytes;
 };
 
+/* A network thread, with connections of its own. A stream stays on the one where it began. */
+struct http_thread {
+	struct http *http;
+	CURLM *multi;
+	pthread_t id;
+	bool running; /* used by http_new() and http_stop() only */
+
+	/* guarded by http->lock, as is multi's wakeup */
+	unsigned streams;			/* that were given to it and have not ended */
+	struct http_stream *queue, **queue_end; /* each holds a reference */
+
+	/* used by the thread only */
+	struct http_stream *live;	  /* each holds a reference */
+	int64_t checked_ms;		  /* when stalls were last looked for */
+	const struct http_stream *served; /* who reads in this call of libcurl; NULL: nobody yet */
+	int64_t served_ms;		  /* CPU time of the thread when that began */
+	int last_socket;		  /* the greatest number that a socket of libcurl had */
+};
+
 struct http {
 	/* constant after http_new() */
-	long connect_timeout_ms, stall_ms, stall_rate, max_host_connections;
+	long connect_timeout_ms, stall_ms, stall_rate;
 	struct budget *budget;
 	bool private_links;
 	char *cacert;
@@ -43,26 +65,20 @@ struct http {
 	char *source_url;	   /* or this, if requests for it need a login; else NULL */
 	struct login *logins;	   /* the list is constant; see scheme.h */
 	struct http_proxies proxies;
-	CURLM *multi;
-	pthread_t thread;
-	bool running; /* used by http_new() and http_stop() only */
+	unsigned n_threads;
+	struct http_thread threads[HTTP_MAX_THREADS];
 
 	pthread_mutex_t lock;
-	bool stopping;				/* guarded by lock, as is multi's wakeup */
-	struct http_stream *queue, **queue_end; /* guarded by lock; each holds a reference */
+	bool stopping; /* guarded by lock */
 
-	/* used by the network thread only, once it runs */
-	char *header_file; /* or NULL */
+	pthread_mutex_t secrets; /* guards what follows, and the logins when they are used */
+	char *header_file;	 /* or NULL */
 	char **headers;
+	unsigned headers_version;	 /* counts their changes, from 1 */
 	struct timespec headers_changed; /* when the file that is loaded was changed last, */
 	ino_t headers_inode;
-	int64_t headers_checked_ms;	  /* and when that was looked at */
-	struct http_stream *live;	  /* each holds a reference */
-	int64_t checked_ms;		  /* when stalls were last looked for */
-	const struct http_stream *served; /* who reads in this call of libcurl; NULL: nobody yet */
-	int64_t served_ms;		  /* CPU time of the thread when that began */
-	int last_socket;		  /* the greatest number that a socket of libcurl had */
-	bool userinfo_logged;		  /* the warning that it is not sent was logged */
+	int64_t headers_checked_ms; /* and when that was looked at */
+	bool userinfo_logged;	    /* the warning that it is not sent was logged */
 };
 
 struct http_redirect {
@@ -106,17 +122,19 @@ struct http_stream {
 	unsigned actions;
 	struct http_stream *queue_next;
 
-	/* used by the network thread only, after http_start_request() has filled target */
+	struct http_thread *thread; /* constant after http_start_request() */
+
+	/* used by that thread only, after http_start_request() has filled target */
 	struct http_stream *live_next, **live_link;
 	CURL *easy;
 	struct curl_slist *sent;
 	struct http_target target;
 	char *seen[HTTP_MAX_REDIRECTS + 1];
 	unsigned n_seen;
-	struct login *login; /* signs it, as long as it has not left its origin; or NULL */
-	bool from_redirect;  /* began at a redirect target: allowed and left_origin are its */
-	bool left_origin;    /* a redirect has: no credentials any more */
-	bool has_headers;    /* the user's were sent */
+	struct login *login;   /* signs it, as long as it has not left its origin; or NULL */
+	bool from_redirect;    /* began at a redirect target: allowed and left_origin are its */
+	bool left_origin;      /* a redirect has: no credentials any more */
+	unsigned headers_sent; /* the version of the user's; 0: none */
 	bool refused_once;
 	bool again;   /* they were refused, and have changed since */
 	int ports[2]; /* of its connection: ours, the other side's */
@@ -160,7 +178,7 @@ bool http_stream_put(struct http_stream *stream, const char *data, size_t n);
 void http_stream_end(struct http_stream *stream, int error);
 
 /* Network thread: the next stream with actions, or NULL. The caller gets the queue's reference. */
-struct http_stream *http_next(struct http *http, unsigned *ret_actions);
+struct http_stream *http_next(struct http_thread *thread, unsigned *ret_actions);
 
 /* Logs with `url` as its subject, without userinfo, query and fragment. */
 void http_log(enum carton_log_level level, const char *url, const char *fmt, ...)
@@ -169,7 +187,7 @@ void http_log(enum carton_log_level level, const char *url, const char *fmt, ...
 /* The level to log a failure of the stream at; counts it as logged. Takes the stream's lock. */
 enum carton_log_level http_failure_level(struct http_stream *stream);
 
-/* ---- secrets.c ---- */
+/* ---- secrets.c: takes http->secrets ---- */
 
 /* Loads the user's header file for the first time. 0, or as http_headers_load(). */
 int http_secrets_load(struct http *http, const char *header_file);
@@ -200,7 +218,7 @@ int http_hop_error(struct http_stream *stream, CURLcode code, const char **ret_w
 
 /* ---- thread.c ---- */
 
-/* The network thread, until `stopping` is set; then all transfers end. `ctx` is the http. */
+/* A network thread, until `stopping` is set; then its streams end. `ctx` is its http_thread. */
 void *http_run(void *ctx);
 
 #endif

@@ -11,8 +11,8 @@
  *  - Or it keeps its scheme, also in the cache and in the log, and the row makes each request of it
  *    (`request_url`) and signs it, as long as redirects have not led to another server.
  *
- * Threads: any, but for sign() and refused(), which the network thread calls. What request_url()
- * reads of a login does not change after login().
+ * Threads: any, but for sign() and refused(), which the network threads call, one at a time. What
+ * request_url() reads of a login does not change after login().
  */
 #ifndef CARTON_HTTP_SCHEME_H
 #define CARTON_HTTP_SCHEME_H

@@ -182,42 +182,87 @@ void http_secrets_finish(struct http *http)
 }
 
 /*
- * Loads the header file again if it has changed: true. A file that cannot be used is logged, and
- * the old headers stay.
+ * Loads the header file again if it has changed. A file that cannot be used is logged, and the old
+ * headers stay. Lock held.
  */
-static bool refresh(struct http *http, bool now)
+static void refresh(struct http *http, bool now)
 {
 	int64_t time = now_ms();
 	char **headers;
 	struct stat st;
 
 	if (!http->header_file || (!now && time - http->headers_checked_ms < CHECK_MS))
-		return false;
+		return;
 	http->headers_checked_ms = time;
 	if (look(http->header_file, &st) < 0 ||
 	    (st.st_ino == http->headers_inode &&
 	     memcmp(&st.st_mtim, &http->headers_changed, sizeof(st.st_mtim)) == 0))
-		return false;
+		return;
 	http->headers_changed = st.st_mtim;
 	http->headers_inode = st.st_ino;
 	if (http_headers_load(http->header_file, &headers) < 0)
-		return false;
+		return;
 	http_headers_free(http->headers);
 	http->headers = headers;
-	return true;
+	http->headers_version++;
 }
 
 bool http_secrets_refused(struct http_stream *s)
 {
-	bool once = !s->refused_once;
+	struct http *http = s->http;
+	bool once = !s->refused_once, changed = false;
 
+	s->refused_once = true;
+	pthread_mutex_lock(&http->secrets);
 	if (s->login && !s->left_origin)
 		s->login->scheme->refused(s->login);
-	s->refused_once = true;
-	return s->has_headers && once && refresh(s->http, true);
+	if (s->headers_sent && once) {
+		refresh(http, true);
+		/* perhaps for another request that was refused */
+		changed = http->headers_version != s->headers_sent;
+	}
+	pthread_mutex_unlock(&http->secrets);
+	return changed;
 }
 
 /* ---- requests ---- */
+
+/* For a request to another origin than that of the user's URL. Lock held. */
+static void warn_userinfo(struct http_stream *s)
+{
+	/* logged once: a carton may have many URLs, each with many requests */
+	if ((!s->target.user && !s->target.password) || s->http->userinfo_logged)
+		return;
+	http_log(CARTON_LOG_WARNING, s->target.url,
+		 "the user name and password in this URL are not sent");
+	s->http->userinfo_logged = true;
+}
+
+/* Lock held. */
+static int set_headers(struct http_stream *s)
+{
+	int r = 0;
+
+	refresh(s->http, false);
+	s->headers_sent = s->http->headers ? s->http->headers_version : 0;
+	for (char **h = s->http->headers; r == 0 && h && *h; h++)
+		r = http_add_line(&s->sent, *h);
+	return r;
+}
+
+static int set_userinfo(struct http_stream *s)
+{
+	const struct http_target *source = &s->http->source;
+	int r = (int)curl_easy_setopt(s->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+
+	if (!source->user && !source->password)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
+	else if (source->user)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, source->user);
+	if (source->password)
+		r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, source->password);
+	return r ? -ENOMEM : 0;
+}
 
 /* Credentials go to the origin of the user's URL only, and not after a redirect has left it. */
 int http_secrets_set(struct http_stream *s)
@@ -225,30 +270,17 @@ int http_secrets_set(struct http_stream *s)
 	struct http *http = s->http;
 	int r = 0;
 
-	/* a redirect within the store is signed anew, another not at all */
-	if (s->login)
-		return s->left_origin ? 0 : s->login->scheme->sign(s->login, s);
-	if (s->left_origin || !http_same_origin(&s->target, &http->source)) {
-		/* logged once: a carton may have many URLs, each with many requests */
-		if ((s->target.user || s->target.password) && !http->userinfo_logged) {
-			http_log(CARTON_LOG_WARNING, s->target.url,
-				 "the user name and password in this URL are not sent");
-			http->userinfo_logged = true;
-		}
-		return 0;
+	pthread_mutex_lock(&http->secrets);
+	if (s->login) {
+		/* a redirect within the store is signed anew, another not at all */
+		r = s->left_origin ? 0 : s->login->scheme->sign(s->login, s);
+	} else if (s->left_origin || !http_same_origin(&s->target, &http->source)) {
+		warn_userinfo(s);
+	} else {
+		r = set_headers(s);
+		if (r == 0)
+			r = set_userinfo(s);
 	}
-	refresh(http, false);
-	s->has_headers = http->headers;
-	for (char **h = http->headers; r == 0 && h && *h; h++)
-		r = http_add_line(&s->sent, *h);
-	if (r < 0)
-		return r;
-	r |= (int)curl_easy_setopt(s->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-	if (!http->source.user && !http->source.password)
-		r |= (int)curl_easy_setopt(s->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
-	else if (http->source.user)
-		r |= (int)curl_easy_setopt(s->easy, CURLOPT_USERNAME, http->source.user);
-	if (http->source.password)
-		r |= (int)curl_easy_setopt(s->easy, CURLOPT_PASSWORD, http->source.password);
-	return r ? -ENOMEM : 0;
+	pthread_mutex_unlock(&http->secrets);
+	return r;
 }

@@ -94,6 +94,9 @@ void http_stream_publish(struct http_stream *s, const struct http_response *resp
 
 void http_stream_end(struct http_stream *s, int error)
 {
+	pthread_mutex_lock(&s->http->lock);
+	s->thread->streams--;
+	pthread_mutex_unlock(&s->http->lock);
 	pthread_mutex_lock(&s->lock);
 	s->done = true;
 	s->error = error;
@@ -143,7 +146,22 @@ bool http_stream_put(struct http_stream *s, const char *data, size_t n)
 	return true;
 }
 
-/* ---- the queue: from any thread ---- */
+/* ---- the queues: from any thread ---- */
+
+/*
+ * The first of the threads with the fewest streams: few streams at once keep to the first threads,
+ * and to the connections that these have. Lock held.
+ */
+static struct http_thread *idlest(struct http *http)
+{
+	struct http_thread *best = http->threads;
+
+	for (unsigned i = 1; i < http->n_threads; i++)
+		if (http->threads[i].streams < best->streams)
+			best = &http->threads[i];
+	best->streams++;
+	return best;
+}
 
 static int post(struct http_stream *s, enum http_action action)
 {
@@ -154,32 +172,34 @@ static int post(struct http_stream *s, enum http_action action)
 	if (http->stopping) {
 		r = -ESHUTDOWN;
 	} else {
+		if (action == HTTP_ACT_START)
+			s->thread = idlest(http);
 		if (!s->actions) {
 			s->queue_next = NULL;
-			*http->queue_end = http_stream_ref(s);
-			http->queue_end = &s->queue_next;
+			*s->thread->queue_end = http_stream_ref(s);
+			s->thread->queue_end = &s->queue_next;
 		}
 		s->actions |= action;
-		curl_multi_wakeup(http->multi);
+		curl_multi_wakeup(s->thread->multi);
 	}
 	pthread_mutex_unlock(&http->lock);
 	return r;
 }
 
-struct http_stream *http_next(struct http *http, unsigned *ret_actions)
+struct http_stream *http_next(struct http_thread *t, unsigned *ret_actions)
 {
 	struct http_stream *s;
 
-	pthread_mutex_lock(&http->lock);
-	s = http->queue;
+	pthread_mutex_lock(&t->http->lock);
+	s = t->queue;
 	if (s) {
-		http->queue = s->queue_next;
-		if (!http->queue)
-			http->queue_end = &http->queue;
+		t->queue = s->queue_next;
+		if (!t->queue)
+			t->queue_end = &t->queue;
 		*ret_actions = s->actions;
 		s->actions = 0;
 	}
-	pthread_mutex_unlock(&http->lock);
+	pthread_mutex_unlock(&t->http->lock);
 	return s;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that drives all transfers: from request to request, until they end. */
+/* A thread that drives transfers: from request to request, until they end. */
 #include <stdlib.h>
 
 #include "http/internal.h"
@@ -146,15 +146,15 @@ static bool stalled(struct http_stream *s, int64_t now)
 	       sample.bytes - s->samples[0].bytes < (int64_t)http->stall_rate * now / 1000;
 }
 
-static void check_stalls(struct http *http)
+static void check_stalls(struct http_thread *t)
 {
 	int64_t now = now_ms();
 	struct http_stream *next;
 
-	if (now - http->checked_ms < stall_tick(http))
+	if (now - t->checked_ms < stall_tick(t->http))
 		return;
-	http->checked_ms = now;
-	for (struct http_stream *s = http->live; s; s = next) {
+	t->checked_ms = now;
+	for (struct http_stream *s = t->live; s; s = next) {
 		next = s->live_next;
 		if (stalled(s, now))
 			stream_fail(s, -ETIMEDOUT,
@@ -168,18 +168,17 @@ static void check_stalls(struct http *http)
 /* Puts a stream on the list of live ones, until stream_finish(). */
 static void adopt(struct http_stream *s)
 {
-	struct http *http = s->http;
+	struct http_thread *t = s->thread;
 
-	s->live_next = http->live;
-	s->live_link = &http->live;
-	if (http->live)
-		http->live->live_link = &s->live_next;
-	http->live = http_stream_ref(s);
+	s->live_next = t->live;
+	s->live_link = &t->live;
+	if (t->live)
+		t->live->live_link = &s->live_next;
+	t->live = http_stream_ref(s);
 }
 
 static void start(struct http_stream *s)
 {
-	adopt(s);
 	s->expected = -1;
 	if (!s->from_redirect)
 		s->allowed = s->trust == HTTP_USER || s->http->private_links ?
@@ -207,22 +206,24 @@ static void resume(struct http_stream *s)
 
 static void act(struct http_stream *s, unsigned actions)
 {
-	if ((actions & HTTP_ACT_START) && !(actions & HTTP_ACT_CLOSE))
-		start(s);
-	else if (!s->live_link || s->finished)
+	if (actions & HTTP_ACT_START)
+		adopt(s);
+	else if (s->finished)
 		return;
-	else if (actions & HTTP_ACT_CLOSE)
+	if (actions & HTTP_ACT_CLOSE)
 		stream_finish(s, -ECANCELED);
+	else if (actions & HTTP_ACT_START)
+		start(s);
 	else if (actions & HTTP_ACT_RESUME)
 		resume(s);
 }
 
-static void take_messages(struct http *http)
+static void take_messages(struct http_thread *t)
 {
 	CURLMsg *message;
 	int left;
 
-	while ((message = curl_multi_info_read(http->multi, &left))) {
+	while ((message = curl_multi_info_read(t->multi, &left))) {
 		CURLcode code = message->data.result;
 		struct http_stream *s = NULL;
 
@@ -233,44 +234,44 @@ static void take_messages(struct http *http)
 	}
 }
 
-static void end_all(struct http *http)
+static void end_all(struct http_thread *t)
 {
 	struct http_stream *s;
 	unsigned actions;
 
 	/* post() of stream.c refuses new actions by now */
-	while ((s = http_next(http, &actions))) {
+	while ((s = http_next(t, &actions))) {
 		if (!s->live_link)
 			adopt(s); /* so that it is finished below */
 		http_stream_unref(s);
 	}
-	while (http->live)
-		stream_finish(http->live, -ESHUTDOWN);
+	while (t->live)
+		stream_finish(t->live, -ESHUTDOWN);
 }
 
 void *http_run(void *ctx)
 {
-	struct http *http = ctx;
+	struct http_thread *t = ctx;
+	struct http *http = t->http;
 	struct http_stream *s;
 	bool stopping = false;
 	unsigned actions;
 	int running;
 
 	while (!stopping) {
-		while ((s = http_next(http, &actions))) {
+		while ((s = http_next(t, &actions))) {
 			act(s, actions);
 			http_stream_unref(s);
 		}
-		http->served = NULL;
-		curl_multi_perform(http->multi, &running);
-		take_messages(http);
-		check_stalls(http);
-		curl_multi_poll(http->multi, NULL, 0, http->live ? (int)stall_tick(http) : 3600000,
-				NULL);
+		t->served = NULL;
+		curl_multi_perform(t->multi, &running);
+		take_messages(t);
+		check_stalls(t);
+		curl_multi_poll(t->multi, NULL, 0, t->live ? (int)stall_tick(http) : 3600000, NULL);
 		pthread_mutex_lock(&http->lock);
 		stopping = http->stopping;
 		pthread_mutex_unlock(&http->lock);
 	}
-	end_all(http);
+	end_all(t);
 	return NULL;
 }

@@ -3,6 +3,7 @@
 Origins that speak HTTP/2: a real nginx with TLS, and between it and cartonfs, where connections have
 to break, a relay of bytes.
 """
+import concurrent.futures
 import contextlib
 import errno
 import random
@@ -137,6 +138,21 @@ def test_without_ranges(h2, mount, options):
     with mount(url(h2, 'norange/norange.carton'), *options) as m:
         as_expected(m, c)
     assert 200 in {r['status'] for r in all_http2(h2, 'norange.carton')}
+
+
+def test_many_readers(h2, mount, options):
+    """At once, on whatever threads: each byte once, over no more connections than can be busy together."""
+    n, size = 12, 3 * MIB
+    data = {f'model/{i}': rng_bytes(size, i) for i in range(n)}
+    c = Carton(method='stored')
+    for name, content in data.items():
+        c.add(name, content)
+    c.write(h2.root / 'many.carton')
+    with mount(url(h2, 'many.carton'), *options) as m, concurrent.futures.ThreadPoolExecutor(n) as pool:
+        assert dict(zip(data, pool.map(m.read, data))) == data
+    asked = all_http2(h2, 'many.carton')
+    assert n * size <= sum(r['sent'] for r in asked) < (n + 1) * size
+    assert len({r['conn'] for r in asked}) <= n + 1
 
 
 def linked(h2, work, port=None):

@@ -338,8 +338,7 @@ static void *storm_run(void *ctx)
 
 static void test_storm(void **state)
 {
-	struct http *http = start_with(
-		&(struct http_options){ .stall_ms = 200, .max_host_connections = 6 });
+	struct http *http = start_with(&(struct http_options){ .stall_ms = 200, .threads = 4 });
 	struct storm storm[12];
 	pthread_t threads[12];
 	atomic_uint done = 0;
