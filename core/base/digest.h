@@ -29,6 +29,10 @@ void sha256_free(struct sha256 *s);				   /* NULL-safe */
 /* The sha256 of bytes in memory: 0, -ENOMEM or -EIO. */
 int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE]);
 
+/* HMAC-SHA256 (RFC 2104): 0, -ENOMEM or -EIO. */
+int hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,
+		uint8_t ret_mac[SHA256_SIZE]);
+
 /* The key of tags. Any number of threads may use one tagger at once. */
 struct tagger;
 

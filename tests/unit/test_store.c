@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/digest.h"
 #include "base/util.h"
 #include "http/http.h"
 #include "http/s3.h"
@@ -165,12 +166,41 @@ static void test_places(void **state)
 	assert_false(s3_scheme.links_may("s3://bucket/a", "s3://bucke/a"));
 }
 
+static void test_hmac(void **state)
+{
+	/* RFC 4231, cases 2 and 6: a short key, and one that is longer than a block */
+	static const struct {
+		const char *data, *want;
+		size_t n_key;
+	} cases[] = {
+		{ "what do ya want for nothing?",
+		  "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843", 4 },
+		{ "Test Using Larger Than Block-Size Key - Hash Key First",
+		  "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54", 131 },
+	};
+	uint8_t key[131], mac[SHA256_SIZE];
+	char text[2 * SHA256_SIZE + 1];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		memset(key, 0xaa, sizeof(key));
+		if (i == 0)
+			memcpy(key, "Jefe", 4);
+		assert_int_equal(
+			hmac_sha256(key, cases[i].n_key, cases[i].data, strlen(cases[i].data), mac),
+			0);
+		hex_encode(mac, sizeof(mac), text);
+		assert_string_equal(text, cases[i].want);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_region),	 cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_revision), cmocka_unit_test(test_schemes),
 		cmocka_unit_test(test_misspelt), cmocka_unit_test(test_places),
+		cmocka_unit_test(test_hmac),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
