@@ -111,6 +111,7 @@
 #define HTTP_MAX_HEADERS 256 /* header lines of one response, 1xx and trailers included */
 #define HTTP_MAX_HEADER_BYTES (64 * KIB)  /* and their total text */
 #define HTTP_MAX_REDIRECT_BODY (16 * KIB) /* read to keep a connection; more: it is closed */
+#define HTTP_MAX_REFUSAL_BODY (8 * KIB)	  /* of an object store, read for what it says */
 #define HTTP_STREAM_BUFFER (1 * MIB)	  /* decoded bytes waiting for their reader, */
 #define HTTP_SMALL_BUFFER (128 * KIB)	  /* and where memory is short */
 /*

@@ -115,6 +115,7 @@ int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a
 
 	u->retry_after_s = a->retry_after_s;
 	u->status = a->status;
+	strcpy(u->reason, a->reason);
 	u->gzip = !strcmp(a->coding, "gzip") || !strcmp(a->coding, "x-gzip");
 	if ((r == -ERANGE || r == -EPROTO) && x->probing)
 		r = -ESTALE;

@@ -35,6 +35,7 @@ struct url {
 	bool too_large;	 /* more than max_size */
 	int error;	 /* of the last try, */
 	int status;	 /* and its status, or 0 */
+	char reason[256];
 	atomic_bool logged_once;
 	long retry_after_s;
 };

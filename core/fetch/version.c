@@ -46,8 +46,9 @@ static bool same_version(const struct version *r, const struct http_response *a)
 }
 
 /* Logs a wrong answer, once for all who get the same one. */
-static void log_wrong(struct version *r, int status, int error)
+static void log_wrong(struct version *r, const struct http_response *a, int error)
 {
+	int status = a->status;
 	char shown[256];
 
 	if (atomic_exchange(&r->logged_status, status) == status)
@@ -59,7 +60,8 @@ static void log_wrong(struct version *r, int status, int error)
 			   "(status %d); open it again",
 			   status);
 	else
-		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d", status);
+		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d%s%s", status,
+			   *a->reason ? ": " : "", a->reason);
 }
 
 int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last)
@@ -82,7 +84,7 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 		error = -EIO;
 	/* logged by server.c */
 	if (error != -EBUSY)
-		log_wrong(r, a->status, error);
+		log_wrong(r, a, error);
 	return error;
 }
 

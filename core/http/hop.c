@@ -106,6 +106,17 @@ static void publish(struct http_stream *s)
 	http_stream_publish(s, response);
 }
 
+void http_hop_refused(struct http_stream *s)
+{
+	struct http_response *response = &s->response_header.response;
+
+	if (s->refusal.data)
+		s->login->scheme->reason(s->refusal.data, response->reason,
+					 sizeof(response->reason));
+	response->length = 0;
+	publish(s);
+}
+
 static size_t on_head_end(struct http_stream *s, size_t n)
 {
 	const struct http_header *header = &s->response_header;
@@ -126,7 +137,10 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	r = check_body(s, &why);
 	if (r < 0)
 		return callback_fail(s, r, why);
-	publish(s);
+	s->keeps = header->response.status >= 300 && s->login && !s->left_origin &&
+		   s->login->scheme->reason;
+	if (!s->keeps)
+		publish(s);
 	return n;
 }
 
@@ -165,6 +179,14 @@ static bool expands_too_much(struct http_stream *s, size_t n)
 	return (s->received + n - HTTP_EXPANSION_START) / HTTP_MAX_EXPANSION > (uint64_t)wire;
 }
 
+/* What is over the limit ends the transfer. */
+static size_t keep(struct http_stream *s, const char *data, size_t n)
+{
+	size_t part = MIN(n, HTTP_MAX_REFUSAL_BODY - s->refusal.len);
+
+	return buf_add(&s->refusal, data, part) == 0 && part == n ? n : 0;
+}
+
 static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 {
 	struct http_stream *s = ctx;
@@ -174,6 +196,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 		s->discarded += n;
 		return s->discarded > HTTP_MAX_REDIRECT_BODY ? 0 : n;
 	}
+	if (s->keeps)
+		return keep(s, data, n);
 	/* a body before its headers, such as behind a 101, which libcurl takes for an answer */
 	if (!s->header_done)
 		return callback_fail(s, -EPROTO, "the answer's headers are malformed");
@@ -334,7 +358,7 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 		return -ENOMEM;
 	s->n_seen++;
 	s->proxied = proxy;
-	s->connected = s->held = s->header_done = s->redirected = s->refused = false;
+	s->connected = s->held = s->header_done = s->redirected = s->refused = s->keeps = false;
 	s->discarded = 0;
 	s->n_samples = 0;
 	s->fault = 0;

@@ -134,6 +134,7 @@ struct http_response {
 	char last_modified[64];
 	int64_t last_modified_s; /* the same in seconds since 1970; INT64_MIN: no date */
 	char coding[16];	 /* the one content coding, "" when identity */
+	char reason[256];	 /* what an object store says is wrong */
 };
 
 /* Called on a network thread, under the stream's lock: must neither block nor use the stream. */

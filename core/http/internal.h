@@ -135,11 +135,14 @@ struct http_stream {
 	bool from_redirect;    /* began at a redirect target: allowed and left_origin are its */
 	bool left_origin;      /* a redirect has: no credentials any more */
 	unsigned headers_sent; /* the version of the user's; 0: none */
+	int64_t skew_s;	       /* of the clock that signed it; see s3.c */
 	bool refused_once;
 	bool again;   /* they were refused, and have changed since */
 	int ports[2]; /* of its connection: ours, the other side's */
 	bool proxied, connected, held, header_done, redirected, refused, finished;
-	unsigned allowed; /* address classes, HTTP_ALLOW */
+	struct buf refusal; /* the body of an answer that is kept until it has come, */
+	bool keeps;	    /* so that the scheme can say what is wrong */
+	unsigned allowed;   /* address classes, HTTP_ALLOW */
 	enum http_address_class class, refused_class;
 	struct http_header response_header;
 	uint64_t received, discarded;
@@ -212,6 +215,9 @@ bool http_secrets_refused(struct http_stream *stream);
  */
 int http_hop_begin(struct http_stream *stream, const char **ret_why);
 void http_hop_end(struct http_stream *stream);
+
+/* Hands the owner a refusal, without a body, and what the scheme says of it. */
+void http_hop_refused(struct http_stream *stream);
 
 /* The -errno for a failure of libcurl. The caller logs `ret_why`. */
 int http_hop_error(struct http_stream *stream, CURLcode code, const char **ret_why);

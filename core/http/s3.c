@@ -15,10 +15,12 @@
 #include "log.h"
 #include "base/util.h"
 #include "http/internal.h"
+#include "http/sigv4.h"
 
 #define SCHEME "s3://"
 #define RENEW_S 300    /* before keys expire */
 #define RETRY_MS 10000 /* between two requests for keys */
+#define MAX_SKEW_S 900 /* S3 refuses what is signed by a clock that is off by more */
 #define FIRST_MS 70000 /* the login waits so long for the first keys */
 
 struct s3 {
@@ -26,6 +28,7 @@ struct s3 {
 	struct aws_environment environment;
 	struct aws_place place;
 	struct aws_keys keys;
+	int64_t skew_s;	  /* what the clock of S3 is ahead of ours, if that is too much; else 0 */
 	int fd;		  /* to the process */
 	bool asked;	  /* for new keys */
 	int64_t asked_ms; /* last */
@@ -226,44 +229,99 @@ static const struct aws_keys *keys_now(struct s3 *s)
 {
 	if (s->asked)
 		receive(s, 0);
-	if (s->keys.expiry && (int64_t)time(NULL) >= s->keys.expiry - RENEW_S &&
+	if (s->keys.expiry && (int64_t)time(NULL) + s->skew_s >= s->keys.expiry - RENEW_S &&
 	    now_ms() - s->asked_ms >= RETRY_MS)
 		ask(s);
 	return &s->keys;
 }
 
-/* Has libcurl sign the request. */
+/* Not by libcurl, which signs by our clock. */
 static int sign(struct login *l, struct http_stream *stream)
 {
 	struct s3 *s = container_of(l, struct s3, login);
-	const struct aws_keys *keys = keys_now(s);
-	char signer[128], token[AWS_MAX_TOKEN + 64];
+	struct sigv4 request = {
+		.keys = keys_now(s),
+		.region = s->place.region,
+		.method = stream->head_only ? "HEAD" : "GET",
+		.target = &stream->target,
+		.when = (int64_t)time(NULL) + s->skew_s,
+	};
+	struct buf lines;
+	char *rest;
 	int r;
 
-	if (!*keys->id)
+	stream->skew_s = s->skew_s;
+	if (!*request.keys->id)
 		return 0;
-	snprintf(signer, sizeof(signer), "aws:amz:%s:s3", s->place.region);
-	r = (int)curl_easy_setopt(stream->easy, CURLOPT_AWS_SIGV4, signer);
-	r |= (int)curl_easy_setopt(stream->easy, CURLOPT_USERNAME, keys->id);
-	r |= (int)curl_easy_setopt(stream->easy, CURLOPT_PASSWORD, keys->secret);
-	/* libcurl before 8.0 signs what it finds here, and adds none of its own */
-	if (r == 0)
-		r = http_add_line(&stream->sent, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
-	if (r == 0 && *keys->token) {
-		snprintf(token, sizeof(token), "x-amz-security-token: %s", keys->token);
-		r = http_add_line(&stream->sent, token);
-		explicit_bzero(token, sizeof(token));
-	}
-	return r ? -ENOMEM : 0;
+	r = sigv4_headers(&request, &lines);
+	for (char *line = r == 0 ? strtok_r(lines.data, "\n", &rest) : NULL; r == 0 && line;
+	     line = strtok_r(NULL, "\n", &rest))
+		r = http_add_line(&stream->sent, line);
+	if (lines.data)
+		explicit_bzero(lines.data, lines.cap);
+	buf_finish(&lines);
+	return r < 0 ? -ENOMEM : 0;
 }
 
-/* Other keys are loaded, at most every ten seconds. */
-static void refused(struct login *l)
+/* Other keys are loaded, at most every ten seconds; a clock that is too far off is corrected. */
+static bool refused(struct login *l, const struct http_stream *stream)
 {
 	struct s3 *s = container_of(l, struct s3, login);
+	int64_t date = stream->response_header.date, skew = date - (int64_t)time(NULL);
 
-	if (*s->keys.id && now_ms() - s->asked_ms >= RETRY_MS)
+	if (!*s->keys.id)
+		return false;
+	if (date != -1 && llabs(skew - stream->skew_s) > MAX_SKEW_S) {
+		/* unless that was said for another request */
+		if (llabs(skew - s->skew_s) > MAX_SKEW_S)
+			carton_log(
+				CARTON_LOG_WARNING, NULL,
+				"the clock is %lld s %s that of S3, by which requests are signed "
+				"now",
+				(long long)llabs(skew), skew < 0 ? "ahead of" : "behind");
+		s->skew_s = skew;
+		return true;
+	}
+	if (now_ms() - s->asked_ms >= RETRY_MS)
 		ask(s);
+	return false;
+}
+
+/* Copies what is between <NAME> and the next <, with the five entities of XML decoded. */
+static void copy_element(const char *xml, const char *name, char *ret, size_t n)
+{
+	static const char *const entities[] = { "&lt;<", "&gt;>", "&quot;\"", "&apos;'", "&amp;&" };
+	const char *at = strstr(xml, name);
+	size_t len = 0;
+
+	for (at = at ? at + strlen(name) : ""; *at && *at != '<' && len < n - 1; at++) {
+		ret[len] = *at;
+		for (size_t i = 0; i < ARRAY_SIZE(entities); i++) {
+			size_t size = strlen(entities[i]) - 1;
+
+			if (strncmp(at, entities[i], size) == 0) {
+				ret[len] = entities[i][size];
+				at += size - 1;
+				break;
+			}
+		}
+		len++;
+	}
+	ret[len] = '\0';
+}
+
+/* <Error><Code>AccessDenied</Code><Message>Access Denied</Message>… */
+static void reason(const char *body, char *ret, size_t n)
+{
+	const char *error = strstr(body, "<Error>");
+	char code[64], message[256];
+
+	*ret = '\0';
+	if (!error)
+		return;
+	copy_element(error, "<Code>", code, sizeof(code));
+	copy_element(error, "<Message>", message, sizeof(message));
+	snprintf(ret, n, "%s%s%s", code, *code && *message ? ": " : "", message);
 }
 
 const struct scheme s3_scheme = {
@@ -275,6 +333,7 @@ const struct scheme s3_scheme = {
 	.request_url = request_url,
 	.sign = sign,
 	.refused = refused,
+	.reason = reason,
 	.links_may = same_bucket,
 	.links_fault = "refused: LINKS may lead to the bucket of an s3 carton only",
 };

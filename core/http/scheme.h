@@ -61,8 +61,10 @@ struct scheme {
 	char *(*request_url)(struct login *l, const char *url);
 	/* Network thread: adds the credentials to a request. 0 or -ENOMEM. */
 	int (*sign)(struct login *l, struct http_stream *stream);
-	/* Network thread: the server has refused them (401 or 403). */
-	void (*refused)(struct login *l);
+	/* Network thread: the server has refused them (401 or 403). True: sign anew. */
+	bool (*refused)(struct login *l, const struct http_stream *stream);
+	/* What the body of a status from 300 says is wrong, "" if nothing; cut to n - 1 bytes. */
+	void (*reason)(const char *body, char *ret, size_t n);
 	/*
 	 * May LINKS of the carton at `source`, a URL of the scheme too, name this URL? Else
 	 * `links_fault` says why not.

@@ -210,19 +210,19 @@ static void refresh(struct http *http, bool now)
 bool http_secrets_refused(struct http_stream *s)
 {
 	struct http *http = s->http;
-	bool once = !s->refused_once, changed = false;
+	bool once = !s->refused_once, again = false;
 
 	s->refused_once = true;
 	pthread_mutex_lock(&http->secrets);
 	if (s->login && !s->left_origin)
-		s->login->scheme->refused(s->login);
+		again = s->login->scheme->refused(s->login, s);
 	if (s->headers_sent && once) {
 		refresh(http, true);
 		/* perhaps for another request that was refused */
-		changed = http->headers_version != s->headers_sent;
+		again = http->headers_version != s->headers_sent;
 	}
 	pthread_mutex_unlock(&http->secrets);
-	return changed;
+	return again && once;
 }
 
 /* ---- requests ---- */

@@ -106,6 +106,9 @@ static void stream_done(struct http_stream *s, CURLcode code)
 			stream_fail(s, r, why ? why : "out of memory");
 		else
 			hop_start(s);
+	} else if (s->keeps) {
+		http_hop_refused(s);
+		stream_finish(s, code == CURLE_OK ? 0 : -ECONNRESET);
 	} else if (code != CURLE_OK) {
 		r = http_hop_error(s, code, &why);
 		stream_fail(s, r, why);
@@ -156,7 +159,11 @@ static void check_stalls(struct http_thread *t)
 	t->checked_ms = now;
 	for (struct http_stream *s = t->live; s; s = next) {
 		next = s->live_next;
-		if (stalled(s, now))
+		if (!stalled(s, now))
+			continue;
+		if (s->keeps)
+			stream_done(s, CURLE_OPERATION_TIMEDOUT);
+		else
 			stream_fail(s, -ETIMEDOUT,
 				    s->header_done ? "the server has stopped sending" :
 						     "the server does not answer");

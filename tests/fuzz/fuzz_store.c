@@ -5,7 +5,7 @@
  * this key; values are those of an independent reader, are one line each, and keys can be sent in a
  * header.
  *
- * The first byte: 0 a URL, 1 a file, 2 the output of credential_process.
+ * The first byte: 0 a URL, 1 a file, 2 the output of credential_process, 3 the body of a refusal.
  */
 #include <errno.h>
 #include <string.h>
@@ -187,6 +187,23 @@ static void check_output(const uint8_t *data, size_t n)
 	}
 }
 
+/* ---- refusals ---- */
+
+static void check_reason(const uint8_t *data, size_t n)
+{
+	char *body = strndup((const char *)data, n), *text;
+	size_t room = n % 300 + 1;
+
+	/* on the heap, so that the sanitizer sees its end */
+	text = malloc(room);
+	CHECK(body && text);
+	s3_scheme.reason(body, text, room);
+	CHECK(memchr(text, '\0', room));
+	CHECK(!*text || strstr(body, "<Error>"));
+	free(text);
+	free(body);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const char *const names[] = { "AWS_REGION", "AWS_DEFAULT_REGION",
@@ -197,11 +214,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		unsetenv(names[i]);
 	if (n < 1)
 		return 0;
-	if (data[0] % 3 == 0)
+	if (data[0] % 4 == 0)
 		check_url(data + 1, n - 1);
-	else if (data[0] % 3 == 1)
+	else if (data[0] % 4 == 1)
 		check_file(data + 1, n - 1);
-	else
+	else if (data[0] % 4 == 2)
 		check_output(data + 1, n - 1);
+	else
+		check_reason(data + 1, n - 1);
 	return 0;
 }

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """s3:// against a server that checks signatures as S3 does; `make fleet` has a real object store."""
+import datetime
 import hashlib
 import hmac
 import http.server
 import json
 import re
 import threading
+import time
 import urllib.parse
 
 import pytest
 
 import harness
 from harness import ctl, eventually
-from origin import MIB, LinkedCarton, as_expected, fault_bytes
+from origin import MIB, LinkedCarton, as_expected, fault_bytes, lines_of
 from zipwriter import Carton
 
 ID, SECRET = 'AKIDEXAMPLE', 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY'
@@ -27,6 +29,8 @@ class Store:
 
     def __init__(self, objects):
         self.objects, self.keys = objects, {ID: (SECRET, None)}
+        self.ahead = 0          # seconds of its clock before ours
+        self.explain = ''       # the body of a refusal; {} is the fault
         self.seen, self.lock = [], threading.Lock()
 
     def __enter__(self):
@@ -34,6 +38,9 @@ class Store:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = 'HTTP/1.1'
+
+            def date_time_string(self, timestamp=None):
+                return super().date_time_string(time.time() + outer.ahead)
 
             def do_GET(self):
                 outer.answer(self)
@@ -68,6 +75,9 @@ class Store:
         if h.headers.get('x-amz-security-token') != token:
             return 'wrong token'
         names = names.split(';')
+        when = datetime.datetime.strptime(h.headers['x-amz-date'] + '+0000', '%Y%m%dT%H%M%SZ%z').timestamp()
+        if date != h.headers['x-amz-date'][:8] or abs(when - time.time() - self.ahead) > 900:
+            return 'RequestTimeTooSkewed'
         if token and 'x-amz-security-token' not in names:
             return 'the token is not signed'
         path, _, query = h.path.partition('?')
@@ -91,7 +101,7 @@ class Store:
             self.seen.append((path, fault, h.headers.get('Range')))
         data = self.objects.get(path.removeprefix('/bucket/'))
         status = 403 if fault else 404 if data is None else 206 if h.headers.get('Range') else 200
-        body = data if status < 300 else b''
+        body = data if status < 300 else self.explain.format(fault).encode()
         h.send_response(status)
         if status == 206:
             a, b = re.fullmatch(r'bytes=(\d*)-(\d*)', h.headers['Range']).groups()
@@ -134,6 +144,48 @@ def test_wrong_and_missing_keys(cache, tmp_path):
         p = ctl('hash', 's3://bucket/m.carton', cache.flag, env={'AWS_ENDPOINT_URL': s.endpoint})
         assert p.returncode == 1 and 'requests are not signed' in p.stderr
         assert 'wrong signature' in {f for _, f, _ in s.seen} and SECRET not in p.stderr
+
+
+@pytest.mark.parametrize('ahead', [-4000, 4000, 3 * 86400])
+def test_clock(mount_fg, cache, tmp_path, ahead):
+    """It is corrected by the Date of the first refusal, also of a HEAD; said once."""
+    c, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        s.ahead = ahead
+        with mount_fg('s3://bucket/m.carton', *cache.options, env=s.env()) as m:
+            as_expected(m, c)
+            way = 'behind' if ahead > 0 else 'ahead of'
+            assert len(lines_of(m.log(), f' s {way} that of S3')) == 1
+        assert [f for _, f, _ in s.seen].count('RequestTimeTooSkewed') == 1 < len(s.seen)
+
+
+def test_clock_that_runs_away(cache, tmp_path):
+    """Each request is signed anew once at most, whatever the server says."""
+    _, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        s.fault = lambda h: (setattr(s, 'ahead', s.ahead + 5000), 'RequestTimeTooSkewed')[1]
+        p = ctl('hash', 's3://bucket/m.carton', cache.flag, env=s.env())
+        assert p.returncode == 1 and 'status 403' in p.stderr
+        assert len(s.seen) == 2
+
+
+ERROR = '<?xml version="1.0"?>\n<Error><Code>{}</Code><Message>not &lt;you&gt; &amp;&#65;</Message></Error>'
+
+
+@pytest.mark.parametrize('text, says', [
+    (ERROR, ': wrong signature: not <you> &&#65;'), ('<Error><Code>{}', ': wrong signature'),
+    ('<Error><Message>\x1b[2J\n{}<', ': \\x1b[2J\\x0awrong signature'), ('<Code>{}</Code>', ''),
+    ('<Error><Code>' + 'x' * 20000, ': ' + 'x' * 63), ('x' * 9000 + ERROR, ''), ('', ''), ('<Error>', ''),
+    ('<Error><Code></Code><Message>m', ': m')],
+    ids=['good', 'cut', 'control', 'bare', 'long', 'late', 'empty', 'none', 'message'])
+def test_what_s3_says(cache, tmp_path, text, says):
+    _, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        s.explain = text
+        p = ctl('hash', 's3://bucket/m.carton', cache.flag, env=s.env(AWS_SECRET_ACCESS_KEY='no'))
+        assert p.returncode == 1
+        assert [x for x in p.stderr.splitlines() if x.endswith('status 403' + says)], p.stderr
+        assert len(s.seen) == 1
 
 
 def home(tmp_path, **files):
