@@ -4,8 +4,8 @@
  * the table of schemes, whose rows are in s3.c and hf.c; redact.c, url.c, address.c and response.c
  * read text; stream.c is where owners of streams and the network threads meet: a stream's lock
  * guards its bytes and its outcome, http's lock guards the queues of actions for the threads;
- * secrets.c, hop.c and thread.c run on these threads, which drive libcurl; http.c starts and stops
- * them. No other folder includes libcurl's headers.
+ * secrets.c, flood.c, hop.c and thread.c run on these threads, which drive libcurl; http.c starts
+ * and stops them. No other folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -206,6 +206,11 @@ int http_secrets_set(struct http_stream *stream);
  * The server has refused them (401 or 403). True: there are others now, so it may be asked again.
  */
 bool http_secrets_refused(struct http_stream *stream);
+
+/* ---- flood.c ---- */
+
+/* libcurl's debug callback of a stream: cuts its connection when it keeps the thread too long. */
+int http_flood_check(CURL *easy, curl_infotype type, char *data, size_t n, void *ctx);
 
 /* ---- hop.c ---- */
 
