@@ -111,9 +111,10 @@
 #define HTTP_MAX_HEADERS 256 /* header lines of one response, 1xx and trailers included */
 #define HTTP_MAX_HEADER_BYTES (64 * KIB)  /* and their total text */
 #define HTTP_MAX_REDIRECT_BODY (16 * KIB) /* read to keep a connection; more: it is closed */
-#define HTTP_MAX_REFUSAL_BODY (8 * KIB)	  /* of an object store, read for what it says */
-#define HTTP_STREAM_BUFFER (1 * MIB)	  /* decoded bytes waiting for their reader, */
-#define HTTP_SMALL_BUFFER (128 * KIB)	  /* and where memory is short */
+#define HTTP_MAX_KEPT_BODY (32 * KIB)	  /* of a token server, or a refusal of an object store */
+#define HTTP_MAX_TOKENS 32
+#define HTTP_STREAM_BUFFER (1 * MIB)  /* decoded bytes waiting for their reader, */
+#define HTTP_SMALL_BUFFER (128 * KIB) /* and where memory is short */
 /*
  * A coded body may decode to so many times the bytes that came, and some more for a start. deflate
  * cannot pass 1032, zstd 32768 (a block of 128 KiB in 4 bytes); brotli can be without end.

@@ -108,11 +108,21 @@ void http_hop_refused(struct http_stream *s)
 {
 	struct http_response *response = &s->response_header.response;
 
-	if (s->refusal.data)
-		s->login->scheme->reason(s->refusal.data, response->reason,
-					 sizeof(response->reason));
+	if (s->kept.data)
+		s->login->scheme->reason(s->kept.data, response->reason, sizeof(response->reason));
 	response->length = 0;
 	publish(s);
+}
+
+/* Of a token server. Other than a failure to reach it, a fault of its own may pass. */
+static size_t on_token_head(struct http_stream *s, size_t n)
+{
+	int status = s->response_header.response.status;
+
+	if (status >= 200 && status <= 299)
+		return n;
+	return callback_fail(s, status >= 500 || status == 429 ? -ECONNRESET : -EACCES,
+			     "the token server gives no token");
 }
 
 static size_t on_head_end(struct http_stream *s, size_t n)
@@ -122,9 +132,12 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	int r;
 
 	s->header_done = true;
+	if (s->asks)
+		return on_token_head(s, n);
 	s->again = (header->response.status == 401 || header->response.status == 403) &&
 		   http_secrets_refused(s);
-	if (s->again || http_header_redirect(header)) {
+	s->token_wanted = !s->again && http_token_wanted(s);
+	if (s->again || s->token_wanted || http_header_redirect(header)) {
 		s->redirected = true;
 		/* A short body is read to the end, so that the connection can be reused. */
 		if (s->head_only || (header->response.length >= 0 &&
@@ -180,9 +193,11 @@ static bool expands_too_much(struct http_stream *s, size_t n)
 /* What is over the limit ends the transfer. */
 static size_t keep(struct http_stream *s, const char *data, size_t n)
 {
-	size_t part = MIN(n, HTTP_MAX_REFUSAL_BODY - s->refusal.len);
+	size_t part = MIN(n, HTTP_MAX_KEPT_BODY - s->kept.len);
 
-	return buf_add(&s->refusal, data, part) == 0 && part == n ? n : 0;
+	if (buf_add(&s->kept, data, part) == 0 && part == n)
+		return n;
+	return s->asks ? callback_fail(s, -EACCES, "the token server sends too much") : 0;
 }
 
 static size_t on_body(char *data, size_t size, size_t n, void *ctx)
@@ -194,7 +209,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 		s->discarded += n;
 		return s->discarded > HTTP_MAX_REDIRECT_BODY ? 0 : n;
 	}
-	if (s->keeps)
+	if (s->keeps || s->asks)
 		return keep(s, data, n);
 	/* a body before its headers, such as behind a 101, which libcurl takes for an answer */
 	if (!s->header_done)
@@ -272,11 +287,11 @@ static int set_request(struct http_stream *s)
 	CURL *e = s->easy;
 	int r = 0;
 
-	for (struct curl_slist *l = s->lines; r == 0 && l; l = l->next)
+	for (struct curl_slist *l = s->asks ? NULL : s->lines; r == 0 && l; l = l->next)
 		r = http_add_line(&s->sent, l->data);
-	if (s->head_only)
+	if (s->head_only && !s->asks)
 		r |= (int)curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
-	if (*s->range)
+	if (*s->range && !s->asks)
 		r |= (int)curl_easy_setopt(e, CURLOPT_RANGE, s->range);
 	r |= (int)curl_easy_setopt(e, CURLOPT_USERAGENT, "cartonfs");
 	r |= (int)curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, s->identity ? "identity" : "");
@@ -304,6 +319,7 @@ int http_hop_begin(struct http_stream *s, const char **ret_why)
 	s->n_seen++;
 	s->proxied = proxy;
 	s->connected = s->held = s->header_done = s->redirected = s->refused = s->keeps = false;
+	s->token_wanted = false;
 	s->discarded = 0;
 	s->n_samples = 0;
 	s->fault = 0;

@@ -24,6 +24,9 @@
  *    where the user is logged in, and what is sent there.
  *  - Credentials (userinfo of source_url, .netrc, the header file) go to the origin (scheme, host
  *    and port) of source_url and nowhere else. Userinfo of any other URL is dropped with a warning.
+ *  - A 401 that says where anybody can get a token is followed, once, without credentials, as a
+ *    redirect would be; that server has https, or is on this machine. The token goes to the origin
+ *    that wanted it and nowhere else.
  *  - TLS certificates are always verified.
  *  - At most one content coding is decoded; headers are bounded; bodies are not: the caller counts.
  *

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files of this folder. From the bottom up: curl.c loads the library; scheme.c has
- * the table of schemes, whose rows are in s3.c and hf.c; redact.c, url.c, address.c and response.c
- * read text; stream.c is where owners of streams and the network threads meet: a stream's lock
- * guards its bytes and its outcome, http's lock guards the queues of actions for the threads;
- * secrets.c, flood.c, hop.c and thread.c run on these threads, which drive libcurl; http.c starts
- * and stops them. No other folder includes libcurl's headers.
+ * the table of schemes, whose rows are in s3.c and hf.c; redact.c, url.c, address.c, response.c and
+ * challenge.c read text; stream.c is where owners of streams and the network threads meet: a
+ * stream's lock guards its bytes and its outcome, http's lock guards the queues of actions for the
+ * threads; tokens.c, secrets.c, flood.c, hop.c and thread.c run on these threads, which drive
+ * libcurl; http.c starts and stops them. No other folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -79,7 +79,11 @@ struct http {
 	ino_t headers_inode;
 	int64_t headers_checked_ms; /* and when that was looked at */
 	bool userinfo_logged;	    /* the warning that it is not sent was logged */
+	struct http_token *tokens;  /* see tokens.c */
+	unsigned last_token;
 };
+
+struct http_token_request;
 
 struct http_redirect {
 	atomic_uint refs;
@@ -140,9 +144,14 @@ struct http_stream {
 	bool again;   /* they were refused, and have changed since */
 	int ports[2]; /* of its connection: ours, the other side's */
 	bool proxied, connected, held, header_done, redirected, refused, finished;
-	struct buf refusal; /* the body of an answer that is kept until it has come, */
-	bool keeps;	    /* so that the scheme can say what is wrong */
-	unsigned allowed;   /* address classes, HTTP_ALLOW */
+	bool keeps; /* the answer, until its body has come, so that the scheme can explain it */
+	struct buf kept;			  /* that body; or what a token server sends */
+	struct http_token_request *token_request; /* or NULL */
+	bool asks;	   /* the request is for that token, not for the owner */
+	bool token_wanted; /* the answer says where to ask */
+	bool token_tried;
+	unsigned token;	  /* that was sent; 0: none */
+	unsigned allowed; /* address classes, HTTP_ALLOW */
 	enum http_address_class class, refused_class;
 	struct http_header response_header;
 	uint64_t received, discarded;
@@ -153,6 +162,14 @@ struct http_stream {
 	unsigned n_samples;
 	char error_text[CURL_ERROR_SIZE];
 };
+
+/* The address classes that a server may send the stream to: by a redirect, or for a token. */
+static inline unsigned http_allowed_next(const struct http_stream *s)
+{
+	if (s->http->private_links)
+		return s->allowed;
+	return HTTP_ALLOW(HTTP_ADDRESS_PUBLIC) | (s->trust == HTTP_USER ? HTTP_ALLOW(s->class) : 0);
+}
 
 /* Appends a copy of a line. 0 or -ENOMEM. */
 static inline int http_add_line(struct curl_slist **list, const char *line)
@@ -189,6 +206,28 @@ void http_log(enum carton_log_level level, const char *url, const char *fmt, ...
 
 /* The level to log a failure of the stream at; counts it as logged. Takes the stream's lock. */
 enum carton_log_level http_failure_level(struct http_stream *stream);
+
+/* ---- tokens.c: takes http->secrets, but where it says that the lock is held ---- */
+
+/*
+ * The answer has come: is it a 401 after which a token is worth asking for? Then the stream has a
+ * token request.
+ */
+bool http_token_wanted(struct http_stream *stream);
+
+/*
+ * Makes the token request the stream's next one; or leaves it, with another token that was got
+ * since. When it has been answered, end keeps the token and takes up the stream's own request: 0;
+ * -EACCES or -ENOMEM with a reason.
+ */
+void http_token_begin(struct http_stream *stream);
+int http_token_end(struct http_stream *stream, const char **ret_why);
+
+/* Adds the token for the stream's target, if there is one. Lock held. 0 or -ENOMEM. */
+int http_token_set(struct http_stream *stream);
+
+void http_tokens_finish(struct http *http);
+void http_token_request_free(struct http_token_request *request); /* NULL-safe */
 
 /* ---- secrets.c: takes http->secrets ---- */
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <time.h>
@@ -21,6 +22,7 @@ static void header_reset(struct http_header *header)
 {
 	free(header->location);
 	free(header->dl_url);
+	free(header->challenge);
 	*header = (struct http_header){
 		.response = { .length = -1,
 			      .range_first = -1,
@@ -45,7 +47,8 @@ void http_header_finish(struct http_header *header)
 {
 	free(header->location);
 	free(header->dl_url);
-	header->location = header->dl_url = NULL;
+	free(header->challenge);
+	header->location = header->dl_url = header->challenge = NULL;
 }
 
 /* Digits and nothing else before `end`; moves `p` behind them. */
@@ -187,6 +190,18 @@ static int copy_once(char **to, const char *value)
 	return *to ? 0 : -ENOMEM;
 }
 
+/* Several lines mean the same as one list. */
+static int join(char **to, const char *value)
+{
+	char *both;
+
+	if (asprintf(&both, "%s%s%s", *to ? *to : "", *to ? ", " : "", value) < 0)
+		return -ENOMEM;
+	free(*to);
+	*to = both;
+	return 0;
+}
+
 static int header_field(struct http_header *header, const char *name, const char *value)
 {
 	struct http_response *response = &header->response;
@@ -199,6 +214,8 @@ static int header_field(struct http_header *header, const char *name, const char
 		return copy_once(&header->location, value);
 	if (!strcasecmp(name, "x-carton-dl-url"))
 		return copy_once(&header->dl_url, value);
+	if (!strcasecmp(name, "www-authenticate"))
+		return join(&header->challenge, value);
 	if (!strcasecmp(name, "content-encoding"))
 		header_codings(header, value, false);
 	else if (!strcasecmp(name, "transfer-encoding"))

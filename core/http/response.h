@@ -12,8 +12,9 @@ struct http_header {
 	struct http_response response; /* length is Content-Length as sent */
 	char *location;		       /* owned; NULL: none */
 	char *dl_url;		       /* x-carton-dl-url, owned; NULL: none */
-	unsigned codings;	       /* content codings but identity, over all header lines */
-	bool transfer_coded;	       /* a Transfer-Encoding other than chunked */
+	char *challenge;     /* WWW-Authenticate, its lines joined by commas, owned; NULL: none */
+	unsigned codings;    /* content codings but identity, over all header lines */
+	bool transfer_coded; /* a Transfer-Encoding other than chunked */
 	bool chunked;
 	int64_t date, retry_at; /* by the server's clock, in seconds since 1970; -1: not said */
 	unsigned lines;		/* of all blocks so far */

@@ -178,6 +178,7 @@ int http_secrets_add(struct http *http, const char *header)
 void http_secrets_finish(struct http *http)
 {
 	http_headers_free(http->headers);
+	http_tokens_finish(http);
 	free(http->header_file);
 }
 
@@ -264,12 +265,18 @@ static int set_userinfo(struct http_stream *s)
 	return r ? -ENOMEM : 0;
 }
 
-/* Credentials go to the origin of the user's URL only, and not after a redirect has left it. */
+/*
+ * Credentials go to the origin of the user's URL only, tokens to that for which they are, neither
+ * after a redirect has left the first one.
+ */
 int http_secrets_set(struct http_stream *s)
 {
 	struct http *http = s->http;
 	int r = 0;
 
+	/* to a token server: none of them */
+	if (s->asks)
+		return 0;
 	pthread_mutex_lock(&http->secrets);
 	if (s->login) {
 		/* a redirect within the store is signed anew, another not at all */
@@ -281,6 +288,8 @@ int http_secrets_set(struct http_stream *s)
 		if (r == 0)
 			r = set_userinfo(s);
 	}
+	if (r == 0 && !s->login && !s->left_origin && !s->headers_sent)
+		r = http_token_set(s);
 	pthread_mutex_unlock(&http->secrets);
 	return r;
 }

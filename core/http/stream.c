@@ -50,7 +50,7 @@ struct http_stream *http_stream_new(struct http *http)
 	atomic_init(&s->refs, 1);
 	pthread_mutex_init(&s->lock, NULL);
 	http_header_init(&s->response_header);
-	s->refusal = buf_init(HTTP_MAX_REFUSAL_BODY);
+	s->kept = buf_init(HTTP_MAX_KEPT_BODY);
 	return s;
 }
 
@@ -68,7 +68,8 @@ void http_stream_unref(struct http_stream *s)
 		free(s->seen[i]);
 	http_target_finish(&s->target);
 	http_header_finish(&s->response_header);
-	buf_finish(&s->refusal);
+	buf_finish(&s->kept);
+	http_token_request_free(s->token_request);
 	curl_slist_free_all(s->lines);
 	pthread_mutex_destroy(&s->lock);
 	free(s->ring);

@@ -78,9 +78,7 @@ static int redirect(struct http_stream *s, const char **ret_why)
 		return r;
 	}
 	s->left_origin |= !http_same_origin(&s->target, &next);
-	if (!s->http->private_links)
-		s->allowed = HTTP_ALLOW(HTTP_ADDRESS_PUBLIC) |
-			     (s->trust == HTTP_USER ? HTTP_ALLOW(s->class) : 0);
+	s->allowed = http_allowed_next(s);
 	http_target_finish(&s->target);
 	s->target = next;
 	return 0;
@@ -95,10 +93,16 @@ static void stream_done(struct http_stream *s, CURLcode code)
 		stream_fail_address(s);
 	} else if (s->fault) {
 		stream_fail(s, s->fault, s->fault_why);
-	} else if (s->again) {
+	} else if (s->again || s->token_wanted || (s->asks && code == CURLE_OK)) {
 		http_hop_end(s);
+		r = s->asks ? http_token_end(s, &why) : 0;
+		if (s->token_wanted)
+			http_token_begin(s);
 		free(s->seen[--s->n_seen]);
-		hop_start(s);
+		if (r < 0)
+			stream_fail(s, r, why);
+		else
+			hop_start(s);
 	} else if (s->redirected) {
 		http_hop_end(s);
 		r = redirect(s, &why);

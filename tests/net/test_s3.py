@@ -175,7 +175,7 @@ ERROR = '<?xml version="1.0"?>\n<Error><Code>{}</Code><Message>not &lt;you&gt; &
 @pytest.mark.parametrize('text, says', [
     (ERROR, ': wrong signature: not <you> &&#65;'), ('<Error><Code>{}', ': wrong signature'),
     ('<Error><Message>\x1b[2J\n{}<', ': \\x1b[2J\\x0awrong signature'), ('<Code>{}</Code>', ''),
-    ('<Error><Code>' + 'x' * 20000, ': ' + 'x' * 63), ('x' * 9000 + ERROR, ''), ('', ''), ('<Error>', ''),
+    ('<Error><Code>' + 'x' * 40000, ': ' + 'x' * 63), ('x' * 40000 + ERROR, ''), ('', ''), ('<Error>', ''),
     ('<Error><Code></Code><Message>m', ': m')],
     ids=['good', 'cut', 'control', 'bare', 'long', 'late', 'empty', 'none', 'message'])
 def test_what_s3_says(cache, tmp_path, text, says):

@@ -548,10 +548,44 @@ static void test_netns_links(void **state)
 	server_stop(&any);
 }
 
+/* A server that wants a token may send us for it where it may redirect to. */
+static void test_netns_tokens(void **state)
+{
+	static const char *const refused[] = { "https://inner.test", "http://127.0.0.1",
+					       "https://127.0.0.1", "https://10.9.8.7" };
+	struct server any;
+	struct http *http = start_default();
+	char url[URL_MAX], challenge[URL_MAX];
+	struct http_request q = { .url = url };
+	struct http_response r;
+
+	(void)state;
+	server_start(&any, "0.0.0.0", NULL, NULL);
+	snprintf(any.host, sizeof(any.host), "127.0.0.1");
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(refused); i++) {
+		q.trust = i % 2 ? HTTP_LINKS : HTTP_USER;
+		snprintf(challenge, sizeof(challenge),
+			 "WWW-Authenticate:Bearer realm=\"%s:%d/text=x/token\"", refused[i / 2],
+			 any.port);
+		snprintf(url, sizeof(url), "http://public.test:%d/status=401/h=%s/x", any.port,
+			 segment(challenge));
+		log_clear();
+		if (ask(http, &q, NULL, &r) != -EACCES)
+			fail_msg("%s is asked", challenge);
+		assert_logged_once("-o private_links");
+	}
+	/* the first requests only */
+	assert_int_equal(server_saw(&any, "\"method\""), 2 * ARRAY_SIZE(refused));
+	assert_int_equal(server_connections(&any), 1);
+	http_free(http);
+	server_stop(&any);
+}
+
 static int netns_main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_netns_links),
+		cmocka_unit_test(test_netns_tokens),
 	};
 
 	if (!enter_netns())
