@@ -132,8 +132,9 @@ struct http_response {
 	int64_t range_first; /* Content-Range of a 206, */
 	int64_t range_last;
 	int64_t range_total; /* of a 206 or a 416 */
-	long retry_after_s;  /* at most HTTP_MAX_RETRY_AFTER; a date is made relative */
-	char etag[256];	     /* with its quotes and W/ */
+	/* at most HTTP_MAX_RETRY_AFTER; a date is made relative; of 429 and 503 else by RateLimit */
+	long retry_after_s;
+	char etag[256]; /* with its quotes and W/ */
 	char last_modified[64];
 	int64_t last_modified_s; /* the same in seconds since 1970; INT64_MIN: no date */
 	char coding[16];	 /* the one content coding, "" when identity */

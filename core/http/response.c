@@ -32,6 +32,7 @@ static void header_reset(struct http_header *header)
 			      .last_modified_s = INT64_MIN },
 		.date = -1,
 		.retry_at = -1,
+		.limit_s = -1,
 		.lines = header->lines,
 		.bytes = header->bytes,
 	};
@@ -169,6 +170,29 @@ static void header_retry_after(struct http_header *header, const char *value)
 	header->retry_at = (int64_t)curl_getdate(value, NULL);
 }
 
+/* RateLimit: "name";r=REMAINING;t=SECONDS, ... */
+static void header_limit(struct http_header *header, const char *value)
+{
+	while (*value) {
+		size_t end = strcspn(value, ",");
+		int64_t left = 0, seconds = -1;
+
+		for (size_t i = strcspn(value, ";,"); i < end; i += strcspn(value + i, ";,")) {
+			const char *p = value + i + 1 + strspn(value + i + 1, " \t");
+
+			i = (size_t)(p - value);
+			if (!strncmp(p, "r=", 2) || !strncmp(p, "t=", 2)) {
+				p += 2;
+				if (!parse_number(&p, value[i] == 'r' ? &left : &seconds))
+					return;
+			}
+		}
+		if (left == 0 && seconds > header->limit_s)
+			header->limit_s = (long)MIN(seconds, HTTP_MAX_RETRY_AFTER);
+		value += end + (value[end] == ',');
+	}
+}
+
 static void header_modified(struct http_response *response, const char *value)
 {
 	time_t when = curl_getdate(value, NULL);
@@ -228,6 +252,8 @@ static int header_field(struct http_header *header, const char *name, const char
 		header_modified(response, value);
 	else if (!strcasecmp(name, "retry-after"))
 		header_retry_after(header, value);
+	else if (!strcasecmp(name, "ratelimit"))
+		header_limit(header, value);
 	else if (!strcasecmp(name, "date"))
 		header->date = (int64_t)curl_getdate(value, NULL);
 	return 0;
@@ -256,6 +282,8 @@ static void header_complete(struct http_header *header)
 	if (header->retry_at != -1)
 		response->retry_after_s = (long)MIN(MAX(header->retry_at - now, 0),
 						    HTTP_MAX_RETRY_AFTER);
+	if (response->retry_after_s < 0 && http_status_errno(response->status) == -EBUSY)
+		response->retry_after_s = header->limit_s;
 	if (header->chunked)
 		response->length = -1;
 	if (response->status == 204 || response->status == 304)

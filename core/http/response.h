@@ -17,6 +17,7 @@ struct http_header {
 	bool transfer_coded; /* a Transfer-Encoding other than chunked */
 	bool chunked;
 	int64_t date, retry_at; /* by the server's clock, in seconds since 1970; -1: not said */
+	long limit_s;		/* until a RateLimit that is used up begins anew; -1: not said */
 	unsigned lines;		/* of all blocks so far */
 	size_t bytes;
 };

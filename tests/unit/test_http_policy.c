@@ -666,6 +666,41 @@ static long retry_after(const char *value)
 	return h.response.retry_after_s;
 }
 
+static long rate_limit(int status, const char *more)
+{
+	char text[512];
+	struct http_header h;
+
+	snprintf(text, sizeof(text), "HTTP/1.1 %d x\r\n%s\r\n\r\n", status, more);
+	assert_int_equal(feed(&h, text), 0);
+	return h.response.retry_after_s;
+}
+
+static void test_header_rate_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(rate_limit(429, "RateLimit: \"api\";r=0;t=55"), 55);
+	assert_int_equal(rate_limit(503, "ratelimit: \"api\" ; r=0; t=55"), 55);
+	assert_int_equal(rate_limit(200, "RateLimit: \"api\";r=0;t=55"), -1);
+	assert_int_equal(rate_limit(500, "RateLimit: \"api\";r=0;t=55"), -1);
+	/* of several, of those that are used up the longest */
+	assert_int_equal(rate_limit(429, "RateLimit: \"a\";r=0;t=5, \"b\";t=7;r=0,\"c\";r=1;t=99"),
+			 7);
+	assert_int_equal(rate_limit(429, "RateLimit: \"a\";r=0;t=5\r\nRateLimit: \"b\";r=0;t=3"),
+			 5);
+	assert_int_equal(rate_limit(429, "RateLimit: \"a\";r=3;t=5"), -1);
+	/* Retry-After counts more */
+	assert_int_equal(rate_limit(429, "RateLimit: \"a\";r=0;t=55\r\nRetry-After: 3"), 3);
+	assert_int_equal(rate_limit(429, "RateLimit: \"a\";r=0;t=999999999"), HTTP_MAX_RETRY_AFTER);
+	assert_int_equal(rate_limit(429, "RateLimit: \"a\";r=0;t=99999999999999999999999"), -1);
+	assert_int_equal(rate_limit(429, "RateLimit: \"a\";r=0;t="), -1);
+	assert_int_equal(rate_limit(429, "RateLimit: \"a\";r=0;t"), -1);
+	assert_int_equal(rate_limit(429, "RateLimit: ;;;,;,t=5,;"), -1);
+	assert_int_equal(rate_limit(429, "RateLimit: ;t=5;"), 5);
+	assert_int_equal(rate_limit(429, "RateLimit: limit=10, remaining=0, reset=7"), -1);
+	assert_int_equal(rate_limit(429, "RateLimit:"), -1);
+}
+
 static void test_header_retry_after(void **state)
 {
 	time_t soon = time(NULL) + 100;
@@ -743,14 +778,15 @@ static void test_status(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_ipv4),   cmocka_unit_test(test_address_embedded),
-		cmocka_unit_test(test_address_ipv6),   cmocka_unit_test(test_host_class),
-		cmocka_unit_test(test_url_fault),      cmocka_unit_test(test_url_parse),
-		cmocka_unit_test(test_url_redact),     cmocka_unit_test(test_proxies),
-		cmocka_unit_test(test_header_file),    cmocka_unit_test(test_header_good),
-		cmocka_unit_test(test_header_absent),  cmocka_unit_test(test_header_bad),
-		cmocka_unit_test(test_header_codings), cmocka_unit_test(test_header_retry_after),
-		cmocka_unit_test(test_header_limits),  cmocka_unit_test(test_status),
+		cmocka_unit_test(test_address_ipv4),	  cmocka_unit_test(test_address_embedded),
+		cmocka_unit_test(test_address_ipv6),	  cmocka_unit_test(test_host_class),
+		cmocka_unit_test(test_url_fault),	  cmocka_unit_test(test_url_parse),
+		cmocka_unit_test(test_url_redact),	  cmocka_unit_test(test_proxies),
+		cmocka_unit_test(test_header_file),	  cmocka_unit_test(test_header_good),
+		cmocka_unit_test(test_header_absent),	  cmocka_unit_test(test_header_bad),
+		cmocka_unit_test(test_header_codings),	  cmocka_unit_test(test_header_retry_after),
+		cmocka_unit_test(test_header_limits),	  cmocka_unit_test(test_status),
+		cmocka_unit_test(test_header_rate_limit),
 	};
 
 	carton_log_set(log_keep, NULL);
