@@ -28,7 +28,7 @@ struct url {
 	struct fetch_place *place;
 	const char *url; /* the place's */
 	bool exhausted;	 /* not to be tried again */
-	bool bad_hash;	 /* has given wrong bytes once: ask past caches */
+	bool bad_hash;	 /* has given wrong bytes once: ask past caches, after all others */
 	bool no_resume;	 /* neither resume nor split: that went wrong */
 	bool gzip;	 /* its answers are coded so */
 	bool no_head;	 /* a HEAD of it is no use */

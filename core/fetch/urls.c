@@ -121,7 +121,7 @@ static void log_failure(struct url *u, bool trusted)
 						 strerror(-u->error));
 }
 
-static bool check_failure(struct url *u, int error)
+static bool check_failure(const struct fetcher *x, struct url *u, int error)
 {
 	/* there may be a fault with ranges; all else is a miss, for good unless it may pass */
 	if (u->place->mirror && (error != -ESTALE || u->no_resume)) {
@@ -137,7 +137,7 @@ static bool check_failure(struct url *u, int error)
 	if (error == -EBADMSG || error == -EFBIG) {
 		u->exhausted = u->bad_hash;
 		u->bad_hash = u->no_resume = true;
-		return !u->exhausted;
+		return !u->exhausted && url_is_last(x);
 	}
 	if (error == -ESTALE) {
 		u->exhausted = u->no_resume;
@@ -151,7 +151,7 @@ static bool check_failure(struct url *u, int error)
 bool url_failed(struct fetcher *x, int error)
 {
 	struct url *u = x->u;
-	bool again = check_failure(u, error);
+	bool again = check_failure(x, u, error);
 
 	u->error = error;
 	if (u->place->mirror && (error == -ECONNREFUSED || error == -EHOSTUNREACH ||

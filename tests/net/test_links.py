@@ -262,14 +262,30 @@ def test_lengths_that_fit_nowhere(linked, fault, lie):
 # ---- wrong bytes ----
 
 
-def test_wrong_bytes_one_more_try_past_caches(linked, fault):
-    """Once with no-cache, then the next URL."""
-    data = fault_bytes(N)
-    m, _ = linked(x=(data, fault.url('bad', size=N, flip=9), fault.url('good', size=N)))
+def past_caches(requests):
+    return ['no-cache' in r['h'].get('cache-control', '') for r in requests]
+
+
+@pytest.mark.parametrize('size', [N, 20 * MIB])
+def test_wrong_bytes_then_the_next_url(linked, fault, size):
+    """At most twice the bytes."""
+    data = fault_bytes(size)
+    m, _ = linked(x=(data, fault.url('bad', size=size, flip=9), fault.url('good', size=size)))
     assert m.read('model/x') == data
-    asked = gets(fault, 'bad')
-    assert ['no-cache' in r['h'].get('cache-control', '') for r in asked] == [False, True]
+    assert not any(past_caches(fault.requests()))
+    assert [sum(r['sent'] for r in gets(fault, name)) for name in ('bad', 'good')] == [size, size]
     assert lines_of(m.log(), 'bad.*' + digest(data))
+
+
+def test_wrong_bytes_one_more_try_past_caches(linked, fault):
+    """With no-cache, when no other URL is left."""
+    m, _ = linked(x=(fault_bytes(N), fault.url('bad', size=N, flip=9), fault.url('gone', status=404),
+                     fault.url('worse', size=N, flip=8)))
+    assert errno_of(m.read, 'model/x') == errno.EIO
+    asked = [r for r in fault.requests() if r['method'] == 'GET' and r['h'].get('range') != 'bytes=0-0']
+    names = [r['path'].split('/')[-1] for r in asked]
+    assert [*zip(names, past_caches(asked))] == [('bad', False), ('gone', False), ('worse', False), ('bad', True),
+                                                 ('worse', True)]
 
 
 def test_wrong_everywhere(linked, fault, cache):
