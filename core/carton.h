@@ -74,9 +74,10 @@ struct carton_options {
 	bool offline;	      /* fetch nothing */
 	unsigned connections; /* at once for one large file; 0: 8 */
 	unsigned timeout_s;   /* without a byte, before a fetch fails; 0: 60 */
-	uint64_t max_size;    /* bytes of one fetched file; 0: 1 TiB, or 64 GiB if not announced */
-	bool private_links;   /* LINKS may lead to private addresses */
-	const char *cacert;   /* PEM file of authorities to trust instead of the system's */
+	bool wait; /* once it is open, so long also for servers that are not reached; false: 5 s */
+	uint64_t max_size;  /* bytes of one fetched file; 0: 1 TiB, or 64 GiB if not announced */
+	bool private_links; /* LINKS may lead to private addresses */
+	const char *cacert; /* PEM file of authorities to trust instead of the system's */
 	const char *header_file; /* `Name: value` lines for the origin of the source's URL only */
 	/* templates, asked before LINKS and the source URL; ends with NULL; NULL: none */
 	char *const *mirrors;

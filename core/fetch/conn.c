@@ -123,10 +123,26 @@ void conn_give_up(struct fetcher *x)
 	x->slot_ms = 0;
 }
 
+bool conn_is_away(const struct conn *c)
+{
+	int64_t ms;
+
+	return server_error(c->server, &ms) != 0;
+}
+
+int conn_waits_why(const struct fetcher *x)
+{
+	int64_t ms;
+	int error = server_error(x->waits_for, &ms);
+
+	return error ? error : -EBUSY;
+}
+
 /* Its slot at the server of `url`; the fetch may have waited at another server before. */
 static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 {
-	struct server *o = server_get(x->f.options->servers, url);
+	const struct fetch_options *options = x->f.options;
+	struct server *o = server_get(options->servers, url);
 	int64_t served = server_served(o);
 	int r;
 
@@ -137,13 +153,23 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 	}
 	/* a fetch that waits in the queue of a server that serves others does not time out */
 	if (x->slot_ms && served && !x->f.deadline_ms)
-		x->deadline_ms = MAX(x->deadline_ms, served + x->f.options->timeout_ms);
+		x->deadline_ms = MAX(x->deadline_ms, served + options->timeout_ms);
+	x->at_server.patience_ms = url_patience(x);
+	x->at_server.elsewhere = !url_is_last(x);
 	r = server_enter(o, &x->at_server, x->deadline_ms, &x->slot_ms);
 	if (r == 0)
 		c->server = o;
 	else
 		server_unref(o);
+	c->asking = r == 0;
 	return r;
+}
+
+static void heard(struct conn *c)
+{
+	if (c->asking)
+		server_heard(c->server);
+	c->asking = false;
 }
 
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
@@ -189,13 +215,13 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 {
 	struct http_redirect *redirect;
 
-	if (error < 0) {
-		route_failed(&x->u->place->route, c, c->redirect);
-		return;
-	}
-	server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->u->url,
-			a->status, a->retry_after_s);
-	if (http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
+	if (error < 0)
+		server_failed(c->server, error);
+	else
+		server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->u->url,
+				a->status, a->retry_after_s);
+	heard(c);
+	if (error < 0 || http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
 		route_failed(&x->u->place->route, c, c->redirect);
 		return;
 	}
@@ -220,6 +246,7 @@ void conn_close(struct fetcher *x, struct conn *c)
 	c->stream = NULL;
 	http_redirect_unref(c->redirect);
 	c->redirect = NULL;
+	heard(c);
 	if (c->server) {
 		server_leave(c->server);
 		server_unref(c->server);

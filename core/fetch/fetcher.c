@@ -37,10 +37,11 @@ static void log_overloaded(const struct fetcher *x)
 		   "the server was overloaded until the timeout; try again later");
 }
 
-static bool overloaded(const struct fetcher *x)
+/* Is a server bad that the fetch waits for? */
+static bool waits(const struct fetcher *x)
 {
 	for (size_t i = 0; i < x->n_urls; i++)
-		if (x->urls[i].error == -EBUSY)
+		if (x->urls[i].away && !x->urls[i].exhausted)
 			return true;
 	return false;
 }
@@ -53,10 +54,10 @@ static void end_round(struct fetcher *x)
 
 	x->tried = 0;
 	x->pause_ms = now_ms() + server_pause(++x->rounds, MAX(wait, 0));
-	/* an overloaded server is asked until the deadline */
-	if (overloaded(x))
-		x->rounds = 0;
-	if (wait >= 0 && x->rounds < MAX_FETCH_ATTEMPTS && x->pause_ms < x->deadline_ms) {
+	/* that is until the deadline */
+	x->waited += waits(x);
+	if (wait >= 0 && x->rounds - x->waited < MAX_FETCH_ATTEMPTS &&
+	    x->pause_ms < x->deadline_ms) {
 		x->phase = FETCH_PAUSE;
 		return;
 	}
@@ -107,7 +108,7 @@ static void end_try(struct fetcher *x, int r)
 										 x->settled;
 	if (x->arrived >= x->best + MIN_FETCH_PROGRESS) {
 		x->best = x->arrived;
-		x->rounds = 0;
+		x->rounds = x->waited = 0;
 	}
 	again = url_failed(x, r);
 	if (r == -EBADMSG && fetch_is_part(x) && (!again || x->f.what == FETCH_PART)) {
@@ -126,6 +127,7 @@ static bool begin_try(struct fetcher *x)
 {
 	struct url *u = url_ready(x);
 	int r = follow_begin(x->f.follow, &x->task);
+	int64_t paused;
 
 	/* it may have waited in the queue of another one */
 	if (u != x->u)
@@ -141,10 +143,11 @@ static bool begin_try(struct fetcher *x)
 	if (r == -EAGAIN && now_ms() < x->deadline_ms)
 		return false;
 	x->phase = FETCH_TRY;
-	if (r == -EAGAIN || r == -EBUSY) {
-		x->u->retry_after_s = 1 + server_paused(x->waits_for) / 1000;
-		r = -EBUSY;
-	}
+	paused = server_paused(x->waits_for);
+	if (r == -EAGAIN)
+		r = conn_waits_why(x);
+	if (server_error_is_outage(r) && now_ms() + paused >= x->deadline_ms)
+		x->u->retry_after_s = 1 + paused / 1000;
 	if (r < 0)
 		end_try(x, r);
 	return true;
@@ -170,8 +173,7 @@ static void step_try(struct fetcher *x)
 						     (int64_t)x->taken * 1000 / MIN_RATE);
 	}
 	if (r == -EINPROGRESS && now >= transfer_deadline(x)) {
-		transfer_log_late(x);
-		r = -ETIMEDOUT;
+		r = transfer_late(x);
 	}
 	if (r == 0 && x->f.what != FETCH_SIZE) {
 		transfer_end(x);

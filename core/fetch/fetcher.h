@@ -5,8 +5,9 @@
  *
  * There is a list of places where the bytes may be. They are tried in their order, the one that
  * worked last first. Connection failures, timeouts, 4xx and 5xx, and answers that are too short
- * lead to the next one; when all have failed, those that may recover are tried again after a pause.
- * Wrong bytes are requested once more past any cache; then that place is exhausted.
+ * lead to the next one; when all have failed, those that may recover are tried again after a pause:
+ * a few times, or as long as there is time where the server itself is bad (server.h). Wrong bytes
+ * are requested once more past any cache, after all other places; then that place is exhausted.
  *
  * A large file of one version (a strong ETag, or the version that the caller names) is fetched in
  * pieces over several connections; each piece is written where it belongs. A failed piece is

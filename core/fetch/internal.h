@@ -36,6 +36,7 @@ struct url {
 	int error;	 /* of the last try, */
 	int status;	 /* and its status, or 0 */
 	char reason[256];
+	bool away;	 /* its server is bad, and is waited for */
 	atomic_bool logged_once;
 	long retry_after_s;
 };
@@ -52,6 +53,7 @@ struct conn {
 	struct piece left;		/* end is UINT64_MAX while it is not known */
 	bool exact;			/* asks for just this piece of x->version */
 	bool answered;
+	bool asking;   /* the server was not told of an answer */
 	bool extra;    /* counted in options->extra */
 	uint64_t size; /* of the piece, when it began, */
 	int64_t began_ms;
@@ -79,7 +81,7 @@ struct fetcher {
 
 	struct url *urls;
 	size_t n_urls, n_mirrors, first, tried; /* the URL to try is number first + tried */
-	unsigned rounds;			/* without progress */
+	unsigned rounds, waited;		/* without progress, and those that do not count */
 	uint64_t best;				/* how far any try has come */
 	int64_t pause_ms;			/* when the next round begins */
 	struct queue_slot at_server, at_route;	/* while it waits to send a request */
@@ -142,8 +144,8 @@ void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
 
 /*
  * Sends a request for c->left: `q` with the URL, the trust and where to begin. 0; -EAGAIN: the
- * fetch has to wait in a queue (x->slot_ms), and nothing was sent; -EBUSY: that is after its
- * deadline; or -errno.
+ * fetch has to wait in a queue (x->slot_ms), and nothing was sent; or -errno, such as why the
+ * server is bad, longer than the fetch waits.
  */
 int conn_open(struct fetcher *x, struct conn *c, struct http_request *q);
 
@@ -156,10 +158,16 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 /* What a redirect target answers badly has no meaning: is it such an answer? */
 bool conn_lost_way(const struct conn *c, int status);
 
+/* Is its server bad? */
+bool conn_is_away(const struct conn *c);
+
 void conn_close(struct fetcher *x, struct conn *c);
 
 /* How many there are. */
 unsigned conns_active(const struct fetcher *x);
+
+/* Why the server is bad that the fetch waits for; -EBUSY: it is just busy. */
+int conn_waits_why(const struct fetcher *x);
 
 /* The fetch leaves the queues that it waits in. */
 void conn_give_up(struct fetcher *x);
@@ -197,9 +205,9 @@ int transfer_step(struct fetcher *x);
 /* Ends all requests of the try. */
 void transfer_end(struct fetcher *x);
 
-/* Until when the next bytes must come, in now_ms(); logs that none came. */
+/* Until when the next bytes must come, in now_ms(); why none came, which is logged. */
 int64_t transfer_deadline(const struct fetcher *x);
-void transfer_log_late(struct fetcher *x);
+int transfer_late(struct fetcher *x);
 
 /* ---- size.c: a try of FETCH_SIZE, as transfer_begin() and transfer_step() ---- */
 
@@ -228,6 +236,9 @@ struct url *url_ready(struct fetcher *x);
 
 /* A URL whose server does not answer leaves as much time for each of those behind it. */
 int64_t url_deadline(const struct fetcher *x);
+
+/* For how many ms a server that is not reached is waited for. */
+int64_t url_patience(const struct fetcher *x);
 
 /* Decides what the failed try means for its URL, and logs it; true: try it again at once. */
 bool url_failed(struct fetcher *x, int error);

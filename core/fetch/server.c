@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fetch/server.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -9,9 +8,11 @@
 #include "http/http.h"
 
 #define PAUSE_FIRST_MS 100
+#define PAUSE_LONG_MS 1000 /* no longer than this, or than a part of how long it is bad, */
+#define PAUSE_PART 8	   /* so that who waits soon sees that it is well again */
 #define PAUSE_MAX_MS 5000
 #define INTERVAL_FIRST_US 50000 /* between requests, after the first refusal, */
-#define INTERVAL_MAX_US 5000000
+#define INTERVAL_MAX_US 1000000
 #define INTERVAL_MIN_US 2000 /* what is shorter is none */
 #define INTERVAL_DECAY 32    /* each right answer takes off this part of it */
 #define GOOD_TO_GROW 8	     /* right answers for each connection, before there is one more */
@@ -30,11 +31,16 @@ struct server {
 	struct servers *all;
 	struct server *next;
 	unsigned refs;
-	unsigned active;  /* requests under way */
-	unsigned limit;	  /* of them; 0: none */
+	unsigned active;  /* requests under way, */
+	unsigned asked;	  /* and those of them that have no answer yet */
+	unsigned limit;	  /* of those under way; 0: none */
 	unsigned good;	  /* right answers since the limit was changed */
-	unsigned in_row;  /* pauses since the last right answer */
+	unsigned in_row;  /* pauses since it became bad */
 	unsigned refused; /* in this incident; 0: there is none */
+	unsigned limited; /* how often it got less in this incident */
+	bool quick;	  /* it was away, and now gets more with each right answer */
+	int error;	  /* why it is bad; 0: it is well */
+	int64_t bad_ms;	  /* since when */
 	int64_t interval_us;
 	int64_t next_us;	       /* no request before */
 	int64_t pause_us;	       /* end of the last pause */
@@ -44,37 +50,6 @@ struct server {
 	struct queue queue;
 	char name[];
 };
-
-/* ---- queues ---- */
-
-void queue_add(struct queue *q, struct queue_slot *slot)
-{
-	struct queue_slot **at = &q->first;
-
-	if (slot->link)
-		return;
-	while (*at)
-		at = &(*at)->next;
-	slot->next = NULL;
-	slot->link = at;
-	*at = slot;
-}
-
-void queue_remove(struct queue_slot *slot)
-{
-	if (!slot->link)
-		return;
-	*slot->link = slot->next;
-	if (slot->next)
-		slot->next->link = slot->link;
-	slot->link = NULL;
-}
-
-void queue_wake(const struct queue *q, bool all)
-{
-	for (struct queue_slot *slot = q->first; slot; slot = all ? slot->next : NULL)
-		task_wake(slot->task);
-}
 
 /* ---- the table ---- */
 
@@ -95,7 +70,7 @@ static void end_incident(struct server *s)
 		carton_log(CARTON_LOG_WARNING, s->name,
 			   "was overloaded: %u %s had to be sent again", s->refused,
 			   s->refused == 1 ? "request" : "requests");
-	s->refused = 0;
+	s->refused = s->limited = 0;
 }
 
 void servers_free(struct servers *all)
@@ -120,7 +95,7 @@ static void tidy(struct servers *all)
 
 	while (*at) {
 		struct server *s = *at;
-		bool limited = s->limit || s->interval_us || s->refused || s->unreached;
+		bool limited = s->limit || s->interval_us || s->refused || s->unreached || s->error;
 
 		if (s->refs > 0 || (limited && all->n <= MAX_KEPT)) {
 			at = &s->next;
@@ -196,25 +171,39 @@ void server_unref(struct server *s)
 
 /* ---- requests ---- */
 
+/* Is it bad for longer than the slot's owner waits for it? */
+static bool is_lost(const struct server *s, const struct queue_slot *slot, int64_t now)
+{
+	bool again = slot->link && slot->seen != s->in_row;
+
+	return s->error && ((slot->elsewhere && again) ||
+			    (s->error != -EBUSY && now - s->bad_ms >= slot->patience_ms));
+}
+
 static int enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 		 int64_t *ret_when_ms)
 {
 	int64_t now = now_ms();
 	bool first = !s->queue.first || s->queue.first == slot;
+	bool early = now * 1000 < s->next_us;
+	bool full = s->error ? s->asked > 0 : s->limit && s->active >= s->limit;
+	bool wait = !first || early || full;
+	bool late = s->next_us / 1000 > MAX(deadline_ms, now) || is_lost(s, slot, now);
 
-	if (s->next_us / 1000 > MAX(deadline_ms, now)) {
-		if (slot->entered || slot->link || s->active > 0)
-			return -EBUSY;
-	} else if (!first || now * 1000 < s->next_us || (s->limit && s->active >= s->limit)) {
+	if (wait && !late) {
+		if (!slot->link)
+			slot->seen = s->in_row;
 		queue_add(&s->queue, slot);
 		/* only the first sets a timer: it wakes the next */
-		*ret_when_ms = first && now * 1000 < s->next_us ? (s->next_us + 999) / 1000 :
-								  INT64_MAX;
+		*ret_when_ms = first && early ? (s->next_us + 999) / 1000 : INT64_MAX;
 		return -EAGAIN;
 	}
+	if (wait && (slot->entered || slot->link || s->active > 0))
+		return s->error ? s->error : -EBUSY;
 	queue_remove(slot);
 	slot->entered = true;
 	s->active++;
+	s->asked++;
 	if (s->interval_us && s->next_us <= now * 1000)
 		s->next_us = now * 1000 + s->interval_us;
 	queue_wake(&s->queue, false);
@@ -232,6 +221,16 @@ int server_enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 	r = enter(s, slot, deadline_ms, ret_when_ms);
 	pthread_mutex_unlock(&s->all->lock);
 	return r;
+}
+
+void server_heard(struct server *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->all->lock);
+	s->asked--;
+	queue_wake(&s->queue, false);
+	pthread_mutex_unlock(&s->all->lock);
 }
 
 void server_leave(struct server *s)
@@ -258,17 +257,58 @@ void server_give_up(struct server *s, struct queue_slot *slot)
 
 /* ---- answers ---- */
 
-int64_t server_pause(unsigned attempt, long retry_after_s)
+/* Half of it to all of it, so that those who failed together do not come back together. */
+static int64_t pause_of(unsigned attempt, int64_t most_ms)
 {
 	int64_t pause = PAUSE_FIRST_MS;
 	uint32_t random = 0;
 
-	for (unsigned i = 1; i < attempt && pause < PAUSE_MAX_MS; i++)
+	for (unsigned i = 1; i < attempt && pause < most_ms; i++)
 		pause *= 2;
+	pause = MIN(pause, most_ms);
 	(void)!getrandom(&random, sizeof(random), 0);
-	/* half of it to all of it, so that those who failed together do not come back together */
-	pause = pause / 2 + random % (pause / 2 + 1);
-	return MAX(pause, (int64_t)retry_after_s * 1000);
+	return pause / 2 + random % (pause / 2 + 1);
+}
+
+int64_t server_pause(unsigned attempt, long retry_after_s)
+{
+	return MAX(pause_of(attempt, PAUSE_LONG_MS), (int64_t)retry_after_s * 1000);
+}
+
+/* It is bad, and left alone for a while; then one request asks whether it still is. */
+static void turn_bad(struct server *s, int error, int64_t now)
+{
+	int64_t most;
+
+	if (!s->error) {
+		s->bad_ms = now;
+		s->in_row = 0;
+	}
+	s->error = error;
+	most = MIN(MAX((now - s->bad_ms) / PAUSE_PART, PAUSE_LONG_MS), PAUSE_MAX_MS);
+	s->pause_us = (now + pause_of(++s->in_row, most)) * 1000;
+	s->next_us = MAX(s->next_us, s->pause_us);
+}
+
+/* It has served since it was bad: that it refuses again says how much it can do. */
+static void limit(struct server *s)
+{
+	s->limited++;
+	s->quick = false;
+	s->good = 0;
+	if (s->active > 1)
+		s->limit = MAX((s->limit ? MIN(s->limit, s->active) : s->active) / 2, 1U);
+	s->interval_us = s->interval_us ? MIN(2 * s->interval_us, INTERVAL_MAX_US) :
+					  INTERVAL_FIRST_US;
+}
+
+/* Those that were under way when the pause began are part of what it is for. */
+static void fail(struct server *s, int error)
+{
+	int64_t now = now_ms();
+
+	if (now * 1000 >= s->pause_us)
+		turn_bad(s, error, now);
 }
 
 static void refuse(struct server *s, const char *url, int status, long retry_after_s)
@@ -282,16 +322,11 @@ static void refuse(struct server *s, const char *url, int status, long retry_aft
 			   "fewer at once",
 			   status);
 	s->refused_ms = now;
-	/* those that were under way when the pause began are part of what it is for */
-	if (now * 1000 >= s->pause_us) {
-		s->in_row++;
-		s->limit = MAX((s->limit ? MIN(s->limit, s->active) : s->active) / 2, 1U);
-		s->good = 0;
-		s->interval_us = s->interval_us ? MIN(2 * s->interval_us, INTERVAL_MAX_US) :
-						  INTERVAL_FIRST_US;
-		s->pause_us = (now + server_pause(s->in_row, 0)) * 1000;
-	}
-	s->pause_us = MAX(s->pause_us, (now + MAX(retry_after_s, 0) * 1000) * 1000);
+	if (now * 1000 >= s->pause_us && !s->error)
+		limit(s);
+	fail(s, -EBUSY);
+	/* `now` is rounded down */
+	s->pause_us = MAX(s->pause_us, (now + 1 + MAX(retry_after_s, 0) * 1000) * 1000);
 	s->next_us = MAX(s->next_us, s->pause_us);
 }
 
@@ -299,31 +334,59 @@ static void serve(struct server *s)
 {
 	s->served_ms = now_ms();
 	s->unreached = false;
-	s->in_row = 0;
 	if (s->refused > 0 && s->served_ms - s->refused_ms > QUIET_MS)
 		end_incident(s);
-	s->interval_us -= s->interval_us / INTERVAL_DECAY;
+	s->interval_us -= s->interval_us / (s->quick ? 2 : INTERVAL_DECAY);
 	if (s->interval_us < INTERVAL_MIN_US)
 		s->interval_us = 0;
-	if (!s->limit || ++s->good < GOOD_TO_GROW * s->limit)
+	if (!s->limit || (++s->good < GOOD_TO_GROW * s->limit && !s->quick))
 		return;
 	s->good = 0;
-	if (++s->limit >= LIMIT_NONE)
+	s->limit = s->quick ? 2 * s->limit : s->limit + 1;
+	if (s->limit >= LIMIT_NONE)
 		s->limit = 0;
-	queue_wake(&s->queue, false);
+}
+
+/* It answers. One that refuses again and again while it serves gets more little by little. */
+static void turn_well(struct server *s)
+{
+	if (s->error)
+		s->quick = s->in_row > 1 && s->limited <= 1;
+	s->error = 0;
+}
+
+bool server_error_is_outage(int error)
+{
+	return error == -EBUSY || error == -ECONNREFUSED || error == -ECONNRESET ||
+	       error == -EHOSTUNREACH || error == -ENETUNREACH || error == -ETIMEDOUT;
 }
 
 void server_answered(struct server *s, const char *url, int status, long retry_after_s)
 {
 	int error = http_status_errno(status);
 
-	if (!s || (error != 0 && error != -EBUSY))
+	if (!s)
 		return;
 	pthread_mutex_lock(&s->all->lock);
+	if (error == -EBUSY)
+		refuse(s, url, status, retry_after_s);
+	else if (status == 502 || status == 504)
+		fail(s, -EHOSTUNREACH); /* by its gateway */
+	else
+		turn_well(s);
 	if (error == 0)
 		serve(s);
-	else
-		refuse(s, url, status, retry_after_s);
+	queue_wake(&s->queue, s->error);
+	pthread_mutex_unlock(&s->all->lock);
+}
+
+void server_failed(struct server *s, int error)
+{
+	if (!s || !server_error_is_outage(error))
+		return;
+	pthread_mutex_lock(&s->all->lock);
+	fail(s, error);
+	queue_wake(&s->queue, true);
 	pthread_mutex_unlock(&s->all->lock);
 }
 
@@ -353,8 +416,24 @@ int64_t server_paused(struct server *s)
 		return 0;
 	pthread_mutex_lock(&s->all->lock);
 	left = MAX(s->pause_us / 1000, s->down_ms) - now_ms();
+	/* one asks already */
+	if (s->error && s->asked > 0)
+		left = MAX(left, PAUSE_MAX_MS);
 	pthread_mutex_unlock(&s->all->lock);
 	return MAX(left, 0);
+}
+
+int server_error(struct server *s, int64_t *ret_ms)
+{
+	int error;
+
+	if (!s)
+		return 0;
+	pthread_mutex_lock(&s->all->lock);
+	error = s->error;
+	*ret_ms = now_ms() - s->bad_ms;
+	pthread_mutex_unlock(&s->all->lock);
+	return error;
 }
 
 int64_t server_served(struct server *s)

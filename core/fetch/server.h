@@ -3,9 +3,13 @@
  * The load of servers, as far as it is known. A server is the scheme, host and port of a URL.
  *
  * A task enters the server before it sends a request, and leaves it when the request is over. A
- * server that answers 429 or 503 asks for less: then all requests to it share one pause, and after
- * it they are fewer at once (half) and further apart (twice the time). Both grow back little by
- * little with right answers. Tasks that wait are served in the order of asking, and keep no thread.
+ * server that cannot be reached, or answers 429 or 502 to 504, is bad: all requests to it share one
+ * pause, then one of them asks, and so on, until there is an answer. Then it is well, and all may
+ * go on. Tasks that wait are served in the order of asking, and keep no thread.
+ *
+ * One that refuses after it has served asks for less: from then on requests are fewer at once
+ * (half) and further apart (twice the time). Both grow back little by little with right answers; at
+ * once where it turns out that it was away, unless it refuses again.
  *
  * The first refusal of an incident is logged, and at its end how many there were.
  *
@@ -14,26 +18,10 @@
 #ifndef CARTON_FETCH_SERVER_H
 #define CARTON_FETCH_SERVER_H
 
-#include "base/event.h"
+#include "fetch/queue.h"
 
 struct servers;
 struct server;
-
-/* A task's place in a queue; zeroed at first. Private but for `task`. */
-struct queue_slot {
-	struct task *task;
-	struct queue_slot *next, **link; /* link is NULL while it is in no queue */
-	bool entered;			 /* it has sent a request */
-};
-
-/* Tasks that wait, in their order; guarded by its owner's lock. */
-struct queue {
-	struct queue_slot *first;
-};
-
-void queue_add(struct queue *q, struct queue_slot *slot); /* at the end, unless it is in it */
-void queue_remove(struct queue_slot *slot);
-void queue_wake(const struct queue *q, bool all); /* the first, or all */
 
 /* 0 or -ENOMEM. */
 int servers_new(struct servers **ret);
@@ -47,13 +35,14 @@ struct server *server_ref(struct server *s);
 void server_unref(struct server *s);
 
 /*
- * 0: a request may be sent; then server_leave() is called once. -EAGAIN: the slot is queued, and
- * the task asks again when it is woken, and at *ret_when_ms. -EBUSY: the server asks to be left
- * alone until after `deadline_ms`. (Who comes then for the first time may try all the same, one at
- * a time.)
+ * 0: a request may be sent; then server_heard() and server_leave() are called once each. -EAGAIN:
+ * the slot is queued, and the task asks again when it is woken, and at *ret_when_ms. Else why the
+ * server is bad: longer than `deadline_ms`, or than the slot's patience. (Who comes then for the
+ * first time may try all the same, one at a time.)
  */
 int server_enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 		 int64_t *ret_when_ms);
+void server_heard(struct server *s); /* there is an answer, or none will come */
 void server_leave(struct server *s);
 
 /* The slot is not wanted any more. May be called at any time. */
@@ -62,10 +51,19 @@ void server_give_up(struct server *s, struct queue_slot *slot);
 /* The server has answered so. The URL is for the log. */
 void server_answered(struct server *s, const char *url, int status, long retry_after_s);
 
+/* There was no answer: why. */
+void server_failed(struct server *s, int error);
+
+/* Does it mean that the server is bad? */
+bool server_error_is_outage(int error);
+
+/* Why it is bad, and for how many ms it has been; 0: it is well. */
+int server_error(struct server *s, int64_t *ret_ms);
+
 /* A mirror there could not be reached: for a while it counts as paused. Logged once. */
 void server_unreached(struct servers *all, const char *url);
 
-/* How long the server will be paused, in ms; 0: it is not. */
+/* How long at least no request may be sent, in ms; 0: now. */
 int64_t server_paused(struct server *s);
 
 /* When it last gave a right answer, in now_ms(); 0: never. */

@@ -104,6 +104,7 @@ static int drain(struct fetcher *x, struct conn *c)
 /* The request of a piece failed: it is asked for again after a pause. 0, or the end of the try. */
 static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry_after_s)
 {
+	bool away = conn_is_away(c) && url_is_last(x);
 	int64_t now = now_ms();
 	unsigned active;
 
@@ -118,7 +119,8 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	if (!fetch_error_passes(error) || (fetch_is_part(x) && !x->bytes_came))
 		return error;
 	/* perhaps the server does not like so many at once */
-	x->pieces.want = MAX(active, 1U);
+	if (!away)
+		x->pieces.want = MAX(active, 1U);
 	if (x->came >= MIN_FETCH_PROGRESS)
 		x->failures = 0;
 	x->came = 0;
@@ -126,7 +128,8 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	if (now < x->hold_ms)
 		return 0;
 	/* what has come of a range is kept */
-	if (++x->failures > (fetch_is_part(x) && x->u->place->mirror ? 1 : MAX_FETCH_ATTEMPTS))
+	if (++x->failures > (fetch_is_part(x) && x->u->place->mirror ? 1 : MAX_FETCH_ATTEMPTS) &&
+	    !away)
 		return error;
 	x->hold_ms = now + server_pause(x->failures, retry_after_s);
 	return x->hold_ms >= x->deadline_ms && active == 0 ? error : 0;
@@ -229,12 +232,12 @@ static int ask_pieces(struct fetcher *x)
 		if (r < 0)
 			pieces_return(&x->pieces, c->left);
 	}
+	/* others are under way */
+	if (server_error_is_outage(r) && conns_active(x) > 0)
+		r = 0;
 	/* a place in the queue that is not used would block those behind it */
 	if (r == 0 && x->slot_ms)
 		conn_give_up(x);
-	/* others are under way */
-	if (r == -EBUSY && conns_active(x) > 0)
-		r = 0;
 	return r == -EAGAIN ? 0 : r;
 }
 
@@ -354,16 +357,19 @@ int64_t transfer_deadline(const struct fetcher *x)
 					     MIN(x->try_deadline_ms, x->deadline_ms);
 }
 
-void transfer_log_late(struct fetcher *x)
+int transfer_late(struct fetcher *x)
 {
 	atomic_bool *logged = x->version ? &x->version->logged_once : &x->u->logged_once;
 	bool answered = false;
 	char shown[256];
 
+	if (x->slot_ms && conns_active(x) == 0)
+		return conn_waits_why(x);
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++)
 		answered |= x->conns[i].stream && x->conns[i].answered;
 	carton_log(atomic_exchange(logged, true) ? CARTON_LOG_DEBUG : CARTON_LOG_WARNING,
 		   http_url_redact(x->u->url, shown, sizeof(shown)), "%s",
 		   answered ? "the body did not end before the deadline" :
 			      "no answer before the deadline");
+	return -ETIMEDOUT;
 }

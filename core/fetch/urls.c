@@ -12,6 +12,8 @@
 #define BY_HASH_MS 5000
 /* a pause that is not worth another URL */
 #define SHORT_PAUSE_MS 250
+/* who does not wait for a server that is not reached is told after this time */
+#define SOON_MS 5000
 
 int urls_init(struct fetcher *x)
 {
@@ -148,12 +150,31 @@ static bool check_failure(const struct fetcher *x, struct url *u, int error)
 	return false;
 }
 
+int64_t url_patience(const struct fetcher *x)
+{
+	return atomic_load(&x->f.options->wait) ? INT64_MAX : SOON_MS;
+}
+
+/* Is the server of a URL that has failed bad? It is given up if that lasts too long. */
+static void find_away(const struct fetcher *x, struct url *u)
+{
+	struct server *o = server_get(x->f.options->servers, u->url);
+	int64_t ms = 0;
+	int error = server_error(o, &ms);
+
+	server_unref(o);
+	u->away = error != 0;
+	if (u->away && error != -EBUSY && ms >= url_patience(x))
+		u->exhausted = true;
+}
+
 bool url_failed(struct fetcher *x, int error)
 {
 	struct url *u = x->u;
 	bool again = check_failure(x, u, error);
 
 	u->error = error;
+	find_away(x, u);
 	if (u->place->mirror && (error == -ECONNREFUSED || error == -EHOSTUNREACH ||
 				 error == -ETIMEDOUT || error == -ENETUNREACH))
 		server_unreached(x->f.options->servers, u->url);

@@ -90,8 +90,7 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 
 bool fetch_error_passes(int error)
 {
-	return error == -EAGAIN || error == -EBUSY || error == -ECONNRESET || error == -ETIMEDOUT ||
-	       error == -ECONNREFUSED || error == -EHOSTUNREACH || error == -ENETUNREACH;
+	return error == -EAGAIN || server_error_is_outage(error);
 }
 
 /* ---- routes ---- */

@@ -14,7 +14,7 @@
 #include "fetch/server.h"
 #include "http/http.h"
 
-/* Shared by all fetches of a carton. Constant once made. */
+/* Shared by all fetches of a carton. Constant once made, but for `wait`. */
 struct fetch_options {
 	struct http *http;
 	struct events *events;
@@ -26,6 +26,8 @@ struct fetch_options {
 	struct budget *budget;	 /* where it is short, there are no extra ones; or NULL */
 	struct servers *servers; /* the load of servers; NULL: not minded */
 	struct cancel *cancel;	 /* fires when the carton is closed */
+	/* servers that are not reached are waited for until the timeout, not just for seconds */
+	atomic_bool wait;
 };
 
 /*

@@ -254,6 +254,7 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 		open_chunks(c);
 	if (r == 0)
 		r = open_views(c, options);
+	atomic_store(&c->fetch.wait, options->wait);
 	if (r < 0)
 		carton_close(c);
 	else

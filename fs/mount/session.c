@@ -252,6 +252,7 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	}
 	if (!v->nosandbox && user_default_cache(&v->carton.cache_dir) < 0)
 		v->carton.cache_dir = NULL;
+	v->carton.wait = true;
 	v->carton.damaged = pages_damaged;
 	v->carton.damaged_ctx = &s->mount;
 	if (v->nochunks && v->verify == VERIFY_OPEN)

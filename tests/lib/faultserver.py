@@ -55,9 +55,10 @@ What goes wrong
   headstatus=C      that status for HEAD, with the Retry-After of retryafter=
   notag206          no ETag and no Last-Modified in a 206
   status=C          that status, body as configured
-  fail=N[:C]        the first N requests for this path get status C (500)
+  fail=N[:C]        the first N requests for this path get status C (500); 0: a reset
   brief=K:N         the first K requests get N bytes of another file, half of what is announced
   retryafter=V      Retry-After with status=, fail=
+  ratelimit=V       the same in a RateLimit
   auth=USER:PASS    401 without these (Basic)
   need=NAME:VALUE   401 without this header
   needs=NAME:FILE   401 unless that header is what a file beneath --root says
@@ -505,6 +506,8 @@ class Answer:
         if 'signed' in o and dict(urllib.parse.parse_qsl(self.entry['query'])).get(
                 'X-Amz-Signature') != self.text_of(o['signed']):
             return self.short(403)
+        if self.nth <= int(count) and code == '0':
+            raise Gone(reset=True)
         if self.nth <= int(count):
             return self.short(int(code or 500), self.retry_after())
         count, _, n = o.get('brief', '0:0').partition(':')
@@ -528,7 +531,8 @@ class Answer:
         return None
 
     def retry_after(self):
-        return ['Retry-After: ' + self.o['retryafter']] if 'retryafter' in self.o else []
+        return [f'{name}: {self.o[key]}' for name, key in (('Retry-After', 'retryafter'), ('RateLimit', 'ratelimit'))
+                if key in self.o]
 
     def short(self, status, lines=()):
         body = b'%d\n' % status
