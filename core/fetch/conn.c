@@ -156,6 +156,7 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 		x->deadline_ms = MAX(x->deadline_ms, served + options->timeout_ms);
 	x->at_server.patience_ms = url_patience(x);
 	x->at_server.elsewhere = !url_is_last(x);
+	x->at_server.patient = x->f.patient || conns_active(x) > 0;
 	r = server_enter(o, &x->at_server, x->deadline_ms, &x->slot_ms);
 	if (r == 0)
 		c->server = o;
@@ -220,6 +221,8 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 	else
 		server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->u->url,
 				a->status, a->retry_after_s);
+	if (error == 0)
+		server_shares(c->server, a->shares);
 	heard(c);
 	if (error < 0 || http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
 		route_failed(&x->u->place->route, c, c->redirect);

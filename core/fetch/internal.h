@@ -36,7 +36,7 @@ struct url {
 	int error;	 /* of the last try, */
 	int status;	 /* and its status, or 0 */
 	char reason[256];
-	bool away;	 /* its server is bad, and is waited for */
+	bool away; /* its server is bad, and is waited for */
 	atomic_bool logged_once;
 	long retry_after_s;
 };

@@ -9,9 +9,11 @@ void queue_add(struct queue *q, struct queue_slot *slot)
 
 	if (slot->link)
 		return;
-	while (*at)
+	while (*at && (slot->yields || !(*at)->yields))
 		at = &(*at)->next;
-	slot->next = NULL;
+	slot->next = *at;
+	if (slot->next)
+		slot->next->link = &slot->next;
 	slot->link = at;
 	*at = slot;
 }

@@ -5,10 +5,12 @@
 
 #include "base/event.h"
 
-/* A task's place in a queue; zeroed at first. Private but for `task` and the last two. */
+/* A task's place in a queue; zeroed at first. Private but for `task`, `patient` and the last two. */
 struct queue_slot {
 	struct task *task;
 	struct queue_slot *next, **link; /* link is NULL while it is in no queue */
+	bool patient;			 /* no reader waits for just this request, */
+	bool yields;			 /* and did not when it came to the queue */
 	bool entered;			 /* it has sent a request */
 	unsigned seen;			 /* pauses of the server when it was queued */
 	int64_t patience_ms;		 /* with a server that has not been reached for so long */
@@ -20,7 +22,8 @@ struct queue {
 	struct queue_slot *first;
 };
 
-void queue_add(struct queue *q, struct queue_slot *slot); /* at the end, unless it is in it */
+/* At the end, or before the patient ones; unless it is in it. */
+void queue_add(struct queue *q, struct queue_slot *slot);
 void queue_remove(struct queue_slot *slot);
 void queue_wake(const struct queue *q, bool all); /* the first, or all */
 

@@ -25,6 +25,7 @@ struct servers {
 	pthread_mutex_t lock; /* guards all that is here and in the servers */
 	struct server *list;
 	unsigned n;
+	unsigned most; /* connections to one at once */
 };
 
 struct server {
@@ -47,19 +48,21 @@ struct server {
 	int64_t refused_ms, served_ms; /* last */
 	int64_t down_ms;	       /* a mirror that is not asked until then */
 	bool unreached;		       /* which was logged */
+	bool shares;		       /* all requests share a connection */
 	struct queue queue;
 	char name[];
 };
 
 /* ---- the table ---- */
 
-int servers_new(struct servers **ret)
+int servers_new(unsigned most, struct servers **ret)
 {
 	struct servers *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
 	pthread_mutex_init(&s->lock, NULL);
+	s->most = most;
 	*ret = s;
 	return 0;
 }
@@ -180,16 +183,32 @@ static bool is_lost(const struct server *s, const struct queue_slot *slot, int64
 			    (s->error != -EBUSY && now - s->bad_ms >= slot->patience_ms));
 }
 
+static bool is_full(const struct server *s, const struct queue_slot *slot)
+{
+	if (s->error)
+		return s->asked > 0;
+	return (s->limit && s->active >= s->limit) ||
+	       (slot->yields && !s->shares && s->active >= s->all->most);
+}
+
+/* Is nobody in the queue before it? */
+static bool is_first(const struct queue *q, const struct queue_slot *slot)
+{
+	return !q->first || q->first == slot || (q->first->yields && !slot->yields);
+}
+
 static int enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 		 int64_t *ret_when_ms)
 {
 	int64_t now = now_ms();
-	bool first = !s->queue.first || s->queue.first == slot;
 	bool early = now * 1000 < s->next_us;
-	bool full = s->error ? s->asked > 0 : s->limit && s->active >= s->limit;
-	bool wait = !first || early || full;
 	bool late = s->next_us / 1000 > MAX(deadline_ms, now) || is_lost(s, slot, now);
+	bool first, wait;
 
+	if (!slot->link)
+		slot->yields = slot->patient;
+	first = is_first(&s->queue, slot);
+	wait = !first || early || is_full(s, slot);
 	if (wait && !late) {
 		if (!slot->link)
 			slot->seen = s->in_row;
@@ -256,6 +275,15 @@ void server_give_up(struct server *s, struct queue_slot *slot)
 }
 
 /* ---- answers ---- */
+
+void server_shares(struct server *s, bool shares)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->all->lock);
+	s->shares = shares;
+	pthread_mutex_unlock(&s->all->lock);
+}
 
 /* Half of it to all of it, so that those who failed together do not come back together. */
 static int64_t pause_of(unsigned attempt, int64_t most_ms)

@@ -5,7 +5,9 @@
  * A task enters the server before it sends a request, and leaves it when the request is over. A
  * server that cannot be reached, or answers 429 or 502 to 504, is bad: all requests to it share one
  * pause, then one of them asks, and so on, until there is an answer. Then it is well, and all may
- * go on. Tasks that wait are served in the order of asking, and keep no thread.
+ * go on. Patient ones also wait while the server has as many connections as the user allows,
+ * whatever is fetched through them (requests that share one, by HTTP/2, count as one), and let the
+ * others go before them. Tasks that wait are served in the order of asking, and keep no thread.
  *
  * One that refuses after it has served asks for less: from then on requests are fewer at once
  * (half) and further apart (twice the time). Both grow back little by little with right answers; at
@@ -23,8 +25,8 @@
 struct servers;
 struct server;
 
-/* 0 or -ENOMEM. */
-int servers_new(struct servers **ret);
+/* `most`: how many connections one server gets at once. 0 or -ENOMEM. */
+int servers_new(unsigned most, struct servers **ret);
 
 /* Logs the ends of incidents. All references are given back by then. NULL-safe. */
 void servers_free(struct servers *all);
@@ -59,6 +61,9 @@ bool server_error_is_outage(int error);
 
 /* Why it is bad, and for how many ms it has been; 0: it is well. */
 int server_error(struct server *s, int64_t *ret_ms);
+
+/* It has answered, and whether its requests share one connection. */
+void server_shares(struct server *s, bool shares);
 
 /* A mirror there could not be reached: for a while it counts as paused. Logged once. */
 void server_unreached(struct servers *all, const char *url);

@@ -20,7 +20,7 @@ struct fetch_options {
 	struct events *events;
 	struct workers *workers;
 	int64_t timeout_ms;
-	unsigned connections;	 /* at once for one large file */
+	unsigned connections;	 /* at once to one server, and so for one large file */
 	uint64_t max_size;	 /* bytes of one file; 0: MAX_FETCHED, MAX_FETCHED_UNSAID */
 	atomic_uint *extra;	 /* connections of all fetches now, besides one for each */
 	struct budget *budget;	 /* where it is short, there are no extra ones; or NULL */

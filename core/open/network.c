@@ -24,7 +24,7 @@ int open_network(const struct carton_source *s)
 	c->fetch.max_size = options->max_size;
 	c->fetch.extra = &c->extra_connections;
 	c->fetch.budget = &c->budget;
-	r = servers_new(&c->servers);
+	r = servers_new(c->fetch.connections, &c->servers);
 	if (r < 0)
 		return r;
 	c->fetch.servers = c->servers;

@@ -57,7 +57,7 @@ static void begin(struct world *w, int (*answer)(const struct world *), size_t n
 {
 	*w = (struct world){ .answer = answer, .n = n, .deadline_ms = INT64_MAX / 2 };
 	clock_ms = 1000000;
-	assert_int_equal(servers_new(&w->all), 0);
+	assert_int_equal(servers_new(8, &w->all), 0);
 	w->server = server_get(w->all, URL);
 	for (size_t i = 0; i < n; i++) {
 		w->clients[i].slot = (struct queue_slot){ .task = &w->clients[i].task,
