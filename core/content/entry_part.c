@@ -10,6 +10,8 @@
 #include "content/internal.h"
 
 #define PART_MEMORY (256 * KIB)
+/* as much as opening the carton may have left of an entry */
+#define MAX_CACHED (8 * MIB)
 
 static const struct object_options *options_of(const struct get *g)
 {
@@ -23,11 +25,27 @@ int part_open(struct get *g, uint64_t n)
 	return n <= PART_MEMORY ? file_memory(n, &g->part_file) : room_open(&room, &g->part_file);
 }
 
+bool part_is_cached(const struct get *g)
+{
+	const struct entry *e = g->plan->entry;
+
+	return remote_source_cached(options_of(g)->source, NULL, e->stored, e->header) ||
+	       span_has(g->plan->object, e);
+}
+
 int part_copy_cached(struct get *g, uint64_t off, uint64_t n)
 {
-	char *data = malloc((size_t)n + 1);
-	int r = data ? -ENOENT : -ENOMEM;
+	struct span *span = g->span;
+	char *data;
+	int r;
 
+	g->span = NULL;
+	if (span)
+		return span_copy(span, g->part_file, off, n, &g->part_from);
+	if (n > MAX_CACHED)
+		return -ENOENT;
+	data = malloc((size_t)n + 1);
+	r = data ? -ENOENT : -ENOMEM;
 	if (r == -ENOENT && remote_source_cached(options_of(g)->source, data, n, off))
 		r = file_write(g->part_file, data, (size_t)n, 0);
 	free(data);

@@ -13,9 +13,12 @@
 /* Opens g->part_file for `n` bytes: in memory, or where there is room. */
 int part_open(struct get *g, uint64_t n);
 
+/* Was the entry fetched with the container's directory, or others? Then a mirror saves nothing. */
+bool part_is_cached(const struct get *g);
+
 /*
- * Copies [off, off + n) of the carton to g->part_file, if opening the carton has left it in memory.
- * -ENOENT: it has not.
+ * Copies [off, off + n) of the carton to g->part_file, if it is in g->span, which is then left, or
+ * opening the carton has left it in memory. -ENOENT: neither.
  */
 int part_copy_cached(struct get *g, uint64_t off, uint64_t n);
 

@@ -11,9 +11,6 @@
 #include "content/internal.h"
 #include "content/entry_part.h"
 
-/* as much as opening the carton may have left of an entry */
-#define MAX_CACHED (8 * MIB)
-
 static const struct object_options *options_of(const struct get *g)
 {
 	return &g->plan->object->store->options;
@@ -67,6 +64,7 @@ static struct fetch fetch_of(struct get *g, struct fetch_place *places, size_t n
 {
 	return (struct fetch){
 		.options = options_of(g)->fetch,
+		.patient = atomic_load(&g->plan->object->wanted),
 		.cancel = &g->waits->cancel,
 		.places = places,
 		.n_places = n,
@@ -82,6 +80,13 @@ static struct fetch fetch_of(struct get *g, struct fetch_place *places, size_t n
 
 /* So far it has ended like this. */
 static void next(struct get *g, int result);
+
+/* The same, unless more is under way. */
+static void go_on(struct get *g, int result)
+{
+	if (result < 0)
+		next(g, result);
+}
 
 static void content_done(void *ctx, int result, uint64_t size)
 {
@@ -244,10 +249,8 @@ static void run_decode(struct job *job)
 static void run_ask(struct job *job)
 {
 	struct get *g = container_of(job, struct get, job);
-	int r = ask_data(g);
 
-	if (r < 0)
-		next(g, r);
+	go_on(g, ask_data(g));
 }
 
 /* Goes on where there is time: the network's thread has none. */
@@ -273,11 +276,11 @@ static void part_done(void *ctx, int result, uint64_t size)
 	struct get *g = ctx;
 
 	(void)size;
-	if (result == 0) {
-		submit(g, run_decode);
-	} else {
+	if (result < 0) {
 		part_leave(g);
 		next(g, result);
+	} else {
+		submit(g, run_decode);
 	}
 }
 
@@ -292,7 +295,7 @@ static int ask_entry(struct get *g)
 	if (r < 0)
 		return r;
 	g->part_from = f.places;
-	r = n <= MAX_CACHED ? part_copy_cached(g, e->header, n) : -ENOENT;
+	r = part_copy_cached(g, e->header, n);
 	if (r == 0)
 		return submit(g, run_decode);
 	f.what = FETCH_PART;
@@ -307,20 +310,31 @@ static int ask_entry(struct get *g)
 	return r;
 }
 
+static void span_done(struct span_wait *w, struct span *span)
+{
+	struct get *g = container_of(w, struct get, span_wait);
+
+	g->span = span;
+	go_on(g, ask_entry(g));
+}
+
 static int ask_carton(struct get *g)
 {
+	struct plan *p = g->plan;
+
 	/* first: what is found out from now on is seen to be less */
-	g->left = plan_carton_left(g->plan);
+	g->left = plan_carton_left(p);
 	g->in_carton = true;
 	if (g->left == 0)
 		return -ENETUNREACH;
 	/* a URL that was asked before may have left a limit */
 	if (g->fill)
 		file_limit(g->dest, UINT64_MAX);
-	if (!plan_is_direct(g->plan->entry))
-		return ask_entry(g);
 	/* to make room for all of it may take long */
-	return g->fill ? submit(g, run_ask) : ask_data(g);
+	if (plan_is_direct(p->entry))
+		return g->fill ? submit(g, run_ask) : ask_data(g);
+	g->span_wait = (struct span_wait){ span_done, p->object, p->entry, g->waits, NULL };
+	return g->fill && span_ask(&g->span_wait) ? 0 : ask_entry(g);
 }
 
 /* ---- in which order ---- */
@@ -373,14 +387,6 @@ static void next(struct get *g, int result)
 
 /* ---- beginning ---- */
 
-/* Was the entry fetched with the container's directory? Then a mirror saves nothing. */
-static bool is_cached(const struct get *g)
-{
-	const struct entry *e = g->plan->entry;
-
-	return e && remote_source_cached(options_of(g)->source, NULL, e->stored, e->header);
-}
-
 static int begin(const struct get *g)
 {
 	if (options_of(g)->fetch)
@@ -404,7 +410,7 @@ int get_start(struct get *g)
 	if (g->fill)
 		plan_allow_urls(p);
 	/* without verify, nothing would compare the bytes of a mirror */
-	g->in_carton = p->entry && (!options_of(g)->verify || is_cached(g));
+	g->in_carton = p->entry && (!options_of(g)->verify || part_is_cached(g));
 	r = ask(g);
 	return r < 0 ? ask_elsewhere(g, r) : 0;
 }

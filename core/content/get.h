@@ -15,6 +15,7 @@
 #include "base/workers.h"
 #include "cache/follow.h"
 #include "content/plan.h"
+#include "content/span.h"
 
 struct fill;
 struct waits;
@@ -56,6 +57,8 @@ struct get {
 	struct fetch_place *part_from; /* and this one sent the part */
 	struct file *part_file;	       /* the entry's header, or all of it to be decoded; NULL */
 	struct source *part;	       /* once it is there */
+	struct span_wait span_wait;    /* for others that are fetched with it */
+	struct span *span;	       /* these are there; else NULL */
 	struct job job;
 };
 

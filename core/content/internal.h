@@ -9,9 +9,11 @@
  *	waits		who waits for a fill of an object, and until when
  *	store		finds objects by their hash
  *	plan		where the bytes may be
+ *	run		which small entries are fetched together
  *	fill		an attempt to get bytes of an object: its beginning and its end
  *	object		who has it pinned
  *	hash		what hashing it in the background shows
+ *	span		fetches small entries together
  *	entry_part	the header of an entry, or all of it, which is decoded
  *	get		gets bytes from the network
  *	into_file	a file for what cannot be read in place
@@ -36,6 +38,7 @@
 #include "content/get.h"
 #include "content/fill.h"
 #include "content/hash_job.h"
+#include "content/run.h"
 
 struct object {
 	struct object_store *store;
@@ -47,6 +50,7 @@ struct object {
 	_Atomic uint64_t reported_size; /* by a server; OBJECT_NO_SIZE: not yet */
 	atomic_bool read_failed; /* a bad read was logged; the bytes go when nobody has it open */
 	atomic_bool no_chunks;	 /* a read failed: the next open hashes all of it */
+	atomic_bool wanted;	 /* somebody will certainly open it, see object_want() */
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
 	int64_t stale_ms;	 /* of `content`: when the last one ended with -ESTALE; 0 */
 
@@ -59,6 +63,14 @@ struct object {
 	struct object *older, *newer; /* in the idle list */
 	bool idle;		      /* in that list */
 	atomic_bool withdrawn;	      /* see object_is_withdrawn(); set with the lock */
+};
+
+/* See span.h. */
+struct object_runs {
+	pthread_mutex_t lock; /* guards what follows; the store's may be taken with it */
+	struct run run;
+	struct span *spans;
+	unsigned fetching; /* spans whose request is not over */
 };
 
 struct object_store {
@@ -74,6 +86,7 @@ struct object_store {
 	_Atomic uint64_t reads;				    /* calls of object_read() */
 	struct chunk_index index; /* its chunks are NULL if there is none */
 	struct hash_job_queue hash_jobs;
+	struct object_runs runs;
 
 	pthread_mutex_t lock;		   /* guards what objects say it guards, and: */
 	struct object *oldest, *newest;	   /* copies that nobody has pinned, by last use */

@@ -61,6 +61,11 @@ struct object_options {
 	 * object_add() is told of all. Any thread.
 	 */
 	const struct entry *(*find_entry)(void *ctx, const struct object *o, size_t *at);
+	/*
+	 * The object whose bytes this entry of a remote container has before others, made unless it
+	 * is only looked for; or NULL. Any thread.
+	 */
+	struct object *(*object_of)(void *ctx, const struct entry *e, bool make);
 	void *ctx;
 	/*
 	 * All of an object has another hash than its chunks, which were read; or NULL. May wait for
@@ -149,6 +154,12 @@ bool object_is_withdrawn(const struct object *o);
 #define OBJECT_NO_SIZE UINT64_MAX
 
 enum object_state object_state(struct object *o);
+
+/*
+ * Somebody will certainly open it soon: it is fetched with what lies beside it at a server. Any
+ * thread.
+ */
+void object_want(struct object *o);
 
 /* How far the attempt to get an object's bytes is. */
 struct object_progress {

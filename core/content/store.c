@@ -35,6 +35,11 @@ bool object_is_withdrawn(const struct object *o)
 	return atomic_load(&o->withdrawn);
 }
 
+void object_want(struct object *o)
+{
+	atomic_store(&o->wanted, true);
+}
+
 enum object_state object_state(struct object *o)
 {
 	enum object_state state;
@@ -161,6 +166,8 @@ int object_store_new(const struct object_options *options, struct object_store *
 		task_init(&s->clock, s->options.events, LANE_QUICK, waits_expire);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->hash_jobs.lock, NULL);
+	pthread_mutex_init(&s->runs.lock, NULL);
+	s->runs.run.container = options->container;
 	s->n_buckets = 1023;
 	siphash_key_init(&s->bucket_key);
 	s->buckets = calloc(s->n_buckets, sizeof(*s->buckets));
@@ -218,5 +225,7 @@ void object_store_free(struct object_store *s)
 	cancel_finish(&s->stop);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->hash_jobs.lock);
+	pthread_mutex_destroy(&s->runs.lock);
+	run_finish(&s->runs.run);
 	free(s);
 }

@@ -69,6 +69,15 @@ static const struct entry *find_entry(void *ctx, const struct object *o, size_t 
 	return load_find_entry(c->container, c->manifest, o, at);
 }
 
+static struct object *object_of(void *ctx, const struct entry *e, bool make)
+{
+	const struct carton *c = ctx;
+	const struct node *n = c->tree ? tree_find(c->tree, e->name) : NULL;
+	struct object *o = !n ? NULL : make ? node_object(n) : node_known_object(n);
+
+	return o && object_entry(o) == e ? o : NULL;
+}
+
 static int open_store(struct carton *c, const struct carton_options *options)
 {
 	struct object_options o = {
@@ -80,6 +89,7 @@ static int open_store(struct carton *c, const struct carton_options *options)
 		.timeout_ms = c->fetch.timeout_ms,
 		.budget = &c->budget,
 		.find_entry = find_entry,
+		.object_of = object_of,
 		.damaged = carton_damage_found,
 		.ctx = c,
 		.verify = c->verify,
