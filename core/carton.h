@@ -72,7 +72,7 @@ struct carton_options {
 	bool chunks;		     /* use the chunk index, so that a large file opens at once */
 	uint64_t memory;      /* bytes for tables and kept content; 0: a part of the machine's */
 	bool offline;	      /* fetch nothing */
-	unsigned connections; /* at once for one large file; 0: 8 */
+	unsigned connections; /* to one server at once; 0: 8 */
 	unsigned timeout_s;   /* without a byte, before a fetch fails; 0: 60 */
 	bool wait; /* once it is open, so long also for servers that are not reached; false: 5 s */
 	uint64_t max_size;  /* bytes of one fetched file; 0: 1 TiB, or 64 GiB if not announced */
@@ -341,6 +341,11 @@ struct carton_files {
 	struct carton_node *const *list;
 	size_t n;
 };
+
+/*
+ * All of these files will be pinned soon: those that lie together at a server are fetched together.
+ */
+void carton_want(const struct carton_files *files);
 
 /*
  * Verifies files as carton_pin() does, fetching what has to be fetched, so that later pins need not

@@ -6,7 +6,6 @@
  * that a mount never opens; and reports everything else that can be wrong. carton_materialize()
  * pins each file, as opening it would.
  */
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -16,6 +15,11 @@
 #include "base/util.h"
 
 #define PROGRESS_MS 100
+/* objects that are got at once: each has files open, and waits for its turn at a server */
+#define MAX_AT_ONCE 64
+/* the same for entries of a remote container, of which small ones are fetched together */
+#define MAX_REMOTE 8
+#define MAX_TOGETHER (1 * MIB)
 
 struct verify {
 	struct carton *c;
@@ -31,6 +35,7 @@ struct verify {
 
 struct file_check {
 	struct job job;
+	size_t n; /* this many from here on are checked by this job */
 	struct verify *v;
 	const char *line; /* its path in MANIFEST; NULL: it has no hash */
 	const struct entry *entry;
@@ -133,16 +138,34 @@ static void check_over(struct verify *v)
 	pthread_mutex_unlock(&v->lock);
 }
 
+/* Best effort: what is not there is fetched alone, and says why it cannot be. */
+static void fetch_together(const struct file_check *f, size_t n)
+{
+	const struct entry **list = calloc(n, sizeof(*list));
+
+	for (size_t i = 0; i < n && list; i++)
+		list[i] = f[i].entry;
+	if (list)
+		container_prefetch(f->v->c->container, list, n);
+	free(list);
+}
+
 static void run_check(struct job *job)
 {
-	struct file_check *f = container_of(job, struct file_check, job);
+	struct file_check *f = container_of(job, struct file_check, job), *end = f + f->n;
 	struct verify *v = f->v;
-	int r = f->entry->kind == ENTRY_DIR ? check_place(f) : check_file(f);
 
-	if (r < 0)
-		atomic_fetch_add(&v->problems, 1);
-	if (r < 0 && r != -EBADMSG)
-		carton_log(CARTON_LOG_ERROR, f->entry->name, "cannot be checked: %s", strerror(-r));
+	if (f->n > 1)
+		fetch_together(f, f->n);
+	for (; f < end; f++) {
+		int r = f->entry->kind == ENTRY_DIR ? check_place(f) : check_file(f);
+
+		if (r < 0)
+			atomic_fetch_add(&v->problems, 1);
+		if (r < 0 && r != -EBADMSG)
+			carton_log(CARTON_LOG_ERROR, f->entry->name, "cannot be checked: %s",
+				   strerror(-r));
+	}
 	check_over(v);
 }
 
@@ -153,11 +176,11 @@ static void report_progress(const struct verify *v, carton_progress_fn *progress
 	progress(ctx, done, MAX(v->total, done));
 }
 
-/* Waits until all checks have ended, and reports progress. */
-static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void *ctx)
+/* Waits until no more than `most` checks have not ended, and reports progress. */
+static void wait_for_checks(struct verify *v, size_t most, carton_progress_fn *progress, void *ctx)
 {
 	pthread_mutex_lock(&v->lock);
-	while (v->left > 0) {
+	while (v->left > most) {
 		struct timespec until = ms_to_timespec(now_ms() + PROGRESS_MS);
 
 		if (pthread_cond_timedwait(&v->over, &v->lock, &until) == ETIMEDOUT && progress) {
@@ -167,7 +190,7 @@ static void wait_for_checks(struct verify *v, carton_progress_fn *progress, void
 		}
 	}
 	pthread_mutex_unlock(&v->lock);
-	if (progress)
+	if (progress && most == 0)
 		report_progress(v, progress, ctx);
 }
 
@@ -181,9 +204,38 @@ static bool already_logged(const struct verify *v, const struct entry *e)
 	return o && object_entry(o) == e && object_state(o) == OBJECT_CORRUPT;
 }
 
+static int compare_offsets(const void *a, const void *b)
+{
+	const struct entry *x = ((const struct file_check *)a)->entry;
+	const struct entry *y = ((const struct file_check *)b)->entry;
+
+	return (x->header > y->header) - (x->header < y->header);
+}
+
+/* How many of the `n` checks one job does: those of small entries that lie together. */
+static size_t count_together(const struct file_check *f, size_t n)
+{
+	size_t k = 1;
+
+	while (k < n && f->v->c->container->remote &&
+	       entry_end(f[k].entry) - f->entry->header <= MAX_TOGETHER)
+		k++;
+	return k;
+}
+
+/* Begins a check as soon as no more than `most` others are under way. */
+static void wait_to_begin(struct verify *v, size_t most, carton_progress_fn *progress, void *ctx)
+{
+	wait_for_checks(v, most, progress, ctx);
+	pthread_mutex_lock(&v->lock);
+	v->left++;
+	pthread_mutex_unlock(&v->lock);
+}
+
 static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	const struct container *c = v->c->container;
+	size_t most = c->remote ? MAX_REMOTE - 1 : SIZE_MAX;
 	struct file_check *checks = calloc(c->n_entries ? c->n_entries : 1, sizeof(*checks));
 	size_t n = 0;
 
@@ -200,14 +252,18 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 			atomic_fetch_add(&v->problems, 1);
 			continue;
 		}
-		checks[n++] = (struct file_check){ { .run = run_check }, v, line, e };
+		checks[n++] = (struct file_check){ { .run = run_check }, 1, v, line, e };
 		v->total += e->size;
 	}
-	v->left = n;
-	for (size_t i = 0; i < n; i++)
+	if (c->remote)
+		qsort(checks, n, sizeof(*checks), compare_offsets);
+	for (size_t i = 0; i < n; i += checks[i].n) {
+		checks[i].n = count_together(&checks[i], n - i);
+		wait_to_begin(v, most, progress, ctx);
 		workers_submit(v->c->workers, &checks[i].job,
 			       checks[i].entry->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
-	wait_for_checks(v, progress, ctx);
+	}
+	wait_for_checks(v, 0, progress, ctx);
 	free(checks);
 	return 0;
 }
@@ -251,20 +307,36 @@ static void object_done(struct object_wait *wait, int result)
 	object_over(container_of(wait, struct object_check, wait), result);
 }
 
-/* `fetched`: only if no entry of the container has the object. */
-static void add_check(struct verify *v, struct object_check *checks, const struct node *file,
-		      bool fetched)
+/*
+ * Adds a check to the `n` that there are, and returns how many there are then. `fetched`: only if
+ * no entry of the container has the object.
+ */
+static size_t add_check(struct verify *v, struct object_check *checks, size_t n,
+			const struct node *file, bool fetched)
 {
 	struct object *o;
 
 	if (fetched && file->kind == NODE_FILE && !file->has_body && file->file.entry)
-		return;
+		return n;
 	o = node_object(file);
 	if (!o || (fetched && object_entry(o)))
-		return;
-	checks[v->left++] = (struct object_check){ { .done = object_done }, v, o };
+		return n;
+	object_want(o);
+	checks[n] = (struct object_check){ { .done = object_done }, v, o };
 	if (object_size(o) != OBJECT_NO_SIZE)
 		v->total += object_size(o);
+	return n + 1;
+}
+
+/* Begins a check in its turn. */
+static void start_check(struct object_check *k, carton_progress_fn *progress, void *ctx)
+{
+	int r;
+
+	wait_to_begin(k->v, MAX_AT_ONCE - 1, progress, ctx);
+	r = object_get(k->object, &k->wait);
+	if (r != -EINPROGRESS)
+		object_over(k, r);
 }
 
 /* Verifies the objects of these files, or of the whole tree if `files` is NULL. */
@@ -272,77 +344,20 @@ static int get_objects(struct verify *v, const struct carton_files *files, bool 
 		       carton_progress_fn *progress, void *ctx)
 {
 	const struct tree *t = v->c->tree;
-	size_t n_checks = files ? files->n : (size_t)t->files;
+	size_t n_checks = files ? files->n : (size_t)t->files, n = 0;
 	struct object_check *checks = calloc(n_checks + 1, sizeof(*checks));
 
 	if (!checks)
 		return -ENOMEM;
 	for (size_t i = 0; files && i < files->n; i++)
-		add_check(v, checks, to_node(files->list[i]), fetched);
+		n = add_check(v, checks, n, to_node(files->list[i]), fetched);
 	for (struct node *f = t->root; f && !files; f = tree_next(t->root, f))
-		add_check(v, checks, f, fetched);
-	n_checks = v->left;
-	for (size_t i = 0; i < n_checks; i++) {
-		int r = object_get(checks[i].object, &checks[i].wait);
-
-		if (r != -EINPROGRESS)
-			object_over(&checks[i], r);
-	}
-	wait_for_checks(v, progress, ctx);
+		n = add_check(v, checks, n, f, fetched);
+	for (size_t i = 0; i < n; i++)
+		start_check(&checks[i], progress, ctx);
+	wait_for_checks(v, 0, progress, ctx);
 	free(checks);
 	return 0;
-}
-
-/* ---- one file, outside of the carton ---- */
-
-/* Is all of `in` equal to a file that needs no object? The sizes are equal. */
-static int compare_literal(struct stream *in, struct node *file)
-{
-	char block[4096], want[4096];
-	uint64_t off = 0;
-	ssize_t n;
-
-	while ((n = stream_read(in, block, sizeof(block))) > 0) {
-		if (carton_read(from_node(file), want, (size_t)n, off, false) != n ||
-		    memcmp(block, want, (size_t)n) != 0)
-			return -EBADMSG;
-		off += (uint64_t)n;
-	}
-	return (int)n;
-}
-
-static int compare_hash(struct stream *in, uint64_t size, const uint8_t sha256[SHA256_SIZE])
-{
-	struct ingest job = { .in = in, .size = size, .hash = true };
-	struct ingested found;
-	int r = ingest_run(&job, &found);
-
-	return r < 0 ? r : memcmp(found.sha256, sha256, SHA256_SIZE) == 0 ? 0 : -EBADMSG;
-}
-
-int carton_compare(struct carton_node *file, int fd)
-{
-	struct node *n = to_node(file);
-	struct object *o = node_object(n);
-	struct source *source;
-	struct stream *in;
-	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	int r = own < 0 ? -errno : source_from_fd(own, &source);
-
-	if (r < 0)
-		return r;
-	if (n->kind != NODE_FILE || (!o && (node_n_extents(n) != 1 || node_extent(n, 0).object)))
-		r = -EINVAL;
-	else if (source->size != node_size(n) && (!o || object_size_is_certain(o)))
-		r = -EBADMSG;
-	else
-		r = source_stream(source, 0, source->size, &in);
-	if (r == 0) {
-		r = o ? compare_hash(in, source->size, object_sha256(o)) : compare_literal(in, n);
-		stream_close(in);
-	}
-	source_unref(source);
-	return r;
 }
 
 /* ---- the public calls ---- */
@@ -394,6 +409,16 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 	form = (ssize_t)check_form(c->manifest);
 	r = get_objects(&v, NULL, true, progress, ctx);
 	return r < 0 ? r : contents + held + form + (ssize_t)atomic_load(&v.problems);
+}
+
+void carton_want(const struct carton_files *files)
+{
+	for (size_t i = 0; i < files->n; i++) {
+		struct object *o = node_object(to_node(files->list[i]));
+
+		if (o)
+			object_want(o);
+	}
 }
 
 ssize_t carton_materialize(struct carton *c, const struct carton_files *files,

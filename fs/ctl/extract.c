@@ -300,6 +300,9 @@ static int extract(struct extract *x, const struct args *a)
 
 	if (status != EXIT_GOOD)
 		return status;
+	/* of one that was interrupted, much is there */
+	if (x->out.fresh)
+		carton_want(&(struct carton_files){ x->files.list, x->files.n });
 	run_threads(x);
 	if (manifest && atomic_load(&x->failed) == 0 && !atomic_load(&x->full)) {
 		x->files.list[x->files.n++] = manifest; /* the list has room for it */
