@@ -30,49 +30,6 @@ struct cache_fill {
 	char *validator;  /* NULL: the partial cannot be resumed */
 };
 
-/* ---- waiting ---- */
-
-/* The number of bytes that the current writer has written; 0: there is no writer. */
-static uint64_t filled(struct cache *c, const char *name)
-{
-	struct stat st;
-
-	return fstatat(c->partial, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? 0 : (uint64_t)st.st_size;
-}
-
-int cache_is_filling(struct cache *c, const uint8_t sha256[32], uint64_t *ret_filled)
-{
-	char name[HEX_SIZE];
-
-	hex_encode(sha256, 32, name);
-	*ret_filled = filled(c, name);
-	return cache_lock_is_held(c, name);
-}
-
-int cache_wait(struct cache *c, const uint8_t sha256[32], int timeout_ms, struct cancel *cancel)
-{
-	int64_t end = now_ms() + timeout_ms, step = 1;
-	uint64_t most = 0, now;
-
-	for (bool first = true;; first = false) {
-		int r = cache_is_filling(c, sha256, &now);
-		int64_t left;
-
-		if (r <= 0)
-			return r;
-		if (now > most && !first)
-			end = now_ms() + timeout_ms;
-		most = MAX(now, most);
-		left = timeout_ms < 0 ? step : end - now_ms();
-		if (left <= 0)
-			return -ETIMEDOUT;
-		r = cancel_sleep(cancel, MIN(left, step));
-		if (r < 0)
-			return r;
-		step = MIN(2 * step, (int64_t)CACHE_WAIT_STEP_MS);
-	}
-}
-
 /* ---- the sidecar ---- */
 
 /* Reads a good sidecar of `f` into sidecar, len and validator. 0 also without one. */
