@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Filling an object of the cache: the lock per object, the partial file, and its sidecar, which
- * says how many bytes of the partial count. Without a good sidecar no byte of a partial counts:
- * each change removes the sidecar first or replaces it whole, so a kill in between loses bytes at
- * worst.
- *
- * Sidecar: "cfspart1", le64 length that counts, le32 n, n bytes of validator; nothing more.
+ * says how many bytes of the partial count.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +10,6 @@
 
 #include "cache/internal.h"
 
-#define SIDECAR_MAGIC "cfspart1"
-#define SIDECAR_LEN_AT 8
-#define SIDECAR_HEADER 20
 #define SMALL_ROOM (64 * KIB) /* for a few names, when the disk is full */
 
 struct cache_fill {
@@ -24,90 +17,9 @@ struct cache_fill {
 	struct cache_lock lock;
 	uint8_t sha256[32];
 	int fd;		  /* the partial, O_RDWR */
-	int sidecar;	  /* -1: the partial is not resumable */
-	uint64_t len;	  /* how many bytes of the partial count */
 	uint64_t counted; /* bytes of the partial that are in cache->used */
-	char *validator;  /* NULL: the partial cannot be resumed */
+	struct sidecar sidecar;
 };
-
-/* ---- the sidecar ---- */
-
-/* Reads a good sidecar of `f` into sidecar, len and validator. 0 also without one. */
-static int sidecar_read(struct cache_fill *f)
-{
-	char name[SIDECAR_NAME_SIZE], *validator = NULL;
-	uint8_t header[SIDECAR_HEADER];
-	struct stat st;
-	uint32_t n;
-	int fd, r;
-
-	cache_sidecar_name(f->sha256, name);
-	r = cache_open_file(f->cache->partial, name, O_RDWR, &fd);
-	if (r < 0)
-		return r == -ENOENT || r == -EISDIR ? 0 : r;
-	if (fstat(fd, &st) < 0 || pread_full(fd, header, sizeof(header), 0) < 0 ||
-	    memcmp(header, SIDECAR_MAGIC, 8) != 0)
-		goto bad;
-	n = get_le32(header + 16);
-	if (n == 0 || n > MAX_CACHE_VALIDATOR || st.st_size != (off_t)SIDECAR_HEADER + n)
-		goto bad;
-	validator = calloc(1, (size_t)n + 1);
-	if (!validator) {
-		fd_close(fd);
-		return -ENOMEM;
-	}
-	if (pread_full(fd, validator, n, SIDECAR_HEADER) < 0 || strlen(validator) != n)
-		goto bad;
-	f->sidecar = fd;
-	f->len = get_le64(header + SIDECAR_LEN_AT);
-	f->validator = validator;
-	return 0;
-bad:
-	free(validator);
-	fd_close(fd);
-	return 0;
-}
-
-/* Removes the sidecar: no byte of the partial counts any more. */
-static int sidecar_remove(struct cache_fill *f)
-{
-	char name[SIDECAR_NAME_SIZE];
-
-	cache_sidecar_name(f->sha256, name);
-	if (unlinkat(f->cache->partial, name, 0) < 0 && errno != ENOENT)
-		return -errno;
-	fd_close(f->sidecar);
-	f->sidecar = -1;
-	free(f->validator);
-	f->validator = NULL;
-	f->len = 0;
-	return 0;
-}
-
-static int sidecar_write(struct cache_fill *f, const char *validator, size_t n)
-{
-	char name[SIDECAR_NAME_SIZE], tmp[HEX_SIZE];
-	uint8_t header[SIDECAR_HEADER] = SIDECAR_MAGIC;
-	int fd, r;
-
-	r = cache_tmp_create(f->cache, tmp, &fd);
-	if (r < 0)
-		return r;
-	put_le32(header + 16, (uint32_t)n);
-	cache_sidecar_name(f->sha256, name);
-	r = pwrite_full(fd, header, sizeof(header), 0);
-	if (r == 0)
-		r = pwrite_full(fd, validator, n, SIDECAR_HEADER);
-	if (r == 0 && renameat(f->cache->tmp, tmp, f->cache->partial, name) < 0)
-		r = -errno;
-	if (r < 0) {
-		unlinkat(f->cache->tmp, tmp, 0);
-		fd_close(fd);
-		return r;
-	}
-	f->sidecar = fd;
-	return 0;
-}
 
 /* ---- beginning ---- */
 
@@ -135,19 +47,19 @@ static int partial_adopt(struct cache_fill *f)
 
 	r = partial_open(f);
 	if (r == 0)
-		r = sidecar_read(f);
+		r = sidecar_read(f->cache, f->sha256, &f->sidecar);
 	if (r < 0)
 		return r;
 	if (fstat(f->fd, &st) < 0)
 		return -errno;
-	f->len = MIN(f->len, (uint64_t)st.st_size);
-	if (f->len == 0) {
-		r = sidecar_remove(f);
+	f->sidecar.len = MIN(f->sidecar.len, (uint64_t)st.st_size);
+	if (f->sidecar.len == 0) {
+		r = sidecar_remove(f->cache, f->sha256, &f->sidecar);
 		if (r < 0)
 			return r;
 	}
-	f->counted = f->len;
-	return ftruncate(f->fd, (off_t)f->len) < 0 ? -errno : 0;
+	f->counted = f->sidecar.len;
+	return ftruncate(f->fd, (off_t)f->sidecar.len) < 0 ? -errno : 0;
 }
 
 /*
@@ -177,7 +89,7 @@ static int begin_once(struct cache *c, struct cache_fill *f)
 {
 	int r;
 
-	f->fd = f->sidecar = -1;
+	f->fd = f->sidecar.fd = -1;
 	r = cache_lock_try(c, f->sha256, &f->lock);
 	if (r < 0)
 		return r;
@@ -187,10 +99,7 @@ static int begin_once(struct cache *c, struct cache_fill *f)
 	if (r == 0)
 		return 0;
 	fd_close(f->fd);
-	fd_close(f->sidecar);
-	free(f->validator);
-	f->validator = NULL;
-	f->len = 0;
+	sidecar_close(&f->sidecar);
 	cache_lock_release(c, &f->lock);
 	return r;
 }
@@ -224,12 +133,12 @@ int cache_fill_fd(const struct cache_fill *f)
 
 int cache_fill_partial(const struct cache_fill *f, uint64_t *ret_len, char *ret_validator, size_t n)
 {
-	const char *validator = f->validator ? f->validator : "";
+	const char *validator = f->sidecar.validator ? f->sidecar.validator : "";
 
 	if (strlen(validator) >= n)
 		return -ERANGE;
 	memcpy(ret_validator, validator, strlen(validator) + 1);
-	*ret_len = f->validator ? f->len : 0;
+	*ret_len = f->sidecar.validator ? f->sidecar.len : 0;
 	return 0;
 }
 
@@ -240,7 +149,7 @@ int cache_fill_restart(struct cache_fill *f, const char *validator)
 
 	if (n > MAX_CACHE_VALIDATOR)
 		return -EFBIG;
-	r = sidecar_remove(f);
+	r = sidecar_remove(f->cache, f->sha256, &f->sidecar);
 	if (r < 0)
 		return r;
 	if (ftruncate(f->fd, 0) < 0)
@@ -248,12 +157,12 @@ int cache_fill_restart(struct cache_fill *f, const char *validator)
 	f->counted = 0;
 	if (n == 0)
 		return 0;
-	f->validator = strdup(validator);
-	if (!f->validator)
+	f->sidecar.validator = strdup(validator);
+	if (!f->sidecar.validator)
 		return -ENOMEM;
-	r = sidecar_write(f, validator, n);
+	r = sidecar_write(f->cache, f->sha256, &f->sidecar);
 	if ((r == -ENOSPC || r == -EDQUOT) && cache_evict(f->cache, SMALL_ROOM) == 0)
-		r = sidecar_write(f, validator, n);
+		r = sidecar_write(f->cache, f->sha256, &f->sidecar);
 	return r;
 }
 
@@ -301,16 +210,7 @@ int cache_fill_could_reserve(const struct cache_fill *f, uint64_t size)
 
 int cache_fill_progress(struct cache_fill *f, uint64_t len)
 {
-	uint8_t le[8];
-	int r;
-
-	if (f->sidecar < 0)
-		return 0;
-	put_le64(le, len);
-	r = pwrite_full(f->sidecar, le, sizeof(le), SIDECAR_LEN_AT);
-	if (r == 0)
-		f->len = len;
-	return r;
+	return sidecar_note(&f->sidecar, len);
 }
 
 /* ---- ending ---- */
@@ -318,8 +218,7 @@ int cache_fill_progress(struct cache_fill *f, uint64_t len)
 static void fill_free(struct cache_fill *f)
 {
 	fd_close(f->fd);
-	fd_close(f->sidecar);
-	free(f->validator);
+	sidecar_close(&f->sidecar);
 	cache_lock_release(f->cache, &f->lock);
 	free(f);
 }
@@ -373,7 +272,7 @@ int cache_fill_publish(struct cache_fill *f, const uint8_t *sha256, uint64_t siz
 		fd_close(fd);
 		return r;
 	}
-	sidecar_remove(f);
+	sidecar_remove(f->cache, f->sha256, &f->sidecar);
 	size -= MIN(size, f->counted);
 	fill_free(f);
 	cache_settle(c, size);
@@ -385,15 +284,15 @@ void cache_fill_abort(struct cache_fill *f, bool keep_partial)
 {
 	if (!f)
 		return;
-	if (keep_partial && f->sidecar >= 0 && f->len > 0) {
+	if (keep_partial && f->sidecar.fd >= 0 && f->sidecar.len > 0) {
 		/* Frees the reserved space. If that fails, the next writer does it. */
-		if (ftruncate(f->fd, (off_t)f->len) < 0)
+		if (ftruncate(f->fd, (off_t)f->sidecar.len) < 0)
 			keep_partial = false;
 	} else {
 		keep_partial = false;
 	}
 	if (!keep_partial) {
-		sidecar_remove(f);
+		sidecar_remove(f->cache, f->sha256, &f->sidecar);
 		unlinkat(f->cache->partial, f->lock.name, 0);
 	}
 	fill_free(f);

@@ -7,6 +7,7 @@
  *	clean		removing files that do not belong there
  *	sweep		removing the files that dead processes left
  *	gc		space: counting it, removing files that nobody uses
+ *	sidecar		how many bytes of a partial count
  *	fill		the object that is being filled
  *	cache		published objects; small texts
  *	seal		tags of objects
@@ -138,6 +139,27 @@ int cache_could_reserve(struct cache *c, uint64_t bytes);
  * cache_reserve().
  */
 int cache_evict(struct cache *c, uint64_t bytes);
+
+/* What the sidecar of a partial says. */
+struct sidecar {
+	int fd;		 /* -1: the partial is not resumable */
+	uint64_t len;	 /* how many bytes of the partial count */
+	char *validator; /* its own; NULL: the partial cannot be resumed */
+};
+
+/* Opens a good one. 0 also without one, and then *s stays as it is; or -errno. */
+int sidecar_read(struct cache *c, const uint8_t sha256[32], struct sidecar *s);
+
+/* Makes one of s->validator, with no bytes yet, in place of an earlier one. 0 or -errno. */
+int sidecar_write(struct cache *c, const uint8_t sha256[32], struct sidecar *s);
+
+/* Notes how many bytes count; does nothing without a file. 0 or -errno. */
+int sidecar_note(struct sidecar *s, uint64_t len);
+
+/* Removes it: no byte of the partial counts any more. 0 or -errno. */
+int sidecar_remove(struct cache *c, const uint8_t sha256[32], struct sidecar *s);
+
+void sidecar_close(struct sidecar *s);
 
 /* Removes the files that dead processes left in partial/, locks/ and tmp/. Best effort. */
 void cache_sweep(struct cache *c);
