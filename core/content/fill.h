@@ -22,6 +22,7 @@
 #include "content/bytes.h"
 #include "content/get.h"
 #include "content/object.h"
+#include "content/other.h"
 #include "content/waits.h"
 
 struct fill;
@@ -69,6 +70,7 @@ struct fill {
 	struct source *behind; /* its pages are dropped once they were observed; or NULL */
 	uint64_t behind_off;   /* where the bytes begin in it */
 	struct get get;	       /* what the network is asked for */
+	struct other other;    /* while another process gets it */
 
 	struct {	     /* into_file.c's own, but for the first two */
 		bool cached; /* it may be a cache entry: the bytes are verified */
@@ -76,12 +78,8 @@ struct fill {
 		void (*done)(struct fill *f, int result);
 		struct room room;
 		struct file *dest;
-		bool looked;	  /* in the directories */
-		unsigned found;	  /* how often another process had published it, but damaged */
-		struct task wait; /* while another process fills the cache entry */
-		struct cancel_hook hook;
-		uint64_t filled;     /* how far that process was, */
-		int64_t patience_ms; /* and until when that has to change */
+		bool looked;	/* in the directories */
+		unsigned found; /* how often another process had published it, but damaged */
 	} file;
 
 	/* chunk_fill.c's own */

@@ -7,6 +7,7 @@
  *	hash_job	hashes these in the background
  *	keep		how long copies are kept: the idle list, the budget for memory, seals
  *	waits		who waits for a fill of an object, and until when
+ *	other		waits for what another process does
  *	store		finds objects by their hash
  *	plan		where the bytes may be
  *	run		which small entries are fetched together

@@ -161,29 +161,13 @@ static void fill_file(struct fill *f)
 
 /* ---- while another process fills the cache entry ---- */
 
-static void on_cancel(struct cancel_hook *hook)
+/* A look() of struct other. */
+static int look(struct other *o, uint64_t *ret_at)
 {
-	task_wake(&container_of(hook, struct fill, file.hook)->file.wait);
-}
+	const struct object *of = o->waits->object;
+	int r = cache_is_filling(of->store->options.cache, of->sha256, ret_at);
 
-/* Looks now and then how far the other process is. 0: it has ended; -EAGAIN: not yet. */
-static int look(struct fill *f)
-{
-	const struct object_options *options = &f->object->store->options;
-	uint64_t at;
-	int r = cache_is_filling(options->cache, f->object->sha256, &at);
-	int64_t now = now_ms();
-
-	if (cancel_fired(&f->waits.cancel))
-		return -ECANCELED;
-	if (r <= 0)
-		return r;
-	if (at > f->file.filled || !f->file.patience_ms) {
-		f->file.filled = at;
-		f->file.patience_ms = now +
-				      (options->timeout_ms ? options->timeout_ms : PATIENCE_MS);
-	}
-	return now < f->file.patience_ms ? -EAGAIN : -ETIMEDOUT;
+	return r > 0 ? -EAGAIN : r;
 }
 
 static void log_unusable(const struct fill *f, int error)
@@ -197,43 +181,32 @@ static void log_unusable(const struct fill *f, int error)
 			   "the cache cannot be used: %s", strerror(-error));
 }
 
-static bool wait_step(struct task *t)
+static void other_done(struct other *o, int r)
 {
-	struct fill *f = container_of(t, struct fill, file.wait);
-	int r;
+	struct fill *f = container_of(o, struct fill, other);
 
-	if (!f->file.hook.fire) {
-		f->file.hook.fire = on_cancel;
-		cancel_hook_add(&f->waits.cancel, &f->file.hook);
-	}
-	r = look(f);
-	if (r == -EAGAIN) {
-		task_wake_at(t, now_ms() + CACHE_WAIT_STEP_MS);
-		return true;
-	}
-	cancel_hook_remove(&f->waits.cancel, &f->file.hook);
-	task_finish(t);
 	if (r == -ECANCELED) {
 		f->file.done(f, r);
-		return false;
+		return;
 	}
 	if (r < 0) {
 		log_unusable(f, r);
 		room_next(&f->file.room, r, 0);
 	}
 	try_places(f);
-	return false;
 }
 
-/* Waits without a thread until the other process has ended. */
 static void wait_for_other(struct fill *f)
 {
-	const struct object *o = f->object;
+	int64_t timeout_ms = f->object->store->options.timeout_ms;
 
-	f->file.hook.fire = NULL;
-	f->file.patience_ms = 0;
-	task_init(&f->file.wait, o->store->options.events, o->ops->lane(o), wait_step);
-	task_wake(&f->file.wait);
+	f->other = (struct other){
+		.waits = &f->waits,
+		.patience_ms = timeout_ms ? timeout_ms : PATIENCE_MS,
+		.look = look,
+		.done = other_done,
+	};
+	other_wait(&f->other);
 }
 
 /* ---- the order ---- */
