@@ -7,7 +7,8 @@
  *	DIR/v1/objects/ab/<hex>		published objects, mode 0400; mtime is the last use
  *	DIR/v1/partial/<hex>		bytes of an object that is being filled, or was
  *	DIR/v1/partial/<hex>.v		how many of them count, and of which version
- *	DIR/v1/locks/<hex>		the lock of the one process that fills it
+ *	DIR/v1/locks/<hex>		the lock of the process that fills it, or of those
+ *					who fill it together
  *	DIR/v1/notes/<hex>		small texts
  *	DIR/v1/seals/<hex>		tags of an object, wherever its bytes are
  *	DIR/v1/seals/secret		the key of all seals, mode 0600
@@ -24,9 +25,9 @@
  * cache_fill_publish(); the flock lives as long as the descriptor (or a dup of it), in whatever
  * process. gc takes the exclusive flock before it removes an object, without waiting, and leaves
  * the objects that it cannot lock. Filling, dropping and removing an object also take its lock
- * file. Every lock here is a try: no call of this module waits, but for cache_wait(). Locks vanish
- * with their process, so a kill -9 at any point leaves at worst a partial, which the next one
- * adopts.
+ * file; those who fill a sparse partial together share it (cache_join()). Every lock here is a try:
+ * no call of this module waits, but for cache_wait(). Locks vanish with their process, so a kill -9
+ * at any point leaves at worst a partial, which the next one adopts.
  *
  * Threads. Any thread may call with the same `cache`. A `fill` belongs to one thread at a time.
  * A process may have several caches on one directory. Calls touch only what lies beneath DIR/v1,
@@ -120,6 +121,16 @@ int cache_path(struct cache *cache, const uint8_t sha256[32], char *ret_path, si
 int cache_begin(struct cache *cache, const uint8_t sha256[32], struct cache_fill **ret_fill);
 
 /*
+ * Makes the caller one of those who fill a sparse partial of `size` bytes, which come in any order:
+ * all threads and processes of the user have the same file, until it is published or has no room.
+ * What is there may be wrong, and others may write to it at any time. `key` is no object's name, and belongs to just this size: another one would cut off
+ * bytes of others. Returns 0, to be ended as above; -EAGAIN: another one is joining or publishing,
+ * or a gc or a sweep looks at it: soon again; -ENOSPC, or -errno of the system.
+ */
+int cache_join(struct cache *cache, const uint8_t key[32], uint64_t size,
+	       struct cache_fill **ret_fill);
+
+/*
  * Does anyone fill the object now? Returns 1, with the number of bytes that are there; 0; or -errno
  * of the system.
  */
@@ -188,13 +199,16 @@ int cache_fill_progress(struct cache_fill *fill, uint64_t len);
  * `size` bytes are the object (more are cut off). NULL: the object is the one that the fill was
  * begun for; another hash is for bytes whose hash is known only once all of them are there. On
  * success `fill` is freed, and *ret_fd is the object as cache_lookup() gives it. On failure
- * (-EINVAL when the file is shorter than `size`, -errno) `fill` is still the caller's, to abort.
+ * (-EINVAL when the file is shorter than `size`, -ENOENT, -ESTALE or -EAGAIN when another one of
+ * those who share it has published it or does so now, -errno) `fill` is still the caller's, to
+ * abort.
  */
 int cache_fill_publish(struct cache_fill *fill, const uint8_t *sha256, uint64_t size, int *ret_fd);
 
 /*
  * Gives the fill up and frees it. With `keep_partial` the bytes of the last cache_fill_progress()
- * stay for the next fill, if they have a validator. NULL-safe.
+ * stay for the next fill, if they have a validator; those of a shared one without it are no
+ * entry's any more, and go with the last descriptor. NULL-safe.
  */
 void cache_fill_abort(struct cache_fill *fill, bool keep_partial);
 

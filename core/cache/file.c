@@ -64,16 +64,29 @@ static int file_new(struct cache_fill *fill, int fd, uint64_t max, struct file *
 	return 0;
 }
 
+static int file_of(struct cache *cache, struct cache_fill *fill, struct file **ret)
+{
+	int r = file_new(fill, cache_fill_fd(fill), UINT64_MAX, ret);
+
+	if (r == 0)
+		(*ret)->cache = cache;
+	return r;
+}
+
 int file_cache(struct cache *cache, const uint8_t key[32], struct file **ret)
 {
 	struct cache_fill *fill;
 	int r = cache_begin(cache, key, &fill);
 
-	if (r == 0)
-		r = file_new(fill, cache_fill_fd(fill), UINT64_MAX, ret);
-	if (r == 0)
-		(*ret)->cache = cache;
-	return r;
+	return r < 0 ? r : file_of(cache, fill, ret);
+}
+
+int file_join(struct cache *cache, const uint8_t key[32], uint64_t size, struct file **ret)
+{
+	struct cache_fill *fill;
+	int r = cache_join(cache, key, size, &fill);
+
+	return r < 0 ? r : file_of(cache, fill, ret);
 }
 
 int file_unnamed(struct cache *cache, struct file **ret)
@@ -323,27 +336,10 @@ void file_abort(struct file *d, bool keep)
 
 /* ---- sparse ---- */
 
-/* The bytes of a partial of that size and validator stay. */
-static int adopt(struct cache_fill *fill, uint64_t size, const char *validator)
+int file_sparse(struct file *d, uint64_t size)
 {
-	char found[MAX_CACHE_VALIDATOR + 1];
-	uint64_t len;
-	int r = cache_fill_partial(fill, &len, found, sizeof(found));
+	int fd;
 
-	if (r == 0 && len == size && strcmp(found, validator) == 0)
-		return 0;
-	r = cache_fill_restart(fill, validator);
-	if (r == 0 && ftruncate(cache_fill_fd(fill), (off_t)size) < 0)
-		r = -errno;
-	return r < 0 ? r : cache_fill_progress(fill, size);
-}
-
-int file_sparse(struct file *d, uint64_t size, const char *validator)
-{
-	int fd, r = d->fill ? adopt(d->fill, size, validator) : 0;
-
-	if (r < 0)
-		return r;
 	if (d->fill) {
 		/* the file is used on without the fill */
 		fd = fd_dup(d->fd);

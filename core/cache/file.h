@@ -31,6 +31,9 @@ struct file;
 /* Fills the cache entry `key`. Returns as cache_begin(). */
 int file_cache(struct cache *cache, const uint8_t key[32], struct file **ret);
 
+/* One of those who fill a sparse entry of `size` bytes: as cache_join(); then file_sparse(). */
+int file_join(struct cache *cache, const uint8_t key[32], uint64_t size, struct file **ret);
+
 /* An unnamed file, as cache_tmpfile(). */
 int file_unnamed(struct cache *cache, struct file **ret);
 
@@ -106,25 +109,25 @@ void file_abort(struct file *d, bool keep);
 /* ---- sparse: of `size` bytes, which come in any order ---- */
 
 /*
- * Makes a new destination sparse, or goes on with what an earlier fill of the same size and
- * validator has left, which the caller verifies before use. Then file_claim() asks for room, and
- * file_progress() does nothing. 0 or -errno.
+ * Makes a new destination sparse, from file_join() or file_unnamed(). What others have left or
+ * leave in it is verified before use. Then file_claim() asks for room, and file_progress() does
+ * nothing. 0 or -errno.
  */
-int file_sparse(struct file *d, uint64_t size, const char *validator);
+int file_sparse(struct file *d, uint64_t size);
 
 /* A local file of its bytes. 0 or -errno. */
 int file_source(const struct file *d, struct source **ret);
 
 /*
- * Makes sure that `n` bytes more fit. Without room in the cache it goes on as an unnamed file,
- * which has the same bytes; if `drop` is NULL, nothing is dropped, and it stays as it is. 0 or
- * -ENOSPC. Any thread.
+ * Makes sure that `n` bytes more fit, which are to be written by the caller. Without room in the
+ * cache it goes on as an unnamed file, which has the same bytes; if `drop` is NULL, nothing is
+ * dropped, and it stays as it is. 0 or -ENOSPC. Any thread.
  */
 int file_claim(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx);
 
 /*
- * Publishes a cache entry, all of whose bytes are verified, as `sha256`. Best effort; the
- * destination is still to be ended.
+ * Publishes a cache entry, all of whose bytes are verified, as `sha256`, unless another one who
+ * fills it has. Best effort; the destination is still to be ended.
  */
 void file_publish(struct file *d, const uint8_t sha256[32]);
 

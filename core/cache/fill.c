@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Filling an object of the cache: the lock per object, the partial file, and its sidecar, which
- * says how many bytes of the partial count.
+ * says how many bytes of the partial count. A partial that several fill counts whole, whatever is
+ * in it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +11,14 @@
 
 #include "cache/internal.h"
 
-#define SMALL_ROOM (64 * KIB) /* for a few names, when the disk is full */
+#define SPARSE_VALIDATOR "chunks" /* of bytes in any order, in place of an ETag */
+#define SMALL_ROOM (64 * KIB)	  /* for a few names, when the disk is full */
 
 struct cache_fill {
 	struct cache *cache;
 	struct cache_lock lock;
 	uint8_t sha256[32];
+	uint64_t shared;  /* with others, of that size; 0: with nobody */
 	int fd;		  /* the partial, O_RDWR */
 	uint64_t counted; /* bytes of the partial that are in cache->used */
 	struct sidecar sidecar;
@@ -85,17 +88,56 @@ static int make_bucket(struct cache *c, const uint8_t sha256[32])
 	return 0;
 }
 
+static int begin_alone(struct cache *c, struct cache_fill *f)
+{
+	int r = cache_is_published(c, f->sha256) ? -EEXIST : make_bucket(c, f->sha256);
+
+	return r < 0 ? r : partial_adopt(f);
+}
+
+/* Opens the partial that all have, or makes it. What is mended here takes no bytes from anyone. */
+static int share_partial(struct cache_fill *f)
+{
+	int r = partial_open(f);
+
+	if (r == 0)
+		r = sidecar_read(f->cache, f->sha256, &f->sidecar);
+	if (r == 0 && f->sidecar.len != f->shared) {
+		sidecar_close(&f->sidecar);
+		f->sidecar.validator = strdup(SPARSE_VALIDATOR);
+		r = f->sidecar.validator ? sidecar_write(f->cache, f->sha256, &f->sidecar) :
+					   -ENOMEM;
+		if (r == 0)
+			r = sidecar_note(&f->sidecar, f->shared);
+	}
+	if (r == 0 && ftruncate(f->fd, (off_t)f->shared) < 0)
+		r = -errno;
+	return r;
+}
+
+static int begin_shared(struct cache_fill *f)
+{
+	int r = cache_lock_name(&f->lock, true);
+
+	if (r < 0)
+		return r;
+	r = share_partial(f);
+	cache_lock_name(&f->lock, false);
+	/* by those who write it */
+	f->counted = f->shared;
+	return r;
+}
+
 static int begin_once(struct cache *c, struct cache_fill *f)
 {
 	int r;
 
 	f->fd = f->sidecar.fd = -1;
-	r = cache_lock_try(c, f->sha256, &f->lock);
+	r = f->shared ? cache_lock_share(c, f->sha256, &f->lock) :
+			cache_lock_try(c, f->sha256, &f->lock);
 	if (r < 0)
 		return r;
-	r = cache_is_published(c, f->sha256) ? -EEXIST : make_bucket(c, f->sha256);
-	if (r == 0)
-		r = partial_adopt(f);
+	r = f->shared ? begin_shared(f) : begin_alone(c, f);
 	if (r == 0)
 		return 0;
 	fd_close(f->fd);
@@ -104,7 +146,8 @@ static int begin_once(struct cache *c, struct cache_fill *f)
 	return r;
 }
 
-int cache_begin(struct cache *c, const uint8_t sha256[32], struct cache_fill **ret_fill)
+static int begin(struct cache *c, const uint8_t sha256[32], uint64_t shared,
+		 struct cache_fill **ret_fill)
 {
 	struct cache_fill *f = calloc(1, sizeof(*f));
 	int r;
@@ -112,6 +155,7 @@ int cache_begin(struct cache *c, const uint8_t sha256[32], struct cache_fill **r
 	if (!f)
 		return -ENOMEM;
 	f->cache = c;
+	f->shared = shared;
 	memcpy(f->sha256, sha256, 32);
 	r = begin_once(c, f);
 	if ((r == -ENOSPC || r == -EDQUOT) && cache_evict(c, SMALL_ROOM) == 0)
@@ -122,6 +166,16 @@ int cache_begin(struct cache *c, const uint8_t sha256[32], struct cache_fill **r
 	}
 	*ret_fill = f;
 	return 0;
+}
+
+int cache_begin(struct cache *c, const uint8_t sha256[32], struct cache_fill **ret_fill)
+{
+	return begin(c, sha256, 0, ret_fill);
+}
+
+int cache_join(struct cache *c, const uint8_t key[32], uint64_t size, struct cache_fill **ret_fill)
+{
+	return begin(c, key, size, ret_fill);
 }
 
 /* ---- under way ---- */
@@ -245,7 +299,8 @@ static int open_locked(struct cache_fill *f, int *ret_fd)
 	return r;
 }
 
-int cache_fill_publish(struct cache_fill *f, const uint8_t *sha256, uint64_t size, int *ret_fd)
+/* As cache_fill_publish(); nobody else gives the partial a name now. */
+static int publish(struct cache_fill *f, const uint8_t *sha256, uint64_t size, int *ret_fd)
 {
 	char object[OBJECT_NAME_SIZE];
 	struct cache *c = f->cache;
@@ -280,10 +335,39 @@ int cache_fill_publish(struct cache_fill *f, const uint8_t *sha256, uint64_t siz
 	return 0;
 }
 
+int cache_fill_publish(struct cache_fill *f, const uint8_t *sha256, uint64_t size, int *ret_fd)
+{
+	int r = f->shared ? cache_lock_name(&f->lock, true) : 0;
+
+	if (r < 0)
+		return r;
+	r = publish(f, sha256, size, ret_fd);
+	if (r < 0 && f->shared)
+		cache_lock_name(&f->lock, false);
+	return r;
+}
+
+/* Others go on with the file, but nobody finds it any more, unless it has another name by now. */
+static void unname(struct cache_fill *f)
+{
+	struct stat ours, named;
+
+	if (cache_lock_name(&f->lock, true) == 0 && fstat(f->fd, &ours) == 0 &&
+	    fstatat(f->cache->partial, f->lock.name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
+		cache_remove_partial(f->cache, f->sha256);
+}
+
 void cache_fill_abort(struct cache_fill *f, bool keep_partial)
 {
 	if (!f)
 		return;
+	if (f->shared) {
+		if (!keep_partial)
+			unname(f);
+		fill_free(f);
+		return;
+	}
 	if (keep_partial && f->sidecar.fd >= 0 && f->sidecar.len > 0) {
 		/* Frees the reserved space. If that fails, the next writer does it. */
 		if (ftruncate(f->fd, (off_t)f->sidecar.len) < 0)

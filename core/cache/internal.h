@@ -52,7 +52,7 @@ struct cache {
 	uint64_t reserved;  /* of these, since then */
 };
 
-/* One open file description of one process holds the lock; its release removes the file. */
+/* An open file description of a process holds the lock; the last release removes the file. */
 struct cache_lock {
 	int fd;
 	char name[HEX_SIZE];
@@ -87,6 +87,12 @@ static inline bool cache_name_decode(const char *name, size_t n, uint8_t *ret_da
 /* Takes the lock of an object: 0, -EAGAIN when another thread or process has it, or -errno. */
 int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock);
 void cache_lock_release(struct cache *c, struct cache_lock *lock);
+
+/* The same beside others who share it: -EAGAIN when somebody has it alone. */
+int cache_lock_share(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock);
+
+/* Only one of those who share it gives names to files, or takes them away: 0, -EAGAIN, -errno. */
+int cache_lock_name(const struct cache_lock *lock, bool on);
 
 /* 1 when anyone holds the lock of that name (in hex), else 0, or -errno. Takes no lock. */
 int cache_lock_is_held(struct cache *c, const char *name);

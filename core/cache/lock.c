@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock of an object, for the process that fills, drops or removes it. */
+/*
+ * The lock of an object, for the process that fills, drops or removes it; or for all that fill a
+ * sparse partial together. These share the first byte of the lock file, and the one of them that
+ * makes, names or unnames the partial has the second. Who has it alone has all bytes.
+ */
 #include <unistd.h>
 
 #include "cache/internal.h"
@@ -16,20 +20,27 @@ static bool lock_is_current(struct cache *c, const struct cache_lock *lock)
 	       ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
 }
 
-int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock)
+static int set(int fd, short type, off_t start, off_t n)
+{
+	struct flock fl = { .l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = n };
+
+	if (fcntl(fd, F_OFD_SETLK, &fl) == 0)
+		return 0;
+	return errno == EACCES ? -EAGAIN : -errno;
+}
+
+static int take(struct cache *c, const uint8_t sha256[32], bool share, struct cache_lock *ret_lock)
 {
 	struct cache_lock lock;
 
 	hex_encode(sha256, 32, lock.name);
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-
 		int r = cache_open_file(c->locks, lock.name, O_RDWR | O_CREAT, &lock.fd);
 
 		if (r < 0)
 			return r;
-		if (fcntl(lock.fd, F_OFD_SETLK, &fl) < 0) {
-			r = errno == EACCES ? -EAGAIN : -errno;
+		r = set(lock.fd, share ? F_RDLCK : F_WRLCK, 0, share);
+		if (r < 0) {
 			fd_close(lock.fd);
 			return r;
 		}
@@ -42,17 +53,31 @@ int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock 
 	return -EAGAIN;
 }
 
+int cache_lock_try(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock)
+{
+	return take(c, sha256, false, ret_lock);
+}
+
+int cache_lock_share(struct cache *c, const uint8_t sha256[32], struct cache_lock *ret_lock)
+{
+	return take(c, sha256, true, ret_lock);
+}
+
+int cache_lock_name(const struct cache_lock *lock, bool on)
+{
+	return set(lock->fd, on ? F_WRLCK : F_UNLCK, 1, 1);
+}
+
 void cache_lock_release(struct cache *c, struct cache_lock *lock)
 {
-	struct flock fl = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
-
 	/*
-	 * The file is removed while locked: a process that opened it before finds in
+	 * The file is removed while locked by nobody else: a process that opened it before finds in
 	 * lock_is_current() that it is stale.
 	 */
-	unlinkat(c->locks, lock->name, 0);
+	if (set(lock->fd, F_WRLCK, 0, 0) == 0)
+		unlinkat(c->locks, lock->name, 0);
 	/* A forked child may have the same description open: closing would not unlock. */
-	fcntl(lock->fd, F_OFD_SETLK, &fl);
+	set(lock->fd, F_UNLCK, 0, 0);
 	fd_close(lock->fd);
 	lock->fd = -1;
 }

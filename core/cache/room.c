@@ -65,7 +65,8 @@ bool room_next(struct room *room, int error, uint64_t reached)
 
 static int open_entry(const struct room *room, struct file **ret)
 {
-	int r = file_cache(room->cache, room->key, ret);
+	int r = room->sparse ? file_join(room->cache, room->key, room->sparse, ret) :
+			       file_cache(room->cache, room->key, ret);
 
 	if (is_unusable(r) && !room_is_full(r) && !atomic_exchange(&room->cache->failed, true))
 		carton_log(CARTON_LOG_WARNING, NULL,
@@ -117,13 +118,28 @@ static int open_place(struct room *room, struct file **ret)
 	}
 }
 
+static int open_once(struct room *room, struct file **ret)
+{
+	struct file *d;
+	int r = open_place(room, &d);
+
+	if (r < 0)
+		return r;
+	r = room->sparse ? file_sparse(d, room->sparse) : 0;
+	if (r < 0)
+		file_abort(d, true);
+	else
+		*ret = d;
+	return r;
+}
+
 int room_open(struct room *room, struct file **ret)
 {
 	int r;
 
 	skip_missing(room);
 	do
-		r = open_place(room, ret);
+		r = open_once(room, ret);
 	while (is_unusable(r) && room_next(room, r, 0));
 	return r;
 }

@@ -24,6 +24,7 @@ struct room {
 	struct cache *cache; /* NULL: there is none */
 	const uint8_t *key; /* of the entry, 32 bytes, which outlive it; NULL: it must not be one */
 	uint64_t size;	    /* of an unnamed file; UINT64_MAX: not known */
+	uint64_t sparse;    /* the size of a sparse file, an entry that several fill; 0: neither */
 	uint64_t memory;    /* how many bytes may be in memory; 0: none */
 	bool (*drop)(void *ctx); /* drops bytes that nobody needs. True: there were some. Or NULL */
 	void *ctx;
@@ -42,8 +43,8 @@ bool room_is_full(int error);
 bool room_in_cache(struct room *room);
 
 /*
- * Opens a destination in the first place that can be used. 0; -EAGAIN, -EEXIST: as cache_begin(),
- * whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no place is
+ * Opens a destination in the first place that can be used. 0; -EAGAIN, -EEXIST: as cache_begin()
+ * or cache_join(), whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no place is
  * left, why the last one cannot be used.
  */
 int room_open(struct room *room, struct file **ret);

@@ -216,11 +216,11 @@ int store_add_derived(struct object_store *s, struct object *o, struct object **
 void fill_into_file(struct fill *f);
 
 /*
- * Opens the file that chunks of an object of `size` bytes go to. It is a partial of the cache under
- * a name that is no sha256 of content, so nobody finds it as an object; or another file, wherever
- * there is room. 0 or -errno.
+ * Opens the file that chunks of an object go to. It is a partial of the cache, which all processes
+ * fill that have the same index of it; under a name that is no sha256 of content, so nobody finds
+ * it as an object. Or another file, wherever there is room. 0 or -errno.
  */
-int fill_open_chunks(const struct object *o, uint64_t size, struct file **ret);
+int fill_open_chunks(const struct object *o, const struct chunks_file *file, struct file **ret);
 
 /* ---- by_index.c ---- */
 

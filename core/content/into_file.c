@@ -16,8 +16,11 @@
 #define PATIENCE_MS 60000
 #define CACHE_TRIES 8
 
-/* the validator of a file of chunks, in place of an ETag: each chunk has a hash */
-#define CHUNKS_VALIDATOR "chunks"
+/* what the key of a file of chunks begins with; its hashes are read so many at once */
+#define CHUNKS_KEY "chunks"
+#define KEY_BLOCK 128
+/* how long another process may keep a file of chunks from being opened */
+#define JOIN_MS 1000
 
 static void keep_source(struct fill *f, struct source *source, struct ingested *in)
 {
@@ -252,28 +255,52 @@ void fill_into_file(struct fill *f)
 
 /* ---- of chunks ---- */
 
-int fill_open_chunks(const struct object *o, uint64_t size, struct file **ret)
+/*
+ * Only those whose index says the same of each chunk have one file: who believes a wrong index
+ * would write over what others have verified.
+ */
+static int make_key(const struct object *o, const struct chunks_file *file,
+		    uint8_t ret[SHA256_SIZE])
 {
-	uint8_t name[sizeof(CHUNKS_VALIDATOR) + SHA256_SIZE], key[SHA256_SIZE];
-	/* its length says nothing of how much of it will be fetched */
-	struct room room = { .cache = o->store->options.cache, .key = key, .size = UINT64_MAX };
-	struct file *d;
+	const struct chunk_index *index = &o->store->index;
+	uint8_t head[sizeof(CHUNKS_KEY) + SHA256_SIZE + 16] = CHUNKS_KEY;
+	uint8_t next[1 + KEY_BLOCK][SHA256_SIZE]; /* the key so far, and hashes */
+	uint64_t count = chunks_count(file), n;
 	int r;
 
-	memcpy(name, CHUNKS_VALIDATOR, sizeof(CHUNKS_VALIDATOR));
-	memcpy(name + sizeof(CHUNKS_VALIDATOR), o->sha256, SHA256_SIZE);
-	r = sha256_mem(name, sizeof(name), key);
+	memcpy(head + sizeof(CHUNKS_KEY), o->sha256, SHA256_SIZE);
+	put_le64(head + sizeof(CHUNKS_KEY) + SHA256_SIZE, file->size);
+	put_le64(head + sizeof(CHUNKS_KEY) + SHA256_SIZE + 8, file->chunk_size);
+	r = sha256_mem(head, sizeof(head), next[0]);
+	for (uint64_t i = 0; i < count && r == 0; i += n) {
+		n = MIN(KEY_BLOCK, count - i);
+		r = index->read(index->ctx, next[1], (size_t)n * SHA256_SIZE,
+				chunks_hash_at(index->chunks, file, i));
+		if (r == 0)
+			r = sha256_mem(next, (size_t)(1 + n) * SHA256_SIZE, next[0]);
+	}
+	memcpy(ret, next[0], SHA256_SIZE);
+	return r;
+}
+
+int fill_open_chunks(const struct object *o, const struct chunks_file *file, struct file **ret)
+{
+	uint8_t key[SHA256_SIZE];
+	struct room room = {
+		.cache = o->store->options.cache,
+		.key = key,
+		/* says nothing of how much of it will be fetched */
+		.size = UINT64_MAX,
+		.sparse = file->size,
+	};
+	int64_t end_ms = now_ms() + JOIN_MS;
+	int r = make_key(o, file, key);
+
 	if (r < 0)
 		return r;
-	do {
-		r = room_open(&room, &d);
-		if (r < 0)
-			continue;
-		r = file_sparse(d, size, CHUNKS_VALIDATOR);
-		if (r == 0)
-			*ret = d;
-		else
-			file_abort(d, true);
-	} while (r < 0 && r != -ENOMEM && room_next(&room, r, 0));
+	/* others join at the same time, each for an instant */
+	while ((r = room_open(&room, ret)) == -EAGAIN)
+		if (now_ms() >= end_ms || cancel_sleep(&o->store->stop, 1) < 0)
+			room_next(&room, r, 0);
 	return r;
 }

@@ -247,9 +247,8 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 	pthread_mutex_init(&p->lock, NULL);
 	p->failed = calloc(chunks_count(file) / 8 + 1, 1);
 	r = p->failed ? plan_find_urls(plan) : -ENOMEM;
-	/* one process at a time fills it, and the next mount goes on with what is there */
 	if (r == 0)
-		r = fill_open_chunks(o, file->size, &p->dest);
+		r = fill_open_chunks(o, file, &p->dest);
 	if (r == 0)
 		r = file_source(p->dest, &bytes.source);
 	if (r == 0)

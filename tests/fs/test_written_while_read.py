@@ -313,8 +313,7 @@ class FetchedByChunks(Intake):
 
     def target(self, cache, path):
         data = self.data[path]
-        name = digest(b'chunks\0' + bytes.fromhex(digest(data)))
-        return Target(data, cache.path / 'v1/partial' / name)
+        return Target(data, cache.path / 'v1/partial' / chunkindex.partial_name(data))
 
 
 class Resumed(FetchedWhole):

@@ -40,6 +40,15 @@ def index(*contents, chunk=CHUNK):
                      for data in contents})
 
 
+def partial_name(data, chunk=CHUNK):
+    """The name in the cache of the file of chunks that all fill who have the same index of it."""
+    key = hashlib.sha256(b'chunks\0' + hashlib.sha256(data).digest() + struct.pack('<QQ', len(data), chunk)).digest()
+    hashes = chunk_hashes(data, chunk)
+    for i in range(0, len(hashes), 128):
+        key = hashlib.sha256(key + b''.join(hashes[i:i + 128])).digest()
+    return key.hex()
+
+
 def pread(path, n, off):
     fd = os.open(path, os.O_RDONLY)
     try:

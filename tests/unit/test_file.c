@@ -276,32 +276,40 @@ static void assert_bytes(struct file *d, struct key k, uint64_t off, size_t n, b
 	assert_int_equal(memcmp(got, want, n) == 0, right);
 }
 
-/* What came in any order is there for the next one, if it says the same of it. */
+/* What came in any order is there for the next one, and for who fills it at the same time. */
 static void test_sparse(void **state)
 {
 	struct env *e = *state;
 	struct cache *c = open_cache(e, 0);
 	struct key k = key_of(1);
 	struct source *source;
-	struct file *d;
+	struct file *d, *other;
 
-	for (int i = 0; i < 3; i++) {
-		assert_int_equal(file_cache(c, k.sha256, &d), 0);
-		assert_int_equal(file_sparse(d, 100000, i < 2 ? "chunks" : "others"), 0);
-		if (i > 0)
-			assert_bytes(d, k, 60000, 100, i == 1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(file_join(c, k.sha256, 100000, &d), 0);
+		assert_int_equal(file_sparse(d, 100000), 0);
+		assert_bytes(d, k, 60000, 100, i == 1);
 		assert_int_equal(file_claim(d, 100, drop, &(unsigned){ 0 }), 0);
 		assert_int_equal(put(d, k, 60000, 100), 0);
 		assert_int_equal(put(d, k, 99999, 2), -EFBIG);
 		file_progress(d, 100);
-		if (i < 2)
+		if (i == 0)
 			file_abort(d, true);
 	}
+	assert_int_equal(file_join(c, k.sha256, 100000, &other), 0);
+	assert_int_equal(file_sparse(other, 100000), 0);
+	assert_bytes(other, k, 60000, 100, true);
+	assert_int_equal(put(other, k, 70000, 100), 0);
+	assert_bytes(d, k, 70000, 100, true);
 	assert_int_equal(put(d, k, 0, 100000), 0);
 	assert_int_equal(file_source(d, &source), 0);
 	file_publish(d, key_of(2).sha256);
 	assert_true(has(c, key_of(2)) && !has(c, k));
+	file_publish(other, key_of(3).sha256);
+	assert_false(has(c, key_of(3)));
+	file_abort(other, true);
 	file_abort(d, true);
+	assert_int_equal(entries(e, "partial") + entries(e, "locks"), 0);
 	assert_true(bytes_are_right(source->fd, k, 100000));
 	source_unref(source);
 	cache_close(c);
@@ -316,8 +324,8 @@ static void test_sparse_leaves(void **state)
 	unsigned left = 1;
 	struct file *d, *other;
 
-	assert_int_equal(file_cache(c, k.sha256, &d), 0);
-	assert_int_equal(file_sparse(d, 1000000, "chunks"), 0);
+	assert_int_equal(file_join(c, k.sha256, 1000000, &d), 0);
+	assert_int_equal(file_sparse(d, 1000000), 0);
 	assert_int_equal(file_claim(d, 100000, drop, &left), 0);
 	assert_int_equal(put(d, k, 500000, 100), 0);
 	assert_true(file_is_cached(d) && left == 1);
