@@ -123,7 +123,8 @@ int cache_begin(struct cache *cache, const uint8_t sha256[32], struct cache_fill
 /*
  * Makes the caller one of those who fill a sparse partial of `size` bytes, which come in any order:
  * all threads and processes of the user have the same file, until it is published or has no room.
- * What is there may be wrong, and others may write to it at any time. `key` is no object's name, and belongs to just this size: another one would cut off
+ * What is there may be wrong, and others may write to it at any time; claims.h says who fetches
+ * which bytes. `key` is no object's name, and belongs to just this size: another one would cut off
  * bytes of others. Returns 0, to be ended as above; -EAGAIN: another one is joining or publishing,
  * or a gc or a sweep looks at it: soon again; -ENOSPC, or -errno of the system.
  */

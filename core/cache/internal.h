@@ -4,6 +4,7 @@
  *
  *	files		names, temporary files, walking
  *	lock		who fills, drops or removes an object
+ *	claims		who fetches which bytes of a partial that several fill
  *	clean		removing files that do not belong there
  *	sweep		removing the files that dead processes left
  *	gc		space: counting it, removing files that nobody uses

@@ -43,9 +43,9 @@ bool room_is_full(int error);
 bool room_in_cache(struct room *room);
 
 /*
- * Opens a destination in the first place that can be used. 0; -EAGAIN, -EEXIST: as cache_begin()
- * or cache_join(), whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no place is
- * left, why the last one cannot be used.
+ * Opens a destination in the first place that can be used. 0; -EAGAIN, -EEXIST: as cache_begin() or
+ * cache_join(), whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no
+ * place is left, why the last one cannot be used.
  */
 int room_open(struct room *room, struct file **ret);
 

@@ -5,8 +5,14 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "cache/claims.h"
 #include "http/http.h"
 #include "content/internal.h"
+
+/* how long a chunk of another process may stay as it is, if there is no timeout */
+#define PATIENCE_MS 60000
+/* a part of the timeout, so that time is left to fetch it; not all who wait take the same */
+#define PATIENCE_SHARE 4
 
 /* The bytes [*ret_off, *ret_off + n) of the fill's chunks; returns n. */
 static uint64_t range_of(const struct fill *f, uint64_t *ret_off)
@@ -15,6 +21,24 @@ static uint64_t range_of(const struct fill *f, uint64_t *ret_off)
 
 	*ret_off = f->first * file->chunk_size;
 	return MIN(f->end * file->chunk_size, file->size) - *ret_off;
+}
+
+/* ---- claims ---- */
+
+bool sparse_take(const struct sparse *p, uint64_t i)
+{
+	return claim_take(p->bytes.source->fd, i * p->file->chunk_size, p->file->chunk_size);
+}
+
+void sparse_give(const struct sparse *p, uint64_t i)
+{
+	claim_give(p->bytes.source->fd, i * p->file->chunk_size, p->file->chunk_size);
+}
+
+void sparse_unclaim(const struct sparse *p, uint64_t i)
+{
+	sparse_give(p, i);
+	chunked_unclaim(p->chunks, i);
 }
 
 /* ---- what comes ---- */
@@ -62,6 +86,8 @@ static int verify(struct fill *f, uint64_t i)
 	int r = chunked_is_verified(p->chunks, i) ? 0 : chunked_fetched(p->chunks, &p->bytes, i);
 
 	f->complete |= r == 1;
+	if (r >= 0)
+		sparse_give(p, i);
 	return MIN(r, 0);
 }
 
@@ -147,7 +173,7 @@ static int keep_bad(struct get *g)
 	pthread_mutex_lock(&p->lock);
 	for (uint64_t i = f->first; i < f->end; i++)
 		if (i != f->bad)
-			chunked_unclaim(p->chunks, i);
+			sparse_unclaim(p, i);
 	f->first = f->settled = f->bad;
 	f->end = f->bad + 1;
 	f->looked = 0;
@@ -207,6 +233,19 @@ static void got(struct get *g, int result, struct ingested *in)
 	end(container_of(g, struct fill, get), result);
 }
 
+static void probe_end(struct fill *f, int result)
+{
+	sparse_give(f->sparse, 0);
+	f->sparse = NULL;
+	f->probed(f, result);
+}
+
+static void probe_got(struct get *g, int result, struct ingested *in)
+{
+	(void)in;
+	probe_end(container_of(g, struct fill, get), result);
+}
+
 /* When it is begun again, what is verified is no longer its own: that is not written to again. */
 static void release_settled(struct fill *f)
 {
@@ -214,22 +253,90 @@ static void release_settled(struct fill *f)
 
 	pthread_mutex_lock(&p->lock);
 	for (; f->first < f->settled; f->first++)
-		chunked_unclaim(p->chunks, f->first);
+		sparse_unclaim(p, f->first);
 	pthread_mutex_unlock(&p->lock);
+}
+
+static void leave(struct fill *f, int result)
+{
+	if (f->what == FILL_ALL)
+		probe_end(f, result);
+	else
+		end(f, result);
+}
+
+/* Nobody else fetches its chunks, or does not proceed: verifies the first, or fetches all. */
+static void fetch_chunks(struct fill *f)
+{
+	struct sparse *p = f->sparse;
+	int r;
+
+	/* it may have come since a reader looked */
+	if (!chunked_is_hole(p->chunks, &p->bytes, f->first) && verify(f, f->first) == 0) {
+		f->settled = f->first + 1;
+		wake_readers(f);
+		release_settled(f);
+	}
+	if (f->first == f->end) {
+		leave(f, f->complete ? complete_fill(f) : 0);
+		return;
+	}
+	f->began_us = now_us();
+	r = ask(f, f->what == FILL_ALL ? probe_got : got);
+	if (r < 0)
+		leave(f, r);
+}
+
+/* A look() of struct other. */
+static int look(struct other *o, uint64_t *ret_at)
+{
+	struct fill *f = container_of(o, struct fill, other);
+	struct sparse *p = f->sparse;
+	uint64_t off, n = range_of(f, &off);
+	off_t hole = lseek(p->bytes.source->fd, (off_t)off, SEEK_HOLE);
+
+	if (sparse_take(p, f->first))
+		return 0;
+	*ret_at = hole < 0 ? 0 : MIN((uint64_t)hole - off, n);
+	/* all of it has come, and is right, whoever keeps it */
+	return *ret_at == n && o->at < n && verify(f, f->first) == 0 ? 0 : -EAGAIN;
+}
+
+static void other_done(struct other *o, int result)
+{
+	struct fill *f = container_of(o, struct fill, other);
+
+	if (result == -ECANCELED)
+		leave(f, result);
+	else
+		fetch_chunks(f);
+}
+
+static void begin(struct fill *f)
+{
+	int64_t patience_ms = f->object->store->options.timeout_ms;
+
+	if (sparse_take(f->sparse, f->first)) {
+		fetch_chunks(f);
+		return;
+	}
+	patience_ms = (patience_ms ? patience_ms : PATIENCE_MS) / PATIENCE_SHARE;
+	f->other = (struct other){
+		.waits = &f->waits,
+		.patience_ms = patience_ms + patience_ms * (now_us() % 8) / 8,
+		.look = look,
+		.done = other_done,
+	};
+	other_wait(&f->other);
 }
 
 void chunk_fill_begin(struct fill *f)
 {
-	int r;
-
 	release_settled(f);
-	if (f->first == f->end) {
+	if (f->first == f->end)
 		end(f, f->complete ? complete_fill(f) : 0);
-		return;
-	}
-	r = ask(f, got);
-	if (r < 0)
-		end(f, r);
+	else
+		begin(f);
 }
 
 static void lock_chunks(struct fill *f)
@@ -266,7 +373,7 @@ static void take_chunks(struct fill *f, int result)
 	bool failed = result < 0 && result != -ECANCELED && f->waits.n > 0;
 
 	for (uint64_t i = f->first; i < f->end; i++) {
-		chunked_unclaim(p->chunks, i);
+		sparse_unclaim(p, i);
 		if (failed)
 			p->failed[i / 8] |= (unsigned char)(1 << (i % 8));
 	}
@@ -306,25 +413,12 @@ const struct fill_ops chunk_fill_ops = {
 
 /* ---- probing ---- */
 
-static void probe_end(struct fill *f, int result)
-{
-	f->sparse = NULL;
-	f->probed(f, result);
-}
-
-static void probe_got(struct get *g, int result, struct ingested *in)
-{
-	(void)in;
-	probe_end(container_of(g, struct fill, get), result);
-}
-
 void chunk_fill_probe(struct fill *f, void (*done)(struct fill *f, int result))
 {
 	struct sparse *p = chunked_filler(f->bytes.chunks);
-	int r;
 
 	f->probed = done;
-	/* nobody else has these bytes yet, so the chunk need not be claimed */
+	/* nobody else here has these bytes yet */
 	f->sparse = p;
 	f->first = f->settled = 0;
 	f->end = 1;
@@ -333,7 +427,5 @@ void chunk_fill_probe(struct fill *f, void (*done)(struct fill *f, int result))
 		probe_end(f, 0);
 		return;
 	}
-	r = ask(f, probe_got);
-	if (r < 0)
-		probe_end(f, r);
+	begin(f);
 }

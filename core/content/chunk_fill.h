@@ -5,6 +5,11 @@
  * the others are, and are not written to again. A URL that gave a wrong chunk is not asked again,
  * nor are the mirrors that were asked in vain.
  *
+ * Other processes may fill the same file. A fill claims its chunks against them (claims.h), gives
+ * each back once it is verified, and waits for a first chunk that another process has claimed:
+ * until it is there, or is given back, or does not proceed. Then the fill verifies what is there,
+ * or fetches it.
+ *
  * Threads: the lock of a struct sparse guards what it says, and which chunks its fills have.
  */
 #ifndef CARTON_CONTENT_CHUNK_FILL_H
@@ -41,11 +46,20 @@ static inline struct object *sparse_object(const struct sparse *p)
 	return p->plan->object;
 }
 
+/*
+ * Claims chunk `i` against other processes: false: one of them has it. The second gives it back to
+ * them, and the third to all.
+ */
+bool sparse_take(const struct sparse *p, uint64_t i);
+void sparse_give(const struct sparse *p, uint64_t i);
+void sparse_unclaim(const struct sparse *p, uint64_t i);
+
 /* The ops of a fill of chunks. */
 extern const struct fill_ops chunk_fill_ops;
 
 /*
- * Begins a new fill of chunks [f->first, f->end), which are claimed. It is in the list of its
+ * Begins a new fill of chunks [f->first, f->end), which are claimed; or of one that another process
+ * has. It is in the list of its
  * sparse file and holds a pin of the object. It ends with fill_done().
  */
 void chunk_fill_begin(struct fill *f);

@@ -8,6 +8,7 @@
 
 #include "base/hasher.h"
 #include "base/util.h"
+#include "cache/claims.h"
 
 /* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
 #define STRIPES 16
@@ -325,8 +326,10 @@ static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 {
 	int r;
 
-	/* hashing a hole is of no use */
-	if (c->filler && (is_set(c->claimed, i) || chunked_is_hole(c, b, i)))
+	/* hashing a hole, or what is on its way, is of no use */
+	if (c->filler &&
+	    (is_set(c->claimed, i) || chunked_is_hole(c, b, i) ||
+	     claim_is_taken(b->source->fd, b->off + i * c->file->chunk_size, chunk_len(c, i))))
 		return -EINPROGRESS;
 	r = compare(c, b, i, x);
 	/* what an earlier mount has left may be damaged, or not all there */

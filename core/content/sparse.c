@@ -26,19 +26,24 @@ static struct fill *find_fill(const struct sparse *p, uint64_t i)
 /* May chunk `i` be fetched with others? Claims it. Lock held. */
 static bool claim_hole(const struct sparse *p, uint64_t i)
 {
-	return !find_fill(p, i) && chunked_is_hole(p->chunks, &p->bytes, i) &&
-	       chunked_claim(p->chunks, i);
+	if (find_fill(p, i) || !sparse_take(p, i))
+		return false;
+	/* looked at once no other process fetches it */
+	if (chunked_is_hole(p->chunks, &p->bytes, i) && chunked_claim(p->chunks, i))
+		return true;
+	sparse_give(p, i);
+	return false;
 }
 
 /*
- * Gives the fill chunk `i`, which is claimed, and claims for it the holes that follow, up to `end`.
- * Lock held.
+ * Gives the fill chunk `i`, which is claimed, and claims for it the holes that follow, up to `end`;
+ * none if another process fetches chunk `i`. Lock held.
  */
 static void choose(struct fill *f, uint64_t i, uint64_t end)
 {
 	const struct sparse *p = f->sparse;
 
-	end = MIN(end, chunks_count(p->file));
+	end = sparse_take(p, i) ? MIN(end, chunks_count(p->file)) : i;
 	f->first = i;
 	do
 		f->end = ++i;
@@ -110,7 +115,7 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, struct begun *b
 			continue;
 		f = add_fill(p, first, last);
 		if (!f) {
-			chunked_unclaim(p->chunks, first);
+			sparse_unclaim(p, first);
 			return;
 		}
 		f->ahead = true;
@@ -191,7 +196,7 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 		if (f)
 			begun.fills[begun.n++] = f;
 		else
-			chunked_unclaim(p->chunks, missing);
+			sparse_unclaim(p, missing);
 	}
 	if (f) {
 		wait_for(f, wait);

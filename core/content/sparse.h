@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A large object of which only those chunks are fetched that are read, into a file of the cache
- * (room.h): a Stored entry of a remote carton, or what LINKS names. The next mount finds what is
- * there, chunk by chunk, by its hash. When all is there and has the right hash, it becomes a cache
- * entry.
+ * (room.h): a Stored entry of a remote carton, or what LINKS names. All processes that have the
+ * same index of it fill this file together, and the next mount finds what is there, chunk by chunk,
+ * by its hash. When all is there and has the right hash, it becomes a cache entry.
  *
  * Chunks come from the places of the object's plan (chunk_fill.h), those that a reader wants and
  * those ahead of readers who go on in order (ahead.h).

@@ -108,7 +108,7 @@ def test_damaged_chunk_is_fetched_again(remote, mount, cache):
 
 
 def test_two_mounts(remote, mount, cache):
-    """Only one keeps what it fetches; both are right."""
+    """They fill one file; both are right."""
     with mount(remote[0], *cache.options) as a, mount(remote[0], *cache.options) as b:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             assert all(pool.map(lambda m: m.read(NAME) == LARGE, (a, b)))

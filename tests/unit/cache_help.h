@@ -292,4 +292,24 @@ static inline int child_finish(pid_t pid)
 	return wait_child(pid);
 }
 
+/* The same with e->c open. */
+static inline int open_setup(void **state)
+{
+	struct env *e;
+
+	if (env_setup(state) < 0)
+		return -1;
+	e = *state;
+	return cache_open(e->cache, 0, &e->c);
+}
+
+static inline int close_teardown(void **state)
+{
+	struct env *e = *state;
+
+	if (e->pid == getpid())
+		cache_close(e->c);
+	return env_teardown(state);
+}
+
 #endif

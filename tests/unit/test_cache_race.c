@@ -14,25 +14,6 @@
 /* What a child says of its call, as an exit status. Anything else is a failure. */
 enum { DONE = 10, REFUSED = 11 };
 
-static int open_setup(void **state)
-{
-	struct env *e;
-
-	if (env_setup(state) < 0)
-		return -1;
-	e = *state;
-	return cache_open(e->cache, 0, &e->c);
-}
-
-static int close_teardown(void **state)
-{
-	struct env *e = *state;
-
-	if (e->pid == getpid())
-		cache_close(e->c);
-	return env_teardown(state);
-}
-
 /* ---- both want to fill ---- */
 
 static int child_begins(const struct env *e)
