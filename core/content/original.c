@@ -112,8 +112,8 @@ static int check_size(struct fill *f)
 	if (!f->plan->link || o->size == OBJECT_NO_SIZE || o->size == f->size)
 		return 0;
 	carton_log(CARTON_LOG_ERROR, object_name(o),
-		   CHUNKS_PATH " says that it has %llu bytes, but it has %llu",
-		   (unsigned long long)o->size, (unsigned long long)f->size);
+		   "%s says that it has %llu bytes, but it has %llu",
+		   f->plan->link->size == o->size ? "LINKS" : CHUNKS_PATH, (unsigned long long)o->size, (unsigned long long)f->size);
 	bytes_finish(&f->bytes);
 	return -EBADMSG;
 }
@@ -372,7 +372,7 @@ int object_add_link(struct object_store *s, const uint8_t sha256[SHA256_SIZE], c
 	if (!o && !link)
 		return -ENOENT;
 	if (!o)
-		return store_add(s, sha256, original_new(NULL, link, name, OBJECT_NO_SIZE), ret);
+		return store_add(s, sha256, original_new(NULL, link, name, link->size), ret);
 	*ret = o;
 	return 0;
 }

@@ -7,9 +7,18 @@
 #include "http/scheme.h"
 #include "base/util.h"
 
+/* A line of [sizes]. */
+struct size_line {
+	uint8_t sha256[SHA256_SIZE];
+	uint64_t size; /* LINKS_NO_SIZE: it is none */
+	size_t line;
+};
+
 struct reader {
 	struct links *l;
 	size_t cap;   /* allocated elements of l->list */
+	struct size_line *sizes;
+	size_t n_sizes, cap_sizes;
 	size_t total; /* URLs of all lists */
 	bool in_list; /* the current list is that of the last link; else its key is malformed */
 	bool has_version;
@@ -34,21 +43,48 @@ static int set_fault(struct link *link, size_t line, const char *fault)
 	return 0;
 }
 
+/* False: it is no hash, which is the fault of the file. */
+static bool read_hash(struct reader *rd, const struct toml_step *key, size_t line,
+		      uint8_t ret[SHA256_SIZE])
+{
+	if (key->len == 2 * SHA256_SIZE && hex_decode(key->key, SHA256_SIZE, ret))
+		return true;
+	set_error(rd->l, line, "\"%.80s\" is not 64 lower-case hex digits", key->key);
+	return false;
+}
+
 static int add_link(struct reader *rd, const struct toml_step *key, size_t line)
 {
 	struct links *l = rd->l;
 	struct link *link;
 	uint8_t sha256[SHA256_SIZE];
 
-	rd->in_list = key->len == 2 * SHA256_SIZE && hex_decode(key->key, SHA256_SIZE, sha256);
+	rd->in_list = read_hash(rd, key, line, sha256);
 	if (!rd->in_list)
-		return set_error(l, line, "\"%.80s\" is not 64 lower-case hex digits", key->key);
+		return 0;
 	if (array_room(l->list, &rd->cap, l->n + 1) < 0)
 		return -ENOMEM;
 	link = &l->list[l->n++];
 	memset(link, 0, sizeof(*link));
 	memcpy(link->sha256, sha256, SHA256_SIZE);
+	link->size = LINKS_NO_SIZE;
 	link->line = line;
+	return 0;
+}
+
+static int add_size(struct reader *rd, const struct toml_step *key, const struct toml_value *v)
+{
+	struct size_line s = { .size = LINKS_NO_SIZE, .line = v->line };
+
+	if (rd->n_sizes >= MAX_LINK_URLS)
+		return -EFBIG;
+	if (!read_hash(rd, key, v->line, s.sha256))
+		return 0;
+	if (v->type == TOML_INTEGER && v->integer >= 0)
+		s.size = (uint64_t)v->integer;
+	if (array_room(rd->sizes, &rd->cap_sizes, rd->n_sizes + 1) < 0)
+		return -ENOMEM;
+	rd->sizes[rd->n_sizes++] = s;
 	return 0;
 }
 
@@ -107,6 +143,8 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 			return set_error(l, v->line, "version is not 1");
 		return 0;
 	}
+	if (path->n == 2 && path->steps[1].key && toml_is_key(&path->steps[0], "sizes"))
+		return add_size(rd, &path->steps[1], v);
 	if (!in_urls(path))
 		return 0;
 	if (path->n != 3 || path->steps[2].key)
@@ -114,10 +152,35 @@ static int on_value(void *ctx, const struct toml_path *path, const struct toml_v
 	return rd->in_list ? add_url(rd, &l->list[l->n - 1], v) : 0;
 }
 
+static int compare_key(const void *key, const void *link)
+{
+	return memcmp(key, ((const struct link *)link)->sha256, SHA256_SIZE);
+}
+
+struct link *links_find(const struct links *l, const uint8_t sha256[SHA256_SIZE])
+{
+	return l && l->n ? bsearch(sha256, l->list, l->n, sizeof(*l->list), compare_key) : NULL;
+}
+
 static int compare_links(const void *a, const void *b)
 {
 	return memcmp(((const struct link *)a)->sha256, ((const struct link *)b)->sha256,
 		      SHA256_SIZE);
+}
+
+/* The list is sorted. */
+static void join_sizes(struct reader *rd)
+{
+	for (size_t i = 0; i < rd->n_sizes; i++) {
+		const struct size_line *s = &rd->sizes[i];
+		struct link *link = links_find(rd->l, s->sha256);
+
+		if (!link)
+			continue;
+		link->size = s->size;
+		if (s->size == LINKS_NO_SIZE)
+			set_fault(link, s->line, "a size that is not a number of bytes");
+	}
 }
 
 int links_parse(const char *text, size_t n, struct budget *budget, struct links **ret)
@@ -139,24 +202,17 @@ int links_parse(const char *text, size_t n, struct budget *budget, struct links 
 	for (size_t i = 0; i < rd.l->n && r == 0; i++)
 		if (rd.l->list[i].n_urls == 0)
 			set_fault(&rd.l->list[i], rd.l->list[i].line, "no URL");
+	if (r == 0 && rd.l->n)
+		qsort(rd.l->list, rd.l->n, sizeof(*rd.l->list), compare_links);
+	if (r == 0)
+		join_sizes(&rd);
+	free(rd.sizes);
 	if (r < 0) {
 		links_free(rd.l);
 		return r;
 	}
-	if (rd.l->n)
-		qsort(rd.l->list, rd.l->n, sizeof(*rd.l->list), compare_links);
 	*ret = rd.l;
 	return 0;
-}
-
-static int compare_key(const void *key, const void *link)
-{
-	return memcmp(key, ((const struct link *)link)->sha256, SHA256_SIZE);
-}
-
-struct link *links_find(const struct links *l, const uint8_t sha256[SHA256_SIZE])
-{
-	return l && l->n ? bsearch(sha256, l->list, l->n, sizeof(*l->list), compare_key) : NULL;
 }
 
 void links_free(struct links *l)

@@ -5,6 +5,11 @@
  *	version = 1
  *	[urls]
  *	<sha256> = ["https://…", …]
+ *	[sizes]
+ *	<sha256> = <bytes>
+ *
+ * [sizes] is optional, and readers that do not know it ignore it: with it, no server is asked how
+ * long a file is.
  *
  * LINKS is not covered by the model hash and nothing in it is trusted: fetched bytes are hashed
  * like all others. A fault in it therefore affects only the files that need it.
@@ -21,10 +26,13 @@
 #include "base/digest.h"
 #include "toml/toml.h"
 
+#define LINKS_NO_SIZE UINT64_MAX
+
 struct link {
 	uint8_t sha256[SHA256_SIZE];
 	char **urls; /* of the same content, in file order */
 	size_t n_urls;
+	uint64_t size;	     /* LINKS_NO_SIZE: LINKS does not say */
 	size_t line;	     /* of `fault`, else of the hash */
 	const char *fault;   /* why it cannot be used; NULL: usable */
 	atomic_size_t first; /* the URL that worked last */
