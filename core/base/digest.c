@@ -7,6 +7,7 @@
 #include <openssl/params.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -86,44 +87,28 @@ int sha256_mem(const void *data, size_t n, uint8_t ret_hash[SHA256_SIZE])
 	return md && EVP_Digest(data, n, ret_hash, NULL, md, NULL) == 1 ? 0 : -EIO;
 }
 
-/* The sha256 of one block of the key, masked, and the data. */
-static int masked_sha256(const uint8_t key[64], uint8_t mask, const void *data, size_t n,
-			 uint8_t ret_hash[SHA256_SIZE])
-{
-	struct sha256 *s;
-	uint8_t pad[64];
-	int r = sha256_new(&s);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < sizeof(pad); i++)
-		pad[i] = key[i] ^ mask;
-	r = sha256_update(s, pad, sizeof(pad));
-	if (r == 0)
-		r = sha256_update(s, data, n);
-	if (r == 0)
-		r = sha256_final(s, ret_hash);
-	sha256_free(s);
-	explicit_bzero(pad, sizeof(pad));
-	return r;
-}
-
 int hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,
 		uint8_t ret_mac[SHA256_SIZE])
 {
-	uint8_t block[64] = { 0 }, inner[SHA256_SIZE];
-	int r = 0;
+	return EVP_Q_mac(library()->context, "HMAC", NULL, "SHA256", NULL, key, n_key, data, n,
+			 ret_mac, SHA256_SIZE, NULL) ?
+		       0 :
+		       -EIO;
+}
 
-	if (n_key > sizeof(block))
-		r = sha256_mem(key, n_key, block);
-	else
-		memcpy(block, key, n_key);
-	if (r == 0)
-		r = masked_sha256(block, 0x36, data, n, inner);
-	if (r == 0)
-		r = masked_sha256(block, 0x5c, inner, sizeof(inner), ret_mac);
-	explicit_bzero(block, sizeof(block));
-	return r;
+int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE])
+{
+	EVP_MD *md = EVP_MD_fetch(library()->context, "SHA1", NULL);
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	char head[32];
+	int len = snprintf(head, sizeof(head), "blob %zu", n);
+	bool ok = md && ctx && EVP_DigestInit_ex(ctx, md, NULL) == 1 &&
+		  EVP_DigestUpdate(ctx, head, (size_t)len + 1) == 1 &&
+		  EVP_DigestUpdate(ctx, data, n) == 1 && EVP_DigestFinal_ex(ctx, ret_id, NULL) == 1;
+
+	EVP_MD_CTX_free(ctx);
+	EVP_MD_free(md);
+	return ok ? 0 : -EIO;
 }
 
 /* A tagger is keyed and never updated: each tag works on a copy. */

@@ -6,6 +6,7 @@
  *  tags	detect changes of a block since it was hashed: Poly1305 with a secret key, four
  *		times as fast as sha256
  *  boxes	tables of tags on disk: AES-256-GCM, so that nobody reads or changes them unnoticed
+ *  sha1	names a file of a git repository, and is compared where that is all there is
  *  crc32	detects damage in MANIFEST, LINKS and symlinks, which no sha256 covers
  */
 #ifndef CARTON_BASE_DIGEST_H
@@ -77,6 +78,11 @@ int box_open(const struct box_of *box, const uint8_t lock[BOX_LOCK_SIZE]);
 
 /* A key for one purpose, from a secret one of KEY_SIZE bytes. 0 or -EIO. */
 int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_key[KEY_SIZE]);
+
+#define SHA1_SIZE 20
+
+/* The id that git gives a file of these bytes. 0, -ENOMEM or -EIO. */
+int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE]);
 
 /* zip's crc32; start with 0. */
 uint32_t crc32_update(uint32_t crc, const void *data, size_t n);

@@ -105,8 +105,16 @@
 #define MIN_SEALED (1 * MIB) /* hashed in as much time as a seal costs */
 #define MAX_SEALED (1ULL << 41)
 
+/* A repository of a hub: its files, what is listed of them, and those that have no sha256. */
+#define MAX_LISTED 100000
+#define MAX_LISTING_PAGE (16 * MIB) /* bytes of one answer */
+#define MAX_LISTING_PAGES 200
+#define MAX_LISTED_SMALL (16 * MIB)	/* bytes of one, */
+#define MAX_LISTED_SMALL_ALL (64 * MIB) /* and of all */
+
 /* HTTP: bytes of a URL, of the headers of a response, of the buffer of a stream. */
-#define HTTP_MAX_URL 8192 /* bytes of a URL */
+#define HTTP_MAX_URL 8192  /* bytes of a URL */
+#define HTTP_MAX_NEXT 1024 /* of the one in a Link header */
 #define HTTP_MAX_REDIRECTS 5
 #define HTTP_MAX_HEADERS 256 /* header lines of one response, 1xx and trailers included */
 #define HTTP_MAX_HEADER_BYTES (64 * KIB)  /* and their total text */

@@ -113,7 +113,8 @@ static int check_size(struct fill *f)
 		return 0;
 	carton_log(CARTON_LOG_ERROR, object_name(o),
 		   "%s says that it has %llu bytes, but it has %llu",
-		   f->plan->link->size == o->size ? "LINKS" : CHUNKS_PATH, (unsigned long long)o->size, (unsigned long long)f->size);
+		   f->plan->link->size == o->size ? "LINKS" : CHUNKS_PATH,
+		   (unsigned long long)o->size, (unsigned long long)f->size);
 	bytes_finish(&f->bytes);
 	return -EBADMSG;
 }

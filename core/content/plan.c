@@ -103,7 +103,7 @@ int plan_find_urls(struct plan *p)
 
 		u->url = names[p->n_urls];
 		u->mirror = p->n_urls < n_mirrors;
-		u->trust = u->mirror ? HTTP_USER : HTTP_LINKS;
+		u->trust = u->mirror || p->link->user ? HTTP_USER : HTTP_LINKS;
 		route_init(&u->route);
 	}
 	return 0;

@@ -16,7 +16,7 @@ struct size_line {
 
 struct reader {
 	struct links *l;
-	size_t cap;   /* allocated elements of l->list */
+	size_t cap; /* allocated elements of l->list */
 	struct size_line *sizes;
 	size_t n_sizes, cap_sizes;
 	size_t total; /* URLs of all lists */
@@ -213,6 +213,12 @@ int links_parse(const char *text, size_t n, struct budget *budget, struct links 
 	}
 	*ret = rd.l;
 	return 0;
+}
+
+void links_of_user(struct links *l)
+{
+	for (size_t i = 0; l && i < l->n; i++)
+		l->list[i].user = true;
 }
 
 void links_free(struct links *l)

@@ -20,6 +20,7 @@
 #define CARTON_FORMAT_LINKS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,7 @@
 
 struct link {
 	uint8_t sha256[SHA256_SIZE];
+	bool user;   /* the user has named where all its URLs lead: they may be private */
 	char **urls; /* of the same content, in file order */
 	size_t n_urls;
 	uint64_t size;	     /* LINKS_NO_SIZE: LINKS does not say */
@@ -49,6 +51,9 @@ struct links {
  * -EFBIG over MAX_LINK_URLS, or when its keys do not fit in `budget` (NULL: none).
  */
 int links_parse(const char *text, size_t n, struct budget *budget, struct links **ret);
+
+/* The user has named where all URLs lead. `l` may be NULL. */
+void links_of_user(struct links *l);
 
 /* The entry of that hash, usable or not, or NULL. `l` may be NULL. */
 struct link *links_find(const struct links *l, const uint8_t sha256[SHA256_SIZE]);

@@ -13,4 +13,18 @@
 
 extern const struct scheme hf_scheme;
 
+/* A repository as a whole: hf://ORG/REPO[@REVISION]. */
+struct hf_repository {
+	char *hub;	  /* where it is asked for: https://huggingface.co, or HF_ENDPOINT */
+	const char *kind; /* models, datasets, spaces: in the API's URLs */
+	char *name;	  /* ORG/REPO */
+	char *revision;	  /* decoded */
+};
+
+bool hf_is_repository(const char *url);
+
+/* Of such a URL. 0 or -ENOMEM. */
+int hf_repository(const char *url, struct hf_repository *ret);
+void hf_repository_finish(struct hf_repository *r);
+
 #endif

@@ -137,9 +137,10 @@ struct http_response {
 	long retry_after_s;
 	char etag[256]; /* with its quotes and W/ */
 	char last_modified[64];
-	int64_t last_modified_s; /* the same in seconds since 1970; INT64_MIN: no date */
-	char coding[16];	 /* the one content coding, "" when identity */
-	char reason[256];	 /* what an object store says is wrong */
+	int64_t last_modified_s;  /* the same in seconds since 1970; INT64_MIN: no date */
+	char coding[16];	  /* the one content coding, "" when identity */
+	char reason[256];	  /* what an object store says is wrong */
+	char next[HTTP_MAX_NEXT]; /* Link: the URL with rel="next"; not checked */
 };
 
 /* Called on a network thread, under the stream's lock: must neither block nor use the stream. */

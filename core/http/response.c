@@ -226,6 +226,32 @@ static int join(char **to, const char *value)
 	return 0;
 }
 
+/*
+ * RFC 8288: <URL>; rel="next", perhaps as one of several. One that is too long is left out, as is
+ * one in another form.
+ */
+static void header_link(struct http_response *response, const char *value)
+{
+	const char *end, *rel;
+
+	for (; *value == '<'; value += strspn(value, ", \t")) {
+		const char *url = value + 1;
+
+		end = strchr(url, '>');
+		if (!end)
+			return;
+		value = end + strcspn(end, ",");
+		rel = strstr(end, "rel=");
+		if (!rel || rel >= value ||
+		    (strncasecmp(rel + 4, "\"next\"", 6) != 0 &&
+		     strncasecmp(rel + 4, "next", 4) != 0) ||
+		    (size_t)(end - url) >= sizeof(response->next))
+			continue;
+		memcpy(response->next, url, (size_t)(end - url));
+		response->next[end - url] = '\0';
+	}
+}
+
 static int header_field(struct http_header *header, const char *name, const char *value)
 {
 	struct http_response *response = &header->response;
@@ -250,6 +276,8 @@ static int header_field(struct http_header *header, const char *name, const char
 		header_etag(response, value);
 	else if (!strcasecmp(name, "last-modified"))
 		header_modified(response, value);
+	else if (!strcasecmp(name, "link"))
+		header_link(response, value);
 	else if (!strcasecmp(name, "retry-after"))
 		header_retry_after(header, value);
 	else if (!strcasecmp(name, "ratelimit"))

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "carton/opened.h"
+#include "http/hf.h"
 
 /* A source while it is opened. */
 struct carton_source {
@@ -27,6 +28,7 @@ struct carton_source {
 	char *url;	/* that it is asked for; NULL: it is no URL */
 	int fd;		/* of the file or directory, until entries() takes it; else -1 */
 	struct stat st; /* of that */
+	struct hf_repository repository;
 	bool directory; /* a confined process may go on reading in the directory `name` */
 };
 
@@ -48,10 +50,14 @@ struct source_kind {
 	 * begin() left is freed afterwards, however this ends. 0, or -errno, logged.
 	 */
 	int (*entries)(struct carton_source *s, struct container **ret);
+
+	/* LINKS is made here, of URLs of a server that the user has named. */
+	bool own_links;
 };
 
 extern const struct source_kind path_kind; /* a file or a directory */
 extern const struct source_kind url_kind;  /* a file at a URL */
+extern const struct source_kind hub_kind;  /* a repository of a hub */
 
 /*
  * Starts what fetching needs, unless nothing may be fetched, or it was done. 0, or -errno, logged.

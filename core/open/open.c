@@ -11,7 +11,7 @@
 #include "open/kind.h"
 #include "open/load.h"
 
-static const struct source_kind *const kinds[] = { &url_kind, &path_kind };
+static const struct source_kind *const kinds[] = { &hub_kind, &url_kind, &path_kind };
 
 /*
  * Finds the cache; with `start`, begins to use the one that was found. Between the two calls, root
@@ -181,6 +181,8 @@ static int open_parts(struct carton_source *s, enum opening how)
 			    load_manifest(c->container, options->manifest_sha256, &c->manifest);
 	if (r == 0)
 		r = load_links(c->container, &c->links);
+	if (r == 0 && s->kind->own_links)
+		links_of_user(c->links);
 	if (r == 0 && (c->links || mirrors_have_urls(c->mirrors)))
 		r = open_network(s);
 	if (r == 0)
@@ -207,6 +209,7 @@ static int open_source(struct carton *c, enum opening how, const char *source,
 	r = open_parts(&s, how);
 	fd_close(s.fd);
 	free(s.url);
+	hf_repository_finish(&s.repository);
 	return r;
 }
 

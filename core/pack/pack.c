@@ -225,22 +225,6 @@ static int fetch_source(struct packing *p)
 
 /* ---- the new carton ---- */
 
-static int put_text(struct pack_job *job, struct zip_entry *e, const struct buf *text, bool last)
-{
-	int r = 0;
-
-	e->size = text->len;
-	e->method = METHOD_STORED;
-	e->crc = crc32_update(0, text->data, text->len);
-	if (last)
-		r = zip_writer_place_last(&job->zip, e);
-	else
-		zip_writer_place(&job->zip, e, text->len);
-	if (r == 0)
-		r = pwrite_full(job->zip.fd, text->data, text->len, e->data);
-	return r == 0 ? zip_writer_header(&job->zip, e) : r;
-}
-
 /* Adds the chunks of the items to those of linked files; writes the index, and hashes it. */
 static int put_index(struct packing *p, struct pack_job *job, struct zip_entry *e,
 		     uint8_t ret_hash[SHA256_SIZE])
@@ -259,7 +243,7 @@ static int put_index(struct packing *p, struct pack_job *job, struct zip_entry *
 	if (r == 0)
 		r = sha256_mem(data.data, data.len, ret_hash);
 	if (r == 0)
-		r = put_text(job, e, &data, false);
+		r = zip_writer_literal(&job->zip, e, data.data, data.len, false);
 	free(bytes);
 	return r;
 }
@@ -298,11 +282,11 @@ static int finish(struct packing *p, struct pack_job *job, char ret_hash[65])
 	if (p->plan.index)
 		insert(entries, n++, &index);
 	if (links_text.len) {
-		r = put_text(job, &links, &links_text, false);
+		r = zip_writer_literal(&job->zip, &links, links_text.data, links_text.len, false);
 		entries[n++] = &links;
 	}
 	if (r == 0)
-		r = put_text(job, &manifest, &text, true);
+		r = zip_writer_literal(&job->zip, &manifest, text.data, text.len, true);
 	entries[n++] = &manifest;
 	if (r == 0)
 		r = zip_writer_end(&job->zip, entries, n);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "writer/lists.h"
 
+#include <inttypes.h>
+
 #include "http/http.h"
 
 static const char place[] = "{sha256}";
@@ -91,4 +93,17 @@ int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 		comma = ", ";
 	}
 	return r == 0 ? buf_adds(links, "]\n") : r;
+}
+
+int lists_begin_sizes(struct buf *links)
+{
+	return buf_adds(links, "\n[sizes]\n");
+}
+
+int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_t size)
+{
+	char hex[2 * SHA256_SIZE + 1];
+
+	hex_encode(sha256, SHA256_SIZE, hex);
+	return buf_addf(links, "%s = %" PRIu64 "\n", hex, size);
 }

@@ -23,4 +23,8 @@ int lists_begin_links(struct buf *links);
 int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 		   const char *const *templates, const struct link *old);
 
+/* Then the sizes, if they are known: begins them, and adds one. Errors of buf_add(). */
+int lists_begin_sizes(struct buf *links);
+int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_t size);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "archive/decode.h"
 #include "archive/zip.h"
+#include "base/digest.h"
 #include "base/util.h"
 
 #define MADE_BY (3 << 8 | 63) /* Unix, APPNOTE 6.3 */
@@ -124,6 +125,23 @@ int zip_writer_header(const struct zip_writer *w, const struct zip_entry *e)
 	r = pwrite_full(w->fd, h, n, e->header);
 	free(h);
 	return r;
+}
+
+int zip_writer_literal(struct zip_writer *w, struct zip_entry *e, const void *data, uint64_t size,
+		       bool last)
+{
+	int r = 0;
+
+	e->size = size;
+	e->method = METHOD_STORED;
+	e->crc = crc32_update(0, data, size);
+	if (last)
+		r = zip_writer_place_last(w, e);
+	else
+		zip_writer_place(w, e, size);
+	if (r == 0)
+		r = pwrite_full(w->fd, data, size, e->data);
+	return r == 0 ? zip_writer_header(w, e) : r;
 }
 
 static int add_central(struct buf *b, const struct zip_entry *e)

@@ -56,6 +56,13 @@ int zip_writer_place_last(struct zip_writer *w, struct zip_entry *e);
 /* Writes the local header, when all fields are set. 0, -ENOMEM or -errno of the file. */
 int zip_writer_header(const struct zip_writer *w, const struct zip_entry *e);
 
+/*
+ * Places a Stored entry and writes it: its name is set. `last`: as zip_writer_place_last(). As
+ * zip_writer_header().
+ */
+int zip_writer_literal(struct zip_writer *w, struct zip_entry *e, const void *data, uint64_t size,
+		       bool last);
+
 /* Writes the central directory and the end records at w->at. 0, -ENOMEM or -errno of the file. */
 int zip_writer_end(struct zip_writer *w, const struct zip_entry *const *entries, size_t n);
 

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/import.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/budget.h"
+#include "cache/cache.h"
+#include "import/internal.h"
+
+/* ORG/REPO/resolve/COMMIT/, with the kind where the hub wants it. */
+static char *prefix_of(const struct hf_repository *repo, const char *hub, const char *end)
+{
+	bool model = strcmp(repo->kind, "models") == 0;
+	char *text;
+
+	return asprintf(&text, "%s/%s%s%s%s", hub, model ? "" : repo->kind, model ? "" : "/",
+			repo->name, end) < 0 ?
+		       NULL :
+		       text;
+}
+
+static int make(const struct import *im, const struct hf_repository *repo, struct listing *l,
+		struct source **ret)
+{
+	int fd, r = hub_list(im, repo, l);
+
+	if (r == 0)
+		r = import_small(im, l);
+	if (r == 0)
+		r = cache_tmpfile(im->cache, &fd);
+	if (r < 0)
+		return r;
+	r = listing_write(l, fd);
+	if (r < 0) {
+		fd_close(fd);
+		return log_error(r, repo->name, "cannot be written: %s", strerror(-r));
+	}
+	return kept_put(im, repo, l->commit, fd, ret);
+}
+
+static int open_at_commit(const struct import *im, const struct hf_repository *repo,
+			  struct listing *l, struct source **ret)
+{
+	char end[sizeof("/resolve//") + sizeof(l->commit)], *prefix, *homepage;
+	int r = hub_commit(im, repo, l);
+
+	if (r < 0)
+		return r;
+	r = kept_open(im, repo, l->commit, ret);
+	if (r != -ENOENT)
+		return r;
+	snprintf(end, sizeof(end), "/resolve/%s/", l->commit);
+	l->prefix = prefix = prefix_of(repo, repo->hub, end);
+	l->homepage = homepage = prefix_of(repo, "https://huggingface.co", "");
+	r = prefix && homepage ? make(im, repo, l, ret) : -ENOMEM;
+	if (r == 0)
+		carton_log(CARTON_LOG_INFO, repo->name, "is at commit %s, with %zu files",
+			   l->commit, l->n);
+	free(prefix);
+	free(homepage);
+	return r;
+}
+
+int import_hub(const struct import *im, const struct hf_repository *repo, struct source **ret)
+{
+	struct listing l = { .name = repo->name, .budget = im->budget };
+	int r;
+
+	l.names.budget = im->budget;
+	r = im->fetch ? open_at_commit(im, repo, &l, ret) : kept_open(im, repo, NULL, ret);
+	listing_finish(&l);
+	if (r == -ENOENT && !im->fetch)
+		return log_error(-ENETUNREACH, repo->name,
+				 "is not in the cache, and nothing is fetched when offline; mount "
+				 "it once while the hub can be reached");
+	return r;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A repository of a hub as a carton: asks the hub which commit it is at and what it has
+ * (listing.h), fetches the small files that have no sha256 there, and writes a carton of some KB,
+ * whose LINKS lead to all others.
+ *
+ * The carton is kept in the cache with its commit, and the small files by their git id: what was
+ * opened once opens offline, and of another commit only what has changed is fetched.
+ *
+ * Threads: the one that opens the carton, which waits.
+ */
+#ifndef CARTON_IMPORT_IMPORT_H
+#define CARTON_IMPORT_IMPORT_H
+
+#include "fetch/version.h"
+#include "http/hf.h"
+
+struct budget;
+struct cache;
+struct source;
+
+struct import {
+	const struct fetch_options *fetch; /* NULL: offline */
+	struct cache *cache;		   /* or NULL */
+	struct budget *budget;
+};
+
+/* 0 and the file of the carton; or -errno, logged. */
+int import_hub(const struct import *im, const struct hf_repository *repo, struct source **ret);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of this folder, lowest first: ask, kept, small, hub, import. */
+#ifndef CARTON_IMPORT_INTERNAL_H
+#define CARTON_IMPORT_INTERNAL_H
+
+#include "base/limits.h"
+#include "base/util.h"
+#include "import/import.h"
+#include "import/listing.h"
+
+/* ---- ask.c ---- */
+
+/*
+ * The answer to a GET of `url`, at most MAX_LISTING_PAGE bytes, into an empty buf; and the URL of
+ * the next page, or "". 0 or as fetch_run(), logged.
+ */
+int import_ask(const struct import *im, const char *url, struct buf *ret,
+	       char ret_next[HTTP_MAX_NEXT]);
+
+/* ---- kept.c ---- */
+
+/*
+ * The carton that was made of that repository and revision, if its commit is that one (NULL: any).
+ * 0; -ENOENT; -ENOMEM.
+ */
+int kept_open(const struct import *im, const struct hf_repository *repo, const char *commit,
+	      struct source **ret);
+
+/* Keeps the carton, if there is room; then `fd` is of no use. 0 and its file; or -errno. */
+int kept_put(const struct import *im, const struct hf_repository *repo, const char *commit, int fd,
+	     struct source **ret);
+
+/* The content of a small file, if it is there and has that id: 0, malloc'ed. Else -ENOENT. */
+int kept_small(const struct import *im, struct listed *f);
+void kept_put_small(const struct import *im, const struct listed *f);
+
+/* ---- small.c ---- */
+
+/* Gets the data of all small files. 0, or -errno of the first that failed, logged. */
+int import_small(const struct import *im, struct listing *l);
+
+/* ---- hub.c ---- */
+
+/* The commit of the revision, and what its card says. 0 or -errno, logged. */
+int hub_commit(const struct import *im, const struct hf_repository *repo, struct listing *l);
+
+/* The two answers, for fuzzing: as they are read by these functions. */
+int hub_read_revision(struct listing *l, const struct buf *text);
+int hub_read_page(struct listing *l, const struct buf *text);
+
+/* All files of that commit. 0 or -errno, logged. */
+int hub_list(const struct import *im, const struct hf_repository *repo, struct listing *l);
+
+#endif

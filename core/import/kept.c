@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the cache has of hubs. Notes say which object: "<sha256> <commit>" of a carton, "<sha256>"
+ * of a small file. A note is only a hint: an object is hashed, and a small file compared with its
+ * git id, before it is used.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cache/file.h"
+#include "cache/read.h"
+#include "import/internal.h"
+
+#define HEX (2 * SHA256_SIZE)
+
+/* ---- cartons ---- */
+
+static int key_of(const struct hf_repository *repo, uint8_t ret[SHA256_SIZE])
+{
+	char *text;
+	int n = asprintf(&text, "hub 1 %s %s %s %s", repo->hub, repo->kind, repo->name,
+			 repo->revision);
+	int r = n < 0 ? -ENOMEM : sha256_mem(text, (size_t)n, ret);
+
+	if (n >= 0)
+		free(text);
+	return r;
+}
+
+int kept_open(const struct import *im, const struct hf_repository *repo, const char *commit,
+	      struct source **ret)
+{
+	char note[MAX_CACHE_VALIDATOR + 1];
+	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
+	struct ingested in;
+	int r = im->cache ? key_of(repo, key) : -ENOENT;
+
+	if (r < 0)
+		return r;
+	if (cache_note_get(im->cache, key, note, sizeof(note)) < 0 || strlen(note) <= HEX ||
+	    note[HEX] != ' ' || !hex_decode(note, SHA256_SIZE, sha256) ||
+	    (commit && strcmp(note + HEX + 1, commit) != 0))
+		return -ENOENT;
+	r = cache_read(im->cache, sha256, &(struct ingest){ .size = UINT64_MAX }, ret, &in);
+	return r == -ENOMEM ? r : r < 0 ? -ENOENT : 0;
+}
+
+/* Copies `size` bytes of a file to an object of the cache. 0 or -errno. */
+static int put(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const void *data,
+	       uint64_t size)
+{
+	struct source *source;
+	struct file *file;
+	int r = file_cache(cache, sha256, &file);
+
+	if (r == -EEXIST)
+		return 0;
+	if (r < 0)
+		return r;
+	r = file_restart(file, NULL);
+	if (r == 0)
+		r = file_reserve(file, size, true);
+	if (r == 0)
+		r = file_write(file, data, size, 0);
+	if (r < 0) {
+		file_abort(file, false);
+		return r;
+	}
+	r = file_commit(file, sha256, size, &source);
+	if (r == 0)
+		source_unref(source);
+	return r;
+}
+
+static int keep(const struct import *im, const struct hf_repository *repo, const char *commit,
+		struct source *source)
+{
+	char note[HEX + 1 + sizeof(((struct listing *)0)->commit)];
+	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
+	char *data = malloc(source->size);
+	int r = data ? source_pread(source, data, source->size, 0) : -ENOMEM;
+
+	if (r == 0)
+		r = sha256_mem(data, source->size, sha256);
+	if (r == 0)
+		r = put(im->cache, sha256, data, source->size);
+	free(data);
+	if (r == 0)
+		r = key_of(repo, key);
+	if (r < 0)
+		return r;
+	hex_encode(sha256, SHA256_SIZE, note);
+	snprintf(note + HEX, sizeof(note) - HEX, " %s", commit);
+	return cache_note_put(im->cache, key, note);
+}
+
+int kept_put(const struct import *im, const struct hf_repository *repo, const char *commit, int fd,
+	     struct source **ret)
+{
+	int r = source_from_fd(fd, ret);
+
+	/* the next mount makes it again */
+	if (r == 0 && im->cache)
+		keep(im, repo, commit, *ret);
+	return r;
+}
+
+/* ---- small files ---- */
+
+static int small_key(const struct listed *f, uint8_t ret[SHA256_SIZE])
+{
+	char text[4 + 2 * SHA1_SIZE + 1] = "git ";
+
+	hex_encode(f->oid, SHA1_SIZE, text + 4);
+	return sha256_mem(text, strlen(text), ret);
+}
+
+static int read_small(struct listed *f, int fd)
+{
+	char *data = malloc(f->size + 1);
+	int r = data ? pread_full(fd, data, f->size, 0) : -ENOMEM;
+
+	if (r == 0)
+		r = listing_take(f, data);
+	if (r < 0)
+		free(data);
+	return r;
+}
+
+int kept_small(const struct import *im, struct listed *f)
+{
+	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
+	char note[HEX + 1];
+	uint64_t size;
+	int fd, r;
+
+	if (!im->cache || small_key(f, key) < 0 ||
+	    cache_note_get(im->cache, key, note, sizeof(note)) < 0 ||
+	    !hex_decode(note, SHA256_SIZE, sha256) ||
+	    cache_lookup(im->cache, sha256, &fd, &size) < 0)
+		return -ENOENT;
+	r = size == f->size ? read_small(f, fd) : -ENOENT;
+	fd_close(fd);
+	return r < 0 ? -ENOENT : 0;
+}
+
+void kept_put_small(const struct import *im, const struct listed *f)
+{
+	char note[HEX + 1];
+	uint8_t key[SHA256_SIZE];
+
+	hex_encode(f->sha256, SHA256_SIZE, note);
+	if (im->cache && small_key(f, key) == 0 && put(im->cache, f->sha256, f->data, f->size) == 0)
+		cache_note_put(im->cache, key, note);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/listing.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/budget.h"
+#include "base/limits.h"
+
+#define POINTER                                        \
+	"version https://git-lfs.github.com/spec/v1\n" \
+	"oid sha256:%s\nsize %" PRIu64 "\n"
+
+/* ---- files ---- */
+
+static int refuse(const struct listing *l, int r, const char *path, const char *what)
+{
+	return log_error(r, path, "listed by the repository %s, %s", l->name, what);
+}
+
+/* The id that git gives the pointer to a file. */
+static bool is_pointer(const uint8_t oid[SHA1_SIZE], const uint8_t sha256[SHA256_SIZE],
+		       uint64_t size)
+{
+	char hex[2 * SHA256_SIZE + 1], text[256];
+	uint8_t id[SHA1_SIZE];
+	int n;
+
+	hex_encode(sha256, SHA256_SIZE, hex);
+	n = snprintf(text, sizeof(text), POINTER, hex, size);
+	return git_blob_id(text, (size_t)n, id) == 0 && memcmp(id, oid, SHA1_SIZE) == 0;
+}
+
+int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
+		const uint8_t *sha256)
+{
+	const char *fault = path_fault(path, strlen(path));
+	char full[MAX_PATH_LEN + 1];
+	struct listed *f;
+	int r;
+
+	if (!fault && snprintf(full, sizeof(full), "model/%s", path) > MAX_PATH_LEN)
+		fault = "is too long";
+	if (fault)
+		return refuse(l, -EBADMSG, path, fault);
+	if (size > MAX_FILE_SIZE)
+		return refuse(l, -EFBIG, path, "is larger than any file here may be");
+	if (sha256 && !is_pointer(oid, sha256, size))
+		return refuse(l, -EBADMSG, path,
+			      "has a sha256 and a size that are not those of its git id: the "
+			      "listing contradicts itself");
+	if (!sha256 && (size > MAX_LISTED_SMALL || l->small + size > MAX_LISTED_SMALL_ALL))
+		return refuse(l, -EFBIG, path,
+			      "has no sha256 there: such files may have 16 MiB, and 64 MiB "
+			      "together");
+	if (l->n == MAX_LISTED)
+		return log_error(-EFBIG, l->name, "the repository has more than %d files",
+				 MAX_LISTED);
+	r = budget_room(l->budget, &l->taken, l->files, &l->cap, l->n + 1);
+	if (r < 0)
+		return r;
+	f = &l->files[l->n];
+	*f = (struct listed){ .size = size, .small = !sha256 };
+	f->path = arena_text(&l->names, full, strlen(full));
+	if (!f->path)
+		return arena_error(&l->names);
+	memcpy(f->oid, oid, SHA1_SIZE);
+	if (sha256)
+		memcpy(f->sha256, sha256, SHA256_SIZE);
+	else
+		l->small += size;
+	l->n++;
+	return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct listed *)a)->path, ((const struct listed *)b)->path);
+}
+
+int listing_sort(struct listing *l)
+{
+	if (l->n == 0)
+		return log_error(-EBADMSG, l->name, "the repository has no files");
+	qsort(l->files, l->n, sizeof(*l->files), by_path);
+	for (size_t i = 1; i < l->n; i++)
+		if (by_path(&l->files[i - 1], &l->files[i]) == 0)
+			return refuse(l, -EBADMSG, l->files[i].path, "is there twice");
+	return 0;
+}
+
+int listing_take(struct listed *f, char *data)
+{
+	uint8_t id[SHA1_SIZE];
+	int r = git_blob_id(data, f->size, id);
+
+	if (r == 0 && memcmp(id, f->oid, SHA1_SIZE) != 0)
+		r = -EBADMSG;
+	if (r == 0)
+		r = sha256_mem(data, f->size, f->sha256);
+	if (r < 0)
+		return r;
+	f->data = data;
+	return 0;
+}
+
+char *listing_url(const struct listing *l, const struct listed *f)
+{
+	const char *path = f->path + strlen("model/");
+	struct buf url = buf_init(HTTP_MAX_URL);
+
+	buf_adds(&url, l->prefix);
+	if (buf_add_encoded(&url, path, strlen(path), "-._~/") == 0)
+		return url.data;
+	buf_finish(&url);
+	return NULL;
+}
+
+void listing_finish(struct listing *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->files[i].data);
+	budget_give(l->budget, l->taken);
+	free(l->files);
+	free(l->license);
+	arena_finish(&l->names);
+}

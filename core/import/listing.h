@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a hub lists of a repository at one commit, and the carton that says the same: carton.toml,
+ * MANIFEST, LINKS with sizes, and the small files that have no sha256 in the listing.
+ *
+ * Version 1 of the rule: a file of the repository is `model/PATH`; carton.toml is as
+ * listing_carton_toml() writes it. So MANIFEST, and its hash, follow from the commit alone: they
+ * are the same on each machine and in each later release. cartonfs(1) has the rule for
+ * users.
+ *
+ * Nothing that a hub says is trusted: paths, sizes and counts are checked as they come.
+ *
+ * Threads: one at a time.
+ */
+#ifndef CARTON_IMPORT_LISTING_H
+#define CARTON_IMPORT_LISTING_H
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/digest.h"
+#include "base/util.h"
+
+struct budget;
+
+struct listed {
+	const char *path; /* `model/PATH` */
+	uint64_t size;
+	bool small;		     /* the listing has no sha256 of it: */
+	uint8_t oid[SHA1_SIZE];	     /* this is the id that git gives its content, */
+	char *data;		     /* which is here once it was fetched */
+	uint8_t sha256[SHA256_SIZE]; /* known from the start, else with `data` */
+};
+
+struct listing {
+	const char *name;     /* what people call it: ORG/REPO */
+	const char *prefix;   /* the URL of a file is this and its path, percent-encoded */
+	const char *homepage; /* the same on each machine */
+	char commit[2 * SHA1_SIZE + 1];
+	char *license;	      /* owned; NULL: none is said */
+	struct listed *files; /* sorted by path, once it is complete */
+	size_t n, cap;
+	uint64_t small;	    /* bytes of all small ones */
+	struct arena names; /* counted */
+	struct budget *budget;
+	uint64_t taken; /* of the budget, for `files` */
+};
+
+/*
+ * Adds a file that is at `path` in the repository. `sha256` NULL: it is a small one. `oid` is the
+ * id of its content, else of the pointer that git has in its place, which follows from hash and
+ * size and is compared. 0; -EBADMSG, -EFBIG, logged; -ENOMEM.
+ */
+int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
+		const uint8_t *sha256);
+
+/* All were added: sorts them. 0; -EBADMSG: a path is there twice (logged). */
+int listing_sort(struct listing *l);
+
+/*
+ * Are these the bytes of that small file, f->size of them? Takes them over: sets data and sha256.
+ * 0; -EBADMSG.
+ */
+int listing_take(struct listed *f, char *data);
+
+/* The URL of a file, malloc'ed; NULL: out of memory, or too long. */
+char *listing_url(const struct listing *l, const struct listed *f);
+
+/* All small files have their data. Writes the carton to an empty file. 0 or -errno. */
+int listing_write(const struct listing *l, int fd);
+
+void listing_finish(struct listing *l);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The carton that says what a listing says. */
+#include <stdlib.h>
+
+#include "archive/decode.h"
+#include "base/limits.h"
+#include "import/listing.h"
+#include "writer/lists.h"
+#include "writer/zip_writer.h"
+
+/* ---- its texts ---- */
+
+/* A string of TOML, which JSON's are, but for DEL. */
+static int add_string(struct buf *b, const char *key, const char *value)
+{
+	buf_addf(b, "%s = ", key);
+	buf_add_json(b, value, strlen(value));
+	return buf_adds(b, "\n");
+}
+
+static int carton_toml(const struct listing *l, struct buf *ret)
+{
+	const char *slash = strrchr(l->name, '/');
+
+	buf_adds(ret, "spec_version = 1\n");
+	add_string(ret, "model_name", slash ? slash + 1 : l->name);
+	if (l->license)
+		add_string(ret, "license", l->license);
+	add_string(ret, "homepage", l->homepage);
+	return buf_adds(ret, "\n[runner]\nrunner_name = \"noop\"\n"
+			     "required_framework_version = \"*\"\nrunner_compat_version = 1\n");
+}
+
+static int manifest(const struct listing *l, const struct buf *toml, struct buf *ret)
+{
+	uint8_t sha256[SHA256_SIZE];
+	int r = sha256_mem(toml->data, toml->len, sha256);
+
+	if (r == 0)
+		r = lists_add_file(ret, "carton.toml", sha256);
+	for (size_t i = 0; i < l->n && r == 0; i++)
+		r = lists_add_file(ret, l->files[i].path, l->files[i].sha256);
+	return r;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+	return memcmp((*(struct listed *const *)a)->sha256, (*(struct listed *const *)b)->sha256,
+		      SHA256_SIZE);
+}
+
+/* [urls] and [sizes]: a line for each hash, the URLs of all files that have it. */
+static int add_lines(const struct listing *l, struct listed *const *large, size_t n,
+		     struct buf *ret)
+{
+	int r = lists_begin_links(ret);
+
+	for (size_t i = 0, end; i < n && r == 0; i = end) {
+		char *urls[MAX_HASH_URLS + 1] = { NULL };
+		size_t k = 0;
+
+		for (end = i; end < n && by_hash(&large[end], &large[i]) == 0; end++)
+			if (k < MAX_HASH_URLS && r == 0 &&
+			    !(urls[k++] = listing_url(l, large[end])))
+				r = -ENOMEM;
+		if (r == 0)
+			r = lists_add_link(ret, large[i]->sha256, (const char *const *)urls, NULL);
+		while (k > 0)
+			free(urls[--k]);
+	}
+	if (r == 0)
+		r = lists_begin_sizes(ret);
+	for (size_t i = 0; i < n && r == 0; i++)
+		if (i == 0 || by_hash(&large[i], &large[i - 1]) != 0)
+			r = lists_add_size(ret, large[i]->sha256, large[i]->size);
+	return r;
+}
+
+static int links(const struct listing *l, struct buf *ret)
+{
+	struct listed **large = calloc(l->n + 1, sizeof(*large));
+	size_t n = 0;
+	int r = large ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < l->n && r == 0; i++)
+		if (!l->files[i].small)
+			large[n++] = &l->files[i];
+	if (n > 0) {
+		qsort(large, n, sizeof(struct listed *), by_hash);
+		r = add_lines(l, large, n, ret);
+	}
+	free(large);
+	return r;
+}
+
+/* ---- the zip file ---- */
+
+struct out {
+	struct zip_writer zip;
+	struct zip_entry *entries;
+	size_t n;
+};
+
+static int put(struct out *o, const char *name, const void *data, uint64_t size)
+{
+	struct zip_entry *e = &o->entries[o->n++];
+
+	*e = (struct zip_entry){ .name = name };
+	return zip_writer_literal(&o->zip, e, data, size, strcmp(name, "MANIFEST") == 0);
+}
+
+static int put_all(const struct listing *l, const struct buf texts[3], struct out *o)
+{
+	int r = put(o, "carton.toml", texts[0].data, texts[0].len);
+
+	for (size_t i = 0; i < l->n && r == 0; i++)
+		if (l->files[i].small)
+			r = put(o, l->files[i].path, l->files[i].data, l->files[i].size);
+	if (r == 0 && texts[1].len > 0)
+		r = put(o, "LINKS", texts[1].data, texts[1].len);
+	return r == 0 ? put(o, "MANIFEST", texts[2].data, texts[2].len) : r;
+}
+
+static int write_zip(const struct listing *l, const struct buf texts[3], int fd)
+{
+	struct out o = { .zip = { fd, 0, 1 } };
+	const struct zip_entry **list;
+	int r;
+
+	o.entries = calloc(l->n + 3, sizeof(*o.entries));
+	list = calloc(l->n + 3, sizeof(*list));
+	r = o.entries && list ? put_all(l, texts, &o) : -ENOMEM;
+	for (size_t i = 0; i < o.n && list; i++)
+		list[i] = &o.entries[i];
+	if (r == 0)
+		r = zip_writer_end(&o.zip, list, o.n);
+	free(list);
+	free(o.entries);
+	return r;
+}
+
+int listing_write(const struct listing *l, int fd)
+{
+	struct buf texts[3] = { buf_init(MAX_CARTON_TOML), buf_init(MAX_LINKS_FILE),
+				buf_init(MAX_MANIFEST) };
+	int r = carton_toml(l, &texts[0]);
+
+	if (r == 0)
+		r = links(l, &texts[1]);
+	if (r == 0)
+		r = manifest(l, &texts[0], &texts[2]);
+	if (r == 0)
+		r = write_zip(l, texts, fd);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		buf_finish(&texts[i]);
+	return r;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A repository of a hub: the carton that says what it has. */
+#include <stdlib.h>
+
+#include "archive/zip.h"
+#include "import/import.h"
+#include "open/kind.h"
+
+static bool takes(const char *name)
+{
+	return hf_is_repository(name);
+}
+
+static int begin(struct carton_source *s)
+{
+	int r = hf_repository(s->name, &s->repository);
+
+	if (r < 0)
+		return r;
+	/* what has this origin gets the user's token */
+	s->url = strdup(s->repository.hub);
+	return s->url ? 0 : -ENOMEM;
+}
+
+static bool may_fetch(const struct carton_source *s)
+{
+	(void)s;
+	return true;
+}
+
+static int entries(struct carton_source *s, struct container **ret)
+{
+	struct carton *c = s->carton;
+	struct import im = { .cache = c->cache, .budget = &c->budget };
+	struct source *source;
+	int r = open_network(s);
+
+	if (r < 0)
+		return r;
+	im.fetch = c->fetch.http ? &c->fetch : NULL;
+	r = import_hub(&im, &s->repository, &source);
+	if (r < 0)
+		return r;
+	/* what it leads to is large, whatever its own size is */
+	r = zip_open(source, 0, &c->budget, ret);
+	source_unref(source);
+	return r;
+}
+
+const struct source_kind hub_kind = {
+	.takes = takes,
+	.begin = begin,
+	.may_fetch = may_fetch,
+	.entries = entries,
+	.own_links = true,
+};

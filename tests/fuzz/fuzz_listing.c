@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any text as what a hub answers: the first line as a revision, each other one as a page of files.
+ * What is accepted makes a carton that opens, with a path, a hash and a size for each file.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "archive/zip.h"
+#include "base/budget.h"
+#include "import/internal.h"
+
+#include "fuzz.h"
+
+static void check_file(const struct listed *f)
+{
+	CHECK(strncmp(f->path, "model/", 6) == 0 && !path_fault(f->path, strlen(f->path)));
+	CHECK(f->size <= MAX_FILE_SIZE && (!f->small || f->size <= MAX_LISTED_SMALL));
+}
+
+/* Small files get bytes of no meaning: nobody compares them here. */
+static void check_carton(struct listing *l)
+{
+	struct container *c;
+	struct source *source;
+	char path[32];
+	int fd, r;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (l->files[i].small)
+			CHECK((l->files[i].data = calloc(1, l->files[i].size + 1)) != NULL);
+	fd = fuzz_file("", 0, path);
+	CHECK(listing_write(l, fd) == 0);
+	CHECK(source_from_fd(fd, &source) == 0);
+	r = zip_open(source, 0, l->budget, &c);
+	/* a path may be a file and a directory */
+	CHECK(r == 0 || r == -EBADMSG);
+	if (r == 0) {
+		CHECK(container_find(c, "MANIFEST") && container_find(c, "carton.toml"));
+		container_close(c);
+	}
+	source_unref(source);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	struct listing l = { .name = "org/repo",
+			     .prefix = "https://hub/x/",
+			     .homepage = "https://hub" };
+	struct budget budget;
+	const char *at = (const char *)data, *end = at + n;
+	bool first = true;
+	int r = 0;
+
+	budget_init(&budget, 256 * MIB);
+	l.budget = l.names.budget = &budget;
+	while (at < end && r == 0) {
+		const char *nl = memchr(at, '\n', (size_t)(end - at));
+		struct buf line = buf_init(MAX_LISTING_PAGE);
+
+		CHECK(buf_add(&line, at, (size_t)((nl ? nl : end) - at)) == 0 &&
+		      buf_adds(&line, "") == 0);
+		r = first ? hub_read_revision(&l, &line) : hub_read_page(&l, &line);
+		if (first && r == 0)
+			CHECK(strlen(l.commit) == 40);
+		first = false;
+		buf_finish(&line);
+		at = nl ? nl + 1 : end;
+	}
+	for (size_t i = 0; i < l.n; i++)
+		check_file(&l.files[i]);
+	if (r == 0 && l.small < MIB && listing_sort(&l) == 0)
+		check_carton(&l);
+	listing_finish(&l);
+	return 0;
+}
