@@ -155,16 +155,20 @@ int64_t url_patience(const struct fetcher *x)
 	return atomic_load(&x->f.options->wait) ? INT64_MAX : SOON_MS;
 }
 
-/* Is the server of a URL that has failed bad? It is given up if that lasts too long. */
+/*
+ * Is the server of a URL that has failed bad? It is given up if that lasts too long. One that has
+ * served others since this failed before is there: what is bad is the URL.
+ */
 static void find_away(const struct fetcher *x, struct url *u)
 {
 	struct server *o = server_get(x->f.options->servers, u->url);
-	int64_t ms = 0;
+	int64_t ms = 0, served = server_served(o);
 	int error = server_error(o, &ms);
 
 	server_unref(o);
-	u->away = error != 0;
-	if (u->away && error != -EBUSY && ms >= url_patience(x))
+	u->away = error == -EBUSY || (error && (!u->failed_ms || served < u->failed_ms));
+	u->failed_ms = now_ms();
+	if (error && error != -EBUSY && ms >= url_patience(x))
 		u->exhausted = true;
 }
 

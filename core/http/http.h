@@ -133,7 +133,7 @@ struct http_response {
 	int64_t range_first; /* Content-Range of a 206, */
 	int64_t range_last;
 	int64_t range_total; /* of a 206 or a 416 */
-	/* at most HTTP_MAX_RETRY_AFTER; a date is made relative; of 429 and 503 else by RateLimit */
+	/* at most HTTP_MAX_RETRY_AFTER; a date is made relative; else RateLimit of a 429 or 503 */
 	long retry_after_s;
 	char etag[256]; /* with its quotes and W/ */
 	char last_modified[64];

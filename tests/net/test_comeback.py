@@ -168,7 +168,7 @@ def test_name_that_is_not_known_for_a_while(fault, tmp_path, cache):
     path = LinkedCarton().link('model/x', fault_bytes(SIZE), url).write(tmp_path / 'm.carton')
     log = tmp_path / 'log'
     script = 'mount --bind "$1" /etc/hosts && mount --bind "$2" /etc/resolv.conf && shift 2 && "$@" & ' \
-             'until mountpoint -q "$0"; do kill -0 $! || exit; sleep .05; done; cat "$0/model/x"; umount "$0"; wait'
+             'until mountpoint -q "$0"; do kill -0 $! || exit; sleep .05; done; cat "$0/model/x"; umount -l "$0"; wait'
     with open(log, 'wb') as err:
         p = subprocess.Popen(['unshare', '--mount', 'sh', '-c', script, where, hosts, resolv, CARTONFS, '-f', *PRIVATE,
                               *cache.options, '-o', f'timeout={LONG}', path, where], stdout=subprocess.PIPE,
@@ -179,6 +179,19 @@ def test_name_that_is_not_known_for_a_while(fault, tmp_path, cache):
             f.write('127.0.0.1 carton.test\n')
         out, _ = p.communicate()
     assert out == fault_bytes(SIZE), log.read_text()
+
+
+def test_file_that_is_reset_by_a_server_that_is_there(fault, mount_fg, cache, tmp_path):
+    """It is not waited for while others are served."""
+    c, n = LinkedCarton().link('model/x', b'text', fault.url('x', size=4, refuse=1)), 300
+    for i in range(n):
+        c.link(f'model/{i}', fault_bytes(100, seed=i), fault.url(f'f{i}', size=100, seed=i))
+    with mount_fg(c.write(tmp_path / 'm.carton'), *PRIVATE, *cache.options, '-o', f'timeout={LONG}') as m:
+        others = iter(range(n))
+        with ThreadPoolExecutor(1) as it:
+            x = it.submit(errno_of, m.read, 'model/x')
+            eventually('it is given up', lambda: m.read(f'model/{next(others)}') and x.done())
+        assert x.result() in (errno.EIO, errno.ECONNRESET)
 
 
 # ---- what the server says ----

@@ -195,7 +195,8 @@ def test_links(work, mount_fg, cache):
         for i, _ in enumerate(CASES):
             c.link(f'model/{i}-alone', numbered(i), raw.url(f'{i}-alone', i))
             c.link(f'model/{i}-helped', numbered(i + 1000), raw.url(f'{i}-first', i), raw.url(f'{i}-next', 999))
-        with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *cache.options) as m:
+        # who resets each connection is waited for
+        with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *cache.options, '-o', 'timeout=10') as m:
             alone = at_once(m.read, [f'model/{i}-alone' for i, _ in enumerate(CASES)])
             helped = at_once(m.read, [f'model/{i}-helped' for i, _ in enumerate(CASES)])
             log = m.log()

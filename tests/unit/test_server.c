@@ -175,7 +175,7 @@ static void test_outage(void **state)
 		assert_int_equal(w.served, 0);
 		assert_int_equal(w.most, 1);
 		assert_in_range(w.sent, lasts / 2000, 10 + lasts / 500);
-		/* a request can have been sent just before the end, and the next waits for a pause */
+		/* one was sent just before the end, and the next waits for a pause */
 		run(&w, RTT_MS + MAX(lasts / 8, 1000));
 		assert_in_range(w.served_ms - w.well_ms, 0, RTT_MS + MAX(lasts / 8, 1000));
 		run(&w, 1000);
