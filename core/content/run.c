@@ -129,16 +129,23 @@ static bool follows_by_name(const struct run *r, const struct entry *a, const st
 	return left <= SLACK;
 }
 
-static bool follows(const struct run *r, const struct run_stream *s, size_t at)
+enum { BEFORE = 1, AFTER = 2 };
+
+/* On which sides of `at` the stream that goes on there goes on; 0: it does not. */
+static unsigned follows(const struct run *r, const struct run_stream *s, size_t at)
 {
-	return s->used && (follows_in_archive(r, s->at, at) ||
-			   follows_by_name(r, r->order[s->at], r->order[at]));
+	if (!s->used)
+		return 0;
+	if (follows_in_archive(r, s->at, at))
+		return at < s->at ? BEFORE : AFTER;
+	return follows_by_name(r, r->order[s->at], r->order[at]) ? BEFORE | AFTER : 0;
 }
 
-int run_follow(struct run *r, const struct entry *e, size_t *ret_at, uint64_t *ret_window)
+int run_follow(struct run *r, const struct entry *e, struct run_window *ret)
 {
 	struct run_stream *s = NULL, *oldest = &r->streams[0];
 	int error = r->order ? 0 : make_order(r);
+	unsigned sides = 0;
 	size_t at;
 
 	if (error < 0)
@@ -147,7 +154,8 @@ int run_follow(struct run *r, const struct entry *e, size_t *ret_at, uint64_t *r
 	if (run_has_seen(r, e))
 		forget(r);
 	for (size_t k = 0; k < RUN_STREAMS && !s; k++) {
-		if (follows(r, &r->streams[k], at))
+		sides = follows(r, &r->streams[k], at);
+		if (sides)
 			s = &r->streams[k];
 		if (r->streams[k].used < oldest->used)
 			oldest = &r->streams[k];
@@ -163,19 +171,23 @@ int run_follow(struct run *r, const struct entry *e, size_t *ret_at, uint64_t *r
 	s->at = at;
 	s->used = ++r->asked;
 	run_see(r, e);
-	*ret_at = at;
-	*ret_window = s->window;
+	*ret = (struct run_window){
+		.at = at,
+		.before = sides & BEFORE ? s->window : 0,
+		.after = sides & AFTER ? s->window : 0,
+	};
 	return 0;
 }
 
-void run_around(const struct run *r, size_t at, uint64_t window, size_t *ret_low, size_t *ret_high)
+void run_around(const struct run *r, const struct run_window *w, size_t *ret_low, size_t *ret_high)
 {
+	size_t at = w->at;
 	uint64_t from = r->order[at]->header, to = entry_end(r->order[at]);
 	size_t low = at, high = at + 1;
 
-	while (low > 0 && at - low < MAX_WALK && to - r->order[low - 1]->header <= window)
+	while (low > 0 && at - low < MAX_WALK && to - r->order[low - 1]->header <= w->before)
 		low--;
-	while (high < r->n && high - at < MAX_WALK && entry_end(r->order[high]) - from <= window)
+	while (high < r->n && high - at < MAX_WALK && entry_end(r->order[high]) - from <= w->after)
 		high++;
 	*ret_low = low;
 	*ret_high = high;

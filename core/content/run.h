@@ -3,11 +3,12 @@
  * Which small entries of a remote carton are worth one request together.
  *
  * Who asks for entries one after the other, in the order of the archive or of the names, makes a
- * run: it has a window, the bytes around the last one that are fetched with it. A window opens with
- * the second entry in order, and doubles with each one that it did not have: so a reader of all
- * needs few requests, and a random reader has no window. Several runs have windows of their own.
- * What is between two entries that are fetched together is read over where that takes less time
- * than another request: for so many bytes as come while one waits for its answer.
+ * run: it has a window, the bytes behind the last one that are fetched with it, or before it where
+ * the order is the other way round, or around it where it is only that of the names. A window opens
+ * with the second entry in order, and doubles with each one that it did not have: so a reader of
+ * all needs few requests, and a random reader has no window. Several runs have windows of their
+ * own. What is between two entries that are fetched together is read over where that takes less
+ * time than another request: for so many bytes as come while one waits for its answer.
  *
  * Threads: the owner's lock, but for run_takes().
  */
@@ -41,14 +42,20 @@ struct run {
 /* Is it a small file, whose data is fetched with its header? */
 bool run_takes(const struct entry *e);
 
-/*
- * Somebody asks for this entry, which run_takes(), and which is not here. The place in run->order,
- * and how many bytes around it are likely to be asked for next; 0: that is not known. 0 or -ENOMEM.
- */
-int run_follow(struct run *r, const struct entry *e, size_t *ret_at, uint64_t *ret_window);
+/* Bytes around an entry. */
+struct run_window {
+	size_t at;		/* its place in run->order */
+	uint64_t before, after; /* how many up to its end, and from its beginning on; 0: none */
+};
 
-/* The entries [*ret_low, *ret_high) of run->order that are up to `window` bytes from that one. */
-void run_around(const struct run *r, size_t at, uint64_t window, size_t *ret_low, size_t *ret_high);
+/*
+ * Somebody asks for this entry, which run_takes(), and which is not here: what is likely to be
+ * asked for next. 0 or -ENOMEM.
+ */
+int run_follow(struct run *r, const struct entry *e, struct run_window *ret);
+
+/* The entries [*ret_low, *ret_high) of run->order that are in the window, and the one itself. */
+void run_around(const struct run *r, const struct run_window *w, size_t *ret_low, size_t *ret_high);
 
 bool run_has_seen(const struct run *r, const struct entry *e);
 void run_see(struct run *r, const struct entry *e);

@@ -331,8 +331,8 @@ static struct object *neighbour_of(struct object_store *store, const struct entr
 /* What is fetched together. */
 struct choice {
 	struct object_store *store;
-	size_t at;		/* the entry that is asked for, in the order of the archive */
-	uint64_t window, reach; /* bytes around it: all of it; what is wanted */
+	struct run_window near; /* all that is in it, */
+	struct run_window far;	/* and what of this is wanted */
 	struct span *mine;	/* has it; or NULL */
 	struct span *begun;	/* new ones, in their order */
 };
@@ -344,33 +344,33 @@ static void choose(struct choice *c)
 	const struct object_options *options = &c->store->options;
 	/* without a cache few are kept until they are opened */
 	size_t most = options->cache && options->verify ? SIZE_MAX : MAX_UNKEPT;
-	size_t low, high, near_low, near_high;
+	size_t low, high, near_low, near_high, at = c->near.at;
+	uint64_t request = run_request(MAX(c->far.before, c->far.after));
 	struct span *s = NULL, **last = &c->begun;
 
-	run_around(&runs->run, c->at, c->window, &near_low, &near_high);
-	run_around(&runs->run, c->at, c->reach, &low, &high);
+	run_around(&runs->run, &c->near, &near_low, &near_high);
+	run_around(&runs->run, &c->far, &low, &high);
 	for (size_t i = low; i < high; i++) {
 		const struct entry *e = runs->run.order[i];
 		struct object *o = NULL;
 
-		if (i != c->at && most > 0)
+		if (i != at && most > 0)
 			o = neighbour_of(c->store, e, near_low <= i && i < near_high);
-		if (i != c->at && !o)
+		if (i != at && !o)
 			continue;
 		if (!s || s->n >= MAX_NEIGHBOURS || e->header < s->end ||
-		    e->header - s->end > run_gap(&runs->run) ||
-		    entry_end(e) - s->off > run_request(c->reach)) {
+		    e->header - s->end > run_gap(&runs->run) || entry_end(e) - s->off > request) {
 			s = span_new(c->store, e);
 			if (!s)
 				return;
 			*last = s;
 			last = &s->later;
 		}
-		if (i == c->at)
+		if (i == at)
 			c->mine = s;
 		else if (!add_neighbour(s, o))
 			return;
-		most -= i != c->at;
+		most -= i != at;
 		s->end = entry_end(e);
 	}
 }
@@ -380,12 +380,12 @@ static void begin(struct choice *c, const struct span_wait *w)
 {
 	struct run *run = &c->store->runs.run;
 
-	if (run_follow(run, w->entry, &c->at, &c->window) < 0)
+	if (run_follow(run, w->entry, &c->near) < 0)
 		return;
-	c->reach = c->window;
+	c->far = c->near;
 	if (atomic_load(&w->object->wanted))
-		c->reach = MAX(c->reach, run_most(run, WANTED_MS));
-	if (c->reach > 0)
+		c->far.before = c->far.after = run_most(run, WANTED_MS);
+	if (c->far.before + c->far.after > 0)
 		choose(c);
 }
 

@@ -47,18 +47,20 @@ static void end(struct fixture *f)
 /* Asks for an entry, and sees all that comes with it; the window. */
 static uint64_t ask(struct fixture *f, size_t i)
 {
-	size_t at, low, high;
+	struct run_window w;
 	uint64_t window;
+	size_t low, high;
 
-	assert_int_equal(run_follow(&f->run, &f->entries[i], &at, &window), 0);
-	assert_ptr_equal(f->run.order[at], &f->entries[i]);
-	run_around(&f->run, at, window, &low, &high);
-	assert_in_range(at, low, high - 1);
+	assert_int_equal(run_follow(&f->run, &f->entries[i], &w), 0);
+	assert_ptr_equal(f->run.order[w.at], &f->entries[i]);
+	run_around(&f->run, &w, &low, &high);
+	assert_in_range(w.at, low, high - 1);
+	window = MAX(w.before, w.after);
 	for (size_t k = low; k < high; k++) {
 		uint64_t far = MAX(entry_end(f->run.order[k]), entry_end(&f->entries[i])) -
 			       MIN(f->run.order[k]->header, f->entries[i].header);
 
-		assert_true(k == at || far <= window);
+		assert_true(k == w.at || far <= window);
 		run_see(&f->run, f->run.order[k]);
 	}
 	return window;
