@@ -2,6 +2,7 @@
 #include "content/entry_part.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "archive/container.h"
 #include "archive/decode.h"
@@ -9,20 +10,80 @@
 #include "fetch/remote_source.h"
 #include "content/internal.h"
 
+/* before what the key of a partial is a hash of */
+#define PART_NAME "entry"
 #define PART_MEMORY (256 * KIB)
 /* as much as opening the carton may have left of an entry */
 #define MAX_CACHED (8 * MIB)
+/* what is larger is worth a partial */
+#define PART_RESUMED (8 * MIB)
 
 static const struct object_options *options_of(const struct get *g)
 {
 	return &g->plan->object->store->options;
 }
 
-int part_open(struct get *g, uint64_t n)
+int part_resume(const struct get *g, struct file *d, uint64_t n, uint64_t *ret_have)
+{
+	const char *version = options_of(g)->source->version;
+	char validator[MAX_CACHE_VALIDATOR + 1];
+
+	if (version && file_partial(d, ret_have, validator, sizeof(validator)) == 0 &&
+	    *ret_have > 0 && *ret_have <= n && strcmp(validator, version) == 0)
+		return 0;
+	*ret_have = 0;
+	return file_restart(d, version);
+}
+
+/* Content may be packed in several ways, so the place of the entry is a part of its name. */
+static int make_key(const struct get *g, uint64_t n, uint8_t ret_key[SHA256_SIZE])
+{
+	uint8_t name[sizeof(PART_NAME) + SHA256_SIZE + 16];
+	uint8_t *sha256 = name + sizeof(PART_NAME), *place = sha256 + SHA256_SIZE;
+
+	memcpy(name, PART_NAME, sizeof(PART_NAME));
+	memcpy(sha256, g->plan->object->sha256, SHA256_SIZE);
+	put_le64(place, g->plan->entry->header);
+	put_le64(place + 8, n);
+	return sha256_mem(name, sizeof(name), ret_key);
+}
+
+static int open_partial(struct get *g, uint64_t n, uint64_t *ret_have)
+{
+	uint8_t key[SHA256_SIZE];
+	struct file *d = NULL;
+	uint64_t have = 0;
+	int r = make_key(g, n, key);
+
+	if (r == 0)
+		r = file_cache(options_of(g)->cache, key, &d);
+	if (r == 0)
+		r = part_resume(g, d, n, &have);
+	/* the content must fit beside it */
+	if (r == 0)
+		r = file_reserve(d, n - have + g->plan->entry->size, false);
+	if (r == 0)
+		r = file_reserve(d, n, true);
+	if (r < 0) {
+		file_abort(d, false);
+		return r;
+	}
+	g->part_file = d;
+	*ret_have = have;
+	return 0;
+}
+
+int part_open(struct get *g, uint64_t n, uint64_t *ret_have)
 {
 	struct room room = { .cache = options_of(g)->cache, .size = n };
 
-	return n <= PART_MEMORY ? file_memory(n, &g->part_file) : room_open(&room, &g->part_file);
+	if (n <= PART_MEMORY)
+		return file_memory(n, &g->part_file);
+	/* what an attacker may write to has failed once: not by that name again */
+	if (n > PART_RESUMED && room.cache && g->fill->file.cached && !g->anew &&
+	    open_partial(g, n, ret_have) == 0)
+		return 0;
+	return room_open(&room, &g->part_file);
 }
 
 bool part_is_cached(const struct get *g)
@@ -52,11 +113,10 @@ int part_copy_cached(struct get *g, uint64_t off, uint64_t n)
 	return r;
 }
 
-int part_locate(struct get *g, uint64_t n, uint64_t *ret_off)
+int part_locate(struct get *g, uint64_t *ret_off)
 {
-	int r = file_commit(g->part_file, NULL, n, &g->part);
+	int r = file_source(g->part_file, &g->part);
 
-	g->part_file = NULL;
 	return r < 0 ? r :
 		       container_locate_in(options_of(g)->container, g->plan->entry, g->part,
 					   ret_off);
@@ -80,10 +140,12 @@ int entry_decode(struct fill *f, struct source *from, uint64_t off, struct inges
 	return r < 0 ? r : fill_verify(f, in, ret);
 }
 
-void part_leave(struct get *g)
+void part_leave(struct get *g, int result)
 {
 	file_abort(g->part_file, false);
 	source_unref(g->part);
-	g->part_file = NULL;
+	/* on a full disk it is in the way of what would fit */
+	file_abort(g->part_file, result < 0 && result != -EBADMSG && !room_is_full(result));
 	g->part = NULL;
+	g->part_file = NULL;
 }

@@ -10,8 +10,18 @@
 
 #include "content/get.h"
 
-/* Opens g->part_file for `n` bytes: in memory, or where there is room. */
-int part_open(struct get *g, uint64_t n);
+/*
+ * Goes on with the first *ret_have of `n` bytes of the carton, which an earlier fill of this very
+ * version has left in the destination; or empties it.
+ */
+int part_resume(const struct get *g, struct file *d, uint64_t n, uint64_t *ret_have);
+
+/*
+ * Opens g->part_file for `n` bytes: in memory; for all of a large entry as a partial of the cache,
+ * under a name that is no sha256 of content, with *ret_have bytes as part_resume(); or where there
+ * is room.
+ */
+int part_open(struct get *g, uint64_t n, uint64_t *ret_have);
 
 /* Was the entry fetched with the container's directory, or others? Then a mirror saves nothing. */
 bool part_is_cached(const struct get *g);
@@ -23,15 +33,15 @@ bool part_is_cached(const struct get *g);
 int part_copy_cached(struct get *g, uint64_t off, uint64_t n);
 
 /*
- * The part's `n` bytes are there: compares the header with the central directory; where in g->part
- * the data begins.
+ * The part is there: compares the header with the central directory; where in g->part the data
+ * begins.
  */
-int part_locate(struct get *g, uint64_t n, uint64_t *ret_off);
+int part_locate(struct get *g, uint64_t *ret_off);
 
 /* Decodes the data of the fill's entry, at `off` there, to its file, and verifies it. */
 int entry_decode(struct fill *f, struct source *from, uint64_t off, struct ingested *ret);
 
-/* Gives the part back, if there is one. */
-void part_leave(struct get *g);
+/* Ends g->part and g->part_file: after a `result` that may pass, a later fill can go on. */
+void part_leave(struct get *g, int result);
 
 #endif

@@ -94,7 +94,7 @@ static void content_done(void *ctx, int result, uint64_t size)
 
 	if (g->fill)
 		follow_finish(&g->follow);
-	part_leave(g);
+	part_leave(g, result);
 	/* nothing was hashed */
 	if (!g->in.size)
 		g->in.size = size;
@@ -170,18 +170,6 @@ static struct fetch fetch_of_carton(struct get *g, uint64_t off, uint64_t n)
 	return f;
 }
 
-/* How much an earlier fill has left of this very version. */
-static uint64_t find_partial(const struct get *g, const char *version)
-{
-	char validator[MAX_CACHE_VALIDATOR + 1];
-	uint64_t len;
-
-	if (!version || file_partial(g->dest, &len, validator, sizeof(validator)) < 0 ||
-	    strcmp(validator, version) != 0 || len > g->plan->entry->size)
-		return 0;
-	return len;
-}
-
 /* What the place has sent is wrong: it is not asked again, if another one may be. */
 static int blame(struct fetch_place *from, int error)
 {
@@ -195,9 +183,9 @@ static int check_header(void *ctx, struct fetch_place *from)
 {
 	struct get *g = ctx;
 	uint64_t off;
-	int r = part_locate(g, g->plan->entry->room, &off);
+	int r = part_locate(g, &off);
 
-	part_leave(g);
+	part_leave(g, r);
 	if (r == 0)
 		plan_keep_header(g->plan, from);
 	return blame(from, r);
@@ -207,42 +195,51 @@ static int check_header(void *ctx, struct fetch_place *from)
 static int ask_data(struct get *g)
 {
 	const struct entry *e = g->plan->entry;
-	const char *version = options_of(g)->source->version;
+	uint64_t none;
 	struct fetch f = fetch_of_carton(g, entry_data(e) + g->off, g->fill ? e->size : g->n);
 	int r = 0;
 
 	f.what = g->fill ? FETCH_FILE : FETCH_PART;
 	if (!plan_has_header(g->plan)) {
-		r = part_open(g, e->room);
+		r = part_open(g, e->room, &none);
 		f.lead = e->header;
 		f.n_lead = e->room;
 		f.lead_dest = g->part_file;
 		f.led = check_header;
 	}
 	if (g->fill) {
-		f.have = find_partial(g, version);
-		if (r == 0 && !f.have)
-			r = file_restart(g->dest, version);
+		if (r == 0)
+			r = part_resume(g, g->dest, e->size, &f.have);
 		if (r == 0)
 			r = file_reserve(g->dest, e->size, true);
 	}
 	if (r == 0)
 		r = start(g, &f);
 	if (r < 0)
-		part_leave(g);
+		part_leave(g, r);
 	return r;
 }
+
+static int ask_entry(struct get *g);
 
 static void run_decode(struct job *job)
 {
 	struct get *g = container_of(job, struct get, job);
-	const struct entry *e = g->plan->entry;
 	uint64_t off;
-	int r = part_locate(g, entry_end(e) - e->header, &off);
+	int r = part_locate(g, &off);
 
 	if (r == 0)
 		r = entry_decode(g->fill, g->part, off, &g->in);
-	part_leave(g);
+	part_leave(g, r);
+	/* not all of it came from there: that place has to send all */
+	if (r == -EBADMSG && g->resumed) {
+		carton_log(CARTON_LOG_WARNING, object_name(g->plan->object),
+			   "what an earlier fetch has left of it is wrong: all is fetched again");
+		g->anew = true;
+		r = ask_entry(g);
+		if (r == 0)
+			return;
+	}
 	next(g, blame(g->part_from, r));
 }
 
@@ -277,7 +274,7 @@ static void part_done(void *ctx, int result, uint64_t size)
 
 	(void)size;
 	if (result < 0) {
-		part_leave(g);
+		part_leave(g, result);
 		next(g, result);
 	} else {
 		submit(g, run_decode);
@@ -290,15 +287,18 @@ static int ask_entry(struct get *g)
 	const struct entry *e = g->plan->entry;
 	uint64_t n = entry_end(e) - e->header;
 	struct fetch f = fetch_of_carton(g, e->header, n);
-	int r = part_open(g, n);
+	int r = part_open(g, n, &f.have);
 
 	if (r < 0)
 		return r;
+	g->resumed = f.have > 0;
 	g->part_from = f.places;
 	r = part_copy_cached(g, e->header, n);
 	if (r == 0)
 		return submit(g, run_decode);
-	f.what = FETCH_PART;
+	/* bytes of several places would not tell which of them are wrong */
+	f.what = file_is_cached(g->part_file) && (g->resumed || g->left == 1) ? FETCH_FILE :
+										FETCH_PART;
 	f.dest = g->part_file;
 	f.at = 0;
 	f.check = note_place;
@@ -306,7 +306,7 @@ static int ask_entry(struct get *g)
 	if (r == -ENOENT)
 		r = fetch_start(&f);
 	if (r < 0)
-		part_leave(g);
+		part_leave(g, r);
 	return r;
 }
 
@@ -407,6 +407,7 @@ int get_start(struct get *g)
 	if (r < 0)
 		return r;
 	g->checked = 0;
+	g->anew = false;
 	if (g->fill)
 		plan_allow_urls(p);
 	/* without verify, nothing would compare the bytes of a mirror */

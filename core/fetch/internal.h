@@ -26,15 +26,15 @@
 /* One place, in one fetch. */
 struct url {
 	struct fetch_place *place;
-	const char *url;   /* the place's */
-	bool exhausted;	   /* not to be tried again */
-	bool bad_hash;	   /* has given wrong bytes once: ask past caches, after all others */
-	bool no_resume;	   /* neither resume nor split: that went wrong */
-	bool gzip;	   /* its answers are coded so */
-	bool no_head;	   /* a HEAD of it is no use */
-	bool too_large;	   /* more than max_size */
-	int error;	   /* of the last try, */
-	int status;	   /* and its status, or 0 */
+	const char *url; /* the place's */
+	bool exhausted;	 /* not to be tried again */
+	bool bad_hash;	 /* has given wrong bytes once: ask past caches, after all others */
+	bool no_resume;	 /* neither resume nor split: that went wrong */
+	bool gzip;	 /* its answers are coded so */
+	bool no_head;	 /* a HEAD of it is no use */
+	bool too_large;	 /* more than max_size */
+	int error;	 /* of the last try, */
+	int status;	 /* and its status, or 0 */
 	char reason[256];
 	bool away;	   /* its server is bad, and is waited for */
 	int64_t failed_ms; /* when it last failed; 0: never */
