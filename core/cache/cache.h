@@ -234,6 +234,12 @@ int cache_tmpfile(struct cache *cache, int *ret_fd);
 int cache_reserve(struct cache *cache, uint64_t bytes);
 
 /*
+ * How many bytes would be missing for `bytes` more, if all files that nobody uses were removed but
+ * for `have` bytes? 0: there is room. Removes nothing.
+ */
+uint64_t cache_lacks(struct cache *c, uint64_t have, uint64_t bytes);
+
+/*
  * Sweeps leftovers and damaged objects, then removes the least recently used files that nobody uses
  * until `target` bytes are left (at most the limit of cache_open()) and the free space is kept.
  * *ret_freed (NULL if not wanted) is how many bytes of disk became free; less than asked is no

@@ -258,10 +258,10 @@ static int has_room(struct cache *c, uint64_t bytes, bool *ret_room)
 }
 
 /*
- * Removes files until `bytes` more fit, and at least `least` bytes; none when that is not possible,
- * or with `probe`, which only asks.
+ * Removes files until `bytes` more fit, and at least `least` bytes; none when that is not possible.
+ * Removes none if `ret_lacks` is set: that is how many bytes would be missing after all.
  */
-static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
+static int make_room(struct cache *c, uint64_t bytes, uint64_t least, uint64_t *ret_lacks)
 {
 	uint64_t missing, more, total, removable, freed = 0;
 	struct count count;
@@ -278,7 +278,9 @@ static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe
 		/* A little more than is missing, or a full cache would be listed each time. */
 		more = missing ? sat_add(missing, count.total / COUNT_SHARE) : 0;
 		removable = probe_items(c, &count, more);
-		if (removable >= missing && !probe)
+		if (ret_lacks)
+			*ret_lacks = missing - MIN(removable, missing);
+		else if (removable >= missing)
 			removable = freed = remove_items(c, &count, more);
 		counted(c, count.total - MIN(freed, count.total));
 		r = removable < missing ? -ENOSPC : 0;
@@ -289,6 +291,7 @@ static int make_room(struct cache *c, uint64_t bytes, uint64_t least, bool probe
 
 static int reserve(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 {
+	uint64_t lacks;
 	bool room = false;
 	int r = 0;
 
@@ -298,7 +301,7 @@ static int reserve(struct cache *c, uint64_t bytes, uint64_t least, bool probe)
 	if (!least)
 		r = has_room(c, bytes, &room);
 	if (r == 0 && !room)
-		r = make_room(c, bytes, least, probe);
+		r = make_room(c, bytes, least, probe ? &lacks : NULL);
 	if (r == 0 && !probe) {
 		c->used = sat_add(c->used, bytes);
 		c->reserved = sat_add(c->reserved, bytes);
@@ -317,6 +320,16 @@ int cache_could_reserve(struct cache *c, uint64_t bytes)
 	return reserve(c, bytes, 0, true);
 }
 
+uint64_t cache_lacks(struct cache *c, uint64_t have, uint64_t bytes)
+{
+	uint64_t all = sat_add(have, bytes), lacks = 0;
+
+	pthread_mutex_lock(&c->space_lock);
+	make_room(c, bytes, 0, &lacks);
+	pthread_mutex_unlock(&c->space_lock);
+	return MAX(lacks, all > c->limit ? all - c->limit : 0);
+}
+
 int cache_evict(struct cache *c, uint64_t bytes)
 {
 	return reserve(c, 0, bytes, false);
@@ -330,7 +343,7 @@ void cache_settle(struct cache *c, uint64_t bytes)
 	c->used = sat_add(c->used, bytes);
 	c->reserved = sat_add(c->reserved, bytes);
 	if (has_room(c, 0, &room) == 0 && !room)
-		make_room(c, 0, 0, false);
+		make_room(c, 0, 0, NULL);
 	pthread_mutex_unlock(&c->space_lock);
 }
 

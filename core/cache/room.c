@@ -22,6 +22,8 @@ static bool is_unusable(int error)
 
 static bool is_place(const struct room *room)
 {
+	if (room->only_cache && room->at != ROOM_CACHE)
+		return room->at == ROOM_NONE;
 	switch (room->at) {
 	case ROOM_CACHE:
 		return room->cache && room->key;

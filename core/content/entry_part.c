@@ -36,15 +36,15 @@ int part_resume(const struct get *g, struct file *d, uint64_t n, uint64_t *ret_h
 }
 
 /* Content may be packed in several ways, so the place of the entry is a part of its name. */
-static int make_key(const struct get *g, uint64_t n, uint8_t ret_key[SHA256_SIZE])
+static int make_key(const struct object *o, const struct entry *e, uint8_t ret_key[SHA256_SIZE])
 {
 	uint8_t name[sizeof(PART_NAME) + SHA256_SIZE + 16];
 	uint8_t *sha256 = name + sizeof(PART_NAME), *place = sha256 + SHA256_SIZE;
 
 	memcpy(name, PART_NAME, sizeof(PART_NAME));
-	memcpy(sha256, g->plan->object->sha256, SHA256_SIZE);
-	put_le64(place, g->plan->entry->header);
-	put_le64(place + 8, n);
+	memcpy(sha256, o->sha256, SHA256_SIZE);
+	put_le64(place, e->header);
+	put_le64(place + 8, e->stored);
 	return sha256_mem(name, sizeof(name), ret_key);
 }
 
@@ -53,7 +53,7 @@ static int open_partial(struct get *g, uint64_t n, uint64_t *ret_have)
 	uint8_t key[SHA256_SIZE];
 	struct file *d = NULL;
 	uint64_t have = 0;
-	int r = make_key(g, n, key);
+	int r = make_key(g->plan->object, g->plan->entry, key);
 
 	if (r == 0)
 		r = file_cache(options_of(g)->cache, key, &d);
@@ -92,6 +92,20 @@ bool part_is_cached(const struct get *g)
 
 	return remote_source_cached(options_of(g)->source, NULL, e->stored, e->header) ||
 	       span_has(g->plan->object, e);
+}
+
+uint64_t part_to_fetch(const struct object *o, const struct entry *e)
+{
+	const struct object_options *options = &o->store->options;
+	uint64_t n = entry_end(e) - e->header, kept = 0;
+	uint8_t key[SHA256_SIZE];
+
+	if (remote_source_cached(options->source, NULL, n, e->header))
+		return 0;
+	if (n > PART_RESUMED && options->cache && make_key(o, e, key) == 0 &&
+	    cache_is_filling(options->cache, key, &kept) < 0)
+		kept = 0;
+	return n - MIN(n, kept);
 }
 
 int part_copy_cached(struct get *g, uint64_t off, uint64_t n)

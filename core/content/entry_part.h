@@ -41,6 +41,9 @@ int part_locate(struct get *g, uint64_t *ret_off);
 /* Decodes the data of the fill's entry, at `off` there, to its file, and verifies it. */
 int entry_decode(struct fill *f, struct source *from, uint64_t off, struct ingested *ret);
 
+/* As object_to_fetch(), of an entry all of which has to be decoded. */
+uint64_t part_to_fetch(const struct object *o, const struct entry *e);
+
 /* Ends g->part and g->part_file: after a `result` that may pass, a later fill can go on. */
 void part_leave(struct get *g, int result);
 

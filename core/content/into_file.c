@@ -140,12 +140,18 @@ static int decode(struct fill *f, struct ingested *ret)
 	return r;
 }
 
+/* Is it not in an entry of a local container? */
+static bool is_fetched(const struct fill *f)
+{
+	return !f->plan->entry || f->object->store->options.container->remote;
+}
+
 static void fill_file(struct fill *f)
 {
 	struct ingested in = { 0 };
 	int r;
 
-	if (f->plan->entry && !f->object->store->options.container->remote) {
+	if (!is_fetched(f)) {
 		filled(f, decode(f, &in), &in);
 		return;
 	}
@@ -245,6 +251,7 @@ void fill_into_file(struct fill *f)
 	f->file.room = (struct room){
 		.cache = o->store->options.cache,
 		.key = f->file.cached ? o->sha256 : NULL,
+		.only_cache = is_fetched(f) && atomic_load(&o->store->only_cache),
 		.size = o->size,
 		.memory = MAX_MEMORY_OBJECT,
 		.drop = keep_drop_idle,

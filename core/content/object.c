@@ -21,6 +21,7 @@ bool object_progress(struct object *o, struct object_progress *ret)
 		/* what was fetched is hashed on the way, or after it */
 		ret->fetching = arrived > 0 || (hashed == 0 && waits_are_timed(o));
 		ret->done = MAX(arrived, hashed);
+		ret->arrived = arrived;
 		ret->waiting = f->waits.n;
 	}
 	pthread_mutex_unlock(&o->store->lock);

@@ -96,6 +96,9 @@ void object_use_chunks(struct object_store *s, struct chunks *chunks, struct obj
 /* Bytes that were read to be verified so far: how far all jobs together are. */
 uint64_t object_store_ingested(const struct object_store *s);
 
+/* From now on, what the cache has no room for is not fetched (`only`): -ENOSPC. Or it is. */
+void object_store_only_cache(struct object_store *s, bool only);
+
 /* Since it was made: bytes that came from servers, and objects that the cache had. */
 struct object_traffic {
 	uint64_t fetched, cache_hits, cache_misses;
@@ -140,6 +143,12 @@ const uint8_t *object_sha256(const struct object *o);
 const struct entry *object_entry(const struct object *o); /* NULL: it is fetched */
 
 /*
+ * How many bytes servers have to send for an object that is in no cache: all that it takes, less
+ * what an earlier fill may have left. 0: none; OBJECT_NO_SIZE: not known.
+ */
+uint64_t object_to_fetch(const struct object *o);
+
+/*
  * In bytes. OBJECT_NO_SIZE: not known yet (see object_get_size). It is certain when the container
  * says it, or once the object was verified; before that it is what a server says.
  */
@@ -163,9 +172,9 @@ void object_want(struct object *o);
 
 /* How far the attempt to get an object's bytes is. */
 struct object_progress {
-	bool fetching; /* from a server; else read to be verified */
-	uint64_t done;
-	unsigned waiting; /* how many wait for it */
+	bool fetching;		/* from a server; else read to be verified */
+	uint64_t done, arrived; /* bytes; of these, from servers */
+	unsigned waiting;	/* how many wait for it */
 };
 
 /* True: there is one. */

@@ -13,6 +13,7 @@
 #include "format/links.h"
 #include "content/internal.h"
 #include "content/chunk_fill.h"
+#include "content/entry_part.h"
 #include "content/sparse.h"
 
 struct original {
@@ -38,6 +39,21 @@ static struct original *original_of(const struct object *o)
 static bool is_local(const struct object *o)
 {
 	return original_of(o)->first.entry && !container_of_object(o)->remote;
+}
+
+uint64_t object_to_fetch(const struct object *o)
+{
+	const struct entry *e = object_entry(o);
+	uint64_t n = object_size(o), kept = 0;
+	struct cache *cache = o->store->options.cache;
+
+	if (e && is_local(o))
+		return 0;
+	if (e && !plan_is_direct(e))
+		n = part_to_fetch(o, e);
+	else if (cache && cache_is_filling(cache, o->sha256, &kept) < 0)
+		kept = 0;
+	return n == OBJECT_NO_SIZE ? n : n - MIN(n, kept);
 }
 
 /* ---- chunk by chunk ---- */

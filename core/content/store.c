@@ -188,6 +188,11 @@ void object_store_traffic(const struct object_store *s, struct object_traffic *r
 	ret->cache_misses = atomic_load(&s->cache_misses);
 }
 
+void object_store_only_cache(struct object_store *s, bool only)
+{
+	atomic_store(&s->only_cache, only);
+}
+
 uint64_t object_store_ingested(const struct object_store *s)
 {
 	return atomic_load(&s->ingested);

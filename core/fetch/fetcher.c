@@ -2,6 +2,7 @@
 /* The state machine of a fetch: tries of URLs, pauses, the end. */
 #include "fetch/fetcher.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/sleeper.h"
@@ -20,13 +21,19 @@ static void over(struct fetcher *x, int result)
 
 static void log_no_room(const struct fetcher *x)
 {
-	char shown[256];
+	uint64_t size = x->f.n ? x->f.n : (uint64_t)MAX(x->announced, 0), have;
+	bool cached = file_is_cached(x->f.dest);
+	char shown[256], missing[64] = "";
 
+	have = file_end(x->f.dest);
+	if (size > have)
+		snprintf(missing, sizeof(missing), ", %llu are missing",
+			 (unsigned long long)(size - have));
 	carton_log(CARTON_LOG_WARNING, http_url_redact(x->u->url, shown, sizeof(shown)),
-		   file_is_cached(x->f.dest) ?
-			   "there is no room for it in the cache: stopped after %llu bytes" :
-			   "there is no room for it on the disk: stopped after %llu bytes",
-		   (unsigned long long)file_end(x->f.dest));
+		   "there is no room for it %s: stopped after %llu bytes%s; %s",
+		   cached ? "in the cache" : "on the disk", (unsigned long long)have, missing,
+		   cached ? "the option cache_size allows more" :
+			    "the option cache_dir names another disk");
 }
 
 static void log_overloaded(const struct fetcher *x)
