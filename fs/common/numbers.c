@@ -61,3 +61,19 @@ char *format_size(uint64_t bytes, char ret[SIZE_TEXT])
 	snprintf(ret, SIZE_TEXT, "%.1f %ciB", value, units[unit]);
 	return ret;
 }
+
+char *format_duration(double seconds, char ret[DURATION_TEXT])
+{
+	uint64_t s = seconds < 1e9 ? (uint64_t)seconds : 1000000000;
+
+	if (seconds < 1)
+		snprintf(ret, DURATION_TEXT, "%.1f s", seconds);
+	else if (s < 60)
+		snprintf(ret, DURATION_TEXT, "%" PRIu64 " s", s);
+	else if (s < 3600)
+		snprintf(ret, DURATION_TEXT, "%" PRIu64 " min %" PRIu64 " s", s / 60, s % 60);
+	else
+		snprintf(ret, DURATION_TEXT, "%" PRIu64 " h %" PRIu64 " min", s / 3600,
+			 s / 60 % 60);
+	return ret;
+}

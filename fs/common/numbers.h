@@ -19,4 +19,8 @@ bool parse_size(const char *text, uint64_t *ret);
 #define SIZE_TEXT 16
 char *format_size(uint64_t bytes, char ret[SIZE_TEXT]);
 
+/* "0.4 s", "31 s", "4 min 12 s", "2 h 5 min". Returns `ret`. */
+#define DURATION_TEXT 32
+char *format_duration(double seconds, char ret[DURATION_TEXT]);
+
 #endif

@@ -85,7 +85,7 @@ const struct option_spec option_table[] = {
 	  .rare = true },
 
 	/* commands of cartonctl */
-	{ "json", 'j', "info ls diff verify status cache", OPTION_FLAG, FIELD(json),
+	{ "json", 'j', "info ls diff verify fetch status cache", OPTION_FLAG, FIELD(json),
 	  .help = "print JSON" },
 	{ "long", 'l', "ls", OPTION_FLAG, FIELD(is_long),
 	  .help = "sizes in bytes, and the whole sha256" },

@@ -3,7 +3,8 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,15 +12,17 @@
 #include "common/numbers.h"
 
 #define BAR_MAX 40
+#define COLUMNS 80 /* where the terminal does not say */
 
 /* The process has one terminal. Any thread may write to it. */
 static struct {
 	pthread_mutex_t lock; /* guards all other fields */
 	double started;
 	bool shown;
+	size_t lines; /* above it */
 } bar = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static double now(void)
+double progress_now(void)
 {
 	struct timespec ts;
 
@@ -27,63 +30,105 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static int bar_width(void)
+static unsigned columns(void)
 {
 	struct winsize size;
-	int width;
 
-	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-		return BAR_MAX;
-	width = size.ws_col - 56;
-	return width > BAR_MAX ? BAR_MAX : width < 0 ? 0 : width;
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0 ? COLUMNS :
+										 size.ws_col;
 }
 
-static void draw_bar(uint64_t done, uint64_t total)
+/* Puts the cursor where the lines began, and erases all behind it. */
+static void erase(FILE *f)
 {
-	double part = (double)done / (double)total;
-	char now_text[SIZE_TEXT], total_text[SIZE_TEXT];
-	int width = bar_width(), full = (int)(part * width);
-
-	fprintf(stderr, "[%.*s%*s] %3d%%  %s/%s", full, "########################################",
-		width - full, "", (int)(part * 100), format_size(done, now_text),
-		format_size(total, total_text));
+	if (bar.lines)
+		fprintf(f, "\033[%zuA\r\033[J", bar.lines);
+	else
+		fputs("\r\033[K", f);
+	bar.lines = 0;
 }
 
-static void draw(const char *word, uint64_t done, uint64_t total)
+static void draw_bar(FILE *f, const struct progress *p, double rate, unsigned width)
 {
-	char text[SIZE_TEXT];
+	char now_text[SIZE_TEXT], total_text[SIZE_TEXT], rate_text[SIZE_TEXT], left[DURATION_TEXT];
+	double part = (double)p->done / (double)p->total;
+	char text[120];
+	int n, room, full;
+
+	n = snprintf(text, sizeof(text), "%3d%%  %s/%s  %s/s", (int)(part * 100),
+		     format_size(p->done, now_text), format_size(p->total, total_text),
+		     format_size((uint64_t)rate, rate_text));
+	if (rate >= 1)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "  %s left",
+			      format_duration((double)(p->total - p->done) / rate, left));
+	/* with the word, a space behind it and behind the bar, and the last column free */
+	room = (int)width - n - (int)strlen(p->word) - 5;
+	room = room > BAR_MAX ? BAR_MAX : room < 0 ? 0 : room;
+	full = (int)(part * room);
+	fprintf(f, "%s [%.*s%*s] %s", p->word, full, "########################################",
+		room - full, "", text);
+}
+
+static void draw(FILE *f, const struct progress *p, double seconds)
+{
+	double rate = (double)p->done / seconds;
+	char text[SIZE_TEXT], rate_text[SIZE_TEXT];
+	unsigned width = columns();
+
+	erase(f);
+	for (; bar.lines < p->n_lines; bar.lines++) {
+		p->line(f, p->ctx, bar.lines, width - 1);
+		fputc('\n', f);
+	}
+	/* the total is not known (yet): no bar */
+	if (p->done >= p->total)
+		fprintf(f, "%s %s  %s/s", p->word, format_size(p->done, text),
+			format_size((uint64_t)rate, rate_text));
+	else
+		draw_bar(f, p, rate, width);
+	bar.shown = true;
+}
+
+/* As one write, so that it does not flicker. Lock held. */
+static void draw_at_once(const struct progress *p, double seconds)
+{
+	char *frame = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&frame, &n);
+
+	if (!f)
+		return;
+	draw(f, p, seconds);
+	if (fclose(f) == 0)
+		fwrite(frame, 1, n, stderr);
+	free(frame);
+}
+
+void progress_draw(const struct progress *p)
+{
 	double seconds;
 
-	if (bar.started == 0)
-		bar.started = now();
-	seconds = now() - bar.started;
-	if (seconds < 1)
+	if (!isatty(STDERR_FILENO))
 		return;
-	fprintf(stderr, "\r\033[K%s ", word);
-	/* the total is not known (yet): no bar */
-	if (done >= total)
-		fputs(format_size(done, text), stderr);
-	else
-		draw_bar(done, total);
-	fprintf(stderr, "  %s/s", format_size((uint64_t)((double)done / seconds), text));
-	fflush(stderr);
-	bar.shown = true;
+	pthread_mutex_lock(&bar.lock);
+	if (bar.started == 0)
+		bar.started = progress_now();
+	seconds = progress_now() - bar.started;
+	if (seconds >= 1)
+		draw_at_once(p, seconds);
+	pthread_mutex_unlock(&bar.lock);
 }
 
 void progress_show(void *ctx, uint64_t done, uint64_t total)
 {
-	if (!isatty(STDERR_FILENO))
-		return;
-	pthread_mutex_lock(&bar.lock);
-	draw(ctx, done, total);
-	pthread_mutex_unlock(&bar.lock);
+	progress_draw(&(struct progress){ .word = ctx, .done = done, .total = total });
 }
 
 void progress_clear(void)
 {
 	pthread_mutex_lock(&bar.lock);
 	if (bar.shown)
-		fputs("\r\033[K", stderr);
+		erase(stderr);
 	bar.shown = false;
 	pthread_mutex_unlock(&bar.lock);
 }

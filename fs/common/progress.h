@@ -3,12 +3,29 @@
 #ifndef FS_PROGRESS_H
 #define FS_PROGRESS_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
-/* A carton_progress_fn; `ctx` is the label before the bar. Nothing is shown in the first second. */
+struct progress {
+	const char *word;     /* before the bar */
+	uint64_t done, total; /* bytes; no total, or one that is reached: no bar, no time left */
+	/* Writes line `i` of those above the bar, at most `columns` wide, without its end. */
+	void (*line)(FILE *f, const void *ctx, size_t i, unsigned columns);
+	const void *ctx;
+	size_t n_lines;
+};
+
+/* Nothing is shown in the first second. */
+void progress_draw(const struct progress *p);
+
+/* The same as a carton_progress_fn: the bar alone; `ctx` is the word. */
 void progress_show(void *ctx, uint64_t done, uint64_t total);
 
-/* Erases the bar: before other output, and at the end. */
+/* Erases it all: before other output, and at the end. */
 void progress_clear(void);
+
+/* Seconds since some time before. */
+double progress_now(void);
 
 #endif

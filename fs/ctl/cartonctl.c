@@ -76,44 +76,6 @@ static int run_cat(struct carton *c, const struct args *a)
 	return status;
 }
 
-/* Looks up the files named on the command line; symlinks are followed. */
-static int find_files(struct carton *c, const struct args *a, struct carton_node **ret)
-{
-	int status = EXIT_GOOD;
-
-	for (int i = 0; i < a->n_paths; i++) {
-		int r = carton_resolve(c, a->paths[i], &ret[i]);
-		struct carton_stat st;
-
-		if (r == 0) {
-			carton_stat(ret[i], &st);
-			r = st.kind == CARTON_DIR ? -EISDIR : 0;
-		}
-		if (r < 0)
-			status = ctl_failed(a->paths[i], r);
-	}
-	return status;
-}
-
-static int run_fetch(struct carton *c, const struct args *a)
-{
-	struct carton_node **list = calloc((size_t)a->n_paths + 1, sizeof(struct carton_node *));
-	const struct carton_files files = { list, (size_t)a->n_paths };
-	ssize_t bad = 0;
-	int status = list ? find_files(c, a, list) : EXIT_BAD;
-
-	if (status == EXIT_GOOD)
-		bad = carton_materialize(c, files.n ? &files : NULL, progress_show, "fetch", NULL);
-	progress_clear();
-	free(list);
-	if (bad < 0)
-		text_line(stderr, "cartonctl: %s", strerror((int)-bad));
-	else if (bad > 0)
-		text_line(stderr, "cartonctl: %zd file%s could not be fetched", bad,
-			  bad == 1 ? "" : "s");
-	return bad ? EXIT_BAD : status;
-}
-
 static int run_verify(struct carton *c, const struct args *a)
 {
 	ssize_t n = carton_verify(c, progress_show, "verify");
@@ -140,7 +102,7 @@ static const struct ctl_command commands[] = {
 	{ "hash", "SOURCE", "print the model hash (sha256 of MANIFEST)", .run = run_hash },
 	{ "verify", "SOURCE", "check everything and list every problem", .run = run_verify },
 	{ "fetch", "SOURCE [PATH...]", "download all or some files into the cache",
-	  .run = run_fetch, .max_paths = -1 },
+	  .run = ctl_fetch, .max_paths = -1 },
 	{ "extract", "SOURCE DIR [PATH...]", "copy all or some files to a directory",
 	  .run = ctl_extract, .min_paths = 1, .max_paths = -1, .writes = true },
 	{ "pack", "DIRECTORY OUT", "make a carton of unpacked files", .run_words = ctl_pack,

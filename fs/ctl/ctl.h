@@ -84,7 +84,7 @@ void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);
 
 /* Commands that read an open carton. */
 typedef int ctl_carton_fn(struct carton *c, const struct args *a);
-ctl_carton_fn ctl_extract, ctl_info, ctl_ls, ctl_tree;
+ctl_carton_fn ctl_extract, ctl_fetch, ctl_info, ctl_ls, ctl_tree;
 
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);

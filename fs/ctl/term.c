@@ -18,17 +18,24 @@
 
 static struct {
 	bool tty, color, utf8;
+	FILE *out;
 } term;
 
 void term_open(void)
 {
 	const char *no_color = getenv("NO_COLOR"), *type = getenv("TERM");
 
+	term.out = stdout;
 	term.tty = isatty(STDOUT_FILENO);
 	term.color = term.tty && !(no_color && *no_color) && type && strcmp(type, "dumb") != 0;
 	term.utf8 = setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 	/* for wcwidth(): names in a carton are UTF-8, whatever the locale is */
 	setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+void term_to(FILE *f)
+{
+	term.out = f;
 }
 
 bool term_is_tty(void)
@@ -55,7 +62,7 @@ void term_style(enum term_style style)
 	};
 
 	if (term.color)
-		printf("\033[%sm", codes[style]);
+		fprintf(term.out, "\033[%sm", codes[style]);
 }
 
 const char *term_symbol(const char *text, const char *ascii)
@@ -108,7 +115,7 @@ static unsigned put_up_to(const char *s, unsigned width)
 		if (g.width > width)
 			break;
 		width -= g.width;
-		fputs(g.text, stdout);
+		fputs(g.text, term.out);
 	}
 	return width;
 }
@@ -145,7 +152,7 @@ static unsigned put_short(const char *s, unsigned width)
 		return put_up_to(s, width);
 	/* the end of a path says more than its start */
 	left = put_up_to(s, width - 1 - tail) + tail;
-	fputs(dots, stdout);
+	fputs(dots, term.out);
 	return put_up_to(end_of(s, all, left), left);
 }
 
@@ -156,7 +163,7 @@ void term_short(const char *s, unsigned width)
 
 void term_spaces(unsigned n)
 {
-	printf("%*s", (int)n, "");
+	fprintf(term.out, "%*s", (int)n, "");
 }
 
 void term_cell(const char *s, unsigned width)
@@ -186,7 +193,7 @@ static void put_word(const char *s, const char *end)
 
 	while (s < end) {
 		s += next_glyph(s, &g);
-		fputs(g.text, stdout);
+		fputs(g.text, term.out);
 	}
 }
 
@@ -209,7 +216,7 @@ void term_wrap(const char *s, unsigned indent, unsigned width)
 		unsigned n = word_width(s, &end);
 
 		if (*s == '\n') {
-			putchar('\n');
+			fputc('\n', term.out);
 			s++;
 			at = 0;
 			own = gap = skip_spaces(&s);
@@ -219,7 +226,7 @@ void term_wrap(const char *s, unsigned indent, unsigned width)
 		}
 		if (at > 0 && indent + at + gap + n > width) {
 			/* keep the indentation of the text, such as that of a list */
-			printf("\n%*s", (int)indent, "");
+			fprintf(term.out, "\n%*s", (int)indent, "");
 			at = 0;
 			gap = own;
 		}
@@ -251,7 +258,7 @@ void term_bar(uint64_t part, uint64_t whole, unsigned width)
 		fputs(i < full		? term_symbol("█", "#") :
 		      i > full || !rest ? " " :
 					  term_symbol(eighths[rest], "."),
-		      stdout);
+		      term.out);
 	term_style(TERM_PLAIN);
 }
 

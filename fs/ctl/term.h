@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text for people, on stdout: aligned by columns, safe to print, coloured at a terminal. One
- * thread.
+ * Text for people, on stdout or where term_to() says: aligned by columns, safe to print, coloured
+ * at a terminal. One thread.
  */
 #ifndef FS_TERM_H
 #define FS_TERM_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum term_style {
 	TERM_PLAIN,
@@ -22,6 +23,9 @@ enum term_style {
 
 /* Checks stdout, the locale and NO_COLOR. Call it first, before the sandbox is entered. */
 void term_open(void);
+
+/* Where the text goes from now on; it is styled as stdout is. */
+void term_to(FILE *f);
 
 /* Is stdout a terminal? */
 bool term_is_tty(void);

@@ -370,7 +370,8 @@ def test_fetch(work, fault, nginx, cache, mount):
     c = carton_of(work, **files)
     c.symlink('model/l', 'b').write(work / 'm.carton')
     p = fetch(work / 'm.carton', 'model/a', 'model/l', cache.flag)
-    assert p.returncode == 0 and p.stdout == '' and '\r' not in p.stderr and '\x1b' not in p.stderr
+    assert p.returncode == 0 and p.stderr == ''
+    assert re.fullmatch(r'fetched 390\.6 KiB in [\d.]+ s, 2 of 2 files in the cache\n', p.stdout), p.stdout
     assert {r['path'].split('/')[-1] for r in fault.requests()} == {'a', 'b'}
     p = fetch(work / 'm.carton', cache.flag)
     assert p.returncode == 0 and len(bodies(fault, 'c')) == 1 and len(bodies(fault, 'a')) == 1
@@ -398,7 +399,7 @@ def test_fetch_failures(work, fault, cache):
 
 @pytest.mark.parametrize('kind', ['linked', 'remote'])
 def test_fetch_shows_a_bar(work, fault, cache, kind):
-    """On a terminal there is a bar that is gone at the end; of what nobody knows, what has come."""
+    """On a terminal there is a bar that is gone before the summary; of what nobody knows, what has come."""
     if kind == 'linked':
         carton_of(work, x=(fault_bytes(6 * MIB), fault.url('x', size=6 * MIB, rate=3 * MIB)))
         source = work / 'm.carton'
@@ -418,7 +419,9 @@ def test_fetch_shows_a_bar(work, fault, cache, kind):
             break
         shown += block
     os.close(master)
-    assert p.wait() == 0 and shown.endswith(b'\r\x1b[K')
+    assert p.wait() == 0
+    shown, end, summary = shown.rpartition(b'\r\x1b[K')
+    assert end and re.fullmatch(rb'fetched \d\.0 MiB in \d+ s, \d of \d files? in the cache\r\n', summary), summary
     if kind == 'linked':
         assert b'%' not in shown and re.search(rb'fetch \d+\.\d [KMG]iB  \d+\.\d [KMG]iB/s', shown), shown
     else:

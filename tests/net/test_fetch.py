@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cartonctl fetch: packed entries of a remote carton are resumed, and nothing that was kept is trusted."""
+"""cartonctl fetch: what it says, and when it succeeds. Packed entries of a remote carton are resumed, and nothing
+that was kept is trusted."""
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 
@@ -9,8 +12,9 @@ import pytest
 
 import harness
 from harness import CARTONCTL, ctl, eventually
-from origin import MIB, PRIVATE, digest, lines_of
-from zipwriter import Carton
+from origin import MIB, PRIVATE, LinkedCarton, digest, fault_bytes, lines_of
+from terminal import plain, terminal, width
+from zipwriter import Carton, sample
 
 SIZE = 24 * MIB
 
@@ -134,3 +138,127 @@ def test_kept_part_is_no_use_where_nothing_is_verified(fault, cache, mount):
     with mount(url, *PRIVATE, *cache.options, '-o', 'verify=off') as m:
         assert m.read('model/x') == DATA
     assert sent(fault) > SIZE and part.exists()
+
+
+# ---- what it says ----
+
+def no_room(p):
+    """The bytes that are missing, in MiB."""
+    line, = lines_of(p.stderr, 'there is no room in the cache: ')
+    assert '--cache-size=' in line and '--cache-dir=' in line
+    return float(re.search(r': ([\d.]+) MiB are missing;', line)[1])
+
+
+@pytest.mark.parametrize('method', ['stored', 'zstd'])
+def test_no_room(fault, cache, method):
+    """Nothing is fetched that does not fit, and the difference to the limit is named; with as much more it succeeds."""
+    c = Carton(method='stored')
+    for i in range(4):
+        c.add(f'model/{i}', rng_bytes(4 * MIB, i), method=method)
+    c.write(os.path.join(fault.root, 'room.carton'))
+    url = fault.url('room.carton', file='room.carton')
+    p = ctl('fetch', cache.flag, '--cache-size=10M', url)
+    assert p.returncode == 1 and 5.9 < no_room(p) < 6.1, p.stderr
+    # carton.toml was read to open it
+    assert p.stdout.endswith(', 1 of 5 files in the cache\n') and p.stdout.startswith('fetched 0 B ')
+    assert sum(r['sent'] for r in fault.requests('room.carton')) < MIB > cache.used()
+    p = ctl('fetch', cache.flag, '--cache-size=10M', url, 'model/1', 'model/2')
+    assert p.returncode == 0 and p.stderr == '' and p.stdout.endswith(', 2 of 2 files in the cache\n')
+    p = ctl('fetch', cache.flag, '--cache-size=10M', '--json', url)
+    assert p.returncode == 1 and no_room(p) > 5.9
+    said = json.loads(p.stdout)
+    assert (said['ok'], said['files'], said['cached'], said['failed'], said['fetched_bytes']) == (False, 5, 3, 2, 0)
+    assert 5.9 * MIB < said['missing_bytes'] < 6.1 * MIB
+    p = ctl('fetch', cache.flag, '--cache-size=17M', '--json', url)
+    said = json.loads(p.stdout)
+    assert p.returncode == 0 and said['ok'] and said['cached'] == 5 and said['missing_bytes'] == 0
+    assert 8 * MIB < said['fetched_bytes'] < 9 * MIB
+
+
+@pytest.mark.parametrize('kind', [{}, dict(chunked=1)], ids=str)
+def test_no_room_for_what_a_server_sends(work, fault, cache, kind):
+    """Its size is not known before: no more is fetched than there is room for, and it is not put elsewhere."""
+    data = fault_bytes(12 * MIB)
+    LinkedCarton().link('model/x', data, fault.url('x', size=12 * MIB, **kind)).write(work / 'm.carton')
+    p = ctl('fetch', cache.flag, '--private-links', '--cache-size=4M', work / 'm.carton')
+    assert p.returncode == 1 and p.stdout.endswith(', 0 of 1 file in the cache\n'), p.stdout
+    line, = lines_of(p.stderr, 'there is no room for it in the cache')
+    assert 'the option cache_size allows more' in line
+    if not kind:
+        assert f'{12 * MIB} are missing' in line
+    assert len([r for r in fault.requests('x') if r['method'] == 'GET']) == 1
+    p = ctl('fetch', cache.flag, '--private-links', '--cache-size=16M', work / 'm.carton')
+    assert p.returncode == 0 and re.fullmatch(r'fetched 12\.0 MiB in .* s, 1 of 1 file in the cache\n', p.stdout)
+
+
+def test_what_displaces_another(work, fault, cache):
+    """Of several whose sizes nobody knows each one fits, but not all of them: that is no success."""
+    c = LinkedCarton()
+    for i in range(4):
+        c.link(f'model/{i}', fault_bytes(4 * MIB, i), fault.url(f'f{i}', size=4 * MIB, seed=i))
+    c.write(work / 'm.carton')
+    p = ctl('fetch', cache.flag, '--private-links', '--cache-size=10M', work / 'm.carton')
+    there = sum(digest(fault_bytes(4 * MIB, i)) in cache.objects() for i in range(4))
+    assert there < 4 and p.returncode == 1 and p.stdout.endswith(f', {there} of 4 files in the cache\n'), p
+
+
+def test_without_a_cache(fault):
+    """Then there is nowhere to fetch it to."""
+    sample().write(os.path.join(fault.root, 's.carton'))
+    p = ctl('fetch', fault.url('s.carton', file='s.carton'), env=dict(XDG_CACHE_HOME='/proc/none'))
+    assert p.returncode == 1 and lines_of(p.stderr, 'there is no cache'), p.stderr
+
+
+def test_nothing_to_fetch(work, cache):
+    p = ctl('fetch', cache.flag, sample().write(work / 'm.carton'))
+    assert p.returncode == 0 and p.stdout == 'nothing to fetch: all files are in the carton\n' and p.stderr == ''
+
+
+def frames(shown):
+    """What was drawn, one after the other, as lists of lines."""
+    parts = re.split(r'(?:\x1b\[\d+A)?\r\x1b\[[JK]', shown)
+    return [plain(part).split('\n') for part in parts if part]
+
+
+def test_bar_counts_bytes_of_the_network(fault, cache):
+    """Of a packed entry too; at 80 columns nothing wraps, and the summary stays."""
+    Carton(method='stored').add('model/x', bytes(24 * MIB) + rng_bytes(8 * MIB), method='zstd').write(
+        os.path.join(fault.root, 'b.carton'))
+    url = fault.url('b.carton', file='b.carton', rate=3 * MIB)
+    *drawn, last = frames(terminal(80, 'fetch', '--connections=1', cache.flag, url))
+    assert re.fullmatch(r'fetched 8\.0 MiB in \d+ s, 2 of 2 files in the cache', last[0]), last
+    seen = []
+    for frame in drawn:
+        assert all(width(line) < 80 for line in frame) and len(frame) == 1
+        m = re.fullmatch(r'fetch \[(#*) *\] +(\d+)%  ([\d.]+) MiB/8\.0 MiB  [\d.]+ MiB/s  [\d.]+ s left', frame[0])
+        seen += [int(m[2])] if m else []
+        assert m or re.fullmatch(r'fetch 8\.0 MiB  [\d.]+ MiB/s', frame[0]), frame
+    assert len(set(seen)) > 5 and seen == sorted(seen) and min(seen) < 70 and max(seen) > 80
+
+
+def test_large_files_have_a_line_each(fault, cache):
+    """While several run: name, how far it is, and nothing wraps; a name is shortened."""
+    c = Carton(method='stored').add('model/' + 'long' * 30 + '-1.bin', rng_bytes(10 * MIB, 1))
+    c.add('model/two.bin', rng_bytes(12 * MIB, 2), method='zstd').add('model/small', b'x' * 5000)
+    c.write(os.path.join(fault.root, 'l.carton'))
+    url = fault.url('l.carton', file='l.carton', rate=3 * MIB)
+    *drawn, last = frames(terminal(80, 'fetch', '--connections=1', cache.flag, url))
+    assert last[0].endswith('4 of 4 files in the cache')
+    several = [f for f in drawn if len(f) == 3]
+    assert len(several) > 3
+    for frame in several:
+        assert all(width(line) < 80 for line in frame)
+        files = sorted(frame[:2], key=lambda line: 'two' in line)
+        assert re.fullmatch(r'  model/.*long-1\.bin +\d+% +[\d.]+ MiB of +10\.0 MiB', files[0]), files
+        assert re.fullmatch(r'  model/two\.bin +\d+% +[\d.]+ MiB of +12\.0 MiB', files[1]), files
+        assert frame[2].startswith('fetch [')
+
+
+def test_bar_of_a_resumed_fetch(fault, cache):
+    """What is there already need not come: the bar is of the rest."""
+    url = packed(fault, 'zstd', rate=3 * MIB)
+    noted, _ = interrupted(url, cache)
+    shown = terminal(80, 'fetch', '--connections=1', cache.flag, url)
+    totals = set(re.findall(r'MiB/([\d.]+) MiB ', shown))
+    assert len(totals) == 1 and abs(float(totals.pop()) - (SIZE - noted) / MIB) < 1.5
+    all_there(cache)

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `cartonctl fetch`: files into the cache, and whether they are there.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/ctl.h"
+#include "common/numbers.h"
+#include "common/progress.h"
+#include "ctl/term.h"
+#include "common/text.h"
+
+/* columns of a line behind the path */
+#define OTHER_COLUMNS (2 + 2 + 4 + 2 + 10 + 4 + 10)
+
+/* Looks up the files named on the command line; symlinks are followed. */
+static int find_files(struct carton *c, const struct args *a, struct carton_node **ret)
+{
+	int status = EXIT_GOOD;
+
+	for (int i = 0; i < a->n_paths; i++) {
+		int r = carton_resolve(c, a->paths[i], &ret[i]);
+		struct carton_stat st;
+
+		if (r == 0) {
+			carton_stat(ret[i], &st);
+			r = st.kind == CARTON_DIR ? -EISDIR : 0;
+		}
+		if (r < 0)
+			status = ctl_failed(a->paths[i], r);
+	}
+	return status;
+}
+
+/* ---- while it runs ---- */
+
+/* A progress_line_fn: the file, and how far it is. */
+static void put_line(FILE *f, const void *ctx, size_t i, unsigned columns)
+{
+	const struct carton_fetching *file = (const struct carton_fetching *)ctx + i;
+	char came[SIZE_TEXT], size[SIZE_TEXT];
+
+	term_to(f);
+	term_spaces(2);
+	term_cell(file->path, columns > OTHER_COLUMNS + 8 ? columns - OTHER_COLUMNS : 8);
+	term_to(stdout);
+	format_size(file->came, came);
+	if (file->size)
+		fprintf(f, "  %3d%%  %10s of %10s", (int)(100 * file->came / file->size), came,
+			format_size(file->size, size));
+	else
+		fprintf(f, "        %10s", came);
+}
+
+static void show(void *ctx, const struct carton_fetched *so_far,
+		 const struct carton_fetching *running, size_t n_running)
+{
+	(void)ctx;
+	progress_draw(&(struct progress){
+		.word = "fetch",
+		.done = so_far->came,
+		.total = so_far->size,
+		.line = put_line,
+		.ctx = running,
+		/* one file alone is what the bar shows */
+		.n_lines = n_running > 1 ? n_running : 0,
+	});
+}
+
+/* ---- at the end ---- */
+
+static void put_json(const struct carton_fetched *got, ssize_t bad, bool ok)
+{
+	struct json_writer w = { .f = stdout };
+
+	json_begin(&w, NULL, '{');
+	json_bool(&w, "ok", ok);
+	json_number(&w, "files", got->files);
+	json_number(&w, "cached", got->cached);
+	json_number(&w, "failed", bad < 0 ? got->files - got->cached : (uint64_t)bad);
+	json_number(&w, "fetched_bytes", got->came);
+	json_number(&w, "missing_bytes", got->lacks);
+	json_end(&w, '}');
+	putchar('\n');
+}
+
+static void put_summary(const struct carton_fetched *got, double seconds)
+{
+	char size[SIZE_TEXT], took[DURATION_TEXT], count[TERM_COUNT];
+
+	if (!got->files)
+		puts("nothing to fetch: all files are in the carton");
+	else
+		printf("fetched %s in %s, %zu of %s in the cache\n", format_size(got->came, size),
+		       format_duration(seconds, took), got->cached,
+		       term_count(got->files, "file", count));
+}
+
+static void put_failures(const struct carton_fetched *got, ssize_t bad)
+{
+	char size[SIZE_TEXT];
+
+	if (bad < 0 && bad != -ENOSPC && bad != -ENOENT)
+		text_line(stderr, "cartonctl: %s", strerror((int)-bad));
+	if (bad > 0)
+		text_line(stderr, "cartonctl: %zd file%s could not be fetched", bad,
+			  bad == 1 ? "" : "s");
+	if (got->lacks)
+		text_line(stderr,
+			  "cartonctl: there is no room in the cache: %s are missing; allow more "
+			  "with --cache-size=SIZE, or choose another disk with --cache-dir=DIR",
+			  format_size(got->lacks, size));
+}
+
+/* Returns the exit status. */
+static int fetch(struct carton *c, const struct args *a, const struct carton_files *files)
+{
+	double began = progress_now();
+	struct carton_fetched got;
+	ssize_t bad = carton_fetch(c, files, show, NULL, &got);
+	bool ok = bad == 0 && got.cached == got.files;
+
+	progress_clear();
+	put_failures(&got, bad);
+	if (a->values.json)
+		put_json(&got, bad, ok);
+	else
+		put_summary(&got, progress_now() - began);
+	return ok ? EXIT_GOOD : EXIT_BAD;
+}
+
+int ctl_fetch(struct carton *c, const struct args *a)
+{
+	struct carton_node **list = calloc((size_t)a->n_paths + 1, sizeof(struct carton_node *));
+	const struct carton_files files = { list, (size_t)a->n_paths };
+	int status = list ? find_files(c, a, list) : ctl_failed("fetch", -ENOMEM);
+
+	if (status == EXIT_GOOD)
+		status = fetch(c, a, files.n ? &files : NULL);
+	free(list);
+	return status;
+}
