@@ -18,6 +18,7 @@
 #include "common/text.h"
 
 #define END_MS 30000 /* that the daemon may take to end */
+#define STEP_MS 20   /* between two tries to unmount while somebody asks for the status */
 
 extern char **environ;
 
@@ -44,7 +45,8 @@ static bool link_is_beneath(const char *pid, const char *name, const char *mount
 	return is_beneath(target, mountpoint);
 }
 
-static bool has_open(const char *pid, const char *mountpoint)
+/* `status`: its files do not count. */
+static bool has_open(const char *pid, const char *mountpoint, const char *status)
 {
 	char path[300];
 	const struct dirent *e;
@@ -57,7 +59,8 @@ static bool has_open(const char *pid, const char *mountpoint)
 		char name[280];
 
 		snprintf(name, sizeof(name), "fd/%s", e->d_name);
-		found = link_is_beneath(pid, name, mountpoint);
+		found = link_is_beneath(pid, name, mountpoint) &&
+			!(status && link_is_beneath(pid, name, status));
 	}
 	if (dir)
 		closedir(dir);
@@ -86,8 +89,8 @@ static bool has_mapped(const char *pid, const char *mountpoint)
 	return found;
 }
 
-/* How a process uses the mount, or NULL. */
-static const char *use_of(const char *pid, const char *mountpoint)
+/* How a process uses the mount, or NULL; `status` as for has_open(). */
+static const char *use_of(const char *pid, const char *mountpoint, const char *status)
 {
 	if (link_is_beneath(pid, "cwd", mountpoint))
 		return "has its working directory there";
@@ -95,7 +98,7 @@ static const char *use_of(const char *pid, const char *mountpoint)
 		return "has its root in it";
 	if (link_is_beneath(pid, "exe", mountpoint))
 		return "runs from it";
-	if (has_open(pid, mountpoint))
+	if (has_open(pid, mountpoint, status))
 		return "has files open";
 	return has_mapped(pid, mountpoint) ? "has files mapped" : NULL;
 }
@@ -114,8 +117,13 @@ static void put_process(const char *pid, const char *use)
 	text_line(stderr, "  %8s  %-16s  %s", pid, name, use);
 }
 
-/* Lists the processes that use the mount, as far as this user may see them. */
-static void put_users(const char *mountpoint)
+typedef void user_fn(const char *pid, const char *use);
+
+/*
+ * Calls `fn` for the processes that use the mount, as far as this user may see them. False: there
+ * are none.
+ */
+static bool each_user(const char *mountpoint, const char *status, user_fn *fn)
 {
 	DIR *dir = opendir("/proc");
 	const struct dirent *e;
@@ -123,17 +131,16 @@ static void put_users(const char *mountpoint)
 
 	while (dir && (e = readdir(dir))) {
 		const char *use = e->d_name[0] >= '1' && e->d_name[0] <= '9' ?
-					  use_of(e->d_name, mountpoint) :
+					  use_of(e->d_name, mountpoint, status) :
 					  NULL;
 
-		if (use)
-			put_process(e->d_name, use);
+		if (use && fn)
+			fn(e->d_name, use);
 		any = any || use;
 	}
 	if (dir)
 		closedir(dir);
-	if (!any)
-		fputs("  processes of other users, or another mount in it\n", stderr);
+	return any;
 }
 
 /* ---- unmounting ---- */
@@ -161,6 +168,31 @@ static int unmount(const char *path)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
 }
 
+/* Does a process use more of it than the status, which nobody reads for long? */
+static bool is_in_use(const char *path)
+{
+	char *status;
+	bool any;
+
+	if (asprintf(&status, "%s/.cartonfs", path) < 0)
+		return true;
+	any = each_user(path, status, NULL);
+	free(status);
+	return any;
+}
+
+/* The same, but waits for those who ask for the status of the mount, as this program does. */
+static int unmount_after_status(const char *path)
+{
+	int r = unmount(path);
+
+	for (int ms = 0; r == -EBUSY && ms < CTL_ANSWER_MS && !is_in_use(path); ms += STEP_MS) {
+		poll(NULL, 0, STEP_MS);
+		r = unmount(path);
+	}
+	return r;
+}
+
 /* The process that serves the mount, as a pidfd; -1: not known. *ret_silent: it does not answer. */
 static int open_daemon(const struct ctl_mount *m, bool *ret_silent)
 {
@@ -184,10 +216,11 @@ static int stop(const struct ctl_mount *m)
 	int r, status = EXIT_GOOD;
 
 	/* this process may have been started in the mount */
-	r = chdir("/") < 0 ? -errno : unmount(m->path);
+	r = chdir("/") < 0 ? -errno : unmount_after_status(m->path);
 	if (r == -EBUSY) {
 		text_line(stderr, "cartonctl: %s: not unmounted; it is in use by", m->path);
-		put_users(m->path);
+		if (!each_user(m->path, NULL, put_process))
+			fputs("  processes of other users, or another mount in it\n", stderr);
 		status = EXIT_BAD;
 	} else if (r < 0) {
 		status = ctl_failed(m->path, r);

@@ -398,6 +398,21 @@ def test_stop_names_who_is_in_the_way(mount, sample_carton, who, how):
         m.wait_end()
 
 
+def test_stop_while_a_status_is_read(mount, sample_carton, who):
+    """Who asks how a mount is does not keep it busy: stop waits for the end of that."""
+    with mount(sample_carton[0], uid=who) as m:
+        script = 'f = open(sys.argv[1]); print(flush=True); sys.stdin.read()'
+        with subprocess.Popen(['/usr/bin/python3', '-c', f'import sys; {script}', m / JSON], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, **harness.identity(who)) as reader:
+            reader.stdout.readline()
+            with subprocess.Popen([CARTONCTL, 'stop', m.path], stderr=subprocess.PIPE, text=True, env=environment(who),
+                                  **harness.identity(who)) as p:
+                eventually('it waits', lambda: p.poll() is not None or 'poll' in harness.doing(p.pid))
+                reader.communicate()
+                assert p.communicate()[1] == '' and p.returncode == 0
+        m.wait_end()
+
+
 def test_end_while_a_status_is_open(mount, sample_carton, who):
     """The text is freed though no RELEASE comes: else the address sanitizer ends the daemon with 1."""
     with mount(sample_carton[0], uid=who) as m:
