@@ -93,6 +93,11 @@ static uint64_t known_size(const struct object *o)
 	return object_size(o) == OBJECT_NO_SIZE ? 0 : object_size(o);
 }
 
+static void add_size(uint64_t *sum, uint64_t size)
+{
+	*sum = *sum == OBJECT_NO_SIZE || size == OBJECT_NO_SIZE ? OBJECT_NO_SIZE : *sum + size;
+}
+
 /* Counts what is there (bytes), and what has to come. */
 static void measure(struct fetching *f, uint64_t *ret_there, uint64_t *ret_missing)
 {
@@ -106,26 +111,37 @@ static void measure(struct fetching *f, uint64_t *ret_there, uint64_t *ret_missi
 		now->cached += there;
 		*(there ? ret_there : ret_missing) += twin ? 0 : known_size(w->object);
 		w->size = there || twin ? 0 : object_to_fetch(w->object);
-		if (w->size == OBJECT_NO_SIZE || now->size == OBJECT_NO_SIZE)
-			now->size = OBJECT_NO_SIZE;
-		else
-			now->size += w->size;
+		add_size(&now->size, w->size);
 	}
 }
 
 /* ---- how far it is ---- */
 
-static size_t find_running(const struct fetching *f, struct carton_fetching *ret,
+/* What a server has said by now, or all of it has shown. */
+static void learn_size(struct wanted *w, const struct object_progress *p)
+{
+	if (p && p->announced)
+		w->size = p->announced;
+	else if (!p)
+		w->size = object_size(w->object);
+}
+
+static size_t find_running(struct fetching *f, struct carton_fetching *ret,
 			   char (*paths)[MAX_PATH_LEN + 1])
 {
 	struct object_progress p;
 	size_t n = 0;
 
-	for (size_t i = 0; i < f->n && n < MAX_SHOWN; i++) {
-		const struct wanted *w = &f->list[i];
+	f->now->size = 0;
+	for (size_t i = 0; i < f->n; i++) {
+		struct wanted *w = &f->list[i];
+		bool under_way = w->size >= LARGE && object_progress(w->object, &p);
 
-		if (w->size < LARGE || !object_progress(w->object, &p) || p.arrived == 0 ||
-		    (w->size == OBJECT_NO_SIZE && p.arrived < LARGE))
+		if (w->size == OBJECT_NO_SIZE)
+			learn_size(w, under_way ? &p : NULL);
+		add_size(&f->now->size, w->size);
+		if (!under_way || n == MAX_SHOWN || p.arrived == 0 ||
+		    (w->size == OBJECT_NO_SIZE ? p.arrived : w->size) < LARGE)
 			continue;
 		ret[n] = (struct carton_fetching){
 			.path = tree_path(w->file, paths[n]),
@@ -152,13 +168,15 @@ static void report(void *ctx, uint64_t done, uint64_t total)
 	char paths[MAX_SHOWN][MAX_PATH_LEN + 1];
 	struct fetching *f = ctx;
 	struct carton_fetched now;
+	size_t n;
 
 	(void)done, (void)total;
 	count(f);
+	n = find_running(f, running, paths);
 	now = *f->now;
 	/* not less than has come: a broken piece comes twice */
 	now.size = now.size == OBJECT_NO_SIZE ? 0 : MAX(now.size, now.came);
-	f->progress(f->ctx, &now, running, find_running(f, running, paths));
+	f->progress(f->ctx, &now, running, n);
 }
 
 /* ---- the call ---- */

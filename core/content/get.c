@@ -73,6 +73,7 @@ static struct fetch fetch_of(struct get *g, struct fetch_place *places, size_t n
 		.dest = g->dest,
 		.at = g->off,
 		.arrived = waits_arrived,
+		.announced = waits_announced,
 		.arrived_ctx = g->waits,
 		.ctx = g,
 	};

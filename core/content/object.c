@@ -22,6 +22,7 @@ bool object_progress(struct object *o, struct object_progress *ret)
 		ret->fetching = arrived > 0 || (hashed == 0 && waits_are_timed(o));
 		ret->done = MAX(arrived, hashed);
 		ret->arrived = arrived;
+		ret->announced = atomic_load(&f->waits.announced);
 		ret->waiting = f->waits.n;
 	}
 	pthread_mutex_unlock(&o->store->lock);

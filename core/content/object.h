@@ -174,6 +174,7 @@ void object_want(struct object *o);
 struct object_progress {
 	bool fetching;		/* from a server; else read to be verified */
 	uint64_t done, arrived; /* bytes; of these, from servers */
+	uint64_t announced;	/* so many come, as a server says; 0: not known */
 	unsigned waiting;	/* how many wait for it */
 };
 

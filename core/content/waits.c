@@ -209,6 +209,11 @@ void waits_hashed(void *waits, uint64_t bytes)
 	waits_progress(l, bytes);
 }
 
+void waits_announced(void *waits, uint64_t bytes)
+{
+	atomic_store(&((struct waits *)waits)->announced, bytes);
+}
+
 int waits_work(struct waits *l, uint64_t bytes)
 {
 	if (l)

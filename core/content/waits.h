@@ -24,7 +24,8 @@ struct waits {
 	_Atomic int64_t progress_ms;	  /* and when the last of them came */
 	uint64_t moved;			  /* bytes that the deadlines are to be moved on by, and */
 	int64_t moved_ms;		  /* until when they may; guarded by the store's lock */
-	_Atomic uint64_t arrived, hashed; /* bytes, see struct object_progress */
+	_Atomic uint64_t arrived, hashed; /* bytes, see struct object_progress, */
+	_Atomic uint64_t announced;	  /* likewise; 0: not known */
 	_Atomic int64_t answered_us;	  /* now_us() when the first of them arrived; 0: none */
 	unsigned n;
 	struct object_wait *first;		/* NULL-terminated */
@@ -70,6 +71,9 @@ bool waits_expire(struct task *clock);
 void waits_progress(void *waits, uint64_t bytes);
 void waits_arrived(void *waits, uint64_t bytes);
 void waits_hashed(void *waits, uint64_t bytes);
+
+/* A server says that so many bytes will come. */
+void waits_announced(void *waits, uint64_t bytes);
 
 /* The work goes on, with so many bytes: 0, or -ECANCELED since nobody waits for it. NULL-safe. */
 int waits_work(struct waits *l, uint64_t bytes);

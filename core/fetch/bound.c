@@ -23,6 +23,8 @@ int bound_answer(struct fetcher *x, const struct http_response *a)
 		return 0;
 	/* a coded body becomes longer */
 	x->announced = a->coding[0] ? -1 : a->status == 206 ? a->range_total : a->length;
+	if (x->f.announced && x->announced > 0)
+		x->f.announced(x->f.arrived_ctx, (uint64_t)(x->announced - MAX(a->range_first, 0)));
 	x->bound = bound_of(x);
 	file_limit(x->f.dest, x->bound);
 	return announced_more(x) ? -EFBIG : 0;

@@ -90,6 +90,8 @@ struct fetch {
 	 */
 	int (*check)(void *ctx, struct fetch_place *from);
 	void (*arrived)(void *ctx, uint64_t bytes); /* bytes that came; or NULL */
+	/* FETCH_FILE: as many will come, as a server says; or NULL */
+	void (*announced)(void *ctx, uint64_t bytes);
 	void *arrived_ctx;
 	/*
 	 * FETCH_PART: the first `arrived` bytes are in `dest`. Returns how many of them are right:

@@ -397,11 +397,12 @@ def test_fetch_failures(work, fault, cache):
     assert fetch(work / 'm.carton', cache.flag, '--offline', 'model/bad').returncode == 1
 
 
-@pytest.mark.parametrize('kind', ['linked', 'remote'])
+@pytest.mark.parametrize('kind', ['linked', 'chunked', 'remote'])
 def test_fetch_shows_a_bar(work, fault, cache, kind):
-    """On a terminal there is a bar that is gone before the summary; of what nobody knows, what has come."""
-    if kind == 'linked':
-        carton_of(work, x=(fault_bytes(6 * MIB), fault.url('x', size=6 * MIB, rate=3 * MIB)))
+    """On a terminal there is a bar that is gone before the summary; where no server says a size, what has come."""
+    if kind != 'remote':
+        more = dict(chunked=1) if kind == 'chunked' else {}
+        carton_of(work, x=(fault_bytes(6 * MIB), fault.url('x', size=6 * MIB, rate=3 * MIB, **more)))
         source = work / 'm.carton'
     else:
         Carton().add('model/x', fault_bytes(9 * MIB), method='stored').write(
@@ -422,7 +423,7 @@ def test_fetch_shows_a_bar(work, fault, cache, kind):
     assert p.wait() == 0
     shown, end, summary = shown.rpartition(b'\r\x1b[K')
     assert end and re.fullmatch(rb'fetched \d\.0 MiB in \d+ s, \d of \d files? in the cache\r\n', summary), summary
-    if kind == 'linked':
+    if kind == 'chunked':
         assert b'%' not in shown and re.search(rb'fetch \d+\.\d [KMG]iB  \d+\.\d [KMG]iB/s', shown), shown
     else:
         assert re.search(rb'fetch \[#* *\] +\d+%  ', shown) and b'100%' not in shown, shown

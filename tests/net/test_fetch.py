@@ -262,3 +262,23 @@ def test_bar_of_a_resumed_fetch(fault, cache):
     totals = set(re.findall(r'MiB/([\d.]+) MiB ', shown))
     assert len(totals) == 1 and abs(float(totals.pop()) - (SIZE - noted) / MIB) < 1.5
     all_there(cache)
+
+
+def test_bar_of_what_servers_say(work, fault, cache):
+    """Their sizes are known once each has answered; of a part that was kept only the rest counts."""
+    c, size = LinkedCarton(), 20 * MIB
+    for i in range(2):
+        c.link(f'model/{i}', fault_bytes(size, i), fault.url(f'f{i}', size=size, seed=i, rate=4 * MIB))
+    c.write(work / 'm.carton')
+    args = ['fetch', '--private-links', '--connections=1', cache.flag, work / 'm.carton']
+    p = subprocess.Popen([CARTONCTL, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                         env=harness.environment())
+    eventually('parts are noted', lambda: len(cache.partials()) == 2 and min(cache.partials().values()) > 3 * MIB, 30)
+    p.kill()
+    p.wait()
+    rest = (2 * size - sum(cache.partials().values())) / MIB
+    *drawn, last = frames(terminal(80, *args))
+    assert last[0].endswith('2 of 2 files in the cache')
+    totals = {float(t) for t in re.findall(r'MiB/([\d.]+) MiB ', ' '.join(line for f in drawn for line in f))}
+    assert len(totals) == 1 and abs(totals.pop() - rest) < 0.2
+    assert any(len(f) == 3 and all('%' in line for line in f) for f in drawn)
