@@ -98,6 +98,19 @@ def test_kept_part_is_tampered_with(fault, cache, mount, method, at):
         assert m.read('model/x') == DATA
 
 
+def test_wrong_entry_after_an_interruption(fault, cache):
+    """What was kept is right, and so is what comes, but the content is not what MANIFEST says: asked for once more."""
+    Carton(method='stored').add('model/x', DATA, method='zstd', sha='1' * 64).write(
+        os.path.join(fault.root, 'p.carton'))
+    url = fault.url('p.carton', file='p.carton', rate=6 * MIB)
+    noted, _ = interrupted(url, cache)
+    fault.clear()
+    p = ctl('fetch', cache.flag, url)
+    assert p.returncode == 1 and lines_of(p.stderr, 'sha256 mismatch') and '1 of 2 files in the cache' in p.stdout
+    assert 2 * SIZE - noted <= sent(fault) < 2 * SIZE - noted + MIB
+    assert not set(cache.objects()) & {'1' * 64, digest(DATA)} and cache.partials() == {}
+
+
 def test_kept_part_is_cut(fault, cache):
     """Less is there than was noted: only that counts."""
     url = packed(fault, 'zstd')
