@@ -38,9 +38,9 @@ def sent(fault):
     return sum(r['sent'] for r in fault.requests('p.carton'))
 
 
-def interrupted(source, cache, sig=signal.SIGKILL):
+def interrupted(source, cache, sig=signal.SIGKILL, options=()):
     """A fetch that ends in the middle. Returns how many bytes are noted, and the file that has them."""
-    p = subprocess.Popen([CARTONCTL, 'fetch', '--connections=2', cache.flag, source],
+    p = subprocess.Popen([CARTONCTL, 'fetch', '--connections=2', cache.flag, *options, source],
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=harness.environment())
     eventually('a part is noted', lambda: max(cache.partials().values(), default=0) >= 6 * MIB, 30)
     p.send_signal(sig)
@@ -109,6 +109,19 @@ def test_wrong_entry_after_an_interruption(fault, cache):
     assert p.returncode == 1 and lines_of(p.stderr, 'sha256 mismatch') and '1 of 2 files in the cache' in p.stdout
     assert 2 * SIZE - noted <= sent(fault) < 2 * SIZE - noted + MIB
     assert not set(cache.objects()) & {'1' * 64, digest(DATA)} and cache.partials() == {}
+
+
+def test_wrong_bytes_of_a_mirror_after_an_interruption(fault, cache):
+    """What is behind the kept part is wrong at a mirror: it is asked for all, then found out, and the origin has it."""
+    url = packed(fault, 'zstd')
+    copy = fault.url('copy.carton', file='p.carton', flip=20 * MIB, rate=6 * MIB)
+    options = [f'--mirror={copy}?{{source}}', '--private-links', f'--manifest-sha256={ctl("hash", url).stdout.strip()}']
+    interrupted(url, cache, options=options)
+    fault.clear()
+    p = ctl('fetch', cache.flag, *options, url)
+    assert p.returncode == 0 and lines_of(p.stderr, 'fetched again'), p.stderr
+    assert fault.requests('copy.carton') and sent(fault) > SIZE
+    all_there(cache)
 
 
 def test_kept_part_is_cut(fault, cache):
