@@ -131,9 +131,14 @@ int part_locate(struct get *g, uint64_t *ret_off)
 {
 	int r = file_source(g->part_file, &g->part);
 
-	return r < 0 ? r :
-		       container_locate_in(options_of(g)->container, g->plan->entry, g->part,
-					   ret_off);
+	if (r < 0)
+		return r;
+	/* one descriptor is enough; a partial has a name, which is removed at the end */
+	if (!file_is_cached(g->part_file)) {
+		file_abort(g->part_file, false);
+		g->part_file = NULL;
+	}
+	return container_locate_in(options_of(g)->container, g->plan->entry, g->part, ret_off);
 }
 
 int entry_decode(struct fill *f, struct source *from, uint64_t off, struct ingested *ret)

@@ -232,10 +232,10 @@ static void run_decode(struct job *job)
 	if (r == 0)
 		r = entry_decode(g->fill, g->part, off, &g->in);
 	part_leave(g, r);
-	/* not all of it came from there: that place has to send all */
-	if (r == -EBADMSG && g->resumed) {
+	/* others can write to a partial: no place is blamed before it has sent all anew */
+	if (r == -EBADMSG && g->partial) {
 		carton_log(CARTON_LOG_WARNING, object_name(g->plan->object),
-			   "what an earlier fetch has left of it is wrong: all is fetched again");
+			   "what the cache has kept of it is wrong: all is fetched again");
 		g->anew = true;
 		r = ask_entry(g);
 		if (r == 0)
@@ -292,14 +292,13 @@ static int ask_entry(struct get *g)
 
 	if (r < 0)
 		return r;
-	g->resumed = f.have > 0;
+	/* bytes of several places would not tell which of them are wrong */
+	g->partial = file_is_cached(g->part_file) && (f.have > 0 || g->left == 1);
 	g->part_from = f.places;
 	r = part_copy_cached(g, e->header, n);
 	if (r == 0)
 		return submit(g, run_decode);
-	/* bytes of several places would not tell which of them are wrong */
-	f.what = file_is_cached(g->part_file) && (g->resumed || g->left == 1) ? FETCH_FILE :
-										FETCH_PART;
+	f.what = g->partial ? FETCH_FILE : FETCH_PART;
 	f.dest = g->part_file;
 	f.at = 0;
 	f.check = note_place;

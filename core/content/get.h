@@ -59,8 +59,8 @@ struct get {
 	struct source *part;	       /* once it is there */
 	struct span_wait span_wait;    /* for others that are fetched with it */
 	struct span *span;	       /* these are there; else NULL */
-	bool resumed;		       /* an earlier fill has left some of the part, */
-	bool anew;		       /* which was wrong */
+	bool partial; /* the part is one of the cache, which any place goes on with, */
+	bool anew;    /* and was wrong */
 	struct job job;
 };
 

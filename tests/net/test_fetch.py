@@ -98,6 +98,20 @@ def test_kept_part_is_tampered_with(fault, cache, mount, method, at):
         assert m.read('model/x') == DATA
 
 
+def test_part_is_tampered_with_while_it_comes(fault, cache):
+    """Whoever writes to it meanwhile: the server is not blamed for that."""
+    url = packed(fault, 'zstd')
+    p = subprocess.Popen([CARTONCTL, 'fetch', cache.flag, '--connections=1', url], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE, text=True, env=harness.environment())
+    eventually('a part is noted', lambda: max(cache.partials().values(), default=0) >= 6 * MIB, 30)
+    name, = (n for n, v in cache.partials().items() if v)
+    with open(cache.path / 'v1/partial' / name, 'r+b') as f:
+        f.seek(MIB)
+        f.write(b'damaged')
+    assert lines_of(p.communicate()[1], 'fetched again') and p.returncode == 0
+    all_there(cache)
+
+
 def test_wrong_entry_after_an_interruption(fault, cache):
     """What was kept is right, and so is what comes, but the content is not what MANIFEST says: asked for once more."""
     Carton(method='stored').add('model/x', DATA, method='zstd', sha='1' * 64).write(
