@@ -5,17 +5,27 @@
 
 /* readers are out of order by so many bytes: the kernel reads ahead in parallel */
 #define SLACK (512 * KIB)
-#define MIN_WINDOW (2 * MIB)
+#define MIN_WINDOW (4 * MIB)
 #define MAX_WINDOW (64 * MIB)
+/* a window is at most what was read, and of what is behind that many bytes so many times more */
+#define PROOF (1 * MIB)
+#define GROWTH 4
 /* a stream that none of so many reads was of does not count */
 #define ACTIVE 256
-/* bytes of one request: a window is at least two of them */
+/* who has read less than that has one request at a time */
+#define WIDE (8 * MIB)
+/* bytes of one request; all windows together are at least so many of them */
 #define MAX_REQUEST (8 * MIB)
-#define REQUESTS 2
+#define REQUESTS 3
+/* bytes of the first request of a connection, which is slow */
+#define FIRST_REQUEST (512 * KIB)
 /* after so many slower answers the shortest time is too short by an eighth */
 #define SLOWER 64
 /* a rate is of at least so long */
-#define RATE_US 200000
+#define RATE_US 20000
+/* until it was measured so often, it is taken for at least so many bytes a second */
+#define NEW 16
+#define FAST (96 * MIB)
 
 void ahead_init(struct ahead *a, uint64_t unit)
 {
@@ -70,21 +80,42 @@ static uint64_t active(const struct ahead *a)
 /* In bytes. */
 static uint64_t window(const struct ahead *a, const struct ahead_stream *s)
 {
-	uint64_t run = s->run * a->unit, need;
+	uint64_t run = s->run * a->unit, need = 0;
+	uint64_t most = run <= PROOF ? run : GROWTH * run - (GROWTH - 1) * PROOF;
 
 	if (s->run < 2)
 		return 0;
-	need = 2 * (a->rate / 1000 * a->answer_us / 1000) / active(a);
+	/* a link that is new may be fast */
+	if (a->answer_us)
+		need = 3 * (MAX(a->rate, a->rates < NEW ? FAST : 0) / 1000 * a->answer_us / 1000) /
+		       active(a);
 	need = MAX(need, MAX(MIN_WINDOW, 2 * a->unit));
-	return MIN(MIN(run, need), MAX_WINDOW);
+	return MIN(MIN(most, need), MAX_WINDOW);
 }
 
-bool ahead_next(const struct ahead *a, const struct ahead_stream *s, uint64_t *ret_first,
-		uint64_t *ret_end)
+struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked)
 {
-	uint64_t most = window(a, s), size = MIN(most / REQUESTS, MAX_REQUEST);
-	uint64_t end = s->next + most / a->unit;
+	for (size_t k = 0; k < AHEAD_STREAMS; k++)
+		if (a->streams[k].run > 0 && a->streams[k].asked == asked)
+			return &a->streams[k];
+	return NULL;
+}
 
+bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s)
+{
+	return s->run * a->unit >= WIDE;
+}
+
+bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned busy,
+		uint64_t *ret_first, uint64_t *ret_end)
+{
+	uint64_t most = window(a, s), end = s->next + most / a->unit, size = most;
+
+	if (!ahead_may_connect(a, s) && busy > 0)
+		return false;
+	if (ahead_may_connect(a, s))
+		size /= MAX(REQUESTS / active(a), 1);
+	size = MIN(size, busy < a->connections ? MAX_REQUEST : FIRST_REQUEST);
 	size = MAX(size / a->unit, 1);
 	/* not little by little */
 	if (s->asked + size > end)
@@ -96,7 +127,7 @@ bool ahead_next(const struct ahead *a, const struct ahead_stream *s, uint64_t *r
 
 /* ---- the link ---- */
 
-static void learn_answer(struct ahead *a, uint64_t us)
+void ahead_answered(struct ahead *a, uint64_t us)
 {
 	if (!a->answer_us || us < a->answer_us) {
 		a->answer_us = us;
@@ -107,30 +138,27 @@ static void learn_answer(struct ahead *a, uint64_t us)
 	}
 }
 
-static void learn_rate(struct ahead *a, const struct ahead_request *r)
+void ahead_came(struct ahead *a, uint64_t bytes, uint64_t now_us)
 {
-	uint64_t us, rate;
+	uint64_t us = now_us - a->since_us, rate;
 
-	if (!a->since_us)
-		a->since_us = r->began_us;
-	a->came += r->bytes;
-	us = MAX(r->ended_us - a->since_us, 1);
-	rate = a->came * 1000000 / us;
-	/* it may have been faster; slower only when that lasts */
-	a->rate = us < RATE_US ? MAX(a->rate, rate) : rate;
-	if (us < RATE_US && !r->last)
+	/* what came before the first moment took longer than is known */
+	if (!a->since_us) {
+		a->since_us = now_us;
 		return;
+	}
+	a->came += bytes;
+	if (us < MAX(RATE_US, a->answer_us))
+		return;
+	rate = a->came * 1000000 / us;
+	a->rates++;
+	/* slower only when that lasts */
+	a->rate = rate > a->rate ? rate : a->rate - (a->rate - rate) / 8;
 	a->came = 0;
-	a->since_us = r->last ? 0 : r->ended_us;
+	a->since_us = now_us;
 }
 
-void ahead_learn(struct ahead *a, const struct ahead_request *r)
-{
-	learn_answer(a, MAX(r->answered_us - r->began_us, 1));
-	learn_rate(a, r);
-}
-
-void ahead_failed(struct ahead *a, uint64_t i, bool last)
+void ahead_failed(struct ahead *a, uint64_t i)
 {
 	for (size_t k = 0; k < AHEAD_STREAMS; k++) {
 		struct ahead_stream *s = &a->streams[k];
@@ -138,6 +166,9 @@ void ahead_failed(struct ahead *a, uint64_t i, bool last)
 		if (s->next <= i && i < s->asked)
 			s->asked = i;
 	}
-	if (last)
-		a->since_us = a->came = 0;
+}
+
+void ahead_rest(struct ahead *a)
+{
+	a->since_us = a->came = 0;
 }

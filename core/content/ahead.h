@@ -4,10 +4,14 @@
  *
  * Who goes through a file in order is a stream: it has a window, the chunks behind its last one
  * that are fetched before anyone asks for them. A window opens once two chunks were read in order,
- * and is never longer than the part that its reader has read. It is as long as the link needs to be
- * busy: twice the bytes that come while a request waits for its answer, both measured here. So a
- * random reader has none, and a reader of a close server a short one. Several streams of one file
- * have windows of their own; of those that nobody goes on with, the oldest gives way.
+ * and is never longer than four times the part that its reader has read. It is as long as the link
+ * needs to be busy: twice the bytes that come while a request waits for its answer, both measured
+ * here. So a random reader has none, and a reader
+ * of a close server a short one. Several streams of one file have windows of their own; of those
+ * that nobody goes on with, the oldest gives way.
+ *
+ * A new connection is slow at first, and who reads in order waits for the slowest. So a stream has
+ * one request at a time until it is long, and the first request of a further connection is short.
  *
  * All numbers are of chunks, unless they say otherwise. Threads: the owner's lock.
  */
@@ -31,8 +35,10 @@ struct ahead {
 	uint64_t unit;		    /* bytes of a chunk */
 	uint64_t reads;		    /* calls of ahead_read() */
 	uint64_t answer_us, slower; /* the shortest time to an answer lately; slower ones since */
-	uint64_t since_us, came;    /* since when requests are under way, and bytes since then */
+	uint64_t since_us, came;    /* when bytes came first that are not measured; those since */
 	uint64_t rate;		    /* bytes a second */
+	unsigned rates;		    /* how often it was measured */
+	unsigned connections;	    /* so many requests were under way at once */
 	struct ahead_stream streams[AHEAD_STREAMS];
 };
 
@@ -41,22 +47,29 @@ void ahead_init(struct ahead *a, uint64_t unit);
 /* Somebody reads [i, end). Returns the stream, which begins with it unless it goes on; not NULL. */
 struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end);
 
+/* The stream whose chunks were asked for up to `asked`; or NULL. */
+struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked);
+
+/* May a request of the stream need one more connection? */
+bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s);
+
 /*
  * The chunks [*ret_first, *ret_end) that are to be asked for next, as one request at most. False:
  * none. The owner leaves out what is there, and says by stream->asked how far it has got.
  */
-bool ahead_next(const struct ahead *a, const struct ahead_stream *s, uint64_t *ret_first,
-		uint64_t *ret_end);
+bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned busy,
+		uint64_t *ret_first, uint64_t *ret_end);
 
-/* A request has ended well. Times are of CLOCK_MONOTONIC, in microseconds. */
-struct ahead_request {
-	uint64_t bytes;
-	uint64_t began_us, answered_us, ended_us; /* answered: its first bytes came */
-	bool last;				  /* no other is under way */
-};
-void ahead_learn(struct ahead *a, const struct ahead_request *r);
+/* Bytes have come. Times are of CLOCK_MONOTONIC, in microseconds. */
+void ahead_came(struct ahead *a, uint64_t bytes, uint64_t now_us);
 
-/* A request has failed: from chunk `i` on it is to be asked for again. `last`: as above. */
-void ahead_failed(struct ahead *a, uint64_t i, bool last);
+/* A request has ended well, whose first bytes came after that time. */
+void ahead_answered(struct ahead *a, uint64_t us);
+
+/* A request has failed: from chunk `i` on it is to be asked for again. */
+void ahead_failed(struct ahead *a, uint64_t i);
+
+/* No request is under way. */
+void ahead_rest(struct ahead *a);
 
 #endif

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "cache/claims.h"
 #include "http/http.h"
 #include "content/internal.h"
 
@@ -23,25 +22,30 @@ static uint64_t range_of(const struct fill *f, uint64_t *ret_off)
 	return MIN(f->end * file->chunk_size, file->size) - *ret_off;
 }
 
-/* ---- claims ---- */
-
-bool sparse_take(const struct sparse *p, uint64_t i)
-{
-	return claim_take(p->bytes.source->fd, i * p->file->chunk_size, p->file->chunk_size);
-}
-
-void sparse_give(const struct sparse *p, uint64_t i)
-{
-	claim_give(p->bytes.source->fd, i * p->file->chunk_size, p->file->chunk_size);
-}
-
-void sparse_unclaim(const struct sparse *p, uint64_t i)
-{
-	sparse_give(p, i);
-	chunked_unclaim(p->chunks, i);
-}
-
 /* ---- what comes ---- */
+
+/* Begins those that are held, as far as they may by now. */
+static void begin_held(struct sparse *p)
+{
+	struct fill *f;
+
+	while ((f = choice_next(p)))
+		chunk_fill_begin(f);
+}
+
+/* The first bytes of the fill are there. */
+static void note_answer(struct fill *f)
+{
+	struct sparse *p = f->sparse;
+
+	f->answered = true;
+	if (f->what != FILL_CHUNKS)
+		return;
+	pthread_mutex_lock(&p->lock);
+	ahead_answered(&p->ahead, (uint64_t)MAX(now_us() - f->began_us, 1));
+	pthread_mutex_unlock(&p->lock);
+	begin_held(p);
+}
 
 static void note_bad(struct fill *f, const char *url)
 {
@@ -92,18 +96,20 @@ static int verify(struct fill *f, uint64_t i)
 }
 
 /*
- * All who wait for the fill look whether their chunks are there: they come again if not. With both
- * locks, so that nobody joins who has not seen what is verified.
+ * Those who wait for the fill, and whose chunks are there up to its end or chunk `end`, look at
+ * them: they come again if others are not. With both locks, so that nobody joins who has not seen
+ * what is verified. `came` are its bytes.
  */
-static void wake_readers(struct fill *f)
+static void wake_readers(struct fill *f, uint64_t end, uint64_t came)
 {
 	struct object_wait *waits;
 
 	if (f->what != FILL_CHUNKS)
 		return;
 	pthread_mutex_lock(&f->sparse->lock);
+	ahead_came(&f->sparse->ahead, came, (uint64_t)now_us());
 	pthread_mutex_lock(&f->object->store->lock);
-	waits = waits_take(&f->waits);
+	waits = waits_take_until(&f->waits, end < f->end ? end : UINT64_MAX);
 	pthread_mutex_unlock(&f->object->store->lock);
 	pthread_mutex_unlock(&f->sparse->lock);
 	waits_end(waits, 0);
@@ -127,6 +133,8 @@ static uint64_t settle(void *get, uint64_t arrived)
 	struct fill *f = container_of(g, struct fill, get);
 	uint64_t i = f->settled;
 
+	if (arrived > 0 && !f->answered)
+		note_answer(f);
 	if (arrived < f->looked)
 		f->looked = 0;
 	while (i < f->end && end_of(f, i) <= arrived && end_of(f, i) > f->looked &&
@@ -134,8 +142,10 @@ static uint64_t settle(void *get, uint64_t arrived)
 		i++;
 	f->looked = arrived;
 	if (i > f->settled) {
+		uint64_t came = (i - f->settled) * f->sparse->file->chunk_size;
+
 		f->settled = i;
-		wake_readers(f);
+		wake_readers(f, i, came);
 	}
 	return i > f->first ? end_of(f, i - 1) : 0;
 }
@@ -179,7 +189,7 @@ static int keep_bad(struct get *g)
 	f->looked = 0;
 	pthread_mutex_unlock(&p->lock);
 	/* the others are there */
-	wake_readers(f);
+	wake_readers(f, f->end, 0);
 	g->n = range_of(f, &g->off);
 	return 0;
 }
@@ -207,6 +217,7 @@ static int ask(struct fill *f, void (*done)(struct get *g, int result, struct in
 	/* nothing gives way for what nobody waits for */
 	r = file_claim(p->dest, f->get.n, f->ahead ? NULL : keep_drop_idle,
 		       sparse_object(p)->store);
+	atomic_store(&p->full, r < 0 && f->ahead);
 	if (r < 0 && f->ahead)
 		r = -ECANCELED;
 	f->ahead = false;
@@ -274,7 +285,7 @@ static void fetch_chunks(struct fill *f)
 	/* it may have come since a reader looked */
 	if (!chunked_is_hole(p->chunks, &p->bytes, f->first) && verify(f, f->first) == 0) {
 		f->settled = f->first + 1;
-		wake_readers(f);
+		wake_readers(f, f->settled, 0);
 		release_settled(f);
 	}
 	if (f->first == f->end) {
@@ -349,46 +360,41 @@ static void unlock_chunks(struct fill *f)
 	pthread_mutex_unlock(&f->sparse->lock);
 }
 
-/* Lock held. */
-static void learn(const struct fill *f)
+/* Chunks that one waits for could not be fetched, which the kernel is told twice. Lock held. */
+static void note_failed(struct fill *f, const struct object_wait *w, int error)
 {
 	struct sparse *p = f->sparse;
-	uint64_t off;
-	const struct ahead_request r = {
-		.bytes = range_of(f, &off),
-		.began_us = (uint64_t)f->began_us,
-		.answered_us = (uint64_t)atomic_load(&f->waits.answered_us),
-		.ended_us = (uint64_t)now_us(),
-		.last = p->n_fills == 0,
-	};
 
-	if (r.answered_us > r.began_us)
-		ahead_learn(&p->ahead, &r);
+	for (uint64_t i = w->first; i < w->end; i++)
+		p->failed[i / 8] |= (unsigned char)(1 << (i % 8));
+	p->failed_ms = now_ms();
+	p->error = error;
+}
+
+void chunk_fill_expired(struct waits *waits, const struct object_wait *w)
+{
+	note_failed(container_of(waits, struct fill, waits), w, -ETIMEDOUT);
 }
 
 static void take_chunks(struct fill *f, int result)
 {
 	struct sparse *p = f->sparse;
-	/* what nobody has waited for is asked for again by who does */
-	bool failed = result < 0 && result != -ECANCELED && f->waits.n > 0;
 
-	for (uint64_t i = f->first; i < f->end; i++) {
+	for (uint64_t i = f->first; i < f->end; i++)
 		sparse_unclaim(p, i);
-		if (failed)
-			p->failed[i / 8] |= (unsigned char)(1 << (i % 8));
-	}
-	if (failed) {
-		p->failed_ms = now_ms();
-		p->error = result;
-	}
+	/* what nobody has waited for is asked for again by who does */
+	for (const struct object_wait *w = f->waits.first; w && result < 0; w = w->next)
+		if (result != -ECANCELED)
+			note_failed(f, w, result);
 	*f->link = f->next;
 	if (f->next)
 		f->next->link = f->link;
 	p->n_fills--;
-	if (result == 0)
-		learn(f);
-	else
-		ahead_failed(&p->ahead, f->settled, p->n_fills == 0);
+	f->object->fill_pins--;
+	if (result < 0)
+		ahead_failed(&p->ahead, f->settled);
+	if (p->n_fills == 0)
+		ahead_rest(&p->ahead);
 }
 
 static void report_chunks(const struct fill *f, int error)
@@ -407,8 +413,14 @@ static void report_chunks(const struct fill *f, int error)
 }
 
 /* The fill held a pin of its object, so that the object and the sparse file live until here. */
+static void ended(struct object *o)
+{
+	begin_held(chunked_filler(o->bytes.chunks));
+	object_put(o);
+}
+
 const struct fill_ops chunk_fill_ops = {
-	chunk_fill_begin, lock_chunks, unlock_chunks, take_chunks, report_chunks, object_put,
+	chunk_fill_begin, lock_chunks, unlock_chunks, take_chunks, report_chunks, ended,
 };
 
 /* ---- probing ---- */

@@ -15,47 +15,11 @@
 #ifndef CARTON_CONTENT_CHUNK_FILL_H
 #define CARTON_CONTENT_CHUNK_FILL_H
 
-#include <pthread.h>
-#include <stdatomic.h>
+#include "content/chunk_choice.h"
 
-#include "content/ahead.h"
-#include "content/chunked.h"
-#include "content/fill.h"
-
-struct sparse {
-	/* constant */
-	struct plan *plan;
-	const struct chunks_file *file;
-	struct chunked *chunks;
-	struct file *dest;	    /* where they go */
-	struct chunked_bytes bytes; /* the same file */
-
-	atomic_bool logged; /* that the carton has other bytes */
-
-	pthread_mutex_t lock; /* before the store's; guards what follows, and the chunks of fills */
-	struct fill *fills;
-	unsigned n_fills;
-	struct ahead ahead;
-	unsigned char *failed; /* a bit for each chunk: it could not be fetched, */
-	int64_t failed_ms;     /* at the last time then, */
-	int error;	       /* and why */
-};
-
-static inline struct object *sparse_object(const struct sparse *p)
-{
-	return p->plan->object;
-}
-
-/*
- * Claims chunk `i` against other processes: false: one of them has it. The second gives it back to
- * them, and the third to all.
- */
-bool sparse_take(const struct sparse *p, uint64_t i);
-void sparse_give(const struct sparse *p, uint64_t i);
-void sparse_unclaim(const struct sparse *p, uint64_t i);
-
-/* The ops of a fill of chunks. */
+/* The ops of a fill of chunks, and what is called when one has waited too long for it. */
 extern const struct fill_ops chunk_fill_ops;
+void chunk_fill_expired(struct waits *waits, const struct object_wait *w);
 
 /*
  * Begins a new fill of chunks [f->first, f->end), which are claimed; or of one that another process

@@ -159,6 +159,11 @@ void chunked_was_read(struct chunked *c, uint64_t off, size_t n)
 		c->filler->read(c->filler_ctx, off / size, (off + n - 1) / size + 1);
 }
 
+void chunked_left(struct chunked *c)
+{
+	c->filler->left(c->filler_ctx);
+}
+
 static bool is_set(const atomic_uchar *bits, uint64_t i)
 {
 	return atomic_load_explicit(&bits[i / 8], memory_order_acquire) >> (i % 8) & 1;

@@ -51,6 +51,8 @@ struct chunk_filler {
 	int (*fetch)(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait);
 	/* Chunks [i, end) were read: perhaps others will be, and can be fetched by then. */
 	void (*read)(void *ctx, uint64_t i, uint64_t end);
+	/* Nobody has the object pinned any more but fills of chunks. */
+	void (*left)(void *ctx);
 	/* All chunks have been verified: called once, by a reader, before its read is answered. */
 	void (*complete)(void *ctx);
 	/* The whole has been hashed and is right. */
@@ -76,6 +78,9 @@ int chunked_fetch(struct chunked *c, uint64_t off, size_t n, struct object_wait 
 
 /* Bytes of it were read, see read(); does nothing once all chunks are verified. */
 void chunked_was_read(struct chunked *c, uint64_t off, size_t n);
+
+/* See left(). */
+void chunked_left(struct chunked *c);
 
 bool chunked_is_verified(const struct chunked *c, uint64_t i);
 

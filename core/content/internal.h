@@ -19,6 +19,7 @@
  *	get		gets bytes from the network
  *	into_file	a file for what cannot be read in place
  *	ahead		how far ahead of their readers chunks are fetched
+ *	chunk_choice	which of them one request asks for
  *	chunk_fill	fetches and verifies chunks
  *	sparse		fetches the chunks of an object as they are read
  *	by_index	what need not be copied first, since the chunk index has it
@@ -57,7 +58,7 @@ struct object {
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;
-	unsigned pins;
+	unsigned pins, fill_pins;      /* the second: those of them that fills of chunks have */
 	struct fill *content, *length; /* NULL: not under way */
 	struct bytes bytes;
 	bool copied;		      /* as in struct fill */

@@ -167,6 +167,11 @@ void object_put(struct object *o)
 	struct object_store *s = o->store;
 
 	pthread_mutex_lock(&s->lock);
+	if (o->fill_pins > 0 && o->pins == o->fill_pins + 1) {
+		pthread_mutex_unlock(&s->lock);
+		chunked_left(o->bytes.chunks);
+		pthread_mutex_lock(&s->lock);
+	}
 	if (--o->pins == 0)
 		bytes = let_go(s, o);
 	pthread_mutex_unlock(&s->lock);

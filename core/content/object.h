@@ -194,6 +194,7 @@ struct object_wait {
 	struct waits *above; /* of the work that waits: bytes move its deadlines on, too; or NULL */
 	struct object *object;
 	struct waits *waits;
+	uint64_t first, end; /* of a fill of chunks: those that are missed */
 	int64_t deadline_ms; /* now_ms(); guarded by the store's lock, as the next line */
 	struct object_wait *next, **link; /* guarded by the store's lock; link NULL: not queued */
 };

@@ -30,7 +30,8 @@ struct span {
 	struct span *later; /* of those that one thread starts */
 	struct file *dest;
 	uint64_t held; /* of the budget */
-	int64_t began_us, answered_us;
+	int64_t began_us;
+	bool answered;
 
 	/* once it is there; else NULL */
 	struct source *bytes;
@@ -196,17 +197,10 @@ static void run_over(struct job *job)
 static void over(struct span *s)
 {
 	struct object_runs *runs = &s->store->runs;
-	struct ahead_request r = {
-		.bytes = s->end - s->off,
-		.began_us = (uint64_t)s->began_us,
-		.answered_us = (uint64_t)s->answered_us,
-		.ended_us = (uint64_t)now_us(),
-	};
 
 	pthread_mutex_lock(&runs->lock);
-	r.last = --runs->fetching == 0;
-	if (s->bytes && r.answered_us > r.began_us)
-		ahead_learn(&runs->run.link, &r);
+	if (--runs->fetching == 0)
+		ahead_rest(&runs->run.link);
 	pthread_mutex_unlock(&runs->lock);
 	/* copying and beginning fills is no work for the network's thread */
 	s->job.run = run_over;
@@ -227,11 +221,15 @@ static void fetched(void *span, int result, uint64_t size)
 static void arrived(void *span, uint64_t bytes)
 {
 	struct span *s = span;
+	struct ahead *link = &s->store->runs.run.link;
+	int64_t now = now_us();
 
-	if (!s->answered_us)
-		s->answered_us = now_us();
 	atomic_fetch_add(&s->store->fetched, bytes);
 	pthread_mutex_lock(&s->store->runs.lock);
+	if (!s->answered)
+		ahead_answered(link, (uint64_t)MAX(now - s->began_us, 1));
+	s->answered = true;
+	ahead_came(link, bytes, (uint64_t)now);
 	for (struct span_wait *w = s->waits; w; w = w->next)
 		waits_progress(w->waits, bytes);
 	pthread_mutex_unlock(&s->store->runs.lock);

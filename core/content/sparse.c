@@ -7,48 +7,10 @@
 #include "content/chunk_fill.h"
 #include "content/internal.h"
 
-/* bytes of one request that a reader waits for */
-#define MAX_WAITED (8 * MIB)
-/* requests ahead of readers, of one object */
+/* requests of one object, while there are some ahead of readers */
 #define MAX_AHEAD 16
 
-/* ---- which chunks ---- */
-
-static struct fill *find_fill(const struct sparse *p, uint64_t i)
-{
-	struct fill *f = p->fills;
-
-	while (f && (i < f->first || i >= f->end))
-		f = f->next;
-	return f;
-}
-
-/* May chunk `i` be fetched with others? Claims it. Lock held. */
-static bool claim_hole(const struct sparse *p, uint64_t i)
-{
-	if (find_fill(p, i) || !sparse_take(p, i))
-		return false;
-	/* looked at once no other process fetches it */
-	if (chunked_is_hole(p->chunks, &p->bytes, i) && chunked_claim(p->chunks, i))
-		return true;
-	sparse_give(p, i);
-	return false;
-}
-
-/*
- * Gives the fill chunk `i`, which is claimed, and claims for it the holes that follow, up to `end`;
- * none if another process fetches chunk `i`. Lock held.
- */
-static void choose(struct fill *f, uint64_t i, uint64_t end)
-{
-	const struct sparse *p = f->sparse;
-
-	end = sparse_take(p, i) ? MIN(end, chunks_count(p->file)) : i;
-	f->first = i;
-	do
-		f->end = ++i;
-	while (i < end && claim_hole(p, i));
-}
+/* ---- readers ---- */
 
 /*
  * Why chunk `i` could not be fetched just now, once: the kernel repeats a page at once whose
@@ -57,15 +19,19 @@ static void choose(struct fill *f, uint64_t i, uint64_t end)
 static int repeated(struct sparse *p, uint64_t i)
 {
 	unsigned char bit = (unsigned char)(1 << (i % 8));
-	bool failed = p->failed[i / 8] & bit;
+	struct object_store *s = sparse_object(p)->store;
+	int r;
 
+	pthread_mutex_lock(&s->lock);
+	r = (p->failed[i / 8] & bit) && now_ms() - p->failed_ms < KERNEL_REPEATS_MS ? p->error : 0;
 	p->failed[i / 8] &= (unsigned char)~bit;
-	return failed && now_ms() - p->failed_ms < KERNEL_REPEATS_MS ? p->error : 0;
+	pthread_mutex_unlock(&s->lock);
+	return r;
 }
 
-/* ---- readers ---- */
-
-/* A new one for chunk `i`, which is claimed, up to `end`. NULL: no memory. Lock held. */
+/*
+ * A new one for chunk `i`, which is claimed, up to `end`. It is held. NULL: no memory. Lock held.
+ */
 static struct fill *add_fill(struct sparse *p, uint64_t i, uint64_t end)
 {
 	struct object *o = sparse_object(p);
@@ -74,18 +40,18 @@ static struct fill *add_fill(struct sparse *p, uint64_t i, uint64_t end)
 	if (!f)
 		return NULL;
 	f->ops = &chunk_fill_ops;
+	f->waits.expired = chunk_fill_expired;
 	f->sparse = p;
-	f->began_us = now_us();
-	choose(f, i, end);
-	f->settled = f->first;
+	choice_make(f, i, i, end);
+	f->held = true;
 	f->next = p->fills;
 	if (f->next)
 		f->next->link = &f->next;
 	f->link = &p->fills;
 	p->fills = f;
-	p->n_fills++;
 	pthread_mutex_lock(&o->store->lock);
 	o->pins++;
+	o->fill_pins++;
 	pthread_mutex_unlock(&o->store->lock);
 	return f;
 }
@@ -106,12 +72,17 @@ static void begin_all(const struct begun *b)
 static void read_ahead(struct sparse *p, struct ahead_stream *s, struct begun *b)
 {
 	uint64_t first, last, n = chunks_count(p->file);
+	unsigned most = MIN(sparse_object(p)->store->options.fetch->connections, MAX_AHEAD);
 
-	while (p->n_fills < MAX_AHEAD && ahead_next(&p->ahead, s, &first, &last) && first < n) {
+	/* there is no room for it, as far as is known */
+	if (atomic_load(&p->full))
+		return;
+	while (p->n_fills < most && ahead_next(&p->ahead, s, p->n_fills, &first, &last) &&
+	       first < n) {
 		struct fill *f;
 
 		s->asked = first + 1;
-		if (!claim_hole(p, first))
+		if (!choice_claim(p, first))
 			continue;
 		f = add_fill(p, first, last);
 		if (!f) {
@@ -120,6 +91,7 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, struct begun *b
 		}
 		f->ahead = true;
 		s->asked = f->end;
+		choice_release(f);
 		b->fills[b->n++] = f;
 	}
 }
@@ -145,7 +117,7 @@ static void was_read(void *ctx, uint64_t i, uint64_t end)
 static uint64_t find_missing(const struct sparse *p, uint64_t i, uint64_t end)
 {
 	while (i < end && (chunked_is_verified(p->chunks, i) ||
-			   (!find_fill(p, i) && !chunked_claim(p->chunks, i))))
+			   (!choice_find(p, i) && !chunked_claim(p->chunks, i))))
 		i++;
 	return i;
 }
@@ -159,12 +131,36 @@ static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct 
 	uint64_t first, last;
 	struct fill *f;
 
-	end = MIN(end, i + MAX(MAX_WAITED / p->file->chunk_size, 1));
-	if (s->asked <= end && ahead_next(&p->ahead, s, &first, &last))
+	if (s->asked <= end && ahead_next(&p->ahead, s, 0, &first, &last))
 		end = MAX(end, last);
 	f = add_fill(p, i, end);
-	if (f)
+	if (!f)
+		return NULL;
+	s->asked = MAX(s->asked, f->end);
+	/* one that needs a new connection, which is slow, waits for what is before it */
+	if (p->n_fills < p->ahead.connections || ahead_may_connect(&p->ahead, s) ||
+	    !choice_follows(f))
+		choice_release(f);
+	return f;
+}
+
+/*
+ * A fill that is held and that chunk `i`, which is claimed, continues gets it, and those behind it
+ * up to `end`. Lock held.
+ */
+static struct fill *join_held(struct sparse *p, uint64_t i, uint64_t end, struct ahead_stream *s)
+{
+	struct fill *f = p->fills;
+
+	while (f && (!f->held || f->end != i || choice_is_full(f)))
+		f = f->next;
+	/* what another process fetches is waited for alone */
+	if (f && (!sparse_take(p, f->first) || !sparse_take(p, i)))
+		return NULL;
+	if (f) {
+		choice_make(f, f->first, i, end);
 		s->asked = MAX(s->asked, f->end);
+	}
 	return f;
 }
 
@@ -189,16 +185,23 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	pthread_mutex_lock(&p->lock);
 	s = ahead_read(&p->ahead, i, end);
 	missing = find_missing(p, i, end);
-	f = missing < end ? find_fill(p, missing) : NULL;
-	if (missing < end && !f) {
+	f = missing < end ? choice_find(p, missing) : NULL;
+	if (missing < end)
 		r = repeated(p, missing);
-		f = r < 0 ? NULL : fill_for(p, missing, end, s);
-		if (f)
+	if (missing < end && !f && r == 0) {
+		f = join_held(p, missing, end, s);
+		if (!f)
+			f = fill_for(p, missing, end, s);
+		if (f && !f->held)
 			begun.fills[begun.n++] = f;
-		else
-			sparse_unclaim(p, missing);
+	} else if (r < 0) {
+		f = NULL;
 	}
+	if (missing < end && !f && !choice_find(p, missing))
+		sparse_unclaim(p, missing);
 	if (f) {
+		wait->first = missing;
+		wait->end = end;
 		wait_for(f, wait);
 		r = -EINPROGRESS;
 		if (sparse_object(p)->store->options.fetch)
@@ -209,6 +212,21 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	pthread_mutex_unlock(&p->lock);
 	begin_all(&begun);
 	return r;
+}
+
+/* A left() of a chunk_filler. */
+static void left(void *ctx)
+{
+	struct sparse *p = ctx;
+	struct object_store *s = sparse_object(p)->store;
+
+	pthread_mutex_lock(&p->lock);
+	pthread_mutex_lock(&s->lock);
+	for (struct fill *f = p->fills; f; f = f->next)
+		if (f->waits.n == 0)
+			cancel_fire(&f->waits.cancel);
+	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- the sparse file ---- */
@@ -236,7 +254,9 @@ static void sparse_free(void *ctx)
 	free(p);
 }
 
-static const struct chunk_filler filler = { fetch, was_read, complete, publish, sparse_free };
+static const struct chunk_filler filler = {
+	fetch, was_read, left, complete, publish, sparse_free,
+};
 
 int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes *ret)
 {

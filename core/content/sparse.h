@@ -9,8 +9,8 @@
  * those ahead of readers who go on in order (ahead.h).
  *
  * A chunk that is fetched costs no thread: its readers wait for a fill of it, as who opens an
- * object waits for a fill of all. Once the last of them has given up, the fill is cancelled; a fill
- * that nobody has waited for yet goes on.
+ * object waits for a fill of all. Once the last of them has given up, the fill is cancelled. A fill
+ * that nobody has waited for yet goes on as long as anyone has the object open.
  */
 #ifndef CARTON_CONTENT_SPARSE_H
 #define CARTON_CONTENT_SPARSE_H

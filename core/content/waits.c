@@ -78,22 +78,30 @@ bool waits_renew(struct waits *l, int result)
 	return true;
 }
 
-struct object_wait *waits_take(struct waits *l)
+struct object_wait *waits_take_until(struct waits *l, uint64_t end)
 {
-	struct object_wait *list = NULL, *w;
+	struct object_wait *list = NULL, *following;
 
-	if (l->timed_link) {
+	for (struct object_wait *w = l->first; w; w = following) {
+		following = w->next;
+		if (w->end > end)
+			continue;
+		unlink_wait(w);
+		w->next = list;
+		list = w;
+	}
+	if (l->timed_link && !l->first) {
 		*l->timed_link = l->next_timed;
 		if (l->next_timed)
 			l->next_timed->timed_link = l->timed_link;
 		l->timed_link = NULL;
 	}
-	while ((w = l->first)) {
-		unlink_wait(w);
-		w->next = list;
-		list = w;
-	}
 	return list;
+}
+
+struct object_wait *waits_take(struct waits *l)
+{
+	return waits_take_until(l, UINT64_MAX);
 }
 
 void waits_end(struct object_wait *list, int result)
@@ -156,6 +164,8 @@ static void expire(struct waits *l, struct object_wait **list, int64_t *next_ms)
 		unlink_wait(w);
 		w->next = *list;
 		*list = w;
+		if (l->expired)
+			l->expired(l, w);
 	}
 	if (before > 0 && l->n == 0) {
 		carton_log(CARTON_LOG_ERROR, l->object->name, "cannot be read now: %s",
@@ -195,8 +205,7 @@ void waits_arrived(void *waits, uint64_t bytes)
 	struct waits *l = waits;
 
 	atomic_fetch_add(&l->object->store->fetched, bytes);
-	if (atomic_fetch_add(&l->arrived, bytes) == 0)
-		atomic_store(&l->answered_us, now_us());
+	atomic_fetch_add(&l->arrived, bytes);
 	waits_progress(l, bytes);
 }
 

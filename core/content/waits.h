@@ -26,7 +26,8 @@ struct waits {
 	int64_t moved_ms;		  /* until when they may; guarded by the store's lock */
 	_Atomic uint64_t arrived, hashed; /* bytes, see struct object_progress, */
 	_Atomic uint64_t announced;	  /* likewise; 0: not known */
-	_Atomic int64_t answered_us;	  /* now_us() when the first of them arrived; 0: none */
+	/* One has waited too long, and is told so. With the store's lock. Or NULL. */
+	void (*expired)(struct waits *l, const struct object_wait *w);
 	unsigned n;
 	struct object_wait *first;		/* NULL-terminated */
 	struct waits *next_timed, **timed_link; /* those with deadlines; or NULL */
@@ -52,8 +53,9 @@ void waits_add(struct waits *l, struct object_wait *w);
  */
 bool waits_renew(struct waits *l, int result);
 
-/* Takes all waiters off, as a list. */
+/* Takes all waiters off, as a list. The second: those that miss chunks before `end` only. */
 struct object_wait *waits_take(struct waits *l);
+struct object_wait *waits_take_until(struct waits *l, uint64_t end);
 
 /* Not held: */
 

@@ -219,8 +219,10 @@ static void free_nothing(void *ctx)
 /* What is not there has to be fetched; what is written is nobody's until it is verified. */
 static void test_origin(void **state)
 {
-	static const struct chunk_filler origin = { fetch_nothing, nothing_read, count_complete,
-						    count_complete, free_nothing };
+	static const struct chunk_filler origin = {
+		fetch_nothing,	nothing_read,	free_nothing,
+		count_complete, count_complete, free_nothing,
+	};
 	struct fixture *f = fixture_new();
 	struct log_seen *seen = log_watch();
 	int completed = 0;
@@ -266,8 +268,10 @@ static void test_origin(void **state)
 /* A hole is not hashed; the last chunk that a reader verifies makes it complete. */
 static void test_holes(void **state)
 {
-	static const struct chunk_filler origin = { fetch_nothing, nothing_read, count_complete,
-						    count_complete, free_nothing };
+	static const struct chunk_filler origin = {
+		fetch_nothing,	nothing_read,	free_nothing,
+		count_complete, count_complete, free_nothing,
+	};
 	struct fixture *f = fixture_new();
 	int completed = 0, reads;
 

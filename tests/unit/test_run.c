@@ -138,7 +138,6 @@ static void test_what_is_asked_for_again(void **state)
 
 static void test_link(void **state)
 {
-	struct ahead_request r = { .bytes = MIB };
 	struct run run = { .n = 0 };
 	uint64_t first = run_gap(&run);
 
@@ -147,10 +146,10 @@ static void test_link(void **state)
 	assert_int_equal(run_most(&run, 1000), MAX_RUN_WINDOW);
 	/* 10 ms, 1 MiB/s */
 	for (int i = 0; i < 10; i++) {
-		r.began_us = (uint64_t)i * 1010000 + 1;
-		r.answered_us = r.began_us + 10000;
-		r.ended_us = r.began_us + 1010000;
-		ahead_learn(&run.link, &r);
+		ahead_answered(&run.link, 10000);
+		for (uint64_t ms = 0; ms <= 1000; ms += 100)
+			ahead_came(&run.link, MIB / 10, (uint64_t)i * 1010000 + 1000 * ms + 1);
+		ahead_rest(&run.link);
 	}
 	assert_in_range(run_gap(&run), 9 * KIB, 11 * KIB);
 	assert_in_range(run_most(&run, 500), 450 * KIB, 550 * KIB);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content/chunk_choice.h"
+
+#include "base/util.h"
+#include "cache/claims.h"
+#include "content/internal.h"
+
+/* bytes of one fill: no more than the fetcher asks for in one request */
+#define MAX_FILL (8 * MIB)
+
+bool sparse_take(const struct sparse *p, uint64_t i)
+{
+	return claim_take(p->bytes.source->fd, i * p->file->chunk_size, p->file->chunk_size);
+}
+
+void sparse_give(const struct sparse *p, uint64_t i)
+{
+	claim_give(p->bytes.source->fd, i * p->file->chunk_size, p->file->chunk_size);
+}
+
+void sparse_unclaim(const struct sparse *p, uint64_t i)
+{
+	sparse_give(p, i);
+	chunked_unclaim(p->chunks, i);
+}
+
+struct fill *choice_find(const struct sparse *p, uint64_t i)
+{
+	struct fill *f = p->fills;
+
+	while (f && (i < f->first || i >= f->end))
+		f = f->next;
+	return f;
+}
+
+bool choice_claim(const struct sparse *p, uint64_t i)
+{
+	if (choice_find(p, i) || !sparse_take(p, i))
+		return false;
+	/* looked at once no other process fetches it */
+	if (chunked_is_hole(p->chunks, &p->bytes, i) && chunked_claim(p->chunks, i))
+		return true;
+	sparse_give(p, i);
+	return false;
+}
+
+bool choice_is_full(const struct fill *f)
+{
+	return (f->end - f->first) * f->sparse->file->chunk_size >= MAX_FILL;
+}
+
+void choice_make(struct fill *f, uint64_t first, uint64_t i, uint64_t end)
+{
+	const struct sparse *p = f->sparse;
+
+	end = sparse_take(p, i) ? MIN(end, chunks_count(p->file)) : i;
+	f->first = f->settled = first;
+	do
+		f->end = ++i;
+	while (i < end && !choice_is_full(f) && choice_claim(p, i));
+}
+
+void choice_release(struct fill *f)
+{
+	struct sparse *p = f->sparse;
+
+	f->held = false;
+	f->began_us = now_us();
+	p->n_fills++;
+	p->ahead.connections = MAX(p->ahead.connections, p->n_fills);
+}
+
+bool choice_follows(const struct fill *f)
+{
+	const struct sparse *p = f->sparse;
+
+	for (const struct fill *other = p->fills; other; other = other->next)
+		/* the first reads of a stream come in any order */
+		if (!other->held &&
+		    (other->end == f->first || (!p->ahead.answer_us && other->first == f->end)))
+			return true;
+	return false;
+}
+
+struct fill *choice_next(struct sparse *p)
+{
+	struct ahead_stream *s;
+	uint64_t first, end;
+	struct fill *f;
+
+	pthread_mutex_lock(&p->lock);
+	f = p->fills;
+	while (f && (!f->held || choice_follows(f)))
+		f = f->next;
+	if (f) {
+		s = ahead_find(&p->ahead, f->end);
+		if (s && !choice_is_full(f) && sparse_take(p, f->first) &&
+		    ahead_next(&p->ahead, s, 0, &first, &end) && first < chunks_count(p->file) &&
+		    choice_claim(p, first)) {
+			choice_make(f, f->first, first, end);
+			s->asked = f->end;
+		}
+		choice_release(f);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return f;
+}

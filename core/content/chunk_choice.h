@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which chunks of an object a fill asks for, and when. Chunks beside each other are one request, up
+ * to a size. A fill may be held at first: others join it, until what is before it has come.
+ *
+ * Threads: the lock of a struct sparse guards what it says, and which chunks its fills have. All
+ * functions are called with it but choice_next().
+ */
+#ifndef CARTON_CONTENT_CHUNK_CHOICE_H
+#define CARTON_CONTENT_CHUNK_CHOICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "content/ahead.h"
+#include "content/chunked.h"
+#include "content/fill.h"
+
+struct sparse {
+	/* constant */
+	struct plan *plan;
+	const struct chunks_file *file;
+	struct chunked *chunks;
+	struct file *dest;	    /* where they go */
+	struct chunked_bytes bytes; /* the same file */
+
+	atomic_bool logged; /* that the carton has other bytes */
+	atomic_bool full;   /* a request ahead of readers had no room; none for a reader since */
+
+	pthread_mutex_t lock; /* before the store's; guards what follows, and the chunks of fills */
+	struct fill *fills;
+	unsigned n_fills; /* that are not held */
+	struct ahead ahead;
+
+	/* guarded by the store's lock */
+	unsigned char *failed; /* a bit for each chunk: it could not be fetched, */
+	int64_t failed_ms;     /* at the last time then, */
+	int error;	       /* and why */
+};
+
+static inline struct object *sparse_object(const struct sparse *p)
+{
+	return p->plan->object;
+}
+
+/*
+ * Claims chunk `i` against other processes: false: one of them has it. The second gives it back to
+ * them, and the third to all.
+ */
+bool sparse_take(const struct sparse *p, uint64_t i);
+void sparse_give(const struct sparse *p, uint64_t i);
+void sparse_unclaim(const struct sparse *p, uint64_t i);
+
+/* The fill that has chunk `i`; or NULL. */
+struct fill *choice_find(const struct sparse *p, uint64_t i);
+
+/* May chunk `i` be fetched with others? Claims it, here and against other processes. */
+bool choice_claim(const struct sparse *p, uint64_t i);
+
+/* Is the fill as long as one request may be? */
+bool choice_is_full(const struct fill *f);
+
+/*
+ * Gives a fill that has not begun the chunks from `first` to `i`, which are claimed, and claims for
+ * it the holes that follow, up to `end`; none if another process fetches chunk `i`.
+ */
+void choice_make(struct fill *f, uint64_t first, uint64_t i, uint64_t end);
+
+/* Are chunks beside its own being asked for, which a stream will read first? */
+bool choice_follows(const struct fill *f);
+
+/* A fill that is held is no longer: it is to be begun. */
+void choice_release(struct fill *f);
+
+/*
+ * Releases one of those that are held and may begin, with what its stream will read by now. NULL:
+ * none. Lock not held.
+ */
+struct fill *choice_next(struct sparse *p);
+
+#endif
