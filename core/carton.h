@@ -130,6 +130,9 @@ void carton_close(struct carton *c);
  */
 typedef void carton_done_fn(void *ctx, int result);
 
+/* Has the cache room for so many bytes more, perhaps in place of what nobody uses? */
+bool carton_has_room(struct carton *c, uint64_t bytes);
+
 /* ---- the tree ---- */
 
 enum carton_kind {
@@ -277,6 +280,12 @@ uint64_t carton_memory(const struct carton *c);
  * A byte of each node for the program that serves the tree; 0 at first. Any thread may change it.
  */
 atomic_uchar *carton_mark(struct carton_node *node);
+
+/*
+ * Whoever reads `file` in order will read `next` then (NULL: nothing): where chunks are fetched
+ * ahead of readers, they are across the end of it, too. The open of `next` does not fetch them.
+ */
+void carton_follow(struct carton_node *file, struct carton_node *next);
 
 /*
  * Finds out the size of a file, where only a server can tell. 0: it is known; -EINPROGRESS: `done`

@@ -230,3 +230,11 @@ int carton_read_later(struct carton *c, const struct carton_range *range, carton
 	workers_submit(q->workers, &q->job, LANE_READS);
 	return -EINPROGRESS;
 }
+
+void carton_follow(struct carton_node *file, struct carton_node *next)
+{
+	struct object *o = node_object(to_node(file));
+
+	if (o)
+		object_follow(o, next ? node_object(to_node(next)) : NULL);
+}

@@ -93,6 +93,28 @@ static uint64_t window(const struct ahead *a, const struct ahead_stream *s)
 	return MIN(MIN(most, need), MAX_WINDOW);
 }
 
+uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint64_t end)
+{
+	uint64_t to = s->next + window(a, s) / a->unit;
+
+	return s->asked < end || to <= end ? 0 : (to - end) * a->unit;
+}
+
+struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead *before,
+				    const struct ahead_stream *s)
+{
+	struct ahead_stream *own = ahead_read(a, 0, 0);
+
+	if (!a->answer_us) {
+		a->answer_us = before->answer_us;
+		a->rate = before->rate;
+		a->rates = before->rates;
+		a->connections = before->connections;
+	}
+	own->run = MAX(own->run, s->run * before->unit / a->unit);
+	return own;
+}
+
 struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked)
 {
 	for (size_t k = 0; k < AHEAD_STREAMS; k++)

@@ -47,6 +47,16 @@ void ahead_init(struct ahead *a, uint64_t unit);
 /* Somebody reads [i, end). Returns the stream, which begins with it unless it goes on; not NULL. */
 struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end);
 
+/*
+ * A stream of `before` goes on at the start of this object, from the same servers. Returns it; not
+ * NULL.
+ */
+struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead *before,
+				    const struct ahead_stream *s);
+
+/* How many bytes of a stream's window are behind chunk `end`. */
+uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint64_t end);
+
 /* The stream whose chunks were asked for up to `asked`; or NULL. */
 struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked);
 

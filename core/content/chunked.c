@@ -155,8 +155,13 @@ void chunked_was_read(struct chunked *c, uint64_t off, size_t n)
 {
 	uint64_t size = c->file->chunk_size;
 
-	if (c->filler && atomic_load(&c->left) > 0 && n > 0)
+	if (c->filler && n > 0)
 		c->filler->read(c->filler_ctx, off / size, (off + n - 1) / size + 1);
+}
+
+bool chunked_is_complete(const struct chunked *c)
+{
+	return atomic_load(&c->left) == 0;
 }
 
 void chunked_left(struct chunked *c)

@@ -76,8 +76,11 @@ void *chunked_filler(const struct chunked *c);
 /* See fetch(): where [off, off+n) has bytes that are not verified. -EFBIG as chunked_read(). */
 int chunked_fetch(struct chunked *c, uint64_t off, size_t n, struct object_wait *wait);
 
-/* Bytes of it were read, see read(); does nothing once all chunks are verified. */
+/* Bytes of it were read, see read(). */
 void chunked_was_read(struct chunked *c, uint64_t off, size_t n);
+
+/* Are all chunks verified? */
+bool chunked_is_complete(const struct chunked *c);
 
 /* See left(). */
 void chunked_left(struct chunked *c);

@@ -89,6 +89,7 @@ struct fill {
 	bool complete;		   /* and the last of them was the last of the object */
 	uint64_t looked;	   /* so many bytes of this try were looked at */
 	bool ahead;		   /* nobody waits when it begins */
+	bool keep;		   /* it goes on also while nobody has the object open */
 	bool held;		   /* it has not begun: it waits for another one */
 	uint64_t bad;		   /* the first chunk with other bytes of those that came last */
 	struct fill *next, **link; /* in the list of the sparse file */

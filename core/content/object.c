@@ -178,6 +178,11 @@ void object_put(struct object *o)
 	bytes_finish(&bytes);
 }
 
+void object_follow(struct object *o, struct object *next)
+{
+	atomic_store(&o->next, next != o ? next : NULL);
+}
+
 /* Drops the cache entry after a failed read check. The caller holds a pin. */
 static void drop_cached(struct object *o)
 {

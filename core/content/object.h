@@ -235,6 +235,12 @@ int object_get_wait(struct object *o, struct waits *above);
  */
 int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *wait);
 
+/*
+ * Who reads `o` in order will read `next` then, or NULL: what is fetched ahead of a reader goes on
+ * there while it is open, and comes to wait for a reader of it.
+ */
+void object_follow(struct object *o, struct object *next);
+
 /* Unpins. */
 void object_put(struct object *o);
 

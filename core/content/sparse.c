@@ -56,22 +56,25 @@ static struct fill *add_fill(struct sparse *p, uint64_t i, uint64_t end)
 	return f;
 }
 
-/* The fills that are to begin once the locks are released. */
+/*
+ * The fills that are to begin once the locks are released, and the rest of a stream's window, which
+ * is in the next object.
+ */
 struct begun {
 	size_t n;
 	struct fill *fills[MAX_AHEAD + 1];
+	uint64_t beyond; /* bytes; 0: none. Else: */
+	struct ahead link;
+	struct ahead_stream stream;
 };
 
-static void begin_all(const struct begun *b)
+/*
+ * Adds fills for what a stream will probably read next, before chunk `n`. Nobody waits for them
+ * yet. Lock held.
+ */
+static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, struct begun *b)
 {
-	for (size_t k = 0; k < b->n; k++)
-		chunk_fill_begin(b->fills[k]);
-}
-
-/* Adds fills for what a stream will probably read next. Nobody waits for them yet. Lock held. */
-static void read_ahead(struct sparse *p, struct ahead_stream *s, struct begun *b)
-{
-	uint64_t first, last, n = chunks_count(p->file);
+	uint64_t first, last;
 	unsigned most = MIN(sparse_object(p)->store->options.fetch->connections, MAX_AHEAD);
 
 	/* there is no room for it, as far as is known */
@@ -96,21 +99,75 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, struct begun *b
 	}
 }
 
+/* As far as the window reaches, also behind the end. Lock held. */
+static void read_window(struct sparse *p, struct ahead_stream *s, struct begun *b)
+{
+	uint64_t n = chunks_count(p->file);
+
+	if (chunked_is_complete(p->chunks))
+		s->asked = n;
+	else
+		read_ahead(p, s, n, b);
+	if (!atomic_load(&sparse_object(p)->next))
+		return;
+	b->beyond = ahead_beyond(&p->ahead, s, n);
+	if (b->beyond > 0) {
+		b->link = p->ahead;
+		b->stream = *s;
+	}
+}
+
+/* Fetches the rest of a window from the start of the object behind `o`, if that is open. */
+static void read_on(struct object *o, const struct begun *before)
+{
+	struct object *next = atomic_load(&o->next);
+	struct begun begun = { 0 };
+	struct ahead_stream *s;
+	struct sparse *p;
+
+	if (object_get(next, NULL) < 0)
+		return;
+	p = next->bytes.chunks ? chunked_filler(next->bytes.chunks) : NULL;
+	if (p && !chunked_is_complete(p->chunks)) {
+		pthread_mutex_lock(&p->lock);
+		s = ahead_continue(&p->ahead, &before->link, &before->stream);
+		read_ahead(
+			p, s,
+			MIN(chunks_count(p->file), s->next + before->beyond / p->file->chunk_size),
+			&begun);
+		for (size_t k = 0; k < begun.n; k++)
+			begun.fills[k]->keep = true;
+		pthread_mutex_unlock(&p->lock);
+		for (size_t k = 0; k < begun.n; k++)
+			chunk_fill_begin(begun.fills[k]);
+	}
+	object_put(next);
+}
+
+static void begin_all(struct sparse *p, const struct begun *b)
+{
+	for (size_t k = 0; k < b->n; k++)
+		chunk_fill_begin(b->fills[k]);
+	if (b->beyond > 0)
+		read_on(sparse_object(p), b);
+}
+
 /* A read() of a chunk_filler. */
 static void was_read(void *ctx, uint64_t i, uint64_t end)
 {
 	struct sparse *p = ctx;
-	struct object_store *s = sparse_object(p)->store;
+	const struct object *o = sparse_object(p);
 	struct begun begun = { 0 };
 
-	if (!s->options.fetch || cancel_fired(&s->stop))
+	if (!o->store->options.fetch || cancel_fired(&o->store->stop) ||
+	    (chunked_is_complete(p->chunks) && !atomic_load(&o->next)))
 		return;
 	/* another read of the stream sees to it */
 	if (pthread_mutex_trylock(&p->lock) != 0)
 		return;
-	read_ahead(p, ahead_read(&p->ahead, i, end), &begun);
+	read_window(p, ahead_read(&p->ahead, i, end), &begun);
 	pthread_mutex_unlock(&p->lock);
-	begin_all(&begun);
+	begin_all(p, &begun);
 }
 
 /* The first chunk of [i, end) that is not there; it is being fetched, or is claimed. Lock held. */
@@ -176,8 +233,8 @@ static void wait_for(struct fill *f, struct object_wait *wait)
 static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 {
 	struct sparse *p = ctx;
-	struct begun begun = { 0 };
 	struct ahead_stream *s;
+	struct begun begun = { 0 };
 	uint64_t missing;
 	struct fill *f;
 	int r = 0;
@@ -205,12 +262,12 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 		wait_for(f, wait);
 		r = -EINPROGRESS;
 		if (sparse_object(p)->store->options.fetch)
-			read_ahead(p, s, &begun);
+			read_window(p, s, &begun);
 	} else if (missing < end && r == 0) {
 		r = -ENOMEM;
 	}
 	pthread_mutex_unlock(&p->lock);
-	begin_all(&begun);
+	begin_all(p, &begun);
 	return r;
 }
 
@@ -223,7 +280,7 @@ static void left(void *ctx)
 	pthread_mutex_lock(&p->lock);
 	pthread_mutex_lock(&s->lock);
 	for (struct fill *f = p->fills; f; f = f->next)
-		if (f->waits.n == 0)
+		if (f->waits.n == 0 && !f->keep)
 			cancel_fire(&f->waits.cancel);
 	pthread_mutex_unlock(&s->lock);
 	pthread_mutex_unlock(&p->lock);

@@ -10,7 +10,8 @@
  *
  * A chunk that is fetched costs no thread: its readers wait for a fill of it, as who opens an
  * object waits for a fill of all. Once the last of them has given up, the fill is cancelled. A fill
- * that nobody has waited for yet goes on as long as anyone has the object open.
+ * that nobody has waited for yet goes on as long as anyone has the object open; at the start of an
+ * object that follows another, which is read (object_follow()), to its end.
  */
 #ifndef CARTON_CONTENT_SPARSE_H
 #define CARTON_CONTENT_SPARSE_H

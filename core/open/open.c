@@ -313,6 +313,11 @@ bool carton_is_remote(const struct carton *c)
 	return c->container->remote;
 }
 
+bool carton_has_room(struct carton *c, uint64_t bytes)
+{
+	return c->cache && cache_reserve(c->cache, bytes) == 0;
+}
+
 void carton_stop(struct carton *c)
 {
 	cancel_fire(&c->stop);

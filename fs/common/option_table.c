@@ -49,6 +49,8 @@ const struct option_spec option_table[] = {
 	  "a size such as 500M or 2T", .help = "of a fetched file" },
 	{ "private_links", 0, BOTH, OPTION_FLAG, FIELD(carton.private_links),
 	  .help = "LINKS to private IPs" },
+	{ "ahead", 0, MOUNT, OPTION_UNLESS, FIELD(noahead), "on|off",
+	  .help = "off: no file before its open" },
 	{ "cacert", 0, BOTH, OPTION_TEXT, FIELD(carton.cacert), "FILE", "a file",
 	  .help = "CAs to trust" },
 	{ "header_file", 0, BOTH, OPTION_TEXT, FIELD(carton.header_file), "FILE", "a file",

@@ -20,7 +20,7 @@ struct option_values {
 	bool help, version, complete;
 	/* of cartonfs */
 	unsigned verify; /* enum verify */
-	bool foreground, debug, nochunks, noviews, passthrough, nosandbox, mount_only;
+	bool foreground, debug, nochunks, noahead, noviews, passthrough, nosandbox, mount_only;
 	char *views, *fsname, *error_file;
 	unsigned uid, gid, umask;
 	unsigned max_read; /* bytes of one READ */

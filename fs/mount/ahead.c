@@ -4,17 +4,26 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "mount/pages.h"
 #include "mount/push.h"
 
-#define MAX_SLOTS 4
+#define MAX_SLOTS 4 /* that verify */
 /* how many files of a sequence are verified before they are opened */
 #define WINDOW 64
 #define SMALL_FILE (64 * 1024)
+/* of files that are fetched: only these, */
+#define FETCHED_FILE (8 << 20)
+/* so many at once; or so many of which only the beginning is, */
+#define MAX_FETCHED 2
+#define MAX_HEADS 32
+/* if no more than that was read of each */
+#define HEAD (1 << 20)
 /* directories and symlinks between two files of a sequence */
 #define MAX_HOPS 64
 /* after giving way, if nothing is opened */
@@ -26,6 +35,9 @@ struct slot {
 	struct carton_node *node; /* NULL: free */
 	struct carton_request *request;
 	uint64_t back; /* its number in the background pass; 0: it belongs to a sequence */
+	bool fetched;  /* its bytes come from a server */
+	bool head;     /* its first byte is read next */
+	bool pinned;
 	bool finished; /* with `result`; guarded by lock */
 	int result;
 };
@@ -34,7 +46,10 @@ struct ahead {
 	struct mount *mount;
 	pthread_t thread;
 	unsigned n_slots;
-	struct slot slots[MAX_SLOTS];
+	struct slot slots[MAX_HEADS];
+	_Atomic uint64_t read; /* bytes of any file since the last open */
+	atomic_bool chunked; /* of files of the sequence those chunks are fetched that are read; */
+	atomic_bool heads;   /* and so far these are only their beginnings */
 	struct carton_node *back; /* the next file of the background pass, or NULL */
 	uint64_t n_back;	  /* how many files the background pass has begun */
 
@@ -67,14 +82,6 @@ static struct carton_node *next_file(const struct ahead *a, struct carton_node *
 	return NULL;
 }
 
-/* True: its bytes are in the container, neither generated nor fetched. */
-static bool is_stored(const struct carton_node *node)
-{
-	struct carton_storage storage;
-
-	return carton_storage(node, &storage) && storage.contained;
-}
-
 static uint64_t size_of(const struct carton_node *node)
 {
 	struct carton_stat st;
@@ -83,13 +90,48 @@ static uint64_t size_of(const struct carton_node *node)
 	return st.size;
 }
 
+/* Do its bytes come from a server, unless they are in the cache? */
+static bool is_fetched(const struct ahead *a, const struct carton_node *node)
+{
+	struct carton_storage storage;
+
+	return carton_is_remote(a->mount->carton) ||
+	       (carton_storage(node, &storage) && !storage.contained);
+}
+
+/* Is the file, which is fetched or not, to be had before it is opened? Generated ones are not. */
+static bool is_worth(const struct ahead *a, const struct carton_node *node, bool fetched)
+{
+	struct carton_storage storage;
+
+	if (!carton_storage(node, &storage) || !fetched)
+		return carton_storage(node, &storage);
+	return size_of(node) >= FETCHED_FILE &&
+	       (a->chunked || carton_has_room(a->mount->carton, size_of(node)));
+}
+
+/* Are only those chunks of it fetched that are read? */
+static bool is_chunked(const struct carton_node *node)
+{
+	char state[32];
+
+	return carton_property(node, "user.carton.state", state, sizeof(state)) > 0 &&
+	       strcmp(state, "chunks") == 0;
+}
+
 /* The next file of the sequence that still needs verification. Lock held. */
 static struct carton_node *take_next(struct ahead *a)
 {
 	struct carton_node *node = a->at;
-	uint64_t most = node && size_of(node) <= SMALL_FILE ? WINDOW : a->n_slots;
+	uint64_t most;
 
-	if (!node || a->n_ahead - a->n_opened >= most)
+	if (!node)
+		return NULL;
+	if (is_fetched(a, node))
+		most = a->heads ? MAX_HEADS : MAX_FETCHED;
+	else
+		most = size_of(node) <= SMALL_FILE ? WINDOW : a->n_slots;
+	if (a->n_ahead - a->n_opened >= most)
 		return NULL;
 	a->n_ahead++;
 	a->at = next_file(a, node, MAX_HOPS);
@@ -113,46 +155,79 @@ static void on_done(void *ctx, int result)
 static void release(struct slot *s)
 {
 	carton_request_free(s->request);
-	if (s->finished && s->result == 0)
+	if (s->pinned)
 		carton_unpin(s->node);
 	s->request = NULL;
 	s->node = NULL;
 }
 
+/* What was asked for has ended, perhaps before it began to wait. False: the slot is free. */
+static bool go_on(struct slot *s)
+{
+	const struct carton_range first = { s->node, 0, 1 };
+	int r;
+
+	s->pinned |= s->result == 0;
+	if (!s->pinned || !s->head) {
+		release(s);
+		return false;
+	}
+	carton_request_free(s->request);
+	s->request = NULL;
+	s->head = s->finished = false;
+	r = carton_read_later(s->ahead->mount->carton, &first, on_done, s, &s->request);
+	if (r != -EINPROGRESS)
+		release(s);
+	return r == -EINPROGRESS;
+}
+
 static void begin(struct ahead *a, struct slot *s, struct carton_node *node, uint64_t back)
 {
 	static const struct fuse_file_info buffered;
+	bool fetched = is_fetched(a, node);
 	struct mount *m = a->mount;
 	int r;
 
-	if (!is_stored(node))
+	if (!is_worth(a, node, fetched) || (fetched && back))
 		return;
+	*s = (struct slot){ .ahead = a,
+			    .node = node,
+			    .back = back,
+			    .fetched = fetched,
+			    .head = fetched && a->heads };
 	r = carton_pin(m->carton, node, NULL, NULL, NULL);
-	if (r == 0) {
+	if (r == 0)
 		pages_first_open(m, node);
-		carton_unpin(node);
-	}
-	if (r != -EAGAIN)
+	else if (r == -EAGAIN)
+		r = carton_pin_observed(node, push_new(m, node, &buffered), on_done, s,
+					&s->request);
+	if (r == -EINPROGRESS)
 		return;
-	*s = (struct slot){ .ahead = a, .node = node, .back = back };
-	r = carton_pin_observed(node, push_new(m, node, &buffered), on_done, s, &s->request);
-	if (r != -EINPROGRESS) {
-		s->finished = true;
-		s->result = r;
-		release(s);
-	}
+	s->result = r;
+	go_on(s);
+}
+
+static bool has_slot(const struct ahead *a, const struct carton_node *file)
+{
+	for (unsigned i = 0; i < MAX_HEADS; i++)
+		if (a->slots[i].node == file)
+			return true;
+	return false;
 }
 
 /*
- * Cancels the work on all files but `file`. The background pass continues from its first cancelled
- * file.
+ * Cancels the work on all files but `file`, and but on those that are fetched with it. The
+ * background pass continues from its first cancelled file.
  */
 static void cancel_others(struct ahead *a, const struct carton_node *file)
 {
-	for (unsigned i = 0; i < a->n_slots; i++) {
+	bool is_next = file && has_slot(a, file);
+
+	for (unsigned i = 0; i < MAX_HEADS; i++) {
 		struct slot *s = &a->slots[i];
 
-		if (!s->node || s->node == file || !carton_request_cancel(s->request))
+		if (!s->node || s->node == file || (is_next && s->fetched) ||
+		    !carton_request_cancel(s->request))
 			continue;
 		if (s->back && s->back <= a->n_back) {
 			a->back = s->node;
@@ -165,24 +240,25 @@ static void cancel_others(struct ahead *a, const struct carton_node *file)
 /* ---- the thread ---- */
 
 /*
- * A free slot, after releasing finished ones; NULL: all are busy. The lock is held, but dropped
- * while slots are released.
+ * A free slot, after releasing finished ones; NULL: all are busy that the next file may have. The
+ * lock is held, but dropped while slots are released.
  */
 static struct slot *free_slot(struct ahead *a)
 {
+	unsigned most = a->at && is_fetched(a, a->at) ? MAX_HEADS : a->n_slots;
 	struct slot *found = NULL;
 
-	for (unsigned i = 0; i < a->n_slots; i++) {
+	for (unsigned i = 0; i < MAX_HEADS; i++) {
 		struct slot *s = &a->slots[i];
 
 		if (s->node && s->finished) {
 			pthread_mutex_unlock(&a->lock);
-			release(s);
+			go_on(s);
 			pthread_mutex_lock(&a->lock);
 			/* other slots may have finished meanwhile, and their signals were missed */
 			return free_slot(a);
 		}
-		if (!s->node)
+		if (!s->node && i < most)
 			found = s;
 	}
 	return found;
@@ -193,16 +269,14 @@ static void rest(struct ahead *a)
 {
 	struct timespec end;
 
-	if (!a->paused) {
-		a->idle = true;
-		pthread_cond_wait(&a->changed, &a->lock);
-		a->idle = false;
-		return;
-	}
 	clock_gettime(CLOCK_REALTIME, &end);
 	end.tv_sec += PAUSE_S;
-	if (pthread_cond_timedwait(&a->changed, &a->lock, &end) == ETIMEDOUT)
+	a->idle = true;
+	if (!a->paused)
+		pthread_cond_wait(&a->changed, &a->lock);
+	else if (pthread_cond_timedwait(&a->changed, &a->lock, &end) == ETIMEDOUT)
 		a->paused = false;
+	a->idle = false;
 }
 
 /*
@@ -243,7 +317,7 @@ static bool is_busy(const struct ahead *a)
 {
 	bool busy = false;
 
-	for (unsigned i = 0; i < a->n_slots; i++)
+	for (unsigned i = 0; i < MAX_HEADS; i++)
 		busy |= a->slots[i].node != NULL;
 	return busy;
 }
@@ -306,6 +380,20 @@ void ahead_free(struct ahead *a)
 	free(a);
 }
 
+/* What is read of the file, whose bytes are fetched, goes on with the next ones. Lock held. */
+static void follow(struct ahead *a, struct carton_node *file)
+{
+	struct carton_node *next;
+
+	a->chunked = is_chunked(file);
+	a->heads = a->chunked && a->read < HEAD;
+	for (unsigned i = 0; i < MAX_FETCHED && file; i++) {
+		next = next_file(a, file, MAX_HOPS);
+		carton_follow(file, next);
+		file = next;
+	}
+}
+
 void ahead_opened(struct ahead *a, struct carton_node *file)
 {
 	if (!a)
@@ -318,15 +406,24 @@ void ahead_opened(struct ahead *a, struct carton_node *file)
 			a->n_ahead = a->n_opened;
 			a->at = next_file(a, file, MAX_HOPS);
 		}
+		if (is_fetched(a, file))
+			follow(a, file);
 	} else {
 		a->n_opened = a->n_ahead = 0;
 		a->at = NULL;
 	}
+	atomic_store(&a->read, 0);
 	a->expected = next_file(a, file, MAX_HOPS);
 	a->paused = false;
 	if (a->idle && a->at && a->n_ahead - a->n_opened < WINDOW / 2)
 		pthread_cond_signal(&a->changed);
 	pthread_mutex_unlock(&a->lock);
+}
+
+void ahead_read(struct ahead *a, size_t n)
+{
+	if (a)
+		atomic_fetch_add_explicit(&a->read, n, memory_order_relaxed);
 }
 
 void ahead_give_way(struct ahead *a, struct carton_node *file)

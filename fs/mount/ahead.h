@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Verifies files before they are opened, on a thread of its own: the next files when files are
- * opened in the order of the tree; with verify=background, all files. It fetches nothing. An open
- * that has to wait comes first: the work on other files is cancelled.
+ * Has files ready before they are opened, on a thread of its own: the next files when files are
+ * opened in the order of the tree; with verify=background, all files that need not be fetched. An
+ * open that has to wait comes first: the work on other files is cancelled, unless it is one of
+ * those that are fetched in their order.
+ *
+ * Of files that are fetched, only large ones are had ahead, two at a time, and as far as the cache
+ * has room. Where only those chunks are fetched that are read (carton_follow()), they are opened;
+ * who reads no more than the beginnings of such files gets those of the next ones all at once.
  */
 #ifndef FS_AHEAD_H
 #define FS_AHEAD_H
@@ -25,6 +30,7 @@ void ahead_free(struct ahead *a);
  * Any thread.
  */
 void ahead_opened(struct ahead *a, struct carton_node *file);
+void ahead_read(struct ahead *a, size_t n); /* bytes of any file were asked for */
 void ahead_give_way(struct ahead *a, struct carton_node *file);
 
 #endif

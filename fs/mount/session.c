@@ -153,21 +153,17 @@ static bool is_unmounted(struct fuse_session *se)
 	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
-/*
- * Verifies ahead, but fetches nothing ahead. If this fails, files are verified when they are
- * opened.
- */
+/* If this fails, files are verified or fetched when they are opened. */
 static void start_ahead(struct session *s)
 {
 	const struct options *o = s->options;
 	int r;
 
-	if (o->values.verify == VERIFY_OFF || carton_is_remote(s->mount.carton))
+	if (o->values.noahead || o->values.verify == VERIFY_OFF)
 		return;
 	r = ahead_new(&s->mount, o->values.verify == VERIFY_BACKGROUND, &s->mount.ahead);
 	if (r < 0)
-		carton_log(CARTON_LOG_WARNING, NULL, "files are not verified ahead: %s",
-			   strerror(-r));
+		carton_log(CARTON_LOG_WARNING, NULL, "files are not had ahead: %s", strerror(-r));
 }
 
 /* Mounts, and serves until the end of the mount. */

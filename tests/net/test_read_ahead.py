@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is fetched ahead of readers of large files, behind a link."""
 import concurrent.futures
+import errno
 import os
 import random
 
@@ -8,7 +9,8 @@ import pytest
 
 import chunkindex
 import zipwriter
-from chunkindex import CHUNK
+from chunkindex import CHUNK, overwrite
+from harness import eventually
 from origin import MIB
 from relay import relay
 
@@ -71,6 +73,131 @@ def test_nothing_comes_after_the_last_close(nginx, large, mount, cache):
             # 8 requests were under way, one of 8 MiB; all of it would come beside these 10 MiB
             for at in others:
                 assert chunkindex.pread(m / NAME, 4096, at) == large[1][at:at + 4096]
-            assert link.counts()['down'] <= size + len(others) * CHUNK + 5 * MIB
+            assert link.counts()['down'] <= size + len(others) * CHUNK + 8 * MIB
             # who comes back gets the rest
             assert read_pieces(m / NAME, size, 4 * MIB) == large[1][size:][:4 * MIB]
+
+
+# ---- across files ----
+
+SHARD, COUNT = 8 * MIB + 12345, 8
+
+
+@pytest.fixture(scope='module', params=[False, True], ids=['whole', 'index'])
+def shards(nginx, request):
+    """(name, contents by path) of a carton with a set of large files."""
+    files = {f'model/model-{i:05}-of-{COUNT:05}.bin': content(100 + i, SHARD) for i in range(COUNT)}
+    carton = zipwriter.Carton(method='stored')
+    for name, data in files.items():
+        carton.add(name, data)
+    if request.param:
+        carton.add(chunkindex.PATH, chunkindex.index(*files.values()))
+    path = carton.write(nginx.root / f'shards{request.param:d}.carton')
+    yield path.name, files
+    os.unlink(path)
+
+
+def ranges(nginx, name):
+    """The parts of the file that were asked for: (first, last)."""
+    found = [r['range'] for r in nginx.requests(name) if r['range'].startswith('bytes=')]
+    return [tuple(int(x) for x in r[6:].split('-')) for r in found if not r.startswith('bytes=-')]
+
+
+def is_asked_for(nginx, shards, name):
+    """Has any part of the file been asked for, behind its first chunk?"""
+    where = (nginx.root / shards[0]).read_bytes().index(shards[1][name][:4096])
+    return lambda: any(first < where + SHARD and last > where + CHUNK for first, last in ranges(nginx, shards[0]))
+
+
+def test_next_shard(nginx, shards, mount, cache):
+    """Who has read two in order, and holds the second open, has the third; all come once."""
+    nginx.clear()
+    names = list(shards[1])
+    with mount(nginx.url(shards[0]), *cache.options) as m:
+        assert m.read(names[0]) == shards[1][names[0]]
+        with open(m / names[1], 'rb') as f:
+            assert f.read() == shards[1][names[1]]
+            eventually('the next one comes', is_asked_for(nginx, shards, names[2]))
+            # no further than two
+            assert not is_asked_for(nginx, shards, names[5])()
+        for name in names[2:]:
+            assert m.read(name) == shards[1][name]
+        assert sum(r['sent'] for r in nginx.requests(shards[0])) <= COUNT * SHARD + TAIL + MIB
+
+
+def test_not_in_order(nginx, shards, mount, cache):
+    nginx.clear()
+    names = list(shards[1])
+    with mount(nginx.url(shards[0]), *cache.options) as m:
+        for i in (6, 3, 1):
+            assert m.read(names[i]) == shards[1][names[i]]
+    assert not any(is_asked_for(nginx, shards, names[i])() for i in (0, 2, 4, 5, 7))
+
+
+def test_off(nginx, shards, mount, cache):
+    """After the end of the mount, nothing can come any more."""
+    nginx.clear()
+    names = list(shards[1])
+    with mount(nginx.url(shards[0]), *cache.options, '-o', 'ahead=off') as m:
+        for name in names[:3]:
+            assert m.read(name) == shards[1][name]
+    assert not any(is_asked_for(nginx, shards, name)() for name in names[3:])
+
+
+def test_no_room(nginx, shards, mount, cache):
+    """There is room for one of them: each is read all the same, and nothing is fetched in vain."""
+    nginx.clear()
+    names = list(shards[1])
+    with mount(nginx.url(shards[0]), *cache.options, '-o', f'cache_size={SHARD + 2 * MIB}') as m:
+        for name in names:
+            assert m.read(name) == shards[1][name]
+    assert sum(r['sent'] for r in nginx.requests(shards[0])) <= 1.3 * COUNT * SHARD
+
+
+def test_wrong_bytes(nginx, shards, mount_fg, cache):
+    """The file that was fetched ahead is an error for its reader only, and logged once."""
+    names = list(shards[1])
+    path = nginx.root / shards[0]
+    at = path.read_bytes().index(shards[1][names[2]][:4096]) + 3 * CHUNK
+    good = shards[1][names[2]][3 * CHUNK]
+    overwrite(path, at, bytes([good ^ 1]))
+    nginx.clear()
+    try:
+        with mount_fg(nginx.url(shards[0]), *cache.options) as m:
+            for name in names[:2]:
+                assert m.read(name) == shards[1][name]
+            eventually('the next one comes', is_asked_for(nginx, shards, names[2]))
+            eventually('it is found', lambda: m.log().count('sha256') == 1)
+            with pytest.raises(OSError) as e:
+                m.read(names[2])
+            assert e.value.errno == errno.EIO
+            for name in names[3:]:
+                assert m.read(name) == shards[1][name]
+            assert m.log().count('sha256') == 1
+            with pytest.raises(OSError):
+                m.read(names[2])
+    finally:
+        overwrite(path, at, bytes([good]))
+
+
+@pytest.mark.parametrize('shards', [True], ids=['index'], indirect=True)
+def test_beginnings(nginx, shards, mount, cache):
+    """Who reads the headers of two has those of the others, and not more of them."""
+    nginx.clear()
+    names, data = list(shards[1]), (nginx.root / shards[0]).read_bytes()
+    where = [data.index(shards[1][name][:4096]) for name in names]
+
+    def begun():
+        return all(any(first <= at <= last for first, last in ranges(nginx, shards[0])) for at in where)
+
+    with mount(nginx.url(shards[0]), *cache.options) as m:
+        for name in names[:2]:
+            assert chunkindex.pread(m / name, 4096, 0) == shards[1][name][:4096]
+        eventually('all of them come', begun)
+        assert sum(r['sent'] for r in nginx.requests(shards[0])) <= TAIL + COUNT * (CHUNK + 4096)
+        nginx.clear()
+        for name in names[2:]:
+            assert chunkindex.pread(m / name, 4096, 0) == shards[1][name][:4096]
+        assert not nginx.requests(shards[0])
+        for name in names:
+            assert m.read(name) == shards[1][name]
