@@ -5,7 +5,9 @@
 
 #include "base/event.h"
 
-/* A task's place in a queue; zeroed at first. Private but for `task`, `patient` and the last two. */
+/*
+ * A task's place in a queue; zeroed at first. Private but for `task`, `patient` and the last two.
+ */
 struct queue_slot {
 	struct task *task;
 	struct queue_slot *next, **link; /* link is NULL while it is in no queue */

@@ -148,7 +148,8 @@ def test_flood_keeps_nobody_else(work, mount_fg, cache, certificate, kind):
     with Http2(certificate, files, {'aa': answer}) as server, Http2(certificate, files, {}) as good:
         c.link('model/flood', files['aa'], server.url('aa'))
         c.link('model/good', files['ff'], good.url('ff'))
-        with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *cache.options, '-o', f'cacert={certificate[0]}') as m, \
+        options = f'cacert={certificate[0]},timeout={TIMEOUT:.0f}'
+        with mount_fg(c.write(work / 'm.carton'), *PRIVATE, *cache.options, '-o', options) as m, \
                 concurrent.futures.ThreadPoolExecutor(1) as pool:
             flooded = pool.submit(m.error, 'model/flood')
             harness.eventually('frames come', lambda: len(sent) > 20)
