@@ -161,7 +161,6 @@ int entry_decode(struct fill *f, struct source *from, uint64_t off, struct inges
 
 void part_leave(struct get *g, int result)
 {
-	file_abort(g->part_file, false);
 	source_unref(g->part);
 	/* on a full disk it is in the way of what would fit */
 	file_abort(g->part_file, result < 0 && result != -EBADMSG && !room_is_full(result));
