@@ -307,8 +307,10 @@ def test_bar_of_a_resumed_fetch(fault, cache):
 def test_bar_of_what_servers_say(work, fault, cache):
     """Their sizes are known once each has answered; of a part that was kept only the rest counts."""
     c, size = LinkedCarton(), 20 * MIB
-    for i in range(2):
-        c.link(f'model/{i}', fault_bytes(size, i), fault.url(f'f{i}', size=size, seed=i, rate=4 * MIB))
+    # two servers, so that both are fetched at once over a connection each
+    for i, host in enumerate(('127.0.0.1', 'localhost')):
+        url = fault.url(f'f{i}', size=size, seed=i, rate=4 * MIB).replace('127.0.0.1', host)
+        c.link(f'model/{i}', fault_bytes(size, i), url)
     c.write(work / 'm.carton')
     args = ['fetch', '--private-links', '--connections=1', cache.flag, work / 'm.carton']
     p = subprocess.Popen([CARTONCTL, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
