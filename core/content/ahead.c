@@ -5,7 +5,7 @@
 
 /* readers are out of order by so many bytes: the kernel reads ahead in parallel */
 #define SLACK (512 * KIB)
-#define MIN_WINDOW (4 * MIB)
+#define MIN_WINDOW (2 * MIB)
 #define MAX_WINDOW (64 * MIB)
 /* a window is at most what was read, and of what is behind that many bytes so many times more */
 #define PROOF (1 * MIB)

@@ -129,7 +129,8 @@ def test_all_orders(nginx, served, mounts, cache):
         return all(pread(m / NAME, CHUNK, i * CHUNK) == chunk_at(i) for i in order)
 
     assert all(at_once(read, mounts(4, served)))
-    assert sent(nginx) <= SIZE * 1.05
+    # a mount may begin a chunk just as another one gives it up
+    assert sent(nginx) <= SIZE * 1.1
 
 
 def test_middle_beside_start(nginx, served, mounts, cache):
