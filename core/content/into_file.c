@@ -31,11 +31,21 @@ static void keep_source(struct fill *f, struct source *source, struct ingested *
 
 /* ---- what is there ---- */
 
+/* The size that LINKS says may be wrong, and what is there right: then check_size() says so. */
+static struct ingest what_is_there(struct fill *f)
+{
+	struct ingest how = fill_ingest(f);
+
+	if (f->plan->link)
+		how.size = UINT64_MAX;
+	return how;
+}
+
 /* Hashes what the cache has under that name. A damaged entry is dropped, and filled anew. */
 static int from_cache(struct fill *f)
 {
 	struct object *o = f->object;
-	struct ingest how = fill_ingest(f);
+	struct ingest how = what_is_there(f);
 	struct ingested in;
 	struct source *source;
 	int r = cache_read(o->store->options.cache, o->sha256, &how, &source, &in);
@@ -57,7 +67,7 @@ static int from_cache(struct fill *f)
 static int from_mirror(struct fill *f)
 {
 	struct object *o = f->object;
-	struct ingest how = fill_ingest(f);
+	struct ingest how = what_is_there(f);
 	size_t i = 0;
 	int fd;
 

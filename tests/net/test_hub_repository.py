@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import re
+import zipfile
 
 import pytest
 
@@ -221,3 +223,36 @@ def test_import(mount, cache, tmp_path):
         p = ctl('fetch', f'--cache-dir={cache.path}2', '--private-links', tmp_path / 'a.carton', env=env(hub))
         assert p.returncode == 0, p.stderr
         assert hashlib.sha256(data).hexdigest() == hashlib.sha256((tmp_path / 'b.carton').read_bytes()).hexdigest()
+
+
+def with_sizes(source, to, size):
+    """The carton with other numbers in [sizes] of its LINKS."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(to, 'w') as new:
+        for i in old.infolist():
+            data = old.read(i)
+            if i.filename == 'LINKS':
+                urls, _, sizes = data.decode().partition('[sizes]')
+                data = f'{urls}[sizes]{re.sub("= .*", f"= {size}", sizes)}'.encode()
+            new.writestr(i.filename, data)
+    return to
+
+
+@pytest.mark.parametrize('size, message', [(0, 'LINKS says that it has 0 bytes'), (5, 'but it has'),
+                                           (2 * MIB - 1, 'but it has'), (2 * MIB + 1, 'but it has'),
+                                           (2**50, 'but it has')])
+def test_sizes_that_lie(mount, cache, tmp_path, size, message):
+    """They are an error of that file; what the cache has of it is right, and stays."""
+    path = 'model/model-00001-of-00001.safetensors'
+    with HubServer({NAME: Repo(files(1))}) as hub:
+        good = tmp_path / 'good.carton'
+        ctl('repack', cache.flag, 'hf://me/my-model', good, env=env(hub))
+        bad = with_sizes(good, tmp_path / 'bad.carton', size)
+        with mount(bad, '-o', 'private_links', f'-ocache_dir={cache.path}2', env=env(hub)) as m:
+            assert os.stat(m / path).st_size == size
+            assert m.error(path) == 'EIO' and m.error(path) == 'EIO'
+        assert ctl('fetch', cache.flag, '--private-links', good, env=env(hub)).returncode == 0
+        asked, there = len(hub.secrets), cache.objects()
+        for _ in range(2):
+            p = ctl('cat', cache.flag, '--private-links', bad, path, env=env(hub))
+            assert p.returncode and message in p.stderr and 'dropped' not in p.stderr, p.stderr
+        assert len(hub.secrets) == asked and cache.objects() == there
