@@ -80,7 +80,7 @@ static int add_size(struct reader *rd, const struct toml_step *key, const struct
 		return -EFBIG;
 	if (!read_hash(rd, key, v->line, s.sha256))
 		return 0;
-	if (v->type == TOML_INTEGER && v->integer >= 0)
+	if (v->type == TOML_INTEGER && v->integer >= 0 && v->integer <= (int64_t)MAX_FILE_SIZE)
 		s.size = (uint64_t)v->integer;
 	if (array_room(rd->sizes, &rd->cap_sizes, rd->n_sizes + 1) < 0)
 		return -ENOMEM;
@@ -179,7 +179,7 @@ static void join_sizes(struct reader *rd)
 			continue;
 		link->size = s->size;
 		if (s->size == LINKS_NO_SIZE)
-			set_fault(link, s->line, "a size that is not a number of bytes");
+			set_fault(link, s->line, "a size that no file can have");
 	}
 }
 

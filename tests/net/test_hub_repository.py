@@ -256,3 +256,11 @@ def test_sizes_that_lie(mount, cache, tmp_path, size, message):
             p = ctl('cat', cache.flag, '--private-links', bad, path, env=env(hub))
             assert p.returncode and message in p.stderr and 'dropped' not in p.stderr, p.stderr
         assert len(hub.secrets) == asked and cache.objects() == there
+
+
+@pytest.mark.parametrize('size', [2**50 + 1, 2**63 - 1, -1, '"5"', '1.0'])
+def test_sizes_that_are_none(cache, tmp_path, size):
+    with HubServer({NAME: Repo(files(1))}) as hub:
+        ctl('repack', cache.flag, 'hf://me/my-model', tmp_path / 'good.carton', env=env(hub))
+    p = ctl('info', with_sizes(tmp_path / 'good.carton', tmp_path / 'bad.carton', size))
+    assert p.returncode and 'a size that no file can have' in p.stderr, p.stderr
