@@ -29,7 +29,7 @@ static int malformed(const struct listing *l, const struct scan *s, const char *
 
 /* ---- the commit ---- */
 
-static bool is_commit(const char *text)
+bool hub_is_commit(const char *text)
 {
 	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
 }
@@ -80,7 +80,7 @@ int hub_read_revision(struct listing *l, const struct buf *text)
 	}
 	if (r == -EBADMSG)
 		malformed(l, s, "is no JSON: ");
-	else if (r == 0 && !is_commit(l->commit))
+	else if (r == 0 && !hub_is_commit(l->commit))
 		r = malformed(l, s, "has no commit");
 	scan_free(s);
 	return r;
@@ -112,6 +112,10 @@ int hub_commit(const struct import *im, const struct hf_repository *repo, struct
 	int r = url ? import_ask(im, url, &text, next) : -ENOMEM;
 
 	r = r < 0 ? explain(repo, r) : hub_read_revision(l, &text);
+	/* nor may a branch have the name of a commit */
+	if (r == 0 && hub_is_commit(repo->revision) && strcmp(l->commit, repo->revision) != 0)
+		r = log_error(-EBADMSG, repo->name, "the hub's answer is about another commit, %s",
+			      l->commit);
 	buf_finish(&text);
 	free(url);
 	return r;

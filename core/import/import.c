@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/budget.h"
+#include "base/source.h"
 #include "cache/cache.h"
 #include "import/internal.h"
 
@@ -39,14 +40,31 @@ static int make(const struct import *im, const struct hf_repository *repo, struc
 	return kept_put(im, repo, l->commit, fd, ret);
 }
 
+/* The hub cannot be asked: without it, there may still be what it said before. */
+static int point_to_kept(const struct import *im, const struct hf_repository *repo, int error)
+{
+	struct source *source;
+
+	if (error == -ENOENT || error == -EACCES || error == -EBADMSG || error == -ECANCELED ||
+	    kept_open(im, repo, NULL, &source) < 0)
+		return error;
+	source_unref(source);
+	return log_error(error, repo->name,
+			 "is in the cache as it was when it was last opened: the option offline "
+			 "opens that");
+}
+
 static int open_at_commit(const struct import *im, const struct hf_repository *repo,
 			  struct listing *l, struct source **ret)
 {
 	char end[sizeof("/resolve//") + sizeof(l->commit)], *prefix, *homepage;
-	int r = hub_commit(im, repo, l);
+	int r = hub_is_commit(repo->revision) ? kept_open(im, repo, repo->revision, ret) : -ENOENT;
 
-	if (r < 0)
+	if (r != -ENOENT)
 		return r;
+	r = hub_commit(im, repo, l);
+	if (r < 0)
+		return point_to_kept(im, repo, r);
 	r = kept_open(im, repo, l->commit, ret);
 	if (r != -ENOENT)
 		return r;

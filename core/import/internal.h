@@ -20,8 +20,8 @@ int import_ask(const struct import *im, const char *url, struct buf *ret,
 /* ---- kept.c ---- */
 
 /*
- * The carton that was made of that repository and revision, if its commit is that one (NULL: any).
- * 0; -ENOENT; -ENOMEM.
+ * The carton that was made of that commit, which is now the one of the revision; NULL: of the last
+ * one that the revision was known to have. 0; -ENOENT; -ENOMEM.
  */
 int kept_open(const struct import *im, const struct hf_repository *repo, const char *commit,
 	      struct source **ret);
@@ -40,6 +40,9 @@ void kept_put_small(const struct import *im, const struct listed *f);
 int import_small(const struct import *im, struct listing *l);
 
 /* ---- hub.c ---- */
+
+/* Is it the name of a commit, which never changes? */
+bool hub_is_commit(const char *text);
 
 /* The commit of the revision, and what its card says. 0 or -errno, logged. */
 int hub_commit(const struct import *im, const struct hf_repository *repo, struct listing *l);

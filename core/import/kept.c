@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/budget.h"
 #include "cache/file.h"
 #include "cache/read.h"
 #include "import/internal.h"
@@ -17,15 +18,31 @@
 
 /* ---- cartons ---- */
 
-static int key_of(const struct hf_repository *repo, uint8_t ret[SHA256_SIZE])
+/* Of a revision, or of a commit, which is one, too. */
+static int key_of(const struct hf_repository *repo, const char *revision, uint8_t ret[SHA256_SIZE])
 {
 	char *text;
-	int n = asprintf(&text, "hub 1 %s %s %s %s", repo->hub, repo->kind, repo->name,
-			 repo->revision);
+	int n = asprintf(&text, "hub 1 %s %s %s %s", repo->hub, repo->kind, repo->name, revision);
 	int r = n < 0 ? -ENOMEM : sha256_mem(text, (size_t)n, ret);
 
 	if (n >= 0)
 		free(text);
+	return r;
+}
+
+/* The note of the commit, and of the revision that is at it. */
+static int put_notes(const struct import *im, const struct hf_repository *repo, const char *commit,
+		     const char *note)
+{
+	const char *const revisions[] = { commit, repo->revision };
+	uint8_t key[SHA256_SIZE];
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(revisions) && r == 0; i++) {
+		r = key_of(repo, revisions[i], key);
+		if (r == 0)
+			r = cache_note_put(im->cache, key, note);
+	}
 	return r;
 }
 
@@ -35,7 +52,7 @@ int kept_open(const struct import *im, const struct hf_repository *repo, const c
 	char note[MAX_CACHE_VALIDATOR + 1];
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	struct ingested in;
-	int r = im->cache ? key_of(repo, key) : -ENOENT;
+	int r = im->cache ? key_of(repo, commit ? commit : repo->revision, key) : -ENOENT;
 
 	if (r < 0)
 		return r;
@@ -44,6 +61,8 @@ int kept_open(const struct import *im, const struct hf_repository *repo, const c
 	    (commit && strcmp(note + HEX + 1, commit) != 0))
 		return -ENOENT;
 	r = cache_read(im->cache, sha256, &(struct ingest){ .size = UINT64_MAX }, ret, &in);
+	if (r == 0 && commit)
+		put_notes(im, repo, commit, note);
 	return r == -ENOMEM ? r : r < 0 ? -ENOENT : 0;
 }
 
@@ -78,22 +97,25 @@ static int keep(const struct import *im, const struct hf_repository *repo, const
 		struct source *source)
 {
 	char note[HEX + 1 + sizeof(((struct listing *)0)->commit)];
-	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
-	char *data = malloc(source->size);
-	int r = data ? source_pread(source, data, source->size, 0) : -ENOMEM;
+	uint8_t sha256[SHA256_SIZE];
+	char *data;
+	int r = budget_take(im->budget, source->size);
 
+	if (r < 0)
+		return r;
+	data = malloc(source->size);
+	r = data ? source_pread(source, data, source->size, 0) : -ENOMEM;
 	if (r == 0)
 		r = sha256_mem(data, source->size, sha256);
 	if (r == 0)
 		r = put(im->cache, sha256, data, source->size);
 	free(data);
-	if (r == 0)
-		r = key_of(repo, key);
+	budget_give(im->budget, source->size);
 	if (r < 0)
 		return r;
 	hex_encode(sha256, SHA256_SIZE, note);
 	snprintf(note + HEX, sizeof(note) - HEX, " %s", commit);
-	return cache_note_put(im->cache, key, note);
+	return put_notes(im, repo, commit, note);
 }
 
 int kept_put(const struct import *im, const struct hf_repository *repo, const char *commit, int fd,

@@ -264,3 +264,34 @@ def test_sizes_that_are_none(cache, tmp_path, size):
         ctl('repack', cache.flag, 'hf://me/my-model', tmp_path / 'good.carton', env=env(hub))
     p = ctl('info', with_sizes(tmp_path / 'good.carton', tmp_path / 'bad.carton', size))
     assert p.returncode and 'a size that no file can have' in p.stderr, p.stderr
+
+
+def test_a_commit_is_asked_for_once(mount, cache):
+    """Its name says all: what is kept of it opens again without the hub, whatever it was opened by."""
+    wanted = files(1)
+    with HubServer({NAME: Repo(wanted)}) as hub:
+        commit = hub.repos[NAME].commit
+        with mount('hf://me/my-model', *cache.options, env=env(hub)):
+            pass
+        hub.repos[NAME] = Repo(wanted | {'config.json': b'other'})
+        asked = len(hub.asked)
+        with mount(f'hf://me/my-model@{commit}', *cache.options, env=env(hub)) as m:
+            assert m.read('model/config.json') == wanted['config.json']
+        assert len(hub.asked) == asked
+        with mount(f'hf://me/my-model@{hub.repos[NAME].commit}', *cache.options, env=env(hub)):
+            pass
+        asked = len(hub.asked)
+        assert ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub)).returncode == 0
+        assert len(hub.asked) == asked + 1
+    # the last commit of main, although it came by its own name first
+    with mount('hf://me/my-model', *cache.options, '-o', 'offline', env=env(hub)) as m:
+        assert m.read('model/config.json') == b'other'
+    p = ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub))
+    assert p.returncode and 'the option offline opens that' in p.stderr, p.stderr
+
+
+def test_another_commit(cache):
+    """A branch with the name of a commit, or a hub that says another one, is refused."""
+    with HubServer({NAME: Repo(files(1))}, change=text(b'{"sha": "%s"}' % (b'1' * 40), at='/revision/')) as hub:
+        p = ctl('hash', cache.flag, f'hf://me/my-model@{hub.repos[NAME].commit}', env=env(hub))
+        assert p.returncode and 'is about another commit' in p.stderr, p.stderr
