@@ -58,18 +58,18 @@ static const char *split(const char *url, struct parts *ret)
 	if (strncmp(p, "datasets/", 9) == 0 || strncmp(p, "spaces/", 7) == 0)
 		p += strcspn(p, "/") + 1;
 	if (!skip_name(&p, "/") || !*p++ || !skip_name(&p, "/@"))
-		return "not hf://ORG/REPO[@REVISION]/PATH";
+		return "not hf://ORG/REPO[@REVISION][/PATH]";
 	ret->repo_len = (size_t)(p - ret->repo);
 	ret->revision = p + (*p == '@');
 	ret->revision_len = strcspn(ret->revision, "/");
 	if ((*p == '@') != (ret->revision_len > 0) || is_dots(ret->revision, ret->revision_len))
-		return "not hf://ORG/REPO[@REVISION]/PATH: the revision is none";
+		return "not hf://ORG/REPO[@REVISION][/PATH]: the revision is none";
 	ret->path = NULL;
 	if (!ret->revision[ret->revision_len])
 		return NULL;
 	ret->path = ret->revision + ret->revision_len + 1;
 	if (!*ret->path)
-		return "not hf://ORG/REPO[@REVISION]/PATH: there is no path";
+		return "not hf://ORG/REPO[@REVISION][/PATH]: no path after the slash";
 	/* libcurl would resolve these components */
 	for (p = ret->path - 1; p; p = strchr(p + 1, '/'))
 		if (is_dots(p + 1, strcspn(p + 1, "/")))
@@ -275,7 +275,7 @@ static void logout(struct login *l)
 
 const struct scheme hf_scheme = {
 	.name = "hf",
-	.misspelt = "not a URL of the form hf://ORG/REPO[@REVISION]/PATH",
+	.misspelt = "not a URL of the form hf://ORG/REPO[@REVISION][/PATH]",
 	.fault = fault,
 	.resolve = resolve,
 	.login = login,

@@ -18,7 +18,7 @@
 static void put_help(const struct ctl_command *commands)
 {
 	fputs("usage: cartonctl COMMAND [OPTION...] [ARGUMENT...]    COMMAND --help says more\n"
-	      "SOURCE is a carton: a file, an unpacked directory or an http(s) URL.\n",
+	      "SOURCE is a carton (file, unpacked directory, URL) or a hub's hf://ORG/REPO.\n",
 	      stdout);
 	for (const struct ctl_command *c = commands; c->name; c++) {
 		int n = printf("  %s %s", c->name, c->args);

@@ -18,9 +18,9 @@
 static const char help_begin[] =
 	"usage: cartonfs [-f] [-d] [-o OPTION,...] SOURCE MOUNTPOINT\n"
 	"\n"
-	"Mounts the carton SOURCE (a file, an unpacked directory or an http(s) URL)\n"
-	"read-only. A file is checked against its sha256 when it is first opened; if it\n"
-	"does not match, open fails with \"Input/output error\". Unmount with umount(8).\n"
+	"Mounts SOURCE read-only: a carton (file, unpacked directory, URL), or a hub's\n"
+	"repository hf://ORG/REPO. A file is checked against its sha256 when it is first\n"
+	"opened; if it differs, open fails with \"Input/output error\". Unmount: umount(8).\n"
 	"\n";
 static const char help_end[] =
 	"Options of mount(8) work too. See cartonfs(1) for all, and cartonctl(1).\n"

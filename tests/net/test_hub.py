@@ -38,7 +38,7 @@ def test_carton_of_a_hub(mount, cache, tmp_path, url, path):
                                  'me/m/a/../b', 'me/m@../b', 'datasets/me', 'me/m@','a b/m/x', 'me/m/./x'])
 def test_bad_urls(cache, url):
     p = ctl('info', cache.flag, f'hf://{url}', env={'HF_ENDPOINT': 'http://127.0.0.1:1'})
-    assert p.returncode == 1 and ('not hf://ORG/REPO[@REVISION]/PATH' in p.stderr or
+    assert p.returncode == 1 and ('not hf://ORG/REPO[@REVISION][/PATH]' in p.stderr or
                                   'a path with the component' in p.stderr), p.stderr
 
 

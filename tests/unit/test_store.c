@@ -135,7 +135,7 @@ static void test_misspelt(void **state)
 	assert_string_equal(http_url_fault("s3:bucket/key"),
 			    "not a URL of the form s3://BUCKET/KEY");
 	assert_string_equal(http_url_fault("hf:org/repo/x"),
-			    "not a URL of the form hf://ORG/REPO[@REVISION]/PATH");
+			    "not a URL of the form hf://ORG/REPO[@REVISION][/PATH]");
 	assert_string_equal(http_url_fault("https:/host/x"),
 			    "not a URL of the form http://HOST/PATH");
 	assert_string_equal(http_url_fault("ftp://h/x"), "only http and https are allowed");
@@ -156,7 +156,7 @@ static void test_places(void **state)
 	assert_string_equal(url, "s3://bucket/{sha256}");
 	free(url);
 	assert_int_equal(scheme_resolve("hf://me", &url, &fault), -EINVAL);
-	assert_string_equal(fault, "not hf://ORG/REPO[@REVISION]/PATH");
+	assert_string_equal(fault, "not hf://ORG/REPO[@REVISION][/PATH]");
 	assert_true(login_missing(NULL, "s3://bucket/x"));
 	assert_false(login_missing(NULL, "hf://me/m/x"));
 	assert_false(login_missing(NULL, "https://h/x"));
