@@ -443,5 +443,5 @@ int plan_links(const struct pack_plan *p, struct buf *ret)
 		i += order <= 0;
 		o += order == 0;
 	}
-	return r;
+	return r == 0 ? lists_copy_sizes(ret, old) : r;
 }

@@ -220,6 +220,12 @@ def test_import(mount, cache, tmp_path):
         data = (tmp_path / 'a.carton').read_bytes()
         assert data == (tmp_path / 'b.carton').read_bytes() and len(data) < 100_000
         assert not hub.secrets
+        # and so does what link makes of it, with the sizes
+        p = ctl('link', cache.flag, '--url=https://h.example/{sha256}', tmp_path / 'a.carton', tmp_path / 'l.carton',
+                'model/README.md')
+        assert p.returncode == 0, p.stderr
+        sizes = [zipfile.ZipFile(tmp_path / f'{n}.carton').read('LINKS').partition(b'[sizes]')[2] for n in 'al']
+        assert sizes[0] == sizes[1] and sizes[0].count(b' = ') == 3
         p = ctl('fetch', f'--cache-dir={cache.path}2', '--private-links', tmp_path / 'a.carton', env=env(hub))
         assert p.returncode == 0, p.stderr
         assert hashlib.sha256(data).hexdigest() == hashlib.sha256((tmp_path / 'b.carton').read_bytes()).hexdigest()
