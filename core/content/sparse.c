@@ -211,8 +211,9 @@ static struct fill *join_held(struct sparse *p, uint64_t i, uint64_t end, struct
 
 	while (f && (!f->held || f->end != i || choice_is_full(f)))
 		f = f->next;
-	/* what another process fetches is waited for alone */
-	if (f && (!sparse_take(p, f->first) || !sparse_take(p, i)))
+	/* what another process fetches is waited for alone; what it has left is looked at first */
+	if (f && (!sparse_take(p, f->first) || !sparse_take(p, i) ||
+		  !chunked_is_hole(p->chunks, &p->bytes, i)))
 		return NULL;
 	if (f) {
 		choice_make(f, f->first, i, end);
