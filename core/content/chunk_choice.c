@@ -82,6 +82,17 @@ bool choice_follows(const struct fill *f)
 	return false;
 }
 
+void choice_came(const struct fill *f, uint64_t bytes)
+{
+	struct sparse *p = f->sparse;
+
+	pthread_mutex_lock(&p->lock);
+	for (struct fill *other = p->fills; other; other = other->next)
+		if (other->held && other->first == f->end)
+			waits_progress(&other->waits, bytes);
+	pthread_mutex_unlock(&p->lock);
+}
+
 struct fill *choice_next(struct sparse *p)
 {
 	struct ahead_stream *s;

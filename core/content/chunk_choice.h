@@ -4,7 +4,7 @@
  * to a size. A fill may be held at first: others join it, until what is before it has come.
  *
  * Threads: the lock of a struct sparse guards what it says, and which chunks its fills have. All
- * functions are called with it but choice_next().
+ * functions are called with it but choice_came() and choice_next().
  */
 #ifndef CARTON_CONTENT_CHUNK_CHOICE_H
 #define CARTON_CONTENT_CHUNK_CHOICE_H
@@ -68,6 +68,12 @@ void choice_make(struct fill *f, uint64_t first, uint64_t i, uint64_t end);
 
 /* Are chunks beside its own being asked for, which a stream will read first? */
 bool choice_follows(const struct fill *f);
+
+/*
+ * Bytes of a fill came: who waits for one that is held behind it waits for them, too. Lock not
+ * held.
+ */
+void choice_came(const struct fill *f, uint64_t bytes);
 
 /* A fill that is held is no longer: it is to be begun. */
 void choice_release(struct fill *f);

@@ -137,6 +137,8 @@ static uint64_t settle(void *get, uint64_t arrived)
 		note_answer(f);
 	if (arrived < f->looked)
 		f->looked = 0;
+	if (arrived > f->looked)
+		choice_came(f, arrived - f->looked);
 	while (i < f->end && end_of(f, i) <= arrived && end_of(f, i) > f->looked &&
 	       verify(f, i) == 0)
 		i++;
@@ -309,6 +311,8 @@ static int look(struct other *o, uint64_t *ret_at)
 	if (sparse_take(p, f->first))
 		return 0;
 	*ret_at = hole < 0 ? 0 : MIN((uint64_t)hole - off, n);
+	if (*ret_at > o->at)
+		choice_came(f, *ret_at - o->at);
 	/* all of it has come, and is right, whoever keeps it */
 	return *ret_at == n && o->at < n && verify(f, f->first) == 0 ? 0 : -EAGAIN;
 }

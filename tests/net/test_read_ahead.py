@@ -78,6 +78,17 @@ def test_nothing_comes_after_the_last_close(nginx, large, mount, cache):
             assert read_pieces(m / NAME, size, 4 * MIB) == large[1][size:][:4 * MIB]
 
 
+def test_pieces_of_a_slow_link(nginx, large, mount, cache):
+    """Who reads beside others that come slowly waits as long as something comes."""
+    offsets = range(0, 2 * MIB, 2 * CHUNK)
+    with relay(nginx.port, rtt=20, rate=2) as link:
+        with mount(f'http://127.0.0.1:{link.port}/{large[0]}', *cache.options, '-o', 'timeout=1') as m:
+            with concurrent.futures.ThreadPoolExecutor(len(offsets)) as pool:
+                got = pool.map(lambda at: chunkindex.pread(m / NAME, 2 * CHUNK, at), offsets)
+                for at, data in zip(offsets, got, strict=True):
+                    assert data == large[1][at:at + 2 * CHUNK]
+
+
 # ---- across files ----
 
 SHARD, COUNT = 8 * MIB + 12345, 8
