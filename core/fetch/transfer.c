@@ -258,7 +258,8 @@ static void find_arrived(struct fetcher *x)
 	for (size_t i = 0; i < x->pieces.n_returned; i++)
 		least = MIN(least, x->pieces.returned[i].off);
 	x->complete = least == x->pieces.end;
-	x->arrived = least - (fetch_is_part(x) ? x->f.off : 0);
+	/* the request of the lead may still be under way */
+	x->arrived = fetch_is_part(x) ? MAX(least, x->f.off + x->have) - x->f.off : least;
 }
 
 /* At this URL any version will do. */

@@ -15,6 +15,7 @@ struct fixture {
 	struct version versions[2];
 	struct fetch_place named[2], any[2]; /* a mirror of the carton, and the carton; URLs */
 	unsigned checks;
+	uint64_t most; /* bytes of a range that had arrived */
 	int verdict, result;
 	sem_t over;
 };
@@ -135,11 +136,67 @@ static void test_wrong_bytes(void **state)
 	fixture_end(&f);
 }
 
+static int led(void *ctx, struct fetch_place *from)
+{
+	(void)ctx;
+	(void)from;
+	return 0;
+}
+
+static uint64_t note_arrived(void *ctx, uint64_t arrived)
+{
+	struct fixture *f = ctx;
+
+	f->most = MAX(f->most, arrived);
+	return 0;
+}
+
+/* What comes first is not counted to the range, also while its answer is not over. */
+static void test_lead(void **state)
+{
+	char url[URL_MAX];
+	struct fixture f;
+	struct fetch fetch = {
+		.options = &f.options,
+		.what = FETCH_PART,
+		.places = f.any,
+		.n_places = 1,
+		.off = 200000,
+		.n = 1000,
+		.size = SIZE,
+		.lead = 100,
+		.n_lead = 5000,
+		.led = led,
+		.settle = note_arrived,
+		.check = check,
+		.done = done,
+		.ctx = &f,
+	};
+
+	(void)state;
+	fixture_init(&f);
+	http_free(f.options.http);
+	f.options.http = start_with(&(struct http_options){ .stall_ms = 200 });
+	/* all of what is asked for, and no end of the answer */
+	f.any[0].url = url_of(&main_server, url, "/size=%d/chunked/stall=5000/x", SIZE);
+	assert_int_equal(file_memory(fetch.n, &fetch.dest), 0);
+	assert_int_equal(file_memory(fetch.n_lead, &fetch.lead_dest), 0);
+	assert_int_equal(fetch_start(&fetch), 0);
+	sem_wait(&f.over);
+	assert_int_equal(f.result, 0);
+	assert_int_equal(f.checks, 1);
+	assert_int_equal(f.most, fetch.n);
+	file_abort(fetch.dest, false);
+	file_abort(fetch.lead_dest, false);
+	fixture_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_failed_check),
 		cmocka_unit_test(test_wrong_bytes),
+		cmocka_unit_test(test_lead),
 	};
 
 	carton_log_set(log_keep, NULL);
