@@ -251,7 +251,7 @@ void conn_close(struct fetcher *x, struct conn *c)
 	c->redirect = NULL;
 	heard(c);
 	if (c->server) {
-		server_leave(c->server);
+		server_leave(c->server, c->answered);
 		server_unref(c->server);
 	}
 	c->server = NULL;

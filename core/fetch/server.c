@@ -252,12 +252,14 @@ void server_heard(struct server *s)
 	pthread_mutex_unlock(&s->all->lock);
 }
 
-void server_leave(struct server *s)
+void server_leave(struct server *s, bool served)
 {
 	if (!s)
 		return;
 	pthread_mutex_lock(&s->all->lock);
 	s->active--;
+	if (served && !s->error)
+		s->served_ms = now_ms();
 	queue_wake(&s->queue, false);
 	pthread_mutex_unlock(&s->all->lock);
 }
@@ -471,7 +473,7 @@ int64_t server_served(struct server *s)
 	if (!s)
 		return 0;
 	pthread_mutex_lock(&s->all->lock);
-	when = s->served_ms;
+	when = !s->error && s->active > s->asked ? now_ms() : s->served_ms;
 	pthread_mutex_unlock(&s->all->lock);
 	return when;
 }

@@ -45,7 +45,7 @@ void server_unref(struct server *s);
 int server_enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 		 int64_t *ret_when_ms);
 void server_heard(struct server *s); /* there is an answer, or none will come */
-void server_leave(struct server *s);
+void server_leave(struct server *s, bool served); /* and has sent bytes until now */
 
 /* The slot is not wanted any more. May be called at any time. */
 void server_give_up(struct server *s, struct queue_slot *slot);
@@ -71,7 +71,7 @@ void server_unreached(struct servers *all, const char *url);
 /* How long at least no request may be sent, in ms; 0: now. */
 int64_t server_paused(struct server *s);
 
-/* When it last gave a right answer, in now_ms(); 0: never. */
+/* When it last gave a right answer, or a part of one, in now_ms(); 0: never. */
 int64_t server_served(struct server *s);
 
 /*

@@ -74,7 +74,7 @@ static void end(struct world *w)
 		if (!w->clients[i].sent)
 			continue;
 		server_heard(w->server);
-		server_leave(w->server);
+		server_leave(w->server, false);
 	}
 	server_unref(w->server);
 	servers_free(w->all);
@@ -111,7 +111,7 @@ static void get_answer(struct world *w, struct client *c)
 	w->refused += status != 200;
 	w->asking--;
 	server_heard(w->server);
-	server_leave(w->server);
+	server_leave(w->server, status == 200);
 	c->sent = false;
 	c->woken = true;
 }
@@ -267,7 +267,7 @@ static void test_request_that_is_given_up(void **state)
 	asks = w.clients[1].sent;
 	assert_true(w.clients[asks].sent);
 	server_heard(w.server);
-	server_leave(w.server);
+	server_leave(w.server, false);
 	w.asking = 0;
 	w.clients[asks].sent = false;
 	w.clients[asks].result = -ECANCELED;
@@ -312,6 +312,34 @@ static void test_limits(void **state)
 	run(&w, MINUTE_MS);
 	assert_in_range(w.served, MINUTE_MS / RTT_MS / 2, MINUTE_MS * 2 / RTT_MS);
 	assert_in_range(w.refused, 1, w.served / 5);
+	end(&w);
+}
+
+/* A long answer is served until its end, so who waits for its turn sees that there will be one. */
+static void test_long_answer(void **state)
+{
+	struct world w;
+	int64_t when;
+
+	(void)state;
+	begin(&w, refused_until, 2);
+	assert_int_equal(server_served(w.server), 0);
+	send_one(&w, &w.clients[0]);
+	assert_int_equal(server_served(w.server), 0);
+	server_answered(w.server, URL, 200, -1);
+	server_heard(w.server);
+	clock_ms += MINUTE_MS;
+	assert_int_equal(server_served(w.server), clock_ms);
+	/* not so while new requests fail */
+	server_failed(w.server, -ECONNREFUSED);
+	assert_int_equal(server_served(w.server), clock_ms - MINUTE_MS);
+	server_answered(w.server, URL, 200, -1);
+	clock_ms += RTT_MS;
+	when = clock_ms;
+	server_leave(w.server, true);
+	w.clients[0].sent = false;
+	clock_ms += MINUTE_MS;
+	assert_int_equal(server_served(w.server), when);
 	end(&w);
 }
 
@@ -361,6 +389,7 @@ int main(void)
 		cmocka_unit_test(test_retry_after),
 		cmocka_unit_test(test_request_that_is_given_up),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_long_answer),
 		cmocka_unit_test(test_now_and_then),
 	};
 
