@@ -21,6 +21,7 @@
 #define RENEW_S 300    /* before keys expire */
 #define RETRY_MS 10000 /* between two requests for keys */
 #define MAX_SKEW_S 900 /* S3 refuses what is signed by a clock that is off by more */
+#define MAX_DATE 253402300799 /* the end of 9999: what is later has no place in a signature */
 #define FIRST_MS 70000 /* the login waits so long for the first keys */
 
 struct s3 {
@@ -271,7 +272,7 @@ static bool refused(struct login *l, const struct http_stream *stream)
 
 	if (!*s->keys.id)
 		return false;
-	if (date != -1 && llabs(skew - stream->skew_s) > MAX_SKEW_S) {
+	if (date >= 0 && date <= MAX_DATE && llabs(skew - stream->skew_s) > MAX_SKEW_S) {
 		/* unless that was said for another request */
 		if (llabs(skew - s->skew_s) > MAX_SKEW_S)
 			carton_log(

@@ -30,6 +30,7 @@ class Store:
     def __init__(self, objects):
         self.objects, self.keys = objects, {ID: (SECRET, None)}
         self.ahead = 0          # seconds of its clock before ours
+        self.date = None        # or what it says
         self.explain = ''       # the body of a refusal; {} is the fault
         self.seen, self.lock = [], threading.Lock()
 
@@ -40,7 +41,7 @@ class Store:
             protocol_version = 'HTTP/1.1'
 
             def date_time_string(self, timestamp=None):
-                return super().date_time_string(time.time() + outer.ahead)
+                return outer.date or super().date_time_string(time.time() + outer.ahead)
 
             def do_GET(self):
                 outer.answer(self)
@@ -167,6 +168,18 @@ def test_clock_that_runs_away(cache, tmp_path):
         p = ctl('hash', 's3://bucket/m.carton', cache.flag, env=s.env())
         assert p.returncode == 1 and 'status 403' in p.stderr
         assert len(s.seen) == 2
+
+
+@pytest.mark.parametrize('year', [1700, 10000, 99999999])
+def test_clock_that_nobody_has(cache, tmp_path, year):
+    """It is not taken over: nothing could be signed by it any more."""
+    _, data = a_carton(tmp_path)
+    with Store({'m.carton': data}) as s:
+        s.date = f'Fri, 01 Jan {year} 00:00:00 GMT'
+        s.fault = lambda h: 'RequestTimeTooSkewed'
+        p = ctl('hash', 's3://bucket/m.carton', cache.flag, env=s.env())
+        assert p.returncode == 1 and 'status 403' in p.stderr
+        assert len(s.seen) == 1
 
 
 ERROR = '<?xml version="1.0"?>\n<Error><Code>{}</Code><Message>not &lt;you&gt; &amp;&#65;</Message></Error>'
