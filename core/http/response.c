@@ -241,8 +241,8 @@ static void header_link(struct http_response *response, const char *value)
 		if (!end)
 			return;
 		value = end + strcspn(end, ",");
-		rel = strstr(end, "rel=");
-		if (!rel || rel >= value ||
+		rel = memmem(end, (size_t)(value - end), "rel=", 4);
+		if (!rel ||
 		    (strncasecmp(rel + 4, "\"next\"", 6) != 0 &&
 		     strncasecmp(rel + 4, "next", 4) != 0) ||
 		    (size_t)(end - url) >= sizeof(response->next))
