@@ -12,7 +12,7 @@ struct queue_slot {
 	struct task *task;
 	struct queue_slot *next, **link; /* link is NULL while it is in no queue */
 	bool patient;			 /* no reader waits for just this request, */
-	bool yields;			 /* and did not when it came to the queue */
+	bool yields;			 /* nor did when it was put where it is in the queue */
 	bool entered;			 /* it has sent a request */
 	unsigned seen;			 /* pauses of the server when it was queued */
 	int64_t patience_ms;		 /* with a server that has not been reached for so long */

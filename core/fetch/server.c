@@ -205,8 +205,13 @@ static int enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 	bool late = s->next_us / 1000 > MAX(deadline_ms, now) || is_lost(s, slot, now);
 	bool first, wait;
 
-	if (!slot->link)
+	if (!slot->link) {
 		slot->yields = slot->patient;
+	} else if (slot->yields && !slot->patient) {
+		queue_remove(slot);
+		slot->yields = false;
+		queue_add(&s->queue, slot);
+	}
 	first = is_first(&s->queue, slot);
 	wait = !first || early || is_full(s, slot);
 	if (wait && !late) {

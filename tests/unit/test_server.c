@@ -343,6 +343,32 @@ static void test_long_answer(void **state)
 	end(&w);
 }
 
+/* Who waited patiently for a connection more, and has none left, is not held up by the others. */
+static void test_patience_that_ends(void **state)
+{
+	struct client clients[10];
+	struct queue_slot slots[10];
+	struct world w;
+	int64_t when;
+
+	(void)state;
+	begin(&w, refused_until, 0);
+	for (size_t i = 0; i < 10; i++) {
+		slots[i] = (struct queue_slot){ .task = &clients[i].task, .patient = true };
+		assert_int_equal(server_enter(w.server, &slots[i], INT64_MAX / 2, &when),
+				 i < 8 ? 0 : -EAGAIN);
+	}
+	slots[9].patient = false;
+	assert_int_equal(server_enter(w.server, &slots[9], INT64_MAX / 2, &when), 0);
+	assert_int_equal(server_enter(w.server, &slots[8], INT64_MAX / 2, &when), -EAGAIN);
+	server_give_up(w.server, &slots[8]);
+	for (size_t i = 0; i < 9; i++) {
+		server_heard(w.server);
+		server_leave(w.server, false);
+	}
+	end(&w);
+}
+
 /* ---- now and then ---- */
 
 static bool is_off(void)
@@ -390,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_request_that_is_given_up),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_long_answer),
+		cmocka_unit_test(test_patience_that_ends),
 		cmocka_unit_test(test_now_and_then),
 	};
 
