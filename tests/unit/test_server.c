@@ -346,7 +346,7 @@ static void test_long_answer(void **state)
 /* Who waited patiently for a connection more, and has none left, is not held up by the others. */
 static void test_patience_that_ends(void **state)
 {
-	struct client clients[10];
+	struct client clients[10] = { 0 };
 	struct queue_slot slots[10];
 	struct world w;
 	int64_t when;
