@@ -221,8 +221,6 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 	else
 		server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->u->url,
 				a->status, a->retry_after_s);
-	if (error == 0)
-		server_shares(c->server, a->shares);
 	heard(c);
 	if (error < 0 || http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
 		route_failed(&x->u->place->route, c, c->redirect);

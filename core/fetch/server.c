@@ -48,7 +48,6 @@ struct server {
 	int64_t refused_ms, served_ms; /* last */
 	int64_t down_ms;	       /* a mirror that is not asked until then */
 	bool unreached;		       /* which was logged */
-	bool shares;		       /* all requests share a connection */
 	struct queue queue;
 	char name[];
 };
@@ -188,7 +187,7 @@ static bool is_full(const struct server *s, const struct queue_slot *slot)
 	if (s->error)
 		return s->asked > 0;
 	return (s->limit && s->active >= s->limit) ||
-	       (slot->yields && !s->shares && s->active >= s->all->most);
+	       (slot->yields && s->active >= s->all->most);
 }
 
 /* Is nobody in the queue before it? */
@@ -282,15 +281,6 @@ void server_give_up(struct server *s, struct queue_slot *slot)
 }
 
 /* ---- answers ---- */
-
-void server_shares(struct server *s, bool shares)
-{
-	if (!s)
-		return;
-	pthread_mutex_lock(&s->all->lock);
-	s->shares = shares;
-	pthread_mutex_unlock(&s->all->lock);
-}
 
 /* Half of it to all of it, so that those who failed together do not come back together. */
 static int64_t pause_of(unsigned attempt, int64_t most_ms)

@@ -6,8 +6,8 @@
  * server that cannot be reached, or answers 429 or 502 to 504, is bad: all requests to it share one
  * pause, then one of them asks, and so on, until there is an answer. Then it is well, and all may
  * go on. Patient ones also wait while the server has as many connections as the user allows,
- * whatever is fetched through them (requests that share one, by HTTP/2, count as one), and let the
- * others go before them. Tasks that wait are served in the order of asking, and keep no thread.
+ * whatever is fetched through them (each request has its own, with HTTP/2, too), and let the others
+ * go before them. Tasks that wait are served in the order of asking, and keep no thread.
  *
  * One that refuses after it has served asks for less: from then on requests are fewer at once
  * (half) and further apart (twice the time). Both grow back little by little with right answers; at
@@ -61,9 +61,6 @@ bool server_error_is_outage(int error);
 
 /* Why it is bad, and for how many ms it has been; 0: it is well. */
 int server_error(struct server *s, int64_t *ret_ms);
-
-/* It has answered, and whether its requests share one connection. */
-void server_shares(struct server *s, bool shares);
 
 /* A mirror there could not be reached: for a while it counts as paused. Logged once. */
 void server_unreached(struct servers *all, const char *url);

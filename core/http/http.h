@@ -126,7 +126,6 @@ struct http_request {
 /* Numbers are -1 and strings empty where the response does not say. */
 struct http_response {
 	int status;
-	bool shares;	     /* its connection serves others at the same time: HTTP/2 */
 	bool accept_ranges;  /* Accept-Ranges: bytes */
 	bool strong_etag;    /* there is an ETag and it is not weak */
 	int64_t length;	     /* bytes of the body as the owner gets it; HEAD: of a GET */
