@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fetch/server.h"
+#include "fetch/server_state.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
@@ -18,157 +18,14 @@
 #define GOOD_TO_GROW 8	     /* right answers for each connection, before there is one more */
 #define LIMIT_NONE 32	     /* so many connections at once are no limit any more */
 #define QUIET_MS 10000	     /* without a refusal: the incident is over */
-#define DOWN_MS 10000	     /* for which a mirror that is not reached is not asked */
-#define MAX_KEPT 256	     /* servers that nobody uses, but that are limited */
 
-struct servers {
-	pthread_mutex_t lock; /* guards all that is here and in the servers */
-	struct server *list;
-	unsigned n;
-	unsigned most; /* connections to one at once */
-};
-
-struct server {
-	struct servers *all;
-	struct server *next;
-	unsigned refs;
-	unsigned active;  /* requests under way, */
-	unsigned asked;	  /* and those of them that have no answer yet */
-	unsigned limit;	  /* of those under way; 0: none */
-	unsigned good;	  /* right answers since the limit was changed */
-	unsigned in_row;  /* pauses since it became bad */
-	unsigned refused; /* in this incident; 0: there is none */
-	unsigned limited; /* how often it got less in this incident */
-	bool quick;	  /* it was away, and now gets more with each right answer */
-	int error;	  /* why it is bad; 0: it is well */
-	int64_t bad_ms;	  /* since when */
-	int64_t interval_us;
-	int64_t next_us;	       /* no request before */
-	int64_t pause_us;	       /* end of the last pause */
-	int64_t refused_ms, served_ms; /* last */
-	int64_t down_ms;	       /* a mirror that is not asked until then */
-	bool unreached;		       /* which was logged */
-	struct queue queue;
-	char name[];
-};
-
-/* ---- the table ---- */
-
-int servers_new(unsigned most, struct servers **ret)
-{
-	struct servers *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return -ENOMEM;
-	pthread_mutex_init(&s->lock, NULL);
-	s->most = most;
-	*ret = s;
-	return 0;
-}
-
-static void end_incident(struct server *s)
+void server_end_incident(struct server *s)
 {
 	if (s->refused > 0)
 		carton_log(CARTON_LOG_WARNING, s->name,
 			   "was overloaded: %u %s had to be sent again", s->refused,
 			   s->refused == 1 ? "request" : "requests");
 	s->refused = s->limited = 0;
-}
-
-void servers_free(struct servers *all)
-{
-	if (!all)
-		return;
-	while (all->list) {
-		struct server *s = all->list;
-
-		all->list = s->next;
-		end_incident(s);
-		free(s);
-	}
-	pthread_mutex_destroy(&all->lock);
-	free(all);
-}
-
-/* Forgets a server that nobody uses, unless it is worth remembering. Lock held. */
-static void tidy(struct servers *all)
-{
-	struct server **at = &all->list;
-
-	while (*at) {
-		struct server *s = *at;
-		bool limited = s->limit || s->interval_us || s->refused || s->unreached || s->error;
-
-		if (s->refs > 0 || (limited && all->n <= MAX_KEPT)) {
-			at = &s->next;
-			continue;
-		}
-		*at = s->next;
-		all->n--;
-		end_incident(s);
-		free(s);
-	}
-}
-
-static struct server *find(struct servers *all, const char *name)
-{
-	struct server *s = all->list;
-
-	while (s && strcmp(s->name, name) != 0)
-		s = s->next;
-	if (s)
-		return s;
-	s = calloc(1, sizeof(*s) + strlen(name) + 1);
-	if (!s)
-		return NULL;
-	strcpy(s->name, name);
-	s->all = all;
-	s->next = all->list;
-	all->list = s;
-	all->n++;
-	return s;
-}
-
-struct server *server_get(struct servers *all, const char *url)
-{
-	struct server *s;
-	char name[512], *host;
-
-	if (!all)
-		return NULL;
-	/* without userinfo, since it is logged */
-	http_url_redact(url, name, sizeof(name));
-	host = strstr(name, "://");
-	host = host ? host + 3 : name;
-	host[strcspn(host, "/")] = '\0';
-	pthread_mutex_lock(&all->lock);
-	s = find(all, name);
-	if (s)
-		s->refs++;
-	pthread_mutex_unlock(&all->lock);
-	return s;
-}
-
-struct server *server_ref(struct server *s)
-{
-	if (!s)
-		return NULL;
-	pthread_mutex_lock(&s->all->lock);
-	s->refs++;
-	pthread_mutex_unlock(&s->all->lock);
-	return s;
-}
-
-void server_unref(struct server *s)
-{
-	struct servers *all = s ? s->all : NULL;
-
-	if (!s)
-		return;
-	pthread_mutex_lock(&all->lock);
-	if (--s->refs == 0)
-		tidy(all);
-	pthread_mutex_unlock(&all->lock);
 }
 
 /* ---- requests ---- */
@@ -186,8 +43,7 @@ static bool is_full(const struct server *s, const struct queue_slot *slot)
 {
 	if (s->error)
 		return s->asked > 0;
-	return (s->limit && s->active >= s->limit) ||
-	       (slot->yields && s->active >= s->all->most);
+	return (s->limit && s->active >= s->limit) || (slot->yields && s->active >= s->all->most);
 }
 
 /* Is nobody in the queue before it? */
@@ -360,7 +216,7 @@ static void serve(struct server *s)
 	s->served_ms = now_ms();
 	s->unreached = false;
 	if (s->refused > 0 && s->served_ms - s->refused_ms > QUIET_MS)
-		end_incident(s);
+		server_end_incident(s);
 	s->interval_us -= s->interval_us / (s->quick ? 2 : INTERVAL_DECAY);
 	if (s->interval_us < INTERVAL_MIN_US)
 		s->interval_us = 0;
@@ -413,24 +269,6 @@ void server_failed(struct server *s, int error)
 	fail(s, error);
 	queue_wake(&s->queue, true);
 	pthread_mutex_unlock(&s->all->lock);
-}
-
-void server_unreached(struct servers *all, const char *url)
-{
-	struct server *s = server_get(all, url);
-
-	if (!s)
-		return;
-	pthread_mutex_lock(&all->lock);
-	s->down_ms = now_ms() + DOWN_MS;
-	if (!s->unreached)
-		carton_log(
-			CARTON_LOG_WARNING, s->name,
-			"the mirror cannot be reached: going on without it, and looking again now "
-			"and then");
-	s->unreached = true;
-	pthread_mutex_unlock(&all->lock);
-	server_unref(s);
 }
 
 int64_t server_paused(struct server *s)

@@ -44,7 +44,7 @@ void server_unref(struct server *s);
  */
 int server_enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 		 int64_t *ret_when_ms);
-void server_heard(struct server *s); /* there is an answer, or none will come */
+void server_heard(struct server *s);		  /* there is an answer, or none will come */
 void server_leave(struct server *s, bool served); /* and has sent bytes until now */
 
 /* The slot is not wanted any more. May be called at any time. */

@@ -18,11 +18,11 @@
 #include "http/sigv4.h"
 
 #define SCHEME "s3://"
-#define RENEW_S 300    /* before keys expire */
-#define RETRY_MS 10000 /* between two requests for keys */
-#define MAX_SKEW_S 900 /* S3 refuses what is signed by a clock that is off by more */
+#define RENEW_S 300	      /* before keys expire */
+#define RETRY_MS 10000	      /* between two requests for keys */
+#define MAX_SKEW_S 900	      /* S3 refuses what is signed by a clock that is off by more */
 #define MAX_DATE 253402300799 /* the end of 9999: what is later has no place in a signature */
-#define FIRST_MS 70000 /* the login waits so long for the first keys */
+#define FIRST_MS 70000	      /* the login waits so long for the first keys */
 
 struct s3 {
 	struct login login;

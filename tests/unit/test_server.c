@@ -13,6 +13,7 @@ static void wake_client(struct task *t);
 #define task_wake wake_client
 #include "fetch/queue.c"
 #include "fetch/server.c"
+#include "fetch/servers.c"
 
 #include <setjmp.h>
 #include <stdarg.h>
