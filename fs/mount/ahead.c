@@ -420,7 +420,7 @@ void ahead_opened(struct ahead *a, struct carton_node *file)
 	pthread_mutex_unlock(&a->lock);
 }
 
-void ahead_read(struct ahead *a, size_t n)
+void ahead_was_read(struct ahead *a, size_t n)
 {
 	if (a)
 		atomic_fetch_add_explicit(&a->read, n, memory_order_relaxed);

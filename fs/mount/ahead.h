@@ -30,7 +30,7 @@ void ahead_free(struct ahead *a);
  * Any thread.
  */
 void ahead_opened(struct ahead *a, struct carton_node *file);
-void ahead_read(struct ahead *a, size_t n); /* bytes of any file were asked for */
+void ahead_was_read(struct ahead *a, size_t n); /* bytes of any file were asked for */
 void ahead_give_way(struct ahead *a, struct carton_node *file);
 
 #endif

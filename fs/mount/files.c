@@ -153,7 +153,7 @@ void files_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 			    .reads = true };
 
 	push_saw_read(m, q.node, (uint64_t)off, size);
-	ahead_read(m->ahead, size);
+	ahead_was_read(m->ahead, size);
 	/*
 	 * The kernel sends a READ after the answer to OPEN, which C does not know: what the thread
 	 * of the open wrote is seen by way of the mark, see finish_open().

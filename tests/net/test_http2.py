@@ -155,20 +155,6 @@ def test_many_readers(h2, mount, options):
     assert len({r['conn'] for r in asked}) <= n + 1
 
 
-def test_ceiling(h2, cache, certificate):
-    """What no reader waits for keeps to `connections`: a request has one of its own, with HTTP/2, too."""
-    c = Carton(method='stored')
-    for i in range(8):
-        c.add(f'model/{i}', rng_bytes(2 * MIB, i))
-    c.write(h2.root / 'ceiling.carton')
-    p = ctl('verify', f'--cacert={certificate[0]}', '--connections=1', cache.flag, url(h2, 'ceiling.carton'))
-    assert p.returncode == 0, p.stderr
-    asked = all_http2(h2, 'ceiling.carton')
-    assert len(asked) > 8
-    # that of the carton itself, and one that has taken its place
-    assert len({r['conn'] for r in asked}) <= 2
-
-
 def linked(h2, work, port=None):
     """A carton of links: from one place, coded, after URLs that fail, of a larger file."""
     data = {n: rng_bytes(300_000, n) for n in ('one', 'coded', 'several', 'empty')}
