@@ -116,7 +116,8 @@ def large(method):
 def test_holes_in_the_carton(mount, work, method):
     c = large(method)
     source, want = c.write(work / 'm.carton'), c.files()
-    with mount(source, '-o', f'cache_dir={work}/cache') as m:
+    # ahead=off: the third file is not decoded before it has holes
+    with mount(source, '-o', f'ahead=off,cache_dir={work}/cache') as m:
         with Readers(m, {p: want[p] for p in ('model/a', 'model/b')}) as r:
             r.some()
             for block in HOLES:
