@@ -41,7 +41,7 @@ def read_pieces(path, at, size):
 
 
 def test_tensors_at_once(nginx, large, mount, cache):
-    """8 readers, each of 8 MiB, need about 5 requests each, and what they did not read is bounded."""
+    """8 readers, each of 8 MiB, need 5 to 9 requests each, and what they did not read is bounded."""
     nginx.clear()
     size = 8 * MIB
     with relay(nginx.port, rtt=20, rate=1000, slow_start=True) as link:
@@ -51,7 +51,7 @@ def test_tensors_at_once(nginx, large, mount, cache):
                 for at, got in zip(starts, pool.map(lambda at: read_pieces(m / NAME, at, size), starts), strict=True):
                     assert got == large[1][at:at + size]
         assert link.counts()['down'] <= 1.5 * 8 * size
-    assert len(nginx.requests(large[0])) <= 60
+    assert len(nginx.requests(large[0])) <= 72
 
 
 def test_random_reads(nginx, large, mount, cache):
