@@ -256,7 +256,7 @@ size_t ascii_run(const char *s, size_t n)
 
 	for (; n - i >= 8; i += 8) {
 		memcpy(&x, s + i, 8);
-		/* >= 0x80, < 0x20 or 0x7f; a borrow can only flag bytes after a real hit. */
+		/* >= 0x80, < 0x20 or 0x7f; a borrow flags only bytes behind such a one */
 		if ((x | ((x - 0x20 * ones) & ~x) | (x + ones)) & (0x80 * ones))
 			break;
 	}
@@ -407,4 +407,16 @@ void fd_close(int fd)
 	if (fd >= 0)
 		close(fd);
 	errno = saved;
+}
+
+ssize_t mem_text_read(void *ctx, void *ret_buf, size_t n)
+{
+	struct mem_text *m = ctx;
+
+	n = MIN(n, m->n);
+	if (n)
+		memcpy(ret_buf, m->text, n);
+	m->text += n;
+	m->n -= n;
+	return (ssize_t)n;
 }

@@ -40,6 +40,16 @@ struct reason {
 int reason_set(struct reason *reason, int r, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* ---- a text in memory, for a parser that pulls its text ---- */
+
+struct mem_text {
+	const char *text; /* the part that was not read yet */
+	size_t n;
+};
+
+/* Reads the next `n` bytes of a struct mem_text, or fewer. Returns how many; 0 at the end. */
+ssize_t mem_text_read(void *ctx, void *ret_buf, size_t n);
+
 /* ---- little-endian integers, at any alignment ---- */
 
 static inline uint16_t get_le16(const void *p)

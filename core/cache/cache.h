@@ -25,7 +25,7 @@
  * cache_fill_publish(); the flock lives as long as the descriptor (or a dup of it), in whatever
  * process. gc takes the exclusive flock before it removes an object, without waiting, and leaves
  * the objects that it cannot lock. Filling, dropping and removing an object also take its lock
- * file; those who fill a sparse partial together share it (cache_join()). Every lock here is a try:
+ * file; processes that fill one sparse partial share that lock (cache_join()). Every lock is a try:
  * no call of this module waits, but for cache_wait(). Locks vanish with their process, so a kill -9
  * at any point leaves at worst a partial, which the next one adopts.
  *

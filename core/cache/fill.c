@@ -12,7 +12,7 @@
 #include "cache/internal.h"
 
 #define SPARSE_VALIDATOR "chunks" /* of bytes in any order, in place of an ETag */
-#define SMALL_ROOM (64 * KIB)	  /* for a few names, when the disk is full */
+#define SMALL_ROOM (64 * KIB)	  /* freed on a full disk, so that a few file names fit */
 
 struct cache_fill {
 	struct cache *cache;

@@ -24,7 +24,7 @@ struct room {
 	struct cache *cache; /* NULL: there is none */
 	const uint8_t *key; /* of the entry, 32 bytes, which outlive it; NULL: it must not be one */
 	uint64_t size;	    /* of an unnamed file; UINT64_MAX: not known */
-	uint64_t sparse;    /* the size of a sparse file, an entry that several fill; 0: neither */
+	uint64_t sparse;    /* bytes of an entry that several processes fill; 0: one does */
 	bool only_cache;    /* they are of no use elsewhere */
 	uint64_t memory;    /* how many bytes may be in memory; 0: none */
 	bool (*drop)(void *ctx); /* drops bytes that nobody needs. True: there were some. Or NULL */

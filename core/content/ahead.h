@@ -6,9 +6,8 @@
  * that are fetched before anyone asks for them. A window opens once two chunks were read in order,
  * and is never longer than four times the part that its reader has read. It is as long as the link
  * needs to be busy: twice the bytes that come while a request waits for its answer, both measured
- * here. So a random reader has none, and a reader
- * of a close server a short one. Several streams of one file have windows of their own; of those
- * that nobody goes on with, the oldest gives way.
+ * here. So a random reader has none, and a reader of a close server a short one. Several streams of
+ * one file have windows of their own; of those that nobody goes on with, the oldest gives way.
  *
  * A new connection is slow at first, and who reads in order waits for the slowest. So a stream has
  * one request at a time until it is long, and the first request of a further connection is short.

@@ -44,8 +44,8 @@ static inline struct object *sparse_object(const struct sparse *p)
 }
 
 /*
- * Claims chunk `i` against other processes: false: one of them has it. The second gives it back to
- * them, and the third to all.
+ * sparse_take() claims chunk `i` against other processes; false: another process has claimed it.
+ * sparse_give() ends that claim, sparse_unclaim() also the one against other fills of this process.
  */
 bool sparse_take(const struct sparse *p, uint64_t i);
 void sparse_give(const struct sparse *p, uint64_t i);
@@ -70,12 +70,12 @@ void choice_make(struct fill *f, uint64_t first, uint64_t i, uint64_t end);
 bool choice_follows(const struct fill *f);
 
 /*
- * Bytes of a fill came: who waits for one that is held behind it waits for them, too. Lock not
- * held.
+ * Bytes of a fill have come: moves the deadlines of those who wait for a fill that is held behind
+ * it. Lock not held.
  */
 void choice_came(const struct fill *f, uint64_t bytes);
 
-/* A fill that is held is no longer: it is to be begun. */
+/* Marks a held fill as no longer held; the caller begins it. */
 void choice_release(struct fill *f);
 
 /*

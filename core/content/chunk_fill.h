@@ -17,14 +17,14 @@
 
 #include "content/chunk_choice.h"
 
-/* The ops of a fill of chunks, and what is called when one has waited too long for it. */
+/* The ops of a fill of chunks, and the function that is called when a waiter has timed out. */
 extern const struct fill_ops chunk_fill_ops;
 void chunk_fill_expired(struct waits *waits, const struct object_wait *w);
 
 /*
- * Begins a new fill of chunks [f->first, f->end), which are claimed; or of one that another process
- * has. It is in the list of its
- * sparse file and holds a pin of the object. It ends with fill_done().
+ * Begins a new fill of chunks [f->first, f->end), which are claimed; or of one chunk that another
+ * process has claimed. The fill is in the list of its sparse file and holds a pin of the object. It
+ * ends with fill_done().
  */
 void chunk_fill_begin(struct fill *f);
 

@@ -241,14 +241,14 @@ static int note_place(void *span, struct fetch_place *from)
 	return 0;
 }
 
-static int fetch(struct span *s, bool patient)
+static int fetch(struct span *s, bool background)
 {
 	const struct object_options *options = &s->store->options;
 	struct fetch f = {
 		.options = options->fetch,
 		.cancel = &s->store->stop,
 		.what = FETCH_PART,
-		.patient = patient,
+		.background = background,
 		.off = s->off,
 		.n = s->end - s->off,
 		.check = note_place,
@@ -274,9 +274,9 @@ static int fetch(struct span *s, bool patient)
 	return r;
 }
 
-static void start(struct span *s, bool patient)
+static void start(struct span *s, bool background)
 {
-	if (fetch(s, patient) < 0)
+	if (fetch(s, background) < 0)
 		over(s);
 }
 

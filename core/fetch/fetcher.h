@@ -67,7 +67,7 @@ struct fetch {
 	uint64_t max;	       /* FETCH_FILE: its size, as the carton says; 0: not known */
 	uint64_t size;	       /* FETCH_PART */
 	uint64_t have;	       /* of a range, so much is in `dest` already */
-	bool patient;	       /* no reader waits for it: it gives way to others (server.h) */
+	bool background;       /* no reader waits for it: it gives way to others (server.h) */
 	bool plain;	       /* ask for no content coding, and over one connection */
 	int64_t deadline_ms;   /* now_ms(), which bytes do not move; 0: as above */
 	struct file *dest;     /* NULL with FETCH_SIZE */

@@ -6,17 +6,18 @@
 #include "base/event.h"
 
 /*
- * A task's place in a queue; zeroed at first. Private but for `task`, `patient` and the last two.
+ * A task's place in a queue; zeroed at first. Private but for `task`, `background` and the last
+ * two.
  */
 struct queue_slot {
 	struct task *task;
 	struct queue_slot *next, **link; /* link is NULL while it is in no queue */
-	bool patient;			 /* no reader waits for just this request, */
-	bool yields;			 /* nor did when it was put where it is in the queue */
-	bool entered;			 /* it has sent a request */
-	unsigned seen;			 /* pauses of the server when it was queued */
-	int64_t patience_ms;		 /* with a server that has not been reached for so long */
-	bool elsewhere;			 /* it does not wait if the next request fails, too */
+	bool background;		 /* no reader waits for this request: set by its owner, */
+	bool yields;	     /* and as it was when the slot got its place in the queue */
+	bool entered;	     /* it has sent a request */
+	unsigned seen;	     /* pauses of the server when it was queued */
+	int64_t patience_ms; /* with a server that has not been reached for so long */
+	bool elsewhere;	     /* it does not wait if the next request fails, too */
 };
 
 /* Tasks that wait, in their order. */
@@ -24,7 +25,7 @@ struct queue {
 	struct queue_slot *first;
 };
 
-/* At the end, or before the patient ones; unless it is in it. */
+/* Adds a slot that is in no queue: at the end, or in front of all background ones. */
 void queue_add(struct queue *q, struct queue_slot *slot);
 void queue_remove(struct queue_slot *slot);
 void queue_wake(const struct queue *q, bool all); /* the first, or all */

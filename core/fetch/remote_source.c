@@ -84,7 +84,7 @@ static int fetch_range(struct remote_source *s, struct fetch *f, uint64_t n)
 /* Fetches [off, off + n) unless it is cached. */
 static int cache_range(struct remote_source *s, uint64_t off, uint64_t n)
 {
-	struct fetch f = { .what = FETCH_PART, .off = off, .n = n, .patient = true };
+	struct fetch f = { .what = FETCH_PART, .off = off, .n = n, .background = true };
 
 	if (off > s->source.size || n > s->source.size - off)
 		return -ENODATA;
@@ -133,7 +133,7 @@ static ssize_t window_read(struct stream *stream, void *ret_buf, size_t n)
 	if (w->at == w->n && w->off < w->end) {
 		struct fetch f = {
 			.what = FETCH_PART,
-			.patient = true,
+			.background = true,
 			.off = w->off,
 			.n = MIN(MAX_PREFETCH, w->end - w->off),
 		};

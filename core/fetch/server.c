@@ -61,8 +61,8 @@ static int enter(struct server *s, struct queue_slot *slot, int64_t deadline_ms,
 	bool first, wait;
 
 	if (!slot->link) {
-		slot->yields = slot->patient;
-	} else if (slot->yields && !slot->patient) {
+		slot->yields = slot->background;
+	} else if (slot->yields && !slot->background) {
 		queue_remove(slot);
 		slot->yields = false;
 		queue_add(&s->queue, slot);

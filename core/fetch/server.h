@@ -5,9 +5,10 @@
  * A task enters the server before it sends a request, and leaves it when the request is over. A
  * server that cannot be reached, or answers 429 or 502 to 504, is bad: all requests to it share one
  * pause, then one of them asks, and so on, until there is an answer. Then it is well, and all may
- * go on. Patient ones also wait while the server has as many connections as the user allows,
- * whatever is fetched through them (each request has its own, with HTTP/2, too), and let the others
- * go before them. Tasks that wait are served in the order of asking, and keep no thread.
+ * go on. Background requests, which no reader waits for, also wait while the server has as many
+ * connections as the user allows, whatever is fetched through them (each request has its own,
+ * with HTTP/2, too), and let all others go first. Tasks that wait are served in the order of
+ * asking, and keep no thread.
  *
  * One that refuses after it has served asks for less: from then on requests are fewer at once
  * (half) and further apart (twice the time). Both grow back little by little with right answers; at

@@ -279,21 +279,6 @@ int64_t aws_time(const char *text)
 	return MAX((int64_t)timegm(&tm), 0);
 }
 
-struct input {
-	const struct aws_found *found;
-	size_t at;
-};
-
-static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
-{
-	struct input *in = ctx;
-
-	n = MIN(n, in->found->n - in->at);
-	memcpy(ret_buf, in->found->output + in->at, n);
-	in->at += n;
-	return (ssize_t)n;
-}
-
 /* The text of the current token, if it fits. */
 static void take(const struct json *j, char *ret, size_t n)
 {
@@ -309,7 +294,7 @@ static void take(const struct json *j, char *ret, size_t n)
 static int parse(const struct aws_found *found, struct aws_keys *ret)
 {
 	struct buf text = buf_init(AWS_MAX_OUTPUT);
-	struct input in = { found, 0 };
+	struct mem_text in = { found->output, found->n };
 	struct json *j = calloc(1, sizeof(*j));
 	char key[32] = "", time[64] = "";
 	enum json_event e;
@@ -318,7 +303,7 @@ static int parse(const struct aws_found *found, struct aws_keys *ret)
 
 	if (!j)
 		return -ENOMEM;
-	*j = (struct json){ .read = read_text, .ctx = &in, .text = &text };
+	*j = (struct json){ .read = mem_text_read, .ctx = &in, .text = &text };
 	while (r == 0 && (r = json_next(j, &e)) == 0 && e != JSON_EOF) {
 		depth += e == JSON_OBJECT || e == JSON_ARRAY;
 		depth -= e == JSON_END;

@@ -143,22 +143,6 @@ char *challenge_url(const struct challenge *c)
 
 /* ---- tokens ---- */
 
-struct input {
-	const char *text;
-	size_t n;
-};
-
-static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
-{
-	struct input *in = ctx;
-
-	n = MIN(n, in->n);
-	memcpy(ret_buf, in->text, n);
-	in->text += n;
-	in->n -= n;
-	return (ssize_t)n;
-}
-
 static bool is_printable(const char *s, size_t n)
 {
 	while (n > 0 && *s > ' ' && *s < 0x7f)
@@ -221,7 +205,7 @@ static int read_members(struct json *j, char **token, int64_t *seconds)
 int token_parse(const char *json, size_t n, char **ret_token, int64_t *ret_seconds)
 {
 	struct buf text = buf_init(n + 1);
-	struct input in = { json, n };
+	struct mem_text in = { json, n };
 	struct json *j = calloc(1, sizeof(*j));
 	int64_t seconds = TOKEN_SECONDS;
 	char *token = NULL;
@@ -231,7 +215,7 @@ int token_parse(const char *json, size_t n, char **ret_token, int64_t *ret_secon
 		return -ENOMEM;
 	while (in.n > 0 && strchr("\r\n\t ", in.text[in.n - 1])) /* not taken by the scanner */
 		in.n--;
-	*j = (struct json){ .read = read_text, .ctx = &in, .text = &text };
+	*j = (struct json){ .read = mem_text_read, .ctx = &in, .text = &text };
 	r = read_members(j, &token, &seconds);
 	if (r == 0 && !token)
 		r = -EBADMSG;

@@ -23,7 +23,7 @@ enum http_action {
 	HTTP_ACT_CLOSE = 4,
 };
 
-/* One of them decrypts some 5 Gbit/s. More than four outrun the hashes of what comes. */
+/* One thread decrypts about 5 Gbit/s. More than four decrypt faster than content is hashed. */
 #define HTTP_MAX_THREADS 4
 
 #define HTTP_STALL_SAMPLES 11 /* ten intervals */
@@ -41,7 +41,7 @@ struct http_thread {
 	struct http *http;
 	CURLM *multi;
 	pthread_t id;
-	bool running; /* used by http_new() and http_stop() only */
+	bool running; /* the thread was started; for http_new() and http_stop() only */
 
 	/* guarded by http->lock, as is multi's wakeup */
 	unsigned streams;			/* that were given to it and have not ended */
@@ -52,7 +52,7 @@ struct http_thread {
 	int64_t checked_ms;		  /* when stalls were last looked for */
 	const struct http_stream *served; /* who reads in this call of libcurl; NULL: nobody yet */
 	int64_t served_ms;		  /* CPU time of the thread when that began */
-	int last_socket;		  /* the greatest number that a socket of libcurl had */
+	int last_socket; /* the highest descriptor that libcurl has used for a socket */
 };
 
 struct http {
@@ -139,7 +139,7 @@ struct http_stream {
 	bool from_redirect;    /* began at a redirect target: allowed and left_origin are its */
 	bool left_origin;      /* a redirect has: no credentials any more */
 	unsigned headers_sent; /* the version of the user's; 0: none */
-	int64_t skew_s;	       /* of the clock that signed it; see s3.c */
+	int64_t skew_s; /* the clock that it was signed by is ahead of ours by this; see s3.c */
 	bool refused_once;
 	bool again;   /* they were refused, and have changed since */
 	int ports[2]; /* of its connection: ours, the other side's */

@@ -29,9 +29,9 @@ struct s3 {
 	struct aws_environment environment;
 	struct aws_place place;
 	struct aws_keys keys;
-	int64_t skew_s;	  /* what the clock of S3 is ahead of ours, if that is too much; else 0 */
-	int fd;		  /* to the process */
-	bool asked;	  /* for new keys */
+	int64_t skew_s; /* the clock of S3 is ahead of ours by this, if that is too much; else 0 */
+	int fd;		/* to the process */
+	bool asked;	/* for new keys */
 	int64_t asked_ms; /* last */
 	struct aws_found found;
 };

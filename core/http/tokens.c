@@ -29,7 +29,7 @@ struct http_token_request {
 	unsigned allowed;	   /* its addresses, likewise */
 };
 
-/* ---- those that are kept: http->secrets is held ---- */
+/* ---- tokens that are kept; http->secrets is held ---- */
 
 /* Removes and frees the token at *at. */
 static void drop(struct http_token **at)

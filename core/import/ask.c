@@ -4,7 +4,7 @@
 #include "fetch/fetcher.h"
 #include "import/internal.h"
 
-/* The text of a Link header is that of the last good answer. */
+/* Called before the body of a good answer: keeps the URL of the next page. */
 static int answered(void *ctx, const struct http_response *a)
 {
 	memcpy(ctx, a->next, sizeof(a->next));

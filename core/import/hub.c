@@ -7,7 +7,17 @@
 #include "import/internal.h"
 #include "import/scan.h"
 
-/* `format` has the hub, the kind and the name; then comes what is encoded. NULL: no memory. */
+char *hub_address(const struct hf_repository *repo, const char *hub, const char *end)
+{
+	bool model = strcmp(repo->kind, "models") == 0;
+	char *text;
+	int n = asprintf(&text, "%s/%s%s%s%s", hub, model ? "" : repo->kind, model ? "" : "/",
+			 repo->name, end);
+
+	return n < 0 ? NULL : text;
+}
+
+/* A URL of the API. `encoded` is percent-encoded here, `query` is not. NULL: no memory. */
 static char *url_of(const struct hf_repository *repo, const char *what, const char *encoded,
 		    const char *query)
 {
@@ -34,7 +44,7 @@ bool hub_is_commit(const char *text)
 	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
 }
 
-/* A name as in SPDX; anything else is left out. */
+/* Is it written as a license of SPDX? Another text is left out. */
 static bool is_license(const char *text)
 {
 	for (; *text; text++)
@@ -50,17 +60,14 @@ static int read_card(struct scan *s, struct listing *l)
 
 	if (r <= 0)
 		return r;
-	while ((r = scan_key(s)) > 0) {
+	while (r >= 0 && (r = scan_key(s)) > 0) {
 		if (!scan_is(s, "license") || l->license) {
 			r = scan_skip(s);
-		} else {
-			r = scan_string(s, license, sizeof(license));
-			if (r > 0 && *license && is_license(license) &&
-			    !(l->license = strdup(license)))
-				r = -ENOMEM;
+			continue;
 		}
-		if (r < 0)
-			break;
+		r = scan_string(s, license, sizeof(license));
+		if (r > 0 && *license && is_license(license) && !(l->license = strdup(license)))
+			r = -ENOMEM;
 	}
 	return r;
 }
@@ -86,22 +93,22 @@ int hub_read_revision(struct listing *l, const struct buf *text)
 	return r;
 }
 
-/* A line more than that of the server's status. */
+/* Logs what the status of the hub's answer means for the user. Returns `r`. */
 static int explain(const struct hf_repository *repo, int r)
 {
+	char *address = r == -EACCES ? hub_address(repo, repo->hub, "") : NULL;
+
 	if (r == -ENOENT)
-		return log_error(r, repo->name,
-				 "the hub has no such repository, or no revision "
-				 "\"%s\" of it",
-				 repo->revision);
-	if (r == -EACCES)
-		return log_error(
-			r, repo->name,
-			"the hub does not show it without a token that "
-			"may see it: it is gated, private, or not there. Ask for access at "
-			"%s/%s%s%s, and give a token in HF_TOKEN",
-			repo->hub, strcmp(repo->kind, "models") == 0 ? "" : repo->kind,
-			strcmp(repo->kind, "models") == 0 ? "" : "/", repo->name);
+		carton_log(CARTON_LOG_ERROR, repo->name,
+			   "the hub has no such repository, or no revision \"%s\" of it",
+			   repo->revision);
+	if (address)
+		carton_log(CARTON_LOG_ERROR, repo->name,
+			   "the hub does not show it without a token that may see it: it is gated, "
+			   "private, or not there. Ask for access at %s, and give a token in "
+			   "HF_TOKEN",
+			   address);
+	free(address);
 	return r;
 }
 
@@ -187,8 +194,7 @@ static int add(struct listing *l, const struct scan *s, const struct found *f)
 	if (!f->has_lfs_size || f->lfs_size != f->size ||
 	    !hex_decode(f->sha256, SHA256_SIZE, sha256))
 		return log_error(-EBADMSG, f->path,
-				 "listed by the repository %s, has no sha256, or "
-				 "two sizes",
+				 "listed by the repository %s, has no sha256, or two sizes",
 				 l->name);
 	return listing_add(l, f->path, f->size, oid, sha256);
 }
@@ -214,7 +220,7 @@ int hub_read_page(struct listing *l, const struct buf *text)
 	return r;
 }
 
-/* A page leads to another one of the same server, and no page is empty. */
+/* Checks where a page leads: to the same server, and not from an empty page. */
 static int next_page(const struct hf_repository *repo, const struct listing *l, size_t before,
 		     const char *next)
 {
@@ -222,12 +228,11 @@ static int next_page(const struct hf_repository *repo, const struct listing *l, 
 
 	if (strncmp(next, repo->hub, n) != 0 || next[n] != '/')
 		return log_error(-EBADMSG, l->name,
-				 "the list of its files goes on at another "
-				 "server, which is not asked");
+				 "the list of its files goes on at another server, which is not "
+				 "asked");
 	if (l->n == before)
 		return log_error(-EBADMSG, l->name,
-				 "the list of its files has an empty page, and "
-				 "goes on");
+				 "the list of its files has an empty page, and goes on");
 	return 0;
 }
 

@@ -9,18 +9,6 @@
 #include "cache/cache.h"
 #include "import/internal.h"
 
-/* ORG/REPO/resolve/COMMIT/, with the kind where the hub wants it. */
-static char *prefix_of(const struct hf_repository *repo, const char *hub, const char *end)
-{
-	bool model = strcmp(repo->kind, "models") == 0;
-	char *text;
-
-	return asprintf(&text, "%s/%s%s%s%s", hub, model ? "" : repo->kind, model ? "" : "/",
-			repo->name, end) < 0 ?
-		       NULL :
-		       text;
-}
-
 static int make(const struct import *im, const struct hf_repository *repo, struct listing *l,
 		struct source **ret)
 {
@@ -69,8 +57,8 @@ static int open_at_commit(const struct import *im, const struct hf_repository *r
 	if (r != -ENOENT)
 		return r;
 	snprintf(end, sizeof(end), "/resolve/%s/", l->commit);
-	l->prefix = prefix = prefix_of(repo, repo->hub, end);
-	l->homepage = homepage = prefix_of(repo, "https://huggingface.co", "");
+	l->prefix = prefix = hub_address(repo, repo->hub, end);
+	l->homepage = homepage = hub_address(repo, "https://huggingface.co", "");
 	r = prefix && homepage ? make(im, repo, l, ret) : -ENOMEM;
 	if (r == 0)
 		carton_log(CARTON_LOG_INFO, repo->name, "is at commit %s, with %zu files",

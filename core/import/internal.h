@@ -41,6 +41,12 @@ int import_small(const struct import *im, struct listing *l);
 
 /* ---- hub.c ---- */
 
+/*
+ * The address of the repository at `hub`, and `end` behind it: the kind is a part of it unless that
+ * is models. malloc'ed; NULL: no memory.
+ */
+char *hub_address(const struct hf_repository *repo, const char *hub, const char *end);
+
 /* Is it the name of a commit, which never changes? */
 bool hub_is_commit(const char *text);
 

@@ -18,7 +18,7 @@
 
 /* ---- cartons ---- */
 
-/* Of a revision, or of a commit, which is one, too. */
+/* The key of the note of a revision; a commit is a revision, too. */
 static int key_of(const struct hf_repository *repo, const char *revision, uint8_t ret[SHA256_SIZE])
 {
 	char *text;
@@ -30,7 +30,7 @@ static int key_of(const struct hf_repository *repo, const char *revision, uint8_
 	return r;
 }
 
-/* The note of the commit, and of the revision that is at it. */
+/* Writes the note for the commit, and for the revision that the user has named. */
 static int put_notes(const struct import *im, const struct hf_repository *repo, const char *commit,
 		     const char *note)
 {
@@ -66,7 +66,7 @@ int kept_open(const struct import *im, const struct hf_repository *repo, const c
 	return r == -ENOMEM ? r : r < 0 ? -ENOENT : 0;
 }
 
-/* Copies `size` bytes of a file to an object of the cache. 0 or -errno. */
+/* Puts `size` bytes into the cache as the object of that hash. 0 or -errno. */
 static int put(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const void *data,
 	       uint64_t size)
 {

@@ -19,7 +19,7 @@ static int refuse(const struct listing *l, int r, const char *path, const char *
 	return log_error(r, path, "listed by the repository %s, %s", l->name, what);
 }
 
-/* The id that git gives the pointer to a file. */
+/* Is that the id which git gives the LFS pointer to this content? */
 static bool is_pointer(const uint8_t oid[SHA1_SIZE], const uint8_t sha256[SHA256_SIZE],
 		       uint64_t size)
 {

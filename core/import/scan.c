@@ -5,28 +5,16 @@
 
 #include "base/limits.h"
 
-static ssize_t read_text(void *ctx, void *ret_buf, size_t n)
-{
-	struct scan *s = ctx;
-
-	n = MIN(n, s->n);
-	memcpy(ret_buf, s->text, n);
-	s->text += n;
-	s->n -= n;
-	return (ssize_t)n;
-}
-
 struct scan *scan_new(const char *text, size_t n)
 {
 	struct scan *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
-	s->text = text;
-	s->n = n;
+	s->text = (struct mem_text){ text, n };
 	s->token = buf_init(MAX_LISTING_PAGE);
-	s->json.read = read_text;
-	s->json.ctx = s;
+	s->json.read = mem_text_read;
+	s->json.ctx = &s->text;
 	s->json.text = &s->token;
 	return s;
 }
@@ -39,7 +27,7 @@ void scan_free(struct scan *s)
 	free(s);
 }
 
-int scan_next(struct scan *s, enum json_event *ret)
+static int next(struct scan *s, enum json_event *ret)
 {
 	return json_next(&s->json, ret);
 }
@@ -60,7 +48,7 @@ static int leave(struct scan *s, enum json_event e, unsigned depth)
 	if (e != JSON_OBJECT && e != JSON_ARRAY)
 		return 0;
 	while (r == 0 && s->json.depth > depth)
-		r = scan_next(s, &e);
+		r = next(s, &e);
 	return r;
 }
 
@@ -68,7 +56,7 @@ int scan_skip(struct scan *s)
 {
 	unsigned depth = s->json.depth;
 	enum json_event e;
-	int r = scan_next(s, &e);
+	int r = next(s, &e);
 
 	return r < 0 ? r : leave(s, e, depth);
 }
@@ -77,7 +65,7 @@ int scan_begin(struct scan *s, enum json_event what)
 {
 	unsigned depth = s->json.depth;
 	enum json_event e;
-	int r = scan_next(s, &e);
+	int r = next(s, &e);
 
 	if (r == 0 && e == what)
 		return 1;
@@ -89,7 +77,7 @@ int scan_item(struct scan *s)
 	for (;;) {
 		unsigned depth = s->json.depth;
 		enum json_event e;
-		int r = scan_next(s, &e);
+		int r = next(s, &e);
 
 		if (r < 0 || e == JSON_END || e == JSON_OBJECT)
 			return r < 0 ? r : e == JSON_OBJECT;
@@ -102,7 +90,7 @@ int scan_item(struct scan *s)
 int scan_key(struct scan *s)
 {
 	enum json_event e;
-	int r = scan_next(s, &e);
+	int r = next(s, &e);
 
 	return r < 0 ? r : e == JSON_KEY;
 }

@@ -10,8 +10,7 @@
 #include "base/json.h"
 
 struct scan {
-	const char *text; /* what is left of it */
-	size_t n;
+	struct mem_text text;
 	struct buf token;
 	struct json json;
 };
@@ -20,36 +19,33 @@ struct scan {
 struct scan *scan_new(const char *text, size_t n);
 void scan_free(struct scan *s); /* NULL-safe */
 
-/* The next event, as json_next(). */
-int scan_next(struct scan *s, enum json_event *ret);
-
 /* Is the current token this text? */
 bool scan_is(const struct scan *s, const char *text);
 
-/* Skips the value that comes next. */
+/* All that follow return the errors of json_next(). */
+
+/* Skips the next value. 0. */
 int scan_skip(struct scan *s);
 
 /*
- * Begins the value that comes next, if it is an object (or array): 1. Else skips it: 0. Then
- * scan_next() gives its keys (or scan_item() its values) until its end.
+ * Begins the next value if it is of that kind: 1. Skips it if it is of another kind: 0. Then
+ * scan_key() gives the keys of an object, scan_item() begins the objects of an array.
  */
 int scan_begin(struct scan *s, enum json_event what);
 
-/*
- * The next object of an array: 1. Else 0: its end. Other values are skipped.
- */
+/* Begins the next object of an array: 1. Skips other values. 0 at the array's end. */
 int scan_item(struct scan *s);
 
-/* The key that comes next: 1. 0: the object's end. */
+/* Reads the next key of an object: 1. 0 at the object's end. */
 int scan_key(struct scan *s);
 
 /*
- * The string that comes next, with a NUL: 1. Else 0: it has more than n - 1 bytes, or a NUL, or is
- * another value, which was skipped.
+ * Copies the next string, with a NUL: 1. 0, with `ret` unchanged, for a string of more than n - 1
+ * bytes or with a NUL in it, and for another value, which is skipped.
  */
 int scan_string(struct scan *s, char *ret, size_t n);
 
-/* The whole number that comes next, below 2^63. As scan_string(). */
+/* Reads the next number, whole and below 2^63. As scan_string(). */
 int scan_number(struct scan *s, uint64_t *ret);
 
 #endif

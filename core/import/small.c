@@ -8,7 +8,7 @@
 #include "fetch/fetcher.h"
 #include "import/internal.h"
 
-/* at once */
+/* fetches at once */
 #define PARALLEL 16
 
 struct batch {

@@ -108,15 +108,3 @@ int toml_input_fill(struct toml_input *in)
 	}
 	return 1;
 }
-
-ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n)
-{
-	struct toml_mem *m = ctx;
-
-	n = MIN(n, m->n);
-	if (n)
-		memcpy(ret_buf, m->text, n);
-	m->text += n;
-	m->n -= n;
-	return (ssize_t)n;
-}

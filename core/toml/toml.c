@@ -403,9 +403,9 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 int toml_parse_mem(const char *text, size_t n, const struct toml_events *events, void *ctx,
 		   struct reason *ret_error)
 {
-	struct toml_mem m = { text, n };
+	struct mem_text m = { text, n };
 
-	return toml_parse(toml_read_mem, &m, events, ctx, ret_error);
+	return toml_parse(mem_text_read, &m, events, ctx, ret_error);
 }
 
 bool toml_path_is(const struct toml_path *path, const char *pattern)

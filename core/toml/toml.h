@@ -81,15 +81,11 @@ struct toml_events {
 	struct budget *budget; /* counts the keys that are remembered; NULL: nothing does */
 };
 
-/* Reads up to `n` bytes of the document. Returns how many, 0 at its end, or -errno. */
+/*
+ * Reads up to `n` bytes of the document. Returns how many, 0 at its end, or -errno. For one in
+ * memory: mem_text_read().
+ */
 typedef ssize_t toml_read_fn(void *ctx, void *ret_buf, size_t n);
-
-/* The context of toml_read_mem(), a toml_read_fn of a document in memory. */
-struct toml_mem {
-	const char *text; /* the rest of it */
-	size_t n;
-};
-ssize_t toml_read_mem(void *ctx, void *ret_buf, size_t n);
 
 /*
  * Parses a whole document. Returns 0; -EBADMSG if it is not TOML 1.0; -EFBIG over a limit

@@ -54,9 +54,9 @@ static void check_good(const struct index_toml *t, const struct tensor *good)
 
 static void as_index(const char *text, size_t n)
 {
-	struct toml_mem reader = { text, n };
+	struct mem_text reader = { text, n };
 	struct index_toml *t = NULL;
-	int r = index_toml_parse(toml_read_mem, &reader, NULL, &t, NULL);
+	int r = index_toml_parse(mem_text_read, &reader, NULL, &t, NULL);
 
 	CHECK(r == 0 || r == -EBADMSG || r == -EFBIG);
 	if (r)
@@ -82,26 +82,26 @@ static void as_strings(const char *text, size_t n)
 {
 	struct reason error = { 0 };
 	struct strings_size size;
-	struct toml_mem t = { text, n };
+	struct mem_text t = { text, n };
 	uint64_t bytes = 0, ucs4 = 0;
 	struct strings_output out = { .write = count, .ctx = &bytes };
 
-	if (strings_measure(toml_read_mem, &t, &size, &error)) {
+	if (strings_measure(mem_text_read, &t, &size, &error)) {
 		CHECK(*error.text);
 		return;
 	}
-	t = (struct toml_mem){ text, n };
+	t = (struct mem_text){ text, n };
 	out.count = size.count;
-	CHECK(!strings_emit(toml_read_mem, &t, &out, NULL));
+	CHECK(!strings_emit(mem_text_read, &t, &out, NULL));
 	CHECK(bytes == size.bytes);
-	t = (struct toml_mem){ text, n };
+	t = (struct mem_text){ text, n };
 	out.count++;
-	CHECK(strings_emit(toml_read_mem, &t, &out, &error));
+	CHECK(strings_emit(mem_text_read, &t, &out, &error));
 	out = (struct strings_output){ size.count, MAX(size.width, (uint64_t)1), count, &ucs4 };
 	if (out.count * out.width > 4 * MIB)
 		return;
-	t = (struct toml_mem){ text, n };
-	CHECK(!strings_emit(toml_read_mem, &t, &out, NULL));
+	t = (struct mem_text){ text, n };
+	CHECK(!strings_emit(mem_text_read, &t, &out, NULL));
 	CHECK(ucs4 == 4 * out.count * out.width);
 }
 

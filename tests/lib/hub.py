@@ -7,16 +7,8 @@ import time
 import urllib.parse
 
 
-class Hub:
-    """
-    Redirects /hub/NAME to CDN/NAME?X-Amz-Date=…&X-Amz-Expires=TTL, which is good for so many seconds.
-    Serves the CDN too: 403 once that is over, `rate` bytes a second.
-    """
-
-    def __init__(self, files, ttl=1000, rate=None, dead=lambda n: False, etag='"one"'):
-        self.files, self.ttl, self.rate, self.dead, self.etag = files, ttl, rate, dead, etag
-        self.resolves, self.parts, self.secrets, self.asked = [], [], [], []
-        self.lock = threading.Lock()
+class HubAndCdn:
+    """Two servers: resolve(h) answers the requests to the hub, deliver(h) those to its CDN."""
 
     def __enter__(self):
         self.hub, self.cdn = (self.serve(f) for f in (self.resolve, self.deliver))
@@ -26,9 +18,6 @@ class Hub:
         for s in (self.hub, self.cdn):
             s.shutdown()
             s.server_close()
-
-    def url(self, name):
-        return f'http://127.0.0.1:{self.hub.server_address[1]}/hub/{name}'
 
     @staticmethod
     def serve(answer):
@@ -47,6 +36,20 @@ class Hub:
         s.daemon_threads = True
         threading.Thread(target=s.serve_forever, daemon=True).start()
         return s
+
+class Hub(HubAndCdn):
+    """
+    Redirects /hub/NAME to CDN/NAME?X-Amz-Date=…&X-Amz-Expires=TTL, which is good for so many seconds.
+    Serves the CDN too: 403 once that is over, `rate` bytes a second.
+    """
+
+    def __init__(self, files, ttl=1000, rate=None, dead=lambda n: False, etag='"one"'):
+        self.files, self.ttl, self.rate, self.dead, self.etag = files, ttl, rate, dead, etag
+        self.resolves, self.parts, self.secrets, self.asked = [], [], [], []
+        self.lock = threading.Lock()
+
+    def url(self, name):
+        return f'http://127.0.0.1:{self.hub.server_address[1]}/hub/{name}'
 
     def resolve(self, h):
         now = time.time()

@@ -2,11 +2,12 @@
 """A hub with the API of repositories: commits, pages of files, content by redirects to a CDN."""
 import contextlib
 import hashlib
-import http.server
 import json
 import re
 import threading
 import urllib.parse
+
+from hub import HubAndCdn
 
 LARGE = 1024  # files of more bytes are in LFS
 
@@ -44,7 +45,7 @@ class Repo:
         return out
 
 
-class HubServer:
+class HubServer(HubAndCdn):
     """`repos`: by KIND/ORG/REPO. `change(path, status, headers, body)` may change an answer."""
 
     def __init__(self, repos, change=None, token=None):
@@ -52,33 +53,9 @@ class HubServer:
         self.asked, self.secrets = [], []
         self.lock = threading.Lock()
 
-    def __enter__(self):
-        self.hub, self.cdn = self.serve(self.answer), self.serve(self.deliver)
-        self.endpoint = f'http://127.0.0.1:{self.hub.server_address[1]}'
-        return self
-
-    def __exit__(self, *a):
-        for s in (self.hub, self.cdn):
-            s.shutdown()
-            s.server_close()
-
-    @staticmethod
-    def serve(answer):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-            timeout = 60
-
-            def do_GET(self):
-                answer(self)
-
-            do_HEAD = do_GET
-
-            def log_message(self, *a):
-                pass
-        s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        s.daemon_threads = True
-        threading.Thread(target=s.serve_forever, daemon=True).start()
-        return s
+    @property
+    def endpoint(self):
+        return f'http://127.0.0.1:{self.hub.server_address[1]}'
 
     def api(self):
         return [p for p in self.asked if p.startswith('/api/')]
@@ -98,7 +75,7 @@ class HubServer:
             with contextlib.suppress(ConnectionError):
                 h.wfile.write(body)
 
-    def answer(self, h):
+    def resolve(self, h):
         secret = h.headers.get('Authorization')
         with self.lock:
             self.asked.append(h.path)

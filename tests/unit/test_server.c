@@ -344,7 +344,7 @@ static void test_long_answer(void **state)
 	end(&w);
 }
 
-/* Who waited patiently for a connection more, and has none left, is not held up by the others. */
+/* A fetch whose last connection ends while it waits for a further one is no longer held up. */
 static void test_patience_that_ends(void **state)
 {
 	struct client clients[10] = { 0 };
@@ -355,11 +355,11 @@ static void test_patience_that_ends(void **state)
 	(void)state;
 	begin(&w, refused_until, 0);
 	for (size_t i = 0; i < 10; i++) {
-		slots[i] = (struct queue_slot){ .task = &clients[i].task, .patient = true };
+		slots[i] = (struct queue_slot){ .task = &clients[i].task, .background = true };
 		assert_int_equal(server_enter(w.server, &slots[i], INT64_MAX / 2, &when),
 				 i < 8 ? 0 : -EAGAIN);
 	}
-	slots[9].patient = false;
+	slots[9].background = false;
 	assert_int_equal(server_enter(w.server, &slots[9], INT64_MAX / 2, &when), 0);
 	assert_int_equal(server_enter(w.server, &slots[8], INT64_MAX / 2, &when), -EAGAIN);
 	server_give_up(w.server, &slots[8]);

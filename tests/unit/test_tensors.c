@@ -83,7 +83,7 @@ static void test_dtype_bytes(void **state)
 
 static int parse_text(const char *text, size_t n, struct index_toml **ret, struct reason *error)
 {
-	return index_toml_parse(toml_read_mem, &(struct toml_mem){ text, n }, NULL, ret, error);
+	return index_toml_parse(mem_text_read, &(struct mem_text){ text, n }, NULL, ret, error);
 }
 
 static struct index_toml *parse(const char *text)
