@@ -4,10 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "http/hf.h"
 #include "import/internal.h"
 #include "import/scan.h"
 
-char *hub_address(const struct hf_repository *repo, const char *hub, const char *end)
+/*
+ * The address of the repository at `hub`, and `end` behind it: the kind is a part of it unless that
+ * is models. malloc'ed; NULL: no memory.
+ */
+static char *address_of(const struct repository *repo, const char *hub, const char *end)
 {
 	bool model = strcmp(repo->kind, "models") == 0;
 	char *text;
@@ -18,12 +23,12 @@ char *hub_address(const struct hf_repository *repo, const char *hub, const char 
 }
 
 /* A URL of the API. `encoded` is percent-encoded here, `query` is not. NULL: no memory. */
-static char *url_of(const struct hf_repository *repo, const char *what, const char *encoded,
+static char *url_of(const struct repository *repo, const char *what, const char *encoded,
 		    const char *query)
 {
 	struct buf url = buf_init(HTTP_MAX_URL);
 
-	buf_addf(&url, "%s/api/%s/%s/%s/", repo->hub, repo->kind, repo->name, what);
+	buf_addf(&url, "%s/api/%s/%s/%s/", repo->server, repo->kind, repo->name, what);
 	buf_add_encoded(&url, encoded, strlen(encoded), "-._~");
 	if (buf_adds(&url, query) == 0)
 		return url.data;
@@ -39,7 +44,7 @@ static int malformed(const struct listing *l, const struct scan *s, const char *
 
 /* ---- the commit ---- */
 
-bool hub_is_commit(const char *text)
+static bool is_commit(const char *text)
 {
 	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
 }
@@ -87,16 +92,16 @@ int hub_read_revision(struct listing *l, const struct buf *text)
 	}
 	if (r == -EBADMSG)
 		malformed(l, s, "is no JSON: ");
-	else if (r == 0 && !hub_is_commit(l->commit))
+	else if (r == 0 && !is_commit(l->commit))
 		r = malformed(l, s, "has no commit");
 	scan_free(s);
 	return r;
 }
 
 /* Logs what the status of the hub's answer means for the user. Returns `r`. */
-static int explain(const struct hf_repository *repo, int r)
+static int explain(const struct repository *repo, int r)
 {
-	char *address = r == -EACCES ? hub_address(repo, repo->hub, "") : NULL;
+	char *address = r == -EACCES ? address_of(repo, repo->server, "") : NULL;
 
 	if (r == -ENOENT)
 		carton_log(CARTON_LOG_ERROR, repo->name,
@@ -112,15 +117,16 @@ static int explain(const struct hf_repository *repo, int r)
 	return r;
 }
 
-int hub_commit(const struct import *im, const struct hf_repository *repo, struct listing *l)
+static int resolve(const struct import *im, struct listing *l)
 {
+	const struct repository *repo = l->repo;
 	char next[HTTP_MAX_NEXT], *url = url_of(repo, "revision", repo->revision, "");
 	struct buf text = { 0 };
 	int r = url ? import_ask(im, url, &text, next) : -ENOMEM;
 
 	r = r < 0 ? explain(repo, r) : hub_read_revision(l, &text);
 	/* nor may a branch have the name of a commit */
-	if (r == 0 && hub_is_commit(repo->revision) && strcmp(l->commit, repo->revision) != 0)
+	if (r == 0 && is_commit(repo->revision) && strcmp(l->commit, repo->revision) != 0)
 		r = log_error(-EBADMSG, repo->name, "the hub's answer is about another commit, %s",
 			      l->commit);
 	buf_finish(&text);
@@ -221,12 +227,12 @@ int hub_read_page(struct listing *l, const struct buf *text)
 }
 
 /* Checks where a page leads: to the same server, and not from an empty page. */
-static int next_page(const struct hf_repository *repo, const struct listing *l, size_t before,
+static int next_page(const struct repository *repo, const struct listing *l, size_t before,
 		     const char *next)
 {
-	size_t n = strlen(repo->hub);
+	size_t n = strlen(repo->server);
 
-	if (strncmp(next, repo->hub, n) != 0 || next[n] != '/')
+	if (strncmp(next, repo->server, n) != 0 || next[n] != '/')
 		return log_error(-EBADMSG, l->name,
 				 "the list of its files goes on at another server, which is not "
 				 "asked");
@@ -236,8 +242,9 @@ static int next_page(const struct hf_repository *repo, const struct listing *l, 
 	return 0;
 }
 
-int hub_list(const struct import *im, const struct hf_repository *repo, struct listing *l)
+static int list(const struct import *im, struct listing *l)
 {
+	const struct repository *repo = l->repo;
 	char next[HTTP_MAX_NEXT],
 		*url = url_of(repo, "tree", l->commit, "?recursive=true&expand=false");
 	int r = url ? 0 : -ENOMEM;
@@ -261,5 +268,48 @@ int hub_list(const struct import *im, const struct hf_repository *repo, struct l
 		if (r == 0 && *next && !url)
 			r = -ENOMEM;
 	}
-	return r < 0 ? r : listing_sort(l);
+	return r;
 }
+
+/* ---- addresses ---- */
+
+static char *url(const struct listing *l, const struct listed *f)
+{
+	const char *path = f->path + strlen("model/");
+	struct buf out = buf_init(HTTP_MAX_URL);
+	char *base = address_of(l->repo, l->repo->server, "/resolve/");
+
+	if (base) {
+		buf_addf(&out, "%s%s/", base, l->commit);
+		free(base);
+		if (buf_add_encoded(&out, path, strlen(path), "-._~/") == 0)
+			return out.data;
+	}
+	buf_finish(&out);
+	return NULL;
+}
+
+static char *homepage(const struct listing *l)
+{
+	return address_of(l->repo, hf_form.server, "");
+}
+
+static bool takes(const char *source)
+{
+	return repository_is_whole(&hf_form, source);
+}
+
+static int parse(const char *source, struct repository *ret)
+{
+	return repository_parse(&hf_form, source, ret);
+}
+
+const struct lister hub_lister = {
+	.takes = takes,
+	.parse = parse,
+	.is_commit = is_commit,
+	.resolve = resolve,
+	.list = list,
+	.url = url,
+	.homepage = homepage,
+};

@@ -9,11 +9,12 @@
 #include "cache/cache.h"
 #include "import/internal.h"
 
-static int make(const struct import *im, const struct hf_repository *repo, struct listing *l,
-		struct source **ret)
+static int make(const struct import *im, struct listing *l, struct source **ret)
 {
-	int fd, r = hub_list(im, repo, l);
+	int fd, r = l->lister->list(im, l);
 
+	if (r == 0)
+		r = listing_sort(l);
 	if (r == 0)
 		r = import_small(im, l);
 	if (r == 0)
@@ -23,13 +24,13 @@ static int make(const struct import *im, const struct hf_repository *repo, struc
 	r = listing_write(l, fd);
 	if (r < 0) {
 		fd_close(fd);
-		return log_error(r, repo->name, "cannot be written: %s", strerror(-r));
+		return log_error(r, l->name, "cannot be written: %s", strerror(-r));
 	}
-	return kept_put(im, repo, l->commit, fd, ret);
+	return kept_put(im, l->repo, l->commit, fd, ret);
 }
 
 /* The hub cannot be asked: without it, there may still be what it said before. */
-static int point_to_kept(const struct import *im, const struct hf_repository *repo, int error)
+static int point_to_kept(const struct import *im, const struct repository *repo, int error)
 {
 	struct source *source;
 
@@ -42,39 +43,40 @@ static int point_to_kept(const struct import *im, const struct hf_repository *re
 			 "opens that");
 }
 
-static int open_at_commit(const struct import *im, const struct hf_repository *repo,
-			  struct listing *l, struct source **ret)
+static int open_at_commit(const struct import *im, struct listing *l, struct source **ret)
 {
-	char end[sizeof("/resolve//") + sizeof(l->commit)], *prefix, *homepage;
-	int r = hub_is_commit(repo->revision) ? kept_open(im, repo, repo->revision, ret) : -ENOENT;
+	const struct repository *repo = l->repo;
+	int r = l->lister->is_commit(repo->revision) ? kept_open(im, repo, repo->revision, ret) :
+						       -ENOENT;
 
 	if (r != -ENOENT)
 		return r;
-	r = hub_commit(im, repo, l);
+	r = l->lister->resolve(im, l);
 	if (r < 0)
 		return point_to_kept(im, repo, r);
 	r = kept_open(im, repo, l->commit, ret);
 	if (r != -ENOENT)
 		return r;
-	snprintf(end, sizeof(end), "/resolve/%s/", l->commit);
-	l->prefix = prefix = hub_address(repo, repo->hub, end);
-	l->homepage = homepage = hub_address(repo, "https://huggingface.co", "");
-	r = prefix && homepage ? make(im, repo, l, ret) : -ENOMEM;
+	r = make(im, l, ret);
 	if (r == 0)
 		carton_log(CARTON_LOG_INFO, repo->name, "is at commit %s, with %zu files",
 			   l->commit, l->n);
-	free(prefix);
-	free(homepage);
 	return r;
 }
 
-int import_hub(const struct import *im, const struct hf_repository *repo, struct source **ret)
+int import_repository(const struct import *im, const struct lister *lister,
+		      const struct repository *repo, struct source **ret)
 {
-	struct listing l = { .name = repo->name, .budget = im->budget };
+	struct listing l = {
+		.lister = lister,
+		.repo = repo,
+		.name = repo->name,
+		.budget = im->budget,
+	};
 	int r;
 
 	l.names.budget = im->budget;
-	r = im->fetch ? open_at_commit(im, repo, &l, ret) : kept_open(im, repo, NULL, ret);
+	r = im->fetch ? open_at_commit(im, &l, ret) : kept_open(im, repo, NULL, ret);
 	listing_finish(&l);
 	if (r == -ENOENT && !im->fetch)
 		return log_error(-ENETUNREACH, repo->name,

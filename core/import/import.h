@@ -13,7 +13,7 @@
 #define CARTON_IMPORT_IMPORT_H
 
 #include "fetch/version.h"
-#include "http/hf.h"
+#include "import/lister.h"
 
 struct budget;
 struct cache;
@@ -25,7 +25,11 @@ struct import {
 	struct budget *budget;
 };
 
-/* 0 and the file of the carton; or -errno, logged. */
-int import_hub(const struct import *im, const struct hf_repository *repo, struct source **ret);
+/*
+ * Makes the carton of a repository of `lister`, or finds it in the cache. 0 and its file; or
+ * -errno, logged.
+ */
+int import_repository(const struct import *im, const struct lister *lister,
+		      const struct repository *repo, struct source **ret);
 
 #endif

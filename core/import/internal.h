@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of this folder, lowest first: ask, kept, small, hub, import. */
+/* Shared by the files of this folder, lowest first: ask, kept, small, listers, import. */
 #ifndef CARTON_IMPORT_INTERNAL_H
 #define CARTON_IMPORT_INTERNAL_H
 
@@ -23,11 +23,11 @@ int import_ask(const struct import *im, const char *url, struct buf *ret,
  * The carton that was made of that commit, which is now the one of the revision; NULL: of the last
  * one that the revision was known to have. 0; -ENOENT; -ENOMEM.
  */
-int kept_open(const struct import *im, const struct hf_repository *repo, const char *commit,
+int kept_open(const struct import *im, const struct repository *repo, const char *commit,
 	      struct source **ret);
 
 /* Keeps the carton, if there is room; then `fd` is of no use. 0 and its file; or -errno. */
-int kept_put(const struct import *im, const struct hf_repository *repo, const char *commit, int fd,
+int kept_put(const struct import *im, const struct repository *repo, const char *commit, int fd,
 	     struct source **ret);
 
 /* The content of a small file, if it is there and has that id: 0, malloc'ed. Else -ENOENT. */
@@ -41,23 +41,8 @@ int import_small(const struct import *im, struct listing *l);
 
 /* ---- hub.c ---- */
 
-/*
- * The address of the repository at `hub`, and `end` behind it: the kind is a part of it unless that
- * is models. malloc'ed; NULL: no memory.
- */
-char *hub_address(const struct hf_repository *repo, const char *hub, const char *end);
-
-/* Is it the name of a commit, which never changes? */
-bool hub_is_commit(const char *text);
-
-/* The commit of the revision, and what its card says. 0 or -errno, logged. */
-int hub_commit(const struct import *im, const struct hf_repository *repo, struct listing *l);
-
-/* The two answers, for fuzzing: as they are read by these functions. */
+/* The two answers, for fuzzing: as they are read by the lister. */
 int hub_read_revision(struct listing *l, const struct buf *text);
 int hub_read_page(struct listing *l, const struct buf *text);
-
-/* All files of that commit. 0 or -errno, logged. */
-int hub_list(const struct import *im, const struct hf_repository *repo, struct listing *l);
 
 #endif

@@ -19,10 +19,11 @@
 /* ---- cartons ---- */
 
 /* The key of the note of a revision; a commit is a revision, too. */
-static int key_of(const struct hf_repository *repo, const char *revision, uint8_t ret[SHA256_SIZE])
+static int key_of(const struct repository *repo, const char *revision, uint8_t ret[SHA256_SIZE])
 {
 	char *text;
-	int n = asprintf(&text, "hub 1 %s %s %s %s", repo->hub, repo->kind, repo->name, revision);
+	int n = asprintf(&text, "hub 1 %s %s %s %s", repo->server, repo->kind, repo->name,
+			 revision);
 	int r = n < 0 ? -ENOMEM : sha256_mem(text, (size_t)n, ret);
 
 	if (n >= 0)
@@ -31,7 +32,7 @@ static int key_of(const struct hf_repository *repo, const char *revision, uint8_
 }
 
 /* Writes the note for the commit, and for the revision that the user has named. */
-static int put_notes(const struct import *im, const struct hf_repository *repo, const char *commit,
+static int put_notes(const struct import *im, const struct repository *repo, const char *commit,
 		     const char *note)
 {
 	const char *const revisions[] = { commit, repo->revision };
@@ -46,7 +47,7 @@ static int put_notes(const struct import *im, const struct hf_repository *repo, 
 	return r;
 }
 
-int kept_open(const struct import *im, const struct hf_repository *repo, const char *commit,
+int kept_open(const struct import *im, const struct repository *repo, const char *commit,
 	      struct source **ret)
 {
 	char note[MAX_CACHE_VALIDATOR + 1];
@@ -93,10 +94,10 @@ static int put(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const voi
 	return r;
 }
 
-static int keep(const struct import *im, const struct hf_repository *repo, const char *commit,
+static int keep(const struct import *im, const struct repository *repo, const char *commit,
 		struct source *source)
 {
-	char note[HEX + 1 + sizeof(((struct listing *)0)->commit)];
+	char note[HEX + 1 + LISTING_COMMIT];
 	uint8_t sha256[SHA256_SIZE];
 	char *data;
 	int r = budget_take(im->budget, source->size);
@@ -118,7 +119,7 @@ static int keep(const struct import *im, const struct hf_repository *repo, const
 	return put_notes(im, repo, commit, note);
 }
 
-int kept_put(const struct import *im, const struct hf_repository *repo, const char *commit, int fd,
+int kept_put(const struct import *im, const struct repository *repo, const char *commit, int fd,
 	     struct source **ret)
 {
 	int r = source_from_fd(fd, ret);

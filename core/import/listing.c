@@ -105,18 +105,6 @@ int listing_take(struct listed *f, char *data)
 	return 0;
 }
 
-char *listing_url(const struct listing *l, const struct listed *f)
-{
-	const char *path = f->path + strlen("model/");
-	struct buf url = buf_init(HTTP_MAX_URL);
-
-	buf_adds(&url, l->prefix);
-	if (buf_add_encoded(&url, path, strlen(path), "-._~/") == 0)
-		return url.data;
-	buf_finish(&url);
-	return NULL;
-}
-
 void listing_finish(struct listing *l)
 {
 	for (size_t i = 0; i < l->n; i++)

@@ -22,6 +22,11 @@
 #include "base/util.h"
 
 struct budget;
+struct lister;
+struct repository;
+
+/* Bytes of the name of a commit, or of a digest, with its NUL. */
+#define LISTING_COMMIT 80
 
 struct listed {
 	const char *path; /* `model/PATH` */
@@ -33,10 +38,10 @@ struct listed {
 };
 
 struct listing {
-	const char *name;     /* what people call it: ORG/REPO */
-	const char *prefix;   /* the URL of a file is this and its path, percent-encoded */
-	const char *homepage; /* the same on each machine */
-	char commit[2 * SHA1_SIZE + 1];
+	const struct lister *lister;
+	const struct repository *repo;
+	const char *name; /* what people call it: ORG/REPO */
+	char commit[LISTING_COMMIT];
 	char *license;	      /* owned; NULL: none is said */
 	struct listed *files; /* sorted by path, once it is complete */
 	size_t n, cap;
@@ -62,9 +67,6 @@ int listing_sort(struct listing *l);
  * 0; -EBADMSG.
  */
 int listing_take(struct listed *f, char *data);
-
-/* The URL of a file, malloc'ed; NULL: out of memory, or too long. */
-char *listing_url(const struct listing *l, const struct listed *f);
 
 /* All small files have their data. Writes the carton to an empty file. 0 or -errno. */
 int listing_write(const struct listing *l, int fd);

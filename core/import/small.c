@@ -97,7 +97,7 @@ static void begin(struct batch *b, struct listed *f)
 	o->batch = b;
 	o->f = f;
 	route_init(&o->place.route);
-	o->url = listing_url(b->l, f);
+	o->url = b->l->lister->url(b->l, f);
 	r = o->url ? file_memory(f->size, &o->dest) : -ENOMEM;
 	o->place.url = o->url;
 	o->place.trust = HTTP_USER;

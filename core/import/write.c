@@ -4,7 +4,7 @@
 
 #include "archive/decode.h"
 #include "base/limits.h"
-#include "import/listing.h"
+#include "import/lister.h"
 #include "writer/lists.h"
 #include "writer/zip_writer.h"
 
@@ -21,12 +21,16 @@ static int add_string(struct buf *b, const char *key, const char *value)
 static int carton_toml(const struct listing *l, struct buf *ret)
 {
 	const char *slash = strrchr(l->name, '/');
+	char *homepage = l->lister->homepage(l);
 
+	if (!homepage)
+		return -ENOMEM;
 	buf_adds(ret, "spec_version = 1\n");
 	add_string(ret, "model_name", slash ? slash + 1 : l->name);
 	if (l->license)
 		add_string(ret, "license", l->license);
-	add_string(ret, "homepage", l->homepage);
+	add_string(ret, "homepage", homepage);
+	free(homepage);
 	return buf_adds(ret, "\n[runner]\nrunner_name = \"noop\"\n"
 			     "required_framework_version = \"*\"\nrunner_compat_version = 1\n");
 }
@@ -61,7 +65,7 @@ static int add_lines(const struct listing *l, struct listed *const *large, size_
 
 		for (end = i; end < n && by_hash(&large[end], &large[i]) == 0; end++)
 			if (k < MAX_HASH_URLS && r == 0 &&
-			    !(urls[k++] = listing_url(l, large[end])))
+			    !(urls[k++] = l->lister->url(l, large[end])))
 				r = -ENOMEM;
 		if (r == 0)
 			r = lists_add_link(ret, large[i]->sha256, (const char *const *)urls, NULL);

@@ -8,17 +8,17 @@
 
 static bool takes(const char *name)
 {
-	return hf_is_repository(name);
+	return lister_of(name) != NULL;
 }
 
 static int begin(struct carton_source *s)
 {
-	int r = hf_repository(s->name, &s->repository);
+	int r = lister_of(s->name)->parse(s->name, &s->repository);
 
 	if (r < 0)
 		return r;
 	/* what has this origin gets the user's token */
-	s->url = strdup(s->repository.hub);
+	s->url = strdup(s->repository.server);
 	return s->url ? 0 : -ENOMEM;
 }
 
@@ -38,7 +38,7 @@ static int entries(struct carton_source *s, struct container **ret)
 	if (r < 0)
 		return r;
 	im.fetch = c->fetch.http ? &c->fetch : NULL;
-	r = import_hub(&im, &s->repository, &source);
+	r = import_repository(&im, lister_of(s->name), &s->repository, &source);
 	if (r < 0)
 		return r;
 	/* what it leads to is large, whatever its own size is */

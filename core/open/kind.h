@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "carton/opened.h"
-#include "http/hf.h"
+#include "http/repository.h"
 
 /* A source while it is opened. */
 struct carton_source {
@@ -28,7 +28,7 @@ struct carton_source {
 	char *url;	/* that it is asked for; NULL: it is no URL */
 	int fd;		/* of the file or directory, until entries() takes it; else -1 */
 	struct stat st; /* of that */
-	struct hf_repository repository;
+	struct repository repository;
 	bool directory; /* a confined process may go on reading in the directory `name` */
 };
 

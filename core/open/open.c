@@ -209,7 +209,7 @@ static int open_source(struct carton *c, enum opening how, const char *source,
 	r = open_parts(&s, how);
 	fd_close(s.fd);
 	free(s.url);
-	hf_repository_finish(&s.repository);
+	repository_finish(&s.repository);
 	return r;
 }
 

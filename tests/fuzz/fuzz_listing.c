@@ -44,9 +44,8 @@ static void check_carton(struct listing *l)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	struct listing l = { .name = "org/repo",
-			     .prefix = "https://hub/x/",
-			     .homepage = "https://hub" };
+	struct repository repo = { .server = "https://hub", .kind = "models", .name = "org/repo" };
+	struct listing l = { .lister = &hub_lister, .repo = &repo, .name = repo.name };
 	struct budget budget;
 	const char *at = (const char *)data, *end = at + n;
 	bool first = true;

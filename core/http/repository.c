@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/repository.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/limits.h"
+#include "base/util.h"
+
+#define NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+/* Is it `.` or `..`, percent-encoded or not? */
+static bool is_dots(const char *text, size_t n)
+{
+	unsigned dots = 0;
+
+	for (const char *end = text + n; text < end; dots++) {
+		size_t one = *text == '.' ? 1 : strncasecmp(text, "%2e", 3) == 0 ? 3 : 0;
+
+		if (!one)
+			return false;
+		text += one;
+	}
+	return dots == 1 || dots == 2;
+}
+
+/* Moves *at behind a name, to one of the characters `ends`, or to the end. */
+static bool skip_name(const char **at, const char *ends)
+{
+	size_t n = strspn(*at, NAME);
+
+	if (n == 0 || is_dots(*at, n) || !memchr(ends, (*at)[n], strlen(ends) + 1))
+		return false;
+	*at += n;
+	return true;
+}
+
+const char *repository_split(const struct repository_form *form, const char *url,
+			     struct repository_parts *ret)
+{
+	const char *p = url + strlen(form->scheme);
+
+	ret->repo = p;
+	if (form->kinds && (strncmp(p, "datasets/", 9) == 0 || strncmp(p, "spaces/", 7) == 0))
+		p += strcspn(p, "/") + 1;
+	if (!skip_name(&p, "/") || !*p++ || !skip_name(&p, "/@"))
+		return form->faults[0];
+	ret->repo_len = (size_t)(p - ret->repo);
+	ret->revision = p + (*p == '@');
+	ret->revision_len = strcspn(ret->revision, "/");
+	if ((*p == '@') != (ret->revision_len > 0) || is_dots(ret->revision, ret->revision_len))
+		return form->faults[1];
+	ret->path = NULL;
+	if (!ret->revision[ret->revision_len])
+		return NULL;
+	ret->path = ret->revision + ret->revision_len + 1;
+	if (!*ret->path)
+		return form->faults[0];
+	/* libcurl would resolve these components */
+	for (p = ret->path - 1; p; p = strchr(p + 1, '/'))
+		if (is_dots(p + 1, strcspn(p + 1, "/")))
+			return "a path with the component . or .. cannot be asked for";
+	return NULL;
+}
+
+const char *repository_file_fault(const struct repository_form *form, const char *url)
+{
+	struct repository_parts parts;
+	const char *what = strlen(url) > HTTP_MAX_URL / 4 ? "the URL is too long" :
+							    repository_split(form, url, &parts);
+
+	return what || parts.path ? what : form->faults[2];
+}
+
+/* The server that the user wants: its base URL, *ret_n characters of it. */
+static const char *find_server(const struct repository_form *form, int *ret_n)
+{
+	const char *server = getenv(form->endpoint);
+	int n;
+
+	server = server && *server ? server : form->server;
+	for (n = (int)MIN(strlen(server), (size_t)HTTP_MAX_URL); n > 0 && server[n - 1] == '/';)
+		n--;
+	*ret_n = n;
+	return server;
+}
+
+char *repository_resolve(const struct repository_form *form, const char *url)
+{
+	struct buf out = buf_init(HTTP_MAX_URL + 1);
+	struct repository_parts p;
+	const char *server;
+	int n, r;
+
+	if (repository_split(form, url, &p) || !p.path)
+		return NULL;
+	server = find_server(form, &n);
+	r = buf_addf(&out, "%.*s/%s%.*s/resolve/", n, server, form->above, (int)p.repo_len, p.repo);
+	if (r == 0 && p.revision_len > 0)
+		r = buf_add_encoded(&out, p.revision, p.revision_len, "-._~%");
+	else if (r == 0)
+		r = buf_adds(&out, form->revision);
+	if (r == 0)
+		r = buf_addc(&out, '/');
+	if (r == 0)
+		r = buf_add_encoded(&out, p.path, strlen(p.path), "-._~/{}");
+	if (r < 0) {
+		buf_finish(&out);
+		return NULL;
+	}
+	return out.data;
+}
+
+/* ---- a repository ---- */
+
+bool repository_is_whole(const struct repository_form *form, const char *url)
+{
+	struct repository_parts p;
+
+	return strncasecmp(url, form->scheme, strlen(form->scheme)) == 0 &&
+	       strlen(url) <= HTTP_MAX_URL / 4 && !repository_split(form, url, &p) && !p.path;
+}
+
+/* "%2F" is a slash; what is no escape stays. */
+static void decode(char *text)
+{
+	char *to = text;
+
+	for (; *text; text++) {
+		unsigned c;
+
+		if (*text == '%' && isxdigit((unsigned char)text[1]) &&
+		    isxdigit((unsigned char)text[2]) && sscanf(text + 1, "%2x", &c) == 1) {
+			*to++ = (char)c;
+			text += 2;
+		} else {
+			*to++ = *text;
+		}
+	}
+	*to = '\0';
+}
+
+int repository_parse(const struct repository_form *form, const char *url, struct repository *ret)
+{
+	const char *server, *slash;
+	struct repository_parts p;
+	int n;
+
+	repository_split(form, url, &p);
+	server = find_server(form, &n);
+	slash = memchr(p.repo, '/', p.repo_len);
+	*ret = (struct repository){ .kind = "models" };
+	/* ORG/REPO, or KIND/ORG/REPO */
+	if (memchr(slash + 1, '/', p.repo_len - (size_t)(slash + 1 - p.repo))) {
+		ret->kind = *p.repo == 'd' ? "datasets" : "spaces";
+		p.repo_len -= (size_t)(slash + 1 - p.repo);
+		p.repo = slash + 1;
+	}
+	ret->server = strndup(server, (size_t)n);
+	ret->name = strndup(p.repo, p.repo_len);
+	ret->revision = p.revision_len ? strndup(p.revision, p.revision_len) :
+					 strdup(form->revision);
+	if (!ret->server || !ret->name || !ret->revision) {
+		repository_finish(ret);
+		return -ENOMEM;
+	}
+	decode(ret->revision);
+	return 0;
+}
+
+void repository_finish(struct repository *r)
+{
+	free(r->server);
+	free(r->name);
+	free(r->revision);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A service that lists the files of a repository: a hub. Each file has a sha256 there, or an id
+ * with which its bytes can be compared. A lister is a file with one struct lister, and its row in
+ * the table of lister.c. What becomes of the list does not depend on the service (listing.h).
+ *
+ * Threads: the one that opens the carton.
+ */
+#ifndef CARTON_IMPORT_LISTER_H
+#define CARTON_IMPORT_LISTER_H
+
+#include "http/repository.h"
+#include "import/listing.h"
+
+struct import;
+
+struct lister {
+	/* Is that a repository of it, as a whole? */
+	bool (*takes)(const char *source);
+
+	/* What such a source names. 0; -ENOMEM; or -EINVAL, logged. */
+	int (*parse)(const char *source, struct repository *ret);
+
+	/* Does the name of a revision say what it has, so that it never changes? */
+	bool (*is_commit)(const char *revision);
+
+	/*
+	 * Asks what the revision is now: sets l->commit to a name for which is_commit() is true,
+	 * and the license, if one is said. May add the files, too. 0 or -errno, logged.
+	 */
+	int (*resolve)(const struct import *im, struct listing *l);
+
+	/* Adds all files of l->commit that were not added. 0 or -errno, logged. */
+	int (*list)(const struct import *im, struct listing *l);
+
+	/* The URL of a file, which leads to these bytes for ever. malloc'ed; NULL: no memory. */
+	char *(*url)(const struct listing *l, const struct listed *f);
+
+	/* The address for people, the same on each machine. malloc'ed; NULL: no memory. */
+	char *(*homepage)(const struct listing *l);
+};
+
+extern const struct lister hub_lister;
+
+/* The one that takes this source, or NULL. */
+const struct lister *lister_of(const char *source);
+
+#endif
