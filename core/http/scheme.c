@@ -10,6 +10,7 @@
 
 #include "base/util.h"
 #include "http/hf.h"
+#include "http/ms.h"
 #include "http/s3.h"
 
 #define MISSPELT "not a URL of the form http://HOST/PATH"
@@ -18,8 +19,8 @@ static const struct scheme http_scheme = { .name = "http", .port = true, .misspe
 static const struct scheme https_scheme = { .name = "https", .port = true, .misspelt = MISSPELT };
 
 /* In the order in which messages name them. */
-static const struct scheme *const schemes[] = { &http_scheme, &https_scheme, &s3_scheme,
-						&hf_scheme };
+static const struct scheme *const schemes[] = { &http_scheme, &https_scheme, &s3_scheme, &hf_scheme,
+						&ms_scheme };
 
 /* ---- URLs ---- */
 

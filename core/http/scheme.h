@@ -79,7 +79,7 @@ const struct scheme *scheme_of(const char *url);
 /* The same of a text that may be a misspelt URL: http:host, " HTTP:". */
 const struct scheme *scheme_like(const char *text);
 
-/* "http, https, s3 and hf", cut to n - 1 bytes. Returns `ret`. */
+/* "http, https, s3, hf and ms", cut to n - 1 bytes. Returns `ret`. */
 char *scheme_names(char *ret, size_t n);
 
 /*

@@ -54,13 +54,13 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 	r = l->lister->resolve(im, l);
 	if (r < 0)
 		return point_to_kept(im, repo, r);
-	r = kept_open(im, repo, l->commit, ret);
+	r = *l->commit ? kept_open(im, repo, l->commit, ret) : -ENOENT;
 	if (r != -ENOENT)
 		return r;
 	r = make(im, l, ret);
 	if (r == 0)
 		carton_log(CARTON_LOG_INFO, repo->name, "is at commit %s, with %zu files",
-			   l->commit, l->n);
+			   *l->commit ? l->commit : "(unknown)", l->n);
 	return r;
 }
 

@@ -45,4 +45,9 @@ int import_small(const struct import *im, struct listing *l);
 int hub_read_revision(struct listing *l, const struct buf *text);
 int hub_read_page(struct listing *l, const struct buf *text);
 
+/* ---- modelscope.c ---- */
+
+/* The answer, likewise: sets the commit, too. */
+int modelscope_read(struct listing *l, const struct buf *text);
+
 #endif

@@ -25,12 +25,13 @@ struct lister {
 	bool (*is_commit)(const char *revision);
 
 	/*
-	 * Asks what the revision is now: sets l->commit to a name for which is_commit() is true,
-	 * and the license, if one is said. May add the files, too. 0 or -errno, logged.
+	 * Asks what the revision is now: sets l->commit to the name of that, or leaves it "" if the
+	 * service does not say; and the license, if it says one. May add the files, too. 0 or
+	 * -errno, logged.
 	 */
 	int (*resolve)(const struct import *im, struct listing *l);
 
-	/* Adds all files of l->commit that were not added. 0 or -errno, logged. */
+	/* Adds the files of l->commit, unless resolve() has. 0 or -errno, logged. */
 	int (*list)(const struct import *im, struct listing *l);
 
 	/* The URL of a file, which leads to these bytes for ever. malloc'ed; NULL: no memory. */
@@ -40,7 +41,8 @@ struct lister {
 	char *(*homepage)(const struct listing *l);
 };
 
-extern const struct lister hub_lister;
+extern const struct lister hub_lister;	      /* hf:// */
+extern const struct lister modelscope_lister; /* ms:// */
 
 /* The one that takes this source, or NULL. */
 const struct lister *lister_of(const char *source);

@@ -46,7 +46,7 @@ int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_
 		return refuse(l, -EBADMSG, path, fault);
 	if (size > MAX_FILE_SIZE)
 		return refuse(l, -EFBIG, path, "is larger than any file here may be");
-	if (sha256 && !is_pointer(oid, sha256, size))
+	if (sha256 && oid && !is_pointer(oid, sha256, size))
 		return refuse(l, -EBADMSG, path,
 			      "has a sha256 and a size that are not those of its git id: the "
 			      "listing contradicts itself");
@@ -65,7 +65,8 @@ int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_
 	f->path = arena_text(&l->names, full, strlen(full));
 	if (!f->path)
 		return arena_error(&l->names);
-	memcpy(f->oid, oid, SHA1_SIZE);
+	if (oid)
+		memcpy(f->oid, oid, SHA1_SIZE);
 	if (sha256)
 		memcpy(f->sha256, sha256, SHA256_SIZE);
 	else

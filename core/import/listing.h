@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a hub lists of a repository at one commit, and the carton that says the same: carton.toml,
+ * What a lister says of a repository at one commit, and the carton that says the same: carton.toml,
  * MANIFEST, LINKS with sizes, and the small files that have no sha256 in the listing.
  *
  * Version 1 of the rule: a file of the repository is `model/PATH`; carton.toml is as
@@ -35,6 +35,7 @@ struct listed {
 	uint8_t oid[SHA1_SIZE];	     /* this is the id that git gives its content, */
 	char *data;		     /* which is here once it was fetched */
 	uint8_t sha256[SHA256_SIZE]; /* known from the start, else with `data` */
+	const char *commit;	     /* in its URL, of the listing's names; NULL: the listing's */
 };
 
 struct listing {
@@ -54,7 +55,7 @@ struct listing {
 /*
  * Adds a file that is at `path` in the repository. `sha256` NULL: it is a small one. `oid` is the
  * id of its content, else of the pointer that git has in its place, which follows from hash and
- * size and is compared. 0; -EBADMSG, -EFBIG, logged; -ENOMEM.
+ * size and is compared; then it may be NULL. 0; -EBADMSG, -EFBIG, logged; -ENOMEM.
  */
 int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
 		const uint8_t *sha256);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as what a hub answers: the first line as a revision, each other one as a page of files.
+ * Any text as what a hub answers: the first line as a revision, each other one as a page of files;
+ * behind the line "ms" all of it as what ModelScope answers.
  * What is accepted makes a carton that opens, with a path, a hash and a size for each file.
  */
 #include <string.h>
@@ -42,30 +43,56 @@ static void check_carton(struct listing *l)
 	source_unref(source);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+static int read_hub(struct listing *l, const char *at, const char *end)
 {
-	struct repository repo = { .server = "https://hub", .kind = "models", .name = "org/repo" };
-	struct listing l = { .lister = &hub_lister, .repo = &repo, .name = repo.name };
-	struct budget budget;
-	const char *at = (const char *)data, *end = at + n;
 	bool first = true;
 	int r = 0;
 
-	budget_init(&budget, 256 * MIB);
-	l.budget = l.names.budget = &budget;
 	while (at < end && r == 0) {
 		const char *nl = memchr(at, '\n', (size_t)(end - at));
 		struct buf line = buf_init(MAX_LISTING_PAGE);
 
 		CHECK(buf_add(&line, at, (size_t)((nl ? nl : end) - at)) == 0 &&
 		      buf_adds(&line, "") == 0);
-		r = first ? hub_read_revision(&l, &line) : hub_read_page(&l, &line);
+		r = first ? hub_read_revision(l, &line) : hub_read_page(l, &line);
 		if (first && r == 0)
-			CHECK(strlen(l.commit) == 40);
+			CHECK(strlen(l->commit) == 40);
 		first = false;
 		buf_finish(&line);
 		at = nl ? nl + 1 : end;
 	}
+	return r;
+}
+
+static int read_modelscope(struct listing *l, const char *at, const char *end)
+{
+	struct buf text = buf_init(MAX_LISTING_PAGE);
+	int r;
+
+	CHECK(buf_add(&text, at, (size_t)(end - at)) == 0 && buf_adds(&text, "") == 0);
+	r = modelscope_read(l, &text);
+	buf_finish(&text);
+	CHECK(strlen(l->commit) == 40 || !*l->commit || r < 0);
+	for (size_t i = 0; i < l->n; i++)
+		CHECK(!l->files[i].small && (l->files[i].commit || *l->commit || r < 0));
+	return r;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	struct repository repo = {
+		.server = "https://hub", .kind = "models", .name = "org/repo", .revision = "main"
+	};
+	struct listing l = { .repo = &repo, .name = repo.name };
+	const char *text = (const char *)data;
+	bool ms = n >= 3 && memcmp(text, "ms\n", 3) == 0;
+	struct budget budget;
+	int r;
+
+	budget_init(&budget, 256 * MIB);
+	l.budget = l.names.budget = &budget;
+	l.lister = ms ? &modelscope_lister : &hub_lister;
+	r = ms ? read_modelscope(&l, text + 3, text + n) : read_hub(&l, text, text + n);
 	for (size_t i = 0; i < l.n; i++)
 		check_file(&l.files[i]);
 	if (r == 0 && l.small < MIB && listing_sort(&l) == 0)

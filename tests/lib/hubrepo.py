@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import re
 import threading
 import urllib.parse
@@ -120,3 +121,22 @@ class HubServer(HubAndCdn):
             headers['Content-Range'] = f'bytes {first}-{last}/{len(data)}'
             return self.send(h, 206, headers, data[first:last + 1])
         return self.send(h, 200, headers, data)
+
+
+def same(m, wanted):
+    """The mount has just these files in model/."""
+    found = {os.path.relpath(os.path.join(d, f), m / 'model') for d, _, fs in os.walk(m / 'model') for f in fs}
+    assert found == set(wanted)
+    for path, data in wanted.items():
+        assert m.read(f'model/{path}') == data, path
+
+
+def lie_to(at, lie):
+    """A `change` that lets `lie` change the JSON of answers whose path has `at` in it."""
+    def change(path, status, headers, body):
+        if at not in path or status != 200:
+            return None
+        listed = json.loads(body)
+        lie(listed)
+        return status, headers, json.dumps(listed).encode()
+    return change

@@ -166,7 +166,7 @@ def test_verify_in_little_memory(nginx, cache):
 def test_foreign_schemes(scheme):
     p = ctl('info', f'{scheme}://user:secret@host/x?token=secret')
     assert p.returncode == 1 and 'secret' not in p.stderr
-    assert f'{scheme}:// cannot be read here, only http, https, s3 and hf' in p.stderr
+    assert f'{scheme}:// cannot be read here, only http, https, s3, hf and ms' in p.stderr
 
 
 def test_unwritable_parent_of_the_cache(tmp_path):

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from harness import ctl
-from hubrepo import HubServer, Repo, git_id
+from hubrepo import HubServer, Repo, git_id, same
 from origin import MIB, fault_bytes
 
 TOKEN = 'hf_abcDEF'
@@ -24,13 +24,6 @@ def files(n=3):
 
 def env(hub, **kw):
     return {'HF_ENDPOINT': hub.endpoint, 'HF_TOKEN': ''} | kw
-
-
-def same(m, wanted):
-    found = {os.path.relpath(os.path.join(d, f), m / 'model') for d, _, fs in os.walk(m / 'model') for f in fs}
-    assert found == set(wanted)
-    for path, data in wanted.items():
-        assert m.read(f'model/{path}') == data, path
 
 
 def test_a_repository(mount, cache):
