@@ -4,9 +4,11 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "base/limits.h"
 #include "base/util.h"
+#include "http/policy.h"
 #include "http/scheme.h"
 
 #define FORM "hf://ORG/REPO[@REVISION][/PATH]"
@@ -91,31 +93,59 @@ static int find_header(char **ret)
 	return r;
 }
 
-/* HF_TOKEN, or what huggingface_hub has saved (HF_TOKEN_PATH, HF_HOME, ~/.cache/huggingface). */
-static int login(struct login **ret)
+/* Is it a secret what is sent to the hub? It is with https, or on this machine. */
+static bool is_secret(const char *hub)
 {
-	struct login *l;
-	char *header;
-	int r = find_header(&header);
+	char host[256];
+	size_t n;
 
-	if (r < 0 || !header)
-		return r;
-	l = calloc(1, sizeof(*l));
-	if (!l) {
-		explicit_bzero(header, strlen(header));
-		free(header);
-		return -ENOMEM;
-	}
-	l->header = header;
-	*ret = l;
-	return 0;
+	if (strncasecmp(hub, "https://", 8) == 0)
+		return true;
+	if (strncasecmp(hub, "http://", 7) != 0)
+		return false;
+	hub += 7;
+	hub += *hub == '[';
+	n = strspn(hub, hub[-1] == '[' ? "0123456789abcdefABCDEF:" :
+					 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					 "0123456789-.");
+	snprintf(host, sizeof(host), "%.*s", (int)n, hub);
+	hub += n;
+	hub += *hub == ']';
+	if (*hub == ':')
+		hub += 1 + strspn(hub + 1, "0123456789");
+	return (!*hub || *hub == '/') && n < sizeof(host) &&
+	       http_host_class(host) == HTTP_ADDRESS_LOOPBACK;
 }
 
 static void logout(struct login *l)
 {
-	explicit_bzero(l->header, strlen(l->header));
+	if (l->header)
+		explicit_bzero(l->header, strlen(l->header));
 	free(l->header);
 	free(l);
+}
+
+/* HF_TOKEN, or what huggingface_hub has saved (HF_TOKEN_PATH, HF_HOME, ~/.cache/huggingface). */
+static int login(struct login **ret)
+{
+	struct login *l = calloc(1, sizeof(*l));
+	char *hub = repository_server(&hf_form);
+	int r = l && hub ? find_header(&l->header) : -ENOMEM;
+
+	if (r == 0 && l->header && !is_secret(hub)) {
+		carton_log(CARTON_LOG_WARNING, "HF_ENDPOINT",
+			   "has no https: the hub is asked without your token, which others could "
+			   "read on the way");
+		explicit_bzero(l->header, strlen(l->header));
+		free(l->header);
+		l->header = NULL;
+	}
+	free(hub);
+	if (r == 0 && l->header)
+		*ret = l;
+	else if (l)
+		logout(l);
+	return r;
 }
 
 const struct scheme hf_scheme = {

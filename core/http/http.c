@@ -40,16 +40,9 @@ static int set_source(struct http *http, const char *url)
 	return r;
 }
 
-static const char *header_of(const struct login *l)
-{
-	while (l && !l->header)
-		l = l->next;
-	return l ? l->header : NULL;
-}
-
 static int set_options(struct http *http, const struct http_options *o)
 {
-	const char *header = header_of(o->logins);
+	const struct login *login = o->source_scheme ? login_of(o->logins, o->source_scheme) : NULL;
 	int r = 0;
 
 	http->connect_timeout_ms = o->connect_timeout_ms > 0 ? o->connect_timeout_ms : 10000;
@@ -62,8 +55,8 @@ static int set_options(struct http *http, const struct http_options *o)
 		r = set_source(http, o->source_url);
 	if (r == 0 && o->header_file)
 		r = http_secrets_load(http, o->header_file);
-	else if (r == 0 && header)
-		r = http_secrets_add(http, header);
+	else if (r == 0 && login && login->header)
+		r = http_secrets_add(http, login->header);
 	if (r == 0 && o->cacert) {
 		int fd = open(o->cacert, O_RDONLY | O_CLOEXEC);
 

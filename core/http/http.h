@@ -52,6 +52,7 @@ struct http;
 struct http_redirect;
 struct http_stream;
 struct login;
+struct scheme;
 struct sockaddr;
 
 /* All strings are copied; what else it points to outlives it. Zero and NULL are the defaults. */
@@ -63,9 +64,11 @@ struct http_options {
 	const char *cacert;	 /* PEM file of the authorities to trust instead */
 	const char *header_file; /* lines `Name: value`, for the origin of source_url only */
 	const char *source_url;	 /* what the user typed; NULL: nothing gets credentials */
-	struct login *logins;	 /* of the user (scheme.h); a header_file replaces their header */
-	unsigned threads;	 /* default: one for each processor, at most four */
-	struct budget *budget;	 /* counts the buffers of streams; or NULL */
+	struct login *logins;	 /* of the user (scheme.h) */
+	/* whose login has a header for the origin of source_url, which a header_file replaces */
+	const struct scheme *source_scheme;
+	unsigned threads;      /* default: one for each processor, at most four */
+	struct budget *budget; /* counts the buffers of streams; or NULL */
 };
 
 /*

@@ -87,6 +87,14 @@ static const char *find_server(const struct repository_form *form, int *ret_n)
 	return server;
 }
 
+char *repository_server(const struct repository_form *form)
+{
+	int n;
+	const char *server = find_server(form, &n);
+
+	return strndup(server, (size_t)n);
+}
+
 char *repository_resolve(const struct repository_form *form, const char *url)
 {
 	struct buf out = buf_init(HTTP_MAX_URL + 1);
@@ -144,12 +152,10 @@ static void decode(char *text)
 
 int repository_parse(const struct repository_form *form, const char *url, struct repository *ret)
 {
-	const char *server, *slash;
+	const char *slash;
 	struct repository_parts p;
-	int n;
 
 	repository_split(form, url, &p);
-	server = find_server(form, &n);
 	slash = memchr(p.repo, '/', p.repo_len);
 	*ret = (struct repository){ .kind = "models" };
 	/* ORG/REPO, or KIND/ORG/REPO */
@@ -158,7 +164,7 @@ int repository_parse(const struct repository_form *form, const char *url, struct
 		p.repo_len -= (size_t)(slash + 1 - p.repo);
 		p.repo = slash + 1;
 	}
-	ret->server = strndup(server, (size_t)n);
+	ret->server = repository_server(form);
 	ret->name = strndup(p.repo, p.repo_len);
 	ret->revision = p.revision_len ? strndup(p.revision, p.revision_len) :
 					 strdup(form->revision);

@@ -40,6 +40,9 @@ const char *repository_file_fault(const struct repository_form *form, const char
 /* The https URL of a file, SERVER/REPO/resolve/REVISION/PATH, malloc'ed; NULL: out of memory. */
 char *repository_resolve(const struct repository_form *form, const char *url);
 
+/* The base URL of the server that the user wants, malloc'ed; NULL: out of memory. */
+char *repository_server(const struct repository_form *form);
+
 /* A repository as a whole. Texts are owned, but for the kind. */
 struct repository {
 	char *server;	  /* base URL of the service: https://huggingface.co, or HF_ENDPOINT */

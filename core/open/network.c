@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "http/hf.h"
 #include "http/http.h"
 #include "http/scheme.h"
 #include "open/kind.h"
@@ -11,7 +12,8 @@ int open_network(const struct carton_source *s)
 		.private_links = options->private_links,
 		.cacert = options->cacert,
 		.header_file = options->header_file,
-		.source_url = s->url,
+		.source_url = s->url ? s->url : s->hub,
+		.source_scheme = s->url ? scheme_of(s->name) : &hf_scheme,
 		.logins = c->logins,
 		.budget = &c->budget,
 	};

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "fetch/remote_source.h"
+#include "http/hf.h"
 #include "http/http.h"
 #include "http/scheme.h"
 #include "open/kind.h"
@@ -133,6 +134,23 @@ static int load_libraries(const struct carton_source *s)
 	return options->mirrors || s->kind->may_fetch(s) ? http_prepare() : 0;
 }
 
+/* Gets the user's logins, once all URLs are known to have no fault. */
+static int log_in(const struct carton_source *s)
+{
+	const struct carton_options *options = s->options;
+	struct carton *c = s->carton;
+	int r = 0;
+
+	if (options->offline)
+		return 0;
+	if (s->url || s->hub)
+		r = login_add(&c->logins, s->url ? s->name : "hf://");
+	if (r == 0 && s->hub && !options->header_file && !login_of(c->logins, &hf_scheme))
+		r = log_error(-EINVAL, NULL,
+			      "hub_token: there is no token; set HF_TOKEN, or run hf auth login");
+	return r < 0 ? r : mirrors_login(c->mirrors, &c->logins);
+}
+
 /*
  * Opens the source. Nothing of it is parsed before the process is confined. It is only searched for
  * the name LINKS.
@@ -145,11 +163,8 @@ static int open_container(struct carton_source *s)
 
 	if (r == 0 && options->mirrors)
 		r = mirrors_new(options->mirrors, s->url ? s->url : s->name, &c->mirrors);
-	/* once all URLs are known to have no fault, and before the process is confined */
-	if (r == 0 && !options->offline && s->url)
-		r = login_add(&c->logins, s->name);
-	if (r == 0 && !options->offline)
-		r = mirrors_login(c->mirrors, &c->logins);
+	if (r == 0)
+		r = log_in(s);
 	if (r == 0)
 		r = load_libraries(s);
 	if (r == 0)
@@ -209,6 +224,7 @@ static int open_source(struct carton *c, enum opening how, const char *source,
 	r = open_parts(&s, how);
 	fd_close(s.fd);
 	free(s.url);
+	free(s.hub);
 	repository_finish(&s.repository);
 	return r;
 }

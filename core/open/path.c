@@ -5,6 +5,7 @@
 
 #include "archive/dir.h"
 #include "archive/zip.h"
+#include "http/hf.h"
 #include "http/http.h"
 #include "http/scheme.h"
 #include "open/kind.h"
@@ -56,6 +57,8 @@ static int begin(struct carton_source *s)
 	}
 	s->fd = fd;
 	s->directory = r == 0 && S_ISDIR(s->st.st_mode);
+	if (r == 0 && s->options->hub_token && !(s->hub = repository_server(&hf_form)))
+		r = -ENOMEM;
 	return r;
 }
 

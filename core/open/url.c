@@ -6,6 +6,7 @@
 #include "archive/zip.h"
 #include "fetch/download.h"
 #include "fetch/remote_source.h"
+#include "http/hf.h"
 #include "http/http.h"
 #include "http/scheme.h"
 #include "open/kind.h"
@@ -25,6 +26,8 @@ static int begin(struct carton_source *s)
 	/* a URL that stands for itself may be a template there, and is not checked */
 	if (r == 0 && scheme && scheme->fault && !scheme->resolve)
 		fault = scheme->fault(s->name);
+	if (!fault && s->options->hub_token && scheme != &hf_scheme)
+		fault = "hub_token is for a carton that is here, and this one is at a URL";
 	if (!fault)
 		return r;
 	return log_error(-EINVAL, http_url_redact(s->name, shown, sizeof(shown)), "%s", fault);

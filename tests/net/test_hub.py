@@ -3,7 +3,7 @@
 import pytest
 
 from harness import ctl
-from hub import Hub
+from hub import Hub, HubAndCdn
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes
 from zipwriter import Carton
 
@@ -93,3 +93,99 @@ def test_links_and_mirrors(mount, cache, tmp_path):
                    env=env).returncode == 0
         assert {t for _, t in hub.resolves} == {f'Bearer {TOKEN}'} and len(hub.asked) >= 2
         assert set(hub.secrets) == {None}
+
+
+def test_the_token_is_the_hubs(cache, tmp_path):
+    """A carton at another server does not get it, though a mirror is at the hub."""
+    with Hub({'x': b'x', 'm.carton': LinkedCarton().add('model/x', b'x').write(tmp_path / 'm.carton').read_bytes()}) as hub:
+        p = ctl('hash', cache.flag, '--mirror=hf://me/mirror/{path}', hub.url('m.carton'),
+                env={'HF_ENDPOINT': 'https://hub.example', 'HF_TOKEN': TOKEN})
+        assert p.returncode == 0, p.stderr
+        assert {t for _, t in hub.resolves} == {None} == set(hub.secrets)
+
+
+class Proxy(HubAndCdn):
+    """Answers for any host; `seen` has the URL and the Authorization of each request."""
+
+    def __init__(self, data):
+        self.data, self.seen = data, []
+
+    def deliver(self, h):
+        self.resolve(h)
+
+    def resolve(self, h):
+        self.seen.append((h.path, h.headers.get('Authorization')))
+        leads = '//hub.example' in h.path and 'elsewhere' in h.path
+        h.send_response(302 if leads else 200)
+        if leads:
+            h.send_header('Location', 'http://hub.example.evil/moved')
+        h.send_header('Content-Length', str(0 if leads else len(self.data)))
+        h.end_headers()
+        if not leads and h.command != 'HEAD':
+            h.wfile.write(self.data)
+
+    def env(self, hub):
+        return {'HF_ENDPOINT': hub, 'HF_TOKEN': TOKEN, 'http_proxy': f'http://127.0.0.1:{self.hub.server_address[1]}'}
+
+
+def fetched(cache, path, *options, env):
+    p = ctl('fetch', cache.flag, '--private-links', '--max-size=1M', *options, path, env=env)
+    return p.returncode, p.stderr
+
+
+def test_hub_token(mount, cache, tmp_path):
+    """With the user's word a local carton's LINKS to the hub get the token; where that redirects gets none."""
+    data = fault_bytes(MIB, seed=1)
+    with Hub({'x': data}) as hub:
+        path = LinkedCarton().link('model/x', data, hub.url('x')).write(tmp_path / 'm.carton')
+        env = endpoint(hub) | {'HF_TOKEN': TOKEN}
+        assert fetched(cache, path, env=env) == (0, '') and {t for _, t in hub.resolves} == {None}
+        del hub.resolves[:]
+        with mount(path, *PRIVATE, '-o', 'hub_token', f'-ocache_dir={tmp_path}/other', env=env) as m:
+            assert m.read('model/x') == data
+        assert {t for _, t in hub.resolves} == {f'Bearer {TOKEN}'} and set(hub.secrets) == {None}
+        for command in ('verify', 'info'):
+            p = ctl(command, cache.flag, '--hub-token', '--private-links', path, env=env)
+            assert p.returncode == 0, p.stderr
+
+
+@pytest.mark.parametrize('url', [
+    'http://hub.example', 'http://localhost.evil:1/x', 'http://localhost:1.evil/x', 'http://localhost:2/x',
+    'http://evil/localhost:1/x', 'http://evil/?http://localhost:1/', 'http://x.localhost:1/x', 'http://127.0.0.1:1/x'])
+def test_hub_token_elsewhere(cache, tmp_path, url):
+    """A URL that only looks like the hub's does not get it."""
+    with Proxy(b'x' * 10) as proxy:
+        path = LinkedCarton().link('model/x', proxy.data, url, 'http://localhost:1/x').write(tmp_path / 'm.carton')
+        r, errors = fetched(cache, path, '--hub-token', env=proxy.env('http://localhost:1'))
+        assert all(('//localhost:1/' in u.partition('?')[0][:20]) == (t is not None) for u, t in proxy.seen), proxy.seen
+        assert proxy.seen or 'carton' in errors, errors
+
+
+@pytest.mark.parametrize('url', ['http://hub.example/x', 'http://hub.example:443/x', 'http://hub.example/elsewhere/x'])
+def test_hub_token_downgrade(cache, tmp_path, url):
+    """The hub's address without https does not get it, nor does where that redirects."""
+    with Proxy(b'x' * 10) as proxy:
+        path = LinkedCarton().link('model/x', proxy.data, url).write(tmp_path / 'm.carton')
+        assert fetched(cache, path, '--hub-token', env=proxy.env('https://hub.example')) == (0, '')
+        assert proxy.seen and {t for _, t in proxy.seen} == {None}
+
+
+@pytest.mark.parametrize('hub', ['http://hub.example', 'http://127.0.0.1.evil', 'http://localhost@evil', 'http://localhost:x@evil',
+                                 'http://[::2]'])
+def test_hub_without_https(cache, tmp_path, hub):
+    """The token stays here, whoever asks the hub; and that is said."""
+    with Proxy(Carton().add('model/x', b'x').write(tmp_path / 'm.carton').read_bytes()) as proxy:
+        p = ctl('hash', cache.flag, 'hf://me/m/m.carton', env=proxy.env(hub))
+        assert p.returncode == 0 and proxy.seen and not any(t and TOKEN in t for _, t in proxy.seen), p.stderr
+        assert p.stderr == ('cartonctl: hf://me/m/m.carton: HF_ENDPOINT: has no https: the hub is asked without your '
+                            'token, which others could read on the way\n')
+        p = ctl('ls', cache.flag, '--hub-token', tmp_path / 'm.carton', env=proxy.env(hub))
+        assert p.returncode and 'there is no token' in p.stderr, p.stderr
+
+
+def test_hub_token_is_needed(cache, tmp_path):
+    path = LinkedCarton().link('model/x', b'x', 'http://127.0.0.1:1/x').write(tmp_path / 'm.carton')
+    p = ctl('ls', cache.flag, '--hub-token', path, env={'HF_TOKEN': ''})
+    assert p.returncode and 'there is no token; set HF_TOKEN' in p.stderr, p.stderr
+    p = ctl('ls', cache.flag, '--hub-token', 'http://127.0.0.1:1/m.carton', env={'HF_TOKEN': TOKEN})
+    assert p.returncode and 'hub_token is for a carton that is here' in p.stderr, p.stderr

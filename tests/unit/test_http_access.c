@@ -4,7 +4,7 @@
  * What needs other addresses than loopback runs in a network namespace of its own: this program
  * starts itself again with the argument netns.
  */
-#include "http/scheme.h"
+#include "http/hf.h"
 #include "http_help.h"
 
 /* ---- redirects ---- */
@@ -166,8 +166,11 @@ static void test_userinfo(void **state)
 static void test_redirects_that_ask_for_credentials(void **state)
 {
 	char origin[URL_MAX], url[URL_MAX], to[URL_MAX], back[URL_MAX];
-	struct login login = { .header = (char *)"X-Key: sesame" };
-	struct http_options o = { .source_url = origin, .logins = &login, .private_links = true };
+	struct login login = { .scheme = &hf_scheme, .header = (char *)"X-Key: sesame" };
+	struct http_options o = { .source_url = origin,
+				  .logins = &login,
+				  .source_scheme = &hf_scheme,
+				  .private_links = true };
 	struct http_response r;
 	struct http *http;
 	struct server other;
