@@ -38,10 +38,12 @@ static void log_no_room(const struct fetcher *x)
 
 static void log_overloaded(const struct fetcher *x)
 {
-	char shown[256];
+	char shown[256], when[64] = "later";
 
+	if (x->u->retry_after_s > 0)
+		snprintf(when, sizeof(when), "in %ld seconds", x->u->retry_after_s);
 	carton_log(CARTON_LOG_ERROR, http_url_redact(x->u->url, shown, sizeof(shown)),
-		   "the server was overloaded until the timeout; try again later");
+		   "the server was overloaded until the timeout; try again %s", when);
 }
 
 /* Is a server bad that the fetch waits for? */
@@ -335,6 +337,13 @@ static int waiter_answered(void *ctx, const struct http_response *a)
 	return f->answered(f->ctx, a);
 }
 
+static void waiter_refused(void *ctx, const struct http_response *a)
+{
+	const struct fetch *f = ((struct waiter *)ctx)->fetch;
+
+	f->refused(f->ctx, a);
+}
+
 int fetch_run(const struct fetch *fetch, uint64_t *ret_size)
 {
 	struct waiter w = { .fetch = fetch };
@@ -343,6 +352,7 @@ int fetch_run(const struct fetch *fetch, uint64_t *ret_size)
 
 	f.done = wake_waiter;
 	f.answered = fetch->answered ? waiter_answered : NULL;
+	f.refused = fetch->refused ? waiter_refused : NULL;
 	f.ctx = &w;
 	sleeper_init(&w.sleeper);
 	r = fetch_start(&f);

@@ -83,6 +83,8 @@ struct fetch {
 	int (*led)(void *ctx, struct fetch_place *from);
 	/* Looks at a good answer before its body; what is not 0 ends the fetch. Or NULL. */
 	int (*answered)(void *ctx, const struct http_response *answer);
+	/* Tells the user what a refusal means that will not pass. Or NULL: it is logged here. */
+	void (*refused)(void *ctx, const struct http_response *answer);
 	/*
 	 * All bytes are in `dest`, the last of them from that place, and `follow` has hashed them.
 	 * 0; -EBADMSG: they are wrong (logged); or why that is not known, which ends the fetch. Or

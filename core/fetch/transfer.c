@@ -297,6 +297,7 @@ int transfer_begin(struct fetcher *x)
 	};
 
 	u->status = 0;
+	u->reason[0] = '\0';
 	x->complete = x->bytes_came = x->final = x->probing = false;
 	x->failures = 0;
 	x->bound = 0;

@@ -100,6 +100,7 @@ static void publish(struct http_stream *s)
 		response->length = -1;
 	else if (response->range_first >= 0 && !s->head_only)
 		response->length = response->range_last - response->range_first + 1;
+	response->elsewhere = s->left_origin;
 	s->expected = s->head_only ? -1 : response->length;
 	http_stream_publish(s, response);
 }

@@ -252,6 +252,15 @@ static void header_link(struct http_response *response, const char *value)
 	}
 }
 
+/* X-Error-Code: a word. Another text is left out. */
+static void header_code(struct http_response *response, const char *value)
+{
+	size_t n = strlen(value);
+
+	if (n < 32 && strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == n)
+		memcpy(response->reason, value, n + 1);
+}
+
 static int header_field(struct http_header *header, const char *name, const char *value)
 {
 	struct http_response *response = &header->response;
@@ -278,6 +287,8 @@ static int header_field(struct http_header *header, const char *name, const char
 		header_modified(response, value);
 	else if (!strcasecmp(name, "link"))
 		header_link(response, value);
+	else if (!strcasecmp(name, "x-error-code"))
+		header_code(response, value);
 	else if (!strcasecmp(name, "retry-after"))
 		header_retry_after(header, value);
 	else if (!strcasecmp(name, "ratelimit"))
