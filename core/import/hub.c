@@ -8,27 +8,30 @@
 #include "import/internal.h"
 #include "import/scan.h"
 
+#define MAX_MARKS 16 /* files that a warning names */
+
 /*
  * The address of the repository at `hub`, and `end` behind it: the kind is a part of it unless that
  * is models. malloc'ed; NULL: no memory.
  */
-static char *address_of(const struct repository *repo, const char *hub, const char *end)
+static char *address_of(const struct listing *l, const char *hub, const char *end)
 {
-	bool model = strcmp(repo->kind, "models") == 0;
+	const char *kind = l->repo->kind;
+	bool model = strcmp(kind, "models") == 0;
 	char *text;
-	int n = asprintf(&text, "%s/%s%s%s%s", hub, model ? "" : repo->kind, model ? "" : "/",
-			 repo->name, end);
+	int n = asprintf(&text, "%s/%s%s%s%s", hub, model ? "" : kind, model ? "" : "/", l->name,
+			 end);
 
 	return n < 0 ? NULL : text;
 }
 
 /* A URL of the API. `encoded` is percent-encoded here, `query` is not. NULL: no memory. */
-static char *url_of(const struct repository *repo, const char *what, const char *encoded,
+static char *url_of(const struct listing *l, const char *what, const char *encoded,
 		    const char *query)
 {
 	struct buf url = buf_init(HTTP_MAX_URL);
 
-	buf_addf(&url, "%s/api/%s/%s/%s/", repo->server, repo->kind, repo->name, what);
+	buf_addf(&url, "%s/api/%s/%s/%s/", l->repo->server, l->repo->kind, l->name, what);
 	buf_add_encoded(&url, encoded, strlen(encoded), "-._~");
 	if (buf_adds(&url, query) == 0)
 		return url.data;
@@ -77,6 +80,47 @@ static int read_card(struct scan *s, struct listing *l)
 	return r;
 }
 
+/* Warns of a file that the hub has scanned, and marked. */
+static int read_mark(struct scan *s, const struct listing *l, unsigned *n)
+{
+	char path[MAX_PATH_LEN + 1] = "", level[16] = "";
+	int r = 0;
+
+	while (r >= 0 && (r = scan_key(s)) > 0) {
+		if (scan_is(s, "path"))
+			r = scan_string(s, path, sizeof(path));
+		else if (scan_is(s, "level"))
+			r = scan_string(s, level, sizeof(level));
+		else
+			r = scan_skip(s);
+	}
+	if (r == 0 && (strcmp(level, "unsafe") == 0 || strcmp(level, "suspicious") == 0) &&
+	    ++*n <= MAX_MARKS)
+		carton_log(CARTON_LOG_WARNING, path, "is marked %s by the hub, in %s", level,
+			   l->name);
+	return r;
+}
+
+static int read_marks(struct scan *s, const struct listing *l)
+{
+	int r = scan_begin(s, JSON_OBJECT);
+	unsigned n = 0;
+
+	if (r <= 0)
+		return r;
+	while (r >= 0 && (r = scan_key(s)) > 0) {
+		r = scan_is(s, "filesWithIssues") ? scan_begin(s, JSON_ARRAY) : scan_skip(s);
+		while (r > 0 && (r = scan_item(s)) > 0) {
+			r = read_mark(s, l, &n);
+			r = r < 0 ? r : 1;
+		}
+	}
+	if (n > MAX_MARKS)
+		carton_log(CARTON_LOG_WARNING, l->name, "has %u more files that the hub has marked",
+			   n - MAX_MARKS);
+	return r;
+}
+
 int hub_read_revision(struct listing *l, const struct buf *text)
 {
 	struct scan *s = scan_new(text->data, text->len);
@@ -85,8 +129,12 @@ int hub_read_revision(struct listing *l, const struct buf *text)
 	while (r >= 0 && (r = scan_key(s)) > 0) {
 		if (scan_is(s, "sha"))
 			r = scan_string(s, l->commit, sizeof(l->commit));
+		else if (scan_is(s, "id"))
+			r = scan_string(s, l->id, sizeof(l->id));
 		else if (scan_is(s, "cardData"))
 			r = read_card(s, l);
+		else if (scan_is(s, "securityRepoStatus"))
+			r = read_marks(s, l);
 		else
 			r = scan_skip(s);
 	}
@@ -98,36 +146,47 @@ int hub_read_revision(struct listing *l, const struct buf *text)
 	return r;
 }
 
-/* Logs what the status of the hub's answer means for the user. Returns `r`. */
-static int explain(const struct repository *repo, int r)
+/*
+ * The same repository has several names: letters in another case, and those that it had before.
+ * MANIFEST and LINKS have the one that the hub says.
+ */
+static int take_id(struct listing *l)
 {
-	char *address = r == -EACCES ? address_of(repo, repo->server, "") : NULL;
+	char url[sizeof("hf://") + sizeof(l->id)];
+	const char *slash = strchr(l->id, '/');
 
-	if (r == -ENOENT)
-		carton_log(CARTON_LOG_ERROR, repo->name,
-			   "the hub has no such repository, or no revision \"%s\" of it",
-			   repo->revision);
-	if (address)
-		carton_log(CARTON_LOG_ERROR, repo->name,
-			   "the hub does not show it without a token that may see it: it is gated, "
-			   "private, or not there. Ask for access at %s, and give a token in "
-			   "HF_TOKEN",
-			   address);
-	free(address);
-	return r;
+	if (!*l->id)
+		return 0;
+	snprintf(url, sizeof(url), "hf://%s", l->id);
+	if (!slash || strchr(slash + 1, '/') || strchr(slash, '@') ||
+	    !repository_is_whole(&hf_form, url))
+		return log_error(-EBADMSG, l->name,
+				 "the hub calls it by a name that no repository has");
+	if (strcasecmp(l->id, l->name) != 0)
+		carton_log(CARTON_LOG_WARNING, l->name,
+			   "is called %s now: use that name, as another may get the old one",
+			   l->id);
+	l->name = l->id;
+	return 0;
 }
 
 static int resolve(const struct import *im, struct listing *l)
 {
-	const struct repository *repo = l->repo;
-	char next[HTTP_MAX_NEXT], *url = url_of(repo, "revision", repo->revision, "");
+	const char *revision = l->repo->revision;
+	/* of models, which files the hub has found to be unsafe */
+	bool model = strcmp(l->repo->kind, "models") == 0;
+	char next[HTTP_MAX_NEXT],
+		*url = url_of(l, "revision", revision, model ? "?securityStatus=true" : "");
 	struct buf text = { 0 };
-	int r = url ? import_ask(im, url, &text, next) : -ENOMEM;
+	int r = url ? import_ask(im, l, url, &text, next) : -ENOMEM;
 
-	r = r < 0 ? explain(repo, r) : hub_read_revision(l, &text);
+	if (r == 0)
+		r = hub_read_revision(l, &text);
+	if (r == 0)
+		r = take_id(l);
 	/* nor may a branch have the name of a commit */
-	if (r == 0 && is_commit(repo->revision) && strcmp(l->commit, repo->revision) != 0)
-		r = log_error(-EBADMSG, repo->name, "the hub's answer is about another commit, %s",
+	if (r == 0 && is_commit(revision) && strcmp(l->commit, revision) != 0)
+		r = log_error(-EBADMSG, l->name, "the hub's answer is about another commit, %s",
 			      l->commit);
 	buf_finish(&text);
 	free(url);
@@ -226,34 +285,29 @@ int hub_read_page(struct listing *l, const struct buf *text)
 	return r;
 }
 
-/* Checks where a page leads: to the same server, and not from an empty page. */
-static int next_page(const struct repository *repo, const struct listing *l, size_t before,
-		     const char *next)
+/* Checks where a page leads: to another page of the same list. */
+static int check_next(const struct listing *l, const char *next, const char *earlier)
 {
-	size_t n = strlen(repo->server);
+	size_t n = strlen(l->repo->server);
+	const char *what = strncmp(next, l->repo->server, n) != 0 || next[n] != '/' ?
+				   "at another server, which is not asked" :
+			   !strstr(next, l->commit)   ? "at another commit" :
+			   strcmp(next, earlier) == 0 ? "where it has been, in a circle" :
+							NULL;
 
-	if (strncmp(next, repo->server, n) != 0 || next[n] != '/')
-		return log_error(-EBADMSG, l->name,
-				 "the list of its files goes on at another server, which is not "
-				 "asked");
-	if (l->n == before)
-		return log_error(-EBADMSG, l->name,
-				 "the list of its files has an empty page, and goes on");
-	return 0;
+	return what ? log_error(-EBADMSG, l->name, "the list of its files goes on %s", what) : 0;
 }
 
 static int list(const struct import *im, struct listing *l)
 {
-	const struct repository *repo = l->repo;
-	char next[HTTP_MAX_NEXT],
-		*url = url_of(repo, "tree", l->commit, "?recursive=true&expand=false");
+	char next[HTTP_MAX_NEXT], earlier[HTTP_MAX_NEXT] = "";
+	char *url = url_of(l, "tree", l->commit, "?recursive=true&expand=false");
 	int r = url ? 0 : -ENOMEM;
 
 	for (size_t page = 0; r == 0 && url; page++) {
 		struct buf text = { 0 };
-		size_t before = l->n;
 
-		r = page < MAX_LISTING_PAGES ? import_ask(im, url, &text, next) :
+		r = page < MAX_LISTING_PAGES ? import_ask(im, l, url, &text, next) :
 					       log_error(-EFBIG, l->name,
 							 "the list of its files has more than %d "
 							 "pages",
@@ -261,7 +315,10 @@ static int list(const struct import *im, struct listing *l)
 		if (r == 0)
 			r = hub_read_page(l, &text);
 		if (r == 0 && *next)
-			r = next_page(repo, l, before, next);
+			r = check_next(l, next, earlier);
+		/* a circle comes back to one of these, however long it is */
+		if (r == 0 && (page & (page + 1)) == 0)
+			memcpy(earlier, next, sizeof(earlier));
 		buf_finish(&text);
 		free(url);
 		url = r == 0 && *next ? strdup(next) : NULL;
@@ -271,13 +328,54 @@ static int list(const struct import *im, struct listing *l)
 	return r;
 }
 
+/* ---- refusals ---- */
+
+/* What X-Error-Code says; without one, 401 is also what hides that a repository exists. */
+static void refused(const struct import *im, const struct listing *l, const struct http_response *a)
+{
+	const char *code = a->reason, *revision = l->repo->revision;
+	bool unknown = strcmp(code, "RepoNotFound") == 0;
+	char *at = address_of(l, l->repo->server, "");
+
+	if (!at)
+		return;
+	if (strcmp(code, "GatedRepo") == 0 || (a->status == 403 && !*code))
+		carton_log(CARTON_LOG_ERROR, l->name, "is gated: ask for access at %s%s", at,
+			   im->token ? "; the account of your token has none" :
+				       ", and give a token in HF_TOKEN");
+	else if (strcmp(code, "RevisionNotFound") == 0)
+		carton_log(CARTON_LOG_ERROR, l->name,
+			   "has no revision \"%s\": its branches and tags are at %s", revision, at);
+	else if (a->status == 401 && !im->token)
+		carton_log(CARTON_LOG_ERROR, l->name,
+			   "does not exist, or is private: then a token is needed, in HF_TOKEN or "
+			   "as hf auth login saves it");
+	else if (a->status == 401 && !unknown)
+		carton_log(CARTON_LOG_ERROR, l->name,
+			   "the hub refuses your token: give another in HF_TOKEN, or run hf auth "
+			   "login");
+	else if (unknown)
+		carton_log(CARTON_LOG_ERROR, l->name,
+			   "does not exist, or your token may not see it: look at %s", at);
+	else if (a->status == 404 && !*code)
+		carton_log(
+			CARTON_LOG_ERROR, l->name,
+			"the hub has no such repository, or no revision \"%s\" of it: look at %s",
+			revision, at);
+	else
+		carton_log(CARTON_LOG_ERROR, l->name,
+			   "the hub refuses it with status %d%s%s: look at %s", a->status,
+			   *code ? ", " : "", code, at);
+	free(at);
+}
+
 /* ---- addresses ---- */
 
 static char *url(const struct listing *l, const struct listed *f)
 {
 	const char *path = f->path + strlen("model/");
 	struct buf out = buf_init(HTTP_MAX_URL);
-	char *base = address_of(l->repo, l->repo->server, "/resolve/");
+	char *base = address_of(l, l->repo->server, "/resolve/");
 
 	if (base) {
 		buf_addf(&out, "%s%s/", base, l->commit);
@@ -291,7 +389,7 @@ static char *url(const struct listing *l, const struct listed *f)
 
 static char *homepage(const struct listing *l)
 {
-	return address_of(l->repo, hf_form.server, "");
+	return address_of(l, hf_form.server, "");
 }
 
 static bool takes(const char *source)
@@ -310,6 +408,7 @@ const struct lister hub_lister = {
 	.is_commit = is_commit,
 	.resolve = resolve,
 	.list = list,
+	.refused = refused,
 	.url = url,
 	.homepage = homepage,
 };

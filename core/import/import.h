@@ -23,6 +23,7 @@ struct import {
 	const struct fetch_options *fetch; /* NULL: offline */
 	struct cache *cache;		   /* or NULL */
 	struct budget *budget;
+	bool token; /* the server gets one */
 };
 
 /*

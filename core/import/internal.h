@@ -14,7 +14,7 @@
  * The answer to a GET of `url`, at most MAX_LISTING_PAGE bytes, into an empty buf; and the URL of
  * the next page, or "". 0 or as fetch_run(), logged.
  */
-int import_ask(const struct import *im, const char *url, struct buf *ret,
+int import_ask(const struct import *im, const struct listing *l, const char *url, struct buf *ret,
 	       char ret_next[HTTP_MAX_NEXT]);
 
 /* ---- kept.c ---- */

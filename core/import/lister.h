@@ -12,6 +12,7 @@
 #include "http/repository.h"
 #include "import/listing.h"
 
+struct http_response;
 struct import;
 
 struct lister {
@@ -33,6 +34,12 @@ struct lister {
 
 	/* Adds the files of l->commit, unless resolve() has. 0 or -errno, logged. */
 	int (*list)(const struct import *im, struct listing *l);
+
+	/*
+	 * Tells the user what an answer with a status from 400 means, and what to do. Any thread.
+	 */
+	void (*refused)(const struct import *im, const struct listing *l,
+			const struct http_response *answer);
 
 	/* The URL of a file, which leads to these bytes for ever. malloc'ed; NULL: no memory. */
 	char *(*url)(const struct listing *l, const struct listed *f);

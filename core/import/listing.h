@@ -42,6 +42,7 @@ struct listing {
 	const struct lister *lister;
 	const struct repository *repo;
 	const char *name; /* what people call it: ORG/REPO */
+	char id[256];	  /* the same as the hub writes it; "" until it has said so */
 	char commit[LISTING_COMMIT];
 	char *license;	      /* owned; NULL: none is said */
 	struct listed *files; /* sorted by path, once it is complete */

@@ -220,26 +220,14 @@ static char *listing_at(const struct repository *repo)
 	return NULL;
 }
 
-/* What the status means for the user. Returns `r`. */
-static int explain(const struct repository *repo, int r)
-{
-	if (r == -ENOENT)
-		carton_log(CARTON_LOG_ERROR, repo->name,
-			   "ModelScope has no such model, or no revision \"%s\" of it",
-			   repo->revision);
-	if (r == -EACCES)
-		carton_log(CARTON_LOG_ERROR, repo->name,
-			   "ModelScope does not show it to everybody, and gets no token");
-	return r;
-}
-
 static int resolve(const struct import *im, struct listing *l)
 {
 	char next[HTTP_MAX_NEXT], *url = listing_at(l->repo);
 	struct buf text = { 0 };
-	int r = url ? import_ask(im, url, &text, next) : -ENOMEM;
+	int r = url ? import_ask(im, l, url, &text, next) : -ENOMEM;
 
-	r = r < 0 ? explain(l->repo, r) : modelscope_read(l, &text);
+	if (r == 0)
+		r = modelscope_read(l, &text);
 	buf_finish(&text);
 	free(url);
 	return r;
@@ -251,6 +239,22 @@ static int list(const struct import *im, struct listing *l)
 	(void)im;
 	(void)l;
 	return 0;
+}
+
+static void refused(const struct import *im, const struct listing *l,
+		    const struct http_response *a)
+{
+	(void)im;
+	if (a->status == 404)
+		carton_log(CARTON_LOG_ERROR, l->name,
+			   "ModelScope has no such model, or no revision \"%s\" of it",
+			   l->repo->revision);
+	else if (a->status == 401 || a->status == 403)
+		carton_log(CARTON_LOG_ERROR, l->name,
+			   "ModelScope does not show it to everybody, and gets no token");
+	else
+		carton_log(CARTON_LOG_ERROR, l->name, "ModelScope refuses it with status %d",
+			   a->status);
 }
 
 /* ---- addresses ---- */
@@ -291,6 +295,7 @@ const struct lister modelscope_lister = {
 	.is_commit = is_commit,
 	.resolve = resolve,
 	.list = list,
+	.refused = refused,
 	.url = url,
 	.homepage = homepage,
 };

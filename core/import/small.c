@@ -16,6 +16,7 @@ struct batch {
 	struct listing *l;
 	sem_t free;	   /* of PARALLEL */
 	_Atomic int error; /* of the first that failed */
+	atomic_bool said;  /* why the hub refuses them */
 };
 
 struct one {
@@ -61,14 +62,22 @@ static void end(struct one *o, int result)
 	sem_post(&b->free);
 }
 
+static void refused(void *ctx, const struct http_response *a)
+{
+	const struct one *o = ctx;
+
+	if (!atomic_exchange(&o->batch->said, true))
+		o->batch->l->lister->refused(o->batch->im, o->batch->l, a);
+}
+
 static void done(void *ctx, int result, uint64_t size)
 {
 	struct one *o = ctx;
 
-	if (result < 0)
+	if (result < 0 && !atomic_load(&o->batch->said))
 		carton_log(CARTON_LOG_ERROR, o->f->path, "cannot be fetched from %s: %s",
 			   o->batch->l->name, strerror(-result));
-	else
+	if (result == 0)
 		result = take(o, size);
 	end(o, result);
 }
@@ -84,6 +93,7 @@ static void begin(struct batch *b, struct listed *f)
 		.n = f->size,
 		.max = f->size,
 		.plain = true,
+		.refused = refused,
 		.done = done,
 		.ctx = o,
 	};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "archive/decode.h"
+#include "base/budget.h"
 #include "base/limits.h"
 #include "import/lister.h"
 #include "writer/lists.h"
@@ -143,12 +144,30 @@ static int write_zip(const struct listing *l, const struct buf texts[3], int fd)
 	return r;
 }
 
+/* What the texts and tables take, at most: a path is there twice, once percent-encoded. */
+static uint64_t memory(const struct listing *l)
+{
+	const size_t each = sizeof(struct zip_entry) + sizeof(struct zip_entry *) +
+			    sizeof(struct listed *) + strlen(l->repo->server) + strlen(l->name) +
+			    512;
+	uint64_t n = 64 * KIB;
+
+	for (size_t i = 0; i < l->n; i++)
+		n += each + 4 * strlen(l->files[i].path);
+	/* a buffer grows by half, and is copied then */
+	return n + n / 2;
+}
+
 int listing_write(const struct listing *l, int fd)
 {
 	struct buf texts[3] = { buf_init(MAX_CARTON_TOML), buf_init(MAX_LINKS_FILE),
 				buf_init(MAX_MANIFEST) };
-	int r = carton_toml(l, &texts[0]);
+	uint64_t taken = memory(l);
+	int r = budget_take(l->budget, taken);
 
+	if (r < 0)
+		return r;
+	r = carton_toml(l, &texts[0]);
 	if (r == 0)
 		r = links(l, &texts[1]);
 	if (r == 0)
@@ -157,5 +176,6 @@ int listing_write(const struct listing *l, int fd)
 		r = write_zip(l, texts, fd);
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		buf_finish(&texts[i]);
+	budget_give(l->budget, taken);
 	return r;
 }

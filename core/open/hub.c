@@ -38,6 +38,7 @@ static int entries(struct carton_source *s, struct container **ret)
 	if (r < 0)
 		return r;
 	im.fetch = c->fetch.http ? &c->fetch : NULL;
+	im.token = c->logins || s->options->header_file;
 	r = import_repository(&im, lister_of(s->name), &s->repository, &source);
 	if (r < 0)
 		return r;

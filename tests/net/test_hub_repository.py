@@ -4,12 +4,13 @@ import hashlib
 import json
 import os
 import re
+import time
 import zipfile
 
 import pytest
 
-from harness import ctl
-from hubrepo import HubServer, Repo, git_id, same
+from harness import CARTONFS, ctl, run
+from hubrepo import HubServer, Repo, git_id, pointer, same
 from origin import MIB, fault_bytes
 
 TOKEN = 'hf_abcDEF'
@@ -29,7 +30,7 @@ def env(hub, **kw):
 def test_a_repository(mount, cache):
     """A few requests mount it, `ls -lR` makes none, and each file comes from the CDN, without the token."""
     wanted = files()
-    with HubServer({NAME: Repo(wanted)}, token=TOKEN) as hub:
+    with HubServer({NAME: Repo(wanted, private=True)}, token=TOKEN) as hub:
         with mount('hf://me/my-model', *cache.options, env=env(hub, HF_TOKEN=TOKEN)) as m:
             assert len(hub.api()) == 2 and len(hub.asked) == 2 + 5
             for d, _, fs in os.walk(m / 'model'):
@@ -85,7 +86,7 @@ def test_pages(mount, cache):
     with HubServer({NAME: Repo(wanted, page=50)}) as hub:
         with mount('hf://me/my-model@refs%2Fpr%2F1', *cache.options, env=env(hub)) as m:
             same(m, wanted)
-        assert hub.api()[0].endswith('/revision/refs%2Fpr%2F1') and len(hub.api()) == 1 + 3
+        assert '/revision/refs%2Fpr%2F1' in hub.api()[0] and len(hub.api()) == 1 + 3
 
 
 @pytest.mark.parametrize('kind', ['datasets', 'spaces'])
@@ -162,6 +163,11 @@ def entry(path, data=b'x', **kw):
 
 @pytest.mark.parametrize('change, message', [
     (lie(path='../x'), 'component'),
+    (lie(path='/x'), 'is absolute'),
+    (lie(path=''), 'without a path'),
+    (lie(path='x' * 5000), 'without a path'),
+    (lie(path='x\0y'), 'without a path'),
+    (lie(lfs_oid=5), 'no sha256'),
     (lie(path='a\\b'), 'backslash'),
     (lie(size=5, lfs_size=5), 'contradicts itself'),
     (lie(lfs_size=5), 'two sizes'),
@@ -174,33 +180,287 @@ def entry(path, data=b'x', **kw):
     (text(b'{}'), 'is no list of files'),
     (text(b'[]'), 'has no files'),
     (text(b'[' * 100), 'is no JSON'),
+    (text(b'[{"path":' + b'[{"a":' * 10**6), 'is no JSON'),
+    (text(b'[{"type":"directory"},{"type":"commit","path":"x","size":1,"oid":"%s"}]' % (b'1' * 40)), 'without a path'),
+    (text(b'[]', Link='<{hub}/api/models/me/my-model/tree/main?cursor=1>; rel="next"'), 'at another commit'),
     (text(b'[]', Link='</elsewhere>; rel="next"'), 'at another server'),
     (text(json.dumps([entry('x', b'y', size=17 * MIB)]).encode()), '16 MiB'),
     (text(b'{}', at='/revision/'), 'has no commit'),
     (text(b'{"sha": "%s"}' % (b'Z' * 40), at='/revision/'), 'has no commit'),
     (text(b' ' * (16 * MIB + 1)), 'larger')])
 def test_bad_listings(cache, change, message):
-    with HubServer({NAME: Repo(files(1))}, change=change) as hub:
+    with HubServer({NAME: Repo(files(1))}) as hub:
+        def change_links(*a):
+            status, headers, body = change(*a) or a[1:]
+            return status, {k: v.replace('{hub}', hub.endpoint) for k, v in headers.items()}, body
+        hub.change = change_links
         p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
         assert p.returncode == 1 and message in p.stderr, p.stderr
         assert not cache.objects() or 'no files' not in message
 
 
-def test_pages_in_a_circle(cache):
+@pytest.mark.parametrize('length', [1, 2, 7])
+def test_pages_in_a_circle(cache, length):
     def circle(path, status, headers, body):
         if '/tree/' in path:
-            return status, {'Link': f'<{hub.endpoint}{path}>; rel="next"'}, body
+            at = int(path.rpartition('cursor=')[2]) if 'cursor' in path else 0
+            body = json.dumps([entry(f'f{len(hub.asked)}')]).encode()
+            return status, {'Link': f'<{hub.endpoint}{path.partition("&cursor")[0]}&cursor={at % length + 1}>; rel="next"'}, body
     with HubServer({NAME: Repo(files(1))}, change=circle) as hub:
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert p.returncode == 1 and 'goes on where it has been, in a circle' in p.stderr
+        assert len(hub.api()) <= 1 + 4 * (length + 1) and not cache.objects()
+
+
+def test_pages_without_end(cache):
+    def on(path, status, headers, body):
+        if '/tree/' in path:
+            path = f'{path.partition("&cursor")[0]}&cursor={len(hub.asked)}'
+            return status, {'Link': f'<{hub.endpoint}{path}>; rel="next"'}, b'[]'
+    with HubServer({NAME: Repo(files(1))}, change=on) as hub:
         p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
         assert p.returncode == 1 and 'more than 200 pages' in p.stderr and len(hub.api()) == 1 + 200
 
 
-@pytest.mark.parametrize('status, message', [(404, 'no such repository'), (401, 'Ask for access at'),
-                                             (403, 'Ask for access at')])
-def test_not_there(cache, status, message):
-    with HubServer({NAME: Repo(files(1))}, change=lambda p, s, h, b: (status, h, b'')) as hub:
+def test_pages_of_directories(mount, cache):
+    """One that has no files, or nothing at all, is no end."""
+    wanted = {f'd{i}/x': b'%d' % i for i in range(10)}
+
+    def change(path, status, headers, body):
+        if path.endswith('cursor=4'):
+            return status, headers, b'[]'
+    repo = Repo(wanted, page=4)
+    with HubServer({NAME: repo}, change=change) as hub:
+        with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
+            same(m, wanted)
+        assert len(hub.api()) == 1 + 5
+
+
+def test_a_million_files(cache):
+    """The list ends at 100,000, by an error."""
+    def change(path, status, headers, body):
+        if '/tree/' in path:
+            path, _, at = path.partition('&cursor=')
+            listed = [entry(f'd/{at or 0}/{i}') for i in range(20000)]
+            return status, {'Link': f'<{hub.endpoint}{path}&cursor={len(hub.asked)}>; rel="next"'}, json.dumps(listed).encode()
+    with HubServer({NAME: Repo(files(1))}, change=change) as hub:
         p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
-        assert p.returncode and message in p.stderr, p.stderr
+        assert p.returncode == 1 and 'has more than 100000 files' in p.stderr and len(hub.asked) == 1 + 6
+        assert not cache.objects() and not cache.partials()
+
+
+def test_memory(cache):
+    """What is written of a listing counts, too: it is refused before it is made."""
+    sha256 = '5' * 64
+    oid = git_id(pointer(sha256, 9))
+    listed = [{'type': 'file', 'path': f'{i:06}', 'size': 9, 'oid': oid, 'lfs': {'oid': sha256, 'size': 9}}
+              for i in range(60000)]
+    with HubServer({NAME: Repo(files(1))}, change=text(json.dumps(listed).encode())) as hub:
+        p = ctl('hash', cache.flag, '--memory=48M', 'hf://me/my-model', env=env(hub))
+        assert p.returncode and 'cannot be written' in p.stderr and 'memory' in p.stderr, p.stderr
+        assert not cache.objects()
+        p = ctl('hash', cache.flag, '--memory=400M', 'hf://me/my-model', env=env(hub))
+        assert p.returncode == 0, p.stderr
+
+
+def endless(sent, n=65536, pause=0.0):
+    while True:
+        sent.append(n)
+        yield b'%x\r\n%s\r\n' % (n, b' ' * n)
+        time.sleep(pause)
+
+
+@pytest.mark.parametrize('headers', [{'Content-Length': str(10**10)}, {'Transfer-Encoding': 'chunked'}])
+@pytest.mark.parametrize('at', ['/revision/', '/tree/'])
+def test_ten_gigabytes(cache, headers, at):
+    """They are not taken: no more than a page, and what was under way."""
+    sent = []
+    with HubServer({NAME: Repo(files(1))}, change=lambda p, s, h, b: (s, headers, endless(sent)) if at in p else None) as hub:
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert p.returncode == 1 and 'answer is larger than 16 MiB' in p.stderr, p.stderr
+        assert sum(sent) < 64 * MIB and not cache.objects() and not cache.partials()
+
+
+def test_a_page_that_trickles(cache):
+    """Bytes that come do not move its deadline."""
+    with HubServer({NAME: Repo(files(1))}) as hub:
+        hub.change = lambda p, s, h, b: (s, {'Transfer-Encoding': 'chunked'}, endless([], 2048, .1)) if '/tree/' in p else None
+        p = ctl('ls', cache.flag, '--timeout=2', 'hf://me/my-model', env=env(hub))
+        assert p.returncode and 'did not end before the deadline' in p.stderr, p.stderr
+        assert not cache.objects() and not cache.partials()
+
+
+@pytest.mark.parametrize('more', [-1, 1])
+def test_sizes_of_a_listing_that_lie(mount, cache, more):
+    """Though the git id fits, and the sha256 is right: the content has another size."""
+    def change(path, status, headers, body):
+        if '/tree/' not in path:
+            return None
+        listed = json.loads(body)
+        for f in listed:
+            if 'lfs' in f:
+                f['size'] = f['lfs']['size'] = f['size'] + more
+                f['oid'] = git_id(pointer(f['lfs']['oid'], f['size']))
+        return status, headers, json.dumps(listed).encode()
+    path = 'model/model-00001-of-00001.safetensors'
+    with HubServer({NAME: Repo(files(1))}, change=change) as hub:
+        with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
+            assert m.error(path) == 'EIO' and m.read('model/config.json') == files()['config.json']
+
+
+def test_paths(mount, cache):
+    """Case is a part of a name, as in MANIFEST; a file is no directory."""
+    wanted = {'README.md': b'1', 'readme.md': b'2', 'Sub/x': b'3', 'sub/x': b'4'}
+    with HubServer({NAME: Repo(wanted)}) as hub:
+        with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
+            same(m, wanted)
+        hub.repos[NAME] = Repo({'a': b'x', 'a/b': b'y'})
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert p.returncode and 'which is a file, not a directory' in p.stderr, p.stderr
+
+
+# ---- refusals ----
+
+LOOK = 'cartonctl: hf://me/my-model: me/my-model: '
+WHERE = r'http://127\.0\.0\.1:\d+/me/my-model'
+
+
+def code(status, word=None):
+    return lambda p, s, h, b: (status, {'X-Error-Code': word} if word else {}, b'')
+
+
+@pytest.mark.parametrize('change, token, line', [
+    (code(401), '', 'does not exist, or is private: then a token is needed, in HF_TOKEN or as hf auth login saves it'),
+    (code(401, 'RepoNotFound'), '',
+     'does not exist, or is private: then a token is needed, in HF_TOKEN or as hf auth login saves it'),
+    (code(401), TOKEN, 'the hub refuses your token: give another in HF_TOKEN, or run hf auth login'),
+    (code(401, 'RepoNotFound'), TOKEN, f'does not exist, or your token may not see it: look at {WHERE}'),
+    (code(404, 'RepoNotFound'), TOKEN, f'does not exist, or your token may not see it: look at {WHERE}'),
+    (code(403), TOKEN, f'is gated: ask for access at {WHERE}; the account of your token has none'),
+    (code(403), '', f'is gated: ask for access at {WHERE}, and give a token in HF_TOKEN'),
+    (code(401, 'GatedRepo'), '', f'is gated: ask for access at {WHERE}, and give a token in HF_TOKEN'),
+    (code(403, 'GatedRepo'), TOKEN, f'is gated: ask for access at {WHERE}; the account of your token has none'),
+    (code(404, 'RevisionNotFound'), '', f'has no revision "main": its branches and tags are at {WHERE}'),
+    (code(404), '', f'the hub has no such repository, or no revision "main" of it: look at {WHERE}'),
+    (code(404, 'EntryNotFound'), '', f'the hub refuses it with status 404, EntryNotFound: look at {WHERE}'),
+    (code(403, 'DisabledRepo'), TOKEN, f'the hub refuses it with status 403, DisabledRepo: look at {WHERE}'),
+    (code(404, 'x' * 32), '', f'the hub has no such repository, or no revision "main" of it: look at {WHERE}'),
+    (code(404, 'a\x1bb'), '', f'the hub has no such repository, or no revision "main" of it: look at {WHERE}')])
+def test_refusals(cache, change, token, line):
+    """One line says what it is, and what to do."""
+    with HubServer({NAME: Repo(files(1))}, change=change) as hub:
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=token))
+        assert p.returncode == 1 and re.fullmatch(LOOK + line + '\n', p.stderr), p.stderr
+
+
+@pytest.mark.parametrize('at', ['tree', 'resolve'])
+def test_refusals_later(cache, at):
+    with HubServer({NAME: Repo(files(1))}, change=lambda p, *a: code(403)(p, *a) if f'/{at}/' in p else None) as hub:
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
+        line = f'is gated: ask for access at {WHERE}; the account of your token has none'
+        assert p.returncode == 1 and re.fullmatch(LOOK + line + '\n', p.stderr), p.stderr
+
+
+def test_gated(mount, cache):
+    """It is listed, but its files are not for everybody; nor does the cache give them to whoever has no token."""
+    wanted = files(1)
+    with HubServer({NAME: Repo(wanted, gated=True)}, token=TOKEN) as hub:
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert re.fullmatch(f'{LOOK}is gated: ask for access at {WHERE}, and give a token in HF_TOKEN\n', p.stderr)
+        assert not cache.objects()
+        with mount('hf://me/my-model', *cache.options, env=env(hub, HF_TOKEN=TOKEN)) as m:
+            hub.token = 'another'
+            assert m.error('model/model-00001-of-00001.safetensors') == 'EACCES'
+        p = ctl('cat', cache.flag, 'hf://me/my-model', 'model/config.json', env=env(hub, HF_TOKEN=TOKEN))
+        assert p.stderr == f'{LOOK}the hub refuses your token: give another in HF_TOKEN, or run hf auth login\n'
+
+
+def test_rate_limit(mount, cache, point):
+    """A wait that fits is waited; else it is said how long it would be, and a script knows that it may try again."""
+    refusals = [2]
+
+    def limit(path, status, headers, body):
+        if refusals[0] and '/tree/' in path:
+            refusals[0] -= 1
+            return 429, {'RateLimit': '"api";r=0;t=1', 'RateLimit-Policy': '"fixed window";"api";q=500;w=300'}, b''
+    wanted = files(1)
+    with HubServer({NAME: Repo(wanted)}, change=limit) as hub:
+        with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
+            same(m, wanted)
+        assert refusals == [0]
+    with HubServer({NAME: Repo(wanted)}, change=lambda p, s, h, b: (429, {'RateLimit': '"api";r=0;t=300'}, b'')) as hub:
+        p = run(CARTONFS, 'hf://me/my-model', point(None), *cache.options, env=env(hub))
+        assert p.returncode == 75 and len(hub.asked) == 1
+        assert re.search(r'overloaded until the timeout; try again in (29\d|30\d) seconds\n', p.stderr), p.stderr
+
+
+# ---- names ----
+
+def test_another_name(mount, cache, tmp_path):
+    """Letters in another case, and the name from before, are the same model with the same hash."""
+    wanted = files(1)
+    with HubServer({NAME: Repo(wanted)}, renamed={'models/old/name': NAME}, token=TOKEN) as hub:
+        right = ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub)).stdout.split()[0]
+        for name in ('Me/My-Model', 'old/name'):
+            p = ctl('hash', f'--cache-dir={tmp_path}/{name[:2]}', f'hf://{name}', env=env(hub, HF_TOKEN=TOKEN))
+            assert p.stdout.split()[0] == right, p.stderr
+            assert ('is called me/my-model now: use that name' in p.stderr) == (name == 'old/name'), p.stderr
+            p = ctl('hash', f'--cache-dir={tmp_path}/{name[:2]}', '--offline', f'hf://{name}', env=env(hub))
+            assert p.stdout.split()[0] == right, p.stderr
+        with mount('hf://ME/my-model', f'-ocache_dir={tmp_path}/third', env=env(hub)) as m:
+            same(m, wanted)
+        assert all('/me/my-model/' in p for p in hub.resolved())
+
+
+@pytest.mark.parametrize('name', ['../..', 'me/..', 'me', 'me/x/y', 'datasets/me', 'datasets/me/x', 'me/x@v1', 'me/x?y',
+                                  'me/%2e%2e', '/x', 'me/', 'me/x\ny', '@evil/x', 'ü/x'])
+def test_names_that_are_none(cache, name):
+    body = json.dumps({'sha': '1' * 40, 'id': name}).encode()
+    with HubServer({NAME: Repo(files(1))}, change=text(body, at='/revision/')) as hub:
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert p.returncode and 'by a name that no repository has' in p.stderr and len(hub.asked) == 1
+
+
+def test_names_that_are_left_out(cache):
+    """Of what is no text, or has no end, the name is not taken."""
+    for name in (5, None, ['a/b'], 'a/' + 'b' * 300):
+        with HubServer({NAME: Repo(files(1))}) as hub:
+            hub.change = text(json.dumps({'sha': hub.repos[NAME].commit, 'id': name}).encode(), at='/revision/')
+            p = ctl('hash', f'--cache-dir={cache.path}', 'hf://me/my-model', env=env(hub))
+            assert p.returncode == 0, p.stderr
+
+
+def test_redirects_elsewhere(cache):
+    """What another server lists is not what this one has; and it does not get the token."""
+    with HubServer({NAME: Repo(files(1))}) as other, HubServer({NAME: Repo(files(1))}) as hub:
+        for at in ('/revision/', '/tree/'):
+            hub.change = lambda p, s, h, b: (307, {'Location': f'{other.endpoint}{p}'}, b'') if at in p else None
+            p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
+            assert p.returncode and 'redirects to another server, which does not say what' in p.stderr, p.stderr
+        assert other.tokens == [None, None] and set(hub.tokens) == {f'Bearer {TOKEN}'}
+        hub.change = lambda p, s, h, b: (302, {'Location': 'http://10.1.2.3/x'}, b'') if '/resolve/' in p else None
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
+        assert p.returncode and 'a redirect leads to a private address' in p.stderr, p.stderr
+        hub.change = lambda p, s, h, b: (s, {'Link': f'<{other.endpoint}{p}&cursor=1>; rel="next"'}, b) \
+            if '/tree/' in p else None
+        p = ctl('ls', cache.flag, 'hf://me/my-model', env=env(hub, HF_TOKEN=TOKEN))
+        assert p.returncode and 'goes on at another server, which is not asked' in p.stderr, p.stderr
+        assert len(other.asked) == 2 and not cache.objects()
+
+
+def test_marked_files(cache):
+    """What the hub's scan found is said, in a line for each of a few."""
+    marks = {'a.bin': 'unsafe', 'b.bin': 'suspicious', 'c.bin': 'caution', 'd.bin': 'safe', 'e.bin': 'queued'}
+    with HubServer({NAME: Repo(files(1), marked=marks)}) as hub:
+        p = ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert p.stderr == ('cartonctl: hf://me/my-model: a.bin: is marked unsafe by the hub, in me/my-model\n'
+                            'cartonctl: hf://me/my-model: b.bin: is marked suspicious by the hub, in me/my-model\n')
+        hub.repos[NAME].marked = {f'{i}': 'unsafe' for i in range(1000)}
+        p = ctl('hash', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert p.stderr.count('\n') == 17 and 'has 984 more files' in p.stderr
+    with HubServer({'datasets/me/data': Repo(files(1), marked=marks)}) as hub:
+        p = ctl('hash', cache.flag, 'hf://datasets/me/data', env=env(hub))
+        assert p.returncode == 0 and p.stderr == '' and 'securityStatus' not in hub.asked[0]
 
 
 def test_import(mount, cache, tmp_path):
