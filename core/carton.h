@@ -119,6 +119,9 @@ int carton_refresh(struct carton *c, const char *url);
 /* Is it read from a server? */
 bool carton_is_remote(const struct carton *c);
 
+/* The commit of the repository of a hub that was opened; NULL: it is something else. */
+const char *carton_commit(const struct carton *c);
+
 /* Ends every request: all that wait get -ENOTCONN, and so does every later one. */
 void carton_stop(struct carton *c);
 

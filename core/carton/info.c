@@ -115,6 +115,8 @@ static void json_info(struct buf *o, const struct carton *c, const char *hash)
 
 	buf_adds(o, "{");
 	json_member(o, "model_hash", hash);
+	if (c->commit)
+		json_member(o, "commit", c->commit);
 	buf_addf(o, "\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",", c->tree->files, c->tree->bytes);
 	buf_addf(o, "\"spec_version\":%" PRId64 ",", m->spec_version);
 	json_member(o, "model_name", m->model_name);
@@ -301,6 +303,11 @@ int carton_info(struct carton *c, char **ret_json)
 	else
 		*ret_json = o.data;
 	return r;
+}
+
+const char *carton_commit(const struct carton *c)
+{
+	return c->commit;
 }
 
 /* ---- where the bytes are ---- */

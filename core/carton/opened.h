@@ -47,6 +47,7 @@ struct carton {
 	struct meta *meta;	      /* NULL: could not be read (keep_going only) */
 	size_t faults;		      /* found while opening (keep_going only) */
 	struct source *remote_source; /* of a remote carton (remote_source.h); or NULL */
+	char *commit;		      /* of a repository; NULL: there is none */
 	bool verify;
 	carton_damaged_fn *damaged; /* NULL: none */
 	void *damaged_ctx;

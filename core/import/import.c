@@ -32,10 +32,11 @@ static int make(const struct import *im, struct listing *l, struct source **ret)
 /* The hub cannot be asked: without it, there may still be what it said before. */
 static int point_to_kept(const struct import *im, const struct repository *repo, int error)
 {
+	char commit[LISTING_COMMIT] = "";
 	struct source *source;
 
 	if (error == -ENOENT || error == -EACCES || error == -EBADMSG || error == -ECANCELED ||
-	    kept_open(im, repo, NULL, &source) < 0)
+	    kept_open(im, repo, commit, &source) < 0)
 		return error;
 	source_unref(source);
 	return log_error(error, repo->name,
@@ -46,11 +47,15 @@ static int point_to_kept(const struct import *im, const struct repository *repo,
 static int open_at_commit(const struct import *im, struct listing *l, struct source **ret)
 {
 	const struct repository *repo = l->repo;
-	int r = l->lister->is_commit(repo->revision) ? kept_open(im, repo, repo->revision, ret) :
-						       -ENOENT;
+	int r = -ENOENT;
 
+	if (l->lister->is_commit(repo->revision)) {
+		snprintf(l->commit, sizeof(l->commit), "%s", repo->revision);
+		r = kept_open(im, repo, l->commit, ret);
+	}
 	if (r != -ENOENT)
 		return r;
+	l->commit[0] = '\0';
 	r = l->lister->resolve(im, l);
 	if (r < 0)
 		return point_to_kept(im, repo, r);
@@ -65,7 +70,8 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 }
 
 int import_repository(const struct import *im, const struct lister *lister,
-		      const struct repository *repo, struct source **ret)
+		      const struct repository *repo, char ret_commit[LISTING_COMMIT],
+		      struct source **ret)
 {
 	struct listing l = {
 		.lister = lister,
@@ -76,7 +82,8 @@ int import_repository(const struct import *im, const struct lister *lister,
 	int r;
 
 	l.names.budget = im->budget;
-	r = im->fetch ? open_at_commit(im, &l, ret) : kept_open(im, repo, NULL, ret);
+	r = im->fetch ? open_at_commit(im, &l, ret) : kept_open(im, repo, l.commit, ret);
+	strcpy(ret_commit, l.commit);
 	listing_finish(&l);
 	if (r == -ENOENT && !im->fetch)
 		return log_error(-ENETUNREACH, repo->name,

@@ -27,10 +27,11 @@ struct import {
 };
 
 /*
- * Makes the carton of a repository of `lister`, or finds it in the cache. 0 and its file; or
- * -errno, logged.
+ * Makes the carton of a repository of `lister`, or finds it in the cache. 0, its file and its
+ * commit ("": the service does not say); or -errno, logged.
  */
 int import_repository(const struct import *im, const struct lister *lister,
-		      const struct repository *repo, struct source **ret);
+		      const struct repository *repo, char ret_commit[LISTING_COMMIT],
+		      struct source **ret);
 
 #endif

@@ -20,10 +20,10 @@ int import_ask(const struct import *im, const struct listing *l, const char *url
 /* ---- kept.c ---- */
 
 /*
- * The carton that was made of that commit, which is now the one of the revision; NULL: of the last
- * one that the revision was known to have. 0; -ENOENT; -ENOMEM.
+ * The carton that was made of the commit, which is now the one of the revision; "": of the last one
+ * that the revision was known to have, which `commit` is set to. 0; -ENOENT; -ENOMEM.
  */
-int kept_open(const struct import *im, const struct repository *repo, const char *commit,
+int kept_open(const struct import *im, const struct repository *repo, char commit[LISTING_COMMIT],
 	      struct source **ret);
 
 /* Keeps the carton, if there is room; then `fd` is of no use. 0 and its file; or -errno. */

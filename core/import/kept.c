@@ -47,23 +47,26 @@ static int put_notes(const struct import *im, const struct repository *repo, con
 	return r;
 }
 
-int kept_open(const struct import *im, const struct repository *repo, const char *commit,
+int kept_open(const struct import *im, const struct repository *repo, char commit[LISTING_COMMIT],
 	      struct source **ret)
 {
 	char note[MAX_CACHE_VALIDATOR + 1];
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	struct ingested in;
-	int r = im->cache ? key_of(repo, commit ? commit : repo->revision, key) : -ENOENT;
+	int r = im->cache ? key_of(repo, *commit ? commit : repo->revision, key) : -ENOENT;
 
 	if (r < 0)
 		return r;
 	if (cache_note_get(im->cache, key, note, sizeof(note)) < 0 || strlen(note) <= HEX ||
 	    note[HEX] != ' ' || !hex_decode(note, SHA256_SIZE, sha256) ||
-	    (commit && strcmp(note + HEX + 1, commit) != 0))
+	    strlen(note + HEX + 1) >= LISTING_COMMIT ||
+	    (*commit && strcmp(note + HEX + 1, commit) != 0))
 		return -ENOENT;
 	r = cache_read(im->cache, sha256, &(struct ingest){ .size = UINT64_MAX }, ret, &in);
-	if (r == 0 && commit)
+	if (r == 0 && *commit)
 		put_notes(im, repo, commit, note);
+	if (r == 0)
+		strcpy(commit, note + HEX + 1);
 	return r == -ENOMEM ? r : r < 0 ? -ENOENT : 0;
 }
 

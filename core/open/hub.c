@@ -32,6 +32,7 @@ static int entries(struct carton_source *s, struct container **ret)
 {
 	struct carton *c = s->carton;
 	struct import im = { .cache = c->cache, .budget = &c->budget };
+	char commit[LISTING_COMMIT];
 	struct source *source;
 	int r = open_network(s);
 
@@ -39,9 +40,11 @@ static int entries(struct carton_source *s, struct container **ret)
 		return r;
 	im.fetch = c->fetch.http ? &c->fetch : NULL;
 	im.token = c->logins || s->options->header_file;
-	r = import_repository(&im, lister_of(s->name), &s->repository, &source);
+	r = import_repository(&im, lister_of(s->name), &s->repository, commit, &source);
 	if (r < 0)
 		return r;
+	if (*commit)
+		c->commit = strdup(commit);
 	/* what it leads to is large, whatever its own size is */
 	r = zip_open(source, 0, &c->budget, ret);
 	source_unref(source);

@@ -366,6 +366,7 @@ void carton_close(struct carton *c)
 	mirrors_free(c->mirrors);
 	login_free(c->logins);
 	cache_close(c->cache);
+	free(c->commit);
 	cancel_finish(&c->stop);
 	free(c);
 }

@@ -85,6 +85,8 @@ static void put_carton(struct info *info)
 	carton_model_hash(info->c, hash);
 	putchar('\n');
 	put_value(info, "hash", hash);
+	if (carton_commit(info->c))
+		put_value(info, "commit", carton_commit(info->c));
 	carton_totals(info->c, &totals);
 	ctl_walk(carton_root(info->c), add_stored, &stored);
 	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),

@@ -264,6 +264,10 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	put_text(v, "source", text);
 	json_decode(member(json, "model_hash"), text, sizeof(text));
 	put_text(v, "model", text);
+	if (member(json, "commit")) {
+		json_decode(member(json, "commit"), text, sizeof(text));
+		put_text(v, "commit", text);
+	}
 	put_process(v, json);
 	put_state(json, "verified", "verified");
 	put_state(json, "corrupt", "corrupt");

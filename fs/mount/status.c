@@ -114,6 +114,8 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	put_text(&w, "mountpoint", s->mountpoint);
 	put_text(&w, "source", s->source);
 	put_text(&w, "model_hash", hash);
+	if (carton_commit(c))
+		put_text(&w, "commit", carton_commit(c));
 	put_text(&w, "verify", s->verify);
 	put_text(&w, "version", CARTON_VERSION);
 	put_number(&w, "pid", (uint64_t)getpid());

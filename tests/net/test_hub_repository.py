@@ -319,6 +319,44 @@ def test_paths(mount, cache):
         assert p.returncode and 'which is a file, not a directory' in p.stderr, p.stderr
 
 
+def walked(m):
+    """What `ls -lR` asks for: {path: size}."""
+    return {os.path.relpath(p, m / 'model'): os.stat(p).st_size
+            for d, _, fs in os.walk(m / 'model') for p in (os.path.join(d, f) for f in fs)}
+
+
+def test_large_repository(mount, cache, tmp_path):
+    """30 shards of 2 GB: two requests beside one for each small file, and none to list them; later one, or none."""
+    small = {k: v for k, v in files(0).items() if len(v) <= 1024}
+    shards = {f'model-{i + 1:05}-of-00030.safetensors': (2 * 10**9 + i, f'{i + 1:064x}') for i in range(30)}
+    repo = Repo(small | shards)
+    sizes = {p: len(d) for p, d in small.items()} | {p: size for p, (size, _) in shards.items()}
+    with HubServer({NAME: repo}) as hub:
+        with mount('hf://me/my-model', *cache.options, env=env(hub)) as m:
+            assert len(hub.api()) <= 4 and len(hub.asked) == len(hub.api()) + len(small)
+            asked = len(hub.asked)
+            assert walked(m) == sizes and len(hub.asked) == asked
+            p = ctl('status', m.path)
+            assert 'hf://me/my-model' in p.stdout and re.search(f'commit +{repo.commit}\n', p.stdout), p.stdout
+            assert json.loads(ctl('status', '--json', m.path).stdout)[0]['commit'] == repo.commit
+            # the next commit: one shard and one small file are new
+            new = shards | {'model-00030-of-00030.safetensors': (5 * 10**9, '5' * 64)}
+            hub.repos[NAME] = Repo(small | new | {'config.json': b'{}'})
+            with mount('hf://me/my-model', *cache.options, env=env(hub)) as other:
+                assert len(hub.asked) == asked + 3 and len(hub.resolved()) == len(small) + 1
+                assert walked(other)['model-00030-of-00030.safetensors'] == 5 * 10**9
+            assert walked(m) == sizes
+        last = hub.repos[NAME].commit
+        for options, at, commit in ([], '', last), (['--offline'], '', last), (['--offline'], f'@{repo.commit}', repo.commit):
+            p = ctl('info', cache.flag, *options, f'hf://me/my-model{at}', env=env(hub))
+            assert p.returncode == 0 and re.search(f'commit +{commit}\n', p.stdout), p.stdout + p.stderr
+            assert 'https://huggingface.co/me/my-model' in p.stdout
+        p = ctl('info', '--json', cache.flag, 'hf://me/my-model', env=env(hub))
+        assert json.loads(p.stdout)['commit'] == last
+        assert ctl('repack', cache.flag, 'hf://me/my-model', tmp_path / 'm.carton', env=env(hub)).returncode == 0
+        assert 'commit' not in ctl('info', tmp_path / 'm.carton').stdout
+
+
 # ---- refusals ----
 
 LOOK = 'cartonctl: hf://me/my-model: me/my-model: '
