@@ -77,9 +77,9 @@ struct carton_options {
 	bool wait; /* once it is open, so long also for servers that are not reached; false: 5 s */
 	uint64_t max_size;  /* bytes of one fetched file; 0: 1 TiB, or 64 GiB if not announced */
 	bool private_links; /* LINKS may lead to private addresses */
+	bool hub_token;	    /* of a local carton: the user's token goes with LINKS to HF_ENDPOINT */
 	const char *cacert; /* PEM file of authorities to trust instead of the system's */
 	const char *header_file; /* `Name: value` lines for the origin of the source's URL only */
-	bool hub_token; /* of a local carton: the user's token goes with LINKS to HF_ENDPOINT */
 	/* templates, asked before LINKS and the source URL; ends with NULL; NULL: none */
 	char *const *mirrors;
 	const char *views;	    /* the name of the directory of generated views; NULL: none */

@@ -241,8 +241,7 @@ static int list(const struct import *im, struct listing *l)
 	return 0;
 }
 
-static void refused(const struct import *im, const struct listing *l,
-		    const struct http_response *a)
+static void refused(const struct import *im, const struct listing *l, const struct http_response *a)
 {
 	(void)im;
 	if (a->status == 404)
