@@ -85,7 +85,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners check-hub slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -225,6 +225,15 @@ check-runners: test-deps
 	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider \
 		tests/fs/check_runners.py
+
+# The hub's own client on the hub of the tests. Needs node, and npm's registry.
+HUB_CLIENT := $(abspath $(BUILD))/hub-client
+check-hub: test-deps
+	@$(MAKE) --no-print-directory $(ALL_CORES) all
+	@mkdir -p $(HUB_CLIENT)
+	@npm install --silent --no-save --ignore-scripts --prefix $(HUB_CLIENT) @huggingface/hub@2.17
+	@HUB_CLIENT=$(HUB_CLIENT) BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 \
+		/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/net/check_hub_client.py
 
 # Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
 SOAK_SECONDS ?= 600
@@ -440,6 +449,7 @@ help:
 	@echo 'make asan tsan      the tests under sanitizers'
 	@echo 'make valgrind       the unit tests in valgrind'
 	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'
+	@echo "make check-hub      the hub's own client, from npm, on the hub of the tests"
 	@echo 'make slow           tests of files over 4 GiB'
 	@echo 'make soak           readers, damage, kills (SOAK_SECONDS=600, BUILD=build-tsan)'
 	@echo 'make fleet          measure many nodes, caches and an object store (root)'

@@ -96,7 +96,8 @@ class HubServer(HubAndCdn):
                     h.wfile.write(part)
 
     def refuse(self, h, status, code, message=''):
-        return self.send(h, status, {'X-Error-Code': code, 'X-Error-Message': message}, b'')
+        headers = {'X-Error-Message': message, 'Content-Type': 'application/json'} | ({'X-Error-Code': code} if code else {})
+        return self.send(h, status, headers, json.dumps({'error': message}).encode())
 
     def send_part(self, h, headers, data):
         headers |= {'Accept-Ranges': 'bytes'}
@@ -124,7 +125,7 @@ class HubServer(HubAndCdn):
             self.tokens.append(secret)
         known = self.token is not None and secret == f'Bearer {self.token}'
         if secret and self.token is not None and not known:
-            return self.send(h, 401, {'X-Error-Message': 'Invalid credentials in Authorization header'}, b'')
+            return self.refuse(h, 401, '', 'Invalid credentials in Authorization header')
         url = urllib.parse.urlsplit(h.path)
         if m := re.fullmatch(r'/api/(\w+)/([^/]+/[^/]+)/(revision|tree)/([^/]+)', url.path):
             kind, name, what, revision = m.groups()
