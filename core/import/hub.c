@@ -121,31 +121,6 @@ static int read_marks(struct scan *s, const struct listing *l)
 	return r;
 }
 
-int hub_read_revision(struct listing *l, const struct buf *text)
-{
-	struct scan *s = scan_new(text->data, text->len);
-	int r = s ? scan_begin(s, JSON_OBJECT) : -ENOMEM;
-
-	while (r >= 0 && (r = scan_key(s)) > 0) {
-		if (scan_is(s, "sha"))
-			r = scan_string(s, l->commit, sizeof(l->commit));
-		else if (scan_is(s, "id"))
-			r = scan_string(s, l->id, sizeof(l->id));
-		else if (scan_is(s, "cardData"))
-			r = read_card(s, l);
-		else if (scan_is(s, "securityRepoStatus"))
-			r = read_marks(s, l);
-		else
-			r = scan_skip(s);
-	}
-	if (r == -EBADMSG)
-		malformed(l, s, "is no JSON: ");
-	else if (r == 0 && !is_commit(l->commit))
-		r = malformed(l, s, "has no commit");
-	scan_free(s);
-	return r;
-}
-
 /*
  * The same repository has several names: letters in another case, and those that it had before.
  * MANIFEST and LINKS have the one that the hub says.
@@ -170,6 +145,31 @@ static int take_id(struct listing *l)
 	return 0;
 }
 
+int hub_read_revision(struct listing *l, const struct buf *text)
+{
+	struct scan *s = scan_new(text->data, text->len);
+	int r = s ? scan_begin(s, JSON_OBJECT) : -ENOMEM;
+
+	while (r >= 0 && (r = scan_key(s)) > 0) {
+		if (scan_is(s, "sha"))
+			r = scan_string(s, l->commit, sizeof(l->commit));
+		else if (scan_is(s, "id"))
+			r = scan_string(s, l->id, sizeof(l->id));
+		else if (scan_is(s, "cardData"))
+			r = read_card(s, l);
+		else if (scan_is(s, "securityRepoStatus"))
+			r = read_marks(s, l);
+		else
+			r = scan_skip(s);
+	}
+	if (r == -EBADMSG)
+		malformed(l, s, "is no JSON: ");
+	else if (r == 0 && !is_commit(l->commit))
+		r = malformed(l, s, "has no commit");
+	scan_free(s);
+	return r < 0 ? r : take_id(l);
+}
+
 static int resolve(const struct import *im, struct listing *l)
 {
 	const char *revision = l->repo->revision;
@@ -182,8 +182,6 @@ static int resolve(const struct import *im, struct listing *l)
 
 	if (r == 0)
 		r = hub_read_revision(l, &text);
-	if (r == 0)
-		r = take_id(l);
 	/* nor may a branch have the name of a commit */
 	if (r == 0 && is_commit(revision) && strcmp(l->commit, revision) != 0)
 		r = log_error(-EBADMSG, l->name, "the hub's answer is about another commit, %s",

@@ -43,6 +43,17 @@ static void check_carton(struct listing *l)
 	source_unref(source);
 }
 
+/* ORG/REPO, which can stand in a URL. */
+static bool is_name(const char *name)
+{
+	const char *set = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+	size_t org = strspn(name, set), repo = name[org] == '/' ? strspn(name + org + 1, set) : 0;
+
+	return org > 0 && repo > 0 && !name[org + 1 + repo] && strncmp(name, "../", 3) != 0 &&
+	       strncmp(name, "./", 2) != 0 && strcmp(name + org, "/..") != 0 &&
+	       strcmp(name + org, "/.") != 0;
+}
+
 static int read_hub(struct listing *l, const char *at, const char *end)
 {
 	bool first = true;
@@ -56,7 +67,7 @@ static int read_hub(struct listing *l, const char *at, const char *end)
 		      buf_adds(&line, "") == 0);
 		r = first ? hub_read_revision(l, &line) : hub_read_page(l, &line);
 		if (first && r == 0)
-			CHECK(strlen(l->commit) == 40);
+			CHECK(strlen(l->commit) == 40 && is_name(l->name));
 		first = false;
 		buf_finish(&line);
 		at = nl ? nl + 1 : end;

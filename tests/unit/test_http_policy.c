@@ -676,6 +676,31 @@ static long rate_limit(int status, const char *more)
 	return h.response.retry_after_s;
 }
 
+static void test_header_error_code(void **state)
+{
+	static const struct {
+		const char *sent, *kept;
+	} codes[] = {
+		{ "GatedRepo", "GatedRepo" },
+		{ "", "" },
+		{ "two words", "" },
+		{ "esc\x1b[1m", "" },
+		{ "abcdefghijklmnopqrstuvwxyzabcde", "abcdefghijklmnopqrstuvwxyzabcde" },
+		{ "abcdefghijklmnopqrstuvwxyzabcdef", "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+		char text[128];
+		struct http_header h;
+
+		snprintf(text, sizeof(text), "HTTP/1.1 401 x\r\nX-Error-Code: %s\r\n\r\n",
+			 codes[i].sent);
+		assert_int_equal(feed(&h, text), 0);
+		assert_string_equal(h.response.reason, codes[i].kept);
+	}
+}
+
 static void test_header_rate_limit(void **state)
 {
 	(void)state;
@@ -786,7 +811,7 @@ int main(void)
 		cmocka_unit_test(test_header_absent),	  cmocka_unit_test(test_header_bad),
 		cmocka_unit_test(test_header_codings),	  cmocka_unit_test(test_header_retry_after),
 		cmocka_unit_test(test_header_limits),	  cmocka_unit_test(test_status),
-		cmocka_unit_test(test_header_rate_limit),
+		cmocka_unit_test(test_header_rate_limit), cmocka_unit_test(test_header_error_code),
 	};
 
 	carton_log_set(log_keep, NULL);
