@@ -357,6 +357,20 @@ def test_large_repository(mount, cache, tmp_path):
         assert 'commit' not in ctl('info', tmp_path / 'm.carton').stdout
 
 
+@pytest.mark.parametrize('name', ['{sha256}', 'sha256-{sha256}'])
+def test_what_others_have_downloaded(mount, cache, tmp_path, name):
+    """The cache of huggingface_hub and the store of Ollama are mirrors; wrong bytes there are no harm."""
+    wanted = files(2)
+    blobs = tmp_path / 'models--me--my-model' / 'blobs'
+    blobs.mkdir(parents=True)
+    for i, data in enumerate(d for d in wanted.values() if len(d) > 1024):
+        (blobs / name.format(sha256=hashlib.sha256(data).hexdigest())).write_bytes(data if i else data[:-1] + b'x')
+    with HubServer({NAME: Repo(wanted)}) as hub:
+        with mount('hf://me/my-model', *cache.options, '-o', f'mirror={blobs}/{name}', env=env(hub)) as m:
+            same(m, wanted)
+        assert len(hub.secrets) == 1
+
+
 # ---- refusals ----
 
 LOOK = 'cartonctl: hf://me/my-model: me/my-model: '
