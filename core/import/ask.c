@@ -4,6 +4,9 @@
 #include "fetch/fetcher.h"
 #include "import/internal.h"
 
+/* an answer, and its copy on the way; then the longest text that it may have */
+#define ANSWER (2 * MAX_LISTING_PAGE)
+
 struct question {
 	const struct import *im;
 	const struct listing *l;
@@ -76,7 +79,7 @@ int import_ask(const struct import *im, const struct listing *l, const char *url
 	struct question q = { im, l, url, ret_next };
 	struct file *dest;
 	char shown[256];
-	int r = budget_take(im->budget, 2 * MAX_LISTING_PAGE);
+	int r = budget_take(im->budget, ANSWER);
 
 	if (r < 0)
 		return r;
@@ -89,6 +92,16 @@ int import_ask(const struct import *im, const struct listing *l, const char *url
 	if (r == -ENOSPC || r == -EFBIG)
 		r = log_error(-EFBIG, show(&q, shown), "the hub's answer is larger than %llu MiB",
 			      (unsigned long long)(MAX_LISTING_PAGE / MIB));
-	budget_give(im->budget, 2 * MAX_LISTING_PAGE);
+	if (r < 0) {
+		buf_finish(ret);
+		budget_give(im->budget, ANSWER);
+	}
 	return r;
+}
+
+void import_forget(const struct import *im, struct buf *answer)
+{
+	if (answer->data)
+		budget_give(im->budget, ANSWER);
+	buf_finish(answer);
 }

@@ -186,7 +186,7 @@ static int resolve(const struct import *im, struct listing *l)
 	if (r == 0 && is_commit(revision) && strcmp(l->commit, revision) != 0)
 		r = log_error(-EBADMSG, l->name, "the hub's answer is about another commit, %s",
 			      l->commit);
-	buf_finish(&text);
+	import_forget(im, &text);
 	free(url);
 	return r;
 }
@@ -317,7 +317,7 @@ static int list(const struct import *im, struct listing *l)
 		/* a circle comes back to one of these, however long it is */
 		if (r == 0 && (page & (page + 1)) == 0)
 			memcpy(earlier, next, sizeof(earlier));
-		buf_finish(&text);
+		import_forget(im, &text);
 		free(url);
 		url = r == 0 && *next ? strdup(next) : NULL;
 		if (r == 0 && *next && !url)

@@ -228,7 +228,7 @@ static int resolve(const struct import *im, struct listing *l)
 
 	if (r == 0)
 		r = modelscope_read(l, &text);
-	buf_finish(&text);
+	import_forget(im, &text);
 	free(url);
 	return r;
 }
