@@ -482,6 +482,7 @@ enum carton_pack_mode {
 	CARTON_REPACK, /* a carton with the same files, stored in another way */
 	CARTON_LINK,   /* the same without some files, which LINKS then names */
 	CARTON_EMBED,  /* the same with those that its LINKS names; has no LINKS */
+	CARTON_IMPORT, /* of carton_import() */
 };
 
 enum carton_compress {
@@ -489,6 +490,13 @@ enum carton_compress {
 	CARTON_COMPRESS_AUTO, /* zstd for files that it makes smaller by a twentieth, else Stored */
 	CARTON_COMPRESS_STORE,
 	CARTON_COMPRESS_ZSTD, /* one frame for each file */
+};
+
+/* What loads a model, as its carton.toml says. Zero is the default of each field. */
+struct carton_runner {
+	const char *name;      /* NULL: noop */
+	unsigned compat;       /* the runner_compat_version; 0: 1 */
+	const char *framework; /* a version requirement; NULL: any version, "*" */
 };
 
 /* Zero is the default of each field, but for those that a mode needs. */
@@ -504,6 +512,7 @@ struct carton_pack_options {
 	const char *const *paths;
 	/* LINK: a directory that gets these files under their hashes; or NULL */
 	const char *objects;
+	struct carton_runner runner;  /* IMPORT */
 	carton_progress_fn *progress; /* or NULL */
 	void *progress_ctx;
 };
@@ -525,6 +534,34 @@ struct carton_pack_options {
  */
 int carton_pack(const char *source, const char *out, const struct carton_options *open,
 		const struct carton_pack_options *options, char ret_model_hash[65]);
+
+/* Zero is the default of each field. */
+struct carton_import_options {
+	struct carton_runner runner;  /* for its carton.toml */
+	const char *const *also;      /* at most 8 other repositories, then NULL; or NULL */
+	bool chunk_index;	      /* read all files: see carton_pack_options */
+	carton_progress_fn *progress; /* or NULL */
+	void *progress_ctx;
+};
+
+struct carton_imported {
+	char commit[80]; /* or a digest; "": the service does not say */
+	char model_hash[65];
+	uint64_t files, bytes; /* of the carton, with those that LINKS has */
+	uint64_t linked;       /* contents that LINKS has, */
+	uint64_t shared;       /* and of these, that another repository has, too */
+	uint64_t size;	       /* bytes of the file `out` */
+};
+
+/*
+ * Makes the carton `out` of a repository, which carton_open() would open: MANIFEST, LINKS with
+ * sizes, and the small files that the repository has no sha256 of. Nothing large is fetched, unless
+ * there is to be a chunk index. LINKS has the URLs of other repositories as well, for each sha256
+ * that they list, too. The model hash is that of the repository itself, unless there is a chunk
+ * index, or a runner. Errors and the rest as carton_pack(); -EINVAL: `source` is no repository.
+ */
+int carton_import(const char *source, const char *out, const struct carton_options *open,
+		  const struct carton_import_options *options, struct carton_imported *ret);
 
 /* ---- the cache, without a carton ---- */
 

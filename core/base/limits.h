@@ -111,6 +111,7 @@
 #define MAX_LISTING_PAGES 200
 #define MAX_LISTED_SMALL (16 * MIB)	/* bytes of one, */
 #define MAX_LISTED_SMALL_ALL (64 * MIB) /* and of all */
+#define MAX_OTHERS 8			/* other repositories that may have the same files */
 
 /* HTTP: bytes of a URL, of the headers of a response, of the buffer of a stream. */
 #define HTTP_MAX_URL 8192  /* bytes of a URL */

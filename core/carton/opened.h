@@ -83,9 +83,9 @@ enum opening {
 	OPEN_HELD,
 };
 
-/* Errors of carton_open(). */
+/* Errors of carton_open(). `pack`: what is made of the source; NULL: nothing. */
 int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
-		   struct carton **ret);
+		   const struct carton_pack_options *pack, struct carton **ret);
 
 /*
  * The damaged() of the store of `carton`: tells the user of the carton which files show the object.

@@ -26,45 +26,45 @@ static int make(const struct import *im, struct listing *l, struct source **ret)
 		fd_close(fd);
 		return log_error(r, l->name, "cannot be written: %s", strerror(-r));
 	}
-	return kept_put(im, l->repo, l->commit, fd, ret);
+	return kept_put(im, l, fd, ret);
 }
 
 /* The hub cannot be asked: without it, there may still be what it said before. */
-static int point_to_kept(const struct import *im, const struct repository *repo, int error)
+static int point_to_kept(const struct import *im, struct listing *l, int error)
 {
-	char commit[LISTING_COMMIT] = "";
 	struct source *source;
 
+	*l->commit = '\0';
 	if (error == -ENOENT || error == -EACCES || error == -EBADMSG || error == -ECANCELED ||
-	    kept_open(im, repo, commit, &source) < 0)
+	    kept_open(im, l, &source) < 0)
 		return error;
 	source_unref(source);
-	return log_error(error, repo->name,
+	return log_error(error, l->name,
 			 "is in the cache as it was when it was last opened: the option offline "
 			 "opens that");
 }
 
 static int open_at_commit(const struct import *im, struct listing *l, struct source **ret)
 {
-	const struct repository *repo = l->repo;
+	const char *revision = l->repo->revision;
 	int r = -ENOENT;
 
-	if (l->lister->is_commit(repo->revision)) {
-		snprintf(l->commit, sizeof(l->commit), "%s", repo->revision);
-		r = kept_open(im, repo, l->commit, ret);
+	if (l->lister->is_commit(revision)) {
+		snprintf(l->commit, sizeof(l->commit), "%s", revision);
+		r = kept_open(im, l, ret);
 	}
 	if (r != -ENOENT)
 		return r;
-	l->commit[0] = '\0';
+	*l->commit = '\0';
 	r = l->lister->resolve(im, l);
 	if (r < 0)
-		return point_to_kept(im, repo, r);
-	r = *l->commit ? kept_open(im, repo, l->commit, ret) : -ENOENT;
+		return point_to_kept(im, l, r);
+	r = *l->commit ? kept_open(im, l, ret) : -ENOENT;
 	if (r != -ENOENT)
 		return r;
 	r = make(im, l, ret);
 	if (r == 0)
-		carton_log(CARTON_LOG_INFO, repo->name, "is at commit %s, with %zu files",
+		carton_log(CARTON_LOG_INFO, l->name, "is at commit %s, with %zu files",
 			   *l->commit ? l->commit : "(unknown)", l->n);
 	return r;
 }
@@ -77,13 +77,18 @@ int import_repository(const struct import *im, const struct lister *lister,
 		.lister = lister,
 		.repo = repo,
 		.name = repo->name,
+		.runner = &im->runner,
 		.budget = im->budget,
 	};
+	const char *fault = listing_runner_fault(&im->runner);
 	int r;
 
+	if (fault)
+		return log_error(-EINVAL, NULL, "%s", fault);
 	l.names.budget = im->budget;
-	r = im->fetch ? open_at_commit(im, &l, ret) : kept_open(im, repo, l.commit, ret);
-	strcpy(ret_commit, l.commit);
+	r = im->fetch ? open_at_commit(im, &l, ret) : kept_open(im, &l, ret);
+	if (r == 0)
+		memcpy(ret_commit, l.commit, sizeof(l.commit));
 	listing_finish(&l);
 	if (r == -ENOENT && !im->fetch)
 		return log_error(-ENETUNREACH, repo->name,

@@ -23,12 +23,13 @@ struct import {
 	const struct fetch_options *fetch; /* NULL: offline */
 	struct cache *cache;		   /* or NULL */
 	struct budget *budget;
-	bool token; /* the server gets one */
+	bool token;		     /* the server gets one */
+	struct carton_runner runner; /* for carton.toml */
 };
 
 /*
- * Makes the carton of a repository of `lister`, or finds it in the cache. 0, its file and its
- * commit ("": the service does not say); or -errno, logged.
+ * Makes the carton of a repository of `lister`, or finds it in the cache. 0, its commit or "", and
+ * its file; or -errno, logged.
  */
 int import_repository(const struct import *im, const struct lister *lister,
 		      const struct repository *repo, char ret_commit[LISTING_COMMIT],

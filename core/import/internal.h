@@ -22,15 +22,13 @@ void import_forget(const struct import *im, struct buf *answer);
 /* ---- kept.c ---- */
 
 /*
- * The carton that was made of the commit, which is now the one of the revision; "": of the last one
- * that the revision was known to have, which `commit` is set to. 0; -ENOENT; -ENOMEM.
+ * The carton that was made of l->commit, which is now the one of the revision; "": of the last one
+ * that the revision was known to have, which l->commit is then. 0; -ENOENT; -ENOMEM.
  */
-int kept_open(const struct import *im, const struct repository *repo, char commit[LISTING_COMMIT],
-	      struct source **ret);
+int kept_open(const struct import *im, struct listing *l, struct source **ret);
 
 /* Keeps the carton, if there is room; then `fd` is of no use. 0 and its file; or -errno. */
-int kept_put(const struct import *im, const struct repository *repo, const char *commit, int fd,
-	     struct source **ret);
+int kept_put(const struct import *im, const struct listing *l, int fd, struct source **ret);
 
 /* The content of a small file, if it is there and has that id: 0, malloc'ed. Else -ENOENT. */
 int kept_small(const struct import *im, struct listed *f);

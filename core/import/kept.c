@@ -19,54 +19,55 @@
 /* ---- cartons ---- */
 
 /* The key of the note of a revision; a commit is a revision, too. */
-static int key_of(const struct repository *repo, const char *revision, uint8_t ret[SHA256_SIZE])
+static int key_of(const struct listing *l, const char *revision, uint8_t ret[SHA256_SIZE])
 {
-	char *text;
-	int n = asprintf(&text, "hub 1 %s %s %s %s", repo->server, repo->kind, repo->name,
-			 revision);
-	int r = n < 0 ? -ENOMEM : sha256_mem(text, (size_t)n, ret);
+	const struct repository *repo = l->repo;
+	struct buf text = buf_init(HTTP_MAX_URL);
+	int r;
 
-	if (n >= 0)
-		free(text);
+	buf_addf(&text, "hub 1 %s %s %s %s", repo->server, repo->kind, repo->name, revision);
+	r = listing_add_runner(l->runner, &text);
+	if (r == 0)
+		r = sha256_mem(text.data, text.len, ret);
+	buf_finish(&text);
 	return r;
 }
 
 /* Writes the note for the commit, and for the revision that the user has named. */
-static int put_notes(const struct import *im, const struct repository *repo, const char *commit,
-		     const char *note)
+static int put_notes(const struct import *im, const struct listing *l, const char *note)
 {
-	const char *const revisions[] = { commit, repo->revision };
+	const char *const revisions[] = { l->commit, l->repo->revision };
 	uint8_t key[SHA256_SIZE];
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(revisions) && r == 0; i++) {
-		r = key_of(repo, revisions[i], key);
+		r = key_of(l, revisions[i], key);
 		if (r == 0)
 			r = cache_note_put(im->cache, key, note);
 	}
 	return r;
 }
 
-int kept_open(const struct import *im, const struct repository *repo, char commit[LISTING_COMMIT],
-	      struct source **ret)
+int kept_open(const struct import *im, struct listing *l, struct source **ret)
 {
+	bool known = *l->commit;
 	char note[MAX_CACHE_VALIDATOR + 1];
 	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
 	struct ingested in;
-	int r = im->cache ? key_of(repo, *commit ? commit : repo->revision, key) : -ENOENT;
+	int r = im->cache ? key_of(l, known ? l->commit : l->repo->revision, key) : -ENOENT;
 
 	if (r < 0)
 		return r;
 	if (cache_note_get(im->cache, key, note, sizeof(note)) < 0 || strlen(note) <= HEX ||
 	    note[HEX] != ' ' || !hex_decode(note, SHA256_SIZE, sha256) ||
 	    strlen(note + HEX + 1) >= LISTING_COMMIT ||
-	    (*commit && strcmp(note + HEX + 1, commit) != 0))
+	    (known && strcmp(note + HEX + 1, l->commit) != 0))
 		return -ENOENT;
 	r = cache_read(im->cache, sha256, &(struct ingest){ .size = UINT64_MAX }, ret, &in);
-	if (r == 0 && *commit)
-		put_notes(im, repo, commit, note);
+	if (r == 0 && known)
+		put_notes(im, l, note);
 	if (r == 0)
-		strcpy(commit, note + HEX + 1);
+		snprintf(l->commit, sizeof(l->commit), "%s", note + HEX + 1);
 	return r == -ENOMEM ? r : r < 0 ? -ENOENT : 0;
 }
 
@@ -97,8 +98,7 @@ static int put(struct cache *cache, const uint8_t sha256[SHA256_SIZE], const voi
 	return r;
 }
 
-static int keep(const struct import *im, const struct repository *repo, const char *commit,
-		struct source *source)
+static int keep(const struct import *im, const struct listing *l, struct source *source)
 {
 	char note[HEX + 1 + LISTING_COMMIT];
 	uint8_t sha256[SHA256_SIZE];
@@ -118,18 +118,17 @@ static int keep(const struct import *im, const struct repository *repo, const ch
 	if (r < 0)
 		return r;
 	hex_encode(sha256, SHA256_SIZE, note);
-	snprintf(note + HEX, sizeof(note) - HEX, " %s", commit);
-	return put_notes(im, repo, commit, note);
+	snprintf(note + HEX, sizeof(note) - HEX, " %s", l->commit);
+	return put_notes(im, l, note);
 }
 
-int kept_put(const struct import *im, const struct repository *repo, const char *commit, int fd,
-	     struct source **ret)
+int kept_put(const struct import *im, const struct listing *l, int fd, struct source **ret)
 {
 	int r = source_from_fd(fd, ret);
 
 	/* the next mount makes it again */
 	if (r == 0 && im->cache)
-		keep(im, repo, commit, *ret);
+		keep(im, l, *ret);
 	return r;
 }
 

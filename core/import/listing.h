@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 
+#include "carton.h"
 #include "base/arena.h"
 #include "base/digest.h"
 #include "base/util.h"
@@ -42,7 +43,8 @@ struct listing {
 	const struct lister *lister;
 	const struct repository *repo;
 	const char *name; /* what people call it: ORG/REPO */
-	char id[256];	  /* the same as the hub writes it; "" until it has said so */
+	const struct carton_runner *runner;
+	char id[256]; /* the name as the hub writes it; "" until it has said so */
 	char commit[LISTING_COMMIT];
 	char *license;	      /* owned; NULL: none is said */
 	struct listed *files; /* sorted by path, once it is complete */
@@ -69,6 +71,12 @@ int listing_sort(struct listing *l);
  * 0; -EBADMSG.
  */
 int listing_take(struct listed *f, char *data);
+
+/* What is wrong with a runner; NULL: nothing. */
+const char *listing_runner_fault(const struct carton_runner *runner);
+
+/* Adds the table [runner] of carton.toml. Errors of buf_add(). */
+int listing_add_runner(const struct carton_runner *runner, struct buf *ret);
 
 /* All small files have their data. Writes the carton to an empty file. 0 or -errno. */
 int listing_write(const struct listing *l, int fd);

@@ -5,9 +5,12 @@
 #include "archive/decode.h"
 #include "base/budget.h"
 #include "base/limits.h"
+#include "format/values.h"
 #include "import/lister.h"
 #include "writer/lists.h"
 #include "writer/zip_writer.h"
+
+#define MAX_RUNNER 64
 
 /* ---- its texts ---- */
 
@@ -17,6 +20,27 @@ static int add_string(struct buf *b, const char *key, const char *value)
 	buf_addf(b, "%s = ", key);
 	buf_add_json(b, value, strlen(value));
 	return buf_adds(b, "\n");
+}
+
+const char *listing_runner_fault(const struct carton_runner *r)
+{
+	static const char letters[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+	size_t n = r->name ? strlen(r->name) : 1;
+
+	if (r->name && (n == 0 || n > MAX_RUNNER || strspn(r->name, letters) != n))
+		return "the name of a runner has 1 to 64 letters, digits, - _ and .";
+	return r->framework && version_req_fault(r->framework) ?
+		       "the framework version is no version requirement such as =1.2.3" :
+		       NULL;
+}
+
+int listing_add_runner(const struct carton_runner *r, struct buf *ret)
+{
+	buf_adds(ret, "\n[runner]\n");
+	add_string(ret, "runner_name", r->name ? r->name : "noop");
+	add_string(ret, "required_framework_version", r->framework ? r->framework : "*");
+	return buf_addf(ret, "runner_compat_version = %u\n", r->compat ? r->compat : 1);
 }
 
 static int carton_toml(const struct listing *l, struct buf *ret)
@@ -32,8 +56,7 @@ static int carton_toml(const struct listing *l, struct buf *ret)
 		add_string(ret, "license", l->license);
 	add_string(ret, "homepage", homepage);
 	free(homepage);
-	return buf_adds(ret, "\n[runner]\nrunner_name = \"noop\"\n"
-			     "required_framework_version = \"*\"\nrunner_compat_version = 1\n");
+	return listing_add_runner(l->runner, ret);
 }
 
 static int manifest(const struct listing *l, const struct buf *toml, struct buf *ret)

@@ -38,6 +38,8 @@ static int entries(struct carton_source *s, struct container **ret)
 
 	if (r < 0)
 		return r;
+	if (s->pack)
+		im.runner = s->pack->runner;
 	im.fetch = c->fetch.http ? &c->fetch : NULL;
 	im.token = c->logins || s->options->header_file;
 	r = import_repository(&im, lister_of(s->name), &s->repository, commit, &source);

@@ -22,7 +22,8 @@ struct carton_source {
 	const struct source_kind *kind;
 	struct carton *carton;
 	const struct carton_options *options;
-	const char *name; /* as the user gives it */
+	const char *name;			/* as the user gives it */
+	const struct carton_pack_options *pack; /* what is made of it; NULL: nothing */
 
 	/* What begin() leaves for later. */
 	char *url;	/* that it is asked for; NULL: it is no URL */

@@ -211,21 +211,19 @@ static int open_parts(struct carton_source *s, enum opening how)
 	return r;
 }
 
-static int open_source(struct carton *c, enum opening how, const char *source,
-		       const struct carton_options *options)
+static int open_source(struct carton_source *s, enum opening how)
 {
-	struct carton_source s = { .carton = c, .options = options, .name = source, .fd = -1 };
 	size_t i = 0;
 	int r;
 
-	while (!kinds[i]->takes(source))
+	while (!kinds[i]->takes(s->name))
 		i++;
-	s.kind = kinds[i];
-	r = open_parts(&s, how);
-	fd_close(s.fd);
-	free(s.url);
-	free(s.hub);
-	repository_finish(&s.repository);
+	s->kind = kinds[i];
+	r = open_parts(s, how);
+	fd_close(s->fd);
+	free(s->url);
+	free(s->hub);
+	repository_finish(&s->repository);
 	return r;
 }
 
@@ -256,9 +254,12 @@ static int open_views(struct carton *c, const struct carton_options *options)
 }
 
 int carton_open_as(enum opening how, const char *source, const struct carton_options *options,
-		   struct carton **ret)
+		   const struct carton_pack_options *pack, struct carton **ret)
 {
 	struct carton *c = calloc(1, sizeof(*c));
+	struct carton_source s = {
+		.carton = c, .options = options, .name = source, .fd = -1, .pack = pack
+	};
 	char label[256];
 	int r;
 
@@ -272,7 +273,7 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 	if (!c->verify && how != OPEN_UNHASHED)
 		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
 			   "verify=off: nothing that is read is checked against MANIFEST");
-	r = open_source(c, how, source, options);
+	r = open_source(&s, how);
 	if (r == 0)
 		r = open_meta(c);
 	if (r < 0 && options->keep_going && c->tree) {
@@ -293,7 +294,7 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret)
 {
-	return carton_open_as(OPEN_CARTON, source, options, ret);
+	return carton_open_as(OPEN_CARTON, source, options, NULL, ret);
 }
 
 bool carton_fetches(const struct carton *c)

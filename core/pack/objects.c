@@ -75,17 +75,57 @@ static int put_linked(const struct pack_plan *p, struct chunks_writer *writer, s
 	return r;
 }
 
-int objects_put(const struct pack_plan *p, struct chunks_writer *chunks)
+uint64_t objects_fetched(const struct pack_plan *p)
 {
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < p->n_linked && p->options->mode == CARTON_IMPORT; i++)
+		sum += node_size(p->linked[i]);
+	return sum;
+}
+
+/* Of one file after the other. */
+struct fetched {
+	carton_progress_fn *progress;
+	void *ctx;
+	uint64_t before;
+};
+
+static void show_fetched(void *ctx, uint64_t done, uint64_t total)
+{
+	const struct fetched *f = ctx;
+
+	f->progress(f->ctx, f->before + done, total);
+}
+
+/* Fetches a file as a whole: as it is pinned, its chunks may be read without that. */
+static int fetch_object(const struct pack_plan *p, struct node *file, struct fetched *f)
+{
+	struct carton_node *node = from_node(file);
+	const struct carton_files one = { &node, 1 };
+	int why = 0;
+	ssize_t bad = carton_materialize(p->c, &one, show_fetched, f, &why);
+
+	f->before += node_size(file);
+	return bad < 0 ? (int)bad : bad ? why : 0;
+}
+
+int objects_put(const struct pack_plan *p, struct chunks_writer *chunks,
+		carton_progress_fn *progress, void *ctx)
+{
+	struct fetched fetched = { progress, ctx, 0 };
+	bool fetches = p->options->mode == CARTON_IMPORT;
 	char *block = malloc(COPY_BLOCK);
 	int r = block ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < p->n_linked && r == 0; i++) {
 		struct node *file = p->linked[i];
 
-		if (!p->options->objects && !file->file.entry)
+		if (!p->options->objects && !file->file.entry && !fetches)
 			continue;
-		r = carton_pin_wait(p->c, from_node(file));
+		r = fetches ? fetch_object(p, file, &fetched) : 0;
+		if (r == 0)
+			r = carton_pin_wait(p->c, from_node(file));
 		if (r < 0)
 			break;
 		r = put_linked(p, chunks, file, block);

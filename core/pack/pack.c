@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a carton: from the source to a file that is complete, verified and in its place. */
-#include "carton/opened.h"
+#include "pack/packing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,21 +8,9 @@
 
 #include "archive/decode.h"
 #include "writer/lists.h"
-#include "writer/newfile.h"
 #include "pack/objects.h"
-#include "pack/plan.h"
 
 #define DEFAULT_ALIGN 4096
-
-struct packing {
-	const struct carton_options *open;
-	const struct carton_pack_options *options;
-	struct carton *c;
-	struct pack_plan plan;
-	struct newfile out;
-	struct chunks_writer chunks; /* of the index, if there is to be one */
-	uint64_t total; /* bytes to read, each of them twice: the new carton is verified */
-};
 
 /* ---- options ---- */
 
@@ -101,6 +88,15 @@ static void show(const struct shown *s, uint64_t done)
 		o->progress(o->progress_ctx, done, s->p->total);
 }
 
+/* Where files are fetched for their index, that is first. */
+static void show_fetched(void *ctx, uint64_t done, uint64_t total)
+{
+	const struct packing *p = ctx;
+
+	(void)total;
+	show(&(struct shown){ p, 0 }, done);
+}
+
 static void show_packed(void *ctx, uint64_t done)
 {
 	show(ctx, done);
@@ -115,17 +111,23 @@ static void show_verified(void *ctx, uint64_t done, uint64_t total)
 /* ---- the source ---- */
 
 struct confining {
-	const struct carton_options *open;
+	struct packing *p;
+	struct carton_options options; /* of the source, and of the others */
 	const char *writes[2];
 };
 
 static int confine(void *ctx, const struct carton_paths *paths)
 {
-	const struct confining *k = ctx;
+	struct confining *k = ctx;
+	const struct carton_options *open = k->p->open;
 	struct carton_paths more = *paths;
 
+	if (others_next(&k->p->others))
+		return others_open(&k->p->others, &k->options);
+	if (!open->confine)
+		return 0;
 	memcpy(more.writes, k->writes, sizeof(more.writes));
-	return k->open->confine(k->open->confine_ctx, &more);
+	return open->confine(open->confine_ctx, &more);
 }
 
 static int check_directory(const char *source)
@@ -173,25 +175,25 @@ static int check_outside(const char *source, const char *directory, const char *
 static int open_source(struct packing *p, const char *source)
 {
 	char *directory = newfile_directory(p->out.path);
-	struct confining k = { p->open, { directory, p->options->objects } };
-	struct carton_options o = *p->open;
+	struct confining k = { p, *p->open, { directory, p->options->objects } };
+	struct carton_options *o = &k.options;
 	int r = directory ? check_outside(source, directory, p->out.path) : -ENOMEM;
 
-	o.views = NULL;
-	if (o.confine) {
+	o->views = NULL;
+	if (o->confine || others_next(&p->others)) {
 		/* the new carton is verified */
 		container_prepare_compare();
-		o.confine = confine;
-		o.confine_ctx = &k;
+		o->confine = confine;
+		o->confine_ctx = &k;
 	}
 	if (r == 0 && p->options->mode == CARTON_PACK) {
 		r = check_directory(source);
 		if (r == 0)
-			r = carton_open_as(OPEN_UNHASHED, source, &o, &p->c);
+			r = carton_open_as(OPEN_UNHASHED, source, o, p->options, &p->c);
 		if (r == 0)
 			r = check_source(p->c);
 	} else if (r == 0) {
-		r = carton_open(source, &o, &p->c);
+		r = carton_open_as(OPEN_CARTON, source, o, p->options, &p->c);
 	}
 	free(directory);
 	return r;
@@ -302,7 +304,7 @@ out:
 static int write_carton(struct packing *p, char ret_hash[65])
 {
 	const struct carton_pack_options *o = p->options;
-	struct shown shown = { p, 0 };
+	struct shown shown = { p, objects_fetched(&p->plan) };
 	struct pack_job job = {
 		.zip = { p->out.fd, 0, o->align ? o->align : DEFAULT_ALIGN },
 		.items = p->plan.items,
@@ -331,14 +333,14 @@ static int verify_carton(const struct packing *p, const char *hash)
 		.memory = p->open->memory,
 		.offline = true,
 	};
-	struct shown shown = { p, p->plan.bytes };
+	struct shown shown = { p, p->total - p->plan.bytes };
 	struct carton *c;
 	ssize_t problems;
 	char self[32];
 	int r;
 
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", p->out.fd);
-	r = carton_open_as(OPEN_HELD, self, &o, &c);
+	r = carton_open_as(OPEN_HELD, self, &o, NULL, &c);
 	if (r < 0)
 		return r;
 	problems = carton_verify_held(c, show_verified, &shown);
@@ -358,8 +360,9 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 		r = plan_make(p->c, p->options, &p->plan);
 	if (r < 0)
 		return r;
-	p->total = 2 * p->plan.bytes;
-	r = objects_put(&p->plan, &p->chunks);
+	p->plan.others = &p->others;
+	p->total = 2 * p->plan.bytes + objects_fetched(&p->plan);
+	r = objects_put(&p->plan, &p->chunks, show_fetched, p);
 	if (r == 0)
 		r = write_carton(p, ret_hash);
 	if (r == 0)
@@ -367,27 +370,39 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 	return r == 0 ? newfile_publish(&p->out) : r;
 }
 
+int packing_run(struct packing *p, const char *source, const char *out, char ret_model_hash[65])
+{
+	char hash[2 * SHA256_SIZE + 1];
+	int r = check_options(p->options);
+
+	if (r == 0)
+		r = objects_directory(p->options->objects);
+	if (r == 0)
+		r = newfile_begin(out, &p->out);
+	if (r == 0)
+		r = run(p, source, hash);
+	if (r == 0)
+		memcpy(ret_model_hash, hash, sizeof(hash));
+	return r;
+}
+
+void packing_finish(struct packing *p)
+{
+	for (size_t i = 0; i < p->plan.n; i++)
+		chunks_hasher_finish(&p->plan.items[i].chunks);
+	chunks_writer_finish(&p->chunks);
+	plan_finish(&p->plan);
+	carton_close(p->c);
+	others_close(&p->others);
+	newfile_end(&p->out);
+}
+
 int carton_pack(const char *source, const char *out, const struct carton_options *open,
 		const struct carton_pack_options *options, char ret_model_hash[65])
 {
 	struct packing p = { .open = open, .options = options };
-	char hash[2 * SHA256_SIZE + 1];
-	int r = check_options(options);
+	int r = packing_run(&p, source, out, ret_model_hash);
 
-	if (r == 0)
-		r = objects_directory(options->objects);
-	if (r == 0)
-		r = newfile_begin(out, &p.out);
-	if (r < 0)
-		return r;
-	r = run(&p, source, hash);
-	for (size_t i = 0; i < p.plan.n; i++)
-		chunks_hasher_finish(&p.plan.items[i].chunks);
-	chunks_writer_finish(&p.chunks);
-	plan_finish(&p.plan);
-	carton_close(p.c);
-	newfile_end(&p.out);
-	if (r == 0)
-		memcpy(ret_model_hash, hash, sizeof(hash));
+	packing_finish(&p);
 	return r;
 }

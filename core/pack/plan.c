@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/util.h"
+#include "pack/others.h"
 #include "writer/lists.h"
 
 /* ---- the content of an item ---- */
@@ -249,7 +250,8 @@ static int add_node(struct pack_plan *p, struct node *n)
 		return 0;
 	if (plan_includes(p->options, n))
 		return add_item(p, n, path);
-	if (is_linked(p->options, n))
+	if (is_linked(p->options, n) ||
+	    (p->options->mode == CARTON_IMPORT && p->index && !n->has_body))
 		p->linked[p->n_linked++] = n;
 	return 0;
 }
@@ -420,6 +422,8 @@ int plan_links(const struct pack_plan *p, struct buf *ret)
 	size_t o = 0, i = 0;
 	int r;
 
+	if (p->options->mode == CARTON_IMPORT)
+		return others_links(p->others, old, ret);
 	if (p->options->mode != CARTON_LINK) {
 		*ret = (struct buf){ 0 };
 		return p->options->mode == CARTON_REPACK ? copy_links(p, ret) : 0;
@@ -435,7 +439,6 @@ int plan_links(const struct pack_plan *p, struct buf *ret)
 		if (sha256)
 			manifest_hash(p->linked[i]->name, hash);
 		order = !sha256 ? 1 : !link ? -1 : memcmp(hash, link->sha256, SHA256_SIZE);
-
 		if (order > 0 && (o++, link->fault))
 			continue;
 		r = lists_add_link(ret, order > 0 ? link->sha256 : sha256,

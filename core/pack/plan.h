@@ -10,13 +10,17 @@
 #include "carton/opened.h"
 #include "writer/pack.h"
 
+struct others;
+
 struct pack_plan {
 	struct carton *c;
+	struct others *others; /* of an import */
 	const struct carton_pack_options *options;
 	struct pack_item *items; /* sorted by name (strcmp); `from` is the node */
 	size_t n;
-	bool index;	      /* the carton gets a new chunk index */
-	struct node **linked; /* to be named in LINKS, sorted by hash, each hash once */
+	bool index; /* the carton gets a new chunk index */
+	/* to be named in LINKS, sorted by hash, each hash once; of an import, to be read */
+	struct node **linked;
 	size_t n_linked;
 	uint64_t bytes; /* of all items */
 	struct arena names;
