@@ -66,25 +66,6 @@ void option_put_help(FILE *f, const char *taker, bool line)
 		fputc('\n', f);
 }
 
-void option_put_names(FILE *f, const char *head, const char *taker)
-{
-	size_t at = strlen(head);
-	char shown[SHOWN];
-
-	fputs(head, f);
-	for (const struct option_spec *s = option_table; s->name; s++) {
-		if (!s->help || !option_is_for(s, taker))
-			continue;
-		show(s, taker, shown);
-		if (at + 2 + strlen(shown) > OPTION_COLUMNS) {
-			fputc('\n', f);
-			at = 0;
-		}
-		at += (size_t)fprintf(f, "  %s", shown);
-	}
-	fputc('\n', f);
-}
-
 void option_put_words(FILE *f, const char *taker)
 {
 	char name[OPTION_NAME];

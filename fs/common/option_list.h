@@ -22,9 +22,6 @@ void option_name(const struct option_spec *spec, const char *taker, char ret[OPT
  */
 void option_put_help(FILE *f, const char *taker, bool line);
 
-/* Prints `head` and the names of the options of `taker`, in lines of 80 columns. */
-void option_put_names(FILE *f, const char *head, const char *taker);
-
 /*
  * Prints what a shell may complete for `taker`, a word and what it means with a tab between them:
  * "offline", "verify=auto", or "cache_dir=DIR" where the user has to go on.

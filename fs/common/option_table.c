@@ -89,7 +89,7 @@ const struct option_spec option_table[] = {
 	  .rare = true },
 
 	/* commands of cartonctl */
-	{ "json", 'j', "info ls diff verify fetch status cache", OPTION_FLAG, FIELD(json),
+	{ "json", 'j', "info ls diff verify fetch import status cache", OPTION_FLAG, FIELD(json),
 	  .help = "print JSON" },
 	{ "long", 'l', "ls", OPTION_FLAG, FIELD(is_long),
 	  .help = "sizes in bytes, and the whole sha256" },
@@ -105,11 +105,18 @@ const struct option_spec option_table[] = {
 	  32768, .help = "Stored files begin at a multiple of it (4096)" },
 	{ "jobs", 0, PACK, OPTION_COUNT, FIELD(jobs), "N", "a number from 1 to 1024", 1024,
 	  .help = "threads (one for each processor)" },
-	{ "chunk_index", 0, "pack repack link", OPTION_FLAG, FIELD(chunk_index),
+	{ "chunk_index", 0, "pack repack link import", OPTION_FLAG, FIELD(chunk_index),
 	  .help = "hash the parts of large files too; changes the model hash" },
 	{ "url", 0, "link", OPTION_LIST, FIELD(urls), "URL",
 	  "a URL with {sha256} in place of the hash, at most 256 times", 256,
 	  .help = "has {sha256} in place of the hash of a file" },
+	{ "runner", 0, "import", OPTION_TEXT, FIELD(runner), "NAME[@VERSION]", "a name",
+	  .help = "what loads it (noop)" },
+	{ "framework", 0, "import", OPTION_TEXT, FIELD(framework), "VERSION", "a version",
+	  .help = "a requirement, such as =1.12.1 (any)" },
+	{ "also", 0, "import", OPTION_LIST, FIELD(also), "REPOSITORY",
+	  "another repository, at most 8 times", 8,
+	  .help = "where it has the same files, name its URLs too" },
 	{ "objects", 0, "link", OPTION_TEXT, FIELD(objects), "DIR", "a directory",
 	  .help = "write the files there, under their hashes" },
 

@@ -27,9 +27,9 @@ struct option_values {
 	int mkdir_mode;	   /* of a mountpoint to create if it is missing; -1: create none */
 	/* of commands of cartonctl */
 	bool json, is_long, nul, tensors, watch, chunk_index;
-	char *compress, *objects;
+	char *compress, *objects, *runner, *framework;
 	unsigned align, jobs;
-	char **urls;
+	char **urls, **also;
 };
 
 enum option_kind {

@@ -80,6 +80,19 @@ void ctl_add_file(struct ctl_files *files, struct carton_node *node);
 typedef void ctl_node_fn(void *ctx, struct carton_node *node);
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);
 
+/* Splits NAME[@VERSION] in place. An exit status. */
+int ctl_parse_runner(char *text, struct carton_runner *ret);
+
+/*
+ * A carton_progress_fn of commands that write cartons: draws a bar at a terminal. Elsewhere prints
+ * a line at each tenth, if the carton is large.
+ */
+struct ctl_lines {
+	const char *label; /* the command */
+	unsigned tenth;	   /* shown last */
+};
+void ctl_show_lines(void *lines, uint64_t done, uint64_t total);
+
 /* ---- commands: each returns an exit status ---- */
 
 /* Commands that read an open carton. */
@@ -92,6 +105,6 @@ int ctl_extract_prepare(struct args *a);
 /* The other commands get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);
 ctl_words_fn ctl_cache, ctl_diff, ctl_refresh, ctl_status, ctl_stop;
-ctl_words_fn ctl_pack, ctl_repack, ctl_link, ctl_embed;
+ctl_words_fn ctl_pack, ctl_repack, ctl_link, ctl_embed, ctl_import;
 
 #endif

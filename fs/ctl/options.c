@@ -25,8 +25,9 @@ static void put_help(const struct ctl_command *commands)
 
 		printf("%*s%s\n", n < 24 ? 26 - n : 2, "", c->help);
 	}
-	option_put_names(stdout, "Options:", ALL);
-	fputs("Exit status: 0 success, 1 usage error, failure or problems found\n", stdout);
+	fputs("Options: -h, --help  -V, --version; all others are in COMMAND --help\n"
+	      "Exit status: 0 success, 1 usage error, failure or problems found\n",
+	      stdout);
 }
 
 static void put_command_help(const struct ctl_command *c)

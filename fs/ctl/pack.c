@@ -51,15 +51,9 @@ static int translate(const struct option_values *v, const char *command,
 
 /* ---- progress ---- */
 
-struct lines {
-	const char *label;
-	unsigned tenth; /* shown last */
-};
-
-/* Draws a bar at a terminal. Elsewhere prints a line at each tenth, if the carton is large. */
-static void show(void *ctx, uint64_t done, uint64_t total)
+void ctl_show_lines(void *ctx, uint64_t done, uint64_t total)
 {
-	struct lines *lines = ctx;
+	struct ctl_lines *lines = ctx;
 	char size[SIZE_TEXT];
 	unsigned tenth = total ? (unsigned)(10 * ((double)done / (double)total)) : 0;
 
@@ -97,7 +91,7 @@ static int run(const struct args *a, const char *source, const char *out,
 static int make(enum carton_pack_mode mode, const char *name, char **words, int n,
 		const struct args *a)
 {
-	struct lines lines = { name, 0 };
+	struct ctl_lines lines = { name, 0 };
 	struct carton_pack_options o = {
 		.mode = mode,
 		.urls = (const char *const *)a->values.urls,
@@ -106,7 +100,7 @@ static int make(enum carton_pack_mode mode, const char *name, char **words, int 
 		.chunk_index = a->values.chunk_index,
 		.align = a->values.align,
 		.jobs = a->values.jobs,
-		.progress = show,
+		.progress = ctl_show_lines,
 		.progress_ctx = &lines,
 	};
 	char *source;
