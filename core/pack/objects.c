@@ -88,14 +88,15 @@ uint64_t objects_fetched(const struct pack_plan *p)
 struct fetched {
 	carton_progress_fn *progress;
 	void *ctx;
-	uint64_t before;
+	uint64_t before; /* bytes of earlier files, */
+	uint64_t start;	 /* and what the carton had read by then */
 };
 
 static void show_fetched(void *ctx, uint64_t done, uint64_t total)
 {
 	const struct fetched *f = ctx;
 
-	f->progress(f->ctx, f->before + done, total);
+	f->progress(f->ctx, f->before + done - f->start, total);
 }
 
 /* Fetches a file as a whole: as it is pinned, its chunks may be read without that. */
@@ -104,8 +105,10 @@ static int fetch_object(const struct pack_plan *p, struct node *file, struct fet
 	struct carton_node *node = from_node(file);
 	const struct carton_files one = { &node, 1 };
 	int why = 0;
-	ssize_t bad = carton_materialize(p->c, &one, show_fetched, f, &why);
+	ssize_t bad;
 
+	f->start = object_store_ingested(p->c->store);
+	bad = carton_materialize(p->c, &one, show_fetched, f, &why);
 	f->before += node_size(file);
 	return bad < 0 ? (int)bad : bad ? why : 0;
 }
@@ -113,7 +116,7 @@ static int fetch_object(const struct pack_plan *p, struct node *file, struct fet
 int objects_put(const struct pack_plan *p, struct chunks_writer *chunks,
 		carton_progress_fn *progress, void *ctx)
 {
-	struct fetched fetched = { progress, ctx, 0 };
+	struct fetched fetched = { .progress = progress, .ctx = ctx };
 	bool fetches = p->options->mode == CARTON_IMPORT;
 	char *block = malloc(COPY_BLOCK);
 	int r = block ? 0 : -ENOMEM;
