@@ -94,7 +94,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct repository repo = {
 		.server = "https://hub", .kind = "models", .name = "org/repo", .revision = "main"
 	};
-	struct listing l = { .repo = &repo, .name = repo.name };
+	const struct carton_runner runner = { 0 };
+	struct listing l = { .repo = &repo, .name = repo.name, .runner = &runner };
 	const char *text = (const char *)data;
 	bool ms = n >= 3 && memcmp(text, "ms\n", 3) == 0;
 	struct budget budget;

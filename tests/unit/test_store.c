@@ -153,6 +153,12 @@ static void test_places(void **state)
 	assert_int_equal(scheme_resolve("hf://me/m@v1/{path}", &url, &fault), 0);
 	assert_string_equal(url, "https://hub.example/me/m/resolve/v1/{path}");
 	free(url);
+	assert_int_equal(unsetenv("MODELSCOPE_ENDPOINT"), 0);
+	assert_int_equal(scheme_resolve("ms://me/m/a b", &url, &fault), 0);
+	assert_string_equal(url, "https://modelscope.cn/models/me/m/resolve/master/a%20b");
+	free(url);
+	assert_int_equal(scheme_resolve("ms://me/m@../b", &url, &fault), -EINVAL);
+	assert_string_equal(fault, "not ms://ORG/REPO[@REVISION][/PATH]: the revision is none");
 	assert_int_equal(scheme_resolve("s3://bucket/{sha256}", &url, &fault), 0);
 	assert_string_equal(url, "s3://bucket/{sha256}");
 	free(url);
