@@ -56,7 +56,7 @@ const struct option_spec option_table[] = {
 	{ "header_file", 0, BOTH, OPTION_TEXT, FIELD(carton.header_file), "FILE", "a file",
 	  .help = "headers to send" },
 	{ "hub_token", 0, BOTH, OPTION_FLAG, FIELD(carton.hub_token),
-	  .help = "LINKS to the hub get it" },
+	  .help = "send it to LINKS' hub", .rare = true },
 	{ "mirror", 0, BOTH, OPTION_LIST, FIELD(carton.mirrors), "URL",
 	  "a URL or an absolute path, with {sha256}", .help = "a place to ask first" },
 
