@@ -487,7 +487,11 @@ enum carton_pack_mode {
 
 enum carton_compress {
 	CARTON_COMPRESS_DEFAULT, /* as in the source, if it is a local zip file; else AUTO */
-	CARTON_COMPRESS_AUTO, /* zstd for files that it makes smaller by a twentieth, else Stored */
+	/*
+	 * Stored, but below 8 MiB zstd if that is smaller by a twentieth. CARTON_PACK then makes a
+	 * chunk index, if a file is so large.
+	 */
+	CARTON_COMPRESS_AUTO,
 	CARTON_COMPRESS_STORE,
 	CARTON_COMPRESS_ZSTD, /* one frame for each file */
 };

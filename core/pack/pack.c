@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "archive/decode.h"
+#include "archive/encode.h"
+#include "base/names.h"
 #include "writer/lists.h"
 #include "pack/objects.h"
 
@@ -227,6 +229,24 @@ static int fetch_source(struct packing *p)
 
 /* ---- the new carton ---- */
 
+/* Says of which files the user has asked for an index that no reader of this carton can use. */
+static void note_useless(const struct packing *p)
+{
+	struct names names = { 0 };
+
+	for (size_t i = 0; i < p->plan.n && p->options->chunk_index; i++) {
+		const struct zip_entry *e = &p->plan.items[i].zip;
+
+		if (e->size > CHUNKS_MIN_FILE && e->method != METHOD_STORED)
+			names_add(&names, e->name);
+	}
+	if (names.n)
+		carton_log(CARTON_LOG_WARNING, p->out.path,
+			   "the chunk index does nothing for compressed files; "
+			   "--compress=store stores them: %s",
+			   names_end(&names));
+}
+
 /* Adds the chunks of the items to those of linked files; writes the index, and hashes it. */
 static int put_index(struct packing *p, struct pack_job *job, struct zip_entry *e,
 		     uint8_t ret_hash[SHA256_SIZE])
@@ -367,7 +387,11 @@ static int run(struct packing *p, const char *source, char ret_hash[65])
 		r = write_carton(p, ret_hash);
 	if (r == 0)
 		r = verify_carton(p, ret_hash);
-	return r == 0 ? newfile_publish(&p->out) : r;
+	if (r == 0)
+		r = newfile_publish(&p->out);
+	if (r == 0)
+		note_useless(p);
+	return r;
 }
 
 int packing_run(struct packing *p, const char *source, const char *out, char ret_model_hash[65])

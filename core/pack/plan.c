@@ -133,34 +133,7 @@ static int open_item(void *ctx, const struct pack_item *item, struct stream **re
 					   open_watched(p->c->container, e, ret);
 }
 
-static int sample_item(void *ctx, const struct pack_item *item, void *ret_buf, size_t n,
-		       uint64_t off)
-{
-	struct pack_plan *p = ctx;
-	const struct entry *e = local_entry(p->c, item->from);
-	struct source *source;
-	ssize_t got;
-	uint64_t at;
-	int r;
-
-	/* samples are of Stored entries only */
-	if (e) {
-		r = container_locate(p->c->container, e, &source, &at);
-		if (r < 0)
-			return r;
-		r = source_pread(source, ret_buf, n, at + off);
-		source_unref(source);
-		return r;
-	}
-	r = carton_pin_wait(p->c, from_node(item->from));
-	if (r < 0)
-		return r;
-	got = carton_read(from_node(item->from), ret_buf, n, off, false);
-	carton_unpin(from_node(item->from));
-	return got < 0 ? (int)got : (size_t)got == n ? 0 : -ENODATA;
-}
-
-const struct pack_ops plan_ops = { open_item, sample_item };
+const struct pack_ops plan_ops = { open_item };
 
 /* ---- which files ---- */
 
@@ -281,12 +254,29 @@ static void sort_linked(struct pack_plan *p)
 	p->n_linked = n;
 }
 
+/*
+ * Does the new carton get an index? A packed directory may have one, perhaps of other bytes; and
+ * large files that are Stored open at once by it.
+ */
+static bool wants_index(const struct carton *c, const struct carton_pack_options *options)
+{
+	const struct tree *t = c->tree;
+	bool stores = options->compress == CARTON_COMPRESS_DEFAULT ||
+		      options->compress == CARTON_COMPRESS_AUTO;
+
+	if (options->mode != CARTON_PACK || options->chunk_index || tree_find(t, CHUNKS_PATH))
+		return options->chunk_index || options->mode == CARTON_PACK;
+	for (struct node *n = t->root; n && stores; n = tree_next(t->root, n))
+		if (n->kind == NODE_FILE && n->file.entry && node_size(n) >= CHOOSE_LARGE)
+			return true;
+	return false;
+}
+
 int plan_make(struct carton *c, const struct carton_pack_options *options, struct pack_plan *ret)
 {
 	const struct tree *t = c->tree;
 	size_t n = (size_t)t->n_nodes + 1;
 	struct pack_plan p = { .c = c, .options = options };
-	const struct node *index = tree_find(t, CHUNKS_PATH);
 	int r = check_paths(&p);
 
 	/* names are as long as in MANIFEST; sorting copies references */
@@ -295,9 +285,7 @@ int plan_make(struct carton *c, const struct carton_pack_options *options, struc
 				n * (sizeof(*p.items) + 3 * sizeof(void *)) + c->manifest->size);
 	if (r < 0)
 		return r;
-	/* an older index in a packed directory may be of other bytes */
-	p.index = options->mode != CARTON_EMBED &&
-		  (options->chunk_index || (options->mode == CARTON_PACK && index));
+	p.index = wants_index(c, options);
 	p.items = calloc(n, sizeof(*p.items));
 	p.linked = calloc(n, sizeof(struct node *));
 	if (!p.items || !p.linked)

@@ -7,7 +7,7 @@
 #define CARTON_WRITER_CHOOSE_H
 
 #include "archive/container.h"
-#include "archive/encode.h"
+#include "base/limits.h"
 
 enum choice {
 	CHOOSE_STORE,  /* Stored */
@@ -17,11 +17,17 @@ enum choice {
 };
 
 enum compression {
-	COMPRESS_AUTO,
+	COMPRESS_AUTO, /* large files are Stored, others CHOOSE_SHRINK */
 	COMPRESS_STORE,
 	COMPRESS_ZSTD,
 	COMPRESS_KEEP, /* entries of a zip file as they are; other files as COMPRESS_AUTO */
 };
+
+/*
+ * From this size on, COMPRESS_AUTO stores a file: a mount then opens it at once, by the chunk
+ * index, and reads any part of it without the rest.
+ */
+#define CHOOSE_LARGE (8 * MIB)
 
 /* Is `packed` smaller than `size` by at least a twentieth? */
 bool choose_shrinks(uint64_t size, uint64_t packed);
@@ -31,14 +37,5 @@ bool choose_shrinks(uint64_t size, uint64_t packed);
  * `level_given`: zstd entries are compressed anew, as their level is not known.
  */
 enum choice choose(enum compression how, bool level_given, uint64_t size, const struct entry *e);
-
-/* Reads exactly `n` bytes at `off` of the content. 0 or -errno. */
-typedef int choose_read_fn(void *ctx, void *ret_buf, size_t n, uint64_t off);
-
-/*
- * Takes samples of a large file to estimate whether it shrinks. 0, -ENOMEM, -EIO, or what `read`
- * returns.
- */
-int choose_by_samples(struct encoder *e, uint64_t size, choose_read_fn *read, void *ctx, bool *ret);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "archive/encode.h"
 #include "writer/pack.h"
 
 struct content {

@@ -8,8 +8,8 @@
 #include "base/util.h"
 #include "writer/content.h"
 
-#define SMALL (8 * MIB) /* up to here a file is prepared in memory */
-#define AHEAD 256	/* items prepared before their turn */
+#define SMALL CHOOSE_LARGE /* up to here a file is prepared in memory */
+#define AHEAD 256	   /* items prepared before their turn */
 #define PROGRESS_MS 100
 
 struct run {
@@ -66,38 +66,17 @@ static int compress(struct pack_item *item, struct encoder *e)
 	return 0;
 }
 
-struct sampling {
-	const struct pack_job *job;
-	const struct pack_item *item;
-};
-
-static int read_sample(void *ctx, void *ret_buf, size_t n, uint64_t off)
-{
-	const struct sampling *s = ctx;
-
-	return s->job->ops->sample(s->job->ctx, s->item, ret_buf, n, off);
-}
-
 static int prepare(struct run *run, struct pack_item *item, struct encoder *e)
 {
 	const struct pack_job *job = run->job;
 	struct content c = { .job = job, .item = item, .done = &run->done };
-	struct sampling sampling = { job, item };
-	bool shrinks;
-	int r = 0;
+	int r;
 
 	if (item->literal)
 		return 0;
 	item->choice = choose(job->compress, job->level != 0, item->zip.size, item->entry);
-	if (item->choice == CHOOSE_COPY)
+	if (item->choice == CHOOSE_COPY || item->zip.size > SMALL)
 		return 0;
-	if (item->zip.size > SMALL) {
-		if (item->choice != CHOOSE_SHRINK)
-			return 0;
-		r = choose_by_samples(e, item->zip.size, read_sample, &sampling, &shrinks);
-		item->choice = r == 0 && shrinks ? CHOOSE_ZSTD : CHOOSE_STORE;
-		return r < 0 ? content_read_error(item->zip.name, r) : 0;
-	}
 	item->data = malloc(item->zip.size ? item->zip.size : 1);
 	r = item->data ? content_load(&c, item->data) : -ENOMEM;
 	item->zip.stored = item->zip.size;

@@ -42,9 +42,6 @@ struct pack_item {
 struct pack_ops {
 	/* The content as a stream. 0, or -errno: logged if it is -EBADMSG. */
 	int (*open)(void *ctx, const struct pack_item *item, struct stream **ret);
-	/* Exactly `n` bytes of it, for a sample. */
-	int (*sample)(void *ctx, const struct pack_item *item, void *ret_buf, size_t n,
-		      uint64_t off);
 };
 
 struct pack_job {

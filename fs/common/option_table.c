@@ -100,7 +100,7 @@ const struct option_spec option_table[] = {
 	{ "watch", 'w', "status", OPTION_FLAG, FIELD(watch), .help = "show it again each second" },
 	{ "compress", 0, PACK, OPTION_TEXT, FIELD(compress), "auto|store|zstd[:LEVEL]",
 	  "auto, store, zstd or zstd:LEVEL from 1 to 19",
-	  .help = "auto: zstd where it saves 5 percent" },
+	  .help = "auto: zstd if below 8 MiB, and it saves" },
 	{ "align", 0, PACK, OPTION_POWER, FIELD(align), "BYTES", "a power of two from 1 to 32768",
 	  32768, .help = "Stored files begin at a multiple of it (4096)" },
 	{ "jobs", 0, PACK, OPTION_COUNT, FIELD(jobs), "N", "a number from 1 to 1024", 1024,

@@ -109,5 +109,5 @@ def pack(b):
           *[made('7z, deflated', zip7, 'a', '-tzip', '-bd', '-mx=5', out, '.')] * bool(shutil.which(zip7)))
     s.row('pack --compress=store', 'cp -r', 'hashes it, and reads it again to verify it')
     for how in ('store', 'auto', 'zstd'):
-        s.row(f'pack --compress={how}', 'zip -0' if how == 'store' else 'zip -6', 'in one thread')
+        s.row(f'pack --compress={how}', 'zip -6' if how == 'zstd' else 'zip -0', 'in one thread')
     s.row('pack --compress=zstd', '7z, deflated', '7-Zip does not write zstd')

@@ -58,10 +58,10 @@ def tree(work):
     return c, c.unpack(work / 'tree')
 
 
-def pack(*words, **kw):
-    """Runs it; the model hash."""
+def pack(*words, note='', **kw):
+    """Runs it; the model hash. All that it says is one line with `note` at its end, if there is one."""
     p = ctl(*words, **kw)
-    assert p.returncode == 0 and p.stderr == '', p.stderr
+    assert p.returncode == 0 and p.stderr.count('\n') == bool(note) and p.stderr.rstrip('\n').endswith(note), p.stderr
     assert len(p.stdout) == 65, p.stdout
     return p.stdout.strip()
 
@@ -791,16 +791,19 @@ def test_chunk_index(tree, work):
     want = c.model_hash()
     assert len(TEXT) > MIB and plain != want
     assert pack('pack', path, work / 'a.carton') == plain
-    for words in (['pack', path], ['repack', work / 'a.carton'], ['repack', '--compress=zstd', work / 'a.carton'],
-                  ['repack', '--compress=store', work / 'a.carton'],
-                  ['link', '--url=https://h/{sha256}', work / 'a.carton']):
-        assert pack(words[0], '--chunk-index', *words[1:], work / 'm.carton') == want, words
+    text, all_of_it = 'stores them: model/text', 'stores them: model/more, model/noise, model/text'
+    for words, note in ((['pack', path], text), (['repack', work / 'a.carton'], text),
+                        (['repack', '--compress=zstd', work / 'a.carton'], all_of_it),
+                        (['pack', '--compress=zstd', path], all_of_it),
+                        (['repack', '--compress=store', work / 'a.carton'], ''),
+                        (['link', '--url=https://h/{sha256}', work / 'a.carton'], '')):
+        assert pack(words[0], '--chunk-index', *words[1:], work / 'm.carton', note=note) == want, words
         if words[0] != 'link':
             verified(work / 'm.carton')
     assert chunkindex.PATH in linked_names(work / 'm.carton')[1]
     # made anew, or kept
-    pack('pack', '--chunk-index', path, work / 'm.carton')
-    assert pack('repack', '--chunk-index', work / 'm.carton', work / 'n.carton') == want
+    pack('pack', '--chunk-index', path, work / 'm.carton', note=text)
+    assert pack('repack', '--chunk-index', work / 'm.carton', work / 'n.carton', note=text) == want
     assert (work / 'm.carton').read_bytes() == (work / 'n.carton').read_bytes()
     assert pack('repack', '--compress=store', work / 'm.carton', work / 'n.carton') == want
     (path / 'misc/.cartonfs').mkdir()
@@ -808,6 +811,62 @@ def test_chunk_index(tree, work):
     assert pack('pack', path, work / 'n.carton') == want
     assert (work / 'm.carton').read_bytes() == (work / 'n.carton').read_bytes()
     assert 'embed has no option --chunk-index' in refused(work / 'e', 'embed', '--chunk-index', work / 'm.carton', work / 'e')
+
+
+LARGE = (TEXT * 7)[:8 * MIB]
+
+
+def test_default_is_quick_to_mount(tree, work, mount):
+    """From 8 MiB on a file is Stored, at a multiple of 4096, and indexed; others are zstd where that saves."""
+    c, path = tree
+    (path / 'model/below').write_bytes(LARGE[1:])
+    pack('pack', path, work / 'm.carton')
+    assert methods(work / 'm.carton')['model/below'] == 'zstd' and chunkindex.PATH not in methods(work / 'm.carton')
+    (path / 'model/large').write_bytes(LARGE)
+    c.add('model/below', LARGE[1:]).add('model/large', LARGE)
+    plain = c.model_hash()
+    want = with_index(c, chunkindex.index(TEXT, NOISE, LARGE[1:], LARGE)).model_hash()
+    for words in ([], ['--compress=auto'], ['--jobs=1']):
+        assert pack('pack', *words, path, work / 'm.carton') == want
+        how = methods(work / 'm.carton')
+        assert (how['model/below'], how['model/large'], how['model/text']) == ('zstd', 'stored', 'zstd')
+        with zipfile.ZipFile(work / 'm.carton') as z, open(work / 'm.carton', 'rb') as f:
+            f.seek(z.getinfo('model/large').header_offset + 26)
+            at = f.tell() + 4 + sum(int.from_bytes(f.read(2), 'little') for _ in range(2))
+            assert at % 4096 == 0
+    with mount(work / 'm.carton', '-o', 'verify=auto') as m:
+        assert chunkindex.pread(m / 'model/large', 99, MIB) == LARGE[MIB:MIB + 99]
+        assert m.state('model/large') == 'chunks'
+    # what was extracted makes the same carton
+    assert ctl('extract', work / 'm.carton', work / 'copy').returncode == 0
+    assert pack('pack', work / 'copy', work / 'n.carton') == want
+    assert (work / 'm.carton').read_bytes() == (work / 'n.carton').read_bytes()
+    # an archive, and what is made of it; repack copies unless it is told
+    for how, method in ('zstd', 'zstd'), ('store', 'stored'):
+        assert pack('pack', f'--compress={how}', path, work / 'z.carton') == plain
+        assert methods(work / 'z.carton')['model/large'] == method
+    pack('pack', '--compress=zstd', path, work / 'z.carton')
+    assert pack('repack', work / 'z.carton', work / 'n.carton') == plain
+    assert (work / 'z.carton').read_bytes() == (work / 'n.carton').read_bytes()
+    assert pack('repack', '--compress=auto', work / 'z.carton', work / 'n.carton') == plain
+    assert methods(work / 'n.carton')['model/large'] == 'stored'
+    assert pack('repack', '--compress=auto', '--chunk-index', work / 'z.carton', work / 'n.carton',
+                note='model/below, model/text') == want
+
+
+@pytest.mark.parametrize('words, requests, most', [([], 8, 5 * MIB), (['--compress=zstd'], 99, 99 * MIB)])
+def test_first_bytes_over_the_network(work, nginx, mount, cache, words, requests, most):
+    """4 KiB of a large file: a few requests and little of it; before, and as an archive, all of it."""
+    data = random.Random(3).randbytes(40 * MIB)
+    path = Carton().add('model/large', data).unpack(work / 'tree')
+    pack('pack', *words, path, nginx.root / 'first.carton')
+    nginx.clear()
+    with mount(nginx.url('first.carton'), *cache.options) as m:
+        assert chunkindex.pread(m / 'model/large', 4096, 0) == data[:4096]
+        asked = nginx.requests('first.carton')
+    sent = sum(r['sent'] for r in asked)
+    assert len(asked) <= requests and sent <= most, asked
+    assert words == [] or sent > len(data)
 
 
 def test_symlink_to_the_chunk_index(tree, work):
@@ -838,7 +897,7 @@ def test_bad_chunk_index(work, index, text, method):
     p = ctl('verify', work / 'm.carton')
     assert p.returncode == 1 and text in p.stdout and p.stdout.endswith('\n1 problem\n'), p.stdout
     assert text in refused(work / 'n.carton', 'repack', work / 'm.carton', work / 'n.carton')
-    pack('repack', '--chunk-index', work / 'm.carton', work / 'n.carton')
+    pack('repack', '--chunk-index', work / 'm.carton', work / 'n.carton', note='model/noise' if method == 'zstd' else '')
     verified(work / 'n.carton')
 
 
@@ -875,5 +934,8 @@ def test_holes_are_read(work):
     c = Carton(method='stored').add('model/hole', Sparse(20 * MIB, {5 * MIB: b'data'}))
     c.manifest_entry = {'skip': True}
     path = c.unpack(work / 'tree')
-    assert pack('pack', path, work / 'm.carton') == c.model_hash()
+    assert pack('pack', '--compress=zstd', path, work / 'm.carton') == c.model_hash()
     assert methods(work / 'm.carton')['model/hole'] == 'zstd'
+    with_index(c, chunkindex.index(bytes(5 * MIB) + b'data' + bytes(15 * MIB - 4)))
+    assert pack('pack', path, work / 'm.carton') == c.model_hash()
+    assert methods(work / 'm.carton')['model/hole'] == 'stored'

@@ -240,6 +240,15 @@ static void test_choose(void **state)
 	assert_int_equal(choose(COMPRESS_ZSTD, true, 1000, NULL), CHOOSE_ZSTD);
 	assert_int_equal(choose(COMPRESS_ZSTD, true, 0, NULL), CHOOSE_STORE);
 	assert_int_equal(choose(COMPRESS_KEEP, true, 0, NULL), CHOOSE_STORE);
+	/* large ones are Stored, from their size on */
+	assert_int_equal(choose(COMPRESS_AUTO, false, 8 * MIB - 1, NULL), CHOOSE_SHRINK);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 8 * MIB, NULL), CHOOSE_STORE);
+	assert_int_equal(choose(COMPRESS_KEEP, false, 8 * MIB, NULL), CHOOSE_STORE);
+	assert_int_equal(choose(COMPRESS_ZSTD, false, 8 * MIB, NULL), CHOOSE_ZSTD);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 8 * MIB - 1, &small), CHOOSE_COPY);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 8 * MIB, &small), CHOOSE_STORE);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 8 * MIB, &stored), CHOOSE_COPY);
+	assert_int_equal(choose(COMPRESS_KEEP, false, 8 * MIB, &small), CHOOSE_COPY);
 	/* of a zip file */
 	assert_int_equal(choose(COMPRESS_KEEP, false, 1000, &deflated), CHOOSE_COPY);
 	assert_int_equal(choose(COMPRESS_AUTO, false, 1000, &stored), CHOOSE_SHRINK);
@@ -251,41 +260,6 @@ static void test_choose(void **state)
 	assert_int_equal(choose(COMPRESS_ZSTD, false, 1000, &large), CHOOSE_COPY);
 	assert_int_equal(choose(COMPRESS_ZSTD, true, 1000, &large), CHOOSE_ZSTD);
 	assert_int_equal(choose(COMPRESS_ZSTD, false, 1000, &stored), CHOOSE_ZSTD);
-}
-
-struct half {
-	const char *noise;
-	uint64_t noise_from; /* zeros before */
-};
-
-static int read_half(void *ctx, void *ret_buf, size_t n, uint64_t off)
-{
-	const struct half *h = ctx;
-
-	if (off >= h->noise_from)
-		memcpy(ret_buf, h->noise, n);
-	else
-		memset(ret_buf, 0, n);
-	return off + n > 100 * MIB ? -ENODATA : 0;
-}
-
-static void test_samples(void **state)
-{
-	struct half h = { make_bytes(MIB, 1), 0 };
-	struct encoder *e;
-	bool shrinks = true;
-
-	(void)state;
-	assert_int_equal(encoder_new(3, 0, &e), 0);
-	assert_int_equal(choose_by_samples(e, 100 * MIB, read_half, &h, &shrinks), 0);
-	assert_false(shrinks);
-	h.noise_from = 20 * MIB;
-	assert_int_equal(choose_by_samples(e, 100 * MIB, read_half, &h, &shrinks), 0);
-	assert_true(shrinks);
-	/* the last sample ends with the file */
-	assert_int_equal(choose_by_samples(e, 101 * MIB, read_half, &h, &shrinks), -ENODATA);
-	encoder_free(e);
-	free((char *)h.noise);
 }
 
 static int add_bytes(void *ctx, const void *data, size_t n)
@@ -505,7 +479,6 @@ int main(void)
 		cmocka_unit_test(test_end_record_in_data),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_choose),
-		cmocka_unit_test(test_samples),
 		cmocka_unit_test(test_stream),
 		cmocka_unit_test(test_stream_of_another_size),
 		cmocka_unit_test(test_blocks),

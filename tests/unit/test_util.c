@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/names.h"
 #include "zip_help.h"
 
 /* ---- buffers ---- */
@@ -275,6 +276,35 @@ static void test_log_long(void **state)
 	free(text);
 }
 
+/* Three names, as long as there is room for them; the first one in any case. */
+static void test_names(void **state)
+{
+	struct names names = { 0 };
+	char longest[500];
+
+	(void)state;
+	assert_string_equal(names_end(&names), "");
+	names_add(&names, "a");
+	names_add(&names, "b");
+	names_add(&names, "c");
+	assert_string_equal(names.text, "a, b, c");
+	names_add(&names, "d");
+	assert_string_equal(names_end(&names), "a, b, c and 1 more");
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	names = (struct names){ 0 };
+	for (size_t i = 0; i < 2000000; i++)
+		names_add(&names, i == 1 ? "b" : longest);
+	assert_int_equal(names.shown, 1);
+	assert_string_equal(names_end(&names) + 127, " and 1999999 more");
+	/* one that does not fit ends the list: those behind it would be out of order */
+	names = (struct names){ 0 };
+	names_add(&names, "a");
+	names_add(&names, longest);
+	names_add(&names, "c");
+	assert_string_equal(names_end(&names), "a and 2 more");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -284,6 +314,7 @@ int main(void)
 		cmocka_unit_test(test_hex),	  cmocka_unit_test(test_path),
 		cmocka_unit_test(test_io),	  cmocka_unit_test(test_le),
 		cmocka_unit_test(test_log),	  cmocka_unit_test(test_log_long),
+		cmocka_unit_test(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
