@@ -511,6 +511,9 @@ struct carton_pack_options {
 	unsigned align;	  /* Stored files begin at a multiple: a power of two to 32768; 0: 4096 */
 	unsigned jobs;	  /* threads; 0: one for each processor */
 	bool chunk_index; /* not EMBED: make misc/.cartonfs/chunks; that changes the model hash */
+	/* PACK: at most 64 patterns of fnmatch(3) for paths to leave out, then NULL; or NULL */
+	const char *const *exclude;
+	bool dereference; /* PACK: pack what symlinks lead to, also outside of the directory */
 	const char *const *urls; /* LINK: at least one, each with {sha256} in it, then NULL */
 	/* LINK: files, or directories of files, then NULL; NULL: all but carton.toml */
 	const char *const *paths;
@@ -523,10 +526,12 @@ struct carton_pack_options {
 
 /*
  * Makes the carton `out` of `source`, which carton_open() would open, or for CARTON_PACK of a
- * directory with carton.toml, model, tensor_data and misc. It is verified before it appears; until
- * then, and after a failure, an older file at `out` stays. The bytes depend on the files, their
- * executable bits, the options but `jobs`, and the version of libzstd. `ret_model_hash`: 64 hex
- * digits and a NUL.
+ * directory: with carton.toml, model, tensor_data and misc; or with carton.toml and, instead of
+ * these three, the files of the model. What .git, .cache and __pycache__ have is left out.
+ *
+ * The new carton is verified before it appears; until then, and after a failure, an older file at
+ * `out` stays. The bytes depend on the files, their executable bits, the options but `jobs`, and
+ * the version of libzstd. `ret_model_hash`: 64 hex digits and a NUL.
  *
  * 0, or, logged:
  *  -EBADMSG	the source is damaged, changes while it is read, or is what a mount, or Carton

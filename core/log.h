@@ -57,6 +57,12 @@ size_t carton_escape(enum carton_escape style, const char *s, size_t n,
 		     char ret[CARTON_ESCAPE_SIZE]);
 
 /*
+ * `s` as a word of a command line, in quotes if it needs them; cut to fit. It is to be escaped yet.
+ * Returns `ret`.
+ */
+char *carton_shell_word(const char *s, char *ret, size_t n);
+
+/*
  * Gives the calling process the name that ps(1) shows, in place of its arguments, and a short one
  * of at most 15 characters. For a process that was forked and does not use its arguments any more;
  * also where there were threads before.

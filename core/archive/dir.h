@@ -3,18 +3,37 @@
  * An unpacked carton: a directory as a container, under the same rules as a zip file.
  *
  * Every file is opened beneath the root with openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS):
- * nothing outside of the root is ever read, even if the directory changes while in use.
+ * nothing outside of the root is ever read, even if the directory changes while in use. Where
+ * symlinks are followed, that too is done by the kernel, at each open, and beneath the root unless
+ * they may lead anywhere.
  */
 #ifndef CARTON_ARCHIVE_DIR_H
 #define CARTON_ARCHIVE_DIR_H
 
 #include "archive/container.h"
 
+enum dir_links {
+	DIR_LINKS_KEPT,	    /* a symlink is an entry */
+	DIR_LINKS_BENEATH,  /* the entry is what it leads to, which has to be beneath the root */
+	DIR_LINKS_ANYWHERE, /* the entry is what it leads to */
+};
+
+/*
+ * How a directory is listed that is to be packed. If it has no directory model, misc or
+ * tensor_data, all its files but carton.toml are those of the model: FILE is the entry model/FILE.
+ */
+struct dir_rules {
+	enum dir_links links;
+	const char *below; /* the directory's path beneath the root; NULL: it is the root */
+	bool flat;	   /* its files are those of the model, whatever it has */
+	const char *const *exclude; /* see leave_out.h; used in dir_open() only */
+};
+
 /*
  * Lists the directory `fd`, which the container owns from now on, also on failure. 0; -EBADMSG if
  * it contains something that a carton may not (logged); -EFBIG over MAX_ENTRIES (logged); -ENOMEM;
- * or an error of the file system.
+ * or an error of the file system. `rules`: it is to be packed; NULL: a carton was unpacked into it.
  */
-int dir_open(int fd, struct budget *budget, struct container **ret);
+int dir_open(int fd, const struct dir_rules *rules, struct budget *budget, struct container **ret);
 
 #endif

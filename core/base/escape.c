@@ -133,3 +133,23 @@ int buf_add_json(struct buf *b, const char *s, size_t n)
 	buf_add_json_part(b, s, n);
 	return buf_addc(b, '"');
 }
+
+char *carton_shell_word(const char *s, char *ret, size_t n)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789/._-+,:@%=";
+	static const char quote[] = "'\\''";
+	const char *before = *s == '-' ? "./" : ""; /* it is no option */
+	bool quoted = !*s || s[strspn(s, plain)];
+	size_t at = 0, room = n - (quoted ? sizeof(quote) + 1 : 1);
+
+	at += (size_t)snprintf(ret, n, "%s%s", quoted ? "'" : "", before);
+	for (; *s && at < room; s++) {
+		if (*s == '\'')
+			at += (size_t)snprintf(ret + at, n - at, "%s", quote);
+		else
+			ret[at++] = *s;
+	}
+	snprintf(ret + at, n - at, "%s", quoted ? "'" : "");
+	return ret;
+}

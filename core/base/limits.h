@@ -34,6 +34,9 @@
 /* Problems of one kind that are logged; further ones are only counted. */
 #define MAX_REPORTED 20
 
+/* Patterns of what a directory has that is not packed. */
+#define MAX_PATTERNS 64
+
 /* A symlink's target, and how many links a path may pass through. */
 #define MAX_SYMLINK_HOPS 40
 

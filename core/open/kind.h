@@ -14,8 +14,10 @@
 
 #include <sys/stat.h>
 
+#include "archive/dir.h"
 #include "carton/opened.h"
 #include "http/repository.h"
+#include "open/hub_cache.h"
 
 /* A source while it is opened. */
 struct carton_source {
@@ -31,7 +33,9 @@ struct carton_source {
 	int fd;		/* of the file or directory, until entries() takes it; else -1 */
 	struct stat st; /* of that */
 	struct repository repository;
-	bool directory; /* a confined process may go on reading in the directory `name` */
+	struct hub_cache hub_cache;
+	struct dir_rules rules; /* of a directory that is to be packed */
+	const char *reads;	/* a directory that a confined process may go on reading; or NULL */
 };
 
 struct source_kind {

@@ -14,10 +14,10 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret);
 
 /*
  * Makes a MANIFEST of what a directory holds, with a hash for each file that is only its number. 0;
- * -EBADMSG, logged: something that does not belong into a carton, or LINKS; errors of
- * manifest_parse().
+ * -EBADMSG, logged: no carton.toml, something that does not belong into a carton, or LINKS; errors
+ * of manifest_parse(). `directory`: its name, for the message that says how to make carton.toml.
  */
-int load_listing(struct container *c, struct manifest **ret);
+int load_listing(struct container *c, const char *directory, struct manifest **ret);
 
 /*
  * Reads LINKS, NULL when there is none. 0; -EBADMSG: it is damaged (logged); errors of

@@ -68,16 +68,16 @@ static const char *listing_fault(const struct entry *e)
 	return "is not a part of a carton: it has carton.toml, model, tensor_data and misc";
 }
 
-int load_listing(struct container *c, struct manifest **ret)
+int load_listing(struct container *c, const char *directory, struct manifest **ret)
 {
 	struct buf text = buf_init(MAX_MANIFEST);
+	char word[4096];
 	size_t faults = 0;
 	int r = 0;
 
-	if (!container_find(c, "carton.toml")) {
-		carton_log(CARTON_LOG_ERROR, "carton.toml", "is missing");
-		faults++;
-	}
+	if (!container_find(c, "carton.toml"))
+		return log_error(-EBADMSG, "carton.toml", "is missing; make it: cartonctl init %s",
+				 carton_shell_word(directory, word, sizeof(word)));
 	for (size_t i = 0; i < c->n_entries && r == 0 && faults < MAX_REPORTED; i++) {
 		const struct entry *e = &c->entries[i];
 		const char *what = listing_fault(e);

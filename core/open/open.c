@@ -109,7 +109,7 @@ static int confine(const struct carton_source *s)
 	const struct carton_options *options = s->options;
 	const struct carton *c = s->carton;
 	struct carton_paths paths = {
-		.source = s->directory ? s->name : NULL,
+		.source = s->reads,
 		.cache = c->cache ? cache_directory(c->cache) : NULL,
 		.files = { options->cacert, options->header_file },
 		.mirrors = mirrors_directories(c->mirrors),
@@ -129,7 +129,7 @@ static int load_libraries(const struct carton_source *s)
 
 	if (!options->confine)
 		return 0;
-	if (options->keep_going && !s->directory)
+	if (options->keep_going && !s->reads)
 		container_prepare_compare();
 	return options->mirrors || s->kind->may_fetch(s) ? http_prepare() : 0;
 }
@@ -192,7 +192,7 @@ static int open_parts(struct carton_source *s, enum opening how)
 		r = load_ahead(c->container);
 	if (r == 0)
 		r = how == OPEN_UNHASHED ?
-			    load_listing(c->container, &c->manifest) :
+			    load_listing(c->container, s->name, &c->manifest) :
 			    load_manifest(c->container, options->manifest_sha256, &c->manifest);
 	if (r == 0)
 		r = load_links(c->container, &c->links);
@@ -223,6 +223,7 @@ static int open_source(struct carton_source *s, enum opening how)
 	fd_close(s->fd);
 	free(s->url);
 	free(s->hub);
+	hub_cache_finish(&s->hub_cache);
 	repository_finish(&s->repository);
 	return r;
 }

@@ -36,6 +36,39 @@ static int open_or_inherit(const char *path)
 	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
+static bool is_packed(const struct carton_source *s)
+{
+	return s->pack && s->pack->mode == CARTON_PACK;
+}
+
+/*
+ * Finds out how to list a directory that is to be packed. In the cache of a hub's client symlinks
+ * are followed, but not out of what that has of the repository.
+ */
+static int begin_packing(struct carton_source *s)
+{
+	int r = hub_cache_find(s->name, &s->hub_cache);
+
+	s->rules.exclude = s->pack->exclude;
+	s->rules.flat = r > 0;
+	if (s->pack->dereference) {
+		s->rules.links = DIR_LINKS_ANYWHERE;
+		s->reads = "/";
+	} else if (r > 0) {
+		fd_close(s->fd);
+		s->fd = open(s->hub_cache.repository, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (s->fd < 0)
+			return log_error(-errno, s->hub_cache.repository, "cannot open: %s",
+					 strerror(errno));
+		s->rules.links = DIR_LINKS_BENEATH;
+		s->rules.below = s->hub_cache.below;
+		s->reads = s->hub_cache.repository;
+		carton_log(CARTON_LOG_WARNING, s->name,
+			   "is in a hub's cache: its symlinks are followed, as with --dereference");
+	}
+	return MIN(r, 0);
+}
+
 static int begin(struct carton_source *s)
 {
 	const char *path = s->name;
@@ -56,10 +89,12 @@ static int begin(struct carton_source *s)
 			      "is neither a carton file nor a directory");
 	}
 	s->fd = fd;
-	s->directory = r == 0 && S_ISDIR(s->st.st_mode);
 	if (r == 0 && s->options->hub_token && !(s->hub = repository_server(&hf_form)))
 		r = -ENOMEM;
-	return r;
+	if (r < 0 || !S_ISDIR(s->st.st_mode))
+		return r;
+	s->reads = path;
+	return is_packed(s) ? begin_packing(s) : 0;
 }
 
 static bool may_fetch(const struct carton_source *s)
@@ -74,8 +109,8 @@ static int entries(struct carton_source *s, struct container **ret)
 	int fd = s->fd, r;
 
 	s->fd = -1;
-	if (s->directory)
-		return dir_open(fd, budget, ret);
+	if (s->reads)
+		return dir_open(fd, is_packed(s) ? &s->rules : NULL, budget, ret);
 	r = source_from_fd(fd, &source);
 	if (r < 0)
 		return r;

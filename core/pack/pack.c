@@ -48,6 +48,11 @@ static int check_options(const struct carton_pack_options *o)
 		return refuse(NULL, "the alignment has to be a power of two from 1 to 32768");
 	if (o->level > ENCODE_MAX_LEVEL)
 		return refuse(NULL, "the level of zstd has to be from 1 to 19");
+	for (size_t i = 0; o->exclude && o->exclude[i]; i++)
+		if (i == MAX_PATTERNS)
+			return refuse(NULL, "at most 64 patterns exclude files");
+	if (o->mode != CARTON_PACK && (o->exclude || o->dereference))
+		return refuse(NULL, "only pack excludes files and follows symlinks");
 	if (o->mode == CARTON_EMBED && o->chunk_index)
 		return refuse(NULL, "embed makes no chunk index; repack does");
 	return check_urls(o);

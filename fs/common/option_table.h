@@ -26,10 +26,10 @@ struct option_values {
 	unsigned max_read; /* bytes of one READ */
 	int mkdir_mode;	   /* of a mountpoint to create if it is missing; -1: create none */
 	/* of commands of cartonctl */
-	bool json, is_long, nul, tensors, watch, chunk_index;
+	bool json, is_long, nul, tensors, watch, chunk_index, dereference;
 	char *compress, *objects, *runner, *framework;
 	unsigned align, jobs;
-	char **urls, **also;
+	char **urls, **also, **exclude;
 };
 
 enum option_kind {

@@ -97,6 +97,8 @@ static int make(enum carton_pack_mode mode, const char *name, char **words, int 
 		.urls = (const char *const *)a->values.urls,
 		.paths = n > 2 ? (const char *const *)words + 2 : NULL,
 		.objects = a->values.objects,
+		.exclude = (const char *const *)a->values.exclude,
+		.dereference = a->values.dereference,
 		.chunk_index = a->values.chunk_index,
 		.align = a->values.align,
 		.jobs = a->values.jobs,

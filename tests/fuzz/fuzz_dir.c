@@ -294,7 +294,7 @@ static void read_one(struct container *c, const struct item *it, bool changed)
 
 static int open_tree(struct container **ret)
 {
-	return dir_open(fcntl(dirs[0].fd, F_DUPFD_CLOEXEC, 0), NULL, ret);
+	return dir_open(fcntl(dirs[0].fd, F_DUPFD_CLOEXEC, 0), NULL, NULL, ret);
 }
 
 static void compare_lists(const struct container *a, const struct container *b)

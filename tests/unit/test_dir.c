@@ -55,7 +55,7 @@ static void put_file(struct env *e, const char *name, const char *text, mode_t m
 
 static int open_dir(struct env *e)
 {
-	return dir_open(dup(e->fd), NULL, &e->c);
+	return dir_open(dup(e->fd), NULL, NULL, &e->c);
 }
 
 static int read_entry(struct env *e, const char *name, struct buf *ret)
@@ -140,9 +140,9 @@ static void test_not_a_directory(void **state)
 	struct env *e = *state;
 
 	put_file(e, "file", "x", 0644);
-	assert_int_equal(dir_open(openat(e->fd, "file", O_RDONLY | O_CLOEXEC), NULL, &e->c),
+	assert_int_equal(dir_open(openat(e->fd, "file", O_RDONLY | O_CLOEXEC), NULL, NULL, &e->c),
 			 -ENOTDIR);
-	assert_int_equal(dir_open(-1, NULL, &e->c), -EBADF);
+	assert_int_equal(dir_open(-1, NULL, NULL, &e->c), -EBADF);
 	assert_null(e->c);
 }
 
@@ -270,13 +270,63 @@ static void test_link_target(void **state)
 	buf_finish(&got);
 }
 
+static int open_by(struct env *e, const struct dir_rules *rules)
+{
+	container_close(e->c);
+	e->c = NULL;
+	return dir_open(dup(e->fd), rules, NULL, &e->c);
+}
+
+/* Symlinks that are followed end at the root, at the listing and at each open. */
+static void test_followed(void **state)
+{
+	const struct dir_rules beneath = { .links = DIR_LINKS_BENEATH, .below = "snapshot/1" };
+	const struct dir_rules anywhere = { .links = DIR_LINKS_ANYWHERE };
+	struct env *e = *state;
+	struct log_seen *seen = log_watch();
+	struct buf got = { 0 };
+
+	assert_int_equal(mkdirat(e->fd, "blobs", 0755), 0);
+	put_file(e, "blobs/a", "12345", 0644);
+	assert_int_equal(mkdirat(e->fd, "snapshot", 0755), 0);
+	assert_int_equal(mkdirat(e->fd, "snapshot/1", 0755), 0);
+	assert_int_equal(symlinkat("../../blobs/a", e->fd, "snapshot/1/a"), 0);
+	put_file(e, "snapshot/1/carton.toml", "", 0644);
+	assert_int_equal(open_by(e, &beneath), 0);
+	assert_int_equal(e->c->n_entries, 2);
+	assert_non_null(container_find(e->c, "carton.toml"));
+	assert_int_equal(container_find(e->c, "model/a")->size, 5);
+	assert_int_equal(read_entry(e, "model/a", &got), 0);
+	assert_string_equal(got.data, "12345");
+	buf_finish(&got);
+	/* it is made to lead out, to a file of the same size */
+	assert_int_equal(unlinkat(e->fd, "snapshot/1/a", 0), 0);
+	assert_int_equal(symlinkat("/proc/version", e->fd, "snapshot/1/a"), 0);
+	assert_int_equal(read_entry(e, "model/a", &got), -EIO);
+	assert_int_equal(open_by(e, &beneath), -EBADMSG);
+	assert_says(seen, "--dereference");
+	/* or to what never ends, or to another file */
+	assert_int_equal(unlinkat(e->fd, "snapshot/1/a", 0), 0);
+	assert_int_equal(symlinkat("../../blobs/a", e->fd, "snapshot/1/a"), 0);
+	assert_int_equal(open_by(e, &anywhere), 0);
+	assert_int_equal(unlinkat(e->fd, "snapshot/1/a", 0), 0);
+	assert_int_equal(symlinkat("/dev/zero", e->fd, "snapshot/1/a"), 0);
+	assert_int_equal(read_entry(e, "model/snapshot/1/a", &got), -EIO);
+	put_file(e, "blobs/b", "123456", 0644);
+	assert_int_equal(unlinkat(e->fd, "snapshot/1/a", 0), 0);
+	assert_int_equal(symlinkat("../../blobs/b", e->fd, "snapshot/1/a"), 0);
+	assert_int_equal(read_entry(e, "model/snapshot/1/a", &got), -EBADMSG);
+	buf_finish(&got);
+}
+
 int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	static const struct CMUnitTest tests[] = {
 		TEST(test_lists),	    TEST(test_empty),	   TEST(test_refused),
 		TEST(test_not_a_directory), TEST(test_no_way_out), TEST(test_other_kind_later),
-		TEST(test_size_changes),    TEST(test_deep),	   TEST(test_link_target),
+		TEST(test_size_changes),    TEST(test_deep),	   TEST(test_followed),
+		TEST(test_link_target),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

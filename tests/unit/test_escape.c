@@ -176,6 +176,28 @@ static void test_log(void **state)
 	assert_string_equal(logged, "a\\xe2\\x80\\xae\\x1b[2J|zero\\xe2\\x80\\x8bwidth \\xc2\\x9b");
 }
 
+static void test_shell_word(void **state)
+{
+	static const struct {
+		const char *text, *word;
+	} words[] = {
+		{ "a/b-1.x", "a/b-1.x" }, { "a b", "'a b'" }, { "it's", "'it'\\''s'" },
+		{ "-x", "./-x" },	  { "", "''" },	      { "''", "''\\'''\\'''" },
+	};
+	char word[64], small[16];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		assert_string_equal(carton_shell_word(words[i].text, word, sizeof(word)),
+				    words[i].word);
+	/* cut: still a word, with its NUL */
+	assert_string_equal(carton_shell_word("abcdefghijklmnop", small, sizeof(small)),
+			    "abcdefghijklmno");
+	assert_string_equal(carton_shell_word("''''''", small, sizeof(small)), "''\\'''\\'''\\'''");
+	assert_string_equal(carton_shell_word("abcdefgh    ijk", small, sizeof(small)),
+			    "'abcdefgh '");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +205,7 @@ int main(void)
 		cmocka_unit_test(test_not_utf8),
 		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_log),
+		cmocka_unit_test(test_shell_word),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -304,7 +304,7 @@ static void test_directory(void **state)
 		assert_int_equal(pwrite_full(fd, data, MAX_SMALL_STORED + 1, 0), 0);
 		close(fd);
 	}
-	assert_int_equal(dir_open(root, NULL, &c), 0);
+	assert_int_equal(dir_open(root, NULL, NULL, &c), 0);
 	assert_int_equal(workers_new(&options.workers), 0);
 	options.container = c;
 	assert_int_equal(object_store_new(&options, &store), 0);

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cartonctl pack: which files of a directory it takes. What it leaves out, what symlinks lead to, a hub's cache."""
+import hashlib
+import os
+import stat
+
+import pytest
+
+from harness import ctl, scan
+from packing import files_of, pack, refused, verified
+from zipwriter import Carton
+
+TOML = Carton().entries['carton.toml'].data
+COMMIT = '0123456789abcdef0123456789abcdef01234567'
+
+
+def put(root, **files):
+    """Files by their paths, in which __ is /."""
+    for name, data in files.items():
+        path = root / name.replace('__', '/')
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root
+
+
+@pytest.fixture
+def flat(work):
+    """A directory of the files of a model, with carton.toml."""
+    path = put(work / 'flat', config=b'{}', sub__deep__weights=b'w' * 5000)
+    (path / 'carton.toml').write_bytes(TOML)
+    return path
+
+
+@pytest.fixture
+def out(work):
+    (work / 'out').mkdir()
+    return work / 'out/m.carton'
+
+
+def test_files_of_a_model(flat, work, out):
+    """Without model/, misc/ and tensor_data/ they are what model/ has."""
+    got = pack('pack', flat, out)
+    verified(out)
+    assert files_of(out) == {'model/config', 'model/sub/deep/weights'}
+    put(work / 'parts', model__config=b'{}', model__sub__deep__weights=b'w' * 5000)
+    (work / 'parts/carton.toml').write_bytes(TOML)
+    assert pack('pack', work / 'parts', out) == got
+    # one of the three is a part, and the files beside it are not
+    for name in ('misc', 'tensor_data', 'model'):
+        (flat / name).mkdir()
+        assert 'config: is not a part of a carton' in refused(out, 'pack', flat, out, old=out.read_bytes())
+        (flat / name).rmdir()
+    # files of these names are none of them
+    put(flat, model=b'1', misc=b'2', MANIFEST=b'3', sub__carton=b'4')
+    pack('pack', flat, out)
+    assert files_of(out) == {'model/config', 'model/sub/deep/weights', 'model/model', 'model/misc', 'model/MANIFEST',
+                             'model/sub/carton'}
+
+
+def test_no_carton_toml(flat, out):
+    """One line says what is missing, and the command that makes it."""
+    (flat / 'carton.toml').unlink()
+    said = refused(out, 'pack', flat, out).splitlines()
+    assert said == [f'cartonctl: carton.toml: is missing; make it: cartonctl init {flat}',
+                    f'cartonctl: {out} was not made']
+    odd = flat.rename(flat.parent / "it's a model")
+    assert "make it: cartonctl init '" in refused(out, 'pack', odd, out)
+
+
+# ---- what is left out ----
+
+def test_left_by_tools(flat, out):
+    """At any depth, whatever it is; nobody looks into it; one line says so."""
+    want = pack('pack', flat, out)
+    put(flat, **{'.git__config': b'1', 'sub__.cache__a': b'2', 'sub__deep__pycache': b'kept'})
+    (flat / 'sub/__pycache__').write_bytes(b'a file')
+    os.mkfifo(flat / '.git/fifo')
+    assert pack('pack', flat, out, note='left out: ') != want
+    assert files_of(out) == {'model/config', 'model/sub/deep/weights', 'model/sub/deep/pycache'}
+    (flat / 'sub/deep/pycache').unlink()
+    assert pack('pack', flat, out, note='left out: ') == want
+    p = ctl('pack', flat, out)
+    assert {*p.stderr.removeprefix('cartonctl: left out: ').rstrip('\n').split(', ')} == \
+        {'.git', 'sub/.cache', 'sub/__pycache__'}
+    for i in range(4):
+        put(flat, **{f'{i}__.git': b''})
+    assert pack('pack', flat, out, note=' and 4 more') == want
+
+
+@pytest.mark.parametrize('globs, left', [
+    (['*.bin'], {'config', 'sub/deep/weights'}),        # * matches / too
+    (['sub'], {'config', 'a.bin'}), (['sub/*'], {'config', 'a.bin'}), (['*/deep'], {'config', 'a.bin', 'sub/b.bin'}),
+    (['*/w?ights', '[ab].bin'], {'config', 'sub/b.bin'}), (['sub/b.bin', 'a.*', 'sub/deep/*'], {'config'}),
+])
+def test_exclude(flat, out, globs, left):
+    put(flat, **{'a.bin': b'a', 'sub__b.bin': b'b'})
+    pack('pack', *(f'--exclude={g}' for g in globs), flat, out)
+    verified(out)
+    assert files_of(out) == {f'model/{name}' for name in left}
+
+
+def test_excluded_directories_are_not_read(flat, out):
+    put(flat, bad__file=b'')
+    os.mkfifo(flat / 'bad/fifo')
+    os.symlink('/etc/passwd', flat / 'bad/link')
+    pack('pack', '--exclude=bad', flat, out)
+    assert files_of(out) == {'model/config', 'model/sub/deep/weights'}
+
+
+def test_exclude_refused(flat, out):
+    """Not carton.toml; a pattern too many; a pattern that matches nothing is said."""
+    want = pack('pack', flat, out)
+    old = out.read_bytes()
+    for glob in ('carton.toml', '*.toml', '*'):
+        assert f'carton.toml: has to be in a carton, but --exclude={glob} matches it' in \
+            refused(out, 'pack', f'--exclude={glob}', flat, out, old=old)
+    assert pack('pack', '--exclude=*.tmol', flat, out, note='--exclude=*.tmol matches nothing') == want
+    many = [f'--exclude=config{"*" * i}' for i in range(64)]
+    pack('pack', *many, flat, out)
+    assert files_of(out) == {'model/sub/deep/weights'}
+    assert 'at most 64 times' in refused(out, 'pack', *many, '--exclude=x', flat, out, old=out.read_bytes())
+    assert 'repack has no option --exclude' in refused(out, 'repack', '--exclude=x', out, out, old=out.read_bytes())
+
+
+# ---- symlinks ----
+
+def test_symlinks_out_of_the_directory(flat, work, out):
+    """Refused with the option that packs them; with it, they are files, wherever they lead."""
+    put(work / 'far', a=b'far away', dir__b=b'far below', dir__more__c=b'c')
+    os.chmod(work / 'far/a', 0o755)
+    for name, target in (('a', work / 'far/a'), ('dir', '../far/dir'), ('again', 'a'), ('near', 'sub/deep/weights')):
+        os.symlink(target, flat / name)
+    said = refused(out, 'pack', flat, out)
+    assert 'is a symlink that does not lead to a file of the directory; --dereference packs what it leads to' in said
+    pack('pack', '--dereference', flat, out)
+    verified(out)
+    assert files_of(out) == {f'model/{name}' for name in
+                             ('config', 'sub/deep/weights', 'a', 'again', 'near', 'dir/b', 'dir/more/c')}
+    assert ctl('extract', out, work / 'copy').returncode == 0
+    got = work / 'copy/model'
+    assert not (got / 'a').is_symlink() and (got / 'again').read_bytes() == b'far away'
+    assert os.stat(got / 'a').st_mode & stat.S_IXUSR and (got / 'near').read_bytes() == b'w' * 5000
+    # without it, those that stay in the directory stay symlinks
+    for name in ('a', 'dir', 'again'):
+        (flat / name).unlink()
+    pack('pack', flat, out)
+    assert 'symlink' in ctl('ls', out).stdout
+
+
+@pytest.mark.parametrize('name, target, text', [
+    ('sub/l', '.', 'is a symlink to a directory that it is in'), ('l', '.', 'is a symlink to a directory that it is in'),
+    ('sub/deep/l', '../..', 'is a symlink to a directory that it is in'),
+    ('sub/l', 'l', 'cannot be followed: Too many levels'), ('l', 'gone', 'cannot be followed: No such file'),
+    ('l', '/dev/null', 'is a fifo, device or socket'), ('l', '/proc/self/fd/0', 'cannot be followed: Too many levels'),
+])
+def test_symlinks_that_cannot_be_followed(flat, out, name, target, text):
+    os.symlink(target, flat / name)
+    said = refused(out, 'pack', '--dereference', flat, out)
+    assert f'model/{name}: ' in said and text in said and said.count('\n') == 2, said
+
+
+def test_symlinks_that_meet(flat, work, out):
+    """Two directories that lead to each other."""
+    put(work / 'x', a=b'')
+    put(work / 'y', b=b'')
+    os.symlink('../y', work / 'x/y')
+    os.symlink('../x', work / 'y/x')
+    os.symlink('../x', flat / 'x')
+    assert 'model/x/y/x: is a symlink to a directory that it is in' in refused(out, 'pack', '--dereference', flat, out)
+
+
+# ---- the cache of a hub's client ----
+
+def hub_cache(root, files, revision=True):
+    """As huggingface_hub lays it out; the directory of the snapshot."""
+    repo = root / 'models--org--name'
+    snapshot = repo / 'snapshots' / COMMIT
+    for name, data in files.items():
+        blob = repo / 'blobs' / hashlib.sha256(data).hexdigest()
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(data)
+        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+        os.symlink(os.path.relpath(blob, (snapshot / name).parent), snapshot / name)
+    if revision:
+        (repo / 'refs').mkdir()
+        (repo / 'refs/main').write_text(COMMIT)
+    return snapshot
+
+
+HUB = {'config.json': b'{}', 'onnx/model.onnx': b'o' * 3000, 'model/weights': b'w' * 4000, '.gitattributes': b''}
+
+
+@pytest.fixture
+def snapshot(work):
+    path = hub_cache(work / 'hub', HUB)
+    (path / 'carton.toml').write_bytes(TOML)
+    return path
+
+
+def test_hub_cache(snapshot, work, out):
+    """Its symlinks are followed, which is said; all of it is the model, as of the repository at the hub."""
+    said = 'is in a hub\'s cache: its symlinks are followed, as with --dereference'
+    want = pack('pack', snapshot, out, note=said)
+    verified(out)
+    assert files_of(out) == {f'model/{name}' for name in HUB}
+    assert ctl('extract', out, work / 'copy').returncode == 0
+    assert {n: (work / 'copy/model' / n).read_bytes() for n in HUB} == HUB
+    # the same by another name, and with the option; and of plain files
+    p = ctl('pack', '.', out, cwd=snapshot)
+    assert p.stdout.strip() == want and said in p.stderr
+    assert pack('pack', '--dereference', snapshot, out) == want
+    assert pack('pack', work / 'copy', out) == want
+
+
+def test_hub_cache_does_not_lead_out(snapshot, work, out):
+    """What is followed without being asked ends at the directory of the repository."""
+    put(work / 'hub/models--org--other', blobs__secret=b'secret')
+    put(work, secret=b'secret')
+    for target in ('../../../models--org--other/blobs/secret', work / 'secret', '/etc/passwd',
+                   snapshot / 'config.json'):
+        os.symlink(target, snapshot / 'out')
+        said = refused(out, 'pack', snapshot, out)
+        assert 'model/out: is a symlink that does not lead' in said and '--dereference' in said
+        (snapshot / 'out').unlink()
+    # what was not fetched
+    (snapshot / 'config.json').resolve().unlink()
+    assert 'model/config.json: is a symlink that cannot be followed: No such file' in refused(out, 'pack', snapshot, out)
+
+
+@pytest.mark.parametrize('revision', [True, False])
+def test_hub_cache_of_a_repository(work, out, revision):
+    """Not the snapshot, but the directory above all of them: the snapshot is named."""
+    path = hub_cache(work / 'hub', HUB, revision).parent.parent
+    commit = COMMIT if revision else 'COMMIT'
+    assert refused(out, 'pack', path, out).splitlines()[0].endswith(f'name a commit of it: {path}/snapshots/{commit}')
+    (path / 'refs').mkdir(exist_ok=True)
+    (path / 'refs/main').write_bytes(b'../../\x1b[31m' * 100)
+    assert 'snapshots/COMMIT\n' in refused(out, 'pack', path, out)
+
+
+def test_what_a_mount_of_it_shows(snapshot, out, mount):
+    pack('pack', snapshot, out, note='--dereference')
+    with mount(out) as m:
+        assert {n for n, what in scan(m / 'model').items() if what[0] == 'file'} == set(HUB)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs cartonctl pack and the like: what they make is whole and verified, or nothing is left."""
+import os
+from pathlib import Path
+
+from harness import ctl
+
+
+def pack(*words, note='', **kw):
+    """Runs it; the model hash. All that it says is one line with `note` in it, if there is one."""
+    p = ctl(*words, **kw)
+    assert p.returncode == 0 and p.stderr.count('\n') == bool(note) and note in p.stderr, p.stderr
+    assert len(p.stdout) == 65, p.stdout
+    return p.stdout.strip()
+
+
+def verified(path, *options):
+    """All that is accepted passes `verify` without a line."""
+    p = ctl('verify', *options, path)
+    assert p.returncode == 0 and p.stdout.startswith('ok:') and p.stdout.count('\n') == 1 and p.stderr == '', \
+        p.stdout + p.stderr
+
+
+def refused(out, *words, status=1, old=None, **kw):
+    """Nothing is left, or what was there; the messages."""
+    out = Path(out)
+    before = sorted(os.listdir(out.parent))
+    p = ctl(*words, **kw)
+    assert p.returncode == status and p.stdout == '', p.stdout + p.stderr
+    assert sorted(os.listdir(out.parent)) == before
+    if old is not None:
+        assert out.read_bytes() == old
+    else:
+        assert not os.path.lexists(out)
+    return p.stderr
+
+
+def files_of(carton):
+    p = ctl('ls', '-0', carton)
+    assert p.returncode == 0, p.stderr
+    return set(p.stdout.split('\0')[:-1]) - {'MANIFEST', 'carton.toml'}
