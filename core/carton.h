@@ -572,6 +572,29 @@ struct carton_imported {
 int carton_import(const char *source, const char *out, const struct carton_options *open,
 		  const struct carton_import_options *options, struct carton_imported *ret);
 
+#define CARTON_MAX_NAME 241 /* of a model, with its NUL: a file NAME.carton can be made */
+
+/* What carton_init() writes. Zeroed but for what the caller wants; its strings outlive it. */
+struct carton_init {
+	const char *name;	     /* NULL: that of the directory */
+	struct carton_runner runner; /* no name: what loads the files */
+	const char *const *exclude;  /* as for carton_pack() */
+	bool dereference;
+	/* set by carton_init(), as are those of above that were NULL */
+	const char *found;    /* the file that the runner loads; or NULL */
+	const char *unloaded; /* the format that none loads; NULL: a runner was given or found */
+	char of_directory[CARTON_MAX_NAME]; /* the name, if none was given */
+};
+
+/*
+ * Looks at the files of a directory, as carton_pack() does, and writes carton.toml into it, which
+ * must not be there. The runner is that of the options, or what loads the files, or "noop". 0, or,
+ * logged: -EEXIST: it is; -EINVAL: a name or a version that is none;
+ * -EBADMSG: files that carton_pack() refuses; or as the system says.
+ */
+int carton_init(const char *directory, const struct carton_options *options,
+		struct carton_init *init);
+
 /* ---- the cache, without a carton ---- */
 
 /* Where it is (NULL: $XDG_CACHE_HOME/cartonfs) and how large it may be (0: a tenth of its disk). */

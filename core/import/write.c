@@ -14,14 +14,6 @@
 
 /* ---- its texts ---- */
 
-/* A string of TOML, which JSON's are, but for DEL. */
-static int add_string(struct buf *b, const char *key, const char *value)
-{
-	buf_addf(b, "%s = ", key);
-	buf_add_json(b, value, strlen(value));
-	return buf_adds(b, "\n");
-}
-
 const char *listing_runner_fault(const struct carton_runner *r)
 {
 	static const char letters[] =
@@ -38,8 +30,8 @@ const char *listing_runner_fault(const struct carton_runner *r)
 int listing_add_runner(const struct carton_runner *r, struct buf *ret)
 {
 	buf_adds(ret, "\n[runner]\n");
-	add_string(ret, "runner_name", r->name ? r->name : "noop");
-	add_string(ret, "required_framework_version", r->framework ? r->framework : "*");
+	lists_add_string(ret, "runner_name", r->name ? r->name : "noop");
+	lists_add_string(ret, "required_framework_version", r->framework ? r->framework : "*");
 	return buf_addf(ret, "runner_compat_version = %u\n", r->compat ? r->compat : 1);
 }
 
@@ -51,10 +43,10 @@ static int carton_toml(const struct listing *l, struct buf *ret)
 	if (!homepage)
 		return -ENOMEM;
 	buf_adds(ret, "spec_version = 1\n");
-	add_string(ret, "model_name", slash ? slash + 1 : l->name);
+	lists_add_string(ret, "model_name", slash ? slash + 1 : l->name);
 	if (l->license)
-		add_string(ret, "license", l->license);
-	add_string(ret, "homepage", homepage);
+		lists_add_string(ret, "license", l->license);
+	lists_add_string(ret, "homepage", homepage);
 	free(homepage);
 	return listing_add_runner(l->runner, ret);
 }

@@ -13,6 +13,12 @@
 int load_manifest(struct container *c, const char *pin, struct manifest **ret);
 
 /*
+ * Is there, at the top of a directory that is to be packed, only what belongs into a carton?
+ * -EBADMSG, logged: there is something else.
+ */
+int load_check_parts(const struct container *c);
+
+/*
  * Makes a MANIFEST of what a directory holds, with a hash for each file that is only its number. 0;
  * -EBADMSG, logged: no carton.toml, something that does not belong into a carton, or LINKS; errors
  * of manifest_parse(). `directory`: its name, for the message that says how to make carton.toml.

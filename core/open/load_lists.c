@@ -53,12 +53,20 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 	return 0;
 }
 
+/* An old MANIFEST, which is replaced. */
+static bool is_replaced(const struct entry *e)
+{
+	return e->kind == ENTRY_FILE && strcmp(e->name, "MANIFEST") == 0;
+}
+
 /* NULL, or why an entry of a directory cannot be packed. */
 static const char *listing_fault(const struct entry *e)
 {
 	static const char *const parts[] = { "carton.toml", "model", "tensor_data", "misc" };
 	size_t n = strcspn(e->name, "/");
 
+	if (is_replaced(e))
+		return NULL;
 	if (strcmp(e->name, "LINKS") == 0)
 		return "is there, so files may be missing that it names; repack keeps it, embed "
 		       "fetches them, or remove it";
@@ -68,33 +76,39 @@ static const char *listing_fault(const struct entry *e)
 	return "is not a part of a carton: it has carton.toml, model, tensor_data and misc";
 }
 
-int load_listing(struct container *c, const char *directory, struct manifest **ret)
+int load_check_parts(const struct container *c)
 {
-	struct buf text = buf_init(MAX_MANIFEST);
-	char word[4096];
 	size_t faults = 0;
-	int r = 0;
 
-	if (!container_find(c, "carton.toml"))
-		return log_error(-EBADMSG, "carton.toml", "is missing; make it: cartonctl init %s",
-				 carton_shell_word(directory, word, sizeof(word)));
-	for (size_t i = 0; i < c->n_entries && r == 0 && faults < MAX_REPORTED; i++) {
+	for (size_t i = 0; i < c->n_entries && faults < MAX_REPORTED; i++) {
 		const struct entry *e = &c->entries[i];
 		const char *what = listing_fault(e);
 
-		/* an old MANIFEST is replaced */
-		if (e->kind == ENTRY_FILE && strcmp(e->name, "MANIFEST") == 0)
-			continue;
 		/* for a directory that is not part of a carton, one message is enough */
 		if (what && !strchr(e->name, '/')) {
 			carton_log(CARTON_LOG_ERROR, e->name, "%s", what);
 			faults++;
-		} else if (!what && e->kind != ENTRY_DIR) {
-			r = buf_addf(&text, "%s=%064zx\n", e->name, i);
 		}
 	}
-	if (r == 0 && faults)
-		r = -EBADMSG;
+	return faults ? -EBADMSG : 0;
+}
+
+int load_listing(struct container *c, const char *directory, struct manifest **ret)
+{
+	struct buf text = buf_init(MAX_MANIFEST);
+	char word[4096];
+	int r;
+
+	if (!container_find(c, "carton.toml"))
+		return log_error(-EBADMSG, "carton.toml", "is missing; make it: cartonctl init %s",
+				 carton_shell_word(directory, word, sizeof(word)));
+	r = load_check_parts(c);
+	for (size_t i = 0; i < c->n_entries && r == 0; i++) {
+		const struct entry *e = &c->entries[i];
+
+		if (e->kind != ENTRY_DIR && !is_replaced(e))
+			r = buf_addf(&text, "%s=%064zx\n", e->name, i);
+	}
 	if (r < 0) {
 		buf_finish(&text);
 		return r;

@@ -7,6 +7,13 @@
 
 static const char place[] = "{sha256}";
 
+int lists_add_string(struct buf *toml, const char *key, const char *value)
+{
+	buf_addf(toml, "%s = ", key);
+	buf_add_json(toml, value, strlen(value));
+	return buf_adds(toml, "\n");
+}
+
 int lists_add_file(struct buf *manifest, const char *path, const uint8_t sha256[SHA256_SIZE])
 {
 	char hex[2 * SHA256_SIZE + 1];

@@ -8,6 +8,9 @@
 #include "format/links.h"
 
 /* Adds a line of MANIFEST. Lines come in alphabetical order (strcmp). Errors of buf_add(). */
+/* `key = "value"`: a string of TOML, which those of JSON are, but for DEL. As buf_add(). */
+int lists_add_string(struct buf *toml, const char *key, const char *value);
+
 int lists_add_file(struct buf *manifest, const char *path, const uint8_t sha256[SHA256_SIZE]);
 
 /*

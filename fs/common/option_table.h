@@ -27,7 +27,7 @@ struct option_values {
 	int mkdir_mode;	   /* of a mountpoint to create if it is missing; -1: create none */
 	/* of commands of cartonctl */
 	bool json, is_long, nul, tensors, watch, chunk_index, dereference;
-	char *compress, *objects, *runner, *framework;
+	char *compress, *objects, *name, *runner, *framework;
 	unsigned align, jobs;
 	char **urls, **also, **exclude;
 };

@@ -105,6 +105,8 @@ static const struct ctl_command commands[] = {
 	  .run = ctl_fetch, .max_paths = -1 },
 	{ "extract", "SOURCE DIR [PATH...]", "copy all or some files to a directory",
 	  .run = ctl_extract, .min_paths = 1, .max_paths = -1, .writes = true },
+	{ "init", "DIRECTORY", "write carton.toml after a look at the files", .run_words = ctl_init,
+	  TO_PACK },
 	{ "pack", "DIRECTORY OUT", "make a carton of unpacked files", .run_words = ctl_pack,
 	  TO_PACK },
 	{ "repack", "SOURCE OUT", "store the files of a carton in another way",

@@ -872,7 +872,7 @@ def test_bad_chunk_index(work, index, text, method):
 # ---- the terminal ----
 
 def test_help_fits():
-    for command in ('pack', 'repack', 'link', 'embed', 'import'):
+    for command in ('init', 'pack', 'repack', 'link', 'embed', 'import'):
         p = ctl(command, '--help')
         lines = p.stdout.splitlines()
         assert p.returncode == 0 and lines[0].startswith(f'usage: cartonctl {command} ')

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """cartonctl pack: which files of a directory it takes. What it leaves out, what symlinks lead to, a hub's cache."""
-import hashlib
 import os
 import stat
 
 import pytest
 
 from harness import ctl, scan
-from packing import files_of, pack, refused, verified
+from packing import COMMIT, files_of, hub_cache, pack, refused, verified
 from zipwriter import Carton
 
 TOML = Carton().entries['carton.toml'].data
-COMMIT = '0123456789abcdef0123456789abcdef01234567'
 
 
 def put(root, **files):
@@ -170,22 +168,6 @@ def test_symlinks_that_meet(flat, work, out):
 
 
 # ---- the cache of a hub's client ----
-
-def hub_cache(root, files, revision=True):
-    """As huggingface_hub lays it out; the directory of the snapshot."""
-    repo = root / 'models--org--name'
-    snapshot = repo / 'snapshots' / COMMIT
-    for name, data in files.items():
-        blob = repo / 'blobs' / hashlib.sha256(data).hexdigest()
-        blob.parent.mkdir(parents=True, exist_ok=True)
-        blob.write_bytes(data)
-        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
-        os.symlink(os.path.relpath(blob, (snapshot / name).parent), snapshot / name)
-    if revision:
-        (repo / 'refs').mkdir()
-        (repo / 'refs/main').write_text(COMMIT)
-    return snapshot
-
 
 HUB = {'config.json': b'{}', 'onnx/model.onnx': b'o' * 3000, 'model/weights': b'w' * 4000, '.gitattributes': b''}
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs cartonctl pack and the like: what they make is whole and verified, or nothing is left."""
+import hashlib
 import os
 from pathlib import Path
 
 from harness import ctl
+
+COMMIT = '0123456789abcdef0123456789abcdef01234567'
 
 
 def pack(*words, note='', **kw):
@@ -39,3 +42,19 @@ def files_of(carton):
     p = ctl('ls', '-0', carton)
     assert p.returncode == 0, p.stderr
     return set(p.stdout.split('\0')[:-1]) - {'MANIFEST', 'carton.toml'}
+
+
+def hub_cache(root, files, revision=True):
+    """As huggingface_hub lays it out; the directory of the snapshot."""
+    repo = root / 'models--org--name'
+    snapshot = repo / 'snapshots' / COMMIT
+    for name, data in files.items():
+        blob = repo / 'blobs' / hashlib.sha256(data).hexdigest()
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(data)
+        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+        os.symlink(os.path.relpath(blob, (snapshot / name).parent), snapshot / name)
+    if revision:
+        (repo / 'refs').mkdir()
+        (repo / 'refs/main').write_text(COMMIT)
+    return snapshot

@@ -578,7 +578,8 @@ def test_man_pages_have_every_option():
             assert mount[name][0] == words, name
         if takers == {'cartonfs'}:
             continue
-        kind, page = ('pack', pack) if takers <= {'pack', 'repack', 'link', 'embed', 'import'} else ('ctl', ctl)
+        makers = {'init', 'pack', 'repack', 'link', 'embed', 'import'}
+        kind, page = ('pack', pack) if takers <= makers else ('ctl', ctl)
         want[kind] |= {as_word(name)} | letters
         assert page[as_word(name)][0] == words, name
         if kind == 'ctl' and 'cartonctl' not in takers:

@@ -145,6 +145,8 @@ def newcomer(work):
     carton = sample(toml=TOML + SELF_TEST)
     carton.write(work / 'm.carton')
     carton.unpack(work / 'mymodel')
+    (work / 'newmodel').mkdir()
+    (work / 'newmodel/model.safetensors').write_bytes(b'')
     (work / 'bin').mkdir()
     sudo = work / 'bin/sudo'
     sudo.write_text('#!/bin/sh\nexec "$@"\n')
