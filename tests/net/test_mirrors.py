@@ -161,6 +161,32 @@ def test_directory(nginx, mount_fg, cache, tmp_path, layout):
     assert snapshot(lower) == before and not cache.objects()
 
 
+@pytest.mark.parametrize('store', ['.cache/huggingface/hub/models--ORG--NAME/blobs/{sha256}',
+                                   '.ollama/models/blobs/sha256-{sha256}', 'layout/blobs/sha256/{sha256}'])
+def test_stores_of_other_programs(nginx, mount_fg, cache, tmp_path, store):
+    """The hub's client, Ollama, OCI layouts: read in place, by the templates of the man page, and verified."""
+    assert store in (harness.ROOT / 'fs/mount/cartonfs.1').read_text()
+    c, path, data = linked(nginx, tmp_path)
+    store = tmp_path / 'me' / store
+    store.parent.mkdir(parents=True)
+    files = {name: store.with_name(store.name.format(sha256=c.sum(d))) for name, d in data.items()}
+    for name, file in files.items():
+        file.write_bytes(data[name])
+    # as the hub's client shows them
+    os.symlink(files['large'], store.parent.parent / 'model.safetensors')
+    before = snapshot(tmp_path / 'me')
+    nginx.clear()
+    with mount_fg(path, *PRIVATE, *mirror(store), *cache.options) as m:
+        for name, d in data.items():
+            assert m.read(f'model/{name}') == d
+    assert not [r for r in nginx.requests() if r['method'] == 'GET']
+    assert snapshot(tmp_path / 'me') == before and not cache.objects()
+    # other bytes under the name are not what the reader gets
+    files['small'].write_bytes(b'?' * len(data['small']))
+    with mount_fg(path, *PRIVATE, *mirror(store), *cache.options) as m:
+        assert m.read('model/small') == data['small'] and 'has other bytes' in m.log()
+
+
 def test_directory_with_damage(nginx, mount_fg, cache, tmp_path):
     """It is told, left as it is, and the origin is asked."""
     c, path, data = linked(nginx, tmp_path)
