@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of MANIFEST and LINKS (carton format v1). */
+/* The texts of carton.toml, MANIFEST and LINKS (carton format v1). */
 #ifndef CARTON_WRITER_LISTS_H
 #define CARTON_WRITER_LISTS_H
 
@@ -7,10 +7,10 @@
 #include "base/util.h"
 #include "format/links.h"
 
-/* Adds a line of MANIFEST. Lines come in alphabetical order (strcmp). Errors of buf_add(). */
-/* `key = "value"`: a string of TOML, which those of JSON are, but for DEL. As buf_add(). */
+/* Adds `key = "value"`, a string of TOML, which JSON's are, but for DEL. Errors of buf_add(). */
 int lists_add_string(struct buf *toml, const char *key, const char *value);
 
+/* Adds a line of MANIFEST. Lines come in alphabetical order (strcmp). Errors of buf_add(). */
 int lists_add_file(struct buf *manifest, const char *path, const uint8_t sha256[SHA256_SIZE]);
 
 /*
