@@ -118,6 +118,18 @@ int source_from_fd(int fd, struct source **ret)
 	return 0;
 }
 
+int source_is_same(const struct source *s, const struct stat *before)
+{
+	struct stat now;
+
+	if (fstat(s->fd, &now) < 0)
+		return -errno;
+	return now.st_size == before->st_size && now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+	       now.st_mtim.tv_nsec == before->st_mtim.tv_nsec &&
+	       now.st_ctim.tv_sec == before->st_ctim.tv_sec &&
+	       now.st_ctim.tv_nsec == before->st_ctim.tv_nsec;
+}
+
 /* ---- any source ---- */
 
 struct source *source_ref(struct source *s)

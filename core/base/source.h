@@ -85,6 +85,13 @@ int source_pread_nowait(struct source *s, void *ret_buf, size_t n, uint64_t off)
 /* Are some bytes of a large range of a local source in the page cache? A guess. */
 bool source_is_cached(struct source *s, uint64_t off, uint64_t n);
 
+/*
+ * Has the file of a local source the size and the times that it had? 1, 0 or -errno. A change
+ * within one tick of the clock is not seen.
+ */
+struct stat;
+int source_is_same(const struct source *s, const struct stat *before);
+
 /* Takes a range out of the page cache. */
 void source_drop_pages(struct source *s, uint64_t off, uint64_t n);
 

@@ -18,25 +18,14 @@ struct watched {
 	struct stat before;
 };
 
-static bool same(const struct stat *a, const struct stat *b)
-{
-	return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
-	       a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
 static ssize_t watched_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct watched *w = container_of(s, struct watched, stream);
 	ssize_t got = stream_read(w->in, ret_buf, n);
-	struct stat now;
+	int same = got ? 1 : source_is_same(w->source, &w->before);
 
-	if (got != 0)
-		return got;
-	if (fstat(w->source->fd, &now) < 0)
-		return -errno;
-	if (same(&w->before, &now))
-		return 0;
+	if (same)
+		return same < 0 ? same : got;
 	return log_error(-EBADMSG, w->name, "has changed while it was read");
 }
 
