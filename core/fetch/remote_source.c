@@ -68,8 +68,9 @@ static int fetch_bytes(struct remote_source *s, struct fetch *f, uint64_t n, cha
 	return 0;
 }
 
-/* The same, into the cached ranges. */
-static int fetch_range(struct remote_source *s, struct fetch *f, uint64_t n)
+/* The same, into the cached ranges, and `wanted` bytes of it into `ret_buf`. */
+static int fetch_range(struct remote_source *s, struct fetch *f, uint64_t n, void *ret_buf,
+		       uint64_t wanted)
 {
 	uint64_t size;
 	char *data;
@@ -77,32 +78,31 @@ static int fetch_range(struct remote_source *s, struct fetch *f, uint64_t n)
 
 	if (r != 0)
 		return r;
+	/* from here on others may take them from the ranges, which give way */
+	if (wanted)
+		memcpy(ret_buf, data, (size_t)MIN(wanted, size));
 	return cached_ranges_add(s->ranges, data, size,
 				 f->what == FETCH_SUFFIX ? s->versions[0].size - size : f->off);
 }
 
-/* Fetches [off, off + n) unless it is cached. */
-static int cache_range(struct remote_source *s, uint64_t off, uint64_t n)
+/* Fetches [off, off + n) unless it is cached. `ret_buf` gets it, unless that is NULL. */
+static int cache_range(struct remote_source *s, uint64_t off, uint64_t n, void *ret_buf)
 {
 	struct fetch f = { .what = FETCH_PART, .off = off, .n = n, .background = true };
 
 	if (off > s->source.size || n > s->source.size - off)
 		return -ENODATA;
-	if (n == 0 || cached_ranges_read(s->ranges, NULL, n, off))
+	if (n == 0 || cached_ranges_read(s->ranges, ret_buf, n, off))
 		return 0;
 	/* reading waits for an open, and nothing else */
-	return s->options ? fetch_range(s, &f, n) : -ENETUNREACH;
+	return s->options ? fetch_range(s, &f, n, ret_buf, ret_buf ? n : 0) : -ENETUNREACH;
 }
 
 /* ---- the source ---- */
 
 static int source_read(struct source *base, void *ret_buf, size_t n, uint64_t off)
 {
-	int r = cache_range(of(base), off, n);
-
-	if (r == 0 && n > 0 && !cached_ranges_read(of(base)->ranges, ret_buf, n, off))
-		r = -EIO;
-	return r;
+	return cache_range(of(base), off, n, ret_buf);
 }
 
 static int prefetch(struct source *base, uint64_t off, uint64_t n, uint64_t before)
@@ -113,7 +113,7 @@ static int prefetch(struct source *base, uint64_t off, uint64_t n, uint64_t befo
 	    cached_ranges_read(s->ranges, NULL, n, off))
 		return 0;
 	before = MIN(before, MIN(off, MAX_PREFETCH - n));
-	return cache_range(s, off - before, n + before);
+	return cache_range(s, off - before, n + before, NULL);
 }
 
 /* A large range, of which only a window is in memory: for checking all of a carton. */
@@ -190,7 +190,7 @@ static int open_stream(struct source *base, uint64_t off, uint64_t n, struct str
 		return open_window(base, off, n, ret);
 	/* all of it at once; without a network perhaps only parts are there */
 	if (of(base)->options)
-		r = cache_range(of(base), off, n);
+		r = cache_range(of(base), off, n, NULL);
 	return r < 0 ? r : source_part(base, off, n, ret);
 }
 
@@ -267,7 +267,7 @@ static int fetch_tail(struct remote_source *s)
 		.answered = first_answer,
 		.ctx = s,
 	};
-	int r = fetch_range(s, &f, TAIL);
+	int r = fetch_range(s, &f, TAIL, NULL, 0);
 
 	s->places[0].version = &s->versions[0];
 	/* an empty file has no last bytes, but some servers give them of no file that is shorter */
