@@ -125,9 +125,10 @@ const struct pack_ops plan_ops = { open_item };
 
 /* ---- which files ---- */
 
-/* Is the path one of `paths`, or below one? */
-static bool is_named(const char *const *paths, const char *path)
+/* Is the path one of `paths`, or below one? *ret_exactly: it is one itself. */
+static bool is_named(const char *const *paths, const char *path, bool *ret_exactly)
 {
+	*ret_exactly = false;
 	/* a reader needs the index before all other files */
 	if (strcmp(path, CHUNKS_PATH) == 0)
 		return false;
@@ -136,7 +137,8 @@ static bool is_named(const char *const *paths, const char *path)
 	for (; *paths; paths++) {
 		size_t n = strlen(*paths);
 
-		if (strncmp(*paths, path, n) == 0 && (path[n] == '\0' || path[n] == '/'))
+		*ret_exactly = strcmp(*paths, path) == 0;
+		if (*ret_exactly || (strncmp(*paths, path, n) == 0 && path[n] == '/'))
 			return true;
 	}
 	return false;
@@ -145,8 +147,12 @@ static bool is_named(const char *const *paths, const char *path)
 static bool is_linked(const struct carton_pack_options *options, const struct node *file)
 {
 	char path[MAX_PATH_LEN + 1];
+	bool exactly;
 
-	return options->mode == CARTON_LINK && is_named(options->paths, tree_path(file, path));
+	/* what LINKS has already is linked again, whatever its size */
+	return options->mode == CARTON_LINK &&
+	       is_named(options->paths, tree_path(file, path), &exactly) &&
+	       (exactly || !file->file.entry || node_size(file) >= options->min_size);
 }
 
 bool plan_includes(const struct carton_pack_options *options, const struct node *n)

@@ -114,22 +114,3 @@ int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_
 	hex_encode(sha256, SHA256_SIZE, hex);
 	return buf_addf(links, "%s = %" PRIu64 "\n", hex, size);
 }
-
-int lists_copy_sizes(struct buf *links, const struct links *old)
-{
-	bool any = false;
-	int r = 0;
-
-	for (size_t i = 0; old && i < old->n && r == 0; i++) {
-		const struct link *link = &old->list[i];
-
-		if (link->fault || link->size == LINKS_NO_SIZE)
-			continue;
-		if (!any)
-			r = lists_begin_sizes(links);
-		any = true;
-		if (r == 0)
-			r = lists_add_size(links, link->sha256, link->size);
-	}
-	return r;
-}

@@ -30,7 +30,4 @@ int lists_add_link(struct buf *links, const uint8_t sha256[SHA256_SIZE],
 int lists_begin_sizes(struct buf *links);
 int lists_add_size(struct buf *links, const uint8_t sha256[SHA256_SIZE], uint64_t size);
 
-/* Begins and adds those of `old` that are known. `old` may be NULL. */
-int lists_copy_sizes(struct buf *links, const struct links *old);
-
 #endif

@@ -124,6 +124,8 @@ const struct option_spec option_table[] = {
 	{ "also", 0, "import", OPTION_LIST, FIELD(also), "REPOSITORY",
 	  "another repository, at most 8 times", 8,
 	  .help = "where it has the same files, name its URLs too" },
+	{ "min_size", 0, "link", OPTION_BYTES, FIELD(min_size), "SIZE", "a size such as 64K or 0",
+	  .help = "of files to link; smaller ones stay (1M)" },
 	{ "objects", 0, "link", OPTION_TEXT, FIELD(objects), "DIR", "a directory",
 	  .help = "write the files there, under their hashes" },
 
@@ -239,11 +241,11 @@ static int set_word(const struct option_spec *spec, void *field, const char *val
 	return 0;
 }
 
-static int set_size(uint64_t *field, const char *value)
+static int set_size(uint64_t *field, const char *value, uint64_t least)
 {
 	uint64_t size;
 
-	if (!parse_size(value, &size) || size == 0)
+	if (!parse_size(value, &size) || size < least)
 		return -EINVAL;
 	*field = size;
 	return 0;
@@ -272,7 +274,8 @@ int option_set(const struct option_spec *spec, struct option_values *values, con
 	case OPTION_LIST:
 		return *value ? add_to_list(field, value, spec->max) : -EINVAL;
 	case OPTION_SIZE:
-		return set_size(field, value);
+	case OPTION_BYTES:
+		return set_size(field, value, spec->kind == OPTION_SIZE);
 	default:
 		return set_number(spec, field, value);
 	}

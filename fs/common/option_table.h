@@ -29,6 +29,7 @@ struct option_values {
 	bool json, is_long, nul, tensors, watch, chunk_index, dereference;
 	char *compress, *objects, *name, *runner, *framework;
 	unsigned align, jobs;
+	uint64_t min_size;
 	char **urls, **also, **exclude;
 };
 
@@ -38,6 +39,7 @@ enum option_kind {
 	OPTION_CHOICE, /* unsigned: which of the words in `value` */
 	OPTION_TEXT,   /* char *, malloc'ed; empty only if `expected` is NULL */
 	OPTION_SIZE,   /* uint64_t: bytes, at least 1, with an optional unit */
+	OPTION_BYTES,  /* the same, or 0 */
 	OPTION_COUNT,  /* unsigned: 1 to max */
 	OPTION_POWER,  /* unsigned: a power of two, at most max */
 	OPTION_NUMBER, /* unsigned: 0 to max */

@@ -19,6 +19,7 @@
 #include "process/user.h"
 
 #define BLOCK ((size_t)1 << 20)
+#define LINK_MIN_SIZE ((uint64_t)1 << 20) /* of a file that link leaves out */
 
 /* ---- commands ---- */
 
@@ -274,7 +275,8 @@ static int run_command(int n, char **words, struct args *a)
 
 int main(int argc, char **argv)
 {
-	struct args a = { .values.carton.confine = sandbox_enter };
+	struct args a = { .values.carton.confine = sandbox_enter,
+			  .values.min_size = LINK_MIN_SIZE };
 	int status;
 
 	a.values.carton.confine_ctx = &a.sandbox;

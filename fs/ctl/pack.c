@@ -99,6 +99,7 @@ static int make(enum carton_pack_mode mode, const char *name, char **words, int 
 		.objects = a->values.objects,
 		.exclude = (const char *const *)a->values.exclude,
 		.dereference = a->values.dereference,
+		.min_size = a->values.min_size,
 		.chunk_index = a->values.chunk_index,
 		.align = a->values.align,
 		.jobs = a->values.jobs,

@@ -689,7 +689,8 @@ def test_link_and_embed(tree, nginx, work, cache, mount):
     assert names == set(c.entries) - gone | {'LINKS', 'MANIFEST'}
     sums = sorted({c.resolve(p).sha256() for p in gone})
     assert text == 'version = 1\n\n[urls]\n' + ''.join(
-        f'{h} = ["{url.replace("{sha256}", h)}", "https://other.example/{h}?a=%22b%22"]\n' for h in sums)
+        f'{h} = ["{url.replace("{sha256}", h)}", "https://other.example/{h}?a=%22b%22"]\n' for h in sums
+    ) + '\n[sizes]\n' + ''.join(f'{h} = {os.path.getsize(objects / h)}\n' for h in sums)
     assert sorted(os.listdir(objects)) == sums
     assert all(sha_file(objects / h) == h for h in sums)
     verified(out, '--private-links', cache.flag)
@@ -708,7 +709,8 @@ def test_link_and_embed(tree, nginx, work, cache, mount):
     more, _ = linked_names(work / 'r.carton')
     noise, small = c.entries['model/noise'].sha256(), c.entries['model/a b=c'].sha256()
     assert f'{noise} = ["https://third.example/{noise}", "{url.replace("{sha256}", noise)}", ' in more
-    assert f'{small} = ["https://third.example/{small}"]\n' in more and len(more.splitlines()) == len(sums) + 4
+    assert f'{small} = ["https://third.example/{small}"]\n' in more and len(more.splitlines()) == 2 * len(sums) + 7
+    assert f'{small} = {len(c.entries["model/a b=c"].data)}\n' in more
 
 
 def test_link_everything(tree, nginx, work, cache):

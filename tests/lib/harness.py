@@ -169,6 +169,9 @@ def run(*cmd, uid=None, timeout=60, env=None, text=True, **kw):
 
 
 def ctl(*args, **kw):
+    """`link` leaves out small files too, unless the test says how large."""
+    if args[:1] == ('link',) and not any(str(a).startswith('--min-size') for a in args):
+        args += ('--min-size=0',)
     return run(CARTONCTL, *args, **kw)
 
 
