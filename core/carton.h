@@ -416,6 +416,8 @@ struct carton_counters {
 	uint64_t corrupt_files, corrupt_bytes;
 	uint64_t cached_bytes; /* of files that the local carton does not have: verified by now, */
 	uint64_t remote_bytes; /* and not */
+	uint64_t linked_files, linked_bytes;  /* that only LINKS has */
+	uint64_t unsized_files;		      /* of these, those whose size is not known */
 	uint64_t hashed_bytes, fetched_bytes; /* read to be verified; from servers */
 	uint64_t cache_hits, cache_misses;    /* contents that the cache had, and had not */
 	uint64_t waiting;		      /* opens that wait */

@@ -20,6 +20,11 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 
 	ret->files++;
 	ret->bytes += size;
+	if (o && !object_entry(o)) {
+		ret->linked_files++;
+		ret->linked_bytes += size;
+		ret->unsized_files += node_size(n) == OBJECT_NO_SIZE;
+	}
 	if (verified) {
 		ret->verified_files++;
 		ret->verified_bytes += size;

@@ -109,15 +109,20 @@ static void json_option(struct buf *o, const struct meta_option *option)
 	json_end(o, table ? "}" : "]");
 }
 
-static void json_info(struct buf *o, const struct carton *c, const char *hash)
+static void json_info(struct buf *o, struct carton *c, const char *hash)
 {
 	const struct meta *m = c->meta;
+	struct carton_counters k;
 
 	buf_adds(o, "{");
 	json_member(o, "model_hash", hash);
 	if (c->commit)
 		json_member(o, "commit", c->commit);
 	buf_addf(o, "\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",", c->tree->files, c->tree->bytes);
+	carton_counters(c, &k);
+	buf_addf(o, "\"linked_files\":%" PRIu64 ",\"linked_bytes\":%" PRIu64, k.linked_files,
+		 k.linked_bytes);
+	buf_addf(o, ",\"unsized_files\":%" PRIu64 ",", k.unsized_files);
 	buf_addf(o, "\"spec_version\":%" PRId64 ",", m->spec_version);
 	json_member(o, "model_name", m->model_name);
 	json_member(o, "short_description", m->short_description);

@@ -76,6 +76,12 @@ struct ctl_files {
 };
 void ctl_add_file(struct ctl_files *files, struct carton_node *node);
 
+/*
+ * "7 files, 383 MiB" that only LINKS has, or "7 files; sizes not known". `bytes`: of those whose
+ * size is known; `unsized`: how many others.
+ */
+void ctl_linked(uint64_t files, uint64_t bytes, uint64_t unsized, char *ret, size_t n);
+
 /* Calls `fn` for all files and symlinks of a directory and below, or for one file. */
 typedef void ctl_node_fn(void *ctx, struct carton_node *node);
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);

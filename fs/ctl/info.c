@@ -75,6 +75,7 @@ static void add_part(char *text, size_t n, uint64_t bytes, const char *words)
 static void put_carton(struct info *info)
 {
 	char hash[65], text[160] = "", count[TERM_COUNT], size[SIZE_TEXT], packed[SIZE_TEXT];
+	struct carton_counters counters;
 	struct carton_places places;
 	struct carton_totals totals;
 	uint64_t stored = 0;
@@ -91,10 +92,20 @@ static void put_carton(struct info *info)
 	ctl_walk(carton_root(info->c), add_stored, &stored);
 	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),
 		 format_size(totals.bytes, size));
+	carton_counters(info->c, &counters);
+	if (counters.unsized_files)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %llu of unknown size",
+			 (unsigned long long)counters.unsized_files);
 	/* MANIFEST is not in the sum; if both sizes look the same, the second one is left out */
-	if (stored && stored < totals.bytes && strcmp(format_size(stored, packed), size) != 0)
+	else if (stored && stored < totals.bytes - counters.linked_bytes &&
+		 strcmp(format_size(stored, packed), size) != 0)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; %s packed", packed);
 	put_value(info, "files", text);
+	if (counters.linked_files) {
+		ctl_linked(counters.linked_files, counters.linked_bytes, counters.unsized_files,
+			   text, sizeof(text));
+		put_value(info, "in LINKS", text);
+	}
 	carton_places(info->c, &places);
 	text[0] = '\0';
 	add_part(text, sizeof(text), places.local, "here");

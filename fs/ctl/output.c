@@ -2,13 +2,16 @@
 #include "ctl/ctl.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/numbers.h"
 #include "common/progress.h"
 #include "common/text.h"
+#include "ctl/term.h"
 
 static void print_problem(struct ctl_log *log, enum carton_log_level level, const char *subject,
 			  const char *message)
@@ -96,6 +99,20 @@ void ctl_add_file(struct ctl_files *files, struct carton_node *node)
 		return;
 	files->list = grown;
 	grown[files->n++] = node;
+}
+
+void ctl_linked(uint64_t files, uint64_t bytes, uint64_t unsized, char *ret, size_t n)
+{
+	char count[TERM_COUNT], size[SIZE_TEXT], more[48] = "";
+
+	term_count(files, "file", count);
+	if (unsized == files) {
+		snprintf(ret, n, "%s; sizes not known", count);
+		return;
+	}
+	if (unsized)
+		snprintf(more, sizeof(more), "; %" PRIu64 " of unknown size", unsized);
+	snprintf(ret, n, "%s, %s%s", count, format_size(bytes, size), more);
 }
 
 /* The depth of a path is limited. */

@@ -135,6 +135,18 @@ static void put_passthrough(const struct view *v, const char *json)
 	put_text(v, "passed", *at == 't' ? text : "none: passthrough is not possible here");
 }
 
+/* What the files are that LINKS names. */
+static void put_linked(const struct view *v, const char *json)
+{
+	char text[96];
+
+	if (number(json, "linked_files") == 0)
+		return;
+	ctl_linked(number(json, "linked_files"), number(json, "linked_bytes"),
+		   number(json, "unsized_files"), text, sizeof(text));
+	put_text(v, "links", text);
+}
+
 static void put_remote(const struct view *v, const char *json)
 {
 	char cached[SIZE_TEXT], remote[SIZE_TEXT], text[96];
@@ -272,6 +284,7 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	put_state(json, "verified", "verified");
 	put_state(json, "corrupt", "corrupt");
 	put_state(json, "unread", "unread");
+	put_linked(v, json);
 	put_remote(v, json);
 	put_passthrough(v, json);
 	put_traffic(v, json, mountpoint);

@@ -136,6 +136,9 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	put_number(&w, "unread_bytes", k.bytes - k.verified_bytes - k.corrupt_bytes);
 	put_number(&w, "cached_bytes", k.cached_bytes);
 	put_number(&w, "remote_bytes", k.remote_bytes);
+	put_number(&w, "linked_files", k.linked_files);
+	put_number(&w, "linked_bytes", k.linked_bytes);
+	put_number(&w, "unsized_files", k.unsized_files);
 	put_number(&w, "hashed_bytes", k.hashed_bytes);
 	put_number(&w, "fetched_bytes", k.fetched_bytes);
 	put_number(&w, "cache_hits", k.cache_hits);

@@ -7,6 +7,7 @@ import pytest
 
 import packerform
 from harness import ctl, sha_file
+from origin import LinkedCarton
 from tensorfiles import floats, safetensors, weights
 from terminal import plain, terminal, width
 from zipwriter import TOML, Carton, sample
@@ -180,3 +181,25 @@ def test_trouble(work):
     p = ctl('diff', a)
     assert p.returncode == 1 and p.stderr.startswith('cartonctl: diff: two SOURCEs are needed\n')
     assert sha_file(a)
+
+
+@pytest.mark.parametrize('sized', [0, 1, 3])
+def test_info_counts_linked_files(work, mount, sized):
+    """Files behind LINKS with the sizes that LINKS says, for people, as JSON, and of a mount; nothing is asked."""
+    c = LinkedCarton()
+    data = [bytes([i]) * (1000 + i) for i in range(3)]
+    for i, d in enumerate(data):
+        c.link(f'model/{i}', d, 'https://nowhere.invalid/x')
+    c.links_text = c.links_toml() + '[sizes]\n' + ''.join(f'{c.sum(d)} = {len(d)}\n' for d in data[:sized])
+    path = c.write(work / 'l.carton')
+    own = {'linked_files': 3, 'linked_bytes': sum(map(len, data[:sized])), 'unsized_files': 3 - sized}
+    info = json.loads(ctl('info', '--json', path).stdout)
+    assert own.items() <= info.items() and info['files'] == len(c.files())
+    text = ctl('info', path).stdout
+    says = {0: '3 files; sizes not known', 1: '3 files, 1000 B; 2 of unknown size', 3: '3 files, 2.9 KiB'}[sized]
+    assert f'in LINKS     {says}\n' in text
+    assert ('; 3 of unknown size\n' in text) == (sized == 0)
+    with mount(path) as m:
+        assert own.items() <= json.loads(m.read('.cartonfs/status.json')).items()
+        assert f'  links     {says}\n' in ctl('status', m.path).stdout
+        assert json.loads(m.read('.cartonfs/status.json'))['fetched_bytes'] == 0

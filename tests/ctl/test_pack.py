@@ -5,6 +5,7 @@ compared with the tree that it was made of; what they do not write must leave no
 """
 import contextlib
 import hashlib
+import json
 import os
 import random
 import re
@@ -909,3 +910,36 @@ def test_holes_are_read(work):
     with_index(c, chunkindex.index(bytes(5 * MIB) + b'data' + bytes(15 * MIB - 4)))
     assert pack('pack', path, work / 'm.carton') == c.model_hash()
     assert methods(work / 'm.carton')['model/hole'] == 'stored'
+
+
+def test_link_large_files(tree, work):
+    """Small files stay, unless one is named itself; LINKS says the sizes, info and status show them."""
+    c, path = tree
+    (path / 'model/edge').write_bytes(bytes(range(256)) * 4096)
+    (path / 'model/below').write_bytes(bytes(range(256)) * 4095)
+    pack('pack', path, work / 'm.carton')
+    url = '--url=https://h.example/{sha256}'
+    all_of_them = {p for p in os.listdir(path / 'model') if (path / 'model' / p).is_file() and not (path / 'model' / p).is_symlink()}
+
+    def gone(*more):
+        pack('link', work / 'm.carton', work / 'l.carton', url, *more)
+        text, names = linked_names(work / 'l.carton')
+        assert text.count('https://h.example/') == len(text.partition('[sizes]\n')[2].splitlines())
+        return {p for p in all_of_them if f'model/{p}' not in names}, text
+    large = {p for p in all_of_them if (path / 'model' / p).stat().st_size >= 1 << 20}
+    linked, text = gone('--min-size=1M')
+    assert linked == large and 'edge' in large and 'below' not in large
+    assert text.endswith(''.join(sorted(f'{sha_file(path / "model" / p)} = {(path / "model" / p).stat().st_size}\n'
+                                        for p in large)))
+    assert gone('--min-size=1M', 'model/below', 'misc')[0] == {'below'}
+    assert gone('--min-size=1048321', 'model')[0] == large
+    assert gone('--min-size=0', 'model')[0] == all_of_them
+    p = run(CARTONCTL, 'link', work / 'm.carton', work / 'l.carton', url)
+    assert p.returncode == 0 and linked_names(work / 'l.carton')[0] == text, 'the default is 1M'
+    size = sum((path / 'model' / p).stat().st_size for p in large)
+    info = json.loads(ctl('info', '--json', work / 'l.carton').stdout)
+    assert (info['linked_files'], info['linked_bytes'], info['unsized_files']) == (len(large), size, 0)
+    whole = json.loads(ctl('info', '--json', work / 'm.carton').stdout)
+    assert info['bytes'] == whole['bytes'] and whole['linked_files'] == 0
+    assert re.search(rf'^in LINKS +{len(large)} files?, ', ctl('info', work / 'l.carton').stdout, re.M)
+    assert gone('--min-size=9G')[0] == set()
