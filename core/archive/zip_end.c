@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "archive/what.h"
+
 /* end records in the data of the last entries: as many nested zips as find room there */
 #define MAX_OTHER_ENDS 256
 
@@ -19,7 +21,7 @@ struct end {
  * Finds the EOCD whose comment ends at the end of the file. A second candidate, or a signature
  * inside the comment, is refused: readers would disagree.
  */
-static int find_eocd(const uint8_t *tail, size_t n, size_t *ret_at)
+static int find_eocd(const struct zip *z, const uint8_t *tail, size_t n, size_t *ret_at)
 {
 	size_t found = SIZE_MAX;
 	bool any = false;
@@ -41,7 +43,8 @@ static int find_eocd(const uint8_t *tail, size_t n, size_t *ret_at)
 	if (found == SIZE_MAX && any)
 		return zip_refuse("data after the end record, or its comment length is wrong");
 	if (found == SIZE_MAX)
-		return zip_refuse("not a zip file, or cut off: no end of central directory record");
+		return what_refuse(z->source, "refused zip: not a zip file, or cut off: no end of "
+					      "central directory record");
 	/* also a signature near the end, where a record would not fit */
 	for (size_t i = found + EOCD_SIZE; i + 4 <= n; i++)
 		if (get_le32(tail + i) == EOCD_SIG)
@@ -189,7 +192,7 @@ int zip_read_end(struct zip *z)
 		return -ENOMEM;
 	r = source_pread(z->source, tail, n, z->source->size - n);
 	if (r == 0)
-		r = find_eocd(tail, n, &at);
+		r = find_eocd(z, tail, n, &at);
 	if (r == 0) {
 		z->eocd_at = z->source->size - n + at;
 		r = check_other_ends(z, tail, at);

@@ -6,6 +6,12 @@
 #include "carton/opened.h"
 
 /*
+ * Reads a hash as people paste it, the value of `option`: 64 hex digits in either case. 0; -EINVAL,
+ * logged.
+ */
+int load_pin(const char *option, const char *pin, uint8_t ret[SHA256_SIZE]);
+
+/*
  * Reads and parses MANIFEST. `pin`: the model hash it must have, 64 hex digits, or NULL. 0;
  * -EBADMSG: none, damaged, malformed, or another model; -EINVAL: a pin that is no hash; errors of
  * container_read() and manifest_parse(). Logged.

@@ -4,19 +4,19 @@
 
 #include <stdlib.h>
 
+#include "archive/what.h"
 #include "base/util.h"
 
-/* 64 hex digits as people paste them, in either case. */
-static bool read_pin(const char *pin, uint8_t ret[SHA256_SIZE])
+int load_pin(const char *option, const char *pin, uint8_t ret[SHA256_SIZE])
 {
 	char lower[2 * SHA256_SIZE + 1];
 	size_t n = strlen(pin);
 
-	if (n != 2 * SHA256_SIZE)
-		return false;
-	for (size_t i = 0; i <= n; i++)
+	for (size_t i = 0; i <= n && n == 2 * SHA256_SIZE; i++)
 		lower[i] = (char)(pin[i] >= 'A' && pin[i] <= 'F' ? pin[i] | 32 : pin[i]);
-	return hex_decode(lower, SHA256_SIZE, ret);
+	if (n == 2 * SHA256_SIZE && hex_decode(lower, SHA256_SIZE, ret))
+		return 0;
+	return log_error(-EINVAL, NULL, "%s must be 64 hex digits, not \"%s\"", option, pin);
 }
 
 int load_manifest(struct container *c, const char *pin, struct manifest **ret)
@@ -26,14 +26,15 @@ int load_manifest(struct container *c, const char *pin, struct manifest **ret)
 	struct buf text = { 0 };
 	struct manifest *m;
 	char hex[2 * SHA256_SIZE + 1];
-	int r;
+	int r = pin ? load_pin("manifest_sha256", pin, wanted) : 0;
 
-	if (pin && !read_pin(pin, wanted))
-		return log_error(-EINVAL, NULL, "manifest_sha256 must be 64 hex digits, not \"%s\"",
-				 pin);
-	if (!e || e->kind != ENTRY_FILE)
-		return log_error(-EBADMSG, "MANIFEST", "%s, so this is not a carton",
-				 e ? "is not a regular file" : "is missing");
+	if (r < 0)
+		return r;
+	if (!e)
+		return what_refuse_container(c);
+	if (e->kind != ENTRY_FILE)
+		return log_error(-EBADMSG, "MANIFEST",
+				 "is not a regular file, so this is not a carton");
 	r = container_read(c, e, MAX_MANIFEST, &text);
 	if (r < 0) {
 		buf_finish(&text);

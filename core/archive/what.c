@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "archive/what.h"
+
+#include <strings.h>
+
+#define HEAD 512
+#define PACK "cartonctl init DIR and cartonctl pack DIR OUT.carton"
+#define PUT "put it into a directory DIR, then run " PACK
+#define UNPACK "unpack it to a directory DIR, then run " PACK
+
+#define HTML                                                                             \
+	"is an HTML page: the URL is wrong, or needs a login; a repository of a hub is " \
+	"hf://ORG/REPO"
+#define LFS                                                                          \
+	"is a git-lfs pointer, not the file: run git lfs pull, or cartonctl import " \
+	"hf://ORG/REPO OUT.carton"
+#define PICKLE "is a pickle, which runs code when it is loaded: save the model as safetensors"
+
+/* The first that fits. Text is compared in any case of letters, and behind white space. */
+static const struct magic {
+	size_t at;
+	const char *bytes;
+	size_t n; /* 0: text */
+	const char *what;
+} magics[] = {
+	{ 0, "<!doctype html", 0, HTML },
+	{ 0, "<html", 0, HTML },
+	{ 0, "<?xml", 0, "is an XML text, perhaps an error of its server: is the URL right?" },
+	{ 0, "version https://git-lfs", 0, LFS },
+	{ 0, "GGUF", 4, "is a GGUF model, not a carton: " PUT },
+	{ 257, "ustar", 5, "is a tar archive, not a carton: " UNPACK },
+	{ 0, "\x1f\x8b", 2, "is a gzip file, not a carton: " UNPACK },
+	{ 0, "\x28\xb5\x2f\xfd", 4, "is a zstd file, not a carton: " UNPACK },
+	{ 0, "\xfd\x37zXZ", 5, "is an xz file, not a carton: " UNPACK },
+	{ 0, "BZh", 3, "is a bzip2 file, not a carton: " UNPACK },
+	{ 0, "\x89HDF", 4, "is an HDF5 file, not a carton: " PUT },
+	{ 0, "\x93NUMPY", 6, "is an array of numpy, not a carton: " PUT },
+	{ 0, "\x80\x02", 2, PICKLE },
+	{ 0, "\x80\x03", 2, PICKLE },
+	{ 0, "\x80\x04", 2, PICKLE },
+	{ 0, "\x80\x05", 2, PICKLE },
+};
+
+static bool fits(const struct magic *m, const char *head, size_t n)
+{
+	if (m->n)
+		return n >= m->at + m->n && memcmp(head + m->at, m->bytes, m->n) == 0;
+	head += strspn(head, " \t\r\n");
+	return strncasecmp(head, m->bytes, strlen(m->bytes)) == 0;
+}
+
+int what_refuse(struct source *source, const char *otherwise)
+{
+	size_t n = (size_t)MIN(source->size, (uint64_t)HEAD);
+	char head[HEAD + 1] = "";
+	int r = source_pread(source, head, n, 0);
+
+	if (r < 0)
+		return r;
+	if (n == 0)
+		return log_error(-EBADMSG, NULL, "is empty: was it downloaded to its end?");
+	for (size_t i = 0; i < ARRAY_SIZE(magics); i++)
+		if (fits(&magics[i], head, n))
+			return log_error(-EBADMSG, NULL, "%s", magics[i].what);
+	/* as such a file begins: the length of its header, then JSON */
+	if (n > 8 && get_le64((const uint8_t *)head) <= MAX_SAFETENSORS_HEADER && head[8] == '{')
+		otherwise = "is a safetensors file: with a name in .safetensors it can be mounted";
+	return log_error(-EBADMSG, NULL, "%s", otherwise);
+}
+
+int what_refuse_container(const struct container *c)
+{
+	const char *todo = c->one_file ? UNPACK : "run " PACK;
+
+	if (!c->one_file && container_find(c, "carton.toml"))
+		todo = "run cartonctl pack DIR OUT.carton";
+	for (size_t i = 0; c->one_file && i < c->n_entries; i++)
+		if (ends_with(c->entries[i].name, "/data.pkl"))
+			todo = "it is a checkpoint of PyTorch and " PICKLE;
+	return log_error(-EBADMSG, "MANIFEST", "is missing, so this is not a carton: %s", todo);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a file or directory is that is no carton, and what its user can do about it. */
+#ifndef CARTON_ARCHIVE_WHAT_H
+#define CARTON_ARCHIVE_WHAT_H
+
+#include "archive/container.h"
+
+/*
+ * Logs what a file is by its first bytes, else `otherwise`; -EBADMSG. Or the error of reading them,
+ * which is not logged here.
+ */
+int what_refuse(struct source *source, const char *otherwise);
+
+/* The same of a container without MANIFEST: a directory, or a zip file. */
+int what_refuse_container(const struct container *c);
+
+#endif

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is no carton: one line says what it is, and what to do."""
+import gzip
+import io
+import pickle
+import tarfile
+import zipfile
+
+import pytest
+
+from harness import ctl
+from tensorfiles import weights
+
+PACK = 'cartonctl init DIR and cartonctl pack DIR OUT.carton'
+PUT, UNPACK = f'put it into a directory DIR, then run {PACK}', f'unpack it to a directory DIR, then run {PACK}'
+
+
+def zipped(*names):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w') as z:
+        for n in names:
+            z.writestr(n, b'x')
+    return out.getvalue()
+
+
+def tarred():
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode='w') as t:
+        t.addfile(tarfile.TarInfo('a'))
+    return out.getvalue()
+
+
+MISSING = 'MANIFEST: is missing, so this is not a carton: '
+HTML = 'is an HTML page: the URL is wrong, or needs a login; a repository of a hub is hf://ORG/REPO'
+PICKLE = 'is a pickle, which runs code when it is loaded: save the model as safetensors'
+FILES = {
+    'gguf': (b'GGUF\3\0\0\0' + bytes(1000), f'is a GGUF model, not a carton: {PUT}'),
+    'zip': (zipped('model/a', 'b'), MISSING + UNPACK),
+    'torch zip': (zipped('archive/data.pkl', 'archive/data/0'), MISSING + 'it is a checkpoint of PyTorch and ' + PICKLE),
+    'html': (b'\n <!DOCTYPE HTML><html>', HTML),
+    'html without doctype': (b'<HTML lang=en>' + b'x' * 300000, HTML),
+    'xml': (b'<?xml version="1.0"?><Error/>', 'is an XML text, perhaps an error of its server: is the URL right?'),
+    'tar': (tarred(), f'is a tar archive, not a carton: {UNPACK}'),
+    'tar.gz': (gzip.compress(tarred()), f'is a gzip file, not a carton: {UNPACK}'),
+    'zstd': (b'\x28\xb5\x2f\xfd' + bytes(20), f'is a zstd file, not a carton: {UNPACK}'),
+    'pickle': (pickle.dumps({'a': 1}), PICKLE),
+    'old torch': (pickle.dumps(0x1950a86a20f9469cfc6c, protocol=2), PICKLE),
+    'empty': (b'', 'is empty: was it downloaded to its end?'),
+    'lfs': (b'version https://git-lfs.github.com/spec/v1\noid sha256:' + b'0' * 64 + b'\nsize 5\n',
+            'is a git-lfs pointer, not the file: run git lfs pull, or cartonctl import hf://ORG/REPO OUT.carton'),
+    'safetensors': (weights(a=b'1234'), 'is a safetensors file: with a name in .safetensors it can be mounted'),
+    'hdf5': (b'\x89HDF\r\n\x1a\n' + bytes(100), f'is an HDF5 file, not a carton: {PUT}'),
+    'other': (b'no zip at all', 'refused zip: not a zip file, or cut off: no end of central directory record'),
+}
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_files(work, name):
+    data, says = FILES[name]
+    (work / 'x').write_bytes(data)
+    p = ctl('ls', work / 'x')
+    assert (p.returncode, p.stdout, p.stderr) == (1, '', f'cartonctl: {work}/x: {says}\n')
+
+
+def test_directories(work):
+    (work / 'd').mkdir()
+    (work / 'd/model.safetensors').write_bytes(weights(a=b'1234'))
+    p = ctl('ls', work / 'd')
+    assert p.stderr == f'cartonctl: {work}/d: {MISSING}run {PACK}\n'
+    (work / 'd/carton.toml').write_text('spec_version = 1\n')
+    p = ctl('ls', work / 'd')
+    assert p.stderr == f'cartonctl: {work}/d: {MISSING}run cartonctl pack DIR OUT.carton\n'
