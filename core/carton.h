@@ -65,6 +65,7 @@ typedef void carton_damaged_fn(void *ctx, struct carton_node *file);
 struct carton_options {
 	enum carton_verify_mode verify;
 	const char *manifest_sha256; /* the model hash it must have, 64 hex digits; NULL: any */
+	const char *sha256;	     /* the same of a bare file; NULL: it is not verified */
 	const char *cache_dir;	     /* NULL: $XDG_CACHE_HOME/cartonfs */
 	uint64_t cache_size;	     /* bytes the cache may take; 0: a tenth of its disk */
 	bool noseals;		     /* neither use nor leave seals: hash all in each mount */
@@ -116,6 +117,15 @@ bool carton_fetches(const struct carton *c);
  */
 int carton_refresh(struct carton *c, const char *url);
 
+/*
+ * Is it a bare safetensors file? Then there is no carton.toml; the root has the tensors, which are
+ * generated as in a directory of views, and the file; and there is no model hash.
+ */
+bool carton_is_bare(const struct carton *c);
+
+/* Are its bytes verified? False: verify=off, or a bare file whose hash the user has not given. */
+bool carton_is_verified(const struct carton *c);
+
 /* Is it read from a server? */
 bool carton_is_remote(const struct carton *c);
 
@@ -163,6 +173,7 @@ struct carton_totals {
 	uint64_t bytes;
 };
 
+/* Of a bare file it is generated: see carton_list(). */
 struct carton_node *carton_root(const struct carton *c);
 
 /*
@@ -198,7 +209,7 @@ void carton_stat(const struct carton_node *node, struct carton_stat *ret);
 const char *carton_target(const struct carton_node *symlink);
 void carton_totals(const struct carton *c, struct carton_totals *ret);
 
-/* The model hash: sha256 of MANIFEST, as 64 hex digits and a NUL. */
+/* The model hash: sha256 of MANIFEST, as 64 hex digits and a NUL; "" of a bare file. */
 void carton_model_hash(const struct carton *c, char ret_hex[65]);
 
 /* How the container holds a file. False: it is a view or a directory. */

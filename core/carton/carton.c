@@ -13,7 +13,7 @@
 
 struct carton_node *carton_root(const struct carton *c)
 {
-	return from_node(c->tree->root);
+	return from_node(c->tree->shown);
 }
 
 int carton_lookup(const struct carton_node *dir, const char *name, struct carton_node **ret)
@@ -40,7 +40,7 @@ static int step(struct node **at, const char *name)
 
 int carton_resolve(const struct carton *c, const char *path, struct carton_node **ret)
 {
-	struct node *at = c->tree->root;
+	struct node *at = c->tree->shown;
 	char name[MAX_COMPONENT + 1];
 
 	while (*path) {
@@ -79,7 +79,11 @@ struct carton_node *carton_parent(const struct carton_node *node)
 
 struct carton_node *carton_next(const struct carton *c, struct carton_node *node)
 {
-	return from_node(tree_next(c->tree->root, to_node(node)));
+	struct node *root = c->tree->root, *shown = c->tree->shown, *n = to_node(node);
+
+	/* what is shown in place of the root was generated */
+	n = tree_next(root, n == shown ? root : n);
+	return from_node(n && n == shown ? tree_next(root, n) : n);
 }
 
 const char *carton_name(const struct carton_node *node)
@@ -141,7 +145,19 @@ void carton_totals(const struct carton *c, struct carton_totals *ret)
 
 void carton_model_hash(const struct carton *c, char ret_hex[65])
 {
-	hex_encode(c->manifest->model_hash, SHA256_SIZE, ret_hex);
+	*ret_hex = '\0';
+	if (!c->bare)
+		hex_encode(c->manifest->model_hash, SHA256_SIZE, ret_hex);
+}
+
+bool carton_is_bare(const struct carton *c)
+{
+	return c->bare;
+}
+
+bool carton_is_verified(const struct carton *c)
+{
+	return c->verify;
 }
 
 atomic_uchar *carton_mark(struct carton_node *node)

@@ -20,7 +20,7 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 
 	ret->files++;
 	ret->bytes += size;
-	if (o && !object_entry(o)) {
+	if (o && !object_entry(o) && !c->bare) {
 		ret->linked_files++;
 		ret->linked_bytes += size;
 		ret->unsized_files += node_size(n) == OBJECT_NO_SIZE;

@@ -13,7 +13,7 @@ uint64_t carton_number(const struct carton *c, const struct carton_node *node)
 	const struct tree *t = c->tree;
 	const struct node *n = to_node((struct carton_node *)node);
 
-	if (n == t->root)
+	if (n == t->root || n == t->shown)
 		return 1;
 	return n >= t->nodes && n < t->nodes + t->n_places ? (uint64_t)(n - t->nodes) + 2 : 0;
 }
@@ -23,7 +23,7 @@ struct carton_node *carton_by_number(const struct carton *c, uint64_t number)
 	const struct tree *t = c->tree;
 
 	if (number == 1)
-		return from_node(t->root);
+		return from_node(t->shown);
 	if (number < 2 || number - 2 >= t->n_places || !t->nodes[number - 2].name)
 		return NULL;
 	return from_node(&t->nodes[number - 2]);
@@ -48,7 +48,7 @@ int carton_layout(const struct carton *c, char ret_hex[65])
 
 	if (r < 0)
 		return r;
-	carton_model_hash(c, ret_hex);
+	hex_encode(c->manifest->model_hash, SHA256_SIZE, ret_hex);
 	r = sha256_update(s, ret_hex, 64);
 	for (size_t i = 0; r == 0 && i < t->n_places; i++)
 		if (t->nodes[i].name)

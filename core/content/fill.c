@@ -298,18 +298,18 @@ void fill_end_observer(struct fill *f, int result)
 void fill_log_wrong(const struct fill *f, const uint8_t found[SHA256_SIZE], const char *url)
 {
 	char want_hex[2 * SHA256_SIZE + 1], found_hex[2 * SHA256_SIZE + 1], shown[256];
+	const char *pin = f->object->store->options.pin;
 
 	hex_encode(f->object->sha256, SHA256_SIZE, want_hex);
 	hex_encode(found, SHA256_SIZE, found_hex);
 	if (url)
 		carton_log(CARTON_LOG_ERROR, http_url_redact(url, shown, sizeof(shown)),
-			   "has other bytes than MANIFEST says: sha256 %s instead of %s", found_hex,
+			   "has other bytes than %s says: sha256 %s instead of %s", pin, found_hex,
 			   want_hex);
 	else
 		carton_log(CARTON_LOG_ERROR, object_name(f->object),
-			   "sha256 mismatch: MANIFEST says %s, the bytes have %s; get the carton "
-			   "again",
-			   want_hex, found_hex);
+			   "sha256 mismatch: %s says %s, the bytes have %s; get the carton again",
+			   pin, want_hex, found_hex);
 }
 
 int fill_check(const struct fill *f, const uint8_t found[SHA256_SIZE])

@@ -73,6 +73,7 @@ struct object_options {
 	 */
 	void (*damaged)(void *ctx, const struct object *o);
 	struct budget *budget; /* likewise; for copies in memory; NULL: none */
+	const char *pin;       /* what says the hashes, for the log; NULL: MANIFEST */
 	bool verify;	       /* false: nothing is hashed, nothing checked (-o verify=off) */
 	enum {
 		SEALS_OFF,

@@ -157,6 +157,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 	if (!s)
 		return -ENOMEM;
 	s->options = *options;
+	s->options.pin = options->pin ? options->pin : "MANIFEST";
 	if (options->budget) {
 		options->budget->ctx = s;
 		options->budget->make_room = keep_make_room;

@@ -59,15 +59,29 @@ struct source_kind {
 
 	/* LINKS is made here, of URLs of a server that the user has named. */
 	bool own_links;
+
+	/*
+	 * Makes MANIFEST and LINKS of the carton, after entries(), which has neither: the source is
+	 * a bare file, which the user vouches for, or nobody. NULL: they are entries. 0 or -errno,
+	 * logged.
+	 */
+	int (*lists)(struct carton_source *s);
 };
 
 extern const struct source_kind path_kind; /* a file or a directory */
 extern const struct source_kind url_kind;  /* a file at a URL */
+extern const struct source_kind bare_kind; /* a safetensors file, of both */
 extern const struct source_kind hub_kind;  /* a repository of a hub */
 
 /*
  * Starts what fetching needs, unless nothing may be fetched, or it was done. 0, or -errno, logged.
  */
 int open_network(const struct carton_source *s);
+
+/*
+ * Opens the file at s->url, as it is or was kept: 0, and when it was last modified (seconds since
+ * 1970); or -errno, logged.
+ */
+int url_open(struct carton_source *s, struct source **ret, int64_t *ret_mtime);
 
 #endif

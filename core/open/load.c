@@ -198,7 +198,7 @@ static int build(struct loader *l, bool keep_going)
 	paths.n = l->n;
 	if (r == 0)
 		r = tree_build(l->tree, &paths, nodes, add_leaf, l);
-	if (r == 0)
+	if (r == 0 && !l->bare)
 		r = add_manifest(l);
 	if (r < 0)
 		return r;
@@ -215,7 +215,11 @@ static int build(struct loader *l, bool keep_going)
 int load_tree(const struct load_input *in, struct tree **ret, size_t *ret_faults)
 {
 	struct loader l = {
-		.c = in->container, .m = in->manifest, .links = in->links, .store = in->store
+		.c = in->container,
+		.m = in->manifest,
+		.links = in->links,
+		.store = in->store,
+		.bare = in->bare,
 	};
 	int r = tree_new(l.c->mtime, &l.tree);
 

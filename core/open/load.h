@@ -51,6 +51,7 @@ struct load_input {
 	const struct links *links; /* NULL: none */
 	struct object_store *store;
 	bool keep_going;
+	bool bare; /* the tree gets no MANIFEST */
 };
 
 /*

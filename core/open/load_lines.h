@@ -20,6 +20,7 @@ struct loader {
 	const struct links *links;
 	struct object_store *store;
 	struct tree *tree;
+	bool bare;
 	size_t faults;
 
 	/* The lines without a fault, their entries (NO_ENTRY: none), and those that are special. */

@@ -12,7 +12,7 @@
 #include "open/kind.h"
 #include "open/load.h"
 
-static const struct source_kind *const kinds[] = { &hub_kind, &url_kind, &path_kind };
+static const struct source_kind *const kinds[] = { &hub_kind, &bare_kind, &url_kind, &path_kind };
 
 /*
  * Finds the cache; with `start`, begins to use the one that was found. Between the two calls, root
@@ -93,6 +93,7 @@ static int open_store(struct carton *c, const struct carton_options *options)
 		.object_of = object_of,
 		.damaged = carton_damage_found,
 		.ctx = c,
+		.pin = c->bare ? "sha256=" : NULL,
 		.verify = c->verify,
 		.seals = options->noseals  ? SEALS_OFF :
 			 options->hash_all ? SEALS_MAKE :
@@ -179,6 +180,22 @@ static int open_container(struct carton_source *s)
 	return r < 0 ? r : s->kind->entries(s, &c->container);
 }
 
+/* MANIFEST and LINKS. */
+static int open_lists(struct carton_source *s, enum opening how)
+{
+	struct carton *c = s->carton;
+	int r;
+
+	if (s->kind->lists)
+		return s->kind->lists(s);
+	r = load_ahead(c->container);
+	if (r == 0)
+		r = how == OPEN_UNHASHED ?
+			    load_listing(c->container, &c->manifest) :
+			    load_manifest(c->container, s->options->manifest_sha256, &c->manifest);
+	return r < 0 ? r : load_links(c->container, &c->links);
+}
+
 /* What the carton is made of, up to its tree. */
 static int open_parts(struct carton_source *s, enum opening how)
 {
@@ -189,13 +206,7 @@ static int open_parts(struct carton_source *s, enum opening how)
 	if (r == 0)
 		r = open_container(s);
 	if (r == 0)
-		r = load_ahead(c->container);
-	if (r == 0)
-		r = how == OPEN_UNHASHED ?
-			    load_listing(c->container, s->name, &c->manifest) :
-			    load_manifest(c->container, options->manifest_sha256, &c->manifest);
-	if (r == 0)
-		r = load_links(c->container, &c->links);
+		r = open_lists(s, how);
 	if (r == 0 && s->kind->own_links)
 		links_of_user(c->links);
 	if (r == 0 && (c->links || mirrors_have_urls(c->mirrors)))
@@ -204,11 +215,28 @@ static int open_parts(struct carton_source *s, enum opening how)
 		r = open_store(c, options);
 	if (r == 0)
 		r = load_tree(&(struct load_input){ c->container, c->manifest, c->links, c->store,
-						    options->keep_going },
+						    options->keep_going, c->bare },
 			      &c->tree, &c->faults);
 	if (r == 0 && c->remote_source)
 		remote_source_opened(c->remote_source, c->cache);
 	return r;
+}
+
+/* A hash that would not be compared must not look as if it had been. */
+static int check_pins(const struct carton_source *s)
+{
+	const struct carton_options *options = s->options;
+
+	if (s->kind->lists && options->manifest_sha256)
+		return log_error(-EINVAL, NULL,
+				 "manifest_sha256 is of a carton; of a bare file it is sha256");
+	if (!s->kind->lists && options->sha256)
+		return log_error(-EINVAL, NULL,
+				 "sha256 is of a bare .safetensors file; of a carton it is "
+				 "manifest_sha256");
+	if (s->kind->lists && !options->sha256 && options->hash_all && !options->keep_going)
+		return log_error(-EINVAL, NULL, "a bare file can be verified only with sha256=HEX");
+	return 0;
 }
 
 static int open_source(struct carton_source *s, enum opening how)
@@ -219,7 +247,9 @@ static int open_source(struct carton_source *s, enum opening how)
 	while (!kinds[i]->takes(s->name))
 		i++;
 	s->kind = kinds[i];
-	r = open_parts(s, how);
+	r = check_pins(s);
+	if (r == 0)
+		r = open_parts(s, how);
 	fd_close(s->fd);
 	free(s->url);
 	free(s->hub);
@@ -241,11 +271,14 @@ static int open_views(struct carton *c, const struct carton_options *options)
 		.tree = c->tree,
 		.store = c->store,
 		.meta = c->meta,
-		.name = options->views,
+		.name = c->bare ? "" : options->views, /* "" is shown as the root */
 		.hidden = options->views_hidden,
+		.bare = c->bare,
 	};
 
 	c->totals = (struct carton_totals){ c->tree->files, c->tree->n_nodes, c->tree->bytes };
+	if (c->bare)
+		return views_new(&v, &c->views);
 	if (!options->views)
 		return 0;
 	if (path_fault(options->views, strlen(options->views)) || strchr(options->views, '/'))
@@ -275,7 +308,7 @@ int carton_open_as(enum opening how, const char *source, const struct carton_opt
 		carton_log(CARTON_LOG_WARNING, carton_source_label(source, label, sizeof(label)),
 			   "verify=off: nothing that is read is checked against MANIFEST");
 	r = open_source(&s, how);
-	if (r == 0)
+	if (r == 0 && !c->bare)
 		r = open_meta(c);
 	if (r < 0 && options->keep_going && c->tree) {
 		c->faults++;

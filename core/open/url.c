@@ -98,12 +98,10 @@ static int open_at_mirror(struct carton *c, const char *source_url, struct sourc
 	return 0;
 }
 
-static int entries(struct carton_source *s, struct container **ret)
+int url_open(struct carton_source *s, struct source **ret, int64_t *ret_mtime)
 {
 	struct carton *c = s->carton;
 	bool checked = c->verify && s->options->manifest_sha256;
-	struct source *source;
-	int64_t mtime;
 	int r = open_network(s);
 
 	if (r < 0)
@@ -112,15 +110,29 @@ static int entries(struct carton_source *s, struct container **ret)
 	 * a mirror is not trusted: its MANIFEST is checked against the pinned hash, everything else
 	 * against MANIFEST; where that is off, only the source URL will do
 	 */
-	r = checked && c->fetch.http ? open_at_mirror(c, s->url, &source, &mtime) : -ENOENT;
+	r = checked && c->fetch.http ? open_at_mirror(c, s->url, ret, ret_mtime) : -ENOENT;
 	if (r < 0)
-		r = c->fetch.http ? open_remote(c, s->url, &source, &mtime) :
-				    open_kept(c, s->url, &source, &mtime);
+		r = c->fetch.http ? open_remote(c, s->url, ret, ret_mtime) :
+				    open_kept(c, s->url, ret, ret_mtime);
 	if (r < 0)
 		return r;
 	/* if the server gives no date, the current time is used */
+	if (*ret_mtime == INT64_MIN)
+		*ret_mtime = time(NULL);
+	return 0;
+}
+
+static int entries(struct carton_source *s, struct container **ret)
+{
+	struct carton *c = s->carton;
+	struct source *source;
+	int64_t mtime;
+	int r = url_open(s, &source, &mtime);
+
+	if (r < 0)
+		return r;
 	budget_limit_by_size(&c->budget, source->size);
-	r = zip_open(source, mtime == INT64_MIN ? time(NULL) : mtime, &c->budget, ret);
+	r = zip_open(source, mtime, &c->budget, ret);
 	source_unref(source);
 	return r;
 }

@@ -181,7 +181,7 @@ static int check_outside(const char *source, const char *directory, const char *
 
 static int open_source(struct packing *p, const char *source)
 {
-	char *directory = newfile_directory(p->out.path);
+	char *directory = newfile_directory(p->out.path), shown[256];
 	struct confining k = { p, *p->open, { directory, p->options->objects } };
 	struct carton_options *o = &k.options;
 	int r = directory ? check_outside(source, directory, p->out.path) : -ENOMEM;
@@ -203,6 +203,11 @@ static int open_source(struct packing *p, const char *source)
 		r = carton_open_as(OPEN_CARTON, source, o, p->options, &p->c);
 	}
 	free(directory);
+	if (r == 0 && p->c->bare)
+		r = log_error(
+			-EOPNOTSUPP, carton_source_label(source, shown, sizeof(shown)),
+			"is a bare file: cartonctl init DIR and cartonctl pack DIR OUT.carton "
+			"make a carton of a directory with it");
 	return r;
 }
 

@@ -14,7 +14,7 @@ int tree_new(int64_t mtime, struct tree **ret)
 
 	if (!t)
 		return -ENOMEM;
-	t->root = &t->top;
+	t->root = t->shown = &t->top;
 	t->mtime = mtime;
 	t->top = (struct node){ .name = "", .parent = t->root, .kind = NODE_DIR, .ino = 1 };
 	t->last_ino = t->n_nodes = 1;
@@ -265,9 +265,10 @@ char *tree_path(const struct node *node, char *ret)
 	size_t at = MAX_PATH_LEN;
 
 	ret[at] = '\0';
-	for (; node->parent != node; node = node->parent) {
+	/* the root has no name, nor what is shown in its place */
+	for (; *node->name; node = node->parent) {
 		size_t len = strlen(node->name);
-		bool below = node->parent->parent != node->parent;
+		bool below = *node->parent->name;
 
 		if (len + below > at)
 			break;

@@ -116,6 +116,7 @@ struct node {
 
 struct tree {
 	struct node *root;
+	struct node *shown;	    /* in its place: the root, or the lazy directory "" in it */
 	struct object_store *store; /* where entries get their objects; NULL: no node has one */
 	struct budget *budget;	    /* counts the memory of views; may be NULL */
 	int64_t mtime;		    /* of all that has no entry */

@@ -184,6 +184,7 @@ int view_add_strings(struct views *v, struct tensor *t, uint64_t width, uint64_t
 view_make_fn view_make_tensors;	    /* tensor_data/; ctx NULL */
 view_make_fn view_make_triton;	    /* triton/; ctx NULL */
 view_make_fn view_make_safetensors; /* ctx: the object of the file. Takes no lock. */
+view_make_fn view_make_bare;	    /* the same, and the file; ctx NULL */
 
 /* Adds tensor_data.safetensors if a tensor can be in it. Lock held. */
 int view_add_collection(struct views *v, struct node *dir);

@@ -165,14 +165,28 @@ static int make_nodes(struct views *v, struct node *dir, struct fill *fill, stru
 	return view_keep(v, s, free_safetensors);
 }
 
+int view_make_bare(struct views *v, struct node *dir, struct fill *fill, void *ctx)
+{
+	struct node *file = v->safetensors[0];
+	struct object *o = node_object(file);
+	struct extent all = { .object = o, .whole = true };
+	int r = -ENOMEM;
+
+	(void)ctx;
+	if (o) {
+		all.len = object_size(o);
+		r = view_add_file(v, dir, file->name, &all, NULL);
+	}
+	return r < 0 ? r : view_make_safetensors(v, dir, fill, o);
+}
+
 int view_make_safetensors(struct views *v, struct node *dir, struct fill *fill, void *ctx)
 {
 	struct object *file = ctx;
 	int r = object_get_wait(file, &fill->waits);
 
 	if (r == -EBADMSG)
-		return add_problem(v, dir,
-				   "the file is damaged: its sha256 is not that in MANIFEST");
+		return add_problem(v, dir, "the file is damaged: its sha256 is not the right one");
 	if (r < 0)
 		return r;
 	r = make_nodes(v, dir, fill, file);

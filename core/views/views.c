@@ -138,11 +138,32 @@ static int make_top(struct views *v, struct node *dir, struct fill *m, void *ctx
 	return r;
 }
 
+/* The nodes do not move any more. */
+static int show(struct views *v)
+{
+	struct tree *t = v->options.tree;
+	struct node *dir = tree_child(t->root, v->options.name);
+	struct object *file;
+	int r = find_safetensors(v);
+
+	dir->hidden = v->options.hidden;
+	if (r < 0 || !v->options.bare)
+		return r;
+	/* a file with a fault is left out of a tree that is to be checked */
+	file = v->n_safetensors ? safetensors_object(v->safetensors[0]) : NULL;
+	if (!file)
+		return -EBADMSG;
+	t->shown = dir;
+	object_depend(node_lazy_object(dir), file);
+	return 0;
+}
+
 int views_new(const struct views_options *options, struct views **ret)
 {
 	struct tree *t = options->tree;
+	const struct view_lazy top = { options->name, options->bare ? view_make_bare : make_top,
+				       NULL };
 	struct views *v;
-	struct node *dir;
 	int r;
 
 	*ret = NULL;
@@ -161,13 +182,10 @@ int views_new(const struct views_options *options, struct views **ret)
 	pthread_mutex_init(&v->kept_lock, NULL);
 	r = view_add_load(v);
 	if (r == 0)
-		r = view_add_dir(v, t->root, &(struct view_lazy){ options->name, make_top, NULL },
-				 &dir);
+		r = view_add_dir(v, t->root, &top, NULL);
 	if (r == 0) {
-		dir->hidden = options->hidden;
 		tree_sort(t->root);
-		/* the nodes do not move any more */
-		r = find_safetensors(v);
+		r = show(v);
 	}
 	if (r < 0)
 		views_free(v);

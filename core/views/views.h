@@ -6,6 +6,7 @@
  *	tensor_data.safetensors						tensor_data.c
  *	PATH/OF/w.safetensors/NAME.bin  NAME.npy  index.json		safetensors.c
  *	triton/self_test-0/request  headers  expected_output  raw	triton.c
+ *	w.safetensors  NAME.bin  NAME.npy  index.json	of a bare file	safetensors.c
  *
  * A generated file is a list of ranges of the carton's objects, which are verified when it is
  * opened; nothing is copied. Only strings are converted, into an object of their own. Each
@@ -35,6 +36,7 @@ struct views_options {
 	const struct meta *meta;
 	const char *name; /* of the directory below the root */
 	bool hidden;	  /* found by name, but not listed */
+	bool bare;	  /* it is shown in place of the root: the only file, and its tensors */
 };
 
 /*

@@ -21,7 +21,7 @@ LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 
 class Options(ctypes.Structure):
     """struct carton_options; all zero is the default for everything."""
-    _fields_ = [('verify', c_int), ('manifest_sha256', c_char_p), ('cache_dir', c_char_p),
+    _fields_ = [('verify', c_int), ('manifest_sha256', c_char_p), ('sha256', c_char_p), ('cache_dir', c_char_p),
                 ('cache_size', ctypes.c_uint64), ('noseals', ctypes.c_bool), ('hash_all', ctypes.c_bool),
                 ('chunks', ctypes.c_bool), ('memory', ctypes.c_uint64),
                 ('offline', ctypes.c_bool), ('connections', ctypes.c_uint),

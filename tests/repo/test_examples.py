@@ -7,6 +7,7 @@ import pytest
 
 import harness
 from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, SANITIZED, run
+from tensorfiles import weights
 from zipwriter import Carton, sample
 
 FS = ROOT / 'fs'
@@ -23,6 +24,7 @@ def examples(page):
 def place(work):
     sample().write(work / 'm.carton')
     sample().write(work / 'tested.carton')
+    (work / 'model.safetensors').write_bytes(weights(a=b'1234'))
     return work
 
 
