@@ -191,7 +191,7 @@ static int open_lists(struct carton_source *s, enum opening how)
 	r = load_ahead(c->container);
 	if (r == 0)
 		r = how == OPEN_UNHASHED ?
-			    load_listing(c->container, &c->manifest) :
+			    load_listing(c->container, s->name, &c->manifest) :
 			    load_manifest(c->container, s->options->manifest_sha256, &c->manifest);
 	return r < 0 ? r : load_links(c->container, &c->links);
 }

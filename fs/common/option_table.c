@@ -28,6 +28,8 @@ const struct option_spec option_table[] = {
 	  .help = "when files are verified" },
 	{ "manifest_sha256", 0, BOTH, OPTION_TEXT, FIELD(carton.manifest_sha256), "H",
 	  "64 hexadecimal digits", .help = "only this model" },
+	{ "sha256", 0, BOTH, OPTION_TEXT, FIELD(carton.sha256), "H", "64 hexadecimal digits",
+	  .help = "of a bare .safetensors", .rare = true },
 	{ "seals", 0, BOTH, OPTION_UNLESS, FIELD(carton.noseals), "on|off",
 	  .help = "off: hash every time" },
 

@@ -28,13 +28,13 @@ _cartonfs_list()
 	_cartonfs_reply "${list[@]}"
 }
 
-# Files called *.carton and directories; all files if there are none of these.
+# Files called *.carton or *.safetensors, and directories; all files if there are none of these.
 _cartonfs_sources()
 {
 	local name
 	compopt -o filenames 2>/dev/null
 	while IFS= read -r name; do
-		[[ -d $name || $name = *.carton ]] && COMPREPLY+=("$name")
+		[[ -d $name || $name = *.carton || $name = *.safetensors ]] && COMPREPLY+=("$name")
 	done < <(compgen -f -- "$cur")
 	[[ ${#COMPREPLY[@]} -gt 0 ]] || mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }

@@ -27,8 +27,10 @@ static int run_hash(struct carton *c, const struct args *a)
 {
 	char hex[65];
 
-	(void)a;
 	carton_model_hash(c, hex);
+	if (carton_is_bare(c))
+		return ctl_refuse(ctl_shown(a->source), "is a bare file, which has no model hash: "
+							"sha256sum gives its own");
 	puts(hex);
 	return EXIT_GOOD;
 }
@@ -136,11 +138,11 @@ static void print_ok(const struct carton_totals *totals, const char *hex)
 	fputs("ok", stdout);
 	term_style(TERM_PLAIN);
 	if (term_is_tty())
-		printf(": %s, %s\nmodel %s\n", term_count(totals->files, "file", count),
-		       format_size(totals->bytes, size), hex);
+		printf(": %s, %s%s%s\n", term_count(totals->files, "file", count),
+		       format_size(totals->bytes, size), *hex ? "\nmodel " : "", hex);
 	else
-		printf(": %s, %" PRIu64 " bytes, model %s\n",
-		       term_count(totals->files, "file", count), totals->bytes, hex);
+		printf(": %s, %" PRIu64 " bytes%s%s\n", term_count(totals->files, "file", count),
+		       totals->bytes, *hex ? ", model " : "", hex);
 }
 
 static void begin_json(struct json_writer *w)

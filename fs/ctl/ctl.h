@@ -82,6 +82,9 @@ void ctl_add_file(struct ctl_files *files, struct carton_node *node);
  */
 void ctl_linked(uint64_t files, uint64_t bytes, uint64_t unsized, char *ret, size_t n);
 
+/* The root, once its children are there: 0, or as carton_list(). */
+int ctl_root(struct carton *c, struct carton_node **ret);
+
 /* Calls `fn` for all files and symlinks of a directory and below, or for one file. */
 typedef void ctl_node_fn(void *ctx, struct carton_node *node);
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx);
@@ -103,7 +106,7 @@ void ctl_show_lines(void *lines, uint64_t done, uint64_t total);
 
 /* Commands that read an open carton. */
 typedef int ctl_carton_fn(struct carton *c, const struct args *a);
-ctl_carton_fn ctl_extract, ctl_fetch, ctl_info, ctl_ls, ctl_tree;
+ctl_carton_fn ctl_extract, ctl_fetch, ctl_info, ctl_info_bare, ctl_ls, ctl_tree;
 
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);

@@ -403,6 +403,12 @@ static int open_both(struct diff *d, char **sources, struct args *a, struct ctl_
 	if (first && o.second) {
 		ctl_log_source(log, carton_source_label(first, label, sizeof(label)), true);
 		r = carton_open(first, &options, &d->a.c);
+		if (r == 0 && (carton_is_bare(d->a.c) || carton_is_bare(d->b.c))) {
+			ctl_refuse("diff", "a bare file is no carton; cartonctl info --json "
+					   "says what is in it");
+			log->problems++;
+			r = -EINVAL;
+		}
 		ctl_log_source(log, NULL, false);
 	}
 	free(first);

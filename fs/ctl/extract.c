@@ -253,12 +253,15 @@ static void add_file(void *ctx, struct carton_node *node)
  */
 static int list_files(struct extract *x, const struct args *a, struct carton_node **ret_manifest)
 {
-	int status = EXIT_GOOD;
+	struct carton_node *root;
+	int status = EXIT_GOOD, error = ctl_root(x->c, &root);
 
+	if (error < 0)
+		return ctl_failed("extract", error);
 	if (a->n_paths == 1) {
-		ctl_walk(carton_root(x->c), add_file, x);
+		ctl_walk(root, add_file, x);
 		for (size_t i = 0; i < x->files.n; i++)
-			if (carton_lookup(carton_root(x->c), "MANIFEST", ret_manifest) == 0 &&
+			if (carton_lookup(root, "MANIFEST", ret_manifest) == 0 &&
 			    x->files.list[i] == *ret_manifest) {
 				x->files.list[i] = x->files.list[--x->files.n];
 				break;

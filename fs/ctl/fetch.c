@@ -137,8 +137,13 @@ int ctl_fetch(struct carton *c, const struct args *a)
 {
 	struct carton_node **list = calloc((size_t)a->n_paths + 1, sizeof(struct carton_node *));
 	const struct carton_files files = { list, (size_t)a->n_paths };
-	int status = list ? find_files(c, a, list) : ctl_failed("fetch", -ENOMEM);
+	int status;
 
+	if (carton_is_bare(c) && !carton_is_verified(c)) {
+		free(list);
+		return ctl_refuse("fetch", "the cache keeps a bare file only by its --sha256=HEX");
+	}
+	status = list ? find_files(c, a, list) : ctl_failed("fetch", -ENOMEM);
 	if (status == EXIT_GOOD)
 		status = fetch(c, a, files.n ? &files : NULL);
 	free(list);

@@ -383,6 +383,8 @@ int ctl_info(struct carton *c, const struct args *a)
 	struct info info = { .c = c, .args = a, .columns = term_columns(80) };
 	int r;
 
+	if (carton_is_bare(c))
+		return ctl_info_bare(c, a);
 	if (a->values.json)
 		return put_json(c);
 	if (info.columns > TEXT_COLUMNS)

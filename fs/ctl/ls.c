@@ -164,14 +164,17 @@ static void put_json(void *ctx, struct carton_node *node)
 /* Calls `fn` for the files that the paths name, or for the whole tree. */
 static int walk_all(struct carton *c, const struct args *a, struct list *l, ctl_node_fn *fn)
 {
-	int status = EXIT_GOOD;
+	struct carton_node *root;
+	int r = ctl_root(c, &root), status = EXIT_GOOD;
 
+	if (r < 0)
+		return fn == measure ? EXIT_BAD : ctl_failed("ls", r);
 	if (a->n_paths == 0)
-		ctl_walk(carton_root(c), fn, l);
+		ctl_walk(root, fn, l);
 	for (int i = 0; i < a->n_paths; i++) {
 		struct carton_node *node;
-		int r = carton_resolve(c, a->paths[i], &node);
 
+		r = carton_resolve(c, a->paths[i], &node);
 		if (r == 0)
 			ctl_walk(node, fn, l);
 		else if (fn != measure)

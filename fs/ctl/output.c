@@ -115,6 +115,16 @@ void ctl_linked(uint64_t files, uint64_t bytes, uint64_t unsized, char *ret, siz
 	snprintf(ret, n, "%s, %s%s", count, format_size(bytes, size), more);
 }
 
+int ctl_root(struct carton *c, struct carton_node **ret)
+{
+	struct carton_node *index;
+	/* of a bare file it is generated, and always has this: looking it up waits */
+	int r = carton_is_bare(c) ? carton_resolve(c, "index.json", &index) : 0;
+
+	*ret = carton_root(c);
+	return r;
+}
+
 /* The depth of a path is limited. */
 void ctl_walk(struct carton_node *top, ctl_node_fn *fn, void *ctx)
 {

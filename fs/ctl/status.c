@@ -275,11 +275,15 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 	json_decode(member(json, "source"), text, sizeof(text));
 	put_text(v, "source", text);
 	json_decode(member(json, "model_hash"), text, sizeof(text));
-	put_text(v, "model", text);
+	if (*text)
+		put_text(v, "model", text);
 	if (member(json, "commit")) {
 		json_decode(member(json, "commit"), text, sizeof(text));
 		put_text(v, "commit", text);
 	}
+	json_decode(member(json, "verify"), text, sizeof(text));
+	if (strcmp(text, "off") == 0)
+		put_text(v, "verify", "off: nothing is verified");
 	put_process(v, json);
 	put_state(json, "verified", "verified");
 	put_state(json, "corrupt", "corrupt");

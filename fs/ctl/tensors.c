@@ -58,7 +58,10 @@ int ctl_tensors(struct carton *c, const char *path, ctl_tensor_fn *fn, void *ctx
 	int r;
 
 	/* this waits until the directory is generated */
-	snprintf(view, sizeof(view), "%s/%s/index.json", CTL_TENSOR_VIEWS, path);
+	if (carton_is_bare(c))
+		strcpy(view, "index.json");
+	else
+		snprintf(view, sizeof(view), "%s/%s/index.json", CTL_TENSOR_VIEWS, path);
 	r = carton_resolve(c, view, &index);
 	if (r < 0)
 		return r;

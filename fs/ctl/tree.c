@@ -173,17 +173,20 @@ static void draw(struct drawing *d, const struct carton_node *top, const char *l
 int ctl_tree(struct carton *c, const struct args *a)
 {
 	struct drawing d = { 0 };
-	struct carton_node *top = carton_root(c);
+	struct carton_node *top;
 	struct carton_stat st;
 	char label[4096], *base;
-	int r = a->n_paths ? carton_resolve(c, a->paths[0], &top) : 0;
+	int r = ctl_root(c, &top);
+
+	if (r == 0 && a->n_paths)
+		r = carton_resolve(c, a->paths[0], &top);
 
 	if (r == 0) {
 		carton_stat(top, &st);
 		r = st.kind == CARTON_DIR ? 0 : -ENOTDIR;
 	}
 	if (r < 0)
-		return ctl_failed(a->paths[0], r);
+		return ctl_failed(a->n_paths ? a->paths[0] : "tree", r);
 	carton_source_label(a->source, label, sizeof(label));
 	base = strrchr(label, '/');
 	base = base && base[1] ? base + 1 : label;

@@ -116,7 +116,7 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	put_text(&w, "model_hash", hash);
 	if (carton_commit(c))
 		put_text(&w, "commit", carton_commit(c));
-	put_text(&w, "verify", s->verify);
+	put_text(&w, "verify", carton_is_verified(c) ? s->verify : "off");
 	put_text(&w, "version", CARTON_VERSION);
 	put_number(&w, "pid", (uint64_t)getpid());
 	put_number(&w, "started", (uint64_t)s->started);

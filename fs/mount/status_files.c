@@ -46,8 +46,10 @@ static fuse_ino_t find(const struct mount *m, fuse_ino_t parent, const char *nam
 	struct carton_node *own;
 
 	if (parent == FUSE_ROOT_ID)
-		return strcmp(name, names[INO_DIR]) == 0 && carton_lookup(carton_root(m->carton),
-									  name, &own) == -ENOENT ?
+		/* the root of a bare file is generated, perhaps now, and has no such name */
+		return strcmp(name, names[INO_DIR]) == 0 && (carton_is_bare(m->carton) ||
+							     carton_lookup(carton_root(m->carton),
+									   name, &own) == -ENOENT) ?
 			       INO_DIR :
 			       0;
 	for (fuse_ino_t ino = INO_JSON; parent == INO_DIR && ino < INO_END; ino++)
