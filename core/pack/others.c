@@ -74,6 +74,16 @@ static int add_link(struct others *o, const struct link *own, struct buf *ret)
 	return lists_add_link(ret, own->sha256, none, &all);
 }
 
+static int add_sizes(const struct links *own, struct buf *ret)
+{
+	int r = lists_begin_sizes(ret);
+
+	for (size_t i = 0; i < own->n && r == 0; i++)
+		if (!own->list[i].fault && own->list[i].size != LINKS_NO_SIZE)
+			r = lists_add_size(ret, own->list[i].sha256, own->list[i].size);
+	return r;
+}
+
 int others_links(struct others *o, const struct links *own, struct buf *ret)
 {
 	int r = 0;
@@ -85,7 +95,7 @@ int others_links(struct others *o, const struct links *own, struct buf *ret)
 	for (size_t i = 0; i < own->n && r == 0; i++)
 		if (!own->list[i].fault)
 			r = add_link(o, &own->list[i], ret);
-	return r == 0 ? lists_copy_sizes(ret, own) : r;
+	return r == 0 ? add_sizes(own, ret) : r;
 }
 
 void others_close(struct others *o)
