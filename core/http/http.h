@@ -26,7 +26,7 @@
  *    and port) of source_url and nowhere else. Userinfo of any other URL is dropped with a warning.
  *  - A 401 that says where anybody can get a token is followed, once, without credentials, as a
  *    redirect would be; that server has https, or is on this machine. The token goes to the origin
- *    that wanted it and nowhere else.
+ *    that wanted it and nowhere else, and there to one repository or directory.
  *  - TLS certificates are always verified.
  *  - At most one content coding is decoded; headers are bounded; bodies are not: the caller counts.
  *

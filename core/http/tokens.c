@@ -2,7 +2,9 @@
 /*
  * Tokens for anonymous requests, as OCI registries want them. A 401 says where to get one: it is
  * asked for, without credentials, and the request is sent again with it. It is kept until it
- * expires, and sent to the origin of that 401 only, and not behind a redirect.
+ * expires, and sent to the origin of that 401 only, and not behind a redirect; and there to the
+ * URLs of the repository that its scope names, or to those in the directory of the URL that wanted
+ * it. What lies elsewhere may want another, or what the user has for this origin.
  *
  * A server that may be anybody's says where the token server is. So that is reached by the rules of
  * a redirect: it gets a GET, at an address that a redirect may lead to; the token that it gives can
@@ -16,8 +18,9 @@
 
 struct http_token {
 	struct http_token *next;
-	unsigned id;		   /* from 1 */
-	struct http_target target; /* of the request for which it was asked */
+	unsigned id;		   /* from 1; the same token may be kept for several areas */
+	struct http_target target; /* of a request that has wanted it: */
+	size_t area;		   /* the URLs that begin with so much of its URL get it */
 	struct challenge challenge;
 	char *line;	   /* to send */
 	int64_t expiry_ms; /* by now_ms() */
@@ -31,16 +34,22 @@ struct http_token_request {
 
 /* ---- tokens that are kept; http->secrets is held ---- */
 
+static void token_free(struct http_token *t)
+{
+	http_target_finish(&t->target);
+	if (t->line)
+		explicit_bzero(t->line, strlen(t->line));
+	free(t->line);
+	free(t);
+}
+
 /* Removes and frees the token at *at. */
 static void drop(struct http_token **at)
 {
 	struct http_token *t = *at;
 
 	*at = t->next;
-	http_target_finish(&t->target);
-	explicit_bzero(t->line, strlen(t->line));
-	free(t->line);
-	free(t);
+	token_free(t);
 }
 
 void http_tokens_finish(struct http *http)
@@ -74,23 +83,6 @@ static struct http_token *find(struct http *http, const struct http_target *targ
 	return NULL;
 }
 
-/* Adds a token, which has no id yet, in the place of the one that was for the same. */
-static void keep(struct http *http, struct http_token *t)
-{
-	struct http_token *old = find(http, &t->target, &t->challenge), **at = &http->tokens;
-	unsigned n = 0;
-
-	t->id = ++http->last_token;
-	t->next = http->tokens;
-	http->tokens = t;
-	while (*at) {
-		if (*at == old || n == HTTP_MAX_TOKENS)
-			drop(at);
-		else
-			at = &(*at)->next, n++;
-	}
-}
-
 static size_t common(const char *a, const char *b)
 {
 	size_t n = 0;
@@ -98,6 +90,66 @@ static size_t common(const char *a, const char *b)
 	while (a[n] && a[n] == b[n])
 		n++;
 	return n;
+}
+
+static bool is_for(const struct http_token *t, const struct http_target *target)
+{
+	return http_same_origin(&t->target, target) &&
+	       common(t->target.url, target->url) >= t->area;
+}
+
+/* Where the area of a URL ends: behind the repository of scope `repository:NAME:ACTIONS`. */
+static size_t area_of(const char *url, const struct challenge *c)
+{
+	size_t n = strcspn(url, "?");
+	const char *name = strchr(c->scope, ':'), *end = strrchr(c->scope, ':');
+
+	for (size_t i = 0, len = name ? (size_t)(end - name) : 0; len > 1 && i + len < n; i++)
+		if (url[i] == '/' && url[i + len] == '/' &&
+		    strncmp(url + i + 1, name + 1, len - 1) == 0)
+			return i + len + 1;
+	while (url[n - 1] != '/')
+		n--;
+	return n;
+}
+
+/* Takes a token over, which replaces older ones for the same. */
+static void add(struct http *http, struct http_token *t)
+{
+	struct http_token **at = &http->tokens;
+	unsigned n = 1;
+
+	while (*at) {
+		if (n == HTTP_MAX_TOKENS || (http_same_origin(&(*at)->target, &t->target) &&
+					     same_challenge(&(*at)->challenge, &t->challenge) &&
+					     ((*at)->id != t->id || is_for(*at, &t->target))))
+			drop(at);
+		else
+			at = &(*at)->next, n++;
+	}
+	t->next = http->tokens;
+	http->tokens = t;
+}
+
+/* Keeps a copy of a token for the stream's target, and has the stream send it. 0 or -ENOMEM. */
+static int keep(struct http_stream *s, const struct http_token *like)
+{
+	struct http_token *t = malloc(sizeof(*t));
+	const char *why;
+
+	if (!t)
+		return -ENOMEM;
+	*t = *like;
+	t->target = (struct http_target){ 0 };
+	t->line = strdup(like->line);
+	if (!t->line || http_target_parse(NULL, s->target.url, &t->target, &why) < 0) {
+		token_free(t);
+		return -ENOMEM;
+	}
+	t->area = area_of(t->target.url, &t->challenge);
+	s->token = t->id;
+	add(s->http, t);
+	return 0;
 }
 
 int http_token_set(struct http_stream *s)
@@ -108,8 +160,7 @@ int http_token_set(struct http_stream *s)
 	for (struct http_token *t = s->http->tokens; t; t = t->next) {
 		size_t n = t->id == s->token ? SIZE_MAX : common(t->target.url, s->target.url);
 
-		if (http_same_origin(&t->target, &s->target) && t->expiry_ms > now_ms() &&
-		    n > longest) {
+		if (is_for(t, &s->target) && t->expiry_ms > now_ms() && n > longest) {
 			best = t;
 			longest = n;
 		}
@@ -192,10 +243,8 @@ void http_token_begin(struct http_stream *s)
 
 	pthread_mutex_lock(&s->http->secrets);
 	t = find(s->http, &s->target, &s->token_request->challenge);
-	/* another request has got a new one since this was sent */
-	there = t && t->id != s->token;
-	if (there)
-		s->token = t->id;
+	/* another request has got it, for another area or since this was sent */
+	there = t && t->id != s->token && keep(s, t) == 0;
 	pthread_mutex_unlock(&s->http->secrets);
 	if (there)
 		end_request(s);
@@ -205,37 +254,30 @@ void http_token_begin(struct http_stream *s)
 
 int http_token_end(struct http_stream *s, const char **ret_why)
 {
-	struct http_token *t = calloc(1, sizeof(*t));
+	struct http_token t = { .challenge = s->token_request->challenge };
 	char *text = NULL;
-	const char *why;
 	int64_t seconds;
-	int r = t ? token_parse(s->kept.data ? s->kept.data : "", s->kept.len, &text, &seconds) :
-		    -ENOMEM;
+	int r = token_parse(s->kept.data ? s->kept.data : "", s->kept.len, &text, &seconds);
 
 	if (s->kept.data)
 		explicit_bzero(s->kept.data, s->kept.cap);
 	s->kept.len = 0;
 	*ret_why = r == -EBADMSG ? "the token server sends no token" : "out of memory";
-	if (r == 0)
-		r = http_target_parse(NULL, s->token_request->target.url, &t->target, &why);
-	if (r == 0 && asprintf(&t->line, "Authorization: Bearer %s", text) < 0)
+	if (r == 0 && asprintf(&t.line, "Authorization: Bearer %s", text) < 0)
 		r = -ENOMEM;
 	if (text)
 		explicit_bzero(text, strlen(text));
 	free(text);
-	if (r < 0) {
-		if (t)
-			http_target_finish(&t->target);
-		free(t);
+	if (r < 0)
 		return r == -ENOMEM ? r : -EACCES;
-	}
-	t->challenge = s->token_request->challenge;
-	t->expiry_ms = now_ms() + seconds * 1000;
 	swap(s);
 	end_request(s);
 	pthread_mutex_lock(&s->http->secrets);
-	keep(s->http, t);
-	s->token = t->id;
+	t.id = ++s->http->last_token;
+	t.expiry_ms = now_ms() + seconds * 1000;
+	r = keep(s, &t);
 	pthread_mutex_unlock(&s->http->secrets);
-	return 0;
+	explicit_bzero(t.line, strlen(t.line));
+	free(t.line);
+	return r;
 }

@@ -72,7 +72,7 @@ class Registry:
         self.blobs, self.good, self.given, self.away = blobs, {}, 0, {}
         self.field, self.expires = 'token', None
         self.challenge = 'Bearer realm="{realm}",service="reg",scope="repository:{name}:pull"'
-        self.registry, self.tokens = Server(self.blob), Server(self.token)
+        self.registry, self.tokens = Server(self.answer), Server(self.token)
 
     def token(self, h, path):
         self.given += 1
@@ -86,6 +86,14 @@ class Registry:
     @staticmethod
     def registry_name(scope):
         return scope.split(':')[1] if scope.count(':') == 2 else ''
+
+    def answer(self, h, path):
+        """Below /v2/ for a token, elsewhere for a name and a password."""
+        if path.startswith('/v2/'):
+            return self.blob(h, path)
+        if not h.headers.get('Authorization', '').startswith('Basic '):
+            return send(h, 401, WWW_Authenticate='Basic realm="x"')
+        return send_ranged(h, self.blobs[path])
 
     def blob(self, h, path):
         name = path.split('/')[2]
@@ -150,6 +158,33 @@ def test_each_repository(mount, work, cache):
                 for n in data:
                     assert m.read(f'model/{n}{i}') == data[n] + bytes([i])
         assert sorted(x[2]['scope'] for x in r.tokens.seen) == [f'repository:{n}:pull' for n in 'abc']
+
+
+@pytest.mark.parametrize('scope', ['repository:{name}:pull', 'all'])
+def test_beside_a_password(mount, cache, tmp_path, scope):
+    """A token is sent where it was wanted; elsewhere at this origin, what the user has, as before."""
+    with registry({}) as r:
+        r.challenge = 'Bearer realm="{realm}",service="reg",scope="%s"' % scope
+        if scope == 'all':
+            r.registry_name = lambda s: 'a'
+        c = LinkedCarton()
+        for i, where in enumerate(['blobs', 'manifests', 'blobs', 'manifests']):
+            path = f'/v2/a/{where}/{i}'
+            r.blobs[path] = fault_bytes(MIB, seed=i)
+            c.link(f'model/{2 * i}', r.blobs[path], r.url(path))
+            c.add(f'model/{2 * i + 1}', fault_bytes(MIB, seed=10 + i))
+        c.write(tmp_path / 'm.carton')
+        r.blobs['/plain/m.carton'] = (tmp_path / 'm.carton').read_bytes()
+        url = r.url('/plain/m.carton').replace('http://', 'http://joe:hunter2@')
+        with mount(url, *PRIVATE, *cache.options) as m:
+            as_expected(m, c)
+        assert r.given == 1
+        sent = {k: [x[3].get('Authorization', '').split()[0] for x in r.registry.seen if x[1].startswith(k)]
+                for k in ('/plain/', '/v2/a/blobs/', '/v2/a/manifests/')}
+        assert set(sent['/plain/']) == {'Basic'}
+        # the first request is refused: of the repository, or of each directory
+        others = sent['/v2/a/blobs/'] + sent['/v2/a/manifests/']
+        assert others.count('Basic') == (2 if scope == 'all' else 1)
 
 
 def test_renewed(mount, cache, tmp_path):
