@@ -357,9 +357,11 @@ typedef void carton_progress_fn(void *ctx, uint64_t done, uint64_t total);
 /*
  * Checks all there is to check: every file in parallel, carton.toml, the tensor index, MANIFEST's
  * form, entries that are not listed. Every problem is logged as an error or a warning. Returns the
- * number of problems, or -errno when it could not go on. `progress` may be NULL.
+ * number of problems, or -errno when it could not go on. *ret_why is set if there are some: why is
+ * the worst, -EBADMSG before what will stay, and that before what may pass, such as -ETIMEDOUT.
+ * `progress` and `ret_why` may be NULL.
  */
-ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx);
+ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx, int *ret_why);
 
 struct carton_files {
 	struct carton_node *const *list;
@@ -374,8 +376,7 @@ void carton_want(const struct carton_files *files);
 /*
  * Verifies files as carton_pin() does, fetching what has to be fetched, so that later pins need not
  * wait: those that are given, or all of them when `files` is NULL. Failures are logged. Returns
- * how many failed, or -errno. *ret_why is set if some failed: -EBADMSG if one of them is damaged,
- * else the -errno of one, such as -ETIMEDOUT. `progress` and `ret_why` may be NULL.
+ * how many failed, or -errno. `progress` and *ret_why are those of carton_verify().
  */
 ssize_t carton_materialize(struct carton *c, const struct carton_files *files,
 			   carton_progress_fn *progress, void *ctx, int *ret_why);
@@ -387,6 +388,7 @@ struct carton_fetched {
 	uint64_t came;	/* bytes from servers, so far */
 	uint64_t size;	/* and in all; 0: not known */
 	uint64_t lacks; /* bytes of room that are missing in the cache */
+	int why;	/* that of carton_verify(), if some could not be fetched */
 };
 
 /* A large file that is being fetched: bytes from servers, so far and in all (0: not known). */

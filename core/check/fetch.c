@@ -199,15 +199,14 @@ static ssize_t fetch(struct fetching *f, const struct carton_files *files)
 {
 	struct object_store *s = f->c->store;
 	uint64_t there;
-	int why = 0;
 	ssize_t bad;
 
 	object_store_only_cache(s, true);
-	bad = carton_materialize(f->c, files, f->progress ? report : NULL, f, &why);
+	bad = carton_materialize(f->c, files, f->progress ? report : NULL, f, &f->now->why);
 	object_store_only_cache(s, false);
 	count(f);
 	measure(f, &there, &f->now->lacks);
-	if (bad && why != -ENOSPC)
+	if (bad && f->now->why != -ENOSPC)
 		f->now->lacks = 0;
 	return bad;
 }

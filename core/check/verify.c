@@ -13,6 +13,7 @@
 #include "check/check_chunks.h"
 #include "base/ingest.h"
 #include "base/util.h"
+#include "fetch/version.h"
 
 #define PROGRESS_MS 100
 /* objects that are got at once: each has files open, and waits for its turn at a server */
@@ -27,7 +28,7 @@ struct verify {
 	uint64_t total;		/* bytes to read, as far as known */
 	_Atomic uint64_t bytes; /* read by checks of entries; the object store counts its own */
 	atomic_size_t problems;
-	atomic_int why; /* -errno of an object: -EBADMSG if one is damaged, else of the first */
+	atomic_int why;	      /* -errno of the worst */
 	pthread_mutex_t lock; /* guards left */
 	pthread_cond_t over;  /* signalled when left decreases */
 	size_t left;	      /* checks that have not ended */
@@ -130,6 +131,20 @@ static int check_file(struct file_check *f)
 	return r;
 }
 
+static int badness(int error)
+{
+	return error == -EBADMSG ? 3 : error == 0 ? 0 : fetch_error_passes(error) ? 1 : 2;
+}
+
+static void count_problem(struct verify *v, int error)
+{
+	int why = atomic_load(&v->why);
+
+	atomic_fetch_add(&v->problems, 1);
+	while (badness(error) > badness(why) && !atomic_compare_exchange_weak(&v->why, &why, error))
+		;
+}
+
 static void check_over(struct verify *v)
 {
 	pthread_mutex_lock(&v->lock);
@@ -161,7 +176,7 @@ static void run_check(struct job *job)
 		int r = f->entry->kind == ENTRY_DIR ? check_place(f) : check_file(f);
 
 		if (r < 0)
-			atomic_fetch_add(&v->problems, 1);
+			count_problem(v, r);
 		if (r < 0 && r != -EBADMSG)
 			carton_log(CARTON_LOG_ERROR, f->entry->name, "cannot be checked: %s",
 				   strerror(-r));
@@ -249,7 +264,7 @@ static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx
 		if (line ? e->kind != ENTRY_FILE : !c->one_file)
 			continue;
 		if (line && already_logged(v, e)) {
-			atomic_fetch_add(&v->problems, 1);
+			count_problem(v, -EBADMSG);
 			continue;
 		}
 		checks[n++] = (struct file_check){ { .run = run_check }, 1, v, line, e };
@@ -288,17 +303,10 @@ struct object_check {
 
 static void object_over(struct object_check *k, int result)
 {
-	int none = 0;
-
-	if (result == 0) {
+	if (result == 0)
 		object_put(k->object);
-	} else {
-		atomic_fetch_add(&k->v->problems, 1);
-		if (result == -EBADMSG)
-			atomic_store(&k->v->why, result);
-		else
-			atomic_compare_exchange_strong(&k->v->why, &none, result);
-	}
+	else
+		count_problem(k->v, result);
 	check_over(k->v);
 }
 
@@ -394,7 +402,7 @@ ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void 
 	return problems < 0 ? problems : problems + (ssize_t)atomic_load(&v.problems);
 }
 
-ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
+ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx, int *ret_why)
 {
 	struct verify v;
 	ssize_t contents = carton_check_contents(c), held, form;
@@ -411,7 +419,11 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx)
 	if (held < 0)
 		return held;
 	form = (ssize_t)check_form(c->manifest);
+	if (contents + held + form > 0)
+		atomic_store(&v.why, -EBADMSG);
 	r = get_objects(&v, NULL, true, progress, ctx);
+	if (ret_why)
+		*ret_why = atomic_load(&v.why);
 	return r < 0 ? r : contents + held + form + (ssize_t)atomic_load(&v.problems);
 }
 
@@ -433,7 +445,7 @@ ssize_t carton_materialize(struct carton *c, const struct carton_files *files,
 
 	verify_init(&v, c);
 	r = get_objects(&v, files, false, progress, ctx);
-	if (r == 0 && ret_why && atomic_load(&v.problems))
+	if (r == 0 && ret_why)
 		*ret_why = atomic_load(&v.why);
 	return r < 0 ? r : (ssize_t)atomic_load(&v.problems);
 }

@@ -219,6 +219,7 @@ static int fetch_source(struct packing *p)
 	const struct tree *t = p->c->tree;
 	struct carton_node **list;
 	struct carton_files files = { 0 };
+	int why = 0;
 	ssize_t bad;
 
 	if (!carton_fetches(p->c) && p->options->mode != CARTON_EMBED)
@@ -231,10 +232,10 @@ static int fetch_source(struct packing *p)
 		    (!f->file.entry || p->c->container->remote) && plan_includes(p->options, f))
 			list[files.n++] = from_node(f);
 	bad = files.n ? carton_materialize(p->c, &files, p->options->progress,
-					   p->options->progress_ctx, NULL) :
+					   p->options->progress_ctx, &why) :
 			0;
 	free(list);
-	return bad < 0 ? (int)bad : bad ? -EIO : 0;
+	return bad < 0 ? (int)bad : why;
 }
 
 /* ---- the new carton ---- */

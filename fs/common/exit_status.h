@@ -1,15 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exit status of cartonfs. */
+/* The exit status of cartonfs, which is that of mount(8) and one more, and of cartonctl. */
 #ifndef FS_EXIT_STATUS_H
 #define FS_EXIT_STATUS_H
 
-/* The same as those of mount(8), and one more. */
+#include <errno.h>
+
 enum exit_status {
-	EXIT_OK = 0,
+	EXIT_GOOD = 0,
 	EXIT_USAGE = 1,
+	EXIT_BAD = 1,	  /* cartonctl has failed, or found problems, or differences */
+	EXIT_TROUBLE = 2, /* cartonctl diff could not compare */
 	EXIT_SYSTEM = 2,
 	EXIT_MOUNT = 32,
-	EXIT_LATER = 75, /* a server cannot be reached now (EX_TEMPFAIL) */
+	EXIT_LATER = 75, /* a server is not reached now, or overloaded (EX_TEMPFAIL) */
 };
+
+/* For what has failed with -errno: EXIT_LATER if that may be another one soon, else `other`. */
+static inline int exit_status(int error, int other)
+{
+	switch (error) {
+	case -EREMOTEIO: /* a server answers with 500 */
+	case -ETIMEDOUT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+	case -ENETDOWN:
+		return EXIT_LATER;
+	default:
+		return other;
+	}
+}
 
 #endif

@@ -49,6 +49,7 @@ static int copy_out(struct carton_node *node, char *buf)
 	return (int)n;
 }
 
+/* Returns the exit status. */
 static int cat_one(struct carton *c, const char *path, char *buf)
 {
 	struct carton_node *node;
@@ -60,9 +61,7 @@ static int cat_one(struct carton *c, const char *path, char *buf)
 		r = copy_out(node, buf);
 		carton_unpin(node);
 	}
-	if (r < 0)
-		ctl_failed(path, r);
-	return r;
+	return r < 0 ? ctl_failed(path, r) : EXIT_GOOD;
 }
 
 static int run_cat(struct carton *c, const struct args *a)
@@ -73,21 +72,21 @@ static int run_cat(struct carton *c, const struct args *a)
 	if (!buf)
 		return ctl_failed("cat", -ENOMEM);
 	for (int i = 0; i < a->n_paths; i++)
-		if (cat_one(c, a->paths[i], buf) < 0)
-			status = EXIT_BAD;
+		status = ctl_both(status, cat_one(c, a->paths[i], buf));
 	free(buf);
 	return status;
 }
 
 static int run_verify(struct carton *c, const struct args *a)
 {
-	ssize_t n = carton_verify(c, progress_show, "verify");
+	int why = 0;
+	ssize_t n = carton_verify(c, progress_show, "verify", &why);
 
 	(void)a;
 	progress_clear();
 	if (n < 0)
 		text_line(stderr, "cartonctl: %s", strerror((int)-n));
-	return n == 0 ? EXIT_GOOD : EXIT_BAD;
+	return n == 0 ? EXIT_GOOD : exit_status(n < 0 ? (int)n : why, EXIT_BAD);
 }
 
 #define TO_PACK .writes = true, .page = "cartonctl-pack"
@@ -168,7 +167,7 @@ static int print_result(const struct carton *c, const struct ctl_log *log, int s
 	struct carton_totals totals = { 0 };
 	char hex[65] = "";
 
-	if (log->problems)
+	if (log->problems && status == EXIT_GOOD)
 		status = EXIT_BAD;
 	if (c) {
 		carton_totals(c, &totals);
@@ -192,7 +191,7 @@ static int run(const struct ctl_command *command, struct args *a)
 			       .json = verify && a->values.json ? &json : NULL };
 	struct carton *c = NULL;
 	char label[256];
-	int r, status = EXIT_BAD;
+	int r, status;
 
 	log.source = carton_source_label(a->source, label, sizeof(label));
 	log.opening = true;
@@ -211,9 +210,8 @@ static int run(const struct ctl_command *command, struct args *a)
 	ctl_log_source(&log, log.source, false);
 	if (r == 0 && a->values.carton.confine)
 		r = sandbox_opened(carton_fetches(c));
-	if (r == 0)
-		status = command->run(c, a);
-	else if (!log.problems)
+	status = r == 0 ? command->run(c, a) : exit_status(r, EXIT_BAD);
+	if (r < 0 && !log.problems)
 		text_line(stderr, "cartonctl: %s: %s", label, strerror(-r));
 	if (verify)
 		status = print_result(c, &log, status);
@@ -287,6 +285,9 @@ int main(int argc, char **argv)
 	status = ctl_parse(argc, argv, commands, &a);
 	if (status == EXIT_GOOD)
 		status = run_command(argc - optind, argv + optind, &a);
+	/* what the cache does not have will not be there later */
+	if (status == EXIT_LATER && a.values.carton.offline)
+		status = EXIT_BAD;
 	option_finish(&a.values);
 	free(a.source);
 	return status;

@@ -9,15 +9,10 @@
 #include <stdint.h>
 
 #include "carton.h"
+#include "common/exit_status.h"
 #include "common/json_writer.h"
 #include "common/option_table.h"
 #include "process/sandbox.h"
-
-/*
- * EXIT_BAD: the command failed or found problems, or differences. EXIT_TROUBLE: diff could not
- * compare.
- */
-enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 1, EXIT_TROUBLE = 2 };
 
 /* The command line, after the command. */
 struct args {
@@ -58,7 +53,16 @@ const char *ctl_shown(const char *arg);
 /* Flushes stdout. Returns `status`, or EXIT_BAD if it could not be written. */
 int ctl_flush(int status);
 
-/* Print `what` and why it failed: a sentence, or an -errno. Both return EXIT_BAD. */
+/* The status of two parts together: it is EXIT_LATER if nothing else is wrong with either. */
+static inline int ctl_both(int a, int b)
+{
+	return a == EXIT_GOOD || b == EXIT_BAD ? b : a;
+}
+
+/*
+ * Print `what` and why it failed: a sentence, or an -errno. They return EXIT_BAD, and the second
+ * EXIT_LATER where that says so.
+ */
 int ctl_refuse(const char *what, const char *why);
 int ctl_failed(const char *what, int r);
 

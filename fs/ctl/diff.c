@@ -438,7 +438,8 @@ int ctl_diff(char **sources, int n, const struct args *args)
 	free(d.b.files.list);
 	carton_close(d.a.c);
 	carton_close(d.b.c);
-	return ctl_flush(r < 0					  ? EXIT_TROUBLE :
-			 d.n[REMOVED] + d.n[ADDED] + d.n[CHANGED] ? EXIT_BAD :
-								    EXIT_GOOD);
+	if (r < 0)
+		return ctl_flush(args->values.carton.offline ? EXIT_TROUBLE :
+							       exit_status(r, EXIT_TROUBLE));
+	return ctl_flush(d.n[REMOVED] + d.n[ADDED] + d.n[CHANGED] ? EXIT_BAD : EXIT_GOOD);
 }

@@ -130,7 +130,7 @@ static int fetch(struct carton *c, const struct args *a, const struct carton_fil
 		put_json(&got, bad, ok);
 	else
 		put_summary(&got, progress_now() - began);
-	return ok ? EXIT_GOOD : EXIT_BAD;
+	return ok ? EXIT_GOOD : exit_status(bad < 0 ? (int)bad : got.why, EXIT_BAD);
 }
 
 int ctl_fetch(struct carton *c, const struct args *a)

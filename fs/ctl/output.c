@@ -76,7 +76,8 @@ int ctl_refuse(const char *what, const char *why)
 
 int ctl_failed(const char *what, int r)
 {
-	return ctl_refuse(what, strerror(r == -EBADMSG ? EIO : -r));
+	ctl_refuse(what, strerror(r == -EBADMSG ? EIO : -r));
+	return exit_status(r, EXIT_BAD);
 }
 
 void *ctl_grow(void *array, size_t *cap, size_t n, size_t size)

@@ -84,7 +84,7 @@ static int run(const struct args *a, const char *source, const char *out,
 		ctl_failed(carton_source_label(source, label, sizeof(label)), r);
 	if (r < 0)
 		text_line(stderr, "cartonctl: %s was not made", out);
-	return ctl_flush(r < 0 ? EXIT_BAD : EXIT_GOOD);
+	return ctl_flush(r < 0 ? exit_status(r, EXIT_BAD) : EXIT_GOOD);
 }
 
 /* The command called `name`: source, output, and for link paths. */

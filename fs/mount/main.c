@@ -47,9 +47,9 @@ int main(int argc, char **argv)
 		text_line(stderr, "cartonfs: %s", strerror(ENOMEM));
 		status = EXIT_SYSTEM;
 	} else if (r == 0 && options_print(&o)) {
-		status = EXIT_OK;
+		status = EXIT_GOOD;
 	} else if (r == 0) {
-		status = o.fake ? EXIT_OK : session_run(&o);
+		status = o.fake ? EXIT_GOOD : session_run(&o);
 	}
 	if (o.values.mount_only)
 		keep_leave_status(status);

@@ -72,7 +72,7 @@ static void on_log(void *ctx, enum carton_log_level level, const char *subject, 
 
 int report_status(const struct report *t, int status)
 {
-	if (status != EXIT_OK)
+	if (status != EXIT_GOOD)
 		put_error(t, "cartonfs: %s: exit status %d", t->options->label, status);
 	return status;
 }

@@ -122,7 +122,7 @@ static int loop(struct session *s, struct fuse_session *se)
 	/* answer parked requests while the connection is still open */
 	carton_stop(s->mount.carton);
 	/* a thread that reads a request during the unmount gets ECONNABORTED */
-	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_OK;
+	return r < 0 && r != -ECONNABORTED ? EXIT_SYSTEM : EXIT_GOOD;
 }
 
 /*
@@ -203,16 +203,8 @@ static int status_of(const struct options *o, int error)
 	case -ENOSPC:
 	case -EDQUOT:
 		return EXIT_SYSTEM;
-	case -EREMOTEIO: /* a server answers with 500 */
-	case -ETIMEDOUT:
-	case -ECONNREFUSED:
-	case -ECONNRESET:
-	case -EHOSTUNREACH:
-	case -ENETUNREACH:
-	case -ENETDOWN:
-		return o->values.carton.offline ? EXIT_MOUNT : EXIT_LATER;
 	default:
-		return EXIT_MOUNT;
+		return o->values.carton.offline ? EXIT_MOUNT : exit_status(error, EXIT_MOUNT);
 	}
 }
 
@@ -226,7 +218,7 @@ static int verify_all(struct session *s)
 		report_not_mounted(&s->report, "%zd file%s failed", bad, bad == 1 ? "" : "s");
 	else if (bad < 0)
 		report_not_mounted(&s->report, "%s", strerror((int)-bad));
-	return bad > 0 ? status_of(s->options, why) : bad < 0 ? EXIT_SYSTEM : EXIT_OK;
+	return bad > 0 ? status_of(s->options, why) : bad < 0 ? EXIT_SYSTEM : EXIT_GOOD;
 }
 
 static int open_files(void *ctx, int listener, int memory)
@@ -295,8 +287,8 @@ static int open_and_serve(struct session *s)
 				   r == -EBADMSG ? "not a valid carton" : strerror(-r));
 		status = status_of(o, r);
 	} else {
-		status = o->values.verify == VERIFY_MOUNT ? verify_all(s) : EXIT_OK;
-		if (status == EXIT_OK)
+		status = o->values.verify == VERIFY_MOUNT ? verify_all(s) : EXIT_GOOD;
+		if (status == EXIT_GOOD)
 			status = serve(s);
 	}
 	unmounted_close(&s->unmounted);
@@ -353,7 +345,7 @@ static int mount_and_pass(struct options *o, struct fuse_session *se)
 	/* drops the descriptors of an earlier mount */
 	notify_forget();
 	if (notify_store(fuse_session_fd(se), NOTIFY_DEVICE) == 0)
-		return EXIT_OK;
+		return EXIT_GOOD;
 	text_line(stderr, "cartonfs: mount_only: no service manager takes the mount");
 	fuse_session_unmount(se);
 	return EXIT_MOUNT;
@@ -368,14 +360,14 @@ static int mount_only(struct session *s)
 	struct options *o = s->options;
 	struct fuse_session *se = fuse_session_new(&o->fuse, &mount_ops, sizeof(mount_ops),
 						   &s->mount);
-	int status = EXIT_OK;
+	int status = EXIT_GOOD;
 
 	if (!se)
 		return EXIT_USAGE;
 	notify_open();
 	if (!keep_is_kept(o->mountpoint))
 		status = prepare(o, &s->keep) < 0 ? EXIT_MOUNT : mount_and_pass(o, se);
-	if (status == EXIT_OK)
+	if (status == EXIT_GOOD)
 		pass_source(o);
 	fuse_session_destroy(se);
 	return status;

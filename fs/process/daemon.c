@@ -49,7 +49,7 @@ static int wait_for_child(pid_t child, int fd, const sigset_t *signals)
 		n = read(fd, &ok, 1);
 	while (n < 0 && errno == EINTR);
 	if (n == 1)
-		return EXIT_OK;
+		return EXIT_GOOD;
 	while (waitpid(child, &status, 0) < 0)
 		if (errno != EINTR)
 			return EXIT_SYSTEM;

@@ -11,7 +11,7 @@ import pytest
 
 import harness
 from harness import ctl, run
-from origin import MIB, errno_of, fault_bytes, reserved_port
+from origin import MIB, LinkedCarton, errno_of, fault_bytes, reserved_port
 from zipwriter import Carton, sample
 
 
@@ -133,6 +133,39 @@ def test_exit_status(fault, tmp_path, cache, kind, status):
             *(('-o', 'offline') if kind == 'offline' else ()), url, where)
     s.close()
     assert p.returncode == status, p.stderr
+
+
+COMMANDS = {'info': [], 'ls': [], 'tree': [], 'hash': [], 'cat': ['model/x'], 'verify': [], 'fetch': [], 'extract': ['d'],
+            'diff': ['here.carton'], 'embed': ['o.carton'], 'repack': ['o.carton']}
+
+
+def status_of(tmp_path, cache, command, source, *options):
+    p = subprocess.run([harness.CARTONCTL, command, cache.flag, '--timeout=2', *options, source, *COMMANDS[command]],
+                       env=harness.environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    return p.returncode, p.stderr
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+def test_exit_status_of_cartonctl(fault, tmp_path, cache, command):
+    """75 only where nothing but a server is in the way; diff says 2 of all else that it cannot compare."""
+    port, s = reserved_port()
+    bad = 2 if command == 'diff' else 1
+    sample().write(tmp_path / 'here.carton')
+    for url, status in (('http://nobody.invalid/x', 75), (f'http://127.0.0.1:{port}/x', 75),
+                        (fault.url('x', fail='9999:429'), 75), (fault.url('x', fail='9999:404'), bad)):
+        assert status_of(tmp_path, cache, command, url)[0] == status, url
+    assert status_of(tmp_path, cache, command, f'http://127.0.0.1:{port}/x', '--offline')[0] == bad
+    s.close()
+
+
+@pytest.mark.parametrize('command', ['cat', 'verify', 'fetch', 'extract', 'embed'])
+def test_exit_status_of_what_links_lead_to(fault, tmp_path, cache, command):
+    """One file that is not there, or damaged, is more than one whose server is away."""
+    port, s = reserved_port()
+    c = LinkedCarton().link('model/x', b'text', f'http://127.0.0.1:{port}/x')
+    path = c.write(tmp_path / 'a.carton')
+    assert status_of(tmp_path, cache, command, path, '--private-links') [0] == 75
+    s.close()
 
 
 # ---- verify ----
