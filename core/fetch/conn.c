@@ -151,8 +151,8 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 		server_unref(x->waits_for);
 		x->waits_for = server_ref(o);
 	}
-	/* a fetch that waits in the queue of a server that serves others does not time out */
-	if (x->slot_ms && served && !x->f.deadline_ms)
+	/* its time begins when its turn has come, at a server that serves others */
+	if (x->slot_ms && served && !x->at_server.entered && !x->f.deadline_ms)
 		x->deadline_ms = MAX(x->deadline_ms, served + options->timeout_ms);
 	x->at_server.patience_ms = url_patience(x);
 	x->at_server.elsewhere = !url_is_last(x);

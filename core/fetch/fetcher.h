@@ -20,8 +20,9 @@
  * range in another file, since what says where it begins may be wrong.
  *
  * Deadline: the fetch fails with -ETIMEDOUT after `timeout_ms` without progress, counted from its
- * start. Progress is counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte
- * now and then does not help it.
+ * start, or from its first turn where it has to queue for a server that serves others. Progress is
+ * counted by bytes: at 1 KiB/s or faster a fetch never times out, while a byte now and then does
+ * not help it.
  *
  * Threads: any thread may start a fetch. The functions given to it are called on workers, one at a
  * time.

@@ -7,6 +7,7 @@
 #include "http_help.h"
 
 #define SIZE 300000
+#define MANY 200 /* more than are served until a deadline */
 
 struct fixture {
 	struct fetch_options options;
@@ -191,12 +192,50 @@ static void test_lead(void **state)
 	fixture_end(&f);
 }
 
+/* A URL that is always refused, while its server serves others: the fetch ends at its deadline. */
+static void test_refused_beside_others(void **state)
+{
+	struct fetch fetch = { .what = FETCH_FILE, .n_places = 1, .done = done };
+	struct servers *servers;
+	struct fixture f;
+	unsigned others = 0;
+	uint64_t size;
+
+	(void)state;
+	fixture_init(&f);
+	assert_int_equal(servers_new(8, &servers), 0);
+	f.options.servers = servers;
+	f.options.timeout_ms = 3000;
+	atomic_store(&f.options.wait, true);
+	url_of(&main_server, f.urls[0], "/size=%d/fail=99999:429/0", SIZE);
+	fetch.options = &f.options;
+	fetch.places = &f.any[0];
+	fetch.ctx = &f;
+	assert_int_equal(file_memory(SIZE, &fetch.dest), 0);
+	assert_int_equal(fetch_start(&fetch), 0);
+	for (; sem_trywait(&f.over) < 0; others++) {
+		struct fetch other = fetch;
+
+		assert_true(others < MANY);
+		other.places = &f.any[1];
+		assert_int_equal(file_memory(SIZE, &other.dest), 0);
+		assert_int_equal(fetch_run(&other, &size), 0);
+		file_abort(other.dest, false);
+	}
+	assert_true(others > 0);
+	assert_int_equal(f.result, -ETIMEDOUT);
+	file_abort(fetch.dest, false);
+	fixture_end(&f);
+	servers_free(servers);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_failed_check),
 		cmocka_unit_test(test_wrong_bytes),
 		cmocka_unit_test(test_lead),
+		cmocka_unit_test(test_refused_beside_others),
 	};
 
 	carton_log_set(log_keep, NULL);
