@@ -123,11 +123,11 @@ void conn_give_up(struct fetcher *x)
 	x->slot_ms = 0;
 }
 
-bool conn_is_away(const struct conn *c)
+bool conn_is_away(const struct fetcher *x)
 {
 	int64_t ms;
 
-	return server_error(c->server, &ms) != 0;
+	return server_error(x->u->at, &ms) != 0;
 }
 
 int conn_waits_why(const struct fetcher *x)
@@ -143,9 +143,12 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 {
 	const struct fetch_options *options = x->f.options;
 	struct server *o = server_get(options->servers, url);
-	int64_t served = server_served(o);
+	int64_t served;
 	int r;
 
+	c->first = o;
+	o = url_server(x->u, o);
+	served = server_served(o);
 	if (o != x->waits_for) {
 		server_give_up(x->waits_for, &x->at_server);
 		server_unref(x->waits_for);
@@ -159,9 +162,7 @@ static int enter_server(struct fetcher *x, struct conn *c, const char *url)
 	x->at_server.background = x->f.background || conns_active(x) > 0;
 	r = server_enter(o, &x->at_server, x->deadline_ms, &x->slot_ms);
 	if (r == 0)
-		c->server = o;
-	else
-		server_unref(o);
+		c->server = server_ref(o);
 	c->asking = r == 0;
 	return r;
 }
@@ -212,15 +213,34 @@ int conn_ask_again(struct fetcher *x, struct conn *c, struct http_request *q)
 	return http_start_request(x->f.options->http, q, wake, x, &c->stream);
 }
 
+/*
+ * Another server may be bad than the one that is asked: where that redirects to, or where it has a
+ * token fetched. What it does so is a good answer.
+ */
+static void tell_server(struct fetcher *x, struct conn *c, const struct http_response *a, int error)
+{
+	const char *from = c->redirect ? http_redirect_url(c->redirect) : x->u->url;
+	char *to = http_answered_by(c->stream);
+	struct server *o = to ? server_get(x->f.options->servers, to) : server_ref(c->first);
+
+	if (o != c->first)
+		server_answered(c->first, from, 200, 0);
+	if (error < 0)
+		server_failed(o, error);
+	else
+		server_answered(o, to ? to : from, a->status, a->retry_after_s);
+	server_unref(x->u->at);
+	/* a redirect target is left: the next request may be led elsewhere */
+	x->u->at = c->redirect ? NULL : server_ref(o);
+	server_unref(o);
+	free(to);
+}
+
 void conn_answered(struct fetcher *x, struct conn *c, const struct http_response *a, int error)
 {
 	struct http_redirect *redirect;
 
-	if (error < 0)
-		server_failed(c->server, error);
-	else
-		server_answered(c->server, c->redirect ? http_redirect_url(c->redirect) : x->u->url,
-				a->status, a->retry_after_s);
+	tell_server(x, c, a, error);
 	heard(c);
 	if (error < 0 || http_status_errno(a->status) < 0 || conn_lost_way(c, a->status)) {
 		route_failed(&x->u->place->route, c, c->redirect);
@@ -252,7 +272,8 @@ void conn_close(struct fetcher *x, struct conn *c)
 		server_leave(c->server, c->answered);
 		server_unref(c->server);
 	}
-	c->server = NULL;
+	server_unref(c->first);
+	c->server = c->first = NULL;
 	if (c->extra)
 		atomic_fetch_sub(x->f.options->extra, 1);
 	c->extra = false;

@@ -231,6 +231,8 @@ static bool finish(struct fetcher *x)
 	transfer_end(x);
 	cancel_hook_remove(f.cancel, &x->hook);
 	task_finish(&x->task);
+	for (size_t i = 0; i < x->n_urls; i++)
+		server_unref(x->urls[i].at);
 	free(x->urls);
 	free(x);
 	f.done(f.ctx, result, size);

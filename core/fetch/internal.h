@@ -37,6 +37,7 @@ struct url {
 	int status;	 /* and its status, or 0 */
 	char reason[256];
 	bool away;	   /* its server is bad, and is waited for */
+	struct server *at; /* which has answered, or failed to, when it was asked last; or NULL */
 	int64_t failed_ms; /* when it last failed; 0: never */
 	atomic_bool logged_once;
 	long retry_after_s;
@@ -50,6 +51,7 @@ struct piece {
 struct conn {
 	struct http_stream *stream;	/* NULL: idle */
 	struct server *server;		/* which was entered for it; or NULL */
+	struct server *first;		/* that of the URL where it began; or NULL */
 	struct http_redirect *redirect; /* where it began; NULL: at the first URL */
 	struct piece left;		/* end is UINT64_MAX while it is not known */
 	bool exact;			/* asks for just this piece of x->version */
@@ -120,6 +122,17 @@ static inline bool fetch_is_part(const struct fetcher *x)
 	return x->f.what == FETCH_PART || (x->f.what == FETCH_FILE && x->u->place->version);
 }
 
+/*
+ * The server that requests for a URL wait for: the one that has failed behind a redirect, or as a
+ * token server, as long as it is bad; else `first`, that of the URL where they begin.
+ */
+static inline struct server *url_server(const struct url *u, struct server *first)
+{
+	int64_t ms;
+
+	return server_error(u->at, &ms) ? u->at : first;
+}
+
 /* ---- conn.c ---- */
 
 void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections);
@@ -159,8 +172,8 @@ void conn_answered(struct fetcher *x, struct conn *c, const struct http_response
 /* What a redirect target answers badly has no meaning: is it such an answer? */
 bool conn_lost_way(const struct conn *c, int status);
 
-/* Is its server bad? */
-bool conn_is_away(const struct conn *c);
+/* Is the server bad that has answered the fetch last, or failed to? */
+bool conn_is_away(const struct fetcher *x);
 
 void conn_close(struct fetcher *x, struct conn *c);
 

@@ -82,7 +82,7 @@ int size_step(struct fetcher *x)
 			return r < 0 ? r : -EINPROGRESS;
 		}
 	}
-	if (r == 0 || conn_is_away(&x->conns[0]) || !only_fetching_tells(u, a.status, r))
+	if (r == 0 || conn_is_away(x) || !only_fetching_tells(u, a.status, r))
 		return r;
 	if (!atomic_exchange(&u->logged_once, true))
 		carton_log(CARTON_LOG_WARNING, http_url_redact(u->url, shown, sizeof(shown)),

@@ -104,7 +104,7 @@ static int drain(struct fetcher *x, struct conn *c)
 /* The request of a piece failed: it is asked for again after a pause. 0, or the end of the try. */
 static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry_after_s)
 {
-	bool away = conn_is_away(c) && url_is_last(x);
+	bool away = conn_is_away(x) && url_is_last(x);
 	int64_t now = now_ms();
 	unsigned active;
 

@@ -73,7 +73,7 @@ struct url *url_ready(struct fetcher *x)
 
 	while (u && (u->place->mirror || x->tried + 1 < x->n_urls)) {
 		struct server *o = server_get(x->f.options->servers, u->url);
-		bool paused = server_paused(o) > SHORT_PAUSE_MS;
+		bool paused = server_paused(url_server(u, o)) > SHORT_PAUSE_MS;
 		size_t tried = x->tried++;
 		struct url *next = paused ? url_next(x) : NULL;
 
@@ -162,11 +162,11 @@ int64_t url_patience(const struct fetcher *x)
  */
 static void find_away(const struct fetcher *x, struct url *u)
 {
-	struct server *o = server_get(x->f.options->servers, u->url);
+	struct server *first = server_get(x->f.options->servers, u->url), *o = url_server(u, first);
 	int64_t ms = 0, served = server_served(o);
 	int error = server_error(o, &ms);
 
-	server_unref(o);
+	server_unref(first);
 	u->away = error == -EBUSY || (error && (!u->failed_ms || served < u->failed_ms));
 	u->failed_ms = now_ms();
 	if (error && error != -EBUSY && ms >= url_patience(x))

@@ -163,3 +163,16 @@ void http_free(struct http *http)
 	free(http);
 	curl_global_cleanup();
 }
+
+char *http_answered_by(struct http_stream *s)
+{
+	char *url = NULL;
+
+	/* the network thread does not change them any more */
+	pthread_mutex_lock(&s->lock);
+	if ((s->ready || s->done) && s->n_seen > 0 &&
+	    (s->asks || strcmp(s->seen[0], s->target.url) != 0))
+		url = strdup(s->target.url);
+	pthread_mutex_unlock(&s->lock);
+	return url;
+}

@@ -176,6 +176,13 @@ int http_start_request(struct http *http, const struct http_request *request, ht
 int http_answer(struct http_stream *stream, struct http_response *ret);
 
 /*
+ * The URL that has given the answer, or the failure, if that is not the first: redirects have led
+ * there, or it is that of a token server. malloc'ed; NULL: the first, or ENOMEM. After
+ * http_answer() has said something.
+ */
+char *http_answered_by(struct http_stream *stream);
+
+/*
  * Points *ret at the next decoded bytes. Returns how many; 0 when the body is complete and exactly
  * as long as its headers said; -EAGAIN when there are none now, or -errno as http_answer(), after
  * the bytes that came before the failure. The bytes stay until http_skip() frees their space. An

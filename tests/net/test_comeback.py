@@ -13,6 +13,7 @@ import pytest
 import harness
 import relay
 from harness import CARTONFS, ctl, eventually, run
+from hub import Hub
 from origin import (MIB, PRIVATE, Fault, LinkedCarton, as_expected, errno_of, fault_bytes, lines_of, needs_root,
                     reserved_port)
 from zipwriter import Carton
@@ -192,6 +193,39 @@ def test_file_that_is_reset_by_a_server_that_is_there(fault, mount_fg, cache, tm
             x = it.submit(errno_of, m.read, 'model/x')
             eventually('it is given up', lambda: m.read(f'model/{next(others)}') and x.done())
         assert x.result() in (errno.EIO, errno.ECONNRESET)
+
+
+class HubWithBadNode(Hub):
+    """The first redirects of a file lead to a node where nobody listens."""
+
+    def __init__(self, files, node):
+        super().__init__(files)
+        self.node = node
+
+    def resolve(self, h):
+        if h.path.endswith('/x') and len([p for p in self.asked if p == h.path]) < TIMES:
+            self.asked.append(h.path)
+            h.send_response(302)
+            h.send_header('Location', f'http://127.0.0.1:{self.node}/x')
+            h.send_header('Content-Length', '0')
+            h.end_headers()
+        else:
+            super().resolve(h)
+
+
+def test_redirect_to_a_node_that_is_away(later, mount_fg, cache, tmp_path):
+    """The hub is asked again, until it leads elsewhere; it is not bad itself."""
+    data = {n: fault_bytes(SIZE, seed=i) for i, n in enumerate('xy')}
+    with HubWithBadNode(data, later[0]) as hub:
+        c = LinkedCarton()
+        for n, text in data.items():
+            c.link(f'model/{n}', text, hub.url(n))
+        with mount_fg(c.write(tmp_path / 'm.carton'), *PRIVATE, *cache.options, '-o', f'timeout={LONG}') as m:
+            t = reader(m)
+            seen(m, 'x: .*[Cc]onnect')
+            assert m.read('model/y') == data['y']
+            t.join()
+            assert t.got == [data['x']]
 
 
 # ---- what the server says ----

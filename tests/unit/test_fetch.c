@@ -229,13 +229,58 @@ static void test_refused_beside_others(void **state)
 	servers_free(servers);
 }
 
+/* The error of the server of a URL. */
+static int error_of(struct servers *servers, const char *url)
+{
+	struct server *s = server_get(servers, url);
+	int64_t ms;
+	int r = server_error(s, &ms);
+
+	server_unref(s);
+	return r;
+}
+
+/* Where another server fails than that of the URL, it is the other one that is bad. */
+static void test_whose_failure(void **state)
+{
+	static const char *const ways[] = {
+		/* where redirects lead */
+		"/redirect=302/to=http%3A%2F%2F127.0.0.1%3A1%2Fx/x",
+		/* a token server */
+		"/status=401/h=WWW-Authenticate%3ABearer%20realm=%22http%3A%2F%2F127.0.0.1%3A1%2F%22"
+		"/x",
+	};
+	struct servers *servers;
+	struct fixture f;
+	uint64_t size;
+
+	(void)state;
+	fixture_init(&f);
+	f.options.timeout_ms = 500;
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		struct fetch fetch = { .options = &f.options, .places = f.any, .n_places = 1 };
+
+		assert_int_equal(servers_new(8, &servers), 0);
+		f.options.servers = servers;
+		url_of(&main_server, f.urls[0], "%s", ways[i]);
+		fetch.what = i ? FETCH_SIZE : FETCH_FILE;
+		assert_int_equal(file_memory(SIZE, &fetch.dest), 0);
+		assert_int_equal(fetch_run(&fetch, &size), -ECONNREFUSED);
+		file_abort(fetch.dest, false);
+		assert_int_equal(error_of(servers, f.urls[0]), 0);
+		assert_int_equal(error_of(servers, "http://127.0.0.1:1/"), -ECONNREFUSED);
+		servers_free(servers);
+	}
+	f.options.servers = NULL;
+	fixture_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_failed_check),
-		cmocka_unit_test(test_wrong_bytes),
-		cmocka_unit_test(test_lead),
-		cmocka_unit_test(test_refused_beside_others),
+		cmocka_unit_test(test_failed_check),  cmocka_unit_test(test_wrong_bytes),
+		cmocka_unit_test(test_lead),	      cmocka_unit_test(test_refused_beside_others),
+		cmocka_unit_test(test_whose_failure),
 	};
 
 	carton_log_set(log_keep, NULL);
