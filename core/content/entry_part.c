@@ -108,13 +108,11 @@ uint64_t part_to_fetch(const struct object *o, const struct entry *e)
 	return n - MIN(n, kept);
 }
 
-int part_copy_cached(struct get *g, uint64_t off, uint64_t n)
+int part_copy_cached(struct get *g, const struct span *span, uint64_t off, uint64_t n)
 {
-	struct span *span = g->span;
 	char *data;
 	int r;
 
-	g->span = NULL;
 	if (span)
 		return span_copy(span, g->part_file, off, n, &g->part_from);
 	if (n > MAX_CACHED)

@@ -27,10 +27,10 @@ int part_open(struct get *g, uint64_t n, uint64_t *ret_have);
 bool part_is_cached(const struct get *g);
 
 /*
- * Copies [off, off + n) of the carton to g->part_file, if it is in g->span, which is then left, or
- * opening the carton has left it in memory. -ENOENT: neither.
+ * Copies [off, off + n) of the carton to g->part_file, if it is in this span (or NULL), or opening
+ * the carton has left it in memory. -ENOENT: neither.
  */
-int part_copy_cached(struct get *g, uint64_t off, uint64_t n);
+int part_copy_cached(struct get *g, const struct span *span, uint64_t off, uint64_t n);
 
 /*
  * The part is there: compares the header with the central directory; where in g->part the data

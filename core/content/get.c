@@ -221,7 +221,7 @@ static int ask_data(struct get *g)
 	return r;
 }
 
-static int ask_entry(struct get *g);
+static int ask_entry(struct get *g, const struct span *span);
 
 static void run_decode(struct job *job)
 {
@@ -237,7 +237,7 @@ static void run_decode(struct job *job)
 		carton_log(CARTON_LOG_WARNING, object_name(g->plan->object),
 			   "what the cache has kept of it is wrong: all is fetched again");
 		g->anew = true;
-		r = ask_entry(g);
+		r = ask_entry(g, NULL);
 		if (r == 0)
 			return;
 	}
@@ -282,8 +282,8 @@ static void part_done(void *ctx, int result, uint64_t size)
 	}
 }
 
-/* All of the entry, which is then decoded. */
-static int ask_entry(struct get *g)
+/* All of the entry, which is then decoded. It may be in a span; or NULL. */
+static int ask_entry(struct get *g, const struct span *span)
 {
 	const struct entry *e = g->plan->entry;
 	uint64_t n = entry_end(e) - e->header;
@@ -295,7 +295,7 @@ static int ask_entry(struct get *g)
 	/* bytes of several places would not tell which of them are wrong */
 	g->partial = file_is_cached(g->part_file) && (f.have > 0 || g->left == 1);
 	g->part_from = f.places;
-	r = part_copy_cached(g, e->header, n);
+	r = part_copy_cached(g, span, e->header, n);
 	if (r == 0)
 		return submit(g, run_decode);
 	f.what = g->partial ? FETCH_FILE : FETCH_PART;
@@ -314,8 +314,7 @@ static void span_done(struct span_wait *w, struct span *span)
 {
 	struct get *g = container_of(w, struct get, span_wait);
 
-	g->span = span;
-	go_on(g, ask_entry(g));
+	go_on(g, ask_entry(g, span));
 }
 
 static int ask_carton(struct get *g)
@@ -334,7 +333,7 @@ static int ask_carton(struct get *g)
 	if (plan_is_direct(p->entry))
 		return g->fill ? submit(g, run_ask) : ask_data(g);
 	g->span_wait = (struct span_wait){ span_done, p->object, p->entry, g->waits, NULL };
-	return g->fill && span_ask(&g->span_wait) ? 0 : ask_entry(g);
+	return g->fill && span_ask(&g->span_wait) ? 0 : ask_entry(g, NULL);
 }
 
 /* ---- in which order ---- */

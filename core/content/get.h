@@ -58,7 +58,6 @@ struct get {
 	struct file *part_file;	       /* the entry's header, or all of it to be decoded; NULL */
 	struct source *part;	       /* the bytes of part_file, once all have come; else NULL */
 	struct span_wait span_wait;    /* for others that are fetched with it */
-	struct span *span;	       /* these are there; else NULL */
 	bool partial; /* the part is one of the cache, which any place goes on with, */
 	bool anew;    /* and was wrong */
 	struct job job;

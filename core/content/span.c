@@ -259,7 +259,8 @@ static int fetch(struct span *s, bool background)
 	};
 	int r;
 
-	if (!budget_hold(options->budget, f.n))
+	/* there was no memory for the entry that it should have begun with */
+	if (f.n == 0 || !budget_hold(options->budget, f.n))
 		return -ENOMEM;
 	s->held = f.n;
 	r = file_memory(f.n, &s->dest);
