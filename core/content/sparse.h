@@ -5,6 +5,13 @@
  * same index of it fill this file together, and the next mount finds what is there, chunk by chunk,
  * by its hash. When all is there and has the right hash, it becomes a cache entry.
  *
+ * Bytes are in the file before they are hashed, by any of these processes. One that was stopped
+ * while it had a claim, whose chunk others have fetched meanwhile, writes what its server sends
+ * over that chunk when it goes on, as anybody may who can write to the file. Where these are other
+ * bytes, who has verified the chunk has its tags: each read compares them, in the buffer that the
+ * reader gets, and fails (-EBADMSG). Who has not hashes it before the first read. So wrong bytes
+ * never get out, and no claim is needed for that.
+ *
  * Chunks come from the places of the object's plan (chunk_fill.h), those that a reader wants and
  * those ahead of readers who go on in order (ahead.h).
  *

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mount/order.h"
 #include "mount/pages.h"
 #include "mount/push.h"
 
@@ -56,30 +57,23 @@ struct ahead {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	bool over;
-	struct carton_node *expected; /* if this is opened next, a sequence begins or continues */
-	struct carton_node *at;	      /* next file of the sequence, or NULL */
-	uint64_t n_opened, n_ahead;   /* files of the sequence */
-	bool idle;		      /* the thread waits until a file is opened */
-	struct carton_node *demand;   /* an open waits for this file: other work ends. Or NULL */
+	/* if one of these is opened next, by name or by number, a sequence begins or continues */
+	struct carton_node *expected, *counted;
+	bool by_number;		    /* which of them it was, where they differ */
+	struct carton_node *at;	    /* next file of the sequence, or NULL */
+	uint64_t n_opened, n_ahead; /* files of the sequence */
+	bool idle;		    /* the thread waits until a file is opened */
+	struct carton_node *demand; /* an open waits for this file: other work ends. Or NULL */
 	bool paused;
 };
 
 /* ---- which file is next ---- */
 
-/* Skips at most `hops` directories and symlinks. */
-static struct carton_node *next_file(const struct ahead *a, struct carton_node *node, unsigned hops)
+/* The next file of the sequence. Lock held. */
+static struct carton_node *next_of(const struct ahead *a, struct carton_node *node)
 {
-	struct carton_stat st;
-
-	for (unsigned i = 0; node && i <= hops; i++) {
-		node = carton_next(a->mount->carton, node);
-		if (!node)
-			break;
-		carton_stat(node, &st);
-		if (st.kind == CARTON_FILE)
-			return node;
-	}
-	return NULL;
+	return a->by_number ? order_next_number(node) :
+			      order_next(a->mount->carton, node, MAX_HOPS);
 }
 
 static uint64_t size_of(const struct carton_node *node)
@@ -134,7 +128,7 @@ static struct carton_node *take_next(struct ahead *a)
 	if (a->n_ahead - a->n_opened >= most)
 		return NULL;
 	a->n_ahead++;
-	a->at = next_file(a, node, MAX_HOPS);
+	a->at = next_of(a, node);
 	return node;
 }
 
@@ -307,7 +301,7 @@ static bool step(struct ahead *a)
 		return false;
 	pthread_mutex_unlock(&a->lock);
 	if (back)
-		a->back = next_file(a, node, UINT_MAX - 1);
+		a->back = order_next(a->mount->carton, node, UINT_MAX - 1);
 	begin(a, s, node, back);
 	pthread_mutex_lock(&a->lock);
 	return true;
@@ -349,7 +343,7 @@ int ahead_new(struct mount *m, bool all, struct ahead **ret)
 	a->mount = m;
 	/* verifying a large file takes two threads */
 	a->n_slots = cpus > 2 * MAX_SLOTS ? MAX_SLOTS : cpus > 2 ? (unsigned)cpus / 2 : 1;
-	a->back = all ? next_file(a, carton_root(m->carton), UINT_MAX - 1) : NULL;
+	a->back = all ? order_next(m->carton, carton_root(m->carton), UINT_MAX - 1) : NULL;
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_cond_init(&a->changed, NULL);
 	if (pthread_create(&a->thread, NULL, run, a) != 0) {
@@ -388,7 +382,7 @@ static void follow(struct ahead *a, struct carton_node *file)
 	a->chunked = is_chunked(file);
 	a->heads = a->chunked && a->read < HEAD;
 	for (unsigned i = 0; i < MAX_FETCHED && file; i++) {
-		next = next_file(a, file, MAX_HOPS);
+		next = next_of(a, file);
 		carton_follow(file, next);
 		file = next;
 	}
@@ -399,21 +393,26 @@ void ahead_opened(struct ahead *a, struct carton_node *file)
 	if (!a)
 		return;
 	pthread_mutex_lock(&a->lock);
-	if (file == a->expected) {
+	if (file == a->expected || file == a->counted) {
+		bool by_number = a->expected == a->counted ? a->by_number : file == a->counted;
+
 		a->n_opened++;
 		/* the reader is ahead of this thread, or a sequence begins with this file */
-		if (a->n_ahead < a->n_opened || !a->at) {
+		if (a->n_ahead < a->n_opened || !a->at || by_number != a->by_number) {
+			a->by_number = by_number;
 			a->n_ahead = a->n_opened;
-			a->at = next_file(a, file, MAX_HOPS);
+			a->at = next_of(a, file);
 		}
 		if (is_fetched(a, file))
 			follow(a, file);
 	} else {
 		a->n_opened = a->n_ahead = 0;
 		a->at = NULL;
+		a->by_number = false;
 	}
 	atomic_store(&a->read, 0);
-	a->expected = next_file(a, file, MAX_HOPS);
+	a->expected = order_next(a->mount->carton, file, MAX_HOPS);
+	a->counted = order_next_number(file);
 	a->paused = false;
 	if (a->idle && a->at && a->n_ahead - a->n_opened < WINDOW / 2)
 		pthread_cond_signal(&a->changed);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Has files ready before they are opened, on a thread of its own: the next files when files are
- * opened in the order of the tree; with verify=background, all files that need not be fetched. An
- * open that has to wait comes first: the work on other files is cancelled, unless it is one of
- * those that are fetched in their order.
+ * opened in the order of the tree, or of the numbers in their names; with verify=background, all
+ * files that need not be fetched. An open that has to wait comes first: the work on other files is
+ * cancelled, unless it is one of those that are fetched in their order.
  *
  * Of files that are fetched, only large ones are had ahead, two at a time, and as far as the cache
  * has room. Where only those chunks are fetched that are read (carton_follow()), they are opened;

@@ -136,6 +136,24 @@ def test_next_shard(nginx, shards, mount, cache):
         assert sum(r['sent'] for r in nginx.requests(shards[0])) <= COUNT * SHARD + TAIL + MIB
 
 
+@pytest.mark.parametrize('order', ['number', 'name'])
+def test_numbers_without_zeros(nginx, mount, cache, order):
+    """Shards are read in the order of their numbers by some, of their names by others: the next one comes to both."""
+    files = {f'model/x-{i}.bin': content(200 + i, SHARD) for i in (1, 2, 3, 4, 10, 11)}
+    carton = zipwriter.Carton(method='stored')
+    for name, data in files.items():
+        carton.add(name, data)
+    path = carton.write(nginx.root / f'{order}.carton')
+    nginx.clear()
+    first, second, third = [f'model/x-{i}.bin' for i in ((1, 2, 3) if order == 'number' else (1, 10, 11))]
+    with mount(nginx.url(path.name), *cache.options) as m:
+        assert m.read(first) == files[first]
+        with open(m / second, 'rb') as f:
+            assert f.read() == files[second]
+            eventually('the next one comes', is_asked_for(nginx, (path.name, files), third))
+    path.unlink()
+
+
 def test_not_in_order(nginx, shards, mount, cache):
     nginx.clear()
     names = list(shards[1])
