@@ -17,6 +17,7 @@ import time
 import pytest
 
 import harness
+from faultydisk import Disk
 from harness import CARTONCTL, CARTONFS, ctl, environment, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, fault_bytes
 from probing import mounter_of
@@ -154,16 +155,26 @@ def test_signs_of_life(mount_fg, work, fault, cache):
             reader.wait()
 
 
-@pytest.mark.big
-def test_a_large_local_file(mount, big_carton):
-    """Its percentage grows while it is hashed."""
-    with mount(big_carton[0]) as m:
+@pytest.fixture
+def disk(work):
+    disk = Disk(work)
+    yield disk
+    disk.stop()
+
+
+def test_a_large_local_file(mount, disk):
+    """Its percentage grows while it is hashed: from a slow disk, so that there is time to look."""
+    Carton(method='stored').add('model/big', fault_bytes(256 * MIB)).write(disk.files / 'm.carton')
+    with mount(disk.path / 'm.carton') as m:
+        disk.set('slow 100')
         reader = subprocess.Popen(['head', '-c1', m / 'model/big'], stdout=subprocess.DEVNULL)
         try:
-            seen = [eventually('a percentage', lambda: re.fullmatch(r'verifying ([1-9]\d*)%', m.state('model/big')))]
+            seen = eventually('a percentage', lambda: re.fullmatch(r'verifying ([1-9]\d*)%', m.state('model/big')))
             waiting, = status(m)['waiting']
             assert (waiting['path'], waiting['state']) == ('model/big', 'verifying')
-            eventually('more', lambda: m.state('model/big') not in (seen[0][0], 'unverified'))
+            eventually('more', lambda: m.state('model/big') not in (seen[0], 'unverified'))
+            disk.set('none')
+            assert reader.wait() == 0
         finally:
             reader.kill()
             reader.wait()
