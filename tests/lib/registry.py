@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A registry of OCI artifacts: docker-registry itself (package docker-registry), on loopback. skopeo (package skopeo)
+pushes to it what layout() writes.
+
+  Registry       `auth`: None, 'basic' (USER and PASSWORD) or a TokenServer, whose tokens it takes
+  TokenServer    gives tokens to anybody, or to USER only; signed by a key that it makes
+  layout         a directory in the OCI layout, with one artifact
+"""
+import base64
+import contextlib
+import hashlib
+import http.client
+import http.server
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+import urllib.parse
+from pathlib import Path
+
+import harness
+from harness import eventually
+from origin import free_port
+
+USER, PASSWORD = 'joe', 'hunter2'
+BCRYPT = 'joe:$2y$05$qfBl//4VqGY0OgjuY/Bm4.xIjQNRhUuChR/RieonLDUFjYmOvWlbu\n'     # of these
+BASIC = base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()
+MODEL = 'application/vnd.cncf.model'
+FILEPATH = 'org.cncf.model.filepath'
+MANIFEST = 'application/vnd.oci.image.manifest.v1+json'
+INDEX = 'application/vnd.oci.image.index.v1+json'
+REPOSITORY = 'me/my-model'
+
+
+def digest_of(data):
+    return 'sha256:' + hashlib.sha256(data).hexdigest()
+
+
+def url_safe(data):
+    return base64.urlsafe_b64encode(data).rstrip(b'=')
+
+
+class TokenServer:
+    """Gives tokens. `seen`: (query, Authorization) of each request."""
+
+    def __init__(self, where, private=False):
+        outer, self.dir, self.private, self.seen = self, Path(where), private, []
+        self.dir.mkdir(exist_ok=True)
+        self.new_key()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+
+            def do_GET(self):
+                query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+                secret = self.headers.get('Authorization')
+                outer.seen.append((query, secret))
+                refused = secret not in (None, f'Basic {BASIC}') or (outer.private and not secret)
+                body = json.dumps({} if refused else {'token': outer.token(query), 'expires_in': 300}).encode()
+                self.send_response(401 if refused else 200)
+                self.send_header('Content-Length', str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *a):
+                pass
+        self.http = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        self.http.daemon_threads = True
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.realm = f'http://127.0.0.1:{self.http.server_address[1]}/token'
+
+    def new_key(self):
+        """A registry that is started now takes no tokens that were given before."""
+        self.key, self.cert = self.dir / 'token.key', self.dir / 'token.pem'
+        p = harness.run('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=tokens',
+                        '-keyout', self.key, '-out', self.cert)
+        assert p.returncode == 0, p.stderr
+
+    def token(self, query):
+        der = subprocess.run(['openssl', 'x509', '-in', self.cert, '-outform', 'der'], capture_output=True, check=True)
+        head = {'typ': 'JWT', 'alg': 'RS256', 'x5c': [base64.b64encode(der.stdout).decode()]}
+        now, scopes = int(time.time()), [s.split(':') for s in query.get('scope', [])]
+        claims = {'iss': 'tests', 'sub': '', 'aud': query['service'][0], 'exp': now + 300, 'nbf': now - 60, 'iat': now,
+                  'jti': str(len(self.seen)), 'access': [
+                      {'type': kind, 'name': name, 'actions': what.split(',')} for kind, name, what in scopes]}
+        text = b'.'.join(url_safe(json.dumps(x).encode()) for x in (head, claims))
+        p = subprocess.run(['openssl', 'dgst', '-sha256', '-sign', self.key], input=text, capture_output=True, check=True)
+        return (text + b'.' + url_safe(p.stdout)).decode()
+
+    def stop(self):
+        self.http.shutdown()
+        self.http.server_close()
+
+
+LINE = re.compile(r'^\S+ - \S* \[[^]]*\] "(\w+) (\S+) [^"]*" (\d+) (\d+)', re.M)
+
+
+class Registry:
+    """A running docker-registry. `url`: where its API is; `host`: what comes behind oci://."""
+
+    def __init__(self, where, auth=None):
+        self.dir, self.auth, self.process, self.port = Path(where), auth, None, free_port()
+        self.dir.mkdir(exist_ok=True)
+        self.log, self.mark = self.dir / 'access.log', 0
+        (self.dir / 'htpasswd').write_text(BCRYPT)
+        self.start()
+
+    @property
+    def host(self):
+        return f'127.0.0.1:{self.port}'
+
+    @property
+    def url(self):
+        return f'http://{self.host}'
+
+    def config(self):
+        config = {'version': 0.1, 'log': {'level': 'error'},
+                  'storage': {'filesystem': {'rootdirectory': str(self.dir / 'data')}, 'delete': {'enabled': True}},
+                  'http': {'addr': self.host, 'secret': 'x'}}
+        if self.auth == 'basic':
+            config['auth'] = {'htpasswd': {'realm': 'tests', 'path': str(self.dir / 'htpasswd')}}
+        elif self.auth:
+            config['auth'] = {'token': {'realm': self.auth.realm, 'service': 'reg', 'issuer': 'tests',
+                                        'rootcertbundle': str(self.auth.cert)}}
+        return config
+
+    def start(self):
+        exe = harness.run('sh', '-c', 'command -v docker-registry').stdout.strip()
+        assert exe, 'these tests need docker-registry: apt-get install docker-registry'
+        path = self.dir / 'config.yml'
+        path.write_text(json.dumps(self.config()))      # JSON is YAML
+        with open(self.log, 'ab') as log, open(self.dir / 'error.log', 'ab') as errors:
+            self.process = subprocess.Popen([exe, 'serve', str(path)], stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=errors, env=harness.environment())
+        eventually('the registry answers or ends', self.answers, why=lambda: (self.dir / 'error.log').read_text())
+        self.clear()
+
+    def answers(self):
+        assert self.process.poll() is None, (self.dir / 'error.log').read_text()
+        with contextlib.suppress(OSError):
+            c = http.client.HTTPConnection('127.0.0.1', self.port, timeout=10)
+            c.request('GET', '/v2/')
+            status = c.getresponse().status
+            c.close()
+            return status in (200, 401)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def clear(self):
+        self.mark = os.path.getsize(self.log)
+
+    def requests(self):
+        """(method, path, status, bytes) of all since clear()."""
+        text = self.log.read_bytes()[self.mark:].decode()
+        return [(m, path, int(status), int(n)) for m, path, status, n in LINE.findall(text)]
+
+    def blobs(self):
+        """{digest: [bytes of each answer]} since clear()."""
+        out = {}
+        for method, path, status, n in self.requests():
+            if method == 'GET' and '/blobs/' in path and status < 300:
+                out.setdefault(path.rpartition('/')[2], []).append(n)
+        return out
+
+    def oci(self, reference='latest', name=REPOSITORY):
+        return f'oci://{self.host}/{name}{"@" if reference.startswith("sha256:") else ":"}{reference}'
+
+    def push(self, path, reference='latest', name=REPOSITORY):
+        """By skopeo, as it is in the layout."""
+        login = ['--dest-creds', f'{USER}:{PASSWORD}'] if self.auth else []
+        p = harness.run('skopeo', '--insecure-policy', 'copy', '-q', '--all', '--preserve-digests',
+                        '--dest-tls-verify=false', *login, f'oci:{path}', f'docker://{self.host}/{name}:{reference}')
+        assert p.returncode == 0, p.stderr
+        self.clear()
+        return self
+
+
+@contextlib.contextmanager
+def registry_at(where, auth=None):
+    r = Registry(where, auth)
+    try:
+        yield r
+    finally:
+        r.stop()
+
+
+@contextlib.contextmanager
+def tokens_at(where, **kw):
+    t = TokenServer(where, **kw)
+    try:
+        yield t
+    finally:
+        t.stop()
+
+
+# ---- artifacts ----
+
+def descriptor(kind, data, annotations=None, **more):
+    out = {'mediaType': kind, 'digest': digest_of(data), 'size': len(data)}
+    return out | ({'annotations': annotations} if annotations else {}) | more
+
+
+def model_config(files):
+    """The config of a ModelPack artifact with these files, each a raw layer."""
+    return {'descriptor': {'name': 'my-model', 'licenses': ['apache-2.0']}, 'config': {'format': 'safetensors'},
+            'modelfs': {'type': 'layers', 'diffIds': [digest_of(d) for d in files.values()]}}
+
+
+class Artifact:
+    """
+    What an artifact is made of: `manifest`, which a test may change, and its blobs. A ModelPack of `files`, unless
+    `layers` has (media type, annotations, bytes, other members of the descriptor) and `config` is (media type, bytes).
+    """
+
+    def __init__(self, files=None, layers=None, config=None, **manifest):
+        if layers is None:
+            layers = [(f'{MODEL}.{"weight" if p.endswith(".safetensors") else "weight.config"}.v1.raw', {FILEPATH: p}, d,
+                       {}) for p, d in files.items()]
+            manifest = {'artifactType': f'{MODEL}.manifest.v1+json'} | manifest
+        kind, text = config or (f'{MODEL}.config.v1+json', json.dumps(model_config(files)).encode())
+        self.blobs = [text, *(x[2] for x in layers)]
+        self.manifest = {'schemaVersion': 2, 'mediaType': MANIFEST, 'config': descriptor(kind, text), 'layers': [
+            descriptor(k, data, annotations, **more) for k, annotations, data, more in layers]} | manifest
+
+    def text(self):
+        return json.dumps(self.manifest).encode()
+
+    @property
+    def digest(self):
+        return digest_of(self.text())
+
+
+def layout(path, *artifacts):
+    """Writes an OCI layout with these artifacts, or what json.dumps() makes of a dict (an index)."""
+    where = Path(path)
+    blobs = where / 'blobs/sha256'
+    blobs.mkdir(parents=True)
+    (where / 'oci-layout').write_text('{"imageLayoutVersion": "1.0.0"}')
+    for a in artifacts:
+        for data in [*a.blobs, a.text()]:
+            (blobs / hashlib.sha256(data).hexdigest()).write_bytes(data)
+    listed = [descriptor(a.manifest['mediaType'], a.text()) for a in artifacts[-1:]]
+    (where / 'index.json').write_text(json.dumps({'schemaVersion': 2, 'mediaType': INDEX, 'manifests': listed}))
+    return where
+
+
+class Index(Artifact):
+    """An index of these artifacts; `more`: members of the descriptor of each."""
+
+    def __init__(self, *artifacts, more=None):
+        self.blobs = [x for a in artifacts for x in [*a.blobs, a.text()]]
+        self.manifest = {'schemaVersion': 2, 'mediaType': INDEX, 'manifests': [
+            descriptor(MANIFEST, a.text(), **m) for a, m in zip(artifacts, more or [{}] * len(artifacts))]}
