@@ -2,18 +2,15 @@
 #include "http/aws.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json.h"
 #include "base/util.h"
+#include "http/helper.h"
 
-#define PROCESS_MS 60000
 #define REGION "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 
 /* ---- the environment ---- */
@@ -176,47 +173,6 @@ int aws_place(const struct aws_environment *e, struct aws_place *ret)
 	return 0;
 }
 
-/* Runs the command in a group of its own, and takes its output. 0 or -errno. */
-static int run(const char *command, struct aws_found *ret)
-{
-	int64_t deadline = now_ms() + PROCESS_MS;
-	int fds[2], status = 0, r = 0;
-	ssize_t n = 1;
-	pid_t pid;
-
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
-	pid = _Fork();
-	if (pid == 0) {
-		setpgid(0, 0);
-		signal(SIGPIPE, SIG_DFL);
-		dup2(fds[1], STDOUT_FILENO);
-		execl("/bin/sh", "sh", "-c", command, NULL);
-		_exit(127);
-	}
-	fd_close(fds[1]);
-	while (pid > 0 && r == 0 && n > 0) {
-		struct pollfd p = { fds[0], POLLIN, 0 };
-
-		if (poll(&p, 1, (int)MAX(deadline - now_ms(), 0)) == 0)
-			r = -ETIMEDOUT;
-		else if (ret->n == sizeof(ret->output))
-			r = -EFBIG;
-		else
-			n = read(fds[0], ret->output + ret->n, sizeof(ret->output) - ret->n);
-		if (r == 0 && n > 0)
-			ret->n += (size_t)n;
-	}
-	fd_close(fds[0]);
-	if (pid < 0)
-		return -EAGAIN;
-	if (r < 0)
-		kill(-pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return r < 0 ? r : WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
-}
-
 static bool from_file(const struct aws_environment *e, bool config, struct aws_keys *ret)
 {
 	if (!read_value(e, config, "aws_access_key_id", ret->id, sizeof(ret->id)) ||
@@ -253,7 +209,8 @@ void aws_find(const struct aws_environment *e, struct aws_found *ret)
 		return;
 	ret->ran = aws_file_command(e, command, sizeof(command));
 	if (ret->ran)
-		ret->result = run(command, ret);
+		ret->result = helper_run(command, NULL, ret->output, sizeof(ret->output),
+					 &ret->n);
 }
 
 /* ---- the output of credential_process ---- */

@@ -21,9 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "http/helper.h"
+
 #define AWS_MAX_KEY 256
 #define AWS_MAX_TOKEN 8192
-#define AWS_MAX_OUTPUT (64 * 1024)
+#define AWS_MAX_OUTPUT HELPER_MAX_OUTPUT
 
 struct aws_keys {
 	char id[AWS_MAX_KEY]; /* "": there are none, so requests are not signed */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of this folder. From the bottom up: curl.c loads the library; scheme.c has
+ * Shared by the files of this folder. From the bottom up: curl.c loads the library; helper.c looks
+ * for credentials in a process of its own; scheme.c has
  * the table of schemes, whose rows are in s3.c and hf.c; redact.c, url.c, address.c, response.c and
  * challenge.c read text; stream.c is where owners of streams and the network threads meet: a
  * stream's lock guards its bytes and its outcome, http's lock guards the queues of actions for the

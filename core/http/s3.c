@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/s3.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "log.h"
 #include "base/util.h"
+#include "http/helper.h"
 #include "http/internal.h"
 #include "http/sigv4.h"
 
@@ -30,9 +25,7 @@ struct s3 {
 	struct aws_place place;
 	struct aws_keys keys;
 	int64_t skew_s; /* the clock of S3 is ahead of ours by this, if that is too much; else 0 */
-	int fd;		/* to the process */
-	bool asked;	/* for new keys */
-	int64_t asked_ms; /* last */
+	struct helper helper;
 	struct aws_found found;
 };
 
@@ -99,41 +92,15 @@ static char *request_url(struct login *l, const char *url)
 	return s3_url_at(&container_of(l, struct s3, login)->place, url);
 }
 
-/* ---- the process ---- */
+/* ---- keys ---- */
 
-/* Callers may wait for the end of the output. */
-static void drop_terminal(void)
+/* In the process that looks for them. */
+static size_t find_keys(void *ctx)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct s3 *s = ctx;
 
-	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
-		dup2(null, fd);
-	fd_close(null);
-}
-
-/*
- * The process that looks for keys whenever it is asked. The program may have had other threads when
- * it was forked, so nothing here allocates, logs or takes a lock.
- */
-_Noreturn static void process(struct s3 *s, int fd, int parent_end)
-{
-	char byte;
-
-	carton_rename_process("cartonfs: keys", "cartonfs-keys");
-	close(parent_end);
-	setsid();
-	signal(SIGPIPE, SIG_IGN);
-	if (fd != 3)
-		dup3(fd, 3, O_CLOEXEC);
-	syscall(SYS_close_range, 4, ~0U, 0);
-	while (recv(3, &byte, 1, 0) == 1) {
-		aws_find(&s->environment, &s->found);
-		if (send(3, &s->found, offsetof(struct aws_found, output) + s->found.n,
-			 MSG_NOSIGNAL) < 0)
-			break;
-		drop_terminal();
-	}
-	_exit(0);
+	aws_find(&s->environment, &s->found);
+	return offsetof(struct aws_found, output) + s->found.n;
 }
 
 /*
@@ -141,30 +108,14 @@ _Noreturn static void process(struct s3 *s, int fd, int parent_end)
  */
 static int receive(struct s3 *s, int wait_ms)
 {
-	struct pollfd p = { s->fd, POLLIN, 0 };
-	ssize_t n;
-	int r = -EAGAIN;
+	ssize_t n = helper_receive(&s->helper, wait_ms, &s->found, sizeof(s->found));
+	int r = n < 0 ? (int)n : -EPIPE;
 
-	if (wait_ms && poll(&p, 1, wait_ms) <= 0)
-		return -ETIMEDOUT;
-	n = recv(s->fd, &s->found, sizeof(s->found), MSG_DONTWAIT);
 	if (n >= (ssize_t)offsetof(struct aws_found, output) &&
-	    (size_t)n == offsetof(struct aws_found, output) + s->found.n) {
+	    (size_t)n == offsetof(struct aws_found, output) + s->found.n)
 		r = aws_take(&s->found, &s->keys);
-		s->asked = false;
-	} else if (n >= 0) {
-		r = -EPIPE;
-	}
 	explicit_bzero(&s->found, sizeof(s->found));
 	return r;
-}
-
-static void ask(struct s3 *s)
-{
-	if (s->asked)
-		return;
-	s->asked_ms = now_ms();
-	s->asked = send(s->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
 /* Ends a login, perhaps before it was complete. */
@@ -172,8 +123,7 @@ static void logout(struct login *l)
 {
 	struct s3 *s = container_of(l, struct s3, login);
 
-	/* the process ends when it notices; it may be running a command */
-	fd_close(s->fd);
+	helper_end(&s->helper);
 	explicit_bzero(s, sizeof(*s));
 	free(s);
 }
@@ -182,34 +132,22 @@ static void logout(struct login *l)
 static int login(struct login **ret)
 {
 	struct s3 *s = calloc(1, sizeof(*s));
-	int fds[2], r;
-	pid_t pid;
+	int r;
 
 	if (!s)
 		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
-		free(s);
-		return -errno;
-	}
+	s->helper.fd = -1;
 	aws_look_around(&s->environment);
 	r = aws_place(&s->environment, &s->place);
 	if (r < 0) {
-		fd_close(fds[0]);
-		fd_close(fds[1]);
-		free(s);
+		logout(&s->login);
 		return r;
 	}
-	s->fd = fds[0];
-	pid = fork();
-	if (pid == 0)
-		process(s, fds[1], fds[0]);
-	fd_close(fds[1]);
-	if (pid < 0) {
-		r = -EAGAIN;
-	} else {
-		ask(s);
+	r = helper_start(&s->helper, &(struct helper_job){ find_keys, s, &s->found });
+	if (r == 0) {
+		helper_ask(&s->helper);
 		r = receive(s, FIRST_MS);
-		s->asked_ms = now_ms() - RETRY_MS;
+		s->helper.asked_ms = now_ms() - RETRY_MS;
 	}
 	if (r < 0) {
 		carton_log(CARTON_LOG_ERROR, NULL, "there are no keys for S3: %s", strerror(-r));
@@ -228,11 +166,11 @@ static int login(struct login **ret)
 /* The keys to sign with now. Never waits: keys that nearly expire are replaced by later calls. */
 static const struct aws_keys *keys_now(struct s3 *s)
 {
-	if (s->asked)
+	if (s->helper.asked)
 		receive(s, 0);
 	if (s->keys.expiry && (int64_t)time(NULL) + s->skew_s >= s->keys.expiry - RENEW_S &&
-	    now_ms() - s->asked_ms >= RETRY_MS)
-		ask(s);
+	    now_ms() - s->helper.asked_ms >= RETRY_MS)
+		helper_ask(&s->helper);
 	return &s->keys;
 }
 
@@ -283,8 +221,8 @@ static bool refused(struct login *l, const struct http_stream *stream)
 		s->skew_s = skew;
 		return true;
 	}
-	if (now_ms() - s->asked_ms >= RETRY_MS)
-		ask(s);
+	if (now_ms() - s->helper.asked_ms >= RETRY_MS)
+		helper_ask(&s->helper);
 	return false;
 }
 

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/helper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define RUN_MS 60000
+
+/* ---- the process: async-signal-safe ---- */
+
+/* Takes what the program writes, until it ends its output. 0 or -errno. */
+static int take_output(int fd, char *ret, size_t max, size_t *ret_n)
+{
+	int64_t deadline = now_ms() + RUN_MS;
+	ssize_t n = 1;
+
+	*ret_n = 0;
+	while (n > 0) {
+		struct pollfd p = { fd, POLLIN, 0 };
+
+		if (poll(&p, 1, (int)MAX(deadline - now_ms(), 0)) == 0)
+			return -ETIMEDOUT;
+		if (*ret_n == max)
+			return -EFBIG;
+		n = read(fd, ret + *ret_n, max - *ret_n);
+		if (n > 0)
+			*ret_n += (size_t)n;
+	}
+	return 0;
+}
+
+_Noreturn static void run_child(const char *command, const int in[2], int out)
+{
+	setpgid(0, 0);
+	signal(SIGPIPE, SIG_DFL);
+	if (in[0] >= 0)
+		dup2(in[0], STDIN_FILENO);
+	dup2(out, STDOUT_FILENO);
+	execl("/bin/sh", "sh", "-c", command, NULL);
+	_exit(127);
+}
+
+/* A pipe with a short text in it; none for NULL. 0 or -errno. */
+static int open_input(const char *text, int ret[2])
+{
+	int r = 0;
+
+	ret[0] = ret[1] = -1;
+	if (!text)
+		return 0;
+	if (pipe2(ret, O_CLOEXEC) < 0)
+		return -errno;
+	if (write(ret[1], text, strlen(text)) < 0)
+		r = -errno;
+	fd_close(ret[1]);
+	if (r < 0)
+		fd_close(ret[0]);
+	return r;
+}
+
+int helper_run(const char *command, const char *input, char *ret, size_t n, size_t *ret_n)
+{
+	int in[2], out[2], status = 0, r = open_input(input, in);
+	pid_t pid;
+
+	if (r < 0)
+		return r;
+	if (pipe2(out, O_CLOEXEC) < 0) {
+		r = -errno;
+		fd_close(in[0]);
+		return r;
+	}
+	pid = _Fork();
+	if (pid == 0)
+		run_child(command, in, out[1]);
+	fd_close(in[0]);
+	fd_close(out[1]);
+	if (pid > 0)
+		r = take_output(out[0], ret, n, ret_n);
+	fd_close(out[0]);
+	if (pid < 0)
+		return -EAGAIN;
+	if (r < 0)
+		kill(-pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return r < 0 ? r : WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
+}
+
+/* Callers may wait for the end of the output. */
+static void drop_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+		dup2(null, fd);
+	fd_close(null);
+}
+
+_Noreturn static void serve(const struct helper_job *job, int fd, int parent_end)
+{
+	char byte;
+
+	carton_rename_process("cartonfs: keys", "cartonfs-keys");
+	close(parent_end);
+	setsid();
+	signal(SIGPIPE, SIG_IGN);
+	if (fd != 3)
+		dup3(fd, 3, O_CLOEXEC);
+	syscall(SYS_close_range, 4, ~0U, 0);
+	while (recv(3, &byte, 1, 0) == 1) {
+		size_t n = job->find(job->ctx);
+
+		if (send(3, job->message, n, MSG_NOSIGNAL) < 0)
+			break;
+		drop_terminal();
+	}
+	_exit(0);
+}
+
+/* ---- who asks ---- */
+
+int helper_start(struct helper *h, const struct helper_job *job)
+{
+	int fds[2];
+	pid_t pid;
+
+	*h = (struct helper){ .fd = -1 };
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	pid = fork();
+	if (pid == 0)
+		serve(job, fds[1], fds[0]);
+	fd_close(fds[1]);
+	if (pid < 0) {
+		fd_close(fds[0]);
+		return -EAGAIN;
+	}
+	h->fd = fds[0];
+	return 0;
+}
+
+void helper_end(struct helper *h)
+{
+	fd_close(h->fd);
+	h->fd = -1;
+}
+
+void helper_ask(struct helper *h)
+{
+	if (h->asked)
+		return;
+	h->asked_ms = now_ms();
+	h->asked = send(h->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
+ssize_t helper_receive(struct helper *h, int wait_ms, void *ret, size_t max)
+{
+	struct pollfd p = { h->fd, POLLIN, 0 };
+	ssize_t n;
+
+	if (wait_ms && poll(&p, 1, wait_ms) <= 0)
+		return -ETIMEDOUT;
+	n = recv(h->fd, ret, max, MSG_DONTWAIT);
+	if (n < 0)
+		return -EAGAIN;
+	if (n > 0)
+		h->asked = false;
+	return n > 0 ? n : -EPIPE;
+}
