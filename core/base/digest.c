@@ -111,6 +111,11 @@ int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE])
 	return ok ? 0 : -EIO;
 }
 
+void base64_encode(const void *data, size_t n, char *ret)
+{
+	EVP_EncodeBlock((unsigned char *)ret, data, (int)n);
+}
+
 /* A tagger is keyed and never updated: each tag works on a copy. */
 int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret)
 {

@@ -84,6 +84,9 @@ int key_derive(const uint8_t secret[KEY_SIZE], const char *purpose, uint8_t ret_
 /* The id that git gives a file of these bytes. 0, -ENOMEM or -EIO. */
 int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE]);
 
+/* Writes base64 of n bytes, and a NUL: 4 * ((n + 2) / 3) + 1 bytes. */
+void base64_encode(const void *data, size_t n, char *ret);
+
 /* zip's crc32; start with 0. */
 uint32_t crc32_update(uint32_t crc, const void *data, size_t n);
 

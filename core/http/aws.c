@@ -209,8 +209,7 @@ void aws_find(const struct aws_environment *e, struct aws_found *ret)
 		return;
 	ret->ran = aws_file_command(e, command, sizeof(command));
 	if (ret->ran)
-		ret->result = helper_run(command, NULL, ret->output, sizeof(ret->output),
-					 &ret->n);
+		ret->result = helper_run(command, NULL, ret->output, sizeof(ret->output), &ret->n);
 }
 
 /* ---- the output of credential_process ---- */

@@ -80,7 +80,7 @@ static bool skip_token68(const char **p)
 	return true;
 }
 
-static int parse(const char *p, struct challenge *ret)
+static int parse(const char *p, struct challenge *ret, bool *ret_basic)
 {
 	struct challenge *c = NULL; /* if it is the one that is wanted */
 	bool any = false, found = false;
@@ -97,6 +97,7 @@ static int parse(const char *p, struct challenge *ret)
 			r = any ? read_param(&p, name, n, c) : -EBADMSG;
 		} else {
 			any = true;
+			*ret_basic |= n == 5 && strncasecmp(name, "Basic", n) == 0;
 			c = !found && n == 6 && strncasecmp(name, "Bearer", n) == 0 ? ret : NULL;
 			found |= c != NULL;
 			if (p > name + n && *p && !skip_token68(&p))
@@ -112,11 +113,20 @@ static int parse(const char *p, struct challenge *ret)
 int challenge_parse(const char *text, struct challenge *ret)
 {
 	struct challenge c = { .realm = "" };
-	int r = parse(text, &c);
+	bool basic = false;
+	int r = parse(text, &c, &basic);
 
 	if (r == 0)
 		*ret = c;
 	return r;
+}
+
+bool challenge_is_basic(const char *text)
+{
+	struct challenge c = { .realm = "" };
+	bool basic = false;
+
+	return parse(text, &c, &basic) == -ENOENT && basic;
 }
 
 char *challenge_url(const struct challenge *c)

@@ -7,6 +7,7 @@
 #ifndef CARTON_HTTP_CHALLENGE_H
 #define CARTON_HTTP_CHALLENGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,9 @@ struct challenge {
  * than above or has a control character.
  */
 int challenge_parse(const char *text, struct challenge *ret);
+
+/* Does the text ask for a user name and a password, and for no token? */
+bool challenge_is_basic(const char *text);
 
 /* The URL to ask for a token: malloc'ed, NULL: out of memory. */
 char *challenge_url(const struct challenge *c);

@@ -21,7 +21,6 @@ static int take_output(int fd, char *ret, size_t max, size_t *ret_n)
 	int64_t deadline = now_ms() + RUN_MS;
 	ssize_t n = 1;
 
-	*ret_n = 0;
 	while (n > 0) {
 		struct pollfd p = { fd, POLLIN, 0 };
 
@@ -70,6 +69,7 @@ int helper_run(const char *command, const char *input, char *ret, size_t n, size
 	int in[2], out[2], status = 0, r = open_input(input, in);
 	pid_t pid;
 
+	*ret_n = 0;
 	if (r < 0)
 		return r;
 	if (pipe2(out, O_CLOEXEC) < 0) {

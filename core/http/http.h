@@ -27,6 +27,8 @@
  *  - A 401 that says where anybody can get a token is followed, once, without credentials, as a
  *    redirect would be; that server has https, or is on this machine. The token goes to the origin
  *    that wanted it and nowhere else, and there to one repository or directory.
+ *  - What the user has for a registry is sent when this asks for it: there, or to the server that
+ *    it names for tokens; never for a URL of LINKS, and not behind a redirect.
  *  - TLS certificates are always verified.
  *  - At most one content coding is decoded; headers are bounded; bodies are not: the caller counts.
  *
@@ -116,9 +118,10 @@ struct http_request {
 	const char *if_match; /* each may be NULL; sent in the header of its name */
 	const char *if_range;
 	const char *if_unmodified_since;
-	bool identity;	/* ask for no content coding; implied by a range */
-	bool undecoded; /* the same, and decode nothing, even if the server sends a coding */
-	bool no_cache;	/* ask caches on the way to look again */
+	const char *accept; /* media types; or NULL */
+	bool identity;	    /* ask for no content coding; implied by a range */
+	bool undecoded;	    /* the same, and decode nothing, even if the server sends a coding */
+	bool no_cache;	    /* ask caches on the way to look again */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/*
 	 * set when a failure is logged; later ones go to the debug log. Until http_close(). Or NULL
@@ -144,6 +147,7 @@ struct http_response {
 	char reason[256];	  /* what an object store says is wrong, or the code of a hub */
 	bool elsewhere;		  /* a redirect has led to another origin than the first one */
 	char next[HTTP_MAX_NEXT]; /* Link: the URL with rel="next"; not checked */
+	char digest[80];	  /* Docker-Content-Digest */
 };
 
 /* Called on a network thread, under the stream's lock: must neither block nor use the stream. */

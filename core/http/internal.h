@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files of this folder. From the bottom up: curl.c loads the library; helper.c looks
- * for credentials in a process of its own; scheme.c has
- * the table of schemes, whose rows are in s3.c and hf.c; redact.c, url.c, address.c, response.c and
- * challenge.c read text; stream.c is where owners of streams and the network threads meet: a
- * stream's lock guards its bytes and its outcome, http's lock guards the queues of actions for the
- * threads; tokens.c, secrets.c, flood.c, hop.c and thread.c run on these threads, which drive
- * libcurl; http.c starts and stops them. No other folder includes libcurl's headers.
+ * for credentials in a process of its own; scheme.c has the table of schemes, whose rows are in
+ * s3.c, hf.c and oci.c; redact.c, url.c, address.c, response.c, challenge.c and docker.c read text;
+ * stream.c is where owners of streams and the network threads meet: a stream's lock guards its
+ * bytes and its outcome, http's lock guards the queues of actions for the threads; tokens.c,
+ * secrets.c, flood.c, hop.c and thread.c run on these threads, which drive libcurl; http.c starts
+ * and stops them. No other folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -149,7 +149,7 @@ struct http_stream {
 	struct buf kept;			  /* that body; or what a token server sends */
 	struct http_token_request *token_request; /* or NULL */
 	bool asks;	   /* the request is for that token, not for the owner */
-	bool token_wanted; /* the answer says where to ask */
+	bool token_wanted; /* the answer says where to ask, or asks for the login */
 	bool token_tried;
 	unsigned token;	  /* that was sent; 0: none */
 	unsigned allowed; /* address classes, HTTP_ALLOW */
@@ -224,8 +224,14 @@ bool http_token_wanted(struct http_stream *stream);
 void http_token_begin(struct http_stream *stream);
 int http_token_end(struct http_stream *stream, const char **ret_why);
 
-/* Adds the token for the stream's target, if there is one. Lock held. 0 or -ENOMEM. */
+/*
+ * Adds the token for the stream's target, if there is one, or the login that was asked for. Lock
+ * held. 0 or -ENOMEM.
+ */
 int http_token_set(struct http_stream *stream);
+
+/* Adds the login to a token request. Lock held. 0 or -ENOMEM. */
+int http_token_sign(struct http_stream *stream);
 
 void http_tokens_finish(struct http *http);
 void http_token_request_free(struct http_token_request *request); /* NULL-safe */

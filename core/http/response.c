@@ -289,6 +289,8 @@ static int header_field(struct http_header *header, const char *name, const char
 		header_link(response, value);
 	else if (!strcasecmp(name, "x-error-code"))
 		header_code(response, value);
+	else if (!strcasecmp(name, "docker-content-digest"))
+		snprintf(response->digest, sizeof(response->digest), "%s", value);
 	else if (!strcasecmp(name, "retry-after"))
 		header_retry_after(header, value);
 	else if (!strcasecmp(name, "ratelimit"))

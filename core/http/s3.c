@@ -129,11 +129,12 @@ static void logout(struct login *l)
 }
 
 /* Takes as long as credential_process does. */
-static int login(struct login **ret)
+static int login(const char *url, struct login **ret)
 {
 	struct s3 *s = calloc(1, sizeof(*s));
 	int r;
 
+	(void)url;
 	if (!s)
 		return -ENOMEM;
 	s->helper.fd = -1;

@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "http/hf.h"
 #include "http/ms.h"
+#include "http/oci.h"
 #include "http/s3.h"
 
 #define MISSPELT "not a URL of the form http://HOST/PATH"
@@ -19,8 +20,8 @@ static const struct scheme http_scheme = { .name = "http", .port = true, .misspe
 static const struct scheme https_scheme = { .name = "https", .port = true, .misspelt = MISSPELT };
 
 /* In the order in which messages name them. */
-static const struct scheme *const schemes[] = { &http_scheme, &https_scheme, &s3_scheme, &hf_scheme,
-						&ms_scheme };
+static const struct scheme *const schemes[] = { &http_scheme, &https_scheme, &s3_scheme,
+						&hf_scheme,   &ms_scheme,    &oci_scheme };
 
 /* ---- URLs ---- */
 
@@ -91,13 +92,13 @@ int scheme_resolve(const char *url, char **ret, const char **ret_fault)
 
 int login_add(struct login **list, const char *url)
 {
-	const struct scheme *scheme = scheme_of(url);
+	const struct scheme *scheme = oci_is_blob(url) ? &oci_scheme : scheme_of(url);
 	struct login *l = NULL;
 	int r;
 
-	if (!scheme || !scheme->login || login_of(*list, scheme))
+	if (!scheme || !scheme->login || (!scheme->each && login_of(*list, scheme)))
 		return 0;
-	r = scheme->login(&l);
+	r = scheme->login(url, &l);
 	if (r < 0 || !l)
 		return r;
 	l->scheme = scheme;

@@ -7,7 +7,7 @@
  * There are two ways to become https:
  *  - A URL stands for another one (`resolve`), which is used in its place from the start, also in
  *    LINKS and as a mirror. What the user's login gives is a header for the server of the URL that
- *    the user named.
+ *    the user named, or the one that a registry gets when it asks for it.
  *  - Or it keeps its scheme, also in the cache and in the log, and the row makes each request of it
  *    (`request_url`) and signs it, as long as redirects have not led to another server.
  *
@@ -21,6 +21,7 @@
 #include <stddef.h>
 
 struct http_stream;
+struct http_target;
 struct scheme;
 
 /* The credentials that the user has for the URLs of one scheme. */
@@ -28,6 +29,9 @@ struct login {
 	const struct scheme *scheme;
 	struct login *next;
 	char *header; /* a line for the server of the user's URL; or NULL */
+	/* Not NULL: the line is for this server, when it asks for it. */
+	const struct http_target *origin;
+	bool asked; /* it has: guarded as what sign() uses */
 };
 
 struct scheme {
@@ -49,11 +53,16 @@ struct scheme {
 	char *(*resolve)(const char *url);
 
 	/*
-	 * Gets the user's credentials. May read files, fork and wait: called before the process is
-	 * confined. 0, with *ret NULL if there are none; -errno, logged. NULL: the scheme has none.
+	 * Gets the user's credentials, for all URLs, or for the server of each (`each`). May read
+	 * files, fork and wait: called before the process is confined. 0, with *ret NULL if there
+	 * are none; -errno, logged. NULL: the scheme has none.
 	 */
-	int (*login)(struct login **ret);
+	int (*login)(const char *url, struct login **ret);
+	bool each;
 	void (*logout)(struct login *l); /* frees it */
+
+	/* Network thread: the line to send to `origin` now; or NULL. */
+	const char *(*line)(struct login *l);
 
 	/* What follows is for a scheme whose URLs keep it until they are asked for, else NULL. */
 
@@ -79,7 +88,7 @@ const struct scheme *scheme_of(const char *url);
 /* The same of a text that may be a misspelt URL: http:host, " HTTP:". */
 const struct scheme *scheme_like(const char *text);
 
-/* "http, https, s3, hf and ms", cut to n - 1 bytes. Returns `ret`. */
+/* "http, https, s3, hf, ms and oci", cut to n - 1 bytes. Returns `ret`. */
 char *scheme_names(char *ret, size_t n);
 
 /*
@@ -89,8 +98,8 @@ char *scheme_names(char *ret, size_t n);
 int scheme_resolve(const char *url, char **ret, const char **ret_fault);
 
 /*
- * Adds the login that requests for `url` may need to a list, once for each scheme. 0, or as `login`
- * above.
+ * Adds the login that requests for `url` may need to a list, once for each scheme, or for each URL
+ * of a registry. 0, or as `login` above.
  */
 int login_add(struct login **list, const char *url);
 

@@ -274,11 +274,11 @@ int http_secrets_set(struct http_stream *s)
 	struct http *http = s->http;
 	int r = 0;
 
-	/* to a token server: none of them */
-	if (s->asks)
-		return 0;
 	pthread_mutex_lock(&http->secrets);
-	if (s->login) {
+	if (s->asks) {
+		/* to a token server: none of them, but the login for which it gives the token */
+		r = http_token_sign(s);
+	} else if (s->login) {
 		/* a redirect within the store is signed anew, another not at all */
 		r = s->left_origin ? 0 : s->login->scheme->sign(s->login, s);
 	} else if (s->left_origin || !http_same_origin(&s->target, &http->source)) {
@@ -288,7 +288,7 @@ int http_secrets_set(struct http_stream *s)
 		if (r == 0)
 			r = set_userinfo(s);
 	}
-	if (r == 0 && !s->login && !s->left_origin && !s->headers_sent)
+	if (r == 0 && !s->asks && !s->login && !s->left_origin && !s->headers_sent)
 		r = http_token_set(s);
 	pthread_mutex_unlock(&http->secrets);
 	return r;

@@ -247,6 +247,8 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	if (r == 0)
 		r = add_line(s, "If-Range", q->if_range);
 	if (r == 0)
+		r = add_line(s, "Accept", q->accept);
+	if (r == 0)
 		r = add_line(s, "If-Unmodified-Since", q->if_unmodified_since);
 	if (r == 0)
 		r = add_line(s, "Cache-Control", q->no_cache ? "no-cache" : NULL);

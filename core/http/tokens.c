@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tokens for anonymous requests, as OCI registries want them. A 401 says where to get one: it is
- * asked for, without credentials, and the request is sent again with it. It is kept until it
+ * Tokens, as OCI registries want them. A 401 says where to get one: it is asked for, without
+ * credentials, and the request is sent again with it. It is kept until it
  * expires, and sent to the origin of that 401 only, and not behind a redirect; and there to the
  * URLs of the repository that its scope names, or to those in the directory of the URL that wanted
  * it. What lies elsewhere may want another, or what the user has for this origin.
@@ -9,6 +9,10 @@
  * A server that may be anybody's says where the token server is. So that is reached by the rules of
  * a redirect: it gets a GET, at an address that a redirect may lead to; the token that it gives can
  * be had by whoever sent us there.
+ *
+ * What the user has for a registry (scheme.h) goes to the server that this registry names, or to
+ * itself, where it asks for a password in place of a token; and only for URLs that the user has
+ * named. A token that was got so is not for what LINKS names there.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +26,14 @@ struct http_token {
 	struct http_target target; /* of a request that has wanted it: */
 	size_t area;		   /* the URLs that begin with so much of its URL get it */
 	struct challenge challenge;
-	char *line;	   /* to send */
-	int64_t expiry_ms; /* by now_ms() */
+	struct login *login; /* with which it was got: it is for the user's URLs only; or NULL */
+	char *line;	     /* to send */
+	int64_t expiry_ms;   /* by now_ms() */
 };
 
 struct http_token_request {
 	struct challenge challenge;
+	struct login *login;	   /* to ask with; or NULL */
 	struct http_target target; /* of the token server; while that is asked, of the request */
 	unsigned allowed;	   /* its addresses, likewise */
 };
@@ -64,18 +70,30 @@ static bool same_challenge(const struct challenge *a, const struct challenge *b)
 	       strcmp(a->scope, b->scope) == 0;
 }
 
-/* The token for what a server has asked for; NULL: there is none. Drops those that have expired. */
-static struct http_token *find(struct http *http, const struct http_target *target,
-			       const struct challenge *c)
+/*
+ * What the user has for the server of the stream, if the stream is for a URL that the user has
+ * named; or NULL.
+ */
+static struct login *login_for(const struct http_stream *s)
 {
-	struct http_token **at = &http->tokens;
+	struct login *l = s->trust == HTTP_USER && !s->left_origin ? s->http->logins : NULL;
+
+	while (l && !(l->origin && http_same_origin(l->origin, &s->target)))
+		l = l->next;
+	return l;
+}
+
+/* The token for what a server has asked for; NULL: there is none. Drops those that have expired. */
+static struct http_token *find(const struct http_stream *s, const struct http_token_request *q)
+{
+	struct http_token **at = &s->http->tokens;
 	int64_t now = now_ms();
 
 	while (*at) {
 		if ((*at)->expiry_ms <= now)
 			drop(at);
-		else if (http_same_origin(&(*at)->target, target) &&
-			 same_challenge(&(*at)->challenge, c))
+		else if ((*at)->login == q->login && http_same_origin(&(*at)->target, &s->target) &&
+			 same_challenge(&(*at)->challenge, &q->challenge))
 			return *at;
 		else
 			at = &(*at)->next;
@@ -120,9 +138,10 @@ static void add(struct http *http, struct http_token *t)
 	unsigned n = 1;
 
 	while (*at) {
-		if (n == HTTP_MAX_TOKENS || (http_same_origin(&(*at)->target, &t->target) &&
-					     same_challenge(&(*at)->challenge, &t->challenge) &&
-					     ((*at)->id != t->id || is_for(*at, &t->target))))
+		if (n == HTTP_MAX_TOKENS ||
+		    ((*at)->login == t->login && http_same_origin(&(*at)->target, &t->target) &&
+		     same_challenge(&(*at)->challenge, &t->challenge) &&
+		     ((*at)->id != t->id || is_for(*at, &t->target))))
 			drop(at);
 		else
 			at = &(*at)->next, n++;
@@ -154,19 +173,31 @@ static int keep(struct http_stream *s, const struct http_token *like)
 
 int http_token_set(struct http_stream *s)
 {
+	struct login *login = login_for(s);
 	struct http_token *best = NULL;
+	const char *line;
 	size_t longest = 0;
 
 	for (struct http_token *t = s->http->tokens; t; t = t->next) {
 		size_t n = t->id == s->token ? SIZE_MAX : common(t->target.url, s->target.url);
 
-		if (is_for(t, &s->target) && t->expiry_ms > now_ms() && n > longest) {
+		if (t->login == login && is_for(t, &s->target) && t->expiry_ms > now_ms() &&
+		    n > longest) {
 			best = t;
 			longest = n;
 		}
 	}
 	s->token = best ? best->id : 0;
-	return best ? http_add_line(&s->sent, best->line) : 0;
+	line = best ? best->line : login && login->asked ? login->scheme->line(login) : NULL;
+	return line ? http_add_line(&s->sent, line) : 0;
+}
+
+int http_token_sign(struct http_stream *s)
+{
+	struct login *l = s->token_request->login;
+	const char *line = l ? l->scheme->line(l) : NULL;
+
+	return line ? http_add_line(&s->sent, line) : 0;
 }
 
 /* ---- the way to a new one ---- */
@@ -201,12 +232,22 @@ static int find_server(const struct http_stream *s, struct http_token_request *q
 bool http_token_wanted(struct http_stream *s)
 {
 	const char *text = s->response_header.challenge;
+	struct login *login = login_for(s);
 	struct http_token_request *q;
 
 	if (s->response_header.response.status != 401 || !text || s->token_tried ||
 	    s->left_origin || s->login || s->headers_sent)
 		return false;
+	if (login && challenge_is_basic(text)) {
+		pthread_mutex_lock(&s->http->secrets);
+		login->asked = true;
+		pthread_mutex_unlock(&s->http->secrets);
+		s->token_tried = true;
+		return true;
+	}
 	q = calloc(1, sizeof(*q));
+	if (q)
+		q->login = login;
 	if (!q || challenge_parse(text, &q->challenge) < 0 || find_server(s, q) < 0) {
 		http_token_request_free(q);
 		return false;
@@ -241,8 +282,11 @@ void http_token_begin(struct http_stream *s)
 	struct http_token *t;
 	bool there;
 
+	/* the login is what was wanted */
+	if (!s->token_request)
+		return;
 	pthread_mutex_lock(&s->http->secrets);
-	t = find(s->http, &s->target, &s->token_request->challenge);
+	t = find(s, s->token_request);
 	/* another request has got it, for another area or since this was sent */
 	there = t && t->id != s->token && keep(s, t) == 0;
 	pthread_mutex_unlock(&s->http->secrets);
@@ -254,7 +298,8 @@ void http_token_begin(struct http_stream *s)
 
 int http_token_end(struct http_stream *s, const char **ret_why)
 {
-	struct http_token t = { .challenge = s->token_request->challenge };
+	struct http_token t = { .challenge = s->token_request->challenge,
+				.login = s->token_request->login };
 	char *text = NULL;
 	int64_t seconds;
 	int r = token_parse(s->kept.data ? s->kept.data : "", s->kept.len, &text, &seconds);

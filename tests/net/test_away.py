@@ -195,11 +195,11 @@ def test_verify_in_little_memory(nginx, cache):
 
 # ---- messages ----
 
-@pytest.mark.parametrize('scheme', ['ftp', 'gs', 'oci', 'file', 'git+ssh'])
+@pytest.mark.parametrize('scheme', ['ftp', 'gs', 'az', 'file', 'git+ssh'])
 def test_foreign_schemes(scheme):
     p = ctl('info', f'{scheme}://user:secret@host/x?token=secret')
     assert p.returncode == 1 and 'secret' not in p.stderr
-    assert f'{scheme}:// cannot be read here, only http, https, s3, hf and ms' in p.stderr
+    assert f'{scheme}:// cannot be read here, only http, https, s3, hf, ms and oci' in p.stderr
 
 
 def test_unwritable_parent_of_the_cache(tmp_path):

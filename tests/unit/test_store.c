@@ -108,6 +108,7 @@ static void test_schemes(void **state)
 		{ "http://h/x", "http", "http" },  { "HTTPS://h", "https", "https" },
 		{ "s3://bucket/x", "s3", "s3" },   { "hF://org/repo/x", "hf", "hf" },
 		{ "ms://org/repo/x", "ms", "ms" }, { "ms:org/repo", NULL, "ms" },
+		{ "OCI://h/a:b", "oci", "oci" },   { "oci:h/a", NULL, "oci" },
 		{ "http:/h", NULL, "http" },	   { " s 3 : //x", NULL, "s3" },
 		{ "s3x://bucket/x", NULL, NULL },  { "ftp://h/x", NULL, NULL },
 		{ "/a/http://h", NULL, NULL },	   { "://h", NULL, NULL },
@@ -125,7 +126,7 @@ static void test_schemes(void **state)
 		if (!like != !cases[i].like || (like && strcmp(like->name, cases[i].like)))
 			fail_msg("\"%s\" is like %s", cases[i].text, like ? like->name : "none");
 	}
-	assert_string_equal(scheme_names(names, sizeof(names)), "http, https, s3, hf and ms");
+	assert_string_equal(scheme_names(names, sizeof(names)), "http, https, s3, hf, ms and oci");
 	assert_string_equal(scheme_names(cut, sizeof(cut)), "http, h");
 }
 

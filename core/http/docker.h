@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Credentials for registries, from the files of docker and podman: $DOCKER_CONFIG/config.json or
+ * ~/.docker/config.json, then $XDG_RUNTIME_DIR/containers/auth.json. The first that says anything
+ * of the registry: a helper of its own (`credHelpers`), what is saved for it (`auths`), the helper
+ * for all (`credsStore`).
+ *
+ * Threads: any; docker_find() reads the environment.
+ */
+#ifndef CARTON_HTTP_DOCKER_H
+#define CARTON_HTTP_DOCKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define DOCKER_HUB "registry-1.docker.io" /* where docker.io is */
+#define DOCKER_MAX_FILE (1024 * 1024)
+#define DOCKER_MAX_AUTH (16 * 1024)
+
+struct docker_found {
+	char auth[DOCKER_MAX_AUTH]; /* base64 of USER:PASSWORD; or "" */
+	char helper[64];	    /* else docker-credential-NAME has them; or "" */
+};
+
+/*
+ * What a file says of the repository `name` of a registry. `host` is as the user writes it, with
+ * the port. 0; -ENOENT: nothing; -EBADMSG: it is no JSON, or says what cannot be used; -ENOMEM.
+ */
+int docker_parse(const char *text, size_t n, const char *host, const char *name,
+		 struct docker_found *ret);
+
+/* The same of the files. 0; -ENOENT; or -errno, logged. */
+int docker_find(const char *host, const char *name, struct docker_found *ret);
+
+/* By what name a helper knows the registry. */
+const char *docker_server(const char *host);
+
+/*
+ * Reads what a helper writes, JSON with Username and Secret. 0; -EBADMSG: that is not there, or
+ * too long; -EOPNOTSUPP: a token that is no password; -ENOMEM.
+ */
+int docker_output(const char *text, size_t n, char ret_auth[DOCKER_MAX_AUTH]);
+
+#endif

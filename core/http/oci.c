@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/oci.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/digest.h"
+#include "base/util.h"
+#include "http/docker.h"
+#include "http/helper.h"
+#include "http/policy.h"
+
+#define SCHEME "oci://"
+#define FORM "not oci://REGISTRY/NAME[:TAG][@sha256:HEX]"
+#define LOWER "0123456789abcdefghijklmnopqrstuvwxyz"
+#define ALNUM LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define MAX_NAME 255
+#define MAX_TAG 128
+#define RENEW_MS 300000 /* what a helper said is asked for again when it is used after this */
+#define FIRST_MS 70000	/* the login waits so long for a helper */
+
+/* ---- references ---- */
+
+/* The parts of a URL, within it. */
+struct parts {
+	const char *host, *name, *tag, *digest;
+	size_t host_len, name_len, tag_len; /* 0: there is no tag */
+};
+
+bool oci_is_digest(const char *text)
+{
+	return strncmp(text, "sha256:", 7) == 0 && strlen(text) == 7 + 2 * SHA256_SIZE &&
+	       hex_valid(text + 7, SHA256_SIZE);
+}
+
+static bool is_host(const char *host, size_t n)
+{
+	size_t len;
+
+	if (*host == '[') {
+		len = 1 + strspn(host + 1, "0123456789abcdefABCDEF:.");
+		if (len < 4 || host[len++] != ']')
+			return false;
+	} else {
+		len = strspn(host, "-." ALNUM);
+		if (len == 0 || strchr("-.", *host))
+			return false;
+	}
+	if (len < n && host[len] == ':') {
+		size_t digits = strspn(host + len + 1, "0123456789");
+
+		len += 1 + digits;
+		if (digits == 0 || digits > 5)
+			return false;
+	}
+	return len == n;
+}
+
+/* [a-z0-9]+ with one of . _ __ or dashes between, and slashes between these. */
+static bool is_name(const char *name, size_t n)
+{
+	const char *end = name + n;
+
+	if (n > MAX_NAME)
+		return false;
+	while (name < end) {
+		size_t len = strspn(name, LOWER), dashes;
+
+		if (len == 0)
+			return false;
+		name += len;
+		if (name == end)
+			return true;
+		dashes = strspn(name, "-");
+		name += dashes			    ? dashes :
+			strncmp(name, "__", 2) == 0 ? 2 :
+						      strchr("._/", *name) != NULL;
+		if (name == end || !strchr(LOWER, *name))
+			return false;
+	}
+	return false;
+}
+
+static const char *split(const char *url, struct parts *ret)
+{
+	const char *p = url + strlen(SCHEME);
+
+	*ret = (struct parts){ .host = p, .host_len = strcspn(p, "/") };
+	if (memchr(p, '@', ret->host_len))
+		return "no user name can be given here: docker login or podman login saves it";
+	if (!is_host(p, ret->host_len) || !p[ret->host_len])
+		return FORM;
+	ret->name = p += ret->host_len + 1;
+	ret->name_len = strcspn(p, ":@");
+	if (!is_name(p, ret->name_len))
+		return FORM ": a name has a-z, 0-9, and one of . _ - or / between them";
+	p += ret->name_len;
+	if (*p == ':') {
+		ret->tag = ++p;
+		ret->tag_len = strcspn(p, "@");
+		if (ret->tag_len == 0 || ret->tag_len > MAX_TAG || strchr("-.", *p) ||
+		    strspn(p, "._-" ALNUM) < ret->tag_len)
+			return FORM ": a tag has at most 128 of a-z, A-Z, 0-9, . _ and -";
+		p += ret->tag_len;
+	}
+	if (!*p)
+		return NULL;
+	ret->digest = p + 1;
+	return oci_is_digest(ret->digest) ? NULL :
+					    FORM ": only digests sha256: with 64 hex digits are "
+						 "read here";
+}
+
+bool oci_is_artifact(const char *url)
+{
+	struct parts p;
+
+	return strncasecmp(url, SCHEME, strlen(SCHEME)) == 0 && !split(url, &p);
+}
+
+static const char *fault(const char *url)
+{
+	struct parts p;
+	const char *what = split(url, &p);
+
+	return what ? what :
+		      "an artifact is a source; of LINKS and mirrors, the form is "
+		      "https://REGISTRY/v2/NAME/blobs/sha256:HEX";
+}
+
+/* Is the registry on this machine? */
+static bool is_local(const char *host, size_t n)
+{
+	bool brackets = *host == '[';
+	char name[MAX_NAME + 1];
+
+	snprintf(name, sizeof(name), "%.*s", (int)MIN(n, (size_t)MAX_NAME), host + brackets);
+	name[strcspn(name, brackets ? "]" : ":")] = '\0';
+	return http_host_class(name) == HTTP_ADDRESS_LOOPBACK;
+}
+
+int oci_parse(const char *url, struct repository *ret)
+{
+	struct parts p;
+	char *host, *name = NULL;
+	bool hub;
+
+	split(url, &p);
+	host = strndup(p.host, p.host_len);
+	hub = host &&
+	      (strcasecmp(host, "docker.io") == 0 || strcasecmp(host, "index.docker.io") == 0 ||
+	       strcasecmp(host, DOCKER_HUB) == 0);
+	*ret = (struct repository){ .kind = "oci" };
+	if (!host ||
+	    asprintf(&ret->server, "%s://%s", is_local(p.host, p.host_len) ? "http" : "https",
+		     hub ? DOCKER_HUB : host) < 0)
+		ret->server = NULL;
+	if (asprintf(&name, "%s%.*s", hub && !memchr(p.name, '/', p.name_len) ? "library/" : "",
+		     (int)p.name_len, p.name) < 0)
+		name = NULL;
+	ret->name = name;
+	ret->revision = p.digest  ? strdup(p.digest) :
+			p.tag_len ? strndup(p.tag, p.tag_len) :
+				    strdup("latest");
+	free(host);
+	if (ret->server && ret->name && ret->revision)
+		return 0;
+	repository_finish(ret);
+	return -ENOMEM;
+}
+
+bool oci_is_blob(const char *url)
+{
+	size_t scheme = strncasecmp(url, "https://", 8) == 0 ? 8 :
+			strncasecmp(url, "http://", 7) == 0  ? 7 :
+							       0;
+	const char *path = scheme ? strchr(url + scheme, '/') : NULL;
+
+	return path && strncmp(path, "/v2/", 4) == 0 && strstr(path, "/blobs/sha256:");
+}
+
+/* ---- the login ---- */
+
+/* What the process says. */
+struct answer {
+	int result;
+	size_t n;
+	char output[HELPER_MAX_OUTPUT];
+};
+
+struct registry {
+	struct login login;
+	struct http_target origin;
+	char server[HTTP_MAX_URL], command[128]; /* of the helper */
+	struct helper helper;			 /* fd -1: there is none */
+	struct answer answer;
+};
+
+static void set_header(struct registry *g, char *header)
+{
+	if (g->login.header) {
+		explicit_bzero(g->login.header, strlen(g->login.header));
+		free(g->login.header);
+	}
+	g->login.header = header;
+}
+
+static void logout(struct login *l)
+{
+	struct registry *g = container_of(l, struct registry, login);
+
+	helper_end(&g->helper);
+	set_header(g, NULL);
+	http_target_finish(&g->origin);
+	explicit_bzero(g, sizeof(*g));
+	free(g);
+}
+
+static int use(struct registry *g, const char *auth)
+{
+	char *header;
+
+	if (asprintf(&header, "Authorization: Basic %s", auth) < 0)
+		return -ENOMEM;
+	set_header(g, header);
+	return 0;
+}
+
+/* In the process that runs the helper. */
+static size_t run_helper(void *ctx)
+{
+	struct registry *g = ctx;
+
+	g->answer.result = helper_run(g->command, g->server, g->answer.output,
+				      sizeof(g->answer.output), &g->answer.n);
+	return offsetof(struct answer, output) + g->answer.n;
+}
+
+/* Does the helper say that it has none? Some print that, and fail. */
+static bool has_none(const struct registry *g)
+{
+	static const char none[] = "credentials not found";
+
+	return g->answer.result == -ECHILD && g->answer.n >= strlen(none) &&
+	       strncmp(g->answer.output, none, strlen(none)) == 0;
+}
+
+/* Takes the answer of the helper; waits up to `wait_ms` for it. 0; -EAGAIN: not there yet; -errno. */
+static int receive(struct registry *g, int wait_ms)
+{
+	ssize_t n = helper_receive(&g->helper, wait_ms, &g->answer, sizeof(g->answer));
+	char auth[DOCKER_MAX_AUTH];
+	int r = n < 0 ? (int)n : -EPIPE;
+
+	if (n >= (ssize_t)offsetof(struct answer, output) &&
+	    (size_t)n == offsetof(struct answer, output) + g->answer.n)
+		r = g->answer.result;
+	if (r == 0)
+		r = docker_output(g->answer.output, g->answer.n, auth);
+	if (r == 0)
+		r = use(g, auth);
+	else if (has_none(g))
+		r = 0;
+	explicit_bzero(auth, sizeof(auth));
+	explicit_bzero(&g->answer, sizeof(g->answer));
+	return r;
+}
+
+static int start_helper(struct registry *g, const char *name)
+{
+	int r;
+
+	snprintf(g->command, sizeof(g->command), "exec docker-credential-%s get", name);
+	r = helper_start(&g->helper, &(struct helper_job){ run_helper, g, &g->answer });
+	if (r < 0)
+		return r;
+	helper_ask(&g->helper);
+	r = receive(g, FIRST_MS);
+	if (r == 0 || r == -ENOMEM)
+		return r;
+	return log_error(r, g->server, "docker-credential-%s, which has the credentials, %s", name,
+			 r == -ETIMEDOUT ? "has not ended after 60 s" :
+			 r == -ECHILD	 ? "has failed" :
+			 r == -EOPNOTSUPP ?
+					"has an identity token, which cannot be used here: log in "
+					"with a password or an access token" :
+					"writes no JSON with Username and Secret");
+}
+
+/* Sets the origin, and what the files of docker and podman say of the repository at `url`. */
+static int set_up(struct registry *g, const char *url, const char *host, const char *name)
+{
+	struct docker_found *found = calloc(1, sizeof(*found));
+	const char *why;
+	int r = found ? http_target_parse(NULL, url, &g->origin, &why) : -ENOMEM;
+
+	if (r == 0) {
+		snprintf(g->server, sizeof(g->server), "%s", docker_server(host));
+		r = docker_find(host, name, found);
+	}
+	if (r == 0)
+		r = *found->helper ? start_helper(g, found->helper) : use(g, found->auth);
+	if (found)
+		explicit_bzero(found, sizeof(*found));
+	free(found);
+	return r;
+}
+
+/* Splits https://HOST/v2/NAME/blobs/…, and that of an artifact, into HOST and NAME. */
+static int find_repository(const char *url, struct repository *ret)
+{
+	const char *host, *name;
+
+	if (!oci_is_blob(url))
+		return oci_is_artifact(url) ? oci_parse(url, ret) : -EINVAL;
+	host = strstr(url, "://") + 3;
+	name = strchr(host, '/') + strlen("/v2/");
+	*ret = (struct repository){ .kind = "oci" };
+	ret->server = strndup(url, (size_t)(strchr(host, '/') - url));
+	ret->name = strndup(name, (size_t)(strstr(name, "/blobs/") - name));
+	if (ret->server && ret->name)
+		return 0;
+	repository_finish(ret);
+	return -ENOMEM;
+}
+
+static int login(const char *url, struct login **ret)
+{
+	struct registry *g = calloc(1, sizeof(*g));
+	struct repository at = { 0 };
+	int r = g ? find_repository(url, &at) : -ENOMEM;
+
+	if (g)
+		g->helper.fd = -1;
+	if (r == 0)
+		r = set_up(g, at.server, strstr(at.server, "://") + 3, at.name);
+	repository_finish(&at);
+	/* what can be read on the way gets nothing */
+	if (r == 0 && (g->login.header || g->helper.fd >= 0) &&
+	    (g->origin.https || http_host_class(g->origin.host) == HTTP_ADDRESS_LOOPBACK)) {
+		g->login.origin = &g->origin;
+		*ret = &g->login;
+		return 0;
+	}
+	if (g)
+		logout(&g->login);
+	return r == -ENOENT || r == -EINVAL ? 0 : r;
+}
+
+static const char *line(struct login *l)
+{
+	struct registry *g = container_of(l, struct registry, login);
+
+	if (g->helper.asked)
+		receive(g, 0);
+	if (g->helper.fd >= 0 && now_ms() - g->helper.asked_ms >= RENEW_MS)
+		helper_ask(&g->helper);
+	return g->login.header;
+}
+
+const struct scheme oci_scheme = {
+	.name = "oci",
+	.port = true,
+	.misspelt = FORM,
+	.fault = fault,
+	.each = true,
+	.login = login,
+	.logout = logout,
+	.line = line,
+};
