@@ -186,6 +186,7 @@ int conn_open(struct fetcher *x, struct conn *c, struct http_request *q)
 	}
 	q->url = url ? url : x->u->url;
 	q->trust = x->u->place->trust;
+	q->accept = x->f.accept;
 	q->redirect = c->redirect;
 	c->answered = false;
 	c->began_ms = now_ms();

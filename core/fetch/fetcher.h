@@ -70,6 +70,7 @@ struct fetch {
 	uint64_t have;	       /* of a range, so much is in `dest` already */
 	bool background;       /* no reader waits for it: it gives way to others (server.h) */
 	bool plain;	       /* ask for no content coding, and over one connection */
+	const char *accept;    /* which media types to ask for; or NULL */
 	int64_t deadline_ms;   /* now_ms(), which bytes do not move; 0: as above */
 	struct file *dest;     /* NULL with FETCH_SIZE */
 	struct follow *follow; /* hashes `dest` as the bytes arrive; or NULL */

@@ -7,60 +7,59 @@
 /* an answer, and its copy on the way; then the longest text that it may have */
 #define ANSWER (2 * MAX_LISTING_PAGE)
 
-struct question {
+struct asking {
 	const struct import *im;
 	const struct listing *l;
-	const char *url;
-	char *next; /* HTTP_MAX_NEXT bytes */
+	struct import_question *q;
 };
 
-static char *show(const struct question *q, char shown[256])
+static char *show(const struct asking *a, char shown[256])
 {
-	return http_url_redact(q->url, shown, 256);
+	return http_url_redact(a->q->url, shown, 256);
 }
 
-/* Called before the body of a good answer: keeps the URL of the next page. */
-static int answered(void *ctx, const struct http_response *a)
+/* Called before the body of a good answer. */
+static int answered(void *ctx, const struct http_response *answer)
 {
-	const struct question *q = ctx;
+	const struct asking *a = ctx;
 	char shown[256];
 
-	if (a->elsewhere)
-		return log_error(-EACCES, show(q, shown),
+	if (answer->elsewhere && !a->q->anywhere)
+		return log_error(-EACCES, show(a, shown),
 				 "redirects to another server, which does not say what %s has",
-				 q->l->name);
-	memcpy(q->next, a->next, sizeof(a->next));
+				 a->l->name);
+	a->q->answer = *answer;
 	return 0;
 }
 
-static void refused(void *ctx, const struct http_response *a)
+static void refused(void *ctx, const struct http_response *answer)
 {
-	const struct question *q = ctx;
+	const struct asking *a = ctx;
 
-	q->l->lister->refused(q->im, q->l, a);
+	a->l->lister->refused(a->im, a->l, answer);
 }
 
-static int ask(struct question *q, struct file *dest, struct buf *ret)
+static int ask(struct asking *a, struct file *dest, struct buf *ret)
 {
-	struct fetch_place place = { .url = q->url, .trust = HTTP_USER };
+	struct fetch_place place = { .url = a->q->url, .trust = HTTP_USER };
 	const struct fetch f = {
-		.options = q->im->fetch,
-		.cancel = q->im->fetch->cancel,
+		.options = a->im->fetch,
+		.cancel = a->im->fetch->cancel,
 		.what = FETCH_FILE,
 		.places = &place,
 		.n_places = 1,
 		.plain = true,
+		.accept = a->q->accept,
 		/* a page that comes byte by byte would never end */
-		.deadline_ms = now_ms() + q->im->fetch->timeout_ms,
+		.deadline_ms = now_ms() + a->im->fetch->timeout_ms,
 		.dest = dest,
 		.answered = answered,
 		.refused = refused,
-		.ctx = q,
+		.ctx = a,
 	};
 	uint64_t size;
 	int r;
 
-	q->next[0] = '\0';
 	route_init(&place.route);
 	r = fetch_run(&f, &size);
 	route_finish(&place.route);
@@ -73,10 +72,10 @@ static int ask(struct question *q, struct file *dest, struct buf *ret)
 	return r;
 }
 
-int import_ask(const struct import *im, const struct listing *l, const char *url, struct buf *ret,
-	       char ret_next[HTTP_MAX_NEXT])
+int import_get(const struct import *im, const struct listing *l, struct import_question *q,
+	       struct buf *ret)
 {
-	struct question q = { im, l, url, ret_next };
+	struct asking a = { im, l, q };
 	struct file *dest;
 	char shown[256];
 	int r = budget_take(im->budget, ANSWER);
@@ -86,16 +85,26 @@ int import_ask(const struct import *im, const struct listing *l, const char *url
 	*ret = buf_init(MAX_LISTING_PAGE);
 	r = file_memory(MAX_LISTING_PAGE, &dest);
 	if (r == 0) {
-		r = ask(&q, dest, ret);
+		r = ask(&a, dest, ret);
 		file_abort(dest, false);
 	}
 	if (r == -ENOSPC || r == -EFBIG)
-		r = log_error(-EFBIG, show(&q, shown), "the hub's answer is larger than %llu MiB",
+		r = log_error(-EFBIG, show(&a, shown), "the answer is larger than %llu MiB",
 			      (unsigned long long)(MAX_LISTING_PAGE / MIB));
 	if (r < 0) {
 		buf_finish(ret);
 		budget_give(im->budget, ANSWER);
 	}
+	return r;
+}
+
+int import_ask(const struct import *im, const struct listing *l, const char *url, struct buf *ret,
+	       char ret_next[HTTP_MAX_NEXT])
+{
+	struct import_question q = { .url = url };
+	int r = import_get(im, l, &q, ret);
+
+	memcpy(ret_next, q.answer.next, sizeof(q.answer.next));
 	return r;
 }
 

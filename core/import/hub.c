@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The API of a hub: the commit of a revision, and the pages of its tree. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,15 +51,6 @@ static bool is_commit(const char *text)
 	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
 }
 
-/* Is it written as a license of SPDX? Another text is left out. */
-static bool is_license(const char *text)
-{
-	for (; *text; text++)
-		if (!isalnum((unsigned char)*text) && !strchr("-.+ ()", *text))
-			return false;
-	return true;
-}
-
 static int read_card(struct scan *s, struct listing *l)
 {
 	char license[128];
@@ -74,8 +64,8 @@ static int read_card(struct scan *s, struct listing *l)
 			continue;
 		}
 		r = scan_string(s, license, sizeof(license));
-		if (r > 0 && *license && is_license(license) && !(l->license = strdup(license)))
-			r = -ENOMEM;
+		if (r > 0)
+			r = listing_license(l, license);
 	}
 	return r;
 }

@@ -19,6 +19,17 @@ int import_ask(const struct import *im, const struct listing *l, const char *url
 	       char ret_next[HTTP_MAX_NEXT]);
 void import_forget(const struct import *im, struct buf *answer);
 
+struct import_question {
+	const char *url;
+	const char *accept; /* media types; or NULL */
+	bool anywhere;	    /* a redirect may lead to another server: the bytes have a hash */
+	struct http_response answer; /* out: the headers of a good answer */
+};
+
+/* The same with more to say. */
+int import_get(const struct import *im, const struct listing *l, struct import_question *q,
+	       struct buf *ret);
+
 /* ---- kept.c ---- */
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "import/lister.h"
 
-static const struct lister *const listers[] = { &hub_lister, &modelscope_lister };
+static const struct lister *const listers[] = { &hub_lister, &modelscope_lister, &oci_lister };
 
 const struct lister *lister_of(const char *source)
 {

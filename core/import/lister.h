@@ -44,12 +44,16 @@ struct lister {
 	/* The URL of a file, which leads to these bytes for ever. malloc'ed; NULL: no memory. */
 	char *(*url)(const struct listing *l, const struct listed *f);
 
-	/* The address for people, the same on each machine. malloc'ed; NULL: no memory. */
+	/*
+	 * The address for people, the same on each machine. malloc'ed; NULL: no memory. NULL: there
+	 * is none.
+	 */
 	char *(*homepage)(const struct listing *l);
 };
 
 extern const struct lister hub_lister;	      /* hf:// */
 extern const struct lister modelscope_lister; /* ms:// */
+extern const struct lister oci_lister;	      /* oci:// */
 
 /* The one that takes this source, or NULL. */
 const struct lister *lister_of(const char *source);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "import/listing.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,8 @@ int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_
 	struct listed *f;
 	int r;
 
-	if (!fault && snprintf(full, sizeof(full), "model/%s", path) > MAX_PATH_LEN)
+	if (!fault && snprintf(full, sizeof(full), "%s%s", l->manifest.data ? "" : "model/", path) >
+			      MAX_PATH_LEN)
 		fault = "is too long";
 	if (fault)
 		return refuse(l, -EBADMSG, path, fault);
@@ -72,6 +74,16 @@ int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_
 	else
 		l->small += size;
 	l->n++;
+	return 0;
+}
+
+int listing_license(struct listing *l, const char *text)
+{
+	for (const char *p = text; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("-.+ ()", *p))
+			return 0;
+	if (*text && !l->license && !(l->license = strdup(text)))
+		return -ENOMEM;
 	return 0;
 }
 
@@ -113,5 +125,8 @@ void listing_finish(struct listing *l)
 	budget_give(l->budget, l->taken);
 	free(l->files);
 	free(l->license);
+	buf_finish(&l->answer);
+	buf_finish(&l->carton_toml);
+	buf_finish(&l->manifest);
 	arena_finish(&l->names);
 }

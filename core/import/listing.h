@@ -46,7 +46,10 @@ struct listing {
 	const struct carton_runner *runner;
 	char id[256]; /* the name as the hub writes it; "" until it has said so */
 	char commit[LISTING_COMMIT];
-	char *license;	      /* owned; NULL: none is said */
+	char *license;	   /* owned; NULL: none is said */
+	struct buf answer; /* what resolve() leaves for list() */
+	/* Of a carton, as it is: its texts, and paths are those that it has. Else empty. */
+	struct buf carton_toml, manifest;
 	struct listed *files; /* sorted by path, once it is complete */
 	size_t n, cap;
 	uint64_t small;	    /* bytes of all small ones */
@@ -62,6 +65,9 @@ struct listing {
  */
 int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
 		const uint8_t *sha256);
+
+/* Keeps the first license that is said, if it is written as one of SPDX. 0 or -ENOMEM. */
+int listing_license(struct listing *l, const char *text);
 
 /* All were added: sorts them. 0; -EBADMSG: a path is there twice (logged). */
 int listing_sort(struct listing *l);

@@ -111,6 +111,16 @@ int scan_string(struct scan *s, char *ret, size_t n)
 	return 1;
 }
 
+int scan_string_item(struct scan *s, char *ret, size_t n)
+{
+	unsigned depth = s->json.depth;
+	int r;
+
+	*ret = '\0';
+	r = scan_string(s, ret, n);
+	return r == 0 && s->json.depth == depth ? 1 : r;
+}
+
 int scan_number(struct scan *s, uint64_t *ret)
 {
 	int r = scan_begin(s, JSON_NUMBER);

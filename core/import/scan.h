@@ -45,6 +45,12 @@ int scan_key(struct scan *s);
  */
 int scan_string(struct scan *s, char *ret, size_t n);
 
+/*
+ * Copies the next string of an array: 1; "" for one that is longer, or for another value. 0 at the
+ * array's end.
+ */
+int scan_string_item(struct scan *s, char *ret, size_t n);
+
 /* Reads the next number, whole and below 2^63. As scan_string(). */
 int scan_number(struct scan *s, uint64_t *ret);
 

@@ -38,15 +38,19 @@ int listing_add_runner(const struct carton_runner *r, struct buf *ret)
 static int carton_toml(const struct listing *l, struct buf *ret)
 {
 	const char *slash = strrchr(l->name, '/');
-	char *homepage = l->lister->homepage(l);
+	char *homepage;
 
-	if (!homepage)
+	if (l->carton_toml.data)
+		return buf_add(ret, l->carton_toml.data, l->carton_toml.len);
+	homepage = l->lister->homepage ? l->lister->homepage(l) : NULL;
+	if (!homepage && l->lister->homepage)
 		return -ENOMEM;
 	buf_adds(ret, "spec_version = 1\n");
 	lists_add_string(ret, "model_name", slash ? slash + 1 : l->name);
 	if (l->license)
 		lists_add_string(ret, "license", l->license);
-	lists_add_string(ret, "homepage", homepage);
+	if (homepage)
+		lists_add_string(ret, "homepage", homepage);
 	free(homepage);
 	return listing_add_runner(l->runner, ret);
 }
@@ -56,6 +60,8 @@ static int manifest(const struct listing *l, const struct buf *toml, struct buf 
 	uint8_t sha256[SHA256_SIZE];
 	int r = sha256_mem(toml->data, toml->len, sha256);
 
+	if (l->manifest.data)
+		return buf_add(ret, l->manifest.data, l->manifest.len);
 	if (r == 0)
 		r = lists_add_file(ret, "carton.toml", sha256);
 	for (size_t i = 0; i < l->n && r == 0; i++)

@@ -184,6 +184,53 @@ class Registry:
         return self
 
 
+class Front:
+    """A server before a registry. `change(path, status, headers, body)` may change an answer; `seen`: path, headers."""
+
+    def __init__(self, registry, change=None, ranges=True):
+        outer, self.registry, self.change, self.seen = self, registry, change, []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+
+            def do_GET(self):
+                outer.seen.append((self.path, dict(self.headers)))
+                c = http.client.HTTPConnection('127.0.0.1', registry.port, timeout=60)
+                c.request(self.command, self.path, headers={
+                    k: v for k, v in self.headers.items() if k.lower() != 'host' and (ranges or k.lower() != 'range')})
+                a = c.getresponse()
+                status, headers, body = a.status, dict(a.getheaders()), a.read()
+                c.close()
+                if not ranges:
+                    headers.pop('Accept-Ranges', None)
+                if outer.change:
+                    status, headers, body = outer.change(self.path, status, headers, body) or (status, headers, body)
+                self.send_response(status)
+                for k, v in (headers | {'Content-Length': str(len(body))}).items():
+                    self.send_header(k, v)
+                self.end_headers()
+                with contextlib.suppress(ConnectionError):
+                    self.wfile.write(body)
+
+            def log_message(self, *a):
+                pass
+        self.http = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        self.http.daemon_threads = True
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.host = f'127.0.0.1:{self.http.server_address[1]}'
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *a):
+        self.http.shutdown()
+        self.http.server_close()
+
+    def oci(self, url):
+        """The same artifact through this server."""
+        return url.replace(self.registry.host, self.host)
+
+
 @contextlib.contextmanager
 def registry_at(where, auth=None):
     r = Registry(where, auth)

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An artifact of an OCI registry: its manifest, its config, and the texts of a carton. */
+#include "http/oci.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "format/manifest.h"
+#include "import/artifact.h"
+#include "import/internal.h"
+#include "import/lister.h"
+
+#define ACCEPT                                                   \
+	"application/vnd.oci.image.manifest.v1+json, "           \
+	"application/vnd.oci.image.index.v1+json, "              \
+	"application/vnd.docker.distribution.manifest.v2+json, " \
+	"application/vnd.docker.distribution.manifest.list.v2+json"
+
+#define DIGEST_SIZE (7 + 2 * SHA256_SIZE + 1)
+
+/* ---- requests ---- */
+
+static void refused(const struct import *im, const struct listing *l, const struct http_response *a)
+{
+	const struct repository *repo = l->repo;
+	const char *host = strstr(repo->server, "://") + 3;
+
+	(void)im;
+	if (a->status == 404)
+		carton_log(CARTON_LOG_ERROR, repo->name, "the registry %s has no \"%s\" of it",
+			   host, repo->revision);
+	else if (http_status_errno(a->status) == -EACCES)
+		carton_log(CARTON_LOG_ERROR, repo->name,
+			   "the registry does not show it to you: it is private, or not there; "
+			   "docker login %s or podman login %s saves who you are",
+			   host, host);
+	else
+		carton_log(CARTON_LOG_ERROR, repo->name,
+			   "the registry %s refuses it with status %d", host, a->status);
+}
+
+static int digest_of(const struct buf *text, char ret[DIGEST_SIZE])
+{
+	uint8_t sha256[SHA256_SIZE];
+	int r = sha256_mem(text->data ? text->data : "", text->len, sha256);
+
+	memcpy(ret, "sha256:", 7);
+	hex_encode(sha256, SHA256_SIZE, ret + 7);
+	return r;
+}
+
+/*
+ * Gets .../WHAT/WHICH. If `which` is a digest, compares it with the bytes. *ret_digest is that of
+ * the bytes.
+ */
+static int get(const struct import *im, const struct listing *l, const char *what,
+	       const char *which, struct buf *ret, char ret_digest[DIGEST_SIZE])
+{
+	const struct repository *repo = l->repo;
+	bool manifest = strcmp(what, "manifests") == 0, pinned = oci_is_digest(which);
+	struct import_question q = { .accept = manifest ? ACCEPT : NULL, .anywhere = pinned };
+	char *url;
+	int r;
+
+	if (asprintf(&url, "%s/v2/%s/%s/%s", repo->server, repo->name, what, which) < 0)
+		return -ENOMEM;
+	q.url = url;
+	r = import_get(im, l, &q, ret);
+	free(url);
+	if (r < 0)
+		return r;
+	r = digest_of(ret, ret_digest);
+	if (r == 0 && pinned && strcmp(which, ret_digest) != 0)
+		return log_error(-EBADMSG, repo->name, "the registry sends other bytes than %s",
+				 which);
+	if (r == 0 && oci_is_digest(q.answer.digest) && strcmp(q.answer.digest, ret_digest) != 0)
+		return log_error(-EBADMSG, repo->name,
+				 "the registry says that \"%s\" is %s, but sends other bytes",
+				 which, q.answer.digest);
+	return r;
+}
+
+static int get_blob(const struct import *im, const struct listing *l,
+		    const struct artifact_blob *blob, uint64_t max, struct buf *ret)
+{
+	char digest[DIGEST_SIZE];
+
+	if (!oci_is_digest(blob->digest))
+		return log_error(-EBADMSG, l->name,
+				 "a part of the artifact (%s) has no digest that is sha256",
+				 blob->type);
+	if (blob->size > max)
+		return log_error(-EFBIG, l->name,
+				 "a part of the artifact (%s) is larger than %llu KiB", blob->type,
+				 (unsigned long long)(max / KIB));
+	return get(im, l, "blobs", blob->digest, ret, digest);
+}
+
+static int resolve(const struct import *im, struct listing *l)
+{
+	_Static_assert(sizeof(l->commit) >= DIGEST_SIZE, "a digest");
+	return get(im, l, "manifests", l->repo->revision, &l->answer, l->commit);
+}
+
+/* ---- what it has ---- */
+
+/* Replaces an index by the only manifest that it has of a model, or at all. */
+static int enter_index(const struct import *im, struct listing *l, struct artifact *a)
+{
+	const struct artifact_blob *to = a->n_models == 1 ? &a->model : &a->other;
+	char digest[DIGEST_SIZE], which[ARTIFACT_DIGEST];
+	int r;
+
+	if (a->n_models != 1 && (a->n_models > 0 || a->n_others != 1))
+		return log_error(-EBADMSG, l->name,
+				 a->n_models + a->n_others == 0 ?
+					 "is no manifest of an artifact: it has no layers" :
+					 "is an index of several artifacts, not of one model: name "
+					 "one of them by its digest");
+	if (!oci_is_digest(to->digest))
+		return log_error(-EBADMSG, l->name,
+				 "is an index whose manifest has no digest that is sha256");
+	snprintf(which, sizeof(which), "%s", to->digest);
+	buf_finish(&l->answer);
+	r = get(im, l, "manifests", which, &l->answer, digest);
+	if (r == 0)
+		r = artifact_read(l, &l->answer, a);
+	if (r == 0 && !a->has_layers)
+		r = log_error(-EBADMSG, l->name, "is an index that leads to no manifest");
+	return r;
+}
+
+static int get_carton(const struct import *im, struct listing *l, const struct artifact *a)
+{
+	int r = get_blob(im, l, &a->carton_toml, MAX_LISTING_PAGE, &l->carton_toml);
+
+	return r == 0 ? get_blob(im, l, &a->manifest, MAX_LISTING_PAGE, &l->manifest) : r;
+}
+
+static int get_config(const struct import *im, struct listing *l, const struct artifact *a)
+{
+	struct buf text = { 0 };
+	int r = get_blob(im, l, &a->config, MAX_LISTING_PAGE, &text);
+
+	if (r == 0)
+		r = artifact_config(l, a, &text);
+	buf_finish(&text);
+	return r;
+}
+
+static int list(const struct import *im, struct listing *l)
+{
+	struct artifact a;
+	bool carton;
+	int r = artifact_read(l, &l->answer, &a);
+
+	if (r == 0 && !a.has_layers)
+		r = enter_index(im, l, &a);
+	if (r < 0)
+		return r;
+	carton = *a.carton_toml.digest && *a.manifest.digest;
+	if (carton)
+		r = get_carton(im, l, &a);
+	if (r == 0)
+		r = artifact_add(l, &l->answer, &a);
+	if (r == 0)
+		r = listing_sort(l);
+	if (r == 0 && artifact_has_config(&a))
+		r = get_config(im, l, &a);
+	return r == 0 && carton ? artifact_check_carton(l) : r;
+}
+
+/* ---- the lister ---- */
+
+static char *url(const struct listing *l, const struct listed *f)
+{
+	char hex[2 * SHA256_SIZE + 1], *text;
+
+	hex_encode(f->sha256, SHA256_SIZE, hex);
+	return asprintf(&text, "%s/v2/%s/blobs/sha256:%s", l->repo->server, l->repo->name, hex) <
+			       0 ?
+		       NULL :
+		       text;
+}
+
+const struct lister oci_lister = {
+	.takes = oci_is_artifact,
+	.parse = oci_parse,
+	.is_commit = oci_is_digest,
+	.resolve = resolve,
+	.list = list,
+	.refused = refused,
+	.url = url,
+};

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any text as the manifest of an artifact (the first line), its config (the second) and its MANIFEST
+ * (the rest, if there is any): what is accepted has a path, a hash and a size for each file, each
+ * path once, and makes a carton.
+ */
+#include <string.h>
+
+#include "base/budget.h"
+#include "import/artifact.h"
+#include "import/lister.h"
+
+#include "fuzz.h"
+
+static struct buf part(const char **at, const char *end, bool all)
+{
+	const char *nl = all ? NULL : memchr(*at, '\n', (size_t)(end - *at));
+	struct buf b = buf_init(MAX_LISTING_PAGE);
+
+	CHECK(buf_add(&b, *at, (size_t)((nl ? nl : end) - *at)) == 0);
+	*at = nl ? nl + 1 : end;
+	return b;
+}
+
+static void check_file(const struct listing *l, const struct listed *f)
+{
+	CHECK(!path_fault(f->path, strlen(f->path)) && f->size <= MAX_FILE_SIZE && !f->small);
+	CHECK(l->manifest.data || strncmp(f->path, "model/", 6) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	struct repository repo = { .server = "https://h", .kind = "oci", .name = "a/b" };
+	struct listing l = { .lister = &oci_lister, .repo = &repo, .name = repo.name };
+	struct budget budget;
+	const char *at = (const char *)data, *end = at + n;
+	static struct artifact a;
+	struct buf manifest = part(&at, end, false), config = part(&at, end, false);
+	char path[32];
+	int fd, r = artifact_read(&l, &manifest, &a);
+
+	budget_init(&budget, 256 * MIB);
+	l.budget = l.names.budget = &budget;
+	CHECK(r == 0 || r == -EBADMSG);
+	if (r == 0 && *a.carton_toml.digest && *a.manifest.digest && at < end) {
+		l.manifest = part(&at, end, true);
+		l.carton_toml = buf_init(64);
+		CHECK(buf_adds(&l.carton_toml, "spec_version = 1\n") == 0);
+	}
+	if (r == 0)
+		r = artifact_add(&l, &manifest, &a);
+	for (size_t i = 0; i < l.n; i++)
+		check_file(&l, &l.files[i]);
+	CHECK(r < 0 || l.n + (l.manifest.data ? 2 : 0) <= a.n_layers + 2);
+	if (r == 0)
+		r = listing_sort(&l);
+	for (size_t i = 1; r == 0 && i < l.n; i++)
+		CHECK(strcmp(l.files[i - 1].path, l.files[i].path) < 0);
+	if (r == 0)
+		r = artifact_config(&l, &a, &config);
+	if (r == 0 && l.manifest.data)
+		r = artifact_check_carton(&l);
+	if (r == 0) {
+		fd = fuzz_file("", 0, path);
+		CHECK(listing_write(&l, fd) == 0);
+		fd_close(fd);
+	}
+	buf_finish(&manifest);
+	buf_finish(&config);
+	listing_finish(&l);
+	return 0;
+}
