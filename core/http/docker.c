@@ -79,8 +79,8 @@ static bool same_host(const char *host, const char *text, size_t n)
 }
 
 /*
- * How well a key of `auths` fits, 0: not at all. It is a host, perhaps with a path of the first API,
- * or, as podman has it, with the beginning of a repository's name.
+ * How well a key of `auths` fits, 0: not at all. It is a host, perhaps with a path of the first
+ * API, or, as podman has it, with the beginning of a repository's name.
  */
 static size_t rank(const struct search *s, const char *key)
 {

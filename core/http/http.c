@@ -55,7 +55,7 @@ static int set_options(struct http *http, const struct http_options *o)
 		r = set_source(http, o->source_url);
 	if (r == 0 && o->header_file)
 		r = http_secrets_load(http, o->header_file);
-	else if (r == 0 && login && login->header && !login->origin)
+	else if (r == 0 && login && login->header && !login->host)
 		r = http_secrets_add(http, login->header);
 	if (r == 0 && o->cacert) {
 		int fd = open(o->cacert, O_RDONLY | O_CLOEXEC);

@@ -129,15 +129,26 @@ static const char *fault(const char *url)
 		      "https://REGISTRY/v2/NAME/blobs/sha256:HEX";
 }
 
+/* The name or address in HOST[:PORT], malloc'ed; and the port, or 0. */
+static char *split_host(const char *host, size_t n, unsigned *ret_port)
+{
+	bool brackets = *host == '[';
+	size_t len = MIN(strcspn(host + brackets, brackets ? "]" : ":/"), n);
+	const char *port = host + brackets + len + brackets;
+
+	*ret_port = port < host + n && *port == ':' ? (unsigned)strtoul(port + 1, NULL, 10) : 0;
+	return strndup(host + brackets, len);
+}
+
 /* Is the registry on this machine? */
 static bool is_local(const char *host, size_t n)
 {
-	bool brackets = *host == '[';
-	char name[MAX_NAME + 1];
+	unsigned port;
+	char *name = split_host(host, n, &port);
+	bool local = name && http_host_class(name) == HTTP_ADDRESS_LOOPBACK;
 
-	snprintf(name, sizeof(name), "%.*s", (int)MIN(n, (size_t)MAX_NAME), host + brackets);
-	name[strcspn(name, brackets ? "]" : ":")] = '\0';
-	return http_host_class(name) == HTTP_ADDRESS_LOOPBACK;
+	free(name);
+	return local;
 }
 
 int oci_parse(const char *url, struct repository *ret)
@@ -191,7 +202,6 @@ struct answer {
 
 struct registry {
 	struct login login;
-	struct http_target origin;
 	char server[HTTP_MAX_URL], command[128]; /* of the helper */
 	struct helper helper;			 /* fd -1: there is none */
 	struct answer answer;
@@ -212,7 +222,7 @@ static void logout(struct login *l)
 
 	helper_end(&g->helper);
 	set_header(g, NULL);
-	http_target_finish(&g->origin);
+	free(l->host);
 	explicit_bzero(g, sizeof(*g));
 	free(g);
 }
@@ -246,7 +256,9 @@ static bool has_none(const struct registry *g)
 	       strncmp(g->answer.output, none, strlen(none)) == 0;
 }
 
-/* Takes the answer of the helper; waits up to `wait_ms` for it. 0; -EAGAIN: not there yet; -errno. */
+/*
+ * Takes the answer of the helper; waits up to `wait_ms` for it. 0; -EAGAIN: not there yet; -errno.
+ */
 static int receive(struct registry *g, int wait_ms)
 {
 	ssize_t n = helper_receive(&g->helper, wait_ms, &g->answer, sizeof(g->answer));
@@ -288,16 +300,20 @@ static int start_helper(struct registry *g, const char *name)
 					"writes no JSON with Username and Secret");
 }
 
-/* Sets the origin, and what the files of docker and podman say of the repository at `url`. */
-static int set_up(struct registry *g, const char *url, const char *host, const char *name)
+/* Sets the server, and what the files of docker and podman say of the repository. */
+static int set_up(struct registry *g, const struct repository *at)
 {
 	struct docker_found *found = calloc(1, sizeof(*found));
-	const char *why;
-	int r = found ? http_target_parse(NULL, url, &g->origin, &why) : -ENOMEM;
+	const char *host = strstr(at->server, "://") + 3;
+	unsigned port;
+	int r = -ENOMEM;
 
-	if (r == 0) {
+	g->login.https = strncasecmp(at->server, "https", 5) == 0;
+	g->login.host = split_host(host, strlen(host), &port);
+	g->login.port = port ? port : g->login.https ? 443 : 80;
+	if (found && g->login.host) {
 		snprintf(g->server, sizeof(g->server), "%s", docker_server(host));
-		r = docker_find(host, name, found);
+		r = docker_find(host, at->name, found);
 	}
 	if (r == 0)
 		r = *found->helper ? start_helper(g, found->helper) : use(g, found->auth);
@@ -313,7 +329,7 @@ static int find_repository(const char *url, struct repository *ret)
 	const char *host, *name;
 
 	if (!oci_is_blob(url))
-		return oci_is_artifact(url) ? oci_parse(url, ret) : -EINVAL;
+		return oci_is_artifact(url) ? oci_parse(url, ret) : -ENOENT;
 	host = strstr(url, "://") + 3;
 	name = strchr(host, '/') + strlen("/v2/");
 	*ret = (struct repository){ .kind = "oci" };
@@ -333,19 +349,18 @@ static int login(const char *url, struct login **ret)
 
 	if (g)
 		g->helper.fd = -1;
-	if (r == 0)
-		r = set_up(g, at.server, strstr(at.server, "://") + 3, at.name);
-	repository_finish(&at);
 	/* what can be read on the way gets nothing */
-	if (r == 0 && (g->login.header || g->helper.fd >= 0) &&
-	    (g->origin.https || http_host_class(g->origin.host) == HTTP_ADDRESS_LOOPBACK)) {
-		g->login.origin = &g->origin;
+	if (r == 0 && strncasecmp(at.server, "http:", 5) == 0 &&
+	    !is_local(at.server + 7, strlen(at.server + 7)))
+		r = -ENOENT;
+	if (r == 0)
+		r = set_up(g, &at);
+	repository_finish(&at);
+	if (r == 0)
 		*ret = &g->login;
-		return 0;
-	}
-	if (g)
+	else if (g)
 		logout(&g->login);
-	return r == -ENOENT || r == -EINVAL ? 0 : r;
+	return r == -ENOENT ? 0 : r;
 }
 
 static const char *line(struct login *l)

@@ -21,7 +21,6 @@
 #include <stddef.h>
 
 struct http_stream;
-struct http_target;
 struct scheme;
 
 /* The credentials that the user has for the URLs of one scheme. */
@@ -29,9 +28,10 @@ struct login {
 	const struct scheme *scheme;
 	struct login *next;
 	char *header; /* a line for the server of the user's URL; or NULL */
-	/* Not NULL: the line is for this server, when it asks for it. */
-	const struct http_target *origin;
-	bool asked; /* it has: guarded as what sign() uses */
+	/* Of a registry, the line is for this server, when that asks for it; else host is NULL. */
+	char *host; /* as in struct http_target, like the next two */
+	unsigned port;
+	bool https, asked; /* asked: guarded as what sign() uses */
 };
 
 struct scheme {
@@ -61,7 +61,7 @@ struct scheme {
 	bool each;
 	void (*logout)(struct login *l); /* frees it */
 
-	/* Network thread: the line to send to `origin` now; or NULL. */
+	/* Network thread: the line to send to `host` now; or NULL. */
 	const char *(*line)(struct login *l);
 
 	/* What follows is for a scheme whose URLs keep it until they are asked for, else NULL. */

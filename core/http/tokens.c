@@ -16,6 +16,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "http/challenge.h"
 #include "http/internal.h"
@@ -76,9 +77,11 @@ static bool same_challenge(const struct challenge *a, const struct challenge *b)
  */
 static struct login *login_for(const struct http_stream *s)
 {
+	const struct http_target *t = &s->target;
 	struct login *l = s->trust == HTTP_USER && !s->left_origin ? s->http->logins : NULL;
 
-	while (l && !(l->origin && http_same_origin(l->origin, &s->target)))
+	while (l && !(l->host && l->https == t->https && l->port == t->port &&
+		      strcasecmp(l->host, t->host) == 0))
 		l = l->next;
 	return l;
 }

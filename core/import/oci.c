@@ -49,17 +49,14 @@ static int digest_of(const struct buf *text, char ret[DIGEST_SIZE])
 	return r;
 }
 
-/*
- * Gets .../WHAT/WHICH. If `which` is a digest, compares it with the bytes. *ret_digest is that of
- * the bytes.
- */
+/* Gets .../WHAT/WHICH. If `which` is a digest, compares it with the bytes. */
 static int get(const struct import *im, const struct listing *l, const char *what,
-	       const char *which, struct buf *ret, char ret_digest[DIGEST_SIZE])
+	       const char *which, struct buf *ret)
 {
 	const struct repository *repo = l->repo;
 	bool manifest = strcmp(what, "manifests") == 0, pinned = oci_is_digest(which);
 	struct import_question q = { .accept = manifest ? ACCEPT : NULL, .anywhere = pinned };
-	char *url;
+	char digest[DIGEST_SIZE], *url;
 	int r;
 
 	if (asprintf(&url, "%s/v2/%s/%s/%s", repo->server, repo->name, what, which) < 0)
@@ -67,13 +64,12 @@ static int get(const struct import *im, const struct listing *l, const char *wha
 	q.url = url;
 	r = import_get(im, l, &q, ret);
 	free(url);
-	if (r < 0)
-		return r;
-	r = digest_of(ret, ret_digest);
-	if (r == 0 && pinned && strcmp(which, ret_digest) != 0)
+	if (r == 0)
+		r = digest_of(ret, digest);
+	if (r == 0 && pinned && strcmp(which, digest) != 0)
 		return log_error(-EBADMSG, repo->name, "the registry sends other bytes than %s",
 				 which);
-	if (r == 0 && oci_is_digest(q.answer.digest) && strcmp(q.answer.digest, ret_digest) != 0)
+	if (r == 0 && oci_is_digest(q.answer.digest) && strcmp(q.answer.digest, digest) != 0)
 		return log_error(-EBADMSG, repo->name,
 				 "the registry says that \"%s\" is %s, but sends other bytes",
 				 which, q.answer.digest);
@@ -83,8 +79,6 @@ static int get(const struct import *im, const struct listing *l, const char *wha
 static int get_blob(const struct import *im, const struct listing *l,
 		    const struct artifact_blob *blob, uint64_t max, struct buf *ret)
 {
-	char digest[DIGEST_SIZE];
-
 	if (!oci_is_digest(blob->digest))
 		return log_error(-EBADMSG, l->name,
 				 "a part of the artifact (%s) has no digest that is sha256",
@@ -93,13 +87,15 @@ static int get_blob(const struct import *im, const struct listing *l,
 		return log_error(-EFBIG, l->name,
 				 "a part of the artifact (%s) is larger than %llu KiB", blob->type,
 				 (unsigned long long)(max / KIB));
-	return get(im, l, "blobs", blob->digest, ret, digest);
+	return get(im, l, "blobs", blob->digest, ret);
 }
 
 static int resolve(const struct import *im, struct listing *l)
 {
+	int r = get(im, l, "manifests", l->repo->revision, &l->answer);
+
 	_Static_assert(sizeof(l->commit) >= DIGEST_SIZE, "a digest");
-	return get(im, l, "manifests", l->repo->revision, &l->answer, l->commit);
+	return r == 0 ? digest_of(&l->answer, l->commit) : r;
 }
 
 /* ---- what it has ---- */
@@ -108,7 +104,7 @@ static int resolve(const struct import *im, struct listing *l)
 static int enter_index(const struct import *im, struct listing *l, struct artifact *a)
 {
 	const struct artifact_blob *to = a->n_models == 1 ? &a->model : &a->other;
-	char digest[DIGEST_SIZE], which[ARTIFACT_DIGEST];
+	char which[ARTIFACT_DIGEST];
 	int r;
 
 	if (a->n_models != 1 && (a->n_models > 0 || a->n_others != 1))
@@ -122,7 +118,7 @@ static int enter_index(const struct import *im, struct listing *l, struct artifa
 				 "is an index whose manifest has no digest that is sha256");
 	snprintf(which, sizeof(which), "%s", to->digest);
 	buf_finish(&l->answer);
-	r = get(im, l, "manifests", which, &l->answer, digest);
+	r = get(im, l, "manifests", which, &l->answer);
 	if (r == 0)
 		r = artifact_read(l, &l->answer, a);
 	if (r == 0 && !a->has_layers)
