@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+import chunkindex
 from harness import ctl
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes, mirror
 from registry import (BASIC, FILEPATH, INDEX, MODEL, PASSWORD, REPOSITORY, USER, Artifact, Front, Index, descriptor,
@@ -211,6 +212,17 @@ def test_a_carton(mount, cache, work, registry, tmp_path):
         assert len(registry.requests()) == 4
         as_expected(m, c)
     assert ctl('hash', cache.flag, url).stdout.split()[0] == ctl('hash', path).stdout.split()[0]
+
+
+def test_an_index_of_chunks(mount, cache, work, registry):
+    """A carton that has one opens at once, and no blob comes whole."""
+    data = fault_bytes(64 * MIB, seed=8)
+    c = Carton(method='stored').add('model/x', data).add(chunkindex.PATH, chunkindex.index(data))
+    files = {p: c.resolve(p).data for p in c.hashes()} | {'MANIFEST': c.manifest_bytes()}
+    with mount(put(registry, work, Artifact(files)), *cache.options, '-o', 'ahead=off') as m:
+        assert chunkindex.pread(m / 'model/x', 4096, 40 * MIB) == data[40 * MIB:40 * MIB + 4096]
+        assert sum(registry.blobs()[digest_of(data)]) < len(data)
+        as_expected(m, c)
 
 
 @pytest.mark.parametrize('change, message', [
@@ -467,3 +479,21 @@ def test_a_mirror(mount, cache, work, basic, env):
             assert m.error('model/y')
         links = [h for p, h in front.seen if f'/{name}/' in p]
         assert links and not [h for h in links if 'Authorization' in h]
+
+
+def test_a_token_of_the_user(mount, cache, work, env):
+    """It is for the URLs that the user has named: LINKS gets nothing of the same repository."""
+    data = fault_bytes(5 * MIB, seed=3)
+    a = Artifact({'x': data})
+    with tokens_at(work / 'tokens', private=True) as t, registry_at(work / 'registry', t) as r:
+        name = put(r, work, a).split('/', 3)[3].rpartition(':')[0]
+        c = LinkedCarton().link('model/x', data, f'{r.url}/gone')
+        c.link('model/y', a.text(), f'{r.url}/v2/{name}/manifests/latest')
+        c.write(work / 'm.carton')
+        with mount(work / 'm.carton', *cache.options, *blobs(r, name), *PRIVATE,
+                   env=env(**{r.host: {'auth': BASIC}})) as m:
+            assert m.read('model/x') == data
+            assert m.error('model/y')
+            assert m.read('model/x') == data
+        paths = [(p, status) for _, p, status, _ in r.requests() if p.endswith('/manifests/latest')]
+        assert paths and {status for _, status in paths} == {401}
