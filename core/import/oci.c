@@ -155,7 +155,10 @@ static int list(const struct import *im, struct listing *l)
 	if (r < 0)
 		return r;
 	carton = *a.carton_toml.digest && *a.manifest.digest;
-	if (carton)
+	if (carton && (l->runner->name || l->runner->framework))
+		r = log_error(-EINVAL, l->name,
+			      "is a carton, which names its runner: no other can be given");
+	if (r == 0 && carton)
 		r = get_carton(im, l, &a);
 	if (r == 0)
 		r = artifact_add(l, &l->answer, &a);

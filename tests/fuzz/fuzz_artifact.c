@@ -31,7 +31,10 @@ static void check_file(const struct listing *l, const struct listed *f)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct repository repo = { .server = "https://h", .kind = "oci", .name = "a/b" };
-	struct listing l = { .lister = &oci_lister, .repo = &repo, .name = repo.name };
+	static const struct carton_runner runner;
+	struct listing l = {
+		.lister = &oci_lister, .repo = &repo, .name = repo.name, .runner = &runner
+	};
 	struct budget budget;
 	const char *at = (const char *)data, *end = at + n;
 	static struct artifact a;

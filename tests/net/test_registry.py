@@ -225,6 +225,27 @@ def test_an_index_of_chunks(mount, cache, work, registry):
         as_expected(m, c)
 
 
+def test_import(mount, cache, work, registry, tmp_path):
+    """A carton of some KB, twice the same bytes, which leads to the registry; of a carton, its own texts."""
+    wanted = files(1)
+    a = Artifact(wanted)
+    url = put(registry, work, a)
+    for name in 'ab':
+        p = ctl('import', cache.flag, '--json', url, tmp_path / name)
+        assert p.returncode == 0 and json.loads(p.stdout)['commit'] == a.digest, p.stderr
+    data = (tmp_path / 'a').read_bytes()
+    assert data == (tmp_path / 'b').read_bytes() and len(data) < 10000
+    assert json.loads(p.stdout)['model_hash'] == ctl('hash', cache.flag, url).stdout.split()[0]
+    with mount(tmp_path / 'a', *cache.options, *PRIVATE) as m:
+        same(m, wanted)
+    c = Carton().add('model/x', b'1')
+    url = put(registry, work, Artifact({p: c.resolve(p).data for p in c.hashes()} | {'MANIFEST': c.manifest_bytes()}))
+    p = ctl('import', cache.flag, '--json', url, tmp_path / 'c')
+    assert json.loads(p.stdout)['model_hash'] == hashlib.sha256(c.manifest_bytes()).hexdigest()
+    p = ctl('import', f'--cache-dir={tmp_path}/other', '--runner=torchscript', url, tmp_path / 'd')
+    assert p.returncode and 'names its runner' in p.stderr, p.stderr
+
+
 @pytest.mark.parametrize('change, message', [
     (lambda d: d.update({'model/x': b'2'}), 'has another sha256 than in its MANIFEST'),
     (lambda d: d.update({'carton.toml': b'spec_version = 1\n'}), 'has another sha256 than in its MANIFEST'),
