@@ -188,7 +188,7 @@ bool oci_is_blob(const char *url)
 							       0;
 	const char *path = scheme ? strchr(url + scheme, '/') : NULL;
 
-	return path && strncmp(path, "/v2/", 4) == 0 && strstr(path, "/blobs/sha256:");
+	return path && strncmp(path, "/v2/", 4) == 0 && strstr(path + 4, "/blobs/sha256:");
 }
 
 /* ---- the login ---- */

@@ -2,7 +2,7 @@
 /*
  * After the first byte, any text as 0 an oci:// URL: what is accepted leads to the registry that the
  * user named, to just this repository; 1 a file of docker's: what it gives can be sent in a header,
- * or run as a program; 2 the output of a helper, which can be sent, too.
+ * or run as a program; 2 the output of a helper, which can be sent, too; 3 the URL of a mirror.
  */
 #include <string.h>
 #include <strings.h>
@@ -46,6 +46,20 @@ static void check_url(const char *data, size_t n)
 	free(url);
 }
 
+/* Nothing is saved for it here. */
+static void check_mirror(const char *data, size_t n)
+{
+	char *url = strndup(data, n);
+	struct login *list = NULL;
+
+	unsetenv("HOME");
+	unsetenv("DOCKER_CONFIG");
+	unsetenv("XDG_RUNTIME_DIR");
+	if (oci_is_blob(url))
+		CHECK(login_add(&list, url) == 0 && !list);
+	free(url);
+}
+
 static void check_auth(const char *auth)
 {
 	CHECK(memchr(auth, '\0', DOCKER_MAX_AUTH) && !auth[strspn(auth, BASE64)]);
@@ -78,6 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		check_url(text, n - 1);
 	else if (data[0] == 1)
 		check_file(text, n - 1);
+	else if (data[0] == 3)
+		check_mirror(text, n - 1);
 	else if (docker_output(text, n - 1, auth) == 0)
 		CHECK(*auth);
 	check_auth(auth);
