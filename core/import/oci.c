@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "format/manifest.h"
+#include "base/budget.h"
 #include "import/artifact.h"
 #include "import/internal.h"
 #include "import/lister.h"
@@ -49,9 +49,24 @@ static int digest_of(const struct buf *text, char ret[DIGEST_SIZE])
 	return r;
 }
 
+/* From here on, an answer takes the memory that it needs, which listing_finish() gives back. */
+static int keep(const struct import *im, struct listing *l, struct buf *answer)
+{
+	struct buf exact = buf_init(answer->len);
+	int r = budget_take(l->budget, answer->len);
+
+	if (r == 0) {
+		l->taken += answer->len;
+		r = buf_add(&exact, answer->data, answer->len);
+	}
+	import_forget(im, answer);
+	*answer = exact;
+	return r;
+}
+
 /* Gets .../WHAT/WHICH. If `which` is a digest, compares it with the bytes. */
-static int get(const struct import *im, const struct listing *l, const char *what,
-	       const char *which, struct buf *ret)
+static int get(const struct import *im, struct listing *l, const char *what, const char *which,
+	       struct buf *ret)
 {
 	const struct repository *repo = l->repo;
 	bool manifest = strcmp(what, "manifests") == 0, pinned = oci_is_digest(which);
@@ -65,6 +80,8 @@ static int get(const struct import *im, const struct listing *l, const char *wha
 	r = import_get(im, l, &q, ret);
 	free(url);
 	if (r == 0)
+		r = keep(im, l, ret);
+	if (r == 0)
 		r = digest_of(ret, digest);
 	if (r == 0 && pinned && strcmp(which, digest) != 0)
 		return log_error(-EBADMSG, repo->name, "the registry sends other bytes than %s",
@@ -76,8 +93,8 @@ static int get(const struct import *im, const struct listing *l, const char *wha
 	return r;
 }
 
-static int get_blob(const struct import *im, const struct listing *l,
-		    const struct artifact_blob *blob, uint64_t max, struct buf *ret)
+static int get_blob(const struct import *im, struct listing *l, const struct artifact_blob *blob,
+		    uint64_t max, struct buf *ret)
 {
 	if (!oci_is_digest(blob->digest))
 		return log_error(-EBADMSG, l->name,
