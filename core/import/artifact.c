@@ -7,7 +7,7 @@
 #include "http/oci.h"
 #include "import/scan.h"
 
-/* What a layer is called that has no other name; with a number before the dot if it is one of many. */
+/* What a layer is called that has no other name; if it is one of many, with a number. */
 static const struct {
 	const char *type, *stem, *end;
 } by_type[] = {
