@@ -65,7 +65,8 @@ static void begin_pieces(struct fetcher *x, uint64_t next)
 	atomic_store(&v->logged_once, false);
 	atomic_store(&v->logged_status, 0);
 	x->version = v;
-	pieces_begin(&x->pieces, next, v->size, x->f.options->connections);
+	pieces_begin(&x->pieces, next, v->size, x->f.options->connections,
+		     atomic_load(&x->u->place->piece));
 }
 
 /* An answer to a request for the first piece of a large file. -ESTALE: ask without a range. */

@@ -7,8 +7,8 @@
  *
  * Bytes that are not contiguous with the start are lost when the fetch ends early. So pieces begin
  * small, and grow only as long as each takes a fraction of a second; and none is larger than its
- * share of what is left, so that all connections end at about the same time. Pieces begin and end
- * at multiples of their size, as caches on the way cut files.
+ * share of what is left, so that all connections end at about the same time, unless it would mostly
+ * be waited for. Pieces begin and end at multiples of their size, as caches on the way cut files.
  */
 #include <stdlib.h>
 
@@ -19,6 +19,7 @@
 #define PIECE_MAX (4 * MIB)
 #define PIECE_QUICK_MS 250 /* a piece that takes less may be larger next time, */
 #define PIECE_SLOW_MS 1000 /* one that takes more smaller */
+#define PIECE_WAIT 2	   /* none takes less than so many times the wait for its first byte */
 /* up to here it is one piece */
 #define SHORT (8 * MIB)
 /*
@@ -28,11 +29,11 @@
 
 /* ---- pieces ---- */
 
-void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections)
+void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections, size_t size)
 {
 	bool one = end - off <= SHORT;
 
-	*p = (struct pieces){ .next = off, .end = end, .size = PIECE_FIRST };
+	*p = (struct pieces){ .next = off, .end = end, .size = MAX(size, PIECE_FIRST) };
 	p->max = p->want = one ? 1 : MIN(MAX(connections, 1U), MAX_CONNECTIONS);
 	if (one)
 		p->size = SHORT;
@@ -40,14 +41,16 @@ void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connect
 
 static struct piece cut(const struct pieces *p)
 {
-	uint64_t left = p->end - p->next, unit = PIECE_MIN;
-	uint64_t most = MIN((uint64_t)p->size, MAX(left / p->max, PIECE_MIN));
+	uint64_t left = p->end - p->next, unit = PIECE_MIN, end;
+	uint64_t most = MIN((uint64_t)p->size, MAX(left / p->max, MAX(p->least, PIECE_MIN)));
 
 	if (p->max == 1 && left <= p->size)
 		return (struct piece){ p->next, p->end };
 	while (2 * unit <= most)
 		unit *= 2;
-	return (struct piece){ p->next, MIN((p->next / unit + 1) * unit, p->end) };
+	end = (p->next / unit + 1) * unit;
+	/* what is left behind it is not worth a request */
+	return (struct piece){ p->next, end + PIECE_MIN < p->end ? end : p->end };
 }
 
 bool pieces_follow(struct pieces *p, uint64_t off, struct piece *ret)
@@ -84,9 +87,11 @@ void pieces_cut(struct pieces *p, struct piece *piece, uint64_t end)
 	piece->end = end;
 }
 
-void pieces_learn(struct pieces *p, uint64_t n, int64_t ms)
+void pieces_learn(struct pieces *p, uint64_t n, int64_t ms, int64_t wait_ms)
 {
 	p->want = MIN(p->want + 1, p->max);
+	p->least = MIN(PIECE_WAIT * n * (uint64_t)wait_ms / (uint64_t)MAX(ms - wait_ms, 1),
+		       PIECE_MAX);
 	/* a smaller one, at the end or of an earlier size, says nothing new */
 	if (n != p->size)
 		return;

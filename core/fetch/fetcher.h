@@ -52,8 +52,9 @@ struct fetch_place {
 	struct version
 		*version; /* ranges of this one are asked for; any other is -ESTALE. Or NULL */
 	/* any thread */
-	struct route route; /* to the file; its owner calls route_init() and route_finish() */
-	atomic_bool bad;    /* its bytes are wrong, or it has none: it is not asked */
+	struct route route;  /* to the file; its owner calls route_init() and route_finish() */
+	atomic_bool bad;     /* its bytes are wrong, or it has none: it is not asked */
+	atomic_size_t piece; /* how large pieces of a file were last; 0: none yet */
 };
 
 /* What to fetch. Copied; what its pointers lead to lives until `done` was called. */

@@ -60,6 +60,7 @@ struct conn {
 	bool extra;    /* counted in options->extra */
 	uint64_t size; /* of the piece, when it began, */
 	int64_t began_ms;
+	int64_t wait_ms; /* and until its answer came */
 };
 
 /* Which bytes of [next, end) no request was made for, and which failed requests have left. */
@@ -70,7 +71,8 @@ struct pieces {
 	 */
 	struct piece returned[2 * MAX_CONNECTIONS];
 	size_t n_returned;
-	size_t size;	    /* how large pieces should be now */
+	size_t size;	    /* how large pieces should be now, */
+	size_t least;	    /* and at least */
 	unsigned want, max; /* connections: now, and at most */
 };
 
@@ -135,7 +137,8 @@ static inline struct server *url_server(const struct url *u, struct server *firs
 
 /* ---- conn.c ---- */
 
-void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections);
+/* `size`: of the pieces of an earlier fetch from there; 0: none. */
+void pieces_begin(struct pieces *p, uint64_t off, uint64_t end, unsigned connections, size_t size);
 
 /* The next piece to ask for; false: none now. `arrived`: all before it is there. */
 bool pieces_take(struct pieces *p, uint64_t arrived, struct piece *ret);
@@ -153,8 +156,8 @@ void pieces_return(struct pieces *p, struct piece left);
  */
 void pieces_cut(struct pieces *p, struct piece *piece, uint64_t end);
 
-/* A piece of `n` bytes took so long: adjusts the size of the next. */
-void pieces_learn(struct pieces *p, uint64_t n, int64_t ms);
+/* A piece of `n` bytes took so long, the wait for its answer too: adjusts the size of the next. */
+void pieces_learn(struct pieces *p, uint64_t n, int64_t ms, int64_t wait_ms);
 
 /*
  * Sends a request for c->left: `q` with the URL, the trust and where to begin. 0; -EAGAIN: the

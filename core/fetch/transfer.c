@@ -167,6 +167,7 @@ static int conn_step(struct fetcher *x, struct conn *c)
 	if (r == -EAGAIN)
 		return 0;
 	if (!c->answered) {
+		c->wait_ms = now_ms() - c->began_ms;
 		conn_answered(x, c, &a, r);
 		if (r == 0 && conn_lost_way(c, a.status))
 			return go_back(x, c);
@@ -191,8 +192,11 @@ static int conn_step(struct fetcher *x, struct conn *c)
 		return x->gunzip ? gunzip_end(x->gunzip) : 0;
 	}
 	atomic_store(&x->version->logged_once, false);
-	pieces_learn(&x->pieces, c->size, now_ms() - c->began_ms);
+	pieces_learn(&x->pieces, c->size, now_ms() - c->began_ms, c->wait_ms);
+	if (x->pieces.max > 1)
+		atomic_store(&x->u->place->piece, x->pieces.size);
 	c->began_ms = now_ms();
+	c->wait_ms = 0;
 	/* a whole answer reads on where nobody else has begun */
 	if (!c->exact && pieces_follow(&x->pieces, c->left.off, &c->left)) {
 		c->size = c->left.end - c->left.off;
@@ -310,7 +314,7 @@ int transfer_begin(struct fetcher *x)
 		if (!x->version)
 			use_url(x);
 		pieces_begin(&x->pieces, x->f.off + x->have, x->f.off + x->f.n,
-			     x->f.options->connections);
+			     x->f.options->connections, atomic_load(&x->u->place->piece));
 		if (!x->led)
 			add_lead(x);
 		return ask_pieces(x);

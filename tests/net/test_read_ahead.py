@@ -209,6 +209,19 @@ def test_wrong_bytes(nginx, shards, mount_fg, cache):
         overwrite(path, at, bytes([good]))
 
 
+@pytest.mark.parametrize('shards', [False], ids=['whole'], indirect=True)
+def test_no_request_for_little(nginx, shards, mount, cache):
+    """A shard is not cut into pieces that take longer to ask for than to send."""
+    nginx.clear()
+    with relay(nginx.port, rtt=20, rate=1000, slow_start=True) as link, \
+            mount(f'http://127.0.0.1:{link.port}/{shards[0]}', *cache.options) as m:
+        for name, data in shards[1].items():
+            assert m.read(name) == data
+    sizes = [last + 1 - first for first, last in ranges(nginx, shards[0]) if first >= CHUNK]
+    assert min(sizes) >= CHUNK
+    assert sum(sizes) <= COUNT * (SHARD + 4096)
+
+
 @pytest.mark.parametrize('shards', [True], ids=['index'], indirect=True)
 def test_beginnings(nginx, shards, mount, cache):
     """Who reads the headers of two has those of the others, and not more of them."""
