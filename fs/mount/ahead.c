@@ -21,7 +21,7 @@
 /* of files that are fetched: only these, */
 #define FETCHED_FILE (8 << 20)
 /* so many at once; or so many of which only the beginning is, */
-#define MAX_FETCHED 2
+#define MAX_FETCHED 3
 #define MAX_HEADS 32
 /* if no more than that was read of each */
 #define HEAD (1 << 20)
