@@ -4,19 +4,18 @@
 #include "base/util.h"
 
 /* readers are out of order by so many bytes: the kernel reads ahead in parallel */
-#define SLACK (512 * KIB)
+#define SLACK (1 * MIB)
 #define MIN_WINDOW (2 * MIB)
 #define MAX_WINDOW (64 * MIB)
-/* a window is at most what was read, and of what is behind that many bytes so many times more */
-#define PROOF (1 * MIB)
-#define GROWTH 4
+/* a window is at most so many times what was read */
+#define GROWTH 2
+/* so many times the bytes that come while a request waits for its answer keep a link busy */
+#define TIMES 6
 /* a stream that none of so many reads was of does not count */
 #define ACTIVE 256
-/* who has read less than that has one request at a time */
-#define WIDE (8 * MIB)
 /* bytes of one request; all windows together are at least so many of them */
 #define MAX_REQUEST (8 * MIB)
-#define REQUESTS 3
+#define REQUESTS 4
 /* bytes of the first request of a connection, which is slow */
 #define FIRST_REQUEST (512 * KIB)
 /* after so many slower answers the shortest time is too short by an eighth */
@@ -27,9 +26,9 @@
 #define NEW 16
 #define FAST (96 * MIB)
 
-void ahead_init(struct ahead *a, uint64_t unit)
+void ahead_init(struct ahead *a, uint64_t unit, struct ahead_link *link)
 {
-	*a = (struct ahead){ .unit = unit };
+	*a = (struct ahead){ .unit = unit, .link = link };
 }
 
 /* ---- streams ---- */
@@ -77,20 +76,19 @@ static uint64_t active(const struct ahead *a)
 	return MAX(n, 1);
 }
 
-/* In bytes. */
+/* In bytes: what a stream needs of the link. */
+static uint64_t needed(const struct ahead *a)
+{
+	/* a link that is new may be fast */
+	uint64_t rate = MAX(a->link->rate, a->link->rates < NEW ? FAST : 0);
+	uint64_t bytes = TIMES * (rate / 1000 * a->link->answer_us / 1000) / active(a);
+
+	return MIN(MAX(bytes, MAX(MIN_WINDOW, 2 * a->unit)), MAX_WINDOW);
+}
+
 static uint64_t window(const struct ahead *a, const struct ahead_stream *s)
 {
-	uint64_t run = s->run * a->unit, need = 0;
-	uint64_t most = run <= PROOF ? run : GROWTH * run - (GROWTH - 1) * PROOF;
-
-	if (s->run < 2)
-		return 0;
-	/* a link that is new may be fast */
-	if (a->answer_us)
-		need = 3 * (MAX(a->rate, a->rates < NEW ? FAST : 0) / 1000 * a->answer_us / 1000) /
-		       active(a);
-	need = MAX(need, MAX(MIN_WINDOW, 2 * a->unit));
-	return MIN(MIN(most, need), MAX_WINDOW);
+	return s->run < 2 ? 0 : MIN(GROWTH * s->run * a->unit, needed(a));
 }
 
 uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint64_t end)
@@ -100,18 +98,12 @@ uint64_t ahead_beyond(const struct ahead *a, const struct ahead_stream *s, uint6
 	return s->asked < end || to <= end ? 0 : (to - end) * a->unit;
 }
 
-struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead *before,
-				    const struct ahead_stream *s)
+struct ahead_stream *ahead_continue(struct ahead *a, const struct ahead_stream *s, uint64_t unit)
 {
 	struct ahead_stream *own = ahead_read(a, 0, 0);
 
-	if (!a->answer_us) {
-		a->answer_us = before->answer_us;
-		a->rate = before->rate;
-		a->rates = before->rates;
-		a->connections = before->connections;
-	}
-	own->run = MAX(own->run, s->run * before->unit / a->unit);
+	own->run = MAX(own->run, s->run * unit / a->unit);
+	own->wide |= s->wide;
 	return own;
 }
 
@@ -123,13 +115,15 @@ struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked)
 	return NULL;
 }
 
-bool ahead_may_connect(const struct ahead *a, const struct ahead_stream *s)
+bool ahead_may_connect(const struct ahead *a, struct ahead_stream *s)
 {
-	return s->run * a->unit >= WIDE;
+	/* what it needs may grow since, while it waits */
+	s->wide |= s->run * a->unit >= needed(a);
+	return s->wide;
 }
 
-bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned busy,
-		uint64_t *ret_first, uint64_t *ret_end)
+bool ahead_next(const struct ahead *a, struct ahead_stream *s, unsigned busy, uint64_t *ret_first,
+		uint64_t *ret_end)
 {
 	uint64_t most = window(a, s), end = s->next + most / a->unit, size = most;
 
@@ -137,7 +131,7 @@ bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned bu
 		return false;
 	if (ahead_may_connect(a, s))
 		size /= MAX(REQUESTS / active(a), 1);
-	size = MIN(size, busy < a->connections ? MAX_REQUEST : FIRST_REQUEST);
+	size = MIN(size, busy < a->link->connections ? MAX_REQUEST : FIRST_REQUEST);
 	size = MAX(size / a->unit, 1);
 	/* not little by little */
 	if (s->asked + size > end)
@@ -149,35 +143,66 @@ bool ahead_next(const struct ahead *a, const struct ahead_stream *s, unsigned bu
 
 /* ---- the link ---- */
 
-void ahead_answered(struct ahead *a, uint64_t us)
+void ahead_link_init(struct ahead_link *l)
 {
-	if (!a->answer_us || us < a->answer_us) {
-		a->answer_us = us;
-		a->slower = 0;
-	} else if (++a->slower == SLOWER) {
-		a->answer_us += a->answer_us / 8;
-		a->slower = 0;
-	}
+	*l = (struct ahead_link){ .rate = 0 };
+	pthread_mutex_init(&l->lock, NULL);
 }
 
-void ahead_came(struct ahead *a, uint64_t bytes, uint64_t now_us)
+void ahead_began(struct ahead_link *l)
 {
-	uint64_t us = now_us - a->since_us, rate;
+	pthread_mutex_lock(&l->lock);
+	l->busy++;
+	l->connections = MAX(l->connections, l->busy);
+	pthread_mutex_unlock(&l->lock);
+}
 
-	/* what came before the first moment took longer than is known */
-	if (!a->since_us) {
-		a->since_us = now_us;
-		return;
+void ahead_ended(struct ahead_link *l)
+{
+	pthread_mutex_lock(&l->lock);
+	if (--l->busy == 0)
+		l->since_us = l->came = 0;
+	pthread_mutex_unlock(&l->lock);
+}
+
+void ahead_answered(struct ahead_link *l, uint64_t us)
+{
+	pthread_mutex_lock(&l->lock);
+	if (!l->answer_us || us < l->answer_us) {
+		l->answer_us = us;
+		l->slower = 0;
+	} else if (++l->slower == SLOWER) {
+		l->answer_us += l->answer_us / 8;
+		l->slower = 0;
 	}
-	a->came += bytes;
-	if (us < MAX(RATE_US, a->answer_us))
-		return;
-	rate = a->came * 1000000 / us;
-	a->rates++;
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* So many bytes came in that time. Lock held. */
+static void measure(struct ahead_link *l, uint64_t us)
+{
+	uint64_t rate = l->came * 1000000 / us;
+
+	l->rates++;
 	/* slower only when that lasts */
-	a->rate = rate > a->rate ? rate : a->rate - (a->rate - rate) / 8;
-	a->came = 0;
-	a->since_us = now_us;
+	l->rate = rate > l->rate ? rate : l->rate - (l->rate - rate) / 8;
+	l->came = 0;
+	l->since_us += us;
+}
+
+void ahead_came(struct ahead_link *l, uint64_t bytes, uint64_t now_us)
+{
+	pthread_mutex_lock(&l->lock);
+	/* what came before the first moment took longer than is known */
+	if (!l->since_us) {
+		l->since_us = now_us;
+	} else {
+		l->came += bytes;
+		/* threads may come here in another order than they looked at the clock */
+		if (now_us >= l->since_us + MAX(RATE_US, l->answer_us))
+			measure(l, now_us - l->since_us);
+	}
+	pthread_mutex_unlock(&l->lock);
 }
 
 void ahead_failed(struct ahead *a, uint64_t i)
@@ -188,9 +213,4 @@ void ahead_failed(struct ahead *a, uint64_t i)
 		if (s->next <= i && i < s->asked)
 			s->asked = i;
 	}
-}
-
-void ahead_rest(struct ahead *a)
-{
-	a->since_us = a->came = 0;
 }

@@ -67,7 +67,21 @@ void choice_release(struct fill *f)
 	f->held = false;
 	f->began_us = now_us();
 	p->n_fills++;
-	p->ahead.connections = MAX(p->ahead.connections, p->n_fills);
+	ahead_began(p->ahead.link);
+}
+
+bool choice_has_held(const struct sparse *p)
+{
+	const struct fill *f = p->fills;
+
+	while (f && !f->held)
+		f = f->next;
+	return f;
+}
+
+bool choice_is_early(const struct sparse *p)
+{
+	return p->n_fills > 0 && !p->answered;
 }
 
 bool choice_follows(const struct fill *f)
@@ -75,9 +89,8 @@ bool choice_follows(const struct fill *f)
 	const struct sparse *p = f->sparse;
 
 	for (const struct fill *other = p->fills; other; other = other->next)
-		/* the first reads of a stream come in any order */
-		if (!other->held &&
-		    (other->end == f->first || (!p->ahead.answer_us && other->first == f->end)))
+		/* reads of a stream come in any order */
+		if (!other->held && (other->end == f->first || other->first == f->end))
 			return true;
 	return false;
 }
@@ -88,7 +101,7 @@ void choice_came(const struct fill *f, uint64_t bytes)
 
 	pthread_mutex_lock(&p->lock);
 	for (struct fill *other = p->fills; other; other = other->next)
-		if (other->held && other->first == f->end)
+		if (other->held)
 			waits_progress(&other->waits, bytes);
 	pthread_mutex_unlock(&p->lock);
 }
@@ -101,7 +114,7 @@ struct fill *choice_next(struct sparse *p)
 
 	pthread_mutex_lock(&p->lock);
 	f = p->fills;
-	while (f && (!f->held || choice_follows(f)))
+	while (f && (!f->held || choice_is_early(p) || choice_follows(f)))
 		f = f->next;
 	if (f) {
 		s = ahead_find(&p->ahead, f->end);

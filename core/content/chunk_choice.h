@@ -23,9 +23,12 @@ struct sparse {
 	struct chunked *chunks;
 	struct file *dest;	    /* where they go */
 	struct chunked_bytes bytes; /* the same file */
+	/* A request has ended well: its connection is free. No lock held. */
+	void (*go_on)(struct sparse *p);
 
-	atomic_bool logged; /* that the carton has other bytes */
-	atomic_bool full;   /* a request ahead of readers had no room; none for a reader since */
+	atomic_bool logged;   /* that the carton has other bytes */
+	atomic_bool answered; /* a request was, or waits for another process */
+	atomic_bool full;     /* a request ahead of readers had no room; none for a reader since */
 
 	pthread_mutex_t lock; /* before the store's; guards what follows, and the chunks of fills */
 	struct fill *fills;
@@ -66,12 +69,18 @@ bool choice_is_full(const struct fill *f);
  */
 void choice_make(struct fill *f, uint64_t first, uint64_t i, uint64_t end);
 
-/* Are chunks beside its own being asked for, which a stream will read first? */
+/* Are chunks beside its own being asked for, over a connection that is soon free? */
 bool choice_follows(const struct fill *f);
 
+/* Is a fill held? */
+bool choice_has_held(const struct sparse *p);
+
+/* Is another one to be answered first? It brings what all need, such as the header of the entry. */
+bool choice_is_early(const struct sparse *p);
+
 /*
- * Bytes of a fill have come: moves the deadlines of those who wait for a fill that is held behind
- * it. Lock not held.
+ * Bytes of a fill have come: moves the deadlines of those who wait for fills that are held until it
+ * is answered or over. Lock not held.
  */
 void choice_came(const struct fill *f, uint64_t bytes);
 

@@ -41,9 +41,8 @@ static void note_answer(struct fill *f)
 	f->answered = true;
 	if (f->what != FILL_CHUNKS)
 		return;
-	pthread_mutex_lock(&p->lock);
-	ahead_answered(&p->ahead, (uint64_t)MAX(now_us() - f->began_us, 1));
-	pthread_mutex_unlock(&p->lock);
+	ahead_answered(p->ahead.link, (uint64_t)MAX(now_us() - f->began_us, 1));
+	atomic_store(&p->answered, true);
 	begin_held(p);
 }
 
@@ -96,9 +95,8 @@ static int verify(struct fill *f, uint64_t i)
 }
 
 /*
- * Those who wait for the fill, and whose chunks are there up to its end or chunk `end`, look at
- * them: they come again if others are not. With both locks, so that nobody joins who has not seen
- * what is verified. `came` are its bytes.
+ * Those whose chunks are there up to chunk `end`, or the fill's, look at them: they come again if
+ * others are not. With both locks: nobody joins who has not seen what is verified. `came`: bytes.
  */
 static void wake_readers(struct fill *f, uint64_t end, uint64_t came)
 {
@@ -107,7 +105,7 @@ static void wake_readers(struct fill *f, uint64_t end, uint64_t came)
 	if (f->what != FILL_CHUNKS)
 		return;
 	pthread_mutex_lock(&f->sparse->lock);
-	ahead_came(&f->sparse->ahead, came, (uint64_t)now_us());
+	ahead_came(f->sparse->ahead.link, came, (uint64_t)now_us());
 	pthread_mutex_lock(&f->object->store->lock);
 	waits = waits_take_until(&f->waits, end < f->end ? end : UINT64_MAX);
 	pthread_mutex_unlock(&f->object->store->lock);
@@ -125,7 +123,7 @@ static uint64_t end_of(const struct fill *f, uint64_t i)
 
 /*
  * A settle() of a get: verifies each chunk when it is there, once in each try. Wrong ones are left
- * to check().
+ * to check(), and the last: who waits for it asks for more, over the connection of this request.
  */
 static uint64_t settle(void *get, uint64_t arrived)
 {
@@ -139,7 +137,7 @@ static uint64_t settle(void *get, uint64_t arrived)
 		f->looked = 0;
 	if (arrived > f->looked)
 		choice_came(f, arrived - f->looked);
-	while (i < f->end && end_of(f, i) <= arrived && end_of(f, i) > f->looked &&
+	while (i + 1 < f->end && end_of(f, i) <= arrived && end_of(f, i) > f->looked &&
 	       verify(f, i) == 0)
 		i++;
 	f->looked = arrived;
@@ -335,6 +333,8 @@ static void begin(struct fill *f)
 		fetch_chunks(f);
 		return;
 	}
+	atomic_store(&f->sparse->answered, true);
+	begin_held(f->sparse);
 	patience_ms = (patience_ms ? patience_ms : PATIENCE_MS) / PATIENCE_SHARE;
 	f->other = (struct other){
 		.waits = &f->waits,
@@ -394,11 +394,10 @@ static void take_chunks(struct fill *f, int result)
 	if (f->next)
 		f->next->link = f->link;
 	p->n_fills--;
+	ahead_ended(p->ahead.link);
 	f->object->fill_pins--;
 	if (result < 0)
 		ahead_failed(&p->ahead, f->settled);
-	if (p->n_fills == 0)
-		ahead_rest(&p->ahead);
 }
 
 static void report_chunks(const struct fill *f, int error)
@@ -417,9 +416,13 @@ static void report_chunks(const struct fill *f, int error)
 }
 
 /* The fill held a pin of its object, so that the object and the sparse file live until here. */
-static void ended(struct object *o)
+static void ended(struct object *o, int result)
 {
-	begin_held(chunked_filler(o->bytes.chunks));
+	struct sparse *p = chunked_filler(o->bytes.chunks);
+
+	begin_held(p);
+	if (result == 0)
+		p->go_on(p);
 	object_put(o);
 }
 

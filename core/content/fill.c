@@ -227,7 +227,7 @@ static void finish(struct fill *f, int result)
 	if (hash_job)
 		hash_job_start(hash_job);
 	if (ops)
-		ops->ended(o);
+		ops->ended(o, result);
 }
 
 /* What was hashed is kept for later mounts. */

@@ -44,8 +44,8 @@ struct fill_ops {
 	void (*take)(struct fill *f, int result);
 	/* Logs why it failed. */
 	void (*report)(const struct fill *f, int error);
-	/* All who waited have their answer, and the fill is gone. */
-	void (*ended)(struct object *o);
+	/* All who waited have their answer, and the fill is gone, as it ended. */
+	void (*ended)(struct object *o, int result);
 };
 
 struct fill {

@@ -73,7 +73,6 @@ struct object_runs {
 	pthread_mutex_t lock; /* guards what follows; the store's may be taken with it */
 	struct run run;
 	struct span *spans;
-	unsigned fetching; /* spans whose request is not over */
 };
 
 struct object_store {

@@ -36,7 +36,7 @@ struct run {
 	uint8_t *seen; /* bits, by the place in container->entries: asked for, or fetched ahead */
 	uint64_t asked;
 	struct run_stream streams[RUN_STREAMS];
-	struct ahead link; /* the rate, and the time to an answer */
+	struct ahead_link link; /* the rate, and the time to an answer */
 };
 
 /* Is it a small file, whose data is fetched with its header? */

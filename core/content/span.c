@@ -58,7 +58,7 @@ static struct span *span_new(struct object_store *store, const struct entry *e)
 	if (!s)
 		return NULL;
 	*s = (struct span){ .store = store, .off = e->header, .end = e->header, .users = 1 };
-	store->runs.fetching++;
+	ahead_began(&store->runs.run.link);
 	s->next = store->runs.spans;
 	if (s->next)
 		s->next->link = &s->next;
@@ -196,12 +196,7 @@ static void run_over(struct job *job)
 /* The request has ended; with bytes, or without. */
 static void over(struct span *s)
 {
-	struct object_runs *runs = &s->store->runs;
-
-	pthread_mutex_lock(&runs->lock);
-	if (--runs->fetching == 0)
-		ahead_rest(&runs->run.link);
-	pthread_mutex_unlock(&runs->lock);
+	ahead_ended(&s->store->runs.run.link);
 	/* copying and beginning fills is no work for the network's thread */
 	s->job.run = run_over;
 	workers_submit(s->store->options.workers, &s->job, LANE_QUICK);
@@ -221,7 +216,7 @@ static void fetched(void *span, int result, uint64_t size)
 static void arrived(void *span, uint64_t bytes)
 {
 	struct span *s = span;
-	struct ahead *link = &s->store->runs.run.link;
+	struct ahead_link *link = &s->store->runs.run.link;
 	int64_t now = now_us();
 
 	atomic_fetch_add(&s->store->fetched, bytes);

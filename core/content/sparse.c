@@ -64,7 +64,7 @@ struct begun {
 	size_t n;
 	struct fill *fills[MAX_AHEAD + 1];
 	uint64_t beyond; /* bytes; 0: none. Else: */
-	struct ahead link;
+	uint64_t unit;
 	struct ahead_stream stream;
 };
 
@@ -77,11 +77,11 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, str
 	uint64_t first, last;
 	unsigned most = MIN(sparse_object(p)->store->options.fetch->connections, MAX_AHEAD);
 
-	/* there is no room for it, as far as is known */
-	if (atomic_load(&p->full))
+	/* there is no room for it, as far as is known; or the free connection is a reader's */
+	if (atomic_load(&p->full) || choice_has_held(p))
 		return;
-	while (p->n_fills < most && ahead_next(&p->ahead, s, p->n_fills, &first, &last) &&
-	       first < n) {
+	while (!choice_is_early(p) && p->ahead.link->busy < most &&
+	       ahead_next(&p->ahead, s, p->ahead.link->busy, &first, &last) && first < n) {
 		struct fill *f;
 
 		s->asked = first + 1;
@@ -108,11 +108,11 @@ static void read_window(struct sparse *p, struct ahead_stream *s, struct begun *
 		s->asked = n;
 	else
 		read_ahead(p, s, n, b);
-	if (!atomic_load(&sparse_object(p)->next))
+	if (!atomic_load(&sparse_object(p)->next) || choice_has_held(p))
 		return;
 	b->beyond = ahead_beyond(&p->ahead, s, n);
 	if (b->beyond > 0) {
-		b->link = p->ahead;
+		b->unit = p->ahead.unit;
 		b->stream = *s;
 	}
 }
@@ -130,7 +130,7 @@ static void read_on(struct object *o, const struct begun *before)
 	p = next->bytes.chunks ? chunked_filler(next->bytes.chunks) : NULL;
 	if (p && !chunked_is_complete(p->chunks)) {
 		pthread_mutex_lock(&p->lock);
-		s = ahead_continue(&p->ahead, &before->link, &before->stream);
+		s = ahead_continue(&p->ahead, &before->stream, before->unit);
 		read_ahead(
 			p, s,
 			MIN(chunks_count(p->file), s->next + before->beyond / p->file->chunk_size),
@@ -170,6 +170,24 @@ static void was_read(void *ctx, uint64_t i, uint64_t end)
 	begin_all(p, &begun);
 }
 
+/* Who needs several requests at once does not ask for one only when something is read. */
+static void go_on(struct sparse *p)
+{
+	struct object *o = sparse_object(p);
+	struct begun begun = { 0 };
+	bool open;
+
+	pthread_mutex_lock(&p->lock);
+	pthread_mutex_lock(&o->store->lock);
+	open = o->pins > o->fill_pins + 1 && !cancel_fired(&o->store->stop);
+	pthread_mutex_unlock(&o->store->lock);
+	for (size_t k = 0; k < AHEAD_STREAMS && open; k++)
+		if (ahead_may_connect(&p->ahead, &p->ahead.streams[k]))
+			read_ahead(p, &p->ahead.streams[k], chunks_count(p->file), &begun);
+	pthread_mutex_unlock(&p->lock);
+	begin_all(p, &begun);
+}
+
 /* The first chunk of [i, end) that is not there; it is being fetched, or is claimed. Lock held. */
 static uint64_t find_missing(const struct sparse *p, uint64_t i, uint64_t end)
 {
@@ -195,8 +213,8 @@ static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct 
 		return NULL;
 	s->asked = MAX(s->asked, f->end);
 	/* one that needs a new connection, which is slow, waits for what is before it */
-	if (p->n_fills < p->ahead.connections || ahead_may_connect(&p->ahead, s) ||
-	    !choice_follows(f))
+	if (!choice_is_early(p) && (p->ahead.link->busy < p->ahead.link->connections ||
+				    ahead_may_connect(&p->ahead, s) || !choice_follows(f)))
 		choice_release(f);
 	return f;
 }
@@ -327,6 +345,7 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 		return -ENOMEM;
 	p->plan = plan_ref(plan);
 	p->file = file;
+	p->go_on = go_on;
 	pthread_mutex_init(&p->lock, NULL);
 	p->failed = calloc(chunks_count(file) / 8 + 1, 1);
 	r = p->failed ? plan_find_urls(plan) : -ENOMEM;
@@ -342,7 +361,7 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 		return r;
 	}
 	p->chunks = bytes.chunks;
-	ahead_init(&p->ahead, file->chunk_size);
+	ahead_init(&p->ahead, file->chunk_size, &o->store->runs.run.link);
 	p->bytes = (struct chunked_bytes){ bytes.source, 0, bytes.tags, o->store->tagger };
 	chunked_set_filler(bytes.chunks, &filler, p);
 	*ret = bytes;

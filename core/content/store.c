@@ -169,6 +169,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 	pthread_mutex_init(&s->hash_jobs.lock, NULL);
 	pthread_mutex_init(&s->runs.lock, NULL);
 	s->runs.run.container = options->container;
+	ahead_link_init(&s->runs.run.link);
 	s->n_buckets = 1023;
 	siphash_key_init(&s->bucket_key);
 	s->buckets = calloc(s->n_buckets, sizeof(*s->buckets));

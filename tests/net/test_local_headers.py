@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The local header of a large Stored entry comes with its first bytes, and is compared with the central directory."""
+import concurrent.futures
 import errno
 import os
 import threading
@@ -11,6 +12,7 @@ from chunkindex import CHUNK, pread
 from harness import eventually
 from origin import MIB, errno_of, fault_bytes, lines_of
 from rawhttp import HOLD, Raw, right
+from relay import relay
 from zipwriter import Carton
 
 NAME = 'model/large'
@@ -49,6 +51,19 @@ def test_one_request(nginx, mount, cache):
                 nginx.clear()
                 assert pread(m / NAME, 4096, chunk * CHUNK) == DATA[chunk * CHUNK:][:4096]
                 assert len(nginx.requests()) == requests
+
+
+def test_readers_at_once(nginx, mount, cache):
+    """The header is asked for once, whoever waits for it."""
+    c = written(nginx.root / 'once.carton')
+    chunks = range(2, 42, 5)
+    with relay(nginx.port, rtt=50) as link, mount(f'http://127.0.0.1:{link.port}/once.carton', *cache.options) as m:
+        nginx.clear()
+        with concurrent.futures.ThreadPoolExecutor(len(chunks)) as pool:
+            got = pool.map(lambda i: pread(m / NAME, 4096, i * CHUNK), chunks)
+            assert list(got) == [DATA[i * CHUNK:][:4096] for i in chunks]
+        headers = [r for r in nginx.requests() if r['range'].startswith(f'bytes={c.placed[NAME].local}-')]
+        assert len(headers) == 1
 
 
 def test_whole(nginx, mount, cache):

@@ -17,12 +17,13 @@ static void learn(struct ahead *a, uint64_t answer_ms, uint64_t rate)
 {
 	uint64_t now = 100000000;
 
+	ahead_link_init(a->link);
 	for (int i = 0; i < 100; i++) {
-		ahead_answered(a, answer_ms * 1000);
+		ahead_answered(a->link, answer_ms * 1000);
 		now += MAX(MIB * 1000000 / rate, answer_ms * 1000);
-		ahead_came(a, MAX(MIB, rate / 1000 * answer_ms), now);
+		ahead_came(a->link, MAX(MIB, rate / 1000 * answer_ms), now);
 	}
-	a->connections = 8;
+	a->link->connections = 8;
 }
 
 /* Asks for all that the window has; returns how many chunks lie ahead of the reader. */
@@ -53,10 +54,11 @@ static struct ahead_stream *read_to(struct ahead *a, uint64_t from, uint64_t to)
 
 static void test_random(void **state)
 {
+	struct ahead_link link;
 	struct ahead a;
 
 	(void)state;
-	ahead_init(&a, CHUNK);
+	ahead_init(&a, CHUNK, &link);
 	learn(&a, 50, 100 * MIB);
 	srandom(1);
 	for (int i = 0; i < 1000; i++) {
@@ -70,16 +72,18 @@ static void test_random(void **state)
 		assert_int_equal(ask_all(&a, ahead_read(&a, i, i + 1), NULL), 0);
 }
 
-/* The window is no longer than four times what was read, and as long as the link needs. */
+/* The window is no longer than twice what was read, and as long as the link needs. */
 static void test_window(void **state)
 {
+	struct ahead_link link;
 	struct ahead a;
 	struct ahead_stream *s;
 	unsigned requests;
 	uint64_t got;
 
 	(void)state;
-	ahead_init(&a, CHUNK);
+	ahead_link_init(&link);
+	ahead_init(&a, CHUNK, &link);
 	s = read_to(&a, 0, 1);
 	assert_int_equal(ask_all(&a, s, NULL), 0);
 	s = read_to(&a, 1, 2);
@@ -88,31 +92,57 @@ static void test_window(void **state)
 	for (uint64_t i = 2; i < 400; i++) {
 		s = ahead_read(&a, i, i + 1);
 		got = ask_all(&a, s, &requests);
-		assert_in_range(got, 0, 4 * (i + 1));
+		assert_in_range(got, 0, 2 * (i + 1));
 	}
-	/* three times what comes in 50 ms */
-	assert_in_range(got * CHUNK, 10 * MIB, 16 * MIB);
+	/* six times what comes in 50 ms */
+	assert_in_range(got * CHUNK, 24 * MIB, 30 * MIB);
 	/* a server that is near needs little */
-	ahead_init(&a, CHUNK);
+	ahead_init(&a, CHUNK, &link);
 	learn(&a, 1, 100 * MIB);
 	s = read_to(&a, 0, 400);
 	assert_in_range(ask_all(&a, s, NULL) * CHUNK, 1, 4 * MIB);
 	/* and no link more than that */
-	ahead_init(&a, CHUNK);
+	ahead_init(&a, CHUNK, &link);
 	learn(&a, 60000, 1000 * MIB);
 	s = read_to(&a, 0, 4000);
 	assert_in_range(ask_all(&a, s, &requests) * CHUNK, 48 * MIB, 64 * MIB);
 	assert_int_equal(requests, 8);
 }
 
+/* One request at a time, until as much was read as the link needs; then as many as it takes. */
+static void test_wide(void **state)
+{
+	struct ahead_link link;
+	struct ahead a;
+	struct ahead_stream *s;
+	uint64_t first, end;
+
+	(void)state;
+	ahead_init(&a, CHUNK, &link);
+	learn(&a, 50, 100 * MIB);
+	s = read_to(&a, 0, 40);
+	assert_true(ahead_next(&a, s, 0, &first, &end));
+	assert_false(ahead_next(&a, s, 1, &first, &end));
+	s = read_to(&a, 40, 140);
+	assert_true(ahead_next(&a, s, 1, &first, &end));
+	assert_in_range((end - first) * CHUNK, 7 * MIB, 8 * MIB);
+	/* those of a new connection are short */
+	assert_true(ahead_next(&a, s, 8, &first, &end));
+	assert_int_equal((end - first) * CHUNK, 512 * KIB);
+	/* it stays so if the link turns out to need more */
+	learn(&a, 200, 100 * MIB);
+	assert_true(ahead_next(&a, s, 1, &first, &end));
+}
+
 /* Each of many readers in one file has a window; reads come in any order near its front. */
 static void test_streams(void **state)
 {
+	struct ahead_link link;
 	struct ahead a;
 	struct ahead_stream *s[AHEAD_STREAMS];
 
 	(void)state;
-	ahead_init(&a, CHUNK);
+	ahead_init(&a, CHUNK, &link);
 	learn(&a, 50, 100 * MIB);
 	for (size_t k = 0; k < AHEAD_STREAMS; k++)
 		read_to(&a, k * 1000, k * 1000 + 2);
@@ -135,12 +165,13 @@ static void test_streams(void **state)
 /* Chunks of 16 MiB: at least one request ahead, and not more than the window. */
 static void test_large_chunks(void **state)
 {
+	struct ahead_link link;
 	struct ahead a;
 	struct ahead_stream *s;
 	uint64_t first, end;
 
 	(void)state;
-	ahead_init(&a, 16 * MIB);
+	ahead_init(&a, 16 * MIB, &link);
 	learn(&a, 50, 100 * MIB);
 	s = read_to(&a, 0, 8);
 	assert_true(ahead_next(&a, s, 0, &first, &end));
@@ -153,9 +184,8 @@ static void test_large_chunks(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_window),
-		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_random),	     cmocka_unit_test(test_window),
+		cmocka_unit_test(test_wide),	     cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_large_chunks),
 	};
 
