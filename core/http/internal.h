@@ -45,7 +45,7 @@ struct http_thread {
 	bool running; /* the thread was started; for http_new() and http_stop() only */
 
 	/* guarded by http->lock, as is multi's wakeup */
-	unsigned streams;			/* that were given to it and have not ended */
+	unsigned streams;			/* that were given to it and are not closed */
 	struct http_stream *queue, **queue_end; /* each holds a reference */
 
 	/* used by the thread only */

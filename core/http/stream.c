@@ -97,9 +97,6 @@ void http_stream_publish(struct http_stream *s, const struct http_response *resp
 
 void http_stream_end(struct http_stream *s, int error)
 {
-	pthread_mutex_lock(&s->http->lock);
-	s->thread->streams--;
-	pthread_mutex_unlock(&s->http->lock);
 	pthread_mutex_lock(&s->lock);
 	s->done = true;
 	s->error = error;
@@ -386,6 +383,10 @@ void http_close(struct http_stream *s)
 	pthread_mutex_unlock(&s->lock);
 	if (!done)
 		post(s, HTTP_ACT_CLOSE);
+	/* not when it ends, which may be later: the owner's next one is for the same connection */
+	pthread_mutex_lock(&s->http->lock);
+	s->thread->streams--;
+	pthread_mutex_unlock(&s->http->lock);
 	http_stream_unref(s);
 }
 
