@@ -46,8 +46,8 @@ static void put_chosen(const char *directory, const struct carton_init *i)
 	text_line(stdout, "%s%scarton.toml: model_name %s", directory,
 		  directory[strlen(directory) - 1] == '/' ? "" : "/", i->name);
 	if (i->found)
-		text_line(stdout, "runner %s, framework %s, for %s", i->runner.name, i->runner.framework,
-			  i->found);
+		text_line(stdout, "runner %s, framework %s, for %s", i->runner.name,
+			  i->runner.framework, i->found);
 	else
 		text_line(stdout, "runner %s, framework %s", i->runner.name, i->runner.framework);
 	if (i->unloaded)
