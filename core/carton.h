@@ -522,10 +522,10 @@ struct carton_runner {
 struct carton_pack_options {
 	enum carton_pack_mode mode;
 	enum carton_compress compress;
-	unsigned level;	   /* of zstd, 1 to 19; 0: 3, and zstd entries of the source are copied */
-	unsigned align;	   /* Stored files begin at a multiple: a power of two to 32768; 0: 4096 */
-	unsigned jobs;	   /* threads; 0: one for each processor */
-	bool chunk_index;  /* not EMBED: make misc/.cartonfs/chunks; that changes the model hash */
+	unsigned level;	  /* of zstd, 1 to 19; 0: 3, and zstd entries of the source are copied */
+	unsigned align;	  /* Stored files begin at a multiple: a power of two to 32768; 0: 4096 */
+	unsigned jobs;	  /* threads; 0: one for each processor */
+	bool chunk_index; /* not EMBED: make misc/.cartonfs/chunks; that changes the model hash */
 	/* PACK: at most 64 patterns of fnmatch(3) for paths to leave out, then NULL; or NULL */
 	const char *const *exclude;
 	bool dereference;  /* PACK: pack what symlinks lead to, also outside of the directory */

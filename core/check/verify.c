@@ -3,8 +3,7 @@
  * Two ways to check a whole carton, on all cores.
  *
  * carton_verify() hashes every entry, also if several have the same content; checks the entries
- * that a mount never opens; and reports everything else that can be wrong. carton_materialize()
- * pins each file, as opening it would.
+ * that a mount never opens; and reports all else. carton_materialize() pins files as an open does.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -408,11 +407,10 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx,
 	ssize_t contents = carton_check_contents(c), held, form;
 	int r;
 
+	verify_init(&v, c);
 	/* it was said when it was opened */
 	if (c->bare && !c->verify)
 		return 1;
-
-	verify_init(&v, c);
 	if (contents < 0)
 		return contents;
 	held = verify_held(&v, progress, ctx);

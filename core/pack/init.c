@@ -45,7 +45,8 @@ static void clean(const char *s, char ret[CARTON_MAX_NAME])
 /* The model's name is the last part of models--ORG--NAME, or that of the directory. */
 static int name_directory(const struct carton_source *s, char ret[CARTON_MAX_NAME])
 {
-	char *path = s->hub_cache.repository ? strdup(s->hub_cache.repository) : realpath(s->name, NULL);
+	char *path = s->hub_cache.repository ? strdup(s->hub_cache.repository) :
+					       realpath(s->name, NULL);
 	const char *name = path ? strrchr(path, '/') + 1 : NULL;
 
 	if (!path)
