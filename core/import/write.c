@@ -75,6 +75,16 @@ static int by_hash(const void *a, const void *b)
 		      SHA256_SIZE);
 }
 
+/* Files with one hash stay in the order of their paths, whatever qsort() does with equal ones. */
+static int by_hash_and_path(const void *a, const void *b)
+{
+	int order = by_hash(a, b);
+
+	return order ? order :
+		       strcmp((*(struct listed *const *)a)->path,
+			      (*(struct listed *const *)b)->path);
+}
+
 /* [urls] and [sizes]: a line for each hash, the URLs of all files that have it. */
 static int add_lines(const struct listing *l, struct listed *const *large, size_t n,
 		     struct buf *ret)
@@ -112,7 +122,7 @@ static int links(const struct listing *l, struct buf *ret)
 		if (!l->files[i].small)
 			large[n++] = &l->files[i];
 	if (n > 0) {
-		qsort(large, n, sizeof(struct listed *), by_hash);
+		qsort(large, n, sizeof(struct listed *), by_hash_and_path);
 		r = add_lines(l, large, n, ret);
 	}
 	free(large);

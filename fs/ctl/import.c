@@ -89,7 +89,7 @@ static int import(const char *source, const char *out, const struct args *a)
 		put_json(&got);
 	else
 		put_text(&got, out, options.also);
-	return ctl_flush(r < 0 ? EXIT_BAD : EXIT_GOOD);
+	return ctl_flush(r < 0 ? exit_status(r, EXIT_BAD) : EXIT_GOOD);
 }
 
 int ctl_import(char **words, int n, const struct args *a)

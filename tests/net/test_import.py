@@ -69,6 +69,23 @@ def test_thirty_shards(cache, tmp_path):
     assert data == (tmp_path / 'b.carton').read_bytes() and len(data) == got['carton_bytes'] < 100_000
 
 
+def test_exit_status(cache, tmp_path):
+    """75 where only the hub is in the way: a script may try again."""
+    out = tmp_path / 'm.carton'
+    p = ctl('import', cache.flag, '--timeout=1', SOURCE, out, env=env())
+    assert p.returncode == 75 and p.stderr.endswith(f'{out} was not made\n'), p.stderr
+    assert ctl('import', cache.flag, '--offline', SOURCE, out, env=env()).returncode == 1
+
+
+def test_one_content_with_several_names(cache, tmp_path):
+    """Its URLs are in the order of the paths."""
+    names = [f'{i:03}.bin' for i in range(200)]
+    with HubServer({NAME: Repo(dict.fromkeys(reversed(names), SHARDS['model-0.safetensors']))}) as hub:
+        imported(cache, tmp_path / 'm.carton', hub=hub)
+    (urls,) = links_of(tmp_path / 'm.carton')[0].values()
+    assert [u.rpartition('/')[2] for u in urls] == names
+
+
 def test_text(cache, tmp_path):
     out = tmp_path / 'm.carton'
     with HubServer({NAME: Repo(FILES)}) as hub:
