@@ -308,8 +308,8 @@ void fill_log_wrong(const struct fill *f, const uint8_t found[SHA256_SIZE], cons
 			   want_hex);
 	else
 		carton_log(CARTON_LOG_ERROR, object_name(f->object),
-			   "sha256 mismatch: %s says %s, the bytes have %s; get the carton again",
-			   pin, want_hex, found_hex);
+			   "sha256 mismatch: %s says %s, the bytes have %s; get it again", pin,
+			   want_hex, found_hex);
 }
 
 int fill_check(const struct fill *f, const uint8_t found[SHA256_SIZE])

@@ -119,6 +119,9 @@ int view_add_tensor(struct views *v, struct node *dir, const char *stem,
 int view_list_tensor(struct view_json *j, const struct view_json_tensor *t, const char *stem,
 		     bool npy);
 
+/* Says why a directory has nothing but an index.json. */
+void view_log_empty(const struct node *dir, const char *why);
+
 /* Makes views_free() call free_fn(p). On -ENOMEM it was called already. */
 int view_keep(struct views *v, void *p, void (*free_fn)(void *));
 void view_free_kept(struct views *v);

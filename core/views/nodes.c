@@ -49,16 +49,24 @@ void view_free_kept(struct views *v)
 
 /* ---- directories ---- */
 
+void view_log_empty(const struct node *dir, const char *why)
+{
+	char path[MAX_PATH_LEN + 1];
+
+	/* what is shown in place of the root has no name */
+	carton_log(CARTON_LOG_WARNING, *tree_path(dir, path) ? path : NULL,
+		   "no tensors are shown: %s", why);
+}
+
 /* Over a limit: the directory has only an index.json with the reason. Not retried. */
 static int refuse(struct views *v, struct node *dir)
 {
 #define REFUSAL "the generated views have too many files or too much text"
 	static const char index[] = "{\n \"tensors\": [],\n \"problems\": [\n"
 				    "  {\"problem\": \"" REFUSAL "\"}\n ]\n}\n";
-	char path[MAX_PATH_LEN + 1];
 	const struct extent text = { .literal = index, .len = strlen(index) };
 
-	carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: " REFUSAL);
+	view_log_empty(dir, REFUSAL);
 	return view_add_file(v, dir, "index.json", &text, NULL);
 }
 

@@ -146,13 +146,12 @@ static int add_all(struct views *v, struct node *dir, struct fill *fill, struct 
  */
 static int make_nodes(struct views *v, struct node *dir, struct fill *fill, struct object *file)
 {
-	char path[MAX_PATH_LEN + 1];
 	struct safetensors *s = NULL;
 	struct reason reason = { 0 };
 	int r = parse(v, fill, file, &s, &reason);
 
 	if (r < 0 && reason.text[0]) {
-		carton_log(CARTON_LOG_WARNING, tree_path(dir, path), "is empty: %s", reason.text);
+		view_log_empty(dir, reason.text);
 		return add_problem(v, dir, reason.text);
 	}
 	if (r == 0)

@@ -86,21 +86,24 @@ static void put_metadata(const char *json, unsigned columns)
 	}
 }
 
-/* Why there are no tensors. */
-static int put_problem(const char *json)
+/* Are there no tensors? Why was logged. */
+static bool has_problem(const char *json)
 {
-	static const char key[] = "{\"problem\": ";
 	const char *at = strstr(json, "\n \"problems\": [");
-	char text[512];
 
-	at = at ? strstr(at, key) : NULL;
-	if (!at)
-		return EXIT_GOOD;
-	json_decode(at + strlen(key), text, sizeof(text));
-	return ctl_refuse("its header", text);
+	return at && strstr(at, "{\"problem\": ");
 }
 
-static void put_json(const struct carton *c, const struct args *a, const struct carton_node *file,
+/* Did the user give a hash, and has the file another? */
+static bool is_wrong(struct carton *c)
+{
+	struct carton_counters counters;
+
+	carton_counters(c, &counters);
+	return counters.corrupt_files > 0;
+}
+
+static void put_json(struct carton *c, const struct args *a, const struct carton_node *file,
 		     const char *index)
 {
 	struct json_writer w = { .f = stdout };
@@ -110,14 +113,14 @@ static void put_json(const struct carton *c, const struct args *a, const struct 
 	json_begin(&w, NULL, '{');
 	json_text(&w, "file", carton_name(file));
 	json_number(&w, "bytes", st.size);
-	json_bool(&w, "verified", carton_is_verified(c));
+	json_bool(&w, "verified", carton_is_verified(c) && !is_wrong(c));
 	json_text(&w, "sha256", a->values.carton.sha256);
 	json_value(&w, "index", index);
 	json_end(&w, '}');
 }
 
-static int put_text(struct carton *c, const struct args *a, const struct carton_node *file,
-		    const char *index)
+static void put_text(struct carton *c, const struct args *a, const struct carton_node *file,
+		     const char *index)
 {
 	unsigned columns = term_columns(80);
 	struct ctl_sums sums = { 0 };
@@ -130,6 +133,7 @@ static int put_text(struct carton *c, const struct args *a, const struct carton_
 	term_style(TERM_PLAIN);
 	fputs("\n\n", stdout);
 	put_value("hash",
+		  is_wrong(c)		? "not that of --sha256: this is another file" :
 		  carton_is_verified(c) ? a->values.carton.sha256 :
 					  "not verified; --sha256=HEX verifies it",
 		  columns);
@@ -138,14 +142,13 @@ static int put_text(struct carton *c, const struct args *a, const struct carton_
 	put_metadata(index, columns);
 	ctl_tensors(c, "", ctl_sums_add, &sums);
 	ctl_sums_put("the file", "parameter", &sums);
-	return put_problem(index);
 }
 
 int ctl_info_bare(struct carton *c, const struct args *a)
 {
 	const struct carton_node *file;
-	int status = EXIT_GOOD;
 	char *index = NULL;
+	bool good;
 	int r = read_index(c, &index);
 
 	if (r < 0)
@@ -154,7 +157,8 @@ int ctl_info_bare(struct carton *c, const struct args *a)
 	if (a->values.json)
 		put_json(c, a, file, index);
 	else
-		status = put_text(c, a, file, index);
+		put_text(c, a, file, index);
+	good = !has_problem(index);
 	free(index);
-	return status;
+	return good ? EXIT_GOOD : EXIT_BAD;
 }

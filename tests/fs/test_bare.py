@@ -107,6 +107,8 @@ def test_hostile_headers(work, mount_fg, case):
     assert p.returncode == 1 and (says in p.stderr or 'is not a safetensors file' in p.stderr), p.stderr
     if 'is not a safetensors file' in p.stderr:
         return
+    assert p.stderr.count('w.safetensors: no tensors are shown: ') == 1 == p.stderr.count(': no tensors'), p.stderr
+    assert ctl('info', '--json', path).returncode == 1
     with mount_fg(path) as m:
         assert shown(m) == ['index.json', 'w.safetensors']
         assert says in json.loads(m.read('index.json'))['problems'][0]['problem']
@@ -174,6 +176,11 @@ def test_commands(work, sample_carton):
     assert [t['name'] for t in info['index']['tensors']] == ['x', 'y z']
     info = json.loads(ctl('info', '--json', path).stdout)
     assert not info['verified'] and info['sha256'] is None
+    other = h[1:] + h[:1]
+    p = ctl('info', f'--sha256={other}', path)
+    assert p.returncode == 1 and 'hash         not that of --sha256' in p.stdout and other not in p.stdout
+    p = ctl('info', '--json', f'--sha256={other}', path)
+    assert p.returncode == 1 and not json.loads(p.stdout)['verified']
     names = {e['path'] for e in json.loads(ctl('ls', '--json', path).stdout)}
     assert names == {'x.bin', 'x.npy', 'y%20z.bin', 'index.json', 'w.safetensors'} or 'y z.bin' in names
     assert ctl('cat', path, 'x.bin', text=False).stdout == bytes(16)
