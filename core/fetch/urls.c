@@ -101,6 +101,16 @@ int64_t url_deadline(const struct fetcher *x)
 	return now + left / (int64_t)MAX(sharers, 1);
 }
 
+/* Behind the message: what helps where a hub was asked without a token. */
+static const char *advice(const struct url *u, bool trusted)
+{
+	if (u->status != 401 ||
+	    (strcmp(u->reason, "GatedRepo") != 0 && strcmp(u->reason, "RepoNotFound") != 0))
+		return "";
+	return trusted ? "; give a token in HF_TOKEN" :
+			 "; the option hub_token sends your token there";
+}
+
 /* Once for each URL. http/ logs what fails below a status, the check of the hash wrong bytes. */
 static void log_failure(struct url *u, bool trusted)
 {
@@ -112,16 +122,16 @@ static void log_failure(struct url *u, bool trusted)
 		return;
 	http_url_redact(u->url, shown, sizeof(shown));
 	if (trusted && u->status >= 400 && u->error != -ERANGE) {
-		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d%s%s",
-			   u->status, *u->reason ? ": " : "", u->reason);
+		carton_log(CARTON_LOG_ERROR, shown, "the server answers with status %d%s%s%s",
+			   u->status, *u->reason ? ": " : "", u->reason, advice(u, trusted));
 		return;
 	}
 	if (u->error == -ENOENT || u->error == -EACCES || u->error == -EAGAIN ||
 	    u->error == -EPROTO)
-		carton_log(CARTON_LOG_WARNING, shown, "cannot be fetched from there: %s%s%s",
+		carton_log(CARTON_LOG_WARNING, shown, "cannot be fetched from there: %s%s%s%s",
 			   u->error == -EAGAIN ? "the server asks to come back later" :
 						 strerror(-u->error),
-			   *u->reason ? ": " : "", u->reason);
+			   *u->reason ? ": " : "", u->reason, advice(u, trusted));
 }
 
 static bool check_failure(const struct fetcher *x, struct url *u, int error)

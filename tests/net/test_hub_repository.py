@@ -427,6 +427,20 @@ def test_gated(mount, cache):
         assert p.stderr == f'{LOOK}the hub refuses your token: give another in HF_TOKEN, or run hf auth login\n'
 
 
+def test_gated_links(cache, tmp_path):
+    """A carton here that leads there: what is missing is said, with the option that helps."""
+    out = tmp_path / 'm.carton'
+    with HubServer({NAME: Repo(files(1), gated=True)}, token=TOKEN) as hub:
+        assert ctl('import', cache.flag, 'hf://me/my-model', out, env=env(hub, HF_TOKEN=TOKEN)).returncode == 0
+        read = ['cat', cache.flag, '--private-links', out, 'model/model-00001-of-00001.safetensors']
+        p = ctl(*read, env=env(hub, HF_TOKEN=TOKEN))
+        assert p.returncode == 1 and 'GatedRepo; the option hub_token sends your token there\n' in p.stderr, p.stderr
+        p = ctl(*read, '--hub-token', env=env(hub, HF_TOKEN='wrong'))
+        assert p.returncode == 1 and 'hub_token' not in p.stderr, p.stderr
+        p = ctl(*read, '--hub-token', env=env(hub, HF_TOKEN=TOKEN), text=False)
+        assert p.stdout == files(1)['model-00001-of-00001.safetensors'], p.stderr
+
+
 def test_rate_limit(mount, cache, point):
     """A wait that fits is waited; else it is said how long it would be, and a script knows that it may try again."""
     refusals = [2]
