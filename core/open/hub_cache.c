@@ -14,9 +14,11 @@ static bool has_directory(const char *path, const char *name)
 {
 	struct stat st;
 	char *full;
-	bool has = asprintf(&full, "%s/%s", path, name) > 0 && stat(full, &st) == 0 &&
-		   S_ISDIR(st.st_mode);
+	bool has;
 
+	if (asprintf(&full, "%s/%s", path, name) < 0)
+		return false;
+	has = stat(full, &st) == 0 && S_ISDIR(st.st_mode);
 	free(full);
 	return has;
 }

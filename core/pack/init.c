@@ -297,6 +297,7 @@ int carton_init(const char *directory, const struct carton_options *o, struct ca
 	buf_finish(&text);
 	fd_close(dir);
 	fd_close(s.fd);
+	free(s.hub);
 	hub_cache_finish(&s.hub_cache);
 	return r;
 }
