@@ -181,7 +181,7 @@ int download_carton(const struct fetch_options *options, struct cache *cache, co
 	int r;
 
 	carton_log(CARTON_LOG_INFO, http_url_redact(url, shown, sizeof(shown)),
-		   "the server does not answer Range requests: downloading the whole carton");
+		   "the server does not answer Range requests: downloading all of it");
 	r = make_key(url, d.key);
 	if (r == 0)
 		r = download(&d, ret);
