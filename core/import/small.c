@@ -10,13 +10,15 @@
 
 /* fetches at once */
 #define PARALLEL 16
+#define PROGRESS_MS 100
 
 struct batch {
 	const struct import *im;
 	struct listing *l;
-	sem_t free;	   /* of PARALLEL */
-	_Atomic int error; /* of the first that failed */
-	atomic_bool said;  /* why the hub refuses them */
+	sem_t free;	       /* of PARALLEL */
+	_Atomic int error;     /* of the first that failed */
+	_Atomic uint64_t done; /* bytes that are here */
+	atomic_bool said;      /* why the hub refuses them */
 };
 
 struct one {
@@ -54,6 +56,8 @@ static void end(struct one *o, int result)
 
 	if (result < 0)
 		atomic_compare_exchange_strong(&b->error, &none, result);
+	else
+		atomic_fetch_add(&b->done, o->f->size);
 	if (o->dest)
 		file_abort(o->dest, false);
 	route_finish(&o->place.route);
@@ -119,6 +123,19 @@ static void begin(struct batch *b, struct listed *f)
 		end(o, r);
 }
 
+/* Waits until one more may begin. */
+static void wait_for_one(struct batch *b)
+{
+	const struct import *im = b->im;
+	struct timespec until;
+
+	do {
+		if (im->progress)
+			im->progress(im->progress_ctx, atomic_load(&b->done), b->l->small);
+		until = ms_to_timespec(now_ms() + PROGRESS_MS);
+	} while (sem_clockwait(&b->free, CLOCK_MONOTONIC, &until) < 0);
+}
+
 int import_small(const struct import *im, struct listing *l)
 {
 	struct batch b = { .im = im, .l = l };
@@ -129,15 +146,17 @@ int import_small(const struct import *im, struct listing *l)
 	l->taken += 2 * l->small;
 	sem_init(&b.free, 0, PARALLEL);
 	for (size_t i = 0; i < l->n && atomic_load(&b.error) == 0; i++) {
-		if (!l->files[i].small || kept_small(im, &l->files[i]) == 0)
+		if (!l->files[i].small)
 			continue;
-		while (sem_wait(&b.free) < 0)
-			;
+		if (kept_small(im, &l->files[i]) == 0) {
+			b.done += l->files[i].size;
+			continue;
+		}
+		wait_for_one(&b);
 		begin(&b, &l->files[i]);
 	}
 	for (size_t i = 0; i < PARALLEL; i++)
-		while (sem_wait(&b.free) < 0)
-			;
+		wait_for_one(&b);
 	sem_destroy(&b.free);
 	return atomic_load(&b.error);
 }

@@ -2,6 +2,8 @@
 """cartonctl import: a repository of a hub as a carton of some KB, which leads to its files."""
 import hashlib
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -244,6 +246,26 @@ def test_progress_without_a_terminal(cache, tmp_path):
     with HubServer({NAME: Repo(FILES)}) as hub:
         p = ctl('import', '--chunk-index', cache.flag, SOURCE, tmp_path / 'm.carton', env=env(hub))
         assert p.returncode == 0 and not p.stderr
+
+
+def test_progress_of_small_files(cache, tmp_path):
+    """A bar at a terminal while there is no carton yet, also when nothing comes."""
+    go = threading.Event()
+
+    def wait(path, status, headers, body):
+        if path.endswith('config.json'):
+            go.wait(60)
+    leader, follower = pty.openpty()
+    with HubServer({NAME: Repo(FILES)}, change=wait) as hub:
+        p = subprocess.Popen([PROGRAMS / 'cartonctl', 'import', cache.flag, SOURCE, tmp_path / 'm.carton'],
+                             env=environment() | env(hub), stdout=subprocess.DEVNULL, stderr=follower)
+        os.close(follower)
+        shown = b''
+        while not re.search(rb'import \[#* *\] +\d+%  \d+ B/13 B', shown):
+            shown += os.read(leader, 4096)
+        go.set()
+        assert p.wait() == 0
+    os.close(leader)
 
 
 # ---- ends ----
