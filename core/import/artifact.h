@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the manifest of an OCI artifact says: which files it has, each a layer as it is, whose digest
- * is its sha256. Nothing of it is trusted.
+ * What the manifest of an OCI artifact says: which files it has, each a layer as it is, whose
+ * digest is its sha256. Nothing of it is trusted.
  *
  * A layer's path is its annotation org.cncf.model.filepath, else org.opencontainers.image.title,
  * else its `name`, else it follows from its media type, as of Docker Model Runner and Ollama. It
