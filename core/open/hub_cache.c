@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "open/hub_cache.h"
 
-#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/util.h"
 
@@ -37,20 +38,19 @@ static bool is_repository(const char *path)
 /* The commit of main, if it is there; else "COMMIT". */
 static void main_commit(const char *repository, char ret[MAX_REF + 1])
 {
-	size_t n = 0;
+	ssize_t n = 0;
 	char *path;
-	FILE *f;
+	int fd;
 
 	if (asprintf(&path, "%s/refs/main", repository) < 0)
 		path = NULL;
-	f = path ? fopen(path, "re") : NULL;
-	if (f) {
-		n = fread(ret, 1, MAX_REF, f);
-		fclose(f);
-	}
+	/* it may be a fifo that nobody writes to */
+	fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+	if (fd >= 0)
+		n = read(fd, ret, MAX_REF);
+	fd_close(fd);
 	free(path);
-	n = strnlen(ret, n);
-	ret[n] = '\0';
+	ret[MAX(n, 0)] = '\0';
 	ret[strcspn(ret, "\n")] = '\0';
 	if (!*ret || strspn(ret, "0123456789abcdef") < strlen(ret))
 		strcpy(ret, "COMMIT");

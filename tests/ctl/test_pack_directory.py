@@ -218,6 +218,9 @@ def test_hub_cache_of_a_repository(work, out, revision):
     (path / 'refs').mkdir(exist_ok=True)
     (path / 'refs/main').write_bytes(b'../../\x1b[31m' * 100)
     assert 'snapshots/COMMIT\n' in refused(out, 'pack', path, out)
+    (path / 'refs/main').unlink()
+    os.mkfifo(path / 'refs/main')       # which nobody writes to
+    assert 'snapshots/COMMIT\n' in refused(out, 'pack', path, out)
 
 
 def test_what_a_mount_of_it_shows(snapshot, out, mount):
