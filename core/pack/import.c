@@ -11,11 +11,12 @@ static int refuse(const char *source)
 {
 	char shown[256];
 	struct stat st;
-	const char *what = http_is_url(source)	 ? "is one file, not a repository as a whole" :
-			   stat(source, &st) < 0 ? "is no repository of a hub" :
-			   S_ISDIR(st.st_mode)	 ? "is a directory: pack makes a carton of it" :
-						   "is a file, not a repository: link leaves "
-						   "files out of a carton, and names their URLs";
+	const char *what = http_is_url(source) || stat(source, &st) < 0 ?
+				   "is no repository, such as hf://ORG/REPO, ms://ORG/REPO or "
+				   "oci://REGISTRY/NAME:TAG" :
+			   S_ISDIR(st.st_mode) ? "is a directory: pack makes a carton of it" :
+						 "is a file, not a repository: link leaves "
+						 "files out of a carton, and names their URLs";
 
 	return log_error(-EINVAL, carton_source_label(source, shown, sizeof(shown)), "%s", what);
 }
