@@ -219,17 +219,20 @@ static int write_new(int dir, const struct buf *text)
 /* ---- all ---- */
 
 /* What pack would refuse, whatever carton.toml says. */
-static int check_files(struct container *c)
+static int check_files(struct container *c, const char *directory)
 {
 	const struct entry *there = container_find(c, "carton.toml");
 
 	if (there)
-		return log_error(-EEXIST, "carton.toml", "is there already, and stays as it is");
+		return log_error(-EEXIST, "carton.toml",
+				 "is there already, and stays as it is; without it, init "
+				 "makes another");
 	for (size_t i = 0; i < c->n_entries; i++)
 		if (strncmp(c->entries[i].name, "model/", 6) == 0 &&
 		    c->entries[i].kind != ENTRY_DIR)
 			return load_check_parts(c);
-	return log_error(-EBADMSG, "model", "is missing, or has no files");
+	return log_error(-EBADMSG, directory,
+			 "has no files of a model, in model/ or, without that, at its top");
 }
 
 static int look(struct carton_source *s, struct carton_init *i)
@@ -243,7 +246,7 @@ static int look(struct carton_source *s, struct carton_init *i)
 		r = s->kind->entries(s, &c);
 	if (r < 0)
 		return r;
-	r = check_files(c);
+	r = check_files(c, s->name);
 	if (r == 0 && !i->name) {
 		r = name_directory(s, i->of_directory);
 		i->name = i->of_directory;

@@ -105,7 +105,8 @@ def test_never_overwrites(model, there):
         os.symlink('gone', path)
     else:
         path.mkdir()
-    assert refused(model) == 'cartonctl: carton.toml: is there already, and stays as it is\n'
+    assert refused(model) == 'cartonctl: carton.toml: is there already, and stays as it is; ' \
+        'without it, init makes another\n'
     assert path.is_dir() if there == 'directory' else path.is_symlink() if there == 'symlink' else \
         path.read_text() == 'mine'
     assert not (model / 'gone').exists()
@@ -172,13 +173,13 @@ def test_refused(model, work):
                         (['--name=.a', model], 'the name is not'), ([], 'DIRECTORY is missing'),
                         ([model, 'more'], 'too many arguments: more'), ([work / 'gone'], 'gone: cannot open'),
                         ([model / 'model.safetensors'], 'model.safetensors: is not a directory'),
-                        (['--exclude=*', model], 'model: is missing, or has no files'),
+                        (['--exclude=*', model], 'has no files of a model'),
                         (['--jobs=2', model], 'init has no option --jobs')):
         assert text in refused(*words), words
     assert os.listdir(model) == ['model.safetensors']
     # what pack would refuse
     (model / 'misc').mkdir()
-    assert 'model: is missing' in refused(model)
+    assert f'{model}: has no files of a model' in refused(model)
     (model / 'model').mkdir()
     (model / 'model/a').write_bytes(b'')
     assert 'model.safetensors: is not a part of a carton' in refused(model)
