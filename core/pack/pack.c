@@ -89,10 +89,12 @@ struct shown {
 static void show(const struct shown *s, uint64_t done)
 {
 	const struct carton_pack_options *o = s->p->options;
+	uint64_t total = s->p->total - s->p->plan.bytes; /* a user counts them once */
 
 	done = MIN(s->before + done, s->p->total);
-	if (o->progress)
-		o->progress(o->progress_ctx, done, s->p->total);
+	if (o->progress && total)
+		o->progress(o->progress_ctx,
+			    (uint64_t)((double)done * (double)total / (double)s->p->total), total);
 }
 
 /* Where files are fetched for their index, that is first. */

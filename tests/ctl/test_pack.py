@@ -247,7 +247,7 @@ def test_large_file(work):
     p = ctl('pack', '--compress=store', root, work / 'm.carton', timeout=300)
     lines = p.stderr.splitlines()
     assert p.returncode == 0 and len(lines) == 9, p.stderr
-    assert all(ln == f'cartonctl: pack: {i + 1}0% of 8.0 GiB' for i, ln in enumerate(lines)), p.stderr
+    assert all(ln == f'cartonctl: pack: {i + 1}0% of 4.0 GiB' for i, ln in enumerate(lines)), p.stderr
     p = run('unzip', '-tq', work / 'm.carton', timeout=300)
     assert p.returncode == 0, p.stdout
     with zipfile.ZipFile(work / 'm.carton') as z:
