@@ -117,7 +117,7 @@ static const struct ctl_command commands[] = {
 	  .run_words = ctl_link, TO_PACK },
 	{ "embed", "SOURCE OUT", "fetch such files and put them in", .run_words = ctl_embed,
 	  TO_PACK },
-	{ "import", "REPOSITORY OUT", "make a carton that leads to a hub's repository",
+	{ "import", "REPOSITORY OUT", "make a small carton of hf://ORG/REPO or oci://...",
 	  .run_words = ctl_import, TO_PACK },
 	{ "status", "[MOUNTPOINT]", "show what mounts do", .run_words = ctl_status },
 	{ "stop", "MOUNTPOINT", "unmount, and say who keeps it busy", .run_words = ctl_stop },

@@ -44,6 +44,9 @@ void ctl_on_log(void *log, enum carton_log_level level, const char *subject, con
 int ctl_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int ctl_try_help(void);
 
+/* From now on, that is the help of this command; NULL: of all. */
+void ctl_help_is_of(const char *command);
+
 /*
  * An argument as messages may show it (carton_source_label()), cut; valid until the next call. One
  * thread.

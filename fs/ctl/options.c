@@ -18,7 +18,7 @@
 static void put_help(const struct ctl_command *commands)
 {
 	fputs("usage: cartonctl COMMAND [OPTION...] [ARGUMENT...]    COMMAND --help says more\n"
-	      "SOURCE is a carton (file, unpacked directory, URL) or a hub's hf://ORG/REPO.\n",
+	      "SOURCE: a carton (file, directory, URL), hf://ORG/REPO or oci://HOST/NAME:TAG\n",
 	      stdout);
 	for (const struct ctl_command *c = commands; c->name; c++) {
 		int n = printf("  %s %s", c->name, c->args);
@@ -169,8 +169,10 @@ int ctl_parse(int argc, char **argv, const struct ctl_command *commands, struct 
 {
 	struct getopt_table t = { .n = 0 };
 	const struct option_values *v = &a->values;
+	const struct ctl_command *command = find_command(commands, argv + 1);
 	int option, status;
 
+	ctl_help_is_of(command ? command->name : NULL);
 	build(&t);
 	opterr = 0; /* it would print the option as it is */
 	while ((option = getopt_long(argc, argv, t.letters, t.options, NULL)) >= 0) {

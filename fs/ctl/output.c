@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/numbers.h"
 #include "common/progress.h"
@@ -31,8 +32,10 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 {
 	struct ctl_log *log = ctx;
 	const char *source = NULL;
+	/* what a user at a terminal waits for */
+	bool info = level == CARTON_LOG_INFO && log->opening && isatty(STDERR_FILENO);
 
-	if (level > CARTON_LOG_WARNING)
+	if (level > CARTON_LOG_WARNING && !info)
 		return;
 	pthread_mutex_lock(&log->lock);
 	if (log->opening && subject && strcmp(subject, log->source) != 0)
@@ -40,12 +43,12 @@ void ctl_on_log(void *ctx, enum carton_log_level level, const char *subject, con
 	if (!subject)
 		subject = log->source;
 	progress_clear();
-	if (log->collect)
+	if (log->collect && !info)
 		print_problem(log, level, subject, message);
 	else
 		text_line(stderr, "cartonctl: %s%s%s%s%s", source ? source : "", source ? ": " : "",
 			  subject ? subject : "", subject ? ": " : "", message);
-	log->problems++;
+	log->problems += !info;
 	pthread_mutex_unlock(&log->lock);
 }
 
@@ -159,8 +162,16 @@ int ctl_usage(const char *fmt, ...)
 	return ctl_try_help();
 }
 
+static const char *command_of_help;
+
+void ctl_help_is_of(const char *command)
+{
+	command_of_help = command;
+}
+
 int ctl_try_help(void)
 {
-	fputs("Try 'cartonctl --help'.\n", stderr);
+	fprintf(stderr, "Try 'cartonctl %s%s--help'.\n", command_of_help ? command_of_help : "",
+		command_of_help ? " " : "");
 	return EXIT_USAGE;
 }

@@ -304,6 +304,18 @@ def test_bar_of_a_resumed_fetch(fault, cache):
     all_there(cache)
 
 
+def test_what_an_open_waits_for(fault, cache):
+    """It is said to a user at a terminal, and is no problem."""
+    sample().write(os.path.join(fault.root, 'm.carton'))
+    url = fault.url('m', file='m.carton', norange=1)
+    says = 'downloading the whole carton'
+    assert says in terminal(80, 'hash', cache.flag, url)
+    shown = terminal(80, 'verify', cache.flag, url)
+    assert says in shown and 'ok: ' in plain(shown)
+    p = ctl('verify', cache.flag, url)
+    assert p.returncode == 0 and not p.stderr
+
+
 def test_bar_of_what_servers_say(work, fault, cache):
     """Their sizes are known once each has answered; of a part that was kept only the rest counts."""
     c, size = LinkedCarton(), 20 * MIB
