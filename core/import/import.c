@@ -64,8 +64,8 @@ static int open_at_commit(const struct import *im, struct listing *l, struct sou
 		return r;
 	r = make(im, l, ret);
 	if (r == 0)
-		carton_log(CARTON_LOG_INFO, l->name, "is at commit %s, with %zu files",
-			   *l->commit ? l->commit : "(unknown)", l->n);
+		carton_log(CARTON_LOG_INFO, l->name, "is at %s, with %zu files",
+			   *l->commit ? l->commit : "an unknown commit", l->n);
 	return r;
 }
 
