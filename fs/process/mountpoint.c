@@ -142,8 +142,8 @@ int mountpoint_prepare(const char *path)
 		if (S_ISDIR(st.st_mode)) {
 			if (mountpoint_is_cartonfs(path))
 				carton_log(CARTON_LOG_WARNING, path,
-					   "a carton is mounted there already, and is now covered; "
-					   "each has to be unmounted");
+					   "a carton is mounted there already; another one covers "
+					   "it, and each has to be unmounted");
 			return 0;
 		}
 		carton_log(CARTON_LOG_ERROR, path, "is not a directory");
