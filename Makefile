@@ -43,7 +43,8 @@ CORE_PKGS := libzstd libcrypto zlib
 # Loaded when they are needed (base/library.h), so they are not linked.
 LAZY_PKGS := libcurl libarchive
 # ISA-L decodes Deflate and computes crc32 if it is there, else zlib does. `make ISAL=no` builds without it.
-ISAL ?= $(shell pkg-config --exists libisal && echo yes)
+# on a fresh system, `make deps` installs pkg-config
+ISAL ?= $(shell pkg-config --exists libisal 2>/dev/null && echo yes)
 CORE_PKGS += $(if $(filter yes,$(ISAL)),libisal)
 FS_PKGS := fuse3 libseccomp
 soname = $(shell LC_ALL=C readelf -d "$$($(CC) -print-file-name=$(1).so)" 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
