@@ -144,9 +144,8 @@ def newcomer(work):
     """A directory with m.carton, and a shell that finds the programs as if they were installed."""
     carton = sample(toml=TOML + SELF_TEST)
     carton.write(work / 'm.carton')
-    carton.unpack(work / 'mymodel')
-    (work / 'newmodel').mkdir()
-    (work / 'newmodel/model.safetensors').write_bytes(b'')
+    (work / 'mymodel').mkdir()
+    (work / 'mymodel/model.safetensors').write_bytes(b'')
     (work / 'bin').mkdir()
     sudo = work / 'bin/sudo'
     sudo.write_text('#!/bin/sh\nexec "$@"\n')
@@ -183,8 +182,10 @@ def test_commands(newcomer, servers, request):
     assert 'numeric.npy' in seen['ls mnt/views/tensor_data'].split()
     assert len(seen['cartonctl cache list'].splitlines()) > 5
     for command, out in seen.items():
-        if re.match('cartonctl (pack|repack|link)', command) or command == 'cartonctl hash m4.carton':
+        if re.match('cartonctl (repack|link)', command) or command == 'cartonctl hash m3.carton':
             assert out.strip() == carton.model_hash(), command
+    assert seen['cartonctl pack mymodel mymodel.carton'] == run(PROGRAMS / 'cartonctl', 'hash',
+                                                                work / 'mymodel.carton').stdout
     curl, = [out for command, out in seen.items() if command.startswith('curl ')]
     assert curl == 'understood'
 
