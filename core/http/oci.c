@@ -181,14 +181,22 @@ int oci_parse(const char *url, struct repository *ret)
 	return -ENOMEM;
 }
 
+/* Splits http[s]://HOST/v2/NAME/blobs/sha256:…; `digest` is where /blobs/ begins. */
+static bool split_blob(const char *url, struct http_url_parts *ret, const char **ret_digest)
+{
+	if ((strncasecmp(url, "https://", 8) != 0 && strncasecmp(url, "http://", 7) != 0) ||
+	    !http_url_split(url, ret) || strncmp(url + ret->path, "/v2/", 4) != 0)
+		return false;
+	*ret_digest = strstr(url + ret->path + 4, "/blobs/sha256:");
+	return *ret_digest;
+}
+
 bool oci_is_blob(const char *url)
 {
-	size_t scheme = strncasecmp(url, "https://", 8) == 0 ? 8 :
-			strncasecmp(url, "http://", 7) == 0  ? 7 :
-							       0;
-	const char *path = scheme ? strchr(url + scheme, '/') : NULL;
+	struct http_url_parts p;
+	const char *digest;
 
-	return path && strncmp(path, "/v2/", 4) == 0 && strstr(path + 4, "/blobs/sha256:");
+	return split_blob(url, &p, &digest);
 }
 
 /* ---- the login ---- */
@@ -323,18 +331,20 @@ static int set_up(struct registry *g, const struct repository *at)
 	return r;
 }
 
-/* Splits https://HOST/v2/NAME/blobs/…, and that of an artifact, into HOST and NAME. */
+/* The registry and the name in the URL of a blob or of an artifact; no user name and password. */
 static int find_repository(const char *url, struct repository *ret)
 {
-	const char *host, *name;
+	struct http_url_parts p;
+	const char *digest, *name;
 
-	if (!oci_is_blob(url))
+	if (!split_blob(url, &p, &digest))
 		return oci_is_artifact(url) ? oci_parse(url, ret) : -ENOENT;
-	host = strstr(url, "://") + 3;
-	name = strchr(host, '/') + strlen("/v2/");
+	name = url + p.path + strlen("/v2/");
 	*ret = (struct repository){ .kind = "oci" };
-	ret->server = strndup(url, (size_t)(strchr(host, '/') - url));
-	ret->name = strndup(name, (size_t)(strstr(name, "/blobs/") - name));
+	if (asprintf(&ret->server, "%.*s://%.*s", (int)p.scheme, url, (int)(p.path - p.host),
+		     url + p.host) < 0)
+		ret->server = NULL;
+	ret->name = strndup(name, (size_t)(digest - name));
 	if (ret->server && ret->name)
 		return 0;
 	repository_finish(ret);

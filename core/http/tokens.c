@@ -71,6 +71,12 @@ static bool same_challenge(const struct challenge *a, const struct challenge *b)
 	       strcmp(a->scope, b->scope) == 0;
 }
 
+/* May a proxy read it? http is for this machine only, but a proxy may be anywhere. */
+static bool is_overheard(const struct http_stream *s)
+{
+	return s->proxied && !s->target.https;
+}
+
 /*
  * What the user has for the server of the stream, if the stream is for a URL that the user has
  * named; or NULL.
@@ -78,7 +84,8 @@ static bool same_challenge(const struct challenge *a, const struct challenge *b)
 static struct login *login_for(const struct http_stream *s)
 {
 	const struct http_target *t = &s->target;
-	struct login *l = s->trust == HTTP_USER && !s->left_origin ? s->http->logins : NULL;
+	bool may = s->trust == HTTP_USER && !s->left_origin && !is_overheard(s);
+	struct login *l = may ? s->http->logins : NULL;
 
 	while (l && !(l->host && l->https == t->https && l->port == t->port &&
 		      strcasecmp(l->host, t->host) == 0))
@@ -197,7 +204,7 @@ int http_token_set(struct http_stream *s)
 
 int http_token_sign(struct http_stream *s)
 {
-	struct login *l = s->token_request->login;
+	struct login *l = is_overheard(s) ? NULL : s->token_request->login;
 	const char *line = l ? l->scheme->line(l) : NULL;
 
 	return line ? http_add_line(&s->sent, line) : 0;

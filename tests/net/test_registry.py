@@ -474,6 +474,23 @@ def test_not_where_it_redirects(mount, cache, work, basic, registry, env):
         assert asks.seen and not [h for _, h in asks.seen if 'Authorization' in h]
 
 
+def test_not_to_a_proxy(cache, work, env):
+    """http is for this machine, and a proxy may be elsewhere: it gets nothing to read."""
+    with tokens_at(work / 'tokens', private=True) as t:
+        for auth in ('basic', t):
+            with registry_at(tempfile.mkdtemp(dir=work), auth) as r:
+                url = put(r, work, Artifact({'a': b'x'}))
+                del t.seen[:]
+                with Front(r) as proxy:
+                    login = env(**{r.host: {'auth': BASIC}})
+                    p = ctl('ls', cache.flag, url, env=login | {'http_proxy': f'http://{proxy.host}'})
+                assert p.returncode == 1 and proxy.seen, p.stderr
+                assert not [h for _, h in proxy.seen if 'Authorization' in h] and not t.seen
+                p = ctl('ls', cache.flag, url, env=login | {
+                    'http_proxy': f'http://{proxy.host}', 'no_proxy': '127.0.0.1'})
+                assert p.returncode == 0, p.stderr
+
+
 # ---- a registry as a mirror ----
 
 def blobs(registry, name):
@@ -518,3 +535,16 @@ def test_a_token_of_the_user(mount, cache, work, env):
             assert m.read('model/x') == data
         paths = [(p, status) for _, p, status, _ in r.requests() if p.endswith('/manifests/latest')]
         assert paths and {status for _, status in paths} == {401}
+
+
+def test_a_mirror_with_a_password(mount, cache, work, basic, env):
+    """A password in its URL is neither shown nor sent; what is saved for the registry is."""
+    data = fault_bytes(5 * MIB, seed=3)
+    name = put(basic, work, Artifact({'x': data})).split('/', 3)[3].rpartition(':')[0]
+    LinkedCarton().link('model/x', data, f'{basic.url}/gone').write(work / 'm.carton')
+    template = mirror(f'http://ann:s3cret@{basic.host}/v2/{name}/blobs/sha256:{{sha256}}')
+    p = ctl('verify', cache.flag, f'--{template[1]}', work / 'm.carton', env=env('{'))
+    said = p.stdout + p.stderr
+    assert p.returncode and f'credentials for {basic.host} cannot' in said and 's3cret' not in said, said
+    with mount(work / 'm.carton', *cache.options, *template, *PRIVATE, env=env(**{basic.host: {'auth': BASIC}})) as m:
+        assert m.read('model/x') == data
