@@ -60,7 +60,7 @@ static int read_strings(const char *text, size_t n, take_fn *take, void *ctx)
 
 struct search {
 	const char *host, *name;
-	size_t best; /* of the key that ret->auth is from: see rank() */
+	size_t best, identity; /* of the keys of ret->auth and an identity token: see rank() */
 	char store[sizeof(((struct docker_found *)0)->helper)];
 	struct docker_found *ret;
 };
@@ -120,6 +120,7 @@ static bool is_base64(const char *text, size_t n)
 static int take(void *ctx, char key[3][MAX_KEY], unsigned depth, const char *text, size_t n)
 {
 	struct search *s = ctx;
+	bool auth;
 	size_t fit;
 
 	if (depth == 1 && strcmp(key[0], "credsStore") == 0)
@@ -127,10 +128,14 @@ static int take(void *ctx, char key[3][MAX_KEY], unsigned depth, const char *tex
 	if (depth == 2 && strcmp(key[0], "credHelpers") == 0 &&
 	    same_host(s->host, key[1], strlen(key[1])))
 		return take_helper(text, n, s->ret->helper, sizeof(s->ret->helper));
-	if (depth != 3 || strcmp(key[0], "auths") != 0 || strcmp(key[2], "auth") != 0 || n == 0)
+	auth = strcmp(key[2], "auth") == 0;
+	if (depth != 3 || strcmp(key[0], "auths") != 0 || n == 0 ||
+	    (!auth && strcmp(key[2], "identitytoken") != 0))
 		return 0;
 	fit = rank(s, key[1]);
-	if (fit <= s->best)
+	if (!auth)
+		s->identity = MAX(s->identity, fit);
+	if (!auth || fit <= s->best)
 		return 0;
 	if (n >= sizeof(s->ret->auth) || !is_base64(text, n))
 		return -EBADMSG;
@@ -150,11 +155,12 @@ int docker_parse(const char *text, size_t n, const char *host, const char *name,
 	r = read_strings(text, n, take, &s);
 	if (r < 0)
 		explicit_bzero(ret, sizeof(*ret));
-	if (r == 0 && *ret->helper)
+	/* it is in place of a password, which `auth` then has not */
+	if (r == 0 && (*ret->helper || s.identity >= MAX(s.best, 1)))
 		explicit_bzero(ret->auth, sizeof(ret->auth));
 	if (r == 0 && !*ret->helper && !*ret->auth)
 		strcpy(ret->helper, s.store);
-	return r < 0 ? r : *ret->helper || *ret->auth ? 0 : -ENOENT;
+	return r < 0 ? r : *ret->helper || *ret->auth ? 0 : s.identity ? -EOPNOTSUPP : -ENOENT;
 }
 
 /* Reads a file, which may not be there. 0, -ENOENT or -errno. */
@@ -197,6 +203,10 @@ int docker_find(const char *host, const char *name, struct docker_found *ret)
 		if (text.data)
 			explicit_bzero(text.data, text.cap);
 		buf_finish(&text);
+		if (r == -EOPNOTSUPP) {
+			carton_log(CARTON_LOG_WARNING, path, "has for %s " DOCKER_IDENTITY, host);
+			r = -ENOENT;
+		}
 		if (r < 0 && r != -ENOENT)
 			return log_error(r, path,
 					 "the credentials for %s cannot be read from it: %s", host,

@@ -16,6 +16,9 @@
 #define DOCKER_HUB "registry-1.docker.io" /* where docker.io is */
 #define DOCKER_MAX_FILE (1024 * 1024)
 #define DOCKER_MAX_AUTH (16 * 1024)
+/* for messages */
+#define DOCKER_IDENTITY \
+	"an identity token, which cannot be used here: log in with a password or an access token"
 
 struct docker_found {
 	char auth[DOCKER_MAX_AUTH]; /* base64 of USER:PASSWORD; or "" */
@@ -24,12 +27,13 @@ struct docker_found {
 
 /*
  * What a file says of the repository `name` of a registry. `host` is as the user writes it, with
- * the port. 0; -ENOENT: nothing; -EBADMSG: it is no JSON, or says what cannot be used; -ENOMEM.
+ * the port. 0; -ENOENT: nothing; -EBADMSG: it is no JSON, or says what cannot be used;
+ * -EOPNOTSUPP: an identity token; -ENOMEM.
  */
 int docker_parse(const char *text, size_t n, const char *host, const char *name,
 		 struct docker_found *ret);
 
-/* The same of the files. 0; -ENOENT; or -errno, logged. */
+/* The same of the files. 0; -ENOENT, also where an identity token was logged; or -errno, logged. */
 int docker_find(const char *host, const char *name, struct docker_found *ret);
 
 /* By what name a helper knows the registry. */

@@ -287,25 +287,26 @@ static int receive(struct registry *g, int wait_ms)
 	return r;
 }
 
+/* Whether anybody may read the artifact, only the registry knows: what fails here, it says. */
 static int start_helper(struct registry *g, const char *name)
 {
 	int r;
 
 	snprintf(g->command, sizeof(g->command), "exec docker-credential-%s get", name);
 	r = helper_start(&g->helper, &(struct helper_job){ run_helper, g, &g->answer });
-	if (r < 0)
-		return r;
-	helper_ask(&g->helper);
-	r = receive(g, FIRST_MS);
+	if (r == 0) {
+		helper_ask(&g->helper);
+		r = receive(g, FIRST_MS);
+	}
 	if (r == 0 || r == -ENOMEM)
 		return r;
-	return log_error(r, g->server, "docker-credential-%s, which has the credentials, %s", name,
-			 r == -ETIMEDOUT ? "has not ended after 60 s" :
-			 r == -ECHILD	 ? "has failed" :
-			 r == -EOPNOTSUPP ?
-					"has an identity token, which cannot be used here: log in "
-					"with a password or an access token" :
-					"writes no JSON with Username and Secret");
+	carton_log(CARTON_LOG_WARNING, g->server,
+		   "docker-credential-%s, which has the credentials, %s", name,
+		   r == -ETIMEDOUT		? "has not ended after 60 s" :
+		   r == -EOPNOTSUPP		? "has " DOCKER_IDENTITY :
+		   r == -EBADMSG || r == -EFBIG ? "writes no JSON with Username and Secret" :
+						  "has failed");
+	return 0;
 }
 
 /* Sets the server, and what the files of docker and podman say of the repository. */

@@ -417,7 +417,6 @@ def test_no_login(cache, work, basic, env):
     ('{', 'is no JSON'), ('{"auths": {"%s": {"auth": "a b"}}}', 'is no JSON'),
     ('{"auths": {"%s": {"auth": "a\\r\\nX: y"}}}', 'is no JSON'), ('{"credHelpers": {"%s": "../x; y"}}', 'is no JSON'),
     ('{"credsStore": "' + 'x' * 100 + '", "a": "%s"}', 'is no JSON'), (' ' * (1 << 20) + '%s', 'too large'),
-    ('{"credHelpers": {"%s": "none"}}', 'docker-credential-none, which has the credentials, has failed'),
     ('{"auths": {"%s": {"auth": "' + 'a' * 20000 + '"}}}', 'is no JSON')])
 def test_bad_files(cache, env, text, message):
     p = ctl('ls', cache.flag, 'oci://127.0.0.1:1/a', env=env(text.replace('%s', '127.0.0.1:1')))
@@ -433,6 +432,20 @@ def test_bad_helpers(cache, work, basic, env, text, message):
     url = put(basic, work, Artifact({'a': b'x'}))
     p = ctl('ls', cache.flag, url, env=env({'credsStore': 'test'}) | helper(work, text + '\n'))
     assert p.returncode == 1 and message in p.stderr, p.stderr
+
+
+@pytest.mark.parametrize('config, message', [
+    ({'credHelpers': {'HOST': 'none'}}, 'docker-credential-none, which has the credentials, has failed'),
+    ({'credsStore': 'none'}, 'docker-credential-none, which has the credentials, has failed'),
+    ({'auths': {'HOST': {'auth': 'eDo=', 'identitytoken': 'x'}}}, 'HOST an identity token, which cannot be used here'),
+    ({'auths': {'HOST': {'identitytoken': 'x', 'auth': 'eDo='}}}, 'HOST an identity token, which cannot be used here')])
+def test_no_credentials(cache, work, registry, basic, env, config, message):
+    """It is said what is wrong with them; what anybody may read needs none."""
+    for r, code in (registry, 0), (basic, 1):
+        url = put(r, work, Artifact({'a': b'x'}))
+        p = ctl('ls', cache.flag, url, env=env(json.dumps(config).replace('HOST', r.host)))
+        assert p.returncode == code and message.replace('HOST', r.host) in p.stderr, p.stderr
+        assert p.stderr.count('cartonctl: ') == 1 + code, p.stderr
 
 
 @pytest.mark.parametrize('private', [False, True])
