@@ -15,24 +15,44 @@
 
 /* ---- the process: async-signal-safe ---- */
 
-/* Takes what the program writes, until it ends its output. 0 or -errno. */
-static int take_output(int fd, char *ret, size_t max, size_t *ret_n)
+/* Of this process: whoever asks. Without them, no answer is worth waiting for. */
+static int asker = -1;
+
+/* Waits until something is to be had of `fd`. 0; -ETIMEDOUT; -ECANCELED: who has asked is gone. */
+static int wait_for(int fd, int64_t deadline)
 {
-	int64_t deadline = now_ms() + RUN_MS;
+	struct pollfd p[] = { { fd, POLLIN, 0 }, { asker, 0, 0 } };
+
+	if (poll(p, 2, (int)MAX(deadline - now_ms(), 0)) == 0)
+		return -ETIMEDOUT;
+	return p[1].revents ? -ECANCELED : 0;
+}
+
+/* Takes what the program writes, until it ends its output. 0 or -errno. */
+static int take_output(int fd, int64_t deadline, char *ret, size_t max, size_t *ret_n)
+{
 	ssize_t n = 1;
+	int r = 0;
 
-	while (n > 0) {
-		struct pollfd p = { fd, POLLIN, 0 };
-
-		if (poll(&p, 1, (int)MAX(deadline - now_ms(), 0)) == 0)
-			return -ETIMEDOUT;
-		if (*ret_n == max)
-			return -EFBIG;
-		n = read(fd, ret + *ret_n, max - *ret_n);
+	while (r == 0 && n > 0) {
+		r = wait_for(fd, deadline);
+		if (r == 0 && *ret_n == max)
+			r = -EFBIG;
+		n = r == 0 ? read(fd, ret + *ret_n, max - *ret_n) : 0;
 		if (n > 0)
 			*ret_n += (size_t)n;
 	}
-	return 0;
+	return r;
+}
+
+/* Waits until the program has ended, which may be later than its output. 0 or -errno. */
+static int wait_for_end(pid_t pid, int64_t deadline)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	int r = fd < 0 ? 0 : wait_for(fd, deadline);
+
+	fd_close(fd);
+	return r;
 }
 
 _Noreturn static void run_child(const char *command, const int in[2], int out)
@@ -67,6 +87,7 @@ static int open_input(const char *text, int ret[2])
 int helper_run(const char *command, const char *input, char *ret, size_t n, size_t *ret_n)
 {
 	int in[2], out[2], status = 0, r = open_input(input, in);
+	int64_t deadline = now_ms() + RUN_MS;
 	pid_t pid;
 
 	*ret_n = 0;
@@ -83,10 +104,12 @@ int helper_run(const char *command, const char *input, char *ret, size_t n, size
 	fd_close(in[0]);
 	fd_close(out[1]);
 	if (pid > 0)
-		r = take_output(out[0], ret, n, ret_n);
+		r = take_output(out[0], deadline, ret, n, ret_n);
 	fd_close(out[0]);
 	if (pid < 0)
 		return -EAGAIN;
+	if (r == 0)
+		r = wait_for_end(pid, deadline);
 	if (r < 0)
 		kill(-pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -115,6 +138,7 @@ _Noreturn static void serve(const struct helper_job *job, int fd, int parent_end
 	if (fd != 3)
 		dup3(fd, 3, O_CLOEXEC);
 	syscall(SYS_close_range, 4, ~0U, 0);
+	asker = 3;
 	while (recv(3, &byte, 1, 0) == 1) {
 		size_t n = job->find(job->ctx);
 

@@ -35,7 +35,7 @@ struct helper_job {
 /* Starts the process. 0 or -errno. */
 int helper_start(struct helper *h, const struct helper_job *job);
 
-/* The process ends when it notices; it may be running a program. */
+/* The process ends, and a program that it runs. */
 void helper_end(struct helper *h);
 
 /* Asks for an answer, unless one is under way. */
@@ -50,7 +50,8 @@ ssize_t helper_receive(struct helper *h, int wait_ms, void *ret, size_t n);
 /*
  * For a job: runs a command of the shell in a group of its own, with `input` as its standard input
  * unless that is NULL, and takes at most n bytes of its output. 0; -ETIMEDOUT: it has not ended
- * after 60 s; -ECHILD: it has failed; -EFBIG; -errno.
+ * after 60 s; -ECANCELED: nobody waits any more; -ECHILD: it has failed; -EFBIG; -errno. The group
+ * is killed, unless the command has ended.
  */
 int helper_run(const char *command, const char *input, char *ret, size_t n, size_t *ret_n);
 

@@ -4,12 +4,14 @@ import base64
 import hashlib
 import json
 import os
+import subprocess
 import tempfile
+from pathlib import Path
 
 import pytest
 
 import chunkindex
-from harness import ctl
+from harness import CARTONCTL, ctl, environment, eventually
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes, mirror
 from registry import (BASIC, FILEPATH, INDEX, MODEL, PASSWORD, REPOSITORY, USER, Artifact, Front, Index, descriptor,
                       digest_of, layout, registry_at, tokens_at)
@@ -432,6 +434,22 @@ def test_bad_helpers(cache, work, basic, env, text, message):
     url = put(basic, work, Artifact({'a': b'x'}))
     p = ctl('ls', cache.flag, url, env=env({'credsStore': 'test'}) | helper(work, text + '\n'))
     assert p.returncode == 1 and message in p.stderr, p.stderr
+
+
+@pytest.mark.parametrize('text', ['', 'exec >&-; '])
+def test_a_helper_that_hangs(cache, work, env, text):
+    """It ends with whoever waits for it, also if its output is complete."""
+    says = f'echo $$ > "$0.tmp"; mv "$0.tmp" "$0.pid"; {text} exec sleep 1000\n'
+    login = env({'credsStore': 'test'}) | helper(work, says)
+    pid = work / 'bin/docker-credential-test.pid'
+    p = subprocess.Popen([CARTONCTL, 'ls', cache.flag, 'oci://127.0.0.1:1/a'], env=environment(**login),
+                         stderr=subprocess.DEVNULL)
+    eventually('the helper runs', pid.exists)
+    name = Path('/proc', pid.read_text().strip(), 'comm')
+    eventually('the helper sleeps', lambda: name.read_text() == 'sleep\n')
+    p.kill()
+    p.wait()
+    eventually('the helper has ended', lambda: not name.exists() or name.read_text() != 'sleep\n')
 
 
 @pytest.mark.parametrize('config, message', [
