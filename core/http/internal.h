@@ -81,6 +81,7 @@ struct http {
 	int64_t headers_checked_ms; /* and when that was looked at */
 	bool userinfo_logged;	    /* the warning that it is not sent was logged */
 	struct http_token *tokens;  /* see tokens.c */
+	struct http_stream *asking; /* the streams that ask for a token, or wait for one */
 	unsigned last_token;
 };
 
@@ -148,7 +149,9 @@ struct http_stream {
 	bool keeps; /* the answer, until its body has come, so that the scheme can explain it */
 	struct buf kept;			  /* that body; or what a token server sends */
 	struct http_token_request *token_request; /* or NULL */
+	struct http_stream *asking_next;	  /* guarded by http->secrets, like the next two */
 	bool asks;	   /* the request is for that token, not for the owner */
+	bool token_waits;  /* another stream asks for it */
 	bool token_wanted; /* the answer says where to ask, or asks for the login */
 	bool token_tried;
 	unsigned token;	  /* that was sent; 0: none */
@@ -198,6 +201,9 @@ void http_stream_publish(struct http_stream *stream, const struct http_response 
 bool http_stream_put(struct http_stream *stream, const char *data, size_t n);
 void http_stream_end(struct http_stream *stream, int error);
 
+/* Any thread: the stream's own one is to do that. 0; -ESHUTDOWN. */
+int http_stream_post(struct http_stream *stream, enum http_action action);
+
 /* Network thread: the next stream with actions, or NULL. The caller gets the queue's reference. */
 struct http_stream *http_next(struct http_thread *thread, unsigned *ret_actions);
 
@@ -217,12 +223,14 @@ enum carton_log_level http_failure_level(struct http_stream *stream);
 bool http_token_wanted(struct http_stream *stream);
 
 /*
- * Makes the token request the stream's next one; or leaves it, with another token that was got
- * since. When it has been answered, end keeps the token and takes up the stream's own request: 0;
- * -EACCES or -ENOMEM with a reason.
+ * Makes the token request the stream's next one; or drops it, with another token that was got
+ * since. False: another stream asks for the same; call it again when the stream is resumed. When it
+ * has been answered, end keeps the token and takes up the stream's own request: 0; -EACCES or
+ * -ENOMEM with a reason. Leave: the stream ends, whatever it does.
  */
-void http_token_begin(struct http_stream *stream);
+bool http_token_begin(struct http_stream *stream);
 int http_token_end(struct http_stream *stream, const char **ret_why);
+void http_token_leave(struct http_stream *stream);
 
 /*
  * Adds the token for the stream's target, if there is one, or the login that was asked for. Lock
@@ -234,7 +242,6 @@ int http_token_set(struct http_stream *stream);
 int http_token_sign(struct http_stream *stream);
 
 void http_tokens_finish(struct http *http);
-void http_token_request_free(struct http_token_request *request); /* NULL-safe */
 
 /* ---- secrets.c: takes http->secrets ---- */
 

@@ -181,22 +181,29 @@ int oci_parse(const char *url, struct repository *ret)
 	return -ENOMEM;
 }
 
-/* Splits http[s]://HOST/v2/NAME/blobs/sha256:…; `digest` is where /blobs/ begins. */
-static bool split_blob(const char *url, struct http_url_parts *ret, const char **ret_digest)
+/* The parts of the URL of a blob, without the digest. */
+static bool split_blob(const char *url, struct parts *ret)
 {
-	if ((strncasecmp(url, "https://", 8) != 0 && strncasecmp(url, "http://", 7) != 0) ||
-	    !http_url_split(url, ret) || strncmp(url + ret->path, "/v2/", 4) != 0)
+	size_t scheme = strncasecmp(url, "https://", 8) == 0 ? 8 :
+			strncasecmp(url, "http://", 7) == 0  ? 7 :
+							       0;
+	const char *path = scheme ? strchr(url + scheme, '/') : NULL, *at, *end;
+
+	if (!path || strncmp(path, "/v2/", 4) != 0 || !(end = strstr(path + 4, "/blobs/sha256:")))
 		return false;
-	*ret_digest = strstr(url + ret->path + 4, "/blobs/sha256:");
-	return *ret_digest;
+	/* behind a user name and a password, which are not for the registry */
+	at = memrchr(url, '@', (size_t)(path - url));
+	*ret = (struct parts){ .host = at ? at + 1 : url + scheme, .name = path + 4 };
+	ret->host_len = (size_t)(path - ret->host);
+	ret->name_len = (size_t)(end - ret->name);
+	return is_host(ret->host, ret->host_len);
 }
 
 bool oci_is_blob(const char *url)
 {
-	struct http_url_parts p;
-	const char *digest;
+	struct parts p;
 
-	return split_blob(url, &p, &digest);
+	return split_blob(url, &p);
 }
 
 /* ---- the login ---- */
@@ -335,17 +342,15 @@ static int set_up(struct registry *g, const struct repository *at)
 /* The registry and the name in the URL of a blob or of an artifact; no user name and password. */
 static int find_repository(const char *url, struct repository *ret)
 {
-	struct http_url_parts p;
-	const char *digest, *name;
+	struct parts p;
 
-	if (!split_blob(url, &p, &digest))
+	if (!split_blob(url, &p))
 		return oci_is_artifact(url) ? oci_parse(url, ret) : -ENOENT;
-	name = url + p.path + strlen("/v2/");
 	*ret = (struct repository){ .kind = "oci" };
-	if (asprintf(&ret->server, "%.*s://%.*s", (int)p.scheme, url, (int)(p.path - p.host),
-		     url + p.host) < 0)
+	if (asprintf(&ret->server, "%.*s%.*s", (int)(strstr(url, "://") + 3 - url), url,
+		     (int)p.host_len, p.host) < 0)
 		ret->server = NULL;
-	ret->name = strndup(name, (size_t)(digest - name));
+	ret->name = strndup(p.name, p.name_len);
 	if (ret->server && ret->name)
 		return 0;
 	repository_finish(ret);

@@ -69,7 +69,6 @@ void http_stream_unref(struct http_stream *s)
 	http_target_finish(&s->target);
 	http_header_finish(&s->response_header);
 	buf_finish(&s->kept);
-	http_token_request_free(s->token_request);
 	curl_slist_free_all(s->lines);
 	pthread_mutex_destroy(&s->lock);
 	free(s->ring);
@@ -163,7 +162,7 @@ static struct http_thread *idlest(struct http *http)
 	return best;
 }
 
-static int post(struct http_stream *s, enum http_action action)
+int http_stream_post(struct http_stream *s, enum http_action action)
 {
 	struct http *http = s->http;
 	int r = 0;
@@ -317,7 +316,7 @@ int http_start_request(struct http *http, const struct http_request *request, ht
 	if (r < 0 && r != -ENOMEM)
 		http_log(http_failure_level(s), request->url, "%s", why);
 	if (r == 0)
-		r = post(s, HTTP_ACT_START);
+		r = http_stream_post(s, HTTP_ACT_START);
 	if (r < 0) {
 		http_stream_unref(s);
 		return r;
@@ -368,7 +367,7 @@ void http_skip(struct http_stream *s, size_t n)
 		s->paused = false;
 	pthread_mutex_unlock(&s->lock);
 	if (resume)
-		post(s, HTTP_ACT_RESUME);
+		http_stream_post(s, HTTP_ACT_RESUME);
 }
 
 void http_close(struct http_stream *s)
@@ -382,7 +381,7 @@ void http_close(struct http_stream *s)
 	s->closed = true;
 	pthread_mutex_unlock(&s->lock);
 	if (!done)
-		post(s, HTTP_ACT_CLOSE);
+		http_stream_post(s, HTTP_ACT_CLOSE);
 	/* not when it ends, which may be later: the owner's next one is for the same connection */
 	pthread_mutex_lock(&s->http->lock);
 	s->thread->streams--;

@@ -16,6 +16,7 @@ static void stream_finish(struct http_stream *s, int error)
 	if (error < 0 && s->easy)
 		curl_easy_setopt(s->easy, CURLOPT_FORBID_REUSE, 1L);
 	http_hop_end(s);
+	http_token_leave(s);
 	s->finished = true;
 	*s->live_link = s->live_next;
 	if (s->live_next)
@@ -87,6 +88,7 @@ static int redirect(struct http_stream *s, const char **ret_why)
 static void stream_done(struct http_stream *s, CURLcode code)
 {
 	const char *why = NULL;
+	bool ready;
 	int r;
 
 	if (s->refused && (code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK)) {
@@ -96,12 +98,11 @@ static void stream_done(struct http_stream *s, CURLcode code)
 	} else if (s->again || s->token_wanted || (s->asks && code == CURLE_OK)) {
 		http_hop_end(s);
 		r = s->asks ? http_token_end(s, &why) : 0;
-		if (s->token_wanted)
-			http_token_begin(s);
+		ready = !s->token_wanted || http_token_begin(s);
 		free(s->seen[--s->n_seen]);
 		if (r < 0)
 			stream_fail(s, r, why);
-		else
+		else if (ready)
 			hop_start(s);
 	} else if (s->redirected) {
 		http_hop_end(s);
@@ -204,6 +205,8 @@ static void resume(struct http_stream *s)
 	CURLcode code;
 	int r;
 
+	if (s->token_waits && http_token_begin(s))
+		hop_start(s);
 	if (!s->held)
 		return;
 	s->held = false;
@@ -250,7 +253,7 @@ static void end_all(struct http_thread *t)
 	struct http_stream *s;
 	unsigned actions;
 
-	/* post() of stream.c refuses new actions by now */
+	/* http_stream_post() refuses new actions by now */
 	while ((s = http_next(t, &actions))) {
 		if (!s->live_link)
 			adopt(s); /* so that it is finished below */

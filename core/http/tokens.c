@@ -10,6 +10,8 @@
  * a redirect: it gets a GET, at an address that a redirect may lead to; the token that it gives can
  * be had by whoever sent us there.
  *
+ * Many requests may be refused when a token ends: one of them asks for the next, the others wait.
+ *
  * What the user has for a registry (scheme.h) goes to the server that this registry names, or to
  * itself, where it asks for a password in place of a token; and only for URLs that the user has
  * named. A token that was got so is not for what LINKS names there.
@@ -212,7 +214,7 @@ int http_token_sign(struct http_stream *s)
 
 /* ---- the way to a new one ---- */
 
-void http_token_request_free(struct http_token_request *q)
+static void request_free(struct http_token_request *q)
 {
 	if (q)
 		http_target_finish(&q->target);
@@ -259,7 +261,7 @@ bool http_token_wanted(struct http_stream *s)
 	if (q)
 		q->login = login;
 	if (!q || challenge_parse(text, &q->challenge) < 0 || find_server(s, q) < 0) {
-		http_token_request_free(q);
+		request_free(q);
 		return false;
 	}
 	s->token_tried = true;
@@ -281,29 +283,79 @@ static void swap(struct http_stream *s)
 	s->asks = !s->asks;
 }
 
+/* Is the token that `s` wants asked for by another stream? Lock held. */
+static bool is_asked_for(const struct http_stream *s)
+{
+	const struct http_token_request *q = s->token_request, *other;
+
+	for (const struct http_stream *o = s->http->asking; o; o = o->asking_next) {
+		other = o->token_request;
+		if (o != s && o->asks && other->login == q->login &&
+		    http_same_origin(&other->target, &s->target) &&
+		    same_challenge(&other->challenge, &q->challenge))
+			return true;
+	}
+	return false;
+}
+
+/* Leaves those that ask or wait; these look again. Lock held. */
+static void leave(struct http_stream *s)
+{
+	struct http_stream **at = &s->http->asking;
+
+	while (*at && *at != s)
+		at = &(*at)->asking_next;
+	if (!*at)
+		return;
+	*at = s->asking_next;
+	for (struct http_stream *o = s->http->asking; o && s->asks; o = o->asking_next)
+		if (o->token_waits)
+			http_stream_post(o, HTTP_ACT_RESUME);
+	s->token_waits = false;
+}
+
 static void end_request(struct http_stream *s)
 {
-	http_token_request_free(s->token_request);
+	request_free(s->token_request);
 	s->token_request = NULL;
 }
 
-void http_token_begin(struct http_stream *s)
+bool http_token_begin(struct http_stream *s)
 {
 	struct http_token *t;
-	bool there;
+	bool waits = false;
 
 	/* the login is what was wanted */
 	if (!s->token_request)
-		return;
+		return true;
 	pthread_mutex_lock(&s->http->secrets);
+	leave(s);
 	t = find(s, s->token_request);
 	/* another request has got it, for another area or since this was sent */
-	there = t && t->id != s->token && keep(s, t) == 0;
-	pthread_mutex_unlock(&s->http->secrets);
-	if (there)
+	if (t && t->id != s->token && keep(s, t) == 0) {
 		end_request(s);
-	else
-		swap(s);
+	} else {
+		waits = is_asked_for(s);
+		s->token_waits = waits;
+		if (!waits)
+			swap(s);
+		s->asking_next = s->http->asking;
+		s->http->asking = s;
+	}
+	pthread_mutex_unlock(&s->http->secrets);
+	/* it has no connection meanwhile that could stall */
+	s->connected = false;
+	return !waits;
+}
+
+void http_token_leave(struct http_stream *s)
+{
+	if (!s->token_request)
+		return;
+	pthread_mutex_lock(&s->http->secrets);
+	leave(s);
+	pthread_mutex_unlock(&s->http->secrets);
+	end_request(s);
 }
 
 int http_token_end(struct http_stream *s, const char **ret_why)
@@ -325,9 +377,10 @@ int http_token_end(struct http_stream *s, const char **ret_why)
 	free(text);
 	if (r < 0)
 		return r == -ENOMEM ? r : -EACCES;
+	pthread_mutex_lock(&s->http->secrets);
+	leave(s);
 	swap(s);
 	end_request(s);
-	pthread_mutex_lock(&s->http->secrets);
 	t.id = ++s->http->last_token;
 	t.expiry_ms = now_ms() + seconds * 1000;
 	r = keep(s, &t);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registries that want a token, also for what anybody may read: 401, the token, the answer."""
+import concurrent.futures
 import contextlib
 import http.server
 import json
@@ -9,6 +10,7 @@ import urllib.parse
 
 import pytest
 
+import harness
 from harness import ctl
 from origin import MIB, PRIVATE, LinkedCarton, as_expected, fault_bytes
 from zipwriter import Carton
@@ -18,7 +20,7 @@ class Server:
     """answer(handler) for each request; `seen` has (method, path, query, headers)."""
 
     def __init__(self, answer):
-        outer, self.seen, self.lock = self, [], threading.Lock()
+        outer, self.seen, self.lock, self.answer = self, [], threading.Lock(), answer
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = 'HTTP/1.1'
@@ -27,7 +29,7 @@ class Server:
                 path, _, query = self.path.partition('?')
                 with outer.lock:
                     outer.seen.append((self.command, path, dict(urllib.parse.parse_qsl(query)), self.headers))
-                answer(self, path)
+                outer.answer(self, path)
 
             do_HEAD = do_GET
 
@@ -275,3 +277,38 @@ def test_wrong_token(cache, tmp_path):
         p = ctl('hash', r.url(BLOB), cache.flag)
         assert p.returncode == 1 and 'status 401' in p.stderr
         assert r.given == 1 and len(r.registry.seen) == 2
+
+
+@pytest.mark.parametrize('broken', [0, 1])
+def test_many_readers(mount, work, cache, broken):
+    """A token that has ended while many read is asked for once: the others wait; if that fails, one of them asks."""
+    n, left = 4, [None] * broken
+    with registry({f'/v2/a/blobs/{i}': fault_bytes(2 * MIB, seed=i) for i in range(n + 1)}) as r:
+        c = LinkedCarton()
+        for i in range(n + 1):
+            c.link(f'model/{i}', r.blobs[f'/v2/a/blobs/{i}'], r.url(f'/v2/a/blobs/{i}'))
+        c.write(work / 'm.carton')
+        give, blob, refused, changed = r.token, r.blob, [], threading.Condition()
+        with mount(work / 'm.carton', *PRIVATE, *cache.options, '-o', 'ahead=off') as m:
+            m.sha('model/0')
+            r.good.clear()
+
+            def count(h, path):
+                blob(h, path)
+                with changed:
+                    refused.extend([path] * (h.headers.get('Authorization') == 'Bearer tok1'))
+                    changed.notify_all()
+            r.blob = count
+
+            def slow(h, path):
+                with changed:
+                    assert changed.wait_for(lambda: len(refused) >= n, timeout=harness.EXIT_S)
+                    if left:
+                        left.pop()
+                        h.close_connection = True
+                    else:
+                        give(h, path)
+            r.tokens.answer = slow
+            with concurrent.futures.ThreadPoolExecutor(n) as pool:
+                assert all(pool.map(lambda i: m.read(f'model/{i + 1}') == r.blobs[f'/v2/a/blobs/{i + 1}'], range(n)))
+        assert r.given == 2 and len(r.tokens.seen) == 2 + broken
