@@ -147,20 +147,28 @@ static const char *path_of(struct reading *rd)
 	return f->path;
 }
 
+static int note_text(const struct reading *rd, struct artifact_blob *ret)
+{
+	if (*ret->digest)
+		return log_error(-EBADMSG, rd->name, "two layers of the artifact are its %s",
+				 ret == &rd->a->manifest ? "MANIFEST" : "carton.toml");
+	*ret = rd->f->blob;
+	return 0;
+}
+
 /* Looks at a layer, of which nothing is added yet. */
-static void note_layer(struct reading *rd)
+static int note_layer(struct reading *rd)
 {
 	const struct found *f = rd->f;
-	const char *path = *f->path ? f->path : f->title;
+	const char *path = *f->path ? f->path : *f->title ? f->title : f->name;
 	int row = row_of(f);
 
 	rd->a->n_layers++;
 	if (row >= 0)
 		rd->a->named[row]++;
 	if (strcmp(path, "carton.toml") == 0)
-		rd->a->carton_toml = f->blob;
-	else if (strcmp(path, "MANIFEST") == 0)
-		rd->a->manifest = f->blob;
+		return note_text(rd, &rd->a->carton_toml);
+	return strcmp(path, "MANIFEST") == 0 ? note_text(rd, &rd->a->manifest) : 0;
 }
 
 static int add_layer(struct reading *rd)
@@ -219,10 +227,8 @@ static int read_layers(struct reading *rd, struct scan *s)
 	while (r > 0 && (r = scan_item(s)) > 0) {
 		r = read_found(s, rd->f);
 		rd->at++;
-		if (r == 0 && rd->l)
-			r = add_layer(rd);
-		else if (r == 0)
-			note_layer(rd);
+		if (r == 0)
+			r = rd->l ? add_layer(rd) : note_layer(rd);
 		r = r < 0 ? r : 1;
 	}
 	return r;

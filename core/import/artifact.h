@@ -50,6 +50,9 @@ int artifact_no_json(const char *name, const struct scan *s, const char *what);
 
 /* ---- artifact_check.c ---- */
 
+/* Has each digest one size? 0; -EBADMSG, logged; -ENOMEM. */
+int artifact_check_sizes(const struct listing *l);
+
 /* Is it a config that is understood? */
 bool artifact_has_config(const struct artifact *a);
 

@@ -34,6 +34,33 @@ static int by_hash(const void *a, const void *b)
 	return memcmp(x->sha256, y->sha256, SHA256_SIZE);
 }
 
+/* malloc'ed; NULL: out of memory. */
+static const struct listed **sort_by_hash(const struct listing *l)
+{
+	const struct listed **sorted = calloc(l->n + 1, sizeof(*sorted));
+
+	for (size_t i = 0; sorted && i < l->n; i++)
+		sorted[i] = &l->files[i];
+	if (sorted)
+		qsort(sorted, l->n, sizeof(*sorted), by_hash);
+	return sorted;
+}
+
+int artifact_check_sizes(const struct listing *l)
+{
+	const struct listed **sorted = sort_by_hash(l);
+	int r = sorted ? 0 : -ENOMEM;
+
+	for (size_t i = 1; i < l->n && r == 0; i++)
+		if (by_hash(&sorted[i - 1], &sorted[i]) == 0 &&
+		    sorted[i - 1]->size != sorted[i]->size)
+			r = log_error(-EBADMSG, sorted[i]->path,
+				      "in the artifact %s, has the digest of %s, but another size",
+				      l->name, sorted[i - 1]->path);
+	free(sorted);
+	return r;
+}
+
 static bool has_layer(const struct layers *all, const char *digest)
 {
 	struct listed like = { .path = "" };
@@ -115,11 +142,7 @@ int artifact_config(struct listing *l, const struct artifact *a, const struct bu
 	struct scan *s = scan_new(text->data ? text->data : "", text->len);
 	int r;
 
-	all.sorted = calloc(l->n + 1, sizeof(*all.sorted));
-	for (size_t i = 0; all.sorted && i < l->n; i++)
-		all.sorted[i] = &l->files[i];
-	if (all.sorted)
-		qsort(all.sorted, all.n, sizeof(*all.sorted), by_hash);
+	all.sorted = sort_by_hash(l);
 	r = s && all.sorted ? read_config(s, l, &all) : -ENOMEM;
 	if (r == -EBADMSG)
 		artifact_no_json(l->name, s, "config");

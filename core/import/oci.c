@@ -181,6 +181,8 @@ static int list(const struct import *im, struct listing *l)
 		r = artifact_add(l, &l->answer, &a);
 	if (r == 0)
 		r = listing_sort(l);
+	if (r == 0)
+		r = artifact_check_sizes(l);
 	if (r == 0 && artifact_has_config(&a))
 		r = get_config(im, l, &a);
 	return r == 0 && carton ? artifact_check_carton(l) : r;

@@ -60,6 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	for (size_t i = 1; r == 0 && i < l.n; i++)
 		CHECK(strcmp(l.files[i - 1].path, l.files[i].path) < 0);
 	if (r == 0)
+		r = artifact_check_sizes(&l);
+	if (r == 0)
 		r = artifact_config(&l, &a, &config);
 	if (r == 0 && l.manifest.data)
 		r = artifact_check_carton(&l);
