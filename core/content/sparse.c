@@ -7,7 +7,7 @@
 #include "content/chunk_fill.h"
 #include "content/internal.h"
 
-/* requests of one object, while there are some ahead of readers */
+/* requests of a carton, while there are some ahead of readers; and of those begun at once */
 #define MAX_AHEAD 16
 
 /* ---- readers ---- */
@@ -62,7 +62,7 @@ static struct fill *add_fill(struct sparse *p, uint64_t i, uint64_t end)
  */
 struct begun {
 	size_t n;
-	struct fill *fills[MAX_AHEAD + 1];
+	struct fill *fills[MAX_AHEAD];
 	uint64_t beyond; /* bytes; 0: none. Else: */
 	uint64_t unit;
 	struct ahead_stream stream;
@@ -74,13 +74,15 @@ struct begun {
  */
 static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, struct begun *b)
 {
+	const struct fetch_options *fetch = sparse_object(p)->store->options.fetch;
+	unsigned most = fetch ? MIN(fetch->connections, MAX_AHEAD) : 0;
 	uint64_t first, last;
-	unsigned most = MIN(sparse_object(p)->store->options.fetch->connections, MAX_AHEAD);
 
 	/* there is no room for it, as far as is known; or the free connection is a reader's */
 	if (atomic_load(&p->full) || choice_has_held(p))
 		return;
-	while (!choice_is_early(p) && p->ahead.link->busy < most &&
+	/* those of other objects may end meanwhile */
+	while (b->n < MAX_AHEAD && !choice_is_early(p) && p->ahead.link->busy < most &&
 	       ahead_next(&p->ahead, s, p->ahead.link->busy, &first, &last) && first < n) {
 		struct fill *f;
 
@@ -280,8 +282,7 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 		wait->end = end;
 		wait_for(f, wait);
 		r = -EINPROGRESS;
-		if (sparse_object(p)->store->options.fetch)
-			read_window(p, s, &begun);
+		read_window(p, s, &begun);
 	} else if (missing < end && r == 0) {
 		r = -ENOMEM;
 	}

@@ -280,6 +280,15 @@ def test_right_bytes_in_a_claimed_chunk(alone, nginx):
     assert not nginx.requests('node')
 
 
+def test_offline_beside_another(alone, served, mounts):
+    """Who may not ask a server reads in order what another process brings."""
+    _, path = alone
+    [m] = mounts(1, served, '-o', 'offline')
+    with locked(path):
+        overwrite(path, 0, LARGE)
+        assert m.read(NAME) == LARGE
+
+
 @pytest.mark.parametrize('size', [0, 20 * CHUNK + 5, 2 * SIZE])
 def test_cut(alone, mounts, served, size):
     """Somebody cuts the file off, or makes it longer: what was not read is fetched again."""
