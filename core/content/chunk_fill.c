@@ -96,16 +96,15 @@ static int verify(struct fill *f, uint64_t i)
 
 /*
  * Those whose chunks are there up to chunk `end`, or the fill's, look at them: they come again if
- * others are not. With both locks: nobody joins who has not seen what is verified. `came`: bytes.
+ * others are not. With both locks: nobody joins who has not seen what is verified.
  */
-static void wake_readers(struct fill *f, uint64_t end, uint64_t came)
+static void wake_readers(struct fill *f, uint64_t end)
 {
 	struct object_wait *waits;
 
 	if (f->what != FILL_CHUNKS)
 		return;
 	pthread_mutex_lock(&f->sparse->lock);
-	ahead_came(f->sparse->ahead.link, came, (uint64_t)now_us());
 	pthread_mutex_lock(&f->object->store->lock);
 	waits = waits_take_until(&f->waits, end < f->end ? end : UINT64_MAX);
 	pthread_mutex_unlock(&f->object->store->lock);
@@ -133,19 +132,21 @@ static uint64_t settle(void *get, uint64_t arrived)
 
 	if (arrived > 0 && !f->answered)
 		note_answer(f);
+	/* another try begins behind what is settled */
 	if (arrived < f->looked)
-		f->looked = 0;
-	if (arrived > f->looked)
+		f->looked = i > f->first ? end_of(f, i - 1) : 0;
+	if (arrived > f->looked) {
 		choice_came(f, arrived - f->looked);
+		if (f->what == FILL_CHUNKS)
+			ahead_came(f->sparse->ahead.link, arrived - f->looked, (uint64_t)now_us());
+	}
 	while (i + 1 < f->end && end_of(f, i) <= arrived && end_of(f, i) > f->looked &&
 	       verify(f, i) == 0)
 		i++;
-	f->looked = arrived;
+	f->looked = MAX(f->looked, arrived);
 	if (i > f->settled) {
-		uint64_t came = (i - f->settled) * f->sparse->file->chunk_size;
-
 		f->settled = i;
-		wake_readers(f, i, came);
+		wake_readers(f, i);
 	}
 	return i > f->first ? end_of(f, i - 1) : 0;
 }
@@ -189,7 +190,7 @@ static int keep_bad(struct get *g)
 	f->looked = 0;
 	pthread_mutex_unlock(&p->lock);
 	/* the others are there */
-	wake_readers(f, f->end, 0);
+	wake_readers(f, f->end);
 	g->n = range_of(f, &g->off);
 	return 0;
 }
@@ -226,9 +227,6 @@ static int ask(struct fill *f, void (*done)(struct get *g, int result, struct in
 
 static void end(struct fill *f, int result)
 {
-	/* all of it came before that */
-	if (result < 0 && f->settled == f->end)
-		result = f->complete ? complete_fill(f) : 0;
 	if (result == -EBADMSG || result == -EOPNOTSUPP) {
 		if (f->sparse->plan->link)
 			object_distrust(f->object);
@@ -285,7 +283,7 @@ static void fetch_chunks(struct fill *f)
 	/* it may have come since a reader looked */
 	if (!chunked_is_hole(p->chunks, &p->bytes, f->first) && verify(f, f->first) == 0) {
 		f->settled = f->first + 1;
-		wake_readers(f, f->settled, 0);
+		wake_readers(f, f->settled);
 		release_settled(f);
 	}
 	if (f->first == f->end) {
