@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-/* readers are out of order by so many bytes: the kernel reads ahead in parallel */
+/* readers are out of order by so many bytes at most: the kernel reads ahead in parallel */
 #define SLACK (1 * MIB)
 #define MIN_WINDOW (2 * MIB)
 #define MAX_WINDOW (64 * MIB)
@@ -33,10 +33,13 @@ void ahead_init(struct ahead *a, uint64_t unit, struct ahead_link *link)
 
 /* ---- streams ---- */
 
-/* The second chunk of a stream has to follow the first; then order is not so strict. */
+/*
+ * The second chunk of a stream has to follow the first; then order is less strict, as the stream
+ * gets longer: else who reads here and there soon has a stream everywhere.
+ */
 static bool goes_on(const struct ahead *a, const struct ahead_stream *s, uint64_t i)
 {
-	uint64_t slack = s->run < 2 ? 0 : SLACK / a->unit;
+	uint64_t slack = s->run < 2 ? 0 : MIN(SLACK / a->unit, s->run / 2);
 
 	return s->run > 0 && i + 1 + slack >= s->next && i <= s->next + slack;
 }

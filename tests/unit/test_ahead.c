@@ -162,6 +162,24 @@ static void test_streams(void **state)
 	assert_int_equal(s[1]->next, 1064);
 }
 
+/* How far out of order the reads of a stream may be grows with it. */
+static void test_slack(void **state)
+{
+	struct ahead_link link;
+	struct ahead a;
+	struct ahead_stream *s;
+
+	(void)state;
+	ahead_link_init(&link);
+	ahead_init(&a, CHUNK, &link);
+	s = read_to(&a, 0, 2);
+	assert_ptr_not_equal(ahead_read(&a, 4, 5), s);
+	assert_ptr_equal(ahead_read(&a, 3, 4), s);
+	s = read_to(&a, 1000, 1008);
+	assert_ptr_not_equal(ahead_read(&a, 1013, 1014), s);
+	assert_ptr_equal(ahead_read(&a, 1012, 1013), s);
+}
+
 /* Chunks of 16 MiB: at least one request ahead, and not more than the window. */
 static void test_large_chunks(void **state)
 {
@@ -184,9 +202,9 @@ static void test_large_chunks(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),	     cmocka_unit_test(test_window),
-		cmocka_unit_test(test_wide),	     cmocka_unit_test(test_streams),
-		cmocka_unit_test(test_large_chunks),
+		cmocka_unit_test(test_random), cmocka_unit_test(test_window),
+		cmocka_unit_test(test_wide),   cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_slack),  cmocka_unit_test(test_large_chunks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
