@@ -27,7 +27,7 @@ struct sparse {
 	void (*go_on)(struct sparse *p);
 
 	atomic_bool logged;   /* that the carton has other bytes */
-	atomic_bool answered; /* a request was, or waits for another process */
+	atomic_bool answered; /* a request was answered, or waits for another process */
 	atomic_bool full;     /* a request ahead of readers had no room; none for a reader since */
 
 	pthread_mutex_t lock; /* before the store's; guards what follows, and the chunks of fills */

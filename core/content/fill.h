@@ -44,7 +44,7 @@ struct fill_ops {
 	void (*take)(struct fill *f, int result);
 	/* Logs why it failed. */
 	void (*report)(const struct fill *f, int error);
-	/* All who waited have their answer, and the fill is gone, as it ended. */
+	/* All who waited have their answer, and the fill is gone, which has ended so. */
 	void (*ended)(struct object *o, int result);
 };
 

@@ -233,6 +233,7 @@ void object_store_free(struct object_store *s)
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->hash_jobs.lock);
 	pthread_mutex_destroy(&s->runs.lock);
+	pthread_mutex_destroy(&s->runs.run.link.lock);
 	run_finish(&s->runs.run);
 	free(s);
 }

@@ -5,7 +5,7 @@
  * files that need not be fetched. An open that has to wait comes first: the work on other files is
  * cancelled, unless it is one of those that are fetched in their order.
  *
- * Of files that are fetched, only large ones are had ahead, two at a time, and as far as the cache
+ * Of files that are fetched, only large ones are had ahead, three at a time, as far as the cache
  * has room. Where only those chunks are fetched that are read (carton_follow()), they are opened;
  * who reads no more than the beginnings of such files gets those of the next ones all at once.
  */
