@@ -127,7 +127,8 @@ static void read_on(struct object *o, const struct begun *before)
 	struct ahead_stream *s;
 	struct sparse *p;
 
-	if (object_get(next, NULL) < 0)
+	/* an open may have led elsewhere since */
+	if (!next || object_get(next, NULL) < 0)
 		return;
 	p = next->bytes.chunks ? chunked_filler(next->bytes.chunks) : NULL;
 	if (p && !chunked_is_complete(p->chunks)) {
