@@ -138,7 +138,7 @@ static size_t on_head_end(struct http_stream *s, size_t n)
 	s->again = (header->response.status == 401 || header->response.status == 403) &&
 		   http_secrets_refused(s);
 	s->token_wanted = !s->again && http_token_wanted(s);
-	if (s->again || s->token_wanted || http_header_redirect(header)) {
+	if (s->again || s->token_wanted || (!s->sends && http_header_redirect(header))) {
 		s->redirected = true;
 		/* A short body is read to the end, so that the connection can be reused. */
 		if (s->head_only || (header->response.length >= 0 &&
@@ -292,6 +292,8 @@ static int set_request(struct http_stream *s)
 		r = http_add_line(&s->sent, l->data);
 	if (s->head_only && !s->asks)
 		r |= (int)curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
+	if (s->sends && !s->asks)
+		r |= http_upload_set(s);
 	if (*s->range && !s->asks)
 		r |= (int)curl_easy_setopt(e, CURLOPT_RANGE, s->range);
 	r |= (int)curl_easy_setopt(e, CURLOPT_USERAGENT, "cartonfs");

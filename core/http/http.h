@@ -29,6 +29,7 @@
  *    that wanted it and nowhere else, and there to one repository or directory.
  *  - What the user has for a registry is sent when this asks for it: there, or to the server that
  *    it names for tokens; never for a URL of LINKS, and not behind a redirect.
+ *  - A request that sends a body goes to its URL and nowhere else: it follows no redirect.
  *  - TLS certificates are always verified.
  *  - At most one content coding is decoded; headers are bounded; bodies are not: the caller counts.
  *
@@ -100,6 +101,21 @@ void http_free(struct http *http);
 enum http_method {
 	HTTP_GET,
 	HTTP_HEAD,
+	HTTP_POST, /* these two send a body, */
+	HTTP_PUT,  /* to http and https only */
+};
+
+/* What is sent. Zeroed: nothing. */
+struct http_body {
+	const char *type; /* its media type; or NULL */
+	uint64_t size;
+	/*
+	 * Gives up to n bytes at `off`, at least one: how many, or -errno, which ends the request.
+	 * Called on a network thread, under the stream's lock, with rising offsets, but again from
+	 * the start when the request is sent again; never after http_close(). May wait for a disk.
+	 */
+	ssize_t (*read)(void *ctx, void *ret, size_t n, uint64_t off);
+	void *ctx;
 };
 
 enum http_trust {
@@ -119,9 +135,10 @@ struct http_request {
 	const char *if_range;
 	const char *if_unmodified_since;
 	const char *accept; /* media types; or NULL */
-	bool identity;	    /* ask for no content coding; implied by a range */
-	bool undecoded;	    /* the same, and decode nothing, even if the server sends a coding */
-	bool no_cache;	    /* ask caches on the way to look again */
+	struct http_body body;
+	bool identity;	/* ask for no content coding; implied by a range */
+	bool undecoded; /* the same, and decode nothing, even if the server sends a coding */
+	bool no_cache;	/* ask caches on the way to look again */
 	bool probe; /* a body that cannot be used (-EOPNOTSUPP) is no failure: it is not logged */
 	/*
 	 * set when a failure is logged; later ones go to the debug log. Until http_close(). Or NULL
@@ -185,6 +202,12 @@ int http_answer(struct http_stream *stream, struct http_response *ret);
  * http_answer() has said something.
  */
 char *http_answered_by(struct http_stream *stream);
+
+/*
+ * The URL in Location of an answer that is no redirect, if that is of the origin that has answered.
+ * malloc'ed; NULL: there is none, or ENOMEM. After http_answer() has said something.
+ */
+char *http_location(struct http_stream *stream);
 
 /*
  * Points *ret at the next decoded bytes. Returns how many; 0 when the body is complete and exactly

@@ -5,8 +5,8 @@
  * s3.c, hf.c and oci.c; redact.c, url.c, address.c, response.c, challenge.c and docker.c read text;
  * stream.c is where owners of streams and the network threads meet: a stream's lock guards its
  * bytes and its outcome, http's lock guards the queues of actions for the threads; tokens.c,
- * secrets.c, flood.c, hop.c and thread.c run on these threads, which drive libcurl; http.c starts
- * and stops them. No other folder includes libcurl's headers.
+ * secrets.c, flood.c, upload.c, hop.c and thread.c run on these threads, which drive libcurl;
+ * http.c starts and stops them. No other folder includes libcurl's headers.
  */
 #ifndef CARTON_HTTP_INTERNAL_H
 #define CARTON_HTTP_INTERNAL_H
@@ -101,6 +101,8 @@ struct http_stream {
 
 	/* the request, constant after http_start_request() */
 	bool head_only, identity, undecoded;
+	const char *sends; /* the method of a request with a body; NULL: it has none */
+	struct http_body body;
 	enum http_trust trust;
 	char range[48];
 	struct curl_slist *lines;
@@ -159,8 +161,9 @@ struct http_stream {
 	enum http_address_class class, refused_class;
 	struct http_header response_header;
 	uint64_t received, discarded;
-	int64_t expected; /* bytes that must be received; -1: unknown */
-	int fault;	  /* why a callback ended the transfer */
+	uint64_t sent_body; /* bytes of the body that libcurl has taken */
+	int64_t expected;   /* bytes that must be received; -1: unknown */
+	int fault;	    /* why a callback ended the transfer */
 	const char *fault_why;
 	struct http_sample samples[HTTP_STALL_SAMPLES];
 	unsigned n_samples;
@@ -264,6 +267,14 @@ bool http_secrets_refused(struct http_stream *stream);
 
 /* libcurl's debug callback of a stream: cuts its connection when it keeps the thread too long. */
 int http_flood_check(CURL *easy, curl_infotype type, char *data, size_t n, void *ctx);
+
+/* ---- upload.c ---- */
+
+/* Has libcurl send the stream's body. 0, or not. */
+int http_upload_set(struct http_stream *stream);
+
+/* Was all of it sent, so that the server works on it? */
+bool http_upload_over(const struct http_stream *stream);
 
 /* ---- hop.c ---- */
 

@@ -225,7 +225,16 @@ static int add_line(struct http_stream *s, const char *name, const char *value)
 
 static int set_request(struct http_stream *s, const struct http_request *q)
 {
-	int r;
+	const char *const lines[][2] = {
+		{ "If-Match", q->if_match },
+		{ "If-Range", q->if_range },
+		{ "Accept", q->accept },
+		{ "If-Unmodified-Since", q->if_unmodified_since },
+		{ "Cache-Control", q->no_cache ? "no-cache" : NULL },
+		{ "Pragma", q->no_cache ? "no-cache" : NULL },
+		{ "Content-Type", q->body.type },
+	};
+	int r = 0;
 
 	if (q->has_range && (q->suffix || q->first > q->last))
 		return -EINVAL;
@@ -235,21 +244,14 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	s->trust = q->trust;
 	s->logged_once = q->logged_once;
 	s->probe = q->probe;
+	s->sends = q->method == HTTP_POST ? "POST" : q->method == HTTP_PUT ? "PUT" : NULL;
+	s->body = q->body;
 	if (q->has_range)
 		snprintf(s->range, sizeof(s->range), "%" PRIu64 "-%" PRIu64, q->first, q->last);
 	else if (q->suffix)
 		snprintf(s->range, sizeof(s->range), "-%" PRIu64, q->suffix);
-	r = add_line(s, "If-Match", q->if_match);
-	if (r == 0)
-		r = add_line(s, "If-Range", q->if_range);
-	if (r == 0)
-		r = add_line(s, "Accept", q->accept);
-	if (r == 0)
-		r = add_line(s, "If-Unmodified-Since", q->if_unmodified_since);
-	if (r == 0)
-		r = add_line(s, "Cache-Control", q->no_cache ? "no-cache" : NULL);
-	if (r == 0)
-		r = add_line(s, "Pragma", q->no_cache ? "no-cache" : NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(lines) && r == 0; i++)
+		r = add_line(s, lines[i][0], lines[i][1]);
 	return r;
 }
 
@@ -269,7 +271,7 @@ static int set_signed_target(struct http_stream *s, const struct scheme *scheme,
 	char *text;
 	int r;
 
-	*ret_why = scheme->fault(url);
+	*ret_why = s->sends ? "nothing can be sent there" : scheme->fault(url);
 	if (*ret_why)
 		return -EINVAL;
 	*ret_why = scheme->links_fault;
@@ -407,12 +409,10 @@ struct http_redirect *http_redirect_of(struct http_stream *s)
 		to->left_origin = s->left_origin;
 	}
 	pthread_mutex_unlock(&s->lock);
-	if (to && !to->url) {
+	if (!to || !to->url) {
 		free(to);
 		return NULL;
 	}
-	if (!to)
-		return NULL;
 	to->expiry = http_url_expiry(to->url);
 	left = to->expiry - now;
 	/* the clocks differ by more than the life of the URL: only the server knows its end */

@@ -138,14 +138,16 @@ static bool stalled(struct http_stream *s, int64_t now)
 {
 	const struct http *http = s->http;
 	struct http_sample sample = { .when_ms = now };
-	curl_off_t bytes = 0;
+	curl_off_t bytes = 0, sent = 0;
 
-	if (!s->connected || s->held) {
+	/* how long a server works on what it got is for the owner to judge */
+	if (!s->connected || s->held || http_upload_over(s)) {
 		s->n_samples = 0;
 		return false;
 	}
 	curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &bytes);
-	sample.bytes = bytes;
+	curl_easy_getinfo(s->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+	sample.bytes = bytes + sent;
 	if (s->n_samples == HTTP_STALL_SAMPLES)
 		memmove(s->samples, s->samples + 1, --s->n_samples * sizeof(*s->samples));
 	s->samples[s->n_samples++] = sample;
