@@ -90,6 +90,7 @@ struct carton_options {
 	void *confine_ctx;
 	carton_damaged_fn *damaged; /* likewise */
 	void *damaged_ctx;
+	const char *push_to; /* that of carton_push(), for which the user logs in; NULL: none */
 };
 
 /*
@@ -587,6 +588,34 @@ struct carton_imported {
  */
 int carton_import(const char *source, const char *out, const struct carton_options *open,
 		  const struct carton_import_options *options, struct carton_imported *ret);
+
+/* Zero is the default of each field. */
+struct carton_push_options {
+	carton_progress_fn *progress; /* bytes sent, and to be sent; or NULL */
+	void *progress_ctx;
+};
+
+struct carton_pushed {
+	char digest[72]; /* of the artifact: sha256:HEX; the same for the same carton */
+	char pin[768];	 /* oci://REGISTRY/NAME@DIGEST */
+	uint64_t files, blobs, bytes; /* layers; contents of these and the config; their bytes */
+	uint64_t sent, sent_bytes;    /* contents that the registry did not have */
+};
+
+/*
+ * Pushes a carton to the registry `to`, oci://REGISTRY/NAME:TAG, which was push_to of its options:
+ * each file that MANIFEST lists as a raw layer of a ModelPack artifact, and MANIFEST itself; LINKS
+ * is not needed there. Each file is verified before a byte of it is sent, and fetched if it must
+ * be; what the registry has is neither. The tag is set at the end. 0, or, logged:
+ *  -EINVAL	not such a URL; or a carton that is bare, offline, or not verified
+ *  -EBADMSG	a file is damaged: nothing of it was sent
+ *  -EACCES	the registry does not know the user, or lets it not write there
+ *  -EFBIG	too many files for a manifest
+ *  -EPROTO, -EIO	the registry refuses a part
+ *  -ETIMEDOUT, -ECONNREFUSED, -EREMOTEIO, … it is not reached now
+ */
+int carton_push(struct carton *c, const char *to, const struct carton_push_options *options,
+		struct carton_pushed *ret);
 
 #define CARTON_MAX_NAME 241 /* of a model, with its NUL: a file NAME.carton can be made */
 

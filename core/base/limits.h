@@ -116,6 +116,9 @@
 #define MAX_LISTED_SMALL_ALL (64 * MIB) /* and of all */
 #define MAX_OTHERS 8			/* other repositories that may have the same files */
 
+/* A carton that is pushed to a registry: blobs at once. */
+#define MAX_PUSH_THREADS 32
+
 /* HTTP: bytes of a URL, of the headers of a response, of the buffer of a stream. */
 #define HTTP_MAX_URL 8192  /* bytes of a URL */
 #define HTTP_MAX_NEXT 1024 /* of the one in a Link header */

@@ -132,7 +132,7 @@ static int load_libraries(const struct carton_source *s)
 		return 0;
 	if (options->keep_going && !s->reads)
 		container_prepare_compare();
-	return options->mirrors || s->kind->may_fetch(s) ? http_prepare() : 0;
+	return options->mirrors || options->push_to || s->kind->may_fetch(s) ? http_prepare() : 0;
 }
 
 /* Gets the user's logins, once all URLs are known to have no fault. */
@@ -149,6 +149,8 @@ static int log_in(const struct carton_source *s)
 	if (r == 0 && s->hub && !options->header_file && !login_of(c->logins, &hf_scheme))
 		r = log_error(-EINVAL, NULL,
 			      "hub_token: there is no token; set HF_TOKEN, or run hf auth login");
+	if (r == 0 && options->push_to)
+		r = login_add(&c->logins, options->push_to);
 	return r < 0 ? r : mirrors_login(c->mirrors, &c->logins);
 }
 
@@ -209,7 +211,7 @@ static int open_parts(struct carton_source *s, enum opening how)
 		r = open_lists(s, how);
 	if (r == 0 && s->kind->own_links)
 		links_of_user(c->links);
-	if (r == 0 && (c->links || mirrors_have_urls(c->mirrors)))
+	if (r == 0 && (c->links || mirrors_have_urls(c->mirrors) || options->push_to))
 		r = open_network(s);
 	if (r == 0)
 		r = open_store(c, options);

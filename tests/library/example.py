@@ -25,10 +25,12 @@ class Options(ctypes.Structure):
                 ('cache_size', ctypes.c_uint64), ('noseals', ctypes.c_bool), ('hash_all', ctypes.c_bool),
                 ('chunks', ctypes.c_bool), ('memory', ctypes.c_uint64),
                 ('offline', ctypes.c_bool), ('connections', ctypes.c_uint),
-                ('timeout_s', ctypes.c_uint), ('max_size', ctypes.c_uint64), ('private_links', ctypes.c_bool),
+                ('timeout_s', ctypes.c_uint), ('wait', ctypes.c_bool), ('max_size', ctypes.c_uint64),
+                ('private_links', ctypes.c_bool), ('hub_token', ctypes.c_bool),
                 ('cacert', c_char_p), ('header_file', c_char_p), ('mirrors', c_void_p), ('views', c_char_p),
                 ('views_hidden', ctypes.c_bool), ('keep_going', ctypes.c_bool),
-                ('confine', c_void_p), ('confine_ctx', c_void_p)]
+                ('confine', c_void_p), ('confine_ctx', c_void_p),
+                ('damaged', c_void_p), ('damaged_ctx', c_void_p), ('push_to', c_char_p)]
 
 
 lib = ctypes.CDLL(os.environ.get('LIBCARTON', 'libcarton.so.0'))

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shared by the files of this folder: describe.c writes the texts of an artifact, request.c sends
+ * one request and waits, upload.c brings one blob or the manifest to the registry, push.c all.
+ *
+ * Threads: describe.c one; the others any, each with blobs of its own.
+ */
+#ifndef CARTON_PUSH_INTERNAL_H
+#define CARTON_PUSH_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "base/cancel.h"
+#include "base/digest.h"
+#include "base/util.h"
+#include "carton/opened.h"
+#include "http/repository.h"
+
+#define PUSH_DIGEST (7 + 2 * SHA256_SIZE + 1)
+#define PUSH_WHY 256
+
+struct push_blob {
+	const char *path;	 /* NULL: the config */
+	const struct node *file; /* its bytes, by pinning it; or */
+	const struct buf *text;	 /* these */
+	uint8_t sha256[SHA256_SIZE];
+	uint64_t size; /* certain once it is at the registry */
+	bool size_known, sent;
+	const struct push_blob *same; /* another one with this content, which is sent; or NULL */
+};
+
+struct push {
+	struct carton *c;
+	const struct repository *to;
+	const char *host;	      /* of `to`, for messages */
+	struct cancel cancel;	      /* fires at the first failure */
+	_Atomic long retry_after_s;   /* of the last refusal, as in struct http_response */
+	_Atomic uint64_t done, total; /* bytes: sent, and to be sent */
+	atomic_bool logged;	      /* the first failure to reach it was */
+
+	struct push_blob *blobs; /* the layers in order, then the config */
+	size_t n;		 /* layers */
+	struct buf manifest_text, config, artifact;
+};
+
+/* ---- describe.c ---- */
+
+/* Writes "sha256:HEX". Returns `ret`. */
+char *push_digest(const uint8_t sha256[SHA256_SIZE], char ret[PUSH_DIGEST]);
+
+/*
+ * Writes the config, and the manifest of the artifact, into empty buffers. Both follow from the
+ * carton alone. Errors of buf_add().
+ */
+int push_describe_config(struct push *p);
+int push_describe(struct push *p);
+
+/*
+ * What the body of a refusal says is wrong (`errors`: `code` and `message` of the first), as
+ * printable ASCII; "" if it says nothing.
+ */
+void push_reason(const char *body, size_t n, char ret[PUSH_WHY]);
+
+/* ---- request.c ---- */
+
+struct push_answer {
+	struct http_response head;
+	char *location;	    /* owned, or NULL */
+	char why[PUSH_WHY]; /* push_reason() of a status from 400 */
+};
+
+/*
+ * Sends the request and waits for its answer: 0, whatever its status is; -ECANCELED; or as
+ * http_answer(), logged once for all.
+ */
+int push_ask(struct push *p, const struct http_request *q, struct push_answer *ret);
+
+/* ---- upload.c ---- */
+
+/*
+ * Brings it to the registry, unless it is there. 0; -errno, logged.
+ */
+int push_blob(struct push *p, struct push_blob *b);
+
+/* Sets the tag to the manifest, which has that digest. 0; -errno, logged. */
+int push_tag(struct push *p, const char *digest);
+
+#endif
