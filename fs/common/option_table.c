@@ -91,8 +91,8 @@ const struct option_spec option_table[] = {
 	  .rare = true },
 
 	/* commands of cartonctl */
-	{ "json", 'j', "info ls diff verify fetch import status cache", OPTION_FLAG, FIELD(json),
-	  .help = "print JSON" },
+	{ "json", 'j', "info ls diff verify fetch import push status cache", OPTION_FLAG,
+	  FIELD(json), .help = "print JSON" },
 	{ "long", 'l', "ls", OPTION_FLAG, FIELD(is_long),
 	  .help = "sizes in bytes, and the whole sha256" },
 	{ "-0", '0', "ls", OPTION_FLAG, FIELD(nul),

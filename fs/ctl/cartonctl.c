@@ -119,6 +119,8 @@ static const struct ctl_command commands[] = {
 	  TO_PACK },
 	{ "import", "REPOSITORY OUT", "make a small carton of hf://ORG/REPO or oci://...",
 	  .run_words = ctl_import, TO_PACK },
+	{ "push", "SOURCE oci://HOST/NAME:TAG", "send a carton to a registry", .run = ctl_push,
+	  .min_paths = 1, .max_paths = 1, .page = "cartonctl-pack" },
 	{ "status", "[MOUNTPOINT]", "show what mounts do", .run_words = ctl_status },
 	{ "stop", "MOUNTPOINT", "unmount, and say who keeps it busy", .run_words = ctl_stop },
 	{ "refresh", "MOUNTPOINT URL", "fetch from here now: a URL with a new signature",
@@ -204,6 +206,8 @@ static int run(const struct ctl_command *command, struct args *a)
 		a->values.carton.views = CTL_TENSOR_VIEWS;
 	if (command->run == ctl_extract && ctl_extract_prepare(a) < 0)
 		return EXIT_BAD;
+	if (command->run == ctl_push)
+		a->values.carton.push_to = a->paths[0];
 	if (log.json)
 		begin_json(&json);
 	r = carton_open(a->source, &a->values.carton, &c);
@@ -242,7 +246,9 @@ static int run_on_source(const struct ctl_command *command, int n, char **words,
 	a->n_paths = n - 1;
 	if (a->n_paths < command->min_paths)
 		return ctl_usage("%s: %s is missing", command->name,
-				 command->run == ctl_extract ? "DIR" : "PATH");
+				 command->run == ctl_extract ? "DIR" :
+				 command->run == ctl_push    ? "oci://HOST/NAME:TAG" :
+							       "PATH");
 	if (command->max_paths >= 0 && a->n_paths > command->max_paths)
 		return ctl_usage("%s: too many arguments: %s", command->name,
 				 ctl_shown(a->paths[command->max_paths]));

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as the manifest of an artifact (the first line), its config (the second) and its MANIFEST
- * (the rest, if there is any): what is accepted has a path, a hash and a size for each file, each
- * path once, and makes a carton.
+ * Any text as the manifest of an artifact (the first line), its config (the second) and its
+ * MANIFEST (the rest, if there is any): what is accepted has a path, a hash and a size for each
+ * file, each path once, and makes a carton. And all of it as a refusal of a registry, of which a
+ * line is shown.
  */
 #include <string.h>
 
 #include "base/budget.h"
 #include "import/artifact.h"
 #include "import/lister.h"
+#include "push/internal.h"
 
 #include "fuzz.h"
 
@@ -28,6 +30,14 @@ static void check_file(const struct listing *l, const struct listed *f)
 	CHECK(l->manifest.data || strncmp(f->path, "model/", 6) == 0);
 }
 
+static void check_reason(const char *text, size_t n)
+{
+	char why[PUSH_WHY];
+
+	push_reason(text, n, why);
+	CHECK(ascii_run(why, strlen(why)) == strlen(why));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct repository repo = { .server = "https://h", .kind = "oci", .name = "a/b" };
@@ -42,6 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	char path[32];
 	int fd, r = artifact_read(&l, &manifest, &a);
 
+	check_reason((const char *)data, n);
 	budget_init(&budget, 256 * MIB);
 	l.budget = l.names.budget = &budget;
 	CHECK(r == 0 || r == -EBADMSG);

@@ -185,28 +185,47 @@ class Registry:
 
 
 class Front:
-    """A server before a registry. `change(path, status, headers, body)` may change an answer; `seen`: path, headers."""
+    """
+    A server before a registry. `change(path, status, headers, body)` may change an answer; `before(method, path, body)`
+    may give one in place of the registry, or 'drop' the connection; `seen`: path, headers.
+    """
 
-    def __init__(self, registry, change=None, ranges=True):
-        outer, self.registry, self.change, self.seen = self, registry, change, []
+    def __init__(self, registry, change=None, ranges=True, before=None):
+        outer, self.registry, self.change, self.before, self.seen = self, registry, change, before, []
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = 'HTTP/1.1'
 
             def do_GET(self):
                 outer.seen.append((self.path, dict(self.headers)))
+                sent = self.rfile.read(int(self.headers.get('Content-Length', 0)))
+                own = outer.before(self.command, self.path, sent) if outer.before else None
+                if own == 'drop':
+                    self.close_connection = True
+                    return
+                if own:
+                    self.answer(*own)
+                    return
                 c = http.client.HTTPConnection('127.0.0.1', registry.port, timeout=60)
-                c.request(self.command, self.path, headers={
+                c.request(self.command, self.path, sent or None, headers={
                     k: v for k, v in self.headers.items() if k.lower() != 'host' and (ranges or k.lower() != 'range')})
                 a = c.getresponse()
                 status, headers, body = a.status, dict(a.getheaders()), a.read()
                 c.close()
+                if 'Location' in headers:
+                    headers['Location'] = headers['Location'].replace(registry.host, outer.host)
                 if not ranges:
                     headers.pop('Accept-Ranges', None)
                 if outer.change:
                     status, headers, body = outer.change(self.path, status, headers, body) or (status, headers, body)
+                self.answer(status, headers, body)
+
+            do_HEAD = do_POST = do_PUT = do_GET
+
+            def answer(self, status, headers, body):
                 self.send_response(status)
-                for k, v in (headers | {'Content-Length': str(len(body))}).items():
+                length = {} if self.command == 'HEAD' else {'Content-Length': str(len(body))}
+                for k, v in (headers | length).items():
                     self.send_header(k, v)
                 self.end_headers()
                 with contextlib.suppress(ConnectionError):

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cartonctl push: a carton to a registry of OCI artifacts. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "ctl/ctl.h"
+#include "common/numbers.h"
+#include "common/progress.h"
+#include "common/text.h"
+#include "ctl/term.h"
+
+static void put_json(const struct carton_pushed *got)
+{
+	struct json_writer w = { .f = stdout };
+
+	json_begin(&w, NULL, '{');
+	json_text(&w, "digest", got->digest);
+	json_text(&w, "pin", got->pin);
+	json_number(&w, "files", got->files);
+	json_number(&w, "blobs", got->blobs);
+	json_number(&w, "bytes", got->bytes);
+	json_number(&w, "sent", got->sent);
+	json_number(&w, "sent_bytes", got->sent_bytes);
+	json_end(&w, '}');
+	putchar('\n');
+}
+
+/* The pin is the last line. */
+static void put_text(const struct carton_pushed *got, double seconds)
+{
+	char count[TERM_COUNT], size[SIZE_TEXT], sent[SIZE_TEXT], took[DURATION_TEXT];
+
+	printf("%s, %s: sent %s in %s, ", term_count(got->files, "file", count),
+	       format_size(got->bytes, size), format_size(got->sent_bytes, sent),
+	       format_duration(seconds, took));
+	printf("%" PRIu64 " of %" PRIu64 " blobs; the others were there\n", got->sent, got->blobs);
+	puts(got->pin);
+}
+
+int ctl_push(struct carton *c, const struct args *a)
+{
+	struct ctl_lines lines = { "push", 0 };
+	const struct carton_push_options options = { .progress = ctl_show_lines,
+						     .progress_ctx = &lines };
+	double began = progress_now();
+	struct carton_pushed got;
+	int r = carton_push(c, a->paths[0], &options, &got);
+
+	progress_clear();
+	if (r < 0) {
+		text_line(stderr, "cartonctl: %s was not pushed", ctl_shown(a->paths[0]));
+		return exit_status(r, EXIT_BAD);
+	}
+	if (a->values.json)
+		put_json(&got);
+	else
+		put_text(&got, progress_now() - began);
+	return EXIT_GOOD;
+}

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cartonctl push: a carton in docker-registry, which is mounted back, and which skopeo reads."""
+import base64
+import hashlib
+import json
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+
+import pytest
+
+import origin
+from harness import CARTONCTL, ctl, environment, eventually, run
+from origin import MIB, LinkedCarton, as_expected, fault_bytes
+from registry import BASIC, FILEPATH, MANIFEST, MODEL, Front, digest_of, registry_at, tokens_at
+from zipwriter import Carton
+
+
+@pytest.fixture(scope='module')
+def registry(session_dir):
+    with registry_at(tempfile.mkdtemp(prefix='registry', dir=session_dir)) as r:
+        yield r
+
+
+def login(work, *hosts, auth=BASIC):
+    (work / 'docker').mkdir(exist_ok=True)
+    (work / 'docker/config.json').write_text(json.dumps({'auths': {h: {'auth': auth} for h in hosts}}))
+    return {'DOCKER_CONFIG': str(work / 'docker')}
+
+
+def sample():
+    data = fault_bytes(9 * MIB, seed=1)
+    c = Carton(method='stored').add('model/a.safetensors', data).add('model/config.json', b'{"a": 1}\n')
+    c.add('model/sub/ü b.py', b'print()\n').add('model/again', data).add('model/empty').add('misc/README.md', b'# me\n')
+    return c.add('tensor_data/index.toml', b'tensor = []\n')
+
+
+def to(registry, work, tag='v1'):
+    """Where it is pushed: a repository of this test alone."""
+    return registry.oci(tag, f'tests/{hashlib.sha256(str(work).encode()).hexdigest()[:8]}')
+
+
+def push(source, url, *options, **kw):
+    p = ctl('push', '--json', *options, source, url, **kw)
+    assert p.returncode == 0, p.stderr
+    return json.loads(p.stdout)
+
+
+def uploads(registry):
+    """The digests of all blobs that were taken since clear()."""
+    return [re.search(r'digest=(sha256:\w+)', path).group(1) for method, path, status, _ in registry.requests()
+            if method == 'PUT' and '/blobs/' in path and status == 201]
+
+
+def has_tag(registry, url):
+    p = run('skopeo', 'inspect', '--raw', '--tls-verify=false', url.replace('oci://', 'docker://'))
+    return p.returncode == 0
+
+
+@pytest.mark.parametrize('auth', [None, 'basic', 'token'])
+def test_there_and_back(mount, cache, work, auth):
+    """The same model hash, the same files; nothing is sent that is there; each content once."""
+    c = sample()
+    path = c.write(work / 'm.carton')
+    with tokens_at(work / 'tokens', private=True) as t, registry_at(
+            work / 'registry', t if auth == 'token' else auth) as r:
+        env, url = login(work, *([r.host] if auth else [])), to(r, work)
+        first = push(path, url, env=env)
+        contents = {digest_of(x) for x in c.files().values()}
+        assert len(uploads(r)) == len(set(uploads(r))) == len(contents) + 1 and set(uploads(r)) > contents
+        assert (first['files'], first['sent'], first['blobs']) == (len(c.files()), len(contents) + 1, len(contents) + 1)
+        if auth == 'token':
+            scopes = {q['scope'][0].rpartition(':')[2] for q, _ in t.seen}
+            assert 'pull,push' in scopes and {secret for _, secret in t.seen} == {f'Basic {BASIC}'}
+        r.clear()
+        again = push(path, url, env=env)
+        assert not uploads(r) and again == first | {'sent': 0, 'sent_bytes': 0}
+        assert first['pin'] == f'{url.rpartition(":")[0]}@{first["digest"]}'
+        p = ctl('diff', cache.flag, path, first['pin'], env=env)
+        assert p.returncode == 0 and 'the same' in p.stdout, p.stdout + p.stderr
+        assert ctl('hash', cache.flag, url, env=env).stdout == ctl('hash', path).stdout
+        with mount(url, *cache.options, env=env) as m:
+            as_expected(m, c)
+
+
+def test_what_is_printed(work, registry):
+    p = ctl('push', sample().write(work / 'm.carton'), to(registry, work))
+    assert p.returncode == 0 and not p.stderr
+    said, pin = p.stdout.splitlines()
+    assert re.fullmatch(r'9 files, 9\.0 MiB: sent 9\.0 MiB in .*, 9 of 9 blobs; the others were there', said), said
+    assert re.fullmatch(re.escape(to(registry, work)[:-3]) + '@sha256:[0-9a-f]{64}', pin)
+
+
+def test_skopeo_reads_it(work, registry):
+    """Raw layers with the types and paths of ModelPack; each blob is the file."""
+    c = sample()
+    url = to(registry, work)
+    pushed = push(c.write(work / 'm.carton'), url)
+    p = run('skopeo', '--insecure-policy', 'copy', '-q', '--preserve-digests', '--src-tls-verify=false',
+            url.replace('oci://', 'docker://'), f'oci:{work}/layout:x')
+    assert p.returncode == 0, p.stderr
+    blob = lambda digest: (work / 'layout/blobs/sha256' / digest.partition(':')[2]).read_bytes()
+    manifest = json.loads(blob(pushed['digest']))
+    assert manifest['artifactType'] == f'{MODEL}.manifest.v1+json' and manifest['mediaType'] == MANIFEST
+    layers = {x['annotations'][FILEPATH]: x for x in manifest['layers']}
+    assert {p: blob(x['digest']) for p, x in layers.items()} == c.files()
+    assert {p: x['size'] for p, x in layers.items()} == {p: len(d) for p, d in c.files().items()}
+    assert {p: x['mediaType'][len(MODEL) + 1:] for p, x in layers.items()} == {
+        'model/a.safetensors': 'weight.v1.raw', 'model/config.json': 'weight.config.v1.raw',
+        'model/sub/ü b.py': 'code.v1.raw', 'model/again': 'weight.v1.raw', 'model/empty': 'weight.v1.raw',
+        'misc/README.md': 'doc.v1.raw', 'tensor_data/index.toml': 'weight.config.v1.raw',
+        'carton.toml': 'weight.config.v1.raw', 'MANIFEST': 'weight.config.v1.raw'}
+    config = json.loads(blob(manifest['config']['digest']))
+    assert config['modelfs'] == {'type': 'layers', 'diffIds': [x['digest'] for x in manifest['layers']]}
+
+
+def test_links(mount, cache, work, registry, fault):
+    """What LINKS has is fetched, verified, and pushed as a whole; what it leads to is not needed any more."""
+    data = fault_bytes(5 * MIB, seed=2)
+    c = LinkedCarton().link('model/x', data, fault.url('push', size=5 * MIB, seed=2)).add('model/y', b'1')
+    c.write(work / 'm.carton')
+    path, url = work / 'm.carton', to(registry, work)
+    first = push(path, url, cache.flag, '--private-links')
+    # with a size that only the registry knows, nothing is fetched, and the digest is the same
+    asked = len(fault.requests('push'))
+    assert asked
+    assert push(path, url, f'--cache-dir={work}/other', '--private-links') == first | {'sent': 0, 'sent_bytes': 0}
+    assert len(fault.requests('push')) == asked
+    with mount(url, '-o', f'cache_dir={work}/third') as m:
+        assert m.read('model/x') == data and m.read('model/y') == b'1'
+    assert ctl('hash', url).stdout == ctl('hash', path).stdout
+
+
+# ---- what is damaged, and what breaks off ----
+
+DATA = fault_bytes(9 * MIB, seed=1)
+
+
+def one(work):
+    """A carton with one large file."""
+    return Carton(method='stored').add('model/x', DATA).add('model/y', b'1').write(work / 'm.carton')
+
+
+def flip(path, data=DATA):
+    """Changes a byte in the middle of what the carton stores."""
+    text = path.read_bytes()
+    at = text.index(data[:4096]) + len(data) // 2
+    with open(path, 'r+b') as f:
+        f.seek(at)
+        f.write(bytes([text[at] ^ 1]))
+
+
+@pytest.mark.parametrize('sealed', [False, True])
+def test_damaged(cache, work, registry, sealed):
+    """No damaged byte leaves, and there is no tag. Behind a seal, no block but those that are right."""
+    path, url, got = one(work), to(registry, work), []
+    if sealed:
+        assert ctl('cat', cache.flag, path, 'model/x', text=False).stdout == DATA
+    flip(path)
+    with Front(registry, before=lambda method, path, body: got.append(body)) as front:
+        p = ctl('push', cache.flag, path, front.oci(url))
+    assert p.returncode == 1 and 'model/x' in p.stderr and 'was not pushed' in p.stderr, p.stderr
+    assert not has_tag(registry, url)
+    large = [b for b in got if len(b) > 4096]
+    assert not [b for b in large if not DATA.startswith(b) or len(b) > len(DATA) // 2] and (sealed or not large)
+
+
+def test_changed_on_the_way(cache, work, registry):
+    """An attacker's byte that comes after the file was verified is not sent, whatever the registry would do."""
+    path, url, got, asked = one(work), to(registry, work), [], []
+
+    def before(method, where, body):
+        got.append(body)
+        asked.append(where)
+        # the registry was asked for this one last: now it is verified
+        if method == 'POST' and digest_of(DATA) in asked[-2]:
+            flip(path)
+    with Front(registry, before=before) as front:
+        p = ctl('push', '--connections=1', cache.flag, path, front.oci(url))
+    assert p.returncode == 1 and not has_tag(registry, url), p.stderr
+    large = [b for b in got if len(b) > 4096]
+    assert large and not [b for b in large if not DATA.startswith(b) or len(b) > len(DATA) // 2]
+
+
+def test_breaks_off(work, registry):
+    """A try that fails is made again; if all do, there is no tag, and the next push sends what is not there."""
+    c, url = sample(), to(registry, work)
+    path, large, dropped = c.write(work / 'm.carton'), digest_of(fault_bytes(9 * MIB, seed=1)), []
+
+    def drop(method, where, body):
+        if method == 'PUT' and large in where and len(dropped) < most:
+            dropped.append(len(body))
+            return 'drop'
+    with Front(registry, before=drop) as front:
+        most = 100
+        p = ctl('push', path, front.oci(url))
+        assert p.returncode == 75 and len(dropped) > 1, p.stderr
+        assert not has_tag(registry, url)
+        registry.clear()
+        most = len(dropped) + 1
+        first = push(path, front.oci(url))
+    assert len(dropped) == most and uploads(registry)[-1:] == [large]
+    assert has_tag(registry, url)
+    assert first['digest'] == push(path, url)['digest']
+
+
+def test_interrupted(work, registry):
+    """Ctrl-C ends it, also while the registry says nothing; there is no tag."""
+    path, url = one(work), to(registry, work)
+    began, over = threading.Event(), threading.Event()
+
+    def wait(method, where, body):
+        if method == 'PUT':
+            began.set()
+            over.wait()
+    with Front(registry, before=wait) as front:
+        p = subprocess.Popen([CARTONCTL, 'push', path, front.oci(url)], stderr=subprocess.PIPE, env=environment())
+        eventually('the upload begins', began.is_set)
+        p.send_signal(signal.SIGINT)
+        eventually('it ends', lambda: p.poll() is not None)
+        p.communicate()
+        over.set()
+    assert p.returncode == -signal.SIGINT and not has_tag(registry, url)
+
+
+# ---- what is refused ----
+
+@pytest.mark.parametrize('url, message', [
+    ('oci://h/a', 'has no tag: oci://REGISTRY/NAME:TAG'), ('oci://h:80/a', 'has no tag'),
+    ('oci://h/a:b@sha256:' + '0' * 64, 'names a digest, which follows from the carton'),
+    ('oci://h/a:-', 'a tag has at most 128'), ('oci://h/A:b', 'a name has'), ('oci://joe:pw@h/a:b', 'docker login'),
+    ('https://h/a:b', 'is no artifact of a registry'), ('m.carton', 'is no artifact of a registry')])
+def test_no_target(work, url, message):
+    p = ctl('push', Carton().add('model/x', b'1').write(work / 'm.carton'), url)
+    assert p.returncode == 1 and message in p.stderr and 'pw' not in p.stderr, p.stderr
+
+
+def test_who_may_not(work):
+    path = Carton().add('model/x', b'1').write(work / 'm.carton')
+    with registry_at(work / 'registry', 'basic') as r:
+        for env in (login(work), login(work, r.host, auth=base64.b64encode(b'joe:no').decode())):
+            p = ctl('push', path, to(r, work), env=env)
+            assert p.returncode == 1 and f'docker login {r.host}' in p.stderr, p.stderr
+            assert len(p.stderr.splitlines()) == 2
+        assert not uploads(r)
+
+
+def test_not_reached(work):
+    path = Carton().add('model/x', b'1').write(work / 'm.carton')
+    p = ctl('push', path, f'oci://127.0.0.1:{origin.free_port()}/a:b')
+    assert p.returncode == 75 and 'onnect' in p.stderr and len(p.stderr.splitlines()) == 2, p.stderr
+    p = ctl('push', '--offline', path, 'oci://127.0.0.1:1/a:b')
+    assert p.returncode == 1 and 'nothing can be pushed offline' in p.stderr, p.stderr
+    p = ctl('push', '--verify=off', path, 'oci://127.0.0.1:1/a:b')
+    assert p.returncode == 1, p.stderr
+
+
+def errors(code, message):
+    return json.dumps({'errors': [{'code': code, 'message': message, 'detail': {}}]}).encode()
+
+
+@pytest.mark.parametrize('what, answer, status, message', [
+    ('POST', (404, {}, errors('NAME_UNKNOWN', 'no such repository')), 1, 'status 404: NAME_UNKNOWN: no such repository'),
+    ('POST', (404, {}, b'<html>'), 1, 'it has no such repository'), ('POST', (405, {}, b''), 1, 'cannot be written to'),
+    ('POST', (403, {}, errors('DENIED', 'x')), 1, 'docker login'), ('POST', (202, {}, b''), 1, 'does not say where'),
+    ('POST', (307, {'Location': '/v2/other/'}, b''), 1, 'status 307'), ('POST', (503, {}, b''), 75, 'is overloaded'),
+    ('PUT', (413, {}, b''), 1, 'model/x: '), ('PUT', (413, {}, b'{"errors": ['), 1, 'it is too large for this registry'),
+    ('PUT', (400, {}, errors('DIGEST_INVALID', 'not \x1b[1m\n it')), 1, 'status 400: DIGEST_INVALID: not ?[1m? it'),
+    ('manifests', (400, {}, errors('MANIFEST_INVALID', 'unknown media type')), 1, 'the manifest: '),
+    ('manifests', (201, {'Docker-Content-Digest': 'sha256:' + '0' * 64}, b''), 1, 'has taken another manifest')])
+def test_refused(work, registry, what, answer, status, message):
+    """One line says what, and why."""
+    path, url = Carton().add('model/x', fault_bytes(1000, seed=9)).write(work / 'm.carton'), to(registry, work)
+    large = digest_of(fault_bytes(1000, seed=9))
+
+    def before(method, where, body):
+        if what == method and (method != 'PUT' or large in where) or what in where and method == 'PUT':
+            return answer
+    with Front(registry, before=before) as front:
+        p = ctl('push', '--connections=1', path, front.oci(url))
+    assert p.returncode == status and message in p.stderr, p.stderr
+    assert len(p.stderr.splitlines()) == 2 and not has_tag(registry, url)
+
+
+def test_elsewhere(work, registry):
+    """Neither bytes nor credentials go to a server that the registry names for them."""
+    path, url = Carton().add('model/x', b'1').write(work / 'm.carton'), to(registry, work)
+    with Front(registry) as other:
+        def before(method, where, body):
+            return (202, {'Location': f'http://{other.host}{where}x'}, b'') if method == 'POST' else None
+        with Front(registry, before=before) as front:
+            p = ctl('push', path, front.oci(url), env=login(work, front.host, other.host))
+        assert p.returncode == 1 and 'names another server' in p.stderr, p.stderr
+        assert not other.seen
