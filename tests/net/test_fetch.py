@@ -308,7 +308,7 @@ def test_what_an_open_waits_for(fault, cache):
     """It is said to a user at a terminal, and is no problem."""
     sample().write(os.path.join(fault.root, 'm.carton'))
     url = fault.url('m', file='m.carton', norange=1)
-    says = 'downloading the whole carton'
+    says = 'downloading all of it'
     assert says in terminal(80, 'hash', cache.flag, url)
     shown = terminal(80, 'verify', cache.flag, url)
     assert says in shown and 'ok: ' in plain(shown)

@@ -187,8 +187,8 @@ def test_wrong_bytes(nginx, shards, mount_fg, cache):
     """The file that was fetched ahead is an error for its reader only, and logged once."""
     names = list(shards[1])
     path = nginx.root / shards[0]
-    at = path.read_bytes().index(shards[1][names[2]][:4096]) + 3 * CHUNK
-    good = shards[1][names[2]][3 * CHUNK]
+    at = path.read_bytes().index(shards[1][names[2]][:4096]) + CHUNK
+    good = shards[1][names[2]][CHUNK]
     overwrite(path, at, bytes([good ^ 1]))
     nginx.clear()
     try:
