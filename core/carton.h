@@ -174,7 +174,7 @@ struct carton_totals {
 	uint64_t bytes;
 };
 
-/* Of a bare file it is generated: see carton_list(). */
+/* The root directory. That of a bare file is generated: carton_list() comes first. */
 struct carton_node *carton_root(const struct carton *c);
 
 /*
@@ -504,8 +504,8 @@ enum carton_pack_mode {
 enum carton_compress {
 	CARTON_COMPRESS_DEFAULT, /* as in the source, if it is a local zip file; else AUTO */
 	/*
-	 * Stored, but below 8 MiB zstd if that is smaller by a twentieth. CARTON_PACK then makes a
-	 * chunk index, if a file is so large.
+	 * Files of 8 MiB and more are Stored, and CARTON_PACK makes a chunk index of them. A
+	 * smaller file is zstd if that is smaller by a twentieth, else Stored.
 	 */
 	CARTON_COMPRESS_AUTO,
 	CARTON_COMPRESS_STORE,
@@ -599,7 +599,8 @@ struct carton_pushed {
 	char digest[72]; /* of the artifact: sha256:HEX; the same for the same carton */
 	char pin[768];	 /* oci://REGISTRY/NAME@DIGEST */
 	uint64_t files, blobs, bytes; /* layers; contents of these and the config; their bytes */
-	uint64_t sent, sent_bytes;    /* contents that the registry did not have */
+	uint64_t sent,
+		sent_bytes; /* contents that were sent, as the registry had not; their bytes */
 };
 
 /*

@@ -4,8 +4,8 @@
  *
  * Every file is opened beneath the root with openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS):
  * nothing outside of the root is ever read, even if the directory changes while in use. Where
- * symlinks are followed, that too is done by the kernel, at each open, and beneath the root unless
- * they may lead anywhere.
+ * symlinks are followed, the kernel follows them at each open: beneath the root only, unless the
+ * rules let them lead anywhere.
  */
 #ifndef CARTON_ARCHIVE_DIR_H
 #define CARTON_ARCHIVE_DIR_H
@@ -14,8 +14,8 @@
 
 enum dir_links {
 	DIR_LINKS_KEPT,	    /* a symlink is an entry */
-	DIR_LINKS_BENEATH,  /* the entry is what it leads to, which has to be beneath the root */
-	DIR_LINKS_ANYWHERE, /* the entry is what it leads to */
+	DIR_LINKS_BENEATH,  /* its target is the entry, and has to be beneath the root */
+	DIR_LINKS_ANYWHERE, /* its target is the entry */
 };
 
 /*
@@ -25,7 +25,7 @@ enum dir_links {
 struct dir_rules {
 	enum dir_links links;
 	const char *below; /* the directory's path beneath the root; NULL: it is the root */
-	bool flat;	   /* its files are those of the model, whatever it has */
+	bool flat;	   /* all files are of the model, also if there is a directory model */
 	const char *const *exclude; /* see leave_out.h; used in dir_open() only */
 };
 

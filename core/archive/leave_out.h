@@ -24,8 +24,8 @@ struct leave_out {
 };
 
 /*
- * Is the file or directory at `path` left out? 1 or 0; -EINVAL, logged: it is carton.toml, which
- * must not be.
+ * Is the file or directory at `path` left out? 1 or 0; -EINVAL, logged: a pattern matches
+ * carton.toml, which a carton needs.
  */
 int leave_out(struct leave_out *l, const char *path);
 

@@ -62,7 +62,7 @@ int what_refuse(struct source *source, const char *otherwise)
 	for (size_t i = 0; i < ARRAY_SIZE(magics); i++)
 		if (fits(&magics[i], head, n))
 			return log_error(-EBADMSG, NULL, "%s", magics[i].what);
-	/* as such a file begins: the length of its header, then JSON */
+	/* a safetensors file begins with the length of its header, then JSON */
 	if (n > 8 && get_le64((const uint8_t *)head) <= MAX_SAFETENSORS_HEADER && head[8] == '{')
 		otherwise = "is a safetensors file: with a name in .safetensors it can be mounted";
 	return log_error(-EBADMSG, NULL, "%s", otherwise);

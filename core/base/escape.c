@@ -139,7 +139,7 @@ char *carton_shell_word(const char *s, char *ret, size_t n)
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				    "0123456789/._-+,:@%=";
 	static const char quote[] = "'\\''";
-	const char *before = *s == '-' ? "./" : ""; /* it is no option */
+	const char *before = *s == '-' ? "./" : ""; /* the command takes the word for no option */
 	bool quoted = !*s || s[strspn(s, plain)];
 	size_t at = 0, room = n - (quoted ? sizeof(quote) + 1 : 1);
 

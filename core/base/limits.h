@@ -116,7 +116,7 @@
 #define MAX_LISTED_SMALL_ALL (64 * MIB) /* and of all */
 #define MAX_OTHERS 8			/* other repositories that may have the same files */
 
-/* A carton that is pushed to a registry: blobs at once. */
+/* Blobs that a push sends to a registry at once. */
 #define MAX_PUSH_THREADS 32
 
 /* HTTP: bytes of a URL, of the headers of a response, of the buffer of a stream. */

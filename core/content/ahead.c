@@ -120,7 +120,7 @@ struct ahead_stream *ahead_find(struct ahead *a, uint64_t asked)
 
 bool ahead_may_connect(const struct ahead *a, struct ahead_stream *s)
 {
-	/* what it needs may grow since, while it waits */
+	/* once true, it stays true: needed() may grow while the stream waits */
 	s->wide |= s->run * a->unit >= needed(a);
 	return s->wide;
 }

@@ -11,9 +11,9 @@
 /* ---- ask.c ---- */
 
 /*
- * The answer to a GET of `url`, at most MAX_LISTING_PAGE bytes, into a zeroed buf; and the URL of
- * the next page, or "". The memory to read it is counted until import_forget(). 0 or as
- * fetch_run(), logged, and the buf is empty.
+ * Sends a GET of `url`. Puts the answer, at most MAX_LISTING_PAGE bytes, into a zeroed buf, and the
+ * URL of the next page, or "", into ret_next. The budget counts the memory for reading the answer
+ * until import_forget(). 0; or as fetch_run(), logged, and the buf is empty.
  */
 int import_ask(const struct import *im, const struct listing *l, const char *url, struct buf *ret,
 	       char ret_next[HTTP_MAX_NEXT]);

@@ -187,7 +187,7 @@ static int check_head(struct source *source)
 	return n < HEAD ? 0 : source_prefetch(source, 0, MIN(source->size, n + 8), 0);
 }
 
-/* A file that nothing verifies, or that is here. */
+/* Opens a local file, or one at a URL that nothing verifies. */
 static int open_file(struct carton_source *s, struct bare **ret)
 {
 	int64_t mtime = s->st.st_mtime;

@@ -34,7 +34,7 @@ struct carton_source {
 	struct stat st; /* of that */
 	struct repository repository;
 	struct hub_cache hub_cache;
-	struct dir_rules rules; /* of a directory that is to be packed */
+	struct dir_rules rules; /* how a directory that is to be packed is listed */
 	const char *reads;	/* a directory that a confined process may go on reading; or NULL */
 };
 
@@ -61,8 +61,8 @@ struct source_kind {
 	bool own_links;
 
 	/*
-	 * Makes MANIFEST and LINKS of the carton, after entries(), which has neither: the source is
-	 * a bare file, which the user vouches for, or nobody. NULL: they are entries. 0 or -errno,
+	 * Makes MANIFEST and LINKS of the carton, after entries(), for a bare file: its hash comes
+	 * from the user, or from nobody. NULL: the container has both as entries. 0 or -errno,
 	 * logged.
 	 */
 	int (*lists)(struct carton_source *s);

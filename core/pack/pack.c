@@ -89,7 +89,8 @@ struct shown {
 static void show(const struct shown *s, uint64_t done)
 {
 	const struct carton_pack_options *o = s->p->options;
-	uint64_t total = s->p->total - s->p->plan.bytes; /* a user counts them once */
+	uint64_t total = s->p->total -
+			 s->p->plan.bytes; /* bytes that are read twice are shown once */
 
 	done = MIN(s->before + done, s->p->total);
 	if (o->progress && total)

@@ -36,7 +36,7 @@ struct push {
 	struct cancel cancel;	      /* fires at the first failure */
 	_Atomic long retry_after_s;   /* of the last refusal, as in struct http_response */
 	_Atomic uint64_t done, total; /* bytes: sent, and to be sent */
-	atomic_bool logged;	      /* the first failure to reach it was */
+	atomic_bool logged;	      /* the first failure to reach the registry is in the log */
 
 	struct push_blob *blobs; /* the layers in order, then the config */
 	size_t n;		 /* layers */

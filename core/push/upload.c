@@ -84,7 +84,7 @@ static int is_there(struct push *p, struct push_blob *b, const char *digest)
 	return 1;
 }
 
-/* Where the bytes go: the registry says. malloc'ed in *ret. */
+/* Begins an upload. 0, and the URL for the bytes, as the registry says, malloc'ed in *ret. */
 static int begin(struct push *p, const char *what, char **ret)
 {
 	struct http_request q = { .method = HTTP_POST };

@@ -82,8 +82,8 @@ struct toml_events {
 };
 
 /*
- * Reads up to `n` bytes of the document. Returns how many, 0 at its end, or -errno. For one in
- * memory: mem_text_read().
+ * Reads up to `n` bytes of the document. Returns how many, 0 at its end, or -errno.
+ * mem_text_read() does so for a document in memory.
  */
 typedef ssize_t toml_read_fn(void *ctx, void *ret_buf, size_t n);
 

@@ -8,7 +8,7 @@
 enum exit_status {
 	EXIT_GOOD = 0,
 	EXIT_USAGE = 1,
-	EXIT_BAD = 1,	  /* cartonctl has failed, or found problems, or differences */
+	EXIT_BAD = 1,	  /* cartonctl failed, or found problems or differences */
 	EXIT_TROUBLE = 2, /* cartonctl diff could not compare */
 	EXIT_SYSTEM = 2,
 	EXIT_MOUNT = 32,
@@ -19,7 +19,7 @@ enum exit_status {
 static inline int exit_status(int error, int other)
 {
 	switch (error) {
-	case -EREMOTEIO: /* a server answers with 500 */
+	case -EREMOTEIO: /* the server answers with a status such as 500 */
 	case -ETIMEDOUT:
 	case -ECONNREFUSED:
 	case -ECONNRESET:

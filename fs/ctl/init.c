@@ -12,7 +12,7 @@
 
 #define WORD 4096
 
-/* A carton may not lie in the directory that it is made of. */
+/* Is it the working directory? A carton may not lie in the directory that it is made of. */
 static bool is_here(const char *directory)
 {
 	char *there = realpath(directory, NULL), *here = realpath(".", NULL);

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """cartonctl init: what it writes passes pack and verify as it stands, and nothing that is there is lost."""
-import io
 import os
 import re
 import subprocess
 import tomllib
-import zipfile
 
 import pytest
 
 from harness import CARTONCTL, IS_ROOT, NOBODY, ctl, run
-from packing import hub_cache, pack, verified
+from packing import hub_cache, pack, verified, zipped
 
 
 def init(*words, **kw):
@@ -110,14 +108,6 @@ def test_never_overwrites(model, there):
     assert path.is_dir() if there == 'directory' else path.is_symlink() if there == 'symlink' else \
         path.read_text() == 'mine'
     assert not (model / 'gone').exists()
-
-
-def zipped(*names):
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, 'w') as z:
-        for name in names:
-            z.writestr(name, b'x')
-    return data.getvalue()
 
 
 DATA = {'script': lambda: zipped('model/data.pkl', 'model/constants.pkl', 'model/version'),

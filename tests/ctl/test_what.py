@@ -4,23 +4,15 @@ import gzip
 import io
 import pickle
 import tarfile
-import zipfile
 
 import pytest
 
 from harness import ctl
+from packing import zipped
 from tensorfiles import weights
 
 PACK = 'cartonctl init DIR and cartonctl pack DIR OUT.carton'
 PUT, UNPACK = f'put it into a directory DIR, then run {PACK}', f'unpack it to a directory DIR, then run {PACK}'
-
-
-def zipped(*names):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, 'w') as z:
-        for n in names:
-            z.writestr(n, b'x')
-    return out.getvalue()
 
 
 def tarred():

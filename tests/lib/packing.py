@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs cartonctl pack and the like: what they make is whole and verified, or nothing is left."""
 import hashlib
+import io
 import os
+import zipfile
 from pathlib import Path
 
 from harness import ctl
 
 COMMIT = '0123456789abcdef0123456789abcdef01234567'
+
+
+def zipped(*names):
+    """The bytes of a zip file with entries of these names."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w') as z:
+        for name in names:
+            z.writestr(name, b'x')
+    return out.getvalue()
 
 
 def pack(*words, note='', **kw):

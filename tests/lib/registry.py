@@ -35,6 +35,14 @@ INDEX = 'application/vnd.oci.image.index.v1+json'
 REPOSITORY = 'me/my-model'
 
 
+def serve(handler):
+    """Starts a server on loopback."""
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
 def digest_of(data):
     return 'sha256:' + hashlib.sha256(data).hexdigest()
 
@@ -67,9 +75,7 @@ class TokenServer:
 
             def log_message(self, *a):
                 pass
-        self.http = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.http.daemon_threads = True
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.http = serve(Handler)
         self.realm = f'http://127.0.0.1:{self.http.server_address[1]}/token'
 
     def new_key(self):
@@ -233,9 +239,7 @@ class Front:
 
             def log_message(self, *a):
                 pass
-        self.http = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.http.daemon_threads = True
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.http = serve(Handler)
         self.host = f'127.0.0.1:{self.http.server_address[1]}'
 
     def __enter__(self):
