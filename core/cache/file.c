@@ -23,14 +23,14 @@ struct file {
 	int fd;			 /* the fill's, else our own */
 	bool sparse;		 /* `fd` is our own in any case */
 	uint64_t max;
-	uint64_t claimed;	/* the size that a server claims; UINT64_MAX: not known */
+	uint64_t announced;	/* the size that a server says; UINT64_MAX: not known */
 	atomic_bool failed;	/* the disk; it is logged */
 	_Atomic uint64_t limit; /* more bytes are refused, */
 	atomic_bool over;	/* which has happened */
 
 	pthread_mutex_t lock; /* guards what follows */
 	uint64_t room;	      /* the file may grow to this length without asking */
-	uint64_t complete;    /* how many bytes, from the first on, are all written */
+	uint64_t written;     /* how many bytes, from the first on, are all written */
 	uint64_t noted;	      /* how many of these the cache has noted, */
 	int64_t noted_ms;     /* and when */
 };
@@ -54,7 +54,7 @@ static int file_new(struct cache_fill *fill, int fd, uint64_t max, struct file *
 	d->fd = fd;
 	d->max = max;
 	d->limit = MAX_FILE_SIZE;
-	d->claimed = UINT64_MAX;
+	d->announced = UINT64_MAX;
 	d->noted_ms = now_ms();
 	/* an earlier fill's bytes have their room */
 	if (fill && fstat(fd, &st) == 0)
@@ -121,8 +121,8 @@ bool file_is_cached(const struct file *d)
 
 int file_restart(struct file *d, const char *validator)
 {
-	d->room = d->complete = d->noted = 0;
-	d->claimed = UINT64_MAX;
+	d->room = d->written = d->noted = 0;
+	d->announced = UINT64_MAX;
 	d->over = false;
 	if (d->fill)
 		return disk_error(d, cache_fill_restart(d->fill, validator));
@@ -155,7 +155,7 @@ int file_reserve(struct file *d, uint64_t size, bool certain)
 {
 	int r = 0;
 
-	d->claimed = size;
+	d->announced = size;
 	if (d->fill && !certain)
 		return cache_fill_could_reserve(d->fill, size);
 	if (d->fill)
@@ -177,8 +177,8 @@ static int make_room(struct file *d, uint64_t end)
 	if (end <= d->room || d->sparse)
 		return 0;
 	if (d->fill) {
-		/* no more than will be needed, if the claimed size is true */
-		uint64_t more = MAX(end, MIN(end + MIN(d->room, STEP), d->claimed));
+		/* no more than will be needed, if the announced size is true */
+		uint64_t more = MAX(end, MIN(end + MIN(d->room, STEP), d->announced));
 
 		r = cache_fill_reserve(d->fill, more);
 		if (r == -ENOSPC) {
@@ -216,7 +216,7 @@ int file_write(struct file *d, const void *data, size_t n, uint64_t off)
 		d->over = true;
 		return -EFBIG;
 	}
-	/* a sparse file has its room by file_claim(), which may take long and holds the lock */
+	/* a sparse file has its room by file_make_room(), which may take long and holds the lock */
 	r = 0;
 	if (!d->sparse) {
 		pthread_mutex_lock(&d->lock);
@@ -235,8 +235,8 @@ int file_read(struct file *d, void *ret_buf, size_t n, uint64_t off)
 static void note(struct file *d)
 {
 	/* a failure only means that some bytes are fetched again */
-	if (d->fill && d->complete > d->noted && cache_fill_progress(d->fill, d->complete) == 0)
-		d->noted = d->complete;
+	if (d->fill && d->written > d->noted && cache_fill_progress(d->fill, d->written) == 0)
+		d->noted = d->written;
 	d->noted_ms = now_ms();
 }
 
@@ -245,7 +245,7 @@ void file_progress(struct file *d, uint64_t len)
 	if (d->sparse)
 		return;
 	pthread_mutex_lock(&d->lock);
-	d->complete = len;
+	d->written = len;
 	if (len > d->noted && (len - d->noted >= NOTE_BYTES || now_ms() - d->noted_ms >= NOTE_MS))
 		note(d);
 	pthread_mutex_unlock(&d->lock);
@@ -361,7 +361,7 @@ int file_source(const struct file *d, struct source **ret)
 	return fd < 0 ? fd : source_from_fd(fd, ret);
 }
 
-int file_claim(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx)
+int file_make_room(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx)
 {
 	bool full;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Destinations: where the bytes of one object go while they are unverified. One of
+ * A file: where the bytes of one object go while they are unverified. One of
  *
  *	a cache entry that is being filled: others find it once it is committed, and what was
  *		written before an abort can be resumed
@@ -18,7 +18,7 @@
  * An error of the disk is logged, and returned as -ENOSPC: the caller can make the copy elsewhere.
  *
  * Threads: file_write(), file_read() and file_progress() may be called by several threads at once.
- * All other calls belong to the owner, while no other thread uses the destination.
+ * All other calls belong to the owner, while no other thread uses the file.
  */
 #ifndef CARTON_CACHE_FILE_H
 #define CARTON_CACHE_FILE_H
@@ -40,7 +40,7 @@ int file_unnamed(struct cache *cache, struct file **ret);
 /* At most `max` bytes of memory; more is -ENOSPC. */
 int file_memory(uint64_t max, struct file **ret);
 
-/* Is the destination a cache entry, whose bytes can be resumed? */
+/* Is it a cache entry, whose bytes can be resumed? */
 bool file_is_cached(const struct file *d);
 
 /*
@@ -50,7 +50,7 @@ bool file_is_cached(const struct file *d);
 int file_partial(struct file *d, uint64_t *ret_len, char *ret_validator, size_t n);
 
 /*
- * Empties the destination. `validator` names the version of the bytes to come, as for
+ * Empties the file. `validator` names the version of the bytes to come, as for
  * cache_fill_restart().
  */
 int file_restart(struct file *d, const char *validator);
@@ -64,7 +64,7 @@ int file_reserve(struct file *d, uint64_t size, bool certain);
 /* Is there room for `n` more bytes on the disk, as if the cache's share were left free? */
 bool file_has_room(const struct file *d, uint64_t n);
 
-/* The file system of the destination. */
+/* The file system that it is on. */
 dev_t file_disk(const struct file *d);
 
 /*
@@ -93,15 +93,15 @@ void file_progress(struct file *d, uint64_t len);
 uint64_t file_end(const struct file *d);
 
 /*
- * Ends the destination, also on failure. The caller has verified the first `size` bytes; the bytes
- * behind them are dropped. A cache entry is published as `sha256` (NULL: as its key); if publishing
+ * Ends the file, also on failure. The caller has verified the first `size` bytes; the bytes behind
+ * them are dropped. A cache entry is published as `sha256` (NULL: as its key); if publishing
  * fails, the file stays without a name. 0 and a reference to a local file of just these bytes;
  * -errno.
  */
 int file_commit(struct file *d, const uint8_t *sha256, uint64_t size, struct source **ret);
 
 /*
- * Ends the destination. `keep`: a later fill can resume the bytes that file_progress() has named.
+ * Ends the file. `keep`: a later fill can resume the bytes that file_progress() has named.
  * NULL-safe.
  */
 void file_abort(struct file *d, bool keep);
@@ -109,9 +109,9 @@ void file_abort(struct file *d, bool keep);
 /* ---- sparse: of `size` bytes, which come in any order ---- */
 
 /*
- * Makes a new destination sparse, from file_join() or file_unnamed(). What others have left or
- * leave in it is verified before use. Then file_claim() asks for room, and file_progress() does
- * nothing. 0 or -errno.
+ * Makes a new file sparse, from file_join() or file_unnamed(). What others have left or leave in it
+ * is verified before use. Then file_make_room() asks for room, and file_progress() does nothing. 0
+ * or -errno.
  */
 int file_sparse(struct file *d, uint64_t size);
 
@@ -123,16 +123,16 @@ int file_source(const struct file *d, struct source **ret);
  * cache it goes on as an unnamed file, which has the same bytes; if `drop` is NULL, nothing is
  * dropped, and it stays as it is. 0 or -ENOSPC. Any thread.
  */
-int file_claim(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx);
+int file_make_room(struct file *d, uint64_t n, bool (*drop)(void *ctx), void *ctx);
 
 /*
  * Publishes a cache entry, all of whose bytes are verified, as `sha256`, unless another one who
- * fills it has. Best effort; the destination is still to be ended.
+ * fills it has. Best effort; the file is still to be ended.
  */
 void file_publish(struct file *d, const uint8_t sha256[32]);
 
 /*
- * The first `have` bytes of the destination, then those of `in` (taken over, also on failure),
+ * The first `have` bytes of the file, then those of `in` (taken over, also on failure),
  * which are written to it as they are read. Used by one thread. 0 or -ENOMEM; reading also gives
  * what file_write() does.
  */

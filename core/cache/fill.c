@@ -330,7 +330,7 @@ static int publish(struct cache_fill *f, const uint8_t *sha256, uint64_t size, i
 	sidecar_remove(f->cache, f->sha256, &f->sidecar);
 	size -= MIN(size, f->counted);
 	fill_free(f);
-	cache_settle(c, size);
+	cache_trim(c, size);
 	*ret_fd = fd;
 	return 0;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hashes and tags the bytes of a destination as they arrive, in a job, since that takes as long as
- * fetching them.
+ * Hashes and tags the bytes of a file (file.h) as they arrive, in a job, since that takes as long
+ * as fetching them.
  *
  * Whoever else can write to the file may do so at any time. So each block is read once, into a
  * buffer of our own, and its hash and its tag come from there; also where an earlier fill has left
  * it.
  *
- * Embedded in its owner, which lends it to the task that fills the destination. Threads: all
+ * Embedded in its owner, which lends it to the task that fills the file. Threads: all
  * functions belong to that task, or to the owner while there is none. They take NULL, for a
- * destination that nobody follows.
+ * file that nobody follows.
  */
 #ifndef CARTON_CACHE_FOLLOW_H
 #define CARTON_CACHE_FOLLOW_H
@@ -48,7 +48,7 @@ struct follow {
 void follow_init(struct follow *f); /* the owner's fields are set */
 void follow_finish(struct follow *f);
 
-/* Does a job run? Then nobody may restart or end the destination; the task is woken after it. */
+/* Does a job run? Then nobody may restart or end the file; the task is woken after it. */
 bool follow_is_busy(struct follow *f);
 
 /* Begins at the first byte; what was hashed before is of no use. No job runs. 0 or -ENOMEM. */
@@ -60,7 +60,7 @@ int follow_begin(struct follow *f, struct task *task);
  */
 bool follow_on(struct follow *f, uint64_t arrived, bool all);
 
-/* Who fills the destination stops when so many bytes have arrived, until more were hashed. */
+/* The task stops when so many bytes have arrived, until more were hashed. */
 uint64_t follow_limit(const struct follow *f);
 
 /* All bytes are hashed: their hash and tags. 0; -ENOMEM; -EIO; or as file_read(). */

@@ -335,7 +335,7 @@ int cache_evict(struct cache *c, uint64_t bytes)
 	return reserve(c, 0, bytes, false);
 }
 
-void cache_settle(struct cache *c, uint64_t bytes)
+void cache_trim(struct cache *c, uint64_t bytes)
 {
 	bool room;
 

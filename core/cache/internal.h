@@ -178,6 +178,6 @@ void cache_remove_partial(struct cache *c, const uint8_t sha256[32]);
  * Brings the cache under its limit after `bytes` were written that nobody had reserved. Best
  * effort.
  */
-void cache_settle(struct cache *c, uint64_t bytes);
+void cache_trim(struct cache *c, uint64_t bytes);
 
 #endif

@@ -11,7 +11,7 @@ bool room_is_full(int error)
 	return error == -ENOSPC || error == -EDQUOT;
 }
 
-/* Another place may be better. */
+/* Another kind of file may be better. */
 static bool is_unusable(int error)
 {
 	return error < 0 && error != -EAGAIN && error != -EEXIST && error != -ENOMEM &&
@@ -20,7 +20,8 @@ static bool is_unusable(int error)
 
 /* ---- the order ---- */
 
-static bool is_place(const struct room *room)
+/* May the bytes go to the kind of file that is next? */
+static bool is_wanted(const struct room *room)
 {
 	if (room->only_cache && room->at != ROOM_CACHE)
 		return room->at == ROOM_NONE;
@@ -39,7 +40,7 @@ static bool is_place(const struct room *room)
 
 static void skip_missing(struct room *room)
 {
-	while (!is_place(room))
+	while (!is_wanted(room))
 		room->at++;
 }
 
@@ -106,7 +107,7 @@ static int open_file(struct room *room, struct file **ret)
 	return r;
 }
 
-static int open_place(struct room *room, struct file **ret)
+static int open_at(struct room *room, struct file **ret)
 {
 	switch (room->at) {
 	case ROOM_CACHE:
@@ -123,7 +124,7 @@ static int open_place(struct room *room, struct file **ret)
 static int open_once(struct room *room, struct file **ret)
 {
 	struct file *d;
-	int r = open_place(room, &d);
+	int r = open_at(room, &d);
 
 	if (r < 0)
 		return r;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds room for the bytes of an object. The places are tried in this order:
+ * Opens a file (file.h) that has room for the bytes of an object. These are tried, in this order:
  *
  *	an entry of the cache
  *	an unnamed file beside the cache
  *	an unnamed file where temporary files are, unless that is the same disk
  *	memory
  *
- * Where a place has no room, drop() is called once, and the place is tried again before the next
- * one. A place that cannot be used for another reason is left at once.
+ * Where a kind of file has no room, drop() is called once, and the same kind is tried again before
+ * the next one. A kind that cannot be used for another reason is left at once.
  *
  * Threads: a room belongs to one thread at a time.
  */
@@ -32,7 +32,7 @@ struct room {
 
 	/* its own; all zero at first */
 	enum { ROOM_CACHE, ROOM_BESIDE, ROOM_ELSEWHERE, ROOM_MEMORY, ROOM_NONE } at;
-	bool dropped;	  /* at this place */
+	bool dropped;	  /* for this kind of file */
 	dev_t disk;	  /* of the file beside the cache */
 	uint64_t reached; /* how many bytes there were when there was no room for more */
 };
@@ -40,19 +40,19 @@ struct room {
 /* Is it an error of a full disk? */
 bool room_is_full(int error);
 
-/* Is the cache entry the next place? */
+/* Is a cache entry next? */
 bool room_in_cache(struct room *room);
 
 /*
- * Opens a destination in the first place that can be used. 0; -EAGAIN, -EEXIST: as cache_begin() or
- * cache_join(), whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no
- * place is left, why the last one cannot be used.
+ * Opens the first file that can be used. 0; -EAGAIN, -EEXIST: as cache_begin() or cache_join(),
+ * whose entry is tried again by the next call; -ENOMEM; -EMFILE, -ENFILE; or, when no kind is left,
+ * why the last one cannot be used.
  */
 int room_open(struct room *room, struct file **ret);
 
 /*
- * Leaves the place, which cannot be used any more or was full when `reached` bytes were there.
- * False: no place is left.
+ * Goes on to the next kind: this one cannot be used any more, or was full when `reached` bytes were
+ * there. False: no kind is left.
  */
 bool room_next(struct room *room, int error, uint64_t reached);
 

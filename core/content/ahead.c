@@ -9,7 +9,7 @@
 #define MAX_WINDOW (64 * MIB)
 /* a window is at most so many times what was read */
 #define GROWTH 2
-/* so many times the bytes that come while a request waits for its answer keep a link busy */
+/* so many times the bytes that come while a request waits for its answer keep servers busy */
 #define TIMES 6
 /* a stream that none of so many reads was of does not count */
 #define ACTIVE 256
@@ -26,9 +26,9 @@
 #define NEW 16
 #define FAST (96 * MIB)
 
-void ahead_init(struct ahead *a, uint64_t unit, struct ahead_link *link)
+void ahead_init(struct ahead *a, uint64_t unit, struct ahead_servers *servers)
 {
-	*a = (struct ahead){ .unit = unit, .link = link };
+	*a = (struct ahead){ .unit = unit, .servers = servers };
 }
 
 /* ---- streams ---- */
@@ -69,7 +69,7 @@ struct ahead_stream *ahead_read(struct ahead *a, uint64_t i, uint64_t end)
 
 /* ---- windows ---- */
 
-/* How many streams share the link now. */
+/* How many streams share the servers now. */
 static uint64_t active(const struct ahead *a)
 {
 	uint64_t n = 0;
@@ -79,12 +79,12 @@ static uint64_t active(const struct ahead *a)
 	return MAX(n, 1);
 }
 
-/* In bytes: what a stream needs of the link. */
+/* In bytes: what a stream needs of the servers. */
 static uint64_t needed(const struct ahead *a)
 {
-	/* a link that is new may be fast */
-	uint64_t rate = MAX(a->link->rate, a->link->rates < NEW ? FAST : 0);
-	uint64_t bytes = TIMES * (rate / 1000 * a->link->answer_us / 1000) / active(a);
+	/* servers that are new may be fast */
+	uint64_t rate = MAX(a->servers->rate, a->servers->rates < NEW ? FAST : 0);
+	uint64_t bytes = TIMES * (rate / 1000 * a->servers->answer_us / 1000) / active(a);
 
 	return MIN(MAX(bytes, MAX(MIN_WINDOW, 2 * a->unit)), MAX_WINDOW);
 }
@@ -134,7 +134,7 @@ bool ahead_next(const struct ahead *a, struct ahead_stream *s, unsigned busy, ui
 		return false;
 	if (ahead_may_connect(a, s))
 		size /= MAX(REQUESTS / active(a), 1);
-	size = MIN(size, busy < a->link->connections ? MAX_REQUEST : FIRST_REQUEST);
+	size = MIN(size, busy < a->servers->connections ? MAX_REQUEST : FIRST_REQUEST);
 	size = MAX(size / a->unit, 1);
 	/* not little by little */
 	if (s->asked + size > end)
@@ -144,15 +144,15 @@ bool ahead_next(const struct ahead *a, struct ahead_stream *s, unsigned busy, ui
 	return true;
 }
 
-/* ---- the link ---- */
+/* ---- the servers ---- */
 
-void ahead_link_init(struct ahead_link *l)
+void ahead_servers_init(struct ahead_servers *l)
 {
-	*l = (struct ahead_link){ .rate = 0 };
+	*l = (struct ahead_servers){ .rate = 0 };
 	pthread_mutex_init(&l->lock, NULL);
 }
 
-void ahead_began(struct ahead_link *l)
+void ahead_began(struct ahead_servers *l)
 {
 	pthread_mutex_lock(&l->lock);
 	l->busy++;
@@ -160,7 +160,7 @@ void ahead_began(struct ahead_link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-void ahead_ended(struct ahead_link *l)
+void ahead_ended(struct ahead_servers *l)
 {
 	pthread_mutex_lock(&l->lock);
 	if (--l->busy == 0)
@@ -168,7 +168,7 @@ void ahead_ended(struct ahead_link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-void ahead_answered(struct ahead_link *l, uint64_t us)
+void ahead_answered(struct ahead_servers *l, uint64_t us)
 {
 	pthread_mutex_lock(&l->lock);
 	if (!l->answer_us || us < l->answer_us) {
@@ -182,7 +182,7 @@ void ahead_answered(struct ahead_link *l, uint64_t us)
 }
 
 /* So many bytes came in that time. Lock held. */
-static void measure(struct ahead_link *l, uint64_t us)
+static void measure(struct ahead_servers *l, uint64_t us)
 {
 	uint64_t rate = l->came * 1000000 / us;
 
@@ -193,7 +193,7 @@ static void measure(struct ahead_link *l, uint64_t us)
 	l->since_us += us;
 }
 
-void ahead_came(struct ahead_link *l, uint64_t bytes, uint64_t now_us)
+void ahead_came(struct ahead_servers *l, uint64_t bytes, uint64_t now_us)
 {
 	pthread_mutex_lock(&l->lock);
 	/* what came before the first moment took longer than is known */

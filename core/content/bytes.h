@@ -18,7 +18,7 @@ struct bytes {
 		BYTES_NONE,
 		BYTES_MEMORY, /* a copy in memory */
 		BYTES_FILE,   /* a file of its own: a copy, or one of an unpacked carton */
-		BYTES_PLACE,  /* a part of the container's own file */
+		BYTES_ENTRY,  /* an entry, a part of the container's own file */
 	} kind;
 	char *memory;
 	struct source *source;	   /* a local one, and a reference to it */

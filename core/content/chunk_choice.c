@@ -67,7 +67,7 @@ void choice_release(struct fill *f)
 	f->held = false;
 	f->began_us = now_us();
 	p->n_fills++;
-	ahead_began(p->ahead.link);
+	ahead_began(p->ahead.servers);
 }
 
 bool choice_has_held(const struct sparse *p)

@@ -41,7 +41,7 @@ static void note_answer(struct fill *f)
 	f->answered = true;
 	if (f->what != FILL_CHUNKS)
 		return;
-	ahead_answered(p->ahead.link, (uint64_t)MAX(now_us() - f->began_us, 1));
+	ahead_answered(p->ahead.servers, (uint64_t)MAX(now_us() - f->began_us, 1));
 	atomic_store(&p->answered, true);
 	begin_held(p);
 }
@@ -68,17 +68,17 @@ static void note_bad(struct fill *f, const char *url)
 }
 
 /*
- * All chunks of the object are there: all of it is hashed next; while it is probed, once the object
- * has these bytes. 0 or -ENOMEM.
+ * All chunks of the object are verified: starts hashing all of it; while it is probed, only makes
+ * the hash job, which starts once the object has these bytes. 0 or -ENOMEM.
  */
-static int complete_fill(struct fill *f)
+static int begin_hash(struct fill *f)
 {
 	struct object *o = f->object;
 
 	f->complete = false;
 	if (f->what == FILL_ALL)
 		return object_new_hash_job(o, &f->bytes, f->sparse->file->size, &f->hash_job);
-	object_complete(o);
+	object_start_hash(o);
 	return 0;
 }
 
@@ -138,7 +138,8 @@ static uint64_t settle(void *get, uint64_t arrived)
 	if (arrived > f->looked) {
 		choice_came(f, arrived - f->looked);
 		if (f->what == FILL_CHUNKS)
-			ahead_came(f->sparse->ahead.link, arrived - f->looked, (uint64_t)now_us());
+			ahead_came(f->sparse->ahead.servers, arrived - f->looked,
+				   (uint64_t)now_us());
 	}
 	while (i + 1 < f->end && end_of(f, i) <= arrived && end_of(f, i) > f->looked &&
 	       verify(f, i) == 0)
@@ -172,7 +173,7 @@ static int check(struct get *g, const char *url)
 		return -EBADMSG;
 	}
 	plan_drop_mirrors(p->plan, plan_index(p->plan, url));
-	return f->complete ? complete_fill(f) : 0;
+	return f->complete ? begin_hash(f) : 0;
 }
 
 /* Only the chunk that was wrong is still wanted: what is verified must not be written to again. */
@@ -216,8 +217,8 @@ static int ask(struct fill *f, void (*done)(struct get *g, int result, struct in
 	f->get.n = range_of(f, &f->get.off);
 	f->looked = 0;
 	/* nothing gives way for what nobody waits for */
-	r = file_claim(p->dest, f->get.n, f->ahead ? NULL : keep_drop_idle,
-		       sparse_object(p)->store);
+	r = file_make_room(p->dest, f->get.n, f->ahead ? NULL : keep_drop_idle,
+			   sparse_object(p)->store);
 	atomic_store(&p->full, r < 0 && f->ahead);
 	if (r < 0 && f->ahead)
 		r = -ECANCELED;
@@ -287,7 +288,7 @@ static void fetch_chunks(struct fill *f)
 		release_settled(f);
 	}
 	if (f->first == f->end) {
-		leave(f, f->complete ? complete_fill(f) : 0);
+		leave(f, f->complete ? begin_hash(f) : 0);
 		return;
 	}
 	f->began_us = now_us();
@@ -347,7 +348,7 @@ void chunk_fill_begin(struct fill *f)
 {
 	release_settled(f);
 	if (f->first == f->end)
-		end(f, f->complete ? complete_fill(f) : 0);
+		end(f, f->complete ? begin_hash(f) : 0);
 	else
 		begin(f);
 }
@@ -392,7 +393,7 @@ static void take_chunks(struct fill *f, int result)
 	if (f->next)
 		f->next->link = f->link;
 	p->n_fills--;
-	ahead_ended(p->ahead.link);
+	ahead_ended(p->ahead.servers);
 	f->object->fill_pins--;
 	if (result < 0)
 		ahead_failed(&p->ahead, f->settled);

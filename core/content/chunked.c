@@ -164,9 +164,9 @@ bool chunked_is_complete(const struct chunked *c)
 	return atomic_load(&c->left) == 0;
 }
 
-void chunked_left(struct chunked *c)
+void chunked_unpinned(struct chunked *c)
 {
-	c->filler->left(c->filler_ctx);
+	c->filler->unpinned(c->filler_ctx);
 }
 
 static bool is_set(const atomic_uchar *bits, uint64_t i)
@@ -396,7 +396,7 @@ void chunked_hashed(struct chunked *c)
 		c->filler->hashed(c->filler_ctx);
 }
 
-int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE])
+int chunked_set_tags(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE])
 {
 	int r = 0;
 

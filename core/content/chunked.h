@@ -52,7 +52,7 @@ struct chunk_filler {
 	/* Chunks [i, end) were read: perhaps others will be, and can be fetched by then. */
 	void (*read)(void *ctx, uint64_t i, uint64_t end);
 	/* Nobody has the object pinned any more but fills of chunks. */
-	void (*left)(void *ctx);
+	void (*unpinned)(void *ctx);
 	/* All chunks have been verified: called once, by a reader, before its read is answered. */
 	void (*complete)(void *ctx);
 	/* The whole has been hashed and is right. */
@@ -82,8 +82,8 @@ void chunked_was_read(struct chunked *c, uint64_t off, size_t n);
 /* Are all chunks verified? */
 bool chunked_is_complete(const struct chunked *c);
 
-/* See left(). */
-void chunked_left(struct chunked *c);
+/* See unpinned(). */
+void chunked_unpinned(struct chunked *c);
 
 bool chunked_is_verified(const struct chunked *c, uint64_t i);
 
@@ -126,7 +126,7 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
  * All bytes have passed the sha256 of the whole, and these are their tags: all chunks are verified.
  * -EBADMSG: a chunk that was verified before had other bytes. 0 otherwise.
  */
-int chunked_complete(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE]);
+int chunked_set_tags(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE]);
 
 /* The whole was hashed, and nothing is wrong. */
 void chunked_hashed(struct chunked *c);

@@ -83,11 +83,11 @@ int derived_begin(struct derived_file *out, struct fill *f, uint64_t size)
 	int r;
 
 	*out = (struct derived_file){ .fill = f, .size = size };
-	if (object_claim_memory(s, size)) {
+	if (object_take_memory(s, size)) {
 		out->memory = malloc((size_t)size + 1);
 		if (out->memory)
 			return 0;
-		object_unclaim_memory(s, size);
+		object_give_memory(s, size);
 		return -ENOMEM;
 	}
 	r = room_open(&room, &out->dest);
@@ -125,7 +125,7 @@ static int end_memory(struct derived_file *out, int result)
 
 	if (result < 0) {
 		free(out->memory);
-		object_unclaim_memory(f->object->store, out->size);
+		object_give_memory(f->object->store, out->size);
 		return result;
 	}
 	f->bytes = (struct bytes){ .kind = BYTES_MEMORY, .memory = out->memory };

@@ -35,16 +35,16 @@ int part_resume(const struct get *g, struct file *d, uint64_t n, uint64_t *ret_h
 	return file_restart(d, version);
 }
 
-/* Content may be packed in several ways, so the place of the entry is a part of its name. */
+/* Content may be packed in several ways, so the offset of the entry is a part of the name. */
 static int make_key(const struct object *o, const struct entry *e, uint8_t ret_key[SHA256_SIZE])
 {
 	uint8_t name[sizeof(PART_NAME) + SHA256_SIZE + 16];
-	uint8_t *sha256 = name + sizeof(PART_NAME), *place = sha256 + SHA256_SIZE;
+	uint8_t *sha256 = name + sizeof(PART_NAME), *offset = sha256 + SHA256_SIZE;
 
 	memcpy(name, PART_NAME, sizeof(PART_NAME));
 	memcpy(sha256, o->sha256, SHA256_SIZE);
-	put_le64(place, e->header);
-	put_le64(place + 8, e->stored);
+	put_le64(offset, e->header);
+	put_le64(offset + 8, e->stored);
 	return sha256_mem(name, sizeof(name), ret_key);
 }
 

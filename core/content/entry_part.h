@@ -12,7 +12,7 @@
 
 /*
  * Goes on with the first *ret_have of `n` bytes of the carton, which an earlier fill of this very
- * version has left in the destination; or empties it.
+ * version has left in the file; or empties the file.
  */
 int part_resume(const struct get *g, struct file *d, uint64_t n, uint64_t *ret_have);
 

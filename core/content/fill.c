@@ -37,7 +37,7 @@ static void fill_free(struct fill *f)
 	free(f);
 }
 
-int fill_plan(struct fill *f, const struct place *first, struct link *link)
+int fill_plan(struct fill *f, const struct plan_entry *first, struct link *link)
 {
 	plan_unref(f->plan);
 	f->plan = plan_new(f->object, first, link);
@@ -118,7 +118,7 @@ static void take_bytes(struct fill *f)
 		o->state = f->bytes.chunks ? OBJECT_CHUNKED : OBJECT_SEALED;
 	/* the background has one, too */
 	o->pins += f->waits.n + (f->hash_job != NULL);
-	if (o->pins == 0 && f->bytes.kind != BYTES_PLACE)
+	if (o->pins == 0 && f->bytes.kind != BYTES_ENTRY)
 		keep_add(o->store, o);
 }
 
@@ -156,7 +156,7 @@ static void take_result(struct fill *f, int result)
 static void drop_bytes(struct fill *f)
 {
 	if (f->bytes.kind == BYTES_MEMORY)
-		object_unclaim_memory(f->object->store, f->size);
+		object_give_memory(f->object->store, f->size);
 	bytes_finish(&f->bytes);
 }
 

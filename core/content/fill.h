@@ -29,7 +29,7 @@ struct fill;
 struct hash_job;
 struct link;
 struct sparse;
-struct place;
+struct plan_entry;
 
 enum fill_what { FILL_ALL, FILL_SIZE, FILL_CHUNKS };
 
@@ -86,7 +86,7 @@ struct fill {
 	struct sparse *sparse;
 	uint64_t first, end;	   /* chunks [first, end), with its lock */
 	uint64_t settled;	   /* chunks [first, settled) are verified, */
-	bool complete;		   /* and the last of them was the last of the object */
+	bool complete;		   /* and with them, all chunks of the object */
 	uint64_t looked;	   /* so many bytes of this try were looked at */
 	bool ahead;		   /* nobody waits when it begins */
 	bool keep;		   /* it goes on also while nobody has the object open */
@@ -159,13 +159,13 @@ void fill_log_wrong(const struct fill *f, const uint8_t found[SHA256_SIZE], cons
 int fill_check(const struct fill *f, const uint8_t found[SHA256_SIZE]);
 
 /* Begins with a new plan. As plan_new(): 0 or -ENOMEM. */
-int fill_plan(struct fill *f, const struct place *first, struct link *link);
+int fill_plan(struct fill *f, const struct plan_entry *first, struct link *link);
 
 /*
  * Counts `size` bytes of memory as used by kept objects, dropping others for them. False: there is
  * no room, or it is too large to be kept in memory.
  */
-bool object_claim_memory(struct object_store *s, uint64_t size);
-void object_unclaim_memory(struct object_store *s, uint64_t size);
+bool object_take_memory(struct object_store *s, uint64_t size);
+void object_give_memory(struct object_store *s, uint64_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gets content from the network: from the URLs of a plan, then from the places of the carton, until
- * one has the right bytes. Either all of it, hashed as it comes, or some bytes of it, which the
+ * Gets content from the network: from the URLs of a plan, then from those of the carton, until one
+ * has the right bytes. Either all of it, hashed as it comes, or some bytes of it, which the
  * owner checks.
  *
  * Embedded in its owner. Threads: it belongs to its starter until it is started, then to one thread
@@ -53,7 +53,7 @@ struct get {
 	struct fetch_place *wrong;     /* the last one whose bytes had another hash */
 	int checked;		       /* what check() said last */
 	bool in_carton;		       /* the URLs are not asked any more, but the carton is, */
-	size_t left;		       /* which had so many places then, */
+	size_t left;		       /* which had so many URLs then, */
 	struct fetch_place *part_from; /* and this one sent the part */
 	struct file *part_file;	       /* the entry's header, or all of it to be decoded; NULL */
 	struct source *part;	       /* the bytes of part_file, once all have come; else NULL */

@@ -62,7 +62,7 @@ static const char *hash_fault(struct object *o, const struct ingested *in)
 	if (memcmp(o->sha256, in->sha256, SHA256_SIZE) != 0)
 		return "does not have the sha256 that MANIFEST says, whatever " CHUNKS_PATH
 		       " says of its chunks; it can no longer be read: get the carton again";
-	if (chunked_complete(o->bytes.chunks, &b, in->tags) < 0)
+	if (chunked_set_tags(o->bytes.chunks, &b, in->tags) < 0)
 		return "had other bytes when they were read: it changed on disk, or " CHUNKS_PATH
 		       " is wrong; close and open it again";
 	return NULL;
@@ -138,7 +138,7 @@ static int hash_whole(struct object *o)
 	return 0;
 }
 
-void object_complete(struct object *o)
+void object_start_hash(struct object *o)
 {
 	int r = hash_whole(o);
 

@@ -28,7 +28,7 @@ struct hash_job_queue {
  * Called once, on a worker. `in` (NULL on failure): its tags are the callee's. -ECANCELED: it was
  * stopped.
  */
-typedef void whole_done_fn(void *ctx, int result, struct ingested *in);
+typedef void hash_done_fn(void *ctx, int result, struct ingested *in);
 
 struct hash_job_options {
 	struct source *source; /* a local one, which outlives it, and where the bytes are in it */
@@ -40,7 +40,7 @@ struct hash_job_options {
 	struct budget *budget;	       /* counts its tags; NULL: no limit */
 	const _Atomic uint64_t *reads; /* grows with each read that somebody waits for */
 	_Atomic uint64_t *hashed;      /* bytes, to be added to */
-	whole_done_fn *done;
+	hash_done_fn *done;
 	void *ctx;
 };
 

@@ -133,12 +133,12 @@ int fill_verify(struct fill *f, struct stream *in, struct ingested *ret);
 int object_new_hash_job(struct object *o, const struct bytes *at, uint64_t size,
 			struct hash_job **ret);
 
-/* All chunks of it are there, and pinned: hashes them in the background. */
-void object_complete(struct object *o);
+/* All chunks of a pinned object are verified: hashes all of it in the background. */
+void object_start_hash(struct object *o);
 
 /*
- * Its chunks cannot be had, or its hash: whoever opens it once it was closed has to wait for all of
- * it.
+ * Stops using the chunk index for this object, as its chunks or its hash cannot be had: after the
+ * last close, the next open verifies all of it.
  */
 void object_distrust(struct object *o);
 

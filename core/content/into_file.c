@@ -106,7 +106,7 @@ static int find(struct fill *f)
 
 /* ---- filling a new one ---- */
 
-static void try_places(struct fill *f);
+static void find_or_fill(struct fill *f);
 
 /* The file has all bytes, and they are right (0, with their size and tags); or why not. */
 static void filled(struct fill *f, int result, struct ingested *in)
@@ -126,7 +126,7 @@ static void filled(struct fill *f, int result, struct ingested *in)
 		file_abort(f->file.dest, result != -EBADMSG && !room_is_full(result));
 	}
 	if (room_is_full(result) && room_next(&f->file.room, result, reached))
-		try_places(f);
+		find_or_fill(f);
 	else
 		f->file.done(f, result);
 }
@@ -212,7 +212,7 @@ static void other_done(struct other *o, int r)
 		log_unusable(f, r);
 		room_next(&f->file.room, r, 0);
 	}
-	try_places(f);
+	find_or_fill(f);
 }
 
 static void wait_for_other(struct fill *f)
@@ -230,7 +230,7 @@ static void wait_for_other(struct fill *f)
 
 /* ---- the order ---- */
 
-static void try_places(struct fill *f)
+static void find_or_fill(struct fill *f)
 {
 	int r;
 
@@ -267,7 +267,7 @@ void fill_into_file(struct fill *f)
 		.drop = keep_drop_idle,
 		.ctx = o->store,
 	};
-	try_places(f);
+	find_or_fill(f);
 }
 
 /* ---- of chunks ---- */

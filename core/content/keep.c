@@ -130,7 +130,7 @@ static bool claim(struct object_store *s, uint64_t size)
 	return true;
 }
 
-bool object_claim_memory(struct object_store *s, uint64_t size)
+bool object_take_memory(struct object_store *s, uint64_t size)
 {
 	struct object *o;
 	bool fits;
@@ -144,7 +144,7 @@ bool object_claim_memory(struct object_store *s, uint64_t size)
 	return fits;
 }
 
-void object_unclaim_memory(struct object_store *s, uint64_t size)
+void object_give_memory(struct object_store *s, uint64_t size)
 {
 	pthread_mutex_lock(&s->lock);
 	unclaim(s, size);

@@ -15,11 +15,11 @@ static struct container *container_of_object(const struct object *o)
 /* ---- in place ---- */
 
 /* A file of an unpacked carton is closed when it is idle. */
-static void keep_place(struct fill *f, struct source *source, uint64_t off,
+static void keep_bytes(struct fill *f, struct source *source, uint64_t off,
 		       uint8_t (*tags)[TAG_SIZE])
 {
 	f->bytes = (struct bytes){
-		.kind = container_of_object(f->object)->one_file ? BYTES_PLACE : BYTES_FILE,
+		.kind = container_of_object(f->object)->one_file ? BYTES_ENTRY : BYTES_FILE,
 		.source = source,
 		.off = off,
 		.tags = tags,
@@ -58,7 +58,7 @@ int local_in_place(struct fill *f, const struct entry *e)
 		source_unref(source);
 		return r;
 	}
-	keep_place(f, source, off, in.tags);
+	keep_bytes(f, source, off, in.tags);
 	return 0;
 }
 
@@ -70,7 +70,7 @@ int local_by_index(struct fill *f, const struct entry *e, const struct chunks_fi
 
 	if (r < 0)
 		return r;
-	keep_place(f, source, off, NULL);
+	keep_bytes(f, source, off, NULL);
 	r = by_index_use(f, c);
 	if (r < 0)
 		bytes_finish(&f->bytes);
@@ -90,7 +90,7 @@ bool local_by_seal(struct fill *f, const struct entry *e)
 		free(tags);
 		return false;
 	}
-	keep_place(f, source, off, tags);
+	keep_bytes(f, source, off, tags);
 	return true;
 }
 
@@ -152,12 +152,12 @@ int local_get_now(const struct object *o, const struct entry *e, struct bytes *r
 	char *memory;
 
 	if (e->size > QUICK_OBJECT || entry_end(e) - e->header > QUICK_OBJECT ||
-	    !object_claim_memory(o->store, e->size))
+	    !object_take_memory(o->store, e->size))
 		return -EAGAIN;
 	memory = malloc((size_t)e->size + 1);
 	if (!memory || !decode_now(o, e, memory)) {
 		free(memory);
-		object_unclaim_memory(o->store, e->size);
+		object_give_memory(o->store, e->size);
 		return -EAGAIN;
 	}
 	atomic_fetch_add(&o->store->ingested, e->size);

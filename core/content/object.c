@@ -50,7 +50,7 @@ static void get_now(struct object *o)
 		return;
 	}
 	pthread_mutex_unlock(&s->lock);
-	object_unclaim_memory(s, o->size);
+	object_give_memory(s, o->size);
 	bytes_finish(&bytes);
 	pthread_mutex_lock(&s->lock);
 }
@@ -169,7 +169,7 @@ void object_put(struct object *o)
 	pthread_mutex_lock(&s->lock);
 	if (o->fill_pins > 0 && o->pins == o->fill_pins + 1) {
 		pthread_mutex_unlock(&s->lock);
-		chunked_left(o->bytes.chunks);
+		chunked_unpinned(o->bytes.chunks);
 		pthread_mutex_lock(&s->lock);
 	}
 	if (--o->pins == 0)

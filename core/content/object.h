@@ -229,16 +229,16 @@ bool object_wait_cancel(struct object_wait *wait);
 int object_get_wait(struct object *o, struct waits *above);
 
 /*
- * Has what of [off, off+n) of a pinned object is not here fetched, from its start, at least a
- * chunk. 0: nothing is missing; -EINPROGRESS: `wait` gets 0 once there is more, or why not;
+ * Starts fetching the first missing chunk of [off, off+n) of a pinned object, and perhaps more. 0:
+ * nothing is missing; -EINPROGRESS: `wait` gets 0 once there is more, or why not;
  * -ENOTCONN, -ENOMEM; -EFBIG as object_read(). Whoever reads a part that is there by now need not
  * mind the failure of the rest.
  */
 int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *wait);
 
 /*
- * Who reads `o` in order will read `next` then, or NULL: what is fetched ahead of a reader goes on
- * there while it is open, and comes to wait for a reader of it.
+ * A reader that reads `o` in order will read `next` then (NULL: nothing): fetching ahead of it goes
+ * on at the start of `next`, as long as somebody has `o` open.
  */
 void object_follow(struct object *o, struct object *next);
 

@@ -2,7 +2,7 @@
 /*
  * Objects whose bytes are stored somewhere: in entries of the container, any of which will do, or
  * at the URLs of LINKS. The bytes are verified in place where they are in a local file as they are,
- * else in memory or a file of ours (file.c), or chunk by chunk.
+ * else in memory or a file of ours (into_file.c), or chunk by chunk.
  */
 #include <stdlib.h>
 
@@ -18,11 +18,11 @@
 
 struct original {
 	struct object object;
-	struct place first; /* entry NULL: none, LINKS names the object */
-	struct link *link;  /* NULL: the container has the object */
+	struct plan_entry first; /* entry NULL: none, LINKS names the object */
+	struct link *link;	 /* NULL: the container has the object */
 };
 
-/* with its place in the hash table */
+/* with its pointers in the hash table */
 const size_t object_cost = sizeof(struct original) + MALLOC_SIZE + 2 * sizeof(struct object *);
 
 static struct container *container_of_object(const struct object *o)
@@ -110,12 +110,12 @@ static void try_place(struct fill *f)
 		fill_into_file(f);
 	} else if (e->method == METHOD_STORED && o->size > MAX_SMALL_STORED) {
 		place_done(f, local_in_place(f, e));
-	} else if (!object_claim_memory(o->store, o->size)) {
+	} else if (!object_take_memory(o->store, o->size)) {
 		fill_into_file(f);
 	} else {
 		r = local_into_memory(f, e);
 		if (r < 0)
-			object_unclaim_memory(o->store, o->size);
+			object_give_memory(o->store, o->size);
 		place_done(f, r);
 	}
 }
@@ -297,8 +297,8 @@ static void original_free(struct object *o)
 {
 	struct original *og = original_of(o);
 
-	for (struct place *p = og->first.next; p;) {
-		struct place *next = p->next;
+	for (struct plan_entry *p = og->first.next; p;) {
+		struct plan_entry *next = p->next;
 
 		free(p);
 		p = next;
@@ -330,15 +330,15 @@ const struct entry *object_entry(const struct object *o)
 	return o->ops == &entry_ops ? original_of(o)->first.entry : NULL;
 }
 
-/* The first place stays the first; the order of the others does not matter. */
-static int add_place(struct object *o, const struct entry *entry)
+/* The first entry stays the first; the order of the others does not matter. */
+static int add_entry(struct object *o, const struct entry *entry)
 {
-	struct place *more = malloc(sizeof(*more));
-	struct place *first = &original_of(o)->first;
+	struct plan_entry *more = malloc(sizeof(*more));
+	struct plan_entry *first = &original_of(o)->first;
 
 	if (!more)
 		return -ENOMEM;
-	*more = (struct place){ entry, first->next };
+	*more = (struct plan_entry){ entry, first->next };
 	first->next = more;
 	return 0;
 }
@@ -372,7 +372,7 @@ int object_add(struct object_store *s, const uint8_t sha256[SHA256_SIZE], const 
 	if (!o)
 		r = store_add(s, sha256, original_new(entry, NULL, entry->name, entry->size), &o);
 	else if (!s->options.find_entry)
-		r = add_place(o, entry);
+		r = add_entry(o, entry);
 	else
 		budget_give(s->options.budget, object_cost);
 	pthread_mutex_unlock(&s->lock);

@@ -14,7 +14,7 @@
 /* a Stored entry up to here is fetched with all that is around its data, and copied */
 #define WHOLE (8 * MIB)
 
-struct plan *plan_new(struct object *o, const struct place *first, struct link *link)
+struct plan *plan_new(struct object *o, const struct plan_entry *first, struct link *link)
 {
 	struct plan *p = calloc(1, sizeof(*p));
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the bytes of an object may be, in the order in which these places are tried, whether all of
- * them are wanted or a chunk:
+ * Where the bytes of an object may be: its places, in the order in which they are tried, whether
+ * all bytes are wanted or a chunk:
  *
  *	the cache entry
  *	directories that the user gave with mirror=
@@ -28,10 +28,10 @@ struct entry;
 struct link;
 struct object;
 
-/* An entry that should hold the object's bytes. */
-struct place {
+/* An entry that should hold the object's bytes; a list. */
+struct plan_entry {
 	const struct entry *entry;
-	struct place *next;
+	struct plan_entry *next;
 };
 
 struct plan {
@@ -46,7 +46,7 @@ struct plan {
 	_Atomic(const struct fetch_place *) header_at; /* the place that has sent the header */
 	char **names;				       /* the text of the URLs */
 	atomic_uint refs;
-	const struct place *first, *at;
+	const struct plan_entry *first, *at;
 	size_t found; /* by find_entry() */
 };
 
@@ -54,7 +54,7 @@ struct plan {
  * For an object of entries, the first of which is `first`; or, if that is NULL, of LINKS. NULL: no
  * memory.
  */
-struct plan *plan_new(struct object *o, const struct place *first, struct link *link);
+struct plan *plan_new(struct object *o, const struct plan_entry *first, struct link *link);
 struct plan *plan_ref(struct plan *p);
 void plan_unref(struct plan *p); /* NULL-safe */
 
@@ -82,7 +82,7 @@ bool plan_drop_url(struct plan *p, size_t index);
 /* The first `n` URLs are asked no more, as far as they are of mirror=. */
 void plan_drop_mirrors(struct plan *p, size_t n);
 
-/* The places of the carton: as remote_source_places(). How many of them may still be asked? */
+/* The URLs of the carton: as remote_source_places(). How many of them may still be asked? */
 size_t plan_carton(const struct plan *p, struct fetch_place **ret);
 size_t plan_carton_left(const struct plan *p);
 

@@ -33,10 +33,10 @@ struct run {
 	const struct container *container;
 	const struct entry **order; /* the small entries by their offset; NULL: not made yet */
 	size_t n;
-	uint8_t *seen; /* bits, by the place in container->entries: asked for, or fetched ahead */
+	uint8_t *seen; /* bits, by the index in container->entries: asked for, or fetched ahead */
 	uint64_t asked;
 	struct run_stream streams[RUN_STREAMS];
-	struct ahead_link link; /* the rate, and the time to an answer */
+	struct ahead_servers servers; /* the rate, and the time to an answer */
 };
 
 /* Is it a small file, whose data is fetched with its header? */
@@ -44,7 +44,7 @@ bool run_takes(const struct entry *e);
 
 /* Bytes around an entry. */
 struct run_window {
-	size_t at;		/* its place in run->order */
+	size_t at;		/* its index in run->order */
 	uint64_t before, after; /* how many up to its end, and from its beginning on; 0: none */
 };
 

@@ -58,7 +58,7 @@ static struct span *span_new(struct object_store *store, const struct entry *e)
 	if (!s)
 		return NULL;
 	*s = (struct span){ .store = store, .off = e->header, .end = e->header, .users = 1 };
-	ahead_began(&store->runs.run.link);
+	ahead_began(&store->runs.run.servers);
 	s->next = store->runs.spans;
 	if (s->next)
 		s->next->link = &s->next;
@@ -196,7 +196,7 @@ static void run_over(struct job *job)
 /* The request has ended; with bytes, or without. */
 static void over(struct span *s)
 {
-	ahead_ended(&s->store->runs.run.link);
+	ahead_ended(&s->store->runs.run.servers);
 	/* copying and beginning fills is no work for the network's thread */
 	s->job.run = run_over;
 	workers_submit(s->store->options.workers, &s->job, LANE_QUICK);
@@ -216,15 +216,15 @@ static void fetched(void *span, int result, uint64_t size)
 static void arrived(void *span, uint64_t bytes)
 {
 	struct span *s = span;
-	struct ahead_link *link = &s->store->runs.run.link;
+	struct ahead_servers *servers = &s->store->runs.run.servers;
 	int64_t now = now_us();
 
 	atomic_fetch_add(&s->store->fetched, bytes);
 	pthread_mutex_lock(&s->store->runs.lock);
 	if (!s->answered)
-		ahead_answered(link, (uint64_t)MAX(now - s->began_us, 1));
+		ahead_answered(servers, (uint64_t)MAX(now - s->began_us, 1));
 	s->answered = true;
-	ahead_came(link, bytes, (uint64_t)now);
+	ahead_came(servers, bytes, (uint64_t)now);
 	for (struct span_wait *w = s->waits; w; w = w->next)
 		waits_progress(w->waits, bytes);
 	pthread_mutex_unlock(&s->store->runs.lock);

@@ -82,8 +82,8 @@ static void read_ahead(struct sparse *p, struct ahead_stream *s, uint64_t n, str
 	if (atomic_load(&p->full) || choice_has_held(p))
 		return;
 	/* those of other objects may end meanwhile */
-	while (b->n < MAX_AHEAD && !choice_is_early(p) && p->ahead.link->busy < most &&
-	       ahead_next(&p->ahead, s, p->ahead.link->busy, &first, &last) && first < n) {
+	while (b->n < MAX_AHEAD && !choice_is_early(p) && p->ahead.servers->busy < most &&
+	       ahead_next(&p->ahead, s, p->ahead.servers->busy, &first, &last) && first < n) {
 		struct fill *f;
 
 		s->asked = first + 1;
@@ -216,7 +216,7 @@ static struct fill *fill_for(struct sparse *p, uint64_t i, uint64_t end, struct 
 		return NULL;
 	s->asked = MAX(s->asked, f->end);
 	/* one that needs a new connection, which is slow, waits for what is before it */
-	if (!choice_is_early(p) && (p->ahead.link->busy < p->ahead.link->connections ||
+	if (!choice_is_early(p) && (p->ahead.servers->busy < p->ahead.servers->connections ||
 				    ahead_may_connect(&p->ahead, s) || !choice_follows(f)))
 		choice_release(f);
 	return f;
@@ -292,8 +292,8 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	return r;
 }
 
-/* A left() of a chunk_filler. */
-static void left(void *ctx)
+/* An unpinned() of a chunk_filler. */
+static void unpinned(void *ctx)
 {
 	struct sparse *p = ctx;
 	struct object_store *s = sparse_object(p)->store;
@@ -311,7 +311,7 @@ static void left(void *ctx)
 
 static void complete(void *ctx)
 {
-	object_complete(sparse_object(ctx));
+	object_start_hash(sparse_object(ctx));
 }
 
 static void publish(void *ctx)
@@ -333,7 +333,7 @@ static void sparse_free(void *ctx)
 }
 
 static const struct chunk_filler filler = {
-	fetch, was_read, left, complete, publish, sparse_free,
+	fetch, was_read, unpinned, complete, publish, sparse_free,
 };
 
 int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes *ret)
@@ -363,7 +363,7 @@ int sparse_open(struct plan *plan, const struct chunks_file *file, struct bytes 
 		return r;
 	}
 	p->chunks = bytes.chunks;
-	ahead_init(&p->ahead, file->chunk_size, &o->store->runs.run.link);
+	ahead_init(&p->ahead, file->chunk_size, &o->store->runs.run.servers);
 	p->bytes = (struct chunked_bytes){ bytes.source, 0, bytes.tags, o->store->tagger };
 	chunked_set_filler(bytes.chunks, &filler, p);
 	*ret = bytes;

@@ -169,7 +169,7 @@ int object_store_new(const struct object_options *options, struct object_store *
 	pthread_mutex_init(&s->hash_jobs.lock, NULL);
 	pthread_mutex_init(&s->runs.lock, NULL);
 	s->runs.run.container = options->container;
-	ahead_link_init(&s->runs.run.link);
+	ahead_servers_init(&s->runs.run.servers);
 	s->n_buckets = 1023;
 	siphash_key_init(&s->bucket_key);
 	s->buckets = calloc(s->n_buckets, sizeof(*s->buckets));
@@ -233,7 +233,7 @@ void object_store_free(struct object_store *s)
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->hash_jobs.lock);
 	pthread_mutex_destroy(&s->runs.lock);
-	pthread_mutex_destroy(&s->runs.run.link.lock);
+	pthread_mutex_destroy(&s->runs.run.servers.lock);
 	run_finish(&s->runs.run);
 	free(s);
 }

@@ -28,7 +28,7 @@ bool answer_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_etag, 
 	return true;
 }
 
-/* Empties the destination for a body that begins with the first byte. */
+/* Empties the file for a body that begins with the first byte. */
 static int start_over(struct fetcher *x, const struct http_response *a)
 {
 	char validator[MAX_CACHE_VALIDATOR + 1] = "", *url = http_url_public(x->u->url);

@@ -96,7 +96,7 @@ static int answered(void *ctx, const struct http_response *a)
 	       strcmp(d->note + NOTE_VERSION, d->version) == 0;
 }
 
-/* Ends the destination. 0; 1: what is there already is this version. */
+/* Ends the file. 0; 1: what is there already is this version. */
 static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 {
 	struct follow follow = {
@@ -142,7 +142,7 @@ static int fetch_to(struct download *d, struct file *dest, struct source **ret)
 	return r;
 }
 
-/* Opens a destination; waits for another process that downloads the same. */
+/* Opens a file; waits for another process that downloads the same. */
 static int open_dest(struct download *d, struct room *room, struct file **ret)
 {
 	int r;

@@ -273,7 +273,7 @@ static bool step(struct task *t)
 			step_try(x);
 			if (x->phase != FETCH_TRY)
 				break;
-			follow_on(x->f.follow, x->arrived, x->complete);
+			follow_on(x->f.follow, x->arrived, x->all_arrived);
 			task_wake_at(t, next_wake(x));
 			return true;
 		case FETCH_CHECK:

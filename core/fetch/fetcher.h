@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fetches bytes from URLs into a destination (file.h). One fetch is one state machine (event.h):
+ * Fetches bytes from URLs into a file (cache/file.h). One fetch is one state machine (event.h):
  * while it waits for a server or for the next try it keeps no thread.
  *
- * There is a list of places where the bytes may be. They are tried in their order, the one that
- * worked last first. Connection failures, timeouts, 4xx and 5xx, and answers that are too short
- * lead to the next one; when all have failed, those that may recover are tried again after a pause:
- * a few times, or as long as there is time where the server itself is bad (server.h). Wrong bytes
- * are requested once more past any cache, after all other places; then that place is exhausted.
+ * There is a list of places (URLs) where the bytes may be. They are tried in their order, the one
+ * that worked last first. Connection failures, timeouts, 4xx and 5xx, and answers that are too
+ * short lead to the next one; when all have failed, those that may recover are tried again after a
+ * pause: a few times, or as long as there is time where the server itself is bad (server.h). Wrong
+ * bytes are requested once more past any cache, after all other places; then that place is
+ * exhausted.
  *
  * A large file of one version (a strong ETag, or the version that the caller names) is fetched in
  * pieces over several connections; each piece is written where it belongs. A failed piece is
@@ -43,7 +44,7 @@ enum fetch_what {
 	FETCH_SIZE,   /* how long it is, which a server may get wrong or not say */
 };
 
-/* A place where bytes may be, and what was learnt of it. All zero but for what is constant. */
+/* A place: a URL, and what was learnt of it. All zero but for what is constant. */
 struct fetch_place {
 	/* constant */
 	const char *url;

@@ -98,7 +98,7 @@ struct fetcher {
 	int64_t try_deadline_ms; /* until bytes come */
 	bool bytes_came;
 	bool final;	  /* how the try failed is how the fetch ends */
-	uint64_t have;	  /* the first so many bytes of a range are in the destination */
+	uint64_t have;	  /* the first so many bytes of a range are in `dest` */
 	uint64_t settled; /* and so many are right, see settle() */
 	bool led;	  /* there is no lead, or it is right; else nothing else is asked for */
 	bool probing;	  /* the first request is for the first piece */
@@ -114,8 +114,8 @@ struct fetcher {
 	int64_t hold_ms;   /* no request before */
 	uint64_t bound;	   /* how many bytes there may be; 0: that is not limited, */
 	int64_t announced; /* and how many the server says there are; -1: it does not */
-	uint64_t arrived;  /* the first so many bytes are in the destination */
-	bool complete;	   /* and they are all */
+	uint64_t arrived;  /* the first so many bytes are in `dest` */
+	bool all_arrived;  /* and they are all */
 };
 
 /* Are only bytes [x->f.off, x->f.off + x->f.n) of the file at x->u asked for? */
@@ -191,11 +191,11 @@ void conn_give_up(struct fetcher *x);
 
 /* ---- bound.c ---- */
 
-/* An answer to FETCH_FILE: limits the destination. 0; -EFBIG: it announces more. */
+/* An answer to FETCH_FILE: limits `dest`. 0; -EFBIG: it announces more. */
 int bound_answer(struct fetcher *x, const struct http_response *a);
 
 /*
- * A try has ended with -EFBIG. If the bound was the reason, logs it, empties the destination, and
+ * A try has ended with -EFBIG. If the bound was the reason, logs it, empties `dest`, and
  * returns -EBADMSG where the carton says how long the file is, else -EFBIG with x->u->too_large.
  */
 int bound_passed(struct fetcher *x);

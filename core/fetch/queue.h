@@ -6,18 +6,18 @@
 #include "base/event.h"
 
 /*
- * A task's place in a queue; zeroed at first. Private but for `task`, `background` and the last
+ * What a task has in a queue; zeroed at first. Private but for `task`, `background` and the last
  * two.
  */
 struct queue_slot {
 	struct task *task;
 	struct queue_slot *next, **link; /* link is NULL while it is in no queue */
 	bool background;		 /* no reader waits for this request: set by its owner, */
-	bool yields;	     /* and as it was when the slot got its place in the queue */
-	bool entered;	     /* it has sent a request */
-	unsigned seen;	     /* pauses of the server when it was queued */
-	int64_t patience_ms; /* with a server that has not been reached for so long */
-	bool elsewhere;	     /* it does not wait if the next request fails, too */
+	bool yields;			 /* and as it was when the slot was queued */
+	bool entered;			 /* it has sent a request */
+	unsigned seen;			 /* pauses of the server when it was queued */
+	int64_t patience_ms;		 /* with a server that has not been reached for so long */
+	bool elsewhere;			 /* it does not wait if the next request fails, too */
 };
 
 /* Tasks that wait, in their order. */

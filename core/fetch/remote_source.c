@@ -12,7 +12,7 @@
 /* a range that is fetched ahead; the cached ranges that stay once the carton is open */
 #define MAX_PREFETCH (16 * MIB)
 #define MAX_CACHED_OPEN (32 * MIB)
-/* the most places of a carton: a mirror, and the source URL */
+/* the most URLs of a carton: a mirror's, and the source URL */
 #define REMOTE_PLACES 2
 
 struct remote_source {

@@ -39,7 +39,7 @@ int remote_source_refresh(struct source *s, const char *url);
 size_t remote_source_places(struct source *s, struct fetch_place **ret);
 
 /*
- * Copies [off, off + n) if it is cached, as the first of these places has sent it, and that has not
+ * Copies [off, off + n) if it is cached, as the first of these URLs has sent it, and that has not
  * been found out.
  */
 bool remote_source_cached(struct source *s, void *ret_buf, uint64_t n, uint64_t off);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One try of one URL: its requests, and their bytes on the way to the destination. */
+/* One try of one URL: its requests, and their bytes on the way to the file. */
 #include "base/budget.h"
 #include "base/util.h"
 #include "fetch/internal.h"
@@ -188,7 +188,7 @@ static int conn_step(struct fetcher *x, struct conn *c)
 	if (x->final)
 		return r;
 	if (!x->version) {
-		x->complete = true;
+		x->all_arrived = true;
 		return x->gunzip ? gunzip_end(x->gunzip) : 0;
 	}
 	atomic_store(&x->version->logged_once, false);
@@ -239,13 +239,13 @@ static int ask_pieces(struct fetcher *x)
 	/* others are under way */
 	if (server_error_is_outage(r) && conns_active(x) > 0)
 		r = 0;
-	/* a place in the queue that is not used would block those behind it */
+	/* a slot that is not used would block those behind it */
 	if (r == 0 && x->slot_ms)
 		conn_give_up(x);
 	return r == -EAGAIN ? 0 : r;
 }
 
-/* How far the destination has all bytes. */
+/* How far the file has all bytes. */
 static void find_arrived(struct fetcher *x)
 {
 	uint64_t least = x->pieces.next;
@@ -261,7 +261,7 @@ static void find_arrived(struct fetcher *x)
 			least = MIN(least, x->conns[i].left.off);
 	for (size_t i = 0; i < x->pieces.n_returned; i++)
 		least = MIN(least, x->pieces.returned[i].off);
-	x->complete = least == x->pieces.end;
+	x->all_arrived = least == x->pieces.end;
 	/* the request of the lead may still be under way */
 	x->arrived = fetch_is_part(x) ? MAX(least, x->f.off + x->have) - x->f.off : least;
 }
@@ -302,7 +302,7 @@ int transfer_begin(struct fetcher *x)
 
 	u->status = 0;
 	u->reason[0] = '\0';
-	x->complete = x->bytes_came = x->final = x->probing = false;
+	x->all_arrived = x->bytes_came = x->final = x->probing = false;
 	x->failures = 0;
 	x->bound = 0;
 	x->hold_ms = 0;
@@ -343,14 +343,14 @@ int transfer_step(struct fetcher *x)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < MAX_CONNECTIONS && r == 0 && !x->complete; i++)
+	for (size_t i = 0; i < MAX_CONNECTIONS && r == 0 && !x->all_arrived; i++)
 		if (x->conns[i].stream)
 			r = conn_step(x, &x->conns[i]);
 	if (x->version || x->conns[0].answered) {
 		find_arrived(x);
 		file_progress(x->f.dest, x->arrived);
 	}
-	if (r != 0 || x->complete)
+	if (r != 0 || x->all_arrived)
 		return r;
 	if (x->version)
 		r = ask_pieces(x);

@@ -7,7 +7,7 @@
 #define MAX_STEPS (2 * TOML_MAX_KEY_PARTS + TOML_MAX_DEPTH)
 
 /* A prefix of the path. */
-struct place {
+struct plan_entry {
 	size_t steps;
 	size_t keys; /* the steps that are keys, not indices */
 };
@@ -15,8 +15,8 @@ struct place {
 /* An open […] or {…}. */
 struct frame {
 	bool table;
-	struct toml_node *node; /* {…}: parent of its keys, the node of the key before it */
-	struct place place;	/* of the array or table itself */
+	struct toml_node *node;	 /* {…}: parent of its keys, the node of the key before it */
+	struct plan_entry place; /* of the array or table itself */
 };
 
 struct toml {
@@ -29,8 +29,8 @@ struct toml {
 	void *ctx;
 
 	struct toml_node *table; /* of the last header */
-	struct place table_place;
-	struct place place;
+	struct plan_entry table_place;
+	struct plan_entry place;
 	struct toml_step steps[MAX_STEPS];
 	struct frame frames[TOML_MAX_DEPTH];
 	size_t depth;
@@ -157,7 +157,7 @@ static int header(struct toml *t)
 	bool new;
 	int c, r;
 
-	t->place = (struct place){ 0, 0 };
+	t->place = (struct plan_entry){ 0, 0 };
 	t->lex.in.p++;
 	c = toml_peek(&t->lex);
 	if (c < 0)
@@ -380,7 +380,7 @@ int toml_parse(toml_read_fn *read, void *read_ctx, const struct toml_events *eve
 	t->key = buf_init(TOML_MAX_KEY);
 	t->events = events;
 	t->ctx = ctx;
-	t->place = t->table_place = (struct place){ 0, 0 };
+	t->place = t->table_place = (struct plan_entry){ 0, 0 };
 	t->depth = 0;
 	t->lex.error = (struct reason){ .line = 0 };
 	t->c_locale = newlocale(LC_ALL_MASK, "C", NULL);

@@ -8,7 +8,7 @@
 static int derive_sizes(void *ctx, struct fill *fill)
 {
 	fill->quiet = true;
-	fill->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	fill->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	return index_measure(ctx, &fill->waits);
 }
 
@@ -34,7 +34,7 @@ static int derive_index(void *ctx, struct fill *fill)
 	int r = index_load(v->options.tree, &fill->waits, &v->index);
 
 	fill->quiet = true;
-	fill->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	fill->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	if (r == 0 && v->index.n_strings)
 		r = add_sizes(v);
 	if (r < 0) {

@@ -83,7 +83,7 @@ static int make_nodes(void *ctx, struct fill *fill)
 	if (r < 0)
 		return r;
 	tree_sort_below(dir);
-	fill->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	fill->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	return 0;
 }
 

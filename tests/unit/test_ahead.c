@@ -12,18 +12,18 @@
 
 #define CHUNK (256 * KIB)
 
-/* A busy link: requests are answered after `answer_ms`, at `rate` bytes a second in all. */
+/* Busy servers: requests are answered after `answer_ms`, at `rate` bytes a second in all. */
 static void learn(struct ahead *a, uint64_t answer_ms, uint64_t rate)
 {
 	uint64_t now = 100000000;
 
-	ahead_link_init(a->link);
+	ahead_servers_init(a->servers);
 	for (int i = 0; i < 100; i++) {
-		ahead_answered(a->link, answer_ms * 1000);
+		ahead_answered(a->servers, answer_ms * 1000);
 		now += MAX(MIB * 1000000 / rate, answer_ms * 1000);
-		ahead_came(a->link, MAX(MIB, rate / 1000 * answer_ms), now);
+		ahead_came(a->servers, MAX(MIB, rate / 1000 * answer_ms), now);
 	}
-	a->link->connections = 8;
+	a->servers->connections = 8;
 }
 
 /* Asks for all that the window has; returns how many chunks lie ahead of the reader. */
@@ -54,11 +54,11 @@ static struct ahead_stream *read_to(struct ahead *a, uint64_t from, uint64_t to)
 
 static void test_random(void **state)
 {
-	struct ahead_link link;
+	struct ahead_servers servers;
 	struct ahead a;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &link);
+	ahead_init(&a, CHUNK, &servers);
 	learn(&a, 50, 100 * MIB);
 	srandom(1);
 	for (int i = 0; i < 1000; i++) {
@@ -72,18 +72,18 @@ static void test_random(void **state)
 		assert_int_equal(ask_all(&a, ahead_read(&a, i, i + 1), NULL), 0);
 }
 
-/* The window is no longer than twice what was read, and as long as the link needs. */
+/* The window is no longer than twice what was read, and as long as the servers need. */
 static void test_window(void **state)
 {
-	struct ahead_link link;
+	struct ahead_servers servers;
 	struct ahead a;
 	struct ahead_stream *s;
 	unsigned requests;
 	uint64_t got;
 
 	(void)state;
-	ahead_link_init(&link);
-	ahead_init(&a, CHUNK, &link);
+	ahead_servers_init(&servers);
+	ahead_init(&a, CHUNK, &servers);
 	s = read_to(&a, 0, 1);
 	assert_int_equal(ask_all(&a, s, NULL), 0);
 	s = read_to(&a, 1, 2);
@@ -97,28 +97,28 @@ static void test_window(void **state)
 	/* six times what comes in 50 ms */
 	assert_in_range(got * CHUNK, 24 * MIB, 30 * MIB);
 	/* a server that is near needs little */
-	ahead_init(&a, CHUNK, &link);
+	ahead_init(&a, CHUNK, &servers);
 	learn(&a, 1, 100 * MIB);
 	s = read_to(&a, 0, 400);
 	assert_in_range(ask_all(&a, s, NULL) * CHUNK, 1, 4 * MIB);
-	/* and no link more than that */
-	ahead_init(&a, CHUNK, &link);
+	/* and no servers more than that */
+	ahead_init(&a, CHUNK, &servers);
 	learn(&a, 60000, 1000 * MIB);
 	s = read_to(&a, 0, 4000);
 	assert_in_range(ask_all(&a, s, &requests) * CHUNK, 48 * MIB, 64 * MIB);
 	assert_int_equal(requests, 8);
 }
 
-/* One request at a time, until as much was read as the link needs; then as many as it takes. */
+/* One request at a time, until as much was read as the servers need; then as many as it takes. */
 static void test_wide(void **state)
 {
-	struct ahead_link link;
+	struct ahead_servers servers;
 	struct ahead a;
 	struct ahead_stream *s;
 	uint64_t first, end;
 
 	(void)state;
-	ahead_init(&a, CHUNK, &link);
+	ahead_init(&a, CHUNK, &servers);
 	learn(&a, 50, 100 * MIB);
 	s = read_to(&a, 0, 40);
 	assert_true(ahead_next(&a, s, 0, &first, &end));
@@ -129,7 +129,7 @@ static void test_wide(void **state)
 	/* those of a new connection are short */
 	assert_true(ahead_next(&a, s, 8, &first, &end));
 	assert_int_equal((end - first) * CHUNK, 512 * KIB);
-	/* it stays so if the link turns out to need more */
+	/* it stays so if the servers turn out to need more */
 	learn(&a, 200, 100 * MIB);
 	assert_true(ahead_next(&a, s, 1, &first, &end));
 }
@@ -137,12 +137,12 @@ static void test_wide(void **state)
 /* Each of many readers in one file has a window; reads come in any order near its front. */
 static void test_streams(void **state)
 {
-	struct ahead_link link;
+	struct ahead_servers servers;
 	struct ahead a;
 	struct ahead_stream *s[AHEAD_STREAMS];
 
 	(void)state;
-	ahead_init(&a, CHUNK, &link);
+	ahead_init(&a, CHUNK, &servers);
 	learn(&a, 50, 100 * MIB);
 	for (size_t k = 0; k < AHEAD_STREAMS; k++)
 		read_to(&a, k * 1000, k * 1000 + 2);
@@ -165,13 +165,13 @@ static void test_streams(void **state)
 /* How far out of order the reads of a stream may be grows with it. */
 static void test_slack(void **state)
 {
-	struct ahead_link link;
+	struct ahead_servers servers;
 	struct ahead a;
 	struct ahead_stream *s;
 
 	(void)state;
-	ahead_link_init(&link);
-	ahead_init(&a, CHUNK, &link);
+	ahead_servers_init(&servers);
+	ahead_init(&a, CHUNK, &servers);
 	s = read_to(&a, 0, 2);
 	assert_ptr_not_equal(ahead_read(&a, 4, 5), s);
 	assert_ptr_equal(ahead_read(&a, 3, 4), s);
@@ -183,13 +183,13 @@ static void test_slack(void **state)
 /* Chunks of 16 MiB: at least one request ahead, and not more than the window. */
 static void test_large_chunks(void **state)
 {
-	struct ahead_link link;
+	struct ahead_servers servers;
 	struct ahead a;
 	struct ahead_stream *s;
 	uint64_t first, end;
 
 	(void)state;
-	ahead_init(&a, 16 * MIB, &link);
+	ahead_init(&a, 16 * MIB, &servers);
 	learn(&a, 50, 100 * MIB);
 	s = read_to(&a, 0, 8);
 	assert_true(ahead_next(&a, s, 0, &first, &end));

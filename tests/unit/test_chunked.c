@@ -180,12 +180,12 @@ static void test_complete(void **state)
 					    MIN(TAG_BLOCK, SIZE - i * TAG_BLOCK), tags[i]),
 				 0);
 	assert_int_equal(read_at(f, 1, CHUNK), 0);
-	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), 0);
+	assert_int_equal(chunked_set_tags(f->c, &f->bytes, tags), 0);
 	assert_span(f, 0, SIZE, SIZE, true);
 	assert_tags(f, 0, SIZE / TAG_BLOCK);
 	/* other bytes than those that were read */
 	tags[3][0] ^= 1;
-	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), -EBADMSG);
+	assert_int_equal(chunked_set_tags(f->c, &f->bytes, tags), -EBADMSG);
 	chunked_fail(f->c);
 	assert_int_equal(chunked_span(f->c, 0, 1, &n, &verified), -EBADMSG);
 	free(tags);
@@ -219,7 +219,7 @@ static void free_nothing(void *ctx)
 /* What is not there has to be fetched; what is written is nobody's until it is verified. */
 static void test_origin(void **state)
 {
-	static const struct chunk_filler origin = {
+	static const struct chunk_filler filler = {
 		fetch_nothing,	nothing_read,	free_nothing,
 		count_complete, count_complete, free_nothing,
 	};
@@ -229,7 +229,7 @@ static void test_origin(void **state)
 
 	(void)state;
 	assert_null(chunked_filler(f->c));
-	chunked_set_filler(f->c, &origin, &completed);
+	chunked_set_filler(f->c, &filler, &completed);
 	assert_ptr_equal(chunked_filler(f->c), &completed);
 	assert_int_equal(chunked_fetch(f->c, CHUNK - 1, 1, NULL), -ENOTCONN);
 	/* what an earlier mount has left is right, or not */
@@ -268,7 +268,7 @@ static void test_origin(void **state)
 /* A hole is not hashed; the last chunk that a reader verifies makes it complete. */
 static void test_holes(void **state)
 {
-	static const struct chunk_filler origin = {
+	static const struct chunk_filler filler = {
 		fetch_nothing,	nothing_read,	free_nothing,
 		count_complete, count_complete, free_nothing,
 	};
@@ -276,7 +276,7 @@ static void test_holes(void **state)
 	int completed = 0, reads;
 
 	(void)state;
-	chunked_set_filler(f->c, &origin, &completed);
+	chunked_set_filler(f->c, &filler, &completed);
 	assert_false(chunked_is_hole(f->c, &f->bytes, 0));
 	assert_int_equal(ftruncate(f->box->fd, 0), 0);
 	assert_int_equal(ftruncate(f->box->fd, (off_t)(f->bytes.off + SIZE)), 0);
@@ -362,7 +362,7 @@ static void test_memory_is_given_back(void **state)
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), -EBADMSG);
 	assert_int_equal(chunked_fetched(f->c, &f->bytes, 3), -EBADMSG);
 	assert_int_equal(b.used, none);
-	assert_int_equal(chunked_complete(f->c, &f->bytes, tags), 0);
+	assert_int_equal(chunked_set_tags(f->c, &f->bytes, tags), 0);
 	assert_int_equal(b.used, none + (SIZE / TAG_BLOCK + 1) * TAG_SIZE);
 	assert_int_equal(read_at(f, 1, 3 * CHUNK), 1);
 	assert_int_equal(b.used, none + (SIZE / TAG_BLOCK + 1) * TAG_SIZE);

@@ -19,7 +19,7 @@ static int derive(void *ctx, struct fill *m)
 	if (r < 0)
 		return r;
 	object_put(p->of);
-	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	m->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	return 0;
 }
 
@@ -33,7 +33,7 @@ static void part_add(struct box *b, struct part *p, struct object *of)
 static int derive_nothing(void *ctx, struct fill *m)
 {
 	(void)ctx;
-	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	m->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	return 0;
 }
 
@@ -134,7 +134,7 @@ static int work_on(void *ctx, struct fill *m)
 
 	while (now_ms() < end && cancel_sleep(&m->waits.cancel, 10) == 0)
 		waits_progress(&m->waits, 1000);
-	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	m->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	return cancel_fired(&m->waits.cancel) ? -ECANCELED : 0;
 }
 

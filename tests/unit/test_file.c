@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Destinations: a cache entry, an unnamed file, memory; resuming, room, and threads that write at
- * once.
+ * Files of unverified bytes: a cache entry, an unnamed file, memory; resuming, room, and threads
+ * that write at once.
  */
 #include "cache_help.h"
 
@@ -289,7 +289,7 @@ static void test_sparse(void **state)
 		assert_int_equal(file_join(c, k.sha256, 100000, &d), 0);
 		assert_int_equal(file_sparse(d, 100000), 0);
 		assert_bytes(d, k, 60000, 100, i == 1);
-		assert_int_equal(file_claim(d, 100, drop, &(unsigned){ 0 }), 0);
+		assert_int_equal(file_make_room(d, 100, drop, &(unsigned){ 0 }), 0);
 		assert_int_equal(put(d, k, 60000, 100), 0);
 		assert_int_equal(put(d, k, 99999, 2), -EFBIG);
 		file_progress(d, 100);
@@ -326,10 +326,10 @@ static void test_sparse_leaves(void **state)
 
 	assert_int_equal(file_join(c, k.sha256, 1000000, &d), 0);
 	assert_int_equal(file_sparse(d, 1000000), 0);
-	assert_int_equal(file_claim(d, 100000, drop, &left), 0);
+	assert_int_equal(file_make_room(d, 100000, drop, &left), 0);
 	assert_int_equal(put(d, k, 500000, 100), 0);
 	assert_true(file_is_cached(d) && left == 1);
-	assert_int_equal(file_claim(d, 300000, drop, &left), 0);
+	assert_int_equal(file_make_room(d, 300000, drop, &left), 0);
 	assert_false(file_is_cached(d) || left);
 	assert_int_equal(put(d, k, 600000, 100), 0);
 	assert_bytes(d, k, 500000, 100, true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashing a destination as it fills: each block is read once, whatever happens to it after that. */
+/* Hashing a file as it fills: each block is read once, whatever happens to it after that. */
 #include "cache/follow.h"
 
 #include <semaphore.h>

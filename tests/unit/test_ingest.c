@@ -263,7 +263,7 @@ static int hold(void **state)
 	assert_int_equal(run((struct ingest){ .size = HELD, .tagger = h->tagger, .hash = true },
 			     h->data + BEFORE, HELD, &in),
 			 0);
-	h->bytes.kind = BYTES_PLACE;
+	h->bytes.kind = BYTES_ENTRY;
 	h->bytes.off = BEFORE;
 	h->bytes.tags = in.tags;
 	assert_int_equal(source_from_fd(dup(h->fd), &h->bytes.source), 0);

@@ -649,7 +649,7 @@ static int wait_for_gate(void *ctx, struct fill *m)
 	pthread_mutex_unlock(&b->lock);
 	if (cancel_fired(&m->waits.cancel))
 		return -ECANCELED;
-	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	m->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	return 0;
 }
 
@@ -694,7 +694,7 @@ static int work_on(void *ctx, struct fill *m)
 		waits_progress(&m->waits, 1000);
 		cancel_sleep(&m->waits.cancel, 10);
 	}
-	m->bytes = (struct bytes){ .kind = BYTES_PLACE };
+	m->bytes = (struct bytes){ .kind = BYTES_ENTRY };
 	return cancel_fired(&m->waits.cancel) ? -ECANCELED : 0;
 }
 

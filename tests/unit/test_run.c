@@ -146,11 +146,11 @@ static void test_link(void **state)
 	assert_int_equal(run_most(&run, 1000), MAX_RUN_WINDOW);
 	/* 10 ms, 1 MiB/s */
 	for (int i = 0; i < 10; i++) {
-		ahead_began(&run.link);
-		ahead_answered(&run.link, 10000);
+		ahead_began(&run.servers);
+		ahead_answered(&run.servers, 10000);
 		for (uint64_t ms = 0; ms <= 1000; ms += 100)
-			ahead_came(&run.link, MIB / 10, (uint64_t)i * 1010000 + 1000 * ms + 1);
-		ahead_ended(&run.link);
+			ahead_came(&run.servers, MIB / 10, (uint64_t)i * 1010000 + 1000 * ms + 1);
+		ahead_ended(&run.servers);
 	}
 	assert_in_range(run_gap(&run), 9 * KIB, 11 * KIB);
 	assert_in_range(run_most(&run, 500), 450 * KIB, 550 * KIB);
