@@ -599,8 +599,7 @@ struct carton_pushed {
 	char digest[72]; /* of the artifact: sha256:HEX; the same for the same carton */
 	char pin[768];	 /* oci://REGISTRY/NAME@DIGEST */
 	uint64_t files, blobs, bytes; /* layers; contents of these and the config; their bytes */
-	uint64_t sent,
-		sent_bytes; /* contents that were sent, as the registry had not; their bytes */
+	uint64_t sent, sent_bytes;    /* contents that the registry did not have; their bytes */
 };
 
 /*

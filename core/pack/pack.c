@@ -89,8 +89,7 @@ struct shown {
 static void show(const struct shown *s, uint64_t done)
 {
 	const struct carton_pack_options *o = s->p->options;
-	uint64_t total = s->p->total -
-			 s->p->plan.bytes; /* bytes that are read twice are shown once */
+	uint64_t total = s->p->total - s->p->plan.bytes; /* bytes read twice are shown once */
 
 	done = MIN(s->before + done, s->p->total);
 	if (o->progress && total)
