@@ -46,11 +46,6 @@ static int malformed(const struct listing *l, const struct scan *s, const char *
 
 /* ---- the commit ---- */
 
-static bool is_commit(const char *text)
-{
-	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
-}
-
 static int read_card(struct scan *s, struct listing *l)
 {
 	char license[128];
@@ -154,7 +149,7 @@ int hub_read_revision(struct listing *l, const struct buf *text)
 	}
 	if (r == -EBADMSG)
 		malformed(l, s, "is no JSON: ");
-	else if (r == 0 && !is_commit(l->commit))
+	else if (r == 0 && !listing_is_commit(l->commit))
 		r = malformed(l, s, "has no commit");
 	scan_free(s);
 	return r < 0 ? r : take_id(l);
@@ -173,7 +168,7 @@ static int resolve(const struct import *im, struct listing *l)
 	if (r == 0)
 		r = hub_read_revision(l, &text);
 	/* nor may a branch have the name of a commit */
-	if (r == 0 && is_commit(revision) && strcmp(l->commit, revision) != 0)
+	if (r == 0 && listing_is_commit(revision) && strcmp(l->commit, revision) != 0)
 		r = log_error(-EBADMSG, l->name, "the hub's answer is about another commit, %s",
 			      l->commit);
 	import_forget(im, &text);
@@ -384,20 +379,9 @@ static char *homepage(const struct listing *l)
 	return address_of(l, hf_form.server, "");
 }
 
-static bool takes(const char *source)
-{
-	return repository_is_whole(&hf_form, source);
-}
-
-static int parse(const char *source, struct repository *ret)
-{
-	return repository_parse(&hf_form, source, ret);
-}
-
 const struct lister hub_lister = {
-	.takes = takes,
-	.parse = parse,
-	.is_commit = is_commit,
+	.form = &hf_form,
+	.is_commit = listing_is_commit,
 	.resolve = resolve,
 	.list = list,
 	.refused = refused,

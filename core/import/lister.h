@@ -16,7 +16,10 @@ struct http_response;
 struct import;
 
 struct lister {
-	/* Is that a repository of it, as a whole? */
+	/* Its sources are repositories of this form, so the next two are NULL. Or NULL. */
+	const struct repository_form *form;
+
+	/* Is that a source of it, as a whole? */
 	bool (*takes)(const char *source);
 
 	/* What such a source names. 0; -ENOMEM; or -EINVAL, logged. */
@@ -57,5 +60,8 @@ extern const struct lister oci_lister;	      /* oci:// */
 
 /* The one that takes this source, or NULL. */
 const struct lister *lister_of(const char *source);
+
+/* As parse() above. */
+int lister_parse(const struct lister *lister, const char *source, struct repository *ret);
 
 #endif

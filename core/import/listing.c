@@ -33,6 +33,11 @@ static bool is_pointer(const uint8_t oid[SHA1_SIZE], const uint8_t sha256[SHA256
 	return git_blob_id(text, (size_t)n, id) == 0 && memcmp(id, oid, SHA1_SIZE) == 0;
 }
 
+bool listing_is_commit(const char *text)
+{
+	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
+}
+
 int listing_add(struct listing *l, const char *path, uint64_t size, const uint8_t oid[SHA1_SIZE],
 		const uint8_t *sha256)
 {

@@ -26,6 +26,9 @@ struct budget;
 struct lister;
 struct repository;
 
+/* Is it the name of a commit of git: a sha1 in lower-case hex? */
+bool listing_is_commit(const char *text);
+
 /* Bytes of the name of a commit, or of a digest, with its NUL. */
 #define LISTING_COMMIT 80
 

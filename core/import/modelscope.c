@@ -20,11 +20,6 @@ static int malformed(const struct listing *l, const struct scan *s, const char *
 			 s->json.fault ? s->json.fault : "");
 }
 
-static bool is_commit(const char *text)
-{
-	return strlen(text) == 2 * SHA1_SIZE && hex_valid(text, SHA1_SIZE);
-}
-
 /* ---- files ---- */
 
 struct found {
@@ -76,7 +71,7 @@ static int add(struct listing *l, const struct scan *s, struct found *f)
 				 "nothing can be verified",
 				 l->name);
 	r = listing_add(l, f->path, f->size, NULL, sha256);
-	if (r < 0 || !is_commit(f->commit))
+	if (r < 0 || !listing_is_commit(f->commit))
 		return r;
 	last = &l->files[l->n - 1];
 	last->commit = arena_text(&l->names, f->commit, strlen(f->commit));
@@ -116,7 +111,7 @@ static int read_latest(struct scan *s, struct listing *l)
 		else
 			r = scan_skip(s);
 	}
-	snprintf(l->commit, sizeof(l->commit), "%s", is_commit(id) ? id : begins);
+	snprintf(l->commit, sizeof(l->commit), "%s", listing_is_commit(id) ? id : begins);
 	return r;
 }
 
@@ -201,9 +196,9 @@ int modelscope_read(struct listing *l, const struct buf *text)
 	scan_free(s);
 	if (r < 0)
 		return r;
-	if (is_commit(l->repo->revision))
+	if (listing_is_commit(l->repo->revision))
 		snprintf(l->commit, sizeof(l->commit), "%s", l->repo->revision);
-	else if (!is_commit(l->commit))
+	else if (!listing_is_commit(l->commit))
 		find_commit(l);
 	return check_commits(l);
 }
@@ -278,20 +273,9 @@ static char *homepage(const struct listing *l)
 	return asprintf(&text, "%s/models/%s", ms_form.server, l->repo->name) < 0 ? NULL : text;
 }
 
-static bool takes(const char *source)
-{
-	return repository_is_whole(&ms_form, source);
-}
-
-static int parse(const char *source, struct repository *ret)
-{
-	return repository_parse(&ms_form, source, ret);
-}
-
 const struct lister modelscope_lister = {
-	.takes = takes,
-	.parse = parse,
-	.is_commit = is_commit,
+	.form = &ms_form,
+	.is_commit = listing_is_commit,
 	.resolve = resolve,
 	.list = list,
 	.refused = refused,

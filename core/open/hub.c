@@ -13,7 +13,7 @@ static bool takes(const char *name)
 
 static int begin(struct carton_source *s)
 {
-	int r = lister_of(s->name)->parse(s->name, &s->repository);
+	int r = lister_parse(lister_of(s->name), s->name, &s->repository);
 
 	if (r < 0)
 		return r;
