@@ -3,8 +3,7 @@
  * Shared by the files that make up the fetcher. From the bottom up:
  *
  *	conn		one request, and which bytes are missing
- *	bound		how long a file may be
- *	answer		where the body of an answer goes
+ *	answer		how long a file may be, and where the body of an answer goes
  *	transfer	the requests of one try
  *	size		those that ask for a size
  *	urls		which place, and what its failure means
@@ -189,7 +188,7 @@ int conn_waits_why(const struct fetcher *x);
 /* The fetch leaves the queues that it waits in. */
 void conn_give_up(struct fetcher *x);
 
-/* ---- bound.c ---- */
+/* ---- answer.c ---- */
 
 /* An answer to FETCH_FILE: limits `dest`. 0; -EFBIG: it announces more. */
 int bound_answer(struct fetcher *x, const struct http_response *a);
@@ -199,8 +198,6 @@ int bound_answer(struct fetcher *x, const struct http_response *a);
  * returns -EBADMSG where the carton says how long the file is, else -EFBIG with x->u->too_large.
  */
 int bound_passed(struct fetcher *x);
-
-/* ---- answer.c ---- */
 
 /* How much of the file an earlier fetch from this URL has left, of which ETag; false: nothing. */
 bool answer_partial(const struct fetcher *x, uint64_t *ret_len, char *ret_etag, size_t n);
