@@ -40,6 +40,8 @@ void plan_unref(struct plan *p)
 		return;
 	for (size_t i = 0; i < p->n_urls; i++)
 		route_finish(&p->urls[i].route);
+	for (char **name = p->names; name && *name; name++)
+		free(*name);
 	free(p->urls);
 	free(p->names);
 	free(p);
@@ -83,26 +85,23 @@ int plan_open_directory(const struct plan *p, size_t *at, int *ret_fd)
 int plan_find_urls(struct plan *p)
 {
 	const struct object *o = p->object;
-	char *const *listed = p->link ? p->link->urls : NULL;
-	size_t n_mirrors, n_listed = p->link ? p->link->n_urls : 0;
-	char **names;
+	const struct mirrors *m = o->store->options.mirrors;
+	size_t n_mirrors = 0, n_listed = p->link ? p->link->n_urls : 0;
 
 	if (p->urls)
 		return 0;
-	if (mirrors_urls(o->store->options.mirrors, o->sha256, object_name(o), listed, n_listed,
-			 &names, &n_mirrors) < 0)
+	if (m && !p->names && mirrors_urls(m, o->sha256, object_name(o), &p->names) < 0)
 		return -ENOMEM;
+	while (p->names && p->names[n_mirrors])
+		n_mirrors++;
 	p->urls = calloc(n_mirrors + n_listed + 1, sizeof(*p->urls));
-	if (!p->urls) {
-		free(names);
+	if (!p->urls)
 		return -ENOMEM;
-	}
-	p->names = names;
 	for (; p->n_urls < n_mirrors + n_listed; p->n_urls++) {
 		struct fetch_place *u = &p->urls[p->n_urls];
 
-		u->url = names[p->n_urls];
 		u->mirror = p->n_urls < n_mirrors;
+		u->url = u->mirror ? p->names[p->n_urls] : p->link->urls[p->n_urls - n_mirrors];
 		u->trust = u->mirror || p->link->user ? HTTP_USER : HTTP_LINKS;
 		route_init(&u->route);
 	}

@@ -44,7 +44,7 @@ struct plan {
 
 	/* private */
 	_Atomic(const struct fetch_place *) header_at; /* the place that has sent the header */
-	char **names;				       /* the text of the URLs */
+	char **names; /* the URLs of mirror=, as mirrors_urls() gives them; or NULL */
 	atomic_uint refs;
 	const struct plan_entry *first, *at;
 	size_t found; /* by find_entry() */

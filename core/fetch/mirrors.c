@@ -253,35 +253,17 @@ int mirrors_login(const struct mirrors *m, struct login **list)
 }
 
 int mirrors_urls(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,
-		 char *const *more, size_t n_more, char ***ret, size_t *ret_first)
+		 char ***ret)
 {
-	size_t n = 0, bytes = 0, most = m ? m->n : 0;
-	char **urls = calloc(most + n_more + 1, sizeof(*urls)), **block = NULL;
-	char *at;
+	char **urls = calloc((m ? m->n : 0) + 1, sizeof(*urls)), **at = urls;
 
-	for (size_t i = 0; urls && i < most; i++) {
-		/* one that becomes too long is left out */
-		if (of_objects(&m->list[i]) &&
-		    (urls[n] = expand_object(m, &m->list[i], sha256, path)))
-			bytes += strlen(urls[n++]) + 1;
-	}
-	if (urls)
-		block = malloc((n + n_more + 1) * sizeof(*urls) + bytes);
-	at = block ? (char *)(block + n + n_more + 1) : NULL;
-	for (size_t i = 0; i < n; i++) {
-		if (block) {
-			block[i] = at;
-			at = stpcpy(at, urls[i]) + 1;
-		}
-		free(urls[i]);
-	}
-	free(urls);
-	if (!block)
+	if (!urls)
 		return -ENOMEM;
-	for (size_t i = 0; i < n_more; i++)
-		block[n + i] = more[i];
-	*ret = block;
-	*ret_first = n;
+	/* one that becomes too long is left out */
+	for (size_t i = 0; m && i < m->n; i++)
+		if (of_objects(&m->list[i]) && (*at = expand_object(m, &m->list[i], sha256, path)))
+			at++;
+	*ret = urls;
 	return 0;
 }
 

@@ -32,12 +32,11 @@ int mirrors_new(char *const *templates, const char *source, struct mirrors **ret
 void mirrors_free(struct mirrors *m); /* NULL-safe */
 
 /*
- * The URLs of an object, followed by those in `more` (of which there may be none): *ret is one
- * block, of which *ret_first URLs are of mirrors. All functions from here on take NULL mirrors. 0
- * or -ENOMEM.
+ * The URLs of an object: an array that ends with NULL, of malloc'ed texts. All functions from here
+ * on take NULL mirrors. 0 or -ENOMEM.
  */
 int mirrors_urls(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,
-		 char *const *more, size_t n_more, char ***ret, size_t *ret_first);
+		 char ***ret);
 
 /* Is there a URL for objects? */
 bool mirrors_have_urls(const struct mirrors *m);

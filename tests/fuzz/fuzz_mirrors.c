@@ -19,17 +19,18 @@
 static bool first_url(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,
 		      char *ret)
 {
-	char **urls, *more[] = { (char *)"last" };
-	size_t n;
+	char **urls;
+	bool found;
 
-	CHECK(mirrors_urls(m, sha256, path, more, 1, &urls, &n) == 0);
-	CHECK(n <= 1 && strcmp(urls[n], "last") == 0);
-	if (n == 1) {
-		CHECK(strlen(urls[0]) <= HTTP_MAX_URL);
+	CHECK(mirrors_urls(m, sha256, path, &urls) == 0);
+	found = urls[0];
+	if (found) {
+		CHECK(!urls[1] && strlen(urls[0]) <= HTTP_MAX_URL);
 		strcpy(ret, urls[0]);
 	}
+	free(urls[0]);
 	free(urls);
-	return n == 1;
+	return found;
 }
 
 /* The path of the file changes neither where it is asked for, nor as whom. */

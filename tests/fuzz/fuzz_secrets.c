@@ -286,7 +286,6 @@ static void check_template(const char *text, const char *source)
 	bool only_secret = is_in_secret_parameter(source) && !http_url_fault(source);
 	struct mirrors *m = NULL;
 	char **urls, *url;
-	size_t first;
 
 	quiet = is_secret(text, false);
 	lists_template_fault(text);
@@ -298,9 +297,11 @@ static void check_template(const char *text, const char *source)
 		CHECK(!quiet || !shows(url));
 		free(url);
 	}
-	CHECK(mirrors_urls(m, sha256, "model/x", NULL, 0, &urls, &first) == 0);
-	for (size_t i = 0; i < first; i++)
+	CHECK(mirrors_urls(m, sha256, "model/x", &urls) == 0);
+	for (size_t i = 0; urls[i]; i++) {
 		CHECK(!quiet || !shows(urls[i]));
+		free(urls[i]);
+	}
 	free(urls);
 	mirrors_free(m);
 }
