@@ -44,11 +44,11 @@
 #define MAX_FILE_SIZE (1ULL << 50)
 #define MAX_ZSTD_WINDOW_LOG 27
 
-/* Objects: kept in memory up to a size each and in all; kept copies in files, by open files. */
+/* Objects: kept in memory up to a size each, and shares of the budget; in files, by open files. */
 #define MAX_MEMORY_OBJECT (4 * MIB)
 #define MAX_SMALL_STORED (128 * KIB) /* a larger Stored one is read in place */
-#define MAX_OBJECT_MEMORY (256 * MIB)
-#define MAX_IDLE_MEMORY (8 * MIB) /* of those that are not open: the kernel has their pages */
+#define KEPT_SHARE 8   /* 1/8 of the budget, or one object; what has no room goes to files */
+#define IDLE_SHARE 256 /* likewise, of those that are not open: the kernel has their pages */
 #define MAX_OBJECT_FILES 256
 #define BULK_OBJECT (8 * MIB)	/* larger ones do not hold up smaller ones */
 #define QUICK_OBJECT (64 * KIB) /* with its headers: verified by the thread that asks for it */

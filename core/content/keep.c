@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How long verified copies are kept: those that nobody has pinned are dropped, oldest first, when
- * they take too much memory or too many descriptors. And what is kept for later mounts: seals, and
- * notes of what failed. An object without its bytes at hand has no use for a seal: both are found,
- * or neither.
+ * they take more than their share of the budget, or too many descriptors. And what is kept for
+ * later mounts: seals, and notes of what failed. An object without its bytes at hand has no use for
+ * a seal: both are found, or neither.
  */
 #include "base/util.h"
 #include "cache/cache.h"
@@ -32,7 +32,15 @@ void keep_add(struct object_store *s, struct object *o)
 		s->idle_memory += o->size;
 }
 
-static void unclaim(struct object_store *s, uint64_t size)
+/* A share of the budget, which is enough for one object in any case. */
+static uint64_t share(const struct object_store *s, unsigned part)
+{
+	const struct budget *b = s->options.budget;
+
+	return b ? MAX(b->limit / part, MAX_MEMORY_OBJECT) : UINT64_MAX;
+}
+
+static void give(struct object_store *s, uint64_t size)
 {
 	s->memory_used -= size;
 	budget_drop(s->options.budget, size);
@@ -52,7 +60,7 @@ struct bytes keep_detach(struct object_store *s, struct object *o)
 	struct bytes bytes = o->bytes;
 
 	if (bytes.kind == BYTES_MEMORY)
-		unclaim(s, o->size);
+		give(s, o->size);
 	else if (bytes.kind == BYTES_FILE)
 		s->files_used--;
 	o->bytes = (struct bytes){ .kind = BYTES_NONE };
@@ -94,7 +102,7 @@ void keep_limit(struct object_store *s)
 
 	while (s->oldest && s->files_used > MAX_OBJECT_FILES)
 		drop(s, s->oldest);
-	while (s->idle_memory > MAX_IDLE_MEMORY && (o = oldest_in_memory(s)))
+	while (s->idle_memory > share(s, IDLE_SHARE) && (o = oldest_in_memory(s)))
 		drop(s, o);
 }
 
@@ -122,9 +130,9 @@ bool keep_drop_idle(void *store)
 }
 
 /* Lock held. */
-static bool claim(struct object_store *s, uint64_t size)
+static bool take(struct object_store *s, uint64_t size)
 {
-	if (size > MAX_OBJECT_MEMORY - s->memory_used || !budget_keep(s->options.budget, size))
+	if (s->memory_used + size > share(s, KEPT_SHARE) || !budget_keep(s->options.budget, size))
 		return false;
 	s->memory_used += size;
 	return true;
@@ -138,7 +146,7 @@ bool object_take_memory(struct object_store *s, uint64_t size)
 	if (size > MAX_MEMORY_OBJECT)
 		return false;
 	pthread_mutex_lock(&s->lock);
-	while (!(fits = claim(s, size)) && (o = oldest_in_memory(s)))
+	while (!(fits = take(s, size)) && (o = oldest_in_memory(s)))
 		drop(s, o);
 	pthread_mutex_unlock(&s->lock);
 	return fits;
@@ -147,7 +155,7 @@ bool object_take_memory(struct object_store *s, uint64_t size)
 void object_give_memory(struct object_store *s, uint64_t size)
 {
 	pthread_mutex_lock(&s->lock);
-	unclaim(s, size);
+	give(s, size);
 	pthread_mutex_unlock(&s->lock);
 }
 

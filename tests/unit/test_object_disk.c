@@ -14,9 +14,11 @@
 
 /* ---- budgets ---- */
 
-#define PINNED (MAX_OBJECT_MEMORY / MAX_MEMORY_OBJECT)
+#define PINNED 64
 
-/* A box whose first PINNED objects fill the memory budget to its last byte. */
+static struct budget budget;
+
+/* A box whose first PINNED objects fill their share of the budget to its last byte. */
 static struct box *full_box(size_t more)
 {
 	struct box *b = box_new();
@@ -29,6 +31,8 @@ static struct box *full_box(size_t more)
 	}
 	for (size_t i = 0; i < more; i++)
 		box_add_made(b, 100, i + 1, METHOD_STORED);
+	budget_init(&budget, PINNED * MAX_MEMORY_OBJECT * KEPT_SHARE);
+	b->budget = &budget;
 	box_start(b, NULL, true);
 	for (size_t i = 0; i < PINNED; i++)
 		assert_int_equal(get(b->items[i].object), 0);
@@ -67,7 +71,7 @@ static void test_memory_budget(void **state)
 /* Idle copies go by their last use, not by their first, when they take more than their share. */
 static void test_lru(void **state)
 {
-	const size_t first = PINNED - MAX_IDLE_MEMORY / MAX_MEMORY_OBJECT;
+	const size_t first = PINNED - PINNED * KEPT_SHARE / IDLE_SHARE;
 	struct box *b = full_box(1);
 
 	(void)state;
