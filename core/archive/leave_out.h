@@ -8,7 +8,6 @@
 #ifndef CARTON_ARCHIVE_LEAVE_OUT_H
 #define CARTON_ARCHIVE_LEAVE_OUT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/names.h"

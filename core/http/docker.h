@@ -10,7 +10,6 @@
 #ifndef CARTON_HTTP_DOCKER_H
 #define CARTON_HTTP_DOCKER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #define DOCKER_HUB "registry-1.docker.io" /* where docker.io is */

@@ -41,7 +41,6 @@
 #ifndef CARTON_HTTP_HTTP_H
 #define CARTON_HTTP_HTTP_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>

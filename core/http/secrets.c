@@ -4,7 +4,6 @@
  * scheme.
  */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/stat.h>

@@ -2,7 +2,6 @@
 #include "import/import.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/budget.h"
 #include "base/source.h"

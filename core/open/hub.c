@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A repository of a hub: the carton that says what it has. */
-#include <stdlib.h>
 
 #include "archive/zip.h"
 #include "import/import.h"

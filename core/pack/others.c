@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pack/others.h"
 
-#include <stdlib.h>
-
 #include "import/lister.h"
 #include "writer/lists.h"
 

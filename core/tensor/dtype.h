@@ -6,7 +6,6 @@
 #ifndef CARTON_TENSOR_DTYPE_H
 #define CARTON_TENSOR_DTYPE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

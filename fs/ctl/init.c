@@ -2,7 +2,6 @@
 /* cartonctl init: carton.toml for a directory of a model's files. */
 #include "ctl/ctl.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include <wchar.h>
 
 #include "log.h"
-#include "common/text.h"
 
 #define MIN_COLUMNS 40
 

@@ -15,8 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "log.h"
-
 #define NAME "cartonfs"
 #define CACHE "/var/cache/cartonfs"
 /* v1/objects/ab/<hex>: directories of v1/ have no deeper ones */
