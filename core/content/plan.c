@@ -78,8 +78,9 @@ bool plan_is_direct(const struct entry *e)
 int plan_open_directory(const struct plan *p, size_t *at, int *ret_fd)
 {
 	const struct object *o = p->object;
+	const struct mirrors *m = o->store->options.mirrors;
 
-	return mirrors_open(o->store->options.mirrors, o->sha256, object_name(o), at, ret_fd);
+	return m ? mirrors_open(m, o->sha256, object_name(o), at, ret_fd) : -ENOENT;
 }
 
 int plan_find_urls(struct plan *p)

@@ -255,12 +255,12 @@ int mirrors_login(const struct mirrors *m, struct login **list)
 int mirrors_urls(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,
 		 char ***ret)
 {
-	char **urls = calloc((m ? m->n : 0) + 1, sizeof(*urls)), **at = urls;
+	char **urls = calloc(m->n + 1, sizeof(*urls)), **at = urls;
 
 	if (!urls)
 		return -ENOMEM;
 	/* one that becomes too long is left out */
-	for (size_t i = 0; m && i < m->n; i++)
+	for (size_t i = 0; i < m->n; i++)
 		if (of_objects(&m->list[i]) && (*at = expand_object(m, &m->list[i], sha256, path)))
 			at++;
 	*ret = urls;

@@ -31,14 +31,11 @@ struct mirrors;
 int mirrors_new(char *const *templates, const char *source, struct mirrors **ret);
 void mirrors_free(struct mirrors *m); /* NULL-safe */
 
-/*
- * The URLs of an object: an array that ends with NULL, of malloc'ed texts. All functions from here
- * on take NULL mirrors. 0 or -ENOMEM.
- */
+/* The URLs of an object: an array that ends with NULL, of malloc'ed texts. 0 or -ENOMEM. */
 int mirrors_urls(const struct mirrors *m, const uint8_t sha256[SHA256_SIZE], const char *path,
 		 char ***ret);
 
-/* Is there a URL for objects? */
+/* Is there a URL for objects? All functions from here on take NULL mirrors. */
 bool mirrors_have_urls(const struct mirrors *m);
 
 /* Adds the logins that requests for its URLs may need: see login_add() in http/scheme.h. */
