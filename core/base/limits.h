@@ -115,6 +115,7 @@
 #define MAX_LISTED_SMALL (16 * MIB)	/* bytes of one, */
 #define MAX_LISTED_SMALL_ALL (64 * MIB) /* and of all */
 #define MAX_OTHERS 8			/* other repositories that may have the same files */
+#define MAX_SIGNATURES 8		/* of an artifact, that are looked at */
 
 /* Blobs that a push sends to a registry at once. */
 #define MAX_PUSH_THREADS 32

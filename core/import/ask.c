@@ -35,8 +35,10 @@ static int answered(void *ctx, const struct http_response *answer)
 static void refused(void *ctx, const struct http_response *answer)
 {
 	const struct asking *a = ctx;
+	int r = http_status_errno(answer->status);
 
-	a->l->lister->refused(a->im, a->l, answer);
+	if (!a->q->may_lack || (r != -ENOENT && r != -EPROTO))
+		a->l->lister->refused(a->im, a->l, answer);
 }
 
 static int ask(struct asking *a, struct file *dest, struct buf *ret)

@@ -95,3 +95,42 @@ int import_repository(const struct import *im, const struct lister *lister,
 				 "it once while the hub can be reached");
 	return r;
 }
+
+/* ---- signatures ---- */
+
+struct giving {
+	const struct import *im;
+	const struct listing *l;
+	const struct import_signed *of;
+};
+
+static int give(void *ctx, const struct buf *text)
+{
+	const struct giving *g = ctx;
+	int r = g->of->take(g->of->ctx, text);
+
+	if (r > 0)
+		kept_put_signature(g->im, g->l, text);
+	return r;
+}
+
+int import_signatures(const struct import *im, const struct import_signed *of)
+{
+	struct listing l = {
+		.lister = of->lister, .repo = of->repo, .name = of->repo->name, .budget = im->budget
+	};
+	struct giving g = { im, &l, of };
+	struct buf text = buf_init(MAX_LISTING_PAGE);
+	int r = budget_take(im->budget, MAX_LISTING_PAGE);
+
+	if (r < 0)
+		return r;
+	snprintf(l.commit, sizeof(l.commit), "%s", of->commit);
+	r = kept_signature(im, &l, &text) == 0 ? of->take(of->ctx, &text) : 0;
+	buf_finish(&text);
+	budget_give(im->budget, MAX_LISTING_PAGE);
+	if (r == 0 && im->fetch && of->lister->signatures)
+		r = of->lister->signatures(im, &l, give, &g);
+	listing_finish(&l);
+	return r;
+}

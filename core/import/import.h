@@ -38,4 +38,19 @@ int import_repository(const struct import *im, const struct lister *lister,
 		      const struct repository *repo, char ret_commit[LISTING_COMMIT],
 		      struct source **ret);
 
+/*
+ * Gives the signatures that are attached to a commit to `take`: the one that was taken when that
+ * was last looked for, which is in the cache; then those that the service has now. The one that is
+ * taken is kept. Nothing of them is trusted: a registry lets others attach some. 1; 0: there is
+ * none, or none was taken; -errno of `take`, or logged.
+ */
+struct import_signed {
+	const struct lister *lister;
+	const struct repository *repo;
+	const char *commit; /* of import_repository() */
+	import_signature_fn *take;
+	void *ctx;
+};
+int import_signatures(const struct import *im, const struct import_signed *of);
+
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of this folder, lowest first: ask, kept, small, listers, import. */
+/*
+ * Shared by the files of this folder, lowest first: ask, kept, small, oci_get, referrers, listers,
+ * import.
+ */
 #ifndef CARTON_IMPORT_INTERNAL_H
 #define CARTON_IMPORT_INTERNAL_H
 
 #include "base/limits.h"
 #include "base/util.h"
+#include "import/artifact.h"
 #include "import/import.h"
 #include "import/listing.h"
 
@@ -23,6 +27,7 @@ struct import_question {
 	const char *url;
 	const char *accept; /* media types; or NULL */
 	bool anywhere;	    /* a redirect may lead to another server: the bytes have a hash */
+	bool may_lack;	    /* the server may not know such a URL (404, 400 ...): not logged */
 	struct http_response answer; /* out: the headers of a good answer */
 };
 
@@ -45,10 +50,42 @@ int kept_put(const struct import *im, const struct listing *l, int fd, struct so
 int kept_small(const struct import *im, struct listed *f);
 void kept_put_small(const struct import *im, const struct listed *f);
 
+/*
+ * The signature that was kept of l->commit: 0, and its text, as long as MAX_LISTING_PAGE allows, in
+ * an empty buf. Else -ENOENT.
+ */
+int kept_signature(const struct import *im, const struct listing *l, struct buf *ret);
+void kept_put_signature(const struct import *im, const struct listing *l, const struct buf *text);
+
 /* ---- small.c ---- */
 
 /* Gets the data of all small files. 0, or -errno of the first that failed, logged. */
 int import_small(const struct import *im, struct listing *l);
+
+/* ---- oci_get.c ---- */
+
+#define OCI_DIGEST_SIZE (7 + 2 * SHA256_SIZE + 1)
+
+/* Writes sha256:HEX of the text. 0 or -errno. */
+int oci_digest(const struct buf *text, char ret[OCI_DIGEST_SIZE]);
+
+/*
+ * Gets .../WHAT/WHICH of the registry. If `which` is a digest, compares it with the bytes. The
+ * caller frees the text, also of a failure; l->taken counts its length in the budget. 0; or -errno,
+ * logged.
+ */
+int oci_get(const struct import *im, struct listing *l, const char *what, const char *which,
+	    struct buf *ret);
+
+/* The same of a blob that should have at most `max` bytes. */
+int oci_get_blob(const struct import *im, struct listing *l, const struct artifact_blob *blob,
+		 uint64_t max, struct buf *ret);
+
+/* ---- referrers.c ---- */
+
+/* The `signatures` of the lister of registries. */
+int oci_signatures(const struct import *im, struct listing *l, import_signature_fn *take,
+		   void *ctx);
 
 /* ---- hub.c ---- */
 

@@ -132,6 +132,59 @@ int kept_put(const struct import *im, const struct listing *l, int fd, struct so
 	return r;
 }
 
+/* ---- signatures ---- */
+
+static int signature_key(const struct listing *l, uint8_t ret[SHA256_SIZE])
+{
+	const struct repository *repo = l->repo;
+	struct buf text = buf_init(HTTP_MAX_URL);
+	int r = buf_addf(&text, "signature 1 %s %s %s %s", repo->server, repo->kind, repo->name,
+			 l->commit);
+
+	if (r == 0)
+		r = sha256_mem(text.data, text.len, ret);
+	buf_finish(&text);
+	return r;
+}
+
+int kept_signature(const struct import *im, const struct listing *l, struct buf *ret)
+{
+	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE], found[SHA256_SIZE];
+	char note[HEX + 1];
+	uint64_t size;
+	int fd, r;
+
+	if (!im->cache || signature_key(l, key) < 0 ||
+	    cache_note_get(im->cache, key, note, sizeof(note)) < 0 ||
+	    !hex_decode(note, SHA256_SIZE, sha256) ||
+	    cache_lookup(im->cache, sha256, &fd, &size) < 0)
+		return -ENOENT;
+	r = size <= MAX_LISTING_PAGE ? buf_reserve(ret, size) : -ENOENT;
+	if (r == 0)
+		r = pread_full(fd, ret->data, size, 0);
+	if (r == 0)
+		r = sha256_mem(ret->data, size, found);
+	if (r == 0 && memcmp(found, sha256, SHA256_SIZE) != 0)
+		r = cache_drop(im->cache, sha256, fd), r = -ENOENT;
+	if (r == 0)
+		ret->len = size;
+	fd_close(fd);
+	return r < 0 ? -ENOENT : 0;
+}
+
+void kept_put_signature(const struct import *im, const struct listing *l, const struct buf *text)
+{
+	uint8_t key[SHA256_SIZE], sha256[SHA256_SIZE];
+	char note[HEX + 1];
+
+	if (!im->cache || signature_key(l, key) < 0 ||
+	    sha256_mem(text->data, text->len, sha256) < 0)
+		return;
+	hex_encode(sha256, SHA256_SIZE, note);
+	if (put(im->cache, sha256, text->data, text->len) == 0)
+		cache_note_put(im->cache, key, note);
+}
+
 /* ---- small files ---- */
 
 static int small_key(const struct listed *f, uint8_t ret[SHA256_SIZE])

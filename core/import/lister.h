@@ -15,6 +15,9 @@
 struct http_response;
 struct import;
 
+/* Looks at a signature. 0: at the next one, too; 1: it is the one that was wanted; or -errno. */
+typedef int import_signature_fn(void *ctx, const struct buf *text);
+
 struct lister {
 	/* Its sources are repositories of this form, so the next two are NULL. Or NULL. */
 	const struct repository_form *form;
@@ -52,6 +55,13 @@ struct lister {
 	 * is none.
 	 */
 	char *(*homepage)(const struct listing *l);
+
+	/*
+	 * Gives the signatures that are attached to l->commit to `take`, until that returns what is
+	 * not 0: that; 0: none was taken; or -errno, logged. NULL: the service has none.
+	 */
+	int (*signatures)(const struct import *im, struct listing *l, import_signature_fn *take,
+			  void *ctx);
 };
 
 extern const struct lister hub_lister;	      /* hf:// */

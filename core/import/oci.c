@@ -5,18 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/budget.h"
 #include "import/artifact.h"
 #include "import/internal.h"
 #include "import/lister.h"
-
-#define ACCEPT                                                   \
-	"application/vnd.oci.image.manifest.v1+json, "           \
-	"application/vnd.oci.image.index.v1+json, "              \
-	"application/vnd.docker.distribution.manifest.v2+json, " \
-	"application/vnd.docker.distribution.manifest.list.v2+json"
-
-#define DIGEST_SIZE (7 + 2 * SHA256_SIZE + 1)
 
 /* ---- requests ---- */
 
@@ -39,80 +30,12 @@ static void refused(const struct import *im, const struct listing *l, const stru
 			   "the registry %s refuses it with status %d", host, a->status);
 }
 
-static int digest_of(const struct buf *text, char ret[DIGEST_SIZE])
-{
-	uint8_t sha256[SHA256_SIZE];
-	int r = sha256_mem(text->data ? text->data : "", text->len, sha256);
-
-	memcpy(ret, "sha256:", 7);
-	hex_encode(sha256, SHA256_SIZE, ret + 7);
-	return r;
-}
-
-/* From here on, an answer takes the memory that it needs, which listing_finish() gives back. */
-static int keep(const struct import *im, struct listing *l, struct buf *answer)
-{
-	struct buf exact = buf_init(answer->len);
-	int r = budget_take(l->budget, answer->len);
-
-	if (r == 0) {
-		l->taken += answer->len;
-		r = buf_add(&exact, answer->data, answer->len);
-	}
-	import_forget(im, answer);
-	*answer = exact;
-	return r;
-}
-
-/* Gets .../WHAT/WHICH. If `which` is a digest, compares it with the bytes. */
-static int get(const struct import *im, struct listing *l, const char *what, const char *which,
-	       struct buf *ret)
-{
-	const struct repository *repo = l->repo;
-	bool manifest = strcmp(what, "manifests") == 0, pinned = oci_is_digest(which);
-	struct import_question q = { .accept = manifest ? ACCEPT : NULL, .anywhere = pinned };
-	char digest[DIGEST_SIZE], *url;
-	int r;
-
-	if (asprintf(&url, "%s/v2/%s/%s/%s", repo->server, repo->name, what, which) < 0)
-		return -ENOMEM;
-	q.url = url;
-	r = import_get(im, l, &q, ret);
-	free(url);
-	if (r == 0)
-		r = keep(im, l, ret);
-	if (r == 0)
-		r = digest_of(ret, digest);
-	if (r == 0 && pinned && strcmp(which, digest) != 0)
-		return log_error(-EBADMSG, repo->name, "the registry sends other bytes than %s",
-				 which);
-	if (r == 0 && oci_is_digest(q.answer.digest) && strcmp(q.answer.digest, digest) != 0)
-		return log_error(-EBADMSG, repo->name,
-				 "the registry says that \"%s\" is %s, but sends other bytes",
-				 which, q.answer.digest);
-	return r;
-}
-
-static int get_blob(const struct import *im, struct listing *l, const struct artifact_blob *blob,
-		    uint64_t max, struct buf *ret)
-{
-	if (!oci_is_digest(blob->digest))
-		return log_error(-EBADMSG, l->name,
-				 "a part of the artifact (%s) has no digest that is sha256",
-				 blob->type);
-	if (blob->size > max)
-		return log_error(-EFBIG, l->name,
-				 "a part of the artifact (%s) is larger than %llu KiB", blob->type,
-				 (unsigned long long)(max / KIB));
-	return get(im, l, "blobs", blob->digest, ret);
-}
-
 static int resolve(const struct import *im, struct listing *l)
 {
-	int r = get(im, l, "manifests", l->repo->revision, &l->answer);
+	int r = oci_get(im, l, "manifests", l->repo->revision, &l->answer);
 
-	_Static_assert(sizeof(l->commit) >= DIGEST_SIZE, "a digest");
-	return r == 0 ? digest_of(&l->answer, l->commit) : r;
+	_Static_assert(sizeof(l->commit) >= OCI_DIGEST_SIZE, "a digest");
+	return r == 0 ? oci_digest(&l->answer, l->commit) : r;
 }
 
 /* ---- what it has ---- */
@@ -135,7 +58,7 @@ static int enter_index(const struct import *im, struct listing *l, struct artifa
 				 "is an index whose manifest has no digest that is sha256");
 	snprintf(which, sizeof(which), "%s", to->digest);
 	buf_finish(&l->answer);
-	r = get(im, l, "manifests", which, &l->answer);
+	r = oci_get(im, l, "manifests", which, &l->answer);
 	if (r == 0)
 		r = artifact_read(l, &l->answer, a);
 	if (r == 0 && !a->has_layers)
@@ -145,15 +68,15 @@ static int enter_index(const struct import *im, struct listing *l, struct artifa
 
 static int get_carton(const struct import *im, struct listing *l, const struct artifact *a)
 {
-	int r = get_blob(im, l, &a->carton_toml, MAX_LISTING_PAGE, &l->carton_toml);
+	int r = oci_get_blob(im, l, &a->carton_toml, MAX_LISTING_PAGE, &l->carton_toml);
 
-	return r == 0 ? get_blob(im, l, &a->manifest, MAX_LISTING_PAGE, &l->manifest) : r;
+	return r == 0 ? oci_get_blob(im, l, &a->manifest, MAX_LISTING_PAGE, &l->manifest) : r;
 }
 
 static int get_config(const struct import *im, struct listing *l, const struct artifact *a)
 {
 	struct buf text = { 0 };
-	int r = get_blob(im, l, &a->config, MAX_LISTING_PAGE, &text);
+	int r = oci_get_blob(im, l, &a->config, MAX_LISTING_PAGE, &text);
 
 	if (r == 0)
 		r = artifact_config(l, a, &text);
@@ -209,4 +132,5 @@ const struct lister oci_lister = {
 	.list = list,
 	.refused = refused,
 	.url = url,
+	.signatures = oci_signatures,
 };

@@ -55,10 +55,24 @@ static int entries(struct carton_source *s, struct container **ret)
 	return r;
 }
 
+static int signatures(struct carton_source *s, import_signature_fn *take, void *ctx)
+{
+	struct carton *c = s->carton;
+	const struct import im = { .fetch = c->fetch.http ? &c->fetch : NULL,
+				   .cache = c->cache,
+				   .budget = &c->budget };
+
+	return c->commit ? import_signatures(&im, &(struct import_signed){ lister_of(s->name),
+									   &s->repository,
+									   c->commit, take, ctx }) :
+			   0;
+}
+
 const struct source_kind hub_kind = {
 	.takes = takes,
 	.begin = begin,
 	.may_fetch = may_fetch,
 	.entries = entries,
+	.signatures = signatures,
 	.own_links = true,
 };

@@ -17,6 +17,7 @@
 #include "archive/dir.h"
 #include "carton/opened.h"
 #include "http/repository.h"
+#include "import/lister.h"
 #include "open/hub_cache.h"
 
 /* A source while it is opened. */
@@ -56,6 +57,12 @@ struct source_kind {
 	 * begin() left is freed afterwards, however this ends. 0, or -errno, logged.
 	 */
 	int (*entries)(struct carton_source *s, struct container **ret);
+
+	/*
+	 * Gives signatures that come with the source, beside what entries() gives, to `take`, as
+	 * import_signatures(). After entries(). NULL: there are none.
+	 */
+	int (*signatures)(struct carton_source *s, import_signature_fn *take, void *ctx);
 
 	/* LINKS is made here, of URLs of a server that the user has named. */
 	bool own_links;

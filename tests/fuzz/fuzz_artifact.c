@@ -2,14 +2,16 @@
 /*
  * Any text as the manifest of an artifact (the first line), its config (the second) and its
  * MANIFEST (the rest, if there is any): what is accepted has a path, a hash and a size for each
- * file, each path once, and makes a carton. And all of it as a refusal of a registry, of which a
- * line is shown.
+ * file, each path once, and makes a carton. The manifest also as what refers to another, and all of
+ * it as a refusal of a registry, of which a line is shown.
  */
 #include <string.h>
 
 #include "base/budget.h"
+#include "http/oci.h"
 #include "import/artifact.h"
 #include "import/lister.h"
+#include "import/referrers.h"
 #include "push/internal.h"
 
 #include "fuzz.h"
@@ -38,6 +40,17 @@ static void check_reason(const char *text, size_t n)
 	CHECK(ascii_run(why, strlen(why)) == strlen(why));
 }
 
+static void check_signatures(const struct buf *text)
+{
+	struct artifact_blob found[MAX_SIGNATURES];
+	int n = referrers_read("a/b", text, "manifests", found);
+
+	CHECK(n <= MAX_SIGNATURES);
+	for (int i = 0; i < n; i++)
+		CHECK(oci_is_digest(found[i].digest));
+	CHECK(referrers_read("a/b", text, "layers", found) <= MAX_SIGNATURES);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct repository repo = { .server = "https://h", .kind = "oci", .name = "a/b" };
@@ -53,6 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	int fd, r = artifact_read(&l, &manifest, &a);
 
 	check_reason((const char *)data, n);
+	check_signatures(&manifest);
 	budget_init(&budget, 256 * MIB);
 	l.budget = l.names.budget = &budget;
 	CHECK(r == 0 || r == -EBADMSG);

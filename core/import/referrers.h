@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What refers to an artifact of a registry, and is a signature by OpenSSF Model Signing (OMS): a
+ * manifest of the artifact type of sigstore bundles, whose layer is the bundle. Nothing of it is
+ * trusted.
+ *
+ * Threads: any, with a text of its own.
+ */
+#ifndef CARTON_IMPORT_REFERRERS_H
+#define CARTON_IMPORT_REFERRERS_H
+
+#include "import/artifact.h"
+
+#define REFERRER_INDEX "application/vnd.oci.image.index.v1+json"
+#define REFERRER_BUNDLE "application/vnd.dev.sigstore.bundle.v0.3+json"
+#define REFERRER_BUNDLE_ENCODED "application%2Fvnd.dev.sigstore.bundle.v0.3%2Bjson"
+/* the annotation that says which kind of statement a bundle has, and the kind of OMS */
+#define REFERRER_PREDICATE "dev.sigstore.bundle.predicateType"
+#define REFERRER_OMS "https://model_signing/signature/v1.0"
+
+/*
+ * The first signatures in the array `member` of a JSON object: `manifests` of an index, or `layers`
+ * of a manifest; each once. How many; -EBADMSG, logged; -ENOMEM.
+ */
+int referrers_read(const char *name, const struct buf *text, const char *member,
+		   struct artifact_blob ret[MAX_SIGNATURES]);
+
+#endif

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Signatures that are attached to an artifact of docker-registry, which has no list of what refers to another: there they
+are in the index of a tag. The list is served by a server before it.
+"""
+import json
+import tempfile
+import urllib.request
+
+import pytest
+
+import harness
+from registry import INDEX, MANIFEST, Artifact, Front, descriptor, digest_of, layout, registry_at
+
+TOOL = harness.BUILD / 'tests/tools/signatures'
+BUNDLE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
+PREDICATE, OMS = 'dev.sigstore.bundle.predicateType', 'https://model_signing/signature/v1.0'
+EMPTY = 'application/vnd.oci.empty.v1+json'
+TEXTS = [json.dumps({'mediaType': BUNDLE, 'signer': i}).encode() for i in range(12)]
+
+
+@pytest.fixture(scope='module')
+def registry(session_dir):
+    with registry_at(tempfile.mkdtemp(prefix='registry', dir=session_dir)) as r:
+        yield r
+
+
+def bundle(text, subject, kind=BUNDLE, predicate=OMS):
+    """A manifest that refers to `subject` and has the text as its layer."""
+    a = Artifact(layers=[(kind, {}, text, {})], config=(EMPTY, b'{}'), artifactType=kind,
+                 subject=descriptor(MANIFEST, subject.text()))
+    if predicate:
+        a.manifest['annotations'] = {PREDICATE: predicate}
+    return a
+
+
+def listed(a, **more):
+    """Its descriptor in a list of what refers to another."""
+    return descriptor(MANIFEST, a.text(), a.manifest.get('annotations'), artifactType=a.manifest['artifactType']) | more
+
+
+def index_of(*descriptors):
+    return json.dumps({'schemaVersion': 2, 'mediaType': INDEX, 'manifests': list(descriptors)}).encode()
+
+
+def put(registry, name, reference, text, kind):
+    r = urllib.request.Request(f'{registry.url}/v2/{name}/manifests/{reference}', text, {'Content-Type': kind}, method='PUT')
+    with urllib.request.urlopen(r) as answer:
+        assert answer.status == 201
+
+
+class Signed:
+    """An artifact in a repository of its own, and manifests that refer to it."""
+
+    def __init__(self, registry, work, *texts, **kw):
+        self.registry, self.name = registry, f'signed/{work.name[-12:].lower().strip("-_")}'
+        self.artifact = Artifact({'x': work.name.encode()})
+        self.push(work, self.artifact, 'v1')
+        self.url, self.tag = registry.oci('v1', self.name), self.artifact.digest.replace(':', '-')
+        self.bundles = [bundle(t, self.artifact, **kw) for t in texts]
+        for b in self.bundles:
+            self.push(work, b, 'b')
+
+    def push(self, work, a, tag):
+        self.registry.push(layout(tempfile.mkdtemp(dir=work), a), tag, self.name)
+
+    def by_tag(self, *descriptors):
+        put(self.registry, self.name, self.tag, index_of(*descriptors), INDEX)
+        self.registry.clear()
+        return self
+
+    def api(self, answer):
+        """A server that has the list."""
+        return Front(self.registry, before=lambda method, path, body: answer(path) if '/referrers/' in path else None)
+
+
+def find(cache, url, wanted='', offline=False):
+    """(status, the texts that were looked at, messages)"""
+    p = harness.run(TOOL, url, cache.path, *([wanted] if wanted else []), env={'OFFLINE': '1'} if offline else None)
+    return p.returncode, p.stdout.encode().splitlines(), p.stderr
+
+
+def asked(registry):
+    return [path.split('?')[0].split('/')[-2] for _, path, _, _ in registry.requests()]
+
+
+def test_a_tag(cache, work, registry):
+    """Where the registry has no list, the tag has it. What was taken is kept: later, nothing is asked for."""
+    s = Signed(registry, work, TEXTS[0])
+    s.by_tag(listed(s.bundles[0]))
+    assert find(cache, s.url, '"signer"') == (0, TEXTS[:1], '')
+    assert asked(registry)[-4:] == ['referrers', 'manifests', 'manifests', 'blobs']
+    registry.clear()
+    assert find(cache, s.url, '"signer"') == (0, TEXTS[:1], '') and asked(registry) == ['manifests']
+    assert find(cache, s.url, '"signer"', offline=True) == (0, TEXTS[:1], '')
+
+
+def test_not_looked_for(mount, cache, work, registry):
+    """A mount does not ask."""
+    s = Signed(registry, work, TEXTS[0]).by_tag()
+    with mount(s.url, *cache.options) as m:
+        assert m.read('model/x') == work.name.encode()
+    assert not [path for _, path, _, _ in registry.requests() if 'referrers' in path or s.tag in path]
+
+
+def test_a_list(cache, work, registry):
+    """A registry that has a list is asked for it; it goes on there, and only there."""
+    s = Signed(registry, work, *TEXTS[:3])
+    first, second, third = (listed(b) for b in s.bundles)
+
+    def answer(path):
+        assert path.partition('?')[2].startswith('artifactType=application%2Fvnd.dev.sigstore.bundle.v0.3%2Bjson')
+        if 'page=' in path:
+            return 200, {'Content-Type': INDEX}, index_of(third)
+        return 200, {'Content-Type': INDEX, 'Link': f'<{path}&page=2>; rel="next"'}, index_of(first, second)
+    with s.api(answer) as front:
+        assert find(cache, front.oci(s.url), '"signer": 2') == (0, TEXTS[:3], '')
+    with s.api(lambda path: (200, {'Link': '<http://127.0.0.1:1/x>; rel="next"'}, index_of(first))) as front:
+        status, texts, said = find(cache, front.oci(s.url))
+        assert status == 1 and not texts and 'goes on at another server' in said, said
+
+
+def test_the_one_that_is_wanted(cache, work, registry):
+    """Another is looked for when what was kept does not do any more; nothing is an answer, too."""
+    s = Signed(registry, work, *TEXTS[:2])
+    s.by_tag(*map(listed, s.bundles))
+    assert find(cache, s.url, '"signer": 0') == (0, TEXTS[:1], '')
+    assert find(cache, s.url, '"signer": 1') == (0, [TEXTS[0], *TEXTS[:2]], '')
+    assert find(cache, s.url, '"signer": 1', offline=True) == (0, TEXTS[1:2], '')
+    assert find(cache, s.url, 'nobody') == (2, [TEXTS[1], *TEXTS[:2]], '')
+    assert find(cache, Signed(registry, work).url.replace(':v1', f'@{s.artifact.digest}'))[0] == 2
+
+
+def test_damaged_in_the_cache(cache, work, registry):
+    s = Signed(registry, work, TEXTS[0])
+    s.by_tag(listed(s.bundles[0]))
+    assert find(cache, s.url, '"signer"')[0] == 0
+    kept = cache.objects()[digest_of(TEXTS[0])[7:]]
+    kept.chmod(0o600)
+    kept.write_bytes(TEXTS[1])
+    status, texts, said = find(cache, s.url, '"signer"')
+    assert (status, texts) == (0, TEXTS[:1]) and said.count('\n') == 1, said
+
+
+OTHER = 'application/vnd.example.sbom+json'
+
+
+def test_others(cache, work, registry):
+    """What is no signature is not fetched: of another type, about something else, the index itself, without sha256."""
+    s = Signed(registry, work, TEXTS[0])
+    sbom, slsa = (bundle(b'{}', s.artifact, kind=OTHER),
+                  bundle(b'{}', s.artifact, predicate='https://slsa.dev/provenance/v1'))
+    itself = {'mediaType': INDEX, 'digest': 'sha256:' + '0' * 64, 'size': 1}
+    s.push(work, sbom, 'sbom')
+    s.push(work, slsa, 'slsa')
+    good = listed(s.bundles[0])
+    with s.api(lambda path: (200, {}, index_of(
+            listed(sbom), listed(slsa), itself, good | {'digest': 'sha512:' + '0' * 128}, good, good))) as front:
+        assert find(cache, front.oci(s.url)) == (2, TEXTS[:1], '')
+    fetched = [path for _, path, _, _ in registry.requests()]
+    assert not [p for p in fetched if sbom.digest in p or slsa.digest in p or '0' * 64 in p]
+
+
+@pytest.mark.parametrize('what, message', [
+    ('manifest', 'sends other bytes than'), ('layer', 'sends other bytes than'), ('large', 'larger than 16384 KiB'),
+    ('lies', 'larger than 16 MiB'), ('no layer', 'has no bundle'), ('cycle', 'has no bundle'), ('no json', 'is no JSON'),
+    ('gone', 'has no "')])
+def test_hostile(cache, work, registry, what, message):
+    """One that is damaged, too large, or leads in a circle: one line, and the next is looked at."""
+    s = Signed(registry, work, TEXTS[1])
+    bad = bundle(TEXTS[0], s.artifact)
+    if what == 'large':
+        bad.manifest['layers'][0]['size'] = 100 << 20
+    elif what == 'no layer':
+        bad.manifest['layers'] = []
+    elif what == 'cycle':
+        bad.manifest = {'schemaVersion': 2, 'mediaType': INDEX, 'manifests': [listed(s.bundles[0])],
+                        'artifactType': BUNDLE}
+    text = b'no json' if what == 'no json' else bad.text()
+    digest = digest_of(text)
+
+    def before(method, path, body):
+        if '/referrers/' in path:
+            return 200, {}, index_of(listed(bad) | {'digest': digest}, listed(s.bundles[0]))
+        if path.endswith(digest) and what != 'gone':
+            return 200, {}, text.replace(b'2', b'3') if what == 'manifest' else text
+        if path.endswith(bad.manifest.get('layers', [{}])[0]['digest'] if bad.manifest.get('layers') else '?'):
+            return 200, {}, bytes(100 << 20) if what == 'lies' else TEXTS[1] if what == 'layer' else TEXTS[0]
+    with Front(registry, before=before) as front:
+        status, texts, said = find(cache, front.oci(s.url))
+    assert (status, texts) == (2, TEXTS[1:2]) and message in said and said.count('\n') == 1, said
+
+
+@pytest.mark.parametrize('text, message', [
+    (None, 'larger than 16 MiB'), (b'{"manifests": [', 'is no JSON'), (b'[' * 100000, 'is no JSON')])
+def test_hostile_list(cache, work, registry, text, message):
+    s = Signed(registry, work)
+    with s.api(lambda path: (200, {}, text or bytes(100 << 20))) as front:
+        status, texts, said = find(cache, front.oci(s.url))
+    assert status == 1 and not texts and message in said and said.count('\n') == 1, said
+
+
+def test_thousands(cache, work, registry):
+    """Eight are looked at, and that is said. A list that goes on for ever ends."""
+    s = Signed(registry, work, *TEXTS)
+    all_of_them = [listed(b) for b in s.bundles] + [listed(s.bundles[0]) | {'digest': f'sha256:{i:064}'}
+                                                    for i in range(20000)]
+    with s.api(lambda path: (200, {'Link': f'<{path}>; rel="next"'}, index_of(*all_of_them))) as front:
+        status, texts, said = find(cache, front.oci(s.url))
+        pages = [path for path, _ in front.seen if '/referrers/' in path]
+    assert (status, texts) == (2, TEXTS[:8]) and 'only 8 of them are looked at' in said, said
+    assert 1 < len(pages) <= 20
+
+
+@pytest.mark.parametrize('status', [400, 404, 405])
+def test_no_list(cache, work, registry, status):
+    s = Signed(registry, work, TEXTS[0])
+    s.by_tag(listed(s.bundles[0]))
+    with s.api(lambda path: (status, {}, b'')) as front:
+        assert find(cache, front.oci(s.url)) == (2, TEXTS[:1], '')
+
+
+def test_not_reached(cache, work, registry):
+    s = Signed(registry, work)
+    with s.api(lambda path: (403, {}, b'')) as front:
+        status, texts, said = find(cache, front.oci(s.url))
+    assert status == 1 and 'docker login' in said and said.count('\n') == 1, said
