@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small files: git names them by a hash of their own, so each is fetched once, and compared. */
-#include <semaphore.h>
 #include <stdlib.h>
 
 #include "base/budget.h"
+#include "base/semaphore.h"
 #include "cache/file.h"
 #include "fetch/fetcher.h"
 #include "import/internal.h"
@@ -15,7 +15,7 @@
 struct batch {
 	const struct import *im;
 	struct listing *l;
-	sem_t free;	       /* of PARALLEL */
+	struct semaphore free; /* of PARALLEL */
 	_Atomic int error;     /* of the first that failed */
 	_Atomic uint64_t done; /* bytes that are here */
 	atomic_bool said;      /* why the hub refuses them */
@@ -63,7 +63,7 @@ static void end(struct one *o, int result)
 	route_finish(&o->place.route);
 	free(o->url);
 	free(o);
-	sem_post(&b->free);
+	semaphore_post(&b->free);
 }
 
 static void refused(void *ctx, const struct http_response *a)
@@ -105,7 +105,7 @@ static void begin(struct batch *b, struct listed *f)
 
 	if (!o) {
 		atomic_store(&b->error, -ENOMEM);
-		sem_post(&b->free);
+		semaphore_post(&b->free);
 		return;
 	}
 	o->batch = b;
@@ -127,13 +127,11 @@ static void begin(struct batch *b, struct listed *f)
 static void wait_for_one(struct batch *b)
 {
 	const struct import *im = b->im;
-	struct timespec until;
 
 	do {
 		if (im->progress)
 			im->progress(im->progress_ctx, atomic_load(&b->done), b->l->small);
-		until = ms_to_timespec(now_ms() + PROGRESS_MS);
-	} while (sem_clockwait(&b->free, CLOCK_MONOTONIC, &until) < 0);
+	} while (!semaphore_wait(&b->free, now_ms() + PROGRESS_MS));
 }
 
 int import_small(const struct import *im, struct listing *l)
@@ -144,7 +142,7 @@ int import_small(const struct import *im, struct listing *l)
 	if (r < 0)
 		return r;
 	l->taken += 2 * l->small;
-	sem_init(&b.free, 0, PARALLEL);
+	semaphore_init(&b.free, PARALLEL);
 	for (size_t i = 0; i < l->n && atomic_load(&b.error) == 0; i++) {
 		if (!l->files[i].small)
 			continue;
@@ -157,6 +155,6 @@ int import_small(const struct import *im, struct listing *l)
 	}
 	for (size_t i = 0; i < PARALLEL; i++)
 		wait_for_one(&b);
-	sem_destroy(&b.free);
+	semaphore_finish(&b.free);
 	return atomic_load(&b.error);
 }
