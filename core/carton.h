@@ -593,11 +593,16 @@ int carton_import(const char *source, const char *out, const struct carton_optio
 struct carton_push_options {
 	carton_progress_fn *progress; /* bytes sent, and to be sent; or NULL */
 	void *progress_ctx;
+	const char *mount_from; /* a repository of the registry that may have the files; or NULL */
+	/* attached to the artifact; NULL: misc/model.sig of the carton, if it has that */
+	const char *signature;
+	size_t signature_len;
 };
 
 struct carton_pushed {
-	char digest[72]; /* of the artifact: sha256:HEX; the same for the same carton */
-	char pin[768];	 /* oci://REGISTRY/NAME@DIGEST */
+	char digest[72];    /* of the artifact: sha256:HEX; the same for the same carton */
+	char pin[768];	    /* oci://REGISTRY/NAME@DIGEST */
+	bool has_signature; /* a signature is attached to it */
 	uint64_t files, blobs, bytes; /* layers; contents of these and the config; their bytes */
 	uint64_t sent, sent_bytes;    /* contents that the registry did not have; their bytes */
 };
@@ -606,7 +611,8 @@ struct carton_pushed {
  * Pushes a carton to the registry `to`, oci://REGISTRY/NAME:TAG, which was push_to of its options:
  * each file that MANIFEST lists as a raw layer of a ModelPack artifact, and MANIFEST itself; LINKS
  * is not needed there. Each file is verified before a byte of it is sent, and fetched if it must
- * be; what the registry has is neither. The tag is set at the end. 0, or, logged:
+ * be; what the registry has is neither. The tag is set at the end, and then a signature attached.
+ * 0, or, logged:
  *  -EINVAL	not such a URL; or a carton that is bare, offline, or not verified
  *  -EBADMSG	a file is damaged: nothing of it was sent
  *  -EACCES	the registry does not know the user, or lets it not write there

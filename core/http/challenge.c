@@ -129,6 +129,23 @@ bool challenge_is_basic(const char *text)
 	return parse(text, &c, &basic) == -ENOENT && basic;
 }
 
+/* Each scope is a parameter of its own; a service is one, whatever is in it. */
+static int add_value(struct buf *b, char before, const char *name, const char *value)
+{
+	bool scopes = strcmp(name, "scope") == 0;
+	int r = 0;
+
+	for (size_t n; r == 0 && *value; value += n + (value[n] == ' ' && scopes)) {
+		n = scopes ? strcspn(value, " ") : strlen(value);
+		if (n == 0)
+			continue;
+		buf_addf(b, "%c%s=", before, name);
+		r = buf_add_encoded(b, value, n, "-._~/:");
+		before = '&';
+	}
+	return r;
+}
+
 char *challenge_url(const struct challenge *c)
 {
 	struct buf b = buf_init(2 * HTTP_MAX_URL);
@@ -139,9 +156,7 @@ char *challenge_url(const struct challenge *c)
 	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
 		if (r < 0 || !*values[i][1])
 			continue;
-		r = buf_addf(&b, "%c%s=", query ? '&' : '?', values[i][0]);
-		if (r == 0)
-			r = buf_add_encoded(&b, values[i][1], strlen(values[i][1]), "-._~/:");
+		r = add_value(&b, query ? '&' : '?', values[i][0], values[i][1]);
 		query = true;
 	}
 	if (r < 0) {

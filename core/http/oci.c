@@ -82,6 +82,11 @@ static bool is_name(const char *name, size_t n)
 	return false;
 }
 
+bool oci_is_name(const char *text)
+{
+	return is_name(text, strlen(text));
+}
+
 static const char *split(const char *url, struct parts *ret)
 {
 	const char *p = url + strlen(SCHEME);

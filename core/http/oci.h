@@ -26,6 +26,9 @@ int oci_parse(const char *url, struct repository *ret);
 /* Is it a URL of a blob of a registry, or a template of them? Then the login is for it, too. */
 bool oci_is_blob(const char *url);
 
+/* Is it the name of a repository? */
+bool oci_is_name(const char *text);
+
 /* Is the text a digest that is understood here? */
 bool oci_is_digest(const char *text);
 

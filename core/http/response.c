@@ -28,6 +28,7 @@ static void header_reset(struct http_header *header)
 			      .range_first = -1,
 			      .range_last = -1,
 			      .range_total = -1,
+			      .upload_last = -1,
 			      .retry_after_s = -1,
 			      .last_modified_s = INT64_MIN },
 		.date = -1,
@@ -112,6 +113,18 @@ static int header_range(struct http_header *header, const char *value)
 	header->response.range_last = last;
 	header->response.range_total = total;
 	return 0;
+}
+
+/* Range of an answer: 0-LAST */
+static void header_upload(struct http_response *response, const char *value)
+{
+	int64_t last;
+
+	if (strncmp(value, "0-", 2) != 0)
+		return;
+	value += 2;
+	if (parse_number(&value, &last) && !*value && last < INT64_MAX)
+		response->upload_last = last;
 }
 
 /* Counts the elements of a list of codings; names are lower-cased and cut to 15 bytes. */
@@ -289,6 +302,8 @@ static int header_field(struct http_header *header, const char *name, const char
 		header_link(response, value);
 	else if (!strcasecmp(name, "x-error-code"))
 		header_code(response, value);
+	else if (!strcasecmp(name, "range"))
+		header_upload(response, value);
 	else if (!strcasecmp(name, "docker-content-digest"))
 		snprintf(response->digest, sizeof(response->digest), "%s", value);
 	else if (!strcasecmp(name, "retry-after"))

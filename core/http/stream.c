@@ -209,8 +209,6 @@ static int add_line(struct http_stream *s, const char *name, const char *value)
 	struct curl_slist *lines;
 	char *line;
 
-	if (!value)
-		return 0;
 	if (!http_header_value_ok(value))
 		return -EINVAL;
 	if (asprintf(&line, "%s: %s", name, value) < 0)
@@ -225,6 +223,7 @@ static int add_line(struct http_stream *s, const char *name, const char *value)
 
 static int set_request(struct http_stream *s, const struct http_request *q)
 {
+	static const char *const sends[] = { NULL, NULL, "POST", "PUT", "PATCH" };
 	const char *const lines[][2] = {
 		{ "If-Match", q->if_match },
 		{ "If-Range", q->if_range },
@@ -233,6 +232,7 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 		{ "Cache-Control", q->no_cache ? "no-cache" : NULL },
 		{ "Pragma", q->no_cache ? "no-cache" : NULL },
 		{ "Content-Type", q->body.type },
+		{ "Content-Range", q->body.range },
 	};
 	int r = 0;
 
@@ -244,14 +244,14 @@ static int set_request(struct http_stream *s, const struct http_request *q)
 	s->trust = q->trust;
 	s->logged_once = q->logged_once;
 	s->probe = q->probe;
-	s->sends = q->method == HTTP_POST ? "POST" : q->method == HTTP_PUT ? "PUT" : NULL;
+	s->sends = sends[q->method];
 	s->body = q->body;
 	if (q->has_range)
 		snprintf(s->range, sizeof(s->range), "%" PRIu64 "-%" PRIu64, q->first, q->last);
 	else if (q->suffix)
 		snprintf(s->range, sizeof(s->range), "-%" PRIu64, q->suffix);
 	for (size_t i = 0; i < ARRAY_SIZE(lines) && r == 0; i++)
-		r = add_line(s, lines[i][0], lines[i][1]);
+		r = lines[i][1] ? add_line(s, lines[i][0], lines[i][1]) : 0;
 	return r;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by the files of this folder: describe.c writes the texts of an artifact, request.c sends
- * one request and waits, upload.c brings one blob or the manifest to the registry, push.c all.
+ * one request and waits, upload.c brings one blob or a manifest to the registry, attach.c a
+ * signature, push.c all.
  *
  * Threads: describe.c one; the others any, each with blobs of its own.
  */
@@ -18,21 +19,26 @@
 
 #define PUSH_DIGEST (7 + 2 * SHA256_SIZE + 1)
 #define PUSH_WHY 256
+#define PUSH_MANIFEST "application/vnd.oci.image.manifest.v1+json"
 
 struct push_blob {
 	const char *path;	 /* NULL: the config */
 	const struct node *file; /* its bytes, by pinning it; or */
 	const struct buf *text;	 /* these */
 	uint8_t sha256[SHA256_SIZE];
-	uint64_t size; /* certain once it is at the registry */
-	bool size_known, sent;
+	uint64_t size;		      /* certain once it is at the registry */
+	bool size_known, sent, tried; /* tried: bytes may be at `location` */
 	const struct push_blob *same; /* another one with this content, which is sent; or NULL */
+	/* of an upload under way */
+	char *location; /* where its bytes go; owned; or NULL */
+	uint64_t there; /* bytes that the registry has, counted in `done` */
 };
 
 struct push {
 	struct carton *c;
 	const struct repository *to;
 	const char *host;	      /* of `to`, for messages */
+	const char *mount_from;	      /* another repository of the registry; or NULL */
 	struct cancel cancel;	      /* fires at the first failure */
 	_Atomic long retry_after_s;   /* of the last refusal, as in struct http_response */
 	_Atomic uint64_t done, total; /* bytes: sent, and to be sent */
@@ -67,11 +73,12 @@ struct push_answer {
 	struct http_response head;
 	char *location;	    /* owned, or NULL */
 	char why[PUSH_WHY]; /* push_reason() of a status from 400 */
+	struct buf *body;   /* gets a good one; set by the caller; NULL: it is not wanted */
 };
 
 /*
  * Sends the request and waits for its answer: 0, whatever its status is; -ECANCELED; or as
- * http_answer(), logged once for all.
+ * http_answer(), logged once for all. Of `ret`, the caller sets `body`, and all else to zero.
  */
 int push_ask(struct push *p, const struct http_request *q, struct push_answer *ret);
 
@@ -82,7 +89,21 @@ int push_ask(struct push *p, const struct http_request *q, struct push_answer *r
  */
 int push_blob(struct push *p, struct push_blob *b);
 
-/* Sets the tag to the manifest, which has that digest. 0; -errno, logged. */
-int push_tag(struct push *p, const char *digest);
+struct push_text {
+	const char *what, *type; /* for messages; its media type */
+	const struct buf *text;
+	const char *digest; /* of the text */
+};
+
+/* Puts a manifest or an index under a tag or its digest. 0; -errno, logged. */
+int push_manifest(struct push *p, const struct push_text *t, const char *reference);
+
+/* ---- attach.c ---- */
+
+/*
+ * Attaches a signature to the artifact of that digest: a manifest that refers to it, and where the
+ * registry has no list of these, the index of its tag. 0; -errno, logged.
+ */
+int push_attach(struct push *p, const struct buf *signature, const char *digest);
 
 #endif

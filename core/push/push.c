@@ -12,6 +12,7 @@
 #include "push/internal.h"
 
 #define PROGRESS_MS 100
+#define SIGNATURE "misc/model.sig"
 #define MAX_ARTIFACT (4 * MIB) /* what registries take as a manifest */
 
 /* The threads that send. */
@@ -189,6 +190,23 @@ static void count(const struct crew *w, struct carton_pushed *ret)
 	}
 }
 
+/* What is beside the carton, else what is in it. */
+static int attach(struct push *p, const struct carton_push_options *o, const char *digest,
+		  bool *ret_done)
+{
+	struct buf text = { 0 };
+	const struct buf given = { .data = (char *)o->signature, .len = o->signature_len };
+	int r = o->signature ? 0 : carton_slurp(p->c, SIGNATURE, MAX_LISTING_PAGE, &text);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r == 0)
+		r = push_attach(p, o->signature ? &given : &text, digest);
+	buf_finish(&text);
+	*ret_done = r == 0;
+	return r;
+}
+
 static int push(struct crew *w, const struct carton_push_options *o, struct carton_pushed *ret)
 {
 	struct push *p = w->p;
@@ -212,7 +230,11 @@ static int push(struct crew *w, const struct carton_push_options *o, struct cart
 	if (r < 0)
 		return r;
 	push_digest(sha256, got.digest);
-	r = push_tag(p, got.digest);
+	r = push_manifest(
+		p, &(struct push_text){ "the manifest", PUSH_MANIFEST, &p->artifact, got.digest },
+		p->to->revision);
+	if (r == 0)
+		r = attach(p, o, got.digest, &got.has_signature);
 	if (r < 0)
 		return r;
 	snprintf(got.pin, sizeof(got.pin), "oci://%s/%s@%s", p->host, p->to->name, got.digest);
@@ -224,7 +246,9 @@ static int push(struct crew *w, const struct carton_push_options *o, struct cart
 int carton_push(struct carton *c, const char *to, const struct carton_push_options *options,
 		struct carton_pushed *ret)
 {
-	const char *fault = c->bare	   ? "a bare file is no carton: pack makes one of it" :
+	const char *fault = options->mount_from && !oci_is_name(options->mount_from) ?
+				    "mount_from is no name of a repository, such as team/model" :
+			    c->bare	   ? "a bare file is no carton: pack makes one of it" :
 			    !c->verify	   ? "nothing is pushed that is not verified" :
 			    !c->fetch.http ? "nothing can be pushed offline" :
 					     target_fault(to);
@@ -244,6 +268,7 @@ int carton_push(struct carton *c, const char *to, const struct carton_push_optio
 		return r;
 	p.to = &at;
 	p.host = strstr(at.server, "://") + 3;
+	p.mount_from = options->mount_from;
 	cancel_init(&p.cancel, &c->stop);
 	cond_init(&w.over);
 	r = push(&w, options, ret);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One request, with its answer. */
-#include <semaphore.h>
 #include <stdlib.h>
 
+#include "base/semaphore.h"
 #include "http/http.h"
 #include "push/internal.h"
 
@@ -10,7 +10,7 @@ struct asking {
 	struct push *p;
 	struct http_stream *stream;
 	struct cancel_hook hook;
-	sem_t news;
+	struct semaphore news;
 	const struct http_body *body;
 	_Atomic uint64_t sent; /* bytes of the body */
 };
@@ -19,7 +19,7 @@ static void on_news(void *ctx)
 {
 	struct asking *a = ctx;
 
-	sem_post(&a->news);
+	semaphore_post(&a->news);
 }
 
 static void on_cancel(struct cancel_hook *hook)
@@ -51,15 +51,13 @@ static int await(struct asking *a)
 	uint64_t seen;
 
 	do {
-		struct timespec until = ms_to_timespec(now_ms() + p->c->fetch.timeout_ms);
-		int r;
+		bool news;
 
 		seen = atomic_load(&a->sent);
-		while ((r = sem_clockwait(&a->news, CLOCK_MONOTONIC, &until)) < 0 && errno == EINTR)
-			;
+		news = semaphore_wait(&a->news, now_ms() + p->c->fetch.timeout_ms);
 		if (cancel_fired(&p->cancel))
 			return -ECANCELED;
-		if (r == 0)
+		if (news)
 			return 0;
 	} while (atomic_load(&a->sent) > seen);
 	if (!atomic_exchange(&p->logged, true))
@@ -68,11 +66,32 @@ static int await(struct asking *a)
 	return -ETIMEDOUT;
 }
 
+/* Reads the body to its end, so that the connection can be used again, unless it is too long. */
+static int read_text(struct asking *a, struct buf *ret)
+{
+	for (;;) {
+		const char *data;
+		ssize_t got = http_peek(a->stream, &data);
+		int r;
+
+		if (got == -EAGAIN) {
+			r = await(a);
+			if (r < 0)
+				return r;
+			continue;
+		}
+		if (got <= 0)
+			return (int)got;
+		r = buf_add(ret, data, (size_t)got);
+		if (r < 0)
+			return r;
+		http_skip(a->stream, (size_t)got);
+	}
+}
+
 static int read_answer(struct asking *a, struct push_answer *ret)
 {
-	char body[HTTP_MAX_REDIRECT_BODY];
-	size_t n = 0;
-	ssize_t got;
+	struct buf text = buf_init(HTTP_MAX_REDIRECT_BODY);
 	int r;
 
 	while ((r = http_answer(a->stream, &ret->head)) == -EAGAIN)
@@ -81,27 +100,15 @@ static int read_answer(struct asking *a, struct push_answer *ret)
 	if (r < 0)
 		return r;
 	ret->location = http_location(a->stream);
-	/* to its end, so that the connection can be used again */
-	while (n < sizeof(body)) {
-		const char *data;
-
-		got = http_peek(a->stream, &data);
-		if (got == -EAGAIN && (r = await(a)) < 0)
-			return r;
-		if (got == -EAGAIN)
-			continue;
-		if (got <= 0)
-			break;
-		got = (ssize_t)MIN((size_t)got, sizeof(body) - n);
-		memcpy(body + n, data, (size_t)got);
-		http_skip(a->stream, (size_t)got);
-		n += (size_t)got;
-	}
+	if (ret->body && ret->head.status < 300)
+		return read_text(a, ret->body);
+	r = read_text(a, &text);
 	if (ret->head.status >= 400) {
-		push_reason(body, n, ret->why);
+		push_reason(text.data ? text.data : "", text.len, ret->why);
 		atomic_store(&a->p->retry_after_s, ret->head.retry_after_s);
 	}
-	return 0;
+	buf_finish(&text);
+	return r == -ECANCELED || r == -ETIMEDOUT ? r : 0;
 }
 
 int push_ask(struct push *p, const struct http_request *q, struct push_answer *ret)
@@ -110,7 +117,6 @@ int push_ask(struct push *p, const struct http_request *q, struct push_answer *r
 	struct http_request request = *q;
 	int r;
 
-	memset(ret, 0, sizeof(*ret));
 	request.identity = true;
 	request.trust = HTTP_USER;
 	request.logged_once = &p->logged;
@@ -118,7 +124,7 @@ int push_ask(struct push *p, const struct http_request *q, struct push_answer *r
 		request.body.read = read_body;
 		request.body.ctx = &a;
 	}
-	sem_init(&a.news, 0, 0);
+	semaphore_init(&a.news, 0);
 	r = http_start_request(p->c->fetch.http, &request, on_news, &a, &a.stream);
 	if (r == 0) {
 		cancel_hook_add(&p->cancel, &a.hook);
@@ -133,6 +139,6 @@ int push_ask(struct push *p, const struct http_request *q, struct push_answer *r
 		free(ret->location);
 		ret->location = NULL;
 	}
-	sem_destroy(&a.news);
+	semaphore_finish(&a.news);
 	return r;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A blob, and the manifest, on their way to the registry. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,8 +8,9 @@
 #include "http/http.h"
 #include "push/internal.h"
 
-#define MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"
 #define BLOB_TYPE "application/octet-stream"
+#define PART (32 * MIB) /* what is larger is sent in parts, to go on where it broke off */
+#define RESUMED MIB	/* so much more at the registry makes a try a good one */
 
 /* What a status of a refusal means, where the registry's own words do not help. */
 static const char *meaning(int status)
@@ -52,6 +54,7 @@ static ssize_t read_blob(void *ctx, void *ret, size_t n, uint64_t off)
 {
 	const struct push_blob *b = ctx;
 
+	off += b->there;
 	if (b->file)
 		return carton_read(from_node(b->file), ret, n, off, false);
 	memcpy(ret, b->text->data + off, n);
@@ -62,7 +65,7 @@ static ssize_t read_blob(void *ctx, void *ret, size_t n, uint64_t off)
 static int is_there(struct push *p, struct push_blob *b, const char *digest)
 {
 	struct http_request q = { .method = HTTP_HEAD };
-	struct push_answer a;
+	struct push_answer a = { .body = NULL };
 	char *url;
 	int r;
 
@@ -84,63 +87,187 @@ static int is_there(struct push *p, struct push_blob *b, const char *digest)
 	return 1;
 }
 
-/* Begins an upload. 0, and the URL for the bytes, as the registry says, malloc'ed in *ret. */
-static int begin(struct push *p, const char *what, char **ret)
+static int no_location(const struct push *p)
 {
-	struct http_request q = { .method = HTTP_POST };
-	struct push_answer a;
-	char *url;
+	return log_error(-EPROTO, p->to->name,
+			 "the registry %s does not say where to send it, or names another server, "
+			 "which gets nothing",
+			 p->host);
+}
+
+/* ---- another repository of the registry ---- */
+
+/* The repository that has the blob by what the user has named: it may be read with the login. */
+static const char *find_other(const struct push *p, const struct push_blob *b, size_t *ret_len)
+{
+	const struct link *l = links_find(p->c->links, b->sha256);
+	size_t n = strlen(p->to->server);
+
+	for (size_t i = 0; l && l->user && i < l->n_urls; i++) {
+		const char *at = l->urls[i] + n, *end = strstr(l->urls[i], "/blobs/sha256:");
+
+		if (end && strncmp(l->urls[i], p->to->server, n) == 0 &&
+		    strncmp(at, "/v2/", 4) == 0) {
+			*ret_len = (size_t)(end - at - 4);
+			return at + 4;
+		}
+	}
+	*ret_len = p->mount_from ? strlen(p->mount_from) : 0;
+	return p->mount_from;
+}
+
+/* The URL for beginning an upload; malloc'ed; NULL: no memory. */
+static char *upload_url(const struct push *p, const struct push_blob *b, const char *digest,
+			bool mount)
+{
+	struct buf url = buf_init(HTTP_MAX_URL);
+	size_t n = 0;
+	const char *other = mount ? find_other(p, b, &n) : NULL;
+
+	buf_addf(&url, "%s/v2/%s/blobs/uploads/", p->to->server, p->to->name);
+	if (n > 0 && (strlen(p->to->name) != n || strncmp(other, p->to->name, n) != 0)) {
+		buf_addf(&url, "?mount=%s&from=", digest);
+		buf_add_encoded(&url, other, n, "-._/");
+	}
+	if (buf_adds(&url, "") == 0)
+		return url.data;
+	buf_finish(&url);
+	return NULL;
+}
+
+/* ---- uploads ---- */
+
+/*
+ * Begins an upload. With `mount`, the registry is asked to take the blob from another repository
+ * in its place; if it refuses that, nothing has begun. 1: it has taken it; 0; -errno.
+ */
+static int begin(struct push *p, struct push_blob *b, const char *digest, bool mount)
+{
+	char *url = upload_url(p, b, digest, mount);
+	struct http_request q = { .method = HTTP_POST, .url = url };
+	struct push_answer a = { .body = NULL };
+	bool mounts = url && strchr(url, '?');
+	int r = !url ? -ENOMEM : mount && !mounts ? 0 : push_ask(p, &q, &a);
+
+	free(url);
+	if (r < 0 || (mount && !mounts))
+		return r;
+	if (mount && a.head.status != 202) {
+		free(a.location);
+		return a.head.status == 201;
+	}
+	b->location = a.location;
+	r = check(p, name_of(b), &a);
+	return r < 0 || b->location ? r : no_location(p);
+}
+
+/* What was sent does not count any more. */
+static void forget(struct push *p, struct push_blob *b)
+{
+	free(b->location);
+	b->location = NULL;
+	atomic_fetch_sub(&p->done, b->there);
+	b->there = 0;
+	b->tried = false;
+}
+
+/* Asks how far an upload has come that was broken off, and goes on there; else none is begun. */
+static int look(struct push *p, struct push_blob *b)
+{
+	struct http_request q = { .url = b->location };
+	struct push_answer a = { .body = NULL };
+	int r = push_ask(p, &q, &a);
+	uint64_t last;
+
+	if (r == 0)
+		r = http_status_errno(a.head.status);
+	if (fetch_error_passes(r)) {
+		free(a.location);
+		return r;
+	}
+	forget(p, b);
+	last = (uint64_t)MAX(a.head.upload_last, 0);
+	/* 0-0 is what registries say of nothing, too */
+	if (r < 0 || last == 0 || last >= b->size) {
+		free(a.location);
+		return 0;
+	}
+	b->location = a.location;
+	b->there = last + 1;
+	atomic_fetch_add(&p->done, b->there);
+	return 0;
+}
+
+/* Sends a part of an upload, or its end. The answer says where the next goes. */
+static int put(struct push *p, struct push_blob *b, const struct http_request *q, bool again)
+{
+	struct push_answer a = { .body = NULL };
 	int r;
 
-	if (asprintf(&url, "%s/v2/%s/blobs/uploads/", p->to->server, p->to->name) < 0)
-		return -ENOMEM;
-	q.url = url;
-	r = push_ask(p, &q, &a);
-	free(url);
-	if (r == 0)
-		r = check(p, what, &a);
+	b->tried = true;
+	r = push_ask(p, q, &a);
+	if (r < 0)
+		return r;
+	r = http_status_errno(a.head.status);
+	if (again && r < 0 && r != -EACCES && !fetch_error_passes(r)) {
+		/* it may have lost the bytes of before, or the upload */
+		forget(p, b);
+		r = -EAGAIN;
+	} else {
+		r = check(p, name_of(b), &a);
+	}
 	if (r < 0) {
 		free(a.location);
 		return r;
 	}
-	if (!a.location)
-		return log_error(-EPROTO, p->to->name,
-				 "the registry %s does not say where to send it, or names another "
-				 "server, which gets nothing",
-				 p->host);
-	*ret = a.location;
+	free(b->location);
+	b->location = a.location;
 	return 0;
 }
 
-static int put(struct push *p, const char *what, const struct http_request *q,
-	       struct http_response *ret)
+/*
+ * Sends all that is not there yet, in parts: some registries keep no part of which they have not
+ * got all.
+ */
+static int send_parts(struct push *p, struct push_blob *b, bool again)
 {
-	struct push_answer a;
-	int r = push_ask(p, q, &a);
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	free(a.location);
-	*ret = a.head;
-	return check(p, what, &a);
+	while (r == 0 && b->there < b->size) {
+		uint64_t n = MIN(PART, b->size - b->there);
+		struct http_request q = { .method = HTTP_PATCH, .url = b->location };
+		char range[64];
+
+		snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, b->there, b->there + n - 1);
+		q.body = (struct http_body){ BLOB_TYPE, range, n, read_blob, b };
+		r = put(p, b, &q, again);
+		if (r == 0) {
+			b->there += n;
+			r = b->location ? 0 : no_location(p);
+		}
+	}
+	return r;
 }
 
 static int send_blob(struct push *p, struct push_blob *b, const char *digest)
 {
-	struct http_request q = { .method = HTTP_PUT,
-				  .body = { BLOB_TYPE, b->size, read_blob, b } };
-	struct http_response head;
-	char *location = NULL, *url;
-	int r = begin(p, name_of(b), &location);
+	struct http_request q = { .method = HTTP_PUT };
+	bool again = b->location;
+	char *url;
+	int r = b->tried && b->location ? look(p, b) : 0;
 
+	if (r == 0 && !b->location)
+		r = begin(p, b, digest, false);
+	if (r == 0 && (b->there > 0 || b->size > PART))
+		r = send_parts(p, b, again);
 	if (r < 0)
 		return r;
-	if (asprintf(&url, "%s%cdigest=%s", location, strchr(location, '?') ? '&' : '?', digest) <
-	    0)
-		url = NULL;
+	if (asprintf(&url, "%s%cdigest=%s", b->location, strchr(b->location, '?') ? '&' : '?',
+		     digest) < 0)
+		return -ENOMEM;
 	q.url = url;
-	r = url ? put(p, name_of(b), &q, &head) : -ENOMEM;
-	free(location);
+	q.body = (struct http_body){ BLOB_TYPE, NULL, b->size - b->there, read_blob, b };
+	r = put(p, b, &q, again);
 	free(url);
 	return r;
 }
@@ -181,16 +308,31 @@ static int try_again(struct push *p, int r, unsigned attempt)
 	return -EINPROGRESS;
 }
 
+/* Is it at the registry, or was it in another repository there? As is_there(). */
+static int find(struct push *p, struct push_blob *b, const char *digest)
+{
+	int r = is_there(p, b, digest);
+
+	if (r == 0 && !b->location) {
+		r = begin(p, b, digest, true);
+		/* which says its size, too */
+		if (r > 0)
+			r = is_there(p, b, digest);
+	}
+	return r;
+}
+
 int push_blob(struct push *p, struct push_blob *b)
 {
 	char digest[PUSH_DIGEST];
 	unsigned attempt = 0;
+	uint64_t most = 0;
 	bool held = false;
 	int r;
 
 	push_digest(b->sha256, digest);
 	do {
-		r = is_there(p, b, digest);
+		r = find(p, b, digest);
 		if (r == 0) {
 			/* its failures were logged, and tried again, where it comes from */
 			r = hold(p, b, &held);
@@ -202,34 +344,43 @@ int push_blob(struct push *p, struct push_blob *b)
 			atomic_fetch_sub(&p->total, b->size_known ? b->size : 0);
 			r = 0;
 		}
+		if (b->there >= most + RESUMED) {
+			most = b->there;
+			attempt = 0;
+		}
 		r = try_again(p, r, ++attempt);
 	} while (r == -EINPROGRESS);
+	free(b->location);
+	b->location = NULL;
 	if (held)
 		carton_unpin(from_node(b->file));
 	return r;
 }
 
-int push_tag(struct push *p, const char *digest)
+int push_manifest(struct push *p, const struct push_text *t, const char *reference)
 {
-	struct push_blob text = { .text = &p->artifact };
+	struct push_blob text = { .text = t->text };
 	struct http_request q = { .method = HTTP_PUT };
-	struct http_response head;
 	unsigned attempt = 0;
 	char *url;
 	int r;
 
-	q.body = (struct http_body){ MANIFEST_TYPE, p->artifact.len, read_blob, &text };
-	if (asprintf(&url, "%s/v2/%s/manifests/%s", p->to->server, p->to->name, p->to->revision) <
-	    0)
+	q.body = (struct http_body){ t->type, NULL, t->text->len, read_blob, &text };
+	if (asprintf(&url, "%s/v2/%s/manifests/%s", p->to->server, p->to->name, reference) < 0)
 		return -ENOMEM;
 	q.url = url;
 	do {
-		r = put(p, "the manifest", &q, &head);
-		if (r == 0 && *head.digest && strcmp(head.digest, digest) != 0)
+		struct push_answer a = { .body = NULL };
+
+		r = push_ask(p, &q, &a);
+		if (r == 0)
+			r = check(p, t->what, &a);
+		if (r == 0 && *a.head.digest && strcmp(a.head.digest, t->digest) != 0)
 			r = log_error(
 				-EBADMSG, p->to->name,
 				"the registry %s has taken another manifest than was sent: %s",
-				p->host, head.digest);
+				p->host, a.head.digest);
+		free(a.location);
 		r = try_again(p, r, ++attempt);
 	} while (r == -EINPROGRESS);
 	free(url);

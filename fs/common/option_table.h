@@ -27,7 +27,7 @@ struct option_values {
 	int mkdir_mode;	   /* of a mountpoint to create if it is missing; -1: create none */
 	/* of commands of cartonctl */
 	bool json, is_long, nul, tensors, watch, chunk_index, dereference;
-	char *compress, *objects, *name, *runner, *framework;
+	char *compress, *objects, *name, *runner, *framework, *mount_from;
 	unsigned align, jobs;
 	uint64_t min_size;
 	char **urls, **also, **exclude;

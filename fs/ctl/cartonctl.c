@@ -206,8 +206,11 @@ static int run(const struct ctl_command *command, struct args *a)
 		a->values.carton.views = CTL_TENSOR_VIEWS;
 	if (command->run == ctl_extract && ctl_extract_prepare(a) < 0)
 		return EXIT_BAD;
-	if (command->run == ctl_push)
+	if (command->run == ctl_push) {
 		a->values.carton.push_to = a->paths[0];
+		if (ctl_push_prepare(a) < 0)
+			return EXIT_BAD;
+	}
 	if (log.json)
 		begin_json(&json);
 	r = carton_open(a->source, &a->values.carton, &c);
@@ -296,5 +299,6 @@ int main(int argc, char **argv)
 		status = EXIT_BAD;
 	option_finish(&a.values);
 	free(a.source);
+	free(a.signature);
 	return status;
 }

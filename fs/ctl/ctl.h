@@ -22,6 +22,8 @@ struct args {
 	char **paths;
 	int n_paths;
 	struct sandbox_helper sandbox;
+	char *signature; /* what SOURCE.sig has; malloc'ed; or NULL */
+	size_t signature_len;
 };
 
 /* The output of log messages: stderr or, for the problems that verify finds, stdout. */
@@ -117,6 +119,9 @@ ctl_carton_fn ctl_extract, ctl_fetch, ctl_info, ctl_info_bare, ctl_ls, ctl_push,
 
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);
+
+/* Reads SOURCE.sig, if that is there. 0 or -errno, reported. */
+int ctl_push_prepare(struct args *a);
 
 /* The other commands get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);

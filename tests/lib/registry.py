@@ -15,6 +15,8 @@ import http.server
 import json
 import os
 import re
+import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -51,6 +53,12 @@ def url_safe(data):
     return base64.urlsafe_b64encode(data).rstrip(b'=')
 
 
+def new_certificate(key, cert, *more):
+    p = harness.run('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=tests',
+                    '-keyout', key, '-out', cert, *more)
+    assert p.returncode == 0, p.stderr
+
+
 class TokenServer:
     """Gives tokens. `seen`: (query, Authorization) of each request."""
 
@@ -81,9 +89,7 @@ class TokenServer:
     def new_key(self):
         """A registry that is started now takes no tokens that were given before."""
         self.key, self.cert = self.dir / 'token.key', self.dir / 'token.pem'
-        p = harness.run('openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=tokens',
-                        '-keyout', self.key, '-out', self.cert)
-        assert p.returncode == 0, p.stderr
+        new_certificate(self.key, self.cert)
 
     def token(self, query):
         der = subprocess.run(['openssl', 'x509', '-in', self.cert, '-outform', 'der'], capture_output=True, check=True)
@@ -107,9 +113,12 @@ LINE = re.compile(r'^\S+ - \S* \[[^]]*\] "(\w+) (\S+) [^"]*" (\d+) (\d+)', re.M)
 class Registry:
     """A running docker-registry. `url`: where its API is; `host`: what comes behind oci://."""
 
-    def __init__(self, where, auth=None):
+    def __init__(self, where, auth=None, tls=False):
         self.dir, self.auth, self.process, self.port = Path(where), auth, None, free_port()
         self.dir.mkdir(exist_ok=True)
+        self.key, self.cert = (self.dir / 'tls.key', self.dir / 'tls.pem') if tls else (None, None)
+        if tls:
+            new_certificate(self.key, self.cert, '-addext', 'subjectAltName=IP:127.0.0.1,DNS:localhost.example')
         self.log, self.mark = self.dir / 'access.log', 0
         (self.dir / 'htpasswd').write_text(BCRYPT)
         self.start()
@@ -126,6 +135,8 @@ class Registry:
         config = {'version': 0.1, 'log': {'level': 'error'},
                   'storage': {'filesystem': {'rootdirectory': str(self.dir / 'data')}, 'delete': {'enabled': True}},
                   'http': {'addr': self.host, 'secret': 'x'}}
+        if self.cert:
+            config['http']['tls'] = {'certificate': str(self.cert), 'key': str(self.key)}
         if self.auth == 'basic':
             config['auth'] = {'htpasswd': {'realm': 'tests', 'path': str(self.dir / 'htpasswd')}}
         elif self.auth:
@@ -147,11 +158,17 @@ class Registry:
     def answers(self):
         assert self.process.poll() is None, (self.dir / 'error.log').read_text()
         with contextlib.suppress(OSError):
-            c = http.client.HTTPConnection('127.0.0.1', self.port, timeout=10)
+            c = self.connect()
             c.request('GET', '/v2/')
             status = c.getresponse().status
             c.close()
             return status in (200, 401)
+
+    def connect(self):
+        if not self.cert:
+            return http.client.HTTPConnection('127.0.0.1', self.port, timeout=10)
+        return http.client.HTTPSConnection('127.0.0.1', self.port, timeout=10,
+                                           context=ssl.create_default_context(cafile=self.cert))
 
     def stop(self):
         self.process.terminate()
@@ -193,18 +210,29 @@ class Registry:
 class Front:
     """
     A server before a registry. `change(path, status, headers, body)` may change an answer; `before(method, path, body)`
-    may give one in place of the registry, or 'drop' the connection; `seen`: path, headers.
+    may give one in place of the registry, or 'drop' the connection; `seen`: path, headers. A request that breaks off
+    does not reach the registry; with `keeps`, what came of an upload does, as at registries that keep all they get.
     """
 
-    def __init__(self, registry, change=None, ranges=True, before=None):
+    def __init__(self, registry, change=None, ranges=True, before=None, keeps=False):
         outer, self.registry, self.change, self.before, self.seen = self, registry, change, before, []
+        uploads, self.lock = {}, threading.Lock()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = 'HTTP/1.1'
 
             def do_GET(self):
+                # whoever asks how far an upload is waits for what is on its way
+                with outer.lock if keeps and '/uploads/' in self.path else contextlib.nullcontext():
+                    self.handle_it()
+
+            def handle_it(self):
                 outer.seen.append((self.path, dict(self.headers)))
-                sent = self.rfile.read(int(self.headers.get('Content-Length', 0)))
+                length = int(self.headers.get('Content-Length', 0))
+                sent = self.rfile.read(length)
+                self.close_connection |= len(sent) < length
+                if len(sent) < length and not keeps:
+                    return
                 own = outer.before(self.command, self.path, sent) if outer.before else None
                 if own == 'drop':
                     self.close_connection = True
@@ -213,20 +241,25 @@ class Front:
                     self.answer(*own)
                     return
                 c = http.client.HTTPConnection('127.0.0.1', registry.port, timeout=60)
-                c.request(self.command, self.path, sent or None, headers={
-                    k: v for k, v in self.headers.items() if k.lower() != 'host' and (ranges or k.lower() != 'range')})
+                upload = self.path.partition('?')[0]
+                path = uploads.get(upload, self.path) if self.command == 'GET' else self.path
+                c.request(self.command, path, sent or None, headers={
+                    k: v for k, v in self.headers.items()
+                    if k.lower() not in ('host', 'content-length') and (ranges or k.lower() != 'range')})
                 a = c.getresponse()
                 status, headers, body = a.status, dict(a.getheaders()), a.read()
                 c.close()
+                if keeps and self.command == 'PATCH':
+                    uploads[upload] = headers['Location'].replace(registry.url, '')
                 if 'Location' in headers:
-                    headers['Location'] = headers['Location'].replace(registry.host, outer.host)
+                    headers['Location'] = headers['Location'].replace(registry.host, self.headers['Host'])
                 if not ranges:
                     headers.pop('Accept-Ranges', None)
                 if outer.change:
                     status, headers, body = outer.change(self.path, status, headers, body) or (status, headers, body)
                 self.answer(status, headers, body)
 
-            do_HEAD = do_POST = do_PUT = do_GET
+            do_HEAD = do_POST = do_PUT = do_PATCH = do_GET
 
             def answer(self, status, headers, body):
                 self.send_response(status)
@@ -240,7 +273,8 @@ class Front:
             def log_message(self, *a):
                 pass
         self.http = serve(Handler)
-        self.host = f'127.0.0.1:{self.http.server_address[1]}'
+        self.port = self.http.server_address[1]
+        self.host = f'127.0.0.1:{self.port}'
 
     def __enter__(self):
         return self
@@ -251,12 +285,57 @@ class Front:
 
     def oci(self, url):
         """The same artifact through this server."""
-        return url.replace(self.registry.host, self.host)
+        return re.sub('(?<=oci://)[^/]*', self.host, url)
+
+
+class Cut:
+    """
+    A link to a registry, or a Front, that breaks when a client has sent `after` bytes through one connection, each time while `cuts`
+    are left. `up`: all bytes that clients have sent.
+    """
+
+    def __init__(self, registry, after, cuts=1):
+        self.registry, self.after, self.cuts, self.up = registry, after, cuts, 0
+        self.lock, self.socket = threading.Lock(), socket.create_server(('127.0.0.1', 0))
+        self.host = f'127.0.0.1:{self.socket.getsockname()[1]}'
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.socket.accept()[0]
+                server = socket.create_connection(('127.0.0.1', self.registry.port))
+                for a, b, up in ((client, server, True), (server, client, False)):
+                    threading.Thread(target=self.copy, args=(a, b, up), daemon=True).start()
+
+    def copy(self, a, b, up):
+        sent = 0
+        with contextlib.suppress(OSError):
+            while data := a.recv(1 << 16):
+                b.sendall(data)
+                sent += len(data)
+                with self.lock:
+                    self.up += len(data) * up
+                    cut = up and sent >= self.after and self.cuts > 0
+                    self.cuts -= cut
+                if cut:
+                    break
+        for s in (a, b):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *a):
+        self.socket.close()
+
+    oci = Front.oci
 
 
 @contextlib.contextmanager
-def registry_at(where, auth=None):
-    r = Registry(where, auth)
+def registry_at(where, auth=None, tls=False):
+    r = Registry(where, auth, tls)
     try:
         yield r
     finally:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """cartonctl push: a carton in docker-registry, which is mounted back, and which skopeo reads."""
 import base64
+import contextlib
 import hashlib
 import json
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -14,7 +16,7 @@ import pytest
 import origin
 from harness import CARTONCTL, ctl, environment, eventually, run
 from origin import MIB, LinkedCarton, as_expected, fault_bytes
-from registry import BASIC, FILEPATH, MANIFEST, MODEL, Front, digest_of, registry_at, tokens_at
+from registry import BASIC, FILEPATH, MANIFEST, MODEL, Cut, Front, digest_of, registry_at, tokens_at
 from zipwriter import Carton
 
 
@@ -223,6 +225,174 @@ def test_interrupted(work, registry):
         p.communicate()
         over.set()
     assert p.returncode == -signal.SIGINT and not has_tag(registry, url)
+
+
+LARGE = fault_bytes(80 * MIB, seed=3)
+
+
+def large(work):
+    return Carton(method='stored').add('model/x', LARGE).write(work / 'm.carton')
+
+
+@pytest.mark.parametrize('keeps', [False, True])
+def test_resumed(work, registry, keeps):
+    """Where connections break, the upload goes on: behind the last part, or where a registry keeps all, behind that."""
+    path, url, cuts = large(work), to(registry, work), 5 if keeps else 2
+    with Front(registry, keeps=keeps) as front, Cut(front, (12 if keeps else 40) * MIB, cuts) as cut:
+        p = ctl('push', '--connections=1', path, cut.oci(url))
+        assert p.returncode == 0, p.stderr
+        # a part at most is sent twice for each
+        assert cut.cuts == 0 and cut.up < len(LARGE) + (1 if keeps else cuts * 32) * MIB, cut.up / MIB
+    parts = [x for x in registry.requests() if x[0] == 'PATCH']
+    assert len(parts) == (1 + cuts if keeps else 3) and digest_of(LARGE) in uploads(registry) and has_tag(registry, url)
+    assert push(path, url)['sent'] == 0
+
+
+def test_resumed_at_docker_registry(work, registry):
+    """It takes no more of an upload in which a part broke off: another one begins."""
+    path, url = large(work), to(registry, work)
+    with Cut(registry, 40 * MIB) as cut:
+        p = ctl('push', '--connections=1', path, cut.oci(url))
+    assert p.returncode == 0 and cut.cuts == 0, p.stderr
+    assert [m for m, _, status, _ in registry.requests() if status == 404 and m == 'GET'] and has_tag(registry, url)
+
+
+def test_resumed_nowhere(work, registry):
+    """An upload that a registry has lost, or of which it says what is wrong, is begun again, and not for ever."""
+    path, url, asked = large(work), to(registry, work), []
+
+    def before(method, where, body):
+        if method == 'PATCH' and len(asked) < most:
+            asked.append(where)
+            return 'drop'
+        if method == 'GET' and '/uploads/' in where:
+            return answer
+    for answer in ((404, {}, b''), (204, {}, b''), (204, {'Range': '0-0', 'Location': '/v2/x'}, b''),
+                   (204, {'Range': f'0-{1 << 40}', 'Location': '/v2/x'}, b'')):
+        del asked[:]
+        most = 1
+        with Front(registry, before=before) as front:
+            assert push(path, front.oci(url))['sent']
+        url = registry.oci('v1', f'tests/{hashlib.sha256(repr(answer).encode()).hexdigest()[:8]}')
+    most, answer = 100, (204, {'Range': f'0-{30 * MIB}', 'Location': '/v2/a/blobs/uploads/x'}, b'')
+    del asked[:]
+    with Front(registry, before=before) as front:
+        p = ctl('push', path, front.oci(url))
+    assert p.returncode == 75 and not has_tag(registry, url) and len(asked) < 20, p.stderr
+
+
+def test_resumed_with_other_bytes(work, registry):
+    """What a registry says it has need not be what was sent: the digest shows it, and all is sent anew."""
+    path, url, lies = large(work), to(registry, work), []
+
+    def before(method, where, body):
+        if method == 'PATCH' and not lies:
+            lies.append(where)
+            return 'drop'
+        if method == 'GET' and '/uploads/' in where and len(lies) == 1:
+            lies.append(where)
+            return 204, {'Range': f'0-{len(LARGE) // 2}', 'Location': where}, b''
+    with Front(registry, before=before) as front:
+        assert push(path, front.oci(url))['sent']
+    assert len(lies) == 2 and has_tag(registry, url)
+
+
+# ---- blobs of another repository ----
+
+@pytest.mark.parametrize('auth', [None, 'token'])
+def test_mounted(work, auth):
+    """What another repository of the registry has is not sent: one that is named, or the source."""
+    path = one(work)
+    with tokens_at(work / 'tokens', private=True) as t, registry_at(work / 'registry', t if auth else None) as r:
+        env = login(work, *([r.host] if auth else []))
+        first, second, third = (r.oci('v1', f'team/{x}') for x in 'abc')
+        all_of_it = push(path, first, env=env)
+        r.clear()
+        got = push(path, second, '--mount-from=team/a', env=env)
+        assert not uploads(r) and (got['sent'], got['digest']) == (0, all_of_it['digest'])
+        assert len([x for x in r.requests() if x[0] == 'POST' and x[2] == 201]) == got['blobs']
+        # the carton is in the registry: nothing of it comes here
+        r.clear()
+        got = push(first, third, f'--cache-dir={work}/cache', env=env)
+        assert got['digest'] == all_of_it['digest'] and not [u for u in uploads(r) if u == digest_of(DATA)]
+        assert digest_of(DATA) not in r.blobs()
+        assert ctl('hash', third, env=env).stdout == ctl('hash', path).stdout
+
+
+@pytest.mark.parametrize('answer', [None, (401, {}, b''), (404, {}, b''), (400, {}, b''), (201, {}, b'')])
+def test_not_mounted(work, registry, answer):
+    """A repository that has none, that may not be read, or does not have what it says: then it is sent."""
+    path, url = one(work), to(registry, work)
+    with Front(registry, before=lambda method, where, body: answer if 'mount=' in where else None) as front:
+        assert push(path, front.oci(url), '--mount-from=team/none')['sent'] == 5
+    assert has_tag(registry, url)
+
+
+def test_links_are_no_word_of_the_user(work, registry):
+    """Credentials do not open repositories that only LINKS names."""
+    url = to(registry, work)
+    other = registry.oci('v1', 'team/secret')
+    push(one(work), other)
+    c = LinkedCarton().link('model/x', DATA, f'{registry.url}/v2/team/secret/blobs/{digest_of(DATA)}').add('model/y', b'1')
+    c.write(work / 'l.carton')
+    registry.clear()
+    ctl('push', '--private-links', f'--cache-dir={work}/cache', work / 'l.carton', url)
+    assert not [path for _, path, _, _ in registry.requests() if 'mount=' in path]
+
+
+@pytest.mark.parametrize('name', ['A', 'a?b', '../x', 'a b', 'oci://h/a'])
+def test_mount_from_is_a_name(work, name):
+    p = ctl('push', f'--mount-from={name}', one(work), 'oci://127.0.0.1:1/a:b')
+    assert p.returncode == 1 and 'mount_from is no name of a repository' in p.stderr, p.stderr
+
+
+# ---- TLS ----
+
+class Tunnel:
+    """A proxy that leads each CONNECT to a registry, whatever name is asked for. `seen`: what clients have sent."""
+
+    def __init__(self, registry):
+        self.seen, self.server = b'', socket.create_server(('127.0.0.1', 0))
+        self.url = f'http://127.0.0.1:{self.server.getsockname()[1]}'
+        self.registry = registry
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.lead, args=(self.server.accept()[0],), daemon=True).start()
+
+    def lead(self, client):
+        head = b''
+        while b'\r\n\r\n' not in head and (data := client.recv(4096)):
+            head += data
+        self.seen += head
+        server = socket.create_connection(('127.0.0.1', self.registry.port))
+        client.sendall(b'HTTP/1.1 200 OK\r\n\r\n')
+        threading.Thread(target=self.copy, args=(server, client), daemon=True).start()
+        self.copy(client, server)
+
+    def copy(self, a, b):
+        with contextlib.suppress(OSError):
+            while data := a.recv(1 << 16):
+                if b.getpeername()[1] == self.registry.port:
+                    self.seen += data
+                b.sendall(data)
+            b.shutdown(socket.SHUT_RDWR)
+
+
+def test_tls(mount, work):
+    """A registry of another name is reached by https, with a certificate that the user trusts, and with that alone."""
+    path = one(work)
+    with registry_at(work / 'registry', 'basic', tls=True) as r:
+        tunnel, url = Tunnel(r), 'oci://localhost.example/a/b:v1'
+        env = login(work, 'localhost.example') | {'https_proxy': tunnel.url}
+        p = ctl('push', path, url, env=env)
+        assert p.returncode and 'certificate' in p.stderr and not r.requests(), p.stderr
+        push(path, url, f'--cacert={r.cert}', env=env)
+        assert len(uploads(r)) == 5 and BASIC.encode() not in tunnel.seen and DATA[:64] not in tunnel.seen
+        with mount(url, '-o', f'cacert={r.cert},cache_dir={work}/cache', env=env) as m:
+            assert m.read('model/x') == DATA
 
 
 # ---- what is refused ----

@@ -3,6 +3,7 @@
 Signatures that are attached to an artifact of docker-registry, which has no list of what refers to another: there they
 are in the index of a tag. The list is served by a server before it.
 """
+import hashlib
 import json
 import tempfile
 import urllib.request
@@ -10,7 +11,9 @@ import urllib.request
 import pytest
 
 import harness
+from harness import ctl
 from registry import INDEX, MANIFEST, Artifact, Front, descriptor, digest_of, layout, registry_at
+from zipwriter import Carton
 
 TOOL = harness.BUILD / 'tests/tools/signatures'
 BUNDLE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
@@ -225,3 +228,83 @@ def test_not_reached(cache, work, registry):
     with s.api(lambda path: (403, {}, b'')) as front:
         status, texts, said = find(cache, front.oci(s.url))
     assert status == 1 and 'docker login' in said and said.count('\n') == 1, said
+
+
+# ---- what push attaches ----
+
+def push(path, url, *options):
+    p = ctl('push', '--json', *options, path, url)
+    assert p.returncode == 0, p.stderr
+    return json.loads(p.stdout)
+
+
+def target(registry, work, tag='v1'):
+    return registry.oci(tag, f'signed/{hashlib.sha256(str(work).encode()).hexdigest()[:8]}')
+
+
+def raw(registry, url, reference):
+    p = harness.run('skopeo', 'inspect', '--raw', '--tls-verify=false',
+                    f'docker://{url[len("oci://"):].rpartition(":")[0]}{reference}')
+    assert p.returncode == 0, p.stderr
+    return json.loads(p.stdout)
+
+
+@pytest.mark.parametrize('inside', [False, True])
+def test_attached(cache, work, registry, inside):
+    """SOURCE.sig, else misc/model.sig, is found there; what others have attached stays; and all of it is the same again."""
+    c, url = Carton().add('model/x', b'x'), target(registry, work)
+    if inside:
+        c.add('misc/model.sig', TEXTS[0])
+    path = c.write(work / 'm.carton')
+    if not inside:
+        (work / 'm.carton.sig').write_bytes(TEXTS[0])
+    got = push(path, url)
+    assert got['signature'] and find(cache, url, '"signer"') == (0, TEXTS[:1], '')
+    tag = got['digest'].replace(':', '-')
+    first = raw(registry, url, f':{tag}')
+    manifest = raw(registry, url, f'@{first["manifests"][0]["digest"]}')
+    assert manifest['subject']['digest'] == got['digest'] and manifest['artifactType'] == BUNDLE
+    assert [x['digest'] for x in manifest['layers']] == [digest_of(TEXTS[0])]
+    registry.clear()
+    assert push(path, url) == got | {'sent': 0, 'sent_bytes': 0} and raw(registry, url, f':{tag}') == first
+    (work / 'm.carton.sig').write_bytes(TEXTS[1])
+    assert push(path, url)['digest'] == got['digest']
+    both = raw(registry, url, f':{tag}')['manifests']
+    assert len(both) == 2 and first['manifests'][0] in both
+    assert find(cache, url, '"signer": 1')[0] == 0
+
+
+def test_attached_to_a_list(work, registry):
+    """Where the registry lists what refers to another, there is no tag."""
+    url = target(registry, work)
+    (work / 'm.carton.sig').write_bytes(TEXTS[0])
+    registry.clear()
+    with Front(registry, before=lambda method, path, body: (200, {}, index_of()) if '/referrers/' in path else None) as front:
+        got = push(Carton().add('model/x', b'x').write(work / 'm.carton'), front.oci(url))
+    assert got['signature']
+    assert not [path for method, path, _, _ in registry.requests() if method == 'PUT' and '/manifests/sha256-' in path]
+
+
+def test_not_attached(work, registry):
+    url = target(registry, work)
+    path = Carton().add('model/x', b'x').write(work / 'm.carton')
+    registry.clear()
+    assert not push(path, url)['signature']
+    assert not [p for _, p, _, _ in registry.requests() if 'referrers' in p]
+
+
+@pytest.mark.parametrize('answer, message', [
+    ((403, {}, b''), 'attached there: status 403'), ((500, {}, b''), 'which signatures are attached there'),
+    ((200, {'Content-Type': INDEX}, b'x' * (5 << 20)), 'was not pushed')])
+def test_what_others_attached_stays(work, registry, answer, message):
+    """A list that cannot be read is not replaced."""
+    url, sent = target(registry, work), []
+    (work / 'm.carton.sig').write_bytes(TEXTS[0])
+
+    def before(method, path, body):
+        if '/manifests/sha256-' in path:
+            sent.append(method)
+            return answer
+    with Front(registry, before=before) as front:
+        p = ctl('push', Carton().add('model/x', b'x').write(work / 'm.carton'), front.oci(url))
+    assert p.returncode and message in p.stderr and 'PUT' not in sent, p.stderr
