@@ -183,9 +183,10 @@ static int read_file(const char *path, struct buf *ret)
 
 int docker_find(const char *host, const char *name, struct docker_found *ret)
 {
-	static const char *const places[][2] = { { "DOCKER_CONFIG", "config.json" },
-						 { "HOME", ".docker/config.json" },
-						 { "XDG_RUNTIME_DIR", "containers/auth.json" } };
+	static const char *const places[][2] = { { "REGISTRY_AUTH_FILE", "" },
+						 { "DOCKER_CONFIG", "/config.json" },
+						 { "HOME", "/.docker/config.json" },
+						 { "XDG_RUNTIME_DIR", "/containers/auth.json" } };
 	const char *docker = getenv("DOCKER_CONFIG");
 	int r = -ENOENT;
 
@@ -194,9 +195,9 @@ int docker_find(const char *host, const char *name, struct docker_found *ret)
 		struct buf text = buf_init(DOCKER_MAX_FILE + 1);
 		char path[4096];
 
-		if (!at || !*at || (i == 1 && docker && *docker))
+		if (!at || !*at || (i == 2 && docker && *docker))
 			continue;
-		snprintf(path, sizeof(path), "%s/%s", at, places[i][1]);
+		snprintf(path, sizeof(path), "%s%s", at, places[i][1]);
 		r = read_file(path, &text);
 		if (r == 0)
 			r = docker_parse(text.data, text.len, host, name, ret);

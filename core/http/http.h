@@ -24,6 +24,7 @@
  *    where the user is logged in, and what is sent there.
  *  - Credentials (userinfo of source_url, .netrc, the header file) go to the origin (scheme, host
  *    and port) of source_url and nowhere else. Userinfo of any other URL is dropped with a warning.
+ *  - The token of a hub that has http, which is one on this machine, does not go through a proxy.
  *  - A 401 that says where anybody can get a token is followed, once, without credentials, as a
  *    redirect would be; that server has https, or is on this machine. The token goes to the origin
  *    that wanted it and nowhere else, and there to one repository or directory.

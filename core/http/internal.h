@@ -79,7 +79,8 @@ struct http {
 	struct timespec headers_changed; /* when the file that is loaded was changed last, */
 	ino_t headers_inode;
 	int64_t headers_checked_ms; /* and when that was looked at */
-	bool userinfo_logged;	    /* the warning that it is not sent was logged */
+	bool userinfo_logged;	    /* the warning that it is not sent was logged, */
+	bool overheard_logged;	    /* and that for a login */
 	struct http_token *tokens;  /* see tokens.c */
 	struct http_stream *asking; /* the streams that ask for a token, or wait for one */
 	unsigned last_token;
@@ -234,6 +235,9 @@ bool http_token_wanted(struct http_stream *stream);
 bool http_token_begin(struct http_stream *stream);
 int http_token_end(struct http_stream *stream, const char **ret_why);
 void http_token_leave(struct http_stream *stream);
+
+/* May a proxy read what is sent? http is for this machine only, but a proxy may be anywhere. */
+bool http_is_overheard(const struct http_stream *s);
 
 /*
  * Adds the token for the stream's target, if there is one, or the login that was asked for. Lock

@@ -243,6 +243,15 @@ static int set_headers(struct http_stream *s)
 {
 	int r = 0;
 
+	s->headers_sent = 0;
+	/* what the user's header file has is for this server, whatever the way is */
+	if (s->http->headers && !s->http->header_file && http_is_overheard(s)) {
+		if (!s->http->overheard_logged)
+			http_log(CARTON_LOG_WARNING, s->target.url,
+				 "your token is not sent: the proxy could read it; set no_proxy");
+		s->http->overheard_logged = true;
+		return 0;
+	}
 	refresh(s->http, false);
 	s->headers_sent = s->http->headers ? s->http->headers_version : 0;
 	for (char **h = s->http->headers; r == 0 && h && *h; h++)

@@ -73,8 +73,7 @@ static bool same_challenge(const struct challenge *a, const struct challenge *b)
 	       strcmp(a->scope, b->scope) == 0;
 }
 
-/* May a proxy read it? http is for this machine only, but a proxy may be anywhere. */
-static bool is_overheard(const struct http_stream *s)
+bool http_is_overheard(const struct http_stream *s)
 {
 	return s->proxied && !s->target.https;
 }
@@ -86,7 +85,7 @@ static bool is_overheard(const struct http_stream *s)
 static struct login *login_for(const struct http_stream *s)
 {
 	const struct http_target *t = &s->target;
-	bool may = s->trust == HTTP_USER && !s->left_origin && !is_overheard(s);
+	bool may = s->trust == HTTP_USER && !s->left_origin && !http_is_overheard(s);
 	struct login *l = may ? s->http->logins : NULL;
 
 	while (l && !(l->host && l->https == t->https && l->port == t->port &&
@@ -206,7 +205,7 @@ int http_token_set(struct http_stream *s)
 
 int http_token_sign(struct http_stream *s)
 {
-	struct login *l = is_overheard(s) ? NULL : s->token_request->login;
+	struct login *l = http_is_overheard(s) ? NULL : s->token_request->login;
 	const char *line = l ? l->scheme->line(l) : NULL;
 
 	return line ? http_add_line(&s->sent, line) : 0;

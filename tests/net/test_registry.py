@@ -383,20 +383,22 @@ def helper(work, text, name='test'):
 GOOD = f'read host; echo "$1 $host" >> "$0.log"; echo \'{{"Username": "{USER}", "Secret": "{PASSWORD}"}}\'\n'
 
 
-@pytest.mark.parametrize('file', ['docker', 'home', 'podman', 'namespace', 'https', 'credHelpers', 'credsStore'])
+@pytest.mark.parametrize('file', ['docker', 'home', 'podman', 'file', 'namespace', 'https', 'credHelpers', 'credsStore'])
 def test_a_login(mount, cache, work, basic, file):
     """Wherever docker and podman keep it: sent when the registry has asked for it, once for all requests."""
     wanted = files(1)
     url = put(basic, work, Artifact(wanted))
     home = {'docker': 'docker', 'home': '.docker', 'podman': 'containers'}.get(file, 'docker')
-    variable = {'docker': 'DOCKER_CONFIG', 'home': 'HOME', 'podman': 'XDG_RUNTIME_DIR'}.get(file, 'DOCKER_CONFIG')
+    variable = {'docker': 'DOCKER_CONFIG', 'home': 'HOME', 'podman': 'XDG_RUNTIME_DIR', 'file': 'REGISTRY_AUTH_FILE'}.get(
+        file, 'DOCKER_CONFIG')
     name = 'auth.json' if file == 'podman' else 'config.json'
     host = {'namespace': f'{basic.host}/tests', 'https': f'https://{basic.host}/v1/'}.get(file, basic.host)
     config = {'credHelpers': {'credHelpers': {basic.host: 'test'}}, 'credsStore': {'credsStore': 'test'}}.get(
         file, {'auths': {f'{basic.host}/other': {'auth': 'eDp5'}, 'h': {'auth': 'eDp5'}, host: {'auth': BASIC}}})
     (work / home).mkdir()
     (work / home / name).write_text(json.dumps(config))
-    env = {variable: str(work if file in ('home', 'podman') else work / home)} | helper(work, GOOD)
+    at = {'home': work, 'podman': work, 'file': work / home / name}.get(file, work / home)
+    env = {variable: str(at)} | helper(work, GOOD)
     with Front(basic) as front:
         front_host = config.get('auths', config.get('credHelpers', {}))
         for key in [k for k in front_host if basic.host in k]:
