@@ -230,11 +230,9 @@ class Front:
                 outer.seen.append((self.path, dict(self.headers)))
                 length = int(self.headers.get('Content-Length', 0))
                 sent = self.rfile.read(length)
-                self.close_connection |= len(sent) < length
-                if len(sent) < length and not keeps:
-                    return
                 own = outer.before(self.command, self.path, sent) if outer.before else None
-                if own == 'drop':
+                self.close_connection |= len(sent) < length
+                if own == 'drop' or (len(sent) < length and not keeps):
                     self.close_connection = True
                     return
                 if own:

@@ -103,7 +103,7 @@ static void test_urls(void **state)
 	} cases[] = {
 		{ { "https://h/t", "s", "a:b/c:pull" }, "https://h/t?service=s&scope=a:b/c:pull" },
 		{ { "https://h/t?a=b", "", "x y&z=#%" },
-		  "https://h/t?a=b&scope=x%20y%26z%3D%23%25" },
+		  "https://h/t?a=b&scope=x&scope=y%26z%3D%23%25" },
 		{ { "https://h/t#f", "s", "" }, "https://h/t?service=s" },
 		{ { "https://h", "@evil/", "" }, "https://h?service=%40evil/" },
 		{ { "https://h/t", "", "" }, "https://h/t" },
