@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Credentials for registries, from the files of docker and podman: $REGISTRY_AUTH_FILE, which is
- * podman's, $DOCKER_CONFIG/config.json or ~/.docker/config.json, then $XDG_RUNTIME_DIR/containers/auth.json. The first that says anything
- * of the registry: a helper of its own (`credHelpers`), what is saved for it (`auths`), the helper
- * for all (`credsStore`).
+ * podman's, $DOCKER_CONFIG/config.json or ~/.docker/config.json, then
+ * $XDG_RUNTIME_DIR/containers/auth.json. The first that says anything of the registry: a helper of
+ * its own (`credHelpers`), what is saved for it (`auths`), the helper for all (`credsStore`).
  *
  * Threads: any; docker_find() reads the environment.
  */
