@@ -151,11 +151,6 @@ static void check_cases(struct check *k, const char *what, const struct meta_cas
 		snprintf(where, sizeof(where), "line %zu: [[%s]] %zu", cases[i].line, what, i);
 		if (!cases[i].has_inputs)
 			report(k, "carton.toml", "%s has no inputs", where);
-		if (tensors_only && cases[i].has_outputs && !m->model_name)
-			report(k, "carton.toml",
-			       "%s has expected_out, but there is no model_name: a Triton response "
-			       "names its model",
-			       where);
 		if (!tensors_only && !cases[i].has_outputs)
 			report(k, "carton.toml", "%s has no sample_out", where);
 		check_values(k, where, &cases[i], false, tensors_only);

@@ -302,7 +302,6 @@ REFUSED = {
     'date option': (b'[runner.opts]', b'[runner.opts]\no = 1979-05-27', '"o" is a date'),
     'table option': (b'[runner.opts]', b'[runner.opts.o]', '"o" is a table'),
     'short description': (b"'short'", b"'%s'" % (b'd' * 101), 'more than 100 characters'),
-    'no model name': (b"model_name = 'm'\n", b'', 'there is no model_name'),
 }
 LOADED = b"""spec_version = 1
 model_name = 'm'
