@@ -170,6 +170,9 @@ static const char *find_kind(struct entry *e, const uint8_t *h, bool slash)
 
 	e->executable = (made_by == MADE_BY_UNIX || made_by == MADE_BY_MACOS) && (mode & 0111);
 	e->kind = slash ? ENTRY_DIR : ENTRY_FILE;
+	/* no reader looks at the DOS attribute where Unix says that it is a regular file */
+	if (made_by == MADE_BY_UNIX && S_ISREG(mode))
+		attributes &= ~(uint32_t)DOS_DIRECTORY;
 	if (!slash && ((attributes & DOS_DIRECTORY) ||
 		       (made_by == MADE_BY_AMIGA && (mode & AMIGA_KIND) == AMIGA_DIRECTORY)))
 		return "is marked as a directory, but its name does not end in a slash";

@@ -156,6 +156,7 @@ ACCEPTED = {
     'unknown-extra': fields(central_extra=zw.extra_field(0xbeef, bytes(9))),
     'no-mode': fields(mode=0), 'no-date': fields(mtime=None),
     'dos-creator': fields(central={'made_by': 20, 'external': 0x20}),
+    'dos-directory-of-unix': fields(central={'made_by': 3 << 8 | 20, 'external': 0o100644 << 16 | 0x10}),
     'version-needed-63': fields(central={'version': 63}, local={'version': 63}),
     'manifest-unsorted': manifest(lambda m: b''.join(m.splitlines(True)[::-1])),
     'manifest-no-final-newline': manifest(lambda m: m[:-1]),
