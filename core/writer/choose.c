@@ -14,7 +14,7 @@ enum choice choose(enum compression how, bool level_given, uint64_t size, const 
 
 	if (how == COMPRESS_KEEP && e)
 		return CHOOSE_COPY;
-	if (size == 0)
+	if (size < (how == COMPRESS_ZSTD ? 1 : CHOOSE_SMALL))
 		how = COMPRESS_STORE;
 	if (how == COMPRESS_KEEP || how == COMPRESS_AUTO) {
 		if (!packed && size < CHOOSE_LARGE)

@@ -17,7 +17,7 @@ enum choice {
 };
 
 enum compression {
-	COMPRESS_AUTO, /* large files are Stored, others CHOOSE_SHRINK */
+	COMPRESS_AUTO, /* small and large files are Stored, others CHOOSE_SHRINK */
 	COMPRESS_STORE,
 	COMPRESS_ZSTD,
 	COMPRESS_KEEP, /* entries of a zip file as they are; other files as COMPRESS_AUTO */
@@ -28,6 +28,9 @@ enum compression {
  * index, and reads any part of it without the rest.
  */
 #define CHOOSE_LARGE (8 * MIB)
+
+/* Below this size it stores a file, too: some readers refuse an archive that has a zstd entry. */
+#define CHOOSE_SMALL (4 * KIB)
 
 /* Is `packed` smaller than `size` by at least a twentieth? */
 bool choose_shrinks(uint64_t size, uint64_t packed);

@@ -22,8 +22,11 @@
 
 static void place(struct zip_writer *w, struct zip_entry *e, uint64_t stored)
 {
-	/* the sentinel itself cannot be a size */
-	e->wide = e->size >= UINT32_MAX || stored >= UINT32_MAX;
+	/*
+	 * The sentinel itself cannot be a size. Behind 4 GiB sizes are wide too: older readers of
+	 * the reference want more in the zip64 field than the place of the header.
+	 */
+	e->wide = e->size >= UINT32_MAX || stored >= UINT32_MAX || w->at >= UINT32_MAX;
 	e->stored = stored;
 	e->header = w->at;
 	e->data = w->at + LOCAL_SIZE + strlen(e->name) + (e->wide ? LOCAL_ZIP64 : 0);

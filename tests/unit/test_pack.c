@@ -142,6 +142,35 @@ static void test_zip64(void **state)
 	close(w.fd);
 }
 
+/* Of an entry behind 4 GiB, the zip64 fields of both headers have its sizes, whatever they are. */
+static void test_zip64_far(void **state)
+{
+	struct zip_entry first = { .name = "a" }, far = { .name = "b" };
+	const struct zip_entry *list[] = { &first, &far };
+	struct zip_writer w = new_zip(4096);
+	uint8_t local[LOCAL_SIZE], central[CENTRAL_SIZE + 1 + 4 + 24];
+	struct container *c;
+
+	(void)state;
+	put_zeros(&w, &first, 5 * GIB, 7);
+	put_zeros(&w, &far, 5, 7);
+	assert_int_equal(zip_writer_end(&w, list, ARRAY_SIZE(list)), 0);
+	assert_int_equal(pread_full(w.fd, local, sizeof(local), far.header), 0);
+	assert_int_equal(get_le32(local + 18), UINT32_MAX);
+	c = reopen(&w);
+	expect_entry(c, &far);
+	/* its central header stands before both records of zip64 and the end record */
+	assert_int_equal(
+		pread_full(w.fd, central, sizeof(central),
+			   w.at - EOCD_SIZE - LOCATOR_SIZE - RECORD_SIZE - sizeof(central)),
+		0);
+	assert_int_equal(get_le32(central), CENTRAL_SIG);
+	assert_int_equal(get_le16(central + CENTRAL_SIZE + 1), 1);
+	assert_int_equal(get_le16(central + CENTRAL_SIZE + 3), 24);
+	container_close(c);
+	close(w.fd);
+}
+
 static void test_names_and_kinds(void **state)
 {
 	struct zip_entry file = { .name = "\xc3\xa4/\xe5\x90\x8d", .executable = true },
@@ -225,22 +254,27 @@ static void test_many(void **state)
 
 static void test_choose(void **state)
 {
-	struct entry stored = { .method = METHOD_STORED, .size = 1000, .stored = 1000 },
-		     small = { .method = METHOD_ZSTD, .size = 1000, .stored = 950 },
-		     large = { .method = METHOD_ZSTD, .size = 1000, .stored = 951 },
-		     deflated = { .method = METHOD_DEFLATE, .size = 1000, .stored = 500 };
+	struct entry stored = { .method = METHOD_STORED, .size = 5000, .stored = 5000 },
+		     small = { .method = METHOD_ZSTD, .size = 5000, .stored = 4750 },
+		     large = { .method = METHOD_ZSTD, .size = 5000, .stored = 4751 },
+		     deflated = { .method = METHOD_DEFLATE, .size = 5000, .stored = 500 };
 
 	(void)state;
 	assert_true(choose_shrinks(20, 19) && !choose_shrinks(19, 19) && !choose_shrinks(0, 13));
 	assert_true(choose_shrinks(1ULL << 50, 1ULL << 49));
 	/* of a directory */
-	assert_int_equal(choose(COMPRESS_AUTO, false, 1000, NULL), CHOOSE_SHRINK);
-	assert_int_equal(choose(COMPRESS_KEEP, false, 1000, NULL), CHOOSE_SHRINK);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 4096, NULL), CHOOSE_SHRINK);
+	assert_int_equal(choose(COMPRESS_KEEP, false, 4096, NULL), CHOOSE_SHRINK);
 	assert_int_equal(choose(COMPRESS_STORE, false, 1000, NULL), CHOOSE_STORE);
 	assert_int_equal(choose(COMPRESS_ZSTD, true, 1000, NULL), CHOOSE_ZSTD);
 	assert_int_equal(choose(COMPRESS_ZSTD, true, 0, NULL), CHOOSE_STORE);
 	assert_int_equal(choose(COMPRESS_KEEP, true, 0, NULL), CHOOSE_STORE);
-	/* large ones are Stored, from their size on */
+	/* small and large ones are Stored */
+	assert_int_equal(choose(COMPRESS_AUTO, false, 4095, NULL), CHOOSE_STORE);
+	assert_int_equal(choose(COMPRESS_KEEP, false, 4095, NULL), CHOOSE_STORE);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 4095, &stored), CHOOSE_COPY);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 4095, &small), CHOOSE_STORE);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 4095, &deflated), CHOOSE_STORE);
 	assert_int_equal(choose(COMPRESS_AUTO, false, 8 * MIB - 1, NULL), CHOOSE_SHRINK);
 	assert_int_equal(choose(COMPRESS_AUTO, false, 8 * MIB, NULL), CHOOSE_STORE);
 	assert_int_equal(choose(COMPRESS_KEEP, false, 8 * MIB, NULL), CHOOSE_STORE);
@@ -250,16 +284,16 @@ static void test_choose(void **state)
 	assert_int_equal(choose(COMPRESS_AUTO, false, 8 * MIB, &stored), CHOOSE_COPY);
 	assert_int_equal(choose(COMPRESS_KEEP, false, 8 * MIB, &small), CHOOSE_COPY);
 	/* of a zip file */
-	assert_int_equal(choose(COMPRESS_KEEP, false, 1000, &deflated), CHOOSE_COPY);
-	assert_int_equal(choose(COMPRESS_AUTO, false, 1000, &stored), CHOOSE_SHRINK);
-	assert_int_equal(choose(COMPRESS_AUTO, false, 1000, &small), CHOOSE_COPY);
-	assert_int_equal(choose(COMPRESS_AUTO, false, 1000, &large), CHOOSE_STORE);
-	assert_int_equal(choose(COMPRESS_AUTO, false, 1000, &deflated), CHOOSE_ZSTD);
-	assert_int_equal(choose(COMPRESS_STORE, false, 1000, &stored), CHOOSE_COPY);
-	assert_int_equal(choose(COMPRESS_STORE, false, 1000, &small), CHOOSE_STORE);
-	assert_int_equal(choose(COMPRESS_ZSTD, false, 1000, &large), CHOOSE_COPY);
-	assert_int_equal(choose(COMPRESS_ZSTD, true, 1000, &large), CHOOSE_ZSTD);
-	assert_int_equal(choose(COMPRESS_ZSTD, false, 1000, &stored), CHOOSE_ZSTD);
+	assert_int_equal(choose(COMPRESS_KEEP, false, 5000, &deflated), CHOOSE_COPY);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 5000, &stored), CHOOSE_SHRINK);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 5000, &small), CHOOSE_COPY);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 5000, &large), CHOOSE_STORE);
+	assert_int_equal(choose(COMPRESS_AUTO, false, 5000, &deflated), CHOOSE_ZSTD);
+	assert_int_equal(choose(COMPRESS_STORE, false, 5000, &stored), CHOOSE_COPY);
+	assert_int_equal(choose(COMPRESS_STORE, false, 5000, &small), CHOOSE_STORE);
+	assert_int_equal(choose(COMPRESS_ZSTD, false, 5000, &large), CHOOSE_COPY);
+	assert_int_equal(choose(COMPRESS_ZSTD, true, 5000, &large), CHOOSE_ZSTD);
+	assert_int_equal(choose(COMPRESS_ZSTD, false, 5000, &stored), CHOOSE_ZSTD);
 }
 
 static int add_bytes(void *ctx, const void *data, size_t n)
@@ -475,6 +509,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_alignment),
 		cmocka_unit_test(test_zip64),
+		cmocka_unit_test(test_zip64_far),
 		cmocka_unit_test(test_names_and_kinds),
 		cmocka_unit_test(test_end_record_in_data),
 		cmocka_unit_test(test_many),
