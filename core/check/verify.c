@@ -24,6 +24,7 @@
 struct verify {
 	struct carton *c;
 	struct carton_index chunks;
+	bool away;		/* nothing is fetched: only the cache has bytes of its entries */
 	uint64_t total;		/* bytes to read, as far as known */
 	_Atomic uint64_t bytes; /* read by checks of entries; the object store counts its own */
 	atomic_size_t problems;
@@ -53,7 +54,6 @@ static ssize_t crc_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct crc_stream *c = container_of(s, struct crc_stream, stream);
 	ssize_t got = stream_read(c->in, ret_buf, n);
-
 	int r = 0;
 
 	if (got > 0)
@@ -372,6 +372,7 @@ static int get_objects(struct verify *v, const struct carton_files *files, bool 
 static void verify_init(struct verify *v, struct carton *c)
 {
 	*v = (struct verify){ .c = c, .lock = PTHREAD_MUTEX_INITIALIZER };
+	v->away = c->container->remote && !c->fetch.http;
 	cond_init(&v->over);
 }
 
@@ -379,12 +380,11 @@ static void verify_init(struct verify *v, struct carton *c)
 static ssize_t verify_held(struct verify *v, carton_progress_fn *progress, void *ctx)
 {
 	ssize_t bad_index = check_chunks_init(v->c, &v->chunks), different = 0;
-	int r = bad_index < 0 ? (int)bad_index : check_files(v, progress, ctx);
+	int r = bad_index < 0 ? (int)bad_index : v->away ? 0 : check_files(v, progress, ctx);
 
 	check_chunks_finish(&v->chunks);
-
 	/* libarchive reads local headers, which those with a problem would only repeat */
-	if (r == 0 && atomic_load(&v->problems) == 0)
+	if (r == 0 && atomic_load(&v->problems) == 0 && !v->away)
 		different = container_compare(v->c->container);
 	if (r < 0 || different < 0)
 		return r < 0 ? r : different;
@@ -419,7 +419,7 @@ ssize_t carton_verify(struct carton *c, carton_progress_fn *progress, void *ctx,
 	form = (ssize_t)check_form(c->manifest);
 	if (contents + held + form > 0)
 		atomic_store(&v.why, -EBADMSG);
-	r = get_objects(&v, NULL, true, progress, ctx);
+	r = get_objects(&v, NULL, !v.away, progress, ctx);
 	if (ret_why)
 		*ret_why = atomic_load(&v.why);
 	return r < 0 ? r : contents + held + form + (ssize_t)atomic_load(&v.problems);

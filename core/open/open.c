@@ -158,12 +158,16 @@ static int log_in(const struct carton_source *s)
  * Opens the source. Nothing of it is parsed before the process is confined. It is only searched for
  * the name LINKS.
  */
-static int open_container(struct carton_source *s)
+static int open_container(struct carton_source *s, enum opening how)
 {
 	const struct carton_options *options = s->options;
 	struct carton *c = s->carton;
 	int r = s->kind->begin(s);
 
+	/* all that verifying reads of a local carton is hashed anew: it needs no cache */
+	if (r == 0 && how == OPEN_CARTON &&
+	    (!options->keep_going || options->mirrors || s->kind->may_fetch(s)))
+		r = open_cache(c, options, false);
 	if (r == 0 && options->mirrors)
 		r = mirrors_new(options->mirrors, s->url ? s->url : s->name, &c->mirrors);
 	if (r == 0)
@@ -203,10 +207,8 @@ static int open_parts(struct carton_source *s, enum opening how)
 {
 	const struct carton_options *options = s->options;
 	struct carton *c = s->carton;
-	int r = how == OPEN_CARTON ? open_cache(c, options, false) : 0;
+	int r = open_container(s, how);
 
-	if (r == 0)
-		r = open_container(s);
 	if (r == 0)
 		r = open_lists(s, how);
 	if (r == 0 && s->kind->own_links)

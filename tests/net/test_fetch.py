@@ -316,6 +316,28 @@ def test_what_an_open_waits_for(fault, cache):
     assert p.returncode == 0 and not p.stderr
 
 
+def test_verify_offline(nginx, cache):
+    """It uses what the cache has, as `extract` does: a file that was not fetched cannot be checked."""
+    c = sample()
+    c.write(nginx.root / 'm.carton')
+    url = nginx.url('m.carton')
+    assert ctl('fetch', cache.flag, url, 'model/weights.bin').returncode == 0
+    p = ctl('verify', cache.flag, '--offline', url)
+    assert p.returncode == 1 and 'model/weights.bin' not in p.stdout and 'misc/picture.png' in p.stdout, p.stdout
+    assert ctl('fetch', cache.flag, url).returncode == 0
+    p = ctl('verify', cache.flag, '--offline', url)
+    assert p.returncode == 0 and p.stdout.startswith('ok: '), p.stdout
+    # what is damaged there is not what the carton has
+    for path in cache.objects().values():
+        path.chmod(0o600)
+        path.write_bytes(b'~' * path.stat().st_size)
+        path.chmod(0o400)
+    p = ctl('verify', cache.flag, '--offline', url)
+    assert p.returncode and 'ok' not in p.stdout
+    p = ctl('cache', 'verify', cache.flag)
+    assert p.returncode == 1 and cache.wrong() == [], p.stdout
+
+
 def test_bar_of_what_servers_say(work, fault, cache):
     """Their sizes are known once each has answered; of a part that was kept only the rest counts."""
     c, size = LinkedCarton(), 20 * MIB
