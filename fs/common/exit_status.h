@@ -10,6 +10,7 @@ enum exit_status {
 	EXIT_USAGE = 1,
 	EXIT_BAD = 1,	  /* cartonctl failed, or found problems or differences */
 	EXIT_TROUBLE = 2, /* cartonctl diff could not compare */
+	EXIT_DAMAGED = 2, /* cartonctl verify found problems */
 	EXIT_SYSTEM = 2,
 	EXIT_MOUNT = 32,
 	EXIT_LATER = 75, /* a server is not reached now, or overloaded (EX_TEMPFAIL) */

@@ -64,7 +64,7 @@ struct option_spec {
 	bool rare;	  /* not in the --help of cartonfs, for which it has no room */
 };
 
-#define OPTION_MAX 64 /* rows */
+#define OPTION_MAX 96 /* rows */
 extern const struct option_spec option_table[];
 
 /* Does `taker` have the option? */

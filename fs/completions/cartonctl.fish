@@ -45,8 +45,9 @@ end
 complete -c cartonctl -f
 complete -c cartonctl -n 'test (count (__cartonctl_words)) -eq 0' -a '(__cartonctl_commands)'
 complete -c cartonctl -n 'string match -q -- "-*" (commandline -ct)' -a '(__cartonctl_options)'
+complete -c cartonctl -n '__cartonctl_at 1 help' -a '(__cartonctl_commands)'
 complete -c cartonctl -n '__cartonctl_at 1 cache' -a '(__cartonctl_commands cache)'
 complete -c cartonctl -n '__cartonctl_at 1 status stop refresh' -a '(__cartonctl_mountpoints)'
-complete -c cartonctl -n 'set -l w (__cartonctl_words); test (count $w) -eq 1; and not contains -- $w[1] cache status stop refresh' -F
-complete -c cartonctl -n '__cartonctl_at 2 diff extract' -F
+complete -c cartonctl -n 'set -l w (__cartonctl_words); test (count $w) -eq 1; and not contains -- $w[1] cache help version status stop refresh' -F
+complete -c cartonctl -n '__cartonctl_at 2 diff extract verify' -F
 complete -c cartonctl -n __cartonctl_in_paths -a '(__cartonctl_paths)'

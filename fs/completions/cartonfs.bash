@@ -115,10 +115,11 @@ _cartonctl()
 	fi
 	case "${#words[@]} ${words[0]}" in
 	'0 ') _cartonfs_list '[^-]*' '' cartonctl ;;
+	'1 help') _cartonfs_list '[^-]*' '' cartonctl ;;
 	'1 cache') _cartonfs_list '[^-]*' '' cartonctl cache ;;
-	*' cache') ;;
+	*' cache' | *' help' | *' version') ;;
 	'1 status' | '1 stop' | '1 refresh') _cartonfs_mountpoints ;;
-	'1 '* | '2 diff') _cartonfs_sources ;;
+	'1 '* | '2 diff' | *' verify') _cartonfs_sources ;;
 	'2 extract')
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;

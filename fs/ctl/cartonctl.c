@@ -10,6 +10,7 @@
 
 #include "ctl/options.h"
 #include "ctl/tensors.h"
+#include "ctl/verify.h"
 #include "common/numbers.h"
 #include "common/privacy.h"
 #include "common/progress.h"
@@ -77,116 +78,62 @@ static int run_cat(struct carton *c, const struct args *a)
 	return status;
 }
 
-static int run_verify(struct carton *c, const struct args *a)
-{
-	int why = 0;
-	ssize_t n = carton_verify(c, progress_show, "verify", &why);
-
-	(void)a;
-	progress_clear();
-	if (n < 0)
-		text_line(stderr, "cartonctl: %s", strerror((int)-n));
-	return n == 0 ? EXIT_GOOD : exit_status(n < 0 ? (int)n : why, EXIT_BAD);
-}
-
 #define TO_PACK .writes = true, .page = "cartonctl-pack"
+
+static ctl_words_fn run_help, run_version;
 
 /* In the order of --help. */
 static const struct ctl_command commands[] = {
-	{ "info", "SOURCE", "describe the model", .run = ctl_info },
-	{ "ls", "SOURCE [PATH...]", "list the files", .run = ctl_ls, .max_paths = -1 },
+	{ "info", "SOURCE", "describe the model", .run = ctl_info, .example = "m.carton" },
+	{ "ls", "SOURCE [PATH...]", "list the files", .run = ctl_ls, .max_paths = -1,
+	  .example = "--sort=size m.carton model" },
 	{ "tree", "SOURCE [PATH]", "draw the directories with their sizes", .run = ctl_tree,
-	  .max_paths = 1 },
+	  .max_paths = 1, .example = "--depth=2 m.carton" },
 	{ "diff", "SOURCE SOURCE", "compare two cartons: files by hash, and tensors",
-	  .run_words = ctl_diff },
+	  .run_words = ctl_diff, .example = "old.carton new.carton" },
 	{ "cat", "SOURCE PATH...", "write files to standard output", .run = run_cat, .min_paths = 1,
-	  .max_paths = -1 },
-	{ "hash", "SOURCE", "print the model hash (sha256 of MANIFEST)", .run = run_hash },
-	{ "verify", "SOURCE", "check everything and list every problem", .run = run_verify },
+	  .max_paths = -1, .example = "m.carton carton.toml" },
+	{ "hash", "SOURCE", "print the model hash (sha256 of MANIFEST)", .run = run_hash,
+	  .example = "m.carton" },
+	{ "verify", "SOURCE...", "check everything and list every problem", .run = ctl_verify,
+	  .max_paths = -1, .example = "m.carton hf://org/repo" },
 	{ "fetch", "SOURCE [PATH...]", "download all or some files into the cache",
-	  .run = ctl_fetch, .max_paths = -1 },
+	  .run = ctl_fetch, .max_paths = -1, .example = "hf://org/repo model/config.json" },
 	{ "extract", "SOURCE DIR [PATH...]", "copy all or some files to a directory",
-	  .run = ctl_extract, .min_paths = 1, .max_paths = -1, .writes = true },
+	  .run = ctl_extract, .min_paths = 1, .max_paths = -1, .writes = true,
+	  .example = "m.carton copy model" },
 	{ "init", "DIRECTORY", "write carton.toml after a look at the files", .run_words = ctl_init,
-	  TO_PACK },
+	  TO_PACK, .example = "mymodel" },
 	{ "pack", "DIRECTORY OUT", "make a carton of unpacked files", .run_words = ctl_pack,
-	  TO_PACK },
+	  TO_PACK, .example = "mymodel mymodel.carton" },
 	{ "repack", "SOURCE OUT", "store the files of a carton in another way",
-	  .run_words = ctl_repack, TO_PACK },
+	  .run_words = ctl_repack, TO_PACK, .example = "--compress=store m.carton stored.carton" },
 	{ "link", "SOURCE OUT [PATH...]", "leave files out, and name their URLs",
-	  .run_words = ctl_link, TO_PACK },
+	  .run_words = ctl_link, TO_PACK,
+	  .example = "--url='https://x.org/{sha256}' m.carton small.carton" },
 	{ "embed", "SOURCE OUT", "fetch such files and put them in", .run_words = ctl_embed,
-	  TO_PACK },
+	  TO_PACK, .example = "small.carton whole.carton" },
 	{ "import", "REPOSITORY OUT", "make a small carton of hf://ORG/REPO or oci://...",
-	  .run_words = ctl_import, TO_PACK },
+	  .run_words = ctl_import, TO_PACK, .example = "hf://org/repo small.carton" },
 	{ "push", "SOURCE oci://HOST/NAME:TAG", "send a carton to a registry", .run = ctl_push,
-	  .min_paths = 1, .max_paths = 1, .page = "cartonctl-pack" },
-	{ "status", "[MOUNTPOINT]", "show what mounts do", .run_words = ctl_status },
-	{ "stop", "MOUNTPOINT", "unmount, and say who keeps it busy", .run_words = ctl_stop },
+	  .min_paths = 1, .max_paths = 1, .page = "cartonctl-pack",
+	  .example = "m.carton oci://registry.example/models/m:1" },
+	{ "status", "[MOUNTPOINT]", "show what mounts do", .run_words = ctl_status,
+	  .example = "mnt" },
+	{ "stop", "MOUNTPOINT", "unmount, and say who keeps it busy", .run_words = ctl_stop,
+	  .example = "mnt" },
 	{ "refresh", "MOUNTPOINT URL", "fetch from here now: a URL with a new signature",
-	  .run_words = ctl_refresh },
+	  .run_words = ctl_refresh, .example = "mnt https://example.com/m.carton?signature=x" },
 	{ "cache", "list | gc [SIZE] | verify | path SHA256 | export", "look after the cache",
-	  .run_words = ctl_cache },
+	  .run_words = ctl_cache, .example = "gc 20G" },
+	{ "help", "[COMMAND]", "show this, or what a command takes", .run_words = run_help },
+	{ "version", "", "show the version", .run_words = run_version },
 	{ .name = NULL },
 };
 
-/* Prints one line for programs; for a terminal of 80 columns, two. */
-static void print_ok(const struct carton_totals *totals, const char *hex)
-{
-	char count[TERM_COUNT], size[SIZE_TEXT];
-
-	term_style(TERM_GOOD);
-	fputs("ok", stdout);
-	term_style(TERM_PLAIN);
-	if (term_is_tty())
-		printf(": %s, %s%s%s\n", term_count(totals->files, "file", count),
-		       format_size(totals->bytes, size), *hex ? "\nmodel " : "", hex);
-	else
-		printf(": %s, %" PRIu64 " bytes%s%s\n", term_count(totals->files, "file", count),
-		       totals->bytes, *hex ? ", model " : "", hex);
-}
-
-static void begin_json(struct json_writer *w)
-{
-	json_begin(w, NULL, '{');
-	json_begin(w, "problems", '[');
-}
-
-static void end_json(struct json_writer *w, bool ok, const struct carton_totals *totals,
-		     const char *model_hash)
-{
-	json_end(w, ']');
-	json_bool(w, "ok", ok);
-	json_number(w, "files", totals->files);
-	json_number(w, "bytes", totals->bytes);
-	json_text(w, "model_hash", model_hash);
-	json_end(w, '}');
-}
-
-/* Prints the last line of verify, or the end of its JSON object. Returns the exit status. */
-static int print_result(const struct carton *c, const struct ctl_log *log, int status)
-{
-	struct carton_totals totals = { 0 };
-	char hex[65] = "";
-
-	if (log->problems && status == EXIT_GOOD)
-		status = EXIT_BAD;
-	if (c) {
-		carton_totals(c, &totals);
-		carton_model_hash(c, hex);
-	}
-	if (log->json)
-		end_json(log->json, !status, &totals, hex);
-	else if (status)
-		printf("%zu problem%s\n", log->problems, log->problems == 1 ? "" : "s");
-	else
-		print_ok(&totals, hex);
-	return status;
-}
-
 static int run(const struct ctl_command *command, struct args *a)
 {
-	bool verify = command->run == run_verify;
+	bool verify = command->run == ctl_verify;
 	struct json_writer json = { .f = stdout };
 	struct ctl_log log = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			       .collect = verify,
@@ -211,17 +158,17 @@ static int run(const struct ctl_command *command, struct args *a)
 		if (ctl_push_prepare(a) < 0)
 			return EXIT_BAD;
 	}
-	if (log.json)
-		begin_json(&json);
+	if (verify)
+		verify_begin(a, log.json);
 	r = carton_open(a->source, &a->values.carton, &c);
 	ctl_log_source(&log, log.source, false);
 	if (r == 0 && a->values.carton.confine)
 		r = sandbox_opened(carton_fetches(c));
-	status = r == 0 ? command->run(c, a) : exit_status(r, EXIT_BAD);
+	status = r == 0 ? command->run(c, a) : verify ? verify_status(r) : exit_status(r, EXIT_BAD);
 	if (r < 0 && !log.problems)
 		text_line(stderr, "cartonctl: %s: %s", label, strerror(-r));
 	if (verify)
-		status = print_result(c, &log, status);
+		status = verify_end(c, &log, status);
 	carton_close(c);
 	return ctl_flush(status);
 }
@@ -236,6 +183,28 @@ static int unknown_command(const char *text)
 	return ctl_usage("unknown command: %s", name);
 }
 
+static int run_help(char **words, int n, const struct args *a)
+{
+	const struct ctl_command *command = n ? ctl_find_command(commands, words[0]) : NULL;
+
+	(void)a;
+	if (n > 1)
+		return ctl_usage("help: too many arguments: %s", ctl_shown(words[1]));
+	if (n && !command)
+		return unknown_command(words[0]);
+	ctl_put_help(commands, command);
+	return ctl_flush(EXIT_GOOD);
+}
+
+static int run_version(char **words, int n, const struct args *a)
+{
+	(void)a;
+	if (n)
+		return ctl_usage("version: too many arguments: %s", ctl_shown(words[0]));
+	ctl_put_version();
+	return ctl_flush(EXIT_GOOD);
+}
+
 /* Runs a command that reads a carton: the first of the words after the command. */
 static int run_on_source(const struct ctl_command *command, int n, char **words, struct args *a)
 {
@@ -247,6 +216,14 @@ static int run_on_source(const struct ctl_command *command, int n, char **words,
 	privacy_hide(words[0]);
 	a->paths = words + 1;
 	a->n_paths = n - 1;
+	for (int i = 0; i < a->n_paths && command->run == ctl_verify; i++) {
+		char *copy = strdup(a->paths[i]);
+
+		if (!copy)
+			return ctl_failed(command->name, -ENOMEM);
+		privacy_hide(a->paths[i]);
+		a->paths[i] = copy;
+	}
 	if (a->n_paths < command->min_paths)
 		return ctl_usage("%s: %s is missing", command->name,
 				 command->run == ctl_extract ? "DIR" :
@@ -255,19 +232,18 @@ static int run_on_source(const struct ctl_command *command, int n, char **words,
 	if (command->max_paths >= 0 && a->n_paths > command->max_paths)
 		return ctl_usage("%s: too many arguments: %s", command->name,
 				 ctl_shown(a->paths[command->max_paths]));
-	return run(command, a);
+	return command->run == ctl_verify && a->n_paths ? verify_several(command, a, run) :
+							  run(command, a);
 }
 
 /* Runs the command in `words`, of which there are `n`. */
 static int run_command(int n, char **words, struct args *a)
 {
-	const struct ctl_command *command = NULL;
+	const struct ctl_command *command;
 
 	if (n == 0)
 		return ctl_usage("COMMAND is missing");
-	for (const struct ctl_command *c = commands; c->name; c++)
-		if (strcmp(words[0], c->name) == 0)
-			command = c;
+	command = ctl_find_command(commands, words[0]);
 	if (!command)
 		return unknown_command(words[0]);
 	if (ctl_check_options(command, a) != EXIT_GOOD)

@@ -17,8 +17,8 @@
 /* The command line, after the command. */
 struct args {
 	struct option_values values;
-	uint64_t given; /* a bit for each option of the table that was given */
-	char *source;	/* malloc'ed */
+	bool given[OPTION_MAX]; /* of the table: it was given */
+	char *source;		/* malloc'ed */
 	char **paths;
 	int n_paths;
 	struct sandbox_helper sandbox;
@@ -116,6 +116,7 @@ void ctl_show_lines(void *lines, uint64_t done, uint64_t total);
 /* Commands that read an open carton. */
 typedef int ctl_carton_fn(struct carton *c, const struct args *a);
 ctl_carton_fn ctl_extract, ctl_fetch, ctl_info, ctl_info_bare, ctl_ls, ctl_push, ctl_tree;
+ctl_carton_fn ctl_verify;
 
 /* Makes the directory of ctl_extract(), which the sandbox then allows: 0 or -errno, reported. */
 int ctl_extract_prepare(struct args *a);

@@ -17,22 +17,25 @@
 /* Fits 24 lines of 80 columns. */
 static void put_help(const struct ctl_command *commands)
 {
-	fputs("usage: cartonctl COMMAND [OPTION...] [ARGUMENT...]    COMMAND --help says more\n"
-	      "SOURCE: a carton (file, directory, URL), hf://ORG/REPO or oci://HOST/NAME:TAG\n",
+	fputs("usage: cartonctl COMMAND [OPTION...] [ARGUMENT...] | help [COMMAND] | version\n"
+	      "SOURCE: file, directory, https://, s3://, hf://ORG/REPO, ms://, oci://HOST/NAME\n",
 	      stdout);
 	for (const struct ctl_command *c = commands; c->name; c++) {
-		int n = printf("  %s %s", c->name, c->args);
+		int n = c->example ? printf("  %s %s", c->name, c->args) : 0;
 
-		printf("%*s%s\n", n < 24 ? 26 - n : 2, "", c->help);
+		if (n > 0)
+			printf("%*s%s\n", n < 24 ? 26 - n : 2, "", c->help);
 	}
-	fputs("Options: -h, --help  -V, --version; all others are in COMMAND --help\n"
-	      "Exit status: 0 success, 1 usage error, failure or problems found\n",
-	      stdout);
+	fputs("Exit: 0 good, 1 usage or failure, 2 damaged (verify), 75 try again later\n", stdout);
 }
 
 static void put_command_help(const struct ctl_command *c)
 {
-	printf("usage: cartonctl %s %s\n%*s%s\n\n", c->name, c->args, 7, "", c->help);
+	printf("usage: cartonctl %s%s%s\n%*s%s\n", c->name, *c->args ? " " : "", c->args, 7, "",
+	       c->help);
+	if (!c->example)
+		return;
+	printf("example: cartonctl %s %s\n\n", c->name, c->example);
 	option_put_help(stdout, c->name, true);
 	fputs("\nOptions of all commands:\n", stdout);
 	option_put_help(stdout, ALL, true);
@@ -61,29 +64,46 @@ static void put_words(const struct ctl_command *commands, const struct ctl_comma
 	option_put_words(stdout, ALL);
 }
 
-static const struct ctl_command *find_command(const struct ctl_command *commands, char **words)
+const struct ctl_command *ctl_find_command(const struct ctl_command *commands, const char *name)
+{
+	for (; commands->name; commands++)
+		if (strcmp(name, commands->name) == 0)
+			return commands;
+	return NULL;
+}
+
+void ctl_put_help(const struct ctl_command *commands, const struct ctl_command *command)
+{
+	if (command)
+		put_command_help(command);
+	else
+		put_help(commands);
+}
+
+void ctl_put_version(void)
+{
+	printf("cartonctl %s\n", CARTON_VERSION);
+}
+
+/* The first that is no option. */
+static const struct ctl_command *command_of(const struct ctl_command *commands, char **words)
 {
 	while (*words && **words == '-')
 		words++;
-	for (; *words && commands->name; commands++)
-		if (strcmp(*words, commands->name) == 0)
-			return commands;
-	return NULL;
+	return *words ? ctl_find_command(commands, *words) : NULL;
 }
 
 static _Noreturn void print_and_exit(char **argv, const struct ctl_command *commands,
 				     const struct option_values *v)
 {
-	const struct ctl_command *command = find_command(commands, argv + 1);
+	const struct ctl_command *command = command_of(commands, argv + 1);
 
 	if (v->version)
-		printf("cartonctl %s\n", CARTON_VERSION);
+		ctl_put_version();
 	else if (v->complete)
 		put_words(commands, command);
-	else if (command)
-		put_command_help(command);
 	else
-		put_help(commands);
+		ctl_put_help(commands, command);
 	exit(ctl_flush(EXIT_GOOD));
 }
 
@@ -159,7 +179,7 @@ static int set(const struct option_spec *s, struct args *a)
 				 option_expected(s, expected));
 	if (r < 0)
 		return ctl_failed(name, r);
-	a->given |= UINT64_C(1) << (s - option_table);
+	a->given[s - option_table] = true;
 	if (optarg)
 		privacy_hide(optarg); /* option_set() has copied it */
 	return EXIT_GOOD;
@@ -169,7 +189,7 @@ int ctl_parse(int argc, char **argv, const struct ctl_command *commands, struct 
 {
 	struct getopt_table t = { .n = 0 };
 	const struct option_values *v = &a->values;
-	const struct ctl_command *command = find_command(commands, argv + 1);
+	const struct ctl_command *command = command_of(commands, argv + 1);
 	int option, status;
 
 	ctl_help_is_of(command ? command->name : NULL);
@@ -190,7 +210,7 @@ int ctl_check_options(const struct ctl_command *command, const struct args *a)
 	char name[OPTION_NAME];
 
 	for (const struct option_spec *s = option_table; s->name; s++)
-		if (a->given >> (s - option_table) & 1 && !option_is_for(s, ALL) &&
+		if (a->given[s - option_table] && !option_is_for(s, ALL) &&
 		    !option_is_for(s, command->name)) {
 			option_name(s, ALL, name);
 			return ctl_usage("%s has no option %s", command->name, name);

@@ -12,9 +12,16 @@ struct ctl_command {
 	ctl_carton_fn *run; /* gets an open carton, and min_paths to max_paths (-1: any) paths */
 	ctl_words_fn *run_words; /* or the words after the command */
 	int min_paths, max_paths;
-	bool writes;	  /* files, as the user who runs it */
-	const char *page; /* the man page, if it is not cartonctl(1) */
+	bool writes;	     /* files, as the user who runs it */
+	const char *page;    /* the man page, if it is not cartonctl(1) */
+	const char *example; /* of arguments; NULL: the first line of --help names the command */
 };
+
+const struct ctl_command *ctl_find_command(const struct ctl_command *commands, const char *name);
+
+/* --help of a command, or of all (NULL), and --version. */
+void ctl_put_help(const struct ctl_command *commands, const struct ctl_command *command);
+void ctl_put_version(void);
 
 /*
  * Sets the options of argv, and moves the other words behind them, from argv[optind] on. EXIT_GOOD;

@@ -14,6 +14,29 @@
 #include "common/text.h"
 #include "ctl/term.h"
 
+static void put_problem(const char *subject, const char *message)
+{
+	unsigned columns = term_columns(0);
+
+	if (!term_is_tty()) {
+		text_line(stdout, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
+		return;
+	}
+	if (subject) {
+		term_style(TERM_BAD);
+		term_put(subject);
+		term_style(TERM_PLAIN);
+		putchar(':');
+	}
+	/* a hash has 64 columns: it gets a line of its own, and is not broken */
+	if (subject && term_width(subject) + 2 + term_width(message) < columns)
+		putchar(' ');
+	else
+		fputs(subject ? "\n  " : "  ", stdout);
+	term_wrap(message, 2, columns - 1);
+	putchar('\n');
+}
+
 static void print_problem(struct ctl_log *log, enum carton_log_level level, const char *subject,
 			  const char *message)
 {
@@ -24,7 +47,7 @@ static void print_problem(struct ctl_log *log, enum carton_log_level level, cons
 		json_text(log->json, "message", message);
 		json_end(log->json, '}');
 	} else {
-		text_line(stdout, "%s%s%s", subject ? subject : "", subject ? ": " : "", message);
+		put_problem(subject, message);
 	}
 }
 

@@ -18,7 +18,7 @@
 static const char help_begin[] =
 	"usage: cartonfs [-f] [-d] [-o OPTION,...] SOURCE MOUNTPOINT\n"
 	"\n"
-	"Mounts SOURCE read-only: a carton (file, unpacked directory, URL), hf://ORG/REPO\n"
+	"Mounts SOURCE read-only: a file, directory, https://, s3://, hf://ORG/REPO, ms://\n"
 	"or oci://HOST/NAME:TAG. A file is checked against its sha256 when it is first\n"
 	"opened; if it differs, open fails with \"Input/output error\". Unmount: umount(8).\n"
 	"\n";

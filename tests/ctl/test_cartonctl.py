@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-from harness import CARTONCTL, ctl, environment, read_file
+from harness import CARTONCTL, CARTONFS, ctl, environment, read_file, run
 from zipwriter import TOML, Carton, read_zip, sample
 
 
@@ -344,7 +344,7 @@ def test_verify_reports_what_the_loader_refuses(work, name):
     toml = LOADED % b''
     assert toml.count(old) == 1
     p = loaded(work, toml.replace(old, new))
-    assert p.returncode == 1 and says in p.stdout + p.stderr, p.stdout + p.stderr
+    assert p.returncode == 2 and says in p.stdout + p.stderr, p.stdout + p.stderr
 
 
 @pytest.mark.parametrize('platforms', [b'', b'required_platforms = []', b"""required_platforms = [
@@ -376,7 +376,7 @@ inputs = { x = '@tensor_data/gone' }
     source = c.write(work / 'm.carton') if kind == 'carton' else c.unpack(work / 'dir')
     p = ctl('verify', source)
     out = p.stdout + p.stderr
-    assert p.returncode == 1
+    assert p.returncode == 2
     for text in [*bad, 'gone', 'runner']:
         assert text in out, f'{text} not in {out}'
     for path in ('model/run.sh', 'misc/picture.png'):
@@ -389,7 +389,7 @@ def test_verify_unlisted(work, local):
     c = sample().add('misc/note', b'unlisted', method='stored', listed=False, local=local)
     p = ctl('verify', c.write(work / 'm.carton'))
     told = [ln for ln in (p.stdout + p.stderr).splitlines() if 'misc/note' in ln]
-    assert p.returncode == 1 and len(told) == (2 if local else 1), p.stdout + p.stderr
+    assert p.returncode == 2 and len(told) == (2 if local else 1), p.stdout + p.stderr
     assert 'not listed' in told[0] and (not local or 'local header' in told[1])
 
 
@@ -401,7 +401,7 @@ def test_verify_unlisted_data(work, entry):
     c = sample().add('misc/note', b'unlisted', **{'method': 'stored', **entry}, listed=False)
     p = ctl('verify', c.write(work / 'm.carton'))
     told = [ln for ln in (p.stdout + p.stderr).splitlines() if 'misc/note' in ln]
-    assert p.returncode == 1 and len(told) == 2 and re.search('crc|deflate', told[1]), told
+    assert p.returncode == 2 and len(told) == 2 and re.search('crc|deflate', told[1]), told
 
 
 def test_verify_remote_directory(nginx, cache):
@@ -411,7 +411,7 @@ def test_verify_remote_directory(nginx, cache):
     p = ctl('hash', cache.flag, nginx.url('m.carton'))
     assert p.returncode == 0, p.stderr
     p = ctl('verify', cache.flag, nginx.url('m.carton'))
-    assert p.returncode == 1 and 'misc: has another name' in p.stdout, p.stdout + p.stderr
+    assert p.returncode == 2 and 'misc: has another name' in p.stdout, p.stdout + p.stderr
 
 
 def test_verify_many_bad_files(work):
@@ -421,7 +421,7 @@ def test_verify_many_bad_files(work):
         c.add(f'model/{i:03}', b'%d' % i, sha=f'{i:064x}')
     p = ctl('verify', c.write(work / 'm.carton'))
     out = p.stdout + p.stderr
-    assert p.returncode == 1
+    assert p.returncode == 2
     assert all(f'model/{i:03}' in out for i in range(200)) or '200' in out or '180' in out
 
 
@@ -464,6 +464,38 @@ def test_help_and_version():
         assert lines[0].startswith(f'usage: cartonctl {command or "COMMAND"} ')
     p = ctl('--version')
     assert p.returncode == 0 and any(ch.isdigit() for ch in p.stdout)
+
+
+def test_help_and_version_as_commands():
+    help_, version = ctl('--help').stdout, ctl('--version').stdout
+    assert ctl('help').stdout == help_ and ctl('version').stdout == version
+    for scheme in ('https://', 's3://', 'hf://', 'ms://', 'oci://'):
+        assert scheme in help_ and scheme in run(CARTONFS, '--help').stdout
+    page = ctl('help', 'pack')
+    assert page.returncode == 0 and page.stdout == ctl('pack', '-h').stdout == ctl('-h', 'pack').stdout
+    assert '\nexample: cartonctl pack ' in page.stdout
+    assert ctl('help', 'verfy').stderr.startswith('cartonctl: unknown command: verfy; did you mean verify?')
+
+
+@pytest.mark.parametrize('home', ['/proc/none', '/dev/null', ''])
+def test_verify_needs_no_cache(work, home):
+    """Of a local carton nothing is fetched: whether there is a home directory does not matter."""
+    p = ctl('verify', sample().write(work / 'm.carton'), env={'HOME': home})
+    assert (p.returncode, p.stderr) == (0, '') and p.stdout.startswith('ok: '), p.stdout
+
+
+def test_verify_several(work):
+    """Each under its name, and the worst exit status: damaged, then not checked, then to be tried again."""
+    good, bad, none = sample().write(work / 'g.carton'), work / 'b.carton', work / 'n.carton'
+    sample().change('model/weights.bin', sha='1' * 64).write(bad)
+    away = 'http://none.invalid/m.carton'
+    for sources, status in (((good, good), 0), ((good, bad, none), 2), ((good, none, away), 1), ((away, good), 75)):
+        p = ctl('verify', *sources)
+        lines = p.stdout.splitlines()
+        assert p.returncode == status and [s for s in map(str, sources) if s in lines] == [*map(str, sources)], p.stdout
+        assert len([x for x in lines if x.startswith('ok: ')]) == sources.count(good)
+    out = json.loads(ctl('verify', '--json', good, bad).stdout)
+    assert [(x['source'], x['ok']) for x in out] == [(str(good), True), (str(bad), False)]
 
 
 def test_refused_source_is_named(work):

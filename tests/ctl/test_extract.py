@@ -286,7 +286,7 @@ def test_only_an_exact_marker_counts(mount, tensor_carton, work):
     for other in (text[:-1], text[:-1] + b'X', text + b'\n', b''):
         marker.write_bytes(other)
         p = ctl('verify', work / 'copy')
-        assert p.returncode == 1 and 'views/tensor_data/index.json: is not listed' in p.stdout
+        assert p.returncode == 2 and 'views/tensor_data/index.json: is not listed' in p.stdout
     marker.write_bytes(text)
     good(work / 'copy')
 
@@ -302,4 +302,4 @@ def test_a_marker_hides_nothing_that_is_listed(work):
     assert ctl('cat', root, 'model/m').stdout == 'm'
     # in a zip no marker counts
     c.add('model/unlisted', b'x', listed=False)
-    assert ctl('verify', c.write(work / 'm.carton')).returncode == 1
+    assert ctl('verify', c.write(work / 'm.carton')).returncode == 2

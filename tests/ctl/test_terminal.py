@@ -65,3 +65,12 @@ def test_verify_fits(work):
     c = sample()
     out = plain(terminal(80, 'verify', c.write(work / 'm.carton'))).splitlines()
     assert out[0].startswith('ok: ') and out[1:] == [f'model {c.model_hash()}']
+
+
+def test_what_verify_finds_fits(work):
+    """At 80 columns no hash is broken, and what is wrong stands out."""
+    bad = sample().change('model/weights.bin', sha='1' * 64).write(work / 'm.carton')
+    shown = terminal(80, 'verify', bad)
+    lines = plain(shown).splitlines()
+    assert max(map(width, lines)) <= 80 and any('1' * 64 in x for x in lines), shown
+    assert '\x1b[1;31mmodel/weights.bin\x1b[0m:' in shown and '\x1b[1;31m1 problem' in shown

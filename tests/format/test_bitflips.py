@@ -168,7 +168,7 @@ def test_flips_of_stored_data_never_pass(work):
         (work / 'f.carton').write_bytes(flipped)
         assert cat(work / 'f.carton', path)[0] != 0
         p = ctl('verify', work / 'f.carton')
-        assert p.returncode == 1 and path in p.stdout + p.stderr
+        assert p.returncode == 2 and path in p.stdout + p.stderr
 
 
 @pytest.mark.parametrize('mask', MASKS)

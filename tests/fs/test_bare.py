@@ -188,7 +188,7 @@ def test_commands(work, sample_carton):
     p = ctl('verify', path)
     assert p.returncode == 1 and UNVERIFIED in p.stdout and '1 problem' in p.stdout
     p = ctl('verify', f'--sha256={h[:-1]}{"0" if h[-1] != "0" else "1"}', path)
-    assert p.returncode == 1 and 'sha256 mismatch' in p.stdout
+    assert p.returncode == 2 and 'sha256 mismatch' in p.stdout
     for words in (['hash', path], ['diff', path, path], ['diff', sample_carton[0], path],
                   ['repack', path, work / 'o.carton'], ['fetch', path]):
         p = ctl(*words)

@@ -508,7 +508,7 @@ def test_bad_index(work, mount_fg, index, says):
             assert m.state('model/large') == 'verified'
         assert m.read('model/large') == LARGE
     p = ctl('verify', path)
-    assert p.returncode == 1 and says in p.stdout
+    assert p.returncode == 2 and says in p.stdout
 
 
 @pytest.mark.parametrize('index', [
@@ -543,7 +543,7 @@ def test_index_with_one_wrong_hash(work, mount):
         eventually('it can be read', lambda: m.error('model/large') == '')
         assert m.read('model/large') == LARGE
     p = ctl('verify', path)
-    assert p.returncode == 1
+    assert p.returncode == 2
     assert 'chunk 3 of "model/large" has another hash than the file' in p.stdout
 
 
@@ -551,11 +551,11 @@ def test_verify(work):
     p = ctl('verify', indexed().write(work / 'm.carton'))
     assert p.returncode == 0, p.stderr
     p = ctl('verify', carton_of(chunkindex.index(OTHER)).write(work / 'o.carton'))
-    assert p.returncode == 1
+    assert p.returncode == 2
     assert 'has chunks of 1 file that the carton does not have' in p.stdout
     index = chunkindex.index_of([(SHA, len(LARGE) + 1, CHUNK, HASHES)])
     p = ctl('verify', carton_of(index).write(work / 's.carton'))
-    assert p.returncode == 1 and f'has {len(LARGE) + 1} bytes for "model/large", which has {len(LARGE)}' in p.stdout
+    assert p.returncode == 2 and f'has {len(LARGE) + 1} bytes for "model/large", which has {len(LARGE)}' in p.stdout
 
 
 def test_views(work, mount):

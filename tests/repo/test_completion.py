@@ -102,8 +102,9 @@ def test_commands_and_options(there, shell):
     """Those of the table, of each command its own."""
     shown = run(PROGRAMS / 'cartonctl', '--help').stdout
     commands = set(re.findall(r'^  ([a-z]+) ', shown, re.M))
-    assert {'info', 'ls', 'cat', 'cache'} <= commands == shell('cartonctl ', there[0])
-    assert shell('cartonctl ve', there[0]) == {'verify'}
+    commands |= {'help', 'version'}         # these are in its first line
+    assert {'info', 'ls', 'cat', 'cache'} <= commands == shell('cartonctl ', there[0]) == shell('cartonctl help ', there[0])
+    assert shell('cartonctl ve', there[0]) == {'verify', 'version'}
     for command in 'ls', 'info', 'status', 'link', 'embed':
         got = {word.partition('=')[0] for word in shell(f'cartonctl {command} -', there[0])}
         want = {as_word(name) for name in of_table('cartonctl', command)}
