@@ -25,8 +25,11 @@ struct tee {
 	uint64_t at; /* the offset of the next byte: in memory, or in the file */
 };
 
-int content_write_error(int r)
+int content_write_error(struct pack_job *job, int r)
 {
+	/* that of the others is the same */
+	if (atomic_exchange(&job->write_failed, true))
+		return r;
 	return log_error(r, NULL, "the output cannot be written: %s", strerror(-r));
 }
 
@@ -129,7 +132,7 @@ static int run(const struct content *c, struct tee *t)
 	if (r == 0)
 		r = chunks_hasher_end(&item->chunks);
 	if (r < 0)
-		return t->sink_error < 0 ? content_write_error(r) :
+		return t->sink_error < 0 ? content_write_error(c->job, r) :
 					   content_read_error(c->item->zip.name, r);
 	item->zip.crc = t->crc;
 	memcpy(item->sha256, found.sha256, SHA256_SIZE);
@@ -168,7 +171,7 @@ int content_encode(const struct content *c, struct encoder *e)
 		return r;
 	r = encoder_feed(e, NULL, 0, true);
 	c->item->zip.stored = t.at - c->item->zip.data;
-	return r < 0 ? content_write_error(r) : 0;
+	return r < 0 ? content_write_error(c->job, r) : 0;
 }
 
 int content_copy(const struct content *c)
@@ -195,7 +198,7 @@ int content_copy(const struct content *c)
 		}
 		r = pwrite_full(c->job->zip.fd, block, n, at);
 		if (r < 0)
-			content_write_error(r);
+			content_write_error(c->job, r);
 		left -= n;
 		off += n;
 		at += n;

@@ -14,7 +14,7 @@
 #include "writer/pack.h"
 
 struct content {
-	const struct pack_job *job;
+	struct pack_job *job;
 	struct pack_item *item;
 	_Atomic uint64_t *done;
 	void (*tick)(void *ctx); /* after each block; or NULL */
@@ -37,9 +37,10 @@ int content_digest(const struct content *c);
 int content_copy(const struct content *c);
 
 /*
- * Log a failure of reading, unless it was logged, or of writing. Return the -errno for the caller.
+ * Log a failure of reading, unless it was logged, or the first of writing. Return the -errno for
+ * the caller.
  */
 int content_read_error(const char *name, int r);
-int content_write_error(int r);
+int content_write_error(struct pack_job *job, int r);
 
 #endif

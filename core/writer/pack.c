@@ -68,7 +68,7 @@ static int compress(struct pack_item *item, struct encoder *e)
 
 static int prepare(struct run *run, struct pack_item *item, struct encoder *e)
 {
-	const struct pack_job *job = run->job;
+	struct pack_job *job = run->job;
 	struct content c = { .job = job, .item = item, .done = &run->done };
 	int r;
 
@@ -97,7 +97,7 @@ static int fill(struct run *run, struct pack_item *item)
 	if (r == 0) {
 		r = zip_writer_header(&run->job->zip, &item->zip);
 		if (r < 0)
-			content_write_error(r);
+			content_write_error(run->job, r);
 	}
 	return r;
 }
@@ -201,7 +201,7 @@ static int put_prepared(struct run *run, struct pack_item *item)
 	if (r == 0)
 		r = zip_writer_header(w, &item->zip);
 	if (r < 0)
-		content_write_error(r);
+		content_write_error(run->job, r);
 	free(item->data);
 	item->data = NULL;
 	return r;
@@ -224,7 +224,7 @@ static int put_encoded(struct run *run, struct pack_item *item)
 		return r;
 	w->at = item->zip.data + item->zip.stored;
 	r = zip_writer_header(w, &item->zip);
-	return r < 0 ? content_write_error(r) : 0;
+	return r < 0 ? content_write_error(run->job, r) : 0;
 }
 
 /* Places an item of known size for the workers to fill. */

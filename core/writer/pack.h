@@ -17,6 +17,8 @@
 
 #include "archive/container.h"
 #include "base/digest.h"
+#include <stdatomic.h>
+
 #include "base/source.h"
 #include "format/chunks.h"
 #include "writer/choose.h"
@@ -58,6 +60,7 @@ struct pack_job {
 	uint64_t memory;  /* bytes; fewer threads are used if they would need more */
 	void (*progress)(void *ctx, uint64_t bytes); /* bytes read so far; or NULL */
 	void *progress_ctx;
+	atomic_bool write_failed; /* it was logged; false at first */
 };
 
 /*
