@@ -166,6 +166,11 @@ static int follow(const struct dir *d, const char *name, struct stat *st)
 		return log_error(-EBADMSG, name,
 				 "is a symlink that does not lead to a file of the directory; "
 				 "--dereference packs what it leads to");
+	/* of carton.toml and the like, others say it */
+	if (d->links == DIR_LINKS_KEPT && strchr(name, '/') && (r == -ENOENT || r == -ELOOP))
+		return log_error(-EBADMSG, name,
+				 "is a symlink that does not lead to a file: remove it, or leave "
+				 "it out with --exclude=GLOB");
 	/* whether the carton has what it leads to is known when all is listed */
 	if (d->links == DIR_LINKS_KEPT)
 		return 0;

@@ -216,3 +216,16 @@ def test_killed(model):
     p = run('sh', '-c', 'trap "" XFSZ; ulimit -f 0; "$0" init "$1"', CARTONCTL, model)
     assert p.returncode == 1 and 'cannot be written: File too large' in p.stderr, p.stderr
     assert os.listdir(model) == ['model.safetensors']
+
+
+@pytest.mark.parametrize('command', ['init', 'pack'])
+def test_symlink_that_leads_nowhere(work, command):
+    """It is said by the command that looks at the files first."""
+    (work / 'd').mkdir()
+    (work / 'd/w.bin').write_bytes(b'x')
+    if command == 'pack':
+        assert ctl('init', work / 'd').returncode == 0
+    (work / 'd/link').symlink_to('gone')
+    p = ctl(command, work / 'd', *([work / 'm.carton'] if command == 'pack' else []))
+    assert p.returncode == 1 and 'model/link: is a symlink that does not lead to a file: remove it' in p.stderr, p.stderr
+    assert (work / 'd/carton.toml').exists() == (command == 'pack')
