@@ -145,7 +145,7 @@ static int zstd_fault(struct decoder *d, size_t code)
 		return log_error(
 			-EFBIG, d->name,
 			"decoding takes %zu MiB of memory, and the limit for all of this carton "
-			"is %" PRIu64 " MiB; if it is trusted, allow more with memory=",
+			"is %" PRIu64 " MiB; if it is trusted, allow more with memory=SIZE",
 			(size_t)(d->refused / MIB) + 1, (uint64_t)(d->budget->limit / MIB));
 	default:
 		return bad(d, ZSTD_getErrorName(code));

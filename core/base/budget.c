@@ -114,21 +114,17 @@ static bool add(_Atomic uint64_t *count, uint64_t n, uint64_t limit)
 	return true;
 }
 
-/* Rounded up. */
-static uint64_t in_mib(uint64_t n)
-{
-	return (uint64_t)(n / MIB) + (n % MIB != 0);
-}
-
 static int refuse(const struct budget *b, uint64_t n)
 {
-	uint64_t needed = atomic_load(&b->tables) + n;
+	uint64_t needed = atomic_load(&b->tables) + n, unit = b->limit < MIB ? KIB : MIB;
+	const char *name = b->limit < MIB ? "K" : "M";
 
+	/* one is rounded up and the other down, so that they differ */
 	carton_log(CARTON_LOG_ERROR, NULL,
-		   "listing this carton takes at least %" PRIu64
-		   " MiB of memory, and the limit is %" PRIu64
-		   " MiB; if it is trusted, allow more with memory=%" PRIu64 "M",
-		   in_mib(needed), in_mib(b->limit), in_mib(needed + needed / 4));
+		   "listing this carton takes at least %" PRIu64 " %siB of memory, and the limit "
+		   "is %" PRIu64 " %siB; if it is trusted, allow more with memory=%" PRIu64 "%s",
+		   needed / unit + 1, name, b->limit / unit, name, (needed + needed / 4) / unit + 1,
+		   name);
 	return -EFBIG;
 }
 

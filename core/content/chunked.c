@@ -109,7 +109,7 @@ static int take_tags(struct chunked *c, uint64_t i)
 	if (!atomic_exchange(&c->refused, true))
 		carton_log(CARTON_LOG_ERROR, c->name,
 			   "no further chunk of it can be read: with what checks them, all tables "
-			   "take more memory than the limit, %llu MiB; allow more with memory=",
+			   "take more memory than the limit, %llu MiB; allow more with memory=SIZE",
 			   (unsigned long long)(b->limit / MIB));
 	return -EFBIG;
 }

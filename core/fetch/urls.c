@@ -101,12 +101,15 @@ int64_t url_deadline(const struct fetcher *x)
 	return now + left / (int64_t)MAX(sharers, 1);
 }
 
-/* Behind the message: what helps where a hub was asked without a token. */
+/* Behind the message: what helps where a server was asked without a token or a password. */
 static const char *advice(const struct url *u, bool trusted)
 {
-	if (u->status != 401 ||
-	    (strcmp(u->reason, "GatedRepo") != 0 && strcmp(u->reason, "RepoNotFound") != 0))
+	if (u->status != 401)
 		return "";
+	if (strcmp(u->reason, "GatedRepo") != 0 && strcmp(u->reason, "RepoNotFound") != 0)
+		return !trusted || *u->reason ? "" :
+						"; it wants a login: give it with the option "
+						"header_file, or in ~/.netrc";
 	return trusted ? "; give a token in HF_TOKEN" :
 			 "; the option hub_token sends your token there";
 }

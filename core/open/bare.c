@@ -224,8 +224,8 @@ static int entries(struct carton_source *s, struct container **ret)
 	if (!s->options->sha256 && c->verify) {
 		c->verify = false;
 		carton_log(CARTON_LOG_WARNING, http_source_label(s->name, label, sizeof(label)),
-			   "a bare file is not verified; with sha256=HEX it is, before a byte is "
-			   "read");
+			   "a bare file is not verified; with its hash, by the option sha256, it "
+			   "is, before a byte is read");
 	}
 	r = s->url && s->options->sha256 ? bare_new(s, NULL, time(NULL), &b) : open_file(s, &b);
 	if (r < 0)

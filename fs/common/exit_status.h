@@ -4,6 +4,7 @@
 #define FS_EXIT_STATUS_H
 
 #include <errno.h>
+#include <string.h>
 
 enum exit_status {
 	EXIT_GOOD = 0,
@@ -31,6 +32,13 @@ static inline int exit_status(int error, int other)
 	default:
 		return other;
 	}
+}
+
+/* -errno as text: of a server that may not even have a name, there is not only no route. */
+static inline const char *error_text(int error)
+{
+	return error == -EHOSTUNREACH ? "its server is not found, or not reached" :
+					strerror(-error);
 }
 
 #endif

@@ -102,7 +102,7 @@ int ctl_refuse(const char *what, const char *why)
 
 int ctl_failed(const char *what, int r)
 {
-	ctl_refuse(what, strerror(r == -EBADMSG ? EIO : -r));
+	ctl_refuse(what, error_text(r == -EBADMSG ? -EIO : r));
 	return exit_status(r, EXIT_BAD);
 }
 

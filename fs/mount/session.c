@@ -43,6 +43,7 @@ struct session {
 	bool mounted;  /* by the mounter, and not unmounted since */
 	int status_fd; /* the daemon writes a byte here once it is mounted; -1 in the foreground */
 	struct report report;
+	const char *covers; /* what the mount covers, as a warning; or NULL */
 };
 
 /* ---- the daemon ---- */
@@ -175,6 +176,8 @@ static int serve(struct session *s)
 	if (signals_catch(se) < 0)
 		return status;
 	if (attach(s) == 0) {
+		if (s->covers)
+			carton_log(CARTON_LOG_WARNING, s->options->mountpoint, "%s", s->covers);
 		/* the next start of the service mounts anew */
 		if (keep_begin(&s->keep, &s->mount, s->options) < 0)
 			return EXIT_SYSTEM;
@@ -284,7 +287,7 @@ static int open_and_serve(struct session *s)
 	r = open_carton(s, &helper);
 	if (r < 0) {
 		report_not_mounted(&s->report, "%s",
-				   r == -EBADMSG ? "not a valid carton" : strerror(-r));
+				   r == -EBADMSG ? "not a valid carton" : error_text(r));
 		status = status_of(o, r);
 	} else {
 		status = o->values.verify == VERIFY_MOUNT ? verify_all(s) : EXIT_GOOD;
@@ -305,15 +308,16 @@ static int open_and_serve(struct session *s)
 }
 
 /* Prepares the mountpoint, which may be replaced by a device. 0, or -errno, logged. */
-static int prepare(struct options *o, struct keep *keep)
+static int prepare(struct session *s)
 {
-	int r = keep_take(keep, &o->mountpoint);
+	struct options *o = s->options;
+	int r = keep_take(&s->keep, &o->mountpoint);
 
 	if (r == 0)
 		r = handover_receive(o->given, &o->mountpoint);
 	if (r == 0 && o->values.mkdir_mode >= 0)
 		r = mountpoint_create(&o->mountpoint, (mode_t)o->values.mkdir_mode);
-	return r < 0 ? r : mountpoint_prepare(o->mountpoint);
+	return r < 0 ? r : mountpoint_prepare(o->mountpoint, &s->covers);
 }
 
 /*
@@ -366,7 +370,7 @@ static int mount_only(struct session *s)
 		return EXIT_USAGE;
 	notify_open();
 	if (!keep_is_kept(o->mountpoint))
-		status = prepare(o, &s->keep) < 0 ? EXIT_MOUNT : mount_and_pass(o, se);
+		status = prepare(s) < 0 ? EXIT_MOUNT : mount_and_pass(o, se);
 	if (status == EXIT_GOOD)
 		pass_source(o);
 	fuse_session_destroy(se);
@@ -403,7 +407,7 @@ int session_run(struct options *o)
 		return EXIT_USAGE;
 	if (o->values.mount_only)
 		return report_status(&s.report, mount_only(&s));
-	if (prepare(o, &s.keep) < 0)
+	if (prepare(&s) < 0)
 		return report_status(&s.report, EXIT_MOUNT);
 	s.counts.mountpoint = o->mountpoint;
 	if (o->values.foreground)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "process/mountpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +130,20 @@ static int check_device(const char *path)
 	return -EBADF;
 }
 
-int mountpoint_prepare(const char *path)
+/* Has the directory files? One that is mounted when it is looked at is not looked at. */
+static bool has_files(const char *path, const struct statfs *fs)
+{
+	DIR *dir = fs->f_type == AUTOFS_SUPER_MAGIC ? NULL : opendir(path);
+	bool has = false;
+
+	for (const struct dirent *d; dir && !has && (d = readdir(dir));)
+		has = strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0;
+	if (dir)
+		closedir(dir);
+	return has;
+}
+
+int mountpoint_prepare(const char *path, const char **ret_covers)
 {
 	struct statfs fs;
 	struct stat st;
@@ -141,9 +156,11 @@ int mountpoint_prepare(const char *path)
 	if (statfs(path, &fs) == 0 && stat(path, &st) == 0) {
 		if (S_ISDIR(st.st_mode)) {
 			if (mountpoint_is_cartonfs(path))
-				carton_log(CARTON_LOG_WARNING, path,
-					   "a carton is mounted there already; another one covers "
-					   "it, and each has to be unmounted");
+				*ret_covers = "a carton is mounted there already; this one covers "
+					      "it, and each has to be unmounted";
+			else if (has_files(path, &fs))
+				*ret_covers = "is not empty: the carton covers its files until it "
+					      "is unmounted";
 			return 0;
 		}
 		carton_log(CARTON_LOG_ERROR, path, "is not a directory");

@@ -27,9 +27,10 @@ int mountpoint_create(char **path, mode_t mode);
 
 /*
  * Checks that `path` is a directory, and unmounts a dead cartonfs mount that a killed process has
- * left there. Warns if a live mount is there, which will be covered. For /dev/fd/N, checks that N
- * is a FUSE device. 0, or -errno, logged with what to do.
+ * left there. *ret_covers: what there is to say once it is mounted, since that covers a mount or
+ * files; else untouched. For /dev/fd/N, checks that N is a FUSE device. 0, or -errno, logged with
+ * what to do.
  */
-int mountpoint_prepare(const char *path);
+int mountpoint_prepare(const char *path, const char **ret_covers);
 
 #endif

@@ -31,6 +31,8 @@ struct raw {
 	struct options o;
 	char *paths[2];
 	int n_paths;
+	bool writable; /* with rw, */
+	bool by_mount; /* which mount(8) and mount.fuse3 always say, that one with dev and suid */
 };
 
 static const struct fuse_opt flags[] = { FUSE_OPT_END };
@@ -68,6 +70,13 @@ __attribute__((format(printf, 1, 2))) static int usage_error(const char *fmt, ..
 		fputs("Try 'cartonfs --help'.\n", stderr);
 	va_end(ap);
 	return -EINVAL;
+}
+
+static void note_writable(struct raw *raw, const char *option)
+{
+	raw->writable |= strcmp(option, "rw") == 0;
+	raw->writable &= strcmp(option, "ro") != 0;
+	raw->by_mount |= strcmp(option, "dev") == 0 || strcmp(option, "suid") == 0;
 }
 
 static bool is_ignored(const char *option)
@@ -163,6 +172,7 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
 		return usage_error("-o remount: a mount cannot be changed; unmount it, and mount "
 				   "it again"),
 		       -1;
+	note_writable(raw, arg);
 	/* X-mount.mkdir is an option, and others that begin with X- are not */
 	if (!option_find(arg, strcspn(arg, "=")) && is_ignored(arg))
 		return 0;
@@ -328,6 +338,10 @@ int options_parse(int argc, char **argv, struct options *ret)
 	if (r == 0)
 		remove_dashes(&raw.o.fuse);
 	v->foreground |= v->debug;
+	if (r == 0 && raw.writable && !raw.by_mount && letters == flags)
+		r = usage_error(
+			"-o rw: a carton is never writable; leave it out, and put overlayfs "
+			"on the mount for a program that writes");
 	if (r == 0 && !v->help && !v->version && !v->complete)
 		r = complete(&raw);
 	free(raw.paths[0]);

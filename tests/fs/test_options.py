@@ -336,16 +336,29 @@ def test_usual_options(mount, sample_carton, who, options):
             assert 'noexec' in have
 
 
-def test_rw_is_not_honoured(mount, sample_carton, point):
-    """`-o rw` is ignored; a mount is never writable."""
+def test_rw_is_refused(sample_carton, point, work):
+    """A mount is never writable: who asks for that is told. mount(8) says it always, and is not asked."""
     where = point()
     p = run(CARTONFS, '-o', 'rw', sample_carton[0], where)
-    assert p.returncode == 0
-    pids = harness.daemons(where)
+    assert p.returncode == 1 and p.stderr.startswith('cartonfs: -o rw: a carton is never writable'), p.stderr
+    assert not mountinfo(where)
+    assert run(helper(work), sample_carton[0], where, '-o', 'rw').returncode == 0
     with pytest.raises(OSError):
         open(f'{where}/new', 'w')
     assert harness.unmount(where).returncode == 0
-    assert [harness.wait_exit(pid) for pid in pids] == [0]
+
+
+def test_what_is_covered_is_told_once_it_is_mounted(sample_carton, work):
+    where = work / 'where'
+    where.mkdir()
+    (where / 'file').touch()
+    p = run(CARTONFS, work / 'none.carton', where)
+    assert p.returncode == 32 and 'covers' not in p.stderr, p.stderr
+    p = run(CARTONFS, sample_carton[0], where)
+    assert p.returncode == 0 and f'{where}: is not empty: the carton covers its files' in p.stderr
+    p = run(CARTONFS, work / 'none.carton', where)
+    assert p.returncode == 32 and 'covers' not in p.stderr, p.stderr
+    assert harness.unmount(where).returncode == 0
 
 
 TYPES = pytest.mark.parametrize('kind', ['cartonfs', 'fuse.cartonfs'])

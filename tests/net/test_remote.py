@@ -686,7 +686,7 @@ def test_header_file(nginx, fault, mount, cache, work, point):
     refused(fault.url('away', redirect=302, to=nginx.url('secret/secret.carton')), point, *options,
             says='40[13]|permission')
     assert {r['x_token'] for r in nginx.requests('secret.carton')} == {''}
-    refused(nginx.url('secret/secret.carton'), point, says='401')
+    refused(nginx.url('secret/secret.carton'), point, says='401; it wants a login: .*header_file, or in ~/.netrc')
 
 
 def test_netrc(nginx, fault, mount, work, cache, point):

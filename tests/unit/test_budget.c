@@ -20,8 +20,8 @@ static void test_limits(void **state)
 	/* a small table is not refused for what others hold, but for other tables */
 	assert_int_equal(budget_take(&b, 400), 0);
 	assert_int_equal(budget_take(&b, 1), -EFBIG);
-	assert_says(seen, "the limit is 1 MiB");
-	assert_says(seen, "memory=1M");
+	assert_says(seen, "takes at least 1 KiB of memory, and the limit is 0 KiB");
+	assert_says(seen, "memory=2K");
 	budget_drop(&b, 400);
 	assert_int_equal(budget_take(&b, UINT64_MAX), -EFBIG);
 	budget_give(&b, 1000);
@@ -67,7 +67,7 @@ static void test_limit_by_size(void **state)
 	budget_limit_by_size(&b, 100);
 	assert_int_equal(budget_take(&b, MEMORY_START + 100 * MEMORY_EXPANSION), 0);
 	assert_int_equal(budget_take(&b, 1), -EFBIG);
-	assert_says(seen, "takes at least 41 MiB of memory, and the limit is 41 MiB");
+	assert_says(seen, "takes at least 41 MiB of memory, and the limit is 40 MiB");
 	assert_says(seen, "memory=51M");
 	assert_false(budget_keep(&b, 1));
 	assert_false(budget_hold(&b, 1));
