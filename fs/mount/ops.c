@@ -32,7 +32,13 @@ static double fill_stat(const struct mount *m, struct carton_node *node, struct 
 	st->st_uid = m->uid;
 	st->st_gid = m->gid;
 	st->st_size = (off_t)cs.size;
+	/*
+	 * A generated file has no number. Its bytes are those of others, and are counted there. One
+	 * block stays: with none, `tar -S` takes it for a hole and does not read it.
+	 */
 	st->st_blocks = (blkcnt_t)((cs.size + 511) / 512);
+	if (st->st_blocks > 1 && !carton_is_bare(m->carton) && carton_number(m->carton, node) == 0)
+		st->st_blocks = 1;
 	st->st_blksize = BLOCK;
 	st->st_mtime = st->st_ctime = st->st_atime = cs.mtime;
 	switch (cs.kind) {
