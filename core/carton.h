@@ -428,7 +428,7 @@ struct carton_counters {
 	uint64_t files, bytes;
 	uint64_t verified_files, verified_bytes;
 	uint64_t corrupt_files, corrupt_bytes;
-	uint64_t cached_bytes; /* of files that the local carton does not have: verified by now, */
+	uint64_t cached_bytes; /* of files that the local carton does not have: here by now, */
 	uint64_t remote_bytes; /* and not */
 	uint64_t linked_files, linked_bytes;  /* that only LINKS has */
 	uint64_t unsized_files;		      /* of these, those whose size is not known */

@@ -17,6 +17,8 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 	bool local = e ? !c->container->remote : !o || object_entry(o);
 	/* MANIFEST was read when the carton was opened */
 	bool verified = o ? is_verified(o) : !e;
+	struct object_progress p;
+	uint64_t came = 0;
 
 	ret->files++;
 	ret->bytes += size;
@@ -32,10 +34,12 @@ static void count_file(const struct carton *c, const struct node *n, struct cart
 		ret->corrupt_files++;
 		ret->corrupt_bytes += size;
 	}
-	if (!local && verified)
-		ret->cached_bytes += size;
-	else if (!local)
-		ret->remote_bytes += size;
+	if (!local && !verified && o && object_progress(o, &p))
+		came = MIN(p.arrived, size);
+	if (!local)
+		ret->cached_bytes += verified ? size : came;
+	if (!local && !verified)
+		ret->remote_bytes += size - came;
 }
 
 void carton_counters(struct carton *c, struct carton_counters *ret)

@@ -29,6 +29,7 @@ struct option_values {
 	bool json, is_long, nul, tensors, watch, chunk_index, dereference;
 	char *compress, *objects, *name, *runner, *framework, *mount_from;
 	unsigned align, jobs;
+	unsigned sort, depth, top; /* sort 1: by size; others 0: no limit */
 	uint64_t min_size;
 	char **urls, **also, **exclude;
 };

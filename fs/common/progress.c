@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/bar.h"
 #include "common/numbers.h"
 
 #define BAR_MAX 40
@@ -48,12 +49,22 @@ static void erase(FILE *f)
 	bar.lines = 0;
 }
 
+/* Of the environment: the program may have another locale. */
+static bool is_utf8(void)
+{
+	const char *names[] = { "LC_ALL", "LC_CTYPE", "LANG" }, *value = NULL;
+
+	for (size_t i = 0; i < 3 && !(value && *value); i++)
+		value = getenv(names[i]);
+	return value && (strcasestr(value, "UTF-8") || strcasestr(value, "UTF8"));
+}
+
 static void draw_bar(FILE *f, const struct progress *p, double rate, unsigned width)
 {
 	char now_text[SIZE_TEXT], total_text[SIZE_TEXT], rate_text[SIZE_TEXT], left[DURATION_TEXT];
 	double part = (double)p->done / (double)p->total;
 	char text[120];
-	int n, room, full;
+	int n, room;
 
 	n = snprintf(text, sizeof(text), "%3d%%  %s/%s  %s/s", (int)(part * 100),
 		     format_size(p->done, now_text), format_size(p->total, total_text),
@@ -62,11 +73,11 @@ static void draw_bar(FILE *f, const struct progress *p, double rate, unsigned wi
 		n += snprintf(text + n, sizeof(text) - (size_t)n, "  %s left",
 			      format_duration((double)(p->total - p->done) / rate, left));
 	/* with the word, a space behind it and behind the bar, and the last column free */
-	room = (int)width - n - (int)strlen(p->word) - 5;
+	room = (int)width - n - (int)strlen(p->word) - 3;
 	room = room > BAR_MAX ? BAR_MAX : room < 0 ? 0 : room;
-	full = (int)(part * room);
-	fprintf(f, "%s [%.*s%*s] %s", p->word, full, "########################################",
-		room - full, "", text);
+	fprintf(f, "%s ", p->word);
+	bar_put(f, p->done, p->total, (unsigned)room, is_utf8());
+	fprintf(f, " %s", text);
 }
 
 static void draw(FILE *f, const struct progress *p, double seconds)

@@ -10,6 +10,9 @@
 #include "common/numbers.h"
 #include "common/progress.h"
 #include "common/text.h"
+#include "ctl/term.h"
+
+#define HASH_COLUMNS 40 /* at a terminal: with the columns behind it, 80 at most */
 
 /* An object of the list, as JSON. */
 static void put_json(struct json_writer *w, const struct carton_cache_object *object)
@@ -23,34 +26,69 @@ static void put_json(struct json_writer *w, const struct carton_cache_object *ob
 	json_end(w, '}');
 }
 
-static int print_object(void *ctx, const struct carton_cache_object *object)
+struct list {
+	struct json_writer *json; /* or NULL */
+	uint64_t n, bytes;
+};
+
+/* Elsewhere than at a terminal: a line for each, for programs. */
+static void put_row(const struct carton_cache_object *object)
 {
-	struct json_writer *json = ctx;
-	char date[32] = "?";
+	char date[32] = "?", size[SIZE_TEXT];
 	time_t used = (time_t)object->used;
 	struct tm tm;
 
-	if (json) {
-		put_json(json, object);
-	} else {
-		if (localtime_r(&used, &tm))
-			strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
+	if (localtime_r(&used, &tm))
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
+	if (!term_is_tty()) {
 		printf("%s  %14" PRIu64 "  %s%s\n", object->sha256, object->size, date,
 		       object->seal ? "  seal" : "");
+		return;
 	}
+	term_cell(object->sha256, HASH_COLUMNS);
+	printf("  %10s  %s%s\n", format_size(object->size, size), date,
+	       object->seal ? "  seal" : "");
+}
+
+static int print_object(void *ctx, const struct carton_cache_object *object)
+{
+	struct list *l = ctx;
+
+	if (l->json)
+		put_json(l->json, object);
+	else
+		put_row(object);
+	/* a seal is of a file elsewhere */
+	l->n += !object->seal;
+	l->bytes += object->seal ? 0 : object->size;
 	return ferror(stdout) ? -EIO : 0;
+}
+
+static void put_line(const char *first, const char *size, const char *rest)
+{
+	term_style(TERM_TITLE);
+	term_cell(first, HASH_COLUMNS);
+	printf("  %10s%s", size, rest);
+	term_style(TERM_PLAIN);
+	putchar('\n');
 }
 
 static int list_objects(const struct carton_cache_options *options, bool json)
 {
 	struct json_writer w = { .f = stdout };
+	struct list l = { .json = json ? &w : NULL };
+	char count[TERM_COUNT], size[SIZE_TEXT];
 	int r;
 
 	if (json)
 		json_begin(&w, NULL, '[');
-	r = carton_cache_list(options, print_object, json ? &w : NULL);
+	else if (term_is_tty())
+		put_line("SHA256", "SIZE", "  USED");
+	r = carton_cache_list(options, print_object, &l);
 	if (json)
 		json_end_line(&w, ']');
+	else if (term_is_tty())
+		put_line(term_count(l.n, "object", count), format_size(l.bytes, size), "");
 	return r;
 }
 

@@ -91,6 +91,9 @@ void ctl_add_file(struct ctl_files *files, struct carton_node *node);
  */
 void ctl_linked(uint64_t files, uint64_t bytes, uint64_t unsized, char *ret, size_t n);
 
+/* "10 files, 1 symlink", which is not one of the files. Returns `ret`, of 2 * TERM_COUNT. */
+char *ctl_count(uint64_t files, uint64_t links, char *ret);
+
 /* The root, once its children are there: 0, or as carton_list(). */
 int ctl_root(struct carton *c, struct carton_node **ret);
 

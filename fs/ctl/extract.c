@@ -37,6 +37,7 @@ struct extract {
 	atomic_bool full;      /* the disk is full: no further file is begun */
 	_Atomic uint64_t done; /* bytes written; twice those of files that are kept */
 	uint64_t total;	       /* bytes, as far as known */
+	size_t n_links;	       /* of the files: symlinks */
 };
 
 /* Reports a failure that the library has not reported. Returns `r`. */
@@ -248,6 +249,8 @@ static void add_file(void *ctx, struct carton_node *node)
 	carton_stat(node, &st);
 	if (st.kind == CARTON_FILE)
 		x->total += st.size;
+	else
+		x->n_links++;
 }
 
 /*
@@ -300,7 +303,7 @@ int ctl_extract_prepare(struct args *a)
 
 static int extract(struct extract *x, const struct args *a)
 {
-	char count[TERM_COUNT], size[SIZE_TEXT];
+	char count[2 * TERM_COUNT], size[SIZE_TEXT];
 	struct carton_node *manifest = NULL;
 	int status = list_files(x, a, &manifest);
 
@@ -320,7 +323,8 @@ static int extract(struct extract *x, const struct args *a)
 			  term_count(atomic_load(&x->failed), "file", count));
 		return atomic_load(&x->bad) ? EXIT_BAD : EXIT_LATER;
 	}
-	printf("%s, %s in ", term_count(x->files.n, "file", count), format_size(x->total, size));
+	printf("%s, %s in ", ctl_count(x->files.n - x->n_links, x->n_links, count),
+	       format_size(x->total, size));
 	term_put(x->out.path);
 	if (atomic_load(&x->kept))
 		printf("; %zu kept", atomic_load(&x->kept));

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `cartonctl ls`: the files of a carton. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ctl/ctl.h"
@@ -16,9 +18,9 @@
 
 struct list {
 	unsigned path_columns;
-	bool shorten;  /* shorten paths to that width */
-	bool measured; /* there is a file */
-	uint64_t files, bytes, packed, packed_to;
+	bool shorten; /* shorten paths to that width */
+	struct ctl_files all;
+	uint64_t files, links, bytes, packed, packed_to;
 	struct json_writer json;
 };
 
@@ -42,7 +44,6 @@ static void measure(void *ctx, struct carton_node *node)
 	width = term_width(path);
 	if (width > l->path_columns)
 		l->path_columns = width;
-	l->measured = true;
 }
 
 /* ---- rows ---- */
@@ -94,7 +95,8 @@ static void put_row(void *ctx, struct carton_node *node)
 		format_size(st.size, size);
 		l->bytes += st.size;
 	}
-	l->files++;
+	l->files += st.kind == CARTON_FILE;
+	l->links += st.kind == CARTON_SYMLINK;
 	if (st.kind == CARTON_FILE && carton_storage(node, &storage)) {
 		format_packed(&st, &storage, packed, sizeof(packed));
 		l->packed += storage.contained ? st.size : 0;
@@ -161,34 +163,64 @@ static void put_json(void *ctx, struct carton_node *node)
 
 /* ---- all ---- */
 
-/* Calls `fn` for the files that the paths name, or for the whole tree. */
-static int walk_all(struct carton *c, const struct args *a, struct list *l, ctl_node_fn *fn)
+static void add_node(void *ctx, struct carton_node *node)
+{
+	ctl_add_file(&((struct list *)ctx)->all, node);
+}
+
+/* The largest first; of the same size, in the order of the tree. */
+static int by_size(const void *a, const void *b)
+{
+	struct carton_node *const *x = a, *const *y = b;
+	struct carton_stat s, t;
+
+	carton_stat(*x, &s);
+	carton_stat(*y, &t);
+	s.size = s.kind == CARTON_FILE ? s.size : 0;
+	t.size = t.kind == CARTON_FILE ? t.size : 0;
+	if (s.size != t.size)
+		return s.size < t.size ? 1 : -1;
+	return (s.ino > t.ino) - (s.ino < t.ino);
+}
+
+/* Lists the files that the paths name, or the whole tree. An exit status. */
+static int list_all(struct carton *c, const struct args *a, struct list *l)
 {
 	struct carton_node *root;
 	int r = ctl_root(c, &root), status = EXIT_GOOD;
 
 	if (r < 0)
-		return fn == measure ? EXIT_BAD : ctl_failed("ls", r);
+		return ctl_failed("ls", r);
 	if (a->n_paths == 0)
-		ctl_walk(root, fn, l);
+		ctl_walk(root, add_node, l);
 	for (int i = 0; i < a->n_paths; i++) {
 		struct carton_node *node;
 
 		r = carton_resolve(c, a->paths[i], &node);
 		if (r == 0)
-			ctl_walk(node, fn, l);
-		else if (fn != measure)
+			ctl_walk(node, add_node, l);
+		else
 			status = ctl_failed(a->paths[i], r);
 	}
+	if (l->all.no_memory)
+		return ctl_failed("ls", -ENOMEM);
+	if (a->values.sort && l->all.n)
+		qsort(l->all.list, l->all.n, sizeof(*l->all.list), by_size);
 	return status;
 }
 
+static void put_all(struct list *l, ctl_node_fn *fn)
+{
+	for (size_t i = 0; i < l->all.n; i++)
+		fn(l, l->all.list[i]);
+}
+
 /* Chooses the width of the first column, so that no row is wider than the terminal. */
-static void set_columns(struct carton *c, const struct args *a, struct list *l)
+static void set_columns(const struct args *a, struct list *l)
 {
 	unsigned most = PATH_MAX_COLUMNS;
 
-	walk_all(c, a, l, measure);
+	put_all(l, measure);
 	l->shorten = term_is_tty() && !a->values.is_long;
 	if (l->shorten)
 		most = term_columns(0) > OTHER_COLUMNS + 16 ? term_columns(0) - OTHER_COLUMNS : 16;
@@ -200,13 +232,13 @@ static void set_columns(struct carton *c, const struct args *a, struct list *l)
 
 static void put_total(const struct list *l)
 {
-	char count[TERM_COUNT], size[SIZE_TEXT], percent[32] = "";
+	char count[2 * TERM_COUNT], size[SIZE_TEXT], percent[32] = "";
 
 	if (l->packed)
 		snprintf(percent, sizeof(percent), "%.0f%%",
 			 (double)l->packed_to * 100 / (double)l->packed);
 	term_style(TERM_TITLE);
-	term_cell(term_count(l->files, "file", count), l->path_columns);
+	term_cell(ctl_count(l->files, l->links, count), l->path_columns);
 	printf("  %10s", format_size(l->bytes, size));
 	if (*percent)
 		printf("  %12s", percent);
@@ -214,15 +246,14 @@ static void put_total(const struct list *l)
 	putchar('\n');
 }
 
-static int list_table(struct carton *c, const struct args *a, struct list *l)
+static void put_table(const struct args *a, struct list *l)
 {
 	bool is_long = a->values.is_long;
-	int status;
 
-	set_columns(c, a, l);
 	/* no path was found, so there is no row */
-	if (!l->measured)
-		return walk_all(c, a, l, put_row);
+	if (!l->all.n)
+		return;
+	set_columns(a, l);
 	term_style(TERM_TITLE);
 	term_cell("PATH", l->path_columns);
 	if (is_long)
@@ -231,23 +262,25 @@ static int list_table(struct carton *c, const struct args *a, struct list *l)
 		printf("  %10s  %-12s  %s", "SIZE", "PACKED", "SHA256");
 	term_style(TERM_PLAIN);
 	putchar('\n');
-	status = walk_all(c, a, l, is_long ? put_long_row : put_row);
+	put_all(l, is_long ? put_long_row : put_row);
 	if (!is_long)
 		put_total(l);
-	return status;
 }
 
 int ctl_ls(struct carton *c, const struct args *a)
 {
 	struct list l = { .json.f = stdout };
-	int status;
+	int status = list_all(c, a, &l);
 
-	if (a->values.nul)
-		return walk_all(c, a, &l, put_name);
-	if (!a->values.json)
-		return list_table(c, a, &l);
-	json_begin(&l.json, NULL, '[');
-	status = walk_all(c, a, &l, put_json);
-	json_end_line(&l.json, ']');
+	if (a->values.nul) {
+		put_all(&l, put_name);
+	} else if (!a->values.json) {
+		put_table(a, &l);
+	} else {
+		json_begin(&l.json, NULL, '[');
+		put_all(&l, put_json);
+		json_end_line(&l.json, ']');
+	}
+	free(l.all.list);
 	return status;
 }

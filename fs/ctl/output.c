@@ -142,6 +142,16 @@ void ctl_linked(uint64_t files, uint64_t bytes, uint64_t unsized, char *ret, siz
 	snprintf(ret, n, "%s, %s%s", count, format_size(bytes, size), more);
 }
 
+char *ctl_count(uint64_t files, uint64_t links, char *ret)
+{
+	term_count(files, "file", ret);
+	if (links) {
+		strcat(ret, ", ");
+		term_count(links, "symlink", ret + strlen(ret));
+	}
+	return ret;
+}
+
 int ctl_root(struct carton *c, struct carton_node **ret)
 {
 	struct carton_node *index;

@@ -152,7 +152,7 @@ static void put_remote(const struct view *v, const char *json)
 
 	if (number(json, "cached_bytes") + number(json, "remote_bytes") == 0)
 		return;
-	snprintf(text, sizeof(text), "%s fetched, %s to fetch",
+	snprintf(text, sizeof(text), "%s here, %s to fetch",
 		 format_size(number(json, "cached_bytes"), cached),
 		 format_size(number(json, "remote_bytes"), remote));
 	put_text(v, "remote", text);
@@ -178,7 +178,7 @@ static void put_traffic(const struct view *v, const char *json, const char *moun
 	struct seen *s = find_seen(v, mountpoint);
 	double t = now();
 
-	snprintf(text, sizeof(text), "%s hashed, %s fetched", format_size(hashed, a),
+	snprintf(text, sizeof(text), "%s hashed, %s from servers", format_size(hashed, a),
 		 format_size(fetched, b));
 	put_text(v, "traffic", text);
 	if (s && s->when > 0 && t > s->when && hashed >= s->hashed && fetched >= s->fetched) {

@@ -12,6 +12,7 @@
 #include <wchar.h>
 
 #include "log.h"
+#include "common/bar.h"
 
 #define MIN_COLUMNS 40
 
@@ -241,23 +242,8 @@ void term_wrap(const char *s, unsigned indent, unsigned width)
 
 void term_bar(uint64_t part, uint64_t whole, unsigned width)
 {
-	static const char *const eighths[] = { " ", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
-	double filled = whole ? (double)part / (double)whole * width : 0;
-	unsigned full, rest;
-
-	if (filled > width)
-		filled = width;
-	/* a part above 0 never shows an empty bar */
-	if (part > 0 && filled < 0.125)
-		filled = 0.125;
-	full = (unsigned)filled;
-	rest = (unsigned)((filled - full) * 8);
 	term_style(TERM_BAR);
-	for (unsigned i = 0; i < width; i++)
-		fputs(i < full		? term_symbol("█", "#") :
-		      i > full || !rest ? " " :
-					  term_symbol(eighths[rest], "."),
-		      term.out);
+	bar_put(term.out, part, whole, width, term.utf8);
 	term_style(TERM_PLAIN);
 }
 

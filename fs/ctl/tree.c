@@ -16,12 +16,14 @@
 
 /* The sums of a directory and all below it. */
 struct totals {
-	uint64_t bytes, files;
+	uint64_t bytes, files, links;
+	size_t dirs; /* with itself */
 };
 
 struct drawing {
 	struct totals *totals; /* of directories, in the order of the walk */
-	size_t n, cap, next;
+	size_t n, cap;
+	unsigned depth, top; /* the options; 0: no limit */
 	unsigned name_columns;
 	bool failed;	   /* no memory */
 	char prefix[8300]; /* of the rows that are drawn; a level takes up to 8 bytes */
@@ -59,7 +61,7 @@ static void set_name(struct drawing *d, const struct carton_node *node, enum car
 /* Sums up all below a node, and finds the widest name. */
 static struct totals measure(struct drawing *d, const struct carton_node *node, unsigned depth)
 {
-	struct totals sum = { 0 };
+	struct totals sum = { .dirs = 1 };
 	struct carton_node *child;
 	struct carton_stat st;
 	size_t at;
@@ -68,13 +70,16 @@ static struct totals measure(struct drawing *d, const struct carton_node *node, 
 	set_name(d, node, st.kind);
 	grow(&d->name_columns, term_width(d->name) + 4 * depth);
 	if (st.kind != CARTON_DIR)
-		return (struct totals){ st.kind == CARTON_FILE ? st.size : 0, 1 };
+		return st.kind == CARTON_FILE ? (struct totals){ st.size, 1, 0, 0 } :
+						(struct totals){ 0, 0, 1, 0 };
 	at = new_totals(d);
 	for (size_t i = 0; !d->failed && (child = carton_child(node, i)); i++) {
 		struct totals t = measure(d, child, depth + 1);
 
 		sum.bytes += t.bytes;
 		sum.files += t.files;
+		sum.links += t.links;
+		sum.dirs += t.dirs;
 	}
 	if (!d->failed)
 		d->totals[at] = sum;
@@ -113,66 +118,119 @@ static void put_row(struct drawing *d, enum carton_kind kind, uint64_t bytes)
 	putchar('\n');
 }
 
-static void draw_children(struct drawing *d, const struct carton_node *dir);
+/* A child of a directory that is drawn. */
+struct row {
+	struct carton_node *node;
+	enum carton_kind kind;
+	uint64_t bytes;
+	size_t at; /* of a directory: its place in d->totals */
+};
 
-static void draw_child(struct drawing *d, const struct carton_node *node, bool last)
+/* The largest first. */
+static int by_bytes(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	return x->bytes == y->bytes ? strcmp(carton_name(x->node), carton_name(y->node)) :
+	       x->bytes < y->bytes  ? 1 :
+				      -1;
+}
+
+/* The children of the directory whose totals are at `at`, malloc'ed, in the order of the rows. */
+static struct row *list_rows(struct drawing *d, const struct carton_node *dir, size_t at,
+			     size_t *ret_n)
+{
+	struct row *rows = NULL, *grown;
+	struct carton_node *child;
+	struct carton_stat st;
+	size_t n = 0, cap = 0;
+
+	at++;
+	for (; !d->failed && (child = carton_child(dir, n)); n++) {
+		grown = ctl_grow(rows, &cap, n, sizeof(*rows));
+		d->failed |= !grown;
+		if (!grown)
+			break;
+		rows = grown;
+		carton_stat(child, &st);
+		rows[n] = (struct row){ child, st.kind, 0, at };
+		if (st.kind == CARTON_DIR) {
+			rows[n].bytes = d->totals[at].bytes;
+			at += d->totals[at].dirs;
+		} else if (st.kind == CARTON_FILE && st.size_known) {
+			rows[n].bytes = st.size;
+		}
+	}
+	if (d->top && n)
+		qsort(rows, n, sizeof(*rows), by_bytes);
+	*ret_n = n;
+	return rows;
+}
+
+static void draw_children(struct drawing *d, const struct carton_node *dir, size_t at,
+			  unsigned depth);
+
+static void draw_child(struct drawing *d, const struct row *row, bool last, unsigned depth)
 {
 	size_t len = d->prefix_len, columns = d->prefix_columns;
 	bool deeper = sizeof(d->prefix) - len > 32 && columns + 16 <= d->name_columns;
-	struct carton_stat st;
 
-	carton_stat(node, &st);
-	set_name(d, node, st.kind);
+	if (row->node)
+		set_name(d, row->node, row->kind);
 	/* deeper levels are not indented: there would be no room for a name */
 	if (deeper) {
 		strcpy(d->prefix + len,
 		       last ? term_symbol("└── ", "`-- ") : term_symbol("├── ", "|-- "));
 		d->prefix_columns += 4;
 	}
-	put_row(d, st.kind,
-		st.kind == CARTON_DIR ? d->totals[d->next].bytes :
-		st.size_known	      ? st.size :
-					0);
+	put_row(d, row->kind, row->bytes);
 	if (deeper)
 		strcpy(d->prefix + len, last ? "    " : term_symbol("│   ", "|   "));
 	d->prefix_len = strlen(d->prefix);
-	if (st.kind == CARTON_DIR)
-		draw_children(d, node);
+	if (row->kind == CARTON_DIR && (d->depth == 0 || depth < d->depth))
+		draw_children(d, row->node, row->at, depth + 1);
 	d->prefix[len] = '\0';
 	d->prefix_len = len;
 	d->prefix_columns = columns;
 }
 
-static void draw_children(struct drawing *d, const struct carton_node *dir)
+static void draw_children(struct drawing *d, const struct carton_node *dir, size_t at,
+			  unsigned depth)
 {
-	struct carton_node *child, *next;
+	size_t n, shown;
+	struct row *rows = list_rows(d, dir, at, &n), rest = { .kind = CARTON_FILE };
 
-	d->next++;
-	child = carton_child(dir, 0);
-	for (size_t i = 1; child; i++, child = next) {
-		next = carton_child(dir, i);
-		draw_child(d, child, !next);
+	shown = d->top && n > d->top ? d->top : n;
+	for (size_t i = 0; i < shown; i++)
+		draw_child(d, &rows[i], i + 1 == n, depth);
+	for (size_t i = shown; i < n; i++)
+		rest.bytes += rows[i].bytes;
+	if (shown < n) {
+		snprintf(d->name, sizeof(d->name), "%s %zu more", term_symbol("…", "..."),
+			 n - shown);
+		draw_child(d, &rest, true, depth);
 	}
+	free(rows);
 }
 
 static void draw(struct drawing *d, const struct carton_node *top, const char *label)
 {
 	unsigned columns = term_columns(OTHER_COLUMNS + NAME_MAX_COLUMNS);
 	unsigned most = columns > OTHER_COLUMNS + 16 ? columns - OTHER_COLUMNS : 16;
-	char count[TERM_COUNT];
+	char count[2 * TERM_COUNT];
 
 	snprintf(d->name, sizeof(d->name), "%s", label);
 	grow(&d->name_columns, term_width(label));
 	if (d->name_columns > most)
 		d->name_columns = most;
 	put_row(d, CARTON_DIR, d->totals[0].bytes);
-	draw_children(d, top);
-	printf("%s\n", term_count(d->totals[0].files, "file", count));
+	draw_children(d, top, 0, 1);
+	puts(ctl_count(d->totals[0].files, d->totals[0].links, count));
 }
 
 int ctl_tree(struct carton *c, const struct args *a)
 {
-	struct drawing d = { 0 };
+	struct drawing d = { .depth = a->values.depth, .top = a->values.top };
 	struct carton_node *top;
 	struct carton_stat st;
 	char label[4096], *base;
@@ -191,10 +249,9 @@ int ctl_tree(struct carton *c, const struct args *a)
 	base = strrchr(label, '/');
 	base = base && base[1] ? base + 1 : label;
 	measure(&d, top, 0);
-	if (d.failed)
-		r = -ENOMEM;
-	else
+	if (!d.failed)
 		draw(&d, top, a->n_paths ? a->paths[0] : base);
+	r = d.failed ? -ENOMEM : 0;
 	free(d.totals);
 	return r < 0 ? ctl_failed(label, r) : EXIT_GOOD;
 }

@@ -113,7 +113,7 @@ def test_ls(source):
     path, c = source
     head, *lines, total = ctl('ls', path).stdout.splitlines()
     assert head.split() == ['PATH', 'SIZE', 'PACKED', 'SHA256']
-    assert total.startswith(f'{len(c.hashes()) + 1} files')
+    assert total.startswith(f'{len(c.hashes())} files, 1 symlink ')
     assert len(lines) == len(c.hashes()) + 1
     for name, digest in c.hashes().items():
         line, = [ln for ln in lines if ln.startswith(f'{name} ')]
@@ -158,13 +158,52 @@ def test_tree(source):
     path, c = source
     head, *lines, total = ctl('tree', path).stdout.splitlines()
     assert head.startswith(f'{os.path.basename(path)} ') and head.endswith('100%')
-    assert total == f'{len(c.hashes()) + 1} files'
+    assert total == f'{len(c.hashes())} files, 1 symlink'
     names = {re.split('  | -> ', ln[ln.index('── ') + 3:])[0] for ln in lines}
     assert {'misc/', 'model/', 'carton.toml'} <= names
     assert {os.path.basename(n) for n in c.files()} <= names
     assert ctl('tree', path, 'misc').stdout.startswith('misc ')
     p = ctl('tree', path, 'carton.toml')
     assert p.returncode == 1 and p.stderr == 'cartonctl: carton.toml: Not a directory\n'
+
+
+def test_tree_of_what_is_large(work):
+    """The largest of each directory first, one row for the rest, and no level too many."""
+    c = Carton(method='stored')
+    for i in range(8):
+        c.add(f'model/a/{i}', bytes(100 * i + 1)).add(f'model/b/deep/{i}', bytes(1000 * i + 1))
+    path = c.write(work / 'm.carton')
+    lines = ctl('tree', '--top=2', path, 'model').stdout.splitlines()
+    names = [re.split('  +', ln.lstrip('│├└─ '))[0] for ln in lines]
+    assert names == ['model', 'b/', 'deep/', '7', '6', '… 6 more', 'a/', '7', '6', '… 6 more', '16 files']
+    assert ' 14.7 KiB ' in lines[5]                 # of 0 to 5: 15,006 bytes
+    lines = ctl('tree', '--depth=2', path, 'model').stdout.splitlines()
+    assert [re.split('  +', ln.lstrip('│├└─ '))[0] for ln in lines[:-1]] == ['model', 'a/'] + [str(i) for i in range(8)] \
+        + ['b/', 'deep/']
+    assert ctl('tree', '--top=3', '--depth=1', path).stdout.count('\n') == 5 and ctl('tree', '--top=0', path).returncode == 1
+
+
+def test_ls_by_size(work):
+    c = sample()
+    path = c.write(work / 'm.carton')
+    sizes = [x.get('size', 0) for x in json.loads(ctl('ls', '--json', '--sort=size', path).stdout) if 'target' not in x]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sorted(ctl('ls', '-0', '--sort=size', path).stdout) == sorted(ctl('ls', '-0', path).stdout)
+    p = ctl('ls', '--sort=date', path)
+    assert p.returncode == 1 and '--sort=date: expected path or size' in p.stderr
+
+
+def test_counts_agree(mount, work):
+    """A symlink is none of the files."""
+    c = sample()
+    path, n = c.write(work / 'm.carton'), len(c.hashes())
+    assert ctl('verify', path).stdout.startswith(f'ok: {n} files, ')
+    assert f'files        {n} files, ' in ctl('info', path).stdout
+    for command in (('ls', path), ('tree', path), ('extract', path, work / 'out')):
+        assert f'{n} files, 1 symlink' in ctl(*command).stdout, command
+    assert ctl('diff', path, work / 'out').stdout == f'the same: {n} files\n'
+    with mount(path) as m:
+        assert json.loads(ctl('status', '--json', m.path).stdout)[0]['files'] == n
 
 
 def test_tree_of_deep_directories(work):

@@ -174,7 +174,7 @@ def test_remote(nginx, cache, work):
 
 def test_a_terminal_gets_a_bar_only_if_it_takes_long(work):
     out = terminal(80, 'extract', sample().write(work / 'm.carton'), work / 'out')
-    assert re.fullmatch(r'\d+ files, [\d.]+ \w+ in /\S+\n', out)
+    assert re.fullmatch(r'\d+ files, 1 symlink, [\d.]+ \w+ in /\S+\n', out)
 
 
 @pytest.mark.needs_root

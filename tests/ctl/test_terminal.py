@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cartonctl prints at a terminal: its width, its colours, no text that the terminal obeys."""
+import hashlib
 import re
 import subprocess
 
@@ -74,3 +75,17 @@ def test_what_verify_finds_fits(work):
     lines = plain(shown).splitlines()
     assert max(map(width, lines)) <= 80 and any('1' * 64 in x for x in lines), shown
     assert '\x1b[1;31mmodel/weights.bin\x1b[0m:' in shown and '\x1b[1;31m1 problem' in shown
+
+
+def test_cache_list_is_a_table(work):
+    """At a terminal; elsewhere a line for each, with all of its sha256, for programs."""
+    objects = work / 'cache/v1/objects'
+    for i in range(3):
+        name = hashlib.sha256(bytes([i]) * (2 << 20)).hexdigest()
+        (objects / name[:2]).mkdir(parents=True, exist_ok=True)
+        (objects / name[:2] / name).write_bytes(bytes([i]) * (2 << 20))
+    for d in (work / 'cache', *(work / 'cache').rglob('*')):
+        d.chmod(0o700 if d.is_dir() else 0o400)
+    head, *rows, total = plain(terminal(80, 'cache', 'list', f'--cache-dir={work}/cache')).splitlines()
+    assert head.split() == ['SHA256', 'SIZE', 'USED'] and total.split() == ['3', 'objects', '6.0', 'MiB']
+    assert max(map(len, [head, *rows, total])) <= 80 and len(rows) == 3

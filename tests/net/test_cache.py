@@ -426,7 +426,7 @@ def test_fetch_shows_a_bar(work, fault, cache, kind):
     if kind == 'chunked':
         assert b'%' not in shown and re.search(rb'fetch \d+\.\d [KMG]iB  \d+\.\d [KMG]iB/s', shown), shown
     else:
-        assert re.search(rb'fetch \[#* *\] +\d+%  ', shown) and b'100%' not in shown, shown
+        assert re.search(r'fetch [█▉▊▋▌▍▎▏ ]* +\d+%  ', shown.decode()) and b'100%' not in shown, shown
 
 
 def test_fetch_remote(nginx, mount, cache):

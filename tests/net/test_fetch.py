@@ -270,7 +270,7 @@ def test_bar_counts_bytes_of_the_network(fault, cache):
     seen = []
     for frame in drawn:
         assert all(width(line) < 80 for line in frame) and len(frame) == 1
-        m = re.fullmatch(r'fetch \[(#*) *\] +(\d+)%  ([\d.]+) MiB/8\.0 MiB  [\d.]+ MiB/s  [\d.]+ s left', frame[0])
+        m = re.fullmatch(r'fetch ([█▉▊▋▌▍▎▏ ]*) +(\d+)%  ([\d.]+) MiB/8\.0 MiB  [\d.]+ MiB/s  [\d.]+ s left', frame[0])
         seen += [int(m[2])] if m else []
         assert m or re.fullmatch(r'fetch 8\.0 MiB  [\d.]+ MiB/s', frame[0]), frame
     assert len(set(seen)) > 5 and seen == sorted(seen) and min(seen) < 70 and max(seen) > 80
@@ -291,7 +291,7 @@ def test_large_files_have_a_line_each(fault, cache):
         files = sorted(frame[:2], key=lambda line: 'two' in line)
         assert re.fullmatch(r'  model/.*long-1\.bin +\d+% +[\d.]+ MiB of +10\.0 MiB', files[0]), files
         assert re.fullmatch(r'  model/two\.bin +\d+% +[\d.]+ MiB of +12\.0 MiB', files[1]), files
-        assert frame[2].startswith('fetch [')
+        assert re.match('fetch [█▉▊▋▌▍▎▏]', frame[2])
 
 
 def test_bar_of_a_resumed_fetch(fault, cache):

@@ -261,7 +261,7 @@ def test_progress_of_small_files(cache, tmp_path):
                              env=environment() | env(hub), stdout=subprocess.DEVNULL, stderr=follower)
         os.close(follower)
         shown = b''
-        while not re.search(rb'import \[#* *\] +\d+%  \d+ B/13 B', shown):
+        while not re.search(r'import [█▉▊▋▌▍▎▏ ]* +\d+%  \d+ B/13 B', shown.decode(errors='ignore')):
             shown += os.read(leader, 4096)
         go.set()
         assert p.wait() == 0
