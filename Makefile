@@ -86,7 +86,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners check-hub slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners check-hub slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -341,12 +341,17 @@ bench-deps: deps
 
 MAN := $(wildcard fs/*/*.[1-8] core/*.[1-8])
 
+# Builds with one line that counts in place of one for each file; all else that is said is shown.
+COUNTED = @{ $(MAKE) --no-print-directory $(ALL_CORES) all 2>&1; echo "status $$?"; } | \
+	awk '/^  (CC|AR|LINK|GEN) / { printf "\rbuilding: %d files", ++n; fflush(); next } \
+	/^status [0-9]+$$/ { status = $$2; next } { print n ? "\n" $$0 : $$0; n = 0 } END { if (n) print ""; exit status }'
+
 demo: deps
-	@$(MAKE) --no-print-directory $(ALL_CORES) all
+	$(COUNTED)
 	@tests/demo $(BUILD)
 
-demo-remote: test-deps
-	@$(MAKE) --no-print-directory $(ALL_CORES) all
+demo-remote: demo-remote-deps
+	$(COUNTED)
 	@tests/demo-remote $(BUILD)
 
 man: $(MAN)
@@ -425,6 +430,9 @@ deps:
 
 test-deps:
 	@tests/deps build test
+
+demo-remote-deps:
+	@tests/deps build remote
 
 deb-deps rpm-deps: %-deps:
 	@tests/deps build $*

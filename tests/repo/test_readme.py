@@ -5,19 +5,17 @@ README.md is true: every command of its sh blocks is run, in order, as a newcome
 Two stand-ins: where we are root, `sudo` is nothing; and `make install` gets a DESTDIR, so that nothing
 is installed on this machine. What would run this test again is only looked at.
 """
-import http.server
-import json
+import importlib.machinery
+import importlib.util
 import os
 import re
 import subprocess
 import sys
-import threading
 
 import pytest
 
 import faultserver
-from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, SANITIZED, mountinfo, run
-from zipwriter import TOML, sample
+from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, SANITIZED, ctl, mountinfo, run
 
 TEXT = (ROOT / 'README.md').read_text()
 CONTRIBUTING = (ROOT / '.github/CONTRIBUTING.md').read_text()
@@ -82,11 +80,12 @@ def test_make_demo():
         out = p.stdout
     else:
         out = make('demo', f'BUILD={BUILD}')
-    for text in ('$ cartonfs ', '$ ls ', '$ cat ', 'sha256sum -c', 'model/weights.bin: OK',
+    for text in ('$ cartonctl info ', '$ cartonctl tree ', '$ cartonctl status ', '$ cartonfs ', '$ cat ', 'sha256sum -c', 'model/weights.bin: OK',
                  '$ getfattr ', 'user.carton.state="verified"', 'Input/output error',
                  'misc/zero.png: OK'):
         assert text in out, text
     assert out.count('$ umount ' if IS_ROOT else '$ fusermount3 -u ') == 2
+    assert (BUILD / 'sample.carton').exists() and (BUILD / 'sample/MANIFEST').exists()
     at = 0
     for line in re.search(r'```console\n(.*?)```', TEXT, re.S)[1].splitlines():
         at = out.find(line + '\n', at)
@@ -102,93 +101,68 @@ def test_make_install(work):
         assert there == (target == 'install')
 
 
-SELF_TEST = b"""
-[[self_test]]
-inputs = { x = '@tensor_data/numeric' }
-"""
-
-
-class Triton(http.server.BaseHTTPRequestHandler):
-    """Takes what curl sends; test_view_triton.py is the strict one."""
-
-    def do_POST(self):
-        assert self.path == '/v2/models/m/infer'
-        body = self.rfile.read(int(self.headers['Content-Length']))
-        json.loads(body[:int(self.headers['Inference-Header-Content-Length'])])
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b'understood')
-
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture
-def servers(work):
-    """{URL in the text: URL here}: one server has m.carton, one is a model's."""
-    origin = subprocess.Popen([sys.executable, faultserver.__file__, '--root', work],
+def server(work):
+    """{URL in the text: URL here}: of a server that has build/sample.carton."""
+    origin = subprocess.Popen([sys.executable, faultserver.__file__, '--root', work / 'build'],
                               stdout=subprocess.PIPE, text=True)
     port = origin.stdout.readline().strip()
-    triton = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Triton)
-    threading.Thread(target=triton.serve_forever, daemon=True).start()
-    yield {'https://example.com/': f'http://127.0.0.1:{port}/file=m.carton/',
-           'http://localhost:8000/': f'http://127.0.0.1:{triton.server_port}/'}
-    triton.shutdown()
+    yield {'https://example.com/': f'http://127.0.0.1:{port}/file=sample.carton/'}
     origin.kill()
     origin.wait()
     origin.stdout.close()
 
 
+def load_demo():
+    """tests/demo as a module."""
+    loader = importlib.machinery.SourceFileLoader('demo', str(ROOT / 'tests/demo'))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader('demo', loader))
+    loader.exec_module(module)
+    return module
+
+
 @pytest.fixture
 def newcomer(work):
-    """A directory with m.carton, and a shell that finds the programs as if they were installed."""
-    carton = sample(toml=TOML + SELF_TEST)
-    carton.write(work / 'm.carton')
-    (work / 'mymodel').mkdir()
-    (work / 'mymodel/model.safetensors').write_bytes(b'')
+    """A directory with what `make demo` has left in build/, and a shell that finds the programs as if installed."""
+    (work / 'build').mkdir()
+    hashes = load_demo().write_carton(work / 'build/sample.carton')
+    assert ctl('extract', work / 'build/sample.carton', work / 'build/sample').returncode == 0
     (work / 'bin').mkdir()
-    sudo = work / 'bin/sudo'
-    sudo.write_text('#!/bin/sh\nexec "$@"\n')
-    sudo.chmod(0o755)
+    for name, text in {'sudo': '"$@"', **({} if IS_ROOT else {'umount': 'fusermount3 -u "$@"'})}.items():
+        (work / 'bin' / name).write_text(f'#!/bin/sh\nexec {text}\n')
+        (work / 'bin' / name).chmod(0o755)
     path = f'{work}/bin:{PROGRAMS}:{os.environ.get("PATH", "")}:/usr/sbin:/usr/bin:/sbin:/bin'
-    yield work, carton, path
+    yield work, hashes, path
     if mountinfo(work / 'mnt'):
         run('umount' if IS_ROOT else 'fusermount3', '-l' if IS_ROOT else '-uz', work / 'mnt')
 
 
-def test_commands(newcomer, servers, request):
-    work, carton, path = newcomer
-    if IS_ROOT:
-        request.getfixturevalue('installed')    # mount(8) has a PATH of its own
-    assert any(c.startswith('cartonfs ') for c in OTHERS)
-    assert any(c.startswith('cartonctl verify') for c in OTHERS)
+def test_commands(newcomer, server):
+    work, hashes, path = newcomer
     seen = {}
     for command in OTHERS:
-        if command.startswith('sudo ') and not IS_ROOT:
-            assert command.split()[1] in ('mount', 'umount')    # which only root may
-            continue
         here = command
-        for there, url in servers.items():
+        for there, url in server.items():
             here = here.replace(there, url)
         p = run('sh', '-ec', here, cwd=work, env={'PATH': path})
         assert p.returncode == 0, f'{command}: {p.stderr}'
         seen[command] = p.stdout
     assert mountinfo(work / 'mnt') is None, 'README.md leaves a mount behind'
-    assert seen['cat mnt/carton.toml'] == carton.entries['carton.toml'].data.decode()
+    model = ctl('hash', work / 'build/sample.carton').stdout.strip()
+    assert seen['cat mnt/carton.toml'] == load_demo().CARTON_TOML
     assert 'user.carton.state="' in seen['getfattr -d mnt/carton.toml']
-    assert seen['sha256sum mnt/MANIFEST'].split()[0] == carton.model_hash()
-    assert set(seen['ls mnt'].split()) >= {'MANIFEST', 'carton.toml', 'model', 'misc'}
-    assert carton.model_hash() in seen['cartonctl hash m.carton']
-    assert 'numeric.npy' in seen['ls mnt/views/tensor_data'].split()
-    assert len(seen['cartonctl cache list'].splitlines()) > 5
-    for command, out in seen.items():
-        if re.match('cartonctl (repack|link)', command) or command == 'cartonctl hash m3.carton':
-            assert out.strip() == carton.model_hash(), command
-    assert seen['cartonctl pack mymodel mymodel.carton'] == run(PROGRAMS / 'cartonctl', 'hash',
-                                                                work / 'mymodel.carton').stdout
-    curl, = [out for command, out in seen.items() if command.startswith('curl ')]
-    assert curl == 'understood'
+    assert 'zero.npy' in seen['ls mnt/views/tensor_data'].split()
+    assert seen['cartonctl verify build/sample.carton'].startswith(f'ok: {len(hashes)} files') and model
+    assert seen['cartonctl diff build/sample.carton build/sample'].startswith('the same: ')
+    assert len(seen['cartonctl cache list'].splitlines()) >= 5
+    assert seen['cartonctl pack --chunk-index mymodel mymodel.carton'] == ctl('hash', work / 'mymodel.carton').stdout
+    assert 'misc/.cartonfs/chunks' in seen['cartonctl ls --sort=size mymodel.carton']
 
+
+def test_what_the_demo_leaves_is_used():
+    """Each block that needs a carton has that one."""
+    for block in BLOCKS:
+        assert 'build/sample' in block or all(c in MAKE for c in commands(block)), block
 
 
 def test_options_of_the_table_exist():
