@@ -5,6 +5,7 @@ README.md is true: every command of its sh blocks is run, in order, as a newcome
 Two stand-ins: where we are root, `sudo` is nothing; and `make install` gets a DESTDIR, so that nothing
 is installed on this machine. What would run this test again is only looked at.
 """
+import hashlib
 import importlib.machinery
 import importlib.util
 import os
@@ -16,6 +17,9 @@ import pytest
 
 import faultserver
 from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, SANITIZED, ctl, mountinfo, run
+from hubrepo import HubServer, Repo
+from terminal import plain, terminal
+from termsvg import picture
 
 TEXT = (ROOT / 'README.md').read_text()
 CONTRIBUTING = (ROOT / '.github/CONTRIBUTING.md').read_text()
@@ -198,3 +202,31 @@ def test_glossary_is_complete():
     assert words >= {'object', 'pin', 'verify', 'materialize', 'extent', 'lazy directory', 'mirror',
                      'fill', 'file', 'fetcher', 'cancel token', 'cache entry', 'waiter'}
     assert sorted(words, key=str.lower) == re.findall(r'^\| ([a-z ]+) \| [A-Z]', STACK, re.M)
+
+
+# ---- the picture ----
+
+PICTURE = ROOT / '.github/terminal.svg'
+GIB = 1 << 30
+
+
+def test_picture(mount, cache):
+    """.github/terminal.svg is what the programs print; `PICTURE=new make check` puts it there anew."""
+    large = {f'model-{i}-of-4.safetensors': (4 * GIB + i, hashlib.sha256(b'%d' % i).hexdigest()) for i in range(1, 5)}
+    small = {'config.json': b'{"model_type": "llama"}\n', 'tokenizer.json': b'{}' * 900000,
+             'generation_config.json': b'{"temperature": 0.6}\n', 'README.md': b'---\nlicense: apache-2.0\n---\n'}
+    with HubServer({'models/org/model': Repo(large | small)}) as hub:
+        env = {'HF_ENDPOINT': hub.endpoint, 'HF_TOKEN': ''}
+        with mount('hf://org/model', *cache.options, env=env) as m:
+            tree = terminal(76, 'tree', cache.flag, 'hf://org/model', 'model', **env)
+            assert m.read('model/tokenizer.json') == small['tokenizer.json']
+            status = terminal(76, 'status', m.path)
+            status = re.sub(r'\d+, up [\d:]+', '4711, up 0:00:12', status.replace(str(m.path), '/home/me/mnt'))
+            status = '\n'.join(line for line in status.splitlines() if not re.match(r'\s*\S*(traffic|cache)\b', plain(line)))
+    lines = ['$ cartonfs hf://org/model mnt', '$ cartonctl tree hf://org/model model', *tree.splitlines(),
+             '$ wc -c mnt/model/tokenizer.json', '1800000 mnt/model/tokenizer.json', '$ cartonctl status mnt',
+             *status.splitlines()]
+    text = picture(lines)
+    if os.environ.get('PICTURE') == 'new':
+        PICTURE.write_text(text)
+    assert PICTURE.read_text() == text
