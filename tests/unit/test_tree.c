@@ -429,7 +429,7 @@ static void test_budget(void **state)
 		}
 		assert_int_equal(r, -EFBIG);
 		assert_in_range(i, 1000, 2400);
-		assert_says(seen, "MiB of memory");
+		assert_says(seen, "of memory, and the limit is");
 		tree_clear(t, dir);
 		assert_int_equal(budget.tables, 0);
 		assert_int_equal(budget.used, 0);
