@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local header of a large Stored entry comes with its first bytes, and is compared with the central directory."""
+"""
+The local header of a large Stored entry comes with its first bytes, or beside them, and is compared with the central
+directory before any of them is used.
+"""
 import concurrent.futures
 import errno
 import os
@@ -13,9 +16,10 @@ from harness import eventually
 from origin import MIB, errno_of, fault_bytes, lines_of
 from rawhttp import HOLD, Raw, right
 from relay import relay
-from zipwriter import Carton
+from zipwriter import Carton, extra_field
 
 NAME = 'model/large'
+CONNECTIONS = 4
 DATA = fault_bytes(12 * MIB + 999, seed=5)
 # how it differs: where in the header, and what is said
 FAULTS = {'name': (30, 'has another name'), 'flags': (6, 'has other flags'), 'method': (8, 'has another compression method'),
@@ -23,8 +27,8 @@ FAULTS = {'name': (30, 'has another name'), 'flags': (6, 'has other flags'), 'me
           'signature': (0, 'has no local header')}
 
 
-def written(path, index=True):
-    c = Carton(method='stored').add('misc/before', b'b').add(NAME, DATA)
+def written(path, index=True, **entry):
+    c = Carton(method='stored').add('misc/before', b'b').add(NAME, DATA, **entry)
     if index:
         c.add(chunkindex.PATH, chunkindex.index(DATA))
     c.write(path)
@@ -66,6 +70,77 @@ def test_readers_at_once(nginx, mount, cache):
         assert len(headers) == 1
 
 
+def data_first(c, came):
+    """An answer() of a Raw: the header alone waits for the data to be sent, which sets `came`."""
+    at = c.placed[NAME]
+
+    def answer(r):
+        if r.range[1] == at.data:
+            came.wait(60)
+        yield from right(r)
+        if at.data <= r.range[0] < r.range[1] <= at.end:
+            came.set()
+    return {'x': answer}
+
+
+EXTRA = extra_field(0xd935, bytes(5000))
+
+
+@pytest.mark.parametrize('entry', [{}, dict(local_extra=EXTRA), dict(local_extra=EXTRA, central_extra=extra_field(0xd935, b'1')),
+                                   dict(central_extra=extra_field(0xd935, b''))])
+def test_data_beside_it(work, mount_fg, cache, entry):
+    """One round trip for both, whatever extra fields there are: where the data begins follows from where it ends."""
+    c, came = written(work / 'x', **entry), threading.Event()
+    with Raw({'x': (work / 'x').read_bytes()}, data_first(c, came)) as raw, \
+            mount_fg(raw.url('x'), *cache.options) as m:
+        before = len(raw.requests)
+        assert pread(m / NAME, 4096, 20 * CHUNK) == DATA[20 * CHUNK:][:4096]
+        assert came.is_set() and len(raw.requests) == before + 2
+
+
+@pytest.mark.parametrize('wrong', FAULTS)
+def test_data_that_comes_before_it(work, mount_fg, cache, wrong):
+    """Data that has the right hash is of no use, and not kept, once the header turns out to be wrong."""
+    c, came = written(work / 'x', local_extra=EXTRA), threading.Event()
+    damage(work / 'x', c, wrong)
+    with Raw({'x': (work / 'x').read_bytes()}, data_first(c, came)) as raw, \
+            mount_fg(raw.url('x'), *cache.options) as m:
+        assert errno_of(pread, m / NAME, 10, 20 * CHUNK) == errno.EIO
+        assert came.is_set()
+        assert lines_of(m.log(), f'{NAME}: {FAULTS[wrong][1]}')
+        # nor is it there for who asks again
+        assert errno_of(pread, m / NAME, 10, 20 * CHUNK) == errno.EIO
+    assert c.hashes()[NAME] not in cache.objects()
+    assert sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partial').iterdir()) < CHUNK
+
+
+def test_data_elsewhere(work, mount_fg, cache):
+    """A header whose extra field is shorter than the room for it: the data would begin earlier than it is read."""
+    c, came = written(work / 'x', local_extra=EXTRA, local=dict(extra_len=4)), threading.Event()
+    with Raw({'x': (work / 'x').read_bytes()}, data_first(c, came)) as raw, \
+            mount_fg(raw.url('x'), *cache.options) as m:
+        assert errno_of(pread, m / NAME, 10, 20 * CHUNK) == errno.EIO
+        assert came.is_set()
+        assert lines_of(m.log(), f'{NAME}: ')
+    assert c.hashes()[NAME] not in cache.objects()
+    assert sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partial').iterdir()) < CHUNK
+
+
+def test_header_in_parts(work, mount_fg, cache):
+    """From a server that gives less than it was asked for: its parts come one after the other."""
+    c = written(work / 'x', local_extra=extra_field(0xd935, bytes(65500)))
+    at = c.placed[NAME]
+
+    def answer(r):
+        if r.range[0] == at.local:
+            r.range = at.local, at.local + 65536
+        yield from right(r)
+
+    with Raw({'x': (work / 'x').read_bytes()}, {'x': answer}) as raw, mount_fg(raw.url('x'), *cache.options) as m:
+        for off in 20 * CHUNK, 0:
+            assert pread(m / NAME, 4096, off) == DATA[off:off + 4096]
+
+
 def test_whole(nginx, mount, cache):
     """No request is for the header alone."""
     written(nginx.root / 'whole.carton', index=False)
@@ -83,12 +158,13 @@ def test_differs(nginx, mount_fg, cache, wrong):
         name = f'{wrong}-{index}-{off}.carton'
         c = written(nginx.root / name, index)
         damage(nginx.root / name, c, wrong)
-        with mount_fg(nginx.url(name), *cache.options) as m:
+        with mount_fg(nginx.url(name), *cache.options, '-o', f'connections={CONNECTIONS}') as m:
             nginx.clear()
             assert errno_of(pread, m / NAME, 10, off) == errno.EIO
             assert lines_of(m.log(), f'{NAME}: {FAULTS[wrong][1]}')
-            # nothing was asked for behind it
-            assert len(nginx.requests()) == 1
+            # no more was asked for than what comes beside it
+            headers = [r for r in nginx.requests() if r['range'].startswith(f'bytes={c.placed[NAME].local}-')]
+            assert len(headers) == 1 and len(nginx.requests()) <= (2 if index else CONNECTIONS)
             assert m.read('misc/before') == b'b'
         # a later mount would find data by its hash
         assert c.hashes()[NAME] not in cache.objects()
