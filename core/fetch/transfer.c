@@ -233,7 +233,8 @@ static int ask_pieces(struct fetcher *x)
 {
 	uint64_t base = fetch_is_part(x) ? x->f.off : 0;
 	/* a lead that lies elsewhere takes no connection from the range */
-	size_t want = x->pieces.want + (!x->led && lead_end(x) < x->f.off + x->have);
+	bool apart = !x->led && lead_end(x) < x->f.off + x->have;
+	size_t want = x->pieces.want + apart;
 	int r = 0;
 
 	for (size_t i = 0; i < want && r == 0 && now_ms() >= x->hold_ms; i++) {
@@ -242,6 +243,9 @@ static int ask_pieces(struct fetcher *x)
 
 		if (c->stream)
 			continue;
+		/* a new connection, which is slow at first, takes longer than the lead */
+		if (apart && i > 0 && !server_has_free(x->waits_for))
+			break;
 		if (!conn_allow(x, c, conns_active(x)))
 			break;
 		if (!pieces_take(&x->pieces, base + MIN(x->arrived, follow_limit(x->f.follow)),

@@ -70,17 +70,45 @@ def test_readers_at_once(nginx, mount, cache):
         assert len(headers) == 1
 
 
-def data_first(c, came):
-    """An answer() of a Raw: the header alone waits for the data to be sent, which sets `came`."""
-    at = c.placed[NAME]
+OTHER = 'model/another'
+OTHER_DATA = fault_bytes(9 * MIB, seed=6)
 
-    def answer(r):
+
+class DataFirst:
+    """A Raw whose answer with the header alone waits for the data to be sent, which sets `came`."""
+
+    def __init__(self, path, **entry):
+        self.c = Carton(method='stored').add(OTHER, OTHER_DATA).add(NAME, DATA, **entry)
+        self.c.add(chunkindex.PATH, chunkindex.index(DATA, OTHER_DATA)).write(path)
+        self.came, self.both = threading.Event(), threading.Barrier(2)
+        self.path = path
+
+    def answer(self, r):
+        at, other = self.c.placed[NAME], self.c.placed[OTHER]
+        if other.data < r.range[0] < r.range[1] <= other.end:
+            self.both.wait(60)
         if r.range[1] == at.data:
-            came.wait(60)
+            self.came.wait(60)
         yield from right(r)
         if at.data <= r.range[0] < r.range[1] <= at.end:
-            came.set()
-    return {'x': answer}
+            self.came.set()
+
+    def start(self):
+        return Raw({'x': self.path.read_bytes()}, {'x': self.answer})
+
+    def connect(self, raw, m):
+        """Two requests at once: then there are two connections. Returns how many requests there were."""
+        assert pread(m / OTHER, 10, 0) == OTHER_DATA[:10]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for off, got in zip((10 * CHUNK, 20 * CHUNK), pool.map(lambda off: pread(m / OTHER, 10, off),
+                                                                 (10 * CHUNK, 20 * CHUNK)), strict=True):
+                assert got == OTHER_DATA[off:off + 10]
+        return len(raw.requests)
+
+    def nothing_kept(self, cache):
+        """But three chunks of the other file."""
+        assert self.c.hashes()[NAME] not in cache.objects()
+        assert sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partial').iterdir()) < 4 * CHUNK
 
 
 EXTRA = extra_field(0xd935, bytes(5000))
@@ -90,40 +118,37 @@ EXTRA = extra_field(0xd935, bytes(5000))
                                    dict(central_extra=extra_field(0xd935, b''))])
 def test_data_beside_it(work, mount_fg, cache, entry):
     """One round trip for both, whatever extra fields there are: where the data begins follows from where it ends."""
-    c, came = written(work / 'x', **entry), threading.Event()
-    with Raw({'x': (work / 'x').read_bytes()}, data_first(c, came)) as raw, \
-            mount_fg(raw.url('x'), *cache.options) as m:
-        before = len(raw.requests)
+    x = DataFirst(work / 'x', **entry)
+    with x.start() as raw, mount_fg(raw.url('x'), *cache.options) as m:
+        before = x.connect(raw, m)
         assert pread(m / NAME, 4096, 20 * CHUNK) == DATA[20 * CHUNK:][:4096]
-        assert came.is_set() and len(raw.requests) == before + 2
+        assert x.came.is_set() and len(raw.requests) == before + 2
 
 
 @pytest.mark.parametrize('wrong', FAULTS)
 def test_data_that_comes_before_it(work, mount_fg, cache, wrong):
     """Data that has the right hash is of no use, and not kept, once the header turns out to be wrong."""
-    c, came = written(work / 'x', local_extra=EXTRA), threading.Event()
-    damage(work / 'x', c, wrong)
-    with Raw({'x': (work / 'x').read_bytes()}, data_first(c, came)) as raw, \
-            mount_fg(raw.url('x'), *cache.options) as m:
+    x = DataFirst(work / 'x', local_extra=EXTRA)
+    damage(work / 'x', x.c, wrong)
+    with x.start() as raw, mount_fg(raw.url('x'), *cache.options) as m:
+        x.connect(raw, m)
         assert errno_of(pread, m / NAME, 10, 20 * CHUNK) == errno.EIO
-        assert came.is_set()
+        assert x.came.is_set()
         assert lines_of(m.log(), f'{NAME}: {FAULTS[wrong][1]}')
         # nor is it there for who asks again
         assert errno_of(pread, m / NAME, 10, 20 * CHUNK) == errno.EIO
-    assert c.hashes()[NAME] not in cache.objects()
-    assert sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partial').iterdir()) < CHUNK
+    x.nothing_kept(cache)
 
 
 def test_data_elsewhere(work, mount_fg, cache):
     """A header whose extra field is shorter than the room for it: the data would begin earlier than it is read."""
-    c, came = written(work / 'x', local_extra=EXTRA, local=dict(extra_len=4)), threading.Event()
-    with Raw({'x': (work / 'x').read_bytes()}, data_first(c, came)) as raw, \
-            mount_fg(raw.url('x'), *cache.options) as m:
+    x = DataFirst(work / 'x', local_extra=EXTRA, local=dict(extra_len=4))
+    with x.start() as raw, mount_fg(raw.url('x'), *cache.options) as m:
+        x.connect(raw, m)
         assert errno_of(pread, m / NAME, 10, 20 * CHUNK) == errno.EIO
-        assert came.is_set()
+        assert x.came.is_set()
         assert lines_of(m.log(), f'{NAME}: ')
-    assert c.hashes()[NAME] not in cache.objects()
-    assert sum(p.stat().st_blocks * 512 for p in (cache.path / 'v1/partial').iterdir()) < CHUNK
+    x.nothing_kept(cache)
 
 
 def test_header_in_parts(work, mount_fg, cache):
