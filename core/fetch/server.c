@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fetch/server_state.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -128,12 +127,12 @@ void server_leave(struct server *s, bool served)
 	pthread_mutex_unlock(&s->all->lock);
 }
 
-void server_keeps(struct server *s, bool shared)
+void server_keeps(struct server *s)
 {
 	if (!s)
 		return;
 	pthread_mutex_lock(&s->all->lock);
-	s->open = shared ? UINT_MAX : MAX(s->open, s->active);
+	s->open = MAX(s->open, s->active);
 	pthread_mutex_unlock(&s->all->lock);
 }
 

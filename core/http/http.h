@@ -165,7 +165,6 @@ struct http_response {
 	int64_t last_modified_s;  /* the same in seconds since 1970; INT64_MIN: no date */
 	char coding[16];	  /* the one content coding, "" when identity */
 	char reason[256];	  /* what an object store says is wrong, or the code of a hub */
-	bool multiplexed;	  /* its connection takes several requests at once (HTTP/2) */
 	bool elsewhere;		  /* a redirect has led to another origin than the first one */
 	char next[HTTP_MAX_NEXT]; /* Link: the URL with rel="next"; not checked */
 	char digest[80];	  /* Docker-Content-Digest */

@@ -326,7 +326,6 @@ static int header_status(struct http_header *header, const char *line)
 	if (!parse_number(&p, &status) || status < 100 || status > 999 || (*p && *p != ' '))
 		return -EPROTO;
 	header->response.status = (int)status;
-	header->response.multiplexed = !strncmp(line, "HTTP/2", 6);
 	return 0;
 }
 
