@@ -10,7 +10,7 @@
 /* a window is at most so many times what was read */
 #define GROWTH 2
 /* so many times the bytes that come while a request waits for its answer keep servers busy */
-#define TIMES 6
+#define TIMES 8
 /* a stream that none of so many reads was of does not count */
 #define ACTIVE 256
 /* bytes of one request; all windows together are at least so many of them */

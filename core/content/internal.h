@@ -55,7 +55,8 @@ struct object {
 	atomic_bool wanted;	 /* somebody will certainly open it, see object_want() */
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
 	_Atomic(struct object *) next; /* see object_follow() */
-	int64_t stale_ms;	       /* of `content`: when the last one ended with -ESTALE; 0 */
+	_Atomic uint64_t in_order; /* bytes that the last reader has read so, of it or before it */
+	int64_t stale_ms;	   /* of `content`: when the last one ended with -ESTALE; 0 */
 
 	/* guarded by store->lock; `bytes` is constant while pinned */
 	enum object_state state;

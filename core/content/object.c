@@ -181,6 +181,8 @@ void object_put(struct object *o)
 void object_follow(struct object *o, struct object *next)
 {
 	atomic_store(&o->next, next != o ? next : NULL);
+	if (next && next != o)
+		atomic_store(&next->in_order, atomic_load(&o->in_order));
 }
 
 /* Drops the cache entry after a failed read check. The caller holds a pin. */

@@ -238,7 +238,8 @@ int object_fetch(struct object *o, uint64_t off, size_t n, struct object_wait *w
 
 /*
  * A reader that reads `o` in order will read `next` then (NULL: nothing): fetching ahead of it goes
- * on at the start of `next`, as long as somebody has `o` open.
+ * on at the start of `next`, as long as somebody has `o` open. A reader that then reads `next` from
+ * its start has a window at once, as if `next` were a part of `o`.
  */
 void object_follow(struct object *o, struct object *next);
 

@@ -155,6 +155,21 @@ static void begin_all(struct sparse *p, const struct begun *b)
 		read_on(sparse_object(p), b);
 }
 
+/*
+ * Somebody reads [i, end): the stream. One that begins with an object goes on as fast as that which
+ * has read the one before. Lock held.
+ */
+static struct ahead_stream *stream_of(struct sparse *p, uint64_t i, uint64_t end)
+{
+	struct object *o = sparse_object(p);
+	struct ahead_stream *s = ahead_read(&p->ahead, i, end);
+
+	if (i == 0)
+		s->run = MAX(s->run, atomic_load(&o->in_order) / p->ahead.unit);
+	atomic_store(&o->in_order, s->run * p->ahead.unit);
+	return s;
+}
+
 /* A read() of a chunk_filler. */
 static void was_read(void *ctx, uint64_t i, uint64_t end)
 {
@@ -168,7 +183,7 @@ static void was_read(void *ctx, uint64_t i, uint64_t end)
 	/* another read of the stream sees to it */
 	if (pthread_mutex_trylock(&p->lock) != 0)
 		return;
-	read_window(p, ahead_read(&p->ahead, i, end), &begun);
+	read_window(p, stream_of(p, i, end), &begun);
 	pthread_mutex_unlock(&p->lock);
 	begin_all(p, &begun);
 }
@@ -186,7 +201,7 @@ static void go_on(struct sparse *p)
 	pthread_mutex_unlock(&o->store->lock);
 	for (size_t k = 0; k < AHEAD_STREAMS && open; k++)
 		if (ahead_may_connect(&p->ahead, &p->ahead.streams[k]))
-			read_ahead(p, &p->ahead.streams[k], chunks_count(p->file), &begun);
+			read_window(p, &p->ahead.streams[k], &begun);
 	pthread_mutex_unlock(&p->lock);
 	begin_all(p, &begun);
 }
@@ -262,11 +277,14 @@ static int fetch(void *ctx, uint64_t i, uint64_t end, struct object_wait *wait)
 	int r = 0;
 
 	pthread_mutex_lock(&p->lock);
-	s = ahead_read(&p->ahead, i, end);
+	s = stream_of(p, i, end);
 	missing = find_missing(p, i, end);
 	f = missing < end ? choice_find(p, missing) : NULL;
 	if (missing < end)
 		r = repeated(p, missing);
+	/* nobody has asked for what is behind that yet */
+	if (f && f->end < end)
+		s->asked = MIN(s->asked, f->end);
 	if (missing < end && !f && r == 0) {
 		f = join_held(p, missing, end, s);
 		if (!f)

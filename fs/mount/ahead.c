@@ -59,6 +59,7 @@ struct ahead {
 	bool over;
 	/* if one of these is opened next, by name or by number, a sequence begins or continues */
 	struct carton_node *expected, *counted;
+	struct carton_node *last;   /* that was opened; or NULL */
 	bool by_number;		    /* which of them it was, where they differ */
 	struct carton_node *at;	    /* next file of the sequence, or NULL */
 	uint64_t n_opened, n_ahead; /* files of the sequence */
@@ -381,6 +382,7 @@ static void follow(struct ahead *a, struct carton_node *file)
 
 	a->chunked = is_chunked(file);
 	a->heads = a->chunked && a->read < HEAD;
+	carton_follow(a->last, file);
 	for (unsigned i = 0; i < MAX_FETCHED && file; i++) {
 		next = next_of(a, file);
 		carton_follow(file, next);
@@ -411,6 +413,7 @@ void ahead_opened(struct ahead *a, struct carton_node *file)
 		a->by_number = false;
 	}
 	atomic_store(&a->read, 0);
+	a->last = file;
 	a->expected = order_next(a->mount->carton, file, MAX_HOPS);
 	a->counted = order_next_number(file);
 	a->paused = false;

@@ -223,6 +223,20 @@ def test_no_request_for_little(nginx, shards, mount, cache):
 
 
 @pytest.mark.parametrize('shards', [True], ids=['index'], indirect=True)
+def test_window_goes_on(nginx, shards, mount, cache):
+    """Who has read one in order has a window from the start of the next; not so who has read one to its end by chance."""
+    names, data = list(shards[1]), (nginx.root / shards[0]).read_bytes()
+    with mount(nginx.url(shards[0]), *cache.options) as m:
+        assert m.read(names[0]) == shards[1][names[0]]
+        for name, most in (names[1], None), (names[5], CHUNK + 4096):
+            nginx.clear()
+            assert chunkindex.pread(m / name, 4096, 0) == shards[1][name][:4096]
+            where = data.index(shards[1][name][:4096])
+            first, = [r for r in ranges(nginx, shards[0]) if r[0] <= where < r[1]]
+            assert first[1] - where > CHUNK if most is None else first[1] - where < most
+
+
+@pytest.mark.parametrize('shards', [True], ids=['index'], indirect=True)
 def test_beginnings(nginx, shards, mount, cache):
     """Who reads the headers of two has those of the others, and not more of them."""
     nginx.clear()
