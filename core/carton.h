@@ -108,6 +108,12 @@ struct carton_options {
  */
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret);
 
+/*
+ * Is a result one that may be another soon, such as -ECONNREFUSED or -ETIMEDOUT: a server is not
+ * reached, overloaded, or fails?
+ */
+bool carton_error_passes(int error);
+
 /* May it still fetch anything? False: it is local without LINKS, or offline. */
 bool carton_fetches(const struct carton *c);
 

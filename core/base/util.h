@@ -27,6 +27,20 @@
 int log_error(int r, const char *subject, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Does it mean that a server is not reached, or overloaded? */
+static inline bool error_is_outage(int error)
+{
+	return error == -EBUSY || error == -ECONNREFUSED || error == -ECONNRESET ||
+	       error == -EHOSTUNREACH || error == -ENETUNREACH || error == -ENETDOWN ||
+	       error == -ETIMEDOUT;
+}
+
+/* May it be gone soon? Also one that a server has of its own, such as status 500. */
+static inline bool error_passes(int error)
+{
+	return error == -EAGAIN || error == -EREMOTEIO || error_is_outage(error);
+}
+
 /*
  * Why an input was refused. A parser sets it where it finds the fault, returns an -errno, and logs
  * nothing; its caller, which knows the file, logs it.

@@ -150,6 +150,12 @@ void carton_model_hash(const struct carton *c, char ret_hex[65])
 		hex_encode(c->manifest->model_hash, SHA256_SIZE, ret_hex);
 }
 
+bool carton_error_passes(int error)
+{
+	/* of a request, these do not get here; other things are busy for other reasons */
+	return error != -EBUSY && error != -EAGAIN && error_passes(error);
+}
+
 bool carton_is_bare(const struct carton *c)
 {
 	return c->bare;

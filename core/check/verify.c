@@ -132,7 +132,7 @@ static int check_file(struct file_check *f)
 
 static int badness(int error)
 {
-	return error == -EBADMSG ? 3 : error == 0 ? 0 : fetch_error_passes(error) ? 1 : 2;
+	return error == -EBADMSG ? 3 : error == 0 ? 0 : error_passes(error) ? 1 : 2;
 }
 
 static void count_problem(struct verify *v, int error)

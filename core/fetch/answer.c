@@ -199,7 +199,7 @@ int answer_take(struct fetcher *x, struct conn *c, const struct http_response *a
 		u->no_resume = true; /* the partial is not a part of what is there */
 		r = -EAGAIN;
 	}
-	if (r < 0 && x->f.refused && !fetch_error_passes(r)) {
+	if (r < 0 && x->f.refused && !error_passes(r)) {
 		x->f.refused(x->f.ctx, a);
 		atomic_store(&u->logged_once, true);
 	}

@@ -155,7 +155,7 @@ static bool begin_try(struct fetcher *x)
 	paused = server_paused(x->waits_for);
 	if (r == -EAGAIN)
 		r = conn_waits_why(x);
-	if (server_error_is_outage(r) && now_ms() + paused >= x->deadline_ms)
+	if (error_is_outage(r) && now_ms() + paused >= x->deadline_ms)
 		x->u->retry_after_s = 1 + paused / 1000;
 	if (r < 0)
 		end_try(x, r);

@@ -260,12 +260,6 @@ static void turn_well(struct server *s)
 	s->error = 0;
 }
 
-bool server_error_is_outage(int error)
-{
-	return error == -EBUSY || error == -ECONNREFUSED || error == -ECONNRESET ||
-	       error == -EHOSTUNREACH || error == -ENETUNREACH || error == -ETIMEDOUT;
-}
-
 void server_answered(struct server *s, const char *url, int status, long retry_after_s)
 {
 	int error = http_status_errno(status);
@@ -287,7 +281,7 @@ void server_answered(struct server *s, const char *url, int status, long retry_a
 
 void server_failed(struct server *s, int error)
 {
-	if (!s || !server_error_is_outage(error))
+	if (!s || !error_is_outage(error))
 		return;
 	pthread_mutex_lock(&s->all->lock);
 	fail(s, error);

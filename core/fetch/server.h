@@ -64,9 +64,6 @@ void server_answered(struct server *s, const char *url, int status, long retry_a
 /* There was no answer: why. */
 void server_failed(struct server *s, int error);
 
-/* Does it mean that the server is bad? */
-bool server_error_is_outage(int error);
-
 /* Why it is bad, and for how many ms it has been; 0: it is well. */
 int server_error(struct server *s, int64_t *ret_ms);
 

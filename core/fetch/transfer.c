@@ -136,7 +136,7 @@ static int piece_failed(struct fetcher *x, struct conn *c, int error, long retry
 	active = conns_active(x);
 	x->u->retry_after_s = retry_after_s;
 	/* another URL may be better than another try */
-	if (!fetch_error_passes(error) || (fetch_is_part(x) && !x->bytes_came))
+	if (!error_passes(error) || (fetch_is_part(x) && !x->bytes_came))
 		return error;
 	/* perhaps the server does not like so many at once */
 	if (!away)
@@ -267,7 +267,7 @@ static int ask_pieces(struct fetcher *x)
 			pieces_return(&x->pieces, c->left);
 	}
 	/* others are under way */
-	if (server_error_is_outage(r) && conns_active(x) > 0)
+	if (error_is_outage(r) && conns_active(x) > 0)
 		r = 0;
 	/* a slot that is not used would block those behind it */
 	if (r == 0 && x->slot_ms)

@@ -142,7 +142,7 @@ static bool check_failure(const struct fetcher *x, struct url *u, int error)
 	/* there may be a fault with ranges; all else is a miss, for good unless it may pass */
 	if (u->place->mirror && (error != -ESTALE || u->no_resume)) {
 		u->exhausted = true;
-		if (!fetch_error_passes(error))
+		if (!error_passes(error))
 			atomic_store(&u->place->bad, true);
 		return false;
 	}
@@ -160,7 +160,7 @@ static bool check_failure(const struct fetcher *x, struct url *u, int error)
 		u->no_resume = true;
 		return !u->exhausted;
 	}
-	u->exhausted = !fetch_error_passes(error);
+	u->exhausted = !error_passes(error);
 	return false;
 }
 

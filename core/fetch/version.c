@@ -88,11 +88,6 @@ int version_check(struct version *r, const struct http_response *a, uint64_t fir
 	return error;
 }
 
-bool fetch_error_passes(int error)
-{
-	return error == -EAGAIN || server_error_is_outage(error);
-}
-
 /* ---- routes ---- */
 
 void route_init(struct route *r)

@@ -74,9 +74,6 @@ void version_request(const struct version *r, uint64_t first, uint64_t last,
  */
 int version_check(struct version *r, const struct http_response *a, uint64_t first, uint64_t last);
 
-/* May it help to try again later? */
-bool fetch_error_passes(int error);
-
 void route_init(struct route *r);
 void route_finish(struct route *r);
 

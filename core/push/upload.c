@@ -33,7 +33,7 @@ static int check(const struct push *p, const char *what, const struct push_answe
 	int status = a->head.status, r = http_status_errno(status);
 	const char *why = *a->why ? a->why : meaning(status);
 
-	if (r == 0 || fetch_error_passes(r))
+	if (r == 0 || error_passes(r))
 		return r;
 	if (r == -EACCES)
 		return log_error(r, p->to->name,
@@ -80,7 +80,7 @@ static int is_there(struct push *p, struct push_blob *b, const char *digest)
 	r = http_status_errno(a.head.status);
 	/* who may not read may still write: that is asked next */
 	if (r < 0)
-		return fetch_error_passes(r) ? r : 0;
+		return error_passes(r) ? r : 0;
 	if (a.head.length < 0 || (b->size_known && b->size != (uint64_t)a.head.length))
 		return 0;
 	b->size = (uint64_t)a.head.length;
@@ -181,7 +181,7 @@ static int look(struct push *p, struct push_blob *b)
 
 	if (r == 0)
 		r = http_status_errno(a.head.status);
-	if (fetch_error_passes(r)) {
+	if (error_passes(r)) {
 		free(a.location);
 		return r;
 	}
@@ -209,7 +209,7 @@ static int put(struct push *p, struct push_blob *b, const struct http_request *q
 	if (r < 0)
 		return r;
 	r = http_status_errno(a.head.status);
-	if (again && r < 0 && r != -EACCES && !fetch_error_passes(r)) {
+	if (again && r < 0 && r != -EACCES && !error_passes(r)) {
 		/* it may have lost the bytes of before, or the upload */
 		forget(p, b);
 		r = -EAGAIN;
@@ -295,7 +295,7 @@ static int try_again(struct push *p, int r, unsigned attempt)
 {
 	int64_t pause = server_pause(attempt, atomic_load(&p->retry_after_s));
 
-	if (r >= 0 || !fetch_error_passes(r) || cancel_fired(&p->cancel))
+	if (r >= 0 || !error_passes(r) || cancel_fired(&p->cancel))
 		return r;
 	/* that it is not reached was logged */
 	if (attempt == MAX_FETCH_ATTEMPTS)

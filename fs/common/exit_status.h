@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "carton.h"
+
 enum exit_status {
 	EXIT_GOOD = 0,
 	EXIT_USAGE = 1,
@@ -20,18 +22,7 @@ enum exit_status {
 /* For what has failed with -errno: EXIT_LATER if that may be another one soon, else `other`. */
 static inline int exit_status(int error, int other)
 {
-	switch (error) {
-	case -EREMOTEIO: /* the server answers with a status such as 500 */
-	case -ETIMEDOUT:
-	case -ECONNREFUSED:
-	case -ECONNRESET:
-	case -EHOSTUNREACH:
-	case -ENETUNREACH:
-	case -ENETDOWN:
-		return EXIT_LATER;
-	default:
-		return other;
-	}
+	return carton_error_passes(error) ? EXIT_LATER : other;
 }
 
 /* -errno as text: of a server that may not even have a name, there is not only no route. */
