@@ -34,7 +34,8 @@ struct carton {
 	struct events *events;
 	struct cache *cache;	       /* NULL: there is none */
 	struct fetch_options fetch;    /* its http is NULL while nothing can be fetched */
-	atomic_uint extra_connections; /* for `fetch` */
+	atomic_uint extra_connections; /* for `fetch`, */
+	_Atomic uint64_t fetched;      /* as well */
 	struct servers *servers;       /* likewise */
 	struct mirrors *mirrors;       /* likewise; or NULL */
 	struct login *logins;	       /* for its http */

@@ -86,9 +86,9 @@ struct object_store {
 	struct cancel stop;	   /* fired when the store is stopped; the parent of all fills */
 	_Atomic uint64_t ingested; /* bytes read to be verified */
 	atomic_bool only_cache;	   /* see object_store_only_cache() */
-	_Atomic uint64_t fetched, cache_hits, cache_misses; /* see struct object_traffic */
-	_Atomic uint64_t reads;				    /* calls of object_read() */
-	struct chunk_index index; /* its chunks are NULL if there is none */
+	_Atomic uint64_t cache_hits, cache_misses; /* see struct object_traffic */
+	_Atomic uint64_t reads;			   /* calls of object_read() */
+	struct chunk_index index;		   /* its chunks are NULL if there is none */
 	struct hash_job_queue hash_jobs;
 	struct object_runs runs;
 

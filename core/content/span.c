@@ -219,7 +219,6 @@ static void arrived(void *span, uint64_t bytes)
 	struct ahead_servers *servers = &s->store->runs.run.servers;
 	int64_t now = now_us();
 
-	atomic_fetch_add(&s->store->fetched, bytes);
 	pthread_mutex_lock(&s->store->runs.lock);
 	if (!s->answered)
 		ahead_answered(servers, (uint64_t)MAX(now - s->began_us, 1));

@@ -185,7 +185,9 @@ int object_store_new(const struct object_options *options, struct object_store *
 
 void object_store_traffic(const struct object_store *s, struct object_traffic *ret)
 {
-	ret->fetched = atomic_load(&s->fetched);
+	const struct fetch_options *fetch = s->options.fetch;
+
+	ret->fetched = fetch && fetch->fetched ? atomic_load(fetch->fetched) : 0;
 	ret->cache_hits = atomic_load(&s->cache_hits);
 	ret->cache_misses = atomic_load(&s->cache_misses);
 }

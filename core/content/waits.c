@@ -204,7 +204,6 @@ void waits_arrived(void *waits, uint64_t bytes)
 {
 	struct waits *l = waits;
 
-	atomic_fetch_add(&l->object->store->fetched, bytes);
 	atomic_fetch_add(&l->arrived, bytes);
 	waits_progress(l, bytes);
 }

@@ -172,6 +172,8 @@ static void step_try(struct fetcher *x)
 	if (x->taken > 0) {
 		/* a try that had its share of the time has all of it once it delivers */
 		x->bytes_came = true;
+		if (x->f.options->fetched)
+			atomic_fetch_add(x->f.options->fetched, x->taken);
 		if (x->f.arrived)
 			x->f.arrived(x->f.arrived_ctx, x->taken);
 		if (x->f.settle && x->arrived > x->settled)

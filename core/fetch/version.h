@@ -20,12 +20,13 @@ struct fetch_options {
 	struct events *events;
 	struct workers *workers;
 	int64_t timeout_ms;
-	unsigned connections;	 /* at once to one server, and so for one large file */
-	uint64_t max_size;	 /* bytes of one file; 0: MAX_FETCHED, MAX_FETCHED_UNSAID */
-	atomic_uint *extra;	 /* connections of all fetches now, besides one for each */
-	struct budget *budget;	 /* where it is short, there are no extra ones; or NULL */
-	struct servers *servers; /* the load of servers; NULL: not minded */
-	struct cancel *cancel;	 /* fires when the carton is closed */
+	unsigned connections;	   /* at once to one server, and so for one large file */
+	uint64_t max_size;	   /* bytes of one file; 0: MAX_FETCHED, MAX_FETCHED_UNSAID */
+	atomic_uint *extra;	   /* connections of all fetches now, besides one for each */
+	_Atomic uint64_t *fetched; /* counts bytes that come, whatever for; or NULL */
+	struct budget *budget;	   /* where it is short, there are no extra ones; or NULL */
+	struct servers *servers;   /* the load of servers; NULL: not minded */
+	struct cancel *cancel;	   /* fires when the carton is closed */
 	/* servers that are not reached are waited for until the timeout, not just for seconds */
 	atomic_bool wait;
 };

@@ -25,6 +25,7 @@ int open_network(const struct carton_source *s)
 	c->fetch.connections = options->connections ? options->connections : 8;
 	c->fetch.max_size = options->max_size;
 	c->fetch.extra = &c->extra_connections;
+	c->fetch.fetched = &c->fetched;
 	c->fetch.budget = &c->budget;
 	r = servers_new(c->fetch.connections, &c->servers);
 	if (r < 0)

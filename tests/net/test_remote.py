@@ -4,6 +4,7 @@ import contextlib
 import errno
 import http.client
 import http.server
+import json
 import os
 import random
 import re
@@ -507,8 +508,10 @@ def test_no_ranges(nginx, fault, mount, cache, path):
         server.clear()
         with mount(url, *cache.options) as m:
             as_expected(m, c)
+            came = json.loads(m.read('.cartonfs/status.json'))['fetched_bytes']
         sent = sum(r['sent'] for r in server.requests('nr.carton'))
         assert sent < most, 'once, and what was on its way when we knew'
+        assert came <= sent and (most == 24 * MIB or came >= os.path.getsize(full)), 'what came before the mount, too'
     assert harness.sha_file(full) in cache.objects()
     put_large(fault, 'nr.carton', seed=5, size=MIB)
     shutil.copy(full, nginx.root / 'nr.carton')
