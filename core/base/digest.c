@@ -116,6 +116,28 @@ void base64_encode(const void *data, size_t n, char *ret)
 	EVP_EncodeBlock((unsigned char *)ret, data, (int)n);
 }
 
+/* OpenSSL also decodes other texts; a text that is not what it writes itself is refused. */
+ssize_t base64_decode(char *text, size_t n)
+{
+	unsigned char data[3 * 1024], again[4 * 1024 + 1];
+	size_t len = 0;
+
+	for (size_t at = 0, k; at < n; at += k) {
+		int got;
+
+		k = n - at < 4 * 1024 ? n - at : 4 * 1024;
+		got = EVP_DecodeBlock(data, (unsigned char *)text + at, (int)k);
+		for (size_t i = at + k; got > 0 && i > at && text[i - 1] == '='; i--)
+			got--;
+		if (got <= 0 || EVP_EncodeBlock(again, data, got) != (int)k ||
+		    memcmp(again, text + at, k) != 0 || (got < 3 * 1024 && at + k < n))
+			return -EBADMSG;
+		memcpy(text + len, data, (size_t)got);
+		len += (size_t)got;
+	}
+	return (ssize_t)len;
+}
+
 /* A tagger is keyed and never updated: each tag works on a copy. */
 int tagger_new(const uint8_t key[KEY_SIZE], struct tagger **ret)
 {

@@ -14,6 +14,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define SHA256_SIZE 32
 #define TAG_SIZE 16
@@ -86,6 +87,12 @@ int git_blob_id(const void *data, size_t n, uint8_t ret_id[SHA1_SIZE]);
 
 /* Writes base64 of n bytes, and a NUL: 4 * ((n + 2) / 3) + 1 bytes. */
 void base64_encode(const void *data, size_t n, char *ret);
+
+/*
+ * Decodes base64 in place: exactly the text that base64_encode() writes, so with padding, and
+ * without spaces or other letters. Returns how many bytes it is; -EBADMSG: it is another text.
+ */
+ssize_t base64_decode(char *text, size_t n);
 
 /* zip's crc32; start with 0. */
 uint32_t crc32_update(uint32_t crc, const void *data, size_t n);
