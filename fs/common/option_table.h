@@ -65,7 +65,7 @@ struct option_spec {
 	bool rare;	  /* not in the --help of cartonfs, for which it has no room */
 };
 
-#define OPTION_MAX 96 /* rows */
+#define OPTION_MAX 128 /* rows */
 extern const struct option_spec option_table[];
 
 /* Does `taker` have the option? */
