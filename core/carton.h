@@ -91,6 +91,14 @@ struct carton_options {
 	carton_damaged_fn *damaged; /* likewise */
 	void *damaged_ctx;
 	const char *push_to; /* that of carton_push(), for which the user logs in; NULL: none */
+	/*
+	 * Only what one of these has signed is opened, and only files that the signature lists are
+	 * in the tree: PEM files of public keys, or of authorities; each ends with NULL, or is NULL
+	 */
+	char *const *verify_keys, *const *verify_cas;
+	const char *signer;    /* the subject or another name of the certificate; with verify_cas */
+	const char *signature; /* a file or a URL; NULL: where it is looked for */
+	const char *beside;    /* the path of `source`, if that is /dev/fd/N; NULL: `source` */
 };
 
 /*
@@ -104,6 +112,7 @@ struct carton_options {
  *  -EOPNOTSUPP	a carton that uses a feature that this program does not read
  *  -EFBIG	over a limit
  *  -EINVAL	an option makes no sense
+ *  -EKEYREJECTED	it is not signed as verify_keys and verify_cas want
  *  -ENOENT, -EACCES, -ENOMEM, … as the system says
  */
 int carton_open(const char *source, const struct carton_options *options, struct carton **ret);
@@ -138,6 +147,15 @@ bool carton_is_remote(const struct carton *c);
 
 /* The commit of the repository of a hub that was opened; NULL: it is something else. */
 const char *carton_commit(const struct carton *c);
+
+/* Who has signed what is open; see carton_options. */
+#define CARTON_SIGNER 512
+struct carton_signature {
+	bool checked;		/* false: nobody has asked for it, and the rest is empty */
+	char by[CARTON_SIGNER]; /* "key" and its sha256, or the subject of a certificate */
+	int64_t ends; /* when the certificate does, seconds since 1970; 0: a key has no end */
+};
+const struct carton_signature *carton_signed(const struct carton *c);
 
 /* Ends every request: all that wait get -ENOTCONN, and so does every later one. */
 void carton_stop(struct carton *c);

@@ -117,6 +117,15 @@
 #define MAX_OTHERS 8			/* other repositories that may have the same files */
 #define MAX_SIGNATURES 8		/* of an artifact, that are looked at */
 
+/* A signature: bytes, also of the base64 in it; its certificates; and paths that it leaves out. */
+#define MAX_SIGNATURE (64 * MIB)
+#define SIGNATURE_EXPANSION 4 /* memory for reading it, by its size */
+#define MAX_CERTIFICATES 8
+#define MAX_CERTIFICATE (64 * KIB)
+#define MAX_IGNORED 1000
+#define MAX_KEY_FILE (1 * MIB) /* PEM */
+#define MAX_TRUSTED 64	       /* files with keys or certificates, each */
+
 /* Blobs that a push sends to a registry at once. */
 #define MAX_PUSH_THREADS 32
 

@@ -118,6 +118,9 @@ static void json_info(struct buf *o, struct carton *c, const char *hash)
 	json_member(o, "model_hash", hash);
 	if (c->commit)
 		json_member(o, "commit", c->commit);
+	json_member(o, "signed_by", c->signature.checked ? c->signature.by : NULL);
+	if (c->signature.ends)
+		buf_addf(o, "\"signed_until\":%" PRId64 ",", c->signature.ends);
 	buf_addf(o, "\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",", c->tree->files, c->tree->bytes);
 	carton_counters(c, &k);
 	buf_addf(o, "\"linked_files\":%" PRIu64 ",\"linked_bytes\":%" PRIu64, k.linked_files,
@@ -308,6 +311,11 @@ int carton_info(struct carton *c, char **ret_json)
 	else
 		*ret_json = o.data;
 	return r;
+}
+
+const struct carton_signature *carton_signed(const struct carton *c)
+{
+	return &c->signature;
 }
 
 const char *carton_commit(const struct carton *c)

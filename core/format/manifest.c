@@ -158,22 +158,40 @@ int manifest_parse(char *text, size_t size, struct budget *budget, struct manife
 	return r;
 }
 
-const char *manifest_find(const struct manifest *m, const char *path)
+/* The place of a path in the lines from `low` to `high`; or `high`. */
+static size_t find(const struct manifest *m, size_t low, size_t high, const char *path)
 {
-	size_t low = 0, high = m->n;
+	size_t none = high;
 
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 		int order = path_compare(path, manifest_path(m, mid));
 
 		if (order == 0)
-			return manifest_path(m, mid);
+			return mid;
 		if (order < 0)
 			high = mid;
 		else
 			low = mid + 1;
 	}
-	return NULL;
+	return none;
+}
+
+size_t manifest_line(const struct manifest *m, const char *path)
+{
+	return find(m, 0, m->n, path);
+}
+
+bool manifest_leaves_out(const struct manifest *m, const char *path)
+{
+	return find(m, m->n, m->n + m->left_out, path) < m->n + m->left_out;
+}
+
+const char *manifest_find(const struct manifest *m, const char *path)
+{
+	size_t i = manifest_line(m, path);
+
+	return i < m->n ? manifest_path(m, i) : NULL;
 }
 
 int manifest_check_hash(const char *path, const char *line, const uint8_t found[SHA256_SIZE])

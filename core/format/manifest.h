@@ -27,7 +27,8 @@ struct manifest {
 	uint8_t model_hash[SHA256_SIZE];
 	size_t unsorted_line; /* the first line that is out of order; 0: none */
 	bool no_final_newline;
-	bool unhashed; /* of a carton that is to be packed: the hashes only name files */
+	size_t left_out; /* as many lines are behind the n, also sorted: they are not signed */
+	bool unhashed;	 /* of a carton that is to be packed: the hashes only name files */
 };
 
 /*
@@ -45,6 +46,12 @@ static inline const char *manifest_path(const struct manifest *m, size_t i)
 {
 	return m->text + m->lines[i];
 }
+
+/* The place of a path in the sorted lines; m->n: it is not listed. */
+size_t manifest_line(const struct manifest *m, const char *path);
+
+/* Is it a line that is not signed, and so not one of the n? */
+bool manifest_leaves_out(const struct manifest *m, const char *path);
 
 /* The same path in `text`, if MANIFEST lists it; or NULL. */
 const char *manifest_find(const struct manifest *m, const char *path);

@@ -111,6 +111,17 @@ int scan_string(struct scan *s, char *ret, size_t n)
 	return 1;
 }
 
+int scan_take(struct scan *s, struct buf *ret)
+{
+	int r = scan_begin(s, JSON_STRING);
+
+	if (r <= 0)
+		return r;
+	*ret = s->token;
+	s->token = buf_init(ret->max);
+	return 1;
+}
+
 int scan_string_item(struct scan *s, char *ret, size_t n)
 {
 	unsigned depth = s->json.depth;

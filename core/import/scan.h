@@ -46,6 +46,12 @@ int scan_key(struct scan *s);
 int scan_string(struct scan *s, char *ret, size_t n);
 
 /*
+ * The same of any length, for a long one: gives the text itself, which the caller frees. 0 for
+ * another value.
+ */
+int scan_take(struct scan *s, struct buf *ret);
+
+/*
  * Copies the next string of an array: 1; "" for one that is longer, or for another value. 0 at the
  * array's end.
  */

@@ -20,6 +20,17 @@
 #include "import/lister.h"
 #include "open/hub_cache.h"
 
+/* The signature that is checked while a carton is opened (open/signature.h). */
+struct signature {
+	struct trust *trust; /* NULL: none is checked */
+	char *name;	     /* a file, a URL, or a path in the carton; for messages too */
+	bool remote;	     /* `name` is a URL, */
+	bool found;	     /* or `text` has it */
+	struct buf text;
+	uint64_t taken;	   /* of the budget */
+	struct reason why; /* what is wrong with the first that was checked */
+};
+
 /* A source while it is opened. */
 struct carton_source {
 	const struct source_kind *kind;
@@ -35,6 +46,7 @@ struct carton_source {
 	struct stat st; /* of that */
 	struct repository repository;
 	struct hub_cache hub_cache;
+	struct signature signature;
 	struct dir_rules rules; /* how a directory that is to be packed is listed */
 	const char *reads;	/* a directory that a confined process may go on reading; or NULL */
 };

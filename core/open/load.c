@@ -107,7 +107,8 @@ static int report_unlisted(struct loader *l, bool keep_going)
 		const struct entry *e = &l->c->entries[i];
 
 		if (e->kind == ENTRY_DIR || (e->name >= listed && e->name < end) ||
-		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0)
+		    strcmp(e->name, "MANIFEST") == 0 || strcmp(e->name, "LINKS") == 0 ||
+		    manifest_leaves_out(l->m, e->name))
 			continue;
 		if (*views && strncmp(e->name, views, strlen(views)) == 0)
 			continue;

@@ -12,6 +12,7 @@
 #define FIELD(name) offsetof(struct option_values, name)
 #define MOUNT "cartonfs"
 #define BOTH "cartonfs cartonctl"
+#define SIGNED "cartonfs info verify extract fetch"
 #define PACK "pack repack link embed"
 
 /* In the order of --help. */
@@ -30,6 +31,17 @@ const struct option_spec option_table[] = {
 	  "64 hexadecimal digits", .help = "only this model" },
 	{ "sha256", 0, BOTH, OPTION_TEXT, FIELD(carton.sha256), "H", "64 hexadecimal digits",
 	  .help = "of a bare .safetensors", .rare = true },
+	{ "verify_key", 0, SIGNED, OPTION_LIST, FIELD(carton.verify_keys), "PEM",
+	  "a file with public keys, at most 64 times", 64, .help = "only if this key has signed it",
+	  .rare = true },
+	{ "verify_ca", 0, SIGNED, OPTION_LIST, FIELD(carton.verify_cas), "PEM",
+	  "a file with certificates, at most 64 times", 64,
+	  .help = "only if a customer of it has, the signer", .rare = true },
+	{ "signer", 0, SIGNED, OPTION_TEXT, FIELD(carton.signer), "NAME",
+	  "the subject of a certificate, or another name in it", .help = "whose certificate it is",
+	  .rare = true },
+	{ "signature", 0, SIGNED, OPTION_TEXT, FIELD(carton.signature), "FILE", "a file or a URL",
+	  .help = "where it is (SOURCE.sig)", .rare = true },
 	{ "seals", 0, BOTH, OPTION_UNLESS, FIELD(carton.noseals), "on|off",
 	  .help = "off: hash every time" },
 

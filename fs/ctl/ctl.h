@@ -94,6 +94,10 @@ void ctl_linked(uint64_t files, uint64_t bytes, uint64_t unsized, char *ret, siz
 /* "10 files, 1 symlink", which is not one of the files. Returns `ret`, of 2 * TERM_COUNT. */
 char *ctl_count(uint64_t files, uint64_t links, char *ret);
 
+/* "SIGNER, until 2027-03-01"; "not checked" if `by` is "". `ends`: seconds since 1970; 0: never */
+#define CTL_SIGNED (CARTON_SIGNER + 32)
+void ctl_signed(const char *by, int64_t ends, char ret[CTL_SIGNED]);
+
 /* The root, once its children are there: 0, or as carton_list(). */
 int ctl_root(struct carton *c, struct carton_node **ret);
 

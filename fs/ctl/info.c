@@ -74,6 +74,8 @@ static void add_part(char *text, size_t n, uint64_t bytes, const char *words)
 
 static void put_carton(struct info *info)
 {
+	const struct carton_signature *signature = carton_signed(info->c);
+	char by[CTL_SIGNED];
 	char hash[65], text[160] = "", count[TERM_COUNT], size[SIZE_TEXT], packed[SIZE_TEXT];
 	struct carton_counters counters;
 	struct carton_places places;
@@ -88,6 +90,8 @@ static void put_carton(struct info *info)
 	put_value(info, "hash", hash);
 	if (carton_commit(info->c))
 		put_value(info, "commit", carton_commit(info->c));
+	ctl_signed(signature->by, signature->ends, by);
+	put_value(info, "signed by", by);
 	carton_totals(info->c, &totals);
 	ctl_walk(carton_root(info->c), add_stored, &stored);
 	snprintf(text, sizeof(text), "%s, %s", term_count(totals.files, "file", count),

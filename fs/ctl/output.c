@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/numbers.h"
@@ -150,6 +151,17 @@ char *ctl_count(uint64_t files, uint64_t links, char *ret)
 		term_count(links, "symlink", ret + strlen(ret));
 	}
 	return ret;
+}
+
+void ctl_signed(const char *by, int64_t ends, char ret[CTL_SIGNED])
+{
+	char until[32] = "";
+	time_t at = (time_t)ends;
+	struct tm tm;
+
+	if (*by && ends && gmtime_r(&at, &tm))
+		strftime(until, sizeof(until), ", until %Y-%m-%d", &tm);
+	snprintf(ret, CTL_SIGNED, "%s%s", *by ? by : "not checked", until);
 }
 
 int ctl_root(struct carton *c, struct carton_node **ret)

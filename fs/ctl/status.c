@@ -265,7 +265,7 @@ static void put_list(const struct view *v, const char *json, const char *key,
 
 static void put_mount(const struct view *v, const char *mountpoint, const char *json)
 {
-	char text[4096];
+	char text[4096], by[CTL_SIGNED];
 
 	term_style(TERM_TITLE);
 	term_short(mountpoint, v->columns);
@@ -280,6 +280,9 @@ static void put_mount(const struct view *v, const char *mountpoint, const char *
 		json_decode(member(json, "commit"), text, sizeof(text));
 		put_text(v, "commit", text);
 	}
+	json_decode(member(json, "signed_by"), text, CARTON_SIGNER);
+	ctl_signed(text, (int64_t)number(json, "signed_until"), by);
+	put_text(v, "signed by", by);
 	json_decode(member(json, "verify"), text, sizeof(text));
 	if (strcmp(text, "off") == 0)
 		put_text(v, "verify", "off: nothing is verified");

@@ -244,6 +244,7 @@ static int open_carton(struct session *s, struct sandbox_helper *helper)
 	if (!v->nosandbox && user_default_cache(&v->carton.cache_dir) < 0)
 		v->carton.cache_dir = NULL;
 	v->carton.wait = true;
+	v->carton.beside = s->options->source;
 	v->carton.damaged = pages_damaged;
 	v->carton.damaged_ctx = &s->mount;
 	if (v->nochunks && v->verify == VERIFY_OPEN)
@@ -287,7 +288,9 @@ static int open_and_serve(struct session *s)
 	r = open_carton(s, &helper);
 	if (r < 0) {
 		report_not_mounted(&s->report, "%s",
-				   r == -EBADMSG ? "not a valid carton" : error_text(r));
+				   r == -EBADMSG      ? "not a valid carton" :
+				   r == -EKEYREJECTED ? "not signed as it has to be" :
+							error_text(r));
 		status = status_of(o, r);
 	} else {
 		status = o->values.verify == VERIFY_MOUNT ? verify_all(s) : EXIT_GOOD;

@@ -102,6 +102,7 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	struct status_text text;
 	FILE *f = open_memstream(&text.data, &text.len);
 	struct json_writer w = { .f = f, .spaced = true };
+	const struct carton_signature *signature = carton_signed(c);
 	char hash[65];
 	uint64_t passed;
 	bool on;
@@ -116,6 +117,9 @@ int status_json(struct status *s, struct carton *c, struct status_text *ret)
 	put_text(&w, "model_hash", hash);
 	if (carton_commit(c))
 		put_text(&w, "commit", carton_commit(c));
+	put_text(&w, "signed_by", signature->checked ? signature->by : NULL);
+	if (signature->ends)
+		put_number(&w, "signed_until", (uint64_t)signature->ends);
 	put_text(&w, "verify", carton_is_verified(c) ? s->verify : "off");
 	put_text(&w, "version", CARTON_VERSION);
 	put_number(&w, "pid", (uint64_t)getpid());

@@ -280,15 +280,17 @@ static int add_mount_options(struct raw *raw)
 /* Files that are opened again after the daemon has changed its directory. */
 static int make_absolute(struct carton_options *c)
 {
-	const char *cacert = c->cacert, *header_file = c->header_file;
-	int r;
+	const char **files[] = { &c->cacert, &c->header_file };
 
-	c->header_file = header_file ? absolute_name(header_file) : NULL;
-	c->cacert = cacert ? absolute_name(cacert) : NULL;
-	r = (cacert && !c->cacert) || (header_file && !c->header_file) ? -ENOMEM : 0;
-	free((char *)header_file);
-	free((char *)cacert);
-	return r;
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		const char *given = *files[i];
+
+		*files[i] = given ? absolute_name(given) : NULL;
+		free((char *)given);
+		if (given && !*files[i])
+			return -ENOMEM;
+	}
+	return 0;
 }
 
 static int complete(struct raw *raw)

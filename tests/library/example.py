@@ -30,7 +30,9 @@ class Options(ctypes.Structure):
                 ('cacert', c_char_p), ('header_file', c_char_p), ('mirrors', c_void_p), ('views', c_char_p),
                 ('views_hidden', ctypes.c_bool), ('keep_going', ctypes.c_bool),
                 ('confine', c_void_p), ('confine_ctx', c_void_p),
-                ('damaged', c_void_p), ('damaged_ctx', c_void_p), ('push_to', c_char_p)]
+                ('damaged', c_void_p), ('damaged_ctx', c_void_p), ('push_to', c_char_p),
+                ('verify_keys', c_void_p), ('verify_cas', c_void_p), ('signer', c_char_p), ('signature', c_char_p),
+                ('beside', c_char_p)]
 
 
 lib = ctypes.CDLL(os.environ.get('LIBCARTON', 'libcarton.so.0'))

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whom the user trusts, and whether a signature of theirs covers a carton. sign.h has the format.
+ *
+ * The checks, in their order: the media type of the bundle; that it has one key or one chain of
+ * certificates, and an envelope with one signature; the signature over the exact bytes of the
+ * payload; whether the key is one of the user's, or the chain ends at one of the user's
+ * authorities, and its first certificate is of the signer; the types of the statement; how the
+ * files were hashed; each listed file against MANIFEST; each line of MANIFEST against the list.
+ *
+ * Before the signature is known to be right, only the bundle is parsed, and its statement is not.
+ * Keys are on P-256, P-384 or P-521. A chain is checked as of now.
+ *
+ * Threads: the one that opens the carton.
+ */
+#ifndef CARTON_SIGN_CHECK_H
+#define CARTON_SIGN_CHECK_H
+
+#include "carton.h"
+#include "format/manifest.h"
+
+struct trust;
+
+/*
+ * Reads the keys and authorities that the options name. *ret is NULL if they name none. 0; -EINVAL:
+ * options that do not go together, or a file without such a key or certificate; errors of reading
+ * it. Logged.
+ */
+int trust_new(const struct carton_options *options, struct trust **ret);
+void trust_free(struct trust *t); /* NULL-safe */
+
+/*
+ * Checks a signature. Then each line of `m` is signed: those that it leaves out come behind the
+ * others, and m->left_out says how many. 0, and who has signed; -EBADMSG: it does not cover `m`, or
+ * is of nobody who is trusted; -EFBIG over a limit; -ENOMEM. *why says which check has failed, and
+ * nothing is logged. Takes SIGNATURE_EXPANSION times the memory of `text`.
+ */
+int sign_check(const struct trust *t, const struct buf *text, struct manifest *m,
+	       struct carton_signature *ret, struct reason *why);
+
+#endif
