@@ -228,11 +228,11 @@ static int open_parts(struct carton_source *s, enum opening how)
 	if (r == 0 &&
 	    (c->links || mirrors_have_urls(c->mirrors) || options->push_to || signature_url(s)))
 		r = open_network(s);
+	if (r == 0)
+		r = open_store(c, options);
 	/* of the lists as the tree is made of them */
 	if (r == 0)
 		r = signature_check(s);
-	if (r == 0)
-		r = open_store(c, options);
 	if (r == 0)
 		r = load_tree(&(struct load_input){ c->container, c->manifest, c->links, c->store,
 						    options->keep_going, c->bare },

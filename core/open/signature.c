@@ -136,9 +136,9 @@ static int fetch_to(struct carton *c, struct fetch_place *place, struct file *de
 }
 
 /* The bytes at a URL: 0; -ENOENT: it has none, or does not show them; or -errno, logged. */
-static int fetch(struct carton_source *s, const char *url, enum http_trust trust)
+static int fetch(struct carton_source *s, const char *url)
 {
-	struct fetch_place place = { .url = url, .trust = trust };
+	struct fetch_place place = { .url = url, .trust = HTTP_USER };
 	struct signature *g = &s->signature;
 	struct carton *c = s->carton;
 	struct file *dest;
@@ -186,10 +186,41 @@ static int fetch_named(struct carton_source *s)
 			    log_error(-ENETUNREACH, shown, "is not fetched when offline") :
 			    -ENOENT;
 	else if (r == 0)
-		r = fetch(s, url, HTTP_USER);
+		r = fetch(s, url);
 	free(url);
 	if (r == -ENOENT && s->options->signature)
 		return log_error(-ENOENT, shown, "there is no signature");
+	return r;
+}
+
+/* All of a file of the carton that only LINKS has. As read_inside(). */
+static int read_linked(struct carton_source *s, const char *line, struct link *link)
+{
+	struct signature *g = &s->signature;
+	uint8_t sha256[SHA256_SIZE];
+	struct object *o;
+	uint64_t size;
+	int r;
+
+	manifest_hash(line, sha256);
+	r = object_add_link(s->carton->store, sha256, line, link, &o);
+	if (r == 0)
+		r = object_get_wait(o, NULL);
+	if (r < 0)
+		return r;
+	size = object_size(o);
+	r = size > MAX_SIGNATURE ? too_large(line) : take(s, size);
+	buf_finish(&g->text);
+	g->text = buf_init(MAX_SIGNATURE);
+	if (r == 0)
+		r = buf_reserve(&g->text, size);
+	if (r == 0)
+		r = object_read_wait(o, g->text.data, size, 0, NULL);
+	if (r == 0) {
+		g->text.len = size;
+		g->found = true;
+	}
+	object_put(o);
 	return r;
 }
 
@@ -200,7 +231,7 @@ static int read_inside(struct carton_source *s, const char *path)
 	const struct entry *e = container_find(c->container, path);
 	const char *line = manifest_find(c->manifest, path);
 	uint8_t sha256[SHA256_SIZE];
-	const struct link *l;
+	struct link *l;
 	int r;
 
 	free(s->signature.name);
@@ -216,13 +247,11 @@ static int read_inside(struct carton_source *s, const char *path)
 		s->signature.found = r == 0;
 		return r;
 	}
-	if (!line || !c->fetch.http)
+	if (!line)
 		return -ENOENT;
 	manifest_hash(line, sha256);
 	l = links_find(c->links, sha256);
-	return l && !l->fault && l->n_urls ?
-		       fetch(s, l->urls[0], l->user ? HTTP_USER : HTTP_LINKS) :
-		       -ENOENT;
+	return l && !l->fault ? read_linked(s, line, l) : -ENOENT;
 }
 
 /* ---- all ---- */

@@ -245,11 +245,12 @@ static int read_chain(const struct trust *t, const struct bundle *b, STACK_OF(X5
 		      struct reason *why)
 {
 	for (size_t i = 0; i < b->n_certificates; i++) {
-		const unsigned char *at = (const unsigned char *)b->certificates[i].data;
-		const unsigned char *end = at + b->certificates[i].len;
-		X509 *x = b->certificates[i].len <= MAX_CERTIFICATE ? new_certificate(t) : NULL;
+		const struct buf *der = &b->certificates[i];
+		const unsigned char *at = (const unsigned char *)der->data;
+		X509 *x = der->len - 1 < MAX_CERTIFICATE ? new_certificate(t) : NULL;
 
-		if (!x || !d2i_X509(&x, &at, end - at) || at != end) {
+		if (!x || !d2i_X509(&x, &at, (long)der->len) ||
+		    at != (const unsigned char *)der->data + der->len) {
 			X509_free(x);
 			return reason_set(why, -EBADMSG, "chain: certificate %zu is malformed",
 					  i + 1);
