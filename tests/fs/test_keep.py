@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import harness
+import oms
 from faultydisk import Disk
 from harness import CARTONFS, eventually, mountinfo, run
 from origin import PRIVATE, Fault, LinkedCarton
@@ -604,3 +605,34 @@ def test_main_process_of_another_user(work, place, who):
     assert p.returncode == 1, p.stderr
     step(harness.NOBODY, other, m.start, path, ready=False)
     assert m.process.wait() == 1
+
+
+@AS_RUNNER
+def test_signature_is_checked_again(work, place, who):
+    """Also beside a carton that comes as an open file. A signature by another key ends the service, and its mount."""
+    m, where = place
+    c, path, data = big(work)
+    key, other = oms.Key(work), oms.Key(work, 'other')
+    statement = oms.statement(oms.listing(c.hashes()))
+    sig, option = Path(f'{path}.sig'), ('-o', f'verify_key={key.public}')
+    sig.write_text(oms.bundle(key, statement))
+    m.mount(path, where)
+    assert 'cartonfs-source' in m.stored
+    m.start(path, *option)
+    fd = os.open(os.path.join(where, 'model/big'), os.O_RDONLY)
+    m.kill()
+    m.start(path, *option)
+    assert Later(os.pread, fd, 1000, 5).get() == data[5:1005]
+    os.close(fd)
+    m.kill()
+    sig.write_text(oms.bundle(other, statement))
+    m.start(path, *option, ready=False)
+    assert m.process.wait() == 32
+    assert f'{sig}: key: its hint is' in m.said() and 'not signed as it has to be' in m.said()
+    m.told()
+    assert m.stored == {}
+    assert harness.unmount(where, who, lazy=True).returncode == 0
+    sig.write_text(oms.bundle(key, statement))
+    m.mount(path, where)
+    m.start(path, *option)
+    assert child(who, harness.read_file, os.path.join(where, 'model/big')) == data
