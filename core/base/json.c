@@ -18,7 +18,8 @@ static int peek(struct json *j)
 	ssize_t got;
 
 	if (j->at == j->n && j->r == 0) {
-		got = j->read(j->ctx, j->window, sizeof(j->window));
+		got = j->read(j->ctx, j->own, sizeof(j->own));
+		j->window = j->own;
 		if (got < 0)
 			j->r = (int)got;
 		j->n = got < 0 ? 0 : (size_t)got;
@@ -60,6 +61,9 @@ static int check_utf8(struct json *j, bool complete)
 	const struct buf *b = j->text;
 
 	for (size_t step; j->checked < b->len; j->checked += step) {
+		j->checked += ascii_run(b->data + j->checked, b->len - j->checked);
+		if (j->checked == b->len)
+			break;
 		if (!complete && b->len - j->checked < 4)
 			break;
 		step = utf8_step(b->data + j->checked, b->len - j->checked);
@@ -122,13 +126,32 @@ static int escape(struct json *j)
 	return found ? add(j, &values[found - letters], 1) : fail(j, "it has an unknown escape");
 }
 
+/*
+ * Adds the bytes of the window up to a quote, a backslash or a control character, of which at least
+ * one is there. Looks at RUN bytes: else each escape of a long text would cost a look at all of it.
+ */
+#define RUN 512
+static int add_run(struct json *j)
+{
+	const char *s = j->window + j->at, *end;
+	size_t n = MIN(j->n - j->at, (size_t)RUN), plain;
+
+	end = memchr(s, '"', n);
+	n = end ? (size_t)(end - s) : n;
+	end = memchr(s, '\\', n);
+	n = end ? (size_t)(end - s) : n;
+	plain = ascii_run(s, n);
+	while (plain < n && (unsigned char)s[plain] >= 0x20)
+		plain += 1 + ascii_run(s + plain + 1, n - plain - 1);
+	j->at += plain;
+	return add(j, s, plain) < 0 ? j->r : check_utf8(j, false);
+}
+
 /* After the opening quote. */
 static int string(struct json *j)
 {
 	j->checked = j->kept;
 	for (int c = peek(j); c != '"'; c = peek(j)) {
-		size_t from = j->at;
-
 		if (c >= 0 && c < 0x20)
 			return fail(j, "it has a control character in a string");
 		if (c < 0)
@@ -139,10 +162,7 @@ static int string(struct json *j)
 				return j->r;
 			continue;
 		}
-		while (j->at < j->n && (unsigned char)j->window[j->at] >= 0x20 &&
-		       j->window[j->at] != '"' && j->window[j->at] != '\\')
-			j->at++;
-		if (add(j, j->window + from, j->at - from) < 0 || check_utf8(j, false) < 0)
+		if (add_run(j) < 0)
 			return j->r;
 	}
 	j->at++;

@@ -38,8 +38,9 @@ struct json {
 	uint64_t objects; /* a bit for each level: an object, not an array */
 	unsigned depth;
 	enum json_state { JSON_VALUE, JSON_FIRST, JSON_NEXT, JSON_DONE } state;
-	size_t at, n; /* in the window */
-	char window[64 * KIB];
+	const char *window; /* the bytes that were read last */
+	size_t at, n;	    /* in the window */
+	char own[64 * KIB];
 };
 
 /*

@@ -11,10 +11,12 @@ struct scan *scan_new(const char *text, size_t n)
 
 	if (!s)
 		return NULL;
-	s->text = (struct mem_text){ text, n };
+	/* all of it is read where it is */
+	s->json.window = text;
+	s->json.n = n;
 	s->token = buf_init(MAX_LISTING_PAGE);
 	s->json.read = mem_text_read;
-	s->json.ctx = &s->text;
+	s->json.ctx = &s->none;
 	s->json.text = &s->token;
 	return s;
 }

@@ -10,7 +10,7 @@
 #include "base/json.h"
 
 struct scan {
-	struct mem_text text;
+	struct mem_text none; /* behind the text */
 	struct buf token;
 	struct json json;
 };
