@@ -16,6 +16,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/*
+ * The library context that the process uses, with OpenSSL's default provider; NULL: out of memory.
+ * It is never freed: threads that have used it may end at any time.
+ */
+struct ossl_lib_ctx_st *digest_library(void);
+
 #define SHA256_SIZE 32
 #define TAG_SIZE 16
 #define KEY_SIZE 32

@@ -12,6 +12,7 @@
 #ifndef CARTON_OPEN_KIND_H
 #define CARTON_OPEN_KIND_H
 
+#include <semaphore.h>
 #include <sys/stat.h>
 
 #include "archive/dir.h"
@@ -29,6 +30,14 @@ struct signature {
 	struct buf text;
 	uint64_t taken;	   /* of the budget */
 	struct reason why; /* what is wrong with the first that was checked */
+
+	/* A file is read by a job, while the lists are opened: then these are its results. */
+	struct job job;
+	bool started;
+	sem_t done;
+	int r;
+	struct carton_signature by;
+	struct buf payload;
 };
 
 /* A source while it is opened. */

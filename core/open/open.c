@@ -195,6 +195,8 @@ static int open_container(struct carton_source *s, enum opening how)
 		r = workers_new(&c->workers);
 	if (r == 0)
 		r = events_new(c->workers, &c->events);
+	if (r == 0)
+		signature_start(s);
 	return r < 0 ? r : s->kind->entries(s, &c->container);
 }
 

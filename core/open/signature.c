@@ -270,17 +270,57 @@ static int find(struct carton_source *s)
 	return r;
 }
 
-/* 1: it is right; 0: it is not; -ENOMEM. */
+static void read_text(struct signature *g, const struct buf *text, struct reason *why)
+{
+	buf_finish(&g->payload);
+	g->r = sign_read(g->trust, text, &g->by, &g->payload, why);
+}
+
+static void run(struct job *job)
+{
+	struct signature *g = container_of(job, struct signature, job);
+
+	read_text(g, &g->text, &g->why);
+	sem_post(&g->done);
+}
+
+void signature_start(struct carton_source *s)
+{
+	struct signature *g = &s->signature;
+
+	if (!g->found)
+		return;
+	sem_init(&g->done, 0, 0);
+	g->started = true;
+	g->job.run = run;
+	workers_submit(s->carton->workers, &g->job, LANE_BULK);
+}
+
+/* The job ends soon: it waits for nothing. */
+static void wait_for_job(struct signature *g)
+{
+	while (g->started && sem_wait(&g->done) < 0)
+		;
+	if (g->started)
+		sem_destroy(&g->done);
+	g->started = false;
+}
+
+/* 1: it is right; 0: it is not; -ENOMEM. `text` NULL: the one that the job has read. */
 static int check(struct carton_source *s, const struct buf *text)
 {
 	struct signature *g = &s->signature;
-	struct carton *c = s->carton;
 	struct reason why = { 0 };
-	int r = sign_check(g->trust, text, c->manifest, &c->signature, &why);
 
-	if (r < 0 && *why.text && !*g->why.text)
+	if (text)
+		read_text(g, text, &why);
+	if (g->r == 0)
+		g->r = sign_compare(&g->payload, s->carton->manifest, &why);
+	if (g->r == 0)
+		s->carton->signature = g->by;
+	if (g->r < 0 && !*g->why.text)
 		g->why = why;
-	return r == 0 ? 1 : *why.text ? 0 : r;
+	return g->r == 0 ? 1 : g->r == -ENOMEM ? -ENOMEM : 0;
 }
 
 /* An import_signature_fn: whoever may write to a registry can attach some. */
@@ -297,14 +337,17 @@ int signature_check(struct carton_source *s)
 	struct carton *c = s->carton;
 	const char *name = "the signature in the registry";
 	char shown[256];
+	bool started;
 	int r;
 
 	if (!g->trust)
 		return 0;
+	started = g->started;
+	wait_for_job(g);
 	r = find(s);
 	if (r == 0) {
 		name = http_source_label(g->name, shown, sizeof(shown));
-		r = check(s, &g->text);
+		r = check(s, started ? NULL : &g->text);
 	} else if (r == -ENOENT) {
 		r = s->kind->signatures ? s->kind->signatures(s, check_attached, s) : 0;
 	}
@@ -322,7 +365,9 @@ int signature_check(struct carton_source *s)
 
 void signature_finish(struct carton_source *s)
 {
+	wait_for_job(&s->signature);
 	budget_give(&s->carton->budget, s->signature.taken);
+	buf_finish(&s->signature.payload);
 	buf_finish(&s->signature.text);
 	trust_free(s->signature.trust);
 	free(s->signature.name);

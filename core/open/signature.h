@@ -17,6 +17,9 @@
  */
 int signature_begin(struct carton_source *s);
 
+/* There are threads: begins to check a file that signature_begin() has read. */
+void signature_start(struct carton_source *s);
+
 /* A URL that may be asked for it, or NULL. */
 const char *signature_url(const struct carton_source *s);
 

@@ -4,8 +4,8 @@
 #include "base/util.h"
 #include "sign/internal.h"
 
-int sign_check(const struct trust *t, const struct buf *text, struct manifest *m,
-	       struct carton_signature *ret, struct reason *why)
+int sign_read(const struct trust *t, const struct buf *text, struct carton_signature *ret,
+	      struct buf *ret_payload, struct reason *why)
 {
 	struct carton_signature made = { .checked = true };
 	struct bundle b;
@@ -13,11 +13,16 @@ int sign_check(const struct trust *t, const struct buf *text, struct manifest *m
 
 	if (r == 0)
 		r = trust_check(t, &b, &made, why);
-	/* of nobody who is trusted, it is not looked at */
-	if (r == 0)
-		r = statement_check(b.payload.data, b.payload.len, m, why);
-	bundle_finish(&b);
-	if (r == 0)
+	if (r == 0) {
 		*ret = made;
+		*ret_payload = b.payload;
+		b.payload = (struct buf){ 0 };
+	}
+	bundle_finish(&b);
 	return r;
+}
+
+int sign_compare(const struct buf *payload, struct manifest *m, struct reason *why)
+{
+	return statement_check(payload->data, payload->len, m, why);
 }

@@ -30,12 +30,21 @@ int trust_new(const struct carton_options *options, struct trust **ret);
 void trust_free(struct trust *t); /* NULL-safe */
 
 /*
- * Checks a signature. Then each line of `m` is signed: those that it leaves out come behind the
- * others, and m->left_out says how many. 0, and who has signed; -EBADMSG: it does not cover `m`, or
- * is of nobody who is trusted; -EFBIG over a limit; -ENOMEM. *why says which check has failed, and
- * nothing is logged. Takes SIGNATURE_EXPANSION times the memory of `text`.
+ * The two halves of a check; *why says which check has failed, and nothing is logged. Both together
+ * take SIGNATURE_EXPANSION times the memory of the text.
  */
-int sign_check(const struct trust *t, const struct buf *text, struct manifest *m,
-	       struct carton_signature *ret, struct reason *why);
+
+/*
+ * Is it a signature by somebody who is trusted? 0: who that is, and what is signed, which the caller
+ * frees; -EBADMSG; -EFBIG over a limit; -ENOMEM. Any thread.
+ */
+int sign_read(const struct trust *t, const struct buf *text, struct carton_signature *ret,
+	      struct buf *ret_payload, struct reason *why);
+
+/*
+ * Does what is signed cover `m`? 0, and then each line of `m` is signed: those that are left out
+ * come behind the others, and m->left_out says how many. Else as above.
+ */
+int sign_compare(const struct buf *payload, struct manifest *m, struct reason *why);
 
 #endif

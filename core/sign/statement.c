@@ -21,6 +21,7 @@ struct statement {
 	size_t n_ignored;
 	bool below;	 /* the names are relative to model/ */
 	size_t n;	 /* files so far */
+	size_t next;	 /* the line of MANIFEST behind that of the last one */
 	uint8_t *listed; /* a bit for each line of MANIFEST */
 	/* The last two names, and their place in a buffer with MODEL before each. */
 	char names[2][sizeof(MODEL) + MAX_PATH_LEN];
@@ -55,6 +56,16 @@ static int check_order(struct statement *st, const char *last, const char *name)
 	return fault(st, name, strcmp(last, name) == 0 ? "is listed twice" : "is out of order");
 }
 
+/* Both lists have nearly the same order: the line behind the last one is looked at first. */
+static size_t find_line(const struct statement *st, const char *path)
+{
+	const struct manifest *m = st->m;
+
+	if (st->next < m->n && strcmp(manifest_path(m, st->next), path) == 0)
+		return st->next;
+	return manifest_line(m, path);
+}
+
 static int check_resource(struct statement *st, const struct resource *f)
 {
 	char *path = st->names[st->n % 2], *name = path + strlen(MODEL);
@@ -74,13 +85,14 @@ static int check_resource(struct statement *st, const struct resource *f)
 				  name, f->algorithm);
 	if (st->n == 0)
 		st->below = manifest_line(st->m, name) == st->m->n;
-	i = manifest_line(st->m, st->below ? path : name);
+	i = find_line(st, st->below ? path : name);
 	if (i == st->m->n)
 		return fault(st, name, "is signed, and MANIFEST does not list it");
 	if (strlen(f->digest) != 2 * SHA256_SIZE ||
 	    memcmp(f->digest, manifest_hex(manifest_path(st->m, i)), 2 * SHA256_SIZE) != 0)
 		return fault(st, name, "is signed with another sha256 than MANIFEST has");
 	st->listed[i / 8] |= (uint8_t)(1 << i % 8);
+	st->next = i + 1;
 	return 0;
 }
 

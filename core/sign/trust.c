@@ -18,7 +18,6 @@ struct trusted_key {
 };
 
 struct trust {
-	/* A private one, as in base/digest.c: it reads no configuration, before or after. */
 	OSSL_LIB_CTX *library;
 	struct trusted_key *keys;
 	size_t n_keys, cap_keys;
@@ -154,7 +153,7 @@ int trust_new(const struct carton_options *o, struct trust **ret)
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	t->library = OSSL_LIB_CTX_new();
+	t->library = digest_library();
 	t->signer = o->signer ? strdup(o->signer) : NULL;
 	r = t->library && (t->signer || !o->signer) ? 0 : -ENOMEM;
 	if (r == 0)
@@ -177,7 +176,6 @@ void trust_free(struct trust *t)
 	free(t->keys);
 	X509_STORE_free(t->authorities);
 	free(t->signer);
-	OSSL_LIB_CTX_free(t->library);
 	free(t);
 }
 
