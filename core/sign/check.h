@@ -35,8 +35,8 @@ void trust_free(struct trust *t); /* NULL-safe */
  */
 
 /*
- * Is it a signature by somebody who is trusted? 0: who that is, and what is signed, which the caller
- * frees; -EBADMSG; -EFBIG over a limit; -ENOMEM. Any thread.
+ * Is it a signature by somebody who is trusted? 0: who that is, and what is signed, which the
+ * caller frees; -EBADMSG; -EFBIG over a limit; -ENOMEM. Any thread.
  */
 int sign_read(const struct trust *t, const struct buf *text, struct carton_signature *ret,
 	      struct buf *ret_payload, struct reason *why);

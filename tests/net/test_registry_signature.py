@@ -12,6 +12,8 @@ import pytest
 
 import harness
 from harness import ctl
+import oms
+from origin import PRIVATE
 from registry import INDEX, MANIFEST, Artifact, Front, descriptor, digest_of, layout, registry_at
 from zipwriter import Carton
 
@@ -308,3 +310,17 @@ def test_what_others_attached_stays(work, registry, answer, message):
     with Front(registry, before=before) as front:
         p = ctl('push', Carton().add('model/x', b'x').write(work / 'm.carton'), front.oci(url))
     assert p.returncode and message in p.stderr and 'PUT' not in sent, p.stderr
+def test_mount_of_a_signed_artifact(mount, point, cache, tmp_path, registry):
+    """Others can attach signatures, too: one of these has to be right."""
+    work = tmp_path / 'signed'
+    work.mkdir()
+    key, other, third = (oms.Key(tmp_path, name) for name in ('key', 'other', 'third'))
+    statement = oms.statement(oms.listing({'x': hashlib.sha256(work.name.encode()).hexdigest()}))
+    s = Signed(registry, work, oms.bundle(other, statement).encode(), b'{}', oms.bundle(key, statement).encode())
+    s.by_tag(*map(listed, s.bundles))
+    for more in (), ('-o', 'offline'):
+        with mount(s.url, *PRIVATE, *cache.options, '-o', f'noviews,verify_key={key.public}', *more) as m:
+            assert m.read('model/x') == work.name.encode()
+            assert json.loads(harness.ctl('status', '--json', m.path).stdout)[0]['signed_by'] == f'key {key.hint}'
+    p = harness.run(harness.CARTONFS, *PRIVATE, *cache.options, '-o', f'verify_key={third.public}', s.url, point())
+    assert p.returncode == 32 and 'signature in the registry: key: its hint is' in p.stderr, p.stderr

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures that come over a network: beside a carton, from a URL, of a repository, attached in a registry."""
+"""Signatures that come over a network: beside a carton, from a URL, of a repository; in test_registry_signature.py, in a registry."""
 import hashlib
 import http.server
-import json
 import os
 import re
-import tempfile
 import threading
 
 import pytest
@@ -14,8 +12,6 @@ import oms
 from harness import CARTONCTL, CARTONFS, mountinfo, run
 from hubrepo import HubServer, Repo
 from origin import PRIVATE
-from registry import registry_at
-from test_registry_signature import Signed, listed
 from zipwriter import Carton
 
 LARGE = b'weights' * 1000
@@ -182,26 +178,3 @@ def test_repository(mount, cache, point, key):
         files['evil.py'] = b'evil'
         p = run(CARTONFS, *options, 'hf://me/m', point(), env=env)
         assert p.returncode == 32 and 'MANIFEST: it lists model/evil.py, and the signature does not' in p.stderr, p.stderr
-
-
-@pytest.fixture(scope='module')
-def registry(session_dir):
-    with registry_at(tempfile.mkdtemp(prefix='registry', dir=session_dir)) as r:
-        yield r
-
-
-def test_registry(mount, cache, tmp_path, registry, key, point):
-    """Others can attach signatures, too: one of these has to be right."""
-    work = tmp_path / 'r'
-    work.mkdir()
-    hashes = {'x': hashlib.sha256(work.name.encode()).hexdigest()}
-    texts = [sign(key.other, hashes), b'{}', sign(key, hashes)]
-    s = Signed(registry, work, *texts)
-    s.by_tag(*map(listed, s.bundles))
-    options = [*PRIVATE, *cache.options, '-o', f'noviews,verify_key={key.public}']
-    for more in (), ('-o', 'offline'):
-        with mount(s.url, *options, *more) as m:
-            assert m.read('model/x') == work.name.encode()
-            assert json.loads(run(CARTONCTL, 'status', '--json', m.path).stdout)[0]['signed_by'] == f'key {key.hint}'
-    p = run(CARTONFS, *PRIVATE, *cache.options, '-o', f'verify_key={oms.Key(tmp_path, "third").public}', s.url, point())
-    assert p.returncode == 32 and 'signature in the registry: key: its hint is' in p.stderr, p.stderr
