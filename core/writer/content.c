@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "writer/content.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/ingest.h"
 #include "base/util.h"
 #include "format/manifest.h"
 
 #define COPY_BLOCK MIB
+/* the disk begins to write after so many bytes, while others are still read and hashed */
+#define WRITE_STEP (8 * MIB)
 
 /* Passes bytes through, to their reader and to `sink`. */
 struct tee {
 	struct stream stream;
 	struct stream *in;
 	uint32_t crc;
-	int (*sink)(struct tee *tee, const void *data, size_t n);
-	int sink_error;
+	int (*sink)(struct tee *tee, const void *data, size_t n); /* or NULL */
+	bool store;	       /* blocks that were read are written to their place */
+	atomic_int sink_error; /* also of these */
 
 	/* used by the sinks */
 	const struct content *content;
@@ -24,6 +27,18 @@ struct tee {
 	char *memory;
 	uint64_t at; /* the offset of the next byte: in memory, or in the file */
 };
+
+/* Writes; and lets the disk begin where a step is full. */
+static int write_out(int fd, const void *data, size_t n, uint64_t at)
+{
+	uint64_t full = (at + n) / WRITE_STEP * WRITE_STEP;
+	int r = pwrite_full(fd, data, n, at);
+
+	/* best effort: it is all written in the end */
+	if (r == 0 && full > at && full >= WRITE_STEP)
+		sync_file_range(fd, (off_t)(full - WRITE_STEP), WRITE_STEP, SYNC_FILE_RANGE_WRITE);
+	return r;
+}
 
 int content_write_error(struct pack_job *job, int r)
 {
@@ -37,18 +52,19 @@ static ssize_t tee_read(struct stream *s, void *ret_buf, size_t n)
 {
 	struct tee *t = container_of(s, struct tee, stream);
 	ssize_t got = stream_read(t->in, ret_buf, n);
+	int r = 0;
 
 	if (got <= 0)
 		return got;
 	t->crc = crc32_update(t->crc, ret_buf, (size_t)got);
-	if (t->content->item->chunks.chunk_size) {
-		int r = chunks_hasher_feed(&t->content->item->chunks, ret_buf, (size_t)got);
-
-		if (r < 0)
-			return r;
-	}
-	t->sink_error = t->sink(t, ret_buf, (size_t)got);
-	return t->sink_error < 0 ? t->sink_error : got;
+	if (t->content->item->chunks.chunk_size)
+		r = chunks_hasher_feed(&t->content->item->chunks, ret_buf, (size_t)got);
+	if (r < 0)
+		return r;
+	if (t->sink)
+		atomic_store(&t->sink_error, t->sink(t, ret_buf, (size_t)got));
+	r = atomic_load(&t->sink_error);
+	return r < 0 ? r : got;
 }
 
 static const struct stream_ops tee_ops = { .read = tee_read };
@@ -64,18 +80,10 @@ static int to_memory(struct tee *t, const void *data, size_t n)
 
 static int to_file(struct tee *t, const void *data, size_t n)
 {
-	int r = pwrite_full(t->content->job->zip.fd, data, n, t->at);
+	int r = write_out(t->content->job->zip.fd, data, n, t->at);
 
 	t->at += n;
 	return r;
-}
-
-static int to_nowhere(struct tee *t, const void *data, size_t n)
-{
-	(void)t;
-	(void)data;
-	(void)n;
-	return 0;
 }
 
 static int encoded_to_file(void *tee, const void *data, size_t n)
@@ -88,13 +96,26 @@ static int to_encoder(struct tee *t, const void *data, size_t n)
 	return encoder_feed(t->encoder, data, n, false);
 }
 
-static void count(void *ctx, uint64_t n)
+/* Writes a block to its place: the thread that hashes, or reads, whichever has time. */
+static void store(void *tee, uint64_t off, const void *data, size_t n)
 {
-	const struct content *c = ctx;
+	struct tee *t = tee;
+	int r = write_out(t->content->job->zip.fd, data, n, t->at + off);
 
+	if (r < 0)
+		atomic_store(&t->sink_error, r);
+}
+
+static void count(const struct content *c, uint64_t n)
+{
 	atomic_fetch_add(c->done, n);
 	if (c->tick)
 		c->tick(c->ctx);
+}
+
+static void count_read(void *tee, uint64_t n)
+{
+	count(((struct tee *)tee)->content, n);
 }
 
 int content_read_error(const char *name, int r)
@@ -114,8 +135,9 @@ static int run(const struct content *c, struct tee *t)
 		.in = &t->stream,
 		.size = item->zip.size,
 		.hash = true,
-		.progress = count,
-		.ctx = (void *)c,
+		.progress = count_read,
+		.observe = t->store ? store : NULL,
+		.ctx = t,
 	};
 	struct ingested found = { 0 };
 	int r;
@@ -130,10 +152,12 @@ static int run(const struct content *c, struct tee *t)
 	r = ingest_run(&job, &found);
 	stream_close(t->in);
 	if (r == 0)
+		r = atomic_load(&t->sink_error);
+	if (r == 0)
 		r = chunks_hasher_end(&item->chunks);
 	if (r < 0)
-		return t->sink_error < 0 ? content_write_error(c->job, r) :
-					   content_read_error(c->item->zip.name, r);
+		return atomic_load(&t->sink_error) < 0 ? content_write_error(c->job, r) :
+							 content_read_error(c->item->zip.name, r);
 	item->zip.crc = t->crc;
 	memcpy(item->sha256, found.sha256, SHA256_SIZE);
 	return item->line ? manifest_check_hash(item->zip.name, item->line, found.sha256) : 0;
@@ -148,14 +172,14 @@ int content_load(const struct content *c, void *ret_data)
 
 int content_digest(const struct content *c)
 {
-	struct tee t = { .sink = to_nowhere };
+	struct tee t = { 0 };
 
 	return run(c, &t);
 }
 
 int content_store(const struct content *c)
 {
-	struct tee t = { .sink = to_file, .at = c->item->zip.data };
+	struct tee t = { .store = true, .at = c->item->zip.data };
 
 	return run(c, &t);
 }
@@ -196,7 +220,7 @@ int content_copy(const struct content *c)
 			r = content_read_error(c->item->zip.name, r);
 			break;
 		}
-		r = pwrite_full(c->job->zip.fd, block, n, at);
+		r = write_out(c->job->zip.fd, block, n, at);
 		if (r < 0)
 			content_write_error(c->job, r);
 		left -= n;
@@ -204,7 +228,7 @@ int content_copy(const struct content *c)
 		at += n;
 	}
 	if (r == 0 && !c->item->chunks.chunk_size)
-		count((void *)c, c->item->zip.size);
+		count(c, c->item->zip.size);
 	source_unref(source);
 	free(block);
 	return r;

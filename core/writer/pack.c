@@ -88,12 +88,15 @@ static int prepare(struct run *run, struct pack_item *item, struct encoder *e)
 static int fill(struct run *run, struct pack_item *item)
 {
 	struct content c = { .job = run->job, .item = item, .done = &run->done };
+	bool chunks = run->job->chunks && item->zip.size > CHUNKS_MIN_FILE;
+	bool stored = item->choice != CHOOSE_COPY || (chunks && item->zip.method == METHOD_STORED);
 	int r = 0;
 
-	if (item->choice == CHOOSE_COPY && run->job->chunks && item->zip.size > CHUNKS_MIN_FILE)
+	/* what is Stored is hashed and copied by one read */
+	if (!stored && chunks)
 		r = content_digest(&c);
 	if (r == 0)
-		r = item->choice == CHOOSE_COPY ? content_copy(&c) : content_store(&c);
+		r = stored ? content_store(&c) : content_copy(&c);
 	if (r == 0) {
 		r = zip_writer_header(&run->job->zip, &item->zip);
 		if (r < 0)
