@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Digests; only digest.c uses OpenSSL and zlib:
+ * Digests; only digest.c uses OpenSSL:
  *
  *  sha256	compared with MANIFEST
  *  tags	detect changes of a block since it was hashed: Poly1305 with a secret key, four
@@ -102,5 +102,8 @@ ssize_t base64_decode(char *text, size_t n);
 
 /* zip's crc32; start with 0. */
 uint32_t crc32_update(uint32_t crc, const void *data, size_t n);
+
+/* That of two pieces, one after the other; the second has `n` bytes. */
+uint32_t crc32_join(uint32_t first, uint32_t second, uint64_t n);
 
 #endif

@@ -104,8 +104,10 @@ ssize_t carton_check_contents(struct carton *c);
 
 /*
  * As carton_verify(), but only for the bytes and headers of the container: nothing is fetched or
- * parsed.
+ * parsed. `by_chunks`: the carton was just made, its index of the same bytes as its MANIFEST
+ * (check/check_entry.h).
  */
-ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void *ctx);
+ssize_t carton_verify_held(struct carton *c, bool by_chunks, carton_progress_fn *progress,
+			   void *ctx);
 
 #endif

@@ -56,31 +56,29 @@ void check_chunks_finish(struct carton_index *k)
 		carton_unpin(from_node(k->file));
 }
 
-uint64_t check_chunks_size(const struct carton_index *k, const uint8_t sha256[SHA256_SIZE])
+const struct chunks_file *check_chunks_find(const struct carton_index *k,
+					    const uint8_t sha256[SHA256_SIZE])
 {
-	const struct chunks_file *f = k->chunks ? chunks_find(k->chunks, sha256) : NULL;
-
-	return f ? f->chunk_size : 0;
+	return k->chunks ? chunks_find(k->chunks, sha256) : NULL;
 }
 
-int check_chunks_compare(const struct carton_index *k, const char *name,
-			 const uint8_t sha256[SHA256_SIZE], const struct chunks_hasher *h)
+int check_chunks_compare(const struct carton_index *k, const struct entry *e,
+			 const struct chunks_file *f, const struct chunks_hasher *h, uint64_t first)
 {
-	const struct chunks_file *f = chunks_find(k->chunks, sha256);
 	uint8_t want[SHA256_SIZE];
 	int r = 0;
 
-	if (f->size != h->size)
+	if (f->size != e->size)
 		return log_error(-EBADMSG, CHUNKS_PATH,
 				 "has %" PRIu64 " bytes for \"%s\", which has %" PRIu64, f->size,
-				 name, h->size);
+				 e->name, e->size);
 	for (size_t i = 0; i < h->n && r == 0; i++) {
 		r = object_read_wait(node_object(k->file), want, sizeof(want),
-				     chunks_hash_at(k->chunks, f, i), NULL);
+				     chunks_hash_at(k->chunks, f, first + i), NULL);
 		if (r == 0 && memcmp(want, h->hashes[i], sizeof(want)) != 0)
 			r = log_error(-EBADMSG, CHUNKS_PATH,
-				      "chunk %zu of \"%s\" has another hash than the file", i,
-				      name);
+				      "chunk %" PRIu64 " of \"%s\" has another hash than the file",
+				      first + i, e->name);
 	}
 	return r;
 }

@@ -16,14 +16,16 @@
 ssize_t check_chunks_init(struct carton *c, struct carton_index *ret);
 void check_chunks_finish(struct carton_index *k);
 
-/* The chunk size of the file of that hash and size; 0: the index does not have it. */
-uint64_t check_chunks_size(const struct carton_index *k, const uint8_t sha256[SHA256_SIZE]);
+/* What the index says of the file of that hash; NULL: it does not have it. */
+const struct chunks_file *check_chunks_find(const struct carton_index *k,
+					    const uint8_t sha256[SHA256_SIZE]);
 
 /*
- * Compares the chunks of a whole file, whose hasher has ended, with those of the index. 0;
- * -EBADMSG, logged with the first that differs; or an error of reading the index.
+ * Compares chunks of an entry, from the `first` on, with those of the index; their hasher has
+ * ended. 0; -EBADMSG, logged with the first that differs; or an error of reading the index.
  */
-int check_chunks_compare(const struct carton_index *k, const char *name,
-			 const uint8_t sha256[SHA256_SIZE], const struct chunks_hasher *h);
+int check_chunks_compare(const struct carton_index *k, const struct entry *e,
+			 const struct chunks_file *f, const struct chunks_hasher *h,
+			 uint64_t first);
 
 #endif

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 
 #include "carton/opened.h"
-#include "check/check_chunks.h"
-#include "base/ingest.h"
+#include "check/check_entry.h"
 #include "base/util.h"
 #include "fetch/version.h"
 
@@ -25,6 +24,7 @@ struct verify {
 	struct carton *c;
 	struct carton_index chunks;
 	bool away;		/* nothing is fetched: only the cache has bytes of its entries */
+	bool by_chunks;		/* see struct check_entry */
 	uint64_t total;		/* bytes to read, as far as known */
 	_Atomic uint64_t bytes; /* read by checks of entries; the object store counts its own */
 	atomic_size_t problems;
@@ -40,35 +40,14 @@ struct file_check {
 	struct verify *v;
 	const char *line; /* its path in MANIFEST; NULL: it has no hash */
 	const struct entry *entry;
+	struct check_parts *parts; /* of which this is one; NULL: all of the entry is checked */
+	size_t part;
 };
 
-/* A stream that passes bytes through and computes their crc, and the hashes of their chunks. */
-struct crc_stream {
-	struct stream stream;
-	struct stream *in;
-	uint32_t crc;
-	struct chunks_hasher chunks; /* with a chunk size if they are wanted */
+struct check_list {
+	struct file_check *list;
+	size_t n, cap;
 };
-
-static ssize_t crc_read(struct stream *s, void *ret_buf, size_t n)
-{
-	struct crc_stream *c = container_of(s, struct crc_stream, stream);
-	ssize_t got = stream_read(c->in, ret_buf, n);
-	int r = 0;
-
-	if (got > 0)
-		c->crc = crc32_update(c->crc, ret_buf, (size_t)got);
-	if (got > 0 && c->chunks.chunk_size)
-		r = chunks_hasher_feed(&c->chunks, ret_buf, (size_t)got);
-	return r < 0 ? r : got;
-}
-
-static void crc_close(struct stream *s)
-{
-	stream_close(container_of(s, struct crc_stream, stream)->in);
-}
-
-static const struct stream_ops crc_ops = { crc_read, crc_close };
 
 static void count_bytes(void *ctx, uint64_t n)
 {
@@ -78,7 +57,7 @@ static void count_bytes(void *ctx, uint64_t n)
 }
 
 /* Checks the headers of a directory, which a mount never opens. */
-static int check_place(struct file_check *f)
+static int check_place(const struct file_check *f)
 {
 	struct source *source;
 	uint64_t off;
@@ -89,45 +68,26 @@ static int check_place(struct file_check *f)
 	return r;
 }
 
-static int check_file(struct file_check *f)
+static struct check_entry entry_of(const struct file_check *f)
 {
-	struct crc_stream crc = { .stream.ops = &crc_ops };
-	struct ingest job = {
-		.in = &crc.stream,
-		.size = f->entry->size,
-		.hash = f->line != NULL,
+	return (struct check_entry){
+		.container = f->v->c->container,
+		.chunks = &f->v->chunks,
+		.entry = f->entry,
+		.line = f->line,
+		.by_chunks = f->v->by_chunks,
 		.progress = count_bytes,
 		.ctx = f->v,
 	};
-	struct ingested found = { 0 };
-	uint8_t sha256[SHA256_SIZE];
-	int r = container_stream(f->v->c->container, f->entry, &crc.in);
+}
 
-	if (r < 0)
-		return r;
-	if (f->line) {
-		manifest_hash(f->line, sha256);
-		crc.chunks.chunk_size = check_chunks_size(&f->v->chunks, sha256);
-	}
-	r = ingest_run(&job, &found);
-	stream_close(&crc.stream);
-	if (r < 0) {
-		chunks_hasher_finish(&crc.chunks);
-		return r;
-	}
-	if (f->line)
-		r = manifest_check_hash(f->entry->name, f->line, found.sha256);
-	if (f->entry->has_crc && crc.crc != f->entry->crc)
-		r = log_error(-EBADMSG, f->entry->name,
-			      "crc mismatch: the zip says %08x, the bytes have %08x", f->entry->crc,
-			      crc.crc);
-	if (r == 0)
-		r = chunks_hasher_end(&crc.chunks);
-	/* a bad file was logged */
-	if (r == 0 && crc.chunks.chunk_size)
-		r = check_chunks_compare(&f->v->chunks, f->entry->name, sha256, &crc.chunks);
-	chunks_hasher_finish(&crc.chunks);
-	return r;
+static int check_file(const struct file_check *f)
+{
+	const struct check_entry k = entry_of(f);
+
+	if (f->entry->kind == ENTRY_DIR)
+		return check_place(f);
+	return f->parts ? check_part(f->parts, f->part) : check_entry(&k);
 }
 
 static int badness(int error)
@@ -172,7 +132,7 @@ static void run_check(struct job *job)
 	if (f->n > 1)
 		fetch_together(f, f->n);
 	for (; f < end; f++) {
-		int r = f->entry->kind == ENTRY_DIR ? check_place(f) : check_file(f);
+		int r = check_file(f);
 
 		if (r < 0)
 			count_problem(v, r);
@@ -246,40 +206,65 @@ static void wait_to_begin(struct verify *v, size_t most, carton_progress_fn *pro
 	pthread_mutex_unlock(&v->lock);
 }
 
-static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx)
+/* Adds the check of an entry to the `n` that there are; or those of its parts. 0 or -errno. */
+static int add_entry(struct verify *v, struct check_list *l, const struct entry *e,
+		     const char *line)
+{
+	struct file_check f = { { .run = run_check }, 1, v, line, e, NULL, 0 };
+	const struct check_entry k = entry_of(&f);
+	size_t parts = check_parts(&k);
+	int r = array_room(l->list, &l->cap, l->n + MAX(parts, 1));
+
+	/* where that fails, a check of the whole says why */
+	if (r == 0 && parts && check_parts_new(&k, &f.parts) < 0)
+		parts = 0;
+	for (; r == 0 && f.part < MAX(parts, 1); f.part++)
+		l->list[l->n++] = f;
+	v->total += e->size;
+	return r;
+}
+
+static int list_checks(struct verify *v, struct check_list *l)
 {
 	const struct container *c = v->c->container;
-	size_t most = c->remote ? MAX_REMOTE - 1 : SIZE_MAX;
-	struct file_check *checks = calloc(c->n_entries ? c->n_entries : 1, sizeof(*checks));
-	size_t n = 0;
+	int r = 0;
 
-	if (!checks)
-		return -ENOMEM;
-	for (size_t i = 0; i < c->n_entries; i++) {
+	for (size_t i = 0; i < c->n_entries && r == 0; i++) {
 		const struct entry *e = &c->entries[i];
 		const char *line = manifest_find(v->c->manifest, e->name);
 
 		/* symlinks were read for the tree; a directory has no headers to compare */
 		if (line ? e->kind != ENTRY_FILE : !c->one_file)
 			continue;
-		if (line && already_logged(v, e)) {
+		if (line && already_logged(v, e))
 			count_problem(v, -EBADMSG);
-			continue;
-		}
-		checks[n++] = (struct file_check){ { .run = run_check }, 1, v, line, e };
-		v->total += e->size;
+		else
+			r = add_entry(v, l, e, line);
 	}
-	if (c->remote)
-		qsort(checks, n, sizeof(*checks), compare_offsets);
-	for (size_t i = 0; i < n; i += checks[i].n) {
-		checks[i].n = count_together(&checks[i], n - i);
+	return r;
+}
+
+static int check_files(struct verify *v, carton_progress_fn *progress, void *ctx)
+{
+	const struct container *c = v->c->container;
+	size_t most = c->remote ? MAX_REMOTE - 1 : SIZE_MAX;
+	struct check_list checks = { 0 };
+	int r = list_checks(v, &checks);
+	struct file_check *f = checks.list;
+
+	if (c->remote && checks.n)
+		qsort(f, checks.n, sizeof(*f), compare_offsets);
+	for (size_t i = 0; i < checks.n && r < 0; i++)
+		check_parts_drop(f[i].parts);
+	for (size_t i = 0; i < checks.n && r == 0; i += f[i].n) {
+		f[i].n = count_together(&f[i], checks.n - i);
 		wait_to_begin(v, most, progress, ctx);
-		workers_submit(v->c->workers, &checks[i].job,
-			       checks[i].entry->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
+		workers_submit(v->c->workers, &f[i].job,
+			       f[i].entry->size > BULK_OBJECT ? LANE_BULK : LANE_QUICK);
 	}
 	wait_for_checks(v, 0, progress, ctx);
-	free(checks);
-	return 0;
+	free(f);
+	return r;
 }
 
 static size_t check_form(const struct manifest *m)
@@ -391,12 +376,14 @@ static ssize_t verify_held(struct verify *v, carton_progress_fn *progress, void 
 	return (ssize_t)v->c->faults + bad_index + different;
 }
 
-ssize_t carton_verify_held(struct carton *c, carton_progress_fn *progress, void *ctx)
+ssize_t carton_verify_held(struct carton *c, bool by_chunks, carton_progress_fn *progress,
+			   void *ctx)
 {
 	struct verify v;
 	ssize_t problems;
 
 	verify_init(&v, c);
+	v.by_chunks = by_chunks;
 	problems = verify_held(&v, progress, ctx);
 	return problems < 0 ? problems : problems + (ssize_t)atomic_load(&v.problems);
 }

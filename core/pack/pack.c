@@ -376,7 +376,7 @@ static int verify_carton(const struct packing *p, const char *hash)
 	r = carton_open_as(OPEN_HELD, self, &o, NULL, &c);
 	if (r < 0)
 		return r;
-	problems = carton_verify_held(c, show_verified, &shown);
+	problems = carton_verify_held(c, p->plan.index, show_verified, &shown);
 	carton_close(c);
 	return problems < 0 ? (int)problems : problems ? -EBADMSG : 0;
 }

@@ -67,7 +67,7 @@ static const char *find_array(const struct buf *text, bool *ret_empty)
 		if (!scan_is(s, "manifests"))
 			r = scan_skip(s) < 0 ? -EBADMSG : 1;
 		else if ((r = scan_begin(s, JSON_ARRAY)) > 0)
-			at = s->text.text - (s->json.n - s->json.at);
+			at = s->json.window + s->json.at; /* the text itself */
 	}
 	*ret_empty = at && scan_item(s) == 0;
 	scan_free(s);

@@ -46,6 +46,8 @@ static void test_crc32(void **state)
 	assert_int_equal(crc32_update(0, "123456789", 9), 0xcbf43926);
 	assert_int_equal(crc32_update(crc32_update(0, "1234", 4), "56789", 5), 0xcbf43926);
 	assert_int_equal(crc32_update(0, "", 0), 0);
+	assert_int_equal(crc32_join(crc32_update(0, "1234", 4), crc32_update(0, "56789", 5), 5),
+			 0xcbf43926);
 }
 
 /* Whichever implementation was built, at any alignment and length. */

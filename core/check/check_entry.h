@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks one file of a container: its sha256, its crc and, if the index has it, its chunks.
+ *
+ * Threads: any, each part by one.
+ */
+#ifndef CARTON_CHECK_ENTRY_H
+#define CARTON_CHECK_ENTRY_H
+
+#include "check/check_chunks.h"
+
+struct check_entry {
+	struct container *container;
+	const struct carton_index *chunks;
+	const struct entry *entry;
+	const char *line; /* its path in MANIFEST; NULL: it has no hash */
+	/*
+	 * The index was made of the same bytes as the hash in MANIFEST: chunks that are right are a
+	 * file that is right, and are hashed alone.
+	 */
+	bool by_chunks;
+	void (*progress)(void *ctx, uint64_t n); /* called with the bytes of each block */
+	void *ctx;
+};
+
+/* 0; -EBADMSG, logged, or not if the container says so; or why it cannot be checked. */
+int check_entry(const struct check_entry *k);
+
+/*
+ * A large file whose chunks are enough can be checked in parts, by several threads. How many parts;
+ * 0: it is checked as a whole.
+ */
+size_t check_parts(const struct check_entry *k);
+
+/* Begins a check in parts. 0, -ENOMEM, or as container_locate(). */
+struct check_parts;
+int check_parts_new(const struct check_entry *k, struct check_parts **ret);
+
+/*
+ * Checks one of them, once: all are to be checked, and the last one frees them. As check_entry(),
+ * but only one of the parts that fail says so: 0 for others.
+ */
+int check_part(struct check_parts *p, size_t i);
+
+/* In place of it, when nothing is checked any more. NULL-safe. */
+void check_parts_drop(struct check_parts *p);
+
+#endif

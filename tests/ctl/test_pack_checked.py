@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What cartonctl pack has written is read once more and compared, before it gets its name: by its chunks where it gets an
+index.
+"""
+import hashlib
+import os
+import random
+import shutil
+
+import pytest
+
+import chunkindex
+from faultydisk import Disk
+from harness import ctl
+from origin import MIB
+from packing import pack, refused, verified
+from zipwriter import Carton
+
+RIGHT = random.Random(3).randbytes(40 * MIB + 4321)       # several parts for several threads
+WRONG = RIGHT[:33 * MIB] + b'other bytes' + RIGHT[33 * MIB + 11:]
+
+
+@pytest.fixture
+def tree(work):
+    c = Carton(method='stored').add('model/large', RIGHT)
+    c.manifest_entry = {'skip': True}
+    return c.unpack(work / 'tree')
+
+
+@pytest.mark.parametrize('words, text', [
+    (['--compress=store', '--chunk-index'], 'has another hash than the file'),
+    (['--compress=zstd', '--chunk-index'], ''),         # the decoder says it, or the chunk
+    (['--compress=store'], ''),
+])
+def test_what_the_disk_has_is_compared(tree, work, words, text):
+    """Not what was written: some reads of the output have a bit that was not there."""
+    where = work / 'd'
+    where.mkdir()
+    disk = Disk(where)
+    try:
+        (disk.path / 'sub').mkdir()
+        out = disk.path / 'sub/m.carton'
+        disk.set('flip 40')
+        err = refused(out, 'pack', *words, tree, out)
+        assert text in err and 'm.carton was not made' in err, err
+        disk.set('none')
+        pack('pack', *words, tree, out, note='does nothing' if 'zstd' in words[0] else '')
+        verified(out)
+    finally:
+        disk.stop()
+
+
+@pytest.mark.parametrize('words', [[], ['--compress=store'], ['--chunk-index'], ['--chunk-index', '--compress=store'],
+                                   ['--compress=auto']])
+def test_an_index_of_the_source_does_not_vouch(work, words):
+    """Its chunks have the hashes of the index, and all of the file another one than MANIFEST says."""
+    right, wrong = hashlib.sha256(RIGHT), chunkindex.chunk_hashes(WRONG)
+    c = Carton(method='stored').add('model/large', WRONG)
+    c.add(chunkindex.PATH, chunkindex.index_of([(right.digest(), len(WRONG), chunkindex.CHUNK, wrong)]))
+    c.change('model/large', sha=right.hexdigest())
+    c.write(work / 'a.carton')
+    assert 'model/large: sha256 mismatch' in refused(work / 'b.carton', 'repack', *words, work / 'a.carton',
+                                                     work / 'b.carton')
+
+
+def test_the_crc_of_parts(tree, work):
+    """It is that of the whole, which other programs compare."""
+    pack('pack', '--compress=store', '--chunk-index', tree, work / 'm.carton')
+    verified(work / 'm.carton')
+    data = (work / 'm.carton').read_bytes()
+    assert data.count(RIGHT) == 1
+    if shutil.which('unzip'):
+        assert os.system(f"unzip -tqq '{work}/m.carton' > /dev/null") == 0
+    # a wrong one is not taken over
+    c = Carton(method='stored').add('model/large', RIGHT)
+    c.change('model/large', local={'crc': 1}, central={'crc': 1})
+    c.write(work / 'c.carton')
+    assert 'crc mismatch' in ctl('verify', work / 'c.carton').stdout
+    assert 'crc mismatch' in refused(work / 'd.carton', 'repack', work / 'c.carton', work / 'd.carton')
+    pack('repack', '--chunk-index', work / 'c.carton', work / 'd.carton')
+    verified(work / 'd.carton')
