@@ -304,6 +304,12 @@ struct carton_observer {
 	 * the bytes that it got. The library does not use the observer any more.
 	 */
 	void (*end)(struct carton_observer *observer, int result);
+	/*
+	 * A file, open for reading and writing, to which bytes() writes them at their offsets; -1:
+	 * there is none. Where a copy of them would be made, this is it: it is read from while the
+	 * file is pinned, or kept, and compared with their tags.
+	 */
+	int fd;
 };
 
 /*
@@ -336,6 +342,9 @@ int carton_size(struct carton *c, struct carton_node *file, carton_done_fn *done
 
 /* Pins it and waits as long as that takes: as carton_pin(), but never -EINPROGRESS or -EAGAIN. */
 int carton_pin_wait(struct carton *c, struct carton_node *file);
+
+/* The same, with an observer as carton_pin_observed(). */
+int carton_pin_wait_observed(struct carton_node *file, struct carton_observer *observer);
 
 /*
  * Reads up to `n` bytes at `off` of a pinned file: how many, 0 at its end. -EBADMSG when they have

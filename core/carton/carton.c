@@ -309,16 +309,19 @@ static void wake(void *ctx, int result)
 	sleeper_wake(ctx, result);
 }
 
-int carton_pin_wait(struct carton *c, struct carton_node *file)
+int carton_pin_wait_observed(struct carton_node *file, struct carton_observer *observer)
 {
 	struct carton_request *request = NULL;
 	struct sleeper sleeper;
-	int r = carton_pin(c, file, NULL, NULL, NULL);
+	int r = carton_pin_observed(file, NULL, NULL, NULL, NULL);
 
-	if (r != -EAGAIN)
+	if (r != -EAGAIN) {
+		if (observer)
+			observer->end(observer, -EALREADY);
 		return r;
+	}
 	sleeper_init(&sleeper);
-	r = carton_pin(c, file, wake, &sleeper, &request);
+	r = carton_pin_observed(file, observer, wake, &sleeper, &request);
 	if (r == -EINPROGRESS) {
 		sleeper_wait(&sleeper, NULL);
 		r = sleeper.result;
@@ -326,6 +329,12 @@ int carton_pin_wait(struct carton *c, struct carton_node *file)
 	}
 	sleeper_finish(&sleeper);
 	return r;
+}
+
+int carton_pin_wait(struct carton *c, struct carton_node *file)
+{
+	(void)c;
+	return carton_pin_wait_observed(file, NULL);
 }
 
 int carton_slurp(struct carton *c, const char *path, size_t max, struct buf *ret)

@@ -144,15 +144,15 @@ int entry_decode(struct fill *f, struct source *from, uint64_t off, struct inges
 	const struct entry *e = f->plan->entry;
 	struct file *dest = f->file.dest;
 	struct stream *in = NULL;
-	int r = file_restart(dest, NULL);
+	int r = dest ? file_restart(dest, NULL) : 0;
 
-	if (r == 0)
+	if (r == 0 && dest)
 		r = file_reserve(dest, e->size, true);
 	if (r == 0)
 		r = source_stream(from, off, e->stored, &in);
 	if (r == 0)
 		r = decode_open(in, e, f->object->store->options.budget, &in);
-	if (r == 0)
+	if (r == 0 && dest)
 		r = file_stream(dest, 0, in, &in);
 	return r < 0 ? r : fill_verify(f, in, ret);
 }

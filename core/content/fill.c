@@ -236,7 +236,9 @@ static void keep_result(struct fill *f)
 	struct object *o = f->object;
 
 	if (!f->sealed && !f->bytes.chunks) {
-		seal_keep(o, f->size, f->bytes.tags);
+		/* the cache has no copy of what is in a file of the caller's */
+		if (!f->given)
+			seal_keep(o, f->size, f->bytes.tags);
 		/* else only its size is known */
 		if (f->bytes.kind != BYTES_NONE)
 			doubt_drop(o);
@@ -277,6 +279,11 @@ void fill_observe(void *fill, uint64_t off, const void *data, size_t n)
 	f->observer->bytes(f->observer, off, data, n);
 	if (off % DROP_STEP == 0)
 		fill_drop_pages(f, off);
+}
+
+int fill_given_fd(const struct fill *f)
+{
+	return f->observer ? f->observer->fd : -1;
 }
 
 void fill_drop_pages(struct fill *f, uint64_t end)

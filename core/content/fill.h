@@ -67,6 +67,7 @@ struct fill {
 	int64_t deadline_ms;		  /* now_ms(), which bytes do not move; 0: none */
 	struct carton_observer *observer; /* for one pass over the bytes; or NULL */
 	bool observed;			  /* all bytes went through it */
+	bool given;			  /* the bytes are in its file */
 	struct source *behind; /* its pages are dropped once they were observed; or NULL */
 	uint64_t behind_off;   /* where the bytes begin in it */
 	struct get get;	       /* what the network is asked for */
@@ -143,6 +144,9 @@ void fill_count(void *fill, uint64_t bytes);
 
 /* The observer of struct ingest; `fill` as above. */
 void fill_observe(void *fill, uint64_t off, const void *data, size_t n);
+
+/* The file of the observer that takes the bytes; -1: there is none. */
+int fill_given_fd(const struct fill *f);
 
 /* Drops the pages of f->behind up to `end` of the bytes. */
 void fill_drop_pages(struct fill *f, uint64_t end);

@@ -136,7 +136,7 @@ static void got(struct get *g, int result, struct ingested *in)
 	filled(container_of(g, struct fill, get), result, in);
 }
 
-/* Decodes the entry of a local container into the file. */
+/* Decodes the entry of a local container into the file, if there is one. */
 static int decode(struct fill *f, struct ingested *ret)
 {
 	struct source *from;
@@ -148,6 +148,32 @@ static int decode(struct fill *f, struct ingested *ret)
 	r = entry_decode(f, from, off, ret);
 	source_unref(from);
 	return r;
+}
+
+/*
+ * The same into the file of the observer, which writes the bytes while they are hashed. Whoever
+ * gives it knows why it does not have them all.
+ */
+static void decode_given(struct fill *f)
+{
+	struct ingested in = { 0 };
+	struct source *source = NULL;
+	/* before the observer ends, if it is bad */
+	int fd = fd_dup(fill_given_fd(f)), r = fd < 0 ? fd : decode(f, &in);
+
+	if (r == 0)
+		r = source_from_fd(fd, &source);
+	else
+		fd_close(fd);
+	f->quiet = r == 0 && source->size != in.size;
+	f->given = r == 0 && !f->quiet;
+	if (f->given) {
+		keep_source(f, source, &in);
+	} else {
+		source_unref(source);
+		free(in.tags);
+	}
+	f->file.done(f, f->quiet ? -EIO : r);
 }
 
 /* Is it not in an entry of a local container? */
@@ -237,6 +263,10 @@ static void find_or_fill(struct fill *f)
 	for (;;) {
 		f->file.dest = NULL;
 		r = find(f);
+		if (r == -ENOENT && fill_given_fd(f) >= 0 && !is_fetched(f)) {
+			decode_given(f);
+			return;
+		}
 		if (r == -ENOENT)
 			r = room_open(&f->file.room, &f->file.dest);
 		if (r != -EEXIST)

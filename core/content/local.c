@@ -44,7 +44,8 @@ int local_in_place(struct fill *f, const struct entry *e)
 		 * the mount's page cache gets the bytes, so the carton's pages are dropped, unless
 		 * they were there before
 		 */
-		if (f->observer && !source_is_cached(source, off, o->size)) {
+		if (f->observer && fill_given_fd(f) < 0 &&
+		    !source_is_cached(source, off, o->size)) {
 			f->behind = source;
 			f->behind_off = off;
 		}

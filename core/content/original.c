@@ -194,6 +194,9 @@ static void original_get_bytes(struct fill *f)
 	const struct chunks_file *c = in_index(f->object);
 	int r;
 
+	/* who wants all bytes at once has them hashed once */
+	if (fill_given_fd(f) >= 0 && is_local(f->object))
+		c = NULL;
 	if (c && by_index_is_doubted(f))
 		return;
 	r = begin(f);

@@ -70,19 +70,43 @@ static bool is_there(const struct extract *x, struct carton_node *node, int pare
 	return same;
 }
 
-static int write_all(int fd, const char *data, size_t n)
+static int write_all(int fd, const char *data, size_t n, uint64_t off)
 {
 	while (n > 0) {
-		ssize_t done = write(fd, data, n);
+		ssize_t done = pwrite(fd, data, n, (off_t)off);
 
 		if (done < 0 && errno != EINTR)
 			return -errno;
 		if (done > 0) {
 			data += done;
+			off += (uint64_t)done;
 			n -= (size_t)done;
 		}
 	}
 	return 0;
+}
+
+/* Writes the bytes of a file while they are verified. */
+struct writing {
+	struct carton_observer observer; /* the first */
+	struct extract *x;
+	atomic_int error; /* of the file */
+	int result;	  /* all bytes are there, and right (0) */
+};
+
+static void write_bytes(struct carton_observer *observer, uint64_t off, const void *data, size_t n)
+{
+	struct writing *w = (struct writing *)observer;
+	int r = atomic_load(&w->error) ? 0 : write_all(observer->fd, data, n, off);
+
+	if (r < 0)
+		atomic_store(&w->error, r);
+	atomic_fetch_add(&w->x->done, n);
+}
+
+static void end_writing(struct carton_observer *observer, int result)
+{
+	((struct writing *)observer)->result = result;
 }
 
 /* Copies a pinned file. *ret_reported: the library has said why it failed. */
@@ -94,7 +118,7 @@ static int copy_bytes(struct extract *x, struct carton_node *node, int fd, bool 
 	int r = buf ? 0 : -ENOMEM;
 
 	while (r == 0 && (n = carton_read(node, buf, BLOCK, off, false)) > 0) {
-		r = write_all(fd, buf, (size_t)n);
+		r = write_all(fd, buf, (size_t)n, off);
 		off += (uint64_t)n;
 		atomic_fetch_add(&x->done, (uint64_t)n);
 	}
@@ -103,44 +127,50 @@ static int copy_bytes(struct extract *x, struct carton_node *node, int fd, bool 
 	return r < 0 ? r : (int)n;
 }
 
-/* Writes the temporary file `tmp_name`. */
-static int write_file(struct extract *x, struct carton_node *node, const char *path,
-		      const char *tmp_name)
+/*
+ * Writes the bytes of a file. They are right when it returns 0: those that were written while they
+ * were verified; or, where they were verified before, or come from elsewhere, a copy of them.
+ */
+static int fill_file(struct extract *x, struct carton_node *node, int fd, bool *ret_reported)
 {
-	struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { 0 } };
-	bool reported = false;
-	struct carton_stat st;
-	int fd, r;
+	struct writing w = { { write_bytes, end_writing, fd }, x, 0, 0 };
+	int r = carton_pin_wait_observed(node, &w.observer), error = atomic_load(&w.error);
 
-	carton_stat(node, &st);
-	times[1].tv_sec = (time_t)st.mtime;
-	fd = openat(x->out.tmp, tmp_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-		    st.executable ? 0777 : 0666);
-	r = fd < 0 ? -errno : copy_bytes(x, node, fd, &reported);
-	if (r == 0 && futimens(fd, times) < 0)
-		r = -errno;
-	if (fd >= 0 && close(fd) < 0 && r == 0)
-		r = -errno;
-	return r < 0 && !reported ? report(x, path, "be written", r) : r;
+	*ret_reported = r < 0 && !error;
+	if (r < 0)
+		return error ? error : r;
+	if (error)
+		r = error;
+	else if (w.result < 0)
+		r = ftruncate(fd, 0) < 0 ? -errno : copy_bytes(x, node, fd, ret_reported);
+	carton_unpin(node);
+	return r;
 }
 
-/* Makes the file under its temporary name. If it cannot be pinned, the library reports why. */
+/* Makes the file under its temporary name. */
 static int make_file(struct extract *x, struct carton_node *node, const char *path,
 		     const char *tmp_name)
 {
+	struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { 0 } };
 	const char *target = carton_target(node);
-	int r;
+	bool reported = false;
+	struct carton_stat st;
+	int fd, r;
 
 	if (target)
 		return symlinkat(target, x->out.tmp, tmp_name) < 0 ?
 			       report(x, path, "be made", -errno) :
 			       0;
-	r = carton_pin_wait(x->c, node);
-	if (r < 0)
-		return r;
-	r = write_file(x, node, path, tmp_name);
-	carton_unpin(node);
-	return r;
+	carton_stat(node, &st);
+	times[1].tv_sec = (time_t)st.mtime;
+	fd = openat(x->out.tmp, tmp_name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    st.executable ? 0777 : 0666);
+	r = fd < 0 ? -errno : fill_file(x, node, fd, &reported);
+	if (r == 0 && futimens(fd, times) < 0)
+		r = -errno;
+	if (fd >= 0 && close(fd) < 0 && r == 0)
+		r = -errno;
+	return r < 0 && !reported ? report(x, path, "be written", r) : r;
 }
 
 static int extract_one(struct extract *x, size_t i, struct outdir_parent *p)

@@ -147,7 +147,7 @@ struct carton_observer *push_new(struct mount *m, struct carton_node *node,
 		return NULL;
 	}
 	*p = (struct push){
-		.observer = { push_bytes, push_end },
+		.observer = { push_bytes, push_end, -1 },
 		.mount = m,
 		.node = node,
 		.end = tail_of(size),

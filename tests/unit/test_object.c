@@ -184,7 +184,7 @@ static void observer_end(struct carton_observer *observer, int result)
 
 static struct observer observer_of(struct waiter *w, char *got)
 {
-	return (struct observer){ .observer = { observer_bytes, observer_end },
+	return (struct observer){ .observer = { observer_bytes, observer_end, -1 },
 				  .waiter = w,
 				  .got = got };
 }

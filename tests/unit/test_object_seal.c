@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects that an earlier store has verified and sealed. */
 #include "cached_help.h"
+#include "carton.h"
 #include "content/internal.h"
 
 #define SIZE (MIN_SEALED + 77)
@@ -243,12 +244,108 @@ static void test_other_key(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, cached_setup, cached_teardown)
 
+/* ---- an observer with a file ---- */
+
+struct taker {
+	struct carton_observer observer;
+	uint64_t up_to; /* the first bytes only are written */
+	int result;
+};
+
+static void taker_bytes(struct carton_observer *observer, uint64_t off, const void *data, size_t n)
+{
+	struct taker *t = (struct taker *)observer;
+
+	if (off < t->up_to)
+		assert_int_equal(pwrite_full(observer->fd, data, MIN(n, t->up_to - off), off), 0);
+}
+
+static void taker_end(struct carton_observer *observer, int result)
+{
+	((struct taker *)observer)->result = result;
+}
+
+static int take(struct box_item *item, struct taker *t)
+{
+	struct waiter w;
+	int r;
+
+	*t = (struct taker){ { taker_bytes, taker_end, memfd_create("taker", MFD_CLOEXEC) },
+			     t->up_to,
+			     1 };
+	waiter_init(&w);
+	w.wait.observer = &t->observer;
+	r = object_get(item->object, &w.wait);
+	return r == -EINPROGRESS ? waiter_wait(&w) : r;
+}
+
+/* It is the only copy; what others write to it later is noticed, and no seal says that it is here. */
+static void test_given_file(void **state)
+{
+	struct cached *e = *state;
+	struct box *b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
+	struct taker t = { .up_to = UINT64_MAX };
+	struct box_item *item = last(b);
+	struct log_seen *seen;
+	char got[4];
+	int fd;
+
+	assert_int_equal(take(item, &t), 0);
+	assert_int_equal(t.result, 0);
+	assert_true(reads_right(item, item->entry.size, 0, false));
+	assert_false(has_seal(e, b));
+	assert_int_equal(cache_lookup(e->cache, item->sha256, &fd, NULL), -ENOENT);
+	assert_int_equal(pread_full(t.observer.fd, got, 4, 1000), 0);
+	assert_memory_equal(got, item->data + 1000, 4);
+
+	got[0] ^= 1;
+	assert_int_equal(pwrite_full(t.observer.fd, got, 4, 1000), 0);
+	seen = log_watch();
+	assert_int_equal(object_read(item->object, got, 4, 1000, false), -EBADMSG);
+	assert_true(seen->n > 0);
+	carton_log_set(NULL, NULL);
+	object_put(item->object);
+	/* and it is made again, elsewhere */
+	assert_int_equal(get(item->object), 0);
+	assert_true(reads_right(item, item->entry.size, 0, false));
+	object_put(item->object);
+	close(t.observer.fd);
+	box_free(b);
+}
+
+/* Bytes that are wrong, or not all of them, are nobody's. */
+static void test_given_file_that_fails(void **state)
+{
+	struct cached *e = *state;
+
+	for (int bad = 0; bad < 2; bad++) {
+		struct box *b = sealed_box(e, METHOD_ZSTD, 0, SEALS_USE);
+		struct taker t = { .up_to = bad ? UINT64_MAX : 2 * MIB };
+		struct box_item *item = last(b);
+		struct log_seen *seen = log_watch();
+
+		item->sha256[0] ^= (uint8_t)bad;
+		((struct object *)item->object)->sha256[0] ^= (uint8_t)bad;
+		assert_int_equal(take(item, &t), bad ? -EBADMSG : -EIO);
+		assert_int_equal(t.result, bad ? -EBADMSG : -EIO);
+		/* who gave the file says why it is not full */
+		assert_int_equal(seen->n, bad);
+		carton_log_set(NULL, NULL);
+		assert_int_equal(get(item->object), bad ? -EBADMSG : 0);
+		if (!bad)
+			object_put(item->object);
+		close(t.observer.fd);
+		box_free(b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_later_store),	   TEST(test_off),	  TEST(test_corrupt),
-		TEST(test_changed_before), TEST(test_cut_before), TEST(test_cached_damaged),
-		TEST(test_other_place),	   TEST(test_other_key),
+		TEST(test_later_store),		  TEST(test_off),	 TEST(test_corrupt),
+		TEST(test_changed_before),	  TEST(test_cut_before), TEST(test_cached_damaged),
+		TEST(test_other_place),		  TEST(test_other_key),	 TEST(test_given_file),
+		TEST(test_given_file_that_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
