@@ -41,6 +41,7 @@ struct mount {
 	pthread_mutex_t first_open;
 	struct passthrough *passthrough; /* NULL: not wanted */
 	struct ahead *ahead;		 /* verifies files before they are opened; NULL: off */
+	atomic_uint files_looked_up;	 /* one by one, up to a number (ops.c) */
 	atomic_int push_patience;	 /* more than 0: large files are pushed (push.h) */
 };
 

@@ -17,6 +17,8 @@
 #define BLOCK 4096
 #define MAX_WAITING_READS 8192
 #define MAX_LIST (1 << 20) /* bytes of one answer */
+/* so many files were looked up: lists have the attributes of files from then on */
+#define LISTED_FILES 32
 
 /*
  * Fills `st`. Returns how long the kernel may cache it (seconds): 0 while the size is not certain.
@@ -84,7 +86,6 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 				  FUSE_CAP_SPLICE_MOVE);
 	conn->want |= conn->capable & (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_READDIRPLUS |
 				       FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS);
-	/* always READDIRPLUS: attributes cost nothing here, and save a LOOKUP for each name */
 	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	conn->max_read = m->max_read;
 	passthrough_negotiate(m->passthrough, conn);
@@ -213,6 +214,11 @@ static void list_first(struct parked *q)
 		q->finish(q, r);
 }
 
+static bool lists_files(const struct mount *m)
+{
+	return atomic_load(&m->files_looked_up) >= LISTED_FILES;
+}
+
 static void finish_opendir(struct parked *p, int r)
 {
 	if (r < 0) {
@@ -220,7 +226,7 @@ static void finish_opendir(struct parked *p, int r)
 		return;
 	}
 	p->fi.keep_cache = 1;
-	p->fi.cache_readdir = 1;
+	p->fi.cache_readdir = lists_files(mount_of(p->req)); /* else the next one may have more */
 	fuse_reply_open(p->req, &p->fi);
 }
 
@@ -236,7 +242,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void finish_lookup(struct parked *p, int r)
 {
-	const struct mount *m = mount_of(p->req);
+	struct mount *m = mount_of(p->req);
 	struct carton_node *node;
 	struct fuse_entry_param e;
 
@@ -251,6 +257,7 @@ static void finish_lookup(struct parked *p, int r)
 		fuse_reply_err(p->req, mount_errno(r));
 	} else {
 		fill_entry(m, node, &e);
+		atomic_fetch_add(&m->files_looked_up, S_ISREG(e.attr.st_mode) && !lists_files(m));
 		fuse_reply_entry(p->req, &e);
 	}
 }
@@ -292,6 +299,10 @@ static bool is_hidden(const struct carton_node *node)
 	return st.hidden;
 }
 
+/*
+ * `plus`: the kernel makes an inode of each entry that has one here: a LOOKUP less if it is looked
+ * at (ls -l), in vain where it is not (find). Directories are, files once some others were.
+ */
 static void answer_list(const struct parked *q, int r, bool plus)
 {
 	const struct mount *m = mount_of(q->req);
@@ -315,8 +326,9 @@ static void answer_list(const struct parked *q, int r, bool plus)
 		if (off >= 2 && is_hidden(node))
 			continue;
 		fill_entry(m, node, &e);
-		if (off < 2)
-			e.ino = 0; /* no lookup count for "." and ".." */
+		/* no lookup count for "." and "..", and what is perhaps not looked at */
+		if (off < 2 || (!lists_files(m) && !S_ISDIR(e.attr.st_mode)))
+			e.ino = 0;
 		if (plus)
 			need = fuse_add_direntry_plus(q->req, buf + used, size - used, name, &e,
 						      off + 1);
