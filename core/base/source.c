@@ -8,6 +8,8 @@
 
 #include "base/util.h"
 
+#define WILL_NEED (256 * KIB)
+
 ssize_t stream_read_full(struct stream *s, void *ret_buf, size_t n)
 {
 	size_t have = 0;
@@ -170,6 +172,15 @@ bool source_is_cached(struct source *s, uint64_t off, uint64_t n)
 	for (unsigned i = 1; i < 8 && !found; i++)
 		found = source_pread_nowait(s, &byte, 1, off + n / 8 * i) == 0;
 	return found;
+}
+
+void source_will_need(struct source *s, uint64_t off, uint64_t n)
+{
+	/* of one call, the kernel may do no more than what the disk takes at once */
+	for (uint64_t done = 0, step; done < n; done += step) {
+		step = MIN(WILL_NEED, n - done);
+		posix_fadvise(s->fd, (off_t)(off + done), (off_t)step, POSIX_FADV_WILLNEED);
+	}
 }
 
 void source_drop_pages(struct source *s, uint64_t off, uint64_t n)

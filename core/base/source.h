@@ -92,6 +92,9 @@ bool source_is_cached(struct source *s, uint64_t off, uint64_t n);
 struct stat;
 int source_is_same(const struct source *s, const struct stat *before);
 
+/* Has the kernel read a range of a local source into the page cache, and does not wait for that. */
+void source_will_need(struct source *s, uint64_t off, uint64_t n);
+
 /* Takes a range out of the page cache. */
 void source_drop_pages(struct source *s, uint64_t off, uint64_t n);
 

@@ -6,6 +6,10 @@
 #include "base/ingest.h"
 #include "base/budget.h"
 #include "base/util.h"
+#include "content/disk_ahead.h"
+
+/* a smaller file is read before that is of use */
+#define AHEAD_MIN (4 * MIB)
 
 int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
 		     const char *name)
@@ -125,6 +129,22 @@ static int read_chunks(const struct bytes *b, const struct tagger *tagger, uint6
 	return r;
 }
 
+void bytes_read_ahead(struct bytes *b, uint64_t size)
+{
+	/* where chunks are fetched as they are read, they are no earlier on the disk */
+	if (b->source && source_is_local(b->source) && size >= AHEAD_MIN &&
+	    !(b->chunks && chunked_filler(b->chunks)))
+		b->ahead = disk_ahead_new();
+}
+
+static void read_ahead(const struct bytes *b, uint64_t size, struct range at)
+{
+	const struct disk_range next = disk_ahead_read(b->ahead, size, at.off, at.n);
+
+	if (next.n > 0)
+		source_will_need(b->source, b->off + next.off, next.n);
+}
+
 int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size, void *ret_buf,
 	       size_t n, uint64_t off, bool nowait)
 {
@@ -134,6 +154,8 @@ int bytes_read(const struct bytes *b, const struct tagger *tagger, uint64_t size
 		memcpy(ret_buf, b->memory + off, n);
 		return 0;
 	}
+	if (b->ahead && n > 0)
+		read_ahead(b, size, at);
 	if (!b->tags)
 		return n ? fetch(b, ret_buf, n, off, nowait) : 0;
 	if (b->chunks)
@@ -159,5 +181,6 @@ void bytes_finish(struct bytes *b)
 	source_unref(b->source);
 	free(b->tags);
 	chunked_free(b->chunks);
+	disk_ahead_free(b->ahead);
 	*b = (struct bytes){ .kind = BYTES_NONE };
 }

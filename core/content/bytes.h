@@ -25,6 +25,7 @@ struct bytes {
 	uint64_t off;		   /* where they begin in it */
 	uint8_t (*tags)[TAG_SIZE]; /* one for each TAG_BLOCK; NULL: unchecked (-o verify=off) */
 	struct chunked *chunks;	   /* which tags are there yet; NULL: all */
+	struct disk_ahead *ahead;  /* of a large local file; or NULL */
 	struct budget *budget;	   /* counts the tags once bytes_count() was called */
 	uint64_t counted;
 };
@@ -34,6 +35,9 @@ struct bytes {
  */
 int bytes_use_chunks(struct bytes *b, const struct chunk_index *index, const struct chunks_file *f,
 		     const char *name);
+
+/* Bytes of a large local file are read ahead of their readers from now on. */
+void bytes_read_ahead(struct bytes *b, uint64_t size);
 
 /*
  * Copies [off, off+n) of `size` bytes. 0; -EBADMSG when what is there now does not fit its tags (or

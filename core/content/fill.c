@@ -111,7 +111,7 @@ static void take_bytes(struct fill *f)
 {
 	struct object *o = f->object;
 
-	keep_attach(o, &f->bytes);
+	keep_attach(o, &f->bytes, f->size);
 	o->size = f->size;
 	o->copied = f->copied;
 	if (f->bytes.chunks || f->sealed)

@@ -3,6 +3,8 @@
  * Shared by the files of content/. From the bottom up:
  *
  *	chunked		bytes that are verified as they are read
+ *	ahead		how far ahead of their readers chunks are fetched
+ *	disk_ahead	reads local files from the disk ahead of their readers
  *	bytes		verified bytes, and reading them
  *	hash_job	hashes these in the background
  *	keep		how long copies are kept: the idle list, the budget for memory, seals
@@ -18,7 +20,6 @@
  *	entry_part	the header of an entry, or all of it, which is decoded
  *	get		gets bytes from the network
  *	into_file	a file for what cannot be read in place
- *	ahead		how far ahead of their readers chunks are fetched
  *	chunk_choice	which of them one request asks for
  *	chunk_fill	fetches and verifies chunks
  *	sparse		fetches the chunks of an object as they are read
@@ -149,7 +150,7 @@ void keep_remove(struct object_store *s, struct object *o);
 void keep_add(struct object_store *s, struct object *o);
 
 /* Gives the object verified bytes. */
-void keep_attach(struct object *o, const struct bytes *bytes);
+void keep_attach(struct object *o, const struct bytes *bytes, uint64_t size);
 
 /*
  * Drops idle copies while there are too many, or too many files are open. Releases the lock

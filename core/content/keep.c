@@ -46,9 +46,10 @@ static void give(struct object_store *s, uint64_t size)
 	budget_drop(s->options.budget, size);
 }
 
-void keep_attach(struct object *o, const struct bytes *bytes)
+void keep_attach(struct object *o, const struct bytes *bytes, uint64_t size)
 {
 	o->bytes = *bytes;
+	bytes_read_ahead(&o->bytes, size);
 	atomic_store(&o->read_failed, false);
 	if (o->store->options.verify || o->ops->always_verified)
 		o->state = OBJECT_VERIFIED;

@@ -45,7 +45,7 @@ static void get_now(struct object *o)
 	if (r < 0)
 		return;
 	if (o->bytes.kind == BYTES_NONE && !o->content) {
-		keep_attach(o, &bytes);
+		keep_attach(o, &bytes, o->size);
 		keep_add(s, o);
 		return;
 	}

@@ -123,6 +123,24 @@ def test_changed_since(carton, mount_fg, cache, kind):
     assert (digest(DATA) in cache.seals()) == (not where)
 
 
+@pytest.mark.parametrize('kind', KINDS)
+def test_changed_ahead_of_a_reader(carton, mount, cache, kind):
+    """What was read ahead of who reads in order is compared when it is read: a change since then is seen."""
+    source, where = carton(kind)
+    options = [*PRIVATE, *cache.options]
+    with mount(source, *options) as m:
+        assert opened(m) == 'verified'
+    with mount(source, *options) as m, open(m / 'model/x', 'rb', buffering=0) as f:
+        assert m.state('model/x') == 'sealed'
+        # by itself, the kernel reads half a MiB ahead of it here, and nothing with this
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        for off in range(0, 2 * MIB, 4096):
+            assert os.pread(f.fileno(), 4096, off) == DATA[off:off + 4096]
+        damage(cache, where, 2 * MIB + 77)
+        assert errno_of(os.pread, f.fileno(), 4096, 2 * MIB) == errno.EIO
+        assert digest(DATA) not in cache.seals()
+
+
 @pytest.mark.parametrize('kind', ['stored', 'zstd'])
 def test_every_chunk_is_checked(carton, mount, cache, kind):
     """A bit of each tenth block is flipped: no read gives it."""
