@@ -15,6 +15,10 @@
 #define PAUSE 4
 #define MIN_PAUSE_MS 20
 #define AT_ONCE 2
+/* it begins, and goes on, once nobody has read for so long */
+#define IDLE_MS 500
+/* but it does not wait longer for that: who reads all the time gets a whole that was compared, too */
+#define PATIENCE_MS 10000
 
 struct hash_job {
 	struct hash_job_options o;
@@ -24,7 +28,8 @@ struct hash_job {
 	struct hasher hasher;
 	char *block; /* once it has begun */
 	uint64_t done;
-	uint64_t reads; /* when the last step ended */
+	uint64_t reads;		 /* when the last step ended */
+	int64_t read_ms, due_ms; /* when a read was last seen; when it no longer waits */
 };
 
 /* Bytes of the tags that it makes, beside those that readers check. */
@@ -88,6 +93,8 @@ static bool step(struct task *t);
 static void run(struct hash_job *j)
 {
 	j->reads = atomic_load(j->o.reads);
+	j->read_ms = now_ms();
+	j->due_ms = j->read_ms + PATIENCE_MS;
 	task_init(&j->task, j->o.events, LANE_BULK, step);
 	task_wake(&j->task);
 }
@@ -150,10 +157,23 @@ static void on_cancel(struct cancel_hook *hook)
 	task_wake(&container_of(hook, struct hash_job, hook)->task);
 }
 
+/*
+ * Must readers be waited for? They keep the disk and the cores while they read, and what they have
+ * read is in the page cache then.
+ */
+static bool gives_way(struct hash_job *j, int64_t now)
+{
+	uint64_t reads = atomic_load(j->o.reads);
+
+	if (reads != j->reads)
+		j->read_ms = now;
+	j->reads = reads;
+	return now < j->due_ms && now < j->read_ms + IDLE_MS;
+}
+
 static bool step(struct task *t)
 {
 	struct hash_job *j = container_of(t, struct hash_job, task);
-	uint64_t reads = atomic_load(j->o.reads);
 	int64_t began_ms = now_ms(), now;
 	int r = 0;
 
@@ -164,15 +184,20 @@ static bool step(struct task *t)
 		j->block = malloc(BLOCK);
 		r = j->block ? 0 : -ENOMEM;
 	}
+	if (r == 0 && cancel_fired(j->o.cancel))
+		r = -ECANCELED;
+	if (r == 0 && gives_way(j, began_ms)) {
+		task_wake_at(t, MIN(j->due_ms, j->read_ms + IDLE_MS));
+		return true;
+	}
 	for (int i = 0; i < BLOCKS && r == 0 && j->done < j->o.size; i++)
 		r = cancel_fired(j->o.cancel) ? -ECANCELED : hash_block(j);
 	if (r < 0 || j->done == j->o.size)
 		return end(j, r);
 	now = now_ms();
-	if (reads != j->reads)
+	if (atomic_load(j->o.reads) != j->reads)
 		task_wake_at(t, now + MAX(MIN_PAUSE_MS, PAUSE * (now - began_ms)));
 	else
 		task_wake(t);
-	j->reads = reads;
 	return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hashes a file in the background, in short steps that give way to readers: for objects whose bytes
+ * Hashes a file in the background, while nobody reads, or in short steps: for objects whose bytes
  * are verified chunk by chunk until then. A few files at a time, whoever else is waiting.
  */
 #ifndef CARTON_CONTENT_HASH_JOB_H
