@@ -274,6 +274,14 @@ void cache_note_drop(struct cache *cache, const uint8_t key[32]);
 int cache_tag_key(const struct cache *cache, uint8_t ret_key[KEY_SIZE]);
 
 /*
+ * Returns a name, or a word, for one purpose: a MAC of two hashes under a key of the cache. Nobody
+ * who lacks the key can tell it, nor get content of that name into a MANIFEST. 0; -ENOENT: this
+ * cache has no seals; -ENOMEM or -EIO.
+ */
+int cache_mac(const struct cache *cache, const char *purpose, const uint8_t of[2 * SHA256_SIZE],
+	      uint8_t ret_mac[SHA256_SIZE]);
+
+/*
  * Keeps the tags of an object of `size` bytes, made with the key above while each byte was hashed,
  * in place of earlier ones. 0; -EINVAL: smaller than MIN_SEALED or larger than MAX_SEALED; -ENOSPC;
  * or -errno.

@@ -89,6 +89,15 @@ int cache_tag_key(const struct cache *c, uint8_t ret_key[KEY_SIZE])
 	return c->has_secret ? key_derive(c->secret, "tags", ret_key) : -ENOENT;
 }
 
+int cache_mac(const struct cache *c, const char *purpose, const uint8_t of[2 * SHA256_SIZE],
+	      uint8_t ret_mac[SHA256_SIZE])
+{
+	uint8_t key[KEY_SIZE];
+	int r = c->has_secret ? key_derive(c->secret, purpose, key) : -ENOENT;
+
+	return r < 0 ? r : hmac_sha256(key, sizeof(key), of, 2 * SHA256_SIZE, ret_mac);
+}
+
 /* ---- seals ---- */
 
 static size_t tags_size(uint64_t size)

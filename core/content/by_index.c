@@ -44,8 +44,11 @@ int by_index_use(struct fill *f, const struct chunks_file *c)
 	int r = bytes_use_chunks(&f->bytes, &o->store->index, c, o->name);
 
 	f->size = c->size;
+	if (r < 0)
+		return r;
+	chunk_seal_use(f);
 	/* the background's part begins when the open has been answered */
-	return r < 0 ? r : object_new_hash_job(o, &f->bytes, c->size, &f->hash_job);
+	return agreed_find(o) ? 0 : object_new_hash_job(o, &f->bytes, c->size, &f->hash_job);
 }
 
 /* A copy that is in the cache needs no fetch. */

@@ -6,14 +6,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/hasher.h"
 #include "base/util.h"
 #include "cache/claims.h"
+#include "content/chunk_read.h"
 
 /* readers of chunks with the same remainder wait for each other, so that a chunk is hashed once */
 #define STRIPES 16
-/* read at once; a multiple of TAG_BLOCK */
-#define PIECE ((size_t)(128 * KIB))
 /* hashes that are read from the index at once: of 8 MiB and more */
 #define BLOCK 32
 
@@ -25,6 +23,8 @@ struct chunked {
 	const struct chunk_filler *filler; /* NULL: all are in the file */
 	void *filler_ctx;
 	_Atomic uint64_t left;	       /* chunks that are not verified */
+	_Atomic uint64_t kept;	       /* chunks whose tags chunked_new_tags() has given */
+	atomic_bool told;	       /* by chunked_completed() */
 	atomic_bool failed;	       /* a chunk had other bytes; logged */
 	atomic_bool bad;	       /* the whole file has another hash */
 	atomic_bool refused;	       /* there is no memory for a chunk; logged */
@@ -164,6 +164,12 @@ bool chunked_is_complete(const struct chunked *c)
 	return atomic_load(&c->left) == 0;
 }
 
+bool chunked_completed(struct chunked *c)
+{
+	return !c->filler && chunked_is_complete(c) && !atomic_load(&c->told) &&
+	       !atomic_exchange(&c->told, true);
+}
+
 void chunked_unpinned(struct chunked *c)
 {
 	c->filler->unpinned(c->filler_ctx);
@@ -205,6 +211,38 @@ static int set_verified(struct chunked *c, uint64_t i)
 	return atomic_fetch_sub(&c->left, 1) == 1;
 }
 
+void chunked_use_tags(struct chunked *c, uint8_t (*to)[TAG_SIZE], uint8_t (*tags)[TAG_SIZE])
+{
+	static const uint8_t none[TAG_SIZE];
+
+	for (uint64_t i = 0; i < c->n_chunks; i++) {
+		uint64_t at = first_tag(c, i);
+
+		if (memcmp(tags[at], none, TAG_SIZE) == 0)
+			continue;
+		if (!budget_try(c->index->budget, tags_cost(c, i)))
+			break;
+		memcpy(to + at, tags + at, tags_cost(c, i));
+		atomic_fetch_add(&c->counted, tags_cost(c, i));
+		set_verified(c, i);
+		c->kept++;
+	}
+}
+
+uint8_t (*chunked_new_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]))[TAG_SIZE]
+{
+	uint64_t n = c->n_chunks - atomic_load(&c->left);
+	uint8_t(*all)[TAG_SIZE];
+
+	if (c->filler || atomic_exchange(&c->kept, n) == n)
+		return NULL;
+	all = calloc((size_t)((c->file->size - 1) / TAG_BLOCK) + 1, TAG_SIZE);
+	for (uint64_t i = 0; all && i < c->n_chunks; i++)
+		if (chunked_is_verified(c, i))
+			memcpy(all + first_tag(c, i), tags + first_tag(c, i), tags_cost(c, i));
+	return all;
+}
+
 int chunked_span(const struct chunked *c, uint64_t off, size_t n, size_t *ret_n, bool *ret_verified)
 {
 	uint64_t size = c->file->chunk_size, i = off / size, end = off + n;
@@ -240,58 +278,16 @@ static int wanted(struct chunked *c, uint64_t i, uint8_t ret[SHA256_SIZE])
 	return r;
 }
 
-/* Bytes of a chunk that are copied on the way. */
-struct excerpt {
-	char *to;
-	size_t off, n; /* in the chunk */
-};
-
-static void copy_excerpt(const struct excerpt *x, const char *data, size_t n, size_t at)
-{
-	size_t from = MAX(x->off, at), end = MIN(x->off + x->n, at + n);
-
-	if (from < end)
-		memcpy(x->to + (from - x->off), data + (from - at), end - from);
-}
-
-/*
- * Reads chunk `i` by and by, as it may be of 16 MiB: hashes and tags just these bytes, and copies
- * of them.
- */
-static int read_chunk(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
-		      const struct excerpt *x, struct ingested *ret)
-{
-	uint64_t start = b->off + i * c->file->chunk_size;
-	size_t len = chunk_len(c, i), n;
-	char *data = malloc(PIECE);
-	struct hasher h = { 0 };
-	int r = data ? hasher_begin(&h, b->tagger, true) : -ENOMEM;
-
-	for (size_t at = 0; at < len && r == 0; at += n) {
-		n = MIN(PIECE, len - at);
-		r = source_pread(b->source, data, n, start + at);
-		if (r == 0)
-			r = hasher_feed(&h, data, n);
-		if (r == 0)
-			copy_excerpt(x, data, n, at);
-	}
-	free(data);
-	if (r == 0)
-		return hasher_end(&h, ret);
-	hasher_abort(&h);
-	return r;
-}
-
 /*
  * 0, and it has its tags; 1: it has another hash; -EBADMSG: the file ends before it, and nobody
  * fetches the rest; or why that is not known. Its lock is held: its tags count once it is verified.
  */
 static int compare(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
-		   const struct excerpt *x)
+		   const struct chunk_part *x)
 {
 	uint8_t want[SHA256_SIZE] = { 0 };
 	struct ingested found = { 0 };
-	int r = read_chunk(c, b, i, x, &found);
+	int r = chunk_read(b, i * c->file->chunk_size, chunk_len(c, i), x, &found);
 
 	/* it was cut off since; what is fetched can come again */
 	if (r == -ENODATA)
@@ -332,7 +328,7 @@ bool chunked_is_hole(const struct chunked *c, const struct chunked_bytes *b, uin
  * held.
  */
 static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
-		  const struct excerpt *x)
+		  const struct chunk_part *x)
 {
 	int r;
 
@@ -350,7 +346,7 @@ static int verify(struct chunked *c, const struct chunked_bytes *b, uint64_t i,
 
 int chunked_fetched(struct chunked *c, const struct chunked_bytes *b, uint64_t i)
 {
-	const struct excerpt none = { 0 };
+	const struct chunk_part none = { 0 };
 	int r = take_tags(c, i);
 
 	if (r < 0)
@@ -370,7 +366,7 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
 		 uint64_t off)
 {
 	uint64_t i = off / c->file->chunk_size;
-	const struct excerpt x = { ret_buf, (size_t)(off % c->file->chunk_size), n };
+	const struct chunk_part x = { ret_buf, (size_t)(off % c->file->chunk_size), n };
 	bool there;
 	int r;
 

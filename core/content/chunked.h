@@ -82,6 +82,23 @@ void chunked_was_read(struct chunked *c, uint64_t off, size_t n);
 /* Are all chunks verified? */
 bool chunked_is_complete(const struct chunked *c);
 
+/* The same of a file that lacked none, but true only once. */
+bool chunked_completed(struct chunked *c);
+
+/*
+ * Chunks that have tags here, for each block of the file (all zero: none), were verified by an
+ * earlier mount: theirs are these from now on. Before the bytes are read. Nothing if these tags
+ * would be over the budget.
+ */
+void chunked_use_tags(struct chunked *c, uint8_t (*to)[TAG_SIZE], uint8_t (*tags)[TAG_SIZE]);
+
+/*
+ * The tags of all chunks that are verified, zero for others; the caller frees them. NULL: none was
+ * verified since the last call or chunked_use_tags(); the file lacks chunks; no memory. Not beside
+ * readers, unless all chunks are verified.
+ */
+uint8_t (*chunked_new_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]))[TAG_SIZE];
+
 /* See unpinned(). */
 void chunked_unpinned(struct chunked *c);
 

@@ -17,7 +17,7 @@
 #define AT_ONCE 2
 /* it begins, and goes on, once nobody has read for so long */
 #define IDLE_MS 500
-/* but it does not wait longer for that: who reads all the time gets a whole that was compared, too */
+/* but no longer than that: who reads all the time gets a whole that was compared, too */
 #define PATIENCE_MS 10000
 
 struct hash_job {

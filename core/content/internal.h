@@ -2,6 +2,7 @@
 /*
  * Shared by the files of content/. From the bottom up:
  *
+ *	chunk_read	reads, hashes and tags a chunk
  *	chunked		bytes that are verified as they are read
  *	ahead		how far ahead of their readers chunks are fetched
  *	disk_ahead	reads local files from the disk ahead of their readers
@@ -55,6 +56,7 @@ struct object {
 	atomic_bool no_chunks;	 /* a read failed: the next open hashes all of it */
 	atomic_bool wanted;	 /* somebody will certainly open it, see object_want() */
 	atomic_bool doubted;	 /* there is a note of that, see doubt_keep() */
+	atomic_bool agreed;	 /* its hash is known to agree with the index, see agreed_keep() */
 	_Atomic(struct object *) next; /* see object_follow() */
 	_Atomic uint64_t in_order; /* bytes that the last reader has read so, of it or before it */
 	int64_t stale_ms;	   /* of `content`: when the last one ended with -ESTALE; 0 */
@@ -178,6 +180,27 @@ void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 
 /* Bytes did not fit their tags: the next open hashes all of them. */
 void seal_drop(const struct object *o);
+
+/*
+ * The seal of those chunks that were verified, under the hashes of the object and of the index, as
+ * only the latter says that they are right. The first takes for verified what an earlier mount has
+ * left; the second leaves it, if there is more by now. Not beside readers, unless all are verified.
+ */
+void chunk_seal_use(struct fill *f);
+void chunk_seal_keep(struct object *o);
+
+/*
+ * All chunks of it were read, perhaps by now: they are sealed, as the whole if its hash agrees with
+ * the index.
+ */
+void chunks_complete(struct object *o);
+
+/*
+ * The whole was hashed, and agrees with the index: a note of that spares it for other mounts, whose
+ * chunks are compared with the same index. The second looks for it, and sets o->agreed.
+ */
+void agreed_keep(const struct object *o);
+bool agreed_find(struct object *o);
 
 /*
  * Leaves a note that the whole is another file than the chunk index says, for later mounts, which

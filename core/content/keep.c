@@ -5,6 +5,8 @@
  * later mounts: seals, and notes of what failed. An object without its bytes at hand has no use for
  * a seal: both are found, or neither.
  */
+#include <stdlib.h>
+
 #include "base/util.h"
 #include "cache/cache.h"
 #include "content/internal.h"
@@ -198,10 +200,108 @@ void seal_keep(const struct object *o, uint64_t size, uint8_t (*tags)[TAG_SIZE])
 		cache_seal_put(o->store->options.cache, o->sha256, size, tags);
 }
 
+/*
+ * What is known of an object as the index describes it has this name: of both hashes, and of the
+ * key of the cache, which says that we have made it. False: there is no place for it.
+ */
+static bool name_by_index(const struct object *o, const char *what, uint8_t ret[SHA256_SIZE])
+{
+	const struct object_store *s = o->store;
+	const struct object *index = s->index.ctx;
+	uint8_t both[2 * SHA256_SIZE];
+
+	if (!s->options.cache || s->options.seals == SEALS_OFF || !s->index.chunks)
+		return false;
+	memcpy(both, o->sha256, SHA256_SIZE);
+	memcpy(both + SHA256_SIZE, index->sha256, SHA256_SIZE);
+	return cache_mac(s->options.cache, what, both, ret) == 0;
+}
+
+#define CHUNK_SEAL "seals of chunks"
+
+static void chunk_seal_drop(const struct object *o)
+{
+	uint8_t name[SHA256_SIZE];
+
+	if (name_by_index(o, CHUNK_SEAL, name))
+		cache_seal_drop(o->store->options.cache, name);
+}
+
 void seal_drop(const struct object *o)
 {
+	chunk_seal_drop(o);
 	if (o->store->options.seals && o->ops->by_seal)
 		cache_seal_drop(o->store->options.cache, o->sha256);
+}
+
+void chunk_seal_use(struct fill *f)
+{
+	const struct object *o = f->object;
+	uint8_t name[SHA256_SIZE], (*tags)[TAG_SIZE];
+
+	if (o->store->options.seals != SEALS_USE || !name_by_index(o, CHUNK_SEAL, name) ||
+	    cache_seal_get(o->store->options.cache, name, f->size, &tags) < 0)
+		return;
+	chunked_use_tags(f->bytes.chunks, f->bytes.tags, tags);
+	free(tags);
+}
+
+void chunk_seal_keep(struct object *o)
+{
+	uint8_t name[SHA256_SIZE], (*tags)[TAG_SIZE] = NULL;
+	bool good;
+
+	pthread_mutex_lock(&o->store->lock);
+	good = o->state == OBJECT_CHUNKED && !atomic_load(&o->read_failed);
+	pthread_mutex_unlock(&o->store->lock);
+	if (good)
+		tags = chunked_new_tags(o->bytes.chunks, o->bytes.tags);
+	if (tags && name_by_index(o, CHUNK_SEAL, name))
+		cache_seal_put(o->store->options.cache, name, o->size, tags);
+	free(tags);
+}
+
+/* ---- notes of what agrees ---- */
+
+#define AGREED "the whole agrees with its chunks"
+
+void agreed_keep(const struct object *o)
+{
+	uint8_t name[SHA256_SIZE];
+
+	if (!name_by_index(o, AGREED, name))
+		return;
+	cache_note_put(o->store->options.cache, name, AGREED);
+	/* there is one of the whole by now */
+	chunk_seal_drop(o);
+}
+
+bool agreed_find(struct object *o)
+{
+	char text[MAX_CACHE_VALIDATOR + 1];
+	uint8_t name[SHA256_SIZE];
+
+	if (o->store->options.seals == SEALS_USE && name_by_index(o, AGREED, name) &&
+	    cache_note_get(o->store->options.cache, name, text, sizeof(text)) == 0)
+		atomic_store(&o->agreed, true);
+	return atomic_load(&o->agreed);
+}
+
+void chunks_complete(struct object *o)
+{
+	bool changed;
+
+	if (!atomic_load(&o->agreed)) {
+		chunk_seal_keep(o);
+		return;
+	}
+	pthread_mutex_lock(&o->store->lock);
+	changed = o->state == OBJECT_CHUNKED;
+	if (changed)
+		o->state = OBJECT_VERIFIED;
+	pthread_mutex_unlock(&o->store->lock);
+	if (changed)
+		seal_keep(o, o->size, o->bytes.tags);
 }
 
 /* ---- notes of what failed ---- */

@@ -204,8 +204,11 @@ int object_read(struct object *o, void *ret_buf, size_t n, uint64_t off, bool no
 		return -EBADMSG;
 	atomic_fetch_add_explicit(&o->store->reads, 1, memory_order_relaxed);
 	r = bytes_read(&o->bytes, o->store->tagger, o->size, ret_buf, n, off, nowait);
-	if (r == 0 && o->bytes.chunks)
+	if (r == 0 && o->bytes.chunks) {
 		chunked_was_read(o->bytes.chunks, off, n);
+		if (chunked_completed(o->bytes.chunks))
+			chunks_complete(o);
+	}
 	if (r == -EBADMSG && !atomic_exchange(&o->read_failed, true)) {
 		atomic_store(&o->no_chunks, true);
 		if (!o->bytes.chunks || !chunked_failed(o->bytes.chunks))

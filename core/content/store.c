@@ -52,6 +52,7 @@ enum object_state object_state(struct object *o)
 
 static void object_free(struct object *o)
 {
+	chunk_seal_keep(o);
 	bytes_finish(&o->bytes);
 	o->ops->free(o);
 }

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import errno
 import hashlib
+import hmac
 import json
 import os
 import random
@@ -23,7 +24,7 @@ import zipwriter
 from bigcarton import BIG
 from chunkindex import CHUNK, overwrite, pread, whole_is_hashed
 from faultydisk import Disk
-from harness import CARTONFS, ROOT, ctl, eventually, run
+from harness import CARTONFS, ROOT, ctl, eventually, run, unmount
 from origin import MIB, PRIVATE, LinkedCarton, errno_of
 
 PAGE = ROOT / 'fs/ctl/cartonfs-chunks.5'
@@ -171,6 +172,153 @@ def test_seal(work, mount):
         assert m.state('model/large') == 'sealed'
 
 
+def hashed(m):
+    return json.loads(m.read('.cartonfs/status.json'))['hashed_bytes']
+
+
+@pytest.mark.parametrize('unpacked', [False, True], ids=['stored', 'unpacked'])
+def test_seal_of_chunks(work, mount, mount_fg, cache, unpacked):
+    """
+    A mount that ends before the whole is hashed leaves a seal of those chunks that it has read: a later one compares
+    their bytes with that, and hashes the others.
+    """
+    c = indexed()
+    if unpacked:
+        source = c.unpack(work / 'unpacked')
+        path, begin = os.path.join(source, 'model/large'), 0
+    else:
+        source = path = c.write(work / 'm.carton')
+        begin = c.placed['model/large'].data
+    # unless the machine is slow: then the whole is hashed, and damage of any chunk is a change, too
+    with mount(source, *cache.options) as m:
+        assert pread(m / 'model/large', 100, 2 * CHUNK) == LARGE[2 * CHUNK:][:100]
+    assert len(cache.seals()) == 1
+    sealed = set(cache.seals()) == {hashlib.sha256(LARGE).hexdigest()}
+    for i in 3, 2:
+        overwrite(path, begin + i * CHUNK + 7, b'damaged')
+        with mount_fg(source, *cache.options) as m:
+            assert pread(m / 'model/large', 100, 0) == LARGE[:100]
+            assert errno_of(pread, m / 'model/large', 100, i * CHUNK) == errno.EIO
+            assert ('changed on disk' if i == 2 or sealed else 'do not have the sha256') in m.log()
+        overwrite(path, begin + i * CHUNK + 7, LARGE[i * CHUNK + 7:][:7])
+        with mount(source, *cache.options) as m:    # it heals, and what is sealed then is right
+            assert m.read('model/large') == LARGE
+
+
+def test_all_chunks_are_sealed_at_once(work, mount_fg, cache):
+    """Who reads all of it and is killed leaves that seal."""
+    c = indexed()
+    path = c.write(work / 'm.carton')
+    with mount_fg(path, *cache.options) as m:
+        assert m.read('model/large') == LARGE
+        assert len(cache.seals()) == 1
+        os.kill(m.process.pid, signal.SIGKILL)
+        m.process.wait()
+        assert unmount(m.path, None).returncode == 0
+        m.ended = True
+    for i in range(5):
+        overwrite(path, c.placed['model/large'].data + i * CHUNK + 7, b'damaged')
+    with mount_fg(path, *cache.options) as m:
+        for i in range(5):
+            assert errno_of(pread, m / 'model/large', 100, i * CHUNK) == errno.EIO
+        assert 'changed on disk' in m.log() and 'do not have the sha256' not in m.log()
+        # the rest was not changed
+        assert pread(m / 'model/large', 4000, 5 * CHUNK) == LARGE[5 * CHUNK:][:4000]
+
+
+@pytest.mark.parametrize('honest', ['index', 'none'])
+def test_seal_of_an_index_that_lies(work, mount, cache, honest):
+    """
+    The chunks of another file than MANIFEST lists are sealed for cartons with that index alone: with another, or none,
+    not a byte of them is read under the hash of the right ones.
+    """
+    sha = hashlib.sha256(OTHER).digest()
+    lie = chunkindex.index_of([(sha, len(LARGE), CHUNK, chunkindex.chunk_hashes(LARGE))])
+    with mount(carton_of(lie, sha=sha.hex()).write(work / 'lie.carton'), *cache.options) as m:
+        with contextlib.suppress(OSError):      # unless it shows before this is answered
+            assert m.read('model/large') == LARGE
+    c = zipwriter.Carton(method='stored').add('model/large', LARGE, sha=sha.hex())
+    if honest == 'index':
+        c.add(chunkindex.PATH, chunkindex.index(OTHER))
+    with mount(c.write(work / 'm.carton'), *cache.options) as m:
+        assert set(read_by_parts_of(m).values()) == {errno.EIO}
+
+
+def read_by_parts_of(m):
+    got = read_by_parts(m / 'model/large')
+    return got if isinstance(got, dict) else {0: got}
+
+
+# ---- a note that the whole agrees with its chunks ----
+
+def agreed(work, mount, cache):
+    """A carton whose file was hashed whole in the background, by a mount with that cache."""
+    c = indexed()
+    path = c.write(work / 'm.carton')
+    with mount(path, *cache.options) as m:
+        assert pread(m / 'model/large', 100, 0) == LARGE[:100]
+        eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == 'verified'
+    assert set(cache.seals()) == {hashlib.sha256(LARGE).hexdigest()} and len(notes(cache)) == 1
+    return path, c
+
+
+def test_agreed(work, mount, cache):
+    """The whole is not hashed again, where only the note is left: who has read all chunks has the file verified."""
+    path, _ = agreed(work, mount, cache)
+    for seal in cache.seals().values():
+        seal.unlink()
+    with mount(path, *cache.options) as m:
+        assert m.read('model/large') == LARGE
+        assert m.state('model/large') == 'verified' and hashed(m) < CHUNK
+    with mount(path, *cache.options) as m:
+        assert m.read('model/large') == LARGE
+        assert m.state('model/large') == 'sealed'
+
+
+def test_agreed_is_of_the_index(work, mount, cache):
+    """It spares the hash of the whole, not that of a chunk."""
+    path, c = agreed(work, mount, cache)
+    for seal in cache.seals().values():
+        seal.unlink()
+    overwrite(path, c.placed['model/large'].data + AT, EVIL)
+    with mount(path, *cache.options) as m:
+        got = read_by_parts(m / 'model/large')
+        assert all(data == LARGE[off:off + 4096] or data == errno.EIO for off, data in got.items())
+        assert {got[off] for off in range(AT // CHUNK * CHUNK, (AT // CHUNK + 1) * CHUNK, 4096)} == {errno.EIO}
+
+
+@pytest.mark.parametrize('name', ['of another cache', 'sha256', 'unkeyed', 'old secret'])
+def test_forged_agreement(work, mount, cache, name):
+    """Whoever does not have the key of the cache makes no note that spares a hash: a lie is found as ever."""
+    sha = hashlib.sha256(OTHER).digest()
+    lie = chunkindex.index_of([(sha, len(LARGE), CHUNK, chunkindex.chunk_hashes(LARGE))])
+    path = carton_of(lie, sha=sha.hex()).write(work / 'lie.carton')
+    both = sha + hashlib.sha256(lie).digest()
+    text = b'the whole agrees with its chunks'
+    agreed(work, mount, cache)
+    right = notes(cache)[0]
+    if name == 'sha256':
+        names = [hashlib.sha256(x).hexdigest() for x in (both, text + both, text + b'\0' + both, sha)]
+    elif name == 'unkeyed':
+        names = [hmac.digest(key, both, 'sha256').hex() for key in (b'', bytes(32), text, sha)]
+    else:       # another key has made it, if for the right pair
+        names = [right.name]
+        (cache.path / 'v1/seals/secret').write_bytes(os.urandom(32))
+        for seal in cache.seals().values():
+            seal.unlink()
+        if name == 'of another cache':
+            path = work / 'm.carton'
+    for x in names:
+        (cache.path / 'v1/notes' / x).write_bytes(right.read_bytes() if x != right.name else text)
+    with mount(path, *cache.options) as m:
+        with contextlib.suppress(OSError):      # unless it shows before this is answered
+            assert m.read('model/large') == LARGE
+        eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == ('corrupt' if path != work / 'm.carton' else 'verified')
+        assert hashed(m) >= len(LARGE)
+
+
 def test_unpacked(work, mount):
     root = work / 'unpacked'
     indexed().unpack(root)
@@ -263,8 +411,9 @@ def test_forged_note(work, mount, cache, text):
         assert m.read('model/large') == LARGE
         eventually('all of it is hashed', whole_is_hashed(m))
         assert m.state('model/large') == 'verified'
-    # what is no note at all does nothing
-    assert notes(cache) == ([note] if text is None or len(text) > 1000 else [])
+    # what is no note at all does nothing: the whole is hashed in the background, and leaves one that it agrees
+    nothing = text is None or len(text) > 1000
+    assert (note in notes(cache)) == nothing and len(notes(cache)) == 2 * nothing
     if text is None:
         note.rmdir()
 
