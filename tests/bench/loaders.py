@@ -10,6 +10,7 @@ import sys
 
 import conditions
 import data
+import patterns
 import timing
 from timing import timed
 
@@ -89,3 +90,4 @@ def loaders(b):
             s.row(f'cartonfs: {row}', f'beneath: {row}')
             for name in b.peers:
                 s.row(f'{name}: {row}', f'cartonfs: {row}')
+    patterns.patterns(b)
