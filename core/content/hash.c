@@ -173,10 +173,8 @@ int object_hash_all(struct object *o, struct waits *above)
 	char *block;
 	int r;
 
-	/* what is read is compared with an index that is known to be right */
-	if (atomic_load(&o->agreed))
-		return 0;
-	if (object_state(o) != OBJECT_CHUNKED)
+	/* agreed: what is read is compared with an index that is known to be right */
+	if (object_state(o) != OBJECT_CHUNKED || atomic_load(&o->agreed))
 		return object_state(o) == OBJECT_CORRUPT ? -EBADMSG : 0;
 	block = malloc(READ_BLOCK);
 	r = block ? sha256_new(&hash) : -ENOMEM;
