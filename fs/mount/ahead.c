@@ -49,6 +49,7 @@ struct ahead {
 	unsigned n_slots;
 	struct slot slots[MAX_HEADS];
 	_Atomic uint64_t read; /* bytes of any file since the last open */
+	atomic_int flags;      /* of that open: the next ones will have the same */
 	atomic_bool chunked; /* of files of the sequence those chunks are fetched that are read; */
 	atomic_bool heads;   /* and so far these are only their beginnings */
 	struct carton_node *back; /* the next file of the background pass, or NULL */
@@ -178,7 +179,7 @@ static bool go_on(struct slot *s)
 
 static void begin(struct ahead *a, struct slot *s, struct carton_node *node, uint64_t back)
 {
-	static const struct fuse_file_info buffered;
+	const struct fuse_file_info like = { .flags = atomic_load(&a->flags) };
 	bool fetched = is_fetched(a, node);
 	struct mount *m = a->mount;
 	int r;
@@ -194,8 +195,7 @@ static void begin(struct ahead *a, struct slot *s, struct carton_node *node, uin
 	if (r == 0)
 		pages_first_open(m, node);
 	else if (r == -EAGAIN)
-		r = carton_pin_observed(node, push_new(m, node, &buffered), on_done, s,
-					&s->request);
+		r = carton_pin_observed(node, push_new(m, node, &like), on_done, s, &s->request);
 	if (r == -EINPROGRESS)
 		return;
 	s->result = r;
@@ -390,10 +390,11 @@ static void follow(struct ahead *a, struct carton_node *file)
 	}
 }
 
-void ahead_opened(struct ahead *a, struct carton_node *file)
+void ahead_opened(struct ahead *a, struct carton_node *file, int flags)
 {
 	if (!a)
 		return;
+	atomic_store(&a->flags, flags);
 	pthread_mutex_lock(&a->lock);
 	if (file == a->expected || file == a->counted) {
 		bool by_number = a->expected == a->counted ? a->by_number : file == a->counted;

@@ -26,10 +26,10 @@ void ahead_stop(struct ahead *a);
 void ahead_free(struct ahead *a);
 
 /*
- * A file was opened; or an open of the file has to wait, and other work gives way. `a` may be NULL.
- * Any thread.
+ * A file was opened, with these flags; or an open of the file has to wait, and other work gives
+ * way. `a` may be NULL. Any thread.
  */
-void ahead_opened(struct ahead *a, struct carton_node *file);
+void ahead_opened(struct ahead *a, struct carton_node *file, int flags);
 void ahead_was_read(struct ahead *a, size_t n); /* bytes of any file were asked for */
 void ahead_give_way(struct ahead *a, struct carton_node *file);
 

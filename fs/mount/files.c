@@ -32,7 +32,7 @@ static void finish_open(struct parked *p, int r)
 	passthrough_open(m->passthrough, node, fi);
 	fi->fh = m->epoch;
 	/* before the reply, so that the order of opens is known */
-	ahead_opened(m->ahead, node);
+	ahead_opened(m->ahead, node, fi->flags);
 	/* the open was interrupted: no RELEASE will follow */
 	if (fuse_reply_open(p->req, fi) == -ENOENT) {
 		passthrough_close(m->passthrough, node);

@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from harness import read_file
+from harness import eventually, read_file
 from probing import in_open
 from zipwriter import Carton
 
@@ -130,6 +130,24 @@ def test_what_is_not_pushed(mount, work):
     with mount(source, '-o', 'memory=16M') as m:
         assert not was_pushed(m / 'model/0')
         assert read_file(m / 'model/0') == c.files()['model/0']
+
+
+def test_ahead_of_direct_readers(mount, work):
+    """
+    Files that are verified ahead of who opens them with O_DIRECT are not pushed: the bytes that were hashed stay in
+    the page cache of the carton, where these readers get them.
+    """
+    c = carton()
+    with mount(c.write(work / 'm.carton')) as m:
+        for i in range(4):
+            os.stat(m / f'model/{i}')   # what the kernel does not know has no pages
+        for i in range(2):
+            with opened(m / f'model/{i}', os.O_DIRECT):
+                pass
+        eventually('the next one is verified', lambda: m.state('model/2') == 'verified')
+        assert not was_pushed(m / 'model/2')
+        for i in range(4):
+            assert read_direct(m / f'model/{i}') == c.files()[f'model/{i}']
 
 
 def test_readers_of_headers(mount, work):
