@@ -656,6 +656,40 @@ struct carton_pushed {
 int carton_push(struct carton *c, const char *to, const struct carton_push_options *options,
 		struct carton_pushed *ret);
 
+/* Zero is the default of each field, but for the key. */
+struct carton_sign_options {
+	const char *key;  /* a PEM file, or a URI that OpenSSL's store opens, such as pkcs11: */
+	const char *cert; /* a PEM file: certificates, that of the key first; NULL: none */
+	/* has the passphrase of the key in its first line; NULL: it is asked for at the terminal */
+	const char *passphrase_file;
+	bool dereference;	      /* a directory: sign what symlinks lead to */
+	carton_progress_fn *progress; /* bytes of a directory; or NULL */
+	void *progress_ctx;
+};
+
+struct carton_new_signature {
+	char out[4096]; /* the file that was written */
+	bool replaced;	/* another signature was there */
+	char hint[65];	/* the sha256 of the public key's PEM text, which verifiers look for */
+	char by[256];	/* the subject of the certificate; "": there is none */
+	int64_t ends;	/* when that is, in seconds since 1970; 0: there is none */
+	uint64_t files;
+};
+
+/*
+ * Signs a carton, or a directory without a MANIFEST, for OpenSSF Model Signing 1.0, and writes the
+ * signature to `out`, or if that is NULL beside the carton as SOURCE.sig, or into the directory as
+ * model.sig. Of a carton it lists what MANIFEST lists, but misc/model.sig, and no file is hashed;
+ * the files of a directory are, but not .git, .github, .gitignore and .gitattributes at its top.
+ * An older signature at `out` is replaced, once the new one is complete. 0, or, logged:
+ *  -EINVAL	no such key, or certificates that no verifier would accept; or no `out`, of a URL
+ *  -EEXIST, -EISDIR, -EBUSY	`out` is no signature, or is being written
+ *  -EBADMSG	a directory with a symlink, a device or a name that is not UTF-8; or with no file
+ *  and errors of carton_open()
+ */
+int carton_sign(const char *source, const char *out, const struct carton_options *open,
+		const struct carton_sign_options *options, struct carton_new_signature *ret);
+
 #define CARTON_MAX_NAME 241 /* of a model, with its NUL: a file NAME.carton can be made */
 
 /* What carton_init() writes. Zeroed but for what the caller wants; its strings outlive it. */

@@ -23,6 +23,7 @@ struct dir {
 	char *below; /* of struct dir_rules, with a slash behind it; or NULL */
 	bool flat;
 	struct leave_out *out; /* while a directory is listed that is to be packed; else NULL */
+	const char *const *signed_but; /* of struct dir_rules */
 };
 
 /* The path of an entry, in the directory that is listed. */
@@ -186,7 +187,8 @@ static int follow(const struct dir *d, const char *name, struct stat *st)
 /* Fills in what the metadata say. `e` has its name. */
 static int set_kind(const struct dir *d, struct entry *e, struct stat *st)
 {
-	int r = d->out && S_ISLNK(st->st_mode) ? follow(d, e->name, st) : 0;
+	bool follows = d->out || d->links != DIR_LINKS_KEPT;
+	int r = follows && S_ISLNK(st->st_mode) ? follow(d, e->name, st) : 0;
 
 	if (r < 0)
 		return r;
@@ -213,12 +215,15 @@ static int is_left_out(struct dir *d, const char *prefix, const char *name)
 	char path[MAX_PATH_LEN + 1];
 	int n;
 
-	if (!d->out)
+	if (!d->out && !d->signed_but)
 		return 0;
 	prefix = in_directory(d, prefix);
 	n = snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "/" : "", name);
+	for (const char *const *p = d->signed_but; p && *p; p++)
+		if (strcmp(path, *p) == 0)
+			return 1;
 	/* a longer one is refused */
-	return n < (int)sizeof(path) ? leave_out(d->out, path) : 0;
+	return d->out && n < (int)sizeof(path) ? leave_out(d->out, path) : 0;
 }
 
 /* Adds the entry `name` of the directory `fd`, whose path is `prefix`. */
@@ -344,6 +349,9 @@ static int list_by(struct dir *d, const struct dir_rules *rules)
 		d->below = NULL;
 		return -ENOMEM;
 	}
+	d->signed_but = rules->signed_but;
+	if (d->signed_but)
+		return list_all(d);
 	d->flat = rules->flat || !has_parts(d);
 	d->out = &out;
 	r = list_all(d);

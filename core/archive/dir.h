@@ -19,14 +19,20 @@ enum dir_links {
 };
 
 /*
- * How a directory is listed that is to be packed. If it has no directory model, misc or
- * tensor_data, all its files but carton.toml are those of the model: FILE is the entry model/FILE.
+ * How a directory is listed that is to be packed, or signed. To be packed: if it has no directory
+ * model, misc or tensor_data, all its files but carton.toml are those of the model: FILE is the
+ * entry model/FILE.
  */
 struct dir_rules {
 	enum dir_links links;
 	const char *below; /* the directory's path beneath the root; NULL: it is the root */
 	bool flat;	   /* all files are of the model, also if there is a directory model */
 	const char *const *exclude; /* see leave_out.h; used in dir_open() only */
+	/*
+	 * to be signed: just these paths are left out, and all others keep their names; ends with
+	 * NULL; used in dir_open() only. NULL: to be packed
+	 */
+	const char *const *signed_but;
 };
 
 /*
