@@ -103,7 +103,7 @@ const struct option_spec option_table[] = {
 	  .rare = true },
 
 	/* commands of cartonctl */
-	{ "json", 'j', "info ls diff verify fetch import push status cache", OPTION_FLAG,
+	{ "json", 'j', "info ls diff verify fetch import push sign status cache", OPTION_FLAG,
 	  FIELD(json), .help = "print JSON" },
 	{ "long", 'l', "ls", OPTION_FLAG, FIELD(is_long),
 	  .help = "sizes in bytes, and the whole sha256" },
@@ -136,8 +136,8 @@ const struct option_spec option_table[] = {
 	{ "exclude", 0, "init pack", OPTION_LIST, FIELD(exclude), "GLOB",
 	  "a pattern, at most 64 times", 64,
 	  .help = "leave out paths that match; * matches / too" },
-	{ "dereference", 0, "init pack", OPTION_FLAG, FIELD(dereference),
-	  .help = "pack what symlinks lead to, wherever it is" },
+	{ "dereference", 0, "init pack sign", OPTION_FLAG, FIELD(dereference),
+	  .help = "take what symlinks lead to, wherever it is" },
 	{ "url", 0, "link", OPTION_LIST, FIELD(urls), "URL",
 	  "a URL with {sha256} in place of the hash, at most 256 times", 256,
 	  .help = "has {sha256} in place of the hash of a file" },
@@ -151,6 +151,14 @@ const struct option_spec option_table[] = {
 	  .help = "of files to link; smaller ones stay (1M)" },
 	{ "objects", 0, "link", OPTION_TEXT, FIELD(objects), "DIR", "a directory",
 	  .help = "write the files there, under their hashes" },
+	{ "key", 0, "sign", OPTION_TEXT, FIELD(key), "FILE|URI", "a file or a URI",
+	  .help = "a private key on P-256, P-384 or P-521 (PEM)" },
+	{ "passphrase_file", 0, "sign", OPTION_TEXT, FIELD(passphrase_file), "FILE", "a file",
+	  .help = "has that of the key (else it is asked for)" },
+	{ "cert", 0, "sign", OPTION_TEXT, FIELD(cert), "FILE", "a file",
+	  .help = "certificates, that of the key first (PEM)" },
+	{ "output", 0, "sign", OPTION_TEXT, FIELD(output), "FILE", "a file",
+	  .help = "the signature (SOURCE.sig, DIR/model.sig)" },
 
 	/* other names */
 	{ "debug", 0, MOUNT, OPTION_FLAG, FIELD(debug), .help = NULL },

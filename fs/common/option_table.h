@@ -28,6 +28,7 @@ struct option_values {
 	/* of commands of cartonctl */
 	bool json, is_long, nul, tensors, watch, chunk_index, dereference;
 	char *compress, *objects, *name, *runner, *framework, *mount_from;
+	char *key, *cert, *passphrase_file, *output;
 	unsigned align, jobs;
 	unsigned sort, depth, top; /* sort 1: by size; others 0: no limit */
 	uint64_t min_size;

@@ -118,6 +118,8 @@ static const struct ctl_command commands[] = {
 	{ "push", "SOURCE oci://HOST/NAME:TAG", "send a carton to a registry", .run = ctl_push,
 	  .min_paths = 1, .max_paths = 1, .page = "cartonctl-pack",
 	  .example = "m.carton oci://registry.example/models/m:1" },
+	{ "sign", "SOURCE", "write its signature, for those who mount it", .run_words = ctl_sign,
+	  .writes = true, .page = "cartonctl-sign", .example = "--key=key.pem m.carton" },
 	{ "status", "[MOUNTPOINT]", "show what mounts do", .run_words = ctl_status,
 	  .example = "mnt" },
 	{ "stop", "MOUNTPOINT", "unmount, and say who keeps it busy", .run_words = ctl_stop,

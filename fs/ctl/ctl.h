@@ -134,6 +134,6 @@ int ctl_push_prepare(struct args *a);
 /* The other commands get the `n` words after the command. */
 typedef int ctl_words_fn(char **words, int n, const struct args *a);
 ctl_words_fn ctl_cache, ctl_diff, ctl_refresh, ctl_status, ctl_stop;
-ctl_words_fn ctl_init, ctl_pack, ctl_repack, ctl_link, ctl_embed, ctl_import;
+ctl_words_fn ctl_init, ctl_pack, ctl_repack, ctl_link, ctl_embed, ctl_import, ctl_sign;
 
 #endif

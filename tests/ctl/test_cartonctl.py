@@ -496,7 +496,7 @@ def test_help_and_version():
     p = ctl('--help')
     assert p.returncode == 0 and 'verify' in p.stdout and ctl('-h').stdout == p.stdout
     commands = re.findall(r'^  ([a-z]+) ', p.stdout, re.M)
-    assert len(commands) == 20
+    assert len(commands) == 21
     for command in [None, *commands]:
         lines = (ctl(command, '--help') if command else p).stdout.splitlines()
         assert len(lines) <= 24 and max(map(len, lines)) <= 80

@@ -15,7 +15,7 @@ import pytest
 from harness import BUILD, CARTONCTL, CARTONFS, ROOT, run
 
 CORE, FS, TESTS = ROOT / 'core', ROOT / 'fs', ROOT / 'tests'
-MAN = ('mount/cartonfs.1', 'ctl/cartonctl.1', 'ctl/cartonctl-pack.1')
+MAN = ('mount/cartonfs.1', 'ctl/cartonctl.1', 'ctl/cartonctl-pack.1', 'ctl/cartonctl-sign.1')
 PAGES = [p.name for d in (FS, CORE) for p in d.rglob('*.[1-8]')]
 UNIT = 'cartonfs@.service'
 VERSION = re.search(r'^VERSION := (\S+)$', (ROOT / 'Makefile').read_text(), re.M)[1]
@@ -567,8 +567,10 @@ def as_word(name):
 
 def test_man_pages_have_every_option():
     """Those of the table, no others, with the words of their values and the commands that take them."""
-    mount, ctl, pack = (page_options(page) for page in MAN)
-    want = {'mount': {'-o'}, 'ctl': set(), 'pack': set()}
+    mount, ctl, pack, sign = (page_options(page) for page in MAN)
+    want = {'mount': {'-o'}, 'ctl': set(), 'pack': set(), 'sign': set()}
+    # the pages that have the options of these commands
+    own = [('pack', pack, {'init', 'pack', 'repack', 'link', 'embed', 'import'}), ('sign', sign, {'sign'})]
     for name, letter, takers, words in option_table():
         letters = {'-' + letter} - {'-'}
         if 'cartonfs' in takers:
@@ -580,19 +582,21 @@ def test_man_pages_have_every_option():
             assert mount[name][0] == words, name
         if takers == {'cartonfs'}:
             continue
-        makers = {'init', 'pack', 'repack', 'link', 'embed', 'import'}
-        kind, page = ('pack', pack) if takers <= makers else ('ctl', ctl)
-        want[kind] |= {as_word(name)} | letters
-        assert page[as_word(name)][0] == words, name
-        if kind == 'ctl' and 'cartonctl' not in takers:
-            assert takers <= set(re.findall(r'\w+', page[as_word(name)][1])), name
+        pages = [(kind, page) for kind, page, of in own if takers & of]
+        if not takers <= {command for _, _, of in own for command in of}:
+            pages = [('ctl', ctl)]
+        for kind, page in pages:
+            want[kind] |= {as_word(name)} | letters
+            assert page[as_word(name)][0] == words, name
+            if kind == 'ctl' and 'cartonctl' not in takers:
+                assert takers <= set(re.findall(r'\w+', page[as_word(name)][1])), name
     assert set(mount) == want['mount']
-    assert set(ctl) == want['ctl'] and set(pack) == want['pack']
+    assert (set(ctl), set(pack), set(sign)) == (want['ctl'], want['pack'], want['sign'])
 
 
 @pytest.mark.parametrize('program, page', [(CARTONFS, MAN[0]), (CARTONCTL, MAN[1])])
 def test_man_pages_have_every_command(program, page):
-    text = (FS / page).read_text() + (FS / MAN[2]).read_text()
+    text = ''.join((FS / p).read_text() for p in (page, *MAN[2:]))
     for command in re.findall(r'^  ([a-z]+) [A-Z\[]', run(program, '--help').stdout, re.M):
         assert f'.It Cm {command}\n' in text, command
     for heading in ('EXIT STATUS', 'ENVIRONMENT', 'FILES', 'EXAMPLES', 'SECURITY CONSIDERATIONS'):
