@@ -86,7 +86,7 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners check-hub slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
+.PHONY: all tests fuzzers demo demo-remote check asan tsan valgrind check-runners check-hub check-sign slow soak fleet image fuzz differential lint format man bench bench-readme bench-deps install uninstall dist deb rpm deps test-deps demo-remote-deps deb-deps rpm-deps chroot chroot-deb vm clean help FORCE
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/cartonfs $(BUILD)/cartonctl $(SO)
@@ -235,6 +235,15 @@ check-hub: test-deps
 	@npm install --silent --no-save --ignore-scripts --prefix $(HUB_CLIENT) @huggingface/hub@2.17
 	@HUB_CLIENT=$(HUB_CLIENT) BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 \
 		/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/net/check_hub_client.py
+
+# Sigstore's own library on signatures that cartonctl writes. Needs node, and npm's registry.
+SIGN_CLIENT := $(abspath $(BUILD))/sign-client
+check-sign: test-deps
+	@$(MAKE) --no-print-directory $(ALL_CORES) all
+	@mkdir -p $(SIGN_CLIENT)
+	@npm install --silent --no-save --ignore-scripts --prefix $(SIGN_CLIENT) @sigstore/bundle@4.0
+	@SIGN_CLIENT=$(SIGN_CLIENT) BUILD_DIR=$(BUILD) PYTHONDONTWRITEBYTECODE=1 \
+		/usr/bin/python3 -m pytest -q -p no:cacheprovider tests/ctl/check_sign_bundle.py
 
 # Reads, damages and kills for a while; with BUILD=build-tsan under the thread sanitizer.
 SOAK_SECONDS ?= 600
@@ -459,6 +468,7 @@ help:
 	@echo 'make valgrind       the unit tests in valgrind'
 	@echo 'make check-runners  numpy, torch, nginx, podman and others read a mount'
 	@echo "make check-hub      the hub's own client, from npm, on the hub of the tests"
+	@echo "make check-sign     Sigstore's own library, from npm, on signatures of cartonctl"
 	@echo 'make slow           tests of files over 4 GiB'
 	@echo 'make soak           readers, damage, kills (SOAK_SECONDS=600, BUILD=build-tsan)'
 	@echo 'make fleet          measure many nodes, caches and an object store (root)'

@@ -41,7 +41,7 @@ static const char *openssl_reason(void)
 {
 	const char *reason = ERR_reason_error_string(ERR_peek_error());
 
-	return reason ? reason : "OpenSSL does not say why";
+	return reason ? reason : "it found nothing";
 }
 
 /* ---- the passphrase ---- */
@@ -182,6 +182,8 @@ _Noreturn void signer_serve(const struct signer_options *options, int fd)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	/* the user's openssl.cnf, which may name providers */
+	OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, NULL);
 	key = open_key(options, &a);
 	if (key)
 		put_public(key, &a);
