@@ -170,6 +170,9 @@ static void test_bad(void **state)
 		"\"\xed\xa0\x80\"",
 		"\"\xf4\x90\x80\x80\"",
 		"\"\xe2\x82\"",
+		"\"plain text \xe2\x82 and more plain text\"",
+		"\"\xe2 plain text \x82\xac\"",
+		"\"plain text, and then \x82\"",
 		"\"\xf0\x9f\\n\xa5\xb3\"",
 		"\xef\xbb\xbf{}",
 	};
