@@ -75,6 +75,34 @@ def many(b):
             s.row(f'{name}, {what}', f'cartonfs, {what}')
 
 
+def signed(b):
+    """What it costs that a mount has to be signed: nothing is hashed for that but the signature's own list."""
+    count = b.pick(100000, 20000, 2000)
+    source, key, public = (b.path(f'signed.{end}') for end in ('carton', 'pem', 'pub'))
+    b.say(f'writing {count} files')
+    data.write_small(source, count)
+    timing.shell('umask 077; openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; '
+                 'openssl pkey -in "$1" -pubout -out "$2"', key, public)
+
+    def mount(what, *options):
+        def contest(note):
+            with b.carton(source, lambda seconds: note(what, seconds), options=options):
+                pass
+        return contest
+
+    def sign(note):
+        b.conditions.pages(source)
+        command = ' '.join(b.ctl('sign', f'--key={key}', source))
+        note('cartonctl sign', timed(timing.shell, command))
+
+    sign(lambda what, seconds: None)
+    s = b.section(f'A signed carton of {count} files')
+    s.run(mount('mount'), mount('mount with verify_key', f'verify_key={public}'), sign)
+    s.row('mount with verify_key', 'mount')
+    s.row('cartonctl sign', 'mount')
+    b.remove(source)
+
+
 def views(b):
     mib, count = b.size // MIB // 4, b.pick(10000, 1000, 100)
     plain, what = b.plain(mib)
