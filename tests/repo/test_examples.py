@@ -6,6 +6,7 @@ import re
 import pytest
 
 import harness
+import oms
 from harness import BUILD, IS_ROOT, PROGRAMS, ROOT, SANITIZED, run
 from tensorfiles import weights
 from zipwriter import Carton, sample
@@ -73,6 +74,28 @@ def test_fstab_lines_have_options_that_exist(place):
         assert kind == 'cartonfs'
         p = run(helper, source, where, '-f', '-o', options)
         assert p.returncode == 0, p.stderr
+
+
+def test_signed_model_of_kubernetes(work, nginx, point):
+    """The arguments are those of a mount, with a key that is one, and in its place ours."""
+    text = (ROOT / '.container/kubernetes-signed.yaml').read_text()
+    words = re.findall(r'^            - (\S+)$', re.search(r'args:\n(.*?)\n +securityContext', text, re.S)[1], re.M)
+    key, mine = work / 'models.pub', oms.Key(work)
+    sample().write(nginx.root / 'signed.carton')
+    shell(f'cartonctl sign --key={mine.path} signed.carton', nginx.root)
+    url, where = nginx.url('signed.carton'), point()
+    for old, new in (('/keys/models.pub', key), ('/dev/termination-log', work / 'why'), ('/cache', work / 'cache'),
+                     ('https://models.example.com/m.carton', url), ('/mnt/carton/model', where)):
+        assert any(old in word for word in words), old
+        words = [word.replace(old, str(new)) for word in words]
+    theirs = re.search(r'models\.pub: \|\n(.*?)\n---', text, re.S)[1].replace('    ', '')
+    for pem, status in ((theirs, 32), (mine.public.read_text(), 0)):
+        key.write_text(pem + '\n')
+        p = run(PROGRAMS / 'cartonfs', *[w for w in words if IS_ROOT or w != 'allow_other'])
+        assert p.returncode == status, p.stderr
+        assert status == 0 or 'key: ' in (work / 'why').read_text()
+    harness.unmount(where)
+    harness.eventually('the daemon ended', lambda: not harness.daemons(where))
 
 
 def test_carton_toml(work):
