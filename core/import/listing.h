@@ -5,7 +5,7 @@
  *
  * Version 1 of the rule: a file of the repository is `model/PATH`; carton.toml is as
  * listing_carton_toml() writes it. So MANIFEST, and its hash, follow from the commit alone: they
- * are the same on each machine and in each later release. cartonfs(1) has the rule for
+ * are the same on each machine and in each later release. cartonfs(7) has the rule for
  * users.
  *
  * Nothing that a hub says is trusted: paths, sizes and counts are checked as they come.

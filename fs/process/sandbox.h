@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drops capabilities and restricts files and system calls before a carton is read, to limit what a
- * bug in a parser can do. SECURITY in cartonfs(1) has the list.
+ * bug in a parser can do. SECURITY in cartonfs(7) has the list.
  */
 #ifndef FS_SANDBOX_H
 #define FS_SANDBOX_H
