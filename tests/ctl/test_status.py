@@ -146,6 +146,8 @@ def test_signs_of_life(mount_fg, work, fault, cache):
             waiting, = s['waiting']
             assert (waiting['path'], waiting['state'], waiting['opens']) == ('model/m', 'fetching', 1)
             assert 0 < waiting['done'] <= waiting['size'] == 4 * MIB
+            # what has come of it is here, and the rest is to be fetched: the numbers agree
+            assert 0 < s['cached_bytes'] <= s['fetched_bytes'] and s['cached_bytes'] + s['remote_bytes'] == 4 * MIB
             assert 0 < s['fetched_bytes'] < 4 * MIB
             assert metrics(m)['cartonfs_waiting_opens'] == 1
             out = ctl('status', m.path).stdout
