@@ -131,68 +131,6 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_statfs(req, &st);
 }
 
-static bool is_file(const struct carton_node *node)
-{
-	struct carton_stat st;
-
-	carton_stat(node, &st);
-	return st.kind == CARTON_FILE;
-}
-
-static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
-{
-	const struct mount *m = mount_of(req);
-	struct carton_node *node = mount_node(m, ino);
-	char value[256];
-	ssize_t n = carton_property(node, name, value, sizeof(value));
-
-	if (m->passthrough && strcmp(name, PASSTHROUGH_NAME) == 0 && is_file(node))
-		n = snprintf(value, sizeof(value), "%s",
-			     passthrough_has(m->passthrough, node) ? "yes" : "no");
-	/*
-	 * EOPNOTSUPP: unlike after ENODATA, the kernel and ls -l ask for ACLs and labels only once
-	 */
-	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
-		fuse_reply_err(req, EOPNOTSUPP);
-	else if (n < 0)
-		fuse_reply_err(req, mount_errno((int)n));
-	else if (size == 0)
-		fuse_reply_xattr(req, (size_t)n);
-	else if ((size_t)n > size)
-		fuse_reply_err(req, ERANGE);
-	else
-		fuse_reply_buf(req, value, (size_t)n);
-}
-
-static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
-{
-	const struct mount *m = mount_of(req);
-	const struct carton_node *node = mount_node(m, ino);
-	bool more = m->passthrough && is_file(node);
-	char names[1024];
-	const char *name;
-	size_t n = 0;
-
-	for (size_t i = 0; (name = carton_property_name(node, i)) || more; i++) {
-		if (!name) {
-			name = PASSTHROUGH_NAME;
-			more = false;
-		}
-		size_t len = strlen(name) + 1;
-
-		if (len > sizeof(names) - n)
-			break;
-		memcpy(names + n, name, len);
-		n += len;
-	}
-	if (size == 0)
-		fuse_reply_xattr(req, n);
-	else if (n > size)
-		fuse_reply_err(req, ERANGE);
-	else
-		fuse_reply_buf(req, names, n);
-}
-
 /* ---- directories: may wait until they are generated ---- */
 
 static int start_list(struct parked *p)
@@ -451,6 +389,6 @@ const struct fuse_lowlevel_ops mount_ops = {
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,
 	.statfs = op_statfs,
-	.getxattr = op_getxattr,
-	.listxattr = op_listxattr,
+	.getxattr = xattr_get,
+	.listxattr = xattr_list,
 };

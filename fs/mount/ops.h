@@ -19,4 +19,8 @@ void files_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void files_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void files_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 
+/* xattr.c: requests about extended attributes. */
+void xattr_get(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void xattr_list(fuse_req_t req, fuse_ino_t ino, size_t size);
+
 #endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mount/ops.h"
+#include "mount/passthrough.h"
+
+static bool is_file(const struct carton_node *node)
+{
+	struct carton_stat st;
+
+	carton_stat(node, &st);
+	return st.kind == CARTON_FILE;
+}
+
+void xattr_get(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	const struct mount *m = mount_of(req);
+	struct carton_node *node = mount_node(m, ino);
+	char value[256];
+	ssize_t n = carton_property(node, name, value, sizeof(value));
+
+	if (m->passthrough && strcmp(name, PASSTHROUGH_NAME) == 0 && is_file(node))
+		n = snprintf(value, sizeof(value), "%s",
+			     passthrough_has(m->passthrough, node) ? "yes" : "no");
+	/*
+	 * EOPNOTSUPP: unlike after ENODATA, the kernel and ls -l ask for ACLs and labels only once
+	 */
+	if (n == -ENODATA && strncmp(name, "user.", 5) != 0)
+		fuse_reply_err(req, EOPNOTSUPP);
+	else if (n < 0)
+		fuse_reply_err(req, mount_errno((int)n));
+	else if (size == 0)
+		fuse_reply_xattr(req, (size_t)n);
+	else if ((size_t)n > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, value, (size_t)n);
+}
+
+void xattr_list(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	const struct mount *m = mount_of(req);
+	const struct carton_node *node = mount_node(m, ino);
+	bool more = m->passthrough && is_file(node);
+	char names[1024];
+	const char *name;
+	size_t n = 0;
+
+	for (size_t i = 0; (name = carton_property_name(node, i)) || more; i++) {
+		if (!name) {
+			name = PASSTHROUGH_NAME;
+			more = false;
+		}
+		size_t len = strlen(name) + 1;
+
+		if (len > sizeof(names) - n)
+			break;
+		memcpy(names + n, name, len);
+		n += len;
+	}
+	if (size == 0)
+		fuse_reply_xattr(req, n);
+	else if (n > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, names, n);
+}
