@@ -139,7 +139,8 @@ int check_parts_new(const struct check_entry *k, struct check_parts **ret)
 	p->of = *k;
 	p->chunks = in_index(k, sha256);
 	p->part = part_size(p->chunks);
-	p->n = p->left = n;
+	p->n = n;
+	atomic_init(&p->left, n);
 	r = container_locate(k->container, k->entry, &p->source, &p->off);
 	if (r < 0) {
 		free(p);
