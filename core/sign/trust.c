@@ -62,13 +62,21 @@ static int add_key(struct trust *t, EVP_PKEY *key, const char *path)
 	return r;
 }
 
+/* A pem_password_cb: what is encrypted is none of these; nobody is asked at the terminal. */
+static int no_passphrase(char *ret, int n, int writing, void *ctx)
+{
+	(void)ret, (void)n, (void)writing, (void)ctx;
+	return -1;
+}
+
 /* Adds each key of a PEM file. How many, or -errno. */
 static int add_keys(struct trust *t, BIO *pem, const char *path)
 {
 	EVP_PKEY *key;
 	int n = 0, r = 0;
 
-	while (r == 0 && (key = PEM_read_bio_PUBKEY_ex(pem, NULL, NULL, NULL, t->library, NULL))) {
+	while (r == 0 &&
+	       (key = PEM_read_bio_PUBKEY_ex(pem, NULL, no_passphrase, NULL, t->library, NULL))) {
 		r = add_key(t, key, path);
 		n++;
 	}
@@ -90,7 +98,7 @@ static int add_authorities(struct trust *t, BIO *pem, const char *path)
 		t->authorities = X509_STORE_new();
 	for (; t->authorities; n++) {
 		X509 *x = new_certificate(t);
-		bool ok = x && PEM_read_bio_X509(pem, &x, NULL, NULL) &&
+		bool ok = x && PEM_read_bio_X509(pem, &x, no_passphrase, NULL) &&
 			  X509_STORE_add_cert(t->authorities, x) == 1;
 
 		X509_free(x);

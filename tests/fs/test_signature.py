@@ -3,15 +3,19 @@
 verify_key and verify_ca: what is mounted is what the signature covers, and nothing else is. The signatures are made by
 the openssl command (oms.py), each wrong in one place.
 """
+import fcntl
 import hashlib
 import json
 import os
+import pty
 import re
+import subprocess
+import termios
 
 import pytest
 
 import oms
-from harness import CARTONCTL, CARTONFS, mountinfo, run
+from harness import CARTONCTL, CARTONFS, EXIT_S, environment, mountinfo, run
 from zipwriter import Carton
 
 FILES = {'model/a.bin': b'a' * 5000, 'model/a/b.txt': b'b', 'model/config.json': b'{}'}
@@ -416,13 +420,37 @@ def test_large(carton, point, keys, work):
 @pytest.mark.parametrize('options, why', [
     ('verify_key={none}', 'has no public key in PEM'), ('verify_key={private}', 'has no public key in PEM'),
     ('verify_key={p224}', 'another kind of key than one on P-256'), ('verify_ca={key},signer=x', 'has no certificate in PEM'),
-    ('verify_ca={ca}', 'verify_ca needs signer=NAME'), ('verify_key={key},signer=x', 'signer needs verify_ca'),
+    ('verify_ca={ca}', 'verify_ca needs signer=NAME'),
+    ('verify_ca={ca},signer=', 'signer=: expected the subject'),
+    ('verify_key={key},signer=x', 'signer needs verify_ca'),
     ('signature={key}', 'signature is not checked without'), ('verify=off,verify_key={key}', 'verify=off compares no file')])
 def test_options_that_make_no_sense(carton, point, keys, work, options, why):
     (work / 'none').write_text('none\n')
     options = options.format(none=work / 'none', private=keys.key.path, key=keys.key.public, ca=keys.ca.cert,
                              p224=oms.Key(work, 'p224', 'secp224r1').public)
     assert why in run(CARTONFS, '-o', options, carton.path, point()).stderr
+
+
+@pytest.mark.parametrize('label, option', [('PRIVATE KEY', 'verify_key='), ('PUBLIC KEY', 'verify_key='),
+                                           ('CERTIFICATE', 'signer=x,verify_ca=')])
+def test_no_passphrase_is_asked_for(carton, point, keys, work, label, option):
+    """What is encrypted is no key that anybody may know. A terminal is there, at which nothing is typed."""
+    path = work / 'encrypted'
+    oms.openssl('ec', '-in', keys.key.path, '-aes128', '-passout', 'pass:x', '-out', path)
+    path.write_text(path.read_text().replace('EC PRIVATE KEY', label))
+    leader, follower = pty.openpty()
+
+    def control():
+        os.setsid()
+        fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
+
+    p = subprocess.run([CARTONFS, '-o', f'{option}{path}', carton.path, point()], env=environment(), preexec_fn=control,
+                       stdin=follower, capture_output=True, text=True, timeout=EXIT_S)
+    os.close(follower)
+    with pytest.raises(OSError):        # nothing was written to it
+        os.read(leader, 4096)
+    os.close(leader)
+    assert p.returncode == 1 and f'{path}: has no' in p.stderr, p.stderr
 
 
 def test_files_that_are_not_there(carton, point, work, keys):
