@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -41,6 +42,7 @@ static int start(const struct signer_options *options, struct signer *s)
 	}
 	close(fds[1]);
 	s->fd = fds[0];
+	s->pid = pid;
 	signer_show_key(options->key, s->key);
 	return pid < 0 ? -EAGAIN : 0;
 }
@@ -145,6 +147,10 @@ void signer_end(struct signer *s)
 {
 	fd_close(s->fd);
 	s->fd = -1;
+	/* it waits for a digest or has ended: it ends now */
+	while (s->pid > 0 && waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	s->pid = 0;
 	EVP_PKEY_free(s->open);
 	for (size_t i = 0; i < s->n_chain; i++)
 		OPENSSL_free(s->chain[i].der);

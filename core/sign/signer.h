@@ -10,6 +10,7 @@
 #define CARTON_SIGN_SIGNER_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/limits.h"
 #include "sign/sign.h"
@@ -30,7 +31,8 @@ struct signer_cert {
 };
 
 struct signer {
-	int fd;			  /* of the process that has the key */
+	int fd;			  /* of the process that has the key, */
+	pid_t pid;		  /* which this is; 0: there is none */
 	char key[SIGNER_NAME];	  /* its name, for messages: without a PIN */
 	struct evp_pkey_st *open; /* the public key */
 	const char *digest;	  /* of its curve */
