@@ -414,8 +414,9 @@ ssize_t mem_text_read(void *ctx, void *ret_buf, size_t n)
 	struct mem_text *m = ctx;
 
 	n = MIN(n, m->n);
-	if (n)
-		memcpy(ret_buf, m->text, n);
+	if (n == 0) /* its text may be NULL */
+		return 0;
+	memcpy(ret_buf, m->text, n);
 	m->text += n;
 	m->n -= n;
 	return (ssize_t)n;
