@@ -15,7 +15,7 @@ import termios
 import pytest
 
 import oms
-from harness import CARTONCTL, CARTONFS, EXIT_S, environment, mountinfo, run
+from harness import CARTONCTL, CARTONFS, EXIT_S, ROOT, environment, mountinfo, run
 from zipwriter import Carton
 
 FILES = {'model/a.bin': b'a' * 5000, 'model/a/b.txt': b'b', 'model/config.json': b'{}'}
@@ -92,6 +92,28 @@ def test_nobody_asks(carton, mount):
         assert json.loads(run(CARTONCTL, 'status', '--json', m.path).stdout)[0]['signed_by'] is None
     assert re.search(r'^ *signed by +not checked$', run(CARTONCTL, 'info', carton.path).stdout, re.M)
     assert json.loads(run(CARTONCTL, 'info', '--json', carton.path).stdout)['signed_by'] is None
+
+
+@pytest.mark.parametrize('pin, other', [
+    ('verify_key={k.key.public}', 'verify_key={k.other.public}'),
+    (r'verify_ca={k.ca.cert},signer=CN=Models\,O=Acme', r'verify_ca={k.ca.cert},signer=CN=Models\,O=Other')])
+def test_pinned_in_the_configuration_of_a_unit(carton, mount, point, work, keys, pin, other):
+    """The shell reads single quotes as systemd does; the rest is as the unit has it."""
+    unit = (ROOT / 'systemd/cartonfs@.service').read_text()
+    words = re.search(r'^ExecStart=@BINDIR@/cartonfs -f -o \S+ (.*) /dev/fd/3$', unit, re.M)[1].split()
+    signed(carton, keys.key if 'verify_key' in pin else keys.leaf)
+    conf = work / 'm.conf'
+
+    def values(options):
+        conf.write_text(f"SOURCE={carton.path}\nOPTIONS='noviews,{options.format(k=keys)}'\n")
+        return subprocess.check_output(['sh', '-c', f'. {conf}; printf "%s\\0" ' + ' '.join(f'"{w}"' for w in words)],
+                                       text=True).split('\0')[:-1]
+
+    *options, source = values(pin)
+    with mount(source, *options) as m:
+        assert tree(m.path) == carton.files()
+    *options, source = values(other)
+    assert re.search('key: its hint|signer: it is', refused(source, point, *options))
 
 
 @pytest.mark.parametrize('signer', [r'CN=Models\,O=Acme', 'models@acme.example', 'https://acme.example/m'])
@@ -380,6 +402,48 @@ def test_authority_flag_is_missing(carton, point, work, between):
     for trusted in ca.cert, ca.between.cert:
         line = refused(carton.path, point, '-o', rf'verify_ca={trusted},signer=CN=Models\,O=Acme')
         assert 'chain: certificate 2' in line or 'chain: certificate 1: unable to get' in line, line
+
+
+def below_another(ca, extensions):
+    """A signer whose authority is one of no right to have any below it, or to certify that name."""
+    middle = oms.Signer(ca, 'middle', '/CN=middle', oms.Authority.CA)
+    signer = oms.Signer(ca, 'below', extensions=extensions)
+    signer.cert = ca.certify(signer, '/O=Acme/CN=Models', extensions, by=middle)
+    signer.chain = [signer.cert, middle.cert, ca.between.cert]
+    return signer
+
+
+def self_signed(ca, extensions):
+    signer = oms.Signer(ca, extensions=extensions)
+    oms.openssl('req', '-x509', '-new', '-key', signer.path, '-subj', '/O=Acme/CN=Models', '-out', signer.cert,
+                '-addext', 'keyUsage=critical,digitalSignature')
+    signer.chain = [signer.cert]
+    return signer
+
+
+def plain(ca, extensions):
+    return oms.Signer(ca, extensions=extensions)
+
+
+MAIL = oms.LEAF + 'subjectAltName=email:models@acme.example\n'
+RULES = {
+    'length of the path': (below_another, 'basicConstraints=critical,CA:TRUE,pathlen:0\nkeyUsage=critical,keyCertSign\n',
+                           MAIL, 'path length constraint exceeded'),
+    'names': (plain, oms.Authority.CA + 'nameConstraints=critical,permitted;email:other.example\n', MAIL,
+              'permitted subtree violation'),
+    'unknown and critical': (plain, oms.Authority.CA, MAIL + '1.2.3.4=critical,ASN1:NULL\n', 'unhandled critical extension'),
+    'self-signed': (self_signed, oms.Authority.CA, MAIL, 'certificate 1: self'),
+}
+
+
+@pytest.mark.parametrize('case', RULES)
+def test_rules_of_a_chain(carton, point, work, case):
+    make, between, extensions, why = RULES[case]
+    ca = oms.Authority(work, between=between)
+    signed(carton, make(ca, extensions))
+    for signer in r'CN=Models\,O=Acme', 'models@acme.example':
+        line = refused(carton.path, point, '-o', f'verify_ca={ca.cert},signer={signer}')
+        assert 'chain: certificate ' in line and why in line, line
 
 
 def test_chain_of_another(carton, point, keys):
