@@ -27,6 +27,7 @@ struct chunked {
 	atomic_bool told;	       /* by chunked_completed() */
 	atomic_bool failed;	       /* a chunk had other bytes; logged */
 	atomic_bool bad;	       /* the whole file has another hash */
+	atomic_bool by_whole;	       /* a chunk is verified that the index did not vouch for */
 	atomic_bool refused;	       /* there is no memory for a chunk; logged */
 	_Atomic uint64_t counted;      /* of the budget, as tables; */
 	_Atomic uint64_t charged;      /* and what is not refused */
@@ -240,6 +241,10 @@ uint8_t (*chunked_new_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]))[TAG_SI
 	for (uint64_t i = 0; all && i < c->n_chunks; i++)
 		if (chunked_is_verified(c, i))
 			memcpy(all + first_tag(c, i), tags + first_tag(c, i), tags_cost(c, i));
+	if (atomic_load(&c->by_whole)) {
+		free(all);
+		return NULL;
+	}
 	return all;
 }
 
@@ -404,6 +409,7 @@ int chunked_set_tags(struct chunked *c, const struct chunked_bytes *b, uint8_t (
 		pthread_mutex_lock(&c->lock[i % STRIPES]);
 		if (!chunked_is_verified(c, i)) {
 			memcpy(at, new, n);
+			atomic_store(&c->by_whole, true);
 			set_verified(c, i);
 			/* they are there in any case: others get less */
 			budget_charge(c->index->budget, n);
@@ -414,6 +420,11 @@ int chunked_set_tags(struct chunked *c, const struct chunked_bytes *b, uint8_t (
 		pthread_mutex_unlock(&c->lock[i % STRIPES]);
 	}
 	return r;
+}
+
+bool chunked_all_by_index(const struct chunked *c)
+{
+	return chunked_is_complete(c) && !atomic_load(&c->by_whole);
 }
 
 void chunked_fail(struct chunked *c)

@@ -94,8 +94,8 @@ void chunked_use_tags(struct chunked *c, uint8_t (*to)[TAG_SIZE], uint8_t (*tags
 
 /*
  * The tags of all chunks that are verified, zero for others; the caller frees them. NULL: none was
- * verified since the last call or chunked_use_tags(); the file lacks chunks; no memory. Not beside
- * readers, unless all chunks are verified.
+ * verified since the last call or chunked_use_tags(); the file lacks chunks; one was verified by
+ * chunked_set_tags(); no memory. Not beside readers, unless all chunks are verified.
  */
 uint8_t (*chunked_new_tags(struct chunked *c, uint8_t (*tags)[TAG_SIZE]))[TAG_SIZE];
 
@@ -144,6 +144,12 @@ int chunked_read(struct chunked *c, const struct chunked_bytes *b, void *ret_buf
  * -EBADMSG: a chunk that was verified before had other bytes. 0 otherwise.
  */
 int chunked_set_tags(struct chunked *c, const struct chunked_bytes *b, uint8_t (*tags)[TAG_SIZE]);
+
+/*
+ * Was each chunk compared with the index, now or by an earlier mount? chunked_set_tags() takes
+ * those for verified that nobody has read, whatever the index says of them.
+ */
+bool chunked_all_by_index(const struct chunked *c);
 
 /* The whole was hashed, and nothing is wrong. */
 void chunked_hashed(struct chunked *c);

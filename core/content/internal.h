@@ -196,8 +196,9 @@ void chunk_seal_keep(struct object *o);
 void chunks_complete(struct object *o);
 
 /*
- * The whole was hashed, and agrees with the index: a note of that spares it for other mounts, whose
- * chunks are compared with the same index. The second looks for it, and sets o->agreed.
+ * The whole was hashed, and is right: if all its chunks were compared with the index, too, a note
+ * of that spares the whole for other mounts, whose chunks are compared with the same index. The
+ * second looks for it, and sets o->agreed.
  */
 void agreed_keep(const struct object *o);
 bool agreed_find(struct object *o);

@@ -269,9 +269,9 @@ void agreed_keep(const struct object *o)
 {
 	uint8_t name[SHA256_SIZE];
 
-	if (!name_by_index(o, AGREED, name))
-		return;
-	cache_note_put(o->store->options.cache, name, AGREED);
+	/* else the index may name another chunk, for whoever puts that there later */
+	if (chunked_all_by_index(o->bytes.chunks) && name_by_index(o, AGREED, name))
+		cache_note_put(o->store->options.cache, name, AGREED);
 	/* there is one of the whole by now */
 	chunk_seal_drop(o);
 }

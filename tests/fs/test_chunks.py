@@ -256,11 +256,37 @@ def agreed(work, mount, cache):
     c = indexed()
     path = c.write(work / 'm.carton')
     with mount(path, *cache.options) as m:
-        assert pread(m / 'model/large', 100, 0) == LARGE[:100]
+        assert m.read('model/large') == LARGE
         eventually('all of it is hashed', whole_is_hashed(m))
         assert m.state('model/large') == 'verified'
     assert set(cache.seals()) == {hashlib.sha256(LARGE).hexdigest()} and len(notes(cache)) == 1
     return path, c
+
+
+def test_no_agreement_on_what_nobody_compared(work, mount, cache):
+    """
+    An index that lies of a chunk which nobody reads while the carton is whole: the chunk it means comes later. The
+    hash of the whole has said nothing of that index.
+    """
+    at = AT // CHUNK * CHUNK
+    other = LARGE[:AT] + EVIL + LARGE[AT + len(EVIL):]
+    lie = chunkindex.index_of([(hashlib.sha256(LARGE).digest(), len(LARGE), CHUNK, chunkindex.chunk_hashes(other))])
+    c = carton_of(lie)
+    path = c.write(work / 'm.carton')
+    with mount(path, *cache.options) as m:
+        assert pread(m / 'model/large', 100, at - CHUNK) == LARGE[at - CHUNK:][:100]
+        eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == 'verified' and notes(cache) == []
+    overwrite(path, c.placed['model/large'].data + AT, EVIL)
+    with mount(path, *cache.options) as m:      # the seal tells, and is dropped
+        assert errno_of(pread, m / 'model/large', 100, AT) == errno.EIO
+    assert hashlib.sha256(LARGE).hexdigest() not in cache.seals()
+    with mount(path, *cache.options) as m:
+        with contextlib.suppress(OSError):      # unless it shows before this is answered
+            m.read('model/large')
+        eventually('all of it is hashed', whole_is_hashed(m))
+        assert m.state('model/large') == 'corrupt'
+    assert hashlib.sha256(LARGE).hexdigest() not in cache.seals()
 
 
 def test_agreed(work, mount, cache):

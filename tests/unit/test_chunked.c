@@ -183,6 +183,9 @@ static void test_complete(void **state)
 	assert_int_equal(chunked_set_tags(f->c, &f->bytes, tags), 0);
 	assert_span(f, 0, SIZE, SIZE, true);
 	assert_tags(f, 0, SIZE / TAG_BLOCK);
+	/* five chunks were not compared with the index: neither a seal nor a note speaks for it */
+	assert_false(chunked_all_by_index(f->c));
+	assert_null(chunked_new_tags(f->c, f->bytes.tags));
 	/* other bytes than those that were read */
 	tags[3][0] ^= 1;
 	assert_int_equal(chunked_set_tags(f->c, &f->bytes, tags), -EBADMSG);
