@@ -43,17 +43,27 @@ static int describe(const struct push *p, const struct push_blob blobs[2], const
 static int get(struct push *p, const char *what, const char *which, struct buf *ret)
 {
 	struct http_request q = { .accept = REFERRER_INDEX };
-	struct push_answer a = { .body = ret };
+	unsigned attempt = 0;
 	char *url;
-	int r;
+	int r, status = 0;
 
 	if (asprintf(&url, "%s/v2/%s/%s/%s", p->to->server, p->to->name, what, which) < 0)
 		return -ENOMEM;
 	q.url = url;
-	r = push_ask(p, &q, &a);
+	do {
+		struct push_answer a = { .body = ret };
+
+		ret->len = 0;
+		r = push_ask(p, &q, &a);
+		free(a.location);
+		status = a.head.status;
+		/* others are for the caller to judge */
+		if (r == 0 && error_passes(http_status_errno(status)))
+			r = http_status_errno(status);
+		r = push_try_again(p, r, ++attempt);
+	} while (r == -EINPROGRESS);
 	free(url);
-	free(a.location);
-	return r < 0 ? r : a.head.status;
+	return r < 0 ? r : status;
 }
 
 /* Where the array of manifests begins, behind its bracket; NULL: the text is no index. */

@@ -82,6 +82,12 @@ struct push_answer {
  */
 int push_ask(struct push *p, const struct http_request *q, struct push_answer *ret);
 
+/*
+ * What a request or a status has led to, at the attempt of that number, from 1. -EINPROGRESS, after
+ * a pause: a failure that may pass, so try again; else `r`, or -EREMOTEIO, logged.
+ */
+int push_try_again(struct push *p, int r, unsigned attempt);
+
 /* ---- upload.c ---- */
 
 /*

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request, with its answer. */
+/* One request, with its answer; and when it is sent again. */
 #include <stdlib.h>
 
 #include "base/semaphore.h"
+#include "fetch/server.h"
 #include "http/http.h"
 #include "push/internal.h"
 
@@ -141,4 +142,21 @@ int push_ask(struct push *p, const struct http_request *q, struct push_answer *r
 	}
 	semaphore_finish(&a.news);
 	return r;
+}
+
+int push_try_again(struct push *p, int r, unsigned attempt)
+{
+	int64_t pause = server_pause(attempt, atomic_load(&p->retry_after_s));
+
+	if (r >= 0 || !error_passes(r) || cancel_fired(&p->cancel))
+		return r;
+	/* that it is not reached was logged */
+	if (attempt == MAX_FETCH_ATTEMPTS)
+		return r != -EAGAIN && r != -EBUSY ?
+			       r :
+			       log_error(-EREMOTEIO, p->to->name,
+					 "the registry %s is overloaded, or fails; try again later",
+					 p->host);
+	cancel_sleep(&p->cancel, MIN(pause, p->c->fetch.timeout_ms));
+	return -EINPROGRESS;
 }

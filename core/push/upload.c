@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fetch/version.h"
 #include "http/http.h"
 #include "push/internal.h"
 
@@ -290,24 +289,6 @@ static int hold(struct push *p, struct push_blob *b, bool *held)
 	return 0;
 }
 
-/* -EINPROGRESS: after a pause, for a failure that may pass; else what it was. */
-static int try_again(struct push *p, int r, unsigned attempt)
-{
-	int64_t pause = server_pause(attempt, atomic_load(&p->retry_after_s));
-
-	if (r >= 0 || !error_passes(r) || cancel_fired(&p->cancel))
-		return r;
-	/* that it is not reached was logged */
-	if (attempt == MAX_FETCH_ATTEMPTS)
-		return r != -EAGAIN && r != -EBUSY ?
-			       r :
-			       log_error(-EREMOTEIO, p->to->name,
-					 "the registry %s is overloaded, or fails; try again later",
-					 p->host);
-	cancel_sleep(&p->cancel, MIN(pause, p->c->fetch.timeout_ms));
-	return -EINPROGRESS;
-}
-
 /* Is it at the registry, or was it in another repository there? As is_there(). */
 static int find(struct push *p, struct push_blob *b, const char *digest)
 {
@@ -348,7 +329,7 @@ int push_blob(struct push *p, struct push_blob *b)
 			most = b->there;
 			attempt = 0;
 		}
-		r = try_again(p, r, ++attempt);
+		r = push_try_again(p, r, ++attempt);
 	} while (r == -EINPROGRESS);
 	free(b->location);
 	b->location = NULL;
@@ -381,7 +362,7 @@ int push_manifest(struct push *p, const struct push_text *t, const char *referen
 				"the registry %s has taken another manifest than was sent: %s",
 				p->host, a.head.digest);
 		free(a.location);
-		r = try_again(p, r, ++attempt);
+		r = push_try_again(p, r, ++attempt);
 	} while (r == -EINPROGRESS);
 	free(url);
 	return r;

@@ -287,6 +287,17 @@ def test_attached_to_a_list(work, registry):
     assert not [path for method, path, _, _ in registry.requests() if method == 'PUT' and '/manifests/sha256-' in path]
 
 
+@pytest.mark.parametrize('where', ['/referrers/', '/manifests/sha256-'])
+def test_attached_in_the_end(cache, work, registry, where):
+    """A registry that fails for a moment is asked again, also for what is attached there."""
+    url, bad = target(registry, work), [503, 500]
+    (work / 'm.carton.sig').write_bytes(TEXTS[0])
+    with Front(registry, before=lambda method, path, body: (
+            (bad.pop(), {}, b'x') if method == 'GET' and where in path and bad else None)) as front:
+        assert push(Carton().add('model/x', b'x').write(work / 'm.carton'), front.oci(url))['signature']
+    assert not bad and find(cache, url, '"signer"') == (0, TEXTS[:1], '')
+
+
 def test_not_attached(work, registry):
     url = target(registry, work)
     path = Carton().add('model/x', b'x').write(work / 'm.carton')
@@ -296,7 +307,7 @@ def test_not_attached(work, registry):
 
 
 @pytest.mark.parametrize('answer, message', [
-    ((403, {}, b''), 'attached there: status 403'), ((500, {}, b''), 'which signatures are attached there'),
+    ((403, {}, b''), 'attached there: status 403'), ((500, {}, b''), 'is overloaded, or fails'),
     ((200, {'Content-Type': INDEX}, b'x' * (5 << 20)), 'was not pushed')])
 def test_what_others_attached_stays(work, registry, answer, message):
     """A list that cannot be read is not replaced."""
