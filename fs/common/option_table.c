@@ -117,6 +117,7 @@ const struct option_spec option_table[] = {
 	  .help = "of each directory only the N largest" },
 	{ "tensors", 0, "info diff", OPTION_FLAG, FIELD(tensors),
 	  .help = "also read tensors that are large or have to be fetched" },
+	{ "metrics", 0, "status", OPTION_FLAG, FIELD(metrics), .help = "as text for Prometheus" },
 	{ "watch", 'w', "status", OPTION_FLAG, FIELD(watch), .help = "show it again each second" },
 	{ "compress", 0, PACK, OPTION_TEXT, FIELD(compress), "auto|store|zstd[:LEVEL]",
 	  "auto, store, zstd or zstd:LEVEL from 1 to 19",

@@ -26,7 +26,7 @@ struct option_values {
 	unsigned max_read; /* bytes of one READ */
 	int mkdir_mode;	   /* of a mountpoint to create if it is missing; -1: create none */
 	/* of commands of cartonctl */
-	bool json, is_long, nul, tensors, watch, chunk_index, dereference;
+	bool json, is_long, nul, tensors, watch, metrics, chunk_index, dereference;
 	char *compress, *objects, *name, *runner, *framework, *mount_from;
 	char *key, *cert, *passphrase_file, *output;
 	unsigned align, jobs;

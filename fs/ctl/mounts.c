@@ -158,15 +158,13 @@ void ctl_mounts_free(struct ctl_mount *list, size_t n)
 	free(list);
 }
 
-/* A ctl_question: the status.json of a mount. */
-static int read_status(const void *mount, char **ret)
+static int read_file(const struct ctl_mount *m, const char *name, char **ret)
 {
-	const struct ctl_mount *m = mount;
 	char *path, *text = malloc(STATUS_MAX + 1);
 	FILE *f;
 	int r;
 
-	if (!text || asprintf(&path, "%s/.cartonfs/status.json", m->path) < 0) {
+	if (!text || asprintf(&path, "%s/.cartonfs/%s", m->path, name) < 0) {
 		free(text);
 		return -ENOMEM;
 	}
@@ -184,9 +182,24 @@ static int read_status(const void *mount, char **ret)
 	return r;
 }
 
-void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret)
+/* Each a ctl_question. */
+static int read_status(const void *mount, char **ret)
+{
+	return read_file(mount, "status.json", ret);
+}
+
+static int read_metrics(const void *mount, char **ret)
+{
+	return read_file(mount, "metrics", ret);
+}
+
+void ctl_mounts_ask(const struct ctl_mount *list, size_t n, enum ctl_mount_file file,
+		    struct ctl_question *ret)
 {
 	for (size_t i = 0; i < n; i++)
-		ret[i] = (struct ctl_question){ .ask = read_status, .ctx = &list[i] };
+		ret[i] = (struct ctl_question){
+			.ask = file == CTL_METRICS ? read_metrics : read_status,
+			.ctx = &list[i],
+		};
 	ctl_ask(ret, n);
 }

@@ -21,9 +21,14 @@ int ctl_mounts(const char *path, struct ctl_mount **ret, size_t *ret_n);
 void ctl_mounts_free(struct ctl_mount *list, size_t n);
 
 /*
- * Asks each mount for its .cartonfs/status.json. ret[i] gets the text, or `r`: -ETIMEDOUT,
- * -ENOTCONN for a dead mount, -errno. Takes at most CTL_ANSWER_MS.
+ * Asks each mount for a file of its .cartonfs/. ret[i] gets the text, or `r`: -ETIMEDOUT, -ENOTCONN
+ * for a dead mount, -errno. Takes at most CTL_ANSWER_MS.
  */
-void ctl_mounts_ask(const struct ctl_mount *list, size_t n, struct ctl_question *ret);
+enum ctl_mount_file { CTL_STATUS, CTL_METRICS };
+void ctl_mounts_ask(const struct ctl_mount *list, size_t n, enum ctl_mount_file file,
+		    struct ctl_question *ret);
+
+/* Prints the metrics of all these mounts, see metrics.c. Returns an exit status. */
+int ctl_status_metrics(const struct ctl_mount *list, size_t n);
 
 #endif

@@ -355,7 +355,7 @@ static int put_mounts(const struct view *v, struct json_writer *w, const struct 
 
 	if (!answers)
 		return ctl_failed("status", -ENOMEM);
-	ctl_mounts_ask(list, n, answers);
+	ctl_mounts_ask(list, n, CTL_STATUS, answers);
 	for (size_t i = 0; i < n; i++) {
 		const struct ctl_question *q = &answers[i];
 
@@ -425,8 +425,8 @@ int ctl_status(char **words, int n_words, const struct args *a)
 
 	if (n_words > 1)
 		return ctl_usage("status: too many arguments: %s", ctl_shown(words[1]));
-	if (a->values.watch && a->values.json)
-		return ctl_usage("status: either --json or --watch");
+	if (a->values.watch + a->values.json + a->values.metrics > 1)
+		return ctl_usage("status: only one of --json, --metrics and --watch");
 	if (a->values.watch) {
 		r = watch(&v, mountpoint);
 		return ctl_flush(r < 0 ? ctl_failed(mountpoint ? mountpoint : "status", r) :
@@ -436,6 +436,7 @@ int ctl_status(char **words, int n_words, const struct args *a)
 	if (r < 0)
 		return ctl_failed(mountpoint ? mountpoint : "status", r);
 	status = mountpoint && n == 0 ? ctl_refuse(mountpoint, "is not a mount of cartonfs") :
+		 a->values.metrics    ? ctl_status_metrics(list, n) :
 		 a->values.json	      ? put_json_list(list, n) :
 					put_all(&v, list, n);
 	ctl_mounts_free(list, n);

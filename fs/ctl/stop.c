@@ -200,7 +200,7 @@ static int open_daemon(const struct ctl_mount *m, bool *ret_silent)
 	const char *at;
 	int fd = -1;
 
-	ctl_mounts_ask(m, 1, &q);
+	ctl_mounts_ask(m, 1, CTL_STATUS, &q);
 	*ret_silent = q.r == -ETIMEDOUT;
 	at = q.r == 0 ? strstr(q.text, "\n \"pid\": ") : NULL;
 	if (at)

@@ -32,12 +32,17 @@ def status(m):
 
 
 def metrics(m):
+    return parse_metrics(m.read(METRICS).decode())
+
+
+def parse_metrics(text):
     """{name{labels}: value}, after a check of the format."""
-    text, families, values = m.read(METRICS).decode(), {}, {}
+    families, values = {}, {}
     assert text.endswith('\n')
     for line in text.splitlines():
         if line.startswith('# '):
             kind, name, rest = line[2:].split(' ', 2)
+            assert kind not in families.get(name, {}), f'{kind} of {name} comes twice'
             families.setdefault(name, {})[kind] = rest
             continue
         match = re.fullmatch(r'((cartonfs_[a-z_]+)(?:\{[a-z_]+="[^\n]*"(?:,[a-z_]+="[^\n]*")*\})?) (\d+)', line)
@@ -80,6 +85,39 @@ def test_metrics_are_the_same_numbers(mount, work):
         assert have['cartonfs_hashed_bytes_total'] == want['hashed_bytes'] > 0
         info, = [n for n in have if n.startswith('cartonfs_info')]
         assert r'a\"b\\c.carton' in info
+
+
+def test_metrics_of_all_mounts(mount, work):
+    """One description for each family; the numbers of each mount, with its mountpoint, once."""
+    paths = [sample().write(work / name) for name in ('a"b\\c{,mountpoint=.carton', 'n.carton')]
+    with mount(paths[0]) as a, mount(paths[1]) as b:
+        a.read('model/weights.bin')
+        p = ctl('status', '--metrics')
+        assert p.returncode == 0 and p.stderr == ''
+        have, one = parse_metrics(p.stdout), parse_metrics(ctl('status', '--metrics', b.path).stdout)
+        for m in (a, b):
+            label = f'mountpoint="{m.path}"'
+            assert have[f'cartonfs_up{{{label}}}'] == 1
+            for name, value in metrics(m).items():
+                if name.startswith('cartonfs_info'):
+                    continue
+                name, _, labels = name.partition('{')
+                assert have[f'{name}{{{label}' + (f',{labels}' if labels else '}')] == value
+            info, = [n for n in have if n.startswith('cartonfs_info{') and label in n]
+            assert info.count(label) == 1
+            assert status(m)['model_hash'] in info
+        assert all(f'mountpoint="{b.path}"' in name for name in one)
+        assert have[f'cartonfs_files{{mountpoint="{a.path}",state="verified"}}'] > 0
+        assert ctl('status', '--metrics', '--json').returncode == 1
+        pid = status(a)['pid']
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            have = parse_metrics(ctl('status', '--metrics').stdout)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert [have[f'cartonfs_up{{mountpoint="{m.path}"}}'] for m in (a, b)] == [0, 1]
+        assert not any(f'mountpoint="{a.path}"' in name for name in have if not name.startswith('cartonfs_up'))
+    assert not any(f'"{b.path}"' in name for name in parse_metrics(ctl('status', '--metrics').stdout or '\n'))
 
 
 @pytest.mark.needs_promtool
