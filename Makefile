@@ -2,7 +2,7 @@
 #
 # cartonfs: `make help` lists the targets.
 
-VERSION := 0.1.0
+VERSION := 0.2.0
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
